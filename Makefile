@@ -1,0 +1,250 @@
+# dsaiod: builds the daemon, the client library and dsaioctl into build/, from where they run
+# uninstalled.  `make help` lists what can be asked for; source lists stand in the way of an op.
+
+# ---- what may be set on the command line ----
+
+BUILD    = build
+CFLAGS   = -O2 -g
+SANITIZE =		# address, undefined or thread; the targets asan, ubsan, tsan set it
+V        =		# 1 shows whole commands
+
+prefix      = /usr/local
+exec_prefix = $(prefix)
+bindir      = $(exec_prefix)/bin
+sbindir     = $(exec_prefix)/sbin
+libdir      = $(exec_prefix)/lib
+includedir  = $(prefix)/include
+datarootdir = $(prefix)/share
+mandir      = $(datarootdir)/man
+DESTDIR     =
+
+ifneq ($(origin CC),command line)
+CC = gcc
+endif
+INSTALL = install
+CLANG   = clang
+
+# ---- sources ----
+
+PROTO_SRC  = $(wildcard proto/frame.c proto/profile.c)
+DAEMON_SRC = $(wildcard $(addprefix daemon/,$(addsuffix .c,main server request session store \
+	     lane channel op file pool idtable sched split helper inbox engine_libaio config \
+	     charge stats error log)))
+LIB_SRC    = $(wildcard client/lib/*.c)
+CTL_SRC    = $(wildcard $(addprefix client/ctl/,$(addsuffix .c,main cmd_status cmd_cp cmd_bench \
+	     measure private progress table flags units ctl)))
+UNIT_SRC   = $(wildcard tests/unit/test_*.c)
+HARNESS_SRC = $(filter-out tests/demo.c,$(wildcard tests/*.c))
+PROG_SRC   = $(wildcard tests/e2e/*.c tests/fault/*.c tests/demo.c)
+BENCH_SRC  = $(wildcard tests/bench/*.c)
+FUZZ_SRC   = $(wildcard tests/fuzz/fuzz_*.c)
+
+# ---- flags ----
+
+VERSION  := $(shell sed -n 's/^.define DSAIO_VERSION "\(.*\)"/\1/p' client/lib/dsaio.h)
+SOVERSION = 0
+SONAME    = libdsaio-client.so.$(SOVERSION)
+
+SANITIZE_FLAGS = $(if $(strip $(SANITIZE)),-fsanitize=$(strip $(SANITIZE)) \
+		 -fno-sanitize-recover=all -fno-omit-frame-pointer,-D_FORTIFY_SOURCE=2)
+WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-gnu-zero-variadic-macro-arguments
+# Position independent throughout, so that daemon, library and tests share objects.
+COMPILE  = $(CC) -std=gnu17 -D_GNU_SOURCE -I. -I$(BUILD) $(CPPFLAGS) $(WARNINGS) -pthread -fPIC \
+	   -fno-semantic-interposition -fstack-protector-strong $(SANITIZE_FLAGS) $(CFLAGS) -MMD -MP
+LINK     = $(CC) -pthread $(CFLAGS) $(SANITIZE_FLAGS) -Wl,-z,relro,-z,now,--as-needed $(LDFLAGS)
+DAEMON_LIBS = -levent_core -laio -lprotobuf-c -lsystemd -linih
+LIB_LIBS    = -lprotobuf-c
+CTL_LIBS    = $(LIB_LIBS) -ljson-c -lm
+CHECK_LIBS  = -lcheck -lsubunit -lrt -lm
+
+say = $(if $(strip $(V)),,@printf '  %-6s %s\n' $1 $2;)
+obj = $(patsubst %.c,$(BUILD)/%.o,$1)
+
+PROTO_OBJ  = $(call obj,$(PROTO_SRC)) $(BUILD)/proto/dsaio.pb-c.o
+DAEMON_OBJ = $(call obj,$(DAEMON_SRC))
+LIB_OBJ    = $(call obj,$(LIB_SRC))
+CTL_OBJ    = $(call obj,$(CTL_SRC))
+UNIT_BIN   = $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
+PROG_BIN   = $(patsubst %.c,$(BUILD)/%,$(PROG_SRC))
+BENCH_OBJ  = $(call obj,$(BENCH_SRC))
+FUZZ_BIN   = $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRC))
+# What tests link: all but the main() of each program.
+ARCHIVES   = $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libdsaio-client.a
+
+# ---- help, packages ----
+
+.PHONY: help
+help: ## print this
+	@echo "dsaiod $(VERSION): make TARGET [BUILD=dir] [prefix=dir] [CC=clang] [V=1]"
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' Makefile | while IFS="$$(printf '\t')" \
+		read -r target what; do printf '  %-13s %s\n' "$$target" "$$what"; done
+
+PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libsystemd-dev libprotobuf-c-dev \
+	      protobuf-c-compiler check libjson-c-dev libinih-dev
+PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin \
+	      strace fio mandoc
+
+# Installs what is missing; without root or sudo it prints the line that would.
+install_packages = \
+	if ! command -v dpkg-query >/dev/null; then \
+		echo "not a Debian system: needed are, by Debian's names: $1"; exit 0; \
+	fi; \
+	missing=; for p in $1; do \
+		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || \
+			missing="$$missing $$p"; \
+	done; \
+	[ -n "$$missing" ] || exit 0; \
+	line="apt-get install -y --no-install-recommends$$missing"; \
+	if [ "$$(id -u)" = 0 ]; then sudo=; \
+	elif sudo -n true 2>/dev/null; then sudo=sudo; \
+	else echo "packages are missing; run as root:  apt-get update && $$line"; exit 1; fi; \
+	echo "installing$$missing"; \
+	apt="$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0"; log=$$(mktemp); \
+	{ $$apt install -y --no-install-recommends $$missing || \
+	  { $$apt update && $$apt install -y --no-install-recommends $$missing; }; } \
+		>$$log 2>&1 || { cat $$log; rm -f $$log; echo "this failed: $$line"; exit 1; }; rm -f $$log
+
+.PHONY: deps deps-ci
+deps: ## install what build, demo and check need (Debian packages)
+	@$(call install_packages,$(PACKAGES))
+deps-ci: ## install the rest: sanitizers, fuzzing, model, benchmarks
+	@$(call install_packages,$(PACKAGES_CI))
+
+# ---- build ----
+
+.PHONY: all tests
+ALL = $(addprefix $(BUILD)/,dsaiod dsaioctl libdsaio-client.so libdsaio-client.pc)
+all: $(ALL) ## build the daemon, the library and dsaioctl
+tests: all $(UNIT_BIN) $(PROG_BIN) $(BUILD)/bench ## build the tests, too
+
+$(BUILD)/dsaiod: $(DAEMON_OBJ) $(PROTO_OBJ)
+	$(call say,LINK,$@)$(LINK) -o $@ $^ $(DAEMON_LIBS)
+
+$(BUILD)/dsaioctl: $(CTL_OBJ) $(BUILD)/libdsaio-client.a
+	$(call say,LINK,$@)$(LINK) -o $@ $^ $(CTL_LIBS)
+
+$(BUILD)/libdsaio-client.so: $(BUILD)/$(SONAME)
+	@ln -sf $(SONAME) $@
+$(BUILD)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
+	$(call say,LINK,$@)$(LINK) -shared -Wl,-soname,$(SONAME) \
+		-Wl,--version-script=client/lib/libdsaio-client.map -o $@ $(filter %.o,$^) $(LIB_LIBS)
+
+$(BUILD)/daemon.a: $(filter-out %/main.o,$(DAEMON_OBJ))
+$(BUILD)/ctl.a: $(filter-out %/main.o,$(CTL_OBJ))
+$(BUILD)/libdsaio-client.a: $(LIB_OBJ) $(PROTO_OBJ)
+$(BUILD)/harness.a: $(call obj,$(HARNESS_SRC))
+$(ARCHIVES) $(BUILD)/harness.a:
+	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^
+
+$(BUILD)/libdsaio-client.pc: Makefile client/lib/dsaio.h | $(BUILD)/proto
+	@printf '%s\n' 'Name: libdsaio-client' 'Description: tensors to and from NVMe through dsaiod' \
+		'Version: $(VERSION)' 'Cflags: -I$(CURDIR)/client/lib' \
+		'Libs: -L$(abspath $(BUILD)) -ldsaio-client -Wl,-rpath,$(abspath $(BUILD))' >$@
+
+$(BUILD)/%.o: %.c | $(BUILD)/proto/dsaio.pb-c.h
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(COMPILE) -c -o $@ $<
+
+# Generated code is not held to our warnings.
+$(BUILD)/proto/dsaio.pb-c.o: WARNINGS =
+$(BUILD)/proto/dsaio.pb-c.o: $(BUILD)/proto/dsaio.pb-c.c
+	$(call say,CC,$<)$(COMPILE) -c -o $@ $<
+$(BUILD)/proto/dsaio.pb-c.c $(BUILD)/proto/dsaio.pb-c.h &: proto/dsaio.proto | $(BUILD)/proto
+	$(call say,PROTOC,$<)protoc-c --c_out=$(BUILD) $<
+$(BUILD)/proto:
+	@mkdir -p $@
+
+# dsaioctl --private looks for dsaiod there too: made anew when that changes.
+$(BUILD)/client/ctl/private.o: CPPFLAGS += -DDSAIO_SBINDIR='"$(sbindir)"'
+$(BUILD)/client/ctl/private.o: $(BUILD)/sbindir
+$(BUILD)/sbindir: force | $(BUILD)/proto
+	@echo '$(sbindir)' | cmp -s - $@ || echo '$(sbindir)' >$@
+.PHONY: force
+
+$(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
+	$(call say,LINK,$@)$(LINK) -o $@ $^ $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
+$(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.a
+	$(call say,LINK,$@)$(LINK) -o $@ $^ $(LIB_LIBS) -lm
+$(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.a
+	$(call say,LINK,$@)$(LINK) -o $@ $^ $(CTL_LIBS) -laio
+.SECONDARY:
+
+-include $(patsubst %.o,%.d,$(PROTO_OBJ) $(DAEMON_OBJ) $(LIB_OBJ) $(CTL_OBJ) $(BENCH_OBJ)) \
+	 $(addsuffix .d,$(UNIT_BIN) $(PROG_BIN) $(FUZZ_BIN))
+
+# ---- try, test, measure ----
+
+.PHONY: demo check bench asan ubsan tsan valgrind fuzz model ring-mutants
+demo: deps ## write, read and verify 400 MB of tensors through a private daemon
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
+	@BUILD=$(BUILD) tests/demo.sh
+
+check: deps ## run all tests
+	@$(MAKE) --no-print-directory tests
+	@BUILD=$(BUILD) SANITIZE=$(strip $(SANITIZE)) tests/run.sh
+
+bench: ## measure against fio and in-process libaio [BENCH_JSON=FILE]
+	@$(call install_packages,$(PACKAGES) fio)
+	@$(MAKE) --no-print-directory all $(BUILD)/bench
+	@BUILD=$(BUILD) BENCH_JSON=$(BENCH_JSON) $(BUILD)/bench
+
+asan: ## check, built with the address sanitizer
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address check
+ubsan: ## check, built with the undefined behaviour sanitizer
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/ubsan SANITIZE=undefined check
+tsan: ## check, built with the thread sanitizer (clang)
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SANITIZE=thread CC=$(CLANG) check
+valgrind: ## the unit tests under valgrind
+	@$(MAKE) --no-print-directory tests
+	@BUILD=$(BUILD) VALGRIND=1 tests/run.sh
+
+fuzz: ## fuzz what reads foreign bytes [FUZZ_SECONDS=30]
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz SANITIZE=fuzzer-no-link,address,undefined \
+		CC=$(CLANG) fuzz-targets
+	@BUILD=$(BUILD)/fuzz tests/fuzz/run.sh
+.PHONY: fuzz-targets
+fuzz-targets: $(FUZZ_BIN)
+$(FUZZ_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
+	$(call say,LINK,$@)$(LINK) -fsanitize=fuzzer -o $@ $^ $(CTL_LIBS) $(DAEMON_LIBS)
+
+model: ## check the models of the protocol with SPIN (three minutes, 2 GB)
+	@tests/model/run.sh
+ring-mutants: ## drop each fence of the rings in turn: each must be caught
+	@BUILD=$(BUILD) tests/model/mutants.sh
+
+# ---- install ----
+
+.PHONY: install uninstall
+install: all ## install to $(DESTDIR)$(prefix)
+	$(INSTALL) -d $(addprefix $(DESTDIR),$(sbindir) $(bindir) $(libdir)/pkgconfig \
+		$(includedir) $(mandir)/man1 $(mandir)/man3 $(mandir)/man8)
+	$(INSTALL) $(BUILD)/dsaiod $(DESTDIR)$(sbindir)/
+	$(INSTALL) $(BUILD)/dsaioctl $(DESTDIR)$(bindir)/
+	$(INSTALL) -m 644 $(BUILD)/$(SONAME) $(DESTDIR)$(libdir)/
+	ln -sf $(SONAME) $(DESTDIR)$(libdir)/libdsaio-client.so
+	$(INSTALL) -m 644 client/lib/dsaio.h $(DESTDIR)$(includedir)/
+	sed -e 's|^Cflags:.*|Cflags: -I$(includedir)|' \
+	    -e 's|^Libs:.*|Libs: -L$(libdir) -ldsaio-client|' $(BUILD)/libdsaio-client.pc \
+		>$(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc
+	$(INSTALL) -m 644 man/dsaioctl.1 $(DESTDIR)$(mandir)/man1/
+	$(INSTALL) -m 644 man/dsaio.3 $(DESTDIR)$(mandir)/man3/
+	$(INSTALL) -m 644 man/dsaiod.8 $(DESTDIR)$(mandir)/man8/
+
+uninstall: ## remove what install put there
+	rm -f $(addprefix $(DESTDIR),$(sbindir)/dsaiod $(bindir)/dsaioctl $(libdir)/$(SONAME) \
+		$(libdir)/libdsaio-client.so $(libdir)/pkgconfig/libdsaio-client.pc \
+		$(includedir)/dsaio.h $(mandir)/man1/dsaioctl.1 $(mandir)/man3/dsaio.3 \
+		$(mandir)/man8/dsaiod.8)
+
+# ---- keep it clean ----
+
+C_FILES = $(shell find proto daemon client tests -name '*.[ch]' | sort)
+
+.PHONY: tidy format clean
+tidy: ## clang-tidy, cppcheck, clang-format, dsaio.h as C++, man pages against --help
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) .ci/tidy
+format: ## format the sources
+	@clang-format-14 -i $(C_FILES)
+clean: ## remove what was built
+	rm -rf $(BUILD)

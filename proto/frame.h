@@ -1,0 +1,75 @@
+/*
+ * Length-framed messages with file descriptors over a Unix stream socket.
+ *
+ * A frame is a header, then len bytes of one packed Request or Reply:
+ *     u32 len (little endian, 1..FRAME_BODY_MAX)   u16 n_fds (0..FRAME_FDS_MAX)   u16 zero
+ * The descriptors travel by SCM_RIGHTS with the frame's first byte, so they are always there
+ * when the header is.
+ *
+ * Used on non-blocking sockets by the daemon and on blocking ones by the library: whatever
+ * would block returns -EAGAIN and goes on at the next call.  No thread is safe against another.
+ */
+#ifndef DSAIO_PROTO_FRAME_H
+#define DSAIO_PROTO_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FRAME_BODY_MAX (128u << 10) /* a Submit of 1024 entries with room to spare */
+#define FRAME_FDS_MAX 4u
+#define FRAME_HEADER_BYTES 8u
+
+/* One received frame.  Owns its descriptors: take them with TAKE_FD, frame_deinit closes the rest. */
+struct frame {
+	uint8_t *body; /* borrowed from the reader until its next call */
+	size_t len;
+	int fds[FRAME_FDS_MAX];
+	unsigned n_fds;
+};
+void frame_deinit(struct frame *frame);
+
+/* What has come in and is not yet a whole frame. */
+struct frame_reader {
+	uint8_t *buf;
+	size_t size, start, fill; /* allocated; first byte not yet returned; end of what was read */
+	int fds[2 * FRAME_FDS_MAX];
+	unsigned n_fds;
+};
+void frame_reader_deinit(struct frame_reader *reader);
+
+/*
+ * Reads from the socket until a frame is whole.  Returns
+ *   1         *ret_frame is filled in
+ *   0         end of file, between two frames
+ *   -EAGAIN   nothing more for now
+ *   -EPROTO   not a frame: too long, empty, too many or missing descriptors, cut short by the
+ *             end of file; text (of size bytes) says which.  The stream is lost; descriptors
+ *             that came stay with the reader.
+ *   -ENOMEM, or what recvmsg(2) says
+ */
+int frame_read(struct frame_reader *reader, int socket_fd, struct frame *ret_frame, char *text,
+	       size_t size);
+
+/* Frames on their way out, oldest first. */
+struct frame_out;
+struct frame_writer {
+	struct frame_out *first, **last_next;
+	size_t queued_bytes; /* bodies and headers not yet sent */
+};
+void frame_writer_init(struct frame_writer *writer);
+void frame_writer_deinit(struct frame_writer *writer); /* closes descriptors not sent */
+
+/*
+ * Queues a copy of body.  Takes the n_fds descriptors, also on error.
+ * Returns 0, -EMSGSIZE (len over FRAME_BODY_MAX or 0, or n_fds over FRAME_FDS_MAX) or -ENOMEM.
+ */
+int frame_queue(struct frame_writer *writer, const void *body, size_t len, const int *fds,
+		unsigned n_fds);
+
+/*
+ * Sends what is queued.  Returns 0 when all is out, -EAGAIN if the socket is full, or what
+ * sendmsg(2) says (-EPIPE: the peer is gone; no SIGPIPE).
+ */
+int frame_flush(struct frame_writer *writer, int socket_fd);
+
+#endif

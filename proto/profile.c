@@ -1,0 +1,29 @@
+#include "proto/profile.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+int profile_check(const struct profile *profile, char *text, size_t size)
+{
+	if (profile->block_size < PROFILE_BLOCK_SIZE_MIN ||
+	    profile->block_size > PROFILE_BLOCK_SIZE_MAX ||
+	    profile->block_size % PROFILE_BLOCK_SIZE_STEP) {
+		(void)snprintf(text, size,
+			       "profile: block_size %u: must be a multiple of %u from %u to %u",
+			       profile->block_size, PROFILE_BLOCK_SIZE_STEP, PROFILE_BLOCK_SIZE_MIN,
+			       PROFILE_BLOCK_SIZE_MAX);
+		return -EINVAL;
+	}
+	if (profile->queue_depth < 1 || profile->queue_depth > PROFILE_QUEUE_DEPTH_MAX) {
+		(void)snprintf(text, size, "profile: queue_depth %u: must be from 1 to %u",
+			       profile->queue_depth, PROFILE_QUEUE_DEPTH_MAX);
+		return -EINVAL;
+	}
+	if (profile->intra_op_parallelism < 1 ||
+	    profile->intra_op_parallelism > PROFILE_PARALLELISM_MAX) {
+		(void)snprintf(text, size, "profile: intra_op_parallelism %u: must be from 1 to %u",
+			       profile->intra_op_parallelism, PROFILE_PARALLELISM_MAX);
+		return -EINVAL;
+	}
+	return 0;
+}

@@ -1,0 +1,424 @@
+/*
+ * The rings: one channel's memfd, mapped by the client and by the daemon, and the lane board.
+ *
+ * Each shared word has one writer, who keeps a private copy and never reads it back.  Whatever
+ * is read was written by somebody hostile: it is copied once, checked, then used.
+ *
+ * Release/acquire pairs (who writes -> who reads, and what travels with it):
+ *   sq_tail    client -> lane     the entries before it
+ *   cq_head    client -> lane     the completion slots before it may be written again
+ *   cq_tail    lane -> client     the completions before it; also that the ops' bytes are there
+ *   cq_bell    lane -> client     (futex word) cq_tail before it
+ *   cq_wait    client -> lane     nothing: a hint, ordered by fences
+ *   sq_park    lane -> client     nothing: a hint, ordered by fences
+ *   lane_state lane -> client     nothing: a hint, ordered by fences
+ *
+ * Five fences (seq_cst) make sleeping safe.  Each stands between a store and a load by one side
+ * and is the partner of one on the other side; without any of them a wake-up is lost
+ * (tests/model/ring.pml; `make ring-mutants`):
+ *   RING_FENCE_SUBMIT    client: sq_tail | lane_state, sq_park  <-> SLEEP, PARK
+ *   RING_FENCE_SLEEP     lane:   lane_state | every sq_tail     <-> SUBMIT
+ *   RING_FENCE_PARK      lane:   sq_park | sq_tail              <-> SUBMIT
+ *   RING_FENCE_COMPLETE  lane:   cq_tail | cq_wait              <-> WAIT
+ *   RING_FENCE_WAIT      client: cq_wait | cq_tail              <-> COMPLETE
+ *
+ * The functions below are all there is to the protocol; lane, library and tests only call them.
+ */
+#ifndef DSAIO_PROTO_RING_H
+#define DSAIO_PROTO_RING_H
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RING_MAGIC 0x64736972u	     /* "dsir" */
+#define LANE_BOARD_MAGIC 0x6473626cu /* "dsbl" */
+#define RING_VERSION 1u
+#define RING_ENTRIES_MIN 4u
+#define RING_ENTRIES_MAX 4096u /* the deepest profile; op slots are set aside for all */
+#define RING_LEN_MAX (INT64_C(1) << 50) /* so that a result can hold errno and bytes done */
+
+enum ring_opcode {
+	RING_OP_READ = 1,
+	RING_OP_WRITE = 2,
+	RING_OP_FSYNC = 3,
+	RING_OP_FDATASYNC = 4,
+};
+
+/* A slot of the submission ring. */
+struct ring_entry {
+	uint64_t id;	 /* the client's own; echoed, never an index */
+	uint8_t opcode;	 /* enum ring_opcode */
+	uint8_t zero0[3];
+	uint32_t file;	 /* id from FileAddReply */
+	uint64_t off;	 /* byte in the file */
+	uint64_t len;	 /* 0 for syncs */
+	uint64_t slab_off;
+	uint32_t slab;	 /* id from SlabNewReply; 0 for syncs */
+	uint32_t timeout_msec; /* 0: none; else the op is cancelled with -ETIMEDOUT after it */
+	uint64_t zero1[2];
+};
+
+/* A slot of the completion ring.  result: bytes done, or ring_result_failed(). */
+struct ring_completion {
+	uint64_t id;
+	int64_t result;
+};
+
+struct ring_shared {
+	/* line 0: the client writes */
+	_Alignas(64) _Atomic uint32_t sq_tail;
+	_Atomic uint32_t cq_head;
+	_Atomic uint64_t cq_wait; /* bit 0 sleeps, bit 1 on the bell socket, above: a count */
+	uint8_t pad0[48];
+	/* line 1: the daemon writes; the last four once, before it sends the memfd */
+	_Atomic uint32_t cq_tail;
+	_Atomic uint32_t cq_bell; /* the futex word */
+	_Atomic uint64_t sq_park; /* odd: the lane looks at sq_tail only after the bell */
+	uint32_t magic;
+	uint32_t version;
+	uint32_t entries;
+	uint8_t pad1[36];
+	/* then entries x struct ring_entry, entries x struct ring_completion */
+};
+
+struct lane_board {
+	_Alignas(64) _Atomic uint64_t lane_state; /* odd: the lane sleeps; new at each change */
+	uint32_t magic;
+	uint32_t version;
+};
+
+static_assert(sizeof(struct ring_entry) == 64, "an entry is one cache line");
+static_assert(offsetof(struct ring_entry, file) == 12, "layout");
+static_assert(offsetof(struct ring_entry, off) == 16, "layout");
+static_assert(offsetof(struct ring_entry, len) == 24, "layout");
+static_assert(offsetof(struct ring_entry, slab_off) == 32, "layout");
+static_assert(offsetof(struct ring_entry, slab) == 40, "layout");
+static_assert(offsetof(struct ring_entry, timeout_msec) == 44, "layout");
+static_assert(sizeof(struct ring_completion) == 16, "four to a cache line");
+static_assert(sizeof(struct ring_shared) == 128, "two cache lines");
+static_assert(offsetof(struct ring_shared, cq_head) == 4, "layout");
+static_assert(offsetof(struct ring_shared, cq_wait) == 8, "layout");
+static_assert(offsetof(struct ring_shared, cq_tail) == 64, "the daemon's line");
+static_assert(offsetof(struct ring_shared, cq_bell) == 68, "layout");
+static_assert(offsetof(struct ring_shared, sq_park) == 72, "layout");
+static_assert(offsetof(struct ring_shared, magic) == 80, "layout");
+static_assert(sizeof(_Atomic uint64_t) == 8 && sizeof(_Atomic uint32_t) == 4, "lock free");
+
+/* Bytes of a channel's memfd. */
+static inline size_t ring_bytes(uint32_t entries)
+{
+	size_t bytes = sizeof(struct ring_shared) +
+		       entries * (sizeof(struct ring_entry) + sizeof(struct ring_completion));
+
+	return (bytes + 4095) & ~(size_t)4095;
+}
+
+/*
+ * A failed op's result carries the errno and how many bytes from the op's start were done, so
+ * that nobody takes a half-written file for an empty one.
+ */
+static inline int64_t ring_result_failed(int error, uint64_t done)
+{
+	return -(int64_t)(done << 12 | (uint64_t)(error & 4095));
+}
+static inline int ring_result_errno(int64_t result) /* 0, or a positive errno */
+{
+	return result < 0 ? (int)((0 - (uint64_t)result) & 4095) : 0;
+}
+static inline uint64_t ring_result_done(int64_t result)
+{
+	return result < 0 ? (0 - (uint64_t)result) >> 12 : (uint64_t)result;
+}
+
+/* PROTOCOL section 3: of two ops on one inode, must the later wait for the earlier? */
+static inline bool ring_ops_conflict(uint8_t first, uint64_t first_off, uint64_t first_len,
+				     uint8_t then, uint64_t then_off, uint64_t then_len)
+{
+	if (then == RING_OP_FSYNC || then == RING_OP_FDATASYNC)
+		return first == RING_OP_WRITE;
+	if (first != RING_OP_WRITE && (then != RING_OP_WRITE || first != RING_OP_READ))
+		return false;
+	if (!first_len || !then_len)
+		return false;
+	return first_off >> 12 <= (then_off + then_len - 1) >> 12 &&
+	       then_off >> 12 <= (first_off + first_len - 1) >> 12;
+}
+
+/* A mutant leaves one fence out; see tests/model/mutants.sh. */
+#define RING_MUTANT_SUBMIT 1
+#define RING_MUTANT_SLEEP 2
+#define RING_MUTANT_PARK 3
+#define RING_MUTANT_COMPLETE 4
+#define RING_MUTANT_WAIT 5
+#ifndef RING_MUTANT
+#define RING_MUTANT 0
+#endif
+#define RING_FENCE_(name)                                           \
+	do {                                                        \
+		if (RING_MUTANT != RING_MUTANT_##name)              \
+			atomic_thread_fence(memory_order_seq_cst);  \
+	} while (0)
+#define RING_FENCE_SUBMIT() RING_FENCE_(SUBMIT)
+#define RING_FENCE_SLEEP() RING_FENCE_(SLEEP)
+#define RING_FENCE_PARK() RING_FENCE_(PARK)
+#define RING_FENCE_COMPLETE() RING_FENCE_(COMPLETE)
+#define RING_FENCE_WAIT() RING_FENCE_(WAIT)
+
+/* ---- the client's side: one submitter and one consumer at a time (their locks) ---- */
+
+struct ring_client {
+	struct ring_shared *shared;
+	struct ring_entry *sq;
+	struct ring_completion *cq;
+	const struct lane_board *board;
+	uint32_t entries; /* a power of two */
+	/* under the submit lock */
+	uint32_t tail;	    /* of sq_tail */
+	uint64_t rung;	    /* the lane_state that was rung for */
+	uint64_t park_rung; /* the sq_park that was rung for */
+	/* under the consumer lock */
+	_Atomic uint32_t head; /* of cq_head; the submitter reads it: acquire, pairs with consume */
+	uint64_t wait_count;
+};
+
+/*
+ * Over mappings of the daemon's memfds, which the client trusts no further than this.
+ * Returns 0, or -EPROTO if the magic, version or entries are others than promised.
+ */
+static inline int ring_client_init(struct ring_client *ring, void *map, const void *board,
+				   uint32_t entries)
+{
+	struct ring_shared *shared = map;
+	const struct lane_board *b = board;
+
+	if (shared->magic != RING_MAGIC || shared->version != RING_VERSION ||
+	    shared->entries != entries || entries < RING_ENTRIES_MIN ||
+	    entries > RING_ENTRIES_MAX || (entries & (entries - 1)) ||
+	    b->magic != LANE_BOARD_MAGIC || b->version != RING_VERSION)
+		return -EPROTO;
+	ring->shared = shared;
+	ring->sq = (struct ring_entry *)(shared + 1);
+	ring->cq = (struct ring_completion *)(ring->sq + entries);
+	ring->board = b;
+	ring->entries = entries;
+	ring->tail = 0;
+	ring->rung = 0;
+	ring->park_rung = 0;
+	atomic_init(&ring->head, 0);
+	ring->wait_count = 0;
+	return 0;
+}
+
+/* Room for that many entries now. */
+static inline uint32_t ring_client_room(const struct ring_client *ring)
+{
+	uint32_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
+
+	return ring->entries - (ring->tail - head);
+}
+
+/* Writes one entry behind the tail; there must be room.  Not yet seen by the lane. */
+static inline void ring_client_put(struct ring_client *ring, const struct ring_entry *entry)
+{
+	uint64_t words[8];
+	_Atomic uint64_t *slot = (_Atomic uint64_t *)&ring->sq[ring->tail & (ring->entries - 1)];
+
+	__builtin_memcpy(words, entry, sizeof(words));
+	for (unsigned i = 0; i < 8; i++) /* relaxed: sq_tail's release orders them */
+		atomic_store_explicit(&slot[i], words[i], memory_order_relaxed);
+	ring->tail++;
+}
+
+/* Shows all entries that were put to the lane.  True: the lane's bell has to be rung. */
+static inline bool ring_client_submit(struct ring_client *ring)
+{
+	uint64_t state, park;
+	bool must_ring = false;
+
+	atomic_store_explicit(&ring->shared->sq_tail, ring->tail, memory_order_release);
+	RING_FENCE_SUBMIT();
+	state = atomic_load_explicit(&ring->board->lane_state, memory_order_relaxed);
+	park = atomic_load_explicit(&ring->shared->sq_park, memory_order_relaxed);
+	if ((state & 1) && state != ring->rung) {
+		ring->rung = state;
+		must_ring = true;
+	}
+	if ((park & 1) && park != ring->park_rung) {
+		ring->park_rung = park;
+		must_ring = true;
+	}
+	return must_ring;
+}
+
+/* Completions that can be consumed; more than entries: the daemon is broken. */
+static inline uint32_t ring_client_ready(const struct ring_client *ring)
+{
+	uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed); /* ours */
+
+	return atomic_load_explicit(&ring->shared->cq_tail, memory_order_acquire) - head;
+}
+
+/* The i-th of them. */
+static inline struct ring_completion ring_client_peek(const struct ring_client *ring, uint32_t i)
+{
+	uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed); /* ours */
+	_Atomic uint64_t *slot =
+		(_Atomic uint64_t *)&ring->cq[(head + i) & (ring->entries - 1)];
+
+	return (struct ring_completion){
+		.id = atomic_load_explicit(&slot[0], memory_order_relaxed), /* cq_tail orders */
+		.result = (int64_t)atomic_load_explicit(&slot[1], memory_order_relaxed),
+	};
+}
+
+/* Gives n slots back, after their rows have what they said. */
+static inline void ring_client_consume(struct ring_client *ring, uint32_t n)
+{
+	uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed) + n; /* ours */
+
+	atomic_store_explicit(&ring->head, head, memory_order_release);
+	atomic_store_explicit(&ring->shared->cq_head, head, memory_order_release);
+}
+
+/* The value to sleep on: read before ring_client_arm(). */
+static inline uint32_t ring_client_bell(const struct ring_client *ring)
+{
+	return atomic_load_explicit(&ring->shared->cq_bell, memory_order_acquire);
+}
+
+/*
+ * Announces a sleep on the futex word (ring_client_bell()) or on the bell socket.  False:
+ * completions came meanwhile, do not sleep.
+ */
+static inline bool ring_client_arm(struct ring_client *ring, bool on_socket)
+{
+	ring->wait_count++;
+	atomic_store_explicit(&ring->shared->cq_wait,
+			      ring->wait_count << 2 | (on_socket ? 3u : 1u), memory_order_release);
+	RING_FENCE_WAIT();
+	return ring_client_ready(ring) == 0;
+}
+
+static inline void ring_client_disarm(struct ring_client *ring)
+{
+	ring->wait_count++;
+	atomic_store_explicit(&ring->shared->cq_wait, ring->wait_count << 2, memory_order_release);
+}
+
+/* ---- the lane's side: the channel's home lane alone ---- */
+
+struct ring_lane {
+	struct ring_shared *shared;
+	const struct ring_entry *sq;
+	struct ring_completion *cq;
+	uint32_t entries;
+	uint32_t taken;	    /* entries copied */
+	uint32_t cq_tail;   /* completions written */
+	uint32_t published; /* completions shown, of shared cq_tail */
+	uint32_t cq_head;   /* the last good value seen */
+	uint32_t bell;	    /* of cq_bell */
+	uint64_t woken;	    /* the cq_wait that was answered */
+};
+
+/* Lays out a fresh, zeroed memfd of ring_bytes(entries). */
+static inline void ring_lane_init(struct ring_lane *ring, void *map, uint32_t entries)
+{
+	struct ring_shared *shared = map;
+
+	shared->magic = RING_MAGIC;
+	shared->version = RING_VERSION;
+	shared->entries = entries;
+	*ring = (struct ring_lane){ .shared = shared, .entries = entries };
+	ring->sq = (const struct ring_entry *)(shared + 1);
+	ring->cq = (struct ring_completion *)(uintptr_t)(ring->sq + entries);
+}
+
+/* True if sq_tail has moved; for the look between announcing a sleep and sleeping. */
+static inline bool ring_lane_has_entries(const struct ring_lane *ring)
+{
+	return atomic_load_explicit(&ring->shared->sq_tail, memory_order_acquire) != ring->taken;
+}
+
+/*
+ * How many entries can be taken; -EPROTO if the client's indices make no sense (they are
+ * compared, never used).
+ */
+static inline int ring_lane_ready(struct ring_lane *ring)
+{
+	uint32_t tail = atomic_load_explicit(&ring->shared->sq_tail, memory_order_acquire);
+	uint32_t head;
+
+	if (tail == ring->taken)
+		return 0;
+	head = atomic_load_explicit(&ring->shared->cq_head, memory_order_acquire);
+	if (tail - ring->taken > ring->entries || tail - head > ring->entries ||
+	    head - ring->cq_head > ring->published - ring->cq_head)
+		return -EPROTO;
+	ring->cq_head = head;
+	return (int)(tail - ring->taken);
+}
+
+/* Copies the next entry, once. */
+static inline void ring_lane_take(struct ring_lane *ring, struct ring_entry *ret_entry)
+{
+	uint64_t words[8];
+	_Atomic uint64_t *slot =
+		(_Atomic uint64_t *)(uintptr_t)&ring->sq[ring->taken & (ring->entries - 1)];
+
+	for (unsigned i = 0; i < 8; i++) /* relaxed: sq_tail's acquire orders them */
+		words[i] = atomic_load_explicit(&slot[i], memory_order_relaxed);
+	__builtin_memcpy(ret_entry, words, sizeof(words));
+	ring->taken++;
+}
+
+/* Writes one completion, not yet shown.  There is room: one for each entry taken. */
+static inline void ring_lane_complete(struct ring_lane *ring, uint64_t id, int64_t result)
+{
+	_Atomic uint64_t *slot =
+		(_Atomic uint64_t *)&ring->cq[ring->cq_tail & (ring->entries - 1)];
+
+	atomic_store_explicit(&slot[0], id, memory_order_relaxed); /* cq_tail's release orders */
+	atomic_store_explicit(&slot[1], (uint64_t)result, memory_order_relaxed);
+	ring->cq_tail++;
+}
+
+/* Shows what was completed; true if there was anything.  RING_FENCE_COMPLETE() must follow. */
+static inline bool ring_lane_publish(struct ring_lane *ring)
+{
+	if (ring->cq_tail == ring->published)
+		return false;
+	ring->published = ring->cq_tail;
+	atomic_store_explicit(&ring->shared->cq_tail, ring->cq_tail, memory_order_release);
+	return true;
+}
+
+enum ring_wake { RING_WAKE_NONE, RING_WAKE_FUTEX, RING_WAKE_SOCKET };
+
+/*
+ * After the fence: whom to wake.  RING_WAKE_FUTEX: cq_bell has moved, futex_wake() it;
+ * RING_WAKE_SOCKET: send one byte on the handle's bell socket.
+ */
+static inline enum ring_wake ring_lane_wake(struct ring_lane *ring)
+{
+	uint64_t wait = atomic_load_explicit(&ring->shared->cq_wait, memory_order_relaxed);
+
+	if (!(wait & 1) || wait == ring->woken)
+		return RING_WAKE_NONE;
+	ring->woken = wait;
+	if (wait & 2)
+		return RING_WAKE_SOCKET;
+	atomic_store_explicit(&ring->shared->cq_bell, ++ring->bell, memory_order_release);
+	return RING_WAKE_FUTEX;
+}
+
+/* state: the lane's private copy.  Odd: announces sleep; RING_FENCE_SLEEP() must follow. */
+static inline void lane_board_set(struct lane_board *board, uint64_t state)
+{
+	atomic_store_explicit(&board->lane_state, state, memory_order_release);
+}
+
+#endif
