@@ -1,0 +1,381 @@
+/*
+ * dsaio.h - tensors to and from NVMe through dsaiod
+ *
+ *     struct dsaio_client *c;  struct dsaio_handle *h;  struct dsaio_file *f;  struct dsaio_op *op;
+ *     void *t;
+ *
+ *     dsaio_connect(NULL, &c);
+ *     dsaio_handle_open(c, NULL, &h);                      each store's own profile
+ *     dsaio_alloc(c, bytes, &t);                           pinned, shared: no copy later
+ *     dsaio_file_open(c, "/nvme/w0.bin", O_RDONLY, &f);
+ *     dsaio_pread_async(h, f, t, bytes, 0, &op);           order of pread(2)
+ *     ... compute ...
+ *     n = dsaio_op_wait(op, -1);                           bytes, or a negative errno
+ *     dsaio_op_free(op);
+ *
+ * Results.  Functions return 0, a count or bytes on success and a negative errno on failure;
+ * then dsaio_error() has a sentence that says what failed, on what, why, and what to do.
+ * A read at the end of the file returns the bytes before it (0 behind it) and leaves the rest
+ * of the buffer alone.  A write is whole, or fails; dsaio_op_done() says how many bytes were
+ * done before an error.
+ *
+ * Memory.  Any buffer, offset and length work.  Memory from dsaio_alloc() with offset, length
+ * and address multiples of dsaio_alignment() goes to the device without a copy.  A buffer
+ * belongs to its op from the call until the op's end, whatever a wait in between says.
+ *
+ * Order.  Ops of one handle that touch the same bytes of one file, one of them writing, take
+ * effect in the order in which they were submitted; a sync covers all writes of its file
+ * submitted before it on that handle.  All else runs and ends in any order.
+ *
+ * Threads.  Every function may be called from any thread at any time, unless its comment says
+ * otherwise; an object must not be freed while another thread is in a call with it.
+ *
+ * fork.  In a child of the process that connected, every call returns -EPERM (dsaio_disconnect
+ * and the free functions do nothing); the parent is undisturbed.  A child may connect for itself.
+ *
+ * The daemon goes away.  Every open op ends with -ECONNRESET, once, when no block of it can
+ * still touch memory or file; later calls return -ENOTCONN.  These two, -EPERM after a fork,
+ * -EINVAL for a NULL object and -ENOMEM can come from every function and are not repeated below.
+ *
+ * The library never exits, aborts, prints, or installs a signal handler.
+ */
+#ifndef DSAIO_H
+#define DSAIO_H
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct dsaio_client; /* a connection to the daemon */
+struct dsaio_handle; /* what a program opens to do I/O */
+struct dsaio_file;   /* an open file that the daemon may read or write for us */
+struct dsaio_op;     /* one read, write or sync */
+
+/* Version of this header; dsaio_version() tells the library's. */
+#define DSAIO_VERSION "0.1.0"
+
+/* dsaio_version - the library's version, "major.minor.patch".  Never fails. */
+const char *dsaio_version(void);
+
+/*
+ * dsaio_error - the sentence for the last call of this thread that failed
+ *
+ * Never NULL; "" if none has failed yet.  Valid until this thread's next failing call.
+ */
+const char *dsaio_error(void);
+
+/* ---- connection ---- */
+
+/*
+ * dsaio_connect - connect to the daemon
+ *
+ * socket_path: where; NULL: $DSAIO_SOCKET if it is set and not empty, else
+ * /run/dsaiod/dsaiod.sock.
+ * Returns 0, or
+ *   -ENOENT, -ECONNREFUSED   no daemon there; the sentence says how to start one
+ *   -EACCES                  the socket does not let this user in
+ *   -ENAMETOOLONG            a socket path has at most 107 bytes
+ *   -EPROTONOSUPPORT         library and daemon have no protocol version in common
+ *   -EPROTO                  what listens there is not dsaiod
+ *   -EUSERS                  too many clients (of this user)
+ * Ownership: *ret_client is the caller's, for dsaio_disconnect().
+ * Threads: any.
+ */
+int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client);
+
+/*
+ * dsaio_disconnect - close everything of this client, then the connection
+ *
+ * Ops not yet started are cancelled, the others awaited; then handles, files, ops and memory of
+ * the client are gone.  NULL is fine.
+ * Threads: no other call with anything of this client may be running or follow.
+ */
+void dsaio_disconnect(struct dsaio_client *client);
+
+/* ---- handles ---- */
+
+/*
+ * The five tuning numbers, with DeepNVMe's meanings.  Set size to sizeof(struct dsaio_profile),
+ * or start from DSAIO_PROFILE_INIT.
+ */
+struct dsaio_profile {
+	size_t size;
+	uint32_t block_size;	       /* bytes of an iocb: 4 KiB to 64 MiB in steps of 4 KiB */
+	uint32_t queue_depth;	       /* blocks in flight, 1 to 4096 */
+	bool single_submit;	       /* one io_submit call per block */
+	bool overlap_events;	       /* refill as completions come; false: fill, wait for all */
+	uint32_t intra_op_parallelism; /* 1 to 64 parts of an op, on as many lanes as there are */
+};
+#define DSAIO_PROFILE_INIT { sizeof(struct dsaio_profile), 1u << 20, 128, false, true, 1 }
+
+/* Demand goes before normal, normal before background; none starves. */
+enum dsaio_class { DSAIO_CLASS_NORMAL = 0, DSAIO_CLASS_DEMAND = 1, DSAIO_CLASS_BACKGROUND = 2 };
+
+/* How a handle is opened.  Start from DSAIO_HANDLE_OPTIONS_INIT; it may grow. */
+struct dsaio_handle_options {
+	size_t size;
+	const struct dsaio_profile *profile; /* NULL: each store's own */
+	enum dsaio_class io_class;
+	uint32_t weight;	 /* share within the class, 1 to 16 */
+	uint32_t entries;	 /* ops submitted and not consumed, 4 to 4096; 0: 1024 */
+	int64_t op_timeout_usec; /* an op that takes longer ends with -ETIMEDOUT; -1: never */
+	int64_t spin_usec;	 /* how long a wait may spin before it sleeps; -1: the default */
+};
+#define DSAIO_HANDLE_OPTIONS_INIT \
+	{ sizeof(struct dsaio_handle_options), NULL, DSAIO_CLASS_NORMAL, 1, 0, -1, -1 }
+
+/*
+ * dsaio_handle_open - open a handle with a profile (NULL: each store's own) and plain options
+ * dsaio_handle_open_with - the same with all options (NULL: DSAIO_HANDLE_OPTIONS_INIT)
+ *
+ * Returns 0, or
+ *   -EINVAL   a value is out of range; the sentence names value and limit
+ *   -EMFILE   the client, or its user, has as many handles as it may have
+ * Ownership: *ret_handle is the caller's, for dsaio_handle_close().
+ * Threads: any.  DeepNVMe: aio_handle().
+ */
+int dsaio_handle_open(struct dsaio_client *client, const struct dsaio_profile *profile,
+		      struct dsaio_handle **ret_handle);
+int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handle_options *options,
+			   struct dsaio_handle **ret_handle);
+
+/*
+ * dsaio_handle_close - close a handle
+ *
+ * Ops not yet started are cancelled, the others awaited.  Ops that the caller still holds stay
+ * readable until dsaio_op_free().  NULL is fine.
+ * Threads: no other call with this handle may be running or follow.
+ */
+void dsaio_handle_close(struct dsaio_handle *handle);
+
+/*
+ * dsaio_handle_profile - what this handle asked for, or (opened with NULL) the defaults
+ *
+ * Fills *ret_profile up to ret_profile->size bytes, which the caller has set.
+ * Returns 0, or -EINVAL for a size of 0.
+ */
+int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile *ret_profile);
+
+/* ---- memory ---- */
+
+/*
+ * dsaio_alloc - pinned memory that the daemon shares; page aligned, zeroed
+ *
+ * Costs no round trip while an earlier slab has room.
+ * Returns 0, or
+ *   -EINVAL   bytes is 0
+ *   -ENOMEM   the pool, or this client's share of it, is exhausted; the sentence tells which
+ *   -EPERM    the daemon may not lock memory and its configuration says lock = yes
+ * Ownership: *ret_memory is the caller's, for dsaio_free(); dsaio_disconnect() takes all.
+ * Threads: any.  DeepNVMe: new_cpu_locked_tensor().
+ */
+int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory);
+
+/*
+ * dsaio_free - give memory of dsaio_alloc() back
+ *
+ * Returns 0, or
+ *   -EINVAL   memory is not the start of such memory
+ *   -EBUSY    an open op uses it
+ * NULL is fine.  Threads: any.  DeepNVMe: free_cpu_locked_tensor().
+ */
+int dsaio_free(struct dsaio_client *client, void *memory);
+
+/*
+ * dsaio_is_pinned - does the whole range lie in memory of dsaio_alloc()?
+ *
+ * Threads: any.  DeepNVMe: is_pinned().
+ */
+bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t bytes);
+
+/* ---- files ---- */
+
+/*
+ * dsaio_file_open - open a file, with this process's rights, and hand it to the daemon
+ *
+ * flags: O_RDONLY, O_WRONLY or O_RDWR, and O_CREAT (mode 0666 less the umask), O_EXCL, O_TRUNC.
+ * Returns 0, or what open(2) says, or
+ *   -EINVAL      other flags (O_APPEND: its writes would land at the end, not at their offset)
+ *   -ENXIO       the file lies on no store of the daemon; the sentence names the stores
+ *   -EOPNOTSUPP  neither a regular file nor a block device, or no direct I/O there
+ *   -EMFILE      the client, or its user, has as many files as it may have
+ * Ownership: *ret_file is the caller's, for dsaio_file_close().
+ * Threads: any.
+ */
+int dsaio_file_open(struct dsaio_client *client, const char *path, int flags,
+		    struct dsaio_file **ret_file);
+
+/*
+ * dsaio_file_from_fd - the same for a file that the caller has open
+ *
+ * The descriptor stays the caller's and may be closed at once; its access mode holds.
+ * Returns as dsaio_file_open(), or -EBADF.  Threads: any.
+ */
+int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_file);
+
+/*
+ * dsaio_file_close - forget a file; ops on it that are open go on.  NULL is fine.
+ *
+ * Threads: no other call with this file may be running or follow.
+ */
+void dsaio_file_close(struct dsaio_file *file);
+
+/*
+ * dsaio_alignment - offsets, lengths and addresses that are multiples of it go without a copy
+ *
+ * Returns bytes, a power of two.  DeepNVMe: get_alignment().
+ */
+size_t dsaio_alignment(const struct dsaio_file *file);
+
+/* dsaio_file_size - the file's size now (a block device's too), or a negative errno */
+int64_t dsaio_file_size(const struct dsaio_file *file);
+
+/*
+ * dsaio_truncate - set the file's size
+ *
+ * Ops on the range that goes must have ended.  Returns 0 or what ftruncate(2) says.
+ */
+int dsaio_truncate(struct dsaio_file *file, uint64_t size);
+
+/* ---- ops ---- */
+
+/*
+ * dsaio_pread - read len bytes at byte off of file into buf, and wait
+ * dsaio_pwrite - write len bytes of buf at byte off of file, and wait
+ *
+ * Returns bytes done, or
+ *   -EBADF      the file is not open for that, or belongs to another client
+ *   -EINVAL     off + len passes 2^63
+ *   -EFAULT     buf is not memory of this process
+ *   -ETIMEDOUT  the handle's op_timeout_usec is over
+ *   what the device or file system says (-EIO, -ENOSPC, ...)
+ * Ownership: all arguments are borrowed until it returns.
+ * Threads: any.  DeepNVMe: aio_handle.sync_pread(), sync_pwrite().
+ */
+int64_t dsaio_pread(struct dsaio_handle *handle, struct dsaio_file *file, void *buf, size_t len,
+		    uint64_t off);
+int64_t dsaio_pwrite(struct dsaio_handle *handle, struct dsaio_file *file, const void *buf,
+		     size_t len, uint64_t off);
+
+/*
+ * dsaio_fsync - wait until the file's data and metadata are on the device (fsync(2))
+ * dsaio_fdatasync - the same, without metadata that reading does not need
+ *
+ * Covers all writes of this handle to this file that were submitted before, and what had ended
+ * on others.  Returns 0, or what fsync(2) says.  Threads: any.
+ */
+int dsaio_fsync(struct dsaio_handle *handle, struct dsaio_file *file);
+int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file);
+
+/*
+ * dsaio_pread_async - start reading len bytes at byte off of file into buf
+ * dsaio_pwrite_async - start writing len bytes of buf at byte off of file
+ * dsaio_fsync_async, dsaio_fdatasync_async - start a sync
+ *
+ * Never fails for want of room: it consumes completions, or sleeps until there is some.
+ * Returns 0 (what the device says is the op's result), or
+ *   -EBADF   the file is not open for that, or belongs to another client
+ *   -EINVAL  off + len passes 2^63
+ * Ownership: *ret_op is the caller's, for dsaio_op_free().  ret_op may be NULL: then only
+ *   dsaio_wait() and dsaio_reap() tell of the op.  file and buf are borrowed until the op ends.
+ * Threads: any.  DeepNVMe: aio_handle.async_pread(), async_pwrite().
+ */
+int dsaio_pread_async(struct dsaio_handle *handle, struct dsaio_file *file, void *buf, size_t len,
+		      uint64_t off, struct dsaio_op **ret_op);
+int dsaio_pwrite_async(struct dsaio_handle *handle, struct dsaio_file *file, const void *buf,
+		       size_t len, uint64_t off, struct dsaio_op **ret_op);
+int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file,
+		      struct dsaio_op **ret_op);
+int dsaio_fdatasync_async(struct dsaio_handle *handle, struct dsaio_file *file,
+			  struct dsaio_op **ret_op);
+
+/*
+ * dsaio_op_wait - wait until the op has ended
+ *
+ * timeout_usec: -1 for ever, 0 to look only.
+ * Returns the op's result (dsaio_op_result()), or -ETIMEDOUT when the time is over: that ends
+ *   the wait, not the op, whose buffer stays taken (dsaio_op_test() tells it from an op that
+ *   itself ended with -ETIMEDOUT).
+ * Threads: any, several at once.
+ */
+int64_t dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec);
+
+/* dsaio_op_test - 1: the op has ended, 0: not yet.  Never sleeps. */
+int dsaio_op_test(struct dsaio_op *op);
+
+/*
+ * dsaio_op_result - bytes done (0 for a sync), or the negative errno it failed with
+ *
+ * -EINPROGRESS while it is open, -ECANCELED if dsaio_op_cancel() was in time.
+ */
+int64_t dsaio_op_result(const struct dsaio_op *op);
+
+/* dsaio_op_done - bytes done from the op's start, also when it failed */
+uint64_t dsaio_op_done(const struct dsaio_op *op);
+
+/*
+ * dsaio_op_error - the sentence for an op that failed, "" for others
+ *
+ * Valid until dsaio_op_free().
+ */
+const char *dsaio_op_error(struct dsaio_op *op);
+
+/*
+ * dsaio_op_cancel - ask that the op ends soon
+ *
+ * It still ends once: with -ECANCELED (the range's content is then undefined), or with its
+ * result if all was done.  Its buffer is taken until then.
+ * Returns 0, also when it has ended already.
+ */
+int dsaio_op_cancel(struct dsaio_op *op);
+
+/* dsaio_op_free - let go of an op; one that is open goes on.  NULL is fine. */
+void dsaio_op_free(struct dsaio_op *op);
+
+/* dsaio_op_set_data, dsaio_op_data - a pointer of the caller's, for event loops; NULL at first */
+void dsaio_op_set_data(struct dsaio_op *op, void *data);
+void *dsaio_op_data(const struct dsaio_op *op);
+
+/* ---- all ops of a handle ---- */
+
+/*
+ * dsaio_wait - wait until every async op of the handle has ended
+ *
+ * Returns how many ended since the last dsaio_wait() and were not told of by dsaio_reap(), or the
+ *   errno of the first of them that failed (dsaio_error() has its sentence; the count starts
+ *   anew), or -ETIMEDOUT when timeout_usec (-1: for ever) is over, which changes nothing.
+ *   0 if there was none.  Ops of blocking calls are not counted.
+ * Threads: any.  DeepNVMe: aio_handle.wait().
+ */
+int64_t dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec);
+
+/*
+ * dsaio_reap - take async ops that have ended, without waiting
+ *
+ * Fills ops with up to n of them, each told of once.  Those that were submitted with a NULL
+ *   ret_op are now the caller's, for dsaio_op_free(), like all others.  Ops whose owner freed
+ *   them before are left out.
+ * Returns how many; 0: none, and dsaio_handle_fd() will become readable when there is one.
+ * Threads: any; with several, one of them should own the descriptor.
+ */
+int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
+
+/*
+ * dsaio_handle_fd - a descriptor that becomes readable when dsaio_reap() has something
+ *
+ * For poll(2), epoll(7) and event loops.  It is armed by dsaio_reap() returning 0, and readable
+ * too when the daemon has gone away.  Returns it (the library's; it never changes) or a
+ * negative errno.
+ */
+int dsaio_handle_fd(struct dsaio_handle *handle);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
