@@ -1,0 +1,239 @@
+#include "daemon/channel.h"
+
+#include "daemon/helper.h"
+#include "proto/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Parts start at pages, so that no two lanes write the same one. */
+#define PART_ALIGN 4096u
+
+/* What a ring of this client may hold; the entries that were not given are refused, not cut. */
+static uint32_t round_entries(uint32_t wanted)
+{
+	uint32_t entries = RING_ENTRIES_MIN;
+
+	while (entries < wanted && entries < RING_ENTRIES_MAX)
+		entries *= 2;
+	return entries;
+}
+
+/* The memfd, mapped here, laid out and sealed: its size can never change. */
+static int make_ring(struct channel *channel, struct error *error)
+{
+	void *map;
+
+	channel->map_bytes = ring_bytes(channel->entries);
+	channel->ring_fd = memfd_create("dsaio-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (channel->ring_fd < 0)
+		return error_set(error, -errno, "channel: memfd_create");
+	if (ftruncate(channel->ring_fd, (off_t)channel->map_bytes) < 0)
+		return error_set(error, -errno, "channel: ring of %zu bytes", channel->map_bytes);
+	map = mmap(NULL, channel->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, channel->ring_fd, 0);
+	if (map == MAP_FAILED)
+		return error_set(error, -errno, "channel: mapping %zu bytes", channel->map_bytes);
+	ring_lane_init(&channel->ring, map, channel->entries);
+	if (fcntl(channel->ring_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return error_set(error, -errno, "channel: sealing the ring");
+
+	channel->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (channel->bell_fd < 0)
+		return error_set(error, -errno, "channel: eventfd");
+	return 0;
+}
+
+void channel_free(struct channel *channel)
+{
+	if (!channel)
+		return;
+	assert(channel->n_open == 0);
+	if (channel->ring.shared)
+		(void)munmap(channel->ring.shared, channel->map_bytes); /* it is ours: can not fail */
+	closep(&channel->ring_fd);
+	closep(&channel->bell_fd);
+	if (channel->helper)
+		store_give_helper(channel->store, channel->uid);
+	charge_give(&channel->entries_charge);
+	charge_give(&channel->channel_charge);
+	free(channel->per_lane);
+	free(channel->ops);
+	free(channel);
+}
+
+static void channel_freep(struct channel **channel)
+{
+	channel_free(*channel);
+}
+
+int channel_new(const struct channel_config *config, struct channel **ret_channel,
+		struct error *error)
+{
+	_cleanup_(channel_freep) struct channel *channel = calloc(1, sizeof(*channel));
+	int r;
+
+	if (!channel)
+		return error_set(error, -ENOMEM, "channel");
+	channel->ring_fd = channel->bell_fd = -1;
+	channel->store = config->store;
+	channel->home = store_home(config->store);
+	channel->objects = config->objects;
+	channel->client = config->client;
+	channel->uid = config->uid;
+	channel->profile = config->profile;
+	if (channel->profile.queue_depth > store_lane_depth(config->store))
+		channel->profile.queue_depth = store_lane_depth(config->store);
+	channel->has_rings = config->has_rings;
+	channel->client_bell_fd = config->client_bell_fd;
+	channel->owner = config->owner;
+	channel->entries = round_entries(config->entries);
+	sched_queue_init(&channel->queue, config->client, config->io_class, config->weight);
+
+	r = charge_take(&channel->channel_charge, config->account, CHARGE_CHANNELS, 1, error);
+	if (r < 0)
+		return r;
+	r = charge_take(&channel->entries_charge, config->account, CHARGE_ENTRIES, channel->entries,
+			error);
+	if (r < 0)
+		return r;
+	r = store_take_helper(config->store, config->uid, &channel->helper);
+	if (r < 0)
+		return error_set(error, r, "channel: helper threads");
+	if (channel->has_rings) {
+		r = make_ring(channel, error);
+		if (r < 0)
+			return r;
+	}
+
+	channel->n_per_lane = config->profile.intra_op_parallelism;
+	channel->per_lane = calloc(channel->n_per_lane, sizeof(*channel->per_lane));
+	channel->ops = calloc(channel->entries, sizeof(*channel->ops));
+	if (!channel->per_lane || !channel->ops)
+		return error_set(error, -ENOMEM, "channel: %" PRIu32 " ops", channel->entries);
+	for (uint32_t i = channel->entries; i-- > 0;) {
+		channel->ops[i].channel = channel;
+		channel->ops[i].next = channel->free_ops;
+		channel->free_ops = &channel->ops[i];
+	}
+	*ret_channel = TAKE_PTR(channel);
+	return 0;
+}
+
+struct split channel_split(const struct channel *channel, const struct op *op)
+{
+	uint32_t align = op->file->facts.offset_align;
+	uint32_t block_size = channel->profile.block_size;
+
+	if (block_size % align) /* a device whose unit is larger than the block asked for */
+		block_size = (block_size / align + 1) * align;
+	return (struct split){
+		.len = op->len,
+		.n_parts = channel->profile.intra_op_parallelism,
+		.block_size = block_size,
+		.align = align > PART_ALIGN ? align : PART_ALIGN,
+	};
+}
+
+static bool is_zero(const struct ring_entry *entry)
+{
+	return !(entry->zero0[0] | entry->zero0[1] | entry->zero0[2]) &&
+	       !(entry->zero1[0] | entry->zero1[1]);
+}
+
+int channel_check_entry(const struct channel *channel, const struct ring_entry *entry,
+			struct op *op)
+{
+	const bool is_sync = entry->opcode == RING_OP_FSYNC || entry->opcode == RING_OP_FDATASYNC;
+	const bool is_write = entry->opcode == RING_OP_WRITE;
+	uint64_t file_end, slab_end;
+	struct slab *slab = NULL;
+	struct file *file;
+
+	if (!is_sync && !is_write && entry->opcode != RING_OP_READ)
+		return EOPNOTSUPP;
+	if (!is_zero(entry)) /* meant for a later version: do not guess */
+		return EINVAL;
+
+	file = idtable_get(&channel->objects->files, entry->file);
+	if (!file)
+		return EBADF;
+	if (file->store != channel->store)
+		return EXDEV;
+	if (is_write ? !file->facts.can_write : (!is_sync && !file->facts.can_read))
+		return EBADF;
+
+	if (is_sync) {
+		if (entry->off | entry->len | entry->slab_off | entry->slab)
+			return EINVAL;
+	} else {
+		if (entry->len > RING_LEN_MAX ||
+		    __builtin_add_overflow(entry->off, entry->len, &file_end) ||
+		    file_end > INT64_MAX)
+			return EOVERFLOW;
+		slab = idtable_get(&channel->objects->slabs, entry->slab);
+		if (!slab)
+			return EFAULT;
+		if (__builtin_add_overflow(entry->slab_off, entry->len, &slab_end) ||
+		    slab_end > slab->size_bytes)
+			return ERANGE;
+		if ((entry->off | entry->len) & (file->facts.offset_align - 1) ||
+		    entry->slab_off & (file->facts.memory_align - 1))
+			return EINVAL;
+	}
+
+	op->file = file;
+	op->len = entry->len;
+	if (slab && entry->len) {
+		struct split split = channel_split(channel, op);
+
+		if (!split_is_countable(&split)) {
+			op->file = NULL;
+			return E2BIG;
+		}
+	}
+	file_hold(file);
+	if (slab)
+		slab_hold(slab);
+	op->slab = slab;
+	op->memory = slab ? (char *)slab->memory + entry->slab_off : NULL;
+	op->opcode = entry->opcode;
+	op->off = entry->off;
+	op->end = entry->len;
+	return 0;
+}
+
+void batch_free(struct batch *batch)
+{
+	if (!batch)
+		return;
+	free(batch->entries);
+	free(batch->results);
+	free(batch);
+}
+
+int batch_new(struct channel *channel, uint32_t n, void (*on_done)(struct batch *), void *arg,
+	      struct batch **ret_batch)
+{
+	struct batch *batch = calloc(1, sizeof(*batch));
+
+	if (!batch)
+		return -ENOMEM;
+	batch->entries = calloc(n ? n : 1, sizeof(*batch->entries));
+	batch->results = calloc(n ? n : 1, sizeof(*batch->results));
+	if (!batch->entries || !batch->results) {
+		batch_free(batch);
+		return -ENOMEM;
+	}
+	batch->channel = channel;
+	batch->n = n;
+	batch->on_done = on_done;
+	batch->arg = arg;
+	*ret_batch = batch;
+	return 0;
+}

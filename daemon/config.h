@@ -1,0 +1,34 @@
+/*
+ * The configuration: the command line and an INI file (libinih), as a table of keys.  Each has a
+ * default; a mistake is refused with file, line, key, value and what is allowed.
+ */
+#ifndef DSAIO_DAEMON_CONFIG_H
+#define DSAIO_DAEMON_CONFIG_H
+
+#include "daemon/charge.h"
+#include "daemon/error.h"
+#include "daemon/pool.h"
+#include "daemon/store.h"
+
+struct config {
+	char *socket_path;
+	uint64_t pool_size;	 /* bytes; default half of memory */
+	uint64_t client_pool_max; /* bytes; default half of that */
+	enum pool_lock lock;	 /* default: yes as root or under systemd, else auto */
+	uint32_t spin_usec;	 /* default 50 */
+	uint64_t client_limit[N_CHARGE_KINDS], user_limit[N_CHARGE_KINDS];
+	struct store_config *stores;
+	unsigned n_stores;
+};
+
+void config_init(struct config *config); /* the defaults */
+void config_deinit(struct config *config);
+
+/* Reads an INI file on top.  0, or -errno with a sentence "FILE:LINE: KEY = VALUE: ...". */
+int config_read(struct config *config, const char *path, struct error *error);
+/* "NAME=DIR" of --store.  0 or -EINVAL with a sentence. */
+int config_add_store(struct config *config, const char *text, struct error *error);
+/* What only shows when all is known.  0 or -EINVAL with a sentence. */
+int config_check(const struct config *config, struct error *error);
+
+#endif

@@ -1,0 +1,276 @@
+/*
+ * The libaio engine: one kernel context for each lane.
+ *
+ * Completions are read from the ring that the kernel maps into this process (as fio and QEMU
+ * do); where its layout is not the known one, by io_getevents with a zero time-out.  Every
+ * result is read as a signed number: libaio declares it unsigned.
+ */
+#include "daemon/engine.h"
+
+#include "daemon/log.h"
+#include "proto/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* What io_setup maps; stable since Linux 2.5 (fs/aio.c), told by its magic. */
+struct aio_ring {
+	uint32_t id, nr;
+	_Atomic uint32_t head; /* this process writes */
+	_Atomic uint32_t tail; /* the kernel writes */
+	uint32_t magic, compat_features, incompat_features, header_length;
+	struct io_event events[];
+};
+#define AIO_RING_MAGIC 0xa10a10a1u
+
+#define SUBMIT_BATCH 64 /* iocbs of one io_submit: more gain nothing, and delay reaping */
+
+struct engine_libaio {
+	struct engine engine;
+	io_context_t context;
+	struct aio_ring *ring; /* NULL: io_getevents */
+	int event_fd;
+	struct block *failed, **failed_next; /* not started: to be reaped with their error */
+};
+
+/*
+ * The budget.  Contexts are counted by the kernel for the whole host (aio-max-nr); each takes
+ * at most a quarter of what was free at start and is not yet ours, so that many stores fit.
+ */
+static uint64_t budget;
+
+static uint64_t read_number(const char *path)
+{
+	_cleanup_(fclosep) FILE *file = fopen(path, "re");
+	uint64_t n = 0;
+
+	if (!file || fscanf(file, "%" SCNu64, &n) != 1)
+		return 0;
+	return n;
+}
+
+static uint64_t budget_free(void)
+{
+	uint64_t max = read_number("/proc/sys/fs/aio-max-nr");
+	uint64_t used = read_number("/proc/sys/fs/aio-nr");
+
+	return max > used ? max - used : 0;
+}
+
+void engine_libaio_budget_init(void)
+{
+	budget = budget_free();
+}
+
+static struct engine_libaio *libaio(struct engine *engine)
+{
+	return container_of(engine, struct engine_libaio, engine);
+}
+
+static void libaio_close(struct engine *engine)
+{
+	struct engine_libaio *e;
+
+	if (!engine)
+		return;
+	assert(engine->n_in_flight == 0);
+	e = libaio(engine);
+	if (e->context) {
+		(void)io_destroy(e->context); /* only fails for what is no context */
+		budget += engine->depth;
+	}
+	closep(&e->event_fd);
+	free(e);
+}
+
+static int libaio_open(uint32_t depth, uint32_t depth_min, struct engine **ret_engine,
+		       struct error *error)
+{
+	struct engine_libaio *e = calloc(1, sizeof(*e));
+	uint32_t want = depth;
+	int r;
+
+	if (!e)
+		return error_set(error, -ENOMEM, "libaio: context");
+	e->engine.ops = &engine_libaio;
+	e->failed_next = &e->failed;
+	e->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (e->event_fd < 0) {
+		r = error_set(error, -errno, "libaio: eventfd");
+		libaio_close(&e->engine);
+		return r;
+	}
+	while (want > depth_min && want > budget / 4)
+		want /= 2;
+	if (want < depth_min)
+		want = depth_min;
+	for (;;) {
+		r = io_setup((int)want, &e->context);
+		if (r != -EAGAIN || want <= depth_min)
+			break;
+		want /= 2; /* somebody else took some since we counted */
+		if (want < depth_min)
+			want = depth_min;
+	}
+	if (r < 0) {
+		e->context = NULL;
+		if (r == -EAGAIN)
+			r = error_set(error, -EAGAIN,
+				      "libaio: no context for %" PRIu32 " blocks: fs.aio-nr is %" PRIu64
+				      " of fs.aio-max-nr %" PRIu64
+				      ": raise it (sysctl fs.aio-max-nr=1048576) or end other users of libaio",
+				      want, read_number("/proc/sys/fs/aio-nr"),
+				      read_number("/proc/sys/fs/aio-max-nr"));
+		else
+			r = error_set(error, r, "libaio: io_setup(%" PRIu32 ")", want);
+		libaio_close(&e->engine);
+		return r;
+	}
+	budget -= want < budget ? want : budget;
+	e->engine.depth = want;
+	e->ring = (struct aio_ring *)e->context;
+	if (e->ring->magic != AIO_RING_MAGIC || e->ring->incompat_features != 0 ||
+	    e->ring->header_length != sizeof(struct aio_ring))
+		e->ring = NULL;
+	*ret_engine = &e->engine;
+	return 0;
+}
+
+static void fail(struct engine_libaio *e, struct block *block, int r)
+{
+	block->result = r;
+	block->next = NULL;
+	*e->failed_next = block;
+	e->failed_next = &block->next;
+}
+
+static int libaio_submit(struct engine *engine, struct block **blocks, int n)
+{
+	struct engine_libaio *e = libaio(engine);
+	struct iocb *iocbs[SUBMIT_BATCH];
+	int done = 0;
+
+	while (done < n) {
+		int batch = n - done < SUBMIT_BATCH ? n - done : SUBMIT_BATCH;
+		int r;
+
+		if ((uint32_t)batch > engine->depth - engine->n_in_flight)
+			batch = (int)(engine->depth - engine->n_in_flight);
+		if (!batch)
+			break;
+		for (int i = 0; i < batch; i++) {
+			struct block *block = blocks[done + i];
+
+			if (block->is_single && i) {
+				batch = i;
+				break;
+			}
+			if (block->is_single)
+				batch = 1;
+			iocbs[i] = &block->iocb;
+			if (block->is_write)
+				io_prep_pwrite(&block->iocb, block->fd, block->memory, block->len,
+					       (long long)block->off);
+			else
+				io_prep_pread(&block->iocb, block->fd, block->memory, block->len,
+					      (long long)block->off);
+			io_set_eventfd(&block->iocb, e->event_fd);
+			block->iocb.data = block;
+		}
+		r = io_submit(e->context, batch, iocbs);
+		if (r == -EINTR)
+			continue;
+		if (r == -EAGAIN)
+			break; /* out of requests in the kernel: when some are back */
+		if (r < 0) {
+			/* it speaks of the first one only */
+			fail(e, blocks[done], r);
+			engine->n_in_flight++;
+			done++;
+			continue;
+		}
+		engine->n_in_flight += (uint32_t)r;
+		done += r;
+	}
+	return done;
+}
+
+static int libaio_reap(struct engine *engine, struct block **blocks, int n)
+{
+	struct engine_libaio *e = libaio(engine);
+	int done = 0;
+
+	while (done < n && e->failed) {
+		blocks[done++] = e->failed;
+		e->failed = e->failed->next;
+		if (!e->failed)
+			e->failed_next = &e->failed;
+	}
+	if (e->ring) {
+		uint32_t head = atomic_load_explicit(&e->ring->head, memory_order_relaxed);
+		/* pairs with the kernel's smp_wmb before it moves the tail */
+		uint32_t tail = atomic_load_explicit(&e->ring->tail, memory_order_acquire);
+
+		while (done < n && head != tail) {
+			const struct io_event *event = &e->ring->events[head];
+			struct block *block = event->data;
+
+			block->result = (int64_t)event->res; /* declared unsigned */
+			blocks[done++] = block;
+			head = head + 1 == e->ring->nr ? 0 : head + 1;
+		}
+		/* release: the events were read before the kernel may write there again */
+		atomic_store_explicit(&e->ring->head, head, memory_order_release);
+	} else {
+		struct io_event events[64];
+		struct timespec zero = { 0, 0 };
+		int want = n - done < 64 ? n - done : 64;
+		int r = want ? io_getevents(e->context, 0, want, events, &zero) : 0;
+
+		for (int i = 0; i < r; i++) {
+			struct block *block = events[i].data;
+
+			block->result = (int64_t)events[i].res; /* declared unsigned */
+			blocks[done++] = block;
+		}
+	}
+	assert(engine->n_in_flight >= (uint32_t)done);
+	engine->n_in_flight -= (uint32_t)done;
+	return done;
+}
+
+static bool libaio_is_ready(const struct engine *engine)
+{
+	const struct engine_libaio *e =
+		container_of((struct engine *)(uintptr_t)engine, struct engine_libaio, engine);
+
+	if (e->failed)
+		return true;
+	if (!e->ring)
+		return false; /* the eventfd tells */
+	return atomic_load_explicit(&e->ring->head, memory_order_relaxed) !=
+	       atomic_load_explicit(&e->ring->tail, memory_order_acquire);
+}
+
+static int libaio_event_fd(const struct engine *engine)
+{
+	return container_of((struct engine *)(uintptr_t)engine, struct engine_libaio, engine)
+		->event_fd;
+}
+
+const struct engine_ops engine_libaio = {
+	.name = "libaio",
+	.open = libaio_open,
+	.close = libaio_close,
+	.submit = libaio_submit,
+	.reap = libaio_reap,
+	.is_ready = libaio_is_ready,
+	.event_fd = libaio_event_fd,
+};

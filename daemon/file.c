@@ -1,0 +1,303 @@
+#include "daemon/file.h"
+#include "proto/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+/* Where the kernel tells nothing: no known device has larger sectors, and pages are that large. */
+#define ALIGN_SAFE 4096u
+#define ALIGN_PROBE_MIN 512u
+#define ALIGN_PROBE_MAX 65536u
+
+/* ---- inodes ---- */
+
+static int inode_compare(const void *pa, const void *pb)
+{
+	const struct inode *a = pa, *b = pb;
+
+	if (a->dev != b->dev)
+		return a->dev < b->dev ? -1 : 1;
+	if (a->ino != b->ino)
+		return a->ino < b->ino ? -1 : 1;
+	return 0;
+}
+
+void inodes_init(struct inodes *inodes)
+{
+	inodes->root = NULL;
+}
+
+void inodes_deinit(struct inodes *inodes)
+{
+	assert(!inodes->root);
+}
+
+static int inodes_take(struct inodes *inodes, dev_t dev, ino_t ino, struct inode **ret_inode)
+{
+	_cleanup_(freep) struct inode *inode = calloc(1, sizeof(*inode));
+	struct inode **found;
+
+	if (!inode)
+		return -ENOMEM;
+	inode->dev = dev;
+	inode->ino = ino;
+	found = tsearch(inode, &inodes->root, inode_compare);
+	if (!found)
+		return -ENOMEM;
+	(*found)->n_files++;
+	*ret_inode = *found;
+	if (*found == inode)
+		inode = NULL; /* the tree has it */
+	return 0;
+}
+
+static void inodes_give(struct inodes *inodes, struct inode *inode)
+{
+	if (--inode->n_files)
+		return;
+	assert(inode->n_ops == 0); /* each op held one of its files */
+	(void)tdelete(inode, &inodes->root, inode_compare); /* it is there */
+	free(inode);
+}
+
+/* ---- the check ---- */
+
+static int kind_check(int fd, const char *name, struct file_facts *facts, struct error *error)
+{
+	static const char needed[] = "a regular file or a block device is needed";
+	struct statfs fs;
+	struct stat st;
+	const char *kind;
+
+	/* Before anything else: it tells the file system, and hangs if that one does. */
+	if (fstatfs(fd, &fs) < 0)
+		return error_set(error, -errno, "file %s: fstatfs", name);
+	if (fstat(fd, &st) < 0)
+		return error_set(error, -errno, "file %s: fstat", name);
+
+	if (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) {
+		facts->is_block_device = S_ISBLK(st.st_mode);
+		facts->is_tmpfs = !facts->is_block_device && fs.f_type == TMPFS_MAGIC;
+		facts->dev = facts->is_block_device ? st.st_rdev : st.st_dev;
+		facts->ino = facts->is_block_device ? 0 : st.st_ino; /* any node of a device */
+		return 0;
+	}
+	if (S_ISDIR(st.st_mode))
+		kind = "a directory";
+	else if (S_ISFIFO(st.st_mode))
+		kind = "a pipe";
+	else if (S_ISSOCK(st.st_mode))
+		kind = "a socket";
+	else if (S_ISCHR(st.st_mode))
+		kind = "a character device";
+	else
+		kind = "neither file nor device";
+	return error_set_plain(error, -EOPNOTSUPP, "file %s: is %s: %s", name, kind, needed);
+}
+
+static int flags_check(int fd, const char *name, struct file_facts *facts, struct error *error)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0)
+		return error_set(error, -errno, "file %s: fcntl(F_GETFL)", name);
+	if (flags & O_PATH)
+		return error_set_plain(error, -EBADF,
+				       "file %s: was opened with O_PATH, which allows neither "
+				       "reading nor writing: open it with O_RDONLY or O_RDWR",
+				       name);
+	facts->can_read = (flags & O_ACCMODE) != O_WRONLY;
+	facts->can_write = (flags & O_ACCMODE) != O_RDONLY;
+	facts->is_direct = flags & O_DIRECT;
+	if (facts->can_write && (flags & O_APPEND))
+		return error_set_plain(error, -EINVAL,
+				       "file %s: was opened with O_APPEND: its writes would land at "
+				       "the end of the file, not at their offsets: open it without",
+				       name);
+	return 0;
+}
+
+/*
+ * Linux before 6.1 does not tell: the smallest direct read that works does.  Nothing is learned
+ * where the file has no bytes, since some file systems look at the end of the file first.
+ */
+static uint32_t align_probe(int fd)
+{
+	_cleanup_(freep) void *memory = NULL;
+
+	if (posix_memalign(&memory, 2 * ALIGN_PROBE_MAX, 2 * ALIGN_PROBE_MAX))
+		return ALIGN_SAFE;
+	for (uint32_t align = ALIGN_PROBE_MIN; align <= ALIGN_PROBE_MAX; align *= 2) {
+		ssize_t n = pread(fd, (char *)memory + align, align, align);
+
+		if (n > 0)
+			return align;
+		if (n == 0 || errno != EINVAL)
+			return align > ALIGN_SAFE ? align : ALIGN_SAFE;
+	}
+	return ALIGN_PROBE_MAX;
+}
+
+static bool is_power_of_two(uint32_t n)
+{
+	return n && !(n & (n - 1));
+}
+
+static int align_check(int fd, const char *name, struct file_facts *facts, struct error *error)
+{
+	struct statx stx = { 0 };
+	int sector;
+
+	if (facts->is_tmpfs) {
+		facts->offset_align = facts->memory_align = 1;
+		return 0;
+	}
+	if (!facts->is_direct)
+		return error_set_plain(error, -EOPNOTSUPP,
+				       "file %s: was opened without O_DIRECT: open it with, so that "
+				       "its I/O can go past the page cache",
+				       name);
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
+	    (stx.stx_mask & STATX_DIOALIGN)) {
+		if (!is_power_of_two(stx.stx_dio_offset_align) ||
+		    !is_power_of_two(stx.stx_dio_mem_align))
+			return error_set_plain(error, -EOPNOTSUPP,
+					       "file %s: its file system does not do direct I/O on "
+					       "it (encryption, compression or data journalling "
+					       "may be why)",
+					       name);
+		facts->offset_align = stx.stx_dio_offset_align;
+		facts->memory_align = stx.stx_dio_mem_align;
+		return 0;
+	}
+	if (facts->is_block_device && ioctl(fd, BLKSSZGET, &sector) == 0 &&
+	    is_power_of_two((uint32_t)sector))
+		facts->offset_align = facts->memory_align = (uint32_t)sector;
+	else if (facts->can_read)
+		facts->offset_align = facts->memory_align = align_probe(fd);
+	else
+		facts->offset_align = facts->memory_align = ALIGN_SAFE;
+	return 0;
+}
+
+int file_check(int fd, const char *name, struct file_facts *ret_facts, struct error *error)
+{
+	struct file_facts facts = { 0 };
+	int r;
+
+	r = kind_check(fd, name, &facts, error);
+	if (r == 0)
+		r = flags_check(fd, name, &facts, error);
+	if (r == 0)
+		r = align_check(fd, name, &facts, error);
+	if (r < 0)
+		return r;
+	*ret_facts = facts;
+	return 0;
+}
+
+/* ---- files ---- */
+
+static void file_checked_main(struct message *message)
+{
+	struct file *file = container_of(message, struct file, message);
+
+	if (file->result == 0) {
+		file->on_checked(file, 0, NULL, file->checked_arg);
+		return;
+	}
+	charge_give(&file->charge);
+	file->on_checked(NULL, file->result, &file->error, file->checked_arg);
+	free(file);
+}
+
+static void file_check_run(struct work *work)
+{
+	struct file *file = container_of(work, struct file, work);
+
+	file->result = file_check(file->fd, file->name, &file->facts, &file->error);
+	if (file->result < 0)
+		closep(&file->fd);
+	file->message.run = file_checked_main;
+	inbox_post(file->main_inbox, &file->message);
+}
+
+int file_make(struct account *account, struct helper *helper, struct inbox *main_inbox, int fd,
+	      const char *name,
+	      void (*on_checked)(struct file *file, int result, const struct error *error,
+				 void *arg),
+	      void *arg, struct error *error)
+{
+	struct file *file = calloc(1, sizeof(*file));
+	int r;
+
+	if (!file)
+		return error_set(error, -ENOMEM, "file %s", name);
+	r = charge_take(&file->charge, account, CHARGE_FILES, 1, error);
+	if (r < 0) {
+		free(file);
+		return r;
+	}
+	file->fd = fd;
+	(void)snprintf(file->name, sizeof(file->name), "%s", name); /* cut is fine */
+	file->helper = helper;
+	file->main_inbox = main_inbox;
+	file->on_checked = on_checked;
+	file->checked_arg = arg;
+	atomic_init(&file->n_holds, 1);
+	file->work.run = file_check_run;
+	helper_submit(helper, &file->work);
+	return 0;
+}
+
+int file_attach(struct file *file, struct store *store, struct inodes *inodes)
+{
+	int r = inodes_take(inodes, file->facts.dev, file->facts.ino, &file->inode);
+
+	if (r < 0)
+		return r;
+	file->store = store;
+	file->inodes = inodes;
+	return 0;
+}
+
+static void file_freed_main(struct message *message)
+{
+	struct file *file = container_of(message, struct file, message);
+
+	charge_give(&file->charge);
+	if (file->inode)
+		inodes_give(file->inodes, file->inode);
+	if (file->on_freed)
+		file->on_freed(file->freed_arg);
+	free(file);
+}
+
+static void file_close_run(struct work *work)
+{
+	struct file *file = container_of(work, struct file, work);
+
+	closep(&file->fd);
+	file->message.run = file_freed_main;
+	inbox_post(file->main_inbox, &file->message);
+}
+
+void file_drop(struct file *file)
+{
+	/* acq_rel: the last one sees all that the others did with it. */
+	if (atomic_fetch_sub_explicit(&file->n_holds, 1, memory_order_acq_rel) > 1)
+		return;
+	file->work.run = file_close_run;
+	helper_submit(file->helper, &file->work);
+}

@@ -1,0 +1,32 @@
+/*
+ * Helper threads: what may block runs here, never in a lane or the main thread.  Checking and
+ * closing foreign descriptors, making and freeing slabs (one helper for each user), syncs (one
+ * for each user and store), so a hung file system of one user holds up nobody else.
+ *
+ * Threads start when work comes and none is idle, at most max_threads; they live until
+ * helper_stop().  helper_submit(): any thread.
+ */
+#ifndef DSAIO_DAEMON_HELPER_H
+#define DSAIO_DAEMON_HELPER_H
+
+struct helper;
+
+/* Embedded in the object that it is about. */
+struct work {
+	struct work *next;
+	void (*run)(struct work *work); /* on a helper thread; the last thing that touches work
+					   unless it hands it on (say, posts a message) */
+};
+
+int helper_new(const char *name, unsigned max_threads, struct helper **ret_helper);
+
+/*
+ * Queues work; it always runs, in order if max_threads is 1.  If no thread can be started and
+ * none is there, it runs at once, in the caller (logged).
+ */
+void helper_submit(struct helper *helper, struct work *work);
+
+/* Runs what is queued, joins the threads and frees.  Not from one of its threads.  NULL is fine. */
+void helper_free(struct helper *helper);
+
+#endif

@@ -1,0 +1,1379 @@
+/*
+ * How a home lane works, turn by turn:
+ *
+ *     take     entries of all channels, all that are there: each becomes an op
+ *     reap     blocks that the engine, or another lane, has done
+ *     start    blocks of ops whose turn it is, as the scheduler says
+ *     publish  completions; wake who sleeps; then let go those ops that waited for them
+ *
+ * and when a turn did nothing: spin for a while, then announce sleep, look once more, sleep in
+ * epoll_wait on the channels' bells, the engine's eventfd and the inbox.  Bells and eventfd are
+ * edge-triggered and never read: each write wakes again.
+ *
+ * Another lane of the store (a worker) does the same with blocks from a queue of the home
+ * lane's instead of entries, and gives them back by a second queue.  Both queues have one
+ * writer and one reader; a lane that sleeps is rung through its inbox's eventfd, by the same
+ * announce-fence-look on both sides as with clients.
+ *
+ * An op ends in end_op(), once; its completion is written there and shown in publish().
+ */
+#include "daemon/lane.h"
+
+#include "daemon/helper.h"
+#include "daemon/log.h"
+#include "proto/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A client counts as active that long after its last op (PROTOCOL section 8). */
+#define ACTIVE_NSEC 100000000u
+/* Blocks are at most so large while several clients are active, so that a small one need not
+   wait long behind a large one. */
+#define SHARED_BLOCK_BYTES (256u << 10)
+/* A block of a client with nothing in flight may pass the window if it is no larger. */
+#define SMALL_BLOCK_BYTES (64u << 10)
+/* A bell that rings idly more often than this in a second leaves epoll (PROTOCOL section 4). */
+#define IDLE_BELLS_MAX 10000u
+/* A block that comes back with -EINTR or -EAGAIN is tried again so often: a guess. */
+#define BLOCK_RETRIES 16u
+/* Blocks handled by one call of the engine: bounds the arrays, not the depth. */
+#define BATCH 128
+/* Spinning that never pays is cut down to this, so that it can still be seen to pay. */
+#define SPIN_MIN_NSEC 2000u
+/* When the kernel has no request for us and nothing of ours is in flight: look again then. */
+#define RETRY_MSEC 1
+
+/* Blocks between the home lane and a worker: one writer, one reader. */
+struct block_queue {
+	_Alignas(64) _Atomic uint32_t tail; /* writer: release; reader: acquire: blocks before it */
+	_Alignas(64) _Atomic uint32_t head; /* reader: release; writer: acquire: slots before it */
+	uint32_t mask;
+	struct block **slots;
+};
+
+struct lane {
+	struct store *store;
+	uint32_t index;
+	const struct engine_ops *engine_ops;
+	struct engine *engine;
+	uint32_t depth;
+	pthread_t thread;
+	struct inbox inbox;
+	int epoll_fd;
+	struct lane_board *board; /* home: shared with clients; worker: with the home lane */
+	int board_fd;		  /* home; -1 */
+	uint64_t state;		  /* private copy of the board's */
+	bool must_stop;
+	struct message stop_message;
+
+	uint64_t now_nsec;	/* of this turn */
+	uint64_t last_did_nsec; /* the last turn that did something */
+	uint32_t spin_max_nsec, spin_nsec;
+	struct block *waiting[BATCH]; /* given to no engine yet: it, or the kernel, was full */
+	int n_waiting;
+
+	/* a worker's */
+	struct lane *home;
+	struct block_queue from_home, to_home;
+	uint64_t home_rung; /* the home lane's state that was rung for */
+
+	/* the home lane's */
+	struct channel *channels;
+	struct channel *first_ended; /* channels with ops ended in this turn */
+	struct sched sched;
+	struct worker {
+		struct lane *lane;
+		uint32_t n_given; /* blocks it has */
+		uint64_t rung;	  /* its state that was rung for */
+		struct message message;
+	} workers[STORE_LANES_MAX];
+	uint32_t n_workers;
+	struct block *blocks[STORE_LANES_MAX]; /* arrays of depth, one for each lane */
+	uint32_t n_blocks, n_fresh; /* in all arrays; of them used at least once */
+	struct block *free_blocks;
+	uint32_t n_in_flight;
+	uint64_t bytes_in_flight;
+	uint32_t n_open;	   /* ops */
+	uint64_t next_deadline_nsec; /* 0: none */
+	const struct sched_client *recent_client;
+	uint64_t recent_nsec, shared_until_nsec;
+};
+
+static uint64_t clock_nsec(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* can not fail with this clock */
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* ---- block queues ---- */
+
+static int block_queue_init(struct block_queue *queue, uint32_t n_slots)
+{
+	uint32_t size = 1;
+
+	while (size < n_slots)
+		size *= 2;
+	queue->mask = size - 1;
+	queue->slots = calloc(size, sizeof(struct block *));
+	return queue->slots ? 0 : -ENOMEM;
+}
+
+/* There is room: no more blocks go round than the queue has slots. */
+static void block_queue_push(struct block_queue *queue, struct block *block)
+{
+	uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed); /* ours */
+
+	queue->slots[tail & queue->mask] = block;
+	atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
+}
+
+static struct block *block_queue_pop(struct block_queue *queue)
+{
+	uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed); /* ours */
+	struct block *block;
+
+	if (atomic_load_explicit(&queue->tail, memory_order_acquire) == head)
+		return NULL;
+	block = queue->slots[head & queue->mask];
+	atomic_store_explicit(&queue->head, head + 1, memory_order_release);
+	return block;
+}
+
+static bool block_queue_has_any(const struct block_queue *queue)
+{
+	return atomic_load_explicit(&queue->tail, memory_order_acquire) !=
+	       atomic_load_explicit(&queue->head, memory_order_relaxed);
+}
+
+/* Rings the other lane if it sleeps and was not yet rung for that; after what it shall see. */
+static void ring_lane_bell(struct lane *other, uint64_t *rung)
+{
+	uint64_t state, one = 1;
+
+	RING_FENCE_SUBMIT(); /* the same pair as a client's with a lane: SUBMIT and SLEEP */
+	state = atomic_load_explicit(&other->board->lane_state, memory_order_relaxed);
+	if (!(state & 1) || state == *rung)
+		return;
+	*rung = state;
+	/* EAGAIN: the counter is full, so it is rung already */
+	if (write(other->inbox.event_fd, &one, sizeof(one)) < 0)
+		assert(errno == EAGAIN);
+}
+
+/* ---- blocks ---- */
+
+/* One of the store's blocks; there are as many as its lanes' engines hold. */
+static struct block *block_take(struct lane *lane)
+{
+	struct block *block = lane->free_blocks;
+
+	if (block) {
+		lane->free_blocks = block->next;
+		return block;
+	}
+	assert(lane->n_fresh < lane->n_blocks);
+	block = &lane->blocks[lane->n_fresh / lane->depth][lane->n_fresh % lane->depth];
+	lane->n_fresh++;
+	return block;
+}
+
+static void block_give(struct lane *lane, struct block *block)
+{
+	block->next = lane->free_blocks; /* last in, first out: it is in the cache */
+	lane->free_blocks = block;
+}
+
+/* Gives blocks that wait to this lane's own engine.  Returns how many it took. */
+static int submit_waiting(struct lane *lane)
+{
+	int n;
+
+	if (!lane->n_waiting)
+		return 0;
+	n = lane->engine_ops->submit(lane->engine, lane->waiting, lane->n_waiting);
+	lane->n_waiting -= n;
+	if (n && lane->n_waiting)
+		memmove(lane->waiting, lane->waiting + n,
+			(size_t)lane->n_waiting * sizeof(*lane->waiting));
+	return n;
+}
+
+/* ---- ops: states and their lists ---- */
+
+static void ready_push(struct op *op)
+{
+	struct channel *channel = op->channel;
+
+	op->state = OP_READY;
+	op->next = NULL;
+	if (channel->last_ready)
+		channel->last_ready->next = op;
+	else
+		channel->first_ready = op;
+	channel->last_ready = op;
+}
+
+static void ready_remove(struct op *op)
+{
+	struct channel *channel = op->channel;
+	struct op *before = NULL;
+
+	for (struct op *o = channel->first_ready; o != op; o = o->next) {
+		assert(o);
+		before = o;
+	}
+	if (before)
+		before->next = op->next;
+	else
+		channel->first_ready = op->next;
+	if (channel->last_ready == op)
+		channel->last_ready = before;
+}
+
+/* Writes the completion: the op has nothing in flight and starts nothing more. */
+static void end_op(struct lane *lane, struct op *op)
+{
+	struct channel *channel = op->channel;
+	int64_t result = op_result(op);
+
+	assert(op->state != OP_FREE && op->state != OP_ENDED && op->n_in_flight == 0);
+	op->state = OP_ENDED;
+	if (op->batch)
+		op->batch->results[op->batch_index] = result;
+	else
+		ring_lane_complete(&channel->ring, op->id, result);
+
+	op->next = NULL;
+	if (channel->last_ended)
+		channel->last_ended->next = op;
+	else
+		channel->first_ended = op;
+	channel->last_ended = op;
+	if (!channel->has_ended) {
+		channel->has_ended = true;
+		channel->next_ended = lane->first_ended;
+		lane->first_ended = channel;
+	}
+}
+
+static bool has_block_to_start(const struct channel *channel)
+{
+	return channel->first_ready != NULL;
+}
+
+static void sched_update(struct lane *lane, struct channel *channel)
+{
+	if (has_block_to_start(channel))
+		sched_add(&lane->sched, &channel->queue, lane->now_nsec);
+	else
+		sched_remove(&lane->sched, &channel->queue);
+}
+
+/* A sync on its way through a helper thread. */
+struct sync {
+	struct work work;
+	struct message message;
+	struct lane *lane;
+	struct op *op;
+	int fd, result;
+	bool data_only;
+};
+
+static void sync_done(struct message *message)
+{
+	struct sync *sync = container_of(message, struct sync, message);
+	struct op *op = sync->op;
+
+	if (sync->result)
+		op_stop_at(op, 0, sync->result);
+	end_op(sync->lane, op);
+	free(sync);
+}
+
+static void sync_run(struct work *work)
+{
+	struct sync *sync = container_of(work, struct sync, work);
+	int r = sync->data_only ? fdatasync(sync->fd) : fsync(sync->fd);
+
+	sync->result = r < 0 ? errno : 0;
+	inbox_post(&sync->lane->inbox, &sync->message);
+}
+
+static void start_sync(struct lane *lane, struct op *op)
+{
+	struct sync *sync = calloc(1, sizeof(*sync));
+
+	op->state = OP_RUNNING;
+	if (!sync) {
+		op_stop_at(op, 0, ENOMEM);
+		end_op(lane, op);
+		return;
+	}
+	sync->work.run = sync_run;
+	sync->message.run = sync_done;
+	sync->lane = lane;
+	sync->op = op;
+	sync->fd = op->file->fd;
+	sync->data_only = op->opcode == RING_OP_FDATASYNC;
+	helper_submit(op->channel->helper, &sync->work);
+}
+
+/* Nothing stands before it any more. */
+static void op_may_start(struct op *op, void *arg)
+{
+	struct lane *lane = arg;
+
+	if (op->opcode == RING_OP_FSYNC || op->opcode == RING_OP_FDATASYNC) {
+		start_sync(lane, op);
+	} else if (op->len == 0) {
+		op->state = OP_RUNNING;
+		end_op(lane, op);
+	} else {
+		ready_push(op);
+		sched_update(lane, op->channel);
+	}
+}
+
+/* Notes who is active: several clients within 100 ms share the store. */
+static void note_client(struct lane *lane, const struct sched_client *client)
+{
+	if (client != lane->recent_client) {
+		if (lane->recent_client && lane->now_nsec - lane->recent_nsec < ACTIVE_NSEC)
+			lane->shared_until_nsec = lane->now_nsec + ACTIVE_NSEC;
+		lane->recent_client = client;
+	}
+	lane->recent_nsec = lane->now_nsec;
+}
+
+static bool is_shared(const struct lane *lane)
+{
+	return lane->now_nsec < lane->shared_until_nsec;
+}
+
+/* An entry becomes an op.  The one way in, for rings and Submit. */
+static void take_entry(struct lane *lane, struct channel *channel, const struct ring_entry *entry,
+		       struct batch *batch, uint32_t batch_index)
+{
+	struct op *op = channel->free_ops;
+	int r;
+
+	assert(op); /* rings: ring_lane_ready(); Submit: the session counts */
+	channel->free_ops = op->next;
+	channel->n_open++;
+	lane->n_open++;
+	op->state = OP_WAITING;
+	op->id = entry->id;
+	op->batch = batch;
+	op->batch_index = batch_index;
+	op->opcode = entry->opcode;
+	op->file = NULL;
+	op->slab = NULL;
+	op->len = op->end = 0;
+	op->next_block = op->next_inner = op->n_in_flight = op->n_blockers = 0;
+	op->error = 0;
+	op->is_cancelled = false;
+	op->taken_nsec = lane->now_nsec;
+	op->deadline_nsec = 0;
+	stats_add(&channel->stats.open_ops, 1);
+	stats_add(&lane->store->stats.open_ops, 1);
+
+	r = channel_check_entry(channel, entry, op);
+	if (r) {
+		op->end = 0;
+		op->error = (uint16_t)r;
+		end_op(lane, op);
+		return;
+	}
+	note_client(lane, channel->client);
+	if (entry->timeout_msec) {
+		op->deadline_nsec = lane->now_nsec + entry->timeout_msec * UINT64_C(1000000);
+		channel->n_deadlines++;
+		if (!lane->next_deadline_nsec || op->deadline_nsec < lane->next_deadline_nsec)
+			lane->next_deadline_nsec = op->deadline_nsec;
+	}
+	if (op_link(op))
+		op_may_start(op, lane);
+}
+
+/* Starts nothing more of it; it ends now, or when its blocks are back. */
+static void cancel_op(struct lane *lane, struct op *op, int error)
+{
+	switch ((enum op_state)op->state) {
+	case OP_FREE:
+	case OP_ENDED:
+		return;
+	case OP_WAITING:
+		op_stop_at(op, 0, error);
+		end_op(lane, op);
+		return;
+	case OP_READY: {
+		struct split split = channel_split(op->channel, op);
+		uint32_t n = split_n_blocks(&split);
+
+		/* Done is what stands before the first block of any part that did not start. */
+		for (uint32_t i = op->next_block; i < n && i - op->next_block < split.n_parts; i++) {
+			struct split_block block = split_block(&split, i);
+
+			if (block.len)
+				op_stop_at(op, block.off + (i == op->next_block ? op->next_inner : 0),
+					   error);
+		}
+		ready_remove(op);
+		op->is_cancelled = true;
+		op->state = OP_RUNNING;
+		sched_update(lane, op->channel);
+		if (!op->n_in_flight)
+			end_op(lane, op);
+		return;
+	}
+	case OP_RUNNING:
+		return; /* all of it is in flight, or a helper syncs: awaited */
+	}
+}
+
+/* ---- take ---- */
+
+static void report_broken(struct message *message)
+{
+	struct channel *channel = container_of(message, struct channel, broken_message);
+
+	channel->owner.on_broken(channel, channel->broken_why, channel->owner.arg);
+}
+
+static void channel_broke(struct channel *channel, const char *why)
+{
+	channel->is_broken = true;
+	channel->broken_why = why;
+	channel->broken_message.run = report_broken;
+	inbox_post(channel->store->main_inbox, &channel->broken_message);
+}
+
+static int take_ring(struct lane *lane, struct channel *channel)
+{
+	int n;
+
+	if (!channel->has_rings || channel->is_closing || channel->is_broken)
+		return 0;
+	n = ring_lane_ready(&channel->ring);
+	if (n < 0) {
+		channel_broke(channel, "its ring indices make no sense");
+		return 1;
+	}
+	for (int i = 0; i < n; i++) {
+		struct ring_entry entry;
+
+		ring_lane_take(&channel->ring, &entry);
+		take_entry(lane, channel, &entry, NULL, 0);
+	}
+	return n;
+}
+
+static int take_entries(struct lane *lane)
+{
+	int n = 0;
+
+	for (struct channel *channel = lane->channels; channel; channel = channel->next)
+		n += take_ring(lane, channel);
+	return n;
+}
+
+/* ---- start ---- */
+
+/* What the head op of a channel would start next. */
+struct next_block {
+	struct op *op;
+	uint64_t op_off;
+	uint32_t len;
+	uint32_t lane; /* 0: home */
+};
+
+/* Steps over parts that have fewer blocks; the head op has at least one left. */
+static struct next_block head_block(const struct lane *lane, const struct channel *channel)
+{
+	struct op *op = channel->first_ready;
+	struct split split = channel_split(channel, op);
+	struct split_block block = split_block(&split, op->next_block);
+	struct next_block next = { .op = op };
+	uint32_t n_lanes = 1 + lane->n_workers;
+
+	while (!block.len)
+		block = split_block(&split, ++op->next_block);
+	next.op_off = block.off + op->next_inner;
+	next.len = block.len - op->next_inner;
+	if (next.len > SHARED_BLOCK_BYTES && is_shared(lane))
+		next.len = SHARED_BLOCK_BYTES;
+	/* Ops of one block never leave home. */
+	if (n_lanes > 1 && op->len > block.len)
+		next.lane = block.part % n_lanes;
+	return next;
+}
+
+static bool depth_allows(const struct channel *channel, uint32_t lane)
+{
+	const struct channel_lane *per = &channel->per_lane[lane];
+
+	return !per->is_draining && per->n_in_flight < channel->profile.queue_depth;
+}
+
+static bool may_pass_window(const struct sched_queue *queue, void *arg)
+{
+	const struct channel *channel =
+		container_of((struct sched_queue *)(uintptr_t)queue, struct channel, queue);
+	struct next_block next;
+
+	if (queue->client->blocks_in_flight)
+		return false;
+	next = head_block(arg, channel);
+	return next.len <= SMALL_BLOCK_BYTES && depth_allows(channel, next.lane);
+}
+
+static bool engine_has_room(const struct lane *lane, uint32_t index)
+{
+	if (index)
+		return lane->workers[index - 1].n_given < lane->workers[index - 1].lane->depth;
+	return lane->n_waiting < BATCH &&
+	       lane->engine->n_in_flight + (uint32_t)lane->n_waiting < lane->depth;
+}
+
+static void start_block(struct lane *lane, struct channel *channel, const struct next_block *next)
+{
+	struct op *op = next->op;
+	struct channel_lane *per = &channel->per_lane[next->lane];
+	struct block *block = block_take(lane);
+	struct split split = channel_split(channel, op);
+	struct split_block whole = split_block(&split, op->next_block);
+
+	block->op = op;
+	block->off = op->off + next->op_off;
+	block->memory = op->memory + next->op_off;
+	block->len = block->bytes = next->len;
+	block->before = block->best = 0;
+	block->lane = (uint16_t)next->lane;
+	block->n_retries = 0;
+	block->is_write = op->opcode == RING_OP_WRITE;
+	block->is_single = channel->profile.single_submit;
+	block->fd = op->file->fd;
+
+	op->n_in_flight++;
+	op->next_inner += next->len;
+	if (op->next_inner == whole.len) {
+		op->next_inner = 0;
+		op->next_block++;
+	}
+	/* Empty blocks of shorter parts may be all that is left. */
+	while (!op->next_inner && op->next_block < split_n_blocks(&split) &&
+	       !split_block(&split, op->next_block).len)
+		op->next_block++;
+
+	per->n_in_flight++;
+	if (!channel->profile.overlap_events && per->n_in_flight == channel->profile.queue_depth)
+		per->is_draining = true;
+	channel->client->blocks_in_flight++;
+	lane->n_in_flight++;
+	lane->bytes_in_flight += next->len;
+	stats_add(&channel->stats.blocks_in_flight, 1);
+	stats_add(&channel->stats.bytes_in_flight, next->len);
+	stats_add(&lane->store->stats.blocks_in_flight, 1);
+	stats_add(&lane->store->stats.bytes_in_flight, next->len);
+
+	if (next->lane) {
+		struct worker *worker = &lane->workers[next->lane - 1];
+
+		worker->n_given++;
+		block_queue_push(&worker->lane->from_home, block);
+		ring_lane_bell(worker->lane, &worker->rung);
+	} else {
+		lane->waiting[lane->n_waiting++] = block;
+	}
+
+	sched_charge(&lane->sched, &channel->queue, next->len, lane->now_nsec);
+	if (op->next_block == split_n_blocks(&split)) {
+		ready_remove(op);
+		op->state = OP_RUNNING;
+		sched_update(lane, channel);
+	}
+}
+
+/* Starts what may start; returns how many blocks the engines took. */
+static int start_blocks(struct lane *lane)
+{
+	struct sched_queue *queue;
+	int n = submit_waiting(lane);
+
+	for (;;) {
+		struct channel *channel;
+		struct next_block next;
+
+		queue = sched_next(&lane->sched, lane->now_nsec);
+		if (!queue)
+			break;
+		channel = container_of(queue, struct channel, queue);
+		next = head_block(lane, channel);
+		if (!depth_allows(channel, next.lane)) {
+			/* Back when a block of it ends. */
+			sched_remove(&lane->sched, queue);
+			continue;
+		}
+		if (is_shared(lane) && lane->bytes_in_flight &&
+		    lane->bytes_in_flight + next.len > lane->store->window_bytes) {
+			queue = sched_find(&lane->sched, may_pass_window, lane);
+			if (!queue)
+				break;
+			channel = container_of(queue, struct channel, queue);
+			next = head_block(lane, channel);
+		}
+		if (!engine_has_room(lane, next.lane))
+			break;
+		start_block(lane, channel, &next);
+		n++;
+		if (lane->n_waiting == BATCH && submit_waiting(lane) == 0)
+			break;
+	}
+	(void)submit_waiting(lane); /* what it does not take is tried in the next turn */
+	return n;
+}
+
+/* ---- reap ---- */
+
+/* True if the rest of the block has to be done still: a short transfer, or one to try again. */
+static bool must_continue(struct block *block, uint32_t align)
+{
+	uint32_t end, boundary;
+
+	if (block->result == -EINTR || block->result == -EAGAIN)
+		return block->n_retries++ < BLOCK_RETRIES;
+	if (block->result <= 0)
+		return false;
+	end = block->before + (uint32_t)block->result;
+	if (end <= block->best || end >= block->bytes) {
+		block->best = end > block->best ? end : block->best;
+		return false; /* no more than before: the end of the file; or whole */
+	}
+	block->best = end;
+	boundary = end & ~(align - 1); /* xfs refuses another */
+	block->off += boundary - block->before;
+	block->memory += boundary - block->before;
+	block->len = block->bytes - boundary;
+	block->before = boundary;
+	return true;
+}
+
+static void block_done(struct lane *lane, struct block *block)
+{
+	struct op *op = block->op;
+	struct channel *channel = op->channel;
+	struct channel_lane *per = &channel->per_lane[block->lane];
+	uint64_t op_off = block->off - block->before - op->off;
+
+	if (block->best < block->bytes) {
+		int error = 0;
+
+		if (block->result < 0)
+			error = (int)-block->result;
+		else if (block->is_write)
+			error = EIO; /* a write that stands still: no errno was given */
+		op_stop_at(op, op_off + block->best, error);
+	}
+
+	per->n_in_flight--;
+	if (!per->n_in_flight)
+		per->is_draining = false;
+	channel->client->blocks_in_flight--;
+	lane->n_in_flight--;
+	lane->bytes_in_flight -= block->bytes;
+	stats_add(&channel->stats.blocks_in_flight, UINT64_MAX);
+	stats_add(&channel->stats.bytes_in_flight, -(uint64_t)block->bytes);
+	stats_add(&lane->store->stats.blocks_in_flight, UINT64_MAX);
+	stats_add(&lane->store->stats.bytes_in_flight, -(uint64_t)block->bytes);
+	block_give(lane, block);
+	note_client(lane, channel->client);
+
+	op->n_in_flight--;
+	if (!op->n_in_flight && op->state == OP_RUNNING)
+		end_op(lane, op);
+	sched_update(lane, channel); /* it may have waited for depth */
+}
+
+/* A block is back from its engine: all of it, or it goes there again. */
+static void block_back(struct lane *lane, struct block *block)
+{
+	struct worker *worker = block->lane ? &lane->workers[block->lane - 1] : NULL;
+
+	if (must_continue(block, block->op->file->facts.offset_align)) {
+		if (worker) {
+			block_queue_push(&worker->lane->from_home, block);
+			ring_lane_bell(worker->lane, &worker->rung);
+			return;
+		}
+		if (lane->n_waiting < BATCH) {
+			lane->waiting[lane->n_waiting++] = block;
+			return;
+		}
+		block->result = -EAGAIN; /* as good as a full kernel queue: told, not lost */
+	}
+	if (worker)
+		worker->n_given--;
+	block_done(lane, block);
+}
+
+static int reap(struct lane *lane)
+{
+	struct block *blocks[BATCH];
+	struct block *block;
+	int n = 0, r;
+
+	if (lane->engine->n_in_flight) {
+		do {
+			r = lane->engine_ops->reap(lane->engine, blocks, BATCH);
+			for (int i = 0; i < r; i++)
+				block_back(lane, blocks[i]);
+			n += r;
+		} while (r == BATCH);
+	}
+	for (uint32_t i = 0; i < lane->n_workers; i++) {
+		while ((block = block_queue_pop(&lane->workers[i].lane->to_home))) {
+			block_back(lane, block);
+			n++;
+		}
+	}
+	return n;
+}
+
+/* ---- publish ---- */
+
+static void wake_client(struct channel *channel)
+{
+	switch (ring_lane_wake(&channel->ring)) {
+	case RING_WAKE_NONE:
+		break;
+	case RING_WAKE_FUTEX:
+		/* Not private: the waiter is another process.  No error possible: our mapping. */
+		(void)syscall(SYS_futex, &channel->ring.shared->cq_bell, FUTEX_WAKE, INT_MAX, NULL,
+			      NULL, 0);
+		break;
+	case RING_WAKE_SOCKET:
+		/* Full: it has bytes to wake up for.  Gone: its session ends. */
+		(void)send(channel->client_bell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		break;
+	}
+}
+
+static void count_op(struct stats *stats, const struct op *op, uint64_t nsec)
+{
+	switch (op->opcode) {
+	case RING_OP_READ:
+		stats_add(&stats->reads, 1);
+		stats_add(&stats->read_bytes, op->end);
+		break;
+	case RING_OP_WRITE:
+		stats_add(&stats->writes, 1);
+		stats_add(&stats->write_bytes, op->end);
+		break;
+	default:
+		stats_add(&stats->fsyncs, 1);
+		break;
+	}
+	if (op->error)
+		stats_add(&stats->errors, 1);
+	stats_add(&stats->open_ops, UINT64_MAX);
+	stats_add_latency(stats, nsec);
+}
+
+static void report_batch(struct message *message)
+{
+	struct batch *batch = container_of(message, struct batch, message);
+
+	batch->on_done(batch);
+}
+
+/* Its completion is shown: lets go of it and of those that waited for it. */
+static void free_op(struct lane *lane, struct op *op)
+{
+	struct channel *channel = op->channel;
+	struct batch *batch = op->batch;
+	struct slab *slab = op->slab;
+	struct file *file = op->file;
+	uint64_t nsec = lane->now_nsec - op->taken_nsec;
+
+	count_op(&channel->stats, op, nsec);
+	count_op(&lane->store->stats, op, nsec);
+	if (file)
+		op_unlink(op, op_may_start, lane);
+	if (op->deadline_nsec)
+		channel->n_deadlines--;
+	op->state = OP_FREE;
+	op->next = channel->free_ops;
+	channel->free_ops = op;
+	channel->n_open--;
+	lane->n_open--;
+	if (slab)
+		slab_drop(slab);
+	if (file)
+		file_drop(file);
+	if (batch && --batch->n_open == 0) {
+		batch->message.run = report_batch;
+		inbox_post(channel->store->main_inbox, &batch->message);
+	}
+}
+
+static int publish(struct lane *lane)
+{
+	struct channel *channels = lane->first_ended;
+	int n = 0;
+
+	if (!channels)
+		return 0;
+	for (struct channel *c = channels; c; c = c->next_ended)
+		if (c->has_rings)
+			(void)ring_lane_publish(&c->ring); /* false: only refused ones before */
+	RING_FENCE_COMPLETE();
+	for (struct channel *c = channels; c; c = c->next_ended)
+		if (c->has_rings)
+			wake_client(c);
+
+	/* What ends from here on is shown in the next turn. */
+	lane->first_ended = NULL;
+	for (struct channel *c = channels, *next; c; c = next) {
+		struct op *op = c->first_ended;
+
+		next = c->next_ended;
+		c->has_ended = false;
+		c->first_ended = c->last_ended = NULL;
+		for (struct op *after; op; op = after) {
+			after = op->next;
+			free_op(lane, op);
+			n++;
+		}
+	}
+	return n;
+}
+
+/* ---- deadlines ---- */
+
+static void run_deadlines(struct lane *lane)
+{
+	uint64_t next = 0;
+
+	for (struct channel *channel = lane->channels; channel; channel = channel->next) {
+		if (!channel->n_deadlines)
+			continue;
+		for (uint32_t i = 0; i < channel->entries; i++) {
+			struct op *op = &channel->ops[i];
+
+			if (op->state == OP_FREE || op->state == OP_ENDED || !op->deadline_nsec ||
+			    op->is_cancelled)
+				continue;
+			if (op->deadline_nsec <= lane->now_nsec)
+				cancel_op(lane, op, ETIMEDOUT);
+			else if (!next || op->deadline_nsec < next)
+				next = op->deadline_nsec;
+		}
+	}
+	lane->next_deadline_nsec = next;
+}
+
+/* ---- messages from the main thread ---- */
+
+static void report_removed(struct message *message)
+{
+	struct channel *channel = container_of(message, struct channel, message);
+
+	channel->owner.on_removed(channel, channel->owner.arg);
+}
+
+/* Lets go of closing channels that have nothing open any more. */
+static void remove_idle(struct lane *lane)
+{
+	for (struct channel *channel = lane->channels, *next; channel; channel = next) {
+		next = channel->next;
+		if (!channel->is_closing || channel->n_open)
+			continue;
+		sched_remove(&lane->sched, &channel->queue);
+		if (channel->has_rings && !channel->has_left_epoll)
+			(void)epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, channel->bell_fd, NULL);
+		if (channel->prev)
+			channel->prev->next = channel->next;
+		else
+			lane->channels = channel->next;
+		if (channel->next)
+			channel->next->prev = channel->prev;
+		if (lane->recent_client == channel->client)
+			lane->recent_client = NULL;
+		channel->message.run = report_removed;
+		inbox_post(channel->store->main_inbox, &channel->message);
+	}
+}
+
+static void do_add_channel(struct message *message)
+{
+	struct channel *channel = container_of(message, struct channel, message);
+	struct lane *lane = channel->home;
+
+	channel->prev = NULL;
+	channel->next = lane->channels;
+	if (channel->next)
+		channel->next->prev = channel;
+	lane->channels = channel;
+	if (channel->has_rings) {
+		struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = channel };
+
+		if (epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, channel->bell_fd, &event) < 0)
+			channel_broke(channel, "its bell can not be heard (epoll_ctl)");
+	}
+}
+
+static void do_remove_channel(struct message *message)
+{
+	struct channel *channel = container_of(message, struct channel, message);
+
+	channel->is_closing = true;
+	if (channel->drain)
+		return;
+	for (uint32_t i = 0; i < channel->entries; i++)
+		cancel_op(channel->home, &channel->ops[i], ECANCELED);
+}
+
+static void do_quiesce_reply(struct message *message)
+{
+	struct lane_quiesce *quiesce = container_of(message, struct lane_quiesce, message);
+
+	quiesce->on_quiet(quiesce);
+}
+
+static void do_quiesce(struct message *message)
+{
+	struct lane_quiesce *quiesce = container_of(message, struct lane_quiesce, message);
+
+	message->run = do_quiesce_reply;
+	inbox_post(quiesce->lane->store->main_inbox, message);
+}
+
+static void do_submit(struct message *message)
+{
+	struct batch *batch = container_of(message, struct batch, message);
+	struct channel *channel = batch->channel;
+	struct lane *lane = channel->home;
+
+	batch->n_open = batch->n + 1; /* one is ours: it may end while we still take */
+	for (uint32_t i = 0; i < batch->n; i++) {
+		if (channel->is_closing) {
+			batch->results[i] = ring_result_failed(ECANCELED, 0);
+			batch->n_open--;
+		} else {
+			take_entry(lane, channel, &batch->entries[i], batch, i);
+		}
+	}
+	if (--batch->n_open == 0) {
+		batch->message.run = report_batch;
+		inbox_post(channel->store->main_inbox, &batch->message);
+	}
+}
+
+struct cancel {
+	struct message message;
+	struct channel *channel;
+	uint64_t id;
+};
+
+static void do_cancel(struct message *message)
+{
+	struct cancel *cancel = container_of(message, struct cancel, message);
+	struct channel *channel = cancel->channel;
+
+	(void)take_ring(channel->home, channel); /* the op may still be there */
+	for (uint32_t i = 0; i < channel->entries; i++)
+		if (channel->ops[i].id == cancel->id)
+			cancel_op(channel->home, &channel->ops[i], ECANCELED);
+	free(cancel);
+}
+
+static void do_add_worker(struct message *message)
+{
+	struct worker *worker = container_of(message, struct worker, message);
+	struct lane *home = worker->lane->home;
+
+	home->n_blocks += home->depth;
+	home->n_workers++;
+}
+
+static void do_stop(struct message *message)
+{
+	container_of(message, struct lane, stop_message)->must_stop = true;
+}
+
+/* ---- sleep ---- */
+
+static void note_idle_bell(struct lane *lane, struct channel *channel)
+{
+	if (ring_lane_has_entries(&channel->ring))
+		return;
+	if (lane->now_nsec - channel->idle_bells_since_nsec > 1000000000u) {
+		channel->idle_bells_since_nsec = lane->now_nsec;
+		channel->n_idle_bells = 0;
+	}
+	if (++channel->n_idle_bells <= IDLE_BELLS_MAX)
+		return;
+	(void)epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, channel->bell_fd, NULL);
+	channel->has_left_epoll = true;
+	log_warning("store %s: a client rang its bell %u times in a second without entries: "
+		    "it is not heard any more",
+		    lane->store->name, channel->n_idle_bells);
+}
+
+/* The look between announcing a sleep and sleeping. */
+static bool has_work(struct lane *lane)
+{
+	if (inbox_has_any(&lane->inbox))
+		return true;
+	if (lane->engine->n_in_flight && lane->engine_ops->is_ready(lane->engine))
+		return true;
+	if (lane->home)
+		return block_queue_has_any(&lane->from_home);
+	for (uint32_t i = 0; i < lane->n_workers; i++)
+		if (block_queue_has_any(&lane->workers[i].lane->to_home))
+			return true;
+	for (struct channel *channel = lane->channels; channel; channel = channel->next)
+		if (channel->has_rings && !channel->is_closing && !channel->is_broken &&
+		    ring_lane_has_entries(&channel->ring))
+			return true;
+	return false;
+}
+
+static int sleep_msec(const struct lane *lane)
+{
+	uint64_t left;
+
+	if (lane->n_waiting)
+		return RETRY_MSEC;
+	if (!lane->next_deadline_nsec)
+		return -1;
+	if (lane->next_deadline_nsec <= lane->now_nsec)
+		return 0;
+	left = (lane->next_deadline_nsec - lane->now_nsec + 999999) / 1000000;
+	return left < INT_MAX ? (int)left : INT_MAX;
+}
+
+static void lane_sleep(struct lane *lane)
+{
+	struct epoll_event events[64];
+	int n = 0;
+
+	lane_board_set(lane->board, ++lane->state); /* odd */
+	RING_FENCE_SLEEP();
+	if (!has_work(lane)) {
+		n = epoll_wait(lane->epoll_fd, events, 64, sleep_msec(lane));
+		assert(n >= 0 || errno == EINTR);
+	}
+	lane_board_set(lane->board, ++lane->state); /* even */
+	lane->now_nsec = clock_nsec();
+	for (int i = 0; i < n; i++)
+		if (events[i].data.ptr)
+			note_idle_bell(lane, events[i].data.ptr);
+}
+
+/* True: spin on.  What never pays is cut down; what pays once gets its full time again. */
+static bool may_spin(struct lane *lane, bool did)
+{
+	if (did) {
+		if (lane->now_nsec - lane->last_did_nsec <= lane->spin_max_nsec)
+			lane->spin_nsec = lane->spin_max_nsec;
+		lane->last_did_nsec = lane->now_nsec;
+		return true;
+	}
+	if (lane->now_nsec - lane->last_did_nsec < lane->spin_nsec)
+		return true;
+	lane->spin_nsec /= 2;
+	if (lane->spin_nsec < SPIN_MIN_NSEC)
+		lane->spin_nsec = lane->spin_max_nsec < SPIN_MIN_NSEC ? 0 : SPIN_MIN_NSEC;
+	return false;
+}
+
+/* ---- the two loops ---- */
+
+static int home_turn(struct lane *lane)
+{
+	int did = 0;
+
+	if (inbox_has_any(&lane->inbox))
+		did += inbox_run(&lane->inbox);
+	did += take_entries(lane);
+	did += reap(lane);
+	if (lane->next_deadline_nsec && lane->next_deadline_nsec <= lane->now_nsec)
+		run_deadlines(lane);
+	did += start_blocks(lane);
+	did += publish(lane);
+	if (did)
+		remove_idle(lane);
+	return did;
+}
+
+static int worker_turn(struct lane *lane)
+{
+	struct block *blocks[BATCH];
+	struct block *block;
+	int did = 0, n;
+
+	if (inbox_has_any(&lane->inbox))
+		did += inbox_run(&lane->inbox);
+	while (lane->n_waiting < BATCH && (block = block_queue_pop(&lane->from_home))) {
+		lane->waiting[lane->n_waiting++] = block;
+		did++;
+	}
+	did += submit_waiting(lane);
+	if (lane->engine->n_in_flight) {
+		n = lane->engine_ops->reap(lane->engine, blocks, BATCH);
+		for (int i = 0; i < n; i++)
+			block_queue_push(&lane->to_home, blocks[i]);
+		if (n)
+			ring_lane_bell(lane->home, &lane->home_rung);
+		did += n;
+	}
+	return did;
+}
+
+static void *lane_main(void *arg)
+{
+	struct lane *lane = arg;
+
+	lane->now_nsec = lane->last_did_nsec = clock_nsec();
+	while (!lane->must_stop) {
+		int did;
+
+		lane->now_nsec = clock_nsec();
+		did = lane->home ? worker_turn(lane) : home_turn(lane);
+		if (may_spin(lane, did > 0))
+			cpu_relax();
+		else
+			lane_sleep(lane);
+	}
+	return NULL;
+}
+
+/* ---- start and stop ---- */
+
+static int make_board(struct lane *lane, struct error *error)
+{
+	long page = sysconf(_SC_PAGESIZE);
+
+	lane->board_fd = memfd_create("dsaio-lane", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (lane->board_fd < 0)
+		return error_set(error, -errno, "lane: memfd_create");
+	if (ftruncate(lane->board_fd, page) < 0)
+		return error_set(error, -errno, "lane: board");
+	lane->board = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_SHARED, lane->board_fd, 0);
+	if (lane->board == MAP_FAILED) {
+		lane->board = NULL;
+		return error_set(error, -errno, "lane: mapping the board");
+	}
+	/* After our own mapping nobody gets a writable one. */
+	if (fcntl(lane->board_fd, F_ADD_SEALS,
+		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+		return error_set(error, -errno, "lane: sealing the board");
+	lane->board->magic = LANE_BOARD_MAGIC;
+	lane->board->version = RING_VERSION;
+	return 0;
+}
+
+static void lane_free(struct lane *lane)
+{
+	if (!lane)
+		return;
+	lane->engine_ops->close(lane->engine);
+	for (uint32_t i = 0; i < STORE_LANES_MAX; i++)
+		free(lane->blocks[i]);
+	free(lane->from_home.slots);
+	free(lane->to_home.slots);
+	if (lane->board)
+		(void)munmap(lane->board, (size_t)sysconf(_SC_PAGESIZE)); /* ours: can not fail */
+	closep(&lane->board_fd);
+	closep(&lane->epoll_fd);
+	inbox_deinit(&lane->inbox);
+	free(lane);
+}
+
+static void lane_freep(struct lane **lane)
+{
+	lane_free(*lane);
+}
+
+static int add_to_epoll(struct lane *lane, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = NULL };
+
+	return epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+static int start_thread(struct lane *lane, struct error *error)
+{
+	sigset_t all, old;
+	char name[16];
+	int r;
+
+	/* Lanes take no signals: io_submit is never interrupted. */
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&lane->thread, NULL, lane_main, lane);
+	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r)
+		return error_set(error, -r, "store %s: lane %" PRIu32 ": thread", lane->store->name,
+				 lane->index);
+	(void)snprintf(name, sizeof(name), "%.11s/%" PRIu32, lane->store->name, lane->index);
+	(void)pthread_setname_np(lane->thread, name); /* for ps and perf only */
+	return 0;
+}
+
+int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error)
+{
+	_cleanup_(lane_freep) struct lane *lane = NULL;
+	int r;
+
+	if (posix_memalign((void **)&lane, 64, sizeof(*lane)))
+		return error_set(error, -ENOMEM, "store %s: lane %" PRIu32, config->store->name,
+				 config->index);
+	memset(lane, 0, sizeof(*lane));
+	lane->store = config->store;
+	lane->index = config->index;
+	lane->home = config->home;
+	lane->engine_ops = config->engine;
+	lane->board_fd = lane->epoll_fd = lane->inbox.event_fd = -1;
+	lane->spin_max_nsec = lane->spin_nsec = config->store->spin_usec * 1000u;
+	sched_init(&lane->sched);
+
+	r = inbox_init(&lane->inbox);
+	if (r < 0)
+		return error_set(error, r, "store %s: lane %" PRIu32 ": inbox", config->store->name,
+				 config->index);
+	r = config->engine->open(config->depth, config->depth_min, &lane->engine, error);
+	if (r < 0)
+		return r;
+	lane->depth = lane->engine->depth;
+	r = make_board(lane, error);
+	if (r < 0)
+		return r;
+	if (!lane->home) {
+		lane->blocks[0] = calloc(lane->depth, sizeof(struct block));
+		lane->n_blocks = lane->depth;
+		if (!lane->blocks[0])
+			return error_set(error, -ENOMEM, "store %s: lane 0: blocks",
+					 config->store->name);
+	} else if (block_queue_init(&lane->from_home, lane->depth) < 0 ||
+		   block_queue_init(&lane->to_home, lane->depth) < 0) {
+		return error_set(error, -ENOMEM, "store %s: lane %" PRIu32 ": queues",
+				 config->store->name, config->index);
+	}
+	lane->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (lane->epoll_fd < 0)
+		return error_set(error, -errno, "store %s: lane %" PRIu32 ": epoll",
+				 config->store->name, config->index);
+	r = add_to_epoll(lane, lane->inbox.event_fd);
+	if (r == 0)
+		r = add_to_epoll(lane, config->engine->event_fd(lane->engine));
+	if (r < 0)
+		return error_set(error, r, "store %s: lane %" PRIu32 ": epoll",
+				 config->store->name, config->index);
+	r = start_thread(lane, error);
+	if (r < 0)
+		return r;
+	*ret_lane = TAKE_PTR(lane);
+	return 0;
+}
+
+void lane_stop(struct lane *lane)
+{
+	if (!lane)
+		return;
+	lane->stop_message.run = do_stop;
+	inbox_post(&lane->inbox, &lane->stop_message);
+	(void)pthread_join(lane->thread, NULL); /* it was started: can not fail */
+	assert(!lane->channels && !lane->n_in_flight);
+	lane_free(lane);
+}
+
+uint32_t lane_depth(const struct lane *lane)
+{
+	return lane->depth;
+}
+
+int lane_board_fd(const struct lane *lane)
+{
+	return lane->board_fd;
+}
+
+int lane_add_worker(struct lane *home, struct lane *lane)
+{
+	struct worker *worker = &home->workers[lane->index - 1];
+
+	home->blocks[lane->index] = calloc(home->depth, sizeof(struct block));
+	if (!home->blocks[lane->index])
+		return -ENOMEM;
+	worker->lane = lane;
+	worker->message.run = do_add_worker;
+	inbox_post(&home->inbox, &worker->message);
+	return 0;
+}
+
+void lane_add_channel(struct lane *lane, struct channel *channel)
+{
+	channel->message.run = do_add_channel;
+	inbox_post(&lane->inbox, &channel->message);
+}
+
+void lane_remove_channel(struct lane *lane, struct channel *channel, bool drain)
+{
+	channel->drain = drain;
+	channel->message.run = do_remove_channel;
+	inbox_post(&lane->inbox, &channel->message);
+}
+
+void lane_submit(struct batch *batch)
+{
+	batch->message.run = do_submit;
+	inbox_post(&batch->channel->home->inbox, &batch->message);
+}
+
+int lane_cancel(struct channel *channel, uint64_t id)
+{
+	struct cancel *cancel = calloc(1, sizeof(*cancel));
+
+	if (!cancel)
+		return -ENOMEM;
+	cancel->message.run = do_cancel;
+	cancel->channel = channel;
+	cancel->id = id;
+	inbox_post(&channel->home->inbox, &cancel->message);
+	return 0;
+}
+
+void lane_quiesce(struct lane *lane, struct lane_quiesce *quiesce)
+{
+	quiesce->lane = lane;
+	quiesce->message.run = do_quiesce;
+	inbox_post(&lane->inbox, &quiesce->message);
+}

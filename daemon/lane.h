@@ -1,0 +1,64 @@
+/*
+ * A lane: an I/O thread of a store with its own engine queue.
+ *
+ * The store's first lane is home: it alone reads rings, keeps order, schedules and shows
+ * completions (PROTOCOL section 2 is its loop).  The others do blocks that it gives them.
+ * It sleeps only when it has nothing to take, nothing ended and nothing it may start; no system
+ * call, lock or allocation on the way of an op but io_submit and, for sleepers, a bell.
+ *
+ * These functions: main thread.
+ */
+#ifndef DSAIO_DAEMON_LANE_H
+#define DSAIO_DAEMON_LANE_H
+
+#include "daemon/channel.h"
+#include "daemon/engine.h"
+#include "daemon/inbox.h"
+
+struct lane;
+
+struct lane_config {
+	struct store *store;
+	uint32_t index; /* 0: home */
+	struct lane *home; /* NULL for home itself */
+	const struct engine_ops *engine;
+	uint32_t depth, depth_min; /* of its engine queue: wanted, and what it must have */
+};
+
+int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error);
+/* Waits until it has ended.  It has no channel any more.  NULL is fine. */
+void lane_stop(struct lane *lane);
+
+uint32_t lane_depth(const struct lane *lane);
+int lane_board_fd(const struct lane *lane); /* borrowed; home only */
+
+/* Home: a further lane of the store, no deeper than home, may be given blocks.  0 or -ENOMEM. */
+int lane_add_worker(struct lane *home, struct lane *worker);
+
+/* Gives the lane a channel.  It is looked at as soon as this returns. */
+void lane_add_channel(struct lane *lane, struct channel *channel);
+/*
+ * Takes no further entries from it, drops what has not started (drain: false) or lets all ops
+ * that were taken end (drain: true), then calls its owner's on_removed.
+ */
+void lane_remove_channel(struct lane *lane, struct channel *channel, bool drain);
+
+/* Hands a batch to the channel's lane, which takes it.  The caller has checked that at most
+   channel->entries ops are open. */
+void lane_submit(struct batch *batch);
+
+/* Cancels the op with this id, if there is one.  0 or -ENOMEM. */
+int lane_cancel(struct channel *channel, uint64_t id);
+
+/*
+ * Runs message in the main thread after the lane has seen all that the main thread did before:
+ * what was removed from an idtable is then in no lane's hands but held.
+ */
+struct lane_quiesce {
+	struct message message;
+	struct lane *lane;
+	void (*on_quiet)(struct lane_quiesce *quiesce); /* main thread */
+};
+void lane_quiesce(struct lane *lane, struct lane_quiesce *quiesce);
+
+#endif

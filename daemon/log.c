@@ -1,0 +1,80 @@
+#include "daemon/log.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Longer lines are cut: an error's text and what stands before it fit. */
+#define LINE_BYTES 1024
+
+static bool is_journal; /* written once, before any other thread */
+
+void log_init(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	uintmax_t dev, ino;
+	struct stat st;
+
+	/* A variable that was inherited past a redirection names another stream. */
+	is_journal = stream && sscanf(stream, "%ju:%ju", &dev, &ino) == 2 &&
+		     fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
+}
+
+/* What stands before the text: a priority for the journal, else the time for people. */
+static int line_start(char *line, size_t size, const char *priority)
+{
+	struct timespec now;
+	struct tm tm;
+	size_t n;
+
+	if (is_journal)
+		return snprintf(line, size, "%s", priority);
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* this clock is always there */
+	if (!localtime_r(&now.tv_sec, &tm))
+		return 0;
+	n = strftime(line, size, "%F %T", &tm);
+	return (int)n + snprintf(line + n, size - n, ".%03ld ", now.tv_nsec / 1000000);
+}
+
+static void log_line(const char *priority, const char *format, va_list args)
+{
+	char line[LINE_BYTES];
+	int start = line_start(line, sizeof(line), priority);
+	int n = vsnprintf(line + start, sizeof(line) - 1 - (size_t)start, format, args);
+	size_t end;
+
+	if (n < 0)
+		return;
+	end = (size_t)start + (size_t)n;
+	if (end > sizeof(line) - 2)
+		end = sizeof(line) - 2;
+
+	/* Names come from clients: none of them may end a line or speak to a terminal. */
+	for (size_t i = (size_t)start; i < end; i++)
+		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+			line[i] = '?';
+	line[end] = '\n';
+	if (write(STDERR_FILENO, line, end + 1) < 0)
+		return; /* there is nowhere to tell it */
+}
+
+#define LOG_FUNCTION(name, priority)                   \
+	void name(const char *format, ...)             \
+	{                                              \
+		va_list args;                          \
+                                                       \
+		va_start(args, format);                \
+		log_line(priority, format, args);      \
+		va_end(args);                          \
+	}
+
+LOG_FUNCTION(log_error, SD_ERR)
+LOG_FUNCTION(log_warning, SD_WARNING)
+LOG_FUNCTION(log_notice, SD_NOTICE)
+LOG_FUNCTION(log_info, SD_INFO)

@@ -1,0 +1,71 @@
+/*
+ * An op: one read, write or sync of an entry, from the moment it was copied to the moment its
+ * completion is shown.  It ends exactly once.
+ *
+ * Slots are set aside for all entries of a channel when that is made; nothing is allocated on
+ * the way.  Home lane only, but for a sync while its helper thread has it.
+ *
+ *   FREE      in the channel's free list
+ *   WAITING   checked; conflicts with n_blockers earlier ops        -> READY
+ *   READY     in the channel's ready list: blocks to start          -> RUNNING, ENDED
+ *   RUNNING   all blocks started, some in flight; or a helper syncs  -> ENDED
+ *   ENDED     completion written, not yet shown; still keeps order  -> FREE
+ */
+#ifndef DSAIO_DAEMON_OP_H
+#define DSAIO_DAEMON_OP_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct batch;
+struct channel;
+struct file;
+struct slab;
+
+enum op_state { OP_FREE, OP_WAITING, OP_READY, OP_RUNNING, OP_ENDED };
+
+struct op {
+	struct op *next;		 /* in the free, ready or ended list */
+	struct op *inode_next, *inode_prev; /* open ops of the inode, in order */
+	struct channel *channel;
+	struct file *file;   /* held; NULL: the entry was refused */
+	struct slab *slab;   /* held; NULL for syncs */
+	char *memory;	     /* the range's address in the daemon's mapping: for iocbs only */
+	struct batch *batch; /* by Submit; NULL: by the ring */
+	uint64_t id;
+	uint64_t off, len;
+	uint64_t end;		/* first byte of the range that is known not to be done */
+	uint64_t taken_nsec;
+	uint64_t deadline_nsec; /* 0: none */
+	uint32_t next_block;	/* split_block()'s counter */
+	uint32_t next_inner;	/* bytes of that block already started */
+	uint32_t n_in_flight;
+	uint32_t n_blockers;
+	uint32_t batch_index;
+	uint16_t error;	 /* positive errno of the failure with the lowest offset */
+	uint8_t opcode;	 /* enum ring_opcode */
+	uint8_t state;	 /* enum op_state */
+	bool is_cancelled; /* no further block starts; error says why */
+};
+static_assert(sizeof(struct op) <= 176, "with its ring slots 256 bytes an entry");
+
+/*
+ * Puts a checked op behind the others of its inode and counts those of its channel that it has
+ * to wait for.  True: none, it may start.
+ */
+bool op_link(struct op *op);
+
+/*
+ * Takes an ended op, whose completion is shown, out again.  Ops that waited for it alone are
+ * handed to ready(), in order.
+ */
+void op_unlink(struct op *op, void (*ready)(struct op *op, void *arg), void *arg);
+
+/* At byte pos of the op a transfer stopped: with a positive errno, or (0) at the end of file. */
+void op_stop_at(struct op *op, uint64_t pos, int error);
+
+/* What the completion says: bytes done, or ring_result_failed(). */
+int64_t op_result(const struct op *op);
+
+#endif

@@ -1,0 +1,205 @@
+#include "daemon/pool.h"
+#include "proto/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
+#endif
+
+#define SLAB_BYTES_MAX (UINT64_C(1) << 46) /* a quarter of what a process can map */
+
+static int memfd_make(uint64_t size_bytes)
+{
+	_cleanup_(closep) int fd = -1;
+
+	fd = memfd_create("dsaio-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL) /* an older kernel refuses the unknown flag */
+		fd = memfd_create("dsaio-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)size_bytes) < 0)
+		return -errno;
+	/* SEAL too: a client that added FUTURE_WRITE would make punching fail. */
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+static void memlock_limit(char *text, size_t size)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
+		(void)snprintf(text, size, "unknown");
+	else if (limit.rlim_cur == RLIM_INFINITY)
+		(void)snprintf(text, size, "unlimited");
+	else
+		(void)snprintf(text, size, "%ju bytes", (uintmax_t)limit.rlim_cur);
+}
+
+/* Locks the mapping if it can be; if not, that is an error only with lock = yes. */
+static int slab_lock(struct slab *slab)
+{
+	char limit[32];
+	int code;
+
+	if (mlock(slab->memory, slab->size_bytes) == 0) {
+		slab->is_locked = true;
+		return 0;
+	}
+	code = -errno;
+	memlock_limit(limit, sizeof(limit));
+	(void)error_set_plain(&slab->error, code,
+			      "slab of %" PRIu64 " bytes: can not be locked in memory (%s; "
+			      "RLIMIT_MEMLOCK is %s): start the daemon with LimitMEMLOCK=infinity "
+			      "(ulimit -l unlimited), or configure lock = auto",
+			      slab->size_bytes, strerrordesc_np(-code), limit);
+	if (slab->pool->lock == POOL_LOCK_YES)
+		return code;
+	/* It may have failed halfway; what is locked counts against the limit. */
+	(void)munlock(slab->memory, slab->size_bytes); /* what was never locked is fine */
+	return 0;
+}
+
+/* The helper's thread: sets fd, memory, is_locked.  What failed is undone by slab_unmake(). */
+static int slab_do_make(struct slab *slab)
+{
+	void *memory;
+
+	slab->fd = memfd_make(slab->size_bytes);
+	if (slab->fd < 0)
+		return error_set(&slab->error, slab->fd, "slab of %" PRIu64 " bytes: memfd",
+				 slab->size_bytes);
+	memory = mmap(NULL, slab->size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd, 0);
+	if (memory == MAP_FAILED)
+		return error_set(&slab->error, -errno, "slab of %" PRIu64 " bytes: mmap",
+				 slab->size_bytes);
+	slab->memory = memory;
+	/* A core dump would delay the end of file by which clients see the daemon's death. */
+	(void)madvise(memory, slab->size_bytes, MADV_DONTDUMP); /* known since Linux 3.4 */
+	return slab_lock(slab);
+}
+
+/* The helper's thread: the memory goes back although a child of the client may map it. */
+static void slab_unmake(struct slab *slab)
+{
+	if (slab->memory)
+		(void)munmap(slab->memory, slab->size_bytes); /* whole: can not fail */
+	if (slab->fd < 0)
+		return;
+	/* Fails only if a signal comes; helpers block all. */
+	(void)fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+			(off_t)slab->size_bytes);
+	(void)close(slab->fd);
+}
+
+static void slab_give_charges(struct slab *slab)
+{
+	charge_give(&slab->bytes_charge);
+	charge_give(&slab->slab_charge);
+}
+
+static void slab_made_main(struct message *message)
+{
+	struct slab *slab = container_of(message, struct slab, message);
+	struct pool *pool = slab->pool;
+
+	if (slab->fd < 0) {
+		slab_give_charges(slab);
+		slab->on_made(NULL, slab->error.code, &slab->error, slab->made_arg);
+		free(slab);
+		return;
+	}
+	if (!slab->is_locked && pool->is_locked) {
+		pool->is_locked = false;
+		(void)snprintf(pool->why_unlocked, sizeof(pool->why_unlocked), "%s",
+			       slab->error.text); /* its head says enough */
+	}
+	slab->on_made(slab, 0, NULL, slab->made_arg);
+}
+
+static void slab_make_run(struct work *work)
+{
+	struct slab *slab = container_of(work, struct slab, work);
+
+	if (slab_do_make(slab) < 0) {
+		slab_unmake(slab);
+		slab->fd = -1;
+	}
+	slab->message.run = slab_made_main;
+	inbox_post(slab->pool->main_inbox, &slab->message);
+}
+
+int slab_make(struct pool *pool, struct account *account, struct helper *helper,
+	      uint64_t size_bytes,
+	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
+	      void *arg, struct error *error)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct slab *slab;
+	int r;
+
+	if (size_bytes == 0 || size_bytes > SLAB_BYTES_MAX)
+		return error_set_plain(error, -EINVAL,
+				       "slab of %" PRIu64 " bytes: must be from 1 to %" PRIu64,
+				       size_bytes, SLAB_BYTES_MAX);
+	slab = calloc(1, sizeof(*slab));
+	if (!slab)
+		return error_set(error, -ENOMEM, "slab");
+	slab->fd = -1;
+	slab->size_bytes = (size_bytes + page - 1) / page * page;
+	slab->pool = pool;
+	slab->helper = helper;
+	slab->on_made = on_made;
+	slab->made_arg = arg;
+	atomic_init(&slab->n_holds, 1);
+
+	r = charge_take(&slab->slab_charge, account, CHARGE_SLABS, 1, error);
+	if (r == 0)
+		r = charge_take(&slab->bytes_charge, account, CHARGE_POOL_BYTES, slab->size_bytes,
+				error);
+	if (r < 0) {
+		slab_give_charges(slab);
+		free(slab);
+		return r;
+	}
+	slab->work.run = slab_make_run;
+	helper_submit(helper, &slab->work);
+	return 0;
+}
+
+static void slab_freed_main(struct message *message)
+{
+	struct slab *slab = container_of(message, struct slab, message);
+
+	slab_give_charges(slab);
+	if (slab->on_freed)
+		slab->on_freed(slab->freed_arg);
+	free(slab);
+}
+
+static void slab_free_run(struct work *work)
+{
+	struct slab *slab = container_of(work, struct slab, work);
+
+	slab_unmake(slab);
+	slab->message.run = slab_freed_main;
+	inbox_post(slab->pool->main_inbox, &slab->message);
+}
+
+void slab_drop(struct slab *slab)
+{
+	/* acq_rel: the last one sees all that the others did with it. */
+	if (atomic_fetch_sub_explicit(&slab->n_holds, 1, memory_order_acq_rel) > 1)
+		return;
+	slab->work.run = slab_free_run;
+	helper_submit(slab->helper, &slab->work);
+}

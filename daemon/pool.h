@@ -1,0 +1,74 @@
+/*
+ * The pool: the daemon's budget of pinned memory, and the slabs cut from it.
+ *
+ * A slab: one memfd from the pool, for one client and never for two, sealed so that its size
+ * can not change, mapped and (if the pool locks) locked.  The daemon never touches its bytes.
+ *
+ * Its session and each op on it hold it; the last returns it to the pool, so a killed client's
+ * memory is not reused while a device writes to it.  It is punched, not only closed: a child of
+ * the client may still map it.
+ *
+ * Making and freeing take 0.1-0.3 s a GiB and run on the user's helper thread.
+ * Main thread, but for slab_hold() and slab_drop(): lanes too.
+ */
+#ifndef DSAIO_DAEMON_POOL_H
+#define DSAIO_DAEMON_POOL_H
+
+#include "daemon/charge.h"
+#include "daemon/helper.h"
+#include "daemon/inbox.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum pool_lock { POOL_LOCK_YES, POOL_LOCK_AUTO };
+
+struct pool {
+	struct account account;	 /* the daemon's: parent of all users' */
+	enum pool_lock lock;
+	bool is_locked;		 /* false: some slab had to be served unlocked (lock = auto) */
+	char why_unlocked[ERROR_TEXT_BYTES];
+	struct inbox *main_inbox; /* where slabs report */
+};
+
+struct slab {
+	uint32_t id;	     /* in its session; 0 before it has one */
+	int fd;		     /* sealed: the size can not change */
+	void *memory;	     /* the daemon's mapping: an address for iocbs, never touched */
+	uint64_t size_bytes;
+	bool is_locked;
+	struct charge bytes_charge, slab_charge;
+	_Atomic uint32_t n_holds; /* lanes: +1 relaxed (the caller holds one),
+				     -1 acq_rel (the last sees all use before) */
+	struct pool *pool;
+	struct helper *helper; /* borrowed: the user's */
+	/* for what runs elsewhere */
+	struct work work;
+	struct message message;
+	struct error error;
+	void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg);
+	void (*on_freed)(void *arg);
+	void *made_arg, *freed_arg;
+};
+
+/*
+ * Makes a slab of size_bytes (rounded up to pages), charged to account; made on the helper's
+ * thread.  Returns 0 and later calls on_made in the main thread: with 0 and a slab that the
+ * callee holds, or a negative errno and a NULL slab (charges are given back).  Or returns
+ * -EINVAL (size 0 or over 2^46), -ENOMEM (charge, memory) and calls nothing.
+ */
+int slab_make(struct pool *pool, struct account *account, struct helper *helper,
+	      uint64_t size_bytes,
+	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
+	      void *arg, struct error *error);
+
+static inline void slab_hold(struct slab *slab)
+{
+	(void)atomic_fetch_add_explicit(&slab->n_holds, 1, memory_order_relaxed);
+}
+/* The last drop punches and frees it on the helper's thread, gives the charges back in the main
+   thread and then calls on_freed, if it was set. */
+void slab_drop(struct slab *slab);
+
+#endif

@@ -1,0 +1,248 @@
+#include "daemon/sched.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+
+/*
+ * Deficit round robin, twice: a class has a ring of clients with something to do (struct
+ * sched_turn), a turn a ring of queues.  The head of each ring has the turn.  When its turn
+ * begins it gets its quantum; while its deficit is positive it may start a block, which may be
+ * larger than what is left: the debt is paid in later turns.
+ *
+ * A client's quantum is that of its heaviest queue there, so that opening more handles gains
+ * nothing.
+ */
+
+#define RING_INSERT_BEFORE(head, item)                      \
+	do {                                                \
+		if (head) {                                 \
+			(item)->next = (head);              \
+			(item)->prev = (head)->prev;        \
+			(item)->prev->next = (item);        \
+			(head)->prev = (item);              \
+		} else {                                    \
+			(item)->next = (item)->prev = (item); \
+			(head) = (item);                    \
+		}                                           \
+	} while (0)
+#define RING_REMOVE(head, item)                                      \
+	do {                                                         \
+		if ((item)->next == (item)) {                        \
+			(head) = NULL;                               \
+		} else {                                             \
+			if ((head) == (item))                        \
+				(head) = (item)->next;               \
+			(item)->prev->next = (item)->next;           \
+			(item)->next->prev = (item)->prev;           \
+		}                                                    \
+		(item)->next = (item)->prev = NULL;                  \
+	} while (0)
+
+void sched_init(struct sched *sched)
+{
+	memset(sched, 0, sizeof(*sched));
+}
+
+void sched_client_init(struct sched_client *client)
+{
+	memset(client, 0, sizeof(*client));
+	for (unsigned i = 0; i < N_SCHED_CLASSES; i++)
+		client->turns[i].client = client;
+}
+
+void sched_queue_init(struct sched_queue *queue, struct sched_client *client,
+		      enum sched_class io_class, uint32_t weight)
+{
+	memset(queue, 0, sizeof(*queue));
+	queue->client = client;
+	queue->io_class = queue->now_class = io_class;
+	queue->weight = weight;
+}
+
+static int64_t quantum(uint32_t weight)
+{
+	return (int64_t)SCHED_QUANTUM_BYTES * weight;
+}
+
+static int64_t turn_quantum(const struct sched_turn *turn)
+{
+	const struct sched_queue *queue = turn->queues;
+	uint32_t weight = 0;
+
+	do {
+		if (queue->weight > weight)
+			weight = queue->weight;
+		queue = queue->next;
+	} while (queue != turn->queues);
+	return quantum(weight);
+}
+
+static void enter(struct sched *sched, struct sched_queue *queue)
+{
+	struct sched_turn *turn = &queue->client->turns[queue->now_class];
+
+	if (!turn->queues)
+		RING_INSERT_BEFORE(sched->active[queue->now_class], turn);
+	RING_INSERT_BEFORE(turn->queues, queue);
+}
+
+static void leave(struct sched *sched, struct sched_queue *queue)
+{
+	struct sched_turn *turn = &queue->client->turns[queue->now_class];
+
+	if (turn->queues == queue)
+		queue->is_charged = false; /* a new turn, when it comes back */
+	RING_REMOVE(turn->queues, queue);
+	if (!turn->queues) {
+		if (sched->active[queue->now_class] == turn)
+			turn->is_charged = false;
+		RING_REMOVE(sched->active[queue->now_class], turn);
+	}
+	/* A debt is kept; credit is not saved up by being idle. */
+	if (queue->deficit_bytes > 0)
+		queue->deficit_bytes = 0;
+	if (!turn->queues && turn->deficit_bytes > 0)
+		turn->deficit_bytes = 0;
+}
+
+void sched_add(struct sched *sched, struct sched_queue *queue, uint64_t now_nsec)
+{
+	if (queue->is_active)
+		return;
+	queue->is_active = true;
+	queue->now_class = queue->io_class;
+	queue->head_since_nsec = now_nsec;
+	sched->n_queues++;
+	enter(sched, queue);
+}
+
+void sched_remove(struct sched *sched, struct sched_queue *queue)
+{
+	if (!queue->is_active)
+		return;
+	leave(sched, queue);
+	queue->is_active = false;
+	queue->now_class = queue->io_class;
+	assert(sched->n_queues > 0);
+	sched->n_queues--;
+}
+
+static void lift(struct sched *sched, struct sched_queue *queue, enum sched_class to)
+{
+	leave(sched, queue);
+	queue->now_class = to;
+	enter(sched, queue);
+}
+
+/* Queues whose head block has waited too long go up a class for that block. */
+static void age(struct sched *sched, uint64_t now_nsec)
+{
+	for (unsigned c = SCHED_NORMAL; c < N_SCHED_CLASSES; c++) {
+		/* Collected first: lifting changes the rings that are walked. */
+		struct sched_queue *old[32];
+		unsigned n_old = 0;
+		struct sched_turn *turn = sched->active[c];
+
+		if (!turn)
+			continue;
+		do {
+			struct sched_queue *queue = turn->queues;
+
+			do {
+				if (now_nsec - queue->head_since_nsec >= SCHED_AGEING_NSEC &&
+				    n_old < sizeof(old) / sizeof(*old))
+					old[n_old++] = queue;
+				queue = queue->next;
+			} while (queue != turn->queues);
+			turn = turn->next;
+		} while (turn != sched->active[c]);
+		for (unsigned i = 0; i < n_old; i++) {
+			old[i]->head_since_nsec = now_nsec; /* 10 ms more for the next class */
+			lift(sched, old[i], (enum sched_class)(c - 1));
+		}
+	}
+	sched->next_ageing_nsec = now_nsec + SCHED_AGEING_NSEC / 4;
+}
+
+static bool has_several_classes(const struct sched *sched)
+{
+	unsigned n = 0;
+
+	for (unsigned c = 0; c < N_SCHED_CLASSES; c++)
+		n += sched->active[c] != NULL;
+	return n > 1;
+}
+
+struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec)
+{
+	struct sched_turn **ring = NULL;
+
+	if (!sched->n_queues)
+		return NULL;
+	if (now_nsec >= sched->next_ageing_nsec && has_several_classes(sched))
+		age(sched, now_nsec);
+	for (unsigned c = 0; c < N_SCHED_CLASSES && !ring; c++)
+		if (sched->active[c])
+			ring = &sched->active[c];
+	assert(ring);
+
+	/* Whose turn among clients, then among its queues.  Each step gives a quantum, so a debt
+	   of one block of 64 MiB at weight 1 is paid in 256 steps at most. */
+	for (;;) {
+		struct sched_turn *turn = *ring;
+
+		if (!turn->is_charged) {
+			turn->is_charged = true;
+			turn->deficit_bytes += turn_quantum(turn);
+		}
+		if (turn->deficit_bytes > 0)
+			break;
+		turn->is_charged = false;
+		*ring = turn->next;
+	}
+	for (;;) {
+		struct sched_queue *queue = (*ring)->queues;
+
+		if (!queue->is_charged) {
+			queue->is_charged = true;
+			queue->deficit_bytes += quantum(queue->weight);
+		}
+		if (queue->deficit_bytes > 0)
+			return queue;
+		queue->is_charged = false;
+		(*ring)->queues = queue->next;
+	}
+}
+
+struct sched_queue *sched_find(struct sched *sched,
+			       bool (*may)(const struct sched_queue *queue, void *arg), void *arg)
+{
+	for (unsigned c = 0; c < N_SCHED_CLASSES; c++) {
+		struct sched_turn *turn = sched->active[c];
+
+		if (!turn)
+			continue;
+		do {
+			struct sched_queue *queue = turn->queues;
+
+			do {
+				if (may(queue, arg))
+					return queue;
+				queue = queue->next;
+			} while (queue != turn->queues);
+			turn = turn->next;
+		} while (turn != sched->active[c]);
+	}
+	return NULL;
+}
+
+void sched_charge(struct sched *sched, struct sched_queue *queue, uint64_t bytes,
+		  uint64_t now_nsec)
+{
+	queue->deficit_bytes -= (int64_t)bytes;
+	queue->client->turns[queue->now_class].deficit_bytes -= (int64_t)bytes;
+	queue->head_since_nsec = now_nsec;
+	if (queue->now_class != queue->io_class)
+		lift(sched, queue, queue->io_class); /* it was lifted for one block */
+}

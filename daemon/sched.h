@@ -1,0 +1,76 @@
+/*
+ * The scheduler of a store: whose turn it is.  It knows queues (one a channel), not ops.
+ *
+ * Classes in order; within a class deficit round robin over clients by bytes, within a client
+ * over its queues, quantum 256 KiB x weight.  A queue whose head block has waited 10 ms is
+ * lifted a class for that one block, so nothing starves.
+ *
+ * Home lane only.
+ */
+#ifndef DSAIO_DAEMON_SCHED_H
+#define DSAIO_DAEMON_SCHED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sched_class { SCHED_DEMAND, SCHED_NORMAL, SCHED_BACKGROUND, N_SCHED_CLASSES };
+
+#define SCHED_QUANTUM_BYTES (256u << 10)
+#define SCHED_AGEING_NSEC 10000000u
+#define SCHED_WEIGHT_MAX 16u
+
+struct sched_queue;
+
+/* A client's share in one class. */
+struct sched_turn {
+	struct sched_turn *next, *prev; /* in the class's ring of active clients */
+	struct sched_queue *queues;	/* ring of its queues with something to do; NULL: inactive */
+	int64_t deficit_bytes;
+	struct sched_client *client;
+	bool is_charged; /* the turn has had its quantum */
+};
+
+struct sched_client {
+	struct sched_turn turns[N_SCHED_CLASSES];
+	uint32_t blocks_in_flight; /* kept by the lane */
+};
+
+struct sched_queue {
+	struct sched_client *client;
+	enum sched_class io_class; /* as opened */
+	enum sched_class now_class; /* lifted while its head block is old */
+	uint32_t weight;
+	struct sched_queue *next, *prev; /* in its client's ring */
+	int64_t deficit_bytes;
+	uint64_t head_since_nsec; /* when its head block came to the head */
+	bool is_active, is_charged;
+};
+
+struct sched {
+	struct sched_turn *active[N_SCHED_CLASSES]; /* ring; whose turn it is */
+	uint32_t n_queues;
+	uint64_t next_ageing_nsec;
+};
+
+void sched_init(struct sched *sched);
+void sched_client_init(struct sched_client *client);
+void sched_queue_init(struct sched_queue *queue, struct sched_client *client,
+		      enum sched_class io_class, uint32_t weight);
+
+/* The queue has a block to start. */
+void sched_add(struct sched *sched, struct sched_queue *queue, uint64_t now_nsec);
+/* It has none, or may not start one now.  Fine if it was not added. */
+void sched_remove(struct sched *sched, struct sched_queue *queue);
+
+/* Whose turn it is, or NULL.  The caller starts its head block and calls sched_charge(), or
+   sched_remove(), or stops asking until something changes. */
+struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec);
+/* The first queue, in the order of turns, for which may() is true: for a block that need not
+   wait for its turn. */
+struct sched_queue *sched_find(struct sched *sched,
+			       bool (*may)(const struct sched_queue *queue, void *arg), void *arg);
+/* A block of so many bytes of that queue was started. */
+void sched_charge(struct sched *sched, struct sched_queue *queue, uint64_t bytes,
+		  uint64_t now_nsec);
+
+#endif

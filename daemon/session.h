@@ -1,0 +1,236 @@
+/*
+ * A session: one connected client; its identity, what it has made, what that is charged to, and
+ * how all of it ends.
+ *
+ * What the client holds: slabs and files (in struct objects, where lanes look them up), handles,
+ * and channels, which its handles have on stores.  A call is a request that is not yet answered.
+ *
+ * The end has one order, kept by session_advance() alone: nothing is read any more; the lanes
+ * give the channels back, when no block is in flight; only then slabs and files are dropped;
+ * when the last is free and no call is open, the session goes.  Closing the control socket is
+ * the last act: clients take it for the proof that nothing of theirs is touched any more.
+ *
+ * A user is all sessions of one uid: their common bounds, and helper threads on which foreign
+ * descriptors are checked and closed, so that a hung file system of one user hangs only that.
+ *
+ * Main thread.
+ */
+#ifndef DSAIO_DAEMON_SESSION_H
+#define DSAIO_DAEMON_SESSION_H
+
+#include "daemon/channel.h"
+#include "daemon/charge.h"
+#include "daemon/inbox.h"
+#include "daemon/lane.h"
+#include "daemon/objects.h"
+#include "daemon/pool.h"
+#include "daemon/sched.h"
+#include "daemon/store.h"
+#include "proto/frame.h"
+#include "proto/profile.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct event;
+struct event_base;
+
+/* Replies that a client leaves unread: beyond this its requests wait. */
+#define SESSION_UNSENT_MAX (256u << 10)
+
+/* What all sessions share.  The server's; it sets the first part before the first session. */
+struct service {
+	struct event_base *base;
+	struct inbox *inbox; /* the main thread's */
+	struct pool pool;
+	struct store *stores; /* list, in order of id */
+	uint64_t client_limit[N_CHARGE_KINDS], user_limit[N_CHARGE_KINDS];
+	uint32_t spin_usec;
+	uint64_t started_nsec; /* CLOCK_MONOTONIC */
+	/* Serves one frame of a session: the layer above.  Takes the frame's descriptors. */
+	void (*on_frame)(struct session *session, struct frame *frame);
+	/* What came is no frame: tells the client if that can be, and ends the session. */
+	void (*on_garbage)(struct session *session, const char *why);
+	/* A session has gone. */
+	void (*on_gone)(struct service *service);
+	void *arg; /* the server's */
+
+	struct user *users;
+	struct session *sessions, **last_session; /* oldest first */
+	uint32_t n_sessions;
+	uint32_t last_id;
+};
+
+struct user {
+	struct user *next;
+	uid_t uid;
+	uint32_t n_sessions;
+	struct account account;
+	struct helper *helper;
+};
+
+enum session_state {
+	SESSION_GREETING, /* only Hello is served				-> OPEN, ENDING */
+	SESSION_OPEN,	  /* everything is served				-> ENDING */
+	SESSION_ENDING,	  /* nothing is read; handles are closed, lanes give channels back
+										-> EMPTYING */
+	SESSION_EMPTYING, /* no channel; slabs and files are dropped, not all free	-> freed */
+};
+
+/* A session's part of a store: its turn in the scheduler, over all its channels there. */
+struct share {
+	struct share *next;
+	struct store *store;
+	struct sched_client client;
+	uint32_t n_channels; /* the home lane may look up ids while there is one */
+};
+
+struct session {
+	struct session *next, **prev_next; /* in the service's list */
+	struct service *service;
+	struct user *user;
+	uint32_t id;
+	pid_t pid;	/* as the kernel says; 0: in a namespace that does not show here */
+	char name[64];	/* the program's, printable ASCII; "" before Hello */
+	enum session_state state;
+	bool is_mute;	/* nothing can be sent any more */
+	struct account account;
+	struct charge session_charge; /* on the user's account */
+
+	struct objects objects;
+	struct inodes inodes;
+	struct idtable handles, channels; /* struct handle, struct member */
+	struct share *shares;
+	uint32_t n_channels; /* not yet given back by their lanes */
+	uint32_t n_objects;  /* slabs and files being made, there, or not yet free */
+	uint32_t n_closings; /* descriptors on their way to a close on the helper */
+	uint32_t n_calls;
+
+	int fd, pidfd; /* pidfd: -1 if there is none */
+	struct event *read_event, *write_event, *pid_event;
+	bool is_reading; /* else the client waits: too many calls, or unread replies */
+	struct frame_reader reader;
+	struct frame_writer writer;
+	struct message advance; /* to the main inbox itself: nobody's caller is freed under it */
+	bool is_advancing;
+};
+
+/* What a program opened: a profile, a bell, and channels. */
+struct handle {
+	uint32_t id;
+	struct session *session;
+	bool has_profile; /* else each store's own */
+	struct profile profile;
+	enum sched_class io_class;
+	uint32_t weight;
+	int bell_fd; /* the daemon's end */
+	struct member *members;
+	uint32_t n_channels; /* of it, not yet given back */
+	bool is_closed;
+	struct call *close_call; /* waits for the channels, or NULL */
+	struct charge charge;
+};
+
+/* A channel, as its session sees it. */
+struct member {
+	struct member *next; /* in the handle's list */
+	struct handle *handle;
+	struct share *share;
+	struct channel *channel;
+	uint32_t n_submitted; /* entries of open Submits */
+};
+
+/*
+ * A request that is not yet answered.  Who asks gets on_done once, in the main thread, with 0
+ * and what was asked for, or with an error; then calls call_free().
+ */
+struct call {
+	struct session *session;
+	uint64_t seq;
+	int what; /* the request's body_case */
+	void (*on_done)(struct call *call, int result, const struct error *error);
+	struct charge charge;
+	union { /* what came out, or is waited for */
+		struct slab *slab;
+		struct file *file;
+		struct batch *batch;
+	};
+	struct member *member; /* of Submit */
+	uint32_t id;	       /* being removed */
+	uint32_t n_unquiet;    /* lanes that may still look at it */
+	struct lane_quiesce *quiesces;
+};
+
+/*
+ * Takes a connected, non-blocking socket, also on error.  Returns 0 or, with a sentence that
+ * has been sent to the client if that was possible, -EUSERS (too many), -ENOMEM, or another.
+ */
+int session_new(struct service *service, int fd, struct error *error);
+
+/*
+ * Ends a session; returns at once, the session goes later, never within the call.  Ops that
+ * were taken end (drain) or, if they have not started, are cancelled.
+ */
+void session_end(struct session *session, bool drain);
+
+/* "client 7 (pid 123, name)": the object that a log line starts with. */
+const char *session_title(const struct session *session);
+
+/* Queues one reply and sends what goes.  Takes fds, which are the daemon's own. */
+void session_send(struct session *session, const void *body, size_t len, const int *fds,
+		  unsigned n_fds);
+
+/* Closes descriptors that came from the client, on the user's helper: that may hang. */
+void session_close_fds(struct session *session, const int *fds, unsigned n_fds);
+
+int call_new(struct session *session, uint64_t seq, struct call **ret_call, struct error *error);
+/* Gives the charge back, so that waiting requests go on.  NULL is fine. */
+void call_free(struct call *call);
+
+/*
+ * The calls.  Those with a struct call return 0 and later (or at once) call its on_done, or an
+ * error and never do.
+ */
+
+/* version and name have been checked.  Takes pidfd (-1: none), which came from the client. */
+void session_hello(struct session *session, const char *name, int pidfd);
+
+int session_slab_new(struct session *session, uint64_t size_bytes, struct call *call,
+		     struct error *error);
+int session_slab_free(struct session *session, uint32_t id, struct call *call,
+		      struct error *error);
+
+/* Takes fd, also on error. */
+int session_file_add(struct session *session, int fd, const char *name, struct call *call,
+		     struct error *error);
+int session_file_remove(struct session *session, uint32_t id, struct call *call,
+			struct error *error);
+
+struct handle_config {
+	const struct profile *profile; /* NULL: each store's own */
+	enum sched_class io_class;
+	uint32_t weight;
+};
+/* *ret_client_fd: the client's end of the bell socket, the caller's. */
+int session_handle_open(struct session *session, const struct handle_config *config,
+			struct handle **ret_handle, int *ret_client_fd, struct error *error);
+int session_handle_close(struct session *session, uint32_t id, struct call *call,
+			 struct error *error);
+
+int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_id,
+			 uint32_t entries, bool has_rings, struct channel **ret_channel,
+			 struct error *error);
+
+/* The channel of a Submit: open, without rings, with room for n entries; or an error. */
+int session_submit_check(struct session *session, uint32_t channel_id, uint32_t n,
+			 struct member **ret_member, struct error *error);
+/* Copies n entries.  on_done: call->batch has the results until call_free(). */
+int session_submit(struct session *session, struct member *member,
+		   const struct ring_entry *entries, uint32_t n, struct call *call,
+		   struct error *error);
+
+int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id,
+		   struct error *error);
+
+#endif

@@ -1,0 +1,203 @@
+#include "daemon/store.h"
+
+#include "daemon/engine.h"
+#include "daemon/helper.h"
+#include "daemon/lane.h"
+#include "daemon/log.h"
+#include "proto/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/magic.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* The deepest profile fits one lane, if fs.aio-max-nr allows. */
+#define LANE_DEPTH 4096u
+/* Less would not keep a device busy. */
+#define LANE_DEPTH_MIN 32u
+/* Syncs of one user on one store that may be under way at once: a guess. */
+#define SYNC_THREADS 4u
+
+struct store_helper {
+	struct store_helper *next;
+	uid_t uid;
+	unsigned n_users;
+	struct helper *helper;
+};
+
+static const char *fs_name(long magic)
+{
+	static const struct {
+		long magic;
+		const char *name;
+	} names[] = {
+		{ EXT4_SUPER_MAGIC, "ext4" },	   { 0x58465342, "xfs" },
+		{ BTRFS_SUPER_MAGIC, "btrfs" },	   { 0xf2f52010, "f2fs" },
+		{ 0x2fc12fc1, "zfs" },		   { TMPFS_MAGIC, "tmpfs" },
+		{ 0x65735546, "fuse" },		   { OVERLAYFS_SUPER_MAGIC, "overlayfs" },
+		{ NFS_SUPER_MAGIC, "nfs" },
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (names[i].magic == magic)
+			return names[i].name;
+	return "other";
+}
+
+static void store_freep(struct store **store)
+{
+	store_free(*store);
+}
+
+int store_new(uint32_t id, const struct store_config *config, struct inbox *main_inbox,
+	      struct store **ret_store, struct error *error)
+{
+	_cleanup_(store_freep) struct store *store = calloc(1, sizeof(*store));
+	struct stat st;
+	struct statfs fs;
+
+	if (!store)
+		return error_set(error, -ENOMEM, "store %s", config->name);
+	store->id = id;
+	store->profile = config->profile;
+	store->spin_usec = config->spin_usec;
+	store->window_bytes = config->window_bytes;
+	store->main_inbox = main_inbox;
+	store->name = strdup(config->name);
+	store->path = strdup(config->path);
+	if (!store->name || !store->path)
+		return error_set(error, -ENOMEM, "store %s", config->name);
+
+	if (stat(config->path, &st) < 0)
+		return error_set(error, -errno,
+				 "store %s: %s: name a directory on the file system, or a block device",
+				 config->name, config->path);
+	if (S_ISBLK(st.st_mode)) {
+		store->dev = st.st_rdev;
+		(void)snprintf(store->fs_type, sizeof(store->fs_type), "block device");
+	} else if (S_ISDIR(st.st_mode)) {
+		if (statfs(config->path, &fs) < 0)
+			return error_set(error, -errno, "store %s: %s: statfs", config->name,
+					 config->path);
+		store->dev = st.st_dev;
+		(void)snprintf(store->fs_type, sizeof(store->fs_type), "%s", fs_name(fs.f_type));
+	} else {
+		return error_set(error, -ENOTDIR,
+				 "store %s: %s: neither a directory nor a block device",
+				 config->name, config->path);
+	}
+	*ret_store = TAKE_PTR(store);
+	return 0;
+}
+
+void store_free(struct store *store)
+{
+	if (!store)
+		return;
+	assert(!store->helpers);
+	/* Home first: it looks at the others' queues, they at it only while they have blocks. */
+	for (uint32_t i = 0; i < store->n_lanes; i++)
+		lane_stop(store->lanes[i]);
+	free(store->name);
+	free(store->path);
+	free(store);
+}
+
+/* One core is the client's; more lanes than cores only fight. */
+static uint32_t max_lanes(void)
+{
+	cpu_set_t set;
+	long n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
+							       : sysconf(_SC_NPROCESSORS_ONLN);
+
+	n = n > 1 ? n - 1 : 1;
+	return n < (long)STORE_LANES_MAX ? (uint32_t)n : STORE_LANES_MAX;
+}
+
+int store_start_lanes(struct store *store, const struct profile *profile, struct error *error)
+{
+	uint32_t want = profile->intra_op_parallelism;
+
+	if (want > max_lanes())
+		want = max_lanes();
+	while (store->n_lanes < want) {
+		struct lane_config config = {
+			.store = store,
+			.index = store->n_lanes,
+			.home = store->n_lanes ? store->lanes[0] : NULL,
+			.engine = &engine_libaio,
+			.depth = store->n_lanes ? store_lane_depth(store) : LANE_DEPTH,
+			.depth_min = LANE_DEPTH_MIN,
+		};
+		struct lane *lane;
+		int r = lane_start(&config, &lane, error);
+
+		if (r < 0 && store->n_lanes == 0)
+			return r;
+		if (r < 0) {
+			log_warning("store %s: %u of %u lanes: %s", store->name, store->n_lanes, want,
+				    error->text);
+			return 0;
+		}
+		if (config.home && lane_add_worker(config.home, lane) < 0) {
+			lane_stop(lane);
+			return 0; /* slower, not wrong */
+		}
+		store->lanes[store->n_lanes++] = lane;
+	}
+	return 0;
+}
+
+uint32_t store_lane_depth(const struct store *store)
+{
+	return store->n_lanes ? lane_depth(store->lanes[0]) : 0;
+}
+
+int store_take_helper(struct store *store, uid_t uid, struct helper **ret_helper)
+{
+	_cleanup_(freep) struct store_helper *new = NULL;
+	struct store_helper *h;
+	int r;
+
+	for (h = store->helpers; h && h->uid != uid; h = h->next)
+		;
+	if (!h) {
+		new = calloc(1, sizeof(*new));
+		if (!new)
+			return -ENOMEM;
+		r = helper_new("sync", SYNC_THREADS, &new->helper);
+		if (r < 0)
+			return r;
+		h = TAKE_PTR(new);
+		h->uid = uid;
+		h->next = store->helpers;
+		store->helpers = h;
+	}
+	h->n_users++;
+	*ret_helper = h->helper;
+	return 0;
+}
+
+void store_give_helper(struct store *store, uid_t uid)
+{
+	for (struct store_helper **p = &store->helpers; *p; p = &(*p)->next) {
+		struct store_helper *h = *p;
+
+		if (h->uid != uid)
+			continue;
+		assert(h->n_users > 0);
+		if (--h->n_users == 0) {
+			*p = h->next;
+			helper_free(h->helper);
+			free(h);
+		}
+		return;
+	}
+	assert(false && "the helper was taken");
+}

@@ -1,0 +1,144 @@
+/*
+ * All checks of foreign entries: a table of entries and what each is answered.
+ */
+#include "daemon/channel.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define SLAB_BYTES (1u << 20)
+
+static struct store store, other_store;
+static struct objects objects;
+static struct slab slab;
+static struct file readable, writable, elsewhere, big_sectors;
+static struct channel channel;
+static uint32_t ids[4], slab_id;
+
+static void add(struct file *file, int i, struct store *on, bool can_read, bool can_write,
+		uint32_t align)
+{
+	file->store = on;
+	file->facts = (struct file_facts){ .can_read = can_read, .can_write = can_write,
+					   .offset_align = align, .memory_align = align };
+	file->n_holds = 1;
+	ck_assert_int_eq(idtable_add(&objects.files, file, &ids[i]), 0);
+}
+
+static void setup(void)
+{
+	idtable_init(&objects.files);
+	idtable_init(&objects.slabs);
+	add(&readable, 0, &store, true, false, 512);
+	add(&writable, 1, &store, false, true, 512);
+	add(&elsewhere, 2, &other_store, true, true, 512);
+	add(&big_sectors, 3, &store, true, true, 8192);
+	slab = (struct slab){ .memory = &slab, .size_bytes = SLAB_BYTES, .n_holds = 1 };
+	ck_assert_int_eq(idtable_add(&objects.slabs, &slab, &slab_id), 0);
+	channel = (struct channel){ .store = &store, .objects = &objects,
+				    .profile = { 4096, 1, false, true, 1 } };
+}
+
+enum { READABLE, WRITABLE, ELSEWHERE, BIG_SECTORS, STALE };
+#define R RING_OP_READ
+#define W RING_OP_WRITE
+#define S RING_OP_FSYNC
+
+static const struct {
+	const char *what;
+	uint8_t opcode;
+	int file;
+	uint64_t off, len, slab_off;
+	bool no_slab, junk;
+	int want;
+} entries[] = {
+	{ "a read", R, READABLE, 4096, 4096, 0, false, false, 0 },
+	{ "a write", W, WRITABLE, 512, 1024, 512, false, false, 0 },
+	{ "nothing", R, READABLE, 0, 0, 0, false, false, 0 },
+	{ "the last bytes of the slab", R, READABLE, 0, 512, SLAB_BYTES - 512, false, false, 0 },
+	{ "a sync", S, READABLE, 0, 0, 0, true, false, 0 },
+	{ "opcode 0", 0, READABLE, 0, 512, 0, false, false, EOPNOTSUPP },
+	{ "opcode 255", 255, READABLE, 0, 512, 0, false, false, EOPNOTSUPP },
+	{ "reserved bytes set", R, READABLE, 0, 512, 0, false, true, EINVAL },
+	{ "a stale file id", R, STALE, 0, 512, 0, false, false, EBADF },
+	{ "a write to what is read-only", W, READABLE, 0, 512, 0, false, false, EBADF },
+	{ "a read of what is write-only", R, WRITABLE, 0, 512, 0, false, false, EBADF },
+	{ "a file on another store", R, ELSEWHERE, 0, 512, 0, false, false, EXDEV },
+	{ "no such slab", R, READABLE, 0, 512, 0, true, false, EFAULT },
+	{ "past 2^64", R, READABLE, UINT64_MAX - 511, 1024, 0, false, false, EOVERFLOW },
+	{ "past 2^63", R, READABLE, INT64_MAX - 511, 1024, 0, false, false, EOVERFLOW },
+	{ "longer than anything", R, READABLE, 0, RING_LEN_MAX * 2, 0, false, false, EOVERFLOW },
+	{ "past the slab", R, READABLE, 0, 1024, SLAB_BYTES - 512, false, false, ERANGE },
+	{ "far past the slab", R, READABLE, 0, 512, UINT64_MAX - 511, false, false, ERANGE },
+	{ "an odd offset", R, READABLE, 1, 512, 0, false, false, EINVAL },
+	{ "an odd length", R, READABLE, 0, 513, 0, false, false, EINVAL },
+	{ "an odd address", R, READABLE, 0, 512, 1, false, false, EINVAL },
+	{ "less than a sector", R, BIG_SECTORS, 4096, 8192, 0, false, false, EINVAL },
+	{ "whole sectors", R, BIG_SECTORS, 8192, 8192, 8192, false, false, 0 },
+	{ "a sync of a range", S, READABLE, 0, 512, 0, true, false, EINVAL },
+	{ "a sync with a slab", S, READABLE, 0, 0, 0, false, false, EINVAL },
+};
+
+START_TEST(an_entry_is_checked_before_it_is_an_op)
+{
+	struct ring_entry entry = {
+		.id = 7,
+		.opcode = entries[_i].opcode,
+		.off = entries[_i].off,
+		.len = entries[_i].len,
+		.slab_off = entries[_i].slab_off,
+	};
+	struct op op = { 0 };
+	uint32_t holds;
+	int r;
+
+	setup();
+	entry.file = entries[_i].file == STALE ? ids[0] + 0x10000 : ids[entries[_i].file];
+	entry.slab = entries[_i].no_slab ? 0 : slab_id;
+	if (entries[_i].junk)
+		entry.zero1[1] = 1;
+	r = channel_check_entry(&channel, &entry, &op);
+	ck_assert_msg(r == entries[_i].want, "%s: %s", entries[_i].what, strerror(r));
+
+	holds = slab.n_holds + readable.n_holds + writable.n_holds + elsewhere.n_holds +
+		big_sectors.n_holds;
+	ck_assert_msg(holds == (r ? 5u : entries[_i].no_slab ? 6u : 7u), "%s: holds",
+		      entries[_i].what);
+	ck_assert(r ? !op.file : op.file != NULL);
+}
+END_TEST
+
+START_TEST(an_id_of_a_removed_object_finds_nothing)
+{
+	struct ring_entry entry = { .opcode = R, .len = 512 };
+	struct op op = { 0 };
+
+	setup();
+	entry.file = ids[0];
+	entry.slab = slab_id;
+	ck_assert_ptr_eq(idtable_remove(&objects.slabs, slab_id), &slab);
+	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), EFAULT);
+	idtable_release(&objects.slabs, slab_id);
+	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), EFAULT);
+}
+END_TEST
+
+START_TEST(a_block_is_never_smaller_than_a_sector)
+{
+	struct op op = { .file = &big_sectors, .len = 65536 };
+
+	setup();
+	ck_assert_uint_eq(channel_split(&channel, &op).block_size, 8192);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_loop_test(tcase, an_entry_is_checked_before_it_is_an_op, 0, N_ROWS(entries));
+	tcase_add_test(tcase, an_id_of_a_removed_object_finds_nothing);
+	tcase_add_test(tcase, a_block_is_never_smaller_than_a_sector);
+}
+
+SUITE("channel", add_tests)

@@ -1,0 +1,141 @@
+/*
+ * The libaio engine on a real file with direct I/O.
+ */
+#include "daemon/engine.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define N 16
+#define BYTES 4096
+
+static struct engine *engine;
+static struct block blocks[N];
+static char *memory;
+static int fd;
+
+static void setup(void)
+{
+	const char *dir = getenv("TMPDIR");
+	struct error error;
+	char path[512];
+
+	(void)snprintf(path, sizeof(path), "%s/dsaio-engine.XXXXXX", dir ? dir : "/var/tmp");
+	fd = mkostemp(path, O_DIRECT);
+	ck_assert_msg(fd >= 0, "%s: %s", path, strerror(errno));
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(posix_memalign((void **)&memory, 4096, (size_t)N * BYTES), 0);
+	engine_libaio_budget_init();
+	ck_assert_int_eq(engine_libaio.open(N, 4, &engine, &error), 0);
+	ck_assert_uint_ge(engine->depth, 4);
+	for (int i = 0; i < N; i++)
+		blocks[i] = (struct block){ .off = (uint64_t)i * BYTES,
+					    .memory = memory + (size_t)i * BYTES,
+					    .len = BYTES,
+					    .fd = fd };
+}
+
+static void teardown(void)
+{
+	engine_libaio.close(engine);
+	free(memory);
+	(void)close(fd);
+}
+
+/* Submits all and reaps all, in the order in which they end. */
+static void run_all(bool is_write)
+{
+	struct block *list[N], *done[N];
+	int submitted = 0, n = 0;
+
+	for (int i = 0; i < N; i++) {
+		blocks[i].is_write = is_write;
+		list[i] = &blocks[i];
+	}
+	while (n < N) {
+		struct pollfd poll_fd = { .fd = engine_libaio.event_fd(engine), .events = POLLIN };
+
+		submitted += engine_libaio.submit(engine, list + submitted, N - submitted);
+		if (!engine_libaio.is_ready(engine))
+			ck_assert_int_eq(poll(&poll_fd, 1, 10000), 1);
+		n += engine_libaio.reap(engine, done, N);
+	}
+	ck_assert_uint_eq(engine->n_in_flight, 0);
+}
+
+START_TEST(what_was_written_is_read)
+{
+	setup();
+	for (int i = 0; i < N; i++)
+		blocks[i].is_single = _i;
+	for (int i = 0; i < N * BYTES; i++)
+		memory[i] = (char)(i * 7 + i / BYTES);
+	run_all(true);
+	for (int i = 0; i < N; i++)
+		ck_assert_int_eq(blocks[i].result, BYTES);
+	memset(memory, 0, (size_t)N * BYTES);
+	run_all(false);
+	for (int i = 0; i < N * BYTES; i++)
+		ck_assert_int_eq(memory[i], (char)(i * 7 + i / BYTES));
+	teardown();
+}
+END_TEST
+
+START_TEST(an_error_is_a_negative_number_and_hits_no_neighbour)
+{
+	setup();
+	run_all(true);
+	blocks[3].off = 1; /* not aligned */
+	blocks[5].fd = -1; /* refused by io_submit itself */
+	blocks[7].off = (uint64_t)100 * BYTES; /* behind the end */
+	run_all(false);
+	for (int i = 0; i < N; i++)
+		ck_assert_int_eq(blocks[i].result, i == 3   ? -EINVAL
+						   : i == 5 ? -EBADF
+						   : i == 7 ? 0
+							    : BYTES);
+	teardown();
+}
+END_TEST
+
+START_TEST(more_than_fits_is_left)
+{
+	struct block *list[N], *done[N];
+	struct error error;
+	struct engine *small;
+	int n = 0, taken;
+
+	setup();
+	run_all(true);
+	ck_assert_int_eq(engine_libaio.open(4, 4, &small, &error), 0);
+	for (int i = 0; i < N; i++) {
+		blocks[i].is_write = false;
+		list[i] = &blocks[i];
+	}
+	taken = engine_libaio.submit(small, list, N);
+	ck_assert_int_eq(taken, 4);
+	ck_assert_int_eq(engine_libaio.submit(small, list + 4, N - 4), 0);
+	while (n < 4)
+		n += engine_libaio.reap(small, done, N);
+	ck_assert_int_gt(engine_libaio.submit(small, list + 4, N - 4), 0);
+	while (small->n_in_flight)
+		(void)engine_libaio.reap(small, done, N);
+	engine_libaio.close(small);
+	teardown();
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_loop_test(tcase, what_was_written_is_read, 0, 2);
+	tcase_add_test(tcase, an_error_is_a_negative_number_and_hits_no_neighbour);
+	tcase_add_test(tcase, more_than_fits_is_left);
+}
+
+SUITE("engine", add_tests)

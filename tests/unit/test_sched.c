@@ -1,0 +1,168 @@
+/*
+ * The scheduler alone: queues that always have a block, and whose blocks were started.
+ */
+#include "daemon/sched.h"
+
+#include "tests/unit/suite.h"
+
+#include <string.h>
+
+#define KIB(n) ((uint64_t)(n) << 10)
+
+static struct sched sched;
+static struct sched_client clients[4];
+
+static void setup(void)
+{
+	sched_init(&sched);
+	for (int i = 0; i < 4; i++)
+		sched_client_init(&clients[i]);
+}
+
+/* Lets the scheduler choose n times; every queue's blocks have its own size. */
+static void run(struct sched_queue *queues, const uint64_t *sizes, uint64_t *started_bytes,
+		int n, uint64_t now, uint64_t step)
+{
+	for (int i = 0; i < n; i++) {
+		struct sched_queue *queue = sched_next(&sched, now);
+		size_t q = (size_t)(queue - queues);
+
+		started_bytes[q] += sizes[q];
+		sched_charge(&sched, queue, sizes[q], now);
+		now += step;
+	}
+}
+
+START_TEST(nothing_to_do_is_nobodys_turn)
+{
+	struct sched_queue queue;
+
+	setup();
+	ck_assert_ptr_null(sched_next(&sched, 0));
+	sched_queue_init(&queue, &clients[0], SCHED_NORMAL, 1);
+	sched_remove(&sched, &queue); /* not added: fine */
+	sched_add(&sched, &queue, 0);
+	sched_add(&sched, &queue, 0); /* twice: fine */
+	ck_assert_ptr_eq(sched_next(&sched, 0), &queue);
+	sched_remove(&sched, &queue);
+	ck_assert_ptr_null(sched_next(&sched, 0));
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	uint32_t weight[2];
+	uint64_t kib[2];
+	double want; /* bytes of the first for one of the second */
+} shares[] = {
+	{ "equal, the same blocks", { 1, 1 }, { 256, 256 }, 1 },
+	{ "equal, small against large blocks", { 1, 1 }, { 4, 1024 }, 1 },
+	{ "weights 4 to 1", { 4, 1 }, { 256, 256 }, 4 },
+	{ "weights 1 to 4, other sizes", { 1, 4 }, { 64, 1024 }, 0.25 },
+	{ "the largest blocks", { 1, 1 }, { 65536, 4 }, 1 },
+};
+
+START_TEST(clients_share_by_bytes_and_weight)
+{
+	struct sched_queue queues[2];
+	uint64_t sizes[2], bytes[2] = { 0 };
+	double got;
+
+	setup();
+	for (int i = 0; i < 2; i++) {
+		sched_queue_init(&queues[i], &clients[i], SCHED_NORMAL, shares[_i].weight[i]);
+		sched_add(&sched, &queues[i], 0);
+		sizes[i] = KIB(shares[_i].kib[i]);
+	}
+	run(queues, sizes, bytes, 400000, 0, 0);
+	got = (double)bytes[0] / (double)bytes[1];
+	ck_assert_msg(got > shares[_i].want * 0.97 && got < shares[_i].want * 1.03, "%s: %f",
+		      shares[_i].what, got);
+}
+END_TEST
+
+START_TEST(more_queues_gain_a_client_nothing)
+{
+	struct sched_queue queues[4];
+	uint64_t sizes[4] = { KIB(64), KIB(64), KIB(64), KIB(64) }, bytes[4] = { 0 };
+	double got;
+
+	setup();
+	for (int i = 0; i < 4; i++) { /* three of the first client, one of the second */
+		sched_queue_init(&queues[i], &clients[i == 3], SCHED_NORMAL, 1);
+		sched_add(&sched, &queues[i], 0);
+	}
+	run(queues, sizes, bytes, 60000, 0, 0);
+	got = (double)(bytes[0] + bytes[1] + bytes[2]) / (double)bytes[3];
+	ck_assert_msg(got > 0.97 && got < 1.03, "%f", got);
+	ck_assert_msg((double)bytes[0] / (double)bytes[1] > 0.95, "queues of one client");
+}
+END_TEST
+
+START_TEST(classes_go_in_order)
+{
+	struct sched_queue queues[3];
+	uint64_t sizes[3] = { KIB(256), KIB(256), KIB(256) }, bytes[3] = { 0 };
+
+	setup();
+	sched_queue_init(&queues[0], &clients[0], SCHED_BACKGROUND, 16);
+	sched_queue_init(&queues[1], &clients[1], SCHED_NORMAL, 1);
+	sched_queue_init(&queues[2], &clients[2], SCHED_DEMAND, 1);
+	for (int i = 0; i < 3; i++)
+		sched_add(&sched, &queues[i], 0);
+	run(queues, sizes, bytes, 100, 0, 1000);
+	ck_assert_uint_eq(bytes[0] + bytes[1], 0);
+	sched_remove(&sched, &queues[2]);
+	run(queues, sizes, bytes, 100, 100000, 1000);
+	ck_assert_uint_eq(bytes[0], 0);
+}
+END_TEST
+
+START_TEST(a_head_block_that_waits_is_lifted_and_falls_back)
+{
+	struct sched_queue queues[2];
+	uint64_t sizes[2] = { KIB(256), KIB(256) }, bytes[2] = { 0 };
+
+	setup();
+	sched_queue_init(&queues[0], &clients[0], SCHED_BACKGROUND, 1);
+	sched_queue_init(&queues[1], &clients[1], SCHED_DEMAND, 1);
+	for (int i = 0; i < 2; i++)
+		sched_add(&sched, &queues[i], 0);
+	/* 100 us a block for 2 seconds: two classes up take 20 ms, then it is one among two. */
+	run(queues, sizes, bytes, 20000, 0, 100000);
+	ck_assert_uint_ge(bytes[0] / sizes[0], 2000 / 30);
+	ck_assert_uint_le(bytes[0] / sizes[0], 2000 / 18);
+}
+END_TEST
+
+static bool is_second(const struct sched_queue *queue, void *arg)
+{
+	return queue == arg;
+}
+
+START_TEST(a_queue_can_be_found_out_of_turn)
+{
+	struct sched_queue queues[2];
+
+	setup();
+	for (int i = 0; i < 2; i++) {
+		sched_queue_init(&queues[i], &clients[i], SCHED_NORMAL, 1);
+		sched_add(&sched, &queues[i], 0);
+	}
+	ck_assert_ptr_eq(sched_find(&sched, is_second, &queues[1]), &queues[1]);
+	ck_assert_ptr_null(sched_find(&sched, is_second, NULL));
+	sched_charge(&sched, &queues[1], KIB(4), 0);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, nothing_to_do_is_nobodys_turn);
+	tcase_add_loop_test(tcase, clients_share_by_bytes_and_weight, 0, N_ROWS(shares));
+	tcase_add_test(tcase, more_queues_gain_a_client_nothing);
+	tcase_add_test(tcase, classes_go_in_order);
+	tcase_add_test(tcase, a_head_block_that_waits_is_lifted_and_falls_back);
+	tcase_add_test(tcase, a_queue_can_be_found_out_of_turn);
+}
+
+SUITE("sched", add_tests)
