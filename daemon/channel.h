@@ -82,7 +82,7 @@ struct channel {
 	uint32_t n_idle_bells; /* rings without entries in the second that began at */
 	uint64_t idle_bells_since_nsec;
 	bool drain; /* with is_closing: what was taken may end */
-	struct message message, broken_message;
+	struct message add_message, message, broken_message; /* may all be on their way */
 	const char *broken_why;
 };
 

@@ -933,7 +933,7 @@ static void remove_idle(struct lane *lane)
 
 static void do_add_channel(struct message *message)
 {
-	struct channel *channel = container_of(message, struct channel, message);
+	struct channel *channel = container_of(message, struct channel, add_message);
 	struct lane *lane = channel->home;
 
 	channel->prev = NULL;
@@ -1201,7 +1201,7 @@ static int make_board(struct lane *lane, struct error *error)
 	return 0;
 }
 
-static void lane_free(struct lane *lane)
+void lane_free(struct lane *lane)
 {
 	if (!lane)
 		return;
@@ -1307,13 +1307,10 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 
 void lane_stop(struct lane *lane)
 {
-	if (!lane)
-		return;
 	lane->stop_message.run = do_stop;
 	inbox_post(&lane->inbox, &lane->stop_message);
 	(void)pthread_join(lane->thread, NULL); /* it was started: can not fail */
 	assert(!lane->channels && !lane->n_in_flight);
-	lane_free(lane);
 }
 
 uint32_t lane_depth(const struct lane *lane)
@@ -1341,8 +1338,8 @@ int lane_add_worker(struct lane *home, struct lane *lane)
 
 void lane_add_channel(struct lane *lane, struct channel *channel)
 {
-	channel->message.run = do_add_channel;
-	inbox_post(&lane->inbox, &channel->message);
+	channel->add_message.run = do_add_channel;
+	inbox_post(&lane->inbox, &channel->add_message);
 }
 
 void lane_remove_channel(struct lane *lane, struct channel *channel, bool drain)

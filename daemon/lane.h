@@ -26,8 +26,10 @@ struct lane_config {
 };
 
 int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error);
-/* Waits until it has ended.  It has no channel any more.  NULL is fine. */
+/* Waits until its thread has ended.  It has no channel any more. */
 void lane_stop(struct lane *lane);
+/* All lanes of the store are stopped: until then they look at each other.  NULL is fine. */
+void lane_free(struct lane *lane);
 
 uint32_t lane_depth(const struct lane *lane);
 int lane_board_fd(const struct lane *lane); /* borrowed; home only */

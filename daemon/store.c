@@ -101,9 +101,10 @@ void store_free(struct store *store)
 	if (!store)
 		return;
 	assert(!store->helpers);
-	/* Home first: it looks at the others' queues, they at it only while they have blocks. */
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_stop(store->lanes[i]);
+	for (uint32_t i = 0; i < store->n_lanes; i++)
+		lane_free(store->lanes[i]);
 	free(store->name);
 	free(store->path);
 	free(store);
@@ -147,6 +148,7 @@ int store_start_lanes(struct store *store, const struct profile *profile, struct
 		}
 		if (config.home && lane_add_worker(config.home, lane) < 0) {
 			lane_stop(lane);
+			lane_free(lane);
 			return 0; /* slower, not wrong */
 		}
 		store->lanes[store->n_lanes++] = lane;

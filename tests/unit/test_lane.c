@@ -1,0 +1,407 @@
+/*
+ * Lanes with real files: this thread is the client, by the ring's client side on the same
+ * mapping, and the daemon's main thread.  Under the thread sanitizer it is the test of the
+ * rings as the lane uses them.
+ */
+#include "daemon/lane.h"
+
+#include "proto/cleanup.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SLAB_BYTES (16u << 20)
+#define FILE_BYTES (8u << 20)
+
+/* One client with a file and a slab on a store in a temporary directory. */
+static struct {
+	struct inbox main_inbox;
+	struct store *store;
+	struct account account;
+	struct objects objects;
+	struct sched_client client;
+	struct inodes inodes;
+	struct file file;
+	struct slab slab;
+	uint32_t file_id, slab_id;
+	int bell[2];
+	struct channel *channel;
+	struct ring_client ring;
+	bool was_removed;
+	const char *why_broken;
+	char *memory;
+} t;
+
+static void on_removed(struct channel *channel, void *arg)
+{
+	(void)channel;
+	(void)arg;
+	t.was_removed = true;
+}
+
+static void on_broken(struct channel *channel, const char *why, void *arg)
+{
+	(void)channel;
+	(void)arg;
+	t.why_broken = why;
+}
+
+static void run_main_inbox(void)
+{
+	struct pollfd fd = { .fd = t.main_inbox.event_fd, .events = POLLIN };
+
+	ck_assert_int_eq(poll(&fd, 1, 20000), 1);
+	(void)inbox_run(&t.main_inbox);
+}
+
+static void setup(struct profile profile, uint32_t spin_usec, bool has_rings)
+{
+	const char *dir = getenv("TMPDIR");
+	struct store_config store_config = { .name = "test", .profile = profile,
+					     .spin_usec = spin_usec, .window_bytes = 4u << 20 };
+	struct channel_config config = { .objects = &t.objects, .client = &t.client,
+					 .account = &t.account, .profile = profile,
+					 .io_class = SCHED_NORMAL, .weight = 1, .entries = 64,
+					 .has_rings = has_rings };
+	struct error error = { 0 };
+	char path[512];
+
+	dir = dir ? dir : "/var/tmp";
+	memset(&t, 0, sizeof(t));
+	for (int i = 0; i < N_CHARGE_KINDS; i++)
+		t.account.limit[i] = UINT64_MAX;
+	engine_libaio_budget_init();
+	ck_assert_int_eq(inbox_init(&t.main_inbox), 0);
+	store_config.path = dir;
+	ck_assert_msg(store_new(1, &store_config, &t.main_inbox, &t.store, &error) == 0, "%s",
+		      error.text);
+	ck_assert_msg(store_start_lanes(t.store, &profile, &error) == 0, "%s", error.text);
+	sched_client_init(&t.client);
+	inodes_init(&t.inodes);
+	idtable_init(&t.objects.files);
+	idtable_init(&t.objects.slabs);
+
+	(void)snprintf(path, sizeof(path), "%s/dsaio-lane.XXXXXX", dir);
+	t.file.fd = mkostemp(path, O_DIRECT);
+	ck_assert_msg(t.file.fd >= 0, "%s: %s", path, strerror(errno));
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(fallocate(t.file.fd, 0, 0, FILE_BYTES), 0);
+	ck_assert_int_eq(file_check(t.file.fd, path, &t.file.facts, &error), 0);
+	t.file.n_holds = 1000000; /* ours: the last drop is not tested here */
+	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes), 0);
+	ck_assert_int_eq(idtable_add(&t.objects.files, &t.file, &t.file_id), 0);
+
+	t.memory = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(t.memory, MAP_FAILED);
+	t.slab = (struct slab){ .memory = t.memory, .size_bytes = SLAB_BYTES, .n_holds = 1000000 };
+	ck_assert_int_eq(idtable_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, t.bell), 0);
+	config.store = t.store;
+	config.client_bell_fd = t.bell[0];
+	config.owner = (struct channel_owner){ on_removed, on_broken, NULL };
+	ck_assert_msg(channel_new(&config, &t.channel, &error) == 0, "%s", error.text);
+	if (has_rings)
+		ck_assert_int_eq(ring_client_init(&t.ring, t.channel->ring.shared,
+						  t.channel->home ? mmap(NULL, 4096, PROT_READ, MAP_SHARED,
+									 lane_board_fd(t.channel->home), 0)
+								  : NULL,
+						  t.channel->entries),
+				 0);
+	lane_add_channel(t.channel->home, t.channel);
+}
+
+static void teardown(bool drain)
+{
+	lane_remove_channel(t.channel->home, t.channel, drain);
+	while (!t.was_removed)
+		run_main_inbox();
+	ck_assert_uint_eq(t.channel->n_open, 0);
+	channel_free(t.channel);
+	ck_assert_uint_eq(t.file.n_holds, 1000000);
+	ck_assert_uint_eq(t.slab.n_holds, 1000000);
+	ck_assert_uint_eq(t.file.inode->n_ops, 0);
+	ck_assert(account_is_zero(&t.account));
+	store_free(t.store);
+	inbox_deinit(&t.main_inbox);
+	(void)close(t.file.fd);
+	(void)munmap(t.memory, SLAB_BYTES);
+}
+
+static void submit(void)
+{
+	uint64_t one = 1;
+
+	if (ring_client_submit(&t.ring))
+		ck_assert_int_eq(write(t.channel->bell_fd, &one, sizeof(one)), sizeof(one));
+}
+
+static void put(uint64_t id, uint8_t opcode, uint64_t off, uint64_t len, uint64_t slab_off)
+{
+	bool is_sync = opcode == RING_OP_FSYNC || opcode == RING_OP_FDATASYNC;
+	struct ring_entry entry = { .id = id, .opcode = opcode, .file = t.file_id, .off = off,
+				    .len = len, .slab_off = slab_off,
+				    .slab = is_sync ? 0 : t.slab_id };
+
+	ring_client_put(&t.ring, &entry);
+}
+
+static struct ring_completion get(void)
+{
+	struct ring_completion completion;
+
+	while (!ring_client_ready(&t.ring)) {
+		uint32_t bell = ring_client_bell(&t.ring);
+		struct timespec limit = { 20, 0 };
+
+		if (ring_client_arm(&t.ring, false) &&
+		    syscall(SYS_futex, &t.ring.shared->cq_bell, FUTEX_WAIT, bell, &limit, NULL, 0) < 0)
+			ck_assert_msg(errno == EAGAIN || errno == EINTR, "no completion: %s",
+				      strerror(errno));
+		ring_client_disarm(&t.ring);
+	}
+	completion = ring_client_peek(&t.ring, 0);
+	ring_client_consume(&t.ring, 1);
+	return completion;
+}
+
+static int64_t do_op(uint8_t opcode, uint64_t off, uint64_t len, uint64_t slab_off)
+{
+	struct ring_completion completion;
+
+	put(42, opcode, off, len, slab_off);
+	submit();
+	completion = get();
+	ck_assert_uint_eq(completion.id, 42);
+	return completion.result;
+}
+
+static void fill(char *memory, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		memory[i] = (char)(i * 31 + (i >> 12) * 7 + seed);
+}
+
+static const struct {
+	struct profile profile;
+	uint32_t spin_usec;
+} profiles[] = {
+	{ { 1u << 20, 32, false, true, 1 }, 50 }, { { 1u << 20, 32, false, true, 1 }, 0 },
+	{ { 4096, 1, false, true, 1 }, 0 },	  { { 4096, 8, false, false, 1 }, 50 },
+	{ { 65536, 4, true, true, 3 }, 50 },	  { { 65536, 4, true, false, 64 }, 0 },
+	{ { 64u << 20, 4096, false, true, 2 }, 50 },
+};
+
+START_TEST(bytes_go_there_and_back_with_any_profile)
+{
+	setup(profiles[_i].profile, profiles[_i].spin_usec, true);
+	fill(t.memory, FILE_BYTES, 1);
+	ck_assert_int_eq(do_op(RING_OP_WRITE, 0, FILE_BYTES, 0), FILE_BYTES);
+	ck_assert_int_eq(do_op(RING_OP_FSYNC, 0, 0, 0), 0);
+	ck_assert_int_eq(do_op(RING_OP_READ, 0, FILE_BYTES, FILE_BYTES), FILE_BYTES);
+	ck_assert_int_eq(memcmp(t.memory, t.memory + FILE_BYTES, FILE_BYTES), 0);
+	ck_assert_int_eq(do_op(RING_OP_READ, 4096, 12288, 0), 12288);
+	ck_assert_int_eq(memcmp(t.memory, t.memory + FILE_BYTES + 4096, 12288), 0);
+	teardown(true);
+}
+END_TEST
+
+START_TEST(a_read_ends_at_the_end_of_the_file)
+{
+	setup(profiles[0].profile, 0, true);
+	ck_assert_int_eq(do_op(RING_OP_READ, FILE_BYTES - 8192, 65536, 0), 8192);
+	ck_assert_int_eq(do_op(RING_OP_READ, FILE_BYTES, 65536, 0), 0);
+	ck_assert_int_eq(ftruncate(t.file.fd, 10000), 0);
+	ck_assert_int_eq(do_op(RING_OP_READ, 0, 65536, 0), 10000);
+	ck_assert_int_eq(do_op(RING_OP_READ, 8192, 4096, 0), 10000 - 8192);
+	teardown(true);
+}
+END_TEST
+
+START_TEST(conflicting_ops_run_in_order_of_submission)
+{
+	setup(profiles[_i].profile, profiles[_i].spin_usec, true);
+	for (int round = 0; round < 20; round++) {
+		int n = 0;
+
+		/* Ten writes of the same pages, each followed by a read of it. */
+		for (unsigned i = 0; i < 10; i++) {
+			memset(t.memory + i * 65536, (int)(round * 10 + (int)i), 65536);
+			put(i * 2, RING_OP_WRITE, 65536, 65536, i * 65536);
+			put(i * 2 + 1, RING_OP_READ, 65536, 65536, (1 << 20) + i * 65536);
+		}
+		submit();
+		for (; n < 20; n++)
+			ck_assert_int_eq(get().result, 65536);
+		for (unsigned i = 0; i < 10; i++)
+			ck_assert_int_eq(memcmp(t.memory + i * 65536,
+						t.memory + (1 << 20) + i * 65536, 65536),
+					 0);
+	}
+	teardown(true);
+}
+END_TEST
+
+START_TEST(a_full_ring_goes_round_many_times)
+{
+	uint32_t in_flight = 0, done = 0, next = 0;
+
+	setup(profiles[_i].profile, profiles[_i].spin_usec, true);
+	while (done < 20000) {
+		while (next < 20000 && ring_client_room(&t.ring)) {
+			put(next, RING_OP_READ, next % 2048 * 4096, 4096, next % 64 * 4096);
+			next++;
+			in_flight++;
+		}
+		submit();
+		ck_assert_int_eq(get().result, 4096);
+		in_flight--;
+		done++;
+	}
+	ck_assert_uint_eq(in_flight, 0);
+	teardown(true);
+}
+END_TEST
+
+START_TEST(refused_entries_end_with_an_errno_and_hurt_no_other)
+{
+	setup(profiles[0].profile, 0, true);
+	put(1, RING_OP_READ, 0, 4096, 0);
+	put(2, 99, 0, 4096, 0);
+	put(3, RING_OP_READ, 1, 4096, 0);
+	put(4, RING_OP_READ, 0, 4096, 4096);
+	submit();
+	for (int i = 0; i < 4; i++) {
+		struct ring_completion completion = get();
+		int want = completion.id == 2 ? EOPNOTSUPP : completion.id == 3 ? EINVAL : 0;
+
+		ck_assert_int_eq(ring_result_errno(completion.result), want);
+		ck_assert(want || completion.result == 4096);
+	}
+	teardown(true);
+}
+END_TEST
+
+START_TEST(indices_that_jump_are_told_once)
+{
+	uint64_t one = 1;
+
+	setup(profiles[0].profile, 0, true);
+	atomic_store(&t.ring.shared->sq_tail, 1000000u);
+	ck_assert_int_eq(write(t.channel->bell_fd, &one, sizeof(one)), sizeof(one));
+	while (!t.why_broken)
+		run_main_inbox();
+	teardown(false);
+}
+END_TEST
+
+START_TEST(a_closing_channel_drops_what_has_not_started)
+{
+	setup(profiles[2].profile, 0, true); /* depth 1 */
+	for (unsigned i = 0; i < 60; i++)
+		put(i, RING_OP_READ, 0, 4u << 20, 0);
+	submit();
+	ck_assert_int_eq(get().result, 4 << 20);
+	teardown(false);
+}
+END_TEST
+
+START_TEST(a_cancelled_op_ends_once)
+{
+	int n_cancelled = 0, n_whole = 0;
+
+	setup(profiles[2].profile, 0, true); /* depth 1, blocks of 4 KiB */
+	for (unsigned i = 0; i < 8; i++)
+		put(i, RING_OP_READ, 0, 4u << 20, 0);
+	submit();
+	for (unsigned i = 0; i < 8; i++)
+		ck_assert_int_eq(lane_cancel(t.channel, i), 0);
+	for (int i = 0; i < 8; i++) {
+		int64_t result = get().result;
+
+		n_cancelled += ring_result_errno(result) == ECANCELED;
+		n_whole += result == 4 << 20;
+	}
+	ck_assert_int_eq(n_cancelled + n_whole, 8);
+	ck_assert_int_ge(n_cancelled, 1);
+	teardown(true);
+}
+END_TEST
+
+START_TEST(a_deadline_is_a_cancel)
+{
+	struct ring_entry entry = { .id = 1, .opcode = RING_OP_READ, .len = 8u << 20,
+				    .timeout_msec = 1 };
+
+	setup(profiles[2].profile, 0, true);
+	entry.file = t.file_id;
+	entry.slab = t.slab_id;
+	ring_client_put(&t.ring, &entry);
+	submit();
+	ck_assert_int_eq(ring_result_errno(get().result), ETIMEDOUT);
+	teardown(true);
+}
+END_TEST
+
+static bool batch_is_done;
+static void on_done(struct batch *batch)
+{
+	(void)batch;
+	batch_is_done = true;
+}
+
+START_TEST(a_batch_without_rings_gets_its_results_in_order)
+{
+	struct batch *batch;
+
+	setup(profiles[_i].profile, profiles[_i].spin_usec, false);
+	fill(t.memory, 65536, 9);
+	ck_assert_int_eq(batch_new(t.channel, 4, on_done, NULL, &batch), 0);
+	for (unsigned i = 0; i < 4; i++)
+		batch->entries[i] = (struct ring_entry){ .opcode = RING_OP_WRITE, .file = t.file_id,
+							 .slab = t.slab_id, .len = 65536 };
+	batch->entries[1].opcode = RING_OP_READ;
+	batch->entries[1].slab_off = 65536;
+	batch->entries[2].off = 1;
+	batch->entries[3].opcode = RING_OP_FDATASYNC;
+	batch->entries[3].slab = 0;
+	batch->entries[3].len = 0;
+	batch_is_done = false;
+	lane_submit(batch);
+	while (!batch_is_done)
+		run_main_inbox();
+	ck_assert_int_eq(batch->results[0], 65536);
+	ck_assert_int_eq(batch->results[1], 65536);
+	ck_assert_int_eq(ring_result_errno(batch->results[2]), EINVAL);
+	ck_assert_int_eq(batch->results[3], 0);
+	ck_assert_int_eq(memcmp(t.memory, t.memory + 65536, 65536), 0);
+	batch_free(batch);
+	teardown(true);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_loop_test(tcase, bytes_go_there_and_back_with_any_profile, 0, N_ROWS(profiles));
+	tcase_add_test(tcase, a_read_ends_at_the_end_of_the_file);
+	tcase_add_loop_test(tcase, conflicting_ops_run_in_order_of_submission, 0, N_ROWS(profiles));
+	tcase_add_loop_test(tcase, a_full_ring_goes_round_many_times, 0, 4);
+	tcase_add_test(tcase, refused_entries_end_with_an_errno_and_hurt_no_other);
+	tcase_add_test(tcase, indices_that_jump_are_told_once);
+	tcase_add_test(tcase, a_closing_channel_drops_what_has_not_started);
+	tcase_add_test(tcase, a_cancelled_op_ends_once);
+	tcase_add_test(tcase, a_deadline_is_a_cancel);
+	tcase_add_loop_test(tcase, a_batch_without_rings_gets_its_results_in_order, 0, 3);
+}
+
+SUITE("lane", add_tests)

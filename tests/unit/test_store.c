@@ -1,0 +1,124 @@
+#include "daemon/store.h"
+
+#include "daemon/engine.h"
+#include "daemon/helper.h"
+#include "daemon/lane.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *directory(void)
+{
+	const char *dir = getenv("TMPDIR");
+
+	return dir ? dir : "/var/tmp";
+}
+
+static int make(const char *path, struct inbox *inbox, struct store **ret, struct error *error)
+{
+	struct store_config config = { .name = "nvme0", .path = path, .profile = PROFILE_DEFAULT };
+
+	return store_new(3, &config, inbox, ret, error);
+}
+
+START_TEST(a_store_is_known_by_its_device)
+{
+	struct inbox inbox;
+	struct store *store;
+	struct error error;
+	struct stat st;
+
+	ck_assert_int_eq(inbox_init(&inbox), 0);
+	ck_assert_int_eq(make(directory(), &inbox, &store, &error), 0);
+	ck_assert_int_eq(stat(directory(), &st), 0);
+	ck_assert_uint_eq(store->dev, st.st_dev);
+	ck_assert_uint_eq(store->id, 3);
+	ck_assert_uint_eq(store->n_lanes, 0);
+	ck_assert_uint_eq(store_lane_depth(store), 0);
+	ck_assert_uint_gt(strlen(store->fs_type), 0);
+	store_free(store);
+	inbox_deinit(&inbox);
+}
+END_TEST
+
+static const struct {
+	const char *path;
+	int want;
+} mistakes[] = {
+	{ "/nonexistent/dir", -ENOENT },
+	{ "/dev/null", -ENOTDIR },
+	{ "/etc/passwd", -ENOTDIR },
+};
+
+START_TEST(a_path_that_is_no_store_is_named)
+{
+	struct inbox inbox;
+	struct store *store;
+	struct error error;
+
+	ck_assert_int_eq(inbox_init(&inbox), 0);
+	ck_assert_int_eq(make(mistakes[_i].path, &inbox, &store, &error), mistakes[_i].want);
+	ck_assert_msg(strstr(error.text, mistakes[_i].path) && strstr(error.text, "nvme0"), "%s",
+		      error.text);
+	inbox_deinit(&inbox);
+}
+END_TEST
+
+START_TEST(lanes_start_as_parallelism_asks_and_cores_allow)
+{
+	struct profile profile = PROFILE_DEFAULT;
+	struct inbox inbox;
+	struct store *store;
+	struct error error;
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	ck_assert_int_eq(inbox_init(&inbox), 0);
+	ck_assert_int_eq(make(directory(), &inbox, &store, &error), 0);
+	engine_libaio_budget_init();
+	ck_assert_int_eq(store_start_lanes(store, &profile, &error), 0);
+	ck_assert_uint_eq(store->n_lanes, 1);
+	ck_assert_uint_ge(store_lane_depth(store), 32);
+	profile.intra_op_parallelism = 64;
+	ck_assert_int_eq(store_start_lanes(store, &profile, &error), 0);
+	ck_assert_uint_ge(store->n_lanes, 1);
+	ck_assert_int_le((long)store->n_lanes, cores > 1 ? cores - 1 : 1);
+	store_free(store);
+	inbox_deinit(&inbox);
+}
+END_TEST
+
+START_TEST(users_share_their_own_helper_only)
+{
+	struct helper *first, *second, *other;
+	struct inbox inbox;
+	struct store *store;
+	struct error error;
+
+	ck_assert_int_eq(inbox_init(&inbox), 0);
+	ck_assert_int_eq(make(directory(), &inbox, &store, &error), 0);
+	ck_assert_int_eq(store_take_helper(store, 1000, &first), 0);
+	ck_assert_int_eq(store_take_helper(store, 1001, &other), 0);
+	ck_assert_int_eq(store_take_helper(store, 1000, &second), 0);
+	ck_assert_ptr_eq(first, second);
+	ck_assert_ptr_ne(first, other);
+	store_give_helper(store, 1000);
+	store_give_helper(store, 1000);
+	store_give_helper(store, 1001);
+	ck_assert_ptr_null(store->helpers);
+	store_free(store);
+	inbox_deinit(&inbox);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, a_store_is_known_by_its_device);
+	tcase_add_loop_test(tcase, a_path_that_is_no_store_is_named, 0, N_ROWS(mistakes));
+	tcase_add_test(tcase, lanes_start_as_parallelism_asks_and_cores_allow);
+	tcase_add_test(tcase, users_share_their_own_helper_only);
+}
+
+SUITE("store", add_tests)
