@@ -54,8 +54,10 @@
 #define BLOCK_RETRIES 16u
 /* Blocks handled by one call of the engine: bounds the arrays, not the depth. */
 #define BATCH 128
-/* Spinning that never pays is cut down to this, so that it can still be seen to pay. */
-#define SPIN_MIN_NSEC 2000u
+/* A pause counts as a gap of this at most, so that a busy client soon makes spinning pay again;
+   the mean is over about so many turns.  Guesses. */
+#define GAP_MAX_NSEC 1000000u
+#define GAP_WEIGHT 8
 /* When the kernel has no request for us and nothing of ours is in flight: look again then. */
 #define RETRY_MSEC 1
 
@@ -84,7 +86,8 @@ struct lane {
 
 	uint64_t now_nsec;	/* of this turn */
 	uint64_t last_did_nsec; /* the last turn that did something */
-	uint32_t spin_max_nsec, spin_nsec;
+	uint64_t spin_nsec;	/* how long it may spin */
+	int64_t mean_gap_nsec;	/* between turns that did something */
 	struct block *waiting[BATCH]; /* given to no engine yet: it, or the kernel, was full */
 	int n_waiting;
 
@@ -1098,21 +1101,22 @@ static void lane_sleep(struct lane *lane)
 			note_idle_bell(lane, events[i].data.ptr);
 }
 
-/* True: spin on.  What never pays is cut down; what pays once gets its full time again. */
+/*
+ * True: spin on.  Only where something usually happens within the time allowed: the mean gap
+ * between turns that did something tells (a device of 40 us pays, one of 400 us does not).
+ */
 static bool may_spin(struct lane *lane, bool did)
 {
+	uint64_t gap = lane->now_nsec - lane->last_did_nsec;
+
 	if (did) {
-		if (lane->now_nsec - lane->last_did_nsec <= lane->spin_max_nsec)
-			lane->spin_nsec = lane->spin_max_nsec;
+		if (gap > GAP_MAX_NSEC)
+			gap = GAP_MAX_NSEC;
+		lane->mean_gap_nsec += ((int64_t)gap - lane->mean_gap_nsec) / GAP_WEIGHT;
 		lane->last_did_nsec = lane->now_nsec;
 		return true;
 	}
-	if (lane->now_nsec - lane->last_did_nsec < lane->spin_nsec)
-		return true;
-	lane->spin_nsec /= 2;
-	if (lane->spin_nsec < SPIN_MIN_NSEC)
-		lane->spin_nsec = lane->spin_max_nsec < SPIN_MIN_NSEC ? 0 : SPIN_MIN_NSEC;
-	return false;
+	return lane->mean_gap_nsec <= (int64_t)lane->spin_nsec && gap < lane->spin_nsec;
 }
 
 /* ---- the two loops ---- */
@@ -1263,7 +1267,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	lane->home = config->home;
 	lane->engine_ops = config->engine;
 	lane->board_fd = lane->epoll_fd = lane->inbox.event_fd = -1;
-	lane->spin_max_nsec = lane->spin_nsec = config->store->spin_usec * 1000u;
+	lane->spin_nsec = config->store->spin_usec * UINT64_C(1000);
 	sched_init(&lane->sched);
 
 	r = inbox_init(&lane->inbox);
