@@ -30,7 +30,12 @@ struct aio_ring {
 };
 #define AIO_RING_MAGIC 0xa10a10a1u
 
-#define SUBMIT_BATCH 64 /* iocbs of one io_submit: more gain nothing, and delay reaping */
+/*
+ * Iocbs of one io_submit.  From three on the kernel holds all of a call back until the last is
+ * prepared (AIO_PLUG_THRESHOLD in fs/aio.c), and the device waits: 4 KiB reads at depth 32 were
+ * 0.79 of in-process libaio with 64, 0.95 with 1 or 2 (virtio, Linux 6.18).
+ */
+#define SUBMIT_BATCH 2
 
 struct engine_libaio {
 	struct engine engine;
