@@ -26,18 +26,19 @@ CLANG   = clang
 
 # ---- sources ----
 
-PROTO_SRC  = $(wildcard proto/frame.c proto/profile.c)
-DAEMON_SRC = $(wildcard $(addprefix daemon/,$(addsuffix .c,main server request session store \
-	     lane channel op file pool idtable sched split helper inbox engine_libaio config \
-	     charge stats error log)))
-LIB_SRC    = $(wildcard client/lib/*.c)
-CTL_SRC    = $(wildcard $(addprefix client/ctl/,$(addsuffix .c,main cmd_status cmd_cp cmd_bench \
-	     measure private progress table flags units ctl)))
-UNIT_SRC   = $(wildcard tests/unit/test_*.c)
-HARNESS_SRC = $(filter-out tests/demo.c,$(wildcard tests/*.c))
-PROG_SRC   = $(wildcard tests/e2e/*.c tests/fault/*.c tests/demo.c)
-BENCH_SRC  = $(wildcard tests/bench/*.c)
-FUZZ_SRC   = $(wildcard tests/fuzz/fuzz_*.c)
+PROTO_SRC   = proto/frame.c proto/profile.c
+DAEMON_SRC  = $(patsubst %,daemon/%.c,main server request session store lane channel op file \
+	      pool idtable sched split helper inbox engine_libaio config charge stats error log)
+LIB_SRC     = $(patsubst %,client/lib/%.c,op file inode buffered buffer cut handle channel wait \
+	      client conn error)
+CTL_SRC     = $(patsubst %,client/ctl/%.c,main cmd_status cmd_cp cmd_bench measure private \
+	      progress table flags units ctl)
+HARNESS_SRC = tests/harness.c
+# Each is a program of its own.
+UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
+PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c
+FUZZ_SRC    = $(sort $(wildcard tests/fuzz/fuzz_*.c))
+BENCH_SRC   = $(sort $(wildcard tests/bench/*.c))
 
 # ---- flags ----
 
@@ -47,7 +48,8 @@ SONAME    = libdsaio-client.so.$(SOVERSION)
 
 SANITIZE_FLAGS = $(if $(strip $(SANITIZE)),-fsanitize=$(strip $(SANITIZE)) \
 		 -fno-sanitize-recover=all -fno-omit-frame-pointer,-D_FORTIFY_SOURCE=2)
-WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-gnu-zero-variadic-macro-arguments
+WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
+	   $(if $(findstring clang,$(CC)),-Wno-gnu-zero-variadic-macro-arguments)
 # Position independent throughout, so that daemon, library and tests share objects.
 COMPILE  = $(CC) -std=gnu17 -D_GNU_SOURCE -I. -I$(BUILD) $(CPPFLAGS) $(WARNINGS) -pthread -fPIC \
 	   -fno-semantic-interposition -fstack-protector-strong $(SANITIZE_FLAGS) $(CFLAGS) -MMD -MP
@@ -132,7 +134,7 @@ $(BUILD)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
 $(BUILD)/daemon.a: $(filter-out %/main.o,$(DAEMON_OBJ))
 $(BUILD)/ctl.a: $(filter-out %/main.o,$(CTL_OBJ))
 $(BUILD)/libdsaio-client.a: $(LIB_OBJ) $(PROTO_OBJ)
-$(BUILD)/harness.a: $(call obj,$(HARNESS_SRC))
+$(BUILD)/harness.a: $(call obj,$(HARNESS_SRC)) $(PROTO_OBJ)
 $(ARCHIVES) $(BUILD)/harness.a:
 	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^
 
@@ -161,12 +163,13 @@ $(BUILD)/sbindir: force | $(BUILD)/proto
 	@echo '$(sbindir)' | cmp -s - $@ || echo '$(sbindir)' >$@
 .PHONY: force
 
+# Unit tests see inside, and link the archives; the others link the library, as programs do.
 $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 	$(call say,LINK,$@)$(LINK) -o $@ $^ $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
-$(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.a
-	$(call say,LINK,$@)$(LINK) -o $@ $^ $(LIB_LIBS) -lm
-$(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.a
-	$(call say,LINK,$@)$(LINK) -o $@ $^ $(CTL_LIBS) -laio
+$(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
+	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(LIB_LIBS) -lm
+$(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
+	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(CTL_LIBS) -laio
 .SECONDARY:
 
 -include $(patsubst %.o,%.d,$(PROTO_OBJ) $(DAEMON_OBJ) $(LIB_OBJ) $(CTL_OBJ) $(BENCH_OBJ)) \

@@ -178,7 +178,7 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 			return EOVERFLOW;
 		slab = idtable_get(&channel->objects->slabs, entry->slab);
 		if (!slab)
-			return EFAULT;
+			return EBADF;
 		if (__builtin_add_overflow(entry->slab_off, entry->len, &slab_end) ||
 		    slab_end > slab->size_bytes)
 			return ERANGE;

@@ -10,10 +10,19 @@
 #include "daemon/pool.h"
 #include "daemon/store.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CONFIG_SOCKET_DEFAULT "/run/dsaiod/dsaiod.sock"
+
+/* A store's spin_usec that was not given: it is the daemon's. */
+#define CONFIG_SPIN_INHERIT UINT32_MAX
+
 struct config {
 	char *socket_path;
 	uint64_t pool_size;	 /* bytes; default half of memory */
 	uint64_t client_pool_max; /* bytes; default half of that */
+	bool has_client_pool_max; /* was given; else it follows pool_size */
 	enum pool_lock lock;	 /* default: yes as root or under systemd, else auto */
 	uint32_t spin_usec;	 /* default 50 */
 	uint64_t client_limit[N_CHARGE_KINDS], user_limit[N_CHARGE_KINDS];
@@ -21,12 +30,14 @@ struct config {
 	unsigned n_stores;
 };
 
-void config_init(struct config *config); /* the defaults */
+int config_init(struct config *config); /* the defaults; 0 or -ENOMEM */
 void config_deinit(struct config *config);
 
 /* Reads an INI file on top.  0, or -errno with a sentence "FILE:LINE: KEY = VALUE: ...". */
 int config_read(struct config *config, const char *path, struct error *error);
-/* "NAME=DIR" of --store.  0 or -EINVAL with a sentence. */
+/* --socket.  0 or -ENOMEM. */
+int config_set_socket(struct config *config, const char *path, struct error *error);
+/* "NAME=DIR" of --store.  0, -EINVAL or -ENOMEM with a sentence. */
 int config_add_store(struct config *config, const char *text, struct error *error);
 /* What only shows when all is known.  0 or -EINVAL with a sentence. */
 int config_check(const struct config *config, struct error *error);

@@ -35,6 +35,7 @@
 
 struct event;
 struct event_base;
+struct session;
 
 /* Replies that a client leaves unread: beyond this its requests wait. */
 #define SESSION_UNSENT_MAX (256u << 10)
@@ -48,13 +49,13 @@ struct service {
 	uint64_t client_limit[N_CHARGE_KINDS], user_limit[N_CHARGE_KINDS];
 	uint32_t spin_usec;
 	uint64_t started_nsec; /* CLOCK_MONOTONIC */
-	/* Serves one frame of a session: the layer above.  Takes the frame's descriptors. */
+	/* Serves one frame of a session: the layer above.  It takes descriptors with TAKE_FD or
+	   leaves them; those that are left are closed on the user's helper. */
 	void (*on_frame)(struct session *session, struct frame *frame);
 	/* What came is no frame: tells the client if that can be, and ends the session. */
 	void (*on_garbage)(struct session *session, const char *why);
 	/* A session has gone. */
 	void (*on_gone)(struct service *service);
-	void *arg; /* the server's */
 
 	struct user *users;
 	struct session *sessions, **last_session; /* oldest first */
@@ -156,15 +157,15 @@ struct call {
 		struct file *file;
 		struct batch *batch;
 	};
+	int reply_fds[FRAME_FDS_MAX]; /* for the reply: the daemon's own, owned */
+	unsigned n_reply_fds;
 	struct member *member; /* of Submit */
-	uint32_t id;	       /* being removed */
-	uint32_t n_unquiet;    /* lanes that may still look at it */
-	struct lane_quiesce *quiesces;
+	struct removal *removal;
 };
 
 /*
- * Takes a connected, non-blocking socket, also on error.  Returns 0 or, with a sentence that
- * has been sent to the client if that was possible, -EUSERS (too many), -ENOMEM, or another.
+ * Takes a connected, non-blocking socket, but not on error.  Returns 0 or, with a sentence for
+ * the client, -EUSERS (too many connections), -ENOMEM, or what the kernel says.
  */
 int session_new(struct service *service, int fd, struct error *error);
 
@@ -218,17 +219,14 @@ int session_handle_open(struct session *session, const struct handle_config *con
 int session_handle_close(struct session *session, uint32_t id, struct call *call,
 			 struct error *error);
 
+/* Fills in what the reply's descriptors are to be: the caller's. */
 int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_id,
 			 uint32_t entries, bool has_rings, struct channel **ret_channel,
-			 struct error *error);
+			 int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds, struct error *error);
 
-/* The channel of a Submit: open, without rings, with room for n entries; or an error. */
-int session_submit_check(struct session *session, uint32_t channel_id, uint32_t n,
-			 struct member **ret_member, struct error *error);
 /* Copies n entries.  on_done: call->batch has the results until call_free(). */
-int session_submit(struct session *session, struct member *member,
-		   const struct ring_entry *entries, uint32_t n, struct call *call,
-		   struct error *error);
+int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,
+		   uint32_t n, struct call *call, struct error *error);
 
 int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id,
 		   struct error *error);

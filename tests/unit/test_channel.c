@@ -66,7 +66,7 @@ static const struct {
 	{ "a write to what is read-only", W, READABLE, 0, 512, 0, false, false, EBADF },
 	{ "a read of what is write-only", R, WRITABLE, 0, 512, 0, false, false, EBADF },
 	{ "a file on another store", R, ELSEWHERE, 0, 512, 0, false, false, EXDEV },
-	{ "no such slab", R, READABLE, 0, 512, 0, true, false, EFAULT },
+	{ "no such slab", R, READABLE, 0, 512, 0, true, false, EBADF },
 	{ "past 2^64", R, READABLE, UINT64_MAX - 511, 1024, 0, false, false, EOVERFLOW },
 	{ "past 2^63", R, READABLE, INT64_MAX - 511, 1024, 0, false, false, EOVERFLOW },
 	{ "longer than anything", R, READABLE, 0, RING_LEN_MAX * 2, 0, false, false, EOVERFLOW },
@@ -119,9 +119,9 @@ START_TEST(an_id_of_a_removed_object_finds_nothing)
 	entry.file = ids[0];
 	entry.slab = slab_id;
 	ck_assert_ptr_eq(idtable_remove(&objects.slabs, slab_id), &slab);
-	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), EFAULT);
+	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), EBADF);
 	idtable_release(&objects.slabs, slab_id);
-	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), EFAULT);
+	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), EBADF);
 }
 END_TEST
 

@@ -1,0 +1,250 @@
+/*
+ * dsaiod: options, signals, and the order of start and stop.
+ *
+ * Start: descriptors, configuration, the budget for libaio, the server; then it says that it is
+ * ready.  Stop (SIGTERM or SIGINT): the server lets what was taken end.  Further signals change
+ * nothing: blocks in flight have to come back.
+ */
+#include "client/lib/dsaio.h" /* the version is the project's */
+#include "daemon/config.h"
+#include "daemon/engine.h"
+#include "daemon/log.h"
+#include "daemon/server.h"
+#include "proto/cleanup.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <getopt.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <systemd/sd-daemon.h>
+
+enum { STATUS_FINE = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
+
+static const char help[] =
+	"dsaiod - serve tensors to and from NVMe for all programs of this host\n"
+	"\n"
+	"usage: dsaiod [--config FILE] [--socket PATH] [--store NAME=DIR]... [--check-config]\n"
+	"\n"
+	"It stays in the foreground, logs to stderr, says \"ready\" when it serves, and ends in\n"
+	"order on SIGTERM or SIGINT.\n"
+	"\n"
+	"  serve one file system, named nvme0, on the usual socket:\n"
+	"      dsaiod --store nvme0=/mnt/nvme0\n"
+	"  try it without root, on a socket of your own:\n"
+	"      mkdir -p ~/store\n"
+	"      dsaiod --socket ~/dsaiod.sock --store home=$HOME/store\n"
+	"      DSAIO_SOCKET=~/dsaiod.sock dsaioctl status\n"
+	"  look whether a configuration is right, and no more:\n"
+	"      dsaiod --config /etc/dsaiod.conf --check-config\n"
+	"\n"
+	"options:\n"
+	"  --config FILE      read settings; the options below come on top\n"
+	"  --socket PATH      where to listen (" CONFIG_SOCKET_DEFAULT ")\n"
+	"  --store NAME=DIR   serve files on DIR's file system, or a block device; repeatable\n"
+	"  --check-config     check configuration and options, then exit\n"
+	"  --help             print this\n"
+	"  --version          print the version\n"
+	"\n"
+	"A configuration file:\n"
+	"  [daemon]\n"
+	"  pool_size = 64G            ; of pinned memory for all; half of memory\n"
+	"  client_pool_max = 16G      ; for one client; half of pool_size\n"
+	"  lock = yes                 ; yes: refuse what can not be locked; auto: serve it unlocked\n"
+	"  spin_usec = 50             ; how long a thread spins before it sleeps; 0: not at all\n"
+	"  [store nvme0]\n"
+	"  path = /mnt/nvme0\n"
+	"  block_size = 1M            ; the profile of handles that bring none\n"
+	"  queue_depth = 128\n"
+	"  single_submit = no\n"
+	"  overlap_events = yes\n"
+	"  intra_op_parallelism = 1\n"
+	"  window_bytes = 2M          ; in flight while several clients are active\n"
+	"\n"
+	"exit status: 0 orderly stop, or the configuration is right; 1 it can not start;\n"
+	"             2 options or configuration are wrong\n";
+
+/* What the command line asks for. */
+struct options {
+	bool only_check;
+	bool is_done; /* --help or --version was all */
+};
+
+static void config_deinitp(struct config *config)
+{
+	config_deinit(config);
+}
+
+/* Two turns, since the file comes first wherever --config stands.  0, or -EINVAL and told. */
+static int options_read(int argc, char **argv, struct config *config, struct options *ret_options)
+{
+	static const struct option longs[] = { { "config", required_argument, NULL, 'c' },
+					       { "socket", required_argument, NULL, 's' },
+					       { "store", required_argument, NULL, 'd' },
+					       { "check-config", no_argument, NULL, 'k' },
+					       { "help", no_argument, NULL, 'h' },
+					       { "version", no_argument, NULL, 'V' },
+					       { 0 } };
+	struct options options = { 0 };
+	struct error error;
+
+	for (int turn = 0; turn < 2; turn++) {
+		int option, r = 0;
+
+		optind = 0; /* glibc: from the start again */
+		opterr = turn == 0;
+		while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+			switch (option) {
+			case 'c':
+				r = turn == 0 ? config_read(config, optarg, &error) : 0;
+				break;
+			case 's':
+				r = turn == 1 ? config_set_socket(config, optarg, &error) : 0;
+				break;
+			case 'd':
+				r = turn == 1 ? config_add_store(config, optarg, &error) : 0;
+				break;
+			case 'k':
+				options.only_check = true;
+				break;
+			case 'h':
+				(void)fputs(help, stdout); /* who closed stdout asked for nothing */
+				ret_options->is_done = true;
+				return 0;
+			case 'V':
+				(void)printf("dsaiod %s\n", DSAIO_VERSION);
+				ret_options->is_done = true;
+				return 0;
+			default:
+				(void)fprintf(stderr, "dsaiod: try dsaiod --help\n");
+				return -EINVAL;
+			}
+			if (r < 0) {
+				(void)fprintf(stderr, "dsaiod: %s\n", error.text);
+				return -EINVAL;
+			}
+		}
+	}
+	if (optind < argc) {
+		(void)fprintf(stderr,
+			      "dsaiod: %s: not an option; a store is named by --store NAME=DIR, see "
+			      "dsaiod --help\n",
+			      argv[optind]);
+		return -EINVAL;
+	}
+	if (config_check(config, &error) < 0) {
+		(void)fprintf(stderr, "dsaiod: %s\n", error.text);
+		return -EINVAL;
+	}
+	*ret_options = options;
+	return 0;
+}
+
+/* Each file, slab and channel of a client needs descriptors. */
+static void nofile_raise(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit); /* the bounds follow what is there */
+}
+
+static void on_stop(evutil_socket_t number, short what, void *arg)
+{
+	(void)what;
+	log_notice("dsaiod: stopping on %s: what was taken ends first", strsignal(number));
+	(void)sd_notify(0, "STOPPING=1\nSTATUS=letting the ops that were taken end"); /* may be
+									nobody there */
+	server_stop(arg);
+}
+
+static void base_freep(struct event_base **base)
+{
+	if (*base)
+		event_base_free(*base);
+}
+
+static void event_freep(struct event **event)
+{
+	if (*event)
+		event_free(*event);
+}
+
+static struct event_base *base_new(void)
+{
+	struct event_config *config = event_config_new();
+	struct event_base *base = NULL;
+
+	if (!config)
+		return NULL;
+	/* Only this thread touches it; others write to the inbox's eventfd. */
+	if (event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK) == 0)
+		base = event_base_new_with_config(config);
+	event_config_free(config);
+	return base;
+}
+
+static int serve(const struct config *config)
+{
+	_cleanup_(base_freep) struct event_base *base = base_new();
+	_cleanup_(event_freep) struct event *term = NULL;
+	_cleanup_(event_freep) struct event *interrupt = NULL;
+	struct server *server;
+	struct error error;
+
+	if (!base) {
+		log_error("dsaiod: can not start: no event loop: %s", strerrordesc_np(errno));
+		return STATUS_FAILED;
+	}
+	if (server_new(config, base, &server, &error) < 0) {
+		log_error("dsaiod: can not start: %s", error.text);
+		return STATUS_FAILED;
+	}
+	term = evsignal_new(base, SIGTERM, on_stop, server);
+	interrupt = evsignal_new(base, SIGINT, on_stop, server);
+	if (!term || !interrupt || event_add(term, NULL) < 0 || event_add(interrupt, NULL) < 0) {
+		log_error("dsaiod: can not start: signals: %s", strerrordesc_np(errno));
+		server_free(server);
+		return STATUS_FAILED;
+	}
+
+	log_notice("dsaiod: ready: %s: %u store%s", server_socket_path(server),
+		   server_n_stores(server), server_n_stores(server) == 1 ? "" : "s");
+	(void)sd_notifyf(0, "READY=1\nSTATUS=serving %u store(s)", server_n_stores(server));
+	(void)event_base_dispatch(base); /* left by server_stop() */
+	server_free(server);
+	log_notice("dsaiod: stopped");
+	return STATUS_FINE;
+}
+
+int main(int argc, char **argv)
+{
+	_cleanup_(config_deinitp) struct config config;
+	struct options options = { 0 };
+
+	/* Threads allocate little: an arena for each would cost more than all of it. */
+	(void)mallopt(M_ARENA_MAX, 2);
+	(void)signal(SIGPIPE, SIG_IGN); /* known to every kernel */
+	log_init();
+	nofile_raise();
+	if (config_init(&config) < 0) {
+		log_error("dsaiod: %s", strerrordesc_np(ENOMEM));
+		return STATUS_FAILED;
+	}
+	if (options_read(argc, argv, &config, &options) < 0)
+		return STATUS_USAGE;
+	if (options.is_done)
+		return STATUS_FINE;
+	if (options.only_check) {
+		(void)printf("dsaiod: the configuration is right: %u store%s\n", config.n_stores,
+			     config.n_stores == 1 ? "" : "s");
+		return STATUS_FINE;
+	}
+	engine_libaio_budget_init();
+	return serve(&config);
+}

@@ -1,0 +1,748 @@
+#include "daemon/request.h"
+
+#include "client/lib/dsaio.h" /* the version is the project's */
+#include "daemon/engine.h"
+#include "daemon/log.h"
+#include "daemon/stats.h"
+#include "proto/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Features of Hello that this daemon has: none yet. */
+#define FEATURES UINT64_C(0)
+/* Of a Status reply: for what stands around the clients, and each one's tag and length. */
+#define STATUS_ROOM_BYTES 64u
+
+/* ---- decode and check: no session ---- */
+
+/* What may come with each request; by body_case. */
+static const struct {
+	const char *name;
+	unsigned n_fds_min, n_fds_max;
+} requests[] = {
+	[WIRE__REQUEST__BODY_HELLO] = { "hello", 0, 1 },
+	[WIRE__REQUEST__BODY_SLAB_NEW] = { "slab_new", 0, 0 },
+	[WIRE__REQUEST__BODY_SLAB_FREE] = { "slab_free", 0, 0 },
+	[WIRE__REQUEST__BODY_FILE_ADD] = { "file_add", 1, 1 },
+	[WIRE__REQUEST__BODY_FILE_REMOVE] = { "file_remove", 0, 0 },
+	[WIRE__REQUEST__BODY_HANDLE_OPEN] = { "handle_open", 0, 0 },
+	[WIRE__REQUEST__BODY_HANDLE_CLOSE] = { "handle_close", 0, 0 },
+	[WIRE__REQUEST__BODY_CHANNEL_OPEN] = { "channel_open", 0, 0 },
+	[WIRE__REQUEST__BODY_SUBMIT] = { "submit", 0, 0 },
+	[WIRE__REQUEST__BODY_CANCEL] = { "cancel", 0, 0 },
+	[WIRE__REQUEST__BODY_STATUS] = { "status", 0, 0 },
+};
+
+int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,
+		   struct error *error)
+{
+	Wire__Request *request = wire__request__unpack(NULL, len, body);
+
+	if (!request)
+		return error_set_plain(error, -EPROTO, "a frame of %zu bytes is no request", len);
+	*ret_request = request;
+	return 0;
+}
+
+void request_free(Wire__Request *request)
+{
+	wire__request__free_unpacked(request, NULL);
+}
+
+static void request_freep(Wire__Request **request)
+{
+	request_free(*request);
+}
+
+static int hello_check(const Wire__Hello *hello, struct error *error)
+{
+	if (hello->version_min > hello->version_max)
+		return error_set_plain(error, -EINVAL,
+				       "hello: protocol versions %" PRIu32 " to %" PRIu32
+				       ": the first must not be above the second",
+				       hello->version_min, hello->version_max);
+	if (hello->version_min > REQUEST_VERSION_MAX || hello->version_max < REQUEST_VERSION_MIN)
+		return error_set_plain(error, -EPROTONOSUPPORT,
+				       "hello: the client speaks protocol versions %" PRIu32
+				       " to %" PRIu32 ", the daemon (%s) %u to %u: install a "
+				       "library and a daemon of the same release",
+				       hello->version_min, hello->version_max, DSAIO_VERSION,
+				       REQUEST_VERSION_MIN, REQUEST_VERSION_MAX);
+	return 0;
+}
+
+static struct profile profile_from_wire(const Wire__Profile *wire)
+{
+	return (struct profile){
+		.block_size = wire->block_size,
+		.queue_depth = wire->queue_depth,
+		.single_submit = wire->single_submit,
+		.overlap_events = wire->overlap_events,
+		.intra_op_parallelism = wire->intra_op_parallelism,
+	};
+}
+
+/* 0 and our class, or -1: enums of proto3 can have any value. */
+static int class_from_wire(Wire__Class wire, enum sched_class *ret_class)
+{
+	switch (wire) {
+	case WIRE__CLASS__NORMAL:
+		*ret_class = SCHED_NORMAL;
+		return 0;
+	case WIRE__CLASS__DEMAND:
+		*ret_class = SCHED_DEMAND;
+		return 0;
+	case WIRE__CLASS__BACKGROUND:
+		*ret_class = SCHED_BACKGROUND;
+		return 0;
+	default:
+		return -1;
+	}
+}
+
+static int handle_open_check(const Wire__HandleOpen *open, struct error *error)
+{
+	enum sched_class io_class;
+	char why[ERROR_TEXT_BYTES - 32];
+
+	if (open->profile) {
+		struct profile profile = profile_from_wire(open->profile);
+
+		if (profile_check(&profile, why, sizeof(why)) < 0)
+			return error_set_plain(error, -EINVAL, "handle_open: %s", why);
+	}
+	if (class_from_wire(open->io_class, &io_class) < 0)
+		return error_set_plain(error, -EINVAL,
+				       "handle_open: class %d: must be 0 (normal), 1 (demand) or 2 "
+				       "(background)",
+				       (int)open->io_class);
+	if (open->weight > SCHED_WEIGHT_MAX)
+		return error_set_plain(error, -EINVAL,
+				       "handle_open: weight %" PRIu32 ": must be from 1 to %u",
+				       open->weight, SCHED_WEIGHT_MAX);
+	return 0;
+}
+
+static int submit_check(const Wire__Submit *submit, struct error *error)
+{
+	if (submit->n_entries > RING_ENTRIES_MAX)
+		return error_set_plain(error, -EINVAL,
+				       "submit: %zu entries: at most %u may come in one request",
+				       submit->n_entries, RING_ENTRIES_MAX);
+	return 0;
+}
+
+/* A request of a later protocol shows as a field that this one does not have. */
+static int unknown_refuse(const Wire__Request *request, struct error *error)
+{
+	if (!request->base.n_unknown_fields)
+		return error_set_plain(error, -EOPNOTSUPP, "an empty request: it asks for nothing");
+	return error_set_plain(error, -EOPNOTSUPP,
+			       "request %" PRIu32
+			       " is not known to this daemon (%s, protocol version %u)",
+			       request->base.unknown_fields[0].tag, DSAIO_VERSION,
+			       REQUEST_VERSION_MAX);
+}
+
+int request_check(const Wire__Request *request, unsigned n_fds, struct error *error)
+{
+	unsigned what = request->body_case, min, max;
+
+	if (what >= sizeof(requests) / sizeof(*requests) || !requests[what].name)
+		return unknown_refuse(request, error);
+	min = requests[what].n_fds_min;
+	max = requests[what].n_fds_max;
+	if (n_fds < min || n_fds > max)
+		return error_set_plain(error, -EINVAL,
+				       "%s: %u descriptors came with it: expected %s%u",
+				       requests[what].name, n_fds, min < max ? "at most " : "", max);
+
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_HELLO:
+		return hello_check(request->hello, error);
+	case WIRE__REQUEST__BODY_HANDLE_OPEN:
+		return handle_open_check(request->handle_open, error);
+	case WIRE__REQUEST__BODY_SUBMIT:
+		return submit_check(request->submit, error);
+	default:
+		return 0; /* ids and sizes are the session's to judge */
+	}
+}
+
+void request_entries(const Wire__Submit *submit, struct ring_entry *entries)
+{
+	for (size_t i = 0; i < submit->n_entries; i++) {
+		const Wire__Entry *wire = submit->entries[i];
+
+		entries[i] = (struct ring_entry){
+			.id = wire->id,
+			/* 0 is no opcode: what a ring can not even say is refused like it */
+			.opcode = wire->opcode <= UINT8_MAX ? (uint8_t)wire->opcode : 0,
+			.file = wire->file,
+			.slab = wire->slab,
+			.slab_off = wire->slab_off,
+			.off = wire->off,
+			.len = wire->len,
+			.timeout_msec = wire->timeout_msec,
+		};
+	}
+}
+
+/* ---- replies ---- */
+
+static uint8_t *reply_pack(const Wire__Reply *reply, size_t *ret_len)
+{
+	size_t len = wire__reply__get_packed_size(reply);
+	uint8_t *body = malloc(len ? len : 1);
+
+	if (body)
+		*ret_len = wire__reply__pack(reply, body);
+	return body;
+}
+
+/* Takes fds. */
+static void reply_send(struct session *session, const Wire__Reply *reply, const int *fds,
+		       unsigned n_fds)
+{
+	size_t len = 0;
+	_cleanup_(freep) uint8_t *body = reply_pack(reply, &len);
+
+	/* Without memory it sends nothing, which ends the session as any reply that is lost. */
+	session_send(session, body, len, fds, n_fds);
+}
+
+static void reply_error(struct session *session, uint64_t seq, const struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+
+	reply.seq = seq;
+	reply.error = error->code;
+	reply.text = (char *)(uintptr_t)error->text; /* only read */
+	reply_send(session, &reply, NULL, 0);
+}
+
+void request_refuse(int fd, const struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	struct frame_writer writer;
+	size_t len = 0;
+	_cleanup_(freep) uint8_t *body = NULL;
+
+	reply.error = error->code;
+	reply.text = (char *)(uintptr_t)error->text; /* only read */
+	body = reply_pack(&reply, &len);
+	frame_writer_init(&writer);
+	if (frame_queue(&writer, body, len, NULL, 0) == 0)
+		(void)frame_flush(&writer, fd); /* a new socket has room; if not, bad luck */
+	frame_writer_deinit(&writer);
+}
+
+void request_refuse_garbage(struct session *session, const char *why)
+{
+	struct error error;
+
+	log_notice("%s: broke the protocol: %s: disconnected", session_title(session), why);
+	(void)error_set_plain(&error, -EPROTO, "%s: the daemon closes the connection", why);
+	reply_error(session, 0, &error);
+	session_end(session, false);
+}
+
+static void profile_to_wire(const struct profile *profile, Wire__Profile *wire)
+{
+	wire->block_size = profile->block_size;
+	wire->queue_depth = profile->queue_depth;
+	wire->single_submit = profile->single_submit;
+	wire->overlap_events = profile->overlap_events;
+	wire->intra_op_parallelism = profile->intra_op_parallelism;
+}
+
+/* A call has ended: every reply but to Hello, Status and what is refused goes out here. */
+static void call_done(struct call *call, int result, const struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__SlabNewReply slab = WIRE__SLAB_NEW_REPLY__INIT;
+	Wire__FileAddReply file = WIRE__FILE_ADD_REPLY__INIT;
+	Wire__SubmitReply submit = WIRE__SUBMIT_REPLY__INIT;
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+	unsigned n_fds = call->n_reply_fds;
+
+	if (result < 0) {
+		reply_error(call->session, call->seq, error);
+		call_free(call);
+		return;
+	}
+	reply.seq = call->seq;
+	switch (call->what) {
+	case WIRE__REQUEST__BODY_SLAB_NEW:
+		slab.slab = call->slab->id;
+		slab.size_bytes = call->slab->size_bytes;
+		slab.is_locked = call->slab->is_locked;
+		reply.body_case = WIRE__REPLY__BODY_SLAB_NEW;
+		reply.slab_new = &slab;
+		break;
+	case WIRE__REQUEST__BODY_FILE_ADD:
+		file.file = call->file->id;
+		file.store = call->file->store->id;
+		file.offset_align = call->file->facts.offset_align;
+		file.memory_align = call->file->facts.memory_align;
+		profile_to_wire(&call->file->store->profile, &profile);
+		file.profile = &profile;
+		reply.body_case = WIRE__REPLY__BODY_FILE_ADD;
+		reply.file_add = &file;
+		break;
+	case WIRE__REQUEST__BODY_SUBMIT:
+		submit.n_results = call->batch->n;
+		submit.results = call->batch->results;
+		reply.body_case = WIRE__REPLY__BODY_SUBMIT;
+		reply.submit = &submit;
+		break;
+	default:
+		break; /* that it is done is all there is to say */
+	}
+	call->n_reply_fds = 0; /* the writer has them */
+	reply_send(call->session, &reply, call->reply_fds, n_fds);
+	call_free(call);
+}
+
+/* ---- status ---- */
+
+static uint64_t now_nsec(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* this clock is always there */
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int text_to_wire(const char *text, char **ret_wire)
+{
+	char *copy = strdup(text);
+
+	if (!copy)
+		return -ENOMEM;
+	*ret_wire = copy;
+	return 0;
+}
+
+/* A message on the heap, as free_unpacked() frees it; NULL without memory. */
+#define WIRE_NEW(type, name)                        \
+	__extension__({                             \
+		type *new_ = malloc(sizeof(*new_)); \
+		if (new_)                           \
+			name##__init(new_);         \
+		new_;                               \
+	})
+
+static Wire__Counters *counters_to_wire(const struct stats *stats)
+{
+	Wire__Counters *wire = WIRE_NEW(Wire__Counters, wire__counters);
+
+	if (!wire)
+		return NULL;
+	wire->reads = stats_get(&stats->reads);
+	wire->writes = stats_get(&stats->writes);
+	wire->fsyncs = stats_get(&stats->fsyncs);
+	wire->errors = stats_get(&stats->errors);
+	wire->read_bytes = stats_get(&stats->read_bytes);
+	wire->write_bytes = stats_get(&stats->write_bytes);
+	wire->open_ops = stats_get(&stats->open_ops);
+	wire->blocks_in_flight = stats_get(&stats->blocks_in_flight);
+	wire->bytes_in_flight = stats_get(&stats->bytes_in_flight);
+	wire->latency_p50_nsec = stats_percentile(stats, 0.50);
+	wire->latency_p99_nsec = stats_percentile(stats, 0.99);
+	return wire;
+}
+
+static Wire__Profile *profile_to_new_wire(const struct profile *profile)
+{
+	Wire__Profile *wire = WIRE_NEW(Wire__Profile, wire__profile);
+
+	if (wire)
+		profile_to_wire(profile, wire);
+	return wire;
+}
+
+/* Each fills a message that hangs in the tree already, so that an error frees it with that. */
+static int pool_to_wire(const struct pool *pool, Wire__Pool *wire)
+{
+	wire->size_bytes = pool->account.limit[CHARGE_POOL_BYTES];
+	wire->used_bytes = pool->account.used[CHARGE_POOL_BYTES];
+	wire->is_locked = pool->is_locked;
+	return text_to_wire(pool->why_unlocked, &wire->why_unlocked);
+}
+
+static int store_to_wire(const struct store *store, Wire__Store *wire)
+{
+	wire->store = store->id;
+	wire->lanes = store->n_lanes;
+	wire->lane_depth = store_lane_depth(store);
+	wire->profile = profile_to_new_wire(&store->profile);
+	wire->counters = counters_to_wire(&store->stats);
+	if (!wire->profile || !wire->counters || text_to_wire(store->name, &wire->name) < 0 ||
+	    text_to_wire(store->path, &wire->path) < 0 ||
+	    text_to_wire(store->fs_type, &wire->fs_type) < 0 ||
+	    text_to_wire(engine_libaio.name, &wire->engine) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
+{
+	wire->channels = calloc(handle->n_channels ? handle->n_channels : 1, sizeof(Wire__Channel *));
+	if (!wire->channels)
+		return -ENOMEM;
+	for (const struct member *member = handle->members; member; member = member->next) {
+		const struct channel *channel = member->channel;
+		Wire__Channel *one = WIRE_NEW(Wire__Channel, wire__channel);
+
+		if (!one)
+			return -ENOMEM;
+		wire->channels[wire->n_channels++] = one;
+		one->channel = channel->id;
+		one->store = channel->store->id;
+		one->entries = channel->entries;
+		one->has_rings = channel->has_rings;
+		one->counters = counters_to_wire(&channel->stats);
+		if (!one->counters)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int handle_to_wire(const struct handle *handle, Wire__Handle *wire)
+{
+	static const Wire__Class classes[N_SCHED_CLASSES] = {
+		[SCHED_DEMAND] = WIRE__CLASS__DEMAND,
+		[SCHED_NORMAL] = WIRE__CLASS__NORMAL,
+		[SCHED_BACKGROUND] = WIRE__CLASS__BACKGROUND,
+	};
+
+	wire->handle = handle->id;
+	wire->io_class = classes[handle->io_class];
+	wire->weight = handle->weight;
+	if (handle->has_profile) {
+		wire->profile = profile_to_new_wire(&handle->profile);
+		if (!wire->profile)
+			return -ENOMEM;
+	}
+	return channels_to_wire(handle, wire);
+}
+
+static int client_to_wire(const struct session *session, Wire__Client *wire)
+{
+	uint32_t cursor = 0;
+	const struct handle *handle;
+
+	wire->client = session->id;
+	wire->uid = session->user->uid;
+	wire->pid = (uint32_t)session->pid;
+	wire->pool_bytes = session->account.used[CHARGE_POOL_BYTES];
+	wire->slabs = (uint32_t)session->account.used[CHARGE_SLABS];
+	wire->files = (uint32_t)session->account.used[CHARGE_FILES];
+	wire->handles = calloc(session->handles.n_objects ? session->handles.n_objects : 1,
+			       sizeof(Wire__Handle *));
+	if (!wire->handles || text_to_wire(session->name, &wire->name) < 0)
+		return -ENOMEM;
+	while ((handle = idtable_next(&session->handles, &cursor))) {
+		Wire__Handle *one = WIRE_NEW(Wire__Handle, wire__handle);
+
+		if (!one)
+			return -ENOMEM;
+		wire->handles[wire->n_handles++] = one;
+		if (handle_to_wire(handle, one) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int stores_to_wire(const struct service *service, Wire__StatusReply *wire)
+{
+	size_t n = 0;
+
+	for (const struct store *store = service->stores; store; store = store->next)
+		n++;
+	wire->stores = calloc(n ? n : 1, sizeof(Wire__Store *));
+	if (!wire->stores)
+		return -ENOMEM;
+	for (const struct store *store = service->stores; store; store = store->next) {
+		Wire__Store *one = WIRE_NEW(Wire__Store, wire__store);
+
+		if (!one)
+			return -ENOMEM;
+		wire->stores[wire->n_stores++] = one;
+		if (store_to_wire(store, one) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* As many clients, oldest first, as a frame holds. */
+static int clients_to_wire(const struct service *service, Wire__StatusReply *wire)
+{
+	size_t used = wire__status_reply__get_packed_size(wire) + STATUS_ROOM_BYTES;
+
+	wire->clients = calloc(service->n_sessions ? service->n_sessions : 1,
+			       sizeof(Wire__Client *));
+	if (!wire->clients)
+		return -ENOMEM;
+	for (const struct session *s = service->sessions; s; s = s->next) {
+		Wire__Client *one = WIRE_NEW(Wire__Client, wire__client);
+
+		if (!one)
+			return -ENOMEM;
+		wire->clients[wire->n_clients++] = one;
+		if (client_to_wire(s, one) < 0)
+			return -ENOMEM;
+		used += wire__client__get_packed_size(one) + 8; /* its tag and length */
+		if (used + ERROR_TEXT_BYTES > FRAME_BODY_MAX) {
+			wire__client__free_unpacked(one, NULL);
+			wire->n_clients--;
+			break;
+		}
+	}
+	return 0;
+}
+
+static int status_to_wire(const struct service *service, Wire__StatusReply *wire)
+{
+	wire->pid = (uint32_t)getpid();
+	wire->uptime_usec = (now_nsec() - service->started_nsec) / 1000;
+	wire->pool = WIRE_NEW(Wire__Pool, wire__pool);
+	if (!wire->pool || pool_to_wire(&service->pool, wire->pool) < 0 ||
+	    text_to_wire(DSAIO_VERSION, &wire->daemon_version) < 0 ||
+	    stores_to_wire(service, wire) < 0)
+		return -ENOMEM;
+	return clients_to_wire(service, wire);
+}
+
+static void status_freep(Wire__StatusReply **status)
+{
+	wire__status_reply__free_unpacked(*status, NULL);
+}
+
+static int serve_status(struct session *session, uint64_t seq, struct error *error)
+{
+	_cleanup_(status_freep) Wire__StatusReply *status =
+		WIRE_NEW(Wire__StatusReply, wire__status_reply);
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	char left_out[80];
+
+	if (!status || status_to_wire(session->service, status) < 0)
+		return error_set(error, -ENOMEM, "status");
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_STATUS;
+	reply.status = status;
+	if (status->n_clients < session->service->n_sessions) {
+		(void)snprintf(left_out, sizeof(left_out), "%zu of %" PRIu32 " clients are told",
+			       status->n_clients, session->service->n_sessions);
+		reply.text = left_out;
+	}
+	reply_send(session, &reply, NULL, 0);
+	return 0;
+}
+
+/* ---- one request ---- */
+
+static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello *hello,
+		       struct frame *frame, struct error *error)
+{
+	const struct service *service = session->service;
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__HelloReply ours = WIRE__HELLO_REPLY__INIT;
+
+	if (session->state != SESSION_GREETING)
+		return error_set_plain(error, -EINVAL, "hello: this connection has had one");
+	session_hello(session, hello->name, frame->n_fds ? TAKE_FD(frame->fds[0]) : -1);
+
+	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
+								: REQUEST_VERSION_MAX;
+	ours.features = hello->features & FEATURES;
+	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
+	ours.pid = (uint32_t)getpid();
+	ours.client_pool_max = service->client_limit[CHARGE_POOL_BYTES];
+	ours.max_entries = RING_ENTRIES_MAX;
+	ours.spin_usec = service->spin_usec;
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_HELLO;
+	reply.hello = &ours;
+	reply_send(session, &reply, NULL, 0);
+	return 0;
+}
+
+static int serve_handle_open(struct session *session, uint64_t seq, const Wire__HandleOpen *open,
+			     struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__HandleOpenReply opened = WIRE__HANDLE_OPEN_REPLY__INIT;
+	struct handle_config config = { .weight = open->weight ? open->weight : 1 };
+	struct profile profile;
+	struct handle *handle;
+	int client_fd, r;
+
+	if (open->profile) {
+		profile = profile_from_wire(open->profile);
+		config.profile = &profile;
+	}
+	(void)class_from_wire(open->io_class, &config.io_class); /* has been checked */
+	r = session_handle_open(session, &config, &handle, &client_fd, error);
+	if (r < 0)
+		return r;
+	opened.handle = handle->id;
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_HANDLE_OPEN;
+	reply.handle_open = &opened;
+	reply_send(session, &reply, &client_fd, 1);
+	return 0;
+}
+
+static int serve_channel_open(struct session *session, uint64_t seq, const Wire__ChannelOpen *open,
+			      struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__ChannelOpenReply opened = WIRE__CHANNEL_OPEN_REPLY__INIT;
+	struct channel *channel;
+	int fds[FRAME_FDS_MAX], r;
+	unsigned n_fds;
+
+	r = session_channel_open(session, open->handle, open->store, open->entries,
+				 !open->without_rings, &channel, fds, &n_fds, error);
+	if (r < 0)
+		return r;
+	opened.channel = channel->id;
+	opened.entries = channel->entries;
+	opened.block_size = channel->profile.block_size;
+	opened.queue_depth = channel->profile.queue_depth;
+	opened.lanes = channel->store->n_lanes;
+	if (opened.lanes > channel->profile.intra_op_parallelism)
+		opened.lanes = channel->profile.intra_op_parallelism;
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_CHANNEL_OPEN;
+	reply.channel_open = &opened;
+	reply_send(session, &reply, fds, n_fds);
+	return 0;
+}
+
+static int serve_submit(struct session *session, const Wire__Submit *submit, struct call *call,
+			struct error *error)
+{
+	_cleanup_(freep) struct ring_entry *entries =
+		calloc(submit->n_entries ? submit->n_entries : 1, sizeof(*entries));
+
+	if (!entries)
+		return error_set(error, -ENOMEM, "submit");
+	request_entries(submit, entries);
+	return session_submit(session, submit->channel, entries, (uint32_t)submit->n_entries, call,
+			      error);
+}
+
+static int serve_file_add(struct session *session, const Wire__FileAdd *add, struct frame *frame,
+			  struct call *call, struct error *error)
+{
+	const char *name = add->name[0] ? add->name : "(unnamed)";
+
+	return session_file_add(session, TAKE_FD(frame->fds[0]), name, call, error);
+}
+
+/* What is answered at once, without a call: 0 if it was, 1 if it needs one. */
+static int serve_now(struct session *session, const Wire__Request *request, struct frame *frame,
+		     struct error *error)
+{
+	Wire__Reply done = WIRE__REPLY__INIT;
+	int r;
+
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_HELLO:
+		return serve_hello(session, request->seq, request->hello, frame, error);
+	case WIRE__REQUEST__BODY_HANDLE_OPEN:
+		return serve_handle_open(session, request->seq, request->handle_open, error);
+	case WIRE__REQUEST__BODY_CHANNEL_OPEN:
+		return serve_channel_open(session, request->seq, request->channel_open, error);
+	case WIRE__REQUEST__BODY_STATUS:
+		return serve_status(session, request->seq, error);
+	case WIRE__REQUEST__BODY_CANCEL:
+		r = session_cancel(session, request->cancel->channel, request->cancel->id, error);
+		if (r < 0)
+			return r;
+		done.seq = request->seq;
+		reply_send(session, &done, NULL, 0);
+		return 0;
+	default:
+		return 1;
+	}
+}
+
+/* The others: call_done() answers, unless an error is returned. */
+static int serve_later(struct session *session, const Wire__Request *request, struct frame *frame,
+		       struct call *call, struct error *error)
+{
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_SLAB_NEW:
+		return session_slab_new(session, request->slab_new->size_bytes, call, error);
+	case WIRE__REQUEST__BODY_SLAB_FREE:
+		return session_slab_free(session, request->slab_free->slab, call, error);
+	case WIRE__REQUEST__BODY_FILE_ADD:
+		return serve_file_add(session, request->file_add, frame, call, error);
+	case WIRE__REQUEST__BODY_FILE_REMOVE:
+		return session_file_remove(session, request->file_remove->file, call, error);
+	case WIRE__REQUEST__BODY_HANDLE_CLOSE:
+		return session_handle_close(session, request->handle_close->handle, call, error);
+	case WIRE__REQUEST__BODY_SUBMIT:
+		return serve_submit(session, request->submit, call, error);
+	default:
+		return error_set_plain(error, -EOPNOTSUPP, "request %d is not served",
+				       request->body_case);
+	}
+}
+
+static int serve(struct session *session, const Wire__Request *request, struct frame *frame,
+		 struct error *error)
+{
+	struct call *call;
+	int r;
+
+	r = request_check(request, frame->n_fds, error);
+	if (r < 0)
+		return r;
+	r = serve_now(session, request, frame, error);
+	if (r <= 0)
+		return r;
+	r = call_new(session, request->seq, &call, error);
+	if (r < 0)
+		return r;
+	call->what = (int)request->body_case;
+	call->on_done = call_done;
+	r = serve_later(session, request, frame, call, error);
+	if (r < 0)
+		call_free(call);
+	return r;
+}
+
+void request_serve(struct session *session, struct frame *frame)
+{
+	_cleanup_(request_freep) Wire__Request *request = NULL;
+	struct error error;
+	int r;
+
+	r = request_decode(frame->body, frame->len, &request, &error);
+	if (r < 0) {
+		request_refuse_garbage(session, error.text);
+		return;
+	}
+	if (session->state == SESSION_GREETING &&
+	    request->body_case != WIRE__REQUEST__BODY_HELLO) {
+		request_refuse_garbage(session, "a request came before hello");
+		return;
+	}
+	r = serve(session, request, frame, &error);
+	if (r == 0)
+		return;
+	reply_error(session, request->seq, &error);
+	if (session->state == SESSION_GREETING) /* its hello was refused: nothing can follow */
+		session_end(session, false);
+}

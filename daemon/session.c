@@ -1,0 +1,1104 @@
+#include "daemon/session.h"
+
+#include "daemon/file.h"
+#include "daemon/helper.h"
+#include "daemon/log.h"
+#include "proto/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+/* Slabs being made and files being checked at once, for one user: a guess. */
+#define USER_THREADS 4u
+/* Frames served before other sessions have their turn: a guess. */
+#define FRAMES_PER_TURN 32u
+
+/* A slab or file whose id is gone: lanes are asked, then it is dropped, then the call ends. */
+struct removal {
+	struct idtable *table;
+	uint32_t id;
+	void (*drop)(struct call *call);
+	uint32_t n_unquiet; /* lanes that may still look at it */
+	struct quiet {
+		struct lane_quiesce quiesce;
+		struct call *call;
+	} quiets[];
+};
+
+/* Foreign descriptors on their way to a close. */
+struct closing {
+	struct session *session;
+	struct work work;
+	struct message message;
+	int fds[2 * FRAME_FDS_MAX]; /* as many as a reader may have */
+	unsigned n_fds;
+};
+
+static void session_touch(struct session *session);
+static void session_resume(struct session *session);
+
+/* ---- users ---- */
+
+static void user_name(struct account *account, uid_t uid)
+{
+	(void)snprintf(account->name, sizeof(account->name), "user %u", uid);
+}
+
+static int user_take(struct service *service, uid_t uid, struct user **ret_user)
+{
+	char name[16];
+	struct user *user;
+	int r;
+
+	for (user = service->users; user; user = user->next) {
+		if (user->uid == uid) {
+			user->n_sessions++;
+			*ret_user = user;
+			return 0;
+		}
+	}
+	user = calloc(1, sizeof(*user));
+	if (!user)
+		return -ENOMEM;
+	(void)snprintf(name, sizeof(name), "user-%u", uid);
+	r = helper_new(name, USER_THREADS, &user->helper);
+	if (r < 0) {
+		free(user);
+		return r;
+	}
+	user->uid = uid;
+	user->n_sessions = 1;
+	user_name(&user->account, uid);
+	user->account.parent = &service->pool.account;
+	memcpy(user->account.limit, service->user_limit, sizeof(user->account.limit));
+	user->next = service->users;
+	service->users = user;
+	*ret_user = user;
+	return 0;
+}
+
+/* The last session takes the user along.  Its helper has nothing to do any more. */
+static void user_give(struct service *service, struct user *user)
+{
+	struct user **at = &service->users;
+
+	if (--user->n_sessions)
+		return;
+	assert(account_is_zero(&user->account));
+	while (*at != user)
+		at = &(*at)->next;
+	*at = user->next;
+	helper_free(user->helper);
+	free(user);
+}
+
+/* ---- calls ---- */
+
+int call_new(struct session *session, uint64_t seq, struct call **ret_call, struct error *error)
+{
+	struct call *call = calloc(1, sizeof(*call));
+	int r;
+
+	if (!call)
+		return error_set(error, -ENOMEM, "request");
+	r = charge_take(&call->charge, &session->account, CHARGE_CALLS, 1, error);
+	if (r < 0) {
+		free(call);
+		return r;
+	}
+	call->session = session;
+	call->seq = seq;
+	session->n_calls++;
+	*ret_call = call;
+	return 0;
+}
+
+static bool user_is_full(const struct user *user)
+{
+	return user->account.used[CHARGE_CALLS] >= user->account.limit[CHARGE_CALLS];
+}
+
+void call_free(struct call *call)
+{
+	struct session *session;
+	bool was_full;
+
+	if (!call)
+		return;
+	session = call->session;
+	was_full = user_is_full(session->user);
+	charge_give(&call->charge);
+	for (unsigned i = 0; i < call->n_reply_fds; i++)
+		closep(&call->reply_fds[i]);
+	free(call->removal);
+	free(call);
+
+	session->n_calls--;
+	session_touch(session);
+	session_resume(session);
+	if (was_full) /* what held up one held up all of the user's */
+		for (struct session *s = session->service->sessions; s; s = s->next)
+			if (s->user == session->user)
+				session_resume(s);
+}
+
+/* A copy of a descriptor for the reply. */
+static int call_add_fd(struct call *call, int fd)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+	if (copy < 0)
+		return -errno;
+	assert(call->n_reply_fds < FRAME_FDS_MAX);
+	call->reply_fds[call->n_reply_fds++] = copy;
+	return 0;
+}
+
+/* ---- foreign descriptors ---- */
+
+static void closed_main(struct message *message)
+{
+	struct closing *closing = container_of(message, struct closing, message);
+	struct session *session = closing->session;
+
+	free(closing);
+	session->n_closings--;
+	session_touch(session);
+}
+
+static void close_run(struct work *work)
+{
+	struct closing *closing = container_of(work, struct closing, work);
+
+	for (unsigned i = 0; i < closing->n_fds; i++)
+		closep(&closing->fds[i]);
+	closing->message.run = closed_main;
+	inbox_post(closing->session->service->inbox, &closing->message);
+}
+
+void session_close_fds(struct session *session, const int *fds, unsigned n_fds)
+{
+	struct closing *closing = NULL;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < n_fds; i++)
+		n += fds[i] >= 0;
+	if (!n)
+		return;
+	closing = calloc(1, sizeof(*closing));
+	if (!closing) {
+		/* Rather this thread hangs than that descriptors run out as memory has. */
+		for (unsigned i = 0; i < n_fds; i++)
+			if (fds[i] >= 0)
+				(void)close(fds[i]);
+		return;
+	}
+	for (unsigned i = 0; i < n_fds; i++)
+		if (fds[i] >= 0)
+			closing->fds[closing->n_fds++] = fds[i];
+	closing->session = session;
+	closing->work.run = close_run;
+	session->n_closings++;
+	helper_submit(session->user->helper, &closing->work);
+}
+
+/* ---- the socket ---- */
+
+const char *session_title(const struct session *session)
+{
+	static char title[160]; /* the main thread's, until the next call */
+
+	(void)snprintf(title, sizeof(title), "client %" PRIu32 " (pid %d%s%s)", session->id,
+		       session->pid, session->name[0] ? ", " : "", session->name);
+	return title;
+}
+
+static bool session_is_ending(const struct session *session)
+{
+	return session->state >= SESSION_ENDING;
+}
+
+/* Only the owner of what is at its bound waits: its requests stay in its own socket. */
+static bool session_may_read(const struct session *session)
+{
+	return !session_is_ending(session) &&
+	       session->account.used[CHARGE_CALLS] < session->account.limit[CHARGE_CALLS] &&
+	       !user_is_full(session->user) && session->writer.queued_bytes <= SESSION_UNSENT_MAX;
+}
+
+static void session_resume(struct session *session)
+{
+	if (session->is_reading || !session_may_read(session))
+		return;
+	session->is_reading = true;
+	(void)event_add(session->read_event, NULL); /* epoll knew this descriptor before */
+	event_active(session->read_event, EV_READ, 0); /* frames may wait in the reader */
+}
+
+static void session_pause(struct session *session)
+{
+	if (!session->is_reading)
+		return;
+	session->is_reading = false;
+	(void)event_del(session->read_event); /* it was added */
+}
+
+/* Nothing can reach the client any more. */
+static void session_lost(struct session *session)
+{
+	session->is_mute = true;
+	session_end(session, false);
+}
+
+static void session_flush(struct session *session)
+{
+	int r;
+
+	if (session->is_mute)
+		return;
+	r = frame_flush(&session->writer, session->fd);
+	if (r == -EAGAIN)
+		(void)event_add(session->write_event, NULL); /* as for reading */
+	else if (r < 0)
+		session_lost(session);
+	else
+		session_resume(session);
+}
+
+void session_send(struct session *session, const void *body, size_t len, const int *fds,
+		  unsigned n_fds)
+{
+	int r;
+
+	if (session->is_mute) {
+		for (unsigned i = 0; i < n_fds; i++)
+			(void)close(fds[i]); /* our own */
+		return;
+	}
+	r = frame_queue(&session->writer, body, len, fds, n_fds);
+	if (r < 0) { /* a reply that is lost would be waited for without end */
+		log_warning("%s: no reply can be sent: %s", session_title(session),
+			    strerrordesc_np(-r));
+		session_lost(session);
+		return;
+	}
+	session_flush(session);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	session_flush(arg);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct session *session = arg;
+
+	(void)what;
+	for (unsigned n = 0; n < FRAMES_PER_TURN && session_may_read(session); n++) {
+		struct frame frame;
+		char why[ERROR_TEXT_BYTES];
+		int r = frame_read(&session->reader, fd, &frame, why, sizeof(why));
+
+		if (r == -EAGAIN)
+			return;
+		if (r == -EPROTO) {
+			session->service->on_garbage(session, why);
+			return;
+		}
+		if (r <= 0) { /* its end, or a reset, which is how an end looks with data unread */
+			session_lost(session);
+			return;
+		}
+		session->service->on_frame(session, &frame);
+		session_close_fds(session, frame.fds, frame.n_fds);
+	}
+	if (session_may_read(session))
+		event_active(session->read_event, EV_READ, 0); /* when others had their turn */
+	else
+		session_pause(session);
+}
+
+static void on_death(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	session_lost(arg); /* a forked child may keep the socket open: nobody reads it for us */
+}
+
+/* Takes pidfd. */
+static int session_watch(struct session *session, int pidfd)
+{
+	session->pidfd = pidfd;
+	session->pid_event =
+		event_new(session->service->base, pidfd, EV_READ, on_death, session);
+	if (!session->pid_event || event_add(session->pid_event, NULL) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+/* ---- handles and channels ---- */
+
+static void handle_free(struct handle *handle)
+{
+	struct call *call = handle->close_call;
+
+	closep(&handle->bell_fd);
+	charge_give(&handle->charge);
+	free(handle);
+	if (call)
+		call->on_done(call, 0, NULL);
+}
+
+/* Its ids are gone at once; the handle when its lanes have given all channels back. */
+static void handle_close(struct handle *handle, bool drain)
+{
+	struct session *session = handle->session;
+
+	(void)idtable_remove(&session->handles, handle->id); /* it is there */
+	idtable_release(&session->handles, handle->id);	     /* lanes never look there */
+	handle->is_closed = true;
+	for (struct member *member = handle->members; member; member = member->next) {
+		(void)idtable_remove(&session->channels, member->channel->id);
+		idtable_release(&session->channels, member->channel->id);
+		lane_remove_channel(member->channel->home, member->channel, drain);
+	}
+	if (!handle->n_channels)
+		handle_free(handle);
+}
+
+static void on_channel_removed(struct channel *channel, void *arg)
+{
+	struct member *member = arg, **at;
+	struct handle *handle = member->handle;
+	struct session *session = handle->session;
+
+	assert(handle->is_closed);
+	for (at = &handle->members; *at != member; at = &(*at)->next)
+		;
+	*at = member->next;
+	member->share->n_channels--;
+	handle->n_channels--;
+	session->n_channels--;
+	free(member);
+	channel_free(channel);
+	if (!handle->n_channels)
+		handle_free(handle);
+	session_touch(session);
+}
+
+static void on_channel_broken(struct channel *channel, const char *why, void *arg)
+{
+	const struct member *member = arg;
+	struct session *session = member->handle->session;
+
+	if (!session_is_ending(session))
+		log_notice("%s: channel %" PRIu32 ": %s: disconnected", session_title(session),
+			   channel->id, why);
+	session_end(session, false);
+}
+
+static struct store *service_store(const struct service *service, uint32_t id)
+{
+	for (struct store *store = service->stores; store; store = store->next)
+		if (store->id == id)
+			return store;
+	return NULL;
+}
+
+static struct share *session_share(struct session *session, struct store *store)
+{
+	struct share *share;
+
+	for (share = session->shares; share; share = share->next)
+		if (share->store == store)
+			return share;
+	share = calloc(1, sizeof(*share));
+	if (!share)
+		return NULL;
+	share->store = store;
+	sched_client_init(&share->client);
+	share->next = session->shares;
+	session->shares = share;
+	return share;
+}
+
+int session_handle_open(struct session *session, const struct handle_config *config,
+			struct handle **ret_handle, int *ret_client_fd, struct error *error)
+{
+	struct handle *handle;
+	int fds[2], r;
+
+	handle = calloc(1, sizeof(*handle));
+	if (!handle)
+		return error_set(error, -ENOMEM, "handle");
+	handle->bell_fd = -1;
+	handle->session = session;
+	handle->has_profile = config->profile;
+	if (config->profile)
+		handle->profile = *config->profile;
+	handle->io_class = config->io_class;
+	handle->weight = config->weight;
+	r = charge_take(&handle->charge, &session->account, CHARGE_HANDLES, 1, error);
+	if (r < 0) {
+		handle_free(handle);
+		return r;
+	}
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0) {
+		r = error_set(error, -errno, "handle: bell socket");
+		handle_free(handle);
+		return r;
+	}
+	handle->bell_fd = fds[0];
+	r = idtable_add(&session->handles, handle, &handle->id);
+	if (r < 0) {
+		closep(&fds[1]);
+		handle_free(handle);
+		return error_set(error, r, "handle: no id");
+	}
+	*ret_handle = handle;
+	*ret_client_fd = fds[1];
+	return 0;
+}
+
+static int error_no_such(struct error *error, const char *what, uint32_t id)
+{
+	return error_set_plain(error, -EBADF,
+			       "%s %" PRIu32
+			       ": this client has none with this id; it was closed, or never "
+			       "opened here",
+			       what, id);
+}
+
+int session_handle_close(struct session *session, uint32_t id, struct call *call,
+			 struct error *error)
+{
+	struct handle *handle = idtable_get(&session->handles, id);
+
+	if (!handle)
+		return error_no_such(error, "handle", id);
+	handle->close_call = call;
+	handle_close(handle, false);
+	return 0;
+}
+
+/* Copies of what a client needs of a channel with rings. */
+static int channel_copy_fds(const struct channel *channel, int ret_fds[FRAME_FDS_MAX],
+			    unsigned *ret_n_fds)
+{
+	const int from[] = { channel->ring_fd, channel->bell_fd, lane_board_fd(channel->home) };
+	unsigned n;
+
+	for (n = 0; n < sizeof(from) / sizeof(*from); n++) {
+		ret_fds[n] = fcntl(from[n], F_DUPFD_CLOEXEC, 3);
+		if (ret_fds[n] < 0) {
+			int code = -errno;
+
+			while (n-- > 0)
+				closep(&ret_fds[n]);
+			return code;
+		}
+	}
+	*ret_n_fds = n;
+	return 0;
+}
+
+int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_id,
+			 uint32_t entries, bool has_rings, struct channel **ret_channel,
+			 int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds, struct error *error)
+{
+	struct handle *handle = idtable_get(&session->handles, handle_id);
+	struct store *store = service_store(session->service, store_id);
+	_cleanup_(freep) struct member *member = NULL;
+	struct channel *channel;
+	struct share *share;
+	unsigned n_fds = 0;
+	int r;
+
+	if (!handle)
+		return error_no_such(error, "handle", handle_id);
+	if (!store)
+		return error_set_plain(error, -ENXIO,
+				       "channel: store %" PRIu32
+				       ": the daemon has none with this id",
+				       store_id);
+	for (const struct member *m = handle->members; m; m = m->next)
+		if (m->share->store == store)
+			return error_set_plain(error, -EEXIST,
+					       "channel: handle %" PRIu32
+					       " has one on store %s already",
+					       handle_id, store->name);
+	member = calloc(1, sizeof(*member));
+	share = session_share(session, store);
+	if (!member || !share)
+		return error_set(error, -ENOMEM, "channel");
+
+	struct channel_config config = {
+		.store = store,
+		.objects = &session->objects,
+		.client = &share->client,
+		.account = &session->account,
+		.uid = session->user->uid,
+		.profile = handle->has_profile ? handle->profile : store->profile,
+		.io_class = handle->io_class,
+		.weight = handle->weight,
+		.entries = entries,
+		.has_rings = has_rings,
+		.client_bell_fd = handle->bell_fd,
+		.owner = { .on_removed = on_channel_removed,
+			   .on_broken = on_channel_broken,
+			   .arg = member },
+	};
+	r = store_start_lanes(store, &config.profile, error);
+	if (r < 0)
+		return r;
+	r = channel_new(&config, &channel, error);
+	if (r < 0)
+		return r;
+	if (has_rings) {
+		r = channel_copy_fds(channel, ret_fds, &n_fds);
+		if (r < 0) {
+			channel_free(channel);
+			return error_set(error, r, "channel: descriptors");
+		}
+	}
+	r = idtable_add(&session->channels, member, &channel->id);
+	if (r < 0) {
+		for (unsigned i = 0; i < n_fds; i++)
+			closep(&ret_fds[i]);
+		channel_free(channel);
+		return error_set(error, r, "channel: no id");
+	}
+
+	channel->session_data = member;
+	member->handle = handle;
+	member->share = share;
+	member->channel = channel;
+	member->next = handle->members;
+	handle->members = TAKE_PTR(member);
+	share->n_channels++;
+	handle->n_channels++;
+	session->n_channels++;
+	lane_add_channel(channel->home, channel);
+	*ret_channel = channel;
+	*ret_n_fds = n_fds;
+	return 0;
+}
+
+/* ---- ops by Submit ---- */
+
+static void on_batch_done(struct batch *batch)
+{
+	struct call *call = batch->arg;
+
+	call->member->n_submitted -= batch->n;
+	call->batch = batch;
+	call->on_done(call, 0, NULL);
+	batch_free(batch);
+}
+
+int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,
+		   uint32_t n, struct call *call, struct error *error)
+{
+	struct member *member = idtable_get(&session->channels, channel_id);
+	struct channel *channel = member ? member->channel : NULL;
+	struct batch *batch;
+	int r;
+
+	if (!channel)
+		return error_no_such(error, "channel", channel_id);
+	if (channel->has_rings)
+		return error_set_plain(error, -EINVAL,
+				       "submit: channel %" PRIu32
+				       " has rings: its ops come by them; open one without",
+				       channel_id);
+	if (n > channel->entries - member->n_submitted)
+		return error_set_plain(error, -EAGAIN,
+				       "submit: %" PRIu32 " ops behind %" PRIu32
+				       " open ones: at most %" PRIu32
+				       " ops may be open on this channel: wait for replies first",
+				       n, member->n_submitted, channel->entries);
+	r = batch_new(channel, n, on_batch_done, call, &batch);
+	if (r < 0)
+		return error_set(error, r, "submit: %" PRIu32 " ops", n);
+	memcpy(batch->entries, entries, n * sizeof(*entries));
+	call->member = member;
+	member->n_submitted += n;
+	lane_submit(batch);
+	return 0;
+}
+
+int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id,
+		   struct error *error)
+{
+	struct member *member = idtable_get(&session->channels, channel_id);
+	int r;
+
+	if (!member)
+		return error_no_such(error, "channel", channel_id);
+	r = lane_cancel(member->channel, op_id);
+	if (r < 0)
+		return error_set(error, r, "cancel");
+	return 0;
+}
+
+/* ---- slabs and files ---- */
+
+static void object_gone(struct session *session)
+{
+	session->n_objects--;
+	session_touch(session);
+}
+
+static void on_dropped(void *arg)
+{
+	object_gone(arg);
+}
+
+static void on_removed(void *arg)
+{
+	struct call *call = arg;
+	struct session *session = call->session;
+
+	call->on_done(call, 0, NULL);
+	object_gone(session);
+}
+
+static void slab_drop_for(struct slab *slab, void (*on_freed)(void *arg), void *arg)
+{
+	slab->on_freed = on_freed;
+	slab->freed_arg = arg;
+	slab_drop(slab);
+}
+
+static void file_drop_for(struct file *file, void (*on_freed)(void *arg), void *arg)
+{
+	file->on_freed = on_freed;
+	file->freed_arg = arg;
+	file_drop(file);
+}
+
+static void call_drop_slab(struct call *call)
+{
+	slab_drop_for(call->slab, on_removed, call);
+}
+
+static void call_drop_file(struct call *call)
+{
+	file_drop_for(call->file, on_removed, call);
+}
+
+static void removal_is_quiet(struct call *call)
+{
+	struct removal *removal = call->removal;
+
+	idtable_release(removal->table, removal->id);
+	removal->drop(call);
+}
+
+static void on_quiet(struct lane_quiesce *quiesce)
+{
+	struct quiet *quiet = container_of(quiesce, struct quiet, quiesce);
+	struct call *call = quiet->call;
+
+	if (--call->removal->n_unquiet == 0)
+		removal_is_quiet(call);
+}
+
+/* Takes the id away from all lanes, then drops.  Returns the object, or NULL and an error. */
+static int session_remove(struct session *session, struct idtable *table, uint32_t id,
+			  const char *what, void (*drop)(struct call *call), struct call *call,
+			  void **ret_object, struct error *error)
+{
+	struct removal *removal;
+	uint32_t n = 0;
+
+	if (!idtable_get(table, id))
+		return error_no_such(error, what, id);
+	for (const struct share *share = session->shares; share; share = share->next)
+		n += share->n_channels > 0;
+	removal = calloc(1, sizeof(*removal) + n * sizeof(removal->quiets[0]));
+	if (!removal)
+		return error_set(error, -ENOMEM, "%s %" PRIu32, what, id);
+	removal->table = table;
+	removal->id = id;
+	removal->drop = drop;
+	removal->n_unquiet = n;
+	call->removal = removal;
+	*ret_object = idtable_remove(table, id);
+
+	n = 0;
+	for (const struct share *share = session->shares; share; share = share->next) {
+		struct quiet *quiet = &removal->quiets[n];
+
+		if (!share->n_channels)
+			continue;
+		quiet->call = call;
+		quiet->quiesce.on_quiet = on_quiet;
+		lane_quiesce(store_home(share->store), &quiet->quiesce);
+		n++;
+	}
+	return 0;
+}
+
+static void on_slab_made(struct slab *slab, int result, const struct error *failed, void *arg)
+{
+	struct call *call = arg;
+	struct session *session = call->session;
+	struct error error;
+
+	if (result < 0) {
+		session->n_objects--;
+		call->on_done(call, result, failed);
+		return;
+	}
+	if (session_is_ending(session)) {
+		slab_drop_for(slab, on_dropped, session);
+		(void)error_set(&error, -ECANCELED, "slab: the connection ends");
+		call->on_done(call, error.code, &error);
+		return;
+	}
+	result = call_add_fd(call, slab->fd);
+	if (result == 0)
+		result = idtable_add(&session->objects.slabs, slab, &slab->id);
+	if (result < 0) {
+		slab_drop_for(slab, on_dropped, session);
+		(void)error_set(&error, result, "slab: no id or descriptor for it");
+		call->on_done(call, result, &error);
+		return;
+	}
+	call->slab = slab;
+	call->on_done(call, 0, NULL);
+}
+
+int session_slab_new(struct session *session, uint64_t size_bytes, struct call *call,
+		     struct error *error)
+{
+	int r = slab_make(&session->service->pool, &session->account, session->user->helper,
+			  size_bytes, on_slab_made, call, error);
+
+	if (r == 0)
+		session->n_objects++;
+	return r;
+}
+
+int session_slab_free(struct session *session, uint32_t id, struct call *call, struct error *error)
+{
+	void *slab;
+	int r = session_remove(session, &session->objects.slabs, id, "slab", call_drop_slab, call,
+			       &slab, error);
+
+	if (r < 0)
+		return r;
+	call->slab = slab;
+	if (call->removal->n_unquiet == 0)
+		removal_is_quiet(call);
+	return 0;
+}
+
+/* "t=/mnt/t, u=/mnt/u", as far as it fits. */
+static void stores_name(const struct service *service, char *text, size_t size)
+{
+	size_t n = 0;
+
+	text[0] = 0;
+	for (const struct store *store = service->stores; store && n < size; store = store->next)
+		n += (size_t)snprintf(text + n, size - n, "%s%s=%s", n ? ", " : "", store->name,
+				      store->path);
+}
+
+static int file_find_store(const struct service *service, const struct file *file,
+			   struct store **ret_store, struct error *error)
+{
+	char served[200];
+
+	for (struct store *store = service->stores; store; store = store->next) {
+		if (store->dev == file->facts.dev) {
+			*ret_store = store;
+			return 0;
+		}
+	}
+	stores_name(service, served, sizeof(served));
+	return error_set_plain(error, -ENXIO,
+			       "file %s: is on device %u:%u, which the daemon does not serve (it "
+			       "serves %s): move the file there, or start the daemon with --store "
+			       "NAME=DIR for its file system",
+			       file->name, major(file->facts.dev), minor(file->facts.dev),
+			       served[0] ? served : "nothing");
+}
+
+static void on_file_checked(struct file *file, int result, const struct error *failed, void *arg)
+{
+	struct call *call = arg;
+	struct session *session = call->session;
+	struct store *store = NULL;
+	struct error error;
+
+	if (result < 0) {
+		session->n_objects--;
+		call->on_done(call, result, failed);
+		return;
+	}
+	if (session_is_ending(session))
+		result = error_set(&error, -ECANCELED, "file %s: the connection ends", file->name);
+	else
+		result = file_find_store(session->service, file, &store, &error);
+	if (result == 0) {
+		result = file_attach(file, store, &session->inodes);
+		if (result == 0)
+			result = idtable_add(&session->objects.files, file, &file->id);
+		if (result < 0)
+			(void)error_set(&error, result, "file %s: no id for it", file->name);
+	}
+	if (result < 0) {
+		file_drop_for(file, on_dropped, session);
+		call->on_done(call, result, &error);
+		return;
+	}
+	call->file = file;
+	call->on_done(call, 0, NULL);
+}
+
+int session_file_add(struct session *session, int fd, const char *name, struct call *call,
+		     struct error *error)
+{
+	int r = file_make(&session->account, session->user->helper, session->service->inbox, fd,
+			  name, on_file_checked, call, error);
+
+	if (r < 0)
+		session_close_fds(session, &fd, 1);
+	else
+		session->n_objects++;
+	return r;
+}
+
+int session_file_remove(struct session *session, uint32_t id, struct call *call,
+			struct error *error)
+{
+	void *file;
+	int r = session_remove(session, &session->objects.files, id, "file", call_drop_file, call,
+			       &file, error);
+
+	if (r < 0)
+		return r;
+	call->file = file;
+	if (call->removal->n_unquiet == 0)
+		removal_is_quiet(call);
+	return 0;
+}
+
+/* ---- from the first to the last ---- */
+
+/* Only a pidfd: to watch another kind of file in epoll can call into its file system and hang. */
+static bool fd_is_pidfd(int fd)
+{
+	char path[32], target[32];
+	ssize_t n;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n < 0)
+		return false;
+	target[n] = 0;
+	return strcmp(target, "anon_inode:[pidfd]") == 0;
+}
+
+void session_hello(struct session *session, const char *name, int pidfd)
+{
+	assert(session->state == SESSION_GREETING);
+	(void)snprintf(session->name, sizeof(session->name), "%s", name); /* cut is fine */
+	for (char *c = session->name; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	session->state = SESSION_OPEN;
+
+	/* A false one hurts only its sender. */
+	if (pidfd < 0 || session->pidfd >= 0 || !fd_is_pidfd(pidfd))
+		session_close_fds(session, &pidfd, 1);
+	else if (session_watch(session, pidfd) < 0)
+		log_warning("%s: its pidfd can not be watched", session_title(session));
+}
+
+static void session_free(struct session *session)
+{
+	struct service *service;
+
+	if (!session)
+		return;
+	service = session->service;
+	assert(!session->n_channels && !session->n_objects && !session->n_calls &&
+	       !session->n_closings && !session->is_advancing);
+	if (session->prev_next) {
+		*session->prev_next = session->next;
+		if (session->next)
+			session->next->prev_next = session->prev_next;
+		else
+			service->last_session = session->prev_next;
+		service->n_sessions--;
+	}
+	if (session->read_event)
+		event_free(session->read_event);
+	if (session->write_event)
+		event_free(session->write_event);
+	if (session->pid_event)
+		event_free(session->pid_event);
+	closep(&session->pidfd);
+	frame_reader_deinit(&session->reader);
+	frame_writer_deinit(&session->writer);
+	while (session->shares) {
+		struct share *share = session->shares;
+
+		session->shares = share->next;
+		free(share);
+	}
+	idtable_deinit(&session->objects.slabs);
+	idtable_deinit(&session->objects.files);
+	idtable_deinit(&session->handles);
+	idtable_deinit(&session->channels);
+	inodes_deinit(&session->inodes);
+	assert(account_is_zero(&session->account));
+	charge_give(&session->session_charge);
+	if (session->user)
+		user_give(service, session->user);
+
+	/* The last act: to the client it is the proof that nothing of its is in use any more. */
+	closep(&session->fd);
+	free(session);
+}
+
+static void session_drop_objects(struct session *session)
+{
+	uint32_t cursor = 0;
+	struct slab *slab;
+	struct file *file;
+
+	while ((slab = idtable_next(&session->objects.slabs, &cursor))) {
+		(void)idtable_remove(&session->objects.slabs, slab->id); /* no lane looks */
+		idtable_release(&session->objects.slabs, slab->id);
+		slab_drop_for(slab, on_dropped, session);
+	}
+	cursor = 0;
+	while ((file = idtable_next(&session->objects.files, &cursor))) {
+		(void)idtable_remove(&session->objects.files, file->id); /* no lane looks */
+		idtable_release(&session->objects.files, file->id);
+		file_drop_for(file, on_dropped, session);
+	}
+}
+
+/* The way to the end, as far as it goes now. */
+static void session_advance(struct message *message)
+{
+	struct session *session = container_of(message, struct session, advance);
+	struct service *service = session->service;
+
+	session->is_advancing = false;
+	if (session->state == SESSION_ENDING && !session->n_channels) {
+		session_drop_objects(session);
+		session->state = SESSION_EMPTYING;
+	}
+	if (session->state != SESSION_EMPTYING || session->n_objects || session->n_calls ||
+	    session->n_closings)
+		return;
+	session_free(session);
+	service->on_gone(service);
+}
+
+/* Something that the end waits for may have happened. */
+static void session_touch(struct session *session)
+{
+	if (!session_is_ending(session) || session->is_advancing)
+		return;
+	session->is_advancing = true;
+	session->advance.run = session_advance;
+	inbox_post(session->service->inbox, &session->advance);
+}
+
+void session_end(struct session *session, bool drain)
+{
+	uint32_t cursor = 0;
+	struct handle *handle;
+
+	if (session_is_ending(session))
+		return;
+	session->state = SESSION_ENDING;
+	session_pause(session);
+	if (session->pid_event)
+		(void)event_del(session->pid_event); /* a dead client's stays readable */
+	session_close_fds(session, session->reader.fds, session->reader.n_fds);
+	session->reader.n_fds = 0;
+	while ((handle = idtable_next(&session->handles, &cursor)))
+		handle_close(handle, drain);
+	session_touch(session);
+}
+
+static void session_freep(struct session **session)
+{
+	session_free(*session);
+}
+
+int session_new(struct service *service, int fd, struct error *error)
+{
+	_cleanup_(session_freep) struct session *session = calloc(1, sizeof(*session));
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	int pidfd, r;
+
+	if (!session)
+		return error_set(error, -ENOMEM, "connection");
+	session->service = service;
+	session->fd = session->pidfd = -1;
+	frame_writer_init(&session->writer);
+	inodes_init(&session->inodes);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return error_set(error, -errno, "connection: SO_PEERCRED");
+	r = user_take(service, cred.uid, &session->user);
+	if (r < 0)
+		return error_set(error, r, "connection");
+	r = charge_take(&session->session_charge, &session->user->account, CHARGE_SESSIONS, 1,
+			error);
+	if (r < 0)
+		return r;
+	session->pid = cred.pid;
+	session->id = service->last_id + 1;
+	(void)snprintf(session->account.name, sizeof(session->account.name), "client %" PRIu32,
+		       session->id);
+	session->account.parent = &session->user->account;
+	memcpy(session->account.limit, service->client_limit, sizeof(session->account.limit));
+
+	session->read_event =
+		event_new(service->base, fd, EV_READ | EV_PERSIST, on_readable, session);
+	session->write_event = event_new(service->base, fd, EV_WRITE, on_writable, session);
+	if (!session->read_event || !session->write_event)
+		return error_set(error, -ENOMEM, "connection: events");
+	len = sizeof(pidfd);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0 &&
+	    session_watch(session, pidfd) < 0)
+		return error_set(error, -ENOMEM, "connection: pidfd event");
+	if (event_add(session->read_event, NULL) < 0)
+		return error_set(error, -ENOMEM, "connection: event");
+
+	session->is_reading = true;
+	session->fd = fd;
+	service->last_id++;
+	service->n_sessions++;
+	session->prev_next = service->last_session;
+	*service->last_session = session;
+	service->last_session = &session->next;
+	session = NULL; /* the service's list has it */
+	return 0;
+}

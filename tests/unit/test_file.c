@@ -1,0 +1,318 @@
+#include "daemon/file.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[4096];
+
+static void dir_make(void)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	(void)snprintf(dir, sizeof(dir), "%s/dsaio-file-XXXXXX", tmp ? tmp : "/var/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+}
+
+/* Of "f" or "g". */
+static const char *path_of(const char *name)
+{
+	static char paths[2][4200];
+	char *path = paths[name[0] == 'g'];
+
+	(void)snprintf(path, sizeof(paths[0]), "%s/%s", dir, name);
+	return path;
+}
+
+static void dir_remove(void)
+{
+	(void)unlink(path_of("f"));
+	(void)unlink(path_of("g"));
+	(void)rmdir(dir);
+}
+
+/* ---- the check ---- */
+
+enum kind { REGULAR, DIRECTORY, PIPE, SOCKET, DEVICE, EVENTFD, TMPFS };
+
+static int fd_make(enum kind kind, int flags)
+{
+	int fds[2] = { -1, -1 };
+	int fd = open(path_of("f"), O_CREAT | O_RDWR, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, 65536), 0);
+	(void)close(fd);
+	switch (kind) {
+	case REGULAR:
+		return open(path_of("f"), flags);
+	case DIRECTORY:
+		return open(dir, flags);
+	case PIPE:
+		ck_assert_int_eq(pipe(fds), 0);
+		(void)close(fds[1]);
+		return fds[0];
+	case SOCKET:
+		ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+		(void)close(fds[1]);
+		return fds[0];
+	case DEVICE:
+		return open("/dev/null", flags);
+	case EVENTFD:
+		return eventfd(0, 0);
+	case TMPFS:
+		return memfd_create("tmpfs", 0);
+	}
+	return -1;
+}
+
+static const struct {
+	const char *what;
+	enum kind kind;
+	int flags, want;
+	const char *why; /* words of the sentence */
+} checks[] = {
+	{ "to be read", REGULAR, O_RDONLY | O_DIRECT, 0, NULL },
+	{ "to be written", REGULAR, O_WRONLY | O_DIRECT, 0, NULL },
+	{ "both", REGULAR, O_RDWR | O_DIRECT, 0, NULL },
+	{ "appending, but only read", REGULAR, O_RDONLY | O_DIRECT | O_APPEND, 0, NULL },
+	{ "C23 appending writes", REGULAR, O_RDWR | O_DIRECT | O_APPEND, -EINVAL, "O_APPEND" },
+	{ "buffered", REGULAR, O_RDWR, -EOPNOTSUPP, "O_DIRECT" },
+	{ "C5 O_PATH", REGULAR, O_PATH, -EBADF, "O_PATH" },
+	{ "C5 directory", DIRECTORY, O_RDONLY, -EOPNOTSUPP, "a directory" },
+	{ "C5 pipe", PIPE, 0, -EOPNOTSUPP, "a pipe" },
+	{ "C5 socket", SOCKET, 0, -EOPNOTSUPP, "a socket" },
+	{ "character device", DEVICE, O_RDWR, -EOPNOTSUPP, "a character device" },
+	{ "eventfd", EVENTFD, 0, -EOPNOTSUPP, "neither" },
+	{ "tmpfs without O_DIRECT", TMPFS, 0, 0, NULL },
+};
+
+START_TEST(a_file_is_checked_before_it_is_used)
+{
+	int fd = fd_make(checks[_i].kind, checks[_i].flags);
+	struct file_facts facts = { 0 };
+	struct error error;
+	int r;
+
+	ck_assert_int_ge(fd, 0);
+	r = file_check(fd, "the name", &facts, &error);
+	ck_assert_msg(r == checks[_i].want, "%s: %d %s", checks[_i].what, r, error.text);
+	if (r < 0)
+		ck_assert_msg(strstr(error.text, checks[_i].why) && strstr(error.text, "the name"),
+			      "%s: %s", checks[_i].what, error.text);
+	(void)close(fd);
+}
+END_TEST
+
+START_TEST(facts_are_those_of_the_file)
+{
+	int fd = fd_make(REGULAR, O_WRONLY | O_DIRECT);
+	struct file_facts facts;
+	struct error error;
+	struct stat st;
+
+	ck_assert_int_eq(file_check(fd, "f", &facts, &error), 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_uint_eq(facts.dev, st.st_dev);
+	ck_assert_uint_eq(facts.ino, st.st_ino);
+	ck_assert(!facts.can_read && facts.can_write && facts.is_direct);
+	ck_assert(!facts.is_tmpfs && !facts.is_block_device);
+	ck_assert_uint_ge(facts.offset_align, 1);
+	ck_assert_uint_eq(facts.offset_align & (facts.offset_align - 1), 0);
+	ck_assert_uint_eq(facts.memory_align & (facts.memory_align - 1), 0);
+	(void)close(fd);
+
+	fd = fd_make(TMPFS, 0);
+	ck_assert_int_eq(file_check(fd, "f", &facts, &error), 0);
+	ck_assert(facts.is_tmpfs);
+	ck_assert_uint_eq(facts.offset_align, 1);
+	ck_assert_uint_eq(facts.memory_align, 1);
+	(void)close(fd);
+}
+END_TEST
+
+START_TEST(a_read_of_the_told_alignment_works)
+{
+	int fd = fd_make(REGULAR, O_RDONLY | O_DIRECT);
+	struct file_facts facts;
+	struct error error;
+	char *memory;
+
+	ck_assert_int_eq(file_check(fd, "f", &facts, &error), 0);
+	ck_assert_int_eq(posix_memalign((void **)&memory, 65536, 65536), 0);
+	ck_assert_int_eq(pread(fd, memory + facts.memory_align, facts.offset_align,
+			       facts.offset_align),
+			 facts.offset_align);
+	free(memory);
+	(void)close(fd);
+}
+END_TEST
+
+/* ---- files ---- */
+
+static struct account client;
+static struct helper *helper;
+static struct inbox inbox;
+static struct inodes inodes;
+static struct file *checked;
+static int checked_result, n_checked, n_freed;
+
+static void on_checked(struct file *file, int result, const struct error *error, void *arg)
+{
+	ck_assert_ptr_eq(arg, &client);
+	ck_assert(!error == !result && !file == !!result);
+	checked = file;
+	checked_result = result;
+	n_checked++;
+}
+
+static void on_freed(void *arg)
+{
+	(void)arg;
+	n_freed++;
+}
+
+static void run_until(const int *count)
+{
+	int before = *count;
+
+	while (*count == before) {
+		struct pollfd fd = { .fd = inbox.event_fd, .events = POLLIN };
+
+		ck_assert_int_eq(poll(&fd, 1, 10000), 1);
+		(void)inbox_run(&inbox);
+	}
+}
+
+static void setup(void)
+{
+	dir_make();
+	client = (struct account){ .name = "client 1" };
+	client.limit[CHARGE_FILES] = 2;
+	ck_assert_int_eq(inbox_init(&inbox), 0);
+	ck_assert_int_eq(helper_new("file", 2, &helper), 0);
+	inodes_init(&inodes);
+}
+
+static void teardown(void)
+{
+	inodes_deinit(&inodes);
+	helper_free(helper);
+	inbox_deinit(&inbox);
+	ck_assert(account_is_zero(&client));
+	dir_remove();
+}
+
+static int make(int fd)
+{
+	struct error error;
+	int r = file_make(&client, helper, &inbox, fd, "f", on_checked, &client, &error);
+
+	if (r < 0)
+		return r;
+	run_until(&n_checked);
+	return checked_result;
+}
+
+static void drop(struct file *file)
+{
+	file->on_freed = on_freed;
+	file_drop(file);
+	run_until(&n_freed);
+}
+
+START_TEST(a_file_is_closed_and_given_back_when_the_last_holder_drops_it)
+{
+	int fd = fd_make(REGULAR, O_RDWR | O_DIRECT);
+
+	ck_assert_int_eq(make(fd), 0);
+	ck_assert_int_eq(checked->fd, fd);
+	ck_assert_str_eq(checked->name, "f");
+	ck_assert_uint_eq(client.used[CHARGE_FILES], 1);
+	file_hold(checked);
+	file_drop(checked);
+	(void)inbox_run(&inbox);
+	ck_assert_int_ge(fcntl(fd, F_GETFD), 0);
+	drop(checked);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+}
+END_TEST
+
+START_TEST(a_refused_file_is_closed_and_not_charged)
+{
+	int fd = fd_make(DIRECTORY, O_RDONLY);
+
+	ck_assert_int_eq(make(fd), -EOPNOTSUPP);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+	ck_assert(account_is_zero(&client));
+}
+END_TEST
+
+START_TEST(one_file_too_many_stays_with_the_caller)
+{
+	struct file *first, *second;
+	int fd;
+
+	ck_assert_int_eq(make(fd_make(REGULAR, O_RDWR | O_DIRECT)), 0);
+	first = checked;
+	ck_assert_int_eq(make(fd_make(REGULAR, O_RDWR | O_DIRECT)), 0);
+	second = checked;
+	fd = fd_make(REGULAR, O_RDWR | O_DIRECT);
+	ck_assert_int_eq(make(fd), -EMFILE);
+	ck_assert_int_eq(close(fd), 0);
+	drop(first);
+	drop(second);
+}
+END_TEST
+
+START_TEST(files_of_one_inode_share_it_and_the_last_takes_it_along)
+{
+	struct file *first, *second;
+	const struct inode *inode;
+
+	ck_assert_int_eq(make(fd_make(REGULAR, O_RDWR | O_DIRECT)), 0);
+	first = checked;
+	ck_assert_int_eq(file_attach(first, NULL, &inodes), 0);
+	inode = first->inode;
+	ck_assert_uint_eq(inode->n_files, 1);
+	ck_assert_uint_eq(inode->ino, first->facts.ino);
+
+	ck_assert_int_eq(make(fd_make(REGULAR, O_RDONLY | O_DIRECT)), 0);
+	second = checked;
+	ck_assert_int_eq(file_attach(second, NULL, &inodes), 0);
+	ck_assert_ptr_eq(second->inode, inode);
+	ck_assert_uint_eq(inode->n_files, 2);
+	drop(first);
+	ck_assert_uint_eq(inode->n_files, 1);
+
+	ck_assert_int_eq(rename(path_of("f"), path_of("g")), 0); /* the next f is another inode */
+	ck_assert_int_eq(make(fd_make(REGULAR, O_RDWR | O_DIRECT)), 0);
+	ck_assert_int_eq(file_attach(checked, NULL, &inodes), 0);
+	ck_assert_ptr_ne(checked->inode, inode);
+	drop(checked);
+	drop(second); /* teardown asserts that no inode is left */
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_loop_test(tcase, a_file_is_checked_before_it_is_used, 0, N_ROWS(checks));
+	tcase_add_test(tcase, facts_are_those_of_the_file);
+	tcase_add_test(tcase, a_read_of_the_told_alignment_works);
+	tcase_add_test(tcase, a_file_is_closed_and_given_back_when_the_last_holder_drops_it);
+	tcase_add_test(tcase, a_refused_file_is_closed_and_not_charged);
+	tcase_add_test(tcase, one_file_too_many_stays_with_the_caller);
+	tcase_add_test(tcase, files_of_one_inode_share_it_and_the_last_takes_it_along);
+}
+
+SUITE("file", add_tests)

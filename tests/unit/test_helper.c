@@ -1,0 +1,129 @@
+#include "daemon/helper.h"
+#include "proto/cleanup.h"
+
+#include "tests/unit/suite.h"
+
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/resource.h>
+
+struct task {
+	struct work work;
+	int number;
+	sem_t *wait, *done;
+	pthread_t thread;
+	char thread_name[16];
+	bool is_blocking_signals;
+};
+
+static _Atomic int n_run;
+static int numbers[100];
+
+static void task_run(struct work *work)
+{
+	struct task *task = container_of(work, struct task, work);
+	sigset_t mask;
+
+	if (task->wait)
+		(void)sem_wait(task->wait);
+	task->thread = pthread_self();
+	(void)pthread_getname_np(pthread_self(), task->thread_name, sizeof(task->thread_name));
+	(void)pthread_sigmask(SIG_BLOCK, NULL, &mask);
+	task->is_blocking_signals = sigismember(&mask, SIGTERM) == 1;
+	numbers[atomic_fetch_add(&n_run, 1)] = task->number;
+	if (task->done)
+		(void)sem_post(task->done);
+}
+
+START_TEST(one_thread_does_work_in_order)
+{
+	struct helper *helper;
+	struct task tasks[100];
+
+	ck_assert_int_eq(helper_new("one", 1, &helper), 0);
+	for (int i = 0; i < 100; i++) {
+		tasks[i] = (struct task){ .work.run = task_run, .number = i };
+		helper_submit(helper, &tasks[i].work);
+	}
+	helper_free(helper); /* runs what is queued */
+	ck_assert_int_eq(n_run, 100);
+	for (int i = 0; i < 100; i++) {
+		ck_assert_int_eq(numbers[i], i);
+		ck_assert(pthread_equal(tasks[i].thread, tasks[0].thread));
+	}
+	ck_assert(!pthread_equal(tasks[0].thread, pthread_self()));
+	ck_assert_str_eq(tasks[0].thread_name, "one");
+	ck_assert(tasks[0].is_blocking_signals);
+}
+END_TEST
+
+START_TEST(work_that_hangs_leaves_the_other_threads)
+{
+	struct helper *helper;
+	struct task hung[2] = { { .number = 1 }, { .number = 2 } }, other = { .number = 3 };
+	sem_t go, done;
+
+	(void)sem_init(&go, 0, 0);
+	(void)sem_init(&done, 0, 0);
+	ck_assert_int_eq(helper_new("a-name-that-is-too-long", 3, &helper), 0);
+	for (int i = 0; i < 2; i++) {
+		hung[i].work.run = task_run;
+		hung[i].wait = &go;
+		helper_submit(helper, &hung[i].work);
+	}
+	other.work.run = task_run;
+	other.done = &done;
+	helper_submit(helper, &other.work);
+	ck_assert_int_eq(sem_wait(&done), 0);
+	ck_assert_int_eq(n_run, 1);
+	ck_assert_int_eq(numbers[0], 3);
+	(void)sem_post(&go);
+	(void)sem_post(&go);
+	helper_free(helper);
+	ck_assert_int_eq(n_run, 3);
+	ck_assert_str_eq(other.thread_name, "a-name-that-is-");
+}
+END_TEST
+
+START_TEST(a_helper_without_work_starts_no_thread_and_can_be_freed)
+{
+	struct helper *helper;
+
+	ck_assert_int_eq(helper_new("idle", 4, &helper), 0);
+	helper_free(helper);
+	helper_free(NULL);
+}
+END_TEST
+
+START_TEST(without_threads_the_caller_does_it)
+{
+	struct rlimit none = { 0, 0 };
+	struct helper *helper;
+	struct task task = { .work.run = task_run };
+
+	/* No address space for a stack: as good as no thread. */
+	ck_assert_int_eq(helper_new("none", 4, &helper), 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_AS, &none), 0);
+	helper_submit(helper, &task.work);
+	ck_assert_int_eq(n_run, 1);
+	ck_assert(pthread_equal(task.thread, pthread_self()));
+	helper_free(helper);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, one_thread_does_work_in_order);
+	tcase_add_test(tcase, work_that_hangs_leaves_the_other_threads);
+	tcase_add_test(tcase, a_helper_without_work_starts_no_thread_and_can_be_freed);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	tcase_add_test(tcase, without_threads_the_caller_does_it); /* shadow memory needs room */
+#else
+	(void)without_threads_the_caller_does_it;
+#endif
+}
+
+SUITE("helper", add_tests)

@@ -1,0 +1,269 @@
+#include "daemon/pool.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MIB (1u << 20)
+
+static struct pool pool;
+static struct account user, client;
+static struct helper *helper;
+static struct inbox inbox;
+
+static struct slab *made;
+static struct error made_error;
+static int made_result, n_made, n_freed;
+
+static void on_made(struct slab *slab, int result, const struct error *error, void *arg)
+{
+	ck_assert_ptr_eq(arg, &client);
+	made = slab;
+	made_result = result;
+	if (error)
+		made_error = *error;
+	n_made++;
+}
+
+static void on_freed(void *arg)
+{
+	ck_assert_ptr_eq(arg, &client);
+	ck_assert(account_is_zero(&client)); /* charges are back before it is told */
+	n_freed++;
+}
+
+static void run_until(const int *count)
+{
+	int before = *count;
+
+	while (*count == before) {
+		struct pollfd fd = { .fd = inbox.event_fd, .events = POLLIN };
+
+		ck_assert_int_eq(poll(&fd, 1, 10000), 1);
+		(void)inbox_run(&inbox);
+	}
+}
+
+static void setup(void)
+{
+	pool = (struct pool){ .lock = POOL_LOCK_AUTO, .is_locked = true, .main_inbox = &inbox };
+	(void)strcpy(pool.account.name, "the daemon");
+	user = (struct account){ .name = "user 1", .parent = &pool.account };
+	client = (struct account){ .name = "client 1", .parent = &user };
+	for (unsigned i = 0; i < N_CHARGE_KINDS; i++)
+		pool.account.limit[i] = user.limit[i] = client.limit[i] = 64 * MIB;
+	ck_assert_int_eq(inbox_init(&inbox), 0);
+	ck_assert_int_eq(helper_new("pool", 1, &helper), 0);
+}
+
+static void teardown(void)
+{
+	helper_free(helper);
+	inbox_deinit(&inbox);
+}
+
+static int make(uint64_t size_bytes)
+{
+	struct error error;
+	int r = slab_make(&pool, &client, helper, size_bytes, on_made, &client, &error);
+
+	if (r < 0) {
+		made_error = error;
+		return r;
+	}
+	run_until(&n_made);
+	return made_result;
+}
+
+static void drop(void)
+{
+	made->on_freed = on_freed;
+	made->freed_arg = &client;
+	slab_drop(made);
+}
+
+static const struct {
+	uint64_t asked, got;
+} sizes[] = { { 1, 4096 }, { 4096, 4096 }, { 4097, 8192 }, { 5 * MIB, 5 * MIB } };
+
+START_TEST(a_slab_has_whole_pages_and_is_charged_until_it_is_free)
+{
+	ck_assert_int_eq(make(sizes[_i].asked), 0);
+	ck_assert_uint_eq(made->size_bytes, sizes[_i].got);
+	ck_assert_uint_eq(client.used[CHARGE_POOL_BYTES], sizes[_i].got);
+	ck_assert_uint_eq(pool.account.used[CHARGE_SLABS], 1);
+	drop();
+	run_until(&n_freed);
+	ck_assert(account_is_zero(&pool.account));
+}
+END_TEST
+
+/* C22: a client can neither change a slab's size nor seal it so that it can not be punched. */
+START_TEST(a_slab_is_sealed_against_any_change)
+{
+	ck_assert_int_eq(make(MIB), 0);
+	ck_assert_int_eq(fcntl(made->fd, F_GET_SEALS) &
+				 (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_WRITE),
+			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	ck_assert_int_eq(ftruncate(made->fd, 0), -1);
+	ck_assert_int_eq(ftruncate(made->fd, 2 * MIB), -1);
+	ck_assert_int_eq(fcntl(made->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
+	ck_assert_int_eq(fcntl(made->fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	drop();
+	run_until(&n_freed);
+}
+END_TEST
+
+START_TEST(a_freed_slab_is_empty_also_where_somebody_maps_it)
+{
+	int copy;
+	struct stat st;
+	char *map;
+
+	ck_assert_int_eq(make(MIB), 0);
+	copy = dup(made->fd);
+	map = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, copy, 0);
+	memset(map, 'x', MIB);
+	drop();
+	run_until(&n_freed);
+	ck_assert_int_eq(map[0], 0);
+	ck_assert_int_eq(map[MIB - 1], 0);
+	ck_assert_int_eq(fstat(copy, &st), 0);
+	ck_assert_uint_le((uint64_t)st.st_blocks * 512, 2 * 4096); /* what was just looked at */
+	ck_assert_int_eq(munmap(map, MIB), 0);
+	(void)close(copy);
+}
+END_TEST
+
+START_TEST(a_slab_lives_as_long_as_any_holder)
+{
+	ck_assert_int_eq(make(4096), 0);
+	slab_hold(made);
+	slab_hold(made);
+	drop();
+	slab_drop(made);
+	(void)inbox_run(&inbox);
+	ck_assert_int_eq(n_freed, 0);
+	ck_assert_uint_eq(client.used[CHARGE_SLABS], 1);
+	slab_drop(made);
+	run_until(&n_freed);
+	ck_assert_int_eq(n_freed, 1);
+}
+END_TEST
+
+/* C12: the pool is exhausted. */
+START_TEST(a_full_pool_is_refused_with_who_how_much_and_what_to_do)
+{
+	pool.account.limit[CHARGE_POOL_BYTES] = 2 * MIB;
+	ck_assert_int_eq(make(MIB), 0);
+	ck_assert_int_eq(make(MIB + 1), -ENOMEM);
+	ck_assert_msg(strstr(made_error.text, "the daemon has 1048576 of at most 2097152") &&
+			      strstr(made_error.text, "pool_size"),
+		      "%s", made_error.text);
+	client.limit[CHARGE_POOL_BYTES] = MIB;
+	ck_assert_int_eq(make(1), -ENOMEM);
+	ck_assert_msg(strstr(made_error.text, "client 1 has 1048576 of at most 1048576") &&
+			      strstr(made_error.text, "client_pool_max"),
+		      "%s", made_error.text);
+	ck_assert_uint_eq(client.used[CHARGE_SLABS], 1); /* the refused ones are not counted */
+	drop();
+	run_until(&n_freed);
+	ck_assert_int_eq(make(2 * MIB), -ENOMEM);
+	ck_assert_int_eq(make(MIB), 0);
+	drop();
+	run_until(&n_freed);
+}
+END_TEST
+
+START_TEST(sizes_that_can_not_be_are_refused)
+{
+	ck_assert_int_eq(make(0), -EINVAL);
+	ck_assert_int_eq(make((UINT64_C(1) << 46) + 1), -EINVAL);
+	ck_assert_int_eq(make(UINT64_MAX), -EINVAL);
+	ck_assert_int_eq(n_made, 0);
+}
+END_TEST
+
+START_TEST(a_slab_that_can_not_be_made_gives_its_charges_back)
+{
+	struct rlimit limit = { 16, 16 };
+
+	while (dup(0) >= 0)
+		if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+			ck_abort();
+	ck_assert_int_eq(make(MIB), -EMFILE);
+	ck_assert_ptr_null(made);
+	ck_assert_msg(strstr(made_error.text, "memfd"), "%s", made_error.text);
+	ck_assert(account_is_zero(&client));
+}
+END_TEST
+
+/* No right to lock memory without limit, and a limit of half a MiB. */
+static void lose_memlock(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+	struct rlimit limit = { MIB / 2, MIB / 2 };
+
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	ck_assert_int_eq(syscall(SYS_capget, &header, data), 0);
+	data[0].effective &= ~(1u << CAP_IPC_LOCK);
+	ck_assert_int_eq(syscall(SYS_capset, &header, data), 0);
+}
+
+/* C13: RLIMIT_MEMLOCK is too low. */
+START_TEST(what_can_not_be_locked_is_refused_with_the_limit_and_what_to_do)
+{
+	lose_memlock(); /* before the helper's thread is there: capabilities are a thread's */
+	pool.lock = POOL_LOCK_YES;
+	ck_assert_int_eq(make(MIB), -ENOMEM);
+	ck_assert_msg(strstr(made_error.text, "RLIMIT_MEMLOCK is 524288 bytes") &&
+			      strstr(made_error.text, "LimitMEMLOCK=infinity") &&
+			      strstr(made_error.text, "lock = auto"),
+		      "%s", made_error.text);
+	ck_assert(account_is_zero(&client));
+	ck_assert_int_eq(make(MIB / 4), 0); /* fits */
+	ck_assert(made->is_locked);
+	ck_assert(pool.is_locked);
+	drop();
+	run_until(&n_freed);
+}
+END_TEST
+
+START_TEST(with_lock_auto_it_is_served_unlocked_and_that_is_told)
+{
+	lose_memlock();
+	ck_assert_int_eq(make(MIB), 0);
+	ck_assert(!made->is_locked);
+	ck_assert(!pool.is_locked);
+	ck_assert_msg(strstr(pool.why_unlocked, "RLIMIT_MEMLOCK"), "%s", pool.why_unlocked);
+	drop();
+	run_until(&n_freed);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_loop_test(tcase, a_slab_has_whole_pages_and_is_charged_until_it_is_free, 0,
+			    N_ROWS(sizes));
+	tcase_add_test(tcase, a_slab_is_sealed_against_any_change);
+	tcase_add_test(tcase, a_freed_slab_is_empty_also_where_somebody_maps_it);
+	tcase_add_test(tcase, a_slab_lives_as_long_as_any_holder);
+	tcase_add_test(tcase, a_full_pool_is_refused_with_who_how_much_and_what_to_do);
+	tcase_add_test(tcase, sizes_that_can_not_be_are_refused);
+	tcase_add_test(tcase, a_slab_that_can_not_be_made_gives_its_charges_back);
+	tcase_add_test(tcase, what_can_not_be_locked_is_refused_with_the_limit_and_what_to_do);
+	tcase_add_test(tcase, with_lock_auto_it_is_served_unlocked_and_that_is_told);
+}
+
+SUITE("pool", add_tests)

@@ -1,0 +1,91 @@
+/* Profiles: each number at and beyond its limits, and what a refusal says. */
+#include "proto/profile.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+	const char *what;
+	struct profile profile;
+	const char *says; /* value and limit; NULL: it is fine */
+	const char *says_too;
+} profiles[] = {
+	{ "the default", { 1u << 20, 128, false, true, 1 }, NULL, NULL },
+	{ "the smallest", { 4096, 1, true, false, 1 }, NULL, NULL },
+	{ "the largest", { 64u << 20, 4096, false, true, 64 }, NULL, NULL },
+	{ "an odd multiple of 4 KiB", { 3 * 4096, 7, true, true, 3 }, NULL, NULL },
+	{ "no block size", { 0, 1, false, true, 1 }, "block_size", "0" },
+	{ "a block size below 4 KiB", { 4095, 1, false, true, 1 }, "block_size", "4095" },
+	{ "a block size of 512", { 512, 1, false, true, 1 }, "512", "4096" },
+	{ "a block size between steps", { 4097, 1, false, true, 1 }, "4097", "4096" },
+	{ "a block size over 64 MiB",
+	  { (64u << 20) + 4096, 1, false, true, 1 },
+	  "67112960",
+	  "67108864" },
+	{ "a block size far beyond", { UINT32_MAX, 1, false, true, 1 }, "4294967295", "67108864" },
+	{ "no depth", { 4096, 0, false, true, 1 }, "queue_depth", "0" },
+	{ "a depth over 4096", { 4096, 4097, false, true, 1 }, "4097", "4096" },
+	{ "no parallelism", { 4096, 1, false, true, 0 }, "intra_op_parallelism", "0" },
+	{ "a parallelism over 64", { 4096, 1, false, true, 65 }, "65", "64" },
+};
+
+START_TEST(a_profile_is_in_its_limits_or_the_refusal_names_value_and_limit)
+{
+	char text[200] = "";
+	int r = profile_check(&profiles[_i].profile, text, sizeof(text));
+
+	if (!profiles[_i].says) {
+		ck_assert_msg(r == 0, "%s: %s", profiles[_i].what, text);
+		return;
+	}
+	ck_assert_msg(r == -EINVAL, "%s: %d", profiles[_i].what, r);
+	ck_assert_msg(strstr(text, profiles[_i].says) && strstr(text, profiles[_i].says_too),
+		      "%s: %s", profiles[_i].what, text);
+}
+END_TEST
+
+START_TEST(the_default_is_DeepNVMe_s_with_events_overlapped)
+{
+	struct profile profile = PROFILE_DEFAULT;
+	char text[200];
+
+	ck_assert_int_eq(profile_check(&profile, text, sizeof(text)), 0);
+	ck_assert_uint_eq(profile.block_size, 1048576);
+	ck_assert_uint_eq(profile.queue_depth, 128);
+	ck_assert(!profile.single_submit);
+	ck_assert(profile.overlap_events);
+	ck_assert_uint_eq(profile.intra_op_parallelism, 1);
+}
+END_TEST
+
+START_TEST(a_refusal_fits_any_text)
+{
+	struct profile profile = { 4097, 1, false, true, 1 };
+	char text[8];
+
+	memset(text, 'x', sizeof(text));
+	ck_assert_int_eq(profile_check(&profile, text, sizeof(text)), -EINVAL);
+	ck_assert_ptr_nonnull(memchr(text, 0, sizeof(text)));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("profile");
+	TCase *tcase = tcase_create("profile");
+	SRunner *runner;
+	int n_failed;
+
+	tcase_add_loop_test(tcase, a_profile_is_in_its_limits_or_the_refusal_names_value_and_limit,
+			    0, sizeof(profiles) / sizeof(profiles[0]));
+	tcase_add_test(tcase, the_default_is_DeepNVMe_s_with_events_overlapped);
+	tcase_add_test(tcase, a_refusal_fits_any_text);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	n_failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return n_failed ? 1 : 0;
+}

@@ -1,0 +1,276 @@
+#include "daemon/request.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct error error;
+
+static Wire__Request request = WIRE__REQUEST__INIT;
+static Wire__Hello hello = WIRE__HELLO__INIT;
+static Wire__HandleOpen handle_open = WIRE__HANDLE_OPEN__INIT;
+static Wire__Profile profile = WIRE__PROFILE__INIT;
+static Wire__Submit submit = WIRE__SUBMIT__INIT;
+
+static int check(Wire__Request__BodyCase what, void *body, unsigned n_fds)
+{
+	request.body_case = what;
+	request.status = body; /* all are pointers of one union */
+	return request_check(&request, n_fds, &error);
+}
+
+START_TEST(a_packed_request_is_decoded_as_it_was)
+{
+	Wire__Request *decoded;
+	uint8_t bytes[200];
+	size_t len;
+
+	request.seq = 77;
+	request.body_case = WIRE__REQUEST__BODY_HELLO;
+	request.hello = &hello;
+	hello.name = (char *)(uintptr_t)"a program";
+	hello.version_min = hello.version_max = 1;
+	len = wire__request__pack(&request, bytes);
+	ck_assert_int_eq(request_decode(bytes, len, &decoded, &error), 0);
+	ck_assert_uint_eq(decoded->seq, 77);
+	ck_assert_int_eq(decoded->body_case, WIRE__REQUEST__BODY_HELLO);
+	ck_assert_str_eq(decoded->hello->name, "a program");
+	ck_assert_int_eq(request_check(decoded, 0, &error), 0);
+	request_free(decoded);
+	for (size_t cut = 1; cut < len; cut++) { /* cut short: an error, or a shorter request */
+		if (request_decode(bytes, cut, &decoded, &error) < 0) {
+			ck_assert_int_eq(error.code, -EPROTO);
+			continue;
+		}
+		(void)request_check(decoded, 0, &error);
+		request_free(decoded);
+	}
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	uint8_t bytes[16];
+	size_t len;
+} garbage[] = {
+	{ "all ones", { 255, 255, 255, 255 }, 4 },
+	{ "a length beyond the end", { 0x52, 0x7f, 1, 2 }, 4 },
+	{ "a wire type that there is not", { 0x0f }, 1 },
+	{ "a number without end",
+	  { 0x08, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80 },
+	  12 },
+	{ "text", "GET / HTTP/1.1", 14 },
+};
+
+START_TEST(garbage_is_no_request)
+{
+	Wire__Request *decoded;
+
+	ck_assert_msg(request_decode(garbage[_i].bytes, garbage[_i].len, &decoded, &error) ==
+			      -EPROTO,
+		      "%s", garbage[_i].what);
+}
+END_TEST
+
+/* C2: what this daemon does not know is refused, and named. */
+START_TEST(an_unknown_request_is_named_by_its_number)
+{
+	static const uint8_t bytes[] = { 0x08, 5, 0x9a, 0x06, 1, 'x' }; /* seq 5, field 99 */
+	Wire__Request *decoded;
+
+	ck_assert_int_eq(request_decode(bytes, sizeof(bytes), &decoded, &error), 0);
+	ck_assert_uint_eq(decoded->seq, 5);
+	ck_assert_int_eq(request_check(decoded, 0, &error), -EOPNOTSUPP);
+	ck_assert_msg(strstr(error.text, "request 99 is not known"), "%s", error.text);
+	request_free(decoded);
+
+	ck_assert_int_eq(request_decode(bytes, 2, &decoded, &error), 0);
+	ck_assert_int_eq(request_check(decoded, 0, &error), -EOPNOTSUPP);
+	ck_assert_msg(strstr(error.text, "empty"), "%s", error.text);
+	request_free(decoded);
+}
+END_TEST
+
+/* C4: descriptors are missing, or too many. */
+static const struct {
+	Wire__Request__BodyCase what;
+	void *body;
+	unsigned n_min, n_max;
+} descriptors[] = {
+	{ WIRE__REQUEST__BODY_SLAB_NEW, NULL, 0, 0 },
+	{ WIRE__REQUEST__BODY_SLAB_FREE, NULL, 0, 0 },
+	{ WIRE__REQUEST__BODY_FILE_ADD, NULL, 1, 1 },
+	{ WIRE__REQUEST__BODY_FILE_REMOVE, NULL, 0, 0 },
+	{ WIRE__REQUEST__BODY_HANDLE_OPEN, &handle_open, 0, 0 },
+	{ WIRE__REQUEST__BODY_HANDLE_CLOSE, NULL, 0, 0 },
+	{ WIRE__REQUEST__BODY_CHANNEL_OPEN, NULL, 0, 0 },
+	{ WIRE__REQUEST__BODY_SUBMIT, &submit, 0, 0 },
+	{ WIRE__REQUEST__BODY_CANCEL, NULL, 0, 0 },
+	{ WIRE__REQUEST__BODY_STATUS, NULL, 0, 0 },
+	{ WIRE__REQUEST__BODY_HELLO, &hello, 0, 1 },
+};
+
+START_TEST(the_number_of_descriptors_is_checked)
+{
+	hello.version_max = 1;
+	for (unsigned n = 0; n <= FRAME_FDS_MAX; n++) {
+		bool is_right = n >= descriptors[_i].n_min && n <= descriptors[_i].n_max;
+		int r = check(descriptors[_i].what, descriptors[_i].body, n);
+		char came[40];
+
+		ck_assert_int_eq(r, is_right ? 0 : -EINVAL);
+		(void)snprintf(came, sizeof(came), "%u descriptors came", n);
+		ck_assert_msg(is_right || (strstr(error.text, came) && strstr(error.text, "expected")),
+			      "%s", error.text);
+	}
+}
+END_TEST
+
+/* C1: versions. */
+static const struct {
+	uint32_t min, max;
+	int want;
+} versions[] = {
+	{ 1, 1, 0 },
+	{ 0, 1, 0 },
+	{ 1, 100, 0 },
+	{ 0, UINT32_MAX, 0 },
+	{ 2, 3, -EPROTONOSUPPORT },
+	{ 0, 0, -EPROTONOSUPPORT },
+	{ UINT32_MAX, UINT32_MAX, -EPROTONOSUPPORT },
+	{ 2, 1, -EINVAL },
+};
+
+START_TEST(versions_have_to_meet)
+{
+	char theirs[40];
+
+	hello.version_min = versions[_i].min;
+	hello.version_max = versions[_i].max;
+	ck_assert_int_eq(check(WIRE__REQUEST__BODY_HELLO, &hello, 0), versions[_i].want);
+	(void)snprintf(theirs, sizeof(theirs), "%u to %u", versions[_i].min, versions[_i].max);
+	if (versions[_i].want < 0)
+		ck_assert_msg(strstr(error.text, theirs), "%s", error.text);
+	if (versions[_i].want == -EPROTONOSUPPORT)
+		ck_assert_msg(strstr(error.text, "1 to 1"), "%s", error.text);
+}
+END_TEST
+
+/* C11: profiles and the rest of a handle out of range. */
+static const struct {
+	const char *what;
+	uint32_t block_size, queue_depth, parallelism;
+	int io_class;
+	uint32_t weight;
+	const char *why; /* NULL: fine */
+} handles[] = {
+	{ "fine", 4096, 1, 1, 0, 0, NULL },
+	{ "the largest", 64u << 20, 4096, 64, 2, 16, NULL },
+	{ "block too small", 2048, 1, 1, 0, 1, "block_size 2048" },
+	{ "block too large", (64u << 20) + 4096, 1, 1, 0, 1, "to 67108864" },
+	{ "block uneven", 4097, 1, 1, 0, 1, "multiple of 4096" },
+	{ "no depth", 4096, 0, 1, 0, 1, "queue_depth 0" },
+	{ "too deep", 4096, 4097, 1, 0, 1, "from 1 to 4096" },
+	{ "no parts", 4096, 1, 0, 0, 1, "intra_op_parallelism 0" },
+	{ "too many parts", 4096, 1, 65, 0, 1, "from 1 to 64" },
+	{ "a class that there is not", 4096, 1, 1, 3, 1, "class 3" },
+	{ "a negative class", 4096, 1, 1, -1, 1, "class -1" },
+	{ "too heavy", 4096, 1, 1, 0, 17, "weight 17: must be from 1 to 16" },
+};
+
+START_TEST(handles_are_checked_with_value_and_limit)
+{
+	int r;
+
+	profile.block_size = handles[_i].block_size;
+	profile.queue_depth = handles[_i].queue_depth;
+	profile.intra_op_parallelism = handles[_i].parallelism;
+	handle_open.profile = &profile;
+	handle_open.io_class = (Wire__Class)handles[_i].io_class;
+	handle_open.weight = handles[_i].weight;
+	r = check(WIRE__REQUEST__BODY_HANDLE_OPEN, &handle_open, 0);
+	ck_assert_msg(r == (handles[_i].why ? -EINVAL : 0), "%s", handles[_i].what);
+	if (r < 0)
+		ck_assert_msg(strstr(error.text, handles[_i].why), "%s: %s", handles[_i].what,
+			      error.text);
+}
+END_TEST
+
+START_TEST(a_handle_needs_no_profile)
+{
+	ck_assert_int_eq(check(WIRE__REQUEST__BODY_HANDLE_OPEN, &handle_open, 0), 0);
+}
+END_TEST
+
+START_TEST(a_submit_has_no_more_entries_than_a_ring)
+{
+	submit.n_entries = RING_ENTRIES_MAX;
+	ck_assert_int_eq(check(WIRE__REQUEST__BODY_SUBMIT, &submit, 0), 0);
+	submit.n_entries = RING_ENTRIES_MAX + 1;
+	ck_assert_int_eq(check(WIRE__REQUEST__BODY_SUBMIT, &submit, 0), -EINVAL);
+	ck_assert_msg(strstr(error.text, "4097 entries: at most 4096"), "%s", error.text);
+}
+END_TEST
+
+START_TEST(entries_are_those_of_a_ring)
+{
+	Wire__Entry one = WIRE__ENTRY__INIT, *wire[] = { &one, &one };
+	struct ring_entry entries[2];
+
+	one.id = UINT64_MAX;
+	one.opcode = RING_OP_WRITE;
+	one.file = 1;
+	one.slab = 2;
+	one.slab_off = 3;
+	one.off = 4;
+	one.len = 5;
+	one.timeout_msec = 6;
+	submit.n_entries = 2;
+	submit.entries = wire;
+	memset(entries, 0xff, sizeof(entries));
+	request_entries(&submit, entries);
+	for (int i = 0; i < 2; i++) {
+		const struct ring_entry expected = { .id = UINT64_MAX,
+						     .opcode = RING_OP_WRITE,
+						     .file = 1,
+						     .slab = 2,
+						     .slab_off = 3,
+						     .off = 4,
+						     .len = 5,
+						     .timeout_msec = 6 };
+
+		ck_assert_int_eq(memcmp(&entries[i], &expected, sizeof(expected)), 0);
+	}
+}
+END_TEST
+
+START_TEST(an_opcode_beyond_a_byte_is_no_other_opcode)
+{
+	Wire__Entry one = WIRE__ENTRY__INIT, *wire[] = { &one };
+	struct ring_entry entry;
+
+	one.opcode = 256 + RING_OP_READ;
+	submit.n_entries = 1;
+	submit.entries = wire;
+	request_entries(&submit, &entry);
+	ck_assert_uint_eq(entry.opcode, 0);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, a_packed_request_is_decoded_as_it_was);
+	tcase_add_loop_test(tcase, garbage_is_no_request, 0, N_ROWS(garbage));
+	tcase_add_test(tcase, an_unknown_request_is_named_by_its_number);
+	tcase_add_loop_test(tcase, the_number_of_descriptors_is_checked, 0, N_ROWS(descriptors));
+	tcase_add_loop_test(tcase, versions_have_to_meet, 0, N_ROWS(versions));
+	tcase_add_loop_test(tcase, handles_are_checked_with_value_and_limit, 0, N_ROWS(handles));
+	tcase_add_test(tcase, a_handle_needs_no_profile);
+	tcase_add_test(tcase, a_submit_has_no_more_entries_than_a_ring);
+	tcase_add_test(tcase, entries_are_those_of_a_ring);
+	tcase_add_test(tcase, an_opcode_beyond_a_byte_is_no_other_opcode);
+}
+
+SUITE("request", add_tests)

@@ -1,0 +1,835 @@
+/*
+ * The rings: layout, helpers, and both sides as threads of one process over one mapping.
+ *
+ * The stress test has a small lane of its own that polls, publishes and sleeps exactly as the
+ * protocol says, with nothing behind it: an op's result is made from its id.  Each side now and
+ * then sleeps at once and now and then spins, so that the two fall asleep past each other as
+ * often as can be.  A lost wake-up shows as a sleep that ends by its time-out although there was
+ * something to do.  ThreadSanitizer sees both sides here, which it can not across processes.
+ *
+ * Compiled with RING_MUTANT=n one fence is missing: tests/model/mutants.sh tells which of them
+ * this machine needs.
+ */
+#include "proto/cleanup.h"
+#include "proto/ring.h"
+
+#include <check.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+/* ---- layout and helpers ---- */
+
+START_TEST(the_memfd_holds_both_rings_in_whole_pages)
+{
+	for (uint32_t entries = RING_ENTRIES_MIN; entries <= RING_ENTRIES_MAX; entries *= 2) {
+		size_t bytes = ring_bytes(entries);
+
+		ck_assert_uint_eq(bytes % 4096, 0);
+		ck_assert_uint_ge(bytes, 128 + (size_t)entries * 80);
+		ck_assert_uint_lt(bytes, 128 + (size_t)entries * 80 + 4096);
+	}
+}
+END_TEST
+
+static const struct {
+	int error;
+	uint64_t done;
+} results[] = {
+	{ EIO, 0 },
+	{ EIO, 1 },
+	{ ENOSPC, 4096 },
+	{ 1, RING_LEN_MAX },
+	{ 4095, RING_LEN_MAX },
+	{ ECANCELED, UINT64_C(400) << 20 },
+};
+
+START_TEST(a_failed_result_tells_errno_and_bytes_done)
+{
+	int64_t result = ring_result_failed(results[_i].error, results[_i].done);
+
+	ck_assert_int_lt(result, 0);
+	ck_assert_int_eq(ring_result_errno(result), results[_i].error);
+	ck_assert_uint_eq(ring_result_done(result), results[_i].done);
+}
+END_TEST
+
+START_TEST(a_good_result_is_the_bytes_done)
+{
+	ck_assert_int_eq(ring_result_errno(0), 0);
+	ck_assert_int_eq(ring_result_errno(RING_LEN_MAX), 0);
+	ck_assert_uint_eq(ring_result_done(RING_LEN_MAX), RING_LEN_MAX);
+}
+END_TEST
+
+#define R RING_OP_READ
+#define W RING_OP_WRITE
+#define S RING_OP_FSYNC
+#define D RING_OP_FDATASYNC
+
+static const struct {
+	const char *what;
+	uint8_t first;
+	uint64_t first_off, first_len;
+	uint8_t then;
+	uint64_t then_off, then_len;
+	bool conflict;
+} pairs[] = {
+	{ "two reads", R, 0, 8192, R, 0, 8192, false },
+	{ "read after write", W, 0, 8192, R, 4096, 4096, true },
+	{ "write after read", R, 0, 8192, W, 4096, 4096, true },
+	{ "write after write", W, 0, 8192, W, 0, 1, true },
+	{ "neighbouring pages", W, 0, 4096, W, 4096, 4096, false },
+	{ "neighbouring pages, the other way", W, 4096, 4096, R, 0, 4096, false },
+	{ "two bytes of one page", W, 0, 1, R, 4095, 1, true },
+	{ "the last byte of a page and the next page", W, 4095, 2, R, 4096, 1, true },
+	{ "an empty write", W, 0, 0, R, 0, 4096, false },
+	{ "an empty read", W, 0, 4096, R, 0, 0, false },
+	{ "the end of all offsets", W, INT64_MAX - 4095, 4095, R, INT64_MAX - 1, 1, true },
+	{ "sync after write", W, 0, 4096, S, 0, 0, true },
+	{ "data sync after write elsewhere", W, 1 << 20, 1, D, 0, 0, true },
+	{ "sync after read", R, 0, 4096, S, 0, 0, false },
+	{ "sync after sync", S, 0, 0, S, 0, 0, false },
+	{ "write after sync", S, 0, 0, W, 0, 4096, false },
+};
+
+START_TEST(ops_conflict_if_one_writes_what_the_other_touches)
+{
+	ck_assert_msg(ring_ops_conflict(pairs[_i].first, pairs[_i].first_off, pairs[_i].first_len,
+					pairs[_i].then, pairs[_i].then_off,
+					pairs[_i].then_len) == pairs[_i].conflict,
+		      "%s", pairs[_i].what);
+}
+END_TEST
+
+/* ---- both sides over plain memory ---- */
+
+struct pair {
+	void *map;
+	size_t bytes;
+	_Alignas(64) struct lane_board board;
+	struct ring_client client;
+	struct ring_lane lane;
+};
+
+static void pair_init(struct pair *pair, uint32_t entries)
+{
+	memset(pair, 0, sizeof(*pair));
+	pair->bytes = ring_bytes(entries);
+	pair->map = mmap(NULL, pair->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			 0);
+	ck_assert_ptr_ne(pair->map, MAP_FAILED);
+	pair->board.magic = LANE_BOARD_MAGIC;
+	pair->board.version = RING_VERSION;
+	ring_lane_init(&pair->lane, pair->map, entries);
+	ck_assert_int_eq(ring_client_init(&pair->client, pair->map, &pair->board, entries), 0);
+}
+
+static void pair_deinit(struct pair *pair)
+{
+	ck_assert_int_eq(munmap(pair->map, pair->bytes), 0);
+}
+
+START_TEST(the_client_refuses_a_ring_that_is_not_as_promised)
+{
+	static const struct {
+		uint32_t entries, promised;
+		bool bad_magic, bad_version, bad_board;
+	} cases[] = {
+		{ 8, 16, false, false, false },	     { 8, 8, true, false, false },
+		{ 8, 8, false, true, false },	     { 8, 8, false, false, true },
+		{ 12, 12, false, false, false },     { 2, 2, false, false, false },
+		{ 8192, 8192, false, false, false },
+	};
+	struct ring_client client;
+	struct pair pair;
+
+	pair_init(&pair, RING_ENTRIES_MAX);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		pair.lane.shared->entries = cases[i].entries;
+		pair.lane.shared->magic = RING_MAGIC + cases[i].bad_magic;
+		pair.lane.shared->version = RING_VERSION + cases[i].bad_version;
+		pair.board.magic = LANE_BOARD_MAGIC + cases[i].bad_board;
+		ck_assert_int_eq(
+			ring_client_init(&client, pair.map, &pair.board, cases[i].promised),
+			-EPROTO);
+	}
+	pair_deinit(&pair);
+}
+END_TEST
+
+START_TEST(entries_and_completions_keep_content_and_order_over_many_turns)
+{
+	struct ring_entry in = { 0 }, out;
+	struct ring_completion done;
+	struct pair pair;
+
+	pair_init(&pair, 4);
+	for (uint64_t round = 0; round < 100; round++) {
+		uint32_t n = 1 + (uint32_t)(round % 4);
+
+		ck_assert_uint_eq(ring_client_room(&pair.client), 4);
+		for (uint32_t i = 0; i < n; i++) {
+			in = (struct ring_entry){ .id = round << 8 | i,
+						  .opcode = RING_OP_WRITE,
+						  .file = 0x10001,
+						  .off = round,
+						  .len = UINT64_MAX - i,
+						  .slab_off = ~round,
+						  .slab = 0x20002,
+						  .timeout_msec = 77 };
+			ring_client_put(&pair.client, &in);
+		}
+		ck_assert_int_eq(ring_lane_ready(&pair.lane), 0); /* not shown yet */
+		ck_assert(!ring_lane_has_entries(&pair.lane));
+		ck_assert(!ring_client_submit(&pair.client)); /* the lane is awake */
+		ck_assert(ring_lane_has_entries(&pair.lane));
+		ck_assert_int_eq(ring_lane_ready(&pair.lane), (int)n);
+		for (uint32_t i = 0; i < n; i++) {
+			ring_lane_take(&pair.lane, &out);
+			in.id = round << 8 | i;
+			in.len = UINT64_MAX - i;
+			ck_assert_mem_eq(&in, &out, sizeof(in));
+			ring_lane_complete(&pair.lane, out.id, -(int64_t)i);
+		}
+		ck_assert_uint_eq(ring_client_ready(&pair.client), 0);
+		ck_assert(ring_lane_publish(&pair.lane));
+		ck_assert(!ring_lane_publish(&pair.lane));
+		ck_assert_uint_eq(ring_client_ready(&pair.client), n);
+		ck_assert_uint_eq(ring_client_room(&pair.client), 4 - n);
+		for (uint32_t i = 0; i < n; i++) {
+			done = ring_client_peek(&pair.client, i);
+			ck_assert_uint_eq(done.id, round << 8 | i);
+			ck_assert_int_eq(done.result, -(int64_t)i);
+		}
+		ring_client_consume(&pair.client, n);
+	}
+	pair_deinit(&pair);
+}
+END_TEST
+
+START_TEST(positions_wrap_around)
+{
+	struct ring_entry entry = { .id = 5 }, out;
+	struct pair pair;
+
+	pair_init(&pair, 4);
+	pair.client.tail = pair.lane.taken = pair.lane.cq_tail = pair.lane.published =
+		pair.lane.cq_head = UINT32_MAX - 1;
+	atomic_store(&pair.client.head, UINT32_MAX - 1);
+	atomic_store(&pair.lane.shared->sq_tail, UINT32_MAX - 1);
+	atomic_store(&pair.lane.shared->cq_tail, UINT32_MAX - 1);
+	atomic_store(&pair.lane.shared->cq_head, UINT32_MAX - 1);
+	for (int i = 0; i < 8; i++) {
+		ring_client_put(&pair.client, &entry);
+		(void)ring_client_submit(&pair.client); /* the lane is awake */
+		ck_assert_int_eq(ring_lane_ready(&pair.lane), 1);
+		ring_lane_take(&pair.lane, &out);
+		ring_lane_complete(&pair.lane, out.id, 0);
+		ck_assert(ring_lane_publish(&pair.lane));
+		ck_assert_uint_eq(ring_client_ready(&pair.client), 1);
+		ring_client_consume(&pair.client, 1);
+	}
+	pair_deinit(&pair);
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	uint32_t n_taken; /* and published */
+	uint32_t sq_tail, cq_head;
+	int ready;
+} indices[] = {
+	{ "nothing new", 2, 2, 0, 0 },
+	{ "one more", 2, 3, 2, 1 },
+	{ "all slots, all consumed", 2, 6, 2, 4 },
+	{ "all slots, one not consumed", 2, 5, 1, 3 },
+	{ "more entries than slots", 2, 7, 2, -EPROTO },
+	{ "more open than slots", 2, 6, 1, -EPROTO },
+	{ "tail goes back", 2, 1, 0, -EPROTO },
+	{ "tail jumps far", 2, 0x80000000u, 2, -EPROTO },
+	{ "head before what was seen", 2, 3, UINT32_MAX, -EPROTO },
+	{ "head beyond what was published", 2, 4, 3, -EPROTO },
+	{ "head jumps far", 2, 3, 0x80000002u, -EPROTO },
+};
+
+START_TEST(indices_that_make_no_sense_are_told)
+{
+	struct ring_entry entry = { 0 };
+	struct pair pair;
+
+	pair_init(&pair, 4);
+	for (uint32_t i = 0; i < indices[_i].n_taken; i++) {
+		ring_client_put(&pair.client, &entry);
+		(void)ring_client_submit(&pair.client); /* the lane is awake */
+		ring_lane_take(&pair.lane, &entry);
+		ring_lane_complete(&pair.lane, 0, 0);
+		ck_assert(ring_lane_publish(&pair.lane));
+	}
+	atomic_store(&pair.lane.shared->sq_tail, indices[_i].sq_tail);
+	atomic_store(&pair.lane.shared->cq_head, indices[_i].cq_head);
+	ck_assert_msg(ring_lane_ready(&pair.lane) == indices[_i].ready, "%s", indices[_i].what);
+	pair_deinit(&pair);
+}
+END_TEST
+
+START_TEST(each_sleep_of_the_lane_is_rung_once)
+{
+	struct ring_entry entry = { 0 };
+	struct pair pair;
+
+	pair_init(&pair, 8);
+	lane_board_set(&pair.board, 1);
+	ring_client_put(&pair.client, &entry);
+	ck_assert(ring_client_submit(&pair.client));
+	ring_client_put(&pair.client, &entry);
+	ck_assert(!ring_client_submit(&pair.client));
+	lane_board_set(&pair.board, 2);
+	ring_client_put(&pair.client, &entry);
+	ck_assert(!ring_client_submit(&pair.client));
+	lane_board_set(&pair.board, 3);
+	ring_client_put(&pair.client, &entry);
+	ck_assert(ring_client_submit(&pair.client));
+	pair_deinit(&pair);
+}
+END_TEST
+
+START_TEST(a_parked_channel_is_rung_though_the_lane_is_awake)
+{
+	struct ring_entry entry = { 0 };
+	struct pair pair;
+
+	pair_init(&pair, 8);
+	atomic_store(&pair.lane.shared->sq_park, 1);
+	ring_client_put(&pair.client, &entry);
+	ck_assert(ring_client_submit(&pair.client));
+	ring_client_put(&pair.client, &entry);
+	ck_assert(!ring_client_submit(&pair.client));
+	atomic_store(&pair.lane.shared->sq_park, 3);
+	lane_board_set(&pair.board, 1);
+	ring_client_put(&pair.client, &entry);
+	ck_assert(ring_client_submit(&pair.client)); /* one bell for both reasons */
+	ring_client_put(&pair.client, &entry);
+	ck_assert(!ring_client_submit(&pair.client));
+	pair_deinit(&pair);
+}
+END_TEST
+
+START_TEST(each_sleep_of_the_client_is_answered_once)
+{
+	struct pair pair;
+	uint32_t bell;
+
+	pair_init(&pair, 4);
+	ck_assert_int_eq(ring_lane_wake(&pair.lane), RING_WAKE_NONE);
+
+	bell = ring_client_bell(&pair.client);
+	ck_assert(ring_client_arm(&pair.client, false));
+	ck_assert_int_eq(ring_lane_wake(&pair.lane), RING_WAKE_FUTEX);
+	ck_assert_uint_ne(ring_client_bell(&pair.client), bell);
+	ck_assert_int_eq(ring_lane_wake(&pair.lane), RING_WAKE_NONE);
+
+	ring_client_disarm(&pair.client);
+	ck_assert_int_eq(ring_lane_wake(&pair.lane), RING_WAKE_NONE);
+
+	bell = ring_client_bell(&pair.client);
+	ck_assert(ring_client_arm(&pair.client, true));
+	ck_assert_int_eq(ring_lane_wake(&pair.lane), RING_WAKE_SOCKET);
+	ck_assert_uint_eq(ring_client_bell(&pair.client), bell);
+
+	ring_lane_complete(&pair.lane, 1, 0);
+	ck_assert(ring_lane_publish(&pair.lane));
+	ck_assert(!ring_client_arm(&pair.client, false)); /* something is there already */
+	pair_deinit(&pair);
+}
+END_TEST
+
+/* ---- each pair of fences: both halves at the same moment, a great many times ---- */
+
+#define LITMUS_ROUNDS 300000u
+#define SECOND (1u << 31) /* of a round: both halves are told how it went, and made ready again */
+
+enum litmus_case { LITMUS_SUBMIT_SLEEP, LITMUS_SUBMIT_PARK, LITMUS_WAIT_COMPLETE };
+
+struct litmus {
+	enum litmus_case which;
+	struct pair pair;
+	uint64_t state; /* of lane_state or sq_park */
+	bool lane_saw;	/* what the lane's half saw of the client's, in this round */
+	_Alignas(64) _Atomic uint32_t go;   /* the round that may start; the client's thread */
+	_Alignas(64) _Atomic uint32_t done; /* the round that the lane's half has ended */
+};
+
+static void wait_round(const _Atomic uint32_t *word, uint32_t round)
+{
+	for (unsigned i = 1; atomic_load_explicit(word, memory_order_acquire) != round; i++)
+		if (i % 4096 == 0)
+			(void)sched_yield(); /* can not fail; for a single processor */
+}
+
+/* A few steps more or less, so that the halves meet in every way. */
+static void dither(uint32_t round, uint32_t step)
+{
+	for (volatile uint32_t i = round * step % 61; i; i--)
+		;
+}
+
+static void *litmus_lane_main(void *arg)
+{
+	struct litmus *l = arg;
+	struct ring_lane *ring = &l->pair.lane;
+	struct ring_entry entry;
+
+	for (uint32_t round = 1; round <= LITMUS_ROUNDS; round++) {
+		wait_round(&l->go, round);
+		dither(round, 7);
+		switch (l->which) {
+		case LITMUS_SUBMIT_SLEEP:
+			lane_board_set(&l->pair.board, ++l->state);
+			RING_FENCE_SLEEP();
+			l->lane_saw = ring_lane_has_entries(ring);
+			break;
+		case LITMUS_SUBMIT_PARK:
+			atomic_store_explicit(&ring->shared->sq_park, ++l->state,
+					      memory_order_release);
+			RING_FENCE_PARK();
+			l->lane_saw = ring_lane_has_entries(ring);
+			break;
+		case LITMUS_WAIT_COMPLETE:
+			ring_lane_complete(ring, round, 0);
+			(void)ring_lane_publish(ring); /* there is one */
+			RING_FENCE_COMPLETE();
+			l->lane_saw = ring_lane_wake(ring) != RING_WAKE_NONE;
+			break;
+		}
+		atomic_store_explicit(&l->done, round, memory_order_release);
+		wait_round(&l->go, round | SECOND); /* the client's half is over */
+		while (ring_lane_ready(ring) > 0)
+			ring_lane_take(ring, &entry);
+		(void)ring_lane_wake(
+			ring); /* takes the client's line: the next store to it is slow */
+		if (l->which != LITMUS_WAIT_COMPLETE) {
+			ring->cq_tail = ring->taken;
+			(void)ring_lane_publish(ring); /* nobody sleeps */
+		}
+		if (l->which == LITMUS_SUBMIT_SLEEP)
+			lane_board_set(&l->pair.board, ++l->state);
+		if (l->which == LITMUS_SUBMIT_PARK)
+			atomic_store_explicit(&ring->shared->sq_park, ++l->state,
+					      memory_order_release);
+		atomic_store_explicit(&l->done, round | SECOND, memory_order_release);
+	}
+	return NULL;
+}
+
+START_TEST(of_two_sides_at_the_same_moment_one_sees_the_other)
+{
+	struct litmus l = { .which = (enum litmus_case)_i };
+	struct ring_entry entry = { 0 };
+	uint32_t n_lost = 0;
+	pthread_t lane;
+
+	pair_init(&l.pair, 4);
+	ck_assert_int_eq(pthread_create(&lane, NULL, litmus_lane_main, &l), 0);
+	for (uint32_t round = 1; round <= LITMUS_ROUNDS; round++) {
+		bool saw;
+
+		atomic_store_explicit(&l.go, round, memory_order_release);
+		dither(round, 11);
+		if (l.which == LITMUS_WAIT_COMPLETE) {
+			saw = !ring_client_arm(&l.pair.client, false);
+		} else {
+			ring_client_put(&l.pair.client, &entry);
+			saw = ring_client_submit(&l.pair.client);
+		}
+		wait_round(&l.done, round);
+		if (!saw && !l.lane_saw)
+			n_lost++;
+		if (l.which == LITMUS_WAIT_COMPLETE) {
+			ring_client_disarm(&l.pair.client);
+			ck_assert_uint_eq(ring_client_ready(&l.pair.client), 1);
+			ring_client_consume(&l.pair.client, 1);
+		}
+		atomic_store_explicit(&l.go, round | SECOND, memory_order_release);
+		wait_round(&l.done, round | SECOND);
+		if (l.which != LITMUS_WAIT_COMPLETE) {
+			ck_assert_uint_eq(ring_client_ready(&l.pair.client), 1);
+			ring_client_consume(&l.pair.client, 1);
+		}
+	}
+	ck_assert_int_eq(pthread_join(lane, NULL), 0);
+	ck_assert_msg(n_lost == 0, "in %u of %u rounds a wake-up is lost", n_lost, LITMUS_ROUNDS);
+	pair_deinit(&l.pair);
+}
+END_TEST
+
+/* ---- the stress: two threads that sleep ---- */
+
+#define LOST_MSEC 4000 /* a sleep that lasts so long, with work there, was not rung for */
+
+enum wait_mode { WAIT_SPIN, WAIT_FUTEX, WAIT_SOCKET, WAIT_MIXED };
+
+struct stress {
+	struct pair pair;
+	enum wait_mode mode;
+	uint32_t depth;
+	uint64_t n_ops; /* 0: until the end of time_nsec */
+	uint64_t end_nsec;
+	bool is_parking; /* the lane parks the channel when it is quiet */
+	int epoll_fd, bell_fd, client_socket, lane_socket;
+	_Atomic bool is_over;		/* the client to the lane, which then looks at no ring */
+	_Atomic(const char *) lost;	/* which wake-up was lost */
+	uint64_t n_lane_sleeps, n_rung; /* the lane's; the client's */
+	uint64_t n_client_sleeps, n_done;
+};
+
+static uint64_t now_nsec(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* can not fail */
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static uint32_t next_random(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(*state >> 33);
+}
+
+static bool is_over(const struct stress *s)
+{
+	return atomic_load_explicit(&s->is_over, memory_order_acquire);
+}
+
+static int64_t result_of(uint64_t id)
+{
+	return (int64_t)(id * 0x9e3779b97f4a7c15u >> 1);
+}
+
+static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+{
+	return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+}
+
+/* Publishes and wakes the client if it sleeps. */
+static bool lane_publish(struct stress *s)
+{
+	struct ring_lane *ring = &s->pair.lane;
+
+	if (!ring_lane_publish(ring))
+		return false;
+	RING_FENCE_COMPLETE();
+	switch (ring_lane_wake(ring)) {
+	case RING_WAKE_FUTEX:
+		(void)futex(&ring->shared->cq_bell, FUTEX_WAKE, INT32_MAX, NULL);
+		break;
+	case RING_WAKE_SOCKET:
+		(void)send(s->lane_socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL); /* full: it wakes */
+		break;
+	case RING_WAKE_NONE:
+		break;
+	}
+	return true;
+}
+
+static bool lane_take(struct stress *s)
+{
+	struct ring_lane *ring = &s->pair.lane;
+	struct ring_entry entry;
+	int n = ring_lane_ready(ring);
+
+	if (n < 0) {
+		atomic_store(&s->lost, "the indices make no sense");
+		return false;
+	}
+	for (int i = 0; i < n; i++) {
+		ring_lane_take(ring, &entry);
+		ring_lane_complete(ring, entry.id,
+				   entry.off == ~entry.id ? result_of(entry.id) : -EIO);
+	}
+	return n > 0;
+}
+
+/* The lane's loop of PROTOCOL section 2, with one channel and no engine. */
+static void *lane_main(void *arg)
+{
+	struct stress *s = arg;
+	struct ring_lane *ring = &s->pair.lane;
+	uint64_t state = 0, park = 0, random = 1;
+	struct epoll_event event;
+
+	while (!is_over(s) && !atomic_load(&s->lost)) {
+		bool is_parked = park & 1;
+		uint32_t spins = next_random(&random) % 4 ? 0 : next_random(&random) % 300;
+		bool did = false;
+
+		for (uint32_t i = 0; i <= spins && !did; i++) {
+			if (!is_parked)
+				did = lane_take(s);
+			did |= lane_publish(s);
+		}
+		if (did)
+			continue;
+		if (s->is_parking && !is_parked && next_random(&random) % 2) {
+			atomic_store_explicit(&ring->shared->sq_park, ++park, memory_order_release);
+			RING_FENCE_PARK();
+			if (ring_lane_has_entries(ring)) {
+				atomic_store_explicit(&ring->shared->sq_park, ++park,
+						      memory_order_release);
+				continue;
+			}
+			is_parked = true;
+		}
+		if (is_parked && next_random(&random) % 8) {
+			/* busy with other channels, so it polls the bells */
+			if (epoll_wait(s->epoll_fd, &event, 1, 0) == 1)
+				atomic_store_explicit(&ring->shared->sq_park, ++park,
+						      memory_order_release);
+			continue;
+		}
+		lane_board_set(&s->pair.board, ++state);
+		RING_FENCE_SLEEP();
+		if ((is_parked || !ring_lane_has_entries(ring)) && !is_over(s)) {
+			int n = epoll_wait(s->epoll_fd, &event, 1, LOST_MSEC);
+
+			s->n_lane_sleeps++;
+			if (n == 0 && ring_lane_has_entries(ring))
+				atomic_store(&s->lost, "the lane's");
+			if (n == 1 && is_parked)
+				atomic_store_explicit(&ring->shared->sq_park, ++park,
+						      memory_order_release);
+		}
+		lane_board_set(&s->pair.board, ++state);
+	}
+	return NULL;
+}
+
+static void client_sleep(struct stress *s, bool on_socket, uint32_t bell)
+{
+	struct ring_client *ring = &s->pair.client;
+	struct timespec timeout = { LOST_MSEC / 1000, LOST_MSEC % 1000 * 1000000 };
+	char bytes[16];
+
+	s->n_client_sleeps++;
+	if (on_socket) {
+		ssize_t n = recv(s->client_socket, bytes, sizeof(bytes), 0);
+
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && ring_client_ready(ring))
+			atomic_store(&s->lost, "the client's (socket)");
+	} else if (futex(&ring->shared->cq_bell, FUTEX_WAIT, bell, &timeout) < 0 &&
+		   errno == ETIMEDOUT && ring_client_ready(ring)) {
+		atomic_store(&s->lost, "the client's (futex)");
+	}
+}
+
+/* Waits as PROTOCOL section 2 says, until completions are there. */
+static uint32_t client_wait(struct stress *s, uint64_t *random)
+{
+	struct ring_client *ring = &s->pair.client;
+	uint32_t n, bell, spins = next_random(random) % 300;
+	enum wait_mode mode = s->mode;
+	char bytes[16];
+
+	if (mode == WAIT_MIXED)
+		mode = (enum wait_mode)(next_random(random) % 3);
+	for (uint32_t i = 0; i < spins; i++) {
+		n = ring_client_ready(ring);
+		if (n)
+			return n;
+	}
+	while ((n = ring_client_ready(ring)) == 0 && !atomic_load(&s->lost)) {
+		if (mode == WAIT_SPIN) {
+			(void)sched_yield(); /* can not fail */
+			if (now_nsec() > s->end_nsec + LOST_MSEC * UINT64_C(1000000))
+				atomic_store(&s->lost, "the lane's, or it has ended");
+			continue;
+		}
+		bell = ring_client_bell(ring);
+		if (mode == WAIT_SOCKET) /* what an earlier sleep was woken by */
+			while (recv(s->client_socket, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+				;
+		if (ring_client_arm(ring, mode == WAIT_SOCKET))
+			client_sleep(s, mode == WAIT_SOCKET, bell);
+		ring_client_disarm(ring);
+	}
+	return n;
+}
+
+static void client_main(struct stress *s)
+{
+	struct ring_client *ring = &s->pair.client;
+	static _Thread_local uint8_t is_open[RING_ENTRIES_MAX];
+	uint64_t submitted = 0, random = 2;
+	uint32_t n;
+
+	memset(is_open, 0, sizeof(is_open));
+	while (!atomic_load(&s->lost)) {
+		bool is_last = s->n_ops ? submitted == s->n_ops : now_nsec() > s->end_nsec;
+		uint32_t burst = 1 + next_random(&random) % s->depth;
+
+		for (uint32_t i = 0; !is_last && i < burst && submitted - s->n_done < s->depth;
+		     i++) {
+			struct ring_entry entry = { .id = submitted, .off = ~submitted };
+
+			ck_assert_uint_gt(ring_client_room(ring), 0);
+			ring_client_put(ring, &entry);
+			ck_assert_uint_eq(is_open[submitted % RING_ENTRIES_MAX], 0);
+			is_open[submitted % RING_ENTRIES_MAX] = 1;
+			if (++submitted == s->n_ops)
+				break;
+		}
+		if (ring_client_submit(ring)) {
+			uint64_t one = 1;
+
+			s->n_rung++;
+			ck_assert_int_eq(write(s->bell_fd, &one, sizeof(one)), sizeof(one));
+		}
+		if (submitted == s->n_done) {
+			if (is_last)
+				break;
+			continue;
+		}
+		n = client_wait(s, &random);
+		ck_assert_uint_le(n, s->pair.client.entries);
+		for (uint32_t i = 0; i < n; i++) {
+			struct ring_completion done = ring_client_peek(ring, i);
+
+			ck_assert_uint_lt(done.id, submitted);
+			ck_assert_uint_eq(is_open[done.id % RING_ENTRIES_MAX], 1);
+			ck_assert_uint_eq(done.id, s->n_done + i); /* this lane keeps order */
+			ck_assert_int_eq(done.result, result_of(done.id));
+			is_open[done.id % RING_ENTRIES_MAX] = 0;
+		}
+		ring_client_consume(ring, n);
+		s->n_done += n;
+	}
+}
+
+static void stress_run(struct stress *s, uint32_t entries)
+{
+	struct timeval timeout = { LOST_MSEC / 1000, LOST_MSEC % 1000 * 1000 };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	uint64_t one = 1;
+	pthread_t lane;
+	int sockets[2];
+
+	pair_init(&s->pair, entries);
+	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	s->bell_fd = eventfd(0, EFD_CLOEXEC);
+	ck_assert_int_ge(s->epoll_fd, 0);
+	ck_assert_int_ge(s->bell_fd, 0);
+	ck_assert_int_eq(epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->bell_fd, &event), 0);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+	ck_assert_int_eq(setsockopt(sockets[0], SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)),
+			 0);
+	s->client_socket = sockets[0];
+	s->lane_socket = sockets[1];
+	ck_assert_int_eq(pthread_create(&lane, NULL, lane_main, s), 0);
+
+	client_main(s);
+
+	atomic_store_explicit(&s->is_over, true, memory_order_release);
+	ck_assert_int_eq(write(s->bell_fd, &one, sizeof(one)), sizeof(one));
+	ck_assert_int_eq(pthread_join(lane, NULL), 0);
+	closep(&s->epoll_fd);
+	closep(&s->bell_fd);
+	closep(&s->client_socket);
+	closep(&s->lane_socket);
+	pair_deinit(&s->pair);
+}
+
+static const struct {
+	const char *what;
+	enum wait_mode mode;
+	uint32_t entries, depth;
+	bool is_parking;
+} stresses[] = {
+	{ "the client spins, depth 1", WAIT_SPIN, 4, 1, false },
+	{ "the client spins, depth 32", WAIT_SPIN, 32, 32, false },
+	{ "the client sleeps on the futex, depth 1", WAIT_FUTEX, 4, 1, false },
+	{ "the client sleeps on the futex, depth 32", WAIT_FUTEX, 64, 32, false },
+	{ "the client sleeps on the socket, depth 1", WAIT_SOCKET, 4, 1, false },
+	{ "the client sleeps on the socket, depth 32", WAIT_SOCKET, 64, 32, false },
+	{ "in turns", WAIT_MIXED, 256, 256, false },
+	{ "the lane parks, depth 1", WAIT_MIXED, 4, 1, true },
+	{ "the lane parks, depth 32", WAIT_MIXED, 64, 32, true },
+};
+
+#define STRESS_OPS 100000
+#define STRESS_NSEC UINT64_C(3000000000)
+
+START_TEST(no_wake_up_is_lost_and_each_op_ends_once)
+{
+	struct stress s = { .mode = stresses[_i].mode,
+			    .depth = stresses[_i].depth,
+			    .is_parking = stresses[_i].is_parking,
+			    .n_ops = 0,
+			    .end_nsec = now_nsec() + STRESS_NSEC / 4 };
+
+	stress_run(&s, stresses[_i].entries);
+	ck_assert_msg(!s.lost, "%s: after %ju ops: %s wake-up is lost", stresses[_i].what,
+		      (uintmax_t)s.n_done, s.lost);
+	ck_assert_uint_gt(s.n_done, 100);
+	ck_assert_uint_le(s.n_rung, 2 * s.n_lane_sleeps + 2 + (s.is_parking ? s.n_done : 0));
+}
+END_TEST
+
+START_TEST(every_op_of_a_fixed_number_ends)
+{
+	struct stress s = { .mode = WAIT_MIXED,
+			    .depth = 100,
+			    .is_parking = _i,
+			    .n_ops = STRESS_OPS,
+			    .end_nsec = now_nsec() + 60 * STRESS_NSEC };
+
+	stress_run(&s, 128);
+	ck_assert_msg(!s.lost, "after %ju ops: %s wake-up is lost", (uintmax_t)s.n_done, s.lost);
+	ck_assert_uint_eq(s.n_done, STRESS_OPS);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("ring");
+	TCase *layout = tcase_create("layout"), *stress = tcase_create("stress");
+	SRunner *runner;
+	int n_failed;
+
+	tcase_add_test(layout, the_memfd_holds_both_rings_in_whole_pages);
+	tcase_add_loop_test(layout, a_failed_result_tells_errno_and_bytes_done, 0,
+			    sizeof(results) / sizeof(results[0]));
+	tcase_add_test(layout, a_good_result_is_the_bytes_done);
+	tcase_add_loop_test(layout, ops_conflict_if_one_writes_what_the_other_touches, 0,
+			    sizeof(pairs) / sizeof(pairs[0]));
+	tcase_add_test(layout, the_client_refuses_a_ring_that_is_not_as_promised);
+	tcase_add_test(layout, entries_and_completions_keep_content_and_order_over_many_turns);
+	tcase_add_test(layout, positions_wrap_around);
+	tcase_add_loop_test(layout, indices_that_make_no_sense_are_told, 0,
+			    sizeof(indices) / sizeof(indices[0]));
+	tcase_add_test(layout, each_sleep_of_the_lane_is_rung_once);
+	tcase_add_test(layout, a_parked_channel_is_rung_though_the_lane_is_awake);
+	tcase_add_test(layout, each_sleep_of_the_client_is_answered_once);
+	suite_add_tcase(suite, layout);
+
+	tcase_set_timeout(stress, 60);
+	tcase_add_loop_test(stress, of_two_sides_at_the_same_moment_one_sees_the_other, 0, 3);
+	tcase_add_loop_test(stress, no_wake_up_is_lost_and_each_op_ends_once, 0,
+			    sizeof(stresses) / sizeof(stresses[0]));
+	tcase_add_loop_test(stress, every_op_of_a_fixed_number_ends, 0, 2);
+	suite_add_tcase(suite, stress);
+
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	n_failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return n_failed ? 1 : 0;
+}
