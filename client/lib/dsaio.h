@@ -51,6 +51,9 @@
 extern "C" {
 #endif
 
+/* What the library shows; all else in it is built hidden. */
+#pragma GCC visibility push(default)
+
 struct dsaio_client; /* a connection to the daemon */
 struct dsaio_handle; /* what a program opens to do I/O */
 struct dsaio_file;   /* an open file that the daemon may read or write for us */
@@ -373,6 +376,8 @@ int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
  * negative errno.
  */
 int dsaio_handle_fd(struct dsaio_handle *handle);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

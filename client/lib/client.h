@@ -1,0 +1,93 @@
+/*
+ * A client: one connection, and the list of all that was opened on it.
+ *
+ * A word in a page of its own, MADV_WIPEONFORK, tells a forked child from the process that
+ * connected.  Each public call looks at it before any lock or ring (client_check()).
+ *
+ * Handles and files stand in the client's list; what has to be closed with a message, but came
+ * to its end where nobody may wait for a reply, is left on the garbage list, which public calls
+ * empty when they hold no lock (client_collect()).
+ *
+ * Locks, each taken only while holding some that stand before it:
+ *   handle.open_lock    a channel is being made
+ *   the consumer role   of a handle (wait.h): not a mutex, but waited for like one
+ *   inode.extend_lock   a file's size is being moved
+ *   inode.lock          the open ops of an inode, the size known
+ *   channel.submit_lock the submitter's side of a ring
+ *   buffers.grow_lock   a slab is being made
+ *   handle.lock         op objects, ended ops, counters, waiters
+ *   buffers.lock        slabs and pieces
+ *   conn.lock           a request and its reply
+ *   client.lock         the lists here
+ * Nobody sleeps for an op while holding any of them.
+ */
+#ifndef DSAIO_CLIENT_CLIENT_H
+#define DSAIO_CLIENT_CLIENT_H
+
+#include "client/lib/conn.h"
+#include "client/lib/dsaio.h"
+#include "client/lib/error.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* In the order in which dsaio_disconnect() closes them. */
+enum client_object_kind { CLIENT_HANDLE, CLIENT_FILE, CLIENT_BUFFERS, N_CLIENT_OBJECT_KINDS };
+
+/* What a handle, a file and the buffers are to their client. */
+struct client_object {
+	enum client_object_kind kind;
+	/* The client goes: frees the object, without messages where the session's end does. */
+	void (*on_disconnect)(struct client_object *object);
+	/* It was left on the garbage list: closes it with its message. */
+	void (*on_collect)(struct client_object *object);
+	struct client_object *next, *prev; /* client.lock */
+	struct client_object *next_garbage; /* client.lock */
+};
+
+struct dsaio_client {
+	const _Atomic uint32_t *guard; /* CLIENT_GUARD; 0 in a forked child */
+	struct dsaio_conn *conn;
+	uint32_t spin_usec; /* a wait's default */
+	pthread_mutex_t lock;
+	struct client_object *objects[N_CLIENT_OBJECT_KINDS];
+	struct client_object *_Atomic garbage; /* written under the lock; read without as a hint */
+	struct client_buffers *_Atomic buffers; /* buffer.c; NULL before the first */
+	void *inodes; /* inode.c: tsearch(3) tree; client.lock */
+};
+
+#define CLIENT_GUARD 0x64736169u
+
+static inline bool client_is_forked(const struct dsaio_client *client)
+{
+	/* relaxed: written before the client was handed to anybody, wiped by fork alone */
+	return atomic_load_explicit(client->guard, memory_order_relaxed) != CLIENT_GUARD;
+}
+
+/* Returns 0, -EINVAL for NULL, or -EPERM in a forked child. */
+int client_check(const struct dsaio_client *client, const char *function);
+
+/* Returns 0, or -ENOTCONN if the daemon was seen to be gone. */
+int client_check_alive(const struct dsaio_client *client, const char *function);
+
+/* A NULL object; returns -EINVAL. */
+int client_null(const char *function, const char *object);
+
+void client_add(struct dsaio_client *client, struct client_object *object);
+void client_remove(struct dsaio_client *client, struct client_object *object);
+void client_leave_garbage(struct dsaio_client *client, struct client_object *object);
+
+void client_collect_slow(struct dsaio_client *client);
+/* No lock held. */
+static inline void client_collect(struct dsaio_client *client)
+{
+	if (atomic_load_explicit(&client->garbage, memory_order_relaxed)) /* a hint */
+		client_collect_slow(client);
+}
+
+/* The connection, for dsaioctl's own requests. */
+struct dsaio_conn *client_conn(struct dsaio_client *client);
+
+#endif

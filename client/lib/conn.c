@@ -1,0 +1,309 @@
+#include "client/lib/conn.h"
+
+#include "client/lib/dsaio.h"
+#include "client/lib/error.h"
+#include "proto/cleanup.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+static void conn_free(struct dsaio_conn *conn)
+{
+	if (!conn)
+		return;
+	if (conn->fd >= 0)
+		(void)close(conn->fd); /* a socket has nothing left to say */
+	frame_reader_deinit(&conn->reader);
+	frame_writer_deinit(&conn->writer);
+	(void)pthread_mutex_destroy(&conn->lock); /* nobody is in a call: can not fail */
+	free(conn->path);
+	free(conn->daemon_version);
+	free(conn);
+}
+
+static void conn_freep(struct dsaio_conn **conn)
+{
+	conn_free(*conn);
+}
+
+void conn_close(struct dsaio_conn *conn)
+{
+	conn_free(conn);
+}
+
+bool conn_is_gone(struct dsaio_conn *conn)
+{
+	struct pollfd p = { .fd = conn->fd, .events = POLLRDHUP };
+
+	if (conn_was_gone(conn))
+		return true;
+	if (poll(&p, 1, 0) <= 0 || !(p.revents & (POLLRDHUP | POLLHUP)))
+		return false;
+	/* release: who sees it sees also what the daemon published before it died */
+	atomic_store_explicit(&conn->is_gone, true, memory_order_release);
+	return true;
+}
+
+void conn_break(struct dsaio_conn *conn)
+{
+	if (atomic_exchange(&conn->is_broken, true))
+		return;
+	/* It ends the session, then closes: its end of file stays the one proof. */
+	(void)shutdown(conn->fd, SHUT_WR); /* fails only if the daemon is gone already */
+}
+
+void conn_await_end(struct dsaio_conn *conn)
+{
+	struct pollfd p = { .fd = conn->fd, .events = POLLRDHUP };
+
+	while (!conn_is_gone(conn))
+		(void)poll(&p, 1, -1); /* EINTR: looks again */
+}
+
+static int conn_lost(struct dsaio_conn *conn, const char *what, const char *why)
+{
+	conn_break(conn);
+	if (conn_is_gone(conn))
+		why = "the daemon has gone away";
+	return error_fail(-ENOTCONN, "%s: %s (%s): start it again if need be, then connect again",
+			  what, why, conn->path);
+}
+
+/* The reply's body that belongs to a request. */
+static Wire__Reply__BodyCase reply_body(const Wire__Request *request)
+{
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_HELLO:
+		return WIRE__REPLY__BODY_HELLO;
+	case WIRE__REQUEST__BODY_SLAB_NEW:
+		return WIRE__REPLY__BODY_SLAB_NEW;
+	case WIRE__REQUEST__BODY_FILE_ADD:
+		return WIRE__REPLY__BODY_FILE_ADD;
+	case WIRE__REQUEST__BODY_HANDLE_OPEN:
+		return WIRE__REPLY__BODY_HANDLE_OPEN;
+	case WIRE__REQUEST__BODY_CHANNEL_OPEN:
+		return WIRE__REPLY__BODY_CHANNEL_OPEN;
+	case WIRE__REQUEST__BODY_SUBMIT:
+		return WIRE__REPLY__BODY_SUBMIT;
+	case WIRE__REQUEST__BODY_STATUS:
+		return WIRE__REPLY__BODY_STATUS;
+	default:
+		return WIRE__REPLY__BODY__NOT_SET;
+	}
+}
+
+static int conn_send(struct dsaio_conn *conn, const char *what, Wire__Request *request,
+		     const int *fds, unsigned n_fds)
+{
+	_cleanup_(freep) uint8_t *packed = NULL;
+	size_t len;
+	int r;
+
+	request->seq = ++conn->seq;
+	len = wire__request__get_packed_size(request);
+	packed = malloc(len ? len : 1);
+	if (!packed) {
+		for (unsigned i = 0; i < n_fds; i++)
+			(void)close(fds[i]); /* ours to close; nothing was written to them */
+		return error_fail_errno(-ENOMEM, "%s: request", what);
+	}
+	(void)wire__request__pack(request, packed);
+	r = frame_queue(&conn->writer, packed, len, fds, n_fds);
+	if (r < 0)
+		return error_fail_errno(r, "%s: request of %zu bytes", what, len);
+	do
+		r = frame_flush(&conn->writer, conn->fd);
+	while (r == -EINTR || r == -EAGAIN);
+	return r < 0 ? conn_lost(conn, what, "the daemon hung up") : 0;
+}
+
+/* Receives the reply to the request that was sent last. */
+static int conn_receive(struct dsaio_conn *conn, const char *what, Wire__Reply **ret_reply,
+			struct frame *ret_frame)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	char text[160] = "";
+	int r;
+
+	do
+		r = frame_read(&conn->reader, conn->fd, ret_frame, text, sizeof(text));
+	while (r == -EINTR || r == -EAGAIN);
+	if (r == -EPROTO)
+		return conn_lost(conn, what, text);
+	if (r <= 0)
+		return conn_lost(conn, what, "the daemon hung up");
+	reply = wire__reply__unpack(NULL, ret_frame->len, ret_frame->body);
+	if (!reply)
+		return conn_lost(conn, what, "the answer is no Reply: is it dsaiod?");
+	if (reply->seq != conn->seq)
+		return conn_lost(conn, what, "the answer belongs to another request");
+	*ret_reply = TAKE_PTR(reply);
+	return 0;
+}
+
+int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
+	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds, unsigned *ret_n_fds)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	_cleanup_(frame_deinit) struct frame frame = { .n_fds = 0 };
+	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
+	int r;
+
+	(void)pthread_mutex_lock(&conn->lock); /* a plain mutex: can not fail */
+	locked = &conn->lock;
+	if (atomic_load(&conn->is_broken)) {
+		for (unsigned i = 0; i < n_fds; i++)
+			(void)close(fds[i]); /* ours to close; nothing was written to them */
+		return conn_lost(conn, what, "the connection is broken");
+	}
+	r = conn_send(conn, what, request, fds, n_fds);
+	if (r < 0)
+		return r;
+	r = conn_receive(conn, what, &reply, &frame);
+	if (r < 0)
+		return r;
+	if (reply->error < 0)
+		return error_fail(reply->error, "%s", reply->text && *reply->text
+							      ? reply->text
+							      : strerror(-reply->error));
+	if (reply->error > 0 || reply->body_case != reply_body(request))
+		return conn_lost(conn, what, "the answer does not fit the request");
+	if (ret_fds) {
+		*ret_n_fds = frame.n_fds;
+		for (unsigned i = 0; i < frame.n_fds; i++)
+			ret_fds[i] = TAKE_FD(frame.fds[i]);
+		frame.n_fds = 0;
+	}
+	if (ret_reply)
+		*ret_reply = TAKE_PTR(reply);
+	return 0;
+}
+
+static int conn_connect(const char *path, int *ret_fd)
+{
+	_cleanup_(closep) int fd = -1;
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int r;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return error_fail(-ENAMETOOLONG,
+				  "connect: the socket path %s has %zu bytes: at most %zu are possible",
+				  path, strlen(path), sizeof(address.sun_path) - 1);
+	(void)strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return error_fail_errno(-errno, "connect: socket");
+	do
+		r = connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+	while (r == -EINTR);
+	switch (r) {
+	case 0:
+		*ret_fd = TAKE_FD(fd);
+		return 0;
+	case -ENOTDIR:
+	case -ENOENT:
+	case -ECONNREFUSED:
+		return error_fail(r == -ENOTDIR ? -ENOENT : r,
+				  "connect: no daemon listens on %s: start it with: systemctl start "
+				  "dsaiod, or: dsaiod --socket %s --store NAME=DIR",
+				  path, path);
+	case -EACCES:
+	case -EPERM:
+		return error_fail(-EACCES,
+				  "connect: %s does not let this user in: ask for write permission "
+				  "on the socket and its directories",
+				  path);
+	case -EPROTOTYPE:
+		return error_fail(-EPROTO, "connect: what listens on %s is not dsaiod", path);
+	default:
+		return error_fail_errno(r, "connect: %s", path);
+	}
+}
+
+/* Before Linux 6.5 the daemon can not ask the socket for a pidfd: then we give it one. */
+static int conn_pidfd(int socket_fd)
+{
+	int fd = -1;
+	socklen_t len = sizeof(fd);
+
+	if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) == 0) {
+		(void)close(fd); /* only asked whether there is such a thing */
+		return -1;
+	}
+	if (errno != ENOPROTOOPT)
+		return -1;
+	return (int)syscall(SYS_pidfd_open, getpid(), 0); /* -1: the socket alone has to do */
+}
+
+static int conn_hello(struct dsaio_conn *conn)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__Hello hello = WIRE__HELLO__INIT;
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	int pidfd = conn_pidfd(conn->fd);
+	int r;
+
+	hello.version_min = CONN_VERSION_MIN;
+	hello.version_max = CONN_VERSION_MAX;
+	hello.name = program_invocation_short_name;
+	hello.pid = (uint32_t)getpid();
+	request.body_case = WIRE__REQUEST__BODY_HELLO;
+	request.hello = &hello;
+	r = conn_call(conn, "connect", &request, &pidfd, pidfd >= 0, &reply, NULL, NULL);
+	if (r == -ENOTCONN)
+		return error_fail(-EPROTO,
+				  "connect: what listens on %s did not answer as dsaiod does: is it "
+				  "another program?",
+				  conn->path);
+	if (r < 0)
+		return r;
+	if (reply->hello->version < CONN_VERSION_MIN || reply->hello->version > CONN_VERSION_MAX)
+		return error_fail(-EPROTONOSUPPORT,
+				  "connect: the daemon on %s speaks protocol version %u, this "
+				  "library %u to %u: install versions that fit",
+				  conn->path, reply->hello->version, CONN_VERSION_MIN,
+				  CONN_VERSION_MAX);
+	conn->client_pool_max = reply->hello->client_pool_max;
+	conn->max_entries = reply->hello->max_entries;
+	conn->spin_usec = reply->hello->spin_usec;
+	conn->daemon_pid = reply->hello->pid;
+	conn->daemon_version = strdup(reply->hello->daemon_version);
+	return conn->daemon_version ? 0 : error_fail_errno(-ENOMEM, "connect");
+}
+
+int conn_open(const char *path, struct dsaio_conn **ret_conn)
+{
+	_cleanup_(conn_freep) struct dsaio_conn *conn = calloc(1, sizeof(*conn));
+	int r;
+
+	if (!path) {
+		path = getenv("DSAIO_SOCKET");
+		if (!path || !*path)
+			path = CONN_SOCKET_DEFAULT;
+	}
+	if (!conn)
+		return error_fail_errno(-ENOMEM, "connect");
+	conn->fd = -1;
+	frame_writer_init(&conn->writer);
+	(void)pthread_mutex_init(&conn->lock, NULL); /* default attributes: can not fail */
+	conn->path = strdup(path);
+	if (!conn->path)
+		return error_fail_errno(-ENOMEM, "connect");
+	r = conn_connect(path, &conn->fd);
+	if (r < 0)
+		return r;
+	r = conn_hello(conn);
+	if (r < 0)
+		return r;
+	*ret_conn = TAKE_PTR(conn);
+	return 0;
+}

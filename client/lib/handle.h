@@ -1,0 +1,90 @@
+/*
+ * A handle: what a program opens to do I/O.  Its options, its channels, its op objects, and
+ * what of its ops has ended and was not yet told.
+ *
+ * An op object comes from the free list and goes back there when nobody refers to it any more.
+ * Ops outlive dsaio_handle_close() while a caller holds them: the closed handle then stays as
+ * their owner until the last of them is freed.
+ *
+ * What ended and was not told is a list, in the order of the ends.  An op whose owner freed it
+ * leaves the list and only counts; of those that failed the first is kept, for dsaio_wait().
+ */
+#ifndef DSAIO_CLIENT_HANDLE_H
+#define DSAIO_CLIENT_HANDLE_H
+
+#include "client/lib/channel.h"
+#include "proto/profile.h"
+
+struct waiter;
+struct op_chunk;
+
+struct dsaio_handle {
+	struct client_object object;
+	struct dsaio_client *client;
+	uint32_t id;	 /* the daemon's number */
+	struct profile profile;
+	bool has_profile;
+	uint32_t entries;
+	uint32_t timeout_msec; /* as in struct ring_entry */
+	uint64_t spin_nsec;
+	int bell_fd; /* our end of the bell socket */
+	pthread_mutex_t open_lock;	  /* a channel is being made */
+	struct channel *_Atomic channels; /* newest first; release by who made it */
+
+	pthread_mutex_t lock; /* of all below */
+	bool has_consumer;    /* a thread has the consumer role: wait.h */
+	struct waiter *waiters;
+	uint64_t n_open_async;	/* async ops that have not ended */
+	uint64_t n_open_ring;	/* ops that have not ended and (will) end by a ring */
+	uint64_t n_untold;	/* async ops that ended and were not told of */
+	uint64_t n_ended;	/* numbers the ends */
+	struct dsaio_op *first_ended, *last_ended;
+	struct dsaio_op *orphan; /* of those freed and not told the first that failed */
+	struct dsaio_op *free_ops;
+	struct op_chunk *chunks;
+	uint64_t n_live; /* op objects that are not on the free list */
+	bool is_closed;
+	int epoll_fd;	  /* dsaio_handle_fd(); -1: not asked for yet */
+	int own_bell_fd;  /* an eventfd of this process alone, in epoll_fd */
+	bool is_fd_armed; /* dsaio_reap() returned 0: whoever ends ops has to make it readable */
+	bool is_own_rung;
+
+	/* the consumer's */
+	bool is_bell_at_end; /* the daemon closed its end of the bell socket */
+	uint64_t looked_nsec; /* at the control socket's end */
+};
+
+/* Returns 0 or as client_check(). */
+int handle_check(const struct dsaio_handle *handle, const char *function);
+
+/* A new op, open, with a reference for the library and, if wanted, one for the caller; or NULL. */
+struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool is_callers,
+			       struct channel *channel);
+
+/* Lets go of a reference.  The last frees the op, and with it maybe a closed handle. */
+void handle_op_drop(struct dsaio_op *op);
+/* The same under handle->lock, while the handle is not closed or the caller frees it after. */
+void handle_op_drop_locked(struct dsaio_op *op);
+
+/*
+ * An op that failed was freed by its owner and not told of: of these only the first matters.
+ * Takes the list's reference.  Under handle->lock, as is handle_unlist().
+ */
+void handle_keep_orphan(struct dsaio_handle *handle, struct dsaio_op *op);
+
+/* Takes an op that is listed off, its owner having freed it; true: drop the list's reference. */
+bool handle_unlist(struct dsaio_op *op);
+
+/* dsaio_reap(): the first n that ended; each has a reference for the caller. */
+int handle_tell(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
+
+/*
+ * dsaio_wait(): all that ended.  Returns their count, or the errno of the first that failed and
+ * its sentence, the caller's (NULL: there was no memory for it).
+ */
+int64_t handle_tell_all(struct dsaio_handle *handle, char **ret_text);
+
+/* The channel on that store, made if need be.  Returns 0 or a negative errno, with a sentence. */
+int handle_channel(struct dsaio_handle *handle, uint32_t store, struct channel **ret_channel);
+
+#endif

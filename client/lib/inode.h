@@ -1,0 +1,55 @@
+/*
+ * An inode: what all files of a client that are one inode share.
+ *
+ * Its open ops, in the order in which they were submitted: an op through the page cache and one
+ * by a ring must not touch the same page at a time, so the later waits for the earlier.  Among
+ * themselves ring ops are kept in order by the daemon.
+ *
+ * Its size: a direct write that extends a file is slow inside the kernel, so the size is moved
+ * first.  If the write then fails, the size is moved back to the bytes done, as long as the end
+ * of the file is still the one that this op set and nobody of this client writes, or has
+ * written, behind it.
+ */
+#ifndef DSAIO_CLIENT_INODE_H
+#define DSAIO_CLIENT_INODE_H
+
+#include "client/lib/channel.h"
+
+#include <sys/types.h>
+
+struct inode {
+	dev_t dev;
+	ino_t ino;
+	uint32_t n_files;	     /* client.lock */
+	pthread_mutex_t extend_lock; /* held while the size is moved: system calls */
+	pthread_mutex_t lock;	     /* of all below */
+	uint64_t known_size;	     /* the file is at least that long, unless others cut it */
+	struct dsaio_op *first, *last;
+	uint32_t n_buffered, n_extending; /* of the open ops */
+};
+
+/* Finds or makes it.  Returns 0 or -ENOMEM.  Pair with inode_drop(). */
+int inode_hold(struct dsaio_client *client, dev_t dev, ino_t ino, struct inode **ret_inode);
+void inode_drop(struct dsaio_client *client, struct inode *inode); /* NULL is fine */
+
+/* The op is open from now on. */
+void inode_add(struct inode *inode, struct dsaio_op *op);
+
+/*
+ * An earlier open op that this one has to wait for, with a reference for the caller; NULL: none.
+ */
+struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op);
+
+/*
+ * Before a write by a ring: makes the file long enough.  fd: any of its writable descriptors.
+ * Returns 0 or the negative errno that the op ends with.
+ */
+int inode_extend(struct inode *inode, int fd, struct dsaio_op *op);
+
+/* The op has ended, result and done are filled in: takes it off, moves the size back if need be. */
+void inode_remove(struct inode *inode, int fd, struct dsaio_op *op);
+
+/* dsaio_truncate().  Returns 0 or a negative errno. */
+int inode_truncate(struct inode *inode, int fd, uint64_t size);
+
+#endif

@@ -1,0 +1,440 @@
+/*
+ * Ops: the public calls that start, await, look at and cancel them.
+ *
+ * The way of an op: op_start() checks the arguments and finds which way it goes (op_route()).
+ *   at once    it has nothing to do: no bytes, or a read behind the end of the file
+ *   by a ring  a sync; or aligned, and its memory is one piece of a slab: op_put()
+ *   buffered   all else: run by the calling thread (buffered.c)
+ * Its end is wait.c's, whichever way it went.
+ */
+#include "client/lib/buffer.h"
+#include "client/lib/buffered.h"
+#include "client/lib/file.h"
+#include "client/lib/wait.h"
+#include "proto/cleanup.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a call asks for. */
+struct op_request {
+	const char *function;
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;
+	uint8_t opcode;
+	void *buf; /* a write only reads it */
+	uint64_t len, off;
+	bool is_async;
+};
+
+static bool is_sync(uint8_t opcode)
+{
+	return opcode == RING_OP_FSYNC || opcode == RING_OP_FDATASYNC;
+}
+
+static int op_check(const struct op_request *q)
+{
+	uint64_t end;
+	int r = handle_check(q->handle, q->function);
+
+	if (r < 0)
+		return r;
+	if (!q->file)
+		return client_null(q->function, "file");
+	if (q->file->client != q->handle->client)
+		return error_fail(-EBADF,
+				  "%s: file %s and handle belong to different clients: open the "
+				  "file with the handle's",
+				  q->function, q->file->name);
+	if (q->opcode == RING_OP_READ && !q->file->can_read)
+		return error_fail(-EBADF, "%s: %s is not open for reading: open it with O_RDONLY or "
+				  "O_RDWR", q->function, q->file->name);
+	if (q->opcode == RING_OP_WRITE && !q->file->can_write)
+		return error_fail(-EBADF, "%s: %s is not open for writing: open it with O_WRONLY or "
+				  "O_RDWR", q->function, q->file->name);
+	if (__builtin_add_overflow(q->off, q->len, &end) || end > INT64_MAX)
+		return error_fail(-EINVAL,
+				  "%s of %" PRIu64 " bytes at %" PRIu64 " of %s: passes 2^63, the "
+				  "last byte that a file can have",
+				  q->function, q->len, q->off, q->file->name);
+	return client_check_alive(q->handle->client, q->function);
+}
+
+/* ---- the way ---- */
+
+enum op_way { OP_AT_ONCE, OP_BY_RING, OP_BUFFERED };
+
+static bool is_aligned(const struct op_request *q, const struct buffer_place *place)
+{
+	return !((q->off | q->len) & (q->file->offset_align - 1)) &&
+	       !(place->slab_off & (q->file->memory_align - 1));
+}
+
+/* Returns an enum op_way, or a negative errno; cuts a read's len at the file's end. */
+static int op_route(struct op_request *q, struct buffer_place *place)
+{
+	if (is_sync(q->opcode))
+		return OP_BY_RING;
+	if (!q->len)
+		return OP_AT_ONCE;
+	if (q->opcode == RING_OP_READ) {
+		int64_t size = file_size(q->file);
+
+		if (size < 0)
+			return error_fail_errno((int)size, "pread: size of %s", q->file->name);
+		if (q->off >= (uint64_t)size)
+			return OP_AT_ONCE;
+		/*
+		 * A direct read of the file's last, ragged block would also write behind the
+		 * end's place in the buffer: such a read goes through the page cache.
+		 */
+		if (q->off + q->len > (uint64_t)size)
+			q->len = (uint64_t)size - q->off;
+	}
+	if (!buffer_hold(q->handle->client, q->buf, q->len, place))
+		return OP_BUFFERED;
+	if (is_aligned(q, place))
+		return OP_BY_RING;
+	buffer_drop(TAKE_PTR(place->piece));
+	return OP_BUFFERED;
+}
+
+/* The op ends without having been in a ring. */
+static void op_fail(struct dsaio_op *op, int error)
+{
+	op->result = error;
+	op->done = 0;
+	wait_end_op(op);
+}
+
+static void op_put(struct dsaio_op *op, const struct buffer_place *place)
+{
+	struct channel *channel = op->channel;
+	struct dsaio_handle *handle = op->handle;
+	struct ring_entry entry = {
+		.opcode = op->opcode,
+		.file = op->file->id,
+		.off = op->off,
+		.len = op->len,
+		.slab = place->slab,
+		.slab_off = place->slab_off,
+		.timeout_msec = handle->timeout_msec,
+	};
+	int r = 0;
+
+	buffered_await_earlier(op);
+	if (op->opcode == RING_OP_WRITE && !op->file->is_block_device)
+		r = inode_extend(op->inode, op->file->fd, op);
+	if (r < 0) {
+		op_fail(op, r);
+		return;
+	}
+	for (;;) {
+		struct wait_for room = { .what = WAIT_ROOM, .channel = channel };
+
+		room.head = channel_head(channel); /* before the try: a later change is room */
+		r = channel_put(channel, op, &entry);
+		if (r != -EAGAIN)
+			break;
+		(void)wait_until(handle, &room, UINT64_MAX); /* no time-out */
+	}
+	if (r < 0)
+		op_fail(op, -ECONNRESET);
+}
+
+/*
+ * Starts an op; *ret_op (if not NULL) has a reference of the caller's.  Returns 0 or what keeps
+ * it from being an op.
+ */
+static int op_start(struct op_request *q, struct dsaio_op **ret_op)
+{
+	struct buffer_place place = { .piece = NULL };
+	struct channel *channel = NULL;
+	struct dsaio_op *op;
+	int way, r = op_check(q);
+
+	if (r < 0)
+		return r;
+	way = op_route(q, &place);
+	if (way < 0)
+		return way;
+	if (way == OP_BY_RING)
+		r = handle_channel(q->handle, q->file->store, &channel);
+	op = r < 0 ? NULL : handle_op_new(q->handle, q->is_async, ret_op, channel);
+	if (!op) {
+		if (place.piece)
+			buffer_drop(place.piece);
+		return r < 0 ? r : error_fail_errno(-ENOMEM, "%s", q->function);
+	}
+	op->opcode = q->opcode;
+	op->off = q->off;
+	op->len = q->len;
+	op->file = q->file;
+	file_ref(q->file);
+	op->piece = place.piece;
+	if (ret_op) /* before the end: it may be told of at once */
+		*ret_op = op;
+	switch (way) {
+	case OP_AT_ONCE:
+		wait_end_op(op);
+		break;
+	case OP_BUFFERED:
+		op->is_buffered = true;
+		inode_add(q->file->inode, op);
+		buffered_run(op, q->buf);
+		break;
+	default:
+		inode_add(q->file->inode, op);
+		op_put(op, &place);
+	}
+	return 0;
+}
+
+/* ---- starting, blocking ---- */
+
+/* The result of an op that has ended; a failed one's sentence becomes this thread's. */
+static int64_t op_result(const struct dsaio_op *op)
+{
+	if (op->result >= 0)
+		return op->result;
+	if (op->text)
+		return error_fail((int)op->result, "%s", op->text);
+	return error_fail_errno((int)op->result, "op");
+}
+
+static int64_t op_run(struct op_request *q)
+{
+	struct dsaio_op *op;
+	int64_t result;
+	int r = op_start(q, &op);
+
+	if (r < 0)
+		return r;
+	(void)wait_until(q->handle, &(struct wait_for){ .what = WAIT_OP, .op = op }, UINT64_MAX);
+	result = op_result(op);
+	handle_op_drop(op);
+	return result;
+}
+
+int64_t dsaio_pread(struct dsaio_handle *handle, struct dsaio_file *file, void *buf, size_t len,
+		    uint64_t off)
+{
+	struct op_request q = { "pread", handle, file, RING_OP_READ, buf, len, off, false };
+
+	return op_run(&q);
+}
+
+int64_t dsaio_pwrite(struct dsaio_handle *handle, struct dsaio_file *file, const void *buf,
+		     size_t len, uint64_t off)
+{
+	struct op_request q = { "pwrite", handle, file, RING_OP_WRITE, (void *)(uintptr_t)buf,
+				len,	  off,	  false };
+
+	return op_run(&q);
+}
+
+int dsaio_fsync(struct dsaio_handle *handle, struct dsaio_file *file)
+{
+	struct op_request q = { "fsync", handle, file, RING_OP_FSYNC, NULL, 0, 0, false };
+
+	return (int)op_run(&q);
+}
+
+int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file)
+{
+	struct op_request q = { "fdatasync", handle, file, RING_OP_FDATASYNC, NULL, 0, 0, false };
+
+	return (int)op_run(&q);
+}
+
+int dsaio_pread_async(struct dsaio_handle *handle, struct dsaio_file *file, void *buf, size_t len,
+		      uint64_t off, struct dsaio_op **ret_op)
+{
+	struct op_request q = { "pread_async", handle, file, RING_OP_READ, buf, len, off, true };
+
+	return op_start(&q, ret_op);
+}
+
+int dsaio_pwrite_async(struct dsaio_handle *handle, struct dsaio_file *file, const void *buf,
+		       size_t len, uint64_t off, struct dsaio_op **ret_op)
+{
+	struct op_request q = { "pwrite_async", handle, file, RING_OP_WRITE,
+				(void *)(uintptr_t)buf, len, off, true };
+
+	return op_start(&q, ret_op);
+}
+
+int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file,
+		      struct dsaio_op **ret_op)
+{
+	struct op_request q = { "fsync_async", handle, file, RING_OP_FSYNC, NULL, 0, 0, true };
+
+	return op_start(&q, ret_op);
+}
+
+int dsaio_fdatasync_async(struct dsaio_handle *handle, struct dsaio_file *file,
+			  struct dsaio_op **ret_op)
+{
+	struct op_request q = { "fdatasync_async", handle, file, RING_OP_FDATASYNC, NULL, 0, 0,
+				true };
+
+	return op_start(&q, ret_op);
+}
+
+/* ---- one op ---- */
+
+static int op_object_check(const struct dsaio_op *op, const char *function)
+{
+	if (!op)
+		return client_null(function, "op");
+	return client_check(op->handle->client, function);
+}
+
+static bool has_ended(const struct dsaio_op *op)
+{
+	/* acquire: then the result is there */
+	return atomic_load_explicit(&op->state, memory_order_acquire) == OP_ENDED;
+}
+
+int64_t dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec)
+{
+	int r = op_object_check(op, "op_wait");
+
+	if (r < 0)
+		return r;
+	if (!has_ended(op)) {
+		struct wait_for end = { .what = WAIT_OP, .op = op };
+
+		r = wait_until(op->handle, &end, wait_deadline(timeout_usec));
+		if (r < 0)
+			return error_fail(r, "op_wait: the op on %" PRIu64 " bytes at %" PRIu64
+					  " has not ended after %" PRId64 " us: it goes on, wait "
+					  "again", op->len, op->off, timeout_usec);
+	}
+	return op_result(op);
+}
+
+int dsaio_op_test(struct dsaio_op *op)
+{
+	int r = op_object_check(op, "op_test");
+
+	if (r < 0)
+		return r;
+	if (!has_ended(op))
+		wait_poll(op->handle);
+	return has_ended(op);
+}
+
+int64_t dsaio_op_result(const struct dsaio_op *op)
+{
+	int r = op_object_check(op, "op_result");
+
+	if (r < 0)
+		return r;
+	if (!has_ended(op))
+		return error_fail(-EINPROGRESS, "op_result: the op has not ended: wait for it first");
+	return op_result(op);
+}
+
+uint64_t dsaio_op_done(const struct dsaio_op *op)
+{
+	if (op_object_check(op, "op_done") < 0 || !has_ended(op))
+		return 0;
+	return op->result >= 0 ? (uint64_t)op->result : op->done;
+}
+
+const char *dsaio_op_error(struct dsaio_op *op)
+{
+	if (op_object_check(op, "op_error") < 0)
+		return dsaio_error();
+	if (!has_ended(op) || op->result >= 0)
+		return "";
+	return op->text ? op->text : strerror((int)-op->result);
+}
+
+int dsaio_op_cancel(struct dsaio_op *op)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__Cancel body = WIRE__CANCEL__INIT;
+	int r = op_object_check(op, "op_cancel");
+
+	if (r < 0 || has_ended(op) || !op->channel)
+		return r;
+	body.channel = op->channel->id;
+	body.id = op->ring_id;
+	request.body_case = WIRE__REQUEST__BODY_CANCEL;
+	request.cancel = &body;
+	r = conn_call(op->handle->client->conn, "op_cancel", &request, NULL, 0, NULL, NULL, NULL);
+	return r < 0 && has_ended(op) ? 0 : r;
+}
+
+void dsaio_op_free(struct dsaio_op *op)
+{
+	struct dsaio_handle *handle;
+	bool was_listed = false;
+
+	if (!op || client_is_forked(op->handle->client))
+		return;
+	handle = op->handle;
+	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: can not fail */
+	op->is_orphan = true;
+	if (op->is_listed)
+		was_listed = handle_unlist(op);
+	(void)pthread_mutex_unlock(&handle->lock);
+	if (was_listed)
+		handle_op_drop(op);
+	handle_op_drop(op);
+}
+
+void dsaio_op_set_data(struct dsaio_op *op, void *data)
+{
+	if (op)
+		atomic_store(&op->data, data);
+}
+
+void *dsaio_op_data(const struct dsaio_op *op)
+{
+	return op ? atomic_load(&op->data) : NULL;
+}
+
+/* ---- all ops of a handle ---- */
+
+int64_t dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec)
+{
+	struct wait_for all = { .what = WAIT_ALL };
+	_cleanup_(freep) char *text = NULL;
+	int64_t result;
+	int r = handle_check(handle, "wait");
+
+	if (r < 0)
+		return r;
+	r = wait_until(handle, &all, wait_deadline(timeout_usec));
+	if (r < 0)
+		return error_fail(r, "wait: ops of the handle have not ended after %" PRId64
+				  " us: they go on, wait again", timeout_usec);
+	result = handle_tell_all(handle, &text);
+	if (result < 0)
+		return text ? error_fail((int)result, "%s", text)
+			    : error_fail_errno((int)result, "wait: an op");
+	if (result == 0) {
+		r = client_check_alive(handle->client, "wait");
+		if (r < 0)
+			return r;
+	}
+	return result;
+}
+
+int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n)
+{
+	int got, r = handle_check(handle, "reap");
+
+	if (r < 0)
+		return r;
+	if (n <= 0 || !ops)
+		return error_fail(-EINVAL, "reap: room for %d ops: must be at least 1", n);
+	do
+		got = handle_tell(handle, ops, n);
+	while (!got && wait_poll_or_arm(handle));
+	return got ? got : client_check_alive(handle->client, "reap");
+}

@@ -1,0 +1,185 @@
+#include "client/lib/buffer.h"
+#include "client/lib/cut.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define PAGES 64u
+
+static struct cut cut;
+
+static void cut_setup(void)
+{
+	ck_assert_int_eq(cut_init(&cut, PAGES * CUT_PAGE), 0);
+}
+
+static void cut_teardown(void)
+{
+	cut_deinit(&cut);
+}
+
+static struct cut_piece *take(size_t len)
+{
+	struct cut_piece *piece = NULL;
+
+	ck_assert_int_eq(cut_take(&cut, len, &piece), 0);
+	return piece;
+}
+
+static void give(const struct cut_piece *piece)
+{
+	cut_give(&cut, cut_find(&cut, piece->off));
+}
+
+/* The pieces fill the slab without a gap, no two free ones touch, the sum is right. */
+static void check_pieces(void)
+{
+	size_t off = 0, used = 0;
+
+	for (size_t i = 0; i < cut.n; i++) {
+		ck_assert_uint_eq(cut.pieces[i]->off, off);
+		ck_assert_uint_gt(cut.pieces[i]->len, 0);
+		ck_assert_uint_eq(cut.pieces[i]->len % CUT_PAGE, 0);
+		ck_assert(i == 0 || !cut.pieces[i]->is_free || !cut.pieces[i - 1]->is_free);
+		off += cut.pieces[i]->len;
+		used += cut.pieces[i]->is_free ? 0 : cut.pieces[i]->len;
+	}
+	ck_assert_uint_eq(off, cut.bytes);
+	ck_assert_uint_eq(used, cut.used_bytes);
+}
+
+START_TEST(pieces_are_whole_pages_one_after_the_other)
+{
+	struct cut_piece *one = take(1), *page = take(CUT_PAGE), *more = take(CUT_PAGE + 1);
+
+	ck_assert_uint_eq(one->off, 0);
+	ck_assert_uint_eq(one->len, CUT_PAGE);
+	ck_assert_uint_eq(page->off, CUT_PAGE);
+	ck_assert_uint_eq(page->len, CUT_PAGE);
+	ck_assert_uint_eq(more->off, 2 * CUT_PAGE);
+	ck_assert_uint_eq(more->len, 2 * CUT_PAGE);
+	check_pieces();
+}
+END_TEST
+
+START_TEST(a_full_slab_says_so)
+{
+	struct cut_piece *all = take(PAGES * CUT_PAGE), *none = NULL;
+
+	ck_assert_int_eq(cut_take(&cut, 1, &none), -ENOSPC);
+	give(all);
+	ck_assert_int_eq(cut_take(&cut, PAGES * CUT_PAGE + 1, &none), -ENOSPC);
+	ck_assert_ptr_null(none);
+	check_pieces();
+}
+END_TEST
+
+START_TEST(what_is_given_back_grows_together_with_both_neighbours)
+{
+	struct cut_piece *a = take(CUT_PAGE), *b = take(CUT_PAGE), *c = take(CUT_PAGE);
+
+	(void)take(CUT_PAGE);
+	give(a);
+	give(c);
+	check_pieces();
+	ck_assert_uint_eq(cut.n, 5);
+	give(b);
+	check_pieces();
+	ck_assert_uint_eq(cut.n, 3);
+	ck_assert_uint_eq(cut.pieces[0]->len, 3 * CUT_PAGE);
+}
+END_TEST
+
+START_TEST(only_what_was_used_before_is_dirty)
+{
+	struct cut_piece *a = take(CUT_PAGE), *b;
+
+	ck_assert(!a->is_dirty);
+	give(a); /* grows together with the rest, which was never used */
+	b = take(2 * CUT_PAGE);
+	ck_assert(b->is_dirty);
+	give(b);
+	check_pieces();
+}
+END_TEST
+
+START_TEST(the_piece_of_each_byte_is_found)
+{
+	struct cut_piece *a = take(3 * CUT_PAGE), *b = take(CUT_PAGE);
+
+	ck_assert_ptr_eq(cut.pieces[cut_find(&cut, 0)], a);
+	ck_assert_ptr_eq(cut.pieces[cut_find(&cut, 3 * CUT_PAGE - 1)], a);
+	ck_assert_ptr_eq(cut.pieces[cut_find(&cut, 3 * CUT_PAGE)], b);
+	ck_assert_ptr_eq(cut.pieces[cut_find(&cut, 4 * CUT_PAGE - 1)], b);
+	ck_assert(cut.pieces[cut_find(&cut, PAGES * CUT_PAGE - 1)]->is_free);
+}
+END_TEST
+
+START_TEST(any_order_of_taking_and_giving_keeps_the_pieces_whole)
+{
+	struct cut_piece *taken[PAGES];
+	size_t n = 0;
+	unsigned seed = 1;
+
+	for (int i = 0; i < 20000; i++) {
+		unsigned random;
+
+		seed = seed * 1103515245 + 12345;
+		random = seed >> 16;
+		if (random & 1 && n < PAGES) {
+			struct cut_piece *piece = NULL;
+
+			if (cut_take(&cut, 1 + random % (8 * CUT_PAGE), &piece) == 0)
+				taken[n++] = piece;
+		} else if (n) {
+			size_t which = random % n;
+
+			give(taken[which]);
+			taken[which] = taken[--n];
+		}
+		check_pieces();
+	}
+	while (n)
+		give(taken[--n]);
+	check_pieces();
+	ck_assert_uint_eq(cut.n, 1);
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	size_t bytes, last, slab;
+} slabs[] = {
+	{ "the first", 1, 0, 4u << 20 },
+	{ "the first, filled", 4u << 20, 0, 4u << 20 },
+	{ "the first, for more", (4u << 20) + 1, 0, 6u << 20 },
+	{ "the second", 1, 4u << 20, 8u << 20 },
+	{ "doubled up to the bound", 1, 128u << 20, 256u << 20 },
+	{ "not beyond the bound", 1, 256u << 20, 256u << 20 },
+	{ "a request beyond the bound", (300u << 20) + 1, 256u << 20, 302u << 20 },
+	{ "after a request beyond the bound", 1, 512u << 20, 256u << 20 },
+};
+
+START_TEST(a_new_slab_is_twice_the_last_or_as_large_as_need_be)
+{
+	ck_assert_msg(buffer_slab_bytes(slabs[_i].bytes, slabs[_i].last) == slabs[_i].slab, "%s",
+		      slabs[_i].what);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, cut_setup, cut_teardown);
+	tcase_add_test(tcase, pieces_are_whole_pages_one_after_the_other);
+	tcase_add_test(tcase, a_full_slab_says_so);
+	tcase_add_test(tcase, what_is_given_back_grows_together_with_both_neighbours);
+	tcase_add_test(tcase, only_what_was_used_before_is_dirty);
+	tcase_add_test(tcase, the_piece_of_each_byte_is_found);
+	tcase_add_test(tcase, any_order_of_taking_and_giving_keeps_the_pieces_whole);
+	tcase_add_loop_test(tcase, a_new_slab_is_twice_the_last_or_as_large_as_need_be, 0,
+			    N_ROWS(slabs));
+}
+
+SUITE("client_cut", add_tests)

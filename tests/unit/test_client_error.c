@@ -1,0 +1,125 @@
+#include "client/lib/dsaio.h"
+#include "client/lib/error.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+static const struct {
+	struct error_op op;
+	const char *text;
+} sentences[] = {
+	{ { "pwrite", "/x/y", 0, 16777216, 13631488, ENOSPC, NULL, 0 },
+	  "pwrite of 16777216 bytes at 0 to /x/y failed after 13631488 bytes: No space left on "
+	  "device: free some space on that file system, then write again" },
+	{ { "pread", "/x/y", 4096, 512, 0, EBADMSG, NULL, 0 },
+	  "pread of 512 bytes at 4096 from /x/y failed after 0 bytes: Bad message" },
+	{ { "pwrite", "/x/y", 1, 2, 0, EACCES, "because it is so", 0 },
+	  "pwrite of 2 bytes at 1 to /x/y failed after 0 bytes: Permission denied: because it is "
+	  "so" },
+	{ { "pwrite", "/x/y", 0, 8192, 4096, EIO, NULL, 20480 },
+	  "pwrite of 8192 bytes at 0 to /x/y failed after 4096 bytes (the file stays 20480 bytes "
+	  "long, with zeros from there on): Input/output error: the device or file system reports "
+	  "an error: see the kernel's log (dmesg)" },
+	{ { "fsync", "/x/y", 0, 0, 0, EIO, NULL, 0 },
+	  "fsync of /x/y failed: Input/output error: the device or file system reports an error: "
+	  "see the kernel's log (dmesg)" },
+};
+
+START_TEST(an_op_says_what_failed_on_what_why_and_what_to_do)
+{
+	char text[ERROR_TEXT_BYTES];
+
+	error_op_text(&sentences[_i].op, text, sizeof(text));
+	ck_assert_str_eq(text, sentences[_i].text);
+}
+END_TEST
+
+START_TEST(there_is_a_sentence_before_anything_failed)
+{
+	ck_assert_str_eq(dsaio_error(), "");
+}
+END_TEST
+
+START_TEST(a_sentence_may_quote_the_one_before)
+{
+	ck_assert_int_eq(error_fail(-EIO, "first %d", 1), -EIO);
+	ck_assert_int_eq(error_fail_errno(-EPERM, "then: %s", dsaio_error()), -EPERM);
+	ck_assert_str_eq(dsaio_error(), "then: first 1: Operation not permitted");
+}
+END_TEST
+
+START_TEST(a_sentence_that_is_too_long_is_cut)
+{
+	char name[2 * ERROR_TEXT_BYTES];
+
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	ck_assert_int_eq(error_fail_errno(-EIO, "open %s", name), -EIO);
+	ck_assert_uint_eq(strlen(dsaio_error()), ERROR_TEXT_BYTES - 1);
+}
+END_TEST
+
+static void *fail_elsewhere(void *arg)
+{
+	(void)arg;
+	(void)error_fail(-EIO, "another thread's");
+	return NULL;
+}
+
+START_TEST(each_thread_has_its_own_sentence)
+{
+	pthread_t thread;
+
+	(void)error_fail(-EIO, "mine");
+	ck_assert_int_eq(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_str_eq(dsaio_error(), "mine");
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	int r;
+} nulls[] = {
+	{ "client", -EINVAL },
+	{ "handle", -EINVAL },
+	{ "op", -EINVAL },
+};
+
+START_TEST(a_null_object_is_refused_by_name)
+{
+	void *memory;
+	int r = _i == 0	  ? dsaio_alloc(NULL, 1, &memory)
+		: _i == 1 ? (int)dsaio_wait(NULL, 0)
+			  : (int)dsaio_op_wait(NULL, 0);
+
+	ck_assert_int_eq(r, nulls[_i].r);
+	ck_assert_msg(strstr(dsaio_error(), nulls[_i].what), "%s", dsaio_error());
+}
+END_TEST
+
+START_TEST(null_may_be_freed_and_closed)
+{
+	dsaio_op_free(NULL);
+	dsaio_file_close(NULL);
+	dsaio_handle_close(NULL);
+	dsaio_disconnect(NULL);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_loop_test(tcase, an_op_says_what_failed_on_what_why_and_what_to_do, 0,
+			    N_ROWS(sentences));
+	tcase_add_test(tcase, there_is_a_sentence_before_anything_failed);
+	tcase_add_test(tcase, a_sentence_may_quote_the_one_before);
+	tcase_add_test(tcase, a_sentence_that_is_too_long_is_cut);
+	tcase_add_test(tcase, each_thread_has_its_own_sentence);
+	tcase_add_loop_test(tcase, a_null_object_is_refused_by_name, 0, N_ROWS(nulls));
+	tcase_add_test(tcase, null_may_be_freed_and_closed);
+}
+
+SUITE("client_error", add_tests)

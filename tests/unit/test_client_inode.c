@@ -1,0 +1,227 @@
+#include "client/lib/inode.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static struct dsaio_client client;
+static struct inode *inode;
+static int fd;
+
+static void inode_setup(void)
+{
+	const char *tmp = getenv("TMPDIR");
+	char path[4096];
+
+	(void)snprintf(path, sizeof(path), "%s/dsaio-inode-XXXXXX", tmp ? tmp : "/var/tmp");
+	fd = mkstemp(path);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(unlink(path), 0);
+	(void)pthread_mutex_init(&client.lock, NULL);
+	ck_assert_int_eq(inode_hold(&client, 1, 2, &inode), 0);
+}
+
+static void inode_teardown(void)
+{
+	inode_drop(&client, inode);
+	ck_assert_ptr_null(client.inodes);
+	(void)close(fd);
+}
+
+/* Opens an op on the inode. */
+static void start(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len, bool is_buffered)
+{
+	memset(op, 0, sizeof(*op));
+	op->opcode = opcode;
+	op->off = off;
+	op->len = len;
+	op->is_buffered = is_buffered;
+	atomic_init(&op->n_refs, 1);
+	inode_add(inode, op);
+}
+
+static void end(struct dsaio_op *op, int64_t result, uint64_t done)
+{
+	op->result = result;
+	op->done = done;
+	inode_remove(inode, fd, op);
+}
+
+static int64_t size_now(void)
+{
+	struct stat st;
+
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	return st.st_size;
+}
+
+START_TEST(files_of_one_inode_share_it)
+{
+	struct inode *same, *other;
+
+	ck_assert_int_eq(inode_hold(&client, 1, 2, &same), 0);
+	ck_assert_int_eq(inode_hold(&client, 1, 3, &other), 0);
+	ck_assert_ptr_eq(same, inode);
+	ck_assert_ptr_ne(other, inode);
+	inode_drop(&client, same);
+	inode_drop(&client, other);
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	uint8_t first, then;
+	uint64_t first_off, then_off;
+	bool is_first_buffered, is_then_buffered, must_wait;
+} meetings[] = {
+	{ "the lane orders ring ops", RING_OP_WRITE, RING_OP_WRITE, 0, 0, false, false, false },
+	{ "buffered behind a ring's", RING_OP_WRITE, RING_OP_READ, 0, 100, false, true, true },
+	{ "a ring's behind buffered", RING_OP_WRITE, RING_OP_READ, 100, 0, true, false, true },
+	{ "both buffered", RING_OP_READ, RING_OP_WRITE, 1, 2, true, true, true },
+	{ "two reads", RING_OP_READ, RING_OP_READ, 0, 0, true, true, false },
+	{ "another page", RING_OP_WRITE, RING_OP_WRITE, 0, 4096, true, true, false },
+	{ "the same page, other bytes", RING_OP_WRITE, RING_OP_READ, 0, 4000, true, true, true },
+	{ "a sync behind a buffered write", RING_OP_WRITE, RING_OP_FSYNC, 0, 0, true, false, true },
+	{ "a write behind a sync", RING_OP_FSYNC, RING_OP_WRITE, 0, 0, false, true, false },
+};
+
+START_TEST(page_cache_and_ring_never_meet_in_a_page)
+{
+	struct dsaio_op first, then, *found;
+
+	start(&first, meetings[_i].first, meetings[_i].first_off,
+	      meetings[_i].first == RING_OP_FSYNC ? 0 : 50, meetings[_i].is_first_buffered);
+	start(&then, meetings[_i].then, meetings[_i].then_off,
+	      meetings[_i].then == RING_OP_FSYNC ? 0 : 50, meetings[_i].is_then_buffered);
+	ck_assert_ptr_null(inode_conflict(inode, &first)); /* the earlier never waits */
+	found = inode_conflict(inode, &then);
+	ck_assert_msg(found == (meetings[_i].must_wait ? &first : NULL), "%s", meetings[_i].what);
+	ck_assert_uint_eq(atomic_load(&first.n_refs), meetings[_i].must_wait ? 2 : 1);
+	end(&first, 0, 0);
+	ck_assert_ptr_null(inode_conflict(inode, &then));
+	end(&then, 0, 0);
+}
+END_TEST
+
+START_TEST(an_extending_write_finds_the_size_set)
+{
+	struct dsaio_op op;
+
+	start(&op, RING_OP_WRITE, 4096, 8192, false);
+	ck_assert_int_eq(inode_extend(inode, fd, &op), 0);
+	ck_assert_int_eq(size_now(), 12288);
+	end(&op, 8192, 8192);
+	ck_assert_int_eq(size_now(), 12288);
+}
+END_TEST
+
+START_TEST(a_write_within_the_file_moves_nothing)
+{
+	struct dsaio_op op;
+
+	ck_assert_int_eq(ftruncate(fd, 100000), 0);
+	start(&op, RING_OP_WRITE, 0, 8192, false);
+	ck_assert_int_eq(inode_extend(inode, fd, &op), 0);
+	end(&op, -EIO, 0);
+	ck_assert_int_eq(size_now(), 100000);
+}
+END_TEST
+
+/* Two extending writes, one behind the other; the second ends first in half of the rows. */
+static const struct {
+	const char *what;
+	bool is_second_first;
+	int64_t first_result, second_result;
+	uint64_t first_done, second_done;
+	int64_t size;
+	uint64_t zeros_of_first; /* what its sentence says */
+} failures[] = {
+	{ "both whole", false, 8192, 8192, 8192, 8192, 16384, 0 },
+	{ "the first fails, the second is open", false, -EIO, 8192, 4096, 8192, 16384, 16384 },
+	{ "both fail, the first first", false, -EIO, -EIO, 4096, 0, 8192, 16384 },
+	{ "both fail, the second first", true, -EIO, -EIO, 4096, 0, 4096, 0 },
+	{ "the second fails in part, alone", false, 8192, -EIO, 8192, 4096, 12288, 0 },
+	{ "the first fails after the second is whole", true, -EIO, 8192, 0, 8192, 16384, 16384 },
+};
+
+START_TEST(a_failed_write_leaves_the_file_as_long_as_the_bytes_done)
+{
+	struct dsaio_op first, second;
+
+	start(&first, RING_OP_WRITE, 0, 8192, false);
+	ck_assert_int_eq(inode_extend(inode, fd, &first), 0);
+	start(&second, RING_OP_WRITE, 8192, 8192, false);
+	ck_assert_int_eq(inode_extend(inode, fd, &second), 0);
+	if (failures[_i].is_second_first)
+		end(&second, failures[_i].second_result, failures[_i].second_done);
+	end(&first, failures[_i].first_result, failures[_i].first_done);
+	if (!failures[_i].is_second_first)
+		end(&second, failures[_i].second_result, failures[_i].second_done);
+	ck_assert_msg(size_now() == failures[_i].size, "%s: %jd", failures[_i].what,
+		      (intmax_t)size_now());
+	ck_assert_msg(first.zeros_until == failures[_i].zeros_of_first, "%s", failures[_i].what);
+}
+END_TEST
+
+START_TEST(data_that_another_write_put_behind_is_not_cut_off)
+{
+	struct dsaio_op extends, within;
+
+	start(&extends, RING_OP_WRITE, 0, 16384, false);
+	ck_assert_int_eq(inode_extend(inode, fd, &extends), 0);
+	start(&within, RING_OP_WRITE, 8192, 4096, false);
+	ck_assert_int_eq(inode_extend(inode, fd, &within), 0);
+	end(&within, 4096, 4096);
+	end(&extends, -EIO, 4096);
+	ck_assert_int_eq(size_now(), 16384);
+	ck_assert_uint_eq(extends.zeros_until, 16384);
+}
+END_TEST
+
+START_TEST(a_size_that_others_moved_stays)
+{
+	struct dsaio_op op;
+
+	start(&op, RING_OP_WRITE, 0, 8192, false);
+	ck_assert_int_eq(inode_extend(inode, fd, &op), 0);
+	ck_assert_int_eq(ftruncate(fd, 50000), 0);
+	end(&op, -EIO, 0);
+	ck_assert_int_eq(size_now(), 50000);
+	ck_assert_uint_eq(op.zeros_until, 50000);
+}
+END_TEST
+
+START_TEST(after_a_truncation_the_size_is_looked_at_again)
+{
+	struct dsaio_op op;
+
+	start(&op, RING_OP_WRITE, 0, 16384, false);
+	ck_assert_int_eq(inode_extend(inode, fd, &op), 0);
+	end(&op, 16384, 16384);
+	ck_assert_int_eq(inode_truncate(inode, fd, 4096), 0);
+	ck_assert_int_eq(size_now(), 4096);
+	start(&op, RING_OP_WRITE, 8192, 4096, false);
+	ck_assert_int_eq(inode_extend(inode, fd, &op), 0);
+	ck_assert_int_eq(size_now(), 12288);
+	end(&op, 4096, 4096);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, inode_setup, inode_teardown);
+	tcase_add_test(tcase, files_of_one_inode_share_it);
+	tcase_add_loop_test(tcase, page_cache_and_ring_never_meet_in_a_page, 0, N_ROWS(meetings));
+	tcase_add_test(tcase, an_extending_write_finds_the_size_set);
+	tcase_add_test(tcase, a_write_within_the_file_moves_nothing);
+	tcase_add_loop_test(tcase, a_failed_write_leaves_the_file_as_long_as_the_bytes_done, 0,
+			    N_ROWS(failures));
+	tcase_add_test(tcase, data_that_another_write_put_behind_is_not_cut_off);
+	tcase_add_test(tcase, a_size_that_others_moved_stays);
+	tcase_add_test(tcase, after_a_truncation_the_size_is_looked_at_again);
+}
+
+SUITE("client_inode", add_tests)

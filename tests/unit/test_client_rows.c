@@ -1,0 +1,236 @@
+#include "client/lib/channel.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#define ENTRIES 8u
+
+/* A channel over private memory, with a lane of the test's own on the other side. */
+static _Alignas(4096) char map[4096], board[4096];
+static struct channel_row rows[ENTRIES];
+static uint32_t free_rows[ENTRIES];
+static struct dsaio_conn conn;
+static struct dsaio_client client;
+static struct channel channel;
+static struct ring_lane lane;
+static struct dsaio_op ops[64];
+static int sockets[2];
+
+static void rows_setup(void)
+{
+	struct lane_board *b = (struct lane_board *)board;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+	conn.fd = sockets[0];
+	client.conn = &conn;
+	b->magic = LANE_BOARD_MAGIC;
+	b->version = RING_VERSION;
+	ring_lane_init(&lane, map, ENTRIES);
+	ck_assert_int_eq(ring_client_init(&channel.ring, map, board, ENTRIES), 0);
+	channel.client = &client;
+	channel.rows = rows;
+	channel.free_rows = free_rows;
+	channel.bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	for (uint32_t i = 0; i < ENTRIES; i++) {
+		rows[i].id = i;
+		free_rows[i] = i;
+	}
+	(void)pthread_mutex_init(&channel.submit_lock, NULL);
+	for (unsigned i = 0; i < 64; i++)
+		ops[i].len = 1000;
+}
+
+static void rows_teardown(void)
+{
+	(void)close(sockets[0]);
+	(void)close(sockets[1]);
+	(void)close(channel.bell_fd);
+}
+
+static int put(struct dsaio_op *op)
+{
+	struct ring_entry entry = { .opcode = RING_OP_READ, .len = 1000 };
+
+	return channel_put(&channel, op, &entry);
+}
+
+/* The lane's side: the id of the next entry. */
+static uint64_t take(void)
+{
+	struct ring_entry entry;
+
+	ck_assert_int_gt(ring_lane_ready(&lane), 0);
+	ring_lane_take(&lane, &entry);
+	return entry.id;
+}
+
+static void complete(uint64_t id, int64_t result)
+{
+	ring_lane_complete(&lane, id, result);
+	(void)ring_lane_publish(&lane);
+}
+
+static unsigned consume(struct dsaio_op **ret_ops)
+{
+	struct op_list list = OP_LIST_INIT(list);
+	unsigned n = 0;
+
+	channel_consume(&channel, &list);
+	for (struct dsaio_op *op = list.first; op; op = op->next)
+		ret_ops[n++] = op;
+	return n;
+}
+
+START_TEST(a_completion_ends_the_op_that_it_names_in_any_order)
+{
+	struct dsaio_op *ended[3];
+	uint64_t ids[3];
+
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(put(&ops[i]), 0);
+	for (int i = 0; i < 3; i++)
+		ids[i] = take();
+	complete(ids[2], 1000);
+	complete(ids[0], ring_result_failed(EIO, 512));
+	ck_assert_uint_eq(consume(ended), 2);
+	ck_assert_ptr_eq(ended[0], &ops[2]);
+	ck_assert_int_eq(ended[0]->result, 1000);
+	ck_assert_uint_eq(ended[0]->done, 1000);
+	ck_assert_ptr_eq(ended[1], &ops[0]);
+	ck_assert_int_eq(ended[1]->result, -EIO);
+	ck_assert_uint_eq(ended[1]->done, 512);
+	complete(ids[1], 0);
+	ck_assert_uint_eq(consume(ended), 1);
+	ck_assert_ptr_eq(ended[0], &ops[1]);
+}
+END_TEST
+
+START_TEST(there_are_never_more_open_rows_than_entries)
+{
+	struct dsaio_op *ended[ENTRIES];
+
+	for (unsigned i = 0; i < ENTRIES; i++)
+		ck_assert_int_eq(put(&ops[i]), 0);
+	ck_assert_int_eq(put(&ops[ENTRIES]), -EAGAIN);
+	complete(take(), 0);
+	ck_assert_int_eq(put(&ops[ENTRIES]), -EAGAIN); /* completed is not consumed */
+	ck_assert_uint_eq(consume(ended), 1);
+	ck_assert_int_eq(put(&ops[ENTRIES]), 0);
+}
+END_TEST
+
+START_TEST(rows_go_round_whatever_the_order_of_the_ends)
+{
+	struct dsaio_op *ended[ENTRIES], *open[ENTRIES];
+	uint64_t ids[ENTRIES];
+	unsigned n_open = 0, next = 0, seed = 1;
+
+	for (int turn = 0; turn < 100000; turn++) {
+		seed = seed * 1103515245 + 12345;
+		if ((seed >> 16 & 1 && n_open < ENTRIES) || !n_open) {
+			open[n_open] = &ops[next++ % 64];
+			ck_assert_int_eq(put(open[n_open]), 0);
+			ids[n_open++] = take();
+		} else {
+			unsigned which = (seed >> 17) % n_open;
+
+			complete(ids[which], 0);
+			ck_assert_uint_eq(consume(ended), 1);
+			ck_assert_ptr_eq(ended[0], open[which]);
+			open[which] = open[--n_open];
+			ids[which] = ids[n_open];
+		}
+	}
+	ck_assert(!channel.is_broken);
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	uint64_t add; /* to the id of the one open op */
+} wrong_ids[] = {
+	{ "a free row", 1 },
+	{ "no row at all", 1000 },
+	{ "the row's last generation", UINT64_MAX - UINT32_MAX },
+	{ "the row's next generation", UINT64_C(1) << 32 },
+};
+
+START_TEST(an_id_of_no_open_op_ends_nothing_and_breaks_the_channel)
+{
+	struct dsaio_op *ended[ENTRIES];
+	char byte;
+
+	ck_assert_int_eq(put(&ops[0]), 0);
+	complete(take() + wrong_ids[_i].add, 0);
+	ck_assert_msg(consume(ended) == 0, "%s", wrong_ids[_i].what);
+	ck_assert(channel.is_broken);
+	ck_assert(atomic_load(&conn.is_broken));
+	ck_assert(!conn_is_gone(&conn));			    /* not before its end of file */
+	ck_assert_int_eq(recv(sockets[1], &byte, 1, MSG_DONTWAIT), 0); /* it was asked to end */
+}
+END_TEST
+
+START_TEST(a_completion_told_twice_ends_its_op_once)
+{
+	struct dsaio_op *ended[ENTRIES];
+	uint64_t id;
+
+	ck_assert_int_eq(put(&ops[0]), 0);
+	ck_assert_int_eq(put(&ops[1]), 0);
+	id = take();
+	complete(id, 0);
+	complete(id, 0);
+	ck_assert_uint_eq(consume(ended), 1);
+	ck_assert(channel.is_broken);
+}
+END_TEST
+
+START_TEST(an_index_that_jumps_breaks_the_channel)
+{
+	struct dsaio_op *ended[ENTRIES];
+
+	ck_assert_int_eq(put(&ops[0]), 0);
+	atomic_store(&channel.ring.shared->cq_tail, ENTRIES + 1);
+	ck_assert_uint_eq(consume(ended), 0);
+	ck_assert(channel.is_broken);
+}
+END_TEST
+
+START_TEST(what_is_buried_ends_once_and_nothing_is_taken_after)
+{
+	struct op_list list = OP_LIST_INIT(list);
+	struct dsaio_op *ended[ENTRIES];
+
+	ck_assert_int_eq(put(&ops[0]), 0);
+	ck_assert_int_eq(put(&ops[1]), 0);
+	complete(take(), 1000);
+	ck_assert_uint_eq(consume(ended), 1);
+	channel_bury(&channel, -ECONNRESET, &list);
+	ck_assert_ptr_eq(list.first, &ops[1]);
+	ck_assert_ptr_null(list.first->next);
+	ck_assert_int_eq(ops[1].result, -ECONNRESET);
+	ck_assert_int_eq(put(&ops[2]), -ENOTCONN);
+	complete(take(), 1000); /* the rings of a dead daemon say nothing */
+	ck_assert_uint_eq(consume(ended), 0);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, rows_setup, rows_teardown);
+	tcase_add_test(tcase, a_completion_ends_the_op_that_it_names_in_any_order);
+	tcase_add_test(tcase, there_are_never_more_open_rows_than_entries);
+	tcase_add_test(tcase, rows_go_round_whatever_the_order_of_the_ends);
+	tcase_add_loop_test(tcase, an_id_of_no_open_op_ends_nothing_and_breaks_the_channel, 0,
+			    N_ROWS(wrong_ids));
+	tcase_add_test(tcase, a_completion_told_twice_ends_its_op_once);
+	tcase_add_test(tcase, an_index_that_jumps_breaks_the_channel);
+	tcase_add_test(tcase, what_is_buried_ends_once_and_nothing_is_taken_after);
+}
+
+SUITE("client_rows", add_tests)
