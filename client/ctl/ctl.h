@@ -1,0 +1,71 @@
+/*
+ * What all commands share: the options that each of them has, errors of one shape, the way to a
+ * daemon.
+ *
+ * An error is printed once, where it happens, by ctl_fail() or ctl_usage(), whose value is the
+ * command's exit status; callers only pass it on.  The shape is
+ *     dsaioctl: COMMAND: OBJECT: what failed: errno text: what to do
+ * With --json the sentence goes to standard output, too, as {"error": "..."}.
+ */
+#ifndef DSAIO_CTL_CTL_H
+#define DSAIO_CTL_CTL_H
+
+#include "client/ctl/flags.h"
+#include "client/ctl/private.h"
+#include "client/lib/dsaio.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct json_object;
+
+enum { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2 };
+
+struct ctl {
+	const char *command;	 /* its name, for messages; NULL: none yet */
+	const char *socket_path; /* NULL: the library's default */
+	bool is_json, is_private;
+	char **args; /* behind the command's name, without options */
+	int n_args;
+	struct private_daemon private_daemon;
+};
+
+/* A row of the table of commands. */
+struct command {
+	const char *name;
+	int (*run)(struct ctl *ctl);
+	const char *line; /* of dsaioctl --help */
+	const char *help; /* of dsaioctl NAME --help */
+	struct flag_table flags;
+};
+extern const struct command command_status, command_cp, command_bench;
+
+/* Each prints the sentence and returns CTL_FAILED, CTL_USAGE. */
+int ctl_fail(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says something on standard error that is no error. */
+void ctl_note(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * With --private: starts the private daemon, with stores for these directories (once).
+ * Returns CTL_OK, or CTL_FAILED (printed).
+ */
+int ctl_start_private(struct ctl *ctl, const char *const *dirs, size_t n_dirs);
+
+/* The same, then connects to that daemon or the chosen one. */
+int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
+		struct dsaio_client **ret_client);
+
+/* Prints the object and lets go of it.  Returns CTL_OK or CTL_FAILED. */
+int ctl_print_json(const struct ctl *ctl, struct json_object *object);
+
+/* Standard output may be a full disk.  Returns CTL_OK or CTL_FAILED. */
+int ctl_flush(const struct ctl *ctl);
+
+static inline void client_disconnectp(struct dsaio_client **client)
+{
+	dsaio_disconnect(*client);
+}
+
+#endif

@@ -1,0 +1,132 @@
+/*
+ * dsaioctl: looks at a dsaiod, and does with it what needs no program: copies files, measures.
+ *
+ * A table of commands.  Options may stand before or after the command's name; those of all
+ * commands are here, those of one in its cmd_NAME.c.
+ */
+#include "client/ctl/ctl.h"
+
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct command *const commands[] = { &command_status, &command_cp, &command_bench };
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static struct ctl ctl;
+static bool is_help, is_version;
+
+static const struct flag common_flags[] = {
+	{ "json", FLAG_BOOL, &ctl.is_json, 0, 0 },
+	{ "socket", FLAG_STRING, &ctl.socket_path, 0, 0 },
+	{ "private", FLAG_BOOL, &ctl.is_private, 0, 0 },
+	{ "help", FLAG_BOOL, &is_help, 0, 0 },
+	{ "version", FLAG_BOOL, &is_version, 0, 0 },
+};
+
+static void print_help(void)
+{
+	(void)puts("dsaioctl - look at dsaiod, copy files through it, measure it\n"
+		   "\n"
+		   "    dsaioctl status                              what it serves, and to whom\n"
+		   "    dsaioctl cp model.bin /nvme/                 a file to a store, synced\n"
+		   "    dsaioctl cp --verify /nvme/a /nvme/b         and compared afterwards\n"
+		   "    dsaioctl bench io --folder /nvme --io_size 400M --read\n"
+		   "    dsaioctl cp --private a b                    without a running dsaiod\n"
+		   "\n"
+		   "commands:");
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		(void)printf("    %-12s %s\n", commands[i]->name, commands[i]->line);
+	(void)puts(
+		"\n"
+		"dsaioctl COMMAND --help tells more.  Options of all commands:\n"
+		"    --json         print JSON, for programs\n"
+		"    --socket PATH  the daemon's socket (else $DSAIO_SOCKET, else\n"
+		"                   /run/dsaiod/dsaiod.sock)\n"
+		"    --private      start a daemon for this command alone, and stop it at the end\n"
+		"    --help         this text, or a command's\n"
+		"    --version      print the version\n"
+		"\n"
+		"exit status: 0 done, 1 failed, 2 wrong usage");
+}
+
+static int print_version(void)
+{
+	if (ctl.is_json) {
+		struct json_object *object = json_object_new_object();
+
+		json_object_object_add(object, "dsaioctl", json_object_new_string(DSAIO_VERSION));
+		json_object_object_add(object, "library", json_object_new_string(dsaio_version()));
+		return ctl_print_json(&ctl, object);
+	}
+	(void)printf("dsaioctl %s\n", dsaio_version());
+	return ctl_flush(&ctl);
+}
+
+/* The first argument that is neither option nor an option's value, or NULL. */
+static const char *find_command_name(int argc, char **argv)
+{
+	struct flag_table tables[1 + N_COMMANDS] = { FLAG_TABLE(common_flags) };
+
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		tables[1 + i] = commands[i]->flags;
+	for (int i = 1; i < argc; i++) {
+		const struct flag *flag;
+		size_t len = strcspn(argv[i], "=");
+
+		if (argv[i][0] != '-')
+			return argv[i];
+		if (strncmp(argv[i], "--", 2) != 0 || argv[i][len] == '=')
+			continue;
+		flag = flags_find(tables, 1 + N_COMMANDS, argv[i] + 2, len - 2);
+		if (flag && flag->kind != FLAG_BOOL)
+			i++;
+	}
+	return NULL;
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; name && i < N_COMMANDS; i++)
+		if (strcmp(commands[i]->name, name) == 0)
+			return commands[i];
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = find_command_name(argc, argv);
+	const struct command *command = find_command(name);
+	struct flag_table tables[] = { FLAG_TABLE(common_flags),
+				       command ? command->flags : (struct flag_table){ NULL, 0 } };
+	char text[512];
+	int n_args, r;
+
+	ctl.command = command ? command->name : NULL;
+	if (name && !command)
+		return ctl_usage(&ctl, "%s: no such command: see dsaioctl --help", name);
+	if (flags_parse(tables, 2, argc, argv, &n_args, text, sizeof(text)) < 0)
+		return ctl_usage(&ctl, "%s: see dsaioctl %s%s--help", text, command ? name : "",
+				 command ? " " : "");
+	if (is_help && !command) {
+		print_help();
+		return ctl_flush(&ctl);
+	}
+	if (is_help) {
+		(void)fputs(command->help, stdout); /* ctl_flush() looks */
+		return ctl_flush(&ctl);
+	}
+	if (is_version)
+		return print_version();
+	if (!command)
+		return ctl_usage(&ctl, "which command? see dsaioctl --help");
+	if (ctl.is_private && ctl.socket_path)
+		return ctl_usage(&ctl, "--private and --socket: only one of them makes sense");
+
+	ctl.args = argv + 1; /* argv[0] is now the command's name */
+	ctl.n_args = n_args - 1;
+	r = command->run(&ctl);
+	private_stop(&ctl.private_daemon);
+	return r;
+}

@@ -1,0 +1,109 @@
+#include "client/ctl/progress.h"
+
+#include "client/ctl/units.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LONG_NSEC 2000000000u	  /* shorter commands need no bar */
+#define TRUSTED_NSEC 500000000u	  /* from here on the estimate is worth something: a guess */
+#define ESTIMATE_NSEC 1000000000u /* no estimate is better than that */
+#define REDRAW_NSEC 100000000u	  /* faster is not seen */
+#define WIDTH_DEFAULT 80u
+#define BAR_MAX 40u
+
+uint64_t progress_now_nsec(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* can not fail: the clock exists */
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t time_left_nsec(uint64_t done_bytes, uint64_t total_bytes, uint64_t elapsed_nsec)
+{
+	return (uint64_t)((double)elapsed_nsec * (double)(total_bytes - done_bytes) /
+			  (double)done_bytes);
+}
+
+bool progress_is_long(uint64_t done_bytes, uint64_t total_bytes, uint64_t elapsed_nsec)
+{
+	if (elapsed_nsec >= LONG_NSEC)
+		return true;
+	if (elapsed_nsec < TRUSTED_NSEC || done_bytes == 0)
+		return false;
+	return elapsed_nsec + time_left_nsec(done_bytes, total_bytes, elapsed_nsec) > LONG_NSEC;
+}
+
+void progress_format(char *text, size_t size, const char *label, uint64_t done_bytes,
+		     uint64_t total_bytes, uint64_t elapsed_nsec, unsigned width)
+{
+	char done[UNITS_TEXT_BYTES], total[UNITS_TEXT_BYTES], rate[UNITS_TEXT_BYTES];
+	char left[UNITS_TEXT_BYTES] = "?", numbers[4 * UNITS_TEXT_BYTES + 32], bar[BAR_MAX + 1];
+	size_t taken, bar_width, filled;
+	uint64_t left_nsec = 0;
+	double share = total_bytes ? (double)done_bytes / (double)total_bytes : 1;
+
+	if (done_bytes)
+		left_nsec = time_left_nsec(done_bytes, total_bytes, elapsed_nsec);
+	if (done_bytes && left_nsec < ESTIMATE_NSEC)
+		(void)snprintf(left, sizeof(left), "under 1 s");
+	else if (done_bytes)
+		(void)units_format_nsec(left, left_nsec);
+	(void)snprintf(numbers, sizeof(numbers), " %3.0f%%  %s of %s  %s  ETA %s", 100 * share,
+		       units_format_size(done, done_bytes), units_format_size(total, total_bytes),
+		       units_format_rate(rate, done_bytes, elapsed_nsec), left);
+
+	taken = strlen(label) + strlen(numbers) + strlen(" []");
+	bar_width = width > taken + 1 ? width - taken - 1 : 0; /* a full last column would wrap */
+	if (bar_width > BAR_MAX)
+		bar_width = BAR_MAX;
+	if (bar_width < 4) {
+		(void)snprintf(text, size, "%s%s", label, numbers);
+		return;
+	}
+	filled = (size_t)(share * (double)bar_width);
+	memset(bar, '.', bar_width);
+	memset(bar, '#', filled < bar_width ? filled : bar_width);
+	bar[bar_width] = '\0';
+	(void)snprintf(text, size, "%s [%s]%s", label, bar, numbers);
+}
+
+void progress_start(struct progress *progress, const char *label, uint64_t total_bytes)
+{
+	*progress = (struct progress){ .label = label,
+				       .total_bytes = total_bytes,
+				       .start_nsec = progress_now_nsec(),
+				       .is_terminal = isatty(STDERR_FILENO) };
+}
+
+void progress_update(struct progress *progress, uint64_t done_bytes)
+{
+	uint64_t now = progress_now_nsec(), elapsed = now - progress->start_nsec;
+	struct winsize size = { 0 };
+	char line[256];
+
+	if (!progress->is_terminal || now - progress->drawn_nsec < REDRAW_NSEC)
+		return;
+	if (!progress->drawn_nsec && !progress_is_long(done_bytes, progress->total_bytes, elapsed))
+		return;
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+		size.ws_col = WIDTH_DEFAULT;
+	progress_format(line, sizeof(line), progress->label, done_bytes, progress->total_bytes,
+			elapsed, size.ws_col);
+	(void)fprintf(stderr, "\r%s\033[K", line); /* nobody to tell if standard error fails */
+	(void)fflush(stderr);
+	progress->drawn_nsec = now;
+}
+
+void progress_stop(struct progress *progress)
+{
+	if (progress->drawn_nsec)
+		(void)fputs("\r\033[K", stderr);
+	progress->drawn_nsec = 0;
+	progress->is_terminal = false;
+}

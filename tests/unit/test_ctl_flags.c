@@ -1,0 +1,149 @@
+/* flags: command lines as tables; and each command's help names its options. */
+#include "client/ctl/ctl.h"
+#include "client/ctl/flags.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_read;
+static const char *folder;
+static uint64_t io_size;
+static uint32_t depth;
+static struct flag_list mapping;
+
+static const struct flag flags[] = {
+	{ "read", FLAG_BOOL, &is_read, 0, 0 },
+	{ "folder", FLAG_STRING, &folder, 0, 0 },
+	{ "io_size", FLAG_SIZE, &io_size, 1, 1u << 30 },
+	{ "queue_depth", FLAG_COUNT, &depth, 1, 4096 },
+	{ "folder_to_device_mapping", FLAG_LIST, &mapping, 0, 0 },
+};
+static const struct flag_table table = FLAG_TABLE(flags);
+
+static char text[256];
+static char *args[32];
+
+static void reset(void)
+{
+	is_read = false;
+	folder = NULL;
+	io_size = 0;
+	depth = 0;
+	free(mapping.items);
+	mapping = (struct flag_list){ NULL, 0 };
+	text[0] = '\0';
+}
+
+/* Parses a command line that is given as one text.  Returns how many arguments are no options. */
+static int parse(const char *line)
+{
+	static char words[256];
+	int argc = 1, n_args = 0, r;
+
+	(void)snprintf(words, sizeof(words), "%s", line);
+	args[0] = (char *)"dsaioctl";
+	for (char *word = strtok(words, " "); word; word = strtok(NULL, " "))
+		args[argc++] = word;
+	r = flags_parse(&table, 1, argc, args, &n_args, text, sizeof(text));
+	return r < 0 ? r : n_args;
+}
+
+START_TEST(options_may_stand_anywhere)
+{
+	ck_assert_int_eq(parse("--read bench --io_size 4M io --folder=/nvme"), 2);
+	ck_assert_str_eq(args[0], "bench");
+	ck_assert_str_eq(args[1], "io");
+	ck_assert(is_read);
+	ck_assert_uint_eq(io_size, 4u << 20);
+	ck_assert_str_eq(folder, "/nvme");
+}
+END_TEST
+
+START_TEST(hyphens_and_underscores_are_the_same)
+{
+	ck_assert_int_eq(parse("--io-size 512 --queue-depth=7"), 0);
+	ck_assert_uint_eq(io_size, 512);
+	ck_assert_uint_eq(depth, 7);
+}
+END_TEST
+
+START_TEST(a_list_goes_up_to_the_next_option_and_may_come_again)
+{
+	ck_assert_int_eq(parse("--folder_to_device_mapping /a:0 /b:1 --read "
+			       "--folder_to_device_mapping /c:2"),
+			 0);
+	ck_assert_uint_eq(mapping.n_items, 3);
+	ck_assert_str_eq(mapping.items[1], "/b:1");
+	ck_assert_str_eq(mapping.items[2], "/c:2");
+}
+END_TEST
+
+START_TEST(behind_two_dashes_nothing_is_an_option)
+{
+	ck_assert_int_eq(parse("cp -- --read -x"), 3);
+	ck_assert_str_eq(args[1], "--read");
+	ck_assert(!is_read);
+}
+END_TEST
+
+static const struct {
+	const char *line, *text;
+} mistakes[] = {
+	{ "--reed", "--reed: unknown option" },
+	{ "-x", "-x: unknown option" },
+	{ "--rea", "--rea: unknown option" },
+	{ "--reads=1", "--reads: unknown option" },
+	{ "--read=1", "--read: takes no value" },
+	{ "--folder", "--folder: needs a value behind it" },
+	{ "--folder --read", "--folder: needs a value behind it" },
+	{ "--io_size 12Q", "--io_size 12Q: is no number: write for example 4096, 64K, 1M or 2G" },
+	{ "--io_size 0", "--io_size 0: out of range: must be from 1 to 1073741824" },
+	{ "--queue_depth 5000", "--queue_depth 5000: out of range: must be from 1 to 4096" },
+	{ "--queue_depth -1", "--queue_depth -1: is no number: write for example 8" },
+};
+
+START_TEST(a_mistake_names_the_option_and_what_it_takes)
+{
+	ck_assert_int_eq(parse(mistakes[_i].line), -EINVAL);
+	ck_assert_str_eq(text, mistakes[_i].text);
+}
+END_TEST
+
+/* What a man page and a newcomer see is what the parser knows. */
+START_TEST(each_option_of_a_command_is_in_its_help)
+{
+	const struct command *commands[] = { &command_status, &command_cp, &command_bench };
+
+	for (size_t i = 0; i < 3; i++)
+		for (size_t k = 0; k < commands[i]->flags.n_flags; k++)
+			ck_assert_msg(strstr(commands[i]->help, commands[i]->flags.flags[k].name),
+				      "%s --help lacks --%s", commands[i]->name,
+				      commands[i]->flags.flags[k].name);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("ctl flags");
+	TCase *tcase = tcase_create("flags");
+	SRunner *runner;
+	int n_failed;
+
+	tcase_add_checked_fixture(tcase, reset, reset);
+	tcase_add_test(tcase, options_may_stand_anywhere);
+	tcase_add_test(tcase, hyphens_and_underscores_are_the_same);
+	tcase_add_test(tcase, a_list_goes_up_to_the_next_option_and_may_come_again);
+	tcase_add_test(tcase, behind_two_dashes_nothing_is_an_option);
+	tcase_add_loop_test(tcase, a_mistake_names_the_option_and_what_it_takes, 0,
+			    (int)(sizeof(mistakes) / sizeof(mistakes[0])));
+	tcase_add_test(tcase, each_option_of_a_command_is_in_its_help);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	n_failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

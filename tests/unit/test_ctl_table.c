@@ -1,0 +1,132 @@
+/* table and progress: what people see on the terminal. */
+#include "client/ctl/progress.h"
+#include "client/ctl/table.h"
+#include "proto/cleanup.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct table_column columns[] = { { "NAME", false }, { "N", true }, { "X", false } };
+
+/* Prints the table into *ret_text, to be freed. */
+static void print(struct table *table, char **ret_text)
+{
+	size_t size;
+	FILE *out = open_memstream(ret_text, &size);
+
+	ck_assert_ptr_nonnull(out);
+	ck_assert_int_eq(table_print(table, out), 0);
+	ck_assert_int_eq(fclose(out), 0);
+}
+
+START_TEST(columns_are_as_wide_as_their_widest_cell)
+{
+	_cleanup_(freep) char *text = NULL;
+	_cleanup_(table_deinit) struct table table;
+
+	table_init(&table, columns, 3);
+	table_add(&table, "a");
+	table_add(&table, "%d", 12345);
+	table_add(&table, "x");
+	table_add(&table, "longer");
+	table_add(&table, "%d", 7);
+	table_add(&table, "yz");
+	print(&table, &text);
+	ck_assert_str_eq(text, "NAME        N  X\n"
+			       "a       12345  x\n"
+			       "longer      7  yz\n");
+}
+END_TEST
+
+START_TEST(control_characters_of_a_client_do_not_reach_the_terminal)
+{
+	_cleanup_(freep) char *text = NULL;
+	_cleanup_(table_deinit) struct table table;
+
+	table_init(&table, columns, 3);
+	table_add(&table, "a\033[2Jb\n\x7f");
+	print(&table, &text);
+	ck_assert_ptr_nonnull(strstr(text, "a?[2Jb??"));
+	ck_assert_ptr_null(strchr(text, '\033'));
+}
+END_TEST
+
+START_TEST(letters_of_several_bytes_count_as_one_column)
+{
+	_cleanup_(freep) char *text = NULL;
+	_cleanup_(table_deinit) struct table table;
+
+	table_init(&table, columns, 3);
+	table_add(&table, "\xc3\xa4\xc3\xb6");
+	table_add(&table, "1");
+	table_add(&table, "x");
+	print(&table, &text);
+	ck_assert_str_eq(text, "NAME  N  X\n\xc3\xa4\xc3\xb6    1  x\n");
+}
+END_TEST
+
+START_TEST(a_table_without_rows_is_its_titles)
+{
+	_cleanup_(freep) char *text = NULL;
+	_cleanup_(table_deinit) struct table table;
+
+	table_init(&table, columns, 3);
+	print(&table, &text);
+	ck_assert_str_eq(text, "NAME  N  X\n");
+}
+END_TEST
+
+START_TEST(a_bar_tells_share_rate_and_time_left)
+{
+	char text[256];
+
+	progress_format(text, sizeof(text), "copying", 50 << 20, 200 << 20, 1000000000, 80);
+	ck_assert_str_eq(text,
+			 "copying [#####..................]  25%  50 MiB of 200 MiB  50 MiB/s  ETA "
+			 "3.00 s");
+	ck_assert_uint_lt(strlen(text), 80);
+}
+END_TEST
+
+START_TEST(a_narrow_terminal_gets_no_bar)
+{
+	char text[256];
+
+	progress_format(text, sizeof(text), "copying", 0, 200 << 20, 1000000000, 30);
+	ck_assert_str_eq(text, "copying   0%  0 B of 200 MiB  0 B/s  ETA ?");
+}
+END_TEST
+
+START_TEST(only_commands_of_over_two_seconds_get_a_bar)
+{
+	ck_assert(!progress_is_long(0, 100, 0));
+	ck_assert(!progress_is_long(50, 100, 900000000)); /* 1.8 s in all */
+	ck_assert(progress_is_long(20, 100, 600000000));  /* 3 s in all */
+	ck_assert(!progress_is_long(1, 100, 100000000));  /* too early to tell */
+	ck_assert(!progress_is_long(0, 100, 1900000000));
+	ck_assert(progress_is_long(0, 100, 2000000000));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("ctl table");
+	TCase *tcase = tcase_create("table");
+	SRunner *runner;
+	int n_failed;
+
+	tcase_add_test(tcase, columns_are_as_wide_as_their_widest_cell);
+	tcase_add_test(tcase, control_characters_of_a_client_do_not_reach_the_terminal);
+	tcase_add_test(tcase, letters_of_several_bytes_count_as_one_column);
+	tcase_add_test(tcase, a_table_without_rows_is_its_titles);
+	tcase_add_test(tcase, a_bar_tells_share_rate_and_time_left);
+	tcase_add_test(tcase, a_narrow_terminal_gets_no_bar);
+	tcase_add_test(tcase, only_commands_of_over_two_seconds_get_a_bar);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	n_failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,158 @@
+/* units: numbers for people, and back. */
+#include "client/ctl/units.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+
+static const struct {
+	const char *text;
+	int result;
+	uint64_t bytes;
+} sizes[] = {
+	{ "0", 0, 0 },
+	{ "4096", 0, 4096 },
+	{ "64K", 0, 65536 },
+	{ "400M", 0, 419430400 },
+	{ "2g", 0, 2147483648 },
+	{ "1T", 0, 1099511627776 },
+	{ "18446744073709551615", 0, UINT64_MAX },
+	{ "18446744073709551616", -ERANGE, 0 },
+	{ "17179869184G", -ERANGE, 0 },
+	{ "", -EINVAL, 0 },
+	{ "M", -EINVAL, 0 },
+	{ "-1", -EINVAL, 0 },
+	{ "+1", -EINVAL, 0 },
+	{ " 1", -EINVAL, 0 },
+	{ "1.5G", -EINVAL, 0 },
+	{ "1Q", -EINVAL, 0 },
+	{ "1MB", -EINVAL, 0 },
+	{ "0x10", -EINVAL, 0 },
+};
+
+START_TEST(sizes_are_read_as_ds_io_reads_them)
+{
+	uint64_t bytes = 0;
+	int r = units_parse_size(sizes[_i].text, &bytes);
+
+	ck_assert_msg(r == sizes[_i].result && bytes == sizes[_i].bytes, "\"%s\": %d, %ju",
+		      sizes[_i].text, r, (uintmax_t)bytes);
+}
+END_TEST
+
+static const struct {
+	uint64_t bytes;
+	const char *text;
+} shown_sizes[] = {
+	{ 0, "0 B" },
+	{ 1, "1 B" },
+	{ 1023, "1023 B" },
+	{ 1024, "1 KiB" },
+	{ 1536, "1.50 KiB" },
+	{ 1048575, "1.00 MiB" },
+	{ 419430400, "400 MiB" },
+	{ 12345678901, "11.5 GiB" },
+	{ (uint64_t)5 << 40, "5 TiB" },
+	{ UINT64_MAX, "16777216 TiB" },
+};
+
+START_TEST(sizes_are_shown_with_three_digits)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	ck_assert_str_eq(units_format_size(text, shown_sizes[_i].bytes), shown_sizes[_i].text);
+}
+END_TEST
+
+static const struct {
+	uint64_t nsec;
+	const char *text;
+} times[] = {
+	{ 0, "0 ns" },
+	{ 999, "999 ns" },
+	{ 45200, "45.2 us" },
+	{ 999499, "999 us" },
+	{ 999500, "1.00 ms" },
+	{ 1300000000, "1.30 s" },
+	{ 90000000000, "90.0 s" },
+	{ 180000000000, "3 min" },
+	{ 7500000000000, "2 h 05 min" },
+	{ 360000000000000, "4 d 4 h" },
+};
+
+START_TEST(times_are_shown_in_their_own_unit)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	ck_assert_str_eq(units_format_nsec(text, times[_i].nsec), times[_i].text);
+}
+END_TEST
+
+START_TEST(a_rate_without_time_is_a_dash)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	ck_assert_str_eq(units_format_rate(text, 100, 0), "-");
+	ck_assert_str_eq(units_format_rate(text, 1048576, 500000000), "2 MiB/s");
+}
+END_TEST
+
+START_TEST(counts_stay_whole_up_to_a_million)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	ck_assert_str_eq(units_format_count(text, 999999), "999999");
+	ck_assert_str_eq(units_format_count(text, 1250000), "1.25 M");
+	ck_assert_str_eq(units_format_count(text, 3100000000), "3.10 G");
+}
+END_TEST
+
+static const struct {
+	double value;
+	const char *text; /* Python's repr() */
+} floats[] = {
+	{ 0.0, "0.0" },
+	{ 1.0, "1.0" },
+	{ 100.0, "100.0" },
+	{ 12.0, "12.0" },
+	{ 0.1, "0.1" },
+	{ 0.031647682189941406, "0.031647682189941406" },
+	{ 12.342926020792527, "12.342926020792527" },
+	{ 0.0001, "0.0001" },
+	{ 0.00001, "1e-05" },
+	{ 1.5e300, "1.5e+300" },
+	{ 1234567890123456.0, "1234567890123456.0" },
+	{ 2.0 / 3, "0.6666666666666666" },
+};
+
+START_TEST(floats_are_printed_as_python_does)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	ck_assert_str_eq(units_format_float(text, floats[_i].value), floats[_i].text);
+	ck_assert(strtod(text, NULL) == floats[_i].value);
+}
+END_TEST
+
+#define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
+
+int main(void)
+{
+	Suite *suite = suite_create("ctl units");
+	TCase *tcase = tcase_create("units");
+	SRunner *runner;
+	int n_failed;
+
+	tcase_add_loop_test(tcase, sizes_are_read_as_ds_io_reads_them, 0, ROWS(sizes));
+	tcase_add_loop_test(tcase, sizes_are_shown_with_three_digits, 0, ROWS(shown_sizes));
+	tcase_add_loop_test(tcase, times_are_shown_in_their_own_unit, 0, ROWS(times));
+	tcase_add_test(tcase, a_rate_without_time_is_a_dash);
+	tcase_add_test(tcase, counts_stay_whole_up_to_a_million);
+	tcase_add_loop_test(tcase, floats_are_printed_as_python_does, 0, ROWS(floats));
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	n_failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
