@@ -1,0 +1,728 @@
+/*
+ * make bench: what dsaiod costs, beside fio and beside libaio in the same process.
+ *
+ * Each comparison alternates short slices of ours and of the reference, swapping the order each
+ * round, since a device's speed changes by the minute; one round before the first is thrown
+ * away.  All of it happens on one file that was written just before, over a daemon of our own
+ * for each measure.  report.h says how rounds become a row.
+ *
+ * A bar that does not hold is a result, not a failure: the exit status is 0 when everything was
+ * measured, 1 when it could not be, 2 for a mistake on the command line.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include "client/lib/dsaio.h"
+#include "proto/cleanup.h"
+#include "tests/bench/clock.h"
+#include "tests/bench/local.h"
+#include "tests/bench/process.h"
+#include "tests/bench/report.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+#define FILE_MIB 400u
+#define FILE_BYTES ((uint64_t)FILE_MIB << 20)
+#define LARGE_BYTES (1u << 20)
+#define LARGE_DEPTH 32u
+#define SMALL_BYTES ((uint64_t)4096)
+#define SMALL_DEPTH LOCAL_DEPTH_MAX
+
+/* Thousands of small reads, and still short against the swings of a disk that others share. */
+#define SLICE_USEC INT64_C(400000)
+/* What a comparison may take, if it has ROUNDS_MIN rounds by then. */
+#define COMPARISON_NSEC INT64_C(27000000000)
+
+#define REST_SECONDS 10
+#define FURTHER_CLIENTS 64
+#define HANDLES 8
+#define HANDLE_ENTRIES 4096u
+
+enum {
+	ROW_READ,
+	ROW_WRITE,
+	ROW_LATENCY,
+	ROW_LATENCY_SLEEPING,
+	ROW_IOPS,
+	ROW_REST_TICKS,
+	ROW_REST_SWITCHES,
+	ROW_MEMORY_ONE,
+	ROW_MEMORY_FURTHER,
+	ROW_MEMORY_HANDLE,
+	ROW_READ_LOCAL,
+	ROW_WRITE_LOCAL,
+	N_ROWS
+};
+
+static struct row rows[N_ROWS] = {
+	[ROW_READ] = { .name = "400 MiB read, 1 MiB blocks, depth 32",
+		       .unit = "MB/s",
+		       .is_higher_better = true,
+		       .bar = 0.97 },
+	[ROW_WRITE] = { .name = "400 MiB write, 1 MiB blocks, depth 32",
+			.unit = "MB/s",
+			.is_higher_better = true,
+			.bar = 0.97 },
+	[ROW_LATENCY] = { .name = "4 KiB random read, depth 1, spinning",
+			  .unit = "us",
+			  .bar = 1.0,
+			  .decimals = 1 },
+	[ROW_LATENCY_SLEEPING] = { .name = "4 KiB random read, depth 1, not spinning",
+				   .unit = "us",
+				   .bar = 1.4,
+				   .decimals = 1 },
+	[ROW_IOPS] = { .name = "4 KiB random read, depth 32",
+		       .unit = "IOPS",
+		       .is_higher_better = true,
+		       .bar = 0.90 },
+	[ROW_REST_TICKS] = { .name = "daemon at rest, 10 s: CPU time",
+			     .unit = "ticks",
+			     .is_absolute = true,
+			     .bar = 0 },
+	[ROW_REST_SWITCHES] = { .name = "daemon at rest, 10 s: context switches",
+				.unit = "",
+				.is_absolute = true,
+				.bar = 10 },
+	[ROW_MEMORY_ONE] = { .name = "memory with one client",
+			     .unit = "MiB",
+			     .is_absolute = true,
+			     .bar = 16,
+			     .decimals = 1 },
+	[ROW_MEMORY_FURTHER] = { .name = "memory, each further client",
+				 .unit = "KiB",
+				 .is_absolute = true,
+				 .bar = 64,
+				 .decimals = 1 },
+	[ROW_MEMORY_HANDLE] = { .name = "memory of a handle, each entry",
+				.unit = "bytes",
+				.is_absolute = true,
+				.bar = 256 },
+	[ROW_READ_LOCAL] = { .name = "400 MiB read, beside in-process libaio",
+			     .unit = "MB/s",
+			     .is_higher_better = true,
+			     .bar = 0.97 },
+	[ROW_WRITE_LOCAL] = { .name = "400 MiB write, beside in-process libaio",
+			      .unit = "MB/s",
+			      .is_higher_better = true,
+			      .bar = 0.97 },
+};
+
+/* What the measures share; the daemon and what is open in it: of one measure. */
+struct bench {
+	char *program; /* dsaiod */
+	char *dir;     /* our temporary directory: the store */
+	char *path;    /* the file in it */
+	struct private_daemon daemon;
+	struct dsaio_client *client;
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;
+	char *memory; /* pinned */
+	struct local local;
+};
+
+static volatile sig_atomic_t is_interrupted;
+
+static void on_signal(int number)
+{
+	is_interrupted = number;
+}
+
+static int failed(const char *what)
+{
+	fprintf(stderr, "bench: %s: %s\n", what, dsaio_error());
+	return -EIO;
+}
+
+/* ---- our side ---- */
+
+/* Starts a daemon with that configuration and opens all in it; memory: so many bytes. */
+static int ours_open(struct bench *b, const char *config, const struct dsaio_profile *profile,
+		     uint64_t memory_bytes)
+{
+	void *memory;
+	int r = private_daemon_start(&b->daemon, b->program, b->dir, "d", config);
+
+	if (r < 0)
+		return r;
+	if (dsaio_connect(b->daemon.socket_path, &b->client) < 0)
+		return failed("connect");
+	if (dsaio_handle_open(b->client, profile, &b->handle) < 0)
+		return failed("open a handle");
+	if (dsaio_file_open(b->client, b->path, O_RDWR, &b->file) < 0)
+		return failed("open the file");
+	if (dsaio_alloc(b->client, memory_bytes, &memory) < 0)
+		return failed("allocate pinned memory");
+	b->memory = memory;
+	if (dsaio_pread(b->handle, b->file, memory, memory_bytes, 0) != (int64_t)memory_bytes)
+		return failed("the first read");
+	return 0;
+}
+
+/* Also after an ours_open() that failed half way. */
+static void ours_close(struct bench *b)
+{
+	if (b->file)
+		dsaio_file_close(b->file);
+	dsaio_handle_close(b->handle);
+	dsaio_disconnect(b->client);
+	b->file = NULL;
+	b->handle = NULL;
+	b->client = NULL;
+	b->memory = NULL;
+	private_daemon_stop(&b->daemon);
+}
+
+static int ours_bandwidth(struct bench *b, bool is_write, double *ret_bandwidth)
+{
+	const int64_t start = clock_nsec();
+	const int64_t n = is_write ? dsaio_pwrite(b->handle, b->file, b->memory, FILE_BYTES, 0)
+				   : dsaio_pread(b->handle, b->file, b->memory, FILE_BYTES, 0);
+
+	if (n != (int64_t)FILE_BYTES)
+		return failed(is_write ? "write" : "read");
+	*ret_bandwidth = (double)n * 1e9 / (double)(clock_nsec() - start);
+	return 0;
+}
+
+static int ours_read_bandwidth(struct bench *b, double *ret_bandwidth)
+{
+	return ours_bandwidth(b, false, ret_bandwidth);
+}
+
+static int ours_write_bandwidth(struct bench *b, double *ret_bandwidth)
+{
+	return ours_bandwidth(b, true, ret_bandwidth);
+}
+
+static int ours_latency(struct bench *b, double *ret_usec)
+{
+	const int64_t start = clock_nsec(), end = start + SLICE_USEC * 1000;
+	uint64_t n = 0, seed = random_seed();
+	int64_t now;
+
+	do {
+		const uint64_t off = random_next(&seed) % (FILE_BYTES / SMALL_BYTES) * SMALL_BYTES;
+
+		if (dsaio_pread(b->handle, b->file, b->memory, SMALL_BYTES, off) !=
+		    (int64_t)SMALL_BYTES)
+			return failed("read");
+		n++;
+		now = clock_nsec();
+	} while (now < end);
+	*ret_usec = (double)(now - start) / 1e3 / (double)n;
+	return 0;
+}
+
+/* A read that is in flight; the queue holds them in the order of their submission. */
+struct flying {
+	TAILQ_ENTRY(flying) link;
+	struct dsaio_op *op;
+	char *memory;
+};
+TAILQ_HEAD(queue, flying);
+
+static int take_off(struct bench *b, struct flying *f, struct queue *queue, uint64_t *seed)
+{
+	const uint64_t off = random_next(seed) % (FILE_BYTES / SMALL_BYTES) * SMALL_BYTES;
+
+	if (dsaio_pread_async(b->handle, b->file, f->memory, SMALL_BYTES, off, &f->op) < 0)
+		return failed("read");
+	dsaio_op_set_data(f->op, f);
+	TAILQ_INSERT_TAIL(queue, f, link);
+	return 0;
+}
+
+/*
+ * The cheapest way to keep a number of ops in flight: wait for the oldest, then take all that
+ * have ended by then and start as many anew.  dsaio_op_wait() sleeps on the futex, dsaio_reap()
+ * that finds something makes no system call; its descriptor would cost a poll, a byte sent and
+ * a byte read each time.
+ */
+static int ours_iops(struct bench *b, double *ret_iops)
+{
+	struct flying flying[SMALL_DEPTH];
+	struct queue queue = TAILQ_HEAD_INITIALIZER(queue);
+	const int64_t start = clock_nsec(), end = start + SLICE_USEC * 1000;
+	uint64_t n_done = 0, seed = random_seed();
+	bool is_over = false;
+
+	for (unsigned i = 0; i < SMALL_DEPTH; i++) {
+		flying[i].memory = b->memory + i * SMALL_BYTES;
+		if (take_off(b, &flying[i], &queue, &seed) < 0)
+			return -EIO;
+	}
+	while (!TAILQ_EMPTY(&queue)) {
+		struct dsaio_op *ended[SMALL_DEPTH];
+		int n;
+
+		(void)dsaio_op_wait(TAILQ_FIRST(&queue)->op, -1); /* the result: below */
+		n = dsaio_reap(b->handle, ended, SMALL_DEPTH);
+		if (n < 0)
+			return failed("reap");
+		is_over = is_over || clock_nsec() >= end;
+		for (int i = 0; i < n; i++) {
+			struct flying *f = dsaio_op_data(ended[i]);
+
+			if (dsaio_op_result(ended[i]) != (int64_t)SMALL_BYTES) {
+				fprintf(stderr, "bench: read: %s\n", dsaio_op_error(ended[i]));
+				return -EIO;
+			}
+			TAILQ_REMOVE(&queue, f, link);
+			dsaio_op_free(ended[i]);
+			if (!is_over && take_off(b, f, &queue, &seed) < 0)
+				return -EIO;
+		}
+		n_done += (uint64_t)n;
+	}
+	*ret_iops = (double)n_done * 1e9 / (double)(clock_nsec() - start);
+	return 0;
+}
+
+/* ---- the references ---- */
+
+static int fio_read_bandwidth(struct bench *b, double *ret_bandwidth)
+{
+	return fio_run(b->path, FILE_MIB, false, ret_bandwidth);
+}
+
+static int fio_write_bandwidth(struct bench *b, double *ret_bandwidth)
+{
+	return fio_run(b->path, FILE_MIB, true, ret_bandwidth);
+}
+
+static int local_bandwidth(struct bench *b, bool is_write, double *ret_bandwidth)
+{
+	double seconds;
+	const int r =
+		local_stream(&b->local, b->memory, FILE_BYTES, LARGE_DEPTH, is_write, &seconds);
+
+	if (r == 0)
+		*ret_bandwidth = (double)FILE_BYTES / seconds;
+	return r;
+}
+
+static int local_read_bandwidth(struct bench *b, double *ret_bandwidth)
+{
+	return local_bandwidth(b, false, ret_bandwidth);
+}
+
+static int local_write_bandwidth(struct bench *b, double *ret_bandwidth)
+{
+	return local_bandwidth(b, true, ret_bandwidth);
+}
+
+static int local_latency(struct bench *b, double *ret_usec)
+{
+	uint64_t n;
+	double seconds;
+	const int r = local_read(&b->local, FILE_BYTES, 1, SLICE_USEC, &n, &seconds);
+
+	if (r == 0)
+		*ret_usec = seconds * 1e6 / (double)n;
+	return r;
+}
+
+static int local_iops(struct bench *b, double *ret_iops)
+{
+	uint64_t n;
+	double seconds;
+	const int r = local_read(&b->local, FILE_BYTES, SMALL_DEPTH, SLICE_USEC, &n, &seconds);
+
+	if (r == 0)
+		*ret_iops = (double)n / seconds;
+	return r;
+}
+
+/* ---- measures ---- */
+
+/* On a terminal, in one line that the next one replaces. */
+static void progress(const struct row *row, unsigned n_rounds)
+{
+	if (!isatty(STDERR_FILENO))
+		return;
+	if (row)
+		fprintf(stderr, "\r\033[K%s: round %u", row->name, n_rounds);
+	else
+		fprintf(stderr, "\r\033[K");
+}
+
+/* Fills the row; unit: how many of what the functions give make one of the row's. */
+static int compare(struct bench *b, struct row *row, double unit,
+		   int (*ours)(struct bench *, double *),
+		   int (*reference)(struct bench *, double *))
+{
+	const int64_t end = clock_nsec() + COMPARISON_NSEC;
+	double o, r;
+
+	for (unsigned i = 0;
+	     row->n_rounds < ROUNDS_MAX && (row->n_rounds < ROUNDS_MIN || clock_nsec() < end);
+	     i++) {
+		progress(row, i);
+		if (is_interrupted)
+			return -EINTR;
+		if (i % 2 == 0) {
+			if (ours(b, &o) < 0 || reference(b, &r) < 0)
+				return -EIO;
+		} else {
+			if (reference(b, &r) < 0 || ours(b, &o) < 0)
+				return -EIO;
+		}
+		if (i > 0)
+			row_add(row, o / unit, r / unit);
+	}
+	return 0;
+}
+
+static int open_large(struct bench *b)
+{
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+
+	profile.block_size = LARGE_BYTES;
+	profile.queue_depth = LARGE_DEPTH;
+	return ours_open(b, "", &profile, FILE_BYTES);
+}
+
+static int measure_bandwidth(struct bench *b)
+{
+	int r = open_large(b);
+
+	if (r == 0)
+		r = compare(b, &rows[ROW_READ], 1e6, ours_read_bandwidth, fio_read_bandwidth);
+	if (r == 0)
+		r = compare(b, &rows[ROW_WRITE], 1e6, ours_write_bandwidth, fio_write_bandwidth);
+	return r;
+}
+
+/*
+ * The speed of a block depends on how scattered its pages are, and fio has others than we: this
+ * one uses the same slab on both sides, and tells what the way through the daemon costs.
+ */
+static int measure_bandwidth_local(struct bench *b)
+{
+	int r = open_large(b);
+
+	if (r == 0)
+		r = local_open(&b->local, b->path, LARGE_BYTES);
+	if (r == 0)
+		r = compare(b, &rows[ROW_READ_LOCAL], 1e6, ours_read_bandwidth,
+			    local_read_bandwidth);
+	if (r == 0)
+		r = compare(b, &rows[ROW_WRITE_LOCAL], 1e6, ours_write_bandwidth,
+			    local_write_bandwidth);
+	local_close(&b->local);
+	return r;
+}
+
+static int measure_small(struct bench *b, const char *config, struct row *row,
+			 int (*ours)(struct bench *, double *),
+			 int (*reference)(struct bench *, double *))
+{
+	int r = ours_open(b, config, NULL, SMALL_DEPTH * SMALL_BYTES);
+
+	if (r == 0)
+		r = local_open(&b->local, b->path, SMALL_BYTES);
+	if (r == 0)
+		r = compare(b, row, 1, ours, reference);
+	local_close(&b->local);
+	return r;
+}
+
+static int measure_latency(struct bench *b)
+{
+	return measure_small(b, "", &rows[ROW_LATENCY], ours_latency, local_latency);
+}
+
+static int measure_latency_sleeping(struct bench *b)
+{
+	return measure_small(b, "[daemon]\nspin_usec = 0\n", &rows[ROW_LATENCY_SLEEPING],
+			     ours_latency, local_latency);
+}
+
+static int measure_iops(struct bench *b)
+{
+	return measure_small(b, "", &rows[ROW_IOPS], ours_iops, local_iops);
+}
+
+static int pause_seconds(int seconds)
+{
+	const struct timespec t = { .tv_sec = seconds };
+
+	return is_interrupted || nanosleep(&t, NULL) < 0 ? -EINTR : 0;
+}
+
+/* One client is connected, with a handle, a file and a slab, and has done an op. */
+static int measure_rest(struct bench *b)
+{
+	struct process_activity before, after;
+	int r = ours_open(b, "", NULL, SMALL_BYTES);
+
+	progress(&rows[ROW_REST_TICKS], 1);
+	/* What follows an op (parking, the end of spinning) takes milliseconds. */
+	if (r < 0 || (r = pause_seconds(1)) < 0)
+		return r;
+	r = process_activity(b->daemon.pid, &before);
+	if (r < 0 || (r = pause_seconds(REST_SECONDS)) < 0)
+		return r;
+	r = process_activity(b->daemon.pid, &after);
+	if (r < 0)
+		return r;
+	row_add(&rows[ROW_REST_TICKS], (double)(after.ticks - before.ticks), 1);
+	row_add(&rows[ROW_REST_SWITCHES], (double)(after.switches - before.switches), 1);
+	return 0;
+}
+
+/* Uses every entry of a new handle at once, so that none of its memory is only promised. */
+static int fill_handle(struct bench *b, struct dsaio_handle **ret_handle)
+{
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+
+	options.entries = HANDLE_ENTRIES;
+	if (dsaio_handle_open_with(b->client, &options, ret_handle) < 0)
+		return failed("open a handle");
+	for (unsigned i = 0; i < HANDLE_ENTRIES; i++)
+		if (dsaio_pread_async(*ret_handle, b->file, b->memory, SMALL_BYTES, i * SMALL_BYTES,
+				      NULL) < 0)
+			return failed("read");
+	return dsaio_wait(*ret_handle, -1) == HANDLE_ENTRIES ? 0 : failed("wait");
+}
+
+/*
+ * In a fresh daemon, since memory that was freed before would hide what comes: one client (with
+ * a handle in use); then as many more as FURTHER_CLIENTS, each with a file; then handles, whose
+ * rings, which are memfds, count too.
+ */
+static int measure_memory(struct bench *b)
+{
+	struct dsaio_client *clients[FURTHER_CLIENTS] = { NULL };
+	struct dsaio_file *files[FURTHER_CLIENTS] = { NULL };
+	struct dsaio_handle *handles[HANDLES] = { NULL };
+	struct process_memory one, more, handled;
+	int r = ours_open(b, "", NULL, SMALL_BYTES);
+
+	progress(&rows[ROW_MEMORY_ONE], 1);
+	if (r == 0)
+		r = process_memory(b->daemon.pid, &one);
+	for (unsigned i = 0; r == 0 && i < FURTHER_CLIENTS; i++)
+		if (dsaio_connect(b->daemon.socket_path, &clients[i]) < 0 ||
+		    dsaio_file_open(clients[i], b->path, O_RDONLY, &files[i]) < 0)
+			r = failed("a further client");
+	if (r == 0)
+		r = process_memory(b->daemon.pid, &more);
+	for (unsigned i = 0; r == 0 && i < HANDLES; i++)
+		r = fill_handle(b, &handles[i]);
+	if (r == 0)
+		r = process_memory(b->daemon.pid, &handled);
+
+	for (unsigned i = 0; i < HANDLES; i++)
+		dsaio_handle_close(handles[i]);
+	for (unsigned i = 0; i < FURTHER_CLIENTS; i++) {
+		if (files[i])
+			dsaio_file_close(files[i]);
+		dsaio_disconnect(clients[i]);
+	}
+	if (r < 0)
+		return r;
+	row_add(&rows[ROW_MEMORY_ONE], (double)one.own_bytes / (1 << 20), 1);
+	row_add(&rows[ROW_MEMORY_FURTHER],
+		((double)more.own_bytes - (double)one.own_bytes) / 1024 / FURTHER_CLIENTS, 1);
+	row_add(&rows[ROW_MEMORY_HANDLE],
+		((double)handled.own_bytes + (double)handled.memfd_bytes - (double)more.own_bytes -
+		 (double)more.memfd_bytes) /
+			(HANDLES * HANDLE_ENTRIES),
+		1);
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	int (*run)(struct bench *b);
+	bool is_on_request; /* only when it is named */
+} measures[] = {
+	{ "bandwidth", measure_bandwidth, false },
+	{ "latency", measure_latency, false },
+	{ "latency-sleeping", measure_latency_sleeping, false },
+	{ "iops", measure_iops, false },
+	{ "rest", measure_rest, false },
+	{ "memory", measure_memory, false },
+	{ "bandwidth-local", measure_bandwidth_local, true },
+};
+
+/* ---- the directory, the file, the order of things ---- */
+
+/* The program's name: make runs us in the source tree, but fio and daemons get whole paths. */
+static int find_program(struct bench *b)
+{
+	const char *build = getenv("BUILD");
+	char path[PATH_MAX];
+
+	(void)snprintf(path, sizeof(path), "%s/dsaiod", build && *build ? build : "build");
+	b->program = realpath(path, NULL);
+	if (!b->program)
+		fprintf(stderr, "bench: no daemon at %s (%s); run: make\n", path, strerror(errno));
+	return b->program ? 0 : -ENOENT;
+}
+
+static int dir_make(struct bench *b)
+{
+	const char *parent = getenv("BENCH_DIR");
+	char *whole = realpath(parent && *parent ? parent : "/var/tmp", NULL);
+	int r = 0;
+
+	if (!whole || asprintf(&b->dir, "%s/dsaio-bench-XXXXXX", whole) < 0 || !mkdtemp(b->dir)) {
+		r = -errno;
+		fprintf(stderr,
+			"bench: cannot make a directory in %s: %s; set BENCH_DIR to one "
+			"on the disk to measure\n",
+			parent ? parent : "/var/tmp", strerror(-r));
+		free(b->dir);
+		b->dir = NULL;
+	} else if (asprintf(&b->path, "%s/data", b->dir) < 0) {
+		b->path = NULL;
+		r = -ENOMEM;
+	}
+	free(whole);
+	return r;
+}
+
+static void dir_remove(struct bench *b)
+{
+	const struct dirent *d;
+	DIR *dir;
+
+	if (!b->dir)
+		return;
+	dir = opendir(b->dir);
+	if (dir) {
+		while ((d = readdir(dir)))
+			(void)unlinkat(dirfd(dir), d->d_name, 0); /* . and .. refuse */
+		(void)closedir(dir);
+	}
+	if (rmdir(b->dir) < 0)
+		fprintf(stderr, "bench: cannot remove %s: %s\n", b->dir, strerror(errno));
+}
+
+/*
+ * All blocks are allocated, written with data that nobody can compress, and on the device: so
+ * both sides only overwrite.
+ */
+static int file_make(struct bench *b)
+{
+	_cleanup_(closep) int fd = open(b->path, O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+	_cleanup_(freep) uint64_t *block = NULL;
+	uint64_t seed = random_seed();
+	int r;
+
+	if (fd < 0) {
+		r = -errno;
+		fprintf(stderr,
+			"bench: no direct I/O in %s: %s; set BENCH_DIR to a directory on "
+			"the disk to measure\n",
+			b->dir, strerror(-r));
+		return r;
+	}
+	r = -posix_memalign((void **)&block, 4096, 1 << 20);
+	if (r == 0 && fallocate(fd, 0, 0, FILE_BYTES) < 0 && errno != EOPNOTSUPP)
+		r = -errno;
+	for (unsigned i = 0; r == 0 && i < FILE_MIB; i++) {
+		ssize_t n;
+
+		for (size_t j = 0; j < (1 << 20) / sizeof(*block); j++)
+			block[j] = random_next(&seed);
+		n = pwrite(fd, block, 1 << 20, (off_t)i << 20);
+		if (n != 1 << 20)
+			r = n < 0 ? -errno : -ENOSPC;
+	}
+	if (r == 0 && fsync(fd) < 0)
+		r = -errno;
+	if (r < 0)
+		fprintf(stderr, "bench: cannot write %u MiB to %s: %s\n", FILE_MIB, b->path,
+			strerror(-r));
+	return r;
+}
+
+static bool is_wanted(size_t measure, char **wanted)
+{
+	if (!*wanted)
+		return !measures[measure].is_on_request;
+	for (; *wanted; wanted++)
+		if (strcmp(*wanted, measures[measure].name) == 0)
+			return true;
+	return false;
+}
+
+static int run(struct bench *b, char **wanted)
+{
+	int r = find_program(b);
+
+	if (r == 0)
+		r = dir_make(b);
+	if (r == 0)
+		r = fio_print(b->path, FILE_MIB);
+	if (r == 0)
+		r = file_make(b);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(measures); i++) {
+		if (!is_wanted(i, wanted))
+			continue;
+		r = measures[i].run(b);
+		ours_close(b);
+	}
+	progress(NULL, 0);
+	return r;
+}
+
+static int usage(FILE *f, int status)
+{
+	fprintf(f, "usage: bench [MEASURE]...\n"
+		   "Measures dsaiod beside fio and libaio; without MEASURE, all but one:\n");
+	for (size_t i = 0; i < ARRAY_SIZE(measures); i++)
+		fprintf(f, "  %s%s\n", measures[i].name,
+			measures[i].is_on_request ? " (only when named)" : "");
+	fprintf(f,
+		"environment: BUILD (build): where dsaiod lies; BENCH_DIR (/var/tmp): a directory "
+		"on the\ndisk to measure; BENCH_JSON: a file for the rows as JSON\n");
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	const struct sigaction action = { .sa_handler = on_signal };
+	const char *json = getenv("BENCH_JSON");
+	struct bench b = { .local.fd = -1 };
+	int r;
+
+	for (int i = 1; i < argc; i++) {
+		size_t j = 0;
+
+		if (strcmp(argv[i], "--help") == 0)
+			return usage(stdout, 0);
+		while (j < ARRAY_SIZE(measures) && strcmp(argv[i], measures[j].name) != 0)
+			j++;
+		if (j == ARRAY_SIZE(measures))
+			return usage(stderr, 2);
+	}
+	/* Not restarted: a pause ends, and the rounds look at is_interrupted. */
+	(void)sigaction(SIGINT, &action, NULL);
+	(void)sigaction(SIGTERM, &action, NULL);
+	(void)setvbuf(stdout, NULL, _IOLBF, 0);
+
+	r = run(&b, argv + 1);
+	dir_remove(&b);
+	free(b.program);
+	free(b.dir);
+	free(b.path);
+	if (r < 0) {
+		if (is_interrupted)
+			fprintf(stderr, "bench: interrupted\n");
+		return 1;
+	}
+	report_print(stdout, rows, N_ROWS);
+	return json && *json && report_write_json(json, rows, N_ROWS) < 0 ? 1 : 0;
+}

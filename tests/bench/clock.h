@@ -1,0 +1,34 @@
+/* The clock and the random numbers that both sides of a comparison use. */
+#ifndef DSAIO_TESTS_BENCH_CLOCK_H
+#define DSAIO_TESTS_BENCH_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline int64_t clock_nsec(void)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* can not fail */
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* xorshift64*: cheaper than any read; the state must not be 0. */
+static inline uint64_t random_next(uint64_t *state)
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * UINT64_C(0x2545F4914F6CDD1D);
+}
+
+/* Each slice has its own offsets: nobody reads what the other has just made warm. */
+static inline uint64_t random_seed(void)
+{
+	uint64_t seed = (uint64_t)clock_nsec() | 1;
+
+	(void)random_next(&seed);
+	return seed;
+}
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * The processes that are measured: a daemon of our own for the life of a measure, what it costs
+ * while it runs (from /proc), and fio.
+ *
+ * Everything here says on stderr what went wrong, and on what.
+ */
+#ifndef DSAIO_TESTS_BENCH_PROCESS_H
+#define DSAIO_TESTS_BENCH_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A private daemon with one store; pid is 0 while there is none. */
+struct private_daemon {
+	pid_t pid;
+	int log_fd; /* its stderr */
+	char socket_path[108];
+};
+
+/*
+ * Starts program on the sockets and the store directory dir, and waits until it is ready.
+ * name tells daemons in one dir apart; config: the text of its configuration file.
+ */
+int private_daemon_start(struct private_daemon *daemon, const char *program, const char *dir,
+			 const char *name, const char *config);
+/* Ends it in order and passes its log on if it did not end well.  Nothing to do is fine. */
+void private_daemon_stop(struct private_daemon *daemon);
+
+/* CPU ticks (user and system) and context switches (of both kinds) of all threads so far. */
+struct process_activity {
+	uint64_t ticks;
+	uint64_t switches;
+};
+int process_activity(pid_t pid, struct process_activity *ret_activity);
+
+/*
+ * Resident bytes, mapping by mapping, from smaps: /proc/PID/status is only exact to some pages a
+ * CPU.  Slabs, rings and boards are the memfds, all else (heap, stacks, program and libraries,
+ * also where other processes share them) is the daemon's own.
+ */
+struct process_memory {
+	uint64_t memfd_bytes;
+	uint64_t own_bytes;
+};
+int process_memory(pid_t pid, struct process_memory *ret_memory);
+
+/*
+ * fio reads or writes size_mib of file in blocks of 1 MiB at depth 32; its own figure for the
+ * bandwidth, in bytes a second.
+ */
+int fio_run(const char *file, unsigned size_mib, bool is_write, double *ret_bandwidth);
+/* The command line that fio_run() runs, and an error if there is no fio. */
+int fio_print(const char *file, unsigned size_mib);
+
+#endif

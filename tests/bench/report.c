@@ -1,0 +1,148 @@
+#include "tests/bench/report.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/cleanup.h"
+
+enum column { OURS, REFERENCE, RATIO };
+
+/* What is printed of a row. */
+struct summary {
+	double ours, reference; /* medians */
+	double ratio, q1, q3;	/* median and quartiles of the rounds' ratios */
+	bool holds;		/* the median meets the bar, without tolerance */
+};
+
+static int compare(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The value below which the share q of the sorted values lies, interpolated. */
+static double quantile(const double *sorted, unsigned n, double q)
+{
+	const double at = q * (n - 1);
+	const unsigned i = (unsigned)at;
+
+	if (i + 1 >= n)
+		return sorted[n - 1];
+	return sorted[i] + (at - i) * (sorted[i + 1] - sorted[i]);
+}
+
+static void sort_column(const struct row *row, enum column column, double *ret_sorted)
+{
+	for (unsigned i = 0; i < row->n_rounds; i++) {
+		const struct round *r = &row->rounds[i];
+
+		ret_sorted[i] = column == OURS	      ? r->ours
+				: column == REFERENCE ? r->reference
+						      : r->ours / r->reference;
+	}
+	qsort(ret_sorted, row->n_rounds, sizeof(*ret_sorted), compare);
+}
+
+static struct summary row_summary(const struct row *row)
+{
+	double sorted[ROUNDS_MAX];
+	struct summary s;
+
+	sort_column(row, OURS, sorted);
+	s.ours = quantile(sorted, row->n_rounds, 0.5);
+	sort_column(row, REFERENCE, sorted);
+	s.reference = quantile(sorted, row->n_rounds, 0.5);
+	sort_column(row, RATIO, sorted);
+	s.ratio = quantile(sorted, row->n_rounds, 0.5);
+	s.q1 = quantile(sorted, row->n_rounds, 0.25);
+	s.q3 = quantile(sorted, row->n_rounds, 0.75);
+	s.holds = row->is_higher_better ? s.ratio >= row->bar : s.ratio <= row->bar;
+	return s;
+}
+
+void row_add(struct row *row, double ours, double reference)
+{
+	assert(row->n_rounds < ROUNDS_MAX);
+	row->rounds[row->n_rounds++] = (struct round){ ours, reference };
+}
+
+void report_print(FILE *f, const struct row *rows, unsigned n)
+{
+	unsigned n_holds = 0, n_measured = 0;
+
+	fprintf(f, "%-40s %-6s %10s %10s %7s %13s %8s %6s %5s\n", "measure", "unit", "ours",
+		"reference", "ratio", "quartiles", "bar", "rounds", "holds");
+	for (unsigned i = 0; i < n; i++) {
+		const struct row *row = &rows[i];
+		char reference[32] = "-", ratio[32] = "-", spread[32] = "-", bar[32];
+		struct summary s;
+
+		if (row->n_rounds == 0)
+			continue;
+		s = row_summary(row);
+		if (!row->is_absolute) {
+			(void)snprintf(reference, sizeof(reference), "%.*f", row->decimals,
+				       s.reference);
+			(void)snprintf(ratio, sizeof(ratio), "%.3f", s.ratio);
+			(void)snprintf(spread, sizeof(spread), "%.3f-%.3f", s.q1, s.q3);
+		}
+		(void)snprintf(bar, sizeof(bar), "%s %.*f",
+			       row->is_higher_better ? ">=" : "<=", row->is_absolute ? 0 : 2,
+			       row->bar);
+		fprintf(f, "%-40s %-6s %10.*f %10s %7s %13s %8s %6u %5s\n", row->name, row->unit,
+			row->decimals, s.ours, reference, ratio, spread, bar, row->n_rounds,
+			s.holds ? "yes" : "NO");
+		n_measured++;
+		n_holds += s.holds;
+	}
+	fprintf(f, "bench: %u of %u bars hold\n", n_holds, n_measured);
+}
+
+static struct json_object *row_json(const struct row *row)
+{
+	const struct summary s = row_summary(row);
+	struct json_object *rounds = json_object_new_array();
+	struct json_object *o = json_object_new_object();
+
+	for (unsigned i = 0; i < row->n_rounds; i++) {
+		struct json_object *pair = json_object_new_array();
+
+		json_object_array_add(pair, json_object_new_double(row->rounds[i].ours));
+		json_object_array_add(pair, json_object_new_double(row->rounds[i].reference));
+		json_object_array_add(rounds, pair);
+	}
+	json_object_object_add(o, "name", json_object_new_string(row->name));
+	json_object_object_add(o, "unit", json_object_new_string(row->unit));
+	json_object_object_add(o, "better",
+			       json_object_new_string(row->is_higher_better ? "higher" : "lower"));
+	json_object_object_add(o, "rounds", rounds);
+	json_object_object_add(o, "ratio", json_object_new_double(s.ratio));
+	json_object_object_add(o, "spread", json_object_new_double(s.q3 - s.q1));
+	json_object_object_add(o, "bar", json_object_new_double(row->bar));
+	json_object_object_add(o, "holds", json_object_new_boolean(s.holds));
+	return o;
+}
+
+int report_write_json(const char *path, const struct row *rows, unsigned n)
+{
+	struct json_object *all = json_object_new_object();
+	struct json_object *list = json_object_new_array();
+	int r = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		if (rows[i].n_rounds > 0)
+			json_object_array_add(list, row_json(&rows[i]));
+	json_object_object_add(all, "rows", list);
+
+	errno = 0;
+	if (json_object_to_file_ext(path, all, JSON_C_TO_STRING_PRETTY) < 0) {
+		r = errno ? -errno : -EIO;
+		fprintf(stderr, "bench: cannot write %s: %s\n", path, strerror(-r));
+	}
+	(void)json_object_put(all);
+	return r;
+}

@@ -1,0 +1,103 @@
+#!/bin/bash
+# dsaioctl bench io and status: ds_io's lines, files and checks; status sees every process.
+. "$(dirname "$0")/ctl_common.sh"
+
+number='[0-9]+(\.[0-9]+)?(e-[0-9]+)?'
+
+# The lines that DeepSpeed's parse_nvme_stats reads, and no others.
+has_result_lines() {
+	local what=$1 lines
+	lines=$(grep -cE "^(Task|E2E) $what (Latency = $number sec|Speed = $number GB/sec)\$" "$dir/out")
+	why="output: $(cat "$dir/out")"
+	[ "$lines" = 4 ] && [ "$(wc -l <"$dir/out")" = 4 ]
+}
+
+writes_print_ds_ios_lines_and_leave_its_files() {
+	expect 0 "$ctl" bench io --folder "$store" --io_size 4M --validate && has_result_lines Write || return 1
+	why="no file of that name and size: $(ls "$store")"
+	[ "$(stat -c %s "$store/_aio_write_4194304.pt.0_0")" = 4194304 ]
+}
+
+reads_make_their_files_where_missing_or_of_another_size() {
+	local file=$store/_aio_read_1000001.pt.0_0 before
+	printf x >"$file"
+	expect 0 "$ctl" bench io --folder "$store" --io_size 1000001 --read --validate &&
+		has_result_lines Read || return 1
+	why="not made anew"
+	[ "$(stat -c %s "$file")" = 1000001 ] || return 1
+	before=$(cksum <"$file")
+	expect 0 "$ctl" bench io --folder "$store" --io_size 1000001 --read || return 1
+	why="a file that fits was made anew"
+	[ "$(cksum <"$file")" = "$before" ]
+}
+
+each_loop_may_have_its_own_file() {
+	expect 0 "$ctl" bench io --folder "$store" --io_size 64K --loops 2 --warmup_loops 1 \
+		--different_file_each_iteration --single_submit --sequential_requests --io_parallel 3 \
+		--multi_process 2 || return 1
+	local task loop
+	for task in 0 1; do
+		for loop in 0 1 2; do
+			why="no file of task $task, loop $loop"
+			[ -e "$store/_aio_write_65536.pt.${task}_$loop" ] || return 1
+		done
+	done
+}
+
+json_tells_the_numbers_and_what_was_served() {
+	expect 0 "$ctl" bench io --json --folder "$store" --io_size 1M --loops 2 --include_warmup_time \
+		--multi_process 2 --block_size 64K --queue_depth 8 &&
+		says "$dir/out" '"op": "write"' '"bytes": 6291456' '"processes": 2' '"block_size": 65536' \
+			'"queue_depth": 8' '"task_latency_sec": ' '"e2e_speed_gb_per_sec": '
+}
+
+mappings_have_a_process_each() {
+	mkdir -p "$store/a" "$store/b"
+	expect 0 "$ctl" bench io --folder_to_device_mapping "$store/a:0" "$store/b:1" --io_size 64K &&
+		has_result_lines Write || return 1
+	why="a file is missing"
+	[ -e "$store/a/_aio_write_65536.pt.0_0" ] && [ -e "$store/b/_aio_write_65536.pt.1_0" ]
+}
+
+an_error_of_one_process_ends_all() {
+	mkdir -p "$store/c"
+	mkdir "$store/c/_aio_write_65536.pt.1_0" 2>/dev/null # a directory in the second one's way
+	expect 1 timeout 30 "$ctl" bench io --folder "$store/c" --io_size 64K --multi_process 3 &&
+		says "$dir/err" "_aio_write_65536.pt.1_0"
+}
+
+status_shows_store_pool_and_counters() {
+	expect 0 "$ctl" status && says "$dir/out" "dsaiod " "pool: " "STORE" "$store" "libaio" || return 1
+	expect 0 "$ctl" status --json && says "$dir/out" '"stores"' '"read_bytes"' '"latency_p99_nsec"' \
+		'"clients"'
+}
+
+status_during_a_bench_shows_all_four_processes() {
+	local pid seen rc
+	"$ctl" bench io --folder "$store" --io_size 16M --multi_process 4 --loops 1000000 >"$dir/bench" 2>&1 &
+	pid=$!
+	# Until all four have begun, which the first seconds show.
+	for _ in $(seq 200); do
+		expect 0 "$ctl" status --json || break
+		seen=$(grep -c '"write_bytes": [1-9]' "$dir/out")
+		[ "$seen" -ge 5 ] && break # four channels and the store
+		read -rt 0.05 <> <(:)
+	done
+	expect 0 "$ctl" status
+	rc=$(grep -cE '^ *[0-9]+ +dsaioctl ' "$dir/out")
+	kill "$pid"
+	wait "$pid" 2>/dev/null
+	why="channels with writes: $((seen - 1)); clients of that name, status itself among them: $rc"
+	[ "$seen" = 5 ] && [ "$rc" = 5 ]
+}
+
+start_daemon
+for t in writes_print_ds_ios_lines_and_leave_its_files \
+	reads_make_their_files_where_missing_or_of_another_size each_loop_may_have_its_own_file \
+	json_tells_the_numbers_and_what_was_served mappings_have_a_process_each \
+	an_error_of_one_process_ends_all status_shows_store_pool_and_counters \
+	status_during_a_bench_shows_all_four_processes; do
+	run_test $t
+done
+stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }
+exit $failed

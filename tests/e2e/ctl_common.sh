@@ -1,0 +1,101 @@
+# shellcheck shell=bash
+# Sourced by the tests of dsaioctl: a directory with a store, a daemon on it, and checks.
+#
+# A test is a function, run by name with run_test; it fails by returning non-zero, after setting
+# $why; 2 means that it needs root, or what this machine has not.  In it: $dir (fresh for the script), $store, $ctl.
+
+BUILD=$(realpath "${BUILD:-build}")
+ctl=$BUILD/dsaioctl
+dir=$(mktemp -d "${TMPDIR:-/var/tmp}/dsaio-ctl-XXXXXX") || exit 1
+store=$dir/store
+mkdir "$store" || exit 1
+unset DSAIO_SOCKET DSAIOD
+daemon=
+failed=0
+why=
+
+stop_daemon() {
+	[ -n "$daemon" ] || return 0
+	kill "$daemon" 2>/dev/null
+	wait "$daemon"
+	local rc=$?
+	daemon=
+	return "$rc"
+}
+
+finish() {
+	stop_daemon
+	rm -rf "$dir"
+}
+trap finish EXIT
+
+# start_daemon [OPTION]...: on $dir/s.sock with the store; returns when it serves.
+start_daemon() {
+	local line fd
+	rm -f "$dir/log.fifo"
+	mkfifo "$dir/log.fifo" || return 1
+	"$BUILD/dsaiod" --socket "$dir/s.sock" --store "t=$store" "$@" 2>"$dir/log.fifo" </dev/null &
+	daemon=$!
+	exec {fd}<"$dir/log.fifo"
+	while IFS= read -r line <&"$fd"; do
+		case $line in *ready:*)
+			cat <&"$fd" >"$dir/daemon.log" &
+			exec {fd}<&-
+			export DSAIO_SOCKET=$dir/s.sock
+			return 0
+			;;
+		esac
+		echo "$line" >&2
+	done
+	exec {fd}<&-
+	echo "not ok start_daemon: the daemon did not start"
+	exit 1
+}
+
+# run_test FUNCTION: prints its line.
+run_test() {
+	local name=${1//_/ }
+	why=
+	"$1"
+	case $? in
+	0) echo "ok ctl: $name" ;;
+	2) echo "skip ctl: $name: needs root and loop devices" ;;
+	*)
+		echo "not ok ctl: $name: ${why:-failed}"
+		failed=1
+		;;
+	esac
+}
+
+# expect STATUS COMMAND...: runs it; its output lies in $dir/out and $dir/err.
+expect() {
+	local status=$1 rc
+	shift
+	"$@" >"$dir/out" 2>"$dir/err" </dev/null
+	rc=$?
+	[ $rc = "$status" ] && return 0
+	why="exit status $rc instead of $status of: $*: $(tail -c 600 "$dir/err" | tr '\n' ' ')"
+	return 1
+}
+
+# says FILE TEXT...: the file has each text.
+says() {
+	local file=$1 text
+	shift
+	for text in "$@"; do
+		grep -qF -e "$text" "$file" && continue
+		why="\"$text\" is not in: $(head -c 600 "$file" | tr '\n' ' ')"
+		return 1
+	done
+}
+
+# random_file PATH BYTES
+random_file() {
+	head -c "$2" /dev/urandom >"$1"
+}
+
+same() {
+	cmp -s "$1" "$2" && return 0
+	why="$1 and $2 differ: $(cmp "$1" "$2" 2>&1)"
+	return 1
+}

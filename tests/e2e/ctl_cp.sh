@@ -1,0 +1,137 @@
+#!/bin/bash
+# dsaioctl cp: every byte arrives, whatever size, and nothing else changes.
+. "$(dirname "$0")/ctl_common.sh"
+
+sizes_of_all_kinds_arrive_byte_by_byte() {
+	local size
+	for size in 0 1 511 512 513 4095 4096 4097 262144 1048575 1048577 8388608 8388609 50000001; do
+		random_file "$store/src" "$size"
+		rm -f "$store/dst"
+		expect 0 "$ctl" cp "$store/src" "$store/dst" && same "$store/src" "$store/dst" || return 1
+		says "$dir/out" "synced" || return 1
+	done
+}
+
+a_longer_copy_is_cut_and_a_shorter_one_grows() {
+	random_file "$store/src" 1000001
+	random_file "$store/dst" 9000000
+	expect 0 "$ctl" cp "$store/src" "$store/dst" && same "$store/src" "$store/dst" || return 1
+	random_file "$store/dst" 77
+	expect 0 "$ctl" cp "$store/src" "$store/dst" && same "$store/src" "$store/dst"
+}
+
+verify_reads_both_again() {
+	random_file "$store/src" 20000003
+	expect 0 "$ctl" --verify cp "$store/src" "$store/dst" && says "$dir/out" "no difference" &&
+		same "$store/src" "$store/dst" && expect 0 "$ctl" cp --verify --json "$store/src" "$store/dst" &&
+		says "$dir/out" '"bytes": 20000003' '"is_verified": true' '"is_written_by_daemon": true'
+}
+
+a_directory_gets_the_file_of_the_same_name() {
+	mkdir -p "$store/into"
+	random_file "$store/src" 5000
+	expect 0 "$ctl" cp "$store/src" "$store/into/" && same "$store/src" "$store/into/src"
+}
+
+the_mode_goes_along() {
+	local umask_before
+	umask_before=$(umask)
+	umask 022
+	random_file "$store/src" 100
+	chmod 440 "$store/src"
+	rm -f "$store/dst"
+	expect 0 "$ctl" cp "$store/src" "$store/dst" || return 1
+	umask "$umask_before"
+	chmod 644 "$store/src"
+	why="mode $(stat -c %a "$store/dst")"
+	[ "$(stat -c %a "$store/dst")" = 440 ] && rm -f "$store/dst"
+}
+
+sparse_files_read_as_zeros() {
+	truncate -s 10000001 "$store/src"
+	printf x | dd of="$store/src" bs=1 seek=5000000 conv=notrunc status=none
+	expect 0 "$ctl" cp --verify "$store/src" "$store/dst" && same "$store/src" "$store/dst"
+}
+
+what_can_not_be_copied_is_refused() {
+	random_file "$store/src" 5000
+	ln -f "$store/src" "$store/link"
+	expect 1 "$ctl" cp "$store/src" "$store/link" && says "$dir/err" "are the same file" || return 1
+	[ "$(stat -c %s "$store/src")" = 5000 ] || { why="the source was changed"; return 1; }
+	expect 1 "$ctl" cp "$store" "$store/dst" && says "$dir/err" "is a directory" &&
+		expect 1 "$ctl" cp "$store/none" "$store/dst2" && says "$dir/err" "No such file" || return 1
+	[ ! -e "$store/dst2" ] || { why="a destination was made for nothing"; return 1; }
+	mkfifo "$store/pipe"
+	expect 1 "$ctl" cp "$store/pipe" "$store/dst2" && says "$dir/err" "no regular file" &&
+		expect 1 "$ctl" cp "$store/src" /dev/null && says "$dir/err" "no regular file"
+}
+
+a_failed_start_leaves_no_file() {
+	random_file "$store/src" 5000
+	expect 1 "$ctl" cp --socket "$dir/none.sock" "$store/src" "$store/fresh" || return 1
+	why="an empty file was left"
+	[ ! -e "$store/fresh" ]
+}
+
+# /dev/shm is another file system: on no store of this daemon.
+one_side_may_lie_on_no_store() {
+	local shm
+	shm=$(mktemp -d /dev/shm/dsaio-ctl-XXXXXX) || return 1
+	random_file "$shm/src" 3000001
+	expect 0 "$ctl" cp --verify "$shm/src" "$store/dst" && says "$dir/err" "read without the daemon" &&
+		same "$shm/src" "$store/dst" && expect 0 "$ctl" cp "$store/dst" "$shm/back" &&
+		says "$dir/err" "written without the daemon" && same "$shm/src" "$shm/back" &&
+		expect 1 "$ctl" cp "$shm/src" "$shm/other" && says "$dir/err" "neither file"
+	local rc=$?
+	rm -rf "$shm"
+	return "$rc"
+}
+
+# Its size is 0, but not its content.
+a_file_of_proc_is_refused() {
+	rm -f "$store/dst"
+	expect 1 "$ctl" cp /proc/cpuinfo "$store/dst" && says "$dir/err" "use cp(1)" || return 1
+	why="an empty file was left"
+	[ ! -e "$store/dst" ]
+}
+
+a_full_disk_is_told_with_what_was_copied() {
+	[ "$(id -u)" = 0 ] || return 2 # mounts a small file system
+	local small=$dir/small rc
+	mkdir "$small" && truncate -s 32M "$dir/image" && mkfs.ext4 -q "$dir/image" &&
+		mount -o loop "$dir/image" "$small" 2>/dev/null || return 2
+	random_file "$store/src" 60000000
+	expect 1 "$ctl" cp --private "$store/src" "$small/dst" &&
+		says "$dir/err" "No space left on device" "were copied" "is not complete"
+	rc=$?
+	umount "$small"
+	return "$rc"
+}
+
+a_terminated_copy_says_how_far_it_got() {
+	local pid rc
+	truncate -s 3G "$dir/huge" # reads as zeros: the copy takes a while
+	"$ctl" cp "$dir/huge" "$store/dst" >"$dir/out" 2>"$dir/err" &
+	pid=$!
+	# The copy has begun when the file has grown.
+	while [ "$(stat -c %s "$store/dst" 2>/dev/null || echo 0)" -lt 16777216 ] && kill -0 "$pid" 2>/dev/null; do
+		read -rt 0.02 <> <(:)
+	done
+	kill -TERM "$pid" 2>/dev/null
+	wait "$pid"
+	rc=$?
+	rm -f "$dir/huge" "$store/dst"
+	why="exit status $rc: $(cat "$dir/err")"
+	[ "$rc" = 1 ] && says "$dir/err" "interrupted" "were copied" "is not complete"
+}
+
+start_daemon
+for t in sizes_of_all_kinds_arrive_byte_by_byte a_longer_copy_is_cut_and_a_shorter_one_grows \
+	verify_reads_both_again a_directory_gets_the_file_of_the_same_name the_mode_goes_along \
+	sparse_files_read_as_zeros what_can_not_be_copied_is_refused a_failed_start_leaves_no_file \
+	one_side_may_lie_on_no_store a_file_of_proc_is_refused a_full_disk_is_told_with_what_was_copied \
+	a_terminated_copy_says_how_far_it_got; do
+	run_test $t
+done
+stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }
+exit $failed

@@ -1,0 +1,76 @@
+#!/bin/bash
+# dsaioctl's command line: help, versions, exit statuses, and what it says when something is wrong.
+. "$(dirname "$0")/ctl_common.sh"
+
+help_teaches_by_example() {
+	expect 0 "$ctl" --help && says "$dir/out" "dsaioctl cp" "dsaioctl status" "exit status" &&
+		expect 0 "$ctl" cp --help && says "$dir/out" "--verify" "exit status" &&
+		expect 0 "$ctl" --help bench && says "$dir/out" "--io_size" "--multi_process" &&
+		expect 0 "$ctl" status -h && says "$dir/out" "P99"
+}
+
+version_is_told() {
+	local version
+	expect 0 "$ctl" --version || return 1
+	version=$(sed -n 's/^.define DSAIO_VERSION "\(.*\)"/\1/p' client/lib/dsaio.h)
+	says "$dir/out" "dsaioctl $version" && expect 0 "$ctl" --version --json &&
+		says "$dir/out" "\"library\": \"$version\""
+}
+
+wrong_usage_ends_with_2() {
+	expect 2 "$ctl" && says "$dir/err" "dsaioctl: which command?" &&
+		expect 2 "$ctl" copy a b && says "$dir/err" "dsaioctl: copy: no such command" &&
+		expect 2 "$ctl" cp && says "$dir/err" "dsaioctl: cp: name two files" &&
+		expect 2 "$ctl" cp a b c &&
+		expect 2 "$ctl" cp --colour a b && says "$dir/err" "--colour: unknown option" &&
+		expect 2 "$ctl" status extra &&
+		expect 2 "$ctl" status --private --socket /x && says "$dir/err" "only one of them" &&
+		expect 2 "$ctl" bench && says "$dir/err" "bench io"
+}
+
+without_a_daemon_it_says_what_to_do() {
+	expect 1 "$ctl" status --socket "$dir/nobody.sock" &&
+		says "$dir/err" "dsaioctl: status: " "$dir/nobody.sock" "--private" &&
+		expect 1 "$ctl" --json status --socket "$dir/nobody.sock" &&
+		says "$dir/out" '"error": "' "nobody.sock"
+}
+
+a_full_standard_output_is_an_error() {
+	"$ctl" --help >/dev/full 2>"$dir/err"
+	[ $? = 1 ] && says "$dir/err" "standard output"
+}
+
+torch_only_flags_end_with_2_and_one_sentence() {
+	local flag base=(bench io --folder "$dir" --io_size 1M)
+	for flag in "--engine torch_io" "--engine=aio_basic" --torch_legacy_save "--fast_io_size 64M" \
+		--use_accelerator_pin_memory --slow_bounce_buffer --gpu "--gpu --use_gds" --use-gds; do
+		# shellcheck disable=SC2086 # flag and value are two words
+		expect 2 "$ctl" "${base[@]}" $flag || return 1
+		[ "$(wc -l <"$dir/err")" = 1 ] || { why="$flag: more than one line"; return 1; }
+		flag=${flag%%[ =]*}
+		says "$dir/err" "$(printf '%s' "${flag//-/_}" | sed 's/^__/--/')" || return 1
+	done
+}
+
+bench_checks_its_options() {
+	expect 2 "$ctl" bench io --io_size 1M && says "$dir/err" "--folder" &&
+		expect 2 "$ctl" bench io --folder "$dir" && says "$dir/err" "--io_size" &&
+		expect 2 "$ctl" bench io --folder "$dir" --folder_to_device_mapping "$dir:0" --io_size 1M &&
+		expect 2 "$ctl" bench io --folder_to_device_mapping "$dir" --io_size 1M &&
+		says "$dir/err" "FOLDER:DEVICE" &&
+		expect 2 "$ctl" bench io --folder "$dir" --io_size 1M --queue_depth 5000 &&
+		says "$dir/err" "queue_depth 5000" "4096" &&
+		expect 2 "$ctl" bench io --folder "$dir" --io_size 1M --block_size 5000 &&
+		says "$dir/err" "block_size 5000" &&
+		expect 2 "$ctl" bench io --folder "$dir" --io-size 1M --io-parallel 65 &&
+		says "$dir/err" "intra_op_parallelism 65" &&
+		expect 1 "$ctl" bench io --folder "$dir/missing" --io_size 1M &&
+		says "$dir/err" "$dir/missing" "No such file"
+}
+
+for t in help_teaches_by_example version_is_told wrong_usage_ends_with_2 \
+	without_a_daemon_it_says_what_to_do a_full_standard_output_is_an_error \
+	torch_only_flags_end_with_2_and_one_sentence bench_checks_its_options; do
+	run_test $t
+done
+exit $failed

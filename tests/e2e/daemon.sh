@@ -1,0 +1,91 @@
+#!/bin/sh
+# The daemon's command line and configuration: what is refused is refused with exit status 2 and
+# a sentence that names file, line, key, value and what is allowed.
+#
+#     tests/e2e/daemon.sh [PART OF A NAME]
+
+dsaiod=${BUILD:-build}/dsaiod
+dir=$(mktemp -d "${TMPDIR:-/var/tmp}/dsaio-test-XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+wanted=$1
+failed=0
+mkdir "$dir/store"
+
+# check NAME STATUS WORDS ARGUMENT...: the daemon ends with this status and says all the words
+# (";" between them).
+check() {
+	name=$1 status=$2 words=$3
+	shift 3
+	case $name in *"$wanted"*) ;; *) return ;; esac
+	timeout 20 "$dsaiod" "$@" >"$dir/said" 2>&1
+	got=$?
+	if [ $got -ne "$status" ]; then
+		echo "not ok $name: exit status $got, not $status: $(tr '\n' ' ' <"$dir/said")"
+		failed=1
+		return
+	fi
+	old_ifs=$IFS IFS=';'
+	for word in $words; do
+		if ! grep -qF -e "$word" "$dir/said"; then
+			echo "not ok $name: it does not say \"$word\": $(tr '\n' ' ' <"$dir/said")"
+			failed=1
+			IFS=$old_ifs
+			return
+		fi
+	done
+	IFS=$old_ifs
+	echo "ok $name"
+}
+
+# refuse NAME WORDS LINE...: the same for a configuration of these lines.
+refuse() {
+	name=$1 words=$2
+	shift 2
+	printf '%s\n' "$@" >"$dir/conf"
+	check "configuration: $name" 2 "$words" --config "$dir/conf" --check-config
+}
+
+socket=$dir/s.sock
+good="[store t]
+path = $dir/store"
+
+check "--help" 0 "--store;--config;--socket;--check-config" --help
+check "--version" 0 "dsaiod" --version
+check "an unknown option" 2 "--frobnicate" --frobnicate
+check "an argument too many" 2 "surplus" surplus
+check "--store without a name" 2 "NAME=DIR" --store "$dir/store" --check-config
+check "--store without a directory" 2 "t" --store t= --check-config
+check "the same store twice" 2 "t" --store "t=$dir/store" --store "t=$dir/store" --check-config
+check "no configuration file" 2 "$dir/missing" --config "$dir/missing" --check-config
+check "--check-config of stores" 0 "" --socket "$socket" --store "t=$dir/store" --check-config
+
+printf '%s\n' "[daemon]" "socket = $socket" "pool_size = 64M" "client_pool_max = 32M" "lock = auto" \
+	"spin_usec = 0" "$good" "block_size = 256K" "queue_depth = 32" "single_submit = no" \
+	"overlap_events = yes" "intra_op_parallelism = 2" "spin_usec = 20" "window_bytes = 4M" \
+	>"$dir/conf"
+check "configuration: all keys" 0 "" --config "$dir/conf" --check-config
+
+refuse "no section" "conf:1" "pool_size = 1M"
+refuse "an unknown section" "conf;tables" "[tables]" "x = 1"
+refuse "an unknown key" "conf:2;colour" "[daemon]" "colour = red"
+refuse "an unknown key of a store" "conf:3;colour" "[store t]" "path = $dir/store" "colour = red"
+refuse "a size that is none" "conf:2;pool_size;much" "[daemon]" "pool_size = much"
+refuse "a negative size" "conf:2;pool_size;-1" "[daemon]" "pool_size = -1"
+refuse "a size that is too large" "conf:2;pool_size" "[daemon]" "pool_size = 99999999999999999999G"
+refuse "lock" "conf:2;lock;maybe;auto" "[daemon]" "lock = maybe"
+refuse "block_size below its limit" "conf:3;block_size;4096" "[store t]" "path = $dir/store" \
+	"block_size = 2K"
+refuse "block_size above its limit" "conf:3;block_size;67108864" "[store t]" "path = $dir/store" \
+	"block_size = 65M"
+refuse "block_size between steps" "block_size;5000;4096" "[store t]" "path = $dir/store" \
+	"block_size = 5000"
+refuse "queue_depth 0" "conf:3;queue_depth" "[store t]" "path = $dir/store" "queue_depth = 0"
+refuse "queue_depth above its limit" "conf:3;queue_depth;4096" "[store t]" "path = $dir/store" \
+	"queue_depth = 4097"
+refuse "intra_op_parallelism above its limit" "conf:3;intra_op_parallelism;64" "[store t]" \
+	"path = $dir/store" "intra_op_parallelism = 65"
+refuse "a boolean that is none" "conf:3;single_submit;perhaps" "[store t]" "path = $dir/store" \
+	"single_submit = perhaps"
+refuse "a store without a path" "t;path" "[store t]" "block_size = 1M"
+
+exit $failed

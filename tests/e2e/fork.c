@@ -1,0 +1,133 @@
+/*
+ * fork(2): a child can do nothing with its parent's connection, and harm nothing; it may have
+ * one of its own.
+ */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SEED 4
+
+/* All calls, in the child. */
+static void check_child(struct rig *rig, struct dsaio_op *op, void *memory)
+{
+	struct dsaio_profile profile = { .size = sizeof(profile) };
+	struct dsaio_handle *handle;
+	struct dsaio_op *taken[1], *more;
+	struct dsaio_file *file;
+	uint8_t buf[512];
+	void *other;
+
+	CHECK_FAILS(dsaio_pread(rig->handle, rig->files[0], buf, 512, 0), -EPERM, "fork");
+	CHECK_FAILS(dsaio_pwrite(rig->handle, rig->files[0], buf, 512, 0), -EPERM, "fork");
+	CHECK_FAILS(dsaio_pread_async(rig->handle, rig->files[0], buf, 512, 0, &more), -EPERM,
+		    "fork");
+	CHECK_FAILS(dsaio_pwrite_async(rig->handle, rig->files[0], buf, 512, 0, NULL), -EPERM,
+		    "fork");
+	CHECK_FAILS(dsaio_fsync(rig->handle, rig->files[0]), -EPERM, "fork");
+	CHECK_FAILS(dsaio_fsync_async(rig->handle, rig->files[0], &more), -EPERM, "fork");
+	CHECK_FAILS(dsaio_wait(rig->handle, -1), -EPERM, "fork");
+	CHECK_FAILS(dsaio_reap(rig->handle, taken, 1), -EPERM, "fork");
+	CHECK_FAILS(dsaio_handle_fd(rig->handle), -EPERM, "fork");
+	CHECK_FAILS(dsaio_op_wait(op, -1), -EPERM, "fork");
+	CHECK_FAILS(dsaio_op_cancel(op), -EPERM, "fork");
+	CHECK_FAILS(dsaio_handle_open(rig->client, NULL, &handle), -EPERM, "fork");
+	CHECK_FAILS(dsaio_alloc(rig->client, 4096, &other), -EPERM, "fork");
+	CHECK_EQ(dsaio_free(rig->client, memory), 0); /* does nothing, as all that frees */
+	CHECK_FAILS(dsaio_file_open(rig->client, "/etc/passwd", O_RDONLY, &file), -EPERM, "fork");
+	CHECK_FAILS(dsaio_truncate(rig->files[0], 0), -EPERM, "fork");
+	dsaio_op_free(op);
+	dsaio_file_close(rig->files[0]);
+	dsaio_handle_close(rig->handle);
+	dsaio_disconnect(rig->client);
+}
+
+TEST(child, "in a forked child every call returns -EPERM, the parent is undisturbed")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const size_t len = 64 * MIB;
+	struct dsaio_op *op;
+	void *memory;
+	pid_t pid;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), len, SEED);
+	rig_file(&rig, "f", O_RDWR);
+	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	for (unsigned round = 0; round < 5; round++) {
+		memset(memory, 0, len);
+		CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[0], memory, len, 0, &op));
+		pid = (pid_t)CHECK_SYS(fork());
+		if (pid == 0) {
+			check_child(&rig, op, memory);
+			_exit(0);
+		}
+		CHECK_EQ(dsaio_op_wait(op, -1), len);
+		child_wait_ok(pid);
+		pattern_check(memory, len, SEED, 0, "the parent's read");
+		dsaio_op_free(op);
+		CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
+		CHECK_EQ(file_size(daemon_path(rig.daemon, "f")), len);
+	}
+}
+
+TEST(own, "a forked child connects for itself, beside its parent")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	uint8_t buf[4096];
+	pid_t pid;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
+	rig_file(&rig, "f", O_RDONLY);
+	for (unsigned round = 0; round < 3; round++) {
+		pid = (pid_t)CHECK_SYS(fork());
+		if (pid == 0) {
+			struct rig mine = { .daemon = rig.daemon };
+
+			rig_open(&mine, NULL);
+			for (unsigned i = 0; i < 16; i++) {
+				CHECK_EQ(dsaio_pread(mine.handle,
+						     i ? mine.files[0] :
+							 rig_file(&mine, "f", O_RDONLY),
+						     buf, 4096, i * 4096),
+					 4096);
+				pattern_check(buf, 4096, SEED, i * 4096, "the child's read");
+			}
+			rig_close(&mine);
+			_exit(0);
+		}
+		for (unsigned i = 0; i < 16; i++) {
+			CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], buf, 4096, i * 4096), 4096);
+			pattern_check(buf, 4096, SEED, i * 4096, "the parent's read");
+		}
+		child_wait_ok(pid);
+	}
+}
+
+TEST(exec, "no descriptor of the library reaches a program that is executed")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	uint8_t buf[4096];
+	pid_t pid;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
+	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), buf, 4096, 0), 4096);
+	CHECK_CALL(dsaio_handle_fd(rig.handle));
+	pid = (pid_t)CHECK_SYS(fork());
+	if (pid == 0) {
+		/* ls has 0, 1, 2 and the directory itself; a test runner may leave it more. */
+		execlp("sh", "sh", "-c",
+		       "ls -l /proc/self/fd | grep -E 'memfd|socket|eventfd|eventpoll|/store/' && "
+		       "exit 1; exit 0",
+		       (char *)NULL);
+		_exit(127);
+	}
+	child_wait_ok(pid);
+}
+
+TEST_MAIN

@@ -1,0 +1,209 @@
+/*
+ * Clients that are killed at random moments with ops in flight leave nothing behind: fds,
+ * memfds, locked memory and threads of the daemon are as before, at once, also while a forked
+ * child of a killed client lives on and still maps its memory.
+ */
+#include "tests/harness.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define N_CLIENTS 200
+#define AT_ONCE 8
+#define LIFE_MSEC_MAX 60 /* connecting takes some: both before, in and after its first ops */
+
+/* Goes on until it is killed. */
+_Noreturn static void client_main(const struct daemon *daemon, uint64_t seed)
+{
+	struct daemon theirs = *daemon;
+	struct rig rig = { .daemon = &theirs };
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	const size_t len = 8 * MIB;
+	uint64_t random = seed << 20;
+	void *memory;
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	profile.intra_op_parallelism = 1 + (uint32_t)(seed % 3);
+	rig_open(&rig, &profile);
+	rig_file(&rig, test_text("f%" PRIu64, seed % AT_ONCE), O_RDWR | O_CREAT);
+	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	for (;;) {
+		size_t n = (test_random(&random) % 256 + 1) * 4096;
+		uint64_t off = test_random(&random) % 1024 * 4096;
+		char *at = (char *)memory + test_random(&random) % (len / 4096 - 256) * 4096;
+
+		switch (test_random(&random) % 16) {
+		case 0: {
+			void *more;
+
+			CHECK_CALL(dsaio_alloc(rig.client, MIB, &more));
+			CHECK_CALL(dsaio_free(rig.client, more));
+			break;
+		}
+		case 1:
+			CHECK_CALL(dsaio_fdatasync_async(rig.handle, rig.files[0], NULL));
+			break;
+		case 2: /* through private memory, at an odd address */
+			CHECK_CALL(dsaio_pread(rig.handle, rig.files[0], malloc(4096), 4095,
+					       off + 1));
+			break;
+		case 3:
+			CHECK_CALL(dsaio_wait(rig.handle, -1));
+			break;
+		default:
+			if (test_random(&random) % 2)
+				CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[0], at, n, off,
+							     NULL));
+			else
+				CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], at, n, off,
+							      NULL));
+		}
+	}
+}
+
+static void wait_killed(pid_t pid)
+{
+	int status;
+
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_MSG(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+		  "a client ended by itself (status 0x%x)", status);
+}
+
+static void clients_kill(const struct daemon *daemon, unsigned n, uint64_t *random)
+{
+	pid_t pids[AT_ONCE] = { 0 };
+
+	for (unsigned i = 0; i < n + AT_ONCE; i++) {
+		pid_t *slot = &pids[i % AT_ONCE];
+
+		if (*slot) {
+			/* The moment is the point: any is good. */
+			(void)poll(NULL, 0, (int)(test_random(random) % (LIFE_MSEC_MAX / 4)));
+			CHECK_SYS(kill(*slot, SIGKILL));
+			wait_killed(*slot);
+			*slot = 0;
+		}
+		if (i >= n)
+			continue;
+		*slot = (pid_t)CHECK_SYS(fork());
+		if (*slot == 0)
+			client_main(daemon, i);
+	}
+}
+
+TEST(kill_200, "200 clients killed at random moments: the daemon has all back")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	uint64_t random = (uint64_t)test_seed() << 40;
+	struct usage before, after;
+
+	test_time_limit(240);
+	/* Threads and descriptors that are made once, for the first that need them. */
+	clients_kill(daemon, 4 * AT_ONCE, &random);
+	CHECK(daemon_wait_clients(daemon, 0, 0));
+	before = daemon_usage(daemon);
+
+	beside_start(daemon);
+	clients_kill(daemon, N_CLIENTS, &random);
+	beside_ok();
+	beside_stop();
+
+	CHECK(daemon_wait_clients(daemon, 0, 0));
+	daemon_usage_back(daemon, &before); /* the asking session's own end */
+	after = daemon_usage(daemon);
+	test_note("%u clients killed: fds %u -> %u, memfds %u -> %u, locked kB %" PRIu64
+		  " -> %" PRIu64 ", threads %u -> %u",
+		  N_CLIENTS, before.n_fds, after.n_fds, before.n_memfds, after.n_memfds,
+		  before.locked_kib, after.locked_kib, before.n_threads, after.n_threads);
+	CHECK_EQ(after.n_fds, before.n_fds);
+	CHECK_EQ(after.n_memfds, before.n_memfds);
+	CHECK_EQ(after.locked_kib, before.locked_kib);
+	CHECK_EQ(after.n_threads, before.n_threads);
+}
+
+TEST(child_lives, "the memory of a killed client is back although its forked child lives on")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	struct usage before, after;
+	int pipe_fds[2];
+	pid_t pid;
+	char byte;
+
+	{ /* what is made once */
+		_cleanup_(rig_close) struct rig rig = { .daemon = daemon };
+		void *memory;
+
+		rig_open(&rig, NULL);
+		CHECK_CALL(dsaio_alloc(rig.client, MIB, &memory));
+		CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory,
+				      MIB, 0),
+			 MIB);
+	}
+	CHECK(daemon_wait_clients(daemon, 0, 0));
+	before = daemon_usage(daemon);
+
+	CHECK_SYS(pipe(pipe_fds));
+	pid = (pid_t)CHECK_SYS(fork());
+	if (pid == 0) {
+		struct rig rig = { .daemon = daemon };
+		void *memory;
+
+		close(pipe_fds[0]);
+		rig_open(&rig, NULL);
+		CHECK_CALL(dsaio_alloc(rig.client, 64 * MIB, &memory));
+		memset(memory, 0xaa, 64 * MIB);
+		rig_file(&rig, "g", O_RDWR | O_CREAT);
+		for (unsigned i = 0; i < 64; i++)
+			CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0],
+						      (char *)memory + i * MIB, MIB, i * MIB,
+						      NULL));
+		if (fork() == 0) { /* keeps the socket and the mappings; dies with the test */
+			for (;;)
+				(void)pause();
+		}
+		CHECK_EQ(write(pipe_fds[1], "x", 1), 1);
+		(void)pause();
+	}
+	close(pipe_fds[1]);
+	CHECK_EQ(read(pipe_fds[0], &byte, 1), 1);
+	CHECK_SYS(kill(pid, SIGKILL));
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	CHECK(daemon_wait_clients(daemon, 0, 0));
+	daemon_usage_back(daemon, &before); /* the asking session's own end */
+	after = daemon_usage(daemon);
+	test_note("its child lives on: fds %u -> %u, memfds %u -> %u, locked kB %" PRIu64
+		  " -> %" PRIu64 ", threads %u -> %u",
+		  before.n_fds, after.n_fds, before.n_memfds, after.n_memfds, before.locked_kib,
+		  after.locked_kib, before.n_threads, after.n_threads);
+	CHECK_EQ(after.n_fds, before.n_fds);
+	CHECK_EQ(after.n_memfds, before.n_memfds);
+	CHECK_EQ(after.locked_kib, before.locked_kib);
+	CHECK_EQ(after.n_threads, before.n_threads);
+	close(pipe_fds[0]);
+}
+
+TEST(punched, "who still maps a dead client's slab sees zeros, and holds no memory")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	struct raw raw = RAW_NONE;
+	struct raw_slab slab;
+	const size_t page = 4096;
+
+	raw_open(&raw, daemon);
+	raw_slab(&raw, 16 * MIB, &slab);
+	memset(slab.memory, 0xaa, slab.size);
+	raw_close(&raw); /* this session ends; we keep fd and mapping, as a child would */
+	CHECK(daemon_wait_clients(daemon, 0, 0));
+	for (size_t i = 0; i < slab.size; i += page)
+		CHECK(!slab.memory[i]);
+	raw_slab_unmap(&slab);
+}
+
+TEST_MAIN

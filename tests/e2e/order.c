@@ -1,0 +1,259 @@
+/*
+ * Conflicting ops of one handle take effect in the order of submission: a model of the file in
+ * memory is changed at submission, and what is read, and what is left at the end, must be the
+ * model's.  Whatever file object, name or alignment an op goes by.
+ */
+#include "tests/harness.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_BYTES (256 * KIB)
+#define OP_BYTES_MAX (64 * KIB)
+#define DEPTH 96
+#define ROUNDS 12
+
+struct pending {
+	struct dsaio_op *op;
+	bool is_read;
+	size_t len;
+	uint64_t off;
+	uint8_t *memory;   /* the op's buffer */
+	uint8_t *expected; /* of a read: the model when it was submitted */
+};
+
+struct mixture {
+	const char *what;
+	bool reads, writes, syncs;
+	unsigned align; /* of offsets and lengths */
+	bool pinned;
+	unsigned n_blocks; /* of 4096 that the ops crowd on; 0: the whole file */
+};
+
+static const struct mixture mixtures[] = {
+	{ "write after write, aligned", false, true, false, 4096, true, 0 },
+	{ "write after write on one block", false, true, false, 4096, true, 1 },
+	{ "write after write, any bytes", false, true, false, 1, true, 0 },
+	{ "write after write, any bytes of one block", false, true, false, 1, true, 1 },
+	{ "reads and writes, aligned", true, true, false, 4096, true, 0 },
+	{ "reads and writes on two blocks", true, true, false, 4096, true, 2 },
+	{ "reads and writes, 512 bytes apart", true, true, false, 512, true, 4 },
+	{ "reads and writes, any bytes", true, true, false, 1, true, 0 },
+	{ "reads and writes, any bytes, private memory", true, true, false, 1, false, 0 },
+	{ "reads and writes, aligned, private memory", true, true, false, 4096, false, 0 },
+	{ "reads, writes and syncs", true, true, true, 4096, true, 8 },
+	{ "reads, writes and syncs, any bytes", true, true, true, 1, true, 8 },
+};
+
+static void pending_end(struct pending *p)
+{
+	if (!p->op)
+		return;
+	CHECK_EQ(dsaio_op_wait(p->op, -1), p->len);
+	if (p->is_read)
+		for (size_t i = 0; i < p->len; i++)
+			if (p->memory[i] != p->expected[i])
+				test_fail("a read of %zu bytes at %" PRIu64 ": byte %zu is 0x%02x, "
+					  "in order it was 0x%02x",
+					  p->len, p->off, i, p->memory[i], p->expected[i]);
+	dsaio_op_free(p->op);
+	p->op = NULL;
+}
+
+static void submit_one(struct rig *rig, const struct mixture *m, struct pending *p, uint8_t *model,
+		       uint64_t *random)
+{
+	uint64_t space = m->n_blocks ? m->n_blocks * 4096 : FILE_BYTES;
+	uint64_t max = space < OP_BYTES_MAX ? space : OP_BYTES_MAX;
+	struct dsaio_file *file = rig->files[test_random(random) % rig->n_files];
+	unsigned kind = (unsigned)(test_random(random) % 16);
+
+	p->len = test_random(random) % max / m->align * m->align + m->align;
+	if (p->len > max)
+		p->len = max;
+	p->off = test_random(random) % (space - p->len + 1) / m->align * m->align;
+	p->is_read = m->reads && (!m->writes || kind % 2);
+	if (m->syncs && kind == 0) {
+		p->is_read = false;
+		p->len = 0;
+		CHECK_CALL(dsaio_fdatasync_async(rig->handle, file, &p->op));
+	} else if (p->is_read) {
+		memcpy(p->expected, model + p->off, p->len);
+		memset(p->memory, 0xee, p->len);
+		CHECK_CALL(dsaio_pread_async(rig->handle, file, p->memory, p->len, p->off, &p->op));
+	} else {
+		pattern_fill(p->memory, p->len, test_random(random), 0);
+		memcpy(model + p->off, p->memory, p->len);
+		CHECK_CALL(
+			dsaio_pwrite_async(rig->handle, file, p->memory, p->len, p->off, &p->op));
+	}
+}
+
+static void check_mixture(struct rig *rig, const struct mixture *m, const char *path, uint64_t seed)
+{
+	struct pending pending[DEPTH] = { 0 };
+	_cleanup_(freep) uint8_t *model = malloc(FILE_BYTES);
+	_cleanup_(freep) uint8_t *expected = malloc(DEPTH * OP_BYTES_MAX);
+	_cleanup_(freep) uint8_t *private = NULL;
+	void *memory = NULL;
+	uint64_t random = seed << 32;
+
+	CHECK(model && expected);
+	if (m->pinned)
+		CHECK_CALL(dsaio_alloc(rig->client, DEPTH * OP_BYTES_MAX, &memory));
+	else
+		CHECK((memory = private = malloc(DEPTH * OP_BYTES_MAX)));
+	pattern_fill(model, FILE_BYTES, 1, 0);
+	for (unsigned i = 0; i < DEPTH; i++) {
+		pending[i].memory = (uint8_t *)memory + i * OP_BYTES_MAX;
+		pending[i].expected = expected + i * OP_BYTES_MAX;
+	}
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		for (unsigned i = 0; i < DEPTH; i++) {
+			pending_end(&pending[i]);
+			submit_one(rig, m, &pending[i], model, &random);
+		}
+	}
+	for (unsigned i = 0; i < DEPTH; i++)
+		pending_end(&pending[i]);
+	CHECK_EQ(dsaio_wait(rig->handle, -1), DEPTH * ROUNDS);
+
+	{
+		_cleanup_(closep) int fd = open_direct(path, O_RDONLY);
+		uint8_t *left = expected; /* page aligned memory is not promised: copy */
+		void *aligned;
+
+		CHECK(!posix_memalign(&aligned, 4096, FILE_BYTES));
+		CHECK_EQ(pread(fd, aligned, FILE_BYTES, 0), FILE_BYTES);
+		memcpy(left, aligned, FILE_BYTES);
+		free(aligned);
+		for (size_t i = 0; i < FILE_BYTES; i++)
+			CHECK_MSG(left[i] == model[i], "byte %zu of the file is 0x%02x, not 0x%02x",
+				  i, left[i], model[i]);
+	}
+	if (m->pinned)
+		CHECK_CALL(dsaio_free(rig->client, memory));
+}
+
+static void check_with_profile(const struct mixture *m, const struct dsaio_profile *profile)
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const char *path, *link_path;
+
+	test_time_limit(180);
+	rig_open(&rig, profile);
+	path = daemon_path(rig.daemon, "f");
+	link_path = daemon_path(rig.daemon, "hard link");
+	file_make_pattern(path, FILE_BYTES, 1);
+	CHECK_SYS(link(path, link_path));
+	/* One inode: opened once, opened again, by another name, and by fd. */
+	rig_file(&rig, "f", O_RDWR);
+	rig_file(&rig, "f", O_RDWR);
+	rig_file(&rig, "hard link", O_RDWR);
+	{
+		_cleanup_(closep) int fd = open_direct(path, O_RDWR);
+
+		CHECK_CALL(dsaio_file_from_fd(rig.client, fd, &rig.files[rig.n_files++]));
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		file_make_pattern(path, FILE_BYTES, 1);
+		check_mixture(&rig, m, path, test_seed() + i);
+	}
+}
+
+TEST_TABLE(order, mixtures, "order")
+{
+	check_with_profile(&mixtures[row], NULL);
+}
+
+TEST_TABLE(order_parts, mixtures, "order in small blocks and 3 parts")
+{
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+
+	profile.block_size = 8u << 10;
+	profile.queue_depth = 5;
+	profile.intra_op_parallelism = 3;
+	check_with_profile(&mixtures[row], &profile);
+}
+
+/* ---- syncs ---- */
+
+TEST(sync_last, "a sync ends after all writes of its file that were submitted before it")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_op *writes[32], *sync;
+	struct dsaio_file *file, *again;
+	void *memory;
+
+	rig_open(&rig, NULL);
+	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
+	again = rig_file(&rig, "f", O_RDWR);
+	CHECK_CALL(dsaio_alloc(rig.client, 32 * MIB, &memory));
+	for (unsigned round = 0; round < 10; round++) {
+		for (unsigned i = 0; i < 32; i++)
+			CHECK_CALL(dsaio_pwrite_async(rig.handle, file, (char *)memory + i * MIB,
+						      MIB, i * MIB, &writes[i]));
+		/* By another file object of the same inode. */
+		CHECK_CALL(round % 2 ? dsaio_fsync_async(rig.handle, again, &sync) :
+				       dsaio_fdatasync_async(rig.handle, again, &sync));
+		CHECK_EQ(dsaio_op_wait(sync, -1), 0);
+		for (unsigned i = 0; i < 32; i++) {
+			CHECK_EQ(dsaio_op_test(writes[i]), 1);
+			CHECK_EQ(dsaio_op_result(writes[i]), MIB);
+			dsaio_op_free(writes[i]);
+		}
+		dsaio_op_free(sync);
+	}
+}
+
+TEST(sync_other, "syncs: blocking, of an empty file, of a file without writes, read-only")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_file *file, *read_only;
+
+	rig_open(&rig, NULL);
+	file = rig_file(&rig, "empty", O_RDWR | O_CREAT);
+	read_only = rig_file(&rig, "empty", O_RDONLY);
+	CHECK_EQ(dsaio_fsync(rig.handle, file), 0);
+	CHECK_EQ(dsaio_fdatasync(rig.handle, file), 0);
+	CHECK_EQ(dsaio_fsync(rig.handle, read_only), 0); /* as fsync(2) */
+	CHECK_EQ(dsaio_wait(rig.handle, -1), 0);
+}
+
+TEST(independent, "ops on other files and other ranges do not wait for a conflict")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	struct dsaio_op *first, *second, *other;
+	void *memory;
+
+	rig_open(&rig, &profile);
+	file_make_pattern(daemon_path(rig.daemon, "f"), 256 * MIB, 1);
+	file_make_pattern(daemon_path(rig.daemon, "g"), MIB, 2);
+	rig_file(&rig, "f", O_RDWR);
+	rig_file(&rig, "g", O_RDONLY);
+	CHECK_CALL(dsaio_alloc(rig.client, 256 * MIB, &memory));
+	CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], memory, 256 * MIB, 0, &first));
+	CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[0], memory, 4096, 0, &second));
+	{
+		_cleanup_(rig_close) struct rig small = RIG_NONE; /* with a depth of its own */
+		uint8_t buf[4096];
+
+		small.daemon = rig.daemon;
+		rig_open(&small, NULL);
+		rig_file(&small, "g", O_RDONLY);
+		CHECK_CALL(dsaio_pread_async(small.handle, small.files[0], buf, 4096, 0, &other));
+		CHECK_EQ(dsaio_op_wait(other, 10000000), 4096);
+		pattern_check(buf, 4096, 2, 0, "the other file");
+		dsaio_op_free(other);
+	}
+	CHECK_EQ(dsaio_op_wait(second, -1), 4096);
+	CHECK_EQ(dsaio_op_test(first), 1);
+	CHECK_EQ(dsaio_op_result(first), 256 * MIB);
+	dsaio_op_free(first);
+	dsaio_op_free(second);
+}
+
+TEST_MAIN

@@ -1,0 +1,191 @@
+/*
+ * The five knobs at their limits: the data is right whatever the profile, and the handle says
+ * which it has.  What is out of range is in tests/fault/limits.c.
+ */
+#include "tests/harness.h"
+
+#include <string.h>
+
+static const struct {
+	const char *what;
+	struct dsaio_profile profile;
+} profiles[] = {
+#define P(...) { sizeof(struct dsaio_profile), __VA_ARGS__ }
+	/* block_size, queue_depth, single_submit, overlap_events, intra_op_parallelism */
+	{ "DeepNVMe's defaults", P(1u << 20, 128, false, false, 1) },
+	{ "DeepSpeed's configuration", P(1u << 20, 8, false, true, 1) },
+	{ "the smallest blocks", P(4u << 10, 128, false, true, 1) },
+	{ "the smallest blocks, one at a time", P(4u << 10, 1, true, false, 1) },
+	{ "odd blocks of 12 KiB", P(12u << 10, 7, false, true, 1) },
+	{ "the largest blocks", P(64u << 20, 4, false, true, 1) },
+	{ "the largest blocks, deepest queue", P(64u << 20, 4096, false, true, 1) },
+	{ "depth 1", P(1u << 20, 1, false, true, 1) },
+	{ "depth 1, no overlap", P(1u << 20, 1, false, false, 1) },
+	{ "depth 4096", P(4u << 10, 4096, false, true, 1) },
+	{ "depth 4096, no overlap", P(4u << 10, 4096, false, false, 1) },
+	{ "single submit", P(64u << 10, 32, true, true, 1) },
+	{ "single submit, no overlap", P(64u << 10, 32, true, false, 1) },
+	{ "3 parts", P(1u << 20, 32, false, true, 3) },
+	{ "3 parts, no overlap", P(64u << 10, 5, false, false, 3) },
+	{ "7 parts", P(128u << 10, 16, false, true, 7) },
+	{ "64 parts", P(4u << 10, 4, false, true, 64) },
+	{ "64 parts of the largest blocks", P(64u << 20, 4096, true, false, 64) },
+#undef P
+};
+
+/* Neither divides by 3, 7 or 64; the odd ones not by 512 either. */
+static const size_t lens[] = { 4096,	   5 * 4096, 1 * MIB, 13 * MIB + 4096,
+			       13 * MIB + 777, 100001,	 63,	  64 };
+
+#define OPS 24
+#define OPS_BYTES (256 * KIB)
+
+/* One op at a time, of all lengths. */
+static void check_lens(struct rig *rig, struct dsaio_file *file, const char *path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(lens); i++) {
+		_cleanup_(guarded_free) struct guarded g = { 0 };
+		uint64_t off = i % 2 ? 4096 * i : 4096 * i + i;
+
+		guarded_new(&g, rig->client, lens[i], 0);
+		pattern_fill(g.memory, g.len, i, off);
+		CHECK_EQ(dsaio_pwrite(rig->handle, file, g.memory, g.len, off), g.len);
+		file_check_pattern(path, off, g.len, i, off);
+		memset(g.memory, 0, g.len);
+		CHECK_EQ(dsaio_pread(rig->handle, file, g.memory, g.len, off), g.len);
+		pattern_check(g.memory, g.len, i, off, "read back");
+		guarded_check(&g, "read back");
+	}
+}
+
+/* Many at once. */
+static void check_many(struct rig *rig, struct dsaio_file *file, const char *path)
+{
+	uint8_t *memory;
+	void *start;
+
+	CHECK_CALL(dsaio_alloc(rig->client, OPS * OPS_BYTES, &start));
+	memory = start;
+	pattern_fill(memory, OPS * OPS_BYTES, 77, 0);
+	for (size_t i = 0; i < OPS; i++)
+		CHECK_CALL(dsaio_pwrite_async(rig->handle, file, memory + i * OPS_BYTES, OPS_BYTES,
+					      i * OPS_BYTES, NULL));
+	CHECK_EQ(dsaio_wait(rig->handle, -1), OPS);
+	file_check_pattern(path, 0, OPS * OPS_BYTES, 77, 0);
+	memset(memory, 0, OPS * OPS_BYTES);
+	for (size_t i = 0; i < OPS; i++)
+		CHECK_CALL(dsaio_pread_async(rig->handle, file, memory + i * OPS_BYTES, OPS_BYTES,
+					     i * OPS_BYTES, NULL));
+	CHECK_EQ(dsaio_wait(rig->handle, -1), OPS);
+	pattern_check(memory, OPS * OPS_BYTES, 77, 0, "read back");
+	CHECK_CALL(dsaio_free(rig->client, start));
+}
+
+TEST_TABLE(profile, profiles, "profile")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const struct dsaio_profile *wanted = &profiles[row].profile;
+	struct dsaio_profile got = { .size = sizeof(got) };
+	struct dsaio_file *file;
+	const char *path;
+
+	test_time_limit(180);
+	rig_open(&rig, wanted);
+	CHECK_CALL(dsaio_handle_profile(rig.handle, &got));
+	CHECK_EQ(got.block_size, wanted->block_size);
+	CHECK_EQ(got.queue_depth, wanted->queue_depth);
+	CHECK_EQ(got.single_submit, wanted->single_submit);
+	CHECK_EQ(got.overlap_events, wanted->overlap_events);
+	CHECK_EQ(got.intra_op_parallelism, wanted->intra_op_parallelism);
+
+	path = daemon_path(rig.daemon, "f");
+	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
+	check_lens(&rig, file, path);
+	check_many(&rig, file, path);
+}
+
+TEST(large_op, "one op of more blocks than the queue is deep, in 7 parts")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	const size_t len = 64 * MIB + 4096;
+	void *memory;
+
+	profile.block_size = 4096;
+	profile.queue_depth = 16;
+	profile.intra_op_parallelism = 7;
+	rig_open(&rig, &profile);
+	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	pattern_fill(memory, len, 5, 0);
+	CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory, len, 0),
+		 len);
+	file_check_pattern(daemon_path(rig.daemon, "f"), 0, len, 5, 0);
+	memset(memory, 0, len);
+	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, len, 0), len);
+	pattern_check(memory, len, 5, 0, "read back");
+}
+
+static const struct {
+	const char *what;
+	uint32_t entries, weight;
+	enum dsaio_class io_class;
+} options[] = {
+	{ "4 entries", 4, 1, DSAIO_CLASS_NORMAL },
+	{ "4096 entries", 4096, 1, DSAIO_CLASS_NORMAL },
+	{ "5 entries, weight 16, demand", 5, 16, DSAIO_CLASS_DEMAND },
+	{ "background", 64, 1, DSAIO_CLASS_BACKGROUND },
+};
+
+TEST_TABLE(option, options, "handle options")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
+
+	rig_open(&rig, NULL);
+	dsaio_handle_close(rig.handle);
+	rig.handle = NULL;
+	o.entries = options[row].entries;
+	o.weight = options[row].weight;
+	o.io_class = options[row].io_class;
+	CHECK_CALL(dsaio_handle_open_with(rig.client, &o, &rig.handle));
+	check_many(&rig, rig_file(&rig, "f", O_RDWR | O_CREAT), daemon_path(rig.daemon, "f"));
+}
+
+TEST(store_profile, "a handle opened with NULL uses the store's own profile of the configuration")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	_cleanup_(fclosep) FILE *config = NULL;
+	const char *path = test_text("%s/dsaiod.conf", test_dir());
+	const char *dir = test_dir_in(test_dir());
+	const Wire__Store *store;
+
+	config = fopen(path, "we");
+	CHECK(config);
+	CHECK(fprintf(config,
+		      "[store t]\npath = %s\nblock_size = 64K\nqueue_depth = 9\n"
+		      "single_submit = yes\noverlap_events = no\nintra_op_parallelism = 2\n",
+		      dir) > 0);
+	CHECK(fflush(config) == 0);
+	rig.daemon = daemon_start_with(&(struct daemon_options){
+		.args = DAEMON_ARGS("--config", path), .store_dir = "" });
+	CHECK(strlen(dir) < sizeof(rig.daemon->store_dir));
+	memcpy(rig.daemon->store_dir, dir, strlen(dir) + 1);
+	rig_open(&rig, NULL);
+	check_many(&rig, rig_file(&rig, "f", O_RDWR | O_CREAT), daemon_path(rig.daemon, "f"));
+
+	daemon_status(rig.daemon, &answer);
+	CHECK_EQ(answer.reply->status->n_stores, 1);
+	store = answer.reply->status->stores[0];
+	CHECK(!strcmp(store->name, "t"));
+	CHECK(store->profile);
+	CHECK_EQ(store->profile->block_size, 64 << 10);
+	CHECK_EQ(store->profile->queue_depth, 9);
+	CHECK_EQ(store->profile->single_submit, 1);
+	CHECK_EQ(store->profile->overlap_events, 0);
+	CHECK_EQ(store->profile->intra_op_parallelism, 2);
+	CHECK(store->counters && store->counters->writes >= OPS && store->counters->reads >= OPS);
+	CHECK(store->counters->write_bytes >= OPS * OPS_BYTES);
+}
+
+TEST_MAIN

@@ -1,0 +1,94 @@
+/*
+ * The daemon at rest, with a client connected that has done something: no CPU time, no wake-ups.
+ */
+#include "tests/harness.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REST_MSEC 10000
+
+struct activity {
+	uint64_t ticks, switches;
+};
+
+static uint64_t number_after(const char *text, const char *key)
+{
+	const char *at = strstr(text, key);
+
+	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+static char *text_of(const char *path)
+{
+	_cleanup_(fclosep) FILE *file = fopen(path, "re");
+	char text[8192];
+	size_t n;
+
+	CHECK_MSG(file, "%s", path);
+	n = fread(text, 1, sizeof(text) - 1, file);
+	text[n] = 0;
+	return test_text("%s", text);
+}
+
+static struct activity activity_of(pid_t pid)
+{
+	const char *tasks = test_text("/proc/%d/task", pid);
+	struct activity sum = { 0 };
+	unsigned long user, system;
+	struct dirent *entry;
+	DIR *dir = opendir(tasks);
+	const char *stat;
+
+	CHECK(dir);
+	while ((entry = readdir(dir))) {
+		const char *status;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		status = text_of(test_text("%s/%s/status", tasks, entry->d_name));
+		sum.switches += number_after(status, "\nvoluntary_ctxt_switches:") +
+				number_after(status, "\nnonvoluntary_ctxt_switches:");
+	}
+	closedir(dir);
+	stat = strrchr(text_of(test_text("/proc/%d/stat", pid)), ')');
+	CHECK(stat);
+	/* state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime stime */
+	CHECK_EQ(sscanf(stat, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+			&system),
+		 2);
+	sum.ticks = user + system;
+	return sum;
+}
+
+TEST(rest, "at rest with a client connected: 0 ticks, at most 10 context switches in 10 s")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	struct activity before, after;
+	void *memory;
+
+	profile.intra_op_parallelism = 3; /* further lanes rest, too */
+	rig_open(&rig, &profile);
+	CHECK_CALL(dsaio_alloc(rig.client, 8 * MIB, &memory));
+	CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory, 8 * MIB, 0),
+		 8 * MIB);
+	CHECK_EQ(dsaio_fsync(rig.handle, rig.files[0]), 0);
+	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, 8 * MIB, 0), 8 * MIB);
+
+	(void)poll(NULL, 0, 1000); /* what follows the last op (parking, time-outs) is not rest */
+	before = activity_of(rig.daemon->pid);
+	(void)poll(NULL, 0, REST_MSEC); /* the measure itself */
+	after = activity_of(rig.daemon->pid);
+	test_note("at rest for 10 s: %" PRIu64 " ticks, %" PRIu64 " context switches",
+		  after.ticks - before.ticks, after.switches - before.switches);
+	CHECK_EQ(after.ticks - before.ticks, 0);
+	CHECK(after.switches - before.switches <= 10);
+	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, 4096, 0), 4096); /* it wakes up */
+}
+
+TEST_MAIN

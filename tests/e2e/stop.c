@@ -1,0 +1,374 @@
+/*
+ * Start and end of the daemon, orderly and not, with ops in flight: every op ends once, waits
+ * return, and a new daemon on the same socket serves a new connection.
+ */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define N_OPS 64
+#define OP_BYTES (4 * MIB)
+
+struct job {
+	struct rig rig;
+	struct dsaio_op *ops[N_OPS];
+	uint8_t *memory;
+};
+
+/* Many writes in flight, to a file that has its size already. */
+static void job_start(struct job *job, struct daemon *daemon)
+{
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	void *memory;
+
+	*job = (struct job){ .rig = { .daemon = daemon } };
+	profile.queue_depth = 4; /* so that some are in flight and most are not */
+	rig_open(&job->rig, &profile);
+	file_make_pattern(daemon_path(daemon, "f"), N_OPS * OP_BYTES, 1);
+	rig_file(&job->rig, "f", O_RDWR);
+	CHECK_CALL(dsaio_alloc(job->rig.client, N_OPS * OP_BYTES, &memory));
+	job->memory = memory;
+	pattern_fill(memory, N_OPS * OP_BYTES, 2, 0);
+	for (unsigned i = 0; i < N_OPS; i++) {
+		CHECK_CALL(dsaio_pwrite_async(job->rig.handle, job->rig.files[0],
+					      job->memory + i * OP_BYTES, OP_BYTES, i * OP_BYTES,
+					      &job->ops[i]));
+		dsaio_op_set_data(job->ops[i], &job->ops[i]);
+	}
+}
+
+/* Each ends once: whole, with its bytes in the file, or with -ECONNRESET. */
+static void job_check(struct job *job)
+{
+	struct dsaio_op *taken[16];
+	unsigned n_done = 0, n_told = 0;
+	bool told[N_OPS] = { false };
+
+	for (unsigned i = 0; i < N_OPS; i++) {
+		int64_t r = dsaio_op_wait(job->ops[i], 20000000);
+
+		CHECK_EQ(dsaio_op_test(job->ops[i]), 1);
+		if (r == (int64_t)OP_BYTES) {
+			n_done++;
+			file_check_pattern(daemon_path(job->rig.daemon, "f"), i * OP_BYTES,
+					   OP_BYTES, 2, i * OP_BYTES);
+		} else {
+			CHECK_EQ(r, -ECONNRESET);
+			CHECK(strlen(dsaio_op_error(job->ops[i])) > 0);
+		}
+	}
+	for (;;) {
+		int n = dsaio_reap(job->rig.handle, taken, ARRAY_SIZE(taken));
+
+		if (n <= 0)
+			break;
+		for (int i = 0; i < n; i++) {
+			struct dsaio_op **slot = dsaio_op_data(taken[i]);
+
+			CHECK(!told[slot - job->ops]);
+			told[slot - job->ops] = true;
+			n_told++;
+		}
+	}
+	CHECK_EQ(n_told, N_OPS);
+	test_note("%u of %u ops were done, the others ended with -ECONNRESET", n_done, N_OPS);
+}
+
+static void job_end(struct job *job)
+{
+	for (unsigned i = 0; i < N_OPS; i++)
+		dsaio_op_free(job->ops[i]);
+	rig_close(&job->rig);
+}
+
+/* What a client whose daemon is gone hears. */
+static void check_not_connected(struct rig *rig, void *pinned)
+{
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;
+	struct dsaio_op *op;
+	uint8_t buf[4096];
+	void *memory;
+
+	CHECK_FAILS(dsaio_pread(rig->handle, rig->files[0], pinned, 4096, 0), -ENOTCONN, "daemon");
+	CHECK_FAILS(dsaio_pread(rig->handle, rig->files[0], buf, 4096, 0), -ENOTCONN, "daemon");
+	CHECK_FAILS(dsaio_pread_async(rig->handle, rig->files[0], buf, 4096, 0, &op), -ENOTCONN,
+		    "daemon");
+	CHECK_FAILS(dsaio_pwrite_async(rig->handle, rig->files[0], buf, 4096, 0, NULL), -ENOTCONN,
+		    "daemon");
+	CHECK_FAILS(dsaio_fsync(rig->handle, rig->files[0]), -ENOTCONN, "daemon");
+	CHECK_FAILS(dsaio_handle_open(rig->client, NULL, &handle), -ENOTCONN, "daemon");
+	CHECK_FAILS(dsaio_alloc(rig->client, 64 * MIB, &memory), -ENOTCONN, "daemon");
+	CHECK_FAILS(dsaio_file_open(rig->client, daemon_path(rig->daemon, "g"), O_RDWR | O_CREAT,
+				    &file),
+		    -ENOTCONN, "daemon");
+}
+
+TEST(ready, "the daemon says when it is ready, on stderr and to systemd, and that it stops")
+{
+	_cleanup_(closep) int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const char *path = test_text("%s/notify", test_dir());
+	struct daemon *daemon;
+	bool ready = false, stopping = false;
+	char text[4096];
+
+	CHECK(strlen(path) < sizeof(address.sun_path));
+	memcpy(address.sun_path, path, strlen(path));
+	CHECK_SYS(fd);
+	CHECK_SYS(bind(fd, (struct sockaddr *)&address, sizeof(address)));
+	CHECK_SYS(setenv("NOTIFY_SOCKET", path, 1));
+	daemon = daemon_start(NULL);
+	CHECK(daemon_log_has(daemon, test_text("ready: %s", daemon->socket_path)));
+	daemon_stop(daemon);
+	for (ssize_t n; (n = recv(fd, text, sizeof(text) - 1, MSG_DONTWAIT)) > 0;) {
+		text[n] = 0;
+		if (strstr(text, "READY=1"))
+			ready = true;
+		if (strstr(text, "STOPPING=1"))
+			stopping = true;
+	}
+	CHECK(ready);
+	CHECK(stopping);
+}
+
+TEST(no_socket_left, "an orderly stop removes the socket, and a second daemon starts there")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	struct stat st;
+
+	CHECK_SYS(stat(daemon->socket_path, &st));
+	daemon_stop(daemon);
+	CHECK(stat(daemon->socket_path, &st) < 0 && errno == ENOENT);
+	daemon_start(NULL);
+}
+
+static const struct {
+	const char *what;
+	int signal;
+} signals[] = { { "SIGTERM", SIGTERM }, { "SIGINT", SIGINT } };
+
+TEST_TABLE(stop, signals, "stop with ops in flight: the daemon drains and exits with 0")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	struct job job;
+
+	job_start(&job, daemon);
+	CHECK_SYS(kill(daemon->pid, signals[row].signal));
+	job_check(&job);
+	daemon_wait_end(daemon, 0);
+	check_not_connected(&job.rig, job.memory);
+	job_end(&job);
+}
+
+TEST(stop_idle, "stop with an idle client: it hears of it at its next call")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	void *memory;
+	int64_t r;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, 1);
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
+	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDWR), memory, 4096, 0), 4096);
+	daemon_stop(rig.daemon);
+	check_not_connected(&rig, memory);
+	r = dsaio_wait(rig.handle, -1);
+	CHECK(r == 0 || r == -ENOTCONN);
+}
+
+TEST(stop_unused, "stop with a client that has done nothing yet, or only by its own descriptors")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_op *taken[4];
+	uint8_t buf[4096];
+	void *memory;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, 1);
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
+	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDWR), buf, 4095, 1), 4095);
+	daemon_stop(rig.daemon);
+	CHECK_FAILS(dsaio_reap(rig.handle, taken, 4), -ENOTCONN, "daemon");
+	check_not_connected(&rig, memory);
+}
+
+TEST(stop_hung_client, "stop does not wait for a client that stands still")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	siginfo_t info;
+	pid_t pid;
+
+	pid = (pid_t)CHECK_SYS(fork());
+	if (pid == 0) {
+		struct job job;
+
+		job_start(&job, daemon);
+		(void)raise(SIGSTOP);
+		_exit(0);
+	}
+	CHECK_SYS(waitid(P_PID, (id_t)pid, &info, WSTOPPED));
+	daemon_stop(daemon);
+	CHECK_SYS(kill(pid, SIGKILL));
+}
+
+TEST(killed, "kill -9 with ops in flight: each op ends once, later calls say -ENOTCONN")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	struct job job;
+
+	job_start(&job, daemon);
+	daemon_kill(daemon);
+	job_check(&job);
+	check_not_connected(&job.rig, job.memory);
+	job_end(&job);
+}
+
+struct sleeper {
+	pthread_t thread;
+	struct job *job;
+	int kind;
+	int64_t result;
+	uint8_t *memory;
+};
+
+static void *sleeper_run(void *arg)
+{
+	struct sleeper *s = arg;
+	struct rig *rig = &s->job->rig;
+
+	switch (s->kind) {
+	case 0:
+		s->result = dsaio_wait(rig->handle, -1);
+		break;
+	case 1:
+		s->result = dsaio_op_wait(s->job->ops[N_OPS - 1], -1);
+		break;
+	case 2:
+		/* Waits for the last write, which it overlaps. */
+		s->result = dsaio_pread(rig->handle, rig->files[0], s->memory, OP_BYTES,
+					(N_OPS - 1) * OP_BYTES);
+		break;
+	default:
+		s->result = dsaio_fsync(rig->handle, rig->files[0]);
+	}
+	return NULL;
+}
+
+TEST(killed_waits, "kill -9 while threads sleep in dsaio_wait, op_wait, pread and fsync")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	struct sleeper sleepers[4] = { 0 };
+	uint8_t *memory = malloc(OP_BYTES);
+	struct job job;
+
+	CHECK(memory);
+	job_start(&job, daemon);
+	CHECK_SYS(kill(daemon->pid, SIGSTOP)); /* nothing more ends */
+	for (int i = 0; i < 4; i++) {
+		sleepers[i].job = &job;
+		sleepers[i].kind = i;
+		sleepers[i].memory = memory;
+		CHECK_EQ(pthread_create(&sleepers[i].thread, NULL, sleeper_run, &sleepers[i]), 0);
+	}
+	(void)poll(NULL, 0, 50); /* most will sleep then; if not, the test is only easier */
+	daemon_kill(daemon);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_join(sleepers[i].thread, NULL), 0);
+	CHECK_EQ(sleepers[0].result, -ECONNRESET);
+	CHECK_EQ(sleepers[1].result, -ECONNRESET);
+	for (int i = 2; i < 4; i++) /* -ENOTCONN: it had not yet called */
+		CHECK_MSG(sleepers[i].result == -ECONNRESET || sleepers[i].result == -ENOTCONN,
+			  "%d: %" PRId64, i, sleepers[i].result);
+	job_end(&job);
+	free(memory);
+}
+
+static const struct {
+	const char *what;
+	bool pinned;
+} memories[] = { { "with a channel", true }, { "without a channel", false } };
+
+TEST_TABLE(killed_fd, memories, "kill -9 makes dsaio_handle_fd readable")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_op *taken[4];
+	uint8_t buf[4096];
+	void *memory;
+	int fd;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, 1);
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
+	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDWR),
+			     memories[row].pinned ? memory : buf, 4096, 0),
+		 4096);
+	fd = (int)CHECK_CALL(dsaio_handle_fd(rig.handle));
+	CHECK_EQ(dsaio_reap(rig.handle, taken, 4), 0);
+	daemon_kill(rig.daemon);
+	CHECK(wait_readable(fd, 10000000));
+	CHECK_FAILS(dsaio_reap(rig.handle, taken, 4), -ENOTCONN, "daemon");
+}
+
+TEST(restart, "after kill -9 a new daemon takes the socket over, and a new connection works")
+{
+	struct daemon *daemon = daemon_start(NULL), *next;
+	struct job job, again;
+
+	job_start(&job, daemon);
+	daemon_kill(daemon);
+	next = daemon_start(NULL);
+	job_start(&again, next);
+	CHECK_EQ(dsaio_wait(again.rig.handle, -1), N_OPS);
+	for (unsigned i = 0; i < N_OPS; i++)
+		CHECK_EQ(dsaio_op_result(again.ops[i]), OP_BYTES);
+	/* The old connection does not come back to life, and hurts nobody. */
+	check_not_connected(&job.rig, job.memory);
+	job_end(&job);
+	job_end(&again);
+	CHECK(daemon_wait_clients(next, 0, 0));
+}
+
+TEST(close_in_flight, "dsaio_disconnect with ops in flight awaits them; the daemon has all back")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	struct job job;
+
+	job_start(&job, daemon);
+	rig_close(&job.rig); /* with open ops that nobody frees any more: they are the client's */
+	CHECK(daemon_wait_clients(daemon, 0, 0));
+}
+
+TEST(handle_close, "dsaio_handle_close with ops in flight: they end, and stay readable")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	unsigned n_done = 0;
+	struct job job;
+
+	job_start(&job, daemon);
+	dsaio_handle_close(job.rig.handle);
+	job.rig.handle = NULL;
+	for (unsigned i = 0; i < N_OPS; i++) {
+		int64_t r = dsaio_op_result(job.ops[i]);
+
+		CHECK_EQ(dsaio_op_test(job.ops[i]), 1);
+		CHECK_MSG(r == (int64_t)OP_BYTES || r == -ECANCELED, "%" PRId64, r);
+		if (r > 0)
+			n_done++;
+	}
+	test_note("%u of %u ops were done, the others cancelled", n_done, N_OPS);
+	CHECK_CALL(dsaio_free(job.rig.client, job.memory)); /* nobody uses it */
+	job_end(&job);
+}
+
+TEST_MAIN

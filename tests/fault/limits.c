@@ -1,0 +1,345 @@
+/*
+ * Limits: profiles out of range (C11), the pool (C12), locked memory (C13).  Each refusal names
+ * the value, the limit and what to do.
+ */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char *config_make(const char *text)
+{
+	char *path = test_text("%s/dsaiod.conf", test_dir());
+	_cleanup_(fclosep) FILE *file = fopen(path, "we");
+
+	CHECK(file);
+	CHECK(fputs(text, file) >= 0);
+	CHECK(fflush(file) == 0);
+	CHECK_SYS(chmod(path, 0644));
+	return path;
+}
+
+static struct daemon *daemon_with_config(const char *text)
+{
+	return daemon_start(DAEMON_ARGS("--config", config_make(text)));
+}
+
+/* ---- C11 ---- */
+
+static const struct {
+	const char *what;
+	uint32_t block_size, queue_depth, parallelism;
+	const char *words;
+} profiles[] = {
+	{ "block_size 0", 0, 128, 1, "block_size;0;4" },
+	{ "block_size 2 KiB", 2048, 128, 1, "block_size;2048" },
+	{ "block_size 4097", 4097, 128, 1, "block_size;4097;4096" },
+	{ "block_size 64 MiB + 4 KiB", (64u << 20) + 4096, 128, 1, "block_size;67112960;67108864" },
+	{ "block_size 4 GiB - 1", UINT32_MAX, 128, 1, "block_size;4294967295" },
+	{ "queue_depth 0", 1u << 20, 0, 1, "queue_depth;0;1" },
+	{ "queue_depth 4097", 1u << 20, 4097, 1, "queue_depth;4097;4096" },
+	{ "intra_op_parallelism 0", 1u << 20, 128, 0, "intra_op_parallelism;0;1" },
+	{ "intra_op_parallelism 65", 1u << 20, 128, 65, "intra_op_parallelism;65;64" },
+	{ "intra_op_parallelism -1", 1u << 20, 128, UINT32_MAX, "intra_op_parallelism;4294967295" },
+};
+
+TEST_TABLE(c11_library, profiles, "C11 profile out of range, in the library")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	struct dsaio_handle *handle;
+
+	rig_open(&rig, NULL);
+	beside_start(rig.daemon);
+	profile.block_size = profiles[row].block_size;
+	profile.queue_depth = profiles[row].queue_depth;
+	profile.intra_op_parallelism = profiles[row].parallelism;
+	CHECK_FAILS(dsaio_handle_open(rig.client, &profile, &handle), -EINVAL, profiles[row].words);
+	beside_ok();
+}
+
+TEST_TABLE(c11_daemon, profiles, "C11 profile out of range, in the daemon")
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	struct daemon *daemon = daemon_start(NULL);
+	Wire__HandleOpen handle_open = WIRE__HANDLE_OPEN__INIT;
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+	Wire__Request request = RAW_REQUEST(HANDLE_OPEN, handle_open, &handle_open);
+
+	beside_start(daemon);
+	raw_open(&raw, daemon);
+	handle_open.profile = &profile;
+	profile.block_size = profiles[row].block_size;
+	profile.queue_depth = profiles[row].queue_depth;
+	profile.intra_op_parallelism = profiles[row].parallelism;
+	raw_call_fails(&raw, &request, NULL, 0, -EINVAL, profiles[row].words);
+	(void)raw_handle(&raw);
+	beside_ok();
+}
+
+FAULT(c11_options, "C11 handle options out of range: weight, class, entries")
+{
+	_cleanup_(rig_close) struct rig rig = { .daemon = daemon };
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
+	Wire__HandleOpen handle_open = WIRE__HANDLE_OPEN__INIT;
+	Wire__Request request = RAW_REQUEST(HANDLE_OPEN, handle_open, &handle_open);
+	struct dsaio_handle *handle;
+
+	rig_open(&rig, NULL);
+	o.weight = 17;
+	CHECK_FAILS(dsaio_handle_open_with(rig.client, &o, &handle), -EINVAL, "weight;17;16");
+	o.weight = 1;
+	o.entries = 4097;
+	CHECK_FAILS(dsaio_handle_open_with(rig.client, &o, &handle), -EINVAL, "entries;4097;4096");
+	o.entries = 3;
+	CHECK_FAILS(dsaio_handle_open_with(rig.client, &o, &handle), -EINVAL, "entries;3;4");
+	o.entries = 0;
+	o.io_class = (enum dsaio_class)3;
+	CHECK_FAILS(dsaio_handle_open_with(rig.client, &o, &handle), -EINVAL, "class;3");
+	o.io_class = DSAIO_CLASS_NORMAL;
+	o.size = 3;
+	CHECK(dsaio_handle_open_with(rig.client, &o, &handle) == -EINVAL);
+
+	raw_open(&raw, daemon);
+	handle_open.weight = 17;
+	raw_call_fails(&raw, &request, NULL, 0, -EINVAL, "weight;17;16");
+	handle_open.weight = 1;
+	handle_open.io_class = (Wire__Class)99;
+	raw_call_fails(&raw, &request, NULL, 0, -EINVAL, "class;99");
+}
+
+FAULT(c11_entries, "C11 channel entries out of range are granted within the limits")
+{
+	static const uint32_t wanted[] = { 0, 1, 5, 4096, 5000, UINT32_MAX };
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	struct raw_file file;
+
+	raw_open(&raw, daemon);
+	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
+	raw_file(&raw, daemon_path(daemon, "f"), O_RDONLY, &file);
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+		Wire__ChannelOpen open = WIRE__CHANNEL_OPEN__INIT;
+		Wire__Request request = RAW_REQUEST(CHANNEL_OPEN, channel_open, &open);
+		uint32_t entries;
+
+		open.handle = raw_handle(&raw);
+		open.store = file.store;
+		open.entries = wanted[i];
+		raw_call(&raw, &request, NULL, 0, &answer);
+		if (answer.reply->error) {
+			answer_check_fails(&answer, -EINVAL, test_text("entries;%u", wanted[i]));
+			continue;
+		}
+		entries = answer.reply->channel_open->entries;
+		CHECK(entries >= RING_ENTRIES_MIN && entries <= RING_ENTRIES_MAX);
+		CHECK_EQ(entries & (entries - 1), 0);
+	}
+}
+
+/* ---- C12 ---- */
+
+TEST(c12_client, "C12 a client's share of the pool exhausted: the sentence tells, a free helps")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	void *memory, *more;
+	uint8_t buf[4096];
+
+	rig.daemon = daemon_with_config("[daemon]\npool_size = 64M\nclient_pool_max = 16M\n");
+	beside_start(rig.daemon);
+	rig_open(&rig, NULL);
+	CHECK_FAILS(dsaio_alloc(rig.client, 17 * MIB, &memory), -ENOMEM,
+		    "17825792;16777216;client_pool_max");
+	CHECK_CALL(dsaio_alloc(rig.client, 12 * MIB, &memory));
+	CHECK_FAILS(dsaio_alloc(rig.client, 12 * MIB, &more), -ENOMEM, "client_pool_max");
+	/* Nothing was lost: I/O goes on, also with memory that is not pinned. */
+	CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory, 12 * MIB,
+			      0),
+		 12 * MIB);
+	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], buf, 4096, 0), 4096);
+	CHECK_EQ(dsaio_free(rig.client, memory), 0);
+	CHECK_CALL(dsaio_alloc(rig.client, 12 * MIB, &memory));
+	beside_ok();
+}
+
+TEST(c12_pool, "C12 the whole pool exhausted by others: the sentence tells, their end helps")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_client *greedy[3];
+	struct daemon *daemon;
+	void *memory;
+
+	daemon = daemon_with_config("[daemon]\npool_size = 40M\nclient_pool_max = 16M\n");
+	beside_start(daemon);
+	for (unsigned i = 0; i < 2; i++) {
+		greedy[i] = client_open(daemon);
+		CHECK_CALL(dsaio_alloc(greedy[i], 15 * MIB, &memory));
+	}
+	rig.daemon = daemon;
+	rig_open(&rig, NULL);
+	CHECK_FAILS(dsaio_alloc(rig.client, 15 * MIB, &memory), -ENOMEM, "pool_size");
+	beside_ok();
+	for (unsigned i = 0; i < 2; i++)
+		dsaio_disconnect(greedy[i]);
+	CHECK(daemon_wait_clients(daemon, 2, 20 * MIB));
+	CHECK_CALL(dsaio_alloc(rig.client, 15 * MIB, &memory));
+	beside_ok();
+}
+
+TEST(c12_small, "C12 a client that takes all of its share in small pieces gets it all back")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	static void *parts[8192];
+	unsigned n = 0, again = 0;
+
+	rig.daemon = daemon_with_config("[daemon]\npool_size = 64M\nclient_pool_max = 16M\n");
+	beside_start(rig.daemon);
+	rig_open(&rig, NULL);
+	while (n < ARRAY_SIZE(parts) && !dsaio_alloc(rig.client, 64 * KIB, &parts[n]))
+		n++;
+	CHECK_MSG(n >= 128 && n <= 256, "%u pieces of 64 KiB of 16 MiB", n);
+	CHECK_FAILS(dsaio_alloc(rig.client, 64 * KIB, &parts[n]), -ENOMEM, "client_pool_max");
+	for (unsigned i = 0; i < n; i++)
+		CHECK_EQ(dsaio_free(rig.client, parts[i]), 0);
+	while (again < ARRAY_SIZE(parts) && !dsaio_alloc(rig.client, 64 * KIB, &parts[again]))
+		again++;
+	CHECK_EQ(again, n);
+	beside_ok();
+}
+
+FAULT(c12_objects, "C12 files and handles without end: bounds are told, and others have theirs")
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(closep) int fd = -1;
+	bool told_files = false, told_handles = false;
+
+	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
+	raw_open(&raw, daemon);
+	fd = open_direct(daemon_path(daemon, "f"), O_RDONLY);
+	for (unsigned i = 0; i < 30000 && !told_handles; i++) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+		Wire__HandleOpen handle_open = WIRE__HANDLE_OPEN__INIT;
+		Wire__Request request = RAW_REQUEST(HANDLE_OPEN, handle_open, &handle_open);
+
+		raw_call(&raw, &request, NULL, 0, &answer);
+		if (answer.reply->error) {
+			answer_check_fails(&answer, -EMFILE, "handles");
+			told_handles = true;
+		}
+	}
+	CHECK(told_handles);
+	beside_ok();
+	for (unsigned i = 0; i < 30000 && !told_files; i++) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+		Wire__FileAdd file_add = WIRE__FILE_ADD__INIT;
+		Wire__Request request = RAW_REQUEST(FILE_ADD, file_add, &file_add);
+
+		raw_call(&raw, &request, &fd, 1, &answer);
+		if (answer.reply->error) {
+			answer_check_fails(&answer, -EMFILE, "files");
+			told_files = true;
+		}
+	}
+	CHECK(told_files);
+	beside_ok();
+	{ /* Another client of the same user still gets its own. */
+		_cleanup_(rig_close) struct rig rig = { .daemon = daemon };
+		uint8_t buf[4096];
+
+		rig_open(&rig, NULL);
+		CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), buf, 4096, 0), 4096);
+	}
+}
+
+/* ---- C13 ---- */
+
+#define NOBODY 65534
+
+/* An unprivileged user with 64 KiB to lock, as before Linux 5.16. */
+static void become_poor(void)
+{
+	struct rlimit limit = { .rlim_cur = 64 << 10, .rlim_max = 64 << 10 };
+
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) < 0)
+		_exit(126);
+	if (geteuid() == 0 &&
+	    (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+	     setresuid(NOBODY, NOBODY, NOBODY) < 0))
+		_exit(126);
+}
+
+/* Can that user reach the daemon's program? */
+static void check_reachable(void)
+{
+	const char *build = getenv("BUILD");
+	const char *program = test_text("%s/dsaiod", build && *build ? build : "build");
+	pid_t pid = (pid_t)CHECK_SYS(fork());
+	int status;
+
+	if (pid == 0) {
+		become_poor();
+		_exit(access(program, X_OK) ? 1 : 0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	if (status)
+		test_skip("user %d can not reach %s", NOBODY, program);
+}
+
+static struct daemon *poor_daemon(const char *config)
+{
+	check_reachable();
+	CHECK_SYS(chmod(test_dir(), 0777));
+	return daemon_start_with(&(struct daemon_options){
+		.args = DAEMON_ARGS("--config", config_make(config)), .before_exec = become_poor });
+}
+
+TEST(c13_yes, "C13 RLIMIT_MEMLOCK too low, lock = yes: refused, the sentence says what to do")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	uint8_t buf[4096];
+	void *memory;
+	int64_t r;
+
+	rig.daemon = poor_daemon("[daemon]\nlock = yes\n");
+	rig_open(&rig, NULL);
+	r = dsaio_alloc(rig.client, 16 * MIB, &memory);
+	CHECK_MSG(r == -EPERM || r == -ENOMEM, "%" PRId64, r);
+	CHECK_FAILS(r, r, "lock;RLIMIT_MEMLOCK;65536;lock = auto");
+	/* Nothing is left of it, and what needs no slab works. */
+	CHECK(daemon_wait_clients(rig.daemon, 1, 0));
+	file_make_pattern(daemon_path(rig.daemon, "f"), 4096 + 5, 1);
+	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), buf, 4095, 3), 4095);
+	pattern_check(buf, 4095, 1, 3, "read");
+}
+
+TEST(c13_auto, "C13 RLIMIT_MEMLOCK too low, lock = auto: served unlocked, and status says so")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	void *memory;
+
+	rig.daemon = poor_daemon("[daemon]\nlock = auto\n");
+	beside_start(rig.daemon);
+	rig_open(&rig, NULL);
+	CHECK_CALL(dsaio_alloc(rig.client, 16 * MIB, &memory));
+	pattern_fill(memory, 16 * MIB, 1, 0);
+	CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory, 16 * MIB,
+			      0),
+		 16 * MIB);
+	file_check_pattern(daemon_path(rig.daemon, "f"), 0, 16 * MIB, 1, 0);
+	daemon_status(rig.daemon, &answer);
+	CHECK(!answer.reply->status->pool->is_locked);
+	CHECK(strstr(answer.reply->status->pool->why_unlocked, "RLIMIT_MEMLOCK"));
+	beside_ok();
+}
+
+TEST_MAIN

@@ -1,0 +1,212 @@
+/*
+ * Starts that can not be: C15 to C18.  The daemon says on one line what is wrong and what to do,
+ * and ends with exit status 1 (it can not start) or 2 (it was told nonsense).
+ */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static void check_said(int status, int wanted, const char *said, const char *words)
+{
+	CHECK_MSG(status == wanted, "exit status %d: %s", status, said);
+	check_fails("the start", 0, 0, said, words, __FILE__, __LINE__);
+}
+
+/* ---- C15 ---- */
+
+TEST(c15_missing, "C15 store directory missing")
+{
+	const char *dir = test_text("%s/no such directory", test_dir());
+	char *said;
+	int status = daemon_start_fails(
+		&(struct daemon_options){ .store_dir = "",
+					  .args = DAEMON_ARGS("--store", test_text("nv=%s", dir)) },
+		&said);
+
+	check_said(status, 1, said, test_text("nv;%s;No such file", dir));
+}
+
+TEST(c15_file, "C15 store directory that is a file")
+{
+	const char *path = test_text("%s/file", test_dir());
+	char *said;
+	int status;
+
+	file_make_pattern(path, 10, 1);
+	status = daemon_start_fails(
+		&(struct daemon_options){ .store_dir = "",
+					  .args = DAEMON_ARGS("--store", test_text("nv=%s", path)) },
+		&said);
+	check_said(status, 1, said, test_text("nv;%s;director", path));
+}
+
+TEST(c15_beside, "C15 one missing of two store directories: it does not half start")
+{
+	const char *dir = test_text("%s/missing", test_dir());
+	struct stat st;
+	char *said;
+	int status = daemon_start_fails(
+		&(struct daemon_options){ .args = DAEMON_ARGS("--store", test_text("nv=%s", dir)) },
+		&said);
+
+	check_said(status, 1, said, test_text("nv;%s", dir));
+	CHECK(stat(test_text("%s/s.sock", test_dir()), &st) < 0);
+}
+
+/* ---- C16 ---- */
+
+TEST(c16_daemon, "C16 socket path too long, in the daemon")
+{
+	char *path = test_text("%s/%0200d.sock", test_dir(), 0);
+	char *said;
+	int status = daemon_start_fails(&(struct daemon_options){ .socket_path = path }, &said);
+
+	CHECK(status == 1 || status == 2);
+	check_said(status, status, said, test_text("107;%zu", strlen(path)));
+}
+
+TEST(c16_library, "C16 socket path too long, in the library")
+{
+	char *path = test_text("/%0107d", 0);
+	struct dsaio_client *client;
+
+	CHECK_FAILS(dsaio_connect(path, &client), -ENAMETOOLONG, "107;108");
+	path[107] = 0; /* exactly as long as can be */
+	CHECK_EQ(dsaio_connect(path, &client), -ENOENT);
+}
+
+TEST(c16_longest, "C16 a socket path of exactly 107 bytes works")
+{
+	char path[108];
+	int n = snprintf(path, sizeof(path), "%s/", test_dir());
+	struct daemon *daemon;
+
+	memset(path + n, 'x', sizeof(path) - 1 - (size_t)n);
+	path[107] = 0;
+	daemon = daemon_start_with(&(struct daemon_options){ .socket_path = path });
+	dsaio_disconnect(client_open(daemon));
+}
+
+/* ---- C17 ---- */
+
+TEST(c17_live, "C17 socket of a live daemon: refused, the living one named and undisturbed")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	char *said;
+	int status;
+
+	beside_start(daemon);
+	for (unsigned i = 0; i < 3; i++) {
+		status = daemon_start_fails(&(struct daemon_options){ 0 }, &said);
+		check_said(status, 1, said,
+			   test_text("%s;%d", daemon->socket_path, daemon->pid));
+		beside_ok();
+		dsaio_disconnect(client_open(daemon));
+	}
+}
+
+TEST(c17_stopped, "C17 socket of a daemon that stands still: refused just the same")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	char *said;
+	int status;
+
+	CHECK_SYS(kill(daemon->pid, SIGSTOP));
+	status = daemon_start_fails(&(struct daemon_options){ 0 }, &said);
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	check_said(status, 1, said, test_text("%d", daemon->pid));
+	dsaio_disconnect(client_open(daemon));
+}
+
+TEST(c17_other, "C17 socket of another program that lives: refused, the socket is left alone")
+{
+	_cleanup_(closep) int fd = (int)CHECK_SYS(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	_cleanup_(closep) int client = (int)CHECK_SYS(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const char *path = test_text("%s/s.sock", test_dir());
+	char *said;
+	int status;
+
+	CHECK(strlen(path) < sizeof(address.sun_path));
+	memcpy(address.sun_path, path, strlen(path));
+	CHECK_SYS(bind(fd, (struct sockaddr *)&address, sizeof(address)));
+	CHECK_SYS(listen(fd, 5));
+	status = daemon_start_fails(&(struct daemon_options){ 0 }, &said);
+	check_said(status, 1, said, path);
+	CHECK_SYS(connect(client, (struct sockaddr *)&address, sizeof(address)));
+}
+
+/* ---- C18 ---- */
+
+TEST(c18_killed, "C18 stale socket file of a killed daemon: taken over")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	struct stat st;
+
+	for (unsigned i = 0; i < 3; i++) {
+		daemon_kill(daemon);
+		CHECK_SYS(stat(daemon->socket_path, &st));
+		daemon = daemon_start(NULL);
+		dsaio_disconnect(client_open(daemon));
+	}
+	beside_start(daemon);
+	beside_ok();
+}
+
+TEST(c18_foreign, "C18 stale socket file without a lock file: taken over")
+{
+	_cleanup_(closep) int fd = (int)CHECK_SYS(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const char *path = test_text("%s/s.sock", test_dir());
+	struct daemon *daemon;
+
+	CHECK(strlen(path) < sizeof(address.sun_path));
+	memcpy(address.sun_path, path, strlen(path));
+	CHECK_SYS(bind(fd, (struct sockaddr *)&address, sizeof(address)));
+	close(fd);
+	fd = -1;
+	daemon = daemon_start(NULL);
+	dsaio_disconnect(client_open(daemon));
+}
+
+TEST(c18_no_socket, "C18 a file in the socket's place that is no socket: refused, and it stays")
+{
+	const char *path = test_text("%s/s.sock", test_dir());
+	char *said;
+	int status;
+
+	file_make_pattern(path, 100, 1);
+	status = daemon_start_fails(&(struct daemon_options){ 0 }, &said);
+	check_said(status, 1, said, path);
+	file_check_pattern(path, 0, 100, 1, 0);
+}
+
+TEST(c18_dead_pid, "C18 a lock file that names a living process but is not locked: taken over")
+{
+	const char *path = test_text("%s/s.sock.lock", test_dir());
+	_cleanup_(fclosep) FILE *file = fopen(path, "we");
+	struct daemon *daemon;
+
+	CHECK(file);
+	CHECK(fprintf(file, "%d 1\n", getpid()) > 0);
+	CHECK(fflush(file) == 0);
+	daemon = daemon_start(NULL);
+	dsaio_disconnect(client_open(daemon));
+}
+
+TEST(c18_no_directory, "C18 no directory for the socket: the sentence names it")
+{
+	const char *path = test_text("%s/none/s.sock", test_dir());
+	char *said;
+	int status = daemon_start_fails(&(struct daemon_options){ .socket_path = path }, &said);
+
+	check_said(status, 1, said, test_text("%s/none", test_dir()));
+}
+
+TEST_MAIN

@@ -1,0 +1,39 @@
+/*
+ * What the daemon does with a frame's body before it looks at any session.
+ *
+ * Input: a byte for the number of descriptors, then the body.
+ */
+#include "daemon/request.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	Wire__Request *request = NULL;
+	struct error error = { 0 };
+	int r;
+
+	if (size < 1 || size > FRAME_BODY_MAX)
+		return 0;
+	r = request_decode(data + 1, size - 1, &request, &error);
+	if (r < 0) {
+		assert(!request && error.text[0]);
+		return 0;
+	}
+	r = request_check(request, data[0] % 5u, &error);
+	assert(r <= 0);
+	assert(r == 0 || error.text[0]); /* a refusal says why */
+	if (r == 0 && request->body_case == WIRE__REQUEST__BODY_SUBMIT) {
+		struct ring_entry *entries = calloc(request->submit->n_entries + 1,
+						    sizeof(*entries));
+
+		assert(entries);
+		request_entries(request->submit, entries);
+		for (size_t i = 0; i < request->submit->n_entries; i++)
+			assert(entries[i].id == request->submit->entries[i]->id);
+		free(entries);
+	}
+	request_free(request);
+	return 0;
+}

@@ -1,0 +1,128 @@
+#!/bin/bash
+# Runs all tests and ends with one line: N passed, N failed, N skipped.
+#
+# Unit tests are Check programs, one suite each.  End-to-end and fault tests are programs and
+# scripts that print a line for each test, "ok NAME", "not ok NAME: why" or "skip NAME: why", and
+# exit 0 if none failed.  What prints no such line, or ends by a signal or the time-out, counts as
+# a failed test of its own name.
+#
+#   tests/run.sh [PATTERN]...	only programs and scripts whose path has one of the patterns
+#   BUILD=dir			what to test (build)
+#   SANITIZE=name		how that was built: stretches the time-outs
+#   VALGRIND=1			the unit tests, under valgrind
+#   JOBS=n			at a time (2)
+set -u
+cd "$(dirname "$0")/.." || exit 1
+BUILD=$(realpath "${BUILD:-build}")
+export BUILD SANITIZE="${SANITIZE:-}"
+VALGRIND=${VALGRIND:-}
+JOBS=${JOBS:-2}
+seconds=120
+[ -z "$SANITIZE" ] || seconds=400
+[ -z "$VALGRIND" ] || seconds=600
+if [ -n "$SANITIZE$VALGRIND" ]; then
+	export CK_TIMEOUT_MULTIPLIER=10 TEST_TIME_FACTOR=10
+fi
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:${ASAN_OPTIONS:-}
+export UBSAN_OPTIONS=print_stacktrace=1:${UBSAN_OPTIONS:-}
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}
+
+out=$(mktemp -d) || exit 1
+trap 'rm -rf "$out"' EXIT
+
+# run_one KIND PATH: leaves result lines in $out/NAME.tap and all it said in $out/NAME.log.
+run_one() {
+	local kind=$1 path=$2 name log rc start=$SECONDS
+	name=${path#"$BUILD"/}; name=${name#tests/}; name=${name//\//_}
+	log=$out/$name.log
+	local wrap=()
+	if [ "$kind" = unit ] && [ -n "$VALGRIND" ]; then
+		export CK_FORK=no
+		wrap=(valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite
+		      --suppressions=tests/valgrind.supp)
+	fi
+	timeout -k 5 "$seconds" "${wrap[@]}" "$path" >"$log" 2>&1 </dev/null
+	rc=$?
+	if [ "$kind" = unit ]; then
+		# "100%: Checks: 7, Failures: 0, Errors: 0", and a line for each that failed:
+		# "FILE:LINE:F:CASE:TEST:0: why"
+		awk -v name="$name" '
+			/^[0-9]+%: Checks: / {
+				gsub(",", ""); n = $3 - $5 - $7
+				for (i = 0; i < n; i++) print "ok " name
+			}
+			match($0, /^[^:]+:[0-9]+:[FE]:/) {
+				split($0, part, ":"); why = $0
+				sub(/^[^:]+:[0-9]+:[FE]:[^:]+:[^:]+:[0-9]+: /, "", why)
+				print "not ok " name " " part[5] ": " part[1] ":" part[2] ": " why
+			}
+			/^skip / { print }' "$log" >"$out/$name.tap"
+	else
+		grep -E '^(ok|not ok|skip) ' "$log" >"$out/$name.tap"
+	fi
+	if [ $rc = 124 ] || [ $rc = 137 ]; then
+		echo "not ok $name: still running after $seconds s" >>"$out/$name.tap"
+	elif [ ! -s "$out/$name.tap" ]; then
+		echo "not ok $name: said nothing, exit status $rc" >>"$out/$name.tap"
+	elif [ $rc != 0 ] && ! grep -q '^not ok ' "$out/$name.tap"; then
+		echo "not ok $name: exit status $rc" >>"$out/$name.tap"
+	fi
+	if grep -q '^not ok ' "$out/$name.tap"; then
+		printf 'FAILED %s (%d s)\n' "$name" $((SECONDS - start))
+		sed 's/^/    /' "$log" | tail -n 40
+	else
+		printf 'passed %s (%d s)\n' "$name" $((SECONDS - start))
+	fi
+}
+
+# The programs and scripts, from the sources, so that what an older build left is not run.
+list() {
+	local source
+	for source in tests/unit/test_*.c; do
+		[ ! -e "$source" ] || echo "unit $BUILD/${source%.c}"
+	done
+	[ -z "$VALGRIND" ] || return
+	for source in tests/e2e/*.c tests/fault/*.c; do
+		# Programs that a script runs with arguments of its own name it in their head.
+		[ ! -e "$source" ] || grep -q '^ \* Run by ' "$source" || echo "e2e $BUILD/${source%.c}"
+	done
+	for source in tests/e2e/*.sh tests/fault/*.sh; do
+		[ ! -x "$source" ] || echo "e2e $source"
+	done
+}
+
+wanted() {
+	local pattern
+	[ $# -gt 1 ] || return 0
+	for pattern in "${@:2}"; do
+		case $1 in *"$pattern"*) return 0 ;; esac
+	done
+	return 1
+}
+
+while read -r kind path; do
+	wanted "$path" "$@" || continue
+	while [ "$(jobs -rp | wc -l)" -ge "$JOBS" ]; do
+		wait -n
+	done
+	run_one "$kind" "$path" &
+done < <(list)
+wait
+
+cat "$out"/*.tap >"$out/all" 2>/dev/null
+echo
+grep '^not ok ' "$out/all"
+grep '^skip ' "$out/all"
+# A number counts when a test of its name passed and none failed.
+bad_input() {
+	sed -nE "s/^$1 (.*[ _])?(C[0-9]+)[_ :-].*/\2/p; s/^$1 (.*[ _])?(C[0-9]+)\$/\2/p" "$out/all" |
+		sort -u
+}
+if [ $# = 0 ] && [ -z "$VALGRIND" ]; then
+	echo "bad input: $(comm -23 <(bad_input ok) <(bad_input 'not ok') | wc -l) of 23"
+fi
+passed=$(grep -c '^ok ' "$out/all")
+failed=$(grep -c '^not ok ' "$out/all")
+skipped=$(grep -c '^skip ' "$out/all")
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ] && [ "$passed" != 0 ]
