@@ -12,10 +12,10 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define SPIN_USEC_DEFAULT 50u	    /* a wake-up costs about 25, see the README */
-#define SPIN_USEC_MAX 1000000u	    /* more is no short time any more */
-#define WINDOW_DEFAULT (2u << 20)   /* bytes; a 4 KiB read behind it waits 1 ms at 2 GB/s */
-#define WINDOW_MIN (64u << 10)	    /* less than a block of a large op */
+#define SPIN_USEC_DEFAULT 200u	  /* twice a slow moment of an SSD, see lane.c */
+#define SPIN_USEC_MAX 1000000u	  /* more is no short time any more */
+#define WINDOW_DEFAULT (2u << 20) /* bytes; a 4 KiB read behind it waits 1 ms at 2 GB/s */
+#define WINDOW_MIN (64u << 10)	  /* less than a block of a large op */
 #define WINDOW_MAX (UINT64_C(1) << 32)
 #define POOL_MIN (1u << 20)
 #define POOL_MAX (UINT64_C(1) << 46) /* what a slab can have */
@@ -94,10 +94,9 @@ static int number_set(void *field, const struct key *key, const char *text, stru
 	uint64_t n;
 
 	if (number_parse(text, is_size, &n) < 0 || n < key->min || n > key->max)
-		return error_set_plain(error, -EINVAL,
-				       "must be a number from %" PRIu64 " to %" PRIu64 "%s",
-				       key->min, key->max,
-				       is_size ? " (bytes, or with K, M, G behind it)" : "");
+		return error_set_plain(
+			error, -EINVAL, "must be a number from %" PRIu64 " to %" PRIu64 "%s",
+			key->min, key->max, is_size ? " (bytes, or with K, M, G behind it)" : "");
 	/* A profile's block_size is 32 bits wide, and so is its maximum. */
 	if (is_size && key->max > UINT32_MAX)
 		*(uint64_t *)field = n;
@@ -192,12 +191,14 @@ static struct store_config *store_find(const struct config *config, const char *
 
 static int store_name_check(const char *name, struct error *error)
 {
-	size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
+	size_t n = strspn(name,
+			  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
 
 	if (n == 0 || name[n] || n > STORE_NAME_MAX)
-		return error_set_plain(error, -EINVAL,
-				       "store \"%s\": a name has 1 to %u letters, digits, _, - or .",
-				       name, STORE_NAME_MAX);
+		return error_set_plain(
+			error, -EINVAL,
+			"store \"%s\": a name has 1 to %u letters, digits, _, - or .", name,
+			STORE_NAME_MAX);
 	return 0;
 }
 
@@ -239,9 +240,9 @@ int config_add_store(struct config *config, const char *text, struct error *erro
 	int r;
 
 	if (!equals || !equals[1])
-		return error_set_plain(error, -EINVAL,
-				       "--store %s: must be NAME=DIR, as in --store nvme0=/mnt/nvme0",
-				       text);
+		return error_set_plain(
+			error, -EINVAL,
+			"--store %s: must be NAME=DIR, as in --store nvme0=/mnt/nvme0", text);
 	name = strndup(text, (size_t)(equals - text));
 	if (!name)
 		return error_set(error, -ENOMEM, "--store %s", text);
@@ -451,9 +452,10 @@ int config_check(const struct config *config, struct error *error)
 	char why[ERROR_TEXT_BYTES - 64];
 
 	if (!config->n_stores)
-		return error_set_plain(error, -EINVAL,
-				       "no store: name at least one, as in --store nvme0=/mnt/nvme0 "
-				       "or by a section [store nvme0] with path = /mnt/nvme0");
+		return error_set_plain(
+			error, -EINVAL,
+			"no store: name at least one, as in --store nvme0=/mnt/nvme0 "
+			"or by a section [store nvme0] with path = /mnt/nvme0");
 	if (config->client_pool_max > config->pool_size)
 		return error_set_plain(error, -EINVAL,
 				       "client_pool_max = %" PRIu64
@@ -463,10 +465,11 @@ int config_check(const struct config *config, struct error *error)
 		const struct store_config *store = &config->stores[i];
 
 		if (!store->path)
-			return error_set_plain(error, -EINVAL,
-					       "store %s: has no path: name a directory on its file "
-					       "system, or its block device",
-					       store->name);
+			return error_set_plain(
+				error, -EINVAL,
+				"store %s: has no path: name a directory on its file "
+				"system, or its block device",
+				store->name);
 		if (profile_check(&store->profile, why, sizeof(why)) < 0)
 			return error_set_plain(error, -EINVAL, "store %s: %s", store->name, why);
 	}

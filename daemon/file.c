@@ -65,7 +65,7 @@ static void inodes_give(struct inodes *inodes, struct inode *inode)
 {
 	if (--inode->n_files)
 		return;
-	assert(inode->n_ops == 0); /* each op held one of its files */
+	assert(inode->n_ops == 0);			    /* each op held one of its files */
 	(void)tdelete(inode, &inodes->root, inode_compare); /* it is there */
 	free(inode);
 }
@@ -120,10 +120,11 @@ static int flags_check(int fd, const char *name, struct file_facts *facts, struc
 	facts->can_write = (flags & O_ACCMODE) != O_RDONLY;
 	facts->is_direct = flags & O_DIRECT;
 	if (facts->can_write && (flags & O_APPEND))
-		return error_set_plain(error, -EINVAL,
-				       "file %s: was opened with O_APPEND: its writes would land at "
-				       "the end of the file, not at their offsets: open it without",
-				       name);
+		return error_set_plain(
+			error, -EINVAL,
+			"file %s: was opened with O_APPEND: its writes would land at "
+			"the end of the file, not at their offsets: open it without",
+			name);
 	return 0;
 }
 
@@ -163,10 +164,11 @@ static int align_check(int fd, const char *name, struct file_facts *facts, struc
 		return 0;
 	}
 	if (!facts->is_direct)
-		return error_set_plain(error, -EOPNOTSUPP,
-				       "file %s: was opened without O_DIRECT: open it with, so that "
-				       "its I/O can go past the page cache",
-				       name);
+		return error_set_plain(
+			error, -EOPNOTSUPP,
+			"file %s: was opened without O_DIRECT: open it with, so that "
+			"its I/O can go past the page cache",
+			name);
 
 	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
 	    (stx.stx_mask & STATX_DIOALIGN)) {

@@ -9,9 +9,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* System calls and messages only: no deep stacks.  Pages that are not touched cost nothing. */
 #define STACK_BYTES (256u << 10)
+/* A thread without work ends after that: a new one costs little, ten thousand idle ones don't. */
+#define IDLE_SEC 1
+
+/*
+ * A thread that ends marks its place as its last act under the lock; whoever takes the place
+ * next, or helper_free(), joins it, which does not wait.
+ */
+enum place_state { PLACE_FREE, PLACE_RUNS, PLACE_OVER };
+
+struct place {
+	enum place_state state;
+	pthread_t thread;
+	struct helper *helper;
+};
 
 struct helper {
 	char name[16]; /* a thread's name has 15 characters */
@@ -21,12 +36,12 @@ struct helper {
 	struct work *first, **last_next;
 	bool is_stopping;
 	unsigned max_threads, n_threads, n_idle, n_queued;
-	pthread_t threads[];
+	struct place places[]; /* max_threads */
 };
 
 int helper_new(const char *name, unsigned max_threads, struct helper **ret_helper)
 {
-	struct helper *helper = calloc(1, sizeof(*helper) + max_threads * sizeof(pthread_t));
+	struct helper *helper = calloc(1, sizeof(*helper) + max_threads * sizeof(struct place));
 
 	assert(max_threads > 0);
 	if (!helper)
@@ -40,22 +55,32 @@ int helper_new(const char *name, unsigned max_threads, struct helper **ret_helpe
 	return 0;
 }
 
+/* Under the lock: waits for work; false if the thread is to end. */
+static bool wait_for_work(struct helper *helper)
+{
+	struct timespec until;
+	int r = 0;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &until); /* this clock is always there */
+	until.tv_sec += IDLE_SEC;
+	while (!helper->first && !helper->is_stopping && r != ETIMEDOUT) {
+		helper->n_idle++;
+		r = pthread_cond_clockwait(&helper->has_work, &helper->lock, CLOCK_MONOTONIC,
+					   &until);
+		helper->n_idle--;
+	}
+	return helper->first;
+}
+
 static void *helper_main(void *arg)
 {
-	struct helper *helper = arg;
+	struct place *place = arg;
+	struct helper *helper = place->helper;
 
 	(void)pthread_mutex_lock(&helper->lock); /* of the default kind: can not fail */
-	for (;;) {
-		struct work *work;
+	while (wait_for_work(helper)) {
+		struct work *work = helper->first;
 
-		while (!helper->first && !helper->is_stopping) {
-			helper->n_idle++;
-			(void)pthread_cond_wait(&helper->has_work, &helper->lock);
-			helper->n_idle--;
-		}
-		work = helper->first;
-		if (!work)
-			break;
 		helper->first = work->next;
 		if (!helper->first)
 			helper->last_next = &helper->first;
@@ -64,14 +89,15 @@ static void *helper_main(void *arg)
 		work->run(work);
 		(void)pthread_mutex_lock(&helper->lock);
 	}
+	helper->n_threads--;
+	place->state = PLACE_OVER;
 	(void)pthread_mutex_unlock(&helper->lock);
 	return NULL;
 }
 
-/* Under the lock.  All signals are the main thread's: a thread begins with its maker's mask. */
-static int thread_start(struct helper *helper)
+/* All signals are the main thread's: a thread begins with its maker's mask. */
+static int thread_create(struct place *place)
 {
-	pthread_t *thread = &helper->threads[helper->n_threads];
 	sigset_t all, before;
 	pthread_attr_t attr;
 	int r;
@@ -82,12 +108,29 @@ static int thread_start(struct helper *helper)
 	(void)pthread_attr_setstacksize(&attr, STACK_BYTES); /* over PTHREAD_STACK_MIN */
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before); /* fails for a wrong first argument */
-	r = pthread_create(thread, &attr, helper_main, helper);
+	r = pthread_create(&place->thread, &attr, helper_main, place);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	(void)pthread_attr_destroy(&attr);
-	if (r)
-		return -r;
-	(void)pthread_setname_np(*thread, helper->name); /* a name is for people only */
+	return -r;
+}
+
+/* Under the lock, with fewer than max_threads. */
+static int thread_start(struct helper *helper)
+{
+	struct place *place = helper->places;
+	int r;
+
+	while (place->state == PLACE_RUNS)
+		place++;
+	if (place->state == PLACE_OVER)
+		(void)pthread_join(place->thread, NULL); /* started, and joined once */
+	place->state = PLACE_FREE;
+	place->helper = helper;
+	r = thread_create(place);
+	if (r < 0)
+		return r;
+	(void)pthread_setname_np(place->thread, helper->name); /* a name is for people only */
+	place->state = PLACE_RUNS;
 	helper->n_threads++;
 	return 0;
 }
@@ -124,8 +167,15 @@ void helper_free(struct helper *helper)
 	helper->is_stopping = true;
 	(void)pthread_cond_broadcast(&helper->has_work);
 	(void)pthread_mutex_unlock(&helper->lock);
-	for (unsigned i = 0; i < helper->n_threads; i++)
-		(void)pthread_join(helper->threads[i], NULL); /* started, and joined only here */
+	for (unsigned i = 0; i < helper->max_threads; i++) {
+		bool is_there;
+
+		(void)pthread_mutex_lock(&helper->lock);
+		is_there = helper->places[i].state != PLACE_FREE; /* no new one is made now */
+		(void)pthread_mutex_unlock(&helper->lock);
+		if (is_there)
+			(void)pthread_join(helper->places[i].thread, NULL); /* joined only once */
+	}
 	assert(!helper->first);
 	(void)pthread_cond_destroy(&helper->has_work);
 	(void)pthread_mutex_destroy(&helper->lock);

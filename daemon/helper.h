@@ -3,8 +3,8 @@
  * closing foreign descriptors, making and freeing slabs (one helper for each user), syncs (one
  * for each user and store), so a hung file system of one user holds up nobody else.
  *
- * Threads start when work comes and none is idle, at most max_threads; they live until
- * helper_stop().  helper_submit(): any thread.
+ * Threads start when work comes and none is idle, at most max_threads; one that has had no work
+ * for a second ends.  helper_submit(): any thread.
  */
 #ifndef DSAIO_DAEMON_HELPER_H
 #define DSAIO_DAEMON_HELPER_H

@@ -69,7 +69,8 @@ int idtable_add(struct idtable *table, void *object, uint32_t *ret_id)
 	int r;
 
 	assert(object);
-	if (table->n_slots < FRESH_FIRST || (!table->first_free && table->n_slots < IDTABLE_SLOTS_MAX)) {
+	if (table->n_slots < FRESH_FIRST ||
+	    (!table->first_free && table->n_slots < IDTABLE_SLOTS_MAX)) {
 		r = slot_take_fresh(table, &index);
 		if (r < 0)
 			return r;

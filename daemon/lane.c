@@ -86,8 +86,9 @@ struct lane {
 
 	uint64_t now_nsec;	/* of this turn */
 	uint64_t last_did_nsec; /* the last turn that did something */
-	uint64_t spin_nsec;	/* how long it may spin */
-	int64_t mean_gap_nsec;	/* between turns that did something */
+	uint64_t spin_nsec; /* how long it may spin */
+	enum { WAITS_FOR_OP, WAITS_FOR_DEVICE } waits_for;
+	int64_t mean_gap_nsec[2]; /* between turns that did something, by what was waited for */
 	struct block *waiting[BATCH]; /* given to no engine yet: it, or the kernel, was full */
 	int n_waiting;
 
@@ -1102,21 +1103,27 @@ static void lane_sleep(struct lane *lane)
 }
 
 /*
- * True: spin on.  Only where something usually happens within the time allowed: the mean gap
- * between turns that did something tells (a device of 40 us pays, one of 400 us does not).
+ * True: spin on.  Only where what is waited for, the device or (with nothing in flight) the next
+ * op, lately came within half of the time allowed in the mean: a spin that just misses costs
+ * more than none.
  */
 static bool may_spin(struct lane *lane, bool did)
 {
 	uint64_t gap = lane->now_nsec - lane->last_did_nsec;
 
 	if (did) {
+		int64_t *mean = &lane->mean_gap_nsec[lane->waits_for];
+
 		if (gap > GAP_MAX_NSEC)
 			gap = GAP_MAX_NSEC;
-		lane->mean_gap_nsec += ((int64_t)gap - lane->mean_gap_nsec) / GAP_WEIGHT;
+		*mean += ((int64_t)gap - *mean) / GAP_WEIGHT;
+		lane->waits_for = lane->n_in_flight || lane->engine->n_in_flight ? WAITS_FOR_DEVICE
+										 : WAITS_FOR_OP;
 		lane->last_did_nsec = lane->now_nsec;
 		return true;
 	}
-	return lane->mean_gap_nsec <= (int64_t)lane->spin_nsec && gap < lane->spin_nsec;
+	return lane->mean_gap_nsec[lane->waits_for] <= (int64_t)lane->spin_nsec / 2 &&
+	       gap < lane->spin_nsec;
 }
 
 /* ---- the two loops ---- */

@@ -64,14 +64,14 @@ static void log_line(const char *priority, const char *format, va_list args)
 		return; /* there is nowhere to tell it */
 }
 
-#define LOG_FUNCTION(name, priority)                   \
-	void name(const char *format, ...)             \
-	{                                              \
-		va_list args;                          \
-                                                       \
-		va_start(args, format);                \
-		log_line(priority, format, args);      \
-		va_end(args);                          \
+#define LOG_FUNCTION(name, priority)              \
+	void name(const char *format, ...)        \
+	{                                         \
+		va_list args;                     \
+                                                  \
+		va_start(args, format);           \
+		log_line(priority, format, args); \
+		va_end(args);                     \
 	}
 
 LOG_FUNCTION(log_error, SD_ERR)

@@ -54,7 +54,7 @@ static const char help[] =
 	"  pool_size = 64G            ; of pinned memory for all; half of memory\n"
 	"  client_pool_max = 16G      ; for one client; half of pool_size\n"
 	"  lock = yes                 ; yes: refuse what can not be locked; auto: serve it unlocked\n"
-	"  spin_usec = 50             ; how long a thread spins before it sleeps; 0: not at all\n"
+	"  spin_usec = 200            ; how long a thread spins before it sleeps; 0: not at all\n"
 	"  [store nvme0]\n"
 	"  path = /mnt/nvme0\n"
 	"  block_size = 1M            ; the profile of handles that bring none\n"
@@ -129,10 +129,11 @@ static int options_read(int argc, char **argv, struct config *config, struct opt
 		}
 	}
 	if (optind < argc) {
-		(void)fprintf(stderr,
-			      "dsaiod: %s: not an option; a store is named by --store NAME=DIR, see "
-			      "dsaiod --help\n",
-			      argv[optind]);
+		(void)fprintf(
+			stderr,
+			"dsaiod: %s: not an option; a store is named by --store NAME=DIR, see "
+			"dsaiod --help\n",
+			argv[optind]);
 		return -EINVAL;
 	}
 	if (config_check(config, &error) < 0) {

@@ -143,11 +143,10 @@ static int unknown_refuse(const Wire__Request *request, struct error *error)
 {
 	if (!request->base.n_unknown_fields)
 		return error_set_plain(error, -EOPNOTSUPP, "an empty request: it asks for nothing");
-	return error_set_plain(error, -EOPNOTSUPP,
-			       "request %" PRIu32
-			       " is not known to this daemon (%s, protocol version %u)",
-			       request->base.unknown_fields[0].tag, DSAIO_VERSION,
-			       REQUEST_VERSION_MAX);
+	return error_set_plain(
+		error, -EOPNOTSUPP,
+		"request %" PRIu32 " is not known to this daemon (%s, protocol version %u)",
+		request->base.unknown_fields[0].tag, DSAIO_VERSION, REQUEST_VERSION_MAX);
 }
 
 int request_check(const Wire__Request *request, unsigned n_fds, struct error *error)
@@ -159,9 +158,9 @@ int request_check(const Wire__Request *request, unsigned n_fds, struct error *er
 	min = requests[what].n_fds_min;
 	max = requests[what].n_fds_max;
 	if (n_fds < min || n_fds > max)
-		return error_set_plain(error, -EINVAL,
-				       "%s: %u descriptors came with it: expected %s%u",
-				       requests[what].name, n_fds, min < max ? "at most " : "", max);
+		return error_set_plain(
+			error, -EINVAL, "%s: %u descriptors came with it: expected %s%u",
+			requests[what].name, n_fds, min < max ? "at most " : "", max);
 
 	switch (request->body_case) {
 	case WIRE__REQUEST__BODY_HELLO:
@@ -394,7 +393,8 @@ static int store_to_wire(const struct store *store, Wire__Store *wire)
 
 static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
 {
-	wire->channels = calloc(handle->n_channels ? handle->n_channels : 1, sizeof(Wire__Channel *));
+	wire->channels = calloc(handle->n_channels ? handle->n_channels : 1,
+				sizeof(Wire__Channel *));
 	if (!wire->channels)
 		return -ENOMEM;
 	for (const struct member *member = handle->members; member; member = member->next) {
@@ -528,8 +528,8 @@ static void status_freep(Wire__StatusReply **status)
 
 static int serve_status(struct session *session, uint64_t seq, struct error *error)
 {
-	_cleanup_(status_freep) Wire__StatusReply *status =
-		WIRE_NEW(Wire__StatusReply, wire__status_reply);
+	_cleanup_(status_freep)
+		Wire__StatusReply *status = WIRE_NEW(Wire__StatusReply, wire__status_reply);
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	char left_out[80];
 
@@ -631,8 +631,8 @@ static int serve_channel_open(struct session *session, uint64_t seq, const Wire_
 static int serve_submit(struct session *session, const Wire__Submit *submit, struct call *call,
 			struct error *error)
 {
-	_cleanup_(freep) struct ring_entry *entries =
-		calloc(submit->n_entries ? submit->n_entries : 1, sizeof(*entries));
+	_cleanup_(freep) struct ring_entry *entries = calloc(
+		submit->n_entries ? submit->n_entries : 1, sizeof(*entries));
 
 	if (!entries)
 		return error_set(error, -ENOMEM, "submit");
@@ -734,8 +734,7 @@ void request_serve(struct session *session, struct frame *frame)
 		request_refuse_garbage(session, error.text);
 		return;
 	}
-	if (session->state == SESSION_GREETING &&
-	    request->body_case != WIRE__REQUEST__BODY_HELLO) {
+	if (session->state == SESSION_GREETING && request->body_case != WIRE__REQUEST__BODY_HELLO) {
 		request_refuse_garbage(session, "a request came before hello");
 		return;
 	}

@@ -140,8 +140,9 @@ static int lock_wait(int lock_fd, const char *path, struct error *error)
 			log_notice("dsaiod: waiting until the last block of the dying dsaiod with "
 				   "pid %d is back",
 				   holder.pid);
-			(void)sd_notifyf(0, LOCK_EXTEND "STATUS=waiting for the dying dsaiod with "
-							"pid %d: its device has blocks in flight",
+			(void)sd_notifyf(0,
+					 LOCK_EXTEND "STATUS=waiting for the dying dsaiod with "
+						     "pid %d: its device has blocks in flight",
 					 holder.pid);
 			break;
 		}
@@ -159,10 +160,11 @@ static int lock_take(struct server *server, struct error *error)
 	(void)snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
 	fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 && errno == ENOENT)
-		return error_set_plain(error, -ENOENT,
-				       "the directory of %s does not exist: make it (under systemd: "
-				       "RuntimeDirectory=dsaiod), or use another --socket",
-				       path);
+		return error_set_plain(
+			error, -ENOENT,
+			"the directory of %s does not exist: make it (under systemd: "
+			"RuntimeDirectory=dsaiod), or use another --socket",
+			path);
 	if (fd < 0)
 		return error_set(error, -errno, "start lock %s", lock_path);
 	r = lock_wait(fd, path, error);
@@ -200,19 +202,21 @@ static int socket_clear(const char *path, const struct sockaddr_un *address, str
 	if (lstat(path, &st) < 0)
 		return errno == ENOENT ? 0 : error_set(error, -errno, "socket %s", path);
 	if (!S_ISSOCK(st.st_mode))
-		return error_set_plain(error, -EEXIST,
-				       "socket %s: something that is no socket is there: remove it, "
-				       "or use another --socket",
-				       path);
+		return error_set_plain(
+			error, -EEXIST,
+			"socket %s: something that is no socket is there: remove it, "
+			"or use another --socket",
+			path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return error_set(error, -errno, "socket");
 	/* EAGAIN: its backlog is full, so somebody listens. */
 	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN)
-		return error_set_plain(error, -EADDRINUSE,
-				       "socket %s: another process serves it, without dsaiod's start "
-				       "lock: stop it first, or use another --socket",
-				       path);
+		return error_set_plain(
+			error, -EADDRINUSE,
+			"socket %s: another process serves it, without dsaiod's start "
+			"lock: stop it first, or use another --socket",
+			path);
 	if (errno != ECONNREFUSED)
 		return error_set(error, -errno, "socket %s", path);
 	if (unlink(path) < 0)
@@ -294,7 +298,7 @@ static void server_pause(struct server *server)
 			    "raise LimitNOFILE= (RLIMIT_NOFILE)");
 	server->is_told = true;
 	server->is_paused = true;
-	(void)event_del(server->listen_event); /* it was added */
+	(void)event_del(server->listen_event);		  /* it was added */
 	(void)evtimer_add(server->resume_event, &second); /* fails for want of memory: then by
 							     the next session's end */
 }
@@ -470,8 +474,8 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 	r = inbox_init(&server->inbox);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: eventfd");
-	server->inbox_event =
-		event_new(base, server->inbox.event_fd, EV_READ | EV_PERSIST, on_inbox, server);
+	server->inbox_event = event_new(base, server->inbox.event_fd, EV_READ | EV_PERSIST,
+					on_inbox, server);
 	if (!server->inbox_event || event_add(server->inbox_event, NULL) < 0)
 		return error_set(error, -ENOMEM, "dsaiod: event");
 	r = stores_make(server, error);
@@ -489,8 +493,10 @@ void server_stop(struct server *server)
 	if (server->is_stopping)
 		return;
 	server->is_stopping = true;
-	(void)event_del(server->listen_event); /* who connects now gets no answer, then an end */
+	(void)event_del(server->listen_event); /* it was added, or is paused: fine too */
 	(void)evtimer_del(server->resume_event);
+	closep(&server->listen_fd); /* who connects now is refused at once */
+	server->listen_fd = -1;
 	for (struct session *s = server->service.sessions; s; s = s->next)
 		session_end(s, true);
 	server_leave_if_empty(server);
@@ -518,7 +524,7 @@ void server_free(struct server *server)
 		inbox_deinit(&server->inbox);
 	if (server->has_socket_file)
 		(void)unlink(server->config->socket_path); /* a stale one is taken over, too */
-	closep(&server->lock_fd); /* last: then another may start */
+	closep(&server->lock_fd);			   /* last: then another may start */
 	free(server);
 }
 

@@ -243,7 +243,7 @@ static void session_resume(struct session *session)
 	if (session->is_reading || !session_may_read(session))
 		return;
 	session->is_reading = true;
-	(void)event_add(session->read_event, NULL); /* epoll knew this descriptor before */
+	(void)event_add(session->read_event, NULL);    /* epoll knew this descriptor before */
 	event_active(session->read_event, EV_READ, 0); /* frames may wait in the reader */
 }
 
@@ -344,8 +344,7 @@ static void on_death(evutil_socket_t fd, short what, void *arg)
 static int session_watch(struct session *session, int pidfd)
 {
 	session->pidfd = pidfd;
-	session->pid_event =
-		event_new(session->service->base, pidfd, EV_READ, on_death, session);
+	session->pid_event = event_new(session->service->base, pidfd, EV_READ, on_death, session);
 	if (!session->pid_event || event_add(session->pid_event, NULL) < 0)
 		return -ENOMEM;
 	return 0;
@@ -532,10 +531,9 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 	if (!handle)
 		return error_no_such(error, "handle", handle_id);
 	if (!store)
-		return error_set_plain(error, -ENXIO,
-				       "channel: store %" PRIu32
-				       ": the daemon has none with this id",
-				       store_id);
+		return error_set_plain(
+			error, -ENXIO,
+			"channel: store %" PRIu32 ": the daemon has none with this id", store_id);
 	for (const struct member *m = handle->members; m; m = m->next)
 		if (m->share->store == store)
 			return error_set_plain(error, -EEXIST,
@@ -1080,8 +1078,8 @@ int session_new(struct service *service, int fd, struct error *error)
 	session->account.parent = &session->user->account;
 	memcpy(session->account.limit, service->client_limit, sizeof(session->account.limit));
 
-	session->read_event =
-		event_new(service->base, fd, EV_READ | EV_PERSIST, on_readable, session);
+	session->read_event = event_new(service->base, fd, EV_READ | EV_PERSIST, on_readable,
+					session);
 	session->write_event = event_new(service->base, fd, EV_WRITE, on_writable, session);
 	if (!session->read_event || !session->write_event)
 		return error_set(error, -ENOMEM, "connection: events");

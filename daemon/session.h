@@ -92,10 +92,10 @@ struct session {
 	struct service *service;
 	struct user *user;
 	uint32_t id;
-	pid_t pid;	/* as the kernel says; 0: in a namespace that does not show here */
-	char name[64];	/* the program's, printable ASCII; "" before Hello */
+	pid_t pid;     /* as the kernel says; 0: in a namespace that does not show here */
+	char name[64]; /* the program's, printable ASCII; "" before Hello */
 	enum session_state state;
-	bool is_mute;	/* nothing can be sent any more */
+	bool is_mute; /* nothing can be sent any more */
 	struct account account;
 	struct charge session_charge; /* on the user's account */
 
@@ -199,8 +199,7 @@ void session_hello(struct session *session, const char *name, int pidfd);
 
 int session_slab_new(struct session *session, uint64_t size_bytes, struct call *call,
 		     struct error *error);
-int session_slab_free(struct session *session, uint32_t id, struct call *call,
-		      struct error *error);
+int session_slab_free(struct session *session, uint32_t id, struct call *call, struct error *error);
 
 /* Takes fd, also on error. */
 int session_file_add(struct session *session, int fd, const char *name, struct call *call,

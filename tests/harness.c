@@ -839,12 +839,29 @@ struct usage daemon_usage(const struct daemon *daemon)
 	return usage;
 }
 
+struct usage daemon_usage_settled(const struct daemon *daemon)
+{
+	struct usage last = daemon_usage(daemon), now;
+
+	/* The kernel tells nobody when a process's fds change: the same ten times in a row. */
+	for (unsigned n_same = 0; n_same < 10; last = now) {
+		(void)poll(NULL, 0, 10);
+		now = daemon_usage(daemon);
+		if (now.n_fds == last.n_fds && now.n_memfds == last.n_memfds &&
+		    now.n_threads == last.n_threads && now.locked_kib == last.locked_kib)
+			n_same++;
+		else
+			n_same = 0;
+	}
+	return last;
+}
+
 void daemon_usage_back(const struct daemon *daemon, const struct usage *before)
 {
 	int64_t deadline = deadline_after(ANSWER_USEC);
 	struct usage now;
 
-	/* The kernel tells nobody when a process's fds change: look again each 20 ms. */
+	/* As above. */
 	do {
 		now = daemon_usage(daemon);
 		if (now.n_fds <= before->n_fds && now.n_memfds <= before->n_memfds &&

@@ -189,6 +189,8 @@ struct usage {
 	uint64_t locked_kib, rss_kib;
 };
 struct usage daemon_usage(const struct daemon *daemon);
+/* The same when sessions that have just ended are gone from it. */
+struct usage daemon_usage_settled(const struct daemon *daemon);
 /* Waits until fds, memfds and locked memory are no more than that; helper threads may stay. */
 void daemon_usage_back(const struct daemon *daemon, const struct usage *before);
 

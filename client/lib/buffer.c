@@ -114,8 +114,8 @@ static int slab_new(struct dsaio_client *client, size_t bytes, struct slab **ret
 		r = cut_init(&slab->cut, bytes);
 	if (r < 0) {
 		slab_give_back(client, slab->id);
-		return error_fail_errno(r, "alloc: a slab of %zu bytes was made, but can not be mapped",
-					bytes);
+		return error_fail_errno(
+			r, "alloc: a slab of %zu bytes was made, but can not be mapped", bytes);
 	}
 	*ret_slab = TAKE_PTR(slab);
 	return 0;
@@ -140,8 +140,8 @@ static void buffers_on_disconnect(struct client_object *object)
 static struct client_buffers *buffers_get(struct dsaio_client *client)
 {
 	struct client_buffers *fresh, *seen = NULL;
-	struct client_buffers *buffers =
-		atomic_load_explicit(&client->buffers, memory_order_acquire);
+	struct client_buffers *buffers = atomic_load_explicit(&client->buffers,
+							      memory_order_acquire);
 
 	if (buffers)
 		return buffers;
@@ -354,8 +354,10 @@ int dsaio_free(struct dsaio_client *client, void *memory)
 	(void)pthread_rwlock_unlock(&buffers->lock);
 
 	if (r == -EINVAL)
-		return error_fail(r, "free: %p is not the start of memory of dsaio_alloc(), or was "
-				  "freed before", memory);
+		return error_fail(r,
+				  "free: %p is not the start of memory of dsaio_alloc(), or was "
+				  "freed before",
+				  memory);
 	if (r == -EBUSY)
 		return error_fail(r, "free: an open op uses the memory at %p: wait for its end",
 				  memory);
@@ -400,8 +402,8 @@ bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t byt
 bool buffer_hold(struct dsaio_client *client, const void *memory, size_t len,
 		 struct buffer_place *ret_place)
 {
-	struct client_buffers *buffers =
-		atomic_load_explicit(&client->buffers, memory_order_acquire);
+	struct client_buffers *buffers = atomic_load_explicit(&client->buffers,
+							      memory_order_acquire);
 	bool is_held = false;
 	size_t i;
 

@@ -116,7 +116,7 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 		conn_break(client->conn);
 	if (r < 0) /* the handle's end ends the daemon's part */
 		return error_fail_errno(r, "channel: the daemon made one, but its rings can not be "
-					"used here");
+					   "used here");
 	*ret_channel = TAKE_PTR(channel);
 	return 0;
 }
@@ -169,8 +169,8 @@ void channel_consume(struct channel *channel, struct op_list *list)
 		uint32_t index = (uint32_t)completion.id;
 		struct channel_row *row = index < ring->entries ? &channel->rows[index] : NULL;
 		/* acquire: pairs with channel_put() */
-		struct dsaio_op *op =
-			row ? atomic_load_explicit(&row->op, memory_order_acquire) : NULL;
+		struct dsaio_op *op = row ? atomic_load_explicit(&row->op, memory_order_acquire)
+					  : NULL;
 
 		if (!op || row->id != completion.id) {
 			channel->is_broken = true;
@@ -195,8 +195,8 @@ void channel_bury(struct channel *channel, int result, struct op_list *list)
 	(void)pthread_mutex_unlock(&channel->submit_lock);
 	channel->is_broken = true; /* what the rings say from now on is nothing to us */
 	for (uint32_t i = 0; i < channel->ring.entries; i++) {
-		struct dsaio_op *op =
-			atomic_exchange_explicit(&channel->rows[i].op, NULL, memory_order_acquire);
+		struct dsaio_op *op = atomic_exchange_explicit(&channel->rows[i].op, NULL,
+							       memory_order_acquire);
 
 		if (!op)
 			continue;

@@ -30,15 +30,15 @@ enum op_state {
  */
 struct dsaio_op {
 	struct dsaio_handle *handle;
-	struct dsaio_file *file;  /* held while open */
-	struct inode *inode;	  /* of the file; NULL: not among its open ops */
-	struct channel *channel;  /* NULL: does not go by a ring */
-	struct cut_piece *piece;  /* held while open; NULL: none */
+	struct dsaio_file *file; /* held while open */
+	struct inode *inode;	 /* of the file; NULL: not among its open ops */
+	struct channel *channel; /* NULL: does not go by a ring */
+	struct cut_piece *piece; /* held while open; NULL: none */
 	uint64_t off, len;
-	uint64_t ring_id; /* written before the op can be found; for cancel */
-	uint8_t opcode;	  /* enum ring_opcode */
-	bool is_async;	  /* dsaio_wait() and dsaio_reap() tell of it */
-	bool is_buffered; /* runs in the submitting thread, through the page cache */
+	uint64_t ring_id;	 /* written before the op can be found; for cancel */
+	uint8_t opcode;		 /* enum ring_opcode */
+	bool is_async;		 /* dsaio_wait() and dsaio_reap() tell of it */
+	bool is_buffered;	 /* runs in the submitting thread, through the page cache */
 	_Atomic uint32_t n_refs; /* the library's (passed on to the ended list), the caller's,
 				    those of threads that wait for it; the last frees it */
 	_Atomic int state;	 /* enum op_state; release at the end, after all of the result */
@@ -50,16 +50,16 @@ struct dsaio_op {
 
 	/* inode.lock */
 	struct dsaio_op *inode_next, *inode_prev;
-	bool is_extending;	 /* it has moved the file's end, ... */
-	uint64_t old_size;	 /* ... from here ... */
-	uint64_t set_size;	 /* ... to here */
-	uint64_t others_end;	 /* where others wrote to meanwhile */
-	uint64_t zeros_until;	 /* it failed and left zeros up to here */
+	bool is_extending;    /* it has moved the file's end, ... */
+	uint64_t old_size;    /* ... from here ... */
+	uint64_t set_size;    /* ... to here */
+	uint64_t others_end;  /* where others wrote to meanwhile */
+	uint64_t zeros_until; /* it failed and left zeros up to here */
 
 	/* handle.lock */
 	bool is_callers; /* the caller has a reference, or had one */
 	bool is_orphan;	 /* its owner has freed it */
-	bool is_listed; /* on the list of ended ops */
+	bool is_listed;	 /* on the list of ended ops */
 	uint64_t end_number;
 	struct dsaio_op *next, *prev; /* ended list, free list; or (next) the consumer's batch */
 };
@@ -67,7 +67,10 @@ struct dsaio_op {
 struct op_list {
 	struct dsaio_op *first, **last_next;
 };
-#define OP_LIST_INIT(list) { NULL, &(list).first }
+#define OP_LIST_INIT(list)          \
+	{                           \
+		NULL, &(list).first \
+	}
 
 struct channel_row {
 	struct dsaio_op *_Atomic op; /* release by the submitter, acquire by the consumer; NULL:
@@ -86,7 +89,7 @@ struct channel {
 	struct ring_client ring;
 	pthread_mutex_t submit_lock;
 	_Atomic bool is_dead; /* takes no more entries; set under submit_lock, read anywhere */
-	bool is_broken; /* the consumer's: its rings are not looked at any more */
+	bool is_broken;	      /* the consumer's: its rings are not looked at any more */
 	struct channel *_Atomic next; /* of the handle; set before it is shown, never changed */
 };
 

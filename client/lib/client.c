@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define SPIN_USEC_MAX 50u /* of a wait: longer, and sleeping costs less than it saves (measured) */
+#define SPIN_USEC_MAX 50u /* of the unit that the default spin is counted in (handle.c) */
 
 const char *dsaio_version(void)
 {
@@ -32,10 +32,11 @@ int client_check(const struct dsaio_client *client, const char *function)
 int client_check_alive(const struct dsaio_client *client, const char *function)
 {
 	if (conn_was_gone(client->conn))
-		return error_fail(-ENOTCONN,
-				  "%s: the daemon on %s has gone away: start it again, then connect "
-				  "again",
-				  function, client->conn->path);
+		return error_fail(
+			-ENOTCONN,
+			"%s: the daemon on %s has gone away: start it again, then connect "
+			"again",
+			function, client->conn->path);
 	return 0;
 }
 

@@ -43,7 +43,7 @@ struct client_object {
 	void (*on_disconnect)(struct client_object *object);
 	/* It was left on the garbage list: closes it with its message. */
 	void (*on_collect)(struct client_object *object);
-	struct client_object *next, *prev; /* client.lock */
+	struct client_object *next, *prev;  /* client.lock */
 	struct client_object *next_garbage; /* client.lock */
 };
 
@@ -53,9 +53,9 @@ struct dsaio_client {
 	uint32_t spin_usec; /* a wait's default */
 	pthread_mutex_t lock;
 	struct client_object *objects[N_CLIENT_OBJECT_KINDS];
-	struct client_object *_Atomic garbage; /* written under the lock; read without as a hint */
+	struct client_object *_Atomic garbage;	/* written under the lock; read without as a hint */
 	struct client_buffers *_Atomic buffers; /* buffer.c; NULL before the first */
-	void *inodes; /* inode.c: tsearch(3) tree; client.lock */
+	void *inodes;				/* inode.c: tsearch(3) tree; client.lock */
 };
 
 #define CLIENT_GUARD 0x64736169u

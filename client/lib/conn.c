@@ -172,8 +172,8 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 	if (r < 0)
 		return r;
 	if (reply->error < 0)
-		return error_fail(reply->error, "%s", reply->text && *reply->text
-							      ? reply->text
+		return error_fail(reply->error, "%s",
+				  reply->text && *reply->text ? reply->text
 							      : strerror(-reply->error));
 	if (reply->error > 0 || reply->body_case != reply_body(request))
 		return conn_lost(conn, what, "the answer does not fit the request");
@@ -195,9 +195,10 @@ static int conn_connect(const char *path, int *ret_fd)
 	int r;
 
 	if (strlen(path) >= sizeof(address.sun_path))
-		return error_fail(-ENAMETOOLONG,
-				  "connect: the socket path %s has %zu bytes: at most %zu are possible",
-				  path, strlen(path), sizeof(address.sun_path) - 1);
+		return error_fail(
+			-ENAMETOOLONG,
+			"connect: the socket path %s has %zu bytes: at most %zu are possible", path,
+			strlen(path), sizeof(address.sun_path) - 1);
 	(void)strcpy(address.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -212,10 +213,11 @@ static int conn_connect(const char *path, int *ret_fd)
 	case -ENOTDIR:
 	case -ENOENT:
 	case -ECONNREFUSED:
-		return error_fail(r == -ENOTDIR ? -ENOENT : r,
-				  "connect: no daemon listens on %s: start it with: systemctl start "
-				  "dsaiod, or: dsaiod --socket %s --store NAME=DIR",
-				  path, path);
+		return error_fail(
+			r == -ENOTDIR ? -ENOENT : r,
+			"connect: no daemon listens on %s: start it with: systemctl start "
+			"dsaiod, or: dsaiod --socket %s --store NAME=DIR",
+			path, path);
 	case -EACCES:
 	case -EPERM:
 		return error_fail(-EACCES,
@@ -260,10 +262,11 @@ static int conn_hello(struct dsaio_conn *conn)
 	request.hello = &hello;
 	r = conn_call(conn, "connect", &request, &pidfd, pidfd >= 0, &reply, NULL, NULL);
 	if (r == -ENOTCONN)
-		return error_fail(-EPROTO,
-				  "connect: what listens on %s did not answer as dsaiod does: is it "
-				  "another program?",
-				  conn->path);
+		return error_fail(
+			-EPROTO,
+			"connect: what listens on %s did not answer as dsaiod does: is it "
+			"another program?",
+			conn->path);
 	if (r < 0)
 		return r;
 	if (reply->hello->version < CONN_VERSION_MIN || reply->hello->version > CONN_VERSION_MAX)

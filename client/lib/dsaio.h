@@ -114,7 +114,10 @@ struct dsaio_profile {
 	bool overlap_events;	       /* refill as completions come; false: fill, wait for all */
 	uint32_t intra_op_parallelism; /* 1 to 64 parts of an op, on as many lanes as there are */
 };
-#define DSAIO_PROFILE_INIT { sizeof(struct dsaio_profile), 1u << 20, 128, false, true, 1 }
+#define DSAIO_PROFILE_INIT                                                  \
+	{                                                                   \
+		sizeof(struct dsaio_profile), 1u << 20, 128, false, true, 1 \
+	}
 
 /* Demand goes before normal, normal before background; none starves. */
 enum dsaio_class { DSAIO_CLASS_NORMAL = 0, DSAIO_CLASS_DEMAND = 1, DSAIO_CLASS_BACKGROUND = 2 };
@@ -129,8 +132,10 @@ struct dsaio_handle_options {
 	int64_t op_timeout_usec; /* an op that takes longer ends with -ETIMEDOUT; -1: never */
 	int64_t spin_usec;	 /* how long a wait may spin before it sleeps; -1: the default */
 };
-#define DSAIO_HANDLE_OPTIONS_INIT \
-	{ sizeof(struct dsaio_handle_options), NULL, DSAIO_CLASS_NORMAL, 1, 0, -1, -1 }
+#define DSAIO_HANDLE_OPTIONS_INIT                                                           \
+	{                                                                                   \
+		sizeof(struct dsaio_handle_options), NULL, DSAIO_CLASS_NORMAL, 1, 0, -1, -1 \
+	}
 
 /*
  * dsaio_handle_open - open a handle with a profile (NULL: each store's own) and plain options

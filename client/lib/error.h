@@ -22,9 +22,10 @@ struct error_op {
 	const char *verb; /* "pread", ... */
 	const char *file;
 	uint64_t off, len, done;
-	int error;	      /* positive errno */
-	const char *because;  /* why, if errno's text does not say it; or NULL */
-	uint64_t zeros_until; /* the file was left this long with zeros behind the bytes done; 0: no */
+	int error;	     /* positive errno */
+	const char *because; /* why, if errno's text does not say it; or NULL */
+	uint64_t
+		zeros_until; /* the file was left this long with zeros behind the bytes done; 0: no */
 };
 
 /* Writes an op's sentence to text. */

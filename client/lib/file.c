@@ -245,7 +245,8 @@ int dsaio_file_open(struct dsaio_client *client, const char *path, int flags,
 	 * O_TRUNC only when the file is known to be served: what is refused stays as it is.
 	 * O_NONBLOCK so that a FIFO is refused, not waited for; regular files ignore it.
 	 */
-	fd = open(path, (flags & (O_ACCMODE | O_CREAT | O_EXCL)) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+	fd = open(path,
+		  (flags & (O_ACCMODE | O_CREAT | O_EXCL)) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
 		  0666);
 	if (fd < 0)
 		return error_fail_errno(-errno, "open %s", path);
@@ -309,10 +310,11 @@ int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **
 				  "reading or writing",
 				  name);
 	if ((flags & O_APPEND) && (flags & O_ACCMODE) != O_RDONLY)
-		return error_fail(-EINVAL,
-				  "file %s: the descriptor was opened with O_APPEND: its writes would "
-				  "land at the end, not at their offset: open it without",
-				  name);
+		return error_fail(
+			-EINVAL,
+			"file %s: the descriptor was opened with O_APPEND: its writes would "
+			"land at the end, not at their offset: open it without",
+			name);
 	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) /* opening a FIFO anew would wait */
 		return error_fail(-EOPNOTSUPP,
 				  "file %s: it is neither a regular file nor a block device: only "
@@ -388,8 +390,10 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size)
 	if (r < 0)
 		return r;
 	if (size > INT64_MAX)
-		return error_fail(-EINVAL, "truncate of %s to %" PRIu64 " bytes: at most 2^63 - 1 are "
-				  "possible", file->name, size);
+		return error_fail(-EINVAL,
+				  "truncate of %s to %" PRIu64 " bytes: at most 2^63 - 1 are "
+				  "possible",
+				  file->name, size);
 	r = inode_truncate(file->inode, file->fd, size);
 	if (r == -EINVAL && !file->can_write)
 		return error_fail(r, "truncate of %s: it is not open for writing", file->name);

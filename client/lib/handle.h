@@ -21,23 +21,24 @@ struct op_chunk;
 struct dsaio_handle {
 	struct client_object object;
 	struct dsaio_client *client;
-	uint32_t id;	 /* the daemon's number */
+	uint32_t id; /* the daemon's number */
 	struct profile profile;
 	bool has_profile;
 	uint32_t entries;
 	uint32_t timeout_msec; /* as in struct ring_entry */
-	uint64_t spin_nsec;
-	int bell_fd; /* our end of the bell socket */
+	uint64_t spin_nsec;    /* how long a wait spins at most */
+	bool is_spin_given;    /* the caller's choice; else only where the mean wait is shorter */
+	int bell_fd;	       /* our end of the bell socket */
 	pthread_mutex_t open_lock;	  /* a channel is being made */
 	struct channel *_Atomic channels; /* newest first; release by who made it */
 
 	pthread_mutex_t lock; /* of all below */
 	bool has_consumer;    /* a thread has the consumer role: wait.h */
 	struct waiter *waiters;
-	uint64_t n_open_async;	/* async ops that have not ended */
-	uint64_t n_open_ring;	/* ops that have not ended and (will) end by a ring */
-	uint64_t n_untold;	/* async ops that ended and were not told of */
-	uint64_t n_ended;	/* numbers the ends */
+	uint64_t n_open_async; /* async ops that have not ended */
+	uint64_t n_open_ring;  /* ops that have not ended and (will) end by a ring */
+	uint64_t n_untold;     /* async ops that ended and were not told of */
+	uint64_t n_ended;      /* numbers the ends */
 	struct dsaio_op *first_ended, *last_ended;
 	struct dsaio_op *orphan; /* of those freed and not told the first that failed */
 	struct dsaio_op *free_ops;
@@ -50,8 +51,10 @@ struct dsaio_handle {
 	bool is_own_rung;
 
 	/* the consumer's */
-	bool is_bell_at_end; /* the daemon closed its end of the bell socket */
-	uint64_t looked_nsec; /* at the control socket's end */
+	bool is_bell_at_end;	  /* the daemon closed its end of the bell socket */
+	uint64_t looked_nsec;	  /* at the control socket's end */
+	uint64_t wait_began_nsec; /* 0: there was something to consume at once */
+	uint64_t mean_wait_nsec;  /* of those where there was not */
 };
 
 /* Returns 0 or as client_check(). */

@@ -48,11 +48,15 @@ static int op_check(const struct op_request *q)
 				  "file with the handle's",
 				  q->function, q->file->name);
 	if (q->opcode == RING_OP_READ && !q->file->can_read)
-		return error_fail(-EBADF, "%s: %s is not open for reading: open it with O_RDONLY or "
-				  "O_RDWR", q->function, q->file->name);
+		return error_fail(-EBADF,
+				  "%s: %s is not open for reading: open it with O_RDONLY or "
+				  "O_RDWR",
+				  q->function, q->file->name);
 	if (q->opcode == RING_OP_WRITE && !q->file->can_write)
-		return error_fail(-EBADF, "%s: %s is not open for writing: open it with O_WRONLY or "
-				  "O_RDWR", q->function, q->file->name);
+		return error_fail(-EBADF,
+				  "%s: %s is not open for writing: open it with O_WRONLY or "
+				  "O_RDWR",
+				  q->function, q->file->name);
 	if (__builtin_add_overflow(q->off, q->len, &end) || end > INT64_MAX)
 		return error_fail(-EINVAL,
 				  "%s of %" PRIu64 " bytes at %" PRIu64 " of %s: passes 2^63, the "
@@ -259,8 +263,8 @@ int dsaio_pread_async(struct dsaio_handle *handle, struct dsaio_file *file, void
 int dsaio_pwrite_async(struct dsaio_handle *handle, struct dsaio_file *file, const void *buf,
 		       size_t len, uint64_t off, struct dsaio_op **ret_op)
 {
-	struct op_request q = { "pwrite_async", handle, file, RING_OP_WRITE,
-				(void *)(uintptr_t)buf, len, off, true };
+	struct op_request q = { "pwrite_async",		handle, file, RING_OP_WRITE,
+				(void *)(uintptr_t)buf, len,	off,  true };
 
 	return op_start(&q, ret_op);
 }
@@ -276,8 +280,9 @@ int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file,
 int dsaio_fdatasync_async(struct dsaio_handle *handle, struct dsaio_file *file,
 			  struct dsaio_op **ret_op)
 {
-	struct op_request q = { "fdatasync_async", handle, file, RING_OP_FDATASYNC, NULL, 0, 0,
-				true };
+	struct op_request q = {
+		"fdatasync_async", handle, file, RING_OP_FDATASYNC, NULL, 0, 0, true
+	};
 
 	return op_start(&q, ret_op);
 }
@@ -308,9 +313,11 @@ int64_t dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec)
 
 		r = wait_until(op->handle, &end, wait_deadline(timeout_usec));
 		if (r < 0)
-			return error_fail(r, "op_wait: the op on %" PRIu64 " bytes at %" PRIu64
+			return error_fail(r,
+					  "op_wait: the op on %" PRIu64 " bytes at %" PRIu64
 					  " has not ended after %" PRId64 " us: it goes on, wait "
-					  "again", op->len, op->off, timeout_usec);
+					  "again",
+					  op->len, op->off, timeout_usec);
 	}
 	return op_result(op);
 }
@@ -333,7 +340,8 @@ int64_t dsaio_op_result(const struct dsaio_op *op)
 	if (r < 0)
 		return r;
 	if (!has_ended(op))
-		return error_fail(-EINPROGRESS, "op_result: the op has not ended: wait for it first");
+		return error_fail(-EINPROGRESS,
+				  "op_result: the op has not ended: wait for it first");
 	return op_result(op);
 }
 
@@ -411,8 +419,10 @@ int64_t dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec)
 		return r;
 	r = wait_until(handle, &all, wait_deadline(timeout_usec));
 	if (r < 0)
-		return error_fail(r, "wait: ops of the handle have not ended after %" PRId64
-				  " us: they go on, wait again", timeout_usec);
+		return error_fail(r,
+				  "wait: ops of the handle have not ended after %" PRId64
+				  " us: they go on, wait again",
+				  timeout_usec);
 	result = handle_tell_all(handle, &text);
 	if (result < 0)
 		return text ? error_fail((int)result, "%s", text)

@@ -15,6 +15,9 @@
 
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define LOOK_NSEC (100 * UINT64_C(1000000)) /* between two looks at the control socket's end */
+/* A wait counts as so many full spins at most: one long wait does not end all spinning. */
+#define WAIT_COUNTS_MAX 2
+#define WAIT_MEAN_WEIGHT 8
 #define SPINS_PER_LOOK 64 /* at the clock, which costs some 20 ns */
 
 /* A thread that sleeps while another has the role. */
@@ -322,6 +325,18 @@ static void sleep_on_socket(struct dsaio_handle *handle, uint64_t nsec)
 	drain_bell(handle);
 }
 
+/* Completions came after a wait: how long was it? */
+static void note_wait(struct dsaio_handle *handle)
+{
+	uint64_t nsec = now_nsec() - handle->wait_began_nsec;
+
+	if (nsec > WAIT_COUNTS_MAX * handle->spin_nsec)
+		nsec = WAIT_COUNTS_MAX * handle->spin_nsec;
+	handle->mean_wait_nsec = (handle->mean_wait_nsec * (WAIT_MEAN_WEIGHT - 1) + nsec) /
+				 WAIT_MEAN_WEIGHT;
+	handle->wait_began_nsec = 0;
+}
+
 /* Consumes, else spins and sleeps: at most LOOK_NSEC, and not beyond the deadline. */
 static void consume_or_sleep(struct dsaio_handle *handle, uint64_t deadline_nsec, bool on_socket)
 {
@@ -336,12 +351,17 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t deadline_nsec
 		bury_all(handle, -ECONNRESET);
 		return;
 	}
-	if (now < deadline_nsec && handle->spin_nsec && spin(handle, now, deadline_nsec)) {
-		(void)consume_all(handle);
-		return;
-	}
-	if (handle->spin_nsec)
+	if (!handle->wait_began_nsec)
+		handle->wait_began_nsec = now;
+	if (now < deadline_nsec && handle->spin_nsec &&
+	    (handle->is_spin_given || handle->mean_wait_nsec <= handle->spin_nsec)) {
+		if (spin(handle, now, deadline_nsec)) {
+			note_wait(handle);
+			(void)consume_all(handle);
+			return;
+		}
 		now = now_nsec();
+	}
 	if (now < deadline_nsec) {
 		nsec = deadline_nsec - now < LOOK_NSEC ? deadline_nsec - now : LOOK_NSEC - 1;
 		if (!channel || next_channel(channel) || channel->is_broken)
@@ -350,8 +370,10 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t deadline_nsec
 			sleep_on_socket(handle, nsec);
 		else
 			sleep_on_futex(channel, nsec);
-		if (consume_all(handle))
+		if (consume_all(handle)) {
+			note_wait(handle);
 			return;
+		}
 		now = now_nsec();
 	}
 	if (conn_was_gone(conn)) {
@@ -423,6 +445,7 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 			continue;
 		}
 		handle->has_consumer = true;
+		handle->wait_began_nsec = 0;
 		do {
 			bool is_fd_armed = handle->is_fd_armed;
 
@@ -470,7 +493,7 @@ bool wait_poll_or_arm(struct dsaio_handle *handle)
 		if (!has_ops && handle->epoll_fd >= 0)
 			handle->is_fd_armed = true;
 		leave_role(handle); /* arms the rings */
-	} else { /* who has the role ends the ops, then rings our own bell */
+	} else {		    /* who has the role ends the ops, then rings our own bell */
 		has_ops = handle->first_ended;
 		if (!has_ops && handle->epoll_fd >= 0)
 			handle->is_fd_armed = true;

@@ -67,6 +67,13 @@ _Noreturn static void client_main(const struct daemon *daemon, uint64_t seed)
 	}
 }
 
+/* Idle helper threads of the daemon end after a second. */
+static struct usage usage_at_rest(const struct daemon *daemon)
+{
+	(void)poll(NULL, 0, 1500);
+	return daemon_usage_settled(daemon);
+}
+
 static void wait_killed(pid_t pid)
 {
 	int status;
@@ -108,7 +115,7 @@ TEST(kill_200, "200 clients killed at random moments: the daemon has all back")
 	/* Threads and descriptors that are made once, for the first that need them. */
 	clients_kill(daemon, 4 * AT_ONCE, &random);
 	CHECK(daemon_wait_clients(daemon, 0, 0));
-	before = daemon_usage(daemon);
+	before = usage_at_rest(daemon);
 
 	beside_start(daemon);
 	clients_kill(daemon, N_CLIENTS, &random);
@@ -116,8 +123,7 @@ TEST(kill_200, "200 clients killed at random moments: the daemon has all back")
 	beside_stop();
 
 	CHECK(daemon_wait_clients(daemon, 0, 0));
-	daemon_usage_back(daemon, &before); /* the asking session's own end */
-	after = daemon_usage(daemon);
+	after = usage_at_rest(daemon);
 	test_note("%u clients killed: fds %u -> %u, memfds %u -> %u, locked kB %" PRIu64
 		  " -> %" PRIu64 ", threads %u -> %u",
 		  N_CLIENTS, before.n_fds, after.n_fds, before.n_memfds, after.n_memfds,
@@ -147,7 +153,7 @@ TEST(child_lives, "the memory of a killed client is back although its forked chi
 			 MIB);
 	}
 	CHECK(daemon_wait_clients(daemon, 0, 0));
-	before = daemon_usage(daemon);
+	before = usage_at_rest(daemon);
 
 	CHECK_SYS(pipe(pipe_fds));
 	pid = (pid_t)CHECK_SYS(fork());
@@ -176,8 +182,7 @@ TEST(child_lives, "the memory of a killed client is back although its forked chi
 	CHECK_SYS(kill(pid, SIGKILL));
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
 	CHECK(daemon_wait_clients(daemon, 0, 0));
-	daemon_usage_back(daemon, &before); /* the asking session's own end */
-	after = daemon_usage(daemon);
+	after = usage_at_rest(daemon);
 	test_note("its child lives on: fds %u -> %u, memfds %u -> %u, locked kB %" PRIu64
 		  " -> %" PRIu64 ", threads %u -> %u",
 		  before.n_fds, after.n_fds, before.n_memfds, after.n_memfds, before.locked_kib,

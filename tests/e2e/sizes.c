@@ -4,9 +4,12 @@
  */
 #include "tests/harness.h"
 
+#include <errno.h>
+#include <linux/loop.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -361,6 +364,71 @@ TEST_TABLE(end_memory, ends, "a read at the end of the file on tmpfs")
 
 	memory_rig_open(&rig);
 	check_end(&rig, row);
+}
+
+/* ---- a raw block device ---- */
+
+/* A loop device over a file; it goes when the last descriptor of it is closed. */
+static const char *loop_device(const char *image)
+{
+	_cleanup_(closep) int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+	_cleanup_(closep) int file = (int)CHECK_SYS(open(image, O_RDWR | O_CLOEXEC));
+	struct loop_config config = { .fd = (uint32_t)file,
+				      .block_size = 512,
+				      .info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO };
+	const char *path;
+	int n, fd;
+
+	test_needs_root();
+	if (control < 0)
+		test_skip("needs /dev/loop-control");
+	n = ioctl(control, LOOP_CTL_GET_FREE);
+	if (n < 0)
+		test_skip("needs a loop device: %s", strerror(errno));
+	path = test_text("/dev/loop%d", n);
+	fd = open(path, O_RDWR | O_CLOEXEC); /* held to the test's end */
+	if (fd < 0 || ioctl(fd, LOOP_CONFIGURE, &config) < 0)
+		test_skip("needs a loop device: %s: %s", path, strerror(errno));
+	return path;
+}
+
+TEST(raw_device, "a raw block device as a store: any range, up to its end")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	static const struct {
+		uint64_t off;
+		size_t len;
+	} ranges[] = { { 0, 4096 }, { 512, 1536 }, { 777, 100001 }, { 8 * MIB, 4 * MIB } };
+	const char *image = test_text("%s/image", test_dir());
+	const uint64_t size = 16 * MIB;
+	struct dsaio_file *file;
+	const char *path;
+	uint8_t buf[8192];
+
+	file_make_pattern(image, size, SEED_FILE);
+	path = loop_device(image);
+	rig.daemon = daemon_start_with(&(struct daemon_options){
+		.store_dir = "", .args = DAEMON_ARGS("--store", test_text("raw=%s", path)) });
+	rig_open(&rig, NULL);
+	file = rig_file(&rig, path, O_RDWR);
+	CHECK_EQ(dsaio_file_size(file), size);
+	for (unsigned i = 0; i < 2 * ARRAY_SIZE(ranges); i++) {
+		_cleanup_(guarded_free) struct guarded g = { 0 };
+		uint64_t off = ranges[i / 2].off;
+
+		guarded_new(&g, i % 2 ? rig.client : NULL, ranges[i / 2].len, 0);
+		pattern_fill(g.memory, g.len, SEED_DATA + i, off);
+		CHECK_EQ(dsaio_pwrite(rig.handle, file, g.memory, g.len, off), g.len);
+		CHECK_EQ(dsaio_fsync(rig.handle, file), 0);
+		memset(g.memory, 0, g.len);
+		CHECK_EQ(dsaio_pread(rig.handle, file, g.memory, g.len, off), g.len);
+		pattern_check(g.memory, g.len, SEED_DATA + i, off, "the device");
+		guarded_check(&g, "the device");
+	}
+	CHECK_EQ(dsaio_pread(rig.handle, file, buf, 8192, size - 4096), 4096);
+	pattern_check(buf, 4096, SEED_FILE, size - 4096, "the device's end");
+	CHECK_EQ(dsaio_pread(rig.handle, file, buf, 8192, size), 0);
+	CHECK(dsaio_pwrite(rig.handle, file, buf, 8192, size - 4096) < 0); /* not whole: fails */
 }
 
 TEST(truncate_then_read, "dsaio_truncate() and dsaio_file_size() tell the same as the file")

@@ -6,9 +6,11 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -260,6 +262,91 @@ FAULT(c12_objects, "C12 files and handles without end: bounds are told, and othe
 	}
 }
 
+FAULT(c12_sessions, "C12 connections without end: -EUSERS is told, and others keep theirs")
+{
+	static struct raw raws[5000];
+	unsigned n = 0;
+	bool told = false;
+
+	while (n < ARRAY_SIZE(raws) && !told) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+		Wire__Hello hello = WIRE__HELLO__INIT;
+		Wire__Request request = RAW_REQUEST(HELLO, hello, &hello);
+
+		hello.version_min = hello.version_max = 1;
+		raw_connect(&raws[n], daemon);
+		raw_send(&raws[n], &request, NULL, 0);
+		raw_receive(&raws[n], &answer);
+		CHECK_MSG(answer.reply, "closed without a word after %u clients", n);
+		if (answer.reply->error) {
+			answer_check_fails(&answer, -EUSERS, "connections");
+			told = true;
+		}
+		n++;
+	}
+	CHECK(told);
+	test_note("one user may have %u clients", n - 1);
+	beside_ok();
+	for (unsigned i = 0; i < n; i++)
+		raw_close(&raws[i]);
+	CHECK(daemon_wait_clients(daemon, 1, UINT64_MAX));
+	dsaio_disconnect(client_open(daemon));
+}
+
+static void few_descriptors(void)
+{
+	struct rlimit limit = { .rlim_cur = 48, .rlim_max = 48 };
+
+	(void)setrlimit(RLIMIT_NOFILE, &limit); /* if it fails, the test says so */
+}
+
+static uint64_t cpu_ticks(const struct daemon *daemon)
+{
+	_cleanup_(fclosep) FILE *file = fopen(test_text("/proc/%d/stat", daemon->pid), "re");
+	unsigned long user, system;
+
+	CHECK(file);
+	CHECK_EQ(fscanf(file,
+			"%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+			&system),
+		 2);
+	return user + system;
+}
+
+TEST(c12_descriptors, "C12 the daemon's descriptors exhausted: it neither spins nor drops who is there")
+{
+	struct daemon *daemon;
+	struct raw raws[60];
+	uint64_t ticks;
+
+	daemon = daemon_start_with(&(struct daemon_options){ .before_exec = few_descriptors });
+	{ /* One that was there before, and stays. */
+		_cleanup_(rig_close) struct rig rig = { .daemon = daemon };
+		void *memory;
+
+		rig_open(&rig, NULL);
+		CHECK_CALL(dsaio_alloc(rig.client, 65536, &memory));
+		CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory,
+				      65536, 0),
+			 65536);
+		for (unsigned i = 0; i < ARRAY_SIZE(raws); i++)
+			raw_connect(&raws[i], daemon); /* the kernel's backlog holds the rest */
+		ticks = cpu_ticks(daemon);
+		for (unsigned i = 0; i < 50; i++) {
+			CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, 65536, 0), 65536);
+			(void)poll(NULL, 0, 20);
+		}
+		ticks = cpu_ticks(daemon) - ticks;
+		test_note("%" PRIu64 " ticks in a second without descriptors", ticks);
+		CHECK(ticks < 50);
+		for (unsigned i = 0; i < ARRAY_SIZE(raws); i++)
+			raw_close(&raws[i]);
+		CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, 65536, 0), 65536);
+	}
+	CHECK(daemon_wait_clients(daemon, 0, UINT64_MAX));
+	dsaio_disconnect(client_open(daemon));
+}
+
 /* ---- C13 ---- */
 
 #define NOBODY 65534
@@ -277,8 +364,9 @@ static void become_poor(void)
 		_exit(126);
 }
 
-/* Can that user reach the daemon's program? */
-static void check_reachable(void)
+/* Can that user reach the daemon's program, and does the limit hold?  Not under sanitizers: they
+   make mlock() do nothing. */
+static void check_poor(void)
 {
 	const char *build = getenv("BUILD");
 	const char *program = test_text("%s/dsaiod", build && *build ? build : "build");
@@ -286,17 +374,23 @@ static void check_reachable(void)
 	int status;
 
 	if (pid == 0) {
+		static char memory[MIB];
+
 		become_poor();
+		if (mlock(memory, sizeof(memory)) == 0)
+			_exit(2);
 		_exit(access(program, X_OK) ? 1 : 0);
 	}
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	if (WEXITSTATUS(status) == 2)
+		test_skip("RLIMIT_MEMLOCK does not hold here");
 	if (status)
 		test_skip("user %d can not reach %s", NOBODY, program);
 }
 
 static struct daemon *poor_daemon(const char *config)
 {
-	check_reachable();
+	check_poor();
 	CHECK_SYS(chmod(test_dir(), 0777));
 	return daemon_start_with(&(struct daemon_options){
 		.args = DAEMON_ARGS("--config", config_make(config)), .before_exec = become_poor });

@@ -140,7 +140,7 @@ TEST_TABLE(c5_kind, kinds, "C5 a descriptor of the wrong kind")
 
 	beside_start(daemon);
 	kit_open(&kit, daemon, "f", true);
-	before = daemon_usage(daemon);
+	before = daemon_usage_settled(daemon);
 	fd = (int)CHECK_SYS(kinds[row].open(daemon));
 	file_add.name = (char *)(uintptr_t)"weights.bin";
 	raw_call(&kit.raw, &request, &fd, 1, &answer);

@@ -222,7 +222,7 @@ TEST(c3_truncated, "C3 frames truncated at each byte by the end of the connectio
 	uint8_t bytes[64] = { 9, 0, 0, 0, 0, 0, 0, 0, 0x08, 9, 0x5a, 5, 0x08, 0x80, 0x20, 0x78, 3 };
 
 	beside_start(daemon);
-	before = daemon_usage(daemon);
+	before = daemon_usage_settled(daemon);
 	for (unsigned n = 1; n < FRAME_HEADER_BYTES + 9; n++) {
 		_cleanup_(raw_close) struct raw raw = RAW_NONE;
 
@@ -252,6 +252,51 @@ TEST(c3_bytewise, "C3 a good frame that comes byte by byte is served")
 	CHECK_EQ(answer.reply->error, 0);
 }
 
+FAULT(c3_pipelined, "C3 Hello and two thousand good frames at once are all answered, in any pieces")
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	static uint8_t bytes[2048 * 64];
+	const unsigned n = 2000;
+	size_t len = 0, sent = 0;
+	uint64_t random = test_seed();
+	unsigned n_replies = 0;
+
+	for (unsigned i = 0; i <= n; i++) {
+		Wire__Hello hello = WIRE__HELLO__INIT;
+		Wire__Cancel cancel = WIRE__CANCEL__INIT; /* of no channel: refused at once */
+		Wire__Request request = RAW_REQUEST(CANCEL, cancel, &cancel);
+		size_t body;
+
+		if (i == 0) {
+			request = RAW_REQUEST(HELLO, hello, &hello);
+			hello.version_min = hello.version_max = 1;
+		}
+		request.seq = i + 1;
+		body = wire__request__pack(&request, bytes + len + FRAME_HEADER_BYTES);
+		CHECK(body < 56);
+		bytes[len] = (uint8_t)body;
+		len += FRAME_HEADER_BYTES + body;
+	}
+	raw_connect(&raw, daemon);
+	while (n_replies <= n) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+		/* At most so far ahead that neither side has to wait for the other. */
+		while (sent < len && sent / 20 < n_replies + 100) {
+			size_t piece = test_random(&random) % 40 + 1;
+
+			if (piece > len - sent)
+				piece = len - sent;
+			raw_send_bytes(&raw, bytes + sent, piece, NULL, 0);
+			sent += piece;
+		}
+		raw_receive(&raw, &answer);
+		CHECK_MSG(answer.reply, "closed after %u replies", n_replies);
+		CHECK_EQ(answer.reply->seq, n_replies + 1);
+		n_replies++;
+	}
+}
+
 TEST(c3_garbage, "C3 five hundred clients that send random bytes")
 {
 	struct daemon *daemon = daemon_start(NULL);
@@ -259,7 +304,7 @@ TEST(c3_garbage, "C3 five hundred clients that send random bytes")
 	struct usage before;
 
 	beside_start(daemon);
-	before = daemon_usage(daemon);
+	before = daemon_usage_settled(daemon);
 	for (unsigned i = 0; i < 500; i++) {
 		_cleanup_(raw_close) struct raw raw = RAW_NONE;
 		uint8_t bytes[1024];
@@ -362,7 +407,7 @@ FAULT(c4_too_many, "C4 too many descriptors: refused, none is kept, the session 
 	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
 	for (unsigned i = 0; i < 4; i++)
 		fds[i] = open_direct(daemon_path(daemon, "f"), O_RDONLY);
-	before = daemon_usage(daemon);
+	before = daemon_usage_settled(daemon);
 	for (unsigned n = 2; n <= 4; n++)
 		raw_call_refused(&raw, &add, fds, n, "descriptor");
 	for (unsigned n = 1; n <= 4; n++) { /* to a message that has none */
@@ -396,7 +441,7 @@ TEST_TABLE(c4_count, fd_counts, "C4 another number of descriptors than announced
 	int fds[253];
 
 	beside_start(daemon);
-	before = daemon_usage(daemon);
+	before = daemon_usage_settled(daemon);
 	raw_open(&raw, daemon);
 	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
 		fds[i] = STDERR_FILENO;
@@ -417,7 +462,7 @@ FAULT(c4_flood, "C4 descriptors without end, with no frame that is whole, are no
 
 	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
 		fds[i] = STDERR_FILENO;
-	before = daemon_usage(daemon);
+	before = daemon_usage_settled(daemon);
 	raw_open(&raw, daemon);
 	for (unsigned i = 0; i < 100; i++) {
 		struct pollfd pollfd = { .fd = raw.fd, .events = POLLOUT };
@@ -430,6 +475,27 @@ FAULT(c4_flood, "C4 descriptors without end, with no frame that is whole, are no
 	beside_ok();
 	after = daemon_usage(daemon);
 	CHECK_MSG(after.n_fds <= before.n_fds + 20, "%u -> %u", before.n_fds, after.n_fds);
+}
+
+FAULT(c4_hello, "C4 Hello with descriptors that are no pidfd, or another's: hurts only its sender")
+{
+	Wire__Hello hello = WIRE__HELLO__INIT;
+	Wire__Request request = RAW_REQUEST(HELLO, hello, &hello);
+	int fds[4] = { STDERR_FILENO, STDERR_FILENO, STDERR_FILENO, STDERR_FILENO };
+	struct usage before = daemon_usage_settled(daemon);
+
+	hello.version_min = hello.version_max = 1;
+	for (unsigned n = 1; n <= 4; n++) {
+		_cleanup_(raw_close) struct raw raw = RAW_NONE;
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+		raw_connect(&raw, daemon);
+		raw_send(&raw, &request, fds, n);
+		raw_receive(&raw, &answer);
+		CHECK(answer.reply);
+		CHECK(answer.reply->error == 0 || *answer.reply->text);
+	}
+	daemon_usage_back(daemon, &before);
 }
 
 /* ---- C20, on the socket ---- */
@@ -446,7 +512,7 @@ TEST(c20_replies, "C20 a client that never reads its replies: held back, then se
 	CHECK(seen);
 	beside_start(daemon);
 	raw_open(&raw, daemon);
-	before = daemon_usage(daemon);
+	before = daemon_usage_settled(daemon);
 	while (n_sent < n_wanted) {
 		struct pollfd pollfd = { .fd = raw.fd, .events = POLLOUT };
 		Wire__Status status = WIRE__STATUS__INIT;
@@ -488,7 +554,7 @@ TEST(c20_slabs, "C20 a client that asks for slabs and never takes them stays in 
 	unsigned n_sent = 0;
 
 	beside_start(daemon);
-	before = daemon_usage(daemon);
+	before = daemon_usage_settled(daemon);
 	raw_open(&raw, daemon);
 	while (n_sent < 20000) {
 		struct pollfd pollfd = { .fd = raw.fd, .events = POLLOUT };

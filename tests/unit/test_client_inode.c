@@ -3,9 +3,11 @@
 #include "tests/unit/suite.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static struct dsaio_client client;
 static struct inode *inode;

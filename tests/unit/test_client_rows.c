@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define ENTRIES 8u
 
@@ -170,7 +171,7 @@ START_TEST(an_id_of_no_open_op_ends_nothing_and_breaks_the_channel)
 	ck_assert_msg(consume(ended) == 0, "%s", wrong_ids[_i].what);
 	ck_assert(channel.is_broken);
 	ck_assert(atomic_load(&conn.is_broken));
-	ck_assert(!conn_is_gone(&conn));			    /* not before its end of file */
+	ck_assert(!conn_is_gone(&conn)); /* not before its end of file */
 	ck_assert_int_eq(recv(sockets[1], &byte, 1, MSG_DONTWAIT), 0); /* it was asked to end */
 }
 END_TEST

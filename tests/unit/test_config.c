@@ -43,7 +43,7 @@ START_TEST(the_defaults_are_those_of_the_manual)
 	ck_assert_str_eq(config.socket_path, "/run/dsaiod/dsaiod.sock");
 	ck_assert_uint_eq(config.pool_size, memory / 2);
 	ck_assert_uint_eq(config.client_pool_max, memory / 4);
-	ck_assert_uint_eq(config.spin_usec, 50);
+	ck_assert_uint_eq(config.spin_usec, 200);
 	ck_assert_uint_eq(config.n_stores, 0);
 	for (unsigned i = 0; i < N_CHARGE_KINDS; i++)
 		if (i != CHARGE_POOL_BYTES) {

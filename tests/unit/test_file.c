@@ -149,9 +149,9 @@ START_TEST(a_read_of_the_told_alignment_works)
 
 	ck_assert_int_eq(file_check(fd, "f", &facts, &error), 0);
 	ck_assert_int_eq(posix_memalign((void **)&memory, 65536, 65536), 0);
-	ck_assert_int_eq(pread(fd, memory + facts.memory_align, facts.offset_align,
-			       facts.offset_align),
-			 facts.offset_align);
+	ck_assert_int_eq(
+		pread(fd, memory + facts.memory_align, facts.offset_align, facts.offset_align),
+		facts.offset_align);
 	free(memory);
 	(void)close(fd);
 }

@@ -3,12 +3,15 @@
 
 #include "tests/unit/suite.h"
 
+#include <dirent.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 struct task {
 	struct work work;
@@ -88,6 +91,51 @@ START_TEST(work_that_hangs_leaves_the_other_threads)
 }
 END_TEST
 
+/* Threads of this name: a sanitizer may have others. */
+static unsigned count_threads(const char *name)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *task;
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(tasks);
+	while ((task = readdir(tasks))) {
+		char path[sizeof(task->d_name) + 32], comm[32] = "";
+		FILE *file;
+
+		(void)snprintf(path, sizeof(path), "/proc/self/task/%s/comm", task->d_name);
+		file = fopen(path, "re");
+		if (!file)
+			continue; /* not a thread, or one that has just gone */
+		if (fgets(comm, sizeof(comm), file))
+			comm[strcspn(comm, "\n")] = 0;
+		(void)fclose(file);
+		n += strcmp(comm, name) == 0;
+	}
+	(void)closedir(tasks);
+	return n;
+}
+
+START_TEST(threads_without_work_end_and_others_start_when_there_is_some)
+{
+	struct helper *helper;
+	struct task tasks[3] = { 0 };
+	sem_t done;
+
+	(void)sem_init(&done, 0, 0);
+	ck_assert_int_eq(helper_new("idle", 2, &helper), 0);
+	for (int i = 0; i < 3; i++) {
+		tasks[i] = (struct task){ .work.run = task_run, .done = &done };
+		helper_submit(helper, &tasks[i].work);
+		ck_assert_int_eq(sem_wait(&done), 0);
+		while (count_threads("idle")) /* nobody tells when a thread has gone */
+			(void)usleep(10000);
+	}
+	helper_free(helper);
+	ck_assert_int_eq(n_run, 3);
+}
+END_TEST
+
 START_TEST(a_helper_without_work_starts_no_thread_and_can_be_freed)
 {
 	struct helper *helper;
@@ -118,6 +166,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, one_thread_does_work_in_order);
 	tcase_add_test(tcase, work_that_hangs_leaves_the_other_threads);
+	tcase_add_test(tcase, threads_without_work_end_and_others_start_when_there_is_some);
 	tcase_add_test(tcase, a_helper_without_work_starts_no_thread_and_can_be_freed);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	tcase_add_test(tcase, without_threads_the_caller_does_it); /* shadow memory needs room */

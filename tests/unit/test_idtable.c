@@ -38,8 +38,9 @@ END_TEST
 
 START_TEST(invented_ids_find_nothing)
 {
-	static const uint32_t ids[] = { 0, 1, 0xffff, 0x10001, 0x20000, 0xffff0000, 0xffffffff,
-					0x0100ffff, 0x10000 + IDTABLE_CHUNK };
+	static const uint32_t ids[] = { 0,	    1,		0xffff,
+					0x10001,    0x20000,	0xffff0000,
+					0xffffffff, 0x0100ffff, 0x10000 + IDTABLE_CHUNK };
 	int a;
 	uint32_t id;
 

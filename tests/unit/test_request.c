@@ -30,7 +30,7 @@ START_TEST(a_packed_request_is_decoded_as_it_was)
 	request.seq = 77;
 	request.body_case = WIRE__REQUEST__BODY_HELLO;
 	request.hello = &hello;
-	hello.name = (char *)(uintptr_t)"a program";
+	hello.name = (char *)(uintptr_t) "a program";
 	hello.version_min = hello.version_max = 1;
 	len = wire__request__pack(&request, bytes);
 	ck_assert_int_eq(request_decode(bytes, len, &decoded, &error), 0);
@@ -122,7 +122,8 @@ START_TEST(the_number_of_descriptors_is_checked)
 
 		ck_assert_int_eq(r, is_right ? 0 : -EINVAL);
 		(void)snprintf(came, sizeof(came), "%u descriptors came", n);
-		ck_assert_msg(is_right || (strstr(error.text, came) && strstr(error.text, "expected")),
+		ck_assert_msg(is_right ||
+				      (strstr(error.text, came) && strstr(error.text, "expected")),
 			      "%s", error.text);
 	}
 }
