@@ -1074,6 +1074,8 @@ void raw_send_bytes(struct raw *raw, const void *bytes, size_t len, const int *f
 			continue;
 		if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
 			return; /* a test that cares reads the end of file next */
+		if (n < 0 && errno == ETOOMANYREFS)
+			return; /* an ordinary user may not have more descriptors on their way */
 		CHECK_SYS(n);
 		iov.iov_base = (char *)iov.iov_base + n;
 		iov.iov_len -= (size_t)n;

@@ -52,7 +52,8 @@ void buffered_run(struct dsaio_op *op, void *buf)
 			      "of dsaio_alignment(), or open the file by its path";
 	} else {
 		buffered_await_earlier(op);
-		r = transfer(op, buf);
+		/* What it waited for may have been lost with the daemon: so is this, which is open. */
+		r = conn_was_gone(op->handle->client->conn) ? -ECONNRESET : transfer(op, buf);
 	}
 	op->result = r < 0 ? r : (int64_t)op->done;
 	wait_end_op(op);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define SPIN_USEC_MAX 50u /* of the unit that the default spin is counted in (handle.c) */
+#define SPIN_USEC_MAX 1000u /* whatever the daemon says: longer is no spin */
 
 const char *dsaio_version(void)
 {

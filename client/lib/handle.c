@@ -11,13 +11,6 @@
 
 #define ENTRIES_DEFAULT 1024u
 #define WEIGHT_MAX 16u
-/*
- * The default spin, in units of the client's spin_usec.  A device of 45-60 us misses a bound of
- * 50 us time and again and then costs both the spin and the sleep: measured 77 us an op, against
- * 44 us with a bound of 200 (in-process libaio: 60).  Where waits are longer than the bound in the
- * mean, spinning is left out.
- */
-#define SPIN_FACTOR 4
 #define OPS_PER_CHUNK 64 /* a guess: 16 KiB at a time */
 
 struct op_chunk {
@@ -332,9 +325,8 @@ static int check_options(struct dsaio_handle *handle, const struct dsaio_handle_
 	if (o->op_timeout_usec > 0)
 		handle->timeout_msec = (uint32_t)((o->op_timeout_usec + 999) / 1000);
 	handle->is_spin_given = o->spin_usec >= 0;
-	handle->spin_nsec = 1000 * (handle->is_spin_given
-					    ? (uint64_t)o->spin_usec
-					    : SPIN_FACTOR * (uint64_t)handle->client->spin_usec);
+	handle->spin_nsec = 1000 * (handle->is_spin_given ? (uint64_t)o->spin_usec
+							  : handle->client->spin_usec);
 	return 0;
 }
 

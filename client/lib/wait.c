@@ -18,6 +18,7 @@
 /* A wait counts as so many full spins at most: one long wait does not end all spinning. */
 #define WAIT_COUNTS_MAX 2
 #define WAIT_MEAN_WEIGHT 8
+#define SPIN_OPS_MAX 4 /* a guess: see may_spin() */
 #define SPINS_PER_LOOK 64 /* at the clock, which costs some 20 ns */
 
 /* A thread that sleeps while another has the role. */
@@ -337,8 +338,26 @@ static void note_wait(struct dsaio_handle *handle)
 	handle->wait_began_nsec = 0;
 }
 
-/* Consumes, else spins and sleeps: at most LOOK_NSEC, and not beyond the deadline. */
-static void consume_or_sleep(struct dsaio_handle *handle, uint64_t deadline_nsec, bool on_socket)
+/*
+ * Unless the caller has chosen, a wait spins only where waits lately ended within half of the
+ * time allowed, since a spin that just misses costs more than none, and only with few ops open:
+ * with more the next completion is near, and spinning takes a core, or half of one, from the
+ * lane (4 KiB reads at depth 32: 0.82 of in-process libaio with spinning, 0.95 without).
+ */
+static bool may_spin(const struct dsaio_handle *handle, uint64_t n_open)
+{
+	if (handle->is_spin_given)
+		return handle->spin_nsec;
+	return n_open <= SPIN_OPS_MAX && handle->spin_nsec &&
+	       handle->mean_wait_nsec <= handle->spin_nsec / 2;
+}
+
+/*
+ * Consumes, else spins and sleeps: at most LOOK_NSEC, and not beyond the deadline.  n_open: ops
+ * that will end by a ring.
+ */
+static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint64_t deadline_nsec,
+			     bool on_socket)
 {
 	struct channel *channel = first_channel(handle);
 	struct dsaio_conn *conn = handle->client->conn;
@@ -353,8 +372,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t deadline_nsec
 	}
 	if (!handle->wait_began_nsec)
 		handle->wait_began_nsec = now;
-	if (now < deadline_nsec && handle->spin_nsec &&
-	    (handle->is_spin_given || handle->mean_wait_nsec <= handle->spin_nsec)) {
+	if (now < deadline_nsec && may_spin(handle, n_open)) {
 		if (spin(handle, now, deadline_nsec)) {
 			note_wait(handle);
 			(void)consume_all(handle);
@@ -448,9 +466,10 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 		handle->wait_began_nsec = 0;
 		do {
 			bool is_fd_armed = handle->is_fd_armed;
+			uint64_t n_open = handle->n_open_ring;
 
 			(void)pthread_mutex_unlock(&handle->lock);
-			consume_or_sleep(handle, deadline_nsec, is_fd_armed);
+			consume_or_sleep(handle, n_open, deadline_nsec, is_fd_armed);
 			has_looked = true;
 			(void)pthread_mutex_lock(&handle->lock);
 		} while (!is_done(handle, w) && may_consume(handle, w) && !is_over(deadline_nsec));
@@ -471,7 +490,7 @@ void wait_poll(struct dsaio_handle *handle)
 	(void)pthread_mutex_unlock(&handle->lock);
 	if (!has_role)
 		return;
-	consume_or_sleep(handle, 0, false);
+	consume_or_sleep(handle, 0, 0, false);
 	(void)pthread_mutex_lock(&handle->lock);
 	leave_role(handle);
 	(void)pthread_mutex_unlock(&handle->lock);
@@ -487,7 +506,7 @@ bool wait_poll_or_arm(struct dsaio_handle *handle)
 		handle->has_consumer = true;
 		(void)pthread_mutex_unlock(&handle->lock);
 		drain_bell(handle);
-		consume_or_sleep(handle, 0, true);
+		consume_or_sleep(handle, 0, 0, true);
 		(void)pthread_mutex_lock(&handle->lock);
 		has_ops = handle->first_ended;
 		if (!has_ops && handle->epoll_fd >= 0)

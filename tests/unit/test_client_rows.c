@@ -26,6 +26,11 @@ static void rows_setup(void)
 {
 	struct lane_board *b = (struct lane_board *)board;
 
+	memset(map, 0, sizeof(map)); /* without a fork for each test they follow one another */
+	memset(&conn, 0, sizeof(conn));
+	memset(&channel, 0, sizeof(channel));
+	memset(rows, 0, sizeof(rows));
+	memset(ops, 0, sizeof(ops));
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
 	conn.fd = sockets[0];
 	client.conn = &conn;

@@ -217,7 +217,7 @@ END_TEST
 
 START_TEST(entries_are_those_of_a_ring)
 {
-	Wire__Entry one = WIRE__ENTRY__INIT, *wire[] = { &one, &one };
+	static Wire__Entry one = WIRE__ENTRY__INIT, *wire[] = { &one, &one };
 	struct ring_entry entries[2];
 
 	one.id = UINT64_MAX;
@@ -249,7 +249,7 @@ END_TEST
 
 START_TEST(an_opcode_beyond_a_byte_is_no_other_opcode)
 {
-	Wire__Entry one = WIRE__ENTRY__INIT, *wire[] = { &one };
+	static Wire__Entry one = WIRE__ENTRY__INIT, *wire[] = { &one };
 	struct ring_entry entry;
 
 	one.opcode = 256 + RING_OP_READ;
