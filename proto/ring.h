@@ -181,7 +181,8 @@ struct ring_client {
 	uint64_t rung;	    /* the lane_state that was rung for */
 	uint64_t park_rung; /* the sq_park that was rung for */
 	/* under the consumer lock */
-	_Atomic uint32_t head; /* of cq_head; the submitter reads it: acquire, pairs with consume */
+	_Atomic uint32_t head; /* of cq_head, stored after it; the submitter reads it: acquire,
+				  pairs with ring_client_consume() */
 	uint64_t wait_count;
 };
 
@@ -280,8 +281,9 @@ static inline void ring_client_consume(struct ring_client *ring, uint32_t n)
 {
 	uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed) + n; /* ours */
 
-	atomic_store_explicit(&ring->head, head, memory_order_release);
+	/* In this order: who sees room in head may submit, and the lane then looks at cq_head. */
 	atomic_store_explicit(&ring->shared->cq_head, head, memory_order_release);
+	atomic_store_explicit(&ring->head, head, memory_order_release);
 }
 
 /* The value to sleep on: read before ring_client_arm(). */

@@ -540,8 +540,8 @@ void guarded_check(const struct guarded *g, const char *what)
 
 void file_make_pattern(const char *path, uint64_t size, uint64_t seed)
 {
-	_cleanup_(closep) int fd = (int)CHECK_SYS(open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC,
-						       0644));
+	_cleanup_(closep) int fd = (int)CHECK_SYS(
+		open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
 	_cleanup_(freep) uint8_t *buf = malloc(MIB);
 
 	CHECK(buf);
@@ -556,8 +556,8 @@ void file_make_pattern(const char *path, uint64_t size, uint64_t seed)
 
 void file_make_sparse(const char *path, uint64_t size)
 {
-	_cleanup_(closep) int fd = (int)CHECK_SYS(open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC,
-						       0644));
+	_cleanup_(closep) int fd = (int)CHECK_SYS(
+		open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
 
 	CHECK_SYS(ftruncate(fd, (off_t)size));
 }
@@ -662,12 +662,12 @@ static struct daemon *daemon_slot(const struct daemon_options *options)
 		     n_daemons);
 	CHECK(n < (int)sizeof(daemon->log_path));
 	n = snprintf(daemon->socket_path, sizeof(daemon->socket_path), "%s",
-		     options->socket_path ? options->socket_path :
-					    test_text("%s/s.sock", test_directory));
+		     options->socket_path ? options->socket_path
+					  : test_text("%s/s.sock", test_directory));
 	CHECK(options->socket_path || n < (int)sizeof(daemon->socket_path));
 	n = snprintf(daemon->store_dir, sizeof(daemon->store_dir), "%s",
-		     options->store_dir ? options->store_dir :
-					  test_text("%s/store", test_directory));
+		     options->store_dir ? options->store_dir
+					: test_text("%s/store", test_directory));
 	CHECK(n < (int)sizeof(daemon->store_dir));
 	if (!options->store_dir && mkdir(daemon->store_dir, 0777) < 0 && errno != EEXIST)
 		test_fail("%s: %s", daemon->store_dir, strerror(errno));
@@ -973,8 +973,8 @@ static void beside_wait_rounds(uint32_t n)
 		if (waitpid(beside_pid, &status, WNOHANG) == beside_pid)
 			test_fail("the client beside died (status 0x%x)", status);
 		if (now_usec() > deadline)
-			test_fail("the client beside does not get on: %u of %u rounds",
-				  now - start, n);
+			test_fail("the client beside does not get on: %u of %u rounds", now - start,
+				  n);
 		(void)syscall(SYS_futex, &beside->n_rounds, FUTEX_WAIT, now, &timeout, NULL, 0);
 	}
 }
@@ -1202,7 +1202,7 @@ void raw_open(struct raw *raw, const struct daemon *daemon)
 
 	raw_connect(raw, daemon);
 	hello.version_min = hello.version_max = 1;
-	hello.name = (char *)(uintptr_t)"raw test client";
+	hello.name = (char *)(uintptr_t) "raw test client";
 	hello.pid = (uint32_t)getpid();
 	raw_call_ok(raw, &request, NULL, 0, &answer);
 }

@@ -52,28 +52,28 @@
 void test_add(const char *name, void (*run)(int row), int row);
 int tests_main(int argc, char **argv); /* PROGRAM [-l] [PART OF A NAME]... */
 
-#define TEST(id, text)                                             \
-	static void id(int row);                                   \
-	__attribute__((constructor)) static void id##_add(void)    \
-	{                                                          \
-		test_add(text, id, 0);                             \
-	}                                                          \
+#define TEST(id, text)                                          \
+	static void id(int row);                                \
+	__attribute__((constructor)) static void id##_add(void) \
+	{                                                       \
+		test_add(text, id, 0);                          \
+	}                                                       \
 	static void id(int row __attribute__((unused)))
 
 /* One test for each row of a table whose rows have a member what; the body sees int row. */
-#define TEST_TABLE(id, table, text)                                                       \
-	static void id(int row);                                                          \
-	__attribute__((constructor)) static void id##_add(void)                           \
-	{                                                                                 \
-		for (int i = 0; i < (int)ARRAY_SIZE(table); i++)                          \
-			test_add(test_text("%s: %s", text, (table)[i].what), id, i);      \
-	}                                                                                 \
+#define TEST_TABLE(id, table, text)                                                  \
+	static void id(int row);                                                     \
+	__attribute__((constructor)) static void id##_add(void)                      \
+	{                                                                            \
+		for (int i = 0; i < (int)ARRAY_SIZE(table); i++)                     \
+			test_add(test_text("%s: %s", text, (table)[i].what), id, i); \
+	}                                                                            \
 	static void id(int row)
 
-#define TEST_MAIN                                 \
-	int main(int argc, char **argv)           \
-	{                                         \
-		return tests_main(argc, argv);    \
+#define TEST_MAIN                              \
+	int main(int argc, char **argv)        \
+	{                                      \
+		return tests_main(argc, argv); \
 	}
 
 /* The rest of this test's time limit, stretched; 60 s unless the test asks for more at its start. */
@@ -92,15 +92,15 @@ unsigned test_seed(void); /* $TEST_SEED, or 1 */
 uint64_t test_random(uint64_t *state);
 
 #define CHECK(cond) ((cond) ? (void)0 : test_fail("%s:%d: %s", __FILE__, __LINE__, #cond))
-#define CHECK_MSG(cond, format, ...)                                                            \
-	((cond) ? (void)0 :                                                                     \
-		  test_fail("%s:%d: %s: " format, __FILE__, __LINE__, #cond, ##__VA_ARGS__))
-#define CHECK_EQ(got, wanted)                                                                   \
-	do {                                                                                    \
-		int64_t got_ = (int64_t)(got), wanted_ = (int64_t)(wanted);                     \
-		if (got_ != wanted_)                                                            \
-			test_fail("%s:%d: %s is %" PRId64 ", not %" PRId64 " (%s)", __FILE__,   \
-				  __LINE__, #got, got_, wanted_, dsaio_error());                \
+#define CHECK_MSG(cond, format, ...) \
+	((cond) ? (void)0            \
+		: test_fail("%s:%d: %s: " format, __FILE__, __LINE__, #cond, ##__VA_ARGS__))
+#define CHECK_EQ(got, wanted)                                                                 \
+	do {                                                                                  \
+		int64_t got_ = (int64_t)(got), wanted_ = (int64_t)(wanted);                   \
+		if (got_ != wanted_)                                                          \
+			test_fail("%s:%d: %s is %" PRId64 ", not %" PRId64 " (%s)", __FILE__, \
+				  __LINE__, #got, got_, wanted_, dsaio_error());              \
 	} while (0)
 /* A call that returns a negative errno on failure must not fail; evaluates to its result. */
 #define CHECK_CALL(call) check_call(#call, (int64_t)(call), __FILE__, __LINE__)
@@ -160,9 +160,9 @@ struct daemon {
 };
 
 struct daemon_options {
-	const char *const *args; /* further ones; ends with NULL */
-	const char *socket_path; /* NULL: s.sock in the test's directory */
-	const char *store_dir;	 /* NULL: store in the test's directory; "": none */
+	const char *const *args;   /* further ones; ends with NULL */
+	const char *socket_path;   /* NULL: s.sock in the test's directory */
+	const char *store_dir;	   /* NULL: store in the test's directory; "": none */
 	void (*before_exec)(void); /* in the new process */
 	bool not_stopped;	   /* the test's end just kills it */
 };
@@ -173,8 +173,8 @@ struct daemon *daemon_start(const char *const *args);
 struct daemon *daemon_start_with(const struct daemon_options *options);
 /* Starts one that can not run; returns its exit status, what it said is in ret_said. */
 int daemon_start_fails(const struct daemon_options *options, char **ret_said);
-void daemon_stop(struct daemon *daemon); /* SIGTERM; has to exit with 0 */
-void daemon_kill(struct daemon *daemon); /* SIGKILL, and waits */
+void daemon_stop(struct daemon *daemon);			/* SIGTERM; has to exit with 0 */
+void daemon_kill(struct daemon *daemon);			/* SIGKILL, and waits */
 void daemon_wait_end(struct daemon *daemon, int wanted_status); /* after a signal */
 bool daemon_is_alive(const struct daemon *daemon);
 bool daemon_log_has(const struct daemon *daemon, const char *text);
@@ -203,7 +203,10 @@ struct rig {
 	struct dsaio_file *files[16];
 	unsigned n_files;
 };
-#define RIG_NONE { NULL, NULL, NULL, { NULL }, 0 }
+#define RIG_NONE                              \
+	{                                     \
+		NULL, NULL, NULL, { NULL }, 0 \
+	}
 /* A daemon of its own (none in rig->daemon yet), a client and a handle. */
 void rig_open(struct rig *rig, const struct dsaio_profile *profile);
 void rig_close(struct rig *rig);
@@ -220,12 +223,12 @@ void beside_ok(void);
 void beside_stop(void);
 
 /* A bad-input test: a daemon, a client beside, the wrong thing, then all must still be well. */
-#define FAULT(id, text)                                    \
-	static void id##_body(struct daemon *daemon);      \
-	TEST(id, text)                                     \
-	{                                                  \
-		fault_run(id##_body);                      \
-	}                                                  \
+#define FAULT(id, text)                               \
+	static void id##_body(struct daemon *daemon); \
+	TEST(id, text)                                \
+	{                                             \
+		fault_run(id##_body);                 \
+	}                                             \
 	static void id##_body(struct daemon *daemon __attribute__((unused)))
 void fault_run(void (*body)(struct daemon *daemon));
 
@@ -236,14 +239,20 @@ struct raw {
 	struct frame_reader reader;
 	uint64_t seq;
 };
-#define RAW_NONE { -1, { 0 }, 0 }
+#define RAW_NONE             \
+	{                    \
+		-1, { 0 }, 0 \
+	}
 
 struct answer {
 	Wire__Reply *reply; /* NULL: the daemon has closed the connection */
 	int fds[FRAME_FDS_MAX];
 	unsigned n_fds;
 };
-#define ANSWER_NONE { NULL, { 0 }, 0 }
+#define ANSWER_NONE            \
+	{                      \
+		NULL, { 0 }, 0 \
+	}
 void answer_free(struct answer *answer);
 
 struct raw_slab {
@@ -292,9 +301,11 @@ void raw_call_ok(struct raw *raw, Wire__Request *request, const int *fds, unsign
 void raw_wait_closed(struct raw *raw);
 
 /* struct initializers for requests: RAW_REQUEST(SLAB_NEW, slab_new, &message). */
-#define RAW_REQUEST(CASE, field_, message)                          \
-	((Wire__Request){ PROTOBUF_C_MESSAGE_INIT(&wire__request__descriptor), 0, \
-			  WIRE__REQUEST__BODY_##CASE, { .field_ = (message) } })
+#define RAW_REQUEST(CASE, field_, message)                                     \
+	((Wire__Request){ PROTOBUF_C_MESSAGE_INIT(&wire__request__descriptor), \
+			  0,                                                   \
+			  WIRE__REQUEST__BODY_##CASE,                          \
+			  { .field_ = (message) } })
 
 void raw_slab(struct raw *raw, size_t bytes, struct raw_slab *ret_slab);
 void raw_slab_unmap(struct raw_slab *slab);

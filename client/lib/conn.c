@@ -144,6 +144,11 @@ static int conn_receive(struct dsaio_conn *conn, const char *what, Wire__Reply *
 	reply = wire__reply__unpack(NULL, ret_frame->len, ret_frame->body);
 	if (!reply)
 		return conn_lost(conn, what, "the answer is no Reply: is it dsaiod?");
+	if (reply->seq == 0 && reply->error < 0) { /* why it closes the connection */
+		r = reply->error;
+		conn_break(conn);
+		return error_fail(r, "%s: %s", what, reply->text);
+	}
 	if (reply->seq != conn->seq)
 		return conn_lost(conn, what, "the answer belongs to another request");
 	*ret_reply = TAKE_PTR(reply);
@@ -166,8 +171,9 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 		return conn_lost(conn, what, "the connection is broken");
 	}
 	r = conn_send(conn, what, request, fds, n_fds);
-	if (r < 0)
+	if (r < 0 && r != -ENOTCONN)
 		return r;
+	/* Hung up: it may have said why before. */
 	r = conn_receive(conn, what, &reply, &frame);
 	if (r < 0)
 		return r;

@@ -76,8 +76,8 @@ static void memory_come_and_go(struct crowd *crowd, unsigned thread, uint64_t *r
 			held[k].memory = NULL;
 			continue;
 		}
-		len = test_random(random) % 16 ? test_random(random) % 65536 + 1 :
-						 test_random(random) % (8 * MIB) + 1;
+		len = test_random(random) % 16 ? test_random(random) % 65536 + 1
+					       : test_random(random) % (8 * MIB) + 1;
 		CHECK_CALL(dsaio_alloc(crowd->rig->client, len, &memory));
 		for (size_t at = 0; at < len; at += 997)
 			CHECK(!((uint8_t *)memory)[at]);

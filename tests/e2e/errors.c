@@ -316,16 +316,15 @@ TEST(extending_fails, "a failing write that extends leaves a file that ends at t
 	uint64_t done;
 	void *memory;
 
-	rig.daemon = daemon_start_with(
-		&(struct daemon_options){ .before_exec = limit_file_size });
+	rig.daemon = daemon_start_with(&(struct daemon_options){ .before_exec = limit_file_size });
 	rig_open(&rig, NULL);
 	path = daemon_path(rig.daemon, "f");
 	file_make_sparse(path, FILE_LIMIT - MIB);
 	rig_file(&rig, "f", O_RDWR);
 	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
 	pattern_fill(memory, len, SEED, FILE_LIMIT - MIB);
-	CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], memory, len, FILE_LIMIT - MIB,
-				      &op));
+	CHECK_CALL(
+		dsaio_pwrite_async(rig.handle, rig.files[0], memory, len, FILE_LIMIT - MIB, &op));
 	CHECK_EQ(dsaio_op_wait(op, -1), -EFBIG);
 	CHECK(strstr(dsaio_op_error(op), "f"));
 	done = dsaio_op_done(op);
@@ -346,8 +345,7 @@ TEST(extending_fails_beyond, "a failing write does not cut off what another op w
 	const char *path;
 	void *memory;
 
-	rig.daemon = daemon_start_with(
-		&(struct daemon_options){ .before_exec = limit_file_size });
+	rig.daemon = daemon_start_with(&(struct daemon_options){ .before_exec = limit_file_size });
 	rig_open(&rig, &profile);
 	path = daemon_path(rig.daemon, "f");
 	file_make_sparse(path, FILE_LIMIT - MIB);

@@ -91,8 +91,8 @@ TEST(own, "a forked child connects for itself, beside its parent")
 			rig_open(&mine, NULL);
 			for (unsigned i = 0; i < 16; i++) {
 				CHECK_EQ(dsaio_pread(mine.handle,
-						     i ? mine.files[0] :
-							 rig_file(&mine, "f", O_RDONLY),
+						     i ? mine.files[0]
+						       : rig_file(&mine, "f", O_RDONLY),
 						     buf, 4096, i * 4096),
 					 4096);
 				pattern_check(buf, 4096, SEED, i * 4096, "the child's read");

@@ -50,8 +50,8 @@ _Noreturn static void client_main(const struct daemon *daemon, uint64_t seed)
 			CHECK_CALL(dsaio_fdatasync_async(rig.handle, rig.files[0], NULL));
 			break;
 		case 2: /* through private memory, at an odd address */
-			CHECK_CALL(dsaio_pread(rig.handle, rig.files[0], malloc(4096), 4095,
-					       off + 1));
+			CHECK_CALL(
+				dsaio_pread(rig.handle, rig.files[0], malloc(4096), 4095, off + 1));
 			break;
 		case 3:
 			CHECK_CALL(dsaio_wait(rig.handle, -1));

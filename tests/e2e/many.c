@@ -76,7 +76,8 @@ static uint8_t *memory_new(struct rig *rig, bool pinned, size_t len)
 	return memory;
 }
 
-TEST_TABLE(count, memories, "dsaio_wait counts async ops that ended since the last, not blocking ones")
+TEST_TABLE(count, memories,
+	   "dsaio_wait counts async ops that ended since the last, not blocking ones")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_op *op, *taken[4];
@@ -209,8 +210,8 @@ TEST_TABLE(handle_fd, memories, "dsaio_handle_fd stays the same and wakes poll f
 
 		CHECK_EQ(dsaio_handle_fd(rig.handle), fd);
 		CHECK_EQ(dsaio_reap(rig.handle, taken, 8), 0); /* arms */
-		CHECK_CALL(dsaio_pread_async(rig.handle, file, buf, 4096, 4096 * (round % 16),
-					     NULL));
+		CHECK_CALL(
+			dsaio_pread_async(rig.handle, file, buf, 4096, 4096 * (round % 16), NULL));
 		/* By poll alone: what dsaio_reap() would say now does not count. */
 		CHECK_MSG(wait_readable(fd, 10000000), "round %u: no wake-up", round);
 		while (!(n = (int)CHECK_CALL(dsaio_reap(rig.handle, taken, 8))))
@@ -582,8 +583,8 @@ TEST(clients, "twenty clients come and go, each with its own memory")
 		for (size_t k = 0; k < MIB; k++) /* not what another client had in it */
 			CHECK(!((uint8_t *)memory)[k]);
 		pattern_fill(memory, MIB, i, 0);
-		CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory, MIB,
-				      0),
+		CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory,
+				      MIB, 0),
 			 MIB);
 		file_check_pattern(daemon_path(daemon, "f"), 0, MIB, i, 0);
 	}

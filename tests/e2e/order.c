@@ -196,8 +196,8 @@ TEST(sync_last, "a sync ends after all writes of its file that were submitted be
 			CHECK_CALL(dsaio_pwrite_async(rig.handle, file, (char *)memory + i * MIB,
 						      MIB, i * MIB, &writes[i]));
 		/* By another file object of the same inode. */
-		CHECK_CALL(round % 2 ? dsaio_fsync_async(rig.handle, again, &sync) :
-				       dsaio_fdatasync_async(rig.handle, again, &sync));
+		CHECK_CALL(round % 2 ? dsaio_fsync_async(rig.handle, again, &sync)
+				     : dsaio_fdatasync_async(rig.handle, again, &sync));
 		CHECK_EQ(dsaio_op_wait(sync, -1), 0);
 		for (unsigned i = 0; i < 32; i++) {
 			CHECK_EQ(dsaio_op_test(writes[i]), 1);

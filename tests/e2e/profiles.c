@@ -10,7 +10,10 @@ static const struct {
 	const char *what;
 	struct dsaio_profile profile;
 } profiles[] = {
-#define P(...) { sizeof(struct dsaio_profile), __VA_ARGS__ }
+#define P(...)                                            \
+	{                                                 \
+		sizeof(struct dsaio_profile), __VA_ARGS__ \
+	}
 	/* block_size, queue_depth, single_submit, overlap_events, intra_op_parallelism */
 	{ "DeepNVMe's defaults", P(1u << 20, 128, false, false, 1) },
 	{ "DeepSpeed's configuration", P(1u << 20, 8, false, true, 1) },
@@ -34,7 +37,7 @@ static const struct {
 };
 
 /* Neither divides by 3, 7 or 64; the odd ones not by 512 either. */
-static const size_t lens[] = { 4096,	   5 * 4096, 1 * MIB, 13 * MIB + 4096,
+static const size_t lens[] = { 4096,	       5 * 4096, 1 * MIB, 13 * MIB + 4096,
 			       13 * MIB + 777, 100001,	 63,	  64 };
 
 #define OPS 24
@@ -167,8 +170,8 @@ TEST(store_profile, "a handle opened with NULL uses the store's own profile of t
 		      "single_submit = yes\noverlap_events = no\nintra_op_parallelism = 2\n",
 		      dir) > 0);
 	CHECK(fflush(config) == 0);
-	rig.daemon = daemon_start_with(&(struct daemon_options){
-		.args = DAEMON_ARGS("--config", path), .store_dir = "" });
+	rig.daemon = daemon_start_with(
+		&(struct daemon_options){ .args = DAEMON_ARGS("--config", path), .store_dir = "" });
 	CHECK(strlen(dir) < sizeof(rig.daemon->store_dir));
 	memcpy(rig.daemon->store_dir, dir, strlen(dir) + 1);
 	rig_open(&rig, NULL);

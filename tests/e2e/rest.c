@@ -75,8 +75,9 @@ TEST(rest, "at rest with a client connected: 0 ticks, at most 10 context switche
 	profile.intra_op_parallelism = 3; /* further lanes rest, too */
 	rig_open(&rig, &profile);
 	CHECK_CALL(dsaio_alloc(rig.client, 8 * MIB, &memory));
-	CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory, 8 * MIB, 0),
-		 8 * MIB);
+	CHECK_EQ(
+		dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory, 8 * MIB, 0),
+		8 * MIB);
 	CHECK_EQ(dsaio_fsync(rig.handle, rig.files[0]), 0);
 	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, 8 * MIB, 0), 8 * MIB);
 

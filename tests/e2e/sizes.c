@@ -22,17 +22,10 @@ static const struct {
 	const char *what;
 	size_t len;
 } sizes[] = {
-	{ "0 bytes", 0 },
-	{ "1 byte", 1 },
-	{ "511 bytes", 511 },
-	{ "512 bytes", 512 },
-	{ "513 bytes", 513 },
-	{ "4095 bytes", 4095 },
-	{ "4096 bytes", 4096 },
-	{ "4097 bytes", 4097 },
-	{ "1 MiB - 1", MIB - 1 },
-	{ "1 MiB", MIB },
-	{ "1 MiB + 1", MIB + 1 },
+	{ "0 bytes", 0 },	{ "1 byte", 1 },	  { "511 bytes", 511 },
+	{ "512 bytes", 512 },	{ "513 bytes", 513 },	  { "4095 bytes", 4095 },
+	{ "4096 bytes", 4096 }, { "4097 bytes", 4097 },	  { "1 MiB - 1", MIB - 1 },
+	{ "1 MiB", MIB },	{ "1 MiB + 1", MIB + 1 },
 };
 
 /* How far from a page's start; 512 is enough for many devices, the others for none. */

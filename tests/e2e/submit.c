@@ -98,9 +98,9 @@ static struct ring_entry side_entry(const struct side *side, int row)
 {
 	return (struct ring_entry){ .opcode = rows[row].opcode,
 				    .file = side->files[rows[row].file],
-				    .slab = rows[row].slab == SLAB    ? side->slab.id :
-					    rows[row].slab == NO_SLAB ? 0x7fff1234 :
-									0,
+				    .slab = rows[row].slab == SLAB	? side->slab.id
+					    : rows[row].slab == NO_SLAB ? 0x7fff1234
+									: 0,
 				    .slab_off = rows[row].slab_off,
 				    .off = rows[row].off,
 				    .len = rows[row].len };
@@ -139,11 +139,11 @@ TEST_TABLE(submit, rows, "the same by Submit and by rings")
 	files_compare(sides[0].path, sides[1].path);
 	for (unsigned i = 0; i < 2; i++) {
 		/* The channel still works. */
-		CHECK_EQ(raw_run_one(&sides[i].channel, (struct ring_entry){
-								.opcode = RING_OP_READ,
-								.file = sides[i].files[GOOD],
-								.slab = sides[i].slab.id,
-								.len = 4096 }),
+		CHECK_EQ(raw_run_one(&sides[i].channel,
+				     (struct ring_entry){ .opcode = RING_OP_READ,
+							  .file = sides[i].files[GOOD],
+							  .slab = sides[i].slab.id,
+							  .len = 4096 }),
 			 4096);
 		raw_slab_unmap(&sides[i].slab);
 		raw_channel_unmap(&sides[i].channel);
@@ -190,8 +190,8 @@ TEST(order, "conflicting ops of one Submit run in their order")
 	side_open(&side, &raw, daemon, false);
 	for (unsigned round = 0; round < 20; round++) {
 		for (unsigned i = 0; i < 64; i++) {
-			entries[i] = (struct ring_entry){ .opcode = i % 2 ? RING_OP_READ :
-									    RING_OP_WRITE,
+			entries[i] = (struct ring_entry){ .opcode = i % 2 ? RING_OP_READ
+									  : RING_OP_WRITE,
 							  .file = side.files[GOOD],
 							  .slab = side.slab.id,
 							  .off = 4096,
@@ -242,8 +242,7 @@ TEST(misuse, "Submit on a channel with rings, on none, with none and with too ma
 		_cleanup_(answer_free) struct answer refused = ANSWER_NONE;
 
 		raw_call(&raw, &request, NULL, 0, &refused);
-		answer_check_fails(&refused,
-				   refused.reply->error == -EAGAIN ? -EAGAIN : -EINVAL,
+		answer_check_fails(&refused, refused.reply->error == -EAGAIN ? -EAGAIN : -EINVAL,
 				   test_text("%u", sides[1].channel.entries));
 	}
 	submit.n_entries = 0;

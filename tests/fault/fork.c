@@ -22,8 +22,8 @@ FAULT(c21_library, "C21 fork, then use: -EPERM in the child, the parent's ops an
 	rig_file(&rig, "f", O_RDONLY);
 	CHECK_CALL(dsaio_alloc(rig.client, N * MIB, &memory));
 	for (unsigned i = 0; i < N; i++) {
-		CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[0], (char *)memory + i * MIB, MIB,
-					     i * MIB, NULL));
+		CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[0], (char *)memory + i * MIB,
+					     MIB, i * MIB, NULL));
 		if (i % 16)
 			continue;
 		pids[i / 16] = (pid_t)CHECK_SYS(fork());

@@ -258,7 +258,8 @@ FAULT(c12_objects, "C12 files and handles without end: bounds are told, and othe
 		uint8_t buf[4096];
 
 		rig_open(&rig, NULL);
-		CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), buf, 4096, 0), 4096);
+		CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), buf, 4096, 0),
+			 4096);
 	}
 }
 
@@ -312,14 +313,14 @@ static uint64_t cpu_ticks(const struct daemon *daemon)
 	unsigned long user, system;
 
 	CHECK(file);
-	CHECK_EQ(fscanf(file,
-			"%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
-			&system),
+	CHECK_EQ(fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+			&user, &system),
 		 2);
 	return user + system;
 }
 
-TEST(c12_descriptors, "C12 the daemon's descriptors exhausted: it neither spins nor drops who is there")
+TEST(c12_descriptors,
+     "C12 the daemon's descriptors exhausted: it neither spins nor drops who is there")
 {
 	struct daemon *daemon;
 	struct raw raws[60];
@@ -364,9 +365,8 @@ static void become_poor(void)
 
 	if (setrlimit(RLIMIT_MEMLOCK, &limit) < 0)
 		_exit(126);
-	if (geteuid() == 0 &&
-	    (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
-	     setresuid(NOBODY, NOBODY, NOBODY) < 0))
+	if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+			       setresuid(NOBODY, NOBODY, NOBODY) < 0))
 		_exit(126);
 }
 

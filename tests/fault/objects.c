@@ -45,10 +45,9 @@ static void kit_close(struct kit *kit)
 
 static struct ring_entry kit_read(const struct kit *kit)
 {
-	return (struct ring_entry){ .opcode = RING_OP_READ,
-				    .file = kit->file.id,
-				    .slab = kit->slab.id,
-				    .len = 4096 };
+	return (struct ring_entry){
+		.opcode = RING_OP_READ, .file = kit->file.id, .slab = kit->slab.id, .len = 4096
+	};
 }
 
 static void kit_check_works(struct kit *kit)
@@ -142,7 +141,7 @@ TEST_TABLE(c5_kind, kinds, "C5 a descriptor of the wrong kind")
 	kit_open(&kit, daemon, "f", true);
 	before = daemon_usage_settled(daemon);
 	fd = (int)CHECK_SYS(kinds[row].open(daemon));
-	file_add.name = (char *)(uintptr_t)"weights.bin";
+	file_add.name = (char *)(uintptr_t) "weights.bin";
 	raw_call(&kit.raw, &request, &fd, 1, &answer);
 	error = answer.reply->error;
 	if (error != -kinds[row].errors[1] || !error)
@@ -486,7 +485,8 @@ TEST_TABLE(c8_range, ranges, "C8 ranges that overflow")
 			entry.len = ranges[row].len;
 			entry.slab_off = ranges[row].slab_off;
 			r = raw_run_one(&kit.channel, entry);
-			CHECK_MSG(ring_result_errno(r) == EINVAL || ring_result_errno(r) == ERANGE ||
+			CHECK_MSG(ring_result_errno(r) == EINVAL ||
+					  ring_result_errno(r) == ERANGE ||
 					  ring_result_errno(r) == EOVERFLOW ||
 					  ring_result_errno(r) == EFAULT,
 				  "%" PRId64, r);
@@ -563,7 +563,7 @@ FAULT(c19_no_store, "C19 a file on no store: -ENXIO, and the sentence names the 
 	fd = (int)CHECK_SYS(open(path, O_RDWR | O_CLOEXEC));
 	CHECK_FAILS(dsaio_file_from_fd(rig.client, fd, &file), -ENXIO, "store;t");
 	kit_open(&kit, daemon, "f", true);
-	file_add.name = (char *)(uintptr_t)"elsewhere.bin";
+	file_add.name = (char *)(uintptr_t) "elsewhere.bin";
 	raw_call_fails(&kit.raw, &request, &fd, 1, -ENXIO, "elsewhere.bin;store;t");
 	kit_check_works(&kit);
 	kit_close(&kit);
@@ -649,8 +649,7 @@ FAULT(c22_punch, "C22 a client that punches its slab and its ring away while ops
 	}
 	kit_check_works(&kit);
 	/* The ring itself: zeros in place of its words.  The session may end. */
-	CHECK_SYS(fallocate(kit.channel.ring_fd, punch, 0,
-			    (off_t)ring_bytes(kit.channel.entries)));
+	CHECK_SYS(fallocate(kit.channel.ring_fd, punch, 0, (off_t)ring_bytes(kit.channel.entries)));
 	raw_put(&kit.channel, &(struct ring_entry){ .opcode = RING_OP_READ });
 	(void)ring_client_submit(&kit.channel.ring);
 	CHECK_EQ(write(kit.channel.bell_fd, &(uint64_t){ 1 }, 8), 8);
@@ -668,10 +667,10 @@ FAULT(c22_memfd, "C22 a memfd of the client's own, sealed or not, is no file of 
 	struct kit kit;
 
 	kit_open(&kit, daemon, "f", true);
-	file_add.name = (char *)(uintptr_t)"memfd";
+	file_add.name = (char *)(uintptr_t) "memfd";
 	for (size_t i = 0; i < ARRAY_SIZE(seals); i++) {
-		_cleanup_(closep) int fd =
-			(int)CHECK_SYS(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+		_cleanup_(closep) int fd = (int)CHECK_SYS(
+			memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 
 		CHECK_SYS(ftruncate(fd, 65536));
 		if (seals[i])
@@ -714,7 +713,8 @@ FAULT(c22_ring_words, "C22 a client that writes the daemon's words of its ring h
 
 /* ---- C23 ---- */
 
-FAULT(c23_append, "C23 O_APPEND: a writable file is refused with the reason, a read-only one served")
+FAULT(c23_append,
+      "C23 O_APPEND: a writable file is refused with the reason, a read-only one served")
 {
 	_cleanup_(rig_close) struct rig rig = { .daemon = daemon };
 	Wire__FileAdd file_add = WIRE__FILE_ADD__INIT;
@@ -731,7 +731,7 @@ FAULT(c23_append, "C23 O_APPEND: a writable file is refused with the reason, a r
 	writable = open_direct(kit.path, O_WRONLY | O_APPEND);
 	read_only = open_direct(kit.path, O_RDONLY | O_APPEND);
 	CHECK_FAILS(dsaio_file_from_fd(rig.client, writable, &file), -EINVAL, "O_APPEND");
-	file_add.name = (char *)(uintptr_t)"log.bin";
+	file_add.name = (char *)(uintptr_t) "log.bin";
 	raw_call_fails(&kit.raw, &request, &writable, 1, -EINVAL, "O_APPEND;log.bin");
 	{
 		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;

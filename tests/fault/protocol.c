@@ -50,8 +50,9 @@ FAULT(c1_range, "C1 a range of versions that has ours, and unknown features, is 
 	hello.version_min = 1;
 	hello.version_max = 99;
 	hello.features = UINT64_MAX;
-	hello.name = (char *)(uintptr_t)"a name that is much longer than the sixty-three bytes that "
-					"the daemon keeps of it, with \x01 control bytes \n in it";
+	hello.name =
+		(char *)(uintptr_t) "a name that is much longer than the sixty-three bytes that "
+				    "the daemon keeps of it, with \x01 control bytes \n in it";
 	raw_call_ok(&raw, &request, NULL, 0, &answer);
 	CHECK_EQ(answer.reply->body_case, WIRE__REPLY__BODY_HELLO);
 	CHECK_EQ(answer.reply->hello->version, 1);
@@ -192,9 +193,14 @@ static const struct {
 	{ "with 5 descriptors", { 2, 0, 0, 0, 5, 0, 0, 0, 8, 1 }, 10, true },
 	{ "with 65535 descriptors", { 2, 0, 0, 0, 255, 255, 0, 0, 8, 1 }, 10, true },
 	{ "whose zero is none", { 2, 0, 0, 0, 0, 0, 1, 0, 8, 1 }, 10, true },
-	{ "of bytes that are no Request", { 4, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255 }, 12, true },
+	{ "of bytes that are no Request",
+	  { 4, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255 },
+	  12,
+	  true },
 	{ "cut off inside a varint", { 2, 0, 0, 0, 0, 0, 0, 0, 8, 0x80 }, 10, true },
-	{ "whose submessage is longer than it", { 4, 0, 0, 0, 0, 0, 0, 0, 0x5a, 100, 1, 1 }, 12,
+	{ "whose submessage is longer than it",
+	  { 4, 0, 0, 0, 0, 0, 0, 0, 0x5a, 100, 1, 1 },
+	  12,
 	  true },
 	{ "as HTTP", "GET / HTTP/1.1\r\n\r\n", 18, false },
 };
@@ -241,7 +247,9 @@ TEST(c3_bytewise, "C3 a good frame that comes byte by byte is served")
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	struct daemon *daemon = daemon_start(NULL);
-	static const uint8_t bytes[] = { 7, 0, 0, 0, 0, 0, 0, 0, 0x08, 9, 0x5a, 3, 0x08, 0x80, 0x20 };
+	static const uint8_t bytes[] = {
+		7, 0, 0, 0, 0, 0, 0, 0, 0x08, 9, 0x5a, 3, 0x08, 0x80, 0x20
+	};
 
 	raw_open(&raw, daemon);
 	for (unsigned i = 0; i < sizeof(bytes); i++)
@@ -387,7 +395,7 @@ FAULT(c4_missing, "C4 descriptor missing: FileAdd without one is refused, the se
 	struct raw_file file;
 
 	raw_open(&raw, daemon);
-	file_add.name = (char *)(uintptr_t)"weights.bin";
+	file_add.name = (char *)(uintptr_t) "weights.bin";
 	raw_call_refused(&raw, &request, NULL, 0, "descriptor");
 	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
 	raw_file(&raw, daemon_path(daemon, "f"), O_RDONLY, &file);
@@ -425,10 +433,8 @@ static const struct {
 	const char *what;
 	unsigned announced, sent;
 } fd_counts[] = {
-	{ "1 announced, none sent", 1, 0 },
-	{ "4 announced, 3 sent", 4, 3 },
-	{ "none announced, 1 sent", 0, 1 },
-	{ "none announced, 253 sent", 0, 253 },
+	{ "1 announced, none sent", 1, 0 },  { "4 announced, 3 sent", 4, 3 },
+	{ "none announced, 1 sent", 0, 1 },  { "none announced, 253 sent", 0, 253 },
 	{ "4 announced, 253 sent", 4, 253 },
 };
 

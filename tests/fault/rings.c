@@ -47,10 +47,9 @@ static void kit_close(struct kit *kit)
 
 static struct ring_entry kit_read(const struct kit *kit)
 {
-	return (struct ring_entry){ .opcode = RING_OP_READ,
-				    .file = kit->file.id,
-				    .slab = kit->slab.id,
-				    .len = 4096 };
+	return (struct ring_entry){
+		.opcode = RING_OP_READ, .file = kit->file.id, .slab = kit->slab.id, .len = 4096
+	};
 }
 
 static void bell_ring(struct kit *kit)

@@ -40,8 +40,8 @@ TEST(c15_file, "C15 store directory that is a file")
 
 	file_make_pattern(path, 10, 1);
 	status = daemon_start_fails(
-		&(struct daemon_options){ .store_dir = "",
-					  .args = DAEMON_ARGS("--store", test_text("nv=%s", path)) },
+		&(struct daemon_options){
+			.store_dir = "", .args = DAEMON_ARGS("--store", test_text("nv=%s", path)) },
 		&said);
 	check_said(status, 1, said, test_text("nv;%s;director", path));
 }
@@ -104,8 +104,7 @@ TEST(c17_live, "C17 socket of a live daemon: refused, the living one named and u
 	beside_start(daemon);
 	for (unsigned i = 0; i < 3; i++) {
 		status = daemon_start_fails(&(struct daemon_options){ 0 }, &said);
-		check_said(status, 1, said,
-			   test_text("%s;%d", daemon->socket_path, daemon->pid));
+		check_said(status, 1, said, test_text("%s;%d", daemon->socket_path, daemon->pid));
 		beside_ok();
 		dsaio_disconnect(client_open(daemon));
 	}
@@ -127,7 +126,8 @@ TEST(c17_stopped, "C17 socket of a daemon that stands still: refused just the sa
 TEST(c17_other, "C17 socket of another program that lives: refused, the socket is left alone")
 {
 	_cleanup_(closep) int fd = (int)CHECK_SYS(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-	_cleanup_(closep) int client = (int)CHECK_SYS(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	_cleanup_(closep) int client = (int)CHECK_SYS(
+		socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	const char *path = test_text("%s/s.sock", test_dir());
 	char *said;
