@@ -88,10 +88,14 @@ list() {
 	[ -z "$VALGRIND" ] || return
 	for source in tests/e2e/*.c tests/fault/*.c; do
 		# Programs that a script runs with arguments of its own name it in their head.
-		[ ! -e "$source" ] || grep -q '^ \* Run by ' "$source" || echo "e2e $BUILD/${source%.c}"
+		grep -qE '^ \* Run (by|alone)' "$source" || echo "e2e $BUILD/${source%.c}"
 	done
 	for source in tests/e2e/*.sh tests/fault/*.sh; do
 		[ ! -x "$source" ] || echo "e2e $source"
+	done
+	# What uses up something of the whole host says in its head that it is to run alone.
+	for source in $(grep -lE '^ \* Run alone' tests/e2e/*.c tests/fault/*.c); do
+		echo "alone $BUILD/${source%.c}"
 	done
 }
 
@@ -106,10 +110,12 @@ wanted() {
 
 while read -r kind path; do
 	wanted "$path" "$@" || continue
+	[ "$kind" != alone ] || wait
 	while [ "$(jobs -rp | wc -l)" -ge "$JOBS" ]; do
 		wait -n
 	done
 	run_one "$kind" "$path" &
+	[ "$kind" != alone ] || wait
 done < <(list)
 wait
 

@@ -16,6 +16,7 @@
 enum { GOOD, READ_ONLY, WRITE_ONLY, NO_FILE, STALE_FILE };
 enum { SLAB, NO_SLAB, ZERO_SLAB };
 
+/* What writes has memory that no read changes: in a batch they may run at the same time. */
 static const struct {
 	const char *what;
 	uint8_t opcode;
@@ -31,15 +32,15 @@ static const struct {
 	{ "read from the end", R, GOOD, SLAB, 65536, 4096, 0, false },
 	{ "read far behind the end", R, GOOD, SLAB, UINT64_C(1) << 40, 4096, 0, false },
 	{ "read of nothing", R, GOOD, SLAB, 0, 0, 0, false },
-	{ "write", W, GOOD, SLAB, 8192, 4096, 8192, false },
-	{ "write that extends", W, GOOD, SLAB, 65536, 8192, 0, false },
+	{ "write", W, GOOD, SLAB, 8192, 4096, 2 * MIB, false },
+	{ "write that extends", W, GOOD, SLAB, 65536, 8192, 2 * MIB, false },
 	{ "write of nothing", W, GOOD, SLAB, 0, 0, 0, false },
 	{ "fsync", RING_OP_FSYNC, GOOD, ZERO_SLAB, 0, 0, 0, false },
 	{ "fdatasync", RING_OP_FDATASYNC, GOOD, ZERO_SLAB, 0, 0, 0, false },
 	{ "read-only file, read", R, READ_ONLY, SLAB, 0, 4096, 0, false },
 	{ "read-only file, write", W, READ_ONLY, SLAB, 0, 4096, 0, true },
 	{ "write-only file, read", R, WRITE_ONLY, SLAB, 0, 4096, 0, true },
-	{ "write-only file, write", W, WRITE_ONLY, SLAB, 4096, 4096, 0, false },
+	{ "write-only file, write", W, WRITE_ONLY, SLAB, 4096, 4096, 2 * MIB, false },
 	{ "no such file", R, NO_FILE, SLAB, 0, 4096, 0, true },
 	{ "a file that was removed", R, STALE_FILE, SLAB, 0, 4096, 0, true },
 	{ "no such slab", R, GOOD, NO_SLAB, 0, 4096, 0, true },
