@@ -36,7 +36,8 @@ static int make_ring(struct channel *channel, struct error *error)
 		return error_set(error, -errno, "channel: memfd_create");
 	if (ftruncate(channel->ring_fd, (off_t)channel->map_bytes) < 0)
 		return error_set(error, -errno, "channel: ring of %zu bytes", channel->map_bytes);
-	map = mmap(NULL, channel->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, channel->ring_fd, 0);
+	map = mmap(NULL, channel->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, channel->ring_fd,
+		   0);
 	if (map == MAP_FAILED)
 		return error_set(error, -errno, "channel: mapping %zu bytes", channel->map_bytes);
 	ring_lane_init(&channel->ring, map, channel->entries);
@@ -55,7 +56,8 @@ void channel_free(struct channel *channel)
 		return;
 	assert(channel->n_open == 0);
 	if (channel->ring.shared)
-		(void)munmap(channel->ring.shared, channel->map_bytes); /* it is ours: can not fail */
+		(void)munmap(channel->ring.shared,
+			     channel->map_bytes); /* it is ours: can not fail */
 	closep(&channel->ring_fd);
 	closep(&channel->bell_fd);
 	if (channel->helper)

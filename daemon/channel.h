@@ -59,13 +59,13 @@ struct channel {
 	int client_bell_fd;   /* borrowed: the daemon's end of the handle's bell socket */
 	size_t map_bytes;
 	struct channel_owner owner;
-	struct stats stats; /* lane writes */
+	struct stats stats;			      /* lane writes */
 	struct charge channel_charge, entries_charge; /* main thread */
-	void *session_data; /* main thread: the session's */
+	void *session_data;			      /* main thread: the session's */
 
 	/* the home lane's */
 	struct ring_lane ring;
-	struct op *ops, *free_ops; /* one for each entry, set aside */
+	struct op *ops, *free_ops;	     /* one for each entry, set aside */
 	struct op *first_ready, *last_ready; /* with blocks to start, in order */
 	struct op *first_ended, *last_ended; /* completion written, not yet shown */
 	uint32_t n_open;		     /* taken, not yet shown as ended */
@@ -74,10 +74,10 @@ struct channel {
 	struct channel_lane {
 		uint32_t n_in_flight; /* blocks */
 		bool is_draining;     /* overlap_events false: the queue was full, wait for all */
-	} *per_lane; /* one for each part that may have a lane of its own */
+	} * per_lane;		      /* one for each part that may have a lane of its own */
 	uint32_t n_per_lane;
 	struct channel *next, *prev; /* in the lane's list */
-	struct channel *next_ended;	     /* in the lane's list of channels with ended ops */
+	struct channel *next_ended;  /* in the lane's list of channels with ended ops */
 	bool has_ended, is_broken, is_closing, has_left_epoll;
 	uint32_t n_idle_bells; /* rings without entries in the second that began at */
 	uint64_t idle_bells_since_nsec;
@@ -95,7 +95,7 @@ struct channel_config {
 	struct profile profile;
 	enum sched_class io_class;
 	uint32_t weight;
-	uint32_t entries;    /* wanted: rounded up to a power of two within the ring's limits */
+	uint32_t entries; /* wanted: rounded up to a power of two within the ring's limits */
 	bool has_rings;
 	int client_bell_fd;
 	struct channel_owner owner;

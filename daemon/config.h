@@ -20,11 +20,11 @@
 
 struct config {
 	char *socket_path;
-	uint64_t pool_size;	 /* bytes; default half of memory */
+	uint64_t pool_size;	  /* bytes; default half of memory */
 	uint64_t client_pool_max; /* bytes; default half of that */
 	bool has_client_pool_max; /* was given; else it follows pool_size */
-	enum pool_lock lock;	 /* default: yes as root or under systemd, else auto */
-	uint32_t spin_usec;	 /* default 200 */
+	enum pool_lock lock;	  /* default: yes as root or under systemd, else auto */
+	uint32_t spin_usec;	  /* default 200 */
 	uint64_t client_limit[N_CHARGE_KINDS], user_limit[N_CHARGE_KINDS];
 	struct store_config *stores;
 	unsigned n_stores;

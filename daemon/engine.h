@@ -62,7 +62,7 @@ struct engine_ops {
 
 struct engine {
 	const struct engine_ops *ops;
-	uint32_t depth;	     /* blocks that fit */
+	uint32_t depth; /* blocks that fit */
 	uint32_t n_in_flight;
 };
 

@@ -127,12 +127,13 @@ static int libaio_open(uint32_t depth, uint32_t depth_min, struct engine **ret_e
 	if (r < 0) {
 		e->context = NULL;
 		if (r == -EAGAIN)
-			r = error_set(error, -EAGAIN,
-				      "libaio: no context for %" PRIu32 " blocks: fs.aio-nr is %" PRIu64
-				      " of fs.aio-max-nr %" PRIu64
-				      ": raise it (sysctl fs.aio-max-nr=1048576) or end other users of libaio",
-				      want, read_number("/proc/sys/fs/aio-nr"),
-				      read_number("/proc/sys/fs/aio-max-nr"));
+			r = error_set(
+				error, -EAGAIN,
+				"libaio: no context for %" PRIu32 " blocks: fs.aio-nr is %" PRIu64
+				" of fs.aio-max-nr %" PRIu64
+				": raise it (sysctl fs.aio-max-nr=1048576) or end other users of libaio",
+				want, read_number("/proc/sys/fs/aio-nr"),
+				read_number("/proc/sys/fs/aio-max-nr"));
 		else
 			r = error_set(error, r, "libaio: io_setup(%" PRIu32 ")", want);
 		libaio_close(&e->engine);
@@ -253,8 +254,8 @@ static int libaio_reap(struct engine *engine, struct block **blocks, int n)
 
 static bool libaio_is_ready(const struct engine *engine)
 {
-	const struct engine_libaio *e =
-		container_of((struct engine *)(uintptr_t)engine, struct engine_libaio, engine);
+	const struct engine_libaio *e = container_of((struct engine *)(uintptr_t)engine,
+						     struct engine_libaio, engine);
 
 	if (e->failed)
 		return true;

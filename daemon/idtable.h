@@ -24,8 +24,8 @@ struct idtable_slot {
 
 struct idtable {
 	_Atomic(struct idtable_slot *) chunks[IDTABLE_SLOTS_MAX / IDTABLE_CHUNK];
-	uint32_t n_slots;	     /* ever used */
-	uint32_t n_objects;	     /* added and not released */
+	uint32_t n_slots;		/* ever used */
+	uint32_t n_objects;		/* added and not released */
 	uint32_t first_free, last_free; /* oldest first, so that generations last; index + 1 */
 };
 

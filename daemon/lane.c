@@ -91,9 +91,9 @@ struct lane {
 
 	uint64_t now_nsec;	/* of this turn */
 	uint64_t last_did_nsec; /* the last turn that did something */
-	uint64_t spin_nsec; /* how long it may spin */
+	uint64_t spin_nsec;	/* how long it may spin */
 	enum { WAITS_FOR_OP, WAITS_FOR_DEVICE } waits_for;
-	int64_t mean_gap_nsec[2]; /* between turns that did something, by what was waited for */
+	int64_t mean_gap_nsec[2];     /* between turns that did something, by what was waited for */
 	struct block *waiting[BATCH]; /* given to no engine yet: it, or the kernel, was full */
 	int n_waiting;
 
@@ -114,11 +114,11 @@ struct lane {
 	} workers[STORE_LANES_MAX];
 	uint32_t n_workers;
 	struct block *blocks[STORE_LANES_MAX]; /* arrays of depth, one for each lane */
-	uint32_t n_blocks, n_fresh; /* in all arrays; of them used at least once */
+	uint32_t n_blocks, n_fresh;	       /* in all arrays; of them used at least once */
 	struct block *free_blocks;
 	uint32_t n_in_flight;
 	uint64_t bytes_in_flight;
-	uint32_t n_open;	   /* ops */
+	uint32_t n_open;	     /* ops */
 	uint64_t next_deadline_nsec; /* 0: none */
 	const struct sched_client *recent_client;
 	uint64_t recent_nsec, shared_until_nsec;
@@ -447,11 +447,13 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 		uint32_t n = split_n_blocks(&split);
 
 		/* Done is what stands before the first block of any part that did not start. */
-		for (uint32_t i = op->next_block; i < n && i - op->next_block < split.n_parts; i++) {
+		for (uint32_t i = op->next_block; i < n && i - op->next_block < split.n_parts;
+		     i++) {
 			struct split_block block = split_block(&split, i);
 
 			if (block.len)
-				op_stop_at(op, block.off + (i == op->next_block ? op->next_inner : 0),
+				op_stop_at(op,
+					   block.off + (i == op->next_block ? op->next_inner : 0),
 					   error);
 		}
 		ready_remove(op);
@@ -553,8 +555,8 @@ static bool depth_allows(const struct channel *channel, uint32_t lane)
 
 static bool may_pass_window(const struct sched_queue *queue, void *arg)
 {
-	const struct channel *channel =
-		container_of((struct sched_queue *)(uintptr_t)queue, struct channel, queue);
+	const struct channel *channel = container_of((struct sched_queue *)(uintptr_t)queue,
+						     struct channel, queue);
 	struct next_block next;
 
 	if (queue->client->blocks_in_flight)
@@ -1203,7 +1205,8 @@ static int make_board(struct lane *lane, struct error *error)
 		return error_set(error, -errno, "lane: memfd_create");
 	if (ftruncate(lane->board_fd, page) < 0)
 		return error_set(error, -errno, "lane: board");
-	lane->board = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_SHARED, lane->board_fd, 0);
+	lane->board = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_SHARED, lane->board_fd,
+			   0);
 	if (lane->board == MAP_FAILED) {
 		lane->board = NULL;
 		return error_set(error, -errno, "lane: mapping the board");
@@ -1312,8 +1315,8 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	if (r == 0)
 		r = add_to_epoll(lane, config->engine->event_fd(lane->engine));
 	if (r < 0)
-		return error_set(error, r, "store %s: lane %" PRIu32 ": epoll",
-				 config->store->name, config->index);
+		return error_set(error, r, "store %s: lane %" PRIu32 ": epoll", config->store->name,
+				 config->index);
 	r = start_thread(lane, error);
 	if (r < 0)
 		return r;

@@ -19,7 +19,7 @@ struct lane;
 
 struct lane_config {
 	struct store *store;
-	uint32_t index; /* 0: home */
+	uint32_t index;	   /* 0: home */
 	struct lane *home; /* NULL for home itself */
 	const struct engine_ops *engine;
 	uint32_t depth, depth_min; /* of its engine queue: wanted, and what it must have */

@@ -26,7 +26,7 @@ struct slab;
 enum op_state { OP_FREE, OP_WAITING, OP_READY, OP_RUNNING, OP_ENDED };
 
 struct op {
-	struct op *next;		 /* in the free, ready or ended list */
+	struct op *next;		    /* in the free, ready or ended list */
 	struct op *inode_next, *inode_prev; /* open ops of the inode, in order */
 	struct channel *channel;
 	struct file *file;   /* held; NULL: the entry was refused */
@@ -35,7 +35,7 @@ struct op {
 	struct batch *batch; /* by Submit; NULL: by the ring */
 	uint64_t id;
 	uint64_t off, len;
-	uint64_t end;		/* first byte of the range that is known not to be done */
+	uint64_t end; /* first byte of the range that is known not to be done */
 	uint64_t taken_nsec;
 	uint64_t deadline_nsec; /* 0: none */
 	uint32_t next_block;	/* split_block()'s counter */
@@ -43,9 +43,9 @@ struct op {
 	uint32_t n_in_flight;
 	uint32_t n_blockers;
 	uint32_t batch_index;
-	uint16_t error;	 /* positive errno of the failure with the lowest offset */
-	uint8_t opcode;	 /* enum ring_opcode */
-	uint8_t state;	 /* enum op_state */
+	uint16_t error;	   /* positive errno of the failure with the lowest offset */
+	uint8_t opcode;	   /* enum ring_opcode */
+	uint8_t state;	   /* enum op_state */
 	bool is_cancelled; /* no further block starts; error says why */
 };
 static_assert(sizeof(struct op) <= 176, "with its ring slots 256 bytes an entry");

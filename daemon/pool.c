@@ -61,8 +61,10 @@ static int slab_lock(struct slab *slab)
 	(void)error_set_plain(&slab->error, code,
 			      "slab of %" PRIu64 " bytes: can not be locked in memory (%s; "
 			      "RLIMIT_MEMLOCK is %s): start the daemon with LimitMEMLOCK=infinity "
-			      "(ulimit -l unlimited), or configure lock = auto",
-			      slab->size_bytes, strerrordesc_np(-code), limit);
+			      "(ulimit -l unlimited)%s",
+			      slab->size_bytes, strerrordesc_np(-code), limit,
+			      slab->pool->lock == POOL_LOCK_YES ? ", or configure lock = auto"
+								: "");
 	if (slab->pool->lock == POOL_LOCK_YES)
 		return code;
 	/* It may have failed halfway; what is locked counts against the limit. */

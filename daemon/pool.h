@@ -25,17 +25,17 @@
 enum pool_lock { POOL_LOCK_YES, POOL_LOCK_AUTO };
 
 struct pool {
-	struct account account;	 /* the daemon's: parent of all users' */
+	struct account account; /* the daemon's: parent of all users' */
 	enum pool_lock lock;
-	bool is_locked;		 /* false: some slab had to be served unlocked (lock = auto) */
+	bool is_locked; /* false: some slab had to be served unlocked (lock = auto) */
 	char why_unlocked[ERROR_TEXT_BYTES];
 	struct inbox *main_inbox; /* where slabs report */
 };
 
 struct slab {
-	uint32_t id;	     /* in its session; 0 before it has one */
-	int fd;		     /* sealed: the size can not change */
-	void *memory;	     /* the daemon's mapping: an address for iocbs, never touched */
+	uint32_t id;  /* in its session; 0 before it has one */
+	int fd;	      /* sealed: the size can not change */
+	void *memory; /* the daemon's mapping: an address for iocbs, never touched */
 	uint64_t size_bytes;
 	bool is_locked;
 	struct charge bytes_charge, slab_charge;

@@ -14,29 +14,29 @@
  * nothing.
  */
 
-#define RING_INSERT_BEFORE(head, item)                      \
-	do {                                                \
-		if (head) {                                 \
-			(item)->next = (head);              \
-			(item)->prev = (head)->prev;        \
-			(item)->prev->next = (item);        \
-			(head)->prev = (item);              \
-		} else {                                    \
+#define RING_INSERT_BEFORE(head, item)                        \
+	do {                                                  \
+		if (head) {                                   \
+			(item)->next = (head);                \
+			(item)->prev = (head)->prev;          \
+			(item)->prev->next = (item);          \
+			(head)->prev = (item);                \
+		} else {                                      \
 			(item)->next = (item)->prev = (item); \
-			(head) = (item);                    \
-		}                                           \
+			(head) = (item);                      \
+		}                                             \
 	} while (0)
-#define RING_REMOVE(head, item)                                      \
-	do {                                                         \
-		if ((item)->next == (item)) {                        \
-			(head) = NULL;                               \
-		} else {                                             \
-			if ((head) == (item))                        \
-				(head) = (item)->next;               \
-			(item)->prev->next = (item)->next;           \
-			(item)->next->prev = (item)->prev;           \
-		}                                                    \
-		(item)->next = (item)->prev = NULL;                  \
+#define RING_REMOVE(head, item)                            \
+	do {                                               \
+		if ((item)->next == (item)) {              \
+			(head) = NULL;                     \
+		} else {                                   \
+			if ((head) == (item))              \
+				(head) = (item)->next;     \
+			(item)->prev->next = (item)->next; \
+			(item)->next->prev = (item)->prev; \
+		}                                          \
+		(item)->next = (item)->prev = NULL;        \
 	} while (0)
 
 void sched_init(struct sched *sched)
@@ -237,8 +237,7 @@ struct sched_queue *sched_find(struct sched *sched,
 	return NULL;
 }
 
-void sched_charge(struct sched *sched, struct sched_queue *queue, uint64_t bytes,
-		  uint64_t now_nsec)
+void sched_charge(struct sched *sched, struct sched_queue *queue, uint64_t bytes, uint64_t now_nsec)
 {
 	queue->deficit_bytes -= (int64_t)bytes;
 	queue->client->turns[queue->now_class].deficit_bytes -= (int64_t)bytes;

@@ -24,7 +24,7 @@ struct sched_queue;
 /* A client's share in one class. */
 struct sched_turn {
 	struct sched_turn *next, *prev; /* in the class's ring of active clients */
-	struct sched_queue *queues;	/* ring of its queues with something to do; NULL: inactive */
+	struct sched_queue *queues; /* ring of its queues with something to do; NULL: inactive */
 	int64_t deficit_bytes;
 	struct sched_client *client;
 	bool is_charged; /* the turn has had its quantum */
@@ -37,7 +37,7 @@ struct sched_client {
 
 struct sched_queue {
 	struct sched_client *client;
-	enum sched_class io_class; /* as opened */
+	enum sched_class io_class;  /* as opened */
 	enum sched_class now_class; /* lifted while its head block is old */
 	uint32_t weight;
 	struct sched_queue *next, *prev; /* in its client's ring */

@@ -624,6 +624,12 @@ int session_submit(struct session *session, uint32_t channel_id, const struct ri
 				       "submit: channel %" PRIu32
 				       " has rings: its ops come by them; open one without",
 				       channel_id);
+	if (n > channel->entries)
+		return error_set_plain(error, -EINVAL,
+				       "submit: %" PRIu32 " ops: at most %" PRIu32
+				       " ops may be open on this channel: submit fewer, or open a "
+				       "channel with more entries",
+				       n, channel->entries);
 	if (n > channel->entries - member->n_submitted)
 		return error_set_plain(error, -EAGAIN,
 				       "submit: %" PRIu32 " ops behind %" PRIu32

@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 struct split {
-	uint64_t len;	    /* of the op; > 0 */
-	uint32_t n_parts;   /* > 0 */
+	uint64_t len;	     /* of the op; > 0 */
+	uint32_t n_parts;    /* > 0 */
 	uint32_t block_size; /* > 0, a multiple of align */
-	uint32_t align;	    /* parts start at multiples of it */
+	uint32_t align;	     /* parts start at multiples of it */
 };
 
 struct split_block {

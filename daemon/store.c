@@ -37,10 +37,10 @@ static const char *fs_name(long magic)
 		long magic;
 		const char *name;
 	} names[] = {
-		{ EXT4_SUPER_MAGIC, "ext4" },	   { 0x58465342, "xfs" },
-		{ BTRFS_SUPER_MAGIC, "btrfs" },	   { 0xf2f52010, "f2fs" },
-		{ 0x2fc12fc1, "zfs" },		   { TMPFS_MAGIC, "tmpfs" },
-		{ 0x65735546, "fuse" },		   { OVERLAYFS_SUPER_MAGIC, "overlayfs" },
+		{ EXT4_SUPER_MAGIC, "ext4" },	{ 0x58465342, "xfs" },
+		{ BTRFS_SUPER_MAGIC, "btrfs" }, { 0xf2f52010, "f2fs" },
+		{ 0x2fc12fc1, "zfs" },		{ TMPFS_MAGIC, "tmpfs" },
+		{ 0x65735546, "fuse" },		{ OVERLAYFS_SUPER_MAGIC, "overlayfs" },
 		{ NFS_SUPER_MAGIC, "nfs" },
 	};
 
@@ -75,9 +75,10 @@ int store_new(uint32_t id, const struct store_config *config, struct inbox *main
 		return error_set(error, -ENOMEM, "store %s", config->name);
 
 	if (stat(config->path, &st) < 0)
-		return error_set(error, -errno,
-				 "store %s: %s: name a directory on the file system, or a block device",
-				 config->name, config->path);
+		return error_set(
+			error, -errno,
+			"store %s: %s: name a directory on the file system, or a block device",
+			config->name, config->path);
 	if (S_ISBLK(st.st_mode)) {
 		store->dev = st.st_rdev;
 		(void)snprintf(store->fs_type, sizeof(store->fs_type), "block device");
@@ -115,7 +116,7 @@ static uint32_t max_lanes(void)
 {
 	cpu_set_t set;
 	long n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
-							       : sysconf(_SC_NPROCESSORS_ONLN);
+							      : sysconf(_SC_NPROCESSORS_ONLN);
 
 	n = n > 1 ? n - 1 : 1;
 	return n < (long)STORE_LANES_MAX ? (uint32_t)n : STORE_LANES_MAX;
@@ -142,8 +143,8 @@ int store_start_lanes(struct store *store, const struct profile *profile, struct
 		if (r < 0 && store->n_lanes == 0)
 			return r;
 		if (r < 0) {
-			log_warning("store %s: %u of %u lanes: %s", store->name, store->n_lanes, want,
-				    error->text);
+			log_warning("store %s: %u of %u lanes: %s", store->name, store->n_lanes,
+				    want, error->text);
 			return 0;
 		}
 		if (config.home && lane_add_worker(config.home, lane) < 0) {

@@ -25,10 +25,10 @@ struct lane;
 
 struct store_config {
 	const char *name;
-	const char *path;	/* a directory or a block device */
+	const char *path; /* a directory or a block device */
 	struct profile profile;
-	uint32_t spin_usec;	/* how long lanes spin before they sleep; 0: not at all */
-	uint64_t window_bytes;	/* in flight while several clients are active */
+	uint32_t spin_usec;    /* how long lanes spin before they sleep; 0: not at all */
+	uint64_t window_bytes; /* in flight while several clients are active */
 };
 
 struct store {
@@ -42,7 +42,7 @@ struct store {
 	uint64_t window_bytes;
 	struct inbox *main_inbox; /* borrowed: where lanes report */
 	struct lane *lanes[STORE_LANES_MAX];
-	uint32_t n_lanes; /* running; 0 before the first channel */
+	uint32_t n_lanes;   /* running; 0 before the first channel */
 	struct stats stats; /* of all channels that are gone and that are there; home lane writes */
 	struct store_helper *helpers; /* of its users */
 };

@@ -26,11 +26,11 @@ struct profile {
 };
 
 /* DeepSpeed's handle defaults, but for overlap_events, which never loses. */
-#define PROFILE_DEFAULT                                                          \
-	((struct profile){ .block_size = 1u << 20,                               \
-			   .queue_depth = 128,                                   \
-			   .single_submit = false,                               \
-			   .overlap_events = true,                               \
+#define PROFILE_DEFAULT                            \
+	((struct profile){ .block_size = 1u << 20, \
+			   .queue_depth = 128,     \
+			   .single_submit = false, \
+			   .overlap_events = true, \
 			   .intra_op_parallelism = 1 })
 
 /*

@@ -38,7 +38,7 @@
 #define LANE_BOARD_MAGIC 0x6473626cu /* "dsbl" */
 #define RING_VERSION 1u
 #define RING_ENTRIES_MIN 4u
-#define RING_ENTRIES_MAX 4096u /* the deepest profile; op slots are set aside for all */
+#define RING_ENTRIES_MAX 4096u		/* the deepest profile; op slots are set aside for all */
 #define RING_LEN_MAX (INT64_C(1) << 50) /* so that a result can hold errno and bytes done */
 
 enum ring_opcode {
@@ -50,14 +50,14 @@ enum ring_opcode {
 
 /* A slot of the submission ring. */
 struct ring_entry {
-	uint64_t id;	 /* the client's own; echoed, never an index */
-	uint8_t opcode;	 /* enum ring_opcode */
+	uint64_t id;	/* the client's own; echoed, never an index */
+	uint8_t opcode; /* enum ring_opcode */
 	uint8_t zero0[3];
-	uint32_t file;	 /* id from FileAddReply */
-	uint64_t off;	 /* byte in the file */
-	uint64_t len;	 /* 0 for syncs */
+	uint32_t file; /* id from FileAddReply */
+	uint64_t off;  /* byte in the file */
+	uint64_t len;  /* 0 for syncs */
 	uint64_t slab_off;
-	uint32_t slab;	 /* id from SlabNewReply; 0 for syncs */
+	uint32_t slab;	       /* id from SlabNewReply; 0 for syncs */
 	uint32_t timeout_msec; /* 0: none; else the op is cancelled with -ETIMEDOUT after it */
 	uint64_t zero1[2];
 };
@@ -157,10 +157,10 @@ static inline bool ring_ops_conflict(uint8_t first, uint64_t first_off, uint64_t
 #ifndef RING_MUTANT
 #define RING_MUTANT 0
 #endif
-#define RING_FENCE_(name)                                           \
-	do {                                                        \
-		if (RING_MUTANT != RING_MUTANT_##name)              \
-			atomic_thread_fence(memory_order_seq_cst);  \
+#define RING_FENCE_(name)                                          \
+	do {                                                       \
+		if (RING_MUTANT != RING_MUTANT_##name)             \
+			atomic_thread_fence(memory_order_seq_cst); \
 	} while (0)
 #define RING_FENCE_SUBMIT() RING_FENCE_(SUBMIT)
 #define RING_FENCE_SLEEP() RING_FENCE_(SLEEP)
@@ -267,8 +267,7 @@ static inline uint32_t ring_client_ready(const struct ring_client *ring)
 static inline struct ring_completion ring_client_peek(const struct ring_client *ring, uint32_t i)
 {
 	uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed); /* ours */
-	_Atomic uint64_t *slot =
-		(_Atomic uint64_t *)&ring->cq[(head + i) & (ring->entries - 1)];
+	_Atomic uint64_t *slot = (_Atomic uint64_t *)&ring->cq[(head + i) & (ring->entries - 1)];
 
 	return (struct ring_completion){
 		.id = atomic_load_explicit(&slot[0], memory_order_relaxed), /* cq_tail orders */
@@ -299,8 +298,8 @@ static inline uint32_t ring_client_bell(const struct ring_client *ring)
 static inline bool ring_client_arm(struct ring_client *ring, bool on_socket)
 {
 	ring->wait_count++;
-	atomic_store_explicit(&ring->shared->cq_wait,
-			      ring->wait_count << 2 | (on_socket ? 3u : 1u), memory_order_release);
+	atomic_store_explicit(&ring->shared->cq_wait, ring->wait_count << 2 | (on_socket ? 3u : 1u),
+			      memory_order_release);
 	RING_FENCE_WAIT();
 	return ring_client_ready(ring) == 0;
 }
@@ -380,8 +379,7 @@ static inline void ring_lane_take(struct ring_lane *ring, struct ring_entry *ret
 /* Writes one completion, not yet shown.  There is room: one for each entry taken. */
 static inline void ring_lane_complete(struct ring_lane *ring, uint64_t id, int64_t result)
 {
-	_Atomic uint64_t *slot =
-		(_Atomic uint64_t *)&ring->cq[ring->cq_tail & (ring->entries - 1)];
+	_Atomic uint64_t *slot = (_Atomic uint64_t *)&ring->cq[ring->cq_tail & (ring->entries - 1)];
 
 	atomic_store_explicit(&slot[0], id, memory_order_relaxed); /* cq_tail's release orders */
 	atomic_store_explicit(&slot[1], (uint64_t)result, memory_order_relaxed);

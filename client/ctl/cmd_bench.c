@@ -619,8 +619,8 @@ static int list_folders(const struct ctl *ctl, const char **folders, unsigned n)
 static int measure_io(struct ctl *ctl, const char *const *folders, unsigned n)
 {
 	size_t board_bytes = sizeof(struct board) + n * sizeof(struct task);
-	struct board *board =
-		mmap(NULL, board_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct board *board = mmap(NULL, board_bytes, PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pthread_barrierattr_t attr;
 	int r;
 

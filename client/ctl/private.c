@@ -330,8 +330,8 @@ int private_start(const char *const *dirs, size_t n_dirs, struct private_daemon 
 		(void)waitpid(keeper, NULL, 0);
 		return r;
 	}
-	*ret_daemon =
-		(struct private_daemon){ .keeper = keeper, .pipe_fd = TAKE_FD(command_write) };
+	*ret_daemon = (struct private_daemon){ .keeper = keeper,
+					       .pipe_fd = TAKE_FD(command_write) };
 	memcpy(ret_daemon->socket_path, socket_path, sizeof(socket_path));
 	return 0;
 }

@@ -25,10 +25,10 @@ struct dsaio_handle {
 	struct profile profile;
 	bool has_profile;
 	uint32_t entries;
-	uint32_t timeout_msec; /* as in struct ring_entry */
-	uint64_t spin_nsec;    /* how long a wait spins at most */
-	bool is_spin_given;    /* the caller's choice; else only where it lately paid */
-	int bell_fd;	       /* our end of the bell socket */
+	uint32_t timeout_msec;		  /* as in struct ring_entry */
+	uint64_t spin_nsec;		  /* how long a wait spins at most */
+	bool is_spin_given;		  /* the caller's choice; else only where it lately paid */
+	int bell_fd;			  /* our end of the bell socket */
 	pthread_mutex_t open_lock;	  /* a channel is being made */
 	struct channel *_Atomic channels; /* newest first; release by who made it */
 

@@ -154,7 +154,7 @@ static bool move_back(struct inode *inode, int fd, const struct dsaio_op *op, ui
 
 static int extend_locked(struct inode *inode, int fd, struct dsaio_op *op)
 {
-	uint64_t end = op->off + op->len, old, now;
+	uint64_t end = op->off + op->len, old = 0, now = 0;
 	int r = file_length(fd, &old);
 
 	if (r < 0)
@@ -199,7 +199,7 @@ int inode_extend(struct inode *inode, int fd, struct dsaio_op *op)
 /* An extending write failed: back to the bytes done, or say that zeros stay. */
 static void shrink_back(struct inode *inode, int fd, struct dsaio_op *op)
 {
-	uint64_t reached = op->off + op->done, now;
+	uint64_t reached = op->off + op->done, now = 0;
 	uint64_t size = reached > op->old_size ? reached : op->old_size;
 
 	(void)pthread_mutex_lock(&inode->extend_lock);

@@ -18,7 +18,7 @@
 /* A wait counts as so many full spins at most: one long wait does not end all spinning. */
 #define WAIT_COUNTS_MAX 2
 #define WAIT_MEAN_WEIGHT 8
-#define SPIN_OPS_MAX 4 /* a guess: see may_spin() */
+#define SPIN_OPS_MAX 4	  /* a guess: see may_spin() */
 #define SPINS_PER_LOOK 64 /* at the clock, which costs some 20 ns */
 
 /* A thread that sleeps while another has the role. */

@@ -301,8 +301,8 @@ static int fio_write_bandwidth(struct bench *b, double *ret_bandwidth)
 static int local_bandwidth(struct bench *b, bool is_write, double *ret_bandwidth)
 {
 	double seconds;
-	const int r =
-		local_stream(&b->local, b->memory, FILE_BYTES, LARGE_DEPTH, is_write, &seconds);
+	const int r = local_stream(&b->local, b->memory, FILE_BYTES, LARGE_DEPTH, is_write,
+				   &seconds);
 
 	if (r == 0)
 		*ret_bandwidth = (double)FILE_BYTES / seconds;

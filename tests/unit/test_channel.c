@@ -21,8 +21,10 @@ static void add(struct file *file, int i, struct store *on, bool can_read, bool 
 		uint32_t align)
 {
 	file->store = on;
-	file->facts = (struct file_facts){ .can_read = can_read, .can_write = can_write,
-					   .offset_align = align, .memory_align = align };
+	file->facts = (struct file_facts){ .can_read = can_read,
+					   .can_write = can_write,
+					   .offset_align = align,
+					   .memory_align = align };
 	file->n_holds = 1;
 	ck_assert_int_eq(idtable_add(&objects.files, file, &ids[i]), 0);
 }
@@ -37,7 +39,8 @@ static void setup(void)
 	add(&big_sectors, 3, &store, true, true, 8192);
 	slab = (struct slab){ .memory = &slab, .size_bytes = SLAB_BYTES, .n_holds = 1 };
 	ck_assert_int_eq(idtable_add(&objects.slabs, &slab, &slab_id), 0);
-	channel = (struct channel){ .store = &store, .objects = &objects,
+	channel = (struct channel){ .store = &store,
+				    .objects = &objects,
 				    .profile = { 4096, 1, false, true, 1 } };
 }
 
@@ -104,8 +107,10 @@ START_TEST(an_entry_is_checked_before_it_is_an_op)
 
 	holds = slab.n_holds + readable.n_holds + writable.n_holds + elsewhere.n_holds +
 		big_sectors.n_holds;
-	ck_assert_msg(holds == (r ? 5u : entries[_i].no_slab ? 6u : 7u), "%s: holds",
-		      entries[_i].what);
+	ck_assert_msg(holds == (r		      ? 5u
+				: entries[_i].no_slab ? 6u
+						      : 7u),
+		      "%s: holds", entries[_i].what);
 	ck_assert(r ? !op.file : op.file != NULL);
 }
 END_TEST

@@ -91,8 +91,8 @@ START_TEST(an_error_is_a_negative_number_and_hits_no_neighbour)
 {
 	setup();
 	run_all(true);
-	blocks[3].off = 1; /* not aligned */
-	blocks[5].fd = -1; /* refused by io_submit itself */
+	blocks[3].off = 1;		       /* not aligned */
+	blocks[5].fd = -1;		       /* refused by io_submit itself */
 	blocks[7].off = (uint64_t)100 * BYTES; /* behind the end */
 	run_all(false);
 	for (int i = 0; i < N; i++)

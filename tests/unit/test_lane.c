@@ -67,11 +67,16 @@ static void run_main_inbox(void)
 static void setup(struct profile profile, uint32_t spin_usec, bool has_rings)
 {
 	const char *dir = getenv("TMPDIR");
-	struct store_config store_config = { .name = "test", .profile = profile,
-					     .spin_usec = spin_usec, .window_bytes = 4u << 20 };
-	struct channel_config config = { .objects = &t.objects, .client = &t.client,
-					 .account = &t.account, .profile = profile,
-					 .io_class = SCHED_NORMAL, .weight = 1, .entries = 64,
+	struct store_config store_config = {
+		.name = "test", .profile = profile, .spin_usec = spin_usec, .window_bytes = 4u << 20
+	};
+	struct channel_config config = { .objects = &t.objects,
+					 .client = &t.client,
+					 .account = &t.account,
+					 .profile = profile,
+					 .io_class = SCHED_NORMAL,
+					 .weight = 1,
+					 .entries = 64,
 					 .has_rings = has_rings };
 	struct error error = { 0 };
 	char path[512];
@@ -101,7 +106,8 @@ static void setup(struct profile profile, uint32_t spin_usec, bool has_rings)
 	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes), 0);
 	ck_assert_int_eq(idtable_add(&t.objects.files, &t.file, &t.file_id), 0);
 
-	t.memory = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	t.memory = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			0);
 	ck_assert_ptr_ne(t.memory, MAP_FAILED);
 	t.slab = (struct slab){ .memory = t.memory, .size_bytes = SLAB_BYTES, .n_holds = 1000000 };
 	ck_assert_int_eq(idtable_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
@@ -113,9 +119,10 @@ static void setup(struct profile profile, uint32_t spin_usec, bool has_rings)
 	ck_assert_msg(channel_new(&config, &t.channel, &error) == 0, "%s", error.text);
 	if (has_rings)
 		ck_assert_int_eq(ring_client_init(&t.ring, t.channel->ring.shared,
-						  t.channel->home ? mmap(NULL, 4096, PROT_READ, MAP_SHARED,
-									 lane_board_fd(t.channel->home), 0)
-								  : NULL,
+						  t.channel->home
+							  ? mmap(NULL, 4096, PROT_READ, MAP_SHARED,
+								 lane_board_fd(t.channel->home), 0)
+							  : NULL,
 						  t.channel->entries),
 				 0);
 	lane_add_channel(t.channel->home, t.channel);
@@ -149,8 +156,12 @@ static void submit(void)
 static void put(uint64_t id, uint8_t opcode, uint64_t off, uint64_t len, uint64_t slab_off)
 {
 	bool is_sync = opcode == RING_OP_FSYNC || opcode == RING_OP_FDATASYNC;
-	struct ring_entry entry = { .id = id, .opcode = opcode, .file = t.file_id, .off = off,
-				    .len = len, .slab_off = slab_off,
+	struct ring_entry entry = { .id = id,
+				    .opcode = opcode,
+				    .file = t.file_id,
+				    .off = off,
+				    .len = len,
+				    .slab_off = slab_off,
 				    .slab = is_sync ? 0 : t.slab_id };
 
 	ring_client_put(&t.ring, &entry);
@@ -165,7 +176,8 @@ static struct ring_completion get(void)
 		struct timespec limit = { 20, 0 };
 
 		if (ring_client_arm(&t.ring, false) &&
-		    syscall(SYS_futex, &t.ring.shared->cq_bell, FUTEX_WAIT, bell, &limit, NULL, 0) < 0)
+		    syscall(SYS_futex, &t.ring.shared->cq_bell, FUTEX_WAIT, bell, &limit, NULL, 0) <
+			    0)
 			ck_assert_msg(errno == EAGAIN || errno == EINTR, "no completion: %s",
 				      strerror(errno));
 		ring_client_disarm(&t.ring);
@@ -196,9 +208,9 @@ static const struct {
 	struct profile profile;
 	uint32_t spin_usec;
 } profiles[] = {
-	{ { 1u << 20, 32, false, true, 1 }, 50 }, { { 1u << 20, 32, false, true, 1 }, 0 },
-	{ { 4096, 1, false, true, 1 }, 0 },	  { { 4096, 8, false, false, 1 }, 50 },
-	{ { 65536, 4, true, true, 3 }, 50 },	  { { 65536, 4, true, false, 64 }, 0 },
+	{ { 1u << 20, 32, false, true, 1 }, 50 },    { { 1u << 20, 32, false, true, 1 }, 0 },
+	{ { 4096, 1, false, true, 1 }, 0 },	     { { 4096, 8, false, false, 1 }, 50 },
+	{ { 65536, 4, true, true, 3 }, 50 },	     { { 65536, 4, true, false, 64 }, 0 },
 	{ { 64u << 20, 4096, false, true, 2 }, 50 },
 };
 
@@ -340,8 +352,9 @@ END_TEST
 
 START_TEST(a_deadline_is_a_cancel)
 {
-	struct ring_entry entry = { .id = 1, .opcode = RING_OP_READ, .len = 8u << 20,
-				    .timeout_msec = 1 };
+	struct ring_entry entry = {
+		.id = 1, .opcode = RING_OP_READ, .len = 8u << 20, .timeout_msec = 1
+	};
 
 	setup(profiles[2].profile, 0, true);
 	entry.file = t.file_id;
@@ -368,8 +381,9 @@ START_TEST(a_batch_without_rings_gets_its_results_in_order)
 	fill(t.memory, 65536, 9);
 	ck_assert_int_eq(batch_new(t.channel, 4, on_done, NULL, &batch), 0);
 	for (unsigned i = 0; i < 4; i++)
-		batch->entries[i] = (struct ring_entry){ .opcode = RING_OP_WRITE, .file = t.file_id,
-							 .slab = t.slab_id, .len = 65536 };
+		batch->entries[i] = (struct ring_entry){
+			.opcode = RING_OP_WRITE, .file = t.file_id, .slab = t.slab_id, .len = 65536
+		};
 	batch->entries[1].opcode = RING_OP_READ;
 	batch->entries[1].slab_off = 65536;
 	batch->entries[2].off = 1;

@@ -29,8 +29,13 @@ static void setup(void)
 
 static void make(int i, int channel, uint8_t opcode, uint64_t off, uint64_t len)
 {
-	ops[i] = (struct op){ .channel = channels[channel], .file = &file, .opcode = opcode,
-			      .off = off, .len = len, .end = len, .state = OP_WAITING };
+	ops[i] = (struct op){ .channel = channels[channel],
+			      .file = &file,
+			      .opcode = opcode,
+			      .off = off,
+			      .len = len,
+			      .end = len,
+			      .state = OP_WAITING };
 }
 
 static void count_ready(struct op *op, void *arg)

@@ -20,8 +20,8 @@ static void setup(void)
 }
 
 /* Lets the scheduler choose n times; every queue's blocks have its own size. */
-static void run(struct sched_queue *queues, const uint64_t *sizes, uint64_t *started_bytes,
-		int n, uint64_t now, uint64_t step)
+static void run(struct sched_queue *queues, const uint64_t *sizes, uint64_t *started_bytes, int n,
+		uint64_t now, uint64_t step)
 {
 	for (int i = 0; i < n; i++) {
 		struct sched_queue *queue = sched_next(&sched, now);
