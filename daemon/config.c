@@ -355,8 +355,9 @@ int config_read(struct config *config, const char *path, struct error *error)
 	if (!file)
 		return error_set(error, -errno, "configuration %s", path);
 	line = ini_parse_stream(line_read, &reading, on_key, &reading);
-	if (ferror(file))
-		return error_set(error, -EIO, "configuration %s", path);
+	if (ferror(file)) /* libinih tells no errno */
+		return error_set_plain(error, -EIO,
+				       "configuration %s: can not be read: is it a file?", path);
 	if (line < 0)
 		return error_set(error, -ENOMEM, "configuration %s", path);
 	if (line > 0 && (!reading.error_line || line < reading.error_line))

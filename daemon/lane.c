@@ -88,6 +88,7 @@ struct lane {
 	uint64_t state;		  /* private copy of the board's */
 	bool must_stop;
 	struct message stop_message;
+	struct log_limit log_limit; /* of lines that clients cause */
 
 	uint64_t now_nsec;	/* of this turn */
 	uint64_t last_did_nsec; /* the last turn that did something */
@@ -1053,9 +1054,10 @@ static void note_idle_bell(struct lane *lane, struct channel *channel)
 		return;
 	(void)epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, channel->bell_fd, NULL);
 	channel->has_left_epoll = true;
-	log_warning("store %s: a client rang its bell %u times in a second without entries: "
-		    "it is not heard any more",
-		    lane->store->name, channel->n_idle_bells);
+	log_client(&lane->log_limit,
+		   "store %s: a client rang its bell %u times in a second without entries: "
+		   "it is not heard any more",
+		   lane->store->name, channel->n_idle_bells);
 }
 
 /* The look between announcing a sleep and sleeping. */

@@ -1,5 +1,7 @@
 #include "daemon/log.h"
 
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,6 +16,9 @@
 #define LINE_BYTES 1024
 
 static bool is_journal; /* written once, before any other thread */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what is written, and of: */
+static unsigned n_lost;					 /* lines that nobody took */
 
 void log_init(void)
 {
@@ -42,6 +47,36 @@ static int line_start(char *line, size_t size, const char *priority)
 	return (int)n + snprintf(line + n, size - n, ".%03ld ", now.tv_nsec / 1000000);
 }
 
+/*
+ * Whoever reads stderr may have stopped reading: then neither the main thread nor a lane waits for
+ * him.  A pipe that is writable takes PIPE_BUF bytes, so no flag of the description, which others
+ * share, has to be changed.
+ */
+static bool is_writable(void)
+{
+	struct pollfd fd = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	return poll(&fd, 1, 0) == 1 && (fd.revents & POLLOUT);
+}
+
+static void line_write(const char *line, size_t n)
+{
+	char text[96];
+	int n_text;
+
+	(void)pthread_mutex_lock(&lock); /* a plain mutex: can not fail */
+	if (n_lost && is_writable()) {
+		n_text = snprintf(text, sizeof(text),
+				  "%sdsaiod: %u lines were lost: nobody read them\n",
+				  is_journal ? SD_WARNING : "", n_lost);
+		if (write(STDERR_FILENO, text, (size_t)n_text) > 0)
+			n_lost = 0;
+	}
+	if (!is_writable() || write(STDERR_FILENO, line, n) < 0)
+		n_lost++;
+	(void)pthread_mutex_unlock(&lock);
+}
+
 static void log_line(const char *priority, const char *format, va_list args)
 {
 	char line[LINE_BYTES];
@@ -60,8 +95,7 @@ static void log_line(const char *priority, const char *format, va_list args)
 		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
 			line[i] = '?';
 	line[end] = '\n';
-	if (write(STDERR_FILENO, line, end + 1) < 0)
-		return; /* there is nowhere to tell it */
+	line_write(line, end + 1);
 }
 
 #define LOG_FUNCTION(name, priority)              \
@@ -78,3 +112,25 @@ LOG_FUNCTION(log_error, SD_ERR)
 LOG_FUNCTION(log_warning, SD_WARNING)
 LOG_FUNCTION(log_notice, SD_NOTICE)
 LOG_FUNCTION(log_info, SD_INFO)
+
+void log_client(struct log_limit *limit, const char *format, ...)
+{
+	struct timespec now;
+	va_list args;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* this clock is always there */
+	if (now.tv_sec != limit->second) {
+		if (limit->n_left_out)
+			log_notice("dsaiod: clients caused %u more lines, which are left out",
+				   limit->n_left_out);
+		*limit = (struct log_limit){ .second = now.tv_sec };
+	}
+	if (limit->n_lines >= LOG_LIMIT_LINES) {
+		limit->n_left_out++;
+		return;
+	}
+	limit->n_lines++;
+	va_start(args, format);
+	log_line(SD_NOTICE, format, args);
+	va_end(args);
+}

@@ -2,7 +2,8 @@
  * The log: lines on stderr with sd-daemon priorities ("<6>...") when the journal reads them,
  * else with a time.  Object first ("store nvme0: lane 2: "), errno text last; nothing per op.
  *
- * Any thread; a line is one write(2).
+ * A line is one write(2), and never waited for: where nobody reads stderr, lines are dropped and
+ * later counted.  Any thread.
  */
 #ifndef DSAIO_DAEMON_LOG_H
 #define DSAIO_DAEMON_LOG_H
@@ -13,5 +14,17 @@ void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * A line that a client caused: at most LOG_LIMIT_LINES a second of those that share the limit, the
+ * others are counted.  limit: one thread's, zeroed at first.
+ */
+#define LOG_LIMIT_LINES 10u
+struct log_limit {
+	long second;
+	unsigned n_lines, n_left_out; /* in that second */
+};
+void log_client(struct log_limit *limit, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 #endif

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <malloc.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 enum { STATUS_FINE = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
 
@@ -223,6 +225,35 @@ static int serve(const struct config *config)
 	return STATUS_FINE;
 }
 
+/* What is closed is nobody's socket or pipe by chance, into which the log would then go. */
+static void stdio_open(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR); /* not O_CLOEXEC: they are the standard ones */
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	closep(&fd);
+}
+
+/* Looks at what --check-config has named; all that is wrong is printed. */
+static int stores_check(const struct config *config)
+{
+	int status = STATUS_FINE;
+
+	for (unsigned i = 0; i < config->n_stores; i++) {
+		struct store *store = NULL;
+		struct error error;
+
+		if (store_new(i + 1, &config->stores[i], NULL, &store, &error) < 0) {
+			(void)fprintf(stderr, "dsaiod: %s\n", error.text);
+			status = STATUS_USAGE;
+		}
+		store_free(store);
+	}
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	_cleanup_(config_deinitp) struct config config;
@@ -230,6 +261,7 @@ int main(int argc, char **argv)
 
 	/* Threads allocate little: an arena for each would cost more than all of it. */
 	(void)mallopt(M_ARENA_MAX, 2);
+	stdio_open();
 	(void)signal(SIGPIPE, SIG_IGN); /* known to every kernel */
 	log_init();
 	nofile_raise();
@@ -242,6 +274,8 @@ int main(int argc, char **argv)
 	if (options.is_done)
 		return STATUS_FINE;
 	if (options.only_check) {
+		if (stores_check(&config) != STATUS_FINE)
+			return STATUS_USAGE;
 		(void)printf("dsaiod: the configuration is right: %u store%s\n", config.n_stores,
 			     config.n_stores == 1 ? "" : "s");
 		return STATUS_FINE;

@@ -246,7 +246,8 @@ void request_refuse_garbage(struct session *session, const char *why)
 {
 	struct error error;
 
-	log_notice("%s: broke the protocol: %s: disconnected", session_title(session), why);
+	log_client(&session->user->log_limit, "%s: broke the protocol: %s: disconnected",
+		   session_title(session), why);
 	(void)error_set_plain(&error, -EPROTO, "%s: the daemon closes the connection", why);
 	reply_error(session, 0, &error);
 	session_end(session, false);

@@ -150,6 +150,20 @@ static int lock_wait(int lock_fd, const char *path, struct error *error)
 	}
 }
 
+/* Before anything is made beside it: a path that is something else is a mistake. */
+static int path_check(const char *path, struct error *error)
+{
+	struct stat st;
+
+	if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
+		return error_set_plain(
+			error, -EEXIST,
+			"socket %s: something that is no socket is there: remove it, "
+			"or use another --socket",
+			path);
+	return 0; /* what else is wrong with it shows when it is used */
+}
+
 static int lock_take(struct server *server, struct error *error)
 {
 	const char *path = server->config->socket_path;
@@ -201,12 +215,6 @@ static int socket_clear(const char *path, const struct sockaddr_un *address, str
 
 	if (lstat(path, &st) < 0)
 		return errno == ENOENT ? 0 : error_set(error, -errno, "socket %s", path);
-	if (!S_ISSOCK(st.st_mode))
-		return error_set_plain(
-			error, -EEXIST,
-			"socket %s: something that is no socket is there: remove it, "
-			"or use another --socket",
-			path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return error_set(error, -errno, "socket");
@@ -435,6 +443,9 @@ static int server_listen(struct server *server, struct error *error)
 
 	/* First: the lock's name is made from it. */
 	r = address_make(server->config->socket_path, &address, error);
+	if (r < 0)
+		return r;
+	r = path_check(server->config->socket_path, error);
 	if (r < 0)
 		return r;
 	r = lock_take(server, error);

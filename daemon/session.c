@@ -289,8 +289,8 @@ void session_send(struct session *session, const void *body, size_t len, const i
 	}
 	r = frame_queue(&session->writer, body, len, fds, n_fds);
 	if (r < 0) { /* a reply that is lost would be waited for without end */
-		log_warning("%s: no reply can be sent: %s", session_title(session),
-			    strerrordesc_np(-r));
+		log_client(&session->user->log_limit, "%s: no reply can be sent: %s",
+			   session_title(session), strerrordesc_np(-r));
 		session_lost(session);
 		return;
 	}
@@ -406,8 +406,8 @@ static void on_channel_broken(struct channel *channel, const char *why, void *ar
 	struct session *session = member->handle->session;
 
 	if (!session_is_ending(session))
-		log_notice("%s: channel %" PRIu32 ": %s: disconnected", session_title(session),
-			   channel->id, why);
+		log_client(&session->user->log_limit, "%s: channel %" PRIu32 ": %s: disconnected",
+			   session_title(session), channel->id, why);
 	session_end(session, false);
 }
 
@@ -934,7 +934,8 @@ void session_hello(struct session *session, const char *name, int pidfd)
 	if (pidfd < 0 || session->pidfd >= 0 || !fd_is_pidfd(pidfd))
 		session_close_fds(session, &pidfd, 1);
 	else if (session_watch(session, pidfd) < 0)
-		log_warning("%s: its pidfd can not be watched", session_title(session));
+		log_client(&session->user->log_limit, "%s: its pidfd can not be watched",
+			   session_title(session));
 }
 
 static void session_free(struct session *session)

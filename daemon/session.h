@@ -22,6 +22,7 @@
 #include "daemon/charge.h"
 #include "daemon/inbox.h"
 #include "daemon/lane.h"
+#include "daemon/log.h"
 #include "daemon/objects.h"
 #include "daemon/pool.h"
 #include "daemon/sched.h"
@@ -69,6 +70,7 @@ struct user {
 	uint32_t n_sessions;
 	struct account account;
 	struct helper *helper;
+	struct log_limit log_limit; /* of lines that its clients cause */
 };
 
 enum session_state {

@@ -57,6 +57,12 @@ check "--store without a name" 2 "NAME=DIR" --store "$dir/store" --check-config
 check "--store without a directory" 2 "t" --store t= --check-config
 check "the same store twice" 2 "t" --store "t=$dir/store" --store "t=$dir/store" --check-config
 check "no configuration file" 2 "$dir/missing" --config "$dir/missing" --check-config
+check "--check-config of a store that is not there" 2 "$dir/missing" --socket "$socket" \
+	--store "t=$dir/missing" --store "u=$dir/store" --check-config
+check "a directory as configuration" 2 "$dir/store" --config "$dir/store" --check-config
+cp /dev/null "$dir/file"
+check "a socket path that is a file" 1 "$dir/file;no socket" --socket "$dir/file" --store "t=$dir/store"
+[ ! -e "$dir/file.lock" ] || { echo "not ok a refused start leaves no lock beside a file"; failed=1; }
 check "--check-config of stores" 0 "" --socket "$socket" --store "t=$dir/store" --check-config
 
 printf '%s\n' "[daemon]" "socket = $socket" "pool_size = 64M" "client_pool_max = 32M" "lock = auto" \

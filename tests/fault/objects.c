@@ -192,7 +192,7 @@ FAULT(c5_flags, "C5 flags of a descriptor that change after it was handed over")
 	fd = open_direct(kit.path, O_RDWR);
 	raw_call_ok(&kit.raw, &request, &fd, 1, &answer);
 	file.id = answer.reply->file_add->file;
-	/* O_DIRECT off, O_APPEND on: the description is shared.  Only this client is hurt. */
+	/* O_DIRECT off, O_APPEND on: the description is shared.  No byte of others changes. */
 	CHECK_SYS(fcntl(fd, F_SETFL, O_APPEND | O_NONBLOCK));
 	entry = kit_read(&kit);
 	entry.file = file.id;

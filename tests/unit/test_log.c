@@ -1,0 +1,94 @@
+#include "daemon/log.h"
+
+#include "tests/unit/suite.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+static int reader;
+
+/* From here on stderr is a pipe whose other end is reader.  Each test has a process of its own. */
+static void setup(void)
+{
+	int fds[2];
+
+	ck_assert_int_eq(pipe2(fds, O_NONBLOCK), 0);
+	ck_assert_int_eq(dup2(fds[1], STDERR_FILENO), STDERR_FILENO);
+	ck_assert_int_eq(fcntl(fds[1], F_SETFL, 0), 0); /* writes would wait */
+	(void)close(fds[1]);
+	reader = fds[0];
+	log_init();
+}
+
+/* All that is in the pipe; returns how many lines. */
+static unsigned drain(char *text, size_t size)
+{
+	unsigned n_lines = 0;
+	size_t n = 0;
+	ssize_t r;
+
+	while (n < size - 1 && (r = read(reader, text + n, size - 1 - n)) > 0)
+		n += (size_t)r;
+	text[n] = 0;
+	for (const char *at = text; (at = strchr(at, '\n')); at++)
+		n_lines++;
+	return n_lines;
+}
+
+static char text[1 << 20];
+
+START_TEST(a_line_is_whole_and_has_no_control_characters)
+{
+	setup();
+	log_notice("store %s: lane %d", "a\nb\033[m", 2);
+	ck_assert_uint_eq(drain(text, sizeof(text)), 1);
+	ck_assert_ptr_nonnull(strstr(text, "store a?b?[m: lane 2\n"));
+}
+END_TEST
+
+START_TEST(nobody_is_waited_for_who_does_not_read)
+{
+	unsigned n_lines;
+
+	setup();
+	for (int i = 0; i < 5000; i++)
+		log_notice("line %d of many", i);
+	n_lines = drain(text, sizeof(text));
+	ck_assert_uint_gt(n_lines, 100);
+	ck_assert_uint_lt(n_lines, 5000);
+	log_notice("the last");
+	ck_assert_uint_eq(drain(text, sizeof(text)), 2);
+	ck_assert_ptr_nonnull(strstr(text, "lines were lost"));
+	ck_assert_ptr_nonnull(strstr(text, "the last\n"));
+}
+END_TEST
+
+START_TEST(clients_cause_few_lines_then_a_count)
+{
+	struct log_limit limit = { 0 };
+	unsigned n_lines;
+
+	setup();
+	for (int i = 0; i < 200; i++)
+		log_client(&limit, "client %d did wrong", i);
+	n_lines = drain(text, sizeof(text));
+	ck_assert_uint_ge(n_lines, LOG_LIMIT_LINES);
+	ck_assert_uint_le(n_lines, 3 * LOG_LIMIT_LINES); /* a second may end meanwhile */
+	(void)poll(NULL, 0, 1100);			 /* the next second is what is tested */
+	log_client(&limit, "client 7 did wrong");
+	(void)drain(text, sizeof(text));
+	ck_assert_ptr_nonnull(strstr(text, "more lines, which are left out"));
+	ck_assert_ptr_nonnull(strstr(text, "client 7 did wrong"));
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, a_line_is_whole_and_has_no_control_characters);
+	tcase_add_test(tcase, nobody_is_waited_for_who_does_not_read);
+	tcase_add_test(tcase, clients_cause_few_lines_then_a_count);
+}
+
+SUITE("log", add_tests)
