@@ -68,6 +68,7 @@ struct channel {
 	struct op *ops, *free_ops;	     /* one for each entry, set aside */
 	struct op *first_ready, *last_ready; /* with blocks to start, in order */
 	struct op *first_ended, *last_ended; /* completion written, not yet shown */
+	struct order orders[N_ORDERS];	     /* of open ops, by inode */
 	uint32_t n_open;		     /* taken, not yet shown as ended */
 	uint32_t n_deadlines;		     /* of them with a deadline */
 	struct sched_queue queue;
@@ -79,6 +80,7 @@ struct channel {
 	struct channel *next, *prev; /* in the lane's list */
 	struct channel *next_ended;  /* in the lane's list of channels with ended ops */
 	bool has_ended, is_broken, is_closing, has_left_epoll;
+	uint32_t bell_taken;   /* ring.taken at its last bell */
 	uint32_t n_idle_bells; /* rings without entries in the second that began at */
 	uint64_t idle_bells_since_nsec;
 	bool drain; /* with is_closing: what was taken may end */

@@ -5,8 +5,7 @@
  * file can hang.  Its session and each op on it hold it; the last drop closes it, there too.
  *
  * Inodes: two files of a session may be one inode; ops are kept in order by inode, so each file
- * points to the session's one struct inode for it.  The list of open ops in it belongs to the
- * store's home lane, all else to the main thread.
+ * points to the session's one struct inode for it.  Lanes only compare the pointers.
  */
 #ifndef DSAIO_DAEMON_FILE_H
 #define DSAIO_DAEMON_FILE_H
@@ -20,16 +19,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct op;
 struct store;
 
 struct inode {
 	dev_t dev;
 	ino_t ino;
-	uint32_t n_files; /* main thread: files of the session that are this inode */
-	/* home lane: open ops in the order in which they were taken */
-	struct op *first_op, *last_op;
-	uint32_t n_ops, n_writes, n_waiting; /* open; of them writes; of them waiting for others */
+	uint32_t n_files; /* files of the session that are this inode */
 };
 
 /* The inodes of one session.  Main thread. */

@@ -63,6 +63,8 @@
  * be told, client and device take turns instead of overlapping, and the queue drains in waves.
  */
 #define STARTS_PER_TURN 4
+/* Entries taken from one channel in a turn: one with a full ring holds up the others no longer. */
+#define TAKES_PER_TURN 64
 /* When the kernel has no request for us and nothing of ours is in flight: look again then. */
 #define RETRY_MSEC 1
 
@@ -97,6 +99,8 @@ struct lane {
 	int64_t mean_gap_nsec[2];     /* between turns that did something, by what was waited for */
 	struct block *waiting[BATCH]; /* given to no engine yet: it, or the kernel, was full */
 	int n_waiting;
+	struct block *again; /* back from the engine, and to be continued */
+	uint32_t n_again;
 
 	/* a worker's */
 	struct lane *home;
@@ -225,6 +229,11 @@ static int submit_waiting(struct lane *lane)
 {
 	int n;
 
+	while (lane->again && lane->n_waiting < BATCH) {
+		lane->waiting[lane->n_waiting++] = lane->again;
+		lane->again = lane->again->next;
+		lane->n_again--;
+	}
 	if (!lane->n_waiting)
 		return 0;
 	n = lane->engine_ops->submit(lane->engine, lane->waiting, lane->n_waiting);
@@ -428,7 +437,7 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 		if (!lane->next_deadline_nsec || op->deadline_nsec < lane->next_deadline_nsec)
 			lane->next_deadline_nsec = op->deadline_nsec;
 	}
-	if (op_link(op))
+	if (op_link(op, op_order(channel->orders, op->file->inode)))
 		op_may_start(op, lane);
 }
 
@@ -487,7 +496,7 @@ static void channel_broke(struct channel *channel, const char *why)
 	inbox_post(channel->store->main_inbox, &channel->broken_message);
 }
 
-static int take_ring(struct lane *lane, struct channel *channel)
+static int take_ring(struct lane *lane, struct channel *channel, int n_max)
 {
 	int n;
 
@@ -498,6 +507,8 @@ static int take_ring(struct lane *lane, struct channel *channel)
 		channel_broke(channel, "its ring indices make no sense");
 		return 1;
 	}
+	if (n > n_max)
+		n = n_max;
 	for (int i = 0; i < n; i++) {
 		struct ring_entry entry;
 
@@ -512,7 +523,7 @@ static int take_entries(struct lane *lane)
 	int n = 0;
 
 	for (struct channel *channel = lane->channels; channel; channel = channel->next)
-		n += take_ring(lane, channel);
+		n += take_ring(lane, channel, TAKES_PER_TURN);
 	return n;
 }
 
@@ -571,7 +582,7 @@ static bool engine_has_room(const struct lane *lane, uint32_t index)
 	if (index)
 		return lane->workers[index - 1].n_given < lane->workers[index - 1].lane->depth;
 	return lane->n_waiting < BATCH &&
-	       lane->engine->n_in_flight + (uint32_t)lane->n_waiting < lane->depth;
+	       lane->engine->n_in_flight + (uint32_t)lane->n_waiting + lane->n_again < lane->depth;
 }
 
 static void start_block(struct lane *lane, struct channel *channel, const struct next_block *next)
@@ -744,11 +755,10 @@ static void block_back(struct lane *lane, struct block *block)
 			ring_lane_bell(worker->lane, &worker->rung);
 			return;
 		}
-		if (lane->n_waiting < BATCH) {
-			lane->waiting[lane->n_waiting++] = block;
-			return;
-		}
-		block->result = -EAGAIN; /* as good as a full kernel queue: told, not lost */
+		block->next = lane->again;
+		lane->again = block;
+		lane->n_again++;
+		return;
 	}
 	if (worker)
 		worker->n_given--;
@@ -808,8 +818,11 @@ static void count_op(struct stats *stats, const struct op *op, uint64_t nsec)
 		stats_add(&stats->writes, 1);
 		stats_add(&stats->write_bytes, op->end);
 		break;
-	default:
+	case RING_OP_FSYNC:
+	case RING_OP_FDATASYNC:
 		stats_add(&stats->fsyncs, 1);
+		break;
+	default: /* refused: it was none of them */
 		break;
 	}
 	if (op->error)
@@ -1019,7 +1032,7 @@ static void do_cancel(struct message *message)
 	struct cancel *cancel = container_of(message, struct cancel, message);
 	struct channel *channel = cancel->channel;
 
-	(void)take_ring(channel->home, channel); /* the op may still be there */
+	(void)take_ring(channel->home, channel, INT_MAX); /* the op may still be there */
 	for (uint32_t i = 0; i < channel->entries; i++)
 		if (channel->ops[i].id == cancel->id)
 			cancel_op(channel->home, &channel->ops[i], ECANCELED);
@@ -1044,8 +1057,11 @@ static void do_stop(struct message *message)
 
 static void note_idle_bell(struct lane *lane, struct channel *channel)
 {
-	if (ring_lane_has_entries(&channel->ring))
+	/* One that comes late, for entries that were found without it, is not idle. */
+	if (ring_lane_has_entries(&channel->ring) || channel->ring.taken != channel->bell_taken) {
+		channel->bell_taken = channel->ring.taken;
 		return;
+	}
 	if (lane->now_nsec - channel->idle_bells_since_nsec > 1000000000u) {
 		channel->idle_bells_since_nsec = lane->now_nsec;
 		channel->n_idle_bells = 0;
@@ -1083,7 +1099,7 @@ static int sleep_msec(const struct lane *lane)
 {
 	uint64_t left;
 
-	if (lane->n_waiting)
+	if (lane->n_waiting || lane->n_again)
 		return RETRY_MSEC;
 	if (!lane->next_deadline_nsec)
 		return -1;

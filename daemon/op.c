@@ -5,62 +5,88 @@
 
 #include <stddef.h>
 
+#define ORDER_PAGE 4096u /* ranges that share one conflict (PROTOCOL section 3) */
+
+struct order *op_order(struct order orders[N_ORDERS], const struct inode *inode)
+{
+	/* Allocations are 16 bytes apart; a prime spreads them. */
+	return &orders[((uintptr_t)inode >> 4) * 0x9e3779b1u % N_ORDERS];
+}
+
 static bool must_wait_for(const struct op *op, const struct op *earlier)
 {
-	return earlier->channel == op->channel &&
+	return earlier->file->inode == op->file->inode &&
 	       ring_ops_conflict(earlier->opcode, earlier->off, earlier->len, op->opcode, op->off,
 				 op->len);
 }
 
-bool op_link(struct op *op)
+static bool is_sync(const struct op *op)
 {
-	struct inode *inode = op->file->inode;
+	return op->opcode == RING_OP_FSYNC || op->opcode == RING_OP_FDATASYNC;
+}
 
-	op->n_blockers = 0;
+/* May it have to wait for any of them?  Most ops need no look at the others. */
+static bool must_look(const struct op *op, const struct order *order)
+{
 	/* Only a write conflicts with reads, all else only with writes. */
-	if (op->opcode == RING_OP_WRITE ? inode->n_ops : inode->n_writes)
-		for (struct op *earlier = inode->first_op; earlier; earlier = earlier->inode_next)
-			op->n_blockers += must_wait_for(op, earlier);
+	if (op->opcode == RING_OP_WRITE ? !order->n_ops : !order->n_writes)
+		return false;
+	return is_sync(op) || op->off < order->end_off;
+}
 
-	op->inode_next = NULL;
-	op->inode_prev = inode->last_op;
-	if (inode->last_op)
-		inode->last_op->inode_next = op;
+bool op_link(struct op *op, struct order *order)
+{
+	uint64_t end_off = (op->off + op->len + ORDER_PAGE - 1) & ~(uint64_t)(ORDER_PAGE - 1);
+
+	if (!order->n_ops)
+		order->end_off = 0;
+	op->n_blockers = 0;
+	if (must_look(op, order))
+		for (struct op *earlier = order->first; earlier; earlier = earlier->order_next)
+			op->n_blockers += must_wait_for(op, earlier);
+	if (end_off > order->end_off)
+		order->end_off = end_off;
+
+	op->order = order;
+	op->order_next = NULL;
+	op->order_prev = order->last;
+	if (order->last)
+		order->last->order_next = op;
 	else
-		inode->first_op = op;
-	inode->last_op = op;
-	inode->n_ops++;
-	inode->n_writes += op->opcode == RING_OP_WRITE;
-	inode->n_waiting += op->n_blockers > 0;
+		order->first = op;
+	order->last = op;
+	order->n_ops++;
+	order->n_writes += op->opcode == RING_OP_WRITE;
+	order->n_waiting += op->n_blockers > 0;
 	return op->n_blockers == 0;
 }
 
 void op_unlink(struct op *op, void (*ready)(struct op *op, void *arg), void *arg)
 {
-	struct inode *inode = op->file->inode;
-	struct op *later = op->inode_next;
+	struct order *order = op->order;
+	struct op *later = op->order_next;
 
-	if (op->inode_prev)
-		op->inode_prev->inode_next = op->inode_next;
+	if (op->order_prev)
+		op->order_prev->order_next = op->order_next;
 	else
-		inode->first_op = op->inode_next;
-	if (op->inode_next)
-		op->inode_next->inode_prev = op->inode_prev;
+		order->first = op->order_next;
+	if (op->order_next)
+		op->order_next->order_prev = op->order_prev;
 	else
-		inode->last_op = op->inode_prev;
-	inode->n_ops--;
-	inode->n_writes -= op->opcode == RING_OP_WRITE;
+		order->last = op->order_prev;
+	order->n_ops--;
+	order->n_writes -= op->opcode == RING_OP_WRITE;
 	if (op->n_blockers) { /* cancelled while it waited */
 		op->n_blockers = 0;
-		inode->n_waiting--;
+		order->n_waiting--;
 	}
 
-	for (struct op *next; later && inode->n_waiting; later = next) {
-		next = later->inode_next; /* ready() may end it, but unlinks nothing */
+	for (struct op *next; later && order->n_waiting; later = next) {
+		next = later->order_next; /* ready() may end it, but unlinks nothing */
 		if (!later->n_blockers || !must_wait_for(later, op))
 			continue;
 		if (--later->n_blockers == 0) {
-			inode->n_waiting--;
+			order->n_waiting--;
 			if (later->state == OP_WAITING)
 				ready(later, arg);
 		}

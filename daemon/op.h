@@ -20,6 +20,7 @@
 
 struct batch;
 struct channel;
+struct inode;
 struct file;
 struct slab;
 
@@ -27,7 +28,8 @@ enum op_state { OP_FREE, OP_WAITING, OP_READY, OP_RUNNING, OP_ENDED };
 
 struct op {
 	struct op *next;		    /* in the free, ready or ended list */
-	struct op *inode_next, *inode_prev; /* open ops of the inode, in order */
+	struct op *order_next, *order_prev; /* open ops of its struct order, in order */
+	struct order *order;
 	struct channel *channel;
 	struct file *file;   /* held; NULL: the entry was refused */
 	struct slab *slab;   /* held; NULL for syncs */
@@ -51,10 +53,22 @@ struct op {
 static_assert(sizeof(struct op) <= 176, "with its ring slots 256 bytes an entry");
 
 /*
- * Puts a checked op behind the others of its inode and counts those of its channel that it has
- * to wait for.  True: none, it may start.
+ * Open ops of one channel, in the order in which they were taken.  A channel has several of these,
+ * and an inode's ops are all in one: which one is op_order()'s.
  */
-bool op_link(struct op *op);
+struct order {
+	struct op *first, *last;
+	uint32_t n_ops, n_writes, n_waiting; /* of them writes; of them waiting for others */
+	uint64_t end_off;		     /* since it was last empty, nothing reached beyond */
+};
+#define N_ORDERS 64u /* a power of two */
+struct order *op_order(struct order orders[N_ORDERS], const struct inode *inode);
+
+/*
+ * Puts a checked op behind the others and counts those on its inode that it has to wait for.
+ * True: none, it may start.
+ */
+bool op_link(struct op *op, struct order *order);
 
 /*
  * Takes an ended op, whose completion is shown, out again.  Ops that waited for it alone are

@@ -237,10 +237,17 @@ struct sched_queue *sched_find(struct sched *sched,
 	return NULL;
 }
 
+static void owe(int64_t *deficit_bytes, uint64_t bytes)
+{
+	*deficit_bytes -= (int64_t)bytes;
+	if (*deficit_bytes < -SCHED_DEBT_MAX)
+		*deficit_bytes = -SCHED_DEBT_MAX;
+}
+
 void sched_charge(struct sched *sched, struct sched_queue *queue, uint64_t bytes, uint64_t now_nsec)
 {
-	queue->deficit_bytes -= (int64_t)bytes;
-	queue->client->turns[queue->now_class].deficit_bytes -= (int64_t)bytes;
+	owe(&queue->deficit_bytes, bytes);
+	owe(&queue->client->turns[queue->now_class].deficit_bytes, bytes);
 	queue->head_since_nsec = now_nsec;
 	if (queue->now_class != queue->io_class)
 		lift(sched, queue, queue->io_class); /* it was lifted for one block */

@@ -17,6 +17,9 @@ enum sched_class { SCHED_DEMAND, SCHED_NORMAL, SCHED_BACKGROUND, N_SCHED_CLASSES
 
 #define SCHED_QUANTUM_BYTES (256u << 10)
 #define SCHED_AGEING_NSEC 10000000u
+/* The largest block; a debt is no larger either, or out of turn a client could run up one that it
+   pays for minutes. */
+#define SCHED_DEBT_MAX (INT64_C(64) << 20)
 #define SCHED_WEIGHT_MAX 16u
 
 struct sched_queue;

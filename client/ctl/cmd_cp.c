@@ -84,6 +84,7 @@ struct copy {
 	uint64_t size;	     /* of the source when it was opened */
 	uint64_t done_bytes; /* written */
 	bool is_made;	     /* the destination was not there before */
+	bool is_changed;     /* it may no longer be what it was: a write was begun, or a cut */
 	bool is_complete;    /* and synced; what fails later is the comparison */
 	size_t piece_bytes;
 	struct piece pieces[N_PIECES];
@@ -112,7 +113,7 @@ __attribute__((format(printf, 2, 3))) static int copy_fail(const struct copy *co
 	if (copy->is_complete)
 		return ctl_fail(copy->ctl, "%s: %s is complete and synced, but not compared",
 				text ? text : "out of memory", copy->to.path);
-	if (copy->is_made && copy->done_bytes == 0)
+	if (copy->done_bytes == 0 && (copy->is_made || !copy->is_changed))
 		return ctl_fail(copy->ctl, "%s: nothing was copied", text ? text : "out of memory");
 	return ctl_fail(copy->ctl, "%s: %s of %s were copied; %s is not complete",
 			text ? text : "out of memory", units_format_size(done, copy->done_bytes),
@@ -267,6 +268,7 @@ static int copy_pieces(struct copy *copy)
 		} else if (writing < reading && writing - done < N_PIECES / 2) {
 			piece = &copy->pieces[writing++ % N_PIECES];
 			r = piece_finish(copy, &copy->from, piece);
+			copy->is_changed |= r == CTL_OK;
 			if (r == CTL_OK)
 				r = piece_start(copy, &copy->to, piece, true);
 		} else {
@@ -370,6 +372,14 @@ static int open_to(struct copy *copy)
 			return ctl_fail(copy->ctl, "%s: is no regular file: use cp(1) or dd(1)",
 					to->path);
 		to->fd = open(to->path, access_mode | O_CLOEXEC);
+	} else if (errno != ENOENT) {
+		return ctl_fail(copy->ctl, "%s: %s", to->path, strerror(errno));
+	} else if (lstat(to->path, &st) == 0 && S_ISLNK(st.st_mode)) {
+		return ctl_fail(copy->ctl,
+				"%s: is a symbolic link to nothing: remove it, or name its target",
+				to->path);
+	} else if (to->path[strlen(to->path) - 1] == '/') {
+		return ctl_fail(copy->ctl, "%s: no such directory: make it first", to->path);
 	} else {
 		to->fd = open(to->path, access_mode | O_CREAT | O_EXCL | O_CLOEXEC,
 			      (from_st.st_mode & 0777) | S_IRUSR | S_IWUSR);
@@ -465,6 +475,7 @@ static int complete(struct copy *copy)
 	if ((uint64_t)from_st.st_size != copy->size)
 		return copy_fail(copy, "%s: changed its size while it was copied", copy->from.path);
 	if ((uint64_t)st.st_size > copy->size) {
+		copy->is_changed = true;
 		if (to->file)
 			r = dsaio_truncate(to->file, copy->size);
 		else

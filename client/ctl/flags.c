@@ -81,6 +81,10 @@ static int take_value(const struct flag *flag, char *value, int argc, char **arg
 	}
 	switch (flag->kind) {
 	case FLAG_STRING:
+		if (!value[0]) {
+			(void)snprintf(text, size, "--%s: its value is empty", flag->name);
+			return -EINVAL;
+		}
 		*(const char **)flag->value = value;
 		return 0;
 	case FLAG_LIST:

@@ -6,10 +6,13 @@
  */
 #include "client/ctl/ctl.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command *const commands[] = { &command_status, &command_cp, &command_bench };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -24,6 +27,22 @@ static const struct flag common_flags[] = {
 	{ "help", FLAG_BOOL, &is_help, 0, 0 },
 	{ "version", FLAG_BOOL, &is_version, 0, 0 },
 };
+
+/*
+ * A descriptor of these three that is closed would be given to the next file or socket, and what
+ * we print would go there.  Standard output then fails at each write, so that ctl_flush() tells.
+ */
+static int open_standard_fds(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) >= 0)
+			continue;
+		/* The lowest that is free, and so this one. */
+		if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd)
+			return ctl_fail(&ctl, "/dev/null: %s", strerror(errno));
+	}
+	return CTL_OK;
+}
 
 static void print_help(void)
 {
@@ -103,6 +122,8 @@ int main(int argc, char **argv)
 	char text[512];
 	int n_args, r;
 
+	if (open_standard_fds() != CTL_OK)
+		return CTL_FAILED;
 	ctl.command = command ? command->name : NULL;
 	if (name && !command)
 		return ctl_usage(&ctl, "%s: no such command: see dsaioctl --help", name);

@@ -66,6 +66,52 @@ what_can_not_be_copied_is_refused() {
 		expect 1 "$ctl" cp "$store/src" /dev/null && says "$dir/err" "no regular file"
 }
 
+a_missing_destination_is_told_as_what_it_is() {
+	random_file "$store/src" 5000
+	mkdir -p "$store/d ir"
+	ln -sfn "$store/nothing" "$store/dangling"
+	ln -sfn "$store/loop" "$store/loop"
+	expect 1 "$ctl" cp "$store/src" "$store/dangling" &&
+		says "$dir/err" "$store/dangling: is a symbolic link to nothing" &&
+		expect 1 "$ctl" cp "$store/src" "$store/loop" && says "$dir/err" "Too many levels" &&
+		expect 1 "$ctl" cp "$store/src" "$store/newname/" &&
+		says "$dir/err" "$store/newname/: no such directory: make it first" &&
+		expect 1 "$ctl" cp "$store/src" "$store/d ir/new/" &&
+		says "$dir/err" "$store/d ir/new/: no such directory: make it first" || return 1
+	why="something was made"
+	[ ! -e "$store/nothing" ] && [ ! -e "$store/newname" ] && [ ! -e "$store/d ir/new" ]
+}
+
+# closed STATUS REDIRECTION...: a copy with these descriptors closed is the source and nothing else.
+closed() {
+	local status=$1 rc
+	shift
+	rm -f "$store/dst"
+	bash -c "exec \"\$0\" cp --verify \"\$1\" \"\$2\" $*" "$ctl" "$store/src" "$store/dst" \
+		>"$dir/out" 2>"$dir/err" </dev/null
+	rc=$?
+	[ $rc = "$status" ] || { why="exit status $rc instead of $status with $*: $(cat "$dir/err")"; return 1; }
+	same "$store/src" "$store/dst"
+}
+
+# The destination, or the daemon's socket, was standard output then.
+closed_descriptors_do_not_let_output_into_files() {
+	random_file "$store/src" 300001
+	closed 1 "<&- >&-" && says "$dir/err" "standard output" && closed 1 "<&- >&- 2>&-" &&
+		closed 1 ">&-" && closed 0 "<&-" && closed 0 "2>&-" && closed 0 "<&- 2>&-"
+}
+
+status_with_a_closed_output_fails() {
+	local options
+	for options in "" --json; do
+		# shellcheck disable=SC2086 # may be none
+		"$ctl" status $options >&- 2>"$dir/err"
+		why="exit status $? with a closed output: $(cat "$dir/err")"
+		[[ $why = "exit status 1 "* ]] && says "$dir/err" "standard output" || return 1
+	done
+	expect 0 "$ctl" status
+}
+
 a_failed_start_leaves_no_file() {
 	random_file "$store/src" 5000
 	expect 1 "$ctl" cp --socket "$dir/none.sock" "$store/src" "$store/fresh" || return 1
@@ -92,7 +138,11 @@ a_file_of_proc_is_refused() {
 	rm -f "$store/dst"
 	expect 1 "$ctl" cp /proc/cpuinfo "$store/dst" && says "$dir/err" "use cp(1)" || return 1
 	why="an empty file was left"
-	[ ! -e "$store/dst" ]
+	[ ! -e "$store/dst" ] || return 1
+	random_file "$store/dst" 5000
+	cp "$store/dst" "$store/dst.before"
+	expect 1 "$ctl" cp /proc/cpuinfo "$store/dst" && says "$dir/err" "nothing was copied" || return 1
+	same "$store/dst.before" "$store/dst"
 }
 
 a_full_disk_is_told_with_what_was_copied() {
@@ -128,7 +178,9 @@ a_terminated_copy_says_how_far_it_got() {
 start_daemon
 for t in sizes_of_all_kinds_arrive_byte_by_byte a_longer_copy_is_cut_and_a_shorter_one_grows \
 	verify_reads_both_again a_directory_gets_the_file_of_the_same_name the_mode_goes_along \
-	sparse_files_read_as_zeros what_can_not_be_copied_is_refused a_failed_start_leaves_no_file \
+	sparse_files_read_as_zeros what_can_not_be_copied_is_refused \
+	a_missing_destination_is_told_as_what_it_is closed_descriptors_do_not_let_output_into_files \
+	status_with_a_closed_output_fails a_failed_start_leaves_no_file \
 	one_side_may_lie_on_no_store a_file_of_proc_is_refused a_full_disk_is_told_with_what_was_copied \
 	a_terminated_copy_says_how_far_it_got; do
 	run_test $t

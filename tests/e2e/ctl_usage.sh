@@ -25,6 +25,8 @@ wrong_usage_ends_with_2() {
 		expect 2 "$ctl" cp --colour a b && says "$dir/err" "--colour: unknown option" &&
 		expect 2 "$ctl" status extra &&
 		expect 2 "$ctl" status --private --socket /x && says "$dir/err" "only one of them" &&
+		expect 2 "$ctl" status --socket= && says "$dir/err" "--socket: its value is empty" &&
+		expect 2 "$ctl" cp --socket "" a b && says "$dir/err" "--socket: its value is empty" &&
 		expect 2 "$ctl" bench && says "$dir/err" "bench io"
 }
 

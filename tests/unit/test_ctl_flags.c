@@ -99,6 +99,7 @@ static const struct {
 	{ "--read=1", "--read: takes no value" },
 	{ "--folder", "--folder: needs a value behind it" },
 	{ "--folder --read", "--folder: needs a value behind it" },
+	{ "--folder=", "--folder: its value is empty" },
 	{ "--io_size 12Q", "--io_size 12Q: is no number: write for example 4096, 64K, 1M or 2G" },
 	{ "--io_size 0", "--io_size 0: out of range: must be from 1 to 1073741824" },
 	{ "--queue_depth 5000", "--queue_depth 5000: out of range: must be from 1 to 4096" },

@@ -76,7 +76,7 @@ static void setup(struct profile profile, uint32_t spin_usec, bool has_rings)
 					 .profile = profile,
 					 .io_class = SCHED_NORMAL,
 					 .weight = 1,
-					 .entries = 64,
+					 .entries = 256,
 					 .has_rings = has_rings };
 	struct error error = { 0 };
 	char path[512];
@@ -137,7 +137,6 @@ static void teardown(bool drain)
 	channel_free(t.channel);
 	ck_assert_uint_eq(t.file.n_holds, 1000000);
 	ck_assert_uint_eq(t.slab.n_holds, 1000000);
-	ck_assert_uint_eq(t.file.inode->n_ops, 0);
 	ck_assert(account_is_zero(&t.account));
 	store_free(t.store);
 	inbox_deinit(&t.main_inbox);
@@ -236,6 +235,21 @@ START_TEST(a_read_ends_at_the_end_of_the_file)
 	ck_assert_int_eq(ftruncate(t.file.fd, 10000), 0);
 	ck_assert_int_eq(do_op(RING_OP_READ, 0, 65536, 0), 10000);
 	ck_assert_int_eq(do_op(RING_OP_READ, 8192, 4096, 0), 10000 - 8192);
+	teardown(true);
+}
+END_TEST
+
+START_TEST(many_reads_across_the_end_at_once)
+{
+	setup(profiles[0].profile, 0, true);
+	ck_assert_int_eq(ftruncate(t.file.fd, 1000), 0);
+	for (int round = 0; round < 20; round++) {
+		for (unsigned i = 0; i < 200; i++)
+			put(i, RING_OP_READ, 0, 4096, i * 4096);
+		submit();
+		for (unsigned i = 0; i < 200; i++)
+			ck_assert_int_eq(get().result, 1000);
+	}
 	teardown(true);
 }
 END_TEST
@@ -408,6 +422,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, bytes_go_there_and_back_with_any_profile, 0, N_ROWS(profiles));
 	tcase_add_test(tcase, a_read_ends_at_the_end_of_the_file);
+	tcase_add_test(tcase, many_reads_across_the_end_at_once);
 	tcase_add_loop_test(tcase, conflicting_ops_run_in_order_of_submission, 0, N_ROWS(profiles));
 	tcase_add_loop_test(tcase, a_full_ring_goes_round_many_times, 0, 4);
 	tcase_add_test(tcase, refused_entries_end_with_an_errno_and_hurt_no_other);

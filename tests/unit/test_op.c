@@ -12,7 +12,7 @@
 
 static struct inode inode;
 static struct file file;
-static struct channel *channels[2];
+static struct order orders[2]; /* of two channels */
 static struct op ops[8];
 static int n_ready;
 static struct op *last_ready;
@@ -21,21 +21,26 @@ static void setup(void)
 {
 	inode = (struct inode){ 0 };
 	file = (struct file){ .inode = &inode };
+	orders[0] = orders[1] = (struct order){ 0 };
 	n_ready = 0;
-	/* only compared */
-	channels[0] = (struct channel *)(uintptr_t)0x1000;
-	channels[1] = (struct channel *)(uintptr_t)0x2000;
 }
 
 static void make(int i, int channel, uint8_t opcode, uint64_t off, uint64_t len)
 {
-	ops[i] = (struct op){ .channel = channels[channel],
-			      .file = &file,
-			      .opcode = opcode,
-			      .off = off,
-			      .len = len,
-			      .end = len,
-			      .state = OP_WAITING };
+	ops[i] = (struct op){
+		.order = &orders[channel],
+		.file = &file,
+		.opcode = opcode,
+		.off = off,
+		.len = len,
+		.end = len,
+		.state = OP_WAITING,
+	};
+}
+
+static bool link_op(int i)
+{
+	return op_link(&ops[i], ops[i].order);
 }
 
 static void count_ready(struct op *op, void *arg)
@@ -78,13 +83,13 @@ START_TEST(conflicting_ops_of_a_channel_wait)
 	setup();
 	make(0, 0, pairs[_i].first, pairs[_i].first_off, pairs[_i].first_len);
 	make(1, 0, pairs[_i].then, pairs[_i].then_off, pairs[_i].then_len);
-	ck_assert(op_link(&ops[0]));
-	ck_assert_msg(op_link(&ops[1]) == !pairs[_i].waits, "%s", pairs[_i].what);
+	ck_assert(link_op(0));
+	ck_assert_msg(link_op(1) == !pairs[_i].waits, "%s", pairs[_i].what);
 	op_unlink(&ops[0], count_ready, NULL);
 	ck_assert_msg(n_ready == pairs[_i].waits, "%s: let go", pairs[_i].what);
 	op_unlink(&ops[1], count_ready, NULL);
-	ck_assert_uint_eq(inode.n_ops + inode.n_writes + inode.n_waiting, 0);
-	ck_assert_ptr_null(inode.first_op);
+	ck_assert_uint_eq(orders[0].n_ops + orders[0].n_writes + orders[0].n_waiting, 0);
+	ck_assert_ptr_null(orders[0].first);
 }
 END_TEST
 
@@ -93,11 +98,28 @@ START_TEST(channels_do_not_wait_for_each_other)
 	setup();
 	make(0, 0, W, 0, 4096);
 	make(1, 1, W, 0, 4096);
-	ck_assert(op_link(&ops[0]));
-	ck_assert(op_link(&ops[1]));
+	ck_assert(link_op(0));
+	ck_assert(link_op(1));
 	op_unlink(&ops[0], count_ready, NULL);
 	ck_assert_int_eq(n_ready, 0);
 	op_unlink(&ops[1], count_ready, NULL);
+}
+END_TEST
+
+START_TEST(two_inodes_in_one_order_do_not_conflict)
+{
+	struct inode other = { 0 };
+	struct file other_file = { .inode = &other };
+
+	setup();
+	make(0, 0, W, 0, 4096);
+	make(1, 0, W, 0, 4096);
+	ops[1].file = &other_file;
+	ck_assert(link_op(0));
+	ck_assert(link_op(1));
+	op_unlink(&ops[1], count_ready, NULL);
+	op_unlink(&ops[0], count_ready, NULL);
+	ck_assert_int_eq(n_ready, 0);
 }
 END_TEST
 
@@ -108,8 +130,8 @@ START_TEST(an_op_waits_for_all_that_stand_before_it)
 	make(1, 0, W, 4096, 4096);
 	make(2, 0, R, 0, 8192);
 	make(3, 0, W, 0, 8192);
-	ck_assert(op_link(&ops[0]) && op_link(&ops[1]));
-	ck_assert(!op_link(&ops[2]) && !op_link(&ops[3]));
+	ck_assert(link_op(0) && link_op(1));
+	ck_assert(!link_op(2) && !link_op(3));
 	op_unlink(&ops[1], count_ready, NULL);
 	ck_assert_int_eq(n_ready, 0);
 	op_unlink(&ops[0], count_ready, NULL);
@@ -128,7 +150,7 @@ START_TEST(an_op_cancelled_while_it_waits_lets_the_next_go)
 	make(0, 0, W, 0, 4096);
 	make(1, 0, W, 0, 4096);
 	make(2, 0, W, 0, 4096);
-	ck_assert(op_link(&ops[0]) && !op_link(&ops[1]) && !op_link(&ops[2]));
+	ck_assert(link_op(0) && !link_op(1) && !link_op(2));
 	ops[1].state = OP_ENDED;
 	op_unlink(&ops[1], count_ready, NULL);
 	ck_assert_int_eq(n_ready, 0); /* it still waits for the first */
@@ -136,7 +158,7 @@ START_TEST(an_op_cancelled_while_it_waits_lets_the_next_go)
 	ck_assert_int_eq(n_ready, 1);
 	ck_assert_ptr_eq(last_ready, &ops[2]);
 	op_unlink(&ops[2], count_ready, NULL);
-	ck_assert_uint_eq(inode.n_waiting, 0);
+	ck_assert_uint_eq(orders[0].n_waiting, 0);
 }
 END_TEST
 
@@ -173,6 +195,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, conflicting_ops_of_a_channel_wait, 0, N_ROWS(pairs));
 	tcase_add_test(tcase, channels_do_not_wait_for_each_other);
+	tcase_add_test(tcase, two_inodes_in_one_order_do_not_conflict);
 	tcase_add_test(tcase, an_op_waits_for_all_that_stand_before_it);
 	tcase_add_test(tcase, an_op_cancelled_while_it_waits_lets_the_next_go);
 	tcase_add_test(tcase, the_lowest_failure_decides);
