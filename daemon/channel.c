@@ -113,8 +113,8 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 			return r;
 	}
 
-	channel->n_per_lane = config->profile.intra_op_parallelism;
-	channel->per_lane = calloc(channel->n_per_lane, sizeof(*channel->per_lane));
+	channel->per_lane = calloc(config->profile.intra_op_parallelism,
+				   sizeof(*channel->per_lane));
 	channel->ops = calloc(channel->entries, sizeof(*channel->ops));
 	if (!channel->per_lane || !channel->ops)
 		return error_set(error, -ENOMEM, "channel: %" PRIu32 " ops", channel->entries);

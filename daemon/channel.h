@@ -61,7 +61,6 @@ struct channel {
 	struct channel_owner owner;
 	struct stats stats;			      /* lane writes */
 	struct charge channel_charge, entries_charge; /* main thread */
-	void *session_data;			      /* main thread: the session's */
 
 	/* the home lane's */
 	struct ring_lane ring;
@@ -74,16 +73,16 @@ struct channel {
 	struct sched_queue queue;
 	struct channel_lane {
 		uint32_t n_in_flight; /* blocks */
-		bool is_draining;     /* overlap_events false: the queue was full, wait for all */
+		uint32_t n_started;   /* overlap_events false: since none was in flight */
 	} * per_lane;		      /* one for each part that may have a lane of its own */
-	uint32_t n_per_lane;
-	struct channel *next, *prev; /* in the lane's list */
-	struct channel *next_ended;  /* in the lane's list of channels with ended ops */
+	struct channel *next, *prev;  /* in the lane's list */
+	struct channel *next_ended;   /* in the lane's list of channels with ended ops */
 	bool has_ended, is_broken, is_closing, has_left_epoll;
 	uint32_t bell_taken;   /* ring.taken at its last bell */
 	uint32_t n_idle_bells; /* rings without entries in the second that began at */
 	uint64_t idle_bells_since_nsec;
-	bool drain; /* with is_closing: what was taken may end */
+	bool drain;		 /* with is_closing: what was taken may end */
+	_Atomic bool must_hurry; /* main thread: it may not, after all; lane reads: relaxed */
 	struct message add_message, message, broken_message; /* may all be on their way */
 	const char *broken_why;
 };

@@ -562,7 +562,10 @@ static bool depth_allows(const struct channel *channel, uint32_t lane)
 {
 	const struct channel_lane *per = &channel->per_lane[lane];
 
-	return !per->is_draining && per->n_in_flight < channel->profile.queue_depth;
+	/* Without overlap a full queue is started, then all of it awaited. */
+	if (!channel->profile.overlap_events)
+		return per->n_started < channel->profile.queue_depth;
+	return per->n_in_flight < channel->profile.queue_depth;
 }
 
 static bool may_pass_window(const struct sched_queue *queue, void *arg)
@@ -616,8 +619,7 @@ static void start_block(struct lane *lane, struct channel *channel, const struct
 		op->next_block++;
 
 	per->n_in_flight++;
-	if (!channel->profile.overlap_events && per->n_in_flight == channel->profile.queue_depth)
-		per->is_draining = true;
+	per->n_started++;
 	channel->client->blocks_in_flight++;
 	lane->n_in_flight++;
 	lane->bytes_in_flight += next->len;
@@ -722,12 +724,17 @@ static void block_done(struct lane *lane, struct block *block)
 			error = (int)-block->result;
 		else if (block->is_write)
 			error = EIO; /* a write that stands still: no errno was given */
+		if (error == EIO)
+			log_client(&lane->log_limit,
+				   "store %s: %s of %u bytes at %" PRIu64 " of %s: %s",
+				   lane->store->name, block->is_write ? "write" : "read",
+				   block->len, block->off, op->file->name, strerrordesc_np(error));
 		op_stop_at(op, op_off + block->best, error);
 	}
 
 	per->n_in_flight--;
 	if (!per->n_in_flight)
-		per->is_draining = false;
+		per->n_started = 0;
 	channel->client->blocks_in_flight--;
 	lane->n_in_flight--;
 	lane->bytes_in_flight -= block->bytes;
@@ -933,12 +940,26 @@ static void report_removed(struct message *message)
 	channel->owner.on_removed(channel, channel->owner.arg);
 }
 
+static void cancel_all(struct channel *channel)
+{
+	for (uint32_t i = 0; i < channel->entries; i++)
+		cancel_op(channel->home, &channel->ops[i], ECANCELED);
+}
+
 /* Lets go of closing channels that have nothing open any more. */
 static void remove_idle(struct lane *lane)
 {
 	for (struct channel *channel = lane->channels, *next; channel; channel = next) {
 		next = channel->next;
-		if (!channel->is_closing || channel->n_open)
+		if (!channel->is_closing)
+			continue;
+		/* relaxed: nothing else travels with it, and a later turn sees it, too */
+		if (channel->drain &&
+		    atomic_load_explicit(&channel->must_hurry, memory_order_relaxed)) {
+			channel->drain = false;
+			cancel_all(channel);
+		}
+		if (channel->n_open)
 			continue;
 		sched_remove(&lane->sched, &channel->queue);
 		if (channel->has_rings && !channel->has_left_epoll)
@@ -979,10 +1000,8 @@ static void do_remove_channel(struct message *message)
 	struct channel *channel = container_of(message, struct channel, message);
 
 	channel->is_closing = true;
-	if (channel->drain)
-		return;
-	for (uint32_t i = 0; i < channel->entries; i++)
-		cancel_op(channel->home, &channel->ops[i], ECANCELED);
+	if (!channel->drain)
+		cancel_all(channel);
 }
 
 static void do_quiesce_reply(struct message *message)
@@ -1021,22 +1040,24 @@ static void do_submit(struct message *message)
 	}
 }
 
-struct cancel {
-	struct message message;
-	struct channel *channel;
-	uint64_t id;
-};
+static void report_cancel(struct message *message)
+{
+	struct lane_cancel *cancel = container_of(message, struct lane_cancel, message);
+
+	cancel->on_done(cancel);
+}
 
 static void do_cancel(struct message *message)
 {
-	struct cancel *cancel = container_of(message, struct cancel, message);
+	struct lane_cancel *cancel = container_of(message, struct lane_cancel, message);
 	struct channel *channel = cancel->channel;
 
 	(void)take_ring(channel->home, channel, INT_MAX); /* the op may still be there */
 	for (uint32_t i = 0; i < channel->entries; i++)
 		if (channel->ops[i].id == cancel->id)
 			cancel_op(channel->home, &channel->ops[i], ECANCELED);
-	free(cancel);
+	message->run = report_cancel;
+	inbox_post(channel->store->main_inbox, message);
 }
 
 static void do_add_worker(struct message *message)
@@ -1386,23 +1407,21 @@ void lane_remove_channel(struct lane *lane, struct channel *channel, bool drain)
 	inbox_post(&lane->inbox, &channel->message);
 }
 
+void lane_hurry_channel(struct channel *channel)
+{
+	atomic_store_explicit(&channel->must_hurry, true, memory_order_relaxed);
+}
+
 void lane_submit(struct batch *batch)
 {
 	batch->message.run = do_submit;
 	inbox_post(&batch->channel->home->inbox, &batch->message);
 }
 
-int lane_cancel(struct channel *channel, uint64_t id)
+void lane_cancel(struct lane_cancel *cancel)
 {
-	struct cancel *cancel = calloc(1, sizeof(*cancel));
-
-	if (!cancel)
-		return -ENOMEM;
 	cancel->message.run = do_cancel;
-	cancel->channel = channel;
-	cancel->id = id;
-	inbox_post(&channel->home->inbox, &cancel->message);
-	return 0;
+	inbox_post(&cancel->channel->home->inbox, &cancel->message);
 }
 
 void lane_quiesce(struct lane *lane, struct lane_quiesce *quiesce)

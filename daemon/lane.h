@@ -44,13 +44,25 @@ void lane_add_channel(struct lane *lane, struct channel *channel);
  * that were taken end (drain: true), then calls its owner's on_removed.
  */
 void lane_remove_channel(struct lane *lane, struct channel *channel, bool drain);
+/* A channel that drains is to drop what has not started, after all; seen in the lane's next turn
+   that does something, and there is one as long as anything can start. */
+void lane_hurry_channel(struct channel *channel);
 
 /* Hands a batch to the channel's lane, which takes it.  The caller has checked that at most
    channel->entries ops are open. */
 void lane_submit(struct batch *batch);
 
-/* Cancels the op with this id, if there is one.  0 or -ENOMEM. */
-int lane_cancel(struct channel *channel, uint64_t id);
+/*
+ * Cancels the op with this id, if there is one; on_done, in the main thread, comes when the lane has
+ * looked: before the channel's on_removed.
+ */
+struct lane_cancel {
+	struct message message;
+	struct channel *channel;
+	uint64_t id;
+	void (*on_done)(struct lane_cancel *cancel);
+};
+void lane_cancel(struct lane_cancel *cancel);
 
 /*
  * Runs message in the main thread after the lane has seen all that the main thread did before:

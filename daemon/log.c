@@ -111,7 +111,6 @@ static void log_line(const char *priority, const char *format, va_list args)
 LOG_FUNCTION(log_error, SD_ERR)
 LOG_FUNCTION(log_warning, SD_WARNING)
 LOG_FUNCTION(log_notice, SD_NOTICE)
-LOG_FUNCTION(log_info, SD_INFO)
 
 void log_client(struct log_limit *limit, const char *format, ...)
 {
@@ -121,7 +120,7 @@ void log_client(struct log_limit *limit, const char *format, ...)
 	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* this clock is always there */
 	if (now.tv_sec != limit->second) {
 		if (limit->n_left_out)
-			log_notice("dsaiod: clients caused %u more lines, which are left out",
+			log_notice("dsaiod: %u more lines like the last are left out",
 				   limit->n_left_out);
 		*limit = (struct log_limit){ .second = now.tv_sec };
 	}

@@ -13,10 +13,9 @@ void log_init(void); /* looks at $JOURNAL_STREAM once */
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * A line that a client caused: at most LOG_LIMIT_LINES a second of those that share the limit, the
+ * A line that a client, or a failing device, caused: at most LOG_LIMIT_LINES a second of those that share the limit, the
  * others are counted.  limit: one thread's, zeroed at first.
  */
 #define LOG_LIMIT_LINES 10u

@@ -2,8 +2,8 @@
  * dsaiod: options, signals, and the order of start and stop.
  *
  * Start: descriptors, configuration, the budget for libaio, the server; then it says that it is
- * ready.  Stop (SIGTERM or SIGINT): the server lets what was taken end.  Further signals change
- * nothing: blocks in flight have to come back.
+ * ready.  Stop (SIGTERM or SIGINT): the server lets what was taken end; on a second signal it drops
+ * what has not started.  Blocks in flight have to come back in any case.
  */
 #include "client/lib/dsaio.h" /* the version is the project's */
 #include "daemon/config.h"
@@ -160,7 +160,8 @@ static void nofile_raise(void)
 static void on_stop(evutil_socket_t number, short what, void *arg)
 {
 	(void)what;
-	log_notice("dsaiod: stopping on %s: what was taken ends first", strsignal(number));
+	log_notice("dsaiod: stopping on %s: what was taken ends first, or is dropped on the next",
+		   strsignal(number));
 	(void)sd_notify(0, "STOPPING=1\nSTATUS=letting the ops that were taken end"); /* may be
 									nobody there */
 	server_stop(arg);

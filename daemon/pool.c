@@ -56,9 +56,9 @@ static int slab_lock(struct slab *slab)
 		slab->is_locked = true;
 		return 0;
 	}
-	code = -errno;
+	code = -errno; /* EPERM, ENOMEM or EAGAIN: for the client it is all memory that is not had */
 	memlock_limit(limit, sizeof(limit));
-	(void)error_set_plain(&slab->error, code,
+	(void)error_set_plain(&slab->error, -ENOMEM,
 			      "slab of %" PRIu64 " bytes: can not be locked in memory (%s; "
 			      "RLIMIT_MEMLOCK is %s): start the daemon with LimitMEMLOCK=infinity "
 			      "(ulimit -l unlimited)%s",
@@ -66,7 +66,7 @@ static int slab_lock(struct slab *slab)
 			      slab->pool->lock == POOL_LOCK_YES ? ", or configure lock = auto"
 								: "");
 	if (slab->pool->lock == POOL_LOCK_YES)
-		return code;
+		return -ENOMEM;
 	/* It may have failed halfway; what is locked counts against the limit. */
 	(void)munlock(slab->memory, slab->size_bytes); /* what was never locked is fine */
 	return 0;

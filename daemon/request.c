@@ -654,9 +654,6 @@ static int serve_file_add(struct session *session, const Wire__FileAdd *add, str
 static int serve_now(struct session *session, const Wire__Request *request, struct frame *frame,
 		     struct error *error)
 {
-	Wire__Reply done = WIRE__REPLY__INIT;
-	int r;
-
 	switch (request->body_case) {
 	case WIRE__REQUEST__BODY_HELLO:
 		return serve_hello(session, request->seq, request->hello, frame, error);
@@ -666,13 +663,6 @@ static int serve_now(struct session *session, const Wire__Request *request, stru
 		return serve_channel_open(session, request->seq, request->channel_open, error);
 	case WIRE__REQUEST__BODY_STATUS:
 		return serve_status(session, request->seq, error);
-	case WIRE__REQUEST__BODY_CANCEL:
-		r = session_cancel(session, request->cancel->channel, request->cancel->id, error);
-		if (r < 0)
-			return r;
-		done.seq = request->seq;
-		reply_send(session, &done, NULL, 0);
-		return 0;
 	default:
 		return 1;
 	}
@@ -695,6 +685,9 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 		return session_handle_close(session, request->handle_close->handle, call, error);
 	case WIRE__REQUEST__BODY_SUBMIT:
 		return serve_submit(session, request->submit, call, error);
+	case WIRE__REQUEST__BODY_CANCEL:
+		return session_cancel(session, request->cancel->channel, request->cancel->id, call,
+				      error);
 	default:
 		return error_set_plain(error, -EOPNOTSUPP, "request %d is not served",
 				       request->body_case);

@@ -501,8 +501,11 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 
 void server_stop(struct server *server)
 {
-	if (server->is_stopping)
+	if (server->is_stopping) { /* again: what was taken and has not started does not start */
+		for (struct session *s = server->service.sessions; s; s = s->next)
+			session_end(s, false);
 		return;
+	}
 	server->is_stopping = true;
 	(void)event_del(server->listen_event); /* it was added, or is paused: fine too */
 	(void)evtimer_del(server->resume_event);

@@ -26,7 +26,10 @@ struct server;
 int server_new(const struct config *config, struct event_base *base, struct server **ret_server,
 	       struct error *error);
 
-/* Begins the orderly stop; the base's loop is left when the last session is gone. */
+/*
+ * Begins the orderly stop: what was taken ends.  Called again, it drops what has not started.  The
+ * base's loop is left when the last session is gone.
+ */
 void server_stop(struct server *server);
 
 /* After the stop, or after a failed start.  Removes the socket.  NULL is fine. */

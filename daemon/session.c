@@ -390,6 +390,9 @@ static void on_channel_removed(struct channel *channel, void *arg)
 	for (at = &handle->members; *at != member; at = &(*at)->next)
 		;
 	*at = member->next;
+	for (at = &session->members; *at != member; at = &(*at)->next_in_session)
+		;
+	*at = member->next_in_session;
 	member->share->n_channels--;
 	handle->n_channels--;
 	session->n_channels--;
@@ -582,11 +585,12 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		return error_set(error, r, "channel: no id");
 	}
 
-	channel->session_data = member;
 	member->handle = handle;
 	member->share = share;
 	member->channel = channel;
 	member->next = handle->members;
+	member->next_in_session = session->members;
+	session->members = member;
 	handle->members = TAKE_PTR(member);
 	share->n_channels++;
 	handle->n_channels++;
@@ -646,17 +650,26 @@ int session_submit(struct session *session, uint32_t channel_id, const struct ri
 	return 0;
 }
 
-int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id,
+static void on_cancelled(struct lane_cancel *cancel)
+{
+	struct call *call = container_of(cancel, struct call, cancel);
+
+	call->on_done(call, 0, NULL);
+}
+
+int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id, struct call *call,
 		   struct error *error)
 {
 	struct member *member = idtable_get(&session->channels, channel_id);
-	int r;
 
 	if (!member)
 		return error_no_such(error, "channel", channel_id);
-	r = lane_cancel(member->channel, op_id);
-	if (r < 0)
-		return error_set(error, r, "cancel");
+	call->cancel = (struct lane_cancel){
+		.channel = member->channel,
+		.id = op_id,
+		.on_done = on_cancelled,
+	};
+	lane_cancel(&call->cancel);
 	return 0;
 }
 
@@ -1037,12 +1050,16 @@ void session_end(struct session *session, bool drain)
 	uint32_t cursor = 0;
 	struct handle *handle;
 
-	if (session_is_ending(session))
+	if (session->pid_event && !drain)
+		(void)event_del(session->pid_event); /* a dead client's stays readable */
+	if (session_is_ending(session)) {
+		if (!drain)
+			for (struct member *m = session->members; m; m = m->next_in_session)
+				lane_hurry_channel(m->channel);
 		return;
+	}
 	session->state = SESSION_ENDING;
 	session_pause(session);
-	if (session->pid_event)
-		(void)event_del(session->pid_event); /* a dead client's stays readable */
 	session_close_fds(session, session->reader.fds, session->reader.n_fds);
 	session->reader.n_fds = 0;
 	while ((handle = idtable_next(&session->handles, &cursor)))

@@ -105,6 +105,7 @@ struct session {
 	struct inodes inodes;
 	struct idtable handles, channels; /* struct handle, struct member */
 	struct share *shares;
+	struct member *members;
 	uint32_t n_channels; /* not yet given back by their lanes */
 	uint32_t n_objects;  /* slabs and files being made, there, or not yet free */
 	uint32_t n_closings; /* descriptors on their way to a close on the helper */
@@ -137,7 +138,7 @@ struct handle {
 
 /* A channel, as its session sees it. */
 struct member {
-	struct member *next; /* in the handle's list */
+	struct member *next, *next_in_session; /* in the handle's list, and in the session's */
 	struct handle *handle;
 	struct share *share;
 	struct channel *channel;
@@ -158,6 +159,7 @@ struct call {
 		struct slab *slab;
 		struct file *file;
 		struct batch *batch;
+		struct lane_cancel cancel;
 	};
 	int reply_fds[FRAME_FDS_MAX]; /* for the reply: the daemon's own, owned */
 	unsigned n_reply_fds;
@@ -229,7 +231,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,
 		   uint32_t n, struct call *call, struct error *error);
 
-int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id,
+int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id, struct call *call,
 		   struct error *error);
 
 #endif

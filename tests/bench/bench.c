@@ -465,7 +465,7 @@ static int measure_rest(struct bench *b)
 	int r = ours_open(b, "", NULL, SMALL_BYTES);
 
 	progress(&rows[ROW_REST_TICKS], 1);
-	/* What follows an op (parking, the end of spinning) takes milliseconds. */
+	/* What follows an op (the end of spinning) takes milliseconds. */
 	if (r < 0 || (r = pause_seconds(1)) < 0)
 		return r;
 	r = process_activity(b->daemon.pid, &before);

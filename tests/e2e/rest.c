@@ -83,7 +83,7 @@ TEST(rest, "at rest with a client connected: 0 ticks, at most 10 context switche
 
 	if (getenv("SANITIZE") && strstr(getenv("SANITIZE"), "thread"))
 		test_skip("the thread sanitizer's own thread does not rest");
-	(void)poll(NULL, 0, 1000); /* what follows the last op (parking, time-outs) is not rest */
+	(void)poll(NULL, 0, 1000); /* what follows the last op (the end of spinning) is not rest */
 	before = activity_of(rig.daemon->pid);
 	(void)poll(NULL, 0, REST_MSEC); /* the measure itself */
 	after = activity_of(rig.daemon->pid);

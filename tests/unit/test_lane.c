@@ -64,7 +64,50 @@ static void run_main_inbox(void)
 	(void)inbox_run(&t.main_inbox);
 }
 
-static void setup(struct profile profile, uint32_t spin_usec, bool has_rings)
+/*
+ * The libaio engine, watched: what the knobs make of it.
+ */
+static struct {
+	uint32_t n_blocks, n_single, max_bytes, max_in_flight;
+	uint32_t n_fills; /* blocks that were submitted when none was in flight */
+} seen;
+
+static int watched_submit(struct engine *engine, struct block **blocks, int n)
+{
+	uint32_t before = engine->n_in_flight;
+	int r = engine_libaio.submit(engine, blocks, n);
+
+	seen.n_fills += r > 0 && before == 0;
+	for (int i = 0; i < r; i++) {
+		seen.n_blocks++;
+		seen.n_single += blocks[i]->is_single;
+		if (blocks[i]->bytes > seen.max_bytes)
+			seen.max_bytes = blocks[i]->bytes;
+	}
+	if (before + (uint32_t)r > seen.max_in_flight)
+		seen.max_in_flight = before + (uint32_t)r;
+	return r;
+}
+
+static struct engine_ops watched;
+
+/* As store_start_lanes(), but for the engine. */
+static void start_watched_lane(void)
+{
+	struct lane_config config = {
+		.store = t.store, .engine = &watched, .depth = 128, .depth_min = 32
+	};
+	struct error error;
+
+	watched = engine_libaio;
+	watched.submit = watched_submit;
+	memset(&seen, 0, sizeof(seen));
+	ck_assert_int_eq(lane_start(&config, &t.store->lanes[0], &error), 0);
+	t.store->n_lanes = 1;
+}
+
+static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_rings,
+			 bool is_watched)
 {
 	const char *dir = getenv("TMPDIR");
 	struct store_config store_config = {
@@ -90,6 +133,8 @@ static void setup(struct profile profile, uint32_t spin_usec, bool has_rings)
 	store_config.path = dir;
 	ck_assert_msg(store_new(1, &store_config, &t.main_inbox, &t.store, &error) == 0, "%s",
 		      error.text);
+	if (is_watched)
+		start_watched_lane();
 	ck_assert_msg(store_start_lanes(t.store, &profile, &error) == 0, "%s", error.text);
 	sched_client_init(&t.client);
 	inodes_init(&t.inodes);
@@ -128,9 +173,15 @@ static void setup(struct profile profile, uint32_t spin_usec, bool has_rings)
 	lane_add_channel(t.channel->home, t.channel);
 }
 
+static void setup(struct profile profile, uint32_t spin_usec, bool has_rings)
+{
+	setup_engine(profile, spin_usec, has_rings, false);
+}
+
 static void teardown(bool drain)
 {
-	lane_remove_channel(t.channel->home, t.channel, drain);
+	if (!t.was_removed)
+		lane_remove_channel(t.channel->home, t.channel, drain);
 	while (!t.was_removed)
 		run_main_inbox();
 	ck_assert_uint_eq(t.channel->n_open, 0);
@@ -223,6 +274,46 @@ START_TEST(bytes_go_there_and_back_with_any_profile)
 	ck_assert_int_eq(memcmp(t.memory, t.memory + FILE_BYTES, FILE_BYTES), 0);
 	ck_assert_int_eq(do_op(RING_OP_READ, 4096, 12288, 0), 12288);
 	ck_assert_int_eq(memcmp(t.memory, t.memory + FILE_BYTES + 4096, 12288), 0);
+	teardown(true);
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	struct profile profile;
+	uint32_t n_blocks, max_in_flight, n_fills; /* of an op of 1 MiB; 0 fills: any number */
+} knobs[] = {
+	{ "block_size 4K, queue_depth 8", { 4096, 8, false, true, 1 }, 256, 8, 0 },
+	{ "block_size 64K, queue_depth 1", { 65536, 1, false, true, 1 }, 16, 1, 16 },
+	{ "overlap_events false", { 4096, 8, false, false, 1 }, 256, 8, 32 },
+	{ "overlap_events false, and depth does not divide",
+	  { 4096, 100, false, false, 1 },
+	  256,
+	  100,
+	  3 },
+	{ "single_submit", { 65536, 4, true, true, 1 }, 16, 4, 0 },
+	{ "intra_op_parallelism on one lane", { 65536, 16, false, true, 3 }, 18, 16, 0 },
+};
+
+START_TEST(the_knobs_mean_what_they_say)
+{
+	setup_engine(knobs[_i].profile, 0, true, true);
+	fill(t.memory, 1u << 20, 5);
+	ck_assert_int_eq(do_op(RING_OP_WRITE, 0, 1u << 20, 0), 1 << 20);
+	if (t.store->n_lanes == 1) { /* else other lanes do a part of it */
+		ck_assert_msg(seen.n_blocks == knobs[_i].n_blocks, "%s: %u blocks", knobs[_i].what,
+			      seen.n_blocks);
+		/* The device may be faster than the queue is filled, but with overlap off. */
+		ck_assert_msg(seen.max_in_flight <= knobs[_i].max_in_flight, "%s: %u in flight",
+			      knobs[_i].what, seen.max_in_flight);
+		ck_assert_msg(!knobs[_i].n_fills || seen.n_fills >= knobs[_i].n_fills,
+			      "%s: filled %u times", knobs[_i].what, seen.n_fills);
+	}
+	ck_assert_msg(seen.max_bytes == knobs[_i].profile.block_size ||
+			      knobs[_i].profile.intra_op_parallelism > 1,
+		      "%s: %u bytes", knobs[_i].what, seen.max_bytes);
+	ck_assert_msg(seen.n_single == (knobs[_i].profile.single_submit ? seen.n_blocks : 0), "%s",
+		      knobs[_i].what);
 	teardown(true);
 }
 END_TEST
@@ -342,6 +433,40 @@ START_TEST(a_closing_channel_drops_what_has_not_started)
 }
 END_TEST
 
+static bool cancel_is_done;
+static void on_cancelled(struct lane_cancel *cancel)
+{
+	(void)cancel;
+	cancel_is_done = true;
+}
+
+static void do_cancel(uint64_t id)
+{
+	struct lane_cancel cancel = { .channel = t.channel, .id = id, .on_done = on_cancelled };
+
+	cancel_is_done = false;
+	lane_cancel(&cancel);
+	while (!cancel_is_done)
+		run_main_inbox();
+}
+
+START_TEST(a_draining_channel_that_has_to_hurry_drops_what_has_not_started)
+{
+	setup(profiles[2].profile, 0, true); /* depth 1, blocks of 4 KiB */
+	for (unsigned i = 0; i < 60; i++)
+		put(i, RING_OP_READ, 0, 8u << 20, 0);
+	submit();
+	ck_assert_int_eq(get().result, 8 << 20);
+	lane_remove_channel(t.channel->home, t.channel, true);
+	lane_hurry_channel(t.channel);
+	while (!t.was_removed)
+		run_main_inbox();
+	/* Far from all of it was read: 60 x 2048 blocks, one after the other. */
+	ck_assert_uint_lt(stats_get(&t.channel->stats.read_bytes), UINT64_C(40) * (8u << 20));
+	teardown(true);
+}
+END_TEST
+
 START_TEST(a_cancelled_op_ends_once)
 {
 	int n_cancelled = 0, n_whole = 0;
@@ -351,7 +476,7 @@ START_TEST(a_cancelled_op_ends_once)
 		put(i, RING_OP_READ, 0, 4u << 20, 0);
 	submit();
 	for (unsigned i = 0; i < 8; i++)
-		ck_assert_int_eq(lane_cancel(t.channel, i), 0);
+		do_cancel(i);
 	for (int i = 0; i < 8; i++) {
 		int64_t result = get().result;
 
@@ -421,6 +546,7 @@ END_TEST
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, bytes_go_there_and_back_with_any_profile, 0, N_ROWS(profiles));
+	tcase_add_loop_test(tcase, the_knobs_mean_what_they_say, 0, N_ROWS(knobs));
 	tcase_add_test(tcase, a_read_ends_at_the_end_of_the_file);
 	tcase_add_test(tcase, many_reads_across_the_end_at_once);
 	tcase_add_loop_test(tcase, conflicting_ops_run_in_order_of_submission, 0, N_ROWS(profiles));
@@ -428,6 +554,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, refused_entries_end_with_an_errno_and_hurt_no_other);
 	tcase_add_test(tcase, indices_that_jump_are_told_once);
 	tcase_add_test(tcase, a_closing_channel_drops_what_has_not_started);
+	tcase_add_test(tcase, a_draining_channel_that_has_to_hurry_drops_what_has_not_started);
 	tcase_add_test(tcase, a_cancelled_op_ends_once);
 	tcase_add_test(tcase, a_deadline_is_a_cancel);
 	tcase_add_loop_test(tcase, a_batch_without_rings_gets_its_results_in_order, 0, 3);
