@@ -136,7 +136,7 @@ int channel_put(struct channel *channel, struct dsaio_op *op, struct ring_entry 
 	}
 	row = &channel->rows[channel->free_rows[ring->tail & (ring->entries - 1)]];
 	row->id += UINT64_C(1) << 32; /* the next generation */
-	op->ring_id = row->id;
+	atomic_store(&op->ring_id, row->id);
 	entry->id = row->id;
 	/* release: the consumer, who acquires, finds the op filled in */
 	atomic_store_explicit(&row->op, op, memory_order_release);

@@ -35,7 +35,8 @@ struct dsaio_op {
 	struct channel *channel; /* NULL: does not go by a ring */
 	struct cut_piece *piece; /* held while open; NULL: none */
 	uint64_t off, len;
-	uint64_t ring_id;	 /* written before the op can be found; for cancel */
+	_Atomic uint64_t ring_id; /* 0: in no ring yet; seq_cst, against is_cancelled */
+	_Atomic bool is_cancelled;
 	uint8_t opcode;		 /* enum ring_opcode */
 	bool is_async;		 /* dsaio_wait() and dsaio_reap() tell of it */
 	bool is_buffered;	 /* runs in the submitting thread, through the page cache */
@@ -50,11 +51,12 @@ struct dsaio_op {
 
 	/* inode.lock */
 	struct dsaio_op *inode_next, *inode_prev;
-	bool is_extending;    /* it has moved the file's end, ... */
-	uint64_t old_size;    /* ... from here ... */
-	uint64_t set_size;    /* ... to here */
-	uint64_t others_end;  /* where others wrote to meanwhile */
-	uint64_t zeros_until; /* it failed and left zeros up to here */
+	bool is_extending;   /* it has moved the file's end, ... */
+	uint64_t old_size;   /* ... from here ... */
+	uint64_t set_size;   /* ... to here */
+	uint64_t others_end; /* where others wrote to meanwhile */
+	/* It failed, and the file was then longer than the bytes done: others may change that. */
+	bool left_zeros;
 
 	/* handle.lock */
 	bool is_callers; /* the caller has a reference, or had one */

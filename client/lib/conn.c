@@ -2,13 +2,17 @@
 
 #include "client/lib/dsaio.h"
 #include "client/lib/error.h"
+#include "client/lib/fd.h"
 #include "proto/cleanup.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 
@@ -101,6 +105,64 @@ static Wire__Reply__BodyCase reply_body(const Wire__Request *request)
 	}
 }
 
+/* Descriptors that come with that reply. */
+static unsigned reply_fds(const Wire__Request *request)
+{
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_SLAB_NEW:
+	case WIRE__REQUEST__BODY_HANDLE_OPEN:
+		return 1;
+	case WIRE__REQUEST__BODY_CHANNEL_OPEN:
+		return 3; /* rings, bell, board */
+	default:
+		return 0;
+	}
+}
+
+static void close_all(const int *fds, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		(void)close(fds[i]); /* ours to close; nothing was written to them */
+}
+
+/*
+ * The kernel drops descriptors that a process at its limit is sent, and nothing brings them back:
+ * the stream would be lost.  So their places are taken before the request, and given up when the
+ * reply is there.  Returns 0, or a negative errno with a sentence.
+ */
+static int places_take(struct dsaio_conn *conn, const char *what, unsigned n, int *ret_places)
+{
+	struct rlimit limit = { .rlim_cur = 0 };
+
+	for (unsigned i = 0; i < n; i++) {
+		ret_places[i] = fd_duplicate(conn->fd);
+		if (ret_places[i] < 0) {
+			int r = -errno;
+
+			close_all(ret_places, i);
+			if (r != -EMFILE)
+				return error_fail_errno(r, "%s: a descriptor", what);
+			(void)getrlimit(RLIMIT_NOFILE, &limit); /* can not fail */
+			return error_fail(r,
+					  "%s: this process has as many descriptors open as it "
+					  "may (RLIMIT_NOFILE %ju): raise it (ulimit -n), or close "
+					  "some",
+					  what, (uintmax_t)limit.rlim_cur);
+		}
+	}
+	return 0;
+}
+
+/* Other threads that open files at that moment can still be faster: the connection is lost then. */
+static void places_give(struct dsaio_conn *conn, const int *places, unsigned n)
+{
+	struct pollfd p = { .fd = conn->fd, .events = POLLIN };
+
+	while (n && poll(&p, 1, -1) < 0 && errno == EINTR)
+		;
+	close_all(places, n);
+}
+
 static int conn_send(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 		     const int *fds, unsigned n_fds)
 {
@@ -112,8 +174,7 @@ static int conn_send(struct dsaio_conn *conn, const char *what, Wire__Request *r
 	len = wire__request__get_packed_size(request);
 	packed = malloc(len ? len : 1);
 	if (!packed) {
-		for (unsigned i = 0; i < n_fds; i++)
-			(void)close(fds[i]); /* ours to close; nothing was written to them */
+		close_all(fds, n_fds);
 		return error_fail_errno(-ENOMEM, "%s: request", what);
 	}
 	(void)wire__request__pack(request, packed);
@@ -161,18 +222,26 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	_cleanup_(frame_deinit) struct frame frame = { .n_fds = 0 };
 	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
-	int r;
+	unsigned n_places = reply_fds(request);
+	int places[FRAME_FDS_MAX], r;
 
 	(void)pthread_mutex_lock(&conn->lock); /* a plain mutex: can not fail */
 	locked = &conn->lock;
 	if (atomic_load(&conn->is_broken)) {
-		for (unsigned i = 0; i < n_fds; i++)
-			(void)close(fds[i]); /* ours to close; nothing was written to them */
+		close_all(fds, n_fds);
 		return conn_lost(conn, what, "the connection is broken");
 	}
-	r = conn_send(conn, what, request, fds, n_fds);
-	if (r < 0 && r != -ENOTCONN)
+	r = places_take(conn, what, n_places, places);
+	if (r < 0) {
+		close_all(fds, n_fds);
 		return r;
+	}
+	r = conn_send(conn, what, request, fds, n_fds);
+	if (r < 0 && r != -ENOTCONN) {
+		close_all(places, n_places);
+		return r;
+	}
+	places_give(conn, places, n_places);
 	/* Hung up: it may have said why before. */
 	r = conn_receive(conn, what, &reply, &frame);
 	if (r < 0)
@@ -183,6 +252,11 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 							      : strerror(-reply->error));
 	if (reply->error > 0 || reply->body_case != reply_body(request))
 		return conn_lost(conn, what, "the answer does not fit the request");
+	for (unsigned i = 0; i < frame.n_fds; i++) {
+		frame.fds[i] = fd_above_stdio(frame.fds[i]);
+		if (frame.fds[i] < 0)
+			return conn_lost(conn, what, "this process may open no more descriptors");
+	}
 	if (ret_fds) {
 		*ret_n_fds = frame.n_fds;
 		for (unsigned i = 0; i < frame.n_fds; i++)
@@ -198,20 +272,28 @@ static int conn_connect(const char *path, int *ret_fd)
 {
 	_cleanup_(closep) int fd = -1;
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct stat st;
 	int r;
 
+	if (!*path)
+		return error_fail(-EINVAL,
+				  "connect: the socket path is empty: give the daemon's (its "
+				  "--socket), or NULL for $DSAIO_SOCKET or else %s",
+				  CONN_SOCKET_DEFAULT);
 	if (strlen(path) >= sizeof(address.sun_path))
 		return error_fail(
 			-ENAMETOOLONG,
 			"connect: the socket path %s has %zu bytes: at most %zu are possible", path,
 			strlen(path), sizeof(address.sun_path) - 1);
 	(void)strcpy(address.sun_path, path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	fd = fd_above_stdio(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	if (fd < 0)
 		return error_fail_errno(-errno, "connect: socket");
 	do
 		r = connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
 	while (r == -EINTR);
+	if (r == -ECONNREFUSED && stat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
+		r = -ENOTSOCK;
 	switch (r) {
 	case 0:
 		*ret_fd = TAKE_FD(fd);
@@ -224,6 +306,11 @@ static int conn_connect(const char *path, int *ret_fd)
 			"connect: no daemon listens on %s: start it with: systemctl start "
 			"dsaiod, or: dsaiod --socket %s --store NAME=DIR",
 			path, path);
+	case -ENOTSOCK:
+		return error_fail(r,
+				  "connect: %s is no socket: give the path that the daemon listens "
+				  "on (its --socket)",
+				  path);
 	case -EACCES:
 	case -EPERM:
 		return error_fail(-EACCES,
@@ -249,7 +336,8 @@ static int conn_pidfd(int socket_fd)
 	}
 	if (errno != ENOPROTOOPT)
 		return -1;
-	return (int)syscall(SYS_pidfd_open, getpid(), 0); /* -1: the socket alone has to do */
+	/* -1: the socket alone has to do */
+	return fd_above_stdio((int)syscall(SYS_pidfd_open, getpid(), 0));
 }
 
 static int conn_hello(struct dsaio_conn *conn)

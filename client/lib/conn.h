@@ -57,7 +57,8 @@ void conn_close(struct dsaio_conn *conn); /* NULL is fine */
  * ret_fds: room for FRAME_FDS_MAX descriptors, the caller's; NULL: none are expected.  The first
  *   *ret_n_fds are set.
  * Returns 0, the daemon's errno with its sentence, -ENOTCONN (the daemon is gone, or spoke
- * nonsense), -ENOMEM or -EMSGSIZE.  Blocks.  Any thread, no lock held but those above conn's.
+ * nonsense), -EMFILE (no room for the reply's descriptors: nothing was sent), -ENOMEM or
+ * -EMSGSIZE.  Blocks.  Any thread, no lock held but those above conn's.
  */
 int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
 	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds, unsigned *ret_n_fds);

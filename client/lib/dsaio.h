@@ -80,7 +80,9 @@ const char *dsaio_error(void);
  * socket_path: where; NULL: $DSAIO_SOCKET if it is set and not empty, else
  * /run/dsaiod/dsaiod.sock.
  * Returns 0, or
+ *   -EINVAL                  socket_path is ""
  *   -ENOENT, -ECONNREFUSED   no daemon there; the sentence says how to start one
+ *   -ENOTSOCK                something else than a socket is there
  *   -EACCES                  the socket does not let this user in
  *   -ENAMETOOLONG            a socket path has at most 107 bytes
  *   -EPROTONOSUPPORT         library and daemon have no protocol version in common
@@ -143,7 +145,8 @@ struct dsaio_handle_options {
  *
  * Returns 0, or
  *   -EINVAL   a value is out of range; the sentence names value and limit
- *   -EMFILE   the client, or its user, has as many handles as it may have
+ *   -EMFILE   the client, or its user, has as many handles as it may have, or this process
+ *             as many descriptors (RLIMIT_NOFILE)
  * Ownership: *ret_handle is the caller's, for dsaio_handle_close().
  * Threads: any.  DeepNVMe: aio_handle().
  */
@@ -177,8 +180,9 @@ int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile
  * Costs no round trip while an earlier slab has room.
  * Returns 0, or
  *   -EINVAL   bytes is 0
- *   -ENOMEM   the pool, or this client's share of it, is exhausted; the sentence tells which
- *   -EPERM    the daemon may not lock memory and its configuration says lock = yes
+ *   -ENOMEM   the pool, or this client's share of it, is exhausted, or the daemon can not lock so
+ *             much memory and its configuration says lock = yes; the sentence tells which
+ *   -EMFILE   a new slab needs a descriptor, and this process may open no more (RLIMIT_NOFILE)
  * Ownership: *ret_memory is the caller's, for dsaio_free(); dsaio_disconnect() takes all.
  * Threads: any.  DeepNVMe: new_cpu_locked_tensor().
  */
@@ -207,6 +211,7 @@ bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t byt
  * dsaio_file_open - open a file, with this process's rights, and hand it to the daemon
  *
  * flags: O_RDONLY, O_WRONLY or O_RDWR, and O_CREAT (mode 0666 less the umask), O_EXCL, O_TRUNC.
+ * A file that was made stays, empty, if the daemon then refuses it.
  * Returns 0, or what open(2) says, or
  *   -EINVAL      other flags (O_APPEND: its writes would land at the end, not at their offset)
  *   -ENXIO       the file lies on no store of the daemon; the sentence names the stores
@@ -261,6 +266,8 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size);
  *   -EINVAL     off + len passes 2^63
  *   -EFAULT     buf is not memory of this process
  *   -ETIMEDOUT  the handle's op_timeout_usec is over
+ *   -EMFILE     the handle's first op on a store needs three descriptors, and this process may
+ *               not open as many (RLIMIT_NOFILE); it can be tried again
  *   what the device or file system says (-EIO, -ENOSPC, ...)
  * Ownership: all arguments are borrowed until it returns.
  * Threads: any.  DeepNVMe: aio_handle.sync_pread(), sync_pwrite().
@@ -275,7 +282,7 @@ int64_t dsaio_pwrite(struct dsaio_handle *handle, struct dsaio_file *file, const
  * dsaio_fdatasync - the same, without metadata that reading does not need
  *
  * Covers all writes of this handle to this file that were submitted before, and what had ended
- * on others.  Returns 0, or what fsync(2) says.  Threads: any.
+ * on others.  Returns 0, or what fsync(2) says, or -EMFILE as dsaio_pread().  Threads: any.
  */
 int dsaio_fsync(struct dsaio_handle *handle, struct dsaio_file *file);
 int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file);
@@ -289,6 +296,7 @@ int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file);
  * Returns 0 (what the device says is the op's result), or
  *   -EBADF   the file is not open for that, or belongs to another client
  *   -EINVAL  off + len passes 2^63
+ *   -EMFILE  as dsaio_pread()
  * Ownership: *ret_op is the caller's, for dsaio_op_free().  ret_op may be NULL: then only
  *   dsaio_wait() and dsaio_reap() tell of the op.  file and buf are borrowed until the op ends.
  * Threads: any.  DeepNVMe: aio_handle.async_pread(), async_pwrite().

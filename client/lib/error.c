@@ -78,10 +78,8 @@ void error_op_text(const struct error_op *op, char *text, size_t size)
 			advice = advices[i].advice;
 	if (op->because)
 		advice = op->because;
-	if (op->zeros_until)
-		(void)snprintf(zeros, sizeof(zeros),
-			       " (the file stays %" PRIu64 " bytes long, with zeros from there on)",
-			       op->zeros_until);
+	if (op->left_zeros)
+		(void)snprintf(zeros, sizeof(zeros), " (zeros may stay in the file behind them)");
 	if (is_sync)
 		(void)snprintf(text, size, "%s of %s failed: %s%s%s", op->verb, op->file,
 			       strerror_r(op->error, reason, sizeof(reason)), advice ? ": " : "",

@@ -6,6 +6,7 @@
 #ifndef DSAIO_CLIENT_ERROR_H
 #define DSAIO_CLIENT_ERROR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,8 +25,7 @@ struct error_op {
 	uint64_t off, len, done;
 	int error;	     /* positive errno */
 	const char *because; /* why, if errno's text does not say it; or NULL */
-	uint64_t
-		zeros_until; /* the file was left this long with zeros behind the bytes done; 0: no */
+	bool left_zeros;     /* the file was left longer than the bytes done */
 };
 
 /* Writes an op's sentence to text. */

@@ -1,5 +1,6 @@
 #include "client/lib/file.h"
 
+#include "client/lib/fd.h"
 #include "proto/cleanup.h"
 
 #include <inttypes.h>
@@ -97,7 +98,7 @@ static int open_direct(const char *name, int fd, int access_mode, int *ret_fd)
 	int direct;
 
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fits */
-	direct = open(path, access_mode | O_DIRECT | O_CLOEXEC);
+	direct = fd_above_stdio(open(path, access_mode | O_DIRECT | O_CLOEXEC));
 	if (direct < 0 && errno == EINVAL) {
 		/* tmpfs before Linux 6.6 */
 		if (fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
@@ -105,7 +106,7 @@ static int open_direct(const char *name, int fd, int access_mode, int *ret_fd)
 					  "open %s: its file system has no direct I/O (O_DIRECT): "
 					  "put the file on one that has, such as ext4 or xfs",
 					  name);
-		direct = open(path, access_mode | O_CLOEXEC);
+		direct = fd_above_stdio(open(path, access_mode | O_CLOEXEC));
 	}
 	if (direct < 0)
 		return error_fail_errno(-errno, "open %s for direct I/O", name);
@@ -183,7 +184,7 @@ static int file_new(struct dsaio_client *client, char *name_in, int fd_in, int a
 			return r;
 	}
 	if (file->is_shared) {
-		direct = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
+		direct = fd_duplicate(file->fd);
 		if (direct < 0)
 			return error_fail_errno(-errno, "open %s", file->name);
 		/* Our own, made by this process without a way back in: direct from now on. */
@@ -245,9 +246,9 @@ int dsaio_file_open(struct dsaio_client *client, const char *path, int flags,
 	 * O_TRUNC only when the file is known to be served: what is refused stays as it is.
 	 * O_NONBLOCK so that a FIFO is refused, not waited for; regular files ignore it.
 	 */
-	fd = open(path,
-		  (flags & (O_ACCMODE | O_CREAT | O_EXCL)) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
-		  0666);
+	fd = fd_above_stdio(open(
+		path, (flags & (O_ACCMODE | O_CREAT | O_EXCL)) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+		0666));
 	if (fd < 0)
 		return error_fail_errno(-errno, "open %s", path);
 	r = file_new(client, strdup(path), fd, access_mode, false, &file);
@@ -321,7 +322,7 @@ int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **
 				  "these can be served",
 				  name);
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fits */
-	own = open(path, (flags & O_ACCMODE) | O_CLOEXEC);
+	own = fd_above_stdio(open(path, (flags & O_ACCMODE) | O_CLOEXEC));
 	if (own < 0) {
 		is_shared = true;
 		if (!(flags & O_DIRECT))
@@ -330,7 +331,7 @@ int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **
 						"descriptor is not for direct I/O: open it with "
 						"O_DIRECT",
 						name);
-		own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		own = fd_duplicate(fd);
 	}
 	if (own < 0)
 		return error_fail_errno(-errno, "file %s", name);

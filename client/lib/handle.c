@@ -1,5 +1,6 @@
 #include "client/lib/handle.h"
 
+#include "client/lib/fd.h"
 #include "client/lib/wait.h"
 #include "proto/cleanup.h"
 
@@ -399,6 +400,7 @@ static void handle_shut(struct dsaio_handle *handle)
 	/* Not before the daemon says so, or is at its end, may an op be called ended. */
 	if (conn_call(handle->client->conn, "handle_close", &request, NULL, 0, NULL, NULL, NULL) <
 	    0) {
+		conn_break(handle->client->conn); /* it may live: then it ends the session */
 		conn_await_end(handle->client->conn);
 		result = -ECONNRESET;
 	}
@@ -539,8 +541,8 @@ int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile
 /* Under handle->lock. */
 static int make_fd(struct dsaio_handle *handle)
 {
-	_cleanup_(closep) int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	_cleanup_(closep) int own_bell_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+	_cleanup_(closep) int epoll_fd = fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
+	_cleanup_(closep) int own_bell_fd = fd_above_stdio(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
 	struct epoll_event bell = { .events = EPOLLIN };
 	struct epoll_event control = { .events = EPOLLRDHUP };
 

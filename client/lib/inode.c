@@ -3,6 +3,7 @@
 #include <search.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static int inode_compare(const void *a, const void *b)
@@ -100,6 +101,28 @@ static int file_length(int fd, uint64_t *ret_size)
 	return 0;
 }
 
+/* Of the coarse clock: reading it is no system call.  0 is before all ticks. */
+static uint64_t tick_now(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &ts); /* it exists: can not fail */
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* Relaxed throughout: any mixture of two looks is of this tick, or is not used. */
+bool inode_reached(const struct inode *inode, uint64_t size)
+{
+	return size <= atomic_load_explicit(&inode->seen_size, memory_order_relaxed) &&
+	       atomic_load_explicit(&inode->seen_tick, memory_order_relaxed) == tick_now();
+}
+
+void inode_saw_size(struct inode *inode, uint64_t size)
+{
+	atomic_store_explicit(&inode->seen_size, size, memory_order_relaxed);
+	atomic_store_explicit(&inode->seen_tick, tick_now(), memory_order_relaxed);
+}
+
 static int set_length(int fd, uint64_t size)
 {
 	int r;
@@ -149,34 +172,54 @@ static bool move_back(struct inode *inode, int fd, const struct dsaio_op *op, ui
 	if (may) /* before it is so: a write that comes now has to come to extend_lock */
 		inode->known_size = old;
 	(void)pthread_mutex_unlock(&inode->lock);
+	inode_saw_size(inode, 0);
 	return may && set_length(fd, old) == 0;
+}
+
+/*
+ * From here on writes that end are noted in others_end, so before the size is looked at: one that
+ * goes through the page cache may move it meanwhile, and must not be cut off again.
+ */
+static void begin_extending(struct inode *inode, struct dsaio_op *op)
+{
+	(void)pthread_mutex_lock(&inode->lock);
+	inode->n_extending++;
+	op->is_extending = true;
+	op->others_end = 0;
+	(void)pthread_mutex_unlock(&inode->lock);
+}
+
+static void stop_extending(struct inode *inode, struct dsaio_op *op)
+{
+	(void)pthread_mutex_lock(&inode->lock);
+	inode->n_extending--;
+	op->is_extending = false;
+	(void)pthread_mutex_unlock(&inode->lock);
 }
 
 static int extend_locked(struct inode *inode, int fd, struct dsaio_op *op)
 {
 	uint64_t end = op->off + op->len, old = 0, now = 0;
-	int r = file_length(fd, &old);
+	int r;
 
-	if (r < 0)
+	begin_extending(inode, op);
+	r = file_length(fd, &old);
+	if (r < 0 || end <= old) {
+		stop_extending(inode, op);
+		if (r == 0)
+			know_size(inode, old);
 		return r;
-	if (end <= old) {
-		know_size(inode, old);
-		return 0;
 	}
 	r = reach_end(fd, op);
 	if (r < 0) { /* what it did in part is undone, where nobody builds on it */
 		if (file_length(fd, &now) == 0 && now > old)
 			(void)move_back(inode, fd, op, old);
+		stop_extending(inode, op);
 		return r;
 	}
-	(void)pthread_mutex_lock(&inode->lock);
-	inode->known_size = end;
-	inode->n_extending++;
-	op->is_extending = true;
 	op->old_size = old;
 	op->set_size = end;
-	op->others_end = 0;
-	(void)pthread_mutex_unlock(&inode->lock);
+	know_size(inode, end);
 	return 0;
 }
 
@@ -205,7 +248,7 @@ static void shrink_back(struct inode *inode, int fd, struct dsaio_op *op)
 	(void)pthread_mutex_lock(&inode->extend_lock);
 	if (file_length(fd, &now) == 0 && now > size &&
 	    (now != op->set_size || !move_back(inode, fd, op, size)))
-		op->zeros_until = now;
+		op->left_zeros = true;
 	(void)pthread_mutex_unlock(&inode->extend_lock);
 }
 
@@ -238,6 +281,7 @@ int inode_truncate(struct inode *inode, int fd, uint64_t size)
 
 	(void)pthread_mutex_lock(&inode->extend_lock);
 	know_size(inode, 0); /* a write that comes now has to come to extend_lock */
+	inode_saw_size(inode, 0);
 	r = set_length(fd, size);
 	(void)pthread_mutex_unlock(&inode->extend_lock);
 	return r;

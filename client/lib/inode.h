@@ -24,6 +24,7 @@ struct inode {
 	pthread_mutex_t extend_lock; /* held while the size is moved: system calls */
 	pthread_mutex_t lock;	     /* of all below */
 	uint64_t known_size;	     /* the file is at least that long, unless others cut it */
+	_Atomic uint64_t seen_size, seen_tick; /* the size at the last look, and when; relaxed */
 	struct dsaio_op *first, *last;
 	uint32_t n_buffered, n_extending; /* of the open ops */
 };
@@ -48,6 +49,13 @@ int inode_extend(struct inode *inode, int fd, struct dsaio_op *op);
 
 /* The op has ended, result and done are filled in: takes it off, moves the size back if need be. */
 void inode_remove(struct inode *inode, int fd, struct dsaio_op *op);
+
+/*
+ * Was the file at least that long a moment (1 to 4 ms) ago?  Spares most reads a look at its size,
+ * which is a system call; inode_saw_size() tells what that look found.
+ */
+bool inode_reached(const struct inode *inode, uint64_t size);
+void inode_saw_size(struct inode *inode, uint64_t size);
 
 /* dsaio_truncate().  Returns 0 or a negative errno. */
 int inode_truncate(struct inode *inode, int fd, uint64_t size);

@@ -82,11 +82,12 @@ static int op_route(struct op_request *q, struct buffer_place *place)
 		return OP_BY_RING;
 	if (!q->len)
 		return OP_AT_ONCE;
-	if (q->opcode == RING_OP_READ) {
+	if (q->opcode == RING_OP_READ && !inode_reached(q->file->inode, q->off + q->len)) {
 		int64_t size = file_size(q->file);
 
 		if (size < 0)
 			return error_fail_errno((int)size, "pread: size of %s", q->file->name);
+		inode_saw_size(q->file->inode, (uint64_t)size);
 		if (q->off >= (uint64_t)size)
 			return OP_AT_ONCE;
 		/*
@@ -147,6 +148,21 @@ static void op_put(struct dsaio_op *op, const struct buffer_place *place)
 		op_fail(op, -ECONNRESET);
 }
 
+static int send_cancel(struct dsaio_op *op)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__Cancel body = WIRE__CANCEL__INIT;
+
+	body.channel = op->channel->id;
+	body.id = atomic_load(&op->ring_id);
+	if (!body.id) /* not yet in the ring: who puts it there looks at is_cancelled after */
+		return 0;
+	request.body_case = WIRE__REQUEST__BODY_CANCEL;
+	request.cancel = &body;
+	return conn_call(op->handle->client->conn, "op_cancel", &request, NULL, 0, NULL, NULL,
+			 NULL);
+}
+
 /*
  * Starts an op; *ret_op (if not NULL) has a reference of the caller's.  Returns 0 or what keeps
  * it from being an op.
@@ -190,7 +206,15 @@ static int op_start(struct op_request *q, struct dsaio_op **ret_op)
 		break;
 	default:
 		inode_add(q->file->inode, op);
+		if (ret_op) /* the caller's other threads may free it meanwhile */
+			(void)atomic_fetch_add(&op->n_refs, 1);
 		op_put(op, &place);
+		if (ret_op) {
+			if (atomic_load(
+				    &op->is_cancelled)) /* too early for the daemon to find it */
+				(void)send_cancel(op); /* fails with the connection: then all end */
+			handle_op_drop(op);
+		}
 	}
 	return 0;
 }
@@ -363,17 +387,12 @@ const char *dsaio_op_error(struct dsaio_op *op)
 
 int dsaio_op_cancel(struct dsaio_op *op)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__Cancel body = WIRE__CANCEL__INIT;
 	int r = op_object_check(op, "op_cancel");
 
 	if (r < 0 || has_ended(op) || !op->channel)
 		return r;
-	body.channel = op->channel->id;
-	body.id = op->ring_id;
-	request.body_case = WIRE__REQUEST__BODY_CANCEL;
-	request.cancel = &body;
-	r = conn_call(op->handle->client->conn, "op_cancel", &request, NULL, 0, NULL, NULL, NULL);
+	atomic_store(&op->is_cancelled, true); /* seq_cst, as ring_id: one sees the other's */
+	r = send_cancel(op);
 	return r < 0 && has_ended(op) ? 0 : r;
 }
 
@@ -441,7 +460,9 @@ int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n)
 
 	if (r < 0)
 		return r;
-	if (n <= 0 || !ops)
+	if (!ops)
+		return client_null("reap", "array ops");
+	if (n <= 0)
 		return error_fail(-EINVAL, "reap: room for %d ops: must be at least 1", n);
 	do
 		got = handle_tell(handle, ops, n);

@@ -184,7 +184,7 @@ static void op_settle(struct dsaio_op *op)
 		text.done = op->done;
 		text.error = (int)-op->result;
 		text.because = op->because;
-		text.zeros_until = op->zeros_until;
+		text.left_zeros = op->left_zeros;
 		op->text = malloc(ERROR_TEXT_BYTES);
 		if (op->text) /* else the errno has to do */
 			error_op_text(&text, op->text, ERROR_TEXT_BYTES);

@@ -11,19 +11,19 @@ static const struct {
 	struct error_op op;
 	const char *text;
 } sentences[] = {
-	{ { "pwrite", "/x/y", 0, 16777216, 13631488, ENOSPC, NULL, 0 },
+	{ { "pwrite", "/x/y", 0, 16777216, 13631488, ENOSPC, NULL, false },
 	  "pwrite of 16777216 bytes at 0 to /x/y failed after 13631488 bytes: No space left on "
 	  "device: free some space on that file system, then write again" },
-	{ { "pread", "/x/y", 4096, 512, 0, EBADMSG, NULL, 0 },
+	{ { "pread", "/x/y", 4096, 512, 0, EBADMSG, NULL, false },
 	  "pread of 512 bytes at 4096 from /x/y failed after 0 bytes: Bad message" },
-	{ { "pwrite", "/x/y", 1, 2, 0, EACCES, "because it is so", 0 },
+	{ { "pwrite", "/x/y", 1, 2, 0, EACCES, "because it is so", false },
 	  "pwrite of 2 bytes at 1 to /x/y failed after 0 bytes: Permission denied: because it is "
 	  "so" },
-	{ { "pwrite", "/x/y", 0, 8192, 4096, EIO, NULL, 20480 },
-	  "pwrite of 8192 bytes at 0 to /x/y failed after 4096 bytes (the file stays 20480 bytes "
-	  "long, with zeros from there on): Input/output error: the device or file system reports "
-	  "an error: see the kernel's log (dmesg)" },
-	{ { "fsync", "/x/y", 0, 0, 0, EIO, NULL, 0 },
+	{ { "pwrite", "/x/y", 0, 8192, 4096, EIO, NULL, true },
+	  "pwrite of 8192 bytes at 0 to /x/y failed after 4096 bytes (zeros may stay in the "
+	  "file behind them): Input/output error: the device or file system reports an error: see "
+	  "the kernel's log (dmesg)" },
+	{ { "fsync", "/x/y", 0, 0, 0, EIO, NULL, false },
 	  "fsync of /x/y failed: Input/output error: the device or file system reports an error: "
 	  "see the kernel's log (dmesg)" },
 };
