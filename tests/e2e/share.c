@@ -55,7 +55,8 @@ static void side_open(struct side *side, const struct daemon *daemon, int row, i
 	CHECK_CALL(dsaio_file_open(side->client, daemon_path(daemon, "f"), O_RDONLY, &side->file));
 	CHECK_CALL(dsaio_alloc(side->client, N_OPS * OP_BYTES, &memory));
 	side->memory = memory;
-	CHECK_EQ(dsaio_pread(side->handle, side->file, memory, 4096, 0), 4096); /* makes the channel */
+	CHECK_EQ(dsaio_pread(side->handle, side->file, memory, 4096, 0),
+		 4096); /* makes the channel */
 }
 
 static void side_submit(struct side *side)
