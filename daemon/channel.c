@@ -15,7 +15,7 @@
 /* Parts start at pages, so that no two lanes write the same one. */
 #define PART_ALIGN 4096u
 
-/* What a ring of this client may hold; the entries that were not given are refused, not cut. */
+/* What is granted: a power of two within the ring's limits. */
 static uint32_t round_entries(uint32_t wanted)
 {
 	uint32_t entries = RING_ENTRIES_MIN;

@@ -1,7 +1,7 @@
 /*
  * How a home lane works, turn by turn:
  *
- *     take     entries of all channels, all that are there: each becomes an op
+ *     take     entries of all channels, up to 64 of each: each becomes an op
  *     reap     blocks that the engine, or another lane, has done
  *     publish  completions; wake who sleeps; then let go those ops that waited for them
  *     start    a few blocks of ops whose turn it is, as the scheduler says
@@ -22,6 +22,7 @@
 #include "daemon/helper.h"
 #include "daemon/log.h"
 #include "proto/cleanup.h"
+#include "proto/cpu.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -38,7 +39,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A client counts as active that long after its last op (PROTOCOL section 8). */
@@ -123,28 +123,10 @@ struct lane {
 	struct block *free_blocks;
 	uint32_t n_in_flight;
 	uint64_t bytes_in_flight;
-	uint32_t n_open;	     /* ops */
 	uint64_t next_deadline_nsec; /* 0: none */
 	const struct sched_client *recent_client;
 	uint64_t recent_nsec, shared_until_nsec;
 };
-
-static uint64_t clock_nsec(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* can not fail with this clock */
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-static void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
 
 /* ---- block queues ---- */
 
@@ -302,14 +284,9 @@ static void end_op(struct lane *lane, struct op *op)
 	}
 }
 
-static bool has_block_to_start(const struct channel *channel)
-{
-	return channel->first_ready != NULL;
-}
-
 static void sched_update(struct lane *lane, struct channel *channel)
 {
-	if (has_block_to_start(channel))
+	if (channel->first_ready)
 		sched_add(&lane->sched, &channel->queue, lane->now_nsec);
 	else
 		sched_remove(&lane->sched, &channel->queue);
@@ -406,7 +383,6 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 	assert(op); /* rings: ring_lane_ready(); Submit: the session counts */
 	channel->free_ops = op->next;
 	channel->n_open++;
-	lane->n_open++;
 	op->state = OP_WAITING;
 	op->id = entry->id;
 	op->batch = batch;
@@ -864,7 +840,6 @@ static void free_op(struct lane *lane, struct op *op)
 	op->next = channel->free_ops;
 	channel->free_ops = op;
 	channel->n_open--;
-	lane->n_open--;
 	if (slab)
 		slab_drop(slab);
 	if (file)

@@ -5,6 +5,7 @@
 #include "daemon/log.h"
 #include "daemon/stats.h"
 #include "proto/cleanup.h"
+#include "proto/cpu.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -312,14 +313,6 @@ static void call_done(struct call *call, int result, const struct error *error)
 
 /* ---- status ---- */
 
-static uint64_t now_nsec(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* this clock is always there */
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static int text_to_wire(const char *text, char **ret_wire)
 {
 	char *copy = strdup(text);
@@ -513,7 +506,7 @@ static int clients_to_wire(const struct service *service, Wire__StatusReply *wir
 static int status_to_wire(const struct service *service, Wire__StatusReply *wire)
 {
 	wire->pid = (uint32_t)getpid();
-	wire->uptime_usec = (now_nsec() - service->started_nsec) / 1000;
+	wire->uptime_usec = (clock_nsec() - service->started_nsec) / 1000;
 	wire->pool = WIRE_NEW(Wire__Pool, wire__pool);
 	if (!wire->pool || pool_to_wire(&service->pool, wire->pool) < 0 ||
 	    text_to_wire(DSAIO_VERSION, &wire->daemon_version) < 0 ||

@@ -3,6 +3,7 @@
 #include "daemon/log.h"
 #include "daemon/request.h"
 #include "proto/cleanup.h"
+#include "proto/cpu.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -410,9 +411,7 @@ static void service_init(struct server *server, struct event_base *base)
 {
 	const struct config *config = server->config;
 	struct service *service = &server->service;
-	struct timespec now;
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* this clock is always there */
 	*service = (struct service){
 		.base = base,
 		.inbox = &server->inbox,
@@ -421,7 +420,7 @@ static void service_init(struct server *server, struct event_base *base)
 			  .is_locked = true,
 			  .main_inbox = &server->inbox },
 		.spin_usec = config->spin_usec,
-		.started_nsec = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+		.started_nsec = clock_nsec(),
 		.on_frame = request_serve,
 		.on_garbage = request_refuse_garbage,
 		.on_gone = on_gone,

@@ -13,6 +13,7 @@
 #include "client/lib/conn.h"
 #include "client/lib/file.h"
 #include "proto/cleanup.h"
+#include "proto/cpu.h"
 #include "proto/profile.h"
 
 #include <errno.h>
@@ -172,7 +173,7 @@ static void fill_random(void *memory, size_t len)
 	uint8_t *byte = memory;
 
 	if (getrandom(&state, sizeof(state), 0) != sizeof(state))
-		state = progress_now_nsec(); /* no pool of random bytes: less random will do */
+		state = clock_nsec(); /* no pool of random bytes: less random will do */
 	for (size_t done = 0; done < len; done += sizeof(word)) {
 		word = state += 0x9e3779b97f4a7c15;
 		word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9;
@@ -350,12 +351,12 @@ static int worker_loop(struct worker *worker, unsigned loop)
 	if (options.validate)
 		wait_for_all(worker);
 
-	start = progress_now_nsec();
+	start = clock_nsec();
 	if (worker_transfer(worker, worker->files[i], path) != CTL_OK)
 		return CTL_FAILED;
-	done = progress_now_nsec();
+	done = clock_nsec();
 	wait_for_all(worker);
-	end = progress_now_nsec();
+	end = clock_nsec();
 	if (is_counted) {
 		worker->task->part.task_sec += seconds(start, done);
 		worker->task->part.e2e_sec += seconds(start, end);

@@ -17,6 +17,7 @@
 #include "client/ctl/progress.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
+#include "proto/cpu.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -536,11 +537,11 @@ static int copy_run(struct copy *copy)
 		r = make_pieces(copy);
 	if (r != CTL_OK)
 		return r;
-	start = progress_now_nsec();
+	start = clock_nsec();
 	r = copy_pieces(copy);
 	if (r == CTL_OK)
 		r = complete(copy);
-	nsec = progress_now_nsec() - start;
+	nsec = clock_nsec() - start;
 	if (r != CTL_OK)
 		return r;
 	copy->is_complete = true;

@@ -1,12 +1,12 @@
 #include "client/ctl/progress.h"
 
 #include "client/ctl/units.h"
+#include "proto/cpu.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LONG_NSEC 2000000000u	  /* shorter commands need no bar */
@@ -15,14 +15,6 @@
 #define REDRAW_NSEC 100000000u	  /* faster is not seen */
 #define WIDTH_DEFAULT 80u
 #define BAR_MAX 40u
-
-uint64_t progress_now_nsec(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* can not fail: the clock exists */
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static uint64_t time_left_nsec(uint64_t done_bytes, uint64_t total_bytes, uint64_t elapsed_nsec)
 {
@@ -77,13 +69,13 @@ void progress_start(struct progress *progress, const char *label, uint64_t total
 {
 	*progress = (struct progress){ .label = label,
 				       .total_bytes = total_bytes,
-				       .start_nsec = progress_now_nsec(),
+				       .start_nsec = clock_nsec(),
 				       .is_terminal = isatty(STDERR_FILENO) };
 }
 
 void progress_update(struct progress *progress, uint64_t done_bytes)
 {
-	uint64_t now = progress_now_nsec(), elapsed = now - progress->start_nsec;
+	uint64_t now = clock_nsec(), elapsed = now - progress->start_nsec;
 	struct winsize size = { 0 };
 	char line[256];
 

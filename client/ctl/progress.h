@@ -31,7 +31,4 @@ void progress_update(struct progress *progress, uint64_t done_bytes);
 /* Takes the line away, so that what is printed next has it to itself. */
 void progress_stop(struct progress *progress);
 
-/* CLOCK_MONOTONIC. */
-uint64_t progress_now_nsec(void);
-
 #endif

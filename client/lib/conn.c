@@ -372,7 +372,6 @@ static int conn_hello(struct dsaio_conn *conn)
 	conn->client_pool_max = reply->hello->client_pool_max;
 	conn->max_entries = reply->hello->max_entries;
 	conn->spin_usec = reply->hello->spin_usec;
-	conn->daemon_pid = reply->hello->pid;
 	conn->daemon_version = strdup(reply->hello->daemon_version);
 	return conn->daemon_version ? 0 : error_fail_errno(-ENOMEM, "connect");
 }

@@ -37,7 +37,6 @@ struct dsaio_conn {
 	uint64_t client_pool_max;
 	uint32_t max_entries;
 	uint32_t spin_usec;
-	uint32_t daemon_pid;
 	char *daemon_version;
 };
 

@@ -3,6 +3,7 @@
 #include "client/lib/buffer.h"
 #include "client/lib/file.h"
 #include "proto/cleanup.h"
+#include "proto/cpu.h"
 
 #include <linux/futex.h>
 #include <poll.h>
@@ -28,33 +29,16 @@ struct waiter {
 	struct waiter *next, *prev;
 };
 
-static uint64_t now_nsec(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* it exists: can not fail */
-	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
-}
-
 uint64_t wait_deadline(int64_t usec)
 {
 	if (usec < 0 || usec > INT64_MAX / 2000)
 		return UINT64_MAX;
-	return now_nsec() + (uint64_t)usec * 1000;
+	return clock_nsec() + (uint64_t)usec * 1000;
 }
 
 static bool is_over(uint64_t deadline_nsec)
 {
-	return deadline_nsec != UINT64_MAX && now_nsec() >= deadline_nsec;
-}
-
-static void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
+	return deadline_nsec != UINT64_MAX && clock_nsec() >= deadline_nsec;
 }
 
 static struct channel *first_channel(const struct dsaio_handle *handle)
@@ -295,7 +279,7 @@ static bool spin(const struct dsaio_handle *handle, uint64_t now, uint64_t deadl
 				return true;
 			cpu_relax();
 		}
-	while (now_nsec() < end);
+	while (clock_nsec() < end);
 	return false;
 }
 
@@ -329,7 +313,7 @@ static void sleep_on_socket(struct dsaio_handle *handle, uint64_t nsec)
 /* Completions came after a wait: how long was it? */
 static void note_wait(struct dsaio_handle *handle)
 {
-	uint64_t nsec = now_nsec() - handle->wait_began_nsec;
+	uint64_t nsec = clock_nsec() - handle->wait_began_nsec;
 
 	if (nsec > WAIT_COUNTS_MAX * handle->spin_nsec)
 		nsec = WAIT_COUNTS_MAX * handle->spin_nsec;
@@ -365,7 +349,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 
 	if (consume_all(handle))
 		return;
-	now = now_nsec();
+	now = clock_nsec();
 	if (conn_was_gone(conn)) {
 		bury_all(handle, -ECONNRESET);
 		return;
@@ -378,7 +362,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 			(void)consume_all(handle);
 			return;
 		}
-		now = now_nsec();
+		now = clock_nsec();
 	}
 	if (now < deadline_nsec) {
 		nsec = deadline_nsec - now < LOOK_NSEC ? deadline_nsec - now : LOOK_NSEC - 1;
@@ -392,7 +376,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 			note_wait(handle);
 			return;
 		}
-		now = now_nsec();
+		now = clock_nsec();
 	}
 	if (conn_was_gone(conn)) {
 		bury_all(handle, -ECONNRESET);
