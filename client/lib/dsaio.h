@@ -265,6 +265,8 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size);
  *   -EBADF      the file is not open for that, or belongs to another client
  *   -EINVAL     off + len passes 2^63
  *   -EFAULT     buf is not memory of this process
+ *   -EAGAIN     the first op of a handle on a store, whose lane can not start since fs.aio-max-nr is
+ *               used up; the sentence says what to raise
  *   -ETIMEDOUT  the handle's op_timeout_usec is over
  *   -EMFILE     the handle's first op on a store needs three descriptors, and this process may
  *               not open as many (RLIMIT_NOFILE); it can be tried again
