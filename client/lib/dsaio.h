@@ -387,7 +387,8 @@ int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
  * dsaio_handle_fd - a descriptor that becomes readable when dsaio_reap() has something
  *
  * For poll(2), epoll(7) and event loops.  It is armed by dsaio_reap() returning 0, and readable
- * too when the daemon has gone away.  Returns it (the library's; it never changes) or a
+ * too when the daemon has gone away.  The wake-up for an op that was told of by other means may
+ * still come: then dsaio_reap() returns 0, and arms it again.  Returns it (the library's; it never changes) or a
  * negative errno.
  */
 int dsaio_handle_fd(struct dsaio_handle *handle);

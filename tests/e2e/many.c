@@ -223,10 +223,24 @@ TEST_TABLE(handle_fd, memories, "dsaio_handle_fd stays the same and wakes poll f
 	}
 }
 
+/*
+ * The wake-up for an op may come after its completion was consumed, and after the next arming: once,
+ * and dsaio_reap() then says 0 again.
+ */
+static void quiet_after_reap(struct dsaio_handle *handle, struct pollfd *pollfd)
+{
+	struct dsaio_op *taken[8];
+
+	CHECK_EQ(dsaio_reap(handle, taken, 8), 0);
+	if (poll(pollfd, 1, 100)) {
+		CHECK_EQ(dsaio_reap(handle, taken, 8), 0);
+		CHECK_EQ(poll(pollfd, 1, 100), 0);
+	}
+}
+
 TEST_TABLE(handle_fd_quiet, memories, "dsaio_handle_fd is not readable while nothing has ended")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct dsaio_op *taken[8];
 	struct pollfd pollfd;
 	struct dsaio_file *file;
 	uint8_t *buf;
@@ -237,12 +251,10 @@ TEST_TABLE(handle_fd_quiet, memories, "dsaio_handle_fd is not readable while not
 	buf = memory_new(&rig, memories[row].pinned, 4096);
 	pollfd = (struct pollfd){ .fd = dsaio_handle_fd(rig.handle), .events = POLLIN };
 	CHECK_EQ(dsaio_pread(rig.handle, file, buf, 4096, 0), 4096);
-	CHECK_EQ(dsaio_reap(rig.handle, taken, 8), 0);
-	CHECK_EQ(poll(&pollfd, 1, 100), 0);
+	quiet_after_reap(rig.handle, &pollfd);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, buf, 4096, 0, NULL));
 	CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
-	CHECK_EQ(dsaio_reap(rig.handle, taken, 8), 0);
-	CHECK_EQ(poll(&pollfd, 1, 100), 0);
+	quiet_after_reap(rig.handle, &pollfd);
 }
 
 /* ---- cancel, time-out ---- */
