@@ -1,5 +1,5 @@
 # dsaiod: builds the daemon, the client library and dsaioctl into build/, from where they run
-# uninstalled.  `make help` lists what can be asked for; source lists stand in the way of an op.
+# uninstalled.  `make help` lists what can be asked for.
 
 # ---- what may be set on the command line ----
 
@@ -26,13 +26,10 @@ CLANG   = clang
 
 # ---- sources ----
 
-PROTO_SRC   = proto/frame.c proto/profile.c
-DAEMON_SRC  = $(patsubst %,daemon/%.c,main server request session store lane channel op file \
-	      pool idtable sched split helper inbox engine_libaio config charge stats error log)
-LIB_SRC     = $(patsubst %,client/lib/%.c,op file inode buffered buffer cut handle channel wait \
-	      client conn error)
-CTL_SRC     = $(patsubst %,client/ctl/%.c,main cmd_status cmd_cp cmd_bench measure private \
-	      progress table flags units ctl)
+PROTO_SRC   = $(sort $(wildcard proto/*.c))
+DAEMON_SRC  = $(sort $(wildcard daemon/*.c))
+LIB_SRC     = $(sort $(wildcard client/lib/*.c))
+CTL_SRC     = $(sort $(wildcard client/ctl/*.c))
 HARNESS_SRC = tests/harness.c
 # Each is a program of its own.
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))

@@ -199,7 +199,34 @@ int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory);
 int dsaio_free(struct dsaio_client *client, void *memory);
 
 /*
- * dsaio_is_pinned - does the whole range lie in memory of dsaio_alloc()?
+ * dsaio_import - let ops use shared memory of the caller's without a copy
+ *
+ * memory is where the caller has mapped (MAP_SHARED) bytes of fd from fd_off on: a memfd, a file
+ * in /dev/shm (as PyTorch's shared tensors are), or on hugetlbfs; fd is open for reading and
+ * writing and may be closed after.  It counts towards client_pool_max.  An op on memory that was
+ * since cut off the file, or unmapped, ends with -EFAULT.
+ * Returns 0, or
+ *   -EINVAL      bytes is 0; fd_off or memory is not at a page; memory is not that mapping
+ *   -ERANGE      the file is shorter than fd_off + bytes
+ *   -EEXIST      part of it is imported, or of dsaio_alloc(), already
+ *   -EACCES      fd is not open for reading and writing, or is sealed against writing
+ *   -EOPNOTSUPP  fd is on neither tmpfs nor hugetlbfs
+ *   -ENOMEM      this client's share of the pool is exhausted, or it can not be locked
+ * Ownership: memory stays the caller's; dsaio_unimport() before it is unmapped.
+ * Threads: any.
+ */
+int dsaio_import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t bytes, void *memory);
+
+/*
+ * dsaio_unimport - forget memory of dsaio_import()
+ *
+ * Returns 0, -EINVAL (memory is not the start of such memory) or -EBUSY (an open op uses it).
+ * NULL is fine.  Threads: any.
+ */
+int dsaio_unimport(struct dsaio_client *client, void *memory);
+
+/*
+ * dsaio_is_pinned - does the whole range lie in memory of dsaio_alloc() or dsaio_import()?
  *
  * Threads: any.  DeepNVMe: is_pinned().
  */

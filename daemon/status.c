@@ -1,0 +1,209 @@
+#include "daemon/status.h"
+
+#include "client/lib/dsaio.h" /* the version is the project's */
+#include "daemon/engine.h"
+#include "daemon/stats.h"
+#include "daemon/wire.h"
+#include "proto/cpu.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a Status reply: for what stands around the clients, and each one's tag and length. */
+#define STATUS_ROOM_BYTES 64u
+
+static int text_to_wire(const char *text, char **ret_wire)
+{
+	char *copy = strdup(text);
+
+	if (!copy)
+		return -ENOMEM;
+	*ret_wire = copy;
+	return 0;
+}
+
+static Wire__Counters *counters_to_wire(const struct stats *stats)
+{
+	Wire__Counters *wire = WIRE_NEW(Wire__Counters, wire__counters);
+
+	if (!wire)
+		return NULL;
+	wire->reads = stats_get(&stats->reads);
+	wire->writes = stats_get(&stats->writes);
+	wire->fsyncs = stats_get(&stats->fsyncs);
+	wire->errors = stats_get(&stats->errors);
+	wire->read_bytes = stats_get(&stats->read_bytes);
+	wire->write_bytes = stats_get(&stats->write_bytes);
+	wire->open_ops = stats_get(&stats->open_ops);
+	wire->blocks_in_flight = stats_get(&stats->blocks_in_flight);
+	wire->bytes_in_flight = stats_get(&stats->bytes_in_flight);
+	wire->latency_p50_nsec = stats_percentile(stats, 0.50);
+	wire->latency_p99_nsec = stats_percentile(stats, 0.99);
+	return wire;
+}
+
+static Wire__Profile *profile_to_new_wire(const struct profile *profile)
+{
+	Wire__Profile *wire = WIRE_NEW(Wire__Profile, wire__profile);
+
+	if (wire)
+		profile_to_wire(profile, wire);
+	return wire;
+}
+
+/* Each fills a message that hangs in the tree already, so that an error frees it with that. */
+static int pool_to_wire(const struct pool *pool, Wire__Pool *wire)
+{
+	wire->size_bytes = pool->account.limit[CHARGE_POOL_BYTES];
+	wire->used_bytes = pool->account.used[CHARGE_POOL_BYTES];
+	wire->is_locked = pool->is_locked;
+	return text_to_wire(pool->why_unlocked, &wire->why_unlocked);
+}
+
+int store_to_wire(const struct store *store, Wire__Store *wire)
+{
+	wire->store = store->id;
+	wire->lanes = store->n_lanes;
+	wire->lane_depth = store_lane_depth(store);
+	wire->profile = profile_to_new_wire(&store->profile);
+	wire->counters = counters_to_wire(&store->stats);
+	if (!wire->profile || !wire->counters || text_to_wire(store->name, &wire->name) < 0 ||
+	    text_to_wire(store->path, &wire->path) < 0 ||
+	    text_to_wire(store->fs_type, &wire->fs_type) < 0 ||
+	    text_to_wire(engine_libaio.name, &wire->engine) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
+{
+	wire->channels = calloc(handle->n_channels ? handle->n_channels : 1,
+				sizeof(Wire__Channel *));
+	if (!wire->channels)
+		return -ENOMEM;
+	for (const struct member *member = handle->members; member; member = member->next) {
+		const struct channel *channel = member->channel;
+		Wire__Channel *one = WIRE_NEW(Wire__Channel, wire__channel);
+
+		if (!one)
+			return -ENOMEM;
+		wire->channels[wire->n_channels++] = one;
+		one->channel = channel->id;
+		one->store = channel->store->id;
+		one->entries = channel->entries;
+		one->has_rings = channel->has_rings;
+		one->counters = counters_to_wire(&channel->stats);
+		if (!one->counters)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int handle_to_wire(const struct handle *handle, Wire__Handle *wire)
+{
+	static const Wire__Class classes[N_SCHED_CLASSES] = {
+		[SCHED_DEMAND] = WIRE__CLASS__DEMAND,
+		[SCHED_NORMAL] = WIRE__CLASS__NORMAL,
+		[SCHED_BACKGROUND] = WIRE__CLASS__BACKGROUND,
+	};
+
+	wire->handle = handle->id;
+	wire->io_class = classes[handle->io_class];
+	wire->weight = handle->weight;
+	if (handle->has_profile) {
+		wire->profile = profile_to_new_wire(&handle->profile);
+		if (!wire->profile)
+			return -ENOMEM;
+	}
+	return channels_to_wire(handle, wire);
+}
+
+static int client_to_wire(const struct session *session, Wire__Client *wire)
+{
+	uint32_t cursor = 0;
+	const struct handle *handle;
+
+	wire->client = session->id;
+	wire->uid = session->user->uid;
+	wire->pid = (uint32_t)session->pid;
+	wire->pool_bytes = session->account.used[CHARGE_POOL_BYTES];
+	wire->slabs = (uint32_t)session->account.used[CHARGE_SLABS];
+	wire->files = (uint32_t)session->account.used[CHARGE_FILES];
+	wire->handles = calloc(session->handles.n_objects ? session->handles.n_objects : 1,
+			       sizeof(Wire__Handle *));
+	if (!wire->handles || text_to_wire(session->name, &wire->name) < 0)
+		return -ENOMEM;
+	while ((handle = idtable_next(&session->handles, &cursor))) {
+		Wire__Handle *one = WIRE_NEW(Wire__Handle, wire__handle);
+
+		if (!one)
+			return -ENOMEM;
+		wire->handles[wire->n_handles++] = one;
+		if (handle_to_wire(handle, one) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int stores_to_wire(const struct service *service, Wire__StatusReply *wire)
+{
+	size_t n = 0;
+
+	for (const struct store *store = service->stores; store; store = store->next)
+		n++;
+	wire->stores = calloc(n ? n : 1, sizeof(Wire__Store *));
+	if (!wire->stores)
+		return -ENOMEM;
+	for (const struct store *store = service->stores; store; store = store->next) {
+		Wire__Store *one = WIRE_NEW(Wire__Store, wire__store);
+
+		if (!one)
+			return -ENOMEM;
+		wire->stores[wire->n_stores++] = one;
+		if (store_to_wire(store, one) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* As many clients, oldest first, as a frame holds. */
+static int clients_to_wire(const struct service *service, Wire__StatusReply *wire)
+{
+	size_t used = wire__status_reply__get_packed_size(wire) + STATUS_ROOM_BYTES;
+
+	wire->clients = calloc(service->n_sessions ? service->n_sessions : 1,
+			       sizeof(Wire__Client *));
+	if (!wire->clients)
+		return -ENOMEM;
+	for (const struct session *s = service->sessions; s; s = s->next) {
+		Wire__Client *one = WIRE_NEW(Wire__Client, wire__client);
+
+		if (!one)
+			return -ENOMEM;
+		wire->clients[wire->n_clients++] = one;
+		if (client_to_wire(s, one) < 0)
+			return -ENOMEM;
+		used += wire__client__get_packed_size(one) + 8; /* its tag and length */
+		if (used + ERROR_TEXT_BYTES > FRAME_BODY_MAX) {
+			wire__client__free_unpacked(one, NULL);
+			wire->n_clients--;
+			break;
+		}
+	}
+	return 0;
+}
+
+int status_to_wire(const struct session *session, Wire__StatusReply *wire)
+{
+	const struct service *service = session->service;
+
+	wire->pid = (uint32_t)getpid();
+	wire->uptime_usec = (clock_nsec() - service->started_nsec) / 1000;
+	wire->pool = WIRE_NEW(Wire__Pool, wire__pool);
+	if (!wire->pool || pool_to_wire(&service->pool, wire->pool) < 0 ||
+	    text_to_wire(DSAIO_VERSION, &wire->daemon_version) < 0 ||
+	    stores_to_wire(service, wire) < 0)
+		return -ENOMEM;
+	return clients_to_wire(service, wire);
+}

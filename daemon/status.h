@@ -1,0 +1,19 @@
+/*
+ * Status: what the daemon tells about itself, its stores and its clients.  Main thread.
+ */
+#ifndef DSAIO_DAEMON_STATUS_H
+#define DSAIO_DAEMON_STATUS_H
+
+#include "daemon/session.h"
+#include "proto/dsaio.pb-c.h"
+
+/*
+ * Fills a message that wire__status_reply__free_unpacked() frees, also after an error: what the
+ * session's user may see, and of clients as many, oldest first, as a frame holds.  0 or -ENOMEM.
+ */
+int status_to_wire(const struct session *session, Wire__StatusReply *wire);
+
+/* One store.  0 or -ENOMEM; what was filled in is freed with the message. */
+int store_to_wire(const struct store *store, Wire__Store *wire);
+
+#endif
