@@ -875,7 +875,7 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 	else
 		result = file_find_store(session->service, file, &store, &error);
 	if (result == 0) {
-		result = file_attach(file, store, &session->inodes);
+		result = file_attach(file, store, &store->inodes);
 		if (result == 0)
 			result = idtable_add(&session->objects.files, file, &file->id);
 		if (result < 0)
@@ -987,7 +987,6 @@ static void session_free(struct session *session)
 	idtable_deinit(&session->objects.files);
 	idtable_deinit(&session->handles);
 	idtable_deinit(&session->channels);
-	inodes_deinit(&session->inodes);
 	assert(account_is_zero(&session->account));
 	charge_give(&session->session_charge);
 	if (session->user)
@@ -1084,7 +1083,6 @@ int session_new(struct service *service, int fd, struct error *error)
 	session->service = service;
 	session->fd = session->pidfd = -1;
 	frame_writer_init(&session->writer);
-	inodes_init(&session->inodes);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return error_set(error, -errno, "connection: SO_PEERCRED");

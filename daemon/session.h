@@ -102,7 +102,6 @@ struct session {
 	struct charge session_charge; /* on the user's account */
 
 	struct objects objects;
-	struct inodes inodes;
 	struct idtable handles, channels; /* struct handle, struct member */
 	struct share *shares;
 	struct member *members;

@@ -64,6 +64,7 @@ int store_new(uint32_t id, const struct store_config *config, struct inbox *main
 
 	if (!store)
 		return error_set(error, -ENOMEM, "store %s", config->name);
+	inodes_init(&store->inodes);
 	store->id = id;
 	store->profile = config->profile;
 	store->spin_usec = config->spin_usec;
@@ -106,6 +107,7 @@ void store_free(struct store *store)
 		lane_stop(store->lanes[i]);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_free(store->lanes[i]);
+	inodes_deinit(&store->inodes);
 	free(store->name);
 	free(store->path);
 	free(store);

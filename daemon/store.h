@@ -11,6 +11,7 @@
 #define DSAIO_DAEMON_STORE_H
 
 #include "daemon/error.h"
+#include "daemon/file.h"
 #include "daemon/inbox.h"
 #include "daemon/stats.h"
 #include "proto/profile.h"
@@ -45,6 +46,7 @@ struct store {
 	uint32_t n_lanes;   /* running; 0 before the first channel */
 	struct stats stats; /* of all channels that are gone and that are there; home lane writes */
 	struct store_helper *helpers; /* of its users */
+	struct inodes inodes;	      /* of all files on it */
 };
 
 /*
