@@ -71,6 +71,33 @@ static void inodes_give(struct inodes *inodes, struct inode *inode)
 
 /* ---- the check ---- */
 
+/* Whether the kernel itself does the I/O, on devices of this host.  Overlayfs: we can not look
+   through it. */
+static bool fs_is_local(uint64_t magic)
+{
+	static const uint64_t local[] = {
+		EXT4_SUPER_MAGIC, /* also ext2, ext3 */
+		0x58465342,	  /* xfs */
+		BTRFS_SUPER_MAGIC, 0xf2f52010 /* f2fs */, 0x2fc12fc1 /* zfs */,
+		TMPFS_MAGIC,	   OVERLAYFS_SUPER_MAGIC,
+	};
+
+	for (size_t i = 0; i < sizeof(local) / sizeof(*local); i++)
+		if (local[i] == magic)
+			return true;
+	return false;
+}
+
+static uint64_t mount_id(int fd)
+{
+	struct statx stx = { 0 };
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &stx) < 0 ||
+	    !(stx.stx_mask & STATX_MNT_ID))
+		return 0;
+	return stx.stx_mnt_id;
+}
+
 static int kind_check(int fd, const char *name, struct file_facts *facts, struct error *error)
 {
 	static const char needed[] = "a regular file or a block device is needed";
@@ -89,6 +116,9 @@ static int kind_check(int fd, const char *name, struct file_facts *facts, struct
 		facts->is_tmpfs = !facts->is_block_device && fs.f_type == TMPFS_MAGIC;
 		facts->dev = facts->is_block_device ? st.st_rdev : st.st_dev;
 		facts->ino = facts->is_block_device ? 0 : st.st_ino; /* any node of a device */
+		facts->fs_magic = (uint64_t)fs.f_type;
+		facts->is_foreign = !facts->is_block_device && !fs_is_local(facts->fs_magic);
+		facts->mount_id = mount_id(fd);
 		return 0;
 	}
 	if (S_ISDIR(st.st_mode))
@@ -251,6 +281,7 @@ int file_make(struct account *account, struct helper *helper, struct inbox *main
 		return r;
 	}
 	file->fd = fd;
+	atomic_init(&file->buffered_fd, -1);
 	(void)snprintf(file->name, sizeof(file->name), "%s", name); /* cut is fine */
 	file->helper = helper;
 	file->main_inbox = main_inbox;
@@ -289,7 +320,10 @@ static void file_close_run(struct work *work)
 {
 	struct file *file = container_of(work, struct file, work);
 
+	int buffered_fd = file_buffered_fd(file);
+
 	closep(&file->fd);
+	closep(&buffered_fd);
 	file->message.run = file_freed_main;
 	inbox_post(file->main_inbox, &file->message);
 }
@@ -301,4 +335,115 @@ void file_drop(struct file *file)
 		return;
 	file->work.run = file_close_run;
 	helper_submit(file->helper, &file->work);
+}
+
+/* ---- the buffered description ---- */
+
+/* A buffered description on its way through the helper. */
+struct adding {
+	struct work work;
+	struct message message;
+	struct file *file; /* held */
+	int fd;
+	int result;
+	struct error error;
+	void (*on_added)(struct file *file, int result, const struct error *error, void *arg);
+	void *arg;
+};
+
+static int buffered_check(int fd, const struct file *file, struct error *error)
+{
+	const struct file_facts *facts = &file->facts;
+	struct statfs fs;
+	struct stat st;
+	bool is_same;
+	int flags, want;
+
+	/* Before anything else, as in kind_check(): another file can be on any file system. */
+	if (fstatfs(fd, &fs) < 0)
+		return error_set(error, -errno, "file %s: buffered description: fstatfs",
+				 file->name);
+	if (fstat(fd, &st) < 0)
+		return error_set(error, -errno, "file %s: buffered description: fstat", file->name);
+	if (facts->is_block_device)
+		is_same = S_ISBLK(st.st_mode) && st.st_rdev == facts->dev;
+	else
+		is_same = S_ISREG(st.st_mode) && st.st_dev == facts->dev && st.st_ino == facts->ino;
+	if (!is_same)
+		return error_set_plain(error, -EINVAL,
+				       "file %s: the buffered description is of another file: "
+				       "open the same one",
+				       file->name);
+
+	flags = fcntl(fd, F_GETFL);
+	if (flags < 0)
+		return error_set(error, -errno, "file %s: buffered description: fcntl(F_GETFL)",
+				 file->name);
+	want = facts->can_read && facts->can_write ? O_RDWR
+	       : facts->can_write		   ? O_WRONLY
+						   : O_RDONLY;
+	if ((flags & O_PATH) || (flags & O_ACCMODE) != want)
+		return error_set_plain(error, -EINVAL,
+				       "file %s: the buffered description has another access mode: "
+				       "open it with %s, as the file",
+				       file->name,
+				       want == O_RDWR	  ? "O_RDWR"
+				       : want == O_WRONLY ? "O_WRONLY"
+							  : "O_RDONLY");
+	if (flags & (O_APPEND | O_DIRECT))
+		return error_set_plain(error, -EINVAL,
+				       "file %s: the buffered description was opened with %s: open "
+				       "it without",
+				       file->name, flags & O_DIRECT ? "O_DIRECT" : "O_APPEND");
+	return 0;
+}
+
+static void added_main(struct message *message)
+{
+	struct adding *adding = container_of(message, struct adding, message);
+	struct file *file = adding->file;
+
+	adding->on_added(file, adding->result, adding->result < 0 ? &adding->error : NULL,
+			 adding->arg);
+	free(adding);
+	file_drop(file);
+}
+
+static void add_run(struct work *work)
+{
+	struct adding *adding = container_of(work, struct adding, work);
+	struct file *file = adding->file;
+	int none = -1;
+
+	adding->result = buffered_check(adding->fd, file, &adding->error);
+	/* release: pairs with file_buffered_fd() */
+	if (adding->result == 0 &&
+	    !atomic_compare_exchange_strong_explicit(&file->buffered_fd, &none, adding->fd,
+						     memory_order_release, memory_order_relaxed))
+		adding->result = error_set_plain(&adding->error, -EEXIST,
+						 "file %s: has a buffered description already",
+						 file->name);
+	if (adding->result < 0)
+		closep(&adding->fd);
+	adding->message.run = added_main;
+	inbox_post(file->main_inbox, &adding->message);
+}
+
+int file_add_buffered(struct file *file, int fd,
+		      void (*on_added)(struct file *file, int result, const struct error *error,
+				       void *arg),
+		      void *arg, struct error *error)
+{
+	struct adding *adding = calloc(1, sizeof(*adding));
+
+	if (!adding)
+		return error_set(error, -ENOMEM, "file %s: buffered description", file->name);
+	file_hold(file);
+	adding->file = file;
+	adding->fd = fd;
+	adding->on_added = on_added;
+	adding->arg = arg;
+	adding->work.run = add_run;
+	helper_submit(file->helper, &adding->work);
+	return 0;
 }

@@ -4,8 +4,11 @@
  * It is checked once, on the user's helper thread, since fstat and even close of a hostile FUSE
  * file can hang.  Its session and each op on it hold it; the last drop closes it, there too.
  *
- * Inodes: two files of a session may be one inode; ops are kept in order by inode, so each file
- * points to the session's one struct inode for it.  Lanes only compare the pointers.
+ * For ragged ends of writes the client may add a second, buffered description of the same file,
+ * once; it is checked there, too, and closed with the file.
+ *
+ * Inodes: files of one client, or of several, may be one inode; ops are kept in order by inode,
+ * and direct and buffered writes apart, so each file points to the store's one struct inode.
  */
 #ifndef DSAIO_DAEMON_FILE_H
 #define DSAIO_DAEMON_FILE_H
@@ -24,10 +27,10 @@ struct store;
 struct inode {
 	dev_t dev;
 	ino_t ino;
-	uint32_t n_files; /* files of the session that are this inode */
+	uint32_t n_files; /* that are this inode */
 };
 
-/* The inodes of one session.  Main thread. */
+/* The inodes of one store.  Main thread. */
 struct inodes {
 	void *root; /* tsearch(3) tree by dev and ino */
 };
@@ -39,7 +42,10 @@ struct file_facts {
 	dev_t dev; /* of the store: st_rdev for a block device, else st_dev */
 	ino_t ino;
 	bool can_read, can_write, is_direct, is_tmpfs, is_block_device;
+	bool is_foreign; /* FUSE, network, unknown: whoever serves it can hold its I/O for ever */
 	uint32_t offset_align, memory_align; /* powers of two; 1 on tmpfs */
+	uint64_t fs_magic;		     /* f_type, as statfs(2) lists them */
+	uint64_t mount_id; /* as in /proc/self/mountinfo; 0: not told (before 5.8) */
 };
 
 /*
@@ -54,11 +60,12 @@ int file_check(int fd, const char *name, struct file_facts *ret_facts, struct er
 struct file {
 	uint32_t id; /* in its session; 0 before it has one */
 	int fd;
-	char name[128]; /* what the client calls it, cut; for messages */
+	_Atomic int buffered_fd; /* -1: none; set once by the helper (release), lanes acquire */
+	char name[128];		 /* what the client calls it, cut; for messages */
 	struct file_facts facts;
 	struct store *store;
 	struct inode *inode;
-	struct inodes *inodes; /* borrowed: the session's */
+	struct inodes *inodes; /* borrowed: the store's */
 	struct charge charge;
 	_Atomic uint32_t n_holds; /* as in struct slab */
 	struct helper *helper;	  /* borrowed: the user's */
@@ -84,8 +91,28 @@ int file_make(struct account *account, struct helper *helper, struct inbox *main
 				 void *arg),
 	      void *arg, struct error *error);
 
-/* Says to which store and which of the session's inodes it belongs; 0 or -ENOMEM. */
+/* Says to which store and which of the store's inodes it belongs; 0 or -ENOMEM. */
 int file_attach(struct file *file, struct store *store, struct inodes *inodes);
+
+/*
+ * Adds a buffered description: the same device and inode, the same access mode, neither O_APPEND
+ * nor O_DIRECT.  Returns 0 and later calls on_added in the main thread, with 0 or an error:
+ * -EINVAL (another file or other flags), -EEXIST (it has one), or what the kernel says; fd is then
+ * taken, whatever came out.  The file is held until then.  Or returns -ENOMEM and calls nothing;
+ * fd is then still the caller's, who can not just close it.
+ */
+int file_add_buffered(struct file *file, int fd,
+		      void (*on_added)(struct file *file, int result, const struct error *error,
+				       void *arg),
+		      void *arg, struct error *error);
+
+/* The buffered description, or -1.  Any thread. */
+static inline int file_buffered_fd(const struct file *file)
+{
+	/* acquire: pairs with the release in file.c; the number alone travels, but the descriptor
+	   has to be there for whoever sees it */
+	return atomic_load_explicit(&file->buffered_fd, memory_order_acquire);
+}
 
 static inline void file_hold(struct file *file)
 {

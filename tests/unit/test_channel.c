@@ -26,6 +26,7 @@ static void add(struct file *file, int i, struct store *on, bool can_read, bool 
 					   .offset_align = align,
 					   .memory_align = align };
 	file->n_holds = 1;
+	atomic_init(&file->buffered_fd, -1);
 	ck_assert_int_eq(idtable_add(&objects.files, file, &ids[i]), 0);
 }
 

@@ -125,7 +125,8 @@ START_TEST(facts_are_those_of_the_file)
 	ck_assert_uint_eq(facts.dev, st.st_dev);
 	ck_assert_uint_eq(facts.ino, st.st_ino);
 	ck_assert(!facts.can_read && facts.can_write && facts.is_direct);
-	ck_assert(!facts.is_tmpfs && !facts.is_block_device);
+	ck_assert(!facts.is_tmpfs && !facts.is_block_device && !facts.is_foreign);
+	ck_assert(facts.fs_magic && facts.mount_id); /* since Linux 5.8 */
 	ck_assert_uint_ge(facts.offset_align, 1);
 	ck_assert_uint_eq(facts.offset_align & (facts.offset_align - 1), 0);
 	ck_assert_uint_eq(facts.memory_align & (facts.memory_align - 1), 0);
@@ -303,6 +304,85 @@ START_TEST(files_of_one_inode_share_it_and_the_last_takes_it_along)
 }
 END_TEST
 
+/* ---- buffered descriptions ---- */
+
+static int added_result;
+static char added_text[ERROR_TEXT_BYTES];
+
+static void on_added(struct file *file, int result, const struct error *error, void *arg)
+{
+	ck_assert_ptr_eq(file, checked);
+	ck_assert_ptr_eq(arg, &client);
+	ck_assert(!error == !result);
+	added_result = result;
+	(void)snprintf(added_text, sizeof(added_text), "%s", error ? error->text : "");
+	n_checked++;
+}
+
+static int add_buffered(int fd)
+{
+	struct error error;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(file_add_buffered(checked, fd, on_added, &client, &error), 0);
+	run_until(&n_checked);
+	return added_result;
+}
+
+static const struct {
+	const char *what;
+	enum kind kind;
+	int file_flags, flags;
+	bool is_other; /* another file of the same kind */
+	int want;
+	const char *why;
+} buffered[] = {
+	{ "both", REGULAR, O_RDWR, O_RDWR, false, 0, "" },
+	{ "to be read", REGULAR, O_RDONLY, O_RDONLY, false, 0, "" },
+	{ "to be written", REGULAR, O_WRONLY, O_WRONLY, false, 0, "" },
+	{ "another file", REGULAR, O_RDWR, O_RDWR, true, -EINVAL, "another file" },
+	{ "a directory", DIRECTORY, O_RDONLY, O_RDONLY, false, -EINVAL, "another file" },
+	{ "a pipe", PIPE, O_RDONLY, 0, false, -EINVAL, "another file" },
+	{ "tmpfs", TMPFS, O_RDWR, 0, false, -EINVAL, "another file" },
+	{ "more rights", REGULAR, O_RDONLY, O_RDWR, false, -EINVAL, "with O_RDONLY" },
+	{ "fewer rights", REGULAR, O_RDWR, O_WRONLY, false, -EINVAL, "with O_RDWR" },
+	{ "O_PATH", REGULAR, O_RDONLY, O_PATH, false, -EINVAL, "access mode" },
+	{ "O_APPEND", REGULAR, O_RDWR, O_RDWR | O_APPEND, false, -EINVAL, "O_APPEND" },
+	{ "O_DIRECT", REGULAR, O_RDWR, O_RDWR | O_DIRECT, false, -EINVAL, "O_DIRECT" },
+};
+
+START_TEST(a_buffered_description_is_of_the_same_file)
+{
+	int fd;
+
+	ck_assert_int_eq(make(fd_make(REGULAR, buffered[_i].file_flags | O_DIRECT)), 0);
+	ck_assert_int_eq(file_buffered_fd(checked), -1);
+	if (buffered[_i].is_other)
+		ck_assert_int_eq(rename(path_of("f"), path_of("g")), 0);
+	fd = fd_make(buffered[_i].kind, buffered[_i].flags);
+	ck_assert_msg(add_buffered(fd) == buffered[_i].want && strstr(added_text, buffered[_i].why),
+		      "%s: %d %s", buffered[_i].what, added_result, added_text);
+	ck_assert_int_eq(file_buffered_fd(checked), buffered[_i].want ? -1 : fd);
+	if (buffered[_i].want)
+		ck_assert_int_eq(fcntl(fd, F_GETFD), -1); /* it was taken and closed */
+	drop(checked);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+}
+END_TEST
+
+START_TEST(a_second_buffered_description_is_refused)
+{
+	int fd;
+
+	ck_assert_int_eq(make(fd_make(REGULAR, O_RDWR | O_DIRECT)), 0);
+	fd = fd_make(REGULAR, O_RDWR);
+	ck_assert_int_eq(add_buffered(fd), 0);
+	ck_assert_int_eq(add_buffered(fd_make(REGULAR, O_RDWR)), -EEXIST);
+	ck_assert_int_eq(file_buffered_fd(checked), fd);
+	drop(checked);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -313,6 +393,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_refused_file_is_closed_and_not_charged);
 	tcase_add_test(tcase, one_file_too_many_stays_with_the_caller);
 	tcase_add_test(tcase, files_of_one_inode_share_it_and_the_last_takes_it_along);
+	tcase_add_loop_test(tcase, a_buffered_description_is_of_the_same_file, 0, N_ROWS(buffered));
+	tcase_add_test(tcase, a_second_buffered_description_is_refused);
 }
 
 SUITE("file", add_tests)

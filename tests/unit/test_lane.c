@@ -146,6 +146,7 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 	ck_assert_msg(t.file.fd >= 0, "%s: %s", path, strerror(errno));
 	ck_assert_int_eq(unlink(path), 0);
 	ck_assert_int_eq(fallocate(t.file.fd, 0, 0, FILE_BYTES), 0);
+	atomic_init(&t.file.buffered_fd, -1);
 	ck_assert_int_eq(file_check(t.file.fd, path, &t.file.facts, &error), 0);
 	t.file.n_holds = 1000000; /* ours: the last drop is not tested here */
 	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes), 0);
