@@ -1,5 +1,6 @@
 #include "client/lib/error.h"
 
+#include "client/lib/debug.h"
 #include "client/lib/dsaio.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@ static void error_set(const char *format, va_list args, const char *reason)
 	if (reason && n >= 0 && (size_t)n < sizeof(text))
 		(void)snprintf(text + n, sizeof(text) - (size_t)n, ": %s", reason);
 	memcpy(error_text, text, sizeof(text));
+	debug_log("error: %s", error_text);
 }
 
 int error_fail(int error, const char *format, ...)
