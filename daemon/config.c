@@ -19,6 +19,8 @@
 #define WINDOW_MAX (UINT64_C(1) << 32)
 #define POOL_MIN (1u << 20)
 #define POOL_MAX (UINT64_C(1) << 46) /* what a slab can have */
+#define IDLE_EXIT_SEC_USER 60u	     /* a job's next step still finds it */
+#define IDLE_EXIT_SEC_MAX 86400u     /* a day; who wants more wants 0 */
 #define STORE_NAME_MAX 31u	     /* so that log lines stay short */
 #define STORES_MAX 64u		     /* a guess: each has a thread and libaio contexts */
 
@@ -41,6 +43,8 @@ static const struct key daemon_keys[] = {
 	  POOL_MAX },
 	{ "lock", VALUE_LOCK, offsetof(struct config, lock), 0, 0 },
 	{ "spin_usec", VALUE_U32, offsetof(struct config, spin_usec), 0, SPIN_USEC_MAX },
+	{ "idle_exit_sec", VALUE_U32, offsetof(struct config, idle_exit_sec), 0,
+	  IDLE_EXIT_SEC_MAX },
 };
 
 #define STORE_KEY(field) offsetof(struct store_config, field)
@@ -437,6 +441,13 @@ int config_init(struct config *config)
 	return config->socket_path ? 0 : -ENOMEM;
 }
 
+void config_set_user(struct config *config)
+{
+	config->is_user = true;
+	config->lock = POOL_LOCK_AUTO; /* a user has 8 MiB that may be locked */
+	config->idle_exit_sec = IDLE_EXIT_SEC_USER;
+}
+
 void config_deinit(struct config *config)
 {
 	for (unsigned i = 0; i < config->n_stores; i++) {
@@ -452,7 +463,7 @@ int config_check(const struct config *config, struct error *error)
 {
 	char why[ERROR_TEXT_BYTES - 64];
 
-	if (!config->n_stores)
+	if (!config->n_stores && !config->is_user)
 		return error_set_plain(
 			error, -EINVAL,
 			"no store: name at least one, as in --store nvme0=/mnt/nvme0 "

@@ -19,12 +19,15 @@
 #define CONFIG_SPIN_INHERIT UINT32_MAX
 
 struct config {
+	bool is_user; /* --user: one user's own daemon; config_set_user() */
 	char *socket_path;
 	uint64_t pool_size;	  /* bytes; default half of memory */
 	uint64_t client_pool_max; /* bytes; default half of that */
 	bool has_client_pool_max; /* was given; else it follows pool_size */
 	enum pool_lock lock;	  /* default: yes as root or under systemd, else auto */
 	uint32_t spin_usec;	  /* default 200 */
+	uint32_t idle_exit_sec;	  /* ends so long after the last client has gone; 0: never, the
+				     default but for a user's own, where it is 60 */
 	uint64_t client_limit[N_CHARGE_KINDS], user_limit[N_CHARGE_KINDS];
 	struct store_config *stores;
 	unsigned n_stores;
@@ -32,6 +35,8 @@ struct config {
 
 int config_init(struct config *config); /* the defaults; 0 or -ENOMEM */
 void config_deinit(struct config *config);
+/* --user, before any file: other defaults, and it may have no store. */
+void config_set_user(struct config *config);
 
 /* Reads an INI file on top.  0, or -errno with a sentence "FILE:LINE: KEY = VALUE: ...". */
 int config_read(struct config *config, const char *path, struct error *error);
