@@ -352,9 +352,20 @@ START_TEST(each_sleep_of_the_client_is_answered_once)
 }
 END_TEST
 
+static uint64_t now_nsec(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* can not fail */
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 /* ---- each pair of fences: both halves at the same moment, a great many times ---- */
 
+/* On two processors of our own a third of a second; on busy ones as many as fit into the time. */
 #define LITMUS_ROUNDS 300000u
+#define LITMUS_NSEC UINT64_C(4000000000)
+#define LITMUS_OVER (1u << 30) /* instead of a round: there is none any more */
 #define SECOND (1u << 31) /* of a round: both halves are told how it went, and made ready again */
 
 enum litmus_case { LITMUS_SUBMIT_SLEEP, LITMUS_SUBMIT_PARK, LITMUS_WAIT_COMPLETE };
@@ -364,15 +375,25 @@ struct litmus {
 	struct pair pair;
 	uint64_t state; /* of lane_state or sq_park */
 	bool lane_saw;	/* what the lane's half saw of the client's, in this round */
-	_Alignas(64) _Atomic uint32_t go;   /* the round that may start; the client's thread */
+	_Alignas(64) _Atomic uint32_t go; /* the round that may start, or LITMUS_OVER; the client's
+					       thread */
 	_Alignas(64) _Atomic uint32_t done; /* the round that the lane's half has ended */
 };
 
-static void wait_round(const _Atomic uint32_t *word, uint32_t round)
+/*
+ * False: it is over.  Who waits for longer than a round takes, waits for a thread that does not
+ * run: perhaps it needs this processor.
+ */
+static bool wait_round(const _Atomic uint32_t *word, uint32_t round)
 {
-	for (unsigned i = 1; atomic_load_explicit(word, memory_order_acquire) != round; i++)
+	for (unsigned i = 1;; i++) {
+		uint32_t now = atomic_load_explicit(word, memory_order_acquire);
+
+		if (now == round || now == LITMUS_OVER)
+			return now == round;
 		if (i % 4096 == 0)
-			(void)sched_yield(); /* can not fail; for a single processor */
+			(void)sched_yield(); /* can not fail */
+	}
 }
 
 /* A few steps more or less, so that the halves meet in every way. */
@@ -388,8 +409,7 @@ static void *litmus_lane_main(void *arg)
 	struct ring_lane *ring = &l->pair.lane;
 	struct ring_entry entry;
 
-	for (uint32_t round = 1; round <= LITMUS_ROUNDS; round++) {
-		wait_round(&l->go, round);
+	for (uint32_t round = 1; wait_round(&l->go, round); round++) {
 		dither(round, 7);
 		switch (l->which) {
 		case LITMUS_SUBMIT_SLEEP:
@@ -411,7 +431,7 @@ static void *litmus_lane_main(void *arg)
 			break;
 		}
 		atomic_store_explicit(&l->done, round, memory_order_release);
-		wait_round(&l->go, round | SECOND); /* the client's half is over */
+		(void)wait_round(&l->go, round | SECOND); /* the client's half is done: it comes */
 		while (ring_lane_ready(ring) > 0)
 			ring_lane_take(ring, &entry);
 		/* Takes the client's line, so that its next store waits in a buffer. */
@@ -434,14 +454,16 @@ START_TEST(of_two_sides_at_the_same_moment_one_sees_the_other)
 {
 	struct litmus l = { .which = (enum litmus_case)_i };
 	struct ring_entry entry = { 0 };
-	uint32_t n_lost = 0;
+	const uint64_t end_nsec = now_nsec() + LITMUS_NSEC;
+	uint32_t n_lost = 0, round = 0;
 	pthread_t lane;
 
 	pair_init(&l.pair, 4);
 	ck_assert_int_eq(pthread_create(&lane, NULL, litmus_lane_main, &l), 0);
-	for (uint32_t round = 1; round <= LITMUS_ROUNDS; round++) {
+	while (round < LITMUS_ROUNDS && now_nsec() < end_nsec) {
 		bool saw;
 
+		round++;
 		atomic_store_explicit(&l.go, round, memory_order_release);
 		dither(round, 11);
 		if (l.which == LITMUS_WAIT_COMPLETE) {
@@ -450,7 +472,7 @@ START_TEST(of_two_sides_at_the_same_moment_one_sees_the_other)
 			ring_client_put(&l.pair.client, &entry);
 			saw = ring_client_submit(&l.pair.client);
 		}
-		wait_round(&l.done, round);
+		(void)wait_round(&l.done, round); /* this one is never over */
 		if (!saw && !l.lane_saw)
 			n_lost++;
 		if (l.which == LITMUS_WAIT_COMPLETE) {
@@ -459,14 +481,15 @@ START_TEST(of_two_sides_at_the_same_moment_one_sees_the_other)
 			ring_client_consume(&l.pair.client, 1);
 		}
 		atomic_store_explicit(&l.go, round | SECOND, memory_order_release);
-		wait_round(&l.done, round | SECOND);
+		(void)wait_round(&l.done, round | SECOND);
 		if (l.which != LITMUS_WAIT_COMPLETE) {
 			ck_assert_uint_eq(ring_client_ready(&l.pair.client), 1);
 			ring_client_consume(&l.pair.client, 1);
 		}
 	}
+	atomic_store_explicit(&l.go, LITMUS_OVER, memory_order_release);
 	ck_assert_int_eq(pthread_join(lane, NULL), 0);
-	ck_assert_msg(n_lost == 0, "in %u of %u rounds a wake-up is lost", n_lost, LITMUS_ROUNDS);
+	ck_assert_msg(n_lost == 0, "in %u of %u rounds a wake-up is lost", n_lost, round);
 	pair_deinit(&l.pair);
 }
 END_TEST
@@ -490,14 +513,6 @@ struct stress {
 	uint64_t n_lane_sleeps, n_rung; /* the lane's; the client's */
 	uint64_t n_client_sleeps, n_done;
 };
-
-static uint64_t now_nsec(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* can not fail */
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static uint32_t next_random(uint64_t *state)
 {
