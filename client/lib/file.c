@@ -62,14 +62,105 @@ void file_unref(struct dsaio_file *file)
 		client_leave_garbage(file->client, &file->object);
 }
 
-int64_t file_size(const struct dsaio_file *file)
+/* ---- the descriptor ---- */
+
+int file_fd_take(struct dsaio_file *file)
+{
+	return file->fd;
+}
+
+void file_fd_give(struct dsaio_file *file)
+{
+	(void)file;
+}
+
+static int64_t fd_size(const struct dsaio_file *file, int fd)
 {
 	struct stat st;
 	uint64_t bytes;
 
 	if (file->is_block_device)
-		return ioctl(file->fd, BLKGETSIZE64, &bytes) < 0 ? -errno : (int64_t)bytes;
-	return fstat(file->fd, &st) < 0 ? -errno : (int64_t)st.st_size;
+		return ioctl(fd, BLKGETSIZE64, &bytes) < 0 ? -errno : (int64_t)bytes;
+	return fstat(fd, &st) < 0 ? -errno : (int64_t)st.st_size;
+}
+
+int64_t file_size(struct dsaio_file *file)
+{
+	int fd = file_fd_take(file);
+	int64_t size;
+
+	if (fd < 0)
+		return fd;
+	size = fd_size(file, fd);
+	file_fd_give(file);
+	return size;
+}
+
+int file_extend(struct dsaio_file *file, struct dsaio_op *op)
+{
+	int fd, r;
+
+	if (inode_is_long(file->inode, op->off + op->len))
+		return 0;
+	fd = file_fd_take(file);
+	if (fd < 0)
+		return fd;
+	r = inode_extend(file->inode, fd, op);
+	file_fd_give(file);
+	return r;
+}
+
+void file_remove_op(struct dsaio_file *file, struct dsaio_op *op)
+{
+	int fd = inode_needs_fd(op) ? file_fd_take(file) : -1;
+
+	inode_remove(op->inode, fd, op);
+	if (fd >= 0)
+		file_fd_give(file);
+}
+
+static int daemon_give_buffered(struct dsaio_file *file, int fd)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__FileBuffered body = WIRE__FILE_BUFFERED__INIT;
+
+	body.file = file->id;
+	request.body_case = WIRE__REQUEST__BODY_FILE_BUFFERED;
+	request.file_buffered = &body;
+	return conn_call(file->client->conn, "open", &request, &fd, 1, NULL, NULL, NULL);
+}
+
+int file_need_buffered(struct dsaio_file *file)
+{
+	int access_mode = !file->can_write ? O_RDONLY : file->can_read ? O_RDWR : O_WRONLY;
+	int fd, buffered, r;
+	char path[32];
+
+	/* acquire: pairs with the store below */
+	if (atomic_load_explicit(&file->has_buffered, memory_order_acquire))
+		return 0;
+	if (file->is_shared)
+		return error_fail(
+			-EACCES,
+			"%s: the file came as a descriptor that can not be opened anew, so only "
+			"aligned ops are possible: use memory of dsaio_alloc() and multiples of "
+			"dsaio_alignment(), or open the file by its path",
+			file->name);
+	fd = file_fd_take(file);
+	if (fd < 0)
+		return fd;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fits */
+	buffered = fd_above_stdio(open(path, access_mode | O_CLOEXEC));
+	r = -errno;
+	file_fd_give(file);
+	if (buffered < 0)
+		return error_fail_errno(r, "open %s anew, for what is not aligned", file->name);
+	r = daemon_give_buffered(file, buffered);
+	if (r < 0 && r != -EEXIST) /* another thread was first */
+		return r;
+	/* release: who sees it sends its ops after the daemon had the description */
+	atomic_store_explicit(&file->has_buffered, true, memory_order_release);
+	return 0;
 }
 
 /* ---- open ---- */
@@ -375,13 +466,13 @@ int64_t dsaio_file_size(const struct dsaio_file *file)
 		r = client_check_alive(file->client, "file_size");
 	if (r < 0)
 		return r;
-	size = file_size(file);
+	size = file_size((struct dsaio_file *)(uintptr_t)file); /* it may get a descriptor */
 	return size < 0 ? error_fail_errno((int)size, "size of %s", file->name) : size;
 }
 
 int dsaio_truncate(struct dsaio_file *file, uint64_t size)
 {
-	int r;
+	int fd, r;
 
 	if (!file)
 		return client_null("truncate", "file");
@@ -395,7 +486,11 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size)
 				  "truncate of %s to %" PRIu64 " bytes: at most 2^63 - 1 are "
 				  "possible",
 				  file->name, size);
-	r = inode_truncate(file->inode, file->fd, size);
+	fd = file_fd_take(file);
+	if (fd < 0)
+		return fd;
+	r = inode_truncate(file->inode, fd, size);
+	file_fd_give(file);
 	if (r == -EINVAL && !file->can_write)
 		return error_fail(r, "truncate of %s: it is not open for writing", file->name);
 	if (r < 0)

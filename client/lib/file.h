@@ -20,6 +20,7 @@ struct dsaio_file {
 	uint32_t id, store; /* the daemon's numbers */
 	int fd;		    /* the buffered description; or the shared one */
 	bool is_shared;
+	_Atomic bool has_buffered; /* the daemon has the buffered description, too */
 	bool can_read, can_write, is_block_device;
 	uint32_t offset_align, memory_align; /* powers of two */
 	struct inode *inode;
@@ -34,7 +35,25 @@ static inline void file_ref(struct dsaio_file *file)
 /* The last one leaves the file on the client's garbage list.  Any thread, any lock held. */
 void file_unref(struct dsaio_file *file);
 
+/*
+ * A descriptor of the file for a moment, until file_fd_give(): for the inode's size and nothing
+ * that needs the page cache.  Returns it, or a negative errno with a sentence.  Any thread.
+ */
+int file_fd_take(struct dsaio_file *file);
+void file_fd_give(struct dsaio_file *file);
+
 /* Bytes now, or a negative errno. */
-int64_t file_size(const struct dsaio_file *file);
+int64_t file_size(struct dsaio_file *file);
+
+/* inode_extend() and inode_remove() for an op on the file. */
+int file_extend(struct dsaio_file *file, struct dsaio_op *op);
+void file_remove_op(struct dsaio_file *file, struct dsaio_op *op);
+
+/*
+ * Before an op that is not aligned and writes: the daemon has to have the file's buffered
+ * description.  Returns 0, or a negative errno with a sentence that such an op ends with; -EACCES:
+ * the file can not be opened anew.  Sends a message the first time.  No lock held.
+ */
+int file_need_buffered(struct dsaio_file *file);
 
 #endif

@@ -223,16 +223,20 @@ static int extend_locked(struct inode *inode, int fd, struct dsaio_op *op)
 	return 0;
 }
 
-int inode_extend(struct inode *inode, int fd, struct dsaio_op *op)
+bool inode_is_long(struct inode *inode, uint64_t size)
 {
-	bool is_long_enough;
-	int r;
+	bool is_long;
 
 	(void)pthread_mutex_lock(&inode->lock);
-	is_long_enough = op->off + op->len <= inode->known_size;
+	is_long = size <= inode->known_size;
 	(void)pthread_mutex_unlock(&inode->lock);
-	if (is_long_enough)
-		return 0;
+	return is_long;
+}
+
+int inode_extend(struct inode *inode, int fd, struct dsaio_op *op)
+{
+	int r;
+
 	(void)pthread_mutex_lock(&inode->extend_lock);
 	r = extend_locked(inode, fd, op);
 	(void)pthread_mutex_unlock(&inode->extend_lock);
@@ -246,15 +250,21 @@ static void shrink_back(struct inode *inode, int fd, struct dsaio_op *op)
 	uint64_t size = reached > op->old_size ? reached : op->old_size;
 
 	(void)pthread_mutex_lock(&inode->extend_lock);
-	if (file_length(fd, &now) == 0 && now > size &&
-	    (now != op->set_size || !move_back(inode, fd, op, size)))
+	if (file_length(fd, &now) < 0)
+		op->left_zeros = op->set_size > size; /* nobody could move it back */
+	else if (now > size && (now != op->set_size || !move_back(inode, fd, op, size)))
 		op->left_zeros = true;
 	(void)pthread_mutex_unlock(&inode->extend_lock);
 }
 
+bool inode_needs_fd(const struct dsaio_op *op)
+{
+	return op->is_extending && op->result < 0;
+}
+
 void inode_remove(struct inode *inode, int fd, struct dsaio_op *op)
 {
-	if (op->is_extending && op->result < 0)
+	if (inode_needs_fd(op))
 		shrink_back(inode, fd, op);
 	(void)pthread_mutex_lock(&inode->lock);
 	if (op->inode_next)

@@ -41,13 +41,20 @@ void inode_add(struct inode *inode, struct dsaio_op *op);
  */
 struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op);
 
+/* Is the file known to be at least that long? */
+bool inode_is_long(struct inode *inode, uint64_t size);
+
 /*
  * Before a write by a ring: makes the file long enough.  fd: any of its writable descriptors.
  * Returns 0 or the negative errno that the op ends with.
  */
 int inode_extend(struct inode *inode, int fd, struct dsaio_op *op);
 
-/* The op has ended, result and done are filled in: takes it off, moves the size back if need be. */
+/*
+ * The op has ended, result and done are filled in: takes it off, moves the size back if need be:
+ * only then, as inode_needs_fd() tells, is fd looked at; -1: there is none to be had.
+ */
+bool inode_needs_fd(const struct dsaio_op *op);
 void inode_remove(struct inode *inode, int fd, struct dsaio_op *op);
 
 /*

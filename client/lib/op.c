@@ -130,7 +130,7 @@ static void op_put(struct dsaio_op *op, const struct buffer_place *place)
 
 	buffered_await_earlier(op);
 	if (op->opcode == RING_OP_WRITE && !op->file->is_block_device)
-		r = inode_extend(op->inode, op->file->fd, op);
+		r = file_extend(op->file, op);
 	if (r < 0) {
 		op_fail(op, r);
 		return;

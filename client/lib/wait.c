@@ -159,7 +159,7 @@ static void op_settle(struct dsaio_op *op)
 	if (op->done > op->len)
 		op->done = op->len;
 	if (op->inode)
-		inode_remove(op->inode, op->file->fd, op);
+		file_remove_op(op->file, op);
 	if (op->piece)
 		buffer_drop(TAKE_PTR(op->piece));
 	if (op->result < 0) {
