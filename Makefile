@@ -16,6 +16,12 @@ libdir      = $(exec_prefix)/lib
 includedir  = $(prefix)/include
 datarootdir = $(prefix)/share
 mandir      = $(datarootdir)/man
+# The host's own /etc and /var for the usual places, else below prefix.
+sysconfdir    = $(if $(filter /usr /usr/local,$(prefix)),,$(prefix))/etc
+localstatedir = $(if $(filter /usr /usr/local,$(prefix)),,$(prefix))/var
+# systemd looks there for both of the usual prefixes.
+unitdir     = $(prefix)/lib/systemd/system
+sysusersdir = $(prefix)/lib/sysusers.d
 DESTDIR     =
 
 ifneq ($(origin CC),command line)
@@ -140,7 +146,7 @@ $(BUILD)/libdsaio-client.pc: Makefile client/lib/dsaio.h | $(BUILD)/proto
 		'Version: $(VERSION)' 'Cflags: -I$(CURDIR)/client/lib' \
 		'Libs: -L$(abspath $(BUILD)) -ldsaio-client -Wl,-rpath,$(abspath $(BUILD))' >$@
 
-$(BUILD)/%.o: %.c | $(BUILD)/proto/dsaio.pb-c.h
+$(BUILD)/%.o: %.c | $(BUILD)/proto/dsaio.pb-c.h $(BUILD)/proto/dirs.h
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(COMPILE) -c -o $@ $<
 
@@ -153,11 +159,11 @@ $(BUILD)/proto/dsaio.pb-c.c $(BUILD)/proto/dsaio.pb-c.h &: proto/dsaio.proto | $
 $(BUILD)/proto:
 	@mkdir -p $@
 
-# dsaioctl --private looks for dsaiod there too: made anew when that changes.
-$(BUILD)/client/ctl/private.o: CPPFLAGS += -DDSAIO_SBINDIR='"$(sbindir)"'
-$(BUILD)/client/ctl/private.o: $(BUILD)/sbindir
-$(BUILD)/sbindir: force | $(BUILD)/proto
-	@echo '$(sbindir)' | cmp -s - $@ || echo '$(sbindir)' >$@
+# Where things are installed: written anew, and what includes it compiled anew, when that changes.
+$(BUILD)/proto/dirs.h: force | $(BUILD)/proto
+	@printf '#define DSAIO_%s "%s"\n' SBINDIR '$(sbindir)' SYSCONFDIR '$(sysconfdir)' \
+		LOCALSTATEDIR '$(localstatedir)' >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 .PHONY: force
 
 # Unit tests see inside, and link the archives; the others link the library, as programs do.

@@ -1,6 +1,7 @@
 #include "client/ctl/private.h"
 
 #include "proto/cleanup.h"
+#include "proto/dirs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,10 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-
-#ifndef DSAIO_SBINDIR
-#define DSAIO_SBINDIR "/usr/local/sbin"
-#endif
 
 #define LINE_BYTES 512u	     /* of the daemon's log that an error quotes */
 #define STOP_WAIT_MSEC 10000 /* for an orderly stop; then SIGKILL */
