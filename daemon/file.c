@@ -309,6 +309,7 @@ static void file_freed_main(struct message *message)
 	struct file *file = container_of(message, struct file, message);
 
 	charge_give(&file->charge);
+	charge_give(&file->buffered_charge);
 	if (file->inode)
 		inodes_give(file->inodes, file->inode);
 	if (file->on_freed)
@@ -343,7 +344,8 @@ void file_drop(struct file *file)
 struct adding {
 	struct work work;
 	struct message message;
-	struct file *file; /* held */
+	struct file *file;    /* held */
+	struct charge charge; /* until the file has it */
 	int fd;
 	int result;
 	struct error error;
@@ -403,6 +405,10 @@ static void added_main(struct message *message)
 	struct adding *adding = container_of(message, struct adding, message);
 	struct file *file = adding->file;
 
+	if (adding->result == 0)
+		file->buffered_charge = adding->charge;
+	else
+		charge_give(&adding->charge);
 	adding->on_added(file, adding->result, adding->result < 0 ? &adding->error : NULL,
 			 adding->arg);
 	free(adding);
@@ -435,9 +441,15 @@ int file_add_buffered(struct file *file, int fd,
 		      void *arg, struct error *error)
 {
 	struct adding *adding = calloc(1, sizeof(*adding));
+	int r;
 
 	if (!adding)
 		return error_set(error, -ENOMEM, "file %s: buffered description", file->name);
+	r = charge_take(&adding->charge, file->charge.account, CHARGE_FILES, 1, error);
+	if (r < 0) {
+		free(adding);
+		return r;
+	}
 	file_hold(file);
 	adding->file = file;
 	adding->fd = fd;

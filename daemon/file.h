@@ -66,7 +66,7 @@ struct file {
 	struct store *store;
 	struct inode *inode;
 	struct inodes *inodes; /* borrowed: the store's */
-	struct charge charge;
+	struct charge charge, buffered_charge;
 	_Atomic uint32_t n_holds; /* as in struct slab */
 	struct helper *helper;	  /* borrowed: the user's */
 	struct inbox *main_inbox;
@@ -98,8 +98,8 @@ int file_attach(struct file *file, struct store *store, struct inodes *inodes);
  * Adds a buffered description: the same device and inode, the same access mode, neither O_APPEND
  * nor O_DIRECT.  Returns 0 and later calls on_added in the main thread, with 0 or an error:
  * -EINVAL (another file or other flags), -EEXIST (it has one), or what the kernel says; fd is then
- * taken, whatever came out.  The file is held until then.  Or returns -ENOMEM and calls nothing;
- * fd is then still the caller's, who can not just close it.
+ * taken, whatever came out; it is charged like a file.  The file is held until then.  Or returns
+ * -EMFILE (charge) or -ENOMEM and calls nothing; fd is then still the caller's, who can not just close it.
  */
 int file_add_buffered(struct file *file, int fd,
 		      void (*on_added)(struct file *file, int result, const struct error *error,

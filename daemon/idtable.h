@@ -29,6 +29,14 @@ struct idtable {
 	uint32_t first_free, last_free; /* oldest first, so that generations last; index + 1 */
 };
 
+/* No index reaches this while at most n objects are there, added and not released. */
+static inline uint32_t idtable_index_end(uint64_t n)
+{
+	if (n < IDTABLE_CHUNK) /* the first chunk is used whole before a slot is used again */
+		return IDTABLE_CHUNK;
+	return n < IDTABLE_SLOTS_MAX ? (uint32_t)n : IDTABLE_SLOTS_MAX;
+}
+
 void idtable_init(struct idtable *table);
 void idtable_deinit(struct idtable *table); /* all must have been released */
 

@@ -16,13 +16,13 @@
 
 #define SLAB_BYTES_MAX (UINT64_C(1) << 46) /* a quarter of what a process can map */
 
-static int memfd_make(uint64_t size_bytes)
+int memfd_sealed(const char *name, uint64_t size_bytes)
 {
 	_cleanup_(closep) int fd = -1;
 
-	fd = memfd_create("dsaio-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL) /* an older kernel refuses the unknown flag */
-		fd = memfd_create("dsaio-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
 	if (ftruncate(fd, (off_t)size_bytes) < 0)
@@ -77,7 +77,7 @@ static int slab_do_make(struct slab *slab)
 {
 	void *memory;
 
-	slab->fd = memfd_make(slab->size_bytes);
+	slab->fd = memfd_sealed("dsaio-slab", slab->size_bytes);
 	if (slab->fd < 0)
 		return error_set(&slab->error, slab->fd, "slab of %" PRIu64 " bytes: memfd",
 				 slab->size_bytes);

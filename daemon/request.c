@@ -36,6 +36,8 @@ static const struct {
 	[WIRE__REQUEST__BODY_SUBMIT] = { "submit", 0, 0 },
 	[WIRE__REQUEST__BODY_CANCEL] = { "cancel", 0, 0 },
 	[WIRE__REQUEST__BODY_STATUS] = { "status", 0, 0 },
+	[WIRE__REQUEST__BODY_FILE_BUFFERED] = { "file_buffered", 1, 1 },
+	[WIRE__REQUEST__BODY_FILE_GET] = { "file_get", 0, 0 },
 };
 
 int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,
@@ -325,10 +327,14 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	const struct service *service = session->service;
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__HelloReply ours = WIRE__HELLO_REPLY__INIT;
+	int board_fd, r;
 
 	if (session->state != SESSION_GREETING)
 		return error_set_plain(error, -EINVAL, "hello: this connection has had one");
-	session_hello(session, hello->name, frame->n_fds ? TAKE_FD(frame->fds[0]) : -1);
+	r = session_hello(session, hello->name, frame->n_fds ? TAKE_FD(frame->fds[0]) : -1,
+			  &board_fd, error);
+	if (r < 0)
+		return r;
 
 	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
 								: REQUEST_VERSION_MAX;
@@ -338,10 +344,25 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.client_pool_max = service->client_limit[CHARGE_POOL_BYTES];
 	ours.max_entries = RING_ENTRIES_MAX;
 	ours.spin_usec = service->spin_usec;
+	ours.max_files = (uint32_t)session->account.limit[CHARGE_FILES];
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_HELLO;
 	reply.hello = &ours;
-	reply_send(session, &reply, NULL, 0);
+	reply_send(session, &reply, &board_fd, 1);
+	return 0;
+}
+
+static int serve_file_get(struct session *session, uint64_t seq, const Wire__FileGet *get,
+			  struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	int fd, r;
+
+	r = session_file_get(session, get->file, &fd, error);
+	if (r < 0)
+		return r;
+	reply.seq = seq;
+	reply_send(session, &reply, &fd, 1);
 	return 0;
 }
 
@@ -432,6 +453,8 @@ static int serve_now(struct session *session, const Wire__Request *request, stru
 		return serve_channel_open(session, request->seq, request->channel_open, error);
 	case WIRE__REQUEST__BODY_STATUS:
 		return serve_status(session, request->seq, error);
+	case WIRE__REQUEST__BODY_FILE_GET:
+		return serve_file_get(session, request->seq, request->file_get, error);
 	default:
 		return 1;
 	}
@@ -450,6 +473,9 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 		return serve_file_add(session, request->file_add, frame, call, error);
 	case WIRE__REQUEST__BODY_FILE_REMOVE:
 		return session_file_remove(session, request->file_remove->file, call, error);
+	case WIRE__REQUEST__BODY_FILE_BUFFERED:
+		return session_file_buffered(session, request->file_buffered->file,
+					     TAKE_FD(frame->fds[0]), call, error);
 	case WIRE__REQUEST__BODY_HANDLE_CLOSE:
 		return session_handle_close(session, request->handle_close->handle, call, error);
 	case WIRE__REQUEST__BODY_SUBMIT:

@@ -4,6 +4,8 @@
 #include "daemon/helper.h"
 #include "daemon/log.h"
 #include "proto/cleanup.h"
+#include "proto/cpu.h"
+#include "proto/file_board.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,7 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #ifndef SO_PEERPIDFD
@@ -25,16 +29,39 @@
 /* Frames served before other sessions have their turn: a guess. */
 #define FRAMES_PER_TURN 32u
 
+/* How soon after the last file was added, or idle ones were let go, and how often then. */
+#define LOOK_SOON_SEC 3
+#define LOOK_SEC 5
+/* Files of one client that the helper looks at before other work has its turn: a millisecond. */
+#define LOOK_FILES 1024u
+
 /* A slab or file whose id is gone: lanes are asked, then it is dropped, then the call ends. */
 struct removal {
+	struct session *session;
+	struct call *call; /* NULL: nobody asked for it */
 	struct idtable *table;
 	uint32_t id;
-	void (*drop)(struct call *call);
+	void *object;
+	void (*drop)(void *object, void (*on_freed)(void *arg), void *arg);
 	uint32_t n_unquiet; /* lanes that may still look at it */
 	struct quiet {
 		struct lane_quiesce quiesce;
-		struct call *call;
+		struct removal *removal;
 	} quiets[];
+};
+
+/* Idle files of one client, held, while the helper looks which of them have no link any more. */
+struct look {
+	struct session *session;
+	struct work work;
+	struct message message;
+	uint32_t cursor; /* in the table of files: where the next turn goes on */
+	bool has_found;	 /* some file was let go, in this turn or an earlier one */
+	unsigned n_files;
+	struct {
+		struct file *file;
+		bool is_unlinked;
+	} files[LOOK_FILES];
 };
 
 /* Foreign descriptors on their way to a close. */
@@ -48,6 +75,7 @@ struct closing {
 
 static void session_touch(struct session *session);
 static void session_resume(struct session *session);
+static void on_look(evutil_socket_t fd, short what, void *arg);
 
 /* ---- users ---- */
 
@@ -142,7 +170,6 @@ void call_free(struct call *call)
 	charge_give(&call->charge);
 	for (unsigned i = 0; i < call->n_reply_fds; i++)
 		closep(&call->reply_fds[i]);
-	free(call->removal);
 	free(call);
 
 	session->n_calls--;
@@ -235,7 +262,8 @@ static bool session_may_read(const struct session *session)
 {
 	return !session_is_ending(session) &&
 	       session->account.used[CHARGE_CALLS] < session->account.limit[CHARGE_CALLS] &&
-	       !user_is_full(session->user) && session->writer.queued_bytes <= SESSION_UNSENT_MAX;
+	       !user_is_full(session->user) && session->writer.queued_bytes <= SESSION_UNSENT_MAX &&
+	       session->writer.n_queued_fds <= SESSION_UNSENT_FDS_MAX;
 }
 
 static void session_resume(struct session *session)
@@ -277,14 +305,26 @@ static void session_flush(struct session *session)
 		session_resume(session);
 }
 
+/* What was sent, or will not be: only of the client's files can a close hang. */
+static void close_reply_fds(struct frame_writer *writer, const int *fds, unsigned n_fds)
+{
+	struct session *session = container_of(writer, struct session, writer);
+
+	if (session->has_got_files) {
+		session_close_fds(session, fds, n_fds);
+		return;
+	}
+	for (unsigned i = 0; i < n_fds; i++)
+		(void)close(fds[i]); /* our own */
+}
+
 void session_send(struct session *session, const void *body, size_t len, const int *fds,
 		  unsigned n_fds)
 {
 	int r;
 
 	if (session->is_mute) {
-		for (unsigned i = 0; i < n_fds; i++)
-			(void)close(fds[i]); /* our own */
+		close_reply_fds(&session->writer, fds, n_fds);
 		return;
 	}
 	r = frame_queue(&session->writer, body, len, fds, n_fds);
@@ -675,6 +715,22 @@ int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id,
 
 /* ---- slabs and files ---- */
 
+/* A look at all idle files, by then. */
+static void service_look_in(struct service *service, unsigned sec)
+{
+	const struct timeval timeout = { .tv_sec = sec };
+	uint64_t due = clock_nsec() + sec * UINT64_C(1000000000);
+
+	if (!service->look_event)
+		service->look_event = evtimer_new(service->base, on_look, service);
+	if (!service->look_event)
+		return; /* without memory: the next file tries again */
+	if (evtimer_pending(service->look_event, NULL) && service->look_due_nsec <= due)
+		return;
+	if (evtimer_add(service->look_event, &timeout) == 0)
+		service->look_due_nsec = due;
+}
+
 static void object_gone(struct session *session)
 {
 	session->n_objects--;
@@ -695,51 +751,47 @@ static void on_removed(void *arg)
 	object_gone(session);
 }
 
-static void slab_drop_for(struct slab *slab, void (*on_freed)(void *arg), void *arg)
+static void slab_drop_for(void *object, void (*on_freed)(void *arg), void *arg)
 {
+	struct slab *slab = object;
+
 	slab->on_freed = on_freed;
 	slab->freed_arg = arg;
 	slab_drop(slab);
 }
 
-static void file_drop_for(struct file *file, void (*on_freed)(void *arg), void *arg)
+static void file_drop_for(void *object, void (*on_freed)(void *arg), void *arg)
 {
+	struct file *file = object;
+
 	file->on_freed = on_freed;
 	file->freed_arg = arg;
 	file_drop(file);
 }
 
-static void call_drop_slab(struct call *call)
+static void removal_is_quiet(struct removal *removal)
 {
-	slab_drop_for(call->slab, on_removed, call);
-}
-
-static void call_drop_file(struct call *call)
-{
-	file_drop_for(call->file, on_removed, call);
-}
-
-static void removal_is_quiet(struct call *call)
-{
-	struct removal *removal = call->removal;
-
 	idtable_release(removal->table, removal->id);
-	removal->drop(call);
+	if (removal->call)
+		removal->drop(removal->object, on_removed, removal->call);
+	else
+		removal->drop(removal->object, on_dropped, removal->session);
+	free(removal);
 }
 
 static void on_quiet(struct lane_quiesce *quiesce)
 {
-	struct quiet *quiet = container_of(quiesce, struct quiet, quiesce);
-	struct call *call = quiet->call;
+	struct removal *removal = container_of(quiesce, struct quiet, quiesce)->removal;
 
-	if (--call->removal->n_unquiet == 0)
-		removal_is_quiet(call);
+	if (--removal->n_unquiet == 0)
+		removal_is_quiet(removal);
 }
 
-/* Takes the id away from all lanes, then drops.  Returns the object, or NULL and an error. */
+/* Takes the id away from all lanes, then drops the object; then call (NULL: none) ends. */
 static int session_remove(struct session *session, struct idtable *table, uint32_t id,
-			  const char *what, void (*drop)(struct call *call), struct call *call,
-			  void **ret_object, struct error *error)
+			  const char *what,
+			  void (*drop)(void *object, void (*on_freed)(void *arg), void *arg),
+			  struct call *call, struct error *error)
 {
 	struct removal *removal;
 	uint32_t n = 0;
@@ -751,12 +803,15 @@ static int session_remove(struct session *session, struct idtable *table, uint32
 	removal = calloc(1, sizeof(*removal) + n * sizeof(removal->quiets[0]));
 	if (!removal)
 		return error_set(error, -ENOMEM, "%s %" PRIu32, what, id);
-	removal->table = table;
-	removal->id = id;
-	removal->drop = drop;
-	removal->n_unquiet = n;
-	call->removal = removal;
-	*ret_object = idtable_remove(table, id);
+	*removal = (struct removal){
+		.session = session,
+		.call = call,
+		.table = table,
+		.id = id,
+		.object = idtable_remove(table, id),
+		.drop = drop,
+		.n_unquiet = n,
+	};
 
 	n = 0;
 	for (const struct share *share = session->shares; share; share = share->next) {
@@ -764,11 +819,13 @@ static int session_remove(struct session *session, struct idtable *table, uint32
 
 		if (!share->n_channels)
 			continue;
-		quiet->call = call;
+		quiet->removal = removal;
 		quiet->quiesce.on_quiet = on_quiet;
 		lane_quiesce(store_home(share->store), &quiet->quiesce);
 		n++;
 	}
+	if (!n)
+		removal_is_quiet(removal);
 	return 0;
 }
 
@@ -815,16 +872,8 @@ int session_slab_new(struct session *session, uint64_t size_bytes, struct call *
 
 int session_slab_free(struct session *session, uint32_t id, struct call *call, struct error *error)
 {
-	void *slab;
-	int r = session_remove(session, &session->objects.slabs, id, "slab", call_drop_slab, call,
-			       &slab, error);
-
-	if (r < 0)
-		return r;
-	call->slab = slab;
-	if (call->removal->n_unquiet == 0)
-		removal_is_quiet(call);
-	return 0;
+	return session_remove(session, &session->objects.slabs, id, "slab", slab_drop_for, call,
+			      error);
 }
 
 /* "t=/mnt/t, u=/mnt/u", as far as it fits. */
@@ -886,6 +935,9 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 		call->on_done(call, result, &error);
 		return;
 	}
+	assert(file_board_index(file->id) < session->board_bytes / sizeof(*session->board));
+	file_board_set(session->board, file->id, FILE_BOARD_USED);
+	service_look_in(session->service, LOOK_SOON_SEC);
 	call->file = file;
 	call->on_done(call, 0, NULL);
 }
@@ -906,16 +958,163 @@ int session_file_add(struct session *session, int fd, const char *name, struct c
 int session_file_remove(struct session *session, uint32_t id, struct call *call,
 			struct error *error)
 {
-	void *file;
-	int r = session_remove(session, &session->objects.files, id, "file", call_drop_file, call,
-			       &file, error);
+	return session_remove(session, &session->objects.files, id, "file", file_drop_for, call,
+			      error);
+}
 
+static void on_buffered_added(struct file *file, int result, const struct error *failed, void *arg)
+{
+	struct call *call = arg;
+
+	(void)file;
+	call->on_done(call, result, failed);
+}
+
+int session_file_buffered(struct session *session, uint32_t id, int fd, struct call *call,
+			  struct error *error)
+{
+	struct file *file = idtable_get(&session->objects.files, id);
+	int r;
+
+	if (file)
+		r = file_add_buffered(file, fd, on_buffered_added, call, error);
+	else
+		r = error_no_such(error, "file", id);
 	if (r < 0)
-		return r;
-	call->file = file;
-	if (call->removal->n_unquiet == 0)
-		removal_is_quiet(call);
+		session_close_fds(session, &fd, 1);
+	return r;
+}
+
+int session_file_get(struct session *session, uint32_t id, int *ret_fd, struct error *error)
+{
+	const struct file *file = idtable_get(&session->objects.files, id);
+	int fd;
+
+	if (!file)
+		return error_no_such(error, "file", id);
+	fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3);
+	if (fd < 0)
+		return error_set(error, -errno, "file %s: a descriptor for it", file->name);
+	session->has_got_files = true;
+	*ret_fd = fd;
 	return 0;
+}
+
+/* ---- idle files ---- */
+
+static void look_run(struct work *work)
+{
+	struct look *look = container_of(work, struct look, work);
+
+	for (unsigned i = 0; i < look->n_files; i++) {
+		struct statx stx;
+
+		/* What is known here will do: a network server or a FUSE program is not asked. */
+		if (statx(look->files[i].file->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+			  STATX_TYPE | STATX_NLINK, &stx) == 0)
+			look->files[i].is_unlinked = S_ISREG(stx.stx_mode) && !stx.stx_nlink;
+	}
+	inbox_post(look->session->service->inbox, &look->message);
+}
+
+/* The next idle files, held. */
+static void look_fill(struct look *look)
+{
+	struct session *session = look->session;
+	struct file *file;
+
+	look->n_files = 0;
+	while (look->n_files < LOOK_FILES &&
+	       (file = idtable_next(&session->objects.files, &look->cursor))) {
+		if (!file_board_is_idle(session->board, file->id))
+			continue;
+		file_hold(file);
+		look->files[look->n_files].is_unlinked = false;
+		look->files[look->n_files++].file = file;
+	}
+}
+
+/* A file without a link, held by the look: true if the client has lost it now. */
+static bool file_let_go(struct session *session, struct file *file)
+{
+	struct error error;
+	uint32_t id = file->id;
+
+	/* Removed meanwhile; or an op is on it, whatever the client says: relaxed, its own harm. */
+	if (idtable_get(&session->objects.files, id) != file ||
+	    atomic_load_explicit(&file->n_holds, memory_order_relaxed) > 2)
+		return false;
+	if (!file_board_take(session->board, id, FILE_BOARD_GONE))
+		return false;
+	/* For want of memory it stays, GONE, until the session's end. */
+	return session_remove(session, &session->objects.files, id, "file", file_drop_for, NULL,
+			      &error) == 0;
+}
+
+/* Lets go what has no link; then the next turn, or the end. */
+static void looked_main(struct message *message)
+{
+	struct look *look = container_of(message, struct look, message);
+	struct session *session = look->session;
+
+	for (unsigned i = 0; i < look->n_files; i++) {
+		struct file *file = look->files[i].file;
+
+		if (look->files[i].is_unlinked && !session_is_ending(session))
+			look->has_found |= file_let_go(session, file);
+		file_drop(file);
+	}
+	if (!session_is_ending(session) && look->n_files == LOOK_FILES)
+		look_fill(look);
+	else
+		look->n_files = 0;
+	if (look->n_files) {
+		helper_submit(session->user->helper, &look->work);
+		return;
+	}
+	if (look->has_found)
+		service_look_in(session->service, LOOK_SOON_SEC);
+	session->look = NULL;
+	free(look);
+	session_touch(session);
+}
+
+static void session_look(struct session *session)
+{
+	struct look *look;
+
+	if (session->look || session_is_ending(session))
+		return;
+	look = calloc(1, sizeof(*look)); /* without memory: the next time */
+	if (!look)
+		return;
+	look->session = session;
+	look->work.run = look_run;
+	look->message.run = looked_main;
+	look_fill(look);
+	if (!look->n_files) {
+		free(look);
+		return;
+	}
+	session->look = look;
+	helper_submit(session->user->helper, &look->work);
+}
+
+static void on_look(evutil_socket_t fd, short what, void *arg)
+{
+	struct service *service = arg;
+	bool has_files = false;
+
+	(void)fd;
+	(void)what;
+	for (struct session *session = service->sessions; session; session = session->next) {
+		if (!session->objects.files.n_objects)
+			continue;
+		has_files = true;
+		session_look(session);
+	}
+	if (has_files)
+		service_look_in(service, LOOK_SEC);
 }
 
 /* ---- from the first to the last ---- */
@@ -934,9 +1133,38 @@ static bool fd_is_pidfd(int fd)
 	return strcmp(target, "anon_inode:[pidfd]") == 0;
 }
 
-void session_hello(struct session *session, const char *name, int pidfd)
+/* The file board: only pages that are touched cost memory. */
+static int session_make_board(struct session *session, int *ret_fd, struct error *error)
 {
+	size_t bytes = file_board_bytes(idtable_index_end(session->account.limit[CHARGE_FILES]));
+	_cleanup_(closep) int fd = -1;
+	void *board;
+	int r;
+
+	r = memfd_sealed("dsaio-files", bytes);
+	if (r < 0)
+		return error_set(error, r, "hello: the file board");
+	fd = r;
+	board = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (board == MAP_FAILED)
+		return error_set(error, -errno, "hello: the file board");
+	session->board = board;
+	session->board_bytes = bytes;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+int session_hello(struct session *session, const char *name, int pidfd, int *ret_board_fd,
+		  struct error *error)
+{
+	int r;
+
 	assert(session->state == SESSION_GREETING);
+	r = session_make_board(session, ret_board_fd, error);
+	if (r < 0) {
+		session_close_fds(session, &pidfd, 1);
+		return r;
+	}
 	(void)snprintf(session->name, sizeof(session->name), "%s", name); /* cut is fine */
 	for (char *c = session->name; *c; c++)
 		if (*c < ' ' || *c > '~')
@@ -949,6 +1177,7 @@ void session_hello(struct session *session, const char *name, int pidfd)
 	else if (session_watch(session, pidfd) < 0)
 		log_client(&session->user->log_limit, "%s: its pidfd can not be watched",
 			   session_title(session));
+	return 0;
 }
 
 static void session_free(struct session *session)
@@ -959,7 +1188,7 @@ static void session_free(struct session *session)
 		return;
 	service = session->service;
 	assert(!session->n_channels && !session->n_objects && !session->n_calls &&
-	       !session->n_closings && !session->is_advancing);
+	       !session->n_closings && !session->look && !session->is_advancing);
 	if (session->prev_next) {
 		*session->prev_next = session->next;
 		if (session->next)
@@ -977,6 +1206,8 @@ static void session_free(struct session *session)
 	closep(&session->pidfd);
 	frame_reader_deinit(&session->reader);
 	frame_writer_deinit(&session->writer);
+	if (session->board)
+		(void)munmap((void *)session->board, session->board_bytes); /* whole: no error */
 	while (session->shares) {
 		struct share *share = session->shares;
 
@@ -1028,9 +1259,17 @@ static void session_advance(struct message *message)
 		session->state = SESSION_EMPTYING;
 	}
 	if (session->state != SESSION_EMPTYING || session->n_objects || session->n_calls ||
-	    session->n_closings)
+	    session->look)
+		return;
+	frame_writer_deinit(&session->writer); /* its descriptors may be of the client's files */
+	session->is_mute = true;
+	if (session->n_closings)
 		return;
 	session_free(session);
+	if (!service->n_sessions && service->look_event) {
+		event_free(service->look_event);
+		service->look_event = NULL;
+	}
 	service->on_gone(service);
 }
 
@@ -1083,6 +1322,7 @@ int session_new(struct service *service, int fd, struct error *error)
 	session->service = service;
 	session->fd = session->pidfd = -1;
 	frame_writer_init(&session->writer);
+	session->writer.close_fds = close_reply_fds;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return error_set(error, -errno, "connection: SO_PEERCRED");

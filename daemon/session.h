@@ -5,6 +5,9 @@
  * What the client holds: slabs and files (in struct objects, where lanes look them up), handles,
  * and channels, which its handles have on stores.  A call is a request that is not yet answered.
  *
+ * Files that lie idle in the client's cache are looked at every few seconds (file_board.h says
+ * why), on the user's helper; those without a link are removed.  No session has files: no timer.
+ *
  * The end has one order, kept by session_advance() alone: nothing is read any more; the lanes
  * give the channels back, when no block is in flight; only then slabs and files are dropped;
  * when the last is free and no call is open, the session goes.  Closing the control socket is
@@ -38,8 +41,9 @@ struct event;
 struct event_base;
 struct session;
 
-/* Replies that a client leaves unread: beyond this its requests wait. */
+/* Replies that a client leaves unread, and descriptors with them: beyond this its requests wait. */
 #define SESSION_UNSENT_MAX (256u << 10)
+#define SESSION_UNSENT_FDS_MAX 16u
 
 /* What all sessions share.  The server's; it sets the first part before the first session. */
 struct service {
@@ -62,6 +66,8 @@ struct service {
 	struct session *sessions, **last_session; /* oldest first */
 	uint32_t n_sessions;
 	uint32_t last_id;
+	struct event *look_event; /* at idle files; NULL without sessions */
+	uint64_t look_due_nsec;
 };
 
 struct user {
@@ -109,6 +115,11 @@ struct session {
 	uint32_t n_objects;  /* slabs and files being made, there, or not yet free */
 	uint32_t n_closings; /* descriptors on their way to a close on the helper */
 	uint32_t n_calls;
+
+	_Atomic uint32_t *board; /* of its files; NULL before Hello */
+	size_t board_bytes;
+	struct look *look;  /* at idle files, on its way through the helper; or NULL */
+	bool has_got_files; /* descriptors for replies may be of its files */
 
 	int fd, pidfd; /* pidfd: -1 if there is none */
 	struct event *read_event, *write_event, *pid_event;
@@ -163,7 +174,6 @@ struct call {
 	int reply_fds[FRAME_FDS_MAX]; /* for the reply: the daemon's own, owned */
 	unsigned n_reply_fds;
 	struct member *member; /* of Submit */
-	struct removal *removal;
 };
 
 /*
@@ -181,7 +191,7 @@ void session_end(struct session *session, bool drain);
 /* "client 7 (pid 123, name)": the object that a log line starts with. */
 const char *session_title(const struct session *session);
 
-/* Queues one reply and sends what goes.  Takes fds, which are the daemon's own. */
+/* Queues one reply and sends what goes.  Takes fds: the daemon's own, or of session_file_get(). */
 void session_send(struct session *session, const void *body, size_t len, const int *fds,
 		  unsigned n_fds);
 
@@ -197,8 +207,12 @@ void call_free(struct call *call);
  * error and never do.
  */
 
-/* version and name have been checked.  Takes pidfd (-1: none), which came from the client. */
-void session_hello(struct session *session, const char *name, int pidfd);
+/*
+ * version and name have been checked.  Takes pidfd (-1: none), which came from the client, also on
+ * error.  *ret_board_fd: the file board for the reply, the caller's.
+ */
+int session_hello(struct session *session, const char *name, int pidfd, int *ret_board_fd,
+		  struct error *error);
 
 int session_slab_new(struct session *session, uint64_t size_bytes, struct call *call,
 		     struct error *error);
@@ -209,6 +223,11 @@ int session_file_add(struct session *session, int fd, const char *name, struct c
 		     struct error *error);
 int session_file_remove(struct session *session, uint32_t id, struct call *call,
 			struct error *error);
+/* Takes fd, also on error. */
+int session_file_buffered(struct session *session, uint32_t id, int fd, struct call *call,
+			  struct error *error);
+/* *ret_fd: a copy of its descriptor, for session_send(). */
+int session_file_get(struct session *session, uint32_t id, int *ret_fd, struct error *error);
 
 struct handle_config {
 	const struct profile *profile; /* NULL: each store's own */

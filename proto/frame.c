@@ -231,6 +231,21 @@ void frame_writer_init(struct frame_writer *writer)
 	*writer = (struct frame_writer){ .last_next = &writer->first };
 }
 
+static void writer_close_fds(struct frame_writer *writer, const int *fds, unsigned n_fds)
+{
+	if (writer->close_fds)
+		writer->close_fds(writer, fds, n_fds);
+	else
+		fds_close(fds, n_fds);
+}
+
+static void out_close_fds(struct frame_writer *writer, struct frame_out *out)
+{
+	writer_close_fds(writer, out->fds, out->n_fds);
+	writer->n_queued_fds -= out->n_fds;
+	out->n_fds = 0;
+}
+
 /* The oldest frame is out, or will never be. */
 static void writer_pop(struct frame_writer *writer)
 {
@@ -240,7 +255,7 @@ static void writer_pop(struct frame_writer *writer)
 	if (!writer->first)
 		writer->last_next = &writer->first;
 	writer->queued_bytes -= out->size - out->sent;
-	fds_close(out->fds, out->n_fds);
+	out_close_fds(writer, out);
 	free(out);
 }
 
@@ -259,7 +274,7 @@ int frame_queue(struct frame_writer *writer, const void *body, size_t len, const
 	if (fits)
 		out = malloc(sizeof(*out) + FRAME_HEADER_BYTES + len);
 	if (!out) {
-		fds_close(fds, n_fds);
+		writer_close_fds(writer, fds, n_fds);
 		return fits ? -ENOMEM : -EMSGSIZE;
 	}
 
@@ -275,6 +290,7 @@ int frame_queue(struct frame_writer *writer, const void *body, size_t len, const
 	*writer->last_next = out;
 	writer->last_next = &out->next;
 	writer->queued_bytes += out->size;
+	writer->n_queued_fds += n_fds;
 	return 0;
 }
 
@@ -310,8 +326,7 @@ int frame_flush(struct frame_writer *writer, int socket_fd)
 			continue;
 		if (n < 0)
 			return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-		fds_close(out->fds, out->n_fds);
-		out->n_fds = 0;
+		out_close_fds(writer, out);
 		out->sent += (size_t)n;
 		writer->queued_bytes -= (size_t)n;
 		if (out->sent == out->size)

@@ -55,6 +55,10 @@ struct frame_out;
 struct frame_writer {
 	struct frame_out *first, **last_next;
 	size_t queued_bytes; /* bodies and headers not yet sent */
+	unsigned n_queued_fds;
+	/* What is done with descriptors that were sent, or never will be; NULL: close(2).  Set by
+	   an owner some of whose descriptors are of files whose close can hang. */
+	void (*close_fds)(struct frame_writer *writer, const int *fds, unsigned n_fds);
 };
 void frame_writer_init(struct frame_writer *writer);
 void frame_writer_deinit(struct frame_writer *writer); /* closes descriptors not sent */

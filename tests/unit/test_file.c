@@ -198,7 +198,7 @@ static void setup(void)
 {
 	dir_make();
 	client = (struct account){ .name = "client 1" };
-	client.limit[CHARGE_FILES] = 2;
+	client.limit[CHARGE_FILES] = 4;
 	ck_assert_int_eq(inbox_init(&inbox), 0);
 	ck_assert_int_eq(helper_new("file", 2, &helper), 0);
 	inodes_init(&inodes);
@@ -263,6 +263,7 @@ START_TEST(one_file_too_many_stays_with_the_caller)
 	struct file *first, *second;
 	int fd;
 
+	client.limit[CHARGE_FILES] = 2;
 	ck_assert_int_eq(make(fd_make(REGULAR, O_RDWR | O_DIRECT)), 0);
 	first = checked;
 	ck_assert_int_eq(make(fd_make(REGULAR, O_RDWR | O_DIRECT)), 0);

@@ -109,6 +109,8 @@ static const struct {
 	{ WIRE__REQUEST__BODY_SUBMIT, &submit, 0, 0 },
 	{ WIRE__REQUEST__BODY_CANCEL, NULL, 0, 0 },
 	{ WIRE__REQUEST__BODY_STATUS, NULL, 0, 0 },
+	{ WIRE__REQUEST__BODY_FILE_BUFFERED, NULL, 1, 1 },
+	{ WIRE__REQUEST__BODY_FILE_GET, NULL, 0, 0 },
 	{ WIRE__REQUEST__BODY_HELLO, &hello, 0, 1 },
 };
 

@@ -1,0 +1,298 @@
+/*
+ * The file board, by hand: who has a file is seen on both sides, what lies idle without a link is
+ * let go within seconds, and nothing else is.  And what a client adds to a file or gets back of it.
+ */
+#include "proto/file_board.h"
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define SECONDS 1000000
+
+/* A session, with its board mapped. */
+struct client {
+	struct raw raw;
+	_Atomic uint32_t *board;
+	size_t board_bytes;
+	uint32_t max_files;
+};
+
+static void client_start(struct client *client, const struct daemon *daemon)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__Hello hello = WIRE__HELLO__INIT;
+	Wire__Request request = RAW_REQUEST(HELLO, hello, &hello);
+	struct stat st;
+	void *board;
+
+	raw_connect(&client->raw, daemon);
+	hello.version_min = hello.version_max = 1;
+	raw_call_ok(&client->raw, &request, NULL, 0, &answer);
+	CHECK_EQ(answer.n_fds, 1);
+	client->max_files = answer.reply->hello->max_files;
+	CHECK(client->max_files > 0);
+	CHECK_SYS(fstat(answer.fds[0], &st));
+	client->board_bytes = (size_t)st.st_size;
+	CHECK(client->board_bytes >= file_board_bytes(client->max_files));
+	board = mmap(NULL, client->board_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, answer.fds[0],
+		     0);
+	CHECK(board != MAP_FAILED);
+	client->board = board;
+}
+
+static void client_end(struct client *client)
+{
+	CHECK_SYS(munmap((void *)client->board, client->board_bytes));
+	raw_close(&client->raw);
+}
+
+static uint32_t client_add(struct client *client, const struct daemon *daemon, const char *name)
+{
+	struct raw_file file;
+
+	if (access(daemon_path(daemon, name), F_OK) < 0)
+		file_make_pattern(daemon_path(daemon, name), MIB, 1);
+	raw_file(&client->raw, daemon_path(daemon, name), O_RDWR, &file);
+	CHECK(file_board_index(file.id) < client->board_bytes / sizeof(*client->board));
+	return file.id;
+}
+
+static enum file_board_state client_state(const struct client *client, uint32_t id)
+{
+	uint32_t word = atomic_load(&client->board[file_board_index(id)]);
+
+	CHECK_EQ(word >> 2, id >> 16);
+	return (enum file_board_state)(word & 3);
+}
+
+static bool wait_gone(const struct client *client, uint32_t id, int64_t timeout_usec)
+{
+	int64_t deadline = now_usec() + timeout_usec;
+
+	/* Nobody tells of it: looks each 20 ms. */
+	while (client_state(client, id) != FILE_BOARD_GONE) {
+		if (now_usec() >= deadline)
+			return false;
+		(void)poll(NULL, 0, 20);
+	}
+	return true;
+}
+
+static void remove_file(struct client *client, uint32_t id, int wanted_error)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__FileRemove remove = WIRE__FILE_REMOVE__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_REMOVE, file_remove, &remove);
+
+	remove.file = id;
+	raw_call(&client->raw, &request, NULL, 0, &answer);
+	CHECK_EQ(answer.reply->error, wanted_error);
+}
+
+static uint64_t free_bytes(const char *dir)
+{
+	struct statfs fs;
+
+	CHECK_SYS(statfs(dir, &fs));
+	return (uint64_t)fs.f_bfree * (uint64_t)fs.f_bsize;
+}
+
+TEST(gone, "an idle file without a link is let go within seconds; used ones and linked ones stay")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	struct client client;
+	uint32_t idle, used, linked, other;
+	uint64_t before;
+
+	client_start(&client, daemon);
+	before = free_bytes(daemon->store_dir);
+	file_make_pattern(daemon_path(daemon, "idle"), 64 * MIB, 1);
+	idle = client_add(&client, daemon, "idle");
+	used = client_add(&client, daemon, "used");
+	linked = client_add(&client, daemon, "linked");
+	CHECK_EQ(client_state(&client, idle), FILE_BOARD_USED);
+
+	file_board_set(client.board, idle, FILE_BOARD_IDLE);
+	file_board_set(client.board, linked, FILE_BOARD_IDLE);
+	CHECK_SYS(unlink(daemon_path(daemon, "idle")));
+	CHECK_SYS(unlink(daemon_path(daemon, "used")));
+	CHECK_MSG(wait_gone(&client, idle, 30 * SECONDS), "it stays");
+	CHECK_EQ(client_state(&client, used), FILE_BOARD_USED);
+	CHECK_EQ(client_state(&client, linked), FILE_BOARD_IDLE);
+	remove_file(&client, idle, -EBADF);
+
+	/* Its space is back, soon, but for what else goes on here. */
+	for (int64_t end = now_usec() + 20 * SECONDS;
+	     free_bytes(daemon->store_dir) + 32 * MIB < before;) {
+		CHECK(now_usec() < end);
+		(void)poll(NULL, 0, 50);
+	}
+	CHECK(file_board_take(client.board, linked, FILE_BOARD_USED));
+	remove_file(&client, linked, 0);
+
+	/* Later, when the looks have become rarer. */
+	other = client_add(&client, daemon, "other");
+	file_board_set(client.board, other, FILE_BOARD_IDLE);
+	file_board_set(client.board, used, FILE_BOARD_IDLE);
+	CHECK_MSG(wait_gone(&client, used, 30 * SECONDS), "it stays");
+	CHECK(!file_board_take(client.board, used, FILE_BOARD_USED));
+	CHECK_EQ(client_state(&client, other), FILE_BOARD_IDLE);
+	client_end(&client);
+}
+
+TEST(many, "thousands of idle files: those without a link go, the others stay")
+{
+	enum { N = 3000 };
+	struct daemon *daemon = daemon_start(NULL);
+	static uint32_t ids[N];
+	struct client client;
+	unsigned n;
+
+	client_start(&client, daemon);
+	n = client.max_files < N ? client.max_files : N;
+	for (unsigned i = 0; i < n; i++) {
+		char name[16];
+
+		(void)snprintf(name, sizeof(name), "%u", i);
+		file_make_sparse(daemon_path(daemon, name), 4096);
+		ids[i] = client_add(&client, daemon, name);
+		if (i % 3 == 0)
+			CHECK_SYS(unlink(daemon_path(daemon, name)));
+	}
+	for (unsigned i = 0; i < n; i++)
+		file_board_set(client.board, ids[i], FILE_BOARD_IDLE);
+	for (unsigned i = 0; i < n; i += 3)
+		CHECK(wait_gone(&client, ids[i], 30 * SECONDS));
+	for (unsigned i = 0; i < n; i++)
+		CHECK_EQ(client_state(&client, ids[i]), i % 3 ? FILE_BOARD_IDLE : FILE_BOARD_GONE);
+	client_end(&client);
+}
+
+TEST(lies, "a board full of lies harms nobody, not even the liar's session")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	struct client client;
+	uint64_t random = test_seed();
+	uint32_t id = 0;
+
+	beside_start(daemon);
+	client_start(&client, daemon);
+	CHECK(ftruncate(client.raw.fd, 0) < 0); /* a socket; the board itself is sealed */
+	for (int64_t end = now_usec() + 8 * SECONDS; now_usec() < end;) {
+		id = client_add(&client, daemon, "f");
+		for (size_t i = 0; i < client.board_bytes / sizeof(*client.board); i++)
+			atomic_store(&client.board[i], (uint32_t)test_random(&random));
+		atomic_store(&client.board[file_board_index(id)],
+			     file_board_word(id, FILE_BOARD_IDLE));
+		CHECK_SYS(unlink(daemon_path(daemon, "f")));
+		(void)poll(NULL, 0, 100);
+	}
+	beside_ok();
+	CHECK(client_add(&client, daemon, "g") != id);
+	client_end(&client);
+}
+
+static int get_file(struct client *client, uint32_t id)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__FileGet get = WIRE__FILE_GET__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_GET, file_get, &get);
+
+	get.file = id;
+	raw_call_ok(&client->raw, &request, NULL, 0, &answer);
+	CHECK_EQ(answer.n_fds, 1);
+	return TAKE_FD(answer.fds[0]);
+}
+
+TEST(get, "a client gets back what it handed over: the same file, by the same description")
+{
+	_cleanup_(closep) int fd = -1;
+	struct daemon *daemon = daemon_start(NULL);
+	Wire__FileGet get = WIRE__FILE_GET__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_GET, file_get, &get);
+	struct usage before;
+	struct client client;
+	struct stat got, want;
+
+	client_start(&client, daemon);
+	get.file = client_add(&client, daemon, "f");
+	before = daemon_usage_settled(daemon);
+	fd = get_file(&client, get.file);
+	CHECK_SYS(fstat(fd, &got));
+	CHECK_SYS(stat(daemon_path(daemon, "f"), &want));
+	CHECK(got.st_dev == want.st_dev && got.st_ino == want.st_ino);
+	CHECK_EQ(fcntl(fd, F_GETFL) & (O_ACCMODE | O_DIRECT), O_RDWR | O_DIRECT);
+	for (unsigned i = 0; i < 100; i++)
+		CHECK_SYS(close(get_file(&client, get.file)));
+	daemon_usage_back(daemon, &before);
+
+	get.file++;
+	raw_call_fails(&client.raw, &request, NULL, 0, -EBADF, "file");
+	client_end(&client);
+}
+
+TEST(unread, "a client that asks for descriptors and reads no reply fills only its own socket")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	Wire__FileGet get = WIRE__FILE_GET__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_GET, file_get, &get);
+	struct usage before;
+	struct client client;
+
+	beside_start(daemon);
+	client_start(&client, daemon);
+	get.file = client_add(&client, daemon, "f");
+	before = daemon_usage_settled(daemon);
+	CHECK_SYS(fcntl(client.raw.fd, F_SETFL, O_NONBLOCK));
+	for (unsigned i = 0; i < 20000; i++) {
+		size_t len = wire__request__get_packed_size(&request);
+		uint8_t bytes[FRAME_HEADER_BYTES + 64] = { (uint8_t)len };
+
+		request.seq = i;
+		len = wire__request__pack(&request, bytes + FRAME_HEADER_BYTES);
+		bytes[0] = (uint8_t)len;
+		if (send(client.raw.fd, bytes, FRAME_HEADER_BYTES + len, MSG_NOSIGNAL) < 0)
+			break;
+	}
+	beside_ok();
+	CHECK(daemon_usage_settled(daemon).n_fds <= before.n_fds + 64);
+	client_end(&client);
+	CHECK(daemon_wait_clients(daemon, 1, UINT64_MAX));
+}
+
+TEST(buffered, "a buffered description is added once, and only of the same file")
+{
+	_cleanup_(closep) int fd = -1, other = -1;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE, removed = ANSWER_NONE;
+	struct daemon *daemon = daemon_start(NULL);
+	Wire__FileBuffered buffered = WIRE__FILE_BUFFERED__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_BUFFERED, file_buffered, &buffered);
+	struct usage before;
+	struct client client;
+
+	client_start(&client, daemon);
+	before = daemon_usage_settled(daemon);
+	buffered.file = client_add(&client, daemon, "f");
+	(void)client_add(&client, daemon, "g");
+	fd = (int)CHECK_SYS(open(daemon_path(daemon, "f"), O_RDWR | O_CLOEXEC));
+	other = (int)CHECK_SYS(open(daemon_path(daemon, "g"), O_RDWR | O_CLOEXEC));
+	raw_call_fails(&client.raw, &request, &other, 1, -EINVAL, "another file");
+	raw_call_ok(&client.raw, &request, &fd, 1, &answer);
+	raw_call_fails(&client.raw, &request, &fd, 1, -EEXIST, "already");
+	CHECK_EQ(daemon_usage_settled(daemon).n_fds, before.n_fds + 3);
+	remove_file(&client, buffered.file, 0);
+	CHECK_EQ(daemon_usage_settled(daemon).n_fds, before.n_fds + 1);
+	raw_call_fails(&client.raw, &request, &fd, 1, -EBADF, "file");
+	client_end(&client);
+}
+
+TEST_MAIN
