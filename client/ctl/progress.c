@@ -26,7 +26,8 @@ bool progress_is_long(uint64_t done_bytes, uint64_t total_bytes, uint64_t elapse
 {
 	if (elapsed_nsec >= LONG_NSEC)
 		return true;
-	if (elapsed_nsec < TRUSTED_NSEC || done_bytes == 0)
+	if (elapsed_nsec < TRUSTED_NSEC || done_bytes == 0 || done_bytes >= total_bytes ||
+	    total_bytes == UINT64_MAX)
 		return false;
 	return elapsed_nsec + time_left_nsec(done_bytes, total_bytes, elapsed_nsec) > LONG_NSEC;
 }
@@ -38,8 +39,18 @@ void progress_format(char *text, size_t size, const char *label, uint64_t done_b
 	char left[UNITS_TEXT_BYTES] = "?", numbers[4 * UNITS_TEXT_BYTES + 32], bar[BAR_MAX + 1];
 	size_t taken, bar_width, filled;
 	uint64_t left_nsec = 0;
-	double share = total_bytes ? (double)done_bytes / (double)total_bytes : 1;
+	double share;
 
+	(void)units_format_size(done, done_bytes);
+	(void)units_format_rate(rate, done_bytes, elapsed_nsec);
+	if (total_bytes == UINT64_MAX) {
+		(void)snprintf(text, size, "%s  %s  %s  %s", label, done, rate,
+			       units_format_nsec(left, elapsed_nsec));
+		return;
+	}
+	if (done_bytes > total_bytes) /* a file that grew */
+		total_bytes = done_bytes;
+	share = total_bytes ? (double)done_bytes / (double)total_bytes : 1;
 	if (done_bytes)
 		left_nsec = time_left_nsec(done_bytes, total_bytes, elapsed_nsec);
 	if (done_bytes && left_nsec < ESTIMATE_NSEC)
@@ -47,8 +58,7 @@ void progress_format(char *text, size_t size, const char *label, uint64_t done_b
 	else if (done_bytes)
 		(void)units_format_nsec(left, left_nsec);
 	(void)snprintf(numbers, sizeof(numbers), " %3.0f%%  %s of %s  %s  ETA %s", 100 * share,
-		       units_format_size(done, done_bytes), units_format_size(total, total_bytes),
-		       units_format_rate(rate, done_bytes, elapsed_nsec), left);
+		       done, units_format_size(total, total_bytes), rate, left);
 
 	taken = strlen(label) + strlen(numbers) + strlen(" []");
 	bar_width = width > taken + 1 ? width - taken - 1 : 0; /* a full last column would wrap */

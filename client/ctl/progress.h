@@ -18,7 +18,10 @@ struct progress {
 	bool is_terminal;
 };
 
-/* Writes the line, without its end, into text.  width: columns of the terminal. */
+/*
+ * Writes the line, without its end, into text.  width: columns of the terminal.
+ * total_bytes: UINT64_MAX: nobody knows; then there is no bar.
+ */
 void progress_format(char *text, size_t size, const char *label, uint64_t done_bytes,
 		     uint64_t total_bytes, uint64_t elapsed_nsec, unsigned width);
 

@@ -1,0 +1,471 @@
+/*
+ * Piece k lives in buffer k modulo their number; reads and writes end in the order of the pieces,
+ * so three counters tell all: pieces whose read was started, whose write was started, whose
+ * write has ended.  All pieces but the first and the last are whole pages, which go straight to
+ * the device.
+ */
+#include "client/ctl/copy.h"
+
+#include "client/ctl/units.h"
+#include "proto/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PIECE_BYTES (8u << 20)	     /* large enough that the next piece's start costs nothing */
+#define PIECE_BYTES_MIN (256u << 10) /* where the client's share of the pool is small */
+#define PAGE 4096u
+#define LOOK_USEC 200000 /* how often a wait looks whether Ctrl-C was pressed */
+
+static volatile sig_atomic_t is_interrupted;
+
+static void on_signal(int signal_number)
+{
+	(void)signal_number;
+	is_interrupted = 1;
+}
+
+void copy_catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+
+	/* Can not fail: the signals exist. */
+	(void)sigaction(SIGINT, &action, NULL);
+	(void)sigaction(SIGTERM, &action, NULL);
+	(void)sigaction(SIGHUP, &action, NULL);
+}
+
+bool copy_is_interrupted(void)
+{
+	return is_interrupted;
+}
+
+int copy_fail(struct copy *copy, const char *format, ...)
+{
+	char done[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES] = "";
+	_cleanup_(freep) char *text = NULL;
+	const char *why;
+	va_list args;
+
+	progress_stop(&copy->progress); /* the sentence has the line to itself */
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	va_end(args);
+	why = text ? text : "out of memory";
+	(void)units_format_size(done, copy->done_bytes);
+	if (copy->is_complete)
+		return ctl_fail(copy->ctl, "%s: %s is complete and synced, but not compared", why,
+				copy->to.path);
+	if (copy->to.is_stream)
+		return ctl_fail(copy->ctl, copy->done_bytes ? "%s: after %s" : "%s", why, done);
+	if (copy->done_bytes == 0 && (copy->is_made || !copy->is_changed))
+		return ctl_fail(copy->ctl, "%s: nothing was copied", why);
+	if (copy->end != UINT64_MAX)
+		(void)units_format_size(size, copy->end - copy->start);
+	return ctl_fail(copy->ctl, "%s: %s%s%s were copied; %s is not complete", why, done,
+			size[0] ? " of " : "", size, copy->to.path);
+}
+
+/* ---- pieces ---- */
+
+void piece_place(const struct copy *copy, struct piece *piece, uint64_t off, uint64_t end)
+{
+	size_t skip = off % PAGE, room = copy->piece_bytes - skip;
+
+	piece->data = piece->memory + skip;
+	piece->off = off;
+	piece->len = end - off < room ? (size_t)(end - off) : room;
+}
+
+/*
+ * Moves a piece at its offset.  A read may end early, at the end of the file; it asks for whole
+ * pages, as O_DIRECT wants it, which the buffer has.
+ */
+static int64_t move_plainly(const struct side *side, const struct piece *piece, bool is_write)
+{
+	size_t len = is_write ? piece->len : (piece->len + PAGE - 1) & ~(size_t)(PAGE - 1);
+	size_t done = 0;
+
+	while (done < piece->len) {
+		off_t off = (off_t)(piece->off + done);
+		ssize_t n = is_write ? pwrite(side->fd, piece->data + done, len - done, off)
+				     : pread(side->fd, piece->data + done, len - done, off);
+
+		if (n < 0 && errno == EINTR && !is_interrupted)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (int64_t)(done < piece->len ? done : piece->len);
+}
+
+/* Fills a piece from a stream, to its end if need be; or writes all of it. */
+static int64_t move_stream(const struct side *side, const struct piece *piece, bool is_write)
+{
+	struct pollfd p = { .fd = side->fd, .events = is_write ? POLLOUT : POLLIN };
+	size_t done = 0;
+
+	while (done < piece->len) {
+		ssize_t n;
+
+		/* The other end may leave us waiting for ever. */
+		if (poll(&p, 1, LOOK_USEC / 1000) <= 0) {
+			if (is_interrupted)
+				return -EINTR;
+			continue;
+		}
+		n = is_write ? write(side->fd, piece->data + done, piece->len - done)
+			     : read(side->fd, piece->data + done, piece->len - done);
+		if (n < 0 && (errno == EAGAIN || (errno == EINTR && !is_interrupted)))
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (int64_t)done;
+}
+
+int piece_start(struct copy *copy, const struct side *side, struct piece *piece, bool is_write)
+{
+	int r;
+
+	if (!side->file) {
+		piece->done = side->is_stream ? move_stream(side, piece, is_write)
+					      : move_plainly(side, piece, is_write);
+		return CTL_OK;
+	}
+	r = is_write ? dsaio_pwrite_async(copy->handle, side->file, piece->data, piece->len,
+					  piece->off, &piece->op)
+		     : dsaio_pread_async(copy->handle, side->file, piece->data, piece->len,
+					 piece->off, &piece->op);
+	return r < 0 ? copy_fail(copy, "%s: %s", side->path, dsaio_error()) : CTL_OK;
+}
+
+/* Waits for the piece's end, which *ret_done says if it is none of an error. */
+static int piece_finish(struct copy *copy, const struct side *side, struct piece *piece,
+			const char *what, size_t *ret_done)
+{
+	int64_t done = piece->done;
+	int r = CTL_OK;
+
+	while (piece->op && !dsaio_op_test(piece->op)) {
+		if (is_interrupted)
+			return copy_fail(copy, "interrupted");
+		(void)dsaio_op_wait(piece->op, LOOK_USEC); /* dsaio_op_test() tells */
+	}
+	if (piece->op)
+		done = dsaio_op_result(piece->op);
+	if (done >= 0) {
+		*ret_done = (size_t)done;
+	} else if (piece->op) {
+		r = copy_fail(copy, "%s: %s", side->path, dsaio_op_error(piece->op));
+	} else if (done == -EINTR) {
+		r = copy_fail(copy, "interrupted");
+	} else if (done == -EPIPE && side->is_stream) {
+		progress_stop(&copy->progress);
+		copy->is_reader_gone = true;
+		r = CTL_FAILED;
+	} else {
+		r = copy_fail(copy, "%s: %s at byte %" PRIu64 ": %s", side->path, what, piece->off,
+			      strerror((int)-done));
+	}
+	dsaio_op_free(piece->op);
+	piece->op = NULL;
+	return r;
+}
+
+int piece_finish_read(struct copy *copy, const struct side *side, struct piece *piece,
+		      size_t *ret_done)
+{
+	size_t done = 0;
+	int r = piece_finish(copy, side, piece, "read", &done);
+
+	if (r == CTL_OK && done < piece->len && piece->off + done < copy->end_min)
+		return copy_fail(copy,
+				 "%s: became shorter while it was copied: ends at byte %" PRIu64
+				 " of %" PRIu64,
+				 side->path, piece->off + done, copy->end_min);
+	*ret_done = done;
+	return r;
+}
+
+int piece_finish_write(struct copy *copy, const struct side *side, struct piece *piece)
+{
+	size_t done = 0;
+	int r = piece_finish(copy, side, piece, "write", &done);
+
+	if (r == CTL_OK && done < piece->len)
+		return copy_fail(copy, "%s: write at byte %" PRIu64 ": took only %zu of %zu bytes",
+				 side->path, piece->off, done, piece->len);
+	return r;
+}
+
+int copy_make_pieces(struct copy *copy, uint64_t n_bytes)
+{
+	size_t bytes = PIECE_BYTES;
+	void *memory;
+
+	while (n_bytes < bytes && bytes > PIECE_BYTES_MIN)
+		bytes /= 2;
+	for (;; bytes /= 2) {
+		int r = dsaio_alloc(copy->client, COPY_PIECES * bytes, &memory);
+
+		if (r == 0)
+			break;
+		if (r != -ENOMEM || bytes <= PIECE_BYTES_MIN)
+			return ctl_fail(copy->ctl, "%s", dsaio_error());
+	}
+	copy->piece_bytes = bytes;
+	for (unsigned i = 0; i < COPY_PIECES; i++)
+		copy->pieces[i].memory = (char *)memory + i * bytes;
+	return CTL_OK;
+}
+
+/* ---- all of them ---- */
+
+/* How far a copy is. */
+struct run {
+	uint64_t reading, writing, done; /* pieces */
+	uint64_t pos;			 /* where the next is read */
+	bool is_at_end;			 /* of the source, or of what is wanted */
+};
+
+/* The file ended within a piece, or before it: what was read ahead lies behind a gap. */
+static int drop_behind(struct copy *copy, struct run *run)
+{
+	while (run->reading > run->writing) {
+		struct piece *piece = &copy->pieces[--run->reading % COPY_PIECES];
+
+		while (piece->op && !dsaio_op_test(piece->op)) {
+			if (is_interrupted)
+				return copy_fail(copy, "interrupted");
+			(void)dsaio_op_wait(piece->op, LOOK_USEC); /* dsaio_op_test() tells */
+		}
+		dsaio_op_free(piece->op);
+		piece->op = NULL;
+	}
+	return CTL_OK;
+}
+
+static int start_read(struct copy *copy, struct run *run)
+{
+	struct piece *piece = &copy->pieces[run->reading++ % COPY_PIECES];
+
+	piece_place(copy, piece, run->pos, copy->end);
+	run->pos += piece->len;
+	run->is_at_end = run->pos == copy->end;
+	return piece_start(copy, &copy->from, piece, false);
+}
+
+/* The oldest read has to end; then its write begins. */
+static int start_write(struct copy *copy, struct run *run)
+{
+	struct piece *piece = &copy->pieces[run->writing++ % COPY_PIECES];
+	size_t done, asked = piece->len;
+	int r = piece_finish_read(copy, &copy->from, piece, &done);
+
+	if (r != CTL_OK)
+		return r;
+	piece->len = done;
+	if (done < asked) {
+		r = drop_behind(copy, run);
+		/* A file may have grown since: its end is where there is nothing more. */
+		run->pos = piece->off + done;
+		run->is_at_end = done == 0 || copy->from.is_stream;
+	}
+	if (r != CTL_OK || done == 0)
+		return r;
+	copy->is_changed = true;
+	return piece_start(copy, &copy->to, piece, true);
+}
+
+static int finish_write(struct copy *copy, struct run *run)
+{
+	struct piece *piece = &copy->pieces[run->done++ % COPY_PIECES];
+	int r = piece->len ? piece_finish_write(copy, &copy->to, piece) : CTL_OK;
+
+	copy->done_bytes += r == CTL_OK ? piece->len : 0;
+	progress_update(&copy->progress, copy->done_bytes);
+	return r;
+}
+
+int copy_run(struct copy *copy, const char *label, uint64_t total_bytes, bool is_shown)
+{
+	struct run run = { .pos = copy->start, .is_at_end = copy->start >= copy->end };
+	/*
+	 * Half of the pieces are being read, half written; what goes without the daemon is not
+	 * under way beside us, so its share is the one at hand.
+	 */
+	uint64_t n_written = !copy->to.file ? 1 : copy->from.file ? COPY_PIECES / 2 : COPY_PIECES;
+	uint64_t n_read = copy->from.file ? COPY_PIECES : 1;
+	int r = CTL_OK;
+
+	progress_start(&copy->progress, label, total_bytes);
+	if (!is_shown)
+		copy->progress.is_terminal = false;
+	while (r == CTL_OK && !(run.is_at_end && run.done == run.reading)) {
+		if (is_interrupted)
+			r = copy_fail(copy, "interrupted");
+		else if (!run.is_at_end && run.reading - run.done < COPY_PIECES &&
+			 run.reading - run.writing < n_read)
+			r = start_read(copy, &run);
+		else if (run.writing < run.reading && run.writing - run.done < n_written)
+			r = start_write(copy, &run);
+		else
+			r = finish_write(copy, &run);
+	}
+	progress_stop(&copy->progress);
+	return r;
+}
+
+void copy_drain(struct copy *copy)
+{
+	for (unsigned i = 0; i < COPY_PIECES; i++) {
+		struct piece *piece = &copy->pieces[i];
+
+		if (piece->op)
+			(void)dsaio_op_wait(piece->op, -1); /* its copy has failed already */
+		dsaio_op_free(piece->op);
+		piece->op = NULL;
+	}
+}
+
+/* ---- the two files ---- */
+
+int copy_open_from(struct copy *copy, bool may_be_device, struct stat *ret_stat)
+{
+	struct side *from = &copy->from;
+	struct stat st;
+
+	/* Looked at first: opening a pipe would wait for a writer. */
+	if (stat(from->path, &st) < 0)
+		return ctl_fail(copy->ctl, "%s: %s", from->path, strerror(errno));
+	if (S_ISDIR(st.st_mode))
+		return ctl_fail(copy->ctl, "%s: is a directory: name one file", from->path);
+	if (!S_ISREG(st.st_mode) && !(may_be_device && S_ISBLK(st.st_mode)))
+		return ctl_fail(copy->ctl, "%s: is no regular file: use %s(1) or dd(1)", from->path,
+				copy->ctl->command);
+	from->fd = open(from->path, O_RDONLY | O_CLOEXEC);
+	if (from->fd < 0 || fstat(from->fd, ret_stat) < 0)
+		return ctl_fail(copy->ctl, "%s: %s", from->path, strerror(errno));
+	return CTL_OK;
+}
+
+int copy_open_to(struct copy *copy, int access_mode, mode_t mode, const struct stat *from_stat)
+{
+	struct side *to = &copy->to;
+	struct stat st;
+
+	if (stat(to->path, &st) == 0) {
+		if (st.st_dev == from_stat->st_dev && st.st_ino == from_stat->st_ino)
+			return ctl_fail(copy->ctl, "%s and %s are the same file: nothing was done",
+					copy->from.path, to->path);
+		if (S_ISDIR(st.st_mode))
+			return ctl_fail(copy->ctl, "%s: is a directory: name a file in it",
+					to->path);
+		if (!S_ISREG(st.st_mode))
+			return ctl_fail(copy->ctl, "%s: is no regular file: use cp(1) or dd(1)",
+					to->path);
+		to->fd = open(to->path, access_mode | O_CLOEXEC);
+	} else if (errno != ENOENT) {
+		return ctl_fail(copy->ctl, "%s: %s", to->path, strerror(errno));
+	} else if (lstat(to->path, &st) == 0 && S_ISLNK(st.st_mode)) {
+		return ctl_fail(copy->ctl,
+				"%s: is a symbolic link to nothing: remove it, or name its target",
+				to->path);
+	} else if (to->path[strlen(to->path) - 1] == '/') {
+		return ctl_fail(copy->ctl, "%s: no such directory: make it first", to->path);
+	} else {
+		to->fd = open(to->path, access_mode | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+		copy->is_made = to->fd >= 0;
+	}
+	if (to->fd < 0)
+		return ctl_fail(copy->ctl, "%s: %s", to->path, strerror(errno));
+	return CTL_OK;
+}
+
+int copy_open_handle(struct copy *copy)
+{
+	if (dsaio_handle_open(copy->client, NULL, &copy->handle) < 0)
+		return ctl_fail(copy->ctl, "%s", dsaio_error());
+	return CTL_OK;
+}
+
+int copy_cut(struct copy *copy, uint64_t size)
+{
+	const struct side *to = &copy->to;
+	struct stat st;
+	int r;
+
+	if (fstat(to->fd, &st) < 0)
+		return copy_fail(copy, "%s: %s", to->path, strerror(errno));
+	if ((uint64_t)st.st_size <= size)
+		return CTL_OK;
+	copy->is_changed = true;
+	if (to->file)
+		r = dsaio_truncate(to->file, size);
+	else
+		r = ftruncate(to->fd, (off_t)size) < 0 ? -errno : 0;
+	if (r < 0)
+		return copy_fail(copy, "%s: can not cut off what it had more: %s", to->path,
+				 to->file ? dsaio_error() : strerror(-r));
+	return CTL_OK;
+}
+
+/* What was made must also be found after a crash: the name lies in the directory. */
+static int sync_directory(struct copy *copy)
+{
+	_cleanup_(freep) char *path = strdup(copy->to.path);
+	_cleanup_(closep) int fd = -1;
+
+	if (!path)
+		return copy_fail(copy, "out of memory");
+	fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* A directory that may be searched but not read can not be synced: nor does cp(1). */
+	if (fd >= 0 && fsync(fd) < 0 && errno != EINVAL)
+		return copy_fail(copy, "%s: fsync of its directory: %s", copy->to.path,
+				 strerror(errno));
+	return CTL_OK;
+}
+
+int copy_sync(struct copy *copy)
+{
+	const struct side *to = &copy->to;
+	int r;
+
+	if (to->file)
+		r = dsaio_fsync(copy->handle, to->file);
+	else
+		r = fsync(to->fd) < 0 ? -errno : 0;
+	if (r < 0)
+		return copy_fail(copy, "%s: fsync: %s", to->path,
+				 to->file ? dsaio_error() : strerror(-r));
+	return copy->is_made ? sync_directory(copy) : CTL_OK;
+}
+
+/* The daemon lets go of the buffers before anything else goes. */
+void copy_deinit(struct copy *copy)
+{
+	dsaio_disconnect(copy->client);
+	if (copy->is_made && !copy->is_complete && copy->done_bytes == 0)
+		(void)unlink(copy->to.path); /* the sentence has been said already */
+	if (!copy->from.is_stream)
+		closep(&copy->from.fd);
+	if (!copy->to.is_stream)
+		closep(&copy->to.fd);
+}

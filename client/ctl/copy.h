@@ -1,0 +1,116 @@
+/*
+ * Bytes from one side to another in pieces, several of them under way: what cp, cat and put share.
+ *
+ * A side is a file that goes through the daemon, whose reads and writes overlap; or one that is
+ * read and written at its offsets by plain system calls; or a stream, which has no offsets.  A
+ * byte of the source goes to the same offset of the destination.
+ *
+ * A failure is told once, by copy_fail(), with how far the copy got.  What is there of the
+ * destination stays, but for a file of our own making that nothing was written to
+ * (copy_deinit() removes it).
+ */
+#ifndef DSAIO_CTL_COPY_H
+#define DSAIO_CTL_COPY_H
+
+#include "client/ctl/ctl.h"
+#include "client/ctl/progress.h"
+
+#include <stdint.h>
+#include <sys/stat.h>
+
+#define COPY_PIECES 4u
+
+struct side {
+	const char *path;	 /* borrowed; of a stream: what it is called in messages */
+	int fd;			 /* our own, but for a stream's */
+	struct dsaio_file *file; /* NULL: fd is used */
+	bool is_stream;
+};
+
+struct piece {
+	char *memory; /* whole pages: piece_bytes of them */
+	char *data;   /* in there, as far behind a page's start as off is in the file */
+	uint64_t off;
+	size_t len;
+	struct dsaio_op *op; /* open at the daemon */
+	int64_t done;	     /* without the daemon: bytes moved, or a negative errno */
+};
+
+struct copy {
+	struct ctl *ctl;
+	struct dsaio_client *client;
+	struct dsaio_handle *handle;
+	struct side from, to;
+	uint64_t start;	     /* of the source: the first byte wanted */
+	uint64_t end;	     /* behind the last one; UINT64_MAX: as many as there are */
+	uint64_t end_min;    /* the source ending before that is an error */
+	uint64_t done_bytes; /* written */
+	bool is_made;	     /* the destination was not there before */
+	bool is_changed;     /* it may no longer be what it was: a write was begun, or a cut */
+	bool is_complete;    /* all is there; what fails later is the comparison */
+	bool is_reader_gone; /* of a stream that we write: nobody wants more */
+	size_t piece_bytes;
+	struct piece pieces[COPY_PIECES];
+	struct progress progress;
+};
+
+/* Ctrl-C, and SIGTERM, let copy_run() tell how far it got; a second one ends at once. */
+void copy_catch_signals(void);
+bool copy_is_interrupted(void);
+
+/* Ends the copy with a sentence and how far it got.  Returns CTL_FAILED. */
+int copy_fail(struct copy *copy, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * Opens the source for reading: a regular file, or, if that is allowed, a block device.
+ * Returns CTL_OK, and what fstat(2) says, or CTL_FAILED (told).
+ */
+int copy_open_from(struct copy *copy, bool may_be_device, struct stat *ret_stat);
+
+/*
+ * Opens the destination, a regular file that is not the source, or makes it with that mode (less
+ * the umask).  access_mode: O_WRONLY or O_RDWR.
+ */
+int copy_open_to(struct copy *copy, int access_mode, mode_t mode, const struct stat *from_stat);
+
+/* Opens the handle. */
+int copy_open_handle(struct copy *copy);
+
+/*
+ * Takes the buffers; smaller ones for less than so many bytes, and where the client's share of
+ * the pool is small.
+ */
+int copy_make_pieces(struct copy *copy, uint64_t n_bytes);
+
+/* Moves all bytes.  label: of the bar; total_bytes: UINT64_MAX: nobody knows; is_shown: or none. */
+int copy_run(struct copy *copy, const char *label, uint64_t total_bytes, bool is_shown);
+
+/* Cuts the destination to that size, if it is longer. */
+int copy_cut(struct copy *copy, uint64_t size);
+
+/* Brings the destination to its device, with its name if we made it. */
+int copy_sync(struct copy *copy);
+
+/* Waits for what is open at the daemon, whatever comes of it. */
+void copy_drain(struct copy *copy);
+
+/* Disconnects, removes an empty file that we made for nothing, closes what is no stream. */
+void copy_deinit(struct copy *copy);
+
+/* ---- pieces one by one, for comparing ---- */
+
+/* The piece that begins at byte off and ends at the latest at end. */
+void piece_place(const struct copy *copy, struct piece *piece, uint64_t off, uint64_t end);
+
+/* Starts to move a piece; without the daemon, moves it at once.  Returns CTL_OK or CTL_FAILED. */
+int piece_start(struct copy *copy, const struct side *side, struct piece *piece, bool is_write);
+
+/*
+ * Waits for what piece_start() began, and for a read says how many bytes there were (fewer than
+ * len only at the source's end, which is checked).  Returns CTL_OK or CTL_FAILED.
+ */
+int piece_finish_read(struct copy *copy, const struct side *side, struct piece *piece,
+		      size_t *ret_done);
+int piece_finish_write(struct copy *copy, const struct side *side, struct piece *piece);
+
+#endif
