@@ -49,6 +49,23 @@ bool copy_is_interrupted(void)
 	return is_interrupted;
 }
 
+/* Counts what is being written, up to the first piece that is not. */
+static void await_writes(struct copy *copy)
+{
+	struct copy_run *run = &copy->run;
+
+	for (; run->done < run->writing; run->done++) {
+		struct piece *piece = &copy->pieces[run->done % COPY_PIECES];
+		int64_t done = piece->op       ? dsaio_op_wait(piece->op, -1)
+			       : copy->to.file ? 0
+					       : piece->done;
+
+		if (done < 0 || (size_t)done < piece->len)
+			return;
+		copy->done_bytes += piece->len;
+	}
+}
+
 int copy_fail(struct copy *copy, const char *format, ...)
 {
 	char done[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES] = "";
@@ -62,6 +79,7 @@ int copy_fail(struct copy *copy, const char *format, ...)
 		text = NULL;
 	va_end(args);
 	why = text ? text : "out of memory";
+	await_writes(copy); /* changes dsaio_error() */
 	(void)units_format_size(done, copy->done_bytes);
 	if (copy->is_complete)
 		return ctl_fail(copy->ctl, "%s: %s is complete and synced, but not compared", why,
@@ -163,6 +181,8 @@ static int piece_finish(struct copy *copy, const struct side *side, struct piece
 	int64_t done = piece->done;
 	int r = CTL_OK;
 
+	if (!piece->op && done < 0 && side == &copy->to && side->is_stream)
+		copy->is_output_lost = true;
 	while (piece->op && !dsaio_op_test(piece->op)) {
 		if (is_interrupted)
 			return copy_fail(copy, "interrupted");
@@ -176,9 +196,7 @@ static int piece_finish(struct copy *copy, const struct side *side, struct piece
 		r = copy_fail(copy, "%s: %s", side->path, dsaio_op_error(piece->op));
 	} else if (done == -EINTR) {
 		r = copy_fail(copy, "interrupted");
-	} else if (done == -EPIPE && side->is_stream) {
-		progress_stop(&copy->progress);
-		copy->is_reader_gone = true;
+	} else if (done == -EPIPE) { /* nobody wants more: nothing to tell */
 		r = CTL_FAILED;
 	} else {
 		r = copy_fail(copy, "%s: %s at byte %" PRIu64 ": %s", side->path, what, piece->off,
@@ -238,17 +256,12 @@ int copy_make_pieces(struct copy *copy, uint64_t n_bytes)
 
 /* ---- all of them ---- */
 
-/* How far a copy is. */
-struct run {
-	uint64_t reading, writing, done; /* pieces */
-	uint64_t pos;			 /* where the next is read */
-	bool is_at_end;			 /* of the source, or of what is wanted */
-};
-
-/* The file ended within a piece, or before it: what was read ahead lies behind a gap. */
-static int drop_behind(struct copy *copy, struct run *run)
+/* The file ended within the oldest piece, or before it: what was read ahead lies behind a gap. */
+static int drop_ahead(struct copy *copy)
 {
-	while (run->reading > run->writing) {
+	struct copy_run *run = &copy->run;
+
+	while (run->reading > run->writing + 1) {
 		struct piece *piece = &copy->pieces[--run->reading % COPY_PIECES];
 
 		while (piece->op && !dsaio_op_test(piece->op)) {
@@ -262,8 +275,9 @@ static int drop_behind(struct copy *copy, struct run *run)
 	return CTL_OK;
 }
 
-static int start_read(struct copy *copy, struct run *run)
+static int start_read(struct copy *copy)
 {
+	struct copy_run *run = &copy->run;
 	struct piece *piece = &copy->pieces[run->reading++ % COPY_PIECES];
 
 	piece_place(copy, piece, run->pos, copy->end);
@@ -273,9 +287,10 @@ static int start_read(struct copy *copy, struct run *run)
 }
 
 /* The oldest read has to end; then its write begins. */
-static int start_write(struct copy *copy, struct run *run)
+static int start_write(struct copy *copy)
 {
-	struct piece *piece = &copy->pieces[run->writing++ % COPY_PIECES];
+	struct copy_run *run = &copy->run;
+	struct piece *piece = &copy->pieces[run->writing % COPY_PIECES];
 	size_t done, asked = piece->len;
 	int r = piece_finish_read(copy, &copy->from, piece, &done);
 
@@ -283,30 +298,35 @@ static int start_write(struct copy *copy, struct run *run)
 		return r;
 	piece->len = done;
 	if (done < asked) {
-		r = drop_behind(copy, run);
+		r = drop_ahead(copy);
 		/* A file may have grown since: its end is where there is nothing more. */
 		run->pos = piece->off + done;
 		run->is_at_end = done == 0 || copy->from.is_stream;
 	}
-	if (r != CTL_OK || done == 0)
-		return r;
-	copy->is_changed = true;
-	return piece_start(copy, &copy->to, piece, true);
+	if (r == CTL_OK && done > 0) {
+		copy->is_changed = true;
+		r = piece_start(copy, &copy->to, piece, true);
+	}
+	run->writing += r == CTL_OK;
+	return r;
 }
 
-static int finish_write(struct copy *copy, struct run *run)
+static int finish_write(struct copy *copy)
 {
-	struct piece *piece = &copy->pieces[run->done++ % COPY_PIECES];
+	struct piece *piece = &copy->pieces[copy->run.done % COPY_PIECES];
 	int r = piece->len ? piece_finish_write(copy, &copy->to, piece) : CTL_OK;
 
-	copy->done_bytes += r == CTL_OK ? piece->len : 0;
+	if (r != CTL_OK)
+		return r;
+	copy->run.done++;
+	copy->done_bytes += piece->len;
 	progress_update(&copy->progress, copy->done_bytes);
-	return r;
+	return CTL_OK;
 }
 
 int copy_run(struct copy *copy, const char *label, uint64_t total_bytes, bool is_shown)
 {
-	struct run run = { .pos = copy->start, .is_at_end = copy->start >= copy->end };
+	struct copy_run *run = &copy->run;
 	/*
 	 * Half of the pieces are being read, half written; what goes without the daemon is not
 	 * under way beside us, so its share is the one at hand.
@@ -315,19 +335,20 @@ int copy_run(struct copy *copy, const char *label, uint64_t total_bytes, bool is
 	uint64_t n_read = copy->from.file ? COPY_PIECES : 1;
 	int r = CTL_OK;
 
+	*run = (struct copy_run){ .pos = copy->start, .is_at_end = copy->start >= copy->end };
 	progress_start(&copy->progress, label, total_bytes);
 	if (!is_shown)
 		copy->progress.is_terminal = false;
-	while (r == CTL_OK && !(run.is_at_end && run.done == run.reading)) {
+	while (r == CTL_OK && !(run->is_at_end && run->done == run->reading)) {
 		if (is_interrupted)
 			r = copy_fail(copy, "interrupted");
-		else if (!run.is_at_end && run.reading - run.done < COPY_PIECES &&
-			 run.reading - run.writing < n_read)
-			r = start_read(copy, &run);
-		else if (run.writing < run.reading && run.writing - run.done < n_written)
-			r = start_write(copy, &run);
+		else if (!run->is_at_end && run->reading - run->done < COPY_PIECES &&
+			 run->reading - run->writing < n_read)
+			r = start_read(copy);
+		else if (run->writing < run->reading && run->writing - run->done < n_written)
+			r = start_write(copy);
 		else
-			r = finish_write(copy, &run);
+			r = finish_write(copy);
 	}
 	progress_stop(&copy->progress);
 	return r;

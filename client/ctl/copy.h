@@ -36,6 +36,13 @@ struct piece {
 	int64_t done;	     /* without the daemon: bytes moved, or a negative errno */
 };
 
+/* How far copy_run() is. */
+struct copy_run {
+	uint64_t reading, writing, done; /* pieces */
+	uint64_t pos;			 /* where the next is read */
+	bool is_at_end;			 /* of the source, or of what is wanted */
+};
+
 struct copy {
 	struct ctl *ctl;
 	struct dsaio_client *client;
@@ -48,9 +55,10 @@ struct copy {
 	bool is_made;	     /* the destination was not there before */
 	bool is_changed;     /* it may no longer be what it was: a write was begun, or a cut */
 	bool is_complete;    /* all is there; what fails later is the comparison */
-	bool is_reader_gone; /* of a stream that we write: nobody wants more */
+	bool is_output_lost; /* a stream took no more: its other end is gone, or it failed */
 	size_t piece_bytes;
 	struct piece pieces[COPY_PIECES];
+	struct copy_run run;
 	struct progress progress;
 };
 
@@ -58,7 +66,10 @@ struct copy {
 void copy_catch_signals(void);
 bool copy_is_interrupted(void);
 
-/* Ends the copy with a sentence and how far it got.  Returns CTL_FAILED. */
+/*
+ * Ends the copy with a sentence and how far it got, when the writes under way have ended.
+ * Returns CTL_FAILED.
+ */
 int copy_fail(struct copy *copy, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*

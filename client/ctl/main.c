@@ -14,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command *const commands[] = { &command_status, &command_cp, &command_bench };
+static const struct command *const commands[] = { &command_status, &command_cp, &command_cat,
+						  &command_put, &command_bench };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 static struct ctl ctl;
@@ -30,7 +31,8 @@ static const struct flag common_flags[] = {
 
 /*
  * A descriptor of these three that is closed would be given to the next file or socket, and what
- * we print would go there.  Standard output then fails at each write, so that ctl_flush() tells.
+ * we print would go there.  Standard output then fails at each write, so that ctl_flush() tells,
+ * and standard input at each read, so that it is not taken for an empty one.
  */
 static int open_standard_fds(void)
 {
@@ -38,7 +40,7 @@ static int open_standard_fds(void)
 		if (fcntl(fd, F_GETFD) >= 0)
 			continue;
 		/* The lowest that is free, and so this one. */
-		if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd)
+		if (open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY) != fd)
 			return ctl_fail(&ctl, "/dev/null: %s", strerror(errno));
 	}
 	return CTL_OK;
@@ -51,6 +53,8 @@ static void print_help(void)
 		   "    dsaioctl status                              what it serves, and to whom\n"
 		   "    dsaioctl cp model.bin /nvme/                 a file to a store, synced\n"
 		   "    dsaioctl cp --verify /nvme/a /nvme/b         and compared afterwards\n"
+		   "    dsaioctl cat /nvme/model.bin | sha256sum     its bytes to a pipe\n"
+		   "    tar c ckpt | dsaioctl put /nvme/ckpt.tar     and from one\n"
 		   "    dsaioctl bench io --folder /nvme --io_size 400M --read\n"
 		   "    dsaioctl cp --private a b                    without a running dsaiod\n"
 		   "\n"

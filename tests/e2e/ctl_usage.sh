@@ -6,7 +6,13 @@ help_teaches_by_example() {
 	expect 0 "$ctl" --help && says "$dir/out" "dsaioctl cp" "dsaioctl status" "exit status" &&
 		expect 0 "$ctl" cp --help && says "$dir/out" "--verify" "exit status" &&
 		expect 0 "$ctl" --help bench && says "$dir/out" "--io_size" "--multi_process" &&
-		expect 0 "$ctl" status -h && says "$dir/out" "P99"
+		expect 0 "$ctl" status -h && says "$dir/out" "P99" || return 1
+	local command
+	"$ctl" --help | sed -n '/^commands:/,/^$/s/^    \([a-z]*\) .*/\1/p' >"$dir/commands"
+	while read -r command; do
+		expect 0 "$ctl" "$command" --help && says "$dir/out" "dsaioctl $command" "exit status" &&
+			says man/dsaioctl.1 ".Ss $command" || return 1
+	done <"$dir/commands"
 }
 
 version_is_told() {

@@ -98,6 +98,25 @@ START_TEST(a_narrow_terminal_gets_no_bar)
 }
 END_TEST
 
+START_TEST(without_a_known_total_there_is_no_bar)
+{
+	char text[256];
+
+	progress_format(text, sizeof(text), "writing", 50 << 20, UINT64_MAX, 2000000000, 80);
+	ck_assert_str_eq(text, "writing  50 MiB  25 MiB/s  2.00 s");
+}
+END_TEST
+
+START_TEST(a_file_that_grew_is_all_of_itself)
+{
+	char text[256];
+
+	progress_format(text, sizeof(text), "reading", 50 << 20, 40 << 20, 1000000000, 80);
+	ck_assert_str_eq(text, "reading [#####################] 100%  50 MiB of 50 MiB  50 MiB/s"
+			       "  ETA under 1 s");
+}
+END_TEST
+
 START_TEST(only_commands_of_over_two_seconds_get_a_bar)
 {
 	ck_assert(!progress_is_long(0, 100, 0));
@@ -106,6 +125,8 @@ START_TEST(only_commands_of_over_two_seconds_get_a_bar)
 	ck_assert(!progress_is_long(1, 100, 100000000));  /* too early to tell */
 	ck_assert(!progress_is_long(0, 100, 1900000000));
 	ck_assert(progress_is_long(0, 100, 2000000000));
+	ck_assert(!progress_is_long(1, UINT64_MAX, 1900000000)); /* no total, no estimate */
+	ck_assert(!progress_is_long(200, 100, 1900000000));
 }
 END_TEST
 
@@ -122,6 +143,8 @@ int main(void)
 	tcase_add_test(tcase, a_table_without_rows_is_its_titles);
 	tcase_add_test(tcase, a_bar_tells_share_rate_and_time_left);
 	tcase_add_test(tcase, a_narrow_terminal_gets_no_bar);
+	tcase_add_test(tcase, without_a_known_total_there_is_no_bar);
+	tcase_add_test(tcase, a_file_that_grew_is_all_of_itself);
 	tcase_add_test(tcase, only_commands_of_over_two_seconds_get_a_bar);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
