@@ -1,6 +1,8 @@
 #include "daemon/channel.h"
 
+#include "daemon/edge.h"
 #include "daemon/helper.h"
+#include "daemon/piece.h"
 #include "proto/cleanup.h"
 
 #include <errno.h>
@@ -132,10 +134,18 @@ struct split channel_split(const struct channel *channel, const struct op *op)
 	uint32_t align = op->file->facts.offset_align;
 	uint32_t block_size = channel->profile.block_size;
 
+	if (op->is_misaligned)
+		return (struct split){
+			.len = op->len,
+			.n_parts = 1,
+			.block_size = PIECE_BYTES,
+			.align = PART_ALIGN,
+		};
+
 	if (block_size % align) /* a device whose unit is larger than the block asked for */
 		block_size = (block_size / align + 1) * align;
 	return (struct split){
-		.len = op->len,
+		.len = op->len - op->head - op->tail,
 		.n_parts = channel->profile.intra_op_parallelism,
 		.block_size = block_size,
 		.align = align > PART_ALIGN ? align : PART_ALIGN,
@@ -184,21 +194,39 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 		if (__builtin_add_overflow(entry->slab_off, entry->len, &slab_end) ||
 		    slab_end > slab->size_bytes)
 			return ERANGE;
-		if ((entry->off | entry->len) & (file->facts.offset_align - 1) ||
-		    entry->slab_off & (file->facts.memory_align - 1))
-			return EINVAL;
 	}
 
 	op->file = file;
 	op->len = entry->len;
+	op->head = op->tail = 0;
+	op->is_misaligned = false;
 	if (slab && entry->len) {
-		struct split split = channel_split(channel, op);
+		struct edge_cut cut = edge_cut(&(struct edge_range){
+			.off = entry->off,
+			.len = entry->len,
+			.slab_off = entry->slab_off,
+			.offset_align = file->facts.offset_align,
+			.memory_align = file->facts.memory_align,
+			.is_write = is_write,
+		});
+		struct split split;
+		int r = 0;
 
-		if (!split_is_countable(&split)) {
+		op->head = cut.head;
+		op->tail = cut.tail;
+		op->is_misaligned = cut.is_misaligned;
+		split = channel_split(channel, op);
+		if (!split_is_countable(&split))
+			r = E2BIG;
+		else if (is_write && (cut.head || cut.tail || cut.is_misaligned) &&
+			 file_buffered_fd(file) < 0)
+			r = EOPNOTSUPP;
+		if (r) {
 			op->file = NULL;
-			return E2BIG;
+			return r;
 		}
 	}
+	op->edges_left = (uint8_t)((op->head ? OP_HEAD : 0) | (op->tail ? OP_TAIL : 0));
 	file_hold(file);
 	if (slab)
 		slab_hold(slab);

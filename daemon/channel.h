@@ -50,7 +50,7 @@ struct channel {
 	struct lane *home;
 	struct objects *objects; /* the session's */
 	struct sched_client *client;
-	struct helper *helper; /* for syncs; taken from the store for uid */
+	struct helper *helper; /* for what may block; taken from the store for uid */
 	uid_t uid;
 	struct profile profile; /* as served: queue_depth fits the engine's queue */
 	uint32_t entries;
@@ -64,12 +64,14 @@ struct channel {
 
 	/* the home lane's */
 	struct ring_lane ring;
-	struct op *ops, *free_ops;	     /* one for each entry, set aside */
-	struct op *first_ready, *last_ready; /* with blocks to start, in order */
-	struct op *first_ended, *last_ended; /* completion written, not yet shown */
-	struct order orders[N_ORDERS];	     /* of open ops, by inode */
-	uint32_t n_open;		     /* taken, not yet shown as ended */
-	uint32_t n_deadlines;		     /* of them with a deadline */
+	struct op *ops, *free_ops;		/* one for each entry, set aside */
+	struct op_list ready;			/* with blocks to start, in order */
+	struct op *first_ended, *last_ended;	/* completion written, not yet shown */
+	struct order orders[N_ORDERS];		/* of open ops, by inode */
+	uint32_t n_open;			/* taken, not yet shown as ended */
+	uint32_t n_deadlines;			/* of them with a deadline */
+	uint32_t n_pieces, n_pieces_helped;	/* not done; of them, those that the helper has */
+	struct piece *first_piece, *last_piece; /* that wait for it, in order */
 	struct sched_queue queue;
 	struct channel_lane {
 		uint32_t n_in_flight; /* blocks */
@@ -119,7 +121,7 @@ void channel_free(struct channel *channel);
 int channel_check_entry(const struct channel *channel, const struct ring_entry *entry,
 			struct op *op);
 
-/* How ops of this length are cut here. */
+/* How the middles of ops of this length are cut here, or all of an op whose memory is misaligned. */
 struct split channel_split(const struct channel *channel, const struct op *op);
 
 #endif

@@ -29,6 +29,8 @@ struct block {
 	uint16_t n_retries;
 	bool is_write;
 	bool is_single; /* an io_submit of its own */
+	bool is_nowait; /* comes back with -EAGAIN or -EOPNOTSUPP rather than block the lane */
+	char *bounce;	/* the lane's page that memory is; NULL: memory is the op's */
 	int fd;
 	int64_t result; /* bytes, or a negative errno */
 };

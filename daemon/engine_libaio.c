@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* What io_setup maps; stable since Linux 2.5 (fs/aio.c), told by its magic. */
@@ -187,6 +188,7 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 			else
 				io_prep_pread(&block->iocb, block->fd, block->memory, block->len,
 					      (long long)block->off);
+			block->iocb.aio_rw_flags = block->is_nowait ? RWF_NOWAIT : 0;
 			io_set_eventfd(&block->iocb, e->event_fd);
 			block->iocb.data = block;
 		}

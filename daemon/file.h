@@ -14,6 +14,7 @@
 #define DSAIO_DAEMON_FILE_H
 
 #include "daemon/charge.h"
+#include "daemon/gate.h"
 #include "daemon/helper.h"
 #include "daemon/inbox.h"
 
@@ -28,6 +29,7 @@ struct inode {
 	dev_t dev;
 	ino_t ino;
 	uint32_t n_files; /* that are this inode */
+	struct gate gate; /* the home lane's; all else: main thread */
 };
 
 /* The inodes of one store.  Main thread. */
@@ -65,6 +67,7 @@ struct file {
 	struct file_facts facts;
 	struct store *store;
 	struct inode *inode;
+	bool no_nowait;	       /* home lane: RWF_NOWAIT is not known there */
 	struct inodes *inodes; /* borrowed: the store's */
 	struct charge charge, buffered_charge;
 	_Atomic uint32_t n_holds; /* as in struct slab */

@@ -15,12 +15,19 @@
  * writer and one reader; a lane that sleeps is rung through its inbox's eventfd, by the same
  * announce-fence-look on both sides as with clients.
  *
+ * What may block is never done here: syncs, ragged writes, and blocks that the kernel gave back
+ * since it would have had to wait (RWF_NOWAIT, while several clients are active) go to the helper
+ * threads of the user as pieces, which come back through the inbox.  A piece no longer counts in
+ * the store's window and the engine's depth, but in its op and in the depth of its channel.
+ *
  * An op ends in end_op(), once; its completion is written there and shown in publish().
  */
 #include "daemon/lane.h"
 
+#include "daemon/edge.h"
 #include "daemon/helper.h"
 #include "daemon/log.h"
+#include "daemon/piece.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
 
@@ -39,6 +46,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* A client counts as active that long after its last op (PROTOCOL section 8). */
@@ -48,6 +56,12 @@
 #define SHARED_BLOCK_BYTES (256u << 10)
 /* A block of a client with nothing in flight may pass the window if it is no larger. */
 #define SMALL_BLOCK_BYTES (64u << 10)
+/* Pieces of one channel that a helper has at a time: half of its threads, so that one client that
+   blocks them does not hold up the others of its user. */
+#define PIECES_AT_ONCE 4u
+/* And that it has or waits for: with more, what is left waits for its turn in the scheduler, where
+   class and weight count.  A guess. */
+#define PIECES_MAX 8u
 /* A bell that rings idly more often than this in a second leaves epoll (PROTOCOL section 4). */
 #define IDLE_BELLS_MAX 10000u
 /* A block that comes back with -EINTR or -EAGAIN is tried again so often: a guess. */
@@ -123,6 +137,11 @@ struct lane {
 	struct block *free_blocks;
 	uint32_t n_in_flight;
 	uint64_t bytes_in_flight;
+	uint32_t n_pieces;	     /* with helpers, or waiting for them */
+	uint32_t shared_block_bytes; /* largest block while several clients are active */
+	struct bounces bounces;
+	struct op_list wait_bounce; /* ops that wait for one, in order */
+	uint32_t n_bounces_promised;
 	uint64_t next_deadline_nsec; /* 0: none */
 	const struct sched_client *recent_client;
 	uint64_t recent_nsec, shared_until_nsec;
@@ -230,32 +249,24 @@ static int submit_waiting(struct lane *lane)
 
 static void ready_push(struct op *op)
 {
-	struct channel *channel = op->channel;
+	op->state = OP_READY;
+	op_list_push(&op->channel->ready, op);
+}
+
+static void ready_push_front(struct op *op)
+{
+	struct op_list *ready = &op->channel->ready;
 
 	op->state = OP_READY;
-	op->next = NULL;
-	if (channel->last_ready)
-		channel->last_ready->next = op;
-	else
-		channel->first_ready = op;
-	channel->last_ready = op;
+	op->next = ready->first;
+	ready->first = op;
+	if (!ready->last)
+		ready->last = op;
 }
 
 static void ready_remove(struct op *op)
 {
-	struct channel *channel = op->channel;
-	struct op *before = NULL;
-
-	for (struct op *o = channel->first_ready; o != op; o = o->next) {
-		assert(o);
-		before = o;
-	}
-	if (before)
-		before->next = op->next;
-	else
-		channel->first_ready = op->next;
-	if (channel->last_ready == op)
-		channel->last_ready = before;
+	op_list_remove(&op->channel->ready, op);
 }
 
 /* Writes the completion: the op has nothing in flight and starts nothing more. */
@@ -286,7 +297,7 @@ static void end_op(struct lane *lane, struct op *op)
 
 static void sched_update(struct lane *lane, struct channel *channel)
 {
-	if (channel->first_ready)
+	if (channel->ready.first)
 		sched_add(&lane->sched, &channel->queue, lane->now_nsec);
 	else
 		sched_remove(&lane->sched, &channel->queue);
@@ -373,6 +384,215 @@ static bool is_shared(const struct lane *lane)
 	return lane->now_nsec < lane->shared_until_nsec;
 }
 
+/* ---- ops that wait for a gate or a bounce page ---- */
+
+/* Only these have a page cache that direct I/O goes past. */
+static bool has_gate(const struct op *op)
+{
+	return op->opcode == RING_OP_WRITE && !op->file->facts.is_tmpfs;
+}
+
+static bool needs_bounce(const struct op *op)
+{
+	return op->opcode == RING_OP_READ && op->edges_left;
+}
+
+static struct op_list *held_list(struct lane *lane, struct op *op)
+{
+	return has_gate(op) ? &op->file->inode->gate.waiting : &lane->wait_bounce;
+}
+
+/* It may go on: before those that have not waited yet. */
+static void let_in(struct op *op, void *arg)
+{
+	ready_push_front(op);
+	sched_update(arg, op->channel);
+}
+
+static void turn_gate(struct lane *lane, struct inode *inode)
+{
+	gate_turn(&inode->gate, lane->now_nsec, let_in, lane);
+}
+
+/* A page that is free goes to who waits longest. */
+static void offer_bounces(struct lane *lane)
+{
+	while (lane->wait_bounce.first && lane->bounces.n_free > lane->n_bounces_promised) {
+		struct op *op = lane->wait_bounce.first;
+
+		op_list_remove(&lane->wait_bounce, op);
+		lane->n_bounces_promised++;
+		op->is_promised = true;
+		let_in(op, lane);
+	}
+}
+
+/* What was promised to it others may have. */
+static void unpromise(struct lane *lane, struct op *op)
+{
+	if (!op->is_promised)
+		return;
+	op->is_promised = false;
+	if (has_gate(op)) {
+		gate_unpromise(&op->file->inode->gate);
+		turn_gate(lane, op->file->inode);
+	} else {
+		lane->n_bounces_promised--;
+		offer_bounces(lane);
+	}
+}
+
+/* May its next block start, as far as gate and bounce pages go? */
+static bool is_let_in(const struct lane *lane, const struct op *op)
+{
+	if (op->is_promised)
+		return true;
+	if (has_gate(op))
+		return gate_is_open(&op->file->inode->gate, op_gate_kind(op), lane->now_nsec);
+	return !needs_bounce(op) || lane->bounces.n_free > lane->n_bounces_promised;
+}
+
+/* The head of its channel's ready list is to wait outside, so that others can pass. */
+static void hold_back(struct lane *lane, struct op *op)
+{
+	ready_remove(op);
+	op->state = OP_HELD;
+	op_list_push(held_list(lane, op), op);
+	sched_update(lane, op->channel);
+}
+
+/* ---- pieces: what helper threads do ---- */
+
+static void piece_run(struct work *work)
+{
+	struct piece *piece = container_of(work, struct piece, work);
+
+	piece_do(piece);
+	inbox_post(&piece->lane->inbox, &piece->message);
+}
+
+static void log_failed(struct lane *lane, bool is_write, uint32_t len, uint64_t off,
+		       const struct file *file, int error)
+{
+	log_client(&lane->log_limit, "store %s: %s of %" PRIu32 " bytes at %" PRIu64 " of %s: %s",
+		   lane->store->name, is_write ? "write" : "read", len, off, file->name,
+		   strerrordesc_np(error));
+}
+
+/* One block or piece less in flight, for those who count it until its end. */
+static void count_done(struct lane *lane, struct op *op, uint16_t channel_lane, uint32_t bytes)
+{
+	struct channel *channel = op->channel;
+	struct channel_lane *per = &channel->per_lane[channel_lane];
+
+	per->n_in_flight--;
+	if (!per->n_in_flight)
+		per->n_started = 0;
+	stats_add(&channel->stats.blocks_in_flight, UINT64_MAX);
+	stats_add(&channel->stats.bytes_in_flight, -(uint64_t)bytes);
+	stats_add(&lane->store->stats.blocks_in_flight, UINT64_MAX);
+	stats_add(&lane->store->stats.bytes_in_flight, -(uint64_t)bytes);
+	note_client(lane, channel->client);
+
+	op->n_in_flight--;
+	if (has_gate(op)) {
+		gate_end(&op->file->inode->gate);
+		turn_gate(lane, op->file->inode);
+	}
+	if (!op->n_in_flight && op->state == OP_RUNNING)
+		end_op(lane, op);
+	sched_update(lane, channel); /* it may have waited for depth */
+}
+
+/* Done, or dropped. */
+static void piece_end(struct piece *piece)
+{
+	struct lane *lane = piece->lane;
+	struct op *op = piece->op;
+
+	if (piece->done < piece->len) {
+		if (piece->error == EIO)
+			log_failed(lane, piece->is_write, piece->len, piece->off, op->file, EIO);
+		op_stop_at(op, piece->off - op->off + piece->done, piece->error);
+	}
+	lane->n_pieces--;
+	op->channel->n_pieces--;
+	count_done(lane, op, piece->channel_lane, piece->bytes);
+	free(piece);
+}
+
+/* Hands pieces to the helper, some at a time. */
+static void submit_pieces(struct channel *channel)
+{
+	while (channel->first_piece && channel->n_pieces_helped < PIECES_AT_ONCE) {
+		struct piece *piece = channel->first_piece;
+
+		channel->first_piece = piece->next;
+		if (!channel->first_piece)
+			channel->last_piece = NULL;
+		channel->n_pieces_helped++;
+		helper_submit(channel->helper, &piece->work);
+	}
+}
+
+static void piece_done(struct message *message)
+{
+	struct piece *piece = container_of(message, struct piece, message);
+	struct channel *channel = piece->op->channel;
+
+	channel->n_pieces_helped--;
+	piece_end(piece);
+	submit_pieces(channel);
+}
+
+/* Takes the piece, filled in but for what is the lane's. */
+static void give_piece(struct lane *lane, struct piece *piece)
+{
+	struct channel *channel = piece->op->channel;
+
+	piece->lane = lane;
+	piece->offset_align = piece->op->file->facts.offset_align;
+	piece->memory_align = piece->op->file->facts.memory_align;
+	piece->work.run = piece_run;
+	piece->message.run = piece_done;
+	if (channel->last_piece)
+		channel->last_piece->next = piece;
+	else
+		channel->first_piece = piece;
+	channel->last_piece = piece;
+	lane->n_pieces++;
+	channel->n_pieces++;
+	submit_pieces(channel);
+}
+
+/* Pieces of it that no helper has yet. */
+static void drop_pieces(struct op *op, int error)
+{
+	struct channel *channel = op->channel;
+	struct piece **at = &channel->first_piece, *dropped = NULL;
+
+	channel->last_piece = NULL;
+	while (*at) {
+		struct piece *piece = *at;
+
+		if (piece->op != op) {
+			channel->last_piece = piece;
+			at = &piece->next;
+			continue;
+		}
+		*at = piece->next;
+		piece->next = dropped;
+		dropped = piece;
+	}
+	for (struct piece *next; dropped; dropped = next) {
+		next = dropped->next;
+		dropped->error = error;
+		piece_end(dropped);
+	}
+}
+
+/* ---- take ---- */
+
 /* An entry becomes an op.  The one way in, for rings and Submit. */
 static void take_entry(struct lane *lane, struct channel *channel, const struct ring_entry *entry,
 		       struct batch *batch, uint32_t batch_index)
@@ -391,6 +611,8 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 	op->file = NULL;
 	op->slab = NULL;
 	op->len = op->end = 0;
+	op->head = op->tail = op->edges_left = 0;
+	op->is_misaligned = op->is_promised = false;
 	op->next_block = op->next_inner = op->n_in_flight = op->n_blockers = 0;
 	op->error = 0;
 	op->is_cancelled = false;
@@ -428,34 +650,46 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 		op_stop_at(op, 0, error);
 		end_op(lane, op);
 		return;
-	case OP_READY: {
+	case OP_READY:
+	case OP_HELD: {
 		struct split split = channel_split(op->channel, op);
 		uint32_t n = split_n_blocks(&split);
 
 		/* Done is what stands before the first block of any part that did not start. */
+		if (op->edges_left & OP_HEAD)
+			op_stop_at(op, 0, error);
+		if (op->edges_left & OP_TAIL)
+			op_stop_at(op, op->len - op->tail, error);
 		for (uint32_t i = op->next_block; i < n && i - op->next_block < split.n_parts;
 		     i++) {
 			struct split_block block = split_block(&split, i);
 
 			if (block.len)
 				op_stop_at(op,
-					   block.off + (i == op->next_block ? op->next_inner : 0),
+					   op->head + block.off +
+						   (i == op->next_block ? op->next_inner : 0),
 					   error);
 		}
-		ready_remove(op);
+		if (op->state == OP_READY)
+			ready_remove(op);
+		else
+			op_list_remove(held_list(lane, op), op);
 		op->is_cancelled = true;
 		op->state = OP_RUNNING;
+		unpromise(lane, op);
 		sched_update(lane, op->channel);
 		if (!op->n_in_flight)
 			end_op(lane, op);
+		else
+			drop_pieces(op, error);
 		return;
 	}
 	case OP_RUNNING:
-		return; /* all of it is in flight, or a helper syncs: awaited */
+		/* All of it is in flight, or a helper syncs: awaited, but for what it only queues. */
+		drop_pieces(op, error);
+		return;
 	}
 }
-
-/* ---- take ---- */
 
 static void report_broken(struct message *message)
 {
@@ -511,25 +745,44 @@ struct next_block {
 	uint64_t op_off;
 	uint32_t len;
 	uint32_t lane; /* 0: home */
+	bool is_edge, is_nowait;
+	bool is_piece; /* for a helper, not the engine */
 };
 
 /* Steps over parts that have fewer blocks; the head op has at least one left. */
 static struct next_block head_block(const struct lane *lane, const struct channel *channel)
 {
-	struct op *op = channel->first_ready;
+	struct op *op = channel->ready.first;
+	const struct file *file = op->file;
 	struct split split = channel_split(channel, op);
-	struct split_block block = split_block(&split, op->next_block);
 	struct next_block next = { .op = op };
 	uint32_t n_lanes = 1 + lane->n_workers;
+	struct split_block block;
 
+	next.is_nowait = (is_shared(lane) && !file->facts.is_tmpfs) || file->facts.is_foreign;
+	next.is_piece = op->is_misaligned || (next.is_nowait && file->no_nowait);
+	if (op->edges_left) {
+		next.is_edge = true;
+		next.is_piece |= op->opcode == RING_OP_WRITE;
+		next.op_off = op->edges_left & OP_HEAD ? 0 : op->len - op->tail;
+		next.len = op->edges_left & OP_HEAD ? op->head : op->tail;
+		return next;
+	}
+	block = split_block(&split, op->next_block);
 	while (!block.len)
 		block = split_block(&split, ++op->next_block);
-	next.op_off = block.off + op->next_inner;
+	next.op_off = op->head + block.off + op->next_inner;
 	next.len = block.len - op->next_inner;
-	if (next.len > SHARED_BLOCK_BYTES && is_shared(lane))
-		next.len = SHARED_BLOCK_BYTES;
+	if ((next.is_nowait || is_shared(lane)) && !op->is_misaligned) {
+		uint32_t max = lane->shared_block_bytes & ~(file->facts.offset_align - 1);
+
+		if (!max)
+			max = file->facts.offset_align;
+		if (next.len > max)
+			next.len = max;
+	}
 	/* Ops of one block never leave home. */
-	if (n_lanes > 1 && op->len > block.len)
+	if (n_lanes > 1 && !op->is_misaligned && split.len > block.len)
 		next.lane = block.part % n_lanes;
 	return next;
 }
@@ -538,6 +791,8 @@ static bool depth_allows(const struct channel *channel, uint32_t lane)
 {
 	const struct channel_lane *per = &channel->per_lane[lane];
 
+	if (channel->n_pieces >= PIECES_MAX)
+		return false;
 	/* Without overlap a full queue is started, then all of it awaited. */
 	if (!channel->profile.overlap_events)
 		return per->n_started < channel->profile.queue_depth;
@@ -553,7 +808,8 @@ static bool may_pass_window(const struct sched_queue *queue, void *arg)
 	if (queue->client->blocks_in_flight)
 		return false;
 	next = head_block(arg, channel);
-	return next.len <= SMALL_BLOCK_BYTES && depth_allows(channel, next.lane);
+	return next.len <= SMALL_BLOCK_BYTES && depth_allows(channel, next.lane) &&
+	       is_let_in(arg, next.op);
 }
 
 static bool engine_has_room(const struct lane *lane, uint32_t index)
@@ -564,46 +820,111 @@ static bool engine_has_room(const struct lane *lane, uint32_t index)
 	       lane->engine->n_in_flight + (uint32_t)lane->n_waiting + lane->n_again < lane->depth;
 }
 
-static void start_block(struct lane *lane, struct channel *channel, const struct next_block *next)
+/* Its promise is met, its gate held; counts it as in flight for those who do until its end. */
+static void count_started(struct lane *lane, struct channel *channel, const struct next_block *next,
+			  uint32_t bytes)
 {
 	struct op *op = next->op;
-	struct channel_lane *per = &channel->per_lane[next->lane];
-	struct block *block = block_take(lane);
-	struct split split = channel_split(channel, op);
-	struct split_block whole = split_block(&split, op->next_block);
 
-	block->op = op;
-	block->off = op->off + next->op_off;
-	block->memory = op->memory + next->op_off;
-	block->len = block->bytes = next->len;
-	block->before = block->best = 0;
-	block->lane = (uint16_t)next->lane;
-	block->n_retries = 0;
-	block->is_write = op->opcode == RING_OP_WRITE;
-	block->is_single = channel->profile.single_submit;
-	block->fd = op->file->fd;
+	if (has_gate(op))
+		gate_start(&op->file->inode->gate, op_gate_kind(op), op->is_promised);
+	else if (op->is_promised)
+		lane->n_bounces_promised--;
+	op->is_promised = false;
 
 	op->n_in_flight++;
-	op->next_inner += next->len;
-	if (op->next_inner == whole.len) {
-		op->next_inner = 0;
-		op->next_block++;
+	channel->per_lane[next->lane].n_in_flight++;
+	channel->per_lane[next->lane].n_started++;
+	stats_add(&channel->stats.blocks_in_flight, 1);
+	stats_add(&channel->stats.bytes_in_flight, bytes);
+	stats_add(&lane->store->stats.blocks_in_flight, 1);
+	stats_add(&lane->store->stats.bytes_in_flight, bytes);
+	sched_charge(&lane->sched, &channel->queue, bytes, lane->now_nsec);
+}
+
+/* The op's counters step over what has started; if that was the last of it, it runs. */
+static void step_over(struct lane *lane, const struct next_block *next)
+{
+	struct op *op = next->op;
+	struct split split = channel_split(op->channel, op);
+
+	if (next->is_edge) {
+		op->edges_left &= op->edges_left & OP_HEAD ? (uint8_t)~OP_HEAD : (uint8_t)~OP_TAIL;
+	} else {
+		op->next_inner += next->len;
+		if (op->next_inner == split_block(&split, op->next_block).len) {
+			op->next_inner = 0;
+			op->next_block++;
+		}
 	}
 	/* Empty blocks of shorter parts may be all that is left. */
 	while (!op->next_inner && op->next_block < split_n_blocks(&split) &&
 	       !split_block(&split, op->next_block).len)
 		op->next_block++;
+	if (!op->edges_left && op->next_block == split_n_blocks(&split)) {
+		ready_remove(op);
+		op->state = OP_RUNNING;
+		sched_update(lane, op->channel);
+	}
+}
 
-	per->n_in_flight++;
-	per->n_started++;
+static void start_piece(struct lane *lane, struct channel *channel, const struct next_block *next)
+{
+	struct op *op = next->op;
+	struct piece *piece = calloc(1, sizeof(*piece));
+
+	count_started(lane, channel, next, next->len);
+	step_over(lane, next);
+	if (!piece) {
+		op_stop_at(op, next->op_off, ENOMEM);
+		count_done(lane, op, (uint16_t)next->lane, next->len);
+		return;
+	}
+	piece->op = op;
+	piece->is_write = op->opcode == RING_OP_WRITE;
+	if (!next->is_edge && !op->is_misaligned)
+		piece->way = PIECE_DIRECT;
+	else
+		piece->way = piece->is_write ? PIECE_BUFFERED : PIECE_BOUNCE;
+	piece->fd = piece->way == PIECE_BUFFERED ? file_buffered_fd(op->file) : op->file->fd;
+	piece->memory = op->memory + next->op_off;
+	piece->off = op->off + next->op_off;
+	piece->len = piece->bytes = next->len;
+	piece->channel_lane = (uint16_t)next->lane;
+	give_piece(lane, piece);
+}
+
+static void start_block(struct lane *lane, struct channel *channel, const struct next_block *next)
+{
+	struct op *op = next->op;
+	struct block *block = block_take(lane);
+
+	block->op = op;
+	block->bounce = NULL;
+	block->off = op->off + next->op_off;
+	block->memory = op->memory + next->op_off;
+	block->bytes = next->len;
+	if (next->is_edge) {
+		struct edge_cover cover = edge_cover(block->off, next->len,
+						     edge_unit(op->file->facts.offset_align));
+
+		block->bounce = block->memory = bounce_take(&lane->bounces);
+		block->off = cover.off;
+		block->bytes = (uint32_t)cover.len;
+	}
+	block->len = block->bytes;
+	block->before = block->best = 0;
+	block->lane = (uint16_t)next->lane;
+	block->n_retries = 0;
+	block->is_write = op->opcode == RING_OP_WRITE;
+	block->is_single = channel->profile.single_submit;
+	block->is_nowait = next->is_nowait;
+	block->fd = op->file->fd;
+
+	count_started(lane, channel, next, block->bytes);
 	channel->client->blocks_in_flight++;
 	lane->n_in_flight++;
-	lane->bytes_in_flight += next->len;
-	stats_add(&channel->stats.blocks_in_flight, 1);
-	stats_add(&channel->stats.bytes_in_flight, next->len);
-	stats_add(&lane->store->stats.blocks_in_flight, 1);
-	stats_add(&lane->store->stats.bytes_in_flight, next->len);
-
+	lane->bytes_in_flight += block->bytes;
 	if (next->lane) {
 		struct worker *worker = &lane->workers[next->lane - 1];
 
@@ -613,13 +934,7 @@ static void start_block(struct lane *lane, struct channel *channel, const struct
 	} else {
 		lane->waiting[lane->n_waiting++] = block;
 	}
-
-	sched_charge(&lane->sched, &channel->queue, next->len, lane->now_nsec);
-	if (op->next_block == split_n_blocks(&split)) {
-		ready_remove(op);
-		op->state = OP_RUNNING;
-		sched_update(lane, channel);
-	}
+	step_over(lane, next);
 }
 
 /* Starts what may start, up to STARTS_PER_TURN; returns how many blocks the engines took. */
@@ -642,6 +957,15 @@ static int start_blocks(struct lane *lane)
 			sched_remove(&lane->sched, queue);
 			continue;
 		}
+		if (!is_let_in(lane, next.op)) {
+			hold_back(lane, next.op);
+			continue;
+		}
+		if (next.is_piece) {
+			start_piece(lane, channel, &next);
+			n++;
+			continue;
+		}
 		if (is_shared(lane) && lane->bytes_in_flight &&
 		    lane->bytes_in_flight + next.len > lane->store->window_bytes) {
 			queue = sched_find(&lane->sched, may_pass_window, lane);
@@ -649,6 +973,11 @@ static int start_blocks(struct lane *lane)
 				break;
 			channel = container_of(queue, struct channel, queue);
 			next = head_block(lane, channel);
+			if (next.is_piece) {
+				start_piece(lane, channel, &next);
+				n++;
+				continue;
+			}
 		}
 		if (!engine_has_room(lane, next.lane))
 			break;
@@ -686,53 +1015,125 @@ static bool must_continue(struct block *block, uint32_t align)
 	return true;
 }
 
+/* Of a bounce block: copies what is wanted; says how much of that is there, and what failed. */
+static uint32_t bounce_out(const struct op *op, const struct block *block, int *error)
+{
+	uint64_t start = block->off - block->before; /* in the file */
+	uint64_t from = start > op->off ? start : op->off;
+	uint64_t end = start + block->bytes < op->off + op->len ? start + block->bytes
+								: op->off + op->len;
+	uint64_t n = start + block->best < end ? start + block->best : end;
+	size_t copied = 0;
+	int r;
+
+	n = n > from ? n - from : 0;
+	if (n == end - from)
+		*error = 0; /* what failed lies behind */
+	r = bounce_copy(op->memory + (from - op->off), block->bounce + (from - start), n, &copied);
+	if (r)
+		*error = r;
+	return (uint32_t)copied;
+}
+
+/* It leaves the engine and the window. */
+static void block_leave(struct lane *lane, struct block *block)
+{
+	block->op->channel->client->blocks_in_flight--;
+	lane->n_in_flight--;
+	lane->bytes_in_flight -= block->bytes;
+	if (block->bounce) {
+		bounce_give(&lane->bounces, block->bounce);
+		offer_bounces(lane);
+	}
+	block_give(lane, block);
+}
+
 static void block_done(struct lane *lane, struct block *block)
 {
 	struct op *op = block->op;
-	struct channel *channel = op->channel;
-	struct channel_lane *per = &channel->per_lane[block->lane];
-	uint64_t op_off = block->off - block->before - op->off;
+	uint64_t start = block->off - block->before;
+	uint64_t op_off = start > op->off ? start - op->off : 0;
+	uint16_t channel_lane = block->lane;
+	uint32_t bytes = block->bytes;
+	int error = 0;
 
 	if (block->best < block->bytes) {
-		int error = 0;
-
 		if (block->result < 0)
 			error = (int)-block->result;
 		else if (block->is_write)
 			error = EIO; /* a write that stands still: no errno was given */
 		if (error == EIO)
-			log_client(&lane->log_limit,
-				   "store %s: %s of %u bytes at %" PRIu64 " of %s: %s",
-				   lane->store->name, block->is_write ? "write" : "read",
-				   block->len, block->off, op->file->name, strerrordesc_np(error));
+			log_failed(lane, block->is_write, block->len, block->off, op->file, error);
+	}
+	/* Nothing is moved, but for its end, by telling that it stopped where it is whole. */
+	if (block->bounce) {
+		uint32_t wanted = (uint32_t)(op->len - op_off);
+		uint32_t done = bounce_out(op, block, &error);
+
+		if (start + bytes < op->off + op->len)
+			wanted = (uint32_t)(start + bytes - op->off - op_off);
+		if (done < wanted)
+			op_stop_at(op, op_off + done, error);
+	} else if (block->best < bytes) {
 		op_stop_at(op, op_off + block->best, error);
 	}
+	block_leave(lane, block);
+	count_done(lane, op, channel_lane, bytes);
+}
 
-	per->n_in_flight--;
-	if (!per->n_in_flight)
-		per->n_started = 0;
-	channel->client->blocks_in_flight--;
-	lane->n_in_flight--;
-	lane->bytes_in_flight -= block->bytes;
-	stats_add(&channel->stats.blocks_in_flight, UINT64_MAX);
-	stats_add(&channel->stats.bytes_in_flight, -(uint64_t)block->bytes);
-	stats_add(&lane->store->stats.blocks_in_flight, UINT64_MAX);
-	stats_add(&lane->store->stats.bytes_in_flight, -(uint64_t)block->bytes);
-	block_give(lane, block);
-	note_client(lane, channel->client);
+/* The kernel would have had to wait: a helper thread may. */
+static void hand_over(struct lane *lane, struct block *block)
+{
+	struct op *op = block->op;
+	struct piece *piece;
 
-	op->n_in_flight--;
-	if (!op->n_in_flight && op->state == OP_RUNNING)
-		end_op(lane, op);
-	sched_update(lane, channel); /* it may have waited for depth */
+	if (block->result == -EOPNOTSUPP)
+		op->file->no_nowait = true;
+	piece = calloc(1, sizeof(*piece));
+	if (!piece) {
+		block->result = -ENOMEM;
+		block_done(lane, block);
+		return;
+	}
+	piece->op = op;
+	piece->is_write = block->is_write;
+	piece->fd = block->fd;
+	piece->bytes = block->bytes;
+	piece->channel_lane = block->lane;
+	piece->off = block->off - block->before;
+	if (block->bounce) {
+		uint64_t end = piece->off + block->bytes;
+
+		piece->way = PIECE_BOUNCE;
+		if (piece->off < op->off)
+			piece->off = op->off;
+		if (end > op->off + op->len)
+			end = op->off + op->len;
+		piece->len = (uint32_t)(end - piece->off);
+	} else {
+		piece->way = PIECE_DIRECT;
+		piece->len = block->bytes;
+		piece->done = block->best;
+	}
+	piece->memory = op->memory + (piece->off - op->off);
+	block_leave(lane, block);
+	give_piece(lane, piece);
 }
 
 /* A block is back from its engine: all of it, or it goes there again. */
 static void block_back(struct lane *lane, struct block *block)
 {
 	struct worker *worker = block->lane ? &lane->workers[block->lane - 1] : NULL;
+	const struct file_facts *facts = &block->op->file->facts;
 
-	if (must_continue(block, block->op->file->facts.offset_align)) {
+	if (block->is_nowait && (block->result == -EAGAIN || block->result == -EOPNOTSUPP)) {
+		if (worker)
+			worker->n_given--;
+		hand_over(lane, block);
+		return;
+	}
+	if (must_continue(block, facts->offset_align > facts->memory_align ? facts->offset_align
+									   : facts->memory_align)) {
 		if (worker) {
 			block_queue_push(&worker->lane->from_home, block);
 			ring_lane_bell(worker->lane, &worker->rung);
@@ -1239,6 +1640,7 @@ void lane_free(struct lane *lane)
 	if (!lane)
 		return;
 	lane->engine_ops->close(lane->engine);
+	bounces_deinit(&lane->bounces);
 	for (uint32_t i = 0; i < STORE_LANES_MAX; i++)
 		free(lane->blocks[i]);
 	free(lane->from_home.slots);
@@ -1282,6 +1684,32 @@ static int start_thread(struct lane *lane, struct error *error)
 	return 0;
 }
 
+/*
+ * The largest block while several clients are active: one that the device takes whole, or the
+ * kernel cuts it and may have to wait between the pieces.  Stores without a device (tmpfs, btrfs,
+ * network) tell none.
+ */
+static uint32_t shared_block_bytes(const struct store *store)
+{
+	static const char *const paths[] = {
+		"/sys/dev/block/%u:%u/queue/max_sectors_kb",
+		"/sys/dev/block/%u:%u/../queue/max_sectors_kb", /* of a partition */
+	};
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+		_cleanup_(fclosep) FILE *file = NULL;
+		char path[80];
+		uint32_t kib;
+
+		(void)snprintf(path, sizeof(path), paths[i], major(store->dev), minor(store->dev));
+		file = fopen(path, "re");
+		if (file && fscanf(file, "%" SCNu32, &kib) == 1 && kib >= 4 &&
+		    kib < SHARED_BLOCK_BYTES >> 10)
+			return (kib << 10) & ~(uint32_t)4095;
+	}
+	return SHARED_BLOCK_BYTES;
+}
+
 int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error)
 {
 	_cleanup_(lane_freep) struct lane *lane = NULL;
@@ -1311,6 +1739,11 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	if (r < 0)
 		return r;
 	if (!lane->home) {
+		lane->shared_block_bytes = shared_block_bytes(lane->store);
+		r = bounces_init(&lane->bounces);
+		if (r < 0)
+			return error_set(error, r, "store %s: lane 0: bounce pages",
+					 config->store->name);
 		lane->blocks[0] = calloc(lane->depth, sizeof(struct block));
 		lane->n_blocks = lane->depth;
 		if (!lane->blocks[0])
@@ -1343,7 +1776,7 @@ void lane_stop(struct lane *lane)
 	lane->stop_message.run = do_stop;
 	inbox_post(&lane->inbox, &lane->stop_message);
 	(void)pthread_join(lane->thread, NULL); /* it was started: can not fail */
-	assert(!lane->channels && !lane->n_in_flight);
+	assert(!lane->channels && !lane->n_in_flight && !lane->n_pieces);
 }
 
 uint32_t lane_depth(const struct lane *lane)

@@ -6,13 +6,16 @@
  * the way.  Home lane only, but for a sync while its helper thread has it.
  *
  *   FREE      in the channel's free list
- *   WAITING   checked; conflicts with n_blockers earlier ops        -> READY
- *   READY     in the channel's ready list: blocks to start          -> RUNNING, ENDED
+ *   WAITING   checked; conflicts with n_blockers earlier ops         -> READY
+ *   READY     in the channel's ready list: blocks to start           -> HELD, RUNNING, ENDED
+ *   HELD      waits for the gate of its inode, or a bounce page       -> READY, RUNNING, ENDED
  *   RUNNING   all blocks started, some in flight; or a helper syncs  -> ENDED
  *   ENDED     completion written, not yet shown; still keeps order  -> FREE
  */
 #ifndef DSAIO_DAEMON_OP_H
 #define DSAIO_DAEMON_OP_H
+
+#include "daemon/gate.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -24,10 +27,14 @@ struct inode;
 struct file;
 struct slab;
 
-enum op_state { OP_FREE, OP_WAITING, OP_READY, OP_RUNNING, OP_ENDED };
+enum op_state { OP_FREE, OP_WAITING, OP_READY, OP_HELD, OP_RUNNING, OP_ENDED };
+
+/* Its ragged ends, in edges_left until they have started. */
+#define OP_HEAD 1u
+#define OP_TAIL 2u
 
 struct op {
-	struct op *next;		    /* in the free, ready or ended list */
+	struct op *next;		    /* in the free, ready or ended list, or held */
 	struct op *order_next, *order_prev; /* open ops of its struct order, in order */
 	struct order *order;
 	struct channel *channel;
@@ -40,15 +47,19 @@ struct op {
 	uint64_t end; /* first byte of the range that is known not to be done */
 	uint64_t taken_nsec;
 	uint64_t deadline_nsec; /* 0: none */
-	uint32_t next_block;	/* split_block()'s counter */
+	uint32_t head, tail;	/* bytes of its ragged ends: edge.h */
+	uint32_t next_block;	/* split_block()'s counter; of the middle */
 	uint32_t next_inner;	/* bytes of that block already started */
 	uint32_t n_in_flight;
 	uint32_t n_blockers;
 	uint32_t batch_index;
-	uint16_t error;	   /* positive errno of the failure with the lowest offset */
-	uint8_t opcode;	   /* enum ring_opcode */
-	uint8_t state;	   /* enum op_state */
-	bool is_cancelled; /* no further block starts; error says why */
+	uint16_t error; /* positive errno of the failure with the lowest offset */
+	uint8_t opcode; /* enum ring_opcode */
+	uint8_t state;	/* enum op_state */
+	uint8_t edges_left;
+	bool is_misaligned; /* its memory is: all of it goes by helper threads */
+	bool is_promised;   /* the gate, or a bounce page, is kept for it until it starts */
+	bool is_cancelled;  /* no further block starts; error says why */
 };
 static_assert(sizeof(struct op) <= 176, "with its ring slots 256 bytes an entry");
 
@@ -75,6 +86,12 @@ bool op_link(struct op *op, struct order *order);
  * handed to ready(), in order.
  */
 void op_unlink(struct op *op, void (*ready)(struct op *op, void *arg), void *arg);
+
+/* What kind of write comes next of it. */
+static inline enum gate_kind op_gate_kind(const struct op *op)
+{
+	return op->edges_left || op->is_misaligned ? GATE_BUFFERED : GATE_DIRECT;
+}
 
 /* At byte pos of the op a transfer stopped: with a positive errno, or (0) at the end of file. */
 void op_stop_at(struct op *op, uint64_t pos, int error);

@@ -21,8 +21,8 @@
 #define LANE_DEPTH 4096u
 /* Less would not keep a device busy. */
 #define LANE_DEPTH_MIN 32u
-/* Syncs of one user on one store that may be under way at once: a guess. */
-#define SYNC_THREADS 4u
+/* Syncs and pieces of one user on one store that may be under way at once: a guess. */
+#define HELPER_THREADS 8u
 
 struct store_helper {
 	struct store_helper *next;
@@ -176,7 +176,7 @@ int store_take_helper(struct store *store, uid_t uid, struct helper **ret_helper
 		new = calloc(1, sizeof(*new));
 		if (!new)
 			return -ENOMEM;
-		r = helper_new("sync", SYNC_THREADS, &new->helper);
+		r = helper_new("store", HELPER_THREADS, &new->helper);
 		if (r < 0)
 			return r;
 		h = TAKE_PTR(new);

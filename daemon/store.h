@@ -73,7 +73,7 @@ static inline struct lane *store_home(const struct store *store)
 /* Blocks that a lane's engine queue holds; 0 without lanes. */
 uint32_t store_lane_depth(const struct store *store);
 
-/* The helper threads for what a user's ops may block in on this store (syncs); counted. */
+/* The helper threads for what a user's ops may block in on this store (syncs, pieces); counted. */
 int store_take_helper(struct store *store, uid_t uid, struct helper **ret_helper);
 void store_give_helper(struct store *store, uid_t uid);
 

@@ -54,9 +54,12 @@ static const struct {
 	{ "file range passes 2^63", R, GOOD, SLAB, (uint64_t)INT64_MAX - 4095, 8192, 0, true },
 	{ "file range passes 2^64", W, GOOD, SLAB, UINT64_MAX - 4095, 8192, 0, true },
 	{ "too long", R, GOOD, SLAB, 0, (uint64_t)RING_LEN_MAX + 4096, 0, true },
-	{ "odd file offset", R, GOOD, SLAB, 1, 4096, 0, true },
-	{ "odd memory offset", R, GOOD, SLAB, 0, 4096, 1, true },
-	{ "odd length", R, GOOD, SLAB, 0, 4095, 0, true },
+	{ "odd file offset, read", R, GOOD, SLAB, 1, 4096, 0, false },
+	{ "odd memory offset, read", R, GOOD, SLAB, 0, 4096, 1, false },
+	{ "odd length, read", R, GOOD, SLAB, 0, 4095, 0, false },
+	{ "odd file offset, write, no buffered description", W, GOOD, SLAB, 1, 4096, 0, true },
+	{ "odd memory offset, write, no buffered description", W, GOOD, SLAB, 0, 4096, 1, true },
+	{ "odd length, write, no buffered description", W, GOOD, SLAB, 0, 4095, 0, true },
 #undef R
 #undef W
 };

@@ -1,11 +1,13 @@
 /*
  * channel_check_entry(): any entry, against a session with a few files and slabs, some of them
- * removed.  What passes must lie within its slab, within 2^63, and be aligned.
+ * removed.  What passes must lie within its slab, within 2^63, and what of it goes direct must be
+ * aligned.
  *
  * Input: a byte that chooses the channel's profile, then entries.  Ids that are small are taken
  * for the n-th object, so that some hit.
  */
 #include "daemon/channel.h"
+#include "daemon/edge.h"
 #include "tests/fuzz/fuzz.h"
 
 #define N_FILES 6u
@@ -33,6 +35,7 @@ static void setup(void)
 	idtable_init(&objects.slabs);
 	for (uint32_t i = 0; i < N_FILES; i++) {
 		files[i].facts = facts[i];
+		atomic_init(&files[i].buffered_fd, i == 0 || i == 3 ? 99 : -1);
 		files[i].store = i == 4 ? &other_store : &store;
 		r |= idtable_add(&objects.files, &files[i], &file_ids[i]);
 	}
@@ -44,6 +47,37 @@ static void setup(void)
 	assert(r == 0);
 	(void)idtable_remove(&objects.files, file_ids[5]);
 	(void)idtable_remove(&objects.slabs, slab_ids[2]);
+}
+
+static void check_cut(const struct op *op, uint64_t slab_off)
+{
+	const struct file_facts *facts = &op->file->facts;
+	bool is_direct = op->opcode == RING_OP_READ || file_buffered_fd(op->file) < 0;
+	uint32_t unit = edge_unit(facts->offset_align);
+	uint64_t edges = (uint64_t)op->head + op->tail;
+
+	assert(edges <= op->len);
+	assert(!(op->edges_left & OP_HEAD) == !op->head);
+	assert(!(op->edges_left & OP_TAIL) == !op->tail);
+	/* Bounce pages hold what is read into them; the page cache owns no page of the middle. */
+	if (op->head)
+		assert(edge_cover(op->off, op->head, unit).len <= BOUNCE_BYTES);
+	if (op->tail)
+		assert(edge_cover(op->off + op->len - op->tail, op->tail, unit).len <=
+		       BOUNCE_BYTES);
+	if (op->head && edges < op->len)
+		assert((op->off + op->head) % unit == 0);
+	if (op->tail && edges < op->len)
+		assert((op->off + op->len - op->tail) % unit == 0);
+	if (op->is_misaligned) {
+		assert(!edges && (is_direct || op->file == &files[0] || op->file == &files[3]));
+	} else if (edges < op->len) {
+		assert((op->off + op->head) % facts->offset_align == 0);
+		assert((op->len - edges) % facts->offset_align == 0);
+		assert((slab_off + op->head) % facts->memory_align == 0);
+	}
+	if (op->opcode == RING_OP_WRITE && file_buffered_fd(op->file) < 0)
+		assert(!edges && !op->is_misaligned);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -87,9 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			assert(op.slab != &slabs[2] && op.slab->n_holds == 2);
 			assert(slab_off <= op.slab->size_bytes &&
 			       op.len <= op.slab->size_bytes - slab_off);
-			assert(op.off % op.file->facts.offset_align == 0);
-			assert(op.len % op.file->facts.offset_align == 0);
-			assert(slab_off % op.file->facts.memory_align == 0);
+			check_cut(&op, slab_off);
 			assert(op.opcode == RING_OP_WRITE ? op.file->facts.can_write
 							  : op.file->facts.can_read);
 		} else {

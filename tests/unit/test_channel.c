@@ -13,9 +13,9 @@
 static struct store store, other_store;
 static struct objects objects;
 static struct slab slab;
-static struct file readable, writable, elsewhere, big_sectors;
+static struct file readable, writable, elsewhere, big_sectors, buffered;
 static struct channel channel;
-static uint32_t ids[4], slab_id;
+static uint32_t ids[5], slab_id;
 
 static void add(struct file *file, int i, struct store *on, bool can_read, bool can_write,
 		uint32_t align)
@@ -38,6 +38,8 @@ static void setup(void)
 	add(&writable, 1, &store, false, true, 512);
 	add(&elsewhere, 2, &other_store, true, true, 512);
 	add(&big_sectors, 3, &store, true, true, 8192);
+	add(&buffered, 4, &store, true, true, 512);
+	atomic_init(&buffered.buffered_fd, 99);
 	slab = (struct slab){ .memory = &slab, .size_bytes = SLAB_BYTES, .n_holds = 1 };
 	ck_assert_int_eq(idtable_add(&objects.slabs, &slab, &slab_id), 0);
 	channel = (struct channel){ .store = &store,
@@ -45,7 +47,7 @@ static void setup(void)
 				    .profile = { 4096, 1, false, true, 1 } };
 }
 
-enum { READABLE, WRITABLE, ELSEWHERE, BIG_SECTORS, STALE };
+enum { READABLE, WRITABLE, ELSEWHERE, BIG_SECTORS, BUFFERED, STALE };
 #define R RING_OP_READ
 #define W RING_OP_WRITE
 #define S RING_OP_FSYNC
@@ -76,10 +78,18 @@ static const struct {
 	{ "longer than anything", R, READABLE, 0, RING_LEN_MAX * 2, 0, false, false, EOVERFLOW },
 	{ "past the slab", R, READABLE, 0, 1024, SLAB_BYTES - 512, false, false, ERANGE },
 	{ "far past the slab", R, READABLE, 0, 512, UINT64_MAX - 511, false, false, ERANGE },
-	{ "an odd offset", R, READABLE, 1, 512, 0, false, false, EINVAL },
-	{ "an odd length", R, READABLE, 0, 513, 0, false, false, EINVAL },
-	{ "an odd address", R, READABLE, 0, 512, 1, false, false, EINVAL },
-	{ "less than a sector", R, BIG_SECTORS, 4096, 8192, 0, false, false, EINVAL },
+	{ "a read at an odd offset", R, READABLE, 1, 512, 0, false, false, 0 },
+	{ "a read of an odd length", R, READABLE, 0, 513, 0, false, false, 0 },
+	{ "a read to an odd address", R, READABLE, 0, 512, 1, false, false, 0 },
+	{ "a read of less than a sector", R, BIG_SECTORS, 4096, 8192, 0, false, false, 0 },
+	{ "the last odd byte", R, READABLE, INT64_MAX - 1, 1, 0, false, false, 0 },
+	{ "a write at an odd offset", W, WRITABLE, 1, 512, 0, false, false, EOPNOTSUPP },
+	{ "a write of an odd length", W, WRITABLE, 0, 513, 0, false, false, EOPNOTSUPP },
+	{ "a write from an odd address", W, WRITABLE, 0, 512, 1, false, false, EOPNOTSUPP },
+	{ "a large write of an odd length", W, WRITABLE, 0, 70001, 0, false, false, EOPNOTSUPP },
+	{ "a large one from an odd address", W, WRITABLE, 0, 70000, 1, false, false, EOPNOTSUPP },
+	{ "an odd write, buffered", W, BUFFERED, 1, 513, 1, false, false, 0 },
+	{ "a large odd write, buffered", W, BUFFERED, 1, 70001, 1, false, false, 0 },
 	{ "whole sectors", R, BIG_SECTORS, 8192, 8192, 8192, false, false, 0 },
 	{ "a sync of a range", S, READABLE, 0, 512, 0, true, false, EINVAL },
 	{ "a sync with a slab", S, READABLE, 0, 0, 0, false, false, EINVAL },
@@ -107,10 +117,10 @@ START_TEST(an_entry_is_checked_before_it_is_an_op)
 	ck_assert_msg(r == entries[_i].want, "%s: %s", entries[_i].what, strerror(r));
 
 	holds = slab.n_holds + readable.n_holds + writable.n_holds + elsewhere.n_holds +
-		big_sectors.n_holds;
-	ck_assert_msg(holds == (r		      ? 5u
-				: entries[_i].no_slab ? 6u
-						      : 7u),
+		big_sectors.n_holds + buffered.n_holds;
+	ck_assert_msg(holds == (r		      ? 6u
+				: entries[_i].no_slab ? 7u
+						      : 8u),
 		      "%s: holds", entries[_i].what);
 	ck_assert(r ? !op.file : op.file != NULL);
 }
@@ -140,10 +150,42 @@ START_TEST(a_block_is_never_smaller_than_a_sector)
 }
 END_TEST
 
+/* What the op is made of: how it is cut is edge_cut()'s table. */
+START_TEST(an_op_knows_its_ragged_ends)
+{
+	struct ring_entry entry = {
+		.opcode = W, .off = 100, .len = 80000, .slab_off = 100, .slab = 0
+	};
+	struct op op = { 0 };
+
+	setup();
+	entry.file = ids[BUFFERED];
+	entry.slab = slab_id;
+	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_uint_eq(op.head, 3996);
+	ck_assert_uint_eq(op.tail, 80100 - 77824);
+	ck_assert_uint_eq(op.edges_left, OP_HEAD | OP_TAIL);
+	ck_assert_uint_eq(channel_split(&channel, &op).len, 77824 - 4096);
+
+	entry.slab_off = 101;
+	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert(op.is_misaligned);
+	ck_assert_uint_eq(op.head + op.tail + op.edges_left, 0);
+	ck_assert_uint_eq(channel_split(&channel, &op).len, 80000);
+
+	entry.off = entry.slab_off = 4096;
+	entry.len = 8192;
+	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert(!op.is_misaligned);
+	ck_assert_uint_eq(op.head + op.tail + op.edges_left, 0);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, an_entry_is_checked_before_it_is_an_op, 0, N_ROWS(entries));
 	tcase_add_test(tcase, an_id_of_a_removed_object_finds_nothing);
+	tcase_add_test(tcase, an_op_knows_its_ragged_ends);
 	tcase_add_test(tcase, a_block_is_never_smaller_than_a_sector);
 }
 
