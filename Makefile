@@ -82,12 +82,12 @@ ARCHIVES   = $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libdsaio-client.a
 help: ## print this
 	@echo "dsaiod $(VERSION): make TARGET [BUILD=dir] [prefix=dir] [CC=clang] [V=1]"
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' Makefile | while IFS="$$(printf '\t')" \
-		read -r target what; do printf '  %-13s %s\n' "$$target" "$$what"; done
+		read -r target what; do printf '  %-14s %s\n' "$$target" "$$what"; done
 
 PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libsystemd-dev libprotobuf-c-dev \
 	      protobuf-c-compiler check libjson-c-dev libinih-dev
 PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin \
-	      strace fio mandoc
+	      strace fio mandoc systemd-container e2fsprogs xfsprogs
 
 # Installs what is missing; without root or sudo it prints the line that would.
 install_packages = \
@@ -180,7 +180,7 @@ $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 
 # ---- try, test, measure ----
 
-.PHONY: demo check bench asan ubsan tsan valgrind fuzz model ring-mutants
+.PHONY: demo check check-systemd bench asan ubsan tsan valgrind fuzz model ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
 	@BUILD=$(BUILD) tests/demo.sh
@@ -204,6 +204,11 @@ valgrind: ## the unit tests under valgrind
 	@$(MAKE) --no-print-directory tests
 	@BUILD=$(BUILD) VALGRIND=1 tests/run.sh
 
+check-systemd: ## boot a real systemd and use the installed service (root)
+	@$(call install_packages,$(PACKAGES) systemd-container)
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) MAKE="$(MAKE)" tests/systemd/check.sh
+
 fuzz: ## fuzz what reads foreign bytes [FUZZ_SECONDS=30]
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz SANITIZE=fuzzer-no-link,address,undefined \
 		CC=$(CLANG) fuzz-targets
@@ -220,10 +225,15 @@ ring-mutants: ## drop each fence of the rings in turn: each must be caught
 
 # ---- install ----
 
+# The configuration is the administrator's from then on.
+MAN     = $(sort $(wildcard man/*.[1-8]))
+man_dir = $(mandir)/man$(patsubst .%,%,$(suffix $1))
+
 .PHONY: install uninstall
 install: all ## install to $(DESTDIR)$(prefix)
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(sbindir) $(bindir) $(libdir)/pkgconfig \
-		$(includedir) $(mandir)/man1 $(mandir)/man3 $(mandir)/man8)
+		$(includedir) $(unitdir) $(sysusersdir) $(sysconfdir)/dsaiod \
+		$(foreach page,$(MAN),$(call man_dir,$(page))))
 	$(INSTALL) $(BUILD)/dsaiod $(DESTDIR)$(sbindir)/
 	$(INSTALL) $(BUILD)/dsaioctl $(DESTDIR)$(bindir)/
 	$(INSTALL) -m 644 $(BUILD)/$(SONAME) $(DESTDIR)$(libdir)/
@@ -232,15 +242,21 @@ install: all ## install to $(DESTDIR)$(prefix)
 	sed -e 's|^Cflags:.*|Cflags: -I$(includedir)|' \
 	    -e 's|^Libs:.*|Libs: -L$(libdir) -ldsaio-client|' $(BUILD)/libdsaio-client.pc \
 		>$(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc
-	$(INSTALL) -m 644 man/dsaioctl.1 $(DESTDIR)$(mandir)/man1/
-	$(INSTALL) -m 644 man/dsaio.3 $(DESTDIR)$(mandir)/man3/
-	$(INSTALL) -m 644 man/dsaiod.8 $(DESTDIR)$(mandir)/man8/
+	sed 's|@sbindir@|$(sbindir)|' systemd/dsaiod.service.in >$(DESTDIR)$(unitdir)/dsaiod.service
+	$(INSTALL) -m 644 systemd/dsaiod.socket $(DESTDIR)$(unitdir)/
+	$(INSTALL) -m 644 systemd/dsaiod.sysusers $(DESTDIR)$(sysusersdir)/dsaiod.conf
+	$(foreach page,$(MAN),$(INSTALL) -m 644 $(page) $(DESTDIR)$(call man_dir,$(page))/ &&) :
+	[ ! -e etc/dsaiod.conf ] || [ -e $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf ] || \
+		$(INSTALL) -m 644 etc/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/
 
-uninstall: ## remove what install put there
+uninstall: ## remove what install put there, but a configuration that was changed
 	rm -f $(addprefix $(DESTDIR),$(sbindir)/dsaiod $(bindir)/dsaioctl $(libdir)/$(SONAME) \
 		$(libdir)/libdsaio-client.so $(libdir)/pkgconfig/libdsaio-client.pc \
-		$(includedir)/dsaio.h $(mandir)/man1/dsaioctl.1 $(mandir)/man3/dsaio.3 \
-		$(mandir)/man8/dsaiod.8)
+		$(includedir)/dsaio.h $(unitdir)/dsaiod.service $(unitdir)/dsaiod.socket \
+		$(sysusersdir)/dsaiod.conf \
+		$(foreach page,$(MAN),$(call man_dir,$(page))/$(notdir $(page))))
+	! cmp -s etc/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf || \
+		rm -f $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf
 
 # ---- keep it clean ----
 

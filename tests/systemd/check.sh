@@ -1,0 +1,271 @@
+#!/bin/bash
+# Boots a real systemd, PID 1 of namespaces of its own on an overlay of this machine's root, with
+# the project installed in it by make install, and uses the service as people do.  A line for each
+# check, then N passed, N failed, N skipped.  Some seconds; root only; leaves nothing behind.
+#
+#   BUILD=dir tests/systemd/check.sh [nspawn|unshare]
+#
+# nspawn is systemd-nspawn; unshare needs no further package.  Without an argument: what is there.
+# What the machine's root may not do, say raise limits, its systemd can not either: LimitMEMLOCK=
+# is looked at as systemd has read it, and locking is tried under a limit that always holds.
+set -u
+here=$(dirname "$(readlink -f "$0")")
+cd "$here/../.." || exit 1
+BUILD=${BUILD:-build}
+passed=0 failed=0
+
+skip_all() {
+	echo "skip check-systemd: $1"
+	echo "0 passed, 0 failed, 1 skipped"
+	exit 0
+}
+
+[ "$(id -u)" = 0 ] || skip_all "needs root"
+[ -x /lib/systemd/systemd ] || skip_all "needs systemd: apt-get install systemd"
+mode=${1:-unshare}
+[ $# -gt 0 ] || ! command -v systemd-nspawn >/dev/null || mode=nspawn
+
+work=$(mktemp -d "${TMPDIR:-/var/tmp}/dsaio-systemd.XXXXXX") || exit 1
+root=$work/root
+name=dsaio$$
+supervisor= # the process that keeps the container
+init=       # its PID 1, as seen from here
+cgroup2=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
+
+clean_up() {
+	trap '' INT TERM
+	if [ -n "$supervisor" ]; then
+		[ -z "$init" ] || kill -s RTMIN+4 "$init" 2>/dev/null # poweroff
+		timeout 10 tail --pid="$supervisor" -f /dev/null
+		[ -z "$init" ] || kill -KILL "$init" 2>/dev/null
+		kill -KILL "$supervisor" 2>/dev/null
+		wait "$supervisor" 2>/dev/null
+	fi
+	umount -R "$root" 2>/dev/null || umount -R -l "$root" 2>/dev/null
+	umount "$work/overlay" 2>/dev/null || umount -l "$work/overlay" 2>/dev/null
+	# nspawn leaves the last two in every hierarchy.
+	find /sys/fs/cgroup -maxdepth 3 -type d \
+		\( -name "$name" -o -name payload -o -name supervisor \) 2>/dev/null |
+		while read -r group; do
+			find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null
+		done
+	rm -rf --one-file-system "$work"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# check NAME COMMAND...: passes if the command does.
+check() {
+	local what=$1 said
+	shift
+	if said=$("$@" 2>&1); then
+		passed=$((passed + 1)); echo "ok systemd: $what"
+	else
+		failed=$((failed + 1)); echo "not ok systemd: $what: $(tail -c 2000 <<<"$said")"
+	fi
+}
+
+# says TEXT COMMAND...: the command, whatever its status, says that.
+says() {
+	local wanted=$1 said
+	shift
+	said=$("$@" 2>&1)
+	[[ $said == *"$wanted"* ]] || { echo "wanted \"$wanted\", got: $said"; return 1; }
+}
+
+# fails COMMAND...
+fails() {
+	! "$@"
+}
+
+inside() {
+	nsenter -t "$init" -a -- "$@"
+}
+
+ctl() {
+	inside systemctl "$@"
+}
+
+# Another user, with no groups; dsaioctl must find the daemon without being told where.
+as_nobody() {
+	inside setpriv --reuid nobody --regid nogroup --clear-groups \
+		env -u DSAIO_SOCKET DSAIO_AUTOSTART=0 "$@"
+}
+
+# ---- the root: an overlay of ours, and what is installed ----
+
+make_root() {
+	local up=$work/overlay/up
+
+	mkdir "$work/overlay" "$work/store" "$root" &&
+		mount -t tmpfs -o size=512m,mode=755 dsaio-systemd "$work/overlay" &&
+		mkdir "$up" "$work/overlay/work" &&
+		mount -t overlay overlay -o "lowerdir=/,upperdir=$up,workdir=$work/overlay/work" "$root" ||
+		return 1
+
+	# Nothing of this machine starts in it, and nothing asks.
+	rm -rf "$root"/etc/systemd/system/*.wants "$root/etc/machine-id" \
+		"$root/var/lib/dbus/machine-id" "$root/etc/dsaiod"
+	echo uninitialized >"$root/etc/machine-id"
+	: >"$root/etc/fstab"
+	ln -sf /dev/null "$root/etc/systemd/system/systemd-firstboot.service"
+	mkdir -p "$root/etc/systemd/journald.conf.d"
+	printf '[Journal]\nStorage=volatile\nRateLimitIntervalSec=0\n' \
+		>"$root/etc/systemd/journald.conf.d/check.conf"
+	printf '[Unit]\nRequires=basic.target\nAfter=basic.target\n' \
+		>"$root/etc/systemd/system/check.target"
+
+	${MAKE:-make} --no-print-directory -s BUILD="$BUILD" install DESTDIR="$root" >"$work/install.log" ||
+		return 1
+	# A store on this machine's disk: the overlay is no file system that is served unasked.
+	mkdir -p "$root/srv/store" && mount --bind "$work/store" "$root/srv/store" &&
+		chmod 1777 "$work/store" &&
+		printf '[store check]\npath = /srv/store\n' >>"$root/etc/dsaiod/dsaiod.conf"
+}
+
+# ---- boot ----
+
+boot_nspawn() {
+	systemd-nspawn -q -b -D "$root" -M "$name" --register=no --keep-unit --link-journal=no \
+		--private-network --capability=all --console=pipe \
+		systemd.unit=check.target systemd.show_status=no </dev/null >"$work/boot.log" 2>&1 &
+	supervisor=$!
+}
+
+boot_unshare() {
+	[ -n "$cgroup2" ] || { echo "no cgroup2 is mounted" >"$work/boot.log"; return 1; }
+	mkdir "$cgroup2/$name" || return 1
+	bash -c 'echo $$ >"$1/cgroup.procs" && shift &&
+		exec unshare --pid --mount --uts --ipc --net --cgroup --fork --kill-child "$@"' - \
+		"$cgroup2/$name" "$here/init.sh" "$root" --unit=check.target \
+		</dev/null >"$work/boot.log" 2>&1 &
+	supervisor=$!
+}
+
+# The child or grandchild of the supervisor that is systemd, and 1 in its own namespace.
+find_init() {
+	local child pid
+
+	for child in $(pgrep -P "$supervisor"); do
+		for pid in "$child" $(pgrep -P "$child"); do
+			[ "$(cat "/proc/$pid/comm" 2>/dev/null)" = systemd ] &&
+				[ "$(awk '/^NSpid/ { print $NF }' "/proc/$pid/status")" = 1 ] &&
+				init=$pid && return 0
+		done
+	done
+	return 1
+}
+
+# systemd tells nobody outside when it is up: asks each 50 ms, for a minute.
+wait_up() {
+	local i
+
+	for ((i = 0; i < 1200; i++)); do
+		kill -0 "$supervisor" 2>/dev/null || return 1
+		if [ -n "$init" ] || find_init; then
+			case $(ctl is-system-running 2>/dev/null) in
+			running) return 0 ;;
+			degraded) ctl --failed; return 1 ;;
+			esac
+		fi
+		sleep .05
+	done
+	return 1
+}
+
+# ---- what is checked ----
+
+verify() {
+	local said
+	said=$(inside systemd-analyze verify --man="$(command -v man >/dev/null && echo yes || echo no)" \
+		dsaiod.service dsaiod.socket 2>&1)
+	echo "$said"
+	[ -z "$said" ]
+}
+
+runs_as_dsaiod() {
+	[ "$(inside stat -c %U "/proc/$(ctl show -P MainPID dsaiod)")" = dsaiod ]
+}
+
+# Real bytes through the daemon, by another user: a file of theirs, into the store and out of it.
+client_works() {
+	local dir=/srv/store/$1 # a name of its own for each call
+
+	as_nobody sh -ec "mkdir -m 700 $dir && cd $dir && head -c 3000001 /dev/urandom >a &&
+		dsaioctl put b <a && cmp a b && dsaioctl cat b | cmp - a"
+}
+
+# In a mount namespace that sees the runtime directory elsewhere, as a container does, and there alone.
+bind_mount_works() {
+	inside unshare -m sh -ec '
+		mkdir -p /mnt/dsaiod && mount --bind /run/dsaiod /mnt/dsaiod
+		mount -t tmpfs none /run/dsaiod && [ ! -e /run/dsaiod/dsaiod.sock ]
+		systemctl '"$1"'
+		cd /srv/store && head -c 3000001 /dev/urandom >m
+		export DSAIO_SOCKET=/mnt/dsaiod/dsaiod.sock
+		dsaioctl put n <m && cmp m n && dsaioctl cat n | cmp - m'
+}
+
+# with_config LINE UNIT-LINE...: restarts it with that in [daemon] and in [Service].
+with_config() {
+	printf '[store check]\npath = /srv/store\n[daemon]\n%s\n' "$1" >"$root/etc/dsaiod/dsaiod.conf"
+	shift
+	inside sh -c 'mkdir -p /run/systemd/system/dsaiod.service.d
+		{ echo "[Service]"; printf "%s\n" "$@"; } >/run/systemd/system/dsaiod.service.d/check.conf
+		systemctl daemon-reload && systemctl restart dsaiod' - "$@"
+}
+
+lock_refused() {
+	says RLIMIT_MEMLOCK fails client_works refused
+}
+
+if ! make_root; then
+	echo "not ok systemd: the root can not be made: $(cat "$work/install.log" 2>/dev/null)"
+	echo "0 passed, 1 failed, 0 skipped"
+	exit 1
+fi
+"boot_$mode"
+if ! wait_up; then
+	echo "not ok systemd: no boot by $mode: $(cat "$work/boot.log")"
+	echo "0 passed, 1 failed, 0 skipped"
+	exit 1
+fi
+echo "# $mode: a systemd has booted"
+
+check "the units verify clean" verify
+check "LimitMEMLOCK=infinity" says infinity ctl show -P LimitMEMLOCK dsaiod
+check "start" ctl start dsaiod
+check "active" ctl is-active --quiet dsaiod
+check "runs as dsaiod" runs_as_dsaiod
+check "the status says that it serves" says serving ctl show -P StatusText dsaiod
+check "a client as another user" client_works user
+check "stop" ctl stop dsaiod.service
+check "no more active, and the end was orderly" \
+	says $'Result=success\nActiveState=inactive' ctl show -p Result -p ActiveState dsaiod
+check "started again by a client through the socket" client_works socket
+check "a bind mount of /run/dsaiod works over a restart" bind_mount_works 'restart dsaiod'
+check "a bind mount of /run/dsaiod works over a stop, and a start by the client" \
+	bind_mount_works 'stop dsaiod.service'
+check "a bind mount of /run/dsaiod works over a stop and start of the socket" \
+	bind_mount_works 'restart dsaiod.socket'
+ctl reset-failed dsaiod # five starts within ten seconds would be one too many
+check "SIGKILL" ctl kill -s KILL dsaiod
+check "served again after SIGKILL" client_works killed
+
+check "without CAP_IPC_LOCK, lock = yes: starts" with_config 'lock = yes' LimitMEMLOCK=64K
+check "without CAP_IPC_LOCK, lock = yes: refused, and the sentence says why" lock_refused
+check "without CAP_IPC_LOCK, lock = auto: starts" with_config 'lock = auto' LimitMEMLOCK=64K
+check "without CAP_IPC_LOCK, lock = auto: served" client_works auto
+check "without CAP_IPC_LOCK, lock = auto: status says so" says RLIMIT_MEMLOCK as_nobody dsaioctl status
+check "with CAP_IPC_LOCK, lock = yes: starts" \
+	with_config 'lock = yes' LimitMEMLOCK=64K AmbientCapabilities=CAP_IPC_LOCK
+check "with CAP_IPC_LOCK, lock = yes: served" client_works locked
+check "the journal has the daemon's lines" says 'ready:' inside journalctl -u dsaiod --no-pager -o cat
+check "stop of socket and service" ctl stop dsaiod.socket dsaiod.service
+
+if [ $failed != 0 ]; then
+	inside journalctl -u dsaiod -u dsaiod.socket --no-pager -n 60 -o short-monotonic | sed 's/^/# /'
+fi
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
