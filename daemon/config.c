@@ -21,7 +21,6 @@
 #define POOL_MAX (UINT64_C(1) << 46) /* what a slab can have */
 #define IDLE_EXIT_SEC_USER 60u	     /* a job's next step still finds it */
 #define IDLE_EXIT_SEC_MAX 86400u     /* a day; who wants more wants 0 */
-#define STORE_NAME_MAX 31u	     /* so that log lines stay short */
 #define STORES_MAX 64u		     /* a guess: each has a thread and libaio contexts */
 
 /* ---- values ---- */
@@ -43,6 +42,7 @@ static const struct key daemon_keys[] = {
 	  POOL_MAX },
 	{ "lock", VALUE_LOCK, offsetof(struct config, lock), 0, 0 },
 	{ "spin_usec", VALUE_U32, offsetof(struct config, spin_usec), 0, SPIN_USEC_MAX },
+	{ "auto_stores", VALUE_BOOL, offsetof(struct config, auto_stores), 0, 0 },
 	{ "idle_exit_sec", VALUE_U32, offsetof(struct config, idle_exit_sec), 0,
 	  IDLE_EXIT_SEC_MAX },
 };
@@ -195,8 +195,7 @@ static struct store_config *store_find(const struct config *config, const char *
 
 static int store_name_check(const char *name, struct error *error)
 {
-	size_t n = strspn(name,
-			  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
+	size_t n = strspn(name, STORE_NAME_LETTERS);
 
 	if (n == 0 || name[n] || n > STORE_NAME_MAX)
 		return error_set_plain(
@@ -204,6 +203,13 @@ static int store_name_check(const char *name, struct error *error)
 			"store \"%s\": a name has 1 to %u letters, digits, _, - or .", name,
 			STORE_NAME_MAX);
 	return 0;
+}
+
+void config_default_store(const struct config *config, struct store_config *ret_store)
+{
+	*ret_store = (struct store_config){ .profile = PROFILE_DEFAULT,
+					    .spin_usec = config->spin_usec,
+					    .window_bytes = WINDOW_DEFAULT };
 }
 
 /* A new store with the defaults and no path. */
@@ -227,10 +233,9 @@ static int store_add(struct config *config, const char *name, struct store_confi
 	copy = strdup(name);
 	if (!copy)
 		return error_set(error, -ENOMEM, "store %s", name);
-	stores[config->n_stores] = (struct store_config){ .name = copy,
-							  .profile = PROFILE_DEFAULT,
-							  .spin_usec = CONFIG_SPIN_INHERIT,
-							  .window_bytes = WINDOW_DEFAULT };
+	config_default_store(config, &stores[config->n_stores]);
+	stores[config->n_stores].spin_usec = CONFIG_SPIN_INHERIT;
+	stores[config->n_stores].name = copy;
 	*ret_store = &stores[config->n_stores++];
 	return 0;
 }
@@ -436,6 +441,7 @@ int config_init(struct config *config)
 		.client_pool_max = memory / 4,
 		.lock = is_service ? POOL_LOCK_YES : POOL_LOCK_AUTO,
 		.spin_usec = SPIN_USEC_DEFAULT,
+		.auto_stores = true,
 	};
 	limits_init(config);
 	return config->socket_path ? 0 : -ENOMEM;
@@ -463,11 +469,6 @@ int config_check(const struct config *config, struct error *error)
 {
 	char why[ERROR_TEXT_BYTES - 64];
 
-	if (!config->n_stores && !config->is_user)
-		return error_set_plain(
-			error, -EINVAL,
-			"no store: name at least one, as in --store nvme0=/mnt/nvme0 "
-			"or by a section [store nvme0] with path = /mnt/nvme0");
 	if (config->client_pool_max > config->pool_size)
 		return error_set_plain(error, -EINVAL,
 				       "client_pool_max = %" PRIu64

@@ -31,17 +31,22 @@ struct store_helper {
 	struct helper *helper;
 };
 
-static const char *fs_name(long magic)
+const char *store_fs_name(uint64_t magic)
 {
 	static const struct {
-		long magic;
+		uint64_t magic;
 		const char *name;
 	} names[] = {
 		{ EXT4_SUPER_MAGIC, "ext4" },	{ 0x58465342, "xfs" },
 		{ BTRFS_SUPER_MAGIC, "btrfs" }, { 0xf2f52010, "f2fs" },
 		{ 0x2fc12fc1, "zfs" },		{ TMPFS_MAGIC, "tmpfs" },
 		{ 0x65735546, "fuse" },		{ OVERLAYFS_SUPER_MAGIC, "overlayfs" },
-		{ NFS_SUPER_MAGIC, "nfs" },
+		{ NFS_SUPER_MAGIC, "nfs" },	{ 0xff534d42, "cifs" },
+		{ 0xfe534d42, "smb" },		{ 0x00c36400, "ceph" },
+		{ 0x01021997, "9p" },		{ 0x0bd00bd0, "lustre" },
+		{ 0x858458f6, "ramfs" },	{ HUGETLBFS_MAGIC, "hugetlbfs" },
+		{ 0xca451a4e, "bcachefs" },	{ 0x4244, "hfs" },
+		{ MSDOS_SUPER_MAGIC, "vfat" },	{ 0x2011bab0, "exfat" },
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
@@ -55,54 +60,61 @@ static void store_freep(struct store **store)
 	store_free(*store);
 }
 
-int store_new(uint32_t id, const struct store_config *config, struct inbox *main_inbox,
-	      struct store **ret_store, struct error *error)
+int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, const char *fs_type,
+		 struct inbox *main_inbox, struct store **ret_store, struct error *error)
 {
 	_cleanup_(store_freep) struct store *store = calloc(1, sizeof(*store));
-	struct stat st;
-	struct statfs fs;
 
 	if (!store)
 		return error_set(error, -ENOMEM, "store %s", config->name);
 	inodes_init(&store->inodes);
 	store->id = id;
+	store->dev = dev;
 	store->profile = config->profile;
 	store->spin_usec = config->spin_usec;
 	store->window_bytes = config->window_bytes;
+	store->max_lanes = config->max_lanes;
+	store->access = config->access;
 	store->main_inbox = main_inbox;
+	store->unused_since_nsec = clock_nsec();
+	(void)snprintf(store->fs_type, sizeof(store->fs_type), "%s", fs_type);
 	store->name = strdup(config->name);
 	store->path = strdup(config->path);
 	if (!store->name || !store->path)
 		return error_set(error, -ENOMEM, "store %s", config->name);
+	*ret_store = TAKE_PTR(store);
+	return 0;
+}
+
+int store_new(uint32_t id, const struct store_config *config, struct inbox *main_inbox,
+	      struct store **ret_store, struct error *error)
+{
+	struct stat st;
+	struct statfs fs;
 
 	if (stat(config->path, &st) < 0)
 		return error_set(
 			error, -errno,
 			"store %s: %s: name a directory on the file system, or a block device",
 			config->name, config->path);
-	if (S_ISBLK(st.st_mode)) {
-		store->dev = st.st_rdev;
-		(void)snprintf(store->fs_type, sizeof(store->fs_type), "block device");
-	} else if (S_ISDIR(st.st_mode)) {
-		if (statfs(config->path, &fs) < 0)
-			return error_set(error, -errno, "store %s: %s: statfs", config->name,
-					 config->path);
-		store->dev = st.st_dev;
-		(void)snprintf(store->fs_type, sizeof(store->fs_type), "%s", fs_name(fs.f_type));
-	} else {
+	if (S_ISBLK(st.st_mode))
+		return store_new_on(id, config, st.st_rdev, "block device", main_inbox, ret_store,
+				    error);
+	if (!S_ISDIR(st.st_mode))
 		return error_set(error, -ENOTDIR,
 				 "store %s: %s: neither a directory nor a block device",
 				 config->name, config->path);
-	}
-	*ret_store = TAKE_PTR(store);
-	return 0;
+	if (statfs(config->path, &fs) < 0)
+		return error_set(error, -errno, "store %s: %s: statfs", config->name, config->path);
+	return store_new_on(id, config, st.st_dev, store_fs_name((uint64_t)fs.f_type), main_inbox,
+			    ret_store, error);
 }
 
 void store_free(struct store *store)
 {
 	if (!store)
 		return;
-	assert(!store->helpers);
+	assert(!store->helpers && !store->n_holds);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_stop(store->lanes[i]);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
@@ -113,13 +125,15 @@ void store_free(struct store *store)
 	free(store);
 }
 
-/* One core is the client's; more lanes than cores only fight. */
-static uint32_t max_lanes(void)
+/* Unless told otherwise: one core is the client's; more lanes than cores only fight. */
+static uint32_t max_lanes(const struct store *store)
 {
 	cpu_set_t set;
 	long n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
 							      : sysconf(_SC_NPROCESSORS_ONLN);
 
+	if (store->max_lanes)
+		return store->max_lanes < STORE_LANES_MAX ? store->max_lanes : STORE_LANES_MAX;
 	n = n > 1 ? n - 1 : 1;
 	return n < (long)STORE_LANES_MAX ? (uint32_t)n : STORE_LANES_MAX;
 }
@@ -128,8 +142,8 @@ int store_start_lanes(struct store *store, const struct profile *profile, struct
 {
 	uint32_t want = profile->intra_op_parallelism;
 
-	if (want > max_lanes())
-		want = max_lanes();
+	if (want > max_lanes(store))
+		want = max_lanes(store);
 	while (store->n_lanes < want) {
 		struct lane_config config = {
 			.store = store,

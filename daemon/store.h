@@ -13,9 +13,12 @@
 #include "daemon/error.h"
 #include "daemon/file.h"
 #include "daemon/inbox.h"
+#include "daemon/peer.h"
 #include "daemon/stats.h"
+#include "proto/cpu.h"
 #include "proto/profile.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -30,18 +33,30 @@ struct store_config {
 	struct profile profile;
 	uint32_t spin_usec;    /* how long lanes spin before they sleep; 0: not at all */
 	uint64_t window_bytes; /* in flight while several clients are active */
+	uint32_t max_lanes;    /* 0: one less than there are cores */
+	struct access access;  /* whom it serves; borrowed by the store */
 };
 
+/* Where a store's profile is from: what stands lower goes before. */
+enum profile_source { PROFILE_DEFAULTED, PROFILE_CONFIGURED, PROFILE_KEPT };
+
 struct store {
-	struct store *next; /* in the server's list */
+	struct store *next; /* in the list of struct stores */
 	uint32_t id;	    /* from 1 */
 	char *name, *path;
 	char fs_type[16];
 	dev_t dev;
 	struct profile profile;
+	enum profile_source profile_source;
 	uint32_t spin_usec;
 	uint64_t window_bytes;
-	struct inbox *main_inbox; /* borrowed: where lanes report */
+	uint32_t max_lanes;
+	struct access access; /* borrowed */
+	bool is_automatic;
+	uid_t made_for;		    /* an automatic one: whose file asked for it first */
+	uint32_t n_holds;	    /* files on it, and sessions' shares of it */
+	uint64_t unused_since_nsec; /* with n_holds 0 */
+	struct inbox *main_inbox;   /* borrowed: where lanes report */
 	struct lane *lanes[STORE_LANES_MAX];
 	uint32_t n_lanes;   /* running; 0 before the first channel */
 	struct stats stats; /* of all channels that are gone and that are there; home lane writes */
@@ -49,17 +64,35 @@ struct store {
 	struct inodes inodes;	      /* of all files on it */
 };
 
+/* The name of a file system by its f_type; "other" of those that nobody asked for yet. */
+const char *store_fs_name(uint64_t magic);
+
 /*
  * Looks at path and makes the store; no lane yet.  Copies config's strings.
  * Returns 0, or a negative errno with a sentence (-ENOENT: no such directory, -ENOTDIR, ...).
  */
 int store_new(uint32_t id, const struct store_config *config, struct inbox *main_inbox,
 	      struct store **ret_store, struct error *error);
+/* The same without a look: the device is known.  fs_type: what status says.  0 or -ENOMEM. */
+int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, const char *fs_type,
+		 struct inbox *main_inbox, struct store **ret_store, struct error *error);
 /* Stops the lanes, which must have no channel any more.  NULL is fine. */
 void store_free(struct store *store);
 
+/* An automatic store that nobody holds goes away after a while (stores.h). */
+static inline void store_hold(struct store *store)
+{
+	store->n_holds++;
+}
+static inline void store_drop(struct store *store)
+{
+	if (--store->n_holds == 0)
+		store->unused_since_nsec = clock_nsec();
+}
+
 /*
- * Sees to it that lanes for this profile run: at least one, at most intra_op_parallelism.
+ * Sees to it that lanes for this profile run: at least one, at most intra_op_parallelism
+ * and what the configuration allows.
  * Returns 0 if at least the home lane runs; else -EAGAIN (aio-max-nr is used up; the sentence
  * says what to raise) or what thread creation says.
  */

@@ -1,0 +1,395 @@
+#include "daemon/stores.h"
+
+#include "daemon/helper.h"
+#include "daemon/mount.h"
+#include "proto/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#define SWEEP_SEC 15 /* so an unused store goes within 75 s */
+#define NAME_BYTES 32
+
+/* ---- names ---- */
+
+static struct store *store_named(const struct stores *stores, const char *name)
+{
+	for (struct store *store = stores->first; store; store = store->next)
+		if (strcmp(store->name, name) == 0)
+			return store;
+	return NULL;
+}
+
+/* The kernel's name of a block device: "nvme0n1p2", for device mapper the name that it was given. */
+static bool block_name(dev_t dev, char name[NAME_BYTES])
+{
+	_cleanup_(fclosep) FILE *file = NULL;
+	char path[64], target[256];
+	const char *slash;
+	ssize_t n;
+
+	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/dm/name", major(dev), minor(dev));
+	file = fopen(path, "re");
+	if (file && fgets(target, sizeof(target), file)) {
+		target[strcspn(target, "\n")] = 0;
+		(void)snprintf(name, NAME_BYTES, "%.*s", NAME_BYTES - 1, target);
+		return name[0];
+	}
+	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(dev), minor(dev));
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n <= 0)
+		return false;
+	target[n] = 0;
+	slash = strrchr(target, '/');
+	(void)snprintf(name, NAME_BYTES, "%.*s", NAME_BYTES - 1, slash ? slash + 1 : target);
+	return name[0];
+}
+
+/* A name that no other store has, of the letters that names of stores may have. */
+static void name_make(const struct stores *stores, dev_t dev, const char *fs_type,
+		      char name[NAME_BYTES])
+{
+	char base[NAME_BYTES];
+
+	if (!block_name(dev, base))
+		(void)snprintf(base, sizeof(base), "%s-%u", fs_type, minor(dev));
+	for (char *c = base; *c; c++)
+		if (!strchr(STORE_NAME_LETTERS, *c))
+			*c = '_';
+	(void)strcpy(name, base);
+	for (unsigned n = 2; store_named(stores, name); n++)
+		(void)snprintf(name, NAME_BYTES, "%.24s-%u", base, n);
+}
+
+/* "t=/mnt/t, u=/mnt/u", as far as it fits. */
+static void stores_name(const struct stores *stores, char *text, size_t size)
+{
+	size_t n = 0;
+
+	(void)snprintf(text, size, "nothing");
+	for (const struct store *store = stores->first; store && n < size; store = store->next)
+		n += (size_t)snprintf(text + n, size - n, "%s%s=%s", n ? ", " : "", store->name,
+				      store->path);
+}
+
+/* ---- coming and going ---- */
+
+static struct store **stores_end(struct stores *stores)
+{
+	struct store **at = &stores->first;
+
+	while (*at)
+		at = &(*at)->next;
+	return at;
+}
+
+/* What stops a store's lanes, off the main thread: that can take the kernel some 50 ms. */
+struct going {
+	struct work work;
+	struct store *store;
+};
+
+static void going_run(struct work *work)
+{
+	struct going *going = container_of(work, struct going, work);
+
+	store_free(going->store);
+	free(going);
+}
+
+/* Of an automatic one that nobody holds. */
+static void store_let_go(struct stores *stores, struct store *store)
+{
+	struct going *going = malloc(sizeof(*going));
+	struct store **at = &stores->first;
+
+	assert(store->is_automatic && !store->n_holds);
+	while (*at != store)
+		at = &(*at)->next;
+	*at = store->next;
+	stores->n_automatic--;
+	log_client(&stores->log_limit, "store %s: nobody uses it: let go", store->name);
+	if (!going) { /* rather a moment's wait */
+		store_free(store);
+		return;
+	}
+	*going = (struct going){ .work.run = going_run, .store = store };
+	helper_submit(stores->helper, &going->work);
+}
+
+void stores_sweep(struct stores *stores, uint64_t now_nsec)
+{
+	struct store *next;
+
+	for (struct store *store = stores->first; store; store = next) {
+		next = store->next;
+		if (store->is_automatic && !store->n_holds &&
+		    now_nsec >= store->unused_since_nsec + STORES_UNUSED_NSEC)
+			store_let_go(stores, store);
+	}
+	if (!stores->n_automatic && stores->sweep_event)
+		(void)event_del(stores->sweep_event); /* it was added, or not: fine too */
+}
+
+static void on_sweep(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	stores_sweep(arg, clock_nsec());
+}
+
+/* Makes room for one more automatic store: false if all are in use. */
+static bool stores_make_room(struct stores *stores, const struct peer *peer)
+{
+	uint32_t n_user = 0, user_max = STORES_AUTOMATIC_USER_MAX;
+	struct store *oldest = NULL, *oldest_of_user = NULL;
+
+	if (peer_is_admin(peer, stores->config))
+		user_max = STORES_AUTOMATIC_MAX;
+	for (struct store *store = stores->first; store; store = store->next) {
+		bool is_users = store->is_automatic && store->made_for == peer->uid;
+
+		n_user += is_users;
+		if (!store->is_automatic || store->n_holds)
+			continue;
+		if (!oldest || store->unused_since_nsec < oldest->unused_since_nsec)
+			oldest = store;
+		if (is_users && (!oldest_of_user ||
+				 store->unused_since_nsec < oldest_of_user->unused_since_nsec))
+			oldest_of_user = store;
+	}
+	if (n_user >= user_max)
+		oldest = oldest_of_user;
+	else if (stores->n_automatic < STORES_AUTOMATIC_MAX)
+		return true;
+	if (!oldest)
+		return false;
+	store_let_go(stores, oldest);
+	return true;
+}
+
+static int store_make_automatic(struct stores *stores, const struct file_facts *facts,
+				const char *fs_type, const struct mount *mount,
+				const struct peer *peer, struct store **ret_store,
+				struct error *error)
+{
+	const struct timeval period = { .tv_sec = SWEEP_SEC };
+	char name[NAME_BYTES];
+	struct store_config config;
+	struct store *store;
+	int r;
+
+	name_make(stores, facts->dev, fs_type, name);
+	config_default_store(stores->config, &config);
+	config.name = name;
+	config.path = mount->point ? mount->point : "";
+	r = store_new_on(stores->last_id + 1, &config, facts->dev, fs_type, stores->main_inbox,
+			 &store, error);
+	if (r < 0)
+		return r;
+	stores->last_id++;
+	stores->n_automatic++;
+	store->is_automatic = true;
+	store->made_for = peer->uid;
+	*stores_end(stores) = store;
+	if (stores->sweep_event)
+		(void)event_add(stores->sweep_event, &period); /* fails for want of memory: it is
+								  added with the next store */
+	log_client(&stores->log_limit, "store %s: automatic, for user %u: %s on device %u:%u%s%s",
+		   store->name, peer->uid, fs_type, major(store->dev), minor(store->dev),
+		   store->path[0] ? " at " : "", store->path);
+	*ret_store = store;
+	return 0;
+}
+
+/* ---- which store ---- */
+
+struct store *stores_by_id(const struct stores *stores, uint32_t id)
+{
+	for (struct store *store = stores->first; store; store = store->next)
+		if (store->id == id)
+			return store;
+	return NULL;
+}
+
+static struct store *store_on(const struct stores *stores, dev_t dev)
+{
+	for (struct store *store = stores->first; store; store = store->next)
+		if (store->dev == dev)
+			return store;
+	return NULL;
+}
+
+/* Whether the system's daemon serves it without being told to. */
+static bool is_trusted(const struct file_facts *facts)
+{
+	return facts->is_block_device ||
+	       (!facts->is_foreign && facts->fs_magic != OVERLAYFS_SUPER_MAGIC);
+}
+
+static int refuse(const struct stores *stores, const struct file_facts *facts, const char *name,
+		  const char *fs_type, const char *mount_point, const char *why,
+		  struct error *error)
+{
+	char served[100];
+
+	stores_name(stores, served, sizeof(served));
+	return error_set_plain(
+		error, -ENXIO,
+		"file %.100s: is on device %u:%u (%s), which the daemon does not serve%s (it serves "
+		"%s): move the file there, or have the administrator add \"[store NAME]\" and "
+		"\"path = %.60s\" to dsaiod.conf, or start the daemon with --store NAME=%.60s",
+		name, major(facts->dev), minor(facts->dev), fs_type, why, served, mount_point,
+		mount_point);
+}
+
+static int make_for_file(struct stores *stores, const struct file_facts *facts, const char *name,
+			 const struct peer *peer, struct store **ret_store, struct error *error)
+{
+	const char *fs_type = facts->is_block_device ? "block device"
+						     : store_fs_name(facts->fs_magic);
+	_cleanup_(mount_deinit) struct mount mount = { 0 };
+	const char *where;
+
+	if (!facts->is_block_device)
+		(void)mount_find(facts->mount_id, facts->dev, &mount); /* without: no path */
+	where = mount.point ? mount.point : facts->is_block_device ? "DEVICE" : "DIR";
+	if (!facts->is_block_device && facts->dev == stores->memfd_dev)
+		return error_set_plain(error, -ENXIO,
+				       "file %s: is a memfd, which is memory and lies on no store",
+				       name);
+	if (!stores->config->auto_stores)
+		return refuse(stores, facts, name, fs_type, where, " (auto_stores = no)", error);
+	if (!stores->config->is_user && !is_trusted(facts))
+		return refuse(stores, facts, name, fs_type, where,
+			      ", since whoever serves such a file system can hold up its I/O",
+			      error);
+	if (!stores_make_room(stores, peer))
+		return error_set_plain(
+			error, -EMFILE,
+			"file %s: is on device %u:%u (%s), which no store names, and of %u "
+			"automatic stores at most, %u for one user, none is unused: close files on "
+			"other file systems first, or have the administrator name this one in "
+			"dsaiod.conf",
+			name, major(facts->dev), minor(facts->dev), fs_type, STORES_AUTOMATIC_MAX,
+			STORES_AUTOMATIC_USER_MAX);
+	return store_make_automatic(stores, facts, fs_type, &mount, peer, ret_store, error);
+}
+
+int stores_check_access(const struct stores *stores, const struct store *store,
+			const struct peer *peer, const char *what, struct error *error)
+{
+	if (access_allows(&store->access, peer, stores->config))
+		return 0;
+	return error_set_plain(error, -EACCES,
+			       "%s: store %s does not serve user %u (it serves %.120s): ask the "
+			       "administrator to add the user to its users, or one of the user's "
+			       "groups to its groups, in dsaiod.conf",
+			       what, store->name, peer->uid, store->access.text);
+}
+
+int stores_for_file(struct stores *stores, const struct file_facts *facts, const char *name,
+		    const struct peer *peer, struct store **ret_store, struct error *error)
+{
+	struct store *store = store_on(stores, facts->dev);
+	char what[160];
+	int r;
+
+	if (!store) {
+		r = make_for_file(stores, facts, name, peer, &store, error);
+		if (r < 0)
+			return r;
+	}
+	(void)snprintf(what, sizeof(what), "file %s", name);
+	r = stores_check_access(stores, store, peer, what, error);
+	if (r == 0)
+		*ret_store = store;
+	return r;
+}
+
+/* ---- all of them ---- */
+
+/* The kernel has one tmpfs of its own for all; 0, which is no device, if it can not be told. */
+static dev_t memfd_device(void)
+{
+	_cleanup_(closep) int fd = memfd_create("dsaiod", MFD_CLOEXEC);
+	struct stat st;
+
+	return fd >= 0 && fstat(fd, &st) == 0 ? st.st_dev : 0;
+}
+
+static int store_make_configured(struct stores *stores, const struct store_config *config,
+				 struct error *error)
+{
+	struct store *store, *before;
+	int r = store_new(stores->last_id + 1, config, stores->main_inbox, &store, error);
+
+	if (r < 0)
+		return r;
+	stores->last_id++;
+	before = store_on(stores, store->dev);
+	if (before)
+		log_warning("store %s: is on the same device as store %s, which serves all its "
+			    "files",
+			    store->name, before->name);
+	*stores_end(stores) = store;
+	return 0;
+}
+
+static void stores_deinitp(struct stores **stores)
+{
+	if (*stores)
+		stores_deinit(*stores);
+}
+
+int stores_init(struct stores *stores, const struct config *config, struct event_base *base,
+		struct inbox *main_inbox, struct error *error)
+{
+	_cleanup_(stores_deinitp) struct stores *made = stores;
+	int r;
+
+	*stores = (struct stores){ .config = config, .main_inbox = main_inbox };
+	stores->memfd_dev = memfd_device();
+	r = helper_new("stores", 1, &stores->helper);
+	if (r < 0)
+		return error_set(error, r, "stores");
+	if (base) {
+		stores->sweep_event = event_new(base, -1, EV_PERSIST, on_sweep, stores);
+		if (!stores->sweep_event)
+			return error_set(error, -ENOMEM, "stores: event");
+	}
+	for (unsigned i = 0; i < config->n_stores; i++) {
+		struct store_config one = config->stores[i];
+
+		if (one.spin_usec == CONFIG_SPIN_INHERIT)
+			one.spin_usec = config->spin_usec;
+		r = store_make_configured(stores, &one, error);
+		if (r < 0)
+			return r;
+	}
+	made = NULL;
+	return 0;
+}
+
+void stores_deinit(struct stores *stores)
+{
+	if (stores->sweep_event)
+		event_free(stores->sweep_event);
+	while (stores->first) {
+		struct store *store = stores->first;
+
+		stores->first = store->next;
+		store_free(store);
+	}
+	helper_free(stores->helper);
+	*stores = (struct stores){ 0 };
+}
