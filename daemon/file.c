@@ -312,6 +312,8 @@ static void file_freed_main(struct message *message)
 	charge_give(&file->buffered_charge);
 	if (file->inode)
 		inodes_give(file->inodes, file->inode);
+	if (file->on_closed)
+		file->on_closed(file->share);
 	if (file->on_freed)
 		file->on_freed(file->freed_arg);
 	free(file);

@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct share;
 struct store;
 
 struct inode {
@@ -78,6 +79,8 @@ struct file {
 	struct error error;
 	int result;
 	void (*on_checked)(struct file *file, int result, const struct error *error, void *arg);
+	struct share *share; /* the session's, of the store; told first when the file is closed */
+	void (*on_closed)(struct share *share);
 	void (*on_freed)(void *arg);
 	void *checked_arg, *freed_arg;
 };
@@ -122,7 +125,7 @@ static inline void file_hold(struct file *file)
 	(void)atomic_fetch_add_explicit(&file->n_holds, 1, memory_order_relaxed);
 }
 /* The last drop closes it on the helper's thread, gives the charge back and drops the inode in
-   the main thread and then calls on_freed, if it was set. */
+   the main thread and then calls on_closed and on_freed, if they were set. */
 void file_drop(struct file *file);
 
 #endif

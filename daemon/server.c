@@ -383,30 +383,6 @@ static void on_inbox(evutil_socket_t fd, short what, void *arg)
 
 /* ---- start and stop ---- */
 
-static int stores_make(struct server *server, struct error *error)
-{
-	const struct config *config = server->config;
-	struct store **at = &server->service.stores;
-
-	for (unsigned i = 0; i < config->n_stores; i++) {
-		struct store_config one = config->stores[i];
-		int r;
-
-		if (one.spin_usec == CONFIG_SPIN_INHERIT)
-			one.spin_usec = config->spin_usec;
-		r = store_new(i + 1, &one, &server->inbox, at, error);
-		if (r < 0)
-			return r;
-		for (struct store *s = server->service.stores; s != *at; s = s->next)
-			if (s->dev == (*at)->dev)
-				log_warning("store %s: is on the same device as store %s, which "
-					    "serves all its files",
-					    (*at)->name, s->name);
-		at = &(*at)->next;
-	}
-	return 0;
-}
-
 static void service_init(struct server *server, struct event_base *base)
 {
 	const struct config *config = server->config;
@@ -488,7 +464,7 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 					on_inbox, server);
 	if (!server->inbox_event || event_add(server->inbox_event, NULL) < 0)
 		return error_set(error, -ENOMEM, "dsaiod: event");
-	r = stores_make(server, error);
+	r = stores_init(&server->service.stores, config, base, &server->inbox, error);
 	if (r < 0)
 		return r;
 	r = server_listen(server, error);
@@ -525,12 +501,7 @@ void server_free(struct server *server)
 	if (server->resume_event)
 		event_free(server->resume_event);
 	closep(&server->listen_fd);
-	while (server->service.stores) {
-		struct store *store = server->service.stores;
-
-		server->service.stores = store->next;
-		store_free(store);
-	}
+	stores_deinit(&server->service.stores);
 	if (server->inbox_event)
 		event_free(server->inbox_event);
 	if (server->inbox.event_fd >= 0)

@@ -18,7 +18,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
@@ -248,7 +247,7 @@ const char *session_title(const struct session *session)
 	static char title[160]; /* the main thread's, until the next call */
 
 	(void)snprintf(title, sizeof(title), "client %" PRIu32 " (pid %d%s%s)", session->id,
-		       session->pid, session->name[0] ? ", " : "", session->name);
+		       session->peer.pid, session->name[0] ? ", " : "", session->name);
 	return title;
 }
 
@@ -420,6 +419,53 @@ static void handle_close(struct handle *handle, bool drain)
 		handle_free(handle);
 }
 
+/* The share, made if need be, for something to be put in; then, or without, share_settle(). */
+static struct share *share_get(struct session *session, struct store *store)
+{
+	struct share *share;
+
+	for (share = session->shares; share; share = share->next)
+		if (share->store == store)
+			return share;
+	share = calloc(1, sizeof(*share));
+	if (!share)
+		return NULL;
+	share->session = session;
+	share->store = store;
+	store_hold(store);
+	sched_client_init(&share->client);
+	share->next = session->shares;
+	session->shares = share;
+	return share;
+}
+
+/* Frees a share that has nothing any more. */
+static void share_settle(struct share *share)
+{
+	struct share **at = &share->session->shares;
+
+	if (share->n_channels || share->n_files)
+		return;
+	while (*at != share)
+		at = &(*at)->next;
+	*at = share->next;
+	store_drop(share->store);
+	free(share);
+}
+
+/* A file there is closed. */
+static void share_lose_file(struct share *share)
+{
+	share->n_files--;
+	share_settle(share);
+}
+
+static void share_settlep(struct share **share)
+{
+	if (*share)
+		share_settle(*share);
+}
+
 static void on_channel_removed(struct channel *channel, void *arg)
 {
 	struct member *member = arg, **at;
@@ -433,11 +479,12 @@ static void on_channel_removed(struct channel *channel, void *arg)
 	for (at = &session->members; *at != member; at = &(*at)->next_in_session)
 		;
 	*at = member->next_in_session;
-	member->share->n_channels--;
 	handle->n_channels--;
 	session->n_channels--;
-	free(member);
 	channel_free(channel);
+	member->share->n_channels--;
+	share_settle(member->share);
+	free(member);
 	if (!handle->n_channels)
 		handle_free(handle);
 	session_touch(session);
@@ -452,31 +499,6 @@ static void on_channel_broken(struct channel *channel, const char *why, void *ar
 		log_client(&session->user->log_limit, "%s: channel %" PRIu32 ": %s: disconnected",
 			   session_title(session), channel->id, why);
 	session_end(session, false);
-}
-
-static struct store *service_store(const struct service *service, uint32_t id)
-{
-	for (struct store *store = service->stores; store; store = store->next)
-		if (store->id == id)
-			return store;
-	return NULL;
-}
-
-static struct share *session_share(struct session *session, struct store *store)
-{
-	struct share *share;
-
-	for (share = session->shares; share; share = share->next)
-		if (share->store == store)
-			return share;
-	share = calloc(1, sizeof(*share));
-	if (!share)
-		return NULL;
-	share->store = store;
-	sched_client_init(&share->client);
-	share->next = session->shares;
-	session->shares = share;
-	return share;
 }
 
 int session_handle_open(struct session *session, const struct handle_config *config,
@@ -564,10 +586,10 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 			 int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds, struct error *error)
 {
 	struct handle *handle = idtable_get(&session->handles, handle_id);
-	struct store *store = service_store(session->service, store_id);
+	struct store *store = stores_by_id(&session->service->stores, store_id);
 	_cleanup_(freep) struct member *member = NULL;
+	_cleanup_(share_settlep) struct share *share = NULL;
 	struct channel *channel;
-	struct share *share;
 	unsigned n_fds = 0;
 	int r;
 
@@ -577,6 +599,9 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		return error_set_plain(
 			error, -ENXIO,
 			"channel: store %" PRIu32 ": the daemon has none with this id", store_id);
+	r = stores_check_access(&session->service->stores, store, &session->peer, "channel", error);
+	if (r < 0)
+		return r;
 	for (const struct member *m = handle->members; m; m = m->next)
 		if (m->share->store == store)
 			return error_set_plain(error, -EEXIST,
@@ -584,7 +609,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 					       " has one on store %s already",
 					       handle_id, store->name);
 	member = calloc(1, sizeof(*member));
-	share = session_share(session, store);
+	share = share_get(session, store);
 	if (!member || !share)
 		return error_set(error, -ENOMEM, "channel");
 
@@ -876,42 +901,12 @@ int session_slab_free(struct session *session, uint32_t id, struct call *call, s
 			      error);
 }
 
-/* "t=/mnt/t, u=/mnt/u", as far as it fits. */
-static void stores_name(const struct service *service, char *text, size_t size)
-{
-	size_t n = 0;
-
-	text[0] = 0;
-	for (const struct store *store = service->stores; store && n < size; store = store->next)
-		n += (size_t)snprintf(text + n, size - n, "%s%s=%s", n ? ", " : "", store->name,
-				      store->path);
-}
-
-static int file_find_store(const struct service *service, const struct file *file,
-			   struct store **ret_store, struct error *error)
-{
-	char served[200];
-
-	for (struct store *store = service->stores; store; store = store->next) {
-		if (store->dev == file->facts.dev) {
-			*ret_store = store;
-			return 0;
-		}
-	}
-	stores_name(service, served, sizeof(served));
-	return error_set_plain(error, -ENXIO,
-			       "file %s: is on device %u:%u, which the daemon does not serve (it "
-			       "serves %s): move the file there, or start the daemon with --store "
-			       "NAME=DIR for its file system",
-			       file->name, major(file->facts.dev), minor(file->facts.dev),
-			       served[0] ? served : "nothing");
-}
-
 static void on_file_checked(struct file *file, int result, const struct error *failed, void *arg)
 {
 	struct call *call = arg;
 	struct session *session = call->session;
-	struct store *store = NULL;
+	struct share *share = NULL;
+	struct store *store;
 	struct error error;
 
 	if (result < 0) {
@@ -922,8 +917,16 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 	if (session_is_ending(session))
 		result = error_set(&error, -ECANCELED, "file %s: the connection ends", file->name);
 	else
-		result = file_find_store(session->service, file, &store, &error);
+		result = stores_for_file(&session->service->stores, &file->facts, file->name,
+					 &session->peer, &store, &error);
 	if (result == 0) {
+		share = share_get(session, store);
+		result = share ? 0 : error_set(&error, -ENOMEM, "file %s", file->name);
+	}
+	if (result == 0) {
+		share->n_files++;
+		file->share = share;
+		file->on_closed = share_lose_file;
 		result = file_attach(file, store, &store->inodes);
 		if (result == 0)
 			result = idtable_add(&session->objects.files, file, &file->id);
@@ -1188,7 +1191,8 @@ static void session_free(struct session *session)
 		return;
 	service = session->service;
 	assert(!session->n_channels && !session->n_objects && !session->n_calls &&
-	       !session->n_closings && !session->look && !session->is_advancing);
+	       !session->n_closings && !session->look && !session->is_advancing &&
+	       !session->shares);
 	if (session->prev_next) {
 		*session->prev_next = session->next;
 		if (session->next)
@@ -1208,12 +1212,6 @@ static void session_free(struct session *session)
 	frame_writer_deinit(&session->writer);
 	if (session->board)
 		(void)munmap((void *)session->board, session->board_bytes); /* whole: no error */
-	while (session->shares) {
-		struct share *share = session->shares;
-
-		session->shares = share->next;
-		free(share);
-	}
 	idtable_deinit(&session->objects.slabs);
 	idtable_deinit(&session->objects.files);
 	idtable_deinit(&session->handles);
@@ -1222,6 +1220,7 @@ static void session_free(struct session *session)
 	charge_give(&session->session_charge);
 	if (session->user)
 		user_give(service, session->user);
+	peer_deinit(&session->peer);
 
 	/* The last act: to the client it is the proof that nothing of its is in use any more. */
 	closep(&session->fd);
@@ -1313,8 +1312,7 @@ static void session_freep(struct session **session)
 int session_new(struct service *service, int fd, struct error *error)
 {
 	_cleanup_(session_freep) struct session *session = calloc(1, sizeof(*session));
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
+	socklen_t len;
 	int pidfd, r;
 
 	if (!session)
@@ -1324,16 +1322,16 @@ int session_new(struct service *service, int fd, struct error *error)
 	frame_writer_init(&session->writer);
 	session->writer.close_fds = close_reply_fds;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-		return error_set(error, -errno, "connection: SO_PEERCRED");
-	r = user_take(service, cred.uid, &session->user);
+	r = peer_init(&session->peer, fd, error);
+	if (r < 0)
+		return r;
+	r = user_take(service, session->peer.uid, &session->user);
 	if (r < 0)
 		return error_set(error, r, "connection");
 	r = charge_take(&session->session_charge, &session->user->account, CHARGE_SESSIONS, 1,
 			error);
 	if (r < 0)
 		return r;
-	session->pid = cred.pid;
 	session->id = service->last_id + 1;
 	(void)snprintf(session->account.name, sizeof(session->account.name), "client %" PRIu32,
 		       session->id);

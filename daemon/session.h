@@ -27,9 +27,11 @@
 #include "daemon/lane.h"
 #include "daemon/log.h"
 #include "daemon/objects.h"
+#include "daemon/peer.h"
 #include "daemon/pool.h"
 #include "daemon/sched.h"
 #include "daemon/store.h"
+#include "daemon/stores.h"
 #include "proto/frame.h"
 #include "proto/profile.h"
 
@@ -50,7 +52,7 @@ struct service {
 	struct event_base *base;
 	struct inbox *inbox; /* the main thread's */
 	struct pool pool;
-	struct store *stores; /* list, in order of id */
+	struct stores stores;
 	uint64_t client_limit[N_CHARGE_KINDS], user_limit[N_CHARGE_KINDS];
 	uint32_t spin_usec;
 	uint64_t started_nsec; /* CLOCK_MONOTONIC */
@@ -87,12 +89,15 @@ enum session_state {
 	SESSION_EMPTYING, /* no channel; slabs and files are dropped, not all free	-> freed */
 };
 
-/* A session's part of a store: its turn in the scheduler, over all its channels there. */
+/* A session's part of a store, while it has files or channels there: its turn in the scheduler,
+   over all its channels. */
 struct share {
 	struct share *next;
-	struct store *store;
+	struct session *session;
+	struct store *store; /* held */
 	struct sched_client client;
 	uint32_t n_channels; /* the home lane may look up ids while there is one */
+	uint32_t n_files;    /* until they are closed */
 };
 
 struct session {
@@ -100,8 +105,8 @@ struct session {
 	struct service *service;
 	struct user *user;
 	uint32_t id;
-	pid_t pid;     /* as the kernel says; 0: in a namespace that does not show here */
-	char name[64]; /* the program's, printable ASCII; "" before Hello */
+	struct peer peer; /* who it is */
+	char name[64];	  /* the program's, printable ASCII; "" before Hello */
 	enum session_state state;
 	bool is_mute; /* nothing can be sent any more */
 	struct account account;

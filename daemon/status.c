@@ -126,7 +126,7 @@ static int client_to_wire(const struct session *session, Wire__Client *wire)
 
 	wire->client = session->id;
 	wire->uid = session->user->uid;
-	wire->pid = (uint32_t)session->pid;
+	wire->pid = (uint32_t)session->peer.pid;
 	wire->pool_bytes = session->account.used[CHARGE_POOL_BYTES];
 	wire->slabs = (uint32_t)session->account.used[CHARGE_SLABS];
 	wire->files = (uint32_t)session->account.used[CHARGE_FILES];
@@ -150,12 +150,12 @@ static int stores_to_wire(const struct service *service, Wire__StatusReply *wire
 {
 	size_t n = 0;
 
-	for (const struct store *store = service->stores; store; store = store->next)
+	for (const struct store *store = service->stores.first; store; store = store->next)
 		n++;
 	wire->stores = calloc(n ? n : 1, sizeof(Wire__Store *));
 	if (!wire->stores)
 		return -ENOMEM;
-	for (const struct store *store = service->stores; store; store = store->next) {
+	for (const struct store *store = service->stores.first; store; store = store->next) {
 		Wire__Store *one = WIRE_NEW(Wire__Store, wire__store);
 
 		if (!one)

@@ -545,8 +545,19 @@ FAULT(c8_library, "C8 the library refuses what overflows and names the numbers")
 
 /* ---- C19 ---- */
 
-FAULT(c19_no_store, "C19 a file on no store: -ENXIO, and the sentence names the stores")
+/* A daemon that serves the store that it was given, and no other. */
+static struct daemon *daemon_without_automatic_stores(void)
 {
+	const char *path = test_text("%s/dsaiod.conf", test_dir());
+	_cleanup_(fclosep) FILE *file = fopen(path, "we");
+
+	CHECK(file && fputs("[daemon]\nauto_stores = no\n", file) >= 0 && fflush(file) == 0);
+	return daemon_start(DAEMON_ARGS("--config", path));
+}
+
+TEST(c19_no_store, "C19 a file on no store: -ENXIO, and the sentence names the stores")
+{
+	struct daemon *daemon = daemon_without_automatic_stores();
 	_cleanup_(rig_close) struct rig rig = { .daemon = daemon };
 	_cleanup_(closep) int fd = -1;
 	const char *path = test_text("%s/elsewhere.bin", test_dir_in("/dev/shm"));
@@ -557,6 +568,7 @@ FAULT(c19_no_store, "C19 a file on no store: -ENXIO, and the sentence names the 
 	struct kit kit;
 
 	file_make_pattern(path, 4096, 1);
+	beside_start(daemon);
 	rig_open(&rig, NULL);
 	CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDWR, &file), -ENXIO,
 		    test_text("elsewhere.bin;store;t;%s", daemon->store_dir));
@@ -569,6 +581,7 @@ FAULT(c19_no_store, "C19 a file on no store: -ENXIO, and the sentence names the 
 	kit_close(&kit);
 	file_make_pattern(daemon_path(daemon, "g"), 4096, 1);
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "g", O_RDONLY), buf, 4096, 0), 4096);
+	beside_ok();
 }
 
 /* ---- C22 ---- */
