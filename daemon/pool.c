@@ -5,10 +5,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/falloc.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
@@ -52,7 +55,7 @@ static int slab_lock(struct slab *slab)
 	int code;
 
 	/* Not mlock(), which the sanitizers replace by nothing. */
-	if (mlock2(slab->memory, slab->size_bytes, 0) == 0) {
+	if (mlock2(slab->memory, slab->map_bytes, 0) == 0) {
 		slab->is_locked = true;
 		return 0;
 	}
@@ -68,34 +71,104 @@ static int slab_lock(struct slab *slab)
 	if (slab->pool->lock == POOL_LOCK_YES)
 		return -ENOMEM;
 	/* It may have failed halfway; what is locked counts against the limit. */
-	(void)munlock(slab->memory, slab->size_bytes); /* what was never locked is fine */
+	(void)munlock(slab->memory, slab->map_bytes); /* what was never locked is fine */
 	return 0;
+}
+
+/* Maps and locks what fd has. */
+static int slab_map(struct slab *slab)
+{
+	void *memory = mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
+			    (off_t)slab->import_off);
+
+	if (memory == MAP_FAILED)
+		return error_set(&slab->error, -errno, "%s of %" PRIu64 " bytes: mmap",
+				 slab->is_imported ? "import" : "slab", slab->size_bytes);
+	slab->memory = memory;
+	/* A core dump would delay the end of file by which clients see the daemon's death. */
+	(void)madvise(memory, slab->map_bytes, MADV_DONTDUMP); /* known since Linux 3.4 */
+	return slab_lock(slab);
+}
+
+/* The client's own memory: the helper's thread.  Fills in map_bytes. */
+static int import_check(struct slab *slab, struct error *error)
+{
+	uint64_t off = slab->import_off, size_bytes = slab->size_bytes, page;
+	int flags, seals;
+	struct statfs fs;
+	struct stat st;
+
+	/* Before anything else: it tells the file system, and hangs if that one does. */
+	if (fstatfs(slab->fd, &fs) < 0)
+		return error_set(error, -errno, "import: fstatfs");
+	if (fs.f_type != TMPFS_MAGIC && (unsigned long)fs.f_type != HUGETLBFS_MAGIC)
+		return error_set_plain(error, -EOPNOTSUPP,
+				       "import: the descriptor is on neither tmpfs nor hugetlbfs "
+				       "(file-system type 0x%lx): use memfd_create(2) or a file in "
+				       "/dev/shm, or dsaio_alloc()",
+				       (unsigned long)fs.f_type);
+	if (fstat(slab->fd, &st) < 0)
+		return error_set(error, -errno, "import: fstat");
+	if (!S_ISREG(st.st_mode))
+		return error_set_plain(error, -EOPNOTSUPP,
+				       "import: the descriptor is of no regular file");
+	flags = fcntl(slab->fd, F_GETFL);
+	if (flags < 0)
+		return error_set(error, -errno, "import: fcntl(F_GETFL)");
+	if ((flags & O_PATH) || (flags & O_ACCMODE) != O_RDWR)
+		return error_set_plain(
+			error, -EACCES,
+			"import: the descriptor is not open for reading and writing: "
+			"open it with O_RDWR");
+	seals = fcntl(slab->fd, F_GET_SEALS); /* -1: it can not have any */
+	if (seals > 0 && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
+		return error_set_plain(
+			error, -EACCES,
+			"import: the file is sealed against writing (F_SEAL_%sWRITE)",
+			seals & F_SEAL_WRITE ? "" : "FUTURE_");
+
+	page = fs.f_type == TMPFS_MAGIC ? (uint64_t)sysconf(_SC_PAGESIZE) : (uint64_t)fs.f_bsize;
+	if (off % page)
+		return error_set_plain(error, -EINVAL,
+				       "import: offset %" PRIu64
+				       ": must be a multiple of its page size, %" PRIu64,
+				       off, page);
+	/* It may shrink later: its ops then fail with EFAULT, nobody else notices. */
+	if (off > (uint64_t)st.st_size || size_bytes > (uint64_t)st.st_size - off)
+		return error_set_plain(error, -ERANGE,
+				       "import: %" PRIu64 " bytes from %" PRIu64
+				       " on: the file has %jd bytes",
+				       size_bytes, off, (intmax_t)st.st_size);
+	slab->map_bytes = (size_bytes + page - 1) / page * page;
+	return 0;
+}
+
+static int slab_do_import(struct slab *slab)
+{
+	int r = import_check(slab, &slab->error);
+
+	if (r == 0)
+		r = slab_map(slab);
+	closep(&slab->fd); /* the mapping has the file */
+	slab->fd = -1;
+	return r;
 }
 
 /* The helper's thread: sets fd, memory, is_locked.  What failed is undone by slab_unmake(). */
 static int slab_do_make(struct slab *slab)
 {
-	void *memory;
-
 	slab->fd = memfd_sealed("dsaio-slab", slab->size_bytes);
 	if (slab->fd < 0)
 		return error_set(&slab->error, slab->fd, "slab of %" PRIu64 " bytes: memfd",
 				 slab->size_bytes);
-	memory = mmap(NULL, slab->size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd, 0);
-	if (memory == MAP_FAILED)
-		return error_set(&slab->error, -errno, "slab of %" PRIu64 " bytes: mmap",
-				 slab->size_bytes);
-	slab->memory = memory;
-	/* A core dump would delay the end of file by which clients see the daemon's death. */
-	(void)madvise(memory, slab->size_bytes, MADV_DONTDUMP); /* known since Linux 3.4 */
-	return slab_lock(slab);
+	return slab_map(slab);
 }
 
 /* The helper's thread: the memory goes back although a child of the client may map it. */
 static void slab_unmake(struct slab *slab)
 {
 	if (slab->memory)
-		(void)munmap(slab->memory, slab->size_bytes); /* whole: can not fail */
+		(void)munmap(slab->memory, slab->map_bytes); /* whole: can not fail */
 	if (slab->fd < 0)
 		return;
 	/* Fails only if a signal comes; helpers block all. */
@@ -115,9 +188,9 @@ static void slab_made_main(struct message *message)
 	struct slab *slab = container_of(message, struct slab, message);
 	struct pool *pool = slab->pool;
 
-	if (slab->fd < 0) {
+	if (slab->result < 0) {
 		slab_give_charges(slab);
-		slab->on_made(NULL, slab->error.code, &slab->error, slab->made_arg);
+		slab->on_made(NULL, slab->result, &slab->error, slab->made_arg);
 		free(slab);
 		return;
 	}
@@ -133,18 +206,16 @@ static void slab_make_run(struct work *work)
 {
 	struct slab *slab = container_of(work, struct slab, work);
 
-	if (slab_do_make(slab) < 0) {
+	slab->result = slab->is_imported ? slab_do_import(slab) : slab_do_make(slab);
+	if (slab->result < 0)
 		slab_unmake(slab);
-		slab->fd = -1;
-	}
 	slab->message.run = slab_made_main;
 	inbox_post(slab->pool->main_inbox, &slab->message);
 }
 
-int slab_make(struct pool *pool, struct account *account, struct helper *helper,
-	      uint64_t size_bytes,
-	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
-	      void *arg, struct error *error)
+/* A slab that is charged, with nothing in it yet. */
+static int slab_new(struct pool *pool, struct account *account, struct helper *helper,
+		    uint64_t size_bytes, struct slab **ret_slab, struct error *error)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	struct slab *slab;
@@ -158,24 +229,72 @@ int slab_make(struct pool *pool, struct account *account, struct helper *helper,
 	if (!slab)
 		return error_set(error, -ENOMEM, "slab");
 	slab->fd = -1;
-	slab->size_bytes = (size_bytes + page - 1) / page * page;
+	slab->size_bytes = size_bytes;
+	slab->map_bytes = (size_bytes + page - 1) / page * page;
 	slab->pool = pool;
 	slab->helper = helper;
-	slab->on_made = on_made;
-	slab->made_arg = arg;
 	atomic_init(&slab->n_holds, 1);
-
 	r = charge_take(&slab->slab_charge, account, CHARGE_SLABS, 1, error);
 	if (r == 0)
-		r = charge_take(&slab->bytes_charge, account, CHARGE_POOL_BYTES, slab->size_bytes,
+		r = charge_take(&slab->bytes_charge, account, CHARGE_POOL_BYTES, slab->map_bytes,
 				error);
 	if (r < 0) {
 		slab_give_charges(slab);
 		free(slab);
 		return r;
 	}
+	*ret_slab = slab;
+	return 0;
+}
+
+static void slab_start(struct slab *slab,
+		       void (*on_made)(struct slab *slab, int result, const struct error *error,
+				       void *arg),
+		       void *arg)
+{
+	slab->on_made = on_made;
+	slab->made_arg = arg;
 	slab->work.run = slab_make_run;
-	helper_submit(helper, &slab->work);
+	helper_submit(slab->helper, &slab->work);
+}
+
+int slab_make(struct pool *pool, struct account *account, struct helper *helper,
+	      uint64_t size_bytes,
+	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
+	      void *arg, struct error *error)
+{
+	struct slab *slab;
+	int r = slab_new(pool, account, helper, size_bytes, &slab, error);
+
+	if (r < 0)
+		return r;
+	slab->size_bytes = slab->map_bytes;
+	slab_start(slab, on_made, arg);
+	return 0;
+}
+
+int slab_import(struct pool *pool, struct account *account, struct helper *helper, int fd,
+		uint64_t off, uint64_t size_bytes,
+		void (*on_made)(struct slab *slab, int result, const struct error *error,
+				void *arg),
+		void *arg, struct error *error)
+{
+	struct slab *slab;
+	uint64_t end;
+	int r;
+
+	if (__builtin_add_overflow(off, size_bytes, &end) || end > INT64_MAX)
+		return error_set_plain(error, -EINVAL,
+				       "import: %" PRIu64 " bytes from %" PRIu64
+				       " on: their end passes 2^63",
+				       size_bytes, off);
+	r = slab_new(pool, account, helper, size_bytes, &slab, error);
+	if (r < 0)
+		return r;
+	slab->is_imported = true;
+	slab->import_off = off;
+	slab->fd = fd;
+	slab_start(slab, on_made, arg);
 	return 0;
 }
 

@@ -8,6 +8,11 @@
  * memory is not reused while a device writes to it.  It is punched, not only closed: a child of
  * the client may still map it.
  *
+ * Or its memory is the client's own, imported by descriptor: tmpfs or hugetlbfs only, since a page
+ * fault on anything else could hang.  It is charged, mapped and locked like another, but the client
+ * may shrink or punch it at any time: the kernel's copies then fail with EFAULT.  It is only
+ * unmapped.
+ *
  * Making and freeing take 0.1-0.3 s a GiB and run on the user's helper thread.
  * Main thread, but for slab_hold() and slab_drop(): lanes too.
  */
@@ -34,9 +39,11 @@ struct pool {
 
 struct slab {
 	uint32_t id;  /* in its session; 0 before it has one */
-	int fd;	      /* sealed: the size can not change */
+	int fd;	      /* sealed: the size can not change; -1: imported, closed when it is mapped */
 	void *memory; /* the daemon's mapping: an address for iocbs, never touched */
-	uint64_t size_bytes;
+	uint64_t size_bytes, map_bytes; /* what ops may use; whole pages, that and more */
+	bool is_imported;
+	uint64_t import_off;
 	bool is_locked;
 	struct charge bytes_charge, slab_charge;
 	_Atomic uint32_t n_holds; /* lanes: +1 relaxed (the caller holds one),
@@ -47,6 +54,7 @@ struct slab {
 	struct work work;
 	struct message message;
 	struct error error;
+	int result;
 	void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg);
 	void (*on_freed)(void *arg);
 	void *made_arg, *freed_arg;
@@ -65,6 +73,20 @@ int slab_make(struct pool *pool, struct account *account, struct helper *helper,
 	      uint64_t size_bytes,
 	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
 	      void *arg, struct error *error);
+
+/*
+ * The same of size_bytes from byte off on of the client's file fd, checked, mapped and closed on the
+ * helper's thread.  Its memory is charged in whole pages.  Further errors: -EINVAL (off + size_bytes
+ * passes 2^63; off is not at a page), -EOPNOTSUPP (neither on tmpfs nor on hugetlbfs, no regular
+ * file), -EACCES (not open for reading and writing, sealed against writing), -ERANGE (the file is
+ * shorter).  If on_made will be called, fd is taken; else it is still the caller's, who can not just
+ * close it.
+ */
+int slab_import(struct pool *pool, struct account *account, struct helper *helper, int fd,
+		uint64_t off, uint64_t size_bytes,
+		void (*on_made)(struct slab *slab, int result, const struct error *error,
+				void *arg),
+		void *arg, struct error *error);
 
 static inline void slab_hold(struct slab *slab)
 {

@@ -36,6 +36,7 @@ static const struct {
 	[WIRE__REQUEST__BODY_SUBMIT] = { "submit", 0, 0 },
 	[WIRE__REQUEST__BODY_CANCEL] = { "cancel", 0, 0 },
 	[WIRE__REQUEST__BODY_STATUS] = { "status", 0, 0 },
+	[WIRE__REQUEST__BODY_SLAB_IMPORT] = { "slab_import", 1, 1 },
 	[WIRE__REQUEST__BODY_FILE_BUFFERED] = { "file_buffered", 1, 1 },
 	[WIRE__REQUEST__BODY_FILE_GET] = { "file_get", 0, 0 },
 };
@@ -261,11 +262,14 @@ static void call_done(struct call *call, int result, const struct error *error)
 	reply.seq = call->seq;
 	switch (call->what) {
 	case WIRE__REQUEST__BODY_SLAB_NEW:
+	case WIRE__REQUEST__BODY_SLAB_IMPORT:
 		slab.slab = call->slab->id;
 		slab.size_bytes = call->slab->size_bytes;
 		slab.is_locked = call->slab->is_locked;
-		reply.body_case = WIRE__REPLY__BODY_SLAB_NEW;
-		reply.slab_new = &slab;
+		reply.body_case = call->what == WIRE__REQUEST__BODY_SLAB_NEW
+					  ? WIRE__REPLY__BODY_SLAB_NEW
+					  : WIRE__REPLY__BODY_SLAB_IMPORT;
+		reply.slab_new = &slab; /* the other's pointer, too: one union */
 		break;
 	case WIRE__REQUEST__BODY_FILE_ADD:
 		file.file = call->file->id;
@@ -467,6 +471,10 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 	switch (request->body_case) {
 	case WIRE__REQUEST__BODY_SLAB_NEW:
 		return session_slab_new(session, request->slab_new->size_bytes, call, error);
+	case WIRE__REQUEST__BODY_SLAB_IMPORT:
+		return session_slab_import(session, TAKE_FD(frame->fds[0]),
+					   request->slab_import->off,
+					   request->slab_import->size_bytes, call, error);
 	case WIRE__REQUEST__BODY_SLAB_FREE:
 		return session_slab_free(session, request->slab_free->slab, call, error);
 	case WIRE__REQUEST__BODY_FILE_ADD:

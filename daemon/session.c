@@ -871,7 +871,8 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 		call->on_done(call, error.code, &error);
 		return;
 	}
-	result = call_add_fd(call, slab->fd);
+	if (!slab->is_imported)
+		result = call_add_fd(call, slab->fd);
 	if (result == 0)
 		result = idtable_add(&session->objects.slabs, slab, &slab->id);
 	if (result < 0) {
@@ -891,6 +892,19 @@ int session_slab_new(struct session *session, uint64_t size_bytes, struct call *
 			  size_bytes, on_slab_made, call, error);
 
 	if (r == 0)
+		session->n_objects++;
+	return r;
+}
+
+int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t size_bytes,
+			struct call *call, struct error *error)
+{
+	int r = slab_import(&session->service->pool, &session->account, session->user->helper, fd,
+			    off, size_bytes, on_slab_made, call, error);
+
+	if (r < 0)
+		session_close_fds(session, &fd, 1);
+	else
 		session->n_objects++;
 	return r;
 }

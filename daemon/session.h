@@ -221,6 +221,9 @@ int session_hello(struct session *session, const char *name, int pidfd, int *ret
 
 int session_slab_new(struct session *session, uint64_t size_bytes, struct call *call,
 		     struct error *error);
+/* Takes fd, also on error.  For the reply as session_slab_new(), but no descriptor. */
+int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t size_bytes,
+			struct call *call, struct error *error);
 int session_slab_free(struct session *session, uint32_t id, struct call *call, struct error *error);
 
 /* Takes fd, also on error. */

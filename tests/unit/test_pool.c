@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -251,6 +252,189 @@ START_TEST(with_lock_auto_it_is_served_unlocked_and_that_is_told)
 }
 END_TEST
 
+/* ---- imported memory ---- */
+
+enum import_kind { MEMFD, HUGE_MEMFD, SHM, SHM_READ_ONLY, SHM_PATH, ON_DISK, DIRECTORY, PIPE };
+
+static int shm_open_new(int flags)
+{
+	static const char path[] = "/dev/shm/dsaio-test-pool";
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600), other;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, MIB), 0);
+	other = open(path, flags | O_CLOEXEC);
+	ck_assert_int_ge(other, 0);
+	ck_assert_int_eq(unlink(path), 0);
+	(void)close(fd);
+	return other;
+}
+
+static int import_open(enum import_kind kind, int seals)
+{
+	int fds[2], fd = -1;
+
+	switch (kind) {
+	case MEMFD:
+		fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		ck_assert_int_eq(ftruncate(fd, MIB), 0);
+		ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
+		break;
+	case HUGE_MEMFD:
+		fd = memfd_create("test", MFD_CLOEXEC | MFD_HUGETLB);
+		ck_assert(fd < 0 || ftruncate(fd, 4 * MIB) == 0);
+		break;
+	case SHM:
+		return shm_open_new(O_RDWR);
+	case SHM_READ_ONLY:
+		return shm_open_new(O_RDONLY);
+	case SHM_PATH:
+		return shm_open_new(O_PATH);
+	case ON_DISK:
+		fd = open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+		ck_assert_int_eq(ftruncate(fd, MIB), 0);
+		break;
+	case DIRECTORY:
+		fd = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		break;
+	case PIPE:
+		ck_assert_int_eq(pipe(fds), 0);
+		(void)close(fds[1]);
+		fd = fds[0];
+		break;
+	}
+	return fd;
+}
+
+static int import(int fd, uint64_t off, uint64_t size_bytes)
+{
+	struct error error;
+	int r = slab_import(&pool, &client, helper, fd, off, size_bytes, on_made, &client, &error);
+
+	if (r < 0) {
+		made_error = error;
+		(void)close(fd);
+		return r;
+	}
+	run_until(&n_made);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1); /* closed, whatever came out */
+	return made_result;
+}
+
+static const struct {
+	const char *what;
+	enum import_kind kind;
+	int seals;
+	uint64_t off, size_bytes;
+	int want;
+	const char *words;
+} imports[] = {
+	{ "a memfd", MEMFD, 0, 0, MIB, 0, "" },
+	{ "of it a part", MEMFD, 0, 4096, 8192, 0, "" },
+	{ "part of a page", MEMFD, 0, 4096, 77, 0, "" },
+	{ "what can only not shrink", MEMFD, F_SEAL_SHRINK | F_SEAL_SEAL, 0, MIB, 0, "" },
+	{ "a file in /dev/shm", SHM, 0, 0, MIB, 0, "" },
+	{ "no byte", MEMFD, 0, 0, 0, -EINVAL, "slab of 0 bytes" },
+	{ "in the middle of a page", MEMFD, 0, 100, 4096, -EINVAL, "offset 100" },
+	{ "a sum over 2^63", MEMFD, 0, INT64_MAX - 4095, 8192, -EINVAL, "2^63" },
+	{ "a sum over 2^64", MEMFD, 0, UINT64_MAX - 4095, 8192, -EINVAL, "2^63" },
+	{ "a byte too much", MEMFD, 0, 0, MIB + 1, -ERANGE, "1048577 bytes from 0" },
+	{ "behind the end", MEMFD, 0, 2 * MIB, 4096, -ERANGE, "has 1048576 bytes" },
+	{ "sealed", MEMFD, F_SEAL_WRITE, 0, MIB, -EACCES, "F_SEAL_WRITE" },
+	{ "sealed from now on", MEMFD, F_SEAL_FUTURE_WRITE, 0, MIB, -EACCES, "FUTURE_WRITE" },
+	{ "open for reading", SHM_READ_ONLY, 0, 0, MIB, -EACCES, "O_RDWR" },
+	{ "open as a path", SHM_PATH, 0, 0, MIB, -EACCES, "O_RDWR" },
+	{ "on a disk", ON_DISK, 0, 0, MIB, -EOPNOTSUPP, "neither tmpfs nor" },
+	{ "a directory", DIRECTORY, 0, 0, 4096, -EOPNOTSUPP, "no regular file" },
+	{ "a pipe", PIPE, 0, 0, 4096, -EOPNOTSUPP, "neither tmpfs nor" },
+};
+
+START_TEST(memory_is_imported_as_it_is_or_refused_with_what_is_wrong)
+{
+	const int want = imports[_i].want;
+	int fd = import_open(imports[_i].kind, imports[_i].seals);
+	int r = import(fd, imports[_i].off, imports[_i].size_bytes);
+
+	ck_assert_msg(r == want, "%s: %d", imports[_i].what, r);
+	if (want < 0) {
+		ck_assert_msg(strstr(made_error.text, imports[_i].words), "%s", made_error.text);
+		ck_assert(account_is_zero(&client));
+		return;
+	}
+	ck_assert_uint_eq(made->size_bytes, imports[_i].size_bytes);
+	ck_assert(made->is_locked);
+	ck_assert_uint_eq(client.used[CHARGE_POOL_BYTES],
+			  (imports[_i].size_bytes + 4095) / 4096 * 4096);
+	ck_assert_uint_eq(client.used[CHARGE_SLABS], 1);
+	drop();
+	run_until(&n_freed);
+	ck_assert(account_is_zero(&client));
+}
+END_TEST
+
+START_TEST(imported_memory_is_the_clients_own_also_when_it_is_freed)
+{
+	int fd = import_open(MEMFD, 0);
+	int own = dup(fd);
+	char bytes[4] = "";
+
+	ck_assert_int_eq(pwrite(own, "abcd", 4, 8192), 4);
+	ck_assert_int_eq(import(fd, 8192, 4096), 0);
+	ck_assert_int_eq(memcmp(made->memory, "abcd", 4), 0);
+	drop();
+	run_until(&n_freed);
+	ck_assert_int_eq(pread(own, bytes, 4, 8192), 4); /* neither punched nor cut */
+	ck_assert_int_eq(memcmp(bytes, "abcd", 4), 0);
+	(void)close(own);
+}
+END_TEST
+
+START_TEST(imported_memory_counts_like_the_pools)
+{
+	client.limit[CHARGE_POOL_BYTES] = MIB - 1;
+	ck_assert_int_eq(import(import_open(MEMFD, 0), 0, MIB), -ENOMEM);
+	ck_assert_msg(strstr(made_error.text, "client_pool_max"), "%s", made_error.text);
+	client.limit[CHARGE_SLABS] = 0;
+	ck_assert_int_eq(import(import_open(MEMFD, 0), 0, 4096), -EMFILE);
+	ck_assert(account_is_zero(&client));
+}
+END_TEST
+
+START_TEST(huge_pages_are_imported_whole)
+{
+	int fd = import_open(HUGE_MEMFD, 0);
+	int own = dup(fd);
+
+	if (fd < 0 ||
+	    mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED) {
+		printf("skip pool: huge pages: this host has none to spare\n");
+		(void)fflush(stdout);
+		return;
+	}
+	ck_assert_int_eq(import(fd, 4096, 4096), -EINVAL);
+	ck_assert_msg(strstr(made_error.text, "2097152"), "%s", made_error.text);
+	ck_assert_int_eq(import(dup(own), 2 * MIB, 4096), 0);
+	ck_assert_uint_eq(made->size_bytes, 4096);
+	drop();
+	run_until(&n_freed);
+	(void)close(own);
+}
+END_TEST
+
+START_TEST(imported_memory_too_has_to_be_locked)
+{
+	lose_memlock();
+	pool.lock = POOL_LOCK_YES;
+	ck_assert_int_eq(import(import_open(MEMFD, 0), 0, MIB), -ENOMEM);
+	ck_assert_msg(strstr(made_error.text, "RLIMIT_MEMLOCK"), "%s", made_error.text);
+	pool.lock = POOL_LOCK_AUTO;
+	ck_assert_int_eq(import(import_open(MEMFD, 0), 0, MIB), 0);
+	ck_assert(!made->is_locked);
+	drop();
+	run_until(&n_freed);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -264,6 +448,12 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_slab_that_can_not_be_made_gives_its_charges_back);
 	tcase_add_test(tcase, what_can_not_be_locked_is_refused_with_the_limit_and_what_to_do);
 	tcase_add_test(tcase, with_lock_auto_it_is_served_unlocked_and_that_is_told);
+	tcase_add_loop_test(tcase, memory_is_imported_as_it_is_or_refused_with_what_is_wrong, 0,
+			    N_ROWS(imports));
+	tcase_add_test(tcase, imported_memory_is_the_clients_own_also_when_it_is_freed);
+	tcase_add_test(tcase, imported_memory_counts_like_the_pools);
+	tcase_add_test(tcase, huge_pages_are_imported_whole);
+	tcase_add_test(tcase, imported_memory_too_has_to_be_locked);
 }
 
 SUITE("pool", add_tests)
