@@ -1,5 +1,6 @@
 #include "daemon/config.h"
 #include "proto/cleanup.h"
+#include "proto/socket.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -436,7 +437,7 @@ int config_init(struct config *config)
 	bool is_service = geteuid() == 0 || getenv("NOTIFY_SOCKET");
 
 	*config = (struct config){
-		.socket_path = strdup(CONFIG_SOCKET_DEFAULT),
+		.socket_path = strdup(SOCKET_SYSTEM),
 		.pool_size = memory / 2,
 		.client_pool_max = memory / 4,
 		.lock = is_service ? POOL_LOCK_YES : POOL_LOCK_AUTO,

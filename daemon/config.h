@@ -13,8 +13,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CONFIG_SOCKET_DEFAULT "/run/dsaiod/dsaiod.sock"
-
 /* A store's spin_usec that was not given: it is the daemon's. */
 #define CONFIG_SPIN_INHERIT UINT32_MAX
 

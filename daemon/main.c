@@ -11,14 +11,18 @@
 #include "daemon/log.h"
 #include "daemon/server.h"
 #include "proto/cleanup.h"
+#include "proto/dirs.h"
+#include "proto/socket.h"
 
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <systemd/sd-daemon.h>
@@ -26,26 +30,31 @@
 
 enum { STATUS_FINE = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
 
+#define CONFIG_SYSTEM DSAIO_SYSCONFDIR "/dsaiod/dsaiod.conf"
+
 static const char help[] =
 	"dsaiod - serve tensors to and from NVMe for all programs of this host\n"
 	"\n"
-	"usage: dsaiod [--config FILE] [--socket PATH] [--store NAME=DIR]... [--check-config]\n"
+	"usage: dsaiod [--user] [--config FILE] [--socket PATH] [--store NAME=DIR]...\n"
+	"              [--check-config]\n"
 	"\n"
 	"It stays in the foreground, logs to stderr, says \"ready\" when it serves, and ends in\n"
 	"order on SIGTERM or SIGINT.\n"
 	"\n"
 	"  serve one file system, named nvme0, on the usual socket:\n"
 	"      dsaiod --store nvme0=/mnt/nvme0\n"
-	"  try it without root, on a socket of your own:\n"
-	"      mkdir -p ~/store\n"
-	"      dsaiod --socket ~/dsaiod.sock --store home=$HOME/store\n"
-	"      DSAIO_SOCKET=~/dsaiod.sock dsaioctl status\n"
+	"  your own, without root, as programs start it where there is none:\n"
+	"      dsaiod --user\n"
 	"  look whether a configuration is right, and no more:\n"
-	"      dsaiod --config /etc/dsaiod.conf --check-config\n"
+	"      dsaiod --config ./dsaiod.conf --check-config\n"
 	"\n"
 	"options:\n"
-	"  --config FILE      read settings; the options below come on top\n"
-	"  --socket PATH      where to listen (" CONFIG_SOCKET_DEFAULT ")\n"
+	"  --user             a user's own daemon: on $XDG_RUNTIME_DIR/dsaiod/dsaiod.sock (else\n"
+	"                     /tmp/dsaiod-UID/dsaiod.sock), ends 60 s after its last client\n"
+	"  --config FILE      read settings here (else " CONFIG_SYSTEM ",\n"
+	"                     with --user ~/.config/dsaiod/dsaiod.conf, if it is there);\n"
+	"                     the options below come on top\n"
+	"  --socket PATH      where to listen (" SOCKET_SYSTEM ")\n"
 	"  --store NAME=DIR   serve files on DIR's file system, or a block device; repeatable\n"
 	"  --check-config     check configuration and options, then exit\n"
 	"  --help             print this\n"
@@ -57,6 +66,7 @@ static const char help[] =
 	"  client_pool_max = 16G      ; for one client; half of pool_size\n"
 	"  lock = yes                 ; yes: refuse what can not be locked; auto: serve it unlocked\n"
 	"  spin_usec = 200            ; how long a thread spins before it sleeps; 0: not at all\n"
+	"  idle_exit_sec = 0          ; end so long after the last client; 0: never; --user: 60\n"
 	"  [store nvme0]\n"
 	"  path = /mnt/nvme0\n"
 	"  block_size = 1M            ; the profile of handles that bring none\n"
@@ -71,6 +81,8 @@ static const char help[] =
 
 /* What the command line asks for. */
 struct options {
+	const char *config_path; /* NULL: the usual ones */
+	bool is_user, has_socket;
 	bool only_check;
 	bool is_done; /* --help or --version was all */
 };
@@ -80,54 +92,58 @@ static void config_deinitp(struct config *config)
 	config_deinit(config);
 }
 
-/* Two turns, since the file comes first wherever --config stands.  0, or -EINVAL and told. */
-static int options_read(int argc, char **argv, struct config *config, struct options *ret_options)
+/*
+ * One turn through the options.  config: NULL: looks at what comes before the file; else puts the
+ * others on top of it.  0, or -EINVAL and told.
+ */
+static int options_turn(int argc, char **argv, struct options *options, struct config *config)
 {
-	static const struct option longs[] = { { "config", required_argument, NULL, 'c' },
+	static const struct option longs[] = { { "user", no_argument, NULL, 'u' },
+					       { "config", required_argument, NULL, 'c' },
 					       { "socket", required_argument, NULL, 's' },
 					       { "store", required_argument, NULL, 'd' },
 					       { "check-config", no_argument, NULL, 'k' },
 					       { "help", no_argument, NULL, 'h' },
 					       { "version", no_argument, NULL, 'V' },
 					       { 0 } };
-	struct options options = { 0 };
 	struct error error;
+	int option, r = 0;
 
-	for (int turn = 0; turn < 2; turn++) {
-		int option, r = 0;
-
-		optind = 0; /* glibc: from the start again */
-		opterr = turn == 0;
-		while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-			switch (option) {
-			case 'c':
-				r = turn == 0 ? config_read(config, optarg, &error) : 0;
-				break;
-			case 's':
-				r = turn == 1 ? config_set_socket(config, optarg, &error) : 0;
-				break;
-			case 'd':
-				r = turn == 1 ? config_add_store(config, optarg, &error) : 0;
-				break;
-			case 'k':
-				options.only_check = true;
-				break;
-			case 'h':
-				(void)fputs(help, stdout); /* who closed stdout asked for nothing */
-				ret_options->is_done = true;
-				return 0;
-			case 'V':
-				(void)printf("dsaiod %s\n", DSAIO_VERSION);
-				ret_options->is_done = true;
-				return 0;
-			default:
-				(void)fprintf(stderr, "dsaiod: try dsaiod --help\n");
-				return -EINVAL;
-			}
-			if (r < 0) {
-				(void)fprintf(stderr, "dsaiod: %s\n", error.text);
-				return -EINVAL;
-			}
+	optind = 0; /* glibc: from the start again */
+	opterr = !config;
+	while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		switch (option) {
+		case 'u':
+			options->is_user = true;
+			break;
+		case 'c':
+			options->config_path = optarg;
+			break;
+		case 's':
+			options->has_socket = true;
+			r = config ? config_set_socket(config, optarg, &error) : 0;
+			break;
+		case 'd':
+			r = config ? config_add_store(config, optarg, &error) : 0;
+			break;
+		case 'k':
+			options->only_check = true;
+			break;
+		case 'h':
+			(void)fputs(help, stdout); /* who closed stdout asked for nothing */
+			options->is_done = true;
+			return 0;
+		case 'V':
+			(void)printf("dsaiod %s\n", DSAIO_VERSION);
+			options->is_done = true;
+			return 0;
+		default:
+			(void)fprintf(stderr, "dsaiod: try dsaiod --help\n");
+			return -EINVAL;
+		}
+		if (r < 0) {
+			(void)fprintf(stderr, "dsaiod: %s\n", error.text);
+			return -EINVAL;
 		}
 	}
 	if (optind < argc) {
@@ -138,11 +154,73 @@ static int options_read(int argc, char **argv, struct config *config, struct opt
 			argv[optind]);
 		return -EINVAL;
 	}
-	if (config_check(config, &error) < 0) {
+	return 0;
+}
+
+/* The usual configuration file, or NULL if there is none. */
+static const char *config_usual(const struct options *options, char *path, size_t size)
+{
+	const char *home = secure_getenv("HOME"), *config_home = secure_getenv("XDG_CONFIG_HOME");
+	size_t n;
+
+	if (!options->is_user)
+		n = (size_t)snprintf(path, size, CONFIG_SYSTEM);
+	else if (config_home && *config_home == '/') /* what is relative is to be ignored */
+		n = (size_t)snprintf(path, size, "%s/dsaiod/dsaiod.conf", config_home);
+	else if (home && *home == '/')
+		n = (size_t)snprintf(path, size, "%s/.config/dsaiod/dsaiod.conf", home);
+	else
+		return NULL;
+	/* What is there and can not be read is told, not passed over. */
+	return n < size && (access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))
+		       ? path
+		       : NULL;
+}
+
+/* A user's own socket lies in a directory that is made and checked. */
+static int socket_usual(struct config *config, struct error *error)
+{
+	struct socket_dir dir = { .fd = -1 };
+	int r = socket_dir_open(true, &dir, error->text, sizeof(error->text));
+
+	if (r < 0)
+		return r;
+	closep(&dir.fd);
+	return config_set_socket(config, dir.path, error);
+}
+
+/* The file comes first wherever --config stands.  0, or -EINVAL and told. */
+static int options_read(int argc, char **argv, struct config *config, struct options *ret_options)
+{
+	struct options options = { 0 };
+	struct error error;
+	char usual[PATH_MAX];
+	int r;
+
+	r = options_turn(argc, argv, &options, NULL);
+	if (r < 0)
+		return r;
+	*ret_options = options;
+	if (options.is_done)
+		return 0;
+	if (options.is_user)
+		config_set_user(config);
+	if (!options.config_path)
+		options.config_path = config_usual(&options, usual, sizeof(usual));
+	if (options.is_user && !options.has_socket)
+		r = socket_usual(config, &error);
+	if (r == 0 && options.config_path)
+		r = config_read(config, options.config_path, &error);
+	if (r == 0) {
+		r = options_turn(argc, argv, &options, config);
+		if (r < 0)
+			return r;
+		r = config_check(config, &error);
+	}
+	if (r < 0) {
 		(void)fprintf(stderr, "dsaiod: %s\n", error.text);
 		return -EINVAL;
 	}
-	*ret_options = options;
 	return 0;
 }
 

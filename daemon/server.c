@@ -4,6 +4,7 @@
 #include "daemon/request.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
+#include "proto/socket.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -38,8 +39,11 @@ struct server {
 	struct service service;
 	struct inbox inbox;
 	struct event *inbox_event, *listen_event, *resume_event;
+	struct event
+		*idle_event; /* armed when the last session has gone, if that is to be the end */
 	int listen_fd, lock_fd;
-	bool has_socket_file; /* made by us, ours to remove */
+	bool has_socket_file; /* made by us or for us: ours to remove */
+	bool is_handed_over;  /* the library has made the socket, and nobody else listens there */
 	bool is_paused;	      /* out of descriptors: until a session ends, or a second */
 	bool is_told;	      /* the log has it */
 	bool is_stopping;
@@ -109,8 +113,9 @@ static int holder_write(int lock_fd)
  * Gets the lock, or refuses.  A daemon that dies holds it until the kernel has its last block
  * back, which can take as long as the device does: that is waited for.
  */
-static int lock_wait(int lock_fd, const char *path, struct error *error)
+static int lock_wait(const struct server *server, int lock_fd, struct error *error)
 {
+	const char *path = server->config->socket_path;
 	const struct timespec pause = { .tv_nsec = LOCK_TRY_NSEC };
 	unsigned n_unknown = 0;
 
@@ -123,6 +128,9 @@ static int lock_wait(int lock_fd, const char *path, struct error *error)
 			return error_set(error, -errno, "%s.lock", path);
 		switch (holder_look(lock_fd, &holder)) {
 		case HOLDER_LIVES:
+			/* It has found our socket: it is about to end. */
+			if (server->is_handed_over && ++n_unknown < LOCK_UNKNOWN_TRIES)
+				break;
 			return error_set_plain(error, -EADDRINUSE,
 					       "a dsaiod with pid %d serves %s: stop it first, or "
 					       "use another --socket",
@@ -182,7 +190,7 @@ static int lock_take(struct server *server, struct error *error)
 			path);
 	if (fd < 0)
 		return error_set(error, -errno, "start lock %s", lock_path);
-	r = lock_wait(fd, path, error);
+	r = lock_wait(server, fd, error);
 	if (r < 0)
 		return r;
 	r = holder_write(fd);
@@ -206,6 +214,13 @@ static int address_make(const char *path, struct sockaddr_un *ret_address, struc
 	*ret_address = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	memcpy(ret_address->sun_path, path, len + 1);
 	return 0;
+}
+
+static void strv_freep(char ***names)
+{
+	for (char **name = *names; name && *name; name++)
+		free(*name);
+	free(*names);
 }
 
 /* We have the lock: what is at the path is a left-over, or not ours to touch. */
@@ -235,9 +250,9 @@ static int socket_clear(const char *path, const struct sockaddr_un *address, str
 }
 
 /* A system's daemon is for every user; a user's own is for that user. */
-static mode_t socket_mode(void)
+static mode_t socket_mode(const struct config *config)
 {
-	return geteuid() == 0 || getenv("NOTIFY_SOCKET") ? 0666 : 0600;
+	return !config->is_user && (geteuid() == 0 || getenv("NOTIFY_SOCKET")) ? 0666 : 0600;
 }
 
 static int socket_listen(struct server *server, struct error *error)
@@ -263,7 +278,7 @@ static int socket_listen(struct server *server, struct error *error)
 	if (r < 0)
 		return error_set(error, r, "socket %s: bind", path);
 	server->has_socket_file = true;
-	if (chmod(path, socket_mode()) < 0)
+	if (chmod(path, socket_mode(server->config)) < 0)
 		return error_set(error, -errno, "socket %s: chmod", path);
 	if (listen(fd, LISTEN_BACKLOG) < 0)
 		return error_set(error, -errno, "socket %s: listen", path);
@@ -271,10 +286,14 @@ static int socket_listen(struct server *server, struct error *error)
 	return 0;
 }
 
-/* A socket that systemd made, if it did: 1, 0 or an error. */
+/*
+ * A socket that systemd made, or the library that started us: 1, 0 or an error.  The first is
+ * systemd's for ever, the second's file ours to remove.
+ */
 static int socket_inherit(struct server *server, struct error *error)
 {
-	int fd = SD_LISTEN_FDS_START, n = sd_listen_fds(1), flags;
+	_cleanup_(strv_freep) char **names = NULL;
+	int fd = SD_LISTEN_FDS_START, n = sd_listen_fds_with_names(1, &names), flags;
 
 	if (n <= 0)
 		return n < 0 ? error_set(error, n, "sockets from systemd") : 0;
@@ -293,10 +312,33 @@ static int socket_inherit(struct server *server, struct error *error)
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
 		return error_set(error, -errno, "socket from systemd");
 	server->listen_fd = fd;
+	server->is_handed_over = strcmp(names[0], SOCKET_HANDED_OVER) == 0;
 	return 1;
 }
 
 /* ---- clients ---- */
+
+static void server_idle(struct server *server)
+{
+	const struct timeval wait = { .tv_sec = (time_t)server->config->idle_exit_sec };
+
+	if (wait.tv_sec && !server->service.n_sessions)
+		(void)evtimer_add(server->idle_event, &wait); /* fails for want of memory: then
+								 after the next client */
+}
+
+/* A client that connects at this moment is hung up on, and looks for a daemon again. */
+static void on_idle(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *server = arg;
+
+	(void)fd;
+	(void)what;
+	if (server->service.n_sessions || server->is_stopping)
+		return;
+	log_notice("dsaiod: no client for %u s: stopping", server->config->idle_exit_sec);
+	server_stop(server);
+}
 
 static void server_pause(struct server *server)
 {
@@ -369,6 +411,7 @@ static void on_gone(struct service *service)
 
 	server->is_told = false;
 	server_resume(server);
+	server_idle(server);
 	server_leave_if_empty(server);
 }
 
@@ -414,7 +457,7 @@ static void service_init(struct server *server, struct event_base *base)
 static int server_listen(struct server *server, struct error *error)
 {
 	struct sockaddr_un address;
-	int r;
+	int r, is_inherited;
 
 	/* First: the lock's name is made from it. */
 	r = address_make(server->config->socket_path, &address, error);
@@ -423,20 +466,25 @@ static int server_listen(struct server *server, struct error *error)
 	r = path_check(server->config->socket_path, error);
 	if (r < 0)
 		return r;
+	is_inherited = socket_inherit(server, error);
+	if (is_inherited < 0)
+		return is_inherited;
 	r = lock_take(server, error);
 	if (r < 0)
 		return r;
-	r = socket_inherit(server, error);
-	if (r == 0)
+	server->has_socket_file = server->is_handed_over; /* not before the lock is ours */
+	if (!is_inherited)
 		r = socket_listen(server, error);
 	if (r < 0)
 		return r;
 	server->listen_event = event_new(server->service.base, server->listen_fd,
 					 EV_READ | EV_PERSIST, on_connect, server);
 	server->resume_event = evtimer_new(server->service.base, on_resume, server);
-	if (!server->listen_event || !server->resume_event ||
+	server->idle_event = evtimer_new(server->service.base, on_idle, server);
+	if (!server->listen_event || !server->resume_event || !server->idle_event ||
 	    event_add(server->listen_event, NULL) < 0)
 		return error_set(error, -ENOMEM, "socket: event");
+	server_idle(server);
 	return 0;
 }
 
@@ -484,6 +532,7 @@ void server_stop(struct server *server)
 	server->is_stopping = true;
 	(void)event_del(server->listen_event); /* it was added, or is paused: fine too */
 	(void)evtimer_del(server->resume_event);
+	(void)evtimer_del(server->idle_event);
 	closep(&server->listen_fd); /* who connects now is refused at once */
 	server->listen_fd = -1;
 	for (struct session *s = server->service.sessions; s; s = s->next)
@@ -500,6 +549,8 @@ void server_free(struct server *server)
 		event_free(server->listen_event);
 	if (server->resume_event)
 		event_free(server->resume_event);
+	if (server->idle_event)
+		event_free(server->idle_event);
 	closep(&server->listen_fd);
 	stores_deinit(&server->service.stores);
 	if (server->inbox_event)

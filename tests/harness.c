@@ -422,6 +422,7 @@ int tests_main(int argc, char **argv)
 		return 0;
 	}
 
+	(void)setenv("DSAIO_AUTOSTART", "0", 1); /* no daemon that no test has asked for */
 	report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	if (report == MAP_FAILED || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) {

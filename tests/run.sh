@@ -23,6 +23,7 @@ seconds=120
 if [ -n "$SANITIZE$VALGRIND" ]; then
 	export CK_TIMEOUT_MULTIPLIER=10 TEST_TIME_FACTOR=10
 fi
+export DSAIO_AUTOSTART=0 # no daemon that no test has asked for
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:${ASAN_OPTIONS:-}
 export UBSAN_OPTIONS=print_stacktrace=1:${UBSAN_OPTIONS:-}
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}

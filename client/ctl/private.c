@@ -1,7 +1,8 @@
 #include "client/ctl/private.h"
 
+#include "client/lib/dsaio.h"
+#include "client/lib/spawn.h"
 #include "proto/cleanup.h"
-#include "proto/dirs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,38 +33,6 @@ struct keeper {
 	char last[LINE_BYTES]; /* the last whole one */
 };
 
-static int find_daemon(char *path, size_t path_size, char *text, size_t size)
-{
-	const char *named = getenv("DSAIOD");
-	char beside[PATH_MAX];
-	ssize_t n;
-	int r;
-
-	if (named && *named) {
-		if (access(named, X_OK) < 0) {
-			r = -errno;
-			(void)snprintf(text, size, "%s: %s: $DSAIOD must name the dsaiod program",
-				       named, strerror(-r));
-			return r;
-		}
-		(void)snprintf(path, path_size, "%s", named);
-		return 0;
-	}
-	n = readlink("/proc/self/exe", beside, sizeof(beside) - 1);
-	beside[n > 0 ? n : 0] = '\0';
-	if (strrchr(beside, '/'))
-		*strrchr(beside, '/') = '\0';
-	(void)snprintf(path, path_size, "%s/dsaiod", beside);
-	if (access(path, X_OK) == 0)
-		return 0;
-	(void)snprintf(path, path_size, "%s/dsaiod", DSAIO_SBINDIR);
-	if (access(path, X_OK) == 0)
-		return 0;
-	(void)snprintf(text, size, "no dsaiod in %s nor %s: install it, or set DSAIOD to its path",
-		       beside, DSAIO_SBINDIR);
-	return -ENOENT;
-}
-
 static void close_now(int *fd)
 {
 	closep(fd);
@@ -81,7 +50,7 @@ static void arguments_freep(char ***argv)
 static int make_arguments(const char *daemon_path, const char *socket_path, const char *const *dirs,
 			  size_t n_dirs, char ***ret_argv, char *text, size_t size)
 {
-	_cleanup_(arguments_freep) char **argv = calloc(2 * n_dirs + 4, sizeof(*argv));
+	_cleanup_(arguments_freep) char **argv = calloc(2 * n_dirs + 6, sizeof(*argv));
 	_cleanup_(freep) dev_t *devices = calloc(n_dirs + 1, sizeof(*devices));
 	size_t n = 0, n_devices = 0;
 	bool is_whole;
@@ -90,8 +59,10 @@ static int make_arguments(const char *daemon_path, const char *socket_path, cons
 		(void)snprintf(text, size, "out of memory");
 		return -ENOMEM;
 	}
+	/* The configuration of the system's daemon is not for this one. */
 	is_whole = (argv[n++] = strdup(daemon_path)) && (argv[n++] = strdup("--socket")) &&
-		   (argv[n++] = strdup(socket_path));
+		   (argv[n++] = strdup(socket_path)) && (argv[n++] = strdup("--config")) &&
+		   (argv[n++] = strdup("/dev/null"));
 	for (size_t i = 0; is_whole && i < n_dirs; i++) {
 		_cleanup_(freep) char *real = realpath(dirs[i], NULL);
 		struct stat st;
@@ -286,9 +257,11 @@ int private_start(const char *const *dirs, size_t n_dirs, struct private_daemon 
 	_cleanup_(arguments_freep) char **argv = NULL;
 	pid_t keeper;
 
-	r = find_daemon(daemon_path, sizeof(daemon_path), text, size);
-	if (r < 0)
+	r = spawn_find(daemon_path, sizeof(daemon_path));
+	if (r < 0) {
+		(void)snprintf(text, size, "%s", dsaio_error());
 		return r;
+	}
 	r = make_directory(dir, sizeof(dir), text, size);
 	if (r < 0)
 		return r;

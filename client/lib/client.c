@@ -1,5 +1,6 @@
 #include "client/lib/client.h"
 
+#include "client/lib/debug.h"
 #include "proto/cleanup.h"
 
 #include <stdlib.h>
@@ -155,6 +156,7 @@ void dsaio_disconnect(struct dsaio_client *client)
 {
 	if (!client || client_is_forked(client))
 		return;
+	debug_log("disconnect: the session on %s ends", client->conn->path);
 	client_collect(client);
 	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++) {
 		struct client_object *object;

@@ -1,5 +1,7 @@
 #include "client/lib/conn.h"
 
+#include "client/lib/debug.h"
+#include "client/lib/discover.h"
 #include "client/lib/dsaio.h"
 #include "client/lib/error.h"
 #include "client/lib/fd.h"
@@ -12,13 +14,14 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
+
+#define CONNECT_TURNS 3	  /* finds of a daemon that then hangs up */
+#define HELLO_WAIT_SEC 30 /* a daemon under systemd may be starting */
 
 static void conn_free(struct dsaio_conn *conn)
 {
@@ -53,7 +56,8 @@ bool conn_is_gone(struct dsaio_conn *conn)
 	if (poll(&p, 1, 0) <= 0 || !(p.revents & (POLLRDHUP | POLLHUP)))
 		return false;
 	/* release: who sees it sees also what the daemon published before it died */
-	atomic_store_explicit(&conn->is_gone, true, memory_order_release);
+	if (!atomic_exchange_explicit(&conn->is_gone, true, memory_order_release))
+		debug_log("session: the daemon on %s has gone away", conn->path);
 	return true;
 }
 
@@ -158,7 +162,7 @@ static void places_give(struct dsaio_conn *conn, const int *places, unsigned n)
 {
 	struct pollfd p = { .fd = conn->fd, .events = POLLIN };
 
-	while (n && poll(&p, 1, -1) < 0 && errno == EINTR)
+	while (n && poll(&p, 1, conn->wait_msec) < 0 && errno == EINTR)
 		;
 	close_all(places, n);
 }
@@ -197,7 +201,14 @@ static int conn_receive(struct dsaio_conn *conn, const char *what, Wire__Reply *
 
 	do
 		r = frame_read(&conn->reader, conn->fd, ret_frame, text, sizeof(text));
-	while (r == -EINTR || r == -EAGAIN);
+	while (r == -EINTR);
+	if (r == -EAGAIN) { /* only while greeting: later replies may take what they take */
+		conn_break(conn);
+		return error_fail(-ETIMEDOUT,
+				  "%s: what listens on %s has not answered for %d s: is the daemon "
+				  "stopped, or is it another program?",
+				  what, conn->path, HELLO_WAIT_SEC);
+	}
 	if (r == -EPROTO)
 		return conn_lost(conn, what, text);
 	if (r <= 0)
@@ -268,62 +279,6 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 	return 0;
 }
 
-static int conn_connect(const char *path, int *ret_fd)
-{
-	_cleanup_(closep) int fd = -1;
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct stat st;
-	int r;
-
-	if (!*path)
-		return error_fail(-EINVAL,
-				  "connect: the socket path is empty: give the daemon's (its "
-				  "--socket), or NULL for $DSAIO_SOCKET or else %s",
-				  CONN_SOCKET_DEFAULT);
-	if (strlen(path) >= sizeof(address.sun_path))
-		return error_fail(
-			-ENAMETOOLONG,
-			"connect: the socket path %s has %zu bytes: at most %zu are possible", path,
-			strlen(path), sizeof(address.sun_path) - 1);
-	(void)strcpy(address.sun_path, path);
-	fd = fd_above_stdio(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-	if (fd < 0)
-		return error_fail_errno(-errno, "connect: socket");
-	do
-		r = connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
-	while (r == -EINTR);
-	if (r == -ECONNREFUSED && stat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
-		r = -ENOTSOCK;
-	switch (r) {
-	case 0:
-		*ret_fd = TAKE_FD(fd);
-		return 0;
-	case -ENOTDIR:
-	case -ENOENT:
-	case -ECONNREFUSED:
-		return error_fail(
-			r == -ENOTDIR ? -ENOENT : r,
-			"connect: no daemon listens on %s: start it with: systemctl start "
-			"dsaiod, or: dsaiod --socket %s --store NAME=DIR",
-			path, path);
-	case -ENOTSOCK:
-		return error_fail(r,
-				  "connect: %s is no socket: give the path that the daemon listens "
-				  "on (its --socket)",
-				  path);
-	case -EACCES:
-	case -EPERM:
-		return error_fail(-EACCES,
-				  "connect: %s does not let this user in: ask for write permission "
-				  "on the socket and its directories",
-				  path);
-	case -EPROTOTYPE:
-		return error_fail(-EPROTO, "connect: what listens on %s is not dsaiod", path);
-	default:
-		return error_fail_errno(r, "connect: %s", path);
-	}
-}
-
 /* Before Linux 6.5 the daemon can not ask the socket for a pidfd: then we give it one. */
 static int conn_pidfd(int socket_fd)
 {
@@ -355,12 +310,6 @@ static int conn_hello(struct dsaio_conn *conn)
 	request.body_case = WIRE__REQUEST__BODY_HELLO;
 	request.hello = &hello;
 	r = conn_call(conn, "connect", &request, &pidfd, pidfd >= 0, &reply, NULL, NULL);
-	if (r == -ENOTCONN)
-		return error_fail(
-			-EPROTO,
-			"connect: what listens on %s did not answer as dsaiod does: is it "
-			"another program?",
-			conn->path);
 	if (r < 0)
 		return r;
 	if (reply->hello->version < CONN_VERSION_MIN || reply->hello->version > CONN_VERSION_MAX)
@@ -376,30 +325,67 @@ static int conn_hello(struct dsaio_conn *conn)
 	return conn->daemon_version ? 0 : error_fail_errno(-ENOMEM, "connect");
 }
 
-int conn_open(const char *path, struct dsaio_conn **ret_conn)
+/* With a limit: what does not speak is an error, not a hang. */
+static int conn_greet(struct dsaio_conn *conn)
+{
+	const struct timeval wait = { .tv_sec = HELLO_WAIT_SEC }, none = { 0 };
+	int r;
+
+	/* Can not fail for a socket and such times. */
+	(void)setsockopt(conn->fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+	conn->wait_msec = HELLO_WAIT_SEC * 1000;
+	r = conn_hello(conn);
+	conn->wait_msec = -1;
+	(void)setsockopt(conn->fd, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof(none));
+	return r;
+}
+
+/* One turn of finding a daemon and saying Hello.  -ENOTCONN: it has not answered as it should. */
+static int conn_try(const char *path, struct found *found, struct dsaio_conn **ret_conn)
 {
 	_cleanup_(conn_freep) struct dsaio_conn *conn = calloc(1, sizeof(*conn));
 	int r;
 
-	if (!path) {
-		path = getenv("DSAIO_SOCKET");
-		if (!path || !*path)
-			path = CONN_SOCKET_DEFAULT;
-	}
 	if (!conn)
 		return error_fail_errno(-ENOMEM, "connect");
 	conn->fd = -1;
 	frame_writer_init(&conn->writer);
 	(void)pthread_mutex_init(&conn->lock, NULL); /* default attributes: can not fail */
-	conn->path = strdup(path);
-	if (!conn->path)
-		return error_fail_errno(-ENOMEM, "connect");
-	r = conn_connect(path, &conn->fd);
+	r = discover(path, found);
 	if (r < 0)
 		return r;
-	r = conn_hello(conn);
+	conn->path = strdup(found->path);
+	if (!conn->path)
+		return error_fail_errno(-ENOMEM, "connect");
+	conn->fd = TAKE_FD(found->fd);
+	r = conn_greet(conn);
 	if (r < 0)
 		return r;
 	*ret_conn = TAKE_PTR(conn);
 	return 0;
+}
+
+int conn_open(const char *path, struct dsaio_conn **ret_conn)
+{
+	for (unsigned turn = 1;; turn++) {
+		_cleanup_(found_deinit) struct found found = FOUND_NONE;
+		int r = conn_try(path, &found, ret_conn);
+
+		if (r == 0)
+			debug_log("connect: dsaiod %s on %s, session begins",
+				  (*ret_conn)->daemon_version, (*ret_conn)->path);
+		if (r != -ENOTCONN)
+			return r;
+		if (found.is_started)
+			return discover_explain(&found);
+		/* It may have been about to end, having had no client: another look finds a new
+		   one, or starts it. */
+		if (found.is_named || turn == CONNECT_TURNS)
+			return error_fail(-EPROTO,
+					  "connect: what listens on %s did not answer as dsaiod "
+					  "does: is it another program?",
+					  found.path);
+		debug_log("connect: %s: hung up before Hello was answered: looking again",
+			  found.path);
+	}
 }

@@ -19,7 +19,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CONN_SOCKET_DEFAULT "/run/dsaiod/dsaiod.sock"
 #define CONN_VERSION_MIN 1u
 #define CONN_VERSION_MAX 1u
 
@@ -31,6 +30,7 @@ struct dsaio_conn {
 	struct frame_writer writer;
 	_Atomic bool is_broken; /* no request makes sense any more; the end of file will come */
 	_Atomic bool is_gone;	/* it has come */
+	int wait_msec;		/* for a reply: -1, but while greeting */
 	char *path;
 
 	/* from HelloReply */
@@ -41,7 +41,7 @@ struct dsaio_conn {
 };
 
 /*
- * Connects and says Hello.  path: NULL: $DSAIO_SOCKET, else the default.
+ * Connects and says Hello.  path: NULL: where a daemon is found, or started (discover.h).
  * Returns 0 or as dsaio_connect(), with a sentence.
  */
 int conn_open(const char *path, struct dsaio_conn **ret_conn);
