@@ -29,6 +29,10 @@
 #define PID_DIGITS 10u
 #define CPUS_MAX 8192 /* CONFIG_NR_CPUS of the largest kernels */
 
+/* clone(2) by its other name: what sanitizers put in the place of the first would unlock their own
+   locks in both processes, which share them. */
+int __clone(int (*run)(void *), void *stack, int flags, void *arg, ...);
+
 /* ---- the program ---- */
 
 /* The directory of the file that this function is in. */
@@ -247,7 +251,8 @@ static int middle_main(void *arg)
 {
 	struct spawn *spawn = arg;
 
-	if (clone(daemon_main, spawn->stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, spawn) < 0)
+	if (__clone(daemon_main, spawn->stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, spawn) <
+	    0)
 		child_fail(spawn, "clone");
 	child_exit();
 	return 0;
@@ -264,7 +269,7 @@ static int children_run(struct spawn *spawn)
 	/* A handler of the program's must not run in a child that shares its memory. */
 	(void)sigfillset(&all); /* both can not fail */
 	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
-	middle = clone(middle_main, spawn->stacks + STACK_BYTES, CLONE_VM | CLONE_VFORK, spawn);
+	middle = __clone(middle_main, spawn->stacks + STACK_BYTES, CLONE_VM | CLONE_VFORK, spawn);
 	r = middle < 0 ? -errno : 0;
 	/* It has ended.  ECHILD: the program waits for children of every kind, and was faster. */
 	while (middle > 0 && waitpid(middle, NULL, (int)__WCLONE) < 0 && errno == EINTR)
