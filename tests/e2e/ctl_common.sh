@@ -9,7 +9,9 @@ ctl=$BUILD/dsaioctl
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/dsaio-ctl-XXXXXX") || exit 1
 store=$dir/store
 mkdir "$store" || exit 1
+: >"$dir/dsaiod.conf" # for a script to fill before start_daemon
 unset DSAIO_SOCKET DSAIOD
+export DSAIO_AUTOSTART=0 STATE_DIRECTORY=$dir/state # nothing outside $dir
 daemon=
 failed=0
 why=
@@ -34,7 +36,7 @@ start_daemon() {
 	local line fd
 	rm -f "$dir/log.fifo"
 	mkfifo "$dir/log.fifo" || return 1
-	"$BUILD/dsaiod" --socket "$dir/s.sock" --store "t=$store" "$@" 2>"$dir/log.fifo" </dev/null &
+	"$BUILD/dsaiod" --config "$dir/dsaiod.conf" --socket "$dir/s.sock" --store "t=$store" "$@" 2>"$dir/log.fifo" </dev/null &
 	daemon=$!
 	exec {fd}<"$dir/log.fifo"
 	while IFS= read -r line <&"$fd"; do

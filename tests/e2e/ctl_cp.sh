@@ -175,6 +175,7 @@ a_terminated_copy_says_how_far_it_got() {
 	[ "$rc" = 1 ] && says "$dir/err" "interrupted" "were copied" "is not complete"
 }
 
+printf '[daemon]\nauto_stores = no\n' >"$dir/dsaiod.conf"
 start_daemon
 for t in sizes_of_all_kinds_arrive_byte_by_byte a_longer_copy_is_cut_and_a_shorter_one_grows \
 	verify_reads_both_again a_directory_gets_the_file_of_the_same_name the_mode_goes_along \
