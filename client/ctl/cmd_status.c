@@ -1,15 +1,15 @@
 /*
  * dsaioctl status: what the daemon serves, to whom, and how fast.
  *
- * One Status request; its reply is printed as tables, or whole as JSON.
+ * One Status request; its reply is printed as tables, or whole as JSON.  The commands stores,
+ * clients and pool tell more of each.
  */
-#include "client/ctl/ctl.h"
-#include "client/ctl/table.h"
+#include "client/ctl/ask.h"
+#include "client/ctl/show.h"
 #include "client/ctl/units.h"
-#include "client/lib/client.h"
-#include "client/lib/conn.h"
 #include "proto/cleanup.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -21,8 +21,10 @@ static const char help[] =
 	"    dsaioctl status --socket /run/user/1000/dsaiod/dsaiod.sock\n"
 	"    dsaioctl status --json | jq '.stores[].counters.latency_p99_nsec'\n"
 	"\n"
-	"A row of the second table is a handle's part on one store.  OPEN are ops taken and not\n"
-	"ended, P50 and P99 the times from then to the end that half and 99% of them did not pass.\n"
+	"File systems that do not answer stand first, with what frees them.  A row of the last\n"
+	"table is a handle's part on one store.  OPEN are ops taken and not ended, P50 and P99 the\n"
+	"times from then to the end that half and 99% of them did not pass.  Clients of other\n"
+	"users are shown to administrators; to others they are one line.\n"
 	"\n"
 	"    --json         all numbers, in bytes and nanoseconds\n"
 	"    --socket PATH  the daemon's socket\n"
@@ -30,79 +32,33 @@ static const char help[] =
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage\n";
 
-static const char *class_name(Wire__Class io_class)
-{
-	switch (io_class) {
-	case WIRE__CLASS__NORMAL:
-		return "normal";
-	case WIRE__CLASS__DEMAND:
-		return "demand";
-	case WIRE__CLASS__BACKGROUND:
-		return "background";
-	default:
-		return "?";
-	}
-}
-
-static const Wire__Store *find_store(const Wire__StatusReply *status, uint32_t id)
-{
-	for (size_t i = 0; i < status->n_stores; i++)
-		if (status->stores[i]->store == id)
-			return status->stores[i];
-	return NULL;
-}
-
 /* ---- tables ---- */
 
-#define COUNTER_COLUMNS                                                                      \
-	{ "OPEN", true }, { "READS", true }, { "READ", true }, { "WRITES", true },           \
-		{ "WRITTEN", true }, { "SYNCS", true }, { "ERRORS", true }, { "P50", true }, \
-	{                                                                                    \
-		"P99", true                                                                  \
-	}
-#define N_COUNTER_COLUMNS 9
-
-static void add_latency(struct table *table, uint64_t nsec)
+static int print_stuck(const Wire__StatusReply *status)
 {
+	static const struct table_column columns[] = {
+		{ "UID", true },   { "FOR", true },    { "WHAT", false },
+		{ "FILE", false }, { "MOUNT", false }, { "WHAT FREES IT", false },
+	};
+	_cleanup_(table_deinit) struct table table;
 	char text[UNITS_TEXT_BYTES];
+	int r;
 
-	table_add(table, "%s", nsec ? units_format_nsec(text, nsec) : "-");
-}
+	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < status->n_stuck; i++) {
+		const Wire__Stuck *stuck = status->stuck[i];
 
-static void add_counters(struct table *table, const Wire__Counters *c)
-{
-	char text[UNITS_TEXT_BYTES];
-
-	if (!c) {
-		for (unsigned i = 0; i < N_COUNTER_COLUMNS; i++)
-			table_add(table, "-");
-		return;
+		table_add(&table, "%" PRIu32, stuck->uid);
+		table_add(&table, "%s", units_format_nsec(text, stuck->usec * 1000));
+		table_add(&table, "%s", stuck->what);
+		table_add(&table, "%s", stuck->file);
+		table_add(&table, "%s", stuck->mount);
+		table_add(&table, "%s", stuck->text);
 	}
-	table_add(table, "%" PRIu64, c->open_ops);
-	table_add(table, "%s", units_format_count(text, c->reads));
-	table_add(table, "%s", units_format_size(text, c->read_bytes));
-	table_add(table, "%s", units_format_count(text, c->writes));
-	table_add(table, "%s", units_format_size(text, c->write_bytes));
-	table_add(table, "%s", units_format_count(text, c->fsyncs));
-	table_add(table, "%s", units_format_count(text, c->errors));
-	add_latency(table, c->latency_p50_nsec);
-	add_latency(table, c->latency_p99_nsec);
-}
-
-/* "1 MiB x 128", and what is not as it mostly is; "store's" if it was left to the store. */
-static void add_profile(struct table *table, const Wire__Profile *profile)
-{
-	char size[UNITS_TEXT_BYTES], parts[UNITS_TEXT_BYTES] = "";
-
-	if (!profile) {
-		table_add(table, "store's");
-		return;
-	}
-	if (profile->intra_op_parallelism != 1)
-		(void)snprintf(parts, sizeof(parts), " in %" PRIu32, profile->intra_op_parallelism);
-	table_add(table, "%s x %" PRIu32 "%s%s%s", units_format_size(size, profile->block_size),
-		  profile->queue_depth, parts, profile->single_submit ? " single" : "",
-		  profile->overlap_events ? "" : " sequential");
+	(void)puts("STUCK: file systems that do not answer:");
+	r = table_print(&table, stdout);
+	(void)putchar('\n');
+	return r;
 }
 
 static int print_stores(const Wire__StatusReply *status)
@@ -113,13 +69,13 @@ static int print_stores(const Wire__StatusReply *status)
 		{ "IN FLIGHT", true }, { "PROFILE", false },
 	};
 	static const struct table_column counter_columns[] = { { "STORE", false },
-							       COUNTER_COLUMNS };
+							       SHOW_COUNTER_COLUMNS };
 	_cleanup_(table_deinit) struct table about, counters;
 	char text[UNITS_TEXT_BYTES];
 	int r;
 
 	table_init(&about, about_columns, sizeof(about_columns) / sizeof(about_columns[0]));
-	table_init(&counters, counter_columns, 1 + N_COUNTER_COLUMNS);
+	table_init(&counters, counter_columns, 1 + SHOW_N_COUNTER_COLUMNS);
 	for (size_t i = 0; i < status->n_stores; i++) {
 		const Wire__Store *store = status->stores[i];
 
@@ -132,9 +88,9 @@ static int print_stores(const Wire__StatusReply *status)
 		table_add(&about, "%s",
 			  units_format_size(text, store->counters ? store->counters->bytes_in_flight
 								  : 0));
-		add_profile(&about, store->profile);
+		show_profile(&about, store->profile);
 		table_add(&counters, "%s", store->name);
-		add_counters(&counters, store->counters);
+		show_counters(&counters, store->counters);
 	}
 	r = table_print(&about, stdout);
 	(void)putchar('\n');
@@ -145,13 +101,13 @@ static void add_handle(struct table *table, const Wire__StatusReply *status,
 		       const Wire__Client *client, const Wire__Handle *handle,
 		       const Wire__Channel *channel)
 {
-	const Wire__Store *store = channel ? find_store(status, channel->store) : NULL;
+	const Wire__Store *store = channel ? show_find_store(status, channel->store) : NULL;
 
-	table_add(table, "%" PRIu32 "/%" PRIu32, client->client, handle->handle);
+	show_handle(table, client, handle);
 	table_add(table, "%s", store ? store->name : "-");
-	table_add(table, "%s %" PRIu32, class_name(handle->io_class), handle->weight);
-	add_profile(table, handle->profile);
-	add_counters(table, channel ? channel->counters : NULL);
+	table_add(table, "%s %" PRIu32, show_class(handle->io_class), handle->weight);
+	show_profile(table, handle->profile);
+	show_counters(table, channel ? channel->counters : NULL);
 }
 
 static int print_clients(const Wire__StatusReply *status)
@@ -164,14 +120,14 @@ static int print_clients(const Wire__StatusReply *status)
 							      { "STORE", false },
 							      { "CLASS", false },
 							      { "PROFILE", false },
-							      COUNTER_COLUMNS };
+							      SHOW_COUNTER_COLUMNS };
 	_cleanup_(table_deinit) struct table clients, handles;
 	char text[UNITS_TEXT_BYTES];
 	bool has_handles = false;
 	int r;
 
 	table_init(&clients, client_columns, sizeof(client_columns) / sizeof(client_columns[0]));
-	table_init(&handles, handle_columns, 4 + N_COUNTER_COLUMNS);
+	table_init(&handles, handle_columns, 4 + SHOW_N_COUNTER_COLUMNS);
 	for (size_t i = 0; i < status->n_clients; i++) {
 		const Wire__Client *client = status->clients[i];
 
@@ -194,6 +150,7 @@ static int print_clients(const Wire__StatusReply *status)
 		}
 	}
 	r = table_print(&clients, stdout);
+	show_others(status->others);
 	if (r < 0 || !has_handles)
 		return r;
 	(void)putchar('\n');
@@ -215,8 +172,10 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 		(void)printf("%s%s\n", pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
 	}
 	(void)putchar('\n');
-	r = print_stores(status);
-	if (r == 0 && status->n_clients) {
+	r = status->n_stuck ? print_stuck(status) : 0;
+	if (r == 0)
+		r = print_stores(status);
+	if (r == 0 && (status->n_clients || status->others)) {
 		(void)putchar('\n');
 		r = print_clients(status);
 	}
@@ -225,150 +184,21 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 	return ctl_flush(ctl);
 }
 
-/* ---- JSON ---- */
-
-static void add_number(struct json_object *object, const char *key, uint64_t value)
-{
-	json_object_object_add(object, key, json_object_new_uint64(value));
-}
-
-static void add_bool(struct json_object *object, const char *key, bool value)
-{
-	json_object_object_add(object, key, json_object_new_boolean(value));
-}
-
-static void add_text(struct json_object *object, const char *key, const char *value)
-{
-	json_object_object_add(object, key, json_object_new_string(value));
-}
-
-static struct json_object *counters_json(const Wire__Counters *c)
-{
-	struct json_object *object;
-
-	if (!c)
-		return NULL; /* json-c's null */
-	object = json_object_new_object();
-	add_number(object, "reads", c->reads);
-	add_number(object, "writes", c->writes);
-	add_number(object, "fsyncs", c->fsyncs);
-	add_number(object, "errors", c->errors);
-	add_number(object, "read_bytes", c->read_bytes);
-	add_number(object, "write_bytes", c->write_bytes);
-	add_number(object, "open_ops", c->open_ops);
-	add_number(object, "blocks_in_flight", c->blocks_in_flight);
-	add_number(object, "bytes_in_flight", c->bytes_in_flight);
-	add_number(object, "latency_p50_nsec", c->latency_p50_nsec);
-	add_number(object, "latency_p99_nsec", c->latency_p99_nsec);
-	return object;
-}
-
-static struct json_object *profile_json(const Wire__Profile *profile)
-{
-	struct json_object *object;
-
-	if (!profile)
-		return NULL;
-	object = json_object_new_object();
-	add_number(object, "block_size", profile->block_size);
-	add_number(object, "queue_depth", profile->queue_depth);
-	add_bool(object, "single_submit", profile->single_submit);
-	add_bool(object, "overlap_events", profile->overlap_events);
-	add_number(object, "intra_op_parallelism", profile->intra_op_parallelism);
-	return object;
-}
-
-static struct json_object *pool_json(const Wire__Pool *pool)
-{
-	struct json_object *object;
-
-	if (!pool)
-		return NULL;
-	object = json_object_new_object();
-	add_number(object, "size_bytes", pool->size_bytes);
-	add_number(object, "used_bytes", pool->used_bytes);
-	add_bool(object, "is_locked", pool->is_locked);
-	add_text(object, "why_unlocked", pool->why_unlocked);
-	return object;
-}
-
-static struct json_object *store_json(const Wire__Store *store)
-{
-	struct json_object *object = json_object_new_object();
-
-	add_number(object, "store", store->store);
-	add_text(object, "name", store->name);
-	add_text(object, "path", store->path);
-	add_text(object, "fs_type", store->fs_type);
-	json_object_object_add(object, "profile", profile_json(store->profile));
-	add_number(object, "lanes", store->lanes);
-	add_number(object, "lane_depth", store->lane_depth);
-	add_text(object, "engine", store->engine);
-	json_object_object_add(object, "counters", counters_json(store->counters));
-	return object;
-}
-
-static struct json_object *channel_json(const Wire__StatusReply *status,
-					const Wire__Channel *channel)
-{
-	const Wire__Store *store = find_store(status, channel->store);
-	struct json_object *object = json_object_new_object();
-
-	add_number(object, "channel", channel->channel);
-	add_number(object, "store", channel->store);
-	add_text(object, "store_name", store ? store->name : "");
-	add_number(object, "entries", channel->entries);
-	add_bool(object, "has_rings", channel->has_rings);
-	json_object_object_add(object, "counters", counters_json(channel->counters));
-	return object;
-}
-
-static struct json_object *client_json(const Wire__StatusReply *status, const Wire__Client *client)
-{
-	struct json_object *object = json_object_new_object();
-	struct json_object *handles = json_object_new_array();
-
-	add_number(object, "client", client->client);
-	add_number(object, "uid", client->uid);
-	add_number(object, "pid", client->pid);
-	add_text(object, "name", client->name);
-	add_number(object, "pool_bytes", client->pool_bytes);
-	add_number(object, "slabs", client->slabs);
-	add_number(object, "files", client->files);
-	for (size_t i = 0; i < client->n_handles; i++) {
-		const Wire__Handle *handle = client->handles[i];
-		struct json_object *one = json_object_new_object();
-		struct json_object *channels = json_object_new_array();
-
-		add_number(one, "handle", handle->handle);
-		json_object_object_add(one, "profile", profile_json(handle->profile));
-		add_text(one, "class", class_name(handle->io_class));
-		add_number(one, "weight", handle->weight);
-		for (size_t k = 0; k < handle->n_channels; k++)
-			(void)json_object_array_add(channels,
-						    channel_json(status, handle->channels[k]));
-		json_object_object_add(one, "channels", channels);
-		(void)json_object_array_add(handles, one);
-	}
-	json_object_object_add(object, "handles", handles);
-	return object;
-}
-
 static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
 {
 	struct json_object *object = json_object_new_object();
-	struct json_object *stores = json_object_new_array(), *clients = json_object_new_array();
 
-	add_text(object, "daemon_version", status->daemon_version);
-	add_number(object, "pid", status->pid);
-	add_number(object, "uptime_usec", status->uptime_usec);
-	json_object_object_add(object, "pool", pool_json(status->pool));
-	for (size_t i = 0; i < status->n_stores; i++)
-		(void)json_object_array_add(stores, store_json(status->stores[i]));
-	json_object_object_add(object, "stores", stores);
-	for (size_t i = 0; i < status->n_clients; i++)
-		(void)json_object_array_add(clients, client_json(status, status->clients[i]));
-	json_object_object_add(object, "clients", clients);
+	json_object_object_add(object, "daemon_version",
+			       json_object_new_string(status->daemon_version));
+	json_object_object_add(object, "pid", json_object_new_uint64(status->pid));
+	json_object_object_add(object, "uptime_usec", json_object_new_uint64(status->uptime_usec));
+	json_object_object_add(object, "is_admin", json_object_new_boolean(status->is_admin));
+	json_object_object_add(object, "pool", show_pool_json(status->pool));
+	json_object_object_add(object, "stuck", show_stuck_json(status));
+	json_object_object_add(object, "stores",
+			       show_stores_json(status->stores, status->n_stores));
+	json_object_object_add(object, "clients", show_clients_json(status));
+	json_object_object_add(object, "others", show_others_json(status->others));
 	return ctl_print_json(ctl, object);
 }
 
@@ -376,21 +206,14 @@ static int status_run(struct ctl *ctl)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__Status status = WIRE__STATUS__INIT;
-	const char *const here = ".";
 	int r;
 
 	if (ctl->n_args > 0)
 		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl status --help",
 				 ctl->args[0]);
-	r = ctl_connect(ctl, &here, 1, &client);
+	r = ask_status(ctl, &client, &reply);
 	if (r != CTL_OK)
 		return r;
-	request.body_case = WIRE__REQUEST__BODY_STATUS;
-	request.status = &status;
-	if (conn_call(client_conn(client), "status", &request, NULL, 0, &reply, NULL, NULL) < 0)
-		return ctl_fail(ctl, "%s", dsaio_error());
 	return ctl->is_json ? print_json(ctl, reply->status) : print_tables(ctl, reply->status);
 }
 

@@ -38,7 +38,8 @@ struct command {
 	const char *help; /* of dsaioctl NAME --help */
 	struct flag_table flags;
 };
-extern const struct command command_status, command_cp, command_cat, command_put, command_bench;
+extern const struct command command_status, command_stores, command_clients, command_pool,
+	command_profile, command_cp, command_cat, command_put, command_bench;
 
 /* Each prints the sentence and returns CTL_FAILED, CTL_USAGE. */
 int ctl_fail(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));

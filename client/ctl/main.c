@@ -1,5 +1,6 @@
 /*
- * dsaioctl: looks at a dsaiod, and does with it what needs no program: copies files, measures.
+ * dsaioctl: looks at a dsaiod, tunes it, and does with it what needs no program: moves files,
+ * measures.
  *
  * A table of commands.  Options may stand before or after the command's name; those of all
  * commands are here, those of one in its cmd_NAME.c.
@@ -14,8 +15,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command *const commands[] = { &command_status, &command_cp, &command_cat,
-						  &command_put, &command_bench };
+static const struct command *const commands[] = {
+	&command_status, &command_stores, &command_clients, &command_pool, &command_profile,
+	&command_cp,	 &command_cat,	  &command_put,	    &command_bench
+};
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 static struct ctl ctl;
@@ -48,17 +51,20 @@ static int open_standard_fds(void)
 
 static void print_help(void)
 {
-	(void)puts("dsaioctl - look at dsaiod, copy files through it, measure it\n"
-		   "\n"
-		   "    dsaioctl status                              what it serves, and to whom\n"
-		   "    dsaioctl cp model.bin /nvme/                 a file to a store, synced\n"
-		   "    dsaioctl cp --verify /nvme/a /nvme/b         and compared afterwards\n"
-		   "    dsaioctl cat /nvme/model.bin | sha256sum     its bytes to a pipe\n"
-		   "    tar c ckpt | dsaioctl put /nvme/ckpt.tar     and from one\n"
-		   "    dsaioctl bench io --folder /nvme --io_size 400M --read\n"
-		   "    dsaioctl cp --private a b                    without a running dsaiod\n"
-		   "\n"
-		   "commands:");
+	(void)puts(
+		"dsaioctl - look at dsaiod, tune it, move files through it, measure it\n"
+		"\n"
+		"    dsaioctl status                              what it serves, and to whom\n"
+		"    dsaioctl stores /nvme/model.bin              which store a path belongs to\n"
+		"    dsaioctl profile set /nvme/ queue_depth=64   how it is used from now on\n"
+		"    dsaioctl cp model.bin /nvme/                 a file to a store, synced\n"
+		"    dsaioctl cp --verify /nvme/a /nvme/b         and compared afterwards\n"
+		"    dsaioctl cat /nvme/model.bin | sha256sum     its bytes to a pipe\n"
+		"    tar c ckpt | dsaioctl put /nvme/ckpt.tar     and from one\n"
+		"    dsaioctl bench io --folder /nvme --io_size 400M --read\n"
+		"    dsaioctl cp --private a b                    without a running dsaiod\n"
+		"\n"
+		"commands:");
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		(void)printf("    %-12s %s\n", commands[i]->name, commands[i]->line);
 	(void)puts(

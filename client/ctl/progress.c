@@ -37,7 +37,7 @@ void progress_format(char *text, size_t size, const char *label, uint64_t done_b
 {
 	char done[UNITS_TEXT_BYTES], total[UNITS_TEXT_BYTES], rate[UNITS_TEXT_BYTES];
 	char left[UNITS_TEXT_BYTES] = "?", numbers[4 * UNITS_TEXT_BYTES + 32], bar[BAR_MAX + 1];
-	size_t taken, bar_width, filled;
+	size_t taken, bar_width;
 	uint64_t left_nsec = 0;
 	double share;
 
@@ -68,11 +68,8 @@ void progress_format(char *text, size_t size, const char *label, uint64_t done_b
 		(void)snprintf(text, size, "%s%s", label, numbers);
 		return;
 	}
-	filled = (size_t)(share * (double)bar_width);
-	memset(bar, '.', bar_width);
-	memset(bar, '#', filled < bar_width ? filled : bar_width);
-	bar[bar_width] = '\0';
-	(void)snprintf(text, size, "%s [%s]%s", label, bar, numbers);
+	(void)snprintf(text, size, "%s [%s]%s", label, units_format_bar(bar, bar_width, share),
+		       numbers);
 }
 
 void progress_start(struct progress *progress, const char *label, uint64_t total_bytes)

@@ -110,6 +110,16 @@ const char *units_format_count(char *text, uint64_t count)
 	return text;
 }
 
+const char *units_format_bar(char *text, size_t width, double share)
+{
+	size_t filled = share > 0 ? (size_t)(share * (double)width) : 0;
+
+	memset(text, '.', width);
+	memset(text, '#', filled < width ? filled : width);
+	text[width] = '\0';
+	return text;
+}
+
 const char *units_format_float(char *text, double value)
 {
 	char digits[UNITS_TEXT_BYTES];

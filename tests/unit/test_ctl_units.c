@@ -134,6 +134,22 @@ START_TEST(floats_are_printed_as_python_does)
 }
 END_TEST
 
+static const struct {
+	double share;
+	const char *bar;
+} bars[] = {
+	{ 0, "........" },   { -1, "........" },    { 0.1, "........" }, { 0.125, "#......." },
+	{ 0.5, "####...." }, { 0.999, "#######." }, { 1, "########" },	 { 7, "########" },
+};
+
+START_TEST(a_bar_is_full_at_all_and_no_earlier)
+{
+	char text[9];
+
+	ck_assert_str_eq(units_format_bar(text, 8, bars[_i].share), bars[_i].bar);
+}
+END_TEST
+
 #define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
 
 int main(void)
@@ -149,6 +165,7 @@ int main(void)
 	tcase_add_test(tcase, a_rate_without_time_is_a_dash);
 	tcase_add_test(tcase, counts_stay_whole_up_to_a_million);
 	tcase_add_loop_test(tcase, floats_are_printed_as_python_does, 0, ROWS(floats));
+	tcase_add_loop_test(tcase, a_bar_is_full_at_all_and_no_earlier, 0, ROWS(bars));
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
