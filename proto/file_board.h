@@ -72,4 +72,11 @@ static inline bool file_board_is_idle(_Atomic uint32_t *board, uint32_t id)
 	       file_board_word(id, FILE_BOARD_IDLE);
 }
 
+/* Has the daemon let it go?  To the client, whose file_board_take() failed. */
+static inline bool file_board_is_gone(_Atomic uint32_t *board, uint32_t id)
+{
+	return atomic_load_explicit(&board[file_board_index(id)], memory_order_relaxed) ==
+	       file_board_word(id, FILE_BOARD_GONE);
+}
+
 #endif

@@ -1,6 +1,7 @@
 #include "client/lib/buffered.h"
 
 #include "client/lib/wait.h"
+#include "proto/cleanup.h"
 
 #include <unistd.h>
 
@@ -21,7 +22,10 @@ void buffered_await_earlier(struct dsaio_op *op)
 /* Returns 0 when all is done, or at the end of a file; else a negative errno.  Counts done. */
 static int transfer(struct dsaio_op *op, char *buf)
 {
-	int fd = op->file->fd;
+	_cleanup_(closep) int fd = file_open_buffered(op->file);
+
+	if (fd < 0)
+		return fd;
 
 	while (op->done < op->len) {
 		uint64_t left = op->len - op->done;

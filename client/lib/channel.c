@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #define BOARD_BYTES 4096u
 
@@ -30,30 +29,6 @@ static void channel_closep(struct channel **channel)
 	channel_close(*channel);
 }
 
-/* Maps a memfd of the daemon's, which has to have at least that many bytes. */
-static int map_memfd(int fd, size_t bytes, int protection, void **ret_map)
-{
-	struct stat st;
-	void *map;
-
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (st.st_size < 0 || (uint64_t)st.st_size < bytes)
-		return -EPROTO; /* touching what is not there would be a SIGBUS */
-	map = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED)
-		return -errno;
-	/* A forked child must not reach the rings, nor keep them. */
-	if (madvise(map, bytes, MADV_DONTFORK) < 0) {
-		int r = -errno;
-
-		(void)munmap(map, bytes);
-		return r;
-	}
-	*ret_map = map;
-	return 0;
-}
-
 static int channel_map(struct channel *channel, uint32_t entries, const int *fds)
 {
 	int r;
@@ -61,10 +36,10 @@ static int channel_map(struct channel *channel, uint32_t entries, const int *fds
 	if (entries < RING_ENTRIES_MIN || entries > RING_ENTRIES_MAX || (entries & (entries - 1)))
 		return -EPROTO;
 	channel->map_bytes = ring_bytes(entries);
-	r = map_memfd(fds[0], channel->map_bytes, PROT_READ | PROT_WRITE, &channel->map);
+	r = conn_map(fds[0], channel->map_bytes, PROT_READ | PROT_WRITE, &channel->map);
 	if (r < 0)
 		return r;
-	r = map_memfd(fds[2], BOARD_BYTES, PROT_READ, &channel->board);
+	r = conn_map(fds[2], BOARD_BYTES, PROT_READ, &channel->board);
 	if (r < 0)
 		return r;
 	r = ring_client_init(&channel->ring, channel->map, channel->board, entries);

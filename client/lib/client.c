@@ -122,6 +122,8 @@ static void client_freep(struct dsaio_client **client)
 	conn_close(c->conn);
 	if (c->guard) /* our own mapping: can not fail */
 		(void)munmap((void *)(uintptr_t)c->guard, (size_t)sysconf(_SC_PAGESIZE));
+	cache_deinit(&c->files.cache);
+	(void)pthread_mutex_destroy(&c->files.lock);
 	(void)pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -137,6 +139,7 @@ int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client)
 	if (!client)
 		return error_fail_errno(-ENOMEM, "connect");
 	(void)pthread_mutex_init(&client->lock, NULL); /* default attributes: can not fail */
+	(void)pthread_mutex_init(&client->files.lock, NULL);
 	r = guard_new(&client->guard);
 	if (r < 0)
 		return error_fail_errno(r, "connect: a page that fork wipes");

@@ -18,12 +18,14 @@
  *   handle.lock         op objects, ended ops, counters, waiters
  *   buffers.lock        slabs and pieces
  *   conn.lock           a request and its reply
+ *   files.lock          the file cache, descriptors of files
  *   client.lock         the lists here
  * Nobody sleeps for an op while holding any of them.
  */
 #ifndef DSAIO_CLIENT_CLIENT_H
 #define DSAIO_CLIENT_CLIENT_H
 
+#include "client/lib/cache.h"
 #include "client/lib/conn.h"
 #include "client/lib/dsaio.h"
 #include "client/lib/error.h"
@@ -47,6 +49,15 @@ struct client_object {
 	struct client_object *next_garbage; /* client.lock */
 };
 
+/* What a client's files share: file.c. */
+struct client_files {
+	pthread_mutex_t lock; /* of all here, and of what the files say */
+	struct cache cache;
+	uint32_t n;	       /* files that the daemon has */
+	uint32_t n_fds;	       /* descriptors kept for them here, ... */
+	uint32_t n_fds_wanted; /* ... and how many should be at most */
+};
+
 struct dsaio_client {
 	const _Atomic uint32_t *guard; /* CLIENT_GUARD; 0 in a forked child */
 	struct dsaio_conn *conn;
@@ -55,7 +66,8 @@ struct dsaio_client {
 	struct client_object *objects[N_CLIENT_OBJECT_KINDS];
 	struct client_object *_Atomic garbage;	/* written under the lock; read without as a hint */
 	struct client_buffers *_Atomic buffers; /* buffer.c; NULL before the first */
-	void *inodes;				/* inode.c: tsearch(3) tree; client.lock */
+	struct client_files files;
+	void *inodes; /* inode.c: tsearch(3) tree; client.lock */
 };
 
 #define CLIENT_GUARD 0x64736169u

@@ -6,14 +6,17 @@
 #include "client/lib/error.h"
 #include "client/lib/fd.h"
 #include "proto/cleanup.h"
+#include "proto/file_board.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #ifndef SO_PEERPIDFD
@@ -29,6 +32,8 @@ static void conn_free(struct dsaio_conn *conn)
 		return;
 	if (conn->fd >= 0)
 		(void)close(conn->fd); /* a socket has nothing left to say */
+	if (conn->file_board)	       /* our own mapping: can not fail */
+		(void)munmap((void *)conn->file_board, file_board_bytes(conn->max_files));
 	frame_reader_deinit(&conn->reader);
 	frame_writer_deinit(&conn->writer);
 	(void)pthread_mutex_destroy(&conn->lock); /* nobody is in a call: can not fail */
@@ -116,8 +121,10 @@ static Wire__Reply__BodyCase reply_body(const Wire__Request *request)
 static unsigned reply_fds(const Wire__Request *request)
 {
 	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_HELLO:
 	case WIRE__REQUEST__BODY_SLAB_NEW:
 	case WIRE__REQUEST__BODY_HANDLE_OPEN:
+	case WIRE__REQUEST__BODY_FILE_GET:
 		return 1;
 	case WIRE__REQUEST__BODY_CHANNEL_OPEN:
 		return 3; /* rings, bell, board */
@@ -230,6 +237,29 @@ static int conn_receive(struct dsaio_conn *conn, const char *what, Wire__Reply *
 	return 0;
 }
 
+int conn_map(int fd, size_t bytes, int protection, void **ret_map)
+{
+	struct stat st;
+	void *map;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size < 0 || (uint64_t)st.st_size < bytes)
+		return -EPROTO; /* touching what is not there would be a SIGBUS */
+	map = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	/* A forked child must not reach what is in it, nor keep it. */
+	if (madvise(map, bytes, MADV_DONTFORK) < 0) {
+		int r = -errno;
+
+		(void)munmap(map, bytes);
+		return r;
+	}
+	*ret_map = map;
+	return 0;
+}
+
 int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
 	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds, unsigned *ret_n_fds)
 {
@@ -298,13 +328,32 @@ static int conn_pidfd(int socket_fd)
 	return fd_above_stdio((int)syscall(SYS_pidfd_open, getpid(), 0));
 }
 
+static int conn_map_board(struct dsaio_conn *conn, uint32_t max_files, const int *fds,
+			  unsigned n_fds)
+{
+	void *map;
+	int r;
+
+	if (n_fds != 1 || !max_files)
+		return error_fail(-EPROTO,
+				  "connect: what listens on %s gave no file board, as dsaiod does",
+				  conn->path);
+	r = conn_map(fds[0], file_board_bytes(max_files), PROT_READ | PROT_WRITE, &map);
+	if (r < 0)
+		return error_fail_errno(r, "connect: the daemon's file board");
+	conn->max_files = max_files;
+	conn->file_board = map;
+	return 0;
+}
+
 static int conn_hello(struct dsaio_conn *conn)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__Hello hello = WIRE__HELLO__INIT;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	int pidfd = conn_pidfd(conn->fd);
-	int r;
+	int fds[FRAME_FDS_MAX], r;
+	unsigned n_fds = 0;
 
 	hello.version_min = CONN_VERSION_MIN;
 	hello.version_max = CONN_VERSION_MAX;
@@ -312,15 +361,21 @@ static int conn_hello(struct dsaio_conn *conn)
 	hello.pid = (uint32_t)getpid();
 	request.body_case = WIRE__REQUEST__BODY_HELLO;
 	request.hello = &hello;
-	r = conn_call(conn, "connect", &request, &pidfd, pidfd >= 0, &reply, NULL, NULL);
+	r = conn_call(conn, "connect", &request, &pidfd, pidfd >= 0, &reply, fds, &n_fds);
 	if (r < 0)
 		return r;
 	if (reply->hello->version < CONN_VERSION_MIN || reply->hello->version > CONN_VERSION_MAX)
-		return error_fail(-EPROTONOSUPPORT,
-				  "connect: the daemon on %s speaks protocol version %u, this "
-				  "library %u to %u: install versions that fit",
-				  conn->path, reply->hello->version, CONN_VERSION_MIN,
-				  CONN_VERSION_MAX);
+		r = error_fail(-EPROTONOSUPPORT,
+			       "connect: the daemon on %s speaks protocol version %u, this "
+			       "library %u to %u: install versions that fit",
+			       conn->path, reply->hello->version, CONN_VERSION_MIN,
+			       CONN_VERSION_MAX);
+	else
+		r = conn_map_board(conn, reply->hello->max_files, fds, n_fds);
+	for (unsigned i = 0; i < n_fds; i++)
+		closep(&fds[i]); /* the mapping holds it */
+	if (r < 0)
+		return r;
 	conn->client_pool_max = reply->hello->client_pool_max;
 	conn->max_entries = reply->hello->max_entries;
 	conn->spin_usec = reply->hello->spin_usec;

@@ -37,6 +37,8 @@ struct dsaio_conn {
 	uint64_t client_pool_max;
 	uint32_t max_entries;
 	uint32_t spin_usec;
+	uint32_t max_files;
+	_Atomic uint32_t *file_board; /* words for max_files: proto/file_board.h */
 	char *daemon_version;
 };
 
@@ -61,6 +63,12 @@ void conn_close(struct dsaio_conn *conn); /* NULL is fine */
  */
 int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
 	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds, unsigned *ret_n_fds);
+
+/*
+ * Maps a memfd of the daemon's, which has to have at least that many bytes; not for forked
+ * children.  Returns 0, -EPROTO (it is too small), or what the kernel says.
+ */
+int conn_map(int fd, size_t bytes, int protection, void **ret_map);
 
 /* Looks whether the end of file has come.  One system call until it has.  Any thread. */
 bool conn_is_gone(struct dsaio_conn *conn);

@@ -1,12 +1,26 @@
 /*
  * A file: what the program opened with its own rights, handed over to the daemon.
  *
- * Two open file descriptions of one inode: a direct one, which is the daemon's, and a buffered
- * one, opened before it and kept here: for the size, for moving it, and for what is not aligned.
- * A descriptor that can not be opened anew (a foreign file) is shared with the daemon instead:
- * then only aligned ops can be served.
+ * The daemon has its direct description and, once a write that is not aligned was asked for, a
+ * buffered one.  Here stays a duplicate of the direct one, for the size and for moving it, as long
+ * as these are few (a quarter of what the process may have); beyond that the daemon gives it back
+ * for the moment in which it is needed.
  *
- * Held by the caller until dsaio_file_close() and by each open op; the last lets go of it.
+ *   in use   it is open, or an op on it is: n_refs is not 0
+ *   leaving  the last has let go; it stands on the client's garbage list, since who let go may hold
+ *            locks						-> in use, idle, freed
+ *   idle     in the cache: nothing of it is open in this process; the file board says so, and the
+ *            daemon lets it go when its last link is gone (proto/file_board.h)
+ *									-> in use, freed
+ *
+ * Opened again it is found by its path (or the number of the caller's descriptor) and access mode.
+ * Each time the kernel is asked what that names and whether this process may open it: two system
+ * calls, no open(2), no message.  If it is another inode by now, the file is forgotten: nobody finds
+ * it, and its last user frees it.  A descriptor that can not be opened anew (a foreign file) shares
+ * the program's description; it is not kept, nor are block devices.
+ *
+ * All files together are at most 7/8 of what the daemon grants, as long as some are idle: the one
+ * that is idle longest goes first.
  */
 #ifndef DSAIO_CLIENT_FILE_H
 #define DSAIO_CLIENT_FILE_H
@@ -16,15 +30,21 @@
 struct dsaio_file {
 	struct client_object object;
 	struct dsaio_client *client;
-	_Atomic uint32_t n_refs;
-	uint32_t id, store; /* the daemon's numbers */
-	int fd;		    /* the buffered description; or the shared one */
+	_Atomic uint32_t n_refs; /* opens and open ops; from and to 0 only under files.lock */
+	uint32_t id, store;	 /* the daemon's numbers */
 	bool is_shared;
 	_Atomic bool has_buffered; /* the daemon has the buffered description, too */
 	bool can_read, can_write, is_block_device;
 	uint32_t offset_align, memory_align; /* powers of two */
 	struct inode *inode;
-	char *name; /* for people */
+	struct cache_identity identity;
+	char *name; /* for people; the path, if it was opened by one */
+
+	/* files.lock */
+	struct cache_entry entry; /* its key never changes */
+	int fd;			  /* the direct description; -1: the daemon has to be asked */
+	uint32_t n_fd_users;	  /* threads that have taken it */
+	bool is_garbage;
 };
 
 static inline void file_ref(struct dsaio_file *file)
@@ -48,6 +68,12 @@ int64_t file_size(struct dsaio_file *file);
 /* inode_extend() and inode_remove() for an op on the file. */
 int file_extend(struct dsaio_file *file, struct dsaio_op *op);
 void file_remove_op(struct dsaio_file *file, struct dsaio_op *op);
+
+/*
+ * The same file, opened anew without O_DIRECT: the caller's.  Or a negative errno with a sentence;
+ * -EACCES: it can not be opened anew.
+ */
+int file_open_buffered(struct dsaio_file *file);
 
 /*
  * Before an op that is not aligned and writes: the daemon has to have the file's buffered

@@ -123,6 +123,15 @@ void inode_saw_size(struct inode *inode, uint64_t size)
 	atomic_store_explicit(&inode->seen_tick, tick_now(), memory_order_relaxed);
 }
 
+void inode_opened(struct inode *inode, uint64_t size)
+{
+	(void)pthread_mutex_lock(&inode->lock);
+	if (inode->known_size > size) /* others cut it */
+		inode->known_size = size;
+	(void)pthread_mutex_unlock(&inode->lock);
+	inode_saw_size(inode, size);
+}
+
 static int set_length(int fd, uint64_t size)
 {
 	int r;

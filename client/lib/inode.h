@@ -64,6 +64,12 @@ void inode_remove(struct inode *inode, int fd, struct dsaio_op *op);
 bool inode_reached(const struct inode *inode, uint64_t size);
 void inode_saw_size(struct inode *inode, uint64_t size);
 
+/*
+ * A file of it was opened, or opened again, and is that long now: what was known before holds no
+ * longer.
+ */
+void inode_opened(struct inode *inode, uint64_t size);
+
 /* dsaio_truncate().  Returns 0 or a negative errno. */
 int inode_truncate(struct inode *inode, int fd, uint64_t size);
 
