@@ -264,8 +264,20 @@ static void file_check_run(struct work *work)
 	inbox_post(file->main_inbox, &file->message);
 }
 
-int file_make(struct account *account, struct helper *helper, struct inbox *main_inbox, int fd,
-	      const char *name,
+struct stuck_about file_about(const struct file *file, const char *what)
+{
+	return (struct stuck_about){
+		.what = what,
+		.file = file->name,
+		.fd = file->fd,
+		.dev = file->facts.dev,
+		.mount_id = file->facts.mount_id,
+		.who = file->who,
+	};
+}
+
+int file_make(struct account *account, struct helper *helper, struct inbox *main_inbox,
+	      const struct stuck_who *who, int fd, const char *name,
 	      void (*on_checked)(struct file *file, int result, const struct error *error,
 				 void *arg),
 	      void *arg, struct error *error)
@@ -288,7 +300,9 @@ int file_make(struct account *account, struct helper *helper, struct inbox *main
 	file->on_checked = on_checked;
 	file->checked_arg = arg;
 	atomic_init(&file->n_holds, 1);
+	file->who = *who;
 	file->work.run = file_check_run;
+	file->work.about = file_about(file, "check");
 	helper_submit(helper, &file->work);
 	return 0;
 }
@@ -337,6 +351,7 @@ void file_drop(struct file *file)
 	if (atomic_fetch_sub_explicit(&file->n_holds, 1, memory_order_acq_rel) > 1)
 		return;
 	file->work.run = file_close_run;
+	file->work.about = file_about(file, "close");
 	helper_submit(file->helper, &file->work);
 }
 
@@ -458,6 +473,7 @@ int file_add_buffered(struct file *file, int fd,
 	adding->on_added = on_added;
 	adding->arg = arg;
 	adding->work.run = add_run;
+	adding->work.about = file_about(file, "check");
 	helper_submit(file->helper, &adding->work);
 	return 0;
 }

@@ -70,6 +70,7 @@ struct file {
 	struct inode *inode;
 	bool no_nowait;	       /* home lane: RWF_NOWAIT is not known there */
 	struct inodes *inodes; /* borrowed: the store's */
+	struct stuck_who who;
 	struct charge charge, buffered_charge;
 	_Atomic uint32_t n_holds; /* as in struct slab */
 	struct helper *helper;	  /* borrowed: the user's */
@@ -91,8 +92,8 @@ struct file {
  * Or returns -EMFILE (charge) or -ENOMEM and calls nothing; fd is then still the caller's, who
  * can not just close it.
  */
-int file_make(struct account *account, struct helper *helper, struct inbox *main_inbox, int fd,
-	      const char *name,
+int file_make(struct account *account, struct helper *helper, struct inbox *main_inbox,
+	      const struct stuck_who *who, int fd, const char *name,
 	      void (*on_checked)(struct file *file, int result, const struct error *error,
 				 void *arg),
 	      void *arg, struct error *error);
@@ -111,6 +112,9 @@ int file_add_buffered(struct file *file, int fd,
 		      void (*on_added)(struct file *file, int result, const struct error *error,
 				       void *arg),
 		      void *arg, struct error *error);
+
+/* For a helper's work on it: what is about to be done, say "fsync". */
+struct stuck_about file_about(const struct file *file, const char *what);
 
 /* The buffered description, or -1.  Any thread. */
 static inline int file_buffered_fd(const struct file *file)

@@ -72,6 +72,18 @@ static bool wait_for_work(struct helper *helper)
 	return helper->first;
 }
 
+static void work_run(struct work *work)
+{
+	bool can_stick = work->about.what; /* work may be gone when it has run */
+	struct stuck stuck;
+
+	if (can_stick)
+		stuck_begin(&stuck, &work->about);
+	work->run(work);
+	if (can_stick)
+		stuck_end(&stuck);
+}
+
 static void *helper_main(void *arg)
 {
 	struct place *place = arg;
@@ -86,7 +98,7 @@ static void *helper_main(void *arg)
 			helper->last_next = &helper->first;
 		helper->n_queued--;
 		(void)pthread_mutex_unlock(&helper->lock);
-		work->run(work);
+		work_run(work);
 		(void)pthread_mutex_lock(&helper->lock);
 	}
 	helper->n_threads--;
@@ -156,7 +168,7 @@ void helper_submit(struct helper *helper, struct work *work)
 
 	log_warning("helper %s: no thread, its work holds up its caller: %s", helper->name,
 		    strerrordesc_np(-r));
-	work->run(work);
+	work_run(work);
 }
 
 void helper_free(struct helper *helper)

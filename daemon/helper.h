@@ -9,6 +9,8 @@
 #ifndef DSAIO_DAEMON_HELPER_H
 #define DSAIO_DAEMON_HELPER_H
 
+#include "daemon/stuck.h"
+
 struct helper;
 
 /* Embedded in the object that it is about. */
@@ -16,6 +18,7 @@ struct work {
 	struct work *next;
 	void (*run)(struct work *work); /* on a helper thread; the last thing that touches work
 					   unless it hands it on (say, posts a message) */
+	struct stuck_about about; /* what it asks of a client's file system; zeroes: nothing */
 };
 
 int helper_new(const char *name, unsigned max_threads, struct helper **ret_helper);

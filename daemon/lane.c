@@ -348,6 +348,7 @@ static void start_sync(struct lane *lane, struct op *op)
 	sync->lane = lane;
 	sync->op = op;
 	sync->fd = op->file->fd;
+	sync->work.about = file_about(op->file, "fsync");
 	sync->data_only = op->opcode == RING_OP_FDATASYNC;
 	helper_submit(op->channel->helper, &sync->work);
 }
@@ -554,6 +555,7 @@ static void give_piece(struct lane *lane, struct piece *piece)
 	piece->offset_align = piece->op->file->facts.offset_align;
 	piece->memory_align = piece->op->file->facts.memory_align;
 	piece->work.run = piece_run;
+	piece->work.about = file_about(piece->op->file, piece->is_write ? "write" : "read");
 	piece->message.run = piece_done;
 	if (channel->last_piece)
 		channel->last_piece->next = piece;

@@ -76,20 +76,25 @@ bool mount_parse(char *line, struct mount_line *ret_line)
 static int mount_keep(const struct mount_line *line, struct mount *mount)
 {
 	mount_deinit(mount);
+	mount->dev = line->dev;
 	mount->point = strdup(line->point);
 	mount->fs_type = strdup(line->fs_type);
 	mount->source = strdup(line->source);
 	return mount->point && mount->fs_type && mount->source ? 0 : -ENOMEM;
 }
 
-int mount_find(uint64_t id, dev_t dev, struct mount *ret_mount)
+int mount_find(pid_t pid, uint64_t id, dev_t dev, struct mount *ret_mount)
 {
-	_cleanup_(fclosep) FILE *file = fopen("/proc/self/mountinfo", "re");
+	_cleanup_(fclosep) FILE *file = NULL;
 	_cleanup_(mount_deinit) struct mount best = { 0 };
 	_cleanup_(freep) char *text = NULL;
 	bool has_root = false;
 	size_t size = 0;
+	char path[40] = "/proc/self/mountinfo";
 
+	if (pid)
+		(void)snprintf(path, sizeof(path), "/proc/%d/mountinfo", pid);
+	file = fopen(path, "re");
 	if (!file)
 		return -errno;
 	while (getline(&text, &size, file) > 0) {

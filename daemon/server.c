@@ -2,6 +2,7 @@
 
 #include "daemon/log.h"
 #include "daemon/request.h"
+#include "daemon/stuck.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
 #include "proto/socket.h"
@@ -512,6 +513,8 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 					on_inbox, server);
 	if (!server->inbox_event || event_add(server->inbox_event, NULL) < 0)
 		return error_set(error, -ENOMEM, "dsaiod: event");
+	if (stuck_init(base, &server->inbox) < 0)
+		return error_set(error, -ENOMEM, "dsaiod: event");
 	r = stores_init(&server->service.stores, config, base, &server->inbox, error);
 	if (r < 0)
 		return r;
@@ -530,6 +533,7 @@ void server_stop(struct server *server)
 		return;
 	}
 	server->is_stopping = true;
+	stuck_stopping();
 	(void)event_del(server->listen_event); /* it was added, or is paused: fine too */
 	(void)evtimer_del(server->resume_event);
 	(void)evtimer_del(server->idle_event);
@@ -553,6 +557,7 @@ void server_free(struct server *server)
 		event_free(server->idle_event);
 	closep(&server->listen_fd);
 	stores_deinit(&server->service.stores);
+	stuck_deinit();
 	if (server->inbox_event)
 		event_free(server->inbox_event);
 	if (server->inbox.event_fd >= 0)

@@ -236,6 +236,12 @@ void session_close_fds(struct session *session, const int *fds, unsigned n_fds)
 			closing->fds[closing->n_fds++] = fds[i];
 	closing->session = session;
 	closing->work.run = close_run;
+	closing->work.about = (struct stuck_about){
+		.what = "close",
+		.file = "what came with a request",
+		.fd = closing->fds[0],
+		.who = session->who,
+	};
 	session->n_closings++;
 	helper_submit(session->user->helper, &closing->work);
 }
@@ -962,8 +968,8 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 int session_file_add(struct session *session, int fd, const char *name, struct call *call,
 		     struct error *error)
 {
-	int r = file_make(&session->account, session->user->helper, session->service->inbox, fd,
-			  name, on_file_checked, call, error);
+	int r = file_make(&session->account, session->user->helper, session->service->inbox,
+			  &session->who, fd, name, on_file_checked, call, error);
 
 	if (r < 0)
 		session_close_fds(session, &fd, 1);
@@ -1347,6 +1353,9 @@ int session_new(struct service *service, int fd, struct error *error)
 	if (r < 0)
 		return r;
 	session->id = service->last_id + 1;
+	session->who = (struct stuck_who){ .uid = session->peer.uid,
+					   .pid = session->peer.pid,
+					   .client = session->id };
 	(void)snprintf(session->account.name, sizeof(session->account.name), "client %" PRIu32,
 		       session->id);
 	session->account.parent = &session->user->account;

@@ -105,8 +105,9 @@ struct session {
 	struct service *service;
 	struct user *user;
 	uint32_t id;
-	struct peer peer; /* who it is */
-	char name[64];	  /* the program's, printable ASCII; "" before Hello */
+	struct peer peer;     /* who it is */
+	struct stuck_who who; /* the same, for what gets stuck */
+	char name[64];	      /* the program's, printable ASCII; "" before Hello */
 	enum session_state state;
 	bool is_mute; /* nothing can be sent any more */
 	struct account account;

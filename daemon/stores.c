@@ -261,7 +261,7 @@ static int make_for_file(struct stores *stores, const struct file_facts *facts, 
 	const char *where;
 
 	if (!facts->is_block_device)
-		(void)mount_find(facts->mount_id, facts->dev, &mount); /* without: no path */
+		(void)mount_find(0, facts->mount_id, facts->dev, &mount); /* without: no path */
 	where = mount.point ? mount.point : facts->is_block_device ? "DEVICE" : "DIR";
 	if (!facts->is_block_device && facts->dev == stores->memfd_dev)
 		return error_set_plain(error, -ENXIO,

@@ -161,6 +161,7 @@ END_TEST
 /* ---- files ---- */
 
 static struct account client;
+static const struct stuck_who who = { .uid = 1, .client = 1 };
 static struct helper *helper;
 static struct inbox inbox;
 static struct inodes inodes;
@@ -216,7 +217,7 @@ static void teardown(void)
 static int make(int fd)
 {
 	struct error error;
-	int r = file_make(&client, helper, &inbox, fd, "f", on_checked, &client, &error);
+	int r = file_make(&client, helper, &inbox, &who, fd, "f", on_checked, &client, &error);
 
 	if (r < 0)
 		return r;

@@ -1,0 +1,283 @@
+#include "daemon/stuck.h"
+
+#include "daemon/inbox.h"
+#include "daemon/log.h"
+#include "daemon/mount.h"
+#include "proto/cleanup.h"
+#include "proto/cpu.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#define NSEC_PER_SEC UINT64_C(1000000000)
+
+/*
+ * is_watching: the main thread has been told of a call, or has a timer for one; only it ends that,
+ * when none is left that was not told.  So a call costs it one wake-up at most, per STUCK_NSEC.
+ */
+static struct {
+	pthread_mutex_t lock;
+	/* under lock */
+	struct stuck *first; /* newest first */
+	struct inbox *inbox; /* NULL: before stuck_init() */
+	bool is_watching;
+	bool is_stopping;
+	struct message message;
+	struct log_limit log_limit;
+	/* the main thread's */
+	struct event *event;
+} stuck = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* ---- any thread ---- */
+
+/* The mount of an open descriptor: what /proc says never asks the file system. */
+static uint64_t fd_mount_id(int fd)
+{
+	_cleanup_(fclosep) FILE *file = NULL;
+	uint64_t id = 0;
+	char path[40], line[128];
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "mnt_id: %" SCNu64, &id) == 1)
+			break;
+	return id;
+}
+
+void stuck_begin(struct stuck *s, const struct stuck_about *about)
+{
+	*s = (struct stuck){ .about = *about, .since_nsec = clock_nsec() };
+	(void)snprintf(s->file, sizeof(s->file), "%s", about->file); /* cut is fine */
+	s->about.file = s->file;
+	if (!about->mount_id)
+		s->about.mount_id = fd_mount_id(about->fd);
+
+	(void)pthread_mutex_lock(&stuck.lock); /* of the default kind: can not fail */
+	s->prev_next = &stuck.first;
+	s->next = stuck.first;
+	if (s->next)
+		s->next->prev_next = &s->next;
+	stuck.first = s;
+	if (stuck.inbox && !stuck.is_watching) {
+		stuck.is_watching = true;
+		inbox_post(stuck.inbox, &stuck.message);
+	}
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+void stuck_end(struct stuck *s)
+{
+	(void)pthread_mutex_lock(&stuck.lock);
+	*s->prev_next = s->next;
+	if (s->next)
+		s->next->prev_next = s->prev_next;
+	if (s->is_told)
+		log_client(&stuck.log_limit,
+			   "user %u: client %" PRIu32 ": %s: %s came back after %" PRIu64 " s",
+			   s->about.who.uid, s->about.who.client, s->file, s->about.what,
+			   (clock_nsec() - s->since_nsec) / NSEC_PER_SEC);
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+/* ---- what is told ---- */
+
+/* What frees it, by the kind of file system. */
+static void tell_way_out(const struct mount *mount, char *text, size_t size)
+{
+	/* A connection's name there is the kernel's own number of the device. */
+	if (strncmp(mount->fs_type, "fuse", 4) == 0)
+		(void)snprintf(text, size, "echo 1 > /sys/fs/fuse/connections/%u/abort",
+			       major(mount->dev) << 20 | minor(mount->dev));
+	else if (strncmp(mount->fs_type, "nfs", 3) == 0 || strcmp(mount->fs_type, "cifs") == 0 ||
+		 strcmp(mount->fs_type, "smb3") == 0 || strcmp(mount->fs_type, "ceph") == 0)
+		(void)snprintf(text, size, "umount -f %s", mount->point);
+	else
+		(void)snprintf(text, size, "an answer of the device behind it");
+}
+
+static void tell(const struct stuck *s, uint64_t now_nsec, struct stuck_told *told)
+{
+	const struct stuck_about *about = &s->about;
+	_cleanup_(mount_deinit) struct mount mount = { 0 };
+	int r;
+
+	*told = (struct stuck_told){ .who = about->who, .what = about->what };
+	(void)snprintf(told->file, sizeof(told->file), "%s", s->file);
+	told->usec = (now_nsec - s->since_nsec) / 1000;
+	r = mount_find(0, about->mount_id, about->dev, &mount);
+	if (r < 0 && about->who.pid) /* a namespace of the client's own */
+		r = mount_find(about->who.pid, about->mount_id, about->dev, &mount);
+	if (r == 0) {
+		(void)snprintf(told->mount, sizeof(told->mount), "%s (%s, device %u:%u)",
+			       mount.point, mount.fs_type, major(mount.dev), minor(mount.dev));
+		tell_way_out(&mount, told->text, sizeof(told->text));
+		return;
+	}
+	if (about->dev)
+		(void)snprintf(told->mount, sizeof(told->mount), "device %u:%u", major(about->dev),
+			       minor(about->dev));
+	else
+		(void)snprintf(told->mount, sizeof(told->mount), "a mount that does not show here");
+	(void)snprintf(told->text, sizeof(told->text),
+		       "the end of who serves it; if it is FUSE, echo 1 > "
+		       "/sys/fs/fuse/connections/%u/abort",
+		       major(about->dev) << 20 | minor(about->dev));
+}
+
+/* Copies of those that have lasted for at least so long (and, if so wanted, were not told). */
+static int list_copy(uint64_t now_nsec, bool only_untold, struct stuck **ret_list, size_t *ret_n,
+		     uint64_t *ret_oldest_untold_nsec)
+{
+	_cleanup_(unlockp) pthread_mutex_t *locked = &stuck.lock;
+	struct stuck *list;
+	size_t n = 0;
+
+	(void)pthread_mutex_lock(&stuck.lock);
+	*ret_oldest_untold_nsec = UINT64_MAX;
+	for (const struct stuck *s = stuck.first; s; s = s->next)
+		n++;
+	list = calloc(n ? n : 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	n = 0;
+	for (struct stuck *s = stuck.first; s; s = s->next) {
+		bool is_due = now_nsec >= s->since_nsec + STUCK_NSEC;
+
+		if (is_due && !(only_untold && s->is_told))
+			list[n++] = *s;
+		if (is_due && only_untold)
+			s->is_told = true;
+		if (!s->is_told && s->since_nsec < *ret_oldest_untold_nsec)
+			*ret_oldest_untold_nsec = s->since_nsec;
+	}
+	if (only_untold && *ret_oldest_untold_nsec == UINT64_MAX)
+		stuck.is_watching = false;
+	*ret_list = list;
+	*ret_n = n;
+	return 0;
+}
+
+int stuck_list(struct stuck_told **ret_list, size_t *ret_n)
+{
+	_cleanup_(freep) struct stuck *list = NULL;
+	struct stuck_told *told;
+	uint64_t now_nsec = clock_nsec(), oldest;
+	size_t n;
+	int r;
+
+	r = list_copy(now_nsec, false, &list, &n, &oldest);
+	if (r < 0)
+		return r;
+	told = calloc(n ? n : 1, sizeof(*told));
+	if (!told)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		tell(&list[i], now_nsec, &told[i]);
+	*ret_list = told;
+	*ret_n = n;
+	return 0;
+}
+
+/* ---- the main thread ---- */
+
+static void log_told(const struct stuck_told *told, bool is_stopping)
+{
+	(void)pthread_mutex_lock(&stuck.lock);
+	log_client(&stuck.log_limit,
+		   "user %u: client %" PRIu32 ": %s: %s has not come back for %" PRIu64
+		   " s%s: on %s; what frees it: %s",
+		   told->who.uid, told->who.client, told->file, told->what, told->usec / 1000000,
+		   is_stopping ? ", and holds up the daemon's exit" : "", told->mount, told->text);
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+static void look_in(uint64_t nsec)
+{
+	const struct timeval timeout = { .tv_sec = (time_t)(nsec / NSEC_PER_SEC),
+					 .tv_usec = (suseconds_t)(nsec % NSEC_PER_SEC / 1000 + 1) };
+
+	if (evtimer_add(stuck.event, &timeout) == 0)
+		return;
+	(void)pthread_mutex_lock(&stuck.lock);
+	stuck.is_watching = false; /* without memory: the next call tries again */
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+/* Tells what is due, and comes back when the next will be. */
+static void look(void)
+{
+	_cleanup_(freep) struct stuck *list = NULL;
+	uint64_t now_nsec = clock_nsec(), oldest;
+	size_t n;
+
+	if (list_copy(now_nsec, true, &list, &n, &oldest) < 0) {
+		look_in(STUCK_NSEC); /* memory may be there by then */
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct stuck_told told;
+
+		tell(&list[i], now_nsec, &told);
+		log_told(&told, stuck.is_stopping);
+	}
+	if (oldest != UINT64_MAX)
+		look_in(oldest + STUCK_NSEC - now_nsec); /* else it would have been told */
+}
+
+static void on_due(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+	look();
+}
+
+static void on_begun(struct message *message)
+{
+	(void)message;
+	look();
+}
+
+void stuck_stopping(void)
+{
+	_cleanup_(freep) struct stuck_told *list = NULL;
+	size_t n = 0;
+
+	(void)pthread_mutex_lock(&stuck.lock);
+	stuck.is_stopping = true;
+	(void)pthread_mutex_unlock(&stuck.lock);
+	if (stuck_list(&list, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		log_told(&list[i], true);
+}
+
+int stuck_init(struct event_base *base, struct inbox *main_inbox)
+{
+	stuck.event = evtimer_new(base, on_due, NULL);
+	if (!stuck.event)
+		return -ENOMEM;
+	(void)pthread_mutex_lock(&stuck.lock);
+	stuck.message.run = on_begun;
+	stuck.inbox = main_inbox;
+	stuck.is_watching = stuck.is_stopping = false;
+	(void)pthread_mutex_unlock(&stuck.lock);
+	return 0;
+}
+
+void stuck_deinit(void)
+{
+	(void)pthread_mutex_lock(&stuck.lock);
+	stuck.inbox = NULL;
+	(void)pthread_mutex_unlock(&stuck.lock);
+	if (stuck.event)
+		event_free(stuck.event);
+	stuck.event = NULL;
+}

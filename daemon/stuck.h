@@ -1,0 +1,77 @@
+/*
+ * Stuck: what a file system of a client's has not answered for a while.
+ *
+ * Who serves a FUSE or network file system can hold whatever the daemon asks of it for ever: a
+ * check, a close, a sync, blocking I/O.  All of that is done by helper threads, and each such call
+ * is written down here for as long as it lasts.  After STUCK_NSEC the log names the user, the file,
+ * its mount and what frees it, once, and again when the call has come back; stuck_list() tells
+ * status.  Nothing here asks the file system itself: mounts are found in /proc.
+ *
+ * While no call lasts there is no timer.  One for the process, as the log is.
+ *
+ * stuck_begin(), stuck_end(): any thread.  All else: main thread.
+ */
+#ifndef DSAIO_DAEMON_STUCK_H
+#define DSAIO_DAEMON_STUCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct event_base;
+struct inbox;
+
+#define STUCK_NSEC 5000000000u
+
+/* For whom. */
+struct stuck_who {
+	uid_t uid;
+	pid_t pid;	 /* whose mounts may show it; 0: not known */
+	uint32_t client; /* number of the session */
+};
+
+/* What is about to be done. */
+struct stuck_about {
+	const char *what; /* "check", "close", "fsync", "read", "write"; NULL: can not get stuck */
+	const char *file; /* its name, copied by stuck_begin() */
+	int fd;		  /* with mount_id 0: where to find it; open when the call begins */
+	dev_t dev;	  /* of its file system; 0: not known */
+	uint64_t mount_id;
+	struct stuck_who who;
+};
+
+/* A call that lasts: where it is made, say on the thread's stack. */
+struct stuck {
+	struct stuck *next, **prev_next;
+	struct stuck_about about;
+	char file[128];
+	uint64_t since_nsec;
+	bool is_told;
+};
+
+/* Before and without it nothing is told.  0 or -ENOMEM. */
+int stuck_init(struct event_base *base, struct inbox *main_inbox);
+/* When no helper is left. */
+void stuck_deinit(void);
+
+void stuck_begin(struct stuck *stuck, const struct stuck_about *about);
+void stuck_end(struct stuck *stuck);
+
+/* From now on what is stuck also holds up the daemon's exit: says so of what there is. */
+void stuck_stopping(void);
+
+/* One thing that is stuck, as it is to be told. */
+struct stuck_told {
+	struct stuck_who who;
+	const char *what;
+	char file[128];
+	uint64_t usec;	 /* for how long */
+	char mount[320]; /* where it is mounted, type and device */
+	char text[256];	 /* what frees it */
+};
+
+/* What is stuck now, oldest last: 0 and a list for free(), or -ENOMEM. */
+int stuck_list(struct stuck_told **ret_list, size_t *ret_n);
+
+#endif

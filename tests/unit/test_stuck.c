@@ -1,0 +1,167 @@
+#include "daemon/stuck.h"
+
+#include "daemon/inbox.h"
+#include "tests/unit/suite.h"
+
+#include <event2/event.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SECOND UINT64_C(1000000000)
+
+static struct event_base *base;
+static struct inbox inbox;
+static struct stuck_told *list;
+static size_t n;
+
+static void setup(void)
+{
+	base = event_base_new();
+	ck_assert_ptr_nonnull(base);
+	ck_assert_int_eq(inbox_init(&inbox), 0);
+	ck_assert_int_eq(stuck_init(base, &inbox), 0);
+}
+
+static void teardown(void)
+{
+	stuck_deinit();
+	inbox_deinit(&inbox);
+	event_base_free(base);
+	free(list);
+	list = NULL;
+}
+
+/* A call that began so long ago. */
+static void begin(struct stuck *stuck, const char *file, int fd, uint64_t age_nsec)
+{
+	struct stuck_about about = {
+		.what = "close", .file = file, .fd = fd, .who = { .uid = 77, .client = 5 }
+	};
+
+	stuck_begin(stuck, &about);
+	stuck->since_nsec -= age_nsec;
+}
+
+static void look(void)
+{
+	free(list);
+	ck_assert_int_eq(stuck_list(&list, &n), 0);
+}
+
+START_TEST(what_lasts_is_listed_until_it_ends)
+{
+	struct stuck old, young;
+
+	look();
+	ck_assert_uint_eq(n, 0);
+	begin(&old, "old", -1, 7 * SECOND);
+	begin(&young, "young", -1, 0);
+	look();
+	ck_assert_uint_eq(n, 1);
+	ck_assert_str_eq(list[0].file, "old");
+	ck_assert_str_eq(list[0].what, "close");
+	ck_assert_uint_eq(list[0].who.uid, 77);
+	ck_assert_uint_eq(list[0].who.client, 5);
+	ck_assert_uint_ge(list[0].usec, 7000000);
+	stuck_end(&old);
+	look();
+	ck_assert_uint_eq(n, 0);
+	stuck_end(&young);
+	(void)inbox_run(&inbox);
+}
+END_TEST
+
+START_TEST(the_mount_is_found_by_the_descriptor_also_when_that_is_closed)
+{
+	struct stuck stuck;
+	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+
+	begin(&stuck, "f", fd, 7 * SECOND);
+	(void)close(fd);
+	look();
+	ck_assert_uint_eq(n, 1);
+	ck_assert_msg(!strncmp(list[0].mount, "/proc (proc, device ", 20), "%s", list[0].mount);
+	ck_assert(list[0].text[0]);
+	stuck_end(&stuck);
+	(void)inbox_run(&inbox);
+}
+END_TEST
+
+START_TEST(a_mount_that_does_not_show_here_is_named_by_its_device)
+{
+	struct stuck_about about = { .what = "read",
+				     .file = "f",
+				     .fd = -1,
+				     .dev = 0x123,
+				     .mount_id = 1u << 30,
+				     .who = { .pid = getpid() } };
+	struct stuck stuck;
+
+	stuck_begin(&stuck, &about);
+	stuck.since_nsec -= 7 * SECOND;
+	look();
+	ck_assert_uint_eq(n, 1);
+	ck_assert_msg(strstr(list[0].mount, "device 1:35"), "%s", list[0].mount);
+	/* its name there is the number as the kernel has it: major << 20 | minor */
+	ck_assert_msg(strstr(list[0].text, "connections/1048611/abort"), "%s", list[0].text);
+	stuck_end(&stuck);
+	(void)inbox_run(&inbox);
+}
+END_TEST
+
+START_TEST(a_call_wakes_the_main_thread_once_and_a_timer_runs_only_while_one_lasts)
+{
+	struct stuck one, two;
+	struct timeval tv;
+
+	begin(&one, "one", -1, 0);
+	begin(&two, "two", -1, 0);
+	ck_assert_int_eq(inbox_run(&inbox), 1);
+	ck_assert_int_eq(event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED), 1);
+	stuck_end(&one);
+	begin(&one, "one", -1, 0);
+	ck_assert(!inbox_has_any(&inbox)); /* the timer sees it */
+	stuck_end(&one);
+	stuck_end(&two);
+	tv = (struct timeval){ .tv_sec = 30 };
+	ck_assert_int_eq(event_base_loopexit(base, &tv), 0);
+	while (event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED) > 1)
+		ck_assert_int_eq(event_base_loop(base, EVLOOP_ONCE), 0);
+	begin(&one, "one", -1, 0);
+	ck_assert_int_eq(inbox_run(&inbox), 1); /* it has stopped: a wake-up again */
+	stuck_end(&one);
+}
+END_TEST
+
+START_TEST(what_was_told_is_not_told_again_and_needs_no_timer)
+{
+	struct stuck stuck;
+
+	begin(&stuck, "f", -1, 7 * SECOND);
+	(void)inbox_run(&inbox);
+	ck_assert(stuck.is_told);
+	ck_assert_int_eq(event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED), 0);
+	stuck_stopping();
+	stuck_end(&stuck);
+	look();
+	ck_assert_uint_eq(n, 0);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, what_lasts_is_listed_until_it_ends);
+	tcase_add_test(tcase, the_mount_is_found_by_the_descriptor_also_when_that_is_closed);
+	tcase_add_test(tcase, a_mount_that_does_not_show_here_is_named_by_its_device);
+	tcase_add_test(tcase,
+		       a_call_wakes_the_main_thread_once_and_a_timer_runs_only_while_one_lasts);
+	tcase_add_test(tcase, what_was_told_is_not_told_again_and_needs_no_timer);
+}
+
+SUITE("stuck", add_tests)
