@@ -1,0 +1,491 @@
+/*
+ * Ragged ranges by the raw protocol: any offset, length and address gives what pread(2) and
+ * pwrite(2) would, by rings and by Submit; and neighbours who write next to each other in one
+ * file, half through the page cache and half past it, while others read the same pages, disturb
+ * each other in no byte and in no fsync.
+ */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- file systems ---- */
+
+enum fs { EXT4, XFS_4K };
+
+static int loop_open(const char *image, const char **ret_path)
+{
+	_cleanup_(closep) int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+	_cleanup_(closep) int file = (int)CHECK_SYS(open(image, O_RDWR | O_CLOEXEC));
+	struct loop_config config = { .fd = (uint32_t)file,
+				      .block_size = 4096,
+				      .info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO };
+
+	if (control < 0)
+		test_skip("needs /dev/loop-control");
+	for (int tries = 0; tries < 20; tries++) {
+		int n = ioctl(control, LOOP_CTL_GET_FREE), fd;
+
+		*ret_path = test_text("/dev/loop%d", n);
+		fd = n < 0 ? -1 : open(*ret_path, O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			break;
+		if (ioctl(fd, LOOP_CONFIGURE, &config) == 0)
+			return fd; /* held to the test's end, then it goes */
+		(void)close(fd);
+		if (errno != EBUSY) /* else somebody else took it */
+			break;
+	}
+	test_skip("needs a loop device of 4 KiB sectors: %s", strerror(errno));
+}
+
+/* Made anew, mounted for this test's processes alone. */
+static const char *xfs_mount(void)
+{
+	const char *image = test_text("%s/image", test_dir());
+	const char *dir = test_text("%s/xfs", test_dir()), *device;
+
+	test_needs_root();
+	file_make_sparse(image, 400 * MIB);
+	if (system(test_text("mkfs.xfs -q -f -s size=4096 %s", image)))
+		test_skip("needs mkfs.xfs");
+	(void)loop_open(image, &device);
+	CHECK_SYS(unshare(CLONE_NEWNS));
+	CHECK_SYS(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	CHECK_SYS(mkdir(dir, 0777));
+	if (mount(device, dir, "xfs", 0, NULL) < 0)
+		test_skip("needs XFS: %s", strerror(errno));
+	return dir;
+}
+
+static struct daemon *start_on(enum fs fs)
+{
+	return daemon_start_with(
+		&(struct daemon_options){ .store_dir = fs == EXT4 ? NULL : xfs_mount() });
+}
+
+/* ---- clients ---- */
+
+struct kit {
+	struct raw raw;
+	struct raw_slab slab;
+	struct raw_file file;
+	struct raw_channel channel;
+};
+
+static void add_buffered(struct raw *raw, uint32_t file, const char *path)
+{
+	_cleanup_(closep) int fd = (int)CHECK_SYS(open(path, O_RDWR | O_CLOEXEC));
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__FileBuffered buffered = WIRE__FILE_BUFFERED__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_BUFFERED, file_buffered, &buffered);
+
+	buffered.file = file;
+	raw_call_ok(raw, &request, &fd, 1, &answer);
+}
+
+static void kit_open(struct kit *kit, const struct daemon *daemon, const char *path,
+		     size_t slab_bytes, bool rings, bool buffered)
+{
+	*kit = (struct kit){ .raw = RAW_NONE };
+	raw_open(&kit->raw, daemon);
+	raw_slab(&kit->raw, slab_bytes, &kit->slab);
+	raw_file(&kit->raw, path, O_RDWR, &kit->file);
+	if (buffered)
+		add_buffered(&kit->raw, kit->file.id, path);
+	raw_channel(&kit->raw, raw_handle(&kit->raw), kit->file.store, 64, rings, &kit->channel);
+}
+
+static void kit_close(struct kit *kit)
+{
+	raw_slab_unmap(&kit->slab);
+	raw_channel_unmap(&kit->channel);
+	raw_close(&kit->raw);
+}
+
+static struct ring_entry kit_entry(const struct kit *kit, uint8_t opcode, uint64_t off,
+				   uint64_t len, uint64_t slab_off)
+{
+	return (struct ring_entry){ .opcode = opcode,
+				    .file = kit->file.id,
+				    .slab = opcode == RING_OP_FSYNC ? 0 : kit->slab.id,
+				    .off = off,
+				    .len = len,
+				    .slab_off = slab_off };
+}
+
+/* ---- no buffered description ---- */
+
+static const struct {
+	const char *what;
+	bool rings;
+	uint64_t off, len, slab_off;
+} ragged[] = {
+	{ "odd offset, by ring", true, 1, 4096, 0 },
+	{ "odd length, by ring", true, 0, 100001, 0 },
+	{ "odd address, by Submit", false, 0, 4096, 1 },
+	{ "odd address of a large range, by Submit", false, 4096, 131072, 1 },
+};
+
+TEST_TABLE(no_buffered, ragged, "ragged writes need a buffered description, reads do not")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	const char *path = daemon_path(daemon, "f");
+	uint64_t off = ragged[row].off, len = ragged[row].len, slab_off = ragged[row].slab_off;
+	int64_t r;
+	struct kit kit;
+
+	file_make_pattern(path, MIB, 1);
+	kit_open(&kit, daemon, path, MIB, ragged[row].rings, false);
+	memset(kit.slab.memory, 0x55, MIB);
+	r = raw_run_one(&kit.channel, kit_entry(&kit, RING_OP_WRITE, off, len, slab_off));
+	CHECK_EQ(ring_result_errno(r), EOPNOTSUPP);
+	CHECK_EQ(ring_result_done(r), 0);
+	file_check_pattern(path, 0, MIB, 1, 0);
+	CHECK_EQ(raw_run_one(&kit.channel, kit_entry(&kit, RING_OP_READ, off, len, slab_off)), len);
+	pattern_check(kit.slab.memory + slab_off, len, 1, off, "what was read");
+	CHECK(!slab_off || kit.slab.memory[slab_off - 1] == 0x55);
+	CHECK_EQ(kit.slab.memory[slab_off + len], 0x55);
+
+	add_buffered(&kit.raw, kit.file.id, path);
+	pattern_fill(kit.slab.memory + slab_off, len, 2, off);
+	CHECK_EQ(raw_run_one(&kit.channel, kit_entry(&kit, RING_OP_WRITE, off, len, slab_off)),
+		 len);
+	file_check_pattern(path, 0, off, 1, 0);
+	file_check_pattern(path, off, len, 2, off);
+	file_check_pattern(path, off + len, MIB - off - len, 1, off + len);
+	kit_close(&kit);
+}
+
+/* ---- against a model ---- */
+
+#define FILE_MAX (2 * MIB)
+#define PLACE_BYTES (512 * KIB) /* of the slab, for one op */
+#define BATCH 16u
+
+static const struct {
+	const char *what;
+	enum fs fs;
+	bool rings;
+} models[] = {
+	{ "ext4, by ring", EXT4, true },
+	{ "ext4, by Submit", EXT4, false },
+	{ "XFS of 4 KiB sectors, by ring", XFS_4K, true },
+	{ "XFS of 4 KiB sectors, by Submit", XFS_4K, false },
+};
+
+static uint64_t random_len(uint64_t *state)
+{
+	static const uint64_t most[] = { 16, 5000, 70000, 400 * KIB };
+
+	return 1 + test_random(state) % most[test_random(state) % ARRAY_SIZE(most)];
+}
+
+struct model {
+	uint8_t *bytes; /* FILE_MAX */
+	uint64_t size;
+};
+
+/* What pwrite(2) of it would do. */
+static void model_write(struct model *model, uint64_t off, const uint8_t *from, uint64_t len)
+{
+	memcpy(model->bytes + off, from, len); /* a hole before it reads as zeroes */
+	if (off + len > model->size)
+		model->size = off + len;
+}
+
+static uint64_t model_read(const struct model *model, uint64_t off, uint64_t len)
+{
+	if (off >= model->size)
+		return 0;
+	return model->size - off < len ? model->size - off : len;
+}
+
+/* A direct read beyond the end: the kernel may leave zeroes behind what it says that it read. */
+static bool may_change(const struct ring_entry *entry, int64_t done, uint64_t at)
+{
+	return entry->opcode == RING_OP_READ && entry->len > 60 * KIB &&
+	       at >= entry->slab_off + (uint64_t)done && at < entry->slab_off + entry->len;
+}
+
+/*
+ * One batch: what conflicts in it goes in order, so the model does one after the other.  But where
+ * the file ends is no byte that an op waits for: a batch that may move it reads before it alone.
+ */
+static void run_batch(struct kit *kit, struct model *model, uint64_t *state, uint8_t *expected)
+{
+	struct ring_entry entries[BATCH];
+	int64_t results[BATCH], wanted[BATCH];
+	unsigned n = 1 + (unsigned)(test_random(state) % BATCH);
+	bool may_extend = test_random(state) % 3 == 0 || !model->size;
+	uint64_t end = model->size;
+
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t place = i * PLACE_BYTES, len = random_len(state);
+		uint64_t off = test_random(state) % (FILE_MAX - len);
+		uint64_t kind = test_random(state) % 16, slab_off;
+
+		/* Congruent to the offset, aligned, or anywhere. */
+		switch (test_random(state) % 3) {
+		case 0:
+			slab_off = place + 8192 + off % 4096;
+			break;
+		case 1:
+			slab_off = place + 8192;
+			off &= ~UINT64_C(4095);
+			break;
+		default:
+			slab_off = place + 8192 + test_random(state) % 4096;
+			break;
+		}
+		if (kind >= 9 && may_extend && off + len > end)
+			kind = 1;
+		if (kind && kind < 9 && !may_extend && off + len > end)
+			kind = 9;
+		memset(kit->slab.memory + place, 0xEE, PLACE_BYTES);
+		memset(expected + place, 0xEE, PLACE_BYTES);
+		if (kind == 0) {
+			entries[i] = kit_entry(kit, RING_OP_FSYNC, 0, 0, 0);
+			wanted[i] = 0;
+		} else if (kind < 9) {
+			entries[i] = kit_entry(kit, RING_OP_WRITE, off, len, slab_off);
+			pattern_fill(kit->slab.memory + slab_off, len, test_random(state), off);
+			memcpy(expected + slab_off, kit->slab.memory + slab_off, len);
+			model_write(model, off, expected + slab_off, len);
+			wanted[i] = (int64_t)len;
+		} else {
+			entries[i] = kit_entry(kit, RING_OP_READ, off, len, slab_off);
+			wanted[i] = (int64_t)model_read(model, off, len);
+			memcpy(expected + slab_off, model->bytes + off, (size_t)wanted[i]);
+		}
+	}
+	raw_run(&kit->channel, entries, n, results);
+	for (unsigned i = 0; i < n; i++) {
+		CHECK_MSG(results[i] == wanted[i],
+			  "op %u of %u: opcode %u, %" PRIu64 " bytes at %" PRIu64
+			  ", memory at %" PRIu64 ": %" PRId64 " (errno %d), not %" PRId64,
+			  i, n, entries[i].opcode, entries[i].len, entries[i].off,
+			  entries[i].slab_off, results[i], ring_result_errno(results[i]),
+			  wanted[i]);
+		for (size_t b = i * PLACE_BYTES; b < (i + 1) * PLACE_BYTES; b++)
+			CHECK_MSG(kit->slab.memory[b] == expected[b] ||
+					  may_change(&entries[i], results[i], b),
+				  "op %u of %u: opcode %u, %" PRIu64 " bytes at %" PRIu64
+				  ", memory at %" PRIu64 ": byte %zu is wrong",
+				  i, n, entries[i].opcode, entries[i].len, entries[i].off,
+				  entries[i].slab_off, b - i * PLACE_BYTES);
+	}
+}
+
+TEST_TABLE(model, models, "random ragged ranges are as in memory")
+{
+	struct daemon *daemon = start_on(models[row].fs);
+	const char *path = daemon_path(daemon, "f");
+	uint64_t state = test_seed() + (uint64_t)row;
+	_cleanup_(freep) uint8_t *bytes = calloc(1, FILE_MAX);
+	_cleanup_(freep) uint8_t *expected = malloc(BATCH * PLACE_BYTES);
+	_cleanup_(freep) uint8_t *left = malloc(FILE_MAX);
+	_cleanup_(closep) int fd = -1;
+	struct model model = { .bytes = bytes };
+	int64_t until = now_usec() + 3000000;
+	unsigned n_rounds = 0;
+	struct kit kit;
+
+	test_time_limit(120);
+	file_make_sparse(path, 0);
+	fd = (int)CHECK_SYS(open(path, O_RDONLY | O_CLOEXEC));
+	kit_open(&kit, daemon, path, BATCH * PLACE_BYTES, models[row].rings, true);
+	while (n_rounds < 20 || (n_rounds < 300 && now_usec() < until)) {
+		run_batch(&kit, &model, &state, expected);
+		CHECK_EQ(file_size(path), model.size);
+		n_rounds++;
+	}
+	CHECK_EQ(pread(fd, left, FILE_MAX, 0), model.size);
+	CHECK(!memcmp(left, bytes, model.size));
+	CHECK_SYS(fsync(fd)); /* opened before: it would tell of any error since */
+	test_note("%u rounds", n_rounds);
+	kit_close(&kit);
+}
+
+/* ---- neighbours ---- */
+
+#define CLIENTS_MAX 4u
+#define LOT 40u
+#define N_RECORDS 120u /* a client's are every n-th */
+
+struct record {
+	uint64_t off, len;
+	size_t slab_off;
+};
+
+static struct {
+	struct daemon *daemon;
+	const char *path;
+	uint64_t file_bytes;
+	struct record records[N_RECORDS];
+	unsigned n_clients;
+	size_t slab_bytes[CLIENTS_MAX];
+	unsigned n_rounds;
+	int64_t until_usec;
+	_Atomic bool must_stop;
+	_Atomic uint64_t n_passes;
+} shop;
+
+/* Ragged records, one after the other, without a gap. */
+static void records_make(void)
+{
+	static const uint64_t most[] = { 300, 5000, 200 * KIB, 2 * MIB };
+	uint64_t state = test_seed();
+
+	for (unsigned i = 0; i < N_RECORDS; i++) {
+		struct record *record = &shop.records[i];
+		size_t *used = &shop.slab_bytes[i % shop.n_clients];
+
+		record->off = shop.file_bytes;
+		record->len = 1 + test_random(&state) % most[test_random(&state) % 4];
+		/* Congruent, so that the middle goes direct; some are not. */
+		*used = (*used + 4095) & ~(size_t)4095;
+		record->slab_off = *used + (i % 7 ? record->off % 4096 : 1);
+		*used = record->slab_off + record->len;
+		shop.file_bytes += record->len;
+	}
+}
+
+static uint64_t record_seed(unsigned record, unsigned round)
+{
+	return ((uint64_t)record << 16) + round;
+}
+
+/* All of the client's, many at a time; a sync behind each lot of writes. */
+static void records_run(struct kit *kit, unsigned client, uint8_t opcode)
+{
+	struct ring_entry entries[LOT + 1];
+	int64_t results[LOT + 1];
+
+	for (unsigned record = client; record < N_RECORDS;) {
+		unsigned n = 0;
+
+		for (; record < N_RECORDS && n < LOT; record += shop.n_clients) {
+			const struct record *r = &shop.records[record];
+
+			entries[n++] = kit_entry(kit, opcode, r->off, r->len, r->slab_off);
+		}
+		if (opcode == RING_OP_WRITE)
+			entries[n++] = kit_entry(kit, RING_OP_FSYNC, 0, 0, 0);
+		raw_run(&kit->channel, entries, n, results);
+		for (unsigned i = 0; i < n; i++)
+			CHECK_MSG(results[i] == (int64_t)entries[i].len,
+				  "client %u: opcode %u of %" PRIu64 " at %" PRIu64 ": %" PRId64
+				  " (errno %d)",
+				  client, entries[i].opcode, entries[i].len, entries[i].off,
+				  results[i], ring_result_errno(results[i]));
+	}
+}
+
+/* Writes its own records and reads them back, round by round. */
+static void *neighbour(void *arg)
+{
+	unsigned client = (unsigned)(uintptr_t)arg;
+	struct kit kit;
+
+	kit_open(&kit, shop.daemon, shop.path, shop.slab_bytes[client], client % 2, true);
+	for (unsigned round = 1; round <= shop.n_rounds; round++) {
+		bool is_last = round == shop.n_rounds;
+
+		if (!is_last && round > 3 && now_usec() > shop.until_usec)
+			continue; /* to the last round, which is in the file at the end */
+		for (unsigned i = client; i < N_RECORDS; i += shop.n_clients)
+			pattern_fill(kit.slab.memory + shop.records[i].slab_off,
+				     shop.records[i].len, record_seed(i, round), 0);
+		records_run(&kit, client, RING_OP_WRITE);
+		memset(kit.slab.memory, 0, shop.slab_bytes[client]);
+		records_run(&kit, client, RING_OP_READ);
+		for (unsigned i = client; i < N_RECORDS; i += shop.n_clients)
+			pattern_check(
+				kit.slab.memory + shop.records[i].slab_off, shop.records[i].len,
+				record_seed(i, round), 0,
+				test_text("client %u, round %u, record %u", client, round, i));
+	}
+	kit_close(&kit);
+	return NULL;
+}
+
+/* Brings the same pages into the cache, with readahead, again and again. */
+static void *reader(void *arg)
+{
+	_cleanup_(freep) uint8_t *buf = malloc(MIB);
+	_cleanup_(closep) int fd = (int)CHECK_SYS(open(shop.path, O_RDONLY | O_CLOEXEC));
+
+	(void)arg;
+	CHECK_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL), 0);
+	while (!atomic_load(&shop.must_stop)) {
+		for (uint64_t off = 0; off < shop.file_bytes; off += MIB)
+			CHECK_SYS(pread(fd, buf, MIB, (off_t)off));
+		(void)atomic_fetch_add(&shop.n_passes, 1);
+	}
+	return NULL;
+}
+
+static const struct {
+	const char *what;
+	enum fs fs;
+	unsigned n_clients;
+} places[] = {
+	{ "ext4", EXT4, 4 },
+	{ "XFS of 4 KiB sectors", XFS_4K, 4 },
+	{ "one client with many ops, ext4", EXT4, 1 },
+	{ "one client with many ops, XFS of 4 KiB sectors", XFS_4K, 1 },
+};
+
+TEST_TABLE(neighbours, places, "neighbours in one file, and a buffered reader")
+{
+	pthread_t clients[CLIENTS_MAX], readers[2];
+	_cleanup_(closep) int fd = -1;
+
+	test_time_limit(180);
+	shop.daemon = start_on(places[row].fs);
+	shop.path = daemon_path(shop.daemon, "f");
+	shop.n_clients = places[row].n_clients;
+	shop.n_rounds = 60;
+	shop.until_usec = now_usec() + 6000000;
+	records_make();
+	file_make_sparse(shop.path, shop.file_bytes);
+	fd = (int)CHECK_SYS(open(shop.path, O_RDWR | O_CLOEXEC));
+
+	for (unsigned i = 0; i < ARRAY_SIZE(readers); i++)
+		CHECK_EQ(pthread_create(&readers[i], NULL, reader, NULL), 0);
+	for (unsigned i = 0; i < shop.n_clients; i++)
+		CHECK_EQ(pthread_create(&clients[i], NULL, neighbour, (void *)(uintptr_t)i), 0);
+	for (unsigned i = 0; i < shop.n_clients; i++)
+		CHECK_EQ(pthread_join(clients[i], NULL), 0);
+	atomic_store(&shop.must_stop, true);
+	for (unsigned i = 0; i < ARRAY_SIZE(readers); i++)
+		CHECK_EQ(pthread_join(readers[i], NULL), 0);
+
+	/* What is in the file, in the cache's eyes and past it; and no error was kept back for
+	   a description that was open all the time. */
+	for (unsigned i = 0; i < N_RECORDS; i++)
+		file_check_pattern(shop.path, shop.records[i].off, shop.records[i].len,
+				   record_seed(i, shop.n_rounds), 0);
+	CHECK_SYS(fsync(fd));
+	CHECK_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+	for (unsigned i = 0; i < N_RECORDS; i++)
+		file_check_pattern(shop.path, shop.records[i].off, shop.records[i].len,
+				   record_seed(i, shop.n_rounds), 0);
+	CHECK_EQ(file_size(shop.path), shop.file_bytes);
+	test_note("%" PRIu64 " bytes, read %" PRIu64 " times beside", shop.file_bytes,
+		  (uint64_t)atomic_load(&shop.n_passes));
+}
+
+TEST_MAIN
