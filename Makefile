@@ -36,7 +36,7 @@ PROTO_SRC   = $(sort $(wildcard proto/*.c))
 DAEMON_SRC  = $(sort $(wildcard daemon/*.c))
 LIB_SRC     = $(sort $(wildcard client/lib/*.c))
 CTL_SRC     = $(sort $(wildcard client/ctl/*.c))
-HARNESS_SRC = tests/harness.c
+HARNESS_SRC = tests/harness.c tests/stores.c
 # Each is a program of its own.
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
 PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c

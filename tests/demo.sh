@@ -41,7 +41,7 @@ trap 'exit 143' TERM
 
 mkdir "$dir/store" && mkfifo "$dir/log" || exit 1
 echo "starting a daemon of our own: $BUILD/dsaiod --store demo=$dir/store"
-"$BUILD/dsaiod" --socket "$dir/s.sock" --store "demo=$dir/store" 2>"$dir/log" </dev/null &
+"$BUILD/dsaiod" --config /dev/null --socket "$dir/s.sock" --store "demo=$dir/store" 2>"$dir/log" </dev/null &
 daemon=$!
 
 # Waits for the line that says that it serves, then reads on in the background.

@@ -179,6 +179,11 @@ void test_needs_root(void)
 		test_skip("needs root");
 }
 
+bool test_is_slow(void)
+{
+	return time_factor() > 1;
+}
+
 void test_note(const char *format, ...)
 {
 	va_list args;
@@ -611,6 +616,7 @@ static void daemon_exec(const struct daemon *daemon, const struct daemon_options
 	_cleanup_(freep) char *words = strdup(prefix ? prefix : "");
 	const char *argv[128];
 	char *rest = words, *word;
+	bool has_config = false;
 	int n = 0;
 
 	while (words && (word = strsep(&rest, " ")) && n < 32)
@@ -623,8 +629,14 @@ static void daemon_exec(const struct daemon *daemon, const struct daemon_options
 		argv[n++] = "--store";
 		argv[n++] = test_text("t=%s", daemon->store_dir);
 	}
-	for (int i = 0; options->args && options->args[i] && n < 120; i++)
+	for (int i = 0; options->args && options->args[i] && n < 120; i++) {
+		has_config |= !strcmp(options->args[i], "--config");
 		argv[n++] = options->args[i];
+	}
+	if (!has_config) { /* not the host's */
+		argv[n++] = "--config";
+		argv[n++] = "/dev/null";
+	}
 	argv[n] = NULL;
 	if (options->before_exec)
 		options->before_exec();

@@ -81,6 +81,7 @@ void test_time_limit(unsigned seconds);
 _Noreturn void test_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void test_needs_root(void);
+bool test_is_slow(void); /* time limits are stretched: a sanitizer, or valgrind */
 /* A number worth reading, on stdout as "# ...". */
 void test_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Formatted text that lives until the program ends. */
