@@ -29,8 +29,8 @@ struct cache_key {
 struct cache_identity {
 	uint64_t dev, ino, rdev;
 	uint32_t kind; /* S_IFMT of the mode */
-	/* 0 where the file system keeps none; else a reused number shows, even on one (a network's,
-	   FUSE) that reuses numbers of files that are open */
+	/* When it was made, 0 where that is not kept: shows numbers that are used again while the
+	   file is open, as some network file systems do. */
 	uint64_t born_nsec;
 };
 struct cache_identity cache_identity_of(const struct statx *stx);

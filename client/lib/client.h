@@ -53,7 +53,7 @@ struct client_object {
 struct client_files {
 	pthread_mutex_t lock; /* of all here, and of what the files say */
 	struct cache cache;
-	uint32_t n;	       /* files that the daemon has */
+	uint32_t n;	       /* descriptions that the daemon has: one or two a file */
 	uint32_t n_fds;	       /* descriptors kept for them here, ... */
 	uint32_t n_fds_wanted; /* ... and how many should be at most */
 };

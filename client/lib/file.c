@@ -209,63 +209,6 @@ void file_remove_op(struct dsaio_file *file, struct dsaio_op *op)
 		file_fd_give(file);
 }
 
-/* ---- the buffered description ---- */
-
-static int daemon_give_buffered(struct dsaio_file *file, int fd)
-{
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__FileBuffered body = WIRE__FILE_BUFFERED__INIT;
-
-	body.file = file->id;
-	request.body_case = WIRE__REQUEST__BODY_FILE_BUFFERED;
-	request.file_buffered = &body;
-	return conn_call(file->client->conn, "open", &request, &fd, 1, NULL, NULL, NULL);
-}
-
-int file_open_buffered(struct dsaio_file *file)
-{
-	int fd, buffered, r;
-	char path[32];
-
-	if (file->is_shared)
-		return error_fail(
-			-EACCES,
-			"%s: the file came as a descriptor that can not be opened anew, so only "
-			"aligned ops are possible: use memory of dsaio_alloc() and multiples of "
-			"dsaio_alignment(), or open the file by its path",
-			file->name);
-	fd = file_fd_take(file);
-	if (fd < 0)
-		return fd;
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fits */
-	do
-		buffered = fd_above_stdio(open(path, file->entry.key.access_mode | O_CLOEXEC));
-	while (may_try_again(file->client, buffered));
-	r = -errno;
-	file_fd_give(file);
-	if (buffered < 0)
-		return error_fail_errno(r, "open %s anew, for what is not aligned", file->name);
-	return buffered;
-}
-
-int file_need_buffered(struct dsaio_file *file)
-{
-	int fd, r;
-
-	/* acquire: pairs with the store below */
-	if (atomic_load_explicit(&file->has_buffered, memory_order_acquire))
-		return 0;
-	fd = file_open_buffered(file);
-	if (fd < 0)
-		return fd;
-	r = daemon_give_buffered(file, fd);
-	if (r < 0 && r != -EEXIST) /* another thread was first */
-		return r;
-	/* release: who sees it sends its ops after the daemon had the description */
-	atomic_store_explicit(&file->has_buffered, true, memory_order_release);
-	return 0;
-}
-
 /* ---- in use, idle, gone ---- */
 
 /* What the daemon and the client's list no longer have. */
@@ -314,7 +257,7 @@ static bool file_wake(struct dsaio_file *file)
 static void file_strike(struct dsaio_file *file)
 {
 	cache_remove(&file->client->files.cache, &file->entry);
-	file->client->files.n--;
+	file->client->files.n -= 1u + atomic_load(&file->has_buffered);
 }
 
 static void file_bury(struct dsaio_file *file, bool has_daemon)
@@ -395,6 +338,70 @@ void file_unref(struct dsaio_file *file)
 		client_leave_garbage(file->client, &file->object);
 	}
 	(void)pthread_mutex_unlock(&file->client->files.lock);
+}
+
+/* ---- the buffered description ---- */
+
+static int daemon_give_buffered(struct dsaio_file *file, int fd)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__FileBuffered body = WIRE__FILE_BUFFERED__INIT;
+
+	body.file = file->id;
+	request.body_case = WIRE__REQUEST__BODY_FILE_BUFFERED;
+	request.file_buffered = &body;
+	return conn_call(file->client->conn, "open", &request, &fd, 1, NULL, NULL, NULL);
+}
+
+int file_open_buffered(struct dsaio_file *file)
+{
+	int fd, buffered, r;
+	char path[32];
+
+	if (file->is_shared)
+		return error_fail(
+			-EACCES,
+			"%s: the file came as a descriptor that can not be opened anew, so only "
+			"aligned ops are possible: use memory of dsaio_alloc() and multiples of "
+			"dsaio_alignment(), or open the file by its path",
+			file->name);
+	fd = file_fd_take(file);
+	if (fd < 0)
+		return fd;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fits */
+	do
+		buffered = fd_above_stdio(open(path, file->entry.key.access_mode | O_CLOEXEC));
+	while (may_try_again(file->client, buffered));
+	r = -errno;
+	file_fd_give(file);
+	if (buffered < 0)
+		return error_fail_errno(r, "open %s anew, for what is not aligned", file->name);
+	return buffered;
+}
+
+int file_need_buffered(struct dsaio_file *file)
+{
+	int fd, r;
+
+	/* acquire: pairs with the store below */
+	if (atomic_load_explicit(&file->has_buffered, memory_order_acquire))
+		return 0;
+	do {
+		fd = file_open_buffered(file);
+		if (fd < 0)
+			return fd;
+		r = daemon_give_buffered(file, fd);
+	} while (r == -EMFILE && files_evict(file->client, 0));
+	if (r == -EEXIST) /* another thread was first */
+		return 0;
+	if (r < 0)
+		return r;
+	(void)pthread_mutex_lock(&file->client->files.lock);
+	file->client->files.n++;
+	(void)pthread_mutex_unlock(&file->client->files.lock);
+	/* release: who sees it sends its ops after the daemon had the description */
+	atomic_store_explicit(&file->has_buffered, true, memory_order_release);
+	return 0;
 }
 
 /* ---- the cache ---- */
