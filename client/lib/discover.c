@@ -152,6 +152,18 @@ static int autostart_look(const char **ret_why)
 	return 1;
 }
 
+/* Opens a file beside the socket; the umask, which is the program's, has no say in its mode. */
+static int file_open(const struct socket_dir *dir, const char *name, int flags)
+{
+	int fd = fd_above_stdio(
+		openat(dir->fd, name,
+		       flags | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600));
+
+	if (fd >= 0)
+		(void)fchmod(fd, 0600); /* fails for another's: its use will, too */
+	return fd;
+}
+
 /* Opens the log for a new daemon. */
 static int log_open(const struct socket_dir *dir, struct found *found)
 {
@@ -254,8 +266,7 @@ static int peer_check(const char *path, int fd)
 static int lock_try(const struct socket_dir *dir, int *lock_fd)
 {
 	if (*lock_fd < 0)
-		*lock_fd = fd_above_stdio(openat(dir->fd, SOCKET_LOCK,
-						 O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+		*lock_fd = file_open(dir, SOCKET_LOCK, O_RDWR);
 	if (*lock_fd < 0)
 		return error_fail_errno(-errno, "connect: start lock %s.lock", dir->path);
 	if (flock(*lock_fd, LOCK_EX | LOCK_NB) == 0)
