@@ -17,6 +17,7 @@ static bool is_path(const char *store)
 
 static int connect_once(struct ctl *ctl, const char *dir, struct dsaio_client **client)
 {
+	ctl->only_looks = true;
 	return *client ? CTL_OK : ctl_connect(ctl, &dir, 1, client);
 }
 

@@ -6,6 +6,7 @@
 #include <json-c/json.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void say(const struct ctl *ctl, const char *sentence)
@@ -85,10 +86,21 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 		struct dsaio_client **ret_client)
 {
 	int r = ctl_start_private(ctl, dirs, n_dirs);
+	const char *named;
 
 	if (r != CTL_OK)
 		return r;
+	/* -ENOMEM: then one is started, which does no harm. */
+	if (ctl->only_looks)
+		(void)setenv("DSAIO_AUTOSTART", "0", 1);
 	r = dsaio_connect(ctl->socket_path, ret_client);
+	named = getenv("DSAIO_SOCKET");
+	if ((r == -ENOENT || r == -ECONNREFUSED) && ctl->only_looks && !ctl->socket_path &&
+	    !(named && *named))
+		return ctl_fail(ctl,
+				"no daemon runs, and this command starts none: start one with: "
+				"systemctl start dsaiod, or: dsaiod --user; or add --private "
+				"for a daemon of this command's own");
 	if (r == -ENOENT || r == -ECONNREFUSED)
 		return ctl_fail(ctl, "%s; or add --private for a daemon of this command's own",
 				dsaio_error());

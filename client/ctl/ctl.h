@@ -25,7 +25,8 @@ struct ctl {
 	const char *command;	 /* its name, for messages; NULL: none yet */
 	const char *socket_path; /* NULL: the library's default */
 	bool is_json, is_private;
-	char **args; /* behind the command's name, without options */
+	bool only_looks; /* starts no daemon of the user's, as the library else does */
+	char **args;	 /* behind the command's name, without options */
 	int n_args;
 	struct private_daemon private_daemon;
 };

@@ -2,7 +2,7 @@
 # Sourced by the tests of dsaioctl: a directory with a store, a daemon on it, and checks.
 #
 # A test is a function, run by name with run_test; it fails by returning non-zero, after setting
-# $why; 2 means that it needs root, or what this machine has not.  In it: $dir (fresh for the script), $store, $ctl.
+# $why; 2 means that it needs root, or what this machine has not ($why, if set, says what).  In it: $dir (fresh for the script), $store, $ctl.
 
 BUILD=$(realpath "${BUILD:-build}")
 ctl=$BUILD/dsaioctl
@@ -31,12 +31,14 @@ finish() {
 }
 trap finish EXIT
 
-# start_daemon [OPTION]...: on $dir/s.sock with the store; returns when it serves.
+# start_daemon [OPTION]...: on $dir/s.sock, with the store unless $dir/dsaiod.conf has one; returns
+# when it serves.
 start_daemon() {
 	local line fd
+	grep -q '^\[store ' "$dir/dsaiod.conf" || set -- --store "t=$store" "$@"
 	rm -f "$dir/log.fifo"
 	mkfifo "$dir/log.fifo" || return 1
-	"$BUILD/dsaiod" --config "$dir/dsaiod.conf" --socket "$dir/s.sock" --store "t=$store" "$@" 2>"$dir/log.fifo" </dev/null &
+	"$BUILD/dsaiod" --config "$dir/dsaiod.conf" --socket "$dir/s.sock" "$@" 2>"$dir/log.fifo" </dev/null &
 	daemon=$!
 	exec {fd}<"$dir/log.fifo"
 	while IFS= read -r line <&"$fd"; do
@@ -54,6 +56,17 @@ start_daemon() {
 	exit 1
 }
 
+# as_nobody: sets $nobody, the words before a command that another user is to run; 2: can not be.
+as_nobody() {
+	nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+	why="needs root, and a build that another user may run"
+	[ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || return 2
+	chmod 755 "$dir" "$store"
+	chmod 666 "$dir/s.sock"
+	"${nobody[@]}" "$ctl" --version >/dev/null 2>&1 || return 2
+	why=
+}
+
 # run_test FUNCTION: prints its line.
 run_test() {
 	local name=${1//_/ }
@@ -61,7 +74,7 @@ run_test() {
 	"$1"
 	case $? in
 	0) echo "ok ctl: $name" ;;
-	2) echo "skip ctl: $name: needs root and loop devices" ;;
+	2) echo "skip ctl: $name: ${why:-needs root and loop devices}" ;;
 	*)
 		echo "not ok ctl: $name: ${why:-failed}"
 		failed=1

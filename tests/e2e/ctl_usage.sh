@@ -43,6 +43,21 @@ without_a_daemon_it_says_what_to_do() {
 		says "$dir/out" '"error": "' "nobody.sock"
 }
 
+# Where programs would start a daemon of the user's own.
+looking_starts_no_daemon() {
+	local command
+	why="this host has a daemon"
+	[ ! -e /run/dsaiod/dsaiod.sock ] || return 2
+	mkdir -m 700 "$dir/runtime"
+	for command in status stores clients pool "profile show"; do
+		# shellcheck disable=SC2086 # command and what follows
+		expect 1 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/runtime" "$ctl" $command &&
+			says "$dir/err" "no daemon runs, and this command starts none" "--private" || return 1
+	done
+	why="something was started: $(ls "$dir/runtime")"
+	[ -z "$(ls "$dir/runtime")" ]
+}
+
 a_full_standard_output_is_an_error() {
 	"$ctl" --help >/dev/full 2>"$dir/err"
 	[ $? = 1 ] && says "$dir/err" "standard output"
@@ -77,7 +92,7 @@ bench_checks_its_options() {
 }
 
 for t in help_teaches_by_example version_is_told wrong_usage_ends_with_2 \
-	without_a_daemon_it_says_what_to_do a_full_standard_output_is_an_error \
+	without_a_daemon_it_says_what_to_do looking_starts_no_daemon a_full_standard_output_is_an_error \
 	torch_only_flags_end_with_2_and_one_sentence bench_checks_its_options; do
 	run_test $t
 done

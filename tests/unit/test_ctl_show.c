@@ -1,0 +1,133 @@
+/* What the daemon says, as cells and as JSON. */
+#include "client/ctl/show.h"
+#include "proto/cleanup.h"
+#include "tests/unit/suite.h"
+
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct table_column column[] = { { "X", false } };
+
+/* The one cell that add() made of the profile. */
+static const char *profile_text(char *text, size_t size, const Wire__Profile *profile)
+{
+	_cleanup_(table_deinit) struct table table;
+
+	table_init(&table, column, 1);
+	show_profile(&table, profile);
+	ck_assert_uint_eq(table.n_cells, 1);
+	(void)snprintf(text, size, "%s", table.cells[0]);
+	return text;
+}
+
+START_TEST(a_profile_tells_what_is_not_as_usual)
+{
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+	char text[128];
+
+	profile.block_size = 1u << 20;
+	profile.queue_depth = 128;
+	profile.overlap_events = true;
+	profile.intra_op_parallelism = 1;
+	ck_assert_str_eq(profile_text(text, sizeof(text), &profile), "1 MiB x 128");
+	profile.intra_op_parallelism = 4;
+	profile.single_submit = true;
+	profile.overlap_events = false;
+	ck_assert_str_eq(profile_text(text, sizeof(text), &profile),
+			 "1 MiB x 128 in 4 single sequential");
+	ck_assert_str_eq(profile_text(text, sizeof(text), NULL), "store's");
+}
+END_TEST
+
+START_TEST(counters_fill_their_columns_also_when_there_are_none)
+{
+	static const struct table_column columns[] = { SHOW_COUNTER_COLUMNS };
+	Wire__Counters counters = WIRE__COUNTERS__INIT;
+	_cleanup_(table_deinit) struct table table;
+
+	ck_assert_uint_eq(sizeof(columns) / sizeof(columns[0]), SHOW_N_COUNTER_COLUMNS);
+	table_init(&table, columns, SHOW_N_COUNTER_COLUMNS);
+	show_counters(&table, NULL);
+	ck_assert_uint_eq(table.n_cells, SHOW_N_COUNTER_COLUMNS);
+	counters.read_bytes = 3u << 20;
+	counters.latency_p99_nsec = 1500;
+	show_counters(&table, &counters);
+	ck_assert_uint_eq(table.n_cells, 2 * SHOW_N_COUNTER_COLUMNS);
+	ck_assert_str_eq(table.cells[SHOW_N_COUNTER_COLUMNS + 2], "3 MiB");
+	ck_assert_str_eq(table.cells[2 * SHOW_N_COUNTER_COLUMNS - 2], "-"); /* no op yet */
+	ck_assert_str_eq(table.cells[2 * SHOW_N_COUNTER_COLUMNS - 1], "1.50 us");
+}
+END_TEST
+
+START_TEST(a_handles_number_is_its_place)
+{
+	Wire__Client client = WIRE__CLIENT__INIT;
+	Wire__Handle handle = WIRE__HANDLE__INIT;
+	_cleanup_(table_deinit) struct table table;
+
+	client.client = 7;
+	handle.handle = 65536 * 3 + 2;
+	table_init(&table, column, 1);
+	show_handle(&table, &client, &handle);
+	ck_assert_str_eq(table.cells[0], "7/2");
+}
+END_TEST
+
+START_TEST(what_is_absent_is_null_in_json)
+{
+	ck_assert_ptr_null(show_pool_json(NULL));
+	ck_assert_ptr_null(show_others_json(NULL));
+}
+END_TEST
+
+START_TEST(json_has_whole_numbers_and_ids)
+{
+	Wire__StatusReply status = WIRE__STATUS_REPLY__INIT;
+	Wire__Client client = WIRE__CLIENT__INIT, *clients[] = { &client };
+	Wire__Handle handle = WIRE__HANDLE__INIT, *handles[] = { &handle };
+	Wire__Channel channel = WIRE__CHANNEL__INIT, *channels[] = { &channel };
+	Wire__Stuck stuck = WIRE__STUCK__INIT, *stucks[] = { &stuck };
+	struct json_object *object;
+	const char *text;
+
+	handle.handle = 65536 * 3 + 2;
+	handle.io_class = WIRE__CLASS__BACKGROUND;
+	handle.channels = channels;
+	handle.n_channels = 1;
+	channel.store = 9; /* of a store that has gone */
+	client.pool_bytes = UINT64_C(1) << 40;
+	client.handles = handles;
+	client.n_handles = 1;
+	stuck.usec = 35000000;
+	stuck.what = (char *)"close";
+	status.clients = clients;
+	status.n_clients = 1;
+	status.stuck = stucks;
+	status.n_stuck = 1;
+
+	object = show_clients_json(&status);
+	text = json_object_to_json_string(object);
+	ck_assert_ptr_nonnull(strstr(text, "\"handle\": 196610"));
+	ck_assert_ptr_nonnull(strstr(text, "\"pool_bytes\": 1099511627776"));
+	ck_assert_ptr_nonnull(strstr(text, "\"class\": \"background\""));
+	ck_assert_ptr_nonnull(strstr(text, "\"store_name\": \"\""));
+	(void)json_object_put(object);
+
+	object = show_stuck_json(&status);
+	text = json_object_to_json_string(object);
+	ck_assert_ptr_nonnull(strstr(text, "\"usec\": 35000000, \"what\": \"close\""));
+	(void)json_object_put(object);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, a_profile_tells_what_is_not_as_usual);
+	tcase_add_test(tcase, counters_fill_their_columns_also_when_there_are_none);
+	tcase_add_test(tcase, a_handles_number_is_its_place);
+	tcase_add_test(tcase, what_is_absent_is_null_in_json);
+	tcase_add_test(tcase, json_has_whole_numbers_and_ids);
+}
+
+SUITE("ctl show", add_tests)
