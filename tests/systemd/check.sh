@@ -190,7 +190,7 @@ runs_as_dsaiod() {
 
 # Real bytes through the daemon, by another user: a file of theirs, into the store and out of it.
 client_works() {
-	local dir=/srv/store/$1 # a name of its own for each call
+	local dir=$1 # fresh
 
 	as_nobody sh -ec "mkdir -m 700 $dir && cd $dir && head -c 3000001 /dev/urandom >a &&
 		dsaioctl put b <a && cmp a b && dsaioctl cat b | cmp - a"
@@ -217,7 +217,7 @@ with_config() {
 }
 
 lock_refused() {
-	says RLIMIT_MEMLOCK fails client_works refused
+	says RLIMIT_MEMLOCK fails client_works /srv/store/refused
 }
 
 if ! make_root; then
@@ -239,11 +239,12 @@ check "start" ctl start dsaiod
 check "active" ctl is-active --quiet dsaiod
 check "runs as dsaiod" runs_as_dsaiod
 check "the status says that it serves" says serving ctl show -P StatusText dsaiod
-check "a client as another user" client_works user
+check "a client as another user" client_works /srv/store/user
+check "a client as another user, on a store that nobody has configured" client_works /dev/shm/user
 check "stop" ctl stop dsaiod.service
 check "no more active, and the end was orderly" \
 	says $'Result=success\nActiveState=inactive' ctl show -p Result -p ActiveState dsaiod
-check "started again by a client through the socket" client_works socket
+check "started again by a client through the socket" client_works /srv/store/socket
 check "a bind mount of /run/dsaiod works over a restart" bind_mount_works 'restart dsaiod'
 check "a bind mount of /run/dsaiod works over a stop, and a start by the client" \
 	bind_mount_works 'stop dsaiod.service'
@@ -251,16 +252,16 @@ check "a bind mount of /run/dsaiod works over a stop and start of the socket" \
 	bind_mount_works 'restart dsaiod.socket'
 ctl reset-failed dsaiod # five starts within ten seconds would be one too many
 check "SIGKILL" ctl kill -s KILL dsaiod
-check "served again after SIGKILL" client_works killed
+check "served again after SIGKILL" client_works /srv/store/killed
 
 check "without CAP_IPC_LOCK, lock = yes: starts" with_config 'lock = yes' LimitMEMLOCK=64K
 check "without CAP_IPC_LOCK, lock = yes: refused, and the sentence says why" lock_refused
 check "without CAP_IPC_LOCK, lock = auto: starts" with_config 'lock = auto' LimitMEMLOCK=64K
-check "without CAP_IPC_LOCK, lock = auto: served" client_works auto
+check "without CAP_IPC_LOCK, lock = auto: served" client_works /srv/store/auto
 check "without CAP_IPC_LOCK, lock = auto: status says so" says RLIMIT_MEMLOCK as_nobody dsaioctl status
 check "with CAP_IPC_LOCK, lock = yes: starts" \
 	with_config 'lock = yes' LimitMEMLOCK=64K AmbientCapabilities=CAP_IPC_LOCK
-check "with CAP_IPC_LOCK, lock = yes: served" client_works locked
+check "with CAP_IPC_LOCK, lock = yes: served" client_works /srv/store/locked
 check "the journal has the daemon's lines" says 'ready:' inside journalctl -u dsaiod --no-pager -o cat
 check "stop of socket and service" ctl stop dsaiod.socket dsaiod.service
 
