@@ -38,7 +38,7 @@ static void append(const char *path, uint64_t len, uint64_t seed, uint64_t pos)
 	CHECK_EQ(pwrite(fd, bytes, len, (off_t)pos), len);
 }
 
-static void delete (const struct scene *s)
+static void delete_it(const struct scene *s)
 {
 	CHECK_SYS(unlink(s->path));
 }
