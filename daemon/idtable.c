@@ -9,10 +9,14 @@
 #define INDEX_MASK (IDTABLE_SLOTS_MAX - 1)
 
 /*
- * Slots of the first chunk are all used once before one is used again, so that a client that
- * frees and makes one object needs 16 million turns to see an id twice.
+ * Slots of the first chunk, as far as the bound goes, are all used once before one is used again,
+ * so that a client that frees and makes one object needs 16 million turns to see an id twice.
  */
-#define FRESH_FIRST IDTABLE_CHUNK
+static uint32_t n_fresh_first(const struct idtable *table)
+{
+	return table->index_end && table->index_end < IDTABLE_CHUNK ? table->index_end
+								    : IDTABLE_CHUNK;
+}
 
 static struct idtable_slot *slot_at(const struct idtable *table, uint32_t index)
 {
@@ -69,7 +73,7 @@ int idtable_add(struct idtable *table, void *object, uint32_t *ret_id)
 	int r;
 
 	assert(object);
-	if (table->n_slots < FRESH_FIRST ||
+	if (table->n_slots < n_fresh_first(table) ||
 	    (!table->first_free && table->n_slots < IDTABLE_SLOTS_MAX)) {
 		r = slot_take_fresh(table, &index);
 		if (r < 0)

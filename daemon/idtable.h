@@ -25,20 +25,19 @@ struct idtable_slot {
 struct idtable {
 	_Atomic(struct idtable_slot *) chunks[IDTABLE_SLOTS_MAX / IDTABLE_CHUNK];
 	uint32_t n_slots;		/* ever used */
+	uint32_t index_end;		/* see idtable_bound(); 0: none */
 	uint32_t n_objects;		/* added and not released */
 	uint32_t first_free, last_free; /* oldest first, so that generations last; index + 1 */
 };
 
-/* No index reaches this while at most n objects are there, added and not released. */
-static inline uint32_t idtable_index_end(uint64_t n)
-{
-	if (n < IDTABLE_CHUNK) /* the first chunk is used whole before a slot is used again */
-		return IDTABLE_CHUNK;
-	return n < IDTABLE_SLOTS_MAX ? (uint32_t)n : IDTABLE_SLOTS_MAX;
-}
-
 void idtable_init(struct idtable *table);
 void idtable_deinit(struct idtable *table); /* all must have been released */
+
+/* At most n objects will be there, added and not released: no index will reach n, either. */
+static inline void idtable_bound(struct idtable *table, uint32_t n)
+{
+	table->index_end = n;
+}
 
 /* Returns 0 and the new id, or -ENOMEM, or -EMFILE when all slots are used. */
 int idtable_add(struct idtable *table, void *object, uint32_t *ret_id);

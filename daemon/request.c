@@ -348,7 +348,8 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.client_pool_max = service->client_limit[CHARGE_POOL_BYTES];
 	ours.max_entries = RING_ENTRIES_MAX;
 	ours.spin_usec = service->spin_usec;
-	ours.max_files = (uint32_t)session->account.limit[CHARGE_FILES];
+	ours.max_files = session_max_files(session);
+	ours.is_admin = peer_is_admin(&session->peer, service->stores.config);
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_HELLO;
 	reply.hello = &ours;

@@ -27,6 +27,11 @@
 #define USER_THREADS 4u
 /* Frames served before other sessions have their turn: a guess. */
 #define FRAMES_PER_TURN 32u
+/* Descriptors of one user that are to be closed, before its clients wait: a guess. */
+#define USER_CLOSING_FDS_MAX 64u
+/* Idle files of one user that go at once when it is near its bound on files. */
+#define RECLAIM_FILES 64u
+#define RECLAIM_NSEC 100000000u /* there were fewer: not sooner again for this client */
 
 /* How soon after the last file was added, or idle ones were let go, and how often then. */
 #define LOOK_SOON_SEC 3
@@ -34,19 +39,27 @@
 /* Files of one client that the helper looks at before other work has its turn: a millisecond. */
 #define LOOK_FILES 1024u
 
-/* A slab or file whose id is gone: lanes are asked, then it is dropped, then the call ends. */
+/* A slab or file whose id is gone: lanes are asked, then it is dropped; who asked is told. */
 struct removal {
-	struct session *session;
-	struct call *call; /* NULL: nobody asked for it */
 	struct idtable *table;
 	uint32_t id;
 	void *object;
 	void (*drop)(void *object, void (*on_freed)(void *arg), void *arg);
+	void (*on_freed)(void *arg);
+	void *arg;
 	uint32_t n_unquiet; /* lanes that may still look at it */
 	struct quiet {
 		struct lane_quiesce quiesce;
 		struct removal *removal;
 	} quiets[];
+};
+
+/* A file that waits for room within the user's bound. */
+struct add {
+	struct add *next;
+	struct call *call;
+	int fd;
+	char name[128];
 };
 
 /* Idle files of one client, held, while the helper looks which of them have no link any more. */
@@ -106,6 +119,7 @@ static int user_take(struct service *service, uid_t uid, struct user **ret_user)
 		return r;
 	}
 	user->uid = uid;
+	user->last_add = &user->first_add;
 	user->n_sessions = 1;
 	user_name(&user->account, uid);
 	user->account.parent = &service->pool.account;
@@ -154,7 +168,16 @@ int call_new(struct session *session, uint64_t seq, struct call **ret_call, stru
 
 static bool user_is_full(const struct user *user)
 {
-	return user->account.used[CHARGE_CALLS] >= user->account.limit[CHARGE_CALLS];
+	return user->account.used[CHARGE_CALLS] >= user->account.limit[CHARGE_CALLS] ||
+	       user->n_closing_fds >= USER_CLOSING_FDS_MAX;
+}
+
+/* What held up one held up all of the user's. */
+static void user_resume(struct service *service, const struct user *user)
+{
+	for (struct session *s = service->sessions; s; s = s->next)
+		if (s->user == user)
+			session_resume(s);
 }
 
 void call_free(struct call *call)
@@ -174,10 +197,8 @@ void call_free(struct call *call)
 	session->n_calls--;
 	session_touch(session);
 	session_resume(session);
-	if (was_full) /* what held up one held up all of the user's */
-		for (struct session *s = session->service->sessions; s; s = s->next)
-			if (s->user == session->user)
-				session_resume(s);
+	if (was_full)
+		user_resume(session->service, session->user);
 }
 
 /* A copy of a descriptor for the reply. */
@@ -198,10 +219,15 @@ static void closed_main(struct message *message)
 {
 	struct closing *closing = container_of(message, struct closing, message);
 	struct session *session = closing->session;
+	struct user *user = session->user;
+	bool was_full = user_is_full(user);
 
+	user->n_closing_fds -= closing->n_fds;
 	free(closing);
 	session->n_closings--;
 	session_touch(session);
+	if (was_full)
+		user_resume(session->service, user);
 }
 
 static void close_run(struct work *work)
@@ -243,6 +269,7 @@ void session_close_fds(struct session *session, const int *fds, unsigned n_fds)
 		.who = session->who,
 	};
 	session->n_closings++;
+	session->user->n_closing_fds += closing->n_fds;
 	helper_submit(session->user->helper, &closing->work);
 }
 
@@ -803,10 +830,7 @@ static void file_drop_for(void *object, void (*on_freed)(void *arg), void *arg)
 static void removal_is_quiet(struct removal *removal)
 {
 	idtable_release(removal->table, removal->id);
-	if (removal->call)
-		removal->drop(removal->object, on_removed, removal->call);
-	else
-		removal->drop(removal->object, on_dropped, removal->session);
+	removal->drop(removal->object, removal->on_freed, removal->arg);
 	free(removal);
 }
 
@@ -818,11 +842,11 @@ static void on_quiet(struct lane_quiesce *quiesce)
 		removal_is_quiet(removal);
 }
 
-/* Takes the id away from all lanes, then drops the object; then call (NULL: none) ends. */
+/* Takes the id away from all lanes, then drops the object, which calls on_freed. */
 static int session_remove(struct session *session, struct idtable *table, uint32_t id,
 			  const char *what,
 			  void (*drop)(void *object, void (*on_freed)(void *arg), void *arg),
-			  struct call *call, struct error *error)
+			  void (*on_freed)(void *arg), void *arg, struct error *error)
 {
 	struct removal *removal;
 	uint32_t n = 0;
@@ -835,12 +859,12 @@ static int session_remove(struct session *session, struct idtable *table, uint32
 	if (!removal)
 		return error_set(error, -ENOMEM, "%s %" PRIu32, what, id);
 	*removal = (struct removal){
-		.session = session,
-		.call = call,
 		.table = table,
 		.id = id,
 		.object = idtable_remove(table, id),
 		.drop = drop,
+		.on_freed = on_freed,
+		.arg = arg,
 		.n_unquiet = n,
 	};
 
@@ -917,8 +941,8 @@ int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t 
 
 int session_slab_free(struct session *session, uint32_t id, struct call *call, struct error *error)
 {
-	return session_remove(session, &session->objects.slabs, id, "slab", slab_drop_for, call,
-			      error);
+	return session_remove(session, &session->objects.slabs, id, "slab", slab_drop_for,
+			      on_removed, call, error);
 }
 
 static void on_file_checked(struct file *file, int result, const struct error *failed, void *arg)
@@ -965,24 +989,167 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 	call->on_done(call, 0, NULL);
 }
 
+/* Takes an idle file from the client; n_holds of it are ours.  True if on_freed(session) will be
+   called. */
+static bool file_let_go(struct session *session, struct file *file, uint32_t n_holds,
+			void (*on_freed)(void *arg))
+{
+	struct error error;
+	uint32_t id = file->id;
+
+	/* Removed meanwhile; or an op is on it, whatever the client says: relaxed, its own harm. */
+	if (idtable_get(&session->objects.files, id) != file ||
+	    atomic_load_explicit(&file->n_holds, memory_order_relaxed) > n_holds)
+		return false;
+	if (!file_board_take(session->board, id, FILE_BOARD_GONE))
+		return false;
+	/* For want of memory it stays, GONE, until the session's end. */
+	return session_remove(session, &session->objects.files, id, "file", file_drop_for, on_freed,
+			      session, &error) == 0;
+}
+
+static int add_try(struct add *add, struct error *error);
+
+/* Those that wait for room go on, or fail when there is none to come. */
+static void user_retry(struct user *user)
+{
+	struct add *add;
+
+	while ((add = user->first_add)) {
+		struct session *session = add->call->session;
+		struct error error;
+		int r = add_try(add, &error);
+
+		if (r == -EMFILE && user->n_leaving)
+			return;
+		user->first_add = add->next;
+		if (!user->first_add)
+			user->last_add = &user->first_add;
+		if (r < 0) {
+			session_close_fds(session, &add->fd, 1);
+			add->call->on_done(add->call, r, &error);
+		}
+		free(add);
+	}
+}
+
+static void on_reclaimed(void *arg)
+{
+	struct session *session = arg;
+	struct user *user = session->user;
+
+	user->n_leaving--;
+	user_retry(user);
+	object_gone(session);
+}
+
+/* Lets idle files of one session go, at most n; returns how many. */
+static uint32_t session_reclaim(struct session *session, uint32_t n)
+{
+	uint32_t cursor = 0, n_gone = 0;
+	struct file *file;
+
+	while (n_gone < n && (file = idtable_next(&session->objects.files, &cursor)))
+		n_gone += file_let_go(session, file, 1, on_reclaimed);
+	session->user->n_leaving += n_gone;
+	return n_gone;
+}
+
+/*
+ * A user's files that lie idle in one client's cache do not keep another from opening some: near
+ * the user's bound they go.  Closing takes its time: who comes meanwhile at the bound waits.
+ */
+static void user_reclaim(struct service *service, const struct session *asking)
+{
+	struct user *user = asking->user;
+	uint64_t limit = user->account.limit[CHARGE_FILES], spare, now_nsec;
+	uint32_t n = RECLAIM_FILES;
+
+	spare = limit / 8 < 4 * RECLAIM_FILES ? limit / 8 : 4 * RECLAIM_FILES;
+	if (user->account.used[CHARGE_FILES] + spare < limit)
+		return;
+	now_nsec = clock_nsec();
+	if (user->fruitless_id == asking->id && now_nsec - user->fruitless_nsec < RECLAIM_NSEC)
+		return;
+	for (struct session *s = service->sessions; s && n; s = s->next)
+		if (s->user == user && s != asking && s->state == SESSION_OPEN)
+			n -= session_reclaim(s, n);
+	if (n) {
+		user->fruitless_id = asking->id;
+		user->fruitless_nsec = now_nsec;
+	}
+}
+
+static int add_try(struct add *add, struct error *error)
+{
+	struct session *session = add->call->session;
+	int r = file_make(&session->account, session->user->helper, session->service->inbox,
+			  &session->who, add->fd, add->name, on_file_checked, add->call, error);
+
+	if (r == 0)
+		session->n_objects++;
+	return r;
+}
+
+static bool user_is_out_of_files(const struct user *user)
+{
+	return user->account.used[CHARGE_FILES] >= user->account.limit[CHARGE_FILES];
+}
+
 int session_file_add(struct session *session, int fd, const char *name, struct call *call,
 		     struct error *error)
 {
-	int r = file_make(&session->account, session->user->helper, session->service->inbox,
-			  &session->who, fd, name, on_file_checked, call, error);
+	struct user *user = session->user;
+	struct add *add;
+	int r;
 
+	add = calloc(1, sizeof(*add));
+	if (!add) {
+		session_close_fds(session, &fd, 1);
+		return error_set(error, -ENOMEM, "file %s", name);
+	}
+	add->call = call;
+	add->fd = fd;
+	(void)snprintf(add->name, sizeof(add->name), "%s", name); /* cut is fine */
+	user_reclaim(session->service, session);
+	r = add_try(add, error);
+	if (r == -EMFILE && user_is_out_of_files(user) && user->n_leaving) {
+		*user->last_add = add;
+		user->last_add = &add->next;
+		return 0;
+	}
 	if (r < 0)
 		session_close_fds(session, &fd, 1);
-	else
-		session->n_objects++;
+	free(add);
 	return r;
+}
+
+/* The session ends: what of it waits does not. */
+static void session_stop_adds(struct session *session)
+{
+	struct user *user = session->user;
+	struct add **at = &user->first_add, *add;
+	struct error error;
+
+	while ((add = *at)) {
+		if (add->call->session != session) {
+			at = &add->next;
+			continue;
+		}
+		*at = add->next;
+		session_close_fds(session, &add->fd, 1);
+		(void)error_set(&error, -ECANCELED, "file %s: the connection ends", add->name);
+		add->call->on_done(add->call, error.code, &error);
+		free(add);
+	}
+	user->last_add = at;
 }
 
 int session_file_remove(struct session *session, uint32_t id, struct call *call,
 			struct error *error)
 {
-	return session_remove(session, &session->objects.files, id, "file", file_drop_for, call,
-			      error);
+	return session_remove(session, &session->objects.files, id, "file", file_drop_for,
+			      on_removed, call, error);
 }
 
 static void on_buffered_added(struct file *file, int result, const struct error *failed, void *arg)
@@ -999,6 +1166,7 @@ int session_file_buffered(struct session *session, uint32_t id, int fd, struct c
 	struct file *file = idtable_get(&session->objects.files, id);
 	int r;
 
+	user_reclaim(session->service, session); /* it counts as a file; it does not wait, though */
 	if (file)
 		r = file_add_buffered(file, fd, on_buffered_added, call, error);
 	else
@@ -1057,23 +1225,6 @@ static void look_fill(struct look *look)
 	}
 }
 
-/* A file without a link, held by the look: true if the client has lost it now. */
-static bool file_let_go(struct session *session, struct file *file)
-{
-	struct error error;
-	uint32_t id = file->id;
-
-	/* Removed meanwhile; or an op is on it, whatever the client says: relaxed, its own harm. */
-	if (idtable_get(&session->objects.files, id) != file ||
-	    atomic_load_explicit(&file->n_holds, memory_order_relaxed) > 2)
-		return false;
-	if (!file_board_take(session->board, id, FILE_BOARD_GONE))
-		return false;
-	/* For want of memory it stays, GONE, until the session's end. */
-	return session_remove(session, &session->objects.files, id, "file", file_drop_for, NULL,
-			      &error) == 0;
-}
-
 /* Lets go what has no link; then the next turn, or the end. */
 static void looked_main(struct message *message)
 {
@@ -1084,7 +1235,8 @@ static void looked_main(struct message *message)
 		struct file *file = look->files[i].file;
 
 		if (look->files[i].is_unlinked && !session_is_ending(session))
-			look->has_found |= file_let_go(session, file);
+			look->has_found |= file_let_go(session, file, 2,
+						       on_dropped); /* the table's, too */
 		file_drop(file);
 	}
 	if (!session_is_ending(session) && look->n_files == LOOK_FILES)
@@ -1156,10 +1308,18 @@ static bool fd_is_pidfd(int fd)
 	return strcmp(target, "anon_inode:[pidfd]") == 0;
 }
 
+uint32_t session_max_files(const struct session *session)
+{
+	uint64_t limit = session->account.limit[CHARGE_FILES];
+
+	return limit < IDTABLE_SLOTS_MAX ? (uint32_t)limit : IDTABLE_SLOTS_MAX;
+}
+
 /* The file board: only pages that are touched cost memory. */
 static int session_make_board(struct session *session, int *ret_fd, struct error *error)
 {
-	size_t bytes = file_board_bytes(idtable_index_end(session->account.limit[CHARGE_FILES]));
+	uint32_t max_files = session_max_files(session);
+	size_t bytes = file_board_bytes(max_files);
 	_cleanup_(closep) int fd = -1;
 	void *board;
 	int r;
@@ -1173,6 +1333,7 @@ static int session_make_board(struct session *session, int *ret_fd, struct error
 		return error_set(error, -errno, "hello: the file board");
 	session->board = board;
 	session->board_bytes = bytes;
+	idtable_bound(&session->objects.files, max_files);
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -1317,6 +1478,7 @@ void session_end(struct session *session, bool drain)
 	}
 	session->state = SESSION_ENDING;
 	session_pause(session);
+	session_stop_adds(session);
 	session_close_fds(session, session->reader.fds, session->reader.n_fds);
 	session->reader.n_fds = 0;
 	while ((handle = idtable_next(&session->handles, &cursor)))

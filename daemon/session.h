@@ -8,6 +8,8 @@
  * Files that lie idle in the client's cache are looked at every few seconds (file_board.h says
  * why), on the user's helper; those without a link are removed.  No session has files: no timer.
  *
+ * Idle files of a user also go when another of its clients needs their place.
+ *
  * The end has one order, kept by session_advance() alone: nothing is read any more; the lanes
  * give the channels back, when no block is in flight; only then slabs and files are dropped;
  * when the last is free and no call is open, the session goes.  Closing the control socket is
@@ -78,6 +80,11 @@ struct user {
 	uint32_t n_sessions;
 	struct account account;
 	struct helper *helper;
+	unsigned n_closing_fds;		   /* on their way to a close on the helper */
+	uint32_t n_leaving;		   /* idle files taken from its clients, not yet closed */
+	struct add *first_add, **last_add; /* files that wait for these to be closed */
+	uint32_t fruitless_id;		   /* the client for which too few were found, then: */
+	uint64_t fruitless_nsec;
 	struct log_limit log_limit; /* of lines that its clients cause */
 };
 
@@ -219,6 +226,9 @@ void call_free(struct call *call);
  */
 int session_hello(struct session *session, const char *name, int pidfd, int *ret_board_fd,
 		  struct error *error);
+
+/* That it may have; their ids' indices are below. */
+uint32_t session_max_files(const struct session *session);
 
 int session_slab_new(struct session *session, uint64_t size_bytes, struct call *call,
 		     struct error *error);

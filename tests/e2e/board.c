@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -199,6 +200,42 @@ TEST(lies, "a board full of lies harms nobody, not even the liar's session")
 	beside_ok();
 	CHECK(client_add(&client, daemon, "g") != id);
 	client_end(&client);
+}
+
+static void few_descriptors(void)
+{
+	struct rlimit limit = { .rlim_cur = 1024, .rlim_max = 1024 };
+
+	(void)setrlimit(RLIMIT_NOFILE, &limit); /* if it fails, the test says so */
+}
+
+TEST(reclaim, "idle files of a user's other programs go when it is near its bound on files")
+{
+	struct daemon *daemon = daemon_start_with(
+		&(struct daemon_options){ .before_exec = few_descriptors });
+	struct client clients[3];
+	unsigned n_gone = 0, max;
+	uint32_t ids[3][400];
+
+	for (unsigned c = 0; c < ARRAY_SIZE(clients); c++) {
+		client_start(&clients[c], daemon);
+		max = clients[c].max_files;
+		CHECK(max < 400);
+		for (unsigned i = 0; i < max; i++) { /* each gets all that it may have */
+			ids[c][i] = client_add(&clients[c], daemon, "f");
+			CHECK(file_board_index(ids[c][i]) < max);
+			if (i % 2 || c != 0)
+				file_board_set(clients[c].board, ids[c][i], FILE_BOARD_IDLE);
+		}
+	}
+	for (unsigned i = 0; i < max; i += 2)
+		CHECK_EQ(client_state(&clients[0], ids[0][i]), FILE_BOARD_USED);
+	for (unsigned i = 1; i < max; i += 2)
+		n_gone += client_state(&clients[0], ids[0][i]) == FILE_BOARD_GONE;
+	test_note("of %u idle files of the first client %u are gone", max / 2, n_gone);
+	CHECK(n_gone > 0);
+	for (unsigned c = 0; c < ARRAY_SIZE(clients); c++)
+		client_end(&clients[c]);
 }
 
 static int get_file(struct client *client, uint32_t id)

@@ -215,8 +215,34 @@ START_TEST(lookups_go_on_while_objects_come_and_go)
 }
 END_TEST
 
+START_TEST(a_bound_on_objects_is_one_on_indices)
+{
+	uint32_t id, ids[100];
+	int object;
+
+	idtable_init(&table);
+	idtable_bound(&table, 100);
+	for (unsigned i = 0; i < 1000; i++) {
+		ck_assert_int_eq(idtable_add(&table, &object, &id), 0);
+		ck_assert_uint_lt(id & 0xffff, 100);
+		(void)idtable_remove(&table, id);
+		idtable_release(&table, id);
+	}
+	for (unsigned i = 0; i < 100; i++) {
+		ck_assert_int_eq(idtable_add(&table, &object, &ids[i]), 0);
+		ck_assert_uint_lt(ids[i] & 0xffff, 100);
+	}
+	for (unsigned i = 0; i < 100; i++) {
+		(void)idtable_remove(&table, ids[i]);
+		idtable_release(&table, ids[i]);
+	}
+	idtable_deinit(&table);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
+	tcase_add_test(tcase, a_bound_on_objects_is_one_on_indices);
 	tcase_add_test(tcase, an_id_finds_its_object_until_it_is_removed);
 	tcase_add_test(tcase, invented_ids_find_nothing);
 	tcase_add_test(tcase, a_stale_id_does_not_find_its_slots_next_object);
