@@ -15,7 +15,7 @@ static const struct {
 				-ENOMEM,
 				{ "free buffers, or raise client_pool_max in the daemon's "
 				  "configuration",
-				  "free buffers in this user's programs, or raise pool_size in the "
+				  "free buffers in this user's programs, or raise user_pool_max in the "
 				  "daemon's configuration",
 				  "wait until other programs free theirs, or raise pool_size in the "
 				  "daemon's configuration" } },

@@ -1,14 +1,21 @@
 #include "daemon/config.h"
+#include "daemon/engine.h"
+#include "daemon/idtable.h"
 #include "proto/cleanup.h"
+#include "proto/dirs.h"
+#include "proto/frame.h"
 #include "proto/socket.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
+#include <grp.h>
 #include <ini.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pwd.h>
+#include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -23,45 +30,105 @@
 #define IDLE_EXIT_SEC_USER 60u	     /* a job's next step still finds it */
 #define IDLE_EXIT_SEC_MAX 86400u     /* a day; who wants more wants 0 */
 #define STORES_MAX 64u		     /* a guess: each has a thread and libaio contexts */
+#define CLIENT_OBJECTS_MAX (IDTABLE_SLOTS_MAX - 1) /* what an idtable holds */
+#define USER_OBJECTS_MAX (1u << 24)
+#define ENTRIES_MAX (1u << 28)
+#define UNSENT_FDS_MAX 16u /* the session's SESSION_UNSENT_FDS_MAX */
 
 /* ---- values ---- */
 
-enum value_kind { VALUE_TEXT, VALUE_SIZE, VALUE_U32, VALUE_BOOL, VALUE_LOCK };
+enum value_kind {
+	VALUE_TEXT,
+	VALUE_SIZE,
+	VALUE_U32,
+	VALUE_COUNT, /* as VALUE_U32, and 64 bits wide */
+	VALUE_BOOL,
+	VALUE_LOCK,
+	VALUE_ENGINE,
+	VALUE_GROUP,
+	VALUE_USERS,
+	VALUE_GROUPS,
+};
 
 /* One key; the table is what the files may say. */
 struct key {
 	const char *name;
 	enum value_kind kind;
-	size_t offset; /* in struct config, or in struct store_config */
+	size_t offset; /* in struct config, struct store_config or struct profile */
 	uint64_t min, max;
 };
 
+#define DAEMON_KEY(field) offsetof(struct config, field)
+#define CLIENT_KEY(text, kind, max)                                                 \
+	{                                                                           \
+		"client_" text, VALUE_COUNT, DAEMON_KEY(client_limit[kind]), 1, max \
+	}
+#define USER_KEY(text, kind, max)                                               \
+	{                                                                       \
+		"user_" text, VALUE_COUNT, DAEMON_KEY(user_limit[kind]), 1, max \
+	}
 static const struct key daemon_keys[] = {
-	{ "socket", VALUE_TEXT, offsetof(struct config, socket_path), 0, 0 },
-	{ "pool_size", VALUE_SIZE, offsetof(struct config, pool_size), POOL_MIN, POOL_MAX },
-	{ "client_pool_max", VALUE_SIZE, offsetof(struct config, client_pool_max), POOL_MIN,
-	  POOL_MAX },
-	{ "lock", VALUE_LOCK, offsetof(struct config, lock), 0, 0 },
-	{ "spin_usec", VALUE_U32, offsetof(struct config, spin_usec), 0, SPIN_USEC_MAX },
-	{ "auto_stores", VALUE_BOOL, offsetof(struct config, auto_stores), 0, 0 },
-	{ "idle_exit_sec", VALUE_U32, offsetof(struct config, idle_exit_sec), 0,
-	  IDLE_EXIT_SEC_MAX },
+	{ "socket", VALUE_TEXT, DAEMON_KEY(socket_path), 0, 0 },
+	{ "pool_size", VALUE_SIZE, DAEMON_KEY(pool_size), POOL_MIN, POOL_MAX },
+	{ "client_pool_max", VALUE_SIZE, DAEMON_KEY(client_pool_max), POOL_MIN, POOL_MAX },
+	{ "user_pool_max", VALUE_SIZE, DAEMON_KEY(user_pool_max), POOL_MIN, POOL_MAX },
+	{ "lock", VALUE_LOCK, DAEMON_KEY(lock), 0, 0 },
+	{ "spin_usec", VALUE_U32, DAEMON_KEY(spin_usec), 0, SPIN_USEC_MAX },
+	{ "auto_stores", VALUE_BOOL, DAEMON_KEY(auto_stores), 0, 0 },
+	{ "admin_group", VALUE_GROUP, DAEMON_KEY(admin_group), 0, 0 },
+	{ "state_dir", VALUE_TEXT, DAEMON_KEY(state_dir), 0, 0 },
+	{ "idle_exit_sec", VALUE_U32, DAEMON_KEY(idle_exit_sec), 0, IDLE_EXIT_SEC_MAX },
+	CLIENT_KEY("slabs", CHARGE_SLABS, CLIENT_OBJECTS_MAX),
+	CLIENT_KEY("files", CHARGE_FILES, CLIENT_OBJECTS_MAX),
+	CLIENT_KEY("handles", CHARGE_HANDLES, CLIENT_OBJECTS_MAX),
+	CLIENT_KEY("channels", CHARGE_CHANNELS, CLIENT_OBJECTS_MAX),
+	CLIENT_KEY("entries", CHARGE_ENTRIES, ENTRIES_MAX),
+	CLIENT_KEY("requests", CHARGE_CALLS, USER_OBJECTS_MAX),
+	USER_KEY("clients", CHARGE_SESSIONS, USER_OBJECTS_MAX),
+	USER_KEY("slabs", CHARGE_SLABS, USER_OBJECTS_MAX),
+	USER_KEY("files", CHARGE_FILES, USER_OBJECTS_MAX),
+	USER_KEY("handles", CHARGE_HANDLES, USER_OBJECTS_MAX),
+	USER_KEY("channels", CHARGE_CHANNELS, USER_OBJECTS_MAX),
+	USER_KEY("entries", CHARGE_ENTRIES, ENTRIES_MAX),
+	USER_KEY("requests", CHARGE_CALLS, USER_OBJECTS_MAX),
 };
 
 #define STORE_KEY(field) offsetof(struct store_config, field)
 static const struct key store_keys[] = {
 	{ "path", VALUE_TEXT, STORE_KEY(path), 0, 0 },
-	{ "block_size", VALUE_SIZE, STORE_KEY(profile.block_size), PROFILE_BLOCK_SIZE_MIN,
-	  PROFILE_BLOCK_SIZE_MAX },
-	{ "queue_depth", VALUE_U32, STORE_KEY(profile.queue_depth), 1, PROFILE_QUEUE_DEPTH_MAX },
-	{ "single_submit", VALUE_BOOL, STORE_KEY(profile.single_submit), 0, 0 },
-	{ "overlap_events", VALUE_BOOL, STORE_KEY(profile.overlap_events), 0, 0 },
-	{ "intra_op_parallelism", VALUE_U32, STORE_KEY(profile.intra_op_parallelism), 1,
-	  PROFILE_PARALLELISM_MAX },
-	{ "spin_usec", VALUE_U32, STORE_KEY(spin_usec), 0, SPIN_USEC_MAX },
+	{ "engine", VALUE_ENGINE, STORE_KEY(engine), 0, 0 },
+	{ "lanes", VALUE_U32, STORE_KEY(max_lanes), 1, STORE_LANES_MAX },
 	{ "window_bytes", VALUE_SIZE, STORE_KEY(window_bytes), WINDOW_MIN, WINDOW_MAX },
+	{ "spin_usec", VALUE_U32, STORE_KEY(spin_usec), 0, SPIN_USEC_MAX },
+	{ "users", VALUE_USERS, STORE_KEY(access), 0, 0 },
+	{ "groups", VALUE_GROUPS, STORE_KEY(access), 0, 0 },
 };
-#define N_KEYS(keys) (sizeof(keys) / sizeof(*(keys)))
+
+/* Of a store, too, and of a kept profile. */
+#define PROFILE_KEY(field) offsetof(struct profile, field)
+static const struct key profile_keys[] = {
+	{ "block_size", VALUE_SIZE, PROFILE_KEY(block_size), PROFILE_BLOCK_SIZE_MIN,
+	  PROFILE_BLOCK_SIZE_MAX },
+	{ "queue_depth", VALUE_U32, PROFILE_KEY(queue_depth), 1, PROFILE_QUEUE_DEPTH_MAX },
+	{ "single_submit", VALUE_BOOL, PROFILE_KEY(single_submit), 0, 0 },
+	{ "overlap_events", VALUE_BOOL, PROFILE_KEY(overlap_events), 0, 0 },
+	{ "intra_op_parallelism", VALUE_U32, PROFILE_KEY(intra_op_parallelism), 1,
+	  PROFILE_PARALLELISM_MAX },
+};
+#define N_KEYS(keys) ((unsigned)(sizeof(keys) / sizeof(*(keys))))
+_Static_assert(N_KEYS(daemon_keys) <= CONFIG_KEYS_MAX, "key_lines has room for them");
+#define N_STORE_KEYS (N_KEYS(store_keys) + N_KEYS(profile_keys))
+
+/* The path, the profile, then the rest: in the manual's order. */
+const char *config_key_name(bool is_store, unsigned index)
+{
+	if (!is_store)
+		return index < N_KEYS(daemon_keys) ? daemon_keys[index].name : NULL;
+	if (index < N_KEYS(store_keys))
+		return store_keys[index].name;
+	index -= N_KEYS(store_keys);
+	return index < N_KEYS(profile_keys) ? profile_keys[index].name : NULL;
+}
 
 /* "64", "4K", "2M", "1G": 0, or -EINVAL, -ERANGE. */
 static int number_parse(const char *text, bool is_size, uint64_t *ret_number)
@@ -103,7 +170,7 @@ static int number_set(void *field, const struct key *key, const char *text, stru
 			error, -EINVAL, "must be a number from %" PRIu64 " to %" PRIu64 "%s",
 			key->min, key->max, is_size ? " (bytes, or with K, M, G behind it)" : "");
 	/* A profile's block_size is 32 bits wide, and so is its maximum. */
-	if (is_size && key->max > UINT32_MAX)
+	if (key->kind == VALUE_COUNT || (is_size && key->max > UINT32_MAX))
 		*(uint64_t *)field = n;
 	else
 		*(uint32_t *)field = (uint32_t)n;
@@ -150,6 +217,105 @@ static int text_set(char **field, const char *text, struct error *error)
 	return 0;
 }
 
+static int engine_set(const struct engine_ops **field, const char *text, struct error *error)
+{
+	if (strcmp(text, engine_libaio.name) != 0)
+		return error_set_plain(error, -EINVAL, "must be %s", engine_libaio.name);
+	*field = &engine_libaio;
+	return 0;
+}
+
+/* A user or group, by name or number. */
+static int id_find(const char *name, bool is_group, id_t *ret_id, struct error *error)
+{
+	const struct passwd *user;
+	const struct group *group;
+	uint64_t n;
+
+	if (number_parse(name, false, &n) == 0) {
+		if (n >= UINT32_MAX) /* the last stands for none */
+			return error_set_plain(error, -EINVAL,
+					       "%s: must be a number from 0 to %u, or a name", name,
+					       UINT32_MAX - 1);
+		*ret_id = (id_t)n;
+		return 0;
+	}
+	user = is_group ? NULL : getpwnam(name);
+	group = is_group ? getgrnam(name) : NULL;
+	if (!user && !group)
+		return error_set_plain(error, -EINVAL,
+				       "%s: this host has no such %s: must be a name that `getent "
+				       "%s` shows, or a number",
+				       name, is_group ? "group" : "user",
+				       is_group ? "group" : "passwd");
+	*ret_id = user ? user->pw_uid : group->gr_gid;
+	return 0;
+}
+
+static int group_set(gid_t *field, const char *text, struct error *error)
+{
+	id_t id;
+	int r = id_find(text, true, &id, error);
+
+	if (r == 0)
+		*field = id;
+	return r;
+}
+
+/* Adds "users a, b" to what an administrator may read. */
+static int access_add_text(struct access *access, const char *what, const char *list)
+{
+	char *text;
+
+	if (asprintf(&text, "%s%s%s %s", access->text ? access->text : "", access->text ? "; " : "",
+		     what, list) < 0)
+		return -ENOMEM;
+	free(access->text);
+	access->text = text;
+	return 0;
+}
+
+/* Names or numbers with commas between them. */
+static int ids_set(struct access *access, bool is_group, const char *text, struct error *error)
+{
+	_cleanup_(freep) char *copy = strdup(text);
+	_cleanup_(freep) id_t *ids = NULL;
+	char *rest = copy, *word;
+	unsigned n = 0;
+	int r;
+
+	if (copy) /* one more than there are commas */
+		ids = calloc(strlen(text) + 1, sizeof(*ids));
+	if (!ids)
+		return error_set(error, -ENOMEM, "configuration");
+	while ((word = strsep(&rest, ","))) {
+		word += strspn(word, " \t");
+		for (size_t len = strlen(word); len && isspace((unsigned char)word[len - 1]); len--)
+			word[len - 1] = 0;
+		if (!*word)
+			return error_set_plain(error, -EINVAL,
+					       "must be names or numbers of %s, with commas "
+					       "between them",
+					       is_group ? "groups" : "users");
+		r = id_find(word, is_group, &ids[n], error);
+		if (r < 0)
+			return r;
+		n++;
+	}
+	if (access_add_text(access, is_group ? "groups" : "users", text) < 0)
+		return error_set(error, -ENOMEM, "configuration");
+	if (is_group) {
+		free(access->groups);
+		access->groups = TAKE_PTR(ids);
+		access->n_groups = n;
+	} else {
+		free(access->users);
+		access->users = TAKE_PTR(ids);
+		access->n_users = n;
+	}
+	return 0;
+}
+
 static int key_set(void *object, const struct key *key, const char *text, struct error *error)
 {
 	void *field = (char *)object + key->offset;
@@ -161,27 +327,56 @@ static int key_set(void *object, const struct key *key, const char *text, struct
 		return bool_set(field, text, error);
 	case VALUE_LOCK:
 		return lock_set(field, text, error);
+	case VALUE_ENGINE:
+		return engine_set(field, text, error);
+	case VALUE_GROUP:
+		return group_set(field, text, error);
+	case VALUE_USERS:
+	case VALUE_GROUPS:
+		return ids_set(field, key->kind == VALUE_GROUPS, text, error);
 	case VALUE_SIZE:
 	case VALUE_U32:
+	case VALUE_COUNT:
 		return number_set(field, key, text, error);
 	}
 	return -EINVAL; /* no other kind is in the tables */
 }
 
-static const struct key *key_find(const struct key *keys, size_t n, const char *name,
-				  struct error *error)
+static const struct key *key_find(const struct key *keys, unsigned n, const char *name)
 {
-	size_t used = 0;
-	char known[256];
-
-	for (size_t i = 0; i < n; i++) {
+	for (unsigned i = 0; i < n; i++)
 		if (strcmp(keys[i].name, name) == 0)
 			return &keys[i];
-		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "",
-					 keys[i].name); /* the tables fit */
-	}
-	(void)error_set_plain(error, -EINVAL, "no such key; there are %s", known);
 	return NULL;
+}
+
+/* Also when a value alone is fine, the profile may not be: a block_size between steps. */
+static int profile_key_set(struct profile *profile, const struct key *key, const char *text,
+			   struct error *error)
+{
+	struct profile changed = *profile;
+	char why[ERROR_TEXT_BYTES - 64];
+	int r = key_set(&changed, key, text, error);
+
+	if (r < 0)
+		return r;
+	if (profile_check(&changed, why, sizeof(why)) < 0)
+		return error_set_plain(error, -EINVAL, "%s", why);
+	*profile = changed;
+	return 0;
+}
+
+/* "socket, pool_size, ..." behind the sentence that there is no such key. */
+static int key_refuse(bool is_store, struct error *error)
+{
+	const char *name;
+	char known[400];
+	size_t used = 0;
+
+	for (unsigned i = 0; (name = config_key_name(is_store, i)) && used < sizeof(known); i++)
+		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "",
+					 name);
+	return error_set_plain(error, -EINVAL, "no such key; there are %s", known);
 }
 
 /* ---- stores ---- */
@@ -209,6 +404,7 @@ static int store_name_check(const char *name, struct error *error)
 void config_default_store(const struct config *config, struct store_config *ret_store)
 {
 	*ret_store = (struct store_config){ .profile = PROFILE_DEFAULT,
+					    .engine = &engine_libaio,
 					    .spin_usec = config->spin_usec,
 					    .window_bytes = WINDOW_DEFAULT };
 }
@@ -271,115 +467,279 @@ int config_add_store(struct config *config, const char *text, struct error *erro
 	return 0;
 }
 
+/* ---- mistakes ---- */
+
+__attribute__((format(printf, 2, 3))) static void mistake(struct config *config, const char *format,
+							  ...)
+{
+	char *text = NULL;
+	va_list args;
+
+	if (config->n_mistakes == CONFIG_MISTAKES_MAX)
+		return; /* who mends these sees the others */
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	va_end(args);
+	config->mistakes[config->n_mistakes++] = text; /* NULL: without memory there is one, too */
+}
+
 /* ---- the file ---- */
 
+/* The longest line: libinih's, with its line end. */
+#define LINE_BYTES_MAX 199
+
 struct reading {
-	struct config *config;
+	struct config *config;	 /* its mistakes are told there */
+	struct profile *profile; /* of a kept profile; else NULL */
 	const char *path;
 	FILE *file;
-	int line, error_line; /* of the first error; 0: none */
-	int result;
-	struct error *error;
+	unsigned line;
+	char section[LINE_BYTES_MAX + 1]; /* being read; "" before the first */
+	unsigned lines[CONFIG_KEYS_MAX];  /* where it has its keys; 0: not yet */
 };
 
-/* As fgets(), counting lines; a line that does not fit is an error, not two lines. */
+static bool is_kept(const struct reading *reading)
+{
+	return reading->profile;
+}
+
+static bool is_store_section(const char *section, const char **ret_name)
+{
+	static const char prefix[] = "store ";
+
+	if (strncmp(section, prefix, sizeof(prefix) - 1) != 0)
+		return false;
+	*ret_name = section + sizeof(prefix) - 1;
+	*ret_name += strspn(*ret_name, " \t");
+	return true;
+}
+
+/* A new section: the store is made when it is named.  Checked here, since libinih does not tell of
+   one that has no keys. */
+static void section_begin(struct reading *reading, const char *section)
+{
+	struct store_config *store;
+	const char *name;
+	struct error why;
+
+	memset(reading->lines, 0, sizeof(reading->lines));
+	(void)snprintf(reading->section, sizeof(reading->section), "%s", section);
+	if (is_kept(reading)) {
+		if (strcmp(section, "profile") != 0)
+			mistake(reading->config, "%s:%u: [%s]: there is only the section [profile]",
+				reading->path, reading->line, section);
+		return;
+	}
+	if (strcmp(section, "daemon") == 0)
+		return;
+	if (!is_store_section(section, &name)) {
+		mistake(reading->config,
+			"%s:%u: [%s]: no such section; there are [daemon] and [store NAME]",
+			reading->path, reading->line, section);
+		return;
+	}
+	if (store_find(reading->config, name))
+		mistake(reading->config, "%s:%u: [%s]: the store has a section already",
+			reading->path, reading->line, section);
+	else if (store_add(reading->config, name, &store, &why) < 0)
+		mistake(reading->config, "%s:%u: [%s]: %s", reading->path, reading->line, section,
+			why.text);
+}
+
+/*
+ * As fgets(), with blanks in front gone: libinih takes an indented line for more of the value above
+ * it.  It sees only what it will take, and so all mistakes are told, not just the first: a
+ * line that is none of its kinds, or is too long, is told and handed on as an empty one.
+ */
 static char *line_read(char *line, int size, void *arg)
 {
 	struct reading *reading = arg;
+	size_t blanks;
+	char *end;
+	int c;
 
 	if (!fgets(line, size, reading->file))
 		return NULL;
 	reading->line++;
-	if (!strchr(line, '\n') && !feof(reading->file) && !reading->error_line) {
-		reading->error_line = reading->line;
-		reading->result = error_set_plain(reading->error, -EINVAL,
-						  "%s:%d: the line has more than %d bytes",
-						  reading->path, reading->line, size - 2);
+	if (!strchr(line, '\n') && !feof(reading->file)) {
+		while ((c = getc(reading->file)) != '\n' && c != EOF)
+			;
+		mistake(reading->config, "%s:%u: the line has more than %d bytes, or a zero byte",
+			reading->path, reading->line, size - 2);
+		line[0] = 0;
 	}
+	if (reading->line == 1 && strncmp(line, "\xef\xbb\xbf", 3) == 0) /* a byte order mark */
+		memmove(line, line + 3, strlen(line + 3) + 1);
+	blanks = strspn(line, " \t\r\f\v\n");
+	memmove(line, line + blanks, strlen(line + blanks) + 1);
+	end = line[0] == '[' ? strchr(line, ']') : NULL;
+	if (end) {
+		char section[LINE_BYTES_MAX + 1];
+
+		(void)snprintf(section, sizeof(section), "%.*s", (int)(end - line - 1), line + 1);
+		section_begin(reading, section);
+	} else if (line[0] && !strchr(";#", line[0]) && (line[0] == '[' || !strpbrk(line, "=:"))) {
+		line[strcspn(line, "\r\n")] = 0;
+		mistake(reading->config,
+			"%s:%u: %s: must be [daemon], [store NAME], KEY = VALUE, or a comment that "
+			"starts with # or ;",
+			reading->path, reading->line, line);
+		line[0] = 0;
+	}
+	if (!line[0])
+		(void)strcpy(line, "\n");
 	return line;
 }
 
-/* "store NAME": the store, made when it is named for the first time. */
-static int section_store(struct reading *reading, const char *section,
-			 struct store_config **ret_store, struct error *error)
-{
-	static const char prefix[] = "store ";
-	const char *name;
-
-	if (strncmp(section, prefix, sizeof(prefix) - 1) != 0)
-		return error_set_plain(error, -EINVAL,
-				       "there are only the sections [daemon] and [store NAME]");
-	name = section + sizeof(prefix) - 1;
-	name += strspn(name, " \t");
-	*ret_store = store_find(reading->config, name);
-	return *ret_store ? 0 : store_add(reading->config, name, ret_store, error);
-}
-
-static int key_read(struct reading *reading, const char *section, const char *name,
-		    const char *value, struct error *error)
+/* The key, and what it sets; NULL: there is none, which is told.  *ret_index: its own. */
+static const struct key *key_choose(struct reading *reading, const char *name, void **ret_object,
+				    unsigned *ret_index, struct error *error)
 {
 	struct config *config = reading->config;
+	const char *store_name;
 	struct store_config *store;
 	const struct key *key;
-	int r;
 
-	if (strcmp(section, "daemon") == 0) {
-		key = key_find(daemon_keys, N_KEYS(daemon_keys), name, error);
-		if (!key)
-			return -EINVAL;
-		if (key->offset == offsetof(struct config, client_pool_max))
-			config->has_client_pool_max = true;
-		return key_set(config, key, value, error);
+	if (is_kept(reading) || is_store_section(reading->section, &store_name)) {
+		key = key_find(profile_keys, N_KEYS(profile_keys), name);
+		if (key) {
+			*ret_index = N_KEYS(store_keys) + (unsigned)(key - profile_keys);
+			if (is_kept(reading))
+				*ret_object = reading->profile;
+			else if ((store = store_find(config, store_name)))
+				*ret_object = &store->profile;
+			return key;
+		}
+		key = is_kept(reading) ? NULL : key_find(store_keys, N_KEYS(store_keys), name);
+		if (key) {
+			*ret_index = (unsigned)(key - store_keys);
+			*ret_object = store_find(config, store_name);
+			return key;
+		}
+		(void)key_refuse(true, error);
+		return NULL;
 	}
-	r = section_store(reading, section, &store, error);
-	if (r < 0)
-		return r;
-	key = key_find(store_keys, N_KEYS(store_keys), name, error);
-	return key ? key_set(store, key, value, error) : -EINVAL;
+	key = key_find(daemon_keys, N_KEYS(daemon_keys), name);
+	if (key) {
+		*ret_index = (unsigned)(key - daemon_keys);
+		*ret_object = config;
+		return key;
+	}
+	(void)key_refuse(false, error);
+	return NULL;
 }
 
-/* libinih's handler: 1, or 0 for an error.  Only the first is told. */
+static int key_read(struct reading *reading, const char *name, const char *value,
+		    struct error *error)
+{
+	void *object = NULL;
+	const struct key *key;
+	unsigned index = 0;
+	int r;
+
+	key = key_choose(reading, name, &object, &index, error);
+	if (!key)
+		return -EINVAL;
+	if (!object)
+		return 0; /* its section is the mistake, and told */
+	if (reading->lines[index])
+		return error_set_plain(error, -EINVAL, "is given in line %u already",
+				       reading->lines[index]);
+	reading->lines[index] = reading->line;
+	if (key >= profile_keys && key < profile_keys + N_KEYS(profile_keys))
+		r = profile_key_set(object, key, value, error);
+	else
+		r = key_set(object, key, value, error);
+	if (r == 0 && object == reading->config) {
+		reading->config->key_lines[index] = reading->line;
+		if (key->kind == VALUE_GROUP)
+			reading->config->has_admin_group = true;
+	}
+	return r;
+}
+
+/* libinih's handler: 1, for it is told here what is wrong. */
 static int on_key(void *arg, const char *section, const char *name, const char *value)
 {
 	struct reading *reading = arg;
+	const char *store_name;
 	struct error why;
 
-	if (reading->error_line)
-		return 0;
-	reading->result = key_read(reading, section, name, value ? value : "", &why);
-	if (reading->result == 0)
+	(void)section; /* cut by libinih; reading has all of it */
+	if (!is_kept(reading) && strcmp(reading->section, "daemon") != 0 &&
+	    !is_store_section(reading->section, &store_name)) {
+		if (!reading->section[0]) /* else the section is the mistake, and told */
+			mistake(reading->config,
+				"%s:%u: %s = %s: stands before the first section, [daemon] or "
+				"[store NAME]",
+				reading->path, reading->line, name, value);
 		return 1;
-	reading->error_line = reading->line;
-	(void)error_set_plain(reading->error, reading->result, "%s:%d: [%s] %s = %s: %.200s",
-			      reading->path, reading->line, section, name, value ? value : "",
-			      why.text);
+	}
+	if (key_read(reading, name, value, &why) < 0)
+		mistake(reading->config, "%s:%u: [%s] %s = %s: %s", reading->path, reading->line,
+			reading->section, name, value, why.text);
+	return 1;
+}
+
+/* Mistakes go to config; an error is one of reading. */
+static int file_read(struct reading *reading, struct error *error)
+{
+	int line = ini_parse_stream(line_read, reading, on_key, reading);
+
+	if (ferror(reading->file)) /* libinih tells no errno */
+		return error_set_plain(error, -EIO,
+				       "configuration %s: can not be read: is it a file?",
+				       reading->path);
+	if (line < 0)
+		return error_set(error, -ENOMEM, "configuration %s", reading->path);
+	if (line > 0) /* what line_read() let through: a key or section that is empty */
+		mistake(reading->config, "%s:%d: must be [daemon], [store NAME] or KEY = VALUE",
+			reading->path, line);
 	return 0;
 }
 
 int config_read(struct config *config, const char *path, struct error *error)
 {
 	_cleanup_(fclosep) FILE *file = fopen(path, "re");
-	struct reading reading = { .config = config, .path = path, .file = file, .error = error };
-	int line;
+	struct reading reading = { .config = config, .path = path, .file = file };
 
 	if (!file)
 		return error_set(error, -errno, "configuration %s", path);
-	line = ini_parse_stream(line_read, &reading, on_key, &reading);
-	if (ferror(file)) /* libinih tells no errno */
-		return error_set_plain(error, -EIO,
-				       "configuration %s: can not be read: is it a file?", path);
-	if (line < 0)
+	free(config->path);
+	config->path = strdup(path);
+	if (!config->path)
 		return error_set(error, -ENOMEM, "configuration %s", path);
-	if (line > 0 && (!reading.error_line || line < reading.error_line))
-		return error_set_plain(error, -EINVAL,
-				       "%s:%d: must be [daemon], [store NAME], KEY = VALUE, or a "
-				       "comment behind # or ;",
-				       path, line);
-	if (reading.error_line)
-		return reading.result;
-	if (!config->has_client_pool_max)
-		config->client_pool_max = config->pool_size / 2;
-	return 0;
+	return file_read(&reading, error);
+}
+
+static int first_mistake(const struct config *config, struct error *error)
+{
+	if (!config->n_mistakes)
+		return 0;
+	return error_set_plain(error, -EINVAL, "%s",
+			       config->mistakes[0] ? config->mistakes[0] : "out of memory");
+}
+
+int config_read_profile(FILE *file, const char *path, struct profile *ret_profile,
+			struct error *error)
+{
+	struct profile profile = PROFILE_DEFAULT;
+	struct config config = { 0 }; /* for the mistakes */
+	struct reading reading = {
+		.config = &config, .profile = &profile, .path = path, .file = file
+	};
+	int r = file_read(&reading, error);
+
+	for (unsigned i = 0; r == 0 && i < N_KEYS(profile_keys); i++)
+		if (!reading.lines[N_KEYS(store_keys) + i])
+			mistake(&config, "%s: %s is missing", path, profile_keys[i].name);
+	if (r == 0)
+		r = first_mistake(&config, error);
+	if (r == 0)
+		*ret_profile = profile;
+	config_deinit(&config);
+	return r;
 }
 
 /* ---- all together ---- */
@@ -395,51 +755,96 @@ int config_set_socket(struct config *config, const char *path, struct error *err
 	return 0;
 }
 
+/*
+ * What a client, and a user in sum, may have.  All that the bounds of one user allow needs no more
+ * than a share of the descriptors: 45 of 100 of the system's daemon, so that two users never take
+ * each other's, and 90 of a user's own.  Each of a kind takes as many as DESCRIPTORS says at most,
+ * and a kind gets so many 32nds of the share.
+ */
+static const struct {
+	enum charge_kind kind;
+	unsigned descriptors, share, share_of_own; /* 32nds; of a user's own daemon */
+	uint64_t client_max, user_max;
+} rules[] = {
+	/* a buffered description counts as a file, too */
+	{ CHARGE_FILES, 1, 16, 20, 16384, 262144 },
+	{ CHARGE_SLABS, 1, 4, 4, 1024, 4096 },
+	{ CHARGE_HANDLES, 1, 1, 1, 256, 1024 },	  /* a bell socket */
+	{ CHARGE_CHANNELS, 2, 2, 2, 1024, 4096 }, /* ring and bell */
+	{ CHARGE_CALLS, 2, 1, 1, 64, 256 },	  /* what came with it, or goes back */
+	/* its socket, pidfd, file board, what came and was not looked at, unread replies' */
+	{ CHARGE_SESSIONS, 3 + 2 * FRAME_FDS_MAX + UNSENT_FDS_MAX, 8, 4, 1, 1024 },
+};
+#define SHARES 32u
+#define PERCENT_OF_SYSTEM 45u
+#define PERCENT_OF_OWN 90u
+/* So that a daemon with few descriptors still serves somebody. */
+#define BOUND_MIN 4u
+
 static uint64_t at_most(uint64_t n, uint64_t limit)
 {
 	return n < limit ? n : limit;
 }
 
-/*
- * What a client, and a user in sum, may have.  Where descriptors are the limit, one user leaves
- * the daemon some: slabs and handles cost one each, channels and sessions two; with this RLIMIT
- * all that a user may have is nine tenths of them.
- */
 static void limits_init(struct config *config)
 {
 	uint64_t *client = config->client_limit, *user = config->user_limit;
+	uint64_t nofile = 1024, share;
 	struct rlimit limit;
-	uint64_t nofile = 1024;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
 		nofile = limit.rlim_cur == RLIM_INFINITY ? 1u << 20 : limit.rlim_cur;
+	share = nofile * (config->is_user ? PERCENT_OF_OWN : PERCENT_OF_SYSTEM) / 100;
+	for (unsigned i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
+		unsigned part = config->is_user ? rules[i].share_of_own : rules[i].share;
+		enum charge_kind kind = rules[i].kind;
 
-	client[CHARGE_SLABS] = at_most(1024, nofile / 16);
-	client[CHARGE_FILES] = at_most(16384, nofile / 4);
-	client[CHARGE_HANDLES] = at_most(256, nofile / 32);
-	client[CHARGE_CHANNELS] = at_most(1024, nofile / 16);
+		user[kind] = at_most(rules[i].user_max,
+				     share * part / SHARES / rules[i].descriptors);
+		if (user[kind] < BOUND_MIN)
+			user[kind] = BOUND_MIN;
+		/* One client leaves the user's others some; of files as many as can be, for data
+		   sets of ten thousand. */
+		client[kind] = at_most(rules[i].client_max, kind == CHARGE_FILES
+								    ? user[kind] - user[kind] / 10
+								    : user[kind] / 2);
+	}
 	client[CHARGE_ENTRIES] = 1u << 18;
-	client[CHARGE_CALLS] = 64;
-	client[CHARGE_SESSIONS] = 1;
+	user[CHARGE_ENTRIES] = 1u << 20;
+}
 
-	for (unsigned i = 0; i < N_CHARGE_KINDS; i++)
-		user[i] = 4 * client[i];
-	user[CHARGE_SLABS] = at_most(user[CHARGE_SLABS], nofile / 8);
-	user[CHARGE_FILES] = at_most(user[CHARGE_FILES], nofile * 3 / 8);
-	user[CHARGE_HANDLES] = at_most(user[CHARGE_HANDLES], nofile / 16);
-	user[CHARGE_CHANNELS] = at_most(user[CHARGE_CHANNELS], nofile / 8);
-	user[CHARGE_SESSIONS] = at_most(1024, nofile / 16);
+/* Where profiles are kept if nothing says so; NULL: nowhere, or without memory. */
+static char *state_dir_usual(bool is_user)
+{
+	const char *state = secure_getenv("STATE_DIRECTORY"), *home;
+	const struct passwd *passwd;
+	char *path = NULL;
+
+	if (state && *state == '/') /* of several the first: systemd has colons between them */
+		return strndup(state, strcspn(state, ":"));
+	if (geteuid() == 0 && !is_user)
+		return strdup(DSAIO_LOCALSTATEDIR "/lib/dsaiod");
+	state = secure_getenv("XDG_STATE_HOME");
+	if (state && *state == '/')
+		return asprintf(&path, "%s/dsaiod", state) < 0 ? NULL : path;
+	home = secure_getenv("HOME");
+	if (!home || *home != '/') {
+		passwd = getpwuid(geteuid());
+		home = passwd ? passwd->pw_dir : NULL;
+	}
+	if (!home || *home != '/')
+		return NULL;
+	return asprintf(&path, "%s/.local/state/dsaiod", home) < 0 ? NULL : path;
 }
 
 int config_init(struct config *config)
 {
-	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	bool is_service = geteuid() == 0 || getenv("NOTIFY_SOCKET");
 
 	*config = (struct config){
 		.socket_path = strdup(SOCKET_SYSTEM),
-		.pool_size = memory / 2,
-		.client_pool_max = memory / 4,
+		.pool_size = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) /
+			     2,
 		.lock = is_service ? POOL_LOCK_YES : POOL_LOCK_AUTO,
 		.spin_usec = SPIN_USEC_DEFAULT,
 		.auto_stores = true,
@@ -453,6 +858,7 @@ void config_set_user(struct config *config)
 	config->is_user = true;
 	config->lock = POOL_LOCK_AUTO; /* a user has 8 MiB that may be locked */
 	config->idle_exit_sec = IDLE_EXIT_SEC_USER;
+	limits_init(config);
 }
 
 void config_deinit(struct config *config)
@@ -460,32 +866,92 @@ void config_deinit(struct config *config)
 	for (unsigned i = 0; i < config->n_stores; i++) {
 		free((char *)(uintptr_t)config->stores[i].name); /* const for those who read it */
 		free((char *)(uintptr_t)config->stores[i].path);
+		access_deinit(&config->stores[i].access);
 	}
 	free(config->stores);
 	free(config->socket_path);
+	free(config->state_dir);
+	free(config->path);
+	for (unsigned i = 0; i < config->n_mistakes; i++)
+		free(config->mistakes[i]);
 	*config = (struct config){ 0 };
 }
 
-int config_check(const struct config *config, struct error *error)
+/* The line of the file that has a key of [daemon], by its field; 0: it is not given. */
+static unsigned line_of(const struct config *config, size_t offset)
 {
-	char why[ERROR_TEXT_BYTES - 64];
-
-	if (config->client_pool_max > config->pool_size)
-		return error_set_plain(error, -EINVAL,
-				       "client_pool_max = %" PRIu64
-				       ": must not be above pool_size, which is %" PRIu64,
-				       config->client_pool_max, config->pool_size);
-	for (unsigned i = 0; i < config->n_stores; i++) {
-		const struct store_config *store = &config->stores[i];
-
-		if (!store->path)
-			return error_set_plain(
-				error, -EINVAL,
-				"store %s: has no path: name a directory on its file "
-				"system, or its block device",
-				store->name);
-		if (profile_check(&store->profile, why, sizeof(why)) < 0)
-			return error_set_plain(error, -EINVAL, "store %s: %s", store->name, why);
-	}
+	for (unsigned i = 0; i < N_KEYS(daemon_keys); i++)
+		if (daemon_keys[i].offset == offset)
+			return config->key_lines[i];
+	assert(false && "the key is in the table");
 	return 0;
+}
+
+/*
+ * A bound follows another that is given and it would contradict; if both are given, it is a
+ * mistake.  key, of: the smaller one's and the larger one's names.
+ */
+static void bounds_settle(struct config *config, const char *key, size_t offset, const char *of,
+			  size_t of_offset)
+{
+	uint64_t *small = (uint64_t *)((char *)config + offset);
+	uint64_t *large = (uint64_t *)((char *)config + of_offset);
+	unsigned line = line_of(config, offset);
+
+	if (*small <= *large)
+		return;
+	if (!line)
+		*small = *large;
+	else if (!line_of(config, of_offset) && of_offset != DAEMON_KEY(pool_size))
+		*large = *small;
+	else
+		mistake(config,
+			"%s:%u: [daemon] %s = %" PRIu64 ": must be at most %s, which is %" PRIu64,
+			config->path, line, key, *small, of, *large);
+}
+
+static void pool_settle(struct config *config)
+{
+	if (!line_of(config, DAEMON_KEY(client_pool_max)))
+		config->client_pool_max = config->pool_size / 2;
+	if (!line_of(config, DAEMON_KEY(user_pool_max)))
+		config->user_pool_max = config->is_user ? config->pool_size : config->pool_size / 2;
+	bounds_settle(config, "user_pool_max", DAEMON_KEY(user_pool_max), "pool_size",
+		      DAEMON_KEY(pool_size));
+	bounds_settle(config, "client_pool_max", DAEMON_KEY(client_pool_max), "pool_size",
+		      DAEMON_KEY(pool_size));
+	bounds_settle(config, "client_pool_max", DAEMON_KEY(client_pool_max), "user_pool_max",
+		      DAEMON_KEY(user_pool_max));
+	config->client_limit[CHARGE_POOL_BYTES] = config->client_pool_max;
+	config->user_limit[CHARGE_POOL_BYTES] = config->user_pool_max;
+}
+
+/* Each client_ bound has its user_ bound. */
+static void limits_settle(struct config *config)
+{
+	for (unsigned i = 0; i < N_KEYS(daemon_keys); i++)
+		for (unsigned j = 0; j < N_KEYS(daemon_keys); j++) {
+			const struct key *small = &daemon_keys[i], *large = &daemon_keys[j];
+
+			if (small->kind == VALUE_COUNT && strncmp(small->name, "client_", 7) == 0 &&
+			    strncmp(large->name, "user_", 5) == 0 &&
+			    strcmp(small->name + 7, large->name + 5) == 0)
+				bounds_settle(config, small->name, small->offset, large->name,
+					      large->offset);
+		}
+}
+
+int config_check(struct config *config, struct error *error)
+{
+	pool_settle(config);
+	limits_settle(config);
+	if (!config->state_dir)
+		config->state_dir = state_dir_usual(config->is_user);
+	for (unsigned i = 0; i < config->n_stores; i++)
+		if (!config->stores[i].path)
+			mistake(config,
+				"%s: [store %s]: path is missing: name a directory on its file "
+				"system, or its block device",
+				config->path, config->stores[i].name);
+	return first_mistake(config, error);
 }

@@ -189,6 +189,16 @@ static int socket_usual(struct config *config, struct error *error)
 	return config_set_socket(config, dir.path, error);
 }
 
+/* All that are in the file, or the one error. */
+static void mistakes_print(const struct config *config, const struct error *error)
+{
+	for (unsigned i = 0; i < config->n_mistakes; i++)
+		(void)fprintf(stderr, "dsaiod: %s\n",
+			      config->mistakes[i] ? config->mistakes[i] : "out of memory");
+	if (!config->n_mistakes)
+		(void)fprintf(stderr, "dsaiod: %s\n", error->text);
+}
+
 /* The file comes first wherever --config stands.  0, or -EINVAL and told. */
 static int options_read(int argc, char **argv, struct config *config, struct options *ret_options)
 {
@@ -217,11 +227,9 @@ static int options_read(int argc, char **argv, struct config *config, struct opt
 			return r;
 		r = config_check(config, &error);
 	}
-	if (r < 0) {
-		(void)fprintf(stderr, "dsaiod: %s\n", error.text);
-		return -EINVAL;
-	}
-	return 0;
+	if (r < 0)
+		mistakes_print(config, &error);
+	return r < 0 ? -EINVAL : 0;
 }
 
 /* Each file, slab and channel of a client needs descriptors. */

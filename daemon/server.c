@@ -451,8 +451,6 @@ static void service_init(struct server *server, struct event_base *base)
 	service->pool.account.limit[CHARGE_POOL_BYTES] = config->pool_size;
 	memcpy(service->client_limit, config->client_limit, sizeof(service->client_limit));
 	memcpy(service->user_limit, config->user_limit, sizeof(service->user_limit));
-	service->client_limit[CHARGE_POOL_BYTES] = config->client_pool_max;
-	service->user_limit[CHARGE_POOL_BYTES] = config->pool_size;
 }
 
 static int server_listen(struct server *server, struct error *error)

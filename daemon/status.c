@@ -71,7 +71,7 @@ int store_to_wire(const struct store *store, Wire__Store *wire)
 	if (!wire->profile || !wire->counters || text_to_wire(store->name, &wire->name) < 0 ||
 	    text_to_wire(store->path, &wire->path) < 0 ||
 	    text_to_wire(store->fs_type, &wire->fs_type) < 0 ||
-	    text_to_wire(engine_libaio.name, &wire->engine) < 0)
+	    text_to_wire(store->engine->name, &wire->engine) < 0)
 		return -ENOMEM;
 	return 0;
 }

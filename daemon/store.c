@@ -71,6 +71,7 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, cons
 	store->id = id;
 	store->dev = dev;
 	store->profile = config->profile;
+	store->engine = config->engine ? config->engine : &engine_libaio;
 	store->spin_usec = config->spin_usec;
 	store->window_bytes = config->window_bytes;
 	store->max_lanes = config->max_lanes;
@@ -149,7 +150,7 @@ int store_start_lanes(struct store *store, const struct profile *profile, struct
 			.store = store,
 			.index = store->n_lanes,
 			.home = store->n_lanes ? store->lanes[0] : NULL,
-			.engine = &engine_libaio,
+			.engine = store->engine,
 			.depth = store->n_lanes ? store_lane_depth(store) : LANE_DEPTH,
 			.depth_min = LANE_DEPTH_MIN,
 		};

@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct engine_ops;
 struct helper;
 struct lane;
 
@@ -31,6 +32,7 @@ struct store_config {
 	const char *name;
 	const char *path; /* a directory or a block device */
 	struct profile profile;
+	const struct engine_ops *engine;
 	uint32_t spin_usec;    /* how long lanes spin before they sleep; 0: not at all */
 	uint64_t window_bytes; /* in flight while several clients are active */
 	uint32_t max_lanes;    /* 0: one less than there are cores */
@@ -48,6 +50,7 @@ struct store {
 	dev_t dev;
 	struct profile profile;
 	enum profile_source profile_source;
+	const struct engine_ops *engine;
 	uint32_t spin_usec;
 	uint64_t window_bytes;
 	uint32_t max_lanes;

@@ -180,7 +180,8 @@ TEST(c12_pool, "C12 the whole pool exhausted by others: the sentence tells, thei
 	struct daemon *daemon;
 	void *memory;
 
-	daemon = daemon_with_config("[daemon]\npool_size = 40M\nclient_pool_max = 16M\n");
+	daemon = daemon_with_config("[daemon]\npool_size = 40M\nclient_pool_max = 16M\n"
+				    "user_pool_max = 40M\n");
 	beside_start(daemon);
 	for (unsigned i = 0; i < 2; i++) {
 		greedy[i] = client_open(daemon);
@@ -188,7 +189,7 @@ TEST(c12_pool, "C12 the whole pool exhausted by others: the sentence tells, thei
 	}
 	rig.daemon = daemon;
 	rig_open(&rig, NULL);
-	CHECK_FAILS(dsaio_alloc(rig.client, 15 * MIB, &memory), -ENOMEM, "pool_size");
+	CHECK_FAILS(dsaio_alloc(rig.client, 15 * MIB, &memory), -ENOMEM, "user_pool_max");
 	beside_ok();
 	for (unsigned i = 0; i < 2; i++)
 		dsaio_disconnect(greedy[i]);

@@ -1,5 +1,6 @@
 /*
- * A configuration file, and a --store.  Input: the file; its first line is the --store, too.
+ * A configuration file, and a --store; and the same bytes as a kept profile.  Input: the file; its
+ * first line is the --store, too.
  */
 #include "daemon/config.h"
 #include "tests/fuzz/fuzz.h"
@@ -8,6 +9,22 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+static void read_profile(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	struct profile profile;
+	struct error error = { 0 };
+	char why[256];
+	int r;
+
+	if (!file)
+		abort();
+	r = config_read_profile(file, path, &profile, &error);
+	assert(r <= 0 && (r == 0 || error.text[0]));
+	assert(r < 0 || profile_check(&profile, why, sizeof(why)) == 0);
+	(void)fclose(file);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -30,6 +47,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	line[n] = 0;
 
 	config_init(&config);
+	if (size && data[0] % 2)
+		config_set_user(&config);
 	r = config_read(&config, path, &error);
 	assert(r <= 0 && (r == 0 || error.text[0]));
 	error = (struct error){ 0 };
@@ -38,8 +57,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	error = (struct error){ 0 };
 	r = config_check(&config, &error);
 	assert(r <= 0 && (r == 0 || error.text[0]));
+	assert((r < 0) == (config.n_mistakes > 0));
 	for (unsigned i = 0; i < config.n_stores && r == 0; i++)
 		assert(profile_check(&config.stores[i].profile, line, sizeof(line)) == 0);
+	for (unsigned i = 0; i < N_CHARGE_KINDS && r == 0; i++)
+		assert(config.client_limit[i] > 0 &&
+		       config.client_limit[i] <= config.user_limit[i]);
 	config_deinit(&config);
+	read_profile(path);
 	return 0;
 }

@@ -1,4 +1,5 @@
 #include "daemon/config.h"
+#include "proto/cleanup.h"
 
 #include "tests/unit/suite.h"
 
@@ -33,46 +34,75 @@ static int read_text(const char *text)
 	(void)close(fd);
 	r = config_read(&config, path, &error);
 	(void)unlink(path);
-	return r;
+	return r < 0 ? r : config_check(&config, &error);
 }
 
 START_TEST(the_defaults_are_those_of_the_manual)
 {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 
+	ck_assert_int_eq(config_check(&config, &error), 0);
 	ck_assert_str_eq(config.socket_path, "/run/dsaiod/dsaiod.sock");
 	ck_assert_uint_eq(config.pool_size, memory / 2);
-	ck_assert_uint_eq(config.client_pool_max, memory / 4);
+	ck_assert_uint_eq(config.client_pool_max, memory / 2 / 2);
+	ck_assert_uint_eq(config.user_pool_max, memory / 2 / 2);
 	ck_assert_uint_eq(config.spin_usec, 200);
+	ck_assert(config.auto_stores);
+	ck_assert(!config.has_admin_group);
 	ck_assert_uint_eq(config.n_stores, 0);
-	for (unsigned i = 0; i < N_CHARGE_KINDS; i++)
-		if (i != CHARGE_POOL_BYTES) {
-			ck_assert_uint_gt(config.client_limit[i], 0);
-			ck_assert_uint_ge(config.user_limit[i], config.client_limit[i]);
-		}
+	for (unsigned i = 0; i < N_CHARGE_KINDS; i++) {
+		ck_assert_uint_gt(config.client_limit[i], 0);
+		ck_assert_uint_ge(config.user_limit[i], config.client_limit[i]);
+	}
 }
 END_TEST
 
-START_TEST(one_user_leaves_descriptors_for_others)
+/* What the bounds of one user allow, in descriptors. */
+static uint64_t descriptors_of_a_user(void)
 {
-	static const rlim_t limits[] = { 256, 1024, 4096, 20000, 524288 };
+	const uint64_t *user = config.user_limit;
 
-	for (unsigned i = 0; i < sizeof(limits) / sizeof(*limits); i++) {
-		const uint64_t *user = config.user_limit;
+	return user[CHARGE_FILES] + user[CHARGE_SLABS] + user[CHARGE_HANDLES] +
+	       2 * user[CHARGE_CHANNELS] + 2 * user[CHARGE_CALLS] + 27 * user[CHARGE_SESSIONS];
+}
+
+START_TEST(two_users_at_their_bounds_leave_descriptors_for_others)
+{
+	static const rlim_t limits[] = { 1024, 4096, 20000, 524288 };
+
+	for (unsigned i = 0; i < 2 * sizeof(limits) / sizeof(*limits); i++) {
 		struct rlimit limit;
+		bool is_user = i % 2;
 
 		ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-		if (limits[i] > limit.rlim_max)
+		if (limits[i / 2] > limit.rlim_max)
 			break;
-		limit.rlim_cur = limits[i];
+		limit.rlim_cur = limits[i / 2];
 		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 		config_deinit(&config);
 		ck_assert_int_eq(config_init(&config), 0);
-		ck_assert_uint_lt(user[CHARGE_FILES] + user[CHARGE_SLABS] + user[CHARGE_HANDLES] +
-					  2 * user[CHARGE_CHANNELS] + 2 * user[CHARGE_SESSIONS],
-				  limits[i]);
-		ck_assert_uint_gt(config.client_limit[CHARGE_HANDLES], 0);
+		if (is_user)
+			config_set_user(&config);
+		ck_assert_int_eq(config_check(&config, &error), 0);
+		ck_assert_uint_le(descriptors_of_a_user() * (is_user ? 1 : 2),
+				  limits[i / 2] * 90 / 100);
+		for (unsigned kind = 0; kind < N_CHARGE_KINDS; kind++)
+			ck_assert_uint_gt(config.client_limit[kind], 0);
+		if (limits[i / 2] >= 20000 && (is_user || limits[i / 2] > 50000))
+			ck_assert_uint_ge(config.client_limit[CHARGE_FILES], 10000);
 	}
+}
+END_TEST
+
+START_TEST(two_users_at_their_bounds_share_the_pool)
+{
+	ck_assert_int_eq(config_check(&config, &error), 0);
+	ck_assert_uint_le(2 * config.user_limit[CHARGE_POOL_BYTES], config.pool_size);
+	config_deinit(&config);
+	ck_assert_int_eq(config_init(&config), 0);
+	config_set_user(&config);
+	ck_assert_int_eq(config_check(&config, &error), 0);
+	ck_assert_uint_eq(config.user_limit[CHARGE_POOL_BYTES], config.pool_size);
 }
 END_TEST
 
@@ -85,8 +115,30 @@ START_TEST(a_whole_file_is_taken)
 				   "client_pool_max=512M\n"
 				   "lock = auto\n"
 				   "spin_usec = 0\n"
+				   "user_pool_max = 1G\n"
+				   "auto_stores = no\n"
+				   "admin_group = 77\n"
+				   "state_dir = /tmp/state\n"
+				   "idle_exit_sec = 5\n"
+				   "client_slabs = 11\n"
+				   "client_files = 12\n"
+				   "client_handles = 13\n"
+				   "client_channels = 14\n"
+				   "client_entries = 15\n"
+				   "client_requests = 16\n"
+				   "user_clients = 20\n"
+				   "user_slabs = 21\n"
+				   "user_files = 22\n"
+				   "user_handles = 23\n"
+				   "user_channels = 24\n"
+				   "user_entries = 25\n"
+				   "user_requests = 26\n"
 				   "\n"
 				   "[store nvme0]\n"
+				   "engine = libaio\n"
+				   "  lanes = 3 ; indented\n"
+				   "users = root , 1001\n"
+				   "groups = 50,root\n"
 				   "path = /mnt/nvme0\n"
 				   "block_size = 128k\n"
 				   "queue_depth = 32\n"
@@ -103,7 +155,34 @@ START_TEST(a_whole_file_is_taken)
 	ck_assert_uint_eq(config.client_pool_max, 512u << 20);
 	ck_assert_int_eq(config.lock, POOL_LOCK_AUTO);
 	ck_assert_uint_eq(config.spin_usec, 0);
+	ck_assert_uint_eq(config.user_limit[CHARGE_POOL_BYTES], 1u << 30);
+	ck_assert(!config.auto_stores);
+	ck_assert(config.has_admin_group);
+	ck_assert_uint_eq(config.admin_group, 77);
+	ck_assert_str_eq(config.state_dir, "/tmp/state");
+	ck_assert_uint_eq(config.idle_exit_sec, 5);
+	ck_assert_uint_eq(config.client_limit[CHARGE_SLABS], 11);
+	ck_assert_uint_eq(config.client_limit[CHARGE_FILES], 12);
+	ck_assert_uint_eq(config.client_limit[CHARGE_HANDLES], 13);
+	ck_assert_uint_eq(config.client_limit[CHARGE_CHANNELS], 14);
+	ck_assert_uint_eq(config.client_limit[CHARGE_ENTRIES], 15);
+	ck_assert_uint_eq(config.client_limit[CHARGE_CALLS], 16);
+	ck_assert_uint_eq(config.user_limit[CHARGE_SESSIONS], 20);
+	ck_assert_uint_eq(config.user_limit[CHARGE_SLABS], 21);
+	ck_assert_uint_eq(config.user_limit[CHARGE_FILES], 22);
+	ck_assert_uint_eq(config.user_limit[CHARGE_HANDLES], 23);
+	ck_assert_uint_eq(config.user_limit[CHARGE_CHANNELS], 24);
+	ck_assert_uint_eq(config.user_limit[CHARGE_ENTRIES], 25);
+	ck_assert_uint_eq(config.user_limit[CHARGE_CALLS], 26);
 	ck_assert_uint_eq(config.n_stores, 2);
+	ck_assert_uint_eq(config.stores[0].max_lanes, 3);
+	ck_assert_uint_eq(config.stores[0].access.n_users, 2);
+	ck_assert_uint_eq(config.stores[0].access.users[0], 0);
+	ck_assert_uint_eq(config.stores[0].access.users[1], 1001);
+	ck_assert_uint_eq(config.stores[0].access.n_groups, 2);
+	ck_assert_uint_eq(config.stores[0].access.groups[0], 50);
+	ck_assert_uint_eq(config.stores[0].access.groups[1], 0);
+	ck_assert_str_eq(config.stores[0].access.text, "users root , 1001; groups 50,root");
 	ck_assert_str_eq(config.stores[0].name, "nvme0");
 	ck_assert_str_eq(config.stores[0].path, "/mnt/nvme0");
 	ck_assert_uint_eq(config.stores[0].profile.block_size, 128u << 10);
@@ -119,10 +198,19 @@ START_TEST(a_whole_file_is_taken)
 }
 END_TEST
 
-START_TEST(a_clients_share_follows_the_pool)
+START_TEST(a_bound_follows_those_that_are_given)
 {
 	ck_assert_int_eq(read_text("[daemon]\npool_size = 64M\n"), 0);
-	ck_assert_uint_eq(config.client_pool_max, 32u << 20);
+	ck_assert_uint_eq(config.client_limit[CHARGE_POOL_BYTES], 32u << 20);
+	ck_assert_uint_eq(config.user_limit[CHARGE_POOL_BYTES], 32u << 20);
+	config_deinit(&config);
+	ck_assert_int_eq(config_init(&config), 0);
+	ck_assert_int_eq(read_text("[daemon]\npool_size = 64M\nclient_pool_max = 48M\n"
+				   "client_files = 60000\nuser_slabs = 3\n"),
+			 0);
+	ck_assert_uint_eq(config.user_limit[CHARGE_POOL_BYTES], 48u << 20);
+	ck_assert_uint_ge(config.user_limit[CHARGE_FILES], 60000);
+	ck_assert_uint_eq(config.client_limit[CHARGE_SLABS], 3);
 }
 END_TEST
 
@@ -149,10 +237,34 @@ static const struct {
 	{ "[store a]\nintra_op_parallelism = 65\n", 2, "from 1 to 64" },
 	{ "[store a]\nwindow_bytes = 1\n", 2, "from 65536" },
 	{ "[store a]\ndevice = /dev/x\n", 2, "no such key; there are path" },
-	{ "[store a/b]\npath = /\n", 2, "a/b" },
-	{ "[store]\npath = /\n", 2, "[store NAME]" },
-	{ "[stores]\npath = /\n", 2, "[store NAME]" },
+	{ "[store a/b]\npath = /\n", 1, "a/b" },
+	{ "[store]\npath = /\n", 1, "[store NAME]" },
+	{ "[store ]\npath = /\n", 1, "a name has 1 to 31" },
+	{ "[stores]\npath = /\n", 1, "[store NAME]" },
+	{ "[stores]\n", 1, "[store NAME]" },
 	{ "path = /\n", 1, "[store NAME]" },
+	{ "[store a]\npath = /\n\n[store a]\nlanes = 1\n", 4, "has a section already" },
+	{ "[store a]\npath = /\n  path = /mnt\n", 3, "path = /mnt: is given in line 2" },
+	{ "[daemon]\nlock = yes\n[store a]\npath = /\n[daemon]\nlock = yes\nlock = auto\n", 7,
+	  "in line 6" },
+	{ "[store a]\npath = /\nblock_size = 5000\n", 3, "block_size = 5000: profile: block_size" },
+	{ "[store a]\nengine = gds\n", 2, "engine = gds: must be libaio" },
+	{ "[store a]\nlanes = 0\n", 2, "from 1 to 64" },
+	{ "[store a]\nusers = root, nobody-of-that-name\n", 2,
+	  "nobody-of-that-name: this host has no such user" },
+	{ "[store a]\nusers = root,,root\n", 2, "with commas between them" },
+	{ "[store a]\nusers =\n", 2, "with commas between them" },
+	{ "[store a]\ngroups = none-of-that-name\n", 2, "this host has no such group" },
+	{ "[store a]\ngroups = 4294967295\n", 2, "from 0 to 4294967294" },
+	{ "[daemon]\nadmin_group = none-of-that-name\n", 2, "this host has no such group" },
+	{ "[daemon]\nauto_stores = perhaps\n", 2, "yes or no" },
+	{ "[daemon]\nstate_dir =\n", 2, "empty" },
+	{ "[daemon]\nclient_files = 0\n", 2, "from 1 to 65535" },
+	{ "[daemon]\nclient_files = 9\nuser_files = 8\n", 2,
+	  "client_files = 9: must be at most user_files, which is 8" },
+	{ "[daemon]\npool_size = 1M\nclient_pool_max = 2M\n", 3,
+	  "client_pool_max = 2097152: must be at most pool_size, which is 1048576" },
+	{ "[daemon]\npool_size = 1M\nuser_pool_max = 2M\n", 3, "at most pool_size" },
 	{ "[daemon]\nspin_usec = 1\nhello\n", 3, "KEY = VALUE" },
 	{ "[daemon\nspin_usec = 1\n", 1, "KEY = VALUE" },
 };
@@ -168,12 +280,133 @@ START_TEST(a_mistake_is_told_with_file_line_value_and_what_is_allowed)
 }
 END_TEST
 
-START_TEST(the_first_of_two_mistakes_is_told)
+START_TEST(all_mistakes_of_a_file_are_told)
 {
-	ck_assert_int_eq(read_text("[daemon]\nspin_usec = x\nlock = y\nz\n"), -EINVAL);
-	ck_assert_msg(strstr(error.text, ":2: [daemon] spin_usec = x"), "%s", error.text);
-	ck_assert_int_eq(read_text("[daemon]\nz\nspin_usec = x\n"), -EINVAL);
-	ck_assert_msg(strstr(error.text, ":2: must be"), "%s", error.text);
+	static const char *const words[] = {
+		":2: [daemon] spin_usec = x", ":3: z: must be",
+		":4: [daemon] lock = y",      ":5: [tables]",
+		":7: [store a] colour = red", "[store a]: path is missing"
+	};
+
+	ck_assert_int_eq(read_text("[daemon]\nspin_usec = x\nz\nlock = y\n[tables]\n[store a]\n"
+				   "colour = red\n"),
+			 -EINVAL);
+	ck_assert_uint_eq(config.n_mistakes, 6);
+	for (unsigned i = 0; i < 6; i++)
+		ck_assert_msg(strstr(config.mistakes[i], words[i]), "%s", config.mistakes[i]);
+	ck_assert_str_eq(error.text, config.mistakes[0]);
+}
+END_TEST
+
+START_TEST(a_file_full_of_mistakes_has_an_end)
+{
+	char text[4000] = "";
+
+	for (unsigned i = 0; i < 1000; i++)
+		(void)strcat(text, "z\n");
+	ck_assert_int_eq(read_text(text), -EINVAL);
+	ck_assert_uint_eq(config.n_mistakes, CONFIG_MISTAKES_MAX);
+}
+END_TEST
+
+static const struct {
+	const char *text;
+	const char *why; /* NULL: it is fine */
+} kept[] = {
+	{ "[profile]\nblock_size = 4096\nqueue_depth = 7\nsingle_submit = yes\n"
+	  "overlap_events = no\nintra_op_parallelism = 2\n",
+	  NULL },
+	{ "", "block_size is missing" },
+	{ "[profile]\nblock_size = 4096\nqueue_depth = 7\nsingle_submit = yes\n"
+	  "overlap_events = no\n",
+	  "intra_op_parallelism is missing" },
+	{ "[profile]\nblock_size = 4097\nqueue_depth = 7\nsingle_submit = yes\n"
+	  "overlap_events = no\nintra_op_parallelism = 2\n",
+	  ":2: [profile] block_size = 4097" },
+	{ "[store a]\npath = /\n", ":1: [store a]: there is only" },
+	{ "[profile]\npath = /\n", ":2: [profile] path = /: no such key" },
+};
+
+START_TEST(a_kept_profile_has_each_of_its_keys_and_no_other)
+{
+	_cleanup_(fclosep) FILE *file = fmemopen((void *)(uintptr_t)kept[_i].text,
+						 strlen(kept[_i].text) + 1, "r");
+	struct profile profile = { 0 };
+	int r;
+
+	if (kept[_i].text[0] == 0) {
+		(void)fclose(file);
+		file = fopen("/dev/null", "re");
+	}
+	ck_assert_ptr_nonnull(file);
+	r = config_read_profile(file, "x.conf", &profile, &error);
+	if (kept[_i].why) {
+		ck_assert_int_eq(r, -EINVAL);
+		ck_assert_msg(strstr(error.text, kept[_i].why), "%s", error.text);
+		return;
+	}
+	ck_assert_msg(r == 0, "%s", error.text);
+	ck_assert_uint_eq(profile.block_size, 4096);
+	ck_assert_uint_eq(profile.queue_depth, 7);
+	ck_assert(profile.single_submit && !profile.overlap_events);
+	ck_assert_uint_eq(profile.intra_op_parallelism, 2);
+}
+END_TEST
+
+/* What a file has, or NULL. */
+static char *file_text(const char *name)
+{
+	_cleanup_(fclosep) FILE *file = fopen(name, "re");
+	char *text = calloc(1, 1 << 20);
+
+	if (!file || !text || fread(text, 1, (1 << 20) - 1, file) == 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+static const struct {
+	const char *file, *format;
+} documents[] = {
+	{ "man/dsaiod.conf.5", "\n.It Cm %s" },
+	{ "etc/dsaiod.conf", "\n;%s = " },
+};
+
+START_TEST(each_key_stands_in_the_manual_and_the_sample)
+{
+	_cleanup_(freep) char *text = file_text(documents[_i].file);
+	const char *name;
+	char line[80];
+
+	ck_assert_msg(text, "%s: run from the top of the tree", documents[_i].file);
+	for (unsigned is_store = 0; is_store < 2; is_store++)
+		for (unsigned i = 0; (name = config_key_name(is_store, i)); i++) {
+			const char *at;
+			char after;
+
+			(void)snprintf(line, sizeof(line), documents[_i].format, name);
+			at = strstr(text, line);
+			ck_assert_msg(at, "%s has no %s", documents[_i].file, name);
+			after = at[strlen(line)];
+			ck_assert_msg(_i || after == '\n' || after == ' ', "%s", name);
+		}
+}
+END_TEST
+
+START_TEST(the_sample_is_right_as_it_is_and_with_all_its_keys)
+{
+	_cleanup_(freep) char *text = file_text("etc/dsaiod.conf");
+
+	ck_assert_ptr_nonnull(text);
+	ck_assert_msg(read_text(text) == 0, "%s", error.text);
+	ck_assert_uint_eq(config.n_stores, 0);
+	for (char *at = text; (at = strstr(at, "\n;"));)
+		*++at = ' ';
+	config_deinit(&config);
+	ck_assert_int_eq(config_init(&config), 0);
+	ck_assert_msg(read_text(text) == 0, "%s", error.text);
+	ck_assert_uint_eq(config.n_stores, 1);
 }
 END_TEST
 
@@ -232,41 +465,27 @@ START_TEST(a_store_of_the_command_line_has_the_default_profile)
 }
 END_TEST
 
-START_TEST(what_only_shows_together_is_checked)
-{
-	ck_assert_int_eq(config_check(&config, &error), 0);
-
-	ck_assert_int_eq(read_text("[store a]\nqueue_depth = 1\n"), 0);
-	ck_assert_int_eq(config_check(&config, &error), -EINVAL);
-	ck_assert_msg(strstr(error.text, "store a: has no path"), "%s", error.text);
-
-	ck_assert_int_eq(read_text("[store a]\npath = /\nblock_size = 5000\n"), 0);
-	ck_assert_int_eq(config_check(&config, &error), -EINVAL);
-	ck_assert_msg(strstr(error.text, "store a: profile: block_size 5000"), "%s", error.text);
-
-	ck_assert_int_eq(read_text("[store a]\nblock_size = 4096\n[daemon]\npool_size = 1M\n"
-				   "client_pool_max = 2M\n"),
-			 0);
-	ck_assert_int_eq(config_check(&config, &error), -EINVAL);
-	ck_assert_msg(strstr(error.text, "client_pool_max = 2097152"), "%s", error.text);
-}
-END_TEST
-
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, the_defaults_are_those_of_the_manual);
-	tcase_add_test(tcase, one_user_leaves_descriptors_for_others);
+	tcase_add_test(tcase, two_users_at_their_bounds_leave_descriptors_for_others);
+	tcase_add_test(tcase, two_users_at_their_bounds_share_the_pool);
 	tcase_add_test(tcase, a_whole_file_is_taken);
-	tcase_add_test(tcase, a_clients_share_follows_the_pool);
+	tcase_add_test(tcase, a_bound_follows_those_that_are_given);
 	tcase_add_loop_test(tcase, a_mistake_is_told_with_file_line_value_and_what_is_allowed, 0,
 			    N_ROWS(mistakes));
-	tcase_add_test(tcase, the_first_of_two_mistakes_is_told);
+	tcase_add_test(tcase, all_mistakes_of_a_file_are_told);
+	tcase_add_test(tcase, a_file_full_of_mistakes_has_an_end);
+	tcase_add_loop_test(tcase, a_kept_profile_has_each_of_its_keys_and_no_other, 0,
+			    N_ROWS(kept));
+	tcase_add_loop_test(tcase, each_key_stands_in_the_manual_and_the_sample, 0,
+			    N_ROWS(documents));
+	tcase_add_test(tcase, the_sample_is_right_as_it_is_and_with_all_its_keys);
 	tcase_add_test(tcase, a_line_that_is_too_long_is_not_cut_in_two);
 	tcase_add_test(tcase, a_file_that_is_not_there_is_named);
 	tcase_add_loop_test(tcase, stores_of_the_command_line, 0, N_ROWS(options));
 	tcase_add_test(tcase, a_store_of_the_command_line_has_the_default_profile);
-	tcase_add_test(tcase, what_only_shows_together_is_checked);
 }
 
 SUITE("config", add_tests)
