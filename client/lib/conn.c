@@ -167,14 +167,29 @@ static int places_take(struct dsaio_conn *conn, const char *what, unsigned n, in
 	return 0;
 }
 
-/* Other threads that open files at that moment can still be faster: the connection is lost then. */
-static void places_give(struct dsaio_conn *conn, const int *places, unsigned n)
+/* Only while greeting: later replies may take what they take. */
+static int conn_silent(struct dsaio_conn *conn, const char *what)
+{
+	conn_break(conn);
+	return error_fail(-ETIMEDOUT,
+			  "%s: what listens on %s has not answered for %d s: is the daemon "
+			  "stopped, or is it another program?",
+			  what, conn->path, HELLO_WAIT_SEC);
+}
+
+/*
+ * Returns 0, or -ETIMEDOUT while greeting.  Other threads that open files at that moment can still
+ * be faster: the connection is lost then.
+ */
+static int places_give(struct dsaio_conn *conn, const char *what, const int *places, unsigned n)
 {
 	struct pollfd p = { .fd = conn->fd, .events = POLLIN };
+	int r = 1;
 
-	while (n && poll(&p, 1, conn->wait_msec) < 0 && errno == EINTR)
+	while (n && (r = poll(&p, 1, conn->wait_msec)) < 0 && errno == EINTR)
 		;
 	close_all(places, n);
+	return r ? 0 : conn_silent(conn, what);
 }
 
 static int conn_send(struct dsaio_conn *conn, const char *what, Wire__Request *request,
@@ -212,13 +227,8 @@ static int conn_receive(struct dsaio_conn *conn, const char *what, Wire__Reply *
 	do
 		r = frame_read(&conn->reader, conn->fd, ret_frame, text, sizeof(text));
 	while (r == -EINTR);
-	if (r == -EAGAIN) { /* only while greeting: later replies may take what they take */
-		conn_break(conn);
-		return error_fail(-ETIMEDOUT,
-				  "%s: what listens on %s has not answered for %d s: is the daemon "
-				  "stopped, or is it another program?",
-				  what, conn->path, HELLO_WAIT_SEC);
-	}
+	if (r == -EAGAIN)
+		return conn_silent(conn, what);
 	if (r == -EPROTO)
 		return conn_lost(conn, what, text);
 	if (r <= 0)
@@ -285,7 +295,9 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 		close_all(places, n_places);
 		return r;
 	}
-	places_give(conn, places, n_places);
+	r = places_give(conn, what, places, n_places);
+	if (r < 0)
+		return r;
 	/* Hung up: it may have said why before. */
 	r = conn_receive(conn, what, &reply, &frame);
 	if (r < 0)
