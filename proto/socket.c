@@ -101,15 +101,15 @@ int socket_dir_open(bool make, struct socket_dir *ret_dir, char *text, size_t si
 		return fail(-errno, text, size,
 			    "%s/%s: can not make the directory of the user's own socket: %s", path,
 			    name, strerrordesc_np(errno));
+	/* What the umask took away; nobody else can have put another in its place. */
+	if (is_made && fchmodat(parent, name, 0700, 0) < 0)
+		return fail(-errno, text, size, "%s/%s: chmod: %s", path, name,
+			    strerrordesc_np(errno));
 	fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
 		return fail(-ENOTDIR, text, size,
 			    "%s/%s is a symbolic link, or no directory: remove it: who made it?",
 			    path, name);
-	/* What the umask took away. */
-	if (fd >= 0 && is_made && fchmod(fd, 0700) < 0)
-		return fail(-errno, text, size, "%s/%s: chmod: %s", path, name,
-			    strerrordesc_np(errno));
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return fail(-errno, text, size, "%s/%s: %s", path, name, strerrordesc_np(errno));
 	if (st.st_uid != geteuid())

@@ -174,10 +174,7 @@ static int log_open(const struct socket_dir *dir, struct found *found)
 		found->log_path = NULL;
 		return error_fail_errno(-ENOMEM, "connect");
 	}
-	found->log_fd = fd_above_stdio(
-		openat(dir->fd, SOCKET_LOG,
-		       O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-		       0600));
+	found->log_fd = file_open(dir, SOCKET_LOG, O_RDWR | O_APPEND);
 	if (found->log_fd < 0 || fstat(found->log_fd, &st) < 0)
 		return error_fail_errno(-errno, "connect: %s, for the daemon's messages",
 					found->log_path);

@@ -77,19 +77,33 @@ const char *dsaio_error(void);
 /*
  * dsaio_connect - connect to the daemon
  *
- * socket_path: where; NULL: $DSAIO_SOCKET if it is set and not empty, else
- * /run/dsaiod/dsaiod.sock.
+ * socket_path: where; NULL: $DSAIO_SOCKET if it is set and not empty, else the system's
+ * /run/dsaiod/dsaiod.sock, else the user's own $XDG_RUNTIME_DIR/dsaiod/dsaiod.sock or, without that
+ * directory, /tmp/dsaiod-UID/dsaiod.sock.  If none is there, a daemon for all programs of this
+ * user is started, unless DSAIO_AUTOSTART is 0, no or false; it ends 60 s after its last client.
+ * A socket that is there and refuses is an error, never a reason to start another.
+ * The program started is $DSAIOD, else dsaiod beside the library, else in the configured sbindir.
+ * Set-user-id programs obey none of these variables and start nothing.
+ * $DSAIO_DEBUG=FILE tells where was looked, and more.
  * Returns 0, or
- *   -EINVAL                  socket_path is ""
- *   -ENOENT, -ECONNREFUSED   no daemon there; the sentence says how to start one
+ *   -EINVAL                  socket_path is "", or DSAIO_AUTOSTART is none of 0, no, false, 1, yes,
+ *                            true
+ *   -ENOENT, -ECONNREFUSED   no daemon there, or no dsaiod to start; the sentence says what to do
  *   -ENOTSOCK                something else than a socket is there
  *   -EACCES                  the socket does not let this user in
+ *   -EPERM, -ENOTDIR         the user's own directory is not safe to use: another user's, open to
+ *                            others, or a symbolic link
+ *   -ECHILD                  the daemon that was started ended at once: the sentence has the last
+ *                            line of its log
+ *   -ETIMEDOUT               what listens there does not answer, or does not end
+ *   -EMFILE                  this process has no descriptor left (RLIMIT_NOFILE)
  *   -ENAMETOOLONG            a socket path has at most 107 bytes
  *   -EPROTONOSUPPORT         library and daemon have no protocol version in common
  *   -EPROTO                  what listens there is not dsaiod
  *   -EUSERS                  too many clients (of this user)
+ * and what the kernel says of the user's own directory (-EROFS, -ENOSPC) or of a new process.
  * Ownership: *ret_client is the caller's, for dsaio_disconnect().
- * Threads: any.
+ * Threads: any; a daemon is started without fork() and without a SIGCHLD.
  */
 int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client);
 
