@@ -607,8 +607,10 @@ static const struct key *key_choose(struct reading *reading, const char *name, v
 			*ret_index = N_KEYS(store_keys) + (unsigned)(key - profile_keys);
 			if (is_kept(reading))
 				*ret_object = reading->profile;
-			else if ((store = store_find(config, store_name)))
+			else if ((store = store_find(config, store_name))) {
 				*ret_object = &store->profile;
+				store->has_profile = true;
+			}
 			return key;
 		}
 		key = is_kept(reading) ? NULL : key_find(store_keys, N_KEYS(store_keys), name);

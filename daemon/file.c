@@ -1,4 +1,6 @@
 #include "daemon/file.h"
+
+#include "daemon/mount.h"
 #include "proto/cleanup.h"
 
 #include <assert.h>
@@ -98,36 +100,103 @@ static uint64_t mount_id(int fd)
 	return stx.stx_mnt_id;
 }
 
-static int kind_check(int fd, const char *name, struct file_facts *facts, struct error *error)
+#ifndef FS_IOC_GETFSUUID /* Linux 6.9 */
+struct fsuuid2 {
+	uint8_t len;
+	uint8_t uuid[16];
+};
+#define FS_IOC_GETFSUUID _IOR(0x15, 0, struct fsuuid2)
+#endif
+
+static void uuid_ask(int fd, struct file_facts *facts)
 {
-	static const char needed[] = "a regular file or a block device is needed";
+	struct fsuuid2 uuid;
+
+	if (ioctl(fd, FS_IOC_GETFSUUID, &uuid) < 0 || uuid.len != sizeof(facts->uuid))
+		return;
+	memcpy(facts->uuid, uuid.uuid, sizeof(facts->uuid));
+	facts->has_uuid = true;
+}
+
+/* Whether the file system has a UUID that stays: tmpfs and overlayfs make one up. */
+static bool may_have_uuid(const struct file_facts *facts)
+{
+	return !facts->is_block_device && !facts->is_foreign && facts->fs_magic != TMPFS_MAGIC &&
+	       facts->fs_magic != OVERLAYFS_SUPER_MAGIC;
+}
+
+/* Where it lies, and of which kind it is (st_mode). */
+static int place_look(int fd, const char *name, struct file_facts *facts, mode_t *ret_mode,
+		      struct error *error)
+{
 	struct statfs fs;
 	struct stat st;
-	const char *kind;
 
 	/* Before anything else: it tells the file system, and hangs if that one does. */
 	if (fstatfs(fd, &fs) < 0)
 		return error_set(error, -errno, "file %s: fstatfs", name);
 	if (fstat(fd, &st) < 0)
 		return error_set(error, -errno, "file %s: fstat", name);
+	facts->is_block_device = S_ISBLK(st.st_mode);
+	facts->is_tmpfs = !facts->is_block_device && fs.f_type == TMPFS_MAGIC;
+	facts->dev = facts->is_block_device ? st.st_rdev : st.st_dev;
+	facts->ino = facts->is_block_device ? 0 : st.st_ino; /* any node of a device */
+	facts->fs_magic = (uint64_t)fs.f_type;
+	facts->is_foreign = !facts->is_block_device && !fs_is_local(facts->fs_magic);
+	facts->mount_id = mount_id(fd);
+	if (may_have_uuid(facts))
+		uuid_ask(fd, facts);
+	*ret_mode = st.st_mode;
+	return 0;
+}
 
-	if (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) {
-		facts->is_block_device = S_ISBLK(st.st_mode);
-		facts->is_tmpfs = !facts->is_block_device && fs.f_type == TMPFS_MAGIC;
-		facts->dev = facts->is_block_device ? st.st_rdev : st.st_dev;
-		facts->ino = facts->is_block_device ? 0 : st.st_ino; /* any node of a device */
-		facts->fs_magic = (uint64_t)fs.f_type;
-		facts->is_foreign = !facts->is_block_device && !fs_is_local(facts->fs_magic);
-		facts->mount_id = mount_id(fd);
+/* A descriptor with O_PATH can not be asked for the UUID; the root of its mount can. */
+static void uuid_ask_mount(struct file_facts *facts)
+{
+	_cleanup_(mount_deinit) struct mount mount = { 0 };
+	_cleanup_(closep) int fd = -1;
+	struct stat st;
+
+	if (mount_find(0, facts->mount_id, facts->dev, &mount) < 0)
+		return;
+	fd = open(mount.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == facts->dev)
+		uuid_ask(fd, facts);
+}
+
+int file_look(int fd, const char *name, struct file_facts *ret_facts, struct error *error)
+{
+	struct file_facts facts = { 0 };
+	mode_t mode;
+	int r = place_look(fd, name, &facts, &mode, error);
+
+	if (r < 0)
+		return r;
+	if (!facts.has_uuid && may_have_uuid(&facts))
+		uuid_ask_mount(&facts);
+	*ret_facts = facts;
+	return 0;
+}
+
+static int kind_check(int fd, const char *name, struct file_facts *facts, struct error *error)
+{
+	static const char needed[] = "a regular file or a block device is needed";
+	const char *kind;
+	mode_t mode;
+	int r;
+
+	r = place_look(fd, name, facts, &mode, error);
+	if (r < 0)
+		return r;
+	if (S_ISREG(mode) || S_ISBLK(mode))
 		return 0;
-	}
-	if (S_ISDIR(st.st_mode))
+	if (S_ISDIR(mode))
 		kind = "a directory";
-	else if (S_ISFIFO(st.st_mode))
+	else if (S_ISFIFO(mode))
 		kind = "a pipe";
-	else if (S_ISSOCK(st.st_mode))
+	else if (S_ISSOCK(mode))
 		kind = "a socket";
-	else if (S_ISCHR(st.st_mode))
+	else if (S_ISCHR(mode))
 		kind = "a character device";
 	else
 		kind = "neither file nor device";

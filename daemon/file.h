@@ -49,6 +49,8 @@ struct file_facts {
 	uint32_t offset_align, memory_align; /* powers of two; 1 on tmpfs */
 	uint64_t fs_magic;		     /* f_type, as statfs(2) lists them */
 	uint64_t mount_id; /* as in /proc/self/mountinfo; 0: not told (before 5.8) */
+	bool has_uuid;	   /* of the file system; not told before 6.9, nor by all kinds */
+	uint8_t uuid[16];
 };
 
 /*
@@ -59,6 +61,12 @@ struct file_facts {
  * missing or impossible), -EINVAL (O_APPEND).
  */
 int file_check(int fd, const char *name, struct file_facts *ret_facts, struct error *error);
+
+/*
+ * Looks only where a descriptor lies, which may be of any kind and O_PATH: dev, ino, fs_magic and
+ * what else is known of the file system.  May block.  Any thread.  0 or what the kernel says.
+ */
+int file_look(int fd, const char *name, struct file_facts *ret_facts, struct error *error);
 
 struct file {
 	uint32_t id; /* in its session; 0 before it has one */

@@ -70,7 +70,9 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, cons
 	inodes_init(&store->inodes);
 	store->id = id;
 	store->dev = dev;
-	store->profile = config->profile;
+	store->profile = store->given_profile = config->profile;
+	store->profile_source = store->given_source = config->has_profile ? PROFILE_CONFIGURED
+									  : PROFILE_DEFAULTED;
 	store->engine = config->engine ? config->engine : &engine_libaio;
 	store->spin_usec = config->spin_usec;
 	store->window_bytes = config->window_bytes;
@@ -121,6 +123,7 @@ void store_free(struct store *store)
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_free(store->lanes[i]);
 	inodes_deinit(&store->inodes);
+	free(store->kept_key);
 	free(store->name);
 	free(store->path);
 	free(store);

@@ -32,6 +32,7 @@ struct store_config {
 	const char *name;
 	const char *path; /* a directory or a block device */
 	struct profile profile;
+	bool has_profile; /* some of it is given */
 	const struct engine_ops *engine;
 	uint32_t spin_usec;    /* how long lanes spin before they sleep; 0: not at all */
 	uint64_t window_bytes; /* in flight while several clients are active */
@@ -50,6 +51,9 @@ struct store {
 	dev_t dev;
 	struct profile profile;
 	enum profile_source profile_source;
+	struct profile given_profile; /* the configuration's, or the default */
+	enum profile_source given_source;
+	char *kept_key; /* under which a profile is kept; NULL: it has no name */
 	const struct engine_ops *engine;
 	uint32_t spin_usec;
 	uint64_t window_bytes;

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 
 #define SWEEP_SEC 15 /* so an unused store goes within 75 s */
 #define NAME_BYTES 32
+#define NOTE_BYTES (ERROR_TEXT_BYTES + 160)
 
 /* ---- names ---- */
 
@@ -79,6 +81,53 @@ static void stores_name(const struct stores *stores, char *text, size_t size)
 	for (const struct store *store = stores->first; store && n < size; store = store->next)
 		n += (size_t)snprintf(text + n, size - n, "%s%s=%s", n ? ", " : "", store->name,
 				      store->path);
+}
+
+/* ---- profiles ---- */
+
+/* Takes the key under which the store's profile is kept, and what is kept. */
+static int store_take_key(const struct stores *stores, struct store *store, const char *key)
+{
+	const struct profile *kept;
+
+	store->kept_key = strdup(key);
+	if (!store->kept_key)
+		return -ENOMEM;
+	kept = kept_find(&stores->kept, key);
+	if (kept) {
+		store->profile = *kept;
+		store->profile_source = PROFILE_KEPT;
+	}
+	return 0;
+}
+
+/* The file system's UUID as it tells itself, or as /dev/disk has it for its device: its own, or
+   (btrfs) that of its mount's source. */
+static bool key_find(const struct file_facts *facts, const struct mount *mount,
+		     char key[KEPT_KEY_BYTES])
+{
+	struct stat st;
+
+	if (facts->has_uuid) {
+		kept_key_by_uuid(facts->uuid, key);
+		return true;
+	}
+	if (kept_key_by_device(facts->dev, facts->is_block_device, key))
+		return true;
+	return mount->source && strncmp(mount->source, "/dev/", 5) == 0 &&
+	       stat(mount->source, &st) == 0 && S_ISBLK(st.st_mode) &&
+	       kept_key_by_device(st.st_rdev, false, key);
+}
+
+const char *store_profile_source(const struct store *store)
+{
+	static const char *const names[] = {
+		[PROFILE_DEFAULTED] = "default",
+		[PROFILE_CONFIGURED] = "configuration",
+		[PROFILE_KEPT] = "kept",
+	};
+
+	return names[store->profile_source];
 }
 
 /* ---- coming and going ---- */
@@ -183,7 +232,7 @@ static int store_make_automatic(struct stores *stores, const struct file_facts *
 				struct error *error)
 {
 	const struct timeval period = { .tv_sec = SWEEP_SEC };
-	char name[NAME_BYTES];
+	char name[NAME_BYTES], key[KEPT_KEY_BYTES];
 	struct store_config config;
 	struct store *store;
 	int r;
@@ -196,6 +245,10 @@ static int store_make_automatic(struct stores *stores, const struct file_facts *
 			 &store, error);
 	if (r < 0)
 		return r;
+	if (key_find(facts, mount, key) && store_take_key(stores, store, key) < 0) {
+		store_free(store);
+		return error_set(error, -ENOMEM, "store %s", name);
+	}
 	stores->last_id++;
 	stores->n_automatic++;
 	store->is_automatic = true;
@@ -297,23 +350,216 @@ int stores_check_access(const struct stores *stores, const struct store *store,
 			       what, store->name, peer->uid, store->access.text);
 }
 
+static int find_or_make(struct stores *stores, const struct file_facts *facts, const char *name,
+			const struct peer *peer, struct store **ret_store, struct error *error)
+{
+	*ret_store = store_on(stores, facts->dev);
+	if (*ret_store)
+		return 0;
+	return make_for_file(stores, facts, name, peer, ret_store, error);
+}
+
 int stores_for_file(struct stores *stores, const struct file_facts *facts, const char *name,
 		    const struct peer *peer, struct store **ret_store, struct error *error)
 {
-	struct store *store = store_on(stores, facts->dev);
+	struct store *store;
 	char what[160];
 	int r;
 
-	if (!store) {
-		r = make_for_file(stores, facts, name, peer, &store, error);
-		if (r < 0)
-			return r;
-	}
+	r = find_or_make(stores, facts, name, peer, &store, error);
+	if (r < 0)
+		return r;
 	(void)snprintf(what, sizeof(what), "file %s", name);
 	r = stores_check_access(stores, store, peer, what, error);
 	if (r == 0)
 		*ret_store = store;
 	return r;
+}
+
+/* ---- asked about ---- */
+
+/* One who asks, on the way through helper and disk. */
+struct query {
+	struct stores *stores;
+	struct stores_asking asking;
+	bool is_set; /* else it is a look */
+	bool has_profile;
+	struct profile profile;
+	struct store *store; /* held while its profile is on the way to the disk */
+	struct work work;
+	struct message message;
+	char path[128]; /* of the descriptor, for the sentence */
+	struct file_facts facts;
+	int result;
+	struct error error;
+};
+
+static void query_done(struct query *query, const char *note)
+{
+	query->asking.on_done(query->store, query->result, query->result < 0 ? &query->error : NULL,
+			      note, query->asking.arg);
+	if (query->store)
+		store_drop(query->store);
+	free(query);
+}
+
+/* How long what can not be kept lasts. */
+static void lasts_note(const struct store *store, const char *why, char *note, size_t size)
+{
+	(void)snprintf(note, size, "store %s: the profile is not kept: %s; it lasts until %s",
+		       store->name, why,
+		       store->is_automatic ? "nobody has used the store for a minute"
+					   : "the daemon ends");
+}
+
+static void on_kept(void *arg, int result, const struct error *error)
+{
+	struct query *query = arg;
+	char note[NOTE_BYTES] = "";
+
+	if (result < 0) {
+		log_warning("store %s: its profile can not be kept: %s", query->store->name,
+			    error->text);
+		lasts_note(query->store, error->text, note, sizeof(note));
+	}
+	query_done(query, note);
+}
+
+static void query_set(struct query *query)
+{
+	struct stores *stores = query->stores;
+	struct store *store = query->store;
+	char note[NOTE_BYTES];
+
+	/* Stores with one key (subvolumes of a btrfs) are one file system. */
+	for (struct store *s = stores->first; s; s = s->next) {
+		if (s != store &&
+		    (!store->kept_key || !s->kept_key || strcmp(s->kept_key, store->kept_key) != 0))
+			continue;
+		s->profile = query->has_profile ? query->profile : s->given_profile;
+		s->profile_source = query->has_profile ? PROFILE_KEPT : s->given_source;
+	}
+	if (!store->kept_key || !stores->kept.dir) {
+		lasts_note(
+			store,
+			store->kept_key
+				? "there is no state_dir"
+				: "its file system has no UUID, nor its device an id, to know it "
+				  "by after a restart (a [store NAME] in dsaiod.conf gives it "
+				  "one)",
+			note, sizeof(note));
+		query_done(query, query->has_profile ? note : "");
+		return;
+	}
+	query->result = kept_set(&stores->kept, store->kept_key, store->name,
+				 query->has_profile ? &query->profile : NULL, on_kept, query,
+				 &query->error);
+	if (query->result < 0)
+		query_done(query, "");
+}
+
+/* It is known which store, or that there is none. */
+static void query_go_on(struct query *query, struct store *store)
+{
+	if (query->result == 0) {
+		store_hold(store);
+		query->store = store;
+	}
+	if (query->result == 0 && query->is_set)
+		query_set(query);
+	else
+		query_done(query, "");
+}
+
+static void looked_main(struct message *message)
+{
+	struct query *query = container_of(message, struct query, message);
+	struct store *store = NULL;
+
+	if (query->result == 0)
+		query->result = find_or_make(query->stores, &query->facts, query->path,
+					     query->asking.peer, &store, &query->error);
+	query_go_on(query, store);
+}
+
+static void look_run(struct work *work)
+{
+	struct query *query = container_of(work, struct query, work);
+	char link[32];
+	ssize_t n;
+
+	/* The name that the kernel has for it: asks no file system. */
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", query->asking.fd);
+	n = readlink(link, query->path, sizeof(query->path) - 1);
+	query->path[n > 0 ? n : 0] = 0;
+	for (char *c = query->path; *c; c++)
+		if (*c < ' ' || *c == 0x7f)
+			*c = '?';
+	query->result = file_look(query->asking.fd, query->path, &query->facts, &query->error);
+	closep(&query->asking.fd);
+	query->message.run = looked_main;
+	inbox_post(query->stores->main_inbox, &query->message);
+}
+
+static int query_start(struct stores *stores, const struct stores_asking *asking, bool is_set,
+		       const struct profile *profile, struct error *error)
+{
+	struct store *store = store_named(stores, asking->name);
+	struct query *query;
+	char served[200];
+
+	if ((asking->name[0] != 0) == (asking->fd >= 0))
+		return error_set_plain(error, -EINVAL,
+				       "store: either its name or a descriptor of something on it "
+				       "is needed, and not both");
+	if (asking->name[0] && !store) {
+		stores_name(stores, served, sizeof(served));
+		return error_set_plain(error, -ENXIO,
+				       "store %.64s: the daemon has none with this name (it serves "
+				       "%s): name one of them, or a file or directory that lies on "
+				       "the one",
+				       asking->name, served);
+	}
+	query = calloc(1, sizeof(*query));
+	if (!query)
+		return error_set(error, -ENOMEM, "store");
+	query->stores = stores;
+	query->asking = *asking;
+	query->is_set = is_set;
+	query->has_profile = profile;
+	if (profile)
+		query->profile = *profile;
+	if (store) {
+		query_go_on(query, store);
+		return 0;
+	}
+	query->work.run = look_run;
+	query->work.about = (struct stuck_about){
+		.what = "check", .file = "(store)", .fd = asking->fd, .who = *asking->who
+	};
+	helper_submit(asking->helper, &query->work);
+	return 0;
+}
+
+int stores_get(struct stores *stores, const struct stores_asking *asking, struct error *error)
+{
+	return query_start(stores, asking, false, NULL, error);
+}
+
+int stores_set_profile(struct stores *stores, const struct stores_asking *asking,
+		       const struct profile *profile, struct error *error)
+{
+	char why[ERROR_TEXT_BYTES - 64];
+
+	if (!peer_is_admin(asking->peer, stores->config))
+		return error_set_plain(
+			error, -EPERM,
+			"profile: only administrators set it (root, the daemon's own user, members "
+			"of admin_group in dsaiod.conf): ask one, or give a handle a profile of "
+			"its own");
+	if (profile && profile_check(profile, why, sizeof(why)) < 0)
+		return error_set_plain(error, -EINVAL, "%s", why);
+	return query_start(stores, asking, true, profile, error);
 }
 
 /* ---- all of them ---- */
@@ -330,6 +576,10 @@ static dev_t memfd_device(void)
 static int store_make_configured(struct stores *stores, const struct store_config *config,
 				 struct error *error)
 {
+	_cleanup_(closep) int fd = -1;
+	_cleanup_(mount_deinit) struct mount mount = { 0 };
+	struct file_facts facts;
+	char key[KEPT_KEY_BYTES];
 	struct store *store, *before;
 	int r = store_new(stores->last_id + 1, config, stores->main_inbox, &store, error);
 
@@ -342,7 +592,20 @@ static int store_make_configured(struct stores *stores, const struct store_confi
 			    "files",
 			    store->name, before->name);
 	*stores_end(stores) = store;
-	return 0;
+
+	/* At the start, and the administrator's own path: it may block. */
+	fd = open(config->path, O_PATH | O_CLOEXEC);
+	if (fd >= 0 && file_look(fd, config->path, &facts, error) == 0) {
+		(void)mount_find(0, facts.mount_id, facts.dev, &mount); /* without: no source */
+		if (key_find(&facts, &mount, key))
+			return store_take_key(stores, store, key) < 0
+				       ? error_set(error, -ENOMEM, "store %s", store->name)
+				       : 0;
+	}
+	kept_key_by_name(store->name, key);
+	return store_take_key(stores, store, key) < 0
+		       ? error_set(error, -ENOMEM, "store %s", store->name)
+		       : 0;
 }
 
 static void stores_deinitp(struct stores **stores)
@@ -359,6 +622,9 @@ int stores_init(struct stores *stores, const struct config *config, struct event
 
 	*stores = (struct stores){ .config = config, .main_inbox = main_inbox };
 	stores->memfd_dev = memfd_device();
+	r = config->state_dir ? kept_init(&stores->kept, config->state_dir, main_inbox, error) : 0;
+	if (r < 0)
+		return r;
 	r = helper_new("stores", 1, &stores->helper);
 	if (r < 0)
 		return error_set(error, r, "stores");
@@ -391,5 +657,6 @@ void stores_deinit(struct stores *stores)
 		store_free(store);
 	}
 	helper_free(stores->helper);
+	kept_deinit(&stores->kept);
 	*stores = (struct stores){ 0 };
 }

@@ -17,6 +17,7 @@
 
 #include "daemon/config.h"
 #include "daemon/file.h"
+#include "daemon/kept.h"
 #include "daemon/log.h"
 #include "daemon/peer.h"
 #include "daemon/store.h"
@@ -35,6 +36,7 @@ struct stores {
 	struct store *first;	     /* list, in order of id: configured ones first */
 	uint32_t last_id, n_automatic;
 	struct event *sweep_event; /* while there are automatic ones; NULL without a base */
+	struct kept kept;
 	struct log_limit log_limit;
 	dev_t memfd_dev;       /* where memfds lie: memory, and no store */
 	struct helper *helper; /* stops lanes: the kernel takes its time to end a context */
@@ -64,6 +66,41 @@ int stores_for_file(struct stores *stores, const struct file_facts *facts, const
 /* 0, or -EACCES: the store does not serve this user.  what: what the sentence starts with. */
 int stores_check_access(const struct stores *stores, const struct store *store,
 			const struct peer *peer, const char *what, struct error *error);
+
+/*
+ * Who asks about a store: by its name, or (name "") by a descriptor of anything that lies on it,
+ * which may be O_PATH.  peer and helper are borrowed until on_done.
+ */
+struct stores_asking {
+	const char *name;
+	int fd; /* -1: none */
+	const struct peer *peer;
+	struct helper *helper; /* the user's: the look may block */
+	const struct stuck_who *who;
+	/* Once, in the main thread: with 0 and a store, which lives until it returns, or an error
+	   and NULL.  note: a sentence for people that goes with success, or "". */
+	void (*on_done)(struct store *store, int result, const struct error *error,
+			const char *note, void *arg);
+	void *arg;
+};
+
+/*
+ * Which store that is; made automatically, if need be.  Returns 0, takes fd, and now or later
+ * calls on_done; or returns an error, calls nothing, and fd is still the caller's.  Errors are
+ * those of stores_for_file(), and -ENXIO for a name that no store has.
+ */
+int stores_get(struct stores *stores, const struct stores_asking *asking, struct error *error);
+
+/*
+ * The same, and sets its profile (NULL: back to the configuration's, or the default) for channels
+ * opened from now on; kept if it can be, else the note says so.  -EPERM: who asks is no
+ * administrator.  -EINVAL: the profile's numbers.
+ */
+int stores_set_profile(struct stores *stores, const struct stores_asking *asking,
+		       const struct profile *profile, struct error *error);
+
+/* "default", "configuration" or "kept". */
+const char *store_profile_source(const struct store *store);
 
 /* Lets automatic stores go that were unused for long. */
 void stores_sweep(struct stores *stores, uint64_t now_nsec);
