@@ -362,14 +362,14 @@ FAULT(e9_none, "E9 dsaiod is not installed: the message says how")
 	CHECK_EQ(system(test_text("cp %s/dsaioctl %s", build && *build ? build : "build", alone)),
 		 0);
 	/* PATH is no place to find it in. */
-	CHECK_EQ(system(test_text("PATH=%s:$PATH %s/dsaioctl status >%s/said 2>&1",
-				  build && *build ? build : "build", alone, test_dir())) != 0,
-		 1);
+	(void)!system(test_text("PATH=%s:$PATH %s/dsaioctl cat %s/dsaioctl >%s/said 2>&1",
+				build && *build ? build : "build", alone, alone,
+				test_dir())); /* what it says tells */
 	file = fopen(test_text("%s/said", test_dir()), "re");
 	CHECK(file);
 	n = fread(said, 1, sizeof(said) - 1, file);
 	said[n] = '\0';
-	if (strstr(said, "DSAIO") == NULL && access(places_own("dsaiod.log"), F_OK) == 0)
+	if (access(places_own("dsaiod.log"), F_OK) == 0)
 		test_skip("a dsaiod is installed on this host");
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
 		CHECK_MSG(strstr(said, words[i]), "%s is not in: %s", words[i], said);
