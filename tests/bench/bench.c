@@ -9,9 +9,10 @@
  * A bar that does not hold is a result, not a failure: the exit status is 0 when everything was
  * measured, 1 when it could not be, 2 for a mistake on the command line.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,24 +21,10 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
-#include "client/lib/dsaio.h"
 #include "proto/cleanup.h"
+#include "tests/bench/bench.h"
 #include "tests/bench/clock.h"
-#include "tests/bench/local.h"
-#include "tests/bench/process.h"
-#include "tests/bench/report.h"
 
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-
-#define FILE_MIB 400u
-#define FILE_BYTES ((uint64_t)FILE_MIB << 20)
-#define LARGE_BYTES (1u << 20)
-#define LARGE_DEPTH 32u
-#define SMALL_BYTES ((uint64_t)4096)
-#define SMALL_DEPTH LOCAL_DEPTH_MAX
-
-/* Thousands of small reads, and still short against the swings of a disk that others share. */
-#define SLICE_USEC INT64_C(400000)
 /* What a comparison may take, if it has ROUNDS_MIN rounds by then. */
 #define COMPARISON_NSEC INT64_C(27000000000)
 
@@ -46,23 +33,7 @@
 #define HANDLES 8
 #define HANDLE_ENTRIES 4096u
 
-enum {
-	ROW_READ,
-	ROW_WRITE,
-	ROW_LATENCY,
-	ROW_LATENCY_SLEEPING,
-	ROW_IOPS,
-	ROW_REST_TICKS,
-	ROW_REST_SWITCHES,
-	ROW_MEMORY_ONE,
-	ROW_MEMORY_FURTHER,
-	ROW_MEMORY_HANDLE,
-	ROW_READ_LOCAL,
-	ROW_WRITE_LOCAL,
-	N_ROWS
-};
-
-static struct row rows[N_ROWS] = {
+struct row rows[N_ROWS] = {
 	[ROW_READ] = { .name = "400 MiB read, 1 MiB blocks, depth 32",
 		       .unit = "MB/s",
 		       .is_higher_better = true,
@@ -83,6 +54,27 @@ static struct row rows[N_ROWS] = {
 		       .unit = "IOPS",
 		       .is_higher_better = true,
 		       .bar = 0.90 },
+	[ROW_FILES] = { .name = "1,000 files of 64 KiB by path, then one wait",
+			.unit = "us/op",
+			.bar = 1.4,
+			.decimals = 1 },
+	[ROW_PRIVATE] = { .name = "400 MiB read, private beside pinned memory",
+			  .unit = "MB/s",
+			  .is_higher_better = true,
+			  .bar = 0.85 },
+	[ROW_ODD] = { .name = "400 MiB + 77 B at offset 13, beside aligned",
+		      .unit = "MB/s",
+		      .is_higher_better = true,
+		      .bar = 0.9 },
+	[ROW_ODD_ALIKE] = { .name = "the same, into an address as odd",
+			    .unit = "MB/s",
+			    .is_higher_better = true,
+			    .bar = 0.9 },
+	[ROW_AUTOSTART] = { .name = "autostart, first op done",
+			    .unit = "ms",
+			    .is_absolute = true,
+			    .bar = 150,
+			    .decimals = 1 },
 	[ROW_REST_TICKS] = { .name = "daemon at rest, 10 s: CPU time",
 			     .unit = "ticks",
 			     .is_absolute = true,
@@ -113,19 +105,26 @@ static struct row rows[N_ROWS] = {
 			      .unit = "MB/s",
 			      .is_higher_better = true,
 			      .bar = 0.97 },
-};
-
-/* What the measures share; the daemon and what is open in it: of one measure. */
-struct bench {
-	char *program; /* dsaiod */
-	char *dir;     /* our temporary directory: the store */
-	char *path;    /* the file in it */
-	struct private_daemon daemon;
-	struct dsaio_client *client;
-	struct dsaio_handle *handle;
-	struct dsaio_file *file;
-	char *memory; /* pinned */
-	struct local local;
+	[ROW_NOWAIT_LATENCY] = { .name = "RWF_NOWAIT, 4 KiB reads, depth 1",
+				 .unit = "us",
+				 .has_no_bar = true,
+				 .decimals = 1 },
+	[ROW_NOWAIT_IOPS] = { .name = "RWF_NOWAIT, 4 KiB reads, depth 32",
+			      .unit = "IOPS",
+			      .is_higher_better = true,
+			      .has_no_bar = true },
+	[ROW_NOWAIT_STREAM] = { .name = "RWF_NOWAIT, 400 MiB read",
+				.unit = "MB/s",
+				.is_higher_better = true,
+				.has_no_bar = true },
+	[ROW_NOWAIT_IOPS_AMONG] = { .name = "RWF_NOWAIT, 4 KiB, depth 32, among others",
+				    .unit = "IOPS",
+				    .is_higher_better = true,
+				    .has_no_bar = true },
+	[ROW_NOWAIT_STREAM_AMONG] = { .name = "RWF_NOWAIT, 400 MiB read, among others",
+				      .unit = "MB/s",
+				      .is_higher_better = true,
+				      .has_no_bar = true },
 };
 
 static volatile sig_atomic_t is_interrupted;
@@ -135,7 +134,7 @@ static void on_signal(int number)
 	is_interrupted = number;
 }
 
-static int failed(const char *what)
+int failed(const char *what)
 {
 	fprintf(stderr, "bench: %s: %s\n", what, dsaio_error());
 	return -EIO;
@@ -143,9 +142,8 @@ static int failed(const char *what)
 
 /* ---- our side ---- */
 
-/* Starts a daemon with that configuration and opens all in it; memory: so many bytes. */
-static int ours_open(struct bench *b, const char *config, const struct dsaio_profile *profile,
-		     uint64_t memory_bytes)
+int ours_open(struct bench *b, const char *config, const struct dsaio_profile *profile,
+	      uint64_t memory_bytes)
 {
 	void *memory;
 	int r = private_daemon_start(&b->daemon, b->program, b->dir, "d", config);
@@ -166,8 +164,7 @@ static int ours_open(struct bench *b, const char *config, const struct dsaio_pro
 	return 0;
 }
 
-/* Also after an ours_open() that failed half way. */
-static void ours_close(struct bench *b)
+void ours_close(struct bench *b)
 {
 	if (b->file)
 		dsaio_file_close(b->file);
@@ -183,16 +180,16 @@ static void ours_close(struct bench *b)
 static int ours_bandwidth(struct bench *b, bool is_write, double *ret_bandwidth)
 {
 	const int64_t start = clock_nsec();
-	const int64_t n = is_write ? dsaio_pwrite(b->handle, b->file, b->memory, FILE_BYTES, 0)
-				   : dsaio_pread(b->handle, b->file, b->memory, FILE_BYTES, 0);
+	const int64_t n = is_write ? dsaio_pwrite(b->handle, b->file, b->memory, READ_BYTES, 0)
+				   : dsaio_pread(b->handle, b->file, b->memory, READ_BYTES, 0);
 
-	if (n != (int64_t)FILE_BYTES)
+	if (n != (int64_t)READ_BYTES)
 		return failed(is_write ? "write" : "read");
 	*ret_bandwidth = (double)n * 1e9 / (double)(clock_nsec() - start);
 	return 0;
 }
 
-static int ours_read_bandwidth(struct bench *b, double *ret_bandwidth)
+int ours_read_bandwidth(struct bench *b, double *ret_bandwidth)
 {
 	return ours_bandwidth(b, false, ret_bandwidth);
 }
@@ -209,7 +206,7 @@ static int ours_latency(struct bench *b, double *ret_usec)
 	int64_t now;
 
 	do {
-		const uint64_t off = random_next(&seed) % (FILE_BYTES / SMALL_BYTES) * SMALL_BYTES;
+		const uint64_t off = random_next(&seed) % (READ_BYTES / SMALL_BYTES) * SMALL_BYTES;
 
 		if (dsaio_pread(b->handle, b->file, b->memory, SMALL_BYTES, off) !=
 		    (int64_t)SMALL_BYTES)
@@ -231,7 +228,7 @@ TAILQ_HEAD(queue, flying);
 
 static int take_off(struct bench *b, struct flying *f, struct queue *queue, uint64_t *seed)
 {
-	const uint64_t off = random_next(seed) % (FILE_BYTES / SMALL_BYTES) * SMALL_BYTES;
+	const uint64_t off = random_next(seed) % (READ_BYTES / SMALL_BYTES) * SMALL_BYTES;
 
 	if (dsaio_pread_async(b->handle, b->file, f->memory, SMALL_BYTES, off, &f->op) < 0)
 		return failed("read");
@@ -290,26 +287,26 @@ static int ours_iops(struct bench *b, double *ret_iops)
 
 static int fio_read_bandwidth(struct bench *b, double *ret_bandwidth)
 {
-	return fio_run(b->path, FILE_MIB, false, ret_bandwidth);
+	return fio_run(b->path, READ_MIB, false, ret_bandwidth);
 }
 
 static int fio_write_bandwidth(struct bench *b, double *ret_bandwidth)
 {
-	return fio_run(b->path, FILE_MIB, true, ret_bandwidth);
+	return fio_run(b->path, READ_MIB, true, ret_bandwidth);
 }
 
 static int local_bandwidth(struct bench *b, bool is_write, double *ret_bandwidth)
 {
 	double seconds;
-	const int r = local_stream(&b->local, b->memory, FILE_BYTES, LARGE_DEPTH, is_write,
+	const int r = local_stream(&b->local, b->memory, READ_BYTES, LARGE_DEPTH, is_write,
 				   &seconds);
 
 	if (r == 0)
-		*ret_bandwidth = (double)FILE_BYTES / seconds;
+		*ret_bandwidth = (double)READ_BYTES / seconds;
 	return r;
 }
 
-static int local_read_bandwidth(struct bench *b, double *ret_bandwidth)
+int local_read_bandwidth(struct bench *b, double *ret_bandwidth)
 {
 	return local_bandwidth(b, false, ret_bandwidth);
 }
@@ -319,22 +316,22 @@ static int local_write_bandwidth(struct bench *b, double *ret_bandwidth)
 	return local_bandwidth(b, true, ret_bandwidth);
 }
 
-static int local_latency(struct bench *b, double *ret_usec)
+int local_latency(struct bench *b, double *ret_usec)
 {
 	uint64_t n;
 	double seconds;
-	const int r = local_read(&b->local, FILE_BYTES, 1, SLICE_USEC, &n, &seconds);
+	const int r = local_read(&b->local, READ_BYTES, 1, SLICE_USEC, &n, &seconds);
 
 	if (r == 0)
 		*ret_usec = seconds * 1e6 / (double)n;
 	return r;
 }
 
-static int local_iops(struct bench *b, double *ret_iops)
+int local_iops(struct bench *b, double *ret_iops)
 {
 	uint64_t n;
 	double seconds;
-	const int r = local_read(&b->local, FILE_BYTES, SMALL_DEPTH, SLICE_USEC, &n, &seconds);
+	const int r = local_read(&b->local, READ_BYTES, SMALL_DEPTH, SLICE_USEC, &n, &seconds);
 
 	if (r == 0)
 		*ret_iops = (double)n / seconds;
@@ -354,10 +351,8 @@ static void progress(const struct row *row, unsigned n_rounds)
 		fprintf(stderr, "\r\033[K");
 }
 
-/* Fills the row; unit: how many of what the functions give make one of the row's. */
-static int compare(struct bench *b, struct row *row, double unit,
-		   int (*ours)(struct bench *, double *),
-		   int (*reference)(struct bench *, double *))
+int compare(struct bench *b, struct row *row, double unit, int (*ours)(struct bench *, double *),
+	    int (*reference)(struct bench *, double *))
 {
 	const int64_t end = clock_nsec() + COMPARISON_NSEC;
 	double o, r;
@@ -381,7 +376,23 @@ static int compare(struct bench *b, struct row *row, double unit,
 	return 0;
 }
 
-static int open_large(struct bench *b)
+int repeat(struct bench *b, struct row *row, int (*ours)(struct bench *, double *))
+{
+	double value;
+
+	for (unsigned i = 0; row->n_rounds < ROUNDS_MIN; i++) {
+		progress(row, i);
+		if (is_interrupted)
+			return -EINTR;
+		if (ours(b, &value) < 0)
+			return -EIO;
+		if (i > 0)
+			row_add(row, value, 1);
+	}
+	return 0;
+}
+
+int ours_open_large(struct bench *b)
 {
 	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
 
@@ -392,7 +403,7 @@ static int open_large(struct bench *b)
 
 static int measure_bandwidth(struct bench *b)
 {
-	int r = open_large(b);
+	int r = ours_open_large(b);
 
 	if (r == 0)
 		r = compare(b, &rows[ROW_READ], 1e6, ours_read_bandwidth, fio_read_bandwidth);
@@ -407,7 +418,7 @@ static int measure_bandwidth(struct bench *b)
  */
 static int measure_bandwidth_local(struct bench *b)
 {
-	int r = open_large(b);
+	int r = ours_open_large(b);
 
 	if (r == 0)
 		r = local_open(&b->local, b->path, LARGE_BYTES);
@@ -550,9 +561,14 @@ static const struct {
 	{ "latency", measure_latency, false },
 	{ "latency-sleeping", measure_latency_sleeping, false },
 	{ "iops", measure_iops, false },
+	{ "files", measure_files, false },
+	{ "private", measure_private, false },
+	{ "odd", measure_odd, false },
+	{ "autostart", measure_autostart, false },
 	{ "rest", measure_rest, false },
 	{ "memory", measure_memory, false },
 	{ "bandwidth-local", measure_bandwidth_local, true },
+	{ "nowait", measure_nowait, true },
 };
 
 /* ---- the directory, the file, the order of things ---- */
@@ -592,21 +608,20 @@ static int dir_make(struct bench *b)
 	return r;
 }
 
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+{
+	(void)st;
+	(void)kind;
+	(void)ftw;
+	if (remove(path) < 0)
+		fprintf(stderr, "bench: cannot remove %s: %s\n", path, strerror(errno));
+	return 0;
+}
+
 static void dir_remove(struct bench *b)
 {
-	const struct dirent *d;
-	DIR *dir;
-
-	if (!b->dir)
-		return;
-	dir = opendir(b->dir);
-	if (dir) {
-		while ((d = readdir(dir)))
-			(void)unlinkat(dirfd(dir), d->d_name, 0); /* . and .. refuse */
-		(void)closedir(dir);
-	}
-	if (rmdir(b->dir) < 0)
-		fprintf(stderr, "bench: cannot remove %s: %s\n", b->dir, strerror(errno));
+	if (b->dir)
+		(void)nftw(b->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS); /* told above */
 }
 
 /*
@@ -631,7 +646,7 @@ static int file_make(struct bench *b)
 	r = -posix_memalign((void **)&block, 4096, 1 << 20);
 	if (r == 0 && fallocate(fd, 0, 0, FILE_BYTES) < 0 && errno != EOPNOTSUPP)
 		r = -errno;
-	for (unsigned i = 0; r == 0 && i < FILE_MIB; i++) {
+	for (unsigned i = 0; r == 0 && i < FILE_BYTES >> 20; i++) {
 		ssize_t n;
 
 		for (size_t j = 0; j < (1 << 20) / sizeof(*block); j++)
@@ -643,8 +658,8 @@ static int file_make(struct bench *b)
 	if (r == 0 && fsync(fd) < 0)
 		r = -errno;
 	if (r < 0)
-		fprintf(stderr, "bench: cannot write %u MiB to %s: %s\n", FILE_MIB, b->path,
-			strerror(-r));
+		fprintf(stderr, "bench: cannot write %" PRIu64 " MiB to %s: %s\n", FILE_BYTES >> 20,
+			b->path, strerror(-r));
 	return r;
 }
 
@@ -665,7 +680,7 @@ static int run(struct bench *b, char **wanted)
 	if (r == 0)
 		r = dir_make(b);
 	if (r == 0)
-		r = fio_print(b->path, FILE_MIB);
+		r = fio_print(b->path, READ_MIB);
 	if (r == 0)
 		r = file_make(b);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(measures); i++) {
@@ -681,7 +696,7 @@ static int run(struct bench *b, char **wanted)
 static int usage(FILE *f, int status)
 {
 	fprintf(f, "usage: bench [MEASURE]...\n"
-		   "Measures dsaiod beside fio and libaio; without MEASURE, all but one:\n");
+		   "Measures dsaiod beside fio and libaio; without MEASURE, all but two:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(measures); i++)
 		fprintf(f, "  %s%s\n", measures[i].name,
 			measures[i].is_on_request ? " (only when named)" : "");

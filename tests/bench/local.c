@@ -43,15 +43,34 @@ void local_close(struct local *local)
 }
 
 /* One by one: on the disk where it was tried, batches of them read a sixth fewer in all. */
+static int submit_one(struct local *local, struct iocb *iocb)
+{
+	const int r = io_submit(local->context, 1, &iocb);
+
+	return r == 1 ? 0 : r < 0 ? r : -EAGAIN;
+}
+
+static void read_prepare(struct local *local, struct iocb *iocb, char *memory, uint64_t off)
+{
+	io_prep_pread(iocb, local->fd, memory, local->block_bytes, (long long)off);
+	iocb->aio_rw_flags = local->rw_flags;
+}
+
 static int take_off(struct local *local, struct iocb *iocb, uint64_t n_blocks, uint64_t *seed)
 {
-	char *memory = iocb->u.c.buf;
-	int r;
+	read_prepare(local, iocb, iocb->u.c.buf, random_next(seed) % n_blocks * local->block_bytes);
+	return submit_one(local, iocb);
+}
 
-	io_prep_pread(iocb, local->fd, memory, local->block_bytes,
-		      (long long)(random_next(seed) % n_blocks * local->block_bytes));
-	r = io_submit(local->context, 1, &iocb);
-	return r == 1 ? 0 : r < 0 ? r : -EAGAIN;
+/* True: the event's read would have waited; it is under way again, free to do so. */
+static bool is_asked_again(struct local *local, const struct io_event *event, int *r)
+{
+	if ((int64_t)event->res != -EAGAIN || !event->obj->aio_rw_flags)
+		return false;
+	local->n_refused++;
+	event->obj->aio_rw_flags = 0;
+	*r = submit_one(local, event->obj);
+	return true;
 }
 
 int local_read(struct local *local, uint64_t file_bytes, unsigned depth, int64_t usec,
@@ -82,6 +101,8 @@ int local_read(struct local *local, uint64_t file_bytes, unsigned depth, int64_t
 			/* libaio declares it unsigned: errors are negative numbers. */
 			const int64_t result = (int64_t)events[i].res;
 
+			if (is_asked_again(local, &events[i], &r))
+				continue;
 			n_done++;
 			if (result != (int64_t)local->block_bytes)
 				r = result < 0 ? (int)result : -EIO;
@@ -106,7 +127,7 @@ int local_stream(struct local *local, char *memory, uint64_t bytes, unsigned dep
 	struct io_event events[LOCAL_DEPTH_MAX];
 	const int64_t start = clock_nsec();
 	uint64_t off = 0, n_done = 0;
-	int n = (int)depth, r = 0;
+	int n = (int)depth, n_events, r = 0;
 
 	for (int i = 0; i < n; i++)
 		batch[i] = &iocbs[i];
@@ -118,8 +139,7 @@ int local_stream(struct local *local, char *memory, uint64_t bytes, unsigned dep
 				io_prep_pwrite(batch[n_batch], local->fd, memory + off, step,
 					       (long long)off);
 			else
-				io_prep_pread(batch[n_batch], local->fd, memory + off, step,
-					      (long long)off);
+				read_prepare(local, batch[n_batch], memory + off, off);
 		if (n_batch > 0) {
 			r = io_submit(local->context, n_batch, batch);
 			if (r != n_batch) {
@@ -128,17 +148,19 @@ int local_stream(struct local *local, char *memory, uint64_t bytes, unsigned dep
 			}
 		}
 		do
-			n = io_getevents(local->context, 1, (long)depth, events, NULL);
-		while (n == -EINTR);
-		for (int i = 0; i < n; i++) {
+			n_events = io_getevents(local->context, 1, (long)depth, events, NULL);
+		while (n_events == -EINTR);
+		r = n_events < 0 ? n_events : 0;
+		n = 0;
+		for (int i = 0; r == 0 && i < n_events; i++) {
+			if (is_asked_again(local, &events[i], &r))
+				continue;
 			if ((int64_t)events[i].res != (int64_t)step)
-				n = -EIO;
-			batch[i] = events[i].obj;
+				r = -EIO;
+			batch[n++] = events[i].obj;
 		}
-		if (n < 0) {
-			r = n;
+		if (r < 0)
 			break;
-		}
 		n_done += (uint64_t)n;
 	}
 	if (r < 0)

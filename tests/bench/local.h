@@ -18,6 +18,8 @@ struct local {
 	io_context_t context;
 	char *memory; /* LOCAL_DEPTH_MAX blocks */
 	uint64_t block_bytes;
+	unsigned rw_flags;  /* of reads: RWF_NOWAIT, or 0 */
+	uint64_t n_refused; /* reads that would have waited, and were asked for again without it */
 };
 
 /* Opens path for I/O in blocks of block_bytes.  0 or -errno; says on stderr why. */

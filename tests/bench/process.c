@@ -293,31 +293,39 @@ int process_memory(pid_t pid, struct process_memory *ret_memory)
 }
 
 /* Room for a command line of fio: the arguments that differ lie in text. */
-#define FIO_ARGS 12
+#define FIO_ARGS 20
+#define FIO_LOOPS 5 /* its run time is in milliseconds: some tens of them would be too coarse */
 struct fio_command {
 	char *argv[FIO_ARGS];
 	char text[4600];
 };
 
-static int fio_command(struct fio_command *c, const char *file, unsigned size_mib, const char *rw)
+/* n: what snprintf() into c->text returned, of lines with an argument each. */
+static int fio_split(struct fio_command *c, int n, const char *path)
 {
 	int argc = 0;
 	char *at;
-	const int n = snprintf(c->text, sizeof(c->text),
-			       "fio\n--name=bench\n--rw=%s\n--bs=1m\n--iodepth=32\n"
-			       "--ioengine=libaio\n--direct=1\n--size=%um\n--filename=%s\n"
-			       "--output-format=json",
-			       rw, size_mib, file);
 
 	/* fio takes a colon for the end of a file's name. */
-	if (n < 0 || (size_t)n >= sizeof(c->text) || strpbrk(file, ":\n")) {
-		fprintf(stderr, "bench: fio can not use the path %s; set BENCH_DIR\n", file);
+	if (n < 0 || (size_t)n >= sizeof(c->text) || strpbrk(path, ":\n")) {
+		fprintf(stderr, "bench: fio can not use the path %s; set BENCH_DIR\n", path);
 		return -EINVAL;
 	}
 	for (char *arg = strtok_r(c->text, "\n", &at); arg; arg = strtok_r(NULL, "\n", &at))
 		c->argv[argc++] = arg;
 	c->argv[argc] = NULL;
 	return 0;
+}
+
+static int fio_command(struct fio_command *c, const char *file, unsigned size_mib, const char *rw)
+{
+	return fio_split(c,
+			 snprintf(c->text, sizeof(c->text),
+				  "fio\n--name=bench\n--rw=%s\n--bs=1m\n--iodepth=32\n"
+				  "--ioengine=libaio\n--direct=1\n--size=%um\n--filename=%s\n"
+				  "--output-format=json",
+				  rw, size_mib, file),
+			 file);
 }
 
 static int fio_spawn(char *const argv[], int out_fd, pid_t *ret_pid)
@@ -419,6 +427,43 @@ int fio_run(const char *file, unsigned size_mib, bool is_write, double *ret_band
 		return -EBADMSG;
 	}
 	*ret_bandwidth = json_object_get_double(bandwidth);
+	return 0;
+}
+
+int fio_run_files(const char *dir, const char *name, unsigned n_files, uint64_t file_bytes,
+		  double *ret_usec)
+{
+	_cleanup_(json_putp) struct json_object *all = NULL;
+	_cleanup_(freep) char *output = NULL;
+	struct json_object *n_ios, *msec;
+	struct fio_command c;
+	const char *json;
+	int r;
+
+	r = fio_split(&c,
+		      snprintf(c.text, sizeof(c.text),
+			       "fio\n--name=%s\n--directory=%s\n--rw=read\n--bs=%" PRIu64
+			       "\n--filesize=%" PRIu64 "\n--nrfiles=%u\n"
+			       "--file_service_type=sequential\n--iodepth=8\n--ioengine=libaio\n"
+			       "--direct=1\n--loops=%d\n--output-format=json",
+			       name, dir, file_bytes, file_bytes, n_files, FIO_LOOPS),
+		      dir);
+	if (r < 0)
+		return r;
+	r = fio_output(c.argv, &output);
+	if (r < 0)
+		return r;
+
+	json = strchr(output, '{'); /* it may say something before */
+	all = json ? json_tokener_parse(json) : NULL;
+	n_ios = json_at(all, (const char *const[]){ "jobs", "[0]", "read", "total_ios", NULL });
+	msec = json_at(all, (const char *const[]){ "jobs", "[0]", "read", "runtime", NULL });
+	if (!n_ios || !msec || json_object_get_int64(n_ios) != (int64_t)n_files * FIO_LOOPS) {
+		fprintf(stderr, "bench: fio did not read %u files %d times; it said:\n%s\n",
+			n_files, FIO_LOOPS, output);
+		return -EBADMSG;
+	}
+	*ret_usec = json_object_get_double(msec) * 1000 / (n_files * FIO_LOOPS);
 	return 0;
 }
 

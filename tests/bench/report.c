@@ -74,11 +74,11 @@ void report_print(FILE *f, const struct row *rows, unsigned n)
 {
 	unsigned n_holds = 0, n_measured = 0;
 
-	fprintf(f, "%-40s %-6s %10s %10s %7s %13s %8s %6s %5s\n", "measure", "unit", "ours",
+	fprintf(f, "%-46s %-6s %10s %10s %7s %13s %8s %6s %5s\n", "measure", "unit", "ours",
 		"reference", "ratio", "quartiles", "bar", "rounds", "holds");
 	for (unsigned i = 0; i < n; i++) {
 		const struct row *row = &rows[i];
-		char reference[32] = "-", ratio[32] = "-", spread[32] = "-", bar[32];
+		char reference[32] = "-", ratio[32] = "-", spread[32] = "-", bar[32] = "-";
 		struct summary s;
 
 		if (row->n_rounds == 0)
@@ -89,15 +89,20 @@ void report_print(FILE *f, const struct row *rows, unsigned n)
 				       s.reference);
 			(void)snprintf(ratio, sizeof(ratio), "%.3f", s.ratio);
 			(void)snprintf(spread, sizeof(spread), "%.3f-%.3f", s.q1, s.q3);
-		}
-		(void)snprintf(bar, sizeof(bar), "%s %.*f",
-			       row->is_higher_better ? ">=" : "<=", row->is_absolute ? 0 : 2,
-			       row->bar);
-		fprintf(f, "%-40s %-6s %10.*f %10s %7s %13s %8s %6u %5s\n", row->name, row->unit,
+		} else if (row->n_rounds > 1)
+			(void)snprintf(spread, sizeof(spread), "%.*f-%.*f", row->decimals, s.q1,
+				       row->decimals, s.q3);
+		if (!row->has_no_bar)
+			(void)snprintf(bar, sizeof(bar), "%s %.*f",
+				       row->is_higher_better ? ">=" : "<=",
+				       row->is_absolute ? 0 : 2, row->bar);
+		fprintf(f, "%-46s %-6s %10.*f %10s %7s %13s %8s %6u %5s\n", row->name, row->unit,
 			row->decimals, s.ours, reference, ratio, spread, bar, row->n_rounds,
-			s.holds ? "yes" : "NO");
-		n_measured++;
-		n_holds += s.holds;
+			row->has_no_bar ? "-"
+			: s.holds	? "yes"
+					: "NO");
+		n_measured += !row->has_no_bar;
+		n_holds += !row->has_no_bar && s.holds;
 	}
 	fprintf(f, "bench: %u of %u bars hold\n", n_holds, n_measured);
 }
@@ -122,8 +127,10 @@ static struct json_object *row_json(const struct row *row)
 	json_object_object_add(o, "rounds", rounds);
 	json_object_object_add(o, "ratio", json_object_new_double(s.ratio));
 	json_object_object_add(o, "spread", json_object_new_double(s.q3 - s.q1));
-	json_object_object_add(o, "bar", json_object_new_double(row->bar));
-	json_object_object_add(o, "holds", json_object_new_boolean(s.holds));
+	if (!row->has_no_bar) {
+		json_object_object_add(o, "bar", json_object_new_double(row->bar));
+		json_object_object_add(o, "holds", json_object_new_boolean(s.holds));
+	}
 	return o;
 }
 

@@ -25,8 +25,9 @@ struct row {
 	const char *unit;
 	bool is_higher_better;
 	bool is_absolute;
-	double bar;   /* for the ratio */
-	int decimals; /* of ours and reference in the table */
+	bool has_no_bar; /* told for what it is worth */
+	double bar;	 /* for the ratio */
+	int decimals;	 /* of ours and reference in the table */
 	unsigned n_rounds;
 	struct round rounds[ROUNDS_MAX];
 };

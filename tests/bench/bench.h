@@ -1,0 +1,100 @@
+/*
+ * What the measures share: the rows, a daemon of our own with what is open in it, and how a
+ * comparison runs.  bench.c has the measures of the core, everyday.c those of any memory, any
+ * file and no configuration.
+ */
+#ifndef DSAIO_TESTS_BENCH_BENCH_H
+#define DSAIO_TESTS_BENCH_BENCH_H
+
+#include <stdint.h>
+
+#include "client/lib/dsaio.h"
+#include "tests/bench/local.h"
+#include "tests/bench/process.h"
+#include "tests/bench/report.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+#define READ_MIB 400u
+#define READ_BYTES ((uint64_t)READ_MIB << 20)
+#define FILE_BYTES (READ_BYTES + (1u << 20)) /* for what reads more, from an odd offset on */
+#define LARGE_BYTES (1u << 20)
+#define LARGE_DEPTH 32u
+#define SMALL_BYTES ((uint64_t)4096)
+#define SMALL_DEPTH LOCAL_DEPTH_MAX
+
+/* Thousands of small reads, and still short against the swings of a disk that others share. */
+#define SLICE_USEC INT64_C(400000)
+
+enum {
+	ROW_READ,
+	ROW_WRITE,
+	ROW_LATENCY,
+	ROW_LATENCY_SLEEPING,
+	ROW_IOPS,
+	ROW_FILES,
+	ROW_PRIVATE,
+	ROW_ODD,
+	ROW_ODD_ALIKE,
+	ROW_AUTOSTART,
+	ROW_REST_TICKS,
+	ROW_REST_SWITCHES,
+	ROW_MEMORY_ONE,
+	ROW_MEMORY_FURTHER,
+	ROW_MEMORY_HANDLE,
+	ROW_READ_LOCAL,
+	ROW_WRITE_LOCAL,
+	ROW_NOWAIT_LATENCY,
+	ROW_NOWAIT_IOPS,
+	ROW_NOWAIT_STREAM,
+	ROW_NOWAIT_IOPS_AMONG,
+	ROW_NOWAIT_STREAM_AMONG,
+	N_ROWS
+};
+extern struct row rows[N_ROWS];
+
+/* The daemon and what is open in it: of one measure. */
+struct bench {
+	char *program; /* dsaiod */
+	char *dir;     /* our temporary directory: the store */
+	char *path;    /* the file in it */
+	struct private_daemon daemon;
+	struct dsaio_client *client;
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;
+	char *memory; /* pinned */
+	struct local local;
+};
+
+/* Says on stderr what the library said; -EIO. */
+int failed(const char *what);
+
+/* Starts a daemon with that configuration and opens all in it; memory: so many bytes. */
+int ours_open(struct bench *b, const char *config, const struct dsaio_profile *profile,
+	      uint64_t memory_bytes);
+/* With the large profile and memory for the whole file. */
+int ours_open_large(struct bench *b);
+/* Also after an ours_open() that failed half way. */
+void ours_close(struct bench *b);
+/* READ_BYTES into b->memory. */
+int ours_read_bandwidth(struct bench *b, double *ret_bandwidth);
+
+/* Of the file's first READ_BYTES, by in-process libaio. */
+int local_latency(struct bench *b, double *ret_usec);
+int local_iops(struct bench *b, double *ret_iops);
+int local_read_bandwidth(struct bench *b, double *ret_bandwidth);
+
+/* Fills the row; unit: how many of what the functions give make one of the row's. */
+int compare(struct bench *b, struct row *row, double unit, int (*ours)(struct bench *, double *),
+	    int (*reference)(struct bench *, double *));
+/* The same without a reference. */
+int repeat(struct bench *b, struct row *row, int (*ours)(struct bench *, double *));
+
+/* everyday.c */
+int measure_files(struct bench *b);
+int measure_private(struct bench *b);
+int measure_odd(struct bench *b);
+int measure_autostart(struct bench *b);
+int measure_nowait(struct bench *b);
+
+#endif
