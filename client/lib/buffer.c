@@ -1,5 +1,6 @@
 #include "client/lib/buffer.h"
 
+#include "client/lib/debug.h"
 #include "proto/cleanup.h"
 
 #include <inttypes.h>
@@ -12,6 +13,7 @@
 
 struct slab {
 	uint32_t id;
+	bool is_imported; /* the memory is the caller's; one used piece */
 	char *memory;
 	size_t bytes;
 	struct cut cut;
@@ -43,7 +45,7 @@ static void slab_free(struct slab *slab)
 {
 	if (!slab)
 		return;
-	if (slab->memory)
+	if (slab->memory && !slab->is_imported)
 		(void)munmap(slab->memory, slab->bytes); /* our own mapping: can not fail */
 	cut_deinit(&slab->cut);
 	free(slab);
@@ -54,8 +56,7 @@ static void slab_freep(struct slab **slab)
 	slab_free(*slab);
 }
 
-/* Gives a slab that is ours no more back to the pool. */
-static void slab_give_back(struct dsaio_client *client, uint32_t id)
+void buffer_slab_give_back(struct dsaio_client *client, uint32_t id)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__SlabFree body = WIRE__SLAB_FREE__INIT;
@@ -85,9 +86,9 @@ static int slab_map(struct slab *slab, int fd)
 	return 0;
 }
 
-static int slab_new(struct dsaio_client *client, size_t bytes, struct slab **ret_slab)
+int buffer_slab_ask(struct dsaio_client *client, const char *what, uint64_t bytes,
+		    uint32_t *ret_slab, int *ret_fd)
 {
-	_cleanup_(slab_freep) struct slab *slab = calloc(1, sizeof(*slab));
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__SlabNew body = WIRE__SLAB_NEW__INIT;
@@ -95,25 +96,44 @@ static int slab_new(struct dsaio_client *client, size_t bytes, struct slab **ret
 	unsigned n_fds = 0;
 	int r;
 
-	if (!slab)
-		return error_fail_errno(-ENOMEM, "alloc");
 	body.size_bytes = bytes;
 	request.body_case = WIRE__REQUEST__BODY_SLAB_NEW;
 	request.slab_new = &body;
-	r = conn_call(client->conn, "alloc", &request, NULL, 0, &reply, fds, &n_fds);
+	r = conn_call(client->conn, what, &request, NULL, 0, &reply, fds, &n_fds);
 	if (r < 0)
 		return r;
-	slab->id = reply->slab_new->slab;
-	slab->bytes = bytes; /* the daemon may have rounded it up */
-	r = n_fds == 1 ? slab_map(slab, fds[0]) : -EPROTO;
-	for (unsigned i = 0; i < n_fds; i++)
-		(void)close(fds[i]); /* the mapping holds it */
+	if (n_fds != 1) {
+		for (unsigned i = 0; i < n_fds; i++)
+			(void)close(fds[i]); /* not ours to use */
+		conn_break(client->conn);
+		return error_fail(-ENOTCONN,
+				  "%s: the daemon sent %u descriptors, not a slab's: it is broken",
+				  what, n_fds);
+	}
+	*ret_slab = reply->slab_new->slab;
+	*ret_fd = fds[0];
+	return 0;
+}
+
+static int slab_new(struct dsaio_client *client, size_t bytes, struct slab **ret_slab)
+{
+	_cleanup_(slab_freep) struct slab *slab = calloc(1, sizeof(*slab));
+	_cleanup_(closep) int fd = -1;
+	int r;
+
+	if (!slab)
+		return error_fail_errno(-ENOMEM, "alloc");
+	r = buffer_slab_ask(client, "alloc", bytes, &slab->id, &fd);
+	if (r < 0)
+		return r;
+	slab->bytes = bytes;	/* the daemon may have rounded it up */
+	r = slab_map(slab, fd); /* the mapping holds it */
 	if (r == -EPROTO)
 		conn_break(client->conn);
 	if (r == 0)
 		r = cut_init(&slab->cut, bytes);
 	if (r < 0) {
-		slab_give_back(client, slab->id);
+		buffer_slab_give_back(client, slab->id);
 		return error_fail_errno(
 			r, "alloc: a slab of %zu bytes was made, but can not be mapped", bytes);
 	}
@@ -214,6 +234,8 @@ static int buffers_take(struct client_buffers *buffers, size_t bytes, char **ret
 		struct slab *slab = buffers->slabs[i];
 		struct cut_piece *piece;
 
+		if (slab->is_imported)
+			continue;
 		if (slab->bytes > *ret_last)
 			*ret_last = slab->bytes;
 		r = cut_take(&slab->cut, bytes, &piece);
@@ -251,9 +273,10 @@ static int buffers_grow(struct client_buffers *buffers, size_t bytes, size_t las
 		(void)pthread_rwlock_unlock(&buffers->lock);
 	}
 	if (r < 0) {
-		slab_give_back(client, id);
+		buffer_slab_give_back(client, id);
 		return error_fail_errno(r, "alloc of %zu bytes", bytes);
 	}
+	debug_log("alloc: slab %u of %zu bytes", id, slab->bytes);
 	(void)TAKE_PTR(slab); /* the list has it */
 	return 0;
 }
@@ -338,7 +361,8 @@ int dsaio_free(struct dsaio_client *client, void *memory)
 		slab = buffers->slabs[i];
 		p = cut_find(&slab->cut, (size_t)((char *)memory - slab->memory));
 		piece = slab->cut.pieces[p];
-		if (piece->is_free || slab->memory + piece->off != (char *)memory)
+		if (slab->is_imported || piece->is_free ||
+		    slab->memory + piece->off != (char *)memory)
 			r = -EINVAL;
 		else if (atomic_load_explicit(&piece->n_ops, memory_order_acquire)) /* drop */
 			r = -EBUSY;
@@ -365,9 +389,96 @@ int dsaio_free(struct dsaio_client *client, void *memory)
 		uint32_t id = spare->id;
 
 		slab_free(TAKE_PTR(spare)); /* unmapped first: the pool punches it quicker */
-		slab_give_back(client, id);
+		buffer_slab_give_back(client, id);
 	}
 	return 0;
+}
+
+/* ---- imported memory ---- */
+
+/* Under the lock. */
+static bool buffers_touch(const struct client_buffers *buffers, const void *memory, size_t bytes)
+{
+	uintptr_t start = (uintptr_t)memory;
+
+	for (size_t i = 0; i < buffers->n; i++) {
+		uintptr_t other = (uintptr_t)buffers->slabs[i]->memory;
+
+		if (start < other + buffers->slabs[i]->bytes && other < start + bytes)
+			return true;
+	}
+	return false;
+}
+
+bool buffer_is_known(struct dsaio_client *client, const void *memory, size_t bytes)
+{
+	struct client_buffers *buffers = atomic_load_explicit(&client->buffers,
+							      memory_order_acquire);
+	bool is_known;
+
+	if (!buffers)
+		return false;
+	(void)pthread_rwlock_rdlock(&buffers->lock);
+	is_known = buffers_touch(buffers, memory, bytes);
+	(void)pthread_rwlock_unlock(&buffers->lock);
+	return is_known;
+}
+
+int buffer_import(struct dsaio_client *client, void *memory, size_t bytes, uint32_t id)
+{
+	_cleanup_(slab_freep) struct slab *slab = calloc(1, sizeof(*slab));
+	struct client_buffers *buffers = buffers_get(client);
+	struct cut_piece *piece;
+	int r;
+
+	if (!slab || !buffers)
+		return -ENOMEM;
+	slab->is_imported = true;
+	slab->id = id;
+	slab->memory = memory;
+	slab->bytes = bytes;
+	r = cut_init(&slab->cut, (bytes + CUT_PAGE - 1) & ~(size_t)(CUT_PAGE - 1));
+	if (r == 0)
+		r = cut_take(&slab->cut, bytes, &piece);
+	if (r < 0)
+		return r;
+	piece->len = bytes; /* not to the page's end: the daemon takes no more */
+	(void)pthread_rwlock_wrlock(&buffers->lock);
+	r = buffers_touch(buffers, memory, bytes) ? -EEXIST : buffers_add(buffers, slab);
+	(void)pthread_rwlock_unlock(&buffers->lock);
+	if (r == 0)
+		(void)TAKE_PTR(slab); /* the list has it */
+	return r;
+}
+
+int buffer_unimport(struct dsaio_client *client, const void *memory, uint32_t *ret_slab)
+{
+	struct client_buffers *buffers = atomic_load_explicit(&client->buffers,
+							      memory_order_acquire);
+	_cleanup_(slab_freep) struct slab *slab = NULL;
+	int r = -EINVAL;
+	size_t i;
+
+	if (!buffers)
+		return r;
+	(void)pthread_rwlock_wrlock(&buffers->lock);
+	i = buffers_find(buffers, memory);
+	if (i < buffers->n && buffers->slabs[i]->is_imported &&
+	    buffers->slabs[i]->memory == memory) {
+		r = 0;
+		if (atomic_load_explicit(&buffers->slabs[i]->cut.pieces[0]->n_ops,
+					 memory_order_acquire)) /* drop */
+			r = -EBUSY;
+	}
+	if (r == 0) {
+		slab = buffers->slabs[i];
+		*ret_slab = slab->id;
+		buffers->n--;
+		memmove(&buffers->slabs[i], &buffers->slabs[i + 1],
+			(buffers->n - i) * sizeof(buffers->slabs[0]));
+	}
+	(void)pthread_rwlock_unlock(&buffers->lock);
+	return r;
 }
 
 bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t bytes)

@@ -5,6 +5,8 @@
  * trips.  One that has no buffer left goes back to the pool, but for one small one, so that a
  * program that allocates and frees one buffer at a time does not ask the daemon each time.
  *
+ * Imported memory (import.c) is a slab, too, but its mapping is the caller's and it is one piece.
+ *
  * An op holds the piece that its memory lies in from its start to its end: such a piece can not
  * be freed.  Any thread.
  */
@@ -27,6 +29,28 @@ struct buffer_place {
 
 /* Bytes of a new slab for a buffer of `bytes`, the last slab having had `last` (0: none). */
 size_t buffer_slab_bytes(size_t bytes, size_t last);
+
+/*
+ * Asks the daemon for a slab of that many bytes.  Returns 0, with its number and its memfd (the
+ * caller's), or conn_call()'s errors with a sentence.
+ */
+int buffer_slab_ask(struct dsaio_client *client, const char *what, uint64_t bytes,
+		    uint32_t *ret_slab, int *ret_fd);
+
+/* Gives a slab that nobody uses back to the pool. */
+void buffer_slab_give_back(struct dsaio_client *client, uint32_t slab);
+
+/*
+ * Memory of the caller's own, already a slab of the daemon's, is found by buffer_hold() from now
+ * on.  Returns 0, -EEXIST if part of it is in another slab, or -ENOMEM.
+ */
+int buffer_import(struct dsaio_client *client, void *memory, size_t bytes, uint32_t slab);
+
+/* Is part of it in a slab? */
+bool buffer_is_known(struct dsaio_client *client, const void *memory, size_t bytes);
+
+/* Forgets it.  Returns 0 and the slab's number, -EINVAL or -EBUSY. */
+int buffer_unimport(struct dsaio_client *client, const void *memory, uint32_t *ret_slab);
 
 /* Finds and holds the one piece that the whole range lies in; false if there is none such. */
 bool buffer_hold(struct dsaio_client *client, const void *memory, size_t len,

@@ -109,6 +109,8 @@ static Wire__Reply__BodyCase reply_body(const Wire__Request *request)
 		return WIRE__REPLY__BODY_SUBMIT;
 	case WIRE__REQUEST__BODY_STATUS:
 		return WIRE__REPLY__BODY_STATUS;
+	case WIRE__REQUEST__BODY_SLAB_IMPORT:
+		return WIRE__REPLY__BODY_SLAB_IMPORT;
 	case WIRE__REQUEST__BODY_STORE_GET:
 	case WIRE__REQUEST__BODY_PROFILE_SET:
 		return WIRE__REPLY__BODY_STORE_GET;
