@@ -123,6 +123,21 @@ int channel_put(struct channel *channel, struct dsaio_op *op, struct ring_entry 
 	return 0;
 }
 
+int channel_cancel(const struct dsaio_op *op)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__Cancel body = WIRE__CANCEL__INIT;
+
+	body.channel = op->channel->id;
+	body.id = atomic_load(&op->ring_id);
+	if (!body.id)
+		return 0;
+	request.body_case = WIRE__REQUEST__BODY_CANCEL;
+	request.cancel = &body;
+	return conn_call(op->channel->client->conn, "op_cancel", &request, NULL, 0, NULL, NULL,
+			 NULL);
+}
+
 void channel_consume(struct channel *channel, struct op_list *list)
 {
 	struct ring_client *ring = &channel->ring;

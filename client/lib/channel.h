@@ -15,6 +15,7 @@
 #include "client/lib/client.h"
 #include "proto/ring.h"
 
+struct bounce_piece;
 struct cut_piece;
 struct inode;
 
@@ -26,7 +27,7 @@ enum op_state {
 
 /*
  * One read, write or sync.  Filled in by the submitting thread before others can find it; from
- * then until its end it is the consumer's, or (not by the ring) the submitting thread's.
+ * then until its end it is the consumer's, or (not by the ring) that of who bounces it.
  */
 struct dsaio_op {
 	struct dsaio_handle *handle;
@@ -37,13 +38,14 @@ struct dsaio_op {
 	uint64_t off, len;
 	_Atomic uint64_t ring_id; /* 0: in no ring yet; seq_cst, against is_cancelled */
 	_Atomic bool is_cancelled;
-	uint8_t opcode;		 /* enum ring_opcode */
-	bool is_async;		 /* dsaio_wait() and dsaio_reap() tell of it */
-	bool is_buffered;	 /* runs in the submitting thread, through the page cache */
-	_Atomic uint32_t n_refs; /* the library's (passed on to the ended list), the caller's,
+	uint8_t opcode;		      /* enum ring_opcode */
+	bool is_async;		      /* dsaio_wait() and dsaio_reap() tell of it */
+	bool is_bounced;	      /* in pieces, which are ops of their own (bounce.h) */
+	struct bounce_piece *part_of; /* it is one of those: nobody but bounce.c knows it */
+	_Atomic uint32_t n_refs;      /* the library's (passed on to the ended list), the caller's,
 				    those of threads that wait for it; the last frees it */
-	_Atomic int state;	 /* enum op_state; release at the end, after all of the result */
-	int64_t result;		 /* bytes, or a negative errno */
+	_Atomic int state; /* enum op_state; release at the end, after all of the result */
+	int64_t result;	   /* bytes, or a negative errno */
 	uint64_t done;
 	const char *because; /* why it failed, if the errno does not say it */
 	char *text;	     /* its sentence; NULL: none */
@@ -51,6 +53,7 @@ struct dsaio_op {
 
 	/* inode.lock */
 	struct dsaio_op *inode_next, *inode_prev;
+	bool is_off_ring;    /* open, and in its handle's ring not, or not yet */
 	bool is_extending;   /* it has moved the file's end, ... */
 	uint64_t old_size;   /* ... from here ... */
 	uint64_t set_size;   /* ... to here */
@@ -62,6 +65,7 @@ struct dsaio_op {
 	bool is_callers; /* the caller has a reference, or had one */
 	bool is_orphan;	 /* its owner has freed it */
 	bool is_listed;	 /* on the list of ended ops */
+	bool is_awaited; /* at its end, client_poke() */
 	uint64_t end_number;
 	struct dsaio_op *next, *prev; /* ended list, free list; or (next) the consumer's batch */
 };
@@ -112,6 +116,12 @@ static inline uint32_t channel_head(const struct channel *channel)
  * if the channel is dead.
  */
 int channel_put(struct channel *channel, struct dsaio_op *op, struct ring_entry *entry);
+
+/*
+ * Asks the daemon to cancel an op of that channel; nothing, if it is not in the ring yet: who puts
+ * it there looks at is_cancelled after.  Returns 0 or conn_call()'s errors.
+ */
+int channel_cancel(const struct dsaio_op *op);
 
 /* ---- the consumer role ---- */
 

@@ -15,6 +15,8 @@
  *   inode.lock          the open ops of an inode, the size known
  *   channel.submit_lock the submitter's side of a ring
  *   buffers.grow_lock   a slab is being made
+ *   bounce.lock         jobs for the library's thread
+ *   slots.lock          bounce memory
  *   handle.lock         op objects, ended ops, counters, waiters
  *   buffers.lock        slabs and pieces
  *   conn.lock           a request and its reply
@@ -34,9 +36,16 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/eventfd.h>
 
 /* In the order in which dsaio_disconnect() closes them. */
-enum client_object_kind { CLIENT_HANDLE, CLIENT_FILE, CLIENT_BUFFERS, N_CLIENT_OBJECT_KINDS };
+enum client_object_kind {
+	CLIENT_HANDLE,
+	CLIENT_BOUNCE, /* before files and buffers: its thread uses them */
+	CLIENT_FILE,
+	CLIENT_BUFFERS,
+	N_CLIENT_OBJECT_KINDS
+};
 
 /* What a handle, a file and the buffers are to their client. */
 struct client_object {
@@ -66,6 +75,8 @@ struct dsaio_client {
 	struct client_object *objects[N_CLIENT_OBJECT_KINDS];
 	struct client_object *_Atomic garbage;	/* written under the lock; read without as a hint */
 	struct client_buffers *_Atomic buffers; /* buffer.c; NULL before the first */
+	struct client_bounce *_Atomic bounce;	/* bounce.c; NULL before the first */
+	_Atomic int poke_fd; /* an eventfd that wakes bounce.c's thread; 0: there is none */
 	struct client_files files;
 	void *inodes; /* inode.c: tsearch(3) tree; client.lock */
 };
@@ -86,6 +97,16 @@ int client_check_alive(const struct dsaio_client *client, const char *function);
 
 /* A NULL object; returns -EINVAL. */
 int client_null(const char *function, const char *object);
+
+/* The library's thread, if there is one, looks again.  Any lock held. */
+static inline void client_poke(const struct dsaio_client *client)
+{
+	/* relaxed: who waits for this thread has started it */
+	int fd = atomic_load_explicit(&client->poke_fd, memory_order_relaxed);
+
+	if (fd)
+		(void)eventfd_write(fd, 1); /* full: it is awake */
+}
 
 void client_add(struct dsaio_client *client, struct client_object *object);
 void client_remove(struct dsaio_client *client, struct client_object *object);

@@ -1,5 +1,6 @@
 #include "client/lib/handle.h"
 
+#include "client/lib/bounce.h"
 #include "client/lib/fd.h"
 #include "client/lib/wait.h"
 #include "proto/cleanup.h"
@@ -12,7 +13,8 @@
 
 #define ENTRIES_DEFAULT 1024u
 #define WEIGHT_MAX 16u
-#define OPS_PER_CHUNK 64 /* a guess: 16 KiB at a time */
+#define COMPANION_ENTRIES_MAX 512u /* pieces that can be in flight: one for each unit of slots.h */
+#define OPS_PER_CHUNK 64	   /* a guess: 16 KiB at a time */
 
 struct op_chunk {
 	struct op_chunk *next;
@@ -323,6 +325,8 @@ static int check_options(struct dsaio_handle *handle, const struct dsaio_handle_
 			return error_fail(r, "handle_open: %s", text);
 	}
 	handle->entries = o->entries ? o->entries : ENTRIES_DEFAULT;
+	handle->io_class = o->io_class;
+	handle->weight = o->weight;
 	if (o->op_timeout_usec > 0)
 		handle->timeout_msec = (uint32_t)((o->op_timeout_usec + 999) / 1000);
 	handle->is_spin_given = o->spin_usec >= 0;
@@ -343,7 +347,7 @@ static Wire__Class wire_class(enum dsaio_class io_class)
 	}
 }
 
-static int daemon_open(struct dsaio_handle *handle, const struct dsaio_handle_options *options)
+static int daemon_open(struct dsaio_handle *handle)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
@@ -361,8 +365,8 @@ static int daemon_open(struct dsaio_handle *handle, const struct dsaio_handle_op
 		profile.intra_op_parallelism = handle->profile.intra_op_parallelism;
 		body.profile = &profile;
 	}
-	body.io_class = wire_class(options->io_class);
-	body.weight = options->weight;
+	body.io_class = wire_class(handle->io_class);
+	body.weight = handle->weight;
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
 	request.handle_open = &body;
 	r = conn_call(handle->client->conn, "handle_open", &request, NULL, 0, &reply, fds, &n_fds);
@@ -383,17 +387,69 @@ static int daemon_open(struct dsaio_handle *handle, const struct dsaio_handle_op
 	return 0;
 }
 
+static struct dsaio_handle *handle_new(struct dsaio_client *client)
+{
+	struct dsaio_handle *handle = calloc(1, sizeof(*handle));
+
+	if (!handle)
+		return NULL;
+	handle->client = client;
+	handle->epoll_fd = handle->own_bell_fd = handle->bell_fd = -1;
+	(void)pthread_mutex_init(&handle->open_lock, NULL); /* can not fail by default */
+	(void)pthread_mutex_init(&handle->lock, NULL);
+	return handle;
+}
+
+int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_companion)
+{
+	_cleanup_(handle_freep) struct dsaio_handle *companion = NULL;
+	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
+	int r;
+
+	/* acquire: pairs with the store below */
+	*ret_companion = atomic_load_explicit(&handle->companion, memory_order_acquire);
+	if (*ret_companion)
+		return 0;
+	(void)pthread_mutex_lock(&handle->open_lock);
+	locked = &handle->open_lock;
+	*ret_companion = atomic_load_explicit(&handle->companion, memory_order_acquire);
+	if (*ret_companion)
+		return 0;
+	companion = handle_new(handle->client);
+	if (!companion)
+		return error_fail_errno(-ENOMEM, "handle");
+	companion->profile = handle->profile;
+	companion->has_profile = handle->has_profile;
+	companion->io_class = handle->io_class;
+	companion->weight = handle->weight;
+	companion->entries = handle->entries < COMPANION_ENTRIES_MAX ? handle->entries
+								     : COMPANION_ENTRIES_MAX;
+	r = daemon_open(companion);
+	if (r < 0)
+		return r;
+	*ret_companion = TAKE_PTR(companion);
+	atomic_store_explicit(&handle->companion, *ret_companion, memory_order_release);
+	return 0;
+}
+
 /* ---- close ---- */
 
 /* All ops end, the rings and descriptors go.  The op objects stay. */
 static void handle_shut(struct dsaio_handle *handle)
 {
+	struct dsaio_handle *companion;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__HandleClose body = WIRE__HANDLE_CLOSE__INIT;
 	struct dsaio_op *op, *next_op;
 	struct channel *channel, *next;
 	int result = -ECANCELED; /* entries that the daemon has not taken */
 
+	bounce_end_handle(handle);
+	companion = atomic_exchange(&handle->companion, NULL);
+	if (companion) {
+		handle_shut(companion);
+		handle_free(companion);
+	}
 	body.handle = handle->id;
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
 	request.handle_close = &body;
@@ -483,21 +539,17 @@ int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handl
 	r = client_check_alive(client, "handle_open");
 	if (r < 0)
 		return r;
-	handle = calloc(1, sizeof(*handle));
+	handle = handle_new(client);
 	if (!handle)
 		return error_fail_errno(-ENOMEM, "handle_open");
-	handle->client = client;
 	handle->object.kind = CLIENT_HANDLE;
 	handle->object.on_disconnect = handle_on_disconnect;
-	handle->epoll_fd = handle->own_bell_fd = handle->bell_fd = -1;
-	(void)pthread_mutex_init(&handle->open_lock, NULL); /* can not fail by default */
-	(void)pthread_mutex_init(&handle->lock, NULL);
 	r = check_options(handle, &o);
 	if (r < 0)
 		return r;
 	if (client->conn->max_entries && handle->entries > client->conn->max_entries)
 		handle->entries = client->conn->max_entries;
-	r = daemon_open(handle, &o);
+	r = daemon_open(handle);
 	if (r < 0)
 		return r;
 	client_add(client, &handle->object);

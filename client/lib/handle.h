@@ -6,6 +6,9 @@
  * Ops outlive dsaio_handle_close() while a caller holds them: the closed handle then stays as
  * their owner until the last of them is freed.
  *
+ * Async ops that are bounced (bounce.h) go by the rings of a companion: a second handle with the
+ * same options, which only the library's thread uses, so that this one's consumer stays what it is.
+ *
  * What ended and was not told is a list, in the order of the ends.  An op whose owner freed it
  * leaves the list and only counts; of those that failed the first is kept, for dsaio_wait().
  */
@@ -25,15 +28,19 @@ struct dsaio_handle {
 	struct profile profile;
 	bool has_profile;
 	uint32_t entries;
-	uint32_t timeout_msec;		  /* as in struct ring_entry */
-	uint64_t spin_nsec;		  /* how long a wait spins at most */
-	bool is_spin_given;		  /* the caller's choice; else only where it lately paid */
-	int bell_fd;			  /* our end of the bell socket */
-	pthread_mutex_t open_lock;	  /* a channel is being made */
-	struct channel *_Atomic channels; /* newest first; release by who made it */
+	uint32_t timeout_msec; /* as in struct ring_entry */
+	enum dsaio_class io_class;
+	uint32_t weight;
+	uint64_t spin_nsec;	   /* how long a wait spins at most */
+	bool is_spin_given;	   /* the caller's choice; else only where it lately paid */
+	int bell_fd;		   /* our end of the bell socket */
+	pthread_mutex_t open_lock; /* a channel, or the companion, is being made */
+	struct dsaio_handle *_Atomic companion; /* NULL: none yet; release by who made it */
+	struct channel *_Atomic channels;	/* newest first; release by who made it */
 
-	pthread_mutex_t lock; /* of all below */
-	bool has_consumer;    /* a thread has the consumer role: wait.h */
+	pthread_mutex_t lock;		      /* of all below */
+	bool has_consumer;		      /* a thread has the consumer role: wait.h */
+	const struct wait_for *consumer_wait; /* what that thread waits for; NULL: it only looks */
 	struct waiter *waiters;
 	uint64_t n_open_async; /* async ops that have not ended */
 	uint64_t n_open_ring;  /* ops that have not ended and (will) end by a ring */
@@ -55,6 +62,15 @@ struct dsaio_handle {
 	uint64_t looked_nsec;	  /* at the control socket's end */
 	uint64_t wait_began_nsec; /* 0: there was something to consume at once */
 	uint64_t mean_wait_nsec;  /* of those where there was not */
+
+	/* bounce.lock */
+	uint32_t n_jobs; /* ops that bounce.c's thread has */
+	bool is_ending;	 /* it closes */
+
+	/* the library's thread's: of a companion, but for the last */
+	struct dsaio_handle *next_active; /* list of those with pieces in flight */
+	uint32_t n_pieces;		  /* in flight */
+	uint64_t polled;		  /* the turn in which it was looked at */
 };
 
 /* Returns 0 or as client_check(). */
@@ -86,6 +102,9 @@ int handle_tell(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
  * its sentence, the caller's (NULL: there was no memory for it).
  */
 int64_t handle_tell_all(struct dsaio_handle *handle, char **ret_text);
+
+/* The handle's companion, made if need be.  Returns 0 or a negative errno, with a sentence. */
+int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_companion);
 
 /* The channel on that store, made if need be.  Returns 0 or a negative errno, with a sentence. */
 int handle_channel(struct dsaio_handle *handle, uint32_t store, struct channel **ret_channel);

@@ -69,19 +69,19 @@ void inode_add(struct inode *inode, struct dsaio_op *op)
 	else
 		inode->first = op;
 	inode->last = op;
-	inode->n_buffered += op->is_buffered;
+	inode->n_off_ring += op->is_off_ring;
 	(void)pthread_mutex_unlock(&inode->lock);
 }
 
-struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op)
+struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, bool is_in_ring)
 {
 	struct dsaio_op *found = NULL;
 
 	(void)pthread_mutex_lock(&inode->lock);
-	if (op->is_buffered || inode->n_buffered)
+	if (!is_in_ring || inode->n_off_ring)
 		for (struct dsaio_op *first = inode->first; first != op && !found;
 		     first = first->inode_next)
-			if ((op->is_buffered || first->is_buffered) &&
+			if (first->handle == op->handle && (!is_in_ring || first->is_off_ring) &&
 			    ring_ops_conflict(first->opcode, first->off, first->len, op->opcode,
 					      op->off, op->len))
 				found = first;
@@ -89,6 +89,32 @@ struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op)
 		(void)atomic_fetch_add_explicit(&found->n_refs, 1, memory_order_relaxed);
 	(void)pthread_mutex_unlock(&inode->lock);
 	return found;
+}
+
+void inode_leave_ring(struct inode *inode, struct dsaio_op *op)
+{
+	(void)pthread_mutex_lock(&inode->lock);
+	op->is_off_ring = true;
+	inode->n_off_ring++;
+	(void)pthread_mutex_unlock(&inode->lock);
+}
+
+int inode_put(struct inode *inode, struct dsaio_op *op, struct ring_entry *entry)
+{
+	int r;
+
+	/*
+	 * In one: who finds it in the ring comes behind it there.  And it can not end, and be
+	 * freed, before this is done, since its end takes the lock.
+	 */
+	(void)pthread_mutex_lock(&inode->lock);
+	r = channel_put(op->channel, op, entry);
+	if (r == 0) {
+		op->is_off_ring = false;
+		inode->n_off_ring--;
+	}
+	(void)pthread_mutex_unlock(&inode->lock);
+	return r;
 }
 
 static int file_length(int fd, uint64_t *ret_size)
@@ -284,7 +310,7 @@ void inode_remove(struct inode *inode, int fd, struct dsaio_op *op)
 		op->inode_prev->inode_next = op->inode_next;
 	else
 		inode->first = op->inode_next;
-	inode->n_buffered -= op->is_buffered;
+	inode->n_off_ring -= op->is_off_ring;
 	inode->n_extending -= op->is_extending;
 	if (inode->n_extending && op->opcode == RING_OP_WRITE && op->done)
 		for (struct dsaio_op *other = inode->first; other; other = other->inode_next)

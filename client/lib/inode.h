@@ -1,9 +1,9 @@
 /*
  * An inode: what all files of a client that are one inode share.
  *
- * Its open ops, in the order in which they were submitted: an op through the page cache and one
- * by a ring must not touch the same page at a time, so the later waits for the earlier.  Among
- * themselves ring ops are kept in order by the daemon.
+ * Its open ops, in the order in which they were submitted.  Those of one handle that are in its
+ * ring are kept in order by the daemon.  One that is off the ring (bounced, or it waits for such a
+ * one) the daemon does not know, or not as a whole: who conflicts with it waits for its end.
  *
  * Its size: a direct write that extends a file is slow inside the kernel, so the size is moved
  * first.  If the write then fails, the size is moved back to the bytes done, as long as the end
@@ -26,7 +26,7 @@ struct inode {
 	uint64_t known_size;	     /* the file is at least that long, unless others cut it */
 	_Atomic uint64_t seen_size, seen_tick; /* the size at the last look, and when; relaxed */
 	struct dsaio_op *first, *last;
-	uint32_t n_buffered, n_extending; /* of the open ops */
+	uint32_t n_off_ring, n_extending; /* of the open ops */
 };
 
 /* Finds or makes it.  Returns 0 or -ENOMEM.  Pair with inode_drop(). */
@@ -37,9 +37,16 @@ void inode_drop(struct dsaio_client *client, struct inode *inode); /* NULL is fi
 void inode_add(struct inode *inode, struct dsaio_op *op);
 
 /*
- * An earlier open op that this one has to wait for, with a reference for the caller; NULL: none.
+ * An earlier open op of its handle that this one has to wait for, with a reference for the caller;
+ * NULL: none.  is_in_ring: it goes by the handle's own ring.
  */
-struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op);
+struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, bool is_in_ring);
+
+/* The op, which was added, is off the ring from now on. */
+void inode_leave_ring(struct inode *inode, struct dsaio_op *op);
+
+/* Submits the op, as channel_put(); 0: it is off the ring no more. */
+int inode_put(struct inode *inode, struct dsaio_op *op, struct ring_entry *entry);
 
 /* Is the file known to be at least that long? */
 bool inode_is_long(struct inode *inode, uint64_t size);

@@ -3,12 +3,12 @@
  *
  * The way of an op: op_start() checks the arguments and finds which way it goes (op_route()).
  *   at once    it has nothing to do: no bytes, or a read behind the end of the file
- *   by a ring  a sync; or aligned, and its memory is one piece of a slab: op_put()
- *   buffered   all else: run by the calling thread (buffered.c)
+ *   by a ring  a sync; or its memory is one piece of a slab, where the daemon can use it: op_put()
+ *   bounced    all else: copied through slots (bounce.c)
  * Its end is wait.c's, whichever way it went.
  */
+#include "client/lib/bounce.h"
 #include "client/lib/buffer.h"
-#include "client/lib/buffered.h"
 #include "client/lib/file.h"
 #include "client/lib/wait.h"
 #include "proto/cleanup.h"
@@ -16,6 +16,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+/*
+ * Up to here the daemon does well alone with memory at another distance from a page's start than
+ * the file's bytes: a read fits into one of its bounce pages with what is around it, and a write
+ * has no block in it that could go directly.
+ */
+#define SHORT_READ_MAX (32u << 10)
+#define SHORT_WRITE_MAX 4096u
 
 /* What a call asks for. */
 struct op_request {
@@ -67,12 +75,21 @@ static int op_check(const struct op_request *q)
 
 /* ---- the way ---- */
 
-enum op_way { OP_AT_ONCE, OP_BY_RING, OP_BUFFERED };
+enum op_way { OP_AT_ONCE, OP_BY_RING, OP_BOUNCED };
 
-static bool is_aligned(const struct op_request *q, const struct buffer_place *place)
+/* The file's place of the op's ends: does a write of it need the buffered description? */
+static bool is_ragged(const struct op_request *q)
 {
-	return !((q->off | q->len) & (q->file->offset_align - 1)) &&
-	       !(place->slab_off & (q->file->memory_align - 1));
+	return (q->off | q->len) & (q->file->offset_align - 1);
+}
+
+/*
+ * Memory at another distance from a page's start than the file's bytes.  The daemon serves it, but
+ * never directly: a short read by a page of its own, all else by its threads.
+ */
+static bool is_incongruent(const struct op_request *q, const struct buffer_place *place)
+{
+	return (place->slab_off - q->off) & (q->file->memory_align - 1);
 }
 
 /* Returns an enum op_way, or a negative errno; cuts a read's len at the file's end. */
@@ -92,17 +109,17 @@ static int op_route(struct op_request *q, struct buffer_place *place)
 			return OP_AT_ONCE;
 		/*
 		 * A direct read of the file's last, ragged block would also write behind the
-		 * end's place in the buffer: such a read goes through the page cache.
+		 * end's place in the buffer: such a read must not reach beyond the end.
 		 */
 		if (q->off + q->len > (uint64_t)size)
 			q->len = (uint64_t)size - q->off;
 	}
 	if (!buffer_hold(q->handle->client, q->buf, q->len, place))
-		return OP_BUFFERED;
-	if (is_aligned(q, place))
-		return OP_BY_RING;
-	buffer_drop(TAKE_PTR(place->piece));
-	return OP_BUFFERED;
+		return OP_BOUNCED;
+	if (is_incongruent(q, place) &&
+	    q->len > (q->opcode == RING_OP_READ ? SHORT_READ_MAX : SHORT_WRITE_MAX))
+		return OP_BOUNCED;
+	return OP_BY_RING;
 }
 
 /* The op ends without having been in a ring. */
@@ -113,10 +130,16 @@ static void op_fail(struct dsaio_op *op, int error)
 	wait_end_op(op);
 }
 
+/* The same, with the sentence of this thread's last error. */
+static void op_fail_with_text(struct dsaio_op *op, int error)
+{
+	op->text = strdup(dsaio_error()); /* else the errno has to do */
+	op_fail(op, error);
+}
+
 static void op_put(struct dsaio_op *op, const struct buffer_place *place)
 {
-	struct channel *channel = op->channel;
-	struct dsaio_handle *handle = op->handle;
+	uint64_t deadline = bounce_deadline(op->handle);
 	struct ring_entry entry = {
 		.opcode = op->opcode,
 		.file = op->file->id,
@@ -124,43 +147,82 @@ static void op_put(struct dsaio_op *op, const struct buffer_place *place)
 		.len = op->len,
 		.slab = place->slab,
 		.slab_off = place->slab_off,
-		.timeout_msec = handle->timeout_msec,
+		.timeout_msec = op->handle->timeout_msec,
 	};
+	struct dsaio_op *earlier = inode_conflict(op->inode, op, true);
 	int r = 0;
 
-	buffered_await_earlier(op);
-	if (op->opcode == RING_OP_WRITE && !op->file->is_block_device)
-		r = file_extend(op->file, op);
-	if (r < 0) {
-		op_fail(op, r);
-		return;
+	if (earlier) {
+		handle_op_drop(earlier);
+		if (op->is_async) {
+			r = bounce_start(op->handle->client);
+			if (r < 0) {
+				op_fail_with_text(op, r);
+				return;
+			}
+			inode_leave_ring(op->inode, op);
+			bounce_defer(op, &entry);
+			return;
+		}
+		r = bounce_await_earlier(op, true, deadline);
+		entry.timeout_msec = bounce_timeout_msec(deadline);
 	}
-	for (;;) {
-		struct wait_for room = { .what = WAIT_ROOM, .channel = channel };
-
-		room.head = channel_head(channel); /* before the try: a later change is room */
-		r = channel_put(channel, op, &entry);
-		if (r != -EAGAIN)
-			break;
-		(void)wait_until(handle, &room, UINT64_MAX); /* no time-out */
-	}
+	if (r == 0)
+		r = wait_put(op, &entry);
 	if (r < 0)
-		op_fail(op, -ECONNRESET);
+		op_fail(op, r == -ENOTCONN ? -ECONNRESET : r);
 }
 
-static int send_cancel(struct dsaio_op *op)
-{
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__Cancel body = WIRE__CANCEL__INIT;
+/* What an op needs before it is one: channels, the thread. */
+struct op_means {
+	struct channel *channel;	/* that takes it, or its pieces */
+	struct dsaio_handle *companion; /* async and bounced: whose channel that is */
+};
 
-	body.channel = op->channel->id;
-	body.id = atomic_load(&op->ring_id);
-	if (!body.id) /* not yet in the ring: who puts it there looks at is_cancelled after */
+static int op_prepare(const struct op_request *q, int way, struct op_means *means)
+{
+	struct dsaio_handle *handle = q->handle;
+	int r = 0;
+
+	if (way == OP_AT_ONCE)
 		return 0;
-	request.body_case = WIRE__REQUEST__BODY_CANCEL;
-	request.cancel = &body;
-	return conn_call(op->handle->client->conn, "op_cancel", &request, NULL, 0, NULL, NULL,
-			 NULL);
+	if (way == OP_BOUNCED && q->is_async) {
+		r = bounce_start(handle->client);
+		if (r == 0)
+			r = handle_companion(handle, &means->companion);
+		handle = means->companion;
+	}
+	return r < 0 ? r : handle_channel(handle, q->file->store, &means->channel);
+}
+
+/* The op, which is filled in, goes its way. */
+static void op_go(struct dsaio_op *op, int way, const struct op_means *means,
+		  const struct buffer_place *place, bool needs_buffered, void *buf)
+{
+	int r = 0;
+
+	if (way == OP_AT_ONCE) {
+		wait_end_op(op);
+		return;
+	}
+	if (needs_buffered)
+		r = file_need_buffered(op->file);
+	if (r < 0) {
+		op_fail_with_text(op, r);
+		return;
+	}
+	op->is_bounced = op->is_off_ring = way == OP_BOUNCED;
+	inode_add(op->file->inode, op);
+	if (op->opcode == RING_OP_WRITE && !op->file->is_block_device)
+		r = file_extend(op->file, op);
+	if (r < 0)
+		op_fail(op, r);
+	else if (way == OP_BY_RING)
+		op_put(op, place);
+	else if (op->is_async)
+		bounce_submit(op, means->companion, means->channel, buf);
+	else
+		bounce_run(op, means->channel, buf);
 }
 
 /*
@@ -170,8 +232,9 @@ static int send_cancel(struct dsaio_op *op)
 static int op_start(struct op_request *q, struct dsaio_op **ret_op)
 {
 	struct buffer_place place = { .piece = NULL };
-	struct channel *channel = NULL;
+	struct op_means means = { .channel = NULL };
 	struct dsaio_op *op;
+	bool needs_buffered;
 	int way, r = op_check(q);
 
 	if (r < 0)
@@ -179,9 +242,12 @@ static int op_start(struct op_request *q, struct dsaio_op **ret_op)
 	way = op_route(q, &place);
 	if (way < 0)
 		return way;
-	if (way == OP_BY_RING)
-		r = handle_channel(q->handle, q->file->store, &channel);
-	op = r < 0 ? NULL : handle_op_new(q->handle, q->is_async, ret_op, channel);
+	needs_buffered = q->opcode == RING_OP_WRITE && way != OP_AT_ONCE &&
+			 (is_ragged(q) || (way == OP_BY_RING && is_incongruent(q, &place)));
+	r = op_prepare(q, way, &means);
+	op = r < 0 ? NULL
+		   : handle_op_new(q->handle, q->is_async, ret_op,
+				   way == OP_BY_RING ? means.channel : NULL);
 	if (!op) {
 		if (place.piece)
 			buffer_drop(place.piece);
@@ -193,28 +259,16 @@ static int op_start(struct op_request *q, struct dsaio_op **ret_op)
 	op->file = q->file;
 	file_ref(q->file);
 	op->piece = place.piece;
-	if (ret_op) /* before the end: it may be told of at once */
+	if (ret_op) { /* before the end: it may be told of at once */
 		*ret_op = op;
-	switch (way) {
-	case OP_AT_ONCE:
-		wait_end_op(op);
-		break;
-	case OP_BUFFERED:
-		op->is_buffered = true;
-		inode_add(q->file->inode, op);
-		buffered_run(op, q->buf);
-		break;
-	default:
-		inode_add(q->file->inode, op);
-		if (ret_op) /* the caller's other threads may free it meanwhile */
-			(void)atomic_fetch_add(&op->n_refs, 1);
-		op_put(op, &place);
-		if (ret_op) {
-			if (atomic_load(
-				    &op->is_cancelled)) /* too early for the daemon to find it */
-				(void)send_cancel(op); /* fails with the connection: then all end */
-			handle_op_drop(op);
-		}
+		/* the caller's other threads may free it meanwhile */
+		(void)atomic_fetch_add(&op->n_refs, 1);
+	}
+	op_go(op, way, &means, &place, needs_buffered, q->buf);
+	if (ret_op) {
+		if (atomic_load(&op->is_cancelled)) /* too early for the daemon to find it */
+			(void)dsaio_op_cancel(op);  /* fails with the connection: then all end */
+		handle_op_drop(op);
 	}
 	return 0;
 }
@@ -389,10 +443,11 @@ int dsaio_op_cancel(struct dsaio_op *op)
 {
 	int r = op_object_check(op, "op_cancel");
 
-	if (r < 0 || has_ended(op) || !op->channel)
+	if (r < 0 || has_ended(op))
 		return r;
 	atomic_store(&op->is_cancelled, true); /* seq_cst, as ring_id: one sees the other's */
-	r = send_cancel(op);
+	bounce_cancel(op->handle->client);
+	r = op->channel ? channel_cancel(op) : 0;
 	return r < 0 && has_ended(op) ? 0 : r;
 }
 

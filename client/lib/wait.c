@@ -119,6 +119,13 @@ static bool arm_all(struct dsaio_handle *handle)
 	return is_empty;
 }
 
+static void disarm_all(struct dsaio_handle *handle)
+{
+	for (struct channel *c = first_channel(handle); c; c = next_channel(c))
+		if (!c->is_broken)
+			ring_client_disarm(&c->ring);
+}
+
 static void drain_bell(struct dsaio_handle *handle)
 {
 	char bytes[64];
@@ -129,6 +136,17 @@ static void drain_bell(struct dsaio_handle *handle)
 		if (n == 0)
 			handle->is_bell_at_end = true; /* the control socket's end will follow */
 	}
+}
+
+/*
+ * A consumer that sleeps on a ring's futex looks again.  One that is just about to sleep, or sleeps
+ * on the bell socket, misses this and looks after LOOK_NSEC.
+ */
+static void wake_futexes(struct dsaio_handle *handle)
+{
+	for (struct channel *c = first_channel(handle); c; c = next_channel(c))
+		(void)syscall(SYS_futex, &c->ring.shared->cq_bell, FUTEX_WAKE, INT32_MAX, NULL,
+			      NULL, 0);
 }
 
 /* ---- ends ---- */
@@ -150,7 +168,7 @@ static const char *op_verb(const struct dsaio_op *op)
 /* All that the end of an op needs but handle->lock. */
 static void op_settle(struct dsaio_op *op)
 {
-	struct error_op text = { .verb = op_verb(op), .file = op->file->name };
+	struct error_op text = { .verb = op_verb(op) };
 
 	if (op->result >= 0 && (uint64_t)op->result > op->len)
 		op->result = op->opcode >= RING_OP_FSYNC ? 0 : -EIO;
@@ -158,11 +176,14 @@ static void op_settle(struct dsaio_op *op)
 		op->result = -EIO; /* a write is whole, or fails */
 	if (op->done > op->len)
 		op->done = op->len;
+	if (op->part_of) /* the rest is the whole op's */
+		return;
 	if (op->inode)
 		file_remove_op(op->file, op);
 	if (op->piece)
 		buffer_drop(TAKE_PTR(op->piece));
-	if (op->result < 0) {
+	if (op->result < 0 && !op->text) {
+		text.file = op->file->name;
 		text.off = op->off;
 		text.len = op->len;
 		text.done = op->done;
@@ -184,6 +205,8 @@ static bool op_end(struct dsaio_handle *handle, struct dsaio_op *op)
 		handle->n_open_ring--;
 	/* release: who sees it without the lock sees the result */
 	atomic_store_explicit(&op->state, OP_ENDED, memory_order_release);
+	if (op->is_awaited)
+		client_poke(handle->client);
 	if (!op->is_async) {
 		handle_op_drop_locked(op);
 		return false;
@@ -208,7 +231,8 @@ static bool op_end(struct dsaio_handle *handle, struct dsaio_op *op)
 	return true;
 }
 
-static void end_ops(struct dsaio_handle *handle, struct dsaio_op *first)
+/* by_consumer: the caller has the role, and looks itself whether its wait is over. */
+static void end_ops(struct dsaio_handle *handle, struct dsaio_op *first, bool by_consumer)
 {
 	struct dsaio_op *op, *next;
 	bool is_listed = false;
@@ -224,13 +248,16 @@ static void end_ops(struct dsaio_handle *handle, struct dsaio_op *first)
 		ring_own_bell(handle);
 	if (handle->waiters)
 		wait_wake(handle);
+	/* What the consumer waits for did not come by its rings. */
+	if (!by_consumer && handle->consumer_wait && is_done(handle, handle->consumer_wait))
+		wake_futexes(handle);
 	(void)pthread_mutex_unlock(&handle->lock);
 }
 
 void wait_end_op(struct dsaio_op *op)
 {
 	op->next = NULL;
-	end_ops(op->handle, op);
+	end_ops(op->handle, op, false);
 }
 
 /* ---- the consumer ---- */
@@ -243,7 +270,7 @@ static bool consume_all(struct dsaio_handle *handle)
 		channel_consume(c, &list);
 	if (!list.first)
 		return false;
-	end_ops(handle, list.first);
+	end_ops(handle, list.first, true);
 	return true;
 }
 
@@ -256,7 +283,7 @@ static void bury_all(struct dsaio_handle *handle, int result)
 		channel_consume(c, &list);
 		channel_bury(c, result, &list);
 	}
-	end_ops(handle, list.first);
+	end_ops(handle, list.first, true);
 }
 
 static bool is_any_ready(const struct dsaio_handle *handle)
@@ -304,9 +331,7 @@ static void sleep_on_socket(struct dsaio_handle *handle, uint64_t nsec)
 
 	if (arm_all(handle) && ppoll(fds, 2, &ts, NULL) > 0 && fds[0].revents)
 		(void)conn_is_gone(handle->client->conn); /* remembers it */
-	for (struct channel *c = first_channel(handle); c; c = next_channel(c))
-		if (!c->is_broken)
-			ring_client_disarm(&c->ring);
+	disarm_all(handle);
 	drain_bell(handle);
 }
 
@@ -391,6 +416,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 static void leave_role(struct dsaio_handle *handle)
 {
 	handle->has_consumer = false;
+	handle->consumer_wait = NULL;
 	/* Our sleep may have disarmed the rings for whoever polls the descriptor. */
 	if (handle->is_fd_armed && !arm_all(handle))
 		ring_own_bell(handle);
@@ -447,6 +473,7 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 			continue;
 		}
 		handle->has_consumer = true;
+		handle->consumer_wait = w;
 		handle->wait_began_nsec = 0;
 		do {
 			bool is_fd_armed = handle->is_fd_armed;
@@ -462,6 +489,45 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 	(void)pthread_mutex_unlock(&handle->lock);
 	client_collect(handle->client);
 	return r;
+}
+
+int wait_put(struct dsaio_op *op, struct ring_entry *entry)
+{
+	struct wait_for room = { .what = WAIT_ROOM, .channel = op->channel };
+	int r;
+
+	for (;;) {
+		room.head = channel_head(op->channel); /* before the try: a later change is room */
+		r = channel_put(op->channel, op, entry);
+		if (r != -EAGAIN)
+			return r;
+		(void)wait_until(op->handle, &room, UINT64_MAX); /* no time-out */
+	}
+}
+
+void wait_collect(struct dsaio_handle *companion, struct op_list *list)
+{
+	for (struct channel *c = first_channel(companion); c; c = next_channel(c))
+		channel_consume(c, list);
+}
+
+void wait_collect_dead(struct dsaio_handle *companion, struct op_list *list)
+{
+	for (struct channel *c = first_channel(companion); c; c = next_channel(c)) {
+		channel_consume(c, list);
+		channel_bury(c, -ECONNRESET, list);
+	}
+}
+
+bool wait_arm(struct dsaio_handle *companion)
+{
+	return arm_all(companion);
+}
+
+void wait_disarm(struct dsaio_handle *companion)
+{
+	disarm_all(companion);
+	drain_bell(companion);
 }
 
 void wait_poll(struct dsaio_handle *handle)
@@ -511,14 +577,8 @@ void wait_channel_added(struct dsaio_handle *handle)
 	(void)pthread_mutex_lock(&handle->lock);
 	if (!handle->has_consumer && handle->is_fd_armed && !arm_all(handle))
 		ring_own_bell(handle);
-	/*
-	 * A consumer that sleeps on another ring's futex looks again.  One that is just about to
-	 * sleep misses this, once, and looks after LOOK_NSEC.
-	 */
-	if (handle->has_consumer)
-		for (struct channel *c = first_channel(handle); c; c = next_channel(c))
-			(void)syscall(SYS_futex, &c->ring.shared->cq_bell, FUTEX_WAKE, INT32_MAX,
-				      NULL, NULL, 0);
+	if (handle->has_consumer) /* it may sleep on another ring's */
+		wake_futexes(handle);
 	(void)pthread_mutex_unlock(&handle->lock);
 }
 

@@ -52,6 +52,23 @@ void wait_wake(struct dsaio_handle *handle);
 /* An op that did not go by a ring, or never came to be in one, has ended: result is filled in. */
 void wait_end_op(struct dsaio_op *op);
 
+/*
+ * Puts the op into its ring; sleeps for room.  Returns 0, or -ENOTCONN if the channel is dead.  No
+ * lock may be held.
+ */
+int wait_put(struct dsaio_op *op, struct ring_entry *entry);
+
+/*
+ * A companion's completions: its one consumer is the library's thread, and its ops do not end by
+ * themselves: what was completed is told by the list alone, result and done filled in.
+ */
+void wait_collect(struct dsaio_handle *companion, struct op_list *list);
+/* The same when the daemon is gone: all that are open. */
+void wait_collect_dead(struct dsaio_handle *companion, struct op_list *list);
+/* Before a sleep on its bell_fd; false: there is something to collect. */
+bool wait_arm(struct dsaio_handle *companion);
+void wait_disarm(struct dsaio_handle *companion);
+
 /* A channel was added: who sleeps has to look at it, too. */
 void wait_channel_added(struct dsaio_handle *handle);
 

@@ -1,3 +1,4 @@
+#include "client/lib/handle.h"
 #include "client/lib/inode.h"
 
 #include "tests/unit/suite.h"
@@ -34,13 +35,13 @@ static void inode_teardown(void)
 }
 
 /* Opens an op on the inode. */
-static void start(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len, bool is_buffered)
+static void start(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len, bool is_off_ring)
 {
 	memset(op, 0, sizeof(*op));
 	op->opcode = opcode;
 	op->off = off;
 	op->len = len;
-	op->is_buffered = is_buffered;
+	op->is_off_ring = is_off_ring;
 	atomic_init(&op->n_refs, 1);
 	inode_add(inode, op);
 }
@@ -77,33 +78,64 @@ static const struct {
 	const char *what;
 	uint8_t first, then;
 	uint64_t first_off, then_off;
-	bool is_first_buffered, is_then_buffered, must_wait;
+	bool is_first_off_ring, is_then_off_ring, must_wait;
 } meetings[] = {
 	{ "the lane orders ring ops", RING_OP_WRITE, RING_OP_WRITE, 0, 0, false, false, false },
-	{ "buffered behind a ring's", RING_OP_WRITE, RING_OP_READ, 0, 100, false, true, true },
-	{ "a ring's behind buffered", RING_OP_WRITE, RING_OP_READ, 100, 0, true, false, true },
-	{ "both buffered", RING_OP_READ, RING_OP_WRITE, 1, 2, true, true, true },
+	{ "bounced behind a ring's", RING_OP_WRITE, RING_OP_READ, 0, 100, false, true, true },
+	{ "a ring's behind bounced", RING_OP_WRITE, RING_OP_READ, 100, 0, true, false, true },
+	{ "both bounced", RING_OP_READ, RING_OP_WRITE, 1, 2, true, true, true },
 	{ "two reads", RING_OP_READ, RING_OP_READ, 0, 0, true, true, false },
 	{ "another page", RING_OP_WRITE, RING_OP_WRITE, 0, 4096, true, true, false },
 	{ "the same page, other bytes", RING_OP_WRITE, RING_OP_READ, 0, 4000, true, true, true },
-	{ "a sync behind a buffered write", RING_OP_WRITE, RING_OP_FSYNC, 0, 0, true, false, true },
+	{ "a sync behind a bounced write", RING_OP_WRITE, RING_OP_FSYNC, 0, 0, true, false, true },
 	{ "a write behind a sync", RING_OP_FSYNC, RING_OP_WRITE, 0, 0, false, true, false },
 };
 
-START_TEST(page_cache_and_ring_never_meet_in_a_page)
+START_TEST(who_meets_an_op_off_the_ring_waits_for_it)
 {
 	struct dsaio_op first, then, *found;
+	bool is_in_ring = !meetings[_i].is_then_off_ring;
 
 	start(&first, meetings[_i].first, meetings[_i].first_off,
-	      meetings[_i].first == RING_OP_FSYNC ? 0 : 50, meetings[_i].is_first_buffered);
+	      meetings[_i].first == RING_OP_FSYNC ? 0 : 50, meetings[_i].is_first_off_ring);
 	start(&then, meetings[_i].then, meetings[_i].then_off,
-	      meetings[_i].then == RING_OP_FSYNC ? 0 : 50, meetings[_i].is_then_buffered);
-	ck_assert_ptr_null(inode_conflict(inode, &first)); /* the earlier never waits */
-	found = inode_conflict(inode, &then);
+	      meetings[_i].then == RING_OP_FSYNC ? 0 : 50, meetings[_i].is_then_off_ring);
+	ck_assert_ptr_null(inode_conflict(inode, &first, false)); /* the earlier never waits */
+	found = inode_conflict(inode, &then, is_in_ring);
 	ck_assert_msg(found == (meetings[_i].must_wait ? &first : NULL), "%s", meetings[_i].what);
 	ck_assert_uint_eq(atomic_load(&first.n_refs), meetings[_i].must_wait ? 2 : 1);
 	end(&first, 0, 0);
-	ck_assert_ptr_null(inode_conflict(inode, &then));
+	ck_assert_ptr_null(inode_conflict(inode, &then, is_in_ring));
+	end(&then, 0, 0);
+}
+END_TEST
+
+START_TEST(ops_of_two_handles_do_not_wait_for_each_other)
+{
+	struct dsaio_handle handle;
+	struct dsaio_op first, then;
+
+	start(&first, RING_OP_WRITE, 0, 50, true);
+	start(&then, RING_OP_WRITE, 0, 50, true);
+	then.handle = &handle;
+	ck_assert_ptr_null(inode_conflict(inode, &then, false));
+	end(&first, 0, 0);
+	end(&then, 0, 0);
+}
+END_TEST
+
+START_TEST(an_op_that_left_the_ring_is_waited_for)
+{
+	struct dsaio_op first, then, *found;
+
+	start(&first, RING_OP_WRITE, 0, 50, false);
+	start(&then, RING_OP_WRITE, 0, 50, false);
+	ck_assert_ptr_null(inode_conflict(inode, &then, true));
+	inode_leave_ring(inode, &first);
+	found = inode_conflict(inode, &then, true);
+	ck_assert_ptr_eq(found, &first);
+	end(&first, 0, 0);
+	ck_assert_ptr_null(inode_conflict(inode, &then, true));
 	end(&then, 0, 0);
 }
 END_TEST
@@ -216,7 +248,9 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, inode_setup, inode_teardown);
 	tcase_add_test(tcase, files_of_one_inode_share_it);
-	tcase_add_loop_test(tcase, page_cache_and_ring_never_meet_in_a_page, 0, N_ROWS(meetings));
+	tcase_add_loop_test(tcase, who_meets_an_op_off_the_ring_waits_for_it, 0, N_ROWS(meetings));
+	tcase_add_test(tcase, ops_of_two_handles_do_not_wait_for_each_other);
+	tcase_add_test(tcase, an_op_that_left_the_ring_is_waited_for);
 	tcase_add_test(tcase, an_extending_write_finds_the_size_set);
 	tcase_add_test(tcase, a_write_within_the_file_moves_nothing);
 	tcase_add_loop_test(tcase, a_failed_write_leaves_the_file_as_long_as_the_bytes_done, 0,

@@ -1,0 +1,281 @@
+#include "client/lib/slots.h"
+
+#include "client/lib/buffer.h"
+#include "client/lib/debug.h"
+#include "proto/cleanup.h"
+#include "proto/cpu.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+#define UNITS_PER_SLAB (SLOTS_SLAB_BYTES / SLOT_UNIT)
+#define SLAB_BYTES_MIN SLOT_UNIT
+#define KEPT_FOR_FIRST 8u	   /* of all units a 8th: see slots.h */
+#define ASK_AGAIN_NSEC 1000000000u /* a pool that was empty may have some again */
+#define LOOK_NSEC 100000000u	   /* between two looks whether the daemon is gone */
+#define NSEC_PER_SEC UINT64_C(1000000000)
+
+_Static_assert(UNITS_PER_SLAB == 64, "a word of bits");
+
+/* A thread without a slot that sleeps for one. */
+struct slots_waiter {
+	pthread_cond_t cond;
+	struct slots_waiter *next, *prev;
+};
+
+void slots_init(struct slots *slots, struct dsaio_client *client)
+{
+	*slots = (struct slots){ .client = client };
+	(void)pthread_mutex_init(&slots->lock, NULL); /* default attributes: can not fail */
+}
+
+void slots_deinit(struct slots *slots)
+{
+	for (unsigned i = 0; i < slots->n_slabs; i++)
+		(void)close(slots->slabs[i].fd); /* a memfd */
+	(void)pthread_mutex_destroy(&slots->lock);
+}
+
+int slots_take_bits(uint64_t *used, unsigned n)
+{
+	uint64_t mask = n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX;
+
+	for (unsigned i = 0; i < 64; i += n)
+		if (!(*used & mask << i)) {
+			*used |= mask << i;
+			return (int)i;
+		}
+	return -1;
+}
+
+/* The smallest power of two of units that holds so many bytes, at most SLOT_BYTES_MAX. */
+static unsigned units_for(uint64_t bytes)
+{
+	unsigned n = 1;
+
+	while (n < SLOT_BYTES_MAX / SLOT_UNIT && (uint64_t)n * SLOT_UNIT < bytes)
+		n *= 2;
+	return n;
+}
+
+/* Under the lock. */
+static bool take_units(struct slots *slots, unsigned n, bool is_further, struct slot *ret_slot)
+{
+	unsigned kept = is_further ? slots->n_units / KEPT_FOR_FIRST : 0;
+
+	if (slots->n_free < n + kept)
+		return false;
+	for (unsigned i = 0; i < slots->n_slabs; i++) {
+		int unit = slots_take_bits(&slots->slabs[i].used, n);
+
+		if (unit < 0)
+			continue;
+		*ret_slot = (struct slot){ &slots->slabs[i], (unsigned)unit, n };
+		slots->n_free -= n;
+		return true;
+	}
+	return false;
+}
+
+/* Under the lock. */
+static bool may_grow(const struct slots *slots)
+{
+	return !slots->is_growing && slots->n_slabs < SLOTS_SLABS_MAX &&
+	       (!slots->full_nsec || clock_nsec() - slots->full_nsec >= ASK_AGAIN_NSEC);
+}
+
+/* Asks for a slab; a first one may be small.  Under the lock, which it lets go meanwhile. */
+static int grow(struct slots *slots)
+{
+	struct slots_slab *slab = &slots->slabs[slots->n_slabs];
+	bool is_first = !slots->n_slabs;
+	uint64_t bytes = SLOTS_SLAB_BYTES;
+	uint32_t id = 0;
+	int fd = -1, r;
+
+	slots->is_growing = true;
+	(void)pthread_mutex_unlock(&slots->lock);
+	for (;;) {
+		r = buffer_slab_ask(slots->client, "private memory", bytes, &id, &fd);
+		if (r != -ENOMEM || !is_first || bytes <= SLAB_BYTES_MIN)
+			break;
+		bytes /= 4; /* 4 MiB, 1 MiB, 256 KiB, 64 KiB */
+	}
+	(void)pthread_mutex_lock(&slots->lock);
+	slots->is_growing = false;
+	if (r < 0) {
+		slots->full_nsec = clock_nsec();
+		return r;
+	}
+	slots->full_nsec = 0;
+	slab->id = id;
+	slab->fd = fd;
+	slab->n_units = (unsigned)(bytes / SLOT_UNIT);
+	slab->used = slab->n_units < 64 ? ~((UINT64_C(1) << slab->n_units) - 1) : 0;
+	slots->n_slabs++;
+	slots->n_units += slab->n_units;
+	slots->n_free += slab->n_units;
+	debug_log("private memory: a slab of %" PRIu64 " bytes to copy through", bytes);
+	return 0;
+}
+
+/* Who waits may look: the first of them, else the thread.  Under the lock. */
+static void wake_next(struct slots *slots)
+{
+	if (slots->first) {
+		(void)pthread_cond_signal(&slots->first->cond);
+	}
+	if (slots->is_thread_short) {
+		slots->is_thread_short = false;
+		client_poke(slots->client);
+	}
+}
+
+/* Under the lock. */
+static int take(struct slots *slots, uint64_t bytes, bool is_further, struct slot *ret_slot)
+{
+	unsigned n = units_for(bytes);
+
+	for (;;) {
+		if (take_units(slots, n, is_further, ret_slot))
+			return 0;
+		if (may_grow(slots)) {
+			int r = grow(slots);
+
+			wake_next(slots); /* whether it grew or not */
+			if (r < 0 && (r != -ENOMEM || !slots->n_slabs))
+				return is_further ? -EAGAIN : r;
+			if (r == 0)
+				continue;
+		}
+		for (unsigned less = n / 2; less; less /= 2)
+			if (take_units(slots, less, is_further, ret_slot))
+				return 0;
+		if (!slots->n_slabs && !slots->is_growing && slots->full_nsec)
+			slots->full_nsec = 0; /* who has none at all asks each time */
+		else
+			return -EAGAIN;
+	}
+}
+
+int slots_take(struct slots *slots, uint64_t bytes, bool is_further, struct slot *ret_slot)
+{
+	int r;
+
+	(void)pthread_mutex_lock(&slots->lock); /* a plain mutex: can not fail */
+	r = is_further && slots->first ? -EAGAIN : take(slots, bytes, is_further, ret_slot);
+	if (r == -EAGAIN && !is_further)
+		slots->is_thread_short = true;
+	(void)pthread_mutex_unlock(&slots->lock);
+	return r;
+}
+
+static void queue_add(struct slots *slots, struct slots_waiter *waiter)
+{
+	pthread_condattr_t attr;
+
+	(void)pthread_condattr_init(&attr); /* none of these can fail on Linux */
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&waiter->cond, &attr);
+	(void)pthread_condattr_destroy(&attr);
+	waiter->next = NULL;
+	waiter->prev = slots->last;
+	if (slots->last)
+		slots->last->next = waiter;
+	else
+		slots->first = waiter;
+	slots->last = waiter;
+}
+
+static void queue_remove(struct slots *slots, struct slots_waiter *waiter)
+{
+	if (waiter->next)
+		waiter->next->prev = waiter->prev;
+	else
+		slots->last = waiter->prev;
+	if (waiter->prev)
+		waiter->prev->next = waiter->next;
+	else
+		slots->first = waiter->next;
+	(void)pthread_cond_destroy(&waiter->cond);
+	wake_next(slots);
+}
+
+int slots_await(struct slots *slots, uint64_t bytes, uint64_t deadline_nsec, struct slot *ret_slot)
+{
+	struct slots_waiter waiter;
+	int r = -EAGAIN;
+
+	(void)pthread_mutex_lock(&slots->lock);
+	if (!slots->first)
+		r = take(slots, bytes, false, ret_slot);
+	if (r == -EAGAIN) {
+		queue_add(slots, &waiter);
+		while (r == -EAGAIN) {
+			uint64_t now = clock_nsec(), until = now + LOOK_NSEC;
+			struct timespec ts;
+
+			if (now >= deadline_nsec) {
+				r = -ETIMEDOUT;
+				break;
+			}
+			if (until > deadline_nsec)
+				until = deadline_nsec;
+			ts.tv_sec = (time_t)(until / NSEC_PER_SEC);
+			ts.tv_nsec = (long)(until % NSEC_PER_SEC);
+			(void)pthread_cond_timedwait(&waiter.cond, &slots->lock, &ts);
+			if (conn_is_gone(slots->client->conn))
+				r = -ECONNRESET;
+			else if (slots->first == &waiter)
+				r = take(slots, bytes, false, ret_slot);
+		}
+		queue_remove(slots, &waiter);
+	}
+	(void)pthread_mutex_unlock(&slots->lock);
+	return r;
+}
+
+void slots_give(struct slots *slots, struct slot *slot)
+{
+	if (!slot->slab)
+		return;
+	(void)pthread_mutex_lock(&slots->lock);
+	slot->slab->used &= ~(((UINT64_C(1) << slot->n_units) - 1) << slot->unit);
+	slots->n_free += slot->n_units;
+	slot->slab = NULL;
+	wake_next(slots);
+	(void)pthread_mutex_unlock(&slots->lock);
+}
+
+int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
+	      uint64_t *ret_done)
+{
+	*ret_done = 0;
+	while (*ret_done < len) {
+		ssize_t n = pwrite(slot->slab->fd, (const char *)from + *ret_done, len - *ret_done,
+				   (off_t)(slot_off(slot) + off + *ret_done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EFAULT;
+		*ret_done += (uint64_t)n;
+	}
+	return 0;
+}
+
+int slot_empty(const struct slot *slot, uint64_t off, void *to, uint64_t len, uint64_t *ret_done)
+{
+	*ret_done = 0;
+	while (*ret_done < len) {
+		ssize_t n = pread(slot->slab->fd, (char *)to + *ret_done, len - *ret_done,
+				  (off_t)(slot_off(slot) + off + *ret_done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EFAULT;
+		*ret_done += (uint64_t)n;
+	}
+	return 0;
+}
