@@ -273,6 +273,14 @@ static int lock_try(const struct socket_dir *dir, int *lock_fd)
 	return error_fail_errno(-errno, "connect: start lock %s.lock", dir->path);
 }
 
+/* To close it is not enough: a child that another thread has just forked holds it, too. */
+static void lock_dropp(int *lock_fd)
+{
+	if (*lock_fd >= 0)
+		(void)flock(*lock_fd, LOCK_UN); /* can not fail for a lock of ours */
+	closep(lock_fd);
+}
+
 static int lock_fail(const struct socket_dir *dir, int lock_fd)
 {
 	char text[32] = "";
@@ -307,7 +315,7 @@ static int own_find(const struct socket_dir *dir, struct found *found)
 {
 	const struct timespec pause = { .tv_nsec = LOCK_TRY_NSEC };
 	uint64_t deadline = clock_nsec() + LOCK_WAIT_NSEC;
-	_cleanup_(closep) int lock_fd = -1;
+	_cleanup_(lock_dropp) int lock_fd = -1;
 	int r;
 
 	for (;;) {
