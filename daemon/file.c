@@ -110,9 +110,11 @@ struct fsuuid2 {
 
 static void uuid_ask(int fd, struct file_facts *facts)
 {
+	static const uint8_t nil[sizeof(facts->uuid)]; /* of one that was made without */
 	struct fsuuid2 uuid;
 
-	if (ioctl(fd, FS_IOC_GETFSUUID, &uuid) < 0 || uuid.len != sizeof(facts->uuid))
+	if (ioctl(fd, FS_IOC_GETFSUUID, &uuid) < 0 || uuid.len != sizeof(facts->uuid) ||
+	    memcmp(uuid.uuid, nil, sizeof(nil)) == 0)
 		return;
 	memcpy(facts->uuid, uuid.uuid, sizeof(facts->uuid));
 	facts->has_uuid = true;

@@ -39,6 +39,8 @@ static const struct {
 	[WIRE__REQUEST__BODY_SLAB_IMPORT] = { "slab_import", 1, 1 },
 	[WIRE__REQUEST__BODY_FILE_BUFFERED] = { "file_buffered", 1, 1 },
 	[WIRE__REQUEST__BODY_FILE_GET] = { "file_get", 0, 0 },
+	[WIRE__REQUEST__BODY_STORE_GET] = { "store_get", 0, 1 },
+	[WIRE__REQUEST__BODY_PROFILE_SET] = { "profile_set", 0, 1 },
 };
 
 int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,
@@ -307,20 +309,82 @@ static int serve_status(struct session *session, uint64_t seq, struct error *err
 	_cleanup_(status_freep)
 		Wire__StatusReply *status = WIRE_NEW(Wire__StatusReply, wire__status_reply);
 	Wire__Reply reply = WIRE__REPLY__INIT;
+	uint32_t n_left_out;
 	char left_out[80];
 
-	if (!status || status_to_wire(session, status) < 0)
+	if (!status || status_to_wire(session, status, &n_left_out) < 0)
 		return error_set(error, -ENOMEM, "status");
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_STATUS;
 	reply.status = status;
-	if (status->n_clients < session->service->n_sessions) {
-		(void)snprintf(left_out, sizeof(left_out), "%zu of %" PRIu32 " clients are told",
-			       status->n_clients, session->service->n_sessions);
+	if (n_left_out) {
+		(void)snprintf(left_out, sizeof(left_out), "%zu of %zu clients are told",
+			       status->n_clients, status->n_clients + n_left_out);
 		reply.text = left_out;
 	}
 	reply_send(session, &reply, NULL, 0);
 	return 0;
+}
+
+/* ---- stores ---- */
+
+static void store_freep(Wire__Store **store)
+{
+	wire__store__free_unpacked(*store, NULL);
+}
+
+/* To StoreGet and ProfileSet. */
+static void on_store(struct store *store, int result, const struct error *failed, const char *note,
+		     void *arg)
+{
+	_cleanup_(store_freep) Wire__Store *wire = NULL;
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	struct call *call = arg;
+	struct error error;
+
+	if (result == 0) {
+		wire = WIRE_NEW(Wire__Store, wire__store);
+		if (!wire || store_to_wire(call->session->service, store, wire) < 0) {
+			result = error_set(&error, -ENOMEM, "store %s", store->name);
+			failed = &error;
+		}
+	}
+	if (result < 0) {
+		reply_error(call->session, call->seq, failed);
+	} else {
+		reply.seq = call->seq;
+		reply.text = (char *)(uintptr_t)note; /* only read */
+		reply.body_case = WIRE__REPLY__BODY_STORE_GET;
+		reply.store_get = wire;
+		reply_send(call->session, &reply, NULL, 0);
+	}
+	call_free(call);
+}
+
+/* set: NULL for a look. */
+static int serve_store(struct session *session, const char *name, const Wire__ProfileSet *set,
+		       struct frame *frame, struct call *call, struct error *error)
+{
+	struct stores *stores = &session->service->stores;
+	struct stores_asking asking = {
+		.name = name,
+		.fd = frame->n_fds ? frame->fds[0] : -1,
+		.peer = &session->peer,
+		.helper = session->user->helper,
+		.who = &session->who,
+		.on_done = on_store,
+		.arg = call,
+	};
+	struct profile profile;
+	int r;
+
+	if (set && set->profile)
+		profile = profile_from_wire(set->profile);
+	r = set ? stores_set_profile(stores, &asking, set->profile ? &profile : NULL, error)
+		: stores_get(stores, &asking, error);
+	if (r == 0 && frame->n_fds)
+		(void)TAKE_FD(frame->fds[0]); /* it has it */
+	return r;
 }
 
 /* ---- one request ---- */
@@ -492,6 +556,11 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 	case WIRE__REQUEST__BODY_CANCEL:
 		return session_cancel(session, request->cancel->channel, request->cancel->id, call,
 				      error);
+	case WIRE__REQUEST__BODY_STORE_GET:
+		return serve_store(session, request->store_get->name, NULL, frame, call, error);
+	case WIRE__REQUEST__BODY_PROFILE_SET:
+		return serve_store(session, request->profile_set->name, request->profile_set, frame,
+				   call, error);
 	default:
 		return error_set_plain(error, -EOPNOTSUPP, "request %d is not served",
 				       request->body_case);

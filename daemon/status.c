@@ -3,13 +3,17 @@
 #include "client/lib/dsaio.h" /* the version is the project's */
 #include "daemon/engine.h"
 #include "daemon/stats.h"
+#include "daemon/stuck.h"
 #include "daemon/wire.h"
+#include "proto/cleanup.h"
 #include "proto/cpu.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Of what is stuck, the longest are told: a client can make as many as it has threads. */
+#define STUCK_MAX 64u
 /* Of a Status reply: for what stands around the clients, and each one's tag and length. */
 #define STATUS_ROOM_BYTES 64u
 
@@ -61,8 +65,23 @@ static int pool_to_wire(const struct pool *pool, Wire__Pool *wire)
 	return text_to_wire(pool->why_unlocked, &wire->why_unlocked);
 }
 
-int store_to_wire(const struct store *store, Wire__Store *wire)
+/* Clients that have files or channels there. */
+static uint32_t store_n_clients(const struct service *service, const struct store *store)
 {
+	uint32_t n = 0;
+
+	for (const struct session *s = service->sessions; s; s = s->next)
+		for (const struct share *share = s->shares; share; share = share->next)
+			n += share->store == store;
+	return n;
+}
+
+int store_to_wire(const struct service *service, const struct store *store, Wire__Store *wire)
+{
+	const char *allowed = store->access.text ? store->access.text : "";
+
+	wire->is_automatic = store->is_automatic;
+	wire->clients = store_n_clients(service, store);
 	wire->store = store->id;
 	wire->lanes = store->n_lanes;
 	wire->lane_depth = store_lane_depth(store);
@@ -71,7 +90,9 @@ int store_to_wire(const struct store *store, Wire__Store *wire)
 	if (!wire->profile || !wire->counters || text_to_wire(store->name, &wire->name) < 0 ||
 	    text_to_wire(store->path, &wire->path) < 0 ||
 	    text_to_wire(store->fs_type, &wire->fs_type) < 0 ||
-	    text_to_wire(store->engine->name, &wire->engine) < 0)
+	    text_to_wire(store->engine->name, &wire->engine) < 0 ||
+	    text_to_wire(store_profile_source(store), &wire->profile_source) < 0 ||
+	    text_to_wire(allowed, &wire->allowed) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -161,24 +182,41 @@ static int stores_to_wire(const struct service *service, Wire__StatusReply *wire
 		if (!one)
 			return -ENOMEM;
 		wire->stores[wire->n_stores++] = one;
-		if (store_to_wire(store, one) < 0)
+		if (store_to_wire(service, store, one) < 0)
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-/* As many clients, oldest first, as a frame holds. */
-static int clients_to_wire(const struct service *service, Wire__StatusReply *wire)
+/* Whether the session's user may see what is a user's. */
+static bool may_see(const struct session *session, uid_t uid)
 {
+	return uid == session->peer.uid ||
+	       peer_is_admin(&session->peer, session->service->stores.config);
+}
+
+/* As many as a frame holds. */
+static int clients_to_wire(const struct session *session, Wire__StatusReply *wire,
+			   uint32_t *ret_n_left_out)
+{
+	const struct service *service = session->service;
 	size_t used = wire__status_reply__get_packed_size(wire) + STATUS_ROOM_BYTES;
+	uint32_t n_left_out = 0;
 
 	wire->clients = calloc(service->n_sessions ? service->n_sessions : 1,
 			       sizeof(Wire__Client *));
 	if (!wire->clients)
 		return -ENOMEM;
 	for (const struct session *s = service->sessions; s; s = s->next) {
-		Wire__Client *one = WIRE_NEW(Wire__Client, wire__client);
+		Wire__Client *one;
 
+		if (!may_see(session, s->peer.uid))
+			continue;
+		if (n_left_out) { /* the oldest are told, not those that happen to fit */
+			n_left_out++;
+			continue;
+		}
+		one = WIRE_NEW(Wire__Client, wire__client);
 		if (!one)
 			return -ENOMEM;
 		wire->clients[wire->n_clients++] = one;
@@ -188,22 +226,86 @@ static int clients_to_wire(const struct service *service, Wire__StatusReply *wir
 		if (used + ERROR_TEXT_BYTES > FRAME_BODY_MAX) {
 			wire__client__free_unpacked(one, NULL);
 			wire->n_clients--;
-			break;
+			n_left_out++;
 		}
+	}
+	*ret_n_left_out = n_left_out;
+	return 0;
+}
+
+/* Those of other users, in sum. */
+static int others_to_wire(const struct session *session, Wire__StatusReply *wire)
+{
+	Wire__Others others = WIRE__OTHERS__INIT;
+
+	for (const struct session *s = session->service->sessions; s; s = s->next) {
+		if (may_see(session, s->peer.uid))
+			continue;
+		others.clients++;
+		others.pool_bytes += s->account.used[CHARGE_POOL_BYTES];
+		others.slabs += (uint32_t)s->account.used[CHARGE_SLABS];
+		others.files += (uint32_t)s->account.used[CHARGE_FILES];
+		others.handles += (uint32_t)s->account.used[CHARGE_HANDLES];
+	}
+	if (!others.clients)
+		return 0;
+	wire->others = WIRE_NEW(Wire__Others, wire__others);
+	if (!wire->others)
+		return -ENOMEM;
+	*wire->others = others;
+	return 0;
+}
+
+static int stuck_one_to_wire(const struct stuck_told *told, Wire__Stuck *wire)
+{
+	wire->uid = told->who.uid;
+	wire->usec = told->usec;
+	if (text_to_wire(told->what, &wire->what) < 0 ||
+	    text_to_wire(told->file, &wire->file) < 0 ||
+	    text_to_wire(told->mount, &wire->mount) < 0 ||
+	    text_to_wire(told->text, &wire->text) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static int stuck_to_wire(const struct session *session, Wire__StatusReply *wire)
+{
+	_cleanup_(freep) struct stuck_told *list = NULL;
+	size_t n;
+
+	if (stuck_list(&list, &n) < 0)
+		return -ENOMEM;
+	wire->stuck = calloc(STUCK_MAX, sizeof(Wire__Stuck *));
+	if (!wire->stuck)
+		return -ENOMEM;
+	/* The list has the oldest last. */
+	for (size_t i = n; i > 0 && wire->n_stuck < STUCK_MAX; i--) {
+		Wire__Stuck *one;
+
+		if (!may_see(session, list[i - 1].who.uid))
+			continue;
+		one = WIRE_NEW(Wire__Stuck, wire__stuck);
+		if (!one)
+			return -ENOMEM;
+		wire->stuck[wire->n_stuck++] = one;
+		if (stuck_one_to_wire(&list[i - 1], one) < 0)
+			return -ENOMEM;
 	}
 	return 0;
 }
 
-int status_to_wire(const struct session *session, Wire__StatusReply *wire)
+int status_to_wire(const struct session *session, Wire__StatusReply *wire, uint32_t *ret_n_left_out)
 {
 	const struct service *service = session->service;
 
 	wire->pid = (uint32_t)getpid();
 	wire->uptime_usec = (clock_nsec() - service->started_nsec) / 1000;
+	wire->is_admin = peer_is_admin(&session->peer, service->stores.config);
 	wire->pool = WIRE_NEW(Wire__Pool, wire__pool);
 	if (!wire->pool || pool_to_wire(&service->pool, wire->pool) < 0 ||
 	    text_to_wire(DSAIO_VERSION, &wire->daemon_version) < 0 ||
-	    stores_to_wire(service, wire) < 0)
+	    stores_to_wire(service, wire) < 0 || others_to_wire(session, wire) < 0 ||
+	    stuck_to_wire(session, wire) < 0)
 		return -ENOMEM;
-	return clients_to_wire(service, wire);
+	return clients_to_wire(session, wire, ret_n_left_out);
 }

@@ -1,5 +1,6 @@
 /*
- * Status: what the daemon tells about itself, its stores and its clients.  Main thread.
+ * Status: what the daemon tells about itself, its stores and its clients.  Administrators see all
+ * clients, others those of their own user and the rest in sum.  Main thread.
  */
 #ifndef DSAIO_DAEMON_STATUS_H
 #define DSAIO_DAEMON_STATUS_H
@@ -9,11 +10,13 @@
 
 /*
  * Fills a message that wire__status_reply__free_unpacked() frees, also after an error: what the
- * session's user may see, and of clients as many, oldest first, as a frame holds.  0 or -ENOMEM.
+ * session's user may see, and of clients as many, oldest first, as a frame holds; the others of
+ * them are counted.  0 or -ENOMEM.
  */
-int status_to_wire(const struct session *session, Wire__StatusReply *wire);
+int status_to_wire(const struct session *session, Wire__StatusReply *wire,
+		   uint32_t *ret_n_left_out);
 
 /* One store.  0 or -ENOMEM; what was filled in is freed with the message. */
-int store_to_wire(const struct store *store, Wire__Store *wire);
+int store_to_wire(const struct service *service, const struct store *store, Wire__Store *wire);
 
 #endif

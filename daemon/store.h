@@ -41,7 +41,12 @@ struct store_config {
 };
 
 /* Where a store's profile is from: what stands lower goes before. */
-enum profile_source { PROFILE_DEFAULTED, PROFILE_CONFIGURED, PROFILE_KEPT };
+enum profile_source {
+	PROFILE_DEFAULTED,
+	PROFILE_CONFIGURED,
+	PROFILE_KEPT, /* an administrator has set it */
+	PROFILE_SET,  /* the same, and it can not be kept */
+};
 
 struct store {
 	struct store *next; /* in the list of struct stores */

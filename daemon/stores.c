@@ -125,6 +125,7 @@ const char *store_profile_source(const struct store *store)
 		[PROFILE_DEFAULTED] = "default",
 		[PROFILE_CONFIGURED] = "configuration",
 		[PROFILE_KEPT] = "kept",
+		[PROFILE_SET] = "set",
 	};
 
 	return names[store->profile_source];
@@ -418,6 +419,8 @@ static void on_kept(void *arg, int result, const struct error *error)
 	char note[NOTE_BYTES] = "";
 
 	if (result < 0) {
+		if (query->has_profile)
+			query->store->profile_source = PROFILE_SET;
 		log_warning("store %s: its profile can not be kept: %s", query->store->name,
 			    error->text);
 		lasts_note(query->store, error->text, note, sizeof(note));
@@ -440,6 +443,8 @@ static void query_set(struct query *query)
 		s->profile_source = query->has_profile ? PROFILE_KEPT : s->given_source;
 	}
 	if (!store->kept_key || !stores->kept.dir) {
+		if (query->has_profile)
+			store->profile_source = PROFILE_SET;
 		lasts_note(
 			store,
 			store->kept_key

@@ -99,7 +99,7 @@ int stores_get(struct stores *stores, const struct stores_asking *asking, struct
 int stores_set_profile(struct stores *stores, const struct stores_asking *asking,
 		       const struct profile *profile, struct error *error);
 
-/* "default", "configuration" or "kept". */
+/* "default", "configuration", "kept" or "set". */
 const char *store_profile_source(const struct store *store);
 
 /* Lets automatic stores go that were unused for long. */
