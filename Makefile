@@ -246,7 +246,7 @@ install: all ## install to $(DESTDIR)$(prefix)
 	$(INSTALL) -m 644 systemd/dsaiod.socket $(DESTDIR)$(unitdir)/
 	$(INSTALL) -m 644 systemd/dsaiod.sysusers $(DESTDIR)$(sysusersdir)/dsaiod.conf
 	$(foreach page,$(MAN),$(INSTALL) -m 644 $(page) $(DESTDIR)$(call man_dir,$(page))/ &&) :
-	[ ! -e etc/dsaiod.conf ] || [ -e $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf ] || \
+	[ -e $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf ] || \
 		$(INSTALL) -m 644 etc/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/
 
 uninstall: ## remove what install put there, but a configuration that was changed
