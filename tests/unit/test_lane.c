@@ -70,13 +70,75 @@ static void run_main_inbox(void)
 static struct {
 	uint32_t n_blocks, n_single, max_bytes, max_in_flight;
 	uint32_t n_fills; /* blocks that were submitted when none was in flight */
+	uint32_t n_bounced;
+	_Atomic uint32_t n_direct_writes, n_buffered_writes; /* under way */
+	_Atomic uint32_t n_mixed;			     /* times that both were */
 } seen;
+
+/* And told what to do: to refuse what may not wait, to give nothing back. */
+static struct {
+	int refusal; /* negative errno of blocks with is_nowait; 0: none */
+	struct block *refused;
+	_Atomic bool holds_blocks;
+} told;
+
+/* Blocking calls of helper threads, by whatever module: they wait while this is set. */
+static _Atomic bool holds_calls;
+static _Atomic uint32_t n_held, n_calls;
+
+static void call_wait(void)
+{
+	(void)atomic_fetch_add(&n_calls, 1);
+	(void)atomic_fetch_add(&n_held, 1);
+	while (atomic_load(&holds_calls))
+		(void)usleep(1000);
+	(void)atomic_fetch_sub(&n_held, 1);
+}
+
+/* In place of the C library's: the linker takes the first. */
+ssize_t pread(int fd, void *memory, size_t n, off_t off)
+{
+	call_wait();
+	return syscall(SYS_pread64, fd, memory, n, off);
+}
+
+ssize_t pwrite(int fd, const void *memory, size_t n, off_t off)
+{
+	ssize_t r;
+
+	call_wait();
+	(void)atomic_fetch_add(&seen.n_buffered_writes, fd == file_buffered_fd(&t.file));
+	if (atomic_load(&seen.n_buffered_writes) && atomic_load(&seen.n_direct_writes))
+		(void)atomic_fetch_add(&seen.n_mixed, 1);
+	r = syscall(SYS_pwrite64, fd, memory, n, off);
+	(void)atomic_fetch_sub(&seen.n_buffered_writes, fd == file_buffered_fd(&t.file));
+	return r;
+}
 
 static int watched_submit(struct engine *engine, struct block **blocks, int n)
 {
 	uint32_t before = engine->n_in_flight;
-	int r = engine_libaio.submit(engine, blocks, n);
+	int r;
 
+	if (told.refusal && blocks[0]->is_nowait) {
+		blocks[0]->result = told.refusal;
+		blocks[0]->next = told.refused;
+		told.refused = blocks[0];
+		engine->n_in_flight++;
+		seen.n_blocks++;
+		return 1;
+	}
+	for (int i = 0; i < n; i++) {
+		(void)atomic_fetch_add(&seen.n_direct_writes, blocks[i]->is_write);
+		seen.n_bounced += blocks[i]->bounce != NULL;
+	}
+	if (atomic_load(&seen.n_buffered_writes) && atomic_load(&seen.n_direct_writes))
+		(void)atomic_fetch_add(&seen.n_mixed, 1);
+	r = engine_libaio.submit(engine, blocks, n);
+	for (int i = r; i < n; i++) {
+		(void)atomic_fetch_sub(&seen.n_direct_writes, blocks[i]->is_write);
+		seen.n_bounced -= blocks[i]->bounce != NULL;
+	}
 	seen.n_fills += r > 0 && before == 0;
 	for (int i = 0; i < r; i++) {
 		seen.n_blocks++;
@@ -87,6 +149,31 @@ static int watched_submit(struct engine *engine, struct block **blocks, int n)
 	if (before + (uint32_t)r > seen.max_in_flight)
 		seen.max_in_flight = before + (uint32_t)r;
 	return r;
+}
+
+static int watched_reap(struct engine *engine, struct block **blocks, int n)
+{
+	int r;
+
+	if (told.refused) {
+		blocks[0] = told.refused;
+		told.refused = blocks[0]->next;
+		engine->n_in_flight--;
+		return 1;
+	}
+	if (atomic_load(&told.holds_blocks))
+		return 0;
+	r = engine_libaio.reap(engine, blocks, n);
+	for (int i = 0; i < r; i++)
+		(void)atomic_fetch_sub(&seen.n_direct_writes, blocks[i]->is_write);
+	return r;
+}
+
+static bool watched_is_ready(const struct engine *engine)
+{
+	if (told.refused)
+		return true;
+	return !atomic_load(&told.holds_blocks) && engine_libaio.is_ready(engine);
 }
 
 static struct engine_ops watched;
@@ -101,7 +188,10 @@ static void start_watched_lane(void)
 
 	watched = engine_libaio;
 	watched.submit = watched_submit;
+	watched.reap = watched_reap;
+	watched.is_ready = watched_is_ready;
 	memset(&seen, 0, sizeof(seen));
+	memset(&told, 0, sizeof(told));
 	ck_assert_int_eq(lane_start(&config, &t.store->lanes[0], &error), 0);
 	t.store->n_lanes = 1;
 }
@@ -506,6 +596,223 @@ START_TEST(a_deadline_is_a_cancel)
 }
 END_TEST
 
+/* ---- what may block ---- */
+
+static void add_buffered(void)
+{
+	char path[64];
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", t.file.fd);
+	fd = open(path, O_RDWR);
+	ck_assert_int_ge(fd, 0);
+	atomic_store(&t.file.buffered_fd, fd);
+}
+
+static const int refusals[] = { -EAGAIN, -EOPNOTSUPP };
+
+START_TEST(what_the_kernel_gives_back_a_helper_does)
+{
+	setup_engine((struct profile){ 65536, 8, false, true, 1 }, 0, true, true);
+	t.file.facts.is_foreign = true; /* never without RWF_NOWAIT */
+	told.refusal = refusals[_i];
+	fill(t.memory, 1u << 20, 3);
+	ck_assert_int_eq(do_op(RING_OP_WRITE, 0, 1u << 20, 0), 1 << 20);
+	ck_assert_int_eq(do_op(RING_OP_READ, 0, 1u << 20, 1u << 20), 1 << 20);
+	ck_assert_int_eq(memcmp(t.memory, t.memory + (1u << 20), 1u << 20), 0);
+	/* Ragged, too: its page is free again, and the helper copies. */
+	ck_assert_int_eq(do_op(RING_OP_READ, 100, 300000, (4u << 20) + 100), 300000);
+	ck_assert_int_eq(memcmp(t.memory + 100, t.memory + (4u << 20) + 100, 300000), 0);
+	ck_assert_int_eq(ftruncate(t.file.fd, 100000), 0);
+	ck_assert_int_eq(do_op(RING_OP_READ, 65536, 65536, 1u << 20), 100000 - 65536);
+	ck_assert_int_eq(do_op(RING_OP_READ, 99999, 10, 1u << 20), 1);
+	/* Who does not know RWF_NOWAIT is not asked again; who has to wait may not, next time. */
+	if (refusals[_i] == -EOPNOTSUPP)
+		ck_assert_uint_le(seen.n_blocks, 8);
+	else
+		ck_assert_uint_ge(seen.n_blocks, 35);
+	ck_assert_uint_ge(atomic_load(&n_calls), 35);
+	teardown(true);
+}
+END_TEST
+
+START_TEST(a_call_that_hangs_holds_up_nobody_else)
+{
+	struct file other = { .fd = -1 };
+	uint32_t other_id;
+
+	setup_engine((struct profile){ 65536, 64, false, true, 1 }, 0, true, true);
+	other.fd = t.file.fd;
+	other.facts = t.file.facts;
+	other.store = t.store;
+	other.n_holds = 1000000;
+	atomic_init(&other.buffered_fd, -1);
+	ck_assert_int_eq(file_attach(&other, t.store, &t.inodes), 0);
+	ck_assert_int_eq(idtable_add(&t.objects.files, &other, &other_id), 0);
+	t.file.facts.is_foreign = true;
+	told.refusal = -EAGAIN;
+	atomic_store(&holds_calls, true);
+
+	/* Six blocks at the helper, half of them in its threads, do not come back. */
+	for (unsigned i = 0; i < 6; i++)
+		put(i, RING_OP_READ, i * 65536, 65536, i * 65536);
+	submit();
+	while (atomic_load(&n_held) < 4)
+		(void)usleep(1000);
+	t.file_id = other_id;
+	for (unsigned i = 0; i < 20; i++)
+		ck_assert_int_eq(do_op(RING_OP_READ, i * 4096, 4096, 1u << 20), 4096);
+	/* What waits for a thread can be dropped, what is in one is awaited. */
+	for (unsigned i = 0; i < 6; i++)
+		do_cancel(i);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(ring_result_errno(get().result), ECANCELED);
+	ck_assert(!ring_client_ready(&t.ring));
+	ck_assert_uint_eq(atomic_load(&n_held), 4);
+	atomic_store(&holds_calls, false);
+	for (unsigned i = 0; i < 4; i++)
+		ck_assert_int_eq(get().result, 65536);
+	teardown(true);
+	ck_assert_uint_eq(other.n_holds, 1000000);
+}
+END_TEST
+
+START_TEST(buffered_and_direct_writes_of_an_inode_take_turns)
+{
+	uint64_t off = 0;
+
+	setup_engine((struct profile){ 16384, 8, false, true, 1 }, 0, true, true);
+	add_buffered();
+	fill(t.memory, FILE_BYTES, 5);
+	for (unsigned round = 0; round < 10; round++) {
+		uint64_t ends[30] = { 0 };
+
+		/* Neighbours, each with a ragged head and tail and a direct middle. */
+		off = 0;
+		for (unsigned i = 0; i < 30; i++) {
+			ends[i] = 100001 + i * 7;
+			put(i, RING_OP_WRITE, off, ends[i], off);
+			off += ends[i];
+		}
+		submit();
+		for (unsigned i = 0; i < 30; i++) {
+			struct ring_completion completion = get();
+
+			ck_assert_int_eq(completion.result, (int64_t)ends[completion.id]);
+		}
+		ck_assert_int_eq(do_op(RING_OP_FSYNC, 0, 0, 0), 0);
+	}
+	ck_assert_uint_eq(atomic_load(&seen.n_mixed), 0);
+	ck_assert_uint_gt(seen.n_blocks, 1000);
+	ck_assert_uint_ge(atomic_load(&n_calls), 500);
+	ck_assert_int_eq(do_op(RING_OP_READ, 0, off, FILE_BYTES), (int64_t)off);
+	ck_assert_int_eq(memcmp(t.memory, t.memory + FILE_BYTES, off), 0);
+	teardown(true);
+	(void)close(t.file.buffered_fd);
+}
+END_TEST
+
+START_TEST(an_op_that_waits_for_the_gate_can_be_cancelled)
+{
+	setup_engine((struct profile){ 16384, 8, false, true, 1 }, 0, true, true);
+	add_buffered();
+	atomic_store(&holds_calls, true);
+	put(1, RING_OP_WRITE, 100, 100, 0);	      /* holds the gate */
+	put(2, RING_OP_WRITE, 1u << 20, 65536, 4096); /* these wait before it */
+	put(3, RING_OP_WRITE, 2u << 20, 65536, 4096);
+	submit();
+	while (!atomic_load(&n_held))
+		(void)usleep(1000);
+	do_cancel(2);
+	ck_assert_int_eq(ring_result_errno(get().result), ECANCELED);
+	ck_assert_uint_eq(seen.n_blocks, 0);
+	do_cancel(1); /* in a thread: awaited */
+	ck_assert(!ring_client_ready(&t.ring));
+	atomic_store(&holds_calls, false);
+	ck_assert_int_eq(get().result, 100);
+	ck_assert_int_eq(get().result, 65536);
+	ck_assert_uint_eq(seen.n_blocks, 4);
+
+	/* And a channel can go while some wait. */
+	atomic_store(&holds_calls, true);
+	for (unsigned i = 0; i < 30; i++)
+		put(i, RING_OP_WRITE, i * 131072 + 1, 99999, i * 131072 + 1);
+	submit();
+	while (atomic_load(&n_held) < 2) /* the first's ends; the others wait behind its middle */
+		(void)usleep(1000);
+	lane_remove_channel(t.channel->home, t.channel, false);
+	atomic_store(&holds_calls, false);
+	while (!t.was_removed)
+		run_main_inbox();
+	teardown(false);
+	(void)close(t.file.buffered_fd);
+}
+END_TEST
+
+START_TEST(ragged_reads_wait_for_a_bounce_page)
+{
+	setup_engine((struct profile){ 4096, 256, false, true, 1 }, 0, true, true);
+	fill(t.memory, FILE_BYTES, 6);
+	ck_assert_int_eq(do_op(RING_OP_WRITE, 0, FILE_BYTES, 0), FILE_BYTES);
+	for (int round = 0; round < 3; round++) {
+		atomic_store(&told.holds_blocks, round == 0);
+		memset(t.memory + FILE_BYTES, 0, FILE_BYTES);
+		for (unsigned i = 0; i < 250; i++)
+			put(i, RING_OP_READ, i * 10001, 5001, FILE_BYTES + i * 8192 + i);
+		submit();
+		if (round == 0) {
+			do_cancel(249); /* waits; the lane has taken all by now */
+			ck_assert_uint_le(seen.n_bounced, 128);
+			atomic_store(&told.holds_blocks, false);
+		}
+		for (unsigned i = 0; i < 250; i++) {
+			struct ring_completion completion = get();
+			uint64_t id = completion.id;
+
+			if (round == 0 && ring_result_errno(completion.result) == ECANCELED) {
+				ck_assert_uint_eq(id, 249);
+				continue;
+			}
+			ck_assert_int_eq(completion.result, 5001);
+			ck_assert_int_eq(memcmp(t.memory + id * 10001,
+						t.memory + FILE_BYTES + id * 8192 + id, 5001),
+					 0);
+			ck_assert_int_eq(t.memory[FILE_BYTES + id * 8192 + id + 5001], 0);
+		}
+	}
+	ck_assert_uint_ge(seen.n_bounced, 749);
+	teardown(true);
+}
+END_TEST
+
+START_TEST(any_range_goes_there_and_back_with_any_profile)
+{
+	static const struct {
+		uint64_t off, len, slab_off;
+	} ranges[] = { { 0, 77, 0 },	      { 13, 3000000 + 77, 13 }, { 4095, 2, 1 },
+		       { 1, 70000, 5 },	      { 512, 65536, 512 },	{ 100, 2500001, 7 },
+		       { 8190, 300000, 8190 } };
+	const char *half = t.memory;
+
+	setup(profiles[_i].profile, profiles[_i].spin_usec, true);
+	add_buffered();
+	half = t.memory + FILE_BYTES;
+	for (size_t i = 0; i < N_ROWS(ranges); i++) {
+		uint64_t off = ranges[i].off, len = ranges[i].len, at = ranges[i].slab_off;
+
+		fill(t.memory, FILE_BYTES, (unsigned)i);
+		memset(t.memory + FILE_BYTES, 0x55, FILE_BYTES);
+		ck_assert_int_eq(do_op(RING_OP_WRITE, off, len, at), (int64_t)len);
+		ck_assert_int_eq(do_op(RING_OP_READ, off, len, FILE_BYTES + at), (int64_t)len);
+		ck_assert_int_eq(memcmp(t.memory + at, half + at, len), 0);
+		ck_assert(half[at + len] == 0x55 && (!at || half[at - 1] == 0x55));
+	}
+	ck_assert_int_eq(do_op(RING_OP_FSYNC, 0, 0, 0), 0);
+	teardown(true);
+	(void)close(t.file.buffered_fd);
+}
+END_TEST
+
 static bool batch_is_done;
 static void on_done(struct batch *batch)
 {
@@ -558,6 +865,13 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_draining_channel_that_has_to_hurry_drops_what_has_not_started);
 	tcase_add_test(tcase, a_cancelled_op_ends_once);
 	tcase_add_test(tcase, a_deadline_is_a_cancel);
+	tcase_add_loop_test(tcase, what_the_kernel_gives_back_a_helper_does, 0, N_ROWS(refusals));
+	tcase_add_test(tcase, a_call_that_hangs_holds_up_nobody_else);
+	tcase_add_test(tcase, buffered_and_direct_writes_of_an_inode_take_turns);
+	tcase_add_test(tcase, an_op_that_waits_for_the_gate_can_be_cancelled);
+	tcase_add_test(tcase, ragged_reads_wait_for_a_bounce_page);
+	tcase_add_loop_test(tcase, any_range_goes_there_and_back_with_any_profile, 0,
+			    N_ROWS(profiles));
 	tcase_add_loop_test(tcase, a_batch_without_rings_gets_its_results_in_order, 0, 3);
 }
 
