@@ -119,12 +119,21 @@ static int show_run(struct ctl *ctl)
 	return r == CTL_OK ? print_profiles(ctl, &reply->store_get, 1) : r;
 }
 
-static int print_changed(const struct ctl *ctl, Wire__Store *store, const char *sentence)
+/* The daemon's own sentence says more: for example why it can not be kept. */
+static int print_changed(const struct ctl *ctl, const Wire__Reply *reply, const char *sentence)
 {
+	Wire__Store *store = reply->store_get;
 	int r = print_profiles(ctl, &store, 1);
 
-	if (r != CTL_OK || ctl->is_json)
+	if (reply->text[0])
+		sentence = reply->text;
+	if (r != CTL_OK)
 		return r;
+	if (ctl->is_json) {
+		if (reply->text[0])
+			ctl_note(ctl, "%s", sentence);
+		return CTL_OK;
+	}
 	(void)printf("%s\n", sentence);
 	return ctl_flush(ctl);
 }
@@ -184,7 +193,7 @@ static int set_run(struct ctl *ctl)
 	r = ask_profile_set(ctl, &client, ctl->args[1], &wire, &after);
 	if (r != CTL_OK)
 		return r;
-	return print_changed(ctl, after->store_get,
+	return print_changed(ctl, after,
 			     "kept across restarts; holds for handles that open a channel from now "
 			     "on");
 }
@@ -202,7 +211,7 @@ static int reset_run(struct ctl *ctl)
 	r = ask_profile_set(ctl, &client, ctl->args[1], NULL, &reply);
 	if (r != CTL_OK)
 		return r;
-	return print_changed(ctl, reply->store_get,
+	return print_changed(ctl, reply,
 			     "what was kept is forgotten; holds for handles that open a channel "
 			     "from now on");
 }
