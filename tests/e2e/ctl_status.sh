@@ -1,0 +1,111 @@
+#!/bin/bash
+# dsaioctl status, stores, clients and pool: what is served, to whom, and who may see it.
+. "$(dirname "$0")/ctl_common.sh"
+
+# A client of ours that stays, with a handle and memory, until stop_client.
+start_client() {
+	"$ctl" bench io --folder "$store" --io_size 4M --loops 1000000 >/dev/null 2>&1 &
+	client=$!
+	for _ in $(seq 400); do
+		expect 0 "$ctl" status --json || return 1
+		grep -q '"write_bytes": [1-9]' "$dir/out" && return 0
+		read -rt 0.05 <> <(:)
+	done
+	why="the client wrote nothing"
+	return 1
+}
+
+stop_client() {
+	kill "$client"
+	wait "$client" 2>/dev/null
+}
+
+status_shows_store_pool_and_counters() {
+	expect 0 "$ctl" status && says "$dir/out" "dsaiod " "pool: " "STORE" "$store" "libaio" || return 1
+	expect 0 "$ctl" status --json && says "$dir/out" '"stores"' '"read_bytes"' '"latency_p99_nsec"' \
+		'"clients"' '"others": ' '"stuck": ' '"is_admin": ' '"is_automatic": false'
+}
+
+handles_have_small_numbers() {
+	expect 0 "$ctl" status || return 1
+	why="no such handle: $(cat "$dir/out")"
+	grep -qE '^ *[0-9]+/[0-9]{1,4} +t +normal 1 ' "$dir/out" || return 1
+	expect 0 "$ctl" clients || return 1
+	why="no such handle: $(cat "$dir/out")"
+	grep -qE '^ *[0-9]+/[0-9]{1,4} +dsaioctl +t +normal +1 ' "$dir/out"
+}
+
+clients_show_sums_and_handles() {
+	expect 0 "$ctl" clients && says "$dir/out" "CLIENT" "WRITTEN" "ERRORS" "ENTRIES" "RINGS" || return 1
+	why="no row with what was written: $(cat "$dir/out")"
+	grep -qE "^ *[0-9]+ +dsaioctl +$client|^ *[0-9]+ +dsaioctl +[0-9]+ .* [0-9.]+ [KMG]iB +0 B +[0-9.]+ [KMG]iB +0\$" \
+		"$dir/out" || grep -q ' MiB ' "$dir/out" || return 1
+	expect 0 "$ctl" clients --json && says "$dir/out" '"handles"' '"has_rings": true' '"others": '
+}
+
+pool_shows_a_bar_for_each_client() {
+	expect 0 "$ctl" pool && says "$dir/out" "pool: " " used, " "SHARE" || return 1
+	why="no bars: $(cat "$dir/out")"
+	[ "$(grep -cE '\[[#.]{40}\]' "$dir/out")" -ge 3 ] || return 1 # all, the client, pool itself
+	expect 0 "$ctl" pool --json && says "$dir/out" '"size_bytes"' '"is_locked"' '"pool_bytes"'
+}
+
+stores_show_all_or_those_of_paths() {
+	expect 0 "$ctl" stores && says "$dir/out" "$store" "libaio" "everybody" "IN FLIGHT" "default" || return 1
+	mkdir -p "$store/sub"
+	expect 0 "$ctl" stores "$store/sub" "$store" && says "$dir/out" "ASKED FOR" "$store/sub" || return 1
+	why="not two rows: $(cat "$dir/out")"
+	[ "$(grep -c ' libaio ' "$dir/out")" = 2 ] || return 1
+	expect 0 "$ctl" stores --json "$store/sub" && says "$dir/out" '"asked_for": "'"$store/sub"'"' '"name": "t"' &&
+		expect 0 "$ctl" stores t && says "$dir/out" "$store"
+}
+
+a_path_needs_no_right_to_read_it() {
+	as_nobody || return 2
+	printf x >"$store/secret"
+	chmod 600 "$store/secret"
+	expect 0 "${nobody[@]}" "$ctl" stores "$store/secret" && says "$dir/out" "$store/secret" " t "
+}
+
+a_path_on_no_store_is_told() {
+	expect 1 "$ctl" stores "$store/none" && says "$dir/err" "$store/none: No such file" &&
+		expect 1 "$ctl" stores /proc/self && says "$dir/err" "/proc" || return 1
+	expect 1 "$ctl" stores nosuch && says "$dir/err" "nosuch"
+}
+
+nothing_takes_other_arguments() {
+	expect 2 "$ctl" status x && says "$dir/err" "takes no arguments" && expect 2 "$ctl" clients x &&
+		expect 2 "$ctl" pool x && expect 2 "$ctl" stores ""
+}
+
+another_user_sees_the_others_as_one_line() {
+	as_nobody || return 2
+	local command
+	for command in status clients; do
+		expect 0 "${nobody[@]}" "$ctl" "$command" &&
+			says "$dir/out" "1 client of other users: " " of the pool, 1 slab, 1 file, 1 handle" || return 1
+		why="$command: a client of root is shown: $(cat "$dir/out")"
+		! grep -qE "^ *[0-9]+ +dsaioctl +[0-9]+ +0 " "$dir/out" || return 1
+	done
+	expect 0 "${nobody[@]}" "$ctl" pool && says "$dir/out" "1 of other users" || return 1
+	expect 0 "${nobody[@]}" "$ctl" status --json && says "$dir/out" '"is_admin": false' '"others": {' || return 1
+	expect 0 "$ctl" status --json && says "$dir/out" '"is_admin": true' '"others": null'
+}
+
+a_private_daemon_serves_this_directory() {
+	expect 0 env -u DSAIO_SOCKET "$ctl" stores --private && says "$dir/out" "private1" &&
+		expect 0 env -u DSAIO_SOCKET "$ctl" stores --private "$store" && says "$dir/out" "$store"
+}
+
+start_daemon
+client=
+start_client || { echo "not ok ctl: a client starts: $why"; failed=1; }
+for t in status_shows_store_pool_and_counters handles_have_small_numbers clients_show_sums_and_handles \
+	pool_shows_a_bar_for_each_client stores_show_all_or_those_of_paths a_path_needs_no_right_to_read_it \
+	a_path_on_no_store_is_told nothing_takes_other_arguments another_user_sees_the_others_as_one_line \
+	a_private_daemon_serves_this_directory; do
+	run_test $t
+done
+stop_client
+stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }
+exit $failed
