@@ -135,11 +135,12 @@ static void tell(const struct stuck *s, uint64_t now_nsec, struct stuck_told *to
 static int list_copy(uint64_t now_nsec, bool only_untold, struct stuck **ret_list, size_t *ret_n,
 		     uint64_t *ret_oldest_untold_nsec)
 {
-	_cleanup_(unlockp) pthread_mutex_t *locked = &stuck.lock;
+	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
 	struct stuck *list;
 	size_t n = 0;
 
 	(void)pthread_mutex_lock(&stuck.lock);
+	locked = &stuck.lock;
 	*ret_oldest_untold_nsec = UINT64_MAX;
 	for (const struct stuck *s = stuck.first; s; s = s->next)
 		n++;

@@ -1,0 +1,389 @@
+/*
+ * A client whose file lies on a FUSE file system of its own that stops to answer (E4): nobody else
+ * notices; the log and status name user, mount and what frees it; that frees it.
+ *
+ * The file system is mounted in a mount namespace of the test's, which the daemon does not see, and
+ * served by a process that speaks the kernel's protocol itself.  Its files are one letter long.
+ */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FILE_BYTES MIB
+#define SERVER_SECONDS 60 /* then it ends by itself: whatever hangs on it comes back */
+
+struct fs {
+	const char *dir;
+	_Atomic bool *is_hung; /* shared with the server */
+	pid_t pid;
+};
+
+/* ---- the server ---- */
+
+static void answer(int fd, const struct fuse_in_header *in, int error, const void *body, size_t len)
+{
+	struct fuse_out_header out = { .len = (uint32_t)(sizeof(out) + len),
+				       .error = -error,
+				       .unique = in->unique };
+	struct iovec iov[2] = { { &out, sizeof(out) }, { (void *)(uintptr_t)body, len } };
+
+	/* What was interrupted meanwhile is not there any more. */
+	if (writev(fd, iov, 2) < 0 && errno != ENOENT && errno != ENODEV)
+		_exit(1);
+}
+
+static struct fuse_attr attr_of(uint64_t node)
+{
+	return (struct fuse_attr){
+		.ino = node,
+		.mode = node == FUSE_ROOT_ID ? S_IFDIR | 0755 : S_IFREG | 0666,
+		.nlink = 1,
+		.size = node == FUSE_ROOT_ID ? 0 : FILE_BYTES,
+		.blksize = 4096,
+	};
+}
+
+static void serve_one(int fd, const struct fuse_in_header *in, const void *body)
+{
+	static const uint8_t zeroes[FILE_BYTES];
+	struct fuse_init_out init = { .major = FUSE_KERNEL_VERSION,
+				      .minor = 31,
+				      .max_write = 65536,
+				      .max_background = 16,
+				      .congestion_threshold = 12,
+				      .time_gran = 1 };
+	struct fuse_entry_out entry = { .generation = 1 };
+	struct fuse_attr_out attr = { .attr = attr_of(in->nodeid) };
+	struct fuse_statfs_out statfs = { .st = { .bsize = 4096, .frsize = 4096, .namelen = 255 } };
+	struct fuse_open_out open = { .fh = in->nodeid };
+	struct fuse_write_out written = { 0 };
+
+	switch (in->opcode) {
+	case FUSE_INIT:
+		answer(fd, in, 0, &init, sizeof(init));
+		return;
+	case FUSE_LOOKUP:
+		entry.nodeid = FUSE_ROOT_ID + 1 + (uint64_t) * (const uint8_t *)body;
+		entry.attr = attr_of(entry.nodeid);
+		answer(fd, in, 0, &entry, sizeof(entry));
+		return;
+	case FUSE_GETATTR:
+		answer(fd, in, 0, &attr, sizeof(attr));
+		return;
+	case FUSE_STATFS:
+		answer(fd, in, 0, &statfs, sizeof(statfs));
+		return;
+	case FUSE_OPEN:
+		answer(fd, in, 0, &open, sizeof(open));
+		return;
+	case FUSE_READ:
+		answer(fd, in, 0, zeroes, ((const struct fuse_read_in *)body)->size);
+		return;
+	case FUSE_WRITE:
+		written.size = ((const struct fuse_write_in *)body)->size;
+		answer(fd, in, 0, &written, sizeof(written));
+		return;
+	case FUSE_FLUSH:
+	case FUSE_FSYNC:
+	case FUSE_RELEASE:
+		answer(fd, in, 0, NULL, 0);
+		return;
+	case FUSE_FORGET:
+	case FUSE_BATCH_FORGET:
+	case FUSE_INTERRUPT:
+		return; /* are not answered */
+	default:
+		answer(fd, in, ENOSYS, NULL, 0);
+	}
+}
+
+static void serve(int fd, const _Atomic bool *is_hung)
+{
+	static uint64_t request[(128 * KIB + 4096) / sizeof(uint64_t)];
+
+	for (;;) {
+		ssize_t n = read(fd, request, sizeof(request));
+
+		if (n < 0 && (errno == EINTR || errno == ENOENT))
+			continue;
+		if (n < (ssize_t)sizeof(struct fuse_in_header))
+			return; /* the connection was aborted */
+		if (!atomic_load(is_hung))
+			serve_one(fd, (const void *)request,
+				  (const char *)request + sizeof(struct fuse_in_header));
+	}
+}
+
+static void fs_start(struct fs *fs)
+{
+	_cleanup_(closep) int fd = -1;
+	void *shared;
+
+	fs->dir = test_text("%s/fuse", test_dir());
+	CHECK_SYS(mkdir(fs->dir, 0755));
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(shared != MAP_FAILED);
+	fs->is_hung = shared;
+
+	fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		test_skip("/dev/fuse: %s", strerror(errno));
+	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		test_skip("a mount namespace: %s", strerror(errno));
+	if (mount("test", fs->dir, "fuse.test", MS_NOSUID | MS_NODEV,
+		  test_text("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)) < 0)
+		test_skip("mounting FUSE: %s", strerror(errno));
+	if (mount("none", "/sys/fs/fuse/connections", "fusectl", 0, NULL) < 0 && errno != EBUSY)
+		test_skip("mounting fusectl: %s", strerror(errno));
+	(void)fflush(NULL); /* or the child prints it again */
+	fs->pid = (pid_t)CHECK_SYS(fork());
+	if (fs->pid == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		(void)alarm(SERVER_SECONDS);
+		serve(fd, fs->is_hung);
+		_exit(0);
+	}
+}
+
+static char *fs_path(const struct fs *fs, char name)
+{
+	return test_text("%s/%c", fs->dir, name);
+}
+
+/* Does what the log says frees it; not by a shell: a process that starts closes what it inherits. */
+static void fs_free_as_told(const struct daemon *daemon)
+{
+	static const char words[] = "echo 1 > /sys/fs/fuse/";
+	_cleanup_(fclosep) FILE *log = fopen(daemon->log_path, "re");
+	_cleanup_(closep) int fd = -1;
+	char line[1024] = "";
+	char *command = NULL;
+
+	CHECK(log);
+	while (!command && fgets(line, sizeof(line), log))
+		command = strstr(line, words);
+	CHECK_MSG(command, "the log names no command");
+	command[strcspn(command, "\n")] = 0;
+	fd = (int)CHECK_SYS(open(strchr(command, '/'), O_WRONLY | O_CLOEXEC));
+	CHECK_EQ(write(fd, "1\n", 2), 2);
+}
+
+/* ---- the others ---- */
+
+static int compare_usec(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The 99th percentile of reads, by a client of its own on another store. */
+static int64_t others_p99_usec(struct rig *rig, struct dsaio_file *file, void *memory)
+{
+	static int64_t usec[400];
+
+	for (size_t i = 0; i < ARRAY_SIZE(usec); i++) {
+		int64_t start = now_usec();
+
+		CHECK_EQ(dsaio_pread(rig->handle, file, memory, 4096, i % 64 * 4096), 4096);
+		usec[i] = now_usec() - start;
+	}
+	qsort(usec, ARRAY_SIZE(usec), sizeof(*usec), compare_usec);
+	return usec[ARRAY_SIZE(usec) * 99 / 100];
+}
+
+/* ---- E4 ---- */
+
+static void send_file_add(struct raw *raw, int fd, const char *name)
+{
+	Wire__FileAdd file_add = WIRE__FILE_ADD__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_ADD, file_add, &file_add);
+
+	file_add.name = (char *)(uintptr_t)name;
+	raw_send(raw, &request, &fd, 1);
+}
+
+static void send_file_remove(struct raw *raw, uint32_t id)
+{
+	Wire__FileRemove remove = WIRE__FILE_REMOVE__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_REMOVE, file_remove, &remove);
+
+	remove.file = id;
+	raw_send(raw, &request, NULL, 0);
+}
+
+static void check_status(const struct daemon *daemon, const struct fs *fs)
+{
+	static const char *const whats[] = { "read", "fsync", "check", "close" };
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	const Wire__StatusReply *status;
+
+	daemon_status(daemon, &answer);
+	status = answer.reply->status;
+	CHECK_EQ(status->n_stuck, ARRAY_SIZE(whats));
+	for (size_t i = 0; i < ARRAY_SIZE(whats); i++) {
+		const Wire__Stuck *stuck = NULL;
+
+		for (size_t k = 0; k < status->n_stuck; k++)
+			if (!strcmp(status->stuck[k]->what, whats[i]))
+				stuck = status->stuck[k];
+		CHECK_MSG(stuck, "%s", whats[i]);
+		CHECK_EQ(stuck->uid, 0);
+		CHECK(stuck->usec >= 5000000);
+		CHECK_MSG(strstr(stuck->mount, fs->dir) && strstr(stuck->mount, "fuse.test"), "%s",
+			  stuck->mount);
+		CHECK_MSG(strstr(stuck->text, "abort"), "%s", stuck->text);
+	}
+}
+
+TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is named, abort frees it")
+{
+	static const char *const whats[] = { "read", "fsync", "check", "close" };
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(closep) int unchecked = -1;
+	struct raw_file file, closed;
+	struct raw_channel channel;
+	struct raw_slab slab;
+	struct ring_completion completions[2];
+	struct dsaio_file *other;
+	int64_t before, hung;
+	void *memory;
+	struct fs fs;
+
+	test_needs_root();
+	test_time_limit(100);
+	rig.daemon = daemon_start(DAEMON_ARGS("--user")); /* stores of all kinds, without asking */
+	fs_start(&fs);
+	beside_start(rig.daemon);
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "other"), MIB, 1);
+	other = rig_file(&rig, "other", O_RDONLY);
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
+
+	raw_open(&raw, rig.daemon);
+	raw_slab(&raw, 65536, &slab);
+	raw_file(&raw, fs_path(&fs, 'a'), O_RDWR, &file);
+	raw_file(&raw, fs_path(&fs, 'b'), O_RDWR, &closed);
+	raw_channel(&raw, raw_handle(&raw), file.store, 4, true, &channel);
+	CHECK_EQ(raw_run_one(&channel, (struct ring_entry){ .opcode = RING_OP_READ,
+							    .file = file.id,
+							    .slab = slab.id,
+							    .len = 4096 }),
+		 4096);
+	unchecked = open_direct(fs_path(&fs, 'c'), O_RDWR);
+	before = others_p99_usec(&rig, other, memory);
+
+	atomic_store(fs.is_hung, true);
+	raw_put(&channel,
+		&(struct ring_entry){
+			.opcode = RING_OP_READ, .file = file.id, .slab = slab.id, .len = 4096 });
+	raw_put(&channel, &(struct ring_entry){ .opcode = RING_OP_FSYNC, .file = file.id });
+	raw_ring(&channel);
+	send_file_remove(&raw, closed.id);
+	send_file_add(&raw, unchecked, fs_path(&fs, 'c'));
+	for (size_t i = 0; i < ARRAY_SIZE(whats); i++)
+		daemon_log_wait(rig.daemon, test_text(": %s has not come back for", whats[i]));
+	CHECK(daemon_log_has(rig.daemon, "user 0: client"));
+	CHECK(daemon_log_has(rig.daemon, test_text("on %s (fuse.test", fs.dir)));
+	check_status(rig.daemon, &fs);
+
+	hung = others_p99_usec(&rig, other, memory);
+	test_note("others' 99th percentile: %" PRId64 " us, beside what hangs %" PRId64 " us",
+		  before, hung);
+	CHECK(hung < 20 * before + 50000);
+	beside_ok();
+
+	fs_free_as_told(rig.daemon);
+	CHECK(raw_reap(&channel, 2, completions, 20000000));
+	for (size_t i = 0; i < ARRAY_SIZE(completions); i++)
+		CHECK(ring_result_errno(completions[i].result) > 0);
+	for (unsigned i = 0; i < 2; i++) { /* to both requests */
+		_cleanup_(answer_free) struct answer reply = ANSWER_NONE;
+
+		raw_receive(&raw, &reply);
+		CHECK(reply.reply);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(whats); i++)
+		daemon_log_wait(rig.daemon, test_text(": %s came back after", whats[i]));
+	beside_ok();
+	raw_channel_unmap(&channel);
+	raw_slab_unmap(&slab);
+}
+
+TEST(e4_stop,
+     "E4 a close that never comes back holds up the daemon's exit: the log says what frees it")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct raw raw = RAW_NONE;
+	struct raw_file file;
+	struct fs fs;
+
+	test_needs_root();
+	test_time_limit(100);
+	rig.daemon = daemon_start(DAEMON_ARGS("--user"));
+	fs_start(&fs);
+	raw_open(&raw, rig.daemon);
+	raw_file(&raw, fs_path(&fs, 'a'), O_RDWR, &file);
+	atomic_store(fs.is_hung, true);
+	raw_close(&raw);
+	CHECK_SYS(kill(rig.daemon->pid, SIGTERM));
+	daemon_log_wait(rig.daemon, "holds up the daemon's exit");
+	CHECK(daemon_is_alive(rig.daemon));
+	fs_free_as_told(rig.daemon);
+	daemon_wait_end(rig.daemon, 0);
+}
+
+TEST(e4_descriptors,
+     "E4 descriptors that can not be closed: their user's clients wait, and take none from others")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(closep) int fd = -1;
+	struct usage before, now;
+	struct fs fs;
+
+	test_needs_root();
+	test_time_limit(100);
+	rig.daemon = daemon_start(DAEMON_ARGS("--user"));
+	fs_start(&fs);
+	raw_open(&raw, rig.daemon);
+	fd = open_direct(fs_path(&fs, 'a'), O_RDWR);
+	before = daemon_usage_settled(rig.daemon);
+	atomic_store(fs.is_hung, true);
+	for (unsigned i = 0; i < 200; i++) { /* refused: descriptors came with it */
+		Wire__Status status = WIRE__STATUS__INIT;
+		Wire__Request request = RAW_REQUEST(STATUS, status, &status);
+
+		raw_send(&raw, &request, (const int[]){ fd, fd, fd, fd }, 4);
+	}
+	daemon_log_wait(rig.daemon, ": close has not come back for");
+	now = daemon_usage_settled(rig.daemon);
+	test_note("of 800 descriptors that came the daemon has taken %u", now.n_fds - before.n_fds);
+	CHECK(now.n_fds < before.n_fds + 100);
+
+	fs_free_as_told(rig.daemon);
+	for (unsigned i = 0; i < 200; i++) { /* then all is read, answered and closed */
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+		raw_receive(&raw, &answer);
+		answer_check_fails(&answer, -EINVAL, "4 descriptors");
+	}
+	daemon_usage_back(rig.daemon, &before);
+}
+
+TEST_MAIN
