@@ -764,6 +764,7 @@ START_TEST(ragged_reads_wait_for_a_bounce_page)
 			do_cancel(249); /* waits; the lane has taken all by now */
 			ck_assert_uint_le(seen.n_bounced, 128);
 			atomic_store(&told.holds_blocks, false);
+			do_cancel(1000); /* nobody's: the lane looks again */
 		}
 		for (unsigned i = 0; i < 250; i++) {
 			struct ring_completion completion = get();
