@@ -66,12 +66,6 @@ an_error_of_one_process_ends_all() {
 		says "$dir/err" "_aio_write_65536.pt.1_0"
 }
 
-status_shows_store_pool_and_counters() {
-	expect 0 "$ctl" status && says "$dir/out" "dsaiod " "pool: " "STORE" "$store" "libaio" || return 1
-	expect 0 "$ctl" status --json && says "$dir/out" '"stores"' '"read_bytes"' '"latency_p99_nsec"' \
-		'"clients"'
-}
-
 status_during_a_bench_shows_all_four_processes() {
 	local pid seen rc
 	"$ctl" bench io --folder "$store" --io_size 16M --multi_process 4 --loops 1000000 >"$dir/bench" 2>&1 &
@@ -95,7 +89,7 @@ start_daemon
 for t in writes_print_ds_ios_lines_and_leave_its_files \
 	reads_make_their_files_where_missing_or_of_another_size each_loop_may_have_its_own_file \
 	json_tells_the_numbers_and_what_was_served mappings_have_a_process_each \
-	an_error_of_one_process_ends_all status_shows_store_pool_and_counters \
+	an_error_of_one_process_ends_all \
 	status_during_a_bench_shows_all_four_processes; do
 	run_test $t
 done

@@ -77,6 +77,15 @@ reset_goes_back_to_the_configuration() {
 		expect 0 "$ctl" profile reset t && shows '1 MiB' 99 no yes 1 configuration
 }
 
+# A tmpfs has nothing to know it by after a restart.
+what_can_not_be_kept_is_told() {
+	expect 0 "$ctl" profile set /dev/shm/ queue_depth=9 && says "$dir/out" "the profile is not kept: " " set" || return 1
+	why="it claims to be kept: $(cat "$dir/out")"
+	! grep -q "kept across restarts" "$dir/out" || return 1
+	expect 0 "$ctl" profile set /dev/shm/ queue_depth=8 --json && says "$dir/err" "is not kept" &&
+		says "$dir/out" '"profile_source": "set"' && expect 0 "$ctl" profile reset /dev/shm/
+}
+
 wrong_values_are_refused() {
 	expect 2 "$ctl" profile set t queue_depth=5000 && says "$dir/err" "queue_depth 5000: must be from 1 to 4096" &&
 		expect 2 "$ctl" profile set t block_size=5000 && says "$dir/err" "multiple of 4096" &&
@@ -113,7 +122,7 @@ others_may_look_and_not_set() {
 start_daemon
 for t in the_default_is_shown a_path_inside_names_its_store named_values_change_and_the_others_stay \
 	a_handle_opened_now_has_it it_is_kept_over_a_restart it_is_kept_over_a_kill reset_forgets_it \
-	reset_goes_back_to_the_configuration wrong_values_are_refused wrong_usage_is_told \
+	reset_goes_back_to_the_configuration what_can_not_be_kept_is_told wrong_values_are_refused wrong_usage_is_told \
 	unknown_stores_are_told others_may_look_and_not_set; do
 	run_test $t
 done
