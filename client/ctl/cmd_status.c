@@ -34,33 +34,6 @@ static const char help[] =
 
 /* ---- tables ---- */
 
-static int print_stuck(const Wire__StatusReply *status)
-{
-	static const struct table_column columns[] = {
-		{ "UID", true },   { "FOR", true },    { "WHAT", false },
-		{ "FILE", false }, { "MOUNT", false }, { "WHAT FREES IT", false },
-	};
-	_cleanup_(table_deinit) struct table table;
-	char text[UNITS_TEXT_BYTES];
-	int r;
-
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < status->n_stuck; i++) {
-		const Wire__Stuck *stuck = status->stuck[i];
-
-		table_add(&table, "%" PRIu32, stuck->uid);
-		table_add(&table, "%s", units_format_nsec(text, stuck->usec * 1000));
-		table_add(&table, "%s", stuck->what);
-		table_add(&table, "%s", stuck->file);
-		table_add(&table, "%s", stuck->mount);
-		table_add(&table, "%s", stuck->text);
-	}
-	(void)puts("STUCK: file systems that do not answer:");
-	r = table_print(&table, stdout);
-	(void)putchar('\n');
-	return r;
-}
-
 static int print_stores(const Wire__StatusReply *status)
 {
 	static const struct table_column about_columns[] = {
@@ -172,7 +145,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 		(void)printf("%s%s\n", pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
 	}
 	(void)putchar('\n');
-	r = status->n_stuck ? print_stuck(status) : 0;
+	r = show_stuck(status, stdout);
 	if (r == 0)
 		r = print_stores(status);
 	if (r == 0 && (status->n_clients || status->others)) {

@@ -1,6 +1,7 @@
 #include "client/ctl/show.h"
 
 #include "client/ctl/units.h"
+#include "proto/cleanup.h"
 
 #include <inttypes.h>
 #include <json-c/json.h>
@@ -50,6 +51,35 @@ void show_others(const Wire__Others *others)
 		     units_format_size(text, others->pool_bytes), others->slabs,
 		     plural(others->slabs), others->files, plural(others->files), others->handles,
 		     plural(others->handles));
+}
+
+int show_stuck(const Wire__StatusReply *status, FILE *out)
+{
+	static const struct table_column columns[] = {
+		{ "UID", true },   { "FOR", true },    { "WHAT", false },
+		{ "FILE", false }, { "MOUNT", false }, { "WHAT FREES IT", false },
+	};
+	_cleanup_(table_deinit) struct table table = { .n_cells = 0 };
+	char text[UNITS_TEXT_BYTES];
+	int r;
+
+	if (status->n_stuck == 0)
+		return 0;
+	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < status->n_stuck; i++) {
+		const Wire__Stuck *stuck = status->stuck[i];
+
+		table_add(&table, "%" PRIu32, stuck->uid);
+		table_add(&table, "%s", units_format_nsec(text, stuck->usec * 1000));
+		table_add(&table, "%s", stuck->what);
+		table_add(&table, "%s", stuck->file);
+		table_add(&table, "%s", stuck->mount);
+		table_add(&table, "%s", stuck->text);
+	}
+	(void)fputs("STUCK: file systems that do not answer:\n", out);
+	r = table_print(&table, out);
+	(void)fputc('\n', out);
+	return r;
 }
 
 /* ---- cells ---- */

@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct json_object;
 
@@ -24,6 +25,12 @@ const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id)
 
 /* Prints a line, or none: NULL. */
 void show_others(const Wire__Others *others);
+
+/*
+ * Prints what file systems have not answered, under a title, with an empty line behind; or
+ * nothing.  Returns 0, -ENOMEM or -EIO.
+ */
+int show_stuck(const Wire__StatusReply *status, FILE *out);
 
 /* ---- cells ---- */
 

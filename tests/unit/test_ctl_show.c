@@ -121,11 +121,41 @@ START_TEST(json_has_whole_numbers_and_ids)
 }
 END_TEST
 
+START_TEST(what_is_stuck_stands_there_with_what_frees_it)
+{
+	Wire__StatusReply status = WIRE__STATUS_REPLY__INIT;
+	Wire__Stuck stuck = WIRE__STUCK__INIT, *stucks[] = { &stuck };
+	_cleanup_(freep) char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	ck_assert_ptr_nonnull(out);
+	ck_assert_int_eq(show_stuck(&status, out), 0);
+	ck_assert_int_eq(fflush(out), 0);
+	ck_assert_str_eq(text, "");
+	stuck.uid = 1000;
+	stuck.usec = 35000000;
+	stuck.what = (char *)"close";
+	stuck.file = (char *)"/mnt/a\033[2J";
+	stuck.mount = (char *)"/mnt fuse.slow";
+	stuck.text = (char *)"echo 1 >abort";
+	status.stuck = stucks;
+	status.n_stuck = 1;
+	ck_assert_int_eq(show_stuck(&status, out), 0);
+	ck_assert_int_eq(fclose(out), 0);
+	ck_assert_str_eq(text, "STUCK: file systems that do not answer:\n"
+			       " UID     FOR  WHAT   FILE        MOUNT           WHAT FREES IT\n"
+			       "1000  35.0 s  close  /mnt/a?[2J  /mnt fuse.slow  echo 1 >abort\n"
+			       "\n");
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_profile_tells_what_is_not_as_usual);
 	tcase_add_test(tcase, counters_fill_their_columns_also_when_there_are_none);
 	tcase_add_test(tcase, a_handles_number_is_its_place);
+	tcase_add_test(tcase, what_is_stuck_stands_there_with_what_frees_it);
 	tcase_add_test(tcase, what_is_absent_is_null_in_json);
 	tcase_add_test(tcase, json_has_whole_numbers_and_ids);
 }
