@@ -1,0 +1,244 @@
+/*
+ * Two users, each at its bounds (E14): what one holds takes nothing from the other.
+ *
+ * A process of each takes all that the daemon gives it of a kind, one after the other, and keeps it.
+ * The second must get as much as the first, and a third user's client is not disturbed.
+ */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FIRST_UID 60001
+#define CLIENTS_MAX 1024
+
+/* What one user got; its process writes, then the test reads. */
+struct haul {
+	uint64_t clients, files, handles, channels, slabs, bytes;
+	_Atomic bool is_done;
+};
+
+static void few_descriptors(void)
+{
+	struct rlimit limit = { .rlim_cur = 4096, .rlim_max = 4096 };
+
+	(void)setrlimit(RLIMIT_NOFILE, &limit); /* if it fails, the bounds are others */
+}
+
+static void become(uid_t uid)
+{
+	CHECK_SYS(setgroups(0, NULL));
+	CHECK_SYS(setresgid(uid, uid, uid));
+	CHECK_SYS(setresuid(uid, uid, uid));
+	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL)); /* a change of user clears it */
+}
+
+/* Sends it; true if it was granted, else the refusal has to be one of a bound. */
+static bool ask(struct raw *raw, Wire__Request *request, const int *fds, unsigned n_fds,
+		struct answer *answer)
+{
+	raw_call(raw, request, fds, n_fds, answer);
+	CHECK_MSG(!answer->reply->error || answer->reply->error == -EMFILE ||
+			  answer->reply->error == -ENOMEM,
+		  "%s", answer->reply->text);
+	if (answer->reply->error)
+		CHECK_MSG(strstr(answer->reply->text, "at most"), "%s", answer->reply->text);
+	return !answer->reply->error;
+}
+
+static bool take_file(struct raw *raw, int fd, uint32_t *ret_store)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__FileAdd file_add = WIRE__FILE_ADD__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_ADD, file_add, &file_add);
+
+	if (!ask(raw, &request, &fd, 1, &answer))
+		return false;
+	*ret_store = answer.reply->file_add->store;
+	return true;
+}
+
+static bool take_handle(struct raw *raw, uint32_t *ret_handle)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__HandleOpen handle_open = WIRE__HANDLE_OPEN__INIT;
+	Wire__Request request = RAW_REQUEST(HANDLE_OPEN, handle_open, &handle_open);
+
+	if (!ask(raw, &request, NULL, 0, &answer))
+		return false;
+	*ret_handle = answer.reply->handle_open->handle;
+	return true;
+}
+
+static bool take_channel(struct raw *raw, uint32_t handle, uint32_t store)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__ChannelOpen open = WIRE__CHANNEL_OPEN__INIT;
+	Wire__Request request = RAW_REQUEST(CHANNEL_OPEN, channel_open, &open);
+
+	open.handle = handle;
+	open.store = store;
+	open.entries = 4;
+	return ask(raw, &request, NULL, 0, &answer);
+}
+
+static bool take_slab(struct raw *raw, uint64_t bytes)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__SlabNew slab_new = WIRE__SLAB_NEW__INIT;
+	Wire__Request request = RAW_REQUEST(SLAB_NEW, slab_new, &slab_new);
+
+	slab_new.size_bytes = bytes;
+	return ask(raw, &request, NULL, 0, &answer);
+}
+
+/* Connections until the daemon refuses one. */
+static unsigned take_clients(const struct daemon *daemon, struct raw *raws)
+{
+	for (unsigned n = 0; n < CLIENTS_MAX; n++) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+		Wire__Hello hello = WIRE__HELLO__INIT;
+		Wire__Request request = RAW_REQUEST(HELLO, hello, &hello);
+
+		hello.version_min = hello.version_max = 1;
+		raw_connect(&raws[n], daemon);
+		raw_send(&raws[n], &request, NULL, 0);
+		raw_receive(&raws[n], &answer);
+		CHECK_MSG(answer.reply, "closed without a word after %u clients", n);
+		if (answer.reply->error) {
+			answer_check_fails(&answer, -EUSERS, "connections");
+			return n;
+		}
+	}
+	test_fail("connections without end");
+}
+
+static void take_objects(struct raw *raw, int fd, struct haul *haul)
+{
+	uint32_t store = 0, handle;
+
+	while (take_file(raw, fd, &store))
+		haul->files++;
+	while (take_handle(raw, &handle)) {
+		haul->handles++;
+		haul->channels += take_channel(raw, handle, store);
+	}
+}
+
+static void take_slabs(struct raw *raw, int fd, struct haul *haul)
+{
+	(void)fd;
+	while (take_slab(raw, 4096))
+		haul->slabs++;
+}
+
+static void take_bytes(struct raw *raw, int fd, struct haul *haul)
+{
+	(void)fd;
+	for (uint64_t bytes = 64 * MIB; bytes >= 64 * KIB; bytes /= 2)
+		while (take_slab(raw, bytes))
+			haul->bytes += bytes;
+}
+
+static const struct {
+	const char *what;
+	void (*take)(struct raw *raw, int fd, struct haul *haul);
+} kinds[] = {
+	{ "files, handles, channels", take_objects },
+	{ "slabs", take_slabs },
+	{ "bytes of the pool", take_bytes },
+};
+
+/* A process of that user, which takes all that it gets and keeps it. */
+static void taker_start(const struct daemon *daemon, int row, uid_t uid, struct haul *haul)
+{
+	static struct raw raws[CLIENTS_MAX];
+	struct rlimit limit;
+
+	(void)fflush(NULL); /* or the child prints it again */
+	if (CHECK_SYS(fork()) > 0)
+		return;
+	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
+	limit.rlim_cur = limit.rlim_max;
+	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
+	{
+		int fd = open_direct(daemon_path(daemon, "f"), O_RDONLY);
+
+		become(uid);
+		haul->clients = take_clients(daemon, raws);
+		for (unsigned i = 0; i < haul->clients; i++)
+			kinds[row].take(&raws[i], fd, haul);
+	}
+	atomic_store(&haul->is_done, true);
+	for (;;)
+		(void)pause(); /* the test's end ends it */
+}
+
+static void taker_wait(const struct haul *haul)
+{
+	/* Only its process knows how far it is: looks each 10 ms, within the test's time. */
+	while (!atomic_load(&haul->is_done))
+		(void)poll(NULL, 0, 10);
+}
+
+TEST_TABLE(e14, kinds, "E14 two users at their bounds: neither takes the other's share")
+{
+	struct daemon *daemon;
+	struct haul *hauls;
+	const struct haul *a, *b;
+	char *config;
+	FILE *file;
+
+	test_needs_root();
+	test_time_limit(110);
+	config = test_text("%s/dsaiod.conf", test_dir());
+	file = fopen(config, "we");
+	CHECK(file);
+	CHECK(fputs("[daemon]\npool_size = 256M\nuser_pool_max = 96M\nclient_pool_max = 32M\n",
+		    file) >= 0);
+	CHECK(fclose(file) == 0);
+	daemon = daemon_start_with(&(struct daemon_options){
+		.args = DAEMON_ARGS("--config", config), .before_exec = few_descriptors });
+	CHECK_SYS(chmod(test_dir(), 0755));
+	CHECK_SYS(chmod(daemon->store_dir, 0755));
+	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
+	beside_start(daemon);
+
+	hauls = mmap(NULL, 2 * sizeof(*hauls), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		     -1, 0);
+	CHECK(hauls != MAP_FAILED);
+	for (unsigned i = 0; i < 2; i++) {
+		taker_start(daemon, row, FIRST_UID + i, &hauls[i]);
+		taker_wait(&hauls[i]);
+		beside_ok();
+	}
+	a = &hauls[0];
+	b = &hauls[1];
+	test_note("each: %" PRIu64 " clients, %" PRIu64 " files, %" PRIu64 " handles, %" PRIu64
+		  " channels, %" PRIu64 " slabs, %" PRIu64 " bytes",
+		  a->clients, a->files, a->handles, a->channels, a->slabs, a->bytes);
+	CHECK(a->clients > 1 && (a->handles > 1 || a->slabs > 1 || a->bytes > MIB));
+	CHECK_EQ(b->clients, a->clients);
+	CHECK_EQ(b->files, a->files);
+	CHECK_EQ(b->handles, a->handles);
+	CHECK_EQ(b->channels, a->channels);
+	CHECK_EQ(b->slabs, a->slabs);
+	CHECK_EQ(b->bytes, a->bytes);
+
+	dsaio_disconnect(client_open(daemon)); /* who comes now is served, too */
+	CHECK(!daemon_log_has(daemon, "no descriptor"));
+}
+
+TEST_MAIN
