@@ -27,6 +27,8 @@
 /* What one user got; its process writes, then the test reads. */
 struct haul {
 	uint64_t clients, files, handles, channels, slabs, bytes;
+	uint32_t store; /* of the files */
+	pid_t pid;
 	_Atomic bool is_done;
 };
 
@@ -127,13 +129,13 @@ static unsigned take_clients(const struct daemon *daemon, struct raw *raws)
 
 static void take_objects(struct raw *raw, int fd, struct haul *haul)
 {
-	uint32_t store = 0, handle;
+	uint32_t handle;
 
-	while (take_file(raw, fd, &store))
+	while (take_file(raw, fd, &haul->store)) /* later clients get none: it is the same */
 		haul->files++;
 	while (take_handle(raw, &handle)) {
 		haul->handles++;
-		haul->channels += take_channel(raw, handle, store);
+		haul->channels += take_channel(raw, handle, haul->store);
 	}
 }
 
@@ -166,10 +168,14 @@ static void taker_start(const struct daemon *daemon, int row, uid_t uid, struct 
 {
 	static struct raw raws[CLIENTS_MAX];
 	struct rlimit limit;
+	pid_t pid;
 
 	(void)fflush(NULL); /* or the child prints it again */
-	if (CHECK_SYS(fork()) > 0)
+	pid = (pid_t)CHECK_SYS(fork());
+	if (pid > 0) {
+		haul->pid = pid;
 		return;
+	}
 	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
 	limit.rlim_cur = limit.rlim_max;
 	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
@@ -189,8 +195,10 @@ static void taker_start(const struct daemon *daemon, int row, uid_t uid, struct 
 static void taker_wait(const struct haul *haul)
 {
 	/* Only its process knows how far it is: looks each 10 ms, within the test's time. */
-	while (!atomic_load(&haul->is_done))
+	while (!atomic_load(&haul->is_done)) {
+		CHECK(waitpid(haul->pid, NULL, WNOHANG) == 0);
 		(void)poll(NULL, 0, 10);
+	}
 }
 
 TEST_TABLE(e14, kinds, "E14 two users at their bounds: neither takes the other's share")
