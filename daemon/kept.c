@@ -267,7 +267,7 @@ static int file_write(const struct writing *writing, struct error *error)
 	if (r < 0)
 		return error_set(error, r, "%s: making the directory", dir);
 	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir_fd < 0 && errno == ENOENT && !writing->what.is_there)
+	if (dir_fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !writing->what.is_there)
 		return 0; /* nothing was ever kept */
 	if (dir_fd < 0)
 		return error_set(error, -errno, "%s", dir);

@@ -633,7 +633,8 @@ static void daemon_exec(const struct daemon *daemon, const struct daemon_options
 		has_config |= !strcmp(options->args[i], "--config");
 		argv[n++] = options->args[i];
 	}
-	if (!has_config) { /* not the host's */
+	(void)setenv("STATE_DIRECTORY", test_text("%s/state", test_dir()), 1); /* nor the host's */
+	if (!has_config) {						       /* not the host's */
 		argv[n++] = "--config";
 		argv[n++] = "/dev/null";
 	}

@@ -1,0 +1,241 @@
+#include "daemon/kept.h"
+
+#include "proto/cleanup.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[64], state[80];
+static struct inbox inbox;
+static struct kept kept;
+static struct error error;
+static int done_result;
+static bool is_done;
+
+static const struct profile profile = { .block_size = 8192,
+					.queue_depth = 9,
+					.single_submit = true,
+					.overlap_events = false,
+					.intra_op_parallelism = 3 };
+
+static void setup(void)
+{
+	(void)strcpy(dir, "/tmp/dsaio-kept-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	(void)snprintf(state, sizeof(state), "%s/a/state", dir);
+	ck_assert_int_eq(inbox_init(&inbox), 0);
+	ck_assert_int_eq(kept_init(&kept, state, &inbox, &error), 0);
+}
+
+static void teardown(void)
+{
+	char command[96];
+
+	kept_deinit(&kept);
+	inbox_deinit(&inbox);
+	(void)snprintf(command, sizeof(command), "rm -rf %s", dir);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static void restart(void)
+{
+	kept_deinit(&kept);
+	ck_assert_int_eq(kept_init(&kept, state, &inbox, &error), 0);
+}
+
+static void on_done(void *arg, int result, const struct error *why)
+{
+	ck_assert_ptr_eq(arg, &kept);
+	ck_assert(!is_done);
+	is_done = true;
+	done_result = result;
+	ck_assert((result < 0) == (why != NULL));
+	if (why)
+		error = *why;
+}
+
+/* Sets it and waits until it is on the disk, or not. */
+static int set(const char *key, const struct profile *what)
+{
+	struct pollfd pollfd = { .fd = inbox.event_fd, .events = POLLIN };
+
+	is_done = false;
+	ck_assert_int_eq(kept_set(&kept, key, "nvme0", what, on_done, &kept, &error), 0);
+	while (!is_done) {
+		ck_assert_int_ge(poll(&pollfd, 1, 60000), 0);
+		(void)inbox_run(&inbox);
+	}
+	return done_result;
+}
+
+static char *path_of(const char *name)
+{
+	static char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", state, name);
+	return path;
+}
+
+static void file_put(const char *name, const char *text)
+{
+	_cleanup_(fclosep) FILE *file = NULL;
+
+	file = fopen(path_of(name), "we");
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_ge(fputs(text, file), 0);
+}
+
+static void mkdirs(void)
+{
+	char parent[80];
+
+	(void)snprintf(parent, sizeof(parent), "%s/a", dir);
+	ck_assert_int_eq(mkdir(parent, 0755), 0);
+	ck_assert_int_eq(mkdir(state, 0755), 0);
+}
+
+START_TEST(a_profile_is_kept_across_a_restart_until_it_is_reset)
+{
+	ck_assert_ptr_null(kept_find(&kept, "uuid-1"));
+	ck_assert_msg(set("uuid-1", &profile) == 0, "%s", error.text);
+	ck_assert_ptr_nonnull(kept_find(&kept, "uuid-1"));
+	restart();
+	ck_assert_ptr_nonnull(kept_find(&kept, "uuid-1"));
+	ck_assert_uint_eq(kept_find(&kept, "uuid-1")->block_size, 8192);
+	ck_assert_uint_eq(kept_find(&kept, "uuid-1")->queue_depth, 9);
+	ck_assert(kept_find(&kept, "uuid-1")->single_submit);
+	ck_assert(!kept_find(&kept, "uuid-1")->overlap_events);
+	ck_assert_uint_eq(kept_find(&kept, "uuid-1")->intra_op_parallelism, 3);
+	ck_assert_ptr_null(kept_find(&kept, "uuid-2"));
+	ck_assert_int_eq(set("uuid-1", NULL), 0);
+	ck_assert_ptr_null(kept_find(&kept, "uuid-1"));
+	ck_assert_int_ne(access(path_of("uuid-1.conf"), F_OK), 0);
+	restart();
+	ck_assert_ptr_null(kept_find(&kept, "uuid-1"));
+	ck_assert_int_eq(set("uuid-1", NULL), 0); /* again: nothing to do */
+}
+END_TEST
+
+START_TEST(to_reset_what_was_never_kept_makes_no_directory)
+{
+	ck_assert_int_eq(set("uuid-1", NULL), 0);
+	ck_assert_int_ne(access(state, F_OK), 0);
+}
+END_TEST
+
+START_TEST(the_last_of_several_settings_is_what_stays)
+{
+	struct profile other = profile;
+
+	for (unsigned i = 1; i <= 20; i++) {
+		other.queue_depth = i;
+		ck_assert_int_eq(set("uuid-1", &other), 0);
+	}
+	restart();
+	ck_assert_uint_eq(kept_find(&kept, "uuid-1")->queue_depth, 20);
+}
+END_TEST
+
+static const struct {
+	const char *what, *text;
+} damages[] = {
+	{ "empty", "" },
+	{ "cut", "[profile]\nblock_size = 8192\nqueue_depth = 9\n" },
+	{ "no file of ours", "hello\n" },
+	{ "out of range",
+	  "[profile]\nblock_size = 1\nqueue_depth = 9\nsingle_submit = no\noverlap_events = no\n"
+	  "intra_op_parallelism = 1\n" },
+};
+
+START_TEST(a_damaged_file_is_ignored_and_put_aside_when_one_is_set)
+{
+	struct stat st;
+
+	mkdirs();
+	file_put("uuid-1.conf", damages[_i].text);
+	restart();
+	ck_assert_ptr_null(kept_find(&kept, "uuid-1"));
+	ck_assert_int_eq(stat(path_of("uuid-1.conf"), &st), 0); /* left as it is */
+	ck_assert_uint_eq((size_t)st.st_size, strlen(damages[_i].text));
+
+	ck_assert_int_eq(set("uuid-1", &profile), 0);
+	ck_assert_int_eq(stat(path_of("uuid-1.conf.damaged"), &st), 0);
+	ck_assert_uint_eq((size_t)st.st_size, strlen(damages[_i].text));
+	restart();
+	ck_assert_ptr_nonnull(kept_find(&kept, "uuid-1"));
+}
+END_TEST
+
+START_TEST(what_else_lies_there_is_passed_over)
+{
+	mkdirs();
+	file_put(".uuid-1.tmp", "x");
+	file_put("README", "x");
+	file_put(".conf", "x");
+	file_put("uuid-2.conf.damaged", "x");
+	ck_assert_int_eq(mkdir(path_of("uuid-3.conf"), 0755), 0);
+	ck_assert_int_eq(mkfifo(path_of("uuid-4.conf"), 0644), 0);
+	ck_assert_int_eq(symlink("/dev/zero", path_of("uuid-5.conf")), 0);
+	restart();
+	for (char c = '1'; c <= '5'; c++) {
+		const char name[] = { 'u', 'u', 'i', 'd', '-', c, 0 };
+
+		ck_assert_ptr_null(kept_find(&kept, name));
+	}
+	ck_assert_int_eq(set("uuid-1", &profile), 0); /* over what a dead daemon left */
+}
+END_TEST
+
+START_TEST(a_directory_that_can_not_be_written_is_told_and_the_profile_holds)
+{
+	char parent[80];
+	int fd;
+
+	/* A file in its place stops root, too. */
+	(void)snprintf(parent, sizeof(parent), "%s/a", dir);
+	fd = open(parent, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+	ck_assert_int_ge(fd, 0);
+	closep(&fd);
+	ck_assert_int_eq(set("uuid-1", &profile), -ENOTDIR);
+	ck_assert_msg(strstr(error.text, state), "%s", error.text);
+	ck_assert_ptr_nonnull(kept_find(&kept, "uuid-1"));
+}
+END_TEST
+
+START_TEST(keys_are_file_names)
+{
+	static const uint8_t uuid[16] = {
+		0x6b, 0x2f, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0xff
+	};
+	char key[KEPT_KEY_BYTES];
+
+	kept_key_by_uuid(uuid, key);
+	ck_assert_str_eq(key, "uuid-6b2f0001-0203-0405-0607-08090a0b0cff");
+	kept_key_by_name("t.0_a-b", key);
+	ck_assert_str_eq(key, "name-t.0_a-b");
+	kept_key_by_name("../x/y", key);
+	ck_assert_str_eq(key, "name-.._x_y");
+	ck_assert(!kept_key_by_device(0, false, key));
+	ck_assert(!kept_key_by_device(0, true, key));
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_profile_is_kept_across_a_restart_until_it_is_reset);
+	tcase_add_test(tcase, to_reset_what_was_never_kept_makes_no_directory);
+	tcase_add_test(tcase, the_last_of_several_settings_is_what_stays);
+	tcase_add_loop_test(tcase, a_damaged_file_is_ignored_and_put_aside_when_one_is_set, 0,
+			    N_ROWS(damages));
+	tcase_add_test(tcase, what_else_lies_there_is_passed_over);
+	tcase_add_test(tcase, a_directory_that_can_not_be_written_is_told_and_the_profile_holds);
+	tcase_add_test(tcase, keys_are_file_names);
+}
+
+SUITE("kept", add_tests)

@@ -1,0 +1,165 @@
+#include "daemon/peer.h"
+
+#include "daemon/config.h"
+#include "proto/cleanup.h"
+#include "tests/unit/suite.h"
+
+#include <grp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NOBODY 65534
+
+static struct config config;
+
+START_TEST(a_peer_is_who_the_kernel_says)
+{
+	struct peer peer;
+	struct error error;
+	gid_t groups[65536];
+	int fds[2], n = getgroups(65536, groups);
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	ck_assert_msg(peer_init(&peer, fds[0], &error) == 0, "%s", error.text);
+	ck_assert_int_eq(peer.pid, getpid());
+	ck_assert_uint_eq(peer.uid, geteuid());
+	ck_assert_uint_eq(peer.gid, getegid());
+	ck_assert_int_eq((int)peer.n_groups, n);
+	for (int i = 0; i < n; i++)
+		ck_assert(peer_has_group(&peer, groups[i]));
+	ck_assert(peer_has_group(&peer, getegid()));
+	ck_assert(!peer_has_group(&peer, 4000000000u));
+	peer_deinit(&peer);
+	closep(&fds[0]);
+	closep(&fds[1]);
+}
+END_TEST
+
+/* In a process of its own, as another user with many groups, more than the first try has room for. */
+static int many_groups_child(void)
+{
+	gid_t groups[1000];
+	struct error error;
+	struct peer peer;
+	int fds[2];
+
+	for (unsigned i = 0; i < 1000; i++)
+		groups[i] = 100000 + i;
+	if (setgroups(1000, groups) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+	    setresuid(NOBODY, NOBODY, NOBODY) < 0)
+		return 1;
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0 || peer_init(&peer, fds[0], &error) < 0)
+		return 2;
+	if (peer.uid != NOBODY || peer.n_groups != 1000)
+		return 3;
+	for (unsigned i = 0; i < 1000; i++)
+		if (!peer_has_group(&peer, groups[i]))
+			return 4;
+	peer_deinit(&peer);
+	return 0;
+}
+
+START_TEST(a_peer_may_have_a_thousand_groups)
+{
+	int status;
+	pid_t pid;
+
+	if (geteuid() != 0)
+		return; /* only root can take them on */
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0)
+		_exit(many_groups_child());
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+START_TEST(something_that_is_no_socket_is_no_peer)
+{
+	struct peer peer;
+	struct error error;
+
+	ck_assert_int_lt(peer_init(&peer, STDIN_FILENO, &error), 0);
+	ck_assert_msg(strstr(error.text, "SO_PEERCRED"), "%s", error.text);
+}
+END_TEST
+
+static gid_t group_8[] = { 7, 8 };
+static uid_t user_5[] = { 5, 6 };
+static const struct {
+	const char *what;
+	struct peer peer;
+	struct access access;
+	bool is_admin, is_allowed;
+} peers[] = {
+	{ "root", { .uid = 0 }, { .users = user_5, .n_users = 2 }, true, true },
+	{ "everybody", { .uid = 9 }, { .users = NULL }, false, true },
+	{ "a user of the list", { .uid = 6 }, { .users = user_5, .n_users = 2 }, false, true },
+	{ "a user of no list",
+	  { .uid = 9, .gid = 6 },
+	  { .users = user_5, .n_users = 2 },
+	  false,
+	  false },
+	{ "a group of the list",
+	  { .uid = 9, .gid = 8 },
+	  { .groups = group_8, .n_groups = 2 },
+	  false,
+	  true },
+	{ "a supplementary group",
+	  { .uid = 9, .gid = 1, .groups = group_8, .n_groups = 2 },
+	  { .groups = group_8, .n_groups = 1 },
+	  false,
+	  true },
+	{ "either list is enough",
+	  { .uid = 6, .gid = 1 },
+	  { .users = user_5, .n_users = 2, .groups = group_8, .n_groups = 2 },
+	  false,
+	  true },
+	{ "a uid is no gid",
+	  { .uid = 8, .gid = 1 },
+	  { .groups = group_8, .n_groups = 2 },
+	  false,
+	  false },
+	{ "the administrators' group",
+	  { .uid = 9, .gid = 77 },
+	  { .users = user_5, .n_users = 2 },
+	  true,
+	  true },
+};
+
+START_TEST(who_is_allowed_what)
+{
+	config.has_admin_group = true;
+	config.admin_group = 77;
+	ck_assert_msg(peer_is_admin(&peers[_i].peer, &config) == peers[_i].is_admin, "%s",
+		      peers[_i].what);
+	ck_assert_msg(access_allows(&peers[_i].access, &peers[_i].peer, &config) ==
+			      peers[_i].is_allowed,
+		      "%s", peers[_i].what);
+}
+END_TEST
+
+START_TEST(without_a_group_of_administrators_nobody_is_in_it)
+{
+	struct peer peer = { .uid = 9, .gid = 0 };
+
+	config = (struct config){ 0 }; /* admin_group is 0, and not given */
+	ck_assert(!peer_is_admin(&peer, &config));
+	peer.uid = geteuid();
+	ck_assert(peer_is_admin(&peer, &config));
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, a_peer_is_who_the_kernel_says);
+	tcase_add_test(tcase, a_peer_may_have_a_thousand_groups);
+	tcase_add_test(tcase, something_that_is_no_socket_is_no_peer);
+	tcase_add_loop_test(tcase, who_is_allowed_what, 0, N_ROWS(peers));
+	tcase_add_test(tcase, without_a_group_of_administrators_nobody_is_in_it);
+}
+
+SUITE("peer", add_tests)

@@ -1,0 +1,367 @@
+#include "daemon/stores.h"
+
+#include "daemon/helper.h"
+#include "proto/cleanup.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define FUSE_MAGIC 0x65735546
+#define XFS_MAGIC 0x58465342
+
+static struct config config;
+static struct inbox inbox;
+static struct stores stores;
+static struct helper *helper;
+static struct error error;
+static const struct peer root = { .uid = 0 }, alice = { .uid = 1000, .gid = 1000 };
+static const struct stuck_who nobody;
+
+static void stores_start(void)
+{
+	ck_assert_int_eq(config_check(&config, &error), 0);
+	ck_assert_msg(stores_init(&stores, &config, NULL, &inbox, &error) == 0, "%s", error.text);
+}
+
+static void setup(void)
+{
+	ck_assert_int_eq(setenv("STATE_DIRECTORY", "/nonexistent/state", 1), 0);
+	ck_assert_int_eq(config_init(&config), 0);
+	ck_assert_int_eq(inbox_init(&inbox), 0);
+	ck_assert_int_eq(helper_new("test", 1, &helper), 0);
+}
+
+static void teardown(void)
+{
+	stores_deinit(&stores);
+	helper_free(helper);
+	inbox_deinit(&inbox);
+	config_deinit(&config);
+}
+
+/* A file of an anonymous device (btrfs, tmpfs), as far as stores look. */
+static struct file_facts facts_of(uint64_t magic, unsigned minor_no)
+{
+	return (struct file_facts){ .dev = makedev(0, minor_no),
+				    .fs_magic = magic,
+				    .is_foreign = magic == FUSE_MAGIC };
+}
+
+static struct store *store_of(uint64_t magic, unsigned minor_no, const struct peer *peer)
+{
+	struct file_facts facts = facts_of(magic, minor_no);
+	struct store *store = NULL;
+
+	ck_assert_msg(stores_for_file(&stores, &facts, "f", peer, &store, &error) == 0, "%s",
+		      error.text);
+	return store;
+}
+
+static const struct {
+	const char *what;
+	uint64_t magic;
+	bool is_user, no_auto;
+	const char *why; /* NULL: it is served */
+} kinds[] = {
+	{ "ext4", EXT4_SUPER_MAGIC, false, false, NULL },
+	{ "xfs", XFS_MAGIC, false, false, NULL },
+	{ "btrfs", BTRFS_SUPER_MAGIC, false, false, NULL },
+	{ "f2fs", 0xf2f52010, false, false, NULL },
+	{ "zfs", 0x2fc12fc1, false, false, NULL },
+	{ "tmpfs", TMPFS_MAGIC, false, false, NULL },
+	{ "fuse", FUSE_MAGIC, false, false,
+	  "(fuse), which the daemon does not serve, since whoever" },
+	{ "overlayfs", OVERLAYFS_SUPER_MAGIC, false, false, "(overlayfs)" },
+	{ "fuse, a user's own daemon", FUSE_MAGIC, true, false, NULL },
+	{ "overlayfs, a user's own daemon", OVERLAYFS_SUPER_MAGIC, true, false, NULL },
+	{ "ext4, auto_stores = no", EXT4_SUPER_MAGIC, false, true, "(auto_stores = no)" },
+	{ "ext4, a user's own daemon, auto_stores = no", EXT4_SUPER_MAGIC, true, true,
+	  "(auto_stores = no)" },
+};
+
+START_TEST(automatic_stores_are_for_what_nobody_can_hold)
+{
+	struct file_facts facts = facts_of(kinds[_i].magic, 77);
+	struct store *store = NULL;
+	int r;
+
+	if (kinds[_i].is_user)
+		config_set_user(&config);
+	config.auto_stores = !kinds[_i].no_auto;
+	stores_start();
+	r = stores_for_file(&stores, &facts, "w0.bin", &alice, &store, &error);
+	if (!kinds[_i].why) {
+		ck_assert_msg(r == 0, "%s: %s", kinds[_i].what, error.text);
+		ck_assert(store->is_automatic);
+		ck_assert_uint_eq(store->dev, facts.dev);
+		ck_assert_str_eq(store->path, "");
+		ck_assert_uint_eq(store->profile.queue_depth, 128);
+		return;
+	}
+	ck_assert_int_eq(r, -ENXIO);
+	ck_assert_msg(strstr(error.text, kinds[_i].why), "%s", error.text);
+	ck_assert_msg(strstr(error.text, "w0.bin") && strstr(error.text, "0:77") &&
+			      strstr(error.text, "(it serves nothing)") &&
+			      strstr(error.text, "[store NAME]") &&
+			      strstr(error.text, "--store NAME"),
+		      "%s", error.text);
+}
+END_TEST
+
+START_TEST(a_memfd_lies_on_no_store)
+{
+	_cleanup_(closep) int fd = memfd_create("m", MFD_CLOEXEC);
+	struct file_facts facts = facts_of(TMPFS_MAGIC, 0);
+	struct store *store;
+	struct stat st;
+
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	facts.dev = st.st_dev;
+	stores_start();
+	ck_assert_int_eq(stores_for_file(&stores, &facts, "m", &root, &store, &error), -ENXIO);
+	ck_assert_msg(strstr(error.text, "memfd"), "%s", error.text);
+}
+END_TEST
+
+START_TEST(a_block_device_is_named_as_the_kernel_names_it)
+{
+	struct file_facts facts = { .dev = makedev(7, 0),
+				    .is_block_device = true,
+				    .is_foreign = true };
+	struct store *store;
+
+	stores_start();
+	ck_assert_int_eq(stores_for_file(&stores, &facts, "/dev/loop0", &root, &store, &error), 0);
+	if (access("/sys/dev/block/7:0", F_OK) == 0)
+		ck_assert_str_eq(store->name, "loop0");
+	ck_assert_str_eq(store->fs_type, "block device");
+}
+END_TEST
+
+START_TEST(names_are_unique_and_ids_never_used_again)
+{
+	struct store *first, *second;
+	uint32_t id;
+
+	ck_assert_int_eq(config_add_store(&config, "tmpfs-5=/proc", &error), 0);
+	stores_start();
+	first = store_of(TMPFS_MAGIC, 5, &alice);
+	ck_assert_str_eq(first->name, "tmpfs-5-2");
+	ck_assert_ptr_eq(store_of(TMPFS_MAGIC, 5, &root), first);
+	ck_assert_ptr_eq(stores_by_id(&stores, first->id), first);
+	second = store_of(TMPFS_MAGIC, 6, &alice);
+	ck_assert_str_eq(second->name, "tmpfs-6");
+	ck_assert_uint_ne(second->id, first->id);
+	id = second->id;
+	stores_sweep(&stores, UINT64_MAX);
+	ck_assert_ptr_null(stores_by_id(&stores, id));
+	ck_assert_uint_gt(store_of(TMPFS_MAGIC, 6, &alice)->id, id);
+}
+END_TEST
+
+START_TEST(an_automatic_store_goes_a_minute_after_its_last_use)
+{
+	struct store *store;
+	uint64_t since;
+
+	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
+	stores_start();
+	store = store_of(XFS_MAGIC, 9, &alice);
+	store_hold(store);
+	stores_sweep(&stores, UINT64_MAX);
+	ck_assert_uint_eq(stores.n_automatic, 1);
+	store_drop(store);
+	since = store->unused_since_nsec;
+	stores_sweep(&stores, since + STORES_UNUSED_NSEC - 1);
+	ck_assert_uint_eq(stores.n_automatic, 1);
+	stores_sweep(&stores, since + STORES_UNUSED_NSEC);
+	ck_assert_uint_eq(stores.n_automatic, 0);
+	ck_assert_ptr_nonnull(stores.first); /* the configured one stays */
+	ck_assert_ptr_null(stores.first->next);
+}
+END_TEST
+
+START_TEST(automatic_stores_have_bounds_and_unused_ones_make_room)
+{
+	struct file_facts facts = facts_of(TMPFS_MAGIC, 999);
+	struct store *held[STORES_AUTOMATIC_MAX], *store;
+
+	stores_start();
+	for (unsigned i = 0; i < STORES_AUTOMATIC_USER_MAX; i++)
+		store_hold(held[i] = store_of(TMPFS_MAGIC, 100 + i, &alice));
+	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), -EMFILE);
+	ck_assert_msg(strstr(error.text, "16 for one user"), "%s", error.text);
+	/* Another user has room, and one that is unused makes room for its own user. */
+	for (unsigned i = STORES_AUTOMATIC_USER_MAX; i < STORES_AUTOMATIC_MAX; i++)
+		store_hold(held[i] = store_of(TMPFS_MAGIC, 100 + i, &root));
+	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &root, &store, &error), -EMFILE);
+	store_drop(held[3]);
+	held[3] = store_of(TMPFS_MAGIC, 999, &alice);
+	ck_assert_uint_eq(stores.n_automatic, STORES_AUTOMATIC_MAX);
+	store_hold(held[3]);
+	for (unsigned i = 0; i < STORES_AUTOMATIC_MAX; i++)
+		store_drop(held[i]);
+}
+END_TEST
+
+START_TEST(a_store_serves_whom_it_is_for)
+{
+	struct file_facts facts = facts_of(0, 0);
+	const struct peer bob = { .uid = 1001, .gid = 1001 };
+	uid_t users[] = { 1000 };
+	struct store *store;
+	struct stat st;
+
+	ck_assert_int_eq(stat("/proc", &st), 0);
+	facts.dev = st.st_dev;
+	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
+	stores_start();
+	stores.first->access = (struct access){ .users = users,
+						.n_users = 1,
+						.text = "users alice" };
+	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
+	ck_assert_ptr_eq(store, stores.first);
+	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &root, &store, &error), 0);
+	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &bob, &store, &error), -EACCES);
+	ck_assert_msg(
+		strstr(error.text, "store p does not serve user 1001 (it serves users alice)"),
+		"%s", error.text);
+}
+END_TEST
+
+/* ---- asked about ---- */
+
+static struct answer {
+	bool is_done;
+	int result;
+	char store[32], note[300], text[300];
+	struct profile profile;
+} answer;
+
+static void on_done(struct store *store, int result, const struct error *why, const char *note,
+		    void *arg)
+{
+	ck_assert_ptr_eq(arg, &answer);
+	ck_assert(!answer.is_done);
+	answer = (struct answer){ .is_done = true, .result = result };
+	(void)snprintf(answer.note, sizeof(answer.note), "%.299s", note);
+	(void)snprintf(answer.text, sizeof(answer.text), "%.299s", why ? why->text : "");
+	if (store) {
+		(void)snprintf(answer.store, sizeof(answer.store), "%s", store->name);
+		answer.profile = store->profile;
+	}
+}
+
+/* 0: it was answered; set: or NULL. */
+static int ask(const char *name, int fd, const struct peer *peer, const struct profile *set,
+	       bool is_set)
+{
+	const struct stores_asking asking = {
+		.name = name,
+		.fd = fd,
+		.peer = peer,
+		.helper = helper,
+		.who = &nobody,
+		.on_done = on_done,
+		.arg = &answer,
+	};
+	struct pollfd pollfd = { .fd = inbox.event_fd, .events = POLLIN };
+	int r;
+
+	answer.is_done = false;
+	r = is_set ? stores_set_profile(&stores, &asking, set, &error)
+		   : stores_get(&stores, &asking, &error);
+	if (r < 0) {
+		ck_assert(!answer.is_done);
+		closep(&fd);
+		return r;
+	}
+	while (!answer.is_done) {
+		ck_assert_int_ge(poll(&pollfd, 1, 60000), 0);
+		(void)inbox_run(&inbox);
+	}
+	return 0;
+}
+
+START_TEST(a_store_is_asked_about_by_name_or_by_what_lies_on_it)
+{
+	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
+	stores_start();
+	ck_assert_int_eq(ask("p", -1, &alice, NULL, false), 0);
+	ck_assert_str_eq(answer.store, "p");
+	ck_assert_int_eq(ask("", open("/proc", O_PATH | O_CLOEXEC), &alice, NULL, false), 0);
+	ck_assert_str_eq(answer.store, "p");
+	ck_assert_int_eq(
+		ask("", open("/proc/self/status", O_RDONLY | O_CLOEXEC), &alice, NULL, false), 0);
+	ck_assert_str_eq(answer.store, "p");
+	ck_assert_int_eq(ask("", open("/sys", O_PATH | O_CLOEXEC), &alice, NULL, false), 0);
+	ck_assert_int_eq(answer.result, -ENXIO); /* sysfs: not of those that are made */
+	ck_assert_msg(strstr(answer.text, "file /sys: is on"), "%s", answer.text);
+	ck_assert_int_eq(ask("q", -1, &alice, NULL, false), -ENXIO);
+	ck_assert_msg(strstr(error.text, "p=/proc"), "%s", error.text);
+	ck_assert_int_eq(ask("", -1, &alice, NULL, false), -EINVAL);
+	ck_assert_int_eq(ask("p", open("/proc", O_PATH | O_CLOEXEC), &alice, NULL, false), -EINVAL);
+}
+END_TEST
+
+START_TEST(only_administrators_set_a_profile)
+{
+	struct profile profile = PROFILE_DEFAULT;
+
+	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
+	stores_start();
+	ck_assert_int_eq(ask("p", -1, &alice, &profile, true), -EPERM);
+	ck_assert_int_eq(ask("p", -1, &alice, NULL, true), -EPERM);
+	profile.queue_depth = 0;
+	ck_assert_int_eq(ask("p", -1, &root, &profile, true), -EINVAL);
+	ck_assert_msg(strstr(error.text, "queue_depth 0"), "%s", error.text);
+	ck_assert_uint_eq(stores.first->profile.queue_depth, 128);
+}
+END_TEST
+
+START_TEST(what_can_not_be_kept_is_set_and_told)
+{
+	struct profile profile = PROFILE_DEFAULT;
+
+	/* A file in the directory's place stops root, too. */
+	ck_assert_int_eq(setenv("STATE_DIRECTORY", "/proc/version/state", 1), 0);
+	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
+	stores_start();
+	profile.queue_depth = 7;
+	ck_assert_int_eq(ask("p", -1, &root, &profile, true), 0);
+	ck_assert_int_eq(answer.result, 0);
+	ck_assert_uint_eq(answer.profile.queue_depth, 7);
+	ck_assert_msg(strstr(answer.note, "not kept") &&
+			      strstr(answer.note, "until the daemon ends"),
+		      "%s", answer.note);
+	ck_assert_str_eq(store_profile_source(stores.first), "set");
+	ck_assert_int_eq(ask("p", -1, &root, NULL, true), 0);
+	ck_assert_uint_eq(answer.profile.queue_depth, 128);
+	ck_assert_str_eq(store_profile_source(stores.first), "default");
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_loop_test(tcase, automatic_stores_are_for_what_nobody_can_hold, 0, N_ROWS(kinds));
+	tcase_add_test(tcase, a_memfd_lies_on_no_store);
+	tcase_add_test(tcase, a_block_device_is_named_as_the_kernel_names_it);
+	tcase_add_test(tcase, names_are_unique_and_ids_never_used_again);
+	tcase_add_test(tcase, an_automatic_store_goes_a_minute_after_its_last_use);
+	tcase_add_test(tcase, automatic_stores_have_bounds_and_unused_ones_make_room);
+	tcase_add_test(tcase, a_store_serves_whom_it_is_for);
+	tcase_add_test(tcase, a_store_is_asked_about_by_name_or_by_what_lies_on_it);
+	tcase_add_test(tcase, only_administrators_set_a_profile);
+	tcase_add_test(tcase, what_can_not_be_kept_is_set_and_told);
+}
+
+SUITE("stores", add_tests)
