@@ -253,6 +253,10 @@ bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t byt
  *
  * flags: O_RDONLY, O_WRONLY or O_RDWR, and O_CREAT (mode 0666 less the umask), O_EXCL, O_TRUNC.
  * A file that was made stays, empty, if the daemon then refuses it.
+ * Files are cached: one that was open before, by the same path and access mode, is had again
+ * without open(2) or a message.  Each time the kernel is asked whether the path still names that
+ * file and this process may still open it so; if not, it is opened anew.  While it is open, the
+ * same *ret_file may be returned again, to be closed as often.
  * Returns 0, or what open(2) says, or
  *   -EINVAL      other flags (O_APPEND: its writes would land at the end, not at their offset)
  *   -ENXIO       the file lies on no store of the daemon; the sentence names the stores
@@ -267,14 +271,18 @@ int dsaio_file_open(struct dsaio_client *client, const char *path, int flags,
 /*
  * dsaio_file_from_fd - the same for a file that the caller has open
  *
- * The descriptor stays the caller's and may be closed at once; its access mode holds.
+ * The descriptor stays the caller's and may be closed at once; its access mode holds.  Cached by
+ * its number; that the number is another file's by now is noticed.
  * Returns as dsaio_file_open(), or -EBADF.  Threads: any.
  */
 int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_file);
 
 /*
- * dsaio_file_close - forget a file; ops on it that are open go on.  NULL is fine.
+ * dsaio_file_close - give a file back; ops on it that are open go on.  NULL is fine.
  *
+ * It stays in the cache, and so open in the daemon, until many others were opened since, its last
+ * link is gone (then its space is free within seconds), or dsaio_disconnect(): till then its file
+ * system can not be unmounted.  Block devices are closed at once.
  * Threads: no other call with this file may be running or follow.
  */
 void dsaio_file_close(struct dsaio_file *file);

@@ -353,7 +353,8 @@ static int daemon_give_buffered(struct dsaio_file *file, int fd)
 	return conn_call(file->client->conn, "open", &request, &fd, 1, NULL, NULL, NULL);
 }
 
-int file_open_buffered(struct dsaio_file *file)
+/* The same file, opened anew without O_DIRECT; or a negative errno with a sentence. */
+static int open_buffered(struct dsaio_file *file)
 {
 	int fd, buffered, r;
 	char path[32];
@@ -387,7 +388,7 @@ int file_need_buffered(struct dsaio_file *file)
 	if (atomic_load_explicit(&file->has_buffered, memory_order_acquire))
 		return 0;
 	do {
-		fd = file_open_buffered(file);
+		fd = open_buffered(file);
 		if (fd < 0)
 			return fd;
 		r = daemon_give_buffered(file, fd);

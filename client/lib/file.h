@@ -70,12 +70,6 @@ int file_extend(struct dsaio_file *file, struct dsaio_op *op);
 void file_remove_op(struct dsaio_file *file, struct dsaio_op *op);
 
 /*
- * The same file, opened anew without O_DIRECT: the caller's.  Or a negative errno with a sentence;
- * -EACCES: it can not be opened anew.
- */
-int file_open_buffered(struct dsaio_file *file);
-
-/*
  * Before an op that is not aligned and writes: the daemon has to have the file's buffered
  * description.  Returns 0, or a negative errno with a sentence that such an op ends with; -EACCES:
  * the file can not be opened anew.  Sends a message the first time.  No lock held.
