@@ -1,0 +1,480 @@
+/*
+ * Stores: those that nobody configured, profiles that are set and kept, and what status tells to
+ * whom.
+ */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/magic.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define NOBODY 65534
+
+static char *config_make(const char *text)
+{
+	char *path = test_text("%s/dsaiod.conf", test_dir());
+	_cleanup_(fclosep) FILE *file = fopen(path, "we");
+
+	CHECK(file);
+	CHECK(fputs(text, file) >= 0);
+	CHECK(fflush(file) == 0);
+	return path;
+}
+
+/* A daemon of which nothing is configured. */
+static struct daemon *daemon_of_nothing(void)
+{
+	return daemon_start_with(&(struct daemon_options){ .store_dir = "" });
+}
+
+/* The tests' directory may be a container's overlayfs, which has to be named. */
+static void needs_automatic(void)
+{
+	struct statfs fs;
+
+	CHECK_SYS(statfs(test_dir(), &fs));
+	if (fs.f_type == OVERLAYFS_SUPER_MAGIC)
+		test_skip("%s is on overlayfs: TMPDIR may be elsewhere", test_dir());
+}
+
+/* Its account of the store with this path; what it points to is *ret_answer's. */
+static const Wire__Store *store_at(const struct daemon *daemon, const char *path,
+				   struct answer *ret_answer)
+{
+	daemon_status(daemon, ret_answer);
+	for (size_t i = 0; i < ret_answer->reply->status->n_stores; i++)
+		if (!strcmp(ret_answer->reply->status->stores[i]->path, path))
+			return ret_answer->reply->status->stores[i];
+	test_fail("status has no store at %s", path);
+}
+
+/* ---- automatic stores ---- */
+
+static void write_and_read(struct rig *rig, const char *path)
+{
+	struct dsaio_file *file = rig_file(rig, path, O_RDWR | O_CREAT);
+	void *memory;
+
+	CHECK_CALL(dsaio_alloc(rig->client, 65536, &memory));
+	pattern_fill(memory, 65536, 1, 0);
+	CHECK_EQ(dsaio_pwrite(rig->handle, file, memory, 65536, 0), 65536);
+	memset(memory, 0, 65536);
+	CHECK_EQ(dsaio_pread(rig->handle, file, memory, 65536, 0), 65536);
+	pattern_check(memory, 65536, 1, 0, path);
+	file_check_pattern(path, 0, 65536, 1, 0);
+}
+
+TEST(automatic, "a daemon of which nothing is configured serves the file system of a file")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	_cleanup_(rig_close) struct rig rig = { .daemon = daemon_of_nothing() };
+	const Wire__StatusReply *status;
+
+	needs_automatic();
+	rig_open(&rig, NULL);
+	write_and_read(&rig, test_text("%s/f", test_dir()));
+	write_and_read(&rig, test_text("%s/g", test_dir()));
+	daemon_status(rig.daemon, &answer);
+	status = answer.reply->status;
+	CHECK_EQ(status->n_stores, 1);
+	CHECK(status->stores[0]->is_automatic);
+	CHECK(status->stores[0]->name[0]);
+	CHECK_EQ(strcmp(status->stores[0]->profile_source, "default"), 0);
+	CHECK_EQ(strcmp(status->stores[0]->allowed, ""), 0);
+	CHECK_EQ(status->stores[0]->clients, 1);
+	daemon_log_wait(rig.daemon, "automatic, for user");
+}
+
+TEST(automatic_tmpfs, "automatic stores: tmpfs, beside the file system of another file")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	_cleanup_(rig_close) struct rig rig = { .daemon = daemon_of_nothing() };
+	const Wire__Store *store;
+
+	needs_automatic();
+	rig_open(&rig, NULL);
+	write_and_read(&rig, test_text("%s/f", test_dir_in("/dev/shm")));
+	write_and_read(&rig, test_text("%s/f", test_dir()));
+	store = store_at(rig.daemon, "/dev/shm", &answer);
+	CHECK_EQ(answer.reply->status->n_stores, 2);
+	CHECK(store->is_automatic);
+	CHECK_EQ(strncmp(store->name, "tmpfs-", 6), 0);
+	CHECK_EQ(strcmp(store->fs_type, "tmpfs"), 0);
+}
+
+TEST(automatic_beside, "automatic stores: beside one that is configured")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const Wire__Store *store;
+
+	rig_open(&rig, NULL);
+	write_and_read(&rig, daemon_path(rig.daemon, "f"));
+	write_and_read(&rig, test_text("%s/f", test_dir_in("/dev/shm")));
+	store = store_at(rig.daemon, rig.daemon->store_dir, &answer);
+	CHECK(!store->is_automatic);
+	CHECK_EQ(strcmp(store->name, "t"), 0);
+	CHECK_EQ(answer.reply->status->n_stores, 2);
+}
+
+TEST(not_automatic, "auto_stores = no: a file of another file system is refused with what to add")
+{
+	_cleanup_(rig_close) struct rig rig = {
+		.daemon = daemon_start(
+			DAEMON_ARGS("--config", config_make("[daemon]\nauto_stores = no\n")))
+	};
+	const char *path = test_text("%s/f", test_dir_in("/dev/shm"));
+	struct dsaio_file *file;
+
+	file_make_pattern(path, 4096, 1);
+	rig_open(&rig, NULL);
+	write_and_read(&rig, daemon_path(rig.daemon, "f"));
+	CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDONLY, &file), -ENXIO,
+		    test_text("auto_stores = no;(it serves t=%s);[store NAME];path = /dev/shm;"
+			      "dsaiod.conf;--store NAME=/dev/shm",
+			      rig.daemon->store_dir));
+}
+
+/* An overlayfs in the test's directory, of this process's mounts. */
+static const char *overlay_mount(void)
+{
+	const char *dir = test_text("%s/overlay", test_dir());
+	static const char *const parts[] = { "lower", "upper", "work", "m" };
+
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		test_skip("no mount namespace of its own: %s", strerror(errno));
+	CHECK_SYS(mkdir(dir, 0755));
+	for (unsigned i = 0; i < ARRAY_SIZE(parts); i++)
+		CHECK_SYS(mkdir(test_text("%s/%s", dir, parts[i]), 0755));
+	if (mount("overlay", test_text("%s/m", dir), "overlay", 0,
+		  test_text("lowerdir=%s/lower,upperdir=%s/upper,workdir=%s/work", dir, dir, dir)) <
+	    0)
+		test_skip("no overlayfs: %s", strerror(errno));
+	return test_text("%s/m", dir);
+}
+
+TEST(overlay, "a file system that may lie on one that hangs has to be named; a user's own takes it")
+{
+	const char *dir, *path;
+	struct dsaio_file *file;
+
+	test_needs_root();
+	dir = overlay_mount();
+	path = test_text("%s/f", dir);
+	{
+		_cleanup_(rig_close) struct rig rig = { .daemon = daemon_of_nothing() };
+
+		rig_open(&rig, NULL);
+		CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDWR | O_CREAT, &file), -ENXIO,
+			    test_text("overlayfs;path = %.40s", dir));
+		rig_close(&rig);
+		daemon_stop(rig.daemon);
+	}
+	{
+		_cleanup_(rig_close) struct rig rig = {
+			.daemon = daemon_start(DAEMON_ARGS("--store", test_text("o=%s", dir)))
+		};
+
+		rig_open(&rig, NULL);
+		write_and_read(&rig, path);
+		rig_close(&rig);
+		daemon_stop(rig.daemon);
+	}
+	{
+		_cleanup_(rig_close) struct rig rig = {
+			.daemon = daemon_start_with(&(struct daemon_options){
+				.store_dir = "", .args = DAEMON_ARGS("--user") })
+		};
+
+		rig_open(&rig, NULL);
+		write_and_read(&rig, path);
+	}
+}
+
+/* ---- profiles ---- */
+
+static void profile_set(const struct daemon *daemon, const char *name, int fd,
+			const Wire__Profile *profile, struct answer *ret_answer)
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	Wire__ProfileSet set = WIRE__PROFILE_SET__INIT;
+	Wire__Request request = RAW_REQUEST(PROFILE_SET, profile_set, &set);
+
+	raw_open(&raw, daemon);
+	set.name = (char *)(uintptr_t)name;
+	set.profile = (Wire__Profile *)(uintptr_t)profile;
+	raw_call_ok(&raw, &request, &fd, fd >= 0, ret_answer);
+	CHECK_EQ(ret_answer->reply->body_case, WIRE__REPLY__BODY_STORE_GET);
+}
+
+static void store_get(const struct daemon *daemon, const char *name, int fd,
+		      struct answer *ret_answer)
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	Wire__StoreGet get = WIRE__STORE_GET__INIT;
+	Wire__Request request = RAW_REQUEST(STORE_GET, store_get, &get);
+
+	raw_open(&raw, daemon);
+	get.name = (char *)(uintptr_t)name;
+	raw_call_ok(&raw, &request, &fd, fd >= 0, ret_answer);
+	CHECK_EQ(ret_answer->reply->body_case, WIRE__REPLY__BODY_STORE_GET);
+}
+
+static void check_profile(const struct answer *answer, uint32_t queue_depth, const char *source)
+{
+	const Wire__Store *store = answer->reply->store_get;
+
+	CHECK_EQ(store->profile->queue_depth, queue_depth);
+	CHECK_MSG(!strcmp(store->profile_source, source), "the profile is from %s, not %s",
+		  store->profile_source, source);
+}
+
+static Wire__Profile profile_of_depth(uint32_t queue_depth)
+{
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+
+	profile.block_size = 256u << 10;
+	profile.queue_depth = queue_depth;
+	profile.overlap_events = true;
+	profile.intra_op_parallelism = 1;
+	return profile;
+}
+
+/* What a handle without a profile of its own gets on store 1. */
+static uint32_t channel_depth(const struct daemon *daemon)
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__ChannelOpen open = WIRE__CHANNEL_OPEN__INIT;
+	Wire__Request request = RAW_REQUEST(CHANNEL_OPEN, channel_open, &open);
+
+	raw_open(&raw, daemon);
+	open.handle = raw_handle(&raw);
+	open.store = 1;
+	open.entries = 16;
+	open.without_rings = true;
+	raw_call_ok(&raw, &request, NULL, 0, &answer);
+	return answer.reply->channel_open->queue_depth;
+}
+
+TEST(kept, "a profile that was set holds for new channels, is kept across restarts, and is reset")
+{
+	const Wire__Profile profile = profile_of_depth(17);
+	struct daemon *daemon = daemon_start(NULL);
+
+	for (unsigned round = 0; round < 2; round++) {
+		_cleanup_(answer_free) struct answer set = ANSWER_NONE, before = ANSWER_NONE,
+						     after = ANSWER_NONE, reset = ANSWER_NONE;
+
+		store_get(daemon, "t", -1, &before);
+		check_profile(&before, 128, "default");
+		CHECK_EQ(channel_depth(daemon), 128);
+		profile_set(daemon, "t", -1, &profile, &set);
+		check_profile(&set, 17, "kept");
+		CHECK_EQ(strcmp(set.reply->text, ""), 0);
+		CHECK_EQ(channel_depth(daemon), 17);
+
+		if (round == 0) /* it outlasts a kill, too */
+			daemon_stop(daemon);
+		else
+			daemon_kill(daemon);
+		daemon = daemon_start(NULL);
+		store_get(daemon, "t", -1, &after);
+		check_profile(&after, 17, "kept");
+		CHECK_EQ(after.reply->store_get->profile->block_size, 256u << 10);
+		CHECK_EQ(channel_depth(daemon), 17);
+
+		profile_set(daemon, "t", -1, NULL, &reset);
+		check_profile(&reset, 128, "default");
+		daemon_stop(daemon);
+		daemon = daemon_start(NULL);
+	}
+}
+
+TEST(kept_order,
+     "what was set goes before the configuration's profile, and that before the default")
+{
+	const char *dir = test_text("%s/store", test_dir());
+	const Wire__Profile profile = profile_of_depth(17);
+	_cleanup_(answer_free) struct answer before = ANSWER_NONE, set = ANSWER_NONE,
+					     after = ANSWER_NONE, reset = ANSWER_NONE;
+	const struct daemon_options options = {
+		.store_dir = "",
+		.args = DAEMON_ARGS("--config", config_make(test_text("[store c]\npath = %s\n"
+								      "queue_depth = 33\n",
+								      dir)))
+	};
+	struct daemon *daemon;
+
+	CHECK_SYS(mkdir(dir, 0755));
+	daemon = daemon_start_with(&options);
+	store_get(daemon, "c", -1, &before);
+	check_profile(&before, 33, "configuration");
+	profile_set(daemon, "c", -1, &profile, &set);
+	check_profile(&set, 17, "kept");
+	daemon_stop(daemon);
+	daemon = daemon_start_with(&options);
+	store_get(daemon, "c", -1, &after);
+	check_profile(&after, 17, "kept");
+	profile_set(daemon, "c", -1, NULL, &reset);
+	check_profile(&reset, 33, "configuration");
+}
+
+TEST(kept_damaged, "a kept profile that is damaged is logged and left alone")
+{
+	const Wire__Profile profile = profile_of_depth(17);
+	_cleanup_(answer_free) struct answer set = ANSWER_NONE, after = ANSWER_NONE;
+	struct daemon *daemon = daemon_start(NULL);
+	char *path;
+	FILE *files;
+
+	profile_set(daemon, "t", -1, &profile, &set);
+	daemon_stop(daemon);
+	files = popen(test_text("echo %s/state/*.conf", test_dir()), "re");
+	path = calloc(1, PATH_MAX);
+	CHECK(files && path && fgets(path, PATH_MAX, files));
+	(void)pclose(files); /* it was read */
+	path[strcspn(path, "\n")] = 0;
+	CHECK_SYS(truncate(path, 100));
+
+	daemon = daemon_start(NULL);
+	daemon_log_wait(daemon, path);
+	store_get(daemon, "t", -1, &after);
+	check_profile(&after, 128, "default");
+	CHECK_EQ(file_size(path), 100);
+	free(path);
+}
+
+TEST(not_kept, "a profile that can not be kept holds meanwhile, and the answer says for how long")
+{
+	const Wire__Profile profile = profile_of_depth(17);
+	_cleanup_(answer_free) struct answer set = ANSWER_NONE;
+	_cleanup_(closep) int fd = (int)CHECK_SYS(open("/dev/shm", O_PATH | O_CLOEXEC));
+	struct daemon *daemon = daemon_of_nothing();
+
+	profile_set(daemon, "", fd, &profile, &set);
+	check_profile(&set, 17, "set");
+	CHECK(set.reply->store_get->is_automatic);
+	CHECK_MSG(strstr(set.reply->text, "not kept") && strstr(set.reply->text, "a minute"),
+		  "it says: %s", set.reply->text);
+	CHECK_EQ(channel_depth(daemon), 17);
+}
+
+TEST(asked_about, "a store is asked about by its name, or by anything that lies on it")
+{
+	_cleanup_(answer_free) struct answer by_name = ANSWER_NONE, by_file = ANSWER_NONE,
+					     by_directory = ANSWER_NONE;
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(closep) int fd = -1;
+	_cleanup_(closep) int dir_fd = -1;
+	Wire__StoreGet get = WIRE__STORE_GET__INIT;
+	Wire__Request request = RAW_REQUEST(STORE_GET, store_get, &get);
+	struct daemon *daemon = daemon_start(NULL);
+
+	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
+	fd = (int)CHECK_SYS(open(daemon_path(daemon, "f"), O_RDONLY | O_CLOEXEC));
+	dir_fd = (int)CHECK_SYS(open(daemon->store_dir, O_PATH | O_DIRECTORY | O_CLOEXEC));
+	store_get(daemon, "t", -1, &by_name);
+	store_get(daemon, "", fd, &by_file);
+	store_get(daemon, "", dir_fd, &by_directory);
+	CHECK_EQ(by_name.reply->store_get->store, 1);
+	CHECK_EQ(by_file.reply->store_get->store, 1);
+	CHECK_EQ(by_directory.reply->store_get->store, 1);
+
+	raw_open(&raw, daemon);
+	get.name = (char *)(uintptr_t) "u";
+	raw_call_fails(&raw, &request, NULL, 0, -ENXIO, "store u;t=");
+	get.name = (char *)(uintptr_t) "";
+	raw_call_fails(&raw, &request, NULL, 0, -EINVAL, "name;descriptor");
+}
+
+/* ---- status ---- */
+
+static void become_nobody(void)
+{
+	CHECK_SYS(setgroups(0, NULL));
+	CHECK_SYS(setresgid(NOBODY, NOBODY, NOBODY));
+	CHECK_SYS(setresuid(NOBODY, NOBODY, NOBODY));
+}
+
+TEST(status, "status tells one's own user's clients, and of others only how much they have")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(answer_free) struct answer all = ANSWER_NONE;
+	void *memory;
+	pid_t pid;
+
+	test_needs_root();
+	rig_open(&rig, NULL);
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, &memory));
+	(void)rig_file(&rig, "f", O_RDWR | O_CREAT);
+	pid = (pid_t)CHECK_SYS(fork());
+	if (pid == 0) {
+		_cleanup_(answer_free) struct answer own = ANSWER_NONE;
+		const Wire__StatusReply *status;
+		struct dsaio_client *client;
+
+		become_nobody();
+		client = client_open(rig.daemon);
+		daemon_status(rig.daemon, &own);
+		status = own.reply->status;
+		CHECK(!status->is_admin);
+		CHECK_EQ(status->n_clients, 2); /* that one, and who asks */
+		for (size_t i = 0; i < status->n_clients; i++)
+			CHECK_EQ(status->clients[i]->uid, NOBODY);
+		CHECK(status->others);
+		CHECK_EQ(status->others->clients, 1);
+		CHECK_EQ(status->others->slabs, 1);
+		CHECK_EQ(status->others->files, 1);
+		CHECK_EQ(status->others->handles, 1);
+		CHECK(status->others->pool_bytes >= MIB);
+		CHECK_EQ(status->n_stores, 1);
+		dsaio_disconnect(client);
+		_exit(0);
+	}
+	child_wait_ok(pid);
+	daemon_status(rig.daemon, &all);
+	CHECK(all.reply->status->is_admin);
+	CHECK(!all.reply->status->others);
+	CHECK(all.reply->status->n_clients >= 2);
+}
+
+TEST(status_admin, "status tells all to a member of admin_group, and Hello says so")
+{
+	struct daemon *daemon;
+	pid_t pid;
+
+	test_needs_root();
+	daemon = daemon_start(DAEMON_ARGS(
+		"--config", config_make(test_text("[daemon]\nadmin_group = %d\n", NOBODY))));
+	{
+		_cleanup_(rig_close) struct rig rig = { .daemon = daemon };
+
+		rig_open(&rig, NULL);
+		pid = (pid_t)CHECK_SYS(fork());
+		if (pid == 0) {
+			_cleanup_(answer_free) struct answer all = ANSWER_NONE, set = ANSWER_NONE;
+			const Wire__Profile profile = profile_of_depth(5);
+
+			become_nobody();
+			daemon_status(daemon, &all);
+			CHECK(all.reply->status->is_admin);
+			CHECK(!all.reply->status->others);
+			CHECK_EQ(all.reply->status->n_clients, 2);
+			profile_set(daemon, "t", -1, &profile, &set);
+			check_profile(&set, 5, "kept");
+			_exit(0);
+		}
+		child_wait_ok(pid);
+	}
+}
+
+TEST_MAIN
