@@ -68,9 +68,9 @@ static void run_main_inbox(void)
  * The libaio engine, watched: what the knobs make of it.
  */
 static struct {
-	uint32_t n_blocks, n_single, max_bytes, max_in_flight;
-	uint32_t n_fills; /* blocks that were submitted when none was in flight */
-	uint32_t n_bounced;
+	_Atomic uint32_t n_blocks, n_single, max_bytes, max_in_flight;
+	_Atomic uint32_t n_fills; /* blocks that were submitted when none was in flight */
+	_Atomic uint32_t n_bounced;
 	_Atomic uint32_t n_direct_writes, n_buffered_writes; /* under way */
 	_Atomic uint32_t n_mixed;			     /* times that both were */
 } seen;

@@ -1,0 +1,312 @@
+/*
+ * What a client does to its own file while the daemon works on it, so that I/O which never waits
+ * suddenly does (E5): the flags of the shared description change, or a write(2) of gigabytes holds
+ * the file.  It may wait itself; a client beside must not notice.
+ */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- the client beside: when would an op that is wanted each 2 ms have been done? ---- */
+
+#define BEAT_USEC 2000
+#define BEATS_MAX 20000u
+/* Each quiet time and each loud one takes turns so often. */
+#define TURNS 2
+
+struct beats {
+	int64_t usec[BEATS_MAX]; /* since its op was due, not since it was sent: a stall counts in
+				    full */
+	unsigned n;
+};
+
+/* Through the daemon or (client NULL) by pread(2): what the device and the machine alone cause. */
+struct neighbour {
+	int fd;
+	struct dsaio_client *client;
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;
+	void *memory;
+	uint64_t random;
+	struct beats *beats;
+	bool (*goes_on)(void);
+};
+
+static void neighbour_open(struct neighbour *n, const struct daemon *daemon)
+{
+	const char *path = daemon_path(daemon, "neighbour");
+
+	file_make_pattern(path, 16 * MIB, 1);
+	n->client = client_open(daemon);
+	CHECK_CALL(dsaio_handle_open(n->client, NULL, &n->handle));
+	CHECK_CALL(dsaio_file_open(n->client, path, O_RDONLY, &n->file));
+	CHECK_CALL(dsaio_alloc(n->client, 4096, &n->memory));
+	n->random = test_seed();
+}
+
+static void plain_open(struct neighbour *n, const struct daemon *daemon)
+{
+	n->fd = open_direct(daemon_path(daemon, "neighbour"), O_RDONLY);
+	CHECK_EQ(posix_memalign(&n->memory, 4096, 4096), 0);
+	n->random = test_seed() + 1;
+}
+
+static void *neighbour_run(void *arg)
+{
+	struct neighbour *n = arg;
+	struct beats *beats = n->beats;
+	int64_t due = now_usec();
+
+	while (n->goes_on() && beats->n < BEATS_MAX) {
+		uint64_t off = test_random(&n->random) % 4096 * 4096;
+		int64_t now = now_usec();
+
+		if (now < due)
+			(void)usleep((unsigned)(due - now));
+		if (n->client)
+			CHECK_EQ(dsaio_pread(n->handle, n->file, n->memory, 4096, off), 4096);
+		else
+			CHECK_EQ(pread(n->fd, n->memory, 4096, (off_t)off), 4096);
+		beats->usec[beats->n++] = now_usec() - due;
+		due += BEAT_USEC;
+	}
+	return NULL;
+}
+
+static int usec_compare(const void *pa, const void *pb)
+{
+	const int64_t *a = pa, *b = pb;
+
+	return (*a > *b) - (*a < *b);
+}
+
+static int64_t beats_p99(struct beats *beats)
+{
+	CHECK(beats->n);
+	qsort(beats->usec, beats->n, sizeof(*beats->usec), usec_compare);
+	return beats->usec[beats->n * 99 / 100];
+}
+
+/* ---- the offender: its ops and what it does beside them ---- */
+
+static struct {
+	struct raw raw;
+	struct raw_slab slab;
+	struct raw_channel channel;
+	uint32_t file;
+	int fd; /* the description that it handed over */
+	const char *path;
+	uint64_t file_bytes;
+	uint8_t opcode;
+	bool may_fail;
+	void *(*misbehave)(void *);
+	_Atomic bool must_stop, is_over;
+	_Atomic uint64_t n_ops;
+	int64_t until_usec;
+} bad;
+
+#define SLAB_BYTES (4 * MIB)
+#define OP_BYTES (256 * KIB)
+
+static void offender_open(const struct daemon *daemon, uint64_t file_bytes)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__FileAdd file_add = WIRE__FILE_ADD__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_ADD, file_add, &file_add);
+
+	bad.raw = (struct raw)RAW_NONE;
+	bad.path = daemon_path(daemon, "bad");
+	bad.file_bytes = file_bytes;
+	file_make_pattern(bad.path, file_bytes, 2);
+	bad.fd = open_direct(bad.path, O_RDWR);
+	raw_open(&bad.raw, daemon);
+	raw_slab(&bad.raw, SLAB_BYTES, &bad.slab);
+	file_add.name = (char *)(uintptr_t)bad.path;
+	raw_call_ok(&bad.raw, &request, &bad.fd, 1, &answer);
+	bad.file = answer.reply->file_add->file;
+	raw_channel(&bad.raw, raw_handle(&bad.raw), answer.reply->file_add->store, 32, true,
+		    &bad.channel);
+}
+
+static void offender_close(void)
+{
+	raw_slab_unmap(&bad.slab);
+	raw_channel_unmap(&bad.channel);
+	raw_close(&bad.raw);
+	closep(&bad.fd);
+}
+
+/* Sixteen ops at a time. */
+static void *offender_ops(void *arg)
+{
+	uint64_t random = test_seed();
+
+	(void)arg;
+	while (!atomic_load(&bad.must_stop)) {
+		struct ring_entry entries[16];
+		int64_t results[16];
+
+		for (unsigned i = 0; i < 16; i++)
+			entries[i] = (struct ring_entry){
+				.opcode = i % 4 ? RING_OP_READ : bad.opcode,
+				.file = bad.file,
+				.slab = bad.slab.id,
+				.slab_off = i * OP_BYTES,
+				.off = test_random(&random) % (bad.file_bytes / OP_BYTES) *
+				       OP_BYTES,
+				.len = OP_BYTES,
+			};
+		raw_run(&bad.channel, entries, 16, results);
+		for (unsigned i = 0; i < 16; i++)
+			CHECK_MSG(results[i] == OP_BYTES ||
+					  (bad.may_fail && ring_result_errno(results[i]) == EINVAL),
+				  "%" PRId64 " (errno %d)", results[i],
+				  ring_result_errno(results[i]));
+		(void)atomic_fetch_add(&bad.n_ops, 16);
+	}
+	return NULL;
+}
+
+static bool is_quiet_time(void)
+{
+	return now_usec() < bad.until_usec;
+}
+
+static bool is_loud_time(void)
+{
+	return !atomic_load(&bad.is_over);
+}
+
+static void *misbehave_main(void *arg)
+{
+	(void)bad.misbehave(arg);
+	atomic_store(&bad.is_over, true);
+	return NULL;
+}
+
+/* Both for as long as that says. */
+static void run_both(struct neighbour *neighbour, struct beats *beats, struct neighbour *plain,
+		     struct beats *plain_beats, bool (*goes_on)(void))
+{
+	pthread_t thread;
+
+	neighbour->beats = beats;
+	plain->beats = plain_beats;
+	neighbour->goes_on = plain->goes_on = goes_on;
+	CHECK_EQ(pthread_create(&thread, NULL, neighbour_run, plain), 0);
+	(void)neighbour_run(neighbour);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+/* Quiet and loud times in turns; the neighbour's p99 must be the same, roughly. */
+static void compare(const struct daemon *daemon, void *(*misbehave)(void *))
+{
+	static struct beats quiet, loud, plain_quiet, plain_loud;
+	struct neighbour neighbour = { .fd = -1 }, plain = { .fd = -1 };
+	int64_t p99, without;
+
+	test_time_limit(180);
+	bad.misbehave = misbehave;
+	neighbour_open(&neighbour, daemon);
+	plain_open(&plain, daemon);
+	for (unsigned i = 0; i < TURNS; i++) {
+		pthread_t ops, wrong;
+
+		bad.until_usec = now_usec() + 1000000;
+		run_both(&neighbour, &quiet, &plain, &plain_quiet, is_quiet_time);
+
+		atomic_store(&bad.must_stop, false);
+		atomic_store(&bad.is_over, false);
+		CHECK_EQ(pthread_create(&ops, NULL, offender_ops, NULL), 0);
+		CHECK_EQ(pthread_create(&wrong, NULL, misbehave_main, NULL), 0);
+		run_both(&neighbour, &loud, &plain, &plain_loud, is_loud_time);
+		CHECK_EQ(pthread_join(wrong, NULL), 0);
+		atomic_store(&bad.must_stop, true);
+		CHECK_EQ(pthread_join(ops, NULL), 0);
+	}
+	p99 = beats_p99(&loud);
+	without = beats_p99(&quiet);
+	test_note("p99 of 4 KiB reads: %" PRId64 " us, without it %" PRId64
+		  " us; of plain ones %" PRId64 " and %" PRId64 " us; %" PRIu64
+		  " ops of the offender",
+		  p99, without, beats_p99(&plain_loud), beats_p99(&plain_quiet),
+		  (uint64_t)atomic_load(&bad.n_ops));
+	/* A lane that is held up shows as whole seconds.  What plain reads suffer, too, is the
+	   device's or the machine's. */
+	if (beats_p99(&plain_loud) > without)
+		without = beats_p99(&plain_loud);
+	CHECK_MSG(p99 <= 5 * without || p99 <= 100000, "%" PRId64 " us, not %" PRId64, p99,
+		  without);
+	dsaio_disconnect(neighbour.client);
+	closep(&plain.fd);
+	free(plain.memory);
+}
+
+/* ---- E5 ---- */
+
+static void *toggle(void *arg)
+{
+	static const int flags[] = { 0, O_DIRECT, O_APPEND, O_DIRECT | O_APPEND };
+	int64_t until = now_usec() + 1500000;
+
+	(void)arg;
+	for (unsigned i = 0; now_usec() < until; i++) {
+		CHECK_SYS(fcntl(bad.fd, F_SETFL, flags[i % 4]));
+		(void)usleep(100);
+		if (i % 100 == 0) /* what was appended */
+			CHECK_SYS(ftruncate(bad.fd, (off_t)bad.file_bytes));
+	}
+	CHECK_SYS(fcntl(bad.fd, F_SETFL, O_DIRECT));
+	return NULL;
+}
+
+FAULT(e5_flags, "E5 O_DIRECT and O_APPEND toggled while ops run: nobody else waits")
+{
+	offender_open(daemon, 64 * MIB);
+	bad.opcode = RING_OP_WRITE;
+	compare(daemon, toggle);
+	offender_close();
+}
+
+/* One call: nothing else may use the file until it returns. */
+static void *write_much(void *arg)
+{
+	_cleanup_(closep) int fd = (int)CHECK_SYS(open(bad.path, O_WRONLY | O_CLOEXEC));
+	struct statvfs vfs;
+	struct sysinfo info;
+	uint64_t bytes = 2 * GIB - MIB, done = 0;
+	void *memory;
+
+	(void)arg;
+	CHECK_SYS(fstatvfs(fd, &vfs));
+	CHECK_SYS(sysinfo(&info));
+	while (bytes > vfs.f_bavail * vfs.f_frsize / 4 || bytes > info.totalram * info.mem_unit / 4)
+		bytes /= 2;
+	memory = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(memory != MAP_FAILED); /* one page of zeroes, many times */
+	while (done < bytes)
+		done += (uint64_t)CHECK_SYS(pwrite(fd, (char *)memory + done, bytes - done,
+						   (off_t)(bad.file_bytes + done)));
+	CHECK_SYS(munmap(memory, bytes));
+	CHECK_SYS(ftruncate(fd, (off_t)bad.file_bytes));
+	return NULL;
+}
+
+FAULT(e5_write, "E5 its own write(2) of 2 GB beside its direct reads: nobody else waits")
+{
+	offender_open(daemon, 64 * MIB);
+	bad.opcode = RING_OP_READ;
+	compare(daemon, write_much);
+	offender_close();
+}
+
+TEST_MAIN
