@@ -1,5 +1,6 @@
 #include "client/lib/channel.h"
 
+#include "client/lib/debug.h"
 #include "proto/cleanup.h"
 
 #include <stdlib.h>
@@ -92,6 +93,8 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	if (r < 0) /* the handle's end ends the daemon's part */
 		return error_fail_errno(r, "channel: the daemon made one, but its rings can not be "
 					   "used here");
+	debug_log("channel: %#x of handle %#x on store %u, %u entries", channel->id, handle, store,
+		  channel->ring.entries);
 	*ret_channel = TAKE_PTR(channel);
 	return 0;
 }

@@ -36,6 +36,7 @@ struct dsaio_op {
 	struct channel *channel; /* NULL: does not go by a ring */
 	struct cut_piece *piece; /* held while open; NULL: none */
 	uint64_t off, len;
+	uint64_t began_nsec;	  /* 0: nobody wants to know how long it took (debug.h) */
 	_Atomic uint64_t ring_id; /* 0: in no ring yet; seq_cst, against is_cancelled */
 	_Atomic bool is_cancelled;
 	uint8_t opcode;		      /* enum ring_opcode */

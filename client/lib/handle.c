@@ -1,9 +1,11 @@
 #include "client/lib/handle.h"
 
 #include "client/lib/bounce.h"
+#include "client/lib/debug.h"
 #include "client/lib/fd.h"
 #include "client/lib/wait.h"
 #include "proto/cleanup.h"
+#include "proto/cpu.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -61,6 +63,7 @@ struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool 
 	op->handle = handle;
 	op->channel = channel;
 	op->is_async = is_async;
+	op->began_nsec = debug_is_on() ? clock_nsec() : 0;
 	op->is_callers = is_callers;
 	atomic_init(&op->n_refs, is_callers ? 2 : 1);
 	atomic_init(&op->state, OP_OPEN);
@@ -553,6 +556,7 @@ int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handl
 	if (r < 0)
 		return r;
 	client_add(client, &handle->object);
+	debug_log("handle_open: handle %#x, %u entries", handle->id, handle->entries);
 	*ret_handle = TAKE_PTR(handle);
 	return 0;
 }

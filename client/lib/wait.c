@@ -1,10 +1,12 @@
 #include "client/lib/wait.h"
 
 #include "client/lib/buffer.h"
+#include "client/lib/debug.h"
 #include "client/lib/file.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
 
+#include <inttypes.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -15,6 +17,7 @@
 #include <time.h>
 
 #define NSEC_PER_SEC UINT64_C(1000000000)
+#define SLOW_NSEC NSEC_PER_SEC		    /* an op that takes longer is an event of debug.h */
 #define LOOK_NSEC (100 * UINT64_C(1000000)) /* between two looks at the control socket's end */
 /* A wait counts as so many full spins at most: one long wait does not end all spinning. */
 #define WAIT_COUNTS_MAX 2
@@ -165,6 +168,15 @@ static const char *op_verb(const struct dsaio_op *op)
 	}
 }
 
+static void op_tell_if_slow(const struct dsaio_op *op)
+{
+	uint64_t nsec = clock_nsec() - op->began_nsec;
+
+	if (nsec >= SLOW_NSEC)
+		debug_log("slow: %s of %" PRIu64 " bytes at %" PRIu64 " of %s took %" PRIu64 " ms",
+			  op_verb(op), op->len, op->off, op->file->name, nsec / 1000000);
+}
+
 /* All that the end of an op needs but handle->lock. */
 static void op_settle(struct dsaio_op *op)
 {
@@ -178,6 +190,8 @@ static void op_settle(struct dsaio_op *op)
 		op->done = op->len;
 	if (op->part_of) /* the rest is the whole op's */
 		return;
+	if (op->began_nsec)
+		op_tell_if_slow(op);
 	if (op->inode)
 		file_remove_op(op->file, op);
 	if (op->piece)

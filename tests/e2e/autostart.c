@@ -247,10 +247,17 @@ TEST(debug_file, "DSAIO_DEBUG tells where was looked, what was started, and what
 					      "dsaiod.sock: not there",
 					      "started ",
 					      "session begins",
+					      "handle_open: handle ",
+					      "channel: ",
+					      "slow: pread of 100 bytes at 0 of ",
 					      "error: ",
 					      "ends" };
 	const char *path = test_text("%s/debug", test_dir());
+	const char *data = test_text("%s/data", test_dir());
 	_cleanup_(fclosep) FILE *file = NULL;
+	struct dsaio_handle *handle;
+	struct dsaio_file *op_file;
+	uint8_t buf[100];
 	struct dsaio_client *client;
 	char text[16384];
 	struct stat st;
@@ -258,8 +265,17 @@ TEST(debug_file, "DSAIO_DEBUG tells where was looked, what was started, and what
 
 	places_newcomer(30);
 	CHECK_SYS(setenv("DSAIO_DEBUG", path, 1));
+	file_make_pattern(data, sizeof(buf), 1);
 	client = own_open();
-	CHECK(dsaio_handle_open(NULL, NULL, &(struct dsaio_handle *){ NULL }) < 0);
+	CHECK(dsaio_handle_open(NULL, NULL, &handle) < 0);
+	CHECK_CALL(dsaio_handle_open(client, NULL, &handle));
+	CHECK_CALL(dsaio_file_open(client, data, O_RDONLY, &op_file));
+	CHECK_EQ(dsaio_pread(handle, op_file, buf, sizeof(buf), 0), sizeof(buf));
+	CHECK_SYS(kill(places_pid(), SIGSTOP));
+	CHECK_CALL(dsaio_pread_async(handle, op_file, buf, sizeof(buf), 0, NULL));
+	(void)usleep(1100000);
+	CHECK_SYS(kill(places_pid(), SIGCONT));
+	CHECK_EQ(dsaio_wait(handle, -1), 1);
 	dsaio_disconnect(client);
 	places_stop();
 	file = fopen(path, "re");
@@ -291,6 +307,8 @@ static const char *proc_link(pid_t pid, const char *name)
 	char target[PATH_MAX];
 	ssize_t n = readlink(test_text("/proc/%d/%s", pid, name), target, sizeof(target) - 1);
 
+	if (n < 0 && errno == ENOENT)
+		return ""; /* a descriptor that is closed by now */
 	CHECK_SYS(n);
 	target[n] = '\0';
 	return test_text("%s", target);
