@@ -51,7 +51,7 @@ struct bounce_job {
 	bool is_for_ring;
 	struct ring_entry entry;
 	struct dsaio_op *earlier; /* waits for its end, and has a reference */
-	enum {
+	enum job_state {
 		JOB_WAITING,  /* for earlier, or (for a ring) for room */
 		JOB_STARTING, /* may start pieces */
 		JOB_FULL,     /* all pieces that it may have are in flight */
@@ -371,7 +371,7 @@ static void list_remove(struct job_list *list, struct bounce_job *job)
 		list->first = job->next_job;
 }
 
-static void job_move(struct client_bounce *bounce, struct bounce_job *job, int state)
+static void job_move(struct client_bounce *bounce, struct bounce_job *job, enum job_state state)
 {
 	list_remove(&bounce->jobs[job->state], job);
 	job->state = state;
@@ -941,6 +941,13 @@ void bounce_cancel(struct dsaio_client *client)
 	bounce->must_look = true;
 	(void)pthread_mutex_unlock(&bounce->lock);
 	client_poke(client);
+}
+
+bool bounce_trim(struct dsaio_client *client)
+{
+	struct client_bounce *bounce = atomic_load_explicit(&client->bounce, memory_order_acquire);
+
+	return bounce && slots_trim(&bounce->slots);
 }
 
 void bounce_end_handle(struct dsaio_handle *handle)

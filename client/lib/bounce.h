@@ -79,6 +79,9 @@ uint32_t bounce_timeout_msec(uint64_t deadline_nsec);
 /* op->is_cancelled was set: the thread sees to it, if the op is its. */
 void bounce_cancel(struct dsaio_client *client);
 
+/* The pool is empty: gives slabs back that nothing is copied through.  Returns whether it did. */
+bool bounce_trim(struct dsaio_client *client);
+
 /* The handle closes: its jobs that have not started are cancelled, the others awaited. */
 void bounce_end_handle(struct dsaio_handle *handle);
 

@@ -1,5 +1,6 @@
 #include "client/lib/buffer.h"
 
+#include "client/lib/bounce.h"
 #include "client/lib/debug.h"
 #include "proto/cleanup.h"
 
@@ -222,6 +223,13 @@ static int buffers_add(struct client_buffers *buffers, struct slab *slab)
 	return 0;
 }
 
+static void buffers_remove(struct client_buffers *buffers, size_t i)
+{
+	buffers->n--;
+	memmove(&buffers->slabs[i], &buffers->slabs[i + 1],
+		(buffers->n - i) * sizeof(buffers->slabs[0]));
+}
+
 /* A piece of any slab; -ENOSPC if none has room.  *ret_last: bytes of the largest slab. */
 static int buffers_take(struct client_buffers *buffers, size_t bytes, char **ret_memory,
 			bool *ret_is_dirty, size_t *ret_last)
@@ -261,6 +269,8 @@ static int buffers_grow(struct client_buffers *buffers, size_t bytes, size_t las
 	int r = slab_new(client, want, &slab);
 
 	if (r == -ENOMEM && want > least) /* near the bound: no more than is needed */
+		r = slab_new(client, least, &slab);
+	if (r == -ENOMEM && bounce_trim(client))
 		r = slab_new(client, least, &slab);
 	if (r < 0)
 		return r;
@@ -370,9 +380,7 @@ int dsaio_free(struct dsaio_client *client, void *memory)
 			cut_give(&slab->cut, p);
 		if (r == 0 && !slab->cut.used_bytes && buffers_spare(buffers, i)) {
 			spare = slab;
-			buffers->n--;
-			memmove(&buffers->slabs[i], &buffers->slabs[i + 1],
-				(buffers->n - i) * sizeof(buffers->slabs[0]));
+			buffers_remove(buffers, i);
 		}
 	}
 	(void)pthread_rwlock_unlock(&buffers->lock);
@@ -392,6 +400,31 @@ int dsaio_free(struct dsaio_client *client, void *memory)
 		buffer_slab_give_back(client, id);
 	}
 	return 0;
+}
+
+bool buffer_trim(struct dsaio_client *client)
+{
+	struct client_buffers *buffers = atomic_load_explicit(&client->buffers,
+							      memory_order_acquire);
+	struct slab *spare = NULL;
+	uint32_t id;
+
+	if (!buffers)
+		return false;
+	(void)pthread_rwlock_wrlock(&buffers->lock);
+	for (size_t i = 0; i < buffers->n && !spare; i++) {
+		if (buffers->slabs[i]->cut.used_bytes)
+			continue;
+		spare = buffers->slabs[i];
+		buffers_remove(buffers, i);
+	}
+	(void)pthread_rwlock_unlock(&buffers->lock);
+	if (!spare)
+		return false;
+	id = spare->id;
+	slab_free(spare);
+	buffer_slab_give_back(client, id);
+	return true;
 }
 
 /* ---- imported memory ---- */
@@ -473,9 +506,7 @@ int buffer_unimport(struct dsaio_client *client, const void *memory, uint32_t *r
 	if (r == 0) {
 		slab = buffers->slabs[i];
 		*ret_slab = slab->id;
-		buffers->n--;
-		memmove(&buffers->slabs[i], &buffers->slabs[i + 1],
-			(buffers->n - i) * sizeof(buffers->slabs[0]));
+		buffers_remove(buffers, i);
 	}
 	(void)pthread_rwlock_unlock(&buffers->lock);
 	return r;

@@ -40,6 +40,9 @@ int buffer_slab_ask(struct dsaio_client *client, const char *what, uint64_t byte
 /* Gives a slab that nobody uses back to the pool. */
 void buffer_slab_give_back(struct dsaio_client *client, uint32_t slab);
 
+/* Gives slabs without a buffer back, the one that is kept, too.  Returns whether there was one. */
+bool buffer_trim(struct dsaio_client *client);
+
 /*
  * Memory of the caller's own, already a slab of the daemon's, is found by buffer_hold() from now
  * on.  Returns 0, -EEXIST if part of it is in another slab, or -ENOMEM.

@@ -31,8 +31,9 @@ void slots_init(struct slots *slots, struct dsaio_client *client)
 
 void slots_deinit(struct slots *slots)
 {
-	for (unsigned i = 0; i < slots->n_slabs; i++)
-		(void)close(slots->slabs[i].fd); /* a memfd */
+	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++)
+		if (slots->slabs[i].n_units)
+			(void)close(slots->slabs[i].fd); /* a memfd */
 	(void)pthread_mutex_destroy(&slots->lock);
 }
 
@@ -65,8 +66,8 @@ static bool take_units(struct slots *slots, unsigned n, bool is_further, struct 
 
 	if (slots->n_free < n + kept)
 		return false;
-	for (unsigned i = 0; i < slots->n_slabs; i++) {
-		int unit = slots_take_bits(&slots->slabs[i].used, n);
+	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++) {
+		int unit = slots->slabs[i].n_units ? slots_take_bits(&slots->slabs[i].used, n) : -1;
 
 		if (unit < 0)
 			continue;
@@ -87,7 +88,7 @@ static bool may_grow(const struct slots *slots)
 /* Asks for a slab; a first one may be small.  Under the lock, which it lets go meanwhile. */
 static int grow(struct slots *slots)
 {
-	struct slots_slab *slab = &slots->slabs[slots->n_slabs];
+	struct slots_slab *slab = slots->slabs;
 	bool is_first = !slots->n_slabs;
 	uint64_t bytes = SLOTS_SLAB_BYTES;
 	uint32_t id = 0;
@@ -97,9 +98,12 @@ static int grow(struct slots *slots)
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (;;) {
 		r = buffer_slab_ask(slots->client, "private memory", bytes, &id, &fd);
-		if (r != -ENOMEM || !is_first || bytes <= SLAB_BYTES_MIN)
+		if (r != -ENOMEM || !is_first)
 			break;
-		bytes /= 4; /* 4 MiB, 1 MiB, 256 KiB, 64 KiB */
+		if (bytes > SLAB_BYTES_MIN)
+			bytes /= 4; /* 4 MiB, 1 MiB, 256 KiB, 64 KiB */
+		else if (!buffer_trim(slots->client))
+			break;
 	}
 	(void)pthread_mutex_lock(&slots->lock);
 	slots->is_growing = false;
@@ -108,6 +112,8 @@ static int grow(struct slots *slots)
 		return r;
 	}
 	slots->full_nsec = 0;
+	while (slab->n_units) /* there is a place */
+		slab++;
 	slab->id = id;
 	slab->fd = fd;
 	slab->n_units = (unsigned)(bytes / SLOT_UNIT);
@@ -245,6 +251,32 @@ void slots_give(struct slots *slots, struct slot *slot)
 	slot->slab = NULL;
 	wake_next(slots);
 	(void)pthread_mutex_unlock(&slots->lock);
+}
+
+bool slots_trim(struct slots *slots)
+{
+	struct slots_slab spare[SLOTS_SLABS_MAX];
+	unsigned n = 0;
+
+	(void)pthread_mutex_lock(&slots->lock);
+	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++) {
+		struct slots_slab *slab = &slots->slabs[i];
+		uint64_t none = slab->n_units < 64 ? ~((UINT64_C(1) << slab->n_units) - 1) : 0;
+
+		if (!slab->n_units || slab->used != none)
+			continue;
+		slots->n_units -= slab->n_units;
+		slots->n_free -= slab->n_units;
+		slots->n_slabs--;
+		spare[n++] = *slab;
+		slab->n_units = 0;
+	}
+	(void)pthread_mutex_unlock(&slots->lock);
+	for (unsigned i = 0; i < n; i++) {
+		(void)close(spare[i].fd); /* a memfd */
+		buffer_slab_give_back(slots->client, spare[i].id);
+	}
+	return n;
 }
 
 int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,

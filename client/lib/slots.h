@@ -2,7 +2,7 @@
  * Slots: the memory that private memory is copied through.
  *
  * Some slabs of a few MiB, taken from the daemon's pool one by one as they are needed, at most
- * SLOTS_BYTES together, and kept until the client disconnects.  A slot is a power of two of units
+ * SLOTS_BYTES together, and kept, but given back when dsaio_alloc() finds the pool empty.  A slot is a power of two of units
  * of one slab, and starts at a multiple of its own size there.
  *
  * A slab is not mapped here: slots are filled and emptied by pwrite(2) and pread(2) on its memfd,
@@ -29,8 +29,8 @@
 struct slots_slab {
 	uint32_t id;
 	int fd;
-	unsigned n_units;
-	uint64_t used; /* a bit for each unit */
+	unsigned n_units; /* 0: there is no slab here */
+	uint64_t used;	  /* a bit for each unit */
 };
 
 struct slots_waiter;
@@ -39,9 +39,9 @@ struct slots {
 	struct dsaio_client *client;
 	pthread_mutex_t lock; /* of all below */
 	struct slots_slab slabs[SLOTS_SLABS_MAX];
-	unsigned n_slabs, n_units, n_free;
-	bool is_growing;    /* a thread asks for a slab, without the lock */
-	uint64_t full_nsec; /* when the pool last had none for us; 0: it had */
+	unsigned n_slabs, n_units, n_free; /* slabs may lie anywhere among the places */
+	bool is_growing;		   /* a thread asks for a slab, without the lock */
+	uint64_t full_nsec;		   /* when the pool last had none for us; 0: it had */
 	struct slots_waiter *first, *last;
 	bool is_thread_short; /* who does not wait wants to be woken: client_poke() */
 };
@@ -73,6 +73,9 @@ int slots_take(struct slots *slots, uint64_t bytes, bool is_further, struct slot
 /* The same, not is_further, and sleeps until there is one: -ETIMEDOUT, or -ECONNRESET. */
 int slots_await(struct slots *slots, uint64_t bytes, uint64_t deadline_nsec, struct slot *ret_slot);
 void slots_give(struct slots *slots, struct slot *slot);
+
+/* Gives slabs back that nobody uses.  Returns whether there was one. */
+bool slots_trim(struct slots *slots);
 
 /* Copies len bytes at off of the slot.  Returns 0 or a negative errno; *ret_done bytes were copied. */
 int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,

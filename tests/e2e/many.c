@@ -259,7 +259,8 @@ TEST_TABLE(handle_fd_quiet, memories, "dsaio_handle_fd is not readable while not
 
 /* ---- cancel, time-out ---- */
 
-TEST(cancel, "cancelled ops end once, with -ECANCELED or whole, and the others are untouched")
+TEST_TABLE(cancel, memories,
+	   "cancelled ops end once, with -ECANCELED or whole, and the others are untouched")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
@@ -269,15 +270,13 @@ TEST(cancel, "cancelled ops end once, with -ECANCELED or whole, and the others a
 	struct dsaio_op *ops[N];
 	struct dsaio_file *file;
 	uint8_t *memory;
-	void *start;
 
 	profile.queue_depth = 1; /* a long queue, so that most have not started */
 	profile.block_size = 64u << 10;
 	rig_open(&rig, &profile);
 	file_make_pattern(daemon_path(rig.daemon, "f"), N * len, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
-	CHECK_CALL(dsaio_alloc(rig.client, N * len, &start));
-	memory = start;
+	memory = memory_new(&rig, memories[row].pinned, N * len);
 	for (unsigned i = 0; i < N; i++)
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + i * len, len, i * len,
 					     &ops[i]));
@@ -336,7 +335,8 @@ TEST(wait_timeout, "a time-out of a wait ends the wait, not the op")
 	CHECK_CALL(dsaio_free(rig.client, memory));
 }
 
-TEST(op_timeout, "an op that takes longer than op_timeout_usec ends with -ETIMEDOUT")
+TEST_TABLE(op_timeout, memories,
+	   "an op that takes longer than op_timeout_usec ends with -ETIMEDOUT")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
@@ -345,7 +345,7 @@ TEST(op_timeout, "an op that takes longer than op_timeout_usec ends with -ETIMED
 	struct dsaio_file *file;
 	struct dsaio_op *op;
 	uint8_t buf[4096];
-	void *memory;
+	uint8_t *memory;
 
 	profile.queue_depth = 1;
 	profile.block_size = 4u << 10;
@@ -357,7 +357,7 @@ TEST(op_timeout, "an op that takes longer than op_timeout_usec ends with -ETIMED
 	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &rig.handle));
 	file_make_pattern(daemon_path(rig.daemon, "f"), len, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
-	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	memory = memory_new(&rig, memories[row].pinned, len);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, len, 0, &op));
 	CHECK_EQ(dsaio_op_wait(op, -1), -ETIMEDOUT);
 	CHECK_EQ(dsaio_op_test(op), 1);

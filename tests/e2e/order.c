@@ -28,23 +28,27 @@ struct mixture {
 	const char *what;
 	bool reads, writes, syncs;
 	unsigned align; /* of offsets and lengths */
-	bool pinned;
+	enum { PINNED, PRIVATE, BOTH } memory;
 	unsigned n_blocks; /* of 4096 that the ops crowd on; 0: the whole file */
 };
 
 static const struct mixture mixtures[] = {
-	{ "write after write, aligned", false, true, false, 4096, true, 0 },
-	{ "write after write on one block", false, true, false, 4096, true, 1 },
-	{ "write after write, any bytes", false, true, false, 1, true, 0 },
-	{ "write after write, any bytes of one block", false, true, false, 1, true, 1 },
-	{ "reads and writes, aligned", true, true, false, 4096, true, 0 },
-	{ "reads and writes on two blocks", true, true, false, 4096, true, 2 },
-	{ "reads and writes, 512 bytes apart", true, true, false, 512, true, 4 },
-	{ "reads and writes, any bytes", true, true, false, 1, true, 0 },
-	{ "reads and writes, any bytes, private memory", true, true, false, 1, false, 0 },
-	{ "reads and writes, aligned, private memory", true, true, false, 4096, false, 0 },
-	{ "reads, writes and syncs", true, true, true, 4096, true, 8 },
-	{ "reads, writes and syncs, any bytes", true, true, true, 1, true, 8 },
+	{ "write after write, aligned", false, true, false, 4096, PINNED, 0 },
+	{ "write after write on one block", false, true, false, 4096, PINNED, 1 },
+	{ "write after write, any bytes", false, true, false, 1, PINNED, 0 },
+	{ "write after write, any bytes of one block", false, true, false, 1, PINNED, 1 },
+	{ "reads and writes, aligned", true, true, false, 4096, PINNED, 0 },
+	{ "reads and writes on two blocks", true, true, false, 4096, PINNED, 2 },
+	{ "reads and writes, 512 bytes apart", true, true, false, 512, PINNED, 4 },
+	{ "reads and writes, any bytes", true, true, false, 1, PINNED, 0 },
+	{ "reads and writes, any bytes, private memory", true, true, false, 1, PRIVATE, 0 },
+	{ "reads and writes, aligned, private memory", true, true, false, 4096, PRIVATE, 0 },
+	{ "reads, writes and syncs", true, true, true, 4096, PINNED, 8 },
+	{ "reads, writes and syncs, any bytes", true, true, true, 1, PINNED, 8 },
+	{ "reads, writes and syncs, private memory", true, true, true, 1, PRIVATE, 8 },
+	{ "aligned, private and pinned memory", true, true, false, 4096, BOTH, 0 },
+	{ "aligned, private and pinned memory, on two blocks", true, true, false, 4096, BOTH, 2 },
+	{ "any bytes, private and pinned memory, syncs", true, true, true, 1, BOTH, 8 },
 };
 
 static void pending_end(struct pending *p)
@@ -101,13 +105,15 @@ static void check_mixture(struct rig *rig, const struct mixture *m, const char *
 	uint64_t random = seed << 32;
 
 	CHECK(model && expected);
-	if (m->pinned)
+	CHECK((private = malloc(DEPTH * OP_BYTES_MAX)));
+	if (m->memory != PRIVATE)
 		CHECK_CALL(dsaio_alloc(rig->client, DEPTH * OP_BYTES_MAX, &memory));
-	else
-		CHECK((memory = private = malloc(DEPTH * OP_BYTES_MAX)));
 	pattern_fill(model, FILE_BYTES, 1, 0);
 	for (unsigned i = 0; i < DEPTH; i++) {
-		pending[i].memory = (uint8_t *)memory + i * OP_BYTES_MAX;
+		pending[i].memory = (m->memory == PRIVATE || (m->memory == BOTH && i % 3 == 0)
+					     ? private
+					     : (uint8_t *)memory) +
+				    i * OP_BYTES_MAX;
 		pending[i].expected = expected + i * OP_BYTES_MAX;
 	}
 	for (unsigned round = 0; round < ROUNDS; round++) {
@@ -133,8 +139,7 @@ static void check_mixture(struct rig *rig, const struct mixture *m, const char *
 			CHECK_MSG(left[i] == model[i], "byte %zu of the file is 0x%02x, not 0x%02x",
 				  i, left[i], model[i]);
 	}
-	if (m->pinned)
-		CHECK_CALL(dsaio_free(rig->client, memory));
+	CHECK_CALL(dsaio_free(rig->client, memory)); /* NULL is fine */
 }
 
 static void check_with_profile(const struct mixture *m, const struct dsaio_profile *profile)
