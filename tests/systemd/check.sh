@@ -241,10 +241,14 @@ check "runs as dsaiod" runs_as_dsaiod
 check "the status says that it serves" says serving ctl show -P StatusText dsaiod
 check "a client as another user" client_works /srv/store/user
 check "a client as another user, on a store that nobody has configured" client_works /dev/shm/user
+check "another user may not set a profile" \
+	says administrator fails as_nobody dsaioctl profile set check queue_depth=17
+check "root may" inside dsaioctl profile set check queue_depth=17
 check "stop" ctl stop dsaiod.service
 check "no more active, and the end was orderly" \
 	says $'Result=success\nActiveState=inactive' ctl show -p Result -p ActiveState dsaiod
 check "started again by a client through the socket" client_works /srv/store/socket
+check "the profile was kept, in the state directory" says 17 inside dsaioctl profile show check
 check "a bind mount of /run/dsaiod works over a restart" bind_mount_works 'restart dsaiod'
 check "a bind mount of /run/dsaiod works over a stop, and a start by the client" \
 	bind_mount_works 'stop dsaiod.service'
