@@ -3,62 +3,64 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stddef.h>
+#include <stdio.h>
 
-/* What each kind is called, its errno, and what helps at the client's, the user's, the daemon's. */
+/* What each kind is called, in messages and in the configuration; its errno, and what helps. */
 static const struct {
-	const char *name;
+	const char *name, *key;
 	int code;
-	const char *help[3];
+	const char *help;
 } kinds[N_CHARGE_KINDS] = {
-	[CHARGE_POOL_BYTES] = { "bytes of slabs",
-				-ENOMEM,
-				{ "free buffers, or raise client_pool_max in the daemon's "
-				  "configuration",
-				  "free buffers in this user's programs, or raise user_pool_max in the "
-				  "daemon's configuration",
-				  "wait until other programs free theirs, or raise pool_size in the "
-				  "daemon's configuration" } },
-	[CHARGE_SLABS] = { "slabs", -EMFILE, { "free some first, or use fewer and larger ones" } },
-	[CHARGE_FILES] = { "open files",
-			   -EMFILE,
-			   { "close some first",
-			     "close some first, or raise LimitNOFILE= of the daemon" } },
-	[CHARGE_HANDLES] = { "handles", -EMFILE, { "close some first" } },
-	[CHARGE_CHANNELS] = { "channels", -EMFILE, { "close some handles first" } },
-	[CHARGE_ENTRIES] = { "ring entries",
-			     -EMFILE,
-			     { "close some handles first, or open them with fewer entries" } },
-	[CHARGE_CALLS] = { "unanswered requests", -EMFILE, { "wait for replies first" } },
-	[CHARGE_SESSIONS] = { "connections", -EUSERS, { "end some of its programs first" } },
+	[CHARGE_POOL_BYTES] = { "bytes of slabs", NULL, -ENOMEM, "free buffers" },
+	[CHARGE_SLABS] = { "slabs", "slabs", -EMFILE,
+			   "free some first, use fewer and larger ones" },
+	[CHARGE_FILES] = { "open files", "files", -EMFILE, "close some first" },
+	[CHARGE_HANDLES] = { "handles", "handles", -EMFILE, "close some first" },
+	[CHARGE_CHANNELS] = { "channels", "channels", -EMFILE, "close some handles first" },
+	[CHARGE_ENTRIES] = { "ring entries", "entries", -EMFILE,
+			     "close some handles first, open them with fewer entries" },
+	[CHARGE_CALLS] = { "unanswered requests", "requests", -EMFILE, "wait for replies first" },
+	[CHARGE_SESSIONS] = { "connections", "clients", -EUSERS, "end some of its programs first" },
 };
 
-static unsigned account_level(const struct account *account)
+enum level { LEVEL_CLIENT, LEVEL_USER, LEVEL_DAEMON };
+
+static enum level account_level(const struct account *account)
 {
 	if (!account->parent)
-		return 2;
-	return account->parent->parent ? 0 : 1;
+		return LEVEL_DAEMON;
+	return account->parent->parent ? LEVEL_CLIENT : LEVEL_USER;
 }
 
-static const char *help_for(const struct account *account, enum charge_kind kind)
+/* "client_files": the bound's key in dsaiod.conf. */
+static const char *key_of(const struct account *account, enum charge_kind kind, char *key,
+			  size_t size)
 {
-	const char *help = kinds[kind].help[account_level(account)];
+	static const char *const pool_keys[] = { "client_pool_max", "user_pool_max", "pool_size" };
+	enum level level = account_level(account);
 
-	return help ? help : kinds[kind].help[0];
+	if (!kinds[kind].key)
+		return pool_keys[level];
+	(void)snprintf(key, size, "%s_%s", level == LEVEL_CLIENT ? "client" : "user",
+		       kinds[kind].key); /* the daemon as a whole has no bound of these */
+	return key;
 }
 
 int charge_take(struct charge *charge, struct account *account, enum charge_kind kind, uint64_t n,
 		struct error *error)
 {
+	char key[32];
+
 	for (const struct account *a = account; a; a = a->parent) {
 		uint64_t sum;
 
 		if (__builtin_add_overflow(a->used[kind], n, &sum) || sum > a->limit[kind])
-			return error_set_plain(error, kinds[kind].code,
-					       "%s has %" PRIu64 " of at most %" PRIu64
-					       " %s and asks for %" PRIu64 " more: %s",
-					       a->name, a->used[kind], a->limit[kind],
-					       kinds[kind].name, n, help_for(a, kind));
+			return error_set_plain(
+				error, kinds[kind].code,
+				"%s has %" PRIu64 " of at most %" PRIu64 " %s and asks for %" PRIu64
+				" more: %s, or raise %s in dsaiod.conf",
+				a->name, a->used[kind], a->limit[kind], kinds[kind].name, n,
+				kinds[kind].help, key_of(a, kind, key, sizeof(key)));
 	}
 	for (struct account *a = account; a; a = a->parent)
 		a->used[kind] += n;

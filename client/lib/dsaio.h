@@ -259,6 +259,7 @@ bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t byt
  * same *ret_file may be returned again, to be closed as often.
  * Returns 0, or what open(2) says, or
  *   -EINVAL      other flags (O_APPEND: its writes would land at the end, not at their offset)
+ *   -EACCES      also where the store does not serve this user; the sentence says whom it does
  *   -ENXIO       the file lies on no store of the daemon; the sentence names the stores
  *   -EOPNOTSUPP  neither a regular file nor a block device, or no direct I/O there
  *   -EMFILE      the client, or its user, has as many files as it may have
