@@ -224,15 +224,17 @@ TEST(reclaim, "idle files of a user's other programs go when it is near its boun
 		for (unsigned i = 0; i < max; i++) { /* each gets all that it may have */
 			ids[c][i] = client_add(&clients[c], daemon, "f");
 			CHECK(file_board_index(ids[c][i]) < max);
-			if (i % 2 || c != 0)
+			if (i % 16 || c != 0)
 				file_board_set(clients[c].board, ids[c][i], FILE_BOARD_IDLE);
 		}
 	}
-	for (unsigned i = 0; i < max; i += 2)
-		CHECK_EQ(client_state(&clients[0], ids[0][i]), FILE_BOARD_USED);
-	for (unsigned i = 1; i < max; i += 2)
-		n_gone += client_state(&clients[0], ids[0][i]) == FILE_BOARD_GONE;
-	test_note("of %u idle files of the first client %u are gone", max / 2, n_gone);
+	for (unsigned i = 0; i < max; i++) {
+		if (i % 16)
+			n_gone += client_state(&clients[0], ids[0][i]) == FILE_BOARD_GONE;
+		else
+			CHECK_EQ(client_state(&clients[0], ids[0][i]), FILE_BOARD_USED);
+	}
+	test_note("of %u files of the first client, most idle, %u are gone", max, n_gone);
 	CHECK(n_gone > 0);
 	for (unsigned c = 0; c < ARRAY_SIZE(clients); c++)
 		client_end(&clients[c]);
@@ -309,7 +311,7 @@ TEST(unread, "a client that asks for descriptors and reads no reply fills only i
 TEST(buffered, "a buffered description is added once, and only of the same file")
 {
 	_cleanup_(closep) int fd = -1, other = -1;
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE, removed = ANSWER_NONE;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	struct daemon *daemon = daemon_start(NULL);
 	Wire__FileBuffered buffered = WIRE__FILE_BUFFERED__INIT;
 	Wire__Request request = RAW_REQUEST(FILE_BUFFERED, file_buffered, &buffered);
