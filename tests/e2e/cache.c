@@ -2,9 +2,7 @@
  * The file cache: what costs no open(2) the second time, what is noticed, what is bounded, and that
  * the space of deleted files comes back.
  *
- * How often the library really opened a file is read in $DSAIO_DEBUG's file; strace counts it for
- * 10,000 files.  For that this program is also the one that is traced: cache --read SOCKET DIR N
- * PASSES reads the N files of a directory that often.
+ * How often the library really opened a file is read in $DSAIO_DEBUG's file.
  */
 #include "tests/harness.h"
 
@@ -580,109 +578,4 @@ TEST(space, "the space of a deleted file comes back while the program only sleep
 	(void)wait_free(dir, before + BLOCK);
 }
 
-/* ---- strace ---- */
-
-#define N_FILES 10000u
-#define N_FILES_TEXT "10000"
-
-/* The traced program: exits without a word, or with 1. */
-static int read_files(const char *socket_path, const char *dir, unsigned n, unsigned n_passes)
-{
-	struct dsaio_client *client;
-	struct dsaio_handle *handle;
-	struct dsaio_file *file;
-	char path[PATH_MAX];
-	void *memory;
-
-	if (dsaio_connect(socket_path, &client) < 0 ||
-	    dsaio_handle_open(client, NULL, &handle) < 0 || dsaio_alloc(client, BLOCK, &memory) < 0)
-		return 1;
-	for (unsigned i = 0; i < n * n_passes; i++) {
-		(void)snprintf(path, sizeof(path), "%s/%u", dir, i % n);
-		if (dsaio_file_open(client, path, O_RDONLY, &file) < 0 ||
-		    dsaio_pread(handle, file, memory, BLOCK, 0) != (int64_t)BLOCK ||
-		    pattern_compare(memory, BLOCK, i % n, 0) >= 0)
-			return 1;
-		dsaio_file_close(file);
-	}
-	_exit(0); /* a leak check can not run while traced */
-}
-
-struct calls {
-	unsigned opens, messages;
-};
-
-/* Reads "% time seconds usecs/call calls [errors] syscall". */
-static struct calls calls_read(const char *path)
-{
-	_cleanup_(fclosep) FILE *file = fopen(path, "re");
-	struct calls calls = { 0, 0 };
-	char line[256], *last;
-	unsigned n;
-
-	CHECK(file);
-	while (fgets(line, sizeof(line), file)) {
-		line[strcspn(line, "\n")] = '\0';
-		last = strrchr(line, ' ');
-		if (!last || sscanf(line, "%*f %*f %*u %u", &n) != 1)
-			continue;
-		if (strncmp(last + 1, "open", 4) == 0)
-			calls.opens += n;
-		else if (strncmp(last + 1, "send", 4) == 0)
-			calls.messages += n;
-	}
-	return calls;
-}
-
-static struct calls trace(const struct daemon *daemon, const char *n_passes)
-{
-	char *out = test_text("%s/strace.%s", test_dir(), n_passes), *said;
-	pid_t pid = (pid_t)CHECK_SYS(fork());
-	char self[PATH_MAX] = "";
-	int status;
-
-	said = test_text("%s.said", out);
-	if (pid == 0) {
-		CHECK_SYS(readlink("/proc/self/exe", self, sizeof(self) - 1));
-		CHECK(freopen(said, "w", stderr));
-		execlp("strace", "strace", "-f", "-c", "-o", out, "-e",
-		       "trace=open,openat,openat2,sendmsg,sendto", self, "--read",
-		       daemon->socket_path, daemon->store_dir, N_FILES_TEXT, n_passes, NULL);
-		_exit(127);
-	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	if (status == 127 << 8)
-		test_skip("strace is not installed");
-	if (status && access(out, F_OK) < 0)
-		test_skip("strace can not trace here");
-	CHECK_MSG(status == 0, "status 0x%x, see %s", status, said);
-	return calls_read(out);
-}
-
-TEST(strace, "10,000 small files are read a second time with no open(2) and no message")
-{
-	struct daemon *daemon;
-	struct calls once, twice;
-
-	test_time_limit(180);
-	daemon = daemon_with_files(N_FILES * 3 / 2);
-	for (unsigned i = 0; i < N_FILES; i++)
-		file_make_pattern(numbered(daemon, i), BLOCK, i);
-	once = trace(daemon, "1");
-	twice = trace(daemon, "2");
-	test_note("strace -f -c: %u opens and %u messages in the first pass over %u files",
-		  once.opens, once.messages, N_FILES);
-	test_note("strace -f -c: %u opens and %u messages in the second pass",
-		  twice.opens - once.opens, twice.messages - once.messages);
-	CHECK(once.opens >= N_FILES && once.messages >= N_FILES);
-	CHECK_EQ(twice.opens, once.opens);
-	CHECK_EQ(twice.messages, once.messages);
-}
-
-int main(int argc, char **argv)
-{
-	if (argc == 6 && strcmp(argv[1], "--read") == 0)
-		return read_files(argv[2], argv[3], (unsigned)strtoul(argv[4], NULL, 10),
-				  (unsigned)strtoul(argv[5], NULL, 10));
-	return tests_main(argc, argv);
-}
+TEST_MAIN
