@@ -114,7 +114,8 @@ static bool key_find(const struct file_facts *facts, const struct mount *mount,
 	}
 	if (kept_key_by_device(facts->dev, facts->is_block_device, key))
 		return true;
-	return mount->source && strncmp(mount->source, "/dev/", 5) == 0 &&
+	/* Who mounts a FUSE file system chooses its source, too. */
+	return !facts->is_foreign && mount->source && strncmp(mount->source, "/dev/", 5) == 0 &&
 	       stat(mount->source, &st) == 0 && S_ISBLK(st.st_mode) &&
 	       kept_key_by_device(st.st_rdev, false, key);
 }

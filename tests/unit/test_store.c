@@ -90,6 +90,28 @@ START_TEST(lanes_start_as_parallelism_asks_and_cores_allow)
 }
 END_TEST
 
+START_TEST(lanes_start_as_the_configuration_allows)
+{
+	struct store_config config = {
+		.name = "nvme0", .path = directory(), .profile = PROFILE_DEFAULT, .max_lanes = 2
+	};
+	struct profile profile = PROFILE_DEFAULT;
+	struct inbox inbox;
+	struct store *store;
+	struct error error;
+
+	ck_assert_int_eq(inbox_init(&inbox), 0);
+	ck_assert_int_eq(store_new(1, &config, &inbox, &store, &error), 0);
+	engine_libaio_budget_init();
+	profile.intra_op_parallelism = 64;
+	ck_assert_int_eq(store_start_lanes(store, &profile, &error), 0);
+	ck_assert_uint_ge(store->n_lanes, 1);
+	ck_assert_uint_le(store->n_lanes, 2); /* whatever the cores */
+	store_free(store);
+	inbox_deinit(&inbox);
+}
+END_TEST
+
 START_TEST(users_share_their_own_helper_only)
 {
 	struct helper *first, *second, *other;
@@ -118,6 +140,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_store_is_known_by_its_device);
 	tcase_add_loop_test(tcase, a_path_that_is_no_store_is_named, 0, N_ROWS(mistakes));
 	tcase_add_test(tcase, lanes_start_as_parallelism_asks_and_cores_allow);
+	tcase_add_test(tcase, lanes_start_as_the_configuration_allows);
 	tcase_add_test(tcase, users_share_their_own_helper_only);
 }
 
