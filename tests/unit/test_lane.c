@@ -86,7 +86,8 @@ static struct {
 static _Atomic bool holds_calls;
 static _Atomic uint32_t n_held, n_calls;
 
-static void call_wait(void)
+void call_wait(void); /* not static: the C library's headers make its callers inline */
+void call_wait(void)
 {
 	(void)atomic_fetch_add(&n_calls, 1);
 	(void)atomic_fetch_add(&n_held, 1);
