@@ -96,7 +96,7 @@ static int make_arguments(const char *daemon_path, const char *socket_path, cons
 
 static int make_directory(char *path, size_t size, char *text, size_t text_size)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
 	const char *const parents[] = { runtime && *runtime == '/' ? runtime : "/tmp", "/tmp" };
 
 	/* $XDG_RUNTIME_DIR may name what is not there, or not ours: after sudo, for example. */

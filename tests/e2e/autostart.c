@@ -62,6 +62,20 @@ TEST(runtime_dir_gone, "XDG_RUNTIME_DIR names nothing that is there: a directory
 	places_stop();
 }
 
+TEST(home, "without XDG_CONFIG_HOME the configuration is in ~/.config")
+{
+	struct dsaio_client *client;
+
+	places_newcomer(30);
+	CHECK_SYS(setenv("HOME", test_dir(), 1));
+	CHECK_SYS(rename(getenv("XDG_CONFIG_HOME"), test_text("%s/.config", test_dir())));
+	CHECK_SYS(unsetenv("XDG_CONFIG_HOME"));
+	places_write(test_text("%s/.config/dsaiod/dsaiod.conf", test_dir()),
+		     "[daemon]\ncolour = red\n");
+	CHECK_FAILS(dsaio_connect(NULL, &client), -ECHILD,
+		    test_text("%s/.config/dsaiod/dsaiod.conf:2;colour", test_dir()));
+}
+
 TEST(masked, "a umask that takes all: directory, socket and log are the user's own all the same")
 {
 	struct stat st;
