@@ -19,16 +19,22 @@
  * of the buffer alone.  A write is whole, or fails; dsaio_op_done() says how many bytes were
  * done before an error.
  *
- * Memory.  Any buffer, offset and length work.  Memory from dsaio_alloc() with offset, length
- * and address multiples of dsaio_alignment() goes to the device without a copy.  A buffer
- * belongs to its op from the call until the op's end, whatever a wait in between says.
+ * Memory.  Any buffer, offset and length work.  Memory of dsaio_alloc() or dsaio_import() goes to
+ * the device without a copy where offset, length and address are multiples of dsaio_alignment();
+ * the ends that are not are copied, or written through the page cache.  Private memory, and a
+ * buffer at another distance from an aligned address than its bytes in the file, are copied through
+ * at most 32 MiB of the pool, piece by piece while other pieces are read or written; -ENOMEM if the
+ * pool has none.  A wrong address is -EFAULT.  A buffer belongs to its op from the call until the
+ * op's end, whatever a wait in between says.
  *
  * Order.  Ops of one handle that touch the same bytes of one file, one of them writing, take
  * effect in the order in which they were submitted; a sync covers all writes of its file
  * submitted before it on that handle.  All else runs and ends in any order.
  *
  * Threads.  Every function may be called from any thread at any time, unless its comment says
- * otherwise; an object must not be freed while another thread is in a call with it.
+ * otherwise; an object must not be freed while another thread is in a call with it.  Of its own the
+ * library has none, but for the first async op on memory that has to be copied: then one for the
+ * client, with all signals blocked, until dsaio_disconnect().
  *
  * fork.  In a child of the process that connected, every call returns -EPERM (dsaio_disconnect
  * and the free functions do nothing); the parent is undisturbed.  A child may connect for itself.
@@ -318,6 +324,8 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size);
  *   -EAGAIN     the first op of a handle on a store, whose lane can not start since fs.aio-max-nr is
  *               used up; the sentence says what to raise
  *   -ETIMEDOUT  the handle's op_timeout_usec is over
+ *   -EACCES     a write that is not aligned, of a file that came as a descriptor which can not be
+ *               opened anew
  *   -EMFILE     the handle's first op on a store needs three descriptors, and this process may
  *               not open as many (RLIMIT_NOFILE); it can be tried again
  *   what the device or file system says (-EIO, -ENOSPC, ...)
@@ -344,11 +352,13 @@ int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file);
  * dsaio_pwrite_async - start writing len bytes of buf at byte off of file
  * dsaio_fsync_async, dsaio_fdatasync_async - start a sync
  *
- * Never fails for want of room: it consumes completions, or sleeps until there is some.
+ * Never fails for want of room: it consumes completions, or sleeps until there is some.  It does
+ * not copy: what has to be copied is, by the library's thread.
  * Returns 0 (what the device says is the op's result), or
  *   -EBADF   the file is not open for that, or belongs to another client
  *   -EINVAL  off + len passes 2^63
- *   -EMFILE  as dsaio_pread()
+ *   -EMFILE  as dsaio_pread(); an op on private memory needs a handle and its descriptors once more
+ *   -EAGAIN  the library's thread can not be started (RLIMIT_NPROC)
  * Ownership: *ret_op is the caller's, for dsaio_op_free().  ret_op may be NULL: then only
  *   dsaio_wait() and dsaio_reap() tell of the op.  file and buf are borrowed until the op ends.
  * Threads: any.  DeepNVMe: aio_handle.async_pread(), async_pwrite().
