@@ -307,11 +307,15 @@ static int refuse(const struct stores *stores, const struct file_facts *facts, c
 		mount_point);
 }
 
+static const char *fs_type_of(const struct file_facts *facts)
+{
+	return facts->is_block_device ? "block device" : store_fs_name(facts->fs_magic);
+}
+
 static int make_for_file(struct stores *stores, const struct file_facts *facts, const char *name,
 			 const struct peer *peer, struct store **ret_store, struct error *error)
 {
-	const char *fs_type = facts->is_block_device ? "block device"
-						     : store_fs_name(facts->fs_magic);
+	const char *fs_type = fs_type_of(facts);
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	const char *where;
 
@@ -352,10 +356,29 @@ int stores_check_access(const struct stores *stores, const struct store *store,
 			       what, store->name, peer->uid, store->access.text);
 }
 
+/* Whether an automatic store may still be the file system that it was made for. */
+static bool is_same(const struct store *store, const struct file_facts *facts)
+{
+	char key[KEPT_KEY_BYTES];
+
+	if (strcmp(store->fs_type, fs_type_of(facts)) != 0)
+		return false;
+	if (!facts->has_uuid)
+		return true;
+	kept_key_by_uuid(facts->uuid, key);
+	return store->kept_key && strcmp(store->kept_key, key) == 0;
+}
+
 static int find_or_make(struct stores *stores, const struct file_facts *facts, const char *name,
 			const struct peer *peer, struct store **ret_store, struct error *error)
 {
 	*ret_store = store_on(stores, facts->dev);
+	/* Its device number may be another's within the minute. */
+	if (*ret_store && (*ret_store)->is_automatic && !(*ret_store)->n_holds &&
+	    !is_same(*ret_store, facts)) {
+		store_let_go(stores, *ret_store);
+		*ret_store = NULL;
+	}
 	if (*ret_store)
 		return 0;
 	return make_for_file(stores, facts, name, peer, ret_store, error);

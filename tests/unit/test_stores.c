@@ -189,6 +189,27 @@ START_TEST(an_automatic_store_goes_a_minute_after_its_last_use)
 }
 END_TEST
 
+START_TEST(a_device_number_that_is_anothers_by_now_gets_a_store_of_its_own)
+{
+	struct file_facts facts = facts_of(XFS_MAGIC, 9);
+	struct store *store;
+	uint32_t id;
+
+	facts.has_uuid = true;
+	stores_start();
+	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
+	id = store->id;
+	ck_assert_int_eq(stores_for_file(&stores, &facts, "g", &alice, &store, &error), 0);
+	ck_assert_uint_eq(store->id, id);
+	facts.uuid[3] = 1;
+	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
+	ck_assert_uint_ne(store->id, id);
+	id = store->id;
+	ck_assert_uint_ne(store_of(TMPFS_MAGIC, 9, &alice)->id, id);
+	ck_assert_uint_eq(stores.n_automatic, 1);
+}
+END_TEST
+
 START_TEST(automatic_stores_have_bounds_and_unused_ones_make_room)
 {
 	struct file_facts facts = facts_of(TMPFS_MAGIC, 999);
@@ -357,6 +378,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_block_device_is_named_as_the_kernel_names_it);
 	tcase_add_test(tcase, names_are_unique_and_ids_never_used_again);
 	tcase_add_test(tcase, an_automatic_store_goes_a_minute_after_its_last_use);
+	tcase_add_test(tcase, a_device_number_that_is_anothers_by_now_gets_a_store_of_its_own);
 	tcase_add_test(tcase, automatic_stores_have_bounds_and_unused_ones_make_room);
 	tcase_add_test(tcase, a_store_serves_whom_it_is_for);
 	tcase_add_test(tcase, a_store_is_asked_about_by_name_or_by_what_lies_on_it);
