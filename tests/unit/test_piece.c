@@ -21,25 +21,27 @@ static int direct_fd, buffered_fd;
 static size_t most;		  /* that a call transfers */
 static int n_interrupts, n_calls; /* EINTR first; all */
 
-/* In place of the C library's: the linker takes the first. */
-ssize_t pread(int fd, void *to, size_t n, off_t off)
+/* Not static: the C library's headers make its callers inline. */
+ssize_t call_short(long call, int fd, const void *bytes, size_t n, off_t off);
+ssize_t call_short(long call, int fd, const void *bytes, size_t n, off_t off)
 {
 	n_calls++;
 	if (n_interrupts-- > 0) {
 		errno = EINTR;
 		return -1;
 	}
-	return syscall(SYS_pread64, fd, to, n < most ? n : most, off);
+	return syscall(call, fd, bytes, n < most ? n : most, off);
+}
+
+/* In place of the C library's: the linker takes the first. */
+ssize_t pread(int fd, void *to, size_t n, off_t off)
+{
+	return call_short(SYS_pread64, fd, to, n, off);
 }
 
 ssize_t pwrite(int fd, const void *from, size_t n, off_t off)
 {
-	n_calls++;
-	if (n_interrupts-- > 0) {
-		errno = EINTR;
-		return -1;
-	}
-	return syscall(SYS_pwrite64, fd, from, n < most ? n : most, off);
+	return call_short(SYS_pwrite64, fd, from, n, off);
 }
 
 static char byte_at(uint64_t off)
