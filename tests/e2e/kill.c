@@ -18,6 +18,22 @@
 #define AT_ONCE 8
 #define LIFE_MSEC_MAX 60 /* connecting takes some: both before, in and after its first ops */
 
+#define PARALLELISM_MAX 3
+
+/* Lanes, which the daemon keeps, start with the first channel that asks for them. */
+static void lanes_start(struct daemon *daemon)
+{
+	_cleanup_(rig_close) struct rig rig = { .daemon = daemon };
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	void *memory;
+
+	profile.intra_op_parallelism = PARALLELISM_MAX;
+	rig_open(&rig, &profile);
+	rig_file(&rig, "lanes", O_RDWR | O_CREAT);
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
+	CHECK_EQ(dsaio_pwrite(rig.handle, rig.files[0], memory, 4096, 0), 4096);
+}
+
 /* Goes on until it is killed. */
 _Noreturn static void client_main(const struct daemon *daemon, uint64_t seed)
 {
@@ -29,7 +45,7 @@ _Noreturn static void client_main(const struct daemon *daemon, uint64_t seed)
 	void *memory;
 
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	profile.intra_op_parallelism = 1 + (uint32_t)(seed % 3);
+	profile.intra_op_parallelism = 1 + (uint32_t)(seed % PARALLELISM_MAX);
 	rig_open(&rig, &profile);
 	rig_file(&rig, test_text("f%" PRIu64, seed % AT_ONCE), O_RDWR | O_CREAT);
 	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
@@ -113,6 +129,7 @@ TEST(kill_200, "200 clients killed at random moments: the daemon has all back")
 
 	test_time_limit(240);
 	/* Threads and descriptors that are made once, for the first that need them. */
+	lanes_start(daemon);
 	clients_kill(daemon, 4 * AT_ONCE, &random);
 	CHECK(daemon_wait_clients(daemon, 0, 0));
 	before = usage_at_rest(daemon);
