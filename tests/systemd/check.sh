@@ -22,6 +22,7 @@ skip_all() {
 
 [ "$(id -u)" = 0 ] || skip_all "needs root"
 [ -x /lib/systemd/systemd ] || skip_all "needs systemd: apt-get install systemd"
+mountpoint -q / || skip_all "needs a root that is a mount point, not a chroot"
 mode=${1:-unshare}
 [ $# -gt 0 ] || ! command -v systemd-nspawn >/dev/null || mode=nspawn
 
