@@ -244,6 +244,23 @@ START_TEST(after_a_truncation_the_size_is_looked_at_again)
 }
 END_TEST
 
+START_TEST(what_others_cut_is_noticed_when_it_is_opened_again)
+{
+	struct dsaio_op op;
+
+	start(&op, RING_OP_WRITE, 0, 16384, false);
+	ck_assert_int_eq(inode_extend(inode, fd, &op), 0);
+	end(&op, 16384, 16384);
+	inode_opened(inode, 20000); /* longer: nothing was known of that */
+	ck_assert(inode_is_long(inode, 16384));
+	ck_assert(!inode_is_long(inode, 20000));
+	inode_opened(inode, 4096);
+	ck_assert(inode_is_long(inode, 4096));
+	ck_assert(!inode_is_long(inode, 16384));
+	ck_assert(!inode_reached(inode, 16384));
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, inode_setup, inode_teardown);
@@ -258,6 +275,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, data_that_another_write_put_behind_is_not_cut_off);
 	tcase_add_test(tcase, a_size_that_others_moved_stays);
 	tcase_add_test(tcase, after_a_truncation_the_size_is_looked_at_again);
+	tcase_add_test(tcase, what_others_cut_is_noticed_when_it_is_opened_again);
 }
 
 SUITE("client_inode", add_tests)
