@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <grp.h>
 #include <linux/magic.h>
 #include <sched.h>
@@ -334,15 +335,14 @@ TEST(kept_damaged, "a kept profile that is damaged is logged and left alone")
 	_cleanup_(answer_free) struct answer set = ANSWER_NONE, after = ANSWER_NONE;
 	struct daemon *daemon = daemon_start(NULL);
 	char *path;
-	FILE *files;
+	glob_t found;
 
 	profile_set(daemon, "t", -1, &profile, &set);
 	daemon_stop(daemon);
-	files = popen(test_text("echo %s/state/*.conf", test_dir()), "re");
-	path = calloc(1, PATH_MAX);
-	CHECK(files && path && fgets(path, PATH_MAX, files));
-	(void)pclose(files); /* it was read */
-	path[strcspn(path, "\n")] = 0;
+	CHECK_EQ(glob(test_text("%s/state/*.conf", test_dir()), 0, NULL, &found), 0);
+	CHECK_EQ(found.gl_pathc, 1);
+	path = test_text("%s", found.gl_pathv[0]);
+	globfree(&found);
 	CHECK_SYS(truncate(path, 100));
 
 	daemon = daemon_start(NULL);
@@ -350,7 +350,6 @@ TEST(kept_damaged, "a kept profile that is damaged is logged and left alone")
 	store_get(daemon, "t", -1, &after);
 	check_profile(&after, 128, "default");
 	CHECK_EQ(file_size(path), 100);
-	free(path);
 }
 
 TEST(not_kept, "a profile that can not be kept holds meanwhile, and the answer says for how long")
