@@ -6,6 +6,7 @@
 #include "proto/cpu.h"
 
 #include <inttypes.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define UNITS_PER_SLAB (SLOTS_SLAB_BYTES / SLOT_UNIT)
@@ -85,12 +86,24 @@ static bool may_grow(const struct slots *slots)
 	       (!slots->full_nsec || clock_nsec() - slots->full_nsec >= ASK_AGAIN_NSEC);
 }
 
+/* Of a new slab: pwrite(2) to more than RLIMIT_FSIZE would be a signal. */
+static uint64_t slab_bytes(void)
+{
+	uint64_t bytes = SLOTS_SLAB_BYTES;
+	struct rlimit limit;
+
+	(void)getrlimit(RLIMIT_FSIZE, &limit); /* can not fail */
+	while (bytes > limit.rlim_cur && bytes > SLAB_BYTES_MIN)
+		bytes /= 4;
+	return bytes;
+}
+
 /* Asks for a slab; a first one may be small.  Under the lock, which it lets go meanwhile. */
 static int grow(struct slots *slots)
 {
 	struct slots_slab *slab = slots->slabs;
 	bool is_first = !slots->n_slabs;
-	uint64_t bytes = SLOTS_SLAB_BYTES;
+	uint64_t bytes = slab_bytes();
 	uint32_t id = 0;
 	int fd = -1, r;
 

@@ -326,6 +326,88 @@ TEST(no_pool, "no memory left to copy through: -ENOMEM and why; and it works whe
 	CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
 }
 
+TEST(little_room, "a handle of 4 entries: pinned and private ops in turn, on the same bytes")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+	enum { N = 200 };
+	uint8_t *memory = private_new(N * 4096);
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;
+	void *pinned;
+
+	options.entries = 4;
+	rig_open(&rig, NULL);
+	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &handle));
+	file_make_sparse(daemon_path(rig.daemon, "f"), MIB);
+	file = rig_file(&rig, "f", O_RDWR);
+	CHECK_CALL(dsaio_alloc(rig.client, N * 4096, &pinned));
+	for (size_t i = 0; i < N; i++)
+		pattern_fill((uint8_t *)pinned + i * 4096, 4096, i, 0);
+	/* Nobody consumes the handle's ring but who needs room in it. */
+	for (size_t i = 0; i < N; i++) {
+		CHECK_CALL(dsaio_pwrite_async(handle, file, (char *)pinned + i * 4096, 4096, 8192,
+					      NULL));
+		CHECK_CALL(dsaio_pread_async(handle, file, memory + i * 4096, 4096, 8192, NULL));
+		if (i % 16 == 0)
+			CHECK_CALL(dsaio_fdatasync_async(handle, file, NULL));
+	}
+	CHECK_EQ(dsaio_wait(handle, -1), 2 * N + (N + 15) / 16);
+	for (size_t i = 0; i < N; i++)
+		pattern_check(memory + i * 4096, 4096, i, 0, "read behind its write");
+}
+
+TEST(two_handles,
+     "two handles write the same bytes, private and pinned: all end, each byte is one's")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const size_t len = 4 * MIB;
+	struct dsaio_handle *other;
+	uint8_t *memory = private_new(len), *got = private_new(len);
+	struct dsaio_file *file;
+	void *pinned;
+
+	rig_open(&rig, NULL);
+	CHECK_CALL(dsaio_handle_open(rig.client, NULL, &other));
+	file_make_sparse(daemon_path(rig.daemon, "f"), len);
+	file = rig_file(&rig, "f", O_RDWR);
+	CHECK_CALL(dsaio_alloc(rig.client, len, &pinned));
+	memset(memory, 1, len);
+	memset(pinned, 2, len);
+	for (unsigned round = 0; round < 10; round++) {
+		struct dsaio_handle *first = round % 2 ? rig.handle : other;
+		struct dsaio_handle *second = round % 2 ? other : rig.handle;
+
+		CHECK_CALL(dsaio_pwrite_async(first, file, memory, len, 0, NULL));
+		CHECK_CALL(dsaio_pwrite_async(second, file, pinned, len, 0, NULL));
+		CHECK_CALL(dsaio_pwrite_async(first, file, pinned, len / 2, 0, NULL));
+		CHECK_CALL(dsaio_pwrite_async(second, file, memory, len / 2, len / 2, NULL));
+		CHECK_EQ(dsaio_wait(first, -1), 2);
+		CHECK_EQ(dsaio_wait(second, -1), 2);
+		CHECK_EQ(dsaio_pread(first, file, got, len, 0), len);
+		for (size_t i = 0; i < len; i++)
+			CHECK(got[i] == 1 || got[i] == 2);
+	}
+}
+
+TEST(file_limit, "RLIMIT_FSIZE of the program does not end it when private memory is copied")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct rlimit limit = { .rlim_cur = MIB, .rlim_max = MIB };
+	uint8_t *memory = private_new(8 * MIB);
+	struct dsaio_file *file;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), 8 * MIB, SEED);
+	file = rig_file(&rig, "f", O_RDWR);
+	pattern_fill(memory, 8 * MIB, SEED + 1, 0);
+	CHECK_SYS(setrlimit(RLIMIT_FSIZE, &limit));
+	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 4 * MIB, 0), 4 * MIB);
+	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory + 4 * MIB, 4 * MIB, 4 * MIB, NULL));
+	CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
+	file_check_pattern(daemon_path(rig.daemon, "f"), 0, 8 * MIB, SEED + 1, 0);
+}
+
 /* ---- errors ---- */
 
 static const struct {
