@@ -33,7 +33,7 @@
 #define CLIENT_OBJECTS_MAX (IDTABLE_SLOTS_MAX - 1) /* what an idtable holds */
 #define USER_OBJECTS_MAX (1u << 24)
 #define ENTRIES_MAX (1u << 28)
-#define UNSENT_FDS_MAX 16u /* the session's SESSION_UNSENT_FDS_MAX */
+#define UNSENT_FDS_MAX 16u /* the sessions' SESSION_UNSENT_FDS_MAX */
 
 /* ---- values ---- */
 
@@ -119,7 +119,7 @@ static const struct key profile_keys[] = {
 _Static_assert(N_KEYS(daemon_keys) <= CONFIG_KEYS_MAX, "key_lines has room for them");
 #define N_STORE_KEYS (N_KEYS(store_keys) + N_KEYS(profile_keys))
 
-/* The path, the profile, then the rest: in the manual's order. */
+/* Of a store first its own, then those of its profile. */
 const char *config_key_name(bool is_store, unsigned index)
 {
 	if (!is_store)

@@ -31,7 +31,7 @@ static struct store *store_named(const struct stores *stores, const char *name)
 	return NULL;
 }
 
-/* The kernel's name of a block device: "nvme0n1p2", for device mapper the name that it was given. */
+/* The kernel's name of a block device: "nvme0n1p2"; of device mapper's the one that it was given. */
 static bool block_name(dev_t dev, char name[NAME_BYTES])
 {
 	_cleanup_(fclosep) FILE *file = NULL;
