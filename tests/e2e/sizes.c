@@ -38,7 +38,9 @@ TEST_STORES(any_size, N_STORE_KINDS, sizes, "sizes")
 	if (kind != STORE_RAW)
 		file_make_sparse(store_path(&store, "f"), 0);
 	file = rig_file(&rig, store_path(&store, "f"), O_RDWR);
-	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++)
+	/* Under a sanitizer each size takes every second offset, from size to size the others. */
+	for (size_t i = test_is_slow() ? (size_t)row % 2 : 0; i < ARRAY_SIZE(offsets);
+	     i += test_is_slow() ? 2 : 1)
 		for (size_t j = 0; j < ARRAY_SIZE(misalignments); j++)
 			for (unsigned k = 0; k < 4; k++)
 				store_check_range(&rig, &store, file, "f",
