@@ -210,6 +210,55 @@ TEST(files, "1,000 files of 64 KiB, then one wait")
 	}
 }
 
+/* Entries that this process has submitted and not seen completed, in all its rings. */
+static unsigned count_in_rings(void)
+{
+	_cleanup_(fclosep) FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512];
+	unsigned n = 0;
+
+	CHECK(maps);
+	while (fgets(line, sizeof(line), maps)) {
+		const struct ring_shared *shared;
+		uintptr_t start;
+
+		if (!strstr(line, "dsaio-channel"))
+			continue;
+		CHECK_EQ(sscanf(line, "%" SCNxPTR, &start), 1);
+		shared = (const struct ring_shared *)start;
+		n += atomic_load(&shared->sq_tail) - atomic_load(&shared->cq_tail);
+	}
+	return n;
+}
+
+TEST(depth, "of many small ops at least the profile's queue_depth are with the daemon at a time")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	enum { N = 1000 };
+	const size_t len = 64 * KIB;
+	uint8_t *memory = private_new(N * len);
+	struct dsaio_file *file;
+
+	rig_open(&rig, &profile);
+	file_make_pattern(daemon_path(rig.daemon, "f"), N * len, SEED);
+	file = rig_file(&rig, "f", O_RDONLY);
+	/* Gets what needs messages: eight pieces of 1 MiB are in flight, so there is memory for these. */
+	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 16 * MIB, 0, NULL));
+	CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
+	memset(memory, 0, 16 * MIB);
+
+	daemon_hold(rig.daemon);
+	for (size_t i = 0; i < N; i++)
+		CHECK_CALL(
+			dsaio_pread_async(rig.handle, file, memory + i * len, len, i * len, NULL));
+	while (count_in_rings() < profile.queue_depth)
+		(void)poll(NULL, 0, 1); /* the test's time is the limit */
+	daemon_go_on(rig.daemon);
+	CHECK_EQ(dsaio_wait(rig.handle, -1), N);
+	pattern_check(memory, N * len, SEED, 0, "read");
+}
+
 #define N_THREADS 40
 
 struct thread {
