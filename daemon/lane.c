@@ -876,6 +876,7 @@ static void start_piece(struct lane *lane, struct channel *channel, const struct
 	struct piece *piece = calloc(1, sizeof(*piece));
 
 	count_started(lane, channel, next, next->len);
+	offer_bounces(lane); /* one that was promised to it is not needed */
 	step_over(lane, next);
 	if (!piece) {
 		op_stop_at(op, next->op_off, ENOMEM);
