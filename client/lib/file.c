@@ -375,6 +375,11 @@ static int open_buffered(struct dsaio_file *file)
 	while (may_try_again(file->client, buffered));
 	r = -errno;
 	file_fd_give(file);
+	/* Without /proc the path has to do; the daemon takes no other file. */
+	if (buffered < 0 && r == -ENOENT && file->entry.key.path)
+		buffered = fd_above_stdio(open(file->entry.key.path, file->entry.key.access_mode |
+									     O_CLOEXEC | O_NOCTTY |
+									     O_NONBLOCK));
 	if (buffered < 0)
 		return error_fail_errno(r, "open %s anew, for what is not aligned", file->name);
 	return buffered;

@@ -88,6 +88,19 @@ static void open_check_close(struct rig *rig, const char *path, int flags, void 
 	dsaio_file_close(file);
 }
 
+/* Mounts of our own, gone with the test's process. */
+static void mounts_private(void)
+{
+	test_needs_root();
+	if (unshare(CLONE_NEWNS) < 0)
+		test_skip("needs a mount namespace: %s", strerror(errno));
+	/* In a chroot "/" is no mount: then ours begins at the test's own directory. */
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+		CHECK_SYS(mount(test_dir(), test_dir(), NULL, MS_BIND, NULL));
+		CHECK_SYS(mount(NULL, test_dir(), NULL, MS_PRIVATE, NULL));
+	}
+}
+
 /* ---- what is found ---- */
 
 TEST(again, "a file that was opened before is opened again without open(2)")
@@ -174,6 +187,29 @@ TEST(writes, "an idle file that is opened again is written, grows, is cut: all w
 	dsaio_file_close(file);
 	CHECK_EQ(file_size(path), 100);
 	CHECK_EQ(n_opens(path), 1);
+}
+
+TEST(no_proc, "without /proc a file is written at odd offsets all the same")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_file *file;
+	const char *path;
+	void *memory;
+
+	rig_open(&rig, NULL);
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	pattern_fill(memory, 100, SEED, 7);
+	path = daemon_path(rig.daemon, "f");
+	mounts_private();
+	/* private, or the host would lose its own */
+	if (mount(NULL, "/proc", NULL, MS_PRIVATE, NULL) < 0 ||
+	    mount("none", "/proc", "tmpfs", 0, "size=1m") < 0)
+		test_skip("needs to mount a tmpfs over /proc: %s", strerror(errno));
+	file = open_file(&rig, path, O_RDWR | O_CREAT);
+	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 100, 7), 100);
+	dsaio_file_close(file);
+	CHECK_SYS(umount("/proc"));
+	file_check_pattern(path, 7, 100, SEED, 7);
 }
 
 TEST(excl, "O_EXCL never finds what is cached: it fails, or makes a file anew")
@@ -502,14 +538,7 @@ static const char *own_tmpfs(void)
 {
 	const char *dir = test_dir_in(test_dir());
 
-	test_needs_root();
-	if (unshare(CLONE_NEWNS) < 0)
-		test_skip("needs a mount namespace: %s", strerror(errno));
-	/* In a chroot "/" is no mount: then ours begins at the test's own directory. */
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
-		CHECK_SYS(mount(test_dir(), test_dir(), NULL, MS_BIND, NULL));
-		CHECK_SYS(mount(NULL, test_dir(), NULL, MS_PRIVATE, NULL));
-	}
+	mounts_private();
 	if (mount("none", dir, "tmpfs", 0, "size=256m") < 0)
 		test_skip("needs to mount a tmpfs: %s", strerror(errno));
 	return dir;
