@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define SLAB_BYTES (16u << 20)
@@ -86,8 +87,7 @@ static struct {
 static _Atomic bool holds_calls;
 static _Atomic uint32_t n_held, n_calls;
 
-void call_wait(void); /* not static: the C library's headers make its callers inline */
-void call_wait(void)
+static void call_wait(void)
 {
 	(void)atomic_fetch_add(&n_calls, 1);
 	(void)atomic_fetch_add(&n_held, 1);
@@ -97,13 +97,13 @@ void call_wait(void)
 }
 
 /* In place of the C library's: the linker takes the first. */
-ssize_t pread(int fd, void *memory, size_t n, off_t off)
+ssize_t preadv2(int fd, const struct iovec *ranges, int n, off_t off, int flags)
 {
 	call_wait();
-	return syscall(SYS_pread64, fd, memory, n, off);
+	return syscall(SYS_preadv2, fd, ranges, n, off, 0, flags);
 }
 
-ssize_t pwrite(int fd, const void *memory, size_t n, off_t off)
+ssize_t pwritev2(int fd, const struct iovec *ranges, int n, off_t off, int flags)
 {
 	ssize_t r;
 
@@ -111,7 +111,7 @@ ssize_t pwrite(int fd, const void *memory, size_t n, off_t off)
 	(void)atomic_fetch_add(&seen.n_buffered_writes, fd == file_buffered_fd(&t.file));
 	if (atomic_load(&seen.n_buffered_writes) && atomic_load(&seen.n_direct_writes))
 		(void)atomic_fetch_add(&seen.n_mixed, 1);
-	r = syscall(SYS_pwrite64, fd, memory, n, off);
+	r = syscall(SYS_pwritev2, fd, ranges, n, off, 0, flags);
 	(void)atomic_fetch_sub(&seen.n_buffered_writes, fd == file_buffered_fd(&t.file));
 	return r;
 }
