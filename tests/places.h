@@ -47,7 +47,9 @@ static inline void places_private(bool is_tmp)
 		places_write("/proc/self/uid_map", test_text("%u %u 1", uid, uid));
 		places_write("/proc/self/gid_map", test_text("%u %u 1", gid, gid));
 	}
-	CHECK_SYS(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		test_skip("no private /run: / is no mount point here, as in a chroot: %s",
+			  strerror(errno));
 	/* What was built may lie below /tmp. */
 	places_write(program, "");
 	CHECK_SYS(mount(test_text("%s/dsaiod", build && *build ? build : "build"), program, NULL,
