@@ -1,5 +1,5 @@
 # dsaiod: builds the daemon, the client library and dsaioctl into build/, from where they run
-# uninstalled.  `make help` lists what can be asked for.
+# uninstalled.  `make help` lists what can be asked for; source lists stand in the way of an op.
 
 # ---- what may be set on the command line ----
 
@@ -32,10 +32,15 @@ CLANG   = clang
 
 # ---- sources ----
 
-PROTO_SRC   = $(sort $(wildcard proto/*.c))
-DAEMON_SRC  = $(sort $(wildcard daemon/*.c))
-LIB_SRC     = $(sort $(wildcard client/lib/*.c))
-CTL_SRC     = $(sort $(wildcard client/ctl/*.c))
+PROTO_SRC   = proto/frame.c proto/socket.c proto/profile.c
+DAEMON_SRC  = $(patsubst %,daemon/%.c,main server request status session peer stores store kept \
+	      lane channel op file pool idtable sched split edge gate piece helper inbox stuck \
+	      engine_libaio config charge mount error stats log)
+LIB_SRC     = $(patsubst %,client/lib/%.c,op file cache inode bounce slots buffer cut import handle \
+	      channel wait client conn discover spawn error debug)
+CTL_SRC     = $(patsubst %,client/ctl/%.c,main cmd_status cmd_stores cmd_clients cmd_pool \
+	      cmd_profile cmd_cp cmd_cat cmd_put cmd_bench ask setting show copy measure private \
+	      progress table flags units ctl)
 HARNESS_SRC = tests/harness.c tests/stores.c
 # Each is a program of its own.
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
@@ -189,7 +194,7 @@ check: deps ## run all tests
 	@$(MAKE) --no-print-directory tests
 	@BUILD=$(BUILD) SANITIZE=$(strip $(SANITIZE)) tests/run.sh
 
-bench: ## measure against fio and in-process libaio [BENCH_JSON=FILE]
+bench: ## measure against fio and in-process libaio [BENCH_JSON=FILE]; more: build/bench --help
 	@$(call install_packages,$(PACKAGES) fio)
 	@$(MAKE) --no-print-directory all $(BUILD)/bench
 	@BUILD=$(BUILD) BENCH_JSON=$(BENCH_JSON) $(BUILD)/bench

@@ -555,20 +555,22 @@ static int measure_memory(struct bench *b)
 static const struct {
 	const char *name;
 	int (*run)(struct bench *b);
-	bool is_on_request; /* only when it is named */
+	const char *on_request; /* what it tells: only when it is named */
 } measures[] = {
-	{ "bandwidth", measure_bandwidth, false },
-	{ "latency", measure_latency, false },
-	{ "latency-sleeping", measure_latency_sleeping, false },
-	{ "iops", measure_iops, false },
-	{ "files", measure_files, false },
-	{ "private", measure_private, false },
-	{ "odd", measure_odd, false },
-	{ "autostart", measure_autostart, false },
-	{ "rest", measure_rest, false },
-	{ "memory", measure_memory, false },
-	{ "bandwidth-local", measure_bandwidth_local, true },
-	{ "nowait", measure_nowait, true },
+	{ "bandwidth", measure_bandwidth },
+	{ "latency", measure_latency },
+	{ "latency-sleeping", measure_latency_sleeping },
+	{ "iops", measure_iops },
+	{ "files", measure_files },
+	{ "private", measure_private },
+	{ "odd", measure_odd },
+	{ "autostart", measure_autostart },
+	{ "rest", measure_rest },
+	{ "memory", measure_memory },
+	{ "bandwidth-local", measure_bandwidth_local,
+	  "large reads beside in-process libaio, not fio" },
+	{ "nowait", measure_nowait,
+	  "what RWF_NOWAIT costs on this device, alone and beside another reader" },
 };
 
 /* ---- the directory, the file, the order of things ---- */
@@ -666,7 +668,7 @@ static int file_make(struct bench *b)
 static bool is_wanted(size_t measure, char **wanted)
 {
 	if (!*wanted)
-		return !measures[measure].is_on_request;
+		return !measures[measure].on_request;
 	for (; *wanted; wanted++)
 		if (strcmp(*wanted, measures[measure].name) == 0)
 			return true;
@@ -698,8 +700,9 @@ static int usage(FILE *f, int status)
 	fprintf(f, "usage: bench [MEASURE]...\n"
 		   "Measures dsaiod beside fio and libaio; without MEASURE, all but two:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(measures); i++)
-		fprintf(f, "  %s%s\n", measures[i].name,
-			measures[i].is_on_request ? " (only when named)" : "");
+		fprintf(f, "  %s%s%s\n", measures[i].name,
+			measures[i].on_request ? ": only when named: " : "",
+			measures[i].on_request ? measures[i].on_request : "");
 	fprintf(f,
 		"environment: BUILD (build): where dsaiod lies; BENCH_DIR (/var/tmp): a directory "
 		"on the\ndisk to measure; BENCH_JSON: a file for the rows as JSON\n");
