@@ -6,7 +6,9 @@
 #include "proto/cpu.h"
 
 #include <inttypes.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <time.h>
 
 #define UNITS_PER_SLAB (SLOTS_SLAB_BYTES / SLOT_UNIT)
@@ -86,24 +88,12 @@ static bool may_grow(const struct slots *slots)
 	       (!slots->full_nsec || clock_nsec() - slots->full_nsec >= ASK_AGAIN_NSEC);
 }
 
-/* Of a new slab: pwrite(2) to more than RLIMIT_FSIZE would be a signal. */
-static uint64_t slab_bytes(void)
-{
-	uint64_t bytes = SLOTS_SLAB_BYTES;
-	struct rlimit limit;
-
-	(void)getrlimit(RLIMIT_FSIZE, &limit); /* can not fail */
-	while (bytes > limit.rlim_cur && bytes > SLAB_BYTES_MIN)
-		bytes /= 4;
-	return bytes;
-}
-
 /* Asks for a slab; a first one may be small.  Under the lock, which it lets go meanwhile. */
 static int grow(struct slots *slots)
 {
 	struct slots_slab *slab = slots->slabs;
 	bool is_first = !slots->n_slabs;
-	uint64_t bytes = slab_bytes();
+	uint64_t bytes = SLOTS_SLAB_BYTES;
 	uint32_t id = 0;
 	int fd = -1, r;
 
@@ -292,10 +282,44 @@ bool slots_trim(struct slots *slots)
 	return n;
 }
 
+/* pwrite(2) to more than the program's RLIMIT_FSIZE, which it may change, is a signal. */
+static bool is_beyond_limit(uint64_t end)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur;
+}
+
+/* Through a mapping that is there for this copy; a wrong address is -EFAULT here, too. */
+static int fill_mapped(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
+		       uint64_t *ret_done)
+{
+	char *map = mmap(NULL, off + len, PROT_READ | PROT_WRITE, MAP_SHARED, slot->slab->fd,
+			 (off_t)slot_off(slot));
+	int r = 0;
+
+	if (map == MAP_FAILED)
+		return -errno;
+	while (r == 0 && *ret_done < len) {
+		struct iovec to = { map + off + *ret_done, len - *ret_done };
+		struct iovec source = { (char *)(uintptr_t)from + *ret_done, to.iov_len };
+		ssize_t n = process_vm_readv(getpid(), &to, 1, &source, 1, 0);
+
+		if (n > 0)
+			*ret_done += (uint64_t)n;
+		else
+			r = n < 0 ? -errno : -EFAULT;
+	}
+	(void)munmap(map, off + len); /* our own: can not fail */
+	return r;
+}
+
 int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
 	      uint64_t *ret_done)
 {
 	*ret_done = 0;
+	if (is_beyond_limit(slot_off(slot) + off + len))
+		return fill_mapped(slot, off, from, len, ret_done);
 	while (*ret_done < len) {
 		ssize_t n = pwrite(slot->slab->fd, (const char *)from + *ret_done, len - *ret_done,
 				   (off_t)(slot_off(slot) + off + *ret_done));

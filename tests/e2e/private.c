@@ -439,10 +439,22 @@ TEST(two_handles,
 	}
 }
 
-TEST(file_limit, "RLIMIT_FSIZE of the program does not end it when private memory is copied")
+static const struct {
+	const char *what;
+	rlim_t bytes;
+	bool is_late; /* set when the library has its slabs */
+} file_limits[] = {
+	{ "1 MiB", MIB, false },
+	{ "32 KiB", 32 << 10, false },
+	{ "0", 0, false },
+	{ "100000 bytes, set late", 100000, true },
+};
+
+TEST_TABLE(file_limit, file_limits,
+	   "RLIMIT_FSIZE of the program does not end it when private memory is copied")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct rlimit limit = { .rlim_cur = MIB, .rlim_max = MIB };
+	struct rlimit limit = { file_limits[row].bytes, file_limits[row].bytes };
 	uint8_t *memory = private_new(8 * MIB);
 	struct dsaio_file *file;
 
@@ -450,11 +462,17 @@ TEST(file_limit, "RLIMIT_FSIZE of the program does not end it when private memor
 	file_make_pattern(daemon_path(rig.daemon, "f"), 8 * MIB, SEED);
 	file = rig_file(&rig, "f", O_RDWR);
 	pattern_fill(memory, 8 * MIB, SEED + 1, 0);
+	if (file_limits[row].is_late)
+		CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, MIB, 0), MIB);
 	CHECK_SYS(setrlimit(RLIMIT_FSIZE, &limit));
+	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 100000, 0), 100000);
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 4 * MIB, 0), 4 * MIB);
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory + 4 * MIB, 4 * MIB, 4 * MIB, NULL));
 	CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
 	file_check_pattern(daemon_path(rig.daemon, "f"), 0, 8 * MIB, SEED + 1, 0);
+	/* Nor is a wrong address a signal. */
+	CHECK_SYS(munmap(memory + 4 * MIB, MIB));
+	CHECK_FAILS(dsaio_pwrite(rig.handle, file, memory + 4 * MIB, 100000, 0), -EFAULT, "pwrite");
 }
 
 /* ---- errors ---- */
