@@ -64,19 +64,29 @@ static bool is_program(const char *path)
 	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
+/* A relative one is the program's: the daemon starts in another directory. */
+static int find_named(const char *named, char *path, size_t size)
+{
+	_cleanup_(freep) char *real = realpath(named, NULL);
+	int r = real && access(real, X_OK) == 0 ? 0 : -errno;
+
+	if (r < 0)
+		return error_fail_errno(r, "%s: $DSAIOD must name the dsaiod program", named);
+	if (!is_program(real))
+		return error_fail(-EACCES, "%s: is no file: $DSAIOD must name the dsaiod program",
+				  named);
+	if ((size_t)snprintf(path, size, "%s", real) >= size)
+		return error_fail_errno(-ENAMETOOLONG, "$DSAIOD");
+	return 0;
+}
+
 int spawn_find(char *path, size_t size)
 {
 	const char *named = secure_getenv("DSAIOD");
 	char dir[PATH_MAX];
 
-	if (named && *named) {
-		if (access(named, X_OK) < 0)
-			return error_fail_errno(-errno, "%s: $DSAIOD must name the dsaiod program",
-						named);
-		if ((size_t)snprintf(path, size, "%s", named) >= size)
-			return error_fail_errno(-ENAMETOOLONG, "$DSAIOD");
-		return 0;
-	}
+	if (named && *named)
+		return find_named(named, path, size);
 	if (own_directory(dir, sizeof(dir)) < 0)
 		*dir = '\0';
 	if (*dir && (size_t)snprintf(path, size, "%s/dsaiod", dir) < size && is_program(path))

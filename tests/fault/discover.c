@@ -325,6 +325,7 @@ static const struct {
 } programs[] = {
 	{ "DSAIOD names nothing that is there", "none", NULL, 0, -ENOENT, "none;DSAIOD" },
 	{ "DSAIOD names what is no program", "file", "x", 0600, -EACCES, "file;DSAIOD" },
+	{ "DSAIOD names a directory", "", NULL, 0, -EACCES, "DSAIOD;no file" },
 	{ "DSAIOD names what can not run", "file", "\177ELF", 0700, -ENOEXEC, "file;exec" },
 	{ "DSAIOD names what lacks its interpreter", "file", "#!/no/such/thing\n", 0700, -ENOENT,
 	  "file;exec" },
@@ -345,6 +346,22 @@ TEST_TABLE(e9_program, programs, "E9")
 	CHECK_FAILS(dsaio_connect(NULL, &client), programs[row].error, programs[row].words);
 	nothing_started(places_own("dsaiod.sock"));
 	beside_check(daemon);
+}
+
+FAULT(e9_relative,
+      "E9 DSAIOD relative to the program's directory: found, or refused with a sentence")
+{
+	const char *build = getenv("BUILD");
+	struct dsaio_client *client;
+
+	places_newcomer(30);
+	CHECK_SYS(chdir(build && *build ? build : "build"));
+	CHECK_SYS(setenv("DSAIOD", "./none", 1));
+	CHECK_FAILS(dsaio_connect(NULL, &client), -ENOENT, "./none;DSAIOD");
+	CHECK_SYS(setenv("DSAIOD", "./dsaiod", 1));
+	CHECK_CALL(dsaio_connect(NULL, &client));
+	dsaio_disconnect(client);
+	places_stop();
 }
 
 FAULT(e9_none, "E9 dsaiod is not installed: the message says how")
