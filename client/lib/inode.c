@@ -91,6 +91,21 @@ struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, 
 	return found;
 }
 
+uint64_t inode_end_to_be(struct inode *inode, const struct dsaio_handle *handle, uint64_t off,
+			 uint64_t len)
+{
+	uint64_t end = 0;
+
+	(void)pthread_mutex_lock(&inode->lock);
+	for (const struct dsaio_op *op = inode->first; op; op = op->inode_next)
+		if (op->handle == handle && op->opcode == RING_OP_WRITE &&
+		    op->off + op->len > end &&
+		    ring_ops_conflict(op->opcode, op->off, op->len, RING_OP_READ, off, len))
+			end = op->off + op->len;
+	(void)pthread_mutex_unlock(&inode->lock);
+	return end;
+}
+
 void inode_leave_ring(struct inode *inode, struct dsaio_op *op)
 {
 	(void)pthread_mutex_lock(&inode->lock);

@@ -42,6 +42,13 @@ void inode_add(struct inode *inode, struct dsaio_op *op);
  */
 struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, bool is_in_ring);
 
+/*
+ * Where the handle's open writes of these bytes end, at most: a read that comes behind them finds
+ * the file at least that long, also where none of them could move the size first.
+ */
+uint64_t inode_end_to_be(struct inode *inode, const struct dsaio_handle *handle, uint64_t off,
+			 uint64_t len);
+
 /* The op, which was added, is off the ring from now on. */
 void inode_leave_ring(struct inode *inode, struct dsaio_op *op);
 

@@ -92,28 +92,42 @@ static bool is_incongruent(const struct op_request *q, const struct buffer_place
 	return (place->slab_off - q->off) & (q->file->memory_align - 1);
 }
 
+/*
+ * Cuts a read at the file's end, as it is when all ops before it have ended: a direct read of the
+ * file's last, ragged block would also write behind the end's place in the buffer.
+ */
+static int cut_at_end(struct op_request *q)
+{
+	uint64_t to_be = 0, end;
+	int64_t size;
+
+	if (inode_reached(q->file->inode, q->off + q->len))
+		return 0;
+	/* Before the size: a write that has ended meanwhile has moved that. */
+	if (!q->file->is_block_device)
+		to_be = inode_end_to_be(q->file->inode, q->handle, q->off, q->len);
+	size = file_size(q->file);
+	if (size < 0)
+		return error_fail_errno((int)size, "pread: size of %s", q->file->name);
+	inode_saw_size(q->file->inode, (uint64_t)size);
+	end = to_be > (uint64_t)size ? to_be : (uint64_t)size;
+	if (q->off + q->len > end)
+		q->len = q->off < end ? end - q->off : 0;
+	return 0;
+}
+
 /* Returns an enum op_way, or a negative errno; cuts a read's len at the file's end. */
 static int op_route(struct op_request *q, struct buffer_place *place)
 {
+	int r;
+
 	if (is_sync(q->opcode))
 		return OP_BY_RING;
+	r = q->opcode == RING_OP_READ && q->len ? cut_at_end(q) : 0;
+	if (r < 0)
+		return r;
 	if (!q->len)
 		return OP_AT_ONCE;
-	if (q->opcode == RING_OP_READ && !inode_reached(q->file->inode, q->off + q->len)) {
-		int64_t size = file_size(q->file);
-
-		if (size < 0)
-			return error_fail_errno((int)size, "pread: size of %s", q->file->name);
-		inode_saw_size(q->file->inode, (uint64_t)size);
-		if (q->off >= (uint64_t)size)
-			return OP_AT_ONCE;
-		/*
-		 * A direct read of the file's last, ragged block would also write behind the
-		 * end's place in the buffer: such a read must not reach beyond the end.
-		 */
-		if (q->off + q->len > (uint64_t)size)
-			q->len = (uint64_t)size - q->off;
-	}
 	if (!buffer_hold(q->handle->client, q->buf, q->len, place))
 		return OP_BOUNCED;
 	if (is_incongruent(q, place) &&

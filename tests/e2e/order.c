@@ -261,4 +261,42 @@ TEST(independent, "ops on other files and other ranges do not wait for a conflic
 	dsaio_op_free(second);
 }
 
+/* ---- the end of the file ---- */
+
+static const struct {
+	const char *what;
+	bool is_private;
+} memories[] = { { "pinned memory", false }, { "private memory", true } };
+
+TEST_TABLE(cut_by_others, memories,
+	   "a read behind an extending write reads its bytes, though others have cut the file")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	uint8_t *from, *to, *private = malloc(8 * MIB);
+	struct dsaio_op *write, *read;
+	struct dsaio_file *file;
+	const char *path;
+
+	CHECK(private);
+	rig_open(&rig, NULL);
+	path = daemon_path(rig.daemon, "f");
+	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
+	CHECK_CALL(dsaio_alloc(rig.client, 8 * MIB, (void **)&from));
+	to = memories[row].is_private ? private : from + 4 * MIB;
+	for (unsigned round = 0; round < 5; round++) {
+		pattern_fill(from, 4 * MIB, round, 0);
+		CHECK_EQ(dsaio_pwrite(rig.handle, file, from, 4 * MIB, 0), 4 * MIB);
+		CHECK_SYS(truncate(path, 0));
+		usleep(10000); /* what the library saw of the size is old then */
+		CHECK_CALL(dsaio_pwrite_async(rig.handle, file, from, 4 * MIB - 77, 0, &write));
+		CHECK_CALL(dsaio_pread_async(rig.handle, file, to, 2 * MIB, 3 * MIB, &read));
+		CHECK_EQ(dsaio_op_wait(read, -1), MIB - 77);
+		pattern_check(to, MIB - 77, round, 3 * MIB, "what the write wrote");
+		CHECK_EQ(dsaio_op_wait(write, -1), 4 * MIB - 77);
+		dsaio_op_free(read);
+		dsaio_op_free(write);
+	}
+	free(private);
+}
+
 TEST_MAIN
