@@ -70,6 +70,7 @@ struct channel {
 	struct order orders[N_ORDERS];		/* of open ops, by inode */
 	uint32_t n_open;			/* taken, not yet shown as ended */
 	uint32_t n_deadlines;			/* of them with a deadline */
+	uint32_t n_gated;			/* of them that have waited for a gate */
 	uint32_t n_pieces, n_pieces_helped;	/* not done; of them, those that the helper has */
 	struct piece *first_piece, *last_piece; /* that wait for it, in order */
 	struct sched_queue queue;
@@ -79,6 +80,8 @@ struct channel {
 	} * per_lane;		      /* one for each part that may have a lane of its own */
 	struct channel *next, *prev;  /* in the lane's list */
 	struct channel *next_ended;   /* in the lane's list of channels with ended ops */
+	struct channel *page_next, *page_prev; /* in the lane's list of those that wait for one */
+	bool waits_for_page;
 	bool has_ended, is_broken, is_closing, has_left_epoll;
 	uint32_t bell_taken;   /* ring.taken at its last bell */
 	uint32_t n_idle_bells; /* rings without entries in the second that began at */

@@ -28,8 +28,9 @@
 
 /* Of a bounce page: the largest alignment that is probed for.  Only what is used is touched. */
 #define BOUNCE_BYTES ((uint32_t)64 << 10)
-/* In one home lane: at 4 KiB each, more than devices need to be busy (a guess). */
-#define BOUNCES 128u
+/* In one home lane, half of them at most for one client: at 4 KiB each, more than devices need to
+   be busy (a guess). */
+#define BOUNCES 256u
 
 struct edge_range {
 	uint64_t off, len;		     /* in the file; len > 0 */

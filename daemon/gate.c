@@ -8,6 +8,7 @@
 void op_list_push(struct op_list *list, struct op *op)
 {
 	op->next = NULL;
+	op->prev = list->last;
 	if (list->last)
 		list->last->next = op;
 	else
@@ -15,20 +16,27 @@ void op_list_push(struct op_list *list, struct op *op)
 	list->last = op;
 }
 
+void op_list_push_front(struct op_list *list, struct op *op)
+{
+	op->next = list->first;
+	op->prev = NULL;
+	if (list->first)
+		list->first->prev = op;
+	else
+		list->last = op;
+	list->first = op;
+}
+
 void op_list_remove(struct op_list *list, struct op *op)
 {
-	struct op *before = NULL;
-
-	for (struct op *o = list->first; o != op; o = o->next) {
-		assert(o);
-		before = o;
-	}
-	if (before)
-		before->next = op->next;
+	if (op->prev)
+		op->prev->next = op->next;
 	else
 		list->first = op->next;
-	if (list->last == op)
-		list->last = before;
+	if (op->next)
+		op->next->prev = op->prev;
+	else
+		list->last = op->prev;
 }
 
 static bool gate_is_idle(const struct gate *gate)

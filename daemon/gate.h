@@ -11,7 +11,12 @@
  * waits has its turn, and all who wait with it.  They are promised a start: the gate does not turn
  * again before each has started something, so neither kind starves.
  *
- * Ops that wait stand in its list, in order.  Home lane of the store only.
+ * Ops that wait stand in its list, in order, outside of their channels: a write of another client
+ * may take long, and what else a channel has need not wait for it.  But only some ops of each
+ * channel (op.is_gated): with more, the channel waits, so that nobody has to wait for more of
+ * another client's ops than its channels times that.
+ *
+ * Home lane of the store only.
  */
 #ifndef DSAIO_DAEMON_GATE_H
 #define DSAIO_DAEMON_GATE_H
@@ -27,10 +32,15 @@ enum gate_kind { GATE_DIRECT, GATE_BUFFERED };
    done.  A guess. */
 #define GATE_SLICE_NSEC 2000000u
 
+/* Ops of one channel that may stand outside of it.  A guess. */
+#define GATE_OPS_MAX 8u
+
+/* Each op is in one such list at most. */
 struct op_list {
 	struct op *first, *last;
 };
 void op_list_push(struct op_list *list, struct op *op);
+void op_list_push_front(struct op_list *list, struct op *op);
 /* It is there. */
 void op_list_remove(struct op_list *list, struct op *op);
 

@@ -20,6 +20,11 @@
  * threads of the user as pieces, which come back through the inbox.  A piece no longer counts in
  * the store's window and the engine's depth, but in its op and in the depth of its channel.
  *
+ * A ragged read without a bounce page stays at the head of its channel, which leaves the scheduler
+ * as for depth and has its place in a list until it starts something; whenever pages are back all
+ * in the list may try again, so class, weight and turns decide.  A write whose gate is closed
+ * waits outside (gate.h).  All lists of ops are left in one step.
+ *
  * An op ends in end_op(), once; its completion is written there and shown in publish().
  */
 #include "daemon/lane.h"
@@ -140,9 +145,9 @@ struct lane {
 	uint32_t n_pieces;	     /* with helpers, or waiting for them */
 	uint32_t shared_block_bytes; /* largest block while several clients are active */
 	struct bounces bounces;
-	struct op_list wait_bounce; /* ops that wait for one, in order */
-	uint32_t n_bounces_promised;
-	uint64_t next_deadline_nsec; /* 0: none */
+	struct channel *first_page_waiter, *last_page_waiter; /* for one of them, in order */
+	bool is_page_back;				      /* not yet offered to them */
+	uint64_t next_deadline_nsec;			      /* 0: none */
 	const struct sched_client *recent_client;
 	uint64_t recent_nsec, shared_until_nsec;
 };
@@ -255,13 +260,8 @@ static void ready_push(struct op *op)
 
 static void ready_push_front(struct op *op)
 {
-	struct op_list *ready = &op->channel->ready;
-
 	op->state = OP_READY;
-	op->next = ready->first;
-	ready->first = op;
-	if (!ready->last)
-		ready->last = op;
+	op_list_push_front(&op->channel->ready, op);
 }
 
 static void ready_remove(struct op *op)
@@ -295,12 +295,69 @@ static void end_op(struct lane *lane, struct op *op)
 	}
 }
 
+/* ---- channels that wait for a bounce page ---- */
+
+/*
+ * A page for a ragged read.  Who has as many as are free gets no more: so there is one at once for
+ * who has none, but with very many clients.
+ */
+static bool has_page_for(const struct lane *lane, const struct channel *channel)
+{
+	return channel->client->n_bounces < lane->bounces.n_free;
+}
+
+/* Its head op is a ragged read without a page. */
+static void wait_for_page(struct lane *lane, struct channel *channel)
+{
+	sched_pause(&lane->sched, &channel->queue);
+	if (channel->waits_for_page)
+		return; /* it keeps its place */
+	channel->waits_for_page = true;
+	channel->page_next = NULL;
+	channel->page_prev = lane->last_page_waiter;
+	if (channel->page_prev)
+		channel->page_prev->page_next = channel;
+	else
+		lane->first_page_waiter = channel;
+	lane->last_page_waiter = channel;
+}
+
+/* It starts something, or has nothing to start. */
+static void wait_no_more(struct lane *lane, struct channel *channel)
+{
+	if (!channel->waits_for_page)
+		return;
+	channel->waits_for_page = false;
+	if (channel->page_prev)
+		channel->page_prev->page_next = channel->page_next;
+	else
+		lane->first_page_waiter = channel->page_next;
+	if (channel->page_next)
+		channel->page_next->page_prev = channel->page_prev;
+	else
+		lane->last_page_waiter = channel->page_prev;
+}
+
+/* Pages are back: once in a turn, all who wait may try again, the longest waiting first. */
+static void offer_pages(struct lane *lane)
+{
+	if (!lane->is_page_back)
+		return;
+	lane->is_page_back = false;
+	for (struct channel *c = lane->first_page_waiter; c; c = c->page_next)
+		sched_add(&lane->sched, &c->queue, lane->now_nsec);
+}
+
+/* ---- ops that may start ---- */
+
 static void sched_update(struct lane *lane, struct channel *channel)
 {
-	if (channel->ready.first)
+	if (channel->ready.first) {
 		sched_add(&lane->sched, &channel->queue, lane->now_nsec);
-	else
-		sched_remove(&lane->sched, &channel->queue);
+		return;
+	}
+	sched_remove(&lane->sched, &channel->queue);
+	wait_no_more(lane, channel);
 }
 
 /* A sync on its way through a helper thread. */
@@ -385,22 +442,12 @@ static bool is_shared(const struct lane *lane)
 	return lane->now_nsec < lane->shared_until_nsec;
 }
 
-/* ---- ops that wait for a gate or a bounce page ---- */
+/* ---- ops that wait for a gate ---- */
 
 /* Only these have a page cache that direct I/O goes past. */
 static bool has_gate(const struct op *op)
 {
 	return op->opcode == RING_OP_WRITE && !op->file->facts.is_tmpfs;
-}
-
-static bool needs_bounce(const struct op *op)
-{
-	return op->opcode == RING_OP_READ && op->edges_left;
-}
-
-static struct op_list *held_list(struct lane *lane, struct op *op)
-{
-	return has_gate(op) ? &op->file->inode->gate.waiting : &lane->wait_bounce;
 }
 
 /* It may go on: before those that have not waited yet. */
@@ -415,51 +462,47 @@ static void turn_gate(struct lane *lane, struct inode *inode)
 	gate_turn(&inode->gate, lane->now_nsec, let_in, lane);
 }
 
-/* A page that is free goes to who waits longest. */
-static void offer_bounces(struct lane *lane)
-{
-	while (lane->wait_bounce.first && lane->bounces.n_free > lane->n_bounces_promised) {
-		struct op *op = lane->wait_bounce.first;
-
-		op_list_remove(&lane->wait_bounce, op);
-		lane->n_bounces_promised++;
-		op->is_promised = true;
-		let_in(op, lane);
-	}
-}
-
 /* What was promised to it others may have. */
 static void unpromise(struct lane *lane, struct op *op)
 {
 	if (!op->is_promised)
 		return;
 	op->is_promised = false;
-	if (has_gate(op)) {
-		gate_unpromise(&op->file->inode->gate);
-		turn_gate(lane, op->file->inode);
-	} else {
-		lane->n_bounces_promised--;
-		offer_bounces(lane);
-	}
+	gate_unpromise(&op->file->inode->gate);
+	turn_gate(lane, op->file->inode);
 }
 
-/* May its next block start, as far as gate and bounce pages go? */
+/* May its next block start, as far as the gate goes? */
 static bool is_let_in(const struct lane *lane, const struct op *op)
 {
-	if (op->is_promised)
-		return true;
-	if (has_gate(op))
-		return gate_is_open(&op->file->inode->gate, op_gate_kind(op), lane->now_nsec);
-	return !needs_bounce(op) || lane->bounces.n_free > lane->n_bounces_promised;
+	return op->is_promised || !has_gate(op) ||
+	       gate_is_open(&op->file->inode->gate, op_gate_kind(op), lane->now_nsec);
 }
 
-/* The head of its channel's ready list is to wait outside, so that others can pass. */
+/* The head of its channel's ready list, whose gate is closed, waits outside if it may, or the
+   channel does. */
 static void hold_back(struct lane *lane, struct op *op)
 {
+	struct channel *channel = op->channel;
+
+	if (!op->is_gated && channel->n_gated >= GATE_OPS_MAX) {
+		/* All those are held, since they stand before the others: back when one is let in. */
+		sched_remove(&lane->sched, &channel->queue);
+		return;
+	}
+	channel->n_gated += !op->is_gated;
+	op->is_gated = true;
 	ready_remove(op);
 	op->state = OP_HELD;
-	op_list_push(held_list(lane, op), op);
-	sched_update(lane, op->channel);
+	op_list_push(&op->file->inode->gate.waiting, op);
+	sched_update(lane, channel);
+}
+
+/* Nothing more of it will start. */
+static void ungate(struct op *op)
+{
+	op->channel->n_gated -= op->is_gated;
+	op->is_gated = false;
 }
 
 /* ---- pieces: what helper threads do ---- */
@@ -614,7 +657,7 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 	op->slab = NULL;
 	op->len = op->end = 0;
 	op->head = op->tail = op->edges_left = 0;
-	op->is_misaligned = op->is_promised = false;
+	op->is_misaligned = op->is_promised = op->is_gated = false;
 	op->next_block = op->next_inner = op->n_in_flight = op->n_blockers = 0;
 	op->error = 0;
 	op->is_cancelled = false;
@@ -675,7 +718,8 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 		if (op->state == OP_READY)
 			ready_remove(op);
 		else
-			op_list_remove(held_list(lane, op), op);
+			op_list_remove(&op->file->inode->gate.waiting, op);
+		ungate(op);
 		op->is_cancelled = true;
 		op->state = OP_RUNNING;
 		unpromise(lane, op);
@@ -748,7 +792,8 @@ struct next_block {
 	uint32_t len;
 	uint32_t lane; /* 0: home */
 	bool is_edge, is_nowait;
-	bool is_piece; /* for a helper, not the engine */
+	bool is_piece;	/* for a helper, not the engine */
+	bool is_bounce; /* takes a page */
 };
 
 /* Steps over parts that have fewer blocks; the head op has at least one left. */
@@ -766,6 +811,7 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 	if (op->edges_left) {
 		next.is_edge = true;
 		next.is_piece |= op->opcode == RING_OP_WRITE;
+		next.is_bounce = !next.is_piece;
 		next.op_off = op->edges_left & OP_HEAD ? 0 : op->len - op->tail;
 		next.len = op->edges_left & OP_HEAD ? op->head : op->tail;
 		return next;
@@ -811,7 +857,7 @@ static bool may_pass_window(const struct sched_queue *queue, void *arg)
 		return false;
 	next = head_block(arg, channel);
 	return next.len <= SMALL_BLOCK_BYTES && depth_allows(channel, next.lane) &&
-	       is_let_in(arg, next.op);
+	       is_let_in(arg, next.op) && (!next.is_bounce || has_page_for(arg, channel));
 }
 
 static bool engine_has_room(const struct lane *lane, uint32_t index)
@@ -830,9 +876,8 @@ static void count_started(struct lane *lane, struct channel *channel, const stru
 
 	if (has_gate(op))
 		gate_start(&op->file->inode->gate, op_gate_kind(op), op->is_promised);
-	else if (op->is_promised)
-		lane->n_bounces_promised--;
 	op->is_promised = false;
+	wait_no_more(lane, channel);
 
 	op->n_in_flight++;
 	channel->per_lane[next->lane].n_in_flight++;
@@ -865,6 +910,7 @@ static void step_over(struct lane *lane, const struct next_block *next)
 		op->next_block++;
 	if (!op->edges_left && op->next_block == split_n_blocks(&split)) {
 		ready_remove(op);
+		ungate(op);
 		op->state = OP_RUNNING;
 		sched_update(lane, op->channel);
 	}
@@ -876,7 +922,6 @@ static void start_piece(struct lane *lane, struct channel *channel, const struct
 	struct piece *piece = calloc(1, sizeof(*piece));
 
 	count_started(lane, channel, next, next->len);
-	offer_bounces(lane); /* one that was promised to it is not needed */
 	step_over(lane, next);
 	if (!piece) {
 		op_stop_at(op, next->op_off, ENOMEM);
@@ -907,11 +952,12 @@ static void start_block(struct lane *lane, struct channel *channel, const struct
 	block->off = op->off + next->op_off;
 	block->memory = op->memory + next->op_off;
 	block->bytes = next->len;
-	if (next->is_edge) {
+	if (next->is_bounce) {
 		struct edge_cover cover = edge_cover(block->off, next->len,
 						     edge_unit(op->file->facts.offset_align));
 
 		block->bounce = block->memory = bounce_take(&lane->bounces);
+		channel->client->n_bounces++;
 		block->off = cover.off;
 		block->bytes = (uint32_t)cover.len;
 	}
@@ -946,6 +992,7 @@ static int start_blocks(struct lane *lane)
 	struct sched_queue *queue;
 	int n = submit_waiting(lane);
 
+	offer_pages(lane);
 	while (n < STARTS_PER_TURN) {
 		struct channel *channel;
 		struct next_block next;
@@ -962,6 +1009,10 @@ static int start_blocks(struct lane *lane)
 		}
 		if (!is_let_in(lane, next.op)) {
 			hold_back(lane, next.op);
+			continue;
+		}
+		if (next.is_bounce && !has_page_for(lane, channel)) {
+			wait_for_page(lane, channel);
 			continue;
 		}
 		if (next.is_piece) {
@@ -1046,7 +1097,8 @@ static void block_leave(struct lane *lane, struct block *block)
 	lane->bytes_in_flight -= block->bytes;
 	if (block->bounce) {
 		bounce_give(&lane->bounces, block->bounce);
-		offer_bounces(lane);
+		block->op->channel->client->n_bounces--;
+		lane->is_page_back = true;
 	}
 	block_give(lane, block);
 }

@@ -8,7 +8,7 @@
  *   FREE      in the channel's free list
  *   WAITING   checked; conflicts with n_blockers earlier ops         -> READY
  *   READY     in the channel's ready list: blocks to start           -> HELD, RUNNING, ENDED
- *   HELD      waits for the gate of its inode, or a bounce page       -> READY, RUNNING, ENDED
+ *   HELD      waits for the gate of its inode, out of the ready list  -> READY, RUNNING, ENDED
  *   RUNNING   all blocks started, some in flight; or a helper syncs  -> ENDED
  *   ENDED     completion written, not yet shown; still keeps order  -> FREE
  */
@@ -34,7 +34,7 @@ enum op_state { OP_FREE, OP_WAITING, OP_READY, OP_HELD, OP_RUNNING, OP_ENDED };
 #define OP_TAIL 2u
 
 struct op {
-	struct op *next;		    /* in the free, ready or ended list, or held */
+	struct op *next, *prev;		    /* ready or held; next only: free or ended */
 	struct op *order_next, *order_prev; /* open ops of its struct order, in order */
 	struct order *order;
 	struct channel *channel;
@@ -58,7 +58,8 @@ struct op {
 	uint8_t state;	/* enum op_state */
 	uint8_t edges_left;
 	bool is_misaligned; /* its memory is: all of it goes by helper threads */
-	bool is_promised;   /* the gate, or a bounce page, is kept for it until it starts */
+	bool is_promised;   /* the gate is kept for it until it starts */
+	bool is_gated;	    /* it had to wait for the gate, and is counted for that */
 	bool is_cancelled;  /* no further block starts; error says why */
 };
 static_assert(sizeof(struct op) <= 176, "with its ring slots 256 bytes an entry");

@@ -111,21 +111,29 @@ void sched_add(struct sched *sched, struct sched_queue *queue, uint64_t now_nsec
 	if (queue->is_active)
 		return;
 	queue->is_active = true;
-	queue->now_class = queue->io_class;
-	queue->head_since_nsec = now_nsec;
+	if (!queue->is_paused) {
+		queue->now_class = queue->io_class;
+		queue->head_since_nsec = now_nsec;
+	}
+	queue->is_paused = false;
 	sched->n_queues++;
 	enter(sched, queue);
 }
 
-void sched_remove(struct sched *sched, struct sched_queue *queue)
+void sched_pause(struct sched *sched, struct sched_queue *queue)
 {
-	if (!queue->is_active)
-		return;
+	assert(queue->is_active && sched->n_queues > 0);
 	leave(sched, queue);
 	queue->is_active = false;
-	queue->now_class = queue->io_class;
-	assert(sched->n_queues > 0);
+	queue->is_paused = true;
 	sched->n_queues--;
+}
+
+void sched_remove(struct sched *sched, struct sched_queue *queue)
+{
+	if (queue->is_active)
+		sched_pause(sched, queue);
+	queue->is_paused = false;
 }
 
 static void lift(struct sched *sched, struct sched_queue *queue, enum sched_class to)

@@ -35,7 +35,7 @@ struct sched_turn {
 
 struct sched_client {
 	struct sched_turn turns[N_SCHED_CLASSES];
-	uint32_t blocks_in_flight; /* kept by the lane */
+	uint32_t blocks_in_flight, n_bounces; /* kept by the lane */
 };
 
 struct sched_queue {
@@ -47,6 +47,7 @@ struct sched_queue {
 	int64_t deficit_bytes;
 	uint64_t head_since_nsec; /* when its head block came to the head */
 	bool is_active, is_charged;
+	bool is_paused;
 };
 
 struct sched {
@@ -64,6 +65,9 @@ void sched_queue_init(struct sched_queue *queue, struct sched_client *client,
 void sched_add(struct sched *sched, struct sched_queue *queue, uint64_t now_nsec);
 /* It has none, or may not start one now.  Fine if it was not added. */
 void sched_remove(struct sched *sched, struct sched_queue *queue);
+/* An active one's head block may not start now: as removed, but when it is added again it is as
+   old as it was, and as high. */
+void sched_pause(struct sched *sched, struct sched_queue *queue);
 
 /* Whose turn it is, or NULL.  The caller starts its head block and calls sched_charge(), or
    sched_remove(), or stops asking until something changes. */
