@@ -38,7 +38,7 @@
 /* ---- values ---- */
 
 enum value_kind {
-	VALUE_TEXT,
+	VALUE_PATH, /* absolute, of at most max bytes */
 	VALUE_SIZE,
 	VALUE_U32,
 	VALUE_COUNT, /* as VALUE_U32, and 64 bits wide */
@@ -68,7 +68,7 @@ struct key {
 		"user_" text, VALUE_COUNT, DAEMON_KEY(user_limit[kind]), 1, max \
 	}
 static const struct key daemon_keys[] = {
-	{ "socket", VALUE_TEXT, DAEMON_KEY(socket_path), 0, 0 },
+	{ "socket", VALUE_PATH, DAEMON_KEY(socket_path), 0, SOCKET_PATH_BYTES - 1 },
 	{ "pool_size", VALUE_SIZE, DAEMON_KEY(pool_size), POOL_MIN, POOL_MAX },
 	{ "client_pool_max", VALUE_SIZE, DAEMON_KEY(client_pool_max), POOL_MIN, POOL_MAX },
 	{ "user_pool_max", VALUE_SIZE, DAEMON_KEY(user_pool_max), POOL_MIN, POOL_MAX },
@@ -76,7 +76,7 @@ static const struct key daemon_keys[] = {
 	{ "spin_usec", VALUE_U32, DAEMON_KEY(spin_usec), 0, SPIN_USEC_MAX },
 	{ "auto_stores", VALUE_BOOL, DAEMON_KEY(auto_stores), 0, 0 },
 	{ "admin_group", VALUE_GROUP, DAEMON_KEY(admin_group), 0, 0 },
-	{ "state_dir", VALUE_TEXT, DAEMON_KEY(state_dir), 0, 0 },
+	{ "state_dir", VALUE_PATH, DAEMON_KEY(state_dir), 0, PATH_MAX - 1 },
 	{ "idle_exit_sec", VALUE_U32, DAEMON_KEY(idle_exit_sec), 0, IDLE_EXIT_SEC_MAX },
 	CLIENT_KEY("slabs", CHARGE_SLABS, CLIENT_OBJECTS_MAX),
 	CLIENT_KEY("files", CHARGE_FILES, CLIENT_OBJECTS_MAX),
@@ -95,7 +95,7 @@ static const struct key daemon_keys[] = {
 
 #define STORE_KEY(field) offsetof(struct store_config, field)
 static const struct key store_keys[] = {
-	{ "path", VALUE_TEXT, STORE_KEY(path), 0, 0 },
+	{ "path", VALUE_PATH, STORE_KEY(path), 0, PATH_MAX - 1 },
 	{ "engine", VALUE_ENGINE, STORE_KEY(engine), 0, 0 },
 	{ "lanes", VALUE_U32, STORE_KEY(max_lanes), 1, STORE_LANES_MAX },
 	{ "window_bytes", VALUE_SIZE, STORE_KEY(window_bytes), WINDOW_MIN, WINDOW_MAX },
@@ -117,7 +117,6 @@ static const struct key profile_keys[] = {
 };
 #define N_KEYS(keys) ((unsigned)(sizeof(keys) / sizeof(*(keys))))
 _Static_assert(N_KEYS(daemon_keys) <= CONFIG_KEYS_MAX, "key_lines has room for them");
-#define N_STORE_KEYS (N_KEYS(store_keys) + N_KEYS(profile_keys))
 
 /* Of a store first its own, then those of its profile. */
 const char *config_key_name(bool is_store, unsigned index)
@@ -203,12 +202,18 @@ static int lock_set(enum pool_lock *field, const char *text, struct error *error
 	return 0;
 }
 
-static int text_set(char **field, const char *text, struct error *error)
+/* Absolute: nobody knows in which directory the daemon will be started. */
+static int path_set(char **field, const struct key *key, const char *text, struct error *error)
 {
 	char *copy;
 
 	if (!text[0])
 		return error_set_plain(error, -EINVAL, "must not be empty");
+	if (text[0] != '/' || strlen(text) > key->max)
+		return error_set_plain(error, -EINVAL,
+				       "must be an absolute path of at most %" PRIu64
+				       " bytes; it has %zu",
+				       key->max, strlen(text));
 	copy = strdup(text);
 	if (!copy)
 		return error_set(error, -ENOMEM, "configuration");
@@ -321,8 +326,8 @@ static int key_set(void *object, const struct key *key, const char *text, struct
 	void *field = (char *)object + key->offset;
 
 	switch (key->kind) {
-	case VALUE_TEXT:
-		return text_set(field, text, error);
+	case VALUE_PATH:
+		return path_set(field, key, text, error);
 	case VALUE_BOOL:
 		return bool_set(field, text, error);
 	case VALUE_LOCK:
@@ -366,16 +371,17 @@ static int profile_key_set(struct profile *profile, const struct key *key, const
 	return 0;
 }
 
-/* "socket, pool_size, ..." behind the sentence that there is no such key. */
-static int key_refuse(bool is_store, struct error *error)
+/* "socket, pool_size, ..." behind the sentence that there is no such key; from: the first that the
+   section takes. */
+static int key_refuse(bool is_store, unsigned from, struct error *error)
 {
 	const char *name;
 	char known[400];
 	size_t used = 0;
 
-	for (unsigned i = 0; (name = config_key_name(is_store, i)) && used < sizeof(known); i++)
-		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "",
-					 name);
+	for (unsigned i = from; (name = config_key_name(is_store, i)) && used < sizeof(known); i++)
+		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
+					 used ? ", " : "", name);
 	return error_set_plain(error, -EINVAL, "no such key; there are %s", known);
 }
 
@@ -496,6 +502,7 @@ struct reading {
 	FILE *file;
 	unsigned line;
 	char section[LINE_BYTES_MAX + 1]; /* being read; "" before the first */
+	bool has_daemon, has_profile;	  /* sections that it has had */
 	unsigned lines[CONFIG_KEYS_MAX];  /* where it has its keys; 0: not yet */
 };
 
@@ -515,6 +522,14 @@ static bool is_store_section(const char *section, const char **ret_name)
 	return true;
 }
 
+static void section_once(struct reading *reading, bool *was_there)
+{
+	if (*was_there)
+		mistake(reading->config, "%s:%u: [%s]: the file has this section already",
+			reading->path, reading->line, reading->section);
+	*was_there = true;
+}
+
 /* A new section: the store is made when it is named.  Checked here, since libinih does not tell of
    one that has no keys. */
 static void section_begin(struct reading *reading, const char *section)
@@ -529,10 +544,14 @@ static void section_begin(struct reading *reading, const char *section)
 		if (strcmp(section, "profile") != 0)
 			mistake(reading->config, "%s:%u: [%s]: there is only the section [profile]",
 				reading->path, reading->line, section);
+		else
+			section_once(reading, &reading->has_profile);
 		return;
 	}
-	if (strcmp(section, "daemon") == 0)
+	if (strcmp(section, "daemon") == 0) {
+		section_once(reading, &reading->has_daemon);
 		return;
+	}
 	if (!is_store_section(section, &name)) {
 		mistake(reading->config,
 			"%s:%u: [%s]: no such section; there are [daemon] and [store NAME]",
@@ -619,7 +638,8 @@ static const struct key *key_choose(struct reading *reading, const char *name, v
 			*ret_object = store_find(config, store_name);
 			return key;
 		}
-		(void)key_refuse(true, error);
+		/* A kept profile has the last ones of a store. */
+		(void)key_refuse(true, is_kept(reading) ? N_KEYS(store_keys) : 0, error);
 		return NULL;
 	}
 	key = key_find(daemon_keys, N_KEYS(daemon_keys), name);
@@ -628,7 +648,7 @@ static const struct key *key_choose(struct reading *reading, const char *name, v
 		*ret_object = config;
 		return key;
 	}
-	(void)key_refuse(false, error);
+	(void)key_refuse(false, 0, error);
 	return NULL;
 }
 
@@ -748,8 +768,13 @@ int config_read_profile(FILE *file, const char *path, struct profile *ret_profil
 
 int config_set_socket(struct config *config, const char *path, struct error *error)
 {
-	char *copy = strdup(path);
+	char *copy;
 
+	if (strlen(path) >= SOCKET_PATH_BYTES)
+		return error_set_plain(error, -ENAMETOOLONG,
+				       "socket path %s has %zu bytes, and the kernel takes 1 to %u",
+				       path, strlen(path), SOCKET_PATH_BYTES - 1);
+	copy = strdup(path);
 	if (!copy)
 		return error_set(error, -ENOMEM, "--socket");
 	free(config->socket_path);
@@ -858,6 +883,8 @@ int config_init(struct config *config)
 void config_set_user(struct config *config)
 {
 	config->is_user = true;
+	free(config->socket_path);
+	config->socket_path = NULL;
 	config->lock = POOL_LOCK_AUTO; /* a user has 8 MiB that may be locked */
 	config->idle_exit_sec = IDLE_EXIT_SEC_USER;
 	limits_init(config);

@@ -29,8 +29,8 @@
 #define CONFIG_MISTAKES_MAX 100u
 
 struct config {
-	bool is_user; /* --user: one user's own daemon; config_set_user() */
-	char *socket_path;
+	bool is_user;		  /* --user: one user's own daemon; config_set_user() */
+	char *socket_path;	  /* NULL: a user's own daemon in the directory for that */
 	uint64_t pool_size;	  /* bytes; default half of memory */
 	uint64_t client_pool_max; /* bytes; default half of that */
 	uint64_t user_pool_max;	  /* bytes; default the same; of a user's own daemon all */

@@ -1,5 +1,6 @@
 #include "daemon/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,10 @@ static size_t text_fill(struct error *error, const char *format, va_list args)
 
 int error_set(struct error *error, int code, const char *format, ...)
 {
-	const char *why = strerrordesc_np(-code);
+	/* What the daemon makes has no file system's limit, and the process's is often forgotten. */
+	const char *why = code == -EFBIG ? "File too large: raise the daemon's RLIMIT_FSIZE "
+					   "(ulimit -f, LimitFSIZE=)"
+					 : strerrordesc_np(-code);
 	va_list args;
 	size_t n;
 

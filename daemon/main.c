@@ -168,7 +168,7 @@ static const char *config_usual(const struct options *options, char *path, size_
 		       : NULL;
 }
 
-/* A user's own socket lies in a directory that is made and checked. */
+/* A user's own socket, if nothing names another, lies in a directory that is made and checked. */
 static int socket_usual(struct config *config, struct error *error)
 {
 	struct socket_dir dir = { .fd = -1 };
@@ -180,14 +180,11 @@ static int socket_usual(struct config *config, struct error *error)
 	return config_set_socket(config, dir.path, error);
 }
 
-/* All that are in the file, or the one error. */
-static void mistakes_print(const struct config *config, const struct error *error)
+static void mistakes_print(const struct config *config)
 {
 	for (unsigned i = 0; i < config->n_mistakes; i++)
 		(void)fprintf(stderr, "dsaiod: %s\n",
 			      config->mistakes[i] ? config->mistakes[i] : "out of memory");
-	if (!config->n_mistakes)
-		(void)fprintf(stderr, "dsaiod: %s\n", error->text);
 }
 
 /* The file comes first wherever --config stands.  0, or -EINVAL and told. */
@@ -208,30 +205,29 @@ static int options_read(int argc, char **argv, struct config *config, struct opt
 		config_set_user(config);
 	if (!options.config_path)
 		options.config_path = config_usual(&options, usual, sizeof(usual));
-	if (options.is_user && !options.has_socket)
-		r = socket_usual(config, &error);
-	if (r == 0 && options.config_path)
-		r = config_read(config, options.config_path, &error);
-	if (r == 0) {
-		r = options_turn(argc, argv, &options, config);
-		if (r < 0)
-			return r;
-		r = config_check(config, &error);
+	if (options.config_path && config_read(config, options.config_path, &error) < 0) {
+		mistakes_print(config); /* those before what could not be read */
+		(void)fprintf(stderr, "dsaiod: %s\n", error.text);
+		return -EINVAL;
 	}
+	r = options_turn(argc, argv, &options, config);
 	if (r < 0)
-		mistakes_print(config, &error);
-	return r < 0 ? -EINVAL : 0;
+		return r;
+	if (config_check(config, &error) < 0) {
+		mistakes_print(config); /* the error is the first of them */
+		return -EINVAL;
+	}
+	return 0;
 }
 
-/* Each file, slab and channel of a client needs descriptors. */
-static void nofile_raise(void)
+static void limit_raise(int resource)
 {
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+	if (getrlimit(resource, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
 		return;
 	limit.rlim_cur = limit.rlim_max;
-	(void)setrlimit(RLIMIT_NOFILE, &limit); /* the bounds follow what is there */
+	(void)setrlimit(resource, &limit); /* the bounds follow what is there */
 }
 
 static void on_stop(evutil_socket_t number, short what, void *arg)
@@ -336,13 +332,17 @@ int main(int argc, char **argv)
 {
 	_cleanup_(config_deinitp) struct config config;
 	struct options options = { 0 };
+	struct error error;
 
 	/* Threads allocate little: an arena for each would cost more than all of it. */
 	(void)mallopt(M_ARENA_MAX, 2);
 	stdio_open();
-	(void)signal(SIGPIPE, SIG_IGN); /* known to every kernel */
+	(void)signal(SIGPIPE, SIG_IGN); /* known to every kernel, as the next */
+	/* RLIMIT_FSIZE may be the one of a program that has started us: that is an error of a call. */
+	(void)signal(SIGXFSZ, SIG_IGN);
 	log_init();
-	nofile_raise();
+	limit_raise(RLIMIT_NOFILE); /* each file, slab and channel of a client needs descriptors */
+	limit_raise(RLIMIT_FSIZE);  /* bounds slabs and clients' writes alike */
 	if (config_init(&config) < 0) {
 		log_error("dsaiod: %s", strerrordesc_np(ENOMEM));
 		return STATUS_FAILED;
@@ -357,6 +357,10 @@ int main(int argc, char **argv)
 		(void)printf("dsaiod: the configuration is right: %u store%s\n", config.n_stores,
 			     config.n_stores == 1 ? "" : "s");
 		return STATUS_FINE;
+	}
+	if (!config.socket_path && socket_usual(&config, &error) < 0) {
+		log_error("dsaiod: can not start: %s", error.text);
+		return STATUS_FAILED;
 	}
 	engine_libaio_budget_init();
 	return serve(&config);

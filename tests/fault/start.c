@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -207,6 +208,38 @@ TEST(c18_no_directory, "C18 no directory for the socket: the sentence names it")
 	int status = daemon_start_fails(&(struct daemon_options){ .socket_path = path }, &said);
 
 	check_said(status, 1, said, test_text("%s/none", test_dir()));
+}
+
+/* ---- limits ---- */
+
+static rlim_t file_bytes;
+
+static void limit_files(void)
+{
+	const struct rlimit limit = { .rlim_cur = file_bytes, .rlim_max = file_bytes };
+
+	(void)signal(SIGXFSZ, SIG_DFL);
+	CHECK_SYS(setrlimit(RLIMIT_FSIZE, &limit));
+}
+
+/* The limit may be that of a program which has started the daemon: no client's call ends it. */
+TEST(file_size_limit, "a daemon with a small RLIMIT_FSIZE says so, and stays")
+{
+	struct daemon *daemon;
+	struct dsaio_client *client;
+	void *slab;
+
+	file_bytes = 4096;
+	daemon = daemon_start_with(&(struct daemon_options){ .before_exec = limit_files });
+	CHECK_FAILS(dsaio_connect(daemon->socket_path, &client), -EFBIG, "RLIMIT_FSIZE");
+	CHECK(daemon_is_alive(daemon));
+	daemon_stop(daemon);
+	file_bytes = 8u << 20;
+	daemon = daemon_start_with(&(struct daemon_options){ .before_exec = limit_files });
+	client = client_open(daemon);
+	CHECK_FAILS(dsaio_alloc(client, 16u << 20, &slab), -EFBIG, "16777216;RLIMIT_FSIZE");
+	CHECK_CALL(dsaio_alloc(client, 1u << 20, &slab));
+	dsaio_disconnect(client);
 }
 
 TEST_MAIN

@@ -245,8 +245,15 @@ static const struct {
 	{ "path = /\n", 1, "[store NAME]" },
 	{ "[store a]\npath = /\n\n[store a]\nlanes = 1\n", 4, "has a section already" },
 	{ "[store a]\npath = /\n  path = /mnt\n", 3, "path = /mnt: is given in line 2" },
-	{ "[daemon]\nlock = yes\n[store a]\npath = /\n[daemon]\nlock = yes\nlock = auto\n", 7,
-	  "in line 6" },
+	{ "[daemon]\nlock = yes\n[store a]\npath = /\n[daemon]\nspin_usec = 1\n", 5,
+	  "has this section already" },
+	{ "[daemon]\nlock = yes\nspin_usec = 1\nlock = auto\n", 4, "in line 2" },
+	{ "[daemon]\nsocket = s.sock\n", 2, "socket = s.sock: must be an absolute path" },
+	{ "[daemon]\nsocket = /1234567890123456789012345678901234567890123456789012345678901234567890"
+	  "12345678901234567890123456789012345678\n",
+	  2, "at most 107 bytes; it has 109" },
+	{ "[daemon]\nstate_dir = state\n", 2, "must be an absolute path" },
+	{ "[store a]\npath = nvme0\n", 2, "must be an absolute path" },
 	{ "[store a]\npath = /\nblock_size = 5000\n", 3, "block_size = 5000: profile: block_size" },
 	{ "[store a]\nengine = gds\n", 2, "engine = gds: must be libaio" },
 	{ "[store a]\nlanes = 0\n", 2, "from 1 to 64" },
@@ -324,7 +331,10 @@ static const struct {
 	  "overlap_events = no\nintra_op_parallelism = 2\n",
 	  ":2: [profile] block_size = 4097" },
 	{ "[store a]\npath = /\n", ":1: [store a]: there is only" },
-	{ "[profile]\npath = /\n", ":2: [profile] path = /: no such key" },
+	{ "[profile]\npath = /\n",
+	  ":2: [profile] path = /: no such key; there are block_size, queue_depth" },
+	{ "[profile]\nblock_size = 4096\n[profile]\nblock_size = 8192\n",
+	  ":3: [profile]: the file has this section already" },
 };
 
 START_TEST(a_kept_profile_has_each_of_its_keys_and_no_other)
@@ -410,6 +420,34 @@ START_TEST(the_sample_is_right_as_it_is_and_with_all_its_keys)
 }
 END_TEST
 
+START_TEST(the_samples_bounds_are_the_defaults_under_the_units_limit)
+{
+	_cleanup_(freep) char *text = file_text("etc/dsaiod.conf");
+	const struct rlimit unit = { .rlim_cur = 524288, .rlim_max = 524288 };
+	struct config given = { 0 };
+
+	ck_assert_ptr_nonnull(text);
+	if (setrlimit(RLIMIT_NOFILE, &unit) < 0)
+		return; /* only root may have so many here */
+	for (char *at = text; (at = strstr(at, "\n;"));)
+		*++at = ' ';
+	config_deinit(&config);
+	ck_assert_int_eq(config_init(&config), 0);
+	ck_assert_int_eq(config_init(&given), 0);
+	ck_assert_msg(read_text(text) == 0, "%s", error.text);
+	for (unsigned i = 0; i < N_CHARGE_KINDS; i++) {
+		if (i == CHARGE_POOL_BYTES)
+			continue; /* the host's memory decides */
+		ck_assert_uint_eq(config.client_limit[i], given.client_limit[i]);
+		ck_assert_uint_eq(config.user_limit[i], given.user_limit[i]);
+	}
+	ck_assert_uint_eq(config.spin_usec, given.spin_usec);
+	ck_assert_uint_eq(config.idle_exit_sec, given.idle_exit_sec);
+	ck_assert_str_eq(config.socket_path, given.socket_path);
+	config_deinit(&given);
+}
+END_TEST
+
 START_TEST(a_line_that_is_too_long_is_not_cut_in_two)
 {
 	char text[1000];
@@ -482,6 +520,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, each_key_stands_in_the_manual_and_the_sample, 0,
 			    N_ROWS(documents));
 	tcase_add_test(tcase, the_sample_is_right_as_it_is_and_with_all_its_keys);
+	tcase_add_test(tcase, the_samples_bounds_are_the_defaults_under_the_units_limit);
 	tcase_add_test(tcase, a_line_that_is_too_long_is_not_cut_in_two);
 	tcase_add_test(tcase, a_file_that_is_not_there_is_named);
 	tcase_add_loop_test(tcase, stores_of_the_command_line, 0, N_ROWS(options));
