@@ -18,6 +18,9 @@
 #endif
 
 #define SLAB_BYTES_MAX (UINT64_C(1) << 46) /* a quarter of what a process can map */
+/* So much of a mapping is filled or taken down in one call, which keeps others from changing the
+   process's mappings (and, behind those that wait, from copying to them) for as long: 0.5 ms. */
+#define STEP_BYTES (2u << 20)
 
 int memfd_sealed(const char *name, uint64_t size_bytes)
 {
@@ -48,18 +51,44 @@ static void memlock_limit(char *text, size_t size)
 		(void)snprintf(text, size, "%ju bytes", (uintmax_t)limit.rlim_cur);
 }
 
+/*
+ * Not mlock(), which the sanitizers replace by nothing.  The limit is asked at once and of all of it,
+ * the pages come in steps.
+ */
+static int mapping_lock(char *memory, size_t bytes)
+{
+	if (mlock2(memory, bytes, MLOCK_ONFAULT) < 0)
+		return -errno;
+	for (size_t at = 0; at < bytes; at += STEP_BYTES) {
+		size_t n = bytes - at < STEP_BYTES ? bytes - at : STEP_BYTES;
+
+		if (mlock2(memory + at, n, 0) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static void mapping_remove(char *memory, size_t bytes)
+{
+	while (bytes > STEP_BYTES && munmap(memory, STEP_BYTES) == 0) {
+		memory += STEP_BYTES;
+		bytes -= STEP_BYTES;
+	}
+	/* The last of it; or all, in huge pages that are larger than a step. */
+	(void)munmap(memory, bytes); /* whole pages of ours: can not fail */
+}
+
 /* Locks the mapping if it can be; if not, that is an error only with lock = yes. */
 static int slab_lock(struct slab *slab)
 {
 	char limit[32];
-	int code;
+	/* EPERM, ENOMEM or EAGAIN: for the client it is all memory that is not had. */
+	int code = mapping_lock(slab->memory, slab->map_bytes);
 
-	/* Not mlock(), which the sanitizers replace by nothing. */
-	if (mlock2(slab->memory, slab->map_bytes, 0) == 0) {
+	if (code == 0) {
 		slab->is_locked = true;
 		return 0;
 	}
-	code = -errno; /* EPERM, ENOMEM or EAGAIN: for the client it is all memory that is not had */
 	memlock_limit(limit, sizeof(limit));
 	(void)error_set_plain(&slab->error, -ENOMEM,
 			      "slab of %" PRIu64 " bytes: can not be locked in memory (%s; "
@@ -167,14 +196,15 @@ static int slab_do_make(struct slab *slab)
 /* The helper's thread: the memory goes back although a child of the client may map it. */
 static void slab_unmake(struct slab *slab)
 {
+	/* First, for it takes the pages out of the mapping without holding up who changes others.
+	   Fails only if a signal comes; helpers block all. */
+	if (slab->fd >= 0)
+		(void)fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+				(off_t)slab->size_bytes);
 	if (slab->memory)
-		(void)munmap(slab->memory, slab->map_bytes); /* whole: can not fail */
-	if (slab->fd < 0)
-		return;
-	/* Fails only if a signal comes; helpers block all. */
-	(void)fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-			(off_t)slab->size_bytes);
-	(void)close(slab->fd);
+		mapping_remove(slab->memory, slab->map_bytes);
+	if (slab->fd >= 0)
+		(void)close(slab->fd);
 }
 
 static void slab_give_charges(struct slab *slab)

@@ -13,7 +13,8 @@
  * may shrink or punch it at any time: the kernel's copies then fail with EFAULT.  It is only
  * unmapped.
  *
- * Making and freeing take 0.1-0.3 s a GiB and run on the user's helper thread.
+ * Making and freeing take 0.1-0.3 s a GiB and run on the user's helper thread, in steps: a call that
+ * fills or takes down a mapping keeps all other threads from changing theirs.
  * Main thread, but for slab_hold() and slab_drop(): lanes too.
  */
 #ifndef DSAIO_DAEMON_POOL_H
