@@ -255,6 +255,22 @@ bool wait_readable(int fd, int64_t timeout_usec)
 	}
 }
 
+void process_stop(pid_t pid)
+{
+	char state = 0;
+
+	CHECK_SYS(kill(pid, SIGSTOP));
+	while (state != 'T') {
+		_cleanup_(fclosep) FILE *file = fopen(test_text("/proc/%d/stat", pid), "re");
+		char line[512], *end;
+
+		CHECK_MSG(file && fgets(line, sizeof(line), file), "process %d has ended", pid);
+		end = strrchr(line, ')'); /* the name before it can hold anything */
+		CHECK(end && sscanf(end + 1, " %c", &state) == 1);
+		(void)poll(NULL, 0, 2);
+	}
+}
+
 void child_wait_ok(pid_t pid)
 {
 	int status;

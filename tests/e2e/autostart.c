@@ -286,7 +286,7 @@ TEST(debug_file, "DSAIO_DEBUG tells where was looked, what was started, and what
 	CHECK_CALL(dsaio_handle_open(client, NULL, &handle));
 	CHECK_CALL(dsaio_file_open(client, data, O_RDONLY, &op_file));
 	CHECK_EQ(dsaio_pread(handle, op_file, buf, sizeof(buf), 0), sizeof(buf));
-	CHECK_SYS(kill(places_pid(), SIGSTOP));
+	process_stop(places_pid());
 	child = (pid_t)CHECK_SYS(fork());
 	if (child == 0) {
 		(void)sleep(3); /* longer than a slow op by more than a loaded machine is late */

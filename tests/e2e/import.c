@@ -239,7 +239,7 @@ TEST(busy, "memory that an open op uses is not forgotten")
 	memory = map(fd, BYTES, 0, MAP_SHARED);
 	CHECK_CALL(dsaio_import(rig.client, fd, 0, BYTES, memory));
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 4096, 0), 4096);
-	CHECK_SYS(kill(rig.daemon->pid, SIGSTOP));
+	process_stop(rig.daemon->pid);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, BYTES, 0, &op));
 	CHECK_FAILS(dsaio_unimport(rig.client, memory), -EBUSY, "open op");
 	CHECK_SYS(kill(rig.daemon->pid, SIGCONT));

@@ -123,7 +123,7 @@ static void note_stopped(const char *status)
 /* Nothing moves until it goes on. */
 static void daemon_hold(const struct daemon *daemon)
 {
-	CHECK_SYS(kill(daemon->pid, SIGSTOP));
+	process_stop(daemon->pid);
 	do {
 		all_stopped = true;
 		(void)each_thread(daemon->pid, note_stopped);

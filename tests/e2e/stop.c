@@ -283,7 +283,7 @@ TEST(killed_waits, "kill -9 while threads sleep in dsaio_wait, op_wait, pread an
 
 	CHECK(memory);
 	job_start(&job, daemon);
-	CHECK_SYS(kill(daemon->pid, SIGSTOP)); /* nothing more ends */
+	process_stop(daemon->pid); /* nothing more ends */
 	for (int i = 0; i < 4; i++) {
 		sleepers[i].job = &job;
 		sleepers[i].kind = i;

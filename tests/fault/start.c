@@ -117,7 +117,7 @@ TEST(c17_stopped, "C17 socket of a daemon that stands still: refused just the sa
 	char *said;
 	int status;
 
-	CHECK_SYS(kill(daemon->pid, SIGSTOP));
+	process_stop(daemon->pid);
 	status = daemon_start_fails(&(struct daemon_options){ 0 }, &said);
 	CHECK_SYS(kill(daemon->pid, SIGCONT));
 	check_said(status, 1, said, test_text("%d", daemon->pid));
