@@ -372,7 +372,8 @@ TEST(reset, "affinity, umask, signals, limits, directory, environment are the da
 	CHECK(!strcmp(proc_line(pid, "status", "Cpus_allowed:"), cpus));
 	CHECK_EQ(strtoul(proc_line(pid, "status", "Umask:"), NULL, 8), 077);
 	CHECK_EQ(strtoul(proc_line(pid, "status", "SigBlk:"), NULL, 16), 0);
-	CHECK_EQ(strtoul(proc_line(pid, "status", "SigIgn:"), NULL, 16), 1u << (SIGPIPE - 1));
+	CHECK_EQ(strtoul(proc_line(pid, "status", "SigIgn:"), NULL, 16),
+		 1u << (SIGPIPE - 1) | 1u << (SIGXFSZ - 1));
 	CHECK(sscanf(proc_line(pid, "limits", "Max open files"), "%u", &soft) == 1);
 	CHECK_EQ(soft, hard);
 	CHECK(!strcmp(proc_link(pid, "cwd"), "/"));
