@@ -70,7 +70,7 @@ static void print_help(void)
 	(void)puts(
 		"\n"
 		"dsaioctl COMMAND --help tells more.  Options of all commands:\n"
-		"    --json         print JSON, for programs\n"
+		"    --json         print JSON, for programs (cat has no room for it)\n"
 		"    --socket PATH  the daemon's socket (else $DSAIO_SOCKET, else the system's\n"
 		"                   /run/dsaiod/dsaiod.sock, else the user's own, whose daemon cp,\n"
 		"                   cat, put and bench start where there is none)\n"

@@ -32,10 +32,11 @@ static bool same_key(const char *key, const char *given, size_t len)
 
 static int parse_bool(const char *value, bool *ret_value)
 {
-	static const char *const yes[] = { "yes", "true", "on", "1" };
-	static const char *const no[] = { "no", "false", "off", "0" };
+	/* As in dsaiod.conf(5). */
+	static const char *const yes[] = { "yes", "true", "1" };
+	static const char *const no[] = { "no", "false", "0" };
 
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 3; i++)
 		if (strcasecmp(value, yes[i]) == 0 || strcasecmp(value, no[i]) == 0) {
 			*ret_value = strcasecmp(value, yes[i]) == 0;
 			return 0;

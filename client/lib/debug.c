@@ -6,9 +6,12 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,17 +32,35 @@ static void path_read(void)
 	atomic_store_explicit(&debug_state, *path ? DEBUG_ON : DEBUG_OFF, memory_order_relaxed);
 }
 
+/* Would be a signal. */
+static bool passes_limit(int fd, size_t len)
+{
+	struct rlimit limit;
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+	       (uint64_t)st.st_size + len > limit.rlim_cur;
+}
+
 static void line_write(const char *line, size_t len)
 {
+	int fd;
+
+	if (strcmp(path, "/dev/stderr") == 0) { /* a symbolic link */
+		if (!passes_limit(STDERR_FILENO, len))
+			(void)!write(STDERR_FILENO, line, len); /* lost, as below */
+		return;
+	}
 	/* Not blocking: it may be a pipe that nobody reads. */
-	int fd = fd_above_stdio(
+	fd = fd_above_stdio(
 		open(path,
 		     O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
 		     0600));
 
 	if (fd < 0)
 		return;
-	(void)!write(fd, line, len); /* a line that is lost is lost */
+	if (!passes_limit(fd, len))
+		(void)!write(fd, line, len); /* a line that is lost is lost */
 	(void)close(fd);
 }
 

@@ -8,8 +8,9 @@
  *
  * The variable is read at the first event, and not at all in a set-user-id program.  The file is
  * opened anew for each line, so that no descriptor of the program's is held, and renaming it
- * starts another; it is made with mode 0600, appended to, and no symbolic link is followed.  A line
- * that can not be written is lost: no result depends on it.
+ * starts another; it is made with mode 0600, appended to, and no symbolic link is followed, but
+ * /dev/stderr is the standard error.  A line that can not be written is lost: no result depends on
+ * it.
  *
  * Any thread, any lock held; errno stays.
  */

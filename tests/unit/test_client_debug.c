@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -105,6 +106,37 @@ START_TEST(a_pipe_that_nobody_reads_holds_up_nobody)
 }
 END_TEST
 
+START_TEST(the_standard_error_is_one_too)
+{
+	char text[4096];
+
+	ck_assert_ptr_nonnull(freopen(file, "we", stderr));
+	ck_assert_int_eq(setenv("DSAIO_DEBUG", "/dev/stderr", 1), 0);
+	debug_log("seen");
+	(void)file_read(text, sizeof(text));
+	ck_assert_ptr_nonnull(strstr(text, " seen\n"));
+}
+END_TEST
+
+START_TEST(a_file_that_may_not_grow_ends_nobody)
+{
+	struct rlimit before, limit;
+	char text[4096];
+	int r;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+	limit = (struct rlimit){ 100, before.rlim_max };
+	r = setrlimit(RLIMIT_FSIZE, &limit); /* Check writes to a file, too */
+	for (int i = 0; i < 5; i++)
+		debug_log("line %d", i);
+	(void)setrlimit(RLIMIT_FSIZE, &before);
+	ck_assert_int_eq(r, 0);
+	(void)file_read(text, sizeof(text));
+	ck_assert_ptr_nonnull(strstr(text, "line 0\n"));
+	ck_assert_ptr_null(strstr(text, "line 4"));
+}
+END_TEST
+
 START_TEST(without_the_variable_it_is_off)
 {
 	ck_assert_int_eq(unsetenv("DSAIO_DEBUG"), 0);
@@ -122,6 +154,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_long_event_is_one_line_that_was_cut);
 	tcase_add_test(tcase, no_symbolic_link_is_followed);
 	tcase_add_test(tcase, a_pipe_that_nobody_reads_holds_up_nobody);
+	tcase_add_test(tcase, the_standard_error_is_one_too);
+	tcase_add_test(tcase, a_file_that_may_not_grow_ends_nobody);
 	tcase_add_test(tcase, without_the_variable_it_is_off);
 }
 

@@ -16,7 +16,7 @@ static const struct {
 	{ "queue_depth=8", { .queue_depth = 8 } },
 	{ "queue_depth=0", { .queue_depth = 0 } }, /* profile_check() refuses it */
 	{ "single_submit=yes", { .single_submit = true } },
-	{ "single-submit=ON", { .single_submit = true } },
+	{ "single-submit=YES", { .single_submit = true } },
 	{ "overlap_events=1", { .overlap_events = true } },
 	{ "overlap_events=true", { .overlap_events = true } },
 	{ "overlap_events=no", { .overlap_events = false } },
@@ -41,6 +41,7 @@ static const struct {
 	{ "single_submit=", "must be yes or no" },
 	{ "overlap_events=maybe", "must be yes or no" },
 	{ "overlap_events=yes ", "must be yes or no" },
+	{ "overlap_events=on", "must be yes or no" }, /* nor does dsaiod.conf have it */
 };
 
 START_TEST(a_setting_changes_its_value_alone)
@@ -63,7 +64,7 @@ START_TEST(no_turns_off_what_is_on)
 	struct profile profile = { .overlap_events = true, .single_submit = true };
 	char text[128];
 
-	ck_assert_int_eq(setting_parse("overlap_events=off", &profile, text, sizeof(text)), 0);
+	ck_assert_int_eq(setting_parse("overlap_events=no", &profile, text, sizeof(text)), 0);
 	ck_assert(!profile.overlap_events && profile.single_submit);
 }
 END_TEST
