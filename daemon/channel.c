@@ -66,6 +66,7 @@ void channel_free(struct channel *channel)
 		store_give_helper(channel->store, channel->uid);
 	charge_give(&channel->entries_charge);
 	charge_give(&channel->channel_charge);
+	deadlines_deinit(&channel->deadlines);
 	free(channel->per_lane);
 	free(channel->ops);
 	free(channel);
@@ -118,7 +119,8 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 	channel->per_lane = calloc(config->profile.intra_op_parallelism,
 				   sizeof(*channel->per_lane));
 	channel->ops = calloc(channel->entries, sizeof(*channel->ops));
-	if (!channel->per_lane || !channel->ops)
+	if (!channel->per_lane || !channel->ops ||
+	    deadlines_init(&channel->deadlines, channel->ops, channel->entries) < 0)
 		return error_set(error, -ENOMEM, "channel: %" PRIu32 " ops", channel->entries);
 	for (uint32_t i = channel->entries; i-- > 0;) {
 		channel->ops[i].channel = channel;

@@ -10,6 +10,7 @@
 #define DSAIO_DAEMON_CHANNEL_H
 
 #include "daemon/charge.h"
+#include "daemon/deadline.h"
 #include "daemon/inbox.h"
 #include "daemon/objects.h"
 #include "daemon/op.h"
@@ -69,7 +70,7 @@ struct channel {
 	struct op *first_ended, *last_ended;	/* completion written, not yet shown */
 	struct order orders[N_ORDERS];		/* of open ops, by inode */
 	uint32_t n_open;			/* taken, not yet shown as ended */
-	uint32_t n_deadlines;			/* of them with a deadline */
+	struct deadlines deadlines;		/* of them; gone when they were due */
 	uint32_t n_gated;			/* of them that have waited for a gate */
 	uint32_t n_pieces, n_pieces_helped;	/* not done; of them, those that the helper has */
 	struct piece *first_piece, *last_piece; /* that wait for it, in order */

@@ -82,7 +82,7 @@
  * be told, client and device take turns instead of overlapping, and the queue drains in waves.
  */
 #define STARTS_PER_TURN 4
-/* Entries taken from one channel in a turn: one with a full ring holds up the others no longer. */
+/* Entries taken from one client's channels in a turn: full rings hold up the others no longer. */
 #define TAKES_PER_TURN 64
 /* When the kernel has no request for us and nothing of ours is in flight: look again then. */
 #define RETRY_MSEC 1
@@ -675,8 +675,8 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 	}
 	note_client(lane, channel->client);
 	if (entry->timeout_msec) {
-		op->deadline_nsec = lane->now_nsec + entry->timeout_msec * UINT64_C(1000000);
-		channel->n_deadlines++;
+		deadlines_add(&channel->deadlines, op,
+			      lane->now_nsec + entry->timeout_msec * UINT64_C(1000000));
 		if (!lane->next_deadline_nsec || op->deadline_nsec < lane->next_deadline_nsec)
 			lane->next_deadline_nsec = op->deadline_nsec;
 	}
@@ -774,12 +774,20 @@ static int take_ring(struct lane *lane, struct channel *channel, int n_max)
 	return n;
 }
 
+/* Of one channel; it may have as many as can start. */
+static int takes_per_turn(const struct channel *channel)
+{
+	int n = TAKES_PER_TURN / (int)channel->client->n_channels;
+
+	return n > STARTS_PER_TURN ? n : STARTS_PER_TURN;
+}
+
 static int take_entries(struct lane *lane)
 {
 	int n = 0;
 
 	for (struct channel *channel = lane->channels; channel; channel = channel->next)
-		n += take_ring(lane, channel, TAKES_PER_TURN);
+		n += take_ring(lane, channel, takes_per_turn(channel));
 	return n;
 }
 
@@ -1290,8 +1298,7 @@ static void free_op(struct lane *lane, struct op *op)
 	count_op(&lane->store->stats, op, nsec);
 	if (file)
 		op_unlink(op, op_may_start, lane);
-	if (op->deadline_nsec)
-		channel->n_deadlines--;
+	deadlines_remove(&channel->deadlines, op);
 	op->state = OP_FREE;
 	op->next = channel->free_ops;
 	channel->free_ops = op;
@@ -1345,19 +1352,16 @@ static void run_deadlines(struct lane *lane)
 	uint64_t next = 0;
 
 	for (struct channel *channel = lane->channels; channel; channel = channel->next) {
-		if (!channel->n_deadlines)
-			continue;
-		for (uint32_t i = 0; i < channel->entries; i++) {
-			struct op *op = &channel->ops[i];
+		int n = takes_per_turn(channel); /* what is left is due in the next turn */
+		struct op *op;
 
-			if (op->state == OP_FREE || op->state == OP_ENDED || !op->deadline_nsec ||
-			    op->is_cancelled)
-				continue;
-			if (op->deadline_nsec <= lane->now_nsec)
-				cancel_op(lane, op, ETIMEDOUT);
-			else if (!next || op->deadline_nsec < next)
-				next = op->deadline_nsec;
+		while ((op = deadlines_first(&channel->deadlines)) &&
+		       op->deadline_nsec <= lane->now_nsec && n-- > 0) {
+			deadlines_remove(&channel->deadlines, op);
+			cancel_op(lane, op, ETIMEDOUT);
 		}
+		if (op && (!next || op->deadline_nsec < next))
+			next = op->deadline_nsec;
 	}
 	lane->next_deadline_nsec = next;
 }
@@ -1401,6 +1405,7 @@ static void remove_idle(struct lane *lane)
 			lane->channels = channel->next;
 		if (channel->next)
 			channel->next->prev = channel->prev;
+		channel->client->n_channels--;
 		if (lane->recent_client == channel->client)
 			lane->recent_client = NULL;
 		channel->message.run = report_removed;
@@ -1418,6 +1423,7 @@ static void do_add_channel(struct message *message)
 	if (channel->next)
 		channel->next->prev = channel;
 	lane->channels = channel;
+	channel->client->n_channels++;
 	if (channel->has_rings) {
 		struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = channel };
 

@@ -53,16 +53,17 @@ struct op {
 	uint32_t n_in_flight;
 	uint32_t n_blockers;
 	uint32_t batch_index;
-	uint16_t error; /* positive errno of the failure with the lowest offset */
-	uint8_t opcode; /* enum ring_opcode */
-	uint8_t state;	/* enum op_state */
+	uint32_t deadline_at; /* its place among the channel's: deadline.h */
+	uint16_t error;	      /* positive errno of the failure with the lowest offset */
+	uint8_t opcode;	      /* enum ring_opcode */
+	uint8_t state;	      /* enum op_state */
 	uint8_t edges_left;
-	bool is_misaligned; /* its memory is: all of it goes by helper threads */
-	bool is_promised;   /* the gate is kept for it until it starts */
-	bool is_gated;	    /* it had to wait for the gate, and is counted for that */
-	bool is_cancelled;  /* no further block starts; error says why */
+	bool is_misaligned : 1; /* its memory is: all of it goes by helper threads */
+	bool is_promised : 1;	/* the gate is kept for it until it starts */
+	bool is_gated : 1;	/* it had to wait for the gate, and is counted for that */
+	bool is_cancelled : 1;	/* no further block starts; error says why */
 };
-static_assert(sizeof(struct op) <= 176, "with its ring slots 256 bytes an entry");
+static_assert(sizeof(struct op) <= 172, "with ring slots and deadline 256 bytes an entry");
 
 /*
  * Open ops of one channel, in the order in which they were taken.  A channel has several of these,

@@ -1,0 +1,77 @@
+/*
+ * Deadlines: the next one is always the earliest, whatever came and went.
+ */
+#include "daemon/deadline.h"
+
+#include "tests/unit/suite.h"
+
+#define N_OPS 200u
+
+static struct op ops[N_OPS];
+static struct deadlines deadlines;
+
+static void setup(void)
+{
+	for (unsigned i = 0; i < N_OPS; i++)
+		ops[i] = (struct op){ 0 };
+	ck_assert_int_eq(deadlines_init(&deadlines, ops, N_OPS), 0);
+}
+
+static uint64_t earliest(void)
+{
+	uint64_t nsec = 0;
+
+	for (unsigned i = 0; i < N_OPS; i++)
+		if (ops[i].deadline_nsec && (!nsec || ops[i].deadline_nsec < nsec))
+			nsec = ops[i].deadline_nsec;
+	return nsec;
+}
+
+START_TEST(none_is_none)
+{
+	setup();
+	ck_assert_ptr_null(deadlines_first(&deadlines));
+	deadlines_remove(&deadlines, &ops[0]);
+	deadlines_add(&deadlines, &ops[3], 5);
+	ck_assert_ptr_eq(deadlines_first(&deadlines), &ops[3]);
+	deadlines_remove(&deadlines, &ops[3]);
+	deadlines_remove(&deadlines, &ops[3]); /* twice: fine */
+	ck_assert_ptr_null(deadlines_first(&deadlines));
+	deadlines_deinit(&deadlines);
+}
+END_TEST
+
+START_TEST(the_first_is_the_earliest)
+{
+	uint64_t random = 1;
+
+	setup();
+	for (unsigned round = 0; round < 20000; round++) {
+		const struct op *first;
+		struct op *op;
+
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		op = &ops[(random >> 33) % N_OPS];
+		if (op->deadline_nsec)
+			deadlines_remove(&deadlines, op);
+		else
+			deadlines_add(&deadlines, op, 1 + (random >> 45) % 100); /* many alike */
+		first = deadlines_first(&deadlines);
+		ck_assert_uint_eq(first ? first->deadline_nsec : 0, earliest());
+	}
+	while (deadlines_first(&deadlines)) {
+		ck_assert_uint_eq(deadlines_first(&deadlines)->deadline_nsec, earliest());
+		deadlines_remove(&deadlines, deadlines_first(&deadlines));
+	}
+	ck_assert_uint_eq(earliest(), 0);
+	deadlines_deinit(&deadlines);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, none_is_none);
+	tcase_add_test(tcase, the_first_is_the_earliest);
+}
+
+SUITE("deadline", add_tests)
