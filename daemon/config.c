@@ -5,6 +5,7 @@
 #include "proto/dirs.h"
 #include "proto/frame.h"
 #include "proto/socket.h"
+#include "proto/yes_no.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -178,15 +179,9 @@ static int number_set(void *field, const struct key *key, const char *text, stru
 
 static int bool_set(bool *field, const char *text, struct error *error)
 {
-	static const char *const words[2][3] = { { "no", "false", "0" }, { "yes", "true", "1" } };
-
-	for (unsigned value = 0; value < 2; value++)
-		for (unsigned i = 0; i < 3; i++)
-			if (strcasecmp(text, words[value][i]) == 0) {
-				*field = value;
-				return 0;
-			}
-	return error_set_plain(error, -EINVAL, "must be yes or no");
+	if (yes_no_parse(text, field) < 0)
+		return error_set_plain(error, -EINVAL, "must be yes or no");
+	return 0;
 }
 
 static int lock_set(enum pool_lock *field, const char *text, struct error *error)

@@ -1,11 +1,11 @@
 #include "client/ctl/setting.h"
 
 #include "client/ctl/units.h"
+#include "proto/yes_no.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 enum setting_kind { SETTING_SIZE, SETTING_COUNT, SETTING_BOOL };
 
@@ -28,20 +28,6 @@ static bool same_key(const char *key, const char *given, size_t len)
 		if (key[i] == '\0' || key[i] != (given[i] == '-' ? '_' : given[i]))
 			return false;
 	return key[len] == '\0';
-}
-
-static int parse_bool(const char *value, bool *ret_value)
-{
-	/* As in dsaiod.conf(5). */
-	static const char *const yes[] = { "yes", "true", "1" };
-	static const char *const no[] = { "no", "false", "0" };
-
-	for (unsigned i = 0; i < 3; i++)
-		if (strcasecmp(value, yes[i]) == 0 || strcasecmp(value, no[i]) == 0) {
-			*ret_value = strcasecmp(value, yes[i]) == 0;
-			return 0;
-		}
-	return -EINVAL;
 }
 
 int setting_parse(const char *setting, struct profile *profile, char *text, size_t size)
@@ -70,7 +56,7 @@ int setting_parse(const char *setting, struct profile *profile, char *text, size
 	value = equals + 1;
 	place = (char *)profile + found->offset;
 	if (found->kind == SETTING_BOOL) {
-		if (parse_bool(value, (bool *)place) == 0)
+		if (yes_no_parse(value, (bool *)place) == 0)
 			return 0;
 		(void)snprintf(text, size, "%s: must be yes or no", setting);
 		return -EINVAL;

@@ -8,6 +8,7 @@
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
 #include "proto/socket.h"
+#include "proto/yes_no.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -130,26 +131,21 @@ static int discover_at(const char *path, struct found *found)
 /* 1: it may be started; 0: not, and why; -EINVAL. */
 static int autostart_look(const char **ret_why)
 {
-	static const char *const words[2][4] = { { "0", "no", "false", NULL },
-						 { "1", "yes", "true", "" } };
 	const char *value = secure_getenv("DSAIO_AUTOSTART");
+	bool is_on = true;
 
 	if (getauxval(AT_SECURE) || getuid() != geteuid() || getgid() != getegid()) {
 		*ret_why = "a program with another user's rights starts none";
 		return 0;
 	}
-	for (int is_on = 0; value && is_on < 2; is_on++)
-		for (unsigned i = 0; i < 4 && words[is_on][i]; i++)
-			if (strcasecmp(value, words[is_on][i]) == 0) {
-				*ret_why = "DSAIO_AUTOSTART forbids to start one";
-				return is_on;
-			}
-	if (value)
+	if (value && *value && yes_no_parse(value, &is_on) < 0)
 		return error_fail(-EINVAL,
 				  "connect: DSAIO_AUTOSTART=%s: must be 0, no or false (start no "
 				  "daemon), or 1, yes or true (start one: the default)",
 				  value);
-	return 1;
+	if (!is_on)
+		*ret_why = "DSAIO_AUTOSTART forbids to start one";
+	return is_on;
 }
 
 /* Opens a file beside the socket; the umask, which is the program's, has no say in its mode. */
