@@ -50,7 +50,7 @@ struct engine_libaio {
  * The budget.  Contexts are counted by the kernel for the whole host (aio-max-nr); each takes
  * at most a quarter of what was free at start and is not yet ours, so that many stores fit.
  */
-static uint64_t budget;
+static _Atomic uint64_t budget; /* the main thread takes; who frees a store gives back */
 
 static uint64_t read_number(const char *path)
 {
@@ -72,7 +72,7 @@ static uint64_t budget_free(void)
 
 void engine_libaio_budget_init(void)
 {
-	budget = budget_free();
+	atomic_store(&budget, budget_free());
 }
 
 static struct engine_libaio *libaio(struct engine *engine)
@@ -90,7 +90,7 @@ static void libaio_close(struct engine *engine)
 	e = libaio(engine);
 	if (e->context) {
 		(void)io_destroy(e->context); /* only fails for what is no context */
-		budget += engine->depth;
+		(void)atomic_fetch_add(&budget, engine->depth);
 	}
 	closep(&e->event_fd);
 	free(e);
@@ -101,6 +101,7 @@ static int libaio_open(uint32_t depth, uint32_t depth_min, struct engine **ret_e
 {
 	struct engine_libaio *e = calloc(1, sizeof(*e));
 	uint32_t want = depth;
+	uint64_t free_now;
 	int r;
 
 	if (!e)
@@ -113,7 +114,7 @@ static int libaio_open(uint32_t depth, uint32_t depth_min, struct engine **ret_e
 		libaio_close(&e->engine);
 		return r;
 	}
-	while (want > depth_min && want > budget / 4)
+	while (want > depth_min && want > atomic_load(&budget) / 4)
 		want /= 2;
 	if (want < depth_min)
 		want = depth_min;
@@ -140,7 +141,8 @@ static int libaio_open(uint32_t depth, uint32_t depth_min, struct engine **ret_e
 		libaio_close(&e->engine);
 		return r;
 	}
-	budget -= want < budget ? want : budget;
+	free_now = atomic_load(&budget); /* may only grow meanwhile */
+	(void)atomic_fetch_sub(&budget, want < free_now ? want : free_now);
 	e->engine.depth = want;
 	e->ring = (struct aio_ring *)e->context;
 	if (e->ring->magic != AIO_RING_MAGIC || e->ring->incompat_features != 0 ||
