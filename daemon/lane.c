@@ -479,6 +479,14 @@ static bool is_let_in(const struct lane *lane, const struct op *op)
 	       gate_is_open(&op->file->inode->gate, op_gate_kind(op), lane->now_nsec);
 }
 
+/* The channel may start nothing until helpers are done, which may be never: nobody else shall wait
+   for that.  Ops that were let in stand before the others. */
+static void drop_promises(struct lane *lane, struct channel *channel)
+{
+	for (struct op *op = channel->ready.first; op && op->is_gated; op = op->next)
+		unpromise(lane, op); /* who is let in by that stands before op */
+}
+
 /* The head of its channel's ready list, whose gate is closed, waits outside if it may, or the
    channel does. */
 static void hold_back(struct lane *lane, struct op *op)
@@ -1013,6 +1021,8 @@ static int start_blocks(struct lane *lane)
 		if (!depth_allows(channel, next.lane)) {
 			/* Back when a block of it ends. */
 			sched_remove(&lane->sched, queue);
+			if (channel->n_pieces)
+				drop_promises(lane, channel);
 			continue;
 		}
 		if (!is_let_in(lane, next.op)) {
