@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
+/* Of another process, which may have a namespace of its own: so many lines are read in a moment. */
+#define LINES_MAX 10000u
+
 void mount_deinit(struct mount *mount)
 {
 	free(mount->point);
@@ -89,6 +92,7 @@ int mount_find(pid_t pid, uint64_t id, dev_t dev, struct mount *ret_mount)
 	_cleanup_(mount_deinit) struct mount best = { 0 };
 	_cleanup_(freep) char *text = NULL;
 	bool has_root = false;
+	unsigned n_lines = 0;
 	size_t size = 0;
 	char path[40] = "/proc/self/mountinfo";
 
@@ -97,7 +101,7 @@ int mount_find(pid_t pid, uint64_t id, dev_t dev, struct mount *ret_mount)
 	file = fopen(path, "re");
 	if (!file)
 		return -errno;
-	while (getline(&text, &size, file) > 0) {
+	while ((!pid || n_lines++ < LINES_MAX) && getline(&text, &size, file) > 0) {
 		struct mount_line line;
 		bool is_it, is_root;
 

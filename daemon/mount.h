@@ -18,7 +18,7 @@ void mount_deinit(struct mount *mount);
 
 /*
  * The mount with this id (0: not known), else one of the device, if there is one its root; of
- * those that process pid sees (0: this one).
+ * those that process pid sees (0: this one; of another's the first 10,000).
  * Returns 0, -ENOENT, or what reading says.  Never asks the file system itself.
  */
 int mount_find(pid_t pid, uint64_t id, dev_t dev, struct mount *ret_mount);

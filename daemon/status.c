@@ -262,10 +262,15 @@ static int stuck_one_to_wire(const struct stuck_told *told, Wire__Stuck *wire)
 	wire->usec = told->usec;
 	if (text_to_wire(told->what, &wire->what) < 0 ||
 	    text_to_wire(told->file, &wire->file) < 0 ||
-	    text_to_wire(told->mount, &wire->mount) < 0 ||
-	    text_to_wire(told->text, &wire->text) < 0)
+	    text_to_wire(told->place.mount, &wire->mount) < 0 ||
+	    text_to_wire(told->place.text, &wire->text) < 0)
 		return -ENOMEM;
 	return 0;
+}
+
+static bool may_see_stuck(uid_t uid, const void *session)
+{
+	return may_see(session, uid);
 }
 
 static int stuck_to_wire(const struct session *session, Wire__StatusReply *wire)
@@ -273,22 +278,18 @@ static int stuck_to_wire(const struct session *session, Wire__StatusReply *wire)
 	_cleanup_(freep) struct stuck_told *list = NULL;
 	size_t n;
 
-	if (stuck_list(&list, &n) < 0)
+	if (stuck_list(may_see_stuck, session, STUCK_MAX, &list, &n) < 0)
 		return -ENOMEM;
 	wire->stuck = calloc(STUCK_MAX, sizeof(Wire__Stuck *));
 	if (!wire->stuck)
 		return -ENOMEM;
-	/* The list has the oldest last. */
-	for (size_t i = n; i > 0 && wire->n_stuck < STUCK_MAX; i--) {
-		Wire__Stuck *one;
+	for (size_t i = 0; i < n; i++) {
+		Wire__Stuck *one = WIRE_NEW(Wire__Stuck, wire__stuck);
 
-		if (!may_see(session, list[i - 1].who.uid))
-			continue;
-		one = WIRE_NEW(Wire__Stuck, wire__stuck);
 		if (!one)
 			return -ENOMEM;
 		wire->stuck[wire->n_stuck++] = one;
-		if (stuck_one_to_wire(&list[i - 1], one) < 0)
+		if (stuck_one_to_wire(&list[i], one) < 0)
 			return -ENOMEM;
 	}
 	return 0;

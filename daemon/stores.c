@@ -10,12 +10,15 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #define SWEEP_SEC 15 /* so an unused store goes within 75 s */
 #define NAME_BYTES 32
@@ -101,12 +104,33 @@ static int store_take_key(const struct stores *stores, struct store *store, cons
 	return 0;
 }
 
+/*
+ * The block device behind a mount's source, 0 if it is none.  Looked up within the file system of
+ * /dev alone, since this is the main thread: "/dev/../x", a link out of it or a mount on top of it
+ * would ask another one, which may hang.
+ */
+static dev_t source_device(const char *source)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+				.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV |
+					   RESOLVE_NO_MAGICLINKS };
+	_cleanup_(closep) int dir = -1, fd = -1;
+	struct stat st;
+
+	if (!source || strncmp(source, "/dev/", 5) != 0)
+		return 0;
+	dir = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir >= 0)
+		fd = (int)syscall(SYS_openat2, dir, source + 5, &how, sizeof(how));
+	return fd >= 0 && fstat(fd, &st) == 0 && S_ISBLK(st.st_mode) ? st.st_rdev : 0;
+}
+
 /* The file system's UUID as it tells itself, or as /dev/disk has it for its device: its own, or
    (btrfs) that of its mount's source. */
 static bool key_find(const struct file_facts *facts, const struct mount *mount,
 		     char key[KEPT_KEY_BYTES])
 {
-	struct stat st;
+	dev_t source;
 
 	if (facts->has_uuid) {
 		kept_key_by_uuid(facts->uuid, key);
@@ -115,9 +139,8 @@ static bool key_find(const struct file_facts *facts, const struct mount *mount,
 	if (kept_key_by_device(facts->dev, facts->is_block_device, key))
 		return true;
 	/* Who mounts a FUSE file system chooses its source, too. */
-	return !facts->is_foreign && mount->source && strncmp(mount->source, "/dev/", 5) == 0 &&
-	       stat(mount->source, &st) == 0 && S_ISBLK(st.st_mode) &&
-	       kept_key_by_device(st.st_rdev, false, key);
+	source = facts->is_foreign ? 0 : source_device(mount->source);
+	return source && kept_key_by_device(source, false, key);
 }
 
 const char *store_profile_source(const struct store *store)

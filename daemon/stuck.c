@@ -25,6 +25,7 @@ static struct {
 	pthread_mutex_t lock;
 	/* under lock */
 	struct stuck *first; /* newest first */
+	uint64_t last_number;
 	struct inbox *inbox; /* NULL: before stuck_init() */
 	bool is_watching;
 	bool is_stopping;
@@ -53,13 +54,16 @@ static uint64_t fd_mount_id(int fd)
 
 void stuck_begin(struct stuck *s, const struct stuck_about *about)
 {
-	*s = (struct stuck){ .about = *about, .since_nsec = clock_nsec() };
+	s->about = *about;
+	s->since_nsec = clock_nsec();
+	s->is_told = s->has_place = false;
 	(void)snprintf(s->file, sizeof(s->file), "%s", about->file); /* cut is fine */
 	s->about.file = s->file;
 	if (!about->mount_id)
 		s->about.mount_id = fd_mount_id(about->fd);
 
 	(void)pthread_mutex_lock(&stuck.lock); /* of the default kind: can not fail */
+	s->number = ++stuck.last_number;
 	s->prev_next = &stuck.first;
 	s->next = stuck.first;
 	if (s->next)
@@ -102,33 +106,55 @@ static void tell_way_out(const struct mount *mount, char *text, size_t size)
 		(void)snprintf(text, size, "an answer of the device behind it");
 }
 
-static void tell(const struct stuck *s, uint64_t now_nsec, struct stuck_told *told)
+static void place_find(const struct stuck_about *about, struct stuck_place *place)
 {
-	const struct stuck_about *about = &s->about;
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	int r;
 
-	*told = (struct stuck_told){ .who = about->who, .what = about->what };
-	(void)snprintf(told->file, sizeof(told->file), "%s", s->file);
-	told->usec = (now_nsec - s->since_nsec) / 1000;
 	r = mount_find(0, about->mount_id, about->dev, &mount);
 	if (r < 0 && about->who.pid) /* a namespace of the client's own */
 		r = mount_find(about->who.pid, about->mount_id, about->dev, &mount);
 	if (r == 0) {
-		(void)snprintf(told->mount, sizeof(told->mount), "%s (%s, device %u:%u)",
+		(void)snprintf(place->mount, sizeof(place->mount), "%s (%s, device %u:%u)",
 			       mount.point, mount.fs_type, major(mount.dev), minor(mount.dev));
-		tell_way_out(&mount, told->text, sizeof(told->text));
+		tell_way_out(&mount, place->text, sizeof(place->text));
 		return;
 	}
 	if (about->dev)
-		(void)snprintf(told->mount, sizeof(told->mount), "device %u:%u", major(about->dev),
-			       minor(about->dev));
+		(void)snprintf(place->mount, sizeof(place->mount), "device %u:%u",
+			       major(about->dev), minor(about->dev));
 	else
-		(void)snprintf(told->mount, sizeof(told->mount), "a mount that does not show here");
-	(void)snprintf(told->text, sizeof(told->text),
+		(void)snprintf(place->mount, sizeof(place->mount),
+			       "a mount that does not show here");
+	(void)snprintf(place->text, sizeof(place->text),
 		       "the end of who serves it; if it is FUSE, echo 1 > "
 		       "/sys/fs/fuse/connections/%u/abort",
 		       major(about->dev) << 20 | minor(about->dev));
+}
+
+/* A client's mounts may be many, and are read once for each call that lasts. */
+static void place_keep(uint64_t number, const struct stuck_place *place)
+{
+	(void)pthread_mutex_lock(&stuck.lock);
+	for (struct stuck *s = stuck.first; s; s = s->next)
+		if (s->number == number) { /* else it has come back */
+			s->place = *place;
+			s->has_place = true;
+		}
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+/* s: a copy. */
+static void tell(struct stuck *s, uint64_t now_nsec, struct stuck_told *told)
+{
+	if (!s->has_place) {
+		place_find(&s->about, &s->place);
+		place_keep(s->number, &s->place);
+	}
+	*told = (struct stuck_told){ .who = s->about.who, .what = s->about.what };
+	(void)snprintf(told->file, sizeof(told->file), "%s", s->file);
+	told->usec = (now_nsec - s->since_nsec) / 1000;
+	told->place = s->place;
 }
 
 /* Copies of those that have lasted for at least so long (and, if so wanted, were not told). */
@@ -165,12 +191,13 @@ static int list_copy(uint64_t now_nsec, bool only_untold, struct stuck **ret_lis
 	return 0;
 }
 
-int stuck_list(struct stuck_told **ret_list, size_t *ret_n)
+int stuck_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, size_t max,
+	       struct stuck_told **ret_list, size_t *ret_n)
 {
 	_cleanup_(freep) struct stuck *list = NULL;
 	struct stuck_told *told;
 	uint64_t now_nsec = clock_nsec(), oldest;
-	size_t n;
+	size_t n, n_told = 0;
 	int r;
 
 	r = list_copy(now_nsec, false, &list, &n, &oldest);
@@ -179,10 +206,11 @@ int stuck_list(struct stuck_told **ret_list, size_t *ret_n)
 	told = calloc(n ? n : 1, sizeof(*told));
 	if (!told)
 		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		tell(&list[i], now_nsec, &told[i]);
+	for (size_t i = n; i > 0 && n_told < max; i--)
+		if (!may_tell || may_tell(list[i - 1].about.who.uid, arg))
+			tell(&list[i - 1], now_nsec, &told[n_told++]);
 	*ret_list = told;
-	*ret_n = n;
+	*ret_n = n_told;
 	return 0;
 }
 
@@ -195,7 +223,8 @@ static void log_told(const struct stuck_told *told, bool is_stopping)
 		   "user %u: client %" PRIu32 ": %s: %s has not come back for %" PRIu64
 		   " s%s: on %s; what frees it: %s",
 		   told->who.uid, told->who.client, told->file, told->what, told->usec / 1000000,
-		   is_stopping ? ", and holds up the daemon's exit" : "", told->mount, told->text);
+		   is_stopping ? ", and holds up the daemon's exit" : "", told->place.mount,
+		   told->place.text);
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
@@ -254,7 +283,7 @@ void stuck_stopping(void)
 	(void)pthread_mutex_lock(&stuck.lock);
 	stuck.is_stopping = true;
 	(void)pthread_mutex_unlock(&stuck.lock);
-	if (stuck_list(&list, &n) < 0)
+	if (stuck_list(NULL, NULL, SIZE_MAX, &list, &n) < 0)
 		return;
 	for (size_t i = 0; i < n; i++)
 		log_told(&list[i], true);

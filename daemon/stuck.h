@@ -46,8 +46,13 @@ struct stuck {
 	struct stuck *next, **prev_next;
 	struct stuck_about about;
 	char file[128];
-	uint64_t since_nsec;
+	uint64_t since_nsec, number;
 	bool is_told;
+	bool has_place; /* found once: mount and what frees it do not change while it lasts */
+	struct stuck_place {
+		char mount[320]; /* where it is mounted, type and device */
+		char text[256];	 /* what frees it */
+	} place;
 };
 
 /* Before and without it nothing is told.  0 or -ENOMEM. */
@@ -66,12 +71,15 @@ struct stuck_told {
 	struct stuck_who who;
 	const char *what;
 	char file[128];
-	uint64_t usec;	 /* for how long */
-	char mount[320]; /* where it is mounted, type and device */
-	char text[256];	 /* what frees it */
+	uint64_t usec; /* for how long */
+	struct stuck_place place;
 };
 
-/* What is stuck now, oldest last: 0 and a list for free(), or -ENOMEM. */
-int stuck_list(struct stuck_told **ret_list, size_t *ret_n);
+/*
+ * The oldest that are stuck now, at most max, oldest first, of those users of whom may_tell(uid, arg)
+ * says so (NULL: of all): 0 and a list for free(), or -ENOMEM.
+ */
+int stuck_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, size_t max,
+	       struct stuck_told **ret_list, size_t *ret_n);
 
 #endif

@@ -49,7 +49,7 @@ static void begin(struct stuck *stuck, const char *file, int fd, uint64_t age_ns
 static void look(void)
 {
 	free(list);
-	ck_assert_int_eq(stuck_list(&list, &n), 0);
+	ck_assert_int_eq(stuck_list(NULL, NULL, 64, &list, &n), 0);
 }
 
 START_TEST(what_lasts_is_listed_until_it_ends)
@@ -75,6 +75,48 @@ START_TEST(what_lasts_is_listed_until_it_ends)
 }
 END_TEST
 
+static bool is_uid(uid_t uid, const void *wanted)
+{
+	return uid == *(const uid_t *)wanted;
+}
+
+START_TEST(only_those_asked_for_are_listed_and_the_oldest_first)
+{
+	const uid_t owner = 77, other = 78;
+	struct stuck calls[3];
+
+	begin(&calls[0], "oldest", -1, 9 * SECOND);
+	begin(&calls[1], "older", -1, 8 * SECOND);
+	begin(&calls[2], "old", -1, 7 * SECOND);
+	ck_assert_int_eq(stuck_list(is_uid, &other, 64, &list, &n), 0);
+	ck_assert_uint_eq(n, 0);
+	ck_assert(!calls[0].has_place); /* nobody looked where it is */
+	free(list);
+	ck_assert_int_eq(stuck_list(is_uid, &owner, 2, &list, &n), 0);
+	ck_assert_uint_eq(n, 2);
+	ck_assert_str_eq(list[0].file, "oldest");
+	ck_assert_str_eq(list[1].file, "older");
+	ck_assert(calls[1].has_place && !calls[2].has_place);
+	for (unsigned i = 0; i < 3; i++)
+		stuck_end(&calls[i]);
+	(void)inbox_run(&inbox);
+}
+END_TEST
+
+START_TEST(a_mount_is_looked_up_once)
+{
+	struct stuck stuck;
+
+	begin(&stuck, "f", -1, 7 * SECOND);
+	look();
+	(void)strcpy(stuck.place.mount, "as it was");
+	look();
+	ck_assert_str_eq(list[0].place.mount, "as it was");
+	stuck_end(&stuck);
+	(void)inbox_run(&inbox);
+}
+END_TEST
+
 START_TEST(the_mount_is_found_by_the_descriptor_also_when_that_is_closed)
 {
 	struct stuck stuck;
@@ -84,8 +126,9 @@ START_TEST(the_mount_is_found_by_the_descriptor_also_when_that_is_closed)
 	(void)close(fd);
 	look();
 	ck_assert_uint_eq(n, 1);
-	ck_assert_msg(!strncmp(list[0].mount, "/proc (proc, device ", 20), "%s", list[0].mount);
-	ck_assert(list[0].text[0]);
+	ck_assert_msg(!strncmp(list[0].place.mount, "/proc (proc, device ", 20), "%s",
+		      list[0].place.mount);
+	ck_assert(list[0].place.text[0]);
 	stuck_end(&stuck);
 	(void)inbox_run(&inbox);
 }
@@ -105,9 +148,10 @@ START_TEST(a_mount_that_does_not_show_here_is_named_by_its_device)
 	stuck.since_nsec -= 7 * SECOND;
 	look();
 	ck_assert_uint_eq(n, 1);
-	ck_assert_msg(strstr(list[0].mount, "device 1:35"), "%s", list[0].mount);
+	ck_assert_msg(strstr(list[0].place.mount, "device 1:35"), "%s", list[0].place.mount);
 	/* its name there is the number as the kernel has it: major << 20 | minor */
-	ck_assert_msg(strstr(list[0].text, "connections/1048611/abort"), "%s", list[0].text);
+	ck_assert_msg(strstr(list[0].place.text, "connections/1048611/abort"), "%s",
+		      list[0].place.text);
 	stuck_end(&stuck);
 	(void)inbox_run(&inbox);
 }
@@ -157,6 +201,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, what_lasts_is_listed_until_it_ends);
+	tcase_add_test(tcase, only_those_asked_for_are_listed_and_the_oldest_first);
+	tcase_add_test(tcase, a_mount_is_looked_up_once);
 	tcase_add_test(tcase, the_mount_is_found_by_the_descriptor_also_when_that_is_closed);
 	tcase_add_test(tcase, a_mount_that_does_not_show_here_is_named_by_its_device);
 	tcase_add_test(tcase,
