@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <ini.h>
 #include <inttypes.h>
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #define SPIN_USEC_DEFAULT 200u	  /* twice a slow moment of an SSD, see lane.c */
 #define SPIN_USEC_MAX 1000000u	  /* more is no short time any more */
@@ -489,6 +491,8 @@ __attribute__((format(printf, 2, 3))) static void mistake(struct config *config,
 
 /* The longest line: libinih's, with its line end. */
 #define LINE_BYTES_MAX 199
+/* What has no line end for so long is no text: /dev/zero would never have one. */
+#define REST_BYTES_MAX (1u << 20)
 
 struct reading {
 	struct config *config;	 /* its mistakes are told there */
@@ -497,6 +501,7 @@ struct reading {
 	FILE *file;
 	unsigned line;
 	char section[LINE_BYTES_MAX + 1]; /* being read; "" before the first */
+	bool is_endless;		  /* a line is: the rest is not read */
 	bool has_daemon, has_profile;	  /* sections that it has had */
 	unsigned lines[CONFIG_KEYS_MAX];  /* where it has its keys; 0: not yet */
 };
@@ -569,16 +574,19 @@ static void section_begin(struct reading *reading, const char *section)
 static char *line_read(char *line, int size, void *arg)
 {
 	struct reading *reading = arg;
-	size_t blanks;
+	size_t blanks, rest = 0;
 	char *end;
 	int c;
 
-	if (!fgets(line, size, reading->file))
+	/* After so many mistakes no more are told. */
+	if (reading->is_endless || reading->config->n_mistakes == CONFIG_MISTAKES_MAX ||
+	    !fgets(line, size, reading->file))
 		return NULL;
 	reading->line++;
 	if (!strchr(line, '\n') && !feof(reading->file)) {
-		while ((c = getc(reading->file)) != '\n' && c != EOF)
-			;
+		while ((c = getc(reading->file)) != '\n' && c != EOF && rest < REST_BYTES_MAX)
+			rest++;
+		reading->is_endless = rest == REST_BYTES_MAX;
 		mistake(reading->config, "%s:%u: the line has more than %d bytes, or a zero byte",
 			reading->path, reading->line, size - 2);
 		line[0] = 0;
@@ -718,11 +726,20 @@ static int file_read(struct reading *reading, struct error *error)
 
 int config_read(struct config *config, const char *path, struct error *error)
 {
-	_cleanup_(fclosep) FILE *file = fopen(path, "re");
-	struct reading reading = { .config = config, .path = path, .file = file };
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_(fclosep) FILE *file = NULL;
+	struct reading reading = { .config = config, .path = path };
+	struct stat st;
 
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return error_set(error, -errno, "configuration %s", path);
+	if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode)) /* /dev/null is fine; a FIFO waits */
+		return error_set_plain(error, -EIO,
+				       "configuration %s: can not be read: is it a file?", path);
+	file = reading.file = fdopen(fd, "r");
 	if (!file)
 		return error_set(error, -errno, "configuration %s", path);
+	fd = -1; /* the stream's now */
 	free(config->path);
 	config->path = strdup(path);
 	if (!config->path)

@@ -260,6 +260,18 @@ TEST(e11_unreadable, "E11 a configuration that can not be read is named")
 		&(struct daemon_options){ .args = DAEMON_ARGS("--config", test_dir()) }, &said);
 	CHECK_EQ(status, 2);
 	CHECK_MSG(strstr(said, "is it a file?"), "%s", said);
+	/* What never ends, or never begins, is not waited for. */
+	CHECK_SYS(mkfifo(test_text("%s/fifo", test_dir()), 0600));
+	status = daemon_start_fails(
+		&(struct daemon_options){ .args = DAEMON_ARGS("--config", "/dev/zero") }, &said);
+	CHECK_EQ(status, 2);
+	CHECK_MSG(strstr(said, "/dev/zero:1: the line has more than"), "%s", said);
+	status = daemon_start_fails(
+		&(struct daemon_options){
+			.args = DAEMON_ARGS("--config", test_text("%s/fifo", test_dir())) },
+		&said);
+	CHECK_EQ(status, 2);
+	CHECK_MSG(strstr(said, "fifo: can not be read"), "%s", said);
 }
 
 TEST_MAIN
