@@ -29,31 +29,29 @@ struct place {
 };
 
 struct helper {
-	char name[16]; /* a thread's name has 15 characters */
-	pthread_mutex_t lock;
-	pthread_cond_t has_work;
+	char name[16];	      /* a thread's name has 15 characters */
+	pthread_mutex_t lock; /* before the spare's */
+	pthread_cond_t has_work, left_spare;
 	/* under lock */
 	struct work *first, **last_next;
 	bool is_stopping;
+	bool is_at_spare; /* which has it in its list, or works for it */
 	unsigned max_threads, n_threads, n_idle, n_queued;
-	struct place places[]; /* max_threads */
+	struct helper *next_at_spare; /* under the spare's lock */
+	struct place places[];	      /* max_threads */
 };
 
-int helper_new(const char *name, unsigned max_threads, struct helper **ret_helper)
-{
-	struct helper *helper = calloc(1, sizeof(*helper) + max_threads * sizeof(struct place));
-
-	assert(max_threads > 0);
-	if (!helper)
-		return -ENOMEM;
-	(void)snprintf(helper->name, sizeof(helper->name), "%s", name); /* cut is fine */
-	(void)pthread_mutex_init(&helper->lock, NULL); /* of the default kind: can not fail */
-	(void)pthread_cond_init(&helper->has_work, NULL);
-	helper->last_next = &helper->first;
-	helper->max_threads = max_threads;
-	*ret_helper = helper;
-	return 0;
-}
+/* Never ends. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t has_helper;
+	/* under lock */
+	struct helper *first, **last_next;
+	bool is_there;
+	struct log_limit log_limit;
+} spare = { .lock = PTHREAD_MUTEX_INITIALIZER,
+	    .has_helper = PTHREAD_COND_INITIALIZER,
+	    .last_next = &spare.first };
 
 /* Under the lock: waits for work; false if the thread is to end. */
 static bool wait_for_work(struct helper *helper)
@@ -84,31 +82,82 @@ static void work_run(struct work *work)
 		stuck_end(&stuck);
 }
 
+/* Under the lock, which is left meanwhile, and with work there. */
+static void first_run(struct helper *helper)
+{
+	struct work *work = helper->first;
+
+	helper->first = work->next;
+	if (!helper->first)
+		helper->last_next = &helper->first;
+	helper->n_queued--;
+	(void)pthread_mutex_unlock(&helper->lock);
+	work_run(work);
+	(void)pthread_mutex_lock(&helper->lock);
+}
+
 static void *helper_main(void *arg)
 {
 	struct place *place = arg;
 	struct helper *helper = place->helper;
 
 	(void)pthread_mutex_lock(&helper->lock); /* of the default kind: can not fail */
-	while (wait_for_work(helper)) {
-		struct work *work = helper->first;
-
-		helper->first = work->next;
-		if (!helper->first)
-			helper->last_next = &helper->first;
-		helper->n_queued--;
-		(void)pthread_mutex_unlock(&helper->lock);
-		work_run(work);
-		(void)pthread_mutex_lock(&helper->lock);
-	}
+	while (wait_for_work(helper))
+		first_run(helper);
 	helper->n_threads--;
 	place->state = PLACE_OVER;
 	(void)pthread_mutex_unlock(&helper->lock);
 	return NULL;
 }
 
+/* Under the helper's lock. */
+static void spare_take(struct helper *helper)
+{
+	(void)pthread_mutex_lock(&spare.lock);
+	helper->next_at_spare = NULL;
+	*spare.last_next = helper;
+	spare.last_next = &helper->next_at_spare;
+	(void)pthread_cond_signal(&spare.has_helper);
+	(void)pthread_mutex_unlock(&spare.lock);
+}
+
+static struct helper *spare_next(void)
+{
+	struct helper *helper;
+
+	(void)pthread_mutex_lock(&spare.lock);
+	while (!spare.first)
+		(void)pthread_cond_wait(&spare.has_helper, &spare.lock);
+	helper = spare.first;
+	spare.first = helper->next_at_spare;
+	if (!spare.first)
+		spare.last_next = &spare.first;
+	(void)pthread_mutex_unlock(&spare.lock);
+	return helper;
+}
+
+static void *spare_main(void *arg)
+{
+	(void)arg;
+	for (;;) {
+		struct helper *helper = spare_next();
+
+		(void)pthread_mutex_lock(&helper->lock);
+		if (helper->first) /* else a thread of its own was there first */
+			first_run(helper);
+		if (helper->first) {
+			spare_take(helper);
+		} else {
+			helper->is_at_spare = false;
+			(void)pthread_cond_signal(&helper->left_spare);
+		}
+		(void)pthread_mutex_unlock(&helper->lock);
+	}
+	return NULL;
+}
+
 /* All signals are the main thread's: a thread begins with its maker's mask. */
-static int thread_create(struct place *place)
+static int thread_create(pthread_t *thread, void *(*run)(void *arg), void *arg)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
@@ -120,10 +169,48 @@ static int thread_create(struct place *place)
 	(void)pthread_attr_setstacksize(&attr, STACK_BYTES); /* over PTHREAD_STACK_MIN */
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before); /* fails for a wrong first argument */
-	r = pthread_create(&place->thread, &attr, helper_main, place);
+	r = pthread_create(thread, &attr, run, arg);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	(void)pthread_attr_destroy(&attr);
 	return -r;
+}
+
+static int spare_start(void)
+{
+	pthread_t thread;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&spare.lock);
+	if (!spare.is_there)
+		r = thread_create(&thread, spare_main, NULL);
+	if (!spare.is_there && r == 0) {
+		(void)pthread_setname_np(thread, "spare"); /* a name is for people only */
+		(void)pthread_detach(thread);
+		spare.is_there = true;
+	}
+	(void)pthread_mutex_unlock(&spare.lock);
+	return r;
+}
+
+int helper_new(const char *name, unsigned max_threads, struct helper **ret_helper)
+{
+	struct helper *helper;
+	int r = spare_start();
+
+	assert(max_threads > 0);
+	if (r < 0)
+		return r;
+	helper = calloc(1, sizeof(*helper) + max_threads * sizeof(struct place));
+	if (!helper)
+		return -ENOMEM;
+	(void)snprintf(helper->name, sizeof(helper->name), "%s", name); /* cut is fine */
+	(void)pthread_mutex_init(&helper->lock, NULL); /* of the default kind: can not fail */
+	(void)pthread_cond_init(&helper->has_work, NULL);
+	(void)pthread_cond_init(&helper->left_spare, NULL);
+	helper->last_next = &helper->first;
+	helper->max_threads = max_threads;
+	*ret_helper = helper;
+	return 0;
 }
 
 /* Under the lock, with fewer than max_threads. */
@@ -138,13 +225,24 @@ static int thread_start(struct helper *helper)
 		(void)pthread_join(place->thread, NULL); /* started, and joined once */
 	place->state = PLACE_FREE;
 	place->helper = helper;
-	r = thread_create(place);
+	r = thread_create(&place->thread, helper_main, place);
 	if (r < 0)
 		return r;
 	(void)pthread_setname_np(place->thread, helper->name); /* a name is for people only */
 	place->state = PLACE_RUNS;
 	helper->n_threads++;
 	return 0;
+}
+
+static void log_submit(const struct helper *helper, int why)
+{
+	(void)pthread_mutex_lock(&spare.lock);
+	log_client(
+		&spare.log_limit,
+		"helper %s: no thread can be started for it: %s: its work waits for the one that "
+		"is spare",
+		helper->name, strerrordesc_np(-why));
+	(void)pthread_mutex_unlock(&spare.lock);
 }
 
 void helper_submit(struct helper *helper, struct work *work)
@@ -154,21 +252,19 @@ void helper_submit(struct helper *helper, struct work *work)
 	work->next = NULL;
 	(void)pthread_mutex_lock(&helper->lock);
 	assert(!helper->is_stopping);
-	if (helper->n_queued >= helper->n_idle && helper->n_threads < helper->max_threads)
+	if (helper->n_queued >= helper->n_idle &&
+	    helper->n_threads + helper->is_at_spare < helper->max_threads)
 		r = thread_start(helper);
-	if (helper->n_threads > 0) {
-		*helper->last_next = work;
-		helper->last_next = &work->next;
-		helper->n_queued++;
-		(void)pthread_cond_signal(&helper->has_work);
-		(void)pthread_mutex_unlock(&helper->lock);
-		return;
+	*helper->last_next = work;
+	helper->last_next = &work->next;
+	helper->n_queued++;
+	(void)pthread_cond_signal(&helper->has_work);
+	if (!helper->n_threads && !helper->is_at_spare) {
+		helper->is_at_spare = true;
+		log_submit(helper, r);
+		spare_take(helper);
 	}
 	(void)pthread_mutex_unlock(&helper->lock);
-
-	log_warning("helper %s: no thread, its work holds up its caller: %s", helper->name,
-		    strerrordesc_np(-r));
-	work_run(work);
 }
 
 void helper_free(struct helper *helper)
@@ -178,6 +274,8 @@ void helper_free(struct helper *helper)
 	(void)pthread_mutex_lock(&helper->lock);
 	helper->is_stopping = true;
 	(void)pthread_cond_broadcast(&helper->has_work);
+	while (helper->is_at_spare)
+		(void)pthread_cond_wait(&helper->left_spare, &helper->lock);
 	(void)pthread_mutex_unlock(&helper->lock);
 	for (unsigned i = 0; i < helper->max_threads; i++) {
 		bool is_there;
@@ -190,6 +288,7 @@ void helper_free(struct helper *helper)
 	}
 	assert(!helper->first);
 	(void)pthread_cond_destroy(&helper->has_work);
+	(void)pthread_cond_destroy(&helper->left_spare);
 	(void)pthread_mutex_destroy(&helper->lock);
 	free(helper);
 }

@@ -5,6 +5,9 @@
  *
  * Threads start when work comes and none is idle, at most max_threads; one that has had no work
  * for a second ends.  helper_submit(): any thread.
+ *
+ * If none can be started for a helper that has none, its work goes to the spare: a thread that is
+ * there from the first helper_new() on, which does one piece of work of each such helper in turn.
  */
 #ifndef DSAIO_DAEMON_HELPER_H
 #define DSAIO_DAEMON_HELPER_H
@@ -21,11 +24,11 @@ struct work {
 	struct stuck_about about; /* what it asks of a client's file system; zeroes: nothing */
 };
 
+/* 0, -ENOMEM, or why the spare can not be started. */
 int helper_new(const char *name, unsigned max_threads, struct helper **ret_helper);
 
 /*
- * Queues work; it always runs, in order if max_threads is 1.  If no thread can be started and
- * none is there, it runs at once, in the caller (logged).
+ * Queues work; it always runs, in order if max_threads is 1, and never in the caller.
  */
 void helper_submit(struct helper *helper, struct work *work);
 

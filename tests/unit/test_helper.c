@@ -146,19 +146,36 @@ START_TEST(a_helper_without_work_starts_no_thread_and_can_be_freed)
 }
 END_TEST
 
-START_TEST(without_threads_the_caller_does_it)
+START_TEST(without_threads_the_spare_does_it_in_order_and_by_turns)
 {
 	struct rlimit none = { 0, 0 };
-	struct helper *helper;
-	struct task task = { .work.run = task_run };
+	struct helper *helper, *other;
+	struct task tasks[50] = { 0 }, alone = { .work.run = task_run, .number = 1000 };
+	sem_t go;
 
 	/* No address space for a stack: as good as no thread. */
-	ck_assert_int_eq(helper_new("none", 4, &helper), 0);
+	(void)sem_init(&go, 0, 0);
+	ck_assert_int_eq(helper_new("none", 1, &helper), 0);
+	ck_assert_int_eq(helper_new("other", 4, &other), 0);
 	ck_assert_int_eq(setrlimit(RLIMIT_AS, &none), 0);
-	helper_submit(helper, &task.work);
-	ck_assert_int_eq(n_run, 1);
-	ck_assert(pthread_equal(task.thread, pthread_self()));
+	for (int i = 0; i < 50; i++) {
+		tasks[i] = (struct task){ .work.run = task_run, .number = i };
+		if (i == 0)
+			tasks[i].wait = &go;
+		helper_submit(helper, &tasks[i].work);
+	}
+	helper_submit(other, &alone.work); /* comes back, though all of them hang */
+	ck_assert_int_eq(n_run, 0);
+	(void)sem_post(&go);
+	helper_free(other);
 	helper_free(helper);
+	ck_assert_int_eq(n_run, 51);
+	ck_assert_int_eq(numbers[0], 0);
+	ck_assert_int_eq(numbers[1], 1000);
+	for (int i = 1; i < 50; i++)
+		ck_assert_int_eq(numbers[i + 1], i);
+	ck_assert(!pthread_equal(tasks[49].thread, pthread_self()));
+	ck_assert_str_eq(alone.thread_name, "spare");
 }
 END_TEST
 
@@ -169,9 +186,11 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, threads_without_work_end_and_others_start_when_there_is_some);
 	tcase_add_test(tcase, a_helper_without_work_starts_no_thread_and_can_be_freed);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	tcase_add_test(tcase, without_threads_the_caller_does_it); /* shadow memory needs room */
+	tcase_add_test(
+		tcase,
+		without_threads_the_spare_does_it_in_order_and_by_turns); /* shadow memory needs room */
 #else
-	(void)without_threads_the_caller_does_it;
+	(void)without_threads_the_spare_does_it_in_order_and_by_turns;
 #endif
 }
 
