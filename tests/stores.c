@@ -85,16 +85,20 @@ static const char *image_device(uint64_t size, uint32_t sector_bytes)
 
 /* ---- file systems ---- */
 
-/* What is mounted from now on, nobody else sees, and it ends with us. */
-static void mounts_begin(void)
+void mounts_private(void)
 {
 	static bool is_done;
 
 	test_needs_root();
 	if (is_done)
 		return;
-	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+	if (unshare(CLONE_NEWNS) < 0)
 		test_skip("needs a mount namespace: %s", strerror(errno));
+	/* In a chroot "/" is no mount: then ours begins at the test's own directory. */
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+		CHECK_SYS(mount(test_dir(), test_dir(), NULL, MS_BIND, NULL));
+		CHECK_SYS(mount(NULL, test_dir(), NULL, MS_PRIVATE, NULL));
+	}
 	is_done = true;
 }
 
@@ -140,7 +144,7 @@ static const char *make_ext4(uint64_t small_bytes)
 		CHECK_SYS(mkdir(dir, 0777));
 		return dir;
 	}
-	mounts_begin();
+	mounts_private();
 	device = image_device(small_bytes ? small_bytes : IMAGE_BYTES, 512);
 	MKFS("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", device);
 	mount_at(device, dir, "ext4", NULL);
@@ -151,7 +155,7 @@ static const char *make_xfs(uint64_t small_bytes)
 {
 	const char *dir = test_text("%s/xfs", test_dir()), *device;
 
-	mounts_begin();
+	mounts_private();
 	device = image_device(small_bytes ? IMAGE_BYTES_MIN : IMAGE_BYTES, 4096);
 	MKFS("mkfs.xfs", "-q", "-f", "-K", "-s", "size=4096", device);
 	mount_at(device, dir, "xfs", NULL);
@@ -165,7 +169,7 @@ static const char *make_tmpfs(uint64_t small_bytes)
 
 	if (small_bytes) {
 		dir = test_text("%s/tmpfs", test_dir());
-		mounts_begin();
+		mounts_private();
 		mount_at("none", dir, "tmpfs", test_text("size=%" PRIu64, small_bytes));
 		return dir;
 	}
@@ -180,7 +184,7 @@ static const char *make_overlay(void)
 {
 	const char *base = test_dir(), *dir = test_text("%s/overlay", base);
 
-	mounts_begin();
+	mounts_private();
 	CHECK_SYS(mkdir(test_text("%s/lower", base), 0755));
 	CHECK_SYS(mkdir(test_text("%s/upper", base), 0755));
 	CHECK_SYS(mkdir(test_text("%s/work", base), 0755));

@@ -61,6 +61,8 @@ int64_t range_write(struct rig *rig, struct dsaio_file *file, const void *memory
 int64_t range_read(struct rig *rig, struct dsaio_file *file, void *memory,
 		   const struct range *range);
 
+/* What is mounted from now on, nobody else sees, and it ends with the test.  Skips where it can not. */
+void mounts_private(void);
 /* A loop device over the file, with sectors of that size; it goes with the test. */
 const char *loop_device(const char *image, uint32_t sector_bytes);
 

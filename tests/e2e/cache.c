@@ -4,14 +4,13 @@
  *
  * How often the library really opened a file is read in $DSAIO_DEBUG's file.
  */
-#include "tests/harness.h"
+#include "tests/stores.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,19 +85,6 @@ static void open_check_close(struct rig *rig, const char *path, int flags, void 
 
 	check_file(rig, file, memory, seed);
 	dsaio_file_close(file);
-}
-
-/* Mounts of our own, gone with the test's process. */
-static void mounts_private(void)
-{
-	test_needs_root();
-	if (unshare(CLONE_NEWNS) < 0)
-		test_skip("needs a mount namespace: %s", strerror(errno));
-	/* In a chroot "/" is no mount: then ours begins at the test's own directory. */
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
-		CHECK_SYS(mount(test_dir(), test_dir(), NULL, MS_BIND, NULL));
-		CHECK_SYS(mount(NULL, test_dir(), NULL, MS_PRIVATE, NULL));
-	}
 }
 
 /* ---- what is found ---- */

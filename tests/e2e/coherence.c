@@ -4,75 +4,22 @@
  * file, half through the page cache and half past it, while others read the same pages, disturb
  * each other in no byte and in no fsync.
  */
-#include "tests/harness.h"
+#include "tests/stores.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/loop.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- file systems ---- */
-
-enum fs { EXT4, XFS_4K };
-
-static int loop_open(const char *image, const char **ret_path)
+static struct daemon *start_on(enum store_kind kind)
 {
-	_cleanup_(closep) int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
-	_cleanup_(closep) int file = (int)CHECK_SYS(open(image, O_RDWR | O_CLOEXEC));
-	struct loop_config config = { .fd = (uint32_t)file,
-				      .block_size = 4096,
-				      .info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO };
+	struct store store;
 
-	if (control < 0)
-		test_skip("needs /dev/loop-control");
-	for (int tries = 0; tries < 20; tries++) {
-		int n = ioctl(control, LOOP_CTL_GET_FREE), fd;
-
-		*ret_path = test_text("/dev/loop%d", n);
-		fd = n < 0 ? -1 : open(*ret_path, O_RDWR | O_CLOEXEC);
-		if (fd < 0)
-			break;
-		if (ioctl(fd, LOOP_CONFIGURE, &config) == 0)
-			return fd; /* held to the test's end, then it goes */
-		(void)close(fd);
-		if (errno != EBUSY) /* else somebody else took it */
-			break;
-	}
-	test_skip("needs a loop device of 4 KiB sectors: %s", strerror(errno));
-}
-
-/* Made anew, mounted for this test's processes alone. */
-static const char *xfs_mount(void)
-{
-	const char *image = test_text("%s/image", test_dir());
-	const char *dir = test_text("%s/xfs", test_dir()), *device;
-
-	test_needs_root();
-	file_make_sparse(image, 400 * MIB);
-	if (system(test_text("mkfs.xfs -q -f -s size=4096 %s", image)))
-		test_skip("needs mkfs.xfs");
-	(void)loop_open(image, &device);
-	CHECK_SYS(unshare(CLONE_NEWNS));
-	CHECK_SYS(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
-	CHECK_SYS(mkdir(dir, 0777));
-	if (mount(device, dir, "xfs", 0, NULL) < 0)
-		test_skip("needs XFS: %s", strerror(errno));
-	return dir;
-}
-
-static struct daemon *start_on(enum fs fs)
-{
-	return daemon_start_with(
-		&(struct daemon_options){ .store_dir = fs == EXT4 ? NULL : xfs_mount() });
+	store_make(&store, kind, 0);
+	return daemon_start_with(&(struct daemon_options){ .store_dir = store.path });
 }
 
 /* ---- clients ---- */
@@ -176,13 +123,13 @@ TEST_TABLE(no_buffered, ragged, "ragged writes need a buffered description, read
 
 static const struct {
 	const char *what;
-	enum fs fs;
+	enum store_kind kind;
 	bool rings;
 } models[] = {
-	{ "ext4, by ring", EXT4, true },
-	{ "ext4, by Submit", EXT4, false },
-	{ "XFS of 4 KiB sectors, by ring", XFS_4K, true },
-	{ "XFS of 4 KiB sectors, by Submit", XFS_4K, false },
+	{ "ext4, by ring", STORE_EXT4, true },
+	{ "ext4, by Submit", STORE_EXT4, false },
+	{ "XFS of 4 KiB sectors, by ring", STORE_XFS, true },
+	{ "XFS of 4 KiB sectors, by Submit", STORE_XFS, false },
 };
 
 static uint64_t random_len(uint64_t *state)
@@ -290,7 +237,7 @@ static void run_batch(struct kit *kit, struct model *model, uint64_t *state, uin
 
 TEST_TABLE(model, models, "random ragged ranges are as in memory")
 {
-	struct daemon *daemon = start_on(models[row].fs);
+	struct daemon *daemon = start_on(models[row].kind);
 	const char *path = daemon_path(daemon, "f");
 	uint64_t state = test_seed() + (uint64_t)row;
 	_cleanup_(freep) uint8_t *bytes = calloc(1, FILE_MAX);
@@ -457,13 +404,13 @@ static void *reader(void *arg)
 
 static const struct {
 	const char *what;
-	enum fs fs;
+	enum store_kind kind;
 	unsigned n_clients, n_records;
 } places[] = {
-	{ "many records, ext4", EXT4, 4, RECORDS_MAX },
-	{ "many records, XFS of 4 KiB sectors", XFS_4K, 4, RECORDS_MAX },
-	{ "large ones of one client, ext4", EXT4, 1, 12 },
-	{ "large ones of one client, XFS of 4 KiB sectors", XFS_4K, 1, 12 },
+	{ "many records, ext4", STORE_EXT4, 4, RECORDS_MAX },
+	{ "many records, XFS of 4 KiB sectors", STORE_XFS, 4, RECORDS_MAX },
+	{ "large ones of one client, ext4", STORE_EXT4, 1, 12 },
+	{ "large ones of one client, XFS of 4 KiB sectors", STORE_XFS, 1, 12 },
 };
 
 TEST_TABLE(neighbours, places, "neighbours in one file, and a buffered reader")
@@ -472,7 +419,7 @@ TEST_TABLE(neighbours, places, "neighbours in one file, and a buffered reader")
 	_cleanup_(closep) int fd = -1;
 
 	test_time_limit(180);
-	shop.daemon = start_on(places[row].fs);
+	shop.daemon = start_on(places[row].kind);
 	shop.path = daemon_path(shop.daemon, "f");
 	shop.n_clients = places[row].n_clients;
 	shop.n_records = places[row].n_records;

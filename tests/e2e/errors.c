@@ -2,11 +2,10 @@
  * What a program hears when something fails: the right errno, a sentence that names op, file and
  * reason, how many bytes were done, and a file that is no longer than what was written.
  */
-#include "tests/harness.h"
+#include "tests/stores.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,54 +149,19 @@ TEST(error_by_thread, "dsaio_error is each thread's own")
 
 /* ---- a full disk ---- */
 
-/* Mounts of our own, gone with the test's process. */
-static void mounts_private(void)
-{
-	test_needs_root();
-	if (unshare(CLONE_NEWNS) < 0)
-		test_skip("needs a mount namespace: %s", strerror(errno));
-	/* In a chroot "/" is no mount: then ours begins at the test's own directory. */
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
-		CHECK_SYS(mount(test_dir(), test_dir(), NULL, MS_BIND, NULL));
-		CHECK_SYS(mount(NULL, test_dir(), NULL, MS_PRIVATE, NULL));
-	}
-}
-
-static const char *small_tmpfs(void)
-{
-	const char *dir = test_dir_in(test_dir());
-
-	mounts_private();
-	if (mount("none", dir, "tmpfs", 0, "size=8m") < 0)
-		test_skip("needs to mount a tmpfs: %s", strerror(errno));
-	return dir;
-}
-
-static const char *small_ext4(void)
-{
-	const char *dir = test_dir_in(test_dir());
-	const char *image = test_text("%s/image", test_dir());
-
-	mounts_private();
-	file_make_sparse(image, 32 * MIB);
-	if (system(test_text("mkfs.ext4 -q -F -b 4096 -m 0 %s >/dev/null 2>&1", image)))
-		test_skip("needs mkfs.ext4");
-	if (system(test_text("mount -o loop %s %s >/dev/null 2>&1", image, dir)))
-		test_skip("needs a loop device");
-	return dir;
-}
+#define SMALL_BYTES (32 * MIB)
 
 static const struct {
 	const char *what;
-	const char *(*make)(void);
-} small_stores[] = { { "tmpfs", small_tmpfs }, { "ext4", small_ext4 } };
+	enum store_kind kind;
+} small_stores[] = { { "tmpfs", STORE_TMPFS }, { "ext4", STORE_EXT4 } };
 
 static void small_rig_open(struct rig *rig, int row)
 {
-	const char *dir = small_stores[row].make();
+	struct store store;
 
-	rig->daemon = daemon_start_with(&(struct daemon_options){ .store_dir = dir });
-	rig_open(rig, NULL);
+	store_make(&store, small_stores[row].kind, SMALL_BYTES);
+	store_rig_open(rig, &store);
 }
 
 TEST_TABLE(full_extending, small_stores, "a full disk: a write that extends ends with -ENOSPC")

@@ -2,14 +2,13 @@
  * Stores: those that nobody configured, profiles that are set and kept, and what status tells to
  * whom.
  */
-#include "tests/harness.h"
+#include "tests/stores.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <grp.h>
 #include <linux/magic.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -144,32 +143,15 @@ TEST(not_automatic, "auto_stores = no: a file of another file system is refused 
 			      rig.daemon->store_dir));
 }
 
-/* An overlayfs in the test's directory, of this process's mounts. */
-static const char *overlay_mount(void)
-{
-	const char *dir = test_text("%s/overlay", test_dir());
-	static const char *const parts[] = { "lower", "upper", "work", "m" };
-
-	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-		test_skip("no mount namespace of its own: %s", strerror(errno));
-	CHECK_SYS(mkdir(dir, 0755));
-	for (unsigned i = 0; i < ARRAY_SIZE(parts); i++)
-		CHECK_SYS(mkdir(test_text("%s/%s", dir, parts[i]), 0755));
-	if (mount("overlay", test_text("%s/m", dir), "overlay", 0,
-		  test_text("lowerdir=%s/lower,upperdir=%s/upper,workdir=%s/work", dir, dir, dir)) <
-	    0)
-		test_skip("no overlayfs: %s", strerror(errno));
-	return test_text("%s/m", dir);
-}
-
 TEST(overlay, "a file system that may lie on one that hangs has to be named; a user's own takes it")
 {
 	const char *dir, *path;
 	struct dsaio_file *file;
+	struct store store;
 
-	test_needs_root();
-	dir = overlay_mount();
-	path = test_text("%s/f", dir);
+	store_make(&store, STORE_OVERLAY, 0);
+	dir = store.path;
+	path = store_path(&store, "f");
 	{
 		_cleanup_(rig_close) struct rig rig = { .daemon = daemon_of_nothing() };
 
