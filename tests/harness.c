@@ -74,6 +74,20 @@ int64_t now_usec(void)
 	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+static int int64_compare(const void *pa, const void *pb)
+{
+	const int64_t *a = pa, *b = pb;
+
+	return (*a > *b) - (*a < *b);
+}
+
+int64_t percentile(int64_t *values, size_t n, unsigned percent)
+{
+	CHECK(n);
+	qsort(values, n, sizeof(*values), int64_compare);
+	return values[n * percent / 100];
+}
+
 static int64_t deadline_after(int64_t timeout_usec)
 {
 	return now_usec() + (int64_t)((double)timeout_usec * time_factor());

@@ -118,6 +118,8 @@ int64_t check_sys(const char *what, int64_t result, const char *file, int line);
 /* Waits, at most the given time, stretched; the last returns false when it is over. */
 bool wait_readable(int fd, int64_t timeout_usec);
 int64_t now_usec(void);
+/* Sorts them, and returns the one that so many percent of them are below: 99, or 50, the median. */
+int64_t percentile(int64_t *values, size_t n, unsigned percent);
 /* SIGSTOP, and waits until it has stopped: the first of its threads to run stops the others. */
 void process_stop(pid_t pid);
 /* Waits for a child; it must end with exit status 0. */
