@@ -8,11 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <stdnoreturn.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <sys/sysinfo.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -313,6 +316,97 @@ FAULT(e5_write, "E5 its own write(2) of 2 GB beside its direct reads: nobody els
 	bad.opcode = RING_OP_READ;
 	compare(daemon, write_much);
 	offender_close();
+}
+
+/* ---- rings full of ragged reads ---- */
+
+#define FLOOD_CHANNELS 64
+#define FLOOD_ENTRIES 4096
+
+/* In a process of its own: keeps all its rings full until it is killed. */
+static noreturn void keep_full(const struct daemon *daemon, const char *path, uint32_t timeout_msec)
+{
+	static struct raw_channel channels[FLOOD_CHANNELS];
+	struct raw raw = RAW_NONE;
+	struct raw_slab slab;
+	struct raw_file file;
+
+	raw_open(&raw, daemon);
+	raw_slab(&raw, MIB, &slab);
+	raw_file(&raw, path, O_RDONLY, &file);
+	for (unsigned i = 0; i < FLOOD_CHANNELS; i++)
+		raw_channel(&raw, raw_handle(&raw), file.store, FLOOD_ENTRIES, true, &channels[i]);
+	for (unsigned i = 0;; i = (i + 1) % FLOOD_CHANNELS) {
+		struct ring_client *ring = &channels[i].ring;
+
+		ring_client_consume(ring, ring_client_ready(ring));
+		for (uint32_t n = ring_client_room(ring); n; n--) {
+			struct ring_entry entry = { .opcode = RING_OP_READ,
+						    .file = file.id,
+						    .slab = slab.id,
+						    .off = 100,
+						    .len = 512,
+						    .timeout_msec = timeout_msec };
+
+			raw_put(&channels[i], &entry);
+		}
+		raw_ring(&channels[i]);
+		if (i == FLOOD_CHANNELS - 1)
+			(void)usleep(1000);
+	}
+}
+
+/* One that has to wait for all of the flood's ops waits for minutes. */
+#define PATIENCE_USEC 5000000
+
+static void read_patiently(struct neighbour *n, uint64_t off, unsigned len)
+{
+	int64_t start = now_usec(), usec;
+
+	CHECK_EQ(dsaio_pread(n->handle, n->file, n->memory, len, off), len);
+	usec = now_usec() - start;
+	CHECK_MSG(usec < PATIENCE_USEC, "%u bytes at %" PRIu64 ": %" PRId64 " us", len, off, usec);
+}
+
+static const struct {
+	const char *name;
+	uint32_t timeout_msec;
+} floods[] = { { "without a timeout", 0 }, { "with one of a millisecond", 1 } };
+
+static void flood_and_kill(const struct daemon *daemon, const char *path, uint32_t timeout_msec)
+{
+	struct neighbour neighbour = { .fd = -1 };
+	int64_t until;
+	pid_t pid = (pid_t)CHECK_SYS(fork());
+
+	if (pid == 0)
+		keep_full(daemon, path, timeout_msec);
+	neighbour_open(&neighbour, daemon);
+	until = now_usec() + 2000000;
+	while (now_usec() < until) {
+		read_patiently(&neighbour, 8192, 4096);
+		read_patiently(&neighbour, 777, 1000);
+	}
+	CHECK_SYS(kill(pid, SIGKILL));
+	CHECK_SYS(waitpid(pid, NULL, 0));
+	until = now_usec() + 1000000;
+	while (now_usec() < until) {
+		read_patiently(&neighbour, 8192, 4096);
+		read_patiently(&neighbour, 777, 1000);
+	}
+	dsaio_disconnect(neighbour.client);
+}
+
+FAULT(flood, "rings full of ragged reads, then killed: nobody else waits for them")
+{
+	const char *path = daemon_path(daemon, "flood");
+
+	test_time_limit(300);
+	file_make_pattern(path, MIB, 3);
+	for (unsigned i = 0; i < ARRAY_SIZE(floods); i++) {
+		test_note("%s", floods[i].name);
+		flood_and_kill(daemon, path, floods[i].timeout_msec);
+	}
 }
 
 TEST_MAIN
