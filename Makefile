@@ -92,7 +92,7 @@ help: ## print this
 PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libsystemd-dev libprotobuf-c-dev \
 	      protobuf-c-compiler check libjson-c-dev libinih-dev
 PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin \
-	      strace fio mandoc systemd-container e2fsprogs xfsprogs
+	      strace fio mandoc systemd-container procps e2fsprogs xfsprogs
 
 # Installs what is missing; without root or sudo it prints the line that would.
 install_packages = \
@@ -210,7 +210,7 @@ valgrind: ## the unit tests under valgrind
 	@BUILD=$(BUILD) VALGRIND=1 tests/run.sh
 
 check-systemd: ## boot a real systemd and use the installed service (root)
-	@$(call install_packages,$(PACKAGES) systemd-container)
+	@$(call install_packages,$(PACKAGES) systemd-container procps)
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) MAKE="$(MAKE)" tests/systemd/check.sh
 
