@@ -220,7 +220,7 @@ static int options_read(int argc, char **argv, struct config *config, struct opt
 	return 0;
 }
 
-static void limit_raise(int resource)
+static void limit_raise(__rlimit_resource_t resource)
 {
 	struct rlimit limit;
 
