@@ -392,12 +392,15 @@ static bool is_same(const struct store *store, const struct file_facts *facts)
 	return store->kept_key && strcmp(store->kept_key, key) == 0;
 }
 
+/* is_look: by anybody and by any descriptor, say of a device's node that only root may open, which is
+   no reason to forget a store's counters and the profile that was set. */
 static int find_or_make(struct stores *stores, const struct file_facts *facts, const char *name,
-			const struct peer *peer, struct store **ret_store, struct error *error)
+			const struct peer *peer, bool is_look, struct store **ret_store,
+			struct error *error)
 {
 	*ret_store = store_on(stores, facts->dev);
 	/* Its device number may be another's within the minute. */
-	if (*ret_store && (*ret_store)->is_automatic && !(*ret_store)->n_holds &&
+	if (!is_look && *ret_store && (*ret_store)->is_automatic && !(*ret_store)->n_holds &&
 	    !is_same(*ret_store, facts)) {
 		store_let_go(stores, *ret_store);
 		*ret_store = NULL;
@@ -414,7 +417,7 @@ int stores_for_file(struct stores *stores, const struct file_facts *facts, const
 	char what[160];
 	int r;
 
-	r = find_or_make(stores, facts, name, peer, &store, error);
+	r = find_or_make(stores, facts, name, peer, false, &store, error);
 	if (r < 0)
 		return r;
 	(void)snprintf(what, sizeof(what), "file %s", name);
@@ -530,7 +533,8 @@ static void looked_main(struct message *message)
 
 	if (query->result == 0)
 		query->result = find_or_make(query->stores, &query->facts, query->path,
-					     query->asking.peer, &store, &query->error);
+					     query->asking.peer, !query->is_set, &store,
+					     &query->error);
 	query_go_on(query, store);
 }
 

@@ -333,6 +333,27 @@ START_TEST(a_store_is_asked_about_by_name_or_by_what_lies_on_it)
 }
 END_TEST
 
+START_TEST(a_look_lets_no_store_go)
+{
+	struct file_facts facts = facts_of(XFS_MAGIC, 9);
+	struct store *store;
+	struct stat st;
+	uint32_t id;
+	int fd = open("/dev/shm", O_PATH | O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	facts.dev = st.st_dev;
+	stores_start();
+	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
+	id = store->id;
+	ck_assert_int_eq(ask("", fd, &alice, NULL, false), 0); /* of another type */
+	ck_assert_int_eq(answer.result, 0);
+	ck_assert_ptr_eq(stores_by_id(&stores, id), store);
+	ck_assert_uint_eq(stores.n_automatic, 1);
+}
+END_TEST
+
 START_TEST(only_administrators_set_a_profile)
 {
 	struct profile profile = PROFILE_DEFAULT;
@@ -382,6 +403,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, automatic_stores_have_bounds_and_unused_ones_make_room);
 	tcase_add_test(tcase, a_store_serves_whom_it_is_for);
 	tcase_add_test(tcase, a_store_is_asked_about_by_name_or_by_what_lies_on_it);
+	tcase_add_test(tcase, a_look_lets_no_store_go);
 	tcase_add_test(tcase, only_administrators_set_a_profile);
 	tcase_add_test(tcase, what_can_not_be_kept_is_set_and_told);
 }
