@@ -56,7 +56,10 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 	return call(ctl, *client, "status", &request, -1, ret_reply);
 }
 
-/* A path goes as a descriptor, which needs no right to read the file and wakes no device. */
+/*
+ * A path goes as a descriptor: of a directory one that can be asked what file system it is on; of
+ * all else one that needs no right to read the file, and wakes no device.
+ */
 static int find_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
 		      char **ret_name, int *ret_fd)
 {
@@ -66,7 +69,9 @@ static int find_store(struct ctl *ctl, struct dsaio_client **client, const char 
 		*ret_name = (char *)store;
 		return connect_once(ctl, ".", client);
 	}
-	*ret_fd = open(store, O_PATH | O_CLOEXEC);
+	*ret_fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*ret_fd < 0)
+		*ret_fd = open(store, O_PATH | O_CLOEXEC);
 	if (*ret_fd < 0)
 		return ctl_fail(ctl, "%s: %s", store, strerror(errno));
 	return connect_for_path(ctl, store, client);

@@ -5,8 +5,11 @@
  */
 #include "tests/harness.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -297,6 +300,52 @@ TEST_TABLE(cut_by_others, memories,
 		dsaio_op_free(write);
 	}
 	free(private);
+}
+
+/* So that this process can open nothing more.  Returns how many were added to fds. */
+static int take_descriptors(int *fds)
+{
+	int n = 0;
+
+	while ((fds[n] = fcntl(0, F_DUPFD_CLOEXEC, 3)) >= 0)
+		n++;
+	CHECK_EQ(errno, EMFILE);
+	return n;
+}
+
+TEST(cut_without_descriptors,
+     "a read behind an extending write reads its bytes, though no descriptor can be had")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	int fds[256], n;
+	struct dsaio_op *write, *read;
+	struct dsaio_file *file, *other;
+	struct rlimit limit;
+	uint8_t *memory;
+
+	rig_open(&rig, NULL);
+	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
+	CHECK_CALL(dsaio_alloc(rig.client, 8 * MIB, (void **)&memory));
+	pattern_fill(memory, 4 * MIB, 1, 0);
+	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 4096, 0), 4096);
+	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
+	limit.rlim_cur = 128;
+	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
+	n = take_descriptors(fds);
+	/* The file's own descriptor makes room for this one's, and is then taken, too. */
+	(void)dsaio_file_open(rig.client, daemon_path(rig.daemon, "g"), O_RDWR | O_CREAT, &other);
+	n += take_descriptors(fds + n);
+	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, 4 * MIB, 0, &write));
+	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + 4 * MIB, MIB, 3 * MIB, &read));
+	CHECK_EQ(dsaio_op_wait(read, -1), MIB);
+	pattern_check(memory + 4 * MIB, MIB, 1, 3 * MIB, "what the write wrote");
+	CHECK_EQ(dsaio_op_wait(write, -1), 4 * MIB);
+	while (n)
+		close(fds[--n]);
+	limit.rlim_cur = limit.rlim_max;
+	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
+	dsaio_op_free(read);
+	dsaio_op_free(write);
 }
 
 TEST_MAIN
