@@ -360,64 +360,12 @@ static void sched_update(struct lane *lane, struct channel *channel)
 	wait_no_more(lane, channel);
 }
 
-/* A sync on its way through a helper thread. */
-struct sync {
-	struct work work;
-	struct message message;
-	struct lane *lane;
-	struct op *op;
-	int fd, result;
-	bool data_only;
-};
-
-static void sync_done(struct message *message)
-{
-	struct sync *sync = container_of(message, struct sync, message);
-	struct op *op = sync->op;
-
-	if (sync->result)
-		op_stop_at(op, 0, sync->result);
-	end_op(sync->lane, op);
-	free(sync);
-}
-
-static void sync_run(struct work *work)
-{
-	struct sync *sync = container_of(work, struct sync, work);
-	int r = sync->data_only ? fdatasync(sync->fd) : fsync(sync->fd);
-
-	sync->result = r < 0 ? errno : 0;
-	inbox_post(&sync->lane->inbox, &sync->message);
-}
-
-static void start_sync(struct lane *lane, struct op *op)
-{
-	struct sync *sync = calloc(1, sizeof(*sync));
-
-	op->state = OP_RUNNING;
-	if (!sync) {
-		op_stop_at(op, 0, ENOMEM);
-		end_op(lane, op);
-		return;
-	}
-	sync->work.run = sync_run;
-	sync->message.run = sync_done;
-	sync->lane = lane;
-	sync->op = op;
-	sync->fd = op->file->fd;
-	sync->work.about = file_about(op->file, "fsync");
-	sync->data_only = op->opcode == RING_OP_FDATASYNC;
-	helper_submit(op->channel->helper, &sync->work);
-}
-
 /* Nothing stands before it any more. */
 static void op_may_start(struct op *op, void *arg)
 {
 	struct lane *lane = arg;
 
-	if (op->opcode == RING_OP_FSYNC || op->opcode == RING_OP_FDATASYNC) {
-		start_sync(lane, op);
-	} else if (op->len == 0) {
+	if (op->len == 0 && !op_is_sync(op)) {
 		op->state = OP_RUNNING;
 		end_op(lane, op);
 	} else {
@@ -562,8 +510,8 @@ static void piece_end(struct piece *piece)
 	struct lane *lane = piece->lane;
 	struct op *op = piece->op;
 
-	if (piece->done < piece->len) {
-		if (piece->error == EIO)
+	if (piece->done < piece->len || piece->error) {
+		if (piece->error == EIO && piece->len)
 			log_failed(lane, piece->is_write, piece->len, piece->off, op->file, EIO);
 		op_stop_at(op, piece->off - op->off + piece->done, piece->error);
 	}
@@ -606,7 +554,9 @@ static void give_piece(struct lane *lane, struct piece *piece)
 	piece->offset_align = piece->op->file->facts.offset_align;
 	piece->memory_align = piece->op->file->facts.memory_align;
 	piece->work.run = piece_run;
-	piece->work.about = file_about(piece->op->file, piece->is_write ? "write" : "read");
+	piece->work.about = file_about(piece->op->file, op_is_sync(piece->op) ? "fsync"
+							: piece->is_write     ? "write"
+									      : "read");
 	piece->message.run = piece_done;
 	if (channel->last_piece)
 		channel->last_piece->next = piece;
@@ -708,6 +658,8 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 		struct split split = channel_split(op->channel, op);
 		uint32_t n = split_n_blocks(&split);
 
+		if (op_is_sync(op))
+			op_stop_at(op, 0, error);
 		/* Done is what stands before the first block of any part that did not start. */
 		if (op->edges_left & OP_HEAD)
 			op_stop_at(op, 0, error);
@@ -805,7 +757,7 @@ static int take_entries(struct lane *lane)
 struct next_block {
 	struct op *op;
 	uint64_t op_off;
-	uint32_t len;
+	uint32_t len;  /* 0: a sync */
 	uint32_t lane; /* 0: home */
 	bool is_edge, is_nowait;
 	bool is_piece;	/* for a helper, not the engine */
@@ -822,6 +774,10 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 	uint32_t n_lanes = 1 + lane->n_workers;
 	struct split_block block;
 
+	if (op_is_sync(op)) {
+		next.is_piece = true;
+		return next;
+	}
 	next.is_nowait = (is_shared(lane) && !file->facts.is_tmpfs) || file->facts.is_foreign;
 	next.is_piece = op->is_misaligned || (next.is_nowait && file->no_nowait);
 	if (op->edges_left) {
@@ -913,7 +869,7 @@ static void step_over(struct lane *lane, const struct next_block *next)
 
 	if (next->is_edge) {
 		op->edges_left &= op->edges_left & OP_HEAD ? (uint8_t)~OP_HEAD : (uint8_t)~OP_TAIL;
-	} else {
+	} else if (next->len) {
 		op->next_inner += next->len;
 		if (op->next_inner == split_block(&split, op->next_block).len) {
 			op->next_inner = 0;
@@ -946,12 +902,14 @@ static void start_piece(struct lane *lane, struct channel *channel, const struct
 	}
 	piece->op = op;
 	piece->is_write = op->opcode == RING_OP_WRITE;
-	if (!next->is_edge && !op->is_misaligned)
+	if (op_is_sync(op))
+		piece->way = op->opcode == RING_OP_FSYNC ? PIECE_SYNC : PIECE_DATASYNC;
+	else if (!next->is_edge && !op->is_misaligned)
 		piece->way = PIECE_DIRECT;
 	else
 		piece->way = piece->is_write ? PIECE_BUFFERED : PIECE_BOUNCE;
 	piece->fd = piece->way == PIECE_BUFFERED ? file_buffered_fd(op->file) : op->file->fd;
-	piece->memory = op->memory + next->op_off;
+	piece->memory = op->memory ? op->memory + next->op_off : NULL;
 	piece->off = op->off + next->op_off;
 	piece->len = piece->bytes = next->len;
 	piece->channel_lane = (uint16_t)next->lane;

@@ -20,18 +20,13 @@ static bool must_wait_for(const struct op *op, const struct op *earlier)
 				 op->len);
 }
 
-static bool is_sync(const struct op *op)
-{
-	return op->opcode == RING_OP_FSYNC || op->opcode == RING_OP_FDATASYNC;
-}
-
 /* May it have to wait for any of them?  Most ops need no look at the others. */
 static bool must_look(const struct op *op, const struct order *order)
 {
 	/* Only a write conflicts with reads, all else only with writes. */
 	if (op->opcode == RING_OP_WRITE ? !order->n_ops : !order->n_writes)
 		return false;
-	return is_sync(op) || op->off < order->end_off;
+	return op_is_sync(op) || op->off < order->end_off;
 }
 
 bool op_link(struct op *op, struct order *order)

@@ -16,6 +16,7 @@
 #define DSAIO_DAEMON_OP_H
 
 #include "daemon/gate.h"
+#include "proto/ring.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -88,6 +89,11 @@ bool op_link(struct op *op, struct order *order);
  * handed to ready(), in order.
  */
 void op_unlink(struct op *op, void (*ready)(struct op *op, void *arg), void *arg);
+
+static inline bool op_is_sync(const struct op *op)
+{
+	return op->opcode == RING_OP_FSYNC || op->opcode == RING_OP_FDATASYNC;
+}
 
 /* What kind of write comes next of it. */
 static inline enum gate_kind op_gate_kind(const struct op *op)

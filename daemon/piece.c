@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 /*
  * Transfers len bytes as far as it goes.  A short transfer is continued from the boundary at or
@@ -65,6 +66,13 @@ static void read_bounced(struct piece *piece)
 	}
 }
 
+static int sync_file(const struct piece *piece)
+{
+	int r = piece->way == PIECE_SYNC ? fsync(piece->fd) : fdatasync(piece->fd);
+
+	return r < 0 ? errno : 0;
+}
+
 void piece_do(struct piece *piece)
 {
 	uint64_t done = piece->done;
@@ -72,6 +80,10 @@ void piece_do(struct piece *piece)
 
 	if (piece->way == PIECE_BOUNCE) {
 		read_bounced(piece);
+		return;
+	}
+	if (piece->way == PIECE_SYNC || piece->way == PIECE_DATASYNC) {
+		piece->error = sync_file(piece);
 		return;
 	}
 	if (piece->way == PIECE_DIRECT)

@@ -1,7 +1,7 @@
 /*
  * A piece: a range of an op that a helper thread does with blocking calls, because a lane must
  * not block in it: ragged ends of writes, ranges whose memory is misaligned, and blocks that the
- * kernel gave back (RWF_NOWAIT: it would have had to wait).
+ * kernel gave back (RWF_NOWAIT: it would have had to wait).  Syncs are pieces without a range.
  *
  * The lane fills it in, piece_do() does it on the helper's thread, the lane takes the result.
  */
@@ -24,6 +24,8 @@ enum piece_way {
 	PIECE_DIRECT,	/* read or write by the direct description; all is aligned */
 	PIECE_BUFFERED, /* write by the buffered description */
 	PIECE_BOUNCE,	/* read whole units by the direct one, copy what is wanted */
+	PIECE_SYNC,	/* fsync, of no bytes */
+	PIECE_DATASYNC,
 };
 
 struct piece {
