@@ -780,6 +780,8 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 	}
 	next.is_nowait = (is_shared(lane) && !file->facts.is_tmpfs) || file->facts.is_foreign;
 	next.is_piece = op->is_misaligned || (next.is_nowait && file->no_nowait);
+	/* tmpfs has no RWF_NOWAIT: a write waits in io_submit for whoever has its inode's lock. */
+	next.is_piece |= is_shared(lane) && file->facts.is_tmpfs && op->opcode == RING_OP_WRITE;
 	if (op->edges_left) {
 		next.is_edge = true;
 		next.is_piece |= op->opcode == RING_OP_WRITE;
