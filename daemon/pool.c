@@ -18,8 +18,9 @@
 #endif
 
 #define SLAB_BYTES_MAX (UINT64_C(1) << 46) /* a quarter of what a process can map */
-/* So much of a mapping is filled or taken down in one call, which keeps others from changing the
-   process's mappings (and, behind those that wait, from copying to them) for as long: 0.5 ms. */
+/* So much of a mapping is filled, or taken down, in one call, which keeps others from changing the
+   process's mappings (and, behind those that wait, from copying to them) for as long: 0.5 ms, or some
+   where a hypervisor has to find the memory first.  Less makes all of it slower. */
 #define STEP_BYTES (2u << 20)
 
 int memfd_sealed(const char *name, uint64_t size_bytes)

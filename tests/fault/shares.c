@@ -2,8 +2,10 @@
  * Two users, each at its bounds (E14): what one holds takes nothing from the other.
  *
  * A process of each takes all that the daemon gives it of a kind, one after the other, and keeps it.
- * The second must get as much as the first, and a third user's client is not disturbed.
+ * The second must get as much as the first, and a third user's client is not disturbed.  Nor are
+ * others by one that is given much at once.
  */
+#include "proto/cpu.h"
 #include "tests/harness.h"
 
 #include <errno.h>
@@ -247,6 +249,66 @@ TEST_TABLE(e14, kinds, "E14 two users at their bounds: neither takes the other's
 
 	dsaio_disconnect(client_open(daemon)); /* who comes now is served, too */
 	CHECK(!daemon_log_has(daemon, "no descriptor"));
+}
+
+/* ---- others meanwhile ---- */
+
+/* Writes down when each client had gone. */
+static void connect_until(const struct daemon *daemon, int stop_fd, int times_fd)
+{
+	struct pollfd stop = { .fd = stop_fd, .events = POLLIN };
+	uint64_t nsec;
+
+	while (poll(&stop, 1, 0) == 0) {
+		dsaio_disconnect(client_open(daemon));
+		nsec = clock_nsec();
+		CHECK_EQ(write(times_fd, &nsec, sizeof(nsec)), sizeof(nsec));
+	}
+}
+
+/* Locking it is most of a second or more of the kernel's time, in one process with all others. */
+TEST(large_slab, "a large slab is made: others come and go meanwhile")
+{
+	uint64_t start, end, last, nsec, longest = 0;
+	struct daemon *daemon;
+	struct dsaio_client *client;
+	int times[2], stop[2];
+	void *slab;
+	pid_t pid;
+
+	test_needs_root(); /* for what is not locked nothing is done at once */
+	if (sysconf(_SC_AVPHYS_PAGES) < (3L << 30) / sysconf(_SC_PAGESIZE))
+		test_skip("less than 3 GiB of memory are free");
+	daemon = daemon_start(NULL);
+	client = client_open(daemon);
+	CHECK_SYS(pipe2(times, O_CLOEXEC));
+	CHECK_SYS(fcntl(times[0], F_SETPIPE_SZ, 1 << 20)); /* all of them: nobody waits to write */
+	CHECK_SYS(pipe2(stop, O_CLOEXEC));
+	pid = (pid_t)CHECK_SYS(fork());
+	if (pid == 0) {
+		(void)close(stop[1]);
+		connect_until(daemon, stop[0], times[1]);
+		_exit(0);
+	}
+	CHECK_EQ(read(times[0], &nsec, sizeof(nsec)), sizeof(nsec)); /* it is at it */
+	last = start = clock_nsec();
+	CHECK_CALL(dsaio_alloc(client, 1u << 30, &slab));
+	end = clock_nsec();
+	do {
+		CHECK_EQ(read(times[0], &nsec, sizeof(nsec)), sizeof(nsec));
+		if (nsec > last && nsec - last > longest)
+			longest = nsec - last;
+		last = nsec > last ? nsec : last;
+	} while (last < end);
+	(void)close(stop[1]);
+	child_wait_ok(pid);
+	test_note("made in %ju ms, a client took %ju ms at most",
+		  (uintmax_t)((end - start) / 1000000), (uintmax_t)(longest / 1000000));
+	CHECK_MSG(longest < (end - start) / 2 || longest < 100000000,
+		  "of %ju ns a client waited for %ju", (uintmax_t)(end - start),
+		  (uintmax_t)longest);
+	dsaio_free(client, slab);
+	dsaio_disconnect(client);
 }
 
 TEST_MAIN
