@@ -28,10 +28,11 @@
 #define TURNS 5
 /*
  * Ours may wait so many times as long as plain reads beside them, at the median of the loud times
- * (and where ours are slower anyway, as a sanitizer makes them, so many times that).  A lane that
- * blocks makes it ten at least.
+ * (and where ours are slower anyway, so many times that).  It is two; a sanitizer on a loaded machine
+ * makes it six.  A lane that blocks makes it ten at least by the flags, hundreds by the write.
  */
-#define RATIO_MAX 4.0
+#define RATIO_MAX_FLAGS 8.0
+#define RATIO_MAX_WRITE 30.0
 
 struct beats {
 	int64_t usec[BEATS_MAX]; /* since its op was due, not since it was sent: a stall counts in
@@ -218,7 +219,7 @@ static int64_t run_both(struct neighbour *neighbour, struct neighbour *plain, bo
  * so ours are compared with those that ran at the same time, and the median of the loud times
  * counts.
  */
-static void compare(const struct daemon *daemon, void *(*misbehave)(void *))
+static void compare(const struct daemon *daemon, void *(*misbehave)(void *), double ratio_max)
 {
 	struct neighbour neighbour = { .fd = -1 }, plain = { .fd = -1 };
 	int64_t ratios[TURNS], quiet_ratios[TURNS];
@@ -248,7 +249,7 @@ static void compare(const struct daemon *daemon, void *(*misbehave)(void *))
 	test_note("ours took %.1f times as long as plain reads, %.1f times without the offender, "
 		  "who did %" PRIu64 " ops",
 		  ratio, quiet_ratio, (uint64_t)atomic_load(&bad.n_ops));
-	CHECK_MSG(ratio <= RATIO_MAX * (quiet_ratio > 1 ? quiet_ratio : 1),
+	CHECK_MSG(ratio <= ratio_max * (quiet_ratio > 1 ? quiet_ratio : 1),
 		  "%.1f times as long as plain reads at the same time", ratio);
 	dsaio_disconnect(neighbour.client);
 	closep(&plain.fd);
@@ -282,7 +283,7 @@ FAULT(e5_flags, "E5 O_DIRECT and O_APPEND toggled while ops run: nobody else wai
 {
 	offender_open(daemon, 64 * MIB);
 	bad.opcode = RING_OP_WRITE;
-	compare(daemon, toggle);
+	compare(daemon, toggle, RATIO_MAX_FLAGS);
 	offender_close();
 }
 
@@ -314,7 +315,7 @@ FAULT(e5_write, "E5 its own write(2) of 2 GB beside its direct reads: nobody els
 {
 	offender_open(daemon, 64 * MIB);
 	bad.opcode = RING_OP_READ;
-	compare(daemon, write_much);
+	compare(daemon, write_much, RATIO_MAX_WRITE);
 	offender_close();
 }
 
