@@ -68,10 +68,9 @@ static bool is_program(const char *path)
 static int find_named(const char *named, char *path, size_t size)
 {
 	_cleanup_(freep) char *real = realpath(named, NULL);
-	int r = real && access(real, X_OK) == 0 ? 0 : -errno;
 
-	if (r < 0)
-		return error_fail_errno(r, "%s: $DSAIOD must name the dsaiod program", named);
+	if (!real || access(real, X_OK) < 0)
+		return error_fail_errno(-errno, "%s: $DSAIOD must name the dsaiod program", named);
 	if (!is_program(real))
 		return error_fail(-EACCES, "%s: is no file: $DSAIOD must name the dsaiod program",
 				  named);
