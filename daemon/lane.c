@@ -650,6 +650,7 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 	case OP_ENDED:
 		return;
 	case OP_WAITING:
+		op_wait_no_more(op);
 		op_stop_at(op, 0, error);
 		end_op(lane, op);
 		return;

@@ -56,6 +56,12 @@ bool op_link(struct op *op, struct order *order)
 	return op->n_blockers == 0;
 }
 
+void op_wait_no_more(struct op *op)
+{
+	op->order->n_waiting -= op->n_blockers > 0;
+	op->n_blockers = 0;
+}
+
 void op_unlink(struct op *op, void (*ready)(struct op *op, void *arg), void *arg)
 {
 	struct order *order = op->order;
@@ -71,10 +77,7 @@ void op_unlink(struct op *op, void (*ready)(struct op *op, void *arg), void *arg
 		order->last = op->order_prev;
 	order->n_ops--;
 	order->n_writes -= op->opcode == RING_OP_WRITE;
-	if (op->n_blockers) { /* cancelled while it waited */
-		op->n_blockers = 0;
-		order->n_waiting--;
-	}
+	op_wait_no_more(op);
 
 	for (struct op *next; later && order->n_waiting; later = next) {
 		next = later->order_next; /* ready() may end it, but unlinks nothing */

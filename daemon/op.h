@@ -84,6 +84,9 @@ struct order *op_order(struct order orders[N_ORDERS], const struct inode *inode)
  */
 bool op_link(struct op *op, struct order *order);
 
+/* It is cancelled while it waits: those before it need not look for it when they are done. */
+void op_wait_no_more(struct op *op);
+
 /*
  * Takes an ended op, whose completion is shown, out again.  Ops that waited for it alone are
  * handed to ready(), in order.
