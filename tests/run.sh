@@ -10,13 +10,13 @@
 #   BUILD=dir			what to test (build)
 #   SANITIZE=name		how that was built: stretches the time-outs
 #   VALGRIND=1			the unit tests, under valgrind
-#   JOBS=n			at a time (2)
+#   JOBS=n			at a time (2; 3 on more than two processors, since many tests wait)
 set -u
 cd "$(dirname "$0")/.." || exit 1
 BUILD=$(realpath "${BUILD:-build}")
 export BUILD SANITIZE="${SANITIZE:-}"
 VALGRIND=${VALGRIND:-}
-JOBS=${JOBS:-2}
+JOBS=${JOBS:-$(($(nproc) > 2 ? 3 : 2))}
 seconds=240
 [ -z "$SANITIZE" ] || seconds=400
 [ -z "$VALGRIND" ] || seconds=600
