@@ -23,8 +23,8 @@ static uint64_t nsec_at(const struct deadlines *deadlines, uint32_t at)
 
 static void place(struct deadlines *deadlines, uint32_t at, struct op *op)
 {
-	deadlines->heap[at] = (uint32_t)(op - deadlines->ops);
-	op->deadline_at = at;
+	deadlines->heap[at] = (uint16_t)(op - deadlines->ops);
+	op->deadline_at = (uint16_t)at;
 }
 
 /* The place is free: whoever is later moves down into it, or earlier up, until op fits. */

@@ -12,7 +12,7 @@
 
 struct deadlines {
 	struct op *ops; /* borrowed: the channel's */
-	uint32_t *heap; /* owned */
+	uint16_t *heap; /* owned; a channel has at most 4096 ops */
 	uint32_t n;
 };
 

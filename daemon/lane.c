@@ -609,7 +609,7 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 	op->state = OP_WAITING;
 	op->id = entry->id;
 	op->batch = batch;
-	op->batch_index = batch_index;
+	op->batch_index = (uint16_t)batch_index;
 	op->opcode = entry->opcode;
 	op->file = NULL;
 	op->slab = NULL;

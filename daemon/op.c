@@ -38,7 +38,7 @@ bool op_link(struct op *op, struct order *order)
 	op->n_blockers = 0;
 	if (must_look(op, order))
 		for (struct op *earlier = order->first; earlier; earlier = earlier->order_next)
-			op->n_blockers += must_wait_for(op, earlier);
+			op->n_blockers = (uint16_t)(op->n_blockers + must_wait_for(op, earlier));
 	if (end_off > order->end_off)
 		order->end_off = end_off;
 

@@ -52,9 +52,9 @@ struct op {
 	uint32_t next_block;	/* split_block()'s counter; of the middle */
 	uint32_t next_inner;	/* bytes of that block already started */
 	uint32_t n_in_flight;
-	uint32_t n_blockers;
-	uint32_t batch_index;
-	uint32_t deadline_at; /* its place among the channel's: deadline.h */
+	uint16_t n_blockers;
+	uint16_t batch_index; /* 16 bits, as its neighbours: below RING_ENTRIES_MAX */
+	uint16_t deadline_at; /* its place among the channel's: deadline.h */
 	uint16_t error;	      /* positive errno of the failure with the lowest offset */
 	uint8_t opcode;	      /* enum ring_opcode */
 	uint8_t state;	      /* enum op_state */
@@ -64,7 +64,7 @@ struct op {
 	bool is_gated : 1;	/* it had to wait for the gate, and is counted for that */
 	bool is_cancelled : 1;	/* no further block starts; error says why */
 };
-static_assert(sizeof(struct op) <= 172, "with ring slots and deadline 256 bytes an entry");
+static_assert(sizeof(struct op) <= 160, "with ring slots and deadline 256 bytes an entry");
 
 /*
  * Open ops of one channel, in the order in which they were taken.  A channel has several of these,
