@@ -3,11 +3,10 @@
  * what its owner shrinks or punches while ops run (E3).
  */
 #include "tests/harness.h"
+#include "tests/scissors.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/falloc.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -167,38 +166,15 @@ FAULT(e3_before, "E3 imported memory that is shrunk before an op: EFAULT, both w
 	kit_close(&kit);
 }
 
-struct scissors {
-	int fd;
-	_Atomic bool must_stop;
-};
-
-static void *cut_without_end(void *arg)
-{
-	struct scissors *scissors = arg;
-	uint64_t random = test_seed();
-
-	while (!atomic_load(&scissors->must_stop)) {
-		off_t at = (off_t)(test_random(&random) % MEMORY_BYTES);
-
-		CHECK_SYS(ftruncate(scissors->fd, at));
-		CHECK_SYS(ftruncate(scissors->fd, MEMORY_BYTES));
-		CHECK_SYS(fallocate(scissors->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at,
-				    (off_t)MEMORY_BYTES - at));
-	}
-	return NULL;
-}
-
 FAULT(e3_during,
       "E3 imported memory that is shrunk and punched while ops run: only its owner sees it")
 {
-	struct scissors scissors = { 0 };
+	struct scissors scissors;
 	unsigned n_whole = 0;
-	pthread_t thread;
 	struct kit kit;
 
 	kit_open(&kit, daemon);
-	scissors.fd = kit.fd;
-	CHECK_EQ(pthread_create(&thread, NULL, cut_without_end, &scissors), 0);
+	scissors_start(&scissors, kit.fd, MEMORY_BYTES);
 	for (int64_t end = now_usec() + 3000000; now_usec() < end;) {
 		struct ring_entry entries[8];
 		int64_t results[ARRAY_SIZE(entries)];
@@ -214,8 +190,7 @@ FAULT(e3_during,
 			n_whole += results[i] == (int64_t)entries[i].len;
 		}
 	}
-	atomic_store(&scissors.must_stop, true);
-	CHECK_EQ(pthread_join(thread, NULL), 0);
+	scissors_stop(&scissors);
 	test_note("%u ops were whole", n_whole);
 	beside_ok();
 	file_make_pattern(daemon_path(daemon, "f"), MEMORY_BYTES, 1);

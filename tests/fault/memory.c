@@ -3,10 +3,9 @@
  * a client by hand can try is in import_raw.c.
  */
 #include "tests/harness.h"
+#include "tests/scissors.h"
 
 #include <errno.h>
-#include <linux/falloc.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -87,28 +86,6 @@ FAULT(e2_library, "E2 imported memory on a disk's file system: refused, used as 
 	kit_close(&kit);
 }
 
-struct scissors {
-	pthread_t thread;
-	int fd;
-	_Atomic bool must_stop;
-};
-
-static void *cut_without_end(void *arg)
-{
-	struct scissors *scissors = arg;
-	uint64_t random = test_seed();
-
-	while (!atomic_load(&scissors->must_stop)) {
-		off_t at = (off_t)(test_random(&random) % BYTES);
-
-		CHECK_SYS(ftruncate(scissors->fd, at));
-		CHECK_SYS(ftruncate(scissors->fd, BYTES));
-		CHECK_SYS(fallocate(scissors->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at,
-				    (off_t)BYTES - at));
-	}
-	return NULL;
-}
-
 static const struct {
 	const char *what;
 	bool is_imported;
@@ -157,18 +134,16 @@ static void run_beside_scissors(struct kit *kit, size_t row)
 FAULT(e3_library, "E3 shared memory that its owner shrinks and punches while the library uses it")
 {
 	for (size_t row = 0; row < ARRAY_SIZE(cuts); row++) {
-		struct scissors scissors = { 0 };
+		struct scissors scissors;
 		struct kit kit;
 
 		kit_open(&kit, daemon);
 		if (cuts[row].is_imported)
 			CHECK_CALL(dsaio_import(kit.rig.client, kit.fd, 0, BYTES, kit.memory));
-		scissors.fd = kit.fd;
-		CHECK_EQ(pthread_create(&scissors.thread, NULL, cut_without_end, &scissors), 0);
+		scissors_start(&scissors, kit.fd, BYTES);
 		run_beside_scissors(&kit, row);
 		beside_ok();
-		atomic_store(&scissors.must_stop, true);
-		CHECK_EQ(pthread_join(scissors.thread, NULL), 0);
+		scissors_stop(&scissors);
 		kit_check_works(&kit);
 		kit_close(&kit);
 	}
