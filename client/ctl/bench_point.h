@@ -1,0 +1,59 @@
+/*
+ * One point of a bench: a profile, measured by all processes of a crew side by side.
+ *
+ * A repetition is a loop in which each process moves io_size bytes of its own file by one op, all
+ * beginning together.  In ds_io's terms "task" is the time of the op alone, "e2e" has the wait for
+ * the other processes, too; of a repetition and of the sum over them the slowest process's counts.
+ *
+ * What is measured is a guest: its handles are of the class background.
+ */
+#ifndef DSAIO_CTL_BENCH_POINT_H
+#define DSAIO_CTL_BENCH_POINT_H
+
+#include "client/ctl/bench_crew.h"
+#include "client/ctl/measure.h"
+#include "proto/profile.h"
+
+#include <stdbool.h>
+
+enum bench_op { BENCH_READ, BENCH_WRITE };
+const char *bench_op_name(enum bench_op op); /* "read", "write" */
+
+struct bench_repetition {
+	double at_sec; /* when it began: seconds since 1970 */
+	double task_sec, e2e_sec;
+	uint64_t bytes; /* of all processes */
+};
+
+struct bench_task {
+	enum bench_op op;
+	struct profile profile;
+	uint64_t io_size;      /* of each process: at most the crew's buffer */
+	uint32_t warmup_loops; /* before the first measured one */
+	uint32_t loops;	       /* at most those the crew has room for: bench_point_shared_bytes() */
+};
+
+/* What the crew's options need for so many measured loops. */
+size_t bench_point_shared_bytes(uint32_t loops);
+
+/*
+ * Measures.  Worker i works on the file bench_files_path() names for it.
+ * ret_repetitions: room for task->loops of them.
+ * *ret_moved_bytes, *ret_moved_ops: all that was done, warming up too, also if it then failed.
+ * Returns as bench_crew_call().
+ */
+int bench_point_run(struct bench_crew *crew, unsigned n_workers, const struct bench_task *task,
+		    struct bench_repetition *ret_repetitions, struct measure *ret_total,
+		    uint64_t *ret_moved_bytes, uint64_t *ret_moved_ops, char *text);
+
+/* ---- in a worker ---- */
+
+/* A handle of a guest with that profile.  Returns 0 or bench_worker_fail()'s value. */
+int bench_open_handle(struct bench_worker *worker, const struct profile *profile,
+		      struct dsaio_handle **ret_handle);
+
+/* Moves len bytes at the file's start from or to the worker's buffer, and waits. */
+int bench_transfer(struct bench_worker *worker, struct dsaio_handle *handle,
+		   struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len);
+
+#endif
