@@ -172,6 +172,7 @@ $(BUILD)/proto/dirs.h: force | $(BUILD)/proto
 .PHONY: force
 
 # Unit tests see inside, and link the archives; the others link the library, as programs do.
+$(BUILD)/tests/unit/test_bench_statistics: $(BUILD)/tests/bench/statistics.o
 $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 	$(call say,LINK,$@)$(LINK) -o $@ $^ $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
 $(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so

@@ -97,6 +97,34 @@ struct row rows[N_ROWS] = {
 				.unit = "bytes",
 				.is_absolute = true,
 				.bar = 256 },
+	[ROW_SMALL_BESIDE] = { .name = "4 KiB read beside 400 MiB reads: p99, by arrival",
+			       .unit = "us",
+			       .bar = 0.02,
+			       .decimals = 1 },
+	[ROW_BIG_BESIDE] = { .name = "the 400 MiB reads meanwhile, beside alone",
+			     .unit = "MB/s",
+			     .is_higher_better = true,
+			     .bar = 0.9 },
+	[ROW_SHARES] = { .name = "1 and 16 reads queued: larger share, smaller",
+			 .unit = "MB/s",
+			 .bar = 1.03 },
+	[ROW_SHARES_WEIGHTED] = { .name = "weights 1 and 4, reads: share by weight",
+				  .unit = "MB/s",
+				  .bar = 1.05 },
+	[ROW_SMALL_BESIDE_WRITES] = { .name = "4 KiB read beside 400 MiB writes: p99, by arrival",
+				      .unit = "us",
+				      .bar = 0.02,
+				      .decimals = 1 },
+	[ROW_WRITES_BESIDE] = { .name = "the 400 MiB writes meanwhile, beside alone",
+				.unit = "MB/s",
+				.is_higher_better = true,
+				.bar = 0.9 },
+	[ROW_SHARES_WRITE] = { .name = "1 and 16 writes queued: larger share, smaller",
+			       .unit = "MB/s",
+			       .bar = 1.03 },
+	[ROW_SHARES_WEIGHTED_WRITE] = { .name = "weights 1 and 4, writes: share by weight",
+					.unit = "MB/s",
+					.bar = 1.05 },
 	[ROW_READ_LOCAL] = { .name = "400 MiB read, beside in-process libaio",
 			     .unit = "MB/s",
 			     .is_higher_better = true,
@@ -351,27 +379,43 @@ static void progress(const struct row *row, unsigned n_rounds)
 		fprintf(stderr, "\r\033[K");
 }
 
+int round_begin(const struct row *row, unsigned round)
+{
+	progress(row, round);
+	return is_interrupted ? -EINTR : 0;
+}
+
+int round_run(struct bench *b, const struct row *row, unsigned round,
+	      int (*const sides[])(struct bench *, double *), unsigned n, double *ret_values)
+{
+	int r = round_begin(row, round);
+
+	for (unsigned i = 0; r == 0 && i < n; i++) {
+		const unsigned side = (round + i) % n;
+
+		if (sides[side](b, &ret_values[side]) < 0)
+			r = -EIO;
+	}
+	return r;
+}
+
 int compare(struct bench *b, struct row *row, double unit, int (*ours)(struct bench *, double *),
 	    int (*reference)(struct bench *, double *))
 {
 	const int64_t end = clock_nsec() + COMPARISON_NSEC;
-	double o, r;
+	double values[2];
+	int r = 0;
 
 	for (unsigned i = 0;
 	     row->n_rounds < ROUNDS_MAX && (row->n_rounds < ROUNDS_MIN || clock_nsec() < end);
 	     i++) {
-		progress(row, i);
-		if (is_interrupted)
-			return -EINTR;
-		if (i % 2 == 0) {
-			if (ours(b, &o) < 0 || reference(b, &r) < 0)
-				return -EIO;
-		} else {
-			if (reference(b, &r) < 0 || ours(b, &o) < 0)
-				return -EIO;
-		}
+		r = round_run(b, row, i,
+			      (int (*const[])(struct bench *, double *)){ ours, reference }, 2,
+			      values);
+		if (r < 0)
+			return r;
 		if (i > 0)
-			row_add(row, o / unit, r / unit);
+			row_add(row, values[0] / unit, values[1] / unit);
 	}
 	return 0;
 }
@@ -379,13 +423,13 @@ int compare(struct bench *b, struct row *row, double unit, int (*ours)(struct be
 int repeat(struct bench *b, struct row *row, int (*ours)(struct bench *, double *))
 {
 	double value;
+	int r;
 
 	for (unsigned i = 0; row->n_rounds < ROUNDS_MIN; i++) {
-		progress(row, i);
-		if (is_interrupted)
-			return -EINTR;
-		if (ours(b, &value) < 0)
-			return -EIO;
+		r = round_run(b, row, i, (int (*const[])(struct bench *, double *)){ ours }, 1,
+			      &value);
+		if (r < 0)
+			return r;
 		if (i > 0)
 			row_add(row, value, 1);
 	}
@@ -567,6 +611,10 @@ static const struct {
 	{ "autostart", measure_autostart, NULL },
 	{ "rest", measure_rest, NULL },
 	{ "memory", measure_memory, NULL },
+	{ "neighbour", measure_neighbour, NULL },
+	{ "shares", measure_shares, NULL },
+	{ "neighbour-write", measure_neighbour_write, "a small reader beside large writes" },
+	{ "shares-write", measure_shares_write, "the shares of two that write" },
 	{ "bandwidth-local", measure_bandwidth_local,
 	  "large reads beside in-process libaio, not fio" },
 	{ "nowait", measure_nowait,
@@ -697,8 +745,9 @@ static int run(struct bench *b, char **wanted)
 
 static int usage(FILE *f, int status)
 {
-	fprintf(f, "usage: bench [MEASURE]...\n"
-		   "Measures dsaiod beside fio and libaio; without MEASURE, all but two:\n");
+	fprintf(f,
+		"usage: bench [MEASURE]...\n"
+		"Measures dsaiod beside fio and libaio; without MEASURE, all but those marked:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(measures); i++)
 		fprintf(f, "  %s%s%s\n", measures[i].name,
 			measures[i].on_request ? ": only when named: " : "",

@@ -1,7 +1,7 @@
 /*
  * What the measures share: the rows, a daemon of our own with what is open in it, and how a
  * comparison runs.  bench.c has the measures of the core, everyday.c those of any memory, any
- * file and no configuration.
+ * file and no configuration, sharing.c those of programs side by side.
  */
 #ifndef DSAIO_TESTS_BENCH_BENCH_H
 #define DSAIO_TESTS_BENCH_BENCH_H
@@ -42,6 +42,14 @@ enum {
 	ROW_MEMORY_ONE,
 	ROW_MEMORY_FURTHER,
 	ROW_MEMORY_HANDLE,
+	ROW_SMALL_BESIDE,
+	ROW_BIG_BESIDE,
+	ROW_SHARES,
+	ROW_SHARES_WEIGHTED,
+	ROW_SMALL_BESIDE_WRITES,
+	ROW_WRITES_BESIDE,
+	ROW_SHARES_WRITE,
+	ROW_SHARES_WEIGHTED_WRITE,
 	ROW_READ_LOCAL,
 	ROW_WRITE_LOCAL,
 	ROW_NOWAIT_LATENCY,
@@ -84,6 +92,15 @@ int local_latency(struct bench *b, double *ret_usec);
 int local_iops(struct bench *b, double *ret_iops);
 int local_read_bandwidth(struct bench *b, double *ret_bandwidth);
 
+/* Before a round of the row: says so, or -EINTR after a signal. */
+int round_begin(const struct row *row, unsigned round);
+/*
+ * Runs each of the n sides once, another one first each round; values in the order of the sides.
+ * 0 or -errno.
+ */
+int round_run(struct bench *b, const struct row *row, unsigned round,
+	      int (*const sides[])(struct bench *, double *), unsigned n, double *ret_values);
+
 /* Fills the row; unit: how many of what the functions give make one of the row's. */
 int compare(struct bench *b, struct row *row, double unit, int (*ours)(struct bench *, double *),
 	    int (*reference)(struct bench *, double *));
@@ -96,5 +113,11 @@ int measure_private(struct bench *b);
 int measure_odd(struct bench *b);
 int measure_autostart(struct bench *b);
 int measure_nowait(struct bench *b);
+
+/* sharing.c */
+int measure_neighbour(struct bench *b);
+int measure_neighbour_write(struct bench *b);
+int measure_shares(struct bench *b);
+int measure_shares_write(struct bench *b);
 
 #endif

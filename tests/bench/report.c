@@ -3,10 +3,10 @@
 #include <assert.h>
 #include <errno.h>
 #include <json-c/json.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/cleanup.h"
+#include "tests/bench/statistics.h"
 
 enum column { OURS, REFERENCE, RATIO };
 
@@ -17,24 +17,6 @@ struct summary {
 	bool holds;		/* the median meets the bar, without tolerance */
 };
 
-static int compare(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* The value below which the share q of the sorted values lies, interpolated. */
-static double quantile(const double *sorted, unsigned n, double q)
-{
-	const double at = q * (n - 1);
-	const unsigned i = (unsigned)at;
-
-	if (i + 1 >= n)
-		return sorted[n - 1];
-	return sorted[i] + (at - i) * (sorted[i + 1] - sorted[i]);
-}
-
 static void sort_column(const struct row *row, enum column column, double *ret_sorted)
 {
 	for (unsigned i = 0; i < row->n_rounds; i++) {
@@ -44,7 +26,7 @@ static void sort_column(const struct row *row, enum column column, double *ret_s
 				: column == REFERENCE ? r->reference
 						      : r->ours / r->reference;
 	}
-	qsort(ret_sorted, row->n_rounds, sizeof(*ret_sorted), compare);
+	sort_values(ret_sorted, row->n_rounds);
 }
 
 static struct summary row_summary(const struct row *row)

@@ -1,0 +1,181 @@
+/*
+ * The measures of sharing: a small reader beside a large one, and the shares of two that never
+ * have enough.  Each program is a process of its own (neighbour.h).
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "tests/bench/bench.h"
+#include "tests/bench/clock.h"
+#include "tests/bench/neighbour.h"
+
+/* Until the window, and who is active lately, are what they stay; then what is measured. */
+#define SETTLE_NSEC INT64_C(250000000)
+#define WINDOW_NSEC INT64_C(600000000)
+/* In the order of arrival a read takes hundreds of milliseconds: some are needed. */
+#define ARRIVAL_NSEC INT64_C(1200000000)
+
+#define GREEDY_BYTES (UINT64_C(16) << 20) /* 25 of them are the file */
+
+/* Of one measure: at most two clients of ours, and two programs without. */
+enum { BIG, SMALL, BIG_LOCAL, SMALL_LOCAL, N_NEIGHBOURS };
+static struct neighbour neighbours[N_NEIGHBOURS];
+
+static int start(struct bench *b, unsigned which, const struct neighbour_job *job)
+{
+	struct neighbour_job whole = *job;
+
+	whole.path = b->path;
+	whole.file_bytes = READ_BYTES;
+	whole.socket_path = which == BIG || which == SMALL ? b->daemon.socket_path : NULL;
+	return neighbour_start(&neighbours[which], &whole);
+}
+
+static void stop_all(void)
+{
+	for (unsigned i = 0; i < N_NEIGHBOURS; i++)
+		neighbour_stop(&neighbours[i]);
+}
+
+/* Two of them, or with N_NEIGHBOURS as the second one; gives the time that counts. */
+static int slice(unsigned one, unsigned two, int64_t nsec, int64_t *ret_from, int64_t *ret_to)
+{
+	struct neighbour *const both[] = { &neighbours[one], &neighbours[two % N_NEIGHBOURS] };
+
+	*ret_from = clock_nsec() + SETTLE_NSEC;
+	*ret_to = *ret_from + nsec;
+	return neighbours_run(both, two == N_NEIGHBOURS ? 1 : 2, *ret_to);
+}
+
+/* ---- small beside large ---- */
+
+static int big_alone(struct bench *b, double *ret_bandwidth)
+{
+	int64_t from, to;
+	const int r = slice(BIG, N_NEIGHBOURS, WINDOW_NSEC, &from, &to);
+
+	(void)b;
+	*ret_bandwidth = neighbour_bandwidth(&neighbours[BIG], from, to);
+	return r;
+}
+
+static double big_beside_bandwidth; /* of the last both_beside() */
+
+static int both_beside(struct bench *b, double *ret_p99_usec)
+{
+	int64_t from, to;
+	const int r = slice(BIG, SMALL, WINDOW_NSEC, &from, &to);
+
+	(void)b;
+	big_beside_bandwidth = neighbour_bandwidth(&neighbours[BIG], from, to);
+	*ret_p99_usec = neighbour_latency_usec(&neighbours[SMALL], from, to, 0.99);
+	return r;
+}
+
+static int both_by_arrival(struct bench *b, double *ret_p99_usec)
+{
+	int64_t from, to;
+	const int r = slice(BIG_LOCAL, SMALL_LOCAL, ARRIVAL_NSEC, &from, &to);
+
+	(void)b;
+	*ret_p99_usec = neighbour_latency_usec(&neighbours[SMALL_LOCAL], from, to, 0.99);
+	return r;
+}
+
+static int measure_beside(struct bench *b, bool is_write, struct row *latency,
+			  struct row *bandwidth)
+{
+	static int (*const sides[])(struct bench *, double *) = { big_alone, both_beside,
+								  both_by_arrival };
+	const struct neighbour_job big = {
+		.op_bytes = READ_BYTES, .n_queued = 1, .weight = 1, .is_write = is_write
+	};
+	const struct neighbour_job small = { .op_bytes = SMALL_BYTES, .n_queued = 1, .weight = 1 };
+	double values[ARRAY_SIZE(sides)];
+	int r = private_daemon_start(&b->daemon, b->program, b->dir, "d", "");
+
+	for (unsigned i = 0; r == 0 && i < N_NEIGHBOURS; i++)
+		r = start(b, i, i == BIG || i == BIG_LOCAL ? &big : &small);
+	for (unsigned i = 0; r == 0 && i <= ROUNDS_MIN; i++) {
+		r = round_run(b, latency, i, sides, ARRAY_SIZE(sides), values);
+		if (r < 0 || i == 0)
+			continue;
+		row_add(bandwidth, big_beside_bandwidth / 1e6, values[0] / 1e6);
+		row_add(latency, values[1], values[2]);
+	}
+	stop_all();
+	return r;
+}
+
+int measure_neighbour(struct bench *b)
+{
+	return measure_beside(b, false, &rows[ROW_SMALL_BESIDE], &rows[ROW_BIG_BESIDE]);
+}
+
+int measure_neighbour_write(struct bench *b)
+{
+	return measure_beside(b, true, &rows[ROW_SMALL_BESIDE_WRITES], &rows[ROW_WRITES_BESIDE]);
+}
+
+/* ---- shares ---- */
+
+/*
+ * Ours is the larger of the two shares, by weight, and the reference the smaller: whoever has
+ * too much, the ratio is above 1.
+ */
+static int measure_share(struct bench *b, struct row *row, const struct neighbour_job *one,
+			 const struct neighbour_job *two)
+{
+	int r = private_daemon_start(&b->daemon, b->program, b->dir, "d", "");
+
+	if (r == 0)
+		r = start(b, BIG, one);
+	if (r == 0)
+		r = start(b, SMALL, two);
+	for (unsigned i = 0; r == 0 && i <= ROUNDS_MIN; i++) {
+		int64_t from = 0, to = 0;
+		double x, y;
+
+		r = round_begin(row, i);
+		if (r == 0)
+			r = slice(BIG, SMALL, WINDOW_NSEC, &from, &to);
+		if (r < 0 || i == 0)
+			continue;
+		x = neighbour_bandwidth(&neighbours[BIG], from, to) / 1e6 / one->weight;
+		y = neighbour_bandwidth(&neighbours[SMALL], from, to) / 1e6 / two->weight;
+		row_add(row, x > y ? x : y, x > y ? y : x);
+	}
+	stop_all();
+	private_daemon_stop(&b->daemon);
+	return r;
+}
+
+static int measure_shares_of(struct bench *b, bool is_write, struct row *equal,
+			     struct row *weighted)
+{
+	const struct neighbour_job short_queue = {
+		.op_bytes = GREEDY_BYTES, .n_queued = 1, .weight = 1, .is_write = is_write
+	};
+	struct neighbour_job long_queue = short_queue, heavy;
+	int r;
+
+	long_queue.n_queued = NEIGHBOUR_QUEUED_MAX;
+	heavy = long_queue;
+	heavy.weight = 4;
+	r = measure_share(b, equal, &short_queue, &long_queue);
+	if (r == 0)
+		r = measure_share(b, weighted, &long_queue, &heavy);
+	return r;
+}
+
+int measure_shares(struct bench *b)
+{
+	return measure_shares_of(b, false, &rows[ROW_SHARES], &rows[ROW_SHARES_WEIGHTED]);
+}
+
+int measure_shares_write(struct bench *b)
+{
+	return measure_shares_of(b, true, &rows[ROW_SHARES_WRITE],
+				 &rows[ROW_SHARES_WEIGHTED_WRITE]);
+}
