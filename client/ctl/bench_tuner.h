@@ -1,0 +1,85 @@
+/*
+ * The tuner: which point to measure next, for how long, and what the measurements say.  It knows
+ * points as numbers with costs and measures nothing itself: pure, but for its memory.
+ *
+ * There are three goals: the fastest read, the fastest write, the largest sum of both.  For each
+ * the points race: all are measured in short steps, round after round, each round in an order of
+ * its own, so that a device that drifts favours none.  After some rounds a goal lets go of points
+ * that are clearly slower than its best, then of all but some of the fastest and some of the
+ * cheapest of those that cannot be told apart; who is left is measured in longer steps, until the
+ * budget is used.
+ *
+ * What is compared are logarithms of speeds of the same rounds, so what slows a whole round down
+ * cancels out; the spread that is left is estimated from all points together.  Intervals are
+ * Student's: 95% of a point's own speed, and of all the differences to the fastest at once.
+ *
+ * The caller's thread alone.
+ */
+#ifndef DSAIO_CTL_BENCH_TUNER_H
+#define DSAIO_CTL_BENCH_TUNER_H
+
+#include "client/ctl/bench_point.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tuner;
+
+enum tuner_goal { TUNER_READ, TUNER_WRITE, TUNER_SUM, N_TUNER_GOALS };
+
+struct tuner_options {
+	size_t n_points;
+	const uint64_t *costs; /* of each, copied: of points as fast as each other the least wins */
+	bool reads, writes;    /* at least one */
+	uint64_t io_size;      /* bytes of a whole measurement: steps are parts of it */
+	uint64_t align;	       /* steps are multiples of this, or io_size */
+	uint64_t budget_bytes; /* to be read and written in all, but for FINAL_ROUNDS_MIN */
+	uint64_t seed;	       /* of the orders */
+};
+
+struct tuner_step {
+	size_t point;
+	enum bench_op op;
+	uint64_t bytes;
+};
+
+/* Of a goal, when all is done. */
+struct tuner_rank {
+	size_t point;
+	double speed, speed_low, speed_high; /* mean, and its interval */
+	double loss, loss_low, loss_high;    /* to the fastest, as a share of its speed */
+	bool is_tied;			     /* with it: the interval has 0 in it */
+};
+struct tuner_verdict {
+	struct tuner_rank *ranks; /* who was measured to the end, the fastest first */
+	size_t n_ranks, n_tied;	  /* 0: all failed */
+	size_t recommended;	  /* in ranks: the cheapest that is tied and hardly slower */
+	size_t n_slower;	  /* let go of since they were clearly slower */
+	size_t n_not_followed;	  /* since others were as fast, or as cheap */
+	unsigned n_rounds;	  /* that ranks rest on */
+};
+
+/* 0 or -ENOMEM. */
+int tuner_new(const struct tuner_options *options, struct tuner **ret_tuner);
+void tuner_free(struct tuner *tuner);
+
+/* What to measure now.  False: all is done, or no point is left. */
+bool tuner_next(struct tuner *tuner, struct tuner_step *ret_step);
+
+/* What that step came to, in any unit; 0: it failed, and its point is out of all races. */
+void tuner_tell(struct tuner *tuner, double speed);
+
+/* The share of the budget that was used, for a progress bar: 0 to 1. */
+double tuner_progress(const struct tuner *tuner);
+
+/* Is the goal one that was asked for?  The sum is one only with reads and writes. */
+bool tuner_has_goal(const struct tuner *tuner, enum tuner_goal goal);
+
+/* When tuner_next() said false.  Returns 0 or -ENOMEM; ranks is the caller's, for free(). */
+int tuner_judge(const struct tuner *tuner, enum tuner_goal goal, struct tuner_verdict *ret_verdict);
+
+/* Student's quantile for an interval of 95% with so many degrees of freedom. */
+double tuner_student(size_t degrees);
+
+#endif

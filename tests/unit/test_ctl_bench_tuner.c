@@ -1,0 +1,258 @@
+/* bench_tuner: who wins on devices that swing, drift and fail, simulated. */
+#include "client/ctl/bench_tuner.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/unit/suite.h"
+
+#define N_POINTS 64u
+#define IO_SIZE (UINT64_C(400) << 20)
+/* A tenth of five repetitions of reads and writes of all points. */
+#define BUDGET (IO_SIZE * N_POINTS * 5 * 2 / 10)
+
+static struct device {
+	double speeds[N_POINTS]; /* of reads; writes have half */
+	double swing, drift;
+	bool fails[N_POINTS];
+	uint64_t random;
+	double drifted;
+	uint64_t n_bytes;
+	unsigned n_steps[N_POINTS];
+} device;
+
+static double uniform(void)
+{
+	device.random = device.random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+	return (double)(device.random >> 11) / 9007199254740992.0;
+}
+
+static double normal(void)
+{
+	return sqrt(-2 * log(uniform() + 1e-12)) * cos(6.283185307179586 * uniform());
+}
+
+static double measure(const struct tuner_step *step)
+{
+	device.n_bytes += step->bytes;
+	device.n_steps[step->point]++;
+	if (device.fails[step->point])
+		return 0;
+	device.drifted = 0.98 * device.drifted + 0.2 * device.drift * normal();
+	return device.speeds[step->point] * (step->op == BENCH_READ ? 1 : 0.5) *
+	       exp(device.drifted + device.swing * normal());
+}
+
+static void device_init(uint64_t seed, double swing, double drift)
+{
+	device = (struct device){ .swing = swing, .drift = drift, .random = seed };
+	for (unsigned i = 0; i < N_POINTS; i++)
+		device.speeds[i] = 1;
+}
+
+/* Points cost as much as their number says, so 0 is the cheapest. */
+static struct tuner *run(size_t n_points, bool reads, bool writes, uint64_t seed)
+{
+	uint64_t costs[N_POINTS];
+	const struct tuner_options options = { .n_points = n_points,
+					       .costs = costs,
+					       .reads = reads,
+					       .writes = writes,
+					       .io_size = IO_SIZE,
+					       .align = 4096,
+					       .budget_bytes = BUDGET * n_points / N_POINTS,
+					       .seed = seed };
+	struct tuner *tuner;
+	struct tuner_step step;
+
+	for (unsigned i = 0; i < N_POINTS; i++)
+		costs[i] = i;
+	ck_assert_int_eq(tuner_new(&options, &tuner), 0);
+	while (tuner_next(tuner, &step)) {
+		ck_assert(step.op == BENCH_READ ? reads : writes);
+		ck_assert_uint_lt(step.point, n_points);
+		ck_assert_uint_gt(step.bytes, 0);
+		ck_assert_uint_le(step.bytes, IO_SIZE);
+		tuner_tell(tuner, measure(&step));
+	}
+	ck_assert_double_eq(tuner_progress(tuner), 1);
+	return tuner;
+}
+
+static struct tuner_verdict judge(struct tuner *tuner, enum tuner_goal goal)
+{
+	struct tuner_verdict v;
+
+	ck_assert_int_eq(tuner_judge(tuner, goal, &v), 0);
+	tuner_free(tuner);
+	return v;
+}
+
+START_TEST(a_point_that_is_faster_wins_whatever_the_device_does_meanwhile)
+{
+	for (uint64_t seed = 1; seed <= 50; seed++) {
+		struct tuner_verdict v;
+
+		device_init(seed, 0.08, 0.05);
+		device.speeds[63] = 1.25; /* the dearest one */
+		v = judge(run(N_POINTS, true, true, seed), TUNER_SUM);
+		ck_assert_uint_eq(v.ranks[v.recommended].point, 63);
+		ck_assert_uint_le(v.n_tied, 1);
+		free(v.ranks);
+	}
+}
+END_TEST
+
+START_TEST(the_budget_is_kept)
+{
+	device_init(1, 0.1, 0.1);
+	tuner_free(run(N_POINTS, true, true, 1));
+	ck_assert_uint_le(device.n_bytes, BUDGET);
+	ck_assert_uint_gt(device.n_bytes, BUDGET / 10 * 8);
+}
+END_TEST
+
+START_TEST(points_that_are_alike_are_tied_and_a_cheap_one_is_recommended)
+{
+	unsigned n_tied = 0, n_ranks = 0, n_cheap = 0;
+
+	for (uint64_t seed = 1; seed <= 50; seed++) {
+		struct tuner_verdict v;
+
+		device_init(seed, 0.01, 0.02);
+		v = judge(run(N_POINTS, true, true, seed), TUNER_SUM);
+		n_tied += (unsigned)v.n_tied;
+		n_ranks += (unsigned)v.n_ranks;
+		n_cheap += v.ranks[v.recommended].point == 0;
+		free(v.ranks);
+	}
+	ck_assert_uint_gt(n_tied, n_ranks * 8 / 10);
+	ck_assert_uint_ge(n_cheap, 40); /* it is measured to the end unless it seems clearly slow */
+}
+END_TEST
+
+START_TEST(clear_losers_are_let_go_of_early)
+{
+	struct tuner_verdict v;
+
+	device_init(3, 0.05, 0.1);
+	for (unsigned i = 0; i < N_POINTS; i++)
+		device.speeds[i] = i % 2 ? 0.5 : 1;
+	v = judge(run(N_POINTS, true, true, 3), TUNER_SUM);
+	ck_assert_uint_ge(v.n_slower, N_POINTS / 2);
+	for (unsigned i = 1; i < N_POINTS; i += 2)
+		ck_assert_uint_eq(device.n_steps[i], 4); /* two rounds, read and write */
+	free(v.ranks);
+}
+END_TEST
+
+START_TEST(intervals_hold_what_they_promise)
+{
+	unsigned n = 0, n_in = 0;
+
+	/* Of two points the second is slower by 5%: 95 of 100 intervals should have that in them. */
+	for (uint64_t seed = 1; seed <= 300; seed++) {
+		struct tuner_verdict v;
+
+		device_init(seed, 0.05, 0.2);
+		device.speeds[1] = 0.95;
+		v = judge(run(2, true, false, seed), TUNER_READ);
+		ck_assert_uint_eq(v.n_ranks, 2);
+		if (v.ranks[0].point == 0) {
+			n++;
+			n_in += v.ranks[1].loss_low <= 0.05 && v.ranks[1].loss_high >= 0.05;
+		}
+		free(v.ranks);
+	}
+	ck_assert_uint_gt(n, 200);
+	ck_assert_double_gt((double)n_in / n, 0.90);
+	ck_assert_double_lt((double)n_in / n, 0.99);
+}
+END_TEST
+
+START_TEST(a_point_that_fails_is_out)
+{
+	struct tuner_verdict v;
+
+	device_init(5, 0.05, 0);
+	device.speeds[7] = 2;
+	device.fails[7] = true;
+	v = judge(run(N_POINTS, true, true, 5), TUNER_SUM);
+	for (size_t i = 0; i < v.n_ranks; i++)
+		ck_assert_uint_ne(v.ranks[i].point, 7);
+	ck_assert_uint_eq(device.n_steps[7], 1);
+	ck_assert_uint_eq(v.n_ranks + v.n_slower + v.n_not_followed, N_POINTS - 1);
+	free(v.ranks);
+}
+END_TEST
+
+START_TEST(nothing_is_left_when_all_fail)
+{
+	struct tuner_verdict v;
+
+	device_init(6, 0.05, 0);
+	for (unsigned i = 0; i < 3; i++)
+		device.fails[i] = true;
+	v = judge(run(3, true, true, 6), TUNER_SUM);
+	ck_assert_uint_eq(v.n_ranks, 0);
+	free(v.ranks);
+}
+END_TEST
+
+START_TEST(one_point_is_measured_too)
+{
+	struct tuner_verdict v;
+
+	device_init(7, 0.05, 0);
+	v = judge(run(1, true, true, 7), TUNER_SUM);
+	ck_assert_uint_eq(v.n_ranks, 1);
+	ck_assert_uint_eq(v.n_tied, 1);
+	ck_assert_double_eq(v.ranks[0].loss, 0);
+	ck_assert_double_lt(v.ranks[0].speed_low, v.ranks[0].speed);
+	ck_assert_double_gt(v.ranks[0].speed_high, v.ranks[0].speed);
+	free(v.ranks);
+}
+END_TEST
+
+START_TEST(with_reads_alone_there_is_no_sum)
+{
+	struct tuner *tuner;
+
+	device_init(8, 0.05, 0);
+	tuner = run(4, true, false, 8);
+	ck_assert(tuner_has_goal(tuner, TUNER_READ));
+	ck_assert(!tuner_has_goal(tuner, TUNER_WRITE));
+	ck_assert(!tuner_has_goal(tuner, TUNER_SUM));
+	tuner_free(tuner);
+}
+END_TEST
+
+START_TEST(students_quantiles_are_those_of_the_tables)
+{
+	static const struct {
+		size_t degrees;
+		double quantile;
+	} rows[] = { { 1, 12.706 }, { 4, 2.776 }, { 30, 2.042 }, { 40, 2.021 }, { 120, 1.980 } };
+
+	for (int i = 0; i < N_ROWS(rows); i++)
+		ck_assert_double_eq_tol(tuner_student(rows[i].degrees), rows[i].quantile, 0.001);
+	ck_assert(isinf(tuner_student(0)));
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, a_point_that_is_faster_wins_whatever_the_device_does_meanwhile);
+	tcase_add_test(tcase, the_budget_is_kept);
+	tcase_add_test(tcase, points_that_are_alike_are_tied_and_a_cheap_one_is_recommended);
+	tcase_add_test(tcase, clear_losers_are_let_go_of_early);
+	tcase_add_test(tcase, intervals_hold_what_they_promise);
+	tcase_add_test(tcase, a_point_that_fails_is_out);
+	tcase_add_test(tcase, nothing_is_left_when_all_fail);
+	tcase_add_test(tcase, one_point_is_measured_too);
+	tcase_add_test(tcase, with_reads_alone_there_is_no_sum);
+	tcase_add_test(tcase, students_quantiles_are_those_of_the_tables);
+}
+
+SUITE("ctl/bench_tuner", add_tests)
