@@ -347,8 +347,7 @@ static int fio_spawn(char *const argv[], int out_fd, pid_t *ret_pid)
 	return -r;
 }
 
-/* Runs fio and gives what it printed, or -EIO if it failed. */
-static int fio_output(char *const argv[], char **ret_output)
+int fio_output(char *const argv[], char **ret_output)
 {
 	_cleanup_(freep) char *output = NULL;
 	_cleanup_(fclosep) FILE *in = NULL;
@@ -386,8 +385,7 @@ static int fio_output(char *const argv[], char **ret_output)
 	return 0;
 }
 
-/* The member at path, each step of which is a name or "[0]"; NULL if there is none. */
-static struct json_object *json_at(struct json_object *o, const char *const *path)
+struct json_object *json_at(struct json_object *o, const char *const *path)
 {
 	for (; o && *path; path++) {
 		if (strcmp(*path, "[0]") == 0)

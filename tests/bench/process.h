@@ -45,6 +45,13 @@ struct process_memory {
 };
 int process_memory(pid_t pid, struct process_memory *ret_memory);
 
+/* Runs fio and gives what it printed (the caller frees it), or -ENOENT: there is none; -EIO: failed. */
+int fio_output(char *const argv[], char **ret_output);
+
+/* The member at path, each step of which is a name or "[0]"; NULL if there is none. */
+struct json_object;
+struct json_object *json_at(struct json_object *o, const char *const *path);
+
 /*
  * fio reads or writes size_mib of file in blocks of 1 MiB at depth 32; its own figure for the
  * bandwidth, in bytes a second.

@@ -1,0 +1,60 @@
+/*
+ * The processes of a side that does its work in C: forked once for a point, then idle until they
+ * are told to run a slice.
+ *
+ * Each has a socket to the parent, and a page with its results that both map.  A slice starts at
+ * one moment for all, told some milliseconds ahead; it ends for each after its time (or number of
+ * ops), when what it had in flight is back.  A child ends when its parent closes the socket, or
+ * dies, and ignores what a terminal sends to stop the bench.
+ *
+ * The parent calls from one thread; the members' functions run in the children.
+ */
+#ifndef DSAIO_TESTS_BENCH_CREW_H
+#define DSAIO_TESTS_BENCH_CREW_H
+
+#include <sys/types.h>
+
+#include "tests/bench/histogram.h"
+#include "tests/bench/side.h"
+
+/* A child's slice: what is to be done, and what it tells. */
+struct work {
+	int64_t start_nsec, end_nsec; /* CLOCK_MONOTONIC; set before; end: stop starting ops */
+	uint64_t ops, bytes;
+	int64_t done_nsec;
+	int64_t cpu_nsec;
+	unsigned block_bytes, depth; /* as served; 0: as asked for */
+	struct histogram histogram;
+	int error;
+	char why[512];
+};
+
+/* What each process does: all in the child. */
+struct crew_member {
+	/* Gives *ret_state; 0, or a negative errno and text in why (of size bytes). */
+	int (*open)(const struct point *point, unsigned index, const void *argument,
+		    void **ret_state, char *why, size_t size);
+	int (*run)(void *state, struct work *work);
+	void (*close)(void *state); /* NULL is fine */
+};
+
+struct crew;
+
+/* argument: borrowed until the return.  On an error *ret_crew is NULL and side->why says why. */
+int crew_new(struct side *side, const struct crew_member *member, const void *argument,
+	     struct crew **ret_crew);
+void crew_free(struct crew *crew); /* NULL is fine */
+
+/* Of a side kind; other_pid: a process whose CPU counts too (the daemon), or 0. */
+int crew_slice(struct side *side, struct crew *crew, pid_t other_pid, struct result *ret_result);
+
+/* Where a process is: the offset of its next op. */
+struct offsets {
+	uint64_t n, next, seed;
+	uint64_t op_bytes;
+	bool is_random;
+};
+void offsets_init(struct offsets *offsets, const struct point *point);
+uint64_t offsets_next(struct offsets *offsets);
+
+#endif

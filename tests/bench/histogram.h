@@ -1,0 +1,42 @@
+/*
+ * Latencies, counted without allocation: 128 steps an octave, so that what is read from it is at
+ * most 0.8% above what was recorded.  Pure.
+ */
+#ifndef DSAIO_TESTS_BENCH_HISTOGRAM_H
+#define DSAIO_TESTS_BENCH_HISTOGRAM_H
+
+#include <stdint.h>
+
+#define HISTOGRAM_STEP_BITS 7u
+#define HISTOGRAM_OCTAVES 34u /* up to 2^40 ns, 18 minutes; what is longer counts as that */
+#define HISTOGRAM_STEPS ((HISTOGRAM_OCTAVES + 1) << HISTOGRAM_STEP_BITS)
+
+struct histogram {
+	uint32_t n[HISTOGRAM_STEPS];
+};
+
+/* Values below 2^(bits) have a step each, then each octave has 2^bits of them. */
+static inline unsigned histogram_step(uint64_t nsec)
+{
+	unsigned octave;
+
+	if (nsec < 1u << HISTOGRAM_STEP_BITS)
+		return (unsigned)nsec;
+	octave = 63u - (unsigned)__builtin_clzll(nsec) - HISTOGRAM_STEP_BITS;
+	if (octave >= HISTOGRAM_OCTAVES)
+		return HISTOGRAM_STEPS - 1;
+	return ((octave + 1) << HISTOGRAM_STEP_BITS) + (unsigned)(nsec >> octave) -
+	       (1u << HISTOGRAM_STEP_BITS);
+}
+
+static inline void histogram_add(struct histogram *h, int64_t nsec)
+{
+	h->n[histogram_step(nsec > 0 ? (uint64_t)nsec : 0)]++;
+}
+
+void histogram_merge(struct histogram *into, const struct histogram *from);
+
+/* The value, in nanoseconds, that the share q (0 to 1) of those recorded do not pass; 0: none. */
+double histogram_quantile(const struct histogram *h, double q);
+
+#endif

@@ -1,0 +1,106 @@
+#include "tests/bench/side.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/bench/kinds.h"
+
+const char *side_daemon_program;
+
+const struct side_kind side_kinds[] = {
+	{ .name = "ours",
+	  .what = "our client, pinned memory",
+	  .open = ours_pinned_open,
+	  .run = ours_side_run,
+	  .close = ours_side_close },
+	{ .name = "ours-imported",
+	  .what = "our client, shared memory that it imported",
+	  .open = ours_imported_open,
+	  .run = ours_side_run,
+	  .close = ours_side_close },
+	{ .name = "ours-private",
+	  .what = "our client, private memory",
+	  .open = ours_private_open,
+	  .run = ours_side_run,
+	  .close = ours_side_close },
+	{ .name = "fio-libaio",
+	  .what = "fio, libaio",
+	  .open = fio_libaio_open,
+	  .run = fio_side_run,
+	  .close = fio_side_close,
+	  .command = fio_libaio_command },
+	{ .name = "fio-uring",
+	  .what = "fio, io_uring with registered buffers and files",
+	  .open = fio_uring_open,
+	  .run = fio_side_run,
+	  .close = fio_side_close,
+	  .command = fio_uring_command },
+	{ .name = NULL },
+};
+
+const struct side_kind *side_kind_find(const char *name)
+{
+	for (const struct side_kind *k = side_kinds; k->name; k++)
+		if (strcmp(k->name, name) == 0)
+			return k;
+	return NULL;
+}
+
+int side_open(struct side *side, const struct side_kind *kind, const struct point *point)
+{
+	int r;
+
+	*side = (struct side){ .kind = kind, .point = *point };
+	r = kind->open(side);
+	if (r < 0) {
+		kind->close(side);
+		side->kind = NULL;
+	}
+	return r;
+}
+
+int side_run(struct side *side, struct result *ret_result)
+{
+	struct result result = { 0 };
+	int r = side->kind->run(side, &result);
+
+	if (r == 0)
+		*ret_result = result;
+	return r;
+}
+
+void side_close(struct side *side)
+{
+	if (side->kind)
+		side->kind->close(side);
+	side->kind = NULL;
+}
+
+uint64_t point_block_bytes(const struct point *point)
+{
+	return point->op_bytes < point->profile.block_size ? point->op_bytes
+							   : point->profile.block_size;
+}
+
+unsigned point_ops_in_flight(const struct point *point)
+{
+	const uint64_t n_blocks = point->op_bytes / point_block_bytes(point);
+	const uint64_t n_ops = point->depth / n_blocks;
+
+	return n_ops > 0 ? (unsigned)n_ops : 1;
+}
+
+uint64_t point_memory_bytes(const struct point *point)
+{
+	return point_ops_in_flight(point) * point->op_bytes;
+}
+
+struct dsaio_profile point_profile(unsigned depth)
+{
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+
+	profile.block_size = 1u << 20;
+	profile.queue_depth = depth;
+	return profile;
+}

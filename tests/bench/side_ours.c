@@ -1,0 +1,325 @@
+/*
+ * Our side: a private daemon whose store is the point's directory, and client processes.
+ *
+ * A process waits for its oldest op, takes all that have ended by then and starts as many anew:
+ * dsaio_op_wait() sleeps on the futex and dsaio_reap() that finds something makes no system call.
+ * With one op in flight it calls dsaio_pread().
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include "proto/cleanup.h"
+#include "tests/bench/clock.h"
+#include "tests/bench/crew.h"
+#include "tests/bench/files.h"
+#include "tests/bench/kinds.h"
+#include "tests/bench/process.h"
+
+enum memory { MEMORY_PINNED, MEMORY_IMPORTED, MEMORY_PRIVATE };
+
+/* Of the parent. */
+struct ours {
+	struct private_daemon daemon;
+	struct crew *crew;
+	enum memory memory;
+};
+
+/* An op that is in flight; the queue holds them in the order of their submission. */
+struct flying {
+	TAILQ_ENTRY(flying) link;
+	struct dsaio_op *op;
+	char *memory;
+	int64_t start_nsec;
+};
+TAILQ_HEAD(queue, flying);
+
+/* Of a client process. */
+struct client {
+	struct point point;
+	struct dsaio_client *client;
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;
+	char *memory;
+	uint64_t memory_bytes;
+	enum memory kind;
+	struct offsets offsets;
+	struct flying *flying;
+	struct dsaio_op **ended; /* room for dsaio_reap() */
+};
+
+/* ---- a client process ---- */
+
+static int client_failed(int r, const char *what, char *why, size_t size)
+{
+	(void)snprintf(why, size, "%s: %s", what, dsaio_error());
+	return r < 0 ? r : -EIO;
+}
+
+static int client_import(struct client *c)
+{
+	_cleanup_(closep) int fd = memfd_create("bench", MFD_CLOEXEC);
+	void *map;
+
+	if (fd < 0 || ftruncate(fd, (off_t)c->memory_bytes) < 0)
+		return -errno;
+	map = mmap(NULL, c->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	c->memory = map;
+	return dsaio_import(c->client, fd, 0, c->memory_bytes, map);
+}
+
+static int client_memory(struct client *c)
+{
+	void *memory;
+	int r;
+
+	if (c->kind == MEMORY_PRIVATE)
+		return memory_new(c->memory_bytes, &c->memory);
+	if (c->kind == MEMORY_IMPORTED)
+		r = client_import(c);
+	else {
+		r = dsaio_alloc(c->client, c->memory_bytes, &memory);
+		c->memory = r == 0 ? memory : NULL;
+	}
+	if (r == 0)
+		memory_fill(c->memory, c->memory_bytes);
+	return r;
+}
+
+static void client_close(void *state)
+{
+	struct client *c = state;
+
+	if (!c)
+		return;
+	dsaio_handle_close(c->handle);
+	if (c->file)
+		dsaio_file_close(c->file);
+	dsaio_disconnect(c->client);
+	if (c->kind == MEMORY_PRIVATE)
+		free(c->memory);
+	else if (c->kind == MEMORY_IMPORTED && c->memory)
+		(void)munmap(c->memory, c->memory_bytes); /* it is a mapping */
+	free(c->flying);
+	free(c->ended);
+	free(c);
+}
+
+static void client_closep(struct client **c)
+{
+	client_close(*c);
+}
+
+static int client_open(const struct point *point, unsigned index, const void *argument,
+		       void **ret_state, char *why, size_t size)
+{
+	const struct ours *ours = argument;
+	const unsigned n = point_ops_in_flight(point);
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+	_cleanup_(client_closep) struct client *c = calloc(1, sizeof(*c));
+	char path[FILES_PATH_BYTES];
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	c->point = *point;
+	c->kind = ours->memory;
+	c->memory_bytes = point_memory_bytes(point);
+	c->flying = calloc(n, sizeof(*c->flying));
+	c->ended = calloc(n, sizeof(struct dsaio_op *));
+	if (!c->flying || !c->ended)
+		return -ENOMEM;
+	offsets_init(&c->offsets, point);
+	files_path(path, point->dir, index);
+	options.profile = &c->point.profile;
+
+	r = dsaio_connect(ours->daemon.socket_path, &c->client);
+	if (r < 0)
+		return client_failed(r, "connect", why, size);
+	r = dsaio_handle_open_with(c->client, &options, &c->handle);
+	if (r < 0)
+		return client_failed(r, "open a handle", why, size);
+	r = dsaio_file_open(c->client, path, O_RDWR, &c->file);
+	if (r < 0)
+		return client_failed(r, path, why, size);
+	r = client_memory(c);
+	if (r < 0)
+		return client_failed(r, "memory", why, size);
+	for (unsigned i = 0; i < n; i++)
+		c->flying[i].memory = c->memory + i * point->op_bytes;
+	*ret_state = TAKE_PTR(c);
+	return 0;
+}
+
+static int client_start(struct client *c, struct flying *f, struct queue *queue)
+{
+	const uint64_t off = offsets_next(&c->offsets);
+	int r;
+
+	f->start_nsec = clock_nsec();
+	if (c->point.is_write)
+		r = dsaio_pwrite_async(c->handle, c->file, f->memory, c->point.op_bytes, off,
+				       &f->op);
+	else
+		r = dsaio_pread_async(c->handle, c->file, f->memory, c->point.op_bytes, off,
+				      &f->op);
+	if (r < 0)
+		return r;
+	dsaio_op_set_data(f->op, f);
+	TAILQ_INSERT_TAIL(queue, f, link);
+	return 0;
+}
+
+static int client_end(struct client *c, struct dsaio_op *op, struct queue *queue, int64_t now,
+		      struct work *work)
+{
+	struct flying *f = dsaio_op_data(op);
+	const int64_t n = dsaio_op_result(op);
+
+	TAILQ_REMOVE(queue, f, link);
+	if (n != (int64_t)c->point.op_bytes)
+		(void)snprintf(work->why, sizeof(work->why), "an op ended with %lld: %s",
+			       (long long)n, dsaio_op_error(op));
+	dsaio_op_free(op);
+	histogram_add(&work->histogram, now - f->start_nsec);
+	work->ops++;
+	return n == (int64_t)c->point.op_bytes ? 0 : -EIO;
+}
+
+/* Is another op to be started? */
+static bool work_goes_on(const struct client *c, const struct work *work, uint64_t n_started,
+			 int64_t now)
+{
+	return c->point.slice_ops > 0 ? n_started < c->point.slice_ops : now < work->end_nsec;
+}
+
+static int client_run_many(struct client *c, unsigned n_flying, struct work *work)
+{
+	struct queue queue = TAILQ_HEAD_INITIALIZER(queue);
+	uint64_t n_started = 0;
+	int64_t now = work->start_nsec;
+	int r = 0, n = 0;
+
+	for (unsigned i = 0; i < n_flying && work_goes_on(c, work, n_started, now); i++) {
+		r = client_start(c, &c->flying[i], &queue);
+		if (r < 0)
+			return client_failed(r, "submit", work->why, sizeof(work->why));
+		n_started++;
+	}
+	while (!TAILQ_EMPTY(&queue)) {
+		(void)dsaio_op_wait(TAILQ_FIRST(&queue)->op, -1); /* the result: below */
+		n = dsaio_reap(c->handle, c->ended, (int)n_flying);
+		if (n < 0)
+			return client_failed(n, "reap", work->why, sizeof(work->why));
+		now = clock_nsec();
+		for (int i = 0; i < n; i++) {
+			struct flying *f = dsaio_op_data(c->ended[i]);
+
+			r = client_end(c, c->ended[i], &queue, now, work);
+			if (r < 0)
+				return r;
+			if (!work_goes_on(c, work, n_started, now))
+				continue;
+			r = client_start(c, f, &queue);
+			if (r < 0)
+				return client_failed(r, "submit", work->why, sizeof(work->why));
+			n_started++;
+		}
+	}
+	return 0;
+}
+
+static int client_run_one(struct client *c, struct work *work)
+{
+	const size_t len = c->point.op_bytes;
+	int64_t now = clock_nsec();
+
+	while (work_goes_on(c, work, work->ops, now)) {
+		const uint64_t off = offsets_next(&c->offsets);
+		const int64_t start = now;
+		const int64_t n = c->point.is_write
+					  ? dsaio_pwrite(c->handle, c->file, c->memory, len, off)
+					  : dsaio_pread(c->handle, c->file, c->memory, len, off);
+
+		if (n != (int64_t)len)
+			return client_failed((int)n, "op", work->why, sizeof(work->why));
+		now = clock_nsec();
+		histogram_add(&work->histogram, now - start);
+		work->ops++;
+	}
+	return 0;
+}
+
+static int client_run(void *state, struct work *work)
+{
+	struct client *c = state;
+	const unsigned n = point_ops_in_flight(&c->point);
+	const int r = n > 1 ? client_run_many(c, n, work) : client_run_one(c, work);
+
+	work->bytes = work->ops * c->point.op_bytes;
+	return r;
+}
+
+static const struct crew_member client_member = { client_open, client_run, client_close };
+
+/* ---- the side ---- */
+
+static int ours_open(struct side *side, enum memory memory)
+{
+	struct ours *ours = calloc(1, sizeof(*ours));
+	char name[32];
+	int r;
+
+	if (!ours)
+		return -ENOMEM;
+	side->state = ours;
+	ours->memory = memory;
+	(void)snprintf(name, sizeof(name), "d%d", (int)memory);
+	r = private_daemon_start(&ours->daemon, side_daemon_program, side->point.dir, name, "");
+	if (r < 0) {
+		(void)snprintf(side->why, sizeof(side->why), "the daemon did not start: %s",
+			       strerror(-r));
+		return r;
+	}
+	return crew_new(side, &client_member, ours, &ours->crew);
+}
+
+int ours_pinned_open(struct side *side)
+{
+	return ours_open(side, MEMORY_PINNED);
+}
+
+int ours_imported_open(struct side *side)
+{
+	return ours_open(side, MEMORY_IMPORTED);
+}
+
+int ours_private_open(struct side *side)
+{
+	return ours_open(side, MEMORY_PRIVATE);
+}
+
+int ours_side_run(struct side *side, struct result *ret_result)
+{
+	struct ours *ours = side->state;
+
+	return crew_slice(side, ours->crew, ours->daemon.pid, ret_result);
+}
+
+void ours_side_close(struct side *side)
+{
+	struct ours *ours = side->state;
+
+	if (!ours)
+		return;
+	crew_free(ours->crew);
+	private_daemon_stop(&ours->daemon);
+	free(ours);
+	side->state = NULL;
+}
