@@ -1,7 +1,8 @@
 /*
  * What the measures share: the rows, a daemon of our own with what is open in it, and how a
- * comparison runs.  bench.c has the measures of the core, everyday.c those of any memory, any
- * file and no configuration, sharing.c those of programs side by side.
+ * comparison runs.  bench.c has measures of the core, digest.c those beside fio and DeepNVMe,
+ * everyday.c those of any memory, any file and no configuration, sharing.c those of programs side
+ * by side.
  */
 #ifndef DSAIO_TESTS_BENCH_BENCH_H
 #define DSAIO_TESTS_BENCH_BENCH_H
@@ -24,15 +25,26 @@
 #define SMALL_DEPTH LOCAL_DEPTH_MAX
 
 /* Thousands of small reads, and still short against the swings of a disk that others share. */
-#define SLICE_USEC INT64_C(400000)
+#define SLICE_USEC INT64_C(250000)
 
 enum {
 	ROW_READ,
+	ROW_READ_DEEPNVME,
+	ROW_READ_CPU,
 	ROW_WRITE,
+	ROW_WRITE_DEEPNVME,
+	ROW_WRITE_CPU,
+	ROW_READ_MANY,
+	ROW_WRITE_MANY,
 	ROW_LATENCY,
 	ROW_LATENCY_SLEEPING,
 	ROW_IOPS,
+	ROW_IOPS_LOCAL,
+	ROW_IOPS_SOME,
+	ROW_IOPS_MEMORY,
+	ROW_PATH,
 	ROW_FILES,
+	ROW_FILES_DEEPNVME,
 	ROW_PRIVATE,
 	ROW_ODD,
 	ROW_ODD_ALIKE,
@@ -65,7 +77,7 @@ extern struct row rows[N_ROWS];
 struct bench {
 	char *program; /* dsaiod */
 	char *dir;     /* our temporary directory: the store */
-	char *path;    /* the file in it */
+	char *path;    /* the file in it, the first of files.h */
 	struct private_daemon daemon;
 	struct dsaio_client *client;
 	struct dsaio_handle *handle;
@@ -76,6 +88,9 @@ struct bench {
 
 /* Says on stderr what the library said; -EIO. */
 int failed(const char *what);
+
+/* With all that is in it; says on stderr what stays. */
+void dir_remove(const char *dir);
 
 /* Starts a daemon with that configuration and opens all in it; memory: so many bytes. */
 int ours_open(struct bench *b, const char *config, const struct dsaio_profile *profile,
@@ -106,6 +121,11 @@ int compare(struct bench *b, struct row *row, double unit, int (*ours)(struct be
 	    int (*reference)(struct bench *, double *));
 /* The same without a reference. */
 int repeat(struct bench *b, struct row *row, int (*ours)(struct bench *, double *));
+
+/* digest.c */
+int measure_bandwidth(struct bench *b);
+int measure_bandwidth_many(struct bench *b);
+int measure_iops(struct bench *b);
 
 /* everyday.c */
 int measure_files(struct bench *b);

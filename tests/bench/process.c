@@ -317,17 +317,6 @@ static int fio_split(struct fio_command *c, int n, const char *path)
 	return 0;
 }
 
-static int fio_command(struct fio_command *c, const char *file, unsigned size_mib, const char *rw)
-{
-	return fio_split(c,
-			 snprintf(c->text, sizeof(c->text),
-				  "fio\n--name=bench\n--rw=%s\n--bs=1m\n--iodepth=32\n"
-				  "--ioengine=libaio\n--direct=1\n--size=%um\n--filename=%s\n"
-				  "--output-format=json",
-				  rw, size_mib, file),
-			 file);
-}
-
 static int fio_spawn(char *const argv[], int out_fd, pid_t *ret_pid)
 {
 	posix_spawn_file_actions_t actions;
@@ -398,36 +387,6 @@ struct json_object *json_at(struct json_object *o, const char *const *path)
 	return o;
 }
 
-int fio_run(const char *file, unsigned size_mib, bool is_write, double *ret_bandwidth)
-{
-	const char *rw = is_write ? "write" : "read";
-	_cleanup_(json_putp) struct json_object *all = NULL;
-	_cleanup_(freep) char *output = NULL;
-	struct fio_command c;
-	const char *json;
-	struct json_object *bytes, *bandwidth;
-	int r;
-
-	r = fio_command(&c, file, size_mib, rw);
-	if (r < 0)
-		return r;
-	r = fio_output(c.argv, &output);
-	if (r < 0)
-		return r;
-
-	json = strchr(output, '{'); /* it may say something before */
-	all = json ? json_tokener_parse(json) : NULL;
-	bytes = json_at(all, (const char *const[]){ "jobs", "[0]", rw, "io_bytes", NULL });
-	bandwidth = json_at(all, (const char *const[]){ "jobs", "[0]", rw, "bw_bytes", NULL });
-	if (!bytes || !bandwidth || json_object_get_int64(bytes) != (int64_t)size_mib << 20) {
-		fprintf(stderr, "bench: fio did not %s %u MiB; it said:\n%s\n", rw, size_mib,
-			output);
-		return -EBADMSG;
-	}
-	*ret_bandwidth = json_object_get_double(bandwidth);
-	return 0;
-}
-
 int fio_run_files(const char *dir, const char *name, unsigned n_files, uint64_t file_bytes,
 		  double *ret_usec)
 {
@@ -462,26 +421,5 @@ int fio_run_files(const char *dir, const char *name, unsigned n_files, uint64_t 
 		return -EBADMSG;
 	}
 	*ret_usec = json_object_get_double(msec) * 1000 / (n_files * FIO_LOOPS);
-	return 0;
-}
-
-int fio_print(const char *file, unsigned size_mib)
-{
-	_cleanup_(freep) char *version = NULL;
-	struct fio_command c;
-	char *argv[] = { (char[]){ "fio" }, (char[]){ "--version" }, NULL };
-	int r;
-
-	r = fio_output(argv, &version);
-	if (r < 0)
-		return r;
-	r = fio_command(&c, file, size_mib, "read|write");
-	if (r < 0)
-		return r;
-	version[strcspn(version, "\n")] = '\0';
-	printf("reference, %s:", version);
-	for (char **arg = c.argv; *arg; arg++)
-		printf(" %s", *arg);
-	printf("\n");
 	return 0;
 }

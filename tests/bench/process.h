@@ -53,17 +53,10 @@ struct json_object;
 struct json_object *json_at(struct json_object *o, const char *const *path);
 
 /*
- * fio reads or writes size_mib of file in blocks of 1 MiB at depth 32; its own figure for the
- * bandwidth, in bytes a second.
- */
-int fio_run(const char *file, unsigned size_mib, bool is_write, double *ret_bandwidth);
-/*
  * fio reads n_files files of file_bytes each, dir/NAME.0.0 and so on, one after the other, whole,
  * direct, at depth 8, some times over; what it took for each file, in microseconds.
  */
 int fio_run_files(const char *dir, const char *name, unsigned n_files, uint64_t file_bytes,
 		  double *ret_usec);
-/* The command line that fio_run() runs, and an error if there is no fio. */
-int fio_print(const char *file, unsigned size_mib);
 
 #endif

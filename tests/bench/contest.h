@@ -1,0 +1,50 @@
+/*
+ * A comparison of sides (side.h): rounds in which each runs a slice, another one first each time,
+ * since a device's speed changes by the minute.  One round before the first is thrown away.
+ *
+ * Of several ways to do the same (fio's engines, points of DeepNVMe), some rounds before choose
+ * the best; it is the best in what comes after that the rows are made of, so that luck in the
+ * choice helps nobody.
+ */
+#ifndef DSAIO_TESTS_BENCH_CONTEST_H
+#define DSAIO_TESTS_BENCH_CONTEST_H
+
+#include <stdbool.h>
+
+#include "tests/bench/bench.h"
+#include "tests/bench/side.h"
+
+#define CONTEST_SIDES_MAX 8
+
+struct contest {
+	unsigned n_sides, n_rounds;
+	struct side sides[CONTEST_SIDES_MAX];
+	bool is_out[CONTEST_SIDES_MAX];
+	struct result results[ROUNDS_MAX][CONTEST_SIDES_MAX];
+};
+
+/*
+ * Opens one more side; its index or a negative errno; says on stderr why.  A program's command
+ * line is printed.
+ */
+int contest_add(struct contest *contest, const char *kind, const struct point *point);
+/* Fine at any time. */
+void contest_close(struct contest *contest);
+
+/* Runs n rounds after those that count so far; row: what it is for, as progress tells it. */
+int contest_run(struct bench *b, struct contest *contest, const struct row *row, unsigned n);
+/* The rounds until now count no more. */
+void contest_forget(struct contest *contest);
+/* Which of the n sides from first on moved most bytes a second; the others are out. */
+unsigned contest_best(struct contest *contest, unsigned first, unsigned n);
+
+/* Fills the row with the rounds. */
+void contest_row(const struct contest *contest, struct row *row, unsigned ours, unsigned reference,
+		 double (*value)(const struct result *));
+
+double result_megabytes_per_sec(const struct result *result);
+/* The mean time from one op's end to the next one's, in each process. */
+double result_usec_per_op(const struct result *result);
+double result_cpu_msec_per_gigabyte(const struct result *result);
+
+#endif
