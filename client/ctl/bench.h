@@ -1,14 +1,20 @@
 /*
  * A bench from its options to its results: what sweep, tune and latency have in common.
  *
- *     r = bench_open(ctl, &needs, &bench);
+ *     r = bench_open(ctl, &needs, &bench);              what is cheap: options, folders, daemon
+ *     if (r == CTL_OK && something is left to do)
+ *             r = bench_prepare(bench);                 test files, processes
+ *     progress_points_start(&bench->progress, ...);
  *     for each point, while r == CTL_OK:
- *             r = bench_measure(bench, &task, &row);      row.error: this point failed
- *             r = bench_add(bench, &row);                 results.json has it
- *     return bench_close(bench, r);
+ *             r = bench_measure(bench, &task, &row);    row.error: this point failed
+ *             if (r == CTL_OK)
+ *                     r = bench_add(bench, &row);       results.json has it
+ *             bench_row_deinit(&row);
+ *     r = bench_close(bench, r);                         bench->results are still there
+ *     bench_free(bench);
  *
- * Every function returns an exit status: CTL_OK, CTL_FAILED (told) or 128 + the signal that came.
- * After anything but CTL_OK only bench_close() makes sense.
+ * Every function returns an exit status: CTL_OK, CTL_FAILED (told), CTL_USAGE (told) or 128 + the
+ * signal that came.  After anything but CTL_OK only bench_close() makes sense.
  */
 #ifndef DSAIO_CTL_BENCH_H
 #define DSAIO_CTL_BENCH_H
@@ -26,33 +32,39 @@
 
 struct bench_needs {
 	const char *kind;		     /* "sweep" */
-	const struct bench_options *options; /* borrowed */
+	const struct bench_options *options; /* borrowed; log_dir: NULL: there are no results */
+	bool reads, writes;		     /* what will be measured, and so made files for */
 	uint32_t loops;			     /* that one bench_measure() may have at most */
-	size_t shared_bytes;		     /* of each worker, if more than that needs */
-	struct json_object *parameters; /* taken: what a resumed run must have in common, beside
-					   what the options say */
+	size_t shared_bytes;		     /* of each worker, if bench_call() needs more */
+	struct json_object *parameters;	     /* taken: what a run that is resumed must have in
+						common, beside what the options say; or NULL */
 };
 
 struct bench {
 	struct ctl *ctl;
+	struct bench_needs needs;
 	const struct bench_options *options;
 	struct bench_place *places;
 	unsigned n_places;
 	struct bench_guest *guest;
 	struct bench_files *files;
-	struct bench_crew *crew; /* a worker for each place */
+	struct bench_crew *crew; /* a worker for each place; NULL: not prepared */
+	const char **folders;	 /* of the crew */
 	struct bench_results results;
 	bool is_resumed; /* results has rows of an earlier run */
-	struct progress progress;
+	bool cannot_flush;
+	struct progress_points progress;
 
-	/* over all points */
-	struct bench_others others; /* names: of the last point that had some */
-	uint64_t own_bytes;
-	unsigned n_disturbed, n_failed, n_cached;
-	uint64_t began_nsec, measured_nsec; /* the whole, and of it the transfers */
+	/* over all points of this run */
+	uint64_t own_bytes, others_bytes;
+	char others_names[BENCH_NAMES_BYTES]; /* of the last that did something */
+	unsigned n_measured, n_failed, n_disturbed, n_cached;
+	uint64_t began_nsec, moving_nsec; /* the first point; the transfers' time */
+	struct bench_traffic traffic;	  /* before the point that is under way */
 };
 
 int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench);
+int bench_prepare(struct bench *bench);
 
 /*
  * Measures, looks at the store and the device, fills in the row (of bench_row_deinit()).  A point
@@ -60,18 +72,24 @@ int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **
  */
 int bench_measure(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row);
 
-/* The same with a function of the caller's in place of bench_point_run(): see bench_crew.h. */
-int bench_call(struct bench *bench, bench_crew_fn *fn, const void *arg, size_t arg_bytes,
-	       struct bench_row *row);
+/*
+ * The two halves of that, for who has a function of his own in place of bench_point_run(): before
+ * bench_crew_call(), and after it, with its value and text.
+ */
+int bench_begin(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row);
+int bench_end(struct bench *bench, struct bench_row *row, const struct bench_moved *moved, int r,
+	      const char *text);
 
-/* Adds the row to results.json, and writes that. */
+/* Adds the row to results.json and writes that, and its log, if the row names one. */
 int bench_add(struct bench *bench, const struct bench_row *row);
 
 /*
  * Ends processes, removes files, writes results.json a last time (complete, if status is CTL_OK)
  * and says what there is to say of the run: how busy the store was with others, what came from
  * a cache.  NULL is fine.  Returns status, or, if that was CTL_OK and the end failed, CTL_FAILED.
+ * bench->results stay for bench_free(), which ends it.
  */
 int bench_close(struct bench *bench, int status);
+void bench_free(struct bench *bench);
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "client/lib/dsaio.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,7 @@ struct bench_crew_options {
 	const char *const *folders; /* borrowed for the crew's life: one for each worker */
 	unsigned n_workers;
 	uint64_t buffer_bytes; /* of each; 0: none */
+	bool leaves_zeros;     /* buffers are not filled with random bytes */
 	size_t shared_bytes;   /* of each */
 	/* Called a few times a second during calls, and data with it; NULL: nothing is. */
 	void (*tick)(void *data);

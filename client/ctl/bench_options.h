@@ -64,6 +64,14 @@ struct bench_options {
 	"    --keep                 leave the test files there\n"                              \
 	"    --verbose              say more of each point\n"
 
+/* What --sweep_config is, for --help. */
+#define BENCH_SPACE_HELP                                                                            \
+	"The space, by default these 64 points, is a product; a list that is missing has ds_io's\n" \
+	"default as its only value (1M, 32, false, false, 1):\n"                                    \
+	"    {\"block_size\": [\"1M\", \"8M\"], \"queue_depth\": [32, 128],\n"                      \
+	"     \"sequential_requests\": [true, false], \"single_submit\": [false, true],\n"          \
+	"     \"io_parallel\": [1, 2, 4, 8]}\n"
+
 /* Refuses what can not be.  command: "sweep", for messages.  Returns CTL_OK or CTL_USAGE (told). */
 int bench_options_check(const struct ctl *ctl, const struct bench_options *options);
 

@@ -33,18 +33,23 @@ struct bench_task {
 	uint32_t loops;	       /* at most those the crew has room for: bench_point_shared_bytes() */
 };
 
+/* What all processes did for a point, warming up too, also if it then failed. */
+struct bench_moved {
+	uint64_t bytes, ops;
+	uint64_t nsec; /* of the slowest, from its first transfer to the end of its last */
+};
+
 /* What the crew's options need for so many measured loops. */
 size_t bench_point_shared_bytes(uint32_t loops);
 
 /*
  * Measures.  Worker i works on the file bench_files_path() names for it.
  * ret_repetitions: room for task->loops of them.
- * *ret_moved_bytes, *ret_moved_ops: all that was done, warming up too, also if it then failed.
  * Returns as bench_crew_call().
  */
 int bench_point_run(struct bench_crew *crew, unsigned n_workers, const struct bench_task *task,
 		    struct bench_repetition *ret_repetitions, struct measure *ret_total,
-		    uint64_t *ret_moved_bytes, uint64_t *ret_moved_ops, char *text);
+		    struct bench_moved *ret_moved, char *text);
 
 /* ---- in a worker ---- */
 

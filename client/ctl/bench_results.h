@@ -16,8 +16,8 @@
  *     "served": {"block_size", "queue_depth", "lanes"},
  *     "repetitions": [{"at_sec", "task_sec", "e2e_sec", "bytes"}],
  *     "task_sec", "task_speed_gb_per_sec", "e2e_sec", "e2e_speed_gb_per_sec", "bytes",
- *     "device_bytes": 419430400 | null, "source": "device" | "cache" | "partly cache" | "memory" |
- *       "unknown",			of reads; of writes it says where they went
+ *     "device_bytes": 419430400 | null,
+ *     "source": "device" | "cache" | "partly cache" | "memory" | "unknown",
  *     "others": {"bytes", "ops", "share", "names"}, "is_disturbed": false,
  *     "error": null | "sentence", "log": "_aio_bench_read_logs/....txt" | null
  *   }],
@@ -34,6 +34,7 @@ struct json_object;
 
 #define BENCH_RESULTS_NAME "results.json"
 
+/* Where the bytes that were read came from, and those written went to. */
 enum bench_source {
 	BENCH_FROM_UNKNOWN, /* the device tells nothing */
 	BENCH_FROM_DEVICE,
@@ -41,6 +42,8 @@ enum bench_source {
 	BENCH_FROM_BOTH,
 	BENCH_FROM_MEMORY, /* there is no device */
 };
+
+const char *bench_source_name(enum bench_source source); /* "device" */
 
 /* A row: what is known of a point.  Strings "" or NULL: none. */
 struct bench_row {
@@ -94,6 +97,9 @@ int bench_results_row(const struct bench_results *results, size_t i, struct benc
 
 /* Takes rows with an error out, so that they are measured again.  Returns how many. */
 size_t bench_results_drop_failed(struct bench_results *results);
+
+/* A number with no more digits than it has, for whoever adds to the root. */
+struct json_object *bench_json_float(double value);
 
 /* A row for that op and profile? */
 bool bench_results_has(const struct bench_results *results, enum bench_op op,

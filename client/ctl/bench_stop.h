@@ -11,6 +11,9 @@ int bench_stop_catch(void);
 /* The signal that came, or 0. */
 int bench_stop_signal(void);
 
+/* The exit status then: 128 and the signal, as shells have it. */
+int bench_stop_status(void);
+
 /* Readable from the first signal on; -1: they are not caught. */
 int bench_stop_fd(void);
 

@@ -164,5 +164,5 @@ static int cat_run(struct ctl *ctl)
 	return r;
 }
 
-const struct command command_cat = { "cat", cat_run, "files through the daemon to stdout", help,
-				     FLAG_TABLE(flags) };
+const struct command command_cat = { "cat", cat_run,	       "files through the daemon to stdout",
+				     help,  FLAG_TABLE(flags), NULL };

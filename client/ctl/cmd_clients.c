@@ -147,5 +147,5 @@ static int clients_run(struct ctl *ctl)
 }
 
 const struct command command_clients = {
-	"clients", clients_run, "who uses the daemon, and for what", help, { NULL, 0 }
+	"clients", clients_run, "who uses the daemon, and for what", help, { NULL, 0 }, NULL
 };

@@ -306,5 +306,6 @@ static int cp_run(struct ctl *ctl)
 	return r == CTL_OK ? copy_files(&copy) : r;
 }
 
-const struct command command_cp = { "cp", cp_run, "a file through the daemon, synced", help,
-				    FLAG_TABLE(flags) };
+const struct command command_cp = {
+	"cp", cp_run, "a file through the daemon, synced", help, FLAG_TABLE(flags), NULL
+};

@@ -125,6 +125,5 @@ static int pool_run(struct ctl *ctl)
 	return ctl->is_json ? print_json(ctl, reply->status) : print_table(ctl, reply->status);
 }
 
-const struct command command_pool = {
-	"pool", pool_run, "the pinned memory, and who has it", help, { NULL, 0 }
-};
+const struct command command_pool = { "pool", pool_run,	   "the pinned memory, and who has it",
+				      help,   { NULL, 0 }, NULL };

@@ -230,6 +230,5 @@ static int profile_run(struct ctl *ctl)
 			 what[0] ? ": " : "");
 }
 
-const struct command command_profile = {
-	"profile", profile_run, "the tuning numbers of stores", help, { NULL, 0 }
-};
+const struct command command_profile = { "profile", profile_run, "the tuning numbers of stores",
+					 help,	    { NULL, 0 }, NULL };

@@ -196,5 +196,6 @@ static int put_run(struct ctl *ctl)
 	return r;
 }
 
-const struct command command_put = { "put", put_run, "stdin through the daemon into a file", help,
-				     FLAG_TABLE(flags) };
+const struct command command_put = {
+	"put", put_run, "stdin through the daemon into a file", help, FLAG_TABLE(flags), NULL
+};

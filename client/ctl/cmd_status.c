@@ -191,5 +191,6 @@ static int status_run(struct ctl *ctl)
 }
 
 const struct command command_status = {
-	"status", status_run, "what the daemon serves, to whom, and how fast", help, { NULL, 0 }
+	"status", status_run,  "what the daemon serves, to whom, and how fast",
+	help,	  { NULL, 0 }, NULL
 };

@@ -142,6 +142,5 @@ static int stores_run(struct ctl *ctl)
 	return print_stores(ctl, reply->status->stores, reply->status->n_stores, NULL);
 }
 
-const struct command command_stores = {
-	"stores", stores_run, "what is served, and how", help, { NULL, 0 }
-};
+const struct command command_stores = { "stores", stores_run,  "what is served, and how",
+					help,	  { NULL, 0 }, NULL };

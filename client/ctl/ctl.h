@@ -38,9 +38,12 @@ struct command {
 	const char *line; /* of dsaioctl --help */
 	const char *help; /* of dsaioctl NAME --help */
 	struct flag_table flags;
+	/* NULL, or of a command of two words: what they may be, up to NULL.  run is theirs. */
+	const struct command *const *parts;
 };
 extern const struct command command_status, command_stores, command_clients, command_pool,
-	command_profile, command_cp, command_cat, command_put, command_bench;
+	command_profile, command_cp, command_cat, command_put, command_bench, command_bench_io,
+	command_bench_sweep;
 
 /* Each prints the sentence and returns CTL_FAILED, CTL_USAGE. */
 int ctl_fail(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));

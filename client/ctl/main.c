@@ -2,11 +2,12 @@
  * dsaioctl: looks at a dsaiod, tunes it, and does with it what needs no program: moves files,
  * measures.
  *
- * A table of commands.  Options may stand before or after the command's name; those of all
- * commands are here, those of one in its cmd_NAME.c.
+ * A table of commands, of which some have parts ("bench io").  Options may stand before or after
+ * the command's name; those of all commands are here, those of one in its cmd_NAME.c.
  */
 #include "client/ctl/ctl.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
@@ -20,6 +21,7 @@ static const struct command *const commands[] = {
 	&command_cp,	 &command_cat,	  &command_put,	    &command_bench
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+#define N_TABLES_MAX 32u /* of commands and their parts */
 
 static struct ctl ctl;
 static bool is_help, is_version;
@@ -62,6 +64,7 @@ static void print_help(void)
 		"    dsaioctl cat /nvme/model.bin | sha256sum     its bytes to a pipe\n"
 		"    tar c ckpt | dsaioctl put /nvme/ckpt.tar     and from one\n"
 		"    dsaioctl bench io --folder /nvme --io_size 400M --read\n"
+		"    dsaioctl bench sweep --nvme_dir /nvme        which profile suits the device\n"
 		"    dsaioctl cp --private a b                    without a running dsaiod\n"
 		"\n"
 		"commands:");
@@ -94,22 +97,34 @@ static int print_version(void)
 	return ctl_flush(&ctl);
 }
 
-/* The first argument that is neither option nor an option's value, or NULL. */
-static const char *find_command_name(int argc, char **argv)
+/* The nth argument (from 0) that is neither option nor an option's value, or NULL. */
+static const char *find_name(int argc, char **argv, unsigned n)
 {
-	struct flag_table tables[1 + N_COMMANDS] = { FLAG_TABLE(common_flags) };
+	struct flag_table tables[1 + N_TABLES_MAX] = { FLAG_TABLE(common_flags) };
+	size_t n_tables = 1;
 
-	for (size_t i = 0; i < N_COMMANDS; i++)
-		tables[1 + i] = commands[i]->flags;
+	for (size_t i = 0; i < N_COMMANDS; i++) {
+		const struct command *const *part = commands[i]->parts;
+
+		assert(n_tables <= N_TABLES_MAX);
+		tables[n_tables++] = commands[i]->flags;
+		for (; part && *part; part++) {
+			assert(n_tables <= N_TABLES_MAX);
+			tables[n_tables++] = (*part)->flags;
+		}
+	}
 	for (int i = 1; i < argc; i++) {
 		const struct flag *flag;
 		size_t len = strcspn(argv[i], "=");
 
-		if (argv[i][0] != '-')
-			return argv[i];
+		if (argv[i][0] != '-') {
+			if (n-- == 0)
+				return argv[i];
+			continue;
+		}
 		if (strncmp(argv[i], "--", 2) != 0 || argv[i][len] == '=')
 			continue;
-		flag = flags_find(tables, 1 + N_COMMANDS, argv[i] + 2, len - 2);
+		flag = flags_find(tables, n_tables, argv[i] + 2, len - 2);
 		if (flag && flag->kind != FLAG_BOOL)
 			i++;
 	}
@@ -124,23 +139,55 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
+/* A part's name is both words. */
+static const struct command *find_part(const struct command *command, const char *name)
+{
+	size_t len = strlen(command->name) + 1;
+
+	for (const struct command *const *part = command->parts; name && *part; part++)
+		if (strcmp((*part)->name + len, name) == 0)
+			return *part;
+	return NULL;
+}
+
+/* "bench io, bench sweep" */
+static void list_parts(const struct command *command, char *text, size_t size)
+{
+	text[0] = '\0';
+	for (const struct command *const *part = command->parts; *part; part++) {
+		size_t n = strlen(text);
+
+		(void)snprintf(text + n, size - n, "%s%s", n ? ", " : "", (*part)->name);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	const char *name = find_command_name(argc, argv);
+	const char *name = find_name(argc, argv, 0), *second = find_name(argc, argv, 1);
 	const struct command *command = find_command(name);
-	struct flag_table tables[] = { FLAG_TABLE(common_flags),
-				       command ? command->flags : (struct flag_table){ NULL, 0 } };
+	bool has_parts = command && command->parts;
+	const struct command *part = has_parts ? find_part(command, second) : NULL;
+	struct flag_table tables[] = { FLAG_TABLE(common_flags), { NULL, 0 } };
 	char text[512];
 	int n_args, r;
 
 	if (open_standard_fds() != CTL_OK)
 		return CTL_FAILED;
+	if (part)
+		command = part;
+	if (command)
+		tables[1] = command->flags;
 	ctl.command = command ? command->name : NULL;
 	if (name && !command)
 		return ctl_usage(&ctl, "%s: no such command: see dsaioctl --help", name);
+	if (has_parts && !part && second) {
+		list_parts(command, text, sizeof(text));
+		return ctl_usage(&ctl, "%s: no such command: there are %s: see dsaioctl %s --help",
+				 second, text, name);
+	}
 	if (flags_parse(tables, 2, argc, argv, &n_args, text, sizeof(text)) < 0)
-		return ctl_usage(&ctl, "%s: see dsaioctl %s%s--help", text, command ? name : "",
-				 command ? " " : "");
+		return ctl_usage(&ctl, "%s: see dsaioctl %s%s--help", text,
+				 command ? command->name : "", command ? " " : "");
 	if (is_help && !command) {
 		print_help();
 		return ctl_flush(&ctl);
@@ -153,11 +200,15 @@ int main(int argc, char **argv)
 		return print_version();
 	if (!command)
 		return ctl_usage(&ctl, "which command? see dsaioctl --help");
+	if (has_parts && !part) {
+		list_parts(command, text, sizeof(text));
+		return ctl_usage(&ctl, "which one? %s: see dsaioctl %s --help", text, name);
+	}
 	if (ctl.is_private && ctl.socket_path)
 		return ctl_usage(&ctl, "--private and --socket: only one of them makes sense");
 
-	ctl.args = argv + 1; /* argv[0] is now the command's name */
-	ctl.n_args = n_args - 1;
+	ctl.args = argv + (part ? 2 : 1); /* what stands before is now the command's name */
+	ctl.n_args = n_args - (part ? 2 : 1);
 	r = command->run(&ctl);
 	private_stop(&ctl.private_daemon);
 	return r;

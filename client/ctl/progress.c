@@ -4,6 +4,7 @@
 #include "proto/cpu.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -105,4 +106,142 @@ void progress_stop(struct progress *progress)
 		(void)fputs("\r\033[K", stderr);
 	progress->drawn_nsec = 0;
 	progress->is_terminal = false;
+}
+
+/* ---- points ---- */
+
+uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_t now_nsec)
+{
+	uint64_t all_nsec = 0, running = 0;
+	size_t n_done = 0;
+	double left = 0;
+
+	for (unsigned k = 0; k < PROGRESS_KINDS; k++) {
+		all_nsec += points->kinds[k].nsec;
+		n_done += points->kinds[k].n_done;
+	}
+	if (n_done == 0)
+		return UINT64_MAX;
+	for (unsigned k = 0; k < PROGRESS_KINDS; k++) {
+		size_t n = points->kinds[k].n_done;
+		double mean = n ? (double)points->kinds[k].nsec / (double)n
+				: (double)all_nsec / (double)n_done;
+
+		left += mean * (double)points->kinds[k].n_left;
+		/* No point is over before it has ended. */
+		if (points->begun_nsec && k == points->kind) {
+			running = now_nsec - points->begun_nsec;
+			left -= (double)running < mean ? (double)running : mean;
+		}
+	}
+	return left > 0 ? (uint64_t)left : 0;
+}
+
+static void format_left(char *text, uint64_t left_nsec)
+{
+	if (left_nsec == UINT64_MAX)
+		(void)snprintf(text, UNITS_TEXT_BYTES, "?");
+	else if (left_nsec < ESTIMATE_NSEC)
+		(void)snprintf(text, UNITS_TEXT_BYTES, "under 1 s");
+	else
+		(void)units_format_nsec(text, left_nsec);
+}
+
+static size_t points_done(const struct progress_points *points)
+{
+	size_t n_left = 0;
+
+	for (unsigned k = 0; k < PROGRESS_KINDS; k++)
+		n_left += points->kinds[k].n_left;
+	return points->n_all - n_left;
+}
+
+void progress_points_format(char *text, size_t size, const struct progress_points *points,
+			    uint64_t now_nsec)
+{
+	size_t n = points_done(points) + (points->begun_nsec ? 1 : 0);
+	char left[UNITS_TEXT_BYTES];
+
+	format_left(left, progress_points_left_nsec(points, now_nsec));
+	(void)snprintf(text, size, "%s: point %zu of %zu  %s%sETA %s", points->label, n,
+		       points->n_all, points->text, points->text[0] ? "  " : "", left);
+}
+
+void progress_points_start(struct progress_points *points, const char *label, size_t n_done,
+			   const size_t n_left[PROGRESS_KINDS])
+{
+	*points = (struct progress_points){ .label = label,
+					    .n_all = n_done,
+					    .is_terminal = isatty(STDERR_FILENO) };
+	for (unsigned k = 0; k < PROGRESS_KINDS; k++) {
+		points->kinds[k].n_left = n_left[k];
+		points->n_all += n_left[k];
+	}
+}
+
+void progress_points_tick(struct progress_points *points)
+{
+	uint64_t now = clock_nsec();
+	struct winsize size = { 0 };
+	char line[PROGRESS_TEXT_BYTES + 160];
+
+	if (!points->is_terminal)
+		return;
+	progress_points_format(line, sizeof(line), points, now);
+	/* A line that wraps could not be drawn over. */
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+		size.ws_col = WIDTH_DEFAULT;
+	if (strlen(line) >= size.ws_col)
+		line[size.ws_col - 1] = '\0';
+	(void)fprintf(stderr, "\r%s\033[K", line); /* nobody to tell if standard error fails */
+	(void)fflush(stderr);
+	points->drawn_nsec = now;
+}
+
+void progress_points_begin(struct progress_points *points, unsigned kind)
+{
+	points->kind = kind;
+	points->begun_nsec = clock_nsec();
+	progress_points_tick(points);
+}
+
+void progress_points_end(struct progress_points *points, const char *text)
+{
+	uint64_t now = clock_nsec();
+	char left[UNITS_TEXT_BYTES];
+
+	points->kinds[points->kind].nsec += now - points->begun_nsec;
+	points->kinds[points->kind].n_done++;
+	if (points->kinds[points->kind].n_left > 0)
+		points->kinds[points->kind].n_left--;
+	points->begun_nsec = 0;
+	(void)snprintf(points->text, sizeof(points->text), "%s", text);
+	if (points->is_terminal) {
+		progress_points_tick(points);
+		return;
+	}
+	format_left(left, progress_points_left_nsec(points, now));
+	(void)fprintf(stderr, "%s: point %zu of %zu: %s, %s left\n", points->label,
+		      points_done(points), points->n_all, text, left);
+}
+
+void progress_points_note(struct progress_points *points, const char *format, ...)
+{
+	va_list args;
+
+	if (points->drawn_nsec)
+		(void)fputs("\r\033[K", stderr); /* nobody to tell if standard error fails */
+	va_start(args, format);
+	(void)vfprintf(stderr, format, args);
+	va_end(args);
+	(void)fputc('\n', stderr);
+	progress_points_tick(points);
+}
+
+void progress_points_stop(struct progress_points *points)
+{
+	if (points->drawn_nsec)
+		(void)fputs("\r\033[K", stderr);
+	points->drawn_nsec = 0;
+	points->is_terminal = false;
 }

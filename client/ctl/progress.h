@@ -1,8 +1,11 @@
 /*
- * One line on standard error that tells how far a long command is: bar, percent, rate, time left.
+ * One line on standard error that tells how far a long command is.
  *
- * It shows only on a terminal, and only when the command takes over two seconds, so short
- * commands and logs stay quiet.
+ * Of bytes: bar, percent, rate, time left; it shows only on a terminal, and only when the command
+ * takes over two seconds, so short commands and logs stay quiet.
+ *
+ * Of points that are measured: point k of n, what the last one came to, time left; where there is
+ * no terminal, a plain line for each point instead.
  */
 #ifndef DSAIO_CTL_PROGRESS_H
 #define DSAIO_CTL_PROGRESS_H
@@ -33,5 +36,44 @@ void progress_update(struct progress *progress, uint64_t done_bytes);
 
 /* Takes the line away, so that what is printed next has it to itself. */
 void progress_stop(struct progress *progress);
+
+/* ---- points ---- */
+
+#define PROGRESS_KINDS 2u /* of points that may take different times: reads, writes */
+#define PROGRESS_TEXT_BYTES 160u
+
+struct progress_points {
+	const char *label; /* borrowed */
+	struct {
+		size_t n_left, n_done;
+		uint64_t nsec; /* of those done here */
+	} kinds[PROGRESS_KINDS];
+	size_t n_all;
+	unsigned kind; /* of the point that is under way */
+	uint64_t begun_nsec, drawn_nsec;
+	char text[PROGRESS_TEXT_BYTES]; /* the last point's numbers */
+	bool is_terminal;
+};
+
+/*
+ * How long all that is left takes: each kind's own mean (that of all, while none of a kind is
+ * done), less what the point under way has had.  UINT64_MAX: nobody knows yet.
+ */
+uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_t now_nsec);
+
+/* Writes the line, without its end, into text. */
+void progress_points_format(char *text, size_t size, const struct progress_points *points,
+			    uint64_t now_nsec);
+
+/* n_done: points of an earlier run, which only count.  n_left: of each kind. */
+void progress_points_start(struct progress_points *points, const char *label, size_t n_done,
+			   const size_t n_left[PROGRESS_KINDS]);
+void progress_points_begin(struct progress_points *points, unsigned kind);
+void progress_points_tick(struct progress_points *points); /* draws anew, on a terminal */
+void progress_points_end(struct progress_points *points, const char *text);
+/* A line of its own, above. */
+void progress_points_note(struct progress_points *points, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+void progress_points_stop(struct progress_points *points); /* takes the line away */
 
 #endif

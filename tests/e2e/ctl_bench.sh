@@ -81,8 +81,8 @@ status_during_a_bench_shows_all_four_processes() {
 	rc=$(grep -cE '^ *[0-9]+ +dsaioctl ' "$dir/out")
 	kill "$pid"
 	wait "$pid" 2>/dev/null
-	why="channels with writes: $((seen - 1)); clients of that name, status itself among them: $rc"
-	[ "$seen" = 5 ] && [ "$rc" = 5 ]
+	why="channels with writes: $((seen - 1)); clients of that name, the bench and status among them: $rc"
+	[ "$seen" = 5 ] && [ "$rc" = 6 ]
 }
 
 start_daemon

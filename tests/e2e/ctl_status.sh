@@ -2,7 +2,8 @@
 # dsaioctl status, stores, clients and pool: what is served, to whom, and who may see it.
 . "$(dirname "$0")/ctl_common.sh"
 
-# A client of ours that stays, with a handle and memory, until stop_client.
+# A client of ours that stays, with a handle and memory, until stop_client; the bench itself, which
+# looks at the status, is a second one.
 start_client() {
 	"$ctl" bench io --folder "$store" --io_size 4M --loops 1000000 >/dev/null 2>&1 &
 	client=$!
@@ -29,10 +30,10 @@ status_shows_store_pool_and_counters() {
 handles_have_small_numbers() {
 	expect 0 "$ctl" status || return 1
 	why="no such handle: $(cat "$dir/out")"
-	grep -qE '^ *[0-9]+/[0-9]{1,4} +t +normal 1 ' "$dir/out" || return 1
+	grep -qE '^ *[0-9]+/[0-9]{1,4} +t +background 1 ' "$dir/out" || return 1
 	expect 0 "$ctl" clients || return 1
 	why="no such handle: $(cat "$dir/out")"
-	grep -qE '^ *[0-9]+/[0-9]{1,4} +dsaioctl +t +normal +1 ' "$dir/out"
+	grep -qE '^ *[0-9]+/[0-9]{1,4} +dsaioctl +t +background +1 ' "$dir/out"
 }
 
 clients_show_sums_and_handles() {
@@ -83,11 +84,11 @@ another_user_sees_the_others_as_one_line() {
 	local command
 	for command in status clients; do
 		expect 0 "${nobody[@]}" "$ctl" "$command" &&
-			says "$dir/out" "1 client of other users: " " of the pool, 1 slab, 1 file, 1 handle" || return 1
+			says "$dir/out" "2 clients of other users: " " of the pool, 1 slab, 1 file, 1 handle" || return 1
 		why="$command: a client of root is shown: $(cat "$dir/out")"
 		! grep -qE "^ *[0-9]+ +dsaioctl +[0-9]+ +0 " "$dir/out" || return 1
 	done
-	expect 0 "${nobody[@]}" "$ctl" pool && says "$dir/out" "1 of other users" || return 1
+	expect 0 "${nobody[@]}" "$ctl" pool && says "$dir/out" "2 of other users" || return 1
 	expect 0 "${nobody[@]}" "$ctl" status --json && says "$dir/out" '"is_admin": false' '"others": {' || return 1
 	expect 0 "$ctl" status --json && says "$dir/out" '"is_admin": true' '"others": null'
 }

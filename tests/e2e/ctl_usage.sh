@@ -5,7 +5,8 @@
 help_teaches_by_example() {
 	expect 0 "$ctl" --help && says "$dir/out" "dsaioctl cp" "dsaioctl status" "exit status" &&
 		expect 0 "$ctl" cp --help && says "$dir/out" "--verify" "exit status" &&
-		expect 0 "$ctl" --help bench && says "$dir/out" "--io_size" "--multi_process" &&
+		expect 0 "$ctl" --help bench && says "$dir/out" "bench io" "bench sweep" &&
+		expect 0 "$ctl" --help bench io && says "$dir/out" "--io_size" "--multi_process" &&
 		expect 0 "$ctl" status -h && says "$dir/out" "P99" || return 1
 	local command
 	"$ctl" --help | sed -n '/^commands:/,/^$/s/^    \([a-z]*\) .*/\1/p' >"$dir/commands"

@@ -1,0 +1,517 @@
+#include "client/ctl/bench.h"
+
+#include "client/ctl/bench_logs.h"
+#include "client/ctl/units.h"
+#include "proto/cleanup.h"
+#include "proto/cpu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define OLD_NAME "results.old.json"
+#define TIME_TEXT_BYTES 32u
+
+/* ---- opening ---- */
+
+static int find_places(struct bench *bench)
+{
+	const struct flag_list *dirs = &bench->options->nvme_dir;
+	char text[BENCH_TEXT_BYTES];
+
+	bench->places = calloc(dirs->n_items, sizeof(*bench->places));
+	bench->folders = calloc(dirs->n_items, sizeof(*bench->folders));
+	if (!bench->places || !bench->folders)
+		return ctl_fail(bench->ctl, "out of memory");
+	for (size_t i = 0; i < dirs->n_items; i++) {
+		if (bench_place_find(dirs->items[i], &bench->places[i], text, sizeof(text)) < 0)
+			return ctl_fail(bench->ctl, "%s", text);
+		bench->folders[i] = bench->places[i].folder;
+	}
+	bench->n_places = (unsigned)dirs->n_items;
+	return CTL_OK;
+}
+
+/* Takes the caller's. */
+static struct json_object *make_parameters(const struct bench *bench,
+					   struct json_object *parameters)
+{
+	const struct bench_options *options = bench->options;
+	struct json_object *folders = json_object_new_array();
+
+	if (!parameters)
+		parameters = json_object_new_object();
+	for (unsigned i = 0; i < bench->n_places; i++)
+		(void)json_object_array_add(folders,
+					    json_object_new_string(bench->places[i].folder));
+	json_object_object_add(parameters, "nvme_dir", folders);
+	json_object_object_add(parameters, "io_size", json_object_new_uint64(options->io_size));
+	json_object_object_add(parameters, "loops", json_object_new_int64(options->loops));
+	json_object_object_add(parameters, "reads", json_object_new_boolean(bench->needs.reads));
+	json_object_object_add(parameters, "writes", json_object_new_boolean(bench->needs.writes));
+	json_object_object_add(parameters, "flush_page_cache",
+			       json_object_new_boolean(options->flush_page_cache));
+	return parameters;
+}
+
+/* Names the first parameter that is another one than it was. */
+static int check_same(struct bench *bench, const struct bench_results *old,
+		      struct json_object *parameters)
+{
+	struct json_object *olds = bench_results_get(old, "parameters");
+
+	json_object_object_foreach(parameters, key, value)
+	{
+		struct json_object *was = json_object_object_get(olds, key);
+
+		if (json_object_equal(value, was))
+			continue;
+		return ctl_usage(
+			bench->ctl,
+			"--resume: %s/%s was made with %s %s, not %s: give the same options, "
+			"or another --log_dir",
+			bench->options->log_dir, BENCH_RESULTS_NAME, key,
+			json_object_to_json_string_ext(was, JSON_C_TO_STRING_PLAIN),
+			json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
+	}
+	return CTL_OK;
+}
+
+/* What lies there becomes ours, or is put aside.  *old: of bench_results_deinit(). */
+static int use_old(struct bench *bench, struct bench_results *old, struct json_object *parameters)
+{
+	const char *dir = bench->options->log_dir;
+	bool resumes = bench->options->resume;
+	char path[PATH_MAX], old_path[PATH_MAX];
+	int r = CTL_OK;
+
+	if (resumes && strcmp(bench_results_kind(old), bench->needs.kind) != 0)
+		return ctl_usage(bench->ctl, "--resume: %s/%s is of bench %s", dir,
+				 BENCH_RESULTS_NAME, bench_results_kind(old));
+	if (resumes)
+		r = check_same(bench, old, parameters);
+	if (r == CTL_OK)
+		r = bench_logs_prepare(bench->ctl, dir, old, resumes);
+	if (r != CTL_OK)
+		return r;
+	if (resumes) {
+		(void)bench_results_drop_failed(old);
+		bench->results = *old;
+		old->root = NULL;
+		bench->is_resumed = true;
+		return CTL_OK;
+	}
+	if (bench_results_n_rows(old) == 0)
+		return CTL_OK; /* nothing is lost with it */
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, BENCH_RESULTS_NAME) >=
+		    sizeof(path) ||
+	    (size_t)snprintf(old_path, sizeof(old_path), "%s/%s", dir, OLD_NAME) >=
+		    sizeof(old_path))
+		return ctl_fail(bench->ctl, "--log_dir %s: %s", dir, strerror(ENAMETOOLONG));
+	if (rename(path, old_path) < 0)
+		return ctl_fail(bench->ctl, "%s: %s", path, strerror(errno));
+	if (!bench_results_is_complete(old))
+		ctl_note(bench->ctl, "%s: was interrupted, and --resume would go on; it is now %s",
+			 path, OLD_NAME);
+	return CTL_OK;
+}
+
+static int use_log_dir(struct bench *bench, struct json_object *parameters)
+{
+	const char *dir = bench->options->log_dir;
+	struct bench_results old = { NULL };
+	char text[BENCH_TEXT_BYTES];
+	int r = bench_logs_make_dir(bench->ctl, dir);
+
+	if (r != CTL_OK)
+		return r;
+	r = bench_results_load(dir, &old, text, sizeof(text));
+	if (r == -ENOENT && bench->options->resume)
+		ctl_note(bench->ctl, "--resume: nothing is in %s yet: all is measured", dir);
+	if (r == -ENOENT)
+		return bench_logs_prepare(bench->ctl, dir, NULL, false);
+	if (r < 0)
+		return ctl_fail(bench->ctl, "%s: choose another --log_dir, or move it away", text);
+	r = use_old(bench, &old, parameters);
+	bench_results_deinit(&old);
+	return r;
+}
+
+static struct json_object *time_json(void)
+{
+	char text[TIME_TEXT_BYTES] = "";
+	time_t now = time(NULL);
+	struct tm tm;
+
+	if (gmtime_r(&now, &tm))
+		(void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	return json_object_new_string(text);
+}
+
+static struct json_object *command_json(void)
+{
+	struct json_object *words = json_object_new_array();
+	_cleanup_(closep) int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	char text[8192];
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+	if (n < 0)
+		n = 0;
+	text[n] = '\0';
+	for (ssize_t i = 0; i < n; i += (ssize_t)strlen(text + i) + 1)
+		(void)json_object_array_add(words, json_object_new_string(text + i));
+	return words;
+}
+
+/* Takes parameters. */
+static int describe(struct bench *bench, struct json_object *parameters)
+{
+	struct json_object *daemon = json_object_new_object(), *folders = json_object_new_array();
+
+	if (!bench->results.root && bench_results_init(&bench->results, bench->needs.kind) < 0) {
+		(void)json_object_put(parameters);
+		(void)json_object_put(daemon);
+		(void)json_object_put(folders);
+		return ctl_fail(bench->ctl, "out of memory");
+	}
+	json_object_object_add(daemon, "version",
+			       json_object_new_string(bench_guest_daemon_version(bench->guest)));
+	json_object_object_add(daemon, "is_private",
+			       json_object_new_boolean(bench->ctl->is_private));
+	for (unsigned i = 0; i < bench->n_places; i++)
+		(void)json_object_array_add(folders, bench_place_json(&bench->places[i]));
+	if (!bench->is_resumed)
+		bench_results_set(&bench->results, "began", time_json());
+	bench_results_set(&bench->results, "is_complete", json_object_new_boolean(false));
+	bench_results_set(&bench->results, "command", command_json());
+	bench_results_set(&bench->results, "machine", bench_machine_json());
+	bench_results_set(&bench->results, "daemon", daemon);
+	bench_results_set(&bench->results, "folders", folders);
+	bench_results_set(&bench->results, "parameters", parameters);
+	return CTL_OK;
+}
+
+static int save(struct bench *bench)
+{
+	char text[BENCH_TEXT_BYTES];
+
+	if (!bench->options->log_dir ||
+	    bench_results_save(&bench->results, bench->options->log_dir, text, sizeof(text)) == 0)
+		return CTL_OK;
+	return ctl_fail(bench->ctl, "%s", text);
+}
+
+int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench)
+{
+	struct json_object *parameters = needs->parameters;
+	struct bench *bench = calloc(1, sizeof(*bench));
+	int r;
+
+	if (!bench) {
+		(void)json_object_put(parameters);
+		return ctl_fail(ctl, "out of memory");
+	}
+	*ret_bench = bench;
+	bench->ctl = ctl;
+	bench->needs = *needs;
+	bench->needs.parameters = NULL;
+	bench->options = needs->options;
+	r = find_places(bench);
+	parameters = make_parameters(bench, parameters);
+	if (r == CTL_OK && bench->options->log_dir)
+		r = use_log_dir(bench, parameters);
+	if (r == CTL_OK)
+		r = ctl_start_private(ctl, bench->folders, bench->n_places);
+	/* From here on there is something to be cleaned up; the private daemon does it itself. */
+	if (r == CTL_OK && bench_stop_catch() < 0)
+		r = ctl_fail(ctl, "signals: %s", strerror(errno));
+	if (r == CTL_OK)
+		r = bench_guest_start(ctl, bench->places, bench->n_places, &bench->guest);
+	if (r == CTL_OK && bench->options->exclusive)
+		r = bench_guest_check_alone(bench->guest);
+	if (r == CTL_OK)
+		return describe(bench, parameters);
+	(void)json_object_put(parameters);
+	return r;
+}
+
+/* ---- preparing ---- */
+
+static void tick(void *data)
+{
+	struct bench *bench = data;
+
+	progress_points_tick(&bench->progress);
+}
+
+static void files_progress(void *data, uint64_t done_bytes)
+{
+	progress_update(data, done_bytes);
+}
+
+static int start_crew(struct bench *bench)
+{
+	size_t shared_bytes = bench_point_shared_bytes(bench->needs.loops);
+	struct bench_crew_options options = {
+		.socket_path = bench->ctl->socket_path,
+		.folders = bench->folders,
+		.n_workers = bench->n_places,
+		.buffer_bytes = bench->options->io_size,
+		.shared_bytes = bench->needs.shared_bytes > shared_bytes ? bench->needs.shared_bytes
+									 : shared_bytes,
+		.tick = tick,
+		.tick_data = bench,
+	};
+	char text[BENCH_TEXT_BYTES];
+	int r = bench_crew_start(&options, &bench->crew, text);
+
+	if (r == -EINTR)
+		return bench_stop_status();
+	return r < 0 ? ctl_fail(bench->ctl, "%s", text) : CTL_OK;
+}
+
+int bench_prepare(struct bench *bench)
+{
+	unsigned n_kinds = bench->needs.reads && bench->needs.writes ? 2 : 1;
+	struct bench_others others;
+	struct progress making;
+	int r = save(bench); /* that it can not be written is better known now */
+
+	if (r != CTL_OK)
+		return r;
+	progress_start(&making, "making test files",
+		       n_kinds * bench->n_places * bench->options->io_size);
+	r = bench_files_make(bench->ctl, bench->places, bench->n_places, bench->needs.reads,
+			     bench->needs.writes, bench->options->io_size, files_progress, &making,
+			     &bench->files);
+	progress_stop(&making);
+	if (r != CTL_OK)
+		return r;
+	for (unsigned i = 0; i < bench->n_places; i++)
+		bench->folders[i] = bench_files_folder(bench->files, i);
+	r = start_crew(bench);
+	if (r == CTL_OK)
+		r = bench_guest_look(bench->guest, 0, 0, 0, &others);
+	bench->began_nsec = clock_nsec();
+	return r;
+}
+
+/* ---- a point ---- */
+
+static void flush_page_cache(struct bench *bench)
+{
+	_cleanup_(closep) int fd = -1;
+
+	if (!bench->options->flush_page_cache || bench->cannot_flush)
+		return;
+	sync(); /* what is dirty would stay */
+	fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
+	if (fd >= 0 && write(fd, "1", 1) == 1)
+		return;
+	bench->cannot_flush = true;
+	progress_points_stop(&bench->progress);
+	ctl_note(bench->ctl,
+		 "--flush_page_cache: needs root, and the page cache is not flushed: %s; the reads "
+		 "are direct in any case",
+		 strerror(errno));
+}
+
+int bench_begin(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row)
+{
+	char text[BENCH_TEXT_BYTES];
+
+	*ret_row = (struct bench_row){ .task = *task,
+				       .n_processes = bench->n_places,
+				       .device_bytes = UINT64_MAX };
+	if (bench_stop_signal())
+		return bench_stop_status();
+	flush_page_cache(bench);
+	/* That it can not be told is the point's failure, which comes in a moment. */
+	(void)bench_guest_ask_served(bench->guest, &task->profile, &ret_row->served, text,
+				     sizeof(text));
+	bench->traffic = bench_place_traffic(bench->places, bench->n_places);
+	return CTL_OK;
+}
+
+/* Where the bytes came from, or went to: what the device says that it moved meanwhile. */
+static void find_source(struct bench *bench, struct bench_row *row, uint64_t moved_bytes)
+{
+	struct bench_traffic now = bench_place_traffic(bench->places, bench->n_places);
+	bool is_memory = true;
+
+	for (unsigned i = 0; i < bench->n_places; i++)
+		is_memory = is_memory && bench->places[i].is_memory;
+	if (is_memory)
+		row->source = BENCH_FROM_MEMORY;
+	if (is_memory || !now.is_known || !bench->traffic.is_known)
+		return;
+	row->device_bytes = row->task.op == BENCH_READ
+				    ? now.read_bytes - bench->traffic.read_bytes
+				    : now.write_bytes - bench->traffic.write_bytes;
+	/* Others' traffic only adds; what little is missing was a file system's own buffer. */
+	if (row->device_bytes >= moved_bytes - moved_bytes / 20)
+		row->source = BENCH_FROM_DEVICE;
+	else if (row->device_bytes <= moved_bytes / 20)
+		row->source = BENCH_FROM_CACHE;
+	else
+		row->source = BENCH_FROM_BOTH;
+}
+
+static void count(struct bench *bench, const struct bench_row *row, const struct bench_moved *moved)
+{
+	bench->n_measured++;
+	bench->n_failed += row->error[0] ? 1 : 0;
+	bench->n_disturbed += row->is_disturbed ? 1 : 0;
+	bench->n_cached += row->task.op == BENCH_READ &&
+			   (row->source == BENCH_FROM_CACHE || row->source == BENCH_FROM_BOTH);
+	bench->own_bytes += moved->bytes;
+	bench->moving_nsec += moved->nsec;
+	bench->others_bytes += row->others.bytes;
+	if (row->others.bytes && row->others.names[0])
+		memcpy(bench->others_names, row->others.names, sizeof(bench->others_names));
+}
+
+int bench_end(struct bench *bench, struct bench_row *row, const struct bench_moved *moved, int r,
+	      const char *text)
+{
+	int status;
+
+	if (r == -EINTR)
+		return bench_stop_status();
+	status = bench_guest_look(bench->guest, moved->bytes, moved->ops, bench->n_places,
+				  &row->others);
+	if (status != CTL_OK)
+		return status;
+	if (r < 0) {
+		(void)snprintf(row->error, sizeof(row->error), "%s", text);
+		/* What the failed op moved of its bytes is not known. */
+		row->others = (struct bench_others){ 0 };
+	} else {
+		find_source(bench, row, moved->bytes);
+	}
+	row->is_disturbed = bench->options->exclusive &&
+			    (row->others.n_clients > 0 || row->others.bytes > 0);
+	count(bench, row, moved);
+	return CTL_OK;
+}
+
+int bench_measure(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row)
+{
+	struct bench_moved moved = { 0 };
+	char text[BENCH_TEXT_BYTES] = "";
+	int r = bench_begin(bench, task, ret_row);
+
+	if (r != CTL_OK)
+		return r;
+	ret_row->repetitions = calloc(task->loops, sizeof(*ret_row->repetitions));
+	if (!ret_row->repetitions)
+		return ctl_fail(bench->ctl, "out of memory");
+	r = bench_point_run(bench->crew, bench->n_places, task, ret_row->repetitions,
+			    &ret_row->total, &moved, text);
+	if (r == 0)
+		ret_row->n_repetitions = task->loops;
+	return bench_end(bench, ret_row, &moved, r, text);
+}
+
+int bench_add(struct bench *bench, const struct bench_row *row)
+{
+	int r;
+
+	if (bench_results_add(&bench->results, row) < 0)
+		return ctl_fail(bench->ctl, "out of memory");
+	/* First the results: a log that they do not name would be taken for somebody else's. */
+	r = save(bench);
+	if (r == CTL_OK && bench->options->log_dir && row->log[0])
+		r = bench_logs_write(bench->ctl, bench->options->log_dir, row);
+	return r;
+}
+
+/* ---- the end ---- */
+
+static void tell(struct bench *bench)
+{
+	char text[UNITS_TEXT_BYTES];
+	uint64_t all = bench->own_bytes + bench->others_bytes;
+
+	if (bench->others_bytes)
+		ctl_note(bench->ctl, "the store was busy with others: %s, %.1f%% of all bytes%s%s",
+			 units_format_size(text, bench->others_bytes),
+			 100 * (double)bench->others_bytes / (double)all,
+			 bench->others_names[0] ? ", by " : "", bench->others_names);
+	else if (bench->n_measured)
+		ctl_note(bench->ctl, "nobody else used the store");
+	if (bench->n_disturbed)
+		ctl_note(bench->ctl,
+			 "--exclusive: %u of %u points were disturbed by others: they say so",
+			 bench->n_disturbed, bench->n_measured);
+	if (bench->n_cached)
+		ctl_note(bench->ctl,
+			 "%u of %u points did not read from the device, but (partly) from a cache",
+			 bench->n_cached, bench->n_measured);
+	for (unsigned i = 0; i < bench->n_places && bench->n_measured; i++) {
+		if (!bench->places[i].is_virtual)
+			continue;
+		ctl_note(
+			bench->ctl,
+			"%s: is a virtual device: what it says it reads may come from a cache below",
+			bench->places[i].device_name);
+		break;
+	}
+}
+
+static void add_overhead(struct bench *bench)
+{
+	struct json_object *object = json_object_new_object();
+	double wall = (double)(clock_nsec() - bench->began_nsec) / 1e9;
+	double moving = (double)bench->moving_nsec / 1e9;
+
+	json_object_object_add(object, "wall_sec", bench_json_float(wall));
+	json_object_object_add(object, "transfers_sec", bench_json_float(moving));
+	json_object_object_add(object, "share",
+			       bench_json_float(wall > moving ? 1 - moving / wall : 0));
+	bench_results_set(&bench->results, "overhead", object);
+}
+
+int bench_close(struct bench *bench, int status)
+{
+	if (!bench)
+		return status;
+	progress_points_stop(&bench->progress);
+	if (bench->results.root && bench->n_measured)
+		add_overhead(bench);
+	bench_crew_free(bench->crew);
+	bench->crew = NULL;
+	bench_files_free(bench->ctl, bench->files, bench->options->keep);
+	bench->files = NULL;
+	bench_guest_free(bench->guest);
+	bench->guest = NULL;
+	if (bench->results.root) {
+		bench_results_set(&bench->results, "is_complete",
+				  json_object_new_boolean(status == CTL_OK));
+		bench_results_set(&bench->results, "ended", time_json());
+		if (status == CTL_OK || bench->n_measured) {
+			int r = save(bench);
+
+			if (status == CTL_OK)
+				status = r;
+		}
+		tell(bench);
+	}
+	return status;
+}
+
+void bench_free(struct bench *bench)
+{
+	if (!bench)
+		return;
+	bench_results_deinit(&bench->results);
+	free(bench->places);
+	free(bench->folders);
+	free(bench);
+}

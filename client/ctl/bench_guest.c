@@ -1,0 +1,312 @@
+#include "client/ctl/bench_guest.h"
+
+#include "client/ctl/ask.h"
+#include "client/lib/client.h"
+#include "client/lib/conn.h"
+#include "proto/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a client had done on our stores when it was last looked at. */
+struct seen {
+	uint32_t client;
+	uint64_t bytes;
+};
+
+struct bench_guest {
+	struct ctl *ctl;
+	struct dsaio_client *client;
+	uint32_t *stores; /* ids, each once */
+	size_t n_stores;
+	uint64_t bytes, ops; /* of all stores, when they were last looked at */
+	struct seen *seen;
+	size_t n_seen;
+	char daemon_version[64];
+};
+
+const char *bench_guest_daemon_version(const struct bench_guest *guest)
+{
+	return guest->daemon_version;
+}
+
+static bool is_ours(const struct bench_guest *guest, uint32_t store)
+{
+	for (size_t i = 0; i < guest->n_stores; i++)
+		if (guest->stores[i] == store)
+			return true;
+	return false;
+}
+
+/* Of the client's handles with a part on our stores: how many channels, and their bytes. */
+static unsigned sum_channels(const struct bench_guest *guest, const Wire__Client *client,
+			     uint64_t *ret_bytes)
+{
+	unsigned n = 0;
+
+	*ret_bytes = 0;
+	for (size_t h = 0; h < client->n_handles; h++)
+		for (size_t c = 0; c < client->handles[h]->n_channels; c++) {
+			const Wire__Channel *channel = client->handles[h]->channels[c];
+
+			if (!is_ours(guest, channel->store))
+				continue;
+			n++;
+			if (channel->counters)
+				*ret_bytes += channel->counters->read_bytes +
+					      channel->counters->write_bytes;
+		}
+	return n;
+}
+
+/* The parent's own connection, and its processes, are children or itself. */
+static bool is_own_pid(uint32_t pid)
+{
+	char path[64], line[512], *end;
+	_cleanup_(fclosep) FILE *file = NULL;
+	unsigned parent = 0;
+
+	if ((pid_t)pid == getpid())
+		return true;
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/stat", pid);
+	file = fopen(path, "re");
+	if (!file || !fgets(line, sizeof(line), file))
+		return false;
+	end = strrchr(line, ')'); /* the name before it may have any character */
+	return end && sscanf(end + 1, " %*c %u", &parent) == 1 && (pid_t)parent == getpid();
+}
+
+/* Another user's name for itself may draw on the terminal. */
+static void add_name(char *names, size_t size, const Wire__Client *client)
+{
+	size_t n = strlen(names);
+	char name[64];
+	size_t i = 0;
+
+	for (; client->name[i] && i + 1 < sizeof(name); i++) {
+		unsigned char c = (unsigned char)client->name[i];
+
+		name[i] = client->name[i];
+		if (c < 0x20 || c == 0x7f)
+			name[i] = '?';
+	}
+	name[i] = '\0';
+	(void)snprintf(names + n, size - n, "%s%s (pid %" PRIu32 ", uid %" PRIu32 ")",
+		       n ? ", " : "", name[0] ? name : "a program", client->pid, client->uid);
+}
+
+static uint64_t seen_bytes(const struct bench_guest *guest, uint32_t client)
+{
+	for (size_t i = 0; i < guest->n_seen; i++)
+		if (guest->seen[i].client == client)
+			return guest->seen[i].bytes;
+	return 0;
+}
+
+/*
+ * Names the clients that are not ours and have a part on the stores; only_busy: of them those that
+ * moved something since the last look.
+ */
+static int name_others(struct bench_guest *guest, const Wire__StatusReply *status, bool only_busy,
+		       char *names, size_t size)
+{
+	struct seen *seen = calloc(status->n_clients + 1, sizeof(*seen));
+	size_t n_seen = 0;
+
+	if (!seen)
+		return ctl_fail(guest->ctl, "out of memory");
+	names[0] = '\0';
+	for (size_t i = 0; i < status->n_clients; i++) {
+		const Wire__Client *client = status->clients[i];
+		uint64_t bytes;
+
+		if (sum_channels(guest, client, &bytes) == 0 || is_own_pid(client->pid))
+			continue;
+		if (!only_busy || bytes > seen_bytes(guest, client->client))
+			add_name(names, size, client);
+		seen[n_seen++] = (struct seen){ client->client, bytes };
+	}
+	free(guest->seen);
+	guest->seen = seen;
+	guest->n_seen = n_seen;
+	return CTL_OK;
+}
+
+static void sum_stores(const struct bench_guest *guest, const Wire__StatusReply *status,
+		       uint64_t *ret_bytes, uint64_t *ret_ops, unsigned *ret_n_clients)
+{
+	*ret_bytes = *ret_ops = 0;
+	*ret_n_clients = 0;
+	for (size_t i = 0; i < status->n_stores; i++) {
+		const Wire__Store *store = status->stores[i];
+
+		if (!is_ours(guest, store->store))
+			continue;
+		*ret_n_clients += store->clients;
+		if (!store->counters)
+			continue;
+		*ret_bytes += store->counters->read_bytes + store->counters->write_bytes;
+		*ret_ops += store->counters->reads + store->counters->writes;
+	}
+}
+
+int bench_guest_look(struct bench_guest *guest, uint64_t own_bytes, uint64_t own_ops,
+		     unsigned n_own, struct bench_others *ret_others)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	uint64_t bytes, ops;
+	unsigned n_clients;
+	int r = ask_status(guest->ctl, &guest->client, &reply);
+
+	if (r != CTL_OK)
+		return r;
+	sum_stores(guest, reply->status, &bytes, &ops, &n_clients);
+	*ret_others = (struct bench_others){ 0 };
+	/* A daemon that was started anew counts from zero. */
+	if (bytes >= guest->bytes + own_bytes)
+		ret_others->bytes = bytes - guest->bytes - own_bytes;
+	if (ops >= guest->ops + own_ops)
+		ret_others->ops = ops - guest->ops - own_ops;
+	if (n_clients > n_own)
+		ret_others->n_clients = n_clients - n_own;
+	guest->bytes = bytes;
+	guest->ops = ops;
+	return name_others(guest, reply->status, ret_others->bytes > 0 || !ret_others->n_clients,
+			   ret_others->names, sizeof(ret_others->names));
+}
+
+int bench_guest_check_alone(struct bench_guest *guest)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	char names[BENCH_NAMES_BYTES];
+	uint64_t bytes, ops;
+	unsigned n_clients;
+	int r = ask_status(guest->ctl, &guest->client, &reply);
+
+	if (r != CTL_OK)
+		return r;
+	sum_stores(guest, reply->status, &bytes, &ops, &n_clients);
+	if (n_clients == 0)
+		return CTL_OK;
+	r = name_others(guest, reply->status, false, names, sizeof(names));
+	if (r != CTL_OK)
+		return r;
+	return ctl_fail(guest->ctl,
+			"--exclusive: the store is used by %u other client%s%s%s: wait until they "
+			"are done, or measure beside them without --exclusive",
+			n_clients, n_clients == 1 ? "" : "s", names[0] ? ": " : "", names);
+}
+
+int bench_guest_ask_served(struct bench_guest *guest, const struct profile *profile,
+			   struct bench_served *ret_served, char *text, size_t size)
+{
+	struct dsaio_conn *conn = client_conn(guest->client);
+	_cleanup_(wire_replyp) Wire__Reply *opened = NULL, *channel = NULL;
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__HandleOpen open_handle = WIRE__HANDLE_OPEN__INIT;
+	Wire__HandleClose close_handle = WIRE__HANDLE_CLOSE__INIT;
+	Wire__ChannelOpen open_channel = WIRE__CHANNEL_OPEN__INIT;
+	Wire__Profile wire = WIRE__PROFILE__INIT;
+	int fds[FRAME_FDS_MAX], r;
+	unsigned n_fds = 0;
+
+	wire.block_size = profile->block_size;
+	wire.queue_depth = profile->queue_depth;
+	wire.single_submit = profile->single_submit;
+	wire.overlap_events = profile->overlap_events;
+	wire.intra_op_parallelism = profile->intra_op_parallelism;
+	open_handle.profile = &wire;
+	open_handle.io_class = WIRE__CLASS__BACKGROUND;
+	request.body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
+	request.handle_open = &open_handle;
+	r = conn_call(conn, "handle", &request, NULL, 0, &opened, fds, &n_fds);
+	while (r == 0 && n_fds > 0)
+		(void)close(fds[--n_fds]); /* its bell: nothing will ring */
+	if (r == 0) {
+		close_handle.handle = open_channel.handle = opened->handle_open->handle;
+		open_channel.store = guest->stores[0];
+		open_channel.without_rings = true;
+		request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
+		request.channel_open = &open_channel;
+		r = conn_call(conn, "channel", &request, NULL, 0, &channel, NULL, NULL);
+		if (r == 0)
+			*ret_served = (struct bench_served){ channel->channel_open->block_size,
+							     channel->channel_open->queue_depth,
+							     channel->channel_open->lanes };
+		else
+			(void)snprintf(text, size, "%s", dsaio_error());
+		request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
+		request.handle_close = &close_handle;
+		/* It goes with the session else. */
+		(void)conn_call(conn, "handle", &request, NULL, 0, NULL, NULL, NULL);
+		return r < 0 ? CTL_FAILED : CTL_OK;
+	}
+	(void)snprintf(text, size, "%s", dsaio_error());
+	return CTL_FAILED;
+}
+
+static int find_store(struct bench_guest *guest, struct bench_place *place)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	int r = ask_store(guest->ctl, &guest->client, place->folder, &reply);
+
+	if (r != CTL_OK)
+		return r;
+	place->store = reply->store_get->store;
+	(void)snprintf(place->store_name, sizeof(place->store_name), "%s", reply->store_get->name);
+	(void)snprintf(place->engine, sizeof(place->engine), "%s", reply->store_get->engine);
+	if (!is_ours(guest, place->store))
+		guest->stores[guest->n_stores++] = place->store;
+	return CTL_OK;
+}
+
+int bench_guest_start(struct ctl *ctl, struct bench_place *places, unsigned n_places,
+		      struct bench_guest **ret_guest)
+{
+	struct bench_guest *guest = calloc(1, sizeof(*guest));
+	struct bench_others others;
+	int r = CTL_OK;
+
+	if (guest)
+		guest->stores = calloc(n_places, sizeof(*guest->stores));
+	if (!guest || !guest->stores) {
+		free(guest);
+		return ctl_fail(ctl, "out of memory");
+	}
+	guest->ctl = ctl;
+	{
+		_cleanup_(freep) const char **folders = calloc(n_places, sizeof(*folders));
+
+		if (!folders)
+			r = ctl_fail(ctl, "out of memory");
+		for (unsigned i = 0; r == CTL_OK && i < n_places; i++)
+			folders[i] = places[i].folder;
+		if (r == CTL_OK)
+			r = ctl_connect(ctl, folders, n_places, &guest->client);
+	}
+	for (unsigned i = 0; r == CTL_OK && i < n_places; i++)
+		r = find_store(guest, &places[i]);
+	if (r == CTL_OK)
+		r = bench_guest_look(guest, 0, 0, 0, &others);
+	if (r != CTL_OK) {
+		bench_guest_free(guest);
+		return r;
+	}
+	(void)snprintf(guest->daemon_version, sizeof(guest->daemon_version), "%s",
+		       client_conn(guest->client)->daemon_version);
+	*ret_guest = guest;
+	return CTL_OK;
+}
+
+void bench_guest_free(struct bench_guest *guest)
+{
+	if (!guest)
+		return;
+	dsaio_disconnect(guest->client);
+	free(guest->stores);
+	free(guest->seen);
+	free(guest);
+}

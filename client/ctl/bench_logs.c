@@ -1,0 +1,172 @@
+#include "client/ctl/bench_logs.h"
+
+#include "client/ctl/bench_space.h"
+#include "client/ctl/measure.h"
+#include "proto/cleanup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *const dir_names[] = {
+	[BENCH_READ] = "_aio_bench_read_logs", [BENCH_WRITE] = "_aio_bench_write_logs"
+};
+#define N_DIRS (sizeof(dir_names) / sizeof(dir_names[0]))
+
+static int make_dirs(char *path)
+{
+	struct stat st;
+
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		/* One that is there may lie where nothing can be made. */
+		if (mkdir(path, 0777) < 0 && errno != EEXIST && stat(path, &st) < 0)
+			return -errno;
+		*slash = '/';
+	}
+	if (mkdir(path, 0777) < 0 && errno != EEXIST)
+		return -errno;
+	if (stat(path, &st) < 0)
+		return -errno;
+	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+}
+
+int bench_logs_make_dir(struct ctl *ctl, const char *log_dir)
+{
+	_cleanup_(freep) char *path = strdup(log_dir);
+	int r = path ? make_dirs(path) : -ENOMEM;
+
+	if (r < 0)
+		return ctl_fail(ctl, "--log_dir %s: can not be made: %s", log_dir, strerror(-r));
+	if (access(log_dir, W_OK | X_OK) < 0)
+		return ctl_fail(ctl, "--log_dir %s: can not be written: %s", log_dir,
+				strerror(errno));
+	return CTL_OK;
+}
+
+void bench_logs_name(char *log, const struct bench_task *task, unsigned n_folders)
+{
+	char name[BENCH_LOG_NAME_BYTES];
+
+	(void)snprintf(log, BENCH_TEXT_BYTES, "%s/%s.txt", dir_names[task->op],
+		       bench_log_name(name, task->op, &task->profile, n_folders));
+}
+
+/* Is it one of the results' rows' log? */
+static bool is_known(const struct bench_results *old, const char *log)
+{
+	for (size_t i = 0; old && i < bench_results_n_rows(old); i++) {
+		struct bench_row row;
+		bool is_it;
+
+		if (bench_results_row(old, i, &row) < 0)
+			continue;
+		is_it = strcmp(row.log, log) == 0;
+		bench_row_deinit(&row);
+		if (is_it)
+			return true;
+	}
+	return false;
+}
+
+static int look_for_foreign(struct ctl *ctl, const char *log_dir, const char *name,
+			    const struct bench_results *old)
+{
+	char path[PATH_MAX], log[PATH_MAX], foreign[NAME_MAX + 1] = "";
+	const struct dirent *entry;
+	DIR *dir;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", log_dir, name) >= sizeof(path))
+		return ctl_fail(ctl, "--log_dir %s: %s", log_dir, strerror(ENAMETOOLONG));
+	dir = opendir(path);
+	if (!dir && errno == ENOENT)
+		return CTL_OK;
+	if (!dir)
+		return ctl_fail(ctl, "%s: %s", path, strerror(errno));
+	while (!foreign[0] && (entry = readdir(dir))) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		(void)snprintf(log, sizeof(log), "%s/%s", name, entry->d_name);
+		if (!is_known(old, log))
+			(void)snprintf(foreign, sizeof(foreign), "%s", entry->d_name);
+	}
+	(void)closedir(dir);
+	if (!foreign[0])
+		return CTL_OK;
+	return ctl_fail(
+		ctl,
+		"%s/%s: dsaioctl bench did not make it, and it would be taken for a result: "
+		"choose another --log_dir, or move it away",
+		path, foreign);
+}
+
+/* A log's path; its name comes from a file: nothing outside our two directories is touched. */
+static int find_log(const char *log_dir, const char *log, char *path, size_t size)
+{
+	const char *slash = strchr(log, '/');
+	bool is_ours = false;
+
+	for (size_t i = 0; slash && i < N_DIRS; i++)
+		is_ours = is_ours || (strlen(dir_names[i]) == (size_t)(slash - log) &&
+				      strncmp(log, dir_names[i], (size_t)(slash - log)) == 0);
+	if (!is_ours || strchr(slash + 1, '/') || strcmp(slash + 1, "..") == 0)
+		return -EINVAL;
+	return (size_t)snprintf(path, size, "%s/%s", log_dir, log) < size ? 0 : -ENAMETOOLONG;
+}
+
+static int renew(struct ctl *ctl, const char *log_dir, const struct bench_results *old, bool keeps)
+{
+	for (size_t i = 0; i < bench_results_n_rows(old); i++) {
+		char path[PATH_MAX];
+		struct bench_row row;
+		int r = CTL_OK;
+
+		if (bench_results_row(old, i, &row) < 0)
+			continue;
+		bench_row_deinit(&row);
+		if (!row.log[0] || find_log(log_dir, row.log, path, sizeof(path)) < 0)
+			continue;
+		if (!keeps && unlink(path) < 0 && errno != ENOENT)
+			r = ctl_fail(ctl, "%s: can not be removed: %s", path, strerror(errno));
+		if (keeps && access(path, F_OK) < 0)
+			r = bench_logs_write(ctl, log_dir, &row);
+		if (r != CTL_OK)
+			return r;
+	}
+	return CTL_OK;
+}
+
+int bench_logs_prepare(struct ctl *ctl, const char *log_dir, const struct bench_results *old,
+		       bool keeps)
+{
+	for (size_t i = 0; i < N_DIRS; i++)
+		if (look_for_foreign(ctl, log_dir, dir_names[i], old) != CTL_OK)
+			return CTL_FAILED;
+	return old ? renew(ctl, log_dir, old, keeps) : CTL_OK;
+}
+
+int bench_logs_write(struct ctl *ctl, const char *log_dir, const struct bench_row *row)
+{
+	char path[PATH_MAX], dir[PATH_MAX];
+	bool is_bad;
+	FILE *out;
+
+	if ((size_t)snprintf(dir, sizeof(dir), "%s/%s", log_dir, dir_names[row->task.op]) >=
+		    sizeof(dir) ||
+	    find_log(log_dir, row->log, path, sizeof(path)) < 0)
+		return ctl_fail(ctl, "%s/%s: %s", log_dir, row->log, strerror(EINVAL));
+	if (mkdir(dir, 0777) < 0 && errno != EEXIST)
+		return ctl_fail(ctl, "%s: %s", dir, strerror(errno));
+	out = fopen(path, "we");
+	if (!out)
+		return ctl_fail(ctl, "%s: %s", path, strerror(errno));
+	measure_print(&row->total, row->task.op == BENCH_READ, out);
+	is_bad = ferror(out);
+	if (fclose(out) != 0 || is_bad)
+		return ctl_fail(ctl, "%s: can not write all of it: %s", path, strerror(errno));
+	return CTL_OK;
+}

@@ -1,0 +1,456 @@
+#include "client/ctl/bench_results.h"
+
+#include "client/ctl/units.h"
+#include "proto/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FORMAT "dsaioctl bench 1"
+#define JSON_BYTES_MAX (256u << 20) /* of a file that is read: 10,000 points have 10 MB */
+#define NEW_SUFFIX ".new"
+
+static const char *const source_names[] = {
+	[BENCH_FROM_UNKNOWN] = "unknown", [BENCH_FROM_DEVICE] = "device",
+	[BENCH_FROM_CACHE] = "cache",	  [BENCH_FROM_BOTH] = "partly cache",
+	[BENCH_FROM_MEMORY] = "memory",
+};
+#define N_SOURCES (sizeof(source_names) / sizeof(source_names[0]))
+
+const char *bench_source_name(enum bench_source source)
+{
+	return source_names[source];
+}
+
+void bench_row_deinit(struct bench_row *row)
+{
+	free(row->repetitions);
+	row->repetitions = NULL;
+}
+
+/* ---- writing ---- */
+
+struct json_object *bench_json_float(double value)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	return json_object_new_double_s(value, units_format_float(text, value));
+}
+
+static void add_text(struct json_object *object, const char *key, const char *text)
+{
+	json_object_object_add(object, key, text[0] ? json_object_new_string(text) : NULL);
+}
+
+static void add_int(struct json_object *object, const char *key, uint64_t value)
+{
+	json_object_object_add(object, key, json_object_new_uint64(value));
+}
+
+static void add_float(struct json_object *object, const char *key, double value)
+{
+	json_object_object_add(object, key, bench_json_float(value));
+}
+
+static void add_bool(struct json_object *object, const char *key, bool value)
+{
+	json_object_object_add(object, key, json_object_new_boolean(value));
+}
+
+static struct json_object *repetitions_json(const struct bench_row *row)
+{
+	struct json_object *array = json_object_new_array();
+
+	for (size_t i = 0; array && i < row->n_repetitions; i++) {
+		const struct bench_repetition *repetition = &row->repetitions[i];
+		struct json_object *object = json_object_new_object();
+
+		add_float(object, "at_sec", repetition->at_sec);
+		add_float(object, "task_sec", repetition->task_sec);
+		add_float(object, "e2e_sec", repetition->e2e_sec);
+		add_int(object, "bytes", repetition->bytes);
+		if (json_object_array_add(array, object) < 0)
+			(void)json_object_put(object);
+	}
+	return array;
+}
+
+static struct json_object *others_json(const struct bench_row *row)
+{
+	struct json_object *object = json_object_new_object();
+	uint64_t all = row->others.bytes + row->total.bytes;
+
+	add_int(object, "bytes", row->others.bytes);
+	add_int(object, "ops", row->others.ops);
+	add_float(object, "share", all ? (double)row->others.bytes / (double)all : 0);
+	add_int(object, "clients", row->others.n_clients);
+	add_text(object, "names", row->others.names);
+	return object;
+}
+
+static struct json_object *row_json(const struct bench_row *row)
+{
+	struct json_object *object = json_object_new_object(), *served = NULL;
+	const struct profile *profile = &row->task.profile;
+
+	if (!object)
+		return NULL;
+	add_text(object, "op", bench_op_name(row->task.op));
+	add_int(object, "block_size", profile->block_size);
+	add_int(object, "queue_depth", profile->queue_depth);
+	add_bool(object, "sequential_requests", !profile->overlap_events);
+	add_bool(object, "single_submit", profile->single_submit);
+	add_int(object, "io_parallel", profile->intra_op_parallelism);
+	add_int(object, "processes", row->n_processes);
+	add_int(object, "io_size", row->task.io_size);
+	add_int(object, "loops", row->task.loops);
+	add_int(object, "warmup_loops", row->task.warmup_loops);
+	if (row->served.block_size) {
+		served = json_object_new_object();
+		add_int(served, "block_size", row->served.block_size);
+		add_int(served, "queue_depth", row->served.queue_depth);
+		add_int(served, "lanes", row->served.lanes);
+	}
+	json_object_object_add(object, "served", served);
+	json_object_object_add(object, "repetitions", repetitions_json(row));
+	add_int(object, "bytes", row->total.bytes);
+	add_float(object, "task_sec", row->total.task_sec);
+	add_float(object, "task_speed_gb_per_sec", row->total.task_speed);
+	add_float(object, "e2e_sec", row->total.e2e_sec);
+	add_float(object, "e2e_speed_gb_per_sec", row->total.e2e_speed);
+	json_object_object_add(
+		object, "device_bytes",
+		row->device_bytes == UINT64_MAX ? NULL : json_object_new_uint64(row->device_bytes));
+	add_text(object, "source", bench_source_name(row->source));
+	json_object_object_add(object, "others", others_json(row));
+	add_bool(object, "is_disturbed", row->is_disturbed);
+	add_text(object, "error", row->error);
+	add_text(object, "log", row->log);
+	return object;
+}
+
+int bench_results_init(struct bench_results *results, const char *kind)
+{
+	results->root = json_object_new_object();
+	if (!results->root)
+		return -ENOMEM;
+	add_text(results->root, "format", FORMAT);
+	add_text(results->root, "kind", kind);
+	add_bool(results->root, "is_complete", false);
+	json_object_object_add(results->root, "points", json_object_new_array());
+	return 0;
+}
+
+void bench_results_deinit(struct bench_results *results)
+{
+	(void)json_object_put(results->root);
+	results->root = NULL;
+}
+
+static struct json_object *points(const struct bench_results *results)
+{
+	return bench_results_get(results, "points");
+}
+
+int bench_results_add(struct bench_results *results, const struct bench_row *row)
+{
+	struct json_object *object = row_json(row);
+
+	if (object && json_object_array_add(points(results), object) == 0)
+		return 0;
+	(void)json_object_put(object);
+	return -ENOMEM;
+}
+
+static int refuse(char *text, size_t size, const char *path, int r)
+{
+	(void)snprintf(text, size, "%s: can not be written: %s", path, strerror(-r));
+	return r;
+}
+
+int bench_results_save(const struct bench_results *results, const char *dir, char *text,
+		       size_t size)
+{
+	_cleanup_(closep) int fd = -1;
+	char path[PATH_MAX], new_path[PATH_MAX];
+	const char *json = json_object_to_json_string_ext(
+		results->root,
+		JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE);
+	size_t len = json ? strlen(json) : 0;
+
+	if (!json)
+		return refuse(text, size, dir, -ENOMEM);
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, BENCH_RESULTS_NAME) >=
+		    sizeof(path) ||
+	    (size_t)snprintf(new_path, sizeof(new_path), "%s%s", path, NEW_SUFFIX) >=
+		    sizeof(new_path))
+		return refuse(text, size, dir, -ENAMETOOLONG);
+	fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+	if (fd < 0)
+		return refuse(text, size, new_path, -errno);
+	for (size_t done = 0; done < len;) {
+		ssize_t n = write(fd, json + done, len - done);
+
+		if (n < 0 && errno != EINTR) {
+			int r = -errno;
+
+			(void)unlink(new_path);
+			return refuse(text, size, new_path, r);
+		}
+		done += n > 0 ? (size_t)n : 0;
+	}
+	if (rename(new_path, path) < 0)
+		return refuse(text, size, path, -errno);
+	return 0;
+}
+
+/* ---- reading ---- */
+
+static int read_file(const char *path, char **ret_json, char *text, size_t size)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_(freep) char *json = NULL;
+	struct stat st = { 0 };
+	size_t len = 0;
+
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		int r = -errno;
+
+		(void)snprintf(text, size, "%s: %s", path, strerror(-r));
+		return r;
+	}
+	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)JSON_BYTES_MAX) {
+		(void)snprintf(text, size, "%s: is no results of dsaioctl bench", path);
+		return -EINVAL;
+	}
+	json = malloc((size_t)st.st_size + 1);
+	if (!json) {
+		(void)snprintf(text, size, "%s: out of memory", path);
+		return -ENOMEM;
+	}
+	while (len < (size_t)st.st_size) {
+		ssize_t n = read(fd, json + len, (size_t)st.st_size - len);
+
+		if (n == 0)
+			break;
+		if (n < 0 && errno != EINTR) {
+			int r = -errno;
+
+			(void)snprintf(text, size, "%s: %s", path, strerror(-r));
+			return r;
+		}
+		len += n > 0 ? (size_t)n : 0;
+	}
+	json[len] = '\0';
+	*ret_json = TAKE_PTR(json);
+	return 0;
+}
+
+static const char *text_of(struct json_object *object, const char *key)
+{
+	struct json_object *value = json_object_object_get(object, key);
+
+	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
+}
+
+int bench_results_load(const char *dir, struct bench_results *ret_results, char *text, size_t size)
+{
+	struct bench_results results;
+	_cleanup_(freep) char *json = NULL;
+	char path[PATH_MAX];
+	enum json_tokener_error error;
+	struct stat st;
+	bool is_dir = stat(dir, &st) == 0 && S_ISDIR(st.st_mode);
+	int r;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s%s%s", dir, is_dir ? "/" : "",
+			     is_dir ? BENCH_RESULTS_NAME : "") >= sizeof(path)) {
+		(void)snprintf(text, size, "%s: %s", dir, strerror(ENAMETOOLONG));
+		return -ENAMETOOLONG;
+	}
+	r = read_file(path, &json, text, size);
+	if (r < 0)
+		return r;
+	results.root = json_tokener_parse_verbose(json, &error);
+	if (!json_object_is_type(results.root, json_type_object) ||
+	    strcmp(text_of(results.root, "format"), FORMAT) != 0 ||
+	    !json_object_is_type(points(&results), json_type_array)) {
+		(void)json_object_put(results.root);
+		(void)snprintf(text, size, "%s: is no results of dsaioctl bench", path);
+		return -EINVAL;
+	}
+	*ret_results = results;
+	return 0;
+}
+
+const char *bench_results_kind(const struct bench_results *results)
+{
+	return text_of(results->root, "kind");
+}
+
+bool bench_results_is_complete(const struct bench_results *results)
+{
+	return json_object_get_boolean(bench_results_get(results, "is_complete"));
+}
+
+/* What is set stands before the points, for whoever looks at the file's beginning. */
+void bench_results_set(struct bench_results *results, const char *key, struct json_object *value)
+{
+	struct json_object *last = json_object_get(points(results));
+
+	json_object_object_del(results->root, "points");
+	json_object_object_add(results->root, key, value);
+	json_object_object_add(results->root, "points", last);
+}
+
+struct json_object *bench_results_get(const struct bench_results *results, const char *key)
+{
+	return json_object_object_get(results->root, key);
+}
+
+size_t bench_results_n_rows(const struct bench_results *results)
+{
+	return json_object_array_length(points(results));
+}
+
+static uint64_t int_of(struct json_object *object, const char *key)
+{
+	return json_object_get_uint64(json_object_object_get(object, key));
+}
+
+static double float_of(struct json_object *object, const char *key)
+{
+	return json_object_get_double(json_object_object_get(object, key));
+}
+
+static bool bool_of(struct json_object *object, const char *key)
+{
+	return json_object_get_boolean(json_object_object_get(object, key));
+}
+
+/* Values that a file has and nothing of ours wrote are cut to what fits. */
+static uint32_t u32_of(struct json_object *object, const char *key)
+{
+	uint64_t value = int_of(object, key);
+
+	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+static int read_repetitions(struct json_object *array, struct bench_row *row)
+{
+	if (!json_object_is_type(array, json_type_array))
+		return -EINVAL;
+	row->n_repetitions = json_object_array_length(array);
+	row->repetitions = calloc(row->n_repetitions + 1, sizeof(*row->repetitions));
+	if (!row->repetitions)
+		return -ENOMEM;
+	for (size_t i = 0; i < row->n_repetitions; i++) {
+		struct json_object *object = json_object_array_get_idx(array, i);
+
+		row->repetitions[i] = (struct bench_repetition){
+			.at_sec = float_of(object, "at_sec"),
+			.task_sec = float_of(object, "task_sec"),
+			.e2e_sec = float_of(object, "e2e_sec"),
+			.bytes = int_of(object, "bytes"),
+		};
+	}
+	return 0;
+}
+
+static struct bench_task read_task(struct json_object *object)
+{
+	return (struct bench_task){
+		.op = strcmp(text_of(object, "op"), "write") == 0 ? BENCH_WRITE : BENCH_READ,
+		.profile = { .block_size = u32_of(object, "block_size"),
+			     .queue_depth = u32_of(object, "queue_depth"),
+			     .single_submit = bool_of(object, "single_submit"),
+			     .overlap_events = !bool_of(object, "sequential_requests"),
+			     .intra_op_parallelism = u32_of(object, "io_parallel") },
+		.io_size = int_of(object, "io_size"),
+		.loops = u32_of(object, "loops"),
+		.warmup_loops = u32_of(object, "warmup_loops"),
+	};
+}
+
+static enum bench_source read_source(struct json_object *object)
+{
+	for (size_t i = 0; i < N_SOURCES; i++)
+		if (strcmp(source_names[i], text_of(object, "source")) == 0)
+			return (enum bench_source)i;
+	return BENCH_FROM_UNKNOWN;
+}
+
+int bench_results_row(const struct bench_results *results, size_t i, struct bench_row *ret_row)
+{
+	struct json_object *object = json_object_array_get_idx(points(results), i);
+	struct json_object *served = json_object_object_get(object, "served");
+	struct json_object *others = json_object_object_get(object, "others");
+	struct bench_row row = { 0 };
+	int r;
+
+	if (!json_object_is_type(object, json_type_object))
+		return -EINVAL;
+	row.task = read_task(object);
+	row.n_processes = u32_of(object, "processes");
+	row.served = (struct bench_served){ u32_of(served, "block_size"),
+					    u32_of(served, "queue_depth"),
+					    u32_of(served, "lanes") };
+	row.total = (struct measure){ .task_sec = float_of(object, "task_sec"),
+				      .task_speed = float_of(object, "task_speed_gb_per_sec"),
+				      .e2e_sec = float_of(object, "e2e_sec"),
+				      .e2e_speed = float_of(object, "e2e_speed_gb_per_sec"),
+				      .bytes = int_of(object, "bytes") };
+	row.device_bytes = json_object_object_get(object, "device_bytes")
+				   ? int_of(object, "device_bytes")
+				   : UINT64_MAX;
+	row.source = read_source(object);
+	row.others.bytes = int_of(others, "bytes");
+	row.others.ops = int_of(others, "ops");
+	row.others.n_clients = u32_of(others, "clients");
+	(void)snprintf(row.others.names, sizeof(row.others.names), "%s", text_of(others, "names"));
+	row.is_disturbed = bool_of(object, "is_disturbed");
+	(void)snprintf(row.error, sizeof(row.error), "%s", text_of(object, "error"));
+	(void)snprintf(row.log, sizeof(row.log), "%s", text_of(object, "log"));
+	r = read_repetitions(json_object_object_get(object, "repetitions"), &row);
+	if (r < 0)
+		return r;
+	*ret_row = row;
+	return 0;
+}
+
+size_t bench_results_drop_failed(struct bench_results *results)
+{
+	struct json_object *array = points(results);
+	size_t n_dropped = 0;
+
+	for (size_t i = json_object_array_length(array); i-- > 0;) {
+		if (text_of(json_object_array_get_idx(array, i), "error")[0] == '\0')
+			continue;
+		if (json_object_array_del_idx(array, i, 1) == 0)
+			n_dropped++;
+	}
+	return n_dropped;
+}
+
+bool bench_results_has(const struct bench_results *results, enum bench_op op,
+		       const struct profile *profile)
+{
+	for (size_t i = 0; i < bench_results_n_rows(results); i++) {
+		struct bench_task task = read_task(json_object_array_get_idx(points(results), i));
+
+		if (task.op == op && task.profile.block_size == profile->block_size &&
+		    task.profile.queue_depth == profile->queue_depth &&
+		    task.profile.single_submit == profile->single_submit &&
+		    task.profile.overlap_events == profile->overlap_events &&
+		    task.profile.intra_op_parallelism == profile->intra_op_parallelism)
+			return true;
+	}
+	return false;
+}
