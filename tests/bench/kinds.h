@@ -19,4 +19,14 @@ void fio_side_close(struct side *side);
 int fio_libaio_command(const struct point *point, char *ret_text, size_t size);
 int fio_uring_command(const struct point *point, char *ret_text, size_t size);
 
+/* side_local.c */
+int local_side_open(struct side *side);
+int local_side_run(struct side *side, struct result *ret_result);
+void local_side_close(struct side *side);
+
+/* side_deepnvme.c */
+int deepnvme_side_open(struct side *side);
+int deepnvme_side_run(struct side *side, struct result *ret_result);
+void deepnvme_side_close(struct side *side);
+
 #endif

@@ -36,6 +36,16 @@ const struct side_kind side_kinds[] = {
 	  .run = fio_side_run,
 	  .close = fio_side_close,
 	  .command = fio_uring_command },
+	{ .name = "libaio",
+	  .what = "libaio in the same process, as a good program uses it",
+	  .open = local_side_open,
+	  .run = local_side_run,
+	  .close = local_side_close },
+	{ .name = "deepnvme",
+	  .what = "libaio in the same process, as DeepNVMe's aio_handle uses it",
+	  .open = deepnvme_side_open,
+	  .run = deepnvme_side_run,
+	  .close = deepnvme_side_close },
 	{ .name = NULL },
 };
 
