@@ -229,6 +229,7 @@ $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 model: ## check the models of the protocol with SPIN (three minutes, 2 GB)
 	@tests/model/run.sh
 ring-mutants: ## drop each fence of the rings in turn: each must be caught
+	@$(MAKE) --no-print-directory $(ARCHIVES)
 	@BUILD=$(BUILD) tests/model/mutants.sh
 
 # ---- install ----

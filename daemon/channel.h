@@ -79,10 +79,12 @@ struct channel {
 		uint32_t n_in_flight; /* blocks */
 		uint32_t n_started;   /* overlap_events false: since none was in flight */
 	} * per_lane;		      /* one for each part that may have a lane of its own */
-	struct channel *next, *prev;  /* in the lane's list */
+	struct channel *next, *prev;  /* in the lane's list of those awake */
 	struct channel *next_ended;   /* in the lane's list of channels with ended ops */
 	struct channel *page_next, *page_prev; /* in the lane's list of those that wait for one */
 	bool waits_for_page;
+	bool is_awake;	     /* looked at in each turn; else parked, with no op open */
+	uint64_t quiet_nsec; /* since when it is quiet, while no op is open */
 	bool has_ended, is_broken, is_closing, has_left_epoll;
 	uint32_t bell_taken;   /* ring.taken at its last bell */
 	uint32_t n_idle_bells; /* rings without entries in the second that began at */

@@ -15,6 +15,10 @@
 #include "daemon/engine.h"
 #include "daemon/inbox.h"
 
+/* Long enough that a program which waits for each op and works on what it read is not parked
+   between two (PROTOCOL section 2). */
+#define LANE_PARK_NSEC UINT64_C(10000000)
+
 struct lane;
 
 struct lane_config {
@@ -23,6 +27,7 @@ struct lane_config {
 	struct lane *home; /* NULL for home itself */
 	const struct engine_ops *engine;
 	uint32_t depth, depth_min; /* of its engine queue: wanted, and what it must have */
+	uint64_t park_nsec;	   /* home: a channel that was quiet for so long is parked */
 };
 
 int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error);

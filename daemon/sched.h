@@ -35,7 +35,8 @@ struct sched_turn {
 
 struct sched_client {
 	struct sched_turn turns[N_SCHED_CLASSES];
-	uint32_t n_channels, blocks_in_flight, n_bounces; /* kept by the lane */
+	uint32_t n_awake, blocks_in_flight,
+		n_bounces; /* kept by the lane; of channels, awake ones */
 };
 
 struct sched_queue {

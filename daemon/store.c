@@ -156,6 +156,7 @@ int store_start_lanes(struct store *store, const struct profile *profile, struct
 			.engine = store->engine,
 			.depth = store->n_lanes ? store_lane_depth(store) : LANE_DEPTH,
 			.depth_min = LANE_DEPTH_MIN,
+			.park_nsec = LANE_PARK_NSEC,
 		};
 		struct lane *lane;
 		int r = lane_start(&config, &lane, error);

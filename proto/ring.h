@@ -323,6 +323,7 @@ struct ring_lane {
 	uint32_t cq_head;   /* the last good value seen */
 	uint32_t bell;	    /* of cq_bell */
 	uint64_t woken;	    /* the cq_wait that was answered */
+	uint64_t park;	    /* of sq_park */
 };
 
 /* Lays out a fresh, zeroed memfd of ring_bytes(entries). */
@@ -342,6 +343,29 @@ static inline void ring_lane_init(struct ring_lane *ring, void *map, uint32_t en
 static inline bool ring_lane_has_entries(const struct ring_lane *ring)
 {
 	return atomic_load_explicit(&ring->shared->sq_tail, memory_order_acquire) != ring->taken;
+}
+
+/*
+ * Parks a quiet channel: announces that sq_tail is not looked at until the bell rings.
+ * RING_FENCE_PARK() must follow, one for all that are parked at the time, then a second look:
+ * ring_lane_has_entries(), and if it has, ring_lane_unpark().
+ */
+static inline void ring_lane_park(struct ring_lane *ring)
+{
+	assert(!(ring->park & 1));
+	atomic_store_explicit(&ring->shared->sq_park, ++ring->park, memory_order_release);
+}
+
+static inline bool ring_lane_is_parked(const struct ring_lane *ring)
+{
+	return ring->park & 1;
+}
+
+/* The bell rang, or there is another reason to look at sq_tail, in the next turn.  No fence. */
+static inline void ring_lane_unpark(struct ring_lane *ring)
+{
+	assert(ring->park & 1);
+	atomic_store_explicit(&ring->shared->sq_park, ++ring->park, memory_order_release);
 }
 
 /*

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -706,6 +707,8 @@ FAULT(c22_ring_words, "C22 a client that writes the daemon's words of its ring h
 
 		raw_put(&kit.channel, &entry);
 		raw_ring(&kit.channel);
+		/* It may be parked, whatever we wrote there in the last round. */
+		CHECK_SYS(eventfd_write(kit.channel.bell_fd, 1));
 		atomic_store(&shared->cq_bell, (uint32_t)round * 77777);
 		atomic_store(&shared->sq_park, (uint64_t)round);
 		shared->magic = round;
@@ -716,6 +719,7 @@ FAULT(c22_ring_words, "C22 a client that writes the daemon's words of its ring h
 		if (round % 8 == 7) { /* the tail: it is written anew with the next completion */
 			raw_put(&kit.channel, &entry);
 			raw_ring(&kit.channel);
+			CHECK_SYS(eventfd_write(kit.channel.bell_fd, 1));
 			CHECK(raw_reap(&kit.channel, 1, &completion, 20000000));
 			CHECK_EQ(completion.result, 4096);
 		}

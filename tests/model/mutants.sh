@@ -2,7 +2,8 @@
 # Drops each of the five fences of proto/ring.h in turn.  The model, with store buffers, must
 # fail each time; the stress test of tests/unit/test_ring.c, built without that fence, tells
 # whether this machine's hardware loses a wake-up for it, too (it need not: a store buffer drains
-# fast, and a compiler may order by chance).  Ends with "N of N caught": by the model.
+# fast, and a compiler may order by chance).  Parking is tried in the lane itself, too, by
+# tests/unit/test_park.c.  Ends with "N of N caught": by the model.
 #
 #   RING_SECONDS=n	how long the stress test may try, for each fence (20)
 cd "$(dirname "$0")/../.." || exit 1
@@ -20,13 +21,20 @@ for fence in SUBMIT SLEEP PARK COMPLETE WAIT; do
 		model="THE MODEL HOLDS"
 	fi
 
-	program=$BUILD/test_ring_mutant$number
-	mkdir -p "$BUILD" && "${CC:-gcc}" -std=gnu17 -D_GNU_SOURCE -I. -O2 -pthread -DRING_MUTANT="$number" \
-		-o "$program" tests/unit/test_ring.c -lcheck -lsubunit -lrt -lm || exit 1
+	sources=(tests/unit/test_ring.c)
+	run_case=stress
+	if [ "$fence" = PARK ]; then # what is compiled here comes before what the archive has
+		sources=(tests/unit/test_park.c daemon/lane.c "$BUILD/daemon.a" "$BUILD/libdsaio-client.a"
+			-levent_core -laio -lprotobuf-c -lsystemd -linih)
+		run_case=park
+	fi
+	program=$BUILD/test_mutant$number
+	mkdir -p "$BUILD" && "${CC:-gcc}" -std=gnu17 -D_GNU_SOURCE -I. -I"$BUILD" -O2 -pthread \
+		-DRING_MUTANT="$number" -o "$program" "${sources[@]}" -lcheck -lsubunit -lrt -lm || exit 1
 	hardware="not caught in $limit s by the stress test"
 	start=$SECONDS
 	while [ $((SECONDS - start)) -lt "$limit" ]; do
-		if said=$(CK_RUN_CASE=stress timeout 60 "$program" 2>&1); then
+		if said=$(CK_RUN_CASE=$run_case timeout 60 "$program" 2>&1); then
 			continue
 		fi
 		hardware="$(sed -n 's/^.*[0-9]: \(.*is lost\)$/\1/p' <<<"$said" | head -n 1)"

@@ -308,12 +308,16 @@ START_TEST(a_parked_channel_is_rung_though_the_lane_is_awake)
 	struct pair pair;
 
 	pair_init(&pair, 8);
-	atomic_store(&pair.lane.shared->sq_park, 1);
+	ring_lane_park(&pair.lane);
+	ck_assert(ring_lane_is_parked(&pair.lane));
 	ring_client_put(&pair.client, &entry);
 	ck_assert(ring_client_submit(&pair.client));
 	ring_client_put(&pair.client, &entry);
 	ck_assert(!ring_client_submit(&pair.client));
-	atomic_store(&pair.lane.shared->sq_park, 3);
+	ring_lane_unpark(&pair.lane);
+	ring_client_put(&pair.client, &entry);
+	ck_assert(!ring_client_submit(&pair.client));
+	ring_lane_park(&pair.lane);
 	lane_board_set(&pair.board, 1);
 	ring_client_put(&pair.client, &entry);
 	ck_assert(ring_client_submit(&pair.client)); /* one bell for both reasons */
@@ -373,7 +377,7 @@ enum litmus_case { LITMUS_SUBMIT_SLEEP, LITMUS_SUBMIT_PARK, LITMUS_WAIT_COMPLETE
 struct litmus {
 	enum litmus_case which;
 	struct pair pair;
-	uint64_t state; /* of lane_state or sq_park */
+	uint64_t state; /* of lane_state */
 	bool lane_saw;	/* what the lane's half saw of the client's, in this round */
 	_Alignas(64) _Atomic uint32_t go; /* the round that may start, or LITMUS_OVER; the client's
 					       thread */
@@ -418,8 +422,7 @@ static void *litmus_lane_main(void *arg)
 			l->lane_saw = ring_lane_has_entries(ring);
 			break;
 		case LITMUS_SUBMIT_PARK:
-			atomic_store_explicit(&ring->shared->sq_park, ++l->state,
-					      memory_order_release);
+			ring_lane_park(ring);
 			RING_FENCE_PARK();
 			l->lane_saw = ring_lane_has_entries(ring);
 			break;
@@ -443,8 +446,7 @@ static void *litmus_lane_main(void *arg)
 		if (l->which == LITMUS_SUBMIT_SLEEP)
 			lane_board_set(&l->pair.board, ++l->state);
 		if (l->which == LITMUS_SUBMIT_PARK)
-			atomic_store_explicit(&ring->shared->sq_park, ++l->state,
-					      memory_order_release);
+			ring_lane_unpark(ring);
 		atomic_store_explicit(&l->done, round | SECOND, memory_order_release);
 	}
 	return NULL;
@@ -579,11 +581,11 @@ static void *lane_main(void *arg)
 {
 	struct stress *s = arg;
 	struct ring_lane *ring = &s->pair.lane;
-	uint64_t state = 0, park = 0, random = 1;
+	uint64_t state = 0, random = 1;
 	struct epoll_event event;
 
 	while (!is_over(s) && !atomic_load(&s->lost)) {
-		bool is_parked = park & 1;
+		bool is_parked = ring_lane_is_parked(ring);
 		uint32_t spins = next_random(&random) % 4 ? 0 : next_random(&random) % 300;
 		bool did = false;
 
@@ -595,11 +597,10 @@ static void *lane_main(void *arg)
 		if (did)
 			continue;
 		if (s->is_parking && !is_parked && next_random(&random) % 2) {
-			atomic_store_explicit(&ring->shared->sq_park, ++park, memory_order_release);
+			ring_lane_park(ring);
 			RING_FENCE_PARK();
 			if (ring_lane_has_entries(ring)) {
-				atomic_store_explicit(&ring->shared->sq_park, ++park,
-						      memory_order_release);
+				ring_lane_unpark(ring);
 				continue;
 			}
 			is_parked = true;
@@ -607,8 +608,7 @@ static void *lane_main(void *arg)
 		if (is_parked && next_random(&random) % 8) {
 			/* busy with other channels, so it polls the bells */
 			if (epoll_wait(s->epoll_fd, &event, 1, 0) == 1)
-				atomic_store_explicit(&ring->shared->sq_park, ++park,
-						      memory_order_release);
+				ring_lane_unpark(ring);
 			continue;
 		}
 		lane_board_set(&s->pair.board, ++state);
@@ -620,8 +620,7 @@ static void *lane_main(void *arg)
 			if (n == 0 && ring_lane_has_entries(ring))
 				atomic_store(&s->lost, "the lane's");
 			if (n == 1 && is_parked)
-				atomic_store_explicit(&ring->shared->sq_park, ++park,
-						      memory_order_release);
+				ring_lane_unpark(ring);
 		}
 		lane_board_set(&s->pair.board, ++state);
 	}

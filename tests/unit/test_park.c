@@ -1,0 +1,384 @@
+/*
+ * Parking, in a real lane: this thread is the clients, by the ring's client side on the same
+ * mapping, and the daemon's main thread.
+ *
+ * All ops are reads of no bytes, which end without an engine, so that a lane takes, ends, parks and
+ * hears bells many times in the time of one block.  A wake-up that is lost shows as an op that does
+ * not end.  tests/model/mutants.sh builds this with a lane that lacks the fence.
+ */
+#include "daemon/lane.h"
+
+#include "proto/cpu.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define ENTRIES 64u
+#define LOST_NSEC UINT64_C(10000000000) /* an op that takes so long has not been rung for */
+
+static struct {
+	struct inbox main_inbox;
+	struct store *store;
+	struct account account;
+	struct objects objects;
+	struct inodes inodes;
+	struct file file;
+	struct slab slab;
+	uint32_t file_id, slab_id;
+	char *memory;
+	const void *board;
+} t;
+
+static struct side {
+	struct sched_client client;
+	struct channel *channel;
+	struct ring_client ring;
+	bool was_removed;
+} a, b;
+
+static void on_removed(struct channel *channel, void *arg)
+{
+	(void)channel;
+	((struct side *)arg)->was_removed = true;
+}
+
+static void on_broken(struct channel *channel, const char *why, void *arg)
+{
+	(void)channel;
+	(void)arg;
+	ck_abort_msg("%s", why);
+}
+
+static void run_main_inbox(void)
+{
+	struct pollfd fd = { .fd = t.main_inbox.event_fd, .events = POLLIN };
+
+	ck_assert_int_eq(poll(&fd, 1, 20000), 1);
+	(void)inbox_run(&t.main_inbox);
+}
+
+static void side_open(struct side *side)
+{
+	struct channel_config config = { .store = t.store,
+					 .objects = &t.objects,
+					 .client = &side->client,
+					 .account = &t.account,
+					 .profile = PROFILE_DEFAULT,
+					 .io_class = SCHED_NORMAL,
+					 .weight = 1,
+					 .entries = ENTRIES,
+					 .has_rings = true,
+					 .client_bell_fd = -1,
+					 .owner = { on_removed, on_broken, side } };
+	struct error error;
+
+	sched_client_init(&side->client);
+	ck_assert_int_eq(channel_new(&config, &side->channel, &error), 0);
+	ck_assert_int_eq(
+		ring_client_init(&side->ring, side->channel->ring.shared, t.board, ENTRIES), 0);
+	lane_add_channel(side->channel->home, side->channel);
+}
+
+static void side_close(struct side *side)
+{
+	lane_remove_channel(side->channel->home, side->channel, true);
+	while (!side->was_removed)
+		run_main_inbox();
+	channel_free(side->channel);
+}
+
+static void setup(uint64_t park_nsec, uint32_t spin_usec)
+{
+	const char *dir = getenv("TMPDIR");
+	struct store_config store_config = { .name = "test",
+					     .profile = PROFILE_DEFAULT,
+					     .spin_usec = spin_usec,
+					     .window_bytes = 4u << 20 };
+	struct lane_config config = {
+		.engine = &engine_libaio, .depth = 32, .depth_min = 4, .park_nsec = park_nsec
+	};
+	struct error error = { 0 };
+	char path[512];
+
+	store_config.path = dir ? dir : "/var/tmp";
+	for (int i = 0; i < N_CHARGE_KINDS; i++)
+		t.account.limit[i] = UINT64_MAX;
+	engine_libaio_budget_init();
+	ck_assert_int_eq(inbox_init(&t.main_inbox), 0);
+	ck_assert_msg(store_new(1, &store_config, &t.main_inbox, &t.store, &error) == 0, "%s",
+		      error.text);
+	config.store = t.store;
+	ck_assert_msg(lane_start(&config, &t.store->lanes[0], &error) == 0, "%s", error.text);
+	t.store->n_lanes = 1;
+	t.board = mmap(NULL, 4096, PROT_READ, MAP_SHARED, lane_board_fd(t.store->lanes[0]), 0);
+	ck_assert_ptr_ne(t.board, MAP_FAILED);
+	inodes_init(&t.inodes);
+	idtable_init(&t.objects.files);
+	idtable_init(&t.objects.slabs);
+
+	(void)snprintf(path, sizeof(path), "%s/dsaio-park.XXXXXX", store_config.path);
+	t.file.fd = mkostemp(path, O_DIRECT);
+	ck_assert_msg(t.file.fd >= 0, "%s: %s", path, strerror(errno));
+	ck_assert_int_eq(unlink(path), 0);
+	atomic_init(&t.file.buffered_fd, -1);
+	ck_assert_int_eq(file_check(t.file.fd, path, &t.file.facts, &error), 0);
+	t.file.n_holds = 1u << 31; /* ours: the last drop is not tested here */
+	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes), 0);
+	ck_assert_int_eq(idtable_add(&t.objects.files, &t.file, &t.file_id), 0);
+	t.memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(t.memory, MAP_FAILED);
+	t.slab = (struct slab){ .memory = t.memory, .size_bytes = 4096, .n_holds = 1u << 31 };
+	ck_assert_int_eq(idtable_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
+	side_open(&a);
+	side_open(&b);
+}
+
+static void teardown(void)
+{
+	side_close(&a);
+	side_close(&b);
+	ck_assert(account_is_zero(&t.account));
+	store_free(t.store);
+	inbox_deinit(&t.main_inbox);
+	(void)close(t.file.fd);
+	(void)munmap(t.memory, 4096);
+}
+
+static void put(struct side *side, uint64_t id, uint64_t len)
+{
+	struct ring_entry entry = {
+		.id = id, .opcode = RING_OP_READ, .file = t.file_id, .len = len, .slab = t.slab_id
+	};
+
+	ring_client_put(&side->ring, &entry);
+}
+
+/* As a client does; true if the bell had to be rung. */
+static bool submit(struct side *side)
+{
+	bool must_ring = ring_client_submit(&side->ring);
+
+	if (must_ring)
+		ck_assert_int_eq(eventfd_write(side->channel->bell_fd, 1), 0);
+	return must_ring;
+}
+
+static bool is_parked(const struct side *side)
+{
+	return atomic_load_explicit(&side->ring.shared->sq_park, memory_order_relaxed) & 1;
+}
+
+/* Waits for what the lane does, awake; false: it has not. */
+static bool wait_parked(const struct side *side, bool parked)
+{
+	uint64_t end = clock_nsec() + LOST_NSEC;
+
+	while (is_parked(side) != parked) {
+		(void)sched_yield(); /* can not fail */
+		if (clock_nsec() > end)
+			return false;
+	}
+	return true;
+}
+
+/* Consumes n completions; awake, and not for ever. */
+static bool get(struct side *side, uint32_t n)
+{
+	uint64_t end = clock_nsec() + LOST_NSEC;
+
+	for (unsigned i = 1; ring_client_ready(&side->ring) < n; i++) {
+		cpu_relax();
+		if (i % 4096)
+			continue;
+		(void)sched_yield(); /* can not fail */
+		if (clock_nsec() > end)
+			return false;
+	}
+	ring_client_consume(&side->ring, n);
+	return true;
+}
+
+START_TEST(a_quiet_channel_is_parked_until_its_bell_rings)
+{
+	setup(0, 0);
+	for (unsigned i = 0; i < 100; i++) {
+		ck_assert(wait_parked(&a, true));
+		ck_assert(wait_parked(&b, true));
+		put(&a, i, 0);
+		ck_assert(submit(&a));
+		ck_assert(get(&a, 1));
+	}
+	/* Nobody woke the other. */
+	ck_assert_uint_eq(atomic_load(&b.ring.shared->sq_park), 1);
+	teardown();
+}
+END_TEST
+
+START_TEST(a_channel_in_use_is_not_parked)
+{
+	setup(UINT64_MAX / 2, 0);
+	for (unsigned i = 0; i < 100; i++) {
+		put(&a, i, 0);
+		(void)submit(&a); /* the lane may sleep */
+		ck_assert(get(&a, 1));
+	}
+	ck_assert_uint_eq(atomic_load(&a.ring.shared->sq_park), 0);
+	teardown();
+}
+END_TEST
+
+/* Keeps the lane from sleeping, and from spinning without work. */
+static void *busy_main(void *arg)
+{
+	_Atomic bool *must_stop = arg;
+
+	while (!atomic_load(must_stop)) {
+		for (unsigned i = 0; i < ENTRIES / 2; i++)
+			put(&b, i, 0);
+		(void)submit(&b); /* parked now and then */
+		if (!get(&b, ENTRIES / 2))
+			break;
+	}
+	return NULL;
+}
+
+START_TEST(a_lane_that_never_sleeps_hears_bells)
+{
+	static _Atomic bool must_stop;
+	pthread_t thread;
+	bool is_lost = false;
+
+	setup(0, 1000000); /* spins for a second */
+	ck_assert_int_eq(pthread_create(&thread, NULL, busy_main, &must_stop), 0);
+	for (unsigned i = 0; i < 1000 && !is_lost; i++) {
+		is_lost = !wait_parked(&a, true);
+		put(&a, i, 0);
+		ck_assert(submit(&a));
+		is_lost = is_lost || !get(&a, 1);
+	}
+	atomic_store(&must_stop, true);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert(!is_lost);
+	teardown();
+}
+END_TEST
+
+#define RACE_ROUNDS 200000u
+#define RACE_NSEC UINT64_C(3000000000)
+/* Long enough that the lane has looked at sq_tail since the client's last store to that line. */
+#define RACE_PARK_NSEC 500u
+
+START_TEST(no_wake_up_is_lost_between_parking_and_submitting)
+{
+	uint64_t end;
+
+	setup(RACE_PARK_NSEC, 1000000);
+	end = clock_nsec() + RACE_NSEC;
+	for (uint32_t i = 0; i < RACE_ROUNDS && clock_nsec() < end; i++) {
+		put(&a, i, 0);
+		(void)submit(&a);
+		ck_assert_msg(get(&a, 1), "in round %u a wake-up is lost", i);
+		/* The lane parks a moment after it has published; now before that, now after. */
+		for (volatile uint32_t k = i * 7 % 401; k; k--)
+			;
+	}
+	teardown();
+}
+END_TEST
+
+static bool is_cancel_done;
+
+static void on_cancel_done(struct lane_cancel *cancel)
+{
+	(void)cancel;
+	is_cancel_done = true;
+}
+
+START_TEST(a_cancel_looks_at_a_parked_channel)
+{
+	struct lane_cancel cancel = { .id = UINT64_MAX, .on_done = on_cancel_done };
+
+	setup(0, 0);
+	ck_assert(wait_parked(&a, true));
+	cancel.channel = a.channel;
+	put(&a, 5, 0);
+	ck_assert(ring_client_submit(&a.ring)); /* and does not ring */
+	lane_cancel(&cancel);
+	while (!is_cancel_done)
+		run_main_inbox();
+	ck_assert(get(&a, 1));
+	teardown();
+}
+END_TEST
+
+static bool is_quiet;
+
+static void on_quiet(struct lane_quiesce *quiesce)
+{
+	(void)quiesce;
+	is_quiet = true;
+}
+
+/* A turn of the lane. */
+static void quiesce(void)
+{
+	struct lane_quiesce message = { .on_quiet = on_quiet };
+
+	is_quiet = false;
+	lane_quiesce(t.store->lanes[0], &message);
+	while (!is_quiet)
+		run_main_inbox();
+}
+
+START_TEST(what_is_not_heard_any_more_is_never_parked)
+{
+	bool was_parked, has_left;
+
+	setup(0, 1000000);
+	/* Each bell un-parks it, and the next turn parks it again, until it leaves epoll. */
+	for (unsigned i = 0; i < 10000; i++) {
+		uint64_t park;
+
+		ck_assert(wait_parked(&a, true));
+		park = atomic_load(&a.ring.shared->sq_park);
+		ck_assert_int_eq(eventfd_write(a.channel->bell_fd, 1), 0);
+		for (uint64_t end = clock_nsec() + LOST_NSEC;
+		     atomic_load(&a.ring.shared->sq_park) == park && clock_nsec() < end;)
+			cpu_relax();
+	}
+	ck_assert_int_eq(eventfd_write(a.channel->bell_fd, 1), 0);
+	for (unsigned i = 0; i < 3; i++)
+		quiesce();
+	was_parked = is_parked(&a);
+	lane_remove_channel(a.channel->home, a.channel, true);
+	while (!a.was_removed)
+		run_main_inbox();
+	has_left = a.channel->has_left_epoll; /* not, if that took more than a second */
+	ck_assert(was_parked == !has_left);
+	channel_free(a.channel);
+	a.was_removed = false;
+	side_open(&a);
+	teardown();
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, a_quiet_channel_is_parked_until_its_bell_rings);
+	tcase_add_test(tcase, a_channel_in_use_is_not_parked);
+	tcase_add_test(tcase, a_lane_that_never_sleeps_hears_bells);
+	tcase_add_test(tcase, no_wake_up_is_lost_between_parking_and_submitting);
+	tcase_add_test(tcase, a_cancel_looks_at_a_parked_channel);
+	tcase_add_test(tcase, what_is_not_heard_any_more_is_never_parked);
+}
+
+SUITE("park", add_tests)
