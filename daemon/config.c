@@ -798,21 +798,22 @@ int config_set_socket(struct config *config, const char *path, struct error *err
  * What a client, and a user in sum, may have.  All that the bounds of one user allow needs no more
  * than a share of the descriptors: 45 of 100 of the system's daemon, so that two users never take
  * each other's, and 90 of a user's own.  Each of a kind takes as many as DESCRIPTORS says at most,
- * and a kind gets so many 32nds of the share.
+ * and a kind gets so many 32nds of the share; files come last and get all that the others leave.
+ * With 20,000 descriptors one user may have 64 clients with 8 handles each, and the companions
+ * that the library opens for handles with private memory.
  */
 static const struct {
 	enum charge_kind kind;
 	unsigned descriptors, share, share_of_own; /* 32nds; of a user's own daemon */
 	uint64_t client_max, user_max;
 } rules[] = {
-	/* a buffered description counts as a file, too */
-	{ CHARGE_FILES, 1, 16, 20, 16384, 262144 },
-	{ CHARGE_SLABS, 1, 4, 4, 1024, 4096 },
-	{ CHARGE_HANDLES, 1, 1, 1, 256, 1024 },	  /* a bell socket */
-	{ CHARGE_CHANNELS, 2, 2, 2, 1024, 4096 }, /* ring and bell */
+	{ CHARGE_SLABS, 1, 3, 2, 1024, 4096 },
+	{ CHARGE_HANDLES, 1, 4, 2, 256, 1024 },	  /* a bell socket */
+	{ CHARGE_CHANNELS, 2, 8, 3, 1024, 4096 }, /* ring and bell */
 	{ CHARGE_CALLS, 2, 1, 1, 64, 256 },	  /* what came with it, or goes back */
 	/* its socket, pidfd, file board, what came and was not looked at, unread replies' */
 	{ CHARGE_SESSIONS, 3 + 2 * FRAME_FDS_MAX + UNSENT_FDS_MAX, 8, 4, 1, 1024 },
+	{ CHARGE_FILES, 1, 8, 20, 16384, 262144 }, /* a buffered description is one more */
 };
 #define SHARES 32u
 #define PERCENT_OF_SYSTEM 45u
@@ -828,20 +829,23 @@ static uint64_t at_most(uint64_t n, uint64_t limit)
 static void limits_init(struct config *config)
 {
 	uint64_t *client = config->client_limit, *user = config->user_limit;
-	uint64_t nofile = 1024, share;
+	uint64_t nofile = 1024, share, left;
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
 		nofile = limit.rlim_cur == RLIM_INFINITY ? 1u << 20 : limit.rlim_cur;
 	share = nofile * (config->is_user ? PERCENT_OF_OWN : PERCENT_OF_SYSTEM) / 100;
+	left = share;
 	for (unsigned i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
 		unsigned part = config->is_user ? rules[i].share_of_own : rules[i].share;
 		enum charge_kind kind = rules[i].kind;
 
 		user[kind] = at_most(rules[i].user_max,
-				     share * part / SHARES / rules[i].descriptors);
+				     (kind == CHARGE_FILES ? left : share * part / SHARES) /
+					     rules[i].descriptors);
 		if (user[kind] < BOUND_MIN)
 			user[kind] = BOUND_MIN;
+		left -= at_most(left, user[kind] * rules[i].descriptors);
 		/* One client leaves the user's others some; of files as many as can be, for data
 		   sets of ten thousand. */
 		client[kind] = at_most(rules[i].client_max, kind == CHARGE_FILES

@@ -90,6 +90,14 @@ START_TEST(two_users_at_their_bounds_leave_descriptors_for_others)
 			ck_assert_uint_gt(config.client_limit[kind], 0);
 		if (limits[i / 2] >= 20000 && (is_user || limits[i / 2] > 50000))
 			ck_assert_uint_ge(config.client_limit[CHARGE_FILES], 10000);
+		if (limits[i / 2] < 20000)
+			continue;
+		/* 64 clients with 8 handles each. */
+		ck_assert_uint_ge(config.user_limit[CHARGE_SESSIONS], 64);
+		ck_assert_uint_ge(config.user_limit[CHARGE_HANDLES], 64 * 8 * 2);
+		ck_assert_uint_ge(config.user_limit[CHARGE_CHANNELS], 64 * 8);
+		ck_assert_uint_ge(config.user_limit[CHARGE_ENTRIES], 64 * 8 * 1024);
+		ck_assert_uint_ge(config.user_limit[CHARGE_SLABS], 64 * 8);
 	}
 }
 END_TEST
