@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -84,6 +83,17 @@ static int remove_listed(int dir_fd, int marker_fd, const char *path)
 	return 0;
 }
 
+/*
+ * Holds the marker while this process lives.  A record lock, since flock(2)'s would be held by the
+ * crew's processes, too, which take their time to die with us.
+ */
+static int lock_marker(int fd)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	return fcntl(fd, F_SETLK, &lock) < 0 ? -errno : 0;
+}
+
 /* A directory that a bench which was killed left there: removes it, and says so. */
 static void remove_leftover(const struct ctl *ctl, const char *path)
 {
@@ -96,7 +106,7 @@ static void remove_leftover(const struct ctl *ctl, const char *path)
 	    (st.st_mode & 07777) != 0700)
 		return;
 	marker_fd = openat(dir_fd, MARKER, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-	if (marker_fd < 0 || flock(marker_fd, LOCK_EX | LOCK_NB) < 0)
+	if (marker_fd < 0 || lock_marker(marker_fd) < 0)
 		return; /* not one of ours, kept, or at work */
 	r = remove_listed(dir_fd, marker_fd, path);
 	if (r < 0)
@@ -165,7 +175,7 @@ static int make_dir(const struct ctl *ctl, const char *folder, struct dir *dir)
 	if ((size_t)snprintf(marker, sizeof(marker), "%s/%s", path, MARKER) >= sizeof(marker))
 		return ctl_fail(ctl, "%s: its path is too long", folder);
 	dir->marker_fd = open(marker, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (dir->marker_fd < 0 || flock(dir->marker_fd, LOCK_EX | LOCK_NB) < 0)
+	if (dir->marker_fd < 0 || lock_marker(dir->marker_fd) < 0)
 		return ctl_fail(ctl, "%s: %s", marker, strerror(errno));
 	return CTL_OK;
 }

@@ -1,0 +1,471 @@
+#!/bin/bash
+# dsaioctl bench sweep: DeepSpeed's space, names and lines; resuming; only its own files are touched.
+. "$(dirname "$0")/ctl_common.sh"
+
+space=$dir/space.json
+logs=$dir/logs
+
+# sweep [OPTION]...: of two points, with fresh logs.
+sweep() {
+	"$ctl" bench sweep --nvme_dir "$store" --sweep_config "$space" --io_size 1M --log_dir "$logs" "$@"
+}
+
+two_points() {
+	echo '{"block_size": ["64K", 1048576], "queue_depth": [8]}' >"$space"
+	rm -rf "$logs"
+}
+
+# many_points: one read takes a while, all of them would take too long.
+many_points() {
+	echo '{"queue_depth": [1, 2, 3, 4, 5, 6, 7, 8], "io_parallel": [1, 2]}' >"$space"
+	rm -rf "$logs"
+}
+
+# start_sweep [OPTION]...: in the background, until two points are in results.json; sets $bench.  A
+# shell's background job would ignore SIGINT.
+start_sweep() {
+	env --default-signal=INT "$ctl" bench sweep --nvme_dir "$store" --sweep_config "$space" --io_size 1M \
+		--log_dir "$logs" --loops 100 "$@" >"$dir/sweep.out" 2>"$dir/sweep.err" </dev/null &
+	bench=$!
+	for _ in $(seq 600); do
+		[ "$(n_points)" -ge 2 ] && return 0
+		kill -0 "$bench" 2>/dev/null || break
+		read -rt 0.02 <> <(:)
+	done
+	why="no point was measured: $(cat "$dir/sweep.err")"
+	kill "$bench" 2>/dev/null
+	wait "$bench"
+	return 1
+}
+
+n_points() {
+	cat "$logs/results.json" 2>/dev/null | grep -c '"op": '
+}
+
+test_files() {
+	find "$store" -name '_dsaioctl_bench.*'
+}
+
+nothing_is_left() {
+	why="left: $(test_files)"
+	[ -z "$(test_files)" ]
+}
+
+# ---- what it measures, and how that is written down ----
+
+the_default_space_has_deepspeeds_64_names() {
+	local bs d e s p
+	rm -rf "$logs"
+	expect 0 "$ctl" bench sweep --nvme_dir "$store" --io_size 64K --log_dir "$logs" --no_sudo || return 1
+	for s in block single; do for e in overlap sequential; do for d in 32 128; do
+		for bs in 1M 8M; do for p in 1 2 4 8; do
+			echo "${s}_${e}_ftd1_d${d}_bs${bs}_p$p.txt"
+		done; done; done
+	done; done | sort >"$dir/names"
+	sed 's/^/read_/' "$dir/names" | diff - <(cd "$logs/_aio_bench_read_logs" && printf '%s\n' * | sort) >"$dir/diff" &&
+		sed 's/^/write_/' "$dir/names" |
+		diff - <(cd "$logs/_aio_bench_write_logs" && printf '%s\n' * | sort) >"$dir/diff" ||
+		{ why="names: $(head -c 300 "$dir/diff")"; return 1; }
+	why="points: $(n_points)"
+	[ "$(n_points)" = 128 ] && nothing_is_left && says "$logs/results.json" '"is_complete": true'
+}
+
+# DeepSpeed's parse_nvme_stats: the name is cut at '_' (d, p, t: a number behind; bs: with K or M),
+# a file's metric is the last word but one of the line that begins with "E2E Read Speed".
+parse_nvme_stats() {
+	local metric=$1 file
+	for file in "$2"/*; do
+		awk -v name="$(basename "$file" .txt)" -v search="E2E $metric Speed" '
+			index($0, search) == 1 { value = $(NF - 1) }
+			END {
+				n = split(name, field, "_")
+				for (i = 1; i <= n; i++) {
+					v = field[i]
+					if (v ~ /^bs[0-9]+K$/) v = substr(v, 3) * 1024
+					else if (v ~ /^bs[0-9]+M$/) v = substr(v, 3) * 1048576
+					else if (v ~ /^[tdp][0-9]+$/) v = substr(v, 2)
+					key = key (i > 1 ? "," : "") v
+				}
+				if (value !~ /^[0-9.e-]+$/) value = "None"
+				print key, value
+			}' "$file"
+	done | sort
+}
+
+# The same keys and numbers, from results.json.
+results_as_stats() {
+	awk -v op="$1" '
+		{ gsub(/[",]/, "") }
+		$1 == "op:" { is_it = $2 == op; in_served = 0 }
+		$1 == "served:" { in_served = 1 }
+		$1 == "repetitions:" { in_served = 0 }
+		in_served { next }
+		$1 == "block_size:" { bs = $2 }
+		$1 == "queue_depth:" { d = $2 }
+		$1 == "sequential_requests:" { e = $2 == "true" ? "sequential" : "overlap" }
+		$1 == "single_submit:" { s = $2 == "true" ? "single" : "block" }
+		$1 == "io_parallel:" { p = $2 }
+		$1 == "processes:" { n = $2 }
+		$1 == "e2e_speed_gb_per_sec:" && is_it {
+			print op "," s "," e ",ftd" n "," d "," bs "," p " " $2
+		}' "$logs/results.json" | sort
+}
+
+deepspeeds_parser_reads_the_same_numbers_from_our_logs() {
+	mkdir -p "$store/second"
+	echo '{"block_size": ["64K", "1M"], "queue_depth": [8, 16], "sequential_requests": [true, false],
+		"single_submit": [true, false], "io_parallel": [1, 3]}' >"$space"
+	rm -rf "$logs"
+	expect 0 "$ctl" bench sweep --nvme-dir "$store" "$store/second" --sweep-config="$space" --io-size 64K \
+		--log-dir "$logs" --loops 2 || return 1
+	local op what
+	for op in read write; do
+		what=$([ $op = read ] && echo Read || echo Write)
+		parse_nvme_stats $what "$logs/_aio_bench_${op}_logs" >"$dir/parsed"
+		results_as_stats $op >"$dir/stats"
+		why="$op: $(diff "$dir/parsed" "$dir/stats" | head -4)"
+		[ "$(wc -l <"$dir/stats")" = 32 ] && cmp -s "$dir/parsed" "$dir/stats" || return 1
+		! grep -q None "$dir/parsed" || return 1
+	done
+	nothing_is_left
+}
+
+a_row_tells_what_was_served_every_loop_and_where_it_came_from() {
+	echo '{"block_size": ["16M"], "queue_depth": [4096], "io_parallel": [64]}' >"$space"
+	rm -rf "$logs"
+	expect 0 sweep --loops 3 --json || return 1
+	why="standard output is not what is in results.json"
+	cmp -s "$dir/out" "$logs/results.json" || diff <(cat "$dir/out") <(cat "$logs/results.json"; echo) >/dev/null ||
+		return 1
+	why="repetitions: $(grep -c '"at_sec"' "$dir/out")"
+	[ "$(grep -c '"at_sec"' "$dir/out")" = 6 ] &&
+		says "$dir/out" '"served": {' '"lanes": ' '"source": "' '"cpu": ' '"kernel": ' '"memory_bytes": ' \
+			'"fs_type": ' '"device": ' '"version": ' '"share": ' '"wall_sec": '
+}
+
+reads_or_writes_can_be_left_out() {
+	two_points
+	expect 0 sweep --no_read || return 1
+	why="reads were measured"
+	[ "$(n_points)" = 2 ] && [ ! -e "$logs/_aio_bench_read_logs" ] || return 1
+	two_points
+	expect 0 sweep --no_write || return 1
+	why="writes were measured"
+	[ "$(n_points)" = 2 ] && [ ! -e "$logs/_aio_bench_write_logs" ] || return 1
+	expect 2 sweep --no_read --no_write && says "$dir/err" "nothing is left to measure"
+}
+
+tmpfs_is_memory_and_needs_no_daemon_of_the_systems() {
+	local there
+	there=$(mktemp -d /dev/shm/dsaio-XXXXXX) || return 2
+	two_points
+	expect 0 "$ctl" bench sweep --private --nvme_dir "$there" --sweep_config "$space" --io_size 1M \
+		--log_dir "$logs" --no_write
+	local rc=$?
+	why="left: $(ls -A "$there")"
+	rmdir "$there" && [ $rc = 0 ] && says "$logs/results.json" '"source": "memory"' '"is_private": true'
+}
+
+# ---- interrupted ----
+
+ctrl_c_removes_the_files_and_resume_goes_on() {
+	many_points
+	start_sweep || return 1
+	local first before rc
+	kill -INT "$bench"
+	wait "$bench"
+	rc=$?
+	why="exit status of Ctrl-C: $rc"
+	[ $rc = 130 ] && nothing_is_left && says "$dir/sweep.err" "--resume goes on" &&
+		says "$logs/results.json" '"is_complete": false' || return 1
+	before=$(n_points)
+	first=$(grep -m 1 '"at_sec"' "$logs/results.json")
+	expect 2 sweep --loops 99 --resume && says "$dir/err" "loops 100, not 99" || return 1
+	expect 2 sweep --loops 100 --io_size 2M --resume && says "$dir/err" "io_size 1048576, not 2097152" ||
+		return 1
+	two_points_of_the_same
+	expect 2 sweep --loops 100 --resume && says "$dir/err" "was made with space" || return 1
+	why="what was refused changed results.json: $before points before, $(n_points) now"
+	[ "$(n_points)" = "$before" ] && [ "$(grep -m 1 '"at_sec"' "$logs/results.json")" = "$first" ]
+}
+
+two_points_of_the_same() {
+	echo '{"queue_depth": [1, 2]}' >"$space"
+}
+
+a_killed_sweep_is_resumed_and_its_files_are_removed() {
+	two_points
+	echo '{"queue_depth": [1, 2, 3, 4, 5, 6], "io_parallel": [1, 2]}' >"$space"
+	local first left log
+	start_sweep || return 1
+	kill -KILL "$bench"
+	wait "$bench" 2>/dev/null
+	first=$(grep -m 1 '"at_sec"' "$logs/results.json")
+	left=$(test_files | head -1)
+	why="it was over before it could be killed"
+	[ -n "$left" ] && [ "$(n_points)" -lt 24 ] || return 1
+	echo foreign >"$left/notes"
+	# A log that the crash kept from being written.
+	log=$(find "$logs/_aio_bench_read_logs" -type f | head -1)
+	rm "$log"
+	expect 0 sweep --loops 100 --resume && says "$dir/err" "$left" || return 1
+	why="the first point was measured again, or points are missing: $(n_points)"
+	[ "$(grep -m 1 '"at_sec"' "$logs/results.json")" = "$first" ] && [ "$(n_points)" = 24 ] &&
+		[ -e "$log" ] || return 1
+	why="a foreign file in the leftover is gone, or a test file is not: $(ls -A "$left")"
+	[ "$(cat "$left/notes")" = foreign ] && [ ! -e "$left/read" ] || return 1
+	rm -r "$left"
+	expect 0 sweep --loops 100 --resume && nothing_is_left # with nothing left to do
+}
+
+a_process_that_dies_is_a_row_with_an_error() {
+	many_points
+	start_sweep || return 1
+	local worker
+	worker=$(pgrep -P "$bench" | head -1)
+	kill -KILL "$worker"
+	local n
+	n=$(n_points)
+	for _ in $(seq 600); do
+		[ "$(n_points)" -ge $((n + 3)) ] && break
+		read -rt 0.02 <> <(:)
+	done
+	kill -INT "$bench"
+	wait "$bench"
+	says "$logs/results.json" '"error": "process 0: ended by signal 9"' || return 1
+	why="no point was measured after it"
+	[ "$(grep -c '"error": null' "$logs/results.json")" -ge 4 ] && nothing_is_left
+}
+
+points_that_fail_are_rows_and_measured_again() {
+	many_points
+	start_sweep --no_write || return 1
+	truncate -s 4096 "$(test_files | head -1)/read"
+	wait "$bench"
+	local rc=$?
+	why="exit status of a sweep with failed points: $rc; $(tail -3 "$dir/sweep.err")"
+	[ $rc = 0 ] && says "$logs/results.json" "became shorter" && says "$dir/sweep.err" "points failed" ||
+		return 1
+	local failed_points
+	failed_points=$(grep -c '"error": "' "$logs/results.json")
+	why="logs of points that failed: $(find "$logs" -name '*.txt' | wc -l) files"
+	[ "$(find "$logs" -name '*.txt' | wc -l)" = $((16 - failed_points)) ] || return 1
+	expect 0 sweep --loops 100 --no_write --resume || return 1
+	why="errors are still there: $(grep -c '"error": "' "$logs/results.json")"
+	! grep -q '"error": "' "$logs/results.json"
+}
+
+# ---- what is not its own ----
+
+a_folder_with_foreign_files_is_left_as_it_was() {
+	local there=$store/theirs
+	mkdir -p "$there/_dsaioctl_bench.abcdef" "$there/sub"
+	chmod 700 "$there/_dsaioctl_bench.abcdef"
+	echo 1 >"$there/_dsaioctl_bench.abcdef/read"
+	echo 2 >"$there/read"
+	echo 3 >"$there/sub/model.pt"
+	ln -s "$there/sub" "$there/_dsaioctl_bench.link"
+	(cd "$there" && find . -type f -exec cksum {} + | sort) >"$dir/before"
+	two_points
+	expect 0 "$ctl" bench sweep --nvme_dir "$there" --sweep_config "$space" --io_size 1M --log_dir "$logs" || return 1
+	(cd "$there" && find . -type f -exec cksum {} + | sort) >"$dir/after"
+	same "$dir/before" "$dir/after" || return 1
+	why="new: $(ls -A "$there")"
+	[ "$(ls -A "$there" | wc -l)" = 4 ] || return 1
+	rm -r "$there"
+}
+
+somebody_elses_logs_are_left_and_told() {
+	two_points
+	mkdir -p "$logs/_aio_bench_read_logs"
+	echo theirs >"$logs/_aio_bench_read_logs/read_block_overlap_ftd1_d8_bs64K_p1.txt"
+	expect 1 sweep && says "$dir/err" "read_block_overlap_ftd1_d8_bs64K_p1.txt" "another --log_dir" || return 1
+	says "$logs/_aio_bench_read_logs/read_block_overlap_ftd1_d8_bs64K_p1.txt" theirs || return 1
+	rm -r "$logs/_aio_bench_read_logs"
+	echo '{"points": 1}' >"$logs/results.json"
+	expect 1 sweep && says "$dir/err" "is no results of dsaioctl bench" && says "$logs/results.json" '"points": 1'
+}
+
+a_second_sweep_puts_the_first_ones_results_aside() {
+	two_points
+	expect 0 sweep && cp "$logs/results.json" "$dir/first" || return 1
+	echo '{"block_size": ["128K"], "queue_depth": [8]}' >"$space"
+	expect 0 sweep && same "$dir/first" "$logs/results.old.json" || return 1
+	why="logs of the first sweep are among those of the second: $(ls "$logs/_aio_bench_read_logs")"
+	[ "$(ls "$logs/_aio_bench_read_logs")" = read_block_overlap_ftd1_d8_bs128K_p1.txt ]
+}
+
+keep_leaves_the_files() {
+	two_points
+	expect 0 sweep --keep && says "$dir/err" "the test files are kept in $store/_dsaioctl_bench." || return 1
+	local kept
+	kept=$(test_files | head -1)
+	why="kept: $(ls -l "$kept")"
+	[ "$(stat -c %s "$kept/read")" = 1048576 ] && [ "$(stat -c %s "$kept/write")" = 1048576 ] || return 1
+	two_points
+	expect 0 sweep || return 1
+	why="the next sweep removed what was kept"
+	[ -e "$kept/read" ] || return 1
+	rm -r "$kept"
+}
+
+# ---- room and rights ----
+
+a_disk_that_is_too_full_is_told_before_anything_is_made() {
+	[ "$(id -u)" = 0 ] || return 2
+	local small=$dir/small rc
+	mkdir "$small" && mount -t tmpfs -o size=12M none "$small" 2>/dev/null || return 2
+	two_points
+	expect 1 "$ctl" bench sweep --nvme_dir "$small" "$small" --sweep_config "$space" --io_size 4M \
+		--log_dir "$logs" && says "$dir/err" "need 16 MiB" "has 12 MiB free" "--io_size"
+	rc=$?
+	why="${why:-left: $(ls -A "$small")}"
+	[ -z "$(ls -A "$small")" ] || rc=1
+	if [ $rc = 0 ]; then # results that can not be written
+		head -c 12M /dev/zero >"$small/zero" 2>/dev/null
+		two_points
+		expect 1 sweep --log_dir "$small" && says "$dir/err" "results.json" "No space left" && nothing_is_left
+		rc=$?
+	fi
+	umount "$small"
+	return $rc
+}
+
+a_folder_that_can_not_be_written_is_told() {
+	two_points
+	expect 1 "$ctl" bench sweep --nvme_dir "$dir/nowhere" --log_dir "$logs" &&
+		says "$dir/err" "$dir/nowhere: No such file" &&
+		expect 1 "$ctl" bench sweep --nvme_dir "$space" --log_dir "$logs" && says "$dir/err" "is no folder" &&
+		expect 1 sweep --log_dir "$space/logs" && says "$dir/err" "--log_dir $space/logs" || return 1
+	as_nobody || return 2
+	mkdir -p "$dir/open"
+	chmod 777 "$dir/open"
+	chmod 644 "$space"
+	expect 1 "${nobody[@]}" "$ctl" bench sweep --nvme_dir "$store" --sweep_config "$space" --io_size 1M \
+		--log_dir "$dir/open/logs" && says "$dir/err" "$store: can not make a directory" "Permission denied"
+}
+
+flushing_needs_root_and_says_so_without_failing() {
+	as_nobody || return 2
+	mkdir -p "$dir/open" "$store/open"
+	chmod 777 "$dir/open" "$store/open"
+	two_points
+	chmod 644 "$space"
+	expect 0 "${nobody[@]}" "$ctl" bench sweep --nvme_dir "$store/open" --sweep_config "$space" --io_size 1M \
+		--log_dir "$dir/open/flush" --flush_page_cache || return 1
+	why="told $(grep -c "needs root" "$dir/err") times"
+	[ "$(grep -c "needs root" "$dir/err")" = 1 ]
+}
+
+# ---- a guest ----
+
+others_are_told_and_exclusive_is_refused_while_they_are_there() {
+	local other rc
+	"$ctl" bench io --folder "$store" --io_size 4M --loops 1000000 >/dev/null 2>&1 &
+	other=$!
+	for _ in $(seq 400); do
+		expect 0 "$ctl" status --json || break
+		grep -q '"write_bytes": [1-9]' "$dir/out" && break
+		read -rt 0.05 <> <(:)
+	done
+	two_points
+	expect 0 sweep --loops 50 && says "$dir/err" "the store was busy with others: " "by dsaioctl (pid " || rc=1
+	two_points
+	[ -n "$rc" ] || { expect 1 sweep --exclusive && says "$dir/err" "the store is used by 1 other client: dsaioctl (pid " \
+		"uid $(id -u))"; } || rc=1
+	kill "$other"
+	wait "$other" 2>/dev/null
+	[ -z "$rc" ] || return 1
+	why="refused, it left something in its logs"
+	[ "$(n_points)" = 0 ]
+}
+
+exclusive_tells_which_points_were_disturbed() {
+	many_points
+	start_sweep --exclusive || return 1
+	local other
+	"$ctl" bench io --folder "$store" --io_size 4M --loops 1000000 >/dev/null 2>&1 &
+	other=$!
+	for _ in $(seq 600); do
+		grep -q '"is_disturbed": true' "$logs/results.json" && break
+		read -rt 0.02 <> <(:)
+	done
+	kill "$other"
+	wait "$other" 2>/dev/null
+	kill -INT "$bench"
+	wait "$bench"
+	says "$logs/results.json" '"is_disturbed": true' '"is_disturbed": false' &&
+		says "$dir/sweep.err" "points were disturbed by others"
+}
+
+its_handles_are_of_the_class_background() {
+	many_points
+	start_sweep || return 1
+	expect 0 "$ctl" status
+	kill -INT "$bench"
+	wait "$bench"
+	grep -q ' background 1 ' "$dir/out" && return 0
+	why="status: $(cat "$dir/out")"
+	return 1
+}
+
+# ---- usage, progress ----
+
+gpu_flags_are_refused_and_say_what_is_missing() {
+	local flag
+	for flag in --gpu --gds "--gpu --gds"; do
+		# shellcheck disable=SC2086 # two words
+		expect 2 sweep $flag && says "$dir/err" "--${flag:2:3}" "no GPU engine" || return 1
+		[ -e /dev/nvidiactl ] || says "$dir/err" "this machine has no GPU" || return 1
+	done
+}
+
+a_space_that_is_none_is_told_with_line_and_column() {
+	printf '{"block_size": ["1M"],\n "queue_depth": [32,, 64]}' >"$space"
+	expect 2 sweep && says "$dir/err" "$space:2:21: " "queue_depth" || return 1
+	echo '{"block_sizes": ["1M"]}' >"$space"
+	expect 2 sweep && says "$dir/err" "$space:1:2: block_sizes: unknown key" "sequential_requests" || return 1
+	echo '{"queue_depth": [0]}' >"$space"
+	expect 2 sweep && says "$dir/err" "queue_depth" "0" "4096" || return 1
+	expect 2 sweep --io_size 0 && says "$dir/err" "--io_size 0" &&
+		expect 2 sweep --loops 0 && says "$dir/err" "--loops 0" &&
+		expect 2 sweep --io_size 1P && expect 2 sweep extra && says "$dir/err" "takes no arguments" &&
+		expect 2 "$ctl" bench sweep && says "$dir/err" "--nvme_dir" &&
+		expect 2 sweep --sweep_config "$dir/none.json" && says "$dir/err" "$dir/none.json: No such file"
+}
+
+absurd_sizes_are_told_before_anything_is_made() {
+	two_points
+	expect 1 sweep --io_size 60T && says "$dir/err" "free: give a smaller --io_size" && nothing_is_left
+}
+
+piped_it_prints_plain_lines_and_a_terminal_gets_one() {
+	two_points
+	expect 0 sweep --verbose && says "$dir/err" "sweep: point 1 of 4: read_block_overlap_ftd1_d8_bs64K_p1 " \
+		" left" "loop 0: task " "served 65536 x 8" || return 1
+	why="no plain lines"
+	! grep -q $'[\r\033]' "$dir/err" || return 1
+	command -v script >/dev/null || return 2
+	rm -rf "$logs"
+	script -qec "$ctl bench sweep --nvme_dir $store --sweep_config $space --io_size 1M --log_dir $logs" \
+		/dev/null >"$dir/out" </dev/null
+	says "$dir/out" $'\rsweep: point 2 of 4  read_block' "ETA "
+}
+
+start_daemon
+for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_same_numbers_from_our_logs \
+	a_row_tells_what_was_served_every_loop_and_where_it_came_from reads_or_writes_can_be_left_out \
+	tmpfs_is_memory_and_needs_no_daemon_of_the_systems ctrl_c_removes_the_files_and_resume_goes_on \
+	a_killed_sweep_is_resumed_and_its_files_are_removed a_process_that_dies_is_a_row_with_an_error \
+	points_that_fail_are_rows_and_measured_again a_folder_with_foreign_files_is_left_as_it_was \
+	somebody_elses_logs_are_left_and_told a_second_sweep_puts_the_first_ones_results_aside keep_leaves_the_files \
+	a_disk_that_is_too_full_is_told_before_anything_is_made a_folder_that_can_not_be_written_is_told \
+	flushing_needs_root_and_says_so_without_failing \
+	others_are_told_and_exclusive_is_refused_while_they_are_there exclusive_tells_which_points_were_disturbed \
+	its_handles_are_of_the_class_background gpu_flags_are_refused_and_say_what_is_missing \
+	a_space_that_is_none_is_told_with_line_and_column absurd_sizes_are_told_before_anything_is_made \
+	piped_it_prints_plain_lines_and_a_terminal_gets_one; do
+	run_test $t
+done
+stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }
+exit $failed
