@@ -657,6 +657,7 @@ static const struct {
 	{ "iops-local", measure_iops_local, NULL },
 	{ "iops-memory", measure_iops_memory, NULL },
 	{ "files", measure_files, NULL },
+	{ "path", measure_path, NULL },
 	{ "private", measure_private, NULL },
 	{ "odd", measure_odd, NULL },
 	{ "autostart", measure_autostart, NULL },

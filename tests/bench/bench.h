@@ -129,6 +129,7 @@ int measure_iops(struct bench *b);
 
 /* everyday.c */
 int measure_files(struct bench *b);
+int measure_path(struct bench *b);
 int measure_private(struct bench *b);
 int measure_odd(struct bench *b);
 int measure_autostart(struct bench *b);

@@ -8,6 +8,24 @@
 
 #define COMMAND_BYTES 6000
 
+struct dsaio_profile deepnvme_point(unsigned i)
+{
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+
+	profile.block_size = (i % 2 == 0 ? 1u : 8u) << 20;
+	profile.queue_depth = 32;
+	profile.intra_op_parallelism = i / 2 == 0 ? 1 : 8;
+	return profile;
+}
+
+void deepnvme_print(const struct row *row, const struct dsaio_profile *profile)
+{
+	printf("%s: the best of %d points is block_size %u MiB, queue_depth %u, "
+	       "intra_op_parallelism %u\n",
+	       row->name, DEEPNVME_POINTS, profile->block_size >> 20, profile->queue_depth,
+	       profile->intra_op_parallelism);
+}
+
 int contest_add(struct contest *contest, const char *kind_name, const struct point *point)
 {
 	const struct side_kind *kind = side_kind_find(kind_name);

@@ -15,6 +15,15 @@
 #include "tests/bench/side.h"
 
 #define CONTEST_SIDES_MAX 8
+#define CHOICE_ROUNDS 3
+/*
+ * The corners of what DeepNVMe's users try: blocks of 1 and 8 MiB, 1 and 8 threads; depth 32,
+ * overlapping.  make bench-full has all 64 points of its sweep.
+ */
+#define DEEPNVME_POINTS 4
+struct dsaio_profile deepnvme_point(unsigned i);
+/* As one says it. */
+void deepnvme_print(const struct row *row, const struct dsaio_profile *profile);
 
 struct contest {
 	unsigned n_sides, n_rounds;

@@ -7,8 +7,6 @@
 #include "tests/bench/contest.h"
 #include "tests/bench/files.h"
 
-/* Before a choice; and a round to start with. */
-#define CHOICE_ROUNDS 3
 #define MANY_CLIENTS 8
 #define MANY_BYTES (UINT64_C(100) << 20) /* of each */
 #define SOME_CLIENTS 4
@@ -32,7 +30,8 @@ static struct point large_point(const struct bench *b, bool is_write, unsigned n
 /* The sides of a comparison of large ops; fio's engines one after the other. */
 struct large {
 	struct contest contest;
-	unsigned ours, libaio, fio; /* the better one of fio's, when chosen */
+	unsigned ours, libaio, deepnvme; /* the latter two: the first of several */
+	unsigned fio_best, deepnvme_best;
 };
 
 static int large_open(struct large *l, const struct point *point)
@@ -46,20 +45,37 @@ static int large_open(struct large *l, const struct point *point)
 	return r < 0 ? r : 0;
 }
 
+static int deepnvme_add(struct large *l, const struct point *point)
+{
+	struct point p = *point;
+	int r = 0;
+
+	l->deepnvme = l->contest.n_sides;
+	for (unsigned i = 0; r >= 0 && i < DEEPNVME_POINTS; i++) {
+		p.profile = deepnvme_point(i);
+		r = contest_add(&l->contest, "deepnvme", &p);
+	}
+	return r < 0 ? r : 0;
+}
+
 static int large_choose(struct bench *b, struct large *l, const struct row *row)
 {
-	const int r = contest_run(b, &l->contest, row, CHOICE_ROUNDS);
+	struct contest *c = &l->contest;
+	const int r = contest_run(b, c, row, CHOICE_ROUNDS);
 
 	if (r < 0)
 		return r;
-	l->fio = contest_best(&l->contest, l->libaio, 2);
-	printf("%s: the best engine is %s\n", row->name, l->contest.sides[l->fio].kind->name);
-	contest_forget(&l->contest);
+	l->fio_best = contest_best(c, l->libaio, 2);
+	printf("%s: the best engine is %s\n", row->name, c->sides[l->fio_best].kind->name);
+	if (l->deepnvme > 0)
+		l->deepnvme_best = contest_best(c, l->deepnvme, DEEPNVME_POINTS);
+	contest_forget(c);
 	return 0;
 }
 
 /* CPU time is compared with the same engine, libaio: so that one goes on in any case. */
-static int large_run(struct bench *b, struct large *l, struct row *bandwidth, struct row *cpu)
+static int large_run(struct bench *b, struct large *l, struct row *bandwidth,
+		     struct row *beside_deepnvme, struct row *cpu)
 {
 	int r;
 
@@ -67,31 +83,39 @@ static int large_run(struct bench *b, struct large *l, struct row *bandwidth, st
 	r = contest_run(b, &l->contest, bandwidth, ROUNDS_MIN);
 	if (r < 0)
 		return r;
-	contest_row(&l->contest, bandwidth, l->ours, l->fio, result_megabytes_per_sec);
+	contest_row(&l->contest, bandwidth, l->ours, l->fio_best, result_megabytes_per_sec);
+	contest_row(&l->contest, beside_deepnvme, l->ours, l->deepnvme_best,
+		    result_megabytes_per_sec);
+	deepnvme_print(beside_deepnvme, &l->contest.sides[l->deepnvme_best].point.profile);
 	contest_row(&l->contest, cpu, l->ours, l->libaio, result_cpu_msec_per_gigabyte);
 	return 0;
 }
 
-static int measure_large(struct bench *b, bool is_write, struct row *bandwidth, struct row *cpu)
+static int measure_large(struct bench *b, bool is_write, struct row *bandwidth,
+			 struct row *beside_deepnvme, struct row *cpu)
 {
 	const struct point point = large_point(b, is_write, 1);
 	struct large l = { 0 };
 	int r = large_open(&l, &point);
 
 	if (r == 0)
+		r = deepnvme_add(&l, &point);
+	if (r == 0)
 		r = large_choose(b, &l, bandwidth);
 	if (r == 0)
-		r = large_run(b, &l, bandwidth, cpu);
+		r = large_run(b, &l, bandwidth, beside_deepnvme, cpu);
 	contest_close(&l.contest);
 	return r;
 }
 
 int measure_bandwidth(struct bench *b)
 {
-	int r = measure_large(b, false, &rows[ROW_READ], &rows[ROW_READ_CPU]);
+	int r = measure_large(b, false, &rows[ROW_READ], &rows[ROW_READ_DEEPNVME],
+			      &rows[ROW_READ_CPU]);
 
 	if (r == 0)
-		r = measure_large(b, true, &rows[ROW_WRITE], &rows[ROW_WRITE_CPU]);
+		r = measure_large(b, true, &rows[ROW_WRITE], &rows[ROW_WRITE_DEEPNVME],
+				  &rows[ROW_WRITE_CPU]);
 	return r;
 }
 
@@ -106,7 +130,7 @@ static int measure_large_many(struct bench *b, bool is_write, struct row *row)
 	if (r == 0)
 		r = contest_run(b, &l.contest, row, ROUNDS_MIN);
 	if (r == 0)
-		contest_row(&l.contest, row, l.ours, l.fio, result_megabytes_per_sec);
+		contest_row(&l.contest, row, l.ours, l.fio_best, result_megabytes_per_sec);
 	contest_close(&l.contest);
 	return r;
 }

@@ -20,16 +20,19 @@
 #include "proto/cleanup.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/clock.h"
+#include "tests/bench/contest.h"
+#include "tests/bench/deepnvme.h"
+#include "tests/bench/statistics.h"
 
 /* ---- many small files ---- */
 
 #define FILES 1000u
 #define SMALL_FILE_BYTES ((uint64_t)64 << 10)
-#define FILES_NAME "small" /* fio calls them small.0.0 to small.0.999 */
+#define SMALL_NAME "small" /* fio calls them small.0.0 to small.0.999 */
 
 static void small_path(const struct bench *b, unsigned i, char *ret_path, size_t size)
 {
-	(void)snprintf(ret_path, size, "%s/" FILES_NAME ".0.%u", b->dir, i); /* dir is short */
+	(void)snprintf(ret_path, size, "%s/" SMALL_NAME ".0.%u", b->dir, i); /* dir is short */
 }
 
 static int small_files_make(struct bench *b)
@@ -81,17 +84,153 @@ static int ours_files(struct bench *b, double *ret_usec)
  */
 static int fio_files(struct bench *b, double *ret_usec)
 {
-	return fio_run_files(b->dir, FILES_NAME, FILES, SMALL_FILE_BYTES, ret_usec);
+	return fio_run_files(b->dir, SMALL_NAME, FILES, SMALL_FILE_BYTES, ret_usec);
+}
+
+/* ---- the same as DeepNVMe does it ---- */
+
+static struct deepnvme *deepnvme; /* of the point that was chosen */
+
+static int deepnvme_failed(const char *path, int64_t r)
+{
+	fprintf(stderr, "bench: DeepNVMe's algorithm, %s: %s\n", path, strerror((int)-r));
+	return -EIO;
+}
+
+static int deepnvme_files(struct bench *b, double *ret_usec)
+{
+	const int64_t start = clock_nsec();
+	char path[4200];
+	int64_t r;
+
+	for (unsigned i = 0; i < FILES; i++) {
+		small_path(b, i, path, sizeof(path));
+		r = deepnvme_submit(deepnvme, false, path, b->memory + i * SMALL_FILE_BYTES,
+				    SMALL_FILE_BYTES, 0);
+		if (r < 0) {
+			(void)deepnvme_wait(deepnvme); /* the first error tells */
+			return deepnvme_failed(path, r);
+		}
+	}
+	r = deepnvme_wait(deepnvme);
+	*ret_usec = (double)(clock_nsec() - start) / 1e3 / FILES;
+	return r == FILES ? 0 : deepnvme_failed("wait", r);
+}
+
+/* The point at which run takes the least time. */
+static int deepnvme_choose(struct bench *b, const struct row *row,
+			   int (*run)(struct bench *, double *))
+{
+	double usec[CHOICE_ROUNDS], best_usec = 0;
+	unsigned best = 0;
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < DEEPNVME_POINTS; i++) {
+		const struct dsaio_profile profile = deepnvme_point(i);
+
+		r = deepnvme_new(&profile, &deepnvme);
+		for (unsigned j = 0; r == 0 && j < CHOICE_ROUNDS; j++)
+			r = run(b, &usec[j]);
+		deepnvme_free(deepnvme);
+		deepnvme = NULL;
+		if (r < 0)
+			break;
+		sort_values(usec, CHOICE_ROUNDS);
+		if (i == 0 || usec[CHOICE_ROUNDS / 2] < best_usec) {
+			best = i;
+			best_usec = usec[CHOICE_ROUNDS / 2];
+		}
+	}
+	if (r == 0) {
+		const struct dsaio_profile profile = deepnvme_point(best);
+
+		deepnvme_print(row, &profile);
+		r = deepnvme_new(&profile, &deepnvme);
+	}
+	return r;
 }
 
 int measure_files(struct bench *b)
 {
+	static int (*const sides[])(struct bench *, double *) = { ours_files, fio_files,
+								  deepnvme_files };
+	double usec[ARRAY_SIZE(sides)];
 	int r = ours_open(b, "", NULL, FILES * SMALL_FILE_BYTES);
 
 	if (r == 0)
 		r = small_files_make(b);
 	if (r == 0)
-		r = compare(b, &rows[ROW_FILES], 1, ours_files, fio_files);
+		r = deepnvme_choose(b, &rows[ROW_FILES_DEEPNVME], deepnvme_files);
+	for (unsigned i = 0; r == 0 && i <= ROUNDS_MIN; i++) {
+		r = round_run(b, &rows[ROW_FILES], i, sides, ARRAY_SIZE(sides), usec);
+		if (r < 0 || i == 0)
+			continue;
+		row_add(&rows[ROW_FILES], usec[0], usec[1]);
+		row_add(&rows[ROW_FILES_DEEPNVME], 1e6 / usec[0], 1e6 / usec[2]);
+	}
+	deepnvme_free(deepnvme);
+	deepnvme = NULL;
+	return r;
+}
+
+/* ---- one small read after the other, by path ---- */
+
+static uint64_t small_off(uint64_t *seed)
+{
+	return random_next(seed) % (READ_BYTES / SMALL_BYTES) * SMALL_BYTES;
+}
+
+static int ours_path(struct bench *b, double *ret_usec)
+{
+	const int64_t start = clock_nsec(), end = start + SLICE_USEC * 1000;
+	uint64_t n = 0, seed = random_seed();
+	struct dsaio_file *file;
+	int64_t now, r;
+
+	do {
+		if (dsaio_file_open(b->client, b->path, O_RDONLY, &file) < 0)
+			return failed(b->path);
+		r = dsaio_pread(b->handle, file, b->memory, SMALL_BYTES, small_off(&seed));
+		dsaio_file_close(file);
+		if (r != (int64_t)SMALL_BYTES)
+			return failed("read");
+		n++;
+		now = clock_nsec();
+	} while (now < end);
+	*ret_usec = (double)(now - start) / 1e3 / (double)n;
+	return 0;
+}
+
+static int deepnvme_path(struct bench *b, double *ret_usec)
+{
+	const int64_t start = clock_nsec(), end = start + SLICE_USEC * 1000;
+	uint64_t n = 0, seed = random_seed();
+	int64_t now, r;
+
+	do {
+		r = deepnvme_submit(deepnvme, false, b->path, b->memory, SMALL_BYTES,
+				    small_off(&seed));
+		if (r == 0)
+			r = deepnvme_wait(deepnvme);
+		if (r != 1)
+			return deepnvme_failed(b->path, r);
+		n++;
+		now = clock_nsec();
+	} while (now < end);
+	*ret_usec = (double)(now - start) / 1e3 / (double)n;
+	return 0;
+}
+
+int measure_path(struct bench *b)
+{
+	int r = ours_open(b, "", NULL, SMALL_BYTES);
+
+	if (r == 0)
+		r = deepnvme_choose(b, &rows[ROW_PATH], deepnvme_path);
+	if (r == 0)
+		r = compare(b, &rows[ROW_PATH], 1, ours_path, deepnvme_path);
+	deepnvme_free(deepnvme);
+	deepnvme = NULL;
 	return r;
 }
 
