@@ -1,0 +1,220 @@
+/* bench results: what is written is read back; what is not ours is refused; a crash leaves it whole. */
+#include "client/ctl/bench_results.h"
+#include "proto/cleanup.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static char dir[] = "/tmp/dsaio-results-XXXXXX";
+
+static void make_dir(void)
+{
+	(void)memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+}
+
+static void write_file(const char *name, const char *json)
+{
+	char path[PATH_MAX];
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	(void)fputs(json, file);
+	ck_assert_int_eq(fclose(file), 0);
+}
+
+static void remove_dir(void)
+{
+	char path[PATH_MAX];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, BENCH_RESULTS_NAME);
+	(void)unlink(path);
+	ck_assert_int_eq(rmdir(dir), 0); /* nothing else is left there */
+}
+
+static struct bench_row make_row(struct bench_repetition *repetitions)
+{
+	return (struct bench_row){
+		.task = { .op = BENCH_WRITE,
+			  .profile = { 1u << 20, 32, true, false, 8 },
+			  .io_size = 4096,
+			  .warmup_loops = 1,
+			  .loops = 2 },
+		.n_processes = 3,
+		.served = { 512u << 10, 16, 2 },
+		.repetitions = repetitions,
+		.n_repetitions = 2,
+		.total = { 0.1, 1.0 / 3, 0.2, 12.323337169333062, 8192 },
+		.device_bytes = UINT64_MAX,
+		.source = BENCH_FROM_BOTH,
+		.others = { .bytes = 17, .ops = 2, .n_clients = 1, .names = "a \"b\" (pid 1)" },
+		.is_disturbed = true,
+		.error = "no\nroom",
+		.log = "_aio_bench_write_logs/x.txt",
+	};
+}
+
+static void assert_same_row(const struct bench_row *a, const struct bench_row *b)
+{
+	ck_assert_int_eq(a->task.op, b->task.op);
+	ck_assert_uint_eq(a->task.profile.block_size, b->task.profile.block_size);
+	ck_assert_uint_eq(a->task.profile.queue_depth, b->task.profile.queue_depth);
+	ck_assert(a->task.profile.single_submit == b->task.profile.single_submit);
+	ck_assert(a->task.profile.overlap_events == b->task.profile.overlap_events);
+	ck_assert_uint_eq(a->task.profile.intra_op_parallelism,
+			  b->task.profile.intra_op_parallelism);
+	ck_assert_uint_eq(a->task.io_size, b->task.io_size);
+	ck_assert_uint_eq(a->task.loops, b->task.loops);
+	ck_assert_uint_eq(a->task.warmup_loops, b->task.warmup_loops);
+	ck_assert_uint_eq(a->n_processes, b->n_processes);
+	ck_assert_mem_eq(&a->served, &b->served, sizeof(a->served));
+	ck_assert_uint_eq(a->n_repetitions, b->n_repetitions);
+	ck_assert_mem_eq(a->repetitions, b->repetitions,
+			 a->n_repetitions * sizeof(*a->repetitions));
+	ck_assert_mem_eq(&a->total, &b->total, sizeof(a->total));
+	ck_assert_uint_eq(a->device_bytes, b->device_bytes);
+	ck_assert_int_eq(a->source, b->source);
+	ck_assert_uint_eq(a->others.bytes, b->others.bytes);
+	ck_assert_str_eq(a->others.names, b->others.names);
+	ck_assert(a->is_disturbed == b->is_disturbed);
+	ck_assert_str_eq(a->error, b->error);
+	ck_assert_str_eq(a->log, b->log);
+}
+
+START_TEST(a_row_comes_back_digit_for_digit)
+{
+	struct bench_repetition repetitions[] = { { 1795283201.0981426, 0.05, 0.1, 4096 },
+						  { 1795283202.5, 0.05, 0.1, 4096 } };
+	struct bench_row row = make_row(repetitions), back;
+	struct bench_results results, loaded;
+	char text[BENCH_TEXT_BYTES];
+
+	make_dir();
+	ck_assert_int_eq(bench_results_init(&results, "tune"), 0);
+	bench_results_set(&results, "best", json_object_new_string("x"));
+	ck_assert_int_eq(bench_results_add(&results, &row), 0);
+	ck_assert_int_eq(bench_results_save(&results, dir, text, sizeof(text)), 0);
+	ck_assert_int_eq(bench_results_load(dir, &loaded, text, sizeof(text)), 0);
+	ck_assert_str_eq(bench_results_kind(&loaded), "tune");
+	ck_assert(!bench_results_is_complete(&loaded));
+	ck_assert_str_eq(json_object_get_string(bench_results_get(&loaded, "best")), "x");
+	ck_assert_uint_eq(bench_results_n_rows(&loaded), 1);
+	ck_assert_int_eq(bench_results_row(&loaded, 0, &back), 0);
+	assert_same_row(&row, &back);
+	ck_assert(bench_results_has(&loaded, BENCH_WRITE, &row.task.profile));
+	ck_assert(!bench_results_has(&loaded, BENCH_READ, &row.task.profile));
+	row.task.profile.queue_depth++;
+	ck_assert(!bench_results_has(&loaded, BENCH_WRITE, &row.task.profile));
+	bench_row_deinit(&back);
+	bench_results_deinit(&loaded);
+	bench_results_deinit(&results);
+	remove_dir();
+}
+END_TEST
+
+START_TEST(rows_that_failed_are_dropped_and_the_others_stay)
+{
+	struct bench_repetition repetitions[2] = { { .bytes = 1 }, { .bytes = 2 } };
+	struct bench_row row = make_row(repetitions), back;
+	struct bench_results results;
+
+	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		row.task.profile.queue_depth = i + 1;
+		(void)snprintf(row.error, sizeof(row.error), "%s", i % 2 ? "" : "failed");
+		ck_assert_int_eq(bench_results_add(&results, &row), 0);
+	}
+	ck_assert_uint_eq(bench_results_drop_failed(&results), 2);
+	ck_assert_uint_eq(bench_results_n_rows(&results), 2);
+	ck_assert_int_eq(bench_results_row(&results, 1, &back), 0);
+	ck_assert_uint_eq(back.task.profile.queue_depth, 4);
+	bench_row_deinit(&back);
+	bench_results_deinit(&results);
+}
+END_TEST
+
+static const char *const foreign[] = {
+	"",
+	"{",
+	"[]",
+	"{\"points\": []}",
+	"{\"format\": \"dsaioctl bench 1\"}",
+	"{\"format\": \"dsaioctl bench 1\", \"points\": {}}",
+	"{\"format\": \"something else\", \"points\": []}",
+	"{\"format\": 1, \"points\": []}",
+};
+
+START_TEST(what_is_not_ours_is_refused)
+{
+	struct bench_results results;
+	char text[BENCH_TEXT_BYTES];
+
+	make_dir();
+	write_file(BENCH_RESULTS_NAME, foreign[_i]);
+	ck_assert_int_eq(bench_results_load(dir, &results, text, sizeof(text)), -EINVAL);
+	ck_assert_msg(strstr(text, "is no results of dsaioctl bench"), "%s", text);
+	remove_dir();
+}
+END_TEST
+
+static const char *const strange[] = {
+	"[1]",
+	"[null]",
+	"[{}]",
+	"[{\"repetitions\": 5}]",
+	"[{\"repetitions\": [null, 7, {}], \"block_size\": -1, \"served\": [], \"others\": 3}]",
+	"[{\"op\": 3, \"error\": {}, \"queue_depth\": 1e300, \"repetitions\": []}]",
+};
+
+START_TEST(rows_that_are_none_do_no_harm)
+{
+	struct profile profile = PROFILE_DEFAULT;
+	struct bench_results results;
+	struct bench_row row;
+	char text[BENCH_TEXT_BYTES], json[512];
+
+	make_dir();
+	(void)snprintf(json, sizeof(json), "{\"format\": \"dsaioctl bench 1\", \"points\": %s}",
+		       strange[_i]);
+	write_file(BENCH_RESULTS_NAME, json);
+	ck_assert_int_eq(bench_results_load(dir, &results, text, sizeof(text)), 0);
+	if (bench_results_row(&results, 0, &row) == 0)
+		bench_row_deinit(&row);
+	(void)bench_results_has(&results, BENCH_READ, &profile);
+	(void)bench_results_drop_failed(&results);
+	bench_results_deinit(&results);
+	remove_dir();
+}
+END_TEST
+
+START_TEST(a_directory_without_results_is_enoent)
+{
+	struct bench_results results;
+	char text[BENCH_TEXT_BYTES];
+
+	make_dir();
+	ck_assert_int_eq(bench_results_load(dir, &results, text, sizeof(text)), -ENOENT);
+	remove_dir();
+	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
+	ck_assert_int_eq(bench_results_save(&results, dir, text, sizeof(text)), -ENOENT);
+	bench_results_deinit(&results);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, a_row_comes_back_digit_for_digit);
+	tcase_add_test(tcase, rows_that_failed_are_dropped_and_the_others_stay);
+	tcase_add_loop_test(tcase, what_is_not_ours_is_refused, 0, N_ROWS(foreign));
+	tcase_add_loop_test(tcase, rows_that_are_none_do_no_harm, 0, N_ROWS(strange));
+	tcase_add_test(tcase, a_directory_without_results_is_enoent);
+}
+
+SUITE("ctl bench results", add_tests)

@@ -1,0 +1,153 @@
+/* bench space: DeepSpeed's points in DeepSpeed's order, its log names, and JSON that is none. */
+#include "client/ctl/bench_space.h"
+#include "client/ctl/units.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <string.h>
+
+static const struct {
+	size_t i;
+	const char *read_log;
+} defaults[] = {
+	{ 0, "read_block_sequential_ftd1_d32_bs1M_p1" },
+	{ 1, "read_block_sequential_ftd1_d32_bs1M_p2" },
+	{ 4, "read_single_sequential_ftd1_d32_bs1M_p1" },
+	{ 8, "read_block_overlap_ftd1_d32_bs1M_p1" },
+	{ 15, "read_single_overlap_ftd1_d32_bs1M_p8" },
+	{ 16, "read_block_sequential_ftd1_d128_bs1M_p1" },
+	{ 32, "read_block_sequential_ftd1_d32_bs8M_p1" },
+	{ 63, "read_single_overlap_ftd1_d128_bs8M_p8" },
+};
+
+START_TEST(the_default_space_has_deepspeeds_points_and_names)
+{
+	struct bench_space space;
+	struct profile profile;
+	char name[BENCH_LOG_NAME_BYTES];
+
+	bench_space_default(&space);
+	ck_assert_uint_eq(bench_space_points(&space), 64);
+	profile = bench_space_point(&space, defaults[_i].i);
+	ck_assert_str_eq(bench_log_name(name, BENCH_READ, &profile, 1), defaults[_i].read_log);
+}
+END_TEST
+
+START_TEST(block_sizes_have_the_largest_unit_that_divides_them)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	ck_assert_str_eq(bench_block_size_name(text, 4096), "4K");
+	ck_assert_str_eq(bench_block_size_name(text, 1536u << 10), "1536K");
+	ck_assert_str_eq(bench_block_size_name(text, 64u << 20), "64M");
+}
+END_TEST
+
+START_TEST(missing_lists_have_ds_ios_defaults)
+{
+	static const char json[] = "{\"block_size\": [\"128K\", 4096]}\n";
+	struct bench_space space;
+	struct profile profile;
+	char text[512];
+
+	ck_assert_int_eq(bench_space_parse(json, strlen(json), "s", &space, text, sizeof(text)), 0);
+	ck_assert_uint_eq(bench_space_points(&space), 2);
+	profile = bench_space_point(&space, 1);
+	ck_assert_uint_eq(profile.block_size, 4096);
+	ck_assert_uint_eq(profile.queue_depth, 32);
+	ck_assert_uint_eq(profile.intra_op_parallelism, 1);
+	ck_assert(profile.overlap_events && !profile.single_submit);
+}
+END_TEST
+
+START_TEST(a_space_read_and_printed_is_the_same)
+{
+	static const char json[] = "{\"block_size\":[\"128K\",\"1M\"],\"queue_depth\":[32,64],"
+				   "\"sequential_requests\":[true,false],"
+				   "\"single_submit\":[false],\"io_parallel\":[1,2,4,8]}";
+	struct json_object *object;
+	struct bench_space space;
+	char text[512];
+
+	ck_assert_int_eq(bench_space_parse(json, strlen(json), "s", &space, text, sizeof(text)), 0);
+	ck_assert_uint_eq(bench_space_points(&space), 32);
+	object = bench_space_json(&space);
+	ck_assert_str_eq(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN), json);
+	(void)json_object_put(object);
+}
+END_TEST
+
+static const struct {
+	const char *json, *text;
+} bad[] = {
+	{ "", "s:1:1: ends in the middle" },
+	{ "{\"queue_depth\": [32", "s:1:20: ends in the middle" },
+	{ "{\"queue_depth\": [32,, 64]}", "s:1:21: " },
+	{ "{\n  \"queue_depth\": [32],\n  queue: 1\n}", "s:3:3: " },
+	{ "{} x", "s:1:4: " },
+	{ "[32]", "s:1:1: must be an object" },
+	{ "{\"io_paralel\": [1]}", "s:1:2: io_paralel: unknown key: there are block_size, " },
+	{ "{\n\"queue_depth\": 32}", "s:2:1: queue_depth: 32: must be a list: write" },
+	{ "{\"queue_depth\": []}", "s:1:2: queue_depth: []: is empty" },
+	{ "{\"queue_depth\": [0]}", "s:1:2: queue_depth: 0: " },
+	{ "{\"queue_depth\": [-1]}", "must be positive" },
+	{ "{\"queue_depth\": [1e3]}", "must be a whole number" },
+	{ "{\"queue_depth\": [\"32\"]}", "must be a whole number" },
+	{ "{\"queue_depth\": [99999999999999999999]}", "queue_depth: " },
+	{ "{\"queue_depth\": [4097]}", "4096" },
+	{ "{\"queue_depth\": [32, 64, 32]}", "queue_depth: 32: is there twice" },
+	{ "{\"block_size\": [\"1M\", 1048576]}", "is there twice" },
+	{ "{\"block_size\": [\"1X\"]}", "block_size: \"1X\": must be a number of bytes" },
+	{ "{\"block_size\": [\"5000\"]}", "block_size: \"5000\": " },
+	{ "{\"block_size\": [\"1T\"]}", "block_size: \"1T\": " },
+	{ "{\"block_size\": [null]}", "block_size: null: must be" },
+	{ "{\"io_parallel\": [65]}", "64" },
+	{ "{\"single_submit\": [1]}", "single_submit: 1: must be true or false" },
+	{ "{\"single_submit\": [\"true\"]}", "must be true or false" },
+	{ "{\"sequential_requests\": [true, true]}", "is there twice" },
+	{ "{\"queue_depth\": [[[[[[[[[[1]]]]]]]]]]}", "s:1:" },
+	{ "{\"\xff\": [1]}", "s:1:" },
+};
+
+START_TEST(what_is_no_space_is_told_with_its_place)
+{
+	struct bench_space space;
+	char text[512];
+
+	ck_assert_int_eq(bench_space_parse(bad[_i].json, strlen(bad[_i].json), "s", &space, text,
+					   sizeof(text)),
+			 -EINVAL);
+	ck_assert_msg(strstr(text, bad[_i].text), "%s: \"%s\"", bad[_i].json, text);
+}
+END_TEST
+
+START_TEST(too_many_points_are_told)
+{
+	char json[4096] = "{\"queue_depth\": [1", text[512];
+	struct bench_space space;
+
+	for (unsigned i = 2; i <= 200; i++)
+		(void)snprintf(json + strlen(json), sizeof(json) - strlen(json), ", %u", i);
+	(void)snprintf(json + strlen(json), sizeof(json) - strlen(json), "], \"io_parallel\": [1");
+	for (unsigned i = 2; i <= 64; i++)
+		(void)snprintf(json + strlen(json), sizeof(json) - strlen(json), ", %u", i);
+	(void)snprintf(json + strlen(json), sizeof(json) - strlen(json), "]}");
+	ck_assert_int_eq(bench_space_parse(json, strlen(json), "s", &space, text, sizeof(text)),
+			 -EINVAL);
+	ck_assert_msg(strstr(text, "has 12800 points: at most 10000"), "%s", text);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_loop_test(tcase, the_default_space_has_deepspeeds_points_and_names, 0,
+			    N_ROWS(defaults));
+	tcase_add_test(tcase, block_sizes_have_the_largest_unit_that_divides_them);
+	tcase_add_test(tcase, missing_lists_have_ds_ios_defaults);
+	tcase_add_test(tcase, a_space_read_and_printed_is_the_same);
+	tcase_add_loop_test(tcase, what_is_no_space_is_told_with_its_place, 0, N_ROWS(bad));
+	tcase_add_test(tcase, too_many_points_are_told);
+}
+
+SUITE("ctl bench space", add_tests)

@@ -1,0 +1,112 @@
+/* progress: the time that is left of points, from what they took so far. */
+#include "client/ctl/progress.h"
+#include "tests/unit/suite.h"
+
+#include <string.h>
+
+#define SEC 1000000000ull
+
+START_TEST(each_kind_has_its_own_mean)
+{
+	struct progress_points points = {
+		.label = "sweep",
+		.kinds = { { .n_left = 54, .n_done = 10, .nsec = 30 * SEC },
+			   { .n_left = 54, .n_done = 10, .nsec = 10 * SEC } },
+		.n_all = 128,
+	};
+
+	ck_assert_uint_eq(progress_points_left_nsec(&points, 1), (54 * 3 + 54) * SEC);
+}
+END_TEST
+
+START_TEST(a_kind_that_is_not_known_yet_takes_the_mean_of_all)
+{
+	struct progress_points points = {
+		.kinds = { { .n_left = 3, .n_done = 1, .nsec = 2 * SEC }, { .n_left = 4 } },
+		.n_all = 8,
+	};
+
+	ck_assert_uint_eq(progress_points_left_nsec(&points, 1), (3 * 2 + 4 * 2) * SEC);
+}
+END_TEST
+
+START_TEST(the_point_under_way_counts_at_most_its_mean)
+{
+	struct progress_points points = {
+		.kinds = { { .n_left = 2, .n_done = 1, .nsec = 4 * SEC }, { 0 } },
+		.n_all = 3,
+		.kind = 0,
+		.begun_nsec = 100 * SEC,
+	};
+
+	ck_assert_uint_eq(progress_points_left_nsec(&points, 101 * SEC), 7 * SEC);
+	ck_assert_uint_eq(progress_points_left_nsec(&points, 900 * SEC), 4 * SEC);
+}
+END_TEST
+
+START_TEST(nobody_knows_before_the_first_point)
+{
+	struct progress_points points = { .kinds = { { .n_left = 2 }, { 0 } }, .n_all = 2 };
+
+	ck_assert_uint_eq(progress_points_left_nsec(&points, 1), UINT64_MAX);
+}
+END_TEST
+
+/* Points that differ by half, in the order of a sweep, on a device that becomes a tenth slower. */
+START_TEST(after_the_first_tenth_it_is_right_within_a_fifth)
+{
+	struct progress_points points = { .kinds = { { .n_left = 64 }, { .n_left = 64 } },
+					  .n_all = 128 };
+	uint64_t took[128], all = 0, gone = 0;
+
+	for (unsigned i = 0; i < 128; i++) {
+		double parallel = (double[]){ 1.2, 1.0, 0.9, 0.85 }[i / 2 % 4];
+		double drift = 1 + 0.1 * i / 128;
+
+		took[i] = (uint64_t)((i % 2 ? 0.6 : 1.0) * parallel * drift * (double)SEC);
+		all += took[i];
+	}
+	for (unsigned i = 0; i < 127; i++) {
+		uint64_t left, real;
+
+		points.kinds[i % 2].n_left--;
+		points.kinds[i % 2].n_done++;
+		points.kinds[i % 2].nsec += took[i];
+		gone += took[i];
+		left = progress_points_left_nsec(&points, 1);
+		real = all - gone;
+		if (i >= 12 && i < 120)
+			ck_assert_msg(left > real * 4 / 5 && left < real * 6 / 5,
+				      "after %u points: %.1f s told, %.1f s left", i + 1,
+				      (double)left / 1e9, (double)real / 1e9);
+	}
+}
+END_TEST
+
+START_TEST(the_line_has_the_point_the_last_numbers_and_the_time_left)
+{
+	struct progress_points points = {
+		.label = "sweep",
+		.kinds = { { .n_left = 30, .n_done = 2, .nsec = 6 * SEC }, { 0 } },
+		.n_all = 32,
+		.begun_nsec = SEC,
+		.text = "read 1.85 GB/s",
+	};
+	char text[256];
+
+	progress_points_format(text, sizeof(text), &points, SEC);
+	ck_assert_str_eq(text, "sweep: point 3 of 32  read 1.85 GB/s  ETA 90.0 s");
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, each_kind_has_its_own_mean);
+	tcase_add_test(tcase, a_kind_that_is_not_known_yet_takes_the_mean_of_all);
+	tcase_add_test(tcase, the_point_under_way_counts_at_most_its_mean);
+	tcase_add_test(tcase, nobody_knows_before_the_first_point);
+	tcase_add_test(tcase, after_the_first_tenth_it_is_right_within_a_fifth);
+	tcase_add_test(tcase, the_line_has_the_point_the_last_numbers_and_the_time_left);
+}
+
+SUITE("ctl progress", add_tests)
