@@ -65,9 +65,12 @@ static int check_same(struct bench *bench, const struct bench_results *old,
 		      struct json_object *parameters)
 {
 	struct json_object *olds = bench_results_get(old, "parameters");
+	struct json_object_iterator i = json_object_iter_begin(parameters);
+	struct json_object_iterator end = json_object_iter_end(parameters);
 
-	json_object_object_foreach(parameters, key, value)
-	{
+	for (; !json_object_iter_equal(&i, &end); json_object_iter_next(&i)) {
+		const char *key = json_object_iter_peek_name(&i);
+		struct json_object *value = json_object_iter_peek_value(&i);
 		struct json_object *was = json_object_object_get(olds, key);
 
 		if (json_object_equal(value, was))

@@ -247,7 +247,7 @@ static int wait_for_all(struct bench_crew *crew, char *text)
 {
 	unsigned n = crew->options.n_workers, n_busy;
 	_cleanup_(freep) struct pollfd *polls = calloc(n + 1, sizeof(*polls));
-	char later[BENCH_TEXT_BYTES];
+	char later[BENCH_TEXT_BYTES] = ""; /* only the first failure is told */
 	int r = 0;
 
 	if (!polls)

@@ -4,7 +4,6 @@
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -158,7 +157,6 @@ int bench_point_run(struct bench_crew *crew, unsigned n_workers, const struct be
 	_cleanup_(freep) struct measure_part *parts = calloc(n_workers, sizeof(*parts));
 	int r;
 
-	assert(sizeof(*task) <= BENCH_CREW_ARG_BYTES);
 	*ret_moved = (struct bench_moved){ 0 };
 	if (!parts) {
 		(void)snprintf(text, BENCH_TEXT_BYTES, "out of memory");

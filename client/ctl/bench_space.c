@@ -190,12 +190,16 @@ static int parse_list(const struct source *source, const struct key *key, struct
 static int parse_object(const struct source *source, struct json_object *root,
 			struct bench_space *space)
 {
+	struct json_object_iterator at, end;
+
 	if (!json_object_is_type(root, json_type_object))
 		return refuse(source, 0, "must be an object with lists of " KEYS_TEXT);
 	for (size_t i = 0; i < N_KEYS; i++)
 		*list_of(space, &keys[i]) = (struct bench_list){ { keys[i].missing }, 1 };
-	json_object_object_foreach(root, name, value)
-	{
+	at = json_object_iter_begin(root);
+	end = json_object_iter_end(root);
+	for (; !json_object_iter_equal(&at, &end); json_object_iter_next(&at)) {
+		const char *name = json_object_iter_peek_name(&at);
 		size_t i = 0;
 		int r;
 
@@ -204,7 +208,8 @@ static int parse_object(const struct source *source, struct json_object *root,
 		if (i == N_KEYS)
 			return refuse(source, find_key(source, name),
 				      "%s: unknown key: there are " KEYS_TEXT, name);
-		r = parse_list(source, &keys[i], value, list_of(space, &keys[i]));
+		r = parse_list(source, &keys[i], json_object_iter_peek_value(&at),
+			       list_of(space, &keys[i]));
 		if (r < 0)
 			return r;
 	}
