@@ -24,6 +24,7 @@
 #include "proto/cleanup.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/clock.h"
+#include "tests/bench/full.h"
 #include "tests/bench/files.h"
 #include "tests/bench/side.h"
 
@@ -759,6 +760,7 @@ static int usage(FILE *f, int status)
 {
 	fprintf(f,
 		"usage: bench [MEASURE]...\n"
+		"   or: bench full [OPTION]... (bench full --help)\n"
 		"Measures dsaiod beside fio and libaio; without MEASURE, all but those marked:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(measures); i++)
 		fprintf(f, "  %s%s%s\n", measures[i].name,
@@ -777,6 +779,8 @@ int main(int argc, char **argv)
 	struct bench b = { .local.fd = -1 };
 	int r;
 
+	if (argc > 1 && strcmp(argv[1], "full") == 0)
+		return full_main(argc - 1, argv + 1);
 	for (int i = 1; i < argc; i++) {
 		size_t j = 0;
 

@@ -126,9 +126,6 @@ static int member_start(struct crew *crew, const struct crew_member *member,
 	if (pid == 0) {
 		if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
 			_exit(1);
-		/* Copies of the others' sockets would hide from them that the parent closed its own. */
-		for (unsigned j = 0; j < i; j++)
-			closep(&crew->fds[j]);
 		closep(&fds[0]);
 		member_main(member, point, i, argument, fds[1], &crew->work[i]);
 	}
@@ -186,8 +183,11 @@ void crew_free(struct crew *crew)
 {
 	if (!crew)
 		return;
-	for (unsigned i = 0; i < crew->n; i++)
+	/* Processes of other crews, forked later, have copies of these sockets: close() is not enough. */
+	for (unsigned i = 0; i < crew->n; i++) {
+		(void)shutdown(crew->fds[i], SHUT_RDWR); /* it is a socket */
 		closep(&crew->fds[i]);
+	}
 	for (unsigned i = 0; i < crew->n; i++)
 		while (waitpid(crew->pids[i], NULL, 0) < 0 && errno == EINTR)
 			;

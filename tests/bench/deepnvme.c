@@ -359,14 +359,12 @@ int64_t deepnvme_wait(struct deepnvme *handle)
 	int error = 0;
 
 	for (; handle->n_pending > 0; handle->n_pending--) {
-		struct op *op = NULL;
+		struct item *item = ops_take(&handle->workers[0].done);
+		struct op *op = item->op;
 
-		for (unsigned i = 0; i < handle->profile.intra_op_parallelism; i++) {
-			struct item *item = ops_take(&handle->workers[i].done);
-
-			op = item->op;
-			free(item);
-		}
+		free(item);
+		for (unsigned i = 1; i < handle->profile.intra_op_parallelism; i++)
+			free(ops_take(&handle->workers[i].done));
 		if (error == 0)
 			error = op->error;
 		op_free(op);

@@ -44,8 +44,9 @@ struct result {
 	uint64_t bytes, ops;
 	double seconds;	    /* from the common start to the end of the last process's last op */
 	double cpu_seconds; /* user and system, of the side's clients and (ours) its daemon */
-	double p50_usec, p99_usec;   /* of an op's time, submission to result; 0: not known */
-	unsigned block_bytes, depth; /* as served */
+	double p50_usec, p99_usec; /* of an op's time, submission to result; 0: not known */
+	unsigned block_bytes;	   /* as asked for */
+	double depth;
 };
 
 struct side {
