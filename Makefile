@@ -34,7 +34,7 @@ CLANG   = clang
 
 PROTO_SRC   = proto/frame.c proto/socket.c proto/profile.c
 DAEMON_SRC  = $(patsubst %,daemon/%.c,main server request status session peer stores store kept \
-	      lane channel op deadline file pool idtable sched split edge gate piece helper inbox stuck \
+	      lane channel op deadline file pool idtable sched window split edge gate piece helper inbox stuck \
 	      engine_libaio config charge mount error stats log)
 LIB_SRC     = $(patsubst %,client/lib/%.c,op file cache inode bounce slots buffer cut import handle \
 	      channel wait client conn discover spawn error debug)

@@ -23,10 +23,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define SPIN_USEC_DEFAULT 200u	  /* twice a slow moment of an SSD, see lane.c */
-#define SPIN_USEC_MAX 1000000u	  /* more is no short time any more */
-#define WINDOW_DEFAULT (2u << 20) /* bytes; a 4 KiB read behind it waits 1 ms at 2 GB/s */
-#define WINDOW_MIN (64u << 10)	  /* less than a block of a large op */
+#define SPIN_USEC_DEFAULT 200u /* twice a slow moment of an SSD, see lane.c */
+#define SPIN_USEC_MAX 1000000u /* more is no short time any more */
+#define WINDOW_MIN (64u << 10) /* bytes: less than a block of a large op */
 #define WINDOW_MAX (UINT64_C(1) << 32)
 #define POOL_MIN (1u << 20)
 #define POOL_MAX (UINT64_C(1) << 46) /* what a slab can have */
@@ -408,8 +407,7 @@ void config_default_store(const struct config *config, struct store_config *ret_
 {
 	*ret_store = (struct store_config){ .profile = PROFILE_DEFAULT,
 					    .engine = &engine_libaio,
-					    .spin_usec = config->spin_usec,
-					    .window_bytes = WINDOW_DEFAULT };
+					    .spin_usec = config->spin_usec };
 }
 
 /* A new store with the defaults and no path. */

@@ -60,11 +60,11 @@
 
 /* A client counts as active that long after its last op (PROTOCOL section 8). */
 #define ACTIVE_NSEC 100000000u
-/* Blocks are at most so large while several clients are active, so that a small one need not
-   wait long behind a large one. */
-#define SHARED_BLOCK_BYTES (256u << 10)
-/* A block of a client with nothing in flight may pass the window if it is no larger. */
-#define SMALL_BLOCK_BYTES (64u << 10)
+/* Blocks are at most so large while clients with smaller ops, or of several classes, share the
+   store, so that a small one need not wait long behind a large one. */
+#define CUT_BYTES (256u << 10)
+/* Of a raw block device; what takes several of the kernel's requests is refused with RWF_NOWAIT. */
+#define RAW_NOWAIT_BYTES (1u << 20)
 /* Pieces of one channel that a helper has at a time: half of its threads, so that one client that
    blocks them does not hold up the others of its user. */
 #define PIECES_AT_ONCE 4u
@@ -156,14 +156,21 @@ struct lane {
 	struct block *free_blocks;
 	uint32_t n_in_flight;
 	uint64_t bytes_in_flight;
-	uint32_t n_pieces;	     /* with helpers, or waiting for them */
-	uint32_t shared_block_bytes; /* largest block while several clients are active */
+	uint32_t n_pieces; /* with helpers, or waiting for them */
+	struct window window;
+	uint64_t most_bytes; /* of it, by the channels so far */
+	uint64_t told_window_bytes;
+	uint64_t guard_end_nsec; /* large blocks wait for that; 0: they do not */
+	uint32_t whole_bytes;	 /* the largest block that the device takes whole, as far as told */
 	struct bounces bounces;
 	struct channel *first_page_waiter, *last_page_waiter; /* for one of them, in order */
 	bool is_page_back;				      /* not yet offered to them */
 	uint64_t next_deadline_nsec;			      /* 0: none */
 	const struct sched_client *recent_client;
 	uint64_t recent_nsec, shared_until_nsec;
+	uint64_t small_op_nsec;		      /* the last op smaller than CUT_BYTES */
+	uint64_t class_nsec[N_SCHED_CLASSES]; /* the last of each class */
+	bool is_shared, is_cut;		      /* as of the start of start_blocks() */
 };
 
 /* ---- block queues ---- */
@@ -457,19 +464,42 @@ static void op_may_start(struct op *op, void *arg)
 }
 
 /* Notes who is active: several clients within 100 ms share the store. */
-static void note_client(struct lane *lane, const struct sched_client *client)
+static void note_active(struct lane *lane, const struct channel *channel)
 {
+	const struct sched_client *client = channel->client;
+
 	if (client != lane->recent_client) {
-		if (lane->recent_client && lane->now_nsec - lane->recent_nsec < ACTIVE_NSEC)
+		if (lane->recent_client && lane->now_nsec - lane->recent_nsec < ACTIVE_NSEC) {
+			if (lane->now_nsec >= lane->shared_until_nsec)
+				window_open(&lane->window, lane->now_nsec);
 			lane->shared_until_nsec = lane->now_nsec + ACTIVE_NSEC;
+		}
 		lane->recent_client = client;
 	}
 	lane->recent_nsec = lane->now_nsec;
+	lane->class_nsec[channel->queue.io_class] = lane->now_nsec;
 }
 
-static bool is_shared(const struct lane *lane)
+static bool is_recent(const struct lane *lane, uint64_t nsec)
 {
-	return lane->now_nsec < lane->shared_until_nsec;
+	return lane->now_nsec - nsec < ACTIVE_NSEC;
+}
+
+/*
+ * What holds for the blocks of this turn.  Where all who share the store move large ops of one
+ * class nobody is spared a wait by smaller blocks, and each wants its own.
+ */
+static void look_who_shares(struct lane *lane)
+{
+	unsigned n_classes = 0;
+
+	lane->is_shared = lane->now_nsec < lane->shared_until_nsec;
+	lane->is_cut = false;
+	if (!lane->is_shared)
+		return;
+	for (unsigned c = 0; c < N_SCHED_CLASSES; c++)
+		n_classes += is_recent(lane, lane->class_nsec[c]);
+	lane->is_cut = n_classes > 1 || is_recent(lane, lane->small_op_nsec);
 }
 
 /* ---- ops that wait for a gate ---- */
@@ -574,7 +604,7 @@ static void count_done(struct lane *lane, struct op *op, uint16_t channel_lane, 
 	stats_add(&channel->stats.bytes_in_flight, -(uint64_t)bytes);
 	stats_add(&lane->store->stats.blocks_in_flight, UINT64_MAX);
 	stats_add(&lane->store->stats.bytes_in_flight, -(uint64_t)bytes);
-	note_client(lane, channel->client);
+	note_active(lane, channel);
 
 	op->n_in_flight--;
 	if (has_gate(op)) {
@@ -713,7 +743,9 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 		end_op(lane, op);
 		return;
 	}
-	note_client(lane, channel->client);
+	note_active(lane, channel);
+	if (op->len < CUT_BYTES && !op_is_sync(op))
+		lane->small_op_nsec = lane->now_nsec;
 	if (entry->timeout_msec) {
 		deadlines_add(&channel->deadlines, op,
 			      lane->now_nsec + entry->timeout_msec * UINT64_C(1000000));
@@ -863,10 +895,10 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 		next.is_piece = true;
 		return next;
 	}
-	next.is_nowait = (is_shared(lane) && !file->facts.is_tmpfs) || file->facts.is_foreign;
+	next.is_nowait = (lane->is_shared && !file->facts.is_tmpfs) || file->facts.is_foreign;
 	next.is_piece = op->is_misaligned || (next.is_nowait && file->no_nowait);
 	/* tmpfs has no RWF_NOWAIT: a write waits in io_submit for whoever has its inode's lock. */
-	next.is_piece |= is_shared(lane) && file->facts.is_tmpfs && op->opcode == RING_OP_WRITE;
+	next.is_piece |= lane->is_shared && file->facts.is_tmpfs && op->opcode == RING_OP_WRITE;
 	if (op->edges_left) {
 		next.is_edge = true;
 		next.is_piece |= op->opcode == RING_OP_WRITE;
@@ -880,9 +912,12 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 		block = split_block(&split, ++op->next_block);
 	next.op_off = op->head + block.off + op->next_inner;
 	next.len = block.len - op->next_inner;
-	if ((next.is_nowait || is_shared(lane)) && !op->is_misaligned) {
-		uint32_t max = lane->shared_block_bytes & ~(file->facts.offset_align - 1);
+	if ((next.is_nowait || lane->is_shared) && !op->is_misaligned) {
+		uint32_t max = lane->whole_bytes;
 
+		if ((lane->is_cut || file->facts.is_foreign) && max > CUT_BYTES)
+			max = CUT_BYTES;
+		max &= ~(file->facts.offset_align - 1);
 		if (!max)
 			max = file->facts.offset_align;
 		if (next.len > max)
@@ -915,8 +950,42 @@ static bool may_pass_window(const struct sched_queue *queue, void *arg)
 	if (queue->client->blocks_in_flight)
 		return false;
 	next = head_block(arg, channel);
-	return next.len <= SMALL_BLOCK_BYTES && depth_allows(channel, next.lane) &&
+	return next.len <= WINDOW_SMALL_BYTES && depth_allows(channel, next.lane) &&
 	       is_let_in(arg, next.op) && (!next.is_bounce || has_page_for(arg, channel));
+}
+
+/*
+ * Is the window full for the next block of that queue?  A block counts as CUT_BYTES at most: one
+ * that is larger may reach beyond.  What is owed to others stays free, down to the least.
+ */
+static bool is_window_full(const struct lane *lane, const struct sched_queue *queue, uint32_t len)
+{
+	uint64_t bytes = window_bytes(&lane->window);
+	uint64_t owed = sched_owed_bytes(&lane->sched, queue);
+	uint64_t least = lane->window.least_bytes;
+
+	bytes = bytes > least + owed ? bytes - owed : least;
+	return lane->bytes_in_flight &&
+	       lane->bytes_in_flight + (len < CUT_BYTES ? len : CUT_BYTES) > bytes;
+}
+
+/* A small block is late at the device: larger ones wait. */
+static bool is_guarded(struct lane *lane, uint32_t len)
+{
+	if (len > WINDOW_SMALL_BYTES)
+		lane->guard_end_nsec = window_guard(&lane->window, lane->now_nsec);
+	return lane->guard_end_nsec > 0;
+}
+
+/* Several clients are active: may no further block of that queue start now? */
+static bool must_hold_back(struct lane *lane, const struct sched_queue *queue, uint32_t len)
+{
+	if (is_guarded(lane, len))
+		return true;
+	if (!is_window_full(lane, queue, len))
+		return false;
+	window_note_full(&lane->window);
+	return true;
 }
 
 static bool engine_has_room(const struct lane *lane, uint32_t index)
@@ -1030,6 +1099,12 @@ static void start_block(struct lane *lane, struct channel *channel, const struct
 	block->is_single = channel->profile.single_submit;
 	block->is_nowait = next->is_nowait;
 	block->fd = op->file->fd;
+	block->started_nsec = lane->now_nsec;
+	block->is_small = lane->is_shared && !channel->client->blocks_in_flight &&
+			  block->bytes <= WINDOW_SMALL_BYTES;
+	if (block->is_small)
+		window_small_start(&lane->window, &channel->client->small, block->is_write,
+				   block->bytes, lane->now_nsec);
 
 	count_started(lane, channel, next, block->bytes);
 	channel->client->blocks_in_flight++;
@@ -1053,6 +1128,8 @@ static int start_blocks(struct lane *lane)
 	struct sched_queue *queue;
 	int n = submit_waiting(lane);
 
+	look_who_shares(lane);
+	lane->guard_end_nsec = 0;
 	offer_pages(lane);
 	while (n < STARTS_PER_TURN) {
 		struct channel *channel;
@@ -1083,8 +1160,7 @@ static int start_blocks(struct lane *lane)
 			n++;
 			continue;
 		}
-		if (is_shared(lane) && lane->bytes_in_flight &&
-		    lane->bytes_in_flight + next.len > lane->store->window_bytes) {
+		if (lane->is_shared && must_hold_back(lane, queue, next.len)) {
 			queue = sched_find(&lane->sched, may_pass_window, lane);
 			if (!queue)
 				break;
@@ -1104,6 +1180,11 @@ static int start_blocks(struct lane *lane)
 			break;
 	}
 	(void)submit_waiting(lane); /* what it does not take is tried in the next turn */
+	if (lane->told_window_bytes != window_bytes(&lane->window)) {
+		lane->told_window_bytes = window_bytes(&lane->window);
+		atomic_store_explicit(&lane->store->now_window_bytes, lane->told_window_bytes,
+				      memory_order_relaxed); /* alone: nothing goes with it */
+	}
 	return n;
 }
 
@@ -1155,12 +1236,17 @@ static uint32_t bounce_out(const struct op *op, const struct block *block, int *
 /* It leaves the engine and the window. */
 static void block_leave(struct lane *lane, struct block *block)
 {
-	block->op->channel->client->blocks_in_flight--;
+	struct sched_client *client = block->op->channel->client;
+
+	client->blocks_in_flight--;
+	client->done_nsec = lane->now_nsec;
+	if (block->is_small)
+		window_small_end(&lane->window, &client->small);
 	lane->n_in_flight--;
 	lane->bytes_in_flight -= block->bytes;
 	if (block->bounce) {
 		bounce_give(&lane->bounces, block->bounce);
-		block->op->channel->client->n_bounces--;
+		client->n_bounces--;
 		lane->is_page_back = true;
 	}
 	block_give(lane, block);
@@ -1183,6 +1269,10 @@ static void block_done(struct lane *lane, struct block *block)
 		if (error == EIO)
 			log_failed(lane, block->is_write, block->len, block->off, op->file, error);
 	}
+	if (block->result >= 0)
+		window_note_done(&lane->window, block->is_write, block->bytes,
+				 lane->now_nsec - block->started_nsec, lane->is_shared,
+				 lane->now_nsec);
 	/* Nothing is moved, but for its end, by telling that it stopped where it is whole. */
 	if (block->bounce) {
 		uint32_t wanted = (uint32_t)(op->len - op_off);
@@ -1437,6 +1527,21 @@ static void cancel_all(struct channel *channel)
 		cancel_op(channel->home, &channel->ops[i], ECANCELED);
 }
 
+/* The window may hold what a channel may have in flight, or what the administrator says. */
+static void bound_window(struct lane *lane, const struct profile *profile)
+{
+	uint64_t bytes = (uint64_t)profile->block_size * profile->queue_depth *
+			 (1 + lane->n_workers);
+
+	if (lane->most_bytes < WINDOW_LEAST_BYTES)
+		lane->most_bytes = WINDOW_LEAST_BYTES;
+	if (lane->most_bytes < bytes)
+		lane->most_bytes = bytes;
+	if (lane->store->window_bytes && lane->store->window_bytes < lane->most_bytes)
+		lane->most_bytes = lane->store->window_bytes;
+	window_set_most(&lane->window, lane->most_bytes);
+}
+
 /* Lets go of closing channels that have nothing open any more. */
 static void remove_idle(struct lane *lane)
 {
@@ -1458,6 +1563,10 @@ static void remove_idle(struct lane *lane)
 		awake_remove(lane, channel);
 		lane->n_channels--;
 		lane->n_closing--;
+		if (lane->n_channels == 0)
+			lane->most_bytes = 0;
+		if (--channel->client->n_channels == 0)
+			sched_client_gone(&lane->sched, channel->client);
 		if (lane->recent_client == channel->client)
 			lane->recent_client = NULL;
 		channel->message.run = report_removed;
@@ -1471,7 +1580,9 @@ static void do_add_channel(struct message *message)
 	struct lane *lane = channel->home;
 
 	lane->n_channels++;
+	channel->client->n_channels++;
 	channel_wake(lane, channel);
+	bound_window(lane, &channel->profile);
 	if (channel->has_rings) {
 		struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = channel };
 
@@ -1607,15 +1718,17 @@ static bool has_work(struct lane *lane)
 
 static int sleep_msec(const struct lane *lane)
 {
-	uint64_t left;
+	uint64_t until = lane->next_deadline_nsec, left;
 
 	if (lane->n_waiting || lane->n_again)
 		return RETRY_MSEC;
-	if (!lane->next_deadline_nsec)
+	if (lane->guard_end_nsec && (!until || lane->guard_end_nsec < until))
+		until = lane->guard_end_nsec;
+	if (!until)
 		return -1;
-	if (lane->next_deadline_nsec <= lane->now_nsec)
+	if (until <= lane->now_nsec)
 		return 0;
-	left = (lane->next_deadline_nsec - lane->now_nsec + 999999) / 1000000;
+	left = (until - lane->now_nsec + 999999) / 1000000;
 	return left < INT_MAX ? (int)left : INT_MAX;
 }
 
@@ -1835,16 +1948,18 @@ static int start_thread(struct lane *lane, struct error *error)
 }
 
 /*
- * The largest block while several clients are active: one that the device takes whole, or the
- * kernel cuts it and may have to wait between the pieces.  Stores without a device (tmpfs, btrfs,
- * network) tell none.
+ * The largest block while several clients are active: one that the device takes whole.  A larger
+ * one the kernel would have to cut, and may have to wait between the pieces, so it refuses it with
+ * RWF_NOWAIT.  Stores without a device (tmpfs, btrfs, network) tell none.
  */
-static uint32_t shared_block_bytes(const struct store *store)
+static uint32_t whole_bytes(const struct store *store)
 {
 	static const char *const paths[] = {
 		"/sys/dev/block/%u:%u/queue/max_sectors_kb",
 		"/sys/dev/block/%u:%u/../queue/max_sectors_kb", /* of a partition */
 	};
+	bool is_raw = strcmp(store->fs_type, "block device") == 0;
+	uint32_t most = is_raw ? RAW_NOWAIT_BYTES : PROFILE_BLOCK_SIZE_MAX;
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
 		_cleanup_(fclosep) FILE *file = NULL;
@@ -1853,11 +1968,10 @@ static uint32_t shared_block_bytes(const struct store *store)
 
 		(void)snprintf(path, sizeof(path), paths[i], major(store->dev), minor(store->dev));
 		file = fopen(path, "re");
-		if (file && fscanf(file, "%" SCNu32, &kib) == 1 && kib >= 4 &&
-		    kib < SHARED_BLOCK_BYTES >> 10)
+		if (file && fscanf(file, "%" SCNu32, &kib) == 1 && kib >= 4 && kib < most >> 10)
 			return (kib << 10) & ~(uint32_t)4095;
 	}
-	return SHARED_BLOCK_BYTES;
+	return most;
 }
 
 int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error)
@@ -1890,7 +2004,8 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	if (r < 0)
 		return r;
 	if (!lane->home) {
-		lane->shared_block_bytes = shared_block_bytes(lane->store);
+		lane->whole_bytes = whole_bytes(lane->store);
+		window_init(&lane->window);
 		r = bounces_init(&lane->bounces);
 		if (r < 0)
 			return error_set(error, r, "store %s: lane 0: bounce pages",

@@ -5,10 +5,18 @@
  * over its queues, quantum 256 KiB x weight.  A queue whose head block has waited 10 ms is
  * lifted a class for that one block, so nothing starves.
  *
+ * A client that keeps only one op open has nothing to start from its last block's start until it
+ * has seen the end and sent the next.  It is away: it keeps its place and gets its quantum when its
+ * turn comes, up to what it did before; when it is back it is next.  What it is owed meanwhile
+ * the others had better not fill the device with (sched_owed_bytes), or it would have to stand
+ * behind that each time.
+ *
  * Home lane only.
  */
 #ifndef DSAIO_DAEMON_SCHED_H
 #define DSAIO_DAEMON_SCHED_H
+
+#include "daemon/window.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,22 +29,33 @@ enum sched_class { SCHED_DEMAND, SCHED_NORMAL, SCHED_BACKGROUND, N_SCHED_CLASSES
    pays for minutes. */
 #define SCHED_DEBT_MAX (INT64_C(64) << 20)
 #define SCHED_WEIGHT_MAX 16u
+/* A client is away while it has blocks in flight and so long after: to wake up, look at what it got
+   and send more takes tens of microseconds, some hundreds where cores are short.  A guess. */
+#define SCHED_AWAY_NSEC 1000000u
+/* What it is owed at most when it is back. */
+#define SCHED_OWED_MAX (INT64_C(16) << 20)
 
 struct sched_queue;
 
 /* A client's share in one class. */
 struct sched_turn {
-	struct sched_turn *next, *prev; /* in the class's ring of active clients */
-	struct sched_queue *queues; /* ring of its queues with something to do; NULL: inactive */
+	struct sched_turn *next, *prev; /* in the class's ring of clients that are active or away */
+	struct sched_queue *queues;	/* ring of its queues with something to do; NULL: none */
 	int64_t deficit_bytes;
+	int64_t stay_bytes;    /* started since it was last inactive or away */
+	int64_t owed_max;      /* away: the deficit it may have */
+	int64_t quantum_bytes; /* away: as it was */
 	struct sched_client *client;
 	bool is_charged; /* the turn has had its quantum */
+	bool is_away;
 };
 
 struct sched_client {
 	struct sched_turn turns[N_SCHED_CLASSES];
-	uint32_t n_awake, blocks_in_flight,
-		n_bounces; /* kept by the lane; of channels, awake ones */
+	/* kept by the lane */
+	uint32_t n_channels, n_awake, blocks_in_flight, n_bounces;
+	uint64_t done_nsec; /* a block was back */
+	struct window_small small;
 };
 
 struct sched_queue {
@@ -52,7 +71,9 @@ struct sched_queue {
 };
 
 struct sched {
-	struct sched_turn *active[N_SCHED_CLASSES]; /* ring; whose turn it is */
+	struct sched_turn *turns[N_SCHED_CLASSES]; /* ring; whose turn it is */
+	uint32_t n_active[N_SCHED_CLASSES];	   /* of those turns: with something to do */
+	int64_t owed_bytes[N_SCHED_CLASSES];	   /* to those that are away */
 	uint32_t n_queues;
 	uint64_t next_ageing_nsec;
 };
@@ -61,6 +82,9 @@ void sched_init(struct sched *sched);
 void sched_client_init(struct sched_client *client);
 void sched_queue_init(struct sched_queue *queue, struct sched_client *client,
 		      enum sched_class io_class, uint32_t weight);
+
+/* None of the client's queues will be added any more. */
+void sched_client_gone(struct sched *sched, struct sched_client *client);
 
 /* The queue has a block to start. */
 void sched_add(struct sched *sched, struct sched_queue *queue, uint64_t now_nsec);
@@ -77,6 +101,8 @@ struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec);
    wait for its turn. */
 struct sched_queue *sched_find(struct sched *sched,
 			       bool (*may)(const struct sched_queue *queue, void *arg), void *arg);
+/* What clients of the queue's class that are away have to their credit. */
+uint64_t sched_owed_bytes(const struct sched *sched, const struct sched_queue *queue);
 /* A block of so many bytes of that queue was started. */
 void sched_charge(struct sched *sched, struct sched_queue *queue, uint64_t bytes,
 		  uint64_t now_nsec);

@@ -85,6 +85,7 @@ int store_to_wire(const struct service *service, const struct store *store, Wire
 	wire->store = store->id;
 	wire->lanes = store->n_lanes;
 	wire->lane_depth = store_lane_depth(store);
+	wire->window_bytes = atomic_load_explicit(&store->now_window_bytes, memory_order_relaxed);
 	wire->profile = profile_to_new_wire(&store->profile);
 	wire->counters = counters_to_wire(&store->stats);
 	if (!wire->profile || !wire->counters || text_to_wire(store->name, &wire->name) < 0 ||

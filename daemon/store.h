@@ -35,7 +35,7 @@ struct store_config {
 	bool has_profile; /* some of it is given */
 	const struct engine_ops *engine;
 	uint32_t spin_usec;    /* how long lanes spin before they sleep; 0: not at all */
-	uint64_t window_bytes; /* in flight while several clients are active */
+	uint64_t window_bytes; /* the window's most; 0: what profiles say */
 	uint32_t max_lanes;    /* 0: one less than there are cores */
 	struct access access;  /* whom it serves; borrowed by the store */
 };
@@ -62,6 +62,7 @@ struct store {
 	const struct engine_ops *engine;
 	uint32_t spin_usec;
 	uint64_t window_bytes;
+	_Atomic uint64_t now_window_bytes; /* home lane: as it is; relaxed */
 	uint32_t max_lanes;
 	struct access access; /* borrowed */
 	bool is_automatic;

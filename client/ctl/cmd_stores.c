@@ -21,8 +21,9 @@ static const char help[] =
 	"FROM tells where the profile comes from: the default, the configuration, kept from\n"
 	"dsaioctl profile set, or set and not kept.  AUTO is a store that no configuration names.\n"
 	"USERS are those it serves, CLIENTS how many have files or channels there.  OPEN are ops\n"
-	"taken and not ended, IN FLIGHT their bytes at the device, P50 and P99 the times that half\n"
-	"and 99% of them did not pass.\n"
+	"taken and not ended, IN FLIGHT their bytes at the device, WINDOW how many of those the store\n"
+	"lets be while several clients are active, P50 and P99 the times that half and 99% of the ops\n"
+	"did not pass.\n"
 	"A PATH that is on no store yet gets an automatic one, where the daemon makes such.\n"
 	"\n"
 	"    --json         all numbers, in bytes and nanoseconds\n"
@@ -40,9 +41,11 @@ static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_
 		{ "LANE DEPTH", true }, { "PROFILE", false }, { "FROM", false },
 		{ "AUTO", false },	{ "CLIENTS", true },  { "USERS", false },
 	};
-	static const struct table_column counter_columns[] = {
-		{ "STORE", false }, { "IN FLIGHT", true }, { "BLOCKS", true }, SHOW_COUNTER_COLUMNS
-	};
+	static const struct table_column counter_columns[] = { { "STORE", false },
+							       { "IN FLIGHT", true },
+							       { "BLOCKS", true },
+							       { "WINDOW", true },
+							       SHOW_COUNTER_COLUMNS };
 	size_t skip = args ? 0 : 1; /* the first column */
 	_cleanup_(table_deinit) struct table about, counters;
 	char text[UNITS_TEXT_BYTES];
@@ -50,7 +53,7 @@ static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_
 
 	table_init(&about, about_columns + skip,
 		   sizeof(about_columns) / sizeof(about_columns[0]) - skip);
-	table_init(&counters, counter_columns, 3 + SHOW_N_COUNTER_COLUMNS);
+	table_init(&counters, counter_columns, 4 + SHOW_N_COUNTER_COLUMNS);
 	for (size_t i = 0; i < n; i++) {
 		const Wire__Store *store = stores[i];
 		const Wire__Counters *c = store->counters;
@@ -71,6 +74,7 @@ static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_
 		table_add(&counters, "%s", store->name);
 		table_add(&counters, "%s", units_format_size(text, c ? c->bytes_in_flight : 0));
 		table_add(&counters, "%" PRIu64, c ? c->blocks_in_flight : 0);
+		table_add(&counters, "%s", units_format_size(text, store->window_bytes));
 		show_counters(&counters, c);
 	}
 	r = table_print(&about, stdout);

@@ -209,6 +209,7 @@ struct json_object *show_store_json(const Wire__Store *store)
 	json_object_object_add(object, "profile", profile_json(store->profile));
 	add_number(object, "lanes", store->lanes);
 	add_number(object, "lane_depth", store->lane_depth);
+	add_number(object, "window_bytes", store->window_bytes);
 	add_text(object, "engine", store->engine);
 	add_bool(object, "is_automatic", store->is_automatic);
 	add_text(object, "profile_source", store->profile_source);

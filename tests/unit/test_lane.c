@@ -72,6 +72,7 @@ static struct {
 	_Atomic uint32_t n_blocks, n_single, max_bytes, max_in_flight;
 	_Atomic uint32_t n_fills; /* blocks that were submitted when none was in flight */
 	_Atomic uint32_t n_bounced;
+	_Atomic uint32_t max_shared_bytes;		     /* of those that may not wait */
 	_Atomic uint32_t n_direct_writes, n_buffered_writes; /* under way */
 	_Atomic uint32_t n_mixed;			     /* times that both were */
 } seen;
@@ -146,6 +147,8 @@ static int watched_submit(struct engine *engine, struct block **blocks, int n)
 		seen.n_single += blocks[i]->is_single;
 		if (blocks[i]->bytes > seen.max_bytes)
 			seen.max_bytes = blocks[i]->bytes;
+		if (blocks[i]->is_nowait && blocks[i]->bytes > seen.max_shared_bytes)
+			seen.max_shared_bytes = blocks[i]->bytes;
 	}
 	if (before + (uint32_t)r > seen.max_in_flight)
 		seen.max_in_flight = before + (uint32_t)r;
@@ -201,9 +204,9 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 			 bool is_watched)
 {
 	const char *dir = getenv("TMPDIR");
-	struct store_config store_config = {
-		.name = "test", .profile = profile, .spin_usec = spin_usec, .window_bytes = 4u << 20
-	};
+	struct store_config store_config = { .name = "test",
+					     .profile = profile,
+					     .spin_usec = spin_usec };
 	struct channel_config config = { .objects = &t.objects,
 					 .client = &t.client,
 					 .account = &t.account,
@@ -883,6 +886,140 @@ START_TEST(a_batch_without_rings_gets_its_results_in_order)
 }
 END_TEST
 
+/* ---- several clients ---- */
+
+/* A second client, with a channel without rings and batches of one read. */
+static struct second {
+	struct sched_client client;
+	struct channel *channel;
+	bool was_removed;
+} second;
+
+static void on_second_removed(struct channel *channel, void *arg)
+{
+	(void)channel;
+	(void)arg;
+	second.was_removed = true;
+}
+
+static void second_open(struct profile profile)
+{
+	struct channel_config config = { .store = t.store,
+					 .objects = &t.objects,
+					 .client = &second.client,
+					 .account = &t.account,
+					 .profile = profile,
+					 .io_class = SCHED_NORMAL,
+					 .weight = 1,
+					 .entries = 16,
+					 .owner = { on_second_removed, on_broken, NULL } };
+	struct error error = { 0 };
+
+	memset(&second, 0, sizeof(second));
+	sched_client_init(&second.client);
+	ck_assert_msg(channel_new(&config, &second.channel, &error) == 0, "%s", error.text);
+	lane_add_channel(second.channel->home, second.channel);
+}
+
+static void second_close(void)
+{
+	lane_remove_channel(second.channel->home, second.channel, true);
+	while (!second.was_removed)
+		run_main_inbox();
+	channel_free(second.channel);
+}
+
+static void second_submit(uint64_t len, struct batch **ret_batch)
+{
+	ck_assert_int_eq(batch_new(second.channel, 1, on_done, NULL, ret_batch), 0);
+	(*ret_batch)->entries[0] = (struct ring_entry){
+		.opcode = RING_OP_READ, .file = t.file_id, .slab = t.slab_id, .len = len
+	};
+	batch_is_done = false;
+	lane_submit(*ret_batch);
+}
+
+static void second_wait(struct batch *batch, int64_t want)
+{
+	while (!batch_is_done)
+		run_main_inbox();
+	ck_assert_int_eq(batch->results[0], want);
+	batch_free(batch);
+}
+
+/* Both have had an op: the store is shared, for a while. */
+static void share(void)
+{
+	for (int i = 0; i < 2; i++) {
+		struct batch *batch;
+
+		ck_assert_int_eq(do_op(RING_OP_READ, 0, 4096, 0), 4096);
+		second_submit(4096, &batch);
+		second_wait(batch, 4096);
+	}
+}
+
+static void wait_for_blocks(uint32_t n)
+{
+	while (atomic_load(&seen.n_blocks) < n)
+		(void)usleep(1000);
+}
+
+START_TEST(a_guard_that_holds_back_ends_although_nothing_happens)
+{
+	struct batch *batch;
+	uint32_t n;
+	uint64_t start;
+
+	setup_engine(profiles[1].profile, 0, true, true);
+	second_open(profiles[1].profile);
+	share();
+	n = atomic_load(&seen.n_blocks);
+	atomic_store(&told.holds_blocks, true);
+	put(1, RING_OP_READ, 0, 4096, 0);
+	submit();
+	wait_for_blocks(n + 1);
+	start = clock_nsec();
+	while (clock_nsec() - start < 3 * WINDOW_LATE_NSEC / 2) /* it is late */
+		(void)usleep(100);
+	second_submit(1u << 20, &batch);
+	wait_for_blocks(n + 2); /* or the test's time is over */
+	atomic_store(&told.holds_blocks, false);
+	do_cancel(1000); /* nobody's: the lane looks again */
+	ck_assert_int_eq(get().result, 4096);
+	second_wait(batch, 1 << 20);
+	second_close();
+	teardown(true);
+}
+END_TEST
+
+static const struct {
+	uint64_t other_len;
+	uint32_t max_bytes; /* of the blocks of an op of 1 MiB */
+} cuts[] = {
+	{ 4096, 256u << 10 },	/* beside small ops */
+	{ 1u << 20, 1u << 20 }, /* beside large ones: as the profile says */
+};
+
+START_TEST(blocks_are_cut_only_where_somebody_has_smaller_ops)
+{
+	setup_engine(profiles[1].profile, 0, true, true);
+	second_open(profiles[1].profile);
+	share();
+	/* What is left of share() counts for 0.1 s; until then, or the test's time is over. */
+	do {
+		struct batch *batch;
+
+		seen.max_shared_bytes = 0;
+		second_submit(cuts[_i].other_len, &batch);
+		ck_assert_int_eq(do_op(RING_OP_READ, 0, 1u << 20, 1u << 20), 1 << 20);
+		second_wait(batch, (int64_t)cuts[_i].other_len);
+	} while (seen.max_shared_bytes != cuts[_i].max_bytes);
+	second_close();
+	teardown(true);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, bytes_go_there_and_back_with_any_profile, 0, N_ROWS(profiles));
@@ -906,6 +1043,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, any_range_goes_there_and_back_with_any_profile, 0,
 			    N_ROWS(profiles));
 	tcase_add_loop_test(tcase, a_batch_without_rings_gets_its_results_in_order, 0, 3);
+	tcase_add_test(tcase, a_guard_that_holds_back_ends_although_nothing_happens);
+	tcase_add_loop_test(tcase, blocks_are_cut_only_where_somebody_has_smaller_ops, 0,
+			    N_ROWS(cuts));
 }
 
 SUITE("lane", add_tests)
