@@ -197,7 +197,7 @@ check: deps ## run all tests
 	@$(MAKE) --no-print-directory tests
 	@BUILD=$(BUILD) SANITIZE=$(strip $(SANITIZE)) tests/run.sh
 
-bench: ## measure against fio and in-process libaio [BENCH_JSON=FILE]; more: build/bench --help
+bench: ## measure beside fio, libaio and DeepNVMe's way [BENCH_JSON=FILE]; more: build/bench --help
 	@$(call install_packages,$(PACKAGES) fio)
 	@$(MAKE) --no-print-directory all $(BUILD)/bench
 	@BUILD=$(BUILD) BENCH_JSON=$(BENCH_JSON) $(BUILD)/bench

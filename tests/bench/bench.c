@@ -1,5 +1,5 @@
 /*
- * make bench: what dsaiod costs, beside fio and beside libaio in the same process.
+ * make bench: what dsaiod costs, beside fio, libaio in the same process and what DeepNVMe does.
  *
  * Each comparison alternates short slices of ours and of the reference, swapping the order each
  * round, since a device's speed changes by the minute; one round before the first is thrown
@@ -527,11 +527,6 @@ static int measure_latency_sleeping(struct bench *b)
 			     ours_latency, local_latency);
 }
 
-static int measure_iops_local(struct bench *b)
-{
-	return measure_small(b, "", &rows[ROW_IOPS_LOCAL], ours_iops, local_iops);
-}
-
 /* No device limits it: what is left is what the way itself costs. */
 static int measure_iops_memory(struct bench *b)
 {
@@ -655,7 +650,6 @@ static const struct {
 	{ "latency", measure_latency, NULL },
 	{ "latency-sleeping", measure_latency_sleeping, NULL },
 	{ "iops", measure_iops, NULL },
-	{ "iops-local", measure_iops_local, NULL },
 	{ "iops-memory", measure_iops_memory, NULL },
 	{ "files", measure_files, NULL },
 	{ "path", measure_path, NULL },
@@ -761,7 +755,8 @@ static int usage(FILE *f, int status)
 	fprintf(f,
 		"usage: bench [MEASURE]...\n"
 		"   or: bench full [OPTION]... (bench full --help)\n"
-		"Measures dsaiod beside fio and libaio; without MEASURE, all but those marked:\n");
+		"Measures dsaiod beside fio, libaio and DeepNVMe's algorithm; without MEASURE, all "
+		"but\nthose marked, in under four minutes:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(measures); i++)
 		fprintf(f, "  %s%s%s\n", measures[i].name,
 			measures[i].on_request ? ": only when named: " : "",

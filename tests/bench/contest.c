@@ -18,11 +18,11 @@ struct dsaio_profile deepnvme_point(unsigned i)
 	return profile;
 }
 
-void deepnvme_print(const struct row *row, const struct dsaio_profile *profile)
+void point_print(const struct row *row, const char *whose, const struct dsaio_profile *profile)
 {
-	printf("%s: the best of %d points is block_size %u MiB, queue_depth %u, "
+	printf("%s: %s best of %d points is block_size %u MiB, queue_depth %u, "
 	       "intra_op_parallelism %u\n",
-	       row->name, DEEPNVME_POINTS, profile->block_size >> 20, profile->queue_depth,
+	       row->name, whose, DEEPNVME_POINTS, profile->block_size >> 20, profile->queue_depth,
 	       profile->intra_op_parallelism);
 }
 
@@ -110,11 +110,6 @@ void contest_row(const struct contest *contest, struct row *row, unsigned ours, 
 double result_megabytes_per_sec(const struct result *result)
 {
 	return result_bytes_per_sec(result) / 1e6;
-}
-
-double result_usec_per_op(const struct result *result)
-{
-	return 1e6 / result_ops_per_sec(result);
 }
 
 double result_cpu_msec_per_gigabyte(const struct result *result)

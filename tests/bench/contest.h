@@ -14,16 +14,16 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/side.h"
 
-#define CONTEST_SIDES_MAX 8
-#define CHOICE_ROUNDS 3
+#define CONTEST_SIDES_MAX 12
+#define CHOICE_ROUNDS 2
 /*
  * The corners of what DeepNVMe's users try: blocks of 1 and 8 MiB, 1 and 8 threads; depth 32,
  * overlapping.  make bench-full has all 64 points of its sweep.
  */
 #define DEEPNVME_POINTS 4
 struct dsaio_profile deepnvme_point(unsigned i);
-/* As one says it. */
-void deepnvme_print(const struct row *row, const struct dsaio_profile *profile);
+/* Says which is the best; whose: "our" or "its". */
+void point_print(const struct row *row, const char *whose, const struct dsaio_profile *profile);
 
 struct contest {
 	unsigned n_sides, n_rounds;
@@ -52,8 +52,6 @@ void contest_row(const struct contest *contest, struct row *row, unsigned ours, 
 		 double (*value)(const struct result *));
 
 double result_megabytes_per_sec(const struct result *result);
-/* The mean time from one op's end to the next one's, in each process. */
-double result_usec_per_op(const struct result *result);
 double result_cpu_msec_per_gigabyte(const struct result *result);
 
 #endif

@@ -27,11 +27,14 @@ static struct point large_point(const struct bench *b, bool is_write, unsigned n
 			       .slice_ops = 1 };
 }
 
-/* The sides of a comparison of large ops; fio's engines one after the other. */
+/*
+ * The sides of a comparison of large ops, by their index: of tuned (ours), deepnvme and fio the
+ * first of several, and then the best one.
+ */
 struct large {
 	struct contest contest;
-	unsigned ours, libaio, deepnvme; /* the latter two: the first of several */
-	unsigned fio_best, deepnvme_best;
+	unsigned ours, fio, tuned, deepnvme;
+	unsigned best_fio, best_tuned, best_deepnvme;
 };
 
 static int large_open(struct large *l, const struct point *point)
@@ -41,21 +44,37 @@ static int large_open(struct large *l, const struct point *point)
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(kinds); i++)
 		r = contest_add(&l->contest, kinds[i], point);
-	l->libaio = 1;
+	l->fio = 1; /* its libaio */
 	return r < 0 ? r : 0;
 }
 
-static int deepnvme_add(struct large *l, const struct point *point)
+/* A side at each of DeepNVMe's points; the first one's index. */
+static int points_add(struct large *l, const char *kind, const struct point *point)
 {
+	const int first = (int)l->contest.n_sides;
 	struct point p = *point;
 	int r = 0;
 
-	l->deepnvme = l->contest.n_sides;
 	for (unsigned i = 0; r >= 0 && i < DEEPNVME_POINTS; i++) {
 		p.profile = deepnvme_point(i);
-		r = contest_add(&l->contest, "deepnvme", &p);
+		r = contest_add(&l->contest, kind, &p);
 	}
-	return r < 0 ? r : 0;
+	return r < 0 ? r : first;
+}
+
+/* Both are tuned: each at its best point. */
+static int tuned_add(struct large *l, const struct point *point)
+{
+	int r = points_add(l, "ours", point);
+
+	if (r < 0)
+		return r;
+	l->tuned = (unsigned)r;
+	r = points_add(l, "deepnvme", point);
+	if (r < 0)
+		return r;
+	l->deepnvme = (unsigned)r;
+	return 0;
 }
 
 static int large_choose(struct bench *b, struct large *l, const struct row *row)
@@ -65,10 +84,12 @@ static int large_choose(struct bench *b, struct large *l, const struct row *row)
 
 	if (r < 0)
 		return r;
-	l->fio_best = contest_best(c, l->libaio, 2);
-	printf("%s: the best engine is %s\n", row->name, c->sides[l->fio_best].kind->name);
-	if (l->deepnvme > 0)
-		l->deepnvme_best = contest_best(c, l->deepnvme, DEEPNVME_POINTS);
+	l->best_fio = contest_best(c, l->fio, 2);
+	printf("%s: the best engine is %s\n", row->name, c->sides[l->best_fio].kind->name);
+	if (l->deepnvme > 0) {
+		l->best_tuned = contest_best(c, l->tuned, DEEPNVME_POINTS);
+		l->best_deepnvme = contest_best(c, l->deepnvme, DEEPNVME_POINTS);
+	}
 	contest_forget(c);
 	return 0;
 }
@@ -77,17 +98,18 @@ static int large_choose(struct bench *b, struct large *l, const struct row *row)
 static int large_run(struct bench *b, struct large *l, struct row *bandwidth,
 		     struct row *beside_deepnvme, struct row *cpu)
 {
+	struct contest *c = &l->contest;
 	int r;
 
-	l->contest.is_out[l->libaio] = false;
-	r = contest_run(b, &l->contest, bandwidth, ROUNDS_MIN);
+	c->is_out[l->fio] = false;
+	r = contest_run(b, c, bandwidth, ROUNDS_MIN);
 	if (r < 0)
 		return r;
-	contest_row(&l->contest, bandwidth, l->ours, l->fio_best, result_megabytes_per_sec);
-	contest_row(&l->contest, beside_deepnvme, l->ours, l->deepnvme_best,
-		    result_megabytes_per_sec);
-	deepnvme_print(beside_deepnvme, &l->contest.sides[l->deepnvme_best].point.profile);
-	contest_row(&l->contest, cpu, l->ours, l->libaio, result_cpu_msec_per_gigabyte);
+	contest_row(c, bandwidth, l->ours, l->best_fio, result_megabytes_per_sec);
+	contest_row(c, beside_deepnvme, l->best_tuned, l->best_deepnvme, result_megabytes_per_sec);
+	point_print(beside_deepnvme, "our", &c->sides[l->best_tuned].point.profile);
+	point_print(beside_deepnvme, "its", &c->sides[l->best_deepnvme].point.profile);
+	contest_row(c, cpu, l->ours, l->fio, result_cpu_msec_per_gigabyte);
 	return 0;
 }
 
@@ -99,7 +121,7 @@ static int measure_large(struct bench *b, bool is_write, struct row *bandwidth,
 	int r = large_open(&l, &point);
 
 	if (r == 0)
-		r = deepnvme_add(&l, &point);
+		r = tuned_add(&l, &point);
 	if (r == 0)
 		r = large_choose(b, &l, bandwidth);
 	if (r == 0)
@@ -130,7 +152,7 @@ static int measure_large_many(struct bench *b, bool is_write, struct row *row)
 	if (r == 0)
 		r = contest_run(b, &l.contest, row, ROUNDS_MIN);
 	if (r == 0)
-		contest_row(&l.contest, row, l.ours, l.fio_best, result_megabytes_per_sec);
+		contest_row(&l.contest, row, l.ours, l.best_fio, result_megabytes_per_sec);
 	contest_close(&l.contest);
 	return r;
 }
@@ -161,20 +183,25 @@ static struct point small_point(const char *dir, unsigned n_clients, uint64_t fi
 			       .slice_usec = SLICE_USEC };
 }
 
-/* ours beside another */
-static int small_compare(struct bench *b, const struct point *point, const char *kind,
-			 struct row *row)
+/* Ours beside fio; and beside in-process libaio, if there is a row for it. */
+static int measure_small_ops(struct bench *b, const struct point *point, struct row *beside_fio,
+			     struct row *beside_libaio)
 {
+	static const char *const kinds[] = { "ours", "fio-libaio", "libaio" };
 	struct contest c = { 0 };
-	const int ours = contest_add(&c, "ours", point);
-	const int other = ours < 0 ? ours : contest_add(&c, kind, point);
-	int r = other < 0 ? other : contest_run(b, &c, row, 1);
+	int r = 0;
 
+	for (unsigned i = 0; r >= 0 && i < (beside_libaio ? 3 : 2); i++)
+		r = contest_add(&c, kinds[i], point);
+	if (r >= 0)
+		r = contest_run(b, &c, beside_fio, 1);
 	contest_forget(&c);
 	if (r == 0)
-		r = contest_run(b, &c, row, ROUNDS_MIN);
+		r = contest_run(b, &c, beside_fio, ROUNDS_MIN);
 	if (r == 0)
-		contest_row(&c, row, (unsigned)ours, (unsigned)other, result_ops_per_sec);
+		contest_row(&c, beside_fio, 0, 1, result_ops_per_sec);
+	if (r == 0 && beside_libaio)
+		contest_row(&c, beside_libaio, 0, 2, result_ops_per_sec);
 	contest_close(&c);
 	return r;
 }
@@ -183,12 +210,12 @@ int measure_iops(struct bench *b)
 {
 	const struct point one = small_point(b->dir, 1, READ_BYTES);
 	const struct point some = small_point(b->dir, SOME_CLIENTS, MANY_BYTES);
-	int r = small_compare(b, &one, "fio-libaio", &rows[ROW_IOPS]);
+	int r = measure_small_ops(b, &one, &rows[ROW_IOPS], &rows[ROW_IOPS_LOCAL]);
 
 	if (r == 0)
 		r = files_make(b->dir, SOME_CLIENTS, MANY_BYTES);
 	if (r == 0)
-		r = small_compare(b, &some, "fio-libaio", &rows[ROW_IOPS_SOME]);
+		r = measure_small_ops(b, &some, &rows[ROW_IOPS_SOME], NULL);
 	files_remove(b->dir, SOME_CLIENTS);
 	return r;
 }

@@ -11,10 +11,10 @@
 #include "tests/bench/neighbour.h"
 
 /* Until the window, and who is active lately, are what they stay; then what is measured. */
-#define SETTLE_NSEC INT64_C(250000000)
-#define WINDOW_NSEC INT64_C(600000000)
+#define SETTLE_NSEC INT64_C(200000000)
+#define WINDOW_NSEC INT64_C(500000000)
 /* In the order of arrival a read takes hundreds of milliseconds: some are needed. */
-#define ARRIVAL_NSEC INT64_C(1200000000)
+#define ARRIVAL_NSEC INT64_C(900000000)
 
 #define GREEDY_BYTES (UINT64_C(16) << 20) /* 25 of them are the file */
 

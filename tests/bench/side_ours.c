@@ -272,6 +272,7 @@ static const struct crew_member client_member = { client_open, client_run, clien
 
 static int ours_open(struct side *side, enum memory memory)
 {
+	static unsigned n_opened; /* several may be open in one directory */
 	struct ours *ours = calloc(1, sizeof(*ours));
 	char name[32];
 	int r;
@@ -280,7 +281,7 @@ static int ours_open(struct side *side, enum memory memory)
 		return -ENOMEM;
 	side->state = ours;
 	ours->memory = memory;
-	(void)snprintf(name, sizeof(name), "d%d", (int)memory);
+	(void)snprintf(name, sizeof(name), "d%u", n_opened++);
 	r = private_daemon_start(&ours->daemon, side_daemon_program, side->point.dir, name, "");
 	if (r < 0) {
 		(void)snprintf(side->why, sizeof(side->why), "the daemon did not start: %s",
