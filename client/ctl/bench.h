@@ -40,6 +40,11 @@ struct bench_needs {
 						common, beside what the options say; or NULL */
 };
 
+struct bench_known {
+	struct profile profile;
+	struct bench_served served;
+};
+
 struct bench {
 	struct ctl *ctl;
 	struct bench_needs needs;
@@ -60,7 +65,9 @@ struct bench {
 	char others_names[BENCH_NAMES_BYTES]; /* of the last that did something */
 	unsigned n_measured, n_failed, n_disturbed, n_cached;
 	uint64_t began_nsec, moving_nsec; /* the first point; the transfers' time */
-	struct bench_traffic traffic;	  /* before the point that is under way */
+	struct bench_known *known;	  /* what is served of the profiles that were asked for */
+	size_t n_known;
+	struct bench_traffic traffic; /* before the point that is under way */
 };
 
 int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench);

@@ -25,6 +25,13 @@ const char *bench_op_name(enum bench_op op)
 	return op == BENCH_READ ? "read" : "write";
 }
 
+bool bench_same_profile(const struct profile *a, const struct profile *b)
+{
+	return a->block_size == b->block_size && a->queue_depth == b->queue_depth &&
+	       a->single_submit == b->single_submit && a->overlap_events == b->overlap_events &&
+	       a->intra_op_parallelism == b->intra_op_parallelism;
+}
+
 size_t bench_point_shared_bytes(uint32_t loops)
 {
 	return sizeof(struct result) + loops * sizeof(((struct result *)NULL)->loops[0]);

@@ -19,6 +19,8 @@
 enum bench_op { BENCH_READ, BENCH_WRITE };
 const char *bench_op_name(enum bench_op op); /* "read", "write" */
 
+bool bench_same_profile(const struct profile *a, const struct profile *b);
+
 struct bench_repetition {
 	double at_sec; /* when it began: seconds since 1970 */
 	double task_sec, e2e_sec;

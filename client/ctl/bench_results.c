@@ -445,11 +445,7 @@ bool bench_results_has(const struct bench_results *results, enum bench_op op,
 	for (size_t i = 0; i < bench_results_n_rows(results); i++) {
 		struct bench_task task = read_task(json_object_array_get_idx(points(results), i));
 
-		if (task.op == op && task.profile.block_size == profile->block_size &&
-		    task.profile.queue_depth == profile->queue_depth &&
-		    task.profile.single_submit == profile->single_submit &&
-		    task.profile.overlap_events == profile->overlap_events &&
-		    task.profile.intra_op_parallelism == profile->intra_op_parallelism)
+		if (task.op == op && bench_same_profile(&task.profile, profile))
 			return true;
 	}
 	return false;
