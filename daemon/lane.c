@@ -591,6 +591,25 @@ static void log_failed(struct lane *lane, bool is_write, uint32_t len, uint64_t 
 		   strerrordesc_np(error));
 }
 
+/*
+ * Before n_open or n_in_device of the channel changes: brings the sums of time up to now.  What ops
+ * waited in all is how many did, summed over time, so none of them has to remember when it began.
+ */
+static void count_time(struct lane *lane, struct channel *channel)
+{
+	uint64_t nsec = lane->now_nsec - channel->timed_nsec;
+
+	if (!nsec)
+		return;
+	channel->timed_nsec = lane->now_nsec;
+	if (!channel->n_open)
+		return;
+	stats_add(&channel->stats.open_nsec, nsec * channel->n_open);
+	stats_add(&channel->stats.device_nsec, nsec * channel->n_in_device);
+	stats_add(&lane->store->stats.open_nsec, nsec * channel->n_open);
+	stats_add(&lane->store->stats.device_nsec, nsec * channel->n_in_device);
+}
+
 /* One block or piece less in flight, for those who count it until its end. */
 static void count_done(struct lane *lane, struct op *op, uint16_t channel_lane, uint32_t bytes)
 {
@@ -607,6 +626,10 @@ static void count_done(struct lane *lane, struct op *op, uint16_t channel_lane, 
 	note_active(lane, channel);
 
 	op->n_in_flight--;
+	if (!op->n_in_flight) {
+		count_time(lane, channel);
+		channel->n_in_device--;
+	}
 	if (has_gate(op)) {
 		gate_end(&op->file->inode->gate);
 		turn_gate(lane, op->file->inode);
@@ -717,6 +740,7 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 
 	assert(op); /* rings: ring_lane_ready(); Submit: the session counts */
 	channel->free_ops = op->next;
+	count_time(lane, channel);
 	channel->n_open++;
 	op->state = OP_WAITING;
 	op->id = entry->id;
@@ -1007,6 +1031,10 @@ static void count_started(struct lane *lane, struct channel *channel, const stru
 	op->is_promised = false;
 	wait_no_more(lane, channel);
 
+	if (!op->n_in_flight) {
+		count_time(lane, channel);
+		channel->n_in_device++;
+	}
 	op->n_in_flight++;
 	channel->per_lane[next->lane].n_in_flight++;
 	channel->per_lane[next->lane].n_started++;
@@ -1420,6 +1448,7 @@ static void count_op(struct stats *stats, const struct op *op, uint64_t nsec)
 	if (op->error)
 		stats_add(&stats->errors, 1);
 	stats_add(&stats->open_ops, UINT64_MAX);
+	stats_add(&stats->ended_nsec, nsec);
 	stats_add_latency(stats, nsec);
 }
 
@@ -1447,6 +1476,7 @@ static void free_op(struct lane *lane, struct op *op)
 	op->state = OP_FREE;
 	op->next = channel->free_ops;
 	channel->free_ops = op;
+	count_time(lane, channel);
 	channel->n_open--;
 	if (slab)
 		slab_drop(slab);

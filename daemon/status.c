@@ -27,6 +27,11 @@ static int text_to_wire(const char *text, char **ret_wire)
 	return 0;
 }
 
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
 static Wire__Counters *counters_to_wire(const struct stats *stats)
 {
 	Wire__Counters *wire = WIRE_NEW(Wire__Counters, wire__counters);
@@ -44,6 +49,8 @@ static Wire__Counters *counters_to_wire(const struct stats *stats)
 	wire->bytes_in_flight = stats_get(&stats->bytes_in_flight);
 	wire->latency_p50_nsec = stats_percentile(stats, 0.50);
 	wire->latency_p99_nsec = stats_percentile(stats, 0.99);
+	wire->device_nsec = stats_get(&stats->device_nsec);
+	wire->queue_nsec = minus(stats_get(&stats->open_nsec), wire->device_nsec);
 	return wire;
 }
 
@@ -118,6 +125,10 @@ static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
 		one->counters = counters_to_wire(&channel->stats);
 		if (!one->counters)
 			return -ENOMEM;
+		/* What the client saw of its ops' time, less what we know of. */
+		if (channel->has_rings)
+			one->counters->delivery_nsec = minus(ring_lane_client_nsec(&channel->ring),
+							     stats_get(&channel->stats.ended_nsec));
 	}
 	return 0;
 }

@@ -12,6 +12,7 @@
  *   cq_wait    client -> lane     nothing: a hint, ordered by fences
  *   sq_park    lane -> client     nothing: a hint, ordered by fences
  *   lane_state lane -> client     nothing: a hint, ordered by fences
+ *   client_nsec client -> daemon  nothing: for status alone, relaxed
  *
  * Five fences (seq_cst) make sleeping safe.  Each stands between a store and a load by one side
  * and is the partner of one on the other side; without any of them a wake-up is lost
@@ -73,7 +74,10 @@ struct ring_shared {
 	_Alignas(64) _Atomic uint32_t sq_tail;
 	_Atomic uint32_t cq_head;
 	_Atomic uint64_t cq_wait; /* bit 0 sleeps, bit 1 on the bell socket, above: a count */
-	uint8_t pad0[48];
+	/* From an op's submission until it was consumed, summed over all consumed; for the client's
+	   own rows in status.  0: it does not say. */
+	_Atomic uint64_t client_nsec;
+	uint8_t pad0[40];
 	/* line 1: the daemon writes; the last four once, before it sends the memfd */
 	_Atomic uint32_t cq_tail;
 	_Atomic uint32_t cq_bell; /* the futex word */
@@ -102,6 +106,7 @@ static_assert(sizeof(struct ring_completion) == 16, "four to a cache line");
 static_assert(sizeof(struct ring_shared) == 128, "two cache lines");
 static_assert(offsetof(struct ring_shared, cq_head) == 4, "layout");
 static_assert(offsetof(struct ring_shared, cq_wait) == 8, "layout");
+static_assert(offsetof(struct ring_shared, client_nsec) == 16, "layout");
 static_assert(offsetof(struct ring_shared, cq_tail) == 64, "the daemon's line");
 static_assert(offsetof(struct ring_shared, cq_bell) == 68, "layout");
 static_assert(offsetof(struct ring_shared, sq_park) == 72, "layout");
@@ -184,6 +189,7 @@ struct ring_client {
 	_Atomic uint32_t head; /* of cq_head, stored after it; the submitter reads it: acquire,
 				  pairs with ring_client_consume() */
 	uint64_t wait_count;
+	uint64_t nsec; /* of client_nsec */
 };
 
 /*
@@ -211,6 +217,7 @@ static inline int ring_client_init(struct ring_client *ring, void *map, const vo
 	ring->park_rung = 0;
 	atomic_init(&ring->head, 0);
 	ring->wait_count = 0;
+	ring->nsec = 0;
 	return 0;
 }
 
@@ -275,6 +282,14 @@ static inline struct ring_completion ring_client_peek(const struct ring_client *
 	};
 }
 
+/* So long were ops with the daemon that are consumed now. */
+static inline void ring_client_add_time(struct ring_client *ring, uint64_t nsec)
+{
+	ring->nsec += nsec;
+	/* relaxed: a number to look at, on a line that ring_client_consume() writes anyway */
+	atomic_store_explicit(&ring->shared->client_nsec, ring->nsec, memory_order_relaxed);
+}
+
 /* Gives n slots back, after their rows have what they said. */
 static inline void ring_client_consume(struct ring_client *ring, uint32_t n)
 {
@@ -337,6 +352,12 @@ static inline void ring_lane_init(struct ring_lane *ring, void *map, uint32_t en
 	*ring = (struct ring_lane){ .shared = shared, .entries = entries };
 	ring->sq = (const struct ring_entry *)(shared + 1);
 	ring->cq = (struct ring_completion *)(uintptr_t)(ring->sq + entries);
+}
+
+/* What the client says of its time: whatever it likes.  Any thread of the daemon. */
+static inline uint64_t ring_lane_client_nsec(const struct ring_lane *ring)
+{
+	return atomic_load_explicit(&ring->shared->client_nsec, memory_order_relaxed);
 }
 
 /* True if sq_tail has moved; for the look between announcing a sleep and sleeping. */

@@ -22,6 +22,8 @@ static const char help[] =
 	"times from then to the end that half and 99% of them did not pass.  ENTRIES is the size\n"
 	"of its ring; 0 rings: its ops come as messages.  Clients of other users are shown to\n"
 	"administrators; to others they are one line.\n"
+	"QUEUE, DEVICE and DELIVERY are shares of the time that a client's ops took: waiting for\n"
+	"their turn, with a block in flight, and on the way between program and daemon.\n"
 	"\n"
 	"    --json         all numbers, in bytes and nanoseconds\n"
 	"    --socket PATH  the daemon's socket\n"
@@ -29,27 +31,9 @@ static const char help[] =
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage\n";
 
-static Wire__Counters sum_counters(const Wire__Client *client)
-{
-	Wire__Counters sum = WIRE__COUNTERS__INIT;
-
-	for (size_t i = 0; i < client->n_handles; i++)
-		for (size_t k = 0; k < client->handles[i]->n_channels; k++) {
-			const Wire__Counters *c = client->handles[i]->channels[k]->counters;
-
-			if (!c)
-				continue;
-			sum.open_ops += c->open_ops;
-			sum.read_bytes += c->read_bytes;
-			sum.write_bytes += c->write_bytes;
-			sum.errors += c->errors;
-		}
-	return sum;
-}
-
 static void add_client(struct table *table, const Wire__Client *client)
 {
-	Wire__Counters sum = sum_counters(client);
+	Wire__Counters sum = show_sum(client);
 	char text[UNITS_TEXT_BYTES];
 
 	table_add(table, "%" PRIu32, client->client);
@@ -64,6 +48,7 @@ static void add_client(struct table *table, const Wire__Client *client)
 	table_add(table, "%s", units_format_size(text, sum.read_bytes));
 	table_add(table, "%s", units_format_size(text, sum.write_bytes));
 	table_add(table, "%s", units_format_count(text, sum.errors));
+	show_times(table, &sum);
 }
 
 static void add_handle(struct table *table, const Wire__StatusReply *status,
@@ -92,6 +77,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 		{ "CLIENT", true }, { "NAME", false }, { "PID", true },	    { "UID", true },
 		{ "POOL", true },   { "SLABS", true }, { "FILES", true },   { "HANDLES", true },
 		{ "OPEN", true },   { "READ", true },  { "WRITTEN", true }, { "ERRORS", true },
+		SHOW_TIME_COLUMNS
 	};
 	static const struct table_column handle_columns[] = {
 		{ "HANDLE", true },  { "NAME", false },	 { "STORE", false },

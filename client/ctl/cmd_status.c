@@ -25,6 +25,8 @@ static const char help[] =
 	"table is a handle's part on one store.  OPEN are ops taken and not ended, P50 and P99 the\n"
 	"times from then to the end that half and 99% of them did not pass.  Clients of other\n"
 	"users are shown to administrators; to others they are one line.\n"
+	"QUEUE, DEVICE and DELIVERY are shares of the time that a client's ops took: waiting for\n"
+	"their turn, with a block in flight, and on the way between program and daemon.\n"
 	"\n"
 	"    --json         all numbers, in bytes and nanoseconds\n"
 	"    --socket PATH  the daemon's socket\n"
@@ -86,8 +88,9 @@ static void add_handle(struct table *table, const Wire__StatusReply *status,
 static int print_clients(const Wire__StatusReply *status)
 {
 	static const struct table_column client_columns[] = {
-		{ "CLIENT", true }, { "NAME", false }, { "PID", true },	  { "UID", true },
-		{ "POOL", true },   { "SLABS", true }, { "FILES", true }, { "HANDLES", true },
+		{ "CLIENT", true }, { "NAME", false },	 { "PID", true },
+		{ "UID", true },    { "POOL", true },	 { "SLABS", true },
+		{ "FILES", true },  { "HANDLES", true }, SHOW_TIME_COLUMNS
 	};
 	static const struct table_column handle_columns[] = { { "HANDLE", true },
 							      { "STORE", false },
@@ -103,6 +106,7 @@ static int print_clients(const Wire__StatusReply *status)
 	table_init(&handles, handle_columns, 4 + SHOW_N_COUNTER_COLUMNS);
 	for (size_t i = 0; i < status->n_clients; i++) {
 		const Wire__Client *client = status->clients[i];
+		Wire__Counters sum;
 
 		table_add(&clients, "%" PRIu32, client->client);
 		table_add(&clients, "%s", client->name);
@@ -112,6 +116,8 @@ static int print_clients(const Wire__StatusReply *status)
 		table_add(&clients, "%" PRIu32, client->slabs);
 		table_add(&clients, "%" PRIu32, client->files);
 		table_add(&clients, "%zu", client->n_handles);
+		sum = show_sum(client);
+		show_times(&clients, &sum);
 		for (size_t k = 0; k < client->n_handles; k++) {
 			const Wire__Handle *handle = client->handles[k];
 

@@ -111,6 +111,44 @@ void show_counters(struct table *table, const Wire__Counters *c)
 	add_latency(table, c->latency_p99_nsec);
 }
 
+static void add_share(struct table *table, bool is_known, uint64_t part, uint64_t all)
+{
+	if (is_known)
+		table_add(table, "%.1f%%", 100 * (double)part / (double)all);
+	else
+		table_add(table, "-");
+}
+
+void show_times(struct table *table, const Wire__Counters *c)
+{
+	uint64_t all = c->queue_nsec + c->device_nsec + c->delivery_nsec;
+
+	add_share(table, all, c->queue_nsec, all);
+	add_share(table, all, c->device_nsec, all);
+	add_share(table, c->delivery_nsec, c->delivery_nsec, all);
+}
+
+Wire__Counters show_sum(const Wire__Client *client)
+{
+	Wire__Counters sum = WIRE__COUNTERS__INIT;
+
+	for (size_t i = 0; i < client->n_handles; i++)
+		for (size_t k = 0; k < client->handles[i]->n_channels; k++) {
+			const Wire__Counters *c = client->handles[i]->channels[k]->counters;
+
+			if (!c)
+				continue;
+			sum.open_ops += c->open_ops;
+			sum.read_bytes += c->read_bytes;
+			sum.write_bytes += c->write_bytes;
+			sum.errors += c->errors;
+			sum.queue_nsec += c->queue_nsec;
+			sum.device_nsec += c->device_nsec;
+			sum.delivery_nsec += c->delivery_nsec;
+		}
+	return sum;
+}
+
 void show_profile(struct table *table, const Wire__Profile *profile)
 {
 	char size[UNITS_TEXT_BYTES], parts[UNITS_TEXT_BYTES] = "";
@@ -166,6 +204,9 @@ static struct json_object *counters_json(const Wire__Counters *c)
 	add_number(object, "bytes_in_flight", c->bytes_in_flight);
 	add_number(object, "latency_p50_nsec", c->latency_p50_nsec);
 	add_number(object, "latency_p99_nsec", c->latency_p99_nsec);
+	add_number(object, "queue_nsec", c->queue_nsec);
+	add_number(object, "device_nsec", c->device_nsec);
+	add_number(object, "delivery_nsec", c->delivery_nsec);
 	return object;
 }
 

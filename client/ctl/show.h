@@ -45,6 +45,19 @@ int show_stuck(const Wire__StatusReply *status, FILE *out);
 /* For these columns; NULL: a '-' in each. */
 void show_counters(struct table *table, const Wire__Counters *counters);
 
+#define SHOW_TIME_COLUMNS                      \
+	{ "QUEUE", true }, { "DEVICE", true }, \
+	{                                      \
+		"DELIVERY", true               \
+	}
+#define SHOW_N_TIME_COLUMNS 3
+
+/* For these: shares of all the time that ops took; '-' where it is not known. */
+void show_times(struct table *table, const Wire__Counters *counters);
+
+/* The sums over a client's channels; no percentiles. */
+Wire__Counters show_sum(const Wire__Client *client);
+
 /* "1 MiB x 128", and what is not as it mostly is; NULL: "store's", to which it was left. */
 void show_profile(struct table *table, const Wire__Profile *profile);
 

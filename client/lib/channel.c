@@ -2,6 +2,7 @@
 
 #include "client/lib/debug.h"
 #include "proto/cleanup.h"
+#include "proto/cpu.h"
 
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -115,6 +116,7 @@ int channel_put(struct channel *channel, struct dsaio_op *op, struct ring_entry 
 	row = &channel->rows[channel->free_rows[ring->tail & (ring->entries - 1)]];
 	row->id += UINT64_C(1) << 32; /* the next generation */
 	atomic_store(&op->ring_id, row->id);
+	op->put_nsec = clock_nsec();
 	entry->id = row->id;
 	/* release: the consumer, who acquires, finds the op filled in */
 	atomic_store_explicit(&row->op, op, memory_order_release);
@@ -145,6 +147,7 @@ void channel_consume(struct channel *channel, struct op_list *list)
 {
 	struct ring_client *ring = &channel->ring;
 	uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed); /* ours */
+	uint64_t now, nsec = 0;
 	uint32_t n, i;
 
 	if (channel->is_broken)
@@ -157,6 +160,7 @@ void channel_consume(struct channel *channel, struct op_list *list)
 		conn_break(channel->client->conn);
 		return;
 	}
+	now = clock_nsec();
 	for (i = 0; i < n; i++) {
 		struct ring_completion completion = ring_client_peek(ring, i);
 		uint32_t index = (uint32_t)completion.id;
@@ -173,11 +177,13 @@ void channel_consume(struct channel *channel, struct op_list *list)
 		/* relaxed: the next submitter comes to the row through ring.head */
 		atomic_store_explicit(&row->op, NULL, memory_order_relaxed);
 		channel->free_rows[(head + i) & (ring->entries - 1)] = index;
+		nsec += now - op->put_nsec;
 		op->done = ring_result_done(completion.result);
 		op->result = completion.result < 0 ? -ring_result_errno(completion.result)
 						   : completion.result;
 		op_list_add(list, op);
 	}
+	ring_client_add_time(ring, nsec);
 	ring_client_consume(ring, i);
 }
 

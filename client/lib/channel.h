@@ -37,6 +37,7 @@ struct dsaio_op {
 	struct cut_piece *piece; /* held while open; NULL: none */
 	uint64_t off, len;
 	uint64_t began_nsec;	  /* 0: nobody wants to know how long it took (debug.h) */
+	uint64_t put_nsec;	  /* into the ring: channel_put() */
 	_Atomic uint64_t ring_id; /* 0: in no ring yet; seq_cst, against is_cancelled */
 	_Atomic bool is_cancelled;
 	uint8_t opcode;		      /* enum ring_opcode */

@@ -27,6 +27,19 @@ status_shows_store_pool_and_counters() {
 		'"clients"' '"others": ' '"stuck": ' '"is_admin": ' '"is_automatic": false'
 }
 
+# Its client writes, and waits for that: so there is time in the device, and on the way.
+clients_show_where_time_went() {
+	local command
+	for command in status clients; do
+		expect 0 "$ctl" $command && says "$dir/out" "QUEUE" "DEVICE" "DELIVERY" || return 1
+		why="$command: no shares: $(cat "$dir/out")"
+		grep -E "^ *[0-9]+ +dsaioctl " "$dir/out" | grep -qE " [0-9.]+% +[0-9.]+% +[0-9.]+%\$" || return 1
+	done
+	expect 0 "$ctl" clients --json && says "$dir/out" '"queue_nsec": ' || return 1
+	why="no time in the device, or of delivery: $(cat "$dir/out")"
+	grep -qE '"device_nsec": [1-9]' "$dir/out" && grep -qE '"delivery_nsec": [1-9]' "$dir/out"
+}
+
 handles_have_small_numbers() {
 	expect 0 "$ctl" status || return 1
 	why="no such handle: $(cat "$dir/out")"
@@ -39,7 +52,7 @@ handles_have_small_numbers() {
 clients_show_sums_and_handles() {
 	expect 0 "$ctl" clients && says "$dir/out" "CLIENT" "WRITTEN" "ERRORS" "ENTRIES" "RINGS" || return 1
 	why="no row with what was written: $(cat "$dir/out")"
-	grep -qE "^ *[0-9]+ +dsaioctl +[0-9]+ +$(id -u) +4 MiB +1 +1 +1 +[01] +0 B +[0-9.]+ [MGT]iB +0\$" "$dir/out" ||
+	grep -qE "^ *[0-9]+ +dsaioctl +[0-9]+ +$(id -u) +4 MiB +1 +1 +1 +[01] +0 B +[0-9.]+ [MGT]iB +0 +[0-9.]+% +[0-9.]+% +[0-9.]+%\$" "$dir/out" ||
 		return 1
 	expect 0 "$ctl" clients --json && says "$dir/out" '"handles"' '"has_rings": true' '"others": '
 }
@@ -101,7 +114,7 @@ a_private_daemon_serves_this_directory() {
 start_daemon
 client=
 start_client || { echo "not ok ctl: a client starts: $why"; failed=1; }
-for t in status_shows_store_pool_and_counters handles_have_small_numbers clients_show_sums_and_handles \
+for t in status_shows_store_pool_and_counters clients_show_where_time_went handles_have_small_numbers clients_show_sums_and_handles \
 	pool_shows_a_bar_for_each_client stores_show_all_or_those_of_paths a_path_needs_no_right_to_read_it \
 	a_path_on_no_store_is_told nothing_takes_other_arguments another_user_sees_the_others_as_one_line \
 	a_private_daemon_serves_this_directory; do

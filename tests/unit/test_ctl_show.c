@@ -60,6 +60,33 @@ START_TEST(counters_fill_their_columns_also_when_there_are_none)
 }
 END_TEST
 
+static const struct {
+	uint64_t queue, device, delivery;
+	const char *cells[SHOW_N_TIME_COLUMNS];
+} times[] = {
+	{ 0, 0, 0, { "-", "-", "-" } },
+	{ 0, 30, 10, { "0.0%", "75.0%", "25.0%" } },
+	{ 250, 750, 0, { "25.0%", "75.0%", "-" } },
+	{ 0, 0, 5, { "0.0%", "0.0%", "100.0%" } },
+};
+
+START_TEST(times_are_shares_of_all_that_is_known)
+{
+	static const struct table_column columns[] = { SHOW_TIME_COLUMNS };
+	Wire__Counters counters = WIRE__COUNTERS__INIT;
+	_cleanup_(table_deinit) struct table table;
+
+	counters.queue_nsec = times[_i].queue;
+	counters.device_nsec = times[_i].device;
+	counters.delivery_nsec = times[_i].delivery;
+	table_init(&table, columns, SHOW_N_TIME_COLUMNS);
+	show_times(&table, &counters);
+	ck_assert_uint_eq(table.n_cells, SHOW_N_TIME_COLUMNS);
+	for (unsigned i = 0; i < SHOW_N_TIME_COLUMNS; i++)
+		ck_assert_str_eq(table.cells[i], times[_i].cells[i]);
+}
+END_TEST
+
 START_TEST(a_handles_number_is_its_place)
 {
 	Wire__Client client = WIRE__CLIENT__INIT;
@@ -88,6 +115,7 @@ START_TEST(json_has_whole_numbers_and_ids)
 	Wire__Handle handle = WIRE__HANDLE__INIT, *handles[] = { &handle };
 	Wire__Channel channel = WIRE__CHANNEL__INIT, *channels[] = { &channel };
 	Wire__Stuck stuck = WIRE__STUCK__INIT, *stucks[] = { &stuck };
+	Wire__Counters counters = WIRE__COUNTERS__INIT;
 	struct json_object *object;
 	const char *text;
 
@@ -96,6 +124,8 @@ START_TEST(json_has_whole_numbers_and_ids)
 	handle.channels = channels;
 	handle.n_channels = 1;
 	channel.store = 9; /* of a store that has gone */
+	channel.counters = &counters;
+	counters.delivery_nsec = 5000000000;
 	client.pool_bytes = UINT64_C(1) << 40;
 	client.handles = handles;
 	client.n_handles = 1;
@@ -112,6 +142,7 @@ START_TEST(json_has_whole_numbers_and_ids)
 	ck_assert_ptr_nonnull(strstr(text, "\"pool_bytes\": 1099511627776"));
 	ck_assert_ptr_nonnull(strstr(text, "\"class\": \"background\""));
 	ck_assert_ptr_nonnull(strstr(text, "\"store_name\": \"\""));
+	ck_assert_ptr_nonnull(strstr(text, "\"delivery_nsec\": 5000000000"));
 	(void)json_object_put(object);
 
 	object = show_stuck_json(&status);
@@ -154,6 +185,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_profile_tells_what_is_not_as_usual);
 	tcase_add_test(tcase, counters_fill_their_columns_also_when_there_are_none);
+	tcase_add_loop_test(tcase, times_are_shares_of_all_that_is_known, 0, N_ROWS(times));
 	tcase_add_test(tcase, a_handles_number_is_its_place);
 	tcase_add_test(tcase, what_is_stuck_stands_there_with_what_frees_it);
 	tcase_add_test(tcase, what_is_absent_is_null_in_json);

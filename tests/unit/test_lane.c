@@ -280,6 +280,11 @@ static void teardown(bool drain)
 	while (!t.was_removed)
 		run_main_inbox();
 	ck_assert_uint_eq(t.channel->n_open, 0);
+	ck_assert_uint_eq(t.channel->n_in_device, 0);
+	/* With nothing open both ways to sum up how long ops were open agree, to the nanosecond. */
+	ck_assert_uint_eq(t.channel->stats.open_nsec, t.channel->stats.ended_nsec);
+	ck_assert_uint_le(t.channel->stats.device_nsec, t.channel->stats.open_nsec);
+	ck_assert(!t.channel->stats.read_bytes || t.channel->stats.device_nsec);
 	channel_free(t.channel);
 	ck_assert_uint_eq(t.file.n_holds, 1000000);
 	ck_assert_uint_eq(t.slab.n_holds, 1000000);

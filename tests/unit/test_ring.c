@@ -216,6 +216,19 @@ START_TEST(entries_and_completions_keep_content_and_order_over_many_turns)
 }
 END_TEST
 
+START_TEST(the_clients_time_adds_up)
+{
+	struct pair pair;
+
+	pair_init(&pair, 4);
+	ck_assert_uint_eq(ring_lane_client_nsec(&pair.lane), 0);
+	ring_client_add_time(&pair.client, 40);
+	ring_client_add_time(&pair.client, UINT64_C(1) << 40);
+	ck_assert_uint_eq(ring_lane_client_nsec(&pair.lane), (UINT64_C(1) << 40) + 40);
+	pair_deinit(&pair);
+}
+END_TEST
+
 START_TEST(positions_wrap_around)
 {
 	struct ring_entry entry = { .id = 5 }, out;
@@ -827,6 +840,7 @@ int main(void)
 	tcase_add_test(layout, the_client_refuses_a_ring_that_is_not_as_promised);
 	tcase_add_test(layout, entries_and_completions_keep_content_and_order_over_many_turns);
 	tcase_add_test(layout, positions_wrap_around);
+	tcase_add_test(layout, the_clients_time_adds_up);
 	tcase_add_loop_test(layout, indices_that_make_no_sense_are_told, 0,
 			    sizeof(indices) / sizeof(indices[0]));
 	tcase_add_test(layout, each_sleep_of_the_lane_is_rung_once);
