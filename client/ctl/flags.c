@@ -22,14 +22,24 @@ static bool same_name(const char *name, const char *given, size_t len)
 	return name[len] == '\0';
 }
 
-const struct flag *flags_find(const struct flag_table *tables, size_t n_tables, const char *name,
+const struct flag *flags_find(const struct flag_table *tables, size_t n_tables, const char *arg,
 			      size_t len)
 {
+	const size_t dashes = len == 2 ? 1 : 2;
+
+	if (len < 2 || strncmp(arg, "--", dashes) != 0)
+		return NULL;
 	for (size_t t = 0; t < n_tables; t++)
 		for (size_t i = 0; i < tables[t].n_flags; i++)
-			if (same_name(tables[t].flags[i].name, name, len))
+			if (same_name(tables[t].flags[i].name, arg + dashes, len - dashes))
 				return &tables[t].flags[i];
 	return NULL;
+}
+
+/* For messages: "--name" is dashes and name. */
+static const char *dashes_of(const struct flag *flag)
+{
+	return flag->name[1] ? "--" : "-";
 }
 
 static int parse_number(const struct flag *flag, const char *arg, char *text, size_t size)
@@ -38,15 +48,16 @@ static int parse_number(const struct flag *flag, const char *arg, char *text, si
 	int r = units_parse_size(arg, &number);
 
 	if (r == -EINVAL) {
-		(void)snprintf(text, size, "--%s %s: is no number: write %s", flag->name, arg,
+		(void)snprintf(text, size, "%s%s %s: is no number: write %s", dashes_of(flag),
+			       flag->name, arg,
 			       flag->kind == FLAG_SIZE ? "for example 4096, 64K, 1M or 2G"
 						       : "for example 8");
 		return -EINVAL;
 	}
 	if (r < 0 || number < flag->min || number > flag->max) {
 		(void)snprintf(text, size,
-			       "--%s %s: out of range: must be from %" PRIu64 " to %" PRIu64,
-			       flag->name, arg, flag->min, flag->max);
+			       "%s%s %s: out of range: must be from %" PRIu64 " to %" PRIu64,
+			       dashes_of(flag), flag->name, arg, flag->min, flag->max);
 		return -EINVAL;
 	}
 	if (flag->kind == FLAG_SIZE)
@@ -74,7 +85,8 @@ static int take_value(const struct flag *flag, char *value, int argc, char **arg
 	if (!value) {
 		if (*i + 1 >= argc ||
 		    (is_option(argv[*i + 1]) && strncmp(argv[*i + 1], "--", 2) == 0)) {
-			(void)snprintf(text, size, "--%s: needs a value behind it", flag->name);
+			(void)snprintf(text, size, "%s%s: needs a value behind it", dashes_of(flag),
+				       flag->name);
 			return -EINVAL;
 		}
 		value = argv[++*i];
@@ -82,7 +94,8 @@ static int take_value(const struct flag *flag, char *value, int argc, char **arg
 	switch (flag->kind) {
 	case FLAG_STRING:
 		if (!value[0]) {
-			(void)snprintf(text, size, "--%s: its value is empty", flag->name);
+			(void)snprintf(text, size, "%s%s: its value is empty", dashes_of(flag),
+				       flag->name);
 			return -EINVAL;
 		}
 		*(const char **)flag->value = value;
@@ -122,15 +135,15 @@ int flags_parse(const struct flag_table *tables, size_t n_tables, int argc, char
 			arg = (char *)"--help";
 		equals = strchr(arg, '=');
 		len = equals ? (size_t)(equals - arg) : strlen(arg);
-		flag = strncmp(arg, "--", 2) == 0 ? flags_find(tables, n_tables, arg + 2, len - 2)
-						  : NULL;
+		flag = flags_find(tables, n_tables, arg, len);
 		if (!flag) {
 			(void)snprintf(text, size, "%.*s: unknown option", (int)len, arg);
 			return -EINVAL;
 		}
 		if (flag->kind == FLAG_BOOL) {
 			if (equals) {
-				(void)snprintf(text, size, "--%s: takes no value", flag->name);
+				(void)snprintf(text, size, "%s%s: takes no value", dashes_of(flag),
+					       flag->name);
 				return -EINVAL;
 			}
 			*(bool *)flag->value = true;
@@ -138,7 +151,8 @@ int flags_parse(const struct flag_table *tables, size_t n_tables, int argc, char
 		}
 		r = take_value(flag, equals ? equals + 1 : NULL, argc, argv, &i, text, size);
 		if (r == -ENOMEM)
-			(void)snprintf(text, size, "--%s: out of memory", flag->name);
+			(void)snprintf(text, size, "%s%s: out of memory", dashes_of(flag),
+				       flag->name);
 		if (r < 0)
 			return r;
 	}

@@ -2,7 +2,8 @@
  * Command line options as tables.
  *
  * An option is --name VALUE or --name=VALUE and may stand anywhere; '-' and '_' in names are the
- * same, so that ds_io's spellings work as well as everybody else's.  "--" ends the options.
+ * same, so that ds_io's spellings work as well as everybody else's.  One whose name is a letter is
+ * written -x VALUE.  "--" ends the options.
  */
 #ifndef DSAIO_CTL_FLAGS_H
 #define DSAIO_CTL_FLAGS_H
@@ -25,7 +26,7 @@ struct flag_list {
 };
 
 struct flag {
-	const char *name; /* without the dashes */
+	const char *name; /* without its dashes */
 	enum flag_kind kind;
 	void *value;
 	uint64_t min, max; /* of a size or count */
@@ -40,8 +41,8 @@ struct flag_table {
 		(array), sizeof(array) / sizeof((array)[0]) \
 	}
 
-/* The flag of that name (of len bytes), or NULL. */
-const struct flag *flags_find(const struct flag_table *tables, size_t n_tables, const char *name,
+/* The flag that an argument (len bytes of it: up to any '=') names, dashes and all, or NULL. */
+const struct flag *flags_find(const struct flag_table *tables, size_t n_tables, const char *arg,
 			      size_t len);
 
 /*

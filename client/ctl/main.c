@@ -122,9 +122,9 @@ static const char *find_name(int argc, char **argv, unsigned n)
 				return argv[i];
 			continue;
 		}
-		if (strncmp(argv[i], "--", 2) != 0 || argv[i][len] == '=')
+		if (argv[i][len] == '=')
 			continue;
-		flag = flags_find(tables, n_tables, argv[i] + 2, len - 2);
+		flag = flags_find(tables, n_tables, argv[i], len);
 		if (flag && flag->kind != FLAG_BOOL)
 			i++;
 	}
