@@ -39,9 +39,9 @@ DAEMON_SRC  = $(patsubst %,daemon/%.c,main server request status session peer st
 LIB_SRC     = $(patsubst %,client/lib/%.c,op file cache inode bounce slots buffer cut import handle \
 	      channel wait client conn discover spawn error debug)
 CTL_SRC     = $(patsubst %,client/ctl/%.c,main cmd_status cmd_stores cmd_clients cmd_pool \
-	      cmd_profile cmd_cp cmd_cat cmd_put cmd_bench cmd_bench_io cmd_bench_sweep bench \
-	      bench_options bench_space bench_point bench_crew bench_files bench_guest bench_place \
-	      bench_results bench_logs bench_tuner bench_histogram bench_stop ask setting show copy \
+	      cmd_profile cmd_cp cmd_cat cmd_put cmd_bench cmd_bench_io cmd_bench_sweep cmd_bench_tune cmd_bench_latency \
+	      cmd_bench_report bench bench_tuner bench_histogram bench_report bench_svg bench_options bench_space bench_point bench_crew bench_files bench_guest bench_place \
+	      bench_results bench_logs bench_stop ask setting show copy \
 	      measure private progress table flags units ctl)
 HARNESS_SRC = tests/harness.c tests/stores.c
 # Each is a program of its own.
@@ -188,7 +188,7 @@ $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 
 # ---- try, test, measure ----
 
-.PHONY: demo check check-systemd bench asan ubsan tsan valgrind fuzz model ring-mutants
+.PHONY: demo check check-systemd check-report bench asan ubsan tsan valgrind fuzz model ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
 	@BUILD=$(BUILD) tests/demo.sh
@@ -216,6 +216,11 @@ check-systemd: ## boot a real systemd and use the installed service (root)
 	@$(call install_packages,$(PACKAGES) systemd-container procps)
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) MAKE="$(MAKE)" tests/systemd/check.sh
+
+check-report: ## reports of benches in headless Chromium: pictures in build/report
+	@$(call install_packages,$(PACKAGES) chromium poppler-utils fonts-dejavu-core)
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) tests/report/check.sh
 
 fuzz: ## fuzz what reads foreign bytes [FUZZ_SECONDS=30]
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz SANITIZE=fuzzer-no-link,address,undefined \

@@ -16,6 +16,7 @@
 #include <time.h>
 
 #define OLD_NAME "results.old.json"
+#define SAVING_SHARE 100u /* of the time between two, one part of so many */
 #define TIME_TEXT_BYTES 32u
 
 /* ---- opening ---- */
@@ -202,12 +203,27 @@ static int describe(struct bench *bench, struct json_object *parameters)
 
 static int save(struct bench *bench)
 {
+	const uint64_t start = clock_nsec();
 	char text[BENCH_TEXT_BYTES];
 
-	if (!bench->options->log_dir ||
-	    bench_results_save(&bench->results, bench->options->log_dir, text, sizeof(text)) == 0)
+	if (!bench->options->log_dir)
 		return CTL_OK;
-	return ctl_fail(bench->ctl, "%s", text);
+	if (bench_results_save(&bench->results, bench->options->log_dir, text, sizeof(text)) < 0)
+		return ctl_fail(bench->ctl, "%s", text);
+	bench->saved_nsec = clock_nsec();
+	bench->saving_nsec = bench->saved_nsec - start;
+	return CTL_OK;
+}
+
+/*
+ * Behind a point, unless that was so short, and the file is so long, that writing it each time
+ * would take more than 1% of the run: then what a crash can lose is so much more.
+ */
+static int save_point(struct bench *bench)
+{
+	if (clock_nsec() - bench->saved_nsec < SAVING_SHARE * bench->saving_nsec)
+		return CTL_OK;
+	return save(bench);
 }
 
 int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench)
@@ -448,7 +464,7 @@ int bench_add(struct bench *bench, const struct bench_row *row)
 	if (bench_results_add(&bench->results, row) < 0)
 		return ctl_fail(bench->ctl, "out of memory");
 	/* First the results: a log that they do not name would be taken for somebody else's. */
-	r = save(bench);
+	r = row->log[0] ? save(bench) : save_point(bench);
 	if (r == CTL_OK && bench->options->log_dir && row->log[0])
 		r = bench_logs_write(bench->ctl, bench->options->log_dir, row);
 	return r;

@@ -65,6 +65,7 @@ struct bench {
 	char others_names[BENCH_NAMES_BYTES]; /* of the last that did something */
 	unsigned n_measured, n_failed, n_disturbed, n_cached;
 	uint64_t began_nsec, moving_nsec; /* the first point; the transfers' time */
+	uint64_t saved_nsec, saving_nsec; /* results.json: when last, and how long that took */
 	struct bench_known *known;	  /* what is served of the profiles that were asked for */
 	size_t n_known;
 	struct bench_traffic traffic; /* before the point that is under way */
@@ -87,7 +88,8 @@ int bench_begin(struct bench *bench, const struct bench_task *task, struct bench
 int bench_end(struct bench *bench, struct bench_row *row, const struct bench_moved *moved, int r,
 	      const char *text);
 
-/* Adds the row to results.json and writes that, and its log, if the row names one. */
+/* Adds the row to results.json, and writes its log and that, if the row names one; else only that,
+   and not more often than costs 1% of the time. */
 int bench_add(struct bench *bench, const struct bench_row *row);
 
 /*

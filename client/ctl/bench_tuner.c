@@ -382,11 +382,44 @@ void tuner_tell(struct tuner *tuner, double speed)
 			point->fates[g] = FAILED;
 }
 
-double tuner_progress(const struct tuner *tuner)
+/*
+ * The rest of this stage is known; of the later ones how many points they begin with, if nobody is
+ * a clear loser and the goals keep different points by half.
+ */
+void tuner_left(const struct tuner *tuner, size_t *ret_steps, uint64_t *ret_bytes)
 {
-	const double share = (double)tuner->used_bytes / (double)tuner->options.budget_bytes;
+	const struct tuner_options *o = &tuner->options;
+	const size_t n_ops = (size_t)o->reads + (size_t)o->writes;
+	size_t n_points = count_steps(tuner) / n_ops, n = tuner->n_steps - tuner->at;
+	uint64_t bytes = n * tuner->step_bytes, left;
 
-	return tuner->is_done || share > 1 ? 1 : share;
+	*ret_steps = 0;
+	*ret_bytes = 0;
+	if (tuner->is_done)
+		return;
+	for (size_t s = tuner->stage; s < N_STAGES; s++) {
+		const unsigned rounds = stages[s].n_rounds -
+					(s == tuner->stage ? tuner->stage_round + 1 : 0);
+		const size_t n_stage = n_points * n_ops * rounds;
+
+		n += n_stage;
+		bytes += n_stage * step_bytes(tuner, o->io_size / stages[s].parts);
+		if (n_points > stages[s].n_kept * (n_ops == 2 ? 2 : 1))
+			n_points = stages[s].n_kept * (n_ops == 2 ? 2 : 1);
+	}
+	left = tuner->used_bytes + bytes < o->budget_bytes
+		       ? o->budget_bytes - tuner->used_bytes - bytes
+		       : 0;
+	if (tuner->stage == N_STAGES) {
+		n += (size_t)(left / tuner->step_bytes);
+	} else if (n_points) {
+		const uint64_t final_bytes = step_bytes(tuner, left / FINAL_ROUNDS_WANTED /
+								       (n_points * n_ops));
+
+		n += (size_t)(left / final_bytes);
+	}
+	*ret_steps = n;
+	*ret_bytes = bytes + left;
 }
 
 /* ---- the verdict ---- */
@@ -398,22 +431,48 @@ static int compare_ranks(const void *a, const void *b)
 	return (x->speed < y->speed) - (x->speed > y->speed);
 }
 
-/* The interval of a point's own speed: how far it swung, drift and all. */
-static void rank_own(const struct tuner *tuner, enum tuner_goal goal, struct tuner_rank *rank,
-		     double mean)
+struct interval {
+	double mean, low, high;
+	unsigned n; /* 0: there is none */
+};
+
+/* Of a point's own speed from a round on: how far it swung, drift and all. */
+static struct interval own_speed(const struct tuner *tuner, enum tuner_goal goal, size_t point,
+				 unsigned first)
 {
-	const unsigned n = tuner->round - tuner->final_round;
-	double squares = 0, half;
+	double sum = 0, squares = 0, half;
+	unsigned n = 0;
 
-	for (unsigned r = tuner->final_round; r < tuner->round; r++) {
-		const double d = value(&tuner->points[rank->point], goal, r) - mean;
+	for (unsigned r = first; r < tuner->round; r++) {
+		const double v = value(&tuner->points[point], goal, r);
 
-		squares += d * d;
+		if (!isfinite(v)) /* not measured then */
+			continue;
+		n++;
+		sum += v;
+		squares += v * v;
 	}
-	half = n > 1 ? tuner_student(n - 1) * sqrt(squares / (n - 1) / n) : INFINITY;
-	rank->speed = exp(mean);
-	rank->speed_low = exp(mean - half);
-	rank->speed_high = exp(mean + half);
+	if (!n)
+		return (struct interval){ .n = 0 };
+	sum /= n;
+	squares = squares - n * sum * sum;
+	half = n > 1 ? tuner_student(n - 1) * sqrt((squares > 0 ? squares : 0) / (n - 1) / n)
+		     : INFINITY;
+	return (struct interval){ exp(sum), exp(sum - half), exp(sum + half), n };
+}
+
+bool tuner_speed(const struct tuner *tuner, size_t point, enum bench_op op, double *ret_speed,
+		 double *ret_low, double *ret_high)
+{
+	const enum tuner_goal goal = op == BENCH_READ ? TUNER_READ : TUNER_WRITE;
+	struct interval own = own_speed(tuner, goal, point, tuner->final_round);
+
+	if (!own.n)
+		own = own_speed(tuner, goal, point, 0);
+	*ret_speed = own.mean;
+	*ret_low = own.low;
+	*ret_high = own.high;
+	return own.n > 0;
 }
 
 int tuner_judge(const struct tuner *tuner, enum tuner_goal goal, struct tuner_verdict *ret_verdict)
@@ -434,6 +493,7 @@ int tuner_judge(const struct tuner *tuner, enum tuner_goal goal, struct tuner_ve
 	for (size_t i = 0; i < tuner->options.n_points; i++) {
 		const enum fate fate = tuner->points[i].fates[goal];
 		struct tuner_rank *rank = &v.ranks[v.n_ranks];
+		struct interval own;
 		double below;
 
 		v.n_slower += fate == SLOWER;
@@ -441,8 +501,11 @@ int tuner_judge(const struct tuner *tuner, enum tuner_goal goal, struct tuner_ve
 		if (!races(tuner, i, goal))
 			continue;
 		below = means[a.best] - means[i];
+		own = own_speed(tuner, goal, i, tuner->final_round);
 		rank->point = i;
-		rank_own(tuner, goal, rank, means[i]);
+		rank->speed = own.mean;
+		rank->speed_low = own.low;
+		rank->speed_high = own.high;
 		rank->loss = 1 - exp(-below);
 		if (i != a.best) {
 			rank->loss_low = 1 - exp(half - below);

@@ -70,14 +70,21 @@ bool tuner_next(struct tuner *tuner, struct tuner_step *ret_step);
 /* What that step came to, in any unit; 0: it failed, and its point is out of all races. */
 void tuner_tell(struct tuner *tuner, double speed);
 
-/* The share of the budget that was used, for a progress bar: 0 to 1. */
-double tuner_progress(const struct tuner *tuner);
+/* About how many steps are still to come, and of how many bytes in all. */
+void tuner_left(const struct tuner *tuner, size_t *ret_steps, uint64_t *ret_bytes);
 
 /* Is the goal one that was asked for?  The sum is one only with reads and writes. */
 bool tuner_has_goal(const struct tuner *tuner, enum tuner_goal goal);
 
 /* When tuner_next() said false.  Returns 0 or -ENOMEM; ranks is the caller's, for free(). */
 int tuner_judge(const struct tuner *tuner, enum tuner_goal goal, struct tuner_verdict *ret_verdict);
+
+/*
+ * A point's own speed, with its interval, over the rounds that the verdicts rest on (or, if it was
+ * not in those, over its own).  False: it has none.
+ */
+bool tuner_speed(const struct tuner *tuner, size_t point, enum bench_op op, double *ret_speed,
+		 double *ret_low, double *ret_high);
 
 /* Student's quantile for an interval of 95% with so many degrees of freedom. */
 double tuner_student(size_t degrees);

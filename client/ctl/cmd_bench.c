@@ -8,7 +8,9 @@
 
 #include <stddef.h>
 
-static const struct command *const parts[] = { &command_bench_io, &command_bench_sweep, NULL };
+static const struct command *const parts[] = { &command_bench_io,     &command_bench_sweep,
+					       &command_bench_tune,   &command_bench_latency,
+					       &command_bench_report, NULL };
 
 static const char help[] =
 	"dsaioctl bench - measure the way to a store\n"
@@ -18,6 +20,12 @@ static const char help[] =
 	"    dsaioctl bench sweep --nvme_dir /nvme\n"
 	"                                 every point of a space of profiles, as\n"
 	"                                 aio_bench_perf_sweep does\n"
+	"    dsaioctl bench tune --nvme_dir /nvme --apply\n"
+	"                                 the best of them, in a tenth of the time, and set it\n"
+	"    dsaioctl bench latency --nvme-path /nvme\n"
+	"                                 how long single transfers take, as DS-AIO-Benchmark\n"
+	"    dsaioctl bench report _aio_bench_logs\n"
+	"                                 results as a page with pictures\n"
 	"\n"
 	"Each is a guest: its transfers are of the class background, so that it is safe beside\n"
 	"programs at work, and says how busy they kept the store.  dsaioctl bench NAME --help, and\n"

@@ -43,7 +43,7 @@ struct command {
 };
 extern const struct command command_status, command_stores, command_clients, command_pool,
 	command_profile, command_cp, command_cat, command_put, command_bench, command_bench_io,
-	command_bench_sweep;
+	command_bench_sweep, command_bench_tune, command_bench_latency, command_bench_report;
 
 /* Each prints the sentence and returns CTL_FAILED, CTL_USAGE. */
 int ctl_fail(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));

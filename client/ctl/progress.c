@@ -116,6 +116,11 @@ uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_
 	size_t n_done = 0;
 	double left = 0;
 
+	if (points->given_nsec) {
+		const uint64_t since = now_nsec - points->given_nsec;
+
+		return points->given_left_nsec > since ? points->given_left_nsec - since : 0;
+	}
 	for (unsigned k = 0; k < PROGRESS_KINDS; k++) {
 		all_nsec += points->kinds[k].nsec;
 		n_done += points->kinds[k].n_done;
@@ -205,6 +210,16 @@ void progress_points_begin(struct progress_points *points, unsigned kind)
 	progress_points_tick(points);
 }
 
+void progress_points_estimate(struct progress_points *points, size_t n_left, uint64_t left_nsec)
+{
+	points->n_all = points_done(points) + n_left;
+	for (unsigned k = 0; k < PROGRESS_KINDS; k++)
+		points->kinds[k].n_left = 0;
+	points->kinds[points->kind].n_left = n_left;
+	points->given_nsec = clock_nsec();
+	points->given_left_nsec = left_nsec;
+}
+
 void progress_points_end(struct progress_points *points, const char *text)
 {
 	uint64_t now = clock_nsec();
@@ -225,12 +240,18 @@ void progress_points_end(struct progress_points *points, const char *text)
 		      points_done(points), points->n_all, text, left);
 }
 
+void progress_points_clear(struct progress_points *points)
+{
+	if (points->drawn_nsec)
+		(void)fputs("\r\033[K", stderr); /* nobody to tell if standard error fails */
+	points->drawn_nsec = 0;
+}
+
 void progress_points_note(struct progress_points *points, const char *format, ...)
 {
 	va_list args;
 
-	if (points->drawn_nsec)
-		(void)fputs("\r\033[K", stderr); /* nobody to tell if standard error fails */
+	progress_points_clear(points);
 	va_start(args, format);
 	(void)vfprintf(stderr, format, args);
 	va_end(args);
@@ -240,8 +261,6 @@ void progress_points_note(struct progress_points *points, const char *format, ..
 
 void progress_points_stop(struct progress_points *points)
 {
-	if (points->drawn_nsec)
-		(void)fputs("\r\033[K", stderr);
-	points->drawn_nsec = 0;
+	progress_points_clear(points);
 	points->is_terminal = false;
 }

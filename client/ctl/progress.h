@@ -51,7 +51,8 @@ struct progress_points {
 	size_t n_all;
 	unsigned kind; /* of the point that is under way */
 	uint64_t begun_nsec, drawn_nsec;
-	char text[PROGRESS_TEXT_BYTES]; /* the last point's numbers */
+	uint64_t given_nsec, given_left_nsec; /* when somebody knew better, and what; 0: nobody */
+	char text[PROGRESS_TEXT_BYTES];	      /* the last point's numbers */
 	bool is_terminal;
 };
 
@@ -69,11 +70,15 @@ void progress_points_format(char *text, size_t size, const struct progress_point
 void progress_points_start(struct progress_points *points, const char *label, size_t n_done,
 			   const size_t n_left[PROGRESS_KINDS]);
 void progress_points_begin(struct progress_points *points, unsigned kind);
+/* Where points differ too much for a mean: how many are left, and how long they take. */
+void progress_points_estimate(struct progress_points *points, size_t n_left, uint64_t left_nsec);
 void progress_points_tick(struct progress_points *points); /* draws anew, on a terminal */
 void progress_points_end(struct progress_points *points, const char *text);
 /* A line of its own, above. */
 void progress_points_note(struct progress_points *points, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+/* Takes the line away until the next tick, so that what is printed has it to itself. */
+void progress_points_clear(struct progress_points *points);
 void progress_points_stop(struct progress_points *points); /* takes the line away */
 
 #endif
