@@ -55,6 +55,7 @@ struct dsaio_op {
 
 	/* inode.lock */
 	struct dsaio_op *inode_next, *inode_prev;
+	bool is_clear;	     /* nothing that was open before it conflicts; never changes */
 	bool is_off_ring;    /* open, and in its handle's ring not, or not yet */
 	bool is_extending;   /* it has moved the file's end, ... */
 	uint64_t old_size;   /* ... from here ... */

@@ -58,9 +58,26 @@ void inode_drop(struct dsaio_client *client, struct inode *inode)
 	free(inode);
 }
 
+/*
+ * Can none of the open ops conflict?  Told without a look at each: reads where nothing is written,
+ * and what lies behind all others, as most of a file's stream does.  Under the lock.
+ */
+static bool is_clear_of_all(const struct inode *inode, const struct dsaio_op *op)
+{
+	if (op->opcode != RING_OP_WRITE && !inode->n_writing)
+		return true;
+	return op->len && op->off >> 12 >= inode->n_pages; /* pages: ring_ops_conflict() */
+}
+
 void inode_add(struct inode *inode, struct dsaio_op *op)
 {
 	(void)pthread_mutex_lock(&inode->lock); /* a plain mutex: can not fail */
+	if (!inode->first)
+		inode->n_pages = 0;
+	op->is_clear = is_clear_of_all(inode, op);
+	if (op->len && (op->off + op->len - 1) >> 12 >= inode->n_pages)
+		inode->n_pages = ((op->off + op->len - 1) >> 12) + 1;
+	inode->n_writing += op->opcode == RING_OP_WRITE;
 	op->inode = inode;
 	op->inode_next = NULL;
 	op->inode_prev = inode->last;
@@ -77,6 +94,8 @@ struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, 
 {
 	struct dsaio_op *found = NULL;
 
+	if (op->is_clear)
+		return NULL;
 	(void)pthread_mutex_lock(&inode->lock);
 	if (!is_in_ring || inode->n_off_ring)
 		for (struct dsaio_op *first = inode->first; first != op && !found;
@@ -326,6 +345,7 @@ void inode_remove(struct inode *inode, int fd, struct dsaio_op *op)
 	else
 		inode->first = op->inode_next;
 	inode->n_off_ring -= op->is_off_ring;
+	inode->n_writing -= op->opcode == RING_OP_WRITE;
 	inode->n_extending -= op->is_extending;
 	if (inode->n_extending && op->opcode == RING_OP_WRITE && op->done)
 		for (struct dsaio_op *other = inode->first; other; other = other->inode_next)

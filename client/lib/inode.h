@@ -26,7 +26,8 @@ struct inode {
 	uint64_t known_size;	     /* the file is at least that long, unless others cut it */
 	_Atomic uint64_t seen_size, seen_tick; /* the size at the last look, and when; relaxed */
 	struct dsaio_op *first, *last;
-	uint32_t n_off_ring, n_extending; /* of the open ops */
+	uint32_t n_off_ring, n_extending, n_writing; /* of the open ops */
+	uint64_t n_pages; /* all ops since there was none ended before this page: see is_clear */
 };
 
 /* Finds or makes it.  Returns 0 or -ENOMEM.  Pair with inode_drop(). */

@@ -110,6 +110,45 @@ START_TEST(who_meets_an_op_off_the_ring_waits_for_it)
 }
 END_TEST
 
+/* What was told when an op was added has to hold whatever came and went before. */
+START_TEST(who_meets_whom_is_the_same_with_and_without_a_look_at_each)
+{
+	static const uint8_t opcodes[] = { RING_OP_READ, RING_OP_READ, RING_OP_WRITE, RING_OP_WRITE,
+					   RING_OP_FSYNC };
+	enum { N = 12 };
+	struct dsaio_op ops[N], *found, *first;
+	uint64_t random = 3;
+	unsigned n_met = 0, n_clear = 0;
+
+	for (unsigned round = 0; round < 20000; round++) {
+		struct dsaio_op *op = &ops[round % N];
+		uint64_t number = (random = random * 6364136223846793005u + 1) >> 33;
+		uint8_t opcode = opcodes[number % (round % 1000 < 500 ? 2 : 5)];
+
+		if (round >= N)
+			end(op, 0, 0);
+		if (opcode == RING_OP_FSYNC)
+			start(op, opcode, 0, 0, true);
+		else if (number >> 8 & 1) /* a stream */
+			start(op, opcode, (uint64_t)round * 5000, 5000, true);
+		else
+			start(op, opcode, number >> 9 & 0xffff, 1 + (number & 0x1fff), true);
+		found = inode_conflict(inode, op, false);
+		for (first = inode->first; first != op; first = first->inode_next)
+			if (ring_ops_conflict(first->opcode, first->off, first->len, op->opcode,
+					      op->off, op->len))
+				break;
+		ck_assert_ptr_eq(found, first == op ? NULL : first);
+		n_met += found != NULL;
+		n_clear += op->is_clear;
+	}
+	ck_assert_uint_gt(n_met, 1000);
+	ck_assert_uint_gt(n_clear, 1000);
+	for (unsigned i = 0; i < N; i++)
+		end(&ops[i], 0, 0);
+}
+END_TEST
+
 START_TEST(ops_of_two_handles_do_not_wait_for_each_other)
 {
 	struct dsaio_handle handle;
@@ -266,6 +305,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_checked_fixture(tcase, inode_setup, inode_teardown);
 	tcase_add_test(tcase, files_of_one_inode_share_it);
 	tcase_add_loop_test(tcase, who_meets_an_op_off_the_ring_waits_for_it, 0, N_ROWS(meetings));
+	tcase_add_test(tcase, who_meets_whom_is_the_same_with_and_without_a_look_at_each);
 	tcase_add_test(tcase, ops_of_two_handles_do_not_wait_for_each_other);
 	tcase_add_test(tcase, an_op_that_left_the_ring_is_waited_for);
 	tcase_add_test(tcase, an_extending_write_finds_the_size_set);
