@@ -16,6 +16,8 @@
 #include <time.h>
 
 #define PIECES_MAX 8u /* of an op in flight: 8 MiB keep a device busy while one is copied */
+/* Shorter ones cost more than they hide: 1 MiB in pieces of 128 KiB is no faster. */
+#define PIECE_BYTES_MIN (256u << 10)
 #define PAGE 4096u
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define LOOK_MIN_NSEC 50000u   /* between two looks at a ring of the caller's, at first */
@@ -105,6 +107,15 @@ uint64_t bounce_bytes(uint64_t off, uint64_t end, struct bounce_align align)
 	return end - round_down(off, bounce_unit(align));
 }
 
+uint64_t bounce_wish(uint64_t off, uint64_t next, uint64_t end, bool is_write)
+{
+	uint64_t beside = (is_write ? 2 * (next - off) : end - next) / 4, bytes = PIECE_BYTES_MIN;
+
+	while (bytes < SLOT_BYTES_MAX && bytes < beside)
+		bytes *= 2;
+	return bytes;
+}
+
 struct bounce_cut bounce_cut(uint64_t off, uint64_t end, uint64_t slot_bytes,
 			     struct bounce_align align, bool is_write)
 {
@@ -190,6 +201,7 @@ static int piece_start(struct bounce_job *job, bool is_blocking, bool is_further
 	bool is_write = op->opcode == RING_OP_WRITE;
 	struct bounce_piece *piece = &job->pieces[(job->first + job->n) % PIECES_MAX];
 	uint64_t bytes = bounce_bytes(job->next, job->end, align), done;
+	uint64_t wish = bounce_wish(op->off, job->next, job->end, is_write);
 	struct ring_entry entry;
 	int r;
 
@@ -200,6 +212,8 @@ static int piece_start(struct bounce_job *job, bool is_blocking, bool is_further
 	if (job->stop)
 		return 0;
 	*piece = (struct bounce_piece){ .job = job };
+	if (is_blocking && bytes > wish)
+		bytes = wish;
 	if (is_blocking && !is_further)
 		r = slots_await(job->slots, bytes, job->deadline_nsec, &piece->slot);
 	else

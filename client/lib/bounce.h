@@ -53,6 +53,11 @@ struct bounce_cut bounce_cut(uint64_t off, uint64_t end, uint64_t slot_bytes,
 			     struct bounce_align align, bool is_write);
 /* Bytes that a slot for all of it has. */
 uint64_t bounce_bytes(uint64_t off, uint64_t end, struct bounce_align align);
+/*
+ * Bytes that the slot for a blocking op's next piece should have at most: while a write's first
+ * piece is copied no I/O goes on, and none while a read's last one is, so there they are short.
+ */
+uint64_t bounce_wish(uint64_t off, uint64_t next, uint64_t end, bool is_write);
 
 /* Runs a blocking op that is its inode's, off the ring, with its channel's store's; ends it. */
 void bounce_run(struct dsaio_op *op, struct channel *channel, void *buf);

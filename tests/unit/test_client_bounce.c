@@ -118,6 +118,31 @@ START_TEST(pieces_cover_an_op_and_lie_as_the_file_does)
 }
 END_TEST
 
+static const struct {
+	const char *what;
+	uint64_t next, end;
+	bool is_write;
+	uint64_t bytes;
+} wishes[] = {
+	{ "a write's first", 0, 400 * MIB, true, MIB / 4 },
+	{ "its second", MIB / 4, 400 * MIB, true, MIB / 4 },
+	{ "behind 1 MiB", MIB, 400 * MIB, true, MIB / 2 },
+	{ "in a write", 2 * MIB, 400 * MIB, true, MIB },
+	{ "a write's last", 399 * MIB, 400 * MIB, true, MIB },
+	{ "a read's first", 0, 400 * MIB, false, MIB },
+	{ "with 2 MiB to come", 398 * MIB, 400 * MIB, false, MIB / 2 },
+	{ "a read's last", 399 * MIB, 400 * MIB, false, MIB / 4 },
+	{ "a short read", 0, 4096, false, MIB / 4 },
+};
+
+START_TEST(pieces_are_short_where_nothing_else_is_in_flight)
+{
+	ck_assert_msg(bounce_wish(13, 13 + wishes[_i].next, 13 + wishes[_i].end,
+				  wishes[_i].is_write) == wishes[_i].bytes,
+		      "%s", wishes[_i].what);
+}
+END_TEST
+
 /* ---- slots ---- */
 
 START_TEST(units_are_taken_at_multiples_of_their_number)
@@ -257,6 +282,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_checked_fixture(tcase, slots_setup, slots_teardown);
 	tcase_add_loop_test(tcase, a_piece_is_what_a_slot_holds, 0, N_ROWS(cuts));
 	tcase_add_loop_test(tcase, pieces_cover_an_op_and_lie_as_the_file_does, 0, 3);
+	tcase_add_loop_test(tcase, pieces_are_short_where_nothing_else_is_in_flight, 0,
+			    N_ROWS(wishes));
 	tcase_add_test(tcase, units_are_taken_at_multiples_of_their_number);
 	tcase_add_test(tcase, who_has_none_finds_room_that_others_must_leave);
 	tcase_add_test(tcase, copies_end_at_memory_that_is_not_there);
