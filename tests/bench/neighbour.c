@@ -17,6 +17,7 @@
 #include "client/lib/dsaio.h"
 #include "proto/cleanup.h"
 #include "tests/bench/clock.h"
+#include "tests/bench/files.h"
 #include "tests/bench/statistics.h"
 
 #define BLOCK_BYTES (UINT64_C(1) << 20)
@@ -159,12 +160,10 @@ static int arrival_open(struct work *w)
 	w->batch = calloc(w->n_blocks, sizeof(struct iocb *));
 	w->events = calloc(w->n_blocks, sizeof(*w->events));
 	w->fd = open(w->job->path, O_RDWR | O_DIRECT | O_CLOEXEC);
-	r = w->fd < 0 ? -errno : -posix_memalign((void **)&w->memory, 4096, w->job->op_bytes);
-	if (r == 0) {
-		memset(w->memory, 1, w->job->op_bytes); /* pages, not holes */
+	r = w->fd < 0 ? -errno : memory_new(w->job->op_bytes, &w->memory);
+	if (r == 0)
 		r = w->iocbs && w->batch && w->events ? io_setup((int)w->n_blocks, &w->context)
 						      : -ENOMEM;
-	}
 	if (r < 0)
 		fprintf(stderr, "bench: a neighbour with libaio: %s\n", strerror(-r));
 	return r;
@@ -177,9 +176,11 @@ static int arrival_op(struct work *w)
 	int r;
 
 	for (unsigned i = 0; i < w->n_blocks; i++) {
+		const uint64_t at = i * len;
+
 		w->batch[i] = &w->iocbs[i];
 		(w->job->is_write ? io_prep_pwrite : io_prep_pread)(
-			&w->iocbs[i], w->fd, w->memory + i * len, len, (long long)(off + i * len));
+			&w->iocbs[i], w->fd, w->memory + at, len, (long long)(off + at));
 	}
 	for (; n < w->n_blocks; n += (unsigned)r) {
 		r = io_submit(w->context, w->n_blocks - n, w->batch + n);
