@@ -188,22 +188,27 @@ static int show(struct bench *bench, int status)
 {
 	struct ctl *ctl = bench->ctl;
 	size_t n_good = 0, n_rows;
-	int r;
+	int r = CTL_OK;
 
-	if (!bench->results.root || (status != CTL_OK && status <= CTL_USAGE))
+	if (!bench->results.root)
 		return status;
 	n_rows = bench_results_n_rows(&bench->results);
-	r = print_table(ctl, &bench->results, &n_good);
-	if (ctl->is_json)
-		r = ctl_print_json(ctl, json_object_get(bench->results.root));
+	if (status == CTL_OK || status > CTL_USAGE) {
+		r = print_table(ctl, &bench->results, &n_good);
+		if (ctl->is_json)
+			r = ctl_print_json(ctl, json_object_get(bench->results.root));
+	}
 	if (status != CTL_OK) {
-		ctl_note(ctl, "interrupted: %zu points are in %s/%s: --resume goes on", n_rows,
-			 options.log_dir, BENCH_RESULTS_NAME);
+		if (n_rows)
+			ctl_note(ctl, "not complete: %zu points are in %s/%s: --resume goes on",
+				 n_rows, options.log_dir, BENCH_RESULTS_NAME);
 		return status;
 	}
-	if (r == CTL_OK && n_good == 0)
-		r = ctl_fail(ctl, "no point could be measured: each row has its error");
-	else if (n_good < n_rows)
+	if (n_good == 0) {
+		ctl_note(ctl, "no point could be measured: each row has its error");
+		return CTL_FAILED;
+	}
+	if (n_good < n_rows)
 		ctl_note(ctl, "%zu of %zu points failed: their rows say why", n_rows - n_good,
 			 n_rows);
 	return r;

@@ -237,6 +237,23 @@ a_process_that_dies_is_a_row_with_an_error() {
 	[ "$(grep -c '"error": null' "$logs/results.json")" -ge 4 ] && nothing_is_left
 }
 
+a_daemon_that_goes_away_leaves_what_was_measured() {
+	local n rc
+	many_points
+	start_sweep || return 1
+	stop_daemon
+	wait "$bench"
+	rc=$?
+	n=$(grep -c '"error": null' "$logs/results.json")
+	start_daemon
+	why="exit status $rc, $n points"
+	[ $rc = 1 ] && [ "$n" -ge 2 ] && says "$dir/sweep.err" "points are in $logs/results.json: --resume goes on" &&
+		nothing_is_left || return 1
+	expect 0 sweep --loops 100 --resume || return 1
+	why="points: $(n_points)"
+	[ "$(n_points)" = 32 ]
+}
+
 points_that_fail_are_rows_and_measured_again() {
 	many_points
 	start_sweep --no_write || return 1
@@ -457,7 +474,7 @@ for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_s
 	a_row_tells_what_was_served_every_loop_and_where_it_came_from reads_or_writes_can_be_left_out \
 	tmpfs_is_memory_and_needs_no_daemon_of_the_systems ctrl_c_removes_the_files_and_resume_goes_on \
 	a_killed_sweep_is_resumed_and_its_files_are_removed a_process_that_dies_is_a_row_with_an_error \
-	points_that_fail_are_rows_and_measured_again a_folder_with_foreign_files_is_left_as_it_was \
+	a_daemon_that_goes_away_leaves_what_was_measured points_that_fail_are_rows_and_measured_again a_folder_with_foreign_files_is_left_as_it_was \
 	somebody_elses_logs_are_left_and_told a_second_sweep_puts_the_first_ones_results_aside keep_leaves_the_files \
 	a_disk_that_is_too_full_is_told_before_anything_is_made a_folder_that_can_not_be_written_is_told \
 	flushing_needs_root_and_says_so_without_failing \

@@ -1,0 +1,75 @@
+/*
+ * What bench reads of files: a space (--sweep_config), and, the same bytes, results that lie in a
+ * --log_dir.
+ */
+#include "client/ctl/bench_results.h"
+#include "client/ctl/bench_space.h"
+#include "client/ctl/units.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void read_space(const char *json, size_t len)
+{
+	struct bench_space space;
+	char text[512] = "";
+	int r = bench_space_parse(json, len, "space", &space, text, sizeof(text));
+
+	assert(r <= 0 && (r == 0 || text[0]));
+	if (r < 0)
+		return;
+	assert(bench_space_points(&space) > 0 &&
+	       bench_space_points(&space) <= BENCH_SPACE_POINTS_MAX);
+	for (size_t i = 0; i < bench_space_points(&space); i++) {
+		struct profile profile = bench_space_point(&space, i);
+		char name[BENCH_LOG_NAME_BYTES];
+
+		assert(profile_check(&profile, text, sizeof(text)) == 0);
+		assert(strlen(bench_log_name(name, BENCH_WRITE, &profile, 1024)) <
+		       BENCH_LOG_NAME_BYTES - 1);
+	}
+	(void)json_object_put(bench_space_json(&space));
+}
+
+static void read_results(const char *path)
+{
+	struct profile profile = PROFILE_DEFAULT;
+	struct bench_results results;
+	char text[512] = "";
+	int r = bench_results_load(path, &results, text, sizeof(text));
+
+	assert(r <= 0 && (r == 0 || text[0]));
+	if (r < 0)
+		return;
+	for (size_t i = 0; i < bench_results_n_rows(&results); i++) {
+		struct bench_row row;
+
+		if (bench_results_row(&results, i, &row) < 0)
+			continue;
+		(void)bench_source_name(row.source);
+		bench_row_deinit(&row);
+	}
+	(void)bench_results_has(&results, BENCH_READ, &profile);
+	(void)bench_results_drop_failed(&results);
+	bench_results_deinit(&results);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static int fd = -1;
+	static char path[40];
+
+	if (fd < 0) {
+		fd = memfd_create("results", MFD_CLOEXEC);
+		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	}
+	if (fd < 0 || ftruncate(fd, 0) < 0 || pwrite(fd, data, size, 0) != (ssize_t)size)
+		abort();
+	read_space((const char *)data, size);
+	read_results(path);
+	return 0;
+}
