@@ -258,6 +258,14 @@ static int find_store(struct bench_guest *guest, struct bench_place *place)
 	place->store = reply->store_get->store;
 	(void)snprintf(place->store_name, sizeof(place->store_name), "%s", reply->store_get->name);
 	(void)snprintf(place->engine, sizeof(place->engine), "%s", reply->store_get->engine);
+	if (reply->store_get->profile)
+		place->profile = (struct profile){
+			.block_size = reply->store_get->profile->block_size,
+			.queue_depth = reply->store_get->profile->queue_depth,
+			.single_submit = reply->store_get->profile->single_submit,
+			.overlap_events = reply->store_get->profile->overlap_events,
+			.intra_op_parallelism = reply->store_get->profile->intra_op_parallelism,
+		};
 	if (!is_ours(guest, place->store))
 		guest->stores[guest->n_stores++] = place->store;
 	return CTL_OK;

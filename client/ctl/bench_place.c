@@ -200,7 +200,7 @@ static void add_text(struct json_object *object, const char *key, const char *te
 
 struct json_object *bench_place_json(const struct bench_place *place)
 {
-	struct json_object *object = json_object_new_object();
+	struct json_object *object = json_object_new_object(), *profile = json_object_new_object();
 
 	add_text(object, "folder", place->folder);
 	add_text(object, "device", place->device_name);
@@ -212,6 +212,17 @@ struct json_object *bench_place_json(const struct bench_place *place)
 	json_object_object_add(object, "free_bytes", json_object_new_uint64(place->free_bytes));
 	add_text(object, "store", place->store_name);
 	add_text(object, "engine", place->engine);
+	json_object_object_add(profile, "block_size",
+			       json_object_new_int64(place->profile.block_size));
+	json_object_object_add(profile, "queue_depth",
+			       json_object_new_int64(place->profile.queue_depth));
+	json_object_object_add(profile, "single_submit",
+			       json_object_new_boolean(place->profile.single_submit));
+	json_object_object_add(profile, "overlap_events",
+			       json_object_new_boolean(place->profile.overlap_events));
+	json_object_object_add(profile, "intra_op_parallelism",
+			       json_object_new_int64(place->profile.intra_op_parallelism));
+	json_object_object_add(object, "profile", profile);
 	return object;
 }
 

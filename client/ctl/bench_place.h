@@ -7,6 +7,8 @@
 #ifndef DSAIO_CTL_BENCH_PLACE_H
 #define DSAIO_CTL_BENCH_PLACE_H
 
+#include "proto/profile.h"
+
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,6 +29,7 @@ struct bench_place {
 	bool is_virtual; /* a virtual machine's: its host may cache what it says is read */
 	uint32_t store;	 /* bench_guest.c: of the daemon */
 	char store_name[64], engine[32];
+	struct profile profile; /* the store's own */
 };
 
 /* Returns 0, or a negative errno and in text (of size bytes) the sentence. */

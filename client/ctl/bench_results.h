@@ -8,7 +8,8 @@
  *   "kind": "sweep" | "tune" | "latency",
  *   "is_complete": false until the end,
  *   "began": "2026-01-31T12:00:00Z", "command": ["dsaioctl", ...],
- *   "machine": {...}, "daemon": {"version", "socket"}, "folders": [{...}],
+ *   "machine": {...}, "daemon": {"version", "is_private"},
+ *   "folders": [{"folder", "device", "model", "fs_type", "store", "profile", ...}],
  *   "parameters": {...},		what a run that goes on must have in common
  *   "points": [{
  *     "op": "read", "block_size": 1048576, "queue_depth": 32, "single_submit": false,

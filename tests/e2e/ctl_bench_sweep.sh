@@ -140,7 +140,7 @@ a_row_tells_what_was_served_every_loop_and_where_it_came_from() {
 	why="repetitions: $(grep -c '"at_sec"' "$dir/out")"
 	[ "$(grep -c '"at_sec"' "$dir/out")" = 6 ] &&
 		says "$dir/out" '"served": {' '"lanes": ' '"source": "' '"cpu": ' '"kernel": ' '"memory_bytes": ' \
-			'"fs_type": ' '"device": ' '"version": ' '"share": ' '"wall_sec": '
+			'"fs_type": ' '"device": ' '"profile": {' '"version": ' '"share": ' '"wall_sec": '
 }
 
 reads_or_writes_can_be_left_out() {
