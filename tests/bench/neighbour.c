@@ -176,11 +176,11 @@ static int arrival_op(struct work *w)
 	int r;
 
 	for (unsigned i = 0; i < w->n_blocks; i++) {
-		const uint64_t at = i * len;
+		const uint64_t at = off + i * len;
 
 		w->batch[i] = &w->iocbs[i];
 		(w->job->is_write ? io_prep_pwrite : io_prep_pread)(
-			&w->iocbs[i], w->fd, w->memory + at, len, (long long)(off + at));
+			&w->iocbs[i], w->fd, w->memory + i * len, len, (long long)at);
 	}
 	for (; n < w->n_blocks; n += (unsigned)r) {
 		r = io_submit(w->context, w->n_blocks - n, w->batch + n);
