@@ -34,8 +34,8 @@ CLANG   = clang
 
 PROTO_SRC   = proto/frame.c proto/socket.c proto/profile.c
 DAEMON_SRC  = $(patsubst %,daemon/%.c,main server request status session peer stores store kept \
-	      lane channel op deadline file pool idtable sched window split edge gate piece helper inbox stuck \
-	      engine_libaio config charge mount error stats log)
+	      lane channel op deadline file pool idtable sched window split edge gate piece probe helper \
+	      inbox stuck engine_libaio config charge mount error stats log)
 LIB_SRC     = $(patsubst %,client/lib/%.c,op file cache inode bounce slots buffer cut import handle \
 	      channel wait client conn discover spawn error debug)
 CTL_SRC     = $(patsubst %,client/ctl/%.c,main cmd_status cmd_stores cmd_clients cmd_pool \
@@ -43,7 +43,7 @@ CTL_SRC     = $(patsubst %,client/ctl/%.c,main cmd_status cmd_stores cmd_clients
 	      cmd_bench_report bench bench_tuner bench_histogram bench_report bench_svg bench_options bench_space bench_point bench_crew bench_files bench_guest bench_place \
 	      bench_results bench_logs bench_stop ask setting show copy \
 	      measure private progress table flags units ctl)
-HARNESS_SRC = tests/harness.c tests/stores.c
+HARNESS_SRC = tests/harness.c tests/stores.c tests/fuse.c
 # Each is a program of its own.
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
 PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c

@@ -94,6 +94,8 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 	channel->profile = config->profile;
 	if (channel->profile.queue_depth > store_lane_depth(config->store))
 		channel->profile.queue_depth = store_lane_depth(config->store);
+	if (store_is_blocking(config->store) && channel->profile.queue_depth > STORE_HELPER_DEPTH)
+		channel->profile.queue_depth = STORE_HELPER_DEPTH;
 	channel->has_rings = config->has_rings;
 	channel->client_bell_fd = config->client_bell_fd;
 	channel->owner = config->owner;

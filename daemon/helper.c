@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +36,15 @@ struct helper {
 	struct work *first, **last_next;
 	bool is_stopping;
 	bool is_at_spare; /* which has it in its list, or works for it */
-	unsigned max_threads, n_threads, n_idle, n_queued;
-	struct helper *next_at_spare; /* under the spare's lock */
-	struct place places[];	      /* max_threads */
+	unsigned n_threads, n_idle, n_queued;
+	unsigned max_threads, max_further; /* constant */
+	struct helper *next_at_spare;	   /* under the spare's lock */
+	struct place places[];		   /* as many as both */
 };
+
+/* Of HELPER_FURTHER_MAX; taken and given back under the lock of some helper.  Relaxed: nothing else
+   travels with it. */
+static _Atomic unsigned n_further_free = HELPER_FURTHER_MAX;
 
 /* Never ends. */
 static struct {
@@ -82,6 +87,48 @@ static void work_run(struct work *work)
 		stuck_end(&stuck);
 }
 
+/* Under the lock: threads that it has beyond its own. */
+static unsigned n_further(const struct helper *helper)
+{
+	return helper->n_threads > helper->max_threads ? helper->n_threads - helper->max_threads
+						       : 0;
+}
+
+/* Under the lock: may one more start, as far as numbers go? */
+static bool may_start(const struct helper *helper)
+{
+	if (helper->n_threads + helper->is_at_spare < helper->max_threads)
+		return true;
+	return !helper->is_at_spare && n_further(helper) < helper->max_further &&
+	       n_further(helper) < atomic_load_explicit(&n_further_free, memory_order_relaxed);
+}
+
+/* Under the lock: counts one more thread, if there may be; others take at the same time. */
+static bool thread_take(struct helper *helper)
+{
+	unsigned n = atomic_load_explicit(&n_further_free, memory_order_relaxed);
+
+	if (!may_start(helper))
+		return false;
+	while (helper->n_threads >= helper->max_threads) {
+		if (n <= n_further(helper))
+			return false;
+		if (atomic_compare_exchange_weak_explicit(
+			    &n_further_free, &n, n - 1, memory_order_relaxed, memory_order_relaxed))
+			break;
+	}
+	helper->n_threads++;
+	return true;
+}
+
+/* Under the lock: one less runs. */
+static void thread_give(struct helper *helper)
+{
+	if (n_further(helper))
+		(void)atomic_fetch_add_explicit(&n_further_free, 1, memory_order_relaxed);
+	helper->n_threads--;
+}
+
 /* Under the lock, which is left meanwhile, and with work there. */
 static void first_run(struct helper *helper)
 {
@@ -104,7 +151,7 @@ static void *helper_main(void *arg)
 	(void)pthread_mutex_lock(&helper->lock); /* of the default kind: can not fail */
 	while (wait_for_work(helper))
 		first_run(helper);
-	helper->n_threads--;
+	thread_give(helper);
 	place->state = PLACE_OVER;
 	(void)pthread_mutex_unlock(&helper->lock);
 	return NULL;
@@ -192,7 +239,8 @@ static int spare_start(void)
 	return r;
 }
 
-int helper_new(const char *name, unsigned max_threads, struct helper **ret_helper)
+int helper_new_deep(const char *name, unsigned max_threads, unsigned max_further,
+		    struct helper **ret_helper)
 {
 	struct helper *helper;
 	int r = spare_start();
@@ -200,7 +248,7 @@ int helper_new(const char *name, unsigned max_threads, struct helper **ret_helpe
 	assert(max_threads > 0);
 	if (r < 0)
 		return r;
-	helper = calloc(1, sizeof(*helper) + max_threads * sizeof(struct place));
+	helper = calloc(1, sizeof(*helper) + (max_threads + max_further) * sizeof(struct place));
 	if (!helper)
 		return -ENOMEM;
 	(void)snprintf(helper->name, sizeof(helper->name), "%s", name); /* cut is fine */
@@ -209,11 +257,17 @@ int helper_new(const char *name, unsigned max_threads, struct helper **ret_helpe
 	(void)pthread_cond_init(&helper->left_spare, NULL);
 	helper->last_next = &helper->first;
 	helper->max_threads = max_threads;
+	helper->max_further = max_further;
 	*ret_helper = helper;
 	return 0;
 }
 
-/* Under the lock, with fewer than max_threads. */
+int helper_new(const char *name, unsigned max_threads, struct helper **ret_helper)
+{
+	return helper_new_deep(name, max_threads, 0, ret_helper);
+}
+
+/* Under the lock, and one is taken, so there is a place. */
 static int thread_start(struct helper *helper)
 {
 	struct place *place = helper->places;
@@ -226,11 +280,12 @@ static int thread_start(struct helper *helper)
 	place->state = PLACE_FREE;
 	place->helper = helper;
 	r = thread_create(&place->thread, helper_main, place);
-	if (r < 0)
+	if (r < 0) {
+		thread_give(helper);
 		return r;
+	}
 	(void)pthread_setname_np(place->thread, helper->name); /* a name is for people only */
 	place->state = PLACE_RUNS;
-	helper->n_threads++;
 	return 0;
 }
 
@@ -252,8 +307,7 @@ void helper_submit(struct helper *helper, struct work *work)
 	work->next = NULL;
 	(void)pthread_mutex_lock(&helper->lock);
 	assert(!helper->is_stopping);
-	if (helper->n_queued >= helper->n_idle &&
-	    helper->n_threads + helper->is_at_spare < helper->max_threads)
+	if (helper->n_queued >= helper->n_idle && thread_take(helper))
 		r = thread_start(helper);
 	*helper->last_next = work;
 	helper->last_next = &work->next;
@@ -267,6 +321,16 @@ void helper_submit(struct helper *helper, struct work *work)
 	(void)pthread_mutex_unlock(&helper->lock);
 }
 
+bool helper_has_room(struct helper *helper)
+{
+	bool has_room;
+
+	(void)pthread_mutex_lock(&helper->lock);
+	has_room = helper->n_queued < helper->n_idle || may_start(helper);
+	(void)pthread_mutex_unlock(&helper->lock);
+	return has_room;
+}
+
 void helper_free(struct helper *helper)
 {
 	if (!helper)
@@ -277,7 +341,7 @@ void helper_free(struct helper *helper)
 	while (helper->is_at_spare)
 		(void)pthread_cond_wait(&helper->left_spare, &helper->lock);
 	(void)pthread_mutex_unlock(&helper->lock);
-	for (unsigned i = 0; i < helper->max_threads; i++) {
+	for (unsigned i = 0; i < helper->max_threads + helper->max_further; i++) {
 		bool is_there;
 
 		(void)pthread_mutex_lock(&helper->lock);

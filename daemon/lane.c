@@ -22,7 +22,9 @@
  * What may block is never done here: syncs, ragged writes, and blocks that the kernel gave back
  * since it would have had to wait (RWF_NOWAIT, while several clients are active) go to the helper
  * threads of the user as pieces, which come back through the inbox.  A piece no longer counts in
- * the store's window and the engine's depth, but in its op and in the depth of its channel.
+ * the store's window and the engine's depth, but in its op and in the depth of its channel.  On a
+ * store where io_submit itself does the work (probe.h), and of files where it can not be told not to
+ * wait and whose server is not trusted, helper threads are the engine: all blocks are pieces.
  *
  * A ragged read without a bounce page stays at the head of its channel, which leaves the scheduler
  * as for depth and has its place in a list until it starts something; whenever pages are back all
@@ -66,10 +68,12 @@
 /* Of a raw block device; what takes several of the kernel's requests is refused with RWF_NOWAIT. */
 #define RAW_NOWAIT_BYTES (1u << 20)
 /* Pieces of one channel that a helper has at a time: half of its threads, so that one client that
-   blocks them does not hold up the others of its user. */
+   blocks them does not hold up the others of its user.  Where helpers are the engine: as many as the
+   profile says, up to STORE_HELPER_DEPTH. */
 #define PIECES_AT_ONCE 4u
 /* And that it has or waits for: with more, what is left waits for its turn in the scheduler, where
-   class and weight count.  A guess. */
+   class and weight count.  A guess.  Where helpers are the engine further ones start only when a
+   thread has room for them. */
 #define PIECES_MAX 8u
 /* A bell that rings idly more often than this in a second leaves epoll (PROTOCOL section 4). */
 #define IDLE_BELLS_MAX 10000u
@@ -575,6 +579,13 @@ static void ungate(struct op *op)
 
 /* ---- pieces: what helper threads do ---- */
 
+/* Whether they are the engine for the blocks of this file. */
+static bool is_helped(const struct lane *lane, const struct file *file)
+{
+	return !file->facts.is_tmpfs &&
+	       (store_is_blocking(lane->store) || (file->facts.is_foreign && file->no_nowait));
+}
+
 static void piece_run(struct work *work)
 {
 	struct piece *piece = container_of(work, struct piece, work);
@@ -659,9 +670,13 @@ static void piece_end(struct piece *piece)
 /* Hands pieces to the helper, some at a time. */
 static void submit_pieces(struct channel *channel)
 {
-	while (channel->first_piece && channel->n_pieces_helped < PIECES_AT_ONCE) {
+	while (channel->first_piece) {
 		struct piece *piece = channel->first_piece;
+		uint32_t max = is_helped(piece->lane, piece->op->file) ? STORE_HELPER_DEPTH
+								       : PIECES_AT_ONCE;
 
+		if (channel->n_pieces_helped >= max)
+			break;
 		channel->first_piece = piece->next;
 		if (!channel->first_piece)
 			channel->last_piece = NULL;
@@ -914,13 +929,15 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 	struct next_block next = { .op = op };
 	uint32_t n_lanes = 1 + lane->n_workers;
 	struct split_block block;
+	bool is_engine; /* helpers are */
 
 	if (op_is_sync(op)) {
 		next.is_piece = true;
 		return next;
 	}
 	next.is_nowait = (lane->is_shared && !file->facts.is_tmpfs) || file->facts.is_foreign;
-	next.is_piece = op->is_misaligned || (next.is_nowait && file->no_nowait);
+	is_engine = is_helped(lane, file);
+	next.is_piece = op->is_misaligned || is_engine || (next.is_nowait && file->no_nowait);
 	/* tmpfs has no RWF_NOWAIT: a write waits in io_submit for whoever has its inode's lock. */
 	next.is_piece |= lane->is_shared && file->facts.is_tmpfs && op->opcode == RING_OP_WRITE;
 	if (op->edges_left) {
@@ -936,7 +953,7 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 		block = split_block(&split, ++op->next_block);
 	next.op_off = op->head + block.off + op->next_inner;
 	next.len = block.len - op->next_inner;
-	if ((next.is_nowait || lane->is_shared) && !op->is_misaligned) {
+	if ((next.is_nowait || lane->is_shared) && !op->is_misaligned && !is_engine) {
 		uint32_t max = lane->whole_bytes;
 
 		if ((lane->is_cut || file->facts.is_foreign) && max > CUT_BYTES)
@@ -953,11 +970,22 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 	return next;
 }
 
-static bool depth_allows(const struct channel *channel, uint32_t lane)
+/* What the pieces that it has leave. */
+static bool pieces_allow(const struct lane *lane, const struct channel *channel,
+			 const struct next_block *next)
 {
-	const struct channel_lane *per = &channel->per_lane[lane];
+	if (channel->n_pieces < PIECES_MAX)
+		return true;
+	return next->is_piece && is_helped(lane, next->op->file) &&
+	       channel->n_pieces < STORE_HELPER_DEPTH && helper_has_room(channel->helper);
+}
 
-	if (channel->n_pieces >= PIECES_MAX)
+static bool depth_allows(const struct lane *lane, const struct channel *channel,
+			 const struct next_block *next)
+{
+	const struct channel_lane *per = &channel->per_lane[next->lane];
+
+	if (!pieces_allow(lane, channel, next))
 		return false;
 	/* Without overlap a full queue is started, then all of it awaited. */
 	if (!channel->profile.overlap_events)
@@ -974,7 +1002,7 @@ static bool may_pass_window(const struct sched_queue *queue, void *arg)
 	if (queue->client->blocks_in_flight)
 		return false;
 	next = head_block(arg, channel);
-	return next.len <= WINDOW_SMALL_BYTES && depth_allows(channel, next.lane) &&
+	return next.len <= WINDOW_SMALL_BYTES && depth_allows(arg, channel, &next) &&
 	       is_let_in(arg, next.op) && (!next.is_bounce || has_page_for(arg, channel));
 }
 
@@ -1168,7 +1196,7 @@ static int start_blocks(struct lane *lane)
 			break;
 		channel = container_of(queue, struct channel, queue);
 		next = head_block(lane, channel);
-		if (!depth_allows(channel, next.lane)) {
+		if (!depth_allows(lane, channel, &next)) {
 			/* Back when a block of it ends. */
 			sched_remove(&lane->sched, queue);
 			if (channel->n_pieces)

@@ -555,6 +555,8 @@ void server_free(struct server *server)
 		event_free(server->idle_event);
 	closep(&server->listen_fd);
 	stores_deinit(&server->service.stores);
+	if (server->inbox.event_fd >= 0)
+		(void)inbox_run(&server->inbox); /* that a probe has begun: to be told no more */
 	stuck_deinit();
 	if (server->inbox_event)
 		event_free(server->inbox_event);

@@ -88,6 +88,7 @@ int store_to_wire(const struct service *service, const struct store *store, Wire
 	const char *allowed = store->access.text ? store->access.text : "";
 
 	wire->is_automatic = store->is_automatic;
+	wire->is_blocking = store_is_blocking(store);
 	wire->clients = store_n_clients(service, store);
 	wire->store = store->id;
 	wire->lanes = store->n_lanes;
@@ -99,6 +100,7 @@ int store_to_wire(const struct service *service, const struct store *store, Wire
 	    text_to_wire(store->path, &wire->path) < 0 ||
 	    text_to_wire(store->fs_type, &wire->fs_type) < 0 ||
 	    text_to_wire(store->engine->name, &wire->engine) < 0 ||
+	    text_to_wire(store_engine_text(store), &wire->engine_text) < 0 ||
 	    text_to_wire(store_profile_source(store), &wire->profile_source) < 0 ||
 	    text_to_wire(allowed, &wire->allowed) < 0)
 		return -ENOMEM;

@@ -23,6 +23,9 @@
 #define LANE_DEPTH_MIN 32u
 /* Syncs and pieces of one user on one store that may be under way at once: a guess. */
 #define HELPER_THREADS 8u
+/* And further ones where helper threads are the engine: for two channels at their full depth, so that
+   one whose blocks never come back does not hold up the others of its user. */
+#define HELPER_FURTHER (2 * STORE_HELPER_DEPTH - HELPER_THREADS)
 
 struct store_helper {
 	struct store_helper *next;
@@ -85,6 +88,8 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, cons
 	store->path = strdup(config->path);
 	if (!store->name || !store->path)
 		return error_set(error, -ENOMEM, "store %s", config->name);
+	atomic_init(&store->is_blocking, probe_judge(NULL, fs_type, store->probe.text_before));
+	atomic_init(&store->probe.is_done, false);
 	*ret_store = TAKE_PTR(store);
 	return 0;
 }
@@ -111,6 +116,45 @@ int store_new(uint32_t id, const struct store_config *config, struct inbox *main
 		return error_set(error, -errno, "store %s: %s: statfs", config->name, config->path);
 	return store_new_on(id, config, st.st_dev, store_fs_name((uint64_t)fs.f_type), main_inbox,
 			    ret_store, error);
+}
+
+/* On a helper thread. */
+static void probe_run(struct work *work)
+{
+	struct store *store = container_of(work, struct store, probe.work);
+	struct store_probe *p = &store->probe;
+	struct probe probe;
+	bool is_blocking;
+
+	probe_measure(store->path, strcmp(store->fs_type, "block device") == 0, &probe);
+	is_blocking = probe_judge(&probe, store->fs_type, p->text);
+	atomic_store_explicit(&store->is_blocking, is_blocking, memory_order_relaxed);
+	atomic_store_explicit(&p->is_done, true, memory_order_release);
+	if (is_blocking)
+		log_notice("store %s: helper threads are its engine: %s", store->name, p->text);
+}
+
+void store_probe(struct store *store, struct helper *helper)
+{
+	if (strcmp(store->fs_type, "tmpfs") == 0)
+		return;
+	store->probe.work.run = probe_run;
+	store->probe.work.about = (struct stuck_about){
+		.what = "probe",
+		.file = store->path,
+		.fd = -1,
+		.dev = store->dev,
+		.who = { .uid = geteuid() },
+	};
+	helper_submit(helper, &store->probe.work);
+}
+
+const char *store_engine_text(const struct store *store)
+{
+	/* acquire: pairs with the release in probe_run() */
+	return atomic_load_explicit(&store->probe.is_done, memory_order_acquire)
+		       ? store->probe.text
+		       : store->probe.text_before;
 }
 
 void store_free(struct store *store)
@@ -195,7 +239,7 @@ int store_take_helper(struct store *store, uid_t uid, struct helper **ret_helper
 		new = calloc(1, sizeof(*new));
 		if (!new)
 			return -ENOMEM;
-		r = helper_new("store", HELPER_THREADS, &new->helper);
+		r = helper_new_deep("store", HELPER_THREADS, HELPER_FURTHER, &new->helper);
 		if (r < 0)
 			return r;
 		h = TAKE_PTR(new);

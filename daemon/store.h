@@ -13,20 +13,26 @@
 #include "daemon/error.h"
 #include "daemon/file.h"
 #include "daemon/inbox.h"
+#include "daemon/helper.h"
 #include "daemon/peer.h"
+#include "daemon/probe.h"
 #include "daemon/stats.h"
 #include "proto/cpu.h"
 #include "proto/profile.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 struct engine_ops;
-struct helper;
 struct lane;
 
 #define STORE_LANES_MAX 64u
+
+/* Blocks of one channel that helper threads have at a time where these are the engine: the default
+   profile's queue depth.  Deeper ones are served so deep: each thread costs some 20 KiB. */
+#define STORE_HELPER_DEPTH 128u
 
 struct store_config {
 	const char *name;
@@ -74,7 +80,16 @@ struct store {
 	uint32_t n_lanes;   /* running; 0 before the first channel */
 	struct stats stats; /* of all channels that are gone and that are there; home lane writes */
 	struct store_helper *helpers; /* of its users */
-	struct inodes inodes;	      /* of all files on it */
+	/* Whether helper threads are its engine, since io_submit would wait.  The main thread writes,
+	   then the probe's; lanes read, relaxed: either way every block is done. */
+	_Atomic bool is_blocking;
+	struct store_probe {
+		struct work work;
+		char text_before[PROBE_TEXT_BYTES]; /* why, before it is measured, */
+		char text[PROBE_TEXT_BYTES];	    /* and since */
+		_Atomic bool is_done;		    /* text is there: release, acquire */
+	} probe;
+	struct inodes inodes; /* of all files on it */
 };
 
 /* The name of a file system by its f_type; "other" of those that nobody asked for yet. */
@@ -91,6 +106,18 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, cons
 		 struct inbox *main_inbox, struct store **ret_store, struct error *error);
 /* Stops the lanes, which must have no channel any more.  NULL is fine. */
 void store_free(struct store *store);
+
+/*
+ * Measures, on a thread of this helper's, whether io_submit waits there; until that is known, and
+ * where it can not be, the kind of file system decides.  Free the helper before the store.
+ */
+void store_probe(struct store *store, struct helper *helper);
+static inline bool store_is_blocking(const struct store *store)
+{
+	return atomic_load_explicit(&store->is_blocking, memory_order_relaxed);
+}
+/* Why it is, or is not: the end of a sentence. */
+const char *store_engine_text(const struct store *store);
 
 /* An automatic store that nobody holds goes away after a while (stores.h). */
 static inline void store_hold(struct store *store)

@@ -648,6 +648,7 @@ static int store_make_configured(struct stores *stores, const struct store_confi
 			    "files",
 			    store->name, before->name);
 	*stores_end(stores) = store;
+	store_probe(store, stores->prober);
 
 	/* At the start, and the administrator's own path: it may block. */
 	fd = open(config->path, O_PATH | O_CLOEXEC);
@@ -684,6 +685,10 @@ int stores_init(struct stores *stores, const struct config *config, struct event
 	r = helper_new("stores", 1, &stores->helper);
 	if (r < 0)
 		return error_set(error, r, "stores");
+	if (config->n_stores) /* one that never comes back holds up no other */
+		r = helper_new("probe", config->n_stores, &stores->prober);
+	if (r < 0)
+		return error_set(error, r, "stores");
 	if (base) {
 		stores->sweep_event = event_new(base, -1, EV_PERSIST, on_sweep, stores);
 		if (!stores->sweep_event)
@@ -706,6 +711,7 @@ void stores_deinit(struct stores *stores)
 {
 	if (stores->sweep_event)
 		event_free(stores->sweep_event);
+	helper_free(stores->prober);
 	while (stores->first) {
 		struct store *store = stores->first;
 

@@ -40,6 +40,7 @@ struct stores {
 	struct log_limit log_limit;
 	dev_t memfd_dev;       /* where memfds lie: memory, and no store */
 	struct helper *helper; /* stops lanes: the kernel takes its time to end a context */
+	struct helper *prober; /* a thread for each configured store; NULL: there is none */
 };
 
 /*

@@ -18,6 +18,8 @@ static const char help[] =
 	"    dsaioctl stores /nvme/model.bin ./tensors   those that these paths belong to\n"
 	"    dsaioctl stores --json | jq '.stores[].profile'\n"
 	"\n"
+	"ENGINE is what does the blocks: libaio, or as many helper threads as the profile's queue\n"
+	"depth says, where io_submit(2) would wait until the bytes are moved; in brackets why.\n"
 	"FROM tells where the profile comes from: the default, the configuration, kept from\n"
 	"dsaioctl profile set, or set and not kept.  AUTO is a store that no configuration names.\n"
 	"USERS are those it serves, CLIENTS how many have files or channels there.  OPEN are ops\n"
@@ -63,7 +65,8 @@ static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_
 		table_add(&about, "%s", store->name);
 		table_add(&about, "%s", store->path);
 		table_add(&about, "%s", store->fs_type);
-		table_add(&about, "%s", store->engine);
+		table_add(&about, "%s (%s)", store->is_blocking ? "helper threads" : store->engine,
+			  store->engine_text);
 		table_add(&about, "%" PRIu32, store->lanes);
 		table_add(&about, "%" PRIu32, store->lane_depth);
 		show_profile(&about, store->profile);

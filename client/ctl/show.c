@@ -252,6 +252,8 @@ struct json_object *show_store_json(const Wire__Store *store)
 	add_number(object, "lane_depth", store->lane_depth);
 	add_number(object, "window_bytes", store->window_bytes);
 	add_text(object, "engine", store->engine);
+	add_bool(object, "is_blocking", store->is_blocking);
+	add_text(object, "engine_text", store->engine_text);
 	add_bool(object, "is_automatic", store->is_automatic);
 	add_text(object, "profile_source", store->profile_source);
 	add_number(object, "clients", store->clients);

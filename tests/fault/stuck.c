@@ -2,186 +2,20 @@
  * A client whose file lies on a FUSE file system of its own that stops to answer (E4): nobody else
  * notices; the log and status name user, mount and what frees it; that frees it.
  *
- * The file system is mounted in a mount namespace of the test's, which the daemon does not see, and
- * served by a process that speaks the kernel's protocol itself.  Its files are one letter long.
+ * The daemon does not see the mount (fuse.h).
  */
-#include "tests/stores.h"
+#include "tests/fuse.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fuse.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#define FILE_BYTES MIB
-#define CLIENT 65534u	  /* the uid whose calls hang: not the daemon's */
-#define SERVER_SECONDS 60 /* then it ends by itself: whatever hangs on it comes back */
-
-struct fs {
-	const char *dir;
-	_Atomic bool *is_hung; /* shared with the server */
-	pid_t pid;
-};
-
-/* ---- the server ---- */
-
-static void answer(int fd, const struct fuse_in_header *in, int error, const void *body, size_t len)
-{
-	struct fuse_out_header out = { .len = (uint32_t)(sizeof(out) + len),
-				       .error = -error,
-				       .unique = in->unique };
-	struct iovec iov[2] = { { &out, sizeof(out) }, { (void *)(uintptr_t)body, len } };
-
-	/* What was interrupted meanwhile is not there any more. */
-	if (writev(fd, iov, 2) < 0 && errno != ENOENT && errno != ENODEV)
-		_exit(1);
-}
-
-static struct fuse_attr attr_of(uint64_t node)
-{
-	return (struct fuse_attr){
-		.ino = node,
-		.mode = node == FUSE_ROOT_ID ? S_IFDIR | 0755 : S_IFREG | 0666,
-		.nlink = 1,
-		.size = node == FUSE_ROOT_ID ? 0 : FILE_BYTES,
-		.blksize = 4096,
-	};
-}
-
-static void serve_one(int fd, const struct fuse_in_header *in, const void *body)
-{
-	static const uint8_t zeroes[FILE_BYTES];
-	struct fuse_init_out init = { .major = FUSE_KERNEL_VERSION,
-				      .minor = 31,
-				      .max_write = 65536,
-				      .max_background = 16,
-				      .congestion_threshold = 12,
-				      .time_gran = 1 };
-	struct fuse_entry_out entry = { .generation = 1 };
-	struct fuse_attr_out attr = { .attr = attr_of(in->nodeid) };
-	struct fuse_statfs_out statfs = { .st = { .bsize = 4096, .frsize = 4096, .namelen = 255 } };
-	struct fuse_open_out open = { .fh = in->nodeid };
-	struct fuse_write_out written = { 0 };
-
-	switch (in->opcode) {
-	case FUSE_INIT:
-		answer(fd, in, 0, &init, sizeof(init));
-		return;
-	case FUSE_LOOKUP:
-		entry.nodeid = FUSE_ROOT_ID + 1 + (uint64_t) * (const uint8_t *)body;
-		entry.attr = attr_of(entry.nodeid);
-		answer(fd, in, 0, &entry, sizeof(entry));
-		return;
-	case FUSE_GETATTR:
-		answer(fd, in, 0, &attr, sizeof(attr));
-		return;
-	case FUSE_STATFS:
-		answer(fd, in, 0, &statfs, sizeof(statfs));
-		return;
-	case FUSE_OPEN:
-		answer(fd, in, 0, &open, sizeof(open));
-		return;
-	case FUSE_READ:
-		answer(fd, in, 0, zeroes, ((const struct fuse_read_in *)body)->size);
-		return;
-	case FUSE_WRITE:
-		written.size = ((const struct fuse_write_in *)body)->size;
-		answer(fd, in, 0, &written, sizeof(written));
-		return;
-	case FUSE_FLUSH:
-	case FUSE_FSYNC:
-	case FUSE_RELEASE:
-		answer(fd, in, 0, NULL, 0);
-		return;
-	case FUSE_FORGET:
-	case FUSE_BATCH_FORGET:
-	case FUSE_INTERRUPT:
-		return; /* are not answered */
-	default:
-		answer(fd, in, ENOSYS, NULL, 0);
-	}
-}
-
-static void serve(int fd, const _Atomic bool *is_hung)
-{
-	static uint64_t request[(128 * KIB + 4096) / sizeof(uint64_t)];
-
-	for (;;) {
-		ssize_t n = read(fd, request, sizeof(request));
-
-		if (n < 0 && (errno == EINTR || errno == ENOENT))
-			continue;
-		if (n < (ssize_t)sizeof(struct fuse_in_header))
-			return; /* the connection was aborted */
-		if (!atomic_load(is_hung))
-			serve_one(fd, (const void *)request,
-				  (const char *)request + sizeof(struct fuse_in_header));
-	}
-}
-
-static void fs_start(struct fs *fs)
-{
-	_cleanup_(closep) int fd = -1;
-	void *shared;
-
-	fs->dir = test_text("%s/fuse", test_dir());
-	CHECK_SYS(mkdir(fs->dir, 0755));
-	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(shared != MAP_FAILED);
-	fs->is_hung = shared;
-
-	fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		test_skip("/dev/fuse: %s", strerror(errno));
-	mounts_private();
-	if (mount("test", fs->dir, "fuse.test", MS_NOSUID | MS_NODEV,
-		  test_text("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd)) < 0)
-		test_skip("mounting FUSE: %s", strerror(errno));
-	/* private, or in a chroot the host would see it */
-	if (mount(NULL, "/sys", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-	    (mount("none", "/sys/fs/fuse/connections", "fusectl", 0, NULL) < 0 && errno != EBUSY))
-		test_skip("mounting fusectl: %s", strerror(errno));
-	(void)fflush(NULL); /* or the child prints it again */
-	fs->pid = (pid_t)CHECK_SYS(fork());
-	if (fs->pid == 0) {
-		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-		(void)alarm(SERVER_SECONDS);
-		serve(fd, fs->is_hung);
-		_exit(0);
-	}
-}
-
-static char *fs_path(const struct fs *fs, char name)
-{
-	return test_text("%s/%c", fs->dir, name);
-}
-
-/* Does what the log says frees it; not by a shell: a process that starts closes what it inherits. */
-static void fs_free_as_told(const struct daemon *daemon)
-{
-	static const char words[] = "echo 1 > /sys/fs/fuse/";
-	_cleanup_(fclosep) FILE *log = fopen(daemon->log_path, "re");
-	_cleanup_(closep) int fd = -1;
-	char line[1024] = "";
-	char *command = NULL;
-
-	CHECK(log);
-	while (!command && fgets(line, sizeof(line), log))
-		command = strstr(line, words);
-	CHECK_MSG(command, "the log names no command");
-	command[strcspn(command, "\n")] = 0;
-	fd = (int)CHECK_SYS(open(strchr(command, '/'), O_WRONLY | O_CLOEXEC));
-	CHECK_EQ(write(fd, "1\n", 2), 2);
-}
+#define CLIENT 65534u /* the uid whose calls hang: not the daemon's */
 
 /* ---- the others ---- */
 
@@ -258,7 +92,7 @@ static void raw_open_as(struct raw *raw, const struct daemon *daemon, uid_t uid)
 	CHECK_SYS(seteuid(0));
 }
 
-static void check_status(const struct daemon *daemon, const struct fs *fs)
+static void check_status(const struct daemon *daemon, const struct fuse *fs)
 {
 	static const char *const whats[] = { "read", "fsync", "check", "close" };
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
@@ -294,12 +128,12 @@ TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is nam
 	struct ring_completion completions[2];
 	struct others others;
 	double before, hung;
-	struct fs fs;
+	struct fuse fs;
 
 	test_needs_root();
 	test_time_limit(100);
 	rig.daemon = daemon_start(DAEMON_ARGS("--user")); /* stores of all kinds, without asking */
-	fs_start(&fs);
+	fuse_start(&fs, 0);
 	beside_start(rig.daemon);
 	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "other"), MIB, 1);
@@ -310,25 +144,25 @@ TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is nam
 
 	raw_open_as(&raw, rig.daemon, CLIENT);
 	raw_slab(&raw, 65536, &slab);
-	raw_file(&raw, fs_path(&fs, 'a'), O_RDWR, &file);
-	raw_file(&raw, fs_path(&fs, 'b'), O_RDWR, &closed);
+	raw_file(&raw, fuse_path(&fs, 'a'), O_RDWR, &file);
+	raw_file(&raw, fuse_path(&fs, 'b'), O_RDWR, &closed);
 	raw_channel(&raw, raw_handle(&raw), file.store, 4, true, &channel);
 	CHECK_EQ(raw_run_one(&channel, (struct ring_entry){ .opcode = RING_OP_READ,
 							    .file = file.id,
 							    .slab = slab.id,
 							    .len = 4096 }),
 		 4096);
-	unchecked = open_direct(fs_path(&fs, 'c'), O_RDWR);
+	unchecked = open_direct(fuse_path(&fs, 'c'), O_RDWR);
 	before = others_ratio(&others, "before");
 
-	atomic_store(fs.is_hung, true);
+	atomic_store(&fs.control->is_hung, true);
 	raw_put(&channel,
 		&(struct ring_entry){
 			.opcode = RING_OP_READ, .file = file.id, .slab = slab.id, .len = 4096 });
 	raw_put(&channel, &(struct ring_entry){ .opcode = RING_OP_FSYNC, .file = file.id });
 	raw_ring(&channel);
 	send_file_remove(&raw, closed.id);
-	send_file_add(&raw, unchecked, fs_path(&fs, 'c'));
+	send_file_add(&raw, unchecked, fuse_path(&fs, 'c'));
 	for (size_t i = 0; i < ARRAY_SIZE(whats); i++)
 		daemon_log_wait(rig.daemon, test_text(": %s has not come back for", whats[i]));
 	CHECK(daemon_log_has(rig.daemon, test_text("user %u: client", CLIENT)));
@@ -340,7 +174,7 @@ TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is nam
 		  "others took %.1f times as long as plain reads, before %.1f times", hung, before);
 	beside_ok();
 
-	fs_free_as_told(rig.daemon);
+	fuse_free_as_told(rig.daemon);
 	CHECK(raw_reap(&channel, 2, completions, 20000000));
 	for (size_t i = 0; i < ARRAY_SIZE(completions); i++)
 		CHECK(ring_result_errno(completions[i].result) > 0);
@@ -363,20 +197,20 @@ TEST(e4_stop,
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct raw raw = RAW_NONE;
 	struct raw_file file;
-	struct fs fs;
+	struct fuse fs;
 
 	test_needs_root();
 	test_time_limit(100);
 	rig.daemon = daemon_start(DAEMON_ARGS("--user"));
-	fs_start(&fs);
+	fuse_start(&fs, 0);
 	raw_open(&raw, rig.daemon);
-	raw_file(&raw, fs_path(&fs, 'a'), O_RDWR, &file);
-	atomic_store(fs.is_hung, true);
+	raw_file(&raw, fuse_path(&fs, 'a'), O_RDWR, &file);
+	atomic_store(&fs.control->is_hung, true);
 	raw_close(&raw);
 	CHECK_SYS(kill(rig.daemon->pid, SIGTERM));
 	daemon_log_wait(rig.daemon, "holds up the daemon's exit");
 	CHECK(daemon_is_alive(rig.daemon));
-	fs_free_as_told(rig.daemon);
+	fuse_free_as_told(rig.daemon);
 	daemon_wait_end(rig.daemon, 0);
 }
 
@@ -387,16 +221,16 @@ TEST(e4_descriptors,
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
 	_cleanup_(closep) int fd = -1;
 	struct usage before, now;
-	struct fs fs;
+	struct fuse fs;
 
 	test_needs_root();
 	test_time_limit(100);
 	rig.daemon = daemon_start(DAEMON_ARGS("--user"));
-	fs_start(&fs);
+	fuse_start(&fs, 0);
 	raw_open(&raw, rig.daemon);
-	fd = open_direct(fs_path(&fs, 'a'), O_RDWR);
+	fd = open_direct(fuse_path(&fs, 'a'), O_RDWR);
 	before = daemon_usage_settled(rig.daemon);
-	atomic_store(fs.is_hung, true);
+	atomic_store(&fs.control->is_hung, true);
 	for (unsigned i = 0; i < 200; i++) { /* refused: descriptors came with it */
 		Wire__Status status = WIRE__STATUS__INIT;
 		Wire__Request request = RAW_REQUEST(STATUS, status, &status);
@@ -408,7 +242,7 @@ TEST(e4_descriptors,
 	test_note("of 800 descriptors that came the daemon has taken %u", now.n_fds - before.n_fds);
 	CHECK(now.n_fds < before.n_fds + 100);
 
-	fs_free_as_told(rig.daemon);
+	fuse_free_as_told(rig.daemon);
 	for (unsigned i = 0; i < 200; i++) { /* then all is read, answered and closed */
 		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 

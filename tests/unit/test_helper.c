@@ -23,7 +23,7 @@ struct task {
 };
 
 static _Atomic int n_run;
-static int numbers[100];
+static int numbers[4 * HELPER_FURTHER_MAX];
 
 static void task_run(struct work *work)
 {
@@ -116,6 +116,50 @@ static unsigned count_threads(const char *name)
 	return n;
 }
 
+/* So many tasks that wait for go; returns when all that can have begun. */
+static void hang(struct helper *helper, struct task *tasks, unsigned n, sem_t *go)
+{
+	for (unsigned i = 0; i < n; i++) {
+		tasks[i] = (struct task){ .work.run = task_run, .wait = go };
+		helper_submit(helper, &tasks[i].work);
+	}
+}
+
+START_TEST(further_threads_are_shared_and_none_takes_more_than_it_leaves)
+{
+	static struct task tasks[3][HELPER_FURTHER_MAX + 8];
+	/* 2 of its own and half of all, one third of what is left, and what its bound says */
+	static const unsigned max[3] = { HELPER_FURTHER_MAX, HELPER_FURTHER_MAX, 3 };
+	static const unsigned want[3] = { 2 + HELPER_FURTHER_MAX / 2, 2 + HELPER_FURTHER_MAX / 4,
+					  2 + 3 };
+	struct helper *helpers[3];
+	sem_t go;
+
+	(void)sem_init(&go, 0, 0);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(helper_new_deep("deep", 2, max[i], &helpers[i]), 0);
+		ck_assert(helper_has_room(helpers[i]));
+		hang(helpers[i], tasks[i], want[i] - 1, &go);
+		ck_assert(helper_has_room(helpers[i]));
+		hang(helpers[i], tasks[i] + want[i] - 1, 2, &go);
+		ck_assert(!helper_has_room(helpers[i]));
+	}
+	ck_assert_uint_eq(count_threads("deep"), want[0] + want[1] + want[2]);
+	for (int i = 0; i < 3; i++)
+		for (unsigned k = 0; k < want[i] + 1; k++)
+			(void)sem_post(&go);
+	for (int i = 0; i < 3; i++)
+		helper_free(helpers[i]);
+	/* All are back. */
+	ck_assert_int_eq(helper_new_deep("again", 2, max[0], &helpers[0]), 0);
+	hang(helpers[0], tasks[0], want[0] - 1, &go);
+	ck_assert(helper_has_room(helpers[0]));
+	for (unsigned k = 0; k < want[0]; k++)
+		(void)sem_post(&go);
+	helper_free(helpers[0]);
+}
+END_TEST
+
 START_TEST(threads_without_work_end_and_others_start_when_there_is_some)
 {
 	struct helper *helper;
@@ -184,6 +228,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, one_thread_does_work_in_order);
 	tcase_add_test(tcase, work_that_hangs_leaves_the_other_threads);
 	tcase_add_test(tcase, threads_without_work_end_and_others_start_when_there_is_some);
+	tcase_add_test(tcase, further_threads_are_shared_and_none_takes_more_than_it_leaves);
 	tcase_add_test(tcase, a_helper_without_work_starts_no_thread_and_can_be_freed);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	tcase_add_test(

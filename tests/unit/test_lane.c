@@ -1025,8 +1025,29 @@ START_TEST(blocks_are_cut_only_where_somebody_has_smaller_ops)
 }
 END_TEST
 
+START_TEST(where_io_submit_waits_helpers_are_the_engine_as_deep_as_the_profile)
+{
+	struct ring_completion completion;
+
+	setup_engine((struct profile){ 65536, 16, false, true, 1 }, 0, true, true);
+	atomic_store(&t.store->is_blocking, true);
+	atomic_store(&holds_calls, true);
+	put(1, RING_OP_READ, 0, 4u << 20, 0);
+	submit();
+	while (atomic_load(&n_held) < 16)
+		(void)usleep(1000);
+	atomic_store(&holds_calls, false);
+	completion = get();
+	ck_assert_int_eq(completion.result, 4 << 20);
+	ck_assert_uint_eq(atomic_load(&n_calls), 64); /* a block each */
+	ck_assert_uint_eq(seen.n_blocks, 0);
+	teardown(true);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
+	tcase_add_test(tcase, where_io_submit_waits_helpers_are_the_engine_as_deep_as_the_profile);
 	tcase_add_loop_test(tcase, bytes_go_there_and_back_with_any_profile, 0, N_ROWS(profiles));
 	tcase_add_loop_test(tcase, the_knobs_mean_what_they_say, 0, N_ROWS(knobs));
 	tcase_add_test(tcase, a_read_ends_at_the_end_of_the_file);

@@ -1,0 +1,41 @@
+/*
+ * A FUSE file system whose server does what a test tells it, while it runs.
+ *
+ * It is mounted in a mount namespace of the test's, which a daemon that was started before does not
+ * see, and served by a process that speaks the kernel's protocol itself.  Its files are one letter
+ * long, of FUSE_FILE_BYTES zeroes whatever is written; others can be made (names that start with a
+ * dot), and are gone at once.  It ends by itself after a minute: what hangs on it then comes back.
+ */
+#ifndef DSAIO_TESTS_FUSE_H
+#define DSAIO_TESTS_FUSE_H
+
+#include "tests/stores.h"
+
+#define FUSE_FILE_BYTES MIB
+#define FUSE_GATHER_MAX 256u
+
+/* Shared with the server. */
+struct fuse_control {
+	_Atomic bool is_hung;	     /* nothing is answered */
+	_Atomic bool is_io_hung;     /* no read and no write is */
+	_Atomic char hung_file;	     /* no read or write of this one; 0: of none */
+	_Atomic uint32_t delay_usec; /* each read or write takes so long */
+	/* Reads and writes of files with a letter are answered only when so many are there; 0: at once. */
+	_Atomic uint32_t n_gather;
+	_Atomic uint32_t n_hung;       /* reads and writes that are not answered */
+	_Atomic uint32_t max_together; /* that were there unanswered, not counting the hung ones */
+};
+
+struct fuse {
+	const char *dir;
+	struct fuse_control *control;
+	pid_t pid;
+};
+
+/* Mounts and serves it; flags: as mount(2) has them.  Skips where there is no FUSE. */
+void fuse_start(struct fuse *fs, unsigned long flags);
+char *fuse_path(const struct fuse *fs, char name);
+/* Does what the daemon's log says frees it: what hangs ends with an error. */
+void fuse_free_as_told(const struct daemon *daemon);
+
+#endif
