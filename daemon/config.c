@@ -46,6 +46,7 @@ enum value_kind {
 	VALUE_COUNT, /* as VALUE_U32, and 64 bits wide */
 	VALUE_BOOL,
 	VALUE_LOCK,
+	VALUE_PAGES,
 	VALUE_ENGINE,
 	VALUE_GROUP,
 	VALUE_USERS,
@@ -75,6 +76,7 @@ static const struct key daemon_keys[] = {
 	{ "client_pool_max", VALUE_SIZE, DAEMON_KEY(client_pool_max), POOL_MIN, POOL_MAX },
 	{ "user_pool_max", VALUE_SIZE, DAEMON_KEY(user_pool_max), POOL_MIN, POOL_MAX },
 	{ "lock", VALUE_LOCK, DAEMON_KEY(lock), 0, 0 },
+	{ "huge_pages", VALUE_PAGES, DAEMON_KEY(huge_pages), 0, 0 },
 	{ "spin_usec", VALUE_U32, DAEMON_KEY(spin_usec), 0, SPIN_USEC_MAX },
 	{ "auto_stores", VALUE_BOOL, DAEMON_KEY(auto_stores), 0, 0 },
 	{ "admin_group", VALUE_GROUP, DAEMON_KEY(admin_group), 0, 0 },
@@ -195,6 +197,22 @@ static int lock_set(enum pool_lock *field, const char *text, struct error *error
 		return error_set_plain(error, -EINVAL,
 				       "must be yes (refuse what can not be locked) or auto (serve "
 				       "it unlocked)");
+	return 0;
+}
+
+static int pages_set(enum pool_pages *field, const char *text, struct error *error)
+{
+	if (strcasecmp(text, "auto") == 0)
+		*field = POOL_PAGES_AUTO;
+	else if (strcasecmp(text, "reserved") == 0)
+		*field = POOL_PAGES_RESERVED;
+	else if (strcasecmp(text, "no") == 0)
+		*field = POOL_PAGES_SMALL;
+	else
+		return error_set_plain(error, -EINVAL,
+				       "must be auto (transparent huge pages, where the kernel has "
+				       "them), reserved (those that the host has reserved before "
+				       "these) or no");
 	return 0;
 }
 
@@ -328,6 +346,8 @@ static int key_set(void *object, const struct key *key, const char *text, struct
 		return bool_set(field, text, error);
 	case VALUE_LOCK:
 		return lock_set(field, text, error);
+	case VALUE_PAGES:
+		return pages_set(field, text, error);
 	case VALUE_ENGINE:
 		return engine_set(field, text, error);
 	case VALUE_GROUP:

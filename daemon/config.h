@@ -29,14 +29,15 @@
 #define CONFIG_MISTAKES_MAX 100u
 
 struct config {
-	bool is_user;		  /* --user: one user's own daemon; config_set_user() */
-	char *socket_path;	  /* NULL: a user's own daemon in the directory for that */
-	uint64_t pool_size;	  /* bytes; default half of memory */
-	uint64_t client_pool_max; /* bytes; default half of that */
-	uint64_t user_pool_max;	  /* bytes; default the same; of a user's own daemon all */
-	enum pool_lock lock;	  /* default: yes as root or under systemd, else auto */
-	uint32_t spin_usec;	  /* default 200 */
-	bool auto_stores;	  /* serve devices that no store names, too; default yes */
+	bool is_user;		    /* --user: one user's own daemon; config_set_user() */
+	char *socket_path;	    /* NULL: a user's own daemon in the directory for that */
+	uint64_t pool_size;	    /* bytes; default half of memory */
+	uint64_t client_pool_max;   /* bytes; default half of that */
+	uint64_t user_pool_max;	    /* bytes; default the same; of a user's own daemon all */
+	enum pool_pages huge_pages; /* default: auto */
+	enum pool_lock lock;	    /* default: yes as root or under systemd, else auto */
+	uint32_t spin_usec;	    /* default 200 */
+	bool auto_stores;	    /* serve devices that no store names, too; default yes */
 	bool has_admin_group;
 	gid_t admin_group;	/* its members are administrators */
 	char *state_dir;	/* where profiles are kept; NULL: nowhere */

@@ -17,19 +17,34 @@
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
 #endif
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB (21U << 26)
+#endif
+
+/* The size that x86-64 and arm64 have beside their base page; also the library's step. */
+#define HUGE_BYTES (UINT64_C(2) << 20)
+/* Collapsed in one call, which makes all processors give back what they hold: not for each page; and
+   can not be killed meanwhile. */
+#define COLLAPSE_BYTES (UINT64_C(64) << 20)
 #define SLAB_BYTES_MAX (UINT64_C(1) << 46) /* a quarter of what a process can map */
 /* So much of a mapping is filled, or taken down, in one call, which keeps others from changing the
    process's mappings (and, behind those that wait, from copying to them) for as long: 0.5 ms, or some
    where a hypervisor has to find the memory first.  Less makes all of it slower. */
 #define STEP_BYTES (2u << 20)
 
-int memfd_sealed(const char *name, uint64_t size_bytes)
+static int memfd_sealed_with(const char *name, unsigned flags, uint64_t size_bytes)
 {
 	_cleanup_(closep) int fd = -1;
 
-	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	fd = memfd_create(name, flags | MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL) /* an older kernel refuses the unknown flag */
-		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		fd = memfd_create(name, flags | MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
 	if (ftruncate(fd, (off_t)size_bytes) < 0)
@@ -38,6 +53,59 @@ int memfd_sealed(const char *name, uint64_t size_bytes)
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		return -errno;
 	return TAKE_FD(fd);
+}
+
+int memfd_sealed(const char *name, uint64_t size_bytes)
+{
+	return memfd_sealed_with(name, 0, size_bytes);
+}
+
+/* A page that it would only fill in part would take more than is charged. */
+static bool can_be_huge(const struct slab *slab)
+{
+	return slab->pool->pages != POOL_PAGES_SMALL && !slab->is_imported &&
+	       slab->size_bytes % HUGE_BYTES == 0;
+}
+
+/* Maps it at a multiple of a huge page, as it has to be for the kernel to use one: or MAP_FAILED. */
+static void *map_aligned(const struct slab *slab)
+{
+	uint64_t room = slab->map_bytes + HUGE_BYTES, before;
+	char *start = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+			   0);
+
+	if (start == MAP_FAILED)
+		return MAP_FAILED;
+	before = -(uintptr_t)start % HUGE_BYTES;
+	/* Parts of a mapping of ours that nobody uses: can not fail, but for the number of mappings. */
+	if (before)
+		(void)munmap(start, before);
+	(void)munmap(start + before + slab->map_bytes, HUGE_BYTES - before);
+	return mmap(start + before, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		    slab->fd, 0);
+}
+
+/*
+ * Has the kernel fill it with transparent huge pages.  MADV_COLLAPSE (Linux 6.1) does so although
+ * shmem_enabled is never, as it is unless an administrator has set it; it wants something to be
+ * there in each.  Where that is not known, or there are none, the pages become small ones, or what
+ * shmem_enabled says.
+ */
+static void fill_huge(struct slab *slab)
+{
+	char *memory = slab->memory;
+
+	(void)madvise(memory, slab->map_bytes, MADV_HUGEPAGE);
+	for (uint64_t at = 0; at < slab->map_bytes; at += HUGE_BYTES)
+		if (madvise(memory + at, 1, MADV_POPULATE_WRITE) < 0)
+			return;
+	for (uint64_t at = 0; at < slab->map_bytes; at += COLLAPSE_BYTES) {
+		uint64_t left = slab->map_bytes - at;
+
+		if (madvise(memory + at, left < COLLAPSE_BYTES ? left : COLLAPSE_BYTES,
+			    MADV_COLLAPSE) < 0)
+			return; /* none is left: looking for one takes long */
+	}
 }
 
 static void memlock_limit(char *text, size_t size)
@@ -56,10 +124,15 @@ static void memlock_limit(char *text, size_t size)
  * Not mlock(), which the sanitizers replace by nothing.  The limit is asked at once and of all of it,
  * the pages come in steps.
  */
-static int mapping_lock(char *memory, size_t bytes)
+static int mapping_lock(struct slab *slab)
 {
+	char *memory = slab->memory;
+	size_t bytes = slab->map_bytes;
+
 	if (mlock2(memory, bytes, MLOCK_ONFAULT) < 0)
 		return -errno;
+	if (can_be_huge(slab) && !slab->is_huge)
+		fill_huge(slab);
 	for (size_t at = 0; at < bytes; at += STEP_BYTES) {
 		size_t n = bytes - at < STEP_BYTES ? bytes - at : STEP_BYTES;
 
@@ -84,7 +157,7 @@ static int slab_lock(struct slab *slab)
 {
 	char limit[32];
 	/* EPERM, ENOMEM or EAGAIN: for the client it is all memory that is not had. */
-	int code = mapping_lock(slab->memory, slab->map_bytes);
+	int code = mapping_lock(slab);
 
 	if (code == 0) {
 		slab->is_locked = true;
@@ -108,8 +181,10 @@ static int slab_lock(struct slab *slab)
 /* Maps and locks what fd has. */
 static int slab_map(struct slab *slab)
 {
-	void *memory = mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
-			    (off_t)slab->import_off);
+	bool is_aligned = can_be_huge(slab) && !slab->is_huge;
+	void *memory = is_aligned ? map_aligned(slab)
+				  : mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+					 slab->fd, (off_t)slab->import_off);
 
 	if (memory == MAP_FAILED)
 		return error_set(&slab->error, -errno, "%s of %" PRIu64 " bytes: mmap",
@@ -184,16 +259,6 @@ static int slab_do_import(struct slab *slab)
 	return r;
 }
 
-/* The helper's thread: sets fd, memory, is_locked.  What failed is undone by slab_unmake(). */
-static int slab_do_make(struct slab *slab)
-{
-	slab->fd = memfd_sealed("dsaio-slab", slab->size_bytes);
-	if (slab->fd < 0)
-		return error_set(&slab->error, slab->fd, "slab of %" PRIu64 " bytes: memfd",
-				 slab->size_bytes);
-	return slab_map(slab);
-}
-
 /* The helper's thread: the memory goes back although a child of the client may map it. */
 static void slab_unmake(struct slab *slab)
 {
@@ -206,6 +271,40 @@ static void slab_unmake(struct slab *slab)
 		mapping_remove(slab->memory, slab->map_bytes);
 	if (slab->fd >= 0)
 		(void)close(slab->fd);
+}
+
+/* Of reserved huge pages: mmap fails if too few are free. */
+static int slab_make_huge(struct slab *slab)
+{
+	int r;
+
+	slab->fd = memfd_sealed_with("dsaio-slab", MFD_HUGETLB | MFD_HUGE_2MB, slab->size_bytes);
+	if (slab->fd < 0)
+		return slab->fd;
+	slab->is_huge = true;
+	r = slab_map(slab);
+	/* What is not there yet may never be, and who touches it then dies (cgroups bound it, too). */
+	if (r < 0 || !slab->is_locked) {
+		r = -ENOMEM;
+		slab_unmake(slab);
+		slab->is_huge = false;
+		slab->memory = NULL;
+		slab->fd = -1;
+	}
+	return r;
+}
+
+/* The helper's thread: sets fd, memory, is_locked.  What failed is undone by slab_unmake(). */
+static int slab_do_make(struct slab *slab)
+{
+	if (slab->pool->pages == POOL_PAGES_RESERVED && can_be_huge(slab) &&
+	    slab_make_huge(slab) == 0)
+		return 0;
+	slab->fd = memfd_sealed("dsaio-slab", slab->size_bytes);
+	if (slab->fd < 0)
+		return error_set(&slab->error, slab->fd, "slab of %" PRIu64 " bytes: memfd",
+				 slab->size_bytes);
+	return slab_map(slab);
 }
 
 static void slab_give_charges(struct slab *slab)
@@ -225,6 +324,8 @@ static void slab_made_main(struct message *message)
 		free(slab);
 		return;
 	}
+	if (slab->is_huge)
+		pool->huge_bytes += slab->size_bytes;
 	if (!slab->is_locked && pool->is_locked) {
 		pool->is_locked = false;
 		(void)snprintf(pool->why_unlocked, sizeof(pool->why_unlocked), "%s",
@@ -333,6 +434,8 @@ static void slab_freed_main(struct message *message)
 {
 	struct slab *slab = container_of(message, struct slab, message);
 
+	if (slab->is_huge)
+		slab->pool->huge_bytes -= slab->size_bytes;
 	slab_give_charges(slab);
 	if (slab->on_freed)
 		slab->on_freed(slab->freed_arg);

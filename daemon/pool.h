@@ -8,6 +8,9 @@
  * memory is not reused while a device writes to it.  It is punched, not only closed: a child of
  * the client may still map it.
  *
+ * One whose size is a multiple of a huge page's is made of such, where pool_pages says so and the
+ * kernel has them.
+ *
  * Or its memory is the client's own, imported by descriptor: tmpfs or hugetlbfs only, since a page
  * fault on anything else could hang.  It is charged, mapped and locked like another, but the client
  * may shrink or punch it at any time: the kernel's copies then fail with EFAULT.  It is only
@@ -30,10 +33,23 @@
 
 enum pool_lock { POOL_LOCK_YES, POOL_LOCK_AUTO };
 
+/*
+ * Of what pages slabs are.  What the kernel does for each page that an I/O pins it does once for a
+ * huge one: of 1 MiB blocks a quarter of the processor time is left (virtio, Linux 6.18), of 4 KiB
+ * blocks all.
+ */
+enum pool_pages {
+	POOL_PAGES_AUTO,     /* transparent huge pages, as far as the kernel has any */
+	POOL_PAGES_RESERVED, /* those that the host has reserved, while some are free; else the same */
+	POOL_PAGES_SMALL,
+};
+
 struct pool {
 	struct account account; /* the daemon's: parent of all users' */
 	enum pool_lock lock;
-	bool is_locked; /* false: some slab had to be served unlocked (lock = auto) */
+	enum pool_pages pages;
+	uint64_t huge_bytes; /* of slabs in reserved ones */
+	bool is_locked;	     /* false: some slab had to be served unlocked (lock = auto) */
 	char why_unlocked[ERROR_TEXT_BYTES];
 	struct inbox *main_inbox; /* where slabs report */
 };
@@ -46,6 +62,7 @@ struct slab {
 	bool is_imported;
 	uint64_t import_off;
 	bool is_locked;
+	bool is_huge; /* in huge pages that the host has reserved */
 	struct charge bytes_charge, slab_charge;
 	_Atomic uint32_t n_holds; /* lanes: +1 relaxed (the caller holds one),
 				     -1 acq_rel (the last sees all use before) */

@@ -437,6 +437,7 @@ static void service_init(struct server *server, struct event_base *base)
 		.inbox = &server->inbox,
 		.pool = { .account = { .name = "the daemon" },
 			  .lock = config->lock,
+			  .pages = config->huge_pages,
 			  .is_locked = true,
 			  .main_inbox = &server->inbox },
 		.spin_usec = config->spin_usec,

@@ -69,6 +69,8 @@ static int pool_to_wire(const struct pool *pool, Wire__Pool *wire)
 	wire->size_bytes = pool->account.limit[CHARGE_POOL_BYTES];
 	wire->used_bytes = pool->account.used[CHARGE_POOL_BYTES];
 	wire->is_locked = pool->is_locked;
+	wire->wants_huge = pool->pages != POOL_PAGES_SMALL;
+	wire->huge_bytes = pool->huge_bytes;
 	return text_to_wire(pool->why_unlocked, &wire->why_unlocked);
 }
 

@@ -59,6 +59,10 @@ static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 		     units_format_size(size, pool->size_bytes),
 		     pool->is_locked ? "locked" : "not locked", pool->why_unlocked[0] ? ": " : "",
 		     pool->why_unlocked);
+	if (pool->wants_huge)
+		(void)printf("huge pages: %s of it in reserved ones, else transparent ones where "
+			     "there are any\n",
+			     units_format_size(used, pool->huge_bytes));
 	(void)printf("[%s] %.1f%%\n\n",
 		     units_format_bar(bar, BAR_WIDTH, share_of(pool->used_bytes, pool->size_bytes)),
 		     100 * share_of(pool->used_bytes, pool->size_bytes));

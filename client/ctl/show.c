@@ -236,6 +236,8 @@ struct json_object *show_pool_json(const Wire__Pool *pool)
 	add_number(object, "used_bytes", pool->used_bytes);
 	add_bool(object, "is_locked", pool->is_locked);
 	add_text(object, "why_unlocked", pool->why_unlocked);
+	add_bool(object, "wants_huge", pool->wants_huge);
+	add_number(object, "huge_bytes", pool->huge_bytes);
 	return object;
 }
 

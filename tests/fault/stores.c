@@ -200,6 +200,8 @@ static const struct {
 	{ "a yes or no that is neither", "[daemon]\nauto_stores = perhaps\n",
 	  ":2: [daemon] auto_stores = perhaps;yes or no" },
 	{ "a lock that is none", "[daemon]\nlock = maybe\n", ":2: [daemon] lock = maybe;auto" },
+	{ "huge pages that are none", "[daemon]\nhuge_pages = 1G\n",
+	  ":2: [daemon] huge_pages = 1G;auto;reserved" },
 	{ "an engine that is none", "[store a]\npath = /\nengine = uring\n",
 	  ":3: [store a] engine = uring;libaio" },
 	{ "a user that the host does not have", "[store a]\npath = /\nusers = root, no-such-user\n",

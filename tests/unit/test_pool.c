@@ -435,8 +435,55 @@ START_TEST(imported_memory_too_has_to_be_locked)
 }
 END_TEST
 
+/* Reserved ones that are free, as the kernel tells. */
+static unsigned n_huge_free(void)
+{
+	FILE *file = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "re");
+	unsigned n = 0;
+
+	if (file && fscanf(file, "%u", &n) != 1)
+		n = 0;
+	if (file)
+		(void)fclose(file);
+	return n;
+}
+
+static const struct {
+	uint64_t bytes;
+	bool can_be_huge;
+} huge_sizes[] = { { 4 * MIB, true }, { 5 * MIB, false }, { 4096, false } };
+
+START_TEST(a_slab_of_whole_huge_pages_takes_reserved_ones_or_is_made_without)
+{
+	unsigned n_before = n_huge_free();
+	struct stat st;
+
+	pool.pages = POOL_PAGES_RESERVED;
+	ck_assert_int_eq(make(huge_sizes[_i].bytes), 0);
+	ck_assert_uint_eq(made->size_bytes, huge_sizes[_i].bytes);
+	ck_assert_int_eq(made->is_huge,
+			 huge_sizes[_i].can_be_huge && n_before >= 2 && made->is_locked);
+	ck_assert_uint_eq(pool.huge_bytes, made->is_huge ? made->size_bytes : 0);
+	if (huge_sizes[_i].can_be_huge) /* or transparent ones could not be either */
+		ck_assert_uint_eq((uintptr_t)made->memory % (2 * MIB), 0);
+	ck_assert_int_eq(fstat(made->fd, &st), 0);
+	ck_assert_int_eq(st.st_size, (off_t)huge_sizes[_i].bytes);
+	if (made->is_huge)
+		ck_assert_uint_eq(n_huge_free(), n_before - 2);
+	memset(made->memory, 1, made->size_bytes);
+	drop();
+	run_until(&n_freed);
+	ck_assert_uint_eq(pool.huge_bytes, 0);
+	ck_assert_uint_eq(n_huge_free(), n_before);
+	ck_assert(account_is_zero(&pool.account));
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
+	tcase_add_loop_test(tcase,
+			    a_slab_of_whole_huge_pages_takes_reserved_ones_or_is_made_without, 0,
+			    N_ROWS(huge_sizes));
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, a_slab_has_whole_pages_and_is_charged_until_it_is_free, 0,
 			    N_ROWS(sizes));
