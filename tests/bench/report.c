@@ -10,9 +10,16 @@
 
 enum column { OURS, REFERENCE, RATIO };
 
+/*
+ * A reference that is so much slower in one round than in another met a file that a cache below us
+ * had let go (20 times was seen), or a device that others use: its row is worth little.
+ */
+#define UNSTEADY 5.0
+
 /* What is printed of a row. */
 struct summary {
 	double ours, reference; /* medians */
+	double range;		/* of the reference: its largest value to its smallest */
 	double ratio, q1, q3;	/* median and quartiles of the rounds' ratios */
 	bool holds;		/* the median meets the bar, without tolerance */
 };
@@ -38,6 +45,7 @@ static struct summary row_summary(const struct row *row)
 	s.ours = quantile(sorted, row->n_rounds, 0.5);
 	sort_column(row, REFERENCE, sorted);
 	s.reference = quantile(sorted, row->n_rounds, 0.5);
+	s.range = sorted[row->n_rounds - 1] / sorted[0];
 	sort_column(row, RATIO, sorted);
 	s.ratio = quantile(sorted, row->n_rounds, 0.5);
 	s.q1 = quantile(sorted, row->n_rounds, 0.25);
@@ -83,6 +91,9 @@ void report_print(FILE *f, const struct row *rows, unsigned n)
 			row->has_no_bar ? "-"
 			: s.holds	? "yes"
 					: "NO");
+		if (!row->is_absolute && s.range > UNSTEADY)
+			fprintf(f, "  unsteady: the reference's values differ %.0f times; again?\n",
+				s.range);
 		n_measured += !row->has_no_bar;
 		n_holds += !row->has_no_bar && s.holds;
 	}
