@@ -176,9 +176,13 @@ $(BUILD)/proto/dirs.h: force | $(BUILD)/proto
 # Unit tests see inside, and link the archives; the others link the library, as programs do.
 $(BUILD)/tests/unit/test_bench_statistics: $(BUILD)/tests/bench/statistics.o
 $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
-	$(call say,LINK,$@)$(LINK) -o $@ $^ $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
+	$(call say,LINK,$@)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
 $(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(LIB_LIBS) -lm
+# The sides of the bench need each other, and some of the library that programs link.
+SIDES_OBJ = $(call obj,$(patsubst %,tests/bench/%.c,crew deepnvme device files grid histogram \
+	    matrix process side side_deepnvme side_fio side_local side_ours statistics tune))
+$(patsubst %,$(BUILD)/tests/unit/test_bench_%,matrix grid deepnvme): $(SIDES_OBJ)
 $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(CTL_LIBS) -laio
 .SECONDARY:
@@ -188,7 +192,8 @@ $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 
 # ---- try, test, measure ----
 
-.PHONY: demo check check-systemd check-report bench asan ubsan tsan valgrind fuzz model ring-mutants
+.PHONY: demo check check-systemd check-report bench bench-full asan ubsan tsan valgrind fuzz model \
+	ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
 	@BUILD=$(BUILD) tests/demo.sh
@@ -201,6 +206,11 @@ bench: ## measure beside fio, libaio and DeepNVMe's way [BENCH_JSON=FILE]; more:
 	@$(call install_packages,$(PACKAGES) fio)
 	@$(MAKE) --no-print-directory all $(BUILD)/bench
 	@BUILD=$(BUILD) BENCH_JSON=$(BENCH_JSON) $(BUILD)/bench
+
+bench-full: ## the same, and DeepNVMe's way, at all points: hours [BENCH_JSON=FILE BENCH_PART=OPTIONS]
+	@$(call install_packages,$(PACKAGES) fio)
+	@$(MAKE) --no-print-directory all $(BUILD)/bench
+	@BUILD=$(BUILD) $(BUILD)/bench full $(if $(BENCH_JSON),--json $(BENCH_JSON)) $(BENCH_PART)
 
 asan: ## check, built with the address sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address check

@@ -376,6 +376,7 @@ static const char *const list_help =
 	"  --slice MSEC      of each slice (150); ops of 64M and more: one in each process\n"
 	"  --tune N          candidates of DeepNVMe's 64 that are tried for each size: 64, 4, or 0:\n"
 	"                    blocks of 1M, our depth, one thread (64)\n"
+	"  --file SIZE       of each process's file, for ops below 64M (256M)\n"
 	"  --json FILE       all rounds, too\n";
 
 static void help(FILE *out_to)
@@ -406,6 +407,7 @@ enum {
 	OPT_ROUNDS,
 	OPT_SLICE,
 	OPT_TUNE,
+	OPT_FILE,
 	OPT_JSON,
 	OPT_HELP
 };
@@ -420,6 +422,7 @@ static const struct option long_options[] = {
 	{ "rounds", required_argument, NULL, OPT_ROUNDS },
 	{ "slice", required_argument, NULL, OPT_SLICE },
 	{ "tune", required_argument, NULL, OPT_TUNE },
+	{ "file", required_argument, NULL, OPT_FILE },
 	{ "json", required_argument, NULL, OPT_JSON },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ NULL, 0, NULL, 0 },
@@ -469,6 +472,7 @@ static int number_option(const char *text, unsigned min, unsigned max, unsigned 
 static int option(struct full *f, int which, const char *text)
 {
 	struct matrix *m = &f->matrix;
+	struct list size;
 	unsigned msec;
 	int r;
 
@@ -497,6 +501,13 @@ static int option(struct full *f, int which, const char *text)
 		return r;
 	case OPT_TUNE:
 		return number_option(text, 0, TUNE_CANDIDATES, &f->n_candidates);
+	case OPT_FILE:
+		r = list_option(text, 4096, UINT64_C(1) << 40, &size);
+		if (r == 0 && (size.n > 1 || size.values[0] % 4096 != 0))
+			r = -EINVAL;
+		if (r == 0)
+			m->file_bytes = size.values[0];
+		return r;
 	case OPT_JSON:
 		f->json = text;
 		return 0;
@@ -513,6 +524,7 @@ static void defaults(struct full *f)
 			    .n_candidates = TUNE_CANDIDATES,
 			    .seed = random_seed() };
 	m->slice_usec = SLICE_MSEC_DEFAULT * 1000;
+	m->file_bytes = MATRIX_FILE_BYTES;
 	(void)list_parse("4K,64K,1M,8M,400M", &m->sizes); /* none of these can fail */
 	(void)list_parse("1,8,32,128", &m->depths);
 	(void)list_parse("1,2,4,8,16", &m->processes);

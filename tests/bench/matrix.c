@@ -6,8 +6,6 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* So large that ops in flight (at most 128 MiB) do not meet, whichever way they are chosen. */
-#define FILE_BYTES (256 * MIB)
 /* Such an op takes longer than a slice: each process does one, however long. */
 #define WHOLE_OP_BYTES (64 * MIB)
 /* As tensors are read: small ones anywhere, large ones in a row. */
@@ -151,7 +149,9 @@ void matrix_point(const struct matrix *m, unsigned i, struct point *ret_point, u
 
 	p.dir = m->dirs[place];
 	p.is_random = p.op_bytes < RANDOM_BYTES;
-	p.file_bytes = is_whole(p.op_bytes) ? p.op_bytes : FILE_BYTES / p.op_bytes * p.op_bytes;
+	p.file_bytes = m->file_bytes / p.op_bytes * p.op_bytes;
+	if (is_whole(p.op_bytes) || p.file_bytes == 0)
+		p.file_bytes = p.op_bytes;
 	p.profile = point_profile(p.depth);
 	p.slice_usec = m->slice_usec;
 	p.slice_ops = is_whole(p.op_bytes) ? 1 : 0;
@@ -162,5 +162,5 @@ void matrix_point(const struct matrix *m, unsigned i, struct point *ret_point, u
 bool point_is_same_group(const struct point *a, const struct point *b)
 {
 	return a->dir == b->dir && a->n_processes == b->n_processes &&
-	       (is_whole(a->op_bytes) ? a->op_bytes == b->op_bytes : !is_whole(b->op_bytes));
+	       a->file_bytes == b->file_bytes;
 }

@@ -39,7 +39,13 @@ struct matrix {
 	struct list processes;
 	const char *dirs[MATRIX_LIST_MAX];
 	int64_t slice_usec;
+	uint64_t file_bytes; /* at most, of a process's file for ops that are measured in slices */
 };
+
+/*
+ * So large that ops in flight (at most 128 MiB of them) hardly ever meet, in whichever order.
+ */
+#define MATRIX_FILE_BYTES (UINT64_C(256) << 20)
 
 unsigned matrix_count(const struct matrix *matrix);
 /* Point i; ret_place: the index of its directory. */
