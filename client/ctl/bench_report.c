@@ -41,7 +41,7 @@ static const char style[] =
 	"max-width:60rem}\n"
 	".wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
 	"th,td{text-align:left;vertical-align:top;padding:.25rem .9rem .25rem 0;"
-	"border-bottom:1px solid var(--rule)}th{font-weight:600}td.n{text-align:right}\n"
+	"border-bottom:1px solid var(--rule)}th{font-weight:600}td.n{text-align:right}td.n,td.mono{white-space:nowrap}\n"
 	"code,pre,.mono{font-family:ui-monospace,\"DejaVu Sans Mono\",monospace;font-size:13px}"
 	"code{overflow-wrap:anywhere}pre{background:var(--card);border:1px solid var(--rule);"
 	"padding:.7rem;overflow-x:auto;margin:.4rem 0}\n"
@@ -325,33 +325,59 @@ static const struct bench_row *fastest(const struct run *run, enum bench_op op)
 	return best;
 }
 
-/* What bench tune recommends, or bench sweep found best, as DeepSpeed's configuration has it. */
-static void write_best_block(FILE *out, const struct run *run)
+/* What bench tune recommends, or else the pair with the largest sum, as DeepSpeed's configuration
+   has it. */
+static int write_best_block(FILE *out, const struct run *run)
 {
 	struct json_object *best = bench_results_get(run->results, "best");
-	const char *text = best ? json_object_to_json_string_ext(best, JSON_C_TO_STRING_PRETTY)
-				: NULL;
+	size_t n_pairs = 0;
+	_cleanup_(freep) struct pair *pairs = pairs_of(run, &n_pairs);
 
-	if (!text)
-		return;
+	if (!pairs)
+		return -ENOMEM;
+	if (!best && !n_pairs)
+		return 0;
 	(void)fputs("<h3>", out);
 	svg_text(out, run->name);
-	(void)fprintf(out, ": %s</h3>\n<pre>",
-		      strcmp(bench_results_kind(run->results), "tune") == 0 ? "recommended profile"
-									    : "best profile");
-	svg_text(out, text);
+	(void)fprintf(out, ": %s</h3>\n<pre>", best ? "recommended profile" : "fastest profile");
+	if (best) {
+		const char *text = json_object_to_json_string_ext(best, JSON_C_TO_STRING_PRETTY);
+
+		svg_text(out, text ? text : "");
+	} else {
+		const struct bench_row *row = pairs[0].rows[0] ? pairs[0].rows[0]
+							       : pairs[0].rows[1];
+		const struct profile *p = &row->task.profile;
+
+		(void)fprintf(out,
+			      "{\n  &quot;aio&quot;:{\n    &quot;single_submit&quot;:%s,\n"
+			      "    &quot;overlap_events&quot;:%s,\n"
+			      "    &quot;intra_op_parallelism&quot;:%" PRIu32 ",\n"
+			      "    &quot;queue_depth&quot;:%" PRIu32 ",\n"
+			      "    &quot;block_size&quot;:%" PRIu32 "\n  }\n}",
+			      p->single_submit ? "true" : "false",
+			      p->overlap_events ? "true" : "false", p->intra_op_parallelism,
+			      p->queue_depth, p->block_size);
+	}
 	(void)fputs("</pre>\n", out);
+	return 0;
 }
 
-static void write_best(FILE *out, const struct run *runs, size_t n_runs)
+/* Latencies are of several sizes: their profile is no point of a space. */
+static bool is_of_points(const struct run *run)
+{
+	return strcmp(bench_results_kind(run->results), "latency") != 0;
+}
+
+static int write_best(FILE *out, const struct run *runs, size_t n_runs)
 {
 	bool has_any = false;
+	int r = 0;
 
 	for (size_t i = 0; i < n_runs; i++)
-		has_any |= runs[i].n_rows > 0 &&
-			   strcmp(bench_results_kind(runs[i].results), "latency") != 0;
+		has_any |= runs[i].n_rows > 0 && is_of_points(&runs[i]);
 	if (!has_any)
-		return;
+		return 0;
 	(void)fputs("<h2>Best profiles</h2>\n<p>GB/s, 1 GB being 1024<sup>3</sup> bytes, with the "
 		    "waits between processes. A profile: block size, queue depth (d), parts of a "
 		    "transfer side by side (p); overlap refills the queue as requests end, seq "
@@ -360,6 +386,8 @@ static void write_best(FILE *out, const struct run *runs, size_t n_runs)
 		    "<th>read</th><th></th><th>write</th><th></th></tr>\n",
 		    out);
 	for (size_t i = 0; i < n_runs; i++) {
+		if (!is_of_points(&runs[i]))
+			continue;
 		(void)fputs("<tr>", out);
 		cell(out, runs[i].name);
 		best_cells(out, fastest(&runs[i], BENCH_READ));
@@ -367,12 +395,15 @@ static void write_best(FILE *out, const struct run *runs, size_t n_runs)
 		(void)fputs("</tr>\n", out);
 	}
 	(void)fputs("</table></div>\n<div class=\"runs\">\n", out);
-	for (size_t i = 0; i < n_runs; i++) {
+	for (size_t i = 0; i < n_runs && r == 0; i++) {
+		if (!is_of_points(&runs[i]))
+			continue;
 		(void)fputs("<article>\n", out);
-		write_best_block(out, &runs[i]);
+		r = write_best_block(out, &runs[i]);
 		(void)fputs("</article>\n", out);
 	}
 	(void)fputs("</div>\n", out);
+	return r;
 }
 
 /* ---- heat maps ---- */
@@ -766,16 +797,18 @@ static int write_latencies(FILE *out, const struct run *run)
 
 static int write_run(FILE *out, const struct run *run)
 {
-	int r;
+	int r = 0;
 
 	(void)fputs("<article class=\"run\">\n<h2>", out);
 	svg_text(out, run->name);
 	(void)fputs("</h2>\n", out);
-	r = write_maps(out, run, BENCH_READ);
-	if (r == 0)
-		r = write_maps(out, run, BENCH_WRITE);
-	if (r == 0)
-		r = write_bars(out, run);
+	if (is_of_points(run)) {
+		r = write_maps(out, run, BENCH_READ);
+		if (r == 0)
+			r = write_maps(out, run, BENCH_WRITE);
+		if (r == 0)
+			r = write_bars(out, run);
+	}
 	if (r == 0)
 		r = write_latencies(out, run);
 	if (r == 0)
@@ -863,7 +896,7 @@ static int write_page(FILE *out, const struct run *runs, size_t n_runs)
 		svg_text(out, runs[i].name);
 	}
 	(void)fputs("</p>\n", out);
-	write_best(out, runs, n_runs);
+	r = write_best(out, runs, n_runs);
 	(void)fputs("<div class=\"runs\">\n", out);
 	for (size_t i = 0; i < n_runs && r == 0; i++)
 		r = write_run(out, &runs[i]);
