@@ -27,14 +27,14 @@ struct block {
 	uint32_t bytes;	 /* of the block */
 	uint16_t lane;	 /* index of the lane that does it */
 	uint16_t n_retries;
-	uint64_t started_nsec; /* first given to the engine */
 	bool is_write;
 	bool is_single; /* an io_submit of its own */
 	bool is_nowait; /* comes back with -EAGAIN or -EOPNOTSUPP rather than block the lane */
 	bool is_small;	/* the guard is for it: window.h */
 	char *bounce;	/* the lane's page that memory is; NULL: memory is the op's */
 	int fd;
-	int64_t result; /* bytes, or a negative errno */
+	uint64_t started_nsec; /* given to the engine, the first time */
+	int64_t result;	       /* bytes, or a negative errno */
 };
 
 struct engine;

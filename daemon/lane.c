@@ -1024,8 +1024,9 @@ static bool is_window_full(const struct lane *lane, const struct sched_queue *qu
 /* A small block is late at the device: larger ones wait. */
 static bool is_guarded(struct lane *lane, uint32_t len)
 {
-	if (len > WINDOW_SMALL_BYTES)
-		lane->guard_end_nsec = window_guard(&lane->window, lane->now_nsec);
+	if (len <= WINDOW_SMALL_BYTES)
+		return false;
+	lane->guard_end_nsec = window_guard(&lane->window, lane->now_nsec);
 	return lane->guard_end_nsec > 0;
 }
 

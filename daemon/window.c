@@ -115,7 +115,7 @@ static void adapt(struct window *window, uint64_t now_nsec)
 	else if (queued < QUEUED_LEAST_BYTES && window->was_full)
 		window->bytes += window->bytes / 8;
 	in_time = (uint64_t)(window->bytes_per_sec / 1e9 *
-			     (double)(WINDOW_NSEC + window->own_nsec / window->n_done));
+			     (WINDOW_NSEC + (double)window->own_nsec / window->n_done));
 	if (in_time && window->bytes > in_time)
 		window->bytes = in_time;
 	keep_bounds(window);
