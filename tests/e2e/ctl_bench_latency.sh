@@ -1,0 +1,119 @@
+#!/bin/bash
+# dsaioctl bench latency: DS-AIO-Benchmark's numbers, closed and open loop; bench report of them.
+. "$(dirname "$0")/ctl_common.sh"
+
+latency() {
+	"$ctl" bench latency --nvme-path "$store" --sizes 4K 64K --iterations 50 --threads 2 "$@"
+}
+
+nothing_is_left() {
+	why="left: $(find "$store" -name '_dsaioctl_bench.*')"
+	[ -z "$(find "$store" -name '_dsaioctl_bench.*')" ]
+}
+
+each_size_is_written_and_then_read() {
+	expect 0 latency || return 1
+	why="order: $(grep transfers "$dir/out" | tr '\n' ';')"
+	[ "$(grep transfers "$dir/out")" = "Writes of 4 KiB, 50 transfers
+Writes of 64 KiB, 50 transfers
+Reads of 4 KiB, 50 transfers
+Reads of 64 KiB, 50 transfers" ] || return 1
+	says "$dir/out" "latency (s)" "bandwidth (MB/s)" "mean" "median" "standard deviation" "95% interval" \
+		"percentile 90" "percentile 99.9" "max" &&
+		says "$dir/err" "coordinated omission" && nothing_is_left
+}
+
+# Percentiles grow, the mean lies in its interval, the distribution ends at 1 and the largest.
+numbers_agree_with_each_other() {
+	expect 0 latency --json --log_dir "$dir/logs" && echo >>"$dir/logs/results.json" &&
+		same "$dir/out" "$dir/logs/results.json" || return 1
+	why=$(awk '
+		{ gsub(/[",]/, "") }
+		$1 == "mean_nsec:" { mean = $2 } $1 == "mean_low_nsec:" { low = $2 }
+		$1 == "mean_high_nsec:" { high = $2 } $1 == "min_nsec:" { min = $2 }
+		$1 == "p50_nsec:" { p50 = $2 } $1 == "p90_nsec:" { p90 = $2 } $1 == "p99_nsec:" { p99 = $2 }
+		$1 == "p999_nsec:" { p999 = $2 }
+		$1 == "max_nsec:" { n++; max = $2
+			if (!(min > 0 && min <= p50 && p50 <= p90 && p90 <= p99 && p99 <= p999 && p999 <= max))
+				print "percentiles:", min, p50, p90, p99, p999, max
+			if (!(low < mean && mean < high)) print "mean:", low, mean, high }
+		END { if (n != 4) print n, "latencies" }' "$dir/out")
+	[ -z "$why" ]
+}
+
+# 50 transfers at 1,000 a second take 49 ms at least; as many at once take a fraction of it.
+the_open_loop_keeps_its_rate() {
+	expect 0 latency --rate 1000 --json || return 1
+	says "$dir/out" '"rate": 1000' && ! grep -q "closed loop" "$dir/err" || return 1
+	why="took $(grep '"task_sec"' "$dir/out" | tr -d '\n')"
+	awk '/"task_sec"/ { gsub(/[",]/, ""); n++; if ($2 < 0.049) short++ } END { exit n < 4 || short > 0 }' \
+		"$dir/out"
+}
+
+absurd_values_are_refused() {
+	expect 2 latency --sizes none && says "$dir/err" "--sizes none: is no size" &&
+		expect 2 latency --sizes 0 && expect 2 latency --iterations 0 && says "$dir/err" "--iterations 0" &&
+		expect 2 latency --threads 65 && expect 2 latency --queue-depth 5000 &&
+		expect 2 latency --block-size 1000 && expect 2 latency --rate 0 &&
+		expect 2 "$ctl" bench latency && says "$dir/err" "--nvme-path" &&
+		expect 1 "$ctl" bench latency --nvme-path "$dir/none" && says "$dir/err" "$dir/none" &&
+		nothing_is_left
+}
+
+ctrl_c_removes_the_file() {
+	env --default-signal=INT "$ctl" bench latency --nvme-path "$store" --sizes 1M --iterations 100000000 \
+		>"$dir/out" 2>"$dir/err" </dev/null &
+	local bench=$!
+	for _ in $(seq 600); do
+		find "$store" -path '*_dsaioctl_bench.*' -name '*' -size +1000k 2>/dev/null | grep -q . && break
+		kill -0 "$bench" 2>/dev/null || break
+		read -rt 0.02 <> <(:)
+	done
+	kill -INT "$bench"
+	wait "$bench"
+	local rc=$?
+	why="exit status $rc: $(cat "$dir/err")"
+	[ "$rc" = 130 ] && nothing_is_left
+}
+
+# ---- bench report ----
+
+a_report_is_one_page_beside_the_results() {
+	rm -rf "$dir/logs"
+	expect 0 latency --json --log_dir "$dir/logs" && expect 0 "$ctl" bench report "$dir/logs" || return 1
+	says "$dir/out" "$dir/logs/report.html" && says "$dir/logs/report.html" "</html>" "<svg" "read 4 KiB" ||
+		return 1
+	why="it refers to something outside"
+	! grep -qE 'https?:|src=|href=|url\(|@import|<script' "$dir/logs/report.html"
+}
+
+several_runs_go_to_one_page() {
+	rm -rf "$dir/logs" "$dir/sweep"
+	expect 0 latency --json --log_dir "$dir/logs" &&
+		expect 0 "$ctl" bench sweep --nvme_dir "$store" --io_size 64K --log_dir "$dir/sweep" &&
+		expect 0 "$ctl" bench report "$dir/logs" "$dir/sweep/results.json" -o "$dir/both.html" --json &&
+		says "$dir/out" '"runs": 2' "$dir/both.html" &&
+		says "$dir/both.html" "$dir/logs" "$dir/sweep/results.json" "fastest profile" &&
+		expect 0 "$ctl" bench report "$dir/logs" "$dir/sweep/results.json" -o - && same "$dir/out" "$dir/both.html"
+}
+
+what_is_no_result_is_told_and_an_old_report_stays() {
+	mkdir -p "$dir/wrong" && echo '{"format": "other"}' >"$dir/wrong/results.json" &&
+		echo old >"$dir/wrong/report.html" || return 1
+	expect 1 "$ctl" bench report "$dir/wrong" && says "$dir/err" "is no results of dsaioctl bench" &&
+		says "$dir/wrong/report.html" old &&
+		expect 1 "$ctl" bench report "$dir/none" && says "$dir/err" "$dir/none" &&
+		expect 2 "$ctl" bench report && expect 2 "$ctl" bench report "$dir/wrong" -o &&
+		says "$dir/err" "-o: needs a value" || return 1
+	[ -d "$dir/logs" ] || return 0
+	expect 1 "$ctl" bench report "$dir/logs" -o "$dir/none/page.html" && says "$dir/err" "$dir/none/page.html"
+}
+
+start_daemon
+for t in each_size_is_written_and_then_read numbers_agree_with_each_other the_open_loop_keeps_its_rate \
+	absurd_values_are_refused ctrl_c_removes_the_file a_report_is_one_page_beside_the_results \
+	several_runs_go_to_one_page what_is_no_result_is_told_and_an_old_report_stays; do
+	run_test $t
+done
+stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }
+exit $failed

@@ -1,0 +1,144 @@
+#!/bin/bash
+# dsaioctl bench tune: a verdict that programs can read, resuming, the profile set on the store.
+. "$(dirname "$0")/ctl_common.sh"
+
+space=$dir/space.json
+logs=$dir/logs
+echo '{"block_size": ["64K", "1M"], "queue_depth": [1, 8], "sequential_requests": [true, false],
+	"single_submit": [true, false], "io_parallel": [1, 2]}' >"$space"
+
+tune() {
+	"$ctl" bench tune --nvme_dir "$store" --sweep_config "$space" --io_size 4M --log_dir "$logs" "$@"
+}
+
+n_points() {
+	cat "$logs/results.json" 2>/dev/null | grep -c '"op": '
+}
+
+# value KEY FILE: of the first such member.
+value() {
+	sed -n "s/.*\"$1\": \([^,]*\),*$/\1/p" "$2" | head -n 1
+}
+
+# best_of FILE: the recommended profile in the order of profile set.
+best_of() {
+	local block=$dir/best
+	sed -n '/"aio": {/,/}/p' "$1" >"$block"
+	echo "$(value block_size "$block") $(value queue_depth "$block")" \
+		"$(value single_submit "$block") $(value overlap_events "$block")" \
+		"$(value intra_op_parallelism "$block")"
+}
+
+nothing_is_left() {
+	why="left: $(find "$store" -name '_dsaioctl_bench.*')"
+	[ -z "$(find "$store" -name '_dsaioctl_bench.*')" ]
+}
+
+the_best_is_told_as_deepspeeds_tuner_tells_it() {
+	rm -rf "$logs"
+	expect 0 tune || return 1
+	why="no such line: $(grep 'Best' "$dir/out")"
+	grep -qE '^Best performance \(GB/sec\): read = [ 0-9]+\.[0-9]{2}, write = [ 0-9]+\.[0-9]{2}$' "$dir/out" ||
+		return 1
+	# The block is JSON with real booleans, and a point of the space.
+	sed -n '/^{$/,/^}$/p' "$dir/out" >"$dir/block"
+	why="block: $(tr '\n' ' ' <"$dir/block")"
+	[ "$(sed -n '2s/ //gp' "$dir/block")" = '"aio":{' ] || return 1
+	[[ "$(best_of "$dir/block")" =~ ^(65536|1048576)\ (1|8)\ (true|false)\ (true|false)\ (1|2)$ ]] || return 1
+	says "$dir/out" "95% interval" "recommended" "read " "write " "sum " && nothing_is_left
+}
+
+results_have_every_step_and_the_verdict() {
+	rm -rf "$logs"
+	expect 0 tune --json || return 1
+	says "$dir/out" '"kind": "tune"' '"is_complete": true' '"seed": ' '"is_tied": true' '"n_slower": ' \
+		'"speed_low": ' '"loss_high": ' || return 1
+	why="best: $(best_of "$logs/results.json"); points: $(n_points)"
+	# 32 points, read and written, in the first two rounds alone.
+	[ "$(n_points)" -ge 128 ] && [ -n "$(best_of "$logs/results.json")" ] &&
+		echo >>"$logs/results.json" && same "$dir/out" "$logs/results.json"
+}
+
+with_reads_alone_there_are_no_writes() {
+	rm -rf "$logs"
+	expect 0 tune --no_write || return 1
+	why="wrote"
+	! grep -q '"op": "write"' "$logs/results.json" && ! grep -q 'write' "$dir/out" &&
+		says "$dir/out" "Best performance (GB/sec): read ="
+}
+
+# What was measured is not measured again: the rows that were there stay the first ones.
+a_killed_tune_goes_on_where_it_was() {
+	local before after
+	rm -rf "$logs"
+	"$ctl" bench tune --nvme_dir "$store" --sweep_config "$space" --io_size 64M --log_dir "$logs" \
+		>"$dir/out" 2>"$dir/err" </dev/null &
+	local bench=$!
+	for _ in $(seq 600); do
+		[ "$(n_points)" -ge 20 ] && break
+		kill -0 "$bench" 2>/dev/null || break
+		read -rt 0.02 <> <(:)
+	done
+	why="it was over before it could be killed"
+	kill -9 "$bench" 2>/dev/null || return 1
+	wait "$bench" 2>/dev/null
+	before=$(grep '"at_sec"' "$logs/results.json" | head -n 20)
+	expect 2 tune --resume && says "$dir/err" "io_size" || return 1
+	expect 0 tune --io_size 64M --resume || return 1
+	after=$(grep '"at_sec"' "$logs/results.json" | head -n 20)
+	why="the first rows are others"
+	[ "$before" = "$after" ] && says "$logs/results.json" '"is_complete": true' && nothing_is_left
+}
+
+# All is there: the same numbers come to the same verdict, without a byte moved.
+a_run_that_is_complete_is_only_judged_again() {
+	rm -rf "$logs"
+	expect 0 tune --json && cp "$dir/out" "$dir/first" && expect 0 tune --resume --json || return 1
+	why="another verdict"
+	[ "$(sed -n '/"tune": {/,$p' "$dir/first" | grep -v ended)" = \
+		"$(sed -n '/"tune": {/,$p' "$dir/out" | grep -v ended)" ] || return 1
+	why="measured again"
+	[ "$(grep -c '"at_sec"' "$dir/first")" = "$(grep -c '"at_sec"' "$dir/out")" ]
+}
+
+apply_sets_the_profile_and_it_is_kept() {
+	local best shown
+	rm -rf "$logs"
+	expect 0 tune --apply && says "$dir/err" "store t has the recommended profile now" || return 1
+	best=$(best_of "$logs/results.json")
+	expect 0 "$ctl" profile show t --json || return 1
+	sed -n '/"profile": {/,/}/p' "$dir/out" >"$dir/profile"
+	shown="$(value block_size "$dir/profile") $(value queue_depth "$dir/profile")"
+	shown+=" $(value single_submit "$dir/profile") $(value overlap_events "$dir/profile")"
+	shown+=" $(value intra_op_parallelism "$dir/profile")"
+	why="recommended: $best, set: $shown"
+	[ "$best" = "$shown" ] && expect 0 "$ctl" profile reset t
+}
+
+apply_is_refused_with_a_daemon_that_ends() {
+	expect 2 tune --private --apply && says "$dir/err" "--apply: a daemon of --private ends"
+}
+
+apply_needs_an_administrator_and_the_results_are_kept() {
+	as_nobody || return 2
+	rm -rf "$logs" && mkdir -m 777 "$logs" "$store/theirs" && chmod 777 "$store/theirs" || return 1
+	expect 1 "${nobody[@]}" "$ctl" bench tune --nvme_dir "$store/theirs" --sweep_config "$space" \
+		--io_size 1M --log_dir "$logs" --apply && says "$dir/err" "administrator" &&
+		[ "$(n_points)" -ge 64 ]
+}
+
+what_can_not_be_is_refused() {
+	rm -rf "$logs"
+	expect 2 tune --gpu && says "$dir/err" "GPU" && expect 2 "$ctl" bench tune && says "$dir/err" "--nvme_dir"
+}
+
+start_daemon
+for t in the_best_is_told_as_deepspeeds_tuner_tells_it results_have_every_step_and_the_verdict \
+	with_reads_alone_there_are_no_writes a_killed_tune_goes_on_where_it_was \
+	a_run_that_is_complete_is_only_judged_again apply_sets_the_profile_and_it_is_kept \
+	apply_is_refused_with_a_daemon_that_ends apply_needs_an_administrator_and_the_results_are_kept \
+	what_can_not_be_is_refused; do
+	run_test $t
+done
+stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }
+exit $failed
