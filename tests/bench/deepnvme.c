@@ -30,7 +30,7 @@ struct item {
 struct ops {
 	pthread_mutex_t mutex;
 	pthread_cond_t is_changed;
-	STAILQ_HEAD(, item) items;
+	STAILQ_HEAD(items, item) items;
 	bool is_over; /* no more will come */
 };
 
@@ -113,12 +113,12 @@ static void ops_end(struct ops *ops)
 static void prepare(struct worker *w, unsigned slot, const struct op *op, struct slice request)
 {
 	char *memory = op->buffer + request.off;
-	const long long off = (long long)(op->off + request.off);
+	const uint64_t off = op->off + request.off;
 
 	if (op->is_write)
-		io_prep_pwrite(&w->iocbs[slot], op->fd, memory, request.len, off);
+		io_prep_pwrite(&w->iocbs[slot], op->fd, memory, request.len, (long long)off);
 	else
-		io_prep_pread(&w->iocbs[slot], op->fd, memory, request.len, off);
+		io_prep_pread(&w->iocbs[slot], op->fd, memory, request.len, (long long)off);
 }
 
 /* The first n of the context's iocbs.  The original takes any positive answer for all of them. */

@@ -432,7 +432,7 @@ static int sides_parse(const char *text, struct list *ret_list)
 {
 	const char *names[GRID_SIDES_MAX + 1] = { NULL };
 
-	for (unsigned i = 0; side_kinds[i].name && i < GRID_SIDES_MAX; i++)
+	for (unsigned i = 0; i < GRID_SIDES_MAX && side_kinds[i].name; i++)
 		names[i] = side_kinds[i].name;
 	return list_parse_names(text, names, ret_list);
 }

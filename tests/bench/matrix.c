@@ -1,5 +1,6 @@
 #include "tests/bench/matrix.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +126,7 @@ static uint64_t size_at(const struct list *sizes, unsigned i)
 
 void matrix_point(const struct matrix *m, unsigned i, struct point *ret_point, unsigned *ret_place)
 {
-	unsigned n_small = 0, n_one_way, in_group, place, n_group;
+	unsigned n_small = 0, n_before = 0, n_one_way, in_group, place, n_group;
 	struct point p = { 0 };
 
 	for (unsigned j = 0; j < m->sizes.n; j++)
@@ -133,17 +134,19 @@ void matrix_point(const struct matrix *m, unsigned i, struct point *ret_point, u
 
 	/* place > processes > (small or whole) > direction > size > depth */
 	n_group = m->writes.n * m->sizes.n * m->depths.n;
+	assert(n_group > 0 && m->processes.n > 0 && m->depths.n > 0);
 	in_group = i % n_group;
 	p.n_processes = (unsigned)m->processes.values[i / n_group % m->processes.n];
 	place = (unsigned)m->places.values[i / n_group / m->processes.n];
-	if (in_group < m->writes.n * n_small * m->depths.n) {
-		n_one_way = n_small * m->depths.n;
-		p.op_bytes = size_at(&m->sizes, in_group % n_one_way / m->depths.n);
-	} else {
-		in_group -= m->writes.n * n_small * m->depths.n;
+	n_one_way = n_small * m->depths.n;
+	if (in_group >= m->writes.n * n_one_way) {
+		in_group -= m->writes.n * n_one_way;
 		n_one_way = (m->sizes.n - n_small) * m->depths.n;
-		p.op_bytes = size_at(&m->sizes, n_small + in_group % n_one_way / m->depths.n);
+		n_before = n_small;
 	}
+	assert(n_one_way > 0);
+	p.op_bytes = size_at(&m->sizes, n_before + in_group % n_one_way / m->depths.n);
+	assert(p.op_bytes > 0);
 	p.is_write = m->writes.values[in_group / n_one_way] != 0;
 	p.depth = (unsigned)m->depths.values[in_group % m->depths.n];
 

@@ -149,13 +149,13 @@ static struct iocb *next_block(struct program *p, struct slot *slot)
 	const uint64_t block = point_block_bytes(&p->point);
 	const uint64_t left = p->point.op_bytes - slot->submitted;
 	const uint64_t len = left < block ? left : block;
-	const long long off = (long long)(slot->off + slot->submitted);
+	const uint64_t off = slot->off + slot->submitted;
 	struct iocb *iocb = p->free[--p->n_free];
 
 	if (p->point.is_write)
-		io_prep_pwrite(iocb, p->fd, slot->memory + slot->submitted, len, off);
+		io_prep_pwrite(iocb, p->fd, slot->memory + slot->submitted, len, (long long)off);
 	else
-		io_prep_pread(iocb, p->fd, slot->memory + slot->submitted, len, off);
+		io_prep_pread(iocb, p->fd, slot->memory + slot->submitted, len, (long long)off);
 	iocb->data = slot;
 	slot->submitted += len;
 	return iocb;
