@@ -192,7 +192,7 @@ $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 
 # ---- try, test, measure ----
 
-.PHONY: demo check check-systemd check-report bench bench-full asan ubsan tsan valgrind fuzz model \
+.PHONY: demo check check-systemd check-report check-tune bench bench-full asan ubsan tsan valgrind fuzz model \
 	ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
@@ -231,6 +231,10 @@ check-report: ## reports of benches in headless Chromium: pictures in build/repo
 	@$(call install_packages,$(PACKAGES) chromium poppler-utils fonts-dejavu-core)
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/report/check.sh
+
+check-tune: ## bench tune beside an exhaustive sweep: ten minutes, alone on the machine
+	@$(MAKE) --no-print-directory deps all
+	@BUILD=$(BUILD) tests/tune/check.sh
 
 fuzz: ## fuzz what reads foreign bytes [FUZZ_SECONDS=30]
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz SANITIZE=fuzzer-no-link,address,undefined \
