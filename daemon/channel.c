@@ -124,11 +124,6 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 	if (!channel->per_lane || !channel->ops ||
 	    deadlines_init(&channel->deadlines, channel->ops, channel->entries) < 0)
 		return error_set(error, -ENOMEM, "channel: %" PRIu32 " ops", channel->entries);
-	for (uint32_t i = channel->entries; i-- > 0;) {
-		channel->ops[i].channel = channel;
-		channel->ops[i].next = channel->free_ops;
-		channel->free_ops = &channel->ops[i];
-	}
 	*ret_channel = TAKE_PTR(channel);
 	return 0;
 }

@@ -65,16 +65,17 @@ struct channel {
 
 	/* the home lane's */
 	struct ring_lane ring;
-	struct op *ops, *free_ops;		/* one for each entry, set aside */
-	struct op_list ready;			/* with blocks to start, in order */
-	struct op *first_ended, *last_ended;	/* completion written, not yet shown */
-	struct order orders[N_ORDERS];		/* of open ops, by inode */
-	uint32_t n_open;			/* taken, not yet shown as ended */
-	uint32_t n_in_device;			/* of them with a block or piece in flight */
-	uint64_t timed_nsec;			/* stats' sums of time are as of then */
-	struct deadlines deadlines;		/* of them; gone when they were due */
-	uint32_t n_gated;			/* of them that have waited for a gate */
-	uint32_t n_pieces, n_pieces_helped;	/* not done; of them, those that the helper has */
+	struct op *ops, *free_ops;	     /* one for each entry, set aside; free again */
+	uint32_t n_fresh_ops;		     /* used at least once: the others have no memory yet */
+	struct op_list ready;		     /* with blocks to start, in order */
+	struct op *first_ended, *last_ended; /* completion written, not yet shown */
+	struct order orders[N_ORDERS];	     /* of open ops, by inode */
+	uint32_t n_open;		     /* taken, not yet shown as ended */
+	uint32_t n_in_device;		     /* of them with a block or piece in flight */
+	uint64_t timed_nsec;		     /* stats' sums of time are as of then */
+	struct deadlines deadlines;	     /* of them; gone when they were due */
+	uint32_t n_gated;		     /* of them that have waited for a gate */
+	uint32_t n_pieces, n_pieces_helped;  /* not done; of them, those that the helper has */
 	struct piece *first_piece, *last_piece; /* that wait for it, in order */
 	struct sched_queue queue;
 	struct channel_lane {

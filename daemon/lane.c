@@ -746,15 +746,28 @@ static void drop_pieces(struct op *op, int error)
 
 /* ---- take ---- */
 
+/* There is one: for rings ring_lane_ready() sees to that, for Submit the session. */
+static struct op *op_take(struct channel *channel)
+{
+	struct op *op = channel->free_ops;
+
+	if (op) {
+		channel->free_ops = op->next;
+		return op;
+	}
+	assert(channel->n_fresh_ops < channel->entries);
+	op = &channel->ops[channel->n_fresh_ops++];
+	op->channel = channel;
+	return op;
+}
+
 /* An entry becomes an op.  The one way in, for rings and Submit. */
 static void take_entry(struct lane *lane, struct channel *channel, const struct ring_entry *entry,
 		       struct batch *batch, uint32_t batch_index)
 {
-	struct op *op = channel->free_ops;
+	struct op *op = op_take(channel);
 	int r;
 
-	assert(op); /* rings: ring_lane_ready(); Submit: the session counts */
-	channel->free_ops = op->next;
 	count_time(lane, channel);
 	channel->n_open++;
 	op->state = OP_WAITING;
@@ -1582,7 +1595,7 @@ static void report_removed(struct message *message)
 
 static void cancel_all(struct channel *channel)
 {
-	for (uint32_t i = 0; i < channel->entries; i++)
+	for (uint32_t i = 0; i < channel->n_fresh_ops; i++)
 		cancel_op(channel->home, &channel->ops[i], ECANCELED);
 }
 
@@ -1712,7 +1725,7 @@ static void do_cancel(struct message *message)
 
 	channel_wake(channel->home, channel);
 	(void)take_ring(channel->home, channel, INT_MAX); /* the op may still be there */
-	for (uint32_t i = 0; i < channel->entries; i++)
+	for (uint32_t i = 0; i < channel->n_fresh_ops; i++)
 		if (channel->ops[i].id == cancel->id)
 			cancel_op(channel->home, &channel->ops[i], ECANCELED);
 	message->run = report_cancel;
