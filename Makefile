@@ -187,7 +187,8 @@ $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(CTL_LIBS) -laio
 .SECONDARY:
 
--include $(patsubst %.o,%.d,$(PROTO_OBJ) $(DAEMON_OBJ) $(LIB_OBJ) $(CTL_OBJ) $(BENCH_OBJ)) \
+-include $(patsubst %.o,%.d,$(PROTO_OBJ) $(DAEMON_OBJ) $(LIB_OBJ) $(CTL_OBJ) $(BENCH_OBJ) \
+	   $(call obj,$(HARNESS_SRC))) \
 	 $(addsuffix .d,$(UNIT_BIN) $(PROG_BIN) $(FUZZ_BIN))
 
 # ---- try, test, measure ----
