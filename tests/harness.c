@@ -868,6 +868,9 @@ struct usage daemon_usage(const struct daemon *daemon)
 		if (n < 0)
 			continue;
 		target[n] = 0;
+		/* A nameless file is a probe's, which measures the store for a moment after the start. */
+		if (strstr(target, "/#") && strstr(target, " (deleted)"))
+			continue;
 		usage.n_fds++;
 		if (!strncmp(target, "/memfd:", 7))
 			usage.n_memfds++;
