@@ -132,7 +132,7 @@ static int renew(struct ctl *ctl, const char *log_dir, const struct bench_result
 			continue;
 		if (!keeps && unlink(path) < 0 && errno != ENOENT)
 			r = ctl_fail(ctl, "%s: can not be removed: %s", path, strerror(errno));
-		if (keeps && access(path, F_OK) < 0)
+		if (keeps)
 			r = bench_logs_write(ctl, log_dir, &row);
 		if (r != CTL_OK)
 			return r;

@@ -16,8 +16,8 @@
 int bench_logs_make_dir(struct ctl *ctl, const char *log_dir);
 
 /*
- * old: the results that lie there, NULL: none.  keeps: they are resumed, so their logs stay (and
- * those that a crash has left out are written); else these are removed.
+ * old: the results that lie there, NULL: none.  keeps: they are resumed, so their logs are written
+ * anew (a crash may have left one out, or cut it short); else these are removed.
  * Returns CTL_OK or CTL_FAILED (told).
  */
 int bench_logs_prepare(struct ctl *ctl, const char *log_dir, const struct bench_results *old,
