@@ -13,9 +13,9 @@
  * Unlike the original it looks at what requests end with.  A handle is used by one thread.
  *
  * Its system calls are the original's, one for one, but what Python, pybind11 and torch add is not
- * there: beside the genuine aio_handle (11 interleaved rounds, 1,000 files, one thread) it took
- * 0.60 of the time for a 4 KiB sync_pread and 0.80 for an async one, 0.76 and 0.80 at 64 KiB; with
- * four threads 0.76, 0.91, 0.74 and 0.87.  So it is the harder one to be ahead of.
+ * there: beside the genuine aio_handle (two runs of interleaved rounds, 1,000 files, one thread) it
+ * took 0.60 and 0.77 of the time for a 4 KiB sync_pread, 0.80 and 0.99 for an async one, 0.76 and
+ * 0.81, 0.80 and 0.84 at 64 KiB.  So it is the harder one to be ahead of.
  */
 #ifndef DSAIO_TESTS_BENCH_DEEPNVME_H
 #define DSAIO_TESTS_BENCH_DEEPNVME_H
