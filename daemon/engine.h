@@ -68,6 +68,7 @@ struct engine {
 	const struct engine_ops *ops;
 	uint32_t depth; /* blocks that fit */
 	uint32_t n_in_flight;
+	bool is_at_once; /* lately a block was done when submit returned: a copy, no device */
 };
 
 extern const struct engine_ops engine_libaio;

@@ -90,6 +90,9 @@
  * be told, client and device take turns instead of overlapping, and the queue drains in waves.
  */
 #define STARTS_PER_TURN 4
+/* Where they are done at once (tmpfs), as long as these are no more bytes. */
+#define STARTS_PER_TURN_AT_ONCE 8
+#define BYTES_PER_TURN_AT_ONCE (64u << 10)
 /* Entries taken from one client's channels in a turn: full rings hold up the others no longer. */
 #define TAKES_PER_TURN 64
 /* While a channel is parked, bells are polled so often: by a lane that works, and by one that spins,
@@ -908,7 +911,7 @@ static int takes_per_turn(const struct channel *channel)
 {
 	int n = TAKES_PER_TURN / (int)channel->client->n_awake;
 
-	return n > STARTS_PER_TURN ? n : STARTS_PER_TURN;
+	return n > STARTS_PER_TURN_AT_ONCE ? n : STARTS_PER_TURN_AT_ONCE;
 }
 
 static int take_entries(struct lane *lane)
@@ -1196,12 +1199,15 @@ static void start_block(struct lane *lane, struct channel *channel, const struct
 static int start_blocks(struct lane *lane)
 {
 	struct sched_queue *queue;
+	uint64_t bytes_before = lane->bytes_in_flight;
 	int n = submit_waiting(lane);
 
 	look_who_shares(lane);
 	lane->guard_end_nsec = 0;
 	offer_pages(lane);
-	while (n < STARTS_PER_TURN) {
+	while (n < STARTS_PER_TURN ||
+	       (lane->engine->is_at_once && n < STARTS_PER_TURN_AT_ONCE &&
+		lane->bytes_in_flight - bytes_before < BYTES_PER_TURN_AT_ONCE)) {
 		struct channel *channel;
 		struct next_block next;
 

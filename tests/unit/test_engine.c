@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define N 16
@@ -131,11 +132,48 @@ START_TEST(more_than_fits_is_left)
 }
 END_TEST
 
+/* Fills done; true: the engine took all and knows them to be done already. */
+static bool is_done_at_once(int file)
+{
+	struct block *list[N], *done[N];
+	int n = 0;
+
+	for (int i = 0; i < N; i++) {
+		blocks[i].fd = file;
+		blocks[i].is_write = false;
+		list[i] = &blocks[i];
+	}
+	ck_assert_int_eq(engine_libaio.submit(engine, list, N), N);
+	while (n < N)
+		n += engine_libaio.reap(engine, done, N);
+	return engine->is_at_once;
+}
+
+START_TEST(memory_is_known_from_a_device_after_a_while)
+{
+	int memory_fd = memfd_create("dsaio-engine", MFD_CLOEXEC);
+	int turns = 0;
+
+	setup();
+	ck_assert_int_ge(memory_fd, 0);
+	ck_assert_int_eq(ftruncate(memory_fd, N * BYTES), 0);
+	ck_assert(!engine->is_at_once);
+	while (!is_done_at_once(memory_fd))
+		ck_assert_int_lt(++turns, 10);
+	ck_assert_int_gt(turns, 0);
+	for (int i = 0; i < N; i++)
+		ck_assert_int_eq(blocks[i].result, BYTES);
+	(void)close(memory_fd);
+	teardown();
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, what_was_written_is_read, 0, 2);
 	tcase_add_test(tcase, an_error_is_a_negative_number_and_hits_no_neighbour);
 	tcase_add_test(tcase, more_than_fits_is_left);
+	tcase_add_test(tcase, memory_is_known_from_a_device_after_a_while);
 }
 
 SUITE("engine", add_tests)
