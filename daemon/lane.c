@@ -81,10 +81,20 @@
 #define BLOCK_RETRIES 16u
 /* Blocks handled by one call of the engine: bounds the arrays, not the depth. */
 #define BATCH 128
-/* A pause counts as a gap of this at most, so that a busy client soon makes spinning pay again;
-   the mean is over about so many turns.  Guesses. */
+/*
+ * A pause counts as a gap of this at most, so that a busy client soon makes spinning pay again; the
+ * mean is over about so many turns.  Guesses.  What comes in a bunch is no gap: who looks once more
+ * before it sleeps finds it without spinning.
+ */
 #define GAP_MAX_NSEC 1000000u
+#define GAP_MIN_NSEC 5000u
 #define GAP_WEIGHT 8
+/*
+ * Two looks of a spin that lie further apart: something else had the core, and shall have it for a
+ * while.  An interrupt takes less, the scheduler's shortest slice more.
+ */
+#define CORE_LOST_NSEC 300000u
+#define CORE_LEFT_NSEC 100000000u
 /*
  * Blocks started in a turn.  io_submit takes 5-10 us for each: with more, what has ended waits to
  * be told, client and device take turns instead of overlapping, and the queue drains in waves.
@@ -128,9 +138,11 @@ struct lane {
 	struct message stop_message;
 	struct log_limit log_limit; /* of lines that clients cause */
 
-	uint64_t now_nsec;	/* of this turn */
-	uint64_t last_did_nsec; /* the last turn that did something */
-	uint64_t spin_nsec;	/* how long it may spin */
+	uint64_t now_nsec;	   /* of this turn */
+	uint64_t last_did_nsec;	   /* the last turn that did something */
+	uint64_t spin_nsec;	   /* how long it may spin */
+	uint64_t spun_nsec;	   /* the last look of this spin; 0: none */
+	uint64_t rests_until_nsec; /* it does not spin: the core is wanted */
 	enum { WAITS_FOR_OP, WAITS_FOR_DEVICE } waits_for;
 	int64_t mean_gap_nsec[2];     /* between turns that did something, by what was waited for */
 	struct block *waiting[BATCH]; /* given to no engine yet: it, or the kernel, was full */
@@ -1842,6 +1854,7 @@ static void lane_sleep(struct lane *lane)
 	bool has_slept = false;
 	int n = 0;
 
+	lane->spun_nsec = 0;
 	lane_board_set(lane->board, ++lane->state); /* odd */
 	RING_FENCE_SLEEP();
 	if (!has_work(lane)) {
@@ -1857,25 +1870,30 @@ static void lane_sleep(struct lane *lane)
 /*
  * True: spin on.  Only where what is waited for, the device or (with nothing in flight) the next
  * op, lately came within half of the time allowed in the mean: a spin that just misses costs
- * more than none.
+ * more than none.  Not where it takes the core from somebody: it was away while it spun.
  */
 static bool may_spin(struct lane *lane, bool did)
 {
 	uint64_t gap = lane->now_nsec - lane->last_did_nsec;
 
+	if (lane->spun_nsec && lane->now_nsec - lane->spun_nsec > CORE_LOST_NSEC)
+		lane->rests_until_nsec = lane->now_nsec + CORE_LEFT_NSEC;
 	if (did) {
 		int64_t *mean = &lane->mean_gap_nsec[lane->waits_for];
 
 		if (gap > GAP_MAX_NSEC)
 			gap = GAP_MAX_NSEC;
-		*mean += ((int64_t)gap - *mean) / GAP_WEIGHT;
+		if (gap >= GAP_MIN_NSEC)
+			*mean += ((int64_t)gap - *mean) / GAP_WEIGHT;
 		lane->waits_for = lane->n_in_flight || lane->engine->n_in_flight ? WAITS_FOR_DEVICE
 										 : WAITS_FOR_OP;
 		lane->last_did_nsec = lane->now_nsec;
+		lane->spun_nsec = 0;
 		return true;
 	}
+	lane->spun_nsec = lane->now_nsec;
 	return lane->mean_gap_nsec[lane->waits_for] <= (int64_t)lane->spin_nsec / 2 &&
-	       gap < lane->spin_nsec;
+	       gap < lane->spin_nsec && lane->now_nsec >= lane->rests_until_nsec;
 }
 
 /* ---- the two loops ---- */
@@ -2066,7 +2084,8 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	lane->home = config->home;
 	lane->engine_ops = config->engine;
 	lane->board_fd = lane->epoll_fd = lane->inbox.event_fd = -1;
-	lane->spin_nsec = config->store->spin_usec * UINT64_C(1000);
+	if (cpu_count() > 1) /* else it would only keep the clients off the one core */
+		lane->spin_nsec = config->store->spin_usec * UINT64_C(1000);
 	lane->park_nsec = config->park_nsec;
 	sched_init(&lane->sched);
 

@@ -2,6 +2,7 @@
 
 #include "client/lib/debug.h"
 #include "proto/cleanup.h"
+#include "proto/cpu.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -149,7 +150,8 @@ int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client)
 	client->spin_usec = client->conn->spin_usec;
 	if (client->spin_usec > SPIN_USEC_MAX)
 		client->spin_usec = SPIN_USEC_MAX;
-	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+	client->n_cpus = cpu_count();
+	if (client->n_cpus < 2)
 		client->spin_usec = 0; /* it would only keep the daemon off the one core */
 	*ret_client = TAKE_PTR(client);
 	return 0;

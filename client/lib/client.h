@@ -71,6 +71,7 @@ struct dsaio_client {
 	const _Atomic uint32_t *guard; /* CLIENT_GUARD; 0 in a forked child */
 	struct dsaio_conn *conn;
 	uint32_t spin_usec; /* a wait's default */
+	unsigned n_cpus;    /* that the process might run on when it connected */
 	pthread_mutex_t lock;
 	struct client_object *objects[N_CLIENT_OBJECT_KINDS];
 	struct client_object *_Atomic garbage;	/* written under the lock; read without as a hint */

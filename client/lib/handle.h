@@ -58,10 +58,12 @@ struct dsaio_handle {
 	bool is_own_rung;
 
 	/* the consumer's */
-	bool is_bell_at_end;	  /* the daemon closed its end of the bell socket */
-	uint64_t looked_nsec;	  /* at the control socket's end */
-	uint64_t wait_began_nsec; /* 0: there was something to consume at once */
-	uint64_t mean_wait_nsec;  /* of those where there was not */
+	bool is_bell_at_end;	   /* the daemon closed its end of the bell socket */
+	uint64_t looked_nsec;	   /* at the control socket's end */
+	uint64_t wait_began_nsec;  /* 0: there was something to consume at once */
+	uint64_t mean_wait_nsec;   /* of those where there was not */
+	uint64_t rests_until_nsec; /* it does not spin: the core is wanted */
+	bool has_small_ops;	   /* what was consumed last */
 
 	/* bounce.lock */
 	uint32_t n_jobs; /* ops that bounce.c's thread has */

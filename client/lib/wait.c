@@ -22,7 +22,12 @@
 /* A wait counts as so many full spins at most: one long wait does not end all spinning. */
 #define WAIT_COUNTS_MAX 2
 #define WAIT_MEAN_WEIGHT 8
-#define SPIN_OPS_MAX 4	  /* a guess: see may_spin() */
+#define SPIN_OPS_MAX 4		   /* a guess: see may_spin() */
+#define SPIN_CPUS_MIN 3		   /* the same: for the lane, for us, for what interrupts */
+#define SPIN_BYTES_MAX (16u << 10) /* the same: the device has enough of larger ones queued */
+/* A spin that ends so late: something else had the core, and shall have it for a while. */
+#define CORE_LOST_NSEC 300000u
+#define CORE_LEFT_NSEC (100 * UINT64_C(1000000))
 #define SPINS_PER_LOOK 64 /* at the clock, which costs some 20 ns */
 
 /* A thread that sleeps while another has the role. */
@@ -284,6 +289,7 @@ static bool consume_all(struct dsaio_handle *handle)
 		channel_consume(c, &list);
 	if (!list.first)
 		return false;
+	handle->has_small_ops = list.first->len <= SPIN_BYTES_MAX;
 	end_ops(handle, list.first, true);
 	return true;
 }
@@ -308,19 +314,22 @@ static bool is_any_ready(const struct dsaio_handle *handle)
 	return false;
 }
 
-static bool spin(const struct dsaio_handle *handle, uint64_t now, uint64_t deadline_nsec)
+static bool spin(struct dsaio_handle *handle, uint64_t now, uint64_t deadline_nsec)
 {
 	uint64_t end = now + handle->spin_nsec;
 
 	if (end > deadline_nsec)
 		end = deadline_nsec;
-	do
+	do {
 		for (int i = 0; i < SPINS_PER_LOOK; i++) {
 			if (is_any_ready(handle))
 				return true;
 			cpu_relax();
 		}
-	while (clock_nsec() < end);
+		now = clock_nsec();
+	} while (now < end);
+	if (now - end > CORE_LOST_NSEC)
+		handle->rests_until_nsec = now + CORE_LEFT_NSEC;
 	return false;
 }
 
@@ -363,16 +372,20 @@ static void note_wait(struct dsaio_handle *handle)
 
 /*
  * Unless the caller has chosen, a wait spins only where waits lately ended within half of the
- * time allowed, since a spin that just misses costs more than none, and only with few ops open:
- * with more the next completion is near, and spinning takes a core, or half of one, from the
- * lane (4 KiB reads at depth 32: 0.82 of in-process libaio with spinning, 0.95 without).
+ * time allowed, since a spin that just misses costs more than none, and where nobody else wants
+ * the core.  With many ops open it takes half of a core from the lane where there are only two
+ * (4 KiB reads at depth 32: 0.82 of in-process libaio with spinning, 0.95 without).  With more cores
+ * it spares the lane the wake-ups where ops are short (tmpfs: 0.89 with, 0.76 without).
  */
-static bool may_spin(const struct dsaio_handle *handle, uint64_t n_open)
+static bool may_spin(const struct dsaio_handle *handle, uint64_t n_open, uint64_t now)
 {
 	if (handle->is_spin_given)
 		return handle->spin_nsec;
-	return n_open <= SPIN_OPS_MAX && handle->spin_nsec &&
-	       handle->mean_wait_nsec <= handle->spin_nsec / 2;
+	if (!handle->spin_nsec || now < handle->rests_until_nsec)
+		return false;
+	return handle->mean_wait_nsec <= handle->spin_nsec / 2 &&
+	       (n_open <= SPIN_OPS_MAX ||
+		(handle->client->n_cpus >= SPIN_CPUS_MIN && handle->has_small_ops));
 }
 
 /*
@@ -395,7 +408,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 	}
 	if (!handle->wait_began_nsec)
 		handle->wait_began_nsec = now;
-	if (now < deadline_nsec && may_spin(handle, n_open)) {
+	if (now < deadline_nsec && may_spin(handle, n_open, now)) {
 		if (spin(handle, now, deadline_nsec)) {
 			note_wait(handle);
 			(void)consume_all(handle);
