@@ -1,6 +1,6 @@
 #include "client/ctl/bench_histogram.h"
 
-#include "client/ctl/bench_tuner.h"
+#include "client/ctl/student.h"
 
 #include <math.h>
 #include <string.h>
@@ -59,7 +59,7 @@ double bench_histogram_mean_half(const struct bench_histogram *histogram)
 {
 	if (histogram->n < 2)
 		return 0;
-	return tuner_student(histogram->n - 1) * bench_histogram_deviation(histogram) /
+	return student_95(histogram->n - 1) * bench_histogram_deviation(histogram) /
 	       sqrt((double)histogram->n);
 }
 

@@ -2,7 +2,7 @@
 
 #include "client/ctl/bench_space.h"
 #include "client/ctl/bench_svg.h"
-#include "client/ctl/bench_tuner.h"
+#include "client/ctl/student.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
 
@@ -172,8 +172,7 @@ static struct svg_bar bar_of(const struct bench_row *row)
 		squares += speed * speed;
 	}
 	squares -= sum * sum / (double)n;
-	half = tuner_student(n - 1) *
-	       sqrt((squares > 0 ? squares : 0) / (double)(n - 1) / (double)n);
+	half = student_95(n - 1) * sqrt((squares > 0 ? squares : 0) / (double)(n - 1) / (double)n);
 	bar.low = fmax(0, bar.value - half);
 	bar.high = bar.value + half;
 	return bar;

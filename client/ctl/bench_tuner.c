@@ -1,5 +1,6 @@
 #include "client/ctl/bench_tuner.h"
 
+#include "client/ctl/student.h"
 #include "proto/cleanup.h"
 
 #include <assert.h>
@@ -57,20 +58,6 @@ struct analysis {
 	double spread;	/* of one step, as a logarithm */
 	size_t degrees; /* of freedom that it rests on */
 };
-
-double tuner_student(size_t degrees)
-{
-	static const double table[] = { 0,     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
-					2.306, 2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-					2.120, 2.110,  2.101, 2.093, 2.086, 2.080, 2.074, 2.069,
-					2.064, 2.060,  2.056, 2.052, 2.048, 2.045, 2.042 };
-
-	if (degrees == 0)
-		return INFINITY;
-	if (degrees < sizeof(table) / sizeof(table[0]))
-		return table[degrees];
-	return 1.96 + 2.42 / (double)degrees; /* within 0.001 */
-}
 
 /* xorshift64* */
 static uint64_t random_next(struct tuner *tuner)
@@ -183,7 +170,7 @@ static double half_width(const struct analysis *a)
 		return 0;
 	if (!a->degrees)
 		return INFINITY;
-	return tuner_student(a->degrees) * a->spread * sqrt(2.0 / a->n_rounds) *
+	return student_95(a->degrees) * a->spread * sqrt(2.0 / a->n_rounds) *
 	       sqrt(1 + 2 * log((double)(a->n - 1)) / (normal * normal));
 }
 
@@ -456,7 +443,7 @@ static struct interval own_speed(const struct tuner *tuner, enum tuner_goal goal
 		return (struct interval){ .n = 0 };
 	sum /= n;
 	squares = squares - n * sum * sum;
-	half = n > 1 ? tuner_student(n - 1) * sqrt((squares > 0 ? squares : 0) / (n - 1) / n)
+	half = n > 1 ? student_95(n - 1) * sqrt((squares > 0 ? squares : 0) / (n - 1) / n)
 		     : INFINITY;
 	return (struct interval){ exp(sum), exp(sum - half), exp(sum + half), n };
 }

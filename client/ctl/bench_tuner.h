@@ -86,7 +86,4 @@ int tuner_judge(const struct tuner *tuner, enum tuner_goal goal, struct tuner_ve
 bool tuner_speed(const struct tuner *tuner, size_t point, enum bench_op op, double *ret_speed,
 		 double *ret_low, double *ret_high);
 
-/* Student's quantile for an interval of 95% with so many degrees of freedom. */
-double tuner_student(size_t degrees);
-
 #endif

@@ -32,6 +32,10 @@
 #define SLICES 200u	/* of the series over time */
 #define CDF_POINTS 500u /* of the steps that have values at most so many are kept */
 #define OPEN_MAX 64u	/* ops under way at a time in the open loop */
+/* The file, and the buffer: transfers take places in turn that no other one has, so that they neither
+   wait for each other nor find the same bytes again and again. */
+#define AREA_BYTES (UINT64_C(64) << 20)
+#define PLACES_MIN 4u
 #define NSEC_PER_SEC UINT64_C(1000000000)
 
 static char *default_sizes[] = { (char *)"2M", (char *)"8M", (char *)"32M" };
@@ -108,7 +112,7 @@ struct record {
 
 struct flight {
 	struct dsaio_op *op;
-	uint64_t due_nsec;
+	uint64_t due_nsec, place;
 };
 
 static void record_one(struct record *record, const struct job *job, uint64_t begun_nsec,
@@ -128,12 +132,36 @@ static void record_one(struct record *record, const struct job *job, uint64_t be
 	record->bytes += job->size;
 }
 
-static int start_one(struct bench_worker *worker, struct dsaio_handle *handle,
-		     struct dsaio_file *file, const struct job *job, struct dsaio_op **ret_op)
+/* A place of the area for the next transfer, at random; not one that is taken. */
+static uint64_t choose_place(const struct bench_worker *worker, const struct job *job,
+			     uint64_t *random, const struct flight *flights, unsigned n)
 {
+	const uint64_t n_places = worker->buffer_bytes / job->size;
+
+	for (;;) {
+		uint64_t place;
+		unsigned i = 0;
+
+		/* xorshift64 */
+		*random ^= *random << 13;
+		*random ^= *random >> 7;
+		*random ^= *random << 17;
+		place = *random % n_places;
+		while (i < n && flights[i].place != place)
+			i++;
+		if (i == n)
+			return place;
+	}
+}
+
+static int start_one(struct bench_worker *worker, struct dsaio_handle *handle,
+		     struct dsaio_file *file, const struct job *job, struct flight *flight)
+{
+	const uint64_t off = flight->place * job->size;
+	char *memory = (char *)worker->buffer + off;
 	int r = job->op == BENCH_READ
-			? dsaio_pread_async(handle, file, worker->buffer, job->size, 0, ret_op)
-			: dsaio_pwrite_async(handle, file, worker->buffer, job->size, 0, ret_op);
+			? dsaio_pread_async(handle, file, memory, job->size, off, &flight->op)
+			: dsaio_pwrite_async(handle, file, memory, job->size, off, &flight->op);
 
 	return r < 0 ? bench_worker_fail(worker, "%s", dsaio_error()) : 0;
 }
@@ -157,14 +185,15 @@ static int closed_loop(struct bench_worker *worker, struct dsaio_handle *handle,
 		       struct dsaio_file *file, const struct job *job, struct record *record)
 {
 	const uint64_t begun = clock_nsec();
+	uint64_t random = begun | 1;
 
 	for (uint32_t i = 0; i < job->iterations; i++) {
+		struct flight flight = { .place = choose_place(worker, job, &random, NULL, 0) };
 		const uint64_t start = clock_nsec();
-		struct dsaio_op *op;
-		int r = start_one(worker, handle, file, job, &op);
+		int r = start_one(worker, handle, file, job, &flight);
 
 		if (r == 0)
-			r = finish_one(worker, job, op);
+			r = finish_one(worker, job, flight.op);
 		if (r < 0)
 			return r;
 		record_one(record, job, begun, start);
@@ -205,12 +234,15 @@ static int reap(struct bench_worker *worker, const struct job *job, struct recor
 	return 0;
 }
 
-/* At most OPEN_MAX are under way: who is due beyond that waits, and its waiting counts. */
+/* As many are under way as there are places, or OPEN_MAX: who is due beyond that waits, and its
+   waiting counts. */
 static int open_loop(struct bench_worker *worker, struct dsaio_handle *handle,
 		     struct dsaio_file *file, const struct job *job, struct record *record)
 {
-	const uint64_t begun = clock_nsec();
+	const uint64_t begun = clock_nsec(), n_places = worker->buffer_bytes / job->size;
+	const unsigned n_max = n_places < OPEN_MAX ? (unsigned)n_places : OPEN_MAX;
 	struct flight flights[OPEN_MAX];
+	uint64_t random = begun | 1;
 	uint32_t n_begun = 0;
 	unsigned n = 0;
 	int r = 0;
@@ -218,10 +250,12 @@ static int open_loop(struct bench_worker *worker, struct dsaio_handle *handle,
 	while (r == 0 && (n_begun < job->iterations || n)) {
 		const uint64_t due = begun + n_begun * job->interval_nsec, now = clock_nsec();
 
-		if (n_begun < job->iterations && due <= now && n < OPEN_MAX) {
-			r = start_one(worker, handle, file, job, &flights[n].op);
+		if (n_begun < job->iterations && due <= now && n < n_max) {
+			flights[n].place = choose_place(worker, job, &random, flights, n);
+			flights[n].due_nsec = due;
+			r = start_one(worker, handle, file, job, &flights[n]);
 			if (r == 0) {
-				flights[n++].due_nsec = due;
+				n++;
 				n_begun++;
 			}
 			continue;
@@ -229,7 +263,7 @@ static int open_loop(struct bench_worker *worker, struct dsaio_handle *handle,
 		if (n) { /* wakes for the next due one, too */
 			int64_t usec = -1;
 
-			if (n_begun < job->iterations && n < OPEN_MAX)
+			if (n_begun < job->iterations && n < n_max)
 				usec = (int64_t)((due - now) / 1000);
 			(void)dsaio_op_wait(flights[0].op, usec); /* its result: reap() */
 			r = reap(worker, job, record, begun, flights, &n);
@@ -505,15 +539,18 @@ static int read_sizes(struct latency *latency)
 	for (size_t i = 0; i < n; i++) {
 		uint64_t size;
 
-		if (units_parse_size(items[i], &size) < 0 || !size || size > BENCH_IO_SIZE_MAX)
+		if (units_parse_size(items[i], &size) < 0 || !size ||
+		    size > BENCH_IO_SIZE_MAX / PLACES_MIN)
 			return ctl_usage(latency->ctl,
 					 "--sizes %s: is no size: write for example 4096, 64K or "
 					 "2M",
 					 items[i]);
 		latency->sizes[latency->n_sizes++] = size;
-		if (size > options.io_size)
-			options.io_size = size;
+		if (size * PLACES_MIN > options.io_size)
+			options.io_size = size * PLACES_MIN;
 	}
+	if (options.io_size < AREA_BYTES)
+		options.io_size = AREA_BYTES;
 	return CTL_OK;
 }
 

@@ -286,19 +286,6 @@ START_TEST(a_point_has_a_speed_of_its_own_in_each_direction)
 }
 END_TEST
 
-START_TEST(students_quantiles_are_those_of_the_tables)
-{
-	static const struct {
-		size_t degrees;
-		double quantile;
-	} rows[] = { { 1, 12.706 }, { 4, 2.776 }, { 30, 2.042 }, { 40, 2.021 }, { 120, 1.980 } };
-
-	for (int i = 0; i < N_ROWS(rows); i++)
-		ck_assert_double_eq_tol(tuner_student(rows[i].degrees), rows[i].quantile, 0.001);
-	ck_assert(isinf(tuner_student(0)));
-}
-END_TEST
-
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_point_that_is_faster_wins_whatever_the_device_does_meanwhile);
@@ -312,7 +299,6 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, one_point_is_measured_too);
 	tcase_add_test(tcase, with_reads_alone_there_is_no_sum);
 	tcase_add_test(tcase, a_point_has_a_speed_of_its_own_in_each_direction);
-	tcase_add_test(tcase, students_quantiles_are_those_of_the_tables);
 }
 
 SUITE("ctl/bench_tuner", add_tests)

@@ -1,0 +1,28 @@
+/* student: the numbers of the tables. */
+#include "client/ctl/student.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/unit/suite.h"
+
+START_TEST(students_quantiles_are_those_of_the_tables)
+{
+	static const struct {
+		size_t degrees;
+		double quantile;
+	} rows[] = { { 1, 12.706 }, { 4, 2.776 }, { 30, 2.042 }, { 40, 2.021 }, { 120, 1.980 } };
+
+	for (int i = 0; i < N_ROWS(rows); i++)
+		ck_assert_double_eq_tol(student_95(rows[i].degrees), rows[i].quantile, 0.001);
+	ck_assert(isinf(student_95(0)));
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, students_quantiles_are_those_of_the_tables);
+}
+
+SUITE("ctl/student", add_tests)
