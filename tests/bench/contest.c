@@ -50,13 +50,12 @@ void contest_close(struct contest *contest)
 		side_close(&contest->sides[--contest->n_sides]);
 }
 
-int contest_run(struct bench *b, struct contest *contest, const struct row *row, unsigned n)
+int contest_run(struct contest *contest, const struct row *row, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		const unsigned round = contest->n_rounds;
 		int r = round_begin(row, round);
 
-		(void)b;
 		assert(round < ROUNDS_MAX);
 		for (unsigned j = 0; r == 0 && j < contest->n_sides; j++) {
 			const unsigned at = (round + j) % contest->n_sides;

@@ -41,7 +41,7 @@ int contest_add(struct contest *contest, const char *kind, const struct point *p
 void contest_close(struct contest *contest);
 
 /* Runs n rounds after those that count so far; row: what it is for, as progress tells it. */
-int contest_run(struct bench *b, struct contest *contest, const struct row *row, unsigned n);
+int contest_run(struct contest *contest, const struct row *row, unsigned n);
 /* The rounds until now count no more. */
 void contest_forget(struct contest *contest);
 /* Which of the n sides from first on moved most bytes a second; the others are out. */

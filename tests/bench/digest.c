@@ -80,7 +80,7 @@ static int tuned_add(struct large *l, const struct point *point)
 static int large_choose(struct bench *b, struct large *l, const struct row *row)
 {
 	struct contest *c = &l->contest;
-	const int r = contest_run(b, c, row, CHOICE_ROUNDS);
+	const int r = contest_run(c, row, CHOICE_ROUNDS);
 
 	if (r < 0)
 		return r;
@@ -102,7 +102,7 @@ static int large_run(struct bench *b, struct large *l, struct row *bandwidth,
 	int r;
 
 	c->is_out[l->fio] = false;
-	r = contest_run(b, c, bandwidth, ROUNDS_MIN);
+	r = contest_run(c, bandwidth, ROUNDS_MIN);
 	if (r < 0)
 		return r;
 	contest_row(c, bandwidth, l->ours, l->best_fio, result_megabytes_per_sec);
@@ -150,7 +150,7 @@ static int measure_large_many(struct bench *b, bool is_write, struct row *row)
 	if (r == 0)
 		r = large_choose(b, &l, row);
 	if (r == 0)
-		r = contest_run(b, &l.contest, row, ROUNDS_MIN);
+		r = contest_run(&l.contest, row, ROUNDS_MIN);
 	if (r == 0)
 		contest_row(&l.contest, row, l.ours, l.best_fio, result_megabytes_per_sec);
 	contest_close(&l.contest);
@@ -194,10 +194,10 @@ static int measure_small_ops(struct bench *b, const struct point *point, struct 
 	for (unsigned i = 0; r >= 0 && i < (beside_libaio ? 3 : 2); i++)
 		r = contest_add(&c, kinds[i], point);
 	if (r >= 0)
-		r = contest_run(b, &c, beside_fio, 1);
+		r = contest_run(&c, beside_fio, 1);
 	contest_forget(&c);
 	if (r == 0)
-		r = contest_run(b, &c, beside_fio, ROUNDS_MIN);
+		r = contest_run(&c, beside_fio, ROUNDS_MIN);
 	if (r == 0)
 		contest_row(&c, beside_fio, 0, 1, result_ops_per_sec);
 	if (r == 0 && beside_libaio)
