@@ -23,6 +23,7 @@
 #include <json-c/json.h>
 #include <limits.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,8 +111,9 @@ struct record {
 	struct bench_histogram histogram;
 };
 
+/* A transfer of the open loop. */
 struct flight {
-	struct dsaio_op *op;
+	struct dsaio_op *op; /* NULL: none */
 	uint64_t due_nsec, place;
 };
 
@@ -147,7 +149,7 @@ static uint64_t choose_place(const struct bench_worker *worker, const struct job
 		*random ^= *random >> 7;
 		*random ^= *random << 17;
 		place = *random % n_places;
-		while (i < n && flights[i].place != place)
+		while (i < n && (!flights[i].op || flights[i].place != place))
 			i++;
 		if (i == n)
 			return place;
@@ -201,37 +203,39 @@ static int closed_loop(struct bench_worker *worker, struct dsaio_handle *handle,
 	return 0;
 }
 
-static void sleep_until(uint64_t nsec)
+/* Sleeps until something has ended, or until that time: dsaio_reap() has just found nothing. */
+static void sleep_until(int fd, uint64_t nsec)
 {
-	const struct timespec ts = { .tv_sec = (time_t)(nsec / NSEC_PER_SEC),
-				     .tv_nsec = (long)(nsec % NSEC_PER_SEC) };
+	const uint64_t now = clock_nsec(), left = nsec > now ? nsec - now : 0;
+	const struct timespec ts = { .tv_sec = (time_t)(left / NSEC_PER_SEC),
+				     .tv_nsec = (long)(left % NSEC_PER_SEC) };
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
 
-	(void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL); /* early: looked again */
+	(void)ppoll(&pollfd, 1, nsec == UINT64_MAX ? NULL : &ts, NULL); /* early: looked again */
 }
 
-/* Takes who have ended out of the flights; the rest move up. */
-static int reap(struct bench_worker *worker, const struct job *job, struct record *record,
-		uint64_t begun, struct flight *flights, unsigned *n)
+/* Records who has ended, each when it is seen.  How many, or bench_worker_fail()'s value. */
+static int reap(struct bench_worker *worker, struct dsaio_handle *handle, const struct job *job,
+		struct record *record, uint64_t begun)
 {
-	unsigned left = 0;
+	struct dsaio_op *ended[OPEN_MAX];
+	const int n = dsaio_reap(handle, ended, OPEN_MAX);
 
-	for (unsigned i = 0; i < *n; i++) {
-		int r;
+	if (n < 0)
+		return bench_worker_fail(worker, "%s", dsaio_error());
+	for (int i = 0; i < n; i++) {
+		struct flight *flight = dsaio_op_data(ended[i]);
 
-		if (dsaio_op_test(flights[i].op) == 0) {
-			flights[left++] = flights[i];
-			continue;
-		}
-		record_one(record, job, begun, flights[i].due_nsec);
-		r = finish_one(worker, job, flights[i].op);
-		if (r < 0) {
-			/* What is not looked at any more is the handle's to end. */
-			*n = 0;
-			return r;
-		}
+		record_one(record, job, begun, flight->due_nsec);
 	}
-	*n = left;
-	return 0;
+	for (int i = 0; i < n; i++) {
+		struct flight *flight = dsaio_op_data(ended[i]);
+
+		flight->op = NULL;
+		if (finish_one(worker, job, ended[i]) < 0)
+			return -EIO; /* the handle's end awaits the others */
+	}
+	return n;
 }
 
 /* As many are under way as there are places, or OPEN_MAX: who is due beyond that waits, and its
@@ -241,37 +245,39 @@ static int open_loop(struct bench_worker *worker, struct dsaio_handle *handle,
 {
 	const uint64_t begun = clock_nsec(), n_places = worker->buffer_bytes / job->size;
 	const unsigned n_max = n_places < OPEN_MAX ? (unsigned)n_places : OPEN_MAX;
-	struct flight flights[OPEN_MAX];
+	const int fd = dsaio_handle_fd(handle);
+	struct flight flights[OPEN_MAX] = { { NULL, 0, 0 } };
 	uint64_t random = begun | 1;
-	uint32_t n_begun = 0;
-	unsigned n = 0;
-	int r = 0;
+	uint32_t n_begun = 0, n_ended = 0;
 
-	while (r == 0 && (n_begun < job->iterations || n)) {
-		const uint64_t due = begun + n_begun * job->interval_nsec, now = clock_nsec();
+	if (fd < 0)
+		return bench_worker_fail(worker, "%s", dsaio_error());
+	while (n_ended < job->iterations) {
+		const bool may_begin = n_begun < job->iterations && n_begun - n_ended < n_max;
+		const uint64_t due = may_begin ? begun + n_begun * job->interval_nsec : UINT64_MAX;
+		int r;
 
-		if (n_begun < job->iterations && due <= now && n < n_max) {
-			flights[n].place = choose_place(worker, job, &random, flights, n);
-			flights[n].due_nsec = due;
-			r = start_one(worker, handle, file, job, &flights[n]);
-			if (r == 0) {
-				n++;
-				n_begun++;
-			}
-			continue;
+		if (may_begin && due <= clock_nsec()) {
+			struct flight *flight = flights;
+
+			while (flight->op)
+				flight++;
+			flight->place = choose_place(worker, job, &random, flights, n_max);
+			flight->due_nsec = due;
+			r = start_one(worker, handle, file, job, flight);
+			if (r < 0)
+				return r;
+			dsaio_op_set_data(flight->op, flight);
+			n_begun++;
 		}
-		if (n) { /* wakes for the next due one, too */
-			int64_t usec = -1;
-
-			if (n_begun < job->iterations && n < n_max)
-				usec = (int64_t)((due - now) / 1000);
-			(void)dsaio_op_wait(flights[0].op, usec); /* its result: reap() */
-			r = reap(worker, job, record, begun, flights, &n);
-		} else {
-			sleep_until(due);
-		}
+		r = reap(worker, handle, job, record, begun);
+		if (r < 0)
+			return r;
+		n_ended += (uint32_t)r;
+		if (r == 0)
+			sleep_until(fd, due);
 	}
-	return r;
+	return 0;
 }
 
 static void handle_closep(struct dsaio_handle **handle)

@@ -77,7 +77,7 @@ static int tuned_add(struct large *l, const struct point *point)
 	return 0;
 }
 
-static int large_choose(struct bench *b, struct large *l, const struct row *row)
+static int large_choose(struct large *l, const struct row *row)
 {
 	struct contest *c = &l->contest;
 	const int r = contest_run(c, row, CHOICE_ROUNDS);
@@ -95,8 +95,8 @@ static int large_choose(struct bench *b, struct large *l, const struct row *row)
 }
 
 /* CPU time is compared with the same engine, libaio: so that one goes on in any case. */
-static int large_run(struct bench *b, struct large *l, struct row *bandwidth,
-		     struct row *beside_deepnvme, struct row *cpu)
+static int large_run(struct large *l, struct row *bandwidth, struct row *beside_deepnvme,
+		     struct row *cpu)
 {
 	struct contest *c = &l->contest;
 	int r;
@@ -123,9 +123,9 @@ static int measure_large(struct bench *b, bool is_write, struct row *bandwidth,
 	if (r == 0)
 		r = tuned_add(&l, &point);
 	if (r == 0)
-		r = large_choose(b, &l, bandwidth);
+		r = large_choose(&l, bandwidth);
 	if (r == 0)
-		r = large_run(b, &l, bandwidth, beside_deepnvme, cpu);
+		r = large_run(&l, bandwidth, beside_deepnvme, cpu);
 	contest_close(&l.contest);
 	return r;
 }
@@ -148,7 +148,7 @@ static int measure_large_many(struct bench *b, bool is_write, struct row *row)
 	int r = large_open(&l, &point);
 
 	if (r == 0)
-		r = large_choose(b, &l, row);
+		r = large_choose(&l, row);
 	if (r == 0)
 		r = contest_run(&l.contest, row, ROUNDS_MIN);
 	if (r == 0)
@@ -184,7 +184,7 @@ static struct point small_point(const char *dir, unsigned n_clients, uint64_t fi
 }
 
 /* Ours beside fio; and beside in-process libaio, if there is a row for it. */
-static int measure_small_ops(struct bench *b, const struct point *point, struct row *beside_fio,
+static int measure_small_ops(const struct point *point, struct row *beside_fio,
 			     struct row *beside_libaio)
 {
 	static const char *const kinds[] = { "ours", "fio-libaio", "libaio" };
@@ -210,12 +210,12 @@ int measure_iops(struct bench *b)
 {
 	const struct point one = small_point(b->dir, 1, READ_BYTES);
 	const struct point some = small_point(b->dir, SOME_CLIENTS, MANY_BYTES);
-	int r = measure_small_ops(b, &one, &rows[ROW_IOPS], &rows[ROW_IOPS_LOCAL]);
+	int r = measure_small_ops(&one, &rows[ROW_IOPS], &rows[ROW_IOPS_LOCAL]);
 
 	if (r == 0)
 		r = files_make(b->dir, SOME_CLIENTS, MANY_BYTES);
 	if (r == 0)
-		r = measure_small_ops(b, &some, &rows[ROW_IOPS_SOME], NULL);
+		r = measure_small_ops(&some, &rows[ROW_IOPS_SOME], NULL);
 	files_remove(b->dir, SOME_CLIENTS);
 	return r;
 }
