@@ -181,6 +181,7 @@ struct lane {
 	uint64_t told_window_bytes;
 	uint64_t guard_end_nsec; /* large blocks wait for that; 0: they do not */
 	uint32_t whole_bytes;	 /* the largest block that the device takes whole, as far as told */
+	uint64_t blocks_timed_nsec; /* the store's blocks_nsec is of then */
 	struct bounces bounces;
 	struct channel *first_page_waiter, *last_page_waiter; /* for one of them, in order */
 	bool is_page_back;				      /* not yet offered to them */
@@ -636,6 +637,18 @@ static void count_time(struct lane *lane, struct channel *channel)
 	stats_add(&lane->store->stats.device_nsec, nsec * channel->n_in_device);
 }
 
+/* The same of the store's blocks and pieces, before blocks_in_flight changes. */
+static void count_blocks_time(struct lane *lane)
+{
+	struct stats *stats = &lane->store->stats;
+	const uint64_t nsec = lane->now_nsec - lane->blocks_timed_nsec;
+
+	if (!nsec)
+		return;
+	lane->blocks_timed_nsec = lane->now_nsec;
+	stats_add(&stats->blocks_nsec, nsec * stats_get(&stats->blocks_in_flight));
+}
+
 /* One block or piece less in flight, for those who count it until its end. */
 static void count_done(struct lane *lane, struct op *op, uint16_t channel_lane, uint32_t bytes)
 {
@@ -647,6 +660,7 @@ static void count_done(struct lane *lane, struct op *op, uint16_t channel_lane, 
 		per->n_started = 0;
 	stats_add(&channel->stats.blocks_in_flight, UINT64_MAX);
 	stats_add(&channel->stats.bytes_in_flight, -(uint64_t)bytes);
+	count_blocks_time(lane);
 	stats_add(&lane->store->stats.blocks_in_flight, UINT64_MAX);
 	stats_add(&lane->store->stats.bytes_in_flight, -(uint64_t)bytes);
 	note_active(lane, channel);
@@ -1097,6 +1111,8 @@ static void count_started(struct lane *lane, struct channel *channel, const stru
 	channel->per_lane[next->lane].n_started++;
 	stats_add(&channel->stats.blocks_in_flight, 1);
 	stats_add(&channel->stats.bytes_in_flight, bytes);
+	count_blocks_time(lane);
+	stats_add(&lane->store->stats.blocks, bytes > 0);
 	stats_add(&lane->store->stats.blocks_in_flight, 1);
 	stats_add(&lane->store->stats.bytes_in_flight, bytes);
 	sched_charge(&lane->sched, &channel->queue, bytes, lane->now_nsec);

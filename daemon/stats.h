@@ -15,6 +15,8 @@
 struct stats {
 	_Atomic uint64_t reads, writes, fsyncs, errors, read_bytes, write_bytes;
 	_Atomic uint64_t open_ops, blocks_in_flight, bytes_in_flight;
+	/* Of a store: blocks and pieces started so far, and how many were in flight, over time. */
+	_Atomic uint64_t blocks, blocks_nsec;
 	/* Of all ops: open, and of that with a block or piece in flight; open, of those that ended. */
 	_Atomic uint64_t open_nsec, device_nsec, ended_nsec;
 	_Atomic uint32_t latency[STATS_BUCKETS];

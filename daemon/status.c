@@ -49,6 +49,8 @@ static Wire__Counters *counters_to_wire(const struct stats *stats)
 	wire->bytes_in_flight = stats_get(&stats->bytes_in_flight);
 	wire->latency_p50_nsec = stats_percentile(stats, 0.50);
 	wire->latency_p99_nsec = stats_percentile(stats, 0.99);
+	wire->blocks = stats_get(&stats->blocks);
+	wire->blocks_nsec = stats_get(&stats->blocks_nsec);
 	wire->device_nsec = stats_get(&stats->device_nsec);
 	wire->queue_nsec = minus(stats_get(&stats->open_nsec), wire->device_nsec);
 	return wire;

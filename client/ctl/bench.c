@@ -432,6 +432,12 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 		row->others = (struct bench_others){ 0 };
 	} else {
 		find_source(bench, row, moved->bytes);
+		if (row->others.all_blocks && moved->nsec) {
+			row->served.mean_block = (double)row->others.all_bytes /
+						 (double)row->others.all_blocks;
+			row->served.mean_depth = (double)row->others.all_blocks_nsec /
+						 (double)moved->nsec;
+		}
 	}
 	row->is_disturbed = bench->options->exclusive &&
 			    (row->others.n_clients > 0 || row->others.bytes > 0);

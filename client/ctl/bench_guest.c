@@ -17,12 +17,18 @@ struct seen {
 	uint64_t bytes;
 };
 
+/* Over all stores. */
+struct sums {
+	uint64_t bytes, ops, blocks, blocks_nsec;
+	unsigned n_clients;
+};
+
 struct bench_guest {
 	struct ctl *ctl;
 	struct dsaio_client *client;
 	uint32_t *stores; /* ids, each once */
 	size_t n_stores;
-	uint64_t bytes, ops; /* of all stores, when they were last looked at */
+	struct sums sums; /* when they were last looked at */
 	struct seen *seen;
 	size_t n_seen;
 	char daemon_version[64];
@@ -135,45 +141,52 @@ static int name_others(struct bench_guest *guest, const Wire__StatusReply *statu
 	return CTL_OK;
 }
 
-static void sum_stores(const struct bench_guest *guest, const Wire__StatusReply *status,
-		       uint64_t *ret_bytes, uint64_t *ret_ops, unsigned *ret_n_clients)
+static struct sums sum_stores(const struct bench_guest *guest, const Wire__StatusReply *status)
 {
-	*ret_bytes = *ret_ops = 0;
-	*ret_n_clients = 0;
+	struct sums sums = { 0 };
+
 	for (size_t i = 0; i < status->n_stores; i++) {
 		const Wire__Store *store = status->stores[i];
+		const Wire__Counters *counters = store->counters;
 
 		if (!is_ours(guest, store->store))
 			continue;
-		*ret_n_clients += store->clients;
-		if (!store->counters)
+		sums.n_clients += store->clients;
+		if (!counters)
 			continue;
-		*ret_bytes += store->counters->read_bytes + store->counters->write_bytes;
-		*ret_ops += store->counters->reads + store->counters->writes;
+		sums.bytes += counters->read_bytes + counters->write_bytes;
+		sums.ops += counters->reads + counters->writes;
+		sums.blocks += counters->blocks;
+		sums.blocks_nsec += counters->blocks_nsec;
 	}
+	return sums;
+}
+
+/* A daemon that was started anew counts from zero. */
+static uint64_t grown(uint64_t now, uint64_t before)
+{
+	return now > before ? now - before : 0;
 }
 
 int bench_guest_look(struct bench_guest *guest, uint64_t own_bytes, uint64_t own_ops,
 		     unsigned n_own, struct bench_others *ret_others)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	uint64_t bytes, ops;
-	unsigned n_clients;
+	const struct sums before = guest->sums;
 	int r = ask_status(guest->ctl, &guest->client, &reply);
 
 	if (r != CTL_OK)
 		return r;
-	sum_stores(guest, reply->status, &bytes, &ops, &n_clients);
-	*ret_others = (struct bench_others){ 0 };
-	/* A daemon that was started anew counts from zero. */
-	if (bytes >= guest->bytes + own_bytes)
-		ret_others->bytes = bytes - guest->bytes - own_bytes;
-	if (ops >= guest->ops + own_ops)
-		ret_others->ops = ops - guest->ops - own_ops;
-	if (n_clients > n_own)
-		ret_others->n_clients = n_clients - n_own;
-	guest->bytes = bytes;
-	guest->ops = ops;
+	guest->sums = sum_stores(guest, reply->status);
+	*ret_others = (struct bench_others){
+		.bytes = grown(guest->sums.bytes, before.bytes + own_bytes),
+		.ops = grown(guest->sums.ops, before.ops + own_ops),
+		.all_bytes = grown(guest->sums.bytes, before.bytes),
+		.all_blocks = grown(guest->sums.blocks, before.blocks),
+		.all_blocks_nsec = grown(guest->sums.blocks_nsec, before.blocks_nsec),
+	};
+	if (guest->sums.n_clients > n_own)
+		ret_others->n_clients = guest->sums.n_clients - n_own;
 	return name_others(guest, reply->status, ret_others->bytes > 0 || !ret_others->n_clients,
 			   ret_others->names, sizeof(ret_others->names));
 }
@@ -182,13 +195,12 @@ int bench_guest_check_alone(struct bench_guest *guest)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	char names[BENCH_NAMES_BYTES];
-	uint64_t bytes, ops;
 	unsigned n_clients;
 	int r = ask_status(guest->ctl, &guest->client, &reply);
 
 	if (r != CTL_OK)
 		return r;
-	sum_stores(guest, reply->status, &bytes, &ops, &n_clients);
+	n_clients = sum_stores(guest, reply->status).n_clients;
 	if (n_clients == 0)
 		return CTL_OK;
 	r = name_others(guest, reply->status, false, names, sizeof(names));
@@ -233,9 +245,11 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 		request.channel_open = &open_channel;
 		r = conn_call(conn, "channel", &request, NULL, 0, &channel, NULL, NULL);
 		if (r == 0)
-			*ret_served = (struct bench_served){ channel->channel_open->block_size,
-							     channel->channel_open->queue_depth,
-							     channel->channel_open->lanes };
+			*ret_served = (struct bench_served){
+				.block_size = channel->channel_open->block_size,
+				.queue_depth = channel->channel_open->queue_depth,
+				.lanes = channel->channel_open->lanes,
+			};
 		else
 			(void)snprintf(text, size, "%s", dsaio_error());
 		request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;

@@ -22,13 +22,17 @@ struct bench_guest;
 /* What others did on the stores between two looks. */
 struct bench_others {
 	uint64_t bytes, ops;
+	/* Of all, ours too: bytes, requests to the device, and how many in flight, over time. */
+	uint64_t all_bytes, all_blocks, all_blocks_nsec;
 	unsigned n_clients;	       /* that have files or channels there now, ours not counted */
 	char names[BENCH_NAMES_BYTES]; /* "python3 (pid 12, uid 1000), ..."; "": nobody's */
 };
 
-/* What a store serves of a profile. */
+/* What a store serves of a profile; and what it did: among others blocks may be smaller, and fewer
+   of them in flight. */
 struct bench_served {
-	uint32_t block_size, queue_depth, lanes;
+	uint32_t block_size, queue_depth, lanes; /* granted */
+	double mean_block, mean_depth;		 /* of all on the stores meanwhile; 0: not known */
 };
 
 /*

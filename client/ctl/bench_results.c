@@ -117,6 +117,8 @@ static struct json_object *row_json(const struct bench_row *row)
 		add_int(served, "block_size", row->served.block_size);
 		add_int(served, "queue_depth", row->served.queue_depth);
 		add_int(served, "lanes", row->served.lanes);
+		add_float(served, "mean_block", row->served.mean_block);
+		add_float(served, "mean_depth", row->served.mean_depth);
 	}
 	json_object_object_add(object, "served", served);
 	json_object_object_add(object, "repetitions", repetitions_json(row));
@@ -400,8 +402,9 @@ int bench_results_row(const struct bench_results *results, size_t i, struct benc
 	row.task = read_task(object);
 	row.n_processes = u32_of(object, "processes");
 	row.served = (struct bench_served){ u32_of(served, "block_size"),
-					    u32_of(served, "queue_depth"),
-					    u32_of(served, "lanes") };
+					    u32_of(served, "queue_depth"), u32_of(served, "lanes"),
+					    float_of(served, "mean_block"),
+					    float_of(served, "mean_depth") };
 	row.total = (struct measure){ .task_sec = float_of(object, "task_sec"),
 				      .task_speed = float_of(object, "task_speed_gb_per_sec"),
 				      .e2e_sec = float_of(object, "e2e_sec"),

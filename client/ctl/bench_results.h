@@ -14,7 +14,7 @@
  *   "points": [{
  *     "op": "read", "block_size": 1048576, "queue_depth": 32, "single_submit": false,
  *     "sequential_requests": true, "io_parallel": 1, "processes": 1, "io_size": 419430400,
- *     "served": {"block_size", "queue_depth", "lanes"},
+ *     "served": {"block_size", "queue_depth", "lanes", "mean_block", "mean_depth"},
  *     "repetitions": [{"at_sec", "task_sec", "e2e_sec", "bytes"}],
  *     "task_sec", "task_speed_gb_per_sec", "e2e_sec", "e2e_speed_gb_per_sec", "bytes",
  *     "device_bytes": 419430400 | null,

@@ -65,6 +65,12 @@ static void add_cells(struct table *table, const struct bench_row *row)
 			  row->served.queue_depth);
 	else
 		table_add(table, "-");
+	if (row->served.mean_block > 0)
+		table_add(table, "%s x %.1f",
+			  units_format_size(served, (uint64_t)row->served.mean_block),
+			  row->served.mean_depth);
+	else
+		table_add(table, "-");
 	table_add(table, "%s", row->error[0] ? "-" : bench_source_name(row->source));
 	table_add(table, "%s%s", row->is_disturbed ? "disturbed: " : "",
 		  row->error[0]	      ? row->error
@@ -78,8 +84,8 @@ static int print_table(struct ctl *ctl, const struct bench_results *results, siz
 {
 	static const struct table_column columns[] = {
 		{ "OP", false },     { "BLOCK", true }, { "DEPTH", true }, { "EVENTS", false },
-		{ "SUBMIT", false }, { "PARTS", true }, { "GB/S", true },  { "SERVED", false },
-		{ "FROM", false },   { "NOTE", false },
+		{ "SUBMIT", false }, { "PARTS", true }, { "GB/S", true },  { "GRANTED", false },
+		{ "SERVED", false }, { "FROM", false }, { "NOTE", false },
 	};
 	_cleanup_(table_deinit) struct table table;
 	size_t n_good = 0;
