@@ -46,6 +46,7 @@ enum {
 	ROW_FILES,
 	ROW_FILES_DEEPNVME,
 	ROW_PRIVATE,
+	ROW_PRIVATE_WRITE,
 	ROW_ODD,
 	ROW_ODD_ALIKE,
 	ROW_AUTOSTART,
@@ -101,6 +102,8 @@ int ours_open_large(struct bench *b);
 void ours_close(struct bench *b);
 /* READ_BYTES into b->memory. */
 int ours_read_bandwidth(struct bench *b, double *ret_bandwidth);
+/* And from there. */
+int ours_write_bandwidth(struct bench *b, double *ret_bandwidth);
 
 /* Of the file's first READ_BYTES, by in-process libaio. */
 int local_latency(struct bench *b, double *ret_usec);

@@ -254,6 +254,16 @@ static int ours_private(struct bench *b, double *ret_bandwidth)
 	return read_range(b, private_memory, READ_BYTES, 0, ret_bandwidth);
 }
 
+static int ours_private_write(struct bench *b, double *ret_bandwidth)
+{
+	const int64_t start = clock_nsec();
+
+	if (dsaio_pwrite(b->handle, b->file, private_memory, READ_BYTES, 0) != (int64_t)READ_BYTES)
+		return failed("write");
+	*ret_bandwidth = (double)READ_BYTES * 1e9 / (double)(clock_nsec() - start);
+	return 0;
+}
+
 int measure_private(struct bench *b)
 {
 	int r = ours_open_large(b);
@@ -264,6 +274,9 @@ int measure_private(struct bench *b)
 		memset(private_memory, 1, READ_BYTES); /* its pages are there, as a tensor's are */
 		r = compare(b, &rows[ROW_PRIVATE], 1e6, ours_private, ours_read_bandwidth);
 	}
+	if (r == 0)
+		r = compare(b, &rows[ROW_PRIVATE_WRITE], 1e6, ours_private_write,
+			    ours_write_bandwidth);
 	free(private_memory);
 	private_memory = NULL;
 	return r;
