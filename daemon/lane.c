@@ -139,6 +139,7 @@ struct lane {
 	struct log_limit log_limit; /* of lines that clients cause */
 
 	uint64_t now_nsec;	   /* of this turn */
+	uint64_t before_nsec;	   /* of the turn before, or the end of the sleep since */
 	uint64_t last_did_nsec;	   /* the last turn that did something */
 	uint64_t spin_nsec;	   /* how long it may spin */
 	uint64_t spun_nsec;	   /* the last look of this spin; 0: none */
@@ -1356,6 +1357,15 @@ static void block_leave(struct lane *lane, struct block *block)
 	block_give(lane, block);
 }
 
+/*
+ * Does its time say something of the device?  The end of a file and holes are read without one; what
+ * the first look after the start finds done was such, or took less than a turn can tell.
+ */
+static bool is_of_device(const struct lane *lane, const struct block *block)
+{
+	return block->result == (int64_t)block->bytes && block->started_nsec != lane->before_nsec;
+}
+
 static void block_done(struct lane *lane, struct block *block)
 {
 	struct op *op = block->op;
@@ -1373,7 +1383,7 @@ static void block_done(struct lane *lane, struct block *block)
 		if (error == EIO)
 			log_failed(lane, block->is_write, block->len, block->off, op->file, error);
 	}
-	if (block->result >= 0)
+	if (is_of_device(lane, block))
 		window_note_done(&lane->window, block->is_write, block->bytes,
 				 lane->now_nsec - block->started_nsec, lane->is_shared,
 				 lane->now_nsec);
@@ -1972,6 +1982,7 @@ static void *lane_main(void *arg)
 	while (!lane->must_stop) {
 		int did;
 
+		lane->before_nsec = lane->now_nsec;
 		lane->now_nsec = clock_nsec();
 		did = lane->home ? worker_turn(lane) : home_turn(lane);
 		if (!may_spin(lane, did > 0))

@@ -74,7 +74,8 @@ static inline void window_note_full(struct window *window)
 {
 	window->was_full = true;
 }
-/* A block of these is back, without an error; is_shared: several clients are active. */
+/* A block of these is back, whole, and a device did it: the end of a file comes back at once, and
+   beside that all others would seem to have waited.  is_shared: several clients are active. */
 void window_note_done(struct window *window, bool is_write, uint32_t bytes, uint64_t nsec,
 		      bool is_shared, uint64_t now_nsec);
 /* The lowest latency of such blocks lately; 0: none was seen. */
