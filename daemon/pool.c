@@ -67,22 +67,26 @@ static bool can_be_huge(const struct slab *slab)
 	       slab->size_bytes % HUGE_BYTES == 0;
 }
 
-/* Maps it at a multiple of a huge page, as it has to be for the kernel to use one: or MAP_FAILED. */
+/* Maps it at a multiple of a huge page, as it has to be for the kernel to use one; or anywhere, if
+   another thread has mapped something there since that place was seen to be free. */
 static void *map_aligned(const struct slab *slab)
 {
-	uint64_t room = slab->map_bytes + HUGE_BYTES, before;
+	uint64_t room = slab->map_bytes + HUGE_BYTES;
 	char *start = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
 			   0);
+	void *memory = MAP_FAILED;
 
-	if (start == MAP_FAILED)
-		return MAP_FAILED;
-	before = -(uintptr_t)start % HUGE_BYTES;
-	/* Parts of a mapping of ours that nobody uses: can not fail, but for the number of mappings. */
-	if (before)
-		(void)munmap(start, before);
-	(void)munmap(start + before + slab->map_bytes, HUGE_BYTES - before);
-	return mmap(start + before, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-		    slab->fd, 0);
+	if (start != MAP_FAILED) {
+		(void)munmap(start, room); /* ours, and whole: can not fail */
+		start += -(uintptr_t)start % HUGE_BYTES;
+		/* Linux before 4.17 takes it for a hint. */
+		memory = mmap(start, slab->map_bytes, PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_FIXED_NOREPLACE, slab->fd, 0);
+	}
+	if (memory == MAP_FAILED)
+		memory = mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
+			      0);
+	return memory;
 }
 
 /*
@@ -122,17 +126,21 @@ static void memlock_limit(char *text, size_t size)
 
 /*
  * Not mlock(), which the sanitizers replace by nothing.  The limit is asked at once and of all of it,
- * the pages come in steps.
+ * the pages come in steps.  Huge pages come also where they may not be locked: a daemon that a user
+ * starts for himself can lock next to nothing.
  */
 static int mapping_lock(struct slab *slab)
 {
 	char *memory = slab->memory;
 	size_t bytes = slab->map_bytes;
+	int r = mlock2(memory, bytes, MLOCK_ONFAULT) < 0 ? -errno : 0;
 
-	if (mlock2(memory, bytes, MLOCK_ONFAULT) < 0)
-		return -errno;
+	if (r < 0 && slab->pool->lock == POOL_LOCK_YES)
+		return r;
 	if (can_be_huge(slab) && !slab->is_huge)
 		fill_huge(slab);
+	if (r < 0)
+		return r;
 	for (size_t at = 0; at < bytes; at += STEP_BYTES) {
 		size_t n = bytes - at < STEP_BYTES ? bytes - at : STEP_BYTES;
 

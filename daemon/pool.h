@@ -8,8 +8,8 @@
  * memory is not reused while a device writes to it.  It is punched, not only closed: a child of
  * the client may still map it.
  *
- * One whose size is a multiple of a huge page's is made of such, where pool_pages says so and the
- * kernel has them.
+ * One whose size is a multiple of a huge page's is made of such, locked or not, where pool_pages says
+ * so and the kernel has them.
  *
  * Or its memory is the client's own, imported by descriptor: tmpfs or hugetlbfs only, since a page
  * fault on anything else could hang.  It is charged, mapped and locked like another, but the client

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <stdio.h>
@@ -252,6 +253,49 @@ START_TEST(with_lock_auto_it_is_served_unlocked_and_that_is_told)
 }
 END_TEST
 
+/* Bytes of the mapping that are in transparent huge pages, as the kernel tells. */
+static uint64_t huge_bytes_at(const void *memory)
+{
+	FILE *file = fopen("/proc/self/smaps", "re");
+	bool is_it = false;
+	uint64_t kib = 0;
+	char line[512];
+
+	ck_assert_ptr_nonnull(file);
+	while (fgets(line, sizeof(line), file)) {
+		unsigned long start, end;
+		char flags[8];
+
+		if (sscanf(line, "%lx-%lx %7s", &start, &end, flags) == 3)
+			is_it = start == (uintptr_t)memory;
+		else if (is_it && sscanf(line, "ShmemPmdMapped: %" SCNu64, &kib) == 1)
+			break;
+	}
+	(void)fclose(file);
+	return kib << 10;
+}
+
+START_TEST(what_is_not_locked_is_of_huge_pages_as_what_is)
+{
+	uint64_t locked;
+
+	ck_assert_int_eq(make(4 * MIB), 0);
+	locked = made->is_locked ? huge_bytes_at(made->memory) : 0;
+	drop();
+	run_until(&n_freed);
+	if (!locked)
+		return; /* this kernel has none now */
+	helper_free(helper);
+	lose_memlock(); /* capabilities are a thread's */
+	ck_assert_int_eq(helper_new("pool", 1, &helper), 0);
+	ck_assert_int_eq(make(4 * MIB), 0);
+	ck_assert(!made->is_locked);
+	ck_assert_uint_eq(huge_bytes_at(made->memory), locked);
+	drop();
+	run_until(&n_freed);
+}
+END_TEST
+
 /* ---- imported memory ---- */
 
 enum import_kind { MEMFD, HUGE_MEMFD, SHM, SHM_READ_ONLY, SHM_PATH, ON_DISK, DIRECTORY, PIPE };
@@ -495,6 +539,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_slab_that_can_not_be_made_gives_its_charges_back);
 	tcase_add_test(tcase, what_can_not_be_locked_is_refused_with_the_limit_and_what_to_do);
 	tcase_add_test(tcase, with_lock_auto_it_is_served_unlocked_and_that_is_told);
+	tcase_add_test(tcase, what_is_not_locked_is_of_huge_pages_as_what_is);
 	tcase_add_loop_test(tcase, memory_is_imported_as_it_is_or_refused_with_what_is_wrong, 0,
 			    N_ROWS(imports));
 	tcase_add_test(tcase, imported_memory_is_the_clients_own_also_when_it_is_freed);
