@@ -516,7 +516,7 @@ static void query_set(struct query *query)
 /* It is known which store, or that there is none. */
 static void query_go_on(struct query *query, struct store *store)
 {
-	if (query->result == 0) {
+	if (query->result == 0 && store) { /* one implies the other, which cppcheck can't see */
 		store_hold(store);
 		query->store = store;
 	}

@@ -33,7 +33,8 @@ struct stuck_who {
 
 /* What is about to be done. */
 struct stuck_about {
-	const char *what; /* "check", "close", "fsync", "probe", "read", "write"; NULL: can not get stuck */
+	const char *what; /* "check", "close", "fsync", "probe", "read", "write"; NULL: can not get
+			     stuck */
 	const char *file; /* its name, copied by stuck_begin() */
 	int fd;		  /* with mount_id 0: where to find it; open when the call begins */
 	dev_t dev;	  /* of its file system; 0: not known */

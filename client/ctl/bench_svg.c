@@ -98,13 +98,14 @@ static size_t linear_ticks(double min, double max, size_t n_max, double *ret_tic
 }
 
 /* Ticks at 1, 2 and 5 of each decade (stride 1) or at 1 of every skip-th (3). */
-static size_t decade_ticks(double min, double max, size_t n_max, size_t stride, double skip,
+static size_t decade_ticks(double min, double max, size_t n_max, size_t stride, int skip,
 			   double *ret_ticks)
 {
 	static const double between[] = { 1, 2, 5 };
+	const int last = (int)ceil(log10(max));
 	size_t n = 0;
 
-	for (double decade = floor(log10(min)); decade <= ceil(log10(max)); decade += skip)
+	for (int decade = (int)floor(log10(min)); decade <= last; decade += skip)
 		for (size_t i = 0; i < 3; i += stride) {
 			const double tick = between[i] * pow(10, decade);
 
@@ -122,7 +123,7 @@ static size_t log_ticks(double min, double max, size_t n_max, double *ret_ticks,
 {
 	size_t n = decade_ticks(min, max, n_max, 1, 1, ret_ticks);
 
-	for (double skip = 1; n > n_max; skip++)
+	for (int skip = 1; n > n_max; skip++)
 		n = decade_ticks(min, max, n_max, 3, skip, ret_ticks);
 	*ret_min = min;
 	*ret_max = max;
@@ -268,7 +269,8 @@ static void draw_legend(FILE *out, const struct svg_series *series, size_t n_ser
 	for (size_t i = 0; i < n_series; i++) {
 		const double x = PLOT_LEFT + (double)(i % LEGEND_COLUMNS) *
 						     ((PLOT_WIDTH - PLOT_LEFT) / LEGEND_COLUMNS);
-		const double y = top + (double)(i / LEGEND_COLUMNS) * LEGEND_ROW;
+		const size_t row = i / LEGEND_COLUMNS;
+		const double y = top + (double)row * LEGEND_ROW;
 
 		if (series[i].is_line)
 			(void)fprintf(out,
