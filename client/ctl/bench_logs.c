@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,25 +57,9 @@ void bench_logs_name(char *log, const struct bench_task *task, unsigned n_folder
 		       bench_log_name(name, task->op, &task->profile, n_folders));
 }
 
-/* Is it one of the results' rows' log? */
-static bool is_known(const struct bench_results *old, const char *log)
-{
-	for (size_t i = 0; old && i < bench_results_n_rows(old); i++) {
-		struct bench_row row;
-		bool is_it;
-
-		if (bench_results_row(old, i, &row) < 0)
-			continue;
-		is_it = strcmp(row.log, log) == 0;
-		bench_row_deinit(&row);
-		if (is_it)
-			return true;
-	}
-	return false;
-}
-
+/* known: its keys are the logs of ours. */
 static int look_for_foreign(struct ctl *ctl, const char *log_dir, const char *name,
-			    const struct bench_results *old)
+			    struct json_object *known)
 {
 	char path[PATH_MAX], log[PATH_MAX], foreign[NAME_MAX + 1] = "";
 	const struct dirent *entry;
@@ -91,7 +76,7 @@ static int look_for_foreign(struct ctl *ctl, const char *log_dir, const char *na
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
 		(void)snprintf(log, sizeof(log), "%s/%s", name, entry->d_name);
-		if (!is_known(old, log))
+		if (!json_object_object_get_ex(known, log, NULL))
 			(void)snprintf(foreign, sizeof(foreign), "%s", entry->d_name);
 	}
 	(void)closedir(dir);
@@ -143,9 +128,14 @@ static int renew(struct ctl *ctl, const char *log_dir, const struct bench_result
 int bench_logs_prepare(struct ctl *ctl, const char *log_dir, const struct bench_results *old,
 		       bool keeps)
 {
-	for (size_t i = 0; i < N_DIRS; i++)
-		if (look_for_foreign(ctl, log_dir, dir_names[i], old) != CTL_OK)
-			return CTL_FAILED;
+	struct json_object *known = old ? bench_results_logs(old) : NULL;
+	int r = CTL_OK;
+
+	for (size_t i = 0; r == CTL_OK && i < N_DIRS; i++)
+		r = look_for_foreign(ctl, log_dir, dir_names[i], known);
+	(void)json_object_put(known);
+	if (r != CTL_OK)
+		return r;
 	return old ? renew(ctl, log_dir, old, keeps) : CTL_OK;
 }
 

@@ -16,6 +16,7 @@
 #define FORMAT "dsaioctl bench 1"
 #define JSON_BYTES_MAX (256u << 20) /* of a file that is read: 10,000 points have 10 MB */
 #define NEW_SUFFIX ".new"
+#define KEY_BYTES 80u /* "write", and five numbers */
 
 static const char *const source_names[] = {
 	[BENCH_FROM_UNKNOWN] = "unknown", [BENCH_FROM_DEVICE] = "device",
@@ -140,7 +141,7 @@ static struct json_object *row_json(const struct bench_row *row)
 
 int bench_results_init(struct bench_results *results, const char *kind)
 {
-	results->root = json_object_new_object();
+	*results = (struct bench_results){ json_object_new_object(), NULL };
 	if (!results->root)
 		return -ENOMEM;
 	add_text(results->root, "format", FORMAT);
@@ -153,7 +154,8 @@ int bench_results_init(struct bench_results *results, const char *kind)
 void bench_results_deinit(struct bench_results *results)
 {
 	(void)json_object_put(results->root);
-	results->root = NULL;
+	(void)json_object_put(results->keys);
+	*results = (struct bench_results){ NULL, NULL };
 }
 
 static struct json_object *points(const struct bench_results *results)
@@ -161,12 +163,32 @@ static struct json_object *points(const struct bench_results *results)
 	return bench_results_get(results, "points");
 }
 
+/* The name of an op and profile in keys. */
+static const char *key_of(char *text, enum bench_op op, const struct profile *profile)
+{
+	(void)snprintf(text, KEY_BYTES, "%s %" PRIu32 " %" PRIu32 " %d %d %" PRIu32,
+		       bench_op_name(op), profile->block_size, profile->queue_depth,
+		       profile->single_submit, profile->overlap_events,
+		       profile->intra_op_parallelism);
+	return text;
+}
+
+static void add_key(struct bench_results *results, const struct bench_task *task)
+{
+	char key[KEY_BYTES];
+
+	json_object_object_add(results->keys, key_of(key, task->op, &task->profile), NULL);
+}
+
 int bench_results_add(struct bench_results *results, const struct bench_row *row)
 {
 	struct json_object *object = row_json(row);
 
-	if (object && json_object_array_add(points(results), object) == 0)
+	if (object && json_object_array_add(points(results), object) == 0) {
+		if (results->keys)
+			add_key(results, &row->task);
 		return 0;
+	}
 	(void)json_object_put(object);
 	return -ENOMEM;
 }
@@ -264,7 +286,7 @@ static const char *text_of(struct json_object *object, const char *key)
 
 int bench_results_load(const char *dir, struct bench_results *ret_results, char *text, size_t size)
 {
-	struct bench_results results;
+	struct bench_results results = { NULL, NULL };
 	_cleanup_(freep) char *json = NULL;
 	char path[PATH_MAX];
 	enum json_tokener_error error;
@@ -439,17 +461,37 @@ size_t bench_results_drop_failed(struct bench_results *results)
 		if (json_object_array_del_idx(array, i, 1) == 0)
 			n_dropped++;
 	}
+	(void)json_object_put(results->keys);
+	results->keys = NULL; /* collected anew */
 	return n_dropped;
 }
 
-bool bench_results_has(const struct bench_results *results, enum bench_op op,
+bool bench_results_has(struct bench_results *results, enum bench_op op,
 		       const struct profile *profile)
 {
-	for (size_t i = 0; i < bench_results_n_rows(results); i++) {
-		struct bench_task task = read_task(json_object_array_get_idx(points(results), i));
+	char key[KEY_BYTES];
 
-		if (task.op == op && bench_same_profile(&task.profile, profile))
-			return true;
+	if (!results->keys) {
+		results->keys = json_object_new_object();
+		for (size_t i = 0; i < bench_results_n_rows(results); i++) {
+			struct bench_task task = read_task(
+				json_object_array_get_idx(points(results), i));
+
+			add_key(results, &task);
+		}
 	}
-	return false;
+	return json_object_object_get_ex(results->keys, key_of(key, op, profile), NULL);
+}
+
+struct json_object *bench_results_logs(const struct bench_results *results)
+{
+	struct json_object *logs = json_object_new_object();
+
+	for (size_t i = 0; i < bench_results_n_rows(results); i++) {
+		const char *log = text_of(json_object_array_get_idx(points(results), i), "log");
+
+		if (log[0])
+			json_object_object_add(logs, log, NULL);
+	}
+	return logs;
 }

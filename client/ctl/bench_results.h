@@ -1,7 +1,7 @@
 /*
  * results.json: what a bench measured, kept as JSON in memory and written whole, to a new file
- * that is then renamed, after each point: a reader, or a run that goes on after a crash, finds
- * the last state, never half of one.
+ * that is then renamed: a reader, or a run that goes on after a crash, finds the last state that
+ * was written, never half of one.
  *
  * {
  *   "format": "dsaioctl bench 1",
@@ -65,6 +65,7 @@ void bench_row_deinit(struct bench_row *row);
 
 struct bench_results {
 	struct json_object *root;
+	struct json_object *keys; /* bench_results_has(): NULL until it is asked */
 };
 
 /* Both fail with -ENOMEM only. */
@@ -102,8 +103,11 @@ size_t bench_results_drop_failed(struct bench_results *results);
 /* A number with no more digits than it has, for whoever adds to the root. */
 struct json_object *bench_json_float(double value);
 
-/* A row for that op and profile? */
-bool bench_results_has(const struct bench_results *results, enum bench_op op,
+/* A row for that op and profile?  The first call looks at all rows, later ones at none. */
+bool bench_results_has(struct bench_results *results, enum bench_op op,
 		       const struct profile *profile);
+
+/* An object whose keys are the rows' logs; the caller's. */
+struct json_object *bench_results_logs(const struct bench_results *results);
 
 #endif
