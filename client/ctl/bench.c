@@ -87,31 +87,53 @@ static int check_same(struct bench *bench, const struct bench_results *old,
 	return CTL_OK;
 }
 
-/* What lies there becomes ours, or is put aside.  *old: of bench_results_deinit(). */
-static int use_old(struct bench *bench, struct bench_results *old, struct json_object *parameters)
+/*
+ * Reads what lies in log_dir, if it can go on, or give way.  *ret_old: of bench_results_deinit();
+ * its root is NULL: nothing lies there.
+ */
+static int look_at_old(struct bench *bench, struct json_object *parameters,
+		       struct bench_results *ret_old)
 {
 	const char *dir = bench->options->log_dir;
-	bool resumes = bench->options->resume;
-	char path[PATH_MAX], old_path[PATH_MAX];
-	int r = CTL_OK;
+	char text[BENCH_TEXT_BYTES];
+	int r = bench_logs_make_dir(bench->ctl, dir);
 
-	if (resumes && strcmp(bench_results_kind(old), bench->needs.kind) != 0)
+	if (r != CTL_OK)
+		return r;
+	r = bench_results_load(dir, ret_old, text, sizeof(text));
+	if (r == -ENOENT && bench->options->resume)
+		ctl_note(bench->ctl, "--resume: nothing is in %s yet: all is measured", dir);
+	if (r == -ENOENT)
+		return CTL_OK;
+	if (r < 0)
+		return ctl_fail(bench->ctl, "%s: choose another --log_dir, or move it away", text);
+	if (!bench->options->resume)
+		return CTL_OK;
+	if (strcmp(bench_results_kind(ret_old), bench->needs.kind) != 0)
 		return ctl_usage(bench->ctl, "--resume: %s/%s is of bench %s", dir,
-				 BENCH_RESULTS_NAME, bench_results_kind(old));
-	if (resumes)
-		r = check_same(bench, old, parameters);
-	if (r == CTL_OK)
-		r = bench_logs_prepare(bench->ctl, dir, old, resumes);
+				 BENCH_RESULTS_NAME, bench_results_kind(ret_old));
+	return check_same(bench, ret_old, parameters);
+}
+
+/* What lies there becomes ours, or is put aside. */
+static int use_old(struct bench *bench, struct bench_results *old)
+{
+	const char *dir = bench->options->log_dir;
+	bool resumes = bench->options->resume && old->root;
+	char path[PATH_MAX], old_path[PATH_MAX];
+	int r = bench_logs_prepare(bench->ctl, dir, old->root ? old : NULL, resumes);
+
 	if (r != CTL_OK)
 		return r;
 	if (resumes) {
 		(void)bench_results_drop_failed(old);
 		bench->results = *old;
-		old->root = NULL;
+		*old = (struct bench_results){ NULL, NULL };
+		bench->n_logged = bench_results_n_rows(&bench->results);
 		bench->is_resumed = true;
 		return CTL_OK;
 	}
-	if (bench_results_n_rows(old) == 0)
+	if (!old->root || bench_results_n_rows(old) == 0)
 		return CTL_OK; /* nothing is lost with it */
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, BENCH_RESULTS_NAME) >=
 		    sizeof(path) ||
@@ -201,6 +223,20 @@ static int describe(struct bench *bench, struct json_object *parameters)
 	return CTL_OK;
 }
 
+static int write_log(struct bench *bench, size_t i)
+{
+	struct bench_row row;
+	int r = CTL_OK;
+
+	if (bench_results_row(&bench->results, i, &row) < 0)
+		return CTL_OK; /* an earlier run's, and none of ours */
+	if (row.log[0])
+		r = bench_logs_write(bench->ctl, bench->options->log_dir, &row);
+	bench_row_deinit(&row);
+	return r;
+}
+
+/* Writes results.json, and the logs of the rows that are new in it. */
 static int save(struct bench *bench)
 {
 	const uint64_t start = clock_nsec();
@@ -210,6 +246,10 @@ static int save(struct bench *bench)
 		return CTL_OK;
 	if (bench_results_save(&bench->results, bench->options->log_dir, text, sizeof(text)) < 0)
 		return ctl_fail(bench->ctl, "%s", text);
+	/* The logs come second: one that results.json does not name is taken for somebody else's. */
+	while (bench->n_logged < bench_results_n_rows(&bench->results))
+		if (write_log(bench, bench->n_logged++) != CTL_OK)
+			return CTL_FAILED; /* told, and not tried again */
 	bench->saved_nsec = clock_nsec();
 	bench->saving_nsec = bench->saved_nsec - start;
 	return CTL_OK;
@@ -465,15 +505,9 @@ int bench_measure(struct bench *bench, const struct bench_task *task, struct ben
 
 int bench_add(struct bench *bench, const struct bench_row *row)
 {
-	int r;
-
 	if (bench_results_add(&bench->results, row) < 0)
 		return ctl_fail(bench->ctl, "out of memory");
-	/* First the results: a log that they do not name would be taken for somebody else's. */
-	r = row->log[0] ? save(bench) : save_point(bench);
-	if (r == CTL_OK && bench->options->log_dir && row->log[0])
-		r = bench_logs_write(bench->ctl, bench->options->log_dir, row);
-	return r;
+	return save_point(bench);
 }
 
 /* ---- the end ---- */

@@ -35,6 +35,7 @@ struct bench_needs {
 	const struct bench_options *options; /* borrowed; log_dir: NULL: there are no results */
 	bool reads, writes;		     /* what will be measured, and so made files for */
 	uint32_t loops;			     /* that one bench_measure() may have at most */
+	bool sets_profiles;		     /* at the end: who may not is told before measuring */
 	size_t shared_bytes;		     /* of each worker, if bench_call() needs more */
 	struct json_object *parameters;	     /* taken: what a run that is resumed must have in
 						common, beside what the options say; or NULL */

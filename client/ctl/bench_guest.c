@@ -31,12 +31,18 @@ struct bench_guest {
 	struct sums sums; /* when they were last looked at */
 	struct seen *seen;
 	size_t n_seen;
+	bool is_admin;
 	char daemon_version[64];
 };
 
 const char *bench_guest_daemon_version(const struct bench_guest *guest)
 {
 	return guest->daemon_version;
+}
+
+bool bench_guest_is_admin(const struct bench_guest *guest)
+{
+	return guest->is_admin;
 }
 
 static bool is_ours(const struct bench_guest *guest, uint32_t store)
@@ -187,6 +193,7 @@ int bench_guest_look(struct bench_guest *guest, uint64_t own_bytes, uint64_t own
 	};
 	if (guest->sums.n_clients > n_own)
 		ret_others->n_clients = guest->sums.n_clients - n_own;
+	guest->is_admin = reply->status->is_admin;
 	return name_others(guest, reply->status, ret_others->bytes > 0 || !ret_others->n_clients,
 			   ret_others->names, sizeof(ret_others->names));
 }

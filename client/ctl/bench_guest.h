@@ -61,4 +61,7 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 /* "0.1.0" */
 const char *bench_guest_daemon_version(const struct bench_guest *guest);
 
+/* May the user set profiles there?  As of the last look. */
+bool bench_guest_is_admin(const struct bench_guest *guest);
+
 #endif

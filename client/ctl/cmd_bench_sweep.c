@@ -105,9 +105,8 @@ static int print_table(struct ctl *ctl, const struct bench_results *results, siz
 	if (ctl->is_json)
 		return CTL_OK;
 	r = table_print(&table, stdout);
-	if (r == -ENOMEM)
-		return ctl_fail(ctl, "out of memory");
-	return ctl_flush(ctl);
+	/* Any other failure is standard output's, which ctl_flush() tells. */
+	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
 static void tell_point(struct bench *bench, const struct bench_row *row)

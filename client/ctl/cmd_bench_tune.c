@@ -428,10 +428,9 @@ static int tell_verdict(struct tune *tune)
 		json_object_object_add(best, "aio", profile_json(&profile));
 		if (!tune->ctl->is_json) {
 			r = table_print(&table, stdout);
-			if (r < 0)
-				return r == -ENOMEM ? ctl_fail(tune->ctl, "out of memory")
-						    : ctl_flush(tune->ctl);
-			r = print_best(tune, point, best);
+			if (r == -ENOMEM)
+				return ctl_fail(tune->ctl, "out of memory");
+			r = print_best(tune, point, best); /* says what else failed, too */
 		}
 		if (r == CTL_OK && apply)
 			r = apply_profile(tune, &profile);
@@ -460,7 +459,8 @@ static int tune_run(struct ctl *ctl)
 				     .options = &options,
 				     .reads = !options.no_read,
 				     .writes = !options.no_write,
-				     .loops = 1 };
+				     .loops = 1,
+				     .sets_profiles = apply };
 	struct tune tune = { .ctl = ctl };
 	char text[BENCH_TEXT_BYTES];
 	int r = bench_options_check(ctl, &options);

@@ -119,12 +119,16 @@ apply_is_refused_with_a_daemon_that_ends() {
 	expect 2 tune --private --apply && says "$dir/err" "--apply: a daemon of --private ends"
 }
 
-apply_needs_an_administrator_and_the_results_are_kept() {
+# Told before anything is measured, and before an earlier run's results are put aside.
+apply_needs_an_administrator_and_says_so_at_once() {
 	as_nobody || return 2
 	rm -rf "$logs" && mkdir -m 777 "$logs" "$store/theirs" && chmod 777 "$store/theirs" || return 1
-	expect 1 "${nobody[@]}" "$ctl" bench tune --nvme_dir "$store/theirs" --sweep_config "$space" \
-		--io_size 1M --log_dir "$logs" --apply && says "$dir/err" "administrator" &&
-		[ "$(n_points)" -ge 64 ]
+	local theirs=("${nobody[@]}" "$ctl" bench tune --nvme_dir "$store/theirs" --sweep_config "$space"
+		--io_size 1M --log_dir "$logs")
+	expect 0 "${theirs[@]}" && cp "$logs/results.json" "$dir/before" || return 1
+	expect 1 "${theirs[@]}" --apply && says "$dir/err" "--apply" "administrator" || return 1
+	why="measured, or the earlier results are gone: $(ls "$logs")"
+	same "$dir/before" "$logs/results.json" && [ ! -e "$logs/results.old.json" ] && [ ! -s "$dir/out" ]
 }
 
 what_can_not_be_is_refused() {
@@ -136,7 +140,7 @@ start_daemon
 for t in the_best_is_told_as_deepspeeds_tuner_tells_it results_have_every_step_and_the_verdict \
 	with_reads_alone_there_are_no_writes a_killed_tune_goes_on_where_it_was \
 	a_run_that_is_complete_is_only_judged_again apply_sets_the_profile_and_it_is_kept \
-	apply_is_refused_with_a_daemon_that_ends apply_needs_an_administrator_and_the_results_are_kept \
+	apply_is_refused_with_a_daemon_that_ends apply_needs_an_administrator_and_says_so_at_once \
 	what_can_not_be_is_refused; do
 	run_test $t
 done
