@@ -148,27 +148,6 @@ static int use_old(struct bench *bench, struct bench_results *old)
 	return CTL_OK;
 }
 
-static int use_log_dir(struct bench *bench, struct json_object *parameters)
-{
-	const char *dir = bench->options->log_dir;
-	struct bench_results old = { NULL };
-	char text[BENCH_TEXT_BYTES];
-	int r = bench_logs_make_dir(bench->ctl, dir);
-
-	if (r != CTL_OK)
-		return r;
-	r = bench_results_load(dir, &old, text, sizeof(text));
-	if (r == -ENOENT && bench->options->resume)
-		ctl_note(bench->ctl, "--resume: nothing is in %s yet: all is measured", dir);
-	if (r == -ENOENT)
-		return bench_logs_prepare(bench->ctl, dir, NULL, false);
-	if (r < 0)
-		return ctl_fail(bench->ctl, "%s: choose another --log_dir, or move it away", text);
-	r = use_old(bench, &old, parameters);
-	bench_results_deinit(&old);
-	return r;
-}
-
 static struct json_object *time_json(void)
 {
 	char text[TIME_TEXT_BYTES] = "";
@@ -266,9 +245,31 @@ static int save_point(struct bench *bench)
 	return save(bench);
 }
 
+/* The daemon, and whether it lets us do what was asked for. */
+static int start_guest(struct bench *bench)
+{
+	struct ctl *ctl = bench->ctl;
+	int r = ctl_start_private(ctl, bench->folders, bench->n_places);
+
+	/* From here on there is something to be cleaned up; the private daemon does it itself. */
+	if (r == CTL_OK && bench_stop_catch() < 0)
+		r = ctl_fail(ctl, "signals: %s", strerror(errno));
+	if (r == CTL_OK)
+		r = bench_guest_start(ctl, bench->places, bench->n_places, &bench->guest);
+	if (r == CTL_OK && bench->needs.sets_profiles && !bench_guest_is_admin(bench->guest))
+		r = ctl_fail(ctl,
+			     "--apply: only administrators may set a store's profile: without "
+			     "it the profile is found and printed, and an administrator can set "
+			     "it with: dsaioctl profile set");
+	if (r == CTL_OK && bench->options->exclusive)
+		r = bench_guest_check_alone(bench->guest);
+	return r;
+}
+
 int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench)
 {
 	struct json_object *parameters = needs->parameters;
+	struct bench_results old = { NULL, NULL };
 	struct bench *bench = calloc(1, sizeof(*bench));
 	int r;
 
@@ -284,16 +285,13 @@ int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **
 	r = find_places(bench);
 	parameters = make_parameters(bench, parameters);
 	if (r == CTL_OK && bench->options->log_dir)
-		r = use_log_dir(bench, parameters);
+		r = look_at_old(bench, parameters, &old);
 	if (r == CTL_OK)
-		r = ctl_start_private(ctl, bench->folders, bench->n_places);
-	/* From here on there is something to be cleaned up; the private daemon does it itself. */
-	if (r == CTL_OK && bench_stop_catch() < 0)
-		r = ctl_fail(ctl, "signals: %s", strerror(errno));
-	if (r == CTL_OK)
-		r = bench_guest_start(ctl, bench->places, bench->n_places, &bench->guest);
-	if (r == CTL_OK && bench->options->exclusive)
-		r = bench_guest_check_alone(bench->guest);
+		r = start_guest(bench);
+	/* Nothing refuses the run any more: an earlier one's results are touched only now. */
+	if (r == CTL_OK && bench->options->log_dir)
+		r = use_old(bench, &old);
+	bench_results_deinit(&old);
 	if (r == CTL_OK)
 		return describe(bench, parameters);
 	(void)json_object_put(parameters);

@@ -66,7 +66,8 @@ struct bench {
 	char others_names[BENCH_NAMES_BYTES]; /* of the last that did something */
 	unsigned n_measured, n_failed, n_disturbed, n_cached;
 	uint64_t began_nsec, moving_nsec; /* the first point; the transfers' time */
-	uint64_t saved_nsec, saving_nsec; /* results.json: when last, and how long that took */
+	uint64_t saved_nsec, saving_nsec; /* results.json and logs: when last, for how long */
+	size_t n_logged;		  /* rows whose logs are written */
 	struct bench_known *known;	  /* what is served of the profiles that were asked for */
 	size_t n_known;
 	struct bench_traffic traffic; /* before the point that is under way */
@@ -89,8 +90,8 @@ int bench_begin(struct bench *bench, const struct bench_task *task, struct bench
 int bench_end(struct bench *bench, struct bench_row *row, const struct bench_moved *moved, int r,
 	      const char *text);
 
-/* Adds the row to results.json, and writes its log and that, if the row names one; else only that,
-   and not more often than costs 1% of the time. */
+/* Adds the row; results.json and the log that it names are written then or, so that writing costs
+   no more than 1% of the time, with a later row's or at bench_close(). */
 int bench_add(struct bench *bench, const struct bench_row *row);
 
 /*

@@ -219,6 +219,33 @@ a_killed_sweep_is_resumed_and_its_files_are_removed() {
 	expect 0 sweep --loops 100 --resume && nothing_is_left # with nothing left to do
 }
 
+# Points so short that results.json is not written after each: a log that it does not name would be
+# taken for somebody else's, and nothing could go on.
+a_killed_sweep_of_short_points_leaves_no_log_that_nothing_names() {
+	local log
+	rm -rf "$logs"
+	echo "{\"queue_depth\": [$(seq -s, 100)], \"io_parallel\": [$(seq -s, 32)]}" >"$space"
+	"$ctl" bench sweep --nvme_dir "$store" --sweep_config "$space" --io_size 4K --log_dir "$logs" --no_write \
+		>"$dir/sweep.out" 2>"$dir/sweep.err" </dev/null &
+	bench=$!
+	for _ in $(seq 600); do
+		[ "$(n_points)" -ge 50 ] && break
+		kill -0 "$bench" 2>/dev/null || break
+		read -rt 0.02 <> <(:)
+	done
+	why="it was over before it could be killed: $(cat "$dir/sweep.err")"
+	kill -KILL "$bench" 2>/dev/null || return 1
+	wait "$bench" 2>/dev/null
+	for log in "$logs"/_aio_bench_read_logs/*; do
+		why="$log: is not named"
+		grep -q "$(basename "$log")" "$logs/results.json" || return 1
+	done
+	why="logs: $(find "$logs" -name '*.txt' | wc -l), points: $(n_points)"
+	[ "$(find "$logs" -name '*.txt' | wc -l)" -gt 0 ] || return 1
+	echo '{"queue_depth": [1], "io_parallel": [1]}' >"$space"
+	expect 0 sweep --io_size 4K --no_write && nothing_is_left
+}
+
 a_process_that_dies_is_a_row_with_an_error() {
 	many_points
 	start_sweep || return 1
@@ -474,7 +501,8 @@ start_daemon
 for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_same_numbers_from_our_logs \
 	a_row_tells_what_was_served_every_loop_and_where_it_came_from reads_or_writes_can_be_left_out \
 	tmpfs_is_memory_and_needs_no_daemon_of_the_systems ctrl_c_removes_the_files_and_resume_goes_on \
-	a_killed_sweep_is_resumed_and_its_files_are_removed a_process_that_dies_is_a_row_with_an_error \
+	a_killed_sweep_is_resumed_and_its_files_are_removed \
+	a_killed_sweep_of_short_points_leaves_no_log_that_nothing_names a_process_that_dies_is_a_row_with_an_error \
 	a_daemon_that_goes_away_leaves_what_was_measured points_that_fail_are_rows_and_measured_again a_folder_with_foreign_files_is_left_as_it_was \
 	somebody_elses_logs_are_left_and_told a_second_sweep_puts_the_first_ones_results_aside keep_leaves_the_files \
 	a_disk_that_is_too_full_is_told_before_anything_is_made a_folder_that_can_not_be_written_is_told \
