@@ -98,6 +98,8 @@ static int look_at_old(struct bench *bench, struct json_object *parameters,
 	char text[BENCH_TEXT_BYTES];
 	int r = bench_logs_make_dir(bench->ctl, dir);
 
+	if (r == CTL_OK)
+		r = bench_logs_lock(bench->ctl, dir, &bench->lock_fd);
 	if (r != CTL_OK)
 		return r;
 	r = bench_results_load(dir, ret_old, text, sizeof(text));
@@ -129,7 +131,7 @@ static int use_old(struct bench *bench, struct bench_results *old)
 		(void)bench_results_drop_failed(old);
 		bench->results = *old;
 		*old = (struct bench_results){ NULL, NULL };
-		bench->n_logged = bench_results_n_rows(&bench->results);
+		bench->n_saved = bench_results_n_rows(&bench->results);
 		bench->is_resumed = true;
 		return CTL_OK;
 	}
@@ -226,8 +228,8 @@ static int save(struct bench *bench)
 	if (bench_results_save(&bench->results, bench->options->log_dir, text, sizeof(text)) < 0)
 		return ctl_fail(bench->ctl, "%s", text);
 	/* The logs come second: one that results.json does not name is taken for somebody else's. */
-	while (bench->n_logged < bench_results_n_rows(&bench->results))
-		if (write_log(bench, bench->n_logged++) != CTL_OK)
+	while (bench->n_saved < bench_results_n_rows(&bench->results))
+		if (write_log(bench, bench->n_saved++) != CTL_OK)
 			return CTL_FAILED; /* told, and not tried again */
 	bench->saved_nsec = clock_nsec();
 	bench->saving_nsec = bench->saved_nsec - start;
@@ -279,6 +281,7 @@ int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **
 	}
 	*ret_bench = bench;
 	bench->ctl = ctl;
+	bench->lock_fd = -1;
 	bench->needs = *needs;
 	bench->needs.parameters = NULL;
 	bench->options = needs->options;
@@ -582,10 +585,31 @@ int bench_close(struct bench *bench, int status)
 	return status;
 }
 
+void bench_tell_unfinished(const struct bench *bench, int status)
+{
+	const char *dir = bench->options->log_dir;
+	const char *how = status > CTL_USAGE ? "interrupted" : "not complete";
+	char path[PATH_MAX];
+
+	if (status == CTL_OK || status == CTL_USAGE || !bench->results.root || !dir)
+		return;
+	/* A directory that was removed, or a full disk, may have kept less than was measured. */
+	if (bench->n_saved &&
+	    (size_t)snprintf(path, sizeof(path), "%s/%s", dir, BENCH_RESULTS_NAME) < sizeof(path) &&
+	    access(path, F_OK) == 0)
+		ctl_note(bench->ctl, "%s: %zu points are in %s: --resume goes on", how,
+			 bench->n_saved, path);
+	else if (bench->n_measured)
+		ctl_note(bench->ctl, "%s: what was measured could not be kept", how);
+	else if (status > CTL_USAGE)
+		ctl_note(bench->ctl, "%s before anything was measured", how);
+}
+
 void bench_free(struct bench *bench)
 {
 	if (!bench)
 		return;
+	bench_logs_unlock(bench->options->log_dir, bench->lock_fd);
 	bench_results_deinit(&bench->results);
 	free(bench->places);
 	free(bench->folders);

@@ -67,7 +67,8 @@ struct bench {
 	unsigned n_measured, n_failed, n_disturbed, n_cached;
 	uint64_t began_nsec, moving_nsec; /* the first point; the transfers' time */
 	uint64_t saved_nsec, saving_nsec; /* results.json and logs: when last, for how long */
-	size_t n_logged;		  /* rows whose logs are written */
+	size_t n_saved;			  /* rows that results.json has, and whose logs are there */
+	int lock_fd;			  /* of log_dir; -1: none */
 	struct bench_known *known;	  /* what is served of the profiles that were asked for */
 	size_t n_known;
 	struct bench_traffic traffic; /* before the point that is under way */
@@ -102,5 +103,8 @@ int bench_add(struct bench *bench, const struct bench_row *row);
  */
 int bench_close(struct bench *bench, int status);
 void bench_free(struct bench *bench);
+
+/* Of a run that ended with this status before its end: what is kept of it, and how it goes on. */
+void bench_tell_unfinished(const struct bench *bench, int status);
 
 #endif

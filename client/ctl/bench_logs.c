@@ -6,12 +6,16 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define LOCK_NAME "results.lock"
+#define LOCK_TRIES 100u /* a guess: each means that a bench just ended */
 
 static const char *const dir_names[] = {
 	[BENCH_READ] = "_aio_bench_read_logs", [BENCH_WRITE] = "_aio_bench_write_logs"
@@ -47,6 +51,60 @@ int bench_logs_make_dir(struct ctl *ctl, const char *log_dir)
 		return ctl_fail(ctl, "--log_dir %s: can not be written: %s", log_dir,
 				strerror(errno));
 	return CTL_OK;
+}
+
+/* Who has the lock, for a sentence. */
+static void name_holder(int fd, char *text, size_t size)
+{
+	struct flock lock = { .l_type = F_WRLCK };
+
+	(void)snprintf(text, size, "another process");
+	if (fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0)
+		(void)snprintf(text, size, "process %ld", (long)lock.l_pid);
+}
+
+int bench_logs_lock(struct ctl *ctl, const char *log_dir, int *ret_fd)
+{
+	char path[PATH_MAX], holder[64];
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", log_dir, LOCK_NAME) >= sizeof(path))
+		return ctl_fail(ctl, "--log_dir %s: %s", log_dir, strerror(ENAMETOOLONG));
+	for (unsigned i = 0; i < LOCK_TRIES; i++) {
+		_cleanup_(closep) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+						0666);
+		const struct flock lock = { .l_type = F_WRLCK };
+		struct stat ours, named;
+
+		if (fd < 0 || fstat(fd, &ours) < 0)
+			return ctl_fail(ctl, "%s: %s", path, strerror(errno));
+		if (fcntl(fd, F_SETLK, &lock) < 0 && (errno == EAGAIN || errno == EACCES)) {
+			name_holder(fd, holder, sizeof(holder));
+			return ctl_fail(ctl,
+					"--log_dir %s: a dsaioctl bench is at work there (%s): "
+					"choose another --log_dir, or wait until it is done",
+					log_dir, holder);
+		}
+		/* Any other failure: the file system has no locks, and nothing is to be done.
+		   The last one may have removed it between our two calls: then it locks nobody. */
+		if (stat(path, &named) == 0 && named.st_ino == ours.st_ino &&
+		    named.st_dev == ours.st_dev) {
+			*ret_fd = TAKE_FD(fd);
+			return CTL_OK;
+		}
+	}
+	return ctl_fail(ctl, "%s: others remove it again and again", path);
+}
+
+void bench_logs_unlock(const char *log_dir, int fd)
+{
+	char path[PATH_MAX];
+
+	if (fd < 0)
+		return;
+	/* Before the lock goes: so nobody else's is removed. */
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", log_dir, LOCK_NAME) < sizeof(path))
+		(void)unlink(path); /* if it stays, it is free */
+	(void)close(fd);
 }
 
 void bench_logs_name(char *log, const struct bench_task *task, unsigned n_folders)

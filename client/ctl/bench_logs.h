@@ -16,6 +16,14 @@
 int bench_logs_make_dir(struct ctl *ctl, const char *log_dir);
 
 /*
+ * One bench at a time: two would put each other's results aside.  It ends with bench_logs_unlock(),
+ * or the process, but not with one that it forked.  fd: -1 is fine.
+ * Returns CTL_OK or CTL_FAILED (told: who has it).
+ */
+int bench_logs_lock(struct ctl *ctl, const char *log_dir, int *ret_fd);
+void bench_logs_unlock(const char *log_dir, int fd);
+
+/*
  * old: the results that lie there, NULL: none.  keeps: they are resumed, so their logs are written
  * anew (a crash may have left one out, or cut it short); else these are removed.
  * Returns CTL_OK or CTL_FAILED (told).

@@ -89,7 +89,7 @@ static const char help[] =
 	"and those that would have begun meanwhile are left out (coordinated omission).  With it they\n"
 	"count, from the time when each should have begun.\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 130 and 143 interrupted\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 129, 130 and 143 interrupted\n";
 
 /* ---- in the worker ---- */
 

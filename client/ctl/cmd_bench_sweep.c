@@ -43,7 +43,7 @@ static const char help[] =
 	"The test files lie in DIR/_dsaioctl_bench.XXXXXX/ and are removed at the end.\n"
 	"\n"
 	"exit status: 0 done (a point that failed is a row with its error), 1 failed, also if no\n"
-	"point could be measured, 2 wrong usage, 130 and 143 interrupted (--resume goes on)\n";
+	"point could be measured, 2 wrong usage, 129, 130 and 143 interrupted (--resume goes on)\n";
 
 /* The table's cells of a row. */
 static void add_cells(struct table *table, const struct bench_row *row)
@@ -204,12 +204,9 @@ static int show(struct bench *bench, int status)
 		if (ctl->is_json)
 			r = ctl_print_json(ctl, json_object_get(bench->results.root));
 	}
-	if (status != CTL_OK) {
-		if (n_rows)
-			ctl_note(ctl, "not complete: %zu points are in %s/%s: --resume goes on",
-				 n_rows, options.log_dir, BENCH_RESULTS_NAME);
+	bench_tell_unfinished(bench, status);
+	if (status != CTL_OK)
 		return status;
-	}
 	if (n_good == 0) {
 		ctl_note(ctl, "no point could be measured: each row has its error");
 		return CTL_FAILED;

@@ -58,8 +58,8 @@ static const char help[] =
 	"in flight, fewest lanes) is recommended.  It takes about a tenth of the time of a sweep\n"
 	"with five loops a point; --loops N: N times as long.\n"
 	"\n"
-	"exit status: 0 done, 1 failed, also if no point could be measured, 2 wrong usage, 130 and\n"
-	"143 interrupted (--resume goes on)\n";
+	"exit status: 0 done, 1 failed, also if no point could be measured, 2 wrong usage, 129, 130\n"
+	"and 143 interrupted (--resume goes on)\n";
 
 /* The run: the space, who races, and what an earlier run left. */
 struct tune {
@@ -482,9 +482,8 @@ static int tune_run(struct ctl *ctl)
 
 		r = r == CTL_OK ? printed : r;
 	}
-	if (r > CTL_USAGE)
-		ctl_note(ctl, "interrupted: what was measured is in %s/%s: --resume goes on",
-			 options.log_dir, BENCH_RESULTS_NAME);
+	if (tune.bench)
+		bench_tell_unfinished(tune.bench, r);
 	tuner_free(tune.tuner);
 	free(tune.is_told);
 	bench_free(tune.bench);

@@ -193,6 +193,30 @@ two_points_of_the_same() {
 	echo '{"queue_depth": [1, 2]}' >"$space"
 }
 
+a_second_one_in_the_same_log_dir_is_refused() {
+	many_points
+	local rc=0
+	start_sweep || return 1
+	expect 1 sweep && says "$dir/err" "--log_dir $logs: a dsaioctl bench is at work there (process $bench)" || rc=1
+	kill -INT "$bench" 2>/dev/null
+	wait "$bench"
+	[ $? = 130 ] && [ $rc = 0 ] && says "$dir/sweep.err" "interrupted: " "--resume goes on" || return 1
+	why="the lock is left"
+	[ ! -e "$logs/results.lock" ] || return 1
+	# One that a crash left is free.
+	: >"$logs/results.lock"
+	two_points_of_the_same && expect 0 sweep && nothing_is_left
+}
+
+a_log_dir_that_vanished_is_not_called_kept() {
+	many_points
+	start_sweep || return 1
+	rm -rf "$logs"
+	wait "$bench"
+	why="exit status $?"
+	[ "$why" = "exit status 1" ] && says "$dir/sweep.err" "could not be kept" && nothing_is_left
+}
+
 a_killed_sweep_is_resumed_and_its_files_are_removed() {
 	many_points
 	local first left log
@@ -501,6 +525,7 @@ start_daemon
 for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_same_numbers_from_our_logs \
 	a_row_tells_what_was_served_every_loop_and_where_it_came_from reads_or_writes_can_be_left_out \
 	tmpfs_is_memory_and_needs_no_daemon_of_the_systems ctrl_c_removes_the_files_and_resume_goes_on \
+	a_second_one_in_the_same_log_dir_is_refused a_log_dir_that_vanished_is_not_called_kept \
 	a_killed_sweep_is_resumed_and_its_files_are_removed \
 	a_killed_sweep_of_short_points_leaves_no_log_that_nothing_names a_process_that_dies_is_a_row_with_an_error \
 	a_daemon_that_goes_away_leaves_what_was_measured points_that_fail_are_rows_and_measured_again a_folder_with_foreign_files_is_left_as_it_was \
