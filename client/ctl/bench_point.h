@@ -3,7 +3,10 @@
  *
  * A repetition is a loop in which each process moves io_size bytes of its own file by one op, all
  * beginning together.  In ds_io's terms "task" is the time of the op alone, "e2e" has the wait for
- * the other processes, too; of a repetition and of the sum over them the slowest process's counts.
+ * the other processes, too: here the barrier behind the op, which is the next loop's before it, so
+ * that a repetition ends with its last byte, and an op that others outlive does not look fast.  (ds_io
+ * has a barrier before each loop.)  Before the first loop there is one that nothing counts, behind an
+ * op that opens the channel.  Of a repetition and of the sum over them the slowest process's counts.
  *
  * What is measured is a guest: its handles are of the class background.
  */
