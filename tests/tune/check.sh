@@ -70,7 +70,7 @@ daemon=$!
 export DSAIO_SOCKET=$dir/s.sock DSAIO_AUTOSTART=0
 for _ in $(seq 100); do [ -S "$DSAIO_SOCKET" ] && break; sleep 0.05; done
 
-echo "exhaustive sweep: 64 points, read and written, $repetitions repetitions of $size"
+echo "exhaustive sweep: 64 points, read and written, a warm-up loop and $repetitions repetitions of $size"
 start=$(now)
 "$ctl" bench sweep --nvme_dir "$dir/store" --io_size "$size" --loops $repetitions --log_dir "$dir/all" \
 	>"$dir/all.txt" 2>"$dir/log" || { tail -n 3 "$dir/log"; exit 1; }
@@ -78,6 +78,7 @@ sweep_sec=$(since "$start")
 best=$(best_of "$dir/all/results.json")
 echo "  $sweep_sec s, best: $best"
 
+n_reporting=0
 tune_secs=()
 recommended=()
 for i in $(seq $runs); do
@@ -86,14 +87,16 @@ for i in $(seq $runs); do
 		>"$dir/tune$i.txt" 2>>"$dir/log" || { tail -n 3 "$dir/log"; exit 1; }
 	tune_secs+=("$(since "$start")")
 	recommended+=("$(profile_of "$dir/tune$i.txt")")
-	echo "tune $i: ${tune_secs[-1]} s, ${recommended[-1]}, $(grep -c tied "$dir/tune$i.txt") tied with a fastest"
+	n_ties=$(grep -c tied "$dir/tune$i.txt")
+	[ "$n_ties" = 0 ] || n_reporting=$((n_reporting + 1))
+	echo "tune $i: ${tune_secs[-1]} s, ${recommended[-1]}, $n_ties tied with a fastest"
 done
 
 overhead=$(sed -n '/"overhead"/,/}/p' "$dir/all/results.json" >"$dir/block"; value share "$dir/block")
 holds "the measuring itself costs under 1% of the sweep: $overhead" \
 	"$(awk -v o="$overhead" 'BEGIN { print (o < 0.01) }')"
 longest=$(printf '%s\n' "${tune_secs[@]}" | sort -n | tail -n 1)
-holds "tune takes at most a tenth of the exhaustive sweep: $longest s of $sweep_sec s" \
+holds "tune takes at most a tenth of the exhaustive sweep (one loop of $((repetitions + 1)) warms up): $longest s of $sweep_sec s" \
 	"$(awk -v t="$longest" -v s="$sweep_sec" 'BEGIN { print (t <= s / 10) }')"
 
 # All that were recommended, and the sweep's best, beside each other: the order turns each round.
@@ -111,16 +114,41 @@ for ((round = 0; round < rounds; round++)); do
 	echo "${row[*]}" >>"$dir/rounds"
 done
 column() { local i; for ((i = 0; i < n; i++)); do [ "${points[i]}" = "$1" ] && echo $((i + 1)); done | head -n 1; }
+# tied A B: can the measurements of these two columns not tell them apart?
+tied() {
+	local low high
+	[ "$1" = "$2" ] && return 0
+	read -r _ low high <<<"$(ratio "$dir/rounds" "$1" "$2")"
+	awk -v l="$low" -v h="$high" 'BEGIN { exit !(l <= 1 && h >= 1) }'
+}
+columns=()
+for p in "${recommended[@]}"; do columns+=("$(column "$p")"); done
+# The largest set of which each is tied with each other, of all sets: there are few.
 most=0
-for p in "${recommended[@]}"; do
-	tied=0
-	for q in "${recommended[@]}"; do
-		read -r _ low high <<<"$(ratio "$dir/rounds" "$(column "$p")" "$(column "$q")")"
-		tied=$((tied + $(awk -v l="$low" -v h="$high" 'BEGIN { print (l <= 1 && h >= 1) }')))
-	done
-	[ $tied -gt $most ] && most=$tied
+for ((set = 1; set < 1 << runs; set++)); do
+	members=()
+	for ((i = 0; i < runs; i++)); do ((set >> i & 1)) && members+=("${columns[i]}"); done
+	[ ${#members[@]} -gt "$most" ] || continue
+	for x in "${members[@]}"; do for y in "${members[@]}"; do tied "$x" "$y" || continue 3; done; done
+	most=${#members[@]}
 done
-holds "of $runs runs $most recommend profiles that are tied with each other (at least 4)" $((most >= 4))
+# What "tied" is worth: how far an interval reaches to either side.
+n_pairs=0 n_tied=0
+for ((x = 1; x <= n; x++)); do
+	for ((y = x + 1; y <= n; y++)); do
+		n_pairs=$((n_pairs + 1))
+		tied "$x" "$y" && n_tied=$((n_tied + 1))
+		ratio "$dir/rounds" "$x" "$y"
+	done
+done >"$dir/pairs"
+width=$(awk '{ w = ($3 - $2) / 2 / $1 * 100; sum += w; if (w > max) max = w }
+	END { if (NR) printf "%.1f%%, at most %.1f%%", sum / NR, max; else print "none: all recommend the best" }' "$dir/pairs")
+echo "$n profiles measured side by side, $rounds rounds: $n_tied of $n_pairs pairs are tied; intervals reach to" \
+	"either side by (mean) $width"
+holds "of $runs runs $most recommend profiles that are all tied with each other (at least 4)" $((most >= 4))
+if [ $n_tied -gt 0 ]; then
+	holds "there are ties, and $n_reporting of $runs runs report some (at least 1)" $((n_reporting >= 1))
+fi
 for i in $(seq $runs); do
 	read -r mean low high <<<"$(ratio "$dir/rounds" "$(column "${recommended[i - 1]}")" 1)"
 	holds "tune $i's profile beside the sweep's best, $rounds rounds: $mean ($low-$high), within 3%" \
