@@ -1,16 +1,17 @@
 #include "client/lib/bounce.h"
 
+#include "client/lib/copiers.h"
 #include "client/lib/debug.h"
 #include "client/lib/fd.h"
 #include "client/lib/file.h"
 #include "client/lib/slots.h"
+#include "client/lib/thread.h"
 #include "client/lib/wait.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
 
 #include <inttypes.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,6 +19,8 @@
 #define PIECES_MAX 8u /* of an op in flight: 8 MiB keep a device busy while one is copied */
 /* Shorter ones cost more than they hide: 1 MiB in pieces of 128 KiB is no faster. */
 #define PIECE_BYTES_MIN (256u << 10)
+/* Reads of that may have copiers: a guess; shorter ones are over soon after those are awake. */
+#define SHARE_BYTES_MIN (16u << 20)
 #define PAGE 4096u
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define LOOK_MIN_NSEC 50000u   /* between two looks at a ring of the caller's, at first */
@@ -30,7 +33,12 @@ struct bounce_piece {
 	struct dsaio_op *op; /* reads or writes the slot */
 	struct slot slot;
 	struct bounce_cut cut;
-	bool has_ended; /* the thread's: it was collected */
+	bool has_ended; /* the thread's: it was collected; or it was never put into the ring */
+
+	bool is_posted;	   /* to the copiers */
+	struct copy copy;  /* of what was read */
+	uint64_t n_copied; /* bytes */
+	int copy_error;
 };
 
 /* An op that is bounced; or, in the thread, one that waits for its place in the caller's ring. */
@@ -39,6 +47,7 @@ struct bounce_job {
 	struct dsaio_handle *via; /* whose channel takes the pieces */
 	struct channel *channel;
 	struct slots *slots;
+	struct copiers *copiers; /* NULL: it has none */
 	char *buf;
 	uint64_t next, end; /* bytes of the file: the next piece's first, and the op's end */
 	uint64_t deadline_nsec;
@@ -58,7 +67,8 @@ struct bounce_job {
 		JOB_STARTING, /* may start pieces */
 		JOB_FULL,     /* all pieces that it may have are in flight */
 	} state;
-	bool is_cancel_sent, is_touched;
+	bool is_cancel_sent;
+	bool is_touched; /* of its pieces some have ended, so n is not 0; it is in the list */
 	struct bounce_job *next_touched;
 	struct bounce_job *next_job, *prev_job; /* of its state's list, or the inbox */
 };
@@ -71,6 +81,7 @@ struct client_bounce {
 	struct client_object object;
 	struct dsaio_client *client;
 	struct slots slots;
+	struct copiers copiers;
 	int wake_fd; /* client->poke_fd */
 	pthread_t thread;
 
@@ -82,7 +93,8 @@ struct client_bounce {
 
 	/* the thread's */
 	struct job_list jobs[JOB_FULL + 1]; /* by state */
-	struct dsaio_handle *active;	    /* companions with pieces in flight */
+	struct bounce_job *touched;
+	struct dsaio_handle *active; /* companions with pieces in flight */
 	uint64_t turn;
 	uint64_t look_nsec; /* 0: no ring of a caller's is looked at */
 };
@@ -160,12 +172,14 @@ uint32_t bounce_timeout_msec(uint64_t deadline_nsec)
 /* ---- pieces ---- */
 
 static void job_init(struct bounce_job *job, struct dsaio_op *op, struct dsaio_handle *via,
-		     struct channel *channel, struct slots *slots, void *buf)
+		     struct channel *channel, struct client_bounce *bounce, void *buf)
 {
 	job->op = op;
 	job->via = via;
 	job->channel = channel;
-	job->slots = slots;
+	job->slots = bounce ? &bounce->slots : NULL;
+	if (bounce && op->opcode == RING_OP_READ && op->len >= SHARE_BYTES_MIN)
+		job->copiers = &bounce->copiers;
 	job->buf = buf;
 	job->next = op->off;
 	job->end = op->off + op->len;
@@ -264,37 +278,105 @@ static int piece_start(struct bounce_job *job, bool is_blocking, bool is_further
 	return 0;
 }
 
-static struct bounce_piece *first_piece(struct bounce_job *job)
+static struct bounce_piece *nth_piece(struct bounce_job *job, unsigned n)
 {
-	return &job->pieces[job->first];
+	return &job->pieces[(job->first + n) % PIECES_MAX];
 }
 
-/* The first piece has ended: counts and copies what it did. */
+static struct bounce_piece *first_piece(struct bounce_job *job)
+{
+	return nth_piece(job, 0);
+}
+
+static bool op_has_ended(const struct dsaio_op *op)
+{
+	/* acquire: then all that it did has been done */
+	return atomic_load_explicit(&op->state, memory_order_acquire) == OP_ENDED;
+}
+
+static bool piece_has_ended(const struct bounce_piece *piece)
+{
+	return piece->has_ended || op_has_ended(piece->op);
+}
+
+/* What was done of its bytes; it has ended. */
+static uint64_t piece_done(const struct bounce_piece *piece)
+{
+	uint64_t skip = piece->cut.slot_off - piece->cut.io_slot_off, done = piece->op->done;
+
+	done = done > skip ? done - skip : 0;
+	return done < piece->cut.len ? done : piece->cut.len;
+}
+
+/* Copies what was read.  In any thread. */
+static void piece_copy(struct copy *copy)
+{
+	struct bounce_piece *piece = container_of(copy, struct bounce_piece, copy);
+	const struct bounce_cut *cut = &piece->cut;
+	uint64_t at = cut->io_off + (cut->slot_off - cut->io_slot_off) - piece->job->op->off;
+
+	piece->copy_error = slot_empty(&piece->slot, cut->slot_off, piece->job->buf + at,
+				       piece_done(piece), &piece->n_copied);
+}
+
+/*
+ * Posts the copies of what has ended, but for the first piece's, which the caller makes.  Only
+ * behind what is whole: behind the end of the file nothing is written into the buffer.
+ */
+static void job_share(struct bounce_job *job)
+{
+	for (unsigned i = 0; i < job->n; i++) {
+		struct bounce_piece *piece = nth_piece(job, i);
+
+		if (!piece_has_ended(piece) || piece->op->result < 0 ||
+		    piece_done(piece) < piece->cut.len)
+			return;
+		if (i && !piece->is_posted) {
+			piece->copy.run = piece_copy;
+			piece->is_posted = copiers_post(job->copiers, &piece->copy);
+			if (!piece->is_posted)
+				return;
+		}
+	}
+}
+
+/* The first piece's copy was posted: it is made, and meanwhile others are. */
+static void job_await_copy(struct bounce_job *job)
+{
+	struct bounce_piece *first = first_piece(job);
+
+	for (unsigned i = 0; i < job->n && !copiers_is_done(job->copiers, &first->copy); i++)
+		if (nth_piece(job, i)->is_posted)
+			copiers_make(job->copiers, &nth_piece(job, i)->copy);
+	copiers_await(job->copiers, &first->copy);
+}
+
+/* The first piece has ended: copies and counts what it did. */
 static void piece_finish(struct bounce_job *job)
 {
 	struct bounce_piece *piece = first_piece(job);
 	struct dsaio_op *op = job->op;
-	const struct bounce_cut *cut = &piece->cut;
-	uint64_t skip = cut->slot_off - cut->io_slot_off, done = piece->op->done;
-	uint64_t at = cut->io_off + skip - op->off; /* in the buffer */
+	uint64_t done = piece_done(piece);
 	int64_t result = piece->op->result;
 
+	if (job->copiers && !job->error && !job->is_at_end)
+		job_share(job);
+	if (piece->is_posted)
+		job_await_copy(job);
 	if (!job->error && !job->is_at_end) {
-		done = done > skip ? done - skip : 0;
-		if (done > cut->len)
-			done = cut->len;
 		if (op->opcode == RING_OP_READ && done) {
-			int r = slot_empty(&piece->slot, cut->slot_off, job->buf + at, done, &done);
-
-			if (r < 0)
-				result = r;
+			if (!piece->is_posted)
+				piece_copy(&piece->copy);
+			done = piece->n_copied;
+			if (piece->copy_error < 0)
+				result = piece->copy_error;
 		}
 		op->done += done;
 		if (result < 0)
 			job->error = (int)result;
-		else if (done < cut->len && op->opcode == RING_OP_READ)
+		else if (done < piece->cut.len && op->opcode == RING_OP_READ)
 			job->is_at_end = true;
-		else if (done < cut->len)
+		else if (done < piece->cut.len)
 			job->error = -EIO; /* a write is whole, or fails */
 	}
 	slots_give(job->slots, &piece->slot);
@@ -342,7 +424,7 @@ void bounce_run(struct dsaio_op *op, struct channel *channel, void *buf)
 	struct client_bounce *bounce = bounce_get(op->handle->client);
 	struct bounce_job job = { .n = 0 };
 
-	job_init(&job, op, op->handle, channel, bounce ? &bounce->slots : NULL, buf);
+	job_init(&job, op, op->handle, channel, bounce, buf);
 	/* Its pieces are in the handle's ring: behind what is there. */
 	job.stop = bounce ? bounce_await_earlier(op, true, job.deadline_nsec) : -ENOMEM;
 	while (job.n || job_has_more(&job)) {
@@ -353,6 +435,8 @@ void bounce_run(struct dsaio_op *op, struct channel *channel, void *buf)
 		if (job.n) {
 			struct wait_for end = { .what = WAIT_OP, .op = first_piece(&job)->op };
 
+			if (job.copiers) /* which of them have ended? */
+				wait_poll(op->handle);
 			(void)wait_until(op->handle, &end, UINT64_MAX); /* no time-out */
 			piece_finish(&job);
 		}
@@ -421,11 +505,20 @@ static void job_fail(struct client_bounce *bounce, struct bounce_job *job, int e
 	job_end(bounce, job);
 }
 
+static void job_touch(struct client_bounce *bounce, struct bounce_job *job)
+{
+	if (job->is_touched)
+		return;
+	job->is_touched = true;
+	job->next_touched = bounce->touched;
+	bounce->touched = job;
+}
+
 /* After pieces were started or finished: where it belongs. */
 static void job_settle(struct client_bounce *bounce, struct bounce_job *job)
 {
-	while (job->n && first_piece(job)->has_ended)
-		piece_finish(job);
+	if (job->n && first_piece(job)->has_ended)
+		job_touch(bounce, job);
 	if (!job->n && !job_has_more(job))
 		job_end(bounce, job);
 	else if (job->n < PIECES_MAX && job_has_more(job))
@@ -443,12 +536,6 @@ static void look_at_ring(struct client_bounce *bounce, struct dsaio_handle *hand
 	wait_poll(handle);
 	if (!bounce->look_nsec)
 		bounce->look_nsec = LOOK_MIN_NSEC;
-}
-
-static bool has_ended(const struct dsaio_op *op)
-{
-	/* acquire: then all that it did has been done */
-	return atomic_load_explicit(&op->state, memory_order_acquire) == OP_ENDED;
 }
 
 /* Finds what the job waits for; false: nothing. */
@@ -499,11 +586,11 @@ static bool job_look(struct client_bounce *bounce, struct bounce_job *job)
 		job_fail(bounce, job, -ETIMEDOUT);
 		return true;
 	}
-	if (job->earlier && !has_ended(job->earlier)) {
+	if (job->earlier && !op_has_ended(job->earlier)) {
 		/* Bounced ones come to their end by themselves. */
 		if (!job->earlier->is_bounced)
 			look_at_ring(bounce, handle);
-		if (!has_ended(job->earlier))
+		if (!op_has_ended(job->earlier))
 			return false;
 	}
 	if (job->earlier) {
@@ -554,8 +641,8 @@ static void job_cancel(struct client_bounce *bounce, struct bounce_job *job)
 	if (!job->stop)
 		job->stop = -ECANCELED;
 	for (unsigned i = 0; i < job->n; i++)
-		if (!job->pieces[(job->first + i) % PIECES_MAX].has_ended)
-			(void)channel_cancel(job->pieces[(job->first + i) % PIECES_MAX].op);
+		if (!nth_piece(job, i)->has_ended)
+			(void)channel_cancel(nth_piece(job, i)->op);
 }
 
 /* Jobs whose ops were cancelled, or whose handle closes. */
@@ -584,7 +671,6 @@ static bool collect(struct client_bounce *bounce)
 {
 	struct op_list list = OP_LIST_INIT(list);
 	struct dsaio_handle **link = &bounce->active, *companion;
-	struct bounce_job *job, *touched = NULL;
 	bool is_gone = conn_was_gone(bounce->client->conn);
 
 	while ((companion = *link)) {
@@ -597,14 +683,9 @@ static bool collect(struct client_bounce *bounce)
 	if (!list.first)
 		return false;
 	for (struct dsaio_op *op = list.first; op; op = op->next) {
-		job = op->part_of->job;
 		op->part_of->has_ended = true;
-		job->via->n_pieces--;
-		if (job->is_touched)
-			continue;
-		job->is_touched = true;
-		job->next_touched = touched;
-		touched = job;
+		op->part_of->job->via->n_pieces--;
+		job_touch(bounce, op->part_of->job);
 	}
 	/* Before jobs end: with its last one a handle, and so its companion, may be freed. */
 	for (link = &bounce->active; (companion = *link);)
@@ -612,11 +693,22 @@ static bool collect(struct client_bounce *bounce)
 			link = &companion->next_active;
 		else
 			*link = companion->next_active;
+	return true;
+}
+
+/* Of each job a piece in turn, so that what is copied leaves room for others meanwhile. */
+static bool finish_pieces(struct client_bounce *bounce)
+{
+	struct bounce_job *job, *touched = TAKE_PTR(bounce->touched);
+	bool did = touched;
+
 	for (; (job = touched); job_settle(bounce, job)) {
 		touched = job->next_touched;
 		job->is_touched = false;
+		if (first_piece(job)->has_ended)
+			piece_finish(job);
 	}
-	return true;
+	return did;
 }
 
 static void fail_waiting(struct client_bounce *bounce)
@@ -666,10 +758,10 @@ static bool start_pieces(struct client_bounce *bounce)
 
 		if (!ring_client_room(&job->channel->ring))
 			break; /* ours to consume: completions make room, and wake us */
-		if (piece_start(job, false, bounce->active) == -EAGAIN)
+		if (piece_start(job, false, bounce->active || bounce->touched) == -EAGAIN)
 			break;
 		did = true;
-		if (job->n > n && !job->pieces[(job->first + n) % PIECES_MAX].has_ended)
+		if (job->n > n && !nth_piece(job, n)->has_ended)
 			activate(bounce, job->via);
 		job_settle(bounce, job);
 	}
@@ -781,6 +873,7 @@ static void *bounce_main(void *arg)
 		did = take_inbox(bounce);
 		look_for_cancels(bounce);
 		did |= collect(bounce);
+		did |= finish_pieces(bounce);
 		fail_waiting(bounce);
 		did |= look_at_waiting(bounce);
 		did |= start_pieces(bounce);
@@ -808,6 +901,7 @@ static void *bounce_main(void *arg)
 
 static void bounce_free(struct client_bounce *bounce)
 {
+	copiers_deinit(&bounce->copiers);
 	slots_deinit(&bounce->slots);
 	closep(&bounce->wake_fd);
 	(void)pthread_cond_destroy(&bounce->jobs_ended);
@@ -846,6 +940,7 @@ static struct client_bounce *bounce_get(struct dsaio_client *client)
 	fresh->object.kind = CLIENT_BOUNCE;
 	fresh->object.on_disconnect = bounce_on_disconnect;
 	slots_init(&fresh->slots, client);
+	copiers_init(&fresh->copiers, copiers_wish(), COPIERS_IDLE_NSEC);
 	(void)pthread_mutex_init(&fresh->lock, NULL); /* default attributes: can not fail */
 	(void)pthread_cond_init(&fresh->jobs_ended, NULL);
 	if (!atomic_compare_exchange_strong(&client->bounce, &seen, fresh)) {
@@ -854,23 +949,6 @@ static struct client_bounce *bounce_get(struct dsaio_client *client)
 	}
 	client_add(client, &fresh->object);
 	return fresh;
-}
-
-/* Signals are the program's, and its threads'. */
-static int start_thread(struct client_bounce *bounce)
-{
-	sigset_t all, before;
-	int r;
-
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&bounce->thread, NULL, bounce_main, bounce);
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (r)
-		return -r;
-	(void)pthread_setname_np(bounce->thread, "dsaio"); /* a wish */
-	debug_log("a thread copies for async ops on private memory");
-	return 0;
 }
 
 int bounce_start(struct dsaio_client *client)
@@ -887,9 +965,11 @@ int bounce_start(struct dsaio_client *client)
 		r = bounce->wake_fd < 0 ? -errno : 0;
 		if (r == 0) {
 			atomic_store(&client->poke_fd, bounce->wake_fd);
-			r = start_thread(bounce);
+			r = thread_start("dsaio", bounce_main, bounce, &bounce->thread);
 		}
 		bounce->has_thread = r == 0;
+		if (r == 0)
+			debug_log("a thread copies for async ops on private memory");
 	}
 	(void)pthread_mutex_unlock(&bounce->lock);
 	return r < 0 ? error_fail_errno(r, "a thread that copies private memory") : 0;
@@ -928,7 +1008,7 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 
 	if (!job)
 		return;
-	job_init(job, op, companion, channel, &bounce_get(client)->slots, buf);
+	job_init(job, op, companion, channel, bounce_get(client), buf);
 	job_post(client, job);
 }
 

@@ -13,10 +13,17 @@
  * the daemon takes care of ragged ends.  The first piece that fails, in the order of the file, is
  * the op's error, and what is before it is what was done.
  *
- * A blocking op is run by its caller's thread, on the caller's handle: no thread is started.
- * Async ops are jobs of one thread for each client, started with the first of them, with all
- * signals blocked, ended by dsaio_disconnect().  It uses companions of the callers' handles and
- * is their one consumer.
+ * A blocking op is run by its caller's thread, on the caller's handle.  Async ops are jobs of one
+ * thread for each client, started with the first of them, with all signals blocked, ended by
+ * dsaio_disconnect().  It uses companions of the callers' handles and is their one consumer.
+ *
+ * Of a large read the thread that runs it makes the copies with copiers (copiers.h): when more
+ * than one piece has ended it posts all but the first, makes the first copy, and then finds others
+ * made.  So nobody is woken where one thread keeps up with the device, and where it does not, which
+ * is into memory that was never touched, each piece's page faults are another thread's.  A copier
+ * knows the piece's slot and buffer alone; the piece is finished, and its slot given back, by the
+ * thread that runs the op, in the order of the file, after the copy.  Writes have no copiers: the
+ * kernel lets one thread at a time write to a memfd.
  *
  * Order.  The daemon knows nothing of an op whose pieces are in other rings, or are not all there
  * yet.  So (inode.h) who conflicts with an earlier open op of its handle that is off the ring waits
@@ -30,6 +37,7 @@
  *   - a slot belongs to a piece that is filled, in flight, or next to be emptied, and none of these
  *     waits for a slot: who has no piece in flight may sleep for its first, who has takes what is
  *     there; so slots come back as long as the daemon completes entries, or dies;
+ *   - who waits for a copier waits for one copy, which waits for nobody;
  *   - pieces of a blocking op are consumed by its own thread, or by one that has the role and hands
  *     it on; those of the thread by the thread, which never sleeps for anything but all of its
  *     events at once;

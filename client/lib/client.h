@@ -17,6 +17,7 @@
  *   buffers.grow_lock   a slab is being made
  *   bounce.lock         jobs for the library's thread
  *   slots.lock          bounce memory
+ *   copiers.lock        copies that others may make
  *   handle.lock         op objects, ended ops, counters, waiters
  *   buffers.lock        slabs and pieces
  *   conn.lock           a request and its reply
