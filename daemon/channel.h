@@ -70,6 +70,7 @@ struct channel {
 	struct op_list ready;		     /* with blocks to start, in order */
 	struct op *first_ended, *last_ended; /* completion written, not yet shown */
 	struct order orders[N_ORDERS];	     /* of open ops, by inode */
+	const struct order *crowded;	     /* in which lately too many waited; NULL: none yet */
 	uint32_t n_open;		     /* taken, not yet shown as ended */
 	uint32_t n_in_device;		     /* of them with a block or piece in flight */
 	uint64_t timed_nsec;		     /* stats' sums of time are as of then */

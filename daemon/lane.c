@@ -105,6 +105,18 @@
 #define BYTES_PER_TURN_AT_ONCE (64u << 10)
 /* Entries taken from one client's channels in a turn: full rings hold up the others no longer. */
 #define TAKES_PER_TURN 64
+/*
+ * For the order of ops others of the channel are looked at, all of its thousands where they conflict.
+ * All clients together may cause so many looks a turn, of some ns each: who has caused his share is
+ * taken from again in a later turn.
+ */
+#define LOOKS_PER_TURN 4096u
+/* Ops of an inode that wait for others: with more, the channel's further entries stay in the ring,
+   since each op's end looks at those that wait.  A guess. */
+#define ORDER_WAITING_MAX 64u
+/* What clients with nobody beside them may have in flight, or one channel's depth, if that is more: a
+   newcomer's first block stands behind that. */
+#define ALONE_BYTES (UINT64_C(64) << 20)
 /* While a channel is parked, bells are polled so often: by a lane that works, and by one that spins,
    to which it costs nothing but the call, 0.2 us. */
 #define POLL_BUSY_NSEC 50000u
@@ -178,7 +190,8 @@ struct lane {
 	uint64_t bytes_in_flight;
 	uint32_t n_pieces; /* with helpers, or waiting for them */
 	struct window window;
-	uint64_t most_bytes; /* of it, by the channels so far */
+	uint64_t most_bytes;  /* of it, by the channels so far */
+	uint64_t alone_bytes; /* in flight while it does not count */
 	uint64_t told_window_bytes;
 	uint64_t guard_end_nsec; /* large blocks wait for that; 0: they do not */
 	uint32_t whole_bytes;	 /* the largest block that the device takes whole, as far as told */
@@ -189,6 +202,7 @@ struct lane {
 	uint64_t next_deadline_nsec;			      /* 0: none */
 	const struct sched_client *recent_client;
 	uint64_t recent_nsec, shared_until_nsec;
+	uint32_t n_busy;		      /* clients with an op open */
 	uint64_t small_op_nsec;		      /* the last op smaller than CUT_BYTES */
 	uint64_t class_nsec[N_SCHED_CLASSES]; /* the last of each class */
 	bool is_shared, is_cut;		      /* as of the start of start_blocks() */
@@ -484,19 +498,19 @@ static void op_may_start(struct op *op, void *arg)
 	}
 }
 
-/* Notes who is active: several clients within 100 ms share the store. */
+/* Notes who is active: several clients within 100 ms, or with ops open, share the store.  An op may
+   wait for longer at the device, and just then nobody shall fill that. */
 static void note_active(struct lane *lane, const struct channel *channel)
 {
 	const struct sched_client *client = channel->client;
 
-	if (client != lane->recent_client) {
-		if (lane->recent_client && lane->now_nsec - lane->recent_nsec < ACTIVE_NSEC) {
-			if (lane->now_nsec >= lane->shared_until_nsec)
-				window_open(&lane->window, lane->now_nsec);
-			lane->shared_until_nsec = lane->now_nsec + ACTIVE_NSEC;
-		}
-		lane->recent_client = client;
+	if (lane->n_busy > 1 || (lane->recent_client && client != lane->recent_client &&
+				 lane->now_nsec - lane->recent_nsec < ACTIVE_NSEC)) {
+		if (lane->now_nsec >= lane->shared_until_nsec)
+			window_open(&lane->window, lane->now_nsec);
+		lane->shared_until_nsec = lane->now_nsec + ACTIVE_NSEC;
 	}
+	lane->recent_client = client;
 	lane->recent_nsec = lane->now_nsec;
 	lane->class_nsec[channel->queue.io_class] = lane->now_nsec;
 }
@@ -791,6 +805,21 @@ static struct op *op_take(struct channel *channel)
 	return op;
 }
 
+/* Behind those before it, at its client's expense. */
+static void link_op(struct lane *lane, struct op *op)
+{
+	struct channel *channel = op->channel;
+	struct order *order = op_order(channel->orders, op->file->inode);
+	uint32_t n_before = order->n_looks;
+	bool may_start = op_link(op, order);
+
+	channel->client->n_looks += (uint32_t)(order->n_looks - n_before);
+	if (order->n_waiting >= ORDER_WAITING_MAX)
+		channel->crowded = order;
+	if (may_start)
+		op_may_start(op, lane);
+}
+
 /* An entry becomes an op.  The one way in, for rings and Submit. */
 static void take_entry(struct lane *lane, struct channel *channel, const struct ring_entry *entry,
 		       struct batch *batch, uint32_t batch_index)
@@ -800,6 +829,7 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 
 	count_time(lane, channel);
 	channel->n_open++;
+	lane->n_busy += channel->client->n_open++ == 0;
 	op->state = OP_WAITING;
 	op->id = entry->id;
 	op->batch = batch;
@@ -834,8 +864,7 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 		if (!lane->next_deadline_nsec || op->deadline_nsec < lane->next_deadline_nsec)
 			lane->next_deadline_nsec = op->deadline_nsec;
 	}
-	if (op_link(op, op_order(channel->orders, op->file->inode)))
-		op_may_start(op, lane);
+	link_op(lane, op);
 }
 
 /* Starts nothing more of it; it ends now, or when its blocks are back. */
@@ -909,6 +938,25 @@ static void channel_broke(struct channel *channel, const char *why)
 	inbox_post(channel->store->main_inbox, &channel->broken_message);
 }
 
+/* Its further entries wait until ops that wait for others have ended. */
+static bool is_crowded(const struct channel *channel)
+{
+	return channel->crowded && channel->crowded->n_waiting >= ORDER_WAITING_MAX;
+}
+
+/* Has the client caused no more looks than it may? */
+static bool may_look(const struct lane *lane, struct sched_client *client)
+{
+	uint64_t share = LOOKS_PER_TURN / (lane->n_busy ? lane->n_busy : 1) + 1;
+
+	if (client->looked_nsec != lane->now_nsec) { /* once in a turn */
+		client->looked_nsec = lane->now_nsec;
+		client->n_looks -= client->n_looks < share ? client->n_looks : share;
+	}
+	return client->n_looks < share;
+}
+
+/* INT_MAX: all. */
 static int take_ring(struct lane *lane, struct channel *channel, int n_max)
 {
 	int n;
@@ -927,6 +975,8 @@ static int take_ring(struct lane *lane, struct channel *channel, int n_max)
 	for (int i = 0; i < n; i++) {
 		struct ring_entry entry;
 
+		if (n_max < INT_MAX && (is_crowded(channel) || !may_look(lane, channel->client)))
+			return i;
 		ring_lane_take(&channel->ring, &entry);
 		take_entry(lane, channel, &entry, NULL, 0);
 	}
@@ -1082,6 +1132,11 @@ static bool must_hold_back(struct lane *lane, const struct sched_queue *queue, u
 		return false;
 	window_note_full(&lane->window);
 	return true;
+}
+
+static bool is_full_alone(const struct lane *lane, uint32_t len)
+{
+	return lane->bytes_in_flight && lane->bytes_in_flight + len > lane->alone_bytes;
 }
 
 static bool engine_has_room(const struct lane *lane, uint32_t index)
@@ -1277,7 +1332,8 @@ static int start_blocks(struct lane *lane)
 				continue;
 			}
 		}
-		if (!engine_has_room(lane, next.lane))
+		if (!engine_has_room(lane, next.lane) ||
+		    (!lane->is_shared && is_full_alone(lane, next.len)))
 			break;
 		start_block(lane, channel, &next);
 		n++;
@@ -1564,6 +1620,7 @@ static void free_op(struct lane *lane, struct op *op)
 	channel->free_ops = op;
 	count_time(lane, channel);
 	channel->n_open--;
+	lane->n_busy -= --channel->client->n_open == 0;
 	if (slab)
 		slab_drop(slab);
 	if (file)
@@ -1649,6 +1706,8 @@ static void bound_window(struct lane *lane, const struct profile *profile)
 	uint64_t bytes = (uint64_t)profile->block_size * profile->queue_depth *
 			 (1 + lane->n_workers);
 
+	if (lane->alone_bytes < bytes)
+		lane->alone_bytes = bytes;
 	if (lane->most_bytes < WINDOW_LEAST_BYTES)
 		lane->most_bytes = WINDOW_LEAST_BYTES;
 	if (lane->most_bytes < bytes)
@@ -1827,7 +1886,7 @@ static bool has_work(struct lane *lane)
 			return true;
 	for (struct channel *channel = lane->awake; channel; channel = channel->next)
 		if (channel->has_rings && !channel->is_closing && !channel->is_broken &&
-		    ring_lane_has_entries(&channel->ring))
+		    !is_crowded(channel) && ring_lane_has_entries(&channel->ring))
 			return true;
 	return false;
 }
@@ -2114,6 +2173,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	if (cpu_count() > 1) /* else it would only keep the clients off the one core */
 		lane->spin_nsec = config->store->spin_usec * UINT64_C(1000);
 	lane->park_nsec = config->park_nsec;
+	lane->alone_bytes = ALONE_BYTES;
 	sched_init(&lane->sched);
 
 	r = inbox_init(&lane->inbox);

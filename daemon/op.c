@@ -36,9 +36,11 @@ bool op_link(struct op *op, struct order *order)
 	if (!order->n_ops)
 		order->end_off = 0;
 	op->n_blockers = 0;
-	if (must_look(op, order))
+	if (must_look(op, order)) {
+		order->n_looks += order->n_ops;
 		for (struct op *earlier = order->first; earlier; earlier = earlier->order_next)
 			op->n_blockers = (uint16_t)(op->n_blockers + must_wait_for(op, earlier));
+	}
 	if (end_off > order->end_off)
 		order->end_off = end_off;
 

@@ -73,6 +73,7 @@ static_assert(sizeof(struct op) <= 160, "with ring slots and deadline 256 bytes 
 struct order {
 	struct op *first, *last;
 	uint32_t n_ops, n_writes, n_waiting; /* of them writes; of them waiting for others */
+	uint32_t n_looks;		     /* ops that op_link() has looked at, ever: it wraps */
 	uint64_t end_off;		     /* since it was last empty, nothing reached beyond */
 };
 #define N_ORDERS 64u /* a power of two */

@@ -54,7 +54,10 @@ struct sched_client {
 	struct sched_turn turns[N_SCHED_CLASSES];
 	/* kept by the lane */
 	uint32_t n_channels, n_awake, blocks_in_flight, n_bounces;
-	uint64_t done_nsec; /* a block was back */
+	uint64_t done_nsec;   /* a block was back */
+	uint32_t n_open;      /* ops taken, not yet shown as ended */
+	uint64_t n_looks;     /* ops looked at for the order of its ops, not yet worked off */
+	uint64_t looked_nsec; /* the turn that worked some off */
 	struct window_small small;
 };
 
