@@ -4,6 +4,7 @@
 #include "client/lib/client.h"
 #include "client/lib/conn.h"
 #include "proto/cleanup.h"
+#include "proto/wire.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -232,11 +233,7 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 	int fds[FRAME_FDS_MAX], r;
 	unsigned n_fds = 0;
 
-	wire.block_size = profile->block_size;
-	wire.queue_depth = profile->queue_depth;
-	wire.single_submit = profile->single_submit;
-	wire.overlap_events = profile->overlap_events;
-	wire.intra_op_parallelism = profile->intra_op_parallelism;
+	profile_to_wire(profile, &wire);
 	open_handle.profile = &wire;
 	open_handle.io_class = WIRE__CLASS__BACKGROUND;
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
@@ -280,13 +277,7 @@ static int find_store(struct bench_guest *guest, struct bench_place *place)
 	(void)snprintf(place->store_name, sizeof(place->store_name), "%s", reply->store_get->name);
 	(void)snprintf(place->engine, sizeof(place->engine), "%s", reply->store_get->engine);
 	if (reply->store_get->profile)
-		place->profile = (struct profile){
-			.block_size = reply->store_get->profile->block_size,
-			.queue_depth = reply->store_get->profile->queue_depth,
-			.single_submit = reply->store_get->profile->single_submit,
-			.overlap_events = reply->store_get->profile->overlap_events,
-			.intra_op_parallelism = reply->store_get->profile->intra_op_parallelism,
-		};
+		place->profile = profile_from_wire(reply->store_get->profile);
 	if (!is_ours(guest, place->store))
 		guest->stores[guest->n_stores++] = place->store;
 	return CTL_OK;

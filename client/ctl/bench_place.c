@@ -1,10 +1,10 @@
 #include "client/ctl/bench_place.h"
 
+#include "client/ctl/json.h"
 #include "proto/cleanup.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,36 +193,21 @@ struct bench_traffic bench_place_traffic(const struct bench_place *places, size_
 	return sum;
 }
 
-static void add_text(struct json_object *object, const char *key, const char *text)
-{
-	json_object_object_add(object, key, text[0] ? json_object_new_string(text) : NULL);
-}
-
 struct json_object *bench_place_json(const struct bench_place *place)
 {
-	struct json_object *object = json_object_new_object(), *profile = json_object_new_object();
+	struct json_object *object = json_object_new_object();
 
-	add_text(object, "folder", place->folder);
-	add_text(object, "device", place->device_name);
-	add_text(object, "model", place->model);
+	json_add_text(object, "folder", place->folder);
+	json_add_text(object, "device", place->device_name);
+	json_add_text(object, "model", place->model);
 	json_object_object_add(object, "is_virtual", json_object_new_boolean(place->is_virtual));
-	add_text(object, "fs_type", place->fs_type);
-	add_text(object, "mount", place->mount);
+	json_add_text(object, "fs_type", place->fs_type);
+	json_add_text(object, "mount", place->mount);
 	json_object_object_add(object, "size_bytes", json_object_new_uint64(place->size_bytes));
 	json_object_object_add(object, "free_bytes", json_object_new_uint64(place->free_bytes));
-	add_text(object, "store", place->store_name);
-	add_text(object, "engine", place->engine);
-	json_object_object_add(profile, "block_size",
-			       json_object_new_int64(place->profile.block_size));
-	json_object_object_add(profile, "queue_depth",
-			       json_object_new_int64(place->profile.queue_depth));
-	json_object_object_add(profile, "single_submit",
-			       json_object_new_boolean(place->profile.single_submit));
-	json_object_object_add(profile, "overlap_events",
-			       json_object_new_boolean(place->profile.overlap_events));
-	json_object_object_add(profile, "intra_op_parallelism",
-			       json_object_new_int64(place->profile.intra_op_parallelism));
-	json_object_object_add(object, "profile", profile);
+	json_add_text(object, "store", place->store_name);
+	json_add_text(object, "engine", place->engine);
+	json_object_object_add(object, "profile", json_profile(&place->profile));
 	return object;
 }
 
@@ -234,12 +219,12 @@ struct json_object *bench_machine_json(void)
 	char text[LINE_BYTES];
 
 	if (uname(&name) == 0) {
-		add_text(object, "host", name.nodename);
-		add_text(object, "kernel", name.release);
-		add_text(object, "architecture", name.machine);
+		json_add_text(object, "host", name.nodename);
+		json_add_text(object, "kernel", name.release);
+		json_add_text(object, "architecture", name.machine);
 	}
 	read_cpuinfo("model name", text, sizeof(text));
-	add_text(object, "cpu", text);
+	json_add_text(object, "cpu", text);
 	json_object_object_add(object, "cpus",
 			       json_object_new_int64(sysconf(_SC_NPROCESSORS_ONLN)));
 	if (sysinfo(&info) == 0)

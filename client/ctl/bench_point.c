@@ -37,16 +37,6 @@ size_t bench_point_shared_bytes(uint32_t loops)
 	return sizeof(struct result) + loops * sizeof(((struct result *)NULL)->loops[0]);
 }
 
-static void handle_closep(struct dsaio_handle **handle)
-{
-	dsaio_handle_close(*handle);
-}
-
-static void file_closep(struct dsaio_file **file)
-{
-	dsaio_file_close(*file);
-}
-
 int bench_open_handle(struct bench_worker *worker, const struct profile *profile,
 		      struct dsaio_handle **ret_handle)
 {

@@ -92,11 +92,7 @@ static bool is_measured(const struct bench_row *row)
 
 static bool same_profile(const struct bench_row *a, const struct bench_row *b)
 {
-	const struct profile *p = &a->task.profile, *q = &b->task.profile;
-
-	return p->block_size == q->block_size && p->queue_depth == q->queue_depth &&
-	       p->single_submit == q->single_submit && p->overlap_events == q->overlap_events &&
-	       p->intra_op_parallelism == q->intra_op_parallelism;
+	return bench_same_profile(&a->task.profile, &b->task.profile);
 }
 
 static double pair_speed(const struct pair *pair)

@@ -1,12 +1,12 @@
 #include "client/ctl/bench_results.h"
 
+#include "client/ctl/json.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,11 +43,6 @@ struct json_object *bench_json_float(double value)
 	char text[UNITS_TEXT_BYTES];
 
 	return json_object_new_double_s(value, units_format_float(text, value));
-}
-
-static void add_text(struct json_object *object, const char *key, const char *text)
-{
-	json_object_object_add(object, key, text[0] ? json_object_new_string(text) : NULL);
 }
 
 static void add_int(struct json_object *object, const char *key, uint64_t value)
@@ -92,7 +87,7 @@ static struct json_object *others_json(const struct bench_row *row)
 	add_int(object, "ops", row->others.ops);
 	add_float(object, "share", all ? (double)row->others.bytes / (double)all : 0);
 	add_int(object, "clients", row->others.n_clients);
-	add_text(object, "names", row->others.names);
+	json_add_text(object, "names", row->others.names);
 	return object;
 }
 
@@ -103,7 +98,7 @@ static struct json_object *row_json(const struct bench_row *row)
 
 	if (!object)
 		return NULL;
-	add_text(object, "op", bench_op_name(row->task.op));
+	json_add_text(object, "op", bench_op_name(row->task.op));
 	add_int(object, "block_size", profile->block_size);
 	add_int(object, "queue_depth", profile->queue_depth);
 	add_bool(object, "sequential_requests", !profile->overlap_events);
@@ -131,11 +126,11 @@ static struct json_object *row_json(const struct bench_row *row)
 	json_object_object_add(
 		object, "device_bytes",
 		row->device_bytes == UINT64_MAX ? NULL : json_object_new_uint64(row->device_bytes));
-	add_text(object, "source", bench_source_name(row->source));
+	json_add_text(object, "source", bench_source_name(row->source));
 	json_object_object_add(object, "others", others_json(row));
 	add_bool(object, "is_disturbed", row->is_disturbed);
-	add_text(object, "error", row->error);
-	add_text(object, "log", row->log);
+	json_add_text(object, "error", row->error);
+	json_add_text(object, "log", row->log);
 	return object;
 }
 
@@ -144,8 +139,8 @@ int bench_results_init(struct bench_results *results, const char *kind)
 	*results = (struct bench_results){ json_object_new_object(), NULL };
 	if (!results->root)
 		return -ENOMEM;
-	add_text(results->root, "format", FORMAT);
-	add_text(results->root, "kind", kind);
+	json_add_text(results->root, "format", FORMAT);
+	json_add_text(results->root, "kind", kind);
 	add_bool(results->root, "is_complete", false);
 	json_object_object_add(results->root, "points", json_object_new_array());
 	return 0;

@@ -1,12 +1,12 @@
 #include "client/ctl/bench_space.h"
 
+#include "client/ctl/json.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -223,11 +223,6 @@ static void tokener_freep(struct json_tokener **tokener)
 {
 	if (*tokener)
 		json_tokener_free(*tokener);
-}
-
-static void json_putp(struct json_object **object)
-{
-	(void)json_object_put(*object);
 }
 
 int bench_space_parse(const char *json, size_t len, const char *name, struct bench_space *ret_space,

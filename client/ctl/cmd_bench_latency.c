@@ -280,16 +280,6 @@ static int open_loop(struct bench_worker *worker, struct dsaio_handle *handle,
 	return 0;
 }
 
-static void handle_closep(struct dsaio_handle **handle)
-{
-	dsaio_handle_close(*handle);
-}
-
-static void file_closep(struct dsaio_file **file)
-{
-	dsaio_file_close(*file);
-}
-
 static int measure(struct bench_worker *worker, const void *arg)
 {
 	_cleanup_(handle_closep) struct dsaio_handle *handle = NULL;

@@ -15,14 +15,15 @@
 #include "client/ctl/ask.h"
 #include "client/ctl/bench.h"
 #include "client/ctl/bench_tuner.h"
+#include "client/ctl/json.h"
 #include "client/ctl/table.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
+#include "proto/wire.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,12 +146,8 @@ static struct bench_task task_of(const struct tune *tune, const struct tuner_ste
 
 static bool is_same_task(const struct bench_task *a, const struct bench_task *b)
 {
-	const struct profile *p = &a->profile, *q = &b->profile;
-
-	return a->op == b->op && a->io_size == b->io_size && p->block_size == q->block_size &&
-	       p->queue_depth == q->queue_depth && p->single_submit == q->single_submit &&
-	       p->overlap_events == q->overlap_events &&
-	       p->intra_op_parallelism == q->intra_op_parallelism;
+	return a->op == b->op && a->io_size == b->io_size &&
+	       bench_same_profile(&a->profile, &b->profile);
 }
 
 /* Tells the tuner what an earlier run measured in this step, if it did. */
@@ -250,28 +247,12 @@ static int measure_all(struct tune *tune)
 
 static const char *const goal_names[N_TUNER_GOALS] = { "read", "write", "sum" };
 
-/* As DeepSpeed's configuration has it. */
-static struct json_object *profile_json(const struct profile *profile)
-{
-	struct json_object *object = json_object_new_object();
-
-	json_object_object_add(object, "single_submit",
-			       json_object_new_boolean(profile->single_submit));
-	json_object_object_add(object, "overlap_events",
-			       json_object_new_boolean(profile->overlap_events));
-	json_object_object_add(object, "intra_op_parallelism",
-			       json_object_new_uint64(profile->intra_op_parallelism));
-	json_object_object_add(object, "queue_depth", json_object_new_uint64(profile->queue_depth));
-	json_object_object_add(object, "block_size", json_object_new_uint64(profile->block_size));
-	return object;
-}
-
 static struct json_object *rank_json(const struct tune *tune, const struct tuner_rank *rank)
 {
 	const struct profile profile = bench_space_point(&tune->space, rank->point);
 	struct json_object *object = json_object_new_object();
 
-	json_object_object_add(object, "profile", profile_json(&profile));
+	json_object_object_add(object, "profile", json_profile(&profile));
 	json_object_object_add(object, "speed", bench_json_float(rank->speed));
 	json_object_object_add(object, "speed_low", bench_json_float(rank->speed_low));
 	json_object_object_add(object, "speed_high", bench_json_float(rank->speed_high));
@@ -354,11 +335,7 @@ static int apply_profile(struct tune *tune, const struct profile *profile)
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	Wire__Profile wire = WIRE__PROFILE__INIT;
 
-	wire.block_size = profile->block_size;
-	wire.queue_depth = profile->queue_depth;
-	wire.single_submit = profile->single_submit;
-	wire.overlap_events = profile->overlap_events;
-	wire.intra_op_parallelism = profile->intra_op_parallelism;
+	profile_to_wire(profile, &wire);
 	for (unsigned i = 0; i < tune->bench->n_places; i++) {
 		const struct bench_place *place = &tune->bench->places[i];
 		_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
@@ -425,7 +402,7 @@ static int tell_verdict(struct tune *tune)
 	{
 		const struct profile profile = bench_space_point(&tune->space, point);
 
-		json_object_object_add(best, "aio", profile_json(&profile));
+		json_object_object_add(best, "aio", json_profile(&profile));
 		if (!tune->ctl->is_json) {
 			r = table_print(&table, stdout);
 			if (r == -ENOMEM)

@@ -8,6 +8,7 @@
 #include "client/ctl/show.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
+#include "proto/wire.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -41,15 +42,6 @@ static const char help[] =
 	"    --private      a daemon for this command alone\n"
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage\n";
-
-static struct profile profile_from_wire(const Wire__Profile *wire)
-{
-	return (struct profile){ .block_size = wire->block_size,
-				 .queue_depth = wire->queue_depth,
-				 .single_submit = wire->single_submit,
-				 .overlap_events = wire->overlap_events,
-				 .intra_op_parallelism = wire->intra_op_parallelism };
-}
 
 static int print_table(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
 {
@@ -185,11 +177,7 @@ static int set_run(struct ctl *ctl)
 	r = apply_settings(ctl, &profile);
 	if (r != CTL_OK)
 		return r;
-	wire.block_size = profile.block_size;
-	wire.queue_depth = profile.queue_depth;
-	wire.single_submit = profile.single_submit;
-	wire.overlap_events = profile.overlap_events;
-	wire.intra_op_parallelism = profile.intra_op_parallelism;
+	profile_to_wire(&profile, &wire);
 	r = ask_profile_set(ctl, &client, ctl->args[1], &wire, &after);
 	if (r != CTL_OK)
 		return r;

@@ -73,4 +73,14 @@ static inline void client_disconnectp(struct dsaio_client **client)
 	dsaio_disconnect(*client);
 }
 
+static inline void handle_closep(struct dsaio_handle **handle)
+{
+	dsaio_handle_close(*handle);
+}
+
+static inline void file_closep(struct dsaio_file **file)
+{
+	dsaio_file_close(*file);
+}
+
 #endif

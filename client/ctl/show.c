@@ -1,10 +1,11 @@
 #include "client/ctl/show.h"
 
+#include "client/ctl/json.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
+#include "proto/wire.h"
 
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 
 const char *show_class(Wire__Class io_class)
@@ -210,19 +211,14 @@ static struct json_object *counters_json(const Wire__Counters *c)
 	return object;
 }
 
-static struct json_object *profile_json(const Wire__Profile *profile)
+static struct json_object *profile_json(const Wire__Profile *wire)
 {
-	struct json_object *object;
+	struct profile profile;
 
-	if (!profile)
+	if (!wire)
 		return NULL;
-	object = json_object_new_object();
-	add_number(object, "block_size", profile->block_size);
-	add_number(object, "queue_depth", profile->queue_depth);
-	add_bool(object, "single_submit", profile->single_submit);
-	add_bool(object, "overlap_events", profile->overlap_events);
-	add_number(object, "intra_op_parallelism", profile->intra_op_parallelism);
-	return object;
+	profile = profile_from_wire(wire);
+	return json_profile(&profile);
 }
 
 struct json_object *show_pool_json(const Wire__Pool *pool)

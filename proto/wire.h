@@ -1,0 +1,30 @@
+/*
+ * Structs of ours as they go on the wire: to and from protobuf-c's messages.
+ */
+#ifndef DSAIO_PROTO_WIRE_H
+#define DSAIO_PROTO_WIRE_H
+
+#include "proto/dsaio.pb-c.h"
+#include "proto/profile.h"
+
+static inline struct profile profile_from_wire(const Wire__Profile *wire)
+{
+	return (struct profile){
+		.block_size = wire->block_size,
+		.queue_depth = wire->queue_depth,
+		.single_submit = wire->single_submit,
+		.overlap_events = wire->overlap_events,
+		.intra_op_parallelism = wire->intra_op_parallelism,
+	};
+}
+
+static inline void profile_to_wire(const struct profile *profile, Wire__Profile *wire)
+{
+	wire->block_size = profile->block_size;
+	wire->queue_depth = profile->queue_depth;
+	wire->single_submit = profile->single_submit;
+	wire->overlap_events = profile->overlap_events;
+	wire->intra_op_parallelism = profile->intra_op_parallelism;
+}
+
+#endif
