@@ -92,7 +92,7 @@ START_TEST(work_that_hangs_leaves_the_other_threads)
 END_TEST
 
 /* Threads of this name: a sanitizer may have others. */
-static unsigned count_threads(const char *name)
+static unsigned count_threads_in(const char *name, const char *states)
 {
 	DIR *tasks = opendir("/proc/self/task");
 	struct dirent *task;
@@ -100,20 +100,24 @@ static unsigned count_threads(const char *name)
 
 	ck_assert_ptr_nonnull(tasks);
 	while ((task = readdir(tasks))) {
-		char path[sizeof(task->d_name) + 32], comm[32] = "";
+		char path[sizeof(task->d_name) + 32], comm[32] = "", state = 0;
 		FILE *file;
 
-		(void)snprintf(path, sizeof(path), "/proc/self/task/%s/comm", task->d_name);
+		(void)snprintf(path, sizeof(path), "/proc/self/task/%s/stat", task->d_name);
 		file = fopen(path, "re");
 		if (!file)
 			continue; /* not a thread, or one that has just gone */
-		if (fgets(comm, sizeof(comm), file))
-			comm[strcspn(comm, "\n")] = 0;
+		if (fscanf(file, "%*d (%31[^)]) %c", comm, &state) == 2)
+			n += strcmp(comm, name) == 0 && strchr(states, state);
 		(void)fclose(file);
-		n += strcmp(comm, name) == 0;
 	}
 	(void)closedir(tasks);
 	return n;
+}
+
+static unsigned count_threads(const char *name)
+{
+	return count_threads_in(name, "RSDTtZXI");
 }
 
 /* So many tasks that wait for go; returns when all that can have begun. */
@@ -201,6 +205,8 @@ START_TEST(without_threads_the_spare_does_it_in_order_and_by_turns)
 	(void)sem_init(&go, 0, 0);
 	ck_assert_int_eq(helper_new("none", 1, &helper), 0);
 	ck_assert_int_eq(helper_new("other", 4, &other), 0);
+	while (!count_threads_in("spare", "S")) /* the thread sanitizer wants memory until then */
+		(void)usleep(1000);
 	ck_assert_int_eq(setrlimit(RLIMIT_AS, &none), 0);
 	for (int i = 0; i < 50; i++) {
 		tasks[i] = (struct task){ .work.run = task_run, .number = i };
