@@ -41,6 +41,7 @@
 #include "daemon/piece.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
+#include "proto/spin.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -82,19 +83,12 @@
 /* Blocks handled by one call of the engine: bounds the arrays, not the depth. */
 #define BATCH 128
 /*
- * A pause counts as a gap of this at most, so that a busy client soon makes spinning pay again; the
- * mean is over about so many turns.  Guesses.  What comes in a bunch is no gap: who looks once more
- * before it sleeps finds it without spinning.
+ * A pause counts as a gap of this at most, so that a busy client soon makes spinning pay again: a
+ * guess.  What comes in a bunch is no gap: who looks once more before it sleeps finds it without
+ * spinning.  Nor is a turn that took long: there was nothing to wait for.
  */
 #define GAP_MAX_NSEC 1000000u
 #define GAP_MIN_NSEC 5000u
-#define GAP_WEIGHT 8
-/*
- * Two looks of a spin that lie further apart: something else had the core, and shall have it for a
- * while.  An interrupt takes less, the scheduler's shortest slice more.
- */
-#define CORE_LOST_NSEC 300000u
-#define CORE_LEFT_NSEC 100000000u
 /*
  * Blocks started in a turn.  io_submit takes 5-10 us for each: with more, what has ended waits to
  * be told, client and device take turns instead of overlapping, and the queue drains in waves.
@@ -153,11 +147,13 @@ struct lane {
 	uint64_t now_nsec;	   /* of this turn */
 	uint64_t before_nsec;	   /* of the turn before, or the end of the sleep since */
 	uint64_t last_did_nsec;	   /* the last turn that did something */
-	uint64_t spin_nsec;	   /* how long it may spin */
+	uint64_t spin_nsec;	   /* how long it may spin, for one op */
 	uint64_t spun_nsec;	   /* the last look of this spin; 0: none */
 	uint64_t rests_until_nsec; /* it does not spin: the core is wanted */
+	bool was_idle;		   /* the last turn did nothing */
+	bool has_told;		   /* this turn: completions, so that ops may follow */
 	enum { WAITS_FOR_OP, WAITS_FOR_DEVICE } waits_for;
-	int64_t mean_gap_nsec[2];     /* between turns that did something, by what was waited for */
+	uint64_t mean_gap_nsec[2];    /* of waits, by what was waited for */
 	struct block *waiting[BATCH]; /* given to no engine yet: it, or the kernel, was full */
 	int n_waiting;
 	struct block *again; /* back from the engine, and to be continued */
@@ -1645,6 +1641,7 @@ static int publish(struct lane *lane)
 	for (struct channel *c = channels; c; c = c->next_ended)
 		if (c->has_rings)
 			wake_client(c);
+	lane->has_told = true;
 
 	/* What ends from here on is shown in the next turn. */
 	lane->first_ended = NULL;
@@ -1952,33 +1949,30 @@ static void lane_sleep(struct lane *lane)
 		act_on(lane, events, n);
 }
 
-/*
- * True: spin on.  Only where what is waited for, the device or (with nothing in flight) the next
- * op, lately came within half of the time allowed in the mean: a spin that just misses costs
- * more than none.  Not where it takes the core from somebody: it was away while it spun.
- */
+/* True: spin on.  With completions just told their owner's next ops come first, else the device. */
 static bool may_spin(struct lane *lane, bool did)
 {
-	uint64_t gap = lane->now_nsec - lane->last_did_nsec;
+	uint64_t gap = lane->now_nsec - lane->last_did_nsec, allowed;
 
-	if (lane->spun_nsec && lane->now_nsec - lane->spun_nsec > CORE_LOST_NSEC)
-		lane->rests_until_nsec = lane->now_nsec + CORE_LEFT_NSEC;
+	if (lane->spun_nsec)
+		spin_note_look(&lane->rests_until_nsec, lane->spun_nsec, lane->now_nsec);
 	if (did) {
-		int64_t *mean = &lane->mean_gap_nsec[lane->waits_for];
-
-		if (gap > GAP_MAX_NSEC)
-			gap = GAP_MAX_NSEC;
-		if (gap >= GAP_MIN_NSEC)
-			*mean += ((int64_t)gap - *mean) / GAP_WEIGHT;
-		lane->waits_for = lane->n_in_flight || lane->engine->n_in_flight ? WAITS_FOR_DEVICE
-										 : WAITS_FOR_OP;
+		if (lane->was_idle && gap >= GAP_MIN_NSEC)
+			spin_note_wait(&lane->mean_gap_nsec[lane->waits_for], gap, GAP_MAX_NSEC);
+		lane->waits_for = !lane->has_told &&
+						  (lane->n_in_flight || lane->engine->n_in_flight)
+					  ? WAITS_FOR_DEVICE
+					  : WAITS_FOR_OP;
 		lane->last_did_nsec = lane->now_nsec;
 		lane->spun_nsec = 0;
+		lane->was_idle = lane->has_told = false;
 		return true;
 	}
+	lane->was_idle = true;
 	lane->spun_nsec = lane->now_nsec;
-	return lane->mean_gap_nsec[lane->waits_for] <= (int64_t)lane->spin_nsec / 2 &&
-	       gap < lane->spin_nsec && lane->now_nsec >= lane->rests_until_nsec;
+	allowed = spin_among(lane->spin_nsec, lane->n_in_flight, lane->bytes_in_flight);
+	return gap < allowed && spin_pays(lane->mean_gap_nsec[lane->waits_for],
+					  lane->rests_until_nsec, allowed, lane->now_nsec);
 }
 
 /* ---- the two loops ---- */

@@ -5,6 +5,7 @@
 #include "client/lib/file.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
+#include "proto/spin.h"
 
 #include <inttypes.h>
 #include <linux/futex.h>
@@ -21,14 +22,10 @@
 #define LOOK_NSEC (100 * UINT64_C(1000000)) /* between two looks at the control socket's end */
 /* A wait counts as so many full spins at most: one long wait does not end all spinning. */
 #define WAIT_COUNTS_MAX 2
-#define WAIT_MEAN_WEIGHT 8
-#define SPIN_OPS_MAX 4		   /* a guess: see may_spin() */
+#define SPIN_OPS_MAX 4		   /* a guess: see wait_may_spin() */
 #define SPIN_CPUS_MIN 3		   /* the same: for the lane, for us, for what interrupts */
 #define SPIN_BYTES_MAX (16u << 10) /* the same: the device has enough of larger ones queued */
-/* A spin that ends so late: something else had the core, and shall have it for a while. */
-#define CORE_LOST_NSEC 300000u
-#define CORE_LEFT_NSEC (100 * UINT64_C(1000000))
-#define SPINS_PER_LOOK 64 /* at the clock, which costs some 20 ns */
+#define SPINS_PER_LOOK 64	   /* at the clock, which costs some 20 ns */
 
 /* A thread that sleeps while another has the role. */
 struct waiter {
@@ -328,8 +325,7 @@ static bool spin(struct dsaio_handle *handle, uint64_t now, uint64_t deadline_ns
 		}
 		now = clock_nsec();
 	} while (now < end);
-	if (now - end > CORE_LOST_NSEC)
-		handle->rests_until_nsec = now + CORE_LEFT_NSEC;
+	spin_note_look(&handle->rests_until_nsec, end, now);
 	return false;
 }
 
@@ -363,27 +359,21 @@ static void note_wait(struct dsaio_handle *handle)
 {
 	uint64_t nsec = clock_nsec() - handle->wait_began_nsec;
 
-	if (nsec > WAIT_COUNTS_MAX * handle->spin_nsec)
-		nsec = WAIT_COUNTS_MAX * handle->spin_nsec;
-	handle->mean_wait_nsec = (handle->mean_wait_nsec * (WAIT_MEAN_WEIGHT - 1) + nsec) /
-				 WAIT_MEAN_WEIGHT;
+	spin_note_wait(&handle->mean_wait_nsec, nsec, WAIT_COUNTS_MAX * handle->spin_nsec);
 	handle->wait_began_nsec = 0;
 }
 
 /*
- * Unless the caller has chosen, a wait spins only where waits lately ended within half of the
- * time allowed, since a spin that just misses costs more than none, and where nobody else wants
- * the core.  With many ops open it takes half of a core from the lane where there are only two
+ * With many ops open spinning takes half of a core from the lane where there are only two
  * (4 KiB reads at depth 32: 0.82 of in-process libaio with spinning, 0.95 without).  With more cores
  * it spares the lane the wake-ups where ops are short (tmpfs: 0.89 with, 0.76 without).
  */
-static bool may_spin(const struct dsaio_handle *handle, uint64_t n_open, uint64_t now)
+bool wait_may_spin(const struct dsaio_handle *handle, uint64_t n_open, uint64_t now_nsec)
 {
 	if (handle->is_spin_given)
 		return handle->spin_nsec;
-	if (!handle->spin_nsec || now < handle->rests_until_nsec)
-		return false;
-	return handle->mean_wait_nsec <= handle->spin_nsec / 2 &&
+	return spin_pays(handle->mean_wait_nsec, handle->rests_until_nsec, handle->spin_nsec,
+			 now_nsec) &&
 	       (n_open <= SPIN_OPS_MAX ||
 		(handle->client->n_cpus >= SPIN_CPUS_MIN && handle->has_small_ops));
 }
@@ -408,7 +398,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 	}
 	if (!handle->wait_began_nsec)
 		handle->wait_began_nsec = now;
-	if (now < deadline_nsec && may_spin(handle, n_open, now)) {
+	if (now < deadline_nsec && wait_may_spin(handle, n_open, now)) {
 		if (spin(handle, now, deadline_nsec)) {
 			note_wait(handle);
 			(void)consume_all(handle);

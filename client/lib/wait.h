@@ -69,6 +69,12 @@ void wait_collect_dead(struct dsaio_handle *companion, struct op_list *list);
 bool wait_arm(struct dsaio_handle *companion);
 void wait_disarm(struct dsaio_handle *companion);
 
+/*
+ * May the consumer spin before it sleeps, with so many ops open?  Always where the caller has said
+ * how long; else where it pays (proto/spin.h) and, with many ops, the lane has a core of its own.
+ */
+bool wait_may_spin(const struct dsaio_handle *handle, uint64_t n_open, uint64_t now_nsec);
+
 /* A channel was added: who sleeps has to look at it, too. */
 void wait_channel_added(struct dsaio_handle *handle);
 
