@@ -65,7 +65,13 @@
 #define ACTIVE_NSEC 100000000u
 /* Blocks are at most so large while clients with smaller ops, or of several classes, share the
    store, so that a small one need not wait long behind a large one. */
-#define CUT_BYTES (256u << 10)
+#define CUT_BYTES (512u << 10)
+/* A block counts as so many at most where the window is asked for room: half of its least, so that
+   one starts beside a few small ones even then. */
+#define COUNTED_BYTES (256u << 10)
+/* Of a file whose device need not be the store's: what takes several of the kernel's requests is
+   refused with RWF_NOWAIT, and few devices take less. */
+#define FOREIGN_NOWAIT_BYTES (256u << 10)
 /* Of a raw block device; what takes several of the kernel's requests is refused with RWF_NOWAIT. */
 #define RAW_NOWAIT_BYTES (1u << 20)
 /* Pieces of one channel that a helper has at a time: half of its threads, so that one client that
@@ -1045,8 +1051,10 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 	if ((next.is_nowait || lane->is_shared) && !op->is_misaligned && !is_engine) {
 		uint32_t max = lane->whole_bytes;
 
-		if ((lane->is_cut || file->facts.is_foreign) && max > CUT_BYTES)
+		if (lane->is_cut && max > CUT_BYTES)
 			max = CUT_BYTES;
+		if (file->facts.is_foreign && max > FOREIGN_NOWAIT_BYTES)
+			max = FOREIGN_NOWAIT_BYTES;
 		max &= ~(file->facts.offset_align - 1);
 		if (!max)
 			max = file->facts.offset_align;
@@ -1096,8 +1104,8 @@ static bool may_pass_window(const struct sched_queue *queue, void *arg)
 }
 
 /*
- * Is the window full for the next block of that queue?  A block counts as CUT_BYTES at most: one
- * that is larger may reach beyond.  What is owed to others stays free, down to the least.
+ * Is the window full for the next block of that queue?  A block counts as COUNTED_BYTES at most:
+ * one that is larger may reach beyond.  What is owed to others stays free, down to the least.
  */
 static bool is_window_full(const struct lane *lane, const struct sched_queue *queue, uint32_t len)
 {
@@ -1107,7 +1115,7 @@ static bool is_window_full(const struct lane *lane, const struct sched_queue *qu
 
 	bytes = bytes > least + owed ? bytes - owed : least;
 	return lane->bytes_in_flight &&
-	       lane->bytes_in_flight + (len < CUT_BYTES ? len : CUT_BYTES) > bytes;
+	       lane->bytes_in_flight + (len < COUNTED_BYTES ? len : COUNTED_BYTES) > bytes;
 }
 
 /* A small block is late at the device: larger ones wait. */

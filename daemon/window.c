@@ -3,9 +3,10 @@
 #include <stddef.h>
 #include <string.h>
 
-/* What may wait at the device: between the two nothing changes. */
-#define QUEUED_MOST_BYTES (1u << 20)
-#define QUEUED_LEAST_BYTES (512u << 10)
+/* What may wait at the device: between the two nothing changes.  Measured on a virtual disk of
+   3 GB/s: with a quarter of it nothing was there to do when a block came back. */
+#define QUEUED_MOST_BYTES (4u << 20)
+#define QUEUED_LEAST_BYTES (2u << 20)
 /* It is never more than the device does in so long, beside what a block takes by itself: what
    comes behind it waits that long. */
 #define WINDOW_NSEC 4000000u

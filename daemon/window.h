@@ -4,7 +4,7 @@
  *
  * A block's latency beside the lowest one lately of its direction and size says how much of the
  * window only waits: window x (1 - 1/ratio).  Each 10 ms the window gives an eighth back if that is
- * over 1 MiB, and takes one if it is under 512 KiB and the window was full.  So that the lowest
+ * over 4 MiB, and takes one if it is under 2 MiB and the window was full.  So that the lowest
  * latency is one of blocks with little before them, it closes to its least for 10 ms of every 5 s.
  *
  * The guard: devices and kernels, too, may let a small block wait behind many large ones.  While a

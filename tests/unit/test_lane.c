@@ -1061,7 +1061,7 @@ static const struct {
 	uint64_t other_len;
 	uint32_t max_bytes; /* of the blocks of an op of 1 MiB */
 } cuts[] = {
-	{ 4096, 256u << 10 },	/* beside small ops */
+	{ 4096, 512u << 10 },	/* beside small ops */
 	{ 1u << 20, 1u << 20 }, /* beside large ones: as the profile says */
 };
 

@@ -48,11 +48,11 @@ static const struct {
 	uint32_t block_bytes;
 	uint64_t at_least, at_most; /* where the window comes to */
 } devices[] = {
-	{ "an SSD: what it needs, and 512 KiB to 1 MiB that wait", 3, 100000, KIB(256), KIB(800),
-	  KIB(1400) },
-	{ "a fast one needs more", 14, 300000, KIB(256), MIB(4), MIB(6) },
-	{ "large blocks", 3, 400000, MIB(1), KIB(1600), KIB(2300) },
-	{ "small blocks: the least takes 1 ms", 0.5, 100000, KIB(4), KIB(512), KIB(1500) },
+	{ "an SSD: what it needs, and 2 to 4 MiB that wait", 3, 100000, KIB(256), KIB(2300),
+	  KIB(4400) },
+	{ "a fast one needs more", 14, 300000, KIB(256), MIB(6), MIB(9) },
+	{ "large blocks", 3, 400000, MIB(1), KIB(3000), KIB(5400) },
+	{ "small blocks: the least takes 1 ms", 0.5, 100000, KIB(4), KIB(512), KIB(2600) },
 	{ "a hard disk: no more than in 4 ms beside its own", 0.1, 5 * MSEC, KIB(256), KIB(512),
 	  KIB(1000) },
 	{ "far away: what is under way does not wait", 1, 20 * MSEC, KIB(64), MIB(18), MIB(22) },
@@ -81,11 +81,11 @@ START_TEST(it_follows_a_device_that_changes)
 
 	setup();
 	now = run(0, 2000 * MSEC, 14, 300000, KIB(256));
-	ck_assert_uint_gt(window.bytes, MIB(4));
+	ck_assert_uint_gt(window.bytes, MIB(5));
 	now = run(now, 2000 * MSEC, 1, 300000, KIB(256));
-	ck_assert_uint_lt(window.bytes, MIB(2));
+	ck_assert_uint_lt(window.bytes, MIB(4));
 	(void)run(now, 12000 * MSEC, 14, 300000, KIB(256));
-	ck_assert_uint_gt(window.bytes, MIB(4));
+	ck_assert_uint_gt(window.bytes, MIB(5));
 }
 END_TEST
 
@@ -117,13 +117,14 @@ END_TEST
 START_TEST(an_interval_has_some_blocks)
 {
 	setup();
+	window.bytes = MIB(8); /* of which enough can wait */
 	/* One in 10 ms is late by far: that alone says nothing. */
 	window_note_done(&window, false, KIB(256), 100000, true, MSEC);
 	for (uint64_t i = 1; i < 15; i++)
 		window_note_done(&window, false, KIB(256), 9 * MSEC, true, i * 10 * MSEC);
-	ck_assert_uint_eq(window_bytes(&window), WINDOW_START_BYTES);
+	ck_assert_uint_eq(window_bytes(&window), MIB(8));
 	window_note_done(&window, false, KIB(256), 9 * MSEC, true, 160 * MSEC);
-	ck_assert_uint_eq(window_bytes(&window), WINDOW_START_BYTES / 8 * 7);
+	ck_assert_uint_eq(window_bytes(&window), MIB(7));
 }
 END_TEST
 
