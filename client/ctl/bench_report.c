@@ -2,6 +2,7 @@
 
 #include "client/ctl/bench_space.h"
 #include "client/ctl/bench_svg.h"
+#include "client/ctl/json.h"
 #include "client/ctl/student.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
@@ -9,7 +10,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,6 +164,8 @@ static struct svg_bar bar_of(const struct bench_row *row)
 		const double speed = (double)row->repetitions[i].bytes /
 				     row->repetitions[i].e2e_sec / GB;
 
+		if (!isfinite(speed)) /* a time of 0: not one of ours */
+			return bar;
 		sum += speed;
 		squares += speed * speed;
 	}
@@ -683,7 +685,7 @@ static struct json_object *latency_at(const struct run *run, size_t i)
 
 static double number(struct json_object *object, const char *key)
 {
-	return json_object_get_double(json_object_object_get(object, key));
+	return json_finite(json_object_object_get(object, key));
 }
 
 static void write_latency_table(FILE *out, const struct run *run)
@@ -751,8 +753,8 @@ static int write_latency_plot(FILE *out, const struct run *run, const char *key,
 			struct json_object *pair = json_object_array_get_idx(array, k);
 			struct svg_point *p = &points[n_points++];
 
-			p->x = json_object_get_double(json_object_array_get_idx(pair, 0));
-			p->y = json_object_get_double(json_object_array_get_idx(pair, 1));
+			p->x = json_finite(json_object_array_get_idx(pair, 0));
+			p->y = json_finite(json_object_array_get_idx(pair, 1));
 			x.min = fmin(x.min, p->x);
 			x.max = fmax(x.max, p->x);
 			y.min = fmin(y.min, p->y);

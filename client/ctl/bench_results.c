@@ -346,7 +346,7 @@ static uint64_t int_of(struct json_object *object, const char *key)
 
 static double float_of(struct json_object *object, const char *key)
 {
-	return json_object_get_double(json_object_object_get(object, key));
+	return json_finite(json_object_object_get(object, key));
 }
 
 static bool bool_of(struct json_object *object, const char *key)

@@ -1,8 +1,17 @@
 #include "client/ctl/json.h"
 
+#include <math.h>
+
 void json_add_text(struct json_object *object, const char *key, const char *text)
 {
 	json_object_object_add(object, key, text[0] ? json_object_new_string(text) : NULL);
+}
+
+double json_finite(struct json_object *value)
+{
+	const double number = json_object_get_double(value);
+
+	return isfinite(number) ? number : 0;
 }
 
 struct json_object *json_profile(const struct profile *profile)

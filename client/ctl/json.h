@@ -16,6 +16,9 @@ static inline void json_putp(struct json_object **object)
 /* "": null. */
 void json_add_text(struct json_object *object, const char *key, const char *text);
 
+/* A number of a file that anybody may have written: 0 for what is none, and for 1e999. */
+double json_finite(struct json_object *value);
+
 /* The five values, in the order of DeepSpeed's configuration. */
 struct json_object *json_profile(const struct profile *profile);
 

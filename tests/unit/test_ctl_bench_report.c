@@ -5,6 +5,7 @@
 #include <check.h>
 #include <ctype.h>
 #include <json-c/json.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -274,6 +275,32 @@ START_TEST(a_run_without_anything_is_a_page_too)
 }
 END_TEST
 
+/* 1e999 in a file is infinite: its axis would have no end. */
+START_TEST(numbers_that_are_none_do_no_harm)
+{
+	struct bench_report_run run = { .name = "strange" };
+	struct json_object *pair = json_object_new_array(), *row;
+	_cleanup_(freep) char *page = NULL;
+
+	latency(&run.results);
+	json_object_array_add(pair, json_object_new_double(INFINITY));
+	json_object_array_add(pair, json_object_new_double(NAN));
+	row = json_object_array_get_idx(bench_results_get(&run.results, "latency"), 0);
+	json_object_array_add(json_object_object_get(row, "cdf"), pair);
+	json_object_object_add(row, "p99_nsec", json_object_new_double(INFINITY));
+	add_row(&run.results, BENCH_READ, 1u << 20, 8, 1, "");
+	row = json_object_array_get_idx(bench_results_get(&run.results, "points"), 0);
+	json_object_object_add(row, "e2e_speed_gb_per_sec", json_object_new_double(1));
+	row = json_object_array_get_idx(json_object_object_get(row, "repetitions"), 0);
+	json_object_object_add(row, "e2e_sec", json_object_new_double(0));
+	page = report(&run, 1);
+	bench_results_deinit(&run.results);
+	check_well_formed(page);
+	ck_assert_ptr_null(strstr(page, "nan"));
+	ck_assert_ptr_null(strstr(page, "inf\""));
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, the_page_is_well_formed_whatever_is_in_it);
@@ -282,6 +309,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, all_that_was_measured_is_shown);
 	tcase_add_test(tcase, steps_of_a_point_are_one_row);
 	tcase_add_test(tcase, a_run_without_anything_is_a_page_too);
+	tcase_add_test(tcase, numbers_that_are_none_do_no_harm);
 }
 
 SUITE("ctl/bench_report", add_tests)
