@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -26,22 +28,44 @@
 
 static const char name_prefix[] = ".dsaiod-probe";
 
+/* One with a name that a daemon of this user left, which died before it could remove it. */
+static void file_remove_left(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid())
+		(void)unlink(path); /* if not: the name is taken, and another is found */
+}
+
 /* A file without a name, or whose name is gone at once. */
 static int file_make_nameless(const char *dir)
 {
 	char path[4096];
-	int fd = open(dir, O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+	uint32_t random;
+	size_t n;
+	int fd;
 
+	n = (size_t)snprintf(path, sizeof(path), "%s/%s-%u", dir, name_prefix, geteuid());
+	if (n + sizeof("-12345678") > sizeof(path))
+		return -ENAMETOOLONG;
+	file_remove_left(path);
+	fd = open(dir, O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
 	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT &&
 			errno != EINVAL && errno != ENOSYS))
 		return fd >= 0 ? fd : -errno;
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s-%d", dir, name_prefix, (int)getpid()) >=
-	    sizeof(path))
-		return -ENAMETOOLONG;
-	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_DIRECT | O_CLOEXEC, 0600);
+	for (int i = 0; i < 2; i++) {
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_DIRECT | O_CLOEXEC,
+			  0600);
+		if (fd >= 0 || errno != EEXIST)
+			break;
+		/* Another's file, or a daemon's that measures just now. */
+		if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
+			return -EEXIST;
+		(void)snprintf(path + n, sizeof(path) - n, "-%08" PRIx32, random);
+	}
 	if (fd < 0)
 		return -errno;
-	if (unlink(path) < 0) {
+	if (unlink(path) < 0 && errno != ENOENT) { /* that daemon took it for one left */
 		int r = -errno;
 
 		closep(&fd);

@@ -10,6 +10,10 @@
  * is all inside, too, but so short that waking a thread for it would cost more.  Where nothing
  * could be measured the kind of the file system says what is to be feared.
  *
+ * Where a nameless file can not be made it has a name until it is open, .dsaiod-probe-UID; one that a
+ * daemon left is removed by the next.  A store that exists only since somebody opened a file there is
+ * not measured: for a client the daemon opens no path.
+ *
  * The measuring may block, for ever if the file system does, and runs on a helper thread.
  */
 #ifndef DSAIO_DAEMON_PROBE_H
