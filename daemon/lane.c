@@ -24,7 +24,9 @@
  * threads of the user as pieces, which come back through the inbox.  A piece no longer counts in
  * the store's window and the engine's depth, but in its op and in the depth of its channel.  On a
  * store where io_submit itself does the work (probe.h), and of files where it can not be told not to
- * wait and whose server is not trusted, helper threads are the engine: all blocks are pieces.
+ * wait and whose server is not trusted, helper threads are the engine: all blocks are pieces.  There no
+ * window bounds the bytes in flight, which a file that hangs would fill for all: only the depth of each
+ * channel does.
  *
  * A ragged read without a bounce page stays at the head of its channel, which leaves the scheduler
  * as for depth and has its place in a list until it starts something; whenever pages are back all
@@ -709,6 +711,10 @@ static void piece_end(struct piece *piece)
 	}
 	lane->n_pieces--;
 	op->channel->n_pieces--;
+	if (piece->is_block) {
+		op->channel->client->blocks_in_flight--;
+		op->channel->client->done_nsec = lane->now_nsec;
+	}
 	count_done(lane, op, piece->channel_lane, piece->bytes);
 	free(piece);
 }
@@ -1230,6 +1236,8 @@ static void start_piece(struct lane *lane, struct channel *channel, const struct
 	piece->off = op->off + next->op_off;
 	piece->len = piece->bytes = next->len;
 	piece->channel_lane = (uint16_t)next->lane;
+	piece->is_block = next->len && is_helped(lane, op->file);
+	channel->client->blocks_in_flight += piece->is_block;
 	give_piece(lane, piece);
 }
 

@@ -48,6 +48,7 @@ struct piece {
 	struct message message;
 	uint32_t bytes;	       /* in flight, as counted */
 	uint16_t channel_lane; /* whose depth it counts in */
+	bool is_block;	       /* helpers are its engine: it counts as its client's block */
 	bool is_gated;	       /* it holds the gate of its inode */
 };
 

@@ -8,7 +8,8 @@
  * latency is one of blocks with little before them, it closes to its least for 10 ms of every 5 s.
  *
  * The guard: devices and kernels, too, may let a small block wait behind many large ones.  While a
- * small one is late no large block starts, but not for long: it may be late for another reason.
+ * small one is late no large block starts, but not for long: it may be late for another reason.  Then it
+ * rests as long as it guarded.
  *
  * Times are the caller's, nothing here asks a clock.  Home lane only.
  */
