@@ -33,7 +33,7 @@ struct channel_owner {
 /* Ops that came by one Submit.  The session makes it, lane_submit() takes it. */
 struct batch {
 	struct channel *channel;
-	uint32_t n, n_open;
+	uint32_t n, n_taken, n_open;
 	struct ring_entry *entries; /* owned; n */
 	int64_t *results;	    /* owned; n: as in struct ring_completion */
 	struct message message;
@@ -70,8 +70,9 @@ struct channel {
 	struct op_list ready;		     /* with blocks to start, in order */
 	struct op *first_ended, *last_ended; /* completion written, not yet shown */
 	struct order orders[N_ORDERS];	     /* of open ops, by inode */
-	const struct order *crowded;	     /* in which lately too many waited; NULL: none yet */
 	uint32_t n_open;		     /* taken, not yet shown as ended */
+	uint32_t n_held;		     /* messages about it in the lane's list of held ones */
+	uint64_t held_turn;		     /* of the lane, in which one was last put there */
 	uint32_t n_in_device;		     /* of them with a block or piece in flight */
 	uint64_t timed_nsec;		     /* stats' sums of time are as of then */
 	struct deadlines deadlines;	     /* of them; gone when they were due */

@@ -109,13 +109,10 @@
 #define TAKES_PER_TURN 64
 /*
  * For the order of ops others of the channel are looked at, all of its thousands where they conflict.
- * All clients together may cause so many looks a turn, of some ns each: who has caused his share is
- * taken from again in a later turn.
+ * All clients together may cause so many looks a turn, of some ns each: of who has caused his share
+ * entries, ops that have ended, batches and cancels wait for a later turn.
  */
 #define LOOKS_PER_TURN 4096u
-/* Ops of an inode that wait for others: with more, the channel's further entries stay in the ring,
-   since each op's end looks at those that wait.  A guess. */
-#define ORDER_WAITING_MAX 64u
 /* What clients with nobody beside them may have in flight, or one channel's depth, if that is more: a
    newcomer's first block stands behind that. */
 #define ALONE_BYTES (UINT64_C(64) << 20)
@@ -175,9 +172,12 @@ struct lane {
 	/* the home lane's */
 	struct channel *awake; /* channels that are not parked */
 	uint32_t n_channels, n_parked, n_closing;
-	uint64_t park_nsec;	     /* a channel that was quiet for so long is parked */
-	uint64_t next_park_nsec;     /* when to look for such again */
-	uint64_t polled_nsec;	     /* the bells were heard */
+	uint64_t park_nsec;	 /* a channel that was quiet for so long is parked */
+	uint64_t next_park_nsec; /* when to look for such again */
+	uint64_t polled_nsec;	 /* the bells were heard */
+	uint64_t turn;
+	struct message *first_held, **last_held; /* batches and cancels for the next turn */
+	bool runs_held;
 	struct channel *first_ended; /* channels with ops ended in this turn */
 	struct sched sched;
 	struct worker {
@@ -796,9 +796,62 @@ static void drop_pieces(struct op *op, int error)
 	}
 }
 
+/* ---- what a client may cost in a turn ---- */
+
+/* Has the client caused the looks that it may?  Each turn works off a share. */
+static bool is_spent(const struct lane *lane, struct sched_client *client)
+{
+	const uint64_t share = LOOKS_PER_TURN / (lane->n_busy ? lane->n_busy : 1) + 1;
+
+	if (client->looked_turn != lane->turn) {
+		client->looked_turn = lane->turn;
+		client->n_looks -= client->n_looks < share ? client->n_looks : share;
+	}
+	return client->n_looks >= share;
+}
+
+/* A batch or cancel goes on in the next turn, and whatever comes about its channel behind it. */
+static void hold(struct lane *lane, struct channel *channel, struct message *message)
+{
+	message->next = NULL;
+	*lane->last_held = message;
+	lane->last_held = &message->next;
+	channel->n_held++;
+	channel->held_turn = lane->turn;
+}
+
+/* Has the message, which is from the inbox or was held, to wait behind others about the channel? */
+static bool is_held_up(const struct lane *lane, const struct channel *channel)
+{
+	return lane->runs_held ? channel->held_turn == lane->turn : channel->n_held > 0;
+}
+
+static int run_held(struct lane *lane)
+{
+	struct message *message = lane->first_held;
+	int n = 0;
+
+	lane->first_held = NULL;
+	lane->last_held = &lane->first_held;
+	lane->runs_held = true;
+	for (struct message *next; message; message = next) {
+		next = message->next;
+		message->run(message);
+		n++;
+	}
+	lane->runs_held = false;
+	return n;
+}
+
 /* ---- take ---- */
 
-/* There is one: for rings ring_lane_ready() sees to that, for Submit the session. */
+/* Ops that have ended may not be free yet, though their completions are shown. */
+static bool has_op_slot(const struct channel *channel)
+{
+	return channel->free_ops || channel->n_fresh_ops < channel->entries;
+}
+
+/* There is one: for rings take_ring() sees to that, for Submit the session. */
 static struct op *op_take(struct channel *channel)
 {
 	struct op *op = channel->free_ops;
@@ -813,26 +866,12 @@ static struct op *op_take(struct channel *channel)
 	return op;
 }
 
-/* Behind those before it, at its client's expense. */
-static void link_op(struct lane *lane, struct op *op)
-{
-	struct channel *channel = op->channel;
-	struct order *order = op_order(channel->orders, op->file->inode);
-	uint32_t n_before = order->n_looks;
-	bool may_start = op_link(op, order);
-
-	channel->client->n_looks += (uint32_t)(order->n_looks - n_before);
-	if (order->n_waiting >= ORDER_WAITING_MAX)
-		channel->crowded = order;
-	if (may_start)
-		op_may_start(op, lane);
-}
-
 /* An entry becomes an op.  The one way in, for rings and Submit. */
 static void take_entry(struct lane *lane, struct channel *channel, const struct ring_entry *entry,
 		       struct batch *batch, uint32_t batch_index)
 {
 	struct op *op = op_take(channel);
+	struct order *order;
 	int r;
 
 	count_time(lane, channel);
@@ -872,7 +911,10 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 		if (!lane->next_deadline_nsec || op->deadline_nsec < lane->next_deadline_nsec)
 			lane->next_deadline_nsec = op->deadline_nsec;
 	}
-	link_op(lane, op);
+	order = op_order(channel->orders, op->file->inode);
+	channel->client->n_looks += op_link_looks(op, order);
+	if (op_link(op, order))
+		op_may_start(op, lane);
 }
 
 /* Starts nothing more of it; it ends now, or when its blocks are back. */
@@ -946,28 +988,9 @@ static void channel_broke(struct channel *channel, const char *why)
 	inbox_post(channel->store->main_inbox, &channel->broken_message);
 }
 
-/* Its further entries wait until ops that wait for others have ended. */
-static bool is_crowded(const struct channel *channel)
-{
-	return channel->crowded && channel->crowded->n_waiting >= ORDER_WAITING_MAX;
-}
-
-/* Has the client caused no more looks than it may? */
-static bool may_look(const struct lane *lane, struct sched_client *client)
-{
-	uint64_t share = LOOKS_PER_TURN / (lane->n_busy ? lane->n_busy : 1) + 1;
-
-	if (client->looked_nsec != lane->now_nsec) { /* once in a turn */
-		client->looked_nsec = lane->now_nsec;
-		client->n_looks -= client->n_looks < share ? client->n_looks : share;
-	}
-	return client->n_looks < share;
-}
-
-/* INT_MAX: all. */
 static int take_ring(struct lane *lane, struct channel *channel, int n_max)
 {
-	int n;
+	int n, i;
 
 	if (!channel->has_rings || channel->is_closing || channel->is_broken)
 		return 0;
@@ -980,15 +1003,13 @@ static int take_ring(struct lane *lane, struct channel *channel, int n_max)
 		n = n_max;
 	if (n)
 		channel->quiet_nsec = lane->now_nsec;
-	for (int i = 0; i < n; i++) {
+	for (i = 0; i < n && has_op_slot(channel) && !is_spent(lane, channel->client); i++) {
 		struct ring_entry entry;
 
-		if (n_max < INT_MAX && (is_crowded(channel) || !may_look(lane, channel->client)))
-			return i;
 		ring_lane_take(&channel->ring, &entry);
 		take_entry(lane, channel, &entry, NULL, 0);
 	}
-	return n;
+	return i;
 }
 
 /* Of one channel; it may have as many as can start. */
@@ -1624,8 +1645,10 @@ static void free_op(struct lane *lane, struct op *op)
 
 	count_op(&channel->stats, op, nsec);
 	count_op(&lane->store->stats, op, nsec);
-	if (file)
+	if (file) {
+		channel->client->n_looks += op_unlink_looks(op);
 		op_unlink(op, op_may_start, lane);
+	}
 	deadlines_remove(&channel->deadlines, op);
 	op->state = OP_FREE;
 	op->next = channel->free_ops;
@@ -1641,6 +1664,34 @@ static void free_op(struct lane *lane, struct op *op)
 		batch->message.run = report_batch;
 		inbox_post(channel->store->main_inbox, &batch->message);
 	}
+}
+
+/* Frees the channel's ended ops, as many as its client may have in this turn; returns how many. */
+static int free_ended(struct lane *lane, struct channel *channel)
+{
+	struct op *op = channel->first_ended, *last = channel->last_ended;
+	int n = 0;
+
+	/* What ends from here on is shown in the next turn. */
+	channel->has_ended = false;
+	channel->first_ended = channel->last_ended = NULL;
+	for (struct op *after; op && !is_spent(lane, channel->client); op = after) {
+		after = op->next;
+		free_op(lane, op);
+		n++;
+	}
+	if (!op)
+		return n;
+	last->next = channel->first_ended;
+	channel->first_ended = op;
+	if (!channel->last_ended)
+		channel->last_ended = last;
+	if (!channel->has_ended) {
+		channel->has_ended = true;
+		channel->next_ended = lane->first_ended;
+		lane->first_ended = channel;
+	}
+	return n;
 }
 
 static int publish(struct lane *lane)
@@ -1659,22 +1710,14 @@ static int publish(struct lane *lane)
 			wake_client(c);
 	lane->has_told = true;
 
-	/* What ends from here on is shown in the next turn. */
 	lane->first_ended = NULL;
 	for (struct channel *c = channels, *next; c; c = next) {
-		struct op *op = c->first_ended;
-
 		next = c->next_ended;
-		c->has_ended = false;
 		c->quiet_nsec = lane->now_nsec;
-		c->first_ended = c->last_ended = NULL;
-		for (struct op *after; op; op = after) {
-			after = op->next;
-			free_op(lane, op);
-			n++;
-		}
+		n += free_ended(lane, c);
 	}
-	return n;
+	/* What is left must not be slept on. */
+	return n + (lane->first_ended != NULL);
 }
 
 /* ---- deadlines ---- */
@@ -1743,7 +1786,7 @@ static void remove_idle(struct lane *lane)
 			channel->drain = false;
 			cancel_all(channel);
 		}
-		if (channel->n_open)
+		if (channel->n_open || channel->n_held)
 			continue;
 		sched_remove(&lane->sched, &channel->queue);
 		if (channel->has_rings && !channel->has_left_epoll)
@@ -1811,12 +1854,22 @@ static void do_submit(struct message *message)
 	struct channel *channel = batch->channel;
 	struct lane *lane = channel->home;
 
-	channel_wake(lane, channel);
-	batch->n_open = batch->n + 1; /* one is ours: it may end while we still take */
-	for (uint32_t i = 0; i < batch->n; i++) {
+	if (lane->runs_held) {
+		channel->n_held--;
+	} else {
+		channel_wake(lane, channel);
+		batch->n_taken = 0;
+		batch->n_open = batch->n + 1; /* one is ours: it may end while we still take */
+	}
+	for (; batch->n_taken < batch->n; batch->n_taken++) {
+		const uint32_t i = batch->n_taken;
+
 		if (channel->is_closing) {
 			batch->results[i] = ring_result_failed(ECANCELED, 0);
 			batch->n_open--;
+		} else if (is_held_up(lane, channel) || is_spent(lane, channel->client)) {
+			hold(lane, channel, message);
+			return;
 		} else {
 			take_entry(lane, channel, &batch->entries[i], batch, i);
 		}
@@ -1838,12 +1891,26 @@ static void do_cancel(struct message *message)
 {
 	struct lane_cancel *cancel = container_of(message, struct lane_cancel, message);
 	struct channel *channel = cancel->channel;
+	struct lane *lane = channel->home;
 
-	channel_wake(channel->home, channel);
-	(void)take_ring(channel->home, channel, INT_MAX); /* the op may still be there */
-	for (uint32_t i = 0; i < channel->n_fresh_ops; i++)
-		if (channel->ops[i].id == cancel->id)
-			cancel_op(channel->home, &channel->ops[i], ECANCELED);
+	if (lane->runs_held)
+		channel->n_held--;
+	else
+		channel_wake(lane, channel);
+	if (!is_held_up(lane, channel) && !is_spent(lane, channel->client))
+		(void)take_ring(lane, channel, INT_MAX); /* the op may still be there */
+	if (!channel->is_closing && (is_held_up(lane, channel) || is_spent(lane, channel->client) ||
+				     (channel->has_rings && !channel->is_broken &&
+				      ring_lane_has_entries(&channel->ring)))) {
+		hold(lane, channel, message);
+		return;
+	}
+	if (channel->n_open) {
+		channel->client->n_looks += channel->n_fresh_ops;
+		for (uint32_t i = 0; i < channel->n_fresh_ops; i++)
+			if (channel->ops[i].id == cancel->id)
+				cancel_op(lane, &channel->ops[i], ECANCELED);
+	}
 	message->run = report_cancel;
 	inbox_post(channel->store->main_inbox, message);
 }
@@ -1899,7 +1966,7 @@ static bool has_work(struct lane *lane)
 			return true;
 	for (struct channel *channel = lane->awake; channel; channel = channel->next)
 		if (channel->has_rings && !channel->is_closing && !channel->is_broken &&
-		    !is_crowded(channel) && ring_lane_has_entries(&channel->ring))
+		    ring_lane_has_entries(&channel->ring))
 			return true;
 	return false;
 }
@@ -1997,6 +2064,9 @@ static int home_turn(struct lane *lane)
 {
 	int did = 0;
 
+	lane->turn++;
+	if (lane->first_held)
+		did += run_held(lane);
 	if (inbox_has_any(&lane->inbox))
 		did += inbox_run(&lane->inbox);
 	did += take_entries(lane);
@@ -2180,6 +2250,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	lane->home = config->home;
 	lane->engine_ops = config->engine;
 	lane->board_fd = lane->epoll_fd = lane->inbox.event_fd = -1;
+	lane->last_held = &lane->first_held;
 	if (cpu_count() > 1) /* else it would only keep the clients off the one core */
 		lane->spin_nsec = config->store->spin_usec * UINT64_C(1000);
 	lane->park_nsec = config->park_nsec;

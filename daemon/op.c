@@ -29,6 +29,16 @@ static bool must_look(const struct op *op, const struct order *order)
 	return op_is_sync(op) || op->off < order->end_off;
 }
 
+uint32_t op_link_looks(const struct op *op, const struct order *order)
+{
+	return must_look(op, order) ? order->n_ops : 0;
+}
+
+uint32_t op_unlink_looks(const struct op *op)
+{
+	return op->order->n_waiting ? op->order->n_ops : 0;
+}
+
 bool op_link(struct op *op, struct order *order)
 {
 	uint64_t end_off = (op->off + op->len + ORDER_PAGE - 1) & ~(uint64_t)(ORDER_PAGE - 1);
@@ -36,11 +46,9 @@ bool op_link(struct op *op, struct order *order)
 	if (!order->n_ops)
 		order->end_off = 0;
 	op->n_blockers = 0;
-	if (must_look(op, order)) {
-		order->n_looks += order->n_ops;
+	if (must_look(op, order))
 		for (struct op *earlier = order->first; earlier; earlier = earlier->order_next)
 			op->n_blockers = (uint16_t)(op->n_blockers + must_wait_for(op, earlier));
-	}
 	if (end_off > order->end_off)
 		order->end_off = end_off;
 

@@ -73,7 +73,6 @@ static_assert(sizeof(struct op) <= 160, "with ring slots and deadline 256 bytes 
 struct order {
 	struct op *first, *last;
 	uint32_t n_ops, n_writes, n_waiting; /* of them writes; of them waiting for others */
-	uint32_t n_looks;		     /* ops that op_link() has looked at, ever: it wraps */
 	uint64_t end_off;		     /* since it was last empty, nothing reached beyond */
 };
 #define N_ORDERS 64u /* a power of two */
@@ -84,6 +83,13 @@ struct order *op_order(struct order orders[N_ORDERS], const struct inode *inode)
  * True: none, it may start.
  */
 bool op_link(struct op *op, struct order *order);
+
+/*
+ * How many others op_link() and op_unlink() look at, at the most: deep rings of writes that conflict
+ * make that all of them, for each.
+ */
+uint32_t op_link_looks(const struct op *op, const struct order *order);
+uint32_t op_unlink_looks(const struct op *op);
 
 /* It is cancelled while it waits: those before it need not look for it when they are done. */
 void op_wait_no_more(struct op *op);

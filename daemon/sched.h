@@ -57,7 +57,7 @@ struct sched_client {
 	uint64_t done_nsec;   /* a block was back */
 	uint32_t n_open;      /* ops taken, not yet shown as ended */
 	uint64_t n_looks;     /* ops looked at for the order of its ops, not yet worked off */
-	uint64_t looked_nsec; /* the turn that worked some off */
+	uint64_t looked_turn; /* of the lane: it worked some off */
 	struct window_small small;
 };
 

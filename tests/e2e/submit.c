@@ -215,6 +215,48 @@ TEST(order, "conflicting ops of one Submit run in their order")
 	raw_channel_unmap(&side.channel);
 }
 
+/* Each looks at all before it: more than the lane does for a client in one turn. */
+TEST(chain,
+     "512 writes to one page, by rings and by one Submit: all end, the last one's bytes stay")
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	struct daemon *daemon = daemon_start(NULL);
+	static struct ring_entry entries[512];
+	static int64_t results[ARRAY_SIZE(entries)];
+	struct raw_slab slab;
+
+	raw_open(&raw, daemon);
+	raw_slab(&raw, ARRAY_SIZE(entries) * 4096, &slab);
+	for (unsigned with_rings = 0; with_rings < 2; with_rings++) {
+		const char *path = daemon_path(daemon, with_rings ? "rings" : "submit");
+		struct raw_channel channel;
+		struct raw_file file;
+
+		file_make_pattern(path, 4096, 1);
+		raw_file(&raw, path, O_RDWR, &file);
+		raw_channel(&raw, raw_handle(&raw), file.store, ARRAY_SIZE(entries), with_rings,
+			    &channel);
+		for (unsigned i = 0; i < ARRAY_SIZE(entries); i++) {
+			entries[i] = (struct ring_entry){ .opcode = RING_OP_WRITE,
+							  .file = file.id,
+							  .slab = slab.id,
+							  .len = 4096,
+							  .slab_off = i * 4096 };
+			pattern_fill(slab.memory + i * 4096, 4096, i, 0);
+		}
+		raw_run(&channel, entries, ARRAY_SIZE(entries), results);
+		for (unsigned i = 0; i < ARRAY_SIZE(entries); i++)
+			CHECK_EQ(results[i], 4096);
+		entries[0] = (struct ring_entry){
+			.opcode = RING_OP_READ, .file = file.id, .slab = slab.id, .len = 4096
+		};
+		CHECK_EQ(raw_run_one(&channel, entries[0]), 4096);
+		pattern_check(slab.memory, 4096, ARRAY_SIZE(entries) - 1, 0, "the last one's");
+		raw_channel_unmap(&channel);
+	}
+	raw_slab_unmap(&slab);
+}
+
 TEST(misuse, "Submit on a channel with rings, on none, with none and with too many entries")
 {
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;

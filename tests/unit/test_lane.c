@@ -1034,30 +1034,6 @@ START_TEST(a_client_whose_op_waits_at_the_device_for_long_still_shares_the_store
 }
 END_TEST
 
-/* A channel with thousands of them cost more in each turn than all else. */
-START_TEST(of_ops_that_wait_for_others_only_some_are_taken)
-{
-	setup_engine(profiles[1].profile, 0, true, true);
-	atomic_store(&told.holds_blocks, true);
-	for (uint64_t i = 0; i < 200; i++)
-		put(i, RING_OP_WRITE, 0, 4096, 0);
-	submit();
-	wait_for_blocks(1);
-	while (stats_get(&t.channel->stats.open_ops) < 65)
-		(void)usleep(1000);
-	ck_assert_uint_eq(stats_get(&t.channel->stats.open_ops), 65); /* 64 of them wait */
-	atomic_store(&told.holds_blocks, false);
-	do_cancel(1000);
-	for (uint64_t i = 0; i < 200; i++) {
-		struct ring_completion completion = get();
-
-		ck_assert_uint_eq(completion.id, i);
-		ck_assert_int_eq(completion.result, 4096);
-	}
-	teardown(true);
-}
-END_TEST
-
 static const struct {
 	uint64_t other_len;
 	uint32_t max_bytes; /* of the blocks of an op of 1 MiB */
@@ -1170,7 +1146,6 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_guard_that_holds_back_ends_although_nothing_happens);
 	tcase_add_test(tcase,
 		       a_client_whose_op_waits_at_the_device_for_long_still_shares_the_store);
-	tcase_add_test(tcase, of_ops_that_wait_for_others_only_some_are_taken);
 	tcase_add_loop_test(tcase, blocks_are_cut_only_where_somebody_has_smaller_ops, 0,
 			    N_ROWS(cuts));
 	tcase_add_loop_test(tcase, the_window_learns_nothing_from_reads_that_no_device_did, 0,

@@ -162,6 +162,30 @@ START_TEST(an_op_cancelled_while_it_waits_lets_the_next_go)
 }
 END_TEST
 
+/* A lane pays for looks, and stops where a client has had its share. */
+START_TEST(looks_are_counted_before_they_are_taken)
+{
+	setup();
+	for (int i = 0; i < 3; i++) {
+		make(i, 0, W, 0, 4096);
+		ck_assert_uint_eq(op_link_looks(&ops[i], &orders[0]), (unsigned)i);
+		link_op(i);
+	}
+	make(3, 0, W, 8192, 4096); /* behind all of them */
+	ck_assert_uint_eq(op_link_looks(&ops[3], &orders[0]), 0);
+	ck_assert_uint_eq(op_unlink_looks(&ops[0]), 3);
+	for (int i = 0; i < 3; i++)
+		op_unlink(&ops[i], count_ready, NULL);
+	setup();
+	make(0, 0, R, 0, 4096);
+	make(1, 0, R, 0, 4096);
+	link_op(0);
+	ck_assert_uint_eq(op_link_looks(&ops[1], &orders[0]), 0);
+	ck_assert_uint_eq(op_unlink_looks(&ops[0]), 0); /* nobody waits */
+	op_unlink(&ops[0], count_ready, NULL);
+}
+END_TEST
+
 START_TEST(the_lowest_failure_decides)
 {
 	struct op op = { .len = 1 << 20, .end = 1 << 20 };
@@ -198,6 +222,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, two_inodes_in_one_order_do_not_conflict);
 	tcase_add_test(tcase, an_op_waits_for_all_that_stand_before_it);
 	tcase_add_test(tcase, an_op_cancelled_while_it_waits_lets_the_next_go);
+	tcase_add_test(tcase, looks_are_counted_before_they_are_taken);
 	tcase_add_test(tcase, the_lowest_failure_decides);
 	tcase_add_test(tcase, an_op_of_no_bytes_can_fail);
 }
