@@ -37,7 +37,7 @@ static struct {
 	uint64_t io_size, block_size;
 	uint32_t multi_process, queue_depth, io_parallel, loops, warmup_loops;
 	bool is_read, single_submit, sequential_requests, validate, include_warmup_time,
-		different_files;
+		different_files, exclusive;
 	/* What only torch, or a GPU, could do. */
 	bool gpu, use_gds, legacy_save, accelerator_memory, slow_bounce;
 	const char *fast_io_size;
@@ -68,6 +68,7 @@ static const struct flag flags[] = {
 	{ "warmup_loops", FLAG_COUNT, &options.warmup_loops, 0, 1000000 },
 	{ "include_warmup_time", FLAG_BOOL, &options.include_warmup_time, 0, 0 },
 	{ "different_file_each_iteration", FLAG_BOOL, &options.different_files, 0, 0 },
+	{ "exclusive", FLAG_BOOL, &options.exclusive, 0, 0 },
 	{ "gpu", FLAG_BOOL, &options.gpu, 0, 0 },
 	{ "use_gds", FLAG_BOOL, &options.use_gds, 0, 0 },
 	{ "torch_legacy_save", FLAG_BOOL, &options.legacy_save, 0, 0 },
@@ -102,6 +103,8 @@ static const char help[] =
 	"                           a file of its own for each loop\n"
 	"    --validate             read each file again and compare\n"
 	"    --engine aio_handle    no other is there\n"
+	"    --exclusive            only while nobody else uses the store; else it is refused, or\n"
+	"                           says that it was disturbed\n"
 	"    --gpu, --use_gds       refused: this version has no GPU engine\n"
 	"    --torch_legacy_save, --fast_io_size N, --use_accelerator_pin_memory,\n"
 	"    --slow_bounce_buffer   refused: they concern ds_io's torch engines\n"
@@ -321,7 +324,12 @@ static void add_float(struct json_object *object, const char *key, double value)
 	json_object_object_add(object, key, bench_json_float(value));
 }
 
-/* How busy others kept the store, if they did. */
+static bool is_disturbed(const struct bench_others *others)
+{
+	return options.exclusive && (others->bytes > 0 || others->n_clients > 0);
+}
+
+/* How busy others kept the store. */
 static int tell_others(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
 		       unsigned n, struct bench_others *ret_others)
 {
@@ -341,6 +349,10 @@ static int tell_others(struct ctl *ctl, struct bench_guest *guest, struct bench_
 			 units_format_size(text, ret_others->bytes),
 			 100 * (double)ret_others->bytes / (double)(ret_others->bytes + bytes),
 			 ret_others->names[0] ? ", by " : "", ret_others->names);
+	else if (r == CTL_OK)
+		ctl_note(ctl, "nobody else used the store");
+	if (r == CTL_OK && is_disturbed(ret_others))
+		ctl_note(ctl, "--exclusive: others came meanwhile: it was disturbed");
 	return r;
 }
 
@@ -392,6 +404,8 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	add_float(object, "e2e_latency_sec", m.e2e_sec);
 	add_float(object, "e2e_speed_gb_per_sec", m.e2e_speed);
 	json_object_object_add(object, "others_bytes", json_object_new_uint64(others.bytes));
+	json_object_object_add(object, "is_disturbed",
+			       json_object_new_boolean(is_disturbed(&others)));
 	return ctl_print_json(ctl, object);
 }
 
@@ -484,8 +498,12 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	char text[BENCH_TEXT_BYTES];
 	int r = bench_guest_start(ctl, places, n, &guest);
 
-	if (r != CTL_OK)
+	if (r == CTL_OK && options.exclusive)
+		r = bench_guest_check_alone(guest);
+	if (r != CTL_OK) {
+		bench_guest_free(guest);
 		return r;
+	}
 	crew_options.socket_path = ctl->socket_path; /* a private daemon's */
 	if (bench_crew_start(&crew_options, &crew, text) < 0 ||
 	    bench_crew_call(crew, run_task, NULL, 0, text) < 0)

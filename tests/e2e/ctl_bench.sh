@@ -45,10 +45,10 @@ each_loop_may_have_its_own_file() {
 }
 
 json_tells_the_numbers_and_what_was_served() {
-	expect 0 "$ctl" bench io --json --folder "$store" --io_size 1M --loops 2 --include_warmup_time \
+	expect 0 "$ctl" bench io --json --exclusive --folder "$store" --io_size 1M --loops 2 --include_warmup_time \
 		--multi_process 2 --block_size 64K --queue_depth 8 &&
 		says "$dir/out" '"op": "write"' '"bytes": 6291456' '"processes": 2' '"block_size": 65536' \
-			'"queue_depth": 8' '"task_latency_sec": ' '"e2e_speed_gb_per_sec": '
+			'"queue_depth": 8' '"task_latency_sec": ' '"e2e_speed_gb_per_sec": ' '"is_disturbed": false'
 }
 
 mappings_have_a_process_each() {

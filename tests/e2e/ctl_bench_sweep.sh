@@ -442,6 +442,8 @@ others_are_told_and_exclusive_is_refused_while_they_are_there() {
 	two_points
 	[ -n "$rc" ] || { expect 1 sweep --exclusive && says "$dir/err" "the store is used by 1 other client: dsaioctl (pid " \
 		"uid $(id -u))"; } || rc=1
+	[ -n "$rc" ] || { expect 1 "$ctl" bench io --folder "$store" --io_size 64K --exclusive &&
+		says "$dir/err" "--exclusive: the store is used by 1 other client"; } || rc=1
 	kill "$other"
 	wait "$other" 2>/dev/null
 	[ -z "$rc" ] || return 1
