@@ -17,7 +17,7 @@ two_points() {
 
 # many_points: one read takes a while, all of them would take too long.
 many_points() {
-	echo '{"queue_depth": [1, 2, 3, 4, 5], "io_parallel": [1, 2]}' >"$space"
+	echo "{\"queue_depth\": [$(seq -s, 16)], \"io_parallel\": [1, 2]}" >"$space"
 	rm -rf "$logs"
 }
 
@@ -226,7 +226,7 @@ a_killed_sweep_is_resumed_and_its_files_are_removed() {
 	first=$(grep -m 1 '"at_sec"' "$logs/results.json")
 	left=$(test_files | head -1)
 	why="it was over before it could be killed"
-	[ -n "$left" ] && [ "$(n_points)" -lt 20 ] || return 1
+	[ -n "$left" ] && [ "$(n_points)" -lt 64 ] || return 1
 	echo foreign >"$left/notes"
 	# A log that the crash cut short.
 	log=$(find "$logs/_aio_bench_read_logs" -type f | head -1)
@@ -234,7 +234,7 @@ a_killed_sweep_is_resumed_and_its_files_are_removed() {
 	truncate -s 10 "$log"
 	expect 0 sweep --loops 100 --resume && says "$dir/err" "$left" || return 1
 	why="the first point was measured again, or points are missing: $(n_points)"
-	[ "$(grep -m 1 '"at_sec"' "$logs/results.json")" = "$first" ] && [ "$(n_points)" = 20 ] ||
+	[ "$(grep -m 1 '"at_sec"' "$logs/results.json")" = "$first" ] && [ "$(n_points)" = 64 ] ||
 		return 1
 	same "$log" "$dir/whole" || return 1
 	why="a foreign file in the leftover is gone, or a test file is not: $(ls -A "$left")"
@@ -303,7 +303,7 @@ a_daemon_that_goes_away_leaves_what_was_measured() {
 		nothing_is_left || return 1
 	expect 0 sweep --loops 100 --resume || return 1
 	why="points: $(n_points)"
-	[ "$(n_points)" = 20 ]
+	[ "$(n_points)" = 64 ]
 }
 
 points_that_fail_are_rows_and_measured_again() {
@@ -318,7 +318,7 @@ points_that_fail_are_rows_and_measured_again() {
 	local failed_points
 	failed_points=$(grep -c '"error": "' "$logs/results.json")
 	why="logs of points that failed: $(find "$logs" -name '*.txt' | wc -l) files"
-	[ "$(find "$logs" -name '*.txt' | wc -l)" = $((10 - failed_points)) ] || return 1
+	[ "$(find "$logs" -name '*.txt' | wc -l)" = $((32 - failed_points)) ] || return 1
 	expect 0 sweep --loops 100 --no_write --resume || return 1
 	why="errors are still there: $(grep -c '"error": "' "$logs/results.json")"
 	! grep -q '"error": "' "$logs/results.json"
