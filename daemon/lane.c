@@ -1094,7 +1094,8 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 	return next;
 }
 
-/* What the pieces that it has leave. */
+/* What the pieces that it has leave.  Room is the helper's to tell, under its lock: held for some
+   instructions, and asked only by channels that have many pieces where helpers are the engine. */
 static bool pieces_allow(const struct lane *lane, const struct channel *channel,
 			 const struct next_block *next)
 {
@@ -1756,7 +1757,8 @@ static void cancel_all(struct channel *channel)
 		cancel_op(channel->home, &channel->ops[i], ECANCELED);
 }
 
-/* The window may hold what a channel may have in flight, or what the administrator says. */
+/* The window may hold what a channel may have in flight, or what the administrator says.  Lanes that a
+   channel is the first to need are added before it. */
 static void bound_window(struct lane *lane, const struct profile *profile)
 {
 	uint64_t bytes = (uint64_t)profile->block_size * profile->queue_depth *

@@ -52,7 +52,8 @@ struct sched_turn {
 
 struct sched_client {
 	struct sched_turn turns[N_SCHED_CLASSES];
-	/* kept by the lane */
+	/* kept by the lane, which has no other struct for a client; of these the scheduler reads
+	   blocks_in_flight and done_nsec */
 	uint32_t n_channels, n_awake, blocks_in_flight, n_bounces;
 	uint64_t done_nsec;   /* a block was back */
 	uint32_t n_open;      /* ops taken, not yet shown as ended */
