@@ -48,7 +48,7 @@ static struct bench_row make_row(struct bench_repetition *repetitions)
 			  .warmup_loops = 1,
 			  .loops = 2 },
 		.n_processes = 3,
-		.served = { 512u << 10, 16, 2 },
+		.served = { 512u << 10, 16, 2, 0, 0 },
 		.repetitions = repetitions,
 		.n_repetitions = 2,
 		.total = { 0.1, 1.0 / 3, 0.2, 12.323337169333062, 8192 },
