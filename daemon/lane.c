@@ -84,6 +84,9 @@
    class and weight count.  A guess.  Where helpers are the engine further ones start only when a
    thread has room for them. */
 #define PIECES_MAX 8u
+/* Of the window, beside what is owed to clients that are away: with 1, and 2 to 4 MiB that wait at the
+   device, a client with one op of 1 MiB open had a third of what one with sixteen had. */
+#define OWED_ROOM 4u
 /* A bell that rings idly more often than this in a second leaves epoll (PROTOCOL section 4). */
 #define IDLE_BELLS_MAX 10000u
 /* A block that comes back with -EINTR or -EAGAIN is tried again so often: a guess. */
@@ -1133,12 +1136,14 @@ static bool may_pass_window(const struct sched_queue *queue, void *arg)
 
 /*
  * Is the window full for the next block of that queue?  A block counts as COUNTED_BYTES at most:
- * one that is larger may reach beyond.  What is owed to others stays free, down to the least.
+ * one that is larger may reach beyond.  OWED_ROOM times what is owed to others stays free, down to
+ * the least: who has one op open has no more than that in flight when it is back, and gets as much
+ * as the others only if they have no more, either.
  */
 static bool is_window_full(const struct lane *lane, const struct sched_queue *queue, uint32_t len)
 {
 	uint64_t bytes = window_bytes(&lane->window);
-	uint64_t owed = sched_owed_bytes(&lane->sched, queue);
+	uint64_t owed = OWED_ROOM * sched_owed_bytes(&lane->sched, queue);
 	uint64_t least = lane->window.least_bytes;
 
 	bytes = bytes > least + owed ? bytes - owed : least;
