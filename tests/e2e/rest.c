@@ -84,7 +84,7 @@ static struct activity activity_of(pid_t pid)
 	return sum;
 }
 
-TEST(rest, "at rest with a client connected: 0 ticks, at most 10 context switches in 10 s")
+TEST(rest, "at rest with a client connected: at most 1 tick and 10 context switches in 10 s")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
@@ -112,7 +112,8 @@ TEST(rest, "at rest with a client connected: 0 ticks, at most 10 context switche
 	test_note("at rest for 10 s: %" PRIu64 " ticks, %" PRIu64 " context switches",
 		  after.ticks - before.ticks, after.switches - before.switches);
 	CHECK_EQ(after.n_threads, before.n_threads);
-	CHECK_EQ(after.ticks - before.ticks, 0);
+	/* A wake-up that lies across a tick counts as one whole; a lane that spins has a thousand. */
+	CHECK(after.ticks - before.ticks <= 1);
 	CHECK(after.switches - before.switches <= 10);
 	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, 4096, 0), 4096); /* it wakes up */
 }
