@@ -650,16 +650,16 @@ int full_main(int argc, char **argv)
 	if (r == 0)
 		r = measure(&f);
 	files_drop(&f);
-	for (unsigned i = 0; i < N_PLACES; i++) {
+	for (unsigned i = 0; i < N_PLACES; i++)
 		if (f.dirs[i])
 			dir_remove(f.dirs[i]);
-		free(f.dirs[i]);
-	}
 	if (is_interrupted)
 		fprintf(stderr, "bench: interrupted after %u of %u rows\n", f.n_rows, f.n_points);
 	if (f.json && f.rows &&
 	    grid_write_json(f.json, f.rows, f.n_rows, f.n_rows == f.n_points && r == 0) < 0)
 		r = -EIO;
+	for (unsigned i = 0; i < N_PLACES; i++)
+		free(f.dirs[i]); /* the rows' points name them */
 	free(f.rows);
 	free(f.tuned);
 	return r < 0;

@@ -362,8 +362,11 @@ int fio_output(char *const argv[], char **ret_output)
 	closep(&out_fd);
 	out_fd = -1;
 
-	if (getdelim(&output, &size, '\0', in) < 0 && !output)
+	if (getdelim(&output, &size, '\0', in) <
+	    0) { /* nothing came: the memory has nothing in it */
+		free(output);
 		output = calloc(1, 1);
+	}
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (!output || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {

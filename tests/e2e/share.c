@@ -176,6 +176,8 @@ TEST_TABLE(one_by_one, one_by_ones, "one op open beside sixteen: half of the sto
 	struct daemon *daemon = daemon_start(NULL);
 	struct side side;
 	pthread_t thread;
+	const char *sanitize = getenv("SANITIZE");
+	const unsigned most = sanitize && *sanitize ? 10 : 6;
 	uint64_t n;
 
 	greedy.op_bytes = one_by_ones[row].op_bytes;
@@ -188,9 +190,10 @@ TEST_TABLE(one_by_one, one_by_ones, "one op open beside sixteen: half of the sto
 	n = side_read_one_by_one(&side, N_ONE_BY_ONE);
 	test_note("%s: %" PRIu64 " of the other's in the time of %d", one_by_ones[row].what, n,
 		  N_ONE_BY_ONE);
-	/* Far from what is measured, 150: where cores are short it is late with its next op. */
-	CHECK_MSG(n >= N_ONE_BY_ONE / 2 && n <= N_ONE_BY_ONE * 5 / 2, "%" PRIu64 " of the other's",
-		  n);
+	/* Far from what is measured, 150: where cores are short, and with sanitizers they are, it is
+	   late with its next op. */
+	CHECK_MSG(n >= N_ONE_BY_ONE / 2 && n <= N_ONE_BY_ONE * most / 2,
+		  "%" PRIu64 " of the other's", n);
 	atomic_store(&greedy.must_stop, true);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	dsaio_disconnect(side.client);
