@@ -23,6 +23,7 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
+#define ERRNO_MAX 4095	  /* the kernel's */
 #define CONNECT_TURNS 3	  /* finds of a daemon that then hangs up */
 #define HELLO_WAIT_SEC 30 /* a daemon under systemd may be starting */
 
@@ -238,6 +239,8 @@ static int conn_receive(struct dsaio_conn *conn, const char *what, Wire__Reply *
 	reply = wire__reply__unpack(NULL, ret_frame->len, ret_frame->body);
 	if (!reply)
 		return conn_lost(conn, what, "the answer is no Reply: is it dsaiod?");
+	if (reply->error > 0 || reply->error < -ERRNO_MAX)
+		return conn_lost(conn, what, "the answer's error is none");
 	if (reply->seq == 0 && reply->error < 0) { /* why it closes the connection */
 		r = reply->error;
 		conn_break(conn);
@@ -308,7 +311,7 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 		return error_fail(reply->error, "%s",
 				  reply->text && *reply->text ? reply->text
 							      : strerror(-reply->error));
-	if (reply->error > 0 || reply->body_case != reply_body(request))
+	if (reply->body_case != reply_body(request))
 		return conn_lost(conn, what, "the answer does not fit the request");
 	for (unsigned i = 0; i < frame.n_fds; i++) {
 		frame.fds[i] = fd_above_stdio(frame.fds[i]);
