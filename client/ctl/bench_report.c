@@ -327,35 +327,27 @@ static const struct bench_row *fastest(const struct run *run, enum bench_op op)
 static int write_best_block(FILE *out, const struct run *run)
 {
 	struct json_object *best = bench_results_get(run->results, "best");
+	_cleanup_(json_putp) struct json_object *fastest = NULL;
 	size_t n_pairs = 0;
 	_cleanup_(freep) struct pair *pairs = pairs_of(run, &n_pairs);
+	const char *text;
 
 	if (!pairs)
 		return -ENOMEM;
 	if (!best && !n_pairs)
 		return 0;
+	if (!best) {
+		const struct bench_row *row = pairs[0].rows[0] ? pairs[0].rows[0]
+							       : pairs[0].rows[1];
+
+		fastest = json_object_new_object();
+		json_object_object_add(fastest, "aio", json_profile(&row->task.profile));
+	}
 	(void)fputs("<h3>", out);
 	svg_text(out, run->name);
 	(void)fprintf(out, ": %s</h3>\n<pre>", best ? "recommended profile" : "fastest profile");
-	if (best) {
-		const char *text = json_object_to_json_string_ext(best, JSON_C_TO_STRING_PRETTY);
-
-		svg_text(out, text ? text : "");
-	} else {
-		const struct bench_row *row = pairs[0].rows[0] ? pairs[0].rows[0]
-							       : pairs[0].rows[1];
-		const struct profile *p = &row->task.profile;
-
-		(void)fprintf(out,
-			      "{\n  &quot;aio&quot;:{\n    &quot;single_submit&quot;:%s,\n"
-			      "    &quot;overlap_events&quot;:%s,\n"
-			      "    &quot;intra_op_parallelism&quot;:%" PRIu32 ",\n"
-			      "    &quot;queue_depth&quot;:%" PRIu32 ",\n"
-			      "    &quot;block_size&quot;:%" PRIu32 "\n  }\n}",
-			      p->single_submit ? "true" : "false",
-			      p->overlap_events ? "true" : "false", p->intra_op_parallelism,
-			      p->queue_depth, p->block_size);
-	}
+	text = json_object_to_json_string_ext(best ? best : fastest, JSON_C_TO_STRING_PRETTY);
+	svg_text(out, text ? text : "");
 	(void)fputs("</pre>\n", out);
 	return 0;
 }
