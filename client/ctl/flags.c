@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_option(const char *arg)
+bool flags_is_option(const char *arg)
 {
 	return arg[0] == '-' && arg[1] != '\0';
 }
@@ -84,7 +84,7 @@ static int take_value(const struct flag *flag, char *value, int argc, char **arg
 {
 	if (!value) {
 		if (*i + 1 >= argc ||
-		    (is_option(argv[*i + 1]) && strncmp(argv[*i + 1], "--", 2) == 0)) {
+		    (flags_is_option(argv[*i + 1]) && strncmp(argv[*i + 1], "--", 2) == 0)) {
 			(void)snprintf(text, size, "%s%s: needs a value behind it", dashes_of(flag),
 				       flag->name);
 			return -EINVAL;
@@ -103,7 +103,7 @@ static int take_value(const struct flag *flag, char *value, int argc, char **arg
 	case FLAG_LIST:
 		if (list_add(flag->value, value) < 0)
 			return -ENOMEM;
-		while (*i + 1 < argc && !is_option(argv[*i + 1]))
+		while (*i + 1 < argc && !flags_is_option(argv[*i + 1]))
 			if (list_add(flag->value, argv[++*i]) < 0)
 				return -ENOMEM;
 		return 0;
@@ -123,7 +123,7 @@ int flags_parse(const struct flag_table *tables, size_t n_tables, int argc, char
 		char *arg = argv[i], *equals;
 		size_t len;
 
-		if (is_rest || !is_option(arg)) {
+		if (is_rest || !flags_is_option(arg)) {
 			argv[n_args++] = arg;
 			continue;
 		}

@@ -1,7 +1,7 @@
 /*
  * Command line options as tables.
  *
- * An option is --name VALUE or --name=VALUE and may stand anywhere; '-' and '_' in names are the
+ * An option is --name VALUE or --name=VALUE and may stand anywhere in argv; '-' and '_' in names are the
  * same, so that ds_io's spellings work as well as everybody else's.  One whose name is a letter is
  * written -x VALUE.  "--" ends the options.
  */
@@ -40,6 +40,9 @@ struct flag_table {
 	{                                                   \
 		(array), sizeof(array) / sizeof((array)[0]) \
 	}
+
+/* Does the argument begin with a dash?  "-" alone does not count: it names a stream. */
+bool flags_is_option(const char *arg);
 
 /* The flag that an argument (len bytes of it: up to any '=') names, dashes and all, or NULL. */
 const struct flag *flags_find(const struct flag_table *tables, size_t n_tables, const char *arg,

@@ -2,12 +2,12 @@
  * dsaioctl: looks at a dsaiod, tunes it, and does with it what needs no program: moves files,
  * measures.
  *
- * A table of commands, of which some have parts ("bench io").  Options may stand before or after
- * the command's name; those of all commands are here, those of one in its cmd_NAME.c.
+ * A table of commands, of which some have parts ("bench io").  The options of all commands are here
+ * and may stand before or after the command's name.  Those of one command are in its cmd_NAME.c and
+ * stand after its name.
  */
 #include "client/ctl/ctl.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
@@ -21,7 +21,6 @@ static const struct command *const commands[] = {
 	&command_cp,	 &command_cat,	  &command_put,	    &command_bench
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
-#define N_TABLES_MAX 32u /* of commands and their parts */
 
 static struct ctl ctl;
 static bool is_help, is_version;
@@ -72,7 +71,8 @@ static void print_help(void)
 		(void)printf("    %-12s %s\n", commands[i]->name, commands[i]->line);
 	(void)puts(
 		"\n"
-		"dsaioctl COMMAND --help tells more.  Options of all commands:\n"
+		"dsaioctl COMMAND --help tells more.  Options of all commands, before or after its name\n"
+		"(a command's own options stand after it):\n"
 		"    --json         print JSON, for programs (cat has no room for it)\n"
 		"    --socket PATH  the daemon's socket (else $DSAIO_SOCKET, else the system's\n"
 		"                   /run/dsaiod/dsaiod.sock, else the user's own, whose daemon cp,\n"
@@ -97,38 +97,55 @@ static int print_version(void)
 	return ctl_flush(&ctl);
 }
 
-/* The nth argument (from 0) that is neither option nor an option's value, or NULL. */
-static const char *find_name(int argc, char **argv, unsigned n)
+/*
+ * The command's next word at or after argv[*i]; moves *i behind it.  Only options of all commands
+ * may stand before it: a command's own list option would take the word as one of its values.
+ * Returns NULL at the end, or at another option, which *i then names.
+ */
+static const char *next_word(int argc, char **argv, int *i)
 {
-	struct flag_table tables[1 + N_TABLES_MAX] = { FLAG_TABLE(common_flags) };
-	size_t n_tables = 1;
+	static const struct flag_table table = FLAG_TABLE(common_flags);
+
+	for (; *i < argc; ++*i) {
+		const char *arg = argv[*i];
+		size_t len = strcspn(arg, "=");
+		const struct flag *flag;
+
+		if (!flags_is_option(arg))
+			return argv[(*i)++];
+		if (strcmp(arg, "--") == 0 || strcmp(arg, "-h") == 0)
+			continue;
+		flag = flags_find(&table, 1, arg, len);
+		if (!flag)
+			return NULL;
+		if (flag->kind != FLAG_BOOL && arg[len] != '=')
+			++*i;
+	}
+	return NULL;
+}
+
+/* Says why an option cannot stand before the command's name. */
+static int fail_option_first(const char *arg)
+{
+	int len = (int)strcspn(arg, "=");
 
 	for (size_t i = 0; i < N_COMMANDS; i++) {
 		const struct command *const *part = commands[i]->parts;
 
-		assert(n_tables <= N_TABLES_MAX);
-		tables[n_tables++] = commands[i]->flags;
-		for (; part && *part; part++) {
-			assert(n_tables <= N_TABLES_MAX);
-			tables[n_tables++] = (*part)->flags;
-		}
+		if (flags_find(&commands[i]->flags, 1, arg, (size_t)len))
+			return ctl_usage(&ctl,
+					 "%.*s: must stand after the command's name, as in: "
+					 "dsaioctl %s ... %.*s",
+					 len, arg, commands[i]->name, len, arg);
+		for (; part && *part; part++)
+			if (flags_find(&(*part)->flags, 1, arg, (size_t)len))
+				return ctl_usage(
+					&ctl,
+					"%.*s: must stand after the command's name, as in: "
+					"dsaioctl %s ... %.*s",
+					len, arg, (*part)->name, len, arg);
 	}
-	for (int i = 1; i < argc; i++) {
-		const struct flag *flag;
-		size_t len = strcspn(argv[i], "=");
-
-		if (argv[i][0] != '-') {
-			if (n-- == 0)
-				return argv[i];
-			continue;
-		}
-		if (argv[i][len] == '=')
-			continue;
-		flag = flags_find(tables, n_tables, argv[i], len);
-		if (flag && flag->kind != FLAG_BOOL)
-			i++;
-	}
-	return NULL;
+	return ctl_usage(&ctl, "%.*s: unknown option: see dsaioctl --help", len, arg);
 }
 
 static const struct command *find_command(const char *name)
@@ -163,9 +180,11 @@ static void list_parts(const struct command *command, char *text, size_t size)
 
 int main(int argc, char **argv)
 {
-	const char *name = find_name(argc, argv, 0), *second = find_name(argc, argv, 1);
+	int i = 1;
+	const char *name = next_word(argc, argv, &i);
 	const struct command *command = find_command(name);
 	bool has_parts = command && command->parts;
+	const char *second = has_parts ? next_word(argc, argv, &i) : NULL;
 	const struct command *part = has_parts ? find_part(command, second) : NULL;
 	struct flag_table tables[] = { FLAG_TABLE(common_flags), { NULL, 0 } };
 	char text[512];
@@ -173,6 +192,8 @@ int main(int argc, char **argv)
 
 	if (open_standard_fds() != CTL_OK)
 		return CTL_FAILED;
+	if ((!name || (has_parts && !second)) && i < argc)
+		return fail_option_first(argv[i]);
 	if (part)
 		command = part;
 	if (command)

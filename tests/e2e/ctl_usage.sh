@@ -37,6 +37,24 @@ wrong_usage_ends_with_2() {
 		expect 2 "$ctl" bench && says "$dir/err" "bench io"
 }
 
+# --nvme_dir takes every word up to the next option: before the command it took the command, and the
+# folders "bench" and "sweep" were measured without a word.
+a_list_option_before_the_command_takes_no_command() {
+	local before
+	mkdir "$dir/cwd" "$dir/cwd/bench" "$dir/cwd/sweep" "$dir/cwd/a" || return 1
+	for before in "--nvme_dir a bench sweep" "bench --nvme_dir a sweep" "--nvme_dir a bench sweep --json"; do
+		# shellcheck disable=SC2086 # words
+		expect 2 env -C "$dir/cwd" "$ctl" $before && says "$dir/err" "--nvme_dir: must stand after the command's name" \
+			"dsaioctl bench sweep" || return 1
+	done
+	expect 2 "$ctl" --verify cp a b && says "$dir/err" "dsaioctl cp ... --verify" &&
+		expect 2 "$ctl" --nonsense cp a b && says "$dir/err" "--nonsense: unknown option" &&
+		expect 0 "$ctl" --json --socket "$dir/nobody.sock" bench --json io --help &&
+		says "$dir/out" "--io_size" || return 1
+	why="something was measured: $(ls -A "$dir/cwd"/*)"
+	[ -z "$(find "$dir/cwd" -type f)" ]
+}
+
 without_a_daemon_it_says_what_to_do() {
 	expect 1 "$ctl" status --socket "$dir/nobody.sock" &&
 		says "$dir/err" "dsaioctl: status: " "$dir/nobody.sock" "--private" &&
@@ -93,7 +111,7 @@ bench_checks_its_options() {
 }
 
 for t in help_teaches_by_example version_is_told wrong_usage_ends_with_2 \
-	without_a_daemon_it_says_what_to_do looking_starts_no_daemon a_full_standard_output_is_an_error \
+	a_list_option_before_the_command_takes_no_command without_a_daemon_it_says_what_to_do looking_starts_no_daemon a_full_standard_output_is_an_error \
 	torch_only_flags_end_with_2_and_one_sentence bench_checks_its_options; do
 	run_test $t
 done
