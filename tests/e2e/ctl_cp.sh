@@ -22,7 +22,7 @@ a_longer_copy_is_cut_and_a_shorter_one_grows() {
 
 verify_reads_both_again() {
 	random_file "$store/src" 20000003
-	expect 0 "$ctl" --verify cp "$store/src" "$store/dst" && says "$dir/out" "no difference" &&
+	expect 0 "$ctl" cp --verify "$store/src" "$store/dst" && says "$dir/out" "no difference" &&
 		same "$store/src" "$store/dst" && expect 0 "$ctl" cp --verify --json "$store/src" "$store/dst" &&
 		says "$dir/out" '"bytes": 20000003' '"is_verified": true' '"is_written_by_daemon": true'
 }
