@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,7 +255,7 @@ static int start_guest(struct bench *bench)
 	int r = ctl_start_private(ctl, bench->folders, bench->n_places);
 
 	/* From here on there is something to be cleaned up; the private daemon does it itself. */
-	if (r == CTL_OK && bench_stop_catch() < 0)
+	if (r == CTL_OK && stop_catch(SA_RESTART) < 0)
 		r = ctl_fail(ctl, "signals: %s", strerror(errno));
 	if (r == CTL_OK)
 		r = bench_guest_start(ctl, bench->places, bench->n_places, &bench->guest);
@@ -332,7 +333,7 @@ static int start_crew(struct bench *bench)
 	int r = bench_crew_start(&options, &bench->crew, text);
 
 	if (r == -EINTR)
-		return bench_stop_status();
+		return stop_status();
 	return r < 0 ? ctl_fail(bench->ctl, "%s", text) : CTL_OK;
 }
 
@@ -410,8 +411,8 @@ int bench_begin(struct bench *bench, const struct bench_task *task, struct bench
 	*ret_row = (struct bench_row){ .task = *task,
 				       .n_processes = bench->n_places,
 				       .device_bytes = UINT64_MAX };
-	if (bench_stop_signal())
-		return bench_stop_status();
+	if (stop_signal())
+		return stop_status();
 	flush_page_cache(bench);
 	ret_row->served = find_served(bench, &task->profile);
 	bench->traffic = bench_place_traffic(bench->places, bench->n_places);
@@ -462,7 +463,7 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 	int status;
 
 	if (r == -EINTR)
-		return bench_stop_status();
+		return stop_status();
 	status = bench_guest_look(bench->guest, moved->bytes, moved->ops, bench->n_places,
 				  &row->others);
 	if (status != CTL_OK)

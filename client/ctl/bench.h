@@ -27,7 +27,7 @@
 #include "client/ctl/bench_point.h"
 #include "client/ctl/bench_results.h"
 #include "client/ctl/bench_space.h"
-#include "client/ctl/bench_stop.h"
+#include "client/ctl/stop.h"
 #include "client/ctl/progress.h"
 
 struct bench_needs {

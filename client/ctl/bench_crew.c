@@ -1,6 +1,6 @@
 #include "client/ctl/bench_crew.h"
 
-#include "client/ctl/bench_stop.h"
+#include "client/ctl/stop.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
 
@@ -184,7 +184,7 @@ static int slot_start(struct bench_crew *crew, unsigned i, char *text)
 	if (slot->pid == 0) {
 		if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
 			_exit(1);
-		bench_stop_ignore();
+		stop_ignore();
 		(void)close(fds[0]);
 		/* A sibling's would keep it from seeing the parent close its end. */
 		for (unsigned k = 0; k < crew->options.n_workers; k++)
@@ -265,9 +265,9 @@ static int wait_for_all(struct bench_crew *crew, char *text)
 		}
 		if (n_busy == 0)
 			return r;
-		polls[n] = (struct pollfd){ .fd = bench_stop_fd(), .events = POLLIN };
+		polls[n] = (struct pollfd){ .fd = stop_fd(), .events = POLLIN };
 		n_ready = poll(polls, n + 1, crew->options.tick ? TICK_MSEC : -1);
-		if (bench_stop_signal())
+		if (stop_signal())
 			return -EINTR;
 		if (n_ready == 0)
 			crew->options.tick(crew->options.tick_data);

@@ -56,7 +56,7 @@ typedef int bench_crew_fn(struct bench_worker *worker, const void *arg);
 
 /*
  * Both return 0, or
- *   -EINTR    a signal came (bench_stop.h); only bench_crew_free() makes sense then
+ *   -EINTR    a signal came (stop.h); only bench_crew_free() makes sense then
  *   -EIO      a worker failed; in text (of BENCH_TEXT_BYTES) its sentence.  The crew can go on.
  *   or what the kernel said to fork(2) and the like, with a sentence
  * arg is copied: at most BENCH_CREW_ARG_BYTES.

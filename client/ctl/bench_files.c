@@ -1,7 +1,7 @@
 #include "client/ctl/bench_files.h"
 
 #include "client/ctl/bench_crew.h"
-#include "client/ctl/bench_stop.h"
+#include "client/ctl/stop.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
 
@@ -201,8 +201,8 @@ static int fill(struct filling *filling, int fd, const char *path)
 		size_t len = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
 		ssize_t n;
 
-		if (bench_stop_signal())
-			return bench_stop_status();
+		if (stop_signal())
+			return stop_status();
 		if (len % 4096 != 0)
 			(void)fcntl(fd, F_SETFL, 0); /* O_DIRECT off */
 		bench_fill_random(filling->piece, len);

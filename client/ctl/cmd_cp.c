@@ -6,6 +6,7 @@
  * and, if that is asked for, compared.
  */
 #include "client/ctl/copy.h"
+#include "client/ctl/stop.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
@@ -15,6 +16,7 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <libgen.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +99,7 @@ static int compare_files(struct copy *copy)
 
 	progress_start(&copy->progress, "comparing", copy->end);
 	while (r == CTL_OK && (pos < copy->end || done < reading)) {
-		if (copy_is_interrupted()) {
+		if (stop_signal()) {
 			r = copy_fail(copy, "interrupted");
 		} else if (pos < copy->end && reading - done < COPY_PIECES / 2) {
 			struct piece *pair = pair_at(copy, reading++);
@@ -299,7 +301,9 @@ static int cp_run(struct ctl *ctl)
 	dirs[0] = dirname(from_dir);
 	dirs[1] = dirname(to_dir);
 
-	copy_catch_signals();
+	r = stop_catch((int)SA_RESETHAND);
+	if (r < 0)
+		return ctl_fail(ctl, "signals: %s", strerror(-r));
 	r = open_files(&copy);
 	if (r == CTL_OK)
 		r = ctl_connect(ctl, dirs, 2, &copy.client);

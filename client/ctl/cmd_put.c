@@ -5,6 +5,7 @@
  * it: what is there of it after a failure stays, and the sentence says how much that is.
  */
 #include "client/ctl/copy.h"
+#include "client/ctl/stop.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
@@ -14,6 +15,7 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <libgen.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -68,7 +70,7 @@ static int take_room(struct copy *copy)
 	do
 		r = fallocate(copy->to.fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size_bytes) < 0 ? -errno
 											  : 0;
-	while (r == -EINTR && !copy_is_interrupted());
+	while (r == -EINTR && !stop_signal());
 	if (r == 0 || r == -EOPNOTSUPP)
 		return CTL_OK;
 	return copy_fail(copy, "%s: can not take room for %s: %s", copy->to.path,
@@ -183,7 +185,9 @@ static int put_run(struct ctl *ctl)
 	if (fstat(STDIN_FILENO, &st) < 0)
 		return ctl_fail(ctl, "standard input: %s", strerror(errno));
 
-	copy_catch_signals();
+	r = stop_catch((int)SA_RESETHAND);
+	if (r < 0)
+		return ctl_fail(ctl, "signals: %s", strerror(-r));
 	r = copy_open_to(&copy, O_WRONLY, 0666, &st);
 	if (r == CTL_OK)
 		r = ctl_connect(ctl, &dir, 1, &copy.client);

@@ -6,6 +6,7 @@
  */
 #include "client/ctl/copy.h"
 
+#include "client/ctl/stop.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
 
@@ -14,7 +15,6 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,29 +25,6 @@
 #define PIECE_BYTES_MIN (256u << 10) /* where the client's share of the pool is small */
 #define PAGE 4096u
 #define LOOK_USEC 200000 /* how often a wait looks whether Ctrl-C was pressed */
-
-static volatile sig_atomic_t is_interrupted;
-
-static void on_signal(int signal_number)
-{
-	(void)signal_number;
-	is_interrupted = 1;
-}
-
-void copy_catch_signals(void)
-{
-	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
-
-	/* Can not fail: the signals exist. */
-	(void)sigaction(SIGINT, &action, NULL);
-	(void)sigaction(SIGTERM, &action, NULL);
-	(void)sigaction(SIGHUP, &action, NULL);
-}
-
-bool copy_is_interrupted(void)
-{
-	return is_interrupted;
-}
 
 /* Counts what is being written, up to the first piece that is not. */
 static void await_writes(struct copy *copy)
@@ -119,7 +96,7 @@ static int64_t move_plainly(const struct side *side, const struct piece *piece, 
 		ssize_t n = is_write ? pwrite(side->fd, piece->data + done, len - done, off)
 				     : pread(side->fd, piece->data + done, len - done, off);
 
-		if (n < 0 && errno == EINTR && !is_interrupted)
+		if (n < 0 && errno == EINTR && !stop_signal())
 			continue;
 		if (n < 0)
 			return -errno;
@@ -141,13 +118,13 @@ static int64_t move_stream(const struct side *side, const struct piece *piece, b
 
 		/* The other end may leave us waiting for ever. */
 		if (poll(&p, 1, LOOK_USEC / 1000) <= 0) {
-			if (is_interrupted)
+			if (stop_signal())
 				return -EINTR;
 			continue;
 		}
 		n = is_write ? write(side->fd, piece->data + done, piece->len - done)
 			     : read(side->fd, piece->data + done, piece->len - done);
-		if (n < 0 && (errno == EAGAIN || (errno == EINTR && !is_interrupted)))
+		if (n < 0 && (errno == EAGAIN || (errno == EINTR && !stop_signal())))
 			continue;
 		if (n < 0)
 			return -errno;
@@ -184,7 +161,7 @@ static int piece_finish(struct copy *copy, const struct side *side, struct piece
 	if (!piece->op && done < 0 && side == &copy->to && side->is_stream)
 		copy->is_output_lost = true;
 	while (piece->op && !dsaio_op_test(piece->op)) {
-		if (is_interrupted)
+		if (stop_signal())
 			return copy_fail(copy, "interrupted");
 		(void)dsaio_op_wait(piece->op, LOOK_USEC); /* dsaio_op_test() tells */
 	}
@@ -265,7 +242,7 @@ static int drop_ahead(struct copy *copy)
 		struct piece *piece = &copy->pieces[--run->reading % COPY_PIECES];
 
 		while (piece->op && !dsaio_op_test(piece->op)) {
-			if (is_interrupted)
+			if (stop_signal())
 				return copy_fail(copy, "interrupted");
 			(void)dsaio_op_wait(piece->op, LOOK_USEC); /* dsaio_op_test() tells */
 		}
@@ -340,7 +317,7 @@ int copy_run(struct copy *copy, const char *label, uint64_t total_bytes, bool is
 	if (!is_shown)
 		copy->progress.is_terminal = false;
 	while (r == CTL_OK && !(run->is_at_end && run->done == run->reading)) {
-		if (is_interrupted)
+		if (stop_signal())
 			r = copy_fail(copy, "interrupted");
 		else if (!run->is_at_end && run->reading - run->done < COPY_PIECES &&
 			 run->reading - run->writing < n_read)

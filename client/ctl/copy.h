@@ -62,10 +62,6 @@ struct copy {
 	struct progress progress;
 };
 
-/* Ctrl-C, and SIGTERM, let copy_run() tell how far it got; a second one ends at once. */
-void copy_catch_signals(void);
-bool copy_is_interrupted(void);
-
 /*
  * Ends the copy with a sentence and how far it got, when the writes under way have ended.
  * Returns CTL_FAILED.

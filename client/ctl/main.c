@@ -7,6 +7,7 @@
  * stand after its name.
  */
 #include "client/ctl/ctl.h"
+#include "client/ctl/stop.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -232,5 +233,5 @@ int main(int argc, char **argv)
 	ctl.n_args = n_args - (part ? 2 : 1);
 	r = command->run(&ctl);
 	private_stop(&ctl.private_daemon);
-	return r;
+	return stop_end(r);
 }

@@ -260,7 +260,7 @@ a_terminated_put_says_how_far_it_got() {
 	rc=$?
 	exec {fd}>&-
 	why="exit status $rc: $(cat "$dir/err")"
-	[ "$rc" = 1 ] && says "$dir/err" "interrupted" "is not complete"
+	[ "$rc" = 143 ] && says "$dir/err" "interrupted" "is not complete"
 }
 
 # A bar comes after two seconds: the reader takes that long.

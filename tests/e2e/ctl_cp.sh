@@ -172,7 +172,27 @@ a_terminated_copy_says_how_far_it_got() {
 	rc=$?
 	rm -f "$dir/huge" "$store/dst"
 	why="exit status $rc: $(cat "$dir/err")"
-	[ "$rc" = 1 ] && says "$dir/err" "interrupted" "were copied" "is not complete"
+	[ "$rc" = 143 ] && says "$dir/err" "interrupted" "were copied" "is not complete"
+}
+
+# bash leaves a loop only if the command itself died of SIGINT.
+ctrl_c_ends_a_loop_around_cp() {
+	local pid
+	truncate -s 3G "$dir/huge"
+	: >"$dir/rounds"
+	set -m # a process group of its own, as on a terminal
+	bash -c 'for i in 1 2 3; do echo "$i" >>"$1/rounds"; "$2" cp "$1/huge" "$3/dst$i"; done' - \
+		"$dir" "$ctl" "$store" >"$dir/out" 2>"$dir/err" &
+	pid=$!
+	set +m
+	while [ "$(stat -c %s "$store/dst1" 2>/dev/null || echo 0)" -lt 16777216 ] && kill -0 "$pid" 2>/dev/null; do
+		read -rt 0.02 <> <(:)
+	done
+	kill -INT -- "-$pid"
+	wait "$pid"
+	rm -f "$dir/huge" "$store"/dst*
+	why="rounds: $(tr '\n' ' ' <"$dir/rounds"): $(cat "$dir/err")"
+	[ "$(cat "$dir/rounds")" = 1 ]
 }
 
 printf '[daemon]\nauto_stores = no\n' >"$dir/dsaiod.conf"
@@ -183,7 +203,7 @@ for t in sizes_of_all_kinds_arrive_byte_by_byte a_longer_copy_is_cut_and_a_short
 	a_missing_destination_is_told_as_what_it_is closed_descriptors_do_not_let_output_into_files \
 	status_with_a_closed_output_fails a_failed_start_leaves_no_file \
 	one_side_may_lie_on_no_store a_file_of_proc_is_refused a_full_disk_is_told_with_what_was_copied \
-	a_terminated_copy_says_how_far_it_got; do
+	a_terminated_copy_says_how_far_it_got ctrl_c_ends_a_loop_around_cp; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

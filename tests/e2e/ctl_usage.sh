@@ -47,7 +47,7 @@ a_list_option_before_the_command_takes_no_command() {
 		expect 2 env -C "$dir/cwd" "$ctl" $before && says "$dir/err" "--nvme_dir: must stand after the command's name" \
 			"dsaioctl bench sweep" || return 1
 	done
-	expect 2 "$ctl" cp --verify a b && says "$dir/err" "dsaioctl cp ... --verify" &&
+	expect 2 "$ctl" --verify cp a b && says "$dir/err" "dsaioctl cp ... --verify" &&
 		expect 2 "$ctl" --nonsense cp a b && says "$dir/err" "--nonsense: unknown option" &&
 		expect 0 "$ctl" --json --socket "$dir/nobody.sock" bench --json io --help &&
 		says "$dir/out" "--io_size" || return 1
