@@ -2,6 +2,7 @@
  * The harness of harness.h: tests in processes of their own, daemons, clients by hand.
  */
 #include "tests/harness.h"
+#include "tests/huge_pages.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -41,7 +42,8 @@ struct test {
 struct report {
 	_Atomic int state; /* 0, 1: somebody writes text, 2: failed, 3: skipped */
 	_Atomic int64_t deadline_usec;
-	_Atomic int n_dirs; /* further directories to be removed */
+	_Atomic int n_dirs;		  /* further directories to be removed */
+	_Atomic unsigned long huge_pages; /* added to the host's reserve: huge_pages_add() */
 	char dirs[8][128];
 	char text[2048];
 };
@@ -51,6 +53,7 @@ static int n_tests;
 static char *texts[TEXTS_MAX];
 static _Atomic int n_texts;
 static struct report *report;
+static int huge_pages_fd = -1; /* one open file for all processes: it holds the lock */
 static char test_directory[PATH_MAX];
 static struct daemon daemons[DAEMONS_MAX];
 static bool daemon_just_killed[DAEMONS_MAX];
@@ -298,6 +301,56 @@ void child_wait_ok(pid_t pid)
 		test_fail("a child process ended with status %d", WEXITSTATUS(status));
 }
 
+/* ---- reserved huge pages ---- */
+
+static unsigned long huge_pages_read(void)
+{
+	_cleanup_(fclosep) FILE *file = fopen(HUGE_PAGES_PATH, "re");
+	unsigned long n = 0;
+
+	return file && fscanf(file, "%lu", &n) == 1 ? n : 0;
+}
+
+/* Returns how many there are then: maybe fewer. */
+static unsigned long huge_pages_write(unsigned long n)
+{
+	_cleanup_(fclosep) FILE *file = fopen(HUGE_PAGES_PATH, "we");
+
+	if (file) {
+		(void)fprintf(file, "%lu\n", n);
+		(void)fflush(file); /* the caller compares what came of it */
+	}
+	return huge_pages_read();
+}
+
+void huge_pages_add(size_t bytes)
+{
+	unsigned long before, now, n = (bytes + 2 * MIB - 1) / (2 * MIB);
+
+	test_needs_root();
+	if (huge_pages_fd < 0)
+		test_skip("needs huge pages: there is no %s", HUGE_PAGES_PATH);
+	CHECK_SYS(flock(huge_pages_fd, LOCK_EX));
+	before = huge_pages_read();
+	now = huge_pages_write(before + n);
+	if (now > before)
+		atomic_store(&report->huge_pages, now - before);
+	if (now < before + n)
+		test_skip("needs %lu reserved huge pages: the host has memory for %lu", n,
+			  now > before ? now - before : 0);
+}
+
+/* After a test, whose processes are gone. */
+static void huge_pages_put_back(void)
+{
+	unsigned long n = atomic_exchange(&report->huge_pages, 0);
+
+	if (n)
+		(void)huge_pages_write(huge_pages_read() - n);
+	if (huge_pages_fd >= 0)
+		(void)flock(huge_pages_fd, LOCK_UN); /* our own: can not fail */
+}
+
 /* ---- running tests ---- */
 
 void test_add(const char *name, void (*run)(int row), int row)
@@ -409,6 +462,7 @@ static bool test_run(const struct test *test)
 	(void)kill(-pid, SIGKILL); /* what it left behind, if anything */
 	while (waitpid(-pid, NULL, 0) > 0 || errno == EINTR)
 		;
+	huge_pages_put_back();
 
 	state = atomic_load(&report->state);
 	if (status == -1)
@@ -464,6 +518,7 @@ int tests_main(int argc, char **argv)
 		perror("tests");
 		return 1;
 	}
+	huge_pages_fd = huge_pages_open();
 	(void)signal(SIGPIPE, SIG_IGN); /* can not fail; a raw client's peer may go away */
 
 	for (int i = 0; i < n_tests; i++)

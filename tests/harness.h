@@ -81,6 +81,11 @@ void test_time_limit(unsigned seconds);
 _Noreturn void test_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void test_needs_root(void);
+/*
+ * Reserves further huge pages (2 MiB) on this host until the test has ended.  No other test changes
+ * or compares their number meanwhile.  Skips where it cannot; needs root.
+ */
+void huge_pages_add(size_t bytes);
 bool test_is_slow(void); /* time limits are stretched: a sanitizer, or valgrind */
 /* A number worth reading, on stdout as "# ...". */
 void test_note(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -290,18 +290,21 @@ static bool is_beyond_limit(uint64_t end)
 	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur;
 }
 
-/* Through a mapping that is there for this copy; a wrong address is -EFAULT here, too. */
+/*
+ * Copies through a mapping of the whole slab, made for this copy: a part of it could not be mapped
+ * where its pages are huge.  A wrong address of the program's is -EFAULT here, too.
+ */
 static int fill_mapped(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
 		       uint64_t *ret_done)
 {
-	char *map = mmap(NULL, off + len, PROT_READ | PROT_WRITE, MAP_SHARED, slot->slab->fd,
-			 (off_t)slot_off(slot));
+	uint64_t map_bytes = (uint64_t)slot->slab->n_units * SLOT_UNIT;
+	char *map = mmap(NULL, map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slot->slab->fd, 0);
 	int r = 0;
 
 	if (map == MAP_FAILED)
 		return -errno;
 	while (r == 0 && *ret_done < len) {
-		struct iovec to = { map + off + *ret_done, len - *ret_done };
+		struct iovec to = { map + slot_off(slot) + off + *ret_done, len - *ret_done };
 		struct iovec source = { (char *)(uintptr_t)from + *ret_done, to.iov_len };
 		ssize_t n = process_vm_readv(getpid(), &to, 1, &source, 1, 0);
 
@@ -310,7 +313,7 @@ static int fill_mapped(const struct slot *slot, uint64_t off, const void *from, 
 		else
 			r = n < 0 ? -errno : -EFAULT;
 	}
-	(void)munmap(map, off + len); /* our own: can not fail */
+	(void)munmap(map, map_bytes); /* our own: cannot fail */
 	return r;
 }
 
@@ -326,6 +329,8 @@ int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t 
 
 		if (n < 0 && errno == EINTR)
 			continue;
+		if (n < 0 && errno == EINVAL) /* hugetlbfs has no write(2) */
+			return fill_mapped(slot, off, from, len, ret_done);
 		if (n <= 0)
 			return n < 0 ? -errno : -EFAULT;
 		*ret_done += (uint64_t)n;

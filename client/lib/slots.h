@@ -8,8 +8,9 @@
  * A slab is not mapped here: slots are filled and emptied by pwrite(2) and pread(2) on its memfd,
  * so that a wrong address of the program's is -EFAULT and never a signal.  (Copies of 4 KiB took
  * half the time of process_vm_readv() and writev() where this was measured, those of 1 MiB 0.6 to
- * 0.9 of it.)  Where pwrite(2) would pass the program's RLIMIT_FSIZE, and so be a signal, the slot
- * is mapped for that copy, and filled by process_vm_readv().
+ * 0.9 of it.)  Where pwrite(2) would exceed the program's RLIMIT_FSIZE, and so raise a signal, and
+ * on hugetlbfs, which has no write(2), the slab is mapped for that copy, and the slot is filled by
+ * process_vm_readv().
  *
  * Who holds slots never waits for others: a first slot can be waited for, in turn; further ones
  * are there or are not, and leave some of the memory for the first ones of others.

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #define SEED 17
@@ -41,52 +40,23 @@ static int shm_of(size_t bytes)
 	return fd;
 }
 
-static unsigned long huge_pages(const char *set)
-{
-	const char *path = "/proc/sys/vm/nr_hugepages";
-	_cleanup_(fclosep) FILE *file = fopen(path, set ? "r+e" : "re");
-	unsigned long n = 0;
-
-	if (!file)
-		test_skip("no huge pages here: %s: %s", path, strerror(errno));
-	if (set) {
-		(void)fputs(set, file);
-		return 0;
-	}
-	CHECK_EQ(fscanf(file, "%lu", &n), 1);
-	return n;
-}
-
-static unsigned long huge_pages_before;
-
 static int hugetlb_of(size_t bytes)
 {
 	int fd;
 
-	test_needs_root();
-	huge_pages_before = huge_pages(NULL);
-	huge_pages(test_text("%lu", huge_pages_before + bytes / (2 * MIB)));
-	fd = memfd_create("test", MFD_CLOEXEC | MFD_HUGETLB | MFD_HUGE_2MB);
-	if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 &&
-	    huge_pages(NULL) >= huge_pages_before + bytes / (2 * MIB))
-		return fd;
-	huge_pages(test_text("%lu", huge_pages_before));
-	test_skip("the host has no %zu bytes of huge pages to spare", bytes);
-}
-
-static void hugetlb_done(void)
-{
-	huge_pages(test_text("%lu", huge_pages_before));
+	huge_pages_add(bytes);
+	fd = (int)CHECK_SYS(memfd_create("test", MFD_CLOEXEC | MFD_HUGETLB | MFD_HUGE_2MB));
+	CHECK_SYS(ftruncate(fd, (off_t)bytes));
+	return fd;
 }
 
 static const struct {
 	const char *what;
 	int (*make)(size_t bytes);
-	void (*done)(void);
 } kinds[] = {
-	{ "a memfd", memfd_of, NULL },
-	{ "a file in /dev/shm", shm_of, NULL },
-	{ "hugetlbfs", hugetlb_of, hugetlb_done },
+	{ "a memfd", memfd_of },
+	{ "a file in /dev/shm", shm_of },
+	{ "hugetlbfs", hugetlb_of },
 };
 
 /* What the daemon says that this client has. */
@@ -110,8 +80,6 @@ TEST_TABLE(use, kinds, "imported memory is read into and written from without a 
 	rig_open(&rig, NULL);
 	fd = kinds[row].make(BYTES);
 	memory = map(fd, BYTES, 0, MAP_SHARED);
-	if (kinds[row].done) /* what is mapped stays; the reservation is the file's */
-		memset(memory, 1, BYTES);
 	CHECK(!dsaio_is_pinned(rig.client, memory, BYTES));
 	CHECK_CALL(dsaio_import(rig.client, fd, 0, BYTES, memory));
 	CHECK(dsaio_is_pinned(rig.client, memory, BYTES));
@@ -146,8 +114,6 @@ TEST_TABLE(use, kinds, "imported memory is read into and written from without a 
 	pattern_check(memory, BYTES - 512, SEED + 1, 0, "copied");
 	CHECK_SYS(munmap(memory, BYTES));
 	CHECK_SYS(munmap(again, BYTES));
-	if (kinds[row].done)
-		kinds[row].done();
 }
 
 TEST(part, "a part of a file, mapped in pieces, in a process that has much mapped")

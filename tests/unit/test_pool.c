@@ -1,5 +1,6 @@
 #include "daemon/pool.h"
 
+#include "tests/huge_pages.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
@@ -444,11 +445,23 @@ START_TEST(imported_memory_counts_like_the_pools)
 }
 END_TEST
 
+/* No other test takes or frees reserved huge pages until this process has ended. */
+static void huge_lock(void)
+{
+	static int fd = -1;
+
+	if (fd < 0)
+		fd = huge_pages_open();
+	ck_assert(fd < 0 || flock(fd, LOCK_EX) == 0);
+}
+
 START_TEST(huge_pages_are_imported_whole)
 {
-	int fd = import_open(HUGE_MEMFD, 0);
-	int own = dup(fd);
+	int fd, own;
 
+	huge_lock();
+	fd = import_open(HUGE_MEMFD, 0);
+	own = dup(fd);
 	if (fd < 0 ||
 	    mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED) {
 		printf("skip pool: huge pages: this host has none to spare\n");
@@ -499,9 +512,11 @@ static const struct {
 
 START_TEST(a_slab_of_whole_huge_pages_takes_reserved_ones_or_is_made_without)
 {
-	unsigned n_before = n_huge_free();
+	unsigned n_before;
 	struct stat st;
 
+	huge_lock();
+	n_before = n_huge_free();
 	pool.pages = POOL_PAGES_RESERVED;
 	ck_assert_int_eq(make(huge_sizes[_i].bytes), 0);
 	ck_assert_uint_eq(made->size_bytes, huge_sizes[_i].bytes);
