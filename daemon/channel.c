@@ -130,7 +130,10 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 
 struct split channel_split(const struct channel *channel, const struct op *op)
 {
-	uint32_t align = op->file->facts.offset_align;
+	const struct file_facts *facts = &op->file->facts;
+	/* Of a block: its offset in the file and its place in memory, both powers of two. */
+	uint32_t align = facts->offset_align > facts->memory_align ? facts->offset_align
+								   : facts->memory_align;
 	uint32_t block_size = channel->profile.block_size;
 
 	if (op->is_misaligned)
@@ -141,7 +144,7 @@ struct split channel_split(const struct channel *channel, const struct op *op)
 			.align = PART_ALIGN,
 		};
 
-	if (block_size % align) /* a device whose unit is larger than the block asked for */
+	if (block_size % align) /* the file's alignment exceeds the block size asked for */
 		block_size = (block_size / align + 1) * align;
 	return (struct split){
 		.len = op->len - op->head - op->tail,

@@ -14,7 +14,7 @@
 struct split {
 	uint64_t len;	     /* of the op; > 0 */
 	uint32_t n_parts;    /* > 0 */
-	uint32_t block_size; /* > 0, a multiple of align */
+	uint32_t block_size; /* > 0, a multiple of the file's alignment */
 	uint32_t align;	     /* parts start at multiples of it */
 };
 

@@ -31,7 +31,7 @@ static const char help[] =
 	"open a channel from now on; a handle that was opened with a profile of its own has that.\n"
 	"Setting and resetting are for administrators.\n"
 	"\n"
-	"    block_size=N[K|M]       bytes of one request to the device: 4K to 64M, in steps of 4K\n"
+	"    block_size=N[K|M]       bytes of one request to the device: 512 to 64M, in steps of 512\n"
 	"    queue_depth=N           requests in flight: 1 to 4096\n"
 	"    single_submit=yes|no    hand over requests one by one\n"
 	"    overlap_events=yes|no   refill the queue as requests end; no: fill, wait for all\n"

@@ -130,7 +130,8 @@ void dsaio_disconnect(struct dsaio_client *client);
  */
 struct dsaio_profile {
 	size_t size;
-	uint32_t block_size;	       /* bytes of an iocb: 4 KiB to 64 MiB in steps of 4 KiB */
+	uint32_t block_size;	       /* bytes of an iocb: 512 to 64 MiB in steps of 512;
+					  the daemon transfers at least the file's alignment */
 	uint32_t queue_depth;	       /* blocks in flight, 1 to 4096 */
 	bool single_submit;	       /* one io_submit call per block */
 	bool overlap_events;	       /* refill as completions come; false: fill, wait for all */

@@ -88,7 +88,7 @@ what_can_not_be_kept_is_told() {
 
 wrong_values_are_refused() {
 	expect 2 "$ctl" profile set t queue_depth=5000 && says "$dir/err" "queue_depth 5000: must be from 1 to 4096" &&
-		expect 2 "$ctl" profile set t block_size=5000 && says "$dir/err" "multiple of 4096" &&
+		expect 2 "$ctl" profile set t block_size=5000 && says "$dir/err" "multiple of 512" &&
 		expect 2 "$ctl" profile set t block_size=128M &&
 		expect 2 "$ctl" profile set t intra_op_parallelism=0 &&
 		expect 2 "$ctl" profile set t depth=5 && says "$dir/err" "a profile has block_size" &&

@@ -51,6 +51,46 @@ TEST_STORES(any_size, N_STORE_KINDS, sizes, "sizes")
 								   .is_async = k & 2 });
 }
 
+/* ---- blocks smaller than the file's alignment ---- */
+
+static const struct {
+	const char *what;
+	uint32_t block_size, parallelism;
+} blocks[] = {
+	{ "512 bytes, 3 parts", 512, 3 },
+	{ "1024 bytes, as DeepSpeed's tests", 1024, 2 },
+	{ "1536 bytes", 1536, 1 },
+};
+
+TEST_STORES(small_blocks, N_STORE_KINDS, blocks, "blocks as small as 512 bytes")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT, got = DSAIO_PROFILE_INIT;
+	struct dsaio_file *file;
+	struct store store;
+
+	profile.block_size = blocks[row].block_size;
+	profile.intra_op_parallelism = blocks[row].parallelism;
+	store_make(&store, kind, 0);
+	store_rig_open(&rig, &store);
+	dsaio_handle_close(rig.handle);
+	rig.handle = NULL;
+	CHECK_CALL(dsaio_handle_open(rig.client, &profile, &rig.handle));
+	CHECK_CALL(dsaio_handle_profile(rig.handle, &got));
+	CHECK_EQ(got.block_size, blocks[row].block_size);
+	if (kind != STORE_RAW)
+		file_make_sparse(store_path(&store, "f"), 0);
+	file = rig_file(&rig, store_path(&store, "f"), O_RDWR);
+	for (unsigned k = 0; k < 4; k++)
+		for (size_t i = 0; i < ARRAY_SIZE(offsets); i += 2)
+			store_check_range(&rig, &store, file, "f",
+					  &(struct range){ .len = 3 * 65536 + 1536,
+							   .off = offsets[i],
+							   .misalign = i % 4 ? 512 : 0,
+							   .is_pinned = k & 1,
+							   .is_async = k & 2 });
+}
+
 /* ---- growing, holes and the end of a file ---- */
 
 static void check_grow(struct rig *rig, const struct store *store)

@@ -41,10 +41,10 @@ static const struct {
 	uint32_t block_size, queue_depth, parallelism;
 	const char *words;
 } profiles[] = {
-	{ "block_size 0", 0, 128, 1, "block_size;0;4" },
-	{ "block_size 2 KiB", 2048, 128, 1, "block_size;2048" },
-	{ "block_size 4097", 4097, 128, 1, "block_size;4097;4096" },
-	{ "block_size 64 MiB + 4 KiB", (64u << 20) + 4096, 128, 1, "block_size;67112960;67108864" },
+	{ "block_size 0", 0, 128, 1, "block_size;0;512" },
+	{ "block_size 256", 256, 128, 1, "block_size 256;512" },
+	{ "block_size 4097", 4097, 128, 1, "block_size;4097;512" },
+	{ "block_size 64 MiB + 512", (64u << 20) + 512, 128, 1, "block_size;67109376;67108864" },
 	{ "block_size 4 GiB - 1", UINT32_MAX, 128, 1, "block_size;4294967295" },
 	{ "queue_depth 0", 1u << 20, 0, 1, "queue_depth;0;1" },
 	{ "queue_depth 4097", 1u << 20, 4097, 1, "queue_depth;4097;4096" },

@@ -196,7 +196,7 @@ static const struct {
 	{ "a number with a unit", "[daemon]\nspin_usec = 1K\n",
 	  ":2: [daemon] spin_usec = 1K;1000000" },
 	{ "a number between steps", "[store a]\npath = /\nblock_size = 5000\n",
-	  ":3: [store a] block_size = 5000;4096" },
+	  ":3: [store a] block_size = 5000;512" },
 	{ "a yes or no that is neither", "[daemon]\nauto_stores = perhaps\n",
 	  ":2: [daemon] auto_stores = perhaps;yes or no" },
 	{ "a lock that is none", "[daemon]\nlock = maybe\n", ":2: [daemon] lock = maybe;auto" },

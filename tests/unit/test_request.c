@@ -174,9 +174,9 @@ static const struct {
 } handles[] = {
 	{ "fine", 4096, 1, 1, 0, 0, NULL },
 	{ "the largest", 64u << 20, 4096, 64, 2, 16, NULL },
-	{ "block too small", 2048, 1, 1, 0, 1, "block_size 2048" },
+	{ "block too small", 256, 1, 1, 0, 1, "block_size 256" },
 	{ "block too large", (64u << 20) + 4096, 1, 1, 0, 1, "to 67108864" },
-	{ "block uneven", 4097, 1, 1, 0, 1, "multiple of 4096" },
+	{ "block uneven", 4097, 1, 1, 0, 1, "multiple of 512" },
 	{ "no depth", 4096, 0, 1, 0, 1, "queue_depth 0" },
 	{ "too deep", 4096, 4097, 1, 0, 1, "from 1 to 4096" },
 	{ "no parts", 4096, 1, 0, 0, 1, "intra_op_parallelism 0" },
