@@ -44,7 +44,7 @@ CTL_SRC     = $(patsubst %,client/ctl/%.c,main cmd_status cmd_stores cmd_clients
 	      bench_report bench_svg bench_options bench_space bench_point bench_crew bench_files \
 	      bench_guest bench_place bench_results bench_logs ask setting show copy \
 	      student measure json private progress table flags units stop ctl)
-HARNESS_SRC = tests/harness.c tests/stores.c tests/fuse.c
+HARNESS_SRC = tests/harness.c tests/stores.c tests/fuse.c tests/victim.c
 # Each is a program of its own.
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
 PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c

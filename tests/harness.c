@@ -61,7 +61,7 @@ static int n_daemons;
 
 /* ---- small things ---- */
 
-static double time_factor(void)
+double test_time_factor(void)
 {
 	const char *text = getenv("TEST_TIME_FACTOR");
 	double factor = text ? atof(text) : 1;
@@ -93,7 +93,7 @@ int64_t percentile(int64_t *values, size_t n, unsigned percent)
 
 static int64_t deadline_after(int64_t timeout_usec)
 {
-	return now_usec() + (int64_t)((double)timeout_usec * time_factor());
+	return now_usec() + (int64_t)((double)timeout_usec * test_time_factor());
 }
 
 static int msec_until(int64_t deadline)
@@ -198,7 +198,7 @@ void test_needs_root(void)
 
 bool test_is_slow(void)
 {
-	return time_factor() > 1;
+	return test_time_factor() > 1;
 }
 
 void test_note(const char *format, ...)

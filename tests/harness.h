@@ -86,7 +86,8 @@ void test_needs_root(void);
  * or compares their number meanwhile.  Skips where it cannot; needs root.
  */
 void huge_pages_add(size_t bytes);
-bool test_is_slow(void); /* time limits are stretched: a sanitizer, or valgrind */
+double test_time_factor(void); /* how much time limits are stretched; 1 as a rule */
+bool test_is_slow(void);       /* time limits are stretched: a sanitizer, or valgrind */
 /* A number worth reading, on stdout as "# ...". */
 void test_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Formatted text that lives until the program ends. */

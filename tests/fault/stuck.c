@@ -5,6 +5,7 @@
  * The daemon does not see the mount (fuse.h).
  */
 #include "tests/fuse.h"
+#include "tests/victim.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -134,7 +135,7 @@ TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is nam
 	test_time_limit(100);
 	rig.daemon = daemon_start(DAEMON_ARGS("--user")); /* stores of all kinds, without asking */
 	fuse_start(&fs, 0);
-	beside_start(rig.daemon);
+	victim_start(rig.daemon);
 	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "other"), MIB, 1);
 	others = (struct others){ .handle = rig.handle,
@@ -172,7 +173,7 @@ TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is nam
 	hung = others_ratio(&others, "beside what hangs");
 	CHECK_MSG(hung <= RATIO_MAX * (before > 1 ? before : 1),
 		  "others took %.1f times as long as plain reads, before %.1f times", hung, before);
-	beside_ok();
+	victims_check(rig.daemon, 3);
 
 	fuse_free_as_told(rig.daemon);
 	CHECK(raw_reap(&channel, 2, completions, 20000000));
@@ -186,7 +187,6 @@ TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is nam
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(whats); i++)
 		daemon_log_wait(rig.daemon, test_text(": %s came back after", whats[i]));
-	beside_ok();
 	raw_channel_unmap(&channel);
 	raw_slab_unmap(&slab);
 }
