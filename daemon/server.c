@@ -24,8 +24,8 @@
 
 #define PATH_BYTES_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - 1) /* 107 */
 #define LISTEN_BACKLOG 1024
-/* Clients accepted before others have their turn: a guess. */
-#define ACCEPTS_PER_TURN 64u
+/* Clients accepted before others have their turn: about as long as TURNS_NSEC. */
+#define ACCEPTS_PER_TURN 16u
 /* How often a start lock that is not free is tried, and after how many tries that is an error
    if its holder can not be told: it may just be writing its name. */
 #define LOCK_TRY_NSEC 10000000
@@ -427,13 +427,12 @@ static void on_inbox(evutil_socket_t fd, short what, void *arg)
 
 /* ---- start and stop ---- */
 
-static void service_init(struct server *server, struct event_base *base)
+static int server_init_service(struct server *server, struct event_base *base)
 {
 	const struct config *config = server->config;
 	struct service *service = &server->service;
 
 	*service = (struct service){
-		.base = base,
 		.inbox = &server->inbox,
 		.pool = { .account = { .name = "the daemon" },
 			  .lock = config->lock,
@@ -445,13 +444,13 @@ static void service_init(struct server *server, struct event_base *base)
 		.on_frame = request_serve,
 		.on_garbage = request_refuse_garbage,
 		.on_gone = on_gone,
-		.last_session = &service->sessions,
 	};
 	for (unsigned i = 0; i < N_CHARGE_KINDS; i++)
 		service->pool.account.limit[i] = UINT64_MAX; /* users bound each other */
 	service->pool.account.limit[CHARGE_POOL_BYTES] = config->pool_size;
 	memcpy(service->client_limit, config->client_limit, sizeof(service->client_limit));
 	memcpy(service->user_limit, config->user_limit, sizeof(service->user_limit));
+	return service_init(service, base);
 }
 
 static int server_listen(struct server *server, struct error *error)
@@ -504,7 +503,9 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 	server->config = config;
 	server->listen_fd = server->lock_fd = -1;
 	server->inbox.event_fd = -1;
-	service_init(server, base);
+	r = server_init_service(server, base);
+	if (r < 0)
+		return error_set(error, r, "dsaiod: event");
 	r = inbox_init(&server->inbox);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: eventfd");
@@ -547,7 +548,7 @@ void server_free(struct server *server)
 {
 	if (!server)
 		return;
-	assert(!server->service.n_sessions);
+	service_deinit(&server->service);
 	if (server->listen_event)
 		event_free(server->listen_event);
 	if (server->resume_event)

@@ -25,8 +25,8 @@
 
 /* Slabs being made and files being checked at once, for one user: a guess. */
 #define USER_THREADS 4u
-/* Frames served before other sessions have their turn: a guess. */
-#define FRAMES_PER_TURN 32u
+/* How long a session's requests are served before it is another session's turn: a guess. */
+#define TURN_NSEC 250000u
 /* Descriptors of one user that are to be closed, before its clients wait: a guess. */
 #define USER_CLOSING_FDS_MAX 64u
 /* Idle files of one user that go at once when it is near its bound on files. */
@@ -120,6 +120,7 @@ static int user_take(struct service *service, uid_t uid, struct user **ret_user)
 	}
 	user->uid = uid;
 	user->last_add = &user->first_add;
+	turn_owner_init(&user->turns);
 	user->n_sessions = 1;
 	user_name(&user->account, uid);
 	user->account.parent = &service->pool.account;
@@ -303,8 +304,8 @@ static void session_resume(struct session *session)
 	if (session->is_reading || !session_may_read(session))
 		return;
 	session->is_reading = true;
-	(void)event_add(session->read_event, NULL);    /* epoll knew this descriptor before */
-	event_active(session->read_event, EV_READ, 0); /* frames may wait in the reader */
+	(void)event_add(session->read_event, NULL);	     /* epoll knew this descriptor before */
+	turns_add(&session->service->turns, &session->turn); /* frames may wait in the reader */
 }
 
 static void session_pause(struct session *session)
@@ -376,33 +377,51 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 	session_flush(arg);
 }
 
+/* Serves requests for TURN_NSEC; returns whether more may wait. */
+static bool session_serve(struct session *session)
+{
+	uint64_t end_nsec = clock_nsec() + TURN_NSEC;
+
+	while (session_may_read(session)) {
+		struct frame frame;
+		char why[ERROR_TEXT_BYTES];
+		int r = frame_read(&session->reader, session->fd, &frame, why, sizeof(why));
+
+		if (r == -EAGAIN)
+			return false;
+		if (r == -EPROTO) {
+			session->service->on_garbage(session, why);
+			return false;
+		}
+		if (r <= 0) { /* its end, or a reset, which is how an end looks with data unread */
+			session_lost(session);
+			return false;
+		}
+		session->service->on_frame(session, &frame);
+		session_close_fds(session, frame.fds, frame.n_fds);
+		if (clock_nsec() >= end_nsec)
+			return true;
+	}
+	session_pause(session);
+	return false;
+}
+
+static bool turn_serve(struct turn *turn)
+{
+	struct session *session = container_of(turn, struct session, turn);
+	bool has_more = session_serve(session);
+
+	session_touch(session); /* its end waits for its turn */
+	return has_more && !session_is_ending(session);
+}
+
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct session *session = arg;
 
+	(void)fd;
 	(void)what;
-	for (unsigned n = 0; n < FRAMES_PER_TURN && session_may_read(session); n++) {
-		struct frame frame;
-		char why[ERROR_TEXT_BYTES];
-		int r = frame_read(&session->reader, fd, &frame, why, sizeof(why));
-
-		if (r == -EAGAIN)
-			return;
-		if (r == -EPROTO) {
-			session->service->on_garbage(session, why);
-			return;
-		}
-		if (r <= 0) { /* its end, or a reset, which is how an end looks with data unread */
-			session_lost(session);
-			return;
-		}
-		session->service->on_frame(session, &frame);
-		session_close_fds(session, frame.fds, frame.n_fds);
-	}
-	if (session_may_read(session))
-		event_active(session->read_event, EV_READ, 0); /* when others had their turn */
-	else
-		session_pause(session);
+	turns_add(&session->service->turns, &session->turn);
 }
 
 static void on_death(evutil_socket_t fd, short what, void *arg)
@@ -1373,7 +1392,7 @@ static void session_free(struct session *session)
 	service = session->service;
 	assert(!session->n_channels && !session->n_objects && !session->n_calls &&
 	       !session->n_closings && !session->look && !session->is_advancing &&
-	       !session->shares);
+	       !session->turn.is_queued && !session->shares);
 	if (session->prev_next) {
 		*session->prev_next = session->next;
 		if (session->next)
@@ -1439,7 +1458,7 @@ static void session_advance(struct message *message)
 		session->state = SESSION_EMPTYING;
 	}
 	if (session->state != SESSION_EMPTYING || session->n_objects || session->n_calls ||
-	    session->look)
+	    session->look || session->turn.is_queued)
 		return;
 	frame_writer_deinit(&session->writer); /* its descriptors may be of the client's files */
 	session->is_mute = true;
@@ -1486,6 +1505,19 @@ void session_end(struct session *session, bool drain)
 	session_touch(session);
 }
 
+int service_init(struct service *service, struct event_base *base)
+{
+	service->base = base;
+	service->last_session = &service->sessions;
+	return turns_init(&service->turns, base, turn_serve);
+}
+
+void service_deinit(struct service *service)
+{
+	assert(!service->n_sessions);
+	turns_deinit(&service->turns);
+}
+
 static void session_freep(struct session **session)
 {
 	session_free(*session);
@@ -1510,6 +1542,7 @@ int session_new(struct service *service, int fd, struct error *error)
 	r = user_take(service, session->peer.uid, &session->user);
 	if (r < 0)
 		return error_set(error, r, "connection");
+	session->turn.owner = &session->user->turns;
 	r = charge_take(&session->session_charge, &session->user->account, CHARGE_SESSIONS, 1,
 			error);
 	if (r < 0)

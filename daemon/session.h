@@ -34,6 +34,7 @@
 #include "daemon/sched.h"
 #include "daemon/store.h"
 #include "daemon/stores.h"
+#include "daemon/turns.h"
 #include "proto/frame.h"
 #include "proto/profile.h"
 
@@ -66,6 +67,7 @@ struct service {
 	/* A session has gone. */
 	void (*on_gone)(struct service *service);
 
+	struct turns turns; /* of sessions with requests to read; set by service_init() */
 	struct user *users;
 	struct session *sessions, **last_session; /* oldest first */
 	uint32_t n_sessions;
@@ -78,6 +80,7 @@ struct user {
 	struct user *next;
 	uid_t uid;
 	uint32_t n_sessions;
+	struct turn_owner turns;
 	struct account account;
 	struct helper *helper;
 	unsigned n_closing_fds;		   /* on their way to a close on the helper */
@@ -137,6 +140,7 @@ struct session {
 	int fd, pidfd; /* pidfd: -1 if there is none */
 	struct event *read_event, *write_event, *pid_event;
 	bool is_reading; /* else the client waits: too many calls, or unread replies */
+	struct turn turn;
 	struct frame_reader reader;
 	struct frame_writer writer;
 	struct message advance; /* to the main inbox itself: nobody's caller is freed under it */
@@ -188,6 +192,11 @@ struct call {
 	unsigned n_reply_fds;
 	struct member *member; /* of Submit */
 };
+
+/* Makes the parts of a service that are the sessions' own.  Returns 0 or -ENOMEM. */
+int service_init(struct service *service, struct event_base *base);
+/* There must be no session.  Also of a service that is all zeroes. */
+void service_deinit(struct service *service);
 
 /*
  * Takes a connected, non-blocking socket, but not on error.  Returns 0 or, with a sentence for

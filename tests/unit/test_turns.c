@@ -1,0 +1,119 @@
+#include "daemon/turns.h"
+#include "proto/cleanup.h"
+
+#include "tests/unit/suite.h"
+
+#include <event2/event.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One session: how many requests it has, and its letter. */
+struct asking {
+	struct turn turn;
+	char letter;
+	unsigned n_left; /* UINT32_MAX: without end */
+};
+
+static struct event_base *base;
+static struct turns turns;
+static char served[64];
+static size_t n_served;
+
+static bool serve(struct turn *turn)
+{
+	struct asking *asking = container_of(turn, struct asking, turn);
+
+	ck_assert(!turn->is_queued);
+	if (n_served < sizeof(served) - 1)
+		served[n_served++] = asking->letter;
+	if (asking->n_left == UINT32_MAX)
+		return true;
+	return --asking->n_left > 0;
+}
+
+static void setup(void)
+{
+	base = event_base_new();
+	ck_assert_ptr_nonnull(base);
+	ck_assert_int_eq(turns_init(&turns, base, serve), 0);
+	memset(served, 0, sizeof(served));
+	n_served = 0;
+}
+
+static void teardown(void)
+{
+	turns_deinit(&turns);
+	event_base_free(base);
+}
+
+START_TEST(a_user_with_many_sessions_gets_as_many_turns_as_a_user_with_one)
+{
+	struct turn_owner many, one;
+	struct asking all[] = {
+		{ .turn.owner = &many, .letter = 'a', .n_left = 2 },
+		{ .turn.owner = &many, .letter = 'b', .n_left = 2 },
+		{ .turn.owner = &many, .letter = 'c', .n_left = 2 },
+		{ .turn.owner = &one, .letter = 'X', .n_left = 3 },
+	};
+
+	turn_owner_init(&many);
+	turn_owner_init(&one);
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		turns_add(&turns, &all[i].turn);
+	ck_assert_int_eq(event_base_dispatch(base), 1); /* until there is no turn any more */
+	ck_assert_str_eq(served, "aXbXcXabc");
+}
+END_TEST
+
+START_TEST(a_turn_that_is_queued_is_not_queued_again)
+{
+	struct turn_owner owner;
+	struct asking one = { .turn.owner = &owner, .letter = 'a', .n_left = 1 };
+
+	turn_owner_init(&owner);
+	turns_add(&turns, &one.turn);
+	turns_add(&turns, &one.turn);
+	ck_assert_int_eq(event_base_dispatch(base), 1);
+	ck_assert_str_eq(served, "a");
+}
+END_TEST
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct asking *endless = arg;
+
+	(void)fd;
+	(void)what;
+	endless->n_left = 1; /* it ends with its next turn */
+}
+
+START_TEST(turns_without_end_hid_all_other_events)
+{
+	struct turn_owner owner;
+	struct asking endless = { .turn.owner = &owner, .letter = 'a', .n_left = UINT32_MAX };
+	struct event *event;
+	int fds[2];
+
+	turn_owner_init(&owner);
+	ck_assert_int_eq(pipe(fds), 0);
+	ck_assert_int_eq(write(fds[1], "", 1), 1);
+	event = event_new(base, fds[0], EV_READ, on_readable, &endless);
+	ck_assert_ptr_nonnull(event);
+	ck_assert_int_eq(event_add(event, NULL), 0);
+	turns_add(&turns, &endless.turn);
+	ck_assert_int_eq(event_base_dispatch(base), 1); /* else the test's time runs out */
+	event_free(event);
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_user_with_many_sessions_gets_as_many_turns_as_a_user_with_one);
+	tcase_add_test(tcase, a_turn_that_is_queued_is_not_queued_again);
+	tcase_add_test(tcase, turns_without_end_hid_all_other_events);
+}
+
+SUITE("turns", add_tests)
