@@ -1,5 +1,6 @@
 #include "daemon/helper.h"
 #include "daemon/log.h"
+#include "daemon/privileges.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -186,6 +187,7 @@ static struct helper *spare_next(void)
 static void *spare_main(void *arg)
 {
 	(void)arg;
+	privileges_serve_clients();
 	for (;;) {
 		struct helper *helper = spare_next();
 

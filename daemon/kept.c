@@ -3,6 +3,7 @@
 #include "daemon/config.h"
 #include "daemon/helper.h"
 #include "daemon/log.h"
+#include "daemon/privileges.h"
 #include "proto/cleanup.h"
 
 #include <dirent.h>
@@ -153,14 +154,10 @@ int kept_init(struct kept *kept, const char *dir_path, struct inbox *main_inbox,
 	_cleanup_(dirp_close) DIR *dir = NULL;
 	const struct dirent *entry;
 	unsigned n = 0;
-	int r;
 
 	*kept = (struct kept){ .dir = strdup(dir_path), .main_inbox = main_inbox };
-	r = kept->dir ? helper_new("kept", 1, &kept->helper) : -ENOMEM;
-	if (r < 0) {
-		kept_deinit(kept);
-		return error_set(error, r, "kept profiles");
-	}
+	if (!kept->dir)
+		return error_set(error, -ENOMEM, "kept profiles");
 	dir = opendir(dir_path);
 	if (!dir) {
 		if (errno != ENOENT)
@@ -176,6 +173,11 @@ int kept_init(struct kept *kept, const char *dir_path, struct inbox *main_inbox,
 		}
 	}
 	return 0;
+}
+
+int kept_start(struct kept *kept)
+{
+	return helper_new("kept", 1, &kept->helper);
 }
 
 void kept_deinit(struct kept *kept)
@@ -315,6 +317,7 @@ static void write_run(struct work *work)
 {
 	struct writing *writing = container_of(work, struct writing, work);
 
+	privileges_own_files();
 	writing->result = file_write(writing, &writing->error);
 	writing->message.run = written_main;
 	inbox_post(writing->main_inbox, &writing->message);

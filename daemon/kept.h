@@ -34,8 +34,9 @@ struct kept {
 	struct kept_profile *profiles;
 };
 
-/* Reads what is in dir, which need not exist.  0, or an error without memory or threads. */
+/* Reads what is in dir, which need not exist.  0, or an error without memory. */
 int kept_init(struct kept *kept, const char *dir, struct inbox *main_inbox, struct error *error);
+int kept_start(struct kept *kept);   /* before kept_set(), which needs a thread; 0 or -errno */
 void kept_deinit(struct kept *kept); /* after all on_done; a zeroed one is fine */
 
 /* NULL: none is kept. */

@@ -1,14 +1,17 @@
 /*
  * dsaiod: options, signals, and the order of start and stop.
  *
- * Start: descriptors, configuration, the budget for libaio, the server; then it says that it is
- * ready.  Stop (SIGTERM or SIGINT): the server lets what was taken end; on a second signal it drops
- * what has not started.  Blocks in flight have to come back in any case.
+ * Start: descriptors, configuration, the budget for libaio, the user, the server, which drops
+ * privileges before the first thread; then it says that it is ready.
+ *
+ * Stop (SIGTERM or SIGINT): the server lets what was taken end; on a second signal it drops what has
+ * not started.  Blocks in flight have to come back in any case.
  */
 #include "client/lib/dsaio.h" /* the version is the project's */
 #include "daemon/config.h"
 #include "daemon/engine.h"
 #include "daemon/log.h"
+#include "daemon/privileges.h"
 #include "daemon/server.h"
 #include "proto/cleanup.h"
 #include "proto/dirs.h"
@@ -363,5 +366,6 @@ int main(int argc, char **argv)
 		return STATUS_FAILED;
 	}
 	engine_libaio_budget_init();
+	privileges_change_user(&config);
 	return serve(&config);
 }

@@ -1,6 +1,7 @@
 #include "daemon/server.h"
 
 #include "daemon/log.h"
+#include "daemon/privileges.h"
 #include "daemon/request.h"
 #include "daemon/stuck.h"
 #include "proto/cleanup.h"
@@ -521,6 +522,12 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 	r = server_listen(server, error);
 	if (r < 0)
 		return r;
+	r = privileges_drop(config, error);
+	if (r < 0)
+		return r;
+	r = stores_start(&server->service.stores, error);
+	if (r < 0)
+		return r;
 	*ret_server = TAKE_PTR(server);
 	return 0;
 }
@@ -564,9 +571,11 @@ void server_free(struct server *server)
 		event_free(server->inbox_event);
 	if (server->inbox.event_fd >= 0)
 		inbox_deinit(&server->inbox);
-	if (server->has_socket_file)
+	if (server->has_socket_file) {
+		privileges_own_files();
 		(void)unlink(server->config->socket_path); /* a stale one is taken over, too */
-	closep(&server->lock_fd);			   /* last: then another may start */
+	}
+	closep(&server->lock_fd); /* last: then another may start */
 	free(server);
 }
 

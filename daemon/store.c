@@ -4,6 +4,7 @@
 #include "daemon/helper.h"
 #include "daemon/lane.h"
 #include "daemon/log.h"
+#include "daemon/privileges.h"
 #include "proto/cleanup.h"
 
 #include <assert.h>
@@ -126,6 +127,7 @@ static void probe_run(struct work *work)
 	struct probe probe;
 	bool is_blocking;
 
+	privileges_own_files();
 	probe_measure(store->path, strcmp(store->fs_type, "block device") == 0, &probe);
 	is_blocking = probe_judge(&probe, store->fs_type, p->text);
 	atomic_store_explicit(&store->is_blocking, is_blocking, memory_order_relaxed);

@@ -648,7 +648,6 @@ static int store_make_configured(struct stores *stores, const struct store_confi
 			    "files",
 			    store->name, before->name);
 	*stores_end(stores) = store;
-	store_probe(store, stores->prober);
 
 	/* At the start, and the administrator's own path: it may block. */
 	fd = open(config->path, O_PATH | O_CLOEXEC);
@@ -682,13 +681,6 @@ int stores_init(struct stores *stores, const struct config *config, struct event
 	r = config->state_dir ? kept_init(&stores->kept, config->state_dir, main_inbox, error) : 0;
 	if (r < 0)
 		return r;
-	r = helper_new("stores", 1, &stores->helper);
-	if (r < 0)
-		return error_set(error, r, "stores");
-	if (config->n_stores) /* one that never comes back holds up no other */
-		r = helper_new("probe", config->n_stores, &stores->prober);
-	if (r < 0)
-		return error_set(error, r, "stores");
 	if (base) {
 		stores->sweep_event = event_new(base, -1, EV_PERSIST, on_sweep, stores);
 		if (!stores->sweep_event)
@@ -704,6 +696,21 @@ int stores_init(struct stores *stores, const struct config *config, struct event
 			return r;
 	}
 	made = NULL;
+	return 0;
+}
+
+int stores_start(struct stores *stores, struct error *error)
+{
+	int r = helper_new("stores", 1, &stores->helper);
+
+	if (r == 0 && stores->kept.dir)
+		r = kept_start(&stores->kept);
+	if (r == 0 && stores->first) /* one that never comes back holds up no other */
+		r = helper_new("probe", stores->config->n_stores, &stores->prober);
+	if (r < 0)
+		return error_set(error, r, "stores");
+	for (struct store *store = stores->first; store; store = store->next)
+		store_probe(store, stores->prober);
 	return 0;
 }
 

@@ -49,6 +49,8 @@ struct stores {
  */
 int stores_init(struct stores *stores, const struct config *config, struct event_base *base,
 		struct inbox *main_inbox, struct error *error);
+/* Then, once: starts threads, which measure those stores; before anything below.  0 or an error. */
+int stores_start(struct stores *stores, struct error *error);
 void stores_deinit(struct stores *stores); /* nobody holds any; a zeroed one is fine */
 
 /* NULL: there is none with this id. */

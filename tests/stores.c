@@ -134,9 +134,21 @@ static void mkfs(const char *const argv[])
 
 #define MKFS(...) mkfs((const char *const[]){ __VA_ARGS__, NULL })
 
+static const char *make_ext4_image(const char *dir, uint64_t bytes, unsigned reserved_percent)
+{
+	const char *device;
+
+	mounts_private();
+	device = image_device(bytes, 512);
+	MKFS("mkfs.ext4", "-q", "-F", "-m", test_text("%u", reserved_percent), "-E", "nodiscard",
+	     device);
+	mount_at(device, dir, "ext4", NULL);
+	return dir;
+}
+
 static const char *make_ext4(uint64_t small_bytes)
 {
-	const char *dir = test_text("%s/ext4", test_dir()), *device;
+	const char *dir = test_text("%s/ext4", test_dir());
 	struct statfs fs;
 
 	CHECK_SYS(statfs(test_dir(), &fs));
@@ -144,11 +156,7 @@ static const char *make_ext4(uint64_t small_bytes)
 		CHECK_SYS(mkdir(dir, 0777));
 		return dir;
 	}
-	mounts_private();
-	device = image_device(small_bytes ? small_bytes : IMAGE_BYTES, 512);
-	MKFS("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", device);
-	mount_at(device, dir, "ext4", NULL);
-	return dir;
+	return make_ext4_image(dir, small_bytes ? small_bytes : IMAGE_BYTES, 0);
 }
 
 static const char *make_xfs(uint64_t small_bytes)
@@ -218,6 +226,12 @@ void store_make(struct store *ret_store, enum store_kind kind, uint64_t small_by
 		break;
 	}
 	CHECK(ret_store->path);
+}
+
+void store_make_reserved(struct store *ret_store, uint64_t bytes, unsigned percent)
+{
+	*ret_store = (struct store){ .kind = STORE_EXT4 };
+	ret_store->path = make_ext4_image(test_text("%s/reserved", test_dir()), bytes, percent);
 }
 
 const char *store_path(const struct store *store, const char *name)

@@ -31,6 +31,7 @@ static void setup(void)
 	(void)snprintf(state, sizeof(state), "%s/a/state", dir);
 	ck_assert_int_eq(inbox_init(&inbox), 0);
 	ck_assert_int_eq(kept_init(&kept, state, &inbox, &error), 0);
+	ck_assert_int_eq(kept_start(&kept), 0);
 }
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
@@ -52,6 +53,7 @@ static void restart(void)
 {
 	kept_deinit(&kept);
 	ck_assert_int_eq(kept_init(&kept, state, &inbox, &error), 0);
+	ck_assert_int_eq(kept_start(&kept), 0);
 }
 
 static void on_done(void *arg, int result, const struct error *why)

@@ -34,10 +34,11 @@ static struct peer stranger(void)
 }
 static const struct stuck_who nobody;
 
-static void stores_start(void)
+static void start(void)
 {
 	ck_assert_int_eq(config_check(&config, &error), 0);
 	ck_assert_msg(stores_init(&stores, &config, NULL, &inbox, &error) == 0, "%s", error.text);
+	ck_assert_int_eq(stores_start(&stores, &error), 0);
 }
 
 static void setup(void)
@@ -105,7 +106,7 @@ START_TEST(automatic_stores_are_for_what_nobody_can_hold)
 	if (kinds[_i].is_user)
 		config_set_user(&config);
 	config.auto_stores = !kinds[_i].no_auto;
-	stores_start();
+	start();
 	r = stores_for_file(&stores, &facts, "w0.bin", &alice, &store, &error);
 	if (!kinds[_i].why) {
 		ck_assert_msg(r == 0, "%s: %s", kinds[_i].what, error.text);
@@ -134,7 +135,7 @@ START_TEST(a_memfd_lies_on_no_store)
 
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	facts.dev = st.st_dev;
-	stores_start();
+	start();
 	ck_assert_int_eq(stores_for_file(&stores, &facts, "m", &root, &store, &error), -ENXIO);
 	ck_assert_msg(strstr(error.text, "memfd"), "%s", error.text);
 }
@@ -147,7 +148,7 @@ START_TEST(a_block_device_is_named_as_the_kernel_names_it)
 				    .is_foreign = true };
 	struct store *store;
 
-	stores_start();
+	start();
 	ck_assert_int_eq(stores_for_file(&stores, &facts, "/dev/loop0", &root, &store, &error), 0);
 	if (access("/sys/dev/block/7:0", F_OK) == 0)
 		ck_assert_str_eq(store->name, "loop0");
@@ -161,7 +162,7 @@ START_TEST(names_are_unique_and_ids_never_used_again)
 	uint32_t id;
 
 	ck_assert_int_eq(config_add_store(&config, "tmpfs-5=/proc", &error), 0);
-	stores_start();
+	start();
 	first = store_of(TMPFS_MAGIC, 5, &alice);
 	ck_assert_str_eq(first->name, "tmpfs-5-2");
 	ck_assert_ptr_eq(store_of(TMPFS_MAGIC, 5, &root), first);
@@ -182,7 +183,7 @@ START_TEST(an_automatic_store_goes_a_minute_after_its_last_use)
 	uint64_t since;
 
 	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
-	stores_start();
+	start();
 	store = store_of(XFS_MAGIC, 9, &alice);
 	store_hold(store);
 	stores_sweep(&stores, UINT64_MAX);
@@ -205,7 +206,7 @@ START_TEST(a_device_number_that_is_anothers_by_now_gets_a_store_of_its_own)
 	uint32_t id;
 
 	facts.has_uuid = true;
-	stores_start();
+	start();
 	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
 	id = store->id;
 	ck_assert_int_eq(stores_for_file(&stores, &facts, "g", &alice, &store, &error), 0);
@@ -224,7 +225,7 @@ START_TEST(automatic_stores_have_bounds_and_unused_ones_make_room)
 	struct file_facts facts = facts_of(TMPFS_MAGIC, 999);
 	struct store *held[STORES_AUTOMATIC_MAX], *store;
 
-	stores_start();
+	start();
 	for (unsigned i = 0; i < STORES_AUTOMATIC_USER_MAX; i++)
 		store_hold(held[i] = store_of(TMPFS_MAGIC, 100 + i, &alice));
 	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), -EMFILE);
@@ -254,7 +255,7 @@ START_TEST(a_store_serves_whom_it_is_for)
 	ck_assert_int_eq(stat("/proc", &st), 0);
 	facts.dev = st.st_dev;
 	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
-	stores_start();
+	start();
 	stores.first->access = (struct access){ .users = users,
 						.n_users = 1,
 						.text = "users alice" };
@@ -325,7 +326,7 @@ static int ask(const char *name, int fd, const struct peer *peer, const struct p
 START_TEST(a_store_is_asked_about_by_name_or_by_what_lies_on_it)
 {
 	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
-	stores_start();
+	start();
 	ck_assert_int_eq(ask("p", -1, &alice, NULL, false), 0);
 	ck_assert_str_eq(answer.store, "p");
 	ck_assert_int_eq(ask("", open("/proc", O_PATH | O_CLOEXEC), &alice, NULL, false), 0);
@@ -354,7 +355,7 @@ START_TEST(a_look_lets_no_store_go)
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	facts.dev = st.st_dev;
-	stores_start();
+	start();
 	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
 	id = store->id;
 	ck_assert_int_eq(ask("", fd, &alice, NULL, false), 0); /* of another type */
@@ -369,7 +370,7 @@ START_TEST(only_administrators_set_a_profile)
 	struct profile profile = PROFILE_DEFAULT;
 
 	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
-	stores_start();
+	start();
 	ck_assert_int_eq(ask("p", -1, &alice, &profile, true), -EPERM);
 	ck_assert_int_eq(ask("p", -1, &alice, NULL, true), -EPERM);
 	profile.queue_depth = 0;
@@ -386,7 +387,7 @@ START_TEST(what_can_not_be_kept_is_set_and_told)
 	/* A file in the directory's place stops root, too. */
 	ck_assert_int_eq(setenv("STATE_DIRECTORY", "/proc/version/state", 1), 0);
 	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
-	stores_start();
+	start();
 	profile.queue_depth = 7;
 	ck_assert_int_eq(ask("p", -1, &root, &profile, true), 0);
 	ck_assert_int_eq(answer.result, 0);
