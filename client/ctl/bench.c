@@ -19,6 +19,7 @@
 #define OLD_NAME "results.old.json"
 #define SAVING_SHARE 100u /* of the time between two, one part of so many */
 #define TIME_TEXT_BYTES 32u
+#define PAGE_BYTES 4096u
 
 /* ---- opening ---- */
 
@@ -340,6 +341,7 @@ static int start_crew(struct bench *bench)
 int bench_prepare(struct bench *bench)
 {
 	unsigned n_kinds = bench->needs.reads && bench->needs.writes ? 2 : 1;
+	static const struct bench_own none = { .bytes = 0 };
 	struct bench_others others;
 	struct progress making;
 	int r = save(bench); /* that it can not be written is better known now */
@@ -358,7 +360,7 @@ int bench_prepare(struct bench *bench)
 		bench->folders[i] = bench_files_folder(bench->files, i);
 	r = start_crew(bench);
 	if (r == CTL_OK)
-		r = bench_guest_look(bench->guest, 0, 0, 0, &others);
+		r = bench_guest_look(bench->guest, &none, &others);
 	bench->began_nsec = clock_nsec();
 	return r;
 }
@@ -416,6 +418,7 @@ int bench_begin(struct bench *bench, const struct bench_task *task, struct bench
 	flush_page_cache(bench);
 	ret_row->served = find_served(bench, &task->profile);
 	bench->traffic = bench_place_traffic(bench->places, bench->n_places);
+	bench_guest_begin(bench->guest);
 	return CTL_OK;
 }
 
@@ -450,22 +453,23 @@ static void count(struct bench *bench, const struct bench_row *row, const struct
 	bench->n_disturbed += row->is_disturbed ? 1 : 0;
 	bench->n_cached += row->task.op == BENCH_READ &&
 			   (row->source == BENCH_FROM_CACHE || row->source == BENCH_FROM_BOTH);
-	bench->own_bytes += moved->bytes;
 	bench->moving_nsec += moved->nsec;
-	bench->others_bytes += row->others.bytes;
-	if (row->others.bytes && row->others.names[0])
-		memcpy(bench->others_names, row->others.names, sizeof(bench->others_names));
+	if (!row->error[0])
+		bench_total_add(&bench->total, moved->bytes, &row->others);
 }
 
 int bench_end(struct bench *bench, struct bench_row *row, const struct bench_moved *moved, int r,
 	      const char *text)
 {
+	const struct bench_own own = { .bytes = moved->bytes,
+				       .ops = moved->ops,
+				       .n_processes = bench->n_places,
+				       .has_edges = row->task.io_size % PAGE_BYTES != 0 };
 	int status;
 
 	if (r == -EINTR)
 		return stop_status();
-	status = bench_guest_look(bench->guest, moved->bytes, moved->ops, bench->n_places,
-				  &row->others);
+	status = bench_guest_look(bench->guest, &own, &row->others);
 	if (status != CTL_OK)
 		return status;
 	if (r < 0) {
@@ -481,8 +485,7 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 						 (double)moved->nsec;
 		}
 	}
-	row->is_disturbed = bench->options->exclusive &&
-			    (row->others.n_clients > 0 || row->others.bytes > 0);
+	row->is_disturbed = bench->options->exclusive && bench_others_disturb(&row->others);
 	count(bench, row, moved);
 	return CTL_OK;
 }
@@ -516,16 +519,8 @@ int bench_add(struct bench *bench, const struct bench_row *row)
 
 static void tell(struct bench *bench)
 {
-	char text[UNITS_TEXT_BYTES];
-	uint64_t all = bench->own_bytes + bench->others_bytes;
-
-	if (bench->others_bytes)
-		ctl_note(bench->ctl, "the store was busy with others: %s, %.1f%% of all bytes%s%s",
-			 units_format_size(text, bench->others_bytes),
-			 100 * (double)bench->others_bytes / (double)all,
-			 bench->others_names[0] ? ", by " : "", bench->others_names);
-	else if (bench->n_measured)
-		ctl_note(bench->ctl, "nobody else used the store");
+	if (bench->n_measured > bench->n_failed)
+		bench_guest_tell(bench->guest, &bench->total);
 	if (bench->n_disturbed)
 		ctl_note(bench->ctl,
 			 "--exclusive: %u of %u points were disturbed by others: they say so",
@@ -569,8 +564,6 @@ int bench_close(struct bench *bench, int status)
 	bench->crew = NULL;
 	bench_files_free(bench->ctl, bench->files, bench->options->keep);
 	bench->files = NULL;
-	bench_guest_free(bench->guest);
-	bench->guest = NULL;
 	if (bench->results.root) {
 		bench_results_set(&bench->results, "is_complete",
 				  json_object_new_boolean(status == CTL_OK));
@@ -583,6 +576,8 @@ int bench_close(struct bench *bench, int status)
 		}
 		tell(bench);
 	}
+	bench_guest_free(bench->guest);
+	bench->guest = NULL;
 	return status;
 }
 

@@ -62,8 +62,7 @@ struct bench {
 	struct progress_points progress;
 
 	/* over all points of this run */
-	uint64_t own_bytes, others_bytes;
-	char others_names[BENCH_NAMES_BYTES]; /* of the last that did something */
+	struct bench_total total;
 	unsigned n_measured, n_failed, n_disturbed, n_cached;
 	uint64_t began_nsec, moving_nsec; /* the first point; the transfers' time */
 	uint64_t saved_nsec, saving_nsec; /* results.json and logs: when last, for how long */

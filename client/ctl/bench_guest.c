@@ -1,6 +1,7 @@
 #include "client/ctl/bench_guest.h"
 
 #include "client/ctl/ask.h"
+#include "client/ctl/units.h"
 #include "client/lib/client.h"
 #include "client/lib/conn.h"
 #include "proto/cleanup.h"
@@ -11,6 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define WATCH_MSEC 250u /* --exclusive, before the start: a guess, short and longer than a pause */
 
 /* What a client had done on our stores when it was last looked at. */
 struct seen {
@@ -20,7 +24,8 @@ struct seen {
 
 /* Over all stores. */
 struct sums {
-	uint64_t bytes, ops, blocks, blocks_nsec;
+	struct bench_moves moves;
+	uint64_t ops, open_ops, blocks, blocks_nsec;
 	unsigned n_clients;
 };
 
@@ -30,6 +35,9 @@ struct bench_guest {
 	uint32_t *stores; /* ids, each once */
 	size_t n_stores;
 	struct sums sums; /* when they were last looked at */
+	struct bench_disks *disks;
+	struct bench_disk_counters disks_before; /* bench_guest_begin() */
+	const char *why_unknown;		 /* the last excess that is not known */
 	struct seen *seen;
 	size_t n_seen;
 	bool is_admin;
@@ -161,8 +169,10 @@ static struct sums sum_stores(const struct bench_guest *guest, const Wire__Statu
 		sums.n_clients += store->clients;
 		if (!counters)
 			continue;
-		sums.bytes += counters->read_bytes + counters->write_bytes;
+		sums.moves.read_bytes += counters->read_bytes;
+		sums.moves.write_bytes += counters->write_bytes;
 		sums.ops += counters->reads + counters->writes;
+		sums.open_ops += counters->open_ops;
 		sums.blocks += counters->blocks;
 		sums.blocks_nsec += counters->blocks_nsec;
 	}
@@ -175,28 +185,116 @@ static uint64_t grown(uint64_t now, uint64_t before)
 	return now > before ? now - before : 0;
 }
 
-int bench_guest_look(struct bench_guest *guest, uint64_t own_bytes, uint64_t own_ops,
-		     unsigned n_own, struct bench_others *ret_others)
+void bench_guest_begin(struct bench_guest *guest)
+{
+	guest->disks_before = bench_disks_read(guest->disks);
+}
+
+/* Why the disks' counters say nothing of this interval; NULL: they do. */
+static const char *why_unknown(const struct bench_guest *guest, const struct sums *before,
+			       const struct bench_own *own, const struct bench_disk_counters *now)
+{
+	if (bench_disks_why_not(guest->disks)[0])
+		return bench_disks_why_not(guest->disks);
+	if (!now->is_known || !guest->disks_before.is_known)
+		return "its counters cannot be read";
+	if (own->has_edges)
+		return "transfers that are no multiples of 4096 bytes are buffered in part";
+	/* The daemon counts an op when it ends, the disk its parts before. */
+	if (before->open_ops || guest->sums.open_ops)
+		return "other clients' transfers went on meanwhile";
+	return NULL;
+}
+
+/* now: read before the stores' counters, so what moves in between is not taken for an excess. */
+static void find_excess(struct bench_guest *guest, const struct sums *before,
+			const struct bench_own *own, const struct bench_disk_counters *now,
+			struct bench_others *others)
+{
+	const struct bench_moves moved = {
+		.read_bytes = grown(guest->sums.moves.read_bytes, before->moves.read_bytes) +
+			      own->past_bytes,
+		.write_bytes = grown(guest->sums.moves.write_bytes, before->moves.write_bytes),
+	};
+	const char *why = why_unknown(guest, before, own, now);
+
+	if (why) {
+		guest->why_unknown = why;
+		return;
+	}
+	others->is_excess_known = true;
+	others->excess = bench_disks_excess(&guest->disks_before, now, &moved);
+	others->is_shared = bench_disks_are_shared(&others->excess,
+						   moved.read_bytes + moved.write_bytes);
+}
+
+static void name_programs(const struct bench_guest *guest, char *names, size_t size)
+{
+	const size_t n = strlen(names);
+
+	(void)snprintf(names + n, size - n, "%sother programs on %s", n ? ", " : "",
+		       bench_disks_names(guest->disks));
+}
+
+int bench_guest_look(struct bench_guest *guest, const struct bench_own *own,
+		     struct bench_others *ret_others)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	const struct bench_disk_counters now = bench_disks_read(guest->disks);
 	const struct sums before = guest->sums;
+	uint64_t all_before = before.moves.read_bytes + before.moves.write_bytes, all_now;
 	int r = ask_status(guest->ctl, &guest->client, &reply);
 
 	if (r != CTL_OK)
 		return r;
 	guest->sums = sum_stores(guest, reply->status);
+	all_now = guest->sums.moves.read_bytes + guest->sums.moves.write_bytes;
 	*ret_others = (struct bench_others){
-		.bytes = grown(guest->sums.bytes, before.bytes + own_bytes),
-		.ops = grown(guest->sums.ops, before.ops + own_ops),
-		.all_bytes = grown(guest->sums.bytes, before.bytes),
+		.bytes = grown(all_now, all_before + own->bytes),
+		.ops = grown(guest->sums.ops, before.ops + own->ops),
+		.all_bytes = grown(all_now, all_before),
 		.all_blocks = grown(guest->sums.blocks, before.blocks),
 		.all_blocks_nsec = grown(guest->sums.blocks_nsec, before.blocks_nsec),
 	};
-	if (guest->sums.n_clients > n_own)
-		ret_others->n_clients = guest->sums.n_clients - n_own;
+	if (guest->sums.n_clients > own->n_processes)
+		ret_others->n_clients = guest->sums.n_clients - own->n_processes;
 	guest->is_admin = reply->status->is_admin;
-	return name_others(guest, reply->status, ret_others->bytes > 0 || !ret_others->n_clients,
-			   ret_others->names, sizeof(ret_others->names));
+	r = name_others(guest, reply->status, ret_others->bytes > 0 || !ret_others->n_clients,
+			ret_others->names, sizeof(ret_others->names));
+	if (r != CTL_OK)
+		return r;
+	find_excess(guest, &before, own, &now, ret_others);
+	if (ret_others->is_shared)
+		name_programs(guest, ret_others->names, sizeof(ret_others->names));
+	return CTL_OK;
+}
+
+bool bench_others_disturb(const struct bench_others *others)
+{
+	return others->n_clients > 0 || others->bytes > 0 || others->is_shared;
+}
+
+/* Are the disks idle?  Looks at them for a moment. */
+static int check_disks_idle(const struct bench_guest *guest)
+{
+	static const struct bench_moves none = { 0, 0 };
+	const struct timespec moment = { .tv_nsec = WATCH_MSEC * 1000000L };
+	const struct bench_disk_counters before = bench_disks_read(guest->disks);
+	struct bench_disk_counters now;
+	char texts[2][UNITS_TEXT_BYTES];
+	struct bench_moves moves;
+
+	(void)nanosleep(&moment, NULL); /* a signal ends it: then less is seen */
+	now = bench_disks_read(guest->disks);
+	moves = bench_disks_excess(&before, &now, &none);
+	if (!bench_disks_are_shared(&moves, 0))
+		return CTL_OK;
+	return ctl_fail(guest->ctl,
+			"--exclusive: other programs use %s: %s read and %s written in %u ms: wait "
+			"until they are done, or measure beside them without --exclusive",
+			bench_disks_names(guest->disks),
+			units_format_size(texts[0], moves.read_bytes),
+			units_format_size(texts[1], moves.write_bytes), WATCH_MSEC);
 }
 
 int bench_guest_check_alone(struct bench_guest *guest)
@@ -210,7 +308,7 @@ int bench_guest_check_alone(struct bench_guest *guest)
 		return r;
 	n_clients = sum_stores(guest, reply->status).n_clients;
 	if (n_clients == 0)
-		return CTL_OK;
+		return check_disks_idle(guest);
 	r = name_others(guest, reply->status, false, names, sizeof(names));
 	if (r != CTL_OK)
 		return r;
@@ -218,6 +316,52 @@ int bench_guest_check_alone(struct bench_guest *guest)
 			"--exclusive: the store is used by %u other client%s%s%s: wait until they "
 			"are done, or measure beside them without --exclusive",
 			n_clients, n_clients == 1 ? "" : "s", names[0] ? ": " : "", names);
+}
+
+void bench_total_add(struct bench_total *total, uint64_t own_bytes,
+		     const struct bench_others *others)
+{
+	total->own_bytes += own_bytes;
+	total->others_bytes += others->bytes;
+	if (others->bytes && others->names[0])
+		memcpy(total->names, others->names, sizeof(total->names));
+	total->n_unknown += !others->is_excess_known;
+	total->excess.read_bytes += others->excess.read_bytes;
+	total->excess.write_bytes += others->excess.write_bytes;
+	total->is_shared |= others->is_shared ||
+			    bench_disks_are_shared(&total->excess,
+						   total->own_bytes + total->others_bytes);
+}
+
+void bench_guest_tell(const struct bench_guest *guest, const struct bench_total *total)
+{
+	const uint64_t all = total->own_bytes + total->others_bytes;
+	const char *disks = bench_disks_names(guest->disks);
+	char texts[2][UNITS_TEXT_BYTES];
+
+	if (total->others_bytes)
+		ctl_note(guest->ctl, "the store was busy with others: %s, %.1f%% of all bytes%s%s",
+			 units_format_size(texts[0], total->others_bytes),
+			 100 * (double)total->others_bytes / (double)all,
+			 total->names[0] ? ", by " : "", total->names);
+	if (total->is_shared)
+		ctl_note(guest->ctl,
+			 "other programs used %s without the daemon: %s read and %s written beside "
+			 "the transfers of clients",
+			 disks, units_format_size(texts[0], total->excess.read_bytes),
+			 units_format_size(texts[1], total->excess.write_bytes));
+	if (total->n_unknown)
+		ctl_note(
+			guest->ctl,
+			"%sother programs that use its device without the daemon cannot be seen: %s",
+			total->others_bytes ? "" : "no other client used the store; ",
+			guest->why_unknown);
+	else if (!total->others_bytes && !total->is_shared)
+		ctl_note(
+			guest->ctl,
+			"nobody else used the store: no other client, and %s moved no more than the "
+			"daemon asked for",
+			disks);
 }
 
 int bench_guest_ask_served(struct bench_guest *guest, const struct profile *profile,
@@ -287,6 +431,7 @@ int bench_guest_start(struct ctl *ctl, struct bench_place *places, unsigned n_pl
 		      struct bench_guest **ret_guest)
 {
 	struct bench_guest *guest = calloc(1, sizeof(*guest));
+	static const struct bench_own none = { .bytes = 0 };
 	struct bench_others others;
 	int r = CTL_OK;
 
@@ -309,8 +454,10 @@ int bench_guest_start(struct ctl *ctl, struct bench_place *places, unsigned n_pl
 	}
 	for (unsigned i = 0; r == CTL_OK && i < n_places; i++)
 		r = find_store(guest, &places[i]);
+	if (r == CTL_OK && bench_disks_find(BENCH_SYSFS, places, n_places, &guest->disks) < 0)
+		r = ctl_fail(ctl, "out of memory");
 	if (r == CTL_OK)
-		r = bench_guest_look(guest, 0, 0, 0, &others);
+		r = bench_guest_look(guest, &none, &others);
 	if (r != CTL_OK) {
 		bench_guest_free(guest);
 		return r;
@@ -326,6 +473,7 @@ void bench_guest_free(struct bench_guest *guest)
 	if (!guest)
 		return;
 	dsaio_disconnect(guest->client);
+	bench_disks_free(guest->disks);
 	free(guest->stores);
 	free(guest->seen);
 	free(guest);

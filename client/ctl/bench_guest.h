@@ -1,16 +1,19 @@
 /*
- * A bench as a guest of the daemon: how busy its stores were with others meanwhile, whether it has
- * them for itself (--exclusive), what they serve of a profile.
+ * A bench as a guest of the daemon: how busy its stores and disks were with others meanwhile,
+ * whether it has them for itself (--exclusive), what they serve of a profile.
  *
- * Others' work is what the stores' counters grew by, less what the bench itself moved; who they
- * are is known of clients of the same user, or, to administrators, of all.
+ * The work of other clients is the growth of the stores' counters less what the bench itself
+ * moved; who they are is known of clients of the same user, or, to administrators, of all.
+ * Programs that use the disk without the daemon show in the disk's own counters only: its growth
+ * less all that the daemon moved (bench_disks.h).
  *
- * Nothing keeps the others away: --exclusive refuses to begin while a store has other clients, and
- * looks again behind each point, which then says by whom it was disturbed.
+ * Nothing keeps the others away: --exclusive refuses to begin while a store has other clients or
+ * a disk is busy, and looks again after each point, which then names who disturbed it.
  */
 #ifndef DSAIO_CTL_BENCH_GUEST_H
 #define DSAIO_CTL_BENCH_GUEST_H
 
+#include "client/ctl/bench_disks.h"
 #include "client/ctl/bench_place.h"
 #include "client/ctl/ctl.h"
 #include "proto/profile.h"
@@ -19,9 +22,21 @@
 
 struct bench_guest;
 
-/* What others did on the stores between two looks. */
+/* What the bench itself did since the last look. */
+struct bench_own {
+	uint64_t bytes, ops;  /* by the daemon */
+	uint64_t past_bytes;  /* direct reads without the daemon */
+	unsigned n_processes; /* that have files on the stores */
+	bool has_edges;	      /* transfers are no multiples of 4096: part of them is buffered */
+};
+
+/* What others did between two looks: on the stores, and (excess) on the disks without the daemon. */
 struct bench_others {
 	uint64_t bytes, ops;
+	struct bench_moves
+		excess; /* since bench_guest_begin(), the kernel's own traffic included */
+	bool is_excess_known;
+	bool is_shared; /* the excess is more than the kernel's: other programs used the disks */
 	/* Of all, ours too: bytes, requests to the device, and how many in flight, over time. */
 	uint64_t all_bytes, all_blocks, all_blocks_nsec;
 	unsigned n_clients;	       /* that have files or channels there now, ours not counted */
@@ -43,16 +58,36 @@ int bench_guest_start(struct ctl *ctl, struct bench_place *places, unsigned n_pl
 		      struct bench_guest **ret_guest);
 void bench_guest_free(struct bench_guest *guest);
 
-/* --exclusive: refuses, naming who is there, if the stores have clients.  CTL_OK or CTL_FAILED. */
+/*
+ * --exclusive: refuses, naming who is there, if the stores have clients or other programs use the
+ * disks.  Takes a quarter of a second.  CTL_OK or CTL_FAILED (printed).
+ */
 int bench_guest_check_alone(struct bench_guest *guest);
 
+/* The disks are watched from here on: right before the transfers that the next look is about. */
+void bench_guest_begin(struct bench_guest *guest);
+
 /*
- * Looks.  What others did since the last look goes to *ret_others; own_bytes and own_ops: what the
- * bench itself did since then, n_own: how many of its processes have files there.
- * Returns CTL_OK or CTL_FAILED (told).
+ * Looks.  What others did since the last look goes to *ret_others.
+ * Returns CTL_OK or CTL_FAILED (printed).
  */
-int bench_guest_look(struct bench_guest *guest, uint64_t own_bytes, uint64_t own_ops,
-		     unsigned n_own, struct bench_others *ret_others);
+int bench_guest_look(struct bench_guest *guest, const struct bench_own *own,
+		     struct bench_others *ret_others);
+
+bool bench_others_disturb(const struct bench_others *others);
+
+/* All looks of a run. */
+struct bench_total {
+	uint64_t own_bytes, others_bytes;
+	char names[BENCH_NAMES_BYTES]; /* of the last client that did something */
+	struct bench_moves excess;     /* of the intervals in which it is known */
+	bool is_shared;		       /* in an interval, or by the sum of many small ones */
+	unsigned n_unknown;
+};
+void bench_total_add(struct bench_total *total, uint64_t own_bytes,
+		     const struct bench_others *others);
+/* Prints who else used stores and disks, or that nobody did, or what cannot be seen. */
+void bench_guest_tell(const struct bench_guest *guest, const struct bench_total *total);
 
 /* Asks the first place's store.  CTL_OK or CTL_FAILED, and then the sentence in text (of size). */
 int bench_guest_ask_served(struct bench_guest *guest, const struct profile *profile,

@@ -60,7 +60,7 @@ struct bench_options {
 	"    --gpu, --gds           refused: this version has no GPU engine\n"                 \
 	"    --log_dir DIR          for logs and results.json (_aio_bench_logs)\n"             \
 	"    --resume               go on with what is in --log_dir\n"                         \
-	"    --exclusive            only while nobody else uses the store\n"                   \
+	"    --exclusive            only while nobody else uses the store or its disk\n"       \
 	"    --keep                 leave the test files there\n"                              \
 	"    --verbose              say more of each point\n"
 

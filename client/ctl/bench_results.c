@@ -78,6 +78,18 @@ static struct json_object *repetitions_json(const struct bench_row *row)
 	return array;
 }
 
+struct json_object *bench_excess_json(const struct bench_others *others)
+{
+	struct json_object *object;
+
+	if (!others->is_excess_known)
+		return NULL;
+	object = json_object_new_object();
+	add_int(object, "read_bytes", others->excess.read_bytes);
+	add_int(object, "write_bytes", others->excess.write_bytes);
+	return object;
+}
+
 static struct json_object *others_json(const struct bench_row *row)
 {
 	struct json_object *object = json_object_new_object();
@@ -88,6 +100,8 @@ static struct json_object *others_json(const struct bench_row *row)
 	add_float(object, "share", all ? (double)row->others.bytes / (double)all : 0);
 	add_int(object, "clients", row->others.n_clients);
 	json_add_text(object, "names", row->others.names);
+	json_object_object_add(object, "device_excess", bench_excess_json(&row->others));
+	add_bool(object, "is_device_shared", row->others.is_shared);
 	return object;
 }
 
@@ -411,6 +425,7 @@ int bench_results_row(const struct bench_results *results, size_t i, struct benc
 	struct json_object *object = json_object_array_get_idx(points(results), i);
 	struct json_object *served = json_object_object_get(object, "served");
 	struct json_object *others = json_object_object_get(object, "others");
+	struct json_object *excess = json_object_object_get(others, "device_excess");
 	struct bench_row row = { 0 };
 	int r;
 
@@ -435,6 +450,10 @@ int bench_results_row(const struct bench_results *results, size_t i, struct benc
 	row.others.ops = int_of(others, "ops");
 	row.others.n_clients = u32_of(others, "clients");
 	(void)snprintf(row.others.names, sizeof(row.others.names), "%s", text_of(others, "names"));
+	row.others.is_excess_known = excess;
+	row.others.excess.read_bytes = int_of(excess, "read_bytes");
+	row.others.excess.write_bytes = int_of(excess, "write_bytes");
+	row.others.is_shared = bool_of(others, "is_device_shared");
 	row.is_disturbed = bool_of(object, "is_disturbed");
 	(void)snprintf(row.error, sizeof(row.error), "%s", text_of(object, "error"));
 	(void)snprintf(row.log, sizeof(row.log), "%s", text_of(object, "log"));

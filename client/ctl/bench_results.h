@@ -19,7 +19,8 @@
  *     "task_sec", "task_speed_gb_per_sec", "e2e_sec", "e2e_speed_gb_per_sec", "bytes",
  *     "device_bytes": 419430400 | null,
  *     "source": "device" | "cache" | "partly cache" | "memory" | "unknown",
- *     "others": {"bytes", "ops", "share", "names"}, "is_disturbed": false,
+ *     "others": {"bytes", "ops", "share", "names", "is_device_shared": false,
+ *       "device_excess": {"read_bytes", "write_bytes"} | null}, "is_disturbed": false,
  *     "error": null | "sentence", "log": "_aio_bench_read_logs/....txt" | null
  *   }],
  *   and what the kind adds: "best", "tune", "latency", ...
@@ -99,6 +100,9 @@ int bench_results_row(const struct bench_results *results, size_t i, struct benc
 
 /* Takes rows with an error out, so that they are measured again.  Returns how many. */
 size_t bench_results_drop_failed(struct bench_results *results);
+
+/* What the disks moved beyond what the daemon did; NULL: not known. */
+struct json_object *bench_excess_json(const struct bench_others *others);
 
 /* A number with no more digits than it has, for whoever adds to the root. */
 struct json_object *bench_json_float(double value);

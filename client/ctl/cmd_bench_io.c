@@ -1,9 +1,9 @@
 /*
  * dsaioctl bench io: one measurement, with the flags and the result lines of DeepSpeed's ds_io.
  *
- * A crew (bench_crew.h) of a process for each task does one call: make what the loops use, then
- * the loops, with a barrier behind each.  Other than the other benches it leaves its files there,
- * under ds_io's names, and uses those that it finds.
+ * A crew (bench_crew.h) of a process for each task does two calls: make what the loops use, then
+ * the loops, with a barrier behind each.  Between the two the disks' counters are read.  Other than
+ * the other benches it leaves its files there, under ds_io's names, and uses those that it finds.
  */
 #include "client/ctl/bench_crew.h"
 #include "client/ctl/bench_guest.h"
@@ -30,6 +30,7 @@
 
 #define PIECE_BYTES (8u << 20) /* at which files are made and compared */
 #define PROCESSES_MAX 1024u    /* a guess: more is a mistake */
+#define PAGE_BYTES 4096u
 
 static struct {
 	const char *folder, *engine;
@@ -103,8 +104,8 @@ static const char help[] =
 	"                           a file of its own for each loop\n"
 	"    --validate             read each file again and compare\n"
 	"    --engine aio_handle    no other is there\n"
-	"    --exclusive            only while nobody else uses the store; else it is refused, or\n"
-	"                           says that it was disturbed\n"
+	"    --exclusive            only while nobody else uses the store or its disk; else it is\n"
+	"                           refused, or says that it was disturbed\n"
 	"    --gpu, --use_gds       refused: this version has no GPU engine\n"
 	"    --torch_legacy_save, --fast_io_size N, --use_accelerator_pin_memory,\n"
 	"    --slow_bounce_buffer   refused: they concern ds_io's torch engines\n"
@@ -123,6 +124,7 @@ static const char help[] =
 struct result {
 	struct measure_part part;
 	uint64_t moved_bytes, moved_ops; /* also those that do not count */
+	uint64_t validated_bytes;	 /* read without the daemon */
 };
 
 /* What a process has, beside what the crew gave it. */
@@ -301,21 +303,32 @@ static int task_loop(struct task *task, unsigned loop)
 		result->part.e2e_sec += seconds(start, end);
 		result->part.bytes += options.io_size;
 	}
+	if (options.validate)
+		result->validated_bytes += options.io_size;
 	return options.validate ? validate_file(worker, path) : 0;
 }
 
-/* The crew's one call.  What it opened ends with its process. */
-static int run_task(struct bench_worker *worker, const void *arg)
+/* The crew's first call.  What it opens ends with its process. */
+static int prepare_task(struct bench_worker *worker, const void *arg)
 {
-	struct task task = { .worker = worker };
-	int r = task_prepare(&task);
+	struct task *task = calloc(1, sizeof(*task));
 
 	(void)arg; /* there is none */
-	if (r == 0)
-		r = bench_worker_barrier(worker);
+	if (!task)
+		return bench_worker_fail(worker, "out of memory");
+	task->worker = worker;
+	worker->state = task;
+	return task_prepare(task);
+}
+
+/* The second one. */
+static int run_task(struct bench_worker *worker, const void *arg)
+{
+	int r = bench_worker_barrier(worker);
+
+	(void)arg; /* there is none */
 	for (unsigned loop = 0; r == 0 && loop < total_loops(); loop++)
-		r = task_loop(&task, loop);
-	free(task.files);
+		r = task_loop(worker->state, loop);
 	return r;
 }
 
@@ -326,34 +339,32 @@ static void add_float(struct json_object *object, const char *key, double value)
 
 static bool is_disturbed(const struct bench_others *others)
 {
-	return options.exclusive && (others->bytes > 0 || others->n_clients > 0);
+	return options.exclusive && bench_others_disturb(others);
 }
 
-/* How busy others kept the store. */
+/* How busy others kept store and disks. */
 static int tell_others(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
 		       unsigned n, struct bench_others *ret_others)
 {
-	uint64_t bytes = 0, ops = 0;
-	char text[UNITS_TEXT_BYTES];
+	struct bench_own own = { .n_processes = n, .has_edges = options.io_size % PAGE_BYTES != 0 };
+	struct bench_total total = { 0 };
 	int r;
 
 	for (unsigned i = 0; i < n; i++) {
 		const struct result *result = bench_crew_shared(crew, i);
 
-		bytes += result->moved_bytes;
-		ops += result->moved_ops;
+		own.bytes += result->moved_bytes;
+		own.ops += result->moved_ops;
+		own.past_bytes += result->validated_bytes;
 	}
-	r = bench_guest_look(guest, bytes, ops, n, ret_others);
-	if (r == CTL_OK && ret_others->bytes)
-		ctl_note(ctl, "the store was busy with others: %s, %.1f%% of all bytes%s%s",
-			 units_format_size(text, ret_others->bytes),
-			 100 * (double)ret_others->bytes / (double)(ret_others->bytes + bytes),
-			 ret_others->names[0] ? ", by " : "", ret_others->names);
-	else if (r == CTL_OK)
-		ctl_note(ctl, "nobody else used the store");
-	if (r == CTL_OK && is_disturbed(ret_others))
+	r = bench_guest_look(guest, &own, ret_others);
+	if (r != CTL_OK)
+		return r;
+	bench_total_add(&total, own.bytes, ret_others);
+	bench_guest_tell(guest, &total);
+	if (is_disturbed(ret_others))
 		ctl_note(ctl, "--exclusive: others came meanwhile: it was disturbed");
-	return r;
+	return CTL_OK;
 }
 
 static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
@@ -404,6 +415,9 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	add_float(object, "e2e_latency_sec", m.e2e_sec);
 	add_float(object, "e2e_speed_gb_per_sec", m.e2e_speed);
 	json_object_object_add(object, "others_bytes", json_object_new_uint64(others.bytes));
+	json_object_object_add(object, "device_excess", bench_excess_json(&others));
+	json_object_object_add(object, "is_device_shared",
+			       json_object_new_boolean(others.is_shared));
 	json_object_object_add(object, "is_disturbed",
 			       json_object_new_boolean(is_disturbed(&others)));
 	return ctl_print_json(ctl, object);
@@ -506,9 +520,12 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	}
 	crew_options.socket_path = ctl->socket_path; /* a private daemon's */
 	if (bench_crew_start(&crew_options, &crew, text) < 0 ||
-	    bench_crew_call(crew, run_task, NULL, 0, text) < 0)
+	    bench_crew_call(crew, prepare_task, NULL, 0, text) < 0)
 		r = ctl_fail(ctl, "%s", text);
-	else
+	bench_guest_begin(guest);
+	if (r == CTL_OK && bench_crew_call(crew, run_task, NULL, 0, text) < 0)
+		r = ctl_fail(ctl, "%s", text);
+	if (r == CTL_OK)
 		r = print_result(ctl, guest, crew, n);
 	bench_crew_free(crew);
 	bench_guest_free(guest);

@@ -79,7 +79,7 @@ static const char help[] =
 	"    --block-size N         bytes of one request to the device (2M)\n"
 	"    --rate N               begin so many a second, whether or not the last one has ended\n"
 	"    --log_dir DIR          for results.json (none)\n"
-	"    --exclusive            only while nobody else uses the store\n"
+	"    --exclusive            only while nobody else uses the store or its disk\n"
 	"    --keep                 leave the test file there\n"
 	"    --json                 results.json on standard output\n"
 	"    --socket PATH          the daemon's socket\n"

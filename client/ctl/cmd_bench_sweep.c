@@ -74,10 +74,10 @@ static void add_cells(struct table *table, const struct bench_row *row)
 		table_add(table, "-");
 	table_add(table, "%s", row->error[0] ? "-" : bench_source_name(row->source));
 	table_add(table, "%s%s", row->is_disturbed ? "disturbed: " : "",
-		  row->error[0]	      ? row->error
-		  : row->others.bytes ? row->others.names
-		  : row->is_disturbed ? row->others.names
-				      : "");
+		  row->error[0] ? row->error
+		  : row->others.bytes || row->others.is_shared || row->is_disturbed
+			  ? row->others.names
+			  : "");
 }
 
 /* How many of the rows have numbers goes to *ret_n_good. */

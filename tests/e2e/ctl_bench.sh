@@ -44,8 +44,9 @@ each_loop_may_have_its_own_file() {
 	done
 }
 
+# In memory: other tests use the disk at the same time.
 json_tells_the_numbers_and_what_was_served() {
-	expect 0 "$ctl" bench io --json --exclusive --folder "$store" --io_size 1M --loops 2 --include_warmup_time \
+	expect 0 "$ctl" bench io --private --json --exclusive --folder "$memory" --io_size 1M --loops 2 --include_warmup_time \
 		--multi_process 2 --block_size 64K --queue_depth 8 &&
 		says "$dir/out" '"op": "write"' '"bytes": 6291456' '"processes": 2' '"block_size": 65536' \
 			'"queue_depth": 8' '"task_latency_sec": ' '"e2e_speed_gb_per_sec": ' '"is_disturbed": false'
@@ -85,6 +86,8 @@ status_during_a_bench_shows_all_four_processes() {
 	[ "$seen" = 5 ] && [ "$rc" = 6 ]
 }
 
+memory=$(mktemp -d /dev/shm/dsaio-XXXXXX) || exit 1
+trap 'finish; rm -rf "$memory"' EXIT
 start_daemon
 for t in writes_print_ds_ios_lines_and_leave_its_files \
 	reads_make_their_files_where_missing_or_of_another_size each_loop_may_have_its_own_file \

@@ -24,7 +24,7 @@ many_points() {
 # start_sweep [OPTION]...: in the background, until two points are in results.json; sets $bench.  A
 # shell's background job would ignore SIGINT.
 start_sweep() {
-	env --default-signal=INT "$ctl" bench sweep --nvme_dir "$store" --sweep_config "$space" --io_size 1M \
+	env --default-signal=INT "$ctl" bench sweep --nvme_dir "${where:-$store}" --sweep_config "$space" --io_size 1M \
 		--log_dir "$logs" --loops 100 "$@" >"$dir/sweep.out" 2>"$dir/sweep.err" </dev/null &
 	bench=$!
 	for _ in $(seq 600); do
@@ -451,11 +451,12 @@ others_are_told_and_exclusive_is_refused_while_they_are_there() {
 	[ "$(n_points)" = 0 ]
 }
 
+# In memory: other tests use the disk at the same time.
 exclusive_tells_which_points_were_disturbed() {
 	many_points
+	local other where=$memory
 	start_sweep --exclusive || return 1
-	local other
-	"$ctl" bench io --folder "$store" --io_size 4M --loops 1000000 >/dev/null 2>&1 &
+	"$ctl" bench io --folder "$memory" --io_size 4M --loops 1000000 >/dev/null 2>&1 &
 	other=$!
 	for _ in $(seq 600); do
 		grep -q '"is_disturbed": true' "$logs/results.json" && break
@@ -523,7 +524,9 @@ piped_it_prints_plain_lines_and_a_terminal_gets_one() {
 	says "$dir/out" $'\rsweep: point 2 of 4  read_block' "ETA "
 }
 
-start_daemon
+memory=$(mktemp -d /dev/shm/dsaio-XXXXXX) || exit 1
+trap 'finish; rm -rf "$memory"' EXIT
+start_daemon --store "m=$memory"
 for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_same_numbers_from_our_logs \
 	a_row_tells_what_was_served_every_loop_and_where_it_came_from reads_or_writes_can_be_left_out \
 	tmpfs_is_memory_and_needs_no_daemon_of_the_systems ctrl_c_removes_the_files_and_resume_goes_on \
