@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -16,14 +18,17 @@
 #define SERVER_SECONDS 60
 #define WRITE_BYTES_MAX (64 * KIB)
 
+struct request {
+	struct fuse_in_header in;
+	uint64_t off;
+	uint32_t size;
+};
+
 struct server {
-	int fd;
+	int fd, answer_fd;
 	struct fuse_control *control;
-	struct gathered {
-		struct fuse_in_header in;
-		uint32_t size;
-	} gathered[FUSE_GATHER_MAX];
-	uint32_t n_gathered;
+	struct request gathered[FUSE_GATHER_MAX], hung[FUSE_GATHER_MAX];
+	uint32_t n_gathered, n_hung;
 };
 
 static void answer(const struct server *server, const struct fuse_in_header *in, int error,
@@ -63,42 +68,57 @@ static struct fuse_entry_out entry_of(char name)
 					.attr = attr_of(node_of(name)) };
 }
 
-static void answer_io(const struct server *server, const struct fuse_in_header *in, uint32_t size)
+static void answer_io(const struct server *server, const struct request *request)
 {
-	static const uint8_t zeroes[FUSE_FILE_BYTES];
-	struct fuse_write_out written = { .size = size };
+	static uint8_t bytes[FUSE_FILE_BYTES];
+	struct fuse_write_out written = { .size = request->size };
 
-	if (in->opcode == FUSE_READ)
-		answer(server, in, 0, zeroes, size);
-	else
-		answer(server, in, 0, &written, sizeof(written));
+	if (request->in.opcode == FUSE_READ) {
+		pattern_fill(bytes, request->size, FUSE_SEED, request->off);
+		answer(server, &request->in, 0, bytes, request->size);
+	} else {
+		answer(server, &request->in, 0, &written, sizeof(written));
+	}
 }
 
-static void serve_io(struct server *server, const struct fuse_in_header *in, uint32_t size)
+static void serve_io(struct server *server, const struct request *request)
 {
 	struct fuse_control *control = server->control;
 	char hung = atomic_load(&control->hung_file);
 	uint32_t delay = atomic_load(&control->delay_usec);
 
-	if (atomic_load(&control->is_io_hung) || (hung && in->nodeid == node_of(hung))) {
+	if (atomic_load(&control->is_io_hung) || (hung && request->in.nodeid == node_of(hung))) {
+		if (server->n_hung == FUSE_GATHER_MAX)
+			_exit(1);
+		server->hung[server->n_hung++] = *request;
 		(void)atomic_fetch_add(&control->n_hung, 1);
 		return;
 	}
 	if (delay)
 		(void)usleep(delay);
-	if (in->nodeid == node_of('.')) { /* not a test's own */
-		answer_io(server, in, size);
+	if (request->in.nodeid == node_of('.')) { /* not a test's own */
+		answer_io(server, request);
 		return;
 	}
-	server->gathered[server->n_gathered++] = (struct gathered){ *in, size };
+	server->gathered[server->n_gathered++] = *request;
 	if (server->n_gathered > atomic_load(&control->max_together))
 		atomic_store(&control->max_together, server->n_gathered);
 	if (server->n_gathered < atomic_load(&control->n_gather) &&
 	    server->n_gathered < FUSE_GATHER_MAX)
 		return;
 	for (uint32_t i = 0; i < server->n_gathered; i++)
-		answer_io(server, &server->gathered[i].in, server->gathered[i].size);
+		answer_io(server, &server->gathered[i]);
 	server->n_gathered = 0;
+}
+
+static void serve_hung(struct server *server)
+{
+	eventfd_t count;
+
+	(void)eventfd_read(server->answer_fd, &count); /* it is readable */
+	for (uint32_t i = 0; i < server->n_hung; i++)
+		answer_io(server, &server->hung[i]);
+	server->n_hung = 0;
 }
 
 static void serve_one(struct server *server, const struct fuse_in_header *in, const void *body)
@@ -110,6 +130,7 @@ static void serve_one(struct server *server, const struct fuse_in_header *in, co
 				      .congestion_threshold = 12,
 				      .time_gran = 1 };
 	const char *name = body;
+	struct request io = { .in = *in };
 	struct fuse_attr_out attr = { .attr = attr_of(in->nodeid) };
 	struct fuse_statfs_out statfs = { .st = { .bsize = 4096, .frsize = 4096, .namelen = 255 } };
 	struct fuse_open_out open = { .fh = in->nodeid };
@@ -143,10 +164,13 @@ static void serve_one(struct server *server, const struct fuse_in_header *in, co
 		answer(server, in, 0, &open, sizeof(open));
 		return;
 	case FUSE_READ:
-		serve_io(server, in, ((const struct fuse_read_in *)body)->size);
+		io.off = ((const struct fuse_read_in *)body)->offset;
+		io.size = ((const struct fuse_read_in *)body)->size;
+		serve_io(server, &io);
 		return;
 	case FUSE_WRITE:
-		serve_io(server, in, ((const struct fuse_write_in *)body)->size);
+		io.size = ((const struct fuse_write_in *)body)->size;
+		serve_io(server, &io);
 		return;
 	case FUSE_FLUSH:
 	case FUSE_FSYNC:
@@ -168,8 +192,17 @@ static void serve(struct server *server)
 	static uint64_t request[(WRITE_BYTES_MAX + 8192) / sizeof(uint64_t)];
 
 	for (;;) {
-		ssize_t n = read(server->fd, request, sizeof(request));
+		struct pollfd fds[] = { { .fd = server->fd, .events = POLLIN },
+					{ .fd = server->answer_fd, .events = POLLIN } };
+		ssize_t n;
 
+		if (poll(fds, 2, -1) < 0)
+			return;
+		if (fds[1].revents)
+			serve_hung(server);
+		if (!fds[0].revents)
+			continue;
+		n = read(server->fd, request, sizeof(request));
 		if (n < 0 && (errno == EINTR || errno == ENOENT))
 			continue;
 		if (n < (ssize_t)sizeof(struct fuse_in_header))
@@ -190,6 +223,7 @@ void fuse_start(struct fuse *fs, unsigned long flags)
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(shared != MAP_FAILED);
 	fs->control = server.control = shared;
+	fs->answer_fd = server.answer_fd = (int)CHECK_SYS(eventfd(0, EFD_CLOEXEC));
 
 	server.fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	if (server.fd < 0)
@@ -217,6 +251,13 @@ void fuse_start(struct fuse *fs, unsigned long flags)
 char *fuse_path(const struct fuse *fs, char name)
 {
 	return test_text("%s/%c", fs->dir, name);
+}
+
+void fuse_answer_hung(const struct fuse *fs)
+{
+	atomic_store(&fs->control->is_io_hung, false);
+	atomic_store(&fs->control->hung_file, 0);
+	CHECK_SYS(eventfd_write(fs->answer_fd, 1));
 }
 
 /* Not by a shell: a process that starts closes what it inherits. */

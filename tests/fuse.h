@@ -2,16 +2,18 @@
  * A FUSE file system whose server does what a test tells it, while it runs.
  *
  * It is mounted in a mount namespace of the test's, which a daemon that was started before does not
- * see, and served by a process that speaks the kernel's protocol itself.  Its files are one letter
- * long, of FUSE_FILE_BYTES zeroes whatever is written; others can be made (names that start with a
- * dot), and are gone at once.  It ends by itself after a minute: what hangs on it then comes back.
+ * see, and served by a process that speaks the kernel's protocol itself.  Its files have names of one
+ * letter and FUSE_FILE_BYTES bytes: the pattern of FUSE_SEED, whatever is written.  Others can be made
+ * (names that start with a dot), and are gone at once.  It ends by itself after a minute: what hangs
+ * on it then comes back.
  */
 #ifndef DSAIO_TESTS_FUSE_H
 #define DSAIO_TESTS_FUSE_H
 
 #include "tests/stores.h"
 
-#define FUSE_FILE_BYTES MIB
+#define FUSE_FILE_BYTES (8 * MIB)
+#define FUSE_SEED 77
 #define FUSE_GATHER_MAX 256u
 
 /* Shared with the server. */
@@ -28,6 +30,7 @@ struct fuse_control {
 
 struct fuse {
 	const char *dir;
+	int answer_fd; /* an eventfd, see fuse_answer_hung() */
 	struct fuse_control *control;
 	pid_t pid;
 };
@@ -35,6 +38,8 @@ struct fuse {
 /* Mounts and serves it; flags: as mount(2) has them.  Skips where there is no FUSE. */
 void fuse_start(struct fuse *fs, unsigned long flags);
 char *fuse_path(const struct fuse *fs, char name);
+/* Reads and writes hang no more; the server answers those that do. */
+void fuse_answer_hung(const struct fuse *fs);
 /* Does what the daemon's log says frees it: what hangs ends with an error. */
 void fuse_free_as_told(const struct daemon *daemon);
 

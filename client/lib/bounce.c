@@ -27,6 +27,8 @@
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define LOOK_MIN_NSEC 50000u   /* between two looks at a ring of the caller's, at first */
 #define LOOK_MAX_NSEC 1000000u /* and when nothing comes */
+/* A job without a slot asks again: the daemon's pool may have memory by then.  A guess. */
+#define SHORT_NSEC 100000000u
 
 struct bounce_job;
 
@@ -49,9 +51,9 @@ struct bounce_job {
 	struct dsaio_op *op;
 	struct dsaio_handle *via; /* whose channel takes the pieces */
 	struct channel *channel;
-	struct slots *slots;
-	struct copiers *copiers; /* NULL: it has none */
-	bool is_slow;		 /* the last copy was: others shall help */
+	struct slots_share *share; /* its store's; NULL: of a job for a ring */
+	struct copiers *copiers;   /* NULL: it has none */
+	bool is_slow;		   /* the last copy was: others shall help */
 	char *buf;
 	uint64_t next, end; /* bytes of the file: the next piece's first, and the op's end */
 	uint64_t deadline_nsec;
@@ -74,7 +76,8 @@ struct bounce_job {
 	bool is_cancel_sent;
 	bool is_touched; /* of its pieces some have ended, so n is not 0; it is in the list */
 	struct bounce_job *next_touched;
-	struct bounce_job *next_job, *prev_job; /* of its state's list, or the inbox */
+	struct bounce_job *next_job, *prev_job;		  /* of its state's list, or the inbox */
+	struct bounce_job *next_starting, *prev_starting; /* JOB_STARTING: of its channel's list */
 };
 
 struct job_list {
@@ -97,6 +100,8 @@ struct client_bounce {
 
 	/* the thread's */
 	struct job_list jobs[JOB_FULL + 1]; /* by state */
+	struct channel *starting;	    /* those with jobs that may start pieces */
+	bool is_short;			    /* of these one has no slot, and waits for one */
 	struct bounce_job *touched;
 	struct dsaio_handle *active; /* companions with pieces in flight */
 	uint64_t turn;
@@ -181,7 +186,7 @@ static void job_init(struct bounce_job *job, struct dsaio_op *op, struct dsaio_h
 	job->op = op;
 	job->via = via;
 	job->channel = channel;
-	job->slots = bounce ? &bounce->slots : NULL;
+	job->share = bounce ? slots_share_get(&bounce->slots, channel->store) : NULL;
 	if (bounce && op->opcode == RING_OP_READ && op->len >= SHARE_BYTES_MIN)
 		job->copiers = &bounce->copiers;
 	job->buf = buf;
@@ -210,7 +215,8 @@ static void job_has_no_slot(struct bounce_job *job, int r)
 
 /*
  * Starts the next piece, or notes why there will be none.  is_blocking: in a caller's thread;
- * is_further: this thread has pieces in flight.  Returns 0, or -EAGAIN: not now.
+ * is_further: this thread has pieces in flight on this store (blocking: of this op).  Returns 0, or
+ * -EAGAIN: not now.
  */
 static int piece_start(struct bounce_job *job, bool is_blocking, bool is_further)
 {
@@ -233,9 +239,9 @@ static int piece_start(struct bounce_job *job, bool is_blocking, bool is_further
 	if (is_blocking && bytes > wish)
 		bytes = wish;
 	if (is_blocking && !is_further)
-		r = slots_await(job->slots, bytes, job->deadline_nsec, &piece->slot);
+		r = slots_await(job->share, bytes, job->deadline_nsec, &piece->slot);
 	else
-		r = slots_take(job->slots, bytes, is_further, &piece->slot);
+		r = slots_take(job->share, bytes, is_further, &piece->slot);
 	if (r == -EAGAIN)
 		return r;
 	if (r < 0) {
@@ -252,7 +258,7 @@ static int piece_start(struct bounce_job *job, bool is_blocking, bool is_further
 			job->stop = -ENOMEM;
 	}
 	if (job->stop) {
-		slots_give(job->slots, &piece->slot);
+		slots_give(&piece->slot);
 		return 0;
 	}
 	piece->op->opcode = op->opcode;
@@ -389,7 +395,7 @@ static void piece_finish(struct bounce_job *job)
 		else if (done < piece->cut.len)
 			job->error = -EIO; /* a write is whole, or fails */
 	}
-	slots_give(job->slots, &piece->slot);
+	slots_give(&piece->slot);
 	handle_op_drop(TAKE_PTR(piece->op));
 	job->first = (job->first + 1) % PIECES_MAX;
 	job->n--;
@@ -408,6 +414,7 @@ static void job_end_op(struct bounce_job *job)
 	if (op->result == -ENOMEM)
 		op->text = TAKE_PTR(job->why);
 	free(job->why);
+	slots_share_drop(job->share);
 	wait_end_op(op);
 }
 
@@ -436,7 +443,7 @@ void bounce_run(struct dsaio_op *op, struct channel *channel, void *buf)
 
 	job_init(&job, op, op->handle, channel, bounce, buf);
 	/* Its pieces are in the handle's ring: behind what is there. */
-	job.stop = bounce ? bounce_await_earlier(op, true, job.deadline_nsec) : -ENOMEM;
+	job.stop = job.share ? bounce_await_earlier(op, true, job.deadline_nsec) : -ENOMEM;
 	while (job.n || job_has_more(&job)) {
 		int r = 0;
 
@@ -479,18 +486,69 @@ static void list_remove(struct job_list *list, struct bounce_job *job)
 		list->first = job->next_job;
 }
 
-static void job_move(struct client_bounce *bounce, struct bounce_job *job, enum job_state state)
+/* The last of its channel's jobs that may start pieces. */
+static void starting_add(struct client_bounce *bounce, struct bounce_job *job)
+{
+	struct channel *channel = job->channel;
+
+	job->next_starting = NULL;
+	job->prev_starting = channel->last_starting;
+	channel->last_starting = job;
+	if (job->prev_starting) {
+		job->prev_starting->next_starting = job;
+		return;
+	}
+	channel->first_starting = job;
+	channel->prev_starting = NULL;
+	channel->next_starting = bounce->starting;
+	if (bounce->starting)
+		bounce->starting->prev_starting = channel;
+	bounce->starting = channel;
+}
+
+static void starting_remove(struct client_bounce *bounce, struct bounce_job *job)
+{
+	struct channel *channel = job->channel;
+
+	if (job->next_starting)
+		job->next_starting->prev_starting = job->prev_starting;
+	else
+		channel->last_starting = job->prev_starting;
+	if (job->prev_starting)
+		job->prev_starting->next_starting = job->next_starting;
+	else
+		channel->first_starting = job->next_starting;
+	if (channel->first_starting)
+		return;
+	if (channel->next_starting)
+		channel->next_starting->prev_starting = channel->prev_starting;
+	if (channel->prev_starting)
+		channel->prev_starting->next_starting = channel->next_starting;
+	else
+		bounce->starting = channel->next_starting;
+}
+
+static void job_leave(struct client_bounce *bounce, struct bounce_job *job)
 {
 	list_remove(&bounce->jobs[job->state], job);
+	if (job->state == JOB_STARTING)
+		starting_remove(bounce, job);
+}
+
+static void job_move(struct client_bounce *bounce, struct bounce_job *job, enum job_state state)
+{
+	job_leave(bounce, job);
 	job->state = state;
 	list_add(&bounce->jobs[state], job);
+	if (state == JOB_STARTING)
+		starting_add(bounce, job);
 }
 
 /* Its op is not, or no more, the thread's. */
 static void job_free(struct client_bounce *bounce, struct bounce_job *job,
 		     struct dsaio_handle *handle)
 {
-	list_remove(&bounce->jobs[job->state], job);
+	job_leave(bounce, job);
 	if (job->earlier)
 		handle_op_drop(job->earlier);
 	free(job);
@@ -715,8 +773,10 @@ static bool finish_pieces(struct client_bounce *bounce)
 	for (; (job = touched); job_settle(bounce, job)) {
 		touched = job->next_touched;
 		job->is_touched = false;
-		if (first_piece(job)->has_ended)
+		if (first_piece(job)->has_ended) {
+			job->share->n_pieces--;
 			piece_finish(job);
+		}
 	}
 	return did;
 }
@@ -757,23 +817,47 @@ static void activate(struct client_bounce *bounce, struct dsaio_handle *companio
 	bounce->active = companion;
 }
 
-/* A piece of each job in turn, as long as there are slots. */
+/* A piece of a job that may start some; false: not now. */
+static bool start_piece(struct client_bounce *bounce, struct bounce_job *job)
+{
+	struct slots_share *share = job->share;
+	unsigned n = job->n;
+
+	/* The ring is ours to consume: completions make room, and wake us. */
+	if (share->refused == bounce->turn || !ring_client_room(&job->channel->ring))
+		return false;
+	if (piece_start(job, false, share->n_pieces) == -EAGAIN) {
+		share->refused = bounce->turn;
+		bounce->is_short |= !share->n_pieces;
+		return false;
+	}
+	if (job->n > n) {
+		share->n_pieces++;
+		if (!nth_piece(job, n)->has_ended)
+			activate(bounce, job->via);
+	}
+	job_settle(bounce, job); /* behind its channel's others, or its end */
+	return true;
+}
+
+/*
+ * A piece of each channel in turn, and in each of its jobs in turn, as long as there are slots and room.
+ * A channel whose ring is full, or whose store has no slot, holds up no other.
+ */
 static bool start_pieces(struct client_bounce *bounce)
 {
-	struct bounce_job *job;
-	bool did = false;
+	struct channel *channel, *next;
+	bool did = false, goes_on = true;
 
-	while ((job = bounce->jobs[JOB_STARTING].first)) {
-		unsigned n = job->n;
-
-		if (!ring_client_room(&job->channel->ring))
-			break; /* ours to consume: completions make room, and wake us */
-		if (piece_start(job, false, bounce->active || bounce->touched) == -EAGAIN)
-			break;
-		did = true;
-		if (job->n > n && !nth_piece(job, n)->has_ended)
-			activate(bounce, job->via);
-		job_settle(bounce, job);
+	bounce->is_short = false;
+	while (goes_on) {
+		goes_on = false;
+		for (channel = bounce->starting; channel; channel = next) {
+			/* It has a job, so its handle stays whatever ends now. */
+			next = channel->next_starting;
+			goes_on |= start_piece(bounce, channel->first_starting);
+		}
+		did |= goes_on;
 	}
 	return did;
 }
@@ -815,6 +899,8 @@ static uint64_t sleep_nsec(struct client_bounce *bounce)
 		now = clock_nsec();
 		nsec = deadline > now ? deadline - now : 0;
 	}
+	if (bounce->is_short && nsec > SHORT_NSEC)
+		nsec = SHORT_NSEC;
 	if (bounce->look_nsec) {
 		if (nsec > bounce->look_nsec)
 			nsec = bounce->look_nsec;
@@ -1019,6 +1105,12 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 	if (!job)
 		return;
 	job_init(job, op, companion, channel, bounce_get(client), buf);
+	if (!job->share) {
+		job->stop = -ENOMEM;
+		job_end_op(job);
+		free(job);
+		return;
+	}
 	job_post(client, job);
 }
 

@@ -37,6 +37,8 @@
  *   - a slot belongs to a piece that is filled, in flight, or next to be emptied, and none of these
  *     waits for a slot: who has no piece in flight may sleep for its first, who has takes what is
  *     there; so slots come back as long as the daemon completes entries, or dies;
+ *   - a store that completes nothing holds a part of the slots (slots.h) and its own rings; the thread
+ *     passes over its jobs, so the ops of other stores do not wait for it;
  *   - who waits for a copier waits for one copy, which waits for nobody;
  *   - pieces of a blocking op are consumed by its own thread, or by one that has the role and hands
  *     it on; those of the thread by the thread, which never sleeps for anything but all of its

@@ -15,6 +15,7 @@
 #include "client/lib/client.h"
 #include "proto/ring.h"
 
+struct bounce_job;
 struct bounce_piece;
 struct cut_piece;
 struct inode;
@@ -100,6 +101,10 @@ struct channel {
 	_Atomic bool is_dead; /* takes no more entries; set under submit_lock, read anywhere */
 	bool is_broken;	      /* the consumer's: its rings are not looked at any more */
 	struct channel *_Atomic next; /* of the handle; set before it is shown, never changed */
+
+	/* the library's thread's: jobs that may start pieces here; a list of channels with such */
+	struct bounce_job *first_starting, *last_starting;
+	struct channel *next_starting, *prev_starting;
 };
 
 /* A new channel of that handle.  Returns 0 or conn_call()'s errors, with a sentence. */

@@ -6,6 +6,7 @@
 #include "proto/cpu.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
@@ -13,7 +14,6 @@
 
 #define UNITS_PER_SLAB (SLOTS_SLAB_BYTES / SLOT_UNIT)
 #define SLAB_BYTES_MIN SLOT_UNIT
-#define KEPT_FOR_FIRST 8u	   /* of all units a 8th: see slots.h */
 #define ASK_AGAIN_NSEC 1000000000u /* a pool that was empty may have some again */
 #define LOOK_NSEC 100000000u	   /* between two looks whether the daemon is gone */
 #define NSEC_PER_SEC UINT64_C(1000000000)
@@ -62,20 +62,74 @@ static unsigned units_for(uint64_t bytes)
 	return n;
 }
 
-/* Under the lock. */
-static bool take_units(struct slots *slots, unsigned n, bool is_further, struct slot *ret_slot)
+struct slots_share *slots_share_get(struct slots *slots, uint32_t store)
 {
-	unsigned kept = is_further ? slots->n_units / KEPT_FOR_FIRST : 0;
+	struct slots_share *share;
 
-	if (slots->n_free < n + kept)
+	(void)pthread_mutex_lock(&slots->lock); /* a plain mutex: cannot fail */
+	for (share = slots->shares; share && share->store != store; share = share->next)
+		;
+	if (!share) {
+		share = calloc(1, sizeof(*share));
+		if (share) {
+			share->slots = slots;
+			share->store = store;
+			share->next = slots->shares;
+			slots->shares = share;
+		}
+	}
+	if (share)
+		share->n_refs++;
+	(void)pthread_mutex_unlock(&slots->lock);
+	return share;
+}
+
+void slots_share_drop(struct slots_share *share)
+{
+	struct slots *slots;
+	struct slots_share **link;
+
+	if (!share)
+		return;
+	slots = share->slots;
+	(void)pthread_mutex_lock(&slots->lock);
+	if (--share->n_refs == 0) {
+		for (link = &slots->shares; *link != share; link = &(*link)->next)
+			;
+		*link = share->next;
+		free(share);
+	}
+	(void)pthread_mutex_unlock(&slots->lock);
+}
+
+/* See slots.h.  Under the lock. */
+static bool is_in_share(const struct slots_share *share, unsigned n, bool is_further)
+{
+	unsigned n_free = share->slots->n_free, n_used = share->n_units + n;
+
+	if (n_free < n)
+		return false;
+	if (!share->n_units && n == 1)
+		return true;
+	return n_used <= (is_further ? 1 : 2) * (n_free - n);
+}
+
+/* Under the lock. */
+static bool take_units(struct slots_share *share, unsigned n, bool is_further,
+		       struct slot *ret_slot)
+{
+	struct slots *slots = share->slots;
+
+	if (!is_in_share(share, n, is_further))
 		return false;
 	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++) {
 		int unit = slots->slabs[i].n_units ? slots_take_bits(&slots->slabs[i].used, n) : -1;
 
 		if (unit < 0)
 			continue;
-		*ret_slot = (struct slot){ &slots->slabs[i], (unsigned)unit, n };
+		*ret_slot = (struct slot){ share, &slots->slabs[i], (unsigned)unit, n };
 		slots->n_free -= n;
+		share->n_units += n;
 		return true;
 	}
 	return false;
@@ -88,11 +142,12 @@ static bool may_grow(const struct slots *slots)
 	       (!slots->full_nsec || clock_nsec() - slots->full_nsec >= ASK_AGAIN_NSEC);
 }
 
-/* Asks for a slab; a first one may be small.  Under the lock, which it lets go meanwhile. */
-static int grow(struct slots *slots)
+/*
+ * Asks for a slab; may_be_small: one of any size helps.  Under the lock, which it lets go meanwhile.
+ */
+static int grow(struct slots *slots, bool may_be_small)
 {
 	struct slots_slab *slab = slots->slabs;
-	bool is_first = !slots->n_slabs;
 	uint64_t bytes = SLOTS_SLAB_BYTES;
 	uint32_t id = 0;
 	int fd = -1, r;
@@ -101,7 +156,7 @@ static int grow(struct slots *slots)
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (;;) {
 		r = buffer_slab_ask(slots->client, "private memory", bytes, &id, &fd);
-		if (r != -ENOMEM || !is_first)
+		if (r != -ENOMEM || !may_be_small)
 			break;
 		if (bytes > SLAB_BYTES_MIN)
 			bytes /= 4; /* 4 MiB, 1 MiB, 256 KiB, 64 KiB */
@@ -128,12 +183,12 @@ static int grow(struct slots *slots)
 	return 0;
 }
 
-/* Who waits may look: the first of them, else the thread.  Under the lock. */
+/* Who waits may look: the first of each store's, and the thread.  Under the lock. */
 static void wake_next(struct slots *slots)
 {
-	if (slots->first) {
-		(void)pthread_cond_signal(&slots->first->cond);
-	}
+	for (struct slots_share *share = slots->shares; share; share = share->next)
+		if (share->first)
+			(void)pthread_cond_signal(&share->first->cond);
 	if (slots->is_thread_short) {
 		slots->is_thread_short = false;
 		client_poke(slots->client);
@@ -141,15 +196,16 @@ static void wake_next(struct slots *slots)
 }
 
 /* Under the lock. */
-static int take(struct slots *slots, uint64_t bytes, bool is_further, struct slot *ret_slot)
+static int take(struct slots_share *share, uint64_t bytes, bool is_further, struct slot *ret_slot)
 {
+	struct slots *slots = share->slots;
 	unsigned n = units_for(bytes);
 
 	for (;;) {
-		if (take_units(slots, n, is_further, ret_slot))
+		if (take_units(share, n, is_further, ret_slot))
 			return 0;
 		if (may_grow(slots)) {
-			int r = grow(slots);
+			int r = grow(slots, !share->n_units && !slots->n_free);
 
 			wake_next(slots); /* whether it grew or not */
 			if (r < 0 && (r != -ENOMEM || !slots->n_slabs))
@@ -158,7 +214,7 @@ static int take(struct slots *slots, uint64_t bytes, bool is_further, struct slo
 				continue;
 		}
 		for (unsigned less = n / 2; less; less /= 2)
-			if (take_units(slots, less, is_further, ret_slot))
+			if (take_units(share, less, is_further, ret_slot))
 				return 0;
 		if (!slots->n_slabs && !slots->is_growing && slots->full_nsec)
 			slots->full_nsec = 0; /* who has none at all asks each time */
@@ -167,19 +223,20 @@ static int take(struct slots *slots, uint64_t bytes, bool is_further, struct slo
 	}
 }
 
-int slots_take(struct slots *slots, uint64_t bytes, bool is_further, struct slot *ret_slot)
+int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struct slot *ret_slot)
 {
+	struct slots *slots = share->slots;
 	int r;
 
-	(void)pthread_mutex_lock(&slots->lock); /* a plain mutex: can not fail */
-	r = is_further && slots->first ? -EAGAIN : take(slots, bytes, is_further, ret_slot);
+	(void)pthread_mutex_lock(&slots->lock);
+	r = is_further && share->first ? -EAGAIN : take(share, bytes, is_further, ret_slot);
 	if (r == -EAGAIN && !is_further)
 		slots->is_thread_short = true;
 	(void)pthread_mutex_unlock(&slots->lock);
 	return r;
 }
 
-static void queue_add(struct slots *slots, struct slots_waiter *waiter)
+static void queue_add(struct slots_share *share, struct slots_waiter *waiter)
 {
 	pthread_condattr_t attr;
 
@@ -188,38 +245,40 @@ static void queue_add(struct slots *slots, struct slots_waiter *waiter)
 	(void)pthread_cond_init(&waiter->cond, &attr);
 	(void)pthread_condattr_destroy(&attr);
 	waiter->next = NULL;
-	waiter->prev = slots->last;
-	if (slots->last)
-		slots->last->next = waiter;
+	waiter->prev = share->last;
+	if (share->last)
+		share->last->next = waiter;
 	else
-		slots->first = waiter;
-	slots->last = waiter;
+		share->first = waiter;
+	share->last = waiter;
 }
 
-static void queue_remove(struct slots *slots, struct slots_waiter *waiter)
+static void queue_remove(struct slots_share *share, struct slots_waiter *waiter)
 {
 	if (waiter->next)
 		waiter->next->prev = waiter->prev;
 	else
-		slots->last = waiter->prev;
+		share->last = waiter->prev;
 	if (waiter->prev)
 		waiter->prev->next = waiter->next;
 	else
-		slots->first = waiter->next;
+		share->first = waiter->next;
 	(void)pthread_cond_destroy(&waiter->cond);
-	wake_next(slots);
+	wake_next(share->slots);
 }
 
-int slots_await(struct slots *slots, uint64_t bytes, uint64_t deadline_nsec, struct slot *ret_slot)
+int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nsec,
+		struct slot *ret_slot)
 {
+	struct slots *slots = share->slots;
 	struct slots_waiter waiter;
 	int r = -EAGAIN;
 
 	(void)pthread_mutex_lock(&slots->lock);
-	if (!slots->first)
-		r = take(slots, bytes, false, ret_slot);
+	if (!share->first)
+		r = take(share, bytes, false, ret_slot);
 	if (r == -EAGAIN) {
-		queue_add(slots, &waiter);
+		queue_add(share, &waiter);
 		while (r == -EAGAIN) {
 			uint64_t now = clock_nsec(), until = now + LOOK_NSEC;
 			struct timespec ts;
@@ -235,22 +294,27 @@ int slots_await(struct slots *slots, uint64_t bytes, uint64_t deadline_nsec, str
 			(void)pthread_cond_timedwait(&waiter.cond, &slots->lock, &ts);
 			if (conn_is_gone(slots->client->conn))
 				r = -ECONNRESET;
-			else if (slots->first == &waiter)
-				r = take(slots, bytes, false, ret_slot);
+			else if (share->first == &waiter)
+				r = take(share, bytes, false, ret_slot);
 		}
-		queue_remove(slots, &waiter);
+		queue_remove(share, &waiter);
 	}
 	(void)pthread_mutex_unlock(&slots->lock);
 	return r;
 }
 
-void slots_give(struct slots *slots, struct slot *slot)
+void slots_give(struct slot *slot)
 {
+	struct slots_share *share = slot->share;
+	struct slots *slots;
+
 	if (!slot->slab)
 		return;
+	slots = share->slots;
 	(void)pthread_mutex_lock(&slots->lock);
 	slot->slab->used &= ~(((UINT64_C(1) << slot->n_units) - 1) << slot->unit);
 	slots->n_free += slot->n_units;
+	share->n_units -= slot->n_units;
 	slot->slab = NULL;
 	wake_next(slots);
 	(void)pthread_mutex_unlock(&slots->lock);

@@ -12,8 +12,13 @@
  * on hugetlbfs, which has no write(2), the slab is mapped for that copy, and the slot is filled by
  * process_vm_readv().
  *
- * Who holds slots never waits for others: a first slot can be waited for, in turn; further ones
- * are there or are not, and leave some of the memory for the first ones of others.
+ * Shares.  The slots in use are counted for each store.  An op's further pieces may make their store
+ * use as much as stays free, an op's first piece twice as much, and a store that uses nothing gets the
+ * smallest slot whatever is left.  So a store that hangs holds two thirds of the memory at most, a
+ * second one two thirds of the rest, and a store that works finds some.
+ *
+ * Who holds slots never waits for others: a first slot can be waited for, in the order of the waiters
+ * of a store; further ones are there or are not, and leave some of the memory for the first ones.
  *
  * Any thread.
  */
@@ -37,6 +42,21 @@ struct slots_slab {
 
 struct slots_waiter;
 
+/* A store's part of the slots; it exists while ops use it. */
+struct slots_share {
+	struct slots *slots;
+	uint32_t store;
+
+	/* slots.lock */
+	unsigned n_refs, n_units; /* in use */
+	struct slots_waiter *first, *last;
+	struct slots_share *next;
+
+	/* the library's thread's */
+	unsigned n_pieces; /* its own, with slots */
+	uint64_t refused;  /* the turn in which there was no slot */
+};
+
 struct slots {
 	struct dsaio_client *client;
 	pthread_mutex_t lock; /* of all below */
@@ -44,11 +64,12 @@ struct slots {
 	unsigned n_slabs, n_units, n_free; /* slabs may lie anywhere among the places */
 	bool is_growing;		   /* a thread asks for a slab, without the lock */
 	uint64_t full_nsec;		   /* when the pool last had none for us; 0: it had */
-	struct slots_waiter *first, *last;
+	struct slots_share *shares;
 	bool is_thread_short; /* who does not wait wants to be woken: client_poke() */
 };
 
 struct slot {
+	struct slots_share *share;
 	struct slots_slab *slab; /* NULL: none */
 	unsigned unit, n_units;
 };
@@ -66,15 +87,21 @@ void slots_init(struct slots *slots, struct dsaio_client *client);
 /* No slot is taken.  The slabs stay the session's. */
 void slots_deinit(struct slots *slots);
 
+/* The share of a store, held until slots_share_drop(); NULL: no memory. */
+struct slots_share *slots_share_get(struct slots *slots, uint32_t store);
+/* No slot of it that the caller has taken is in use.  NULL is fine. */
+void slots_share_drop(struct slots_share *share);
+
 /*
  * Takes a slot of `bytes`, or of less where memory is short.  is_further: the caller holds one.
  * Returns 0, -EAGAIN (all is in use; not is_further: client_poke() comes when it may have
  * changed), or -ENOMEM or conn_call()'s errors with a sentence: there is no slab to be had.
  */
-int slots_take(struct slots *slots, uint64_t bytes, bool is_further, struct slot *ret_slot);
+int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struct slot *ret_slot);
 /* The same, not is_further, and sleeps until there is one: -ETIMEDOUT, or -ECONNRESET. */
-int slots_await(struct slots *slots, uint64_t bytes, uint64_t deadline_nsec, struct slot *ret_slot);
-void slots_give(struct slots *slots, struct slot *slot);
+int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nsec,
+		struct slot *ret_slot);
+void slots_give(struct slot *slot);
 
 /* Gives slabs back that nobody uses.  Returns whether there was one. */
 bool slots_trim(struct slots *slots);

@@ -5,6 +5,7 @@
 #include "tests/unit/suite.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
@@ -167,8 +168,10 @@ START_TEST(units_are_taken_at_multiples_of_their_number)
 END_TEST
 
 /* A client whose slab is a memfd of the test's own; nobody else is asked. */
-static struct dsaio_client client;
+static struct dsaio_conn conn = { .fd = -1 };
+static struct dsaio_client client = { .conn = &conn };
 static struct slots slots;
+static struct slots_share *share; /* of store 0 */
 
 static void slots_setup(void)
 {
@@ -180,33 +183,113 @@ static void slots_setup(void)
 	slots.n_slabs = 1;
 	slots.n_units = slots.n_free = 64;
 	slots.is_growing = true; /* as if another thread asked for more */
+	share = slots_share_get(&slots, 0);
+	ck_assert_ptr_nonnull(share);
 }
 
 static void slots_teardown(void)
 {
+	slots_share_drop(share);
+	ck_assert_ptr_null(slots.shares);
 	slots_deinit(&slots);
 }
 
-START_TEST(who_has_none_finds_room_that_others_must_leave)
+static unsigned take_all(struct slots_share *of, bool is_further, struct slot *taken)
 {
-	struct slot taken[64], slot;
 	unsigned n = 0;
 
-	while (slots_take(&slots, SLOT_UNIT, true, &taken[n]) == 0)
+	while (slots_take(of, SLOT_UNIT, is_further, &taken[n]) == 0)
 		n++;
-	ck_assert_uint_eq(n, 64 - 64 / 8);
-	ck_assert_int_eq(slots_take(&slots, MIB, false, &slot), 0);
-	ck_assert_uint_ge(slot_bytes(&slot), SLOT_UNIT); /* less where memory is short */
-	ck_assert_uint_lt(slot_bytes(&slot), MIB);
-	slots_give(&slots, &slot);
+	return n;
+}
+
+START_TEST(further_slots_of_a_store_leave_room_for_first_ones)
+{
+	struct slot further[64], first[64], slot;
+	unsigned n_further = take_all(share, true, further);
+	unsigned n_first = take_all(share, false, first);
+
+	ck_assert_uint_eq(n_further, 32);	    /* as many as stay free */
+	ck_assert_uint_eq(n_further + n_first, 42); /* twice as many as stay free */
+	while (n_first)
+		slots_give(&first[--n_first]);
+	ck_assert_int_eq(slots_take(share, MIB, false, &slot), 0);
+	ck_assert_uint_eq(slot_bytes(&slot), MIB / 2); /* less where memory is short */
+	slots_give(&slot);
 	ck_assert_ptr_null(slot.slab);
-	while (n)
-		slots_give(&slots, &taken[--n]);
+	while (n_further)
+		slots_give(&further[--n_further]);
 	ck_assert_uint_eq(slots.n_free, 64);
 	ck_assert_uint_eq(slots.slabs[0].used, 0);
-	ck_assert_int_eq(slots_take(&slots, MIB, false, &slot), 0);
+	ck_assert_int_eq(slots_take(share, MIB, false, &slot), 0);
 	ck_assert_uint_eq(slot_bytes(&slot), MIB);
-	slots_give(&slots, &slot);
+	slots_give(&slot);
+}
+END_TEST
+
+START_TEST(a_store_without_a_slot_gets_one_while_others_give_none_back)
+{
+	struct slots_share *others[4];
+	struct slot taken[N_ROWS(others)][64];
+	unsigned n[N_ROWS(others)];
+	struct slot slot;
+
+	for (unsigned i = 0; i < N_ROWS(others); i++) {
+		others[i] = slots_share_get(&slots, i + 1);
+		ck_assert_ptr_nonnull(others[i]);
+		n[i] = take_all(others[i], false, taken[i]);
+		ck_assert_uint_ge(n[i], 1);
+		ck_assert_uint_ge(slots.n_free, 1);
+	}
+	ck_assert_int_eq(slots_take(share, MIB, false, &slot), 0);
+	slots_give(&slot);
+	ck_assert_ptr_eq(slots_share_get(&slots, 1), others[0]);
+	slots_share_drop(others[0]);
+	for (unsigned i = 0; i < N_ROWS(others); i++) {
+		while (n[i])
+			slots_give(&taken[i][--n[i]]);
+		slots_share_drop(others[i]);
+	}
+	ck_assert_uint_eq(slots.n_free, 64);
+}
+END_TEST
+
+static void *await_one(void *arg)
+{
+	struct slot slot;
+	int r = slots_await(arg, SLOT_UNIT, UINT64_MAX, &slot);
+
+	if (r == 0)
+		slots_give(&slot);
+	return (void *)(intptr_t)r;
+}
+
+START_TEST(who_waits_for_a_slot_of_a_store_holds_up_no_other_store)
+{
+	struct slots_share *other = slots_share_get(&slots, 1);
+	struct slot taken[64], first, further;
+	unsigned n = take_all(share, false, taken);
+	pthread_t thread;
+	bool is_waiting;
+	void *result;
+
+	ck_assert_ptr_nonnull(other);
+	ck_assert_int_eq(pthread_create(&thread, NULL, await_one, share), 0);
+	do {
+		(void)pthread_mutex_lock(&slots.lock);
+		is_waiting = share->first;
+		(void)pthread_mutex_unlock(&slots.lock);
+	} while (!is_waiting);
+	ck_assert_int_eq(slots_await(other, SLOT_UNIT, UINT64_MAX, &first), 0);
+	ck_assert_int_eq(slots_take(other, SLOT_UNIT, true, &further), 0);
+	slots_give(&first);
+	slots_give(&further);
+	slots_share_drop(other);
+	ck_assert_int_eq(slots_take(share, SLOT_UNIT, true, &further), -EAGAIN);
+	while (n)
+		slots_give(&taken[--n]);
+	ck_assert_int_eq(pthread_join(thread, &result), 0);
+	ck_assert_ptr_null(result);
 }
 END_TEST
 
@@ -218,7 +301,7 @@ START_TEST(copies_end_at_memory_that_is_not_there)
 
 	ck_assert_ptr_ne(memory, MAP_FAILED);
 	memset(memory, 0x11, 8192);
-	ck_assert_int_eq(slots_take(&slots, SLOT_UNIT, false, &slot), 0);
+	ck_assert_int_eq(slots_take(share, SLOT_UNIT, false, &slot), 0);
 	ck_assert_int_eq(slot_fill(&slot, 100, memory, 8192, &done), 0);
 	ck_assert_uint_eq(done, 8192);
 	memset(memory, 0, 8192);
@@ -230,7 +313,7 @@ START_TEST(copies_end_at_memory_that_is_not_there)
 	ck_assert_int_eq(slot_fill(&slot, 0, memory, 8192, &done), -EFAULT);
 	ck_assert_uint_le(done, 4096);
 	ck_assert_int_eq(slot_fill(&slot, 0, NULL, 1, &done), -EFAULT);
-	slots_give(&slots, &slot);
+	slots_give(&slot);
 	(void)munmap(memory, 8192);
 }
 END_TEST
@@ -285,7 +368,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, pieces_are_short_where_nothing_else_is_in_flight, 0,
 			    N_ROWS(wishes));
 	tcase_add_test(tcase, units_are_taken_at_multiples_of_their_number);
-	tcase_add_test(tcase, who_has_none_finds_room_that_others_must_leave);
+	tcase_add_test(tcase, further_slots_of_a_store_leave_room_for_first_ones);
+	tcase_add_test(tcase, a_store_without_a_slot_gets_one_while_others_give_none_back);
+	tcase_add_test(tcase, who_waits_for_a_slot_of_a_store_holds_up_no_other_store);
 	tcase_add_test(tcase, copies_end_at_memory_that_is_not_there);
 	tcase_add_loop_test(tcase, imported_memory_has_to_be_that_mapping, 0, N_ROWS(mappings));
 }

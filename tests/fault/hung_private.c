@@ -1,0 +1,143 @@
+/*
+ * Private memory while a store's reads hang: its ops keep a part of what private memory is copied
+ * through, and nothing that the ops of other stores wait for.  When it answers, all have their bytes.
+ */
+#include "tests/fuse.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEED 3
+#define OP_BYTES (8 * MIB)
+#define HEALTHY_BYTES (24 * MIB)
+#define HUNG_MAX 40
+#define ROUNDS 10
+#define WAIT_USEC 20000000 /* for what takes milliseconds */
+
+static const struct {
+	const char *what;
+	unsigned n_async, n_blocking;
+	uint32_t entries; /* of a handle's rings; 0: as usual */
+} hangs[] = {
+	{ "three async reads", 3, 0, 0 },
+	{ "three async reads that fill their ring", 3, 0, 4 },
+	{ "40 async reads", 40, 0, 0 },
+	{ "40 blocking reads", 0, 40, 0 },
+	{ "20 async and 20 blocking reads", 20, 20, 0 },
+};
+
+struct hung {
+	pthread_t thread;
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;
+	struct dsaio_op *op; /* NULL: a thread's, blocking */
+	uint8_t *memory;
+	int64_t result;
+};
+
+static void *read_blocking(void *arg)
+{
+	struct hung *hung = arg;
+
+	hung->result = dsaio_pread(hung->handle, hung->file, hung->memory, OP_BYTES, 0);
+	return NULL;
+}
+
+/* All that a program does with private memory, on the healthy store. */
+static void check_healthy(struct rig *rig, struct dsaio_handle *handle, uint8_t *memory,
+			  unsigned round)
+{
+	static const uint64_t offs[] = { 0, OP_BYTES, 2 * OP_BYTES };
+	struct dsaio_op *ops[ARRAY_SIZE(offs)];
+	struct dsaio_file *file = rig->files[0];
+
+	for (size_t i = 0; i < ARRAY_SIZE(offs); i++) {
+		pattern_fill(memory + offs[i], OP_BYTES, SEED + round, offs[i]);
+		CHECK_CALL(dsaio_pwrite_async(handle, file, memory + offs[i], OP_BYTES, offs[i],
+					      &ops[i]));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(offs); i++) {
+		CHECK_EQ(dsaio_op_wait(ops[i], WAIT_USEC), OP_BYTES);
+		dsaio_op_free(ops[i]);
+	}
+	memset(memory, 0xee, HEALTHY_BYTES);
+	for (size_t i = 0; i < ARRAY_SIZE(offs); i++)
+		CHECK_CALL(dsaio_pread_async(handle, file, memory + offs[i], OP_BYTES, offs[i],
+					     &ops[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(offs); i++) {
+		CHECK_EQ(dsaio_op_wait(ops[i], WAIT_USEC), OP_BYTES);
+		dsaio_op_free(ops[i]);
+	}
+	pattern_check(memory, HEALTHY_BYTES, SEED + round, 0, "async");
+	pattern_fill(memory, OP_BYTES, SEED + round + 1, 0);
+	CHECK_EQ(dsaio_pwrite(handle, file, memory, OP_BYTES, 0), OP_BYTES);
+	memset(memory, 0xee, OP_BYTES);
+	CHECK_EQ(dsaio_pread(handle, file, memory, OP_BYTES, 0), OP_BYTES);
+	pattern_check(memory, OP_BYTES, SEED + round + 1, 0, "blocking");
+}
+
+TEST_TABLE(others, hangs, "reads of private memory hang on a store: ops on another store go on")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	static struct hung hung[HUNG_MAX];
+	const unsigned n = hangs[row].n_async + hangs[row].n_blocking;
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+	struct dsaio_handle *handle, *other;
+	uint8_t *memory = malloc(HEALTHY_BYTES);
+	struct fuse fs;
+
+	test_needs_root();
+	CHECK(memory);
+	fuse_start(&fs, 0);
+	rig.daemon = daemon_start(DAEMON_ARGS("--store", test_text("f=%s", fs.dir)));
+	rig_open(&rig, NULL);
+	options.entries = hangs[row].entries;
+	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &handle));
+	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &other));
+	file_make_pattern(daemon_path(rig.daemon, "f"), HEALTHY_BYTES, SEED);
+	rig_file(&rig, "f", O_RDWR);
+	rig_file(&rig, fuse_path(&fs, 'a'), O_RDONLY);
+	check_healthy(&rig, handle, memory, 0);
+
+	atomic_store(&fs.control->is_io_hung, true);
+	for (unsigned i = 0; i < n; i++) {
+		hung[i] = (struct hung){ .handle = handle,
+					 .file = rig.files[1],
+					 .memory = malloc(OP_BYTES) };
+		CHECK(hung[i].memory);
+		memset(hung[i].memory, 0xee, OP_BYTES);
+		if (i < hangs[row].n_async)
+			CHECK_CALL(dsaio_pread_async(handle, rig.files[1], hung[i].memory, OP_BYTES,
+						     0, &hung[i].op));
+		else
+			CHECK_EQ(pthread_create(&hung[i].thread, NULL, read_blocking, &hung[i]), 0);
+	}
+	while (!atomic_load(&fs.control->n_hung))
+		(void)poll(NULL, 0, 1); /* the test's time is the limit */
+	for (unsigned round = 1; round <= ROUNDS; round++) {
+		check_healthy(&rig, handle, memory, round);
+		check_healthy(&rig, other, memory, round);
+	}
+	for (unsigned i = 0; i < hangs[row].n_async; i++)
+		CHECK_EQ(dsaio_op_test(hung[i].op), 0);
+
+	fuse_answer_hung(&fs);
+	for (unsigned i = 0; i < n; i++) {
+		if (hung[i].op) {
+			hung[i].result = dsaio_op_wait(hung[i].op, WAIT_USEC);
+			dsaio_op_free(hung[i].op);
+		} else {
+			CHECK_EQ(pthread_join(hung[i].thread, NULL), 0);
+		}
+		CHECK_EQ(hung[i].result, OP_BYTES);
+		pattern_check(hung[i].memory, OP_BYTES, FUSE_SEED, 0, "what hung");
+		free(hung[i].memory);
+	}
+	dsaio_handle_close(handle);
+	dsaio_handle_close(other);
+	free(memory);
+}
+
+TEST_MAIN
