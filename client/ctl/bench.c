@@ -16,8 +16,6 @@
 #include <string.h>
 #include <time.h>
 
-#define OLD_NAME "results.old.json"
-#define SAVING_SHARE 100u /* of the time between two, one part of so many */
 #define TIME_TEXT_BYTES 32u
 #define PAGE_BYTES 4096u
 
@@ -70,6 +68,8 @@ static int check_same(struct bench *bench, const struct bench_results *old,
 	struct json_object *olds = bench_results_get(old, "parameters");
 	struct json_object_iterator i = json_object_iter_begin(parameters);
 	struct json_object_iterator end = json_object_iter_end(parameters);
+	char path[PATH_MAX];
+	const char *made = bench_logs_path(bench->logs, path);
 
 	for (; !json_object_iter_equal(&i, &end); json_object_iter_next(&i)) {
 		const char *key = json_object_iter_peek_name(&i);
@@ -78,77 +78,39 @@ static int check_same(struct bench *bench, const struct bench_results *old,
 
 		if (json_object_equal(value, was))
 			continue;
-		return ctl_usage(
-			bench->ctl,
-			"--resume: %s/%s was made with %s %s, not %s: give the same options, "
-			"or another --log_dir",
-			bench->options->log_dir, BENCH_RESULTS_NAME, key,
-			json_object_to_json_string_ext(was, JSON_C_TO_STRING_PLAIN),
-			json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
+		return ctl_usage(bench->ctl,
+				 "--resume: %s was made with %s %s, not %s: give the same options, "
+				 "or another --log_dir",
+				 made ? made : bench->options->log_dir, key,
+				 json_object_to_json_string_ext(was, JSON_C_TO_STRING_PLAIN),
+				 json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
 	}
 	return CTL_OK;
 }
 
-/*
- * Reads what lies in log_dir, if it can go on, or give way.  *ret_old: of bench_results_deinit();
- * its root is NULL: nothing lies there.
- */
-static int look_at_old(struct bench *bench, struct json_object *parameters,
-		       struct bench_results *ret_old)
+/* Opens log_dir, and with --resume takes over what lies there. */
+static int open_logs(struct bench *bench, struct json_object *parameters)
 {
+	struct bench_results old = { NULL, NULL };
 	const char *dir = bench->options->log_dir;
-	char text[BENCH_TEXT_BYTES];
-	int r = bench_logs_make_dir(bench->ctl, dir);
+	int r = bench_logs_open(bench->ctl, dir, bench->needs.kind, &bench->logs);
 
-	if (r == CTL_OK)
-		r = bench_logs_lock(bench->ctl, dir, &bench->lock_fd);
-	if (r != CTL_OK)
+	if (r != CTL_OK || !bench->options->resume)
 		return r;
-	r = bench_results_load(dir, ret_old, text, sizeof(text));
-	if (r == -ENOENT && bench->options->resume)
-		ctl_note(bench->ctl, "--resume: nothing is in %s yet: all is measured", dir);
-	if (r == -ENOENT)
-		return CTL_OK;
-	if (r < 0)
-		return ctl_fail(bench->ctl, "%s: choose another --log_dir, or move it away", text);
-	if (!bench->options->resume)
-		return CTL_OK;
-	if (strcmp(bench_results_kind(ret_old), bench->needs.kind) != 0)
-		return ctl_usage(bench->ctl, "--resume: %s/%s is of bench %s", dir,
-				 BENCH_RESULTS_NAME, bench_results_kind(ret_old));
-	return check_same(bench, ret_old, parameters);
-}
-
-/* What lies there becomes ours, or is put aside. */
-static int use_old(struct bench *bench, struct bench_results *old)
-{
-	const char *dir = bench->options->log_dir;
-	bool resumes = bench->options->resume && old->root;
-	char path[PATH_MAX], old_path[PATH_MAX];
-	int r = bench_logs_prepare(bench->ctl, dir, old->root ? old : NULL, resumes);
-
-	if (r != CTL_OK)
+	r = bench_logs_resume(bench->logs, &old);
+	if (r == CTL_OK && old.root)
+		r = check_same(bench, &old, parameters);
+	if (r != CTL_OK || !old.root) {
+		if (r == CTL_OK)
+			ctl_note(bench->ctl, "--resume: nothing is in %s yet: all is measured",
+				 dir);
+		bench_results_deinit(&old);
 		return r;
-	if (resumes) {
-		(void)bench_results_drop_failed(old);
-		bench->results = *old;
-		*old = (struct bench_results){ NULL, NULL };
-		bench->n_saved = bench_results_n_rows(&bench->results);
-		bench->is_resumed = true;
-		return CTL_OK;
 	}
-	if (!old->root || bench_results_n_rows(old) == 0)
-		return CTL_OK; /* nothing is lost with it */
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, BENCH_RESULTS_NAME) >=
-		    sizeof(path) ||
-	    (size_t)snprintf(old_path, sizeof(old_path), "%s/%s", dir, OLD_NAME) >=
-		    sizeof(old_path))
-		return ctl_fail(bench->ctl, "--log_dir %s: %s", dir, strerror(ENAMETOOLONG));
-	if (rename(path, old_path) < 0)
-		return ctl_fail(bench->ctl, "%s: %s", path, strerror(errno));
-	if (!bench_results_is_complete(old))
-		ctl_note(bench->ctl, "%s: was interrupted, and --resume would go on; it is now %s",
-			 path, OLD_NAME);
+	(void)bench_results_drop_failed(&old);
+	bench->results = old;
+	bench->n_kept = bench_results_n_rows(&old);
+	bench->is_resumed = true;
 	return CTL_OK;
 }
 
@@ -206,49 +168,6 @@ static int describe(struct bench *bench, struct json_object *parameters)
 	return CTL_OK;
 }
 
-static int write_log(struct bench *bench, size_t i)
-{
-	struct bench_row row;
-	int r = CTL_OK;
-
-	if (bench_results_row(&bench->results, i, &row) < 0)
-		return CTL_OK; /* an earlier run's, and none of ours */
-	if (row.log[0])
-		r = bench_logs_write(bench->ctl, bench->options->log_dir, &row);
-	bench_row_deinit(&row);
-	return r;
-}
-
-/* Writes results.json, and the logs of the rows that are new in it. */
-static int save(struct bench *bench)
-{
-	const uint64_t start = clock_nsec();
-	char text[BENCH_TEXT_BYTES];
-
-	if (!bench->options->log_dir)
-		return CTL_OK;
-	if (bench_results_save(&bench->results, bench->options->log_dir, text, sizeof(text)) < 0)
-		return ctl_fail(bench->ctl, "%s", text);
-	/* The logs come second: one that results.json does not name is taken for somebody else's. */
-	while (bench->n_saved < bench_results_n_rows(&bench->results))
-		if (write_log(bench, bench->n_saved++) != CTL_OK)
-			return CTL_FAILED; /* told, and not tried again */
-	bench->saved_nsec = clock_nsec();
-	bench->saving_nsec = bench->saved_nsec - start;
-	return CTL_OK;
-}
-
-/*
- * Behind a point, unless that was so short, and the file is so long, that writing it each time
- * would take more than 1% of the run: then what a crash can lose is so much more.
- */
-static int save_point(struct bench *bench)
-{
-	if (clock_nsec() - bench->saved_nsec < SAVING_SHARE * bench->saving_nsec)
-		return CTL_OK;
-	return save(bench);
-}
-
 /* The daemon, and whether it lets us do what was asked for. */
 static int start_guest(struct bench *bench)
 {
@@ -273,7 +192,6 @@ static int start_guest(struct bench *bench)
 int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench)
 {
 	struct json_object *parameters = needs->parameters;
-	struct bench_results old = { NULL, NULL };
 	struct bench *bench = calloc(1, sizeof(*bench));
 	int r;
 
@@ -283,20 +201,15 @@ int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **
 	}
 	*ret_bench = bench;
 	bench->ctl = ctl;
-	bench->lock_fd = -1;
 	bench->needs = *needs;
 	bench->needs.parameters = NULL;
 	bench->options = needs->options;
 	r = find_places(bench);
 	parameters = make_parameters(bench, parameters);
 	if (r == CTL_OK && bench->options->log_dir)
-		r = look_at_old(bench, parameters, &old);
+		r = open_logs(bench, parameters);
 	if (r == CTL_OK)
 		r = start_guest(bench);
-	/* Nothing refuses the run any more: an earlier one's results are touched only now. */
-	if (r == CTL_OK && bench->options->log_dir)
-		r = use_old(bench, &old);
-	bench_results_deinit(&old);
 	if (r == CTL_OK)
 		return describe(bench, parameters);
 	(void)json_object_put(parameters);
@@ -344,8 +257,11 @@ int bench_prepare(struct bench *bench)
 	static const struct bench_own none = { .bytes = 0 };
 	struct bench_others others;
 	struct progress making;
-	int r = save(bench); /* that it can not be written is better known now */
+	int r = CTL_OK;
 
+	/* That results cannot be written is better known now. */
+	if (bench->logs)
+		r = bench_logs_begin(bench->logs, &bench->results);
 	if (r != CTL_OK)
 		return r;
 	progress_start(&making, "making test files",
@@ -508,11 +424,24 @@ int bench_measure(struct bench *bench, const struct bench_task *task, struct ben
 	return bench_end(bench, ret_row, &moved, r, text);
 }
 
+int bench_append(struct bench *bench, const char *key, struct json_object *object)
+{
+	if (bench_results_append(&bench->results, key, object) < 0)
+		return ctl_fail(bench->ctl, "out of memory");
+	return bench->logs ? bench_logs_add(bench->logs, &bench->results, key) : CTL_OK;
+}
+
 int bench_add(struct bench *bench, const struct bench_row *row)
 {
+	int r = CTL_OK;
+
 	if (bench_results_add(&bench->results, row) < 0)
 		return ctl_fail(bench->ctl, "out of memory");
-	return save_point(bench);
+	if (bench->logs)
+		r = bench_logs_add(bench->logs, &bench->results, "points");
+	if (r == CTL_OK)
+		bench->n_kept++;
+	return r;
 }
 
 /* ---- the end ---- */
@@ -553,6 +482,18 @@ static void add_overhead(struct bench *bench)
 	bench_results_set(&bench->results, "overhead", object);
 }
 
+/* A run in which every point failed is not complete: it takes nobody's place. */
+static int end_results(struct bench *bench, int status)
+{
+	const bool is_complete = status == CTL_OK && bench_results_n_good(&bench->results) > 0;
+	int r;
+
+	bench_results_set(&bench->results, "is_complete", json_object_new_boolean(is_complete));
+	bench_results_set(&bench->results, "ended", time_json());
+	r = bench->logs ? bench_logs_end(bench->logs, &bench->results, is_complete) : CTL_OK;
+	return status == CTL_OK ? r : status;
+}
+
 int bench_close(struct bench *bench, int status)
 {
 	if (!bench)
@@ -565,15 +506,7 @@ int bench_close(struct bench *bench, int status)
 	bench_files_free(bench->ctl, bench->files, bench->options->keep);
 	bench->files = NULL;
 	if (bench->results.root) {
-		bench_results_set(&bench->results, "is_complete",
-				  json_object_new_boolean(status == CTL_OK));
-		bench_results_set(&bench->results, "ended", time_json());
-		if (status == CTL_OK || bench->n_measured) {
-			int r = save(bench);
-
-			if (status == CTL_OK)
-				status = r;
-		}
+		status = end_results(bench, status);
 		tell(bench);
 	}
 	bench_guest_free(bench->guest);
@@ -583,18 +516,16 @@ int bench_close(struct bench *bench, int status)
 
 void bench_tell_unfinished(const struct bench *bench, int status)
 {
-	const char *dir = bench->options->log_dir;
-	const char *how = status > CTL_USAGE ? "interrupted" : "not complete";
+	const char *how = status > CTL_USAGE ? "interrupted" : "not complete", *kept;
 	char path[PATH_MAX];
 
-	if (status == CTL_OK || status == CTL_USAGE || !bench->results.root || !dir)
+	if (status == CTL_OK || status == CTL_USAGE || !bench->results.root || !bench->logs)
 		return;
 	/* A directory that was removed, or a full disk, may have kept less than was measured. */
-	if (bench->n_saved &&
-	    (size_t)snprintf(path, sizeof(path), "%s/%s", dir, BENCH_RESULTS_NAME) < sizeof(path) &&
-	    access(path, F_OK) == 0)
+	kept = bench->n_kept ? bench_logs_path(bench->logs, path) : NULL;
+	if (kept)
 		ctl_note(bench->ctl, "%s: %zu points are in %s: --resume goes on", how,
-			 bench->n_saved, path);
+			 bench->n_kept, kept);
 	else if (bench->n_measured)
 		ctl_note(bench->ctl, "%s: what was measured could not be kept", how);
 	else if (status > CTL_USAGE)
@@ -605,7 +536,7 @@ void bench_free(struct bench *bench)
 {
 	if (!bench)
 		return;
-	bench_logs_unlock(bench->options->log_dir, bench->lock_fd);
+	bench_logs_close(bench->logs);
 	bench_results_deinit(&bench->results);
 	free(bench->places);
 	free(bench->folders);

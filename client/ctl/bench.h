@@ -3,12 +3,12 @@
  *
  *     r = bench_open(ctl, &needs, &bench);              what is cheap: options, folders, daemon
  *     if (r == CTL_OK && something is left to do)
- *             r = bench_prepare(bench);                 test files, processes
+ *             r = bench_prepare(bench);                 the run's directory, test files, processes
  *     progress_points_start(&bench->progress, ...);
  *     for each point, while r == CTL_OK:
  *             r = bench_measure(bench, &task, &row);    row.error: this point failed
  *             if (r == CTL_OK)
- *                     r = bench_add(bench, &row);       results.json has it
+ *                     r = bench_add(bench, &row);       the results have it
  *             bench_row_deinit(&row);
  *     r = bench_close(bench, r);                         bench->results are still there
  *     bench_free(bench);
@@ -22,6 +22,7 @@
 #include "client/ctl/bench_crew.h"
 #include "client/ctl/bench_files.h"
 #include "client/ctl/bench_guest.h"
+#include "client/ctl/bench_logs.h"
 #include "client/ctl/bench_options.h"
 #include "client/ctl/bench_place.h"
 #include "client/ctl/bench_point.h"
@@ -65,9 +66,8 @@ struct bench {
 	struct bench_total total;
 	unsigned n_measured, n_failed, n_disturbed, n_cached;
 	uint64_t began_nsec, moving_nsec; /* the first point; the transfers' time */
-	uint64_t saved_nsec, saving_nsec; /* results.json and logs: when last, for how long */
-	size_t n_saved;			  /* rows that results.json has, and whose logs are there */
-	int lock_fd;			  /* of log_dir; -1: none */
+	struct bench_logs *logs;	  /* NULL: no log_dir */
+	size_t n_kept;			  /* rows that log_dir has */
 	struct bench_known *known;	  /* what is served of the profiles that were asked for */
 	size_t n_known;
 	struct bench_traffic traffic; /* before the point that is under way */
@@ -90,13 +90,15 @@ int bench_begin(struct bench *bench, const struct bench_task *task, struct bench
 int bench_end(struct bench *bench, struct bench_row *row, const struct bench_moved *moved, int r,
 	      const char *text);
 
-/* Adds the row; results.json and the log that it names are written then or, so that writing costs
-   no more than 1% of the time, with a later row's or at bench_close(). */
+/* Adds the row: when it returns, a process that is killed does not lose it. */
 int bench_add(struct bench *bench, const struct bench_row *row);
 
+/* The same for an element of another array of the results.  Takes object. */
+int bench_append(struct bench *bench, const char *key, struct json_object *object);
+
 /*
- * Ends processes, removes files, writes results.json a last time (complete, if status is CTL_OK)
- * and says what there is to say of the run: how busy the store was with others, what came from
+ * Ends processes, removes files, writes the results as a whole (complete, if status is CTL_OK and
+ * a point has numbers: then they take the place of the last complete run's) and says what there is to say of the run: how busy the store was with others, what came from
  * a cache.  NULL is fine.  Returns status, or, if that was CTL_OK and the end failed, CTL_FAILED.
  * bench->results stay for bench_free(), which ends it.
  */

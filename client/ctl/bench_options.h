@@ -58,9 +58,10 @@ struct bench_options {
 	"    --flush_page_cache     empty the page cache before each point (needs root)\n"     \
 	"    --no_sudo              taken, and without effect: nothing here uses sudo\n"       \
 	"    --gpu, --gds           refused: this version has no GPU engine\n"                 \
-	"    --log_dir DIR          for logs and results.json (_aio_bench_logs)\n"             \
-	"    --resume               go on with what is in --log_dir\n"                         \
-	"    --exclusive            only while nobody else uses the store or its disk\n"       \
+	"    --log_dir DIR          for results and logs; earlier ones are kept\n"             \
+	"                           (_aio_bench_logs)\n"                                       \
+	"    --resume               continue the last run in --log_dir\n"                      \
+	"    --exclusive            only while nobody else uses the store\n"                   \
 	"    --keep                 leave the test files there\n"                              \
 	"    --verbose              say more of each point\n"
 

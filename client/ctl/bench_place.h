@@ -42,7 +42,7 @@ struct bench_traffic {
 };
 struct bench_traffic bench_place_traffic(const struct bench_place *places, size_t n_places);
 
-/* For results.json. */
+/* For the results. */
 struct json_object *bench_place_json(const struct bench_place *place);
 struct json_object *bench_machine_json(void); /* host, kernel, CPU, memory */
 

@@ -662,7 +662,7 @@ static void write_failures(FILE *out, const struct run *run)
 
 /* ---- latencies ---- */
 
-/* results.json's "latency": an array; cmd_bench_latency.c says what is in it. */
+/* The results' "latency": an array; cmd_bench_latency.c says what is in it. */
 static size_t n_latencies(const struct run *run)
 {
 	struct json_object *all = bench_results_get(run->results, "latency");

@@ -1,6 +1,7 @@
 #include "client/ctl/bench_results.h"
 
 #include "client/ctl/json.h"
+#include "client/ctl/newfile.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
 
@@ -15,7 +16,7 @@
 
 #define FORMAT "dsaioctl bench 1"
 #define JSON_BYTES_MAX (256u << 20) /* of a file that is read: 10,000 points have 10 MB */
-#define NEW_SUFFIX ".new"
+#define ROWS_KEY "rows_file"
 #define KEY_BYTES 80u /* "write", and five numbers */
 
 static const char *const source_names[] = {
@@ -35,6 +36,12 @@ void bench_row_deinit(struct bench_row *row)
 	free(row->repetitions);
 	row->repetitions = NULL;
 }
+
+const struct bench_results_file bench_results_files[BENCH_RESULTS_KINDS] = {
+	{ "sweep", "results.json" },
+	{ "tune", "tune.json" },
+	{ "latency", "latency.json" },
+};
 
 /* ---- writing ---- */
 
@@ -172,6 +179,14 @@ static struct json_object *points(const struct bench_results *results)
 	return bench_results_get(results, "points");
 }
 
+const char *bench_results_name(const char *kind)
+{
+	for (size_t i = 0; i < BENCH_RESULTS_KINDS; i++)
+		if (strcmp(bench_results_files[i].kind, kind) == 0)
+			return bench_results_files[i].name;
+	return NULL;
+}
+
 /* The name of an op and profile in keys. */
 static const char *key_of(char *text, enum bench_op op, const struct profile *profile)
 {
@@ -189,66 +204,90 @@ static void add_key(struct bench_results *results, const struct bench_task *task
 	json_object_object_add(results->keys, key_of(key, task->op, &task->profile), NULL);
 }
 
-int bench_results_add(struct bench_results *results, const struct bench_row *row)
+int bench_results_append(struct bench_results *results, const char *key, struct json_object *object)
 {
-	struct json_object *object = row_json(row);
+	struct json_object *array = bench_results_get(results, key);
 
-	if (object && json_object_array_add(points(results), object) == 0) {
-		if (results->keys)
-			add_key(results, &row->task);
-		return 0;
+	if (object && !array) {
+		array = json_object_new_array();
+		bench_results_set(results, key, array);
 	}
+	if (object && array && json_object_array_add(array, object) == 0)
+		return 0;
 	(void)json_object_put(object);
 	return -ENOMEM;
 }
 
-static int refuse(char *text, size_t size, const char *path, int r)
+int bench_results_add(struct bench_results *results, const struct bench_row *row)
 {
-	(void)snprintf(text, size, "%s: can not be written: %s", path, strerror(-r));
+	int r = bench_results_append(results, "points", row_json(row));
+
+	if (r == 0 && results->keys)
+		add_key(results, &row->task);
 	return r;
 }
 
-int bench_results_save(const struct bench_results *results, const char *dir, char *text,
+static int refuse(char *text, size_t size, const char *name, int r)
+{
+	(void)snprintf(text, size, "%s: cannot be written: %s", name, strerror(-r));
+	return r;
+}
+
+int bench_results_save(struct bench_results *results, int dir_fd, bool has_rows_file, char *text,
 		       size_t size)
 {
-	_cleanup_(closep) int fd = -1;
-	char path[PATH_MAX], new_path[PATH_MAX];
-	const char *json = json_object_to_json_string_ext(
-		results->root,
-		JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE);
-	size_t len = json ? strlen(json) : 0;
+	const char *name = bench_results_name(bench_results_kind(results)), *json;
+	struct newfile file;
+	int r;
 
+	json_object_object_del(results->root, ROWS_KEY);
+	if (has_rows_file)
+		bench_results_set(results, ROWS_KEY, json_object_new_string(BENCH_ROWS_NAME));
+	json = json_object_to_json_string_ext(results->root,
+					      JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+						      JSON_C_TO_STRING_NOSLASHESCAPE);
 	if (!json)
-		return refuse(text, size, dir, -ENOMEM);
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, BENCH_RESULTS_NAME) >=
-		    sizeof(path) ||
-	    (size_t)snprintf(new_path, sizeof(new_path), "%s%s", path, NEW_SUFFIX) >=
-		    sizeof(new_path))
-		return refuse(text, size, dir, -ENAMETOOLONG);
-	fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-	if (fd < 0)
-		return refuse(text, size, new_path, -errno);
-	for (size_t done = 0; done < len;) {
-		ssize_t n = write(fd, json + done, len - done);
-
-		if (n < 0 && errno != EINTR) {
-			int r = -errno;
-
-			(void)unlink(new_path);
-			return refuse(text, size, new_path, r);
-		}
-		done += n > 0 ? (size_t)n : 0;
+		return refuse(text, size, name, -ENOMEM);
+	r = newfile_open(dir_fd, name, &file);
+	if (r == 0) {
+		r = write_all(file.fd, json, strlen(json));
+		if (r == 0)
+			r = newfile_commit(&file);
+		newfile_discard(&file);
 	}
-	if (rename(new_path, path) < 0)
-		return refuse(text, size, path, -errno);
-	return 0;
+	return r < 0 ? refuse(text, size, name, r) : 0;
+}
+
+int bench_rows_write(int fd, const char *key, struct json_object *object)
+{
+	_cleanup_(json_putp) struct json_object *line = json_object_new_object();
+	const char *json;
+	size_t len;
+
+	if (!line || json_object_object_add(line, key, json_object_get(object)) < 0)
+		return -ENOMEM;
+	json = json_object_to_json_string_length(
+		line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
+	if (!json)
+		return -ENOMEM;
+	{
+		_cleanup_(freep) char *text = malloc(len + 1);
+
+		if (!text)
+			return -ENOMEM;
+		memcpy(text, json, len);
+		text[len] = '\n'; /* one write(2): a line is whole or the last one */
+		return write_all(fd, text, len + 1);
+	}
 }
 
 /* ---- reading ---- */
 
-static int read_file(const char *path, char **ret_json, char *text, size_t size)
+/* No link is followed, and nothing that a FIFO of that name could do stops us. */
+static int read_file(int dir_fd, const char *name, char **ret_json, char *text, size_t size)
 {
-	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_(closep) int fd = openat(dir_fd, name,
+					  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	_cleanup_(freep) char *json = NULL;
 	struct stat st = { 0 };
 	size_t len = 0;
@@ -256,16 +295,18 @@ static int read_file(const char *path, char **ret_json, char *text, size_t size)
 	if (fd < 0 || fstat(fd, &st) < 0) {
 		int r = -errno;
 
-		(void)snprintf(text, size, "%s: %s", path, strerror(-r));
+		(void)snprintf(text, size, "%s: %s", name,
+			       r == -ELOOP ? "is a symbolic link, which is not followed"
+					   : strerror(-r));
 		return r;
 	}
 	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)JSON_BYTES_MAX) {
-		(void)snprintf(text, size, "%s: is no results of dsaioctl bench", path);
+		(void)snprintf(text, size, "%s: is no results of dsaioctl bench", name);
 		return -EINVAL;
 	}
 	json = malloc((size_t)st.st_size + 1);
 	if (!json) {
-		(void)snprintf(text, size, "%s: out of memory", path);
+		(void)snprintf(text, size, "%s: out of memory", name);
 		return -ENOMEM;
 	}
 	while (len < (size_t)st.st_size) {
@@ -276,13 +317,51 @@ static int read_file(const char *path, char **ret_json, char *text, size_t size)
 		if (n < 0 && errno != EINTR) {
 			int r = -errno;
 
-			(void)snprintf(text, size, "%s: %s", path, strerror(-r));
+			(void)snprintf(text, size, "%s: %s", name, strerror(-r));
 			return r;
 		}
 		len += n > 0 ? (size_t)n : 0;
 	}
 	json[len] = '\0';
 	*ret_json = TAKE_PTR(json);
+	return 0;
+}
+
+/* A line of the rows file.  Returns whether it is whole. */
+static bool read_row(struct bench_results *results, const char *line)
+{
+	_cleanup_(json_putp) struct json_object *object = json_tokener_parse(line);
+
+	if (!json_object_is_type(object, json_type_object))
+		return false;
+	json_object_object_foreach(object, key, value)
+	{
+		struct json_object *array = bench_results_get(results, key);
+
+		if ((array && !json_object_is_type(array, json_type_array)) ||
+		    bench_results_append(results, key, json_object_get(value)) < 0)
+			return false;
+	}
+	return true;
+}
+
+/* A crash may have cut the last line short: it and what follows it are left out. */
+static int read_rows(struct bench_results *results, int dir_fd, char *text, size_t size)
+{
+	_cleanup_(freep) char *lines = NULL;
+	char *rest, *line, *end;
+	int r = read_file(dir_fd, BENCH_ROWS_NAME, &lines, text, size);
+
+	if (r == -ENOENT)
+		return 0; /* a crash before the first row */
+	if (r < 0 || !lines)
+		return r;
+	for (rest = lines; (end = strchr(rest, '\n')); rest = end + 1) {
+		line = rest;
+		*end = '\0';
+		if (!read_row(results, line))
+			break;
+	}
 	return 0;
 }
 
@@ -293,31 +372,31 @@ static const char *text_of(struct json_object *object, const char *key)
 	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
 }
 
-int bench_results_load(const char *dir, struct bench_results *ret_results, char *text, size_t size)
+int bench_results_load(int dir_fd, const char *name, struct bench_results *ret_results, char *text,
+		       size_t size)
 {
 	struct bench_results results = { NULL, NULL };
 	_cleanup_(freep) char *json = NULL;
-	char path[PATH_MAX];
 	enum json_tokener_error error;
-	struct stat st;
-	bool is_dir = stat(dir, &st) == 0 && S_ISDIR(st.st_mode);
-	int r;
+	int r = read_file(dir_fd, name, &json, text, size);
 
-	if ((size_t)snprintf(path, sizeof(path), "%s%s%s", dir, is_dir ? "/" : "",
-			     is_dir ? BENCH_RESULTS_NAME : "") >= sizeof(path)) {
-		(void)snprintf(text, size, "%s: %s", dir, strerror(ENAMETOOLONG));
-		return -ENAMETOOLONG;
-	}
-	r = read_file(path, &json, text, size);
 	if (r < 0)
 		return r;
 	results.root = json_tokener_parse_verbose(json, &error);
 	if (!json_object_is_type(results.root, json_type_object) ||
 	    strcmp(text_of(results.root, "format"), FORMAT) != 0 ||
+	    !bench_results_name(bench_results_kind(&results)) ||
 	    !json_object_is_type(points(&results), json_type_array)) {
 		(void)json_object_put(results.root);
-		(void)snprintf(text, size, "%s: is no results of dsaioctl bench", path);
+		(void)snprintf(text, size, "%s: is no results of dsaioctl bench", name);
 		return -EINVAL;
+	}
+	if (text_of(results.root, ROWS_KEY)[0]) {
+		r = read_rows(&results, dir_fd, text, size);
+		if (r < 0) {
+			bench_results_deinit(&results);
+			return r;
+		}
 	}
 	*ret_results = results;
 	return 0;
@@ -462,6 +541,27 @@ int bench_results_row(const struct bench_results *results, size_t i, struct benc
 		return r;
 	*ret_row = row;
 	return 0;
+}
+
+size_t bench_results_n_good(const struct bench_results *results)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < bench_results_n_rows(results); i++)
+		n += text_of(json_object_array_get_idx(points(results), i), "error")[0] == '\0';
+	return n;
+}
+
+struct json_object *bench_results_last(const struct bench_results *results, const char *key)
+{
+	struct json_object *array = bench_results_get(results, key);
+
+	return json_object_array_get_idx(array, json_object_array_length(array) - 1);
+}
+
+uint64_t bench_results_run(const struct bench_results *results)
+{
+	return int_of(results->root, "run");
 }
 
 size_t bench_results_drop_failed(struct bench_results *results)

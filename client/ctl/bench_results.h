@@ -1,11 +1,15 @@
 /*
- * results.json: what a bench measured, kept as JSON in memory and written whole, to a new file
- * that is then renamed: a reader, or a run that goes on after a crash, finds the last state that
- * was written, never half of one.
+ * The results of a bench: JSON in memory, and a file of it for each kind of bench.
+ *
+ * While a run measures, the file has what was known at its beginning, and each row is appended to a
+ * second file, rows.jsonl, as a line {"ARRAY": ROW}: a row costs one write(2), and a process that
+ * is killed loses none.  At the end the file is written whole, as a new file that then replaces the
+ * old one, and names no rows file any more.  Loading reads both.
  *
  * {
  *   "format": "dsaioctl bench 1",
  *   "kind": "sweep" | "tune" | "latency",
+ *   "run": 3,				its number in its log directory
  *   "is_complete": false until the end,
  *   "began": "2026-01-31T12:00:00Z", "command": ["dsaioctl", ...],
  *   "machine": {...}, "daemon": {"version", "is_private"},
@@ -34,7 +38,15 @@
 
 struct json_object;
 
-#define BENCH_RESULTS_NAME "results.json"
+#define BENCH_ROWS_NAME "rows.jsonl"
+#define BENCH_RESULTS_KINDS 3u
+
+/* Each kind has a name of its own, so that they can lie in one directory. */
+struct bench_results_file {
+	const char *kind, *name;
+};
+extern const struct bench_results_file bench_results_files[BENCH_RESULTS_KINDS];
+const char *bench_results_name(const char *kind); /* NULL: no such kind */
 
 /* Where the bytes that were read came from, and those written went to. */
 enum bench_source {
@@ -69,20 +81,31 @@ struct bench_results {
 	struct json_object *keys; /* bench_results_has(): NULL until it is asked */
 };
 
-/* Both fail with -ENOMEM only. */
+/* All fail with -ENOMEM only. */
 int bench_results_init(struct bench_results *results, const char *kind);
 int bench_results_add(struct bench_results *results, const struct bench_row *row);
+/* Appends to the root's array of that name, which is made if it is not there.  Takes object. */
+int bench_results_append(struct bench_results *results, const char *key,
+			 struct json_object *object);
 void bench_results_deinit(struct bench_results *results);
 
 /*
- * Reads DIR/results.json, or, if dir names a file, that.
- * Returns 0, -ENOENT, -EINVAL (not ours, or broken), or what the kernel says, with a sentence.
+ * Reads the file of that name in the directory, and the rows file that it names.
+ * Returns 0, -ENOENT, -EINVAL (not ours, or broken), -ELOOP (a link: none is followed) or another
+ * error of the kernel, with a sentence that begins with the name.
  */
-int bench_results_load(const char *dir, struct bench_results *ret_results, char *text, size_t size);
-
-/* Writes DIR/results.json.  Returns 0, or a negative errno and the sentence. */
-int bench_results_save(const struct bench_results *results, const char *dir, char *text,
+int bench_results_load(int dir_fd, const char *name, struct bench_results *ret_results, char *text,
 		       size_t size);
+
+/*
+ * Writes the file of the kind's name, on the device when it returns.  has_rows_file: what follows
+ * is appended with bench_rows_write().  Returns 0, or a negative errno and the sentence.
+ */
+int bench_results_save(struct bench_results *results, int dir_fd, bool has_rows_file, char *text,
+		       size_t size);
+
+/* Appends a line.  Returns 0 or a negative errno.  object: borrowed. */
+int bench_rows_write(int fd, const char *key, struct json_object *object);
 
 /* "sweep" */
 const char *bench_results_kind(const struct bench_results *results);
@@ -97,6 +120,13 @@ size_t bench_results_n_rows(const struct bench_results *results);
 
 /* Of bench_row_deinit().  Returns 0, -ENOMEM, or -EINVAL (what is there is no row). */
 int bench_results_row(const struct bench_results *results, size_t i, struct bench_row *ret_row);
+
+size_t bench_results_n_good(const struct bench_results *results); /* rows without an error */
+
+/* The last element of the root's array of that name, which has one; borrowed. */
+struct json_object *bench_results_last(const struct bench_results *results, const char *key);
+
+uint64_t bench_results_run(const struct bench_results *results); /* 0: it has no number */
 
 /* Takes rows with an error out, so that they are measured again.  Returns how many. */
 size_t bench_results_drop_failed(struct bench_results *results);

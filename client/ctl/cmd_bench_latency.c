@@ -6,7 +6,7 @@
  * Closed loop: the next transfer begins when the last has ended.  Open loop (--rate): each has its
  * time; one that comes late counts from that time, so that a stall is seen by all that wait.
  *
- * results.json has beside the rows (one for each size and direction, without repetitions)
+ * latency.json has beside the rows (one for each size and direction, without repetitions)
  *     "latency": [{"op", "size", "n", "rate", "mean_nsec", "sd_nsec", "mean_low_nsec",
  *         "mean_high_nsec", "min_nsec", "p50_nsec", "p90_nsec", "p99_nsec", "p999_nsec", "max_nsec",
  *         "cdf": [[nsec, share], ...], "series": [[seconds, mean nsec of a slice], ...]}]
@@ -78,10 +78,10 @@ static const char help[] =
 	"    --queue-depth N        requests in flight (64)\n"
 	"    --block-size N         bytes of one request to the device (2M)\n"
 	"    --rate N               begin so many a second, whether or not the last one has ended\n"
-	"    --log_dir DIR          for results.json (none)\n"
+	"    --log_dir DIR          for latency.json (none)\n"
 	"    --exclusive            only while nobody else uses the store or its disk\n"
 	"    --keep                 leave the test file there\n"
-	"    --json                 results.json on standard output\n"
+	"    --json                 latency.json on standard output\n"
 	"    --socket PATH          the daemon's socket\n"
 	"    --private              a daemon for this command alone\n"
 	"\n"
@@ -441,7 +441,6 @@ struct latency {
 	struct bench *bench;
 	uint64_t sizes[SIZES_MAX];
 	size_t n_sizes;
-	struct json_object *all; /* results.json's "latency" */
 };
 
 static int measure_size(struct latency *latency, enum bench_op op, uint64_t size)
@@ -478,8 +477,9 @@ static int measure_size(struct latency *latency, enum bench_op op, uint64_t size
 		measure_sum(&part, 1, &row.total);
 	}
 	r = bench_end(bench, &row, &moved, called, text);
+	if (r == CTL_OK && !row.error[0])
+		r = bench_append(bench, "latency", record_json(&job, record));
 	if (r == CTL_OK && !row.error[0]) {
-		(void)json_object_array_add(latency->all, record_json(&job, record));
 		(void)snprintf(line, sizeof(line), "%s %s mean %.6f s", bench_op_name(op),
 			       units_format_size(size_text, size),
 			       record->histogram.mean_nsec / 1e9);
@@ -509,8 +509,6 @@ static int measure_all(struct latency *latency)
 
 	if (r != CTL_OK)
 		return r;
-	latency->all = json_object_new_array();
-	bench_results_set(&bench->results, "latency", latency->all);
 	if (!chosen.rate)
 		ctl_note(latency->ctl,
 			 "closed loop: what would have begun during a stall is left out "

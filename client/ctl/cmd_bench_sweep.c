@@ -7,7 +7,6 @@
  * be told.  A point that fails is a row with its error.
  */
 #include "client/ctl/bench.h"
-#include "client/ctl/bench_logs.h"
 #include "client/ctl/show.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
@@ -38,8 +37,8 @@ static const char help[] =
 	"    --private              a daemon for this command alone\n"
 	"\n" BENCH_SPACE_HELP "\n"
 	"Results: LOG_DIR/results.json, and for each point a text log with ds_io's lines, in\n"
-	"LOG_DIR/_aio_bench_read_logs/ and LOG_DIR/_aio_bench_write_logs/, written after each point\n"
-	"(or, where points are short, so often that writing costs less than 1% of the time).\n"
+	"LOG_DIR/_aio_bench_read_logs/ and LOG_DIR/_aio_bench_write_logs/.  Until the sweep is\n"
+	"complete they are in LOG_DIR/sweep.N/, where an earlier sweep's results and logs then move.\n"
 	"The test files lie in DIR/_dsaioctl_bench.XXXXXX/ and are removed at the end.\n"
 	"\n"
 	"exit status: 0 done (a point that failed is a row with its error), 1 failed, also if no\n"

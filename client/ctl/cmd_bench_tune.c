@@ -2,10 +2,10 @@
  * dsaioctl bench tune: the best profile of a space, found in a tenth of a sweep's time.
  *
  * bench_tuner.h says what to measure next and what it comes to; each of its steps is a row of
- * results.json.  The tuner is started from a seed and does the same again with the same numbers,
+ * tune.json.  The tuner is started from a seed and does the same again with the same numbers,
  * so a run that was interrupted goes on by telling a new tuner what the rows say.
  *
- * results.json has beside the rows
+ * tune.json has beside the rows
  *     "seed": ..., "best": {"aio": {...}} as DeepSpeed's configuration has it,
  *     "tune": {"read": GOAL, "write": GOAL, "sum": GOAL}, GOAL: {
  *         "ranks": [{"profile": {...}, "speed", "speed_low", "speed_high", "loss", "loss_low",
@@ -49,7 +49,7 @@ static const char help[] =
 	"\n" BENCH_OPTIONS_HELP
 	"    --apply                set the recommended profile on the stores, kept across\n"
 	"                           restarts (administrators); undo: dsaioctl profile reset\n"
-	"    --json                 results.json on standard output\n"
+	"    --json                 tune.json on standard output\n"
 	"    --socket PATH          the daemon's socket\n"
 	"    --private              a daemon for this command alone\n"
 	"\n" BENCH_SPACE_HELP "\n"
@@ -368,6 +368,7 @@ static int tell_verdict(struct tune *tune)
 	struct json_object *all = json_object_new_object(), *best = json_object_new_object();
 	size_t point = 0;
 	bool has_point = false;
+	char path[PATH_MAX];
 	int r = CTL_OK;
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
@@ -394,11 +395,13 @@ static int tell_verdict(struct tune *tune)
 				 goal_names[g], verdict.n_slower, verdict.n_not_followed);
 		free(verdict.ranks);
 	}
-	if (!has_point)
+	if (!has_point) {
+		const char *kept = bench_logs_path(tune->bench->logs, path);
+
 		return ctl_fail(tune->ctl,
-				"no point could be measured: each row of %s/%s has its "
-				"error",
-				options.log_dir, BENCH_RESULTS_NAME);
+				"no point could be measured: each row of %s has its error",
+				kept ? kept : "the results");
+	}
 	{
 		const struct profile profile = bench_space_point(&tune->space, point);
 

@@ -25,8 +25,8 @@ Reads of 64 KiB, 50 transfers" ] || return 1
 
 # Percentiles grow, the mean lies in its interval, the distribution ends at 1 and the largest.
 numbers_agree_with_each_other() {
-	expect 0 latency --json --log_dir "$dir/logs" && echo >>"$dir/logs/results.json" &&
-		same "$dir/out" "$dir/logs/results.json" || return 1
+	expect 0 latency --json --log_dir "$dir/logs" && echo >>"$dir/logs/latency.json" &&
+		same "$dir/out" "$dir/logs/latency.json" || return 1
 	why=$(awk '
 		{ gsub(/[",]/, "") }
 		$1 == "mean_nsec:" { mean = $2 } $1 == "mean_low_nsec:" { low = $2 }
@@ -98,7 +98,7 @@ several_runs_go_to_one_page() {
 }
 
 what_is_no_result_is_told_and_an_old_report_stays() {
-	mkdir -p "$dir/wrong" && echo '{"format": "other"}' >"$dir/wrong/results.json" &&
+	mkdir -p "$dir/wrong" && echo '{"format": "other"}' >"$dir/wrong/latency.json" &&
 		echo old >"$dir/wrong/report.html" || return 1
 	expect 1 "$ctl" bench report "$dir/wrong" && says "$dir/err" "is no results of dsaioctl bench" &&
 		says "$dir/wrong/report.html" old &&

@@ -21,14 +21,16 @@ many_points() {
 	rm -rf "$logs"
 }
 
-# start_sweep [OPTION]...: in the background, until two points are in results.json; sets $bench.  A
-# shell's background job would ignore SIGINT.
+# start_sweep [OPTION]...: in the background, until this run has two points; sets $bench.  A shell's
+# background job would ignore SIGINT.
 start_sweep() {
+	local earlier
+	earlier=$(last_run)
 	env --default-signal=INT "$ctl" bench sweep --nvme_dir "${where:-$store}" --sweep_config "$space" --io_size 1M \
 		--log_dir "$logs" --loops 100 "$@" >"$dir/sweep.out" 2>"$dir/sweep.err" </dev/null &
 	bench=$!
 	for _ in $(seq 600); do
-		[ "$(n_points)" -ge 2 ] && return 0
+		[ "$(last_run)" != "$earlier" ] && [ "$(n_points "$logs" sweep)" -ge 2 ] && return 0
 		kill -0 "$bench" 2>/dev/null || break
 		read -rt 0.02 <> <(:)
 	done
@@ -38,8 +40,12 @@ start_sweep() {
 	return 1
 }
 
-n_points() {
-	cat "$logs/results.json" 2>/dev/null | grep -c '"op": '
+last_run() {
+	find "$logs" -maxdepth 1 -name 'sweep.*[0-9]' 2>/dev/null | sort -V | tail -n 1
+}
+
+here() {
+	run_dir "$logs" sweep
 }
 
 test_files() {
@@ -66,8 +72,8 @@ the_default_space_has_deepspeeds_64_names() {
 		sed 's/^/write_/' "$dir/names" |
 		diff - <(cd "$logs/_aio_bench_write_logs" && printf '%s\n' * | sort) >"$dir/diff" ||
 		{ why="names: $(head -c 300 "$dir/diff")"; return 1; }
-	why="points: $(n_points)"
-	[ "$(n_points)" = 128 ] && nothing_is_left && says "$logs/results.json" '"is_complete": true'
+	why="points: $(n_points "$logs" sweep)"
+	[ "$(n_points "$logs" sweep)" = 128 ] && nothing_is_left && says "$logs/results.json" '"is_complete": true'
 }
 
 # DeepSpeed's parse_nvme_stats: the name is cut at '_' (d, p, t: a number behind; bs: with K or M),
@@ -147,11 +153,11 @@ reads_or_writes_can_be_left_out() {
 	two_points
 	expect 0 sweep --no_read || return 1
 	why="reads were measured"
-	[ "$(n_points)" = 2 ] && [ ! -e "$logs/_aio_bench_read_logs" ] || return 1
+	[ "$(n_points "$logs" sweep)" = 2 ] && [ ! -e "$logs/_aio_bench_read_logs" ] || return 1
 	two_points
 	expect 0 sweep --no_write || return 1
 	why="writes were measured"
-	[ "$(n_points)" = 2 ] && [ ! -e "$logs/_aio_bench_write_logs" ] || return 1
+	[ "$(n_points "$logs" sweep)" = 2 ] && [ ! -e "$logs/_aio_bench_write_logs" ] || return 1
 	expect 2 sweep --no_read --no_write && says "$dir/err" "nothing is left to measure"
 }
 
@@ -177,16 +183,16 @@ ctrl_c_removes_the_files_and_resume_goes_on() {
 	rc=$?
 	why="exit status of Ctrl-C: $rc"
 	[ $rc = 130 ] && nothing_is_left && says "$dir/sweep.err" "--resume goes on" &&
-		says "$logs/results.json" '"is_complete": false' || return 1
-	before=$(n_points)
-	first=$(grep -m 1 '"at_sec"' "$logs/results.json")
+		says "$(here)/results.json" '"is_complete": false' || return 1
+	before=$(n_points "$logs" sweep)
+	first=$(begins "$logs" sweep 1)
 	expect 2 sweep --loops 99 --resume && says "$dir/err" "loops 100, not 99" || return 1
 	expect 2 sweep --loops 100 --io_size 2M --resume && says "$dir/err" "io_size 1048576, not 2097152" ||
 		return 1
 	two_points_of_the_same
 	expect 2 sweep --loops 100 --resume && says "$dir/err" "was made with space" || return 1
-	why="what was refused changed results.json: $before points before, $(n_points) now"
-	[ "$(n_points)" = "$before" ] && [ "$(grep -m 1 '"at_sec"' "$logs/results.json")" = "$first" ]
+	why="what was refused changed results.json: $before points before, $(n_points "$logs" sweep) now"
+	[ "$(n_points "$logs" sweep)" = "$before" ] && [ "$(begins "$logs" sweep 1)" = "$first" ]
 }
 
 two_points_of_the_same() {
@@ -219,55 +225,54 @@ a_log_dir_that_vanished_is_not_called_kept() {
 
 a_killed_sweep_is_resumed_and_its_files_are_removed() {
 	many_points
-	local first left log
+	local first left
 	start_sweep || return 1
 	kill -KILL "$bench"
 	wait "$bench" 2>/dev/null
-	first=$(grep -m 1 '"at_sec"' "$logs/results.json")
+	first=$(begins "$logs" sweep 1)
 	left=$(test_files | head -1)
 	why="it was over before it could be killed"
-	[ -n "$left" ] && [ "$(n_points)" -lt 64 ] || return 1
+	[ -n "$left" ] && [ "$(n_points "$logs" sweep)" -lt 64 ] || return 1
 	echo foreign >"$left/notes"
-	# A log that the crash cut short.
-	log=$(find "$logs/_aio_bench_read_logs" -type f | head -1)
-	cp "$log" "$dir/whole"
-	truncate -s 10 "$log"
+	# A row that the crash cut short.
+	printf '{"points":{"op":"read"' >>"$(here)/rows.jsonl"
 	expect 0 sweep --loops 100 --resume && says "$dir/err" "$left" || return 1
-	why="the first point was measured again, or points are missing: $(n_points)"
-	[ "$(grep -m 1 '"at_sec"' "$logs/results.json")" = "$first" ] && [ "$(n_points)" = 64 ] ||
-		return 1
-	same "$log" "$dir/whole" || return 1
+	why="the first point was measured again, or points are missing: $(n_points "$logs" sweep)"
+	[ "$(begins "$logs" sweep 1)" = "$first" ] && [ "$(n_points "$logs" sweep)" = 64 ] || return 1
+	why="logs: $(find "$logs" -name '*.txt' | wc -l)"
+	[ "$(find "$logs"/_aio_bench_* -name '*.txt' | wc -l)" = 64 ] || return 1
 	why="a foreign file in the leftover is gone, or a test file is not: $(ls -A "$left")"
 	[ "$(cat "$left/notes")" = foreign ] && [ ! -e "$left/read" ] || return 1
 	rm -r "$left"
 	expect 0 sweep --loops 100 --resume && nothing_is_left # with nothing left to do
 }
 
-# Points so short that results.json is not written after each: a log that it does not name would be
-# taken for somebody else's, and nothing could go on.
-a_killed_sweep_of_short_points_leaves_no_log_that_nothing_names() {
-	local log
+# A process that is killed loses no row, however short the points are; what is cut short is no row.
+a_killed_sweep_of_short_points_has_every_row_that_it_wrote() {
+	local n
 	rm -rf "$logs"
 	echo "{\"queue_depth\": [$(seq -s, 100)], \"io_parallel\": [$(seq -s, 32)]}" >"$space"
 	"$ctl" bench sweep --nvme_dir "$store" --sweep_config "$space" --io_size 4K --log_dir "$logs" --no_write \
 		>"$dir/sweep.out" 2>"$dir/sweep.err" </dev/null &
 	bench=$!
 	for _ in $(seq 600); do
-		[ "$(n_points)" -ge 50 ] && break
+		[ "$(n_points "$logs" sweep)" -ge 50 ] && break
 		kill -0 "$bench" 2>/dev/null || break
 		read -rt 0.02 <> <(:)
 	done
 	why="it was over before it could be killed: $(cat "$dir/sweep.err")"
 	kill -KILL "$bench" 2>/dev/null || return 1
 	wait "$bench" 2>/dev/null
-	for log in "$logs"/_aio_bench_read_logs/*; do
-		why="$log: is not named"
-		grep -q "$(basename "$log")" "$logs/results.json" || return 1
-	done
-	why="logs: $(find "$logs" -name '*.txt' | wc -l), points: $(n_points)"
-	[ "$(find "$logs" -name '*.txt' | wc -l)" -gt 0 ] || return 1
+	n=$(n_points "$logs" sweep)
+	why="$n points, and as many lines: $(wc -l <"$(here)/rows.jsonl")"
+	[ "$n" -ge 50 ] && [ "$(wc -l <"$(here)/rows.jsonl")" = "$n" ] || return 1
+	# A report shows them, and another sweep takes nothing away.
+	expect 0 "$ctl" bench report "$logs" -o "$dir/page.html" && says "$dir/page.html" "not complete" || return 1
+	cksum "$(here)"/* >"$dir/before"
 	echo '{"queue_depth": [1], "io_parallel": [1]}' >"$space"
-	expect 0 sweep --io_size 4K --no_write && nothing_is_left
+	expect 0 sweep --io_size 4K --no_write && nothing_is_left || return 1
+	cksum "$logs"/sweep.1/* >"$dir/after"
+	same "$dir/before" "$dir/after"
 }
 
 a_process_that_dies_is_a_row_with_an_error() {
@@ -277,16 +282,16 @@ a_process_that_dies_is_a_row_with_an_error() {
 	worker=$(pgrep -P "$bench" | head -1)
 	kill -KILL "$worker"
 	local n
-	n=$(n_points)
+	n=$(n_points "$logs" sweep)
 	for _ in $(seq 600); do
-		[ "$(n_points)" -ge $((n + 3)) ] && break
+		[ "$(n_points "$logs" sweep)" -ge $((n + 3)) ] && break
 		read -rt 0.02 <> <(:)
 	done
 	kill -INT "$bench"
 	wait "$bench"
-	says "$logs/results.json" '"error": "process 0: ended by signal 9"' || return 1
+	says "$(here)/results.json" '"error": "process 0: ended by signal 9"' || return 1
 	why="no point was measured after it"
-	[ "$(grep -c '"error": null' "$logs/results.json")" -ge 4 ] && nothing_is_left
+	[ "$(grep -c '"error": null' "$(here)/results.json")" -ge 4 ] && nothing_is_left
 }
 
 a_daemon_that_goes_away_leaves_what_was_measured() {
@@ -296,14 +301,14 @@ a_daemon_that_goes_away_leaves_what_was_measured() {
 	stop_daemon
 	wait "$bench"
 	rc=$?
-	n=$(grep -c '"error": null' "$logs/results.json")
+	n=$(grep -c '"error": null' "$(here)/results.json")
 	start_daemon
 	why="exit status $rc, $n points"
-	[ $rc = 1 ] && [ "$n" -ge 2 ] && says "$dir/sweep.err" "points are in $logs/results.json: --resume goes on" &&
+	[ $rc = 1 ] && [ "$n" -ge 2 ] && says "$dir/sweep.err" "points are in $logs/sweep.1/results.json: --resume goes on" &&
 		nothing_is_left || return 1
 	expect 0 sweep --loops 100 --resume || return 1
-	why="points: $(n_points)"
-	[ "$(n_points)" = 64 ]
+	why="points: $(n_points "$logs" sweep)"
+	[ "$(n_points "$logs" sweep)" = 64 ]
 }
 
 points_that_fail_are_rows_and_measured_again() {
@@ -355,13 +360,77 @@ somebody_elses_logs_are_left_and_told() {
 	expect 1 sweep && says "$dir/err" "is no results of dsaioctl bench" && says "$logs/results.json" '"points": 1'
 }
 
-a_second_sweep_puts_the_first_ones_results_aside() {
+# sums: of every file in the log directory.
+sums() {
+	(cd "$logs" && find . -type f ! -path "./report.html" -exec cksum {} + | sort -k 3)
+}
+
+a_second_sweep_keeps_the_first_ones_results_and_logs() {
 	two_points
-	expect 0 sweep && cp "$logs/results.json" "$dir/first" || return 1
+	expect 0 sweep && sums >"$dir/first" || return 1
 	echo '{"block_size": ["128K"], "queue_depth": [8]}' >"$space"
-	expect 0 sweep && same "$dir/first" "$logs/results.old.json" || return 1
+	expect 0 sweep || return 1
+	(cd "$logs/sweep.1" && find . -type f -exec cksum {} + | sort -k 3) >"$dir/kept"
+	same "$dir/first" "$dir/kept" || return 1
 	why="logs of the first sweep are among those of the second: $(ls "$logs/_aio_bench_read_logs")"
-	[ "$(ls "$logs/_aio_bench_read_logs")" = read_block_overlap_ftd1_d8_bs128K_p1.txt ]
+	[ "$(ls "$logs/_aio_bench_read_logs")" = read_block_overlap_ftd1_d8_bs128K_p1.txt ] || return 1
+	why="in the log directory: $(ls -A "$logs")"
+	[ "$(ls -A "$logs" | sort | tr '\n' ' ')" = \
+		"$(printf '%s\n' _aio_bench_read_logs _aio_bench_write_logs results.json sweep.1 | sort | tr '\n' ' ')" ] ||
+		return 1
+	expect 0 "$ctl" bench report "$logs" "$logs/sweep.1" -o "$dir/page.html" --json && says "$dir/out" '"runs": 2'
+}
+
+a_tune_after_a_sweep_leaves_its_results_and_logs() {
+	two_points
+	expect 0 sweep && sums >"$dir/first" || return 1
+	expect 0 "$ctl" bench tune --nvme_dir "$store" --sweep_config "$space" --io_size 1M --log_dir "$logs" || return 1
+	sums | grep -v tune >"$dir/after"
+	same "$dir/first" "$dir/after" || return 1
+	expect 0 "$ctl" bench report "$logs" --json && says "$dir/out" '"runs": 2' &&
+		says "$logs/report.html" "$logs/results.json" "$logs/tune.json" "recommended profile" || return 1
+	expect 0 sweep || return 1
+	why="a sweep after the tune changed the tune's results"
+	[ "$(sums | grep 'tune')" = "$(sums | grep './tune.json')" ] && [ -s "$logs/tune.json" ]
+}
+
+a_sweep_that_fails_leaves_the_results_that_were_there() {
+	two_points
+	expect 0 sweep && sums >"$dir/first" || return 1
+	unchanged() {
+		sums >"$dir/after"
+		same "$dir/first" "$dir/after" || { why="$1: $why"; return 1; }
+	}
+	local there=$dir/nothing
+	# No such folder; a file; one where nothing can be made; no room.
+	expect 1 "$ctl" bench sweep --nvme_dir "$there" --sweep_config "$space" --io_size 1M --log_dir "$logs" &&
+		unchanged "no folder" || return 1
+	expect 1 "$ctl" bench sweep --nvme_dir "$space" --sweep_config "$space" --io_size 1M --log_dir "$logs" &&
+		unchanged "no directory" || return 1
+	expect 1 "$ctl" bench sweep --nvme_dir /proc --sweep_config "$space" --io_size 1M --log_dir "$logs" &&
+		unchanged "/proc" || return 1
+	expect 1 sweep --io_size 60T && unchanged "no room"
+}
+
+a_killed_sweep_leaves_the_results_that_were_there() {
+	two_points
+	expect 0 sweep && sums >"$dir/first" || return 1
+	local signal
+	for signal in KILL INT; do
+		echo "{\"queue_depth\": [$(seq -s, 16)], \"io_parallel\": [1, 2]}" >"$space"
+		start_sweep || return 1
+		kill -$signal "$bench"
+		wait "$bench" 2>/dev/null
+		sums | grep -v -e ' ./sweep' -e results.lock >"$dir/after"
+		same "$dir/first" "$dir/after" || return 1
+	done
+	# The last one is what --resume continues, and then the first one's results are kept.
+	rm -rf "$(test_files)"
+	expect 0 sweep --loops 100 --resume || return 1
+	why="points: $(grep -c '"op": ' "$logs/results.json")"
+	[ "$(grep -c '"op": ' "$logs/results.json")" = 64 ] || return 1
+	(cd "$logs/sweep.1" && find . -type f -exec cksum {} + | sort -k 3) >"$dir/kept"
+	same "$dir/first" "$dir/kept" && nothing_is_left
 }
 
 keep_leaves_the_files() {
@@ -393,7 +462,7 @@ a_disk_that_is_too_full_is_told_before_anything_is_made() {
 	if [ $rc = 0 ]; then # results that can not be written
 		head -c 12M /dev/zero >"$small/zero" 2>/dev/null
 		two_points
-		expect 1 sweep --log_dir "$small" && says "$dir/err" "results.json" "No space left" && nothing_is_left
+		expect 1 sweep --log_dir "$small" && says "$dir/err" "No space left" && nothing_is_left
 		rc=$?
 	fi
 	umount "$small"
@@ -448,7 +517,7 @@ others_are_told_and_exclusive_is_refused_while_they_are_there() {
 	wait "$other" 2>/dev/null
 	[ -z "$rc" ] || return 1
 	why="refused, it left something in its logs"
-	[ "$(n_points)" = 0 ]
+	[ "$(n_points "$logs" sweep)" = 0 ]
 }
 
 # In memory: other tests use the disk at the same time.
@@ -459,14 +528,14 @@ exclusive_tells_which_points_were_disturbed() {
 	"$ctl" bench io --folder "$memory" --io_size 4M --loops 1000000 >/dev/null 2>&1 &
 	other=$!
 	for _ in $(seq 600); do
-		grep -q '"is_disturbed": true' "$logs/results.json" && break
+		grep -qE '"is_disturbed": ?true' "$(here)"/rows.jsonl && break
 		read -rt 0.02 <> <(:)
 	done
 	kill "$other"
 	wait "$other" 2>/dev/null
 	kill -INT "$bench"
 	wait "$bench"
-	says "$logs/results.json" '"is_disturbed": true' '"is_disturbed": false' &&
+	says "$(here)/results.json" '"is_disturbed": true' '"is_disturbed": false' &&
 		says "$dir/sweep.err" "points were disturbed by others"
 }
 
@@ -532,9 +601,11 @@ for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_s
 	tmpfs_is_memory_and_needs_no_daemon_of_the_systems ctrl_c_removes_the_files_and_resume_goes_on \
 	a_second_one_in_the_same_log_dir_is_refused a_log_dir_that_vanished_is_not_called_kept \
 	a_killed_sweep_is_resumed_and_its_files_are_removed \
-	a_killed_sweep_of_short_points_leaves_no_log_that_nothing_names a_process_that_dies_is_a_row_with_an_error \
+	a_killed_sweep_of_short_points_has_every_row_that_it_wrote a_process_that_dies_is_a_row_with_an_error \
 	a_daemon_that_goes_away_leaves_what_was_measured points_that_fail_are_rows_and_measured_again a_folder_with_foreign_files_is_left_as_it_was \
-	somebody_elses_logs_are_left_and_told a_second_sweep_puts_the_first_ones_results_aside keep_leaves_the_files \
+	somebody_elses_logs_are_left_and_told a_second_sweep_keeps_the_first_ones_results_and_logs \
+	a_tune_after_a_sweep_leaves_its_results_and_logs a_sweep_that_fails_leaves_the_results_that_were_there \
+	a_killed_sweep_leaves_the_results_that_were_there keep_leaves_the_files \
 	a_disk_that_is_too_full_is_told_before_anything_is_made a_folder_that_can_not_be_written_is_told \
 	flushing_needs_root_and_says_so_without_failing \
 	others_are_told_and_exclusive_is_refused_while_they_are_there exclusive_tells_which_points_were_disturbed \

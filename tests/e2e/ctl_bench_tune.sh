@@ -11,10 +11,6 @@ tune() {
 	"$ctl" bench tune --nvme_dir "$store" --sweep_config "$space" --io_size 4M --log_dir "$logs" "$@"
 }
 
-n_points() {
-	cat "$logs/results.json" 2>/dev/null | grep -c '"op": '
-}
-
 # value KEY FILE: of the first such member.
 value() {
 	sed -n "s/.*\"$1\": \([^,]*\),*$/\1/p" "$2" | head -n 1
@@ -53,17 +49,17 @@ results_have_every_step_and_the_verdict() {
 	expect 0 tune --json || return 1
 	says "$dir/out" '"kind": "tune"' '"is_complete": true' '"seed": ' '"is_tied": true' '"n_slower": ' \
 		'"speed_low": ' '"loss_high": ' || return 1
-	why="best: $(best_of "$logs/results.json"); points: $(n_points)"
+	why="best: $(best_of "$logs/tune.json"); points: $(n_points "$logs" tune)"
 	# 32 points, read and written, in the first two rounds alone.
-	[ "$(n_points)" -ge 128 ] && [ -n "$(best_of "$logs/results.json")" ] &&
-		echo >>"$logs/results.json" && same "$dir/out" "$logs/results.json"
+	[ "$(n_points "$logs" tune)" -ge 128 ] && [ -n "$(best_of "$logs/tune.json")" ] &&
+		echo >>"$logs/tune.json" && same "$dir/out" "$logs/tune.json"
 }
 
 with_reads_alone_there_are_no_writes() {
 	rm -rf "$logs"
 	expect 0 tune --no_write || return 1
 	why="wrote"
-	! grep -q '"op": "write"' "$logs/results.json" && ! grep -q 'write' "$dir/out" &&
+	! grep -q '"op": "write"' "$logs/tune.json" && ! grep -q 'write' "$dir/out" &&
 		says "$dir/out" "Best performance (GB/sec): read ="
 }
 
@@ -75,19 +71,19 @@ a_killed_tune_goes_on_where_it_was() {
 		>"$dir/out" 2>"$dir/err" </dev/null &
 	local bench=$!
 	for _ in $(seq 600); do
-		[ "$(n_points)" -ge 20 ] && break
+		[ "$(n_points "$logs" tune)" -ge 20 ] && break
 		kill -0 "$bench" 2>/dev/null || break
 		read -rt 0.02 <> <(:)
 	done
 	why="it was over before it could be killed"
 	kill -9 "$bench" 2>/dev/null || return 1
 	wait "$bench" 2>/dev/null
-	before=$(grep '"at_sec"' "$logs/results.json" | head -n 20)
+	before=$(begins "$logs" tune 20)
 	expect 2 tune --resume && says "$dir/err" "io_size" || return 1
 	expect 0 tune --io_size 64M --resume || return 1
-	after=$(grep '"at_sec"' "$logs/results.json" | head -n 20)
+	after=$(begins "$logs" tune 20)
 	why="the first rows are others"
-	[ "$before" = "$after" ] && says "$logs/results.json" '"is_complete": true' && nothing_is_left
+	[ "$before" = "$after" ] && says "$logs/tune.json" '"is_complete": true' && nothing_is_left
 }
 
 # All is there: the same numbers come to the same verdict, without a byte moved.
@@ -105,7 +101,7 @@ apply_sets_the_profile_and_it_is_kept() {
 	local best shown
 	rm -rf "$logs"
 	expect 0 tune --apply && says "$dir/err" "store t has the recommended profile now" || return 1
-	best=$(best_of "$logs/results.json")
+	best=$(best_of "$logs/tune.json")
 	expect 0 "$ctl" profile show t --json || return 1
 	sed -n '/"profile": {/,/}/p' "$dir/out" >"$dir/profile"
 	shown="$(value block_size "$dir/profile") $(value queue_depth "$dir/profile")"
@@ -125,10 +121,10 @@ apply_needs_an_administrator_and_says_so_at_once() {
 	rm -rf "$logs" && mkdir -m 777 "$logs" "$store/theirs" && chmod 777 "$store/theirs" || return 1
 	local theirs=("${nobody[@]}" "$ctl" bench tune --nvme_dir "$store/theirs" --sweep_config "$space"
 		--io_size 1M --log_dir "$logs")
-	expect 0 "${theirs[@]}" && cp "$logs/results.json" "$dir/before" || return 1
+	expect 0 "${theirs[@]}" && cp "$logs/tune.json" "$dir/before" || return 1
 	expect 1 "${theirs[@]}" --apply && says "$dir/err" "--apply" "administrator" || return 1
 	why="measured, or the earlier results are gone: $(ls "$logs")"
-	same "$dir/before" "$logs/results.json" && [ ! -e "$logs/results.old.json" ] && [ ! -s "$dir/out" ]
+	same "$dir/before" "$logs/tune.json" && [ "$(ls -A "$logs")" = tune.json ] && [ ! -s "$dir/out" ]
 }
 
 what_can_not_be_is_refused() {

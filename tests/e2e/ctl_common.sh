@@ -104,6 +104,33 @@ says() {
 	done
 }
 
+# run_dir LOG_DIR KIND: where the results of the last run are: in its own directory until it is complete.
+run_dir() {
+	local run
+	run=$(find "$1" -maxdepth 1 -name "$2.*[0-9]" 2>/dev/null | sort -V | tail -n 1)
+	grep -q '"is_complete": false' "$run/$(results_name "$2")" 2>/dev/null && echo "$run" || echo "$1"
+}
+
+# results_name KIND
+results_name() {
+	[ "$1" = sweep ] && echo results.json || echo "$1.json"
+}
+
+# n_points LOG_DIR KIND: rows of that run, also those that are not in the results file yet.
+n_points() {
+	local run
+	run=$(run_dir "$1" "$2")
+	cat "$run/$(results_name "$2")" "$run/rows.jsonl" 2>/dev/null | grep -cE '"op": ?"(read|write)'
+}
+
+# begins LOG_DIR KIND N: when the first N repetitions of that run began.
+begins() {
+	local run
+	run=$(run_dir "$1" "$2")
+	cat "$run/$(results_name "$2")" "$run/rows.jsonl" 2>/dev/null | grep -oE '"at_sec": ?[0-9.e+]+' | tr -d ' ' |
+		head -n "$3"
+}
+
 # random_file PATH BYTES
 random_file() {
 	head -c "$2" /dev/urandom >"$1"

@@ -7,10 +7,10 @@
 #include "client/ctl/units.h"
 #include "tests/fuzz/fuzz.h"
 
+#include <fcntl.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 static void read_space(const char *json, size_t len)
@@ -35,12 +35,12 @@ static void read_space(const char *json, size_t len)
 	(void)json_object_put(bench_space_json(&space));
 }
 
-static void read_results(const char *path)
+static void read_results(int dir_fd)
 {
 	struct profile profile = PROFILE_DEFAULT;
 	struct bench_results results;
 	char text[512] = "";
-	int r = bench_results_load(path, &results, text, sizeof(text));
+	int r = bench_results_load(dir_fd, "results.json", &results, text, sizeof(text));
 
 	assert(r <= 0 && (r == 0 || text[0]));
 	if (r < 0)
@@ -58,18 +58,35 @@ static void read_results(const char *path)
 	bench_results_deinit(&results);
 }
 
+static char dir[] = "/tmp/dsaio-fuzz-XXXXXX";
+
+static void remove_dir(void)
+{
+	char path[sizeof(dir) + 16];
+
+	(void)snprintf(path, sizeof(path), "%s/results.json", dir);
+	(void)unlink(path);
+	(void)snprintf(path, sizeof(path), "%s/" BENCH_ROWS_NAME, dir);
+	(void)unlink(path);
+	(void)rmdir(dir);
+}
+
+/* The bytes as results, and as the rows file that they may name. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static int fd = -1;
-	static char path[40];
+	static int fd = -1, dir_fd;
 
 	if (fd < 0) {
-		fd = memfd_create("results", MFD_CLOEXEC);
-		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		if (!mkdtemp(dir) || atexit(remove_dir) != 0)
+			abort();
+		dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		fd = openat(dir_fd, "results.json", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (linkat(dir_fd, "results.json", dir_fd, BENCH_ROWS_NAME, 0) < 0)
+			abort();
 	}
 	if (fd < 0 || ftruncate(fd, 0) < 0 || pwrite(fd, data, size, 0) != (ssize_t)size)
 		abort();
 	read_space((const char *)data, size);
-	read_results(path);
+	read_results(dir_fd);
 	return 0;
 }

@@ -1,21 +1,26 @@
-/* bench results: what is written is read back; what is not ours is refused; a crash leaves it whole. */
+/* bench results: rows are read back as written, also from a rows file that a crash cut short. */
 #include "client/ctl/bench_results.h"
 #include "proto/cleanup.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static char dir[] = "/tmp/dsaio-results-XXXXXX";
+static int dir_fd;
 
 static void make_dir(void)
 {
 	(void)memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
 	ck_assert_ptr_nonnull(mkdtemp(dir));
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(dir_fd, 0);
 }
 
 static void write_file(const char *name, const char *json)
@@ -32,10 +37,10 @@ static void write_file(const char *name, const char *json)
 
 static void remove_dir(void)
 {
-	char path[PATH_MAX];
-
-	(void)snprintf(path, sizeof(path), "%s/%s", dir, BENCH_RESULTS_NAME);
-	(void)unlink(path);
+	for (unsigned i = 0; i < BENCH_RESULTS_KINDS; i++)
+		(void)unlinkat(dir_fd, bench_results_files[i].name, 0);
+	(void)unlinkat(dir_fd, BENCH_ROWS_NAME, 0);
+	ck_assert_int_eq(close(dir_fd), 0);
 	ck_assert_int_eq(rmdir(dir), 0); /* nothing else is left there */
 }
 
@@ -114,8 +119,8 @@ START_TEST(a_row_comes_back_digit_for_digit)
 	ck_assert_int_eq(bench_results_init(&results, "tune"), 0);
 	bench_results_set(&results, "best", json_object_new_string("x"));
 	ck_assert_int_eq(bench_results_add(&results, &row), 0);
-	ck_assert_int_eq(bench_results_save(&results, dir, text, sizeof(text)), 0);
-	ck_assert_int_eq(bench_results_load(dir, &loaded, text, sizeof(text)), 0);
+	ck_assert_int_eq(bench_results_save(&results, dir_fd, false, text, sizeof(text)), 0);
+	ck_assert_int_eq(bench_results_load(dir_fd, "tune.json", &loaded, text, sizeof(text)), 0);
 	ck_assert_str_eq(bench_results_kind(&loaded), "tune");
 	ck_assert(!bench_results_is_complete(&loaded));
 	ck_assert_str_eq(json_object_get_string(bench_results_get(&loaded, "best")), "x");
@@ -129,6 +134,76 @@ START_TEST(a_row_comes_back_digit_for_digit)
 	bench_row_deinit(&back);
 	bench_results_deinit(&loaded);
 	bench_results_deinit(&results);
+	remove_dir();
+}
+END_TEST
+
+/* A row costs one line, and is there after a crash; one that was cut short is none. */
+START_TEST(rows_are_read_from_the_rows_file_until_one_is_cut_short)
+{
+	struct bench_repetition repetitions[2] = { { .bytes = 1 }, { .bytes = 2 } };
+	struct bench_row row = make_row(repetitions), back;
+	struct bench_results results, loaded;
+	char text[BENCH_TEXT_BYTES];
+	int fd;
+
+	make_dir();
+	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
+	ck_assert_int_eq(bench_results_add(&results, &row), 0);
+	ck_assert_int_eq(bench_results_save(&results, dir_fd, true, text, sizeof(text)), 0);
+	fd = openat(dir_fd, BENCH_ROWS_NAME, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	ck_assert_int_ge(fd, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		row.task.profile.queue_depth = 100 + i;
+		ck_assert_int_eq(bench_results_add(&results, &row), 0);
+		ck_assert_int_eq(
+			bench_rows_write(fd, "points", bench_results_last(&results, "points")), 0);
+	}
+	ck_assert_int_eq(bench_results_load(dir_fd, "results.json", &loaded, text, sizeof(text)),
+			 0);
+	ck_assert_uint_eq(bench_results_n_rows(&loaded), 4);
+	ck_assert_int_eq(bench_results_row(&loaded, 3, &back), 0);
+	assert_same_row(&row, &back);
+	bench_row_deinit(&back);
+	bench_results_deinit(&loaded);
+
+	ck_assert_int_eq(ftruncate(fd, lseek(fd, 0, SEEK_END) - 2), 0);
+	ck_assert_int_eq(bench_results_load(dir_fd, "results.json", &loaded, text, sizeof(text)),
+			 0);
+	ck_assert_uint_eq(bench_results_n_rows(&loaded), 3);
+	bench_results_deinit(&loaded);
+
+	/* Written whole they name no rows file, and one that a crash left counts for nothing. */
+	ck_assert_int_eq(bench_results_save(&results, dir_fd, false, text, sizeof(text)), 0);
+	ck_assert_int_eq(bench_results_load(dir_fd, "results.json", &loaded, text, sizeof(text)),
+			 0);
+	ck_assert_uint_eq(bench_results_n_rows(&loaded), 4);
+	bench_results_deinit(&loaded);
+	bench_results_deinit(&results);
+	ck_assert_int_eq(close(fd), 0);
+	remove_dir();
+}
+END_TEST
+
+START_TEST(a_link_is_neither_read_nor_written_through)
+{
+	struct bench_results results;
+	char text[BENCH_TEXT_BYTES];
+	struct stat st;
+
+	make_dir();
+	write_file("target", "theirs");
+	ck_assert_int_eq(symlinkat("target", dir_fd, "results.json"), 0);
+	ck_assert_int_eq(bench_results_load(dir_fd, "results.json", &results, text, sizeof(text)),
+			 -ELOOP);
+	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
+	ck_assert_int_eq(bench_results_save(&results, dir_fd, false, text, sizeof(text)), 0);
+	bench_results_deinit(&results);
+	ck_assert_int_eq(fstatat(dir_fd, "results.json", &st, AT_SYMLINK_NOFOLLOW), 0);
+	ck_assert(S_ISREG(st.st_mode));
+	ck_assert_int_eq(fstatat(dir_fd, "target", &st, 0), 0);
+	ck_assert_int_eq(st.st_size, 6);
+	ck_assert_int_eq(unlinkat(dir_fd, "target", 0), 0);
 	remove_dir();
 }
 END_TEST
@@ -184,7 +259,8 @@ static const char *const foreign[] = {
 	"[]",
 	"{\"points\": []}",
 	"{\"format\": \"dsaioctl bench 1\"}",
-	"{\"format\": \"dsaioctl bench 1\", \"points\": {}}",
+	"{\"format\": \"dsaioctl bench 1\", \"kind\": \"sweep\", \"points\": {}}",
+	"{\"format\": \"dsaioctl bench 1\", \"kind\": \"other\", \"points\": []}",
 	"{\"format\": \"something else\", \"points\": []}",
 	"{\"format\": 1, \"points\": []}",
 };
@@ -195,8 +271,9 @@ START_TEST(what_is_not_ours_is_refused)
 	char text[BENCH_TEXT_BYTES];
 
 	make_dir();
-	write_file(BENCH_RESULTS_NAME, foreign[_i]);
-	ck_assert_int_eq(bench_results_load(dir, &results, text, sizeof(text)), -EINVAL);
+	write_file("results.json", foreign[_i]);
+	ck_assert_int_eq(bench_results_load(dir_fd, "results.json", &results, text, sizeof(text)),
+			 -EINVAL);
 	ck_assert_msg(strstr(text, "is no results of dsaioctl bench"), "%s", text);
 	remove_dir();
 }
@@ -219,10 +296,12 @@ START_TEST(rows_that_are_none_do_no_harm)
 	char text[BENCH_TEXT_BYTES], json[512];
 
 	make_dir();
-	(void)snprintf(json, sizeof(json), "{\"format\": \"dsaioctl bench 1\", \"points\": %s}",
+	(void)snprintf(json, sizeof(json),
+		       "{\"format\": \"dsaioctl bench 1\", \"kind\": \"sweep\", \"points\": %s}",
 		       strange[_i]);
-	write_file(BENCH_RESULTS_NAME, json);
-	ck_assert_int_eq(bench_results_load(dir, &results, text, sizeof(text)), 0);
+	write_file("results.json", json);
+	ck_assert_int_eq(bench_results_load(dir_fd, "results.json", &results, text, sizeof(text)),
+			 0);
 	if (bench_results_row(&results, 0, &row) == 0)
 		bench_row_deinit(&row);
 	(void)bench_results_has(&results, BENCH_READ, &profile);
@@ -238,17 +317,21 @@ START_TEST(a_directory_without_results_is_enoent)
 	char text[BENCH_TEXT_BYTES];
 
 	make_dir();
-	ck_assert_int_eq(bench_results_load(dir, &results, text, sizeof(text)), -ENOENT);
-	remove_dir();
+	ck_assert_int_eq(bench_results_load(dir_fd, "results.json", &results, text, sizeof(text)),
+			 -ENOENT);
+	ck_assert_int_eq(rmdir(dir), 0);
 	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
-	ck_assert_int_eq(bench_results_save(&results, dir, text, sizeof(text)), -ENOENT);
+	ck_assert_int_eq(bench_results_save(&results, dir_fd, false, text, sizeof(text)), -ENOENT);
 	bench_results_deinit(&results);
+	ck_assert_int_eq(close(dir_fd), 0);
 }
 END_TEST
 
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_row_comes_back_digit_for_digit);
+	tcase_add_test(tcase, rows_are_read_from_the_rows_file_until_one_is_cut_short);
+	tcase_add_test(tcase, a_link_is_neither_read_nor_written_through);
 	tcase_add_test(tcase, rows_that_failed_are_dropped_and_the_others_stay);
 	tcase_add_test(tcase, logs_are_those_of_the_rows_that_have_one);
 	tcase_add_loop_test(tcase, what_is_not_ours_is_refused, 0, N_ROWS(foreign));

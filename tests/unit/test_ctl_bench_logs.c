@@ -1,0 +1,308 @@
+/* bench logs: nothing that was there is lost, whatever step a crash or a planted link meets. */
+#include "client/ctl/bench_logs.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define READS "_aio_bench_read_logs"
+#define WRITES "_aio_bench_write_logs"
+
+static struct ctl ctl = { .command = "test" };
+static char dir[] = "/var/tmp/dsaio-logs-XXXXXX";
+static int dir_fd;
+
+static void make_dir(void)
+{
+	(void)memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(dir_fd, 0);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static void remove_dir(void)
+{
+	ck_assert_int_eq(close(dir_fd), 0);
+	ck_assert_int_eq(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+static bool has(const char *name)
+{
+	struct stat st;
+
+	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Rows of a run: one read and one write of that depth, with logs. */
+static void add_rows(struct bench_results *results, uint32_t depth)
+{
+	for (int op = BENCH_READ; op <= BENCH_WRITE; op++) {
+		struct bench_row row = { .task = { .op = (enum bench_op)op,
+						   .profile = PROFILE_DEFAULT } };
+
+		row.task.profile.queue_depth = depth;
+		row.total.e2e_speed = depth;
+		bench_logs_name(row.log, &row.task, 1);
+		ck_assert_int_eq(bench_results_add(results, &row), 0);
+	}
+}
+
+/* A run that measures two rows, and then is complete, interrupted (INTERRUPTED), or killed. */
+enum end { COMPLETE, INTERRUPTED, KILLED };
+static void run_once(uint32_t depth, enum end end)
+{
+	struct bench_results results;
+	struct bench_logs *logs = NULL;
+
+	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
+	ck_assert_int_eq(bench_logs_open(&ctl, dir, "sweep", &logs), CTL_OK);
+	ck_assert_int_eq(bench_logs_begin(logs, &results), CTL_OK);
+	add_rows(&results, depth);
+	ck_assert_int_eq(bench_logs_add(logs, &results, "points"), CTL_OK);
+	if (end != KILLED) {
+		bench_results_set(&results, "is_complete",
+				  json_object_new_boolean(end == COMPLETE));
+		ck_assert_int_eq(bench_logs_end(logs, &results, end == COMPLETE), CTL_OK);
+	}
+	bench_logs_close(logs);
+	bench_results_deinit(&results);
+}
+
+/* The depth of the first row there; 0: there are no results. */
+static uint32_t depth_in(const char *name)
+{
+	int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct bench_results results;
+	struct bench_row row;
+	char text[BENCH_TEXT_BYTES];
+	int r;
+
+	if (fd < 0)
+		return 0;
+	r = bench_results_load(fd, "results.json", &results, text, sizeof(text));
+	ck_assert_int_eq(close(fd), 0);
+	if (r == -ENOENT)
+		return 0;
+	ck_assert_msg(r == 0, "%s", text);
+	ck_assert_int_eq(bench_results_row(&results, 0, &row), 0);
+	bench_row_deinit(&row);
+	bench_results_deinit(&results);
+	return row.task.profile.queue_depth;
+}
+
+/* The results and both logs of that depth, at the top or in a run's directory. */
+static void assert_whole(const char *where, uint32_t depth)
+{
+	char path[PATH_MAX];
+
+	ck_assert_msg(depth_in(where) == depth, "%s: depth %" PRIu32 ", not %" PRIu32, where,
+		      depth_in(where), depth);
+	for (int op = BENCH_READ; op <= BENCH_WRITE; op++) {
+		struct bench_task task = { .op = (enum bench_op)op, .profile = PROFILE_DEFAULT };
+		char log[BENCH_TEXT_BYTES];
+
+		task.profile.queue_depth = depth;
+		bench_logs_name(log, &task, 1);
+		(void)snprintf(path, sizeof(path), "%s/%s", where, log);
+		ck_assert_msg(has(path), "%s: is not there", path);
+	}
+}
+
+START_TEST(a_later_run_keeps_the_earlier_ones)
+{
+	make_dir();
+	run_once(1, COMPLETE);
+	assert_whole(".", 1);
+	run_once(2, COMPLETE);
+	run_once(3, COMPLETE);
+	assert_whole(".", 3);
+	assert_whole("sweep.1", 1);
+	assert_whole("sweep.2", 2);
+	ck_assert(!has("sweep.3"));
+	remove_dir();
+}
+END_TEST
+
+START_TEST(an_interrupted_or_killed_run_leaves_the_complete_one)
+{
+	make_dir();
+	run_once(1, COMPLETE);
+	run_once(2, INTERRUPTED);
+	assert_whole(".", 1);
+	assert_whole("sweep.2", 2);
+	run_once(3, KILLED);
+	assert_whole(".", 1);
+	ck_assert(has("sweep.3/" BENCH_ROWS_NAME));
+	run_once(4, COMPLETE);
+	assert_whole(".", 4);
+	assert_whole("sweep.1", 1);
+	assert_whole("sweep.2", 2);
+	ck_assert(has("sweep.3/" BENCH_ROWS_NAME));
+	remove_dir();
+}
+END_TEST
+
+/* The renames by which run 2 takes run 1's place, in their order. */
+static const char *const renames[][2] = {
+	{ READS, "sweep.1/" READS },
+	{ WRITES, "sweep.1/" WRITES },
+	{ "results.json", "sweep.1/results.json" },
+	{ "sweep.2/" READS, READS },
+	{ "sweep.2/" WRITES, WRITES },
+	{ "sweep.2/results.json", "results.json" },
+};
+
+START_TEST(a_crash_between_two_renames_loses_nothing) /* _i: how many were done */
+{
+	struct bench_results results;
+	struct bench_logs *logs = NULL;
+	char text[BENCH_TEXT_BYTES];
+	int fd;
+
+	make_dir();
+	run_once(1, COMPLETE);
+	run_once(2, INTERRUPTED);
+	/* It was measured to its end, and saved: what follows are the renames. */
+	fd = openat(dir_fd, "sweep.2", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(bench_results_load(fd, "results.json", &results, text, sizeof(text)), 0);
+	bench_results_set(&results, "is_complete", json_object_new_boolean(true));
+	ck_assert_int_eq(bench_results_save(&results, fd, false, text, sizeof(text)), 0);
+	bench_results_deinit(&results);
+	ck_assert_int_eq(close(fd), 0);
+	ck_assert_int_eq(mkdirat(dir_fd, "sweep.1", 0777), 0);
+	for (int i = 0; i < _i; i++)
+		ck_assert_int_eq(renameat(dir_fd, renames[i][0], dir_fd, renames[i][1]), 0);
+
+	ck_assert_int_eq(bench_logs_open(&ctl, dir, "sweep", &logs), CTL_OK);
+	bench_logs_close(logs);
+	assert_whole(".", 2);
+	assert_whole("sweep.1", 1);
+	run_once(3, COMPLETE);
+	assert_whole(".", 3);
+	assert_whole("sweep.1", 1);
+	assert_whole("sweep.2", 2);
+	remove_dir();
+}
+END_TEST
+
+START_TEST(a_run_that_measured_nothing_leaves_nothing)
+{
+	struct bench_results results;
+	struct bench_logs *logs = NULL;
+	char path[PATH_MAX];
+
+	make_dir();
+	ck_assert_int_eq(bench_results_init(&results, "tune"), 0);
+	ck_assert_int_eq(bench_logs_open(&ctl, dir, "tune", &logs), CTL_OK);
+	ck_assert_int_eq(bench_logs_begin(logs, &results), CTL_OK);
+	ck_assert(has("tune.1/tune.json"));
+	ck_assert_str_ne(bench_logs_path(logs, path), "");
+	ck_assert_int_eq(bench_logs_end(logs, &results, false), CTL_OK);
+	ck_assert_ptr_null(bench_logs_path(logs, path));
+	bench_logs_close(logs);
+	bench_results_deinit(&results);
+	ck_assert_int_eq(close(dir_fd), 0);
+	ck_assert_int_eq(rmdir(dir), 0);
+}
+END_TEST
+
+START_TEST(the_last_run_with_rows_is_resumed)
+{
+	struct bench_results results = { NULL, NULL };
+	struct bench_logs *logs = NULL;
+	char path[PATH_MAX];
+
+	make_dir();
+	run_once(1, COMPLETE);
+	run_once(2, KILLED);
+	/* One that was killed before its first row. */
+	ck_assert_int_eq(mkdirat(dir_fd, "sweep.3", 0777), 0);
+	ck_assert_int_eq(bench_logs_open(&ctl, dir, "sweep", &logs), CTL_OK);
+	ck_assert_int_eq(bench_logs_resume(logs, &results), CTL_OK);
+	ck_assert_uint_eq(bench_results_n_rows(&results), 1);
+	ck_assert_ptr_nonnull(strstr(bench_logs_path(logs, path), "/sweep.2/results.json"));
+	/* It continues there, and no row is there twice. */
+	ck_assert_int_eq(bench_logs_begin(logs, &results), CTL_OK);
+	add_rows(&results, 20);
+	ck_assert_int_eq(bench_logs_add(logs, &results, "points"), CTL_OK);
+	bench_logs_close(logs);
+	bench_results_deinit(&results);
+	ck_assert_int_eq(bench_logs_open(&ctl, dir, "sweep", &logs), CTL_OK);
+	ck_assert_int_eq(bench_logs_resume(logs, &results), CTL_OK);
+	ck_assert_uint_eq(bench_results_n_rows(&results), 2);
+	bench_logs_close(logs);
+	bench_results_deinit(&results);
+	remove_dir();
+}
+END_TEST
+
+/* What somebody plants in the directory, and the target that it points to. */
+static const struct {
+	const char *name, *target;
+} planted[] = {
+	{ "results.lock", "target/file" },
+	{ "results.json", "target/file" },
+	{ READS, "target" },
+	{ WRITES, "target" },
+	{ "sweep.1", "target" },
+};
+
+START_TEST(no_planted_link_is_followed)
+{
+	struct bench_results results;
+	struct bench_logs *logs = NULL;
+	struct stat st;
+	int fd;
+
+	make_dir();
+	ck_assert_int_eq(mkdirat(dir_fd, "target", 0777), 0);
+	fd = openat(dir_fd, "target/file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	ck_assert_int_eq(write(fd, "theirs", 6), 6);
+	ck_assert_int_eq(close(fd), 0);
+	ck_assert_int_eq(symlinkat(planted[_i].target, dir_fd, planted[_i].name), 0);
+
+	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
+	if (bench_logs_open(&ctl, dir, "sweep", &logs) == CTL_OK &&
+	    bench_logs_begin(logs, &results) == CTL_OK) {
+		add_rows(&results, 1);
+		ck_assert_int_eq(bench_logs_add(logs, &results, "points"), CTL_OK);
+		(void)bench_logs_end(logs, &results, true);
+	}
+	bench_logs_close(logs);
+	bench_results_deinit(&results);
+	ck_assert_int_eq(fstatat(dir_fd, "target/file", &st, 0), 0);
+	ck_assert_int_eq(st.st_size, 6);
+	ck_assert_int_eq(unlinkat(dir_fd, "target/file", 0), 0);
+	ck_assert_int_eq(unlinkat(dir_fd, "target", AT_REMOVEDIR), 0); /* nothing new in it */
+	remove_dir();
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, a_later_run_keeps_the_earlier_ones);
+	tcase_add_test(tcase, an_interrupted_or_killed_run_leaves_the_complete_one);
+	tcase_add_loop_test(tcase, a_crash_between_two_renames_loses_nothing, 0,
+			    N_ROWS(renames) + 1);
+	tcase_add_test(tcase, a_run_that_measured_nothing_leaves_nothing);
+	tcase_add_test(tcase, the_last_run_with_rows_is_resumed);
+	tcase_add_loop_test(tcase, no_planted_link_is_followed, 0, N_ROWS(planted));
+}
+
+SUITE("ctl bench logs", add_tests)
