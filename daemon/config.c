@@ -427,7 +427,8 @@ void config_default_store(const struct config *config, struct store_config *ret_
 {
 	*ret_store = (struct store_config){ .profile = PROFILE_DEFAULT,
 					    .engine = &engine_libaio,
-					    .spin_usec = config->spin_usec };
+					    .spin_usec = config->spin_usec,
+					    .is_multi_user = !config->is_user };
 }
 
 /* A new store with the defaults and no path. */

@@ -19,14 +19,14 @@
  * writer and one reader; a lane that sleeps is rung through its inbox's eventfd, by the same
  * announce-fence-look on both sides as with clients.
  *
- * What may block is never done here: syncs, ragged writes, and blocks that the kernel gave back
- * since it would have had to wait (RWF_NOWAIT, while several clients are active) go to the helper
- * threads of the user as pieces, which come back through the inbox.  A piece no longer counts in
- * the store's window and the engine's depth, but in its op and in the depth of its channel.  On a
- * store where io_submit itself does the work (probe.h), and of files where it can not be told not to
- * wait and whose server is not trusted, helper threads are the engine: all blocks are pieces.  There no
- * window bounds the bytes in flight, which a file that hangs would fill for all: only the depth of each
- * channel does.
+ * What may block is never done here: syncs, unaligned writes, writes to tmpfs, and blocks that
+ * the kernel returned since it would have had to wait (RWF_NOWAIT) go to the helper threads of the
+ * user as pieces, which come back through the inbox.  One exception: a user's own daemon lets blocks
+ * of a client that is alone on the store wait.  A piece no longer counts in the store's window and the
+ * engine's depth, but in its op and in the depth of its channel.  On a store where io_submit itself
+ * does the work (probe.h), and for files where RWF_NOWAIT is not known and somebody else would have to
+ * wait, helper threads are the engine: all blocks are pieces.  There no window bounds the bytes in
+ * flight, which a file that hangs would fill for all: only the depth of each channel does.
  *
  * A ragged read without a bounce page stays at the head of its channel, which leaves the scheduler
  * as for depth and has its place in a list until it starts something; whenever pages are back all
@@ -60,7 +60,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* A client counts as active that long after its last op (PROTOCOL section 8). */
@@ -74,8 +73,6 @@
 /* Of a file whose device need not be the store's: what takes several of the kernel's requests is
    refused with RWF_NOWAIT, and few devices take less. */
 #define FOREIGN_NOWAIT_BYTES (256u << 10)
-/* Of a raw block device; what takes several of the kernel's requests is refused with RWF_NOWAIT. */
-#define RAW_NOWAIT_BYTES (1u << 20)
 /* Pieces of one channel that a helper has at a time: half of its threads, so that one client that
    blocks them does not hold up the others of its user.  Where helpers are the engine: as many as the
    profile says, up to STORE_HELPER_DEPTH. */
@@ -200,8 +197,7 @@ struct lane {
 	uint64_t most_bytes;  /* of it, by the channels so far */
 	uint64_t alone_bytes; /* in flight while it does not count */
 	uint64_t told_window_bytes;
-	uint64_t guard_end_nsec; /* large blocks wait for that; 0: they do not */
-	uint32_t whole_bytes;	 /* the largest block that the device takes whole, as far as told */
+	uint64_t guard_end_nsec;    /* large blocks wait for that; 0: they do not */
 	uint64_t blocks_timed_nsec; /* the store's blocks_nsec is of then */
 	struct bounces bounces;
 	struct channel *first_page_waiter, *last_page_waiter; /* for one of them, in order */
@@ -544,6 +540,12 @@ static void look_who_shares(struct lane *lane)
 	lane->is_cut = n_classes > 1 || is_recent(lane, lane->small_op_nsec);
 }
 
+/* May a block wait in io_submit?  A client of one user who is alone delays only itself. */
+static bool must_not_wait(const struct lane *lane)
+{
+	return lane->is_shared || lane->store->is_multi_user;
+}
+
 /* ---- ops that wait for a gate ---- */
 
 /* Only these have a page cache that direct I/O goes past. */
@@ -621,7 +623,8 @@ static void ungate(struct op *op)
 static bool is_helped(const struct lane *lane, const struct file *file)
 {
 	return !file->facts.is_tmpfs &&
-	       (store_is_blocking(lane->store) || (file->facts.is_foreign && file->no_nowait));
+	       (store_is_blocking(lane->store) ||
+		(file->no_nowait && (file->facts.is_foreign || lane->store->is_multi_user)));
 }
 
 static void piece_run(struct work *work)
@@ -1060,11 +1063,11 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 		next.is_piece = true;
 		return next;
 	}
-	next.is_nowait = (lane->is_shared && !file->facts.is_tmpfs) || file->facts.is_foreign;
+	next.is_nowait = (must_not_wait(lane) && !file->facts.is_tmpfs) || file->facts.is_foreign;
 	is_engine = is_helped(lane, file);
 	next.is_piece = op->is_misaligned || is_engine || (next.is_nowait && file->no_nowait);
-	/* tmpfs has no RWF_NOWAIT: a write waits in io_submit for whoever has its inode's lock. */
-	next.is_piece |= lane->is_shared && file->facts.is_tmpfs && op->opcode == RING_OP_WRITE;
+	/* tmpfs has no RWF_NOWAIT: a write would wait in io_submit for the inode's lock. */
+	next.is_piece |= must_not_wait(lane) && file->facts.is_tmpfs && op->opcode == RING_OP_WRITE;
 	if (op->edges_left) {
 		next.is_edge = true;
 		next.is_piece |= op->opcode == RING_OP_WRITE;
@@ -1078,8 +1081,8 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 		block = split_block(&split, ++op->next_block);
 	next.op_off = op->head + block.off + op->next_inner;
 	next.len = block.len - op->next_inner;
-	if ((next.is_nowait || lane->is_shared) && !op->is_misaligned && !is_engine) {
-		uint32_t max = lane->whole_bytes;
+	if ((next.is_nowait || must_not_wait(lane)) && !op->is_misaligned && !is_engine) {
+		uint32_t max = lane->store->whole_bytes;
 
 		if (lane->is_cut && max > CUT_BYTES)
 			max = CUT_BYTES;
@@ -2216,33 +2219,6 @@ static int start_thread(struct lane *lane, struct error *error)
 	return 0;
 }
 
-/*
- * The largest block while several clients are active: one that the device takes whole.  A larger
- * one the kernel would have to cut, and may have to wait between the pieces, so it refuses it with
- * RWF_NOWAIT.  Stores without a device (tmpfs, btrfs, network) tell none.
- */
-static uint32_t whole_bytes(const struct store *store)
-{
-	static const char *const paths[] = {
-		"/sys/dev/block/%u:%u/queue/max_sectors_kb",
-		"/sys/dev/block/%u:%u/../queue/max_sectors_kb", /* of a partition */
-	};
-	bool is_raw = strcmp(store->fs_type, "block device") == 0;
-	uint32_t most = is_raw ? RAW_NOWAIT_BYTES : PROFILE_BLOCK_SIZE_MAX;
-
-	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
-		_cleanup_(fclosep) FILE *file = NULL;
-		char path[80];
-		uint32_t kib;
-
-		(void)snprintf(path, sizeof(path), paths[i], major(store->dev), minor(store->dev));
-		file = fopen(path, "re");
-		if (file && fscanf(file, "%" SCNu32, &kib) == 1 && kib >= 4 && kib < most >> 10)
-			return (kib << 10) & ~(uint32_t)4095;
-	}
-	return most;
-}
-
 int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error)
 {
 	_cleanup_(lane_freep) struct lane *lane = NULL;
@@ -2276,7 +2252,6 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	if (r < 0)
 		return r;
 	if (!lane->home) {
-		lane->whole_bytes = whole_bytes(lane->store);
 		window_init(&lane->window);
 		r = bounces_init(&lane->bounces);
 		if (r < 0)

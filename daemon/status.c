@@ -99,6 +99,7 @@ int store_to_wire(const struct service *service, const struct store *store, Wire
 	wire->lane_depth = store_lane_depth(store);
 	wire->window_bytes = atomic_load_explicit(&store->now_window_bytes, memory_order_relaxed);
 	wire->profile = profile_to_new_wire(&store->profile);
+	wire->block_bytes = store_block_bytes(store, &store->profile);
 	wire->counters = counters_to_wire(&store->stats);
 	if (!wire->profile || !wire->counters || text_to_wire(store->name, &wire->name) < 0 ||
 	    text_to_wire(store->path, &wire->path) < 0 ||

@@ -9,12 +9,14 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/magic.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -59,6 +61,36 @@ const char *store_fs_name(uint64_t magic)
 	return "other";
 }
 
+/* A larger block of a raw block device becomes several requests, and RWF_NOWAIT refuses it. */
+#define RAW_NOWAIT_BYTES (1u << 20)
+
+/*
+ * The largest block that the device takes in one request.  The kernel would split a larger one and
+ * may have to wait between the parts, so RWF_NOWAIT refuses it.  Stores without a device (tmpfs, btrfs,
+ * network file systems) have no such limit.
+ */
+static uint32_t whole_bytes(dev_t dev, const char *fs_type)
+{
+	static const char *const paths[] = {
+		"/sys/dev/block/%u:%u/queue/max_sectors_kb",
+		"/sys/dev/block/%u:%u/../queue/max_sectors_kb", /* of a partition */
+	};
+	uint32_t most = strcmp(fs_type, "block device") == 0 ? RAW_NOWAIT_BYTES
+							     : PROFILE_BLOCK_SIZE_MAX;
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+		_cleanup_(fclosep) FILE *file = NULL;
+		char path[80];
+		uint32_t kib;
+
+		(void)snprintf(path, sizeof(path), paths[i], major(dev), minor(dev));
+		file = fopen(path, "re");
+		if (file && fscanf(file, "%" SCNu32, &kib) == 1 && kib >= 4 && kib < most >> 10)
+			return (kib << 10) & ~(uint32_t)4095;
+	}
+	return most;
+}
+
 static void store_freep(struct store **store)
 {
 	store_free(*store);
@@ -82,6 +114,8 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, cons
 	store->window_bytes = config->window_bytes;
 	store->max_lanes = config->max_lanes;
 	store->access = config->access;
+	store->is_multi_user = config->is_multi_user;
+	store->whole_bytes = whole_bytes(dev, fs_type);
 	store->main_inbox = main_inbox;
 	store->unused_since_nsec = clock_nsec();
 	(void)snprintf(store->fs_type, sizeof(store->fs_type), "%s", fs_type);
@@ -222,6 +256,14 @@ int store_start_lanes(struct store *store, const struct profile *profile, struct
 		store->lanes[store->n_lanes++] = lane;
 	}
 	return 0;
+}
+
+uint32_t store_block_bytes(const struct store *store, const struct profile *profile)
+{
+	if (store_is_blocking(store) || !store->is_multi_user ||
+	    profile->block_size < store->whole_bytes)
+		return profile->block_size;
+	return store->whole_bytes;
 }
 
 uint32_t store_lane_depth(const struct store *store)

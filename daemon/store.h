@@ -44,6 +44,7 @@ struct store_config {
 	uint64_t window_bytes; /* the window's most; 0: what profiles say */
 	uint32_t max_lanes;    /* 0: one less than there are cores */
 	struct access access;  /* whom it serves; borrowed by the store */
+	bool is_multi_user;    /* its users need not trust each other: see struct store */
 };
 
 /* Where a store's profile is from: what stands lower goes before. */
@@ -71,6 +72,13 @@ struct store {
 	_Atomic uint64_t now_window_bytes; /* home lane: as it is; relaxed */
 	uint32_t max_lanes;
 	struct access access; /* borrowed */
+	/*
+	 * Its clients may be of several users.  A client can make a direct op wait for as long as it
+	 * wants: another process of its own holds the inode's lock.  So no block of such a store waits in
+	 * io_submit, not even while one client is alone: the next one could not be served.
+	 */
+	bool is_multi_user;
+	uint32_t whole_bytes; /* the largest block that its device takes in one request */
 	bool is_automatic;
 	uid_t made_for;		    /* an automatic one: whose file asked for it first */
 	uint32_t n_holds;	    /* files on it, and sessions' shares of it */
@@ -142,6 +150,9 @@ static inline struct lane *store_home(const struct store *store)
 {
 	return store->lanes[0];
 }
+
+/* The size of blocks that the store transfers for a profile, while one client uses it. */
+uint32_t store_block_bytes(const struct store *store, const struct profile *profile);
 
 /* Blocks that a lane's engine queue holds; 0 without lanes. */
 uint32_t store_lane_depth(const struct store *store);

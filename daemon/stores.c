@@ -691,6 +691,7 @@ int stores_init(struct stores *stores, const struct config *config, struct event
 
 		if (one.spin_usec == CONFIG_SPIN_INHERIT)
 			one.spin_usec = config->spin_usec;
+		one.is_multi_user = !config->is_user;
 		r = store_make_configured(stores, &one, error);
 		if (r < 0)
 			return r;

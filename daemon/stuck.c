@@ -93,7 +93,7 @@ void stuck_end(struct stuck *s)
 /* ---- what is told ---- */
 
 /* What frees it, by the kind of file system. */
-static void tell_way_out(const struct mount *mount, char *text, size_t size)
+static void tell_way_out(const struct mount *mount, uid_t uid, char *text, size_t size)
 {
 	/* A connection's name there is the kernel's own number of the device. */
 	if (strncmp(mount->fs_type, "fuse", 4) == 0)
@@ -103,7 +103,12 @@ static void tell_way_out(const struct mount *mount, char *text, size_t size)
 		 strcmp(mount->fs_type, "smb3") == 0 || strcmp(mount->fs_type, "ceph") == 0)
 		(void)snprintf(text, size, "umount -f %s", mount->point);
 	else
-		(void)snprintf(text, size, "an answer of the device behind it");
+		(void)snprintf(
+			text, size,
+			"an answer of the device; if a hung process of the user holds the "
+			"file's lock: pkill -KILL -u %u (ends all processes of the user, FUSE "
+			"servers included)",
+			uid);
 }
 
 static void place_find(const struct stuck_about *about, struct stuck_place *place)
@@ -117,7 +122,7 @@ static void place_find(const struct stuck_about *about, struct stuck_place *plac
 	if (r == 0) {
 		(void)snprintf(place->mount, sizeof(place->mount), "%s (%s, device %u:%u)",
 			       mount.point, mount.fs_type, major(mount.dev), minor(mount.dev));
-		tell_way_out(&mount, place->text, sizeof(place->text));
+		tell_way_out(&mount, about->who.uid, place->text, sizeof(place->text));
 		return;
 	}
 	if (about->dev)

@@ -22,9 +22,10 @@ static const char help[] =
 	"    dsaioctl status --json | jq '.stores[].counters.latency_p99_nsec'\n"
 	"\n"
 	"File systems that do not answer stand first, with what frees them.  A row of the last\n"
-	"table is a handle's part on one store.  OPEN are ops taken and not ended, P50 and P99 the\n"
-	"times from then to the end that half and 99% of them did not pass.  Clients of other\n"
-	"users are shown to administrators; to others they are one line.\n"
+	"table is a handle's part on one store.  BLOCK SIZE is what one request to the device has:\n"
+	"the profile's block size, or less where the device takes less at once.  OPEN are ops taken\n"
+	"and not ended, P50 and P99 the times from then to the end that half and 99% of them did\n"
+	"not pass.  Clients of other users are shown to administrators; to others they are one line.\n"
 	"QUEUE, DEVICE and DELIVERY are shares of the time that a client's ops took: waiting for\n"
 	"their turn, with a block in flight, and on the way between program and daemon.\n"
 	"\n"
@@ -39,9 +40,9 @@ static const char help[] =
 static int print_stores(const Wire__StatusReply *status)
 {
 	static const struct table_column about_columns[] = {
-		{ "STORE", false },    { "PATH", false },    { "TYPE", false },
-		{ "ENGINE", false },   { "LANES", true },    { "LANE DEPTH", true },
-		{ "IN FLIGHT", true }, { "PROFILE", false },
+		{ "STORE", false },    { "PATH", false },      { "TYPE", false },
+		{ "ENGINE", false },   { "LANES", true },      { "LANE DEPTH", true },
+		{ "IN FLIGHT", true }, { "BLOCK SIZE", true }, { "PROFILE", false },
 	};
 	static const struct table_column counter_columns[] = { { "STORE", false },
 							       SHOW_COUNTER_COLUMNS };
@@ -63,6 +64,7 @@ static int print_stores(const Wire__StatusReply *status)
 		table_add(&about, "%s",
 			  units_format_size(text, store->counters ? store->counters->bytes_in_flight
 								  : 0));
+		table_add(&about, "%s", units_format_size(text, store->block_bytes));
 		show_profile(&about, store->profile);
 		table_add(&counters, "%s", store->name);
 		show_counters(&counters, store->counters);

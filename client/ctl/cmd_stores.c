@@ -22,6 +22,8 @@ static const char help[] =
 	"depth says, where io_submit(2) would wait until the bytes are moved; in brackets why.\n"
 	"FROM tells where the profile comes from: the default, the configuration, kept from\n"
 	"dsaioctl profile set, or set and not kept.  AUTO is a store that no configuration names.\n"
+	"BLOCK SIZE is what one request to the device has: the profile's block size, or less where\n"
+	"the device takes less at once.\n"
 	"USERS are those it serves, CLIENTS how many have files or channels there.  OPEN are ops\n"
 	"taken and not ended, IN FLIGHT their bytes at the device, WINDOW how many of those the store\n"
 	"lets be while several clients are active, P50 and P99 the times that half and 99% of the ops\n"
@@ -38,10 +40,11 @@ static const char help[] =
 static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_t n, char **args)
 {
 	static const struct table_column about_columns[] = {
-		{ "ASKED FOR", false }, { "STORE", false },   { "PATH", false },
-		{ "TYPE", false },	{ "ENGINE", false },  { "LANES", true },
-		{ "LANE DEPTH", true }, { "PROFILE", false }, { "FROM", false },
-		{ "AUTO", false },	{ "CLIENTS", true },  { "USERS", false },
+		{ "ASKED FOR", false }, { "STORE", false },	{ "PATH", false },
+		{ "TYPE", false },	{ "ENGINE", false },	{ "LANES", true },
+		{ "LANE DEPTH", true }, { "BLOCK SIZE", true }, { "PROFILE", false },
+		{ "FROM", false },	{ "AUTO", false },	{ "CLIENTS", true },
+		{ "USERS", false },
 	};
 	static const struct table_column counter_columns[] = { { "STORE", false },
 							       { "IN FLIGHT", true },
@@ -69,6 +72,7 @@ static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_
 			  store->engine_text);
 		table_add(&about, "%" PRIu32, store->lanes);
 		table_add(&about, "%" PRIu32, store->lane_depth);
+		table_add(&about, "%s", units_format_size(text, store->block_bytes));
 		show_profile(&about, store->profile);
 		table_add(&about, "%s", store->profile_source);
 		table_add(&about, "%s", store->is_automatic ? "yes" : "no");

@@ -248,6 +248,7 @@ struct json_object *show_store_json(const Wire__Store *store)
 	json_object_object_add(object, "profile", profile_json(store->profile));
 	add_number(object, "lanes", store->lanes);
 	add_number(object, "lane_depth", store->lane_depth);
+	add_number(object, "block_bytes", store->block_bytes);
 	add_number(object, "window_bytes", store->window_bytes);
 	add_text(object, "engine", store->engine);
 	add_bool(object, "is_blocking", store->is_blocking);

@@ -65,7 +65,7 @@ pool_shows_a_bar_for_each_client() {
 }
 
 stores_show_all_or_those_of_paths() {
-	expect 0 "$ctl" stores && says "$dir/out" "$store" "libaio" "everybody" "IN FLIGHT" "default" || return 1
+	expect 0 "$ctl" stores && says "$dir/out" "$store" "libaio" "everybody" "IN FLIGHT" "BLOCK SIZE" "default" || return 1
 	mkdir -p "$store/sub"
 	expect 0 "$ctl" stores "$store/sub" "$store" && says "$dir/out" "ASKED FOR" "$store/sub" || return 1
 	why="not two rows: $(cat "$dir/out")"

@@ -1062,6 +1062,27 @@ START_TEST(blocks_are_cut_only_where_somebody_has_smaller_ops)
 END_TEST
 
 static const struct {
+	bool is_multi_user;
+	uint32_t max_bytes, max_shared_bytes; /* of blocks; of those that may not wait */
+} alones[] = {
+	{ false, 1u << 20, 0 },
+	{ true, 256u << 10, 256u << 10 },
+};
+
+START_TEST(only_a_users_own_daemon_lets_a_client_that_is_alone_wait_in_io_submit)
+{
+	setup_engine(profiles[1].profile, 0, true, true);
+	t.store->is_multi_user = alones[_i].is_multi_user;
+	t.store->whole_bytes = 256u << 10; /* of the device, for one request */
+	ck_assert_int_eq(do_op(RING_OP_READ, 0, 1u << 20, 1u << 20), 1 << 20);
+	ck_assert_uint_eq(seen.max_bytes, alones[_i].max_bytes);
+	ck_assert_uint_eq(seen.max_shared_bytes, alones[_i].max_shared_bytes);
+	ck_assert_uint_eq(store_block_bytes(t.store, &profiles[1].profile), alones[_i].max_bytes);
+	teardown(true);
+}
+END_TEST
+
+static const struct {
 	const char *what;
 	uint64_t off;
 	int64_t result;
@@ -1137,6 +1158,9 @@ static void add_tests(TCase *tcase)
 		       a_client_whose_op_waits_at_the_device_for_long_still_shares_the_store);
 	tcase_add_loop_test(tcase, blocks_are_cut_only_where_somebody_has_smaller_ops, 0,
 			    N_ROWS(cuts));
+	tcase_add_loop_test(tcase,
+			    only_a_users_own_daemon_lets_a_client_that_is_alone_wait_in_io_submit,
+			    0, N_ROWS(alones));
 	tcase_add_loop_test(tcase, the_window_learns_nothing_from_reads_that_no_device_did, 0,
 			    N_ROWS(no_device));
 }
