@@ -35,7 +35,7 @@ CLANG   = clang
 PROTO_SRC   = proto/frame.c proto/socket.c proto/profile.c
 DAEMON_SRC  = $(patsubst %,daemon/%.c,main server request status session turns peer stores store kept \
 	      lane channel op deadline file pool idtable sched window split edge gate piece probe helper \
-	      inbox stuck engine_libaio privileges config charge mount error stats log)
+	      inbox stuck engine_libaio privileges check config charge mount error stats log)
 LIB_SRC     = $(patsubst %,client/lib/%.c,op file cache inode bounce slots copiers buffer cut import handle \
 	      channel wait client conn discover spawn error debug)
 CTL_SRC     = $(patsubst %,client/ctl/%.c,main cmd_status cmd_stores cmd_clients cmd_pool \

@@ -695,6 +695,9 @@ static int key_read(struct reading *reading, const char *name, const char *value
 		r = profile_key_set(object, key, value, error);
 	else
 		r = key_set(object, key, value, error);
+	if (r == 0 && key->offset == STORE_KEY(path) && key->kind == VALUE_PATH &&
+	    object != reading->config)
+		((struct store_config *)object)->path_line = reading->line;
 	if (r == 0 && object == reading->config) {
 		reading->config->key_lines[index] = reading->line;
 		if (key->kind == VALUE_GROUP)
@@ -797,6 +800,27 @@ int config_read_profile(FILE *file, const char *path, struct profile *ret_profil
 
 /* ---- all together ---- */
 
+/* Where the line of a key of [daemon] is noted, by the key's field. */
+static unsigned *line_at(struct config *config, size_t offset)
+{
+	unsigned i = 0;
+
+	while (daemon_keys[i].offset != offset)
+		i++; /* it is in the table */
+	return &config->key_lines[i];
+}
+
+/* The line of the file that has it; 0: it is not given. */
+static unsigned line_of(const struct config *config, size_t offset)
+{
+	return *line_at((struct config *)(uintptr_t)config, offset); /* is only read */
+}
+
+unsigned config_socket_line(const struct config *config)
+{
+	return line_of(config, DAEMON_KEY(socket_path));
+}
+
 int config_set_socket(struct config *config, const char *path, struct error *error)
 {
 	char *copy;
@@ -810,6 +834,7 @@ int config_set_socket(struct config *config, const char *path, struct error *err
 		return error_set(error, -ENOMEM, "--socket");
 	free(config->socket_path);
 	config->socket_path = copy;
+	*line_at(config, DAEMON_KEY(socket_path)) = 0; /* no longer the file's */
 	return 0;
 }
 
@@ -939,16 +964,6 @@ void config_deinit(struct config *config)
 	for (unsigned i = 0; i < config->n_mistakes; i++)
 		free(config->mistakes[i]);
 	*config = (struct config){ 0 };
-}
-
-/* The line of the file that has a key of [daemon], by its field; 0: it is not given. */
-static unsigned line_of(const struct config *config, size_t offset)
-{
-	for (unsigned i = 0; i < N_KEYS(daemon_keys); i++)
-		if (daemon_keys[i].offset == offset)
-			return config->key_lines[i];
-	assert(false && "the key is in the table");
-	return 0;
 }
 
 /*

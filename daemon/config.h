@@ -72,6 +72,9 @@ int config_add_store(struct config *config, const char *text, struct error *erro
 /* Last: 0, or -EINVAL with the first mistake of all that are in config->mistakes. */
 int config_check(struct config *config, struct error *error);
 
+/* The line of the file that names the socket; 0: an option does, or nothing. */
+unsigned config_socket_line(const struct config *config);
+
 /* What a store has of which nothing is configured: no name, no path. */
 void config_default_store(const struct config *config, struct store_config *ret_store);
 

@@ -31,8 +31,8 @@ void log_init(void)
 		     fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
 }
 
-/* What stands before the text: a priority for the journal, else the time for people. */
-static int line_start(char *line, size_t size, const char *priority)
+/* What stands before the text: a priority for the journal, else the time (has_time) for people. */
+static int line_start(char *line, size_t size, const char *priority, bool has_time)
 {
 	struct timespec now;
 	struct tm tm;
@@ -40,6 +40,8 @@ static int line_start(char *line, size_t size, const char *priority)
 
 	if (is_journal)
 		return snprintf(line, size, "%s", priority);
+	if (!has_time)
+		return 0;
 	(void)clock_gettime(CLOCK_REALTIME, &now); /* this clock is always there */
 	if (!localtime_r(&now.tv_sec, &tm))
 		return 0;
@@ -77,10 +79,10 @@ static void line_write(const char *line, size_t n)
 	(void)pthread_mutex_unlock(&lock);
 }
 
-static void log_line(const char *priority, const char *format, va_list args)
+static void log_line(const char *priority, bool has_time, const char *format, va_list args)
 {
 	char line[LINE_BYTES];
-	int start = line_start(line, sizeof(line), priority);
+	int start = line_start(line, sizeof(line), priority, has_time);
 	int n = vsnprintf(line + start, sizeof(line) - 1 - (size_t)start, format, args);
 	size_t end;
 
@@ -98,19 +100,20 @@ static void log_line(const char *priority, const char *format, va_list args)
 	line_write(line, end + 1);
 }
 
-#define LOG_FUNCTION(name, priority)              \
-	void name(const char *format, ...)        \
-	{                                         \
-		va_list args;                     \
-                                                  \
-		va_start(args, format);           \
-		log_line(priority, format, args); \
-		va_end(args);                     \
+#define LOG_FUNCTION(name, priority, has_time)              \
+	void name(const char *format, ...)                  \
+	{                                                   \
+		va_list args;                               \
+                                                            \
+		va_start(args, format);                     \
+		log_line(priority, has_time, format, args); \
+		va_end(args);                               \
 	}
 
-LOG_FUNCTION(log_error, SD_ERR)
-LOG_FUNCTION(log_warning, SD_WARNING)
-LOG_FUNCTION(log_notice, SD_NOTICE)
+LOG_FUNCTION(log_error, SD_ERR, true)
+LOG_FUNCTION(log_warning, SD_WARNING, true)
+LOG_FUNCTION(log_notice, SD_NOTICE, true)
+LOG_FUNCTION(log_mistake, SD_ERR, false)
 
 void log_client(struct log_limit *limit, const char *format, ...)
 {
@@ -130,6 +133,6 @@ void log_client(struct log_limit *limit, const char *format, ...)
 	}
 	limit->n_lines++;
 	va_start(args, format);
-	log_line(SD_NOTICE, format, args);
+	log_line(SD_NOTICE, true, format, args);
 	va_end(args);
 }

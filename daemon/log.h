@@ -13,6 +13,8 @@ void log_init(void); /* looks at $JOURNAL_STREAM once */
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What is wrong with options or configuration: an error for the journal, without a time for people. */
+void log_mistake(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /*
  * A line that a client, or a failing device, caused: at most LOG_LIMIT_LINES a second of those that share the limit, the

@@ -8,6 +8,7 @@
  * not started.  Blocks in flight have to come back in any case.
  */
 #include "client/lib/dsaio.h" /* the version is the project's */
+#include "daemon/check.h"
 #include "daemon/config.h"
 #include "daemon/engine.h"
 #include "daemon/log.h"
@@ -59,7 +60,7 @@ static const char help[] =
 	"                     the options below come on top\n"
 	"  --socket PATH      where to listen (" SOCKET_SYSTEM ")\n"
 	"  --store NAME=DIR   serve files on DIR's file system, or a block device; repeatable\n"
-	"  --check-config     check configuration and options, then exit\n"
+	"  --check-config     check configuration, socket and stores, then exit\n"
 	"  --help             print this\n"
 	"  --version          print the version\n"
 	"\n"
@@ -104,7 +105,7 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 	int option, r = 0;
 
 	optind = 0; /* glibc: from the start again */
-	opterr = !config;
+	opterr = 0;
 	while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
 		switch (option) {
 		case 'u':
@@ -132,20 +133,21 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 			options->is_done = true;
 			return 0;
 		default:
-			(void)fprintf(stderr, "dsaiod: try dsaiod --help\n");
+			if (!config)
+				log_mistake("dsaiod: %s: no such option, or it lacks its argument: "
+					    "see dsaiod --help",
+					    argv[optind - 1]);
 			return -EINVAL;
 		}
 		if (r < 0) {
-			(void)fprintf(stderr, "dsaiod: %s\n", error.text);
+			log_mistake("dsaiod: %s", error.text);
 			return -EINVAL;
 		}
 	}
 	if (optind < argc) {
-		(void)fprintf(
-			stderr,
-			"dsaiod: %s: not an option; a store is named by --store NAME=DIR, see "
-			"dsaiod --help\n",
-			argv[optind]);
+		log_mistake("dsaiod: %s: not an option; a store is named by --store NAME=DIR, see "
+			    "dsaiod --help",
+			    argv[optind]);
 		return -EINVAL;
 	}
 	return 0;
@@ -186,8 +188,8 @@ static int socket_usual(struct config *config, struct error *error)
 static void mistakes_print(const struct config *config)
 {
 	for (unsigned i = 0; i < config->n_mistakes; i++)
-		(void)fprintf(stderr, "dsaiod: %s\n",
-			      config->mistakes[i] ? config->mistakes[i] : "out of memory");
+		log_mistake("dsaiod: %s",
+			    config->mistakes[i] ? config->mistakes[i] : "out of memory");
 }
 
 /* The file comes first wherever --config stands.  0, or -EINVAL and told. */
@@ -210,7 +212,7 @@ static int options_read(int argc, char **argv, struct config *config, struct opt
 		options.config_path = config_usual(&options, usual, sizeof(usual));
 	if (options.config_path && config_read(config, options.config_path, &error) < 0) {
 		mistakes_print(config); /* those before what could not be read */
-		(void)fprintf(stderr, "dsaiod: %s\n", error.text);
+		log_mistake("dsaiod: %s", error.text);
 		return -EINVAL;
 	}
 	r = options_turn(argc, argv, &options, config);
@@ -313,39 +315,12 @@ static void stdio_open(void)
 	closep(&fd);
 }
 
-/* Looks at what --check-config has named; all that is wrong is printed. */
-static int stores_check(const struct config *config)
-{
-	int status = STATUS_FINE;
-
-	for (unsigned i = 0; i < config->n_stores; i++) {
-		struct store *store = NULL;
-		struct error error;
-
-		if (store_new(i + 1, &config->stores[i], NULL, &store, &error) < 0) {
-			(void)fprintf(stderr, "dsaiod: %s\n", error.text);
-			status = STATUS_USAGE;
-		}
-		store_free(store);
-	}
-	return status;
-}
-
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	_cleanup_(config_deinitp) struct config config;
 	struct options options = { 0 };
 	struct error error;
 
-	/* Threads allocate little: an arena for each would cost more than all of it. */
-	(void)mallopt(M_ARENA_MAX, 2);
-	stdio_open();
-	(void)signal(SIGPIPE, SIG_IGN); /* known to every kernel, as the next */
-	/* RLIMIT_FSIZE may be the one of a program that has started us: that is an error of a call. */
-	(void)signal(SIGXFSZ, SIG_IGN);
-	log_init();
-	limit_raise(RLIMIT_NOFILE); /* each file, slab and channel of a client needs descriptors */
-	limit_raise(RLIMIT_FSIZE);  /* bounds slabs and clients' writes alike */
 	if (config_init(&config) < 0) {
 		log_error("dsaiod: %s", strerrordesc_np(ENOMEM));
 		return STATUS_FAILED;
@@ -355,7 +330,7 @@ int main(int argc, char **argv)
 	if (options.is_done)
 		return STATUS_FINE;
 	if (options.only_check) {
-		if (stores_check(&config) != STATUS_FINE)
+		if (check_host(&config) < 0)
 			return STATUS_USAGE;
 		(void)printf("dsaiod: the configuration is right: %u store%s\n", config.n_stores,
 			     config.n_stores == 1 ? "" : "s");
@@ -368,4 +343,18 @@ int main(int argc, char **argv)
 	engine_libaio_budget_init();
 	privileges_change_user(&config);
 	return serve(&config);
+}
+
+int main(int argc, char **argv)
+{
+	/* Threads allocate little: an arena for each would cost more than all of it. */
+	(void)mallopt(M_ARENA_MAX, 2);
+	stdio_open();
+	(void)signal(SIGPIPE, SIG_IGN); /* known to every kernel, as the next */
+	/* RLIMIT_FSIZE may be the one of a program that has started us: that is an error of a call. */
+	(void)signal(SIGXFSZ, SIG_IGN);
+	log_init();
+	limit_raise(RLIMIT_NOFILE); /* each file, slab and channel of a client needs descriptors */
+	limit_raise(RLIMIT_FSIZE);  /* bounds slabs and clients' writes alike */
+	return run(argc, argv);
 }

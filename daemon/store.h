@@ -36,7 +36,8 @@ struct lane;
 
 struct store_config {
 	const char *name;
-	const char *path; /* a directory or a block device */
+	const char *path;   /* a directory or a block device */
+	unsigned path_line; /* of the configuration file; 0: an option names it */
 	struct profile profile;
 	bool has_profile; /* some of it is given */
 	const struct engine_ops *engine;

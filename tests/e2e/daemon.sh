@@ -64,6 +64,17 @@ cp /dev/null "$dir/file"
 check "a socket path that is a file" 1 "$dir/file;no socket" --socket "$dir/file" --store "t=$dir/store"
 [ ! -e "$dir/file.lock" ] || { echo "not ok a refused start leaves no lock beside a file"; failed=1; }
 check "--check-config of stores" 0 "" --socket "$socket" --store "t=$dir/store" --check-config
+check "--check-config of a socket in no directory" 2 \
+	"--socket $dir/none/s.sock;directory $dir/none;No such file;make the directory" \
+	--socket "$dir/none/s.sock" --check-config
+check "--check-config of a socket path that is a file" 2 "$dir/file;no socket;remove it" \
+	--socket "$dir/file" --check-config
+check "--check-config of a socket leaves nothing" 0 "" --socket "$socket" --check-config
+[ "$(ls -A "$dir")" = "$(printf 'file\nsaid\nstore')" ] ||
+	{ echo "not ok --check-config leaves nothing: $(ls -A "$dir")"; failed=1; }
+check "--check-config of two stores on one device" 2 \
+	"--store u=$dir/store;same device;as store t;remove one" \
+	--store "t=$dir" --store "u=$dir/store" --check-config
 
 printf '%s\n' "[daemon]" "socket = $socket" "pool_size = 64M" "client_pool_max = 32M" "lock = auto" \
 	"spin_usec = 0" "$good" "block_size = 256K" "queue_depth = 32" "single_submit = no" \
@@ -92,6 +103,11 @@ refuse "intra_op_parallelism above its limit" "conf:3;intra_op_parallelism;64" "
 	"path = $dir/store" "intra_op_parallelism = 65"
 refuse "a boolean that is none" "conf:3;single_submit;perhaps" "[store t]" "path = $dir/store" \
 	"single_submit = perhaps"
+refuse "a socket that cannot be made" "conf:3;socket = $dir/none/s.sock;$dir/none;No such file" \
+	"[daemon]" "spin_usec = 0" "socket = $dir/none/s.sock"
+refuse "two stores on one device" "conf:5;store u;same device;store t;remove one" \
+	"[store t]" "path = $dir/store" "" "[store u]" "path = $dir"
+refuse "a store that is not there" "conf:2;$dir/none;No such file" "[store t]" "path = $dir/none"
 refuse "a store without a path" "t;path" "[store t]" "block_size = 1M"
 
 exit $failed
