@@ -35,7 +35,7 @@ CLANG   = clang
 PROTO_SRC   = proto/frame.c proto/socket.c proto/profile.c
 DAEMON_SRC  = $(patsubst %,daemon/%.c,main server request status session turns peer stores store kept \
 	      lane channel op deadline file pool idtable sched window split edge gate piece probe helper \
-	      inbox stuck engine_libaio privileges check config charge mount error stats log)
+	      inbox stuck engine_libaio privileges check refusal config charge mount error stats log)
 LIB_SRC     = $(patsubst %,client/lib/%.c,op file cache inode bounce slots copiers buffer cut import handle \
 	      channel wait client conn discover spawn error debug)
 CTL_SRC     = $(patsubst %,client/ctl/%.c,main cmd_status cmd_stores cmd_clients cmd_pool \
@@ -272,7 +272,7 @@ install: all ## install to $(DESTDIR)$(prefix)
 	sed -e 's|^Cflags:.*|Cflags: -I$(includedir)|' \
 	    -e 's|^Libs:.*|Libs: -L$(libdir) -ldsaio-client|' $(BUILD)/libdsaio-client.pc \
 		>$(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc
-	sed 's|@sbindir@|$(sbindir)|' systemd/dsaiod.service.in >$(DESTDIR)$(unitdir)/dsaiod.service
+	sed 's|@sbindir@|$(sbindir)|g' systemd/dsaiod.service.in >$(DESTDIR)$(unitdir)/dsaiod.service
 	$(INSTALL) -m 644 systemd/dsaiod.socket $(DESTDIR)$(unitdir)/
 	$(INSTALL) -m 644 systemd/dsaiod.sysusers $(DESTDIR)$(sysusersdir)/dsaiod.conf
 	$(foreach page,$(MAN),$(INSTALL) -m 644 $(page) $(DESTDIR)$(call man_dir,$(page))/ &&) :

@@ -13,6 +13,7 @@
 #include "daemon/engine.h"
 #include "daemon/log.h"
 #include "daemon/privileges.h"
+#include "daemon/refusal.h"
 #include "daemon/server.h"
 #include "proto/cleanup.h"
 #include "proto/dirs.h"
@@ -271,11 +272,23 @@ static struct event_base *base_new(void)
 	return base;
 }
 
+/* Until the configuration can be read again while it serves. */
+static void on_hangup(evutil_socket_t number, short what, void *arg)
+{
+	(void)number;
+	(void)what;
+	(void)arg;
+	log_notice(
+		"dsaiod: SIGHUP has no effect: the configuration is read at the start: restart the "
+		"daemon (systemctl reload dsaiod checks the configuration before)");
+}
+
 static int serve(const struct config *config)
 {
 	_cleanup_(base_freep) struct event_base *base = base_new();
 	_cleanup_(event_freep) struct event *term = NULL;
 	_cleanup_(event_freep) struct event *interrupt = NULL;
+	_cleanup_(event_freep) struct event *hangup = NULL;
 	struct server *server;
 	struct error error;
 
@@ -289,7 +302,9 @@ static int serve(const struct config *config)
 	}
 	term = evsignal_new(base, SIGTERM, on_stop, server);
 	interrupt = evsignal_new(base, SIGINT, on_stop, server);
-	if (!term || !interrupt || event_add(term, NULL) < 0 || event_add(interrupt, NULL) < 0) {
+	hangup = evsignal_new(base, SIGHUP, on_hangup, NULL);
+	if (!term || !interrupt || !hangup || event_add(term, NULL) < 0 ||
+	    event_add(interrupt, NULL) < 0 || event_add(hangup, NULL) < 0) {
 		log_error("dsaiod: can not start: signals: %s", strerrordesc_np(errno));
 		server_free(server);
 		return STATUS_FAILED;
@@ -347,14 +362,21 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+	int waiting_fd, status;
+
 	/* Threads allocate little: an arena for each would cost more than all of it. */
 	(void)mallopt(M_ARENA_MAX, 2);
 	stdio_open();
 	(void)signal(SIGPIPE, SIG_IGN); /* known to every kernel, as the next */
+	(void)signal(SIGHUP, SIG_IGN);	/* until it is logged */
 	/* RLIMIT_FSIZE may be the one of a program that has started us: that is an error of a call. */
 	(void)signal(SIGXFSZ, SIG_IGN);
 	log_init();
 	limit_raise(RLIMIT_NOFILE); /* each file, slab and channel of a client needs descriptors */
 	limit_raise(RLIMIT_FSIZE);  /* bounds slabs and clients' writes alike */
-	return run(argc, argv);
+	waiting_fd = refusal_prepare();
+	status = run(argc, argv);
+	if (status != STATUS_FINE)
+		refusal_send(waiting_fd);
+	return status;
 }

@@ -99,8 +99,8 @@ const char *dsaio_error(void);
  *   -EACCES                  the socket does not let this user in
  *   -EPERM, -ENOTDIR         the user's own directory is not safe to use: another user's, open to
  *                            others, or a symbolic link
- *   -ECHILD                  the daemon that was started ended at once: the sentence has the last
- *                            line of its log
+ *   -ECHILD                  the daemon that was started ended at once, or the service cannot start:
+ *                            the sentence has the last line of its log, or says how to read it
  *   -ETIMEDOUT               what listens there does not answer, or does not end
  *   -EMFILE                  this process has no descriptor left (RLIMIT_NOFILE)
  *   -ENAMETOOLONG            a socket path has at most 107 bytes

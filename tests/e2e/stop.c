@@ -161,6 +161,18 @@ TEST(no_socket_left, "an orderly stop removes the socket, and a second daemon st
 	daemon_start(NULL);
 }
 
+TEST(hangup, "SIGHUP does not end the daemon: it is logged, and clients go on")
+{
+	struct daemon *daemon = daemon_start(NULL);
+
+	beside_start(daemon);
+	CHECK_SYS(kill(daemon->pid, SIGHUP));
+	daemon_log_wait(daemon, "SIGHUP has no effect");
+	beside_ok();
+	beside_stop();
+	daemon_stop(daemon);
+}
+
 static const struct {
 	const char *what;
 	int signal;

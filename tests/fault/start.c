@@ -210,6 +210,60 @@ TEST(c18_no_directory, "C18 no directory for the socket: the sentence names it")
 	check_said(status, 1, said, test_text("%s/none", test_dir()));
 }
 
+/* ---- a service that cannot start ---- */
+
+static int listen_fd;
+
+/* As systemd hands over a socket. */
+static void hand_over(void)
+{
+	CHECK_EQ(dup2(listen_fd, 3), 3);
+	CHECK_SYS(setenv("LISTEN_FDS", "1", 1));
+	CHECK_SYS(setenv("LISTEN_PID", test_text("%d", getpid()), 1));
+}
+
+static void check_refused(const char *path)
+{
+	struct dsaio_client *client;
+
+	CHECK_FAILS(dsaio_connect(path, &client), -ECHILD,
+		    "the service cannot start;journalctl -u dsaiod;--check-config");
+}
+
+TEST(refused, "a client that waits for a service that cannot start is refused, not left waiting")
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const char *path = test_text("%s/s.sock", test_dir());
+	const char *config = test_text("%s/conf", test_dir());
+	_cleanup_(fclosep) FILE *file = fopen(config, "we");
+	char *said;
+	int status;
+
+	CHECK(file);
+	CHECK(fputs("[daemon]\npool_size = much\n", file) >= 0);
+	CHECK(fflush(file) == 0);
+	CHECK(strlen(path) < sizeof(address.sun_path));
+	memcpy(address.sun_path, path, strlen(path));
+	listen_fd = (int)CHECK_SYS(socket(AF_UNIX, SOCK_STREAM, 0)); /* this process ends with it */
+	CHECK_SYS(bind(listen_fd, (struct sockaddr *)&address, sizeof(address)));
+	CHECK_SYS(listen(listen_fd, 5));
+	for (unsigned i = 0; i < 3; i++) {
+		pid_t client = (pid_t)CHECK_SYS(fork());
+
+		if (client == 0) {
+			check_refused(path);
+			_exit(0);
+		}
+		CHECK(wait_readable(listen_fd, 10000000));
+		status = daemon_start_fails(
+			&(struct daemon_options){ .args = DAEMON_ARGS("--config", config),
+						  .before_exec = hand_over },
+			&said);
+		check_said(status, 2, said, "pool_size;much");
+		child_wait_ok(client);
+	}
+}
+
 /* ---- limits ---- */
 
 static rlim_t file_bytes;

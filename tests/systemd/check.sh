@@ -217,6 +217,68 @@ with_config() {
 		systemctl daemon-reload && systemctl restart dsaiod' - "$@"
 }
 
+# config LINE...: the configuration, of these lines behind the store.
+config() {
+	{ printf '[store check]\npath = /srv/store\n'; printf '%s\n' "$@"; } >"$root/etc/dsaiod/dsaiod.conf"
+}
+
+# The main process of the service: it has not been restarted while this is the same.
+main_pid() {
+	ctl show -P MainPID dsaiod
+}
+
+hangup_is_survived() {
+	local pid
+	pid=$(main_pid)
+	ctl kill -s HUP --kill-who=main dsaiod && wait_journal "SIGHUP has no effect" &&
+		[ "$(main_pid)" = "$pid" ] && client_works /srv/store/hangup
+}
+
+# wait_journal TEXT JOURNALCTL-OPTION...: the service's log gets it, within ten seconds.
+wait_journal() {
+	local text=$1 i
+	shift
+	for ((i = 0; i < 200; i++)); do
+		inside journalctl -u dsaiod --no-pager -o cat "$@" | grep -qF -e "$text" && return 0
+		sleep .05
+	done
+	echo "the journal has no \"$text\": $(inside journalctl -u dsaiod --no-pager -n 10 "$@")"
+	return 1
+}
+
+reload_keeps_the_good_daemon() {
+	local pid
+	pid=$(main_pid)
+	config '[daemon]' 'pool_size = much' && fails ctl reload dsaiod &&
+		[ "$(main_pid)" = "$pid" ] && client_works /srv/store/reload
+}
+
+# More often than systemd's default limits allow.
+clients_are_refused() {
+	local i
+	for i in $(seq 30); do
+		says "journalctl -u dsaiod" fails as_nobody timeout 20 dsaioctl status || return 1
+	done
+}
+
+many_clients_are_refused() {
+	says 64 inside setpriv --reuid nobody --regid nogroup --clear-groups sh -c '
+		export DSAIO_AUTOSTART=0
+		for i in $(seq 64); do { timeout 20 dsaioctl status 2>&1; } & done |
+			grep -c "journalctl -u dsaiod"'
+}
+
+next_client_is_served() {
+	config && client_works "$1" && ctl is-active --quiet dsaiod.socket
+}
+
+disabled_leaves_no_socket() {
+	ctl enable --now dsaiod.socket && client_works /srv/store/enabled &&
+		ctl disable --now dsaiod.socket && ! inside test -e /run/dsaiod/dsaiod.sock &&
+		inside setpriv --reuid nobody --regid nogroup --clear-groups \
+			env -u DSAIO_SOCKET -u XDG_RUNTIME_DIR HOME=/tmp dsaioctl put /srv/store/own </dev/null
+}
+
 lock_refused() {
 	says RLIMIT_MEMLOCK fails client_works /srv/store/refused
 }
@@ -268,6 +330,16 @@ check "with CAP_IPC_LOCK, lock = yes: starts" \
 	with_config 'lock = yes' LimitMEMLOCK=64K AmbientCapabilities=CAP_IPC_LOCK
 check "with CAP_IPC_LOCK, lock = yes: served" client_works /srv/store/locked
 check "the journal has the daemon's lines" says 'ready:' inside journalctl -u dsaiod --no-pager -o cat
+check "SIGHUP is logged and survived" hangup_is_survived
+check "a wrong configuration: reload refuses, the daemon goes on" reload_keeps_the_good_daemon
+check "a wrong configuration: restart fails" fails ctl restart dsaiod
+check "a wrong configuration: each client is refused, and the sentence says where the cause is" \
+	clients_are_refused
+check "a wrong configuration: so are 64 clients at once" many_clients_are_refused
+check "a wrong configuration: the journal has it as an error" wait_journal "pool_size = much" -p err
+check "the configuration mended: the next client is served" next_client_is_served /srv/store/mended
+check "no start limit is in the way" fails ctl is-failed --quiet dsaiod.service dsaiod.socket
+check "disable --now leaves no socket, and programs start their own daemon" disabled_leaves_no_socket
 check "stop of socket and service" ctl stop dsaiod.socket dsaiod.service
 
 if [ $failed != 0 ]; then
