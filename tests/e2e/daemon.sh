@@ -90,11 +90,11 @@ refuse "a size that is none" "conf:2;pool_size;much" "[daemon]" "pool_size = muc
 refuse "a negative size" "conf:2;pool_size;-1" "[daemon]" "pool_size = -1"
 refuse "a size that is too large" "conf:2;pool_size" "[daemon]" "pool_size = 99999999999999999999G"
 refuse "lock" "conf:2;lock;maybe;auto" "[daemon]" "lock = maybe"
-refuse "block_size below its limit" "conf:3;block_size;4096" "[store t]" "path = $dir/store" \
-	"block_size = 2K"
+refuse "block_size below its limit" "conf:3;block_size;512" "[store t]" "path = $dir/store" \
+	"block_size = 256"
 refuse "block_size above its limit" "conf:3;block_size;67108864" "[store t]" "path = $dir/store" \
 	"block_size = 65M"
-refuse "block_size between steps" "block_size;5000;4096" "[store t]" "path = $dir/store" \
+refuse "block_size between steps" "block_size;5000;512" "[store t]" "path = $dir/store" \
 	"block_size = 5000"
 refuse "queue_depth 0" "conf:3;queue_depth" "[store t]" "path = $dir/store" "queue_depth = 0"
 refuse "queue_depth above its limit" "conf:3;queue_depth;4096" "[store t]" "path = $dir/store" \
