@@ -205,7 +205,7 @@ int frame_read(struct frame_reader *reader, int socket_fd, struct frame *ret_fra
 			return r;
 
 		iov.iov_base = reader->buf + reader->fill;
-		iov.iov_len = reader->size - reader->fill;
+		iov.iov_len = (reader->is_exact ? need : reader->size) - reader->fill;
 		n = recvmsg(socket_fd, &msg, MSG_CMSG_CLOEXEC);
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -224,6 +224,25 @@ int frame_read(struct frame_reader *reader, int socket_fd, struct frame *ret_fra
 		}
 		reader->fill += (size_t)n;
 	}
+}
+
+unsigned frame_coming_fds(const struct frame_reader *reader, int socket_fd)
+{
+	uint8_t header[FRAME_HEADER_BYTES];
+	uint32_t len;
+	unsigned n_fds;
+	char text[1];
+	ssize_t n;
+
+	if (reader->fill > reader->start)
+		return 0;
+	/* Without room for control messages the descriptors stay in the socket. */
+	n = recv(socket_fd, header, sizeof(header), MSG_PEEK | MSG_DONTWAIT);
+	if (n <= 0)
+		return 0;
+	if (n < (ssize_t)sizeof(header))
+		return FRAME_FDS_MAX;
+	return header_get(header, &len, &n_fds, text, sizeof(text)) < 0 ? 0 : n_fds;
 }
 
 void frame_writer_init(struct frame_writer *writer)

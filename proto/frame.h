@@ -12,6 +12,7 @@
 #ifndef DSAIO_PROTO_FRAME_H
 #define DSAIO_PROTO_FRAME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,8 @@ struct frame_reader {
 	size_t size, start, fill; /* allocated; first byte not yet returned; end of what was read */
 	int fds[2 * FRAME_FDS_MAX];
 	unsigned n_fds;
+	/* Never reads beyond the end of the coming frame, so that frame_coming_fds() is exact. */
+	bool is_exact;
 };
 void frame_reader_deinit(struct frame_reader *reader);
 
@@ -49,6 +52,13 @@ void frame_reader_deinit(struct frame_reader *reader);
  */
 int frame_read(struct frame_reader *reader, int socket_fd, struct frame *ret_frame, char *text,
 	       size_t size);
+
+/*
+ * How many descriptors the next frame_read() receives: those that the next frame's header
+ * announces, at most FRAME_FDS_MAX.  0 if no frame has begun to arrive, or if the reader has its
+ * start already.  Reads nothing and never sleeps.  For readers with is_exact.
+ */
+unsigned frame_coming_fds(const struct frame_reader *reader, int socket_fd);
 
 /* Frames on their way out, oldest first. */
 struct frame_out;

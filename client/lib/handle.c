@@ -460,7 +460,7 @@ static void handle_shut(struct dsaio_handle *handle)
 	if (conn_call(handle->client->conn, "handle_close", &request, NULL, 0, NULL, NULL, NULL) <
 	    0) {
 		conn_break(handle->client->conn); /* it may live: then it ends the session */
-		conn_await_end(handle->client->conn);
+		(void)conn_await_end(handle->client->conn, false);
 		result = -ECONNRESET;
 	}
 	wait_finish(handle, result);

@@ -1,0 +1,318 @@
+#include "client/lib/conn.h"
+
+#include "client/lib/client.h"
+#include "proto/cleanup.h"
+#include "tests/unit/suite.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define N_CALLS 16u
+
+/* A connection whose other end is the test's. */
+static struct dsaio_conn conn;
+static struct frame_reader reader;
+static int daemon_fd;
+
+static void conn_setup(void)
+{
+	int fds[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	memset(&conn, 0, sizeof(conn)); /* without a fork for each test they follow one another */
+	memset(&reader, 0, sizeof(reader));
+	conn.fd = fds[0];
+	conn.silent_msec = CONN_SILENT_MSEC;
+	conn.path = (char *)(uintptr_t) "test"; /* only read */
+	conn.reader.is_exact = true;
+	frame_writer_init(&conn.writer);
+	(void)pthread_mutex_init(&conn.lock, NULL);
+	ck_assert_int_eq(fcntl(conn.fd, F_SETFL, O_RDWR | O_NONBLOCK), 0);
+	daemon_fd = fds[1];
+}
+
+static void conn_teardown(void)
+{
+	ck_assert_uint_eq(conn.n_places, 0);
+	ck_assert_ptr_null(conn.pending);
+	conn_calls_deinit(&conn);
+	frame_reader_deinit(&reader);
+	(void)close(conn.fd);
+	closep(&daemon_fd);
+}
+
+/* ---- the daemon ---- */
+
+/* The next request's seq; its slab's size goes to ret_bytes. */
+static uint64_t daemon_receive(uint64_t *ret_bytes)
+{
+	struct frame frame;
+	Wire__Request *request;
+	char text[160];
+	uint64_t seq;
+
+	ck_assert_int_eq(frame_read(&reader, daemon_fd, &frame, text, sizeof(text)), 1);
+	request = wire__request__unpack(NULL, frame.len, frame.body);
+	ck_assert_ptr_nonnull(request);
+	seq = request->seq;
+	if (ret_bytes && request->body_case == WIRE__REQUEST__BODY_SLAB_NEW)
+		*ret_bytes = request->slab_new->size_bytes;
+	wire__request__free_unpacked(request, NULL);
+	return seq;
+}
+
+/* bytes: 0: to a request whose reply is empty; else with a memfd of that size. */
+static void daemon_reply(uint64_t seq, uint64_t bytes)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__SlabNewReply slab = WIRE__SLAB_NEW_REPLY__INIT;
+	struct frame_writer writer;
+	uint8_t body[256];
+	size_t len;
+	int fd = -1;
+
+	reply.seq = seq;
+	if (bytes) {
+		slab.slab = (uint32_t)bytes;
+		reply.body_case = WIRE__REPLY__BODY_SLAB_NEW;
+		reply.slab_new = &slab;
+		fd = memfd_create("slab", MFD_CLOEXEC);
+		ck_assert_int_eq(ftruncate(fd, (off_t)bytes), 0);
+	}
+	len = wire__reply__pack(&reply, body);
+	frame_writer_init(&writer);
+	ck_assert_int_eq(frame_queue(&writer, body, len, &fd, fd >= 0), 0);
+	ck_assert_int_eq(frame_flush(&writer, daemon_fd), 0);
+	frame_writer_deinit(&writer);
+}
+
+/* ---- calls ---- */
+
+struct caller {
+	uint64_t bytes; /* 0: a close of a handle, while the daemon lives */
+	pthread_t thread;
+	int result;
+};
+
+static void *caller_main(void *arg)
+{
+	struct caller *caller = arg;
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__SlabNew slab_new = WIRE__SLAB_NEW__INIT;
+	Wire__HandleClose handle_close = WIRE__HANDLE_CLOSE__INIT;
+	Wire__Reply *reply = NULL;
+	int fds[FRAME_FDS_MAX];
+	unsigned n_fds = 0;
+
+	if (!caller->bytes) {
+		request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
+		request.handle_close = &handle_close;
+		caller->result = conn_call_while_alive(&conn, "handle_close", &request, NULL, 0,
+						       NULL, NULL, NULL);
+		return NULL;
+	}
+	slab_new.size_bytes = caller->bytes;
+	request.body_case = WIRE__REQUEST__BODY_SLAB_NEW;
+	request.slab_new = &slab_new;
+	caller->result = conn_call(&conn, "alloc", &request, NULL, 0, &reply, fds, &n_fds);
+	if (caller->result == 0) {
+		ck_assert_uint_eq(reply->slab_new->slab, caller->bytes);
+		ck_assert_uint_eq(n_fds, 1);
+		ck_assert_int_eq(lseek(fds[0], 0, SEEK_END), (off_t)caller->bytes);
+		(void)close(fds[0]);
+		wire__reply__free_unpacked(reply, NULL);
+	}
+	return NULL;
+}
+
+static void callers_start(struct caller *callers, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		callers[i].bytes = i + 1;
+		ck_assert_int_eq(pthread_create(&callers[i].thread, NULL, caller_main, &callers[i]),
+				 0);
+	}
+}
+
+static void callers_join(struct caller *callers, unsigned n, int result)
+{
+	for (unsigned i = 0; i < n; i++) {
+		ck_assert_int_eq(pthread_join(callers[i].thread, NULL), 0);
+		ck_assert_int_eq(callers[i].result, result);
+	}
+}
+
+START_TEST(replies_in_another_order_reach_their_calls_with_their_descriptors)
+{
+	struct caller callers[N_CALLS] = { 0 };
+	uint64_t seqs[N_CALLS], bytes[N_CALLS];
+
+	callers_start(callers, N_CALLS);
+	for (unsigned i = 0; i < N_CALLS; i++)
+		seqs[i] = daemon_receive(&bytes[i]);
+	for (unsigned i = N_CALLS; i-- > 0;)
+		daemon_reply(seqs[i], bytes[i]);
+	callers_join(callers, N_CALLS, 0);
+}
+END_TEST
+
+START_TEST(a_call_returns_while_an_earlier_one_hangs)
+{
+	struct caller hung = { .bytes = 1 }, other = { .bytes = 2 };
+	uint64_t hung_seq, bytes;
+
+	ck_assert_int_eq(pthread_create(&hung.thread, NULL, caller_main, &hung), 0);
+	hung_seq = daemon_receive(&bytes);
+	for (unsigned i = 0; i < 100; i++) {
+		ck_assert_int_eq(pthread_create(&other.thread, NULL, caller_main, &other), 0);
+		daemon_reply(daemon_receive(&bytes), 2);
+		callers_join(&other, 1, 0);
+	}
+	daemon_reply(hung_seq, 1);
+	callers_join(&hung, 1, 0);
+}
+END_TEST
+
+START_TEST(the_daemons_end_ends_all_calls)
+{
+	struct caller callers[N_CALLS] = { 0 };
+
+	callers_start(callers, N_CALLS);
+	for (unsigned i = 0; i < N_CALLS; i++)
+		(void)daemon_receive(NULL);
+	closep(&daemon_fd);
+	daemon_fd = -1;
+	callers_join(callers, N_CALLS, -ENOTCONN);
+	ck_assert(conn_is_gone(&conn));
+}
+END_TEST
+
+START_TEST(a_reply_that_nobody_asked_for_breaks_the_connection)
+{
+	struct caller caller = { .bytes = 1 };
+	char byte;
+
+	ck_assert_int_eq(pthread_create(&caller.thread, NULL, caller_main, &caller), 0);
+	daemon_reply(daemon_receive(NULL) + 1, 1);
+	callers_join(&caller, 1, -ENOTCONN);
+	ck_assert(atomic_load(&conn.is_broken));
+	ck_assert_int_eq(recv(daemon_fd, &byte, 1, 0), 0); /* it was asked to end */
+}
+END_TEST
+
+/* ---- replies that nobody waits for ---- */
+
+static void post(void)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__FileRemove remove = WIRE__FILE_REMOVE__INIT;
+
+	request.body_case = WIRE__REQUEST__BODY_FILE_REMOVE;
+	request.file_remove = &remove;
+	conn_post(&conn, &request);
+}
+
+START_TEST(posts_never_wait_and_their_replies_disturb_no_call)
+{
+	struct caller caller = { .bytes = 1 };
+	uint64_t seqs[8], seq, bytes;
+
+	ck_assert(!conn_await_post(&conn, 0));
+	for (unsigned i = 0; i < 8; i++)
+		post();
+	for (unsigned i = 0; i < 8; i++)
+		seqs[i] = daemon_receive(NULL);
+	ck_assert_int_eq(pthread_create(&caller.thread, NULL, caller_main, &caller), 0);
+	seq = daemon_receive(&bytes);
+	for (unsigned i = 0; i < 7; i++)
+		daemon_reply(seqs[i], 0);
+	daemon_reply(seq, bytes);
+	callers_join(&caller, 1, 0);
+	daemon_reply(seqs[7], 0);
+	ck_assert(conn_await_post(&conn, 7));
+	ck_assert_uint_eq(conn_posts_answered(&conn), 8);
+	ck_assert(!conn_await_post(&conn, 8));
+}
+END_TEST
+
+/* Read by the next post: who waits for it must not wait for the one that hangs. */
+START_TEST(an_answer_that_came_already_is_not_waited_for)
+{
+	post(); /* hangs */
+	post();
+	(void)daemon_receive(NULL);
+	daemon_reply(daemon_receive(NULL), 0);
+	post();
+	ck_assert(conn_await_post(&conn, 0));
+}
+END_TEST
+
+/* More than the socket takes: the rest goes out when the daemon reads again. */
+START_TEST(posts_that_the_socket_does_not_take_go_out_later)
+{
+	enum { N = 4000 };
+	struct caller caller = { .bytes = 1 };
+	uint64_t bytes;
+
+	for (unsigned i = 0; i < N; i++)
+		post();
+	ck_assert_ptr_nonnull(conn.writer.first);
+	ck_assert_int_eq(pthread_create(&caller.thread, NULL, caller_main, &caller), 0);
+	for (unsigned i = 0; i < N; i++)
+		daemon_reply(daemon_receive(NULL), 0);
+	daemon_reply(daemon_receive(&bytes), 1);
+	callers_join(&caller, 1, 0);
+}
+END_TEST
+
+/* ---- a daemon that says nothing ---- */
+
+START_TEST(a_silent_daemon_is_given_up_after_it_was_asked)
+{
+	struct caller caller = { .bytes = 0 };
+
+	conn.silent_msec = 20;
+	ck_assert_int_eq(pthread_create(&caller.thread, NULL, caller_main, &caller), 0);
+	callers_join(&caller, 1, -ETIMEDOUT);
+	(void)daemon_receive(NULL); /* the call */
+	(void)daemon_receive(NULL); /* the question whether it lives */
+	ck_assert(atomic_load(&conn.is_broken));
+	ck_assert(!conn_await_end(&conn, true));
+	ck_assert(atomic_load(&conn.is_silent));
+}
+END_TEST
+
+START_TEST(a_daemon_that_lives_is_waited_for)
+{
+	struct caller caller = { .bytes = 0 };
+	uint64_t seq;
+
+	conn.silent_msec = 4000;
+	ck_assert_int_eq(pthread_create(&caller.thread, NULL, caller_main, &caller), 0);
+	seq = daemon_receive(NULL);
+	for (unsigned i = 0; i < 2; i++) /* together longer than silent_msec */
+		daemon_reply(daemon_receive(NULL), 0);
+	daemon_reply(seq, 0);
+	callers_join(&caller, 1, 0);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, conn_setup, conn_teardown);
+	tcase_add_test(tcase, replies_in_another_order_reach_their_calls_with_their_descriptors);
+	tcase_add_test(tcase, a_call_returns_while_an_earlier_one_hangs);
+	tcase_add_test(tcase, the_daemons_end_ends_all_calls);
+	tcase_add_test(tcase, a_reply_that_nobody_asked_for_breaks_the_connection);
+	tcase_add_test(tcase, posts_never_wait_and_their_replies_disturb_no_call);
+	tcase_add_test(tcase, an_answer_that_came_already_is_not_waited_for);
+	tcase_add_test(tcase, posts_that_the_socket_does_not_take_go_out_later);
+	tcase_add_test(tcase, a_silent_daemon_is_given_up_after_it_was_asked);
+	tcase_add_test(tcase, a_daemon_that_lives_is_waited_for);
+}
+
+SUITE("client_conn", add_tests)
