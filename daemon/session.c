@@ -23,8 +23,12 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
-/* Slabs being made and files being checked at once, for one user: a guess. */
+/* Slabs being made, and without further threads files being checked or closed, at once for one user:
+   a guess. */
 #define USER_THREADS 4u
+/* What hangs in a dead mount keeps its thread, so each unanswered request and each closing of
+   descriptors of a user may need one: a guess. */
+#define USER_FURTHER_THREADS 60u
 /* How long a session's requests are served before it is another session's turn: a guess. */
 #define TURN_NSEC 250000u
 /* Descriptors of one user that are to be closed, before its clients wait: a guess. */
@@ -113,8 +117,11 @@ static int user_take(struct service *service, uid_t uid, struct user **ret_user)
 	if (!user)
 		return -ENOMEM;
 	(void)snprintf(name, sizeof(name), "user-%u", uid);
-	r = helper_new(name, USER_THREADS, &user->helper);
+	r = helper_new(name, USER_THREADS, &user->slab_helper);
+	if (r == 0)
+		r = helper_new_deep(name, USER_THREADS, USER_FURTHER_THREADS, &user->helper);
 	if (r < 0) {
+		helper_free(user->slab_helper);
 		free(user);
 		return r;
 	}
@@ -131,7 +138,7 @@ static int user_take(struct service *service, uid_t uid, struct user **ret_user)
 	return 0;
 }
 
-/* The last session takes the user along.  Its helper has nothing to do any more. */
+/* The last session takes the user along.  Its helpers have nothing to do any more. */
 static void user_give(struct service *service, struct user *user)
 {
 	struct user **at = &service->users;
@@ -142,6 +149,7 @@ static void user_give(struct service *service, struct user *user)
 	while (*at != user)
 		at = &(*at)->next;
 	*at = user->next;
+	helper_free(user->slab_helper);
 	helper_free(user->helper);
 	free(user);
 }
@@ -937,7 +945,7 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 int session_slab_new(struct session *session, uint64_t size_bytes, struct call *call,
 		     struct error *error)
 {
-	int r = slab_make(&session->service->pool, &session->account, session->user->helper,
+	int r = slab_make(&session->service->pool, &session->account, session->user->slab_helper,
 			  size_bytes, on_slab_made, call, error);
 
 	if (r == 0)

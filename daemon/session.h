@@ -82,9 +82,10 @@ struct user {
 	uint32_t n_sessions;
 	struct turn_owner turns;
 	struct account account;
-	struct helper *helper;
-	unsigned n_closing_fds;		   /* on their way to a close on the helper */
-	uint32_t n_leaving;		   /* idle files taken from its clients, not yet closed */
+	struct helper *slab_helper; /* makes and frees slabs: no file system can hold it up */
+	struct helper *helper;	    /* asks file systems */
+	unsigned n_closing_fds;	    /* on their way to a close on the helper */
+	uint32_t n_leaving;	    /* idle files taken from its clients, not yet closed */
 	struct add *first_add, **last_add; /* files that wait for these to be closed */
 	uint32_t fruitless_id;		   /* the client for which too few were found, then: */
 	uint64_t fruitless_nsec;
