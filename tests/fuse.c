@@ -187,6 +187,21 @@ static void serve_one(struct server *server, const struct fuse_in_header *in, co
 	}
 }
 
+/* Whether a thread of the process that hangs asks; requests name the thread. */
+static bool is_of_hung_process(struct server *server, const struct fuse_in_header *in)
+{
+	pid_t pid = atomic_load(&server->control->hung_pid);
+	char path[64];
+
+	if (!pid || in->opcode == FUSE_INTERRUPT)
+		return false;
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%u", pid, in->pid); /* fits */
+	if (access(path, F_OK) < 0)
+		return false;
+	(void)atomic_fetch_add(&server->control->n_hung, 1);
+	return true;
+}
+
 static void serve(struct server *server)
 {
 	static uint64_t request[(WRITE_BYTES_MAX + 8192) / sizeof(uint64_t)];
@@ -207,7 +222,8 @@ static void serve(struct server *server)
 			continue;
 		if (n < (ssize_t)sizeof(struct fuse_in_header))
 			return; /* the connection was aborted */
-		if (!atomic_load(&server->control->is_hung))
+		if (!atomic_load(&server->control->is_hung) &&
+		    !is_of_hung_process(server, (const void *)request))
 			serve_one(server, (const void *)request,
 				  (const char *)request + sizeof(struct fuse_in_header));
 	}

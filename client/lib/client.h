@@ -4,9 +4,9 @@
  * A word in a page of its own, MADV_WIPEONFORK, tells a forked child from the process that
  * connected.  Each public call looks at it before any lock or ring (client_check()).
  *
- * Handles and files stand in the client's list; what has to be closed with a message, but came
- * to its end where nobody may wait for a reply, is left on the garbage list, which public calls
- * empty when they hold no lock (client_collect()).
+ * Handles and files stand in the client's list.  A file that came to its end where locks are held is
+ * left on the garbage list, which public calls empty when they hold no lock (client_collect()).  That
+ * never sleeps, since the caller has nothing to do with the file.
  *
  * Locks, each taken only while holding some that stand before it:
  *   handle.open_lock    a channel is being made
@@ -20,7 +20,7 @@
  *   copiers.lock        copies that others may make
  *   handle.lock         op objects, ended ops, counters, waiters
  *   buffers.lock        slabs and pieces
- *   conn.lock           a request and its reply
+ *   conn.lock           calls in progress; not held while one waits for its reply
  *   files.lock          the file cache, descriptors of files
  *   client.lock         the lists here
  * Nobody sleeps for an op while holding any of them.
@@ -53,7 +53,7 @@ struct client_object {
 	enum client_object_kind kind;
 	/* The client goes: frees the object, without messages where the session's end does. */
 	void (*on_disconnect)(struct client_object *object);
-	/* It was left on the garbage list: closes it with its message. */
+	/* It was left on the garbage list: closes it, without sleeping. */
 	void (*on_collect)(struct client_object *object);
 	struct client_object *next, *prev;  /* client.lock */
 	struct client_object *next_garbage; /* client.lock */

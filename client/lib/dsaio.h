@@ -34,7 +34,8 @@
  * Threads.  Every function may be called from any thread at any time, unless its comment says
  * otherwise; an object must not be freed while another thread is in a call with it.  Of its own the
  * library has none, but for the first async op on memory that has to be copied: then one for the
- * client, with all signals blocked, until dsaio_disconnect().
+ * client, with all signals blocked, until dsaio_disconnect().  A call that hangs because a file
+ * system does not answer holds up no call on other files, handles or memory.
  *
  * fork.  In a child of the process that connected, every call returns -EPERM (dsaio_disconnect
  * and the free functions do nothing); the parent is undisturbed.  A child may connect for itself.

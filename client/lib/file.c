@@ -132,7 +132,7 @@ void file_fd_give(struct dsaio_file *file)
 	_cleanup_(closep) int unwanted = -1;
 
 	(void)pthread_mutex_lock(&files->lock);
-	if (!--file->n_fd_users && files->n_fds > files->n_fds_wanted)
+	if (!--file->n_fd_users && (!file->n_opens || files->n_fds > files->n_fds_wanted))
 		unwanted = fd_give_up(file);
 	(void)pthread_mutex_unlock(&files->lock);
 }
@@ -227,7 +227,11 @@ static void file_freep(struct dsaio_file **file)
 	file_free(*file);
 }
 
-static void daemon_remove(struct dsaio_client *client, uint32_t id)
+/*
+ * The daemon closes the file, which hangs if its mount is dead.  may_wait: the caller wants it
+ * closed when this returns.
+ */
+static void daemon_remove(struct dsaio_client *client, uint32_t id, bool may_wait)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileRemove body = WIRE__FILE_REMOVE__INIT;
@@ -235,8 +239,11 @@ static void daemon_remove(struct dsaio_client *client, uint32_t id)
 	body.file = id;
 	request.body_case = WIRE__REQUEST__BODY_FILE_REMOVE;
 	request.file_remove = &body;
-	/* fails if the daemon is gone: then it has closed the file, too */
-	(void)conn_call(client->conn, "file close", &request, NULL, 0, NULL, NULL, NULL);
+	/* Fails only if the daemon is gone: then it has closed the file, too. */
+	if (may_wait)
+		(void)conn_call(client->conn, "file close", &request, NULL, 0, NULL, NULL, NULL);
+	else
+		conn_post(client->conn, &request);
 }
 
 /*
@@ -260,11 +267,12 @@ static void file_strike(struct dsaio_file *file)
 	file->client->files.n -= 1u + atomic_load(&file->has_buffered);
 }
 
-static void file_bury(struct dsaio_file *file, bool has_daemon)
+/* is_removed: the daemon has let it go. */
+static void file_bury(struct dsaio_file *file, bool is_removed, bool may_wait)
 {
 	client_remove(file->client, &file->object);
-	if (has_daemon)
-		daemon_remove(file->client, file->id);
+	if (!is_removed)
+		daemon_remove(file->client, file->id, may_wait);
 	file_free(file);
 }
 
@@ -273,36 +281,49 @@ static bool files_evict(struct dsaio_client *client, uint32_t n_max)
 {
 	struct client_files *files = &client->files;
 	struct dsaio_file *file = NULL;
-	bool has_daemon = false;
+	bool is_removed = false;
 
 	(void)pthread_mutex_lock(&files->lock);
 	if (files->n > n_max && files->cache.oldest) {
 		file = container_of(files->cache.oldest, struct dsaio_file, entry);
-		has_daemon = file_wake(file);
+		is_removed = !file_wake(file);
 		file_strike(file);
 	}
 	(void)pthread_mutex_unlock(&files->lock);
 	if (!file)
 		return false;
 	debug_log("file %s: idle for longest: makes room", file->name);
-	file_bury(file, has_daemon);
+	file_bury(file, is_removed, false);
 	return true;
 }
 
-static void file_on_collect(struct client_object *object)
+/*
+ * The daemon had no room for one more file.  Lets an idle one go, and waits until the daemon has
+ * closed some file since n_answered was read: this one, or another whose close did not hang.
+ * false: there is none.
+ */
+static bool files_make_room(struct dsaio_client *client, uint64_t n_answered)
 {
-	struct dsaio_file *file = container_of(object, struct dsaio_file, object);
+	bool did = files_evict(client, 0);
+
+	return conn_await_post(client->conn, n_answered) || did;
+}
+
+/*
+ * Nobody uses the file any more, it seems: keeps it in the cache, or lets it go.  Without may_wait
+ * it never sleeps: whoever collects garbage is on another file's business.
+ */
+static void file_settle(struct dsaio_file *file, bool may_wait)
+{
 	struct dsaio_client *client = file->client;
-	_cleanup_(closep) int fd = -1;
 	bool is_kept;
 
 	(void)pthread_mutex_lock(&client->files.lock);
-	file->is_garbage = false;
+	file->is_settling = false;
 	if (atomic_load(&file->n_refs)) { /* opened again meanwhile */
 		(void)pthread_mutex_unlock(&client->files.lock);
 		return;
 	}
-	fd = fd_give_up(file); /* it would keep the space of a deleted file */
 	is_kept = file->entry.is_listed;
 	if (is_kept) {
 		cache_set_idle(&client->files.cache, &file->entry);
@@ -312,9 +333,14 @@ static void file_on_collect(struct client_object *object)
 	}
 	(void)pthread_mutex_unlock(&client->files.lock);
 	if (!is_kept)
-		file_bury(file, true);
+		file_bury(file, false, may_wait);
 	while (files_evict(client, files_max(client)))
 		;
+}
+
+static void file_on_collect(struct client_object *object)
+{
+	file_settle(container_of(object, struct dsaio_file, object), false);
 }
 
 static void file_on_disconnect(struct client_object *object)
@@ -322,22 +348,50 @@ static void file_on_disconnect(struct client_object *object)
 	file_free(container_of(object, struct dsaio_file, object));
 }
 
+/* Drops a reference.  Returns true if it was the last: file_settle() has to follow.  Under files.lock. */
+static bool file_drop(struct dsaio_file *file)
+{
+	/* acq_rel: the last sees all use before */
+	if (atomic_fetch_sub_explicit(&file->n_refs, 1, memory_order_acq_rel) != 1 ||
+	    file->is_settling)
+		return false;
+	file->is_settling = true;
+	return true;
+}
+
 void file_unref(struct dsaio_file *file)
 {
 	uint32_t n = atomic_load_explicit(&file->n_refs, memory_order_relaxed);
 
-	/* release: the last, below, sees all use before */
+	/* release: the last, in file_drop(), sees all use before */
 	while (n > 1)
 		if (atomic_compare_exchange_weak_explicit(
 			    &file->n_refs, &n, n - 1, memory_order_release, memory_order_relaxed))
 			return;
 	(void)pthread_mutex_lock(&file->client->files.lock);
-	if (atomic_fetch_sub_explicit(&file->n_refs, 1, memory_order_acq_rel) == 1 &&
-	    !file->is_garbage) {
-		file->is_garbage = true;
+	if (file_drop(file))
 		client_leave_garbage(file->client, &file->object);
-	}
 	(void)pthread_mutex_unlock(&file->client->files.lock);
+}
+
+/*
+ * Ends an open of the file.  The last one closes the descriptor, which would keep the space of a
+ * deleted file; so whoever settles the file later has nothing to close.
+ */
+static void file_release(struct dsaio_file *file, bool may_wait)
+{
+	struct client_files *files = &file->client->files;
+	bool is_last;
+	int fd = -1;
+
+	(void)pthread_mutex_lock(&files->lock);
+	if (!--file->n_opens && !file->n_fd_users)
+		fd = fd_give_up(file);
+	is_last = file_drop(file);
+	(void)pthread_mutex_unlock(&files->lock);
+	closep(&fd);
+	if (is_last)
+		file_settle(file, may_wait);
 }
 
 /* ---- the buffered description ---- */
@@ -387,17 +441,19 @@ static int open_buffered(struct dsaio_file *file)
 
 int file_need_buffered(struct dsaio_file *file)
 {
+	uint64_t n_answered;
 	int fd, r;
 
 	/* acquire: pairs with the store below */
 	if (atomic_load_explicit(&file->has_buffered, memory_order_acquire))
 		return 0;
 	do {
+		n_answered = conn_posts_answered(file->client->conn);
 		fd = open_buffered(file);
 		if (fd < 0)
 			return fd;
 		r = daemon_give_buffered(file, fd);
-	} while (r == -EMFILE && files_evict(file->client, 0));
+	} while (r == -EMFILE && files_make_room(file->client, n_answered));
 	if (r == -EEXIST) /* another thread was first */
 		return 0;
 	if (r < 0)
@@ -412,7 +468,7 @@ int file_need_buffered(struct dsaio_file *file)
 
 /* ---- the cache ---- */
 
-/* The file of that key, held for the caller, whatever it is by now; or NULL. */
+/* The file of that key, opened for the caller, whatever it is by now; or NULL. */
 static struct dsaio_file *file_find(struct dsaio_client *client, const struct cache_key *key)
 {
 	struct client_files *files = &client->files;
@@ -428,11 +484,13 @@ static struct dsaio_file *file_find(struct dsaio_client *client, const struct ca
 			gone = TAKE_PTR(file);
 		}
 	}
-	if (file) /* may be its first: only under the lock */
+	if (file) { /* may be its first: only under the lock */
 		file_ref(file);
+		file->n_opens++;
+	}
 	(void)pthread_mutex_unlock(&files->lock);
 	if (gone)
-		file_bury(gone, false);
+		file_bury(gone, true, false);
 	return file;
 }
 
@@ -454,7 +512,7 @@ static bool may_access(const struct cache_key *key)
 	return !key->path || faccessat(AT_FDCWD, key->path, mode, AT_EACCESS) == 0;
 }
 
-/* The file of that key, held for the caller, if it still is what the key names; or NULL. */
+/* The file of that key, opened for the caller, if it still is what the key names; or NULL. */
 static struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_key *key)
 {
 	struct dsaio_file *file = file_find(client, key);
@@ -469,7 +527,7 @@ static struct dsaio_file *file_cached(struct dsaio_client *client, const struct 
 		inode_opened(file->inode, stx.stx_size);
 		return file;
 	}
-	file_unref(file);
+	file_release(file, false);
 	return NULL;
 }
 
@@ -484,7 +542,7 @@ static void file_list(struct dsaio_file *file)
 		is_same = cache_is_same(&other->identity, &file->identity);
 		if (!is_same)
 			file_forget(other);
-		file_unref(other);
+		file_release(other, false);
 	}
 	(void)pthread_mutex_lock(&client->files.lock);
 	client->files.n++;
@@ -597,18 +655,20 @@ static int daemon_add(struct dsaio_file *file, int fd)
 static int daemon_add_copy(struct dsaio_file *file, int fd)
 {
 	struct dsaio_client *client = file->client;
+	uint64_t n_answered;
 	int copy, r;
 
 	while (files_evict(client, files_max(client) - 1))
 		;
 	do {
+		n_answered = conn_posts_answered(client->conn);
 		do
 			copy = fd_duplicate(fd);
 		while (may_try_again(client, copy));
 		if (copy < 0)
 			return error_fail_errno(-errno, "open %s", file->name);
 		r = daemon_add(file, copy);
-	} while (r == -EMFILE && files_evict(client, 0));
+	} while (r == -EMFILE && files_make_room(client, n_answered));
 	return r;
 }
 
@@ -652,6 +712,7 @@ static int file_new(struct dsaio_client *client, const struct cache_key *key, ch
 	file->can_write = key->access_mode != O_RDONLY;
 	file->is_shared = is_shared;
 	atomic_init(&file->n_refs, 1);
+	file->n_opens = 1;
 	if (statx(fd, "", AT_EMPTY_PATH, LOOK_AT, &stx) < 0)
 		return error_fail_errno(-errno, "open %s: statx", file->name);
 	r = check_kind(file->name, stx.stx_mode);
@@ -740,7 +801,7 @@ static int open_path(struct dsaio_client *client, const char *path, int flags,
 	if (flags & O_TRUNC)
 		r = truncate_opened(file);
 	if (r < 0)
-		file_unref(file);
+		file_release(file, false);
 	else
 		*ret_file = file;
 	return r;
@@ -867,7 +928,7 @@ void dsaio_file_close(struct dsaio_file *file)
 	if (!file || client_is_forked(file->client))
 		return;
 	client = file->client;
-	file_unref(file);
+	file_release(file, true);
 	client_collect(client);
 }
 

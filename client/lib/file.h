@@ -7,8 +7,8 @@
  * for the moment in which it is needed.
  *
  *   in use   it is open, or an op on it is: n_refs is not 0
- *   leaving  the last has let go; it stands on the client's garbage list, since who let go may hold
- *            locks						-> in use, idle, freed
+ *   leaving  the last has let go.  dsaio_file_close() settles it at once; an op's end may hold locks,
+ *            so it leaves the file on the client's garbage list	-> in use, idle, freed
  *   idle     in the cache: nothing of it is open in this process; the file board says so, and the
  *            daemon lets it go when its last link is gone (proto/file_board.h)
  *									-> in use, freed
@@ -18,6 +18,9 @@
  * calls, no open(2), no message.  If it is another inode by now, the file is forgotten: nobody finds
  * it, and its last user frees it.  A descriptor that can not be opened anew (a foreign file) shares
  * the program's description; it is not kept, nor are block devices.
+ *
+ * Another file's close can hang if its mount is dead.  So a thread closes the descriptor of the file
+ * that it was given, and the daemon is asked to close other files without waiting for its reply.
  *
  * All files together are at most 7/8 of what the daemon grants, as long as some are idle: the one
  * that is idle longest goes first.
@@ -42,9 +45,10 @@ struct dsaio_file {
 
 	/* files.lock */
 	struct cache_entry entry; /* its key never changes */
+	uint32_t n_opens;	  /* opens that were not closed; each has a reference */
 	int fd;			  /* the direct description; -1: the daemon has to be asked */
-	uint32_t n_fd_users;	  /* threads that have taken it */
-	bool is_garbage;
+	uint32_t n_fd_users;	  /* threads that have taken it; nobody has it open: closes it */
+	bool is_settling;	  /* file_settle() will come */
 };
 
 static inline void file_ref(struct dsaio_file *file)

@@ -1,0 +1,157 @@
+/*
+ * A request that hangs in the daemon, since a mount is dead: other calls of the same client return.
+ *
+ * The FUSE server answers everybody but the daemon, so that only the daemon hangs (fuse.h).
+ */
+#include "tests/fuse.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define LATER_FILES 16u /* more than the client may have open */
+#define HUNG_OPENS 6u	/* more than the threads that a user has without further ones */
+
+struct hung {
+	struct rig rig;
+	struct fuse fs;
+	struct dsaio_file *healthy;
+	struct dsaio_op *op; /* a read that is open */
+	void *memory;
+};
+
+static void hung_open(struct hung *hung)
+{
+	const char *config = test_text("%s/dsaiod.conf", test_dir());
+	struct dsaio_file *file;
+	FILE *f = fopen(config, "we");
+
+	test_needs_root();
+	test_time_limit(40); /* before the FUSE server ends, which would free what hangs */
+	CHECK(f);
+	CHECK(fputs("[daemon]\nclient_files = 12\n", f) >= 0);
+	CHECK_EQ(fclose(f), 0);
+	*hung = (struct hung){ .rig = RIG_NONE };
+	hung->rig.daemon = daemon_start(DAEMON_ARGS("--user", "--config", config));
+	fuse_start(&hung->fs, 0);
+	rig_open(&hung->rig, NULL);
+	file_make_pattern(daemon_path(hung->rig.daemon, "healthy"), 4096, 1);
+	hung->healthy = rig_file(&hung->rig, "healthy", O_RDONLY);
+	CHECK_CALL(dsaio_alloc(hung->rig.client, 4096, &hung->memory));
+	CHECK_EQ(dsaio_pread(hung->rig.handle, hung->healthy, hung->memory, 4096, 0), 4096);
+
+	/* Its read stays open, and op_cancel() has something to ask the daemon for. */
+	CHECK_CALL(dsaio_file_open(hung->rig.client, fuse_path(&hung->fs, 'r'), O_RDONLY, &file));
+	atomic_store(&hung->fs.control->hung_file, 'r');
+	CHECK_CALL(dsaio_pread_async(hung->rig.handle, file, hung->memory, 4096, 0, &hung->op));
+}
+
+/* All that asks the daemon, or frees what somebody else left.  A hang is the test's time limit. */
+static void check_calls(struct hung *hung)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	struct dsaio_client *client = hung->rig.client;
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;
+	void *memory;
+
+	CHECK_EQ(dsaio_op_cancel(hung->op), 0);
+	CHECK_EQ(dsaio_op_test(hung->op), 0);
+	CHECK_CALL(dsaio_alloc(client, 64 * MIB, &memory)); /* a slab of its own */
+	CHECK_EQ(dsaio_free(client, memory), 0);
+	for (unsigned i = 0; i < LATER_FILES; i++) { /* idle ones make room */
+		const char *path = daemon_path(hung->rig.daemon, test_text("f%u", i));
+
+		CHECK_CALL(dsaio_file_open(client, path, O_RDWR | O_CREAT, &file));
+		dsaio_file_close(file);
+	}
+	CHECK_CALL(dsaio_handle_open(client, NULL, &handle));
+	CHECK_EQ(dsaio_pread(handle, hung->healthy, hung->memory, 4096, 0), 4096);
+	dsaio_handle_close(handle);
+	daemon_status(hung->rig.daemon, &answer);
+}
+
+static void await_hung(const struct hung *hung, uint32_t n)
+{
+	while (atomic_load(&hung->fs.control->n_hung) < n)
+		(void)usleep(1000); /* nobody tells when they are there */
+}
+
+/* What hangs comes back, so that the daemon can end. */
+static void hung_free(struct hung *hung)
+{
+	atomic_store(&hung->fs.control->hung_pid, 0);
+	daemon_log_wait(hung->rig.daemon, " has not come back for");
+	fuse_free_as_told(hung->rig.daemon);
+	CHECK(dsaio_op_wait(hung->op, -1) < 0);
+	dsaio_op_free(hung->op);
+}
+
+struct opener {
+	struct dsaio_client *client;
+	char *path;
+	pthread_t thread;
+	_Atomic bool is_done;
+};
+
+static void *opener_main(void *arg)
+{
+	struct opener *opener = arg;
+	struct dsaio_file *file;
+
+	CHECK(dsaio_file_open(opener->client, opener->path, O_RDONLY, &file) < 0);
+	atomic_store(&opener->is_done, true);
+	return NULL;
+}
+
+static const struct {
+	const char *what;
+	unsigned n;
+} opens[] = {
+	{ "one open", 1 },
+	{ "more opens than a user has threads at once", HUNG_OPENS },
+};
+
+TEST_TABLE(opens_hang, opens, "an open that hangs in the daemon held up all calls of its client")
+{
+	struct opener openers[HUNG_OPENS];
+	struct hung hung;
+	uint32_t before;
+
+	hung_open(&hung);
+	await_hung(&hung, 1); /* the read */
+	before = atomic_load(&hung.fs.control->n_hung);
+	atomic_store(&hung.fs.control->hung_pid, hung.rig.daemon->pid);
+	for (unsigned i = 0; i < opens[row].n; i++) {
+		openers[i] = (struct opener){ .client = hung.rig.client,
+					      .path = fuse_path(&hung.fs, (char)('a' + i)) };
+		CHECK_EQ(pthread_create(&openers[i].thread, NULL, opener_main, &openers[i]), 0);
+	}
+	await_hung(&hung, before + opens[row].n);
+	check_calls(&hung);
+	for (unsigned i = 0; i < opens[row].n; i++)
+		CHECK(!atomic_load(&openers[i].is_done));
+	hung_free(&hung);
+	for (unsigned i = 0; i < opens[row].n; i++)
+		CHECK_EQ(pthread_join(openers[i].thread, NULL), 0);
+	rig_close(&hung.rig);
+}
+
+TEST(close_hangs, "the close of an idle file that hangs in the daemon held up who needed its room")
+{
+	struct dsaio_file *file;
+	struct hung hung;
+
+	hung_open(&hung);
+	CHECK_CALL(dsaio_file_open(hung.rig.client, fuse_path(&hung.fs, 'a'), O_RDONLY, &file));
+	dsaio_file_close(file); /* idle for longest */
+	await_hung(&hung, 1);	/* the read */
+	atomic_store(&hung.fs.control->hung_pid, hung.rig.daemon->pid);
+	check_calls(&hung);
+	await_hung(&hung, 2);
+	check_calls(&hung);
+	hung_free(&hung);
+	rig_close(&hung.rig);
+}
+
+TEST_MAIN
