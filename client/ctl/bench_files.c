@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -23,10 +24,16 @@
 #define SPARE_BYTES (4ull << 20) /* for what a file system needs beside the bytes: a guess */
 #define MARKER_BYTES_MAX 4096	 /* of one that is ours */
 
-/* One folder's directory. */
+#define NAME_TRIES 100 /* a guess: six random letters hardly meet a name that is taken */
+
+/*
+ * One folder's directory.  Another user may own the folder and put anything in the place of the
+ * directory: all names are looked up relative to open directories, and no link is followed.
+ */
 struct dir {
-	char path[PATH_MAX]; /* "": not made */
-	int marker_fd;	     /* locked while we live */
+	char path[PATH_MAX];	       /* "": not made */
+	char name[sizeof(PREFIX) + 6]; /* in the folder */
+	int folder_fd, fd, marker_fd;  /* -1: not open; the marker is locked while we live */
 };
 
 struct bench_files {
@@ -39,12 +46,42 @@ const char *bench_files_folder(const struct bench_files *files, unsigned i)
 	return files->dirs[i].path;
 }
 
+static const char *file_name(bool is_write)
+{
+	return is_write ? WRITE_NAME : READ_NAME;
+}
+
 const char *bench_files_path(const char *folder, bool is_write, char *path)
 {
-	if ((size_t)snprintf(path, PATH_MAX, "%s/%s", folder, is_write ? WRITE_NAME : READ_NAME) >=
-	    PATH_MAX)
-		path[0] = '\0'; /* open(2) will tell */
+	if ((size_t)snprintf(path, PATH_MAX, "%s/%s", folder, file_name(is_write)) >= PATH_MAX)
+		path[0] = '\0'; /* for messages only */
 	return path;
+}
+
+/* A directory that a bench of this user made: nobody else can have put anything into it. */
+static int open_own(int folder_fd, const char *name)
+{
+	_cleanup_(closep) int fd = openat(folder_fd, name,
+					  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	return st.st_uid == geteuid() && (st.st_mode & 07777) == 0700 ? TAKE_FD(fd) : -EPERM;
+}
+
+int bench_files_open(const char *folder, bool is_write)
+{
+	_cleanup_(closep) int dir_fd = open_own(AT_FDCWD, folder);
+	int fd;
+
+	if (dir_fd < 0)
+		return dir_fd;
+	if (faccessat(dir_fd, MARKER, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return -EPERM; /* private, but no bench made it */
+	fd = openat(dir_fd, file_name(is_write),
+		    (is_write ? O_WRONLY : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
 }
 
 /* ---- removing: only what is listed, and still what it was ---- */
@@ -62,7 +99,7 @@ static bool is_our_file(int dir_fd, const char *name, uintmax_t inode)
  * Removes the files that the marker lists, the marker, and then the directory, unless something
  * else is in it.  Returns 0 or a negative errno.
  */
-static int remove_listed(int dir_fd, int marker_fd, const char *path)
+static int remove_listed(int folder_fd, const char *name, int dir_fd, int marker_fd)
 {
 	char list[MARKER_BYTES_MAX + 1], *rest = list, *line;
 	ssize_t n = pread(marker_fd, list, MARKER_BYTES_MAX, 0);
@@ -71,14 +108,14 @@ static int remove_listed(int dir_fd, int marker_fd, const char *path)
 		return -errno;
 	list[n] = '\0';
 	while ((line = strsep(&rest, "\n"))) {
-		char name[16];
+		char listed[16];
 		uintmax_t inode;
 
-		if (sscanf(line, "%15s %ju", name, &inode) == 2 &&
-		    is_our_file(dir_fd, name, inode) && unlinkat(dir_fd, name, 0) < 0)
+		if (sscanf(line, "%15s %ju", listed, &inode) == 2 &&
+		    is_our_file(dir_fd, listed, inode) && unlinkat(dir_fd, listed, 0) < 0)
 			return -errno;
 	}
-	if (unlinkat(dir_fd, MARKER, 0) < 0 || rmdir(path) < 0)
+	if (unlinkat(dir_fd, MARKER, 0) < 0 || unlinkat(folder_fd, name, AT_REMOVEDIR) < 0)
 		return -errno;
 	return 0;
 }
@@ -95,41 +132,38 @@ static int lock_marker(int fd)
 }
 
 /* A directory that a bench which was killed left there: removes it, and says so. */
-static void remove_leftover(const struct ctl *ctl, const char *path)
+static void remove_leftover(const struct ctl *ctl, const char *folder, int folder_fd,
+			    const char *name)
 {
-	_cleanup_(closep) int dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_(closep) int dir_fd = open_own(folder_fd, name);
 	_cleanup_(closep) int marker_fd = -1;
-	struct stat st;
 	int r;
 
-	if (dir_fd < 0 || fstat(dir_fd, &st) < 0 || st.st_uid != geteuid() ||
-	    (st.st_mode & 07777) != 0700)
+	if (dir_fd < 0)
 		return;
 	marker_fd = openat(dir_fd, MARKER, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	if (marker_fd < 0 || lock_marker(marker_fd) < 0)
 		return; /* not one of ours, kept, or at work */
-	r = remove_listed(dir_fd, marker_fd, path);
+	r = remove_listed(folder_fd, name, dir_fd, marker_fd);
 	if (r < 0)
-		ctl_note(ctl, "%s: left by an earlier bench, and can not be removed: %s", path,
-			 strerror(-r));
+		ctl_note(ctl, "%s/%s: left by an earlier bench, and cannot be removed: %s", folder,
+			 name, strerror(-r));
 	else
-		ctl_note(ctl, "%s: left by an earlier bench that was killed: removed", path);
+		ctl_note(ctl, "%s/%s: left by an earlier bench that was killed: removed", folder,
+			 name);
 }
 
-static void remove_leftovers(const struct ctl *ctl, const char *folder)
+static void remove_leftovers(const struct ctl *ctl, const char *folder, int folder_fd)
 {
-	DIR *dir = opendir(folder);
+	int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *entry;
 
-	while (dir && (entry = readdir(dir))) {
-		char path[PATH_MAX];
-
-		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
-			continue;
-		if ((size_t)snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) <
-		    sizeof(path))
-			remove_leftover(ctl, path);
-	}
+	if (fd >= 0 && !dir)
+		(void)close(fd);
+	while (dir && (entry = readdir(dir)))
+		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0)
+			remove_leftover(ctl, folder, folder_fd, entry->d_name);
 	if (dir)
 		(void)closedir(dir);
 }
@@ -162,21 +196,47 @@ static int check_space(const struct ctl *ctl, const struct bench_place *places, 
 	return CTL_OK;
 }
 
+/* Returns 0 or a negative errno. */
+static int make_random_dir(struct dir *dir)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+
+	for (int i = 0; i < NAME_TRIES; i++) {
+		unsigned char bytes[7] = { 0 };
+
+		if (getrandom(bytes, 6, 0) != 6)
+			return -EIO; /* the kernel has no random bytes: it always has, after boot */
+		for (unsigned k = 0; k < 6; k++)
+			bytes[k] = (unsigned char)letters[bytes[k] % (sizeof(letters) - 1)];
+		(void)snprintf(dir->name, sizeof(dir->name), "%s%s", PREFIX, (const char *)bytes);
+		if (mkdirat(dir->folder_fd, dir->name, 0700) == 0)
+			return 0;
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -EEXIST;
+}
+
 static int make_dir(const struct ctl *ctl, const char *folder, struct dir *dir)
 {
-	char path[PATH_MAX], marker[PATH_MAX];
+	int r = make_random_dir(dir);
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/%sXXXXXX", folder, PREFIX) >= sizeof(path))
+	if (r < 0)
+		return ctl_fail(ctl, "%s: cannot make a directory for test files: %s", folder,
+				strerror(-r));
+	if ((size_t)snprintf(dir->path, sizeof(dir->path), "%s/%s", folder, dir->name) >=
+	    sizeof(dir->path)) {
+		(void)unlinkat(dir->folder_fd, dir->name, AT_REMOVEDIR); /* empty, and ours */
+		dir->path[0] = '\0';
 		return ctl_fail(ctl, "%s: its path is too long", folder);
-	if (!mkdtemp(path))
-		return ctl_fail(ctl, "%s: can not make a directory for test files: %s", folder,
-				strerror(errno));
-	memcpy(dir->path, path, sizeof(path));
-	if ((size_t)snprintf(marker, sizeof(marker), "%s/%s", path, MARKER) >= sizeof(marker))
-		return ctl_fail(ctl, "%s: its path is too long", folder);
-	dir->marker_fd = open(marker, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	}
+	dir->fd = open_own(dir->folder_fd, dir->name);
+	if (dir->fd < 0)
+		return ctl_fail(ctl, "%s: %s", dir->path, strerror(-dir->fd));
+	dir->marker_fd = openat(dir->fd, MARKER, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+				0600);
 	if (dir->marker_fd < 0 || lock_marker(dir->marker_fd) < 0)
-		return ctl_fail(ctl, "%s: %s", marker, strerror(errno));
+		return ctl_fail(ctl, "%s/%s: %s", dir->path, MARKER, strerror(errno));
 	return CTL_OK;
 }
 
@@ -232,19 +292,19 @@ static int make_file(struct filling *filling, const struct dir *dir, bool is_wri
 	_cleanup_(closep) int fd = -1;
 	char path[PATH_MAX];
 	struct stat st;
-	int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+	const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+	const char *name = file_name(is_write);
 
 	(void)bench_files_path(dir->path, is_write, path);
-	fd = open(path, flags | O_DIRECT, 0600);
+	fd = openat(dir->fd, name, flags | O_DIRECT, 0600);
 	if (fd < 0 && errno == EINVAL) {
-		(void)unlink(path); /* some have made it by then; the directory is ours */
-		fd = open(path, flags, 0600);
+		(void)unlinkat(dir->fd, name, 0); /* some have made it by then */
+		fd = openat(dir->fd, name, flags, 0600);
 	}
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return ctl_fail(filling->ctl, "%s: can not make the file: %s", path,
+		return ctl_fail(filling->ctl, "%s: cannot make the file: %s", path,
 				strerror(errno));
-	if (dprintf(dir->marker_fd, "%s %ju\n", is_write ? WRITE_NAME : READ_NAME,
-		    (uintmax_t)st.st_ino) < 0)
+	if (dprintf(dir->marker_fd, "%s %ju\n", name, (uintmax_t)st.st_ino) < 0)
 		return ctl_fail(filling->ctl, "%s/%s: %s", dir->path, MARKER, strerror(errno));
 	return fill(filling, fd, path);
 }
@@ -274,7 +334,7 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
 		.ctl = ctl, .io_size = io_size, .progress = progress, .data = data, .piece = piece
 	};
 	struct bench_files *files = calloc(1, sizeof(*files));
-	int r;
+	int r = CTL_OK;
 
 	if (files)
 		files->dirs = calloc(n_places, sizeof(*files->dirs));
@@ -284,10 +344,17 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
 	}
 	files->n_dirs = n_places;
 	for (unsigned i = 0; i < n_places; i++) {
-		files->dirs[i].marker_fd = -1;
-		remove_leftovers(ctl, places[i].folder);
+		struct dir *dir = &files->dirs[i];
+
+		dir->fd = dir->marker_fd = -1;
+		dir->folder_fd = open(places[i].folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (dir->folder_fd < 0 && r == CTL_OK)
+			r = ctl_fail(ctl, "%s: %s", places[i].folder, strerror(errno));
+		if (dir->folder_fd >= 0)
+			remove_leftovers(ctl, places[i].folder, dir->folder_fd);
 	}
-	r = check_space(ctl, places, n_places, io_size * (reads && writes ? 2u : 1u));
+	if (r == CTL_OK)
+		r = check_space(ctl, places, n_places, io_size * (reads && writes ? 2u : 1u));
 	if (r == CTL_OK)
 		r = make_all(&filling, files, places, reads, writes);
 	if (r != CTL_OK) {
@@ -300,25 +367,23 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
 
 static void free_dir(struct ctl *ctl, const struct dir *dir, bool keep)
 {
-	_cleanup_(closep) int dir_fd = -1;
 	int r;
 
 	if (!dir->path[0])
 		return;
-	dir_fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (keep) {
 		/* Without the marker no later bench takes it for a leftover. */
-		if (dir_fd >= 0)
-			(void)unlinkat(dir_fd, MARKER, 0);
+		if (dir->fd >= 0)
+			(void)unlinkat(dir->fd, MARKER, 0);
 		ctl_note(ctl, "the test files are kept in %s", dir->path);
 		return;
 	}
 	if (dir->marker_fd < 0)
-		r = rmdir(dir->path) < 0 ? -errno : 0;
+		r = unlinkat(dir->folder_fd, dir->name, AT_REMOVEDIR) < 0 ? -errno : 0;
 	else
-		r = dir_fd < 0 ? -errno : remove_listed(dir_fd, dir->marker_fd, dir->path);
+		r = remove_listed(dir->folder_fd, dir->name, dir->fd, dir->marker_fd);
 	if (r < 0)
-		ctl_note(ctl, "%s: can not be removed: %s", dir->path, strerror(-r));
+		ctl_note(ctl, "%s: cannot be removed: %s", dir->path, strerror(-r));
 }
 
 void bench_files_free(struct ctl *ctl, struct bench_files *files, bool keep)
@@ -326,9 +391,12 @@ void bench_files_free(struct ctl *ctl, struct bench_files *files, bool keep)
 	if (!files)
 		return;
 	for (unsigned i = 0; i < files->n_dirs; i++) {
-		free_dir(ctl, &files->dirs[i], keep);
-		if (files->dirs[i].marker_fd >= 0)
-			(void)close(files->dirs[i].marker_fd);
+		struct dir *dir = &files->dirs[i];
+
+		free_dir(ctl, dir, keep);
+		closep(&dir->marker_fd);
+		closep(&dir->fd);
+		closep(&dir->folder_fd);
 	}
 	free(files->dirs);
 	free(files);

@@ -32,8 +32,15 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
 /* Directory of place i: what the crew's folders are. */
 const char *bench_files_folder(const struct bench_files *files, unsigned i);
 
-/* The file in such a directory; is_write: the one to be written.  path: PATH_MAX. */
+/* The file in such a directory; is_write: the one to be written.  path: PATH_MAX, for messages. */
 const char *bench_files_path(const char *folder, bool is_write, char *path);
+
+/*
+ * Opens that file, for its direction alone.  It is in a directory that a bench of this user made:
+ * a link, or another directory in that place, is not followed.
+ * Returns the descriptor, or a negative errno (-EPERM: no bench of this user made the directory).
+ */
+int bench_files_open(const char *folder, bool is_write);
 
 /* Removes all, or, with keep, leaves it and says where.  NULL is fine. */
 void bench_files_free(struct ctl *ctl, struct bench_files *files, bool keep);

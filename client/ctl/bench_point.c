@@ -5,9 +5,9 @@
 #include "proto/cpu.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <string.h>
 #include <time.h>
 
 #define OPENING_BYTES 4096u /* of the op that opens the channel, which is not measured */
@@ -52,6 +52,21 @@ int bench_open_handle(struct bench_worker *worker, const struct profile *profile
 	options.io_class = DSAIO_CLASS_BACKGROUND;
 	if (dsaio_handle_open_with(worker->client, &options, ret_handle) < 0)
 		return bench_worker_fail(worker, "%s", dsaio_error());
+	return 0;
+}
+
+int bench_open_file(struct bench_worker *worker, enum bench_op op, struct dsaio_file **ret_file,
+		    char *path)
+{
+	_cleanup_(closep) int fd = bench_files_open(worker->folder, op == BENCH_WRITE);
+
+	(void)bench_files_path(worker->folder, op == BENCH_WRITE, path);
+	if (fd < 0)
+		return bench_worker_fail(worker, "%s: %s", path,
+					 fd == -EPERM ? "its directory is not the one that was made"
+						      : strerror(-fd));
+	if (dsaio_file_from_fd(worker->client, fd, ret_file) < 0)
+		return bench_worker_fail(worker, "%s: %s", path, dsaio_error());
 	return 0;
 }
 
@@ -122,13 +137,12 @@ static int measure(struct bench_worker *worker, const void *arg)
 	uint64_t start;
 	int r;
 
-	(void)bench_files_path(worker->folder, task->op == BENCH_WRITE, path);
 	r = bench_open_handle(worker, &task->profile, &handle);
 	if (r < 0)
 		return r;
-	if (dsaio_file_open(worker->client, path, task->op == BENCH_READ ? O_RDONLY : O_WRONLY,
-			    &file) < 0)
-		return bench_worker_fail(worker, "%s", dsaio_error());
+	r = bench_open_file(worker, task->op, &file, path);
+	if (r < 0)
+		return r;
 	r = bench_transfer(worker, handle, file, path, task->op, opening);
 	if (r < 0)
 		return r;

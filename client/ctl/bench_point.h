@@ -62,6 +62,10 @@ int bench_point_run(struct bench_crew *crew, unsigned n_workers, const struct be
 int bench_open_handle(struct bench_worker *worker, const struct profile *profile,
 		      struct dsaio_handle **ret_handle);
 
+/* The worker's test file (bench_files.h).  path: of PATH_MAX, for messages. */
+int bench_open_file(struct bench_worker *worker, enum bench_op op, struct dsaio_file **ret_file,
+		    char *path);
+
 /* Moves len bytes at the file's start from or to the worker's buffer, and waits. */
 int bench_transfer(struct bench_worker *worker, struct dsaio_handle *handle,
 		   struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len);

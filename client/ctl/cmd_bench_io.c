@@ -155,22 +155,45 @@ static void make_path(const struct bench_worker *worker, unsigned loop, char *pa
 		       options.is_read ? "read" : "write", options.io_size, worker->id, loop);
 }
 
-/* Makes the file to be read, of random bytes, unless it is there in that size. */
-static int make_read_file(struct bench_worker *worker, const char *path)
+/*
+ * Opens a file of the loops, whose names anybody can guess: a link is not followed, and only a file
+ * of this user's own is written.  Returns 0 or bench_worker_fail()'s value.
+ */
+static int open_file(struct bench_worker *worker, const char *path, int open_flags, int *ret_fd,
+		     struct stat *ret_st)
 {
-	_cleanup_(freep) uint8_t *piece = NULL;
-	_cleanup_(closep) int fd = -1;
-	struct stat st;
+	_cleanup_(closep) int fd = open(path, open_flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+					0666);
 
-	if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == options.io_size)
-		return 0;
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (fd < 0)
-		return bench_worker_fail(worker, "%s: can not make the file to read: %s", path,
-					 strerror(errno));
-	piece = malloc(PIECE_BYTES);
+	if (fd < 0 && errno == ELOOP)
+		return bench_worker_fail(worker,
+					 "%s: is a symbolic link, which is not followed: "
+					 "remove it, or name another folder",
+					 path);
+	if (fd < 0 || fstat(fd, ret_st) < 0)
+		return bench_worker_fail(worker, "%s: %s", path, strerror(errno));
+	if (!S_ISREG(ret_st->st_mode))
+		return bench_worker_fail(worker, "%s: is no regular file", path);
+	if ((open_flags & O_ACCMODE) != O_RDONLY &&
+	    (ret_st->st_uid != geteuid() || ret_st->st_nlink != 1))
+		return bench_worker_fail(worker,
+					 "%s: belongs to another user, or has another name, "
+					 "and is not written: remove it, or name another "
+					 "folder",
+					 path);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int fill_read_file(struct bench_worker *worker, const char *path, int fd)
+{
+	_cleanup_(freep) uint8_t *piece = malloc(PIECE_BYTES);
+
 	if (!piece)
 		return bench_worker_fail(worker, "%s: out of memory", path);
+	if (ftruncate(fd, 0) < 0)
+		return bench_worker_fail(worker, "%s: cannot make the file to read: %s", path,
+					 strerror(errno));
 	for (uint64_t done = 0; done < options.io_size;) {
 		uint64_t left = options.io_size - done;
 		size_t len = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
@@ -181,7 +204,7 @@ static int make_read_file(struct bench_worker *worker, const char *path)
 		if (n < 0 && errno != EINTR)
 			return bench_worker_fail(
 				worker,
-				"%s: can not make the file to read: %s after %" PRIu64 " bytes",
+				"%s: cannot make the file to read: %s after %" PRIu64 " bytes",
 				path, strerror(errno), done);
 		done += n > 0 ? (uint64_t)n : 0;
 	}
@@ -192,16 +215,29 @@ static int make_read_file(struct bench_worker *worker, const char *path)
 	return 0;
 }
 
+/* Makes the file to be read, of random bytes, unless it is there in that size. */
+static int make_read_file(struct bench_worker *worker, const char *path)
+{
+	_cleanup_(closep) int fd = -1;
+	struct stat st;
+	int r;
+
+	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == options.io_size)
+		return 0;
+	r = open_file(worker, path, O_WRONLY | O_CREAT, &fd, &st);
+	return r < 0 ? r : fill_read_file(worker, path, fd);
+}
+
 /* Reads the file past the page cache, where that can be, and compares it with the buffer. */
 static int validate_file(struct bench_worker *worker, const char *path)
 {
-	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
 	_cleanup_(freep) uint8_t *piece = NULL;
 	const uint8_t *buffer = worker->buffer;
 	uint64_t done = 0;
 
 	if (fd < 0 && errno == EINVAL)
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+		fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return bench_worker_fail(worker, "%s: validate: %s", path, strerror(errno));
 	piece = aligned_alloc(4096, PIECE_BYTES);
@@ -249,15 +285,19 @@ static int task_prepare(struct task *task)
 	if (!task->files)
 		return bench_worker_fail(worker, "out of memory");
 	for (unsigned i = 0; i < task->n_files; i++) {
-		int open_flags = options.is_read ? O_RDONLY : O_WRONLY | O_CREAT;
+		const int open_flags = options.is_read ? O_RDONLY : O_WRONLY | O_CREAT;
+		_cleanup_(closep) int fd = -1;
 		char path[PATH_MAX];
+		struct stat st;
 
 		make_path(worker, i, path, sizeof(path));
 		r = options.is_read ? make_read_file(worker, path) : 0;
+		if (r == 0)
+			r = open_file(worker, path, open_flags, &fd, &st);
 		if (r < 0)
 			return r;
-		if (dsaio_file_open(worker->client, path, open_flags, &task->files[i]) < 0)
-			return bench_worker_fail(worker, "%s", dsaio_error());
+		if (dsaio_file_from_fd(worker->client, fd, &task->files[i]) < 0)
+			return bench_worker_fail(worker, "%s: %s", path, dsaio_error());
 	}
 	return 0;
 }

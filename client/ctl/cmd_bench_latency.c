@@ -18,7 +18,6 @@
 #include "proto/cpu.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <limits.h>
@@ -290,13 +289,12 @@ static int measure(struct bench_worker *worker, const void *arg)
 	uint64_t start;
 	int r;
 
-	(void)bench_files_path(worker->folder, job->op == BENCH_WRITE, path);
 	r = bench_open_handle(worker, &job->profile, &handle);
 	if (r < 0)
 		return r;
-	if (dsaio_file_open(worker->client, path, job->op == BENCH_READ ? O_RDONLY : O_WRONLY,
-			    &file) < 0)
-		return bench_worker_fail(worker, "%s", dsaio_error());
+	r = bench_open_file(worker, job->op, &file, path);
+	if (r < 0)
+		return r;
 	/* The first opens the channel and starts lanes: it is not measured. */
 	r = bench_transfer(worker, handle, file, path, job->op, job->size);
 	if (r < 0)

@@ -67,6 +67,33 @@ an_error_of_one_process_ends_all() {
 		says "$dir/err" "_aio_write_65536.pt.1_0"
 }
 
+# The names of its files can be guessed: somebody who may write to the folder may have planted them.
+a_planted_link_is_not_written_through() {
+	local there=$store/planted
+	mkdir -p "$there"
+	echo precious >"$dir/precious"
+	ln -s "$dir/precious" "$there/_aio_write_65536.pt.0_0"
+	ln -s "$dir/precious" "$there/_aio_read_65536.pt.0_0"
+	expect 1 "$ctl" bench io --folder "$there" --io_size 64K && says "$dir/err" "is a symbolic link" &&
+		expect 1 "$ctl" bench io --folder "$there" --io_size 64K --read && says "$dir/err" "is a symbolic link" ||
+		return 1
+	says "$dir/precious" precious || return 1
+	rm "$there"/*
+	ln "$dir/precious" "$there/_aio_write_65536.pt.0_0"
+	expect 1 "$ctl" bench io --folder "$there" --io_size 64K && says "$dir/err" "has another name" &&
+		says "$dir/precious" precious
+}
+
+another_users_file_is_not_written() {
+	as_nobody || return 2
+	local there=$store/shared
+	mkdir -p "$there" && chmod 777 "$there"
+	echo theirs >"$there/_aio_write_65536.pt.0_0"
+	chown 65534:65534 "$there/_aio_write_65536.pt.0_0"
+	expect 1 "$ctl" bench io --folder "$there" --io_size 64K && says "$dir/err" "belongs to another user" &&
+		says "$there/_aio_write_65536.pt.0_0" theirs
+}
+
 status_during_a_bench_shows_all_four_processes() {
 	local pid seen rc
 	"$ctl" bench io --folder "$store" --io_size 16M --multi_process 4 --loops 1000000 >"$dir/bench" 2>&1 &
@@ -92,7 +119,8 @@ start_daemon
 for t in writes_print_ds_ios_lines_and_leave_its_files \
 	reads_make_their_files_where_missing_or_of_another_size each_loop_may_have_its_own_file \
 	json_tells_the_numbers_and_what_was_served mappings_have_a_process_each \
-	an_error_of_one_process_ends_all \
+	an_error_of_one_process_ends_all a_planted_link_is_not_written_through \
+	another_users_file_is_not_written \
 	status_during_a_bench_shows_all_four_processes; do
 	run_test $t
 done

@@ -433,6 +433,45 @@ a_killed_sweep_leaves_the_results_that_were_there() {
 	same "$dir/first" "$dir/kept" && nothing_is_left
 }
 
+# The owner of a log directory plants links; root measures there and writes through none of them.
+a_log_directory_of_another_user_does_not_redirect_roots_writes() {
+	as_nobody || return 2
+	local there=$dir/open/hers folder=$store/hers log name
+	mkdir -p "$dir/open" "$dir/roots" "$folder"
+	chmod 777 "$dir/open" "$folder"
+	two_points
+	chmod 644 "$space"
+	local words=(bench sweep --nvme_dir "$folder" --sweep_config "$space" --io_size 1M --log_dir "$there")
+	expect 0 "${nobody[@]}" "$ctl" "${words[@]}" || return 1
+	echo precious >"$dir/roots/precious"
+	for log in "$there"/_aio_bench_*/*.txt; do
+		"${nobody[@]}" ln -sf "$dir/roots/precious" "$log" || return 1
+	done
+	for name in results.json.new report.html rows.jsonl; do
+		"${nobody[@]}" ln -sf "$dir/roots/precious" "$there/$name" || return 1
+	done
+	untouched() {
+		says "$dir/roots/precious" precious || return 1
+		why="in root's directory: $(ls "$dir/roots")"
+		[ "$(wc -l <"$dir/roots/precious")" = 1 ] && [ "$(ls "$dir/roots")" = precious ]
+	}
+	# As an earlier run of hers, and with a new one of root's own.
+	expect 0 "$ctl" "${words[@]}" --resume && untouched || return 1
+	expect 0 "$ctl" "${words[@]}" && untouched || return 1
+	expect 0 "$ctl" bench report "$there" && untouched || return 1
+	"${nobody[@]}" mkdir "$there/sweep.9" && "${nobody[@]}" ln -s "$dir/roots/precious" "$there/sweep.9/rows.jsonl" ||
+		return 1
+	expect 1 "$ctl" "${words[@]}" --resume && says "$dir/err" "sweep.9: belongs to another user" && untouched ||
+		return 1
+	# A directory of hers in place of the logs', and in place of all.
+	rm -rf "$there"
+	"${nobody[@]}" mkdir "$there" && "${nobody[@]}" ln -s "$dir/roots" "$there/_aio_bench_read_logs" || return 1
+	expect 1 "$ctl" "${words[@]}" && says "$dir/err" "_aio_bench_read_logs" && untouched || return 1
+	rm -rf "$there"
+	"${nobody[@]}" ln -s "$dir/roots" "$there" || return 1
+	expect 1 "$ctl" "${words[@]}" && says "$dir/err" "root follows no link" && untouched
+}
+
 keep_leaves_the_files() {
 	two_points
 	expect 0 sweep --keep && says "$dir/err" "the test files are kept in $store/_dsaioctl_bench." || return 1
@@ -480,7 +519,7 @@ a_folder_that_can_not_be_written_is_told() {
 	chmod 777 "$dir/open"
 	chmod 644 "$space"
 	expect 1 "${nobody[@]}" "$ctl" bench sweep --nvme_dir "$store" --sweep_config "$space" --io_size 1M \
-		--log_dir "$dir/open/logs" && says "$dir/err" "$store: can not make a directory" "Permission denied"
+		--log_dir "$dir/open/logs" && says "$dir/err" "$store: cannot make a directory" "Permission denied"
 }
 
 flushing_needs_root_and_says_so_without_failing() {
@@ -605,7 +644,8 @@ for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_s
 	a_daemon_that_goes_away_leaves_what_was_measured points_that_fail_are_rows_and_measured_again a_folder_with_foreign_files_is_left_as_it_was \
 	somebody_elses_logs_are_left_and_told a_second_sweep_keeps_the_first_ones_results_and_logs \
 	a_tune_after_a_sweep_leaves_its_results_and_logs a_sweep_that_fails_leaves_the_results_that_were_there \
-	a_killed_sweep_leaves_the_results_that_were_there keep_leaves_the_files \
+	a_killed_sweep_leaves_the_results_that_were_there \
+	a_log_directory_of_another_user_does_not_redirect_roots_writes keep_leaves_the_files \
 	a_disk_that_is_too_full_is_told_before_anything_is_made a_folder_that_can_not_be_written_is_told \
 	flushing_needs_root_and_says_so_without_failing \
 	others_are_told_and_exclusive_is_refused_while_they_are_there exclusive_tells_which_points_were_disturbed \

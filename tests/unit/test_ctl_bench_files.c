@@ -116,6 +116,50 @@ START_TEST(they_are_made_in_their_size_and_removed)
 }
 END_TEST
 
+/* The owner of the folder moves the directory away and puts another one, or a link, in its place. */
+START_TEST(a_directory_in_the_place_of_ours_is_not_written)
+{
+	char ours[PATH_MAX], away[PATH_MAX], theirs[PATH_MAX], path[PATH_MAX];
+	struct bench_files *files;
+	struct stat st;
+	int fd;
+
+	make_place();
+	files = make();
+	(void)snprintf(ours, sizeof(ours), "%s", bench_files_folder(files, 0));
+	fd = bench_files_open(ours, true);
+	ck_assert_int_ge(fd, 0);
+	(void)close(fd);
+	path_in(away, place.folder, "away");
+	path_in(theirs, place.folder, "theirs");
+	ck_assert_int_eq(mkdir(theirs, 0700), 0);
+	write_file(theirs, "write");
+	ck_assert_int_eq(rename(ours, away), 0);
+
+	ck_assert_int_eq(symlink(theirs, ours), 0);
+	ck_assert_int_lt(bench_files_open(ours, true), 0);
+	ck_assert_int_eq(unlink(ours), 0);
+	ck_assert_int_eq(rename(theirs, ours), 0); /* private, but no bench made it */
+	ck_assert_int_eq(bench_files_open(ours, true), -EPERM);
+	path_in(path, ours, "write");
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_int_eq(st.st_size, 6);
+
+	/* What it removes is its own, too. */
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(rmdir(ours), 0);
+	ck_assert_int_eq(rename(away, ours), 0);
+	path_in(path, ours, "write");
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(symlink("/etc/hostname", path), 0);
+	ck_assert_int_eq(bench_files_open(ours, true), -ELOOP);
+	ck_assert_int_eq(unlink(path), 0);
+	bench_files_free(&ctl, files, false);
+	ck_assert_uint_eq(n_entries(place.folder), 0);
+	ck_assert_int_eq(rmdir(place.folder), 0);
+}
+END_TEST
+
 START_TEST(what_others_put_there_stays)
 {
 	struct bench_files *files;
@@ -238,6 +282,7 @@ END_TEST
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, they_are_made_in_their_size_and_removed);
+	tcase_add_test(tcase, a_directory_in_the_place_of_ours_is_not_written);
 	tcase_add_test(tcase, what_others_put_there_stays);
 	tcase_add_test(tcase, what_a_killed_bench_left_is_removed_by_the_next);
 	tcase_add_test(tcase, a_file_that_took_the_place_of_ours_stays);
