@@ -8,6 +8,7 @@
 #include "daemon/engine.h"
 
 #include "daemon/log.h"
+#include "daemon/stuck.h"
 #include "proto/cleanup.h"
 
 #include <assert.h>
@@ -206,7 +207,8 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 		for (int i = 0; i < batch; i++) {
 			struct block *block = blocks[done + i];
 
-			if (block->is_single && i) {
+			/* A call that hangs is reported as one user's. */
+			if (i && (block->is_single || block->who->uid != blocks[done]->who->uid)) {
 				batch = i;
 				break;
 			}
@@ -223,7 +225,11 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 			io_set_eventfd(&block->iocb, e->event_fd);
 			block->iocb.data = block;
 		}
+		if (engine->watch)
+			stuck_enter(engine->watch, blocks[done]->who);
 		r = io_submit(e->context, batch, iocbs);
+		if (engine->watch)
+			stuck_leave(engine->watch);
 		if (r == -EINTR)
 			continue;
 		if (r == -EAGAIN)

@@ -148,6 +148,8 @@ struct lane {
 	bool must_stop;
 	struct message stop_message;
 	struct log_limit log_limit; /* of lines that clients cause */
+	struct stuck_watch watch;
+	char watch_name[64];
 
 	uint64_t now_nsec;	   /* of this turn */
 	uint64_t before_nsec;	   /* of the turn before, or the end of the sleep since */
@@ -1298,6 +1300,7 @@ static void start_block(struct lane *lane, struct channel *channel, const struct
 	block->is_single = channel->profile.single_submit;
 	block->is_nowait = next->is_nowait;
 	block->fd = op->file->fd;
+	block->who = &op->file->who;
 	block->started_nsec = lane->now_nsec;
 	block->is_small = lane->is_shared && !channel->client->blocks_in_flight &&
 			  block->bytes <= WINDOW_SMALL_BYTES;
@@ -2248,6 +2251,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	if (r < 0)
 		return r;
 	lane->depth = lane->engine->depth;
+	lane->engine->watch = &lane->watch;
 	r = make_board(lane, error);
 	if (r < 0)
 		return r;
@@ -2280,6 +2284,11 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	r = start_thread(lane, error);
 	if (r < 0)
 		return r;
+	(void)snprintf(lane->watch_name, sizeof(lane->watch_name), "store %s, lane %" PRIu32,
+		       lane->store->name, lane->index);
+	stuck_watch_add(&lane->watch, &(struct stuck_about){ .what = "io_submit",
+							     .file = lane->watch_name,
+							     .dev = lane->store->dev });
 	*ret_lane = TAKE_PTR(lane);
 	return 0;
 }
@@ -2289,6 +2298,7 @@ void lane_stop(struct lane *lane)
 	lane->stop_message.run = do_stop;
 	inbox_post(&lane->inbox, &lane->stop_message);
 	(void)pthread_join(lane->thread, NULL); /* it was started: can not fail */
+	stuck_watch_remove(&lane->watch);
 	assert(!lane->n_channels && !lane->n_in_flight && !lane->n_pieces);
 }
 

@@ -30,9 +30,12 @@ static struct {
 	bool is_watching;
 	bool is_stopping;
 	struct message message;
+	struct stuck_watch *first_watch;
+	bool is_asked; /* watch_message is under way, or watch_event will come */
+	struct message watch_message;
 	struct log_limit log_limit;
 	/* the main thread's */
-	struct event *event;
+	struct event *event, *watch_event;
 } stuck = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- any thread ---- */
@@ -52,17 +55,20 @@ static uint64_t fd_mount_id(int fd)
 	return id;
 }
 
-void stuck_begin(struct stuck *s, const struct stuck_about *about)
+static void stuck_init_call(struct stuck *s, const struct stuck_about *about, uint64_t since_nsec,
+			    uint64_t limit_nsec)
 {
 	s->about = *about;
-	s->since_nsec = clock_nsec();
+	s->since_nsec = since_nsec;
+	s->limit_nsec = limit_nsec;
 	s->is_told = s->has_place = false;
 	(void)snprintf(s->file, sizeof(s->file), "%s", about->file); /* cut is fine */
 	s->about.file = s->file;
-	if (!about->mount_id)
-		s->about.mount_id = fd_mount_id(about->fd);
+}
 
-	(void)pthread_mutex_lock(&stuck.lock); /* of the default kind: can not fail */
+/* Under the lock. */
+static void stuck_push(struct stuck *s)
+{
 	s->number = ++stuck.last_number;
 	s->prev_next = &stuck.first;
 	s->next = stuck.first;
@@ -73,12 +79,21 @@ void stuck_begin(struct stuck *s, const struct stuck_about *about)
 		stuck.is_watching = true;
 		inbox_post(stuck.inbox, &stuck.message);
 	}
+}
+
+void stuck_begin(struct stuck *s, const struct stuck_about *about)
+{
+	stuck_init_call(s, about, clock_nsec(), STUCK_NSEC);
+	if (!about->mount_id)
+		s->about.mount_id = fd_mount_id(about->fd);
+	(void)pthread_mutex_lock(&stuck.lock); /* of the default kind: cannot fail */
+	stuck_push(s);
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
-void stuck_end(struct stuck *s)
+/* Under the lock. */
+static void stuck_pop(struct stuck *s)
 {
-	(void)pthread_mutex_lock(&stuck.lock);
 	*s->prev_next = s->next;
 	if (s->next)
 		s->next->prev_next = s->prev_next;
@@ -87,7 +102,69 @@ void stuck_end(struct stuck *s)
 			   "user %u: client %" PRIu32 ": %s: %s came back after %" PRIu64 " s",
 			   s->about.who.uid, s->about.who.client, s->file, s->about.what,
 			   (clock_nsec() - s->since_nsec) / NSEC_PER_SEC);
+}
+
+void stuck_end(struct stuck *s)
+{
+	(void)pthread_mutex_lock(&stuck.lock);
+	stuck_pop(s);
 	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+/* ---- watches ---- */
+
+void stuck_watch_add(struct stuck_watch *watch, const struct stuck_about *about)
+{
+	watch->about = *about;
+	(void)pthread_mutex_lock(&stuck.lock);
+	watch->prev_next = &stuck.first_watch;
+	watch->next = stuck.first_watch;
+	if (watch->next)
+		watch->next->prev_next = &watch->next;
+	stuck.first_watch = watch;
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+void stuck_watch_remove(struct stuck_watch *watch)
+{
+	(void)pthread_mutex_lock(&stuck.lock);
+	*watch->prev_next = watch->next;
+	if (watch->next)
+		watch->next->prev_next = watch->prev_next;
+	if (watch->stuck_since_nsec)
+		stuck_pop(&watch->stuck);
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+/* Asks the main thread to look: once for all lanes, and again only after it has looked. */
+static void watch_ask(struct stuck_watch *watch)
+{
+	(void)pthread_mutex_lock(&stuck.lock);
+	if (stuck.inbox) {
+		atomic_store(&watch->is_watched, true);
+		if (!stuck.is_asked) {
+			stuck.is_asked = true;
+			inbox_post(stuck.inbox, &stuck.watch_message);
+		}
+	}
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+void stuck_enter(struct stuck_watch *watch, const struct stuck_who *who)
+{
+	/* relaxed: the store of since_nsec releases them */
+	atomic_store_explicit(&watch->uid, who->uid, memory_order_relaxed);
+	atomic_store_explicit(&watch->client, who->client, memory_order_relaxed);
+	/* Both sequentially consistent, as in watch_look(): one of the two sees the other's. */
+	atomic_store(&watch->since_nsec, clock_nsec());
+	if (!atomic_load(&watch->is_watched))
+		watch_ask(watch);
+}
+
+void stuck_leave(struct stuck_watch *watch)
+{
+	/* relaxed: a call that seems to last a moment longer is no harm */
+	atomic_store_explicit(&watch->since_nsec, 0, memory_order_relaxed);
 }
 
 /* ---- what is told ---- */
@@ -164,7 +241,7 @@ static void tell(struct stuck *s, uint64_t now_nsec, struct stuck_told *told)
 
 /* Copies of those that have lasted for at least so long (and, if so wanted, were not told). */
 static int list_copy(uint64_t now_nsec, bool only_untold, struct stuck **ret_list, size_t *ret_n,
-		     uint64_t *ret_oldest_untold_nsec)
+		     uint64_t *ret_next_due_nsec)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
 	struct stuck *list;
@@ -172,7 +249,7 @@ static int list_copy(uint64_t now_nsec, bool only_untold, struct stuck **ret_lis
 
 	(void)pthread_mutex_lock(&stuck.lock);
 	locked = &stuck.lock;
-	*ret_oldest_untold_nsec = UINT64_MAX;
+	*ret_next_due_nsec = UINT64_MAX;
 	for (const struct stuck *s = stuck.first; s; s = s->next)
 		n++;
 	list = calloc(n ? n : 1, sizeof(*list));
@@ -180,16 +257,17 @@ static int list_copy(uint64_t now_nsec, bool only_untold, struct stuck **ret_lis
 		return -ENOMEM;
 	n = 0;
 	for (struct stuck *s = stuck.first; s; s = s->next) {
-		bool is_due = now_nsec >= s->since_nsec + STUCK_NSEC;
+		const uint64_t due_nsec = s->since_nsec + s->limit_nsec;
+		bool is_due = now_nsec >= due_nsec;
 
 		if (is_due && !(only_untold && s->is_told))
 			list[n++] = *s;
 		if (is_due && only_untold)
 			s->is_told = true;
-		if (!s->is_told && s->since_nsec < *ret_oldest_untold_nsec)
-			*ret_oldest_untold_nsec = s->since_nsec;
+		if (!s->is_told && due_nsec < *ret_next_due_nsec)
+			*ret_next_due_nsec = due_nsec;
 	}
-	if (only_untold && *ret_oldest_untold_nsec == UINT64_MAX)
+	if (only_untold && *ret_next_due_nsec == UINT64_MAX)
 		stuck.is_watching = false;
 	*ret_list = list;
 	*ret_n = n;
@@ -201,11 +279,11 @@ int stuck_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, si
 {
 	_cleanup_(freep) struct stuck *list = NULL;
 	struct stuck_told *told;
-	uint64_t now_nsec = clock_nsec(), oldest;
+	uint64_t now_nsec = clock_nsec(), next_due;
 	size_t n, n_told = 0;
 	int r;
 
-	r = list_copy(now_nsec, false, &list, &n, &oldest);
+	r = list_copy(now_nsec, false, &list, &n, &next_due);
 	if (r < 0)
 		return r;
 	told = calloc(n ? n : 1, sizeof(*told));
@@ -249,10 +327,10 @@ static void look_in(uint64_t nsec)
 static void look(void)
 {
 	_cleanup_(freep) struct stuck *list = NULL;
-	uint64_t now_nsec = clock_nsec(), oldest;
+	uint64_t now_nsec = clock_nsec(), next_due;
 	size_t n;
 
-	if (list_copy(now_nsec, true, &list, &n, &oldest) < 0) {
+	if (list_copy(now_nsec, true, &list, &n, &next_due) < 0) {
 		look_in(STUCK_NSEC); /* memory may be there by then */
 		return;
 	}
@@ -262,8 +340,8 @@ static void look(void)
 		tell(&list[i], now_nsec, &told);
 		log_told(&told, stuck.is_stopping);
 	}
-	if (oldest != UINT64_MAX)
-		look_in(oldest + STUCK_NSEC - now_nsec); /* else it would have been told */
+	if (next_due != UINT64_MAX)
+		look_in(next_due - now_nsec); /* else it would have been told */
 }
 
 static void on_due(evutil_socket_t fd, short what, void *arg)
@@ -278,6 +356,69 @@ static void on_begun(struct message *message)
 {
 	(void)message;
 	look();
+}
+
+/* Under the lock: reports a call that lasts, and the end of one that was reported; true: look again. */
+static bool watch_look(struct stuck_watch *watch, uint64_t now_nsec)
+{
+	uint64_t since = atomic_load(&watch->since_nsec);
+
+	if (!since) {
+		atomic_store(&watch->is_watched, false);
+		since = atomic_load(&watch->since_nsec); /* stuck_enter() may have found it true */
+		if (since)
+			atomic_store(&watch->is_watched, true);
+	}
+	if (watch->stuck_since_nsec && since != watch->stuck_since_nsec) {
+		stuck_pop(&watch->stuck);
+		watch->stuck_since_nsec = 0;
+	}
+	if (since && now_nsec >= since + STUCK_LANE_NSEC && !watch->stuck_since_nsec) {
+		struct stuck_about about = watch->about;
+
+		about.who.uid = atomic_load_explicit(&watch->uid, memory_order_relaxed);
+		about.who.client = atomic_load_explicit(&watch->client, memory_order_relaxed);
+		stuck_init_call(&watch->stuck, &about, since, STUCK_LANE_NSEC);
+		stuck_push(&watch->stuck);
+		watch->stuck_since_nsec = since;
+	}
+	return since;
+}
+
+static void watches_look_in_a_while(void)
+{
+	const struct timeval timeout = { .tv_sec = STUCK_LANE_NSEC / NSEC_PER_SEC };
+
+	if (evtimer_add(stuck.watch_event, &timeout) == 0)
+		return;
+	(void)pthread_mutex_lock(&stuck.lock);
+	stuck.is_asked = false; /* without memory: the next call asks again */
+	for (struct stuck_watch *watch = stuck.first_watch; watch; watch = watch->next)
+		atomic_store(&watch->is_watched, false);
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+static void on_watch_due(evutil_socket_t fd, short what, void *arg)
+{
+	uint64_t now_nsec = clock_nsec();
+	bool must_look = false;
+
+	(void)fd;
+	(void)what;
+	(void)arg;
+	(void)pthread_mutex_lock(&stuck.lock);
+	for (struct stuck_watch *watch = stuck.first_watch; watch; watch = watch->next)
+		must_look |= watch_look(watch, now_nsec);
+	stuck.is_asked = must_look;
+	(void)pthread_mutex_unlock(&stuck.lock);
+	if (must_look)
+		watches_look_in_a_while();
+}
+
+static void on_watch_asked(struct message *message)
+{
+	(void)message;
+	watches_look_in_a_while();
 }
 
 void stuck_stopping(void)
@@ -297,12 +438,16 @@ void stuck_stopping(void)
 int stuck_init(struct event_base *base, struct inbox *main_inbox)
 {
 	stuck.event = evtimer_new(base, on_due, NULL);
-	if (!stuck.event)
+	stuck.watch_event = evtimer_new(base, on_watch_due, NULL);
+	if (!stuck.event || !stuck.watch_event) {
+		stuck_deinit();
 		return -ENOMEM;
+	}
 	(void)pthread_mutex_lock(&stuck.lock);
 	stuck.message.run = on_begun;
+	stuck.watch_message.run = on_watch_asked;
 	stuck.inbox = main_inbox;
-	stuck.is_watching = stuck.is_stopping = false;
+	stuck.is_watching = stuck.is_asked = stuck.is_stopping = false;
 	(void)pthread_mutex_unlock(&stuck.lock);
 	return 0;
 }
@@ -314,5 +459,7 @@ void stuck_deinit(void)
 	(void)pthread_mutex_unlock(&stuck.lock);
 	if (stuck.event)
 		event_free(stuck.event);
-	stuck.event = NULL;
+	if (stuck.watch_event)
+		event_free(stuck.watch_event);
+	stuck.event = stuck.watch_event = NULL;
 }

@@ -9,11 +9,16 @@
  *
  * While no call lasts there is no timer.  One for the process, as the log is.
  *
- * stuck_begin(), stuck_end(): any thread.  All else: main thread.
+ * Lanes make too many calls of io_submit to write each down.  Each lane has a watch, which says since
+ * when it is inside one.  The main thread looks once a second while lanes submit, and writes down the
+ * call of a lane that is inside for over STUCK_LANE_NSEC.  Lanes at rest cost nothing.
+ *
+ * stuck_begin(), stuck_end(), stuck_watch_*(): any thread.  All else: main thread.
  */
 #ifndef DSAIO_DAEMON_STUCK_H
 #define DSAIO_DAEMON_STUCK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +28,8 @@ struct event_base;
 struct inbox;
 
 #define STUCK_NSEC 5000000000u
+/* In a lane nothing may wait, and all users of the store wait for it. */
+#define STUCK_LANE_NSEC 1000000000u
 
 /* For whom. */
 struct stuck_who {
@@ -33,7 +40,8 @@ struct stuck_who {
 
 /* What is about to be done. */
 struct stuck_about {
-	const char *what; /* "check", "close", "fsync", "probe", "read", "write"; NULL: can not get
+	const char *
+		what; /* "check", "close", "fsync", "io_submit", "probe", "read", "write"; NULL: cannot get
 			     stuck */
 	const char *file; /* its name, copied by stuck_begin() */
 	int fd;		  /* with mount_id 0: where to find it; open when the call begins */
@@ -48,6 +56,7 @@ struct stuck {
 	struct stuck_about about;
 	char file[128];
 	uint64_t since_nsec, number;
+	uint64_t limit_nsec; /* it is reported when it has lasted so long */
 	bool is_told;
 	bool has_place; /* found once: mount and what frees it do not change while it lasts */
 	struct stuck_place {
@@ -63,6 +72,24 @@ void stuck_deinit(void);
 
 void stuck_begin(struct stuck *stuck, const struct stuck_about *about);
 void stuck_end(struct stuck *stuck);
+
+/* Of a thread that makes many short calls, one at a time. */
+struct stuck_watch {
+	struct stuck_watch *next, **prev_next;
+	struct stuck_about about;     /* of each call; file lives as long as the watch */
+	_Atomic uint64_t since_nsec;  /* of the call under way; 0: none */
+	_Atomic uint32_t uid, client; /* for whom; set before since_nsec */
+	_Atomic bool is_watched;      /* the main thread will look, or has a timer for it */
+	/* the main thread's */
+	uint64_t stuck_since_nsec; /* of the call that stuck is about; 0: none */
+	struct stuck stuck;
+};
+void stuck_watch_add(struct stuck_watch *watch, const struct stuck_about *about);
+/* No call is under way. */
+void stuck_watch_remove(struct stuck_watch *watch);
+/* Around each call. */
+void stuck_enter(struct stuck_watch *watch, const struct stuck_who *who);
+void stuck_leave(struct stuck_watch *watch);
 
 /* From now on what is stuck also holds up the daemon's exit: says so of what there is. */
 void stuck_stopping(void);

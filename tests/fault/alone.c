@@ -128,4 +128,52 @@ TEST_TABLE(lane, attacks,
 	raw_close(&attacker.raw);
 }
 
+/* A user's own daemon lets the lane of a client that is alone wait. */
+TEST(reported, "a lane that hangs in io_submit is reported, with the user and what frees it")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	struct attacker attacker = { .raw = RAW_NONE };
+	const Wire__StatusReply *status;
+	struct ring_completion completion;
+	struct ring_entry entry;
+	struct raw_file file;
+	struct store store;
+	struct fuse fs;
+	const char *path;
+	pid_t writer;
+
+	test_needs_root();
+	store_make(&store, STORE_EXT4, 0);
+	fuse_start(&fs, 0);
+	rig.daemon = daemon_start_with(
+		&(struct daemon_options){ .store_dir = store.path, .args = DAEMON_ARGS("--user") });
+	path = store_path(&store, "locked");
+	file_make_pattern(path, LOCKED_BYTES, 1);
+	attacker_open(&attacker, rig.daemon, path, &file);
+	writer = lock_inode(path, &fs);
+	entry = (struct ring_entry){
+		.opcode = RING_OP_READ, .file = file.id, .slab = attacker.slab.id, .len = 64 * KIB
+	};
+	raw_put(&attacker.channel, &entry);
+	raw_ring(&attacker.channel);
+	daemon_log_wait(rig.daemon, "store t, lane 0: io_submit has not come back for");
+	CHECK(daemon_log_has(rig.daemon, test_text("user %u: client 1: store t", CLIENT)));
+	CHECK(daemon_log_has(rig.daemon, test_text("pkill -KILL -u %u", CLIENT)));
+	daemon_status(rig.daemon, &answer);
+	status = answer.reply->status;
+	CHECK_EQ(status->n_stuck, 1);
+	CHECK_EQ(status->stuck[0]->uid, CLIENT);
+	CHECK(!strcmp(status->stuck[0]->what, "io_submit"));
+	CHECK(strstr(status->stuck[0]->mount, "ext4"));
+	CHECK(status->stuck[0]->usec >= 1000000);
+
+	unlock_inode(&fs, writer);
+	CHECK(raw_reap(&attacker.channel, 1, &completion, 20000000));
+	daemon_log_wait(rig.daemon, "store t, lane 0: io_submit came back after");
+	raw_channel_unmap(&attacker.channel);
+	raw_slab_unmap(&attacker.slab);
+	raw_close(&attacker.raw);
+}
+
 TEST_MAIN

@@ -3,6 +3,8 @@
  */
 #include "daemon/engine.h"
 
+#include "daemon/stuck.h"
+
 #include "tests/unit/suite.h"
 
 #include <errno.h>
@@ -18,6 +20,7 @@
 
 static struct engine *engine;
 static struct block blocks[N];
+static const struct stuck_who who = { .uid = 77 };
 static char *memory;
 static int fd;
 
@@ -39,7 +42,8 @@ static void setup(void)
 		blocks[i] = (struct block){ .off = (uint64_t)i * BYTES,
 					    .memory = memory + (size_t)i * BYTES,
 					    .len = BYTES,
-					    .fd = fd };
+					    .fd = fd,
+					    .who = &who };
 }
 
 static void teardown(void)

@@ -196,6 +196,61 @@ START_TEST(what_was_told_is_not_told_again_and_needs_no_timer)
 }
 END_TEST
 
+/* Runs events until the inbox has something, or there is no timer any more. */
+static void run_timers(void)
+{
+	while (!inbox_has_any(&inbox) && event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED))
+		ck_assert_int_eq(event_base_loop(base, EVLOOP_ONCE), 0);
+	(void)inbox_run(&inbox);
+}
+
+START_TEST(a_lane_that_is_inside_a_call_for_over_a_second_is_listed_until_it_is_back)
+{
+	static const struct stuck_who who = { .uid = 77, .client = 5 };
+	struct stuck_watch lane = { .stuck_since_nsec = 0 };
+
+	stuck_watch_add(&lane, &(struct stuck_about){ .what = "io_submit", .file = "lane 0" });
+	stuck_enter(&lane, &who);
+	look();
+	ck_assert_uint_eq(n, 0);
+	ck_assert_int_eq(inbox_run(&inbox), 1);
+	run_timers();
+	look();
+	ck_assert_uint_eq(n, 1);
+	ck_assert_str_eq(list[0].file, "lane 0");
+	ck_assert_uint_eq(list[0].who.uid, 77);
+	ck_assert_uint_eq(list[0].who.client, 5);
+	ck_assert_uint_ge(list[0].usec, 1000000);
+	stuck_leave(&lane);
+	run_timers();
+	look();
+	ck_assert_uint_eq(n, 0);
+	stuck_watch_remove(&lane);
+}
+END_TEST
+
+START_TEST(a_lane_that_comes_back_wakes_the_main_thread_once_and_at_rest_there_is_no_timer)
+{
+	static const struct stuck_who who = { .uid = 77, .client = 5 };
+	struct stuck_watch lane = { .stuck_since_nsec = 0 };
+
+	stuck_watch_add(&lane, &(struct stuck_about){ .what = "io_submit", .file = "lane 0" });
+	for (int i = 0; i < 1000; i++) {
+		stuck_enter(&lane, &who);
+		stuck_leave(&lane);
+	}
+	ck_assert_int_eq(inbox_run(&inbox), 1);
+	run_timers();
+	ck_assert_int_eq(event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED), 0);
+	stuck_enter(&lane, &who);
+	stuck_leave(&lane);
+	ck_assert_int_eq(inbox_run(&inbox), 1); /* a wake-up again */
+	look();
+	ck_assert_uint_eq(n, 0);
+	stuck_watch_remove(&lane);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -207,6 +262,11 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_mount_that_does_not_show_here_is_named_by_its_device);
 	tcase_add_test(tcase,
 		       a_call_wakes_the_main_thread_once_and_a_timer_runs_only_while_one_lasts);
+	tcase_add_test(tcase,
+		       a_lane_that_is_inside_a_call_for_over_a_second_is_listed_until_it_is_back);
+	tcase_add_test(
+		tcase,
+		a_lane_that_comes_back_wakes_the_main_thread_once_and_at_rest_there_is_no_timer);
 	tcase_add_test(tcase, what_was_told_is_not_told_again_and_needs_no_timer);
 }
 
