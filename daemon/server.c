@@ -371,16 +371,14 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
 	server_resume(arg);
 }
 
-static void client_accept(struct server *server, int fd_in)
+static void client_accept(struct server *server, int fd)
 {
-	_cleanup_(closep) int fd = fd_in;
 	struct error error;
 
-	if (session_new(&server->service, fd, &error) < 0) {
-		request_refuse(fd, &error);
-		return;
-	}
-	(void)TAKE_FD(fd); /* the session's */
+	if (session_new(&server->service, fd, &error) == 0)
+		return; /* the session has it */
+	request_refuse(fd, &error);
+	service_close_refused(&server->service, fd);
 }
 
 static void on_connect(evutil_socket_t listen_fd, short what, void *arg)
@@ -403,7 +401,7 @@ static void on_connect(evutil_socket_t listen_fd, short what, void *arg)
 
 static void server_leave_if_empty(struct server *server)
 {
-	if (server->is_stopping && !server->service.n_sessions)
+	if (server->is_stopping && !server->service.n_sessions && !server->service.n_refused)
 		(void)event_base_loopbreak(server->service.base); /* fails without a base only */
 }
 
@@ -532,6 +530,22 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 	return 0;
 }
 
+/* Who connects from now on is refused, and who has connected is hung up on. */
+static void server_close_listening(struct server *server)
+{
+	int fd;
+
+	if (server->has_socket_file) { /* else systemd keeps it, and them, for the next daemon */
+		(void)shutdown(server->listen_fd,
+			       SHUT_RD); /* of a listening socket: can not fail */
+		while ((fd = accept4(server->listen_fd, NULL, NULL,
+				     SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+			service_close_refused(&server->service, fd);
+	}
+	closep(&server->listen_fd);
+	server->listen_fd = -1;
+}
+
 void server_stop(struct server *server)
 {
 	if (server->is_stopping) { /* again: what was taken and has not started does not start */
@@ -544,8 +558,7 @@ void server_stop(struct server *server)
 	(void)event_del(server->listen_event); /* it was added, or is paused: fine too */
 	(void)evtimer_del(server->resume_event);
 	(void)evtimer_del(server->idle_event);
-	closep(&server->listen_fd); /* who connects now is refused at once */
-	server->listen_fd = -1;
+	server_close_listening(server);
 	for (struct session *s = server->service.sessions; s; s = s->next)
 		session_end(s, true);
 	server_leave_if_empty(server);

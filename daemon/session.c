@@ -82,11 +82,13 @@ struct look {
 
 /* Foreign descriptors on their way to a close. */
 struct closing {
-	struct session *session;
+	struct service *service;
+	struct user *user;
+	struct session *session; /* NULL: of a refused connection, which holds the user */
 	struct work work;
 	struct message message;
-	int fds[2 * FRAME_FDS_MAX]; /* as many as a reader may have */
 	unsigned n_fds;
+	int fds[];
 };
 
 static void session_touch(struct session *session);
@@ -227,16 +229,23 @@ static int call_add_fd(struct call *call, int fd)
 static void closed_main(struct message *message)
 {
 	struct closing *closing = container_of(message, struct closing, message);
+	struct service *service = closing->service;
 	struct session *session = closing->session;
-	struct user *user = session->user;
+	struct user *user = closing->user;
 	bool was_full = user_is_full(user);
 
 	user->n_closing_fds -= closing->n_fds;
 	free(closing);
-	session->n_closings--;
-	session_touch(session);
 	if (was_full)
-		user_resume(session->service, user);
+		user_resume(service, user);
+	if (session) {
+		session->n_closings--;
+		session_touch(session);
+	} else {
+		service->n_refused--;
+		user_give(service, user);
+		service->on_gone(service);
+	}
 }
 
 static void close_run(struct work *work)
@@ -246,40 +255,87 @@ static void close_run(struct work *work)
 	for (unsigned i = 0; i < closing->n_fds; i++)
 		closep(&closing->fds[i]);
 	closing->message.run = closed_main;
-	inbox_post(closing->session->service->inbox, &closing->message);
+	inbox_post(closing->service->inbox, &closing->message);
+}
+
+/* Rather this thread hangs than that descriptors run out as memory has. */
+static void close_here(const int *fds, unsigned n_fds)
+{
+	for (unsigned i = 0; i < n_fds; i++)
+		if (fds[i] >= 0)
+			(void)close(fds[i]); /* foreign: its errors are the client's */
+}
+
+/* Returns NULL without memory. */
+static struct closing *closing_new(struct service *service, struct user *user, const int *fds,
+				   unsigned n_fds)
+{
+	struct closing *closing = calloc(1, sizeof(*closing) + n_fds * sizeof(closing->fds[0]));
+
+	if (!closing)
+		return NULL;
+	closing->service = service;
+	closing->user = user;
+	for (unsigned i = 0; i < n_fds; i++)
+		if (fds[i] >= 0)
+			closing->fds[closing->n_fds++] = fds[i];
+	return closing;
+}
+
+static void closing_submit(struct closing *closing, const struct stuck_who *who)
+{
+	closing->work.run = close_run;
+	closing->work.about = (struct stuck_about){
+		.what = "close",
+		.file = "what came with a request",
+		.fd = closing->fds[0],
+		.who = *who,
+	};
+	closing->user->n_closing_fds += closing->n_fds;
+	helper_submit(closing->user->helper, &closing->work);
 }
 
 void session_close_fds(struct session *session, const int *fds, unsigned n_fds)
 {
-	struct closing *closing = NULL;
+	struct closing *closing;
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < n_fds; i++)
 		n += fds[i] >= 0;
 	if (!n)
 		return;
-	closing = calloc(1, sizeof(*closing));
+	closing = closing_new(session->service, session->user, fds, n_fds);
 	if (!closing) {
-		/* Rather this thread hangs than that descriptors run out as memory has. */
-		for (unsigned i = 0; i < n_fds; i++)
-			if (fds[i] >= 0)
-				(void)close(fds[i]);
+		close_here(fds, n_fds);
 		return;
 	}
-	for (unsigned i = 0; i < n_fds; i++)
-		if (fds[i] >= 0)
-			closing->fds[closing->n_fds++] = fds[i];
 	closing->session = session;
-	closing->work.run = close_run;
-	closing->work.about = (struct stuck_about){
-		.what = "close",
-		.file = "what came with a request",
-		.fd = closing->fds[0],
-		.who = session->who,
-	};
 	session->n_closings++;
-	session->user->n_closing_fds += closing->n_fds;
-	helper_submit(session->user->helper, &closing->work);
+	closing_submit(closing, &session->who);
+}
+
+void service_close_refused(struct service *service, int fd)
+{
+	int fds[FRAME_FDS_RECEIVED_MAX + 1];
+	unsigned n_fds = frame_drain(fd, fds);
+	struct ucred cred = { .uid = (uid_t)-1 };
+	socklen_t len = sizeof(cred);
+	struct closing *closing = NULL;
+	struct user *user;
+
+	fds[n_fds++] = fd; /* last: what else was sent to it is closed with it */
+	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len); /* of any connected socket */
+	if (n_fds > 1 && user_take(service, cred.uid, &user) == 0) {
+		closing = closing_new(service, user, fds, n_fds);
+		if (!closing)
+			user_give(service, user);
+	}
+	if (!closing) { /* nothing of the client's, or no memory */
+		close_here(fds, n_fds);
+		return;
+	}
+	service->n_refused++;
+	closing_submit(closing, &(struct stuck_who){ .uid = cred.uid, .pid = cred.pid });
 }
 
 /* ---- the socket ---- */
@@ -587,6 +643,9 @@ int session_handle_open(struct session *session, const struct handle_config *con
 		handle_free(handle);
 		return r;
 	}
+	/* Nothing is read there.  So the client can send nothing, and no descriptor of the client's
+	   waits in the socket to be closed with it. */
+	(void)shutdown(fds[0], SHUT_RD); /* a connected socket: can not fail */
 	handle->bell_fd = fds[0];
 	r = idtable_add(&session->handles, handle, &handle->id);
 	if (r < 0) {
@@ -1454,6 +1513,20 @@ static void session_drop_objects(struct session *session)
 	}
 }
 
+/* Has descriptors closed that the client sent and nobody read; returns whether that goes on. */
+static bool session_drain(struct session *session)
+{
+	while (!session->n_closings) {
+		int fds[FRAME_FDS_RECEIVED_MAX];
+		unsigned n_fds = frame_drain(session->fd, fds);
+
+		if (!n_fds)
+			return false;
+		session_close_fds(session, fds, n_fds);
+	}
+	return true;
+}
+
 /* The way to the end, as far as it goes now. */
 static void session_advance(struct message *message)
 {
@@ -1470,7 +1543,7 @@ static void session_advance(struct message *message)
 		return;
 	frame_writer_deinit(&session->writer); /* its descriptors may be of the client's files */
 	session->is_mute = true;
-	if (session->n_closings)
+	if (session_drain(session))
 		return;
 	session_free(session);
 	if (!service->n_sessions && service->look_event) {
@@ -1522,7 +1595,7 @@ int service_init(struct service *service, struct event_base *base)
 
 void service_deinit(struct service *service)
 {
-	assert(!service->n_sessions);
+	assert(!service->n_sessions && !service->n_refused);
 	turns_deinit(&service->turns);
 }
 
@@ -1547,6 +1620,9 @@ int session_new(struct service *service, int fd, struct error *error)
 	r = peer_init(&session->peer, fd, error);
 	if (r < 0)
 		return r;
+	/* Otherwise recvmsg(2) skips a byte with MSG_OOB, and closes the descriptors with it here. */
+	if (setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int)) < 0)
+		return error_set(error, -errno, "connection: SO_OOBINLINE");
 	r = user_take(service, session->peer.uid, &session->user);
 	if (r < 0)
 		return error_set(error, r, "connection");

@@ -12,8 +12,9 @@
  *
  * The end has one order, kept by session_advance() alone: nothing is read any more; the lanes
  * give the channels back, when no block is in flight; only then slabs and files are dropped;
- * when the last is free and no call is open, the session goes.  Closing the control socket is
- * the last act: clients take it for the proof that nothing of theirs is touched any more.
+ * when the last is free and no call is open, descriptors that the client sent and nobody read are
+ * closed on the user's helper; then the session goes.  Closing the control socket is the last act:
+ * clients take it for the proof that nothing of theirs is touched any more.
  *
  * A user is all sessions of one uid: their common bounds, and helper threads on which foreign
  * descriptors are checked and closed, so that a hung file system of one user hangs only that.
@@ -64,13 +65,14 @@ struct service {
 	void (*on_frame)(struct session *session, struct frame *frame);
 	/* What came is no frame: tells the client if that can be, and ends the session. */
 	void (*on_garbage)(struct session *session, const char *why);
-	/* A session has gone. */
+	/* A session, or a refused connection, has gone. */
 	void (*on_gone)(struct service *service);
 
 	struct turns turns; /* of sessions with requests to read; set by service_init() */
 	struct user *users;
 	struct session *sessions, **last_session; /* oldest first */
 	uint32_t n_sessions;
+	uint32_t n_refused; /* connections without a session whose descriptors are being closed */
 	uint32_t last_id;
 	struct event *look_event; /* at idle files; NULL without sessions */
 	uint64_t look_due_nsec;
@@ -204,6 +206,10 @@ void service_deinit(struct service *service);
  * the client, -EUSERS (too many connections), -ENOMEM, or what the kernel says.
  */
 int session_new(struct service *service, int fd, struct error *error);
+
+/* Takes a connected socket that gets no session, and closes it.  If the client has sent descriptors,
+   this happens on the user's helper. */
+void service_close_refused(struct service *service, int fd);
 
 /*
  * Ends a session; returns at once, the session goes later, never within the call.  Ops that

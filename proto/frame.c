@@ -5,7 +5,8 @@
  * The kernel ends a recvmsg(2) behind the data that descriptors came with, and tells of them
  * with the first byte of it.  So while no whole frame waits in the buffer, at most the one that
  * is coming can own descriptors that are here, and each recvmsg(2) brings at most one frame's
- * more: the queue never needs more than two frames' worth.
+ * more: the queue never needs more than two frames' worth.  A hostile peer sends more than that with
+ * one message.  They are received too, so that the owner can close them where that may wait.
  */
 #include "proto/frame.h"
 #include "proto/cleanup.h"
@@ -20,8 +21,6 @@
 
 /* What a reader keeps when nothing is coming: most requests and replies fit. */
 #define READER_BYTES 4096u
-/* A queue of that many frames' worth, see above. */
-#define READER_FDS (2 * FRAME_FDS_MAX)
 
 struct frame_out {
 	struct frame_out *next;
@@ -34,6 +33,11 @@ struct frame_out {
 union fds_control {
 	struct cmsghdr align;
 	char bytes[CMSG_SPACE(FRAME_FDS_MAX * sizeof(int))];
+};
+
+union received_control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(FRAME_FDS_RECEIVED_MAX * sizeof(int))];
 };
 
 static void fds_close(const int *fds, unsigned n)
@@ -152,24 +156,42 @@ static int reader_make_room(struct frame_reader *reader, size_t need)
 	return 0;
 }
 
-/* Takes the descriptors of one recvmsg(2). */
-static int reader_take_fds(struct frame_reader *reader, struct msghdr *msg, char *text, size_t size)
+/* Copies the descriptors of one recvmsg(2); returns how many. */
+static unsigned received_fds(struct msghdr *msg, int ret_fds[FRAME_FDS_RECEIVED_MAX])
 {
+	unsigned n_fds = 0;
+
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		unsigned n;
 
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		n = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		assert(reader->n_fds + n <= READER_FDS); /* FRAME_FDS_MAX were left free */
-		memcpy(reader->fds + reader->n_fds, CMSG_DATA(c), n * sizeof(int));
-		reader->n_fds += n;
+		assert(n_fds + n <= FRAME_FDS_RECEIVED_MAX); /* the control buffer holds no more */
+		memcpy(ret_fds + n_fds, CMSG_DATA(c), n * sizeof(int));
+		n_fds += n;
+	}
+	return n_fds;
+}
+
+/* Takes the descriptors of one recvmsg(2). */
+static int reader_take_fds(struct frame_reader *reader, struct msghdr *msg, char *text, size_t size)
+{
+	unsigned n;
+
+	assert(reader->n_fds <= FRAME_FDS_MAX); /* frame_read() has looked */
+	n = received_fds(msg, reader->fds + reader->n_fds);
+	reader->n_fds += n;
+	if (n > FRAME_FDS_MAX) {
+		(void)snprintf(text, size,
+			       "frame: %u descriptors came at once: at most %u may come with one",
+			       n, FRAME_FDS_MAX);
+		return -EPROTO;
 	}
 	if (msg->msg_flags & MSG_CTRUNC) {
 		(void)snprintf(text, size,
-			       "frame: some of its descriptors were lost: more than %u came with "
-			       "one, or this process may not open more (RLIMIT_NOFILE)",
-			       FRAME_FDS_MAX);
+			       "frame: some of its descriptors were lost: this process may not "
+			       "open more (RLIMIT_NOFILE)");
 		return -EPROTO;
 	}
 	return 0;
@@ -181,7 +203,7 @@ int frame_read(struct frame_reader *reader, int socket_fd, struct frame *ret_fra
 	if (size)
 		text[0] = 0;
 	for (;;) {
-		union fds_control control;
+		union received_control control;
 		struct iovec iov;
 		struct msghdr msg = { .msg_iov = &iov,
 				      .msg_iovlen = 1,
@@ -243,6 +265,32 @@ unsigned frame_coming_fds(const struct frame_reader *reader, int socket_fd)
 	if (n < (ssize_t)sizeof(header))
 		return FRAME_FDS_MAX;
 	return header_get(header, &len, &n_fds, text, sizeof(text)) < 0 ? 0 : n_fds;
+}
+
+unsigned frame_drain(int socket_fd, int ret_fds[FRAME_FDS_RECEIVED_MAX])
+{
+	(void)shutdown(socket_fd, SHUT_RD); /* fails if the peer is gone: then it sends nothing */
+	for (;;) {
+		union received_control control;
+		char bytes[4096];
+		struct iovec iov = { .iov_base = bytes, .iov_len = sizeof(bytes) };
+		struct msghdr msg = { .msg_iov = &iov,
+				      .msg_iovlen = 1,
+				      .msg_control = &control,
+				      .msg_controllen = sizeof(control) };
+		ssize_t n = recvmsg(socket_fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+		unsigned n_fds;
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == ECONNRESET) /* told once; what came before is still there */
+			continue;
+		if (n <= 0)
+			return 0;
+		n_fds = received_fds(&msg, ret_fds);
+		if (n_fds)
+			return n_fds;
+	}
 }
 
 void frame_writer_init(struct frame_writer *writer)

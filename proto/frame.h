@@ -18,6 +18,9 @@
 
 #define FRAME_BODY_MAX (128u << 10) /* a Submit of 1024 entries with room to spare */
 #define FRAME_FDS_MAX 4u
+/* Descriptors that one recvmsg(2) can bring: the kernel's SCM_MAX_FD.  There is room for all of them,
+   because the kernel closes the others itself in the receiving thread, and close(2) may wait. */
+#define FRAME_FDS_RECEIVED_MAX 253u
 #define FRAME_HEADER_BYTES 8u
 
 /* One received frame.  Owns its descriptors: take them with TAKE_FD, frame_deinit closes the rest. */
@@ -33,7 +36,7 @@ void frame_deinit(struct frame *frame);
 struct frame_reader {
 	uint8_t *buf;
 	size_t size, start, fill; /* allocated; first byte not yet returned; end of what was read */
-	int fds[2 * FRAME_FDS_MAX];
+	int fds[FRAME_FDS_MAX + FRAME_FDS_RECEIVED_MAX];
 	unsigned n_fds;
 	/* Never reads beyond the end of the coming frame, so that frame_coming_fds() is exact. */
 	bool is_exact;
@@ -59,6 +62,13 @@ int frame_read(struct frame_reader *reader, int socket_fd, struct frame *ret_fra
  * start already.  Reads nothing and never sleeps.  For readers with is_exact.
  */
 unsigned frame_coming_fds(const struct frame_reader *reader, int socket_fd);
+
+/*
+ * The end of reading: the peer can send nothing more, and what it has sent is dropped, up to the
+ * first message with descriptors.  Returns how many of these it has put into ret_fds (they are the
+ * caller's), or 0: nothing is left, so that close(2) of the socket closes no descriptor of the peer.
+ */
+unsigned frame_drain(int socket_fd, int ret_fds[FRAME_FDS_RECEIVED_MAX]);
 
 /* Frames on their way out, oldest first. */
 struct frame_out;

@@ -2,82 +2,18 @@
  * One client's control socket does not hold up the others: neither many legal requests, nor
  * descriptors whose close(2) waits.
  */
-#include "tests/harness.h"
+#include "tests/victim.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* ---- the client that must not notice ---- */
-
-/* Generous: without the faults of this file a call takes less than 0.5 s beside busy cores. */
-#define CALL_MAX_USEC 5000000
-#define ROUNDS 20u
-#define READS 20u
-
-struct latencies {
-	int64_t calls[ROUNDS * 5], reads[ROUNDS * READS];
-	size_t n_calls, n_reads;
-};
-
-static int64_t lap(int64_t *start)
-{
-	int64_t now = now_usec(), usec = now - *start;
-
-	*start = now;
-	return usec;
-}
-
-/* A client that arrives, makes each kind of control call, reads, and leaves. */
-static void victim_round(struct daemon *daemon, struct latencies *latencies)
-{
-	_cleanup_(rig_close) struct rig rig = { .daemon = daemon };
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-	int64_t *calls = latencies->calls, start = now_usec();
-	struct dsaio_file *file;
-	void *memory;
-
-	rig_open(&rig, NULL);
-	calls[latencies->n_calls++] = lap(&start);
-	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
-	calls[latencies->n_calls++] = lap(&start);
-	file = rig_file(&rig, "victim", O_RDONLY);
-	calls[latencies->n_calls++] = lap(&start);
-	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 4096, 0), 4096); /* opens the channel */
-	calls[latencies->n_calls++] = lap(&start);
-	daemon_status(daemon, &answer);
-	calls[latencies->n_calls++] = lap(&start);
-	for (unsigned i = 0; i < READS; i++) {
-		CHECK_EQ(dsaio_pread(rig.handle, file, memory, 4096, i * 4096), 4096);
-		latencies->reads[latencies->n_reads++] = lap(&start);
-	}
-}
-
-static void victim_run(struct daemon *daemon, const char *when)
-{
-	struct latencies latencies = { .n_calls = 0 };
-	int64_t calls_p99, reads_p99;
-
-	for (unsigned i = 0; i < ROUNDS; i++)
-		victim_round(daemon, &latencies);
-	calls_p99 = percentile(latencies.calls, latencies.n_calls, 99);
-	reads_p99 = percentile(latencies.reads, latencies.n_reads, 99);
-	test_note("%s: 99th percentile of control calls %" PRId64 " us, of 4 KiB reads %" PRId64
-		  " us",
-		  when, calls_p99, reads_p99);
-	if (test_is_slow())
-		return;
-	CHECK_MSG(calls_p99 < CALL_MAX_USEC, "control calls: 99th percentile %" PRId64 " us",
-		  calls_p99);
-	CHECK_MSG(reads_p99 < CALL_MAX_USEC, "4 KiB reads: 99th percentile %" PRId64 " us",
-		  reads_p99);
-}
 
 /* ---- legal requests without end ---- */
 
@@ -94,7 +30,7 @@ _Noreturn static void flood(const struct daemon *daemon, unsigned n_channels, in
 	size_t sent = 0, received = 0;
 
 	raw_open(&raw, daemon);
-	raw_file(&raw, daemon_path(daemon, "victim"), O_RDONLY, &file);
+	raw_file(&raw, daemon_path(daemon, "flood"), O_RDONLY, &file);
 	for (unsigned i = 0; i < n_channels; i++)
 		raw_channel(&raw, raw_handle(&raw), file.store, 4, false, &channel);
 	for (size_t i = 0; i < 512; i++)
@@ -123,7 +59,7 @@ static const struct {
 	unsigned n, n_channels;
 } floods[] = {
 	{ "one connection", 1, 200 },
-	{ "eight connections of the victim's own user", 8, 100 },
+	{ "eight connections of one user", 8, 100 },
 };
 
 TEST_TABLE(pipelined_status, floods,
@@ -134,8 +70,8 @@ TEST_TABLE(pipelined_status, floods,
 	char byte;
 
 	test_time_limit(120);
-	file_make_pattern(daemon_path(daemon, "victim"), READS * 4096, 1);
-	victim_run(daemon, "alone");
+	file_make_pattern(daemon_path(daemon, "flood"), 4096, 1);
+	victim_start(daemon);
 	CHECK_SYS(pipe(started));
 	for (unsigned i = 0; i < floods[row].n; i++) {
 		if (CHECK_SYS(fork()))
@@ -145,10 +81,215 @@ TEST_TABLE(pipelined_status, floods,
 	}
 	for (unsigned i = 0; i < floods[row].n; i++)
 		CHECK_EQ(read(started[0], &byte, 1), 1);
-	victim_run(daemon, "beside the requests");
+	victims_check(daemon, 2);
 	daemon_stop(daemon);
 	CHECK_SYS(close(started[0]));
 	CHECK_SYS(close(started[1]));
+}
+
+/* ---- descriptors whose close(2) waits ---- */
+
+#define LINGER_SEC 60 /* longer than all limits here */
+
+/*
+ * A TCP socket with unsent data and SO_LINGER: the close(2) of its last descriptor waits until the
+ * peer reads, or is closed, for LINGER_SEC at most.
+ */
+struct lingering {
+	int fd, peer;
+	unsigned port; /* of fd */
+};
+
+static void linger_open(struct lingering *linger)
+{
+	const struct linger option = { .l_onoff = 1, .l_linger = LINGER_SEC };
+	struct sockaddr_in address = { .sin_family = AF_INET,
+				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(address);
+	_cleanup_(closep) int listen_fd = (int)CHECK_SYS(socket(AF_INET, SOCK_STREAM, 0));
+	static const char bytes[65536];
+
+	CHECK_SYS(bind(listen_fd, (struct sockaddr *)&address, len));
+	CHECK_SYS(listen(listen_fd, 1));
+	CHECK_SYS(getsockname(listen_fd, (struct sockaddr *)&address, &len));
+	linger->fd = (int)CHECK_SYS(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	CHECK_SYS(connect(linger->fd, (struct sockaddr *)&address, len));
+	linger->peer = (int)CHECK_SYS(accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC));
+	CHECK_SYS(getsockname(linger->fd, (struct sockaddr *)&address, &len));
+	linger->port = ntohs(address.sin_port);
+	CHECK_SYS(setsockopt(linger->fd, SOL_SOCKET, SO_LINGER, &option, sizeof(option)));
+	while (send(linger->fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	CHECK_EQ(errno, EAGAIN);
+}
+
+/* Whether its close(2) has begun: it is no longer in the state ESTABLISHED, 01. */
+static bool linger_is_closing(const struct lingering *linger)
+{
+	char *wanted = test_text(" 0100007F:%04X ", linger->port), line[256];
+	_cleanup_(fclosep) FILE *file = fopen("/proc/net/tcp", "re");
+	unsigned state = 0;
+
+	CHECK(file);
+	while (fgets(line, sizeof(line), file)) {
+		const char *found = strstr(line, wanted);
+
+		/* "0: LOCAL REMOTE STATE ..." */
+		if (found && found - line < 8)
+			CHECK_EQ(sscanf(found, " %*s %*s %x", &state), 1);
+	}
+	return state != 1;
+}
+
+/* Sends one byte with n descriptors.  The last is the lingering one, which this process then closes. */
+static void send_linger(int socket_fd, struct lingering *linger, unsigned n, int flags)
+{
+	char control[CMSG_SPACE(FRAME_FDS_RECEIVED_MAX * sizeof(int))]
+		__attribute__((aligned(8))) = { 0 };
+	struct iovec iov = { .iov_base = control, .iov_len = 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control,
+			      .msg_controllen = CMSG_SPACE(n * sizeof(int)) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(n * sizeof(int));
+	for (unsigned i = 0; i < n; i++) /* the others: the socket itself */
+		memcpy(CMSG_DATA(c) + i * sizeof(int), i + 1 < n ? &socket_fd : &linger->fd,
+		       sizeof(int));
+	CHECK_EQ(sendmsg(socket_fd, &msg, flags | MSG_NOSIGNAL), 1);
+	closep(&linger->fd);
+	linger->fd = -1;
+}
+
+static void too_many(struct daemon *daemon, struct raw *raw, struct lingering *linger)
+{
+	raw_open(raw, daemon);
+	send_linger(raw->fd, linger, FRAME_FDS_MAX + 1, 0);
+}
+
+static void out_of_band(struct daemon *daemon, struct raw *raw, struct lingering *linger)
+{
+	raw_open(raw, daemon);
+	process_stop(daemon->pid); /* the next byte comes before this one is read */
+	send_linger(raw->fd, linger, 1, MSG_OOB);
+	raw_send_bytes(raw, "x", 1, NULL, 0);
+	CHECK_SYS(shutdown(raw->fd, SHUT_WR));
+}
+
+static void unread(struct daemon *daemon, struct raw *raw, struct lingering *linger)
+{
+	static const uint8_t garbage[FRAME_HEADER_BYTES] = { 255, 255, 255, 255 };
+
+	raw_open(raw, daemon);
+	process_stop(daemon->pid); /* all is there before the first is read */
+	raw_send_bytes(raw, garbage, sizeof(garbage), (int[]){ raw->fd }, 1);
+	send_linger(raw->fd, linger, 1, 0);
+}
+
+static void refused(struct daemon *daemon, struct raw *raw, struct lingering *linger)
+{
+	process_stop(daemon->pid); /* what is sent is there before the connection is refused */
+	raw_connect(raw, daemon);
+	send_linger(raw->fd, linger, 1, 0);
+}
+
+#define REFUSED_AFTER 8u /* more than the victims have */
+
+static const struct {
+	const char *what;
+	/* Makes the daemon close the descriptor. */
+	void (*attack)(struct daemon *daemon, struct raw *raw, struct lingering *linger);
+	unsigned max_clients; /* that this user may have; 0: usual */
+} closes[] = {
+	{ "five in one message", too_many, 0 },
+	{ "with a byte out of band", out_of_band, 0 },
+	{ "unread at the end of the session", unread, 0 },
+	{ "with a connection that is refused", refused, REFUSED_AFTER },
+};
+
+static struct daemon *daemon_with_clients(unsigned max_clients)
+{
+	char *path = test_text("%s/dsaiod.conf", test_dir());
+	_cleanup_(fclosep) FILE *file = fopen(path, "we");
+
+	if (!max_clients)
+		return daemon_start(NULL);
+	CHECK(file);
+	CHECK(fprintf(file, "[daemon]\nuser_clients = %u\n", max_clients) > 0);
+	CHECK(fflush(file) == 0);
+	return daemon_start(DAEMON_ARGS("--config", path));
+}
+
+TEST_TABLE(close_waits, closes,
+	   "the close of a descriptor that a client had sent held up the main thread")
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	struct raw others[REFUSED_AFTER];
+	struct daemon *daemon;
+	struct lingering linger;
+
+	test_time_limit(100);
+	if (closes[row].max_clients)
+		test_needs_root(); /* the victims are other users */
+	daemon = daemon_with_clients(closes[row].max_clients);
+	victim_start(daemon);
+	linger_open(&linger); /* not before: the victim would have a copy */
+	for (unsigned i = 0; i < closes[row].max_clients; i++)
+		raw_open(&others[i], daemon);
+	closes[row].attack(daemon, &raw, &linger);
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	while (!linger_is_closing(
+		&linger)) /* the kernel tells nobody; the test's time is limited */
+		(void)poll(NULL, 0, 10);
+	victims_check(daemon, 2);
+	CHECK(linger_is_closing(&linger)); /* still */
+	closep(&linger.peer);
+	raw_wait_closed(&raw);
+	for (unsigned i = 0; i < closes[row].max_clients; i++)
+		raw_close(&others[i]);
+}
+
+#define BACKLOG 64u /* more than the daemon accepts at once */
+
+TEST(backlog, "descriptors sent to connections that nobody accepted held up the daemon's stop")
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	struct daemon *daemon = daemon_start(NULL);
+	struct raw waiting[BACKLOG];
+	struct lingering linger;
+
+	linger_open(&linger);
+	raw_open(&raw, daemon);
+	process_stop(daemon->pid);
+	for (unsigned i = 0; i < BACKLOG; i++)
+		raw_connect(&waiting[i], daemon);
+	send_linger(waiting[BACKLOG - 1].fd, &linger, 1, 0);
+	CHECK_SYS(kill(daemon->pid, SIGTERM));
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	raw_wait_closed(&raw);
+	CHECK(linger_is_closing(&linger));
+	closep(&linger.peer);
+	daemon_wait_end(daemon, 0);
+	for (unsigned i = 0; i < BACKLOG; i++)
+		raw_close(&waiting[i]);
+}
+
+TEST(bell_socket, "a client queued descriptors in its bell socket, to be closed with it")
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	struct daemon *daemon = daemon_start(NULL);
+	int bell_fd;
+
+	raw_open(&raw, daemon);
+	(void)raw_handle_with_bell(&raw, &bell_fd);
+	CHECK_EQ(send(bell_fd, "x", 1, MSG_NOSIGNAL), -1);
+	CHECK_EQ(errno, EPIPE);
+	CHECK_EQ(send(bell_fd, "x", 1, MSG_OOB | MSG_NOSIGNAL), -1);
+	CHECK_EQ(errno, EPIPE);
+	closep(&bell_fd);
 }
 
 TEST_MAIN

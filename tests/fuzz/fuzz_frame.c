@@ -1,5 +1,5 @@
 /*
- * frame_read(): any bytes, in any pieces, with any number of descriptors.
+ * frame_read() and frame_drain(): any bytes, in any pieces, with any number of descriptors.
  *
  * Input: a byte for the number of descriptors, one for the size of the pieces, then the stream.
  */
@@ -16,13 +16,13 @@ static void send_piece(int fd, const uint8_t *data, size_t size, unsigned n_fds)
 {
 	union {
 		struct cmsghdr header;
-		char bytes[CMSG_SPACE(16 * sizeof(int))];
+		char bytes[CMSG_SPACE(FRAME_FDS_RECEIVED_MAX * sizeof(int))];
 	} control = { 0 };
 	struct iovec iov = { (void *)(uintptr_t)data, size };
 	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
 
 	if (n_fds) {
-		int fds[16];
+		int fds[FRAME_FDS_RECEIVED_MAX];
 
 		for (unsigned i = 0; i < n_fds; i++)
 			fds[i] = 0;
@@ -40,7 +40,7 @@ static void send_piece(int fd, const uint8_t *data, size_t size, unsigned n_fds)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct frame_reader reader = { 0 };
-	int sockets[2], r = -EAGAIN, lowest, after;
+	int sockets[2], unread[FRAME_FDS_RECEIVED_MAX], r = -EAGAIN, lowest, after;
 	struct frame frame;
 	unsigned n_fds;
 	size_t piece;
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 3 || size > 32768) /* what the socket holds for sure */
 		return 0;
-	n_fds = data[0] % 17;
+	n_fds = data[0] % (FRAME_FDS_RECEIVED_MAX + 1);
 	piece = 1 + (size_t)data[1] * data[1];
 	data += 2;
 	size -= 2;
@@ -80,6 +80,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 	}
 	frame_reader_deinit(&reader);
+	while ((n_fds = frame_drain(sockets[1], unread)))
+		for (unsigned i = 0; i < n_fds; i++)
+			(void)close(unread[i]);
 	(void)close(sockets[0]);
 	(void)close(sockets[1]);
 	after = dup(0); /* no descriptor is left over */

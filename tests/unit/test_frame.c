@@ -44,10 +44,11 @@ static int pair_read(struct pair *pair)
 /* Bytes as they stand, with n descriptors that are copies of standard input. */
 static void pair_send_raw(struct pair *pair, const void *bytes, size_t len, unsigned n_fds)
 {
-	char control[CMSG_SPACE(16 * sizeof(int))] __attribute__((aligned(8))) = { 0 };
+	char control[CMSG_SPACE(FRAME_FDS_RECEIVED_MAX * sizeof(int))]
+		__attribute__((aligned(8))) = { 0 };
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)bytes, .iov_len = len };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	int fds[16] = { 0 };
+	int fds[FRAME_FDS_RECEIVED_MAX] = { 0 };
 
 	if (n_fds) {
 		struct cmsghdr *c;
@@ -67,7 +68,7 @@ static unsigned n_open_fds(void)
 {
 	unsigned n = 0;
 
-	for (int fd = 0; fd < 256; fd++)
+	for (int fd = 0; fd < 512; fd++)
 		n += fcntl(fd, F_GETFD) >= 0;
 	return n;
 }
@@ -176,7 +177,8 @@ static const struct {
 	{ "text", "GET / HTTP/1", 12, 0, "must be from" },
 	{ "announced and not sent", { 1, 0, 0, 0, 1 }, 9, 0, "1 descriptors announced, 0 came" },
 	{ "sent and too few", { 1, 0, 0, 0, 2 }, 9, 1, "2 descriptors announced, 1 came" },
-	{ "more than a frame may have", { 1 }, 1, 5, "lost" },
+	{ "more than a frame may have", { 1 }, 1, 5, "5 descriptors came at once" },
+	{ "as many as the kernel takes", { 1 }, 1, FRAME_FDS_RECEIVED_MAX, "253 descriptors" },
 };
 
 START_TEST(what_is_no_frame_is_refused_with_the_reason)
@@ -188,6 +190,46 @@ START_TEST(what_is_no_frame_is_refused_with_the_reason)
 	pair_send_raw(&pair, garbage[_i].bytes, garbage[_i].len, garbage[_i].n_fds);
 	ck_assert_msg(pair_read(&pair) == -EPROTO, "%s", garbage[_i].what);
 	ck_assert_msg(strstr(pair.why, garbage[_i].why), "%s: %s", garbage[_i].what, pair.why);
+	pair_deinit(&pair);
+	ck_assert_uint_eq(n_open_fds(), before);
+}
+END_TEST
+
+START_TEST(the_kernel_closed_what_a_reader_had_no_room_for)
+{
+	static const uint8_t byte = 1;
+	struct pair pair;
+
+	pair_init(&pair);
+	pair_send_raw(&pair, &byte, 1, FRAME_FDS_RECEIVED_MAX);
+	ck_assert_int_eq(pair_read(&pair), -EPROTO);
+	ck_assert_uint_eq(pair.reader.n_fds, FRAME_FDS_RECEIVED_MAX); /* for the reader's owner */
+	pair_deinit(&pair);
+}
+END_TEST
+
+START_TEST(a_drained_socket_has_no_descriptor_and_takes_none)
+{
+	static const uint8_t bytes[10000];
+	int fds[FRAME_FDS_RECEIVED_MAX];
+	unsigned before = n_open_fds();
+	struct pair pair;
+
+	pair_init(&pair);
+	pair_send_raw(&pair, bytes, sizeof(bytes), 0);
+	pair_send_raw(&pair, bytes, 1, 3);
+	pair_send_raw(&pair, bytes, 1, FRAME_FDS_RECEIVED_MAX);
+	pair_send_raw(&pair, bytes, 1, 0);
+	ck_assert_uint_eq(frame_drain(pair.b, fds), 3);
+	ck_assert_int_eq(send(pair.a, bytes, 1, MSG_NOSIGNAL), -1);
+	ck_assert_int_eq(errno, EPIPE);
+	for (unsigned i = 0; i < 3; i++)
+		(void)close(fds[i]);
+	ck_assert_uint_eq(frame_drain(pair.b, fds), FRAME_FDS_RECEIVED_MAX);
+	for (unsigned i = 0; i < FRAME_FDS_RECEIVED_MAX; i++)
+		(void)close(fds[i]);
+	ck_assert_uint_eq(frame_drain(pair.b, fds), 0);
+	ck_assert_int_eq(send(pair.b, bytes, 1, 0), 1); /* the other direction still works */
 	pair_deinit(&pair);
 	ck_assert_uint_eq(n_open_fds(), before);
 }
@@ -315,6 +357,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_frame_that_comes_byte_by_byte_is_whole_at_its_last);
 	tcase_add_test(tcase, descriptors_travel_with_their_own_frame);
 	tcase_add_loop_test(tcase, what_is_no_frame_is_refused_with_the_reason, 0, N_ROWS(garbage));
+	tcase_add_test(tcase, the_kernel_closed_what_a_reader_had_no_room_for);
+	tcase_add_test(tcase, a_drained_socket_has_no_descriptor_and_takes_none);
 	tcase_add_test(tcase, descriptors_that_no_header_announced_are_refused_at_the_next_read);
 	tcase_add_test(tcase, descriptors_with_each_byte_of_a_header_do_not_gather);
 	tcase_add_test(tcase, the_end_between_frames_is_an_end);
