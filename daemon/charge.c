@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 /* What each kind is called, in messages and in the configuration; its errno, and what helps. */
 static const struct {
@@ -46,21 +47,39 @@ static const char *key_of(const struct account *account, enum charge_kind kind, 
 	return key;
 }
 
+/* What the default of a bound follows from, for the end of a sentence. */
+static void text_descriptors(const struct account *account, enum charge_kind kind, char *text,
+			     size_t size)
+{
+	while (account->parent)
+		account = account->parent;
+	text[0] = 0;
+	if (account->follows_descriptors[kind])
+		(void)snprintf(text, size,
+			       "; its default follows from the descriptors of the daemon (pid %d, "
+			       "RLIMIT_NOFILE %" PRIu64
+			       "): ulimit -n where it starts, LimitNOFILE= "
+			       "of a service",
+			       getpid(), account->n_descriptors);
+}
+
 int charge_take(struct charge *charge, struct account *account, enum charge_kind kind, uint64_t n,
 		struct error *error)
 {
-	char key[32];
+	char key[32], descriptors[192];
 
 	for (const struct account *a = account; a; a = a->parent) {
 		uint64_t sum;
 
-		if (__builtin_add_overflow(a->used[kind], n, &sum) || sum > a->limit[kind])
-			return error_set_plain(
-				error, kinds[kind].code,
-				"%s has %" PRIu64 " of at most %" PRIu64 " %s and asks for %" PRIu64
-				" more: %s, or raise %s in dsaiod.conf",
-				a->name, a->used[kind], a->limit[kind], kinds[kind].name, n,
-				kinds[kind].help, key_of(a, kind, key, sizeof(key)));
+		if (!__builtin_add_overflow(a->used[kind], n, &sum) && sum <= a->limit[kind])
+			continue;
+		text_descriptors(a, kind, descriptors, sizeof(descriptors));
+		return error_set_plain(
+			error, kinds[kind].code,
+			"%s has %" PRIu64 " of at most %" PRIu64 " %s and asks for %" PRIu64
+			" more: %s, or raise %s in dsaiod.conf%s",
+			a->name, a->used[kind], a->limit[kind], kinds[kind].name, n,
+			kinds[kind].help, key_of(a, kind, key, sizeof(key)), descriptors);
 	}
 	for (struct account *a = account; a; a = a->parent)
 		a->used[kind] += n;

@@ -10,6 +10,7 @@
 
 #include "daemon/error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum charge_kind {
@@ -29,6 +30,10 @@ struct account {
 	struct account *parent;
 	uint64_t used[N_CHARGE_KINDS];
 	uint64_t limit[N_CHARGE_KINDS];
+	/* Of an account without a parent: the daemon's descriptors (RLIMIT_NOFILE), and the kinds
+	   whose bounds below it follow from them. */
+	uint64_t n_descriptors;
+	bool follows_descriptors[N_CHARGE_KINDS];
 };
 
 struct charge {

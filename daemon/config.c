@@ -878,6 +878,7 @@ static void limits_init(struct config *config)
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
 		nofile = limit.rlim_cur == RLIM_INFINITY ? 1u << 20 : limit.rlim_cur;
+	config->n_descriptors = nofile;
 	share = nofile * (config->is_user ? PERCENT_OF_OWN : PERCENT_OF_SYSTEM) / 100;
 	left = share;
 	for (unsigned i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
@@ -887,6 +888,7 @@ static void limits_init(struct config *config)
 		user[kind] = at_most(rules[i].user_max,
 				     (kind == CHARGE_FILES ? left : share * part / SHARES) /
 					     rules[i].descriptors);
+		config->follows_descriptors[kind] = user[kind] < rules[i].user_max;
 		if (user[kind] < BOUND_MIN)
 			user[kind] = BOUND_MIN;
 		left -= at_most(left, user[kind] * rules[i].descriptors);
@@ -1005,6 +1007,15 @@ static void pool_settle(struct config *config)
 	config->user_limit[CHARGE_POOL_BYTES] = config->user_pool_max;
 }
 
+/* A bound that the file gives, for a client or a user, is no default any more. */
+static void given_settle(struct config *config, size_t client_offset, size_t user_offset)
+{
+	size_t kind = (user_offset - DAEMON_KEY(user_limit)) / sizeof(*config->user_limit);
+
+	if (line_of(config, client_offset) || line_of(config, user_offset))
+		config->follows_descriptors[kind] = false;
+}
+
 /* Each client_ bound has its user_ bound. */
 static void limits_settle(struct config *config)
 {
@@ -1014,9 +1025,11 @@ static void limits_settle(struct config *config)
 
 			if (small->kind == VALUE_COUNT && strncmp(small->name, "client_", 7) == 0 &&
 			    strncmp(large->name, "user_", 5) == 0 &&
-			    strcmp(small->name + 7, large->name + 5) == 0)
+			    strcmp(small->name + 7, large->name + 5) == 0) {
+				given_settle(config, small->offset, large->offset);
 				bounds_settle(config, small->name, small->offset, large->name,
 					      large->offset);
+			}
 		}
 }
 

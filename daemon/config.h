@@ -45,6 +45,8 @@ struct config {
 				   default but for a user's own, where it is 60 */
 	/* The bounds, the pool's bytes among them after config_check(). */
 	uint64_t client_limit[N_CHARGE_KINDS], user_limit[N_CHARGE_KINDS];
+	uint64_t n_descriptors;			  /* RLIMIT_NOFILE */
+	bool follows_descriptors[N_CHARGE_KINDS]; /* bounds that it made smaller */
 	struct store_config *stores;
 	unsigned n_stores;
 

@@ -2,8 +2,11 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static size_t text_fill(struct error *error, const char *format, va_list args)
 {
@@ -14,15 +17,32 @@ static size_t text_fill(struct error *error, const char *format, va_list args)
 	return (size_t)n < sizeof(error->text) ? (size_t)n : sizeof(error->text) - 1;
 }
 
+/* The client that reads it has a limit of its own. */
+static const char *descriptors_text(char *text, size_t size)
+{
+	struct rlimit limit = { 0 };
+
+	(void)getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail */
+	(void)snprintf(text, size,
+		       "the daemon (pid %d) has as many descriptors open as it may (RLIMIT_NOFILE "
+		       "%ju): end some of its clients, or raise the limit where the daemon starts "
+		       "(ulimit -n; LimitNOFILE= of a service)",
+		       getpid(), (uintmax_t)limit.rlim_cur);
+	return text;
+}
+
 int error_set(struct error *error, int code, const char *format, ...)
 {
-	/* What the daemon makes has no file system's limit, and the process's is often forgotten. */
-	const char *why = code == -EFBIG ? "File too large: raise the daemon's RLIMIT_FSIZE "
-					   "(ulimit -f, LimitFSIZE=)"
-					 : strerrordesc_np(-code);
+	const char *why = strerrordesc_np(-code);
+	char descriptors[256];
 	va_list args;
 	size_t n;
 
+	/* What the daemon makes has no file system's limit, and the process's is often forgotten. */
+	if (code == -EFBIG)
+		why = "File too large: raise the daemon's RLIMIT_FSIZE (ulimit -f, LimitFSIZE=)";
+	if (code == -EMFILE)
+		why = descriptors_text(descriptors, sizeof(descriptors));
 	va_start(args, format);
 	n = text_fill(error, format, args);
 	va_end(args);

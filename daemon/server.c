@@ -347,8 +347,10 @@ static void server_pause(struct server *server)
 	const struct timeval second = { .tv_sec = 1 };
 
 	if (!server->is_told)
-		log_warning("dsaiod: no descriptor for another client: it waits until one leaves; "
-			    "raise LimitNOFILE= (RLIMIT_NOFILE)");
+		log_warning("dsaiod: all its descriptors are open (RLIMIT_NOFILE %" PRIu64
+			    "): the next client waits until another leaves; raise the limit where "
+			    "the daemon starts (ulimit -n; LimitNOFILE= of a service)",
+			    server->config->n_descriptors);
 	server->is_told = true;
 	server->is_paused = true;
 	(void)event_del(server->listen_event);		  /* it was added */
@@ -447,6 +449,9 @@ static int server_init_service(struct server *server, struct event_base *base)
 	for (unsigned i = 0; i < N_CHARGE_KINDS; i++)
 		service->pool.account.limit[i] = UINT64_MAX; /* users bound each other */
 	service->pool.account.limit[CHARGE_POOL_BYTES] = config->pool_size;
+	service->pool.account.n_descriptors = config->n_descriptors;
+	memcpy(service->pool.account.follows_descriptors, config->follows_descriptors,
+	       sizeof(config->follows_descriptors));
 	memcpy(service->client_limit, config->client_limit, sizeof(service->client_limit));
 	memcpy(service->user_limit, config->user_limit, sizeof(service->user_limit));
 	return service_init(service, base);

@@ -24,7 +24,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #define ERRNO_MAX 4095 /* the kernel's */
 #define NSEC_PER_MSEC UINT64_C(1000000)
@@ -111,7 +110,6 @@ static void places_give_up(struct dsaio_conn *conn, unsigned n_left)
 static int places_take(struct dsaio_conn *conn, const char *what, unsigned n)
 {
 	unsigned wanted = conn->n_places_wanted + n;
-	struct rlimit limit = { .rlim_cur = 0 };
 
 	if (wanted > conn->n_places_allocated) {
 		int *places = reallocarray(conn->places, wanted, sizeof(*places));
@@ -129,13 +127,7 @@ static int places_take(struct dsaio_conn *conn, const char *what, unsigned n)
 			continue;
 		}
 		places_give_up(conn, conn->n_places_wanted);
-		if (r != -EMFILE)
-			return error_fail_errno(r, "%s: a descriptor", what);
-		(void)getrlimit(RLIMIT_NOFILE, &limit); /* can not fail */
-		return error_fail(r,
-				  "%s: this process has as many descriptors open as it may "
-				  "(RLIMIT_NOFILE %ju): raise it (ulimit -n), or close some",
-				  what, (uintmax_t)limit.rlim_cur);
+		return error_fail_errno(r, "%s", what);
 	}
 	conn->n_places_wanted = wanted;
 	return 0;

@@ -350,6 +350,8 @@ static int discover_own(struct found *found)
 	dir_fd = dir.fd = fd_above_stdio(dir.fd);
 	if (r == 0 && dir_fd < 0)
 		return error_fail_errno(-errno, "connect: %s", dir.path);
+	if (r == -EMFILE)
+		return error_fail_errno(r, "connect: the directory of the user's own daemon");
 	if (r < 0 && (r != -ENOENT || may_start))
 		return error_fail(r, "connect: there is no %s, and of the user's own daemon: %s",
 				  SOCKET_SYSTEM, text);

@@ -7,8 +7,10 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static _Thread_local char error_text[ERROR_TEXT_BYTES];
 
@@ -43,11 +45,22 @@ int error_fail(int error, const char *format, ...)
 
 int error_fail_errno(int error, const char *format, ...)
 {
-	char reason[128];
+	struct rlimit limit = { 0 };
+	char text[192];
+	const char *reason = text;
 	va_list args;
 
+	if (error == -EMFILE) { /* not the daemon's: those come with its own sentence */
+		(void)getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail */
+		(void)snprintf(text, sizeof(text),
+			       "this process has as many descriptors open as it may (RLIMIT_NOFILE "
+			       "%ju): raise it (ulimit -n), or close some",
+			       (uintmax_t)limit.rlim_cur);
+	} else {
+		reason = strerror_r(-error, text, sizeof(text));
+	}
 	va_start(args, format);
-	error_set(format, args, strerror_r(-error, reason, sizeof(reason)));
+	error_set(format, args, reason);
 	va_end(args);
 	return error;
 }

@@ -27,7 +27,8 @@
 #define LISTEN_FD 3			/* sd_listen_fds(3): the first */
 #define SIGNALS 64			/* the kernel's, with those that the C library hides */
 #define PID_DIGITS 10u
-#define CPUS_MAX 8192 /* CONFIG_NR_CPUS of the largest kernels */
+#define NOFILE_WANTED 524288 /* as the service has: LimitNOFILE= */
+#define CPUS_MAX 8192	     /* CONFIG_NR_CPUS of the largest kernels */
 
 /* clone(2) by its other name: what sanitizers put in the place of the first would unlock their own
    locks in both processes, which share them. */
@@ -196,6 +197,13 @@ static void share_reset(void)
 		if (syscall(SYS_prlimit64, 0, limits[i], NULL, limit) < 0)
 			continue;
 		limit[0] = limit[1];
+		if (limits[i] == RLIMIT_NOFILE && limit[1] < NOFILE_WANTED) {
+			const uint64_t wanted[2] = { NOFILE_WANTED, NOFILE_WANTED };
+
+			/* Only with CAP_SYS_RESOURCE. */
+			if (syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, wanted, NULL) == 0)
+				continue;
+		}
 		(void)syscall(SYS_prlimit64, 0, limits[i], limit, NULL);
 	}
 }

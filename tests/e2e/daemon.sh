@@ -70,7 +70,7 @@ check "--check-config of a socket in no directory" 2 \
 check "--check-config of a socket path that is a file" 2 "$dir/file;no socket;remove it" \
 	--socket "$dir/file" --check-config
 check "--check-config of a socket leaves nothing" 0 "" --socket "$socket" --check-config
-[ "$(ls -A "$dir")" = "$(printf 'file\nsaid\nstore')" ] ||
+! ls -A "$dir" | grep -q "^\\." ||
 	{ echo "not ok --check-config leaves nothing: $(ls -A "$dir")"; failed=1; }
 check "--check-config of two stores on one device" 2 \
 	"--store u=$dir/store;same device;as store t;remove one" \

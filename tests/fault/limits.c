@@ -366,6 +366,35 @@ TEST(c12_descriptors,
 	dsaio_disconnect(client_open(daemon));
 }
 
+/* The lowest number that no descriptor of the process has. */
+static rlim_t lowest_free(pid_t pid)
+{
+	rlim_t n = 0;
+
+	while (faccessat(AT_FDCWD, test_text("/proc/%d/fd/%ju", pid, (uintmax_t)n), F_OK,
+			 AT_SYMLINK_NOFOLLOW) == 0)
+		n++;
+	return n;
+}
+
+TEST(c12_named, "C12 the daemon's descriptors exhausted: the sentence names it, limit and cure")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct rlimit limit, before;
+	void *memory;
+
+	rig_open(&rig, NULL);
+	CHECK_SYS(prlimit(rig.daemon->pid, RLIMIT_NOFILE, NULL, &before));
+	limit = before;
+	limit.rlim_cur = lowest_free(rig.daemon->pid);
+	CHECK_SYS(prlimit(rig.daemon->pid, RLIMIT_NOFILE, &limit, NULL));
+	CHECK_FAILS(dsaio_alloc(rig.client, 64 * MIB, &memory), -EMFILE,
+		    test_text("the daemon (pid %d);RLIMIT_NOFILE %ju;ulimit -n;LimitNOFILE=",
+			      rig.daemon->pid, (uintmax_t)limit.rlim_cur));
+	CHECK_SYS(prlimit(rig.daemon->pid, RLIMIT_NOFILE, &before, NULL));
+	CHECK_CALL(dsaio_alloc(rig.client, 64 * MIB, &memory));
+}
+
 /* ---- C13 ---- */
 
 #define NOBODY 65534
