@@ -29,9 +29,12 @@ static void conn_free(struct dsaio_conn *conn)
 {
 	if (!conn)
 		return;
-	if (conn->fd >= 0)
-		(void)close(conn->fd); /* a socket has nothing left to say */
-	if (conn->file_board)	       /* our own mapping: can not fail */
+	if (conn->fd >= 0) {
+		/* A child of a fork has the socket open, too: a close alone would not end the session. */
+		(void)shutdown(conn->fd, SHUT_RDWR); /* fails only if the daemon is gone */
+		(void)close(conn->fd);		     /* a socket has nothing left to say */
+	}
+	if (conn->file_board) /* our own mapping: can not fail */
 		(void)munmap((void *)conn->file_board, file_board_bytes(conn->max_files));
 	conn_calls_deinit(conn);
 	(void)pthread_mutex_destroy(&conn->lock); /* nobody is in a call: can not fail */

@@ -108,6 +108,39 @@ TEST(own, "a forked child connects for itself, beside its parent")
 	}
 }
 
+TEST(child_lives, "memory stayed charged after dsaio_disconnect() while a forked child lived")
+{
+	struct rig rig = RIG_NONE;
+	int to_child[2], from_child[2];
+	void *memory;
+	pid_t pid;
+	char byte;
+
+	rig_open(&rig, NULL);
+	CHECK_CALL(dsaio_alloc(rig.client, 16 * MIB, &memory));
+	pattern_fill(memory, 16 * MIB, SEED, 0);
+	CHECK_SYS(pipe(to_child));
+	CHECK_SYS(pipe(from_child));
+	pid = (pid_t)CHECK_SYS(fork());
+	if (pid == 0) {
+		close(to_child[1]);
+		/* A loader's worker reads the tensors that its parent has read. */
+		pattern_check(memory, 16 * MIB, SEED, 0, "the parent's memory");
+		CHECK_EQ(write(from_child[1], "x", 1), 1);
+		CHECK_EQ(read(to_child[0], &byte, 1), 0); /* until the parent lets it end */
+		_exit(0);
+	}
+	CHECK_EQ(read(from_child[0], &byte, 1), 1);
+	dsaio_handle_close(rig.handle);
+	dsaio_disconnect(rig.client);
+	CHECK(daemon_wait_clients(rig.daemon, 0, 0));
+	close(to_child[1]);
+	child_wait_ok(pid);
+	close(to_child[0]);
+	close(from_child[0]);
+	close(from_child[1]);
+}
+
 TEST(exec, "no descriptor of the library reaches a program that is executed")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
