@@ -1,5 +1,6 @@
 #include "client/lib/client.h"
 
+#include "client/lib/cancel.h"
 #include "client/lib/debug.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
@@ -131,6 +132,7 @@ static void client_freep(struct dsaio_client **client)
 
 int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	_cleanup_(client_freep) struct dsaio_client *client = NULL;
 	int r;
 
@@ -159,6 +161,7 @@ int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client)
 
 void dsaio_disconnect(struct dsaio_client *client)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	if (!client || client_is_forked(client))
 		return;
 	debug_log("disconnect: the session on %s ends", client->conn->path);

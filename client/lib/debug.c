@@ -1,5 +1,6 @@
 #include "client/lib/debug.h"
 
+#include "client/lib/cancel.h"
 #include "client/lib/fd.h"
 
 #include <errno.h>
@@ -66,6 +67,7 @@ static void line_write(const char *line, size_t len)
 
 void debug_write(const char *format, ...)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	char line[LINE_BYTES];
 	int error = errno, n;
 	struct timespec now;

@@ -1,5 +1,6 @@
 #include "client/lib/file.h"
 
+#include "client/lib/cancel.h"
 #include "client/lib/debug.h"
 #include "client/lib/fd.h"
 #include "proto/cleanup.h"
@@ -810,6 +811,7 @@ static int open_path(struct dsaio_client *client, const char *path, int flags,
 int dsaio_file_open(struct dsaio_client *client, const char *path, int flags,
 		    struct dsaio_file **ret_file)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	int r = client_check(client, "file_open");
 
 	if (r < 0)
@@ -894,6 +896,7 @@ static int open_fd(struct dsaio_client *client, const struct cache_key *key, int
 
 int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_file)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	struct cache_key key = { .path = NULL, .fd = fd };
 	struct dsaio_file *file = NULL;
 	int flags, r = client_check(client, "file_from_fd");
@@ -923,6 +926,7 @@ int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **
 
 void dsaio_file_close(struct dsaio_file *file)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	struct dsaio_client *client;
 
 	if (!file || client_is_forked(file->client))
@@ -941,6 +945,7 @@ size_t dsaio_alignment(const struct dsaio_file *file)
 
 int64_t dsaio_file_size(const struct dsaio_file *file)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	int64_t size;
 	int r;
 
@@ -957,6 +962,7 @@ int64_t dsaio_file_size(const struct dsaio_file *file)
 
 int dsaio_truncate(struct dsaio_file *file, uint64_t size)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	int fd, r;
 
 	if (!file)

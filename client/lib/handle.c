@@ -1,6 +1,7 @@
 #include "client/lib/handle.h"
 
 #include "client/lib/bounce.h"
+#include "client/lib/cancel.h"
 #include "client/lib/debug.h"
 #include "client/lib/fd.h"
 #include "client/lib/wait.h"
@@ -488,6 +489,7 @@ static void handle_shut(struct dsaio_handle *handle)
 
 void dsaio_handle_close(struct dsaio_handle *handle)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	struct dsaio_client *client;
 	bool is_last;
 
@@ -524,6 +526,7 @@ static void handle_on_disconnect(struct client_object *object)
 int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handle_options *options,
 			   struct dsaio_handle **ret_handle)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	_cleanup_(handle_freep) struct dsaio_handle *handle = NULL;
 	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
 	int r = client_check(client, "handle_open");
@@ -616,6 +619,7 @@ static int make_fd(struct dsaio_handle *handle)
 
 int dsaio_handle_fd(struct dsaio_handle *handle)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	int r = handle_check(handle, "handle_fd");
 
 	if (r < 0)

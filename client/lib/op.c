@@ -9,6 +9,7 @@
  */
 #include "client/lib/bounce.h"
 #include "client/lib/buffer.h"
+#include "client/lib/cancel.h"
 #include "client/lib/file.h"
 #include "client/lib/wait.h"
 #include "proto/cleanup.h"
@@ -245,6 +246,7 @@ static void op_go(struct dsaio_op *op, int way, const struct op_means *means,
  */
 static int op_start(struct op_request *q, struct dsaio_op **ret_op)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	struct buffer_place place = { .piece = NULL };
 	struct op_means means = { .channel = NULL };
 	struct dsaio_op *op;
@@ -301,6 +303,7 @@ static int64_t op_result(const struct dsaio_op *op)
 
 static int64_t op_run(struct op_request *q)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	struct dsaio_op *op;
 	int64_t result;
 	int r = op_start(q, &op);
@@ -396,6 +399,7 @@ static bool has_ended(const struct dsaio_op *op)
 
 int64_t dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	int r = op_object_check(op, "op_wait");
 
 	if (r < 0)
@@ -416,6 +420,7 @@ int64_t dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec)
 
 int dsaio_op_test(struct dsaio_op *op)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	int r = op_object_check(op, "op_test");
 
 	if (r < 0)
@@ -455,6 +460,7 @@ const char *dsaio_op_error(struct dsaio_op *op)
 
 int dsaio_op_cancel(struct dsaio_op *op)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	int r = op_object_check(op, "op_cancel");
 
 	if (r < 0 || has_ended(op))
@@ -467,6 +473,7 @@ int dsaio_op_cancel(struct dsaio_op *op)
 
 void dsaio_op_free(struct dsaio_op *op)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	struct dsaio_handle *handle;
 	bool was_listed = false;
 
@@ -498,6 +505,7 @@ void *dsaio_op_data(const struct dsaio_op *op)
 
 int64_t dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	struct wait_for all = { .what = WAIT_ALL };
 	_cleanup_(freep) char *text = NULL;
 	int64_t result;
@@ -525,6 +533,7 @@ int64_t dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec)
 
 int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n)
 {
+	_cleanup_(cancel_restorep) int cancel = cancel_disable();
 	int got, r = handle_check(handle, "reap");
 
 	if (r < 0)

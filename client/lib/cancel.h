@@ -1,0 +1,32 @@
+/*
+ * Calls of the library are no cancellation points.
+ *
+ * A thread that pthread_cancel(3) ended inside would leave locks and the consumer role behind.  So
+ * each public call that can reach a cancellation point disables cancellation until it returns:
+ *
+ *     _cleanup_(cancel_restorep) int cancel = cancel_disable();
+ *
+ * A request that comes meanwhile stays pending, and takes effect after the call.
+ */
+#ifndef DSAIO_CLIENT_CANCEL_H
+#define DSAIO_CLIENT_CANCEL_H
+
+#include "proto/cleanup.h"
+
+#include <pthread.h>
+
+/* Returns the state before. */
+static inline int cancel_disable(void)
+{
+	int before;
+
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* can not fail */
+	return before;
+}
+
+static inline void cancel_restorep(const int *before)
+{
+	(void)pthread_setcancelstate(*before, NULL); /* a state that it has given us */
+}
+
+#endif

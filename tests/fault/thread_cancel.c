@@ -1,0 +1,229 @@
+/*
+ * pthread_cancel(3) of a thread that is inside of a call: the call returns as if nothing had come, and
+ * the thread ends after it.
+ *
+ * The daemon is stopped, so that each call blocks.  The handle's descriptor is armed, so that waits
+ * sleep in poll(2), which is a cancellation point; futex(2) by syscall(2) is none.
+ */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define NOTHING INT64_MIN /* the call has not returned */
+
+struct kit {
+	struct rig rig;
+	struct dsaio_file *file;
+	struct dsaio_op *op; /* open while the daemon is stopped */
+	void *memory, *large;
+	int fd; /* a memfd, mapped at shared */
+	void *shared;
+	int64_t (*call)(struct kit *kit);
+	_Atomic pid_t tid;
+	int64_t result;
+};
+
+static int64_t call_op_wait(struct kit *kit)
+{
+	return dsaio_op_wait(kit->op, -1);
+}
+
+static int64_t call_wait(struct kit *kit)
+{
+	return dsaio_wait(kit->rig.handle, -1) == 1 ? 4096 : -EIO;
+}
+
+static int64_t call_pread(struct kit *kit)
+{
+	return dsaio_pread(kit->rig.handle, kit->file, kit->memory, 4096, 0);
+}
+
+static int64_t call_pread_private(struct kit *kit)
+{
+	uint8_t bytes[4096];
+
+	return dsaio_pread(kit->rig.handle, kit->file, bytes, sizeof(bytes), 0);
+}
+
+static int64_t call_pwrite(struct kit *kit)
+{
+	return dsaio_pwrite(kit->rig.handle, kit->file, kit->memory, 4096, 0);
+}
+
+static int64_t call_fsync(struct kit *kit)
+{
+	return dsaio_fsync(kit->rig.handle, kit->file);
+}
+
+static int64_t call_op_cancel(struct kit *kit)
+{
+	return dsaio_op_cancel(kit->op);
+}
+
+static int64_t call_handle_open(struct kit *kit)
+{
+	struct dsaio_handle *handle;
+
+	return dsaio_handle_open(kit->rig.client, NULL, &handle);
+}
+
+static int64_t call_handle_close(struct kit *kit)
+{
+	dsaio_handle_close(kit->rig.handle);
+	kit->rig.handle = NULL;
+	return 0;
+}
+
+static int64_t call_disconnect(struct kit *kit)
+{
+	dsaio_disconnect(kit->rig.client);
+	memset(&kit->rig, 0, offsetof(struct rig, files));
+	return 0;
+}
+
+static int64_t call_connect(struct kit *kit)
+{
+	struct dsaio_client *client;
+	int r = dsaio_connect(kit->rig.daemon->socket_path, &client);
+
+	if (r == 0)
+		dsaio_disconnect(client);
+	return r;
+}
+
+static int64_t call_alloc(struct kit *kit)
+{
+	void *memory;
+
+	return dsaio_alloc(kit->rig.client, 64 * MIB, &memory);
+}
+
+static int64_t call_free(struct kit *kit)
+{
+	return dsaio_free(kit->rig.client, kit->large);
+}
+
+static int64_t call_import(struct kit *kit)
+{
+	return dsaio_import(kit->rig.client, kit->fd, 0, MIB, kit->shared);
+}
+
+static int64_t call_file_open(struct kit *kit)
+{
+	struct dsaio_file *file;
+
+	return dsaio_file_open(kit->rig.client, daemon_path(kit->rig.daemon, "new"),
+			       O_RDWR | O_CREAT, &file);
+}
+
+static const struct {
+	const char *what;
+	int64_t (*call)(struct kit *kit);
+	bool with_op; /* an op is open */
+	int64_t result;
+} calls[] = {
+	{ "op_wait", call_op_wait, true, 4096 },
+	{ "wait", call_wait, true, 4096 },
+	{ "pread", call_pread, false, 4096 },
+	{ "pread of private memory", call_pread_private, false, 4096 },
+	{ "pwrite", call_pwrite, false, 4096 },
+	{ "fsync", call_fsync, false, 0 },
+	{ "op_cancel", call_op_cancel, true, 0 },
+	{ "handle_open", call_handle_open, false, 0 },
+	{ "handle_close", call_handle_close, true, 0 },
+	{ "disconnect", call_disconnect, false, 0 },
+	{ "connect", call_connect, false, 0 },
+	{ "alloc", call_alloc, false, 0 },
+	{ "free", call_free, false, 0 },
+	{ "import", call_import, false, 0 },
+	{ "file_open", call_file_open, false, 0 },
+};
+
+static void *kit_main(void *arg)
+{
+	struct kit *kit = arg;
+
+	atomic_store(&kit->tid, gettid());
+	kit->result = kit->call(kit);
+	for (;;)
+		pthread_testcancel();
+	return NULL;
+}
+
+/* The thread sleeps in the kernel: most likely in its call, and any other moment is as good. */
+static bool is_asleep(pid_t tid)
+{
+	_cleanup_(fclosep) FILE *stat = fopen(test_text("/proc/self/task/%d/stat", tid), "re");
+	char state;
+
+	return stat && fscanf(stat, "%*d %*s %c", &state) == 1 && state == 'S';
+}
+
+static void kit_open(struct kit *kit)
+{
+	*kit = (struct kit){ .rig = RIG_NONE, .result = NOTHING };
+	rig_open(&kit->rig, NULL);
+	file_make_pattern(daemon_path(kit->rig.daemon, "f"), MIB, 1);
+	kit->file = rig_file(&kit->rig, "f", O_RDWR);
+	CHECK_CALL(dsaio_alloc(kit->rig.client, 4096, &kit->memory));
+	CHECK_CALL(dsaio_alloc(kit->rig.client, 64 * MIB, &kit->large));
+	CHECK_EQ(dsaio_pread(kit->rig.handle, kit->file, kit->memory, 4096, 0), 4096);
+	CHECK_CALL(dsaio_handle_fd(kit->rig.handle));
+	kit->fd = (int)CHECK_SYS(memfd_create("shared", MFD_CLOEXEC));
+	CHECK_SYS(ftruncate(kit->fd, MIB));
+	kit->shared = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, kit->fd, 0);
+	CHECK(kit->shared != MAP_FAILED);
+}
+
+static void kit_close(struct kit *kit)
+{
+	if (kit->rig.client) {
+		uint8_t bytes[4096];
+
+		if (!kit->rig.handle)
+			CHECK_CALL(dsaio_handle_open(kit->rig.client, NULL, &kit->rig.handle));
+		CHECK_EQ(dsaio_pread(kit->rig.handle, kit->file, bytes, sizeof(bytes), 0), 4096);
+		pattern_check(bytes, sizeof(bytes), 1, 0, "read after the thread has ended");
+		rig_close(&kit->rig);
+	}
+	CHECK_SYS(munmap(kit->shared, MIB));
+	CHECK_SYS(close(kit->fd));
+}
+
+TEST_TABLE(cancelled, calls, "a thread cancelled in a call left locks behind")
+{
+	struct daemon *daemon;
+	pthread_t thread;
+	struct dsaio_op *ended_op;
+	struct kit kit;
+	void *ended;
+
+	kit_open(&kit);
+	daemon = kit.rig.daemon;
+	process_stop(daemon->pid);
+	if (calls[row].with_op)
+		CHECK_CALL(
+			dsaio_pread_async(kit.rig.handle, kit.file, kit.memory, 4096, 0, &kit.op));
+	CHECK_EQ(dsaio_reap(kit.rig.handle, &ended_op, 1),
+		 0); /* waits sleep in poll(2) from now on */
+	kit.call = calls[row].call;
+	CHECK_EQ(pthread_create(&thread, NULL, kit_main, &kit), 0);
+	while (!atomic_load(&kit.tid) || !is_asleep(kit.tid))
+		(void)usleep(1000); /* nobody tells when it sleeps */
+	CHECK_EQ(pthread_cancel(thread), 0);
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	CHECK_EQ(pthread_join(thread, &ended), 0);
+	CHECK(ended == PTHREAD_CANCELED);
+	CHECK_EQ(kit.result, calls[row].result);
+	if (kit.op && kit.rig.handle)
+		CHECK(dsaio_op_wait(kit.op, -1) == 4096 || calls[row].call == call_op_cancel);
+	kit_close(&kit);
+}
+
+TEST_MAIN
