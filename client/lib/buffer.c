@@ -564,7 +564,8 @@ bool buffer_hold(struct dsaio_client *client, const void *memory, size_t len,
 		if (!piece->is_free && len <= piece->off + piece->len - off) {
 			/* relaxed: dsaio_free() looks under the write lock */
 			(void)atomic_fetch_add_explicit(&piece->n_ops, 1, memory_order_relaxed);
-			*ret_place = (struct buffer_place){ slab->id, off, piece };
+			*ret_place = (struct buffer_place){ slab->id, off, piece,
+							    slab->is_imported };
 			is_held = true;
 		}
 	}

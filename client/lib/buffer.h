@@ -25,6 +25,7 @@ struct buffer_place {
 	uint32_t slab;
 	uint64_t slab_off;
 	struct cut_piece *piece; /* held: buffer_drop() */
+	bool is_imported;
 };
 
 /* Bytes of a new slab for a buffer of `bytes`, the last slab having had `last` (0: none). */

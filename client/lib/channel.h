@@ -42,6 +42,7 @@ struct dsaio_op {
 	_Atomic uint64_t ring_id; /* 0: in no ring yet; seq_cst, against is_cancelled */
 	_Atomic bool is_cancelled;
 	uint8_t opcode;		      /* enum ring_opcode */
+	bool is_on_import;	      /* its memory is of dsaio_import() */
 	bool is_async;		      /* dsaio_wait() and dsaio_reap() tell of it */
 	bool is_bounced;	      /* in pieces, which are ops of their own (bounce.h) */
 	struct bounce_piece *part_of; /* it is one of those: nobody but bounce.c knows it */

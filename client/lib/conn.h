@@ -39,7 +39,7 @@ struct dsaio_conn {
 	uint32_t silent_msec;	/* CONN_SILENT_MSEC; tests have no patience */
 	_Atomic bool is_broken; /* no request makes sense any more; the end of file will come */
 	_Atomic bool is_gone;	/* it has come */
-	_Atomic bool is_silent; /* broken, and its end was waited for long enough */
+	_Atomic bool is_silent; /* broken, and the daemon was waited for long enough */
 
 	pthread_mutex_t lock; /* of the rest of this group */
 	uint64_t seq;

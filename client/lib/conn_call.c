@@ -406,6 +406,7 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 	(void)strcpy(why, conn->end_text);
 	(void)pthread_mutex_unlock(TAKE_PTR(locked));
 	if (r < 0) {
+		atomic_store(&conn->is_silent, true);
 		conn_break(conn);
 		return error_fail(r,
 				  "%s: what listens on %s has not answered for %u s: is the daemon "

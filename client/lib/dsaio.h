@@ -35,10 +35,15 @@
  * otherwise; an object must not be freed while another thread is in a call with it.  Of its own the
  * library has none, but for the first async op on memory that has to be copied: then one for the
  * client, with all signals blocked, until dsaio_disconnect().  A call that hangs because a file
- * system does not answer holds up no call on other files, handles or memory.
+ * system does not answer holds up no call on other files, handles or memory.  No call is a
+ * cancellation point: if pthread_cancel(3) comes while a thread is in a call, it takes effect after
+ * the call has returned.  (This holds for deferred cancellation, the default type.)
  *
  * fork.  In a child of the process that connected, every call returns -EPERM (dsaio_disconnect
  * and the free functions do nothing); the parent is undisturbed.  A child may connect for itself.
+ * A child inherits memory of dsaio_alloc() as shared memory: parent and child see each other's
+ * writes, so workers can read tensors there that the parent has read.  The content is gone (zeros)
+ * when the parent frees the memory, disconnects or ends.
  *
  * The daemon goes away.  Every open op ends with -ECONNRESET, once, when no block of it can
  * still touch memory or file; later calls return -ENOTCONN.  These two, -EPERM after a fork,
@@ -118,7 +123,10 @@ int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client);
  * dsaio_disconnect - close everything of this client, then the connection
  *
  * Ops not yet started are cancelled, the others awaited; then handles, files, ops and memory of
- * the client are gone.  NULL is fine.
+ * the client are gone.  Children of a fork do not keep the session.  NULL is fine.
+ * A daemon that answers nothing for 30 s, since it is stopped, is given up, with the connection, but
+ * for ops on private or imported memory: they are awaited without limit, as is a daemon that
+ * answers but whose device hangs.
  * Threads: no other call with anything of this client may be running or follow.
  */
 void dsaio_disconnect(struct dsaio_client *client);
@@ -182,6 +190,10 @@ int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handl
  *
  * Ops not yet started are cancelled, the others awaited.  Ops that the caller still holds stay
  * readable until dsaio_op_free().  NULL is fine.
+ * A daemon that answers nothing for 30 s is given up as in dsaio_disconnect(): later calls of the
+ * client return -ENOTCONN, and the handle's open ops have ended with -ECONNRESET.  A device may
+ * still read or write their dsaio_alloc() memory and their range of the file until the daemon ends.
+ * So dsaio_free() of that memory returns -EBUSY until dsaio_disconnect().
  * Threads: no other call with this handle may be running or follow.
  */
 void dsaio_handle_close(struct dsaio_handle *handle);
@@ -417,7 +429,14 @@ int dsaio_op_cancel(struct dsaio_op *op);
 /* dsaio_op_free - let go of an op; one that is open goes on.  NULL is fine. */
 void dsaio_op_free(struct dsaio_op *op);
 
-/* dsaio_op_set_data, dsaio_op_data - a pointer of the caller's, for event loops; NULL at first */
+/*
+ * dsaio_op_set_data, dsaio_op_data - a pointer of the caller's, for event loops; NULL at first
+ *
+ * An async op may end before the call that started it has returned.  So another thread's
+ * dsaio_reap() can return the op while its data is still NULL.  Where one thread submits and another
+ * one reaps, hold a lock of your own from the submission until dsaio_op_set_data() has returned, and
+ * take it after dsaio_reap(); or find your data by the op's address, stored under such a lock.
+ */
 void dsaio_op_set_data(struct dsaio_op *op, void *data);
 void *dsaio_op_data(const struct dsaio_op *op);
 
@@ -441,7 +460,8 @@ int64_t dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec);
  *   ret_op are now the caller's, for dsaio_op_free(), like all others.  Ops whose owner freed
  *   them before are left out.
  * Returns how many; 0: none, and dsaio_handle_fd() will become readable when there is one.
- * Threads: any; with several, one of them should own the descriptor.
+ * Threads: any; with several, one of them should own the descriptor.  An op that another thread is
+ *   just submitting can be returned before its dsaio_op_set_data(): see there.
  */
 int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
 

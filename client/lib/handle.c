@@ -438,6 +438,39 @@ int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_comp
 
 /* ---- close ---- */
 
+/* Is an op open whose memory is the caller's own, for the daemon to use in place? */
+static bool has_op_on_import(const struct dsaio_handle *handle)
+{
+	for (struct channel *c = atomic_load(&handle->channels); c; c = atomic_load(&c->next)) {
+		for (uint32_t i = 0; i < c->ring.entries; i++) {
+			/* acquire: pairs with channel_put() */
+			const struct dsaio_op *op = atomic_load_explicit(&c->rows[i].op,
+									 memory_order_acquire);
+
+			if (op && op->is_on_import)
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * The daemon has not closed the handle.  It may live: then it ends the session.  If it is silent, ops
+ * on dsaio_alloc()'s memory are given up, and keep their memory: nobody else gets it.  The caller's
+ * own memory is used again as soon as the handle is closed, so its ops are awaited without limit.
+ */
+static void handle_give_up(struct dsaio_handle *handle)
+{
+	struct dsaio_conn *conn = handle->client->conn;
+
+	conn_break(conn);
+	wait_poll(handle); /* what was completed is not open any more */
+	handle->is_abandoned = !conn_await_end(conn, !has_op_on_import(handle));
+	if (handle->is_abandoned)
+		debug_log("handle_close: handle %#x: the daemon does not answer: given up",
+			  handle->id);
+}
+
 /* All ops end, the rings and descriptors go.  The op objects stay. */
 static void handle_shut(struct dsaio_handle *handle)
 {
@@ -458,10 +491,9 @@ static void handle_shut(struct dsaio_handle *handle)
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
 	request.handle_close = &body;
 	/* Not before the daemon says so, or is at its end, may an op be called ended. */
-	if (conn_call(handle->client->conn, "handle_close", &request, NULL, 0, NULL, NULL, NULL) <
-	    0) {
-		conn_break(handle->client->conn); /* it may live: then it ends the session */
-		(void)conn_await_end(handle->client->conn, false);
+	if (conn_call_while_alive(handle->client->conn, "handle_close", &request, NULL, 0, NULL,
+				  NULL, NULL) < 0) {
+		handle_give_up(handle);
 		result = -ECONNRESET;
 	}
 	wait_finish(handle, result);

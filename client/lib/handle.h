@@ -52,9 +52,10 @@ struct dsaio_handle {
 	struct op_chunk *chunks;
 	uint64_t n_live; /* op objects that are not on the free list */
 	bool is_closed;
-	int epoll_fd;	  /* dsaio_handle_fd(); -1: not asked for yet */
-	int own_bell_fd;  /* an eventfd of this process alone, in epoll_fd */
-	bool is_fd_armed; /* dsaio_reap() returned 0: whoever ends ops has to make it readable */
+	bool is_abandoned; /* closed without the daemon's word: ended ops keep their memory */
+	int epoll_fd;	   /* dsaio_handle_fd(); -1: not asked for yet */
+	int own_bell_fd;   /* an eventfd of this process alone, in epoll_fd */
+	bool is_fd_armed;  /* dsaio_reap() returned 0: whoever ends ops has to make it readable */
 	bool is_own_rung;
 
 	/* the consumer's */

@@ -275,6 +275,7 @@ static int op_start(struct op_request *q, struct dsaio_op **ret_op)
 	op->file = q->file;
 	file_ref(q->file);
 	op->piece = place.piece;
+	op->is_on_import = place.is_imported;
 	if (ret_op) { /* before the end: it may be told of at once */
 		*ret_op = op;
 		/* the caller's other threads may free it meanwhile */

@@ -196,7 +196,7 @@ static void op_settle(struct dsaio_op *op)
 		op_tell_if_slow(op);
 	if (op->inode)
 		file_remove_op(op->file, op);
-	if (op->piece)
+	if (op->piece && !op->handle->is_abandoned) /* else a device may still write to it */
 		buffer_drop(TAKE_PTR(op->piece));
 	if (op->result < 0 && !op->text) {
 		text.file = op->file->name;
