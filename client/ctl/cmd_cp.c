@@ -3,7 +3,7 @@
  *
  * A side that lies on none of the daemon's stores is read or written by plain system calls, and
  * the command says so; one of the two must be on a store.  What is copied by copy.c is synced
- * and, if that is asked for, compared.
+ * and, if that is asked for, compared; then it takes the destination's place.
  */
 #include "client/ctl/copy.h"
 #include "client/ctl/stop.h"
@@ -23,8 +23,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool is_verify;
+static bool is_verify, is_in_place;
 static const struct flag flags[] = {
+	{ "in-place", FLAG_BOOL, &is_in_place, 0, 0 },
 	{ "verify", FLAG_BOOL, &is_verify, 0, 0 },
 };
 
@@ -38,8 +39,11 @@ static const char help[] =
 	"\n"
 	"At least one of the two must lie on a store of the daemon; the other is then read or\n"
 	"written without it.  The copy has the size of the original and is on the device when the\n"
-	"command says so.  A bar tells how far it is where it takes over two seconds.\n"
+	"command says so.  It is written to a temporary file beside DST, which becomes DST in the\n"
+	"end: after a failure DST is as it was.  A DST that is there keeps mode and owner.  A bar\n"
+	"tells how far it is where it takes over two seconds.\n"
 	"\n"
+	"    --in-place     write DST itself; after a failure it is incomplete\n"
 	"    --verify       read both files from their devices and compare all bytes\n"
 	"    --json         the result as JSON\n"
 	"    --socket PATH  the daemon's socket\n"
@@ -59,9 +63,9 @@ static int fail_different(struct copy *copy, const struct piece *a, const struct
 		i++;
 	return ctl_fail(copy->ctl,
 			"%s: differs from %s at byte %" PRIu64
-			": 0x%02x instead of 0x%02x: do not trust this copy, nor this device",
+			": 0x%02x instead of 0x%02x: do not trust this device%s",
 			copy->to.path, copy->from.path, b->off + i, (unsigned char)y[i],
-			(unsigned char)x[i]);
+			(unsigned char)x[i], copy->temp_path ? "; the copy is removed" : "");
 }
 
 /* Two pieces at a time: of the source in buffer 2k, of the copy in 2k + 1. */
@@ -190,10 +194,11 @@ static int complete(struct copy *copy)
 	r = copy_cut(copy, copy->end);
 	if (r != CTL_OK)
 		return r;
-	if (copy->is_made && (from_st.st_mode & 0600) != 0600 &&
+	if (!copy->was_there && (from_st.st_mode & 0600) != 0600 &&
 	    fchmod(to->fd, st.st_mode & from_st.st_mode & 0777) < 0)
 		return copy_fail(copy, "%s: chmod: %s", to->path, strerror(errno));
-	return copy_sync(copy);
+	r = copy_keep_owner(copy);
+	return r == CTL_OK ? copy_sync(copy) : r;
 }
 
 static int print_result(const struct copy *copy, uint64_t nsec)
@@ -232,6 +237,8 @@ static int copy_files(struct copy *copy)
 	if (r == CTL_OK)
 		r = check_size(copy);
 	if (r == CTL_OK)
+		r = copy_reserve(copy, copy->end);
+	if (r == CTL_OK)
 		r = copy_make_pieces(copy, copy->end);
 	if (r != CTL_OK)
 		return r;
@@ -242,7 +249,7 @@ static int copy_files(struct copy *copy)
 	nsec = clock_nsec() - start;
 	if (r != CTL_OK)
 		return r;
-	copy->is_complete = true;
+	copy->is_complete = !copy->temp_path;
 	if (is_verify) {
 		r = reopen_direct(copy, &copy->from);
 		if (r == CTL_OK)
@@ -250,6 +257,8 @@ static int copy_files(struct copy *copy)
 		if (r == CTL_OK)
 			r = compare_files(copy);
 	}
+	if (r == CTL_OK)
+		r = copy_place(copy, true);
 	return r == CTL_OK ? print_result(copy, nsec) : r;
 }
 
@@ -298,6 +307,7 @@ static int cp_run(struct ctl *ctl)
 		return ctl_fail(ctl, "out of memory");
 	copy.from.path = ctl->args[0];
 	copy.to.path = to_path;
+	copy.is_in_place = is_in_place;
 	dirs[0] = dirname(from_dir);
 	dirs[1] = dirname(to_dir);
 

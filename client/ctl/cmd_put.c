@@ -1,8 +1,8 @@
 /*
  * dsaioctl put: standard input through the daemon into a file.
  *
- * While a piece is read those before it are written.  The file is written in place, as cp does
- * it: what is there of it after a failure stays, and the sentence says how much that is.
+ * While a piece is read those before it are written.  A file that is there is replaced as a whole in
+ * the end, as cp does it.
  */
 #include "client/ctl/copy.h"
 #include "client/ctl/stop.h"
@@ -21,9 +21,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool is_synced;
+static bool is_synced, is_in_place;
 static uint64_t size_bytes = UINT64_MAX;
 static const struct flag flags[] = {
+	{ "in-place", FLAG_BOOL, &is_in_place, 0, 0 },
 	{ "size", FLAG_SIZE, &size_bytes, 0, INT64_MAX },
 	{ "sync", FLAG_BOOL, &is_synced, 0, 0 },
 };
@@ -36,11 +37,12 @@ static const char help[] =
 	"    dsaioctl cat /nvme/a | dsaioctl put /nvme/b\n"
 	"    dsaioctl put --private model.bin <copy       without a running dsaiod\n"
 	"\n"
-	"FILE must lie on a store of the daemon.  It is made (mode 0666 less the umask) or written\n"
-	"in place, and in the end has the size of what came.  After a failure it keeps what was\n"
-	"written, and the command says that it is not complete; only a new file that got nothing\n"
-	"is removed.  A bar tells how far it is where it takes over two seconds.\n"
+	"FILE must lie on a store of the daemon.  The bytes go to a temporary file beside it, which\n"
+	"becomes FILE when all have come: after a failure FILE is as it was.  A new file gets mode\n"
+	"0666 less the umask, one that is there keeps mode and owner.  A bar tells how far it is\n"
+	"where it takes over two seconds.\n"
 	"\n"
+	"    --in-place       write FILE itself; after a failure it is incomplete\n"
 	"    --size N[K|M|G]  so many bytes will come: room for them is taken first, and fewer\n"
 	"                     or more are an error\n"
 	"    --sync           be on the device, with its name, when the command ends\n"
@@ -57,35 +59,6 @@ static int attach(struct copy *copy)
 	if (r == -ENXIO || r == -EOPNOTSUPP)
 		return copy_fail(copy, "%s: use cp(1) or dd(1), or --private", dsaio_error());
 	return r < 0 ? copy_fail(copy, "%s", dsaio_error()) : CTL_OK;
-}
-
-/* So that a full disk is told before anything was written. */
-static int take_room(struct copy *copy)
-{
-	char text[UNITS_TEXT_BYTES];
-	int r;
-
-	if (size_bytes == UINT64_MAX || size_bytes == 0)
-		return CTL_OK;
-	do
-		r = fallocate(copy->to.fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size_bytes) < 0 ? -errno
-											  : 0;
-	while (r == -EINTR && !stop_signal());
-	if (r == 0 || r == -EOPNOTSUPP)
-		return CTL_OK;
-	return copy_fail(copy, "%s: can not take room for %s: %s", copy->to.path,
-			 units_format_size(text, size_bytes),
-			 r == -EINTR ? "interrupted" : strerror(-r));
-}
-
-/* What was taken behind the file's end is given back. */
-static void give_room(const struct copy *copy)
-{
-	struct stat st;
-
-	/* An error has been told already: this one costs some space until the next cut. */
-	if (size_bytes != UINT64_MAX && fstat(copy->to.fd, &st) == 0)
-		(void)!ftruncate(copy->to.fd, st.st_size);
 }
 
 static int check_size(struct copy *copy)
@@ -142,8 +115,8 @@ static int put_opened(struct copy *copy)
 
 	if (r == CTL_OK)
 		r = attach(copy);
-	if (r == CTL_OK)
-		r = take_room(copy);
+	if (r == CTL_OK && size_bytes != UINT64_MAX)
+		r = copy_reserve(copy, size_bytes);
 	if (r == CTL_OK)
 		r = copy_make_pieces(copy, size_bytes);
 	if (r != CTL_OK)
@@ -154,13 +127,15 @@ static int put_opened(struct copy *copy)
 		r = check_size(copy);
 	if (r == CTL_OK)
 		r = copy_cut(copy, copy->done_bytes);
-	if (r == CTL_OK && is_synced)
+	if (r == CTL_OK)
+		r = copy_keep_owner(copy);
+	/* After a crash the new name must not have fewer bytes than the old file had. */
+	if (r == CTL_OK && (is_synced || (copy->temp_path && copy->was_there)))
 		r = copy_sync(copy);
+	if (r == CTL_OK)
+		r = copy_place(copy, is_synced);
 	nsec = clock_nsec() - start;
-	if (r != CTL_OK)
-		return r;
-	copy->is_complete = true;
-	return print_result(copy, nsec);
+	return r == CTL_OK ? print_result(copy, nsec) : r;
 }
 
 static int put_run(struct ctl *ctl)
@@ -175,6 +150,7 @@ static int put_run(struct ctl *ctl)
 				   .fd = STDIN_FILENO,
 				   .is_stream = true };
 	copy.end = size_bytes;
+	copy.is_in_place = is_in_place;
 	if (ctl->n_args != 1 || !ctl->args[0][0])
 		return ctl_usage(ctl, "name one file: dsaioctl put FILE: see dsaioctl put --help");
 	copy.to.path = ctl->args[0];
@@ -191,13 +167,7 @@ static int put_run(struct ctl *ctl)
 	r = copy_open_to(&copy, O_WRONLY, 0666, &st);
 	if (r == CTL_OK)
 		r = ctl_connect(ctl, &dir, 1, &copy.client);
-	if (r == CTL_OK)
-		r = put_opened(&copy);
-	if (r != CTL_OK && copy.to.fd >= 0) {
-		copy_drain(&copy);
-		give_room(&copy);
-	}
-	return r;
+	return r == CTL_OK ? put_opened(&copy) : r;
 }
 
 const struct command command_put = {

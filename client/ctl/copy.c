@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #define PIECE_BYTES (8u << 20)	     /* large enough that the next piece's start costs nothing */
@@ -63,12 +64,15 @@ int copy_fail(struct copy *copy, const char *format, ...)
 				copy->to.path);
 	if (copy->to.is_stream)
 		return ctl_fail(copy->ctl, copy->done_bytes ? "%s: after %s" : "%s", why, done);
-	if (copy->done_bytes == 0 && (copy->is_made || !copy->is_changed))
+	if (copy->done_bytes == 0 && (copy->is_made || copy->temp_path || !copy->is_changed))
 		return ctl_fail(copy->ctl, "%s: nothing was copied", why);
 	if (copy->end != UINT64_MAX)
 		(void)units_format_size(size, copy->end - copy->start);
-	return ctl_fail(copy->ctl, "%s: %s%s%s were copied; %s is not complete", why, done,
-			size[0] ? " of " : "", size, copy->to.path);
+	return ctl_fail(copy->ctl, "%s: %s%s%s were copied; %s %s", why, done,
+			size[0] ? " of " : "", size, copy->to.path,
+			!copy->temp_path  ? "is not complete"
+			: copy->was_there ? "is as it was"
+					  : "was not made");
 }
 
 /* ---- pieces ---- */
@@ -364,37 +368,121 @@ int copy_open_from(struct copy *copy, bool may_be_device, struct stat *ret_stat)
 	return CTL_OK;
 }
 
-int copy_open_to(struct copy *copy, int access_mode, mode_t mode, const struct stat *from_stat)
+/* What such a path names is open already, or no file of a directory's: it cannot be replaced. */
+static bool is_device_path(const char *path)
+{
+	return strncmp(path, "/proc/", 6) == 0 ||
+	       (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0);
+}
+
+static int open_in_place(struct copy *copy, int access_mode, mode_t mode)
 {
 	struct side *to = &copy->to;
-	struct stat st;
 
-	if (stat(to->path, &st) == 0) {
-		if (st.st_dev == from_stat->st_dev && st.st_ino == from_stat->st_ino)
+	if (copy->was_there)
+		to->fd = open(to->path, access_mode | O_CLOEXEC);
+	else
+		to->fd = open(to->path, access_mode | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+	if (to->fd < 0)
+		return ctl_fail(copy->ctl, "%s: %s", to->path, strerror(errno));
+	copy->is_made = !copy->was_there;
+	return CTL_OK;
+}
+
+/* In a directory with the sticky bit others' files cannot be replaced: known before the copy. */
+static bool is_sticky_against_us(const char *dir, const struct stat *old)
+{
+	struct stat st;
+	uid_t uid = geteuid();
+
+	return uid != 0 && stat(dir, &st) == 0 && (st.st_mode & S_ISVTX) && st.st_uid != uid &&
+	       old->st_uid != uid;
+}
+
+/* Makes a file of a name of its own in that directory; returns 0 or a negative errno. */
+static int make_temporary(struct copy *copy, const char *dir, mode_t mode)
+{
+	for (unsigned tries = 0; tries < 100; tries++) {
+		char *path = NULL;
+		uint64_t name;
+
+		if (getrandom(&name, sizeof(name), 0) != sizeof(name))
+			return -errno;
+		if (asprintf(&path, "%s/.dsaio-%016" PRIx64 ".tmp", dir, name) < 0)
+			return -ENOMEM;
+		copy->to.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+		if (copy->to.fd >= 0) {
+			copy->temp_path = path;
+			return 0;
+		}
+		free(path);
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -EEXIST;
+}
+
+/* A link stays a link: the file that it leads to is replaced. */
+static int open_temporary(struct copy *copy, mode_t mode)
+{
+	const char *path = copy->to.path, *dir;
+	_cleanup_(freep) char *dir_path = NULL;
+	int r;
+
+	if (copy->was_there && faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0)
+		return ctl_fail(copy->ctl, "%s: %s", path, strerror(errno));
+	if (copy->was_there && copy->old.st_nlink > 1)
+		return ctl_fail(copy->ctl,
+				"%s: has %ju names (hard links), and a copy would replace this one "
+				"alone: remove it first, or use --in-place to write all",
+				path, (uintmax_t)copy->old.st_nlink);
+	copy->place = copy->was_there ? realpath(path, NULL) : strdup(path);
+	dir_path = copy->place ? strdup(copy->place) : NULL;
+	if (!dir_path)
+		return ctl_fail(copy->ctl, "%s: %s", path, strerror(errno));
+	dir = dirname(dir_path);
+	r = copy->was_there && is_sticky_against_us(dir, &copy->old) ? -EPERM : 0;
+	if (r == 0)
+		r = make_temporary(copy, dir, copy->was_there ? 0600 : mode);
+	if (r == 0)
+		return CTL_OK;
+	if (!copy->was_there)
+		return ctl_fail(copy->ctl, "%s: %s", path, strerror(-r));
+	return ctl_fail(
+		copy->ctl,
+		"%s: cannot be replaced in its directory: %s: allow that, or use --in-place, "
+		"where a failure leaves it incomplete",
+		path, strerror(-r));
+}
+
+int copy_open_to(struct copy *copy, int access_mode, mode_t mode, const struct stat *from_stat)
+{
+	const struct side *to = &copy->to;
+	struct stat *st = &copy->old;
+
+	copy->was_there = stat(to->path, st) == 0;
+	if (copy->was_there) {
+		if (st->st_dev == from_stat->st_dev && st->st_ino == from_stat->st_ino)
 			return ctl_fail(copy->ctl, "%s and %s are the same file: nothing was done",
 					copy->from.path, to->path);
-		if (S_ISDIR(st.st_mode))
+		if (S_ISDIR(st->st_mode))
 			return ctl_fail(copy->ctl, "%s: is a directory: name a file in it",
 					to->path);
-		if (!S_ISREG(st.st_mode))
+		if (!S_ISREG(st->st_mode))
 			return ctl_fail(copy->ctl, "%s: is no regular file: use cp(1) or dd(1)",
 					to->path);
-		to->fd = open(to->path, access_mode | O_CLOEXEC);
 	} else if (errno != ENOENT) {
 		return ctl_fail(copy->ctl, "%s: %s", to->path, strerror(errno));
-	} else if (lstat(to->path, &st) == 0 && S_ISLNK(st.st_mode)) {
+	} else if (lstat(to->path, st) == 0 && S_ISLNK(st->st_mode)) {
 		return ctl_fail(copy->ctl,
 				"%s: is a symbolic link to nothing: remove it, or name its target",
 				to->path);
 	} else if (to->path[strlen(to->path) - 1] == '/') {
 		return ctl_fail(copy->ctl, "%s: no such directory: make it first", to->path);
-	} else {
-		to->fd = open(to->path, access_mode | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-		copy->is_made = to->fd >= 0;
 	}
-	if (to->fd < 0)
-		return ctl_fail(copy->ctl, "%s: %s", to->path, strerror(errno));
-	return CTL_OK;
+	if (copy->is_in_place || is_device_path(to->path))
+		return open_in_place(copy, access_mode, mode);
+	return open_temporary(copy, mode);
 }
 
 int copy_open_handle(struct copy *copy)
@@ -402,6 +490,27 @@ int copy_open_handle(struct copy *copy)
 	if (dsaio_handle_open(copy->client, NULL, &copy->handle) < 0)
 		return ctl_fail(copy->ctl, "%s", dsaio_error());
 	return CTL_OK;
+}
+
+int copy_reserve(struct copy *copy, uint64_t bytes)
+{
+	char text[UNITS_TEXT_BYTES];
+	int r;
+
+	if (bytes == 0)
+		return CTL_OK;
+	copy->reserved_bytes = bytes; /* a part of it, where it fails */
+	do
+		r = fallocate(copy->to.fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) < 0 ? -errno : 0;
+	while (r == -EINTR && !stop_signal());
+	if (r == 0 || r == -EOPNOTSUPP)
+		return CTL_OK;
+	return copy_fail(copy, "%s: can not take room for %s%s: %s", copy->to.path,
+			 units_format_size(text, bytes),
+			 copy->temp_path && copy->was_there
+				 ? " beside what is there (--in-place needs no such room)"
+				 : "",
+			 r == -EINTR ? "interrupted" : strerror(-r));
 }
 
 int copy_cut(struct copy *copy, uint64_t size)
@@ -425,19 +534,26 @@ int copy_cut(struct copy *copy, uint64_t size)
 	return CTL_OK;
 }
 
-/* What was made must also be found after a crash: the name lies in the directory. */
-static int sync_directory(struct copy *copy)
+int copy_keep_owner(struct copy *copy)
 {
-	_cleanup_(freep) char *path = strdup(copy->to.path);
-	_cleanup_(closep) int fd = -1;
+	const struct stat *old = &copy->old;
+	mode_t mode = old->st_mode & 0777;
+	struct stat st;
 
-	if (!path)
-		return copy_fail(copy, "out of memory");
-	fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* A directory that may be searched but not read can not be synced: nor does cp(1). */
-	if (fd >= 0 && fsync(fd) < 0 && errno != EINVAL)
-		return copy_fail(copy, "%s: fsync of its directory: %s", copy->to.path,
-				 strerror(errno));
+	if (!copy->temp_path || !copy->was_there)
+		return CTL_OK;
+	if (fstat(copy->to.fd, &st) < 0)
+		return copy_fail(copy, "%s: %s", copy->to.path, strerror(errno));
+	if ((st.st_uid != old->st_uid || st.st_gid != old->st_gid) &&
+	    fchown(copy->to.fd, old->st_uid, old->st_gid) < 0) {
+		ctl_note(copy->ctl, "%s: gets another owner: that of user %ju can not be kept: %s",
+			 copy->to.path, (uintmax_t)old->st_uid, strerror(errno));
+		/* Another group must not get more than all others. */
+		if (st.st_gid != old->st_gid && fchown(copy->to.fd, (uid_t)-1, old->st_gid) < 0)
+			mode &= ~(mode_t)070 | (mode & 07) << 3;
+	}
+	if (fchmod(copy->to.fd, mode) < 0)
+		return copy_fail(copy, "%s: chmod: %s", copy->to.path, strerror(errno));
 	return CTL_OK;
 }
 
@@ -453,15 +569,80 @@ int copy_sync(struct copy *copy)
 	if (r < 0)
 		return copy_fail(copy, "%s: fsync: %s", to->path,
 				 to->file ? dsaio_error() : strerror(-r));
-	return copy->is_made ? sync_directory(copy) : CTL_OK;
+	return CTL_OK;
+}
+
+/* What was made must also be found after a crash: the name lies in the directory. */
+static int sync_directory(struct copy *copy, const char *of)
+{
+	_cleanup_(freep) char *path = strdup(of);
+	_cleanup_(closep) int fd = -1;
+
+	if (!path)
+		return ctl_fail(copy->ctl, "out of memory");
+	fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* A directory that may be searched but not read can not be synced: nor does cp(1). */
+	if (fd >= 0 && fsync(fd) < 0 && errno != EINVAL)
+		return ctl_fail(copy->ctl, "%s: is complete, but fsync of its directory: %s",
+				copy->to.path, strerror(errno));
+	return CTL_OK;
+}
+
+/* A file that appeared where none was is another's, and stays. */
+static int rename_temporary(const struct copy *copy)
+{
+	if (!copy->was_there) {
+		if (renameat2(AT_FDCWD, copy->temp_path, AT_FDCWD, copy->place, RENAME_NOREPLACE) ==
+		    0)
+			return 0;
+		if (errno != EINVAL) /* EINVAL: this file system does not know the flag */
+			return -errno;
+	}
+	return rename(copy->temp_path, copy->place) < 0 ? -errno : 0;
+}
+
+int copy_place(struct copy *copy, bool is_synced)
+{
+	int r;
+
+	if (!copy->temp_path) {
+		copy->is_complete = true;
+		return is_synced && copy->is_made ? sync_directory(copy, copy->to.path) : CTL_OK;
+	}
+	if (stop_signal())
+		return copy_fail(copy, "interrupted");
+	r = rename_temporary(copy);
+	if (r < 0)
+		return copy_fail(copy, "%s: rename: %s%s", copy->to.path, strerror(-r),
+				 copy->was_there ? ": use --in-place" : "");
+	copy->is_complete = true;
+	free(copy->temp_path);
+	copy->temp_path = NULL;
+	return is_synced ? sync_directory(copy, copy->place) : CTL_OK;
+}
+
+/* What was reserved behind the file's end. */
+static void give_reserved(const struct copy *copy)
+{
+	struct stat st;
+
+	/* An error has been reported already: this one costs some space until the next cut. */
+	if (fstat(copy->to.fd, &st) == 0)
+		(void)!ftruncate(copy->to.fd, st.st_size);
 }
 
 /* The daemon lets go of the buffers before anything else goes. */
 void copy_deinit(struct copy *copy)
 {
 	dsaio_disconnect(copy->client);
-	if (copy->is_made && !copy->is_complete && copy->done_bytes == 0)
-		(void)unlink(copy->to.path); /* the sentence has been said already */
+	if (copy->temp_path)
+		(void)unlink(copy->temp_path); /* the sentence has been said already */
+	else if (copy->is_made && !copy->is_complete && copy->done_bytes == 0)
+		(void)unlink(copy->to.path);
+	else if (copy->reserved_bytes && !copy->is_complete)
+		give_reserved(copy);
+	free(copy->temp_path);
+	free(copy->place);
 	if (!copy->from.is_stream)
 		closep(&copy->from.fd);
 	if (!copy->to.is_stream)

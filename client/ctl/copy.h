@@ -5,9 +5,13 @@
  * read and written at its offsets by plain system calls; or a stream, which has no offsets.  A
  * byte of the source goes to the same offset of the destination.
  *
- * A failure is told once, by copy_fail(), with how far the copy got.  What is there of the
- * destination stays, but for a file of our own making that nothing was written to
- * (copy_deinit() removes it).
+ * The destination is replaced as a whole: the bytes go to a temporary file in its directory, which
+ * copy_place() renames.  After a failure or a signal copy_deinit() removes that file, and the
+ * destination is as it was.  Only with is_in_place, or through /dev or /proc, the destination itself
+ * is written; then what is there of it stays, but for a file of our own making that nothing was
+ * written to.
+ *
+ * A failure is reported once, by copy_fail(), with how far the copy got.
  */
 #ifndef DSAIO_CTL_COPY_H
 #define DSAIO_CTL_COPY_H
@@ -52,7 +56,13 @@ struct copy {
 	uint64_t end;	     /* behind the last one; UINT64_MAX: as many as there are */
 	uint64_t end_min;    /* the source ending before that is an error */
 	uint64_t done_bytes; /* written */
-	bool is_made;	     /* the destination was not there before */
+	bool is_in_place;    /* the caller's choice; see above */
+	bool was_there;	     /* the destination, before */
+	struct stat old;     /* what it was, if it was there */
+	char *temp_path;     /* owned; NULL: written in place, or renamed */
+	char *place;	     /* owned; what the temporary file becomes */
+	uint64_t reserved_bytes;
+	bool is_made;	     /* the destination was not there, and is written in place */
 	bool is_changed;     /* it may no longer be what it was: a write was begun, or a cut */
 	bool is_complete;    /* all is there; what fails later is the comparison */
 	bool is_output_lost; /* a stream took no more: its other end is gone, or it failed */
@@ -76,7 +86,7 @@ int copy_open_from(struct copy *copy, bool may_be_device, struct stat *ret_stat)
 
 /*
  * Opens the destination, a regular file that is not the source, or makes it with that mode (less
- * the umask).  access_mode: O_WRONLY or O_RDWR.
+ * the umask).  access_mode: O_WRONLY or O_RDWR.  Unless it is written in place: the temporary file.
  */
 int copy_open_to(struct copy *copy, int access_mode, mode_t mode, const struct stat *from_stat);
 
@@ -92,16 +102,28 @@ int copy_make_pieces(struct copy *copy, uint64_t n_bytes);
 /* Moves all bytes.  label: of the bar; total_bytes: UINT64_MAX: nobody knows; is_shown: or none. */
 int copy_run(struct copy *copy, const char *label, uint64_t total_bytes, bool is_shown);
 
+/* Reserves blocks, before anything is written, so that a full disk changes nothing. */
+int copy_reserve(struct copy *copy, uint64_t bytes);
+
 /* Cuts the destination to that size, if it is longer. */
 int copy_cut(struct copy *copy, uint64_t size);
 
-/* Brings the destination to its device, with its name if we made it. */
+/* Gives the temporary file the mode of the file that it replaces, and its owner where that is allowed. */
+int copy_keep_owner(struct copy *copy);
+
+/* Brings the destination's bytes to its device. */
 int copy_sync(struct copy *copy);
+
+/* Renames the temporary file; is_synced: a new name is on its device, too. */
+int copy_place(struct copy *copy, bool is_synced);
 
 /* Waits for what is open at the daemon, whatever comes of it. */
 void copy_drain(struct copy *copy);
 
-/* Disconnects, removes an empty file that we made for nothing, closes what is no stream. */
+/*
+ * All clean-up: disconnects, removes what is not complete and not the destination, gives reserved
+ * blocks back, closes what is no stream.
+ */
 void copy_deinit(struct copy *copy);
 
 /* ---- pieces one by one, for comparing ---- */

@@ -169,13 +169,18 @@ a_file_that_becomes_shorter_is_an_error() {
 	head -c "$(wc -c <"$dir/piped")" "$store/a" | cmp -s - "$dir/piped" || { why="other bytes"; return 1; }
 }
 
-put_writes_in_place_and_cuts() {
+put_replaces_a_file_or_writes_in_place_and_cuts() {
 	local umask_before
 	random_file "$dir/src" 1000001
 	random_file "$store/b" 9000000
+	put_from "$dir/src" "$store/b" && same "$dir/src" "$store/b" || return 1
+	random_file "$store/b" 9000000
 	ln -f "$store/b" "$store/b.link"
-	put_from "$dir/src" "$store/b" && same "$dir/src" "$store/b.link" || return 1
-	rm -f "$store/new"
+	"$ctl" put "$store/b" <"$dir/src" >"$dir/out" 2>"$dir/err"
+	why="exit status $?"
+	[ "$why" = "exit status 1" ] && says "$dir/err" "has 2 names (hard links)" "--in-place" || return 1
+	put_from "$dir/src" "$store/b" --in-place && same "$dir/src" "$store/b.link" || return 1
+	rm -f "$store/b.link" "$store/new"
 	umask_before=$(umask)
 	umask 027
 	put_from "$dir/src" "$store/new" --sync
@@ -197,7 +202,11 @@ an_announced_size_must_come() {
 	rm -f "$store/b"
 	"$ctl" put --size 1000002 "$store/b" <"$dir/src" 2>"$dir/err"
 	why="exit status $?"
-	[ "$why" = "exit status 1" ] && says "$dir/err" "ended after 1000001 of the 1000002" "is not complete" &&
+	[ "$why" = "exit status 1" ] && says "$dir/err" "ended after 1000001 of the 1000002" "was not made" &&
+		no_temporary "$store" && { why="a file was left"; [ ! -e "$store/b" ]; } || return 1
+	"$ctl" put --in-place --size 4000002 "$store/b" <"$dir/src" 2>"$dir/err"
+	why="exit status $?"
+	[ "$why" = "exit status 1" ] && says "$dir/err" "ended after 1000001 of the 4000002" "is not complete" &&
 		same "$dir/src" "$store/b" || return 1
 	why="$(stat -c %b "$store/b") blocks of 512 bytes: what was taken was not given back"
 	[ "$(stat -c %b "$store/b")" -lt 2100 ] || return 1
@@ -229,7 +238,8 @@ a_full_disk_is_told_with_what_was_written() {
 	head -c 40000000 /dev/zero | "$ctl" put --private "$small/f" >"$dir/out" 2>"$dir/err"
 	rc=${PIPESTATUS[1]}
 	why="exit status $rc"
-	if [ "$rc" = 1 ] && says "$dir/err" "No space left on device" "is not complete" && rm -f "$small/f"; then
+	if [ "$rc" = 1 ] && says "$dir/err" "No space left on device" "was not made" && no_temporary "$small" &&
+		[ ! -e "$small/f" ]; then
 		head -c 40000000 /dev/zero | "$ctl" put --private --size 40000000 "$small/f" >"$dir/out" 2>"$dir/err"
 		rc=${PIPESTATUS[1]}
 		why="exit status $rc"
@@ -245,22 +255,21 @@ a_full_disk_is_told_with_what_was_written() {
 
 a_terminated_put_says_how_far_it_got() {
 	local fd pid rc
-	rm -f "$dir/fifo" "$store/b"
+	rm -f "$dir/fifo"
+	random_file "$store/b" 5000001
+	cp "$store/b" "$dir/before"
 	mkfifo "$dir/fifo"
 	"$ctl" put "$store/b" <"$dir/fifo" >"$dir/out" 2>"$dir/err" &
 	pid=$!
 	exec {fd}>"$dir/fifo"
-	head -c 20000000 /dev/zero >&"$fd"
-	# It has written when the file has grown; then it waits for more.
-	while [ "$(stat -c %s "$store/b" 2>/dev/null || echo 0)" -lt 8388608 ] && kill -0 "$pid" 2>/dev/null; do
-		read -rt 0.02 <> <(:)
-	done
+	head -c 40000000 /dev/zero >&"$fd"
+	await_half_copy "$pid" "$store" # then it waits for more
 	kill -TERM "$pid"
 	wait "$pid"
 	rc=$?
 	exec {fd}>&-
 	why="exit status $rc: $(cat "$dir/err")"
-	[ "$rc" = 143 ] && says "$dir/err" "interrupted" "is not complete"
+	[ "$rc" = 143 ] && says "$dir/err" "interrupted" "b is as it was" && same "$dir/before" "$store/b" && no_temporary "$store"
 }
 
 # A bar comes after two seconds: the reader takes that long.
@@ -286,7 +295,7 @@ for t in sizes_of_all_kinds_go_round_through_pipes cat_and_put_in_one_pipe files
 	a_file_of_another_user_is_refused a_full_output_ends_with_one_error a_closed_output_is_an_error \
 	a_reader_that_goes_away_ends_it_quietly output_that_is_the_file_itself_is_refused \
 	a_file_that_grows_is_read_to_its_end a_file_that_becomes_shorter_is_an_error \
-	put_writes_in_place_and_cuts put_tells_json an_announced_size_must_come put_refuses_what_is_no_file \
+	put_replaces_a_file_or_writes_in_place_and_cuts put_tells_json an_announced_size_must_come put_refuses_what_is_no_file \
 	a_full_disk_is_told_with_what_was_written a_terminated_put_says_how_far_it_got \
 	a_terminal_that_gets_no_output_sees_a_bar without_a_daemon_a_private_one_serves; do
 	run_test $t

@@ -136,6 +136,20 @@ random_file() {
 	head -c "$2" /dev/urandom >"$1"
 }
 
+# Waits until the command of that pid has written 16 MiB to its temporary file in that directory.
+await_half_copy() {
+	local pid=$1 in=$2
+	while [ "$(stat -c %s "$in"/.dsaio-*.tmp 2>/dev/null || echo 0)" -lt 16777216 ] && kill -0 "$pid" 2>/dev/null; do
+		read -rt 0.02 <> <(:)
+	done
+}
+
+# no_temporary DIR: nothing of a copy that failed is there.
+no_temporary() {
+	why="left: $(echo "$1"/.dsaio-*)"
+	[ -z "$(find "$1" -maxdepth 1 -name '.dsaio-*')" ]
+}
+
 same() {
 	cmp -s "$1" "$2" && return 0
 	why="$1 and $2 differ: $(cmp "$1" "$2" 2>&1)"

@@ -145,54 +145,143 @@ a_file_of_proc_is_refused() {
 	same "$store/dst.before" "$store/dst"
 }
 
-a_full_disk_is_told_with_what_was_copied() {
+a_full_disk_changes_nothing() {
 	[ "$(id -u)" = 0 ] || return 2 # mounts a small file system
 	local small=$dir/small rc
 	mkdir "$small" && truncate -s 32M "$dir/image" && mkfs.ext4 -q "$dir/image" &&
 		mount -o loop "$dir/image" "$small" 2>/dev/null || return 2
 	random_file "$store/src" 60000000
 	expect 1 "$ctl" cp --private "$store/src" "$small/dst" &&
-		says "$dir/err" "No space left on device" "were copied" "is not complete"
+		says "$dir/err" "can not take room for 57.2 MiB: No space left on device" "nothing was copied" &&
+		no_temporary "$small" && { why="a file was left"; [ ! -e "$small/dst" ]; } && full_disk_keeps_the_old "$small"
 	rc=$?
 	umount "$small"
 	return "$rc"
 }
 
+# Room for the old file and half of the new one.
+full_disk_keeps_the_old() {
+	local small=$1 n_free
+	random_file "$store/old" 10000001
+	cp "$store/old" "$small/dst"
+	expect 1 "$ctl" cp --private "$store/src" "$small/dst" &&
+		says "$dir/err" "beside what is there (--in-place needs no such room): No space left" "nothing was copied" &&
+		same "$store/old" "$small/dst" && no_temporary "$small" || return 1
+	expect 1 "$ctl" cp --private --in-place "$store/src" "$small/dst" && says "$dir/err" "No space left" "nothing was copied" &&
+		same "$store/old" "$small/dst" || return 1
+	why="what was taken was not given back"
+	n_free=$(stat -f -c '%a * %S' "$small")
+	[ $((n_free)) -gt 10000000 ] || return 1
+	head -c 60000000 /dev/zero | "$ctl" put --private "$small/dst" >"$dir/out" 2>"$dir/err"
+	why="exit status ${PIPESTATUS[1]}: $(cat "$dir/err")"
+	[[ $why = "exit status 1:"* ]] && says "$dir/err" "No space left" "dst is as it was" &&
+		same "$store/old" "$small/dst" && no_temporary "$small"
+}
+
+an_old_file_keeps_its_mode_and_owner() {
+	random_file "$store/src" 5000
+	random_file "$store/dst" 9000
+	chmod 640 "$store/dst"
+	[ "$(id -u)" != 0 ] || chown 65534:65533 "$store/dst"
+	local before
+	before=$(stat -c '%a %u %g' "$store/dst")
+	expect 0 "$ctl" cp "$store/src" "$store/dst" && same "$store/src" "$store/dst" || return 1
+	why="mode and owner $(stat -c '%a %u %g' "$store/dst") instead of $before"
+	[ "$(stat -c '%a %u %g' "$store/dst")" = "$before" ] || return 1
+	random_file "$dir/src" 7000
+	"$ctl" put "$store/dst" <"$dir/src" >"$dir/out" 2>"$dir/err" && same "$dir/src" "$store/dst" || return 1
+	[ "$(stat -c '%a %u %g' "$store/dst")" = "$before" ] && rm -f "$store/dst"
+}
+
+# A file of a group that the user is not in: its group's rights are not for another group.
+an_owner_that_can_not_be_kept_is_said() {
+	as_nobody || return 2
+	random_file "$store/src" 5000
+	mkdir -p "$store/open"
+	random_file "$store/open/dst" 9000
+	chmod 777 "$store/open"
+	chmod 676 "$store/open/dst"
+	chmod 644 "$store/src"
+	expect 0 "${nobody[@]}" "$ctl" cp "$store/src" "$store/open/dst" && same "$store/src" "$store/open/dst" &&
+		says "$dir/err" "gets another owner" || return 1
+	why="mode $(stat -c %a "$store/open/dst")"
+	[ "$(stat -c '%a %u' "$store/open/dst")" = "666 65534" ] && rm -rf "$store/open"
+}
+
+a_link_leads_to_the_new_file() {
+	random_file "$store/src" 5000
+	random_file "$store/target" 9000
+	ln -sfn target "$store/soft"
+	expect 0 "$ctl" cp "$store/src" "$store/soft" && same "$store/src" "$store/target" || return 1
+	why="the link is none any more"
+	[ -L "$store/soft" ] || return 1
+	random_file "$store/target" 9000
+	ln -f "$store/target" "$store/hard"
+	cp "$store/target" "$dir/before"
+	expect 1 "$ctl" cp "$store/src" "$store/hard" && says "$dir/err" "has 2 names (hard links)" "--in-place" &&
+		same "$dir/before" "$store/target" &&
+		expect 0 "$ctl" cp --in-place "$store/src" "$store/hard" && same "$store/src" "$store/target"
+}
+
+a_directory_that_takes_no_file_is_told_with_in_place() {
+	as_nobody || return 2
+	random_file "$store/src" 5000
+	chmod 644 "$store/src"
+	mkdir -p "$store/closed"
+	random_file "$store/closed/dst" 9000
+	chmod 666 "$store/closed/dst"
+	cp "$store/closed/dst" "$dir/before"
+	expect 1 "${nobody[@]}" "$ctl" cp "$store/src" "$store/closed/dst" &&
+		says "$dir/err" "closed/dst: cannot be replaced in its directory: Permission denied" "--in-place" &&
+		same "$dir/before" "$store/closed/dst" || return 1
+	chmod 1777 "$store/closed" # as /tmp: another's file
+	expect 1 "${nobody[@]}" "$ctl" cp "$store/src" "$store/closed/dst" && says "$dir/err" "--in-place" &&
+		same "$dir/before" "$store/closed/dst" && no_temporary "$store/closed" &&
+		expect 0 "${nobody[@]}" "$ctl" cp --in-place "$store/src" "$store/closed/dst" &&
+		same "$store/src" "$store/closed/dst" || return 1
+	chmod 444 "$store/closed/dst"
+	chmod 777 "$store/closed"
+	expect 1 "${nobody[@]}" "$ctl" cp "$store/src" "$store/closed/dst" && says "$dir/err" "dst: Permission denied"
+}
+
 a_terminated_copy_says_how_far_it_got() {
-	local pid rc
-	truncate -s 3G "$dir/huge" # reads as zeros: the copy takes a while
-	"$ctl" cp "$dir/huge" "$store/dst" >"$dir/out" 2>"$dir/err" &
-	pid=$!
-	# The copy has begun when the file has grown.
-	while [ "$(stat -c %s "$store/dst" 2>/dev/null || echo 0)" -lt 16777216 ] && kill -0 "$pid" 2>/dev/null; do
-		read -rt 0.02 <> <(:)
+	local pid rc how
+	truncate -s 1G "$dir/huge" # reads as zeros: the copy takes a while
+	random_file "$dir/old" 5000001
+	for how in new old; do
+		[ $how = new ] || cp "$dir/old" "$store/dst"
+		"$ctl" cp "$dir/huge" "$store/dst" >"$dir/out" 2>"$dir/err" &
+		pid=$!
+		await_half_copy "$pid" "$store"
+		kill -TERM "$pid" 2>/dev/null
+		wait "$pid"
+		rc=$?
+		why="exit status $rc: $(cat "$dir/err")"
+		[ "$rc" = 143 ] && says "$dir/err" "interrupted" "were copied" && no_temporary "$store" || return 1
+		case $how in
+		new) says "$dir/err" "dst was not made" && { why="a file was left"; [ ! -e "$store/dst" ]; } ;;
+		old) says "$dir/err" "dst is as it was" && same "$dir/old" "$store/dst" ;;
+		esac || return 1
 	done
-	kill -TERM "$pid" 2>/dev/null
-	wait "$pid"
-	rc=$?
 	rm -f "$dir/huge" "$store/dst"
-	why="exit status $rc: $(cat "$dir/err")"
-	[ "$rc" = 143 ] && says "$dir/err" "interrupted" "were copied" "is not complete"
 }
 
 # bash leaves a loop only if the command itself died of SIGINT.
 ctrl_c_ends_a_loop_around_cp() {
 	local pid
-	truncate -s 3G "$dir/huge"
+	truncate -s 1G "$dir/huge"
 	: >"$dir/rounds"
 	set -m # a process group of its own, as on a terminal
 	bash -c 'for i in 1 2 3; do echo "$i" >>"$1/rounds"; "$2" cp "$1/huge" "$3/dst$i"; done' - \
 		"$dir" "$ctl" "$store" >"$dir/out" 2>"$dir/err" &
 	pid=$!
 	set +m
-	while [ "$(stat -c %s "$store/dst1" 2>/dev/null || echo 0)" -lt 16777216 ] && kill -0 "$pid" 2>/dev/null; do
-		read -rt 0.02 <> <(:)
-	done
+	await_half_copy "$pid" "$store"
 	kill -INT -- "-$pid"
 	wait "$pid"
 	rm -f "$dir/huge" "$store"/dst*
 	why="rounds: $(tr '\n' ' ' <"$dir/rounds"): $(cat "$dir/err")"
-	[ "$(cat "$dir/rounds")" = 1 ]
+	[ "$(cat "$dir/rounds")" = 1 ] && no_temporary "$store"
 }
 
 printf '[daemon]\nauto_stores = no\n' >"$dir/dsaiod.conf"
@@ -202,7 +291,9 @@ for t in sizes_of_all_kinds_arrive_byte_by_byte a_longer_copy_is_cut_and_a_short
 	sparse_files_read_as_zeros what_can_not_be_copied_is_refused \
 	a_missing_destination_is_told_as_what_it_is closed_descriptors_do_not_let_output_into_files \
 	status_with_a_closed_output_fails a_failed_start_leaves_no_file \
-	one_side_may_lie_on_no_store a_file_of_proc_is_refused a_full_disk_is_told_with_what_was_copied \
+	one_side_may_lie_on_no_store a_file_of_proc_is_refused a_full_disk_changes_nothing \
+	an_old_file_keeps_its_mode_and_owner an_owner_that_can_not_be_kept_is_said a_link_leads_to_the_new_file \
+	a_directory_that_takes_no_file_is_told_with_in_place \
 	a_terminated_copy_says_how_far_it_got ctrl_c_ends_a_loop_around_cp; do
 	run_test $t
 done
