@@ -185,47 +185,67 @@ static int open_file(struct bench_worker *worker, const char *path, int open_fla
 	return 0;
 }
 
-static int fill_read_file(struct bench_worker *worker, const char *path, int fd)
+/* Fills the file with random bytes; returns 0 or a negative errno, *ret_done bytes were written. */
+static int fill_file(int fd, uint64_t *ret_done)
 {
 	_cleanup_(freep) uint8_t *piece = malloc(PIECE_BYTES);
 
 	if (!piece)
-		return bench_worker_fail(worker, "%s: out of memory", path);
-	if (ftruncate(fd, 0) < 0)
-		return bench_worker_fail(worker, "%s: cannot make the file to read: %s", path,
-					 strerror(errno));
-	for (uint64_t done = 0; done < options.io_size;) {
-		uint64_t left = options.io_size - done;
+		return -ENOMEM;
+	/* Reserved first: on a full disk a file of another size stays as it is. */
+	while (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)options.io_size) < 0)
+		if (errno == EOPNOTSUPP)
+			break;
+		else if (errno != EINTR)
+			return -errno;
+	while (*ret_done < options.io_size) {
+		uint64_t left = options.io_size - *ret_done;
 		size_t len = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
 		ssize_t n;
 
 		bench_fill_random(piece, len);
 		n = write(fd, piece, len);
 		if (n < 0 && errno != EINTR)
-			return bench_worker_fail(
-				worker,
-				"%s: cannot make the file to read: %s after %" PRIu64 " bytes",
-				path, strerror(errno), done);
-		done += n > 0 ? (uint64_t)n : 0;
+			return -errno;
+		*ret_done += n > 0 ? (uint64_t)n : 0;
 	}
 	/* Not measured later: the writing back of these pages. */
-	if (fsync(fd) < 0)
-		return bench_worker_fail(worker, "%s: fsync: %s", path, strerror(errno));
+	if (ftruncate(fd, (off_t)options.io_size) < 0 || fsync(fd) < 0)
+		return -errno;
 	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* only advice */
 	return 0;
 }
 
-/* Makes the file to be read, of random bytes, unless it is there in that size. */
+/*
+ * Makes the file to be read, of random bytes, unless it is there in that size.  If it cannot be
+ * completed, a file that was not there before is removed.
+ */
 static int make_read_file(struct bench_worker *worker, const char *path)
 {
 	_cleanup_(closep) int fd = -1;
-	struct stat st;
+	uint64_t done = 0;
+	struct stat st = { .st_mode = 0 }; /* lstat may fail for another reason: open says why */
+	bool is_ours;
 	int r;
 
-	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == options.io_size)
+	is_ours = lstat(path, &st) < 0 && errno == ENOENT;
+	if (S_ISREG(st.st_mode) && (uint64_t)st.st_size == options.io_size)
 		return 0;
-	r = open_file(worker, path, O_WRONLY | O_CREAT, &fd, &st);
-	return r < 0 ? r : fill_read_file(worker, path, fd);
+	r = open_file(worker, path, O_WRONLY | (is_ours ? O_CREAT | O_EXCL : 0), &fd, &st);
+	if (r < 0)
+		return r;
+	r = fill_file(fd, &done);
+	if (r == 0)
+		return 0;
+	/* The message names what failed first. */
+	if (is_ours)
+		(void)unlink(path);
+	else if (done == 0)
+		(void)!ftruncate(fd, st.st_size); /* reserved blocks behind its end */
+	return bench_worker_fail(
+		worker, "%s: cannot make the file to read: %s after %" PRIu64 " bytes%s", path,
+		strerror(-r), done,
+		r == -ENOSPC ? ": free some space, or use a smaller --io_size" : "");
 }
 
 /* Reads the file past the page cache, where that can be, and compares it with the buffer. */
