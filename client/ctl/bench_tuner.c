@@ -10,44 +10,48 @@
 #include <string.h>
 
 #define ROUNDS_MAX 64u
-/* The last stage, whatever the budget: fewer give no interval that is worth something. */
+/* Of whole transfers, whatever the budget: fewer give no interval that is worth something. */
 #define FINAL_ROUNDS_MIN 5u
-/* Its steps are cut so that about so many rounds fit: many short ones beat few long ones where a
-   device's speed changes within seconds. */
-#define FINAL_ROUNDS_WANTED 12u
-/* Steps are no shorter than this part of a whole measurement: what a transfer costs at its begin
-   and end must not decide. */
-#define STEP_PARTS_MAX 32u
-/* Points that lose less than this share of speed count as fast: then the cost decides. */
-#define SAME_SPEED 0.015
+/* The first round's steps are no shorter than this part of a whole one: what a transfer costs at its
+   start and end must not decide. */
+#define STEP_PARTS_MAX 16u
+/* Whole transfers that may miss the depth before the point is dropped: a process that waits for a
+   processor lets a queue run empty, too. */
+#define TRIES_MAX 3u
+/* A goal keeps so many points that were fastest, and the cheapest points of so many groups. */
+#define FASTEST_KEPT 2u
+#define GROUPS_KEPT 3u
+#define KEPT_MAX (FASTEST_KEPT + GROUPS_KEPT + 1u) /* and the cheapest of the fast ones */
 
-/* Before the last stage: after so many rounds of steps of io_size / parts, a goal keeps n_kept. */
-static const struct stage {
-	unsigned parts, n_rounds;
-	size_t n_kept;
-} stages[] = { { 16, 2, 16 }, { 8, 3, 6 } };
-#define N_STAGES (sizeof(stages) / sizeof(stages[0]))
-
-enum fate { RACES, SLOWER, NOT_FOLLOWED, FAILED };
+enum fate { RACES, SLOWER, NOT_FOLLOWED, NOT_REACHED, FAILED };
 
 struct point {
-	uint64_t cost;
+	uint64_t cost, need;
+	uint32_t group;
+	unsigned n_tries; /* whole transfers that missed the depth */
 	enum fate fates[N_TUNER_GOALS];
 	float logs[2][ROUNDS_MAX]; /* of speeds, by op; NAN: not measured */
+};
+
+/* Of a goal's points in the first round. */
+struct group {
+	size_t n;
+	double mean;	 /* of the logarithms */
+	size_t cheapest; /* point */
+	bool is_slower, is_kept;
 };
 
 struct tuner {
 	struct tuner_options options;
 	struct point *points;
+	struct group *groups; /* room for n_points */
 	uint64_t used_bytes, random;
-	size_t stage; /* N_STAGES: the last one */
-	unsigned round, stage_round, final_round;
-	uint64_t step_bytes;
+	bool is_final;
+	unsigned round;		  /* 0: the first one, of all points */
 	struct tuner_step *steps; /* of this round */
 	size_t n_steps, at;
 	bool is_done;
-	double *means; /* thin_out()'s, for each point */
-	bool *is_kept;
+	bool *is_kept; /* thin_out()'s, for each point */
 };
 
 /* What a goal's rounds say of the points that race. */
@@ -174,52 +178,154 @@ static double half_width(const struct analysis *a)
 	       sqrt(1 + 2 * log((double)(a->n - 1)) / (normal * normal));
 }
 
-/* ---- who stays ---- */
+/* ---- the points that stay ---- */
 
-/* The index of the best of those that are marked false, by mean or by cost; n_points: none. */
-static size_t pick(const struct tuner *tuner, enum tuner_goal goal, const double *means,
-		   const bool *is_kept, bool by_cost)
+static bool is_cheaper(const struct tuner *tuner, size_t a, size_t b)
 {
-	size_t best = tuner->options.n_points;
+	return tuner->points[a].cost < tuner->points[b].cost;
+}
 
-	for (size_t i = 0; i < tuner->options.n_points; i++) {
-		if (!races(tuner, i, goal) || is_kept[i])
+/* Fills in the groups.  Returns the best one, n_points: no point races. */
+static size_t find_groups(struct tuner *tuner, enum tuner_goal goal)
+{
+	const size_t n_points = tuner->options.n_points;
+	size_t best = n_points;
+
+	for (size_t k = 0; k < n_points; k++)
+		tuner->groups[k] = (struct group){ .n = 0 };
+	for (size_t i = 0; i < n_points; i++) {
+		struct group *group = &tuner->groups[tuner->points[i].group];
+
+		if (!races(tuner, i, goal))
 			continue;
-		if (best == tuner->options.n_points ||
-		    (by_cost ? tuner->points[i].cost < tuner->points[best].cost
-			     : means[i] > means[best]))
-			best = i;
+		if (!group->n++ || is_cheaper(tuner, i, group->cheapest))
+			group->cheapest = i;
+		group->mean += value(&tuner->points[i], goal, 0);
+	}
+	for (size_t k = 0; k < n_points; k++) {
+		struct group *group = &tuner->groups[k];
+
+		if (!group->n)
+			continue;
+		group->mean /= (double)group->n;
+		if (best == n_points || group->mean > tuner->groups[best].mean)
+			best = k;
 	}
 	return best;
 }
 
-/*
- * Lets go of points, and leaves n_kept at most: the fastest, and for each three of them the cheapest
- * of the others, none of which is clearly slower.  (In simulations with points up to 30% apart and
- * steps that swing by 10%, half cheap ones lost 1.9% of speed in the mean, this loses 1.7%.)
- */
-static void thin_out(struct tuner *tuner, enum tuner_goal goal, size_t n_kept)
+/* How far single measurements swing: around the means of their groups. */
+static double find_swing(const struct tuner *tuner, enum tuner_goal goal, size_t *ret_degrees)
 {
-	double *means = tuner->means;
-	bool *is_kept = tuner->is_kept;
-	const struct analysis a = analyse(tuner, goal, 0, means);
-	const size_t n_points = tuner->options.n_points;
-	size_t n = 0, i;
+	double squares = 0;
+	size_t n = 0;
 
-	if (!a.n)
-		return;
-	for (i = 0; i < n_points; i++) {
-		is_kept[i] = false;
-		if (races(tuner, i, goal) && means[a.best] - means[i] > half_width(&a))
-			tuner->points[i].fates[goal] = SLOWER;
-	}
-	while (n < n_kept && (i = pick(tuner, goal, means, is_kept, n % 4 == 3)) < n_points) {
-		is_kept[i] = true;
+	for (size_t i = 0; i < tuner->options.n_points; i++) {
+		double off;
+
+		if (!races(tuner, i, goal))
+			continue;
+		off = value(&tuner->points[i], goal, 0) -
+		      tuner->groups[tuner->points[i].group].mean;
+		squares += off * off;
 		n++;
 	}
-	for (i = 0; i < n_points; i++)
-		if (races(tuner, i, goal) && !is_kept[i])
-			tuner->points[i].fates[goal] = NOT_FOLLOWED;
+	for (size_t k = 0; k < tuner->options.n_points; k++)
+		n -= tuner->groups[k].n > 0;
+	*ret_degrees = n;
+	return n ? sqrt(squares / (double)n) : INFINITY;
+}
+
+/* The cheapest points of the fastest groups, and of the cheapest one, that are not slower. */
+static void keep_groups(struct tuner *tuner)
+{
+	const size_t n_points = tuner->options.n_points;
+
+	for (unsigned kept = 0; kept < GROUPS_KEPT; kept++) {
+		const bool by_cost = kept == 0;
+		size_t best = n_points;
+
+		for (size_t k = 0; k < n_points; k++) {
+			const struct group *group = &tuner->groups[k];
+
+			if (!group->n || group->is_slower || group->is_kept)
+				continue;
+			if (best == n_points || (by_cost ? is_cheaper(tuner, group->cheapest,
+								      tuner->groups[best].cheapest)
+							 : group->mean > tuner->groups[best].mean))
+				best = k;
+		}
+		if (best == n_points)
+			return;
+		tuner->groups[best].is_kept = true;
+		tuner->is_kept[tuner->groups[best].cheapest] = true;
+	}
+}
+
+/* The fastest point of those that are not kept yet; n_points: none. */
+static size_t find_fastest(const struct tuner *tuner, enum tuner_goal goal)
+{
+	const size_t n_points = tuner->options.n_points;
+	size_t fastest = n_points;
+
+	for (size_t i = 0; i < n_points; i++)
+		if (races(tuner, i, goal) && !tuner->is_kept[i] &&
+		    (fastest == n_points ||
+		     value(&tuner->points[i], goal, 0) > value(&tuner->points[fastest], goal, 0)))
+			fastest = i;
+	return fastest;
+}
+
+/* The fastest points, and the cheapest of those that one measurement cannot tell apart from them. */
+static void keep_fastest(struct tuner *tuner, enum tuner_goal goal, double swing, size_t degrees)
+{
+	const size_t n_points = tuner->options.n_points, fastest = find_fastest(tuner, goal);
+	const double half = degrees ? student_95(degrees) * swing * sqrt(2) : INFINITY;
+	size_t cheapest = fastest, next = fastest;
+
+	for (unsigned n = 0; n < FASTEST_KEPT && next < n_points; n++) {
+		tuner->is_kept[next] = true;
+		next = find_fastest(tuner, goal);
+	}
+	for (size_t i = 0; i < n_points; i++)
+		if (races(tuner, i, goal) && is_cheaper(tuner, i, cheapest) &&
+		    !tuner->groups[tuner->points[i].group].is_slower &&
+		    value(&tuner->points[fastest], goal, 0) - value(&tuner->points[i], goal, 0) <=
+			    half)
+			cheapest = i;
+	tuner->is_kept[cheapest] = true;
+}
+
+/* After the first round: drops points. */
+static void thin_out(struct tuner *tuner, enum tuner_goal goal)
+{
+	const size_t n_points = tuner->options.n_points, best = find_groups(tuner, goal);
+	size_t degrees, n = 0;
+	double swing;
+
+	for (size_t i = 0; i < n_points; i++)
+		n += races(tuner, i, goal);
+	if (n <= KEPT_MAX)
+		return;
+	swing = find_swing(tuner, goal, &degrees);
+	for (size_t k = 0; degrees && k < n_points; k++) {
+		struct group *group = &tuner->groups[k];
+		/* Of the two means, and of what the final rounds can tell apart. */
+		const double half = student_95(degrees) * swing *
+				    (sqrt(1 / (double)(group->n ? group->n : 1) +
+					  1 / (double)tuner->groups[best].n) +
+				     sqrt(2.0 / FINAL_ROUNDS_MIN));
+
+		group->is_slower = group->n && tuner->groups[best].mean - group->mean > half;
+	}
+	memset(tuner->is_kept, 0, n_points * sizeof(*tuner->is_kept));
+	keep_fastest(tuner, goal, swing, degrees);
+	keep_groups(tuner);
+	for (size_t i = 0; i < n_points; i++)
+		if (races(tuner, i, goal) && !tuner->is_kept[i])
+			tuner->points[i].fates[goal] =
+				tuner->groups[tuner->points[i].group].is_slower ? SLOWER
+										: NOT_FOLLOWED;
 }
 
 /* ---- rounds ---- */
@@ -234,85 +340,38 @@ static size_t count_steps(const struct tuner *tuner)
 	return n;
 }
 
-static uint64_t step_bytes(const struct tuner *tuner, uint64_t wanted)
+static uint64_t step_bytes(const struct tuner *tuner, size_t point)
 {
 	const struct tuner_options *o = &tuner->options;
-	uint64_t bytes = wanted < o->io_size / STEP_PARTS_MAX ? o->io_size / STEP_PARTS_MAX
-							      : wanted;
+	uint64_t bytes = tuner->points[point].need;
 
+	if (tuner->is_final)
+		return o->io_size;
+	if (bytes < o->io_size / STEP_PARTS_MAX)
+		bytes = o->io_size / STEP_PARTS_MAX;
 	bytes = (bytes + o->align - 1) / o->align * o->align;
 	return bytes < o->io_size ? bytes : o->io_size;
 }
 
-/* The budget that is left, for the last stage's rounds. */
-static uint64_t final_step_bytes(const struct tuner *tuner, size_t n_steps)
+static bool is_enough(const struct tuner *tuner)
 {
-	const struct tuner_options *o = &tuner->options;
-	const uint64_t left = o->budget_bytes > tuner->used_bytes
-				      ? o->budget_bytes - tuner->used_bytes
-				      : 0;
-	uint64_t bytes = left / FINAL_ROUNDS_WANTED / n_steps;
-
-	if (bytes > o->io_size / 4)
-		bytes = o->io_size / 4;
-	return step_bytes(tuner, bytes);
+	return tuner->round == ROUNDS_MAX ||
+	       (tuner->round > FINAL_ROUNDS_MIN &&
+		tuner->used_bytes + tuner->options.io_size * count_steps(tuner) >
+			tuner->options.budget_bytes);
 }
 
-static void begin_stage(struct tuner *tuner)
-{
-	const size_t n_steps = count_steps(tuner);
-
-	tuner->stage_round = 0;
-	if (tuner->stage < N_STAGES) {
-		tuner->step_bytes = step_bytes(tuner,
-					       tuner->options.io_size / stages[tuner->stage].parts);
-	} else if (n_steps) {
-		tuner->final_round = tuner->round;
-		tuner->step_bytes = final_step_bytes(tuner, n_steps);
-	}
-}
-
-/* Has any goal more points than the stage keeps?  Else there is nothing for it to do. */
-static bool is_stage_needed(const struct tuner *tuner, const struct stage *stage)
-{
-	for (unsigned g = 0; g < N_TUNER_GOALS; g++) {
-		size_t n = 0;
-
-		for (size_t i = 0; i < tuner->options.n_points; i++)
-			n += races(tuner, i, (enum tuner_goal)g);
-		if (n > stage->n_kept)
-			return true;
-	}
-	return false;
-}
-
-static void skip_stages(struct tuner *tuner)
-{
-	while (tuner->stage < N_STAGES && !is_stage_needed(tuner, &stages[tuner->stage]))
-		tuner->stage++;
-	begin_stage(tuner);
-}
-
-/* A round is over: the next one, the next stage, or the end. */
+/* A round is over: the next one, or the end. */
 static void advance(struct tuner *tuner)
 {
 	tuner->round++;
-	tuner->stage_round++;
-	if (tuner->stage < N_STAGES) {
-		const struct stage *stage = &stages[tuner->stage];
-
-		if (tuner->stage_round < stage->n_rounds)
-			return;
-		for (unsigned g = 0; g < N_TUNER_GOALS; g++)
-			thin_out(tuner, (enum tuner_goal)g, stage->n_kept);
-		tuner->stage++;
-		skip_stages(tuner);
+	if (tuner->is_final) {
+		tuner->is_done = is_enough(tuner);
 		return;
 	}
-	tuner->is_done = tuner->round == ROUNDS_MAX ||
-			 (tuner->stage_round >= FINAL_ROUNDS_MIN &&
-			  tuner->used_bytes + tuner->step_bytes * count_steps(tuner) >
-				  tuner->options.budget_bytes);
+	tuner->is_final = true;
+	for (unsigned g = 0; g < N_TUNER_GOALS; g++)
+		thin_out(tuner, (enum tuner_goal)g);
 }
 
 /* All steps of the round, in an order of their own. */
@@ -323,7 +382,7 @@ static void fill_round(struct tuner *tuner)
 		for (int op = BENCH_READ; op <= BENCH_WRITE; op++)
 			if (is_measured(tuner, i, (enum bench_op)op))
 				tuner->steps[tuner->n_steps++] = (struct tuner_step){
-					i, (enum bench_op)op, tuner->step_bytes
+					i, (enum bench_op)op, step_bytes(tuner, i)
 				};
 	for (size_t i = tuner->n_steps; i > 1; i--) {
 		const size_t j = random_next(tuner) % i;
@@ -355,57 +414,59 @@ bool tuner_next(struct tuner *tuner, struct tuner_step *ret_step)
 	return false;
 }
 
-void tuner_tell(struct tuner *tuner, double speed)
+static void drop(struct point *point, enum fate fate)
 {
-	const struct tuner_step *step = &tuner->steps[tuner->at];
+	for (unsigned g = 0; g < N_TUNER_GOALS; g++)
+		if (point->fates[g] == RACES)
+			point->fates[g] = fate;
+}
+
+void tuner_tell(struct tuner *tuner, double speed, bool is_reached)
+{
+	struct tuner_step *step = &tuner->steps[tuner->at];
 	struct point *point = &tuner->points[step->point];
 
 	assert(tuner->at < tuner->n_steps);
-	tuner->at++;
 	tuner->used_bytes += step->bytes;
+	if (speed > 0 && !is_reached && step->bytes < tuner->options.io_size) {
+		point->need = 2 * step->bytes;
+		step->bytes = step_bytes(tuner, step->point);
+		return; /* the same step again, longer */
+	}
+	if (speed > 0 && !is_reached && ++point->n_tries < TRIES_MAX)
+		return;
+	point->n_tries = 0;
+	tuner->at++;
 	point->logs[step->op][tuner->round] = (float)log(speed);
 	if (speed <= 0)
-		for (unsigned g = 0; g < N_TUNER_GOALS; g++)
-			point->fates[g] = FAILED;
+		drop(point, FAILED);
+	else if (!is_reached)
+		drop(point, NOT_REACHED);
 }
 
-/*
- * The rest of this stage is known; of the later ones how many points they begin with, if nobody is
- * a clear loser and the goals keep different points by half.
- */
+/* The rest of this round is known; of the final ones how much the budget has for them. */
 void tuner_left(const struct tuner *tuner, size_t *ret_steps, uint64_t *ret_bytes)
 {
 	const struct tuner_options *o = &tuner->options;
-	const size_t n_ops = (size_t)o->reads + (size_t)o->writes;
-	size_t n_points = count_steps(tuner) / n_ops, n = tuner->n_steps - tuner->at;
-	uint64_t bytes = n * tuner->step_bytes, left;
+	const size_t n_goals = o->reads && o->writes ? N_TUNER_GOALS : 1;
+	size_t n = 0, n_final = count_steps(tuner);
+	uint64_t bytes = 0, left = 0, least;
 
 	*ret_steps = 0;
 	*ret_bytes = 0;
 	if (tuner->is_done)
 		return;
-	for (size_t s = tuner->stage; s < N_STAGES; s++) {
-		const unsigned rounds = stages[s].n_rounds -
-					(s == tuner->stage ? tuner->stage_round + 1 : 0);
-		const size_t n_stage = n_points * n_ops * rounds;
-
-		n += n_stage;
-		bytes += n_stage * step_bytes(tuner, o->io_size / stages[s].parts);
-		if (n_points > stages[s].n_kept * (n_ops == 2 ? 2 : 1))
-			n_points = stages[s].n_kept * (n_ops == 2 ? 2 : 1);
-	}
-	left = tuner->used_bytes + bytes < o->budget_bytes
-		       ? o->budget_bytes - tuner->used_bytes - bytes
-		       : 0;
-	if (tuner->stage == N_STAGES) {
-		n += (size_t)(left / tuner->step_bytes);
-	} else if (n_points) {
-		const uint64_t final_bytes = step_bytes(tuner, left / FINAL_ROUNDS_WANTED /
-								       (n_points * n_ops));
-
-		n += (size_t)(left / final_bytes);
-	}
-	*ret_steps = n;
+	for (size_t i = tuner->at; i < tuner->n_steps; i++, n++)
+		bytes += tuner->steps[i].bytes;
+	if (!tuner->is_final && n_final > n_goals * KEPT_MAX)
+		n_final = n_goals * KEPT_MAX;
+	if (tuner->used_bytes + bytes < o->budget_bytes)
+		left = o->budget_bytes - tuner->used_bytes - bytes;
+	least = tuner->round < FINAL_ROUNDS_MIN
+			? (FINAL_ROUNDS_MIN - tuner->round) * n_final * o->io_size
+			: 0;
+	left = left > least ? left : least;
+	*ret_steps = n + (size_t)(left / o->io_size);
 	*ret_bytes = bytes + left;
 }
 
@@ -452,7 +513,7 @@ bool tuner_speed(const struct tuner *tuner, size_t point, enum bench_op op, doub
 		 double *ret_low, double *ret_high)
 {
 	const enum tuner_goal goal = op == BENCH_READ ? TUNER_READ : TUNER_WRITE;
-	struct interval own = own_speed(tuner, goal, point, tuner->final_round);
+	struct interval own = own_speed(tuner, goal, point, 1);
 
 	if (!own.n)
 		own = own_speed(tuner, goal, point, 0);
@@ -464,7 +525,7 @@ bool tuner_speed(const struct tuner *tuner, size_t point, enum bench_op op, doub
 
 int tuner_judge(const struct tuner *tuner, enum tuner_goal goal, struct tuner_verdict *ret_verdict)
 {
-	struct tuner_verdict v = { .n_rounds = tuner->round - tuner->final_round };
+	struct tuner_verdict v = { .n_rounds = tuner->round > 1 ? tuner->round - 1 : 0 };
 	_cleanup_(freep) double *means = calloc(tuner->options.n_points, sizeof(*means));
 	struct analysis a;
 	uint64_t cost = UINT64_MAX;
@@ -472,7 +533,7 @@ int tuner_judge(const struct tuner *tuner, enum tuner_goal goal, struct tuner_ve
 
 	if (!means)
 		return -ENOMEM;
-	a = analyse(tuner, goal, tuner->final_round, means);
+	a = analyse(tuner, goal, 1, means);
 	v.ranks = calloc(a.n ? a.n : 1, sizeof(*v.ranks));
 	if (!v.ranks)
 		return -ENOMEM;
@@ -485,10 +546,11 @@ int tuner_judge(const struct tuner *tuner, enum tuner_goal goal, struct tuner_ve
 
 		v.n_slower += fate == SLOWER;
 		v.n_not_followed += fate == NOT_FOLLOWED;
+		v.n_not_reached += fate == NOT_REACHED;
 		if (!races(tuner, i, goal))
 			continue;
 		below = means[a.best] - means[i];
-		own = own_speed(tuner, goal, i, tuner->final_round);
+		own = own_speed(tuner, goal, i, 1);
 		rank->point = i;
 		rank->speed = own.mean;
 		rank->speed_low = own.low;
@@ -499,15 +561,15 @@ int tuner_judge(const struct tuner *tuner, enum tuner_goal goal, struct tuner_ve
 			rank->loss_high = 1 - exp(-half - below);
 		}
 		rank->is_tied = below <= half;
-		v.n_tied += rank->is_tied;
 		v.n_ranks++;
 	}
 	qsort(v.ranks, v.n_ranks, sizeof(*v.ranks), compare_ranks);
 	for (size_t i = 0; i < v.n_ranks; i++) {
-		const struct tuner_rank *rank = &v.ranks[i];
+		struct tuner_rank *rank = &v.ranks[i];
 
-		if (rank->is_tied && rank->loss <= SAME_SPEED &&
-		    tuner->points[rank->point].cost < cost) {
+		rank->is_tied |= rank->speed_high >= v.ranks[0].speed_low;
+		v.n_tied += rank->is_tied;
+		if (rank->is_tied && tuner->points[rank->point].cost < cost) {
 			cost = tuner->points[rank->point].cost;
 			v.recommended = i;
 		}
@@ -524,7 +586,7 @@ void tuner_free(struct tuner *tuner)
 		return;
 	free(tuner->points);
 	free(tuner->steps);
-	free(tuner->means);
+	free(tuner->groups);
 	free(tuner->is_kept);
 	free(tuner);
 }
@@ -537,22 +599,26 @@ int tuner_new(const struct tuner_options *options, struct tuner **ret_tuner)
 	if (!tuner)
 		return -ENOMEM;
 	tuner->options = *options;
-	tuner->options.costs = NULL;
+	tuner->options.costs = tuner->options.needs = NULL;
+	tuner->options.groups = NULL;
 	tuner->random = options->seed | 1;
 	tuner->points = calloc(n, sizeof(*tuner->points));
 	tuner->steps = calloc(2 * n, sizeof(*tuner->steps));
-	tuner->means = calloc(n, sizeof(*tuner->means));
+	tuner->groups = calloc(n, sizeof(*tuner->groups));
 	tuner->is_kept = calloc(n, sizeof(*tuner->is_kept));
-	if (!tuner->points || !tuner->steps || !tuner->means || !tuner->is_kept) {
+	if (!tuner->points || !tuner->steps || !tuner->groups || !tuner->is_kept) {
 		tuner_free(tuner);
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < n; i++) {
 		tuner->points[i].cost = options->costs[i];
+		tuner->points[i].need = options->needs[i];
+		tuner->points[i].group = options->groups[i];
+		if (options->needs[i] > options->io_size)
+			drop(&tuner->points[i], NOT_REACHED);
 		for (unsigned r = 0; r < ROUNDS_MAX; r++)
 			tuner->points[i].logs[0][r] = tuner->points[i].logs[1][r] = NAN;
 	}
-	skip_stages(tuner);
 	*ret_tuner = tuner;
 	return 0;
 }

@@ -2,12 +2,16 @@
  * The tuner: which point to measure next, for how long, and what the measurements say.  It knows
  * points as numbers with costs and measures nothing itself: pure, but for its memory.
  *
- * There are three goals: the fastest read, the fastest write, the largest sum of both.  For each
- * the points race: all are measured in short steps, round after round, each round in an order of
- * its own, so that a device that drifts favours none.  After some rounds a goal lets go of points
- * that are clearly slower than its best, then of all but some of the fastest and some of the
- * cheapest of those that cannot be told apart; who is left is measured in longer steps, until the
- * budget is used.
+ * There are three goals: the fastest read, the fastest write, the largest sum of both.  First all
+ * points are measured once, each by the shortest transfer that reaches the point's queue depth.
+ * Points of one group (the same block size and depth) say together how fast the group is and how
+ * far single measurements swing.  Groups that are clearly slower are dropped.  Each goal then keeps
+ * a few points: the fastest, the cheapest that cannot be told apart from it, and the cheapest of
+ * some groups.  These are measured in rounds of whole transfers, as a sweep measures them, each
+ * round in an order of its own, so a device that drifts favours none.
+ *
+ * A measurement that did not reach its depth says nothing about the point.  It is repeated with a
+ * longer transfer, up to a whole one; a point that still does not reach its depth leaves all goals.
  *
  * What is compared are logarithms of speeds of the same rounds, so what slows a whole round down
  * cancels out; the spread that is left is estimated from all points together.  Intervals are
@@ -30,12 +34,15 @@ enum tuner_goal { TUNER_READ, TUNER_WRITE, TUNER_SUM, N_TUNER_GOALS };
 
 struct tuner_options {
 	size_t n_points;
-	const uint64_t *costs; /* of each, copied: of points as fast as each other the least wins */
-	bool reads, writes;    /* at least one */
-	uint64_t io_size;      /* bytes of a whole measurement: steps are parts of it */
-	uint64_t align;	       /* steps are multiples of this, or io_size */
-	uint64_t budget_bytes; /* to be read and written in all, but for FINAL_ROUNDS_MIN */
-	uint64_t seed;	       /* of the orders */
+	/* Of each point, copied. */
+	const uint64_t *costs;	/* the least wins among points as fast as each other */
+	const uint64_t *needs;	/* bytes that reach its depth; more than io_size: it cannot */
+	const uint32_t *groups; /* points with the same number are a group: below n_points */
+	bool reads, writes;	/* at least one */
+	uint64_t io_size;	/* bytes of a whole measurement */
+	uint64_t align;		/* steps are multiples of this, or io_size */
+	uint64_t budget_bytes;	/* to be read and written in all, but for FINAL_ROUNDS_MIN */
+	uint64_t seed;		/* of the orders */
 };
 
 struct tuner_step {
@@ -49,14 +56,15 @@ struct tuner_rank {
 	size_t point;
 	double speed, speed_low, speed_high; /* mean, and its interval */
 	double loss, loss_low, loss_high;    /* to the fastest, as a share of its speed */
-	bool is_tied;			     /* with it: the interval has 0 in it */
+	bool is_tied; /* with it: the loss's interval has 0 in it, or the two speeds' overlap */
 };
 struct tuner_verdict {
-	struct tuner_rank *ranks; /* who was measured to the end, the fastest first */
+	struct tuner_rank *ranks; /* measured to the end, the fastest first */
 	size_t n_ranks, n_tied;	  /* 0: all failed */
-	size_t recommended;	  /* in ranks: the cheapest that is tied and hardly slower */
-	size_t n_slower;	  /* let go of since they were clearly slower */
+	size_t recommended;	  /* in ranks: the cheapest that is tied */
+	size_t n_slower;	  /* dropped since they were clearly slower */
 	size_t n_not_followed;	  /* since others were as fast, or as cheap */
+	size_t n_not_reached;	  /* since no transfer reached their depth */
 	unsigned n_rounds;	  /* that ranks rest on */
 };
 
@@ -67,8 +75,11 @@ void tuner_free(struct tuner *tuner);
 /* What to measure now.  False: all is done, or no point is left. */
 bool tuner_next(struct tuner *tuner, struct tuner_step *ret_step);
 
-/* What that step came to, in any unit; 0: it failed, and its point is out of all races. */
-void tuner_tell(struct tuner *tuner, double speed);
+/*
+ * The result of that step, in any unit; 0: it failed, and its point leaves all goals.
+ * is_reached: the point's queue depth was.
+ */
+void tuner_tell(struct tuner *tuner, double speed, bool is_reached);
 
 /* About how many steps are still to come, and of how many bytes in all. */
 void tuner_left(const struct tuner *tuner, size_t *ret_steps, uint64_t *ret_bytes);

@@ -21,7 +21,7 @@ static const char help[] =
 	"                                 every point of a space of profiles, as\n"
 	"                                 aio_bench_perf_sweep does\n"
 	"    dsaioctl bench tune --nvme_dir /nvme --apply\n"
-	"                                 the best of them, in a tenth of the time, and set it\n"
+	"                                 the best of them, in a fifth of the time, and set it\n"
 	"    dsaioctl bench latency --nvme-path /nvme\n"
 	"                                 how long single transfers take, as DS-AIO-Benchmark\n"
 	"    dsaioctl bench report _aio_bench_logs\n"

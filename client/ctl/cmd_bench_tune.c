@@ -1,5 +1,5 @@
 /*
- * dsaioctl bench tune: the best profile of a space, found in a tenth of a sweep's time.
+ * dsaioctl bench tune: the best profile of a space, found in a fifth of a sweep's time.
  *
  * bench_tuner.h says what to measure next and what it comes to; each of its steps is a row of
  * tune.json.  The tuner is started from a seed and does the same again with the same numbers,
@@ -10,7 +10,8 @@
  *     "tune": {"read": GOAL, "write": GOAL, "sum": GOAL}, GOAL: {
  *         "ranks": [{"profile": {...}, "speed", "speed_low", "speed_high", "loss", "loss_low",
  *                    "loss_high", "is_tied"}],		the fastest first
- *         "recommended": index in ranks, "n_slower", "n_not_followed", "n_rounds" }
+ *         "recommended": index in ranks, "n_slower", "n_not_followed", "n_not_reached",
+ *         "n_rounds" }
  */
 #include "client/ctl/ask.h"
 #include "client/ctl/bench.h"
@@ -29,10 +30,24 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Of the bytes that a sweep with five repetitions moves: a tenth of its time, with what steps cost
-   beside their transfers. */
-#define BUDGET_SHARE 0.08
+/*
+ * Of the bytes that a sweep with five repetitions moves: with the sweep's loops that warm up this is a
+ * fifth of its time at most.  Less is not possible: to reach its depth once, half a whole transfer is
+ * needed for a mean point, and the final rounds are of whole transfers.
+ */
+#define BUDGET_SHARE 0.2
 #define SWEEP_REPETITIONS 5u
+/*
+ * A transfer of n blocks with d of them in flight ends with d / 2 in the mean while the queue drains:
+ * over all d * (1 - d / 2n), three quarters of d for n = 2d, and two thirds for the shortest transfer
+ * that is taken for one of that depth, n = 1.5d.  What reaches less than these shares was not
+ * limited by its depth.  Sequential requests let each batch drain before the next one: the mean of
+ * a queue that is full each time is half of its depth.
+ */
+#define NEED_DEPTHS 2u
+#define NEED_HALF_DEPTHS_MIN 3u
+#define REACHED_OVERLAP 0.6
+#define REACHED_SEQUENTIAL 0.4
 
 static struct bench_options options = BENCH_OPTIONS_INIT;
 static bool apply;
@@ -53,10 +68,11 @@ static const char help[] =
 	"    --socket PATH          the daemon's socket\n"
 	"    --private              a daemon for this command alone\n"
 	"\n" BENCH_SPACE_HELP "\n"
-	"Points are measured in short steps, round after round, in an order that is new each time,\n"
-	"so that a device that drifts favours none.  Clear losers are let go of early; who cannot be\n"
-	"told apart from the fastest is called tied with it, and of those the cheapest (least memory\n"
-	"in flight, fewest lanes) is recommended.  It takes about a tenth of the time of a sweep\n"
+	"Each point is measured once, by a transfer that is long enough to reach its queue depth; a\n"
+	"point that no transfer of --io_size brings to its depth is reported and not ranked.  The best\n"
+	"few are then measured as a sweep does, in rounds with a new order each time.  A point that\n"
+	"cannot be told apart from the fastest is tied with it; the cheapest of those (least memory in\n"
+	"flight, then fewest parts) is recommended.  It takes at most a fifth of the time of a sweep\n"
 	"with five loops a point; --loops N: N times as long.\n"
 	"\n"
 	"exit status: 0 done, 1 failed, also if no point could be measured, 2 wrong usage, 129, 130\n"
@@ -73,17 +89,21 @@ struct tune {
 	/* of the steps of this run */
 	uint64_t step_nsec, transfer_nsec, bytes;
 	size_t n_steps;
+	double best_missed; /* the largest mean depth of measurements that missed their depth */
 };
 
 /* ---- measuring ---- */
 
-/* Less memory in flight is cheaper, then fewer lanes, then the plainer way to submit. */
+/* Blocks in flight at most; parts share the depth. */
+static uint64_t memory_of(const struct profile *profile)
+{
+	return (uint64_t)profile->block_size * profile->queue_depth;
+}
+
+/* Less memory in flight is cheaper, then fewer parts, then the plainer way to submit. */
 static uint64_t cost_of(const struct profile *profile)
 {
-	const uint64_t memory = (uint64_t)profile->block_size * profile->queue_depth *
-				profile->intra_op_parallelism;
-
-	return (memory >> 12) << 12 | profile->intra_op_parallelism << 2 |
+	return memory_of(profile) << 12 | profile->intra_op_parallelism << 2 |
 	       (uint64_t)profile->single_submit << 1 | (uint64_t)!profile->overlap_events;
 }
 
@@ -111,12 +131,51 @@ static uint64_t find_seed(struct tune *tune)
 	return seed;
 }
 
+/* Bytes of a transfer that reaches the depth; UINT64_MAX: no transfer of io_size does. */
+static uint64_t need_of(const struct profile *profile)
+{
+	const uint64_t memory = memory_of(profile);
+
+	if (NEED_HALF_DEPTHS_MIN * memory / 2 > options.io_size && profile->queue_depth > 1)
+		return UINT64_MAX;
+	return NEED_DEPTHS * memory < options.io_size ? NEED_DEPTHS * memory : options.io_size;
+}
+
+/* The first point with the same block size and depth. */
+static size_t find_group(const struct tune *tune, size_t point)
+{
+	const struct profile profile = bench_space_point(&tune->space, point);
+
+	for (size_t i = 0; i < point; i++) {
+		const struct profile other = bench_space_point(&tune->space, i);
+
+		if (other.block_size == profile.block_size &&
+		    other.queue_depth == profile.queue_depth)
+			return i;
+	}
+	return point;
+}
+
+/* A depth of one has nothing to reach; 0: the store does not tell. */
+static bool is_reached(const struct tune *tune, const struct bench_row *row)
+{
+	const struct profile *profile = &row->task.profile;
+	const double share = profile->overlap_events ? REACHED_OVERLAP : REACHED_SEQUENTIAL;
+
+	return profile->queue_depth == 1 || row->served.mean_depth <= 0 ||
+	       row->served.mean_depth >= share * profile->queue_depth * tune->bench->n_places;
+}
+
 static int start_tuner(struct tune *tune)
 {
 	const size_t n = bench_space_points(&tune->space);
 	_cleanup_(freep) uint64_t *costs = calloc(n, sizeof(*costs));
+	_cleanup_(freep) uint64_t *needs = calloc(n, sizeof(*needs));
+	_cleanup_(freep) uint32_t *groups = calloc(n, sizeof(*groups));
 	const struct tuner_options tuner = { .n_points = n,
 					     .costs = costs,
+					     .needs = needs,
+					     .groups = groups,
 					     .reads = !options.no_read,
 					     .writes = !options.no_write,
 					     .io_size = options.io_size,
@@ -126,12 +185,14 @@ static int start_tuner(struct tune *tune)
 
 	tune->n_old = bench_results_n_rows(&tune->bench->results);
 	tune->is_told = calloc(tune->n_old + 1, sizeof(*tune->is_told));
-	if (!costs || !tune->is_told)
+	if (!costs || !needs || !groups || !tune->is_told)
 		return ctl_fail(tune->ctl, "out of memory");
 	for (size_t i = 0; i < n; i++) {
 		const struct profile profile = bench_space_point(&tune->space, i);
 
 		costs[i] = cost_of(&profile);
+		needs[i] = need_of(&profile);
+		groups[i] = (uint32_t)find_group(tune, i);
 	}
 	return tuner_new(&tuner, &tune->tuner) < 0 ? ctl_fail(tune->ctl, "out of memory") : CTL_OK;
 }
@@ -150,6 +211,15 @@ static bool is_same_task(const struct bench_task *a, const struct bench_task *b)
 	       bench_same_profile(&a->profile, &b->profile);
 }
 
+static void tell_tuner(struct tune *tune, const struct bench_row *row)
+{
+	const bool reached = is_reached(tune, row);
+
+	if (!reached && row->served.mean_depth > tune->best_missed)
+		tune->best_missed = row->served.mean_depth;
+	tuner_tell(tune->tuner, row->error[0] ? 0 : row->total.e2e_speed, reached);
+}
+
 /* Tells the tuner what an earlier run measured in this step, if it did. */
 static bool tell_old(struct tune *tune, const struct bench_task *task)
 {
@@ -162,7 +232,7 @@ static bool tell_old(struct tune *tune, const struct bench_task *task)
 		is_it = is_same_task(&row.task, task);
 		if (is_it) {
 			tune->is_told[i] = true;
-			tuner_tell(tune->tuner, row.total.e2e_speed);
+			tell_tuner(tune, &row);
 		}
 		bench_row_deinit(&row);
 		if (is_it)
@@ -203,9 +273,10 @@ static int measure_step(struct tune *tune, const struct bench_task *task)
 		if (row.error[0])
 			(void)snprintf(text, sizeof(text), "%s failed: %s", name, row.error);
 		else
-			(void)snprintf(text, sizeof(text), "%s %.2f GB/s", name,
-				       row.total.e2e_speed);
-		tuner_tell(tune->tuner, row.error[0] ? 0 : row.total.e2e_speed);
+			(void)snprintf(text, sizeof(text), "%s %.2f GB/s%s", name,
+				       row.total.e2e_speed,
+				       is_reached(tune, &row) ? "" : ", depth not reached");
+		tell_tuner(tune, &row);
 		tune->n_steps++;
 		tune->step_nsec += clock_nsec() - start;
 		tune->transfer_nsec += (uint64_t)(row.total.e2e_sec * 1e9);
@@ -275,6 +346,8 @@ static struct json_object *verdict_json(const struct tune *tune,
 	json_object_object_add(object, "n_slower", json_object_new_uint64(verdict->n_slower));
 	json_object_object_add(object, "n_not_followed",
 			       json_object_new_uint64(verdict->n_not_followed));
+	json_object_object_add(object, "n_not_reached",
+			       json_object_new_uint64(verdict->n_not_reached));
 	json_object_object_add(object, "n_rounds", json_object_new_uint64(verdict->n_rounds));
 	return object;
 }
@@ -367,7 +440,7 @@ static int tell_verdict(struct tune *tune)
 	_cleanup_(table_deinit) struct table table;
 	struct json_object *all = json_object_new_object(), *best = json_object_new_object();
 	size_t point = 0;
-	bool has_point = false;
+	bool has_point = false, has_missed = false;
 	char path[PATH_MAX];
 	int r = CTL_OK;
 
@@ -393,8 +466,19 @@ static int tell_verdict(struct tune *tune)
 				 "%s: of the others %zu are clearly slower, and %zu were not "
 				 "followed: others were as fast, or cheaper",
 				 goal_names[g], verdict.n_slower, verdict.n_not_followed);
+		if (verdict.n_not_reached)
+			ctl_note(tune->ctl,
+				 "%s: %zu points are not ranked: a transfer of --io_size did not "
+				 "reach their queue depth",
+				 goal_names[g], verdict.n_not_reached);
+		has_missed |= verdict.n_not_reached > 0;
 		free(verdict.ranks);
 	}
+	if (!has_point && has_missed)
+		return ctl_fail(tune->ctl,
+				"no point reached its queue depth (at most %.0f requests were in "
+				"flight): give a larger --io_size, or a space with smaller depths",
+				tune->best_missed);
 	if (!has_point) {
 		const char *kept = bench_logs_path(tune->bench->logs, path);
 
@@ -472,6 +556,6 @@ static int tune_run(struct ctl *ctl)
 }
 
 const struct command command_bench_tune = {
-	"bench tune", tune_run,		 "the best profile, in a tenth of a sweep's time",
+	"bench tune", tune_run,		 "the best profile, in a fifth of a sweep's time",
 	help,	      FLAG_TABLE(flags), NULL
 };

@@ -50,9 +50,41 @@ results_have_every_step_and_the_verdict() {
 	says "$dir/out" '"kind": "tune"' '"is_complete": true' '"seed": ' '"is_tied": true' '"n_slower": ' \
 		'"speed_low": ' '"loss_high": ' || return 1
 	why="best: $(best_of "$logs/tune.json"); points: $(n_points "$logs" tune)"
-	# 32 points, read and written, in the first two rounds alone.
-	[ "$(n_points "$logs" tune)" -ge 128 ] && [ -n "$(best_of "$logs/tune.json")" ] &&
+	# 24 points, read and written, in the first round alone: 8 blocks of 1M do not fit into 4M.
+	[ "$(n_points "$logs" tune)" -ge 48 ] && [ -n "$(best_of "$logs/tune.json")" ] &&
 		echo >>"$logs/tune.json" && same "$dir/out" "$logs/tune.json"
+}
+
+# 8 blocks of 64K are in flight only where a transfer has more than that; 4M has four blocks of 1M.
+every_measurement_is_long_enough_for_the_depth_it_names() {
+	rm -rf "$logs"
+	expect 0 tune || return 1
+	awk '{ gsub(/[",]/, "") } $1 == "op:" { block = depth = size = 0; is_row = 1 } !is_row { next }
+		$1 == "block_size:" && !block { block = $2 } $1 == "queue_depth:" && !depth { depth = $2 }
+		$1 == "io_size:" && block && !size { size = $2; print block, depth, size }' \
+		"$logs/tune.json" >"$dir/steps"
+	why="too short: $(awk '$3 < 1.5 * $1 * $2 && $2 > 1' "$dir/steps" | sort | uniq -c | head -n 3)"
+	[ -s "$dir/steps" ] && ! awk '$3 < 1.5 * $1 * $2 && $2 > 1' "$dir/steps" | grep -q . || return 1
+	why="1M x 8 is ranked: $(cat "$dir/out")"
+	! grep -qE '^(read|write|sum) +1M +8 ' "$dir/out" && says "$dir/err" " points are not ranked: a transfer of --io_size"
+}
+
+# The speeds that are printed are of whole transfers, as a sweep's.
+the_last_rounds_are_of_whole_transfers() {
+	rm -rf "$logs"
+	echo '{"block_size": ["64K", "128K"], "queue_depth": [1]}' >"$dir/two.json"
+	expect 0 "$ctl" bench tune --nvme_dir "$store" --sweep_config "$dir/two.json" --io_size 4M \
+		--log_dir "$logs" || return 1
+	why="whole transfers: $(grep -c '"io_size": 4194304' "$logs/tune.json")"
+	# Five rounds of two points, read and written, beside the parameter; the first round is shorter.
+	[ "$(grep -c '"io_size": 4194304' "$logs/tune.json")" -ge 21 ]
+}
+
+where_no_depth_is_reached_tune_says_what_to_do() {
+	rm -rf "$logs"
+	echo '{"block_size": ["1M"], "queue_depth": [64]}' >"$dir/deep.json"
+	expect 1 "$ctl" bench tune --nvme_dir "$store" --sweep_config "$dir/deep.json" --io_size 4M \
+		--log_dir "$logs" && says "$dir/err" "no point reached its queue depth" "larger --io_size"
 }
 
 with_reads_alone_there_are_no_writes() {
@@ -134,6 +166,8 @@ what_can_not_be_is_refused() {
 
 start_daemon
 for t in the_best_is_told_as_deepspeeds_tuner_tells_it results_have_every_step_and_the_verdict \
+	every_measurement_is_long_enough_for_the_depth_it_names the_last_rounds_are_of_whole_transfers \
+	where_no_depth_is_reached_tune_says_what_to_do \
 	with_reads_alone_there_are_no_writes a_killed_tune_goes_on_where_it_was \
 	a_run_that_is_complete_is_only_judged_again apply_sets_the_profile_and_it_is_kept \
 	apply_is_refused_with_a_daemon_that_ends apply_needs_an_administrator_and_says_so_at_once \

@@ -9,8 +9,10 @@
 
 #define N_POINTS 64u
 #define IO_SIZE (UINT64_C(400) << 20)
-/* A tenth of five repetitions of reads and writes of all points. */
-#define BUDGET (IO_SIZE * N_POINTS * 5 * 2 / 10)
+#define NEED (IO_SIZE / 2)
+#define GROUP_POINTS 16u
+/* A fifth of five repetitions of reads and writes of all points. */
+#define BUDGET (IO_SIZE * N_POINTS * 5 * 2 / 5)
 
 static struct device {
 	double speeds[N_POINTS]; /* of reads; writes have half */
@@ -20,6 +22,8 @@ static struct device {
 	double drifted;
 	uint64_t n_bytes;
 	unsigned n_steps[N_POINTS];
+	uint64_t reached_by[N_POINTS]; /* shorter transfers miss the depth */
+	bool needs_more[N_POINTS];     /* than a whole transfer */
 } device;
 
 static double uniform(void)
@@ -54,9 +58,12 @@ static void device_init(uint64_t seed, double swing, double drift)
 /* Points cost as much as their number says, so 0 is the cheapest. */
 static struct tuner *run(size_t n_points, bool reads, bool writes, uint64_t seed)
 {
-	uint64_t costs[N_POINTS];
+	uint64_t costs[N_POINTS], needs[N_POINTS];
+	uint32_t groups[N_POINTS];
 	const struct tuner_options options = { .n_points = n_points,
 					       .costs = costs,
+					       .needs = needs,
+					       .groups = groups,
 					       .reads = reads,
 					       .writes = writes,
 					       .io_size = IO_SIZE,
@@ -66,15 +73,19 @@ static struct tuner *run(size_t n_points, bool reads, bool writes, uint64_t seed
 	struct tuner *tuner;
 	struct tuner_step step;
 
-	for (unsigned i = 0; i < N_POINTS; i++)
+	for (unsigned i = 0; i < N_POINTS; i++) {
 		costs[i] = i;
+		needs[i] = device.needs_more[i] ? IO_SIZE + 1 : NEED;
+		groups[i] = i / GROUP_POINTS;
+	}
 	ck_assert_int_eq(tuner_new(&options, &tuner), 0);
 	while (tuner_next(tuner, &step)) {
 		ck_assert(step.op == BENCH_READ ? reads : writes);
 		ck_assert_uint_lt(step.point, n_points);
 		ck_assert_uint_gt(step.bytes, 0);
 		ck_assert_uint_le(step.bytes, IO_SIZE);
-		tuner_tell(tuner, measure(&step));
+		ck_assert_uint_ge(step.bytes, NEED);
+		tuner_tell(tuner, measure(&step), step.bytes >= device.reached_by[step.point]);
 	}
 	return tuner;
 }
@@ -93,13 +104,113 @@ START_TEST(a_point_that_is_faster_wins_whatever_the_device_does_meanwhile)
 	for (uint64_t seed = 1; seed <= 50; seed++) {
 		struct tuner_verdict v;
 
-		device_init(seed, 0.08, 0.05);
+		device_init(seed, 0.02, 0.02);
 		device.speeds[63] = 1.25; /* the dearest one */
 		v = judge(run(N_POINTS, true, true, seed), TUNER_SUM);
-		ck_assert_uint_eq(v.ranks[v.recommended].point, 63);
-		ck_assert_uint_le(v.n_tied, 1);
+		ck_assert_uint_eq(v.ranks[0].point, 63);
 		free(v.ranks);
 	}
+}
+END_TEST
+
+/* A deeper queue is faster, and nothing else matters: all runs recommend the same. */
+START_TEST(runs_that_swing_recommend_the_same_point)
+{
+	unsigned n_same = 0;
+
+	for (uint64_t seed = 1; seed <= 50; seed++) {
+		struct tuner_verdict v;
+
+		device_init(seed, 0.08, 0.02);
+		for (unsigned i = 2 * GROUP_POINTS; i < N_POINTS; i++)
+			device.speeds[i] = 1.4;
+		v = judge(run(N_POINTS, true, true, seed), TUNER_SUM);
+		n_same += v.ranks[v.recommended].point == (size_t)2 * GROUP_POINTS;
+		free(v.ranks);
+	}
+	ck_assert_uint_ge(n_same, 45);
+}
+END_TEST
+
+START_TEST(a_cheaper_point_is_recommended_whenever_intervals_overlap)
+{
+	unsigned n_overlaps = 0;
+
+	for (uint64_t seed = 1; seed <= 200; seed++) {
+		struct tuner_verdict v;
+
+		device_init(seed, 0.03, 0.2);
+		device.speeds[1] = 1.02; /* and costs more */
+		v = judge(run(2, true, false, seed), TUNER_READ);
+		if (v.n_ranks == 2 && v.ranks[1].speed_high >= v.ranks[0].speed_low) {
+			n_overlaps++;
+			ck_assert_uint_eq(v.ranks[v.recommended].point, 0);
+		}
+		free(v.ranks);
+	}
+	ck_assert_uint_gt(n_overlaps, 50);
+}
+END_TEST
+
+START_TEST(a_step_that_misses_its_depth_is_repeated_longer)
+{
+	struct tuner_verdict v;
+
+	device_init(12, 0.01, 0);
+	device.reached_by[0] = IO_SIZE;
+	device.speeds[0] = 3;
+	v = judge(run(3, true, false, 12), TUNER_READ);
+	ck_assert_uint_eq(v.n_not_reached, 0);
+	ck_assert_uint_eq(v.ranks[0].point, 0);
+	ck_assert_uint_eq(device.n_steps[0], device.n_steps[1] + 1);
+	free(v.ranks);
+}
+END_TEST
+
+START_TEST(a_point_that_no_transfer_brings_to_its_depth_is_not_ranked)
+{
+	struct tuner_verdict v;
+
+	device_init(13, 0.01, 0);
+	device.reached_by[0] = IO_SIZE + 1;
+	device.needs_more[1] = true;
+	device.speeds[0] = device.speeds[1] = 3;
+	v = judge(run(4, true, true, 13), TUNER_SUM);
+	ck_assert_uint_eq(v.n_not_reached, 2);
+	ck_assert_uint_eq(v.n_ranks, 2);
+	for (size_t i = 0; i < v.n_ranks; i++)
+		ck_assert_uint_ge(v.ranks[i].point, 2);
+	ck_assert_uint_eq(device.n_steps[1], 0); /* known before */
+	free(v.ranks);
+}
+END_TEST
+
+/* As a sweep measures it: whole transfers. */
+START_TEST(ranks_rest_on_whole_transfers)
+{
+	uint64_t costs[2] = { 0, 1 }, needs[2] = { 4096, 4096 };
+	uint32_t groups[2] = { 0, 1 };
+	const struct tuner_options options = { .n_points = 2,
+					       .costs = costs,
+					       .needs = needs,
+					       .groups = groups,
+					       .reads = true,
+					       .io_size = IO_SIZE,
+					       .align = 4096,
+					       .seed = 1 };
+	struct tuner_verdict v;
+	struct tuner_step step;
+	struct tuner *tuner;
+
+	ck_assert_int_eq(tuner_new(&options, &tuner), 0);
+	while (tuner_next(tuner, &step)) /* short ones look twice as fast */
+		tuner_tell(tuner, step.bytes == IO_SIZE ? 1 : 2, true);
+	v = judge(tuner, TUNER_READ);
+	ck_assert_uint_eq(v.n_ranks, 2);
+	ck_assert_double_eq_tol(v.ranks[0].speed, 1, 1e-6);
+	ck_assert_double_eq_tol(v.ranks[0].speed_high, 1, 1e-6);
+	ck_assert_uint_ge(v.n_rounds, 5);
+	free(v.ranks);
 }
 END_TEST
 
@@ -107,7 +218,8 @@ START_TEST(the_budget_is_kept)
 {
 	device_init(1, 0.1, 0.1);
 	tuner_free(run(N_POINTS, true, true, 1));
-	ck_assert_uint_le(device.n_bytes, BUDGET);
+	/* But for the last rounds, of which there are five at least. */
+	ck_assert_uint_le(device.n_bytes, BUDGET / 10 * 12);
 	ck_assert_uint_gt(device.n_bytes, BUDGET / 10 * 8);
 }
 END_TEST
@@ -115,9 +227,12 @@ END_TEST
 /* After a tenth of the time, with a step costing 3 ms and 1.5 GB/s: within a fifth. */
 START_TEST(what_is_left_is_known_early)
 {
-	uint64_t costs[N_POINTS] = { 0 };
+	uint64_t costs[N_POINTS] = { 0 }, needs[N_POINTS] = { 0 };
+	uint32_t groups[N_POINTS] = { 0 };
 	const struct tuner_options options = { .n_points = N_POINTS,
 					       .costs = costs,
+					       .needs = needs,
+					       .groups = groups,
 					       .reads = true,
 					       .writes = true,
 					       .io_size = IO_SIZE,
@@ -135,7 +250,7 @@ START_TEST(what_is_left_is_known_early)
 		size_t n_left;
 		uint64_t bytes_left;
 
-		tuner_tell(tuner, measure(&step));
+		tuner_tell(tuner, measure(&step), true);
 		seconds += 0.003 + (double)step.bytes / 1.5e9;
 		tuner_left(tuner, &n_left, &bytes_left);
 		ck_assert_uint_lt(n, 4096);
@@ -177,11 +292,11 @@ START_TEST(clear_losers_are_let_go_of_early)
 
 	device_init(3, 0.05, 0.1);
 	for (unsigned i = 0; i < N_POINTS; i++)
-		device.speeds[i] = i % 2 ? 0.5 : 1;
+		device.speeds[i] = i < N_POINTS / 2 ? 0.5 : 1;
 	v = judge(run(N_POINTS, true, true, 3), TUNER_SUM);
-	ck_assert_uint_ge(v.n_slower, N_POINTS / 2);
-	for (unsigned i = 1; i < N_POINTS; i += 2)
-		ck_assert_uint_eq(device.n_steps[i], 4); /* two rounds, read and write */
+	ck_assert_uint_eq(v.n_slower, N_POINTS / 2);
+	for (unsigned i = 0; i < N_POINTS / 2; i++)
+		ck_assert_uint_eq(device.n_steps[i], 2); /* read and write */
 	free(v.ranks);
 }
 END_TEST
@@ -289,6 +404,11 @@ END_TEST
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_point_that_is_faster_wins_whatever_the_device_does_meanwhile);
+	tcase_add_test(tcase, runs_that_swing_recommend_the_same_point);
+	tcase_add_test(tcase, a_cheaper_point_is_recommended_whenever_intervals_overlap);
+	tcase_add_test(tcase, a_step_that_misses_its_depth_is_repeated_longer);
+	tcase_add_test(tcase, a_point_that_no_transfer_brings_to_its_depth_is_not_ranked);
+	tcase_add_test(tcase, ranks_rest_on_whole_transfers);
 	tcase_add_test(tcase, the_budget_is_kept);
 	tcase_add_test(tcase, what_is_left_is_known_early);
 	tcase_add_test(tcase, points_that_are_alike_are_tied_and_a_cheap_one_is_recommended);
