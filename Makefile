@@ -34,7 +34,7 @@ CLANG   = clang
 
 PROTO_SRC   = proto/frame.c proto/socket.c proto/profile.c
 DAEMON_SRC  = $(patsubst %,daemon/%.c,main server request status session turns peer stores store kept \
-	      lane channel op deadline file pool idtable sched window split edge gate piece probe helper \
+	      lane channel op deadline file pool idtable sched window split edge gate extend piece probe helper \
 	      inbox stuck engine_libaio privileges check refusal config charge mount error stats log)
 LIB_SRC     = $(patsubst %,client/lib/%.c,op file cache inode bounce slots copiers buffer cut import handle \
 	      channel wait client conn conn_call discover spawn error debug)

@@ -156,8 +156,7 @@ struct split channel_split(const struct channel *channel, const struct op *op)
 
 static bool is_zero(const struct ring_entry *entry)
 {
-	return !(entry->zero0[0] | entry->zero0[1] | entry->zero0[2]) &&
-	       !(entry->zero1[0] | entry->zero1[1]);
+	return !(entry->zero0[0] | entry->zero0[1] | entry->zero0[2] | entry->zero1);
 }
 
 int channel_check_entry(const struct channel *channel, const struct ring_entry *entry,
@@ -174,6 +173,9 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 	if (!is_zero(entry)) /* meant for a later version: do not guess */
 		return EINVAL;
 
+	if (entry->grow_end && !is_write)
+		return EINVAL;
+
 	file = idtable_get(&channel->objects->files, entry->file);
 	if (!file)
 		return EBADF;
@@ -188,8 +190,10 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 	} else {
 		if (entry->len > RING_LEN_MAX ||
 		    __builtin_add_overflow(entry->off, entry->len, &file_end) ||
-		    file_end > INT64_MAX)
+		    file_end > INT64_MAX || entry->grow_end > INT64_MAX)
 			return EOVERFLOW;
+		if (entry->grow_end && entry->grow_end < file_end)
+			return EINVAL;
 		slab = idtable_get(&channel->objects->slabs, entry->slab);
 		if (!slab)
 			return EBADF;
@@ -236,6 +240,10 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 	op->memory = slab ? (char *)slab->memory + entry->slab_off : NULL;
 	op->opcode = entry->opcode;
 	op->off = entry->off;
+	/* A write(2) to tmpfs extends at no cost, and a device has the size that it has. */
+	op->grow_end = file->facts.is_tmpfs || file->facts.is_block_device || !entry->len
+			       ? 0
+			       : entry->grow_end;
 	op->end = entry->len;
 	return 0;
 }

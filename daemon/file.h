@@ -14,6 +14,7 @@
 #define DSAIO_DAEMON_FILE_H
 
 #include "daemon/charge.h"
+#include "daemon/extend.h"
 #include "daemon/gate.h"
 #include "daemon/helper.h"
 #include "daemon/inbox.h"
@@ -30,7 +31,8 @@ struct inode {
 	dev_t dev;
 	ino_t ino;
 	uint32_t n_files; /* that are this inode */
-	struct gate gate; /* the home lane's; all else: main thread */
+	struct gate gate; /* the home lane's, as the next; all else: main thread */
+	struct extension extension;
 };
 
 /* The inodes of one store.  Main thread. */
@@ -77,6 +79,7 @@ struct file {
 	struct store *store;
 	struct inode *inode;
 	bool no_nowait;	       /* home lane: RWF_NOWAIT is not known there */
+	bool no_fallocate;     /* home lane: nor is fallocate(2) */
 	struct inodes *inodes; /* borrowed: the store's */
 	struct stuck_who who;
 	struct charge charge, buffered_charge;

@@ -28,6 +28,9 @@
  * wait, helper threads are the engine: all blocks are pieces.  There no window bounds the bytes in
  * flight, which a file that hangs would fill for all: only the depth of each channel does.
  *
+ * A file that a write makes longer is extended first, by a helper thread (extend.h).  A write that
+ * is too short for that to pay is a piece, and extends the file itself.
+ *
  * A ragged read without a bounce page stays at the head of its channel, which leaves the scheduler
  * as for depth and has its place in a list until it starts something; whenever pages are back all
  * in the list may try again, so class, weight and turns decide.  A write whose gate is closed
@@ -88,6 +91,9 @@
 #define IDLE_BELLS_MAX 10000u
 /* A block that comes back with -EINTR or -EAGAIN is tried again so often: a guess. */
 #define BLOCK_RETRIES 16u
+/* A write that extends its file by no more than this is done by a helper thread: fallocate(2) and
+   the engine take longer than a write(2) that waits. */
+#define EXTEND_SMALL_BYTES (256u << 10)
 /* Blocks handled by one call of the engine: bounds the arrays, not the depth. */
 #define BATCH 128
 /*
@@ -593,23 +599,26 @@ static void drop_promises(struct lane *lane, struct channel *channel)
 		unpromise(lane, op); /* who is let in by that stands before op */
 }
 
-/* The head of its channel's ready list, whose gate is closed, waits outside if it may, or the
-   channel does. */
-static void hold_back(struct lane *lane, struct op *op)
+/*
+ * The head of its channel's ready list waits outside of the channel, in that list, if it may; else
+ * the channel waits.
+ */
+static bool hold_back(struct lane *lane, struct op *op, enum op_state state, struct op_list *list)
 {
 	struct channel *channel = op->channel;
 
 	if (!op->is_gated && channel->n_gated >= GATE_OPS_MAX) {
 		/* All those are held, since they stand before the others: back when one is let in. */
 		sched_remove(&lane->sched, &channel->queue);
-		return;
+		return false;
 	}
 	channel->n_gated += !op->is_gated;
 	op->is_gated = true;
 	ready_remove(op);
-	op->state = OP_HELD;
-	op_list_push(&op->file->inode->gate.waiting, op);
+	op->state = (uint8_t)state;
+	op_list_push(list, op);
 	sched_update(lane, channel);
+	return true;
 }
 
 /* Nothing more of it will start. */
@@ -706,19 +715,61 @@ static void count_done(struct lane *lane, struct op *op, uint16_t channel_lane, 
 	sched_update(lane, channel); /* it may have waited for depth */
 }
 
+static void cancel_op(struct lane *lane, struct op *op, int error);
+
+/* A step was done, has failed or was dropped: all ops that wait may look again. */
+static void step_end(struct piece *piece)
+{
+	struct lane *lane = piece->lane;
+	struct op *op = piece->op;
+	struct extension *extension = &op->file->inode->extension;
+	int error = piece->error;
+
+	extension->is_running = false;
+	op->n_in_flight--;
+	if (!op->n_in_flight) {
+		count_time(lane, op->channel);
+		op->channel->n_in_device--;
+	}
+	if (error == EOPNOTSUPP || error == ENOSYS) {
+		op->file->no_fallocate = true;
+		error = 0;
+	} else if (!error) {
+		extension_note(extension, &piece->step);
+		op->n_extended = piece->step.n_extended;
+	}
+	free(piece);
+	while (extension->waiting.first) { /* in order: each stands before those behind it */
+		struct op *last = extension->waiting.last;
+
+		op_list_remove(&extension->waiting, last);
+		let_in(last, lane);
+	}
+	if (op->state != OP_READY) { /* cancelled meanwhile */
+		if (!op->n_in_flight)
+			end_op(lane, op);
+	} else if (error) {
+		cancel_op(lane, op, error);
+	}
+}
+
 /* Done, or dropped. */
 static void piece_end(struct piece *piece)
 {
 	struct lane *lane = piece->lane;
 	struct op *op = piece->op;
 
+	lane->n_pieces--;
+	op->channel->n_pieces--;
+	if (piece->way == PIECE_EXTEND) {
+		step_end(piece);
+		return;
+	}
 	if (piece->done < piece->len || piece->error) {
 		if (piece->error == EIO && piece->len)
 			log_failed(lane, piece->is_write, piece->len, piece->off, op->file, EIO);
 		op_stop_at(op, piece->off - op->off + piece->done, piece->error);
 	}
-	lane->n_pieces--;
-	op->channel->n_pieces--;
 	if (piece->is_block) {
 		op->channel->client->blocks_in_flight--;
 		op->channel->client->done_nsec = lane->now_nsec;
@@ -764,9 +815,10 @@ static void give_piece(struct lane *lane, struct piece *piece)
 	piece->offset_align = piece->op->file->facts.offset_align;
 	piece->memory_align = piece->op->file->facts.memory_align;
 	piece->work.run = piece_run;
-	piece->work.about = file_about(piece->op->file, op_is_sync(piece->op) ? "fsync"
-							: piece->is_write     ? "write"
-									      : "read");
+	piece->work.about = file_about(piece->op->file, piece->way == PIECE_EXTEND ? "fallocate"
+							: op_is_sync(piece->op)	   ? "fsync"
+							: piece->is_write	   ? "write"
+										   : "read");
 	piece->message.run = piece_done;
 	if (channel->last_piece)
 		channel->last_piece->next = piece;
@@ -892,7 +944,7 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 	op->opcode = entry->opcode;
 	op->file = NULL;
 	op->slab = NULL;
-	op->len = op->end = 0;
+	op->len = op->end = op->grow_end = 0;
 	op->head = op->tail = op->edges_left = 0;
 	op->is_misaligned = op->is_promised = op->is_gated = false;
 	op->next_block = op->next_inner = op->n_in_flight = op->n_blockers = 0;
@@ -910,6 +962,9 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 		end_op(lane, op);
 		return;
 	}
+	op->n_extended = op->grow_end ? 0 : UINT32_MAX;
+	if (op->grow_end)
+		extension_add_op(&op->file->inode->extension);
 	note_active(lane, channel);
 	if (op->len < CUT_BYTES && !op_is_sync(op))
 		lane->small_op_nsec = lane->now_nsec;
@@ -938,7 +993,8 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 		end_op(lane, op);
 		return;
 	case OP_READY:
-	case OP_HELD: {
+	case OP_HELD:
+	case OP_EXTENDING: {
 		struct split split = channel_split(op->channel, op);
 		uint32_t n = split_n_blocks(&split);
 
@@ -961,8 +1017,10 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 		}
 		if (op->state == OP_READY)
 			ready_remove(op);
-		else
+		else if (op->state == OP_HELD)
 			op_list_remove(&op->file->inode->gate.waiting, op);
+		else
+			op_list_remove(&op->file->inode->extension.waiting, op);
 		ungate(op);
 		op->is_cancelled = true;
 		op->state = OP_RUNNING;
@@ -1047,8 +1105,30 @@ struct next_block {
 	uint32_t lane; /* 0: home */
 	bool is_edge, is_nowait;
 	bool is_piece;	/* for a helper, not the engine */
+	bool is_step;	/* the file has to be extended before */
 	bool is_bounce; /* takes a page */
 };
+
+/* The step that the head op, which may have none of its next blocks yet, needs. */
+static struct extend_step next_step(const struct op *op, const struct split *split)
+{
+	return extend_step(split, op->next_block, op->off + op->head, op->grow_end);
+}
+
+/* Of an op whose next block may lie beyond the file: which way does it go? */
+static void look_at_extension(struct op *op, const struct split *split, struct next_block *next)
+{
+	struct extend_step step = next_step(op, split);
+
+	if (next->is_piece) /* extends the file itself */
+		return;
+	if (extension_has(&op->file->inode->extension, &step))
+		op->n_extended = step.n_extended;
+	else if (op->file->no_fallocate || op->grow_end - op->off <= EXTEND_SMALL_BYTES)
+		next->is_piece = true;
+	else
+		next->is_step = true;
+}
 
 /* Steps over parts that have fewer blocks; the head op has at least one left. */
 static struct next_block head_block(const struct lane *lane, const struct channel *channel)
@@ -1081,6 +1161,8 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 	block = split_block(&split, op->next_block);
 	while (!block.len)
 		block = split_block(&split, ++op->next_block);
+	if (op->next_block >= op->n_extended)
+		look_at_extension(op, &split, &next);
 	next.op_off = op->head + block.off + op->next_inner;
 	next.len = block.len - op->next_inner;
 	if ((next.is_nowait || must_not_wait(lane)) && !op->is_misaligned && !is_engine) {
@@ -1135,8 +1217,9 @@ static bool may_pass_window(const struct sched_queue *queue, void *arg)
 	if (queue->client->blocks_in_flight)
 		return false;
 	next = head_block(arg, channel);
-	return next.len <= WINDOW_SMALL_BYTES && depth_allows(arg, channel, &next) &&
-	       is_let_in(arg, next.op) && (!next.is_bounce || has_page_for(arg, channel));
+	return next.len <= WINDOW_SMALL_BYTES && !next.is_step &&
+	       depth_allows(arg, channel, &next) && is_let_in(arg, next.op) &&
+	       (!next.is_bounce || has_page_for(arg, channel));
 }
 
 /*
@@ -1324,6 +1407,34 @@ static void start_block(struct lane *lane, struct channel *channel, const struct
 	step_over(lane, next);
 }
 
+/* The head op of its channel waits for its file's extension; if none runs, its step is started. */
+static void extend(struct lane *lane, struct op *op)
+{
+	struct extension *extension = &op->file->inode->extension;
+	struct split split = channel_split(op->channel, op);
+	struct piece *piece;
+
+	unpromise(lane, op); /* it may take long */
+	if (!hold_back(lane, op, OP_EXTENDING, &extension->waiting) || extension->is_running)
+		return;
+	piece = calloc(1, sizeof(*piece));
+	if (!piece) {
+		cancel_op(lane, op, ENOMEM);
+		return;
+	}
+	piece->op = op;
+	piece->way = PIECE_EXTEND;
+	piece->fd = op->file->fd;
+	piece->step = next_step(op, &split);
+	extension->is_running = true;
+	if (!op->n_in_flight) {
+		count_time(lane, op->channel);
+		op->channel->n_in_device++;
+	}
+	op->n_in_flight++;
+	give_piece(lane, piece);
+}
+
 /* Starts what may start, up to STARTS_PER_TURN; returns how many blocks the engines took. */
 static int start_blocks(struct lane *lane)
 {
@@ -1352,8 +1463,14 @@ static int start_blocks(struct lane *lane)
 				drop_promises(lane, channel);
 			continue;
 		}
+		if (next.is_step) {
+			extend(lane, next.op);
+			n++;
+			continue;
+		}
 		if (!is_let_in(lane, next.op)) {
-			hold_back(lane, next.op);
+			(void)hold_back(lane, next.op, OP_HELD,
+					&next.op->file->inode->gate.waiting);
 			continue;
 		}
 		if (next.is_bounce && !has_page_for(lane, channel)) {
@@ -1658,6 +1775,8 @@ static void free_op(struct lane *lane, struct op *op)
 	count_op(&channel->stats, op, nsec);
 	count_op(&lane->store->stats, op, nsec);
 	if (file) {
+		if (op->grow_end)
+			extension_remove_op(&file->inode->extension);
 		channel->client->n_looks += op_unlink_looks(op);
 		op_unlink(op, op_may_start, lane);
 	}

@@ -7,8 +7,10 @@
  *
  *   FREE      in the channel's free list
  *   WAITING   checked; conflicts with n_blockers earlier ops         -> READY
- *   READY     in the channel's ready list: blocks to start           -> HELD, RUNNING, ENDED
+ *   READY     in the channel's ready list: blocks to start           -> HELD, EXTENDING, RUNNING,
+ *                                                                       ENDED
  *   HELD      waits for the gate of its inode, out of the ready list  -> READY, RUNNING, ENDED
+ *   EXTENDING waits for its inode's extension, out of the ready list  -> READY, RUNNING, ENDED
  *   RUNNING   all blocks started, some in flight; or a helper syncs  -> ENDED
  *   ENDED     completion written, not yet shown; still keeps order  -> FREE
  */
@@ -28,14 +30,14 @@ struct inode;
 struct file;
 struct slab;
 
-enum op_state { OP_FREE, OP_WAITING, OP_READY, OP_HELD, OP_RUNNING, OP_ENDED };
+enum op_state { OP_FREE, OP_WAITING, OP_READY, OP_HELD, OP_EXTENDING, OP_RUNNING, OP_ENDED };
 
 /* Its ragged ends, in edges_left until they have started. */
 #define OP_HEAD 1u
 #define OP_TAIL 2u
 
 struct op {
-	struct op *next, *prev;		    /* ready or held; next only: free or ended */
+	struct op *next, *prev;		    /* ready, held or extending; next only: free or ended */
 	struct op *order_next, *order_prev; /* open ops of its struct order, in order */
 	struct order *order;
 	struct channel *channel;
@@ -45,12 +47,14 @@ struct op {
 	struct batch *batch; /* by Submit; NULL: by the ring */
 	uint64_t id;
 	uint64_t off, len;
-	uint64_t end; /* first byte of the range that is known not to be done */
+	uint64_t grow_end; /* the file may become this long for it; 0: it lies within the file */
+	uint64_t end;	   /* first byte of the range that is known not to be done */
 	uint64_t taken_nsec;
 	uint64_t deadline_nsec; /* 0: none */
 	uint32_t head, tail;	/* bytes of its ragged ends: edge.h */
 	uint32_t next_block;	/* split_block()'s counter; of the middle */
 	uint32_t next_inner;	/* bytes of that block already started */
+	uint32_t n_extended;	/* blocks with lower numbers may start: extend.h */
 	uint32_t n_in_flight;
 	uint16_t n_blockers;
 	uint16_t batch_index; /* 16 bits, as its neighbours: below RING_ENTRIES_MAX */
@@ -64,7 +68,7 @@ struct op {
 	bool is_gated : 1;	/* it had to wait for the gate, and is counted for that */
 	bool is_cancelled : 1;	/* no further block starts; error says why */
 };
-static_assert(sizeof(struct op) <= 160, "with ring slots and deadline 256 bytes an entry");
+static_assert(sizeof(struct op) <= 176, "with ring slots and deadline 258 bytes an entry");
 
 /*
  * Open ops of one channel, in the order in which they were taken.  A channel has several of these,

@@ -86,6 +86,10 @@ void piece_do(struct piece *piece)
 		piece->error = sync_file(piece);
 		return;
 	}
+	if (piece->way == PIECE_EXTEND) {
+		piece->error = extend_step_do(piece->fd, &piece->step);
+		return;
+	}
 	if (piece->way == PIECE_DIRECT)
 		align = piece->offset_align > piece->memory_align ? piece->offset_align
 								  : piece->memory_align;

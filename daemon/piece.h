@@ -1,13 +1,15 @@
 /*
  * A piece: a range of an op that a helper thread does with blocking calls, because a lane must
  * not block in it: ragged ends of writes, ranges whose memory is misaligned, and blocks that the
- * kernel gave back (RWF_NOWAIT: it would have had to wait).  Syncs are pieces without a range.
+ * kernel gave back (RWF_NOWAIT: it would have had to wait).  Syncs, and steps of an extension
+ * (extend.h), are pieces without a range.
  *
  * The lane fills it in, piece_do() does it on the helper's thread, the lane takes the result.
  */
 #ifndef DSAIO_DAEMON_PIECE_H
 #define DSAIO_DAEMON_PIECE_H
 
+#include "daemon/extend.h"
 #include "daemon/helper.h"
 #include "daemon/inbox.h"
 
@@ -26,6 +28,7 @@ enum piece_way {
 	PIECE_BOUNCE,	/* read whole units by the direct one, copy what is wanted */
 	PIECE_SYNC,	/* fsync, of no bytes */
 	PIECE_DATASYNC,
+	PIECE_EXTEND, /* allocate; no bytes */
 };
 
 struct piece {
@@ -37,8 +40,9 @@ struct piece {
 	uint64_t off;
 	uint32_t len;
 	uint32_t offset_align, memory_align; /* of the file: transfers continue at multiples */
-	uint32_t done; /* bytes; of a block that was given back, those done before */
-	int error;     /* positive; 0 and done < len: the end of the file */
+	uint32_t done;		 /* bytes; of a block that was given back, those done before */
+	int error;		 /* positive; 0 and done < len: the end of the file */
+	struct extend_step step; /* of PIECE_EXTEND */
 
 	/* the lane's */
 	struct lane *lane;

@@ -60,7 +60,11 @@ struct ring_entry {
 	uint64_t slab_off;
 	uint32_t slab;	       /* id from SlabNewReply; 0 for syncs */
 	uint32_t timeout_msec; /* 0: none; else the op is cancelled with -ETIMEDOUT after it */
-	uint64_t zero1[2];
+	/* 0, or (a write only) at least off + len: the write may end beyond the file, which may
+	   become this long for it and for writes that follow.  A hint: what it says of the file
+	   need not be true. */
+	uint64_t grow_end;
+	uint64_t zero1;
 };
 
 /* A slot of the completion ring.  result: bytes done, or ring_result_failed(). */
@@ -102,6 +106,7 @@ static_assert(offsetof(struct ring_entry, len) == 24, "layout");
 static_assert(offsetof(struct ring_entry, slab_off) == 32, "layout");
 static_assert(offsetof(struct ring_entry, slab) == 40, "layout");
 static_assert(offsetof(struct ring_entry, timeout_msec) == 44, "layout");
+static_assert(offsetof(struct ring_entry, grow_end) == 48, "layout");
 static_assert(sizeof(struct ring_completion) == 16, "four to a cache line");
 static_assert(sizeof(struct ring_shared) == 128, "two cache lines");
 static_assert(offsetof(struct ring_shared, cq_head) == 4, "layout");

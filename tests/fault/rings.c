@@ -282,7 +282,7 @@ static const struct {
 	uint8_t value;
 } zeros[] = {
 	{ "behind the opcode", offsetof(struct ring_entry, zero0), 1 },
-	{ "at the end", offsetof(struct ring_entry, zero1) + 15, 1 },
+	{ "at the end", offsetof(struct ring_entry, zero1) + 7, 1 },
 };
 
 TEST_TABLE(c10_zero, zeros, "C10 bytes of an entry that must be zero and are not: EINVAL")

@@ -112,7 +112,7 @@ START_TEST(an_entry_is_checked_before_it_is_an_op)
 	entry.file = entries[_i].file == STALE ? ids[0] + 0x10000 : ids[entries[_i].file];
 	entry.slab = entries[_i].no_slab ? 0 : slab_id;
 	if (entries[_i].junk)
-		entry.zero1[1] = 1;
+		entry.zero1 = 1;
 	r = channel_check_entry(&channel, &entry, &op);
 	ck_assert_msg(r == entries[_i].want, "%s: %s", entries[_i].what, strerror(r));
 
@@ -123,6 +123,59 @@ START_TEST(an_entry_is_checked_before_it_is_an_op)
 						      : 8u),
 		      "%s: holds", entries[_i].what);
 	ck_assert(r ? !op.file : op.file != NULL);
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	uint8_t opcode;
+	uint64_t off, len, grow_end;
+	int want;
+} grown[] = {
+	{ "the file lies around the write", W, 512, 512, 0, 0 },
+	{ "it may end with the write", W, 512, 512, 1024, 0 },
+	{ "and behind it", W, 512, 512, INT64_MAX, 0 },
+	{ "but not before its end", W, 512, 512, 1023, EINVAL },
+	{ "nor past 2^63", W, 512, 512, (uint64_t)INT64_MAX + 1, EOVERFLOW },
+	{ "for a read", R, 512, 512, 1024, EINVAL },
+	{ "for a sync", S, 0, 0, 1024, EINVAL },
+};
+
+START_TEST(a_write_may_say_how_long_the_file_may_become)
+{
+	struct ring_entry entry = { .opcode = grown[_i].opcode,
+				    .off = grown[_i].off,
+				    .len = grown[_i].len,
+				    .grow_end = grown[_i].grow_end };
+	struct op op = { 0 };
+	int r;
+
+	setup();
+	entry.file = ids[grown[_i].opcode == W ? WRITABLE : READABLE];
+	entry.slab = grown[_i].opcode == S ? 0 : slab_id;
+	r = channel_check_entry(&channel, &entry, &op);
+	ck_assert_msg(r == grown[_i].want, "%s: %s", grown[_i].what, strerror(r));
+	if (r == 0)
+		ck_assert_uint_eq(op.grow_end, grown[_i].grow_end);
+}
+END_TEST
+
+START_TEST(tmpfs_and_devices_are_not_extended_before)
+{
+	struct ring_entry entry = { .opcode = W, .len = 512, .grow_end = 512 };
+	struct op op = { 0 };
+
+	setup();
+	entry.file = ids[WRITABLE];
+	entry.slab = slab_id;
+	writable.facts.is_tmpfs = true;
+	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_uint_eq(op.grow_end, 0);
+	writable.facts.is_tmpfs = false;
+	writable.facts.is_block_device = true;
+	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_uint_eq(op.grow_end, 0);
+	writable.facts.is_block_device = false;
 }
 END_TEST
 
@@ -184,6 +237,8 @@ END_TEST
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, an_entry_is_checked_before_it_is_an_op, 0, N_ROWS(entries));
+	tcase_add_loop_test(tcase, a_write_may_say_how_long_the_file_may_become, 0, N_ROWS(grown));
+	tcase_add_test(tcase, tmpfs_and_devices_are_not_extended_before);
 	tcase_add_test(tcase, an_id_of_a_removed_object_finds_nothing);
 	tcase_add_test(tcase, an_op_knows_its_ragged_ends);
 	tcase_add_test(tcase, a_block_is_never_smaller_than_a_sector);

@@ -119,6 +119,29 @@ ssize_t pwritev2(int fd, const struct iovec *ranges, int n, off_t off, int flags
 	return r;
 }
 
+/* The same for fallocate(2), but for what the setup does. */
+static struct {
+	_Atomic bool is_watched;
+	int error; /* positive: what it fails with */
+	_Atomic uint32_t n;
+	off_t off, len; /* of the last */
+} allocations;
+
+int fallocate(int fd, int mode, off_t off, off_t len)
+{
+	if (atomic_load(&allocations.is_watched)) {
+		allocations.off = off;
+		allocations.len = len;
+		(void)atomic_fetch_add(&allocations.n, 1);
+		call_wait();
+		if (allocations.error) {
+			errno = allocations.error;
+			return -1;
+		}
+	}
+	return (int)syscall(SYS_fallocate, fd, mode, off, len);
+}
+
 static int watched_submit(struct engine *engine, struct block **blocks, int n)
 {
 	uint32_t before = engine->n_in_flight;
@@ -694,6 +717,166 @@ START_TEST(a_call_that_hangs_holds_up_nobody_else)
 }
 END_TEST
 
+/* ---- files that grow ---- */
+
+static void setup_growing(int error)
+{
+	setup_engine((struct profile){ 65536, 8, false, true, 1 }, 0, true, true);
+	memset(&allocations, 0, sizeof(allocations));
+	allocations.error = error;
+	atomic_store(&allocations.is_watched, true);
+	fill(t.memory, 4u << 20, 9);
+}
+
+static void teardown_growing(void)
+{
+	const struct extension *extension = &t.file.inode->extension;
+
+	atomic_store(&allocations.is_watched, false);
+	teardown(true);
+	ck_assert_uint_eq(extension->n_ops, 0);
+	ck_assert_ptr_null(extension->waiting.first);
+	ck_assert(!extension->is_running);
+}
+
+static void put_growing(uint64_t id, uint64_t off, uint64_t len, uint64_t grow_end)
+{
+	struct ring_entry entry = { .id = id,
+				    .opcode = RING_OP_WRITE,
+				    .file = t.file_id,
+				    .off = off,
+				    .len = len,
+				    .slab = t.slab_id,
+				    .grow_end = grow_end };
+
+	ring_client_put(&t.ring, &entry);
+	submit();
+}
+
+static void await_allocation(uint32_t n)
+{
+	while (atomic_load(&allocations.n) < n)
+		(void)usleep(1000);
+}
+
+static off_t size_now(void)
+{
+	return lseek(t.file.fd, 0, SEEK_END);
+}
+
+START_TEST(a_write_that_grows_its_file_waits_for_that_and_others_do_not)
+{
+	setup_growing(0);
+	atomic_store(&holds_calls, true);
+	put_growing(1, FILE_BYTES, 1u << 20, FILE_BYTES + (1u << 20));
+	await_allocation(1);
+	ck_assert_int_eq(allocations.off, FILE_BYTES);
+	ck_assert_int_eq(allocations.len, 1 << 20);
+	/* Behind it in the same channel: a read, and another write that grows the file. */
+	put_growing(2, FILE_BYTES + (1u << 20), 1u << 20, FILE_BYTES + (2u << 20));
+	ck_assert_int_eq(do_op(RING_OP_READ, 0, 65536, 8u << 20), 65536);
+	ck_assert_uint_eq(seen.n_blocks, 1);
+	ck_assert_uint_eq(atomic_load(&allocations.n), 1);
+	atomic_store(&holds_calls, false);
+	ck_assert_int_eq(get().result, 1 << 20);
+	ck_assert_int_eq(get().result, 1 << 20);
+	ck_assert_uint_eq(atomic_load(&allocations.n), 2);
+	ck_assert_uint_eq(seen.n_blocks, 1 + 32);
+	ck_assert_int_eq(size_now(), FILE_BYTES + (2 << 20));
+	ck_assert_int_eq(do_op(RING_OP_READ, FILE_BYTES, 1u << 20, 8u << 20), 1 << 20);
+	ck_assert_int_eq(memcmp(t.memory, t.memory + (8u << 20), 1u << 20), 0);
+	teardown_growing();
+}
+END_TEST
+
+START_TEST(pieces_of_a_larger_write_need_one_step)
+{
+	setup_growing(0);
+	/* Held until all are there: each could be done before the next comes. */
+	atomic_store(&told.holds_blocks, true);
+	for (unsigned i = 0; i < 4; i++)
+		put_growing(i, FILE_BYTES + i * (1u << 20), 1u << 20, FILE_BYTES + (4u << 20));
+	await_allocation(1);
+	ck_assert_int_eq(allocations.len, 4 << 20);
+	atomic_store(&told.holds_blocks, false);
+	put(4, RING_OP_READ, 0, 1u << 20, 8u << 20); /* wakes the lane */
+	submit();
+	for (unsigned i = 0; i < 5; i++)
+		ck_assert_int_eq(get().result, 1 << 20);
+	ck_assert_uint_eq(atomic_load(&allocations.n), 1);
+	ck_assert_int_eq(size_now(), FILE_BYTES + (4 << 20));
+	teardown_growing();
+}
+END_TEST
+
+START_TEST(an_extension_that_fails_ends_its_op_alone)
+{
+	setup_growing(ENOSPC);
+	atomic_store(&holds_calls, true);
+	put_growing(1, FILE_BYTES, 1u << 20, FILE_BYTES + (1u << 20));
+	await_allocation(1);
+	ck_assert_int_eq(do_op(RING_OP_READ, 0, 4096, 8u << 20), 4096);
+	atomic_store(&holds_calls, false);
+	ck_assert_int_eq(get().result, ring_result_failed(ENOSPC, 0));
+	ck_assert_uint_eq(atomic_load(&allocations.n), 1);
+	ck_assert_int_eq(size_now(), FILE_BYTES);
+	ck_assert_int_eq(do_op(RING_OP_WRITE, 0, 1u << 20, 0), 1 << 20);
+	allocations.error = 0;
+	put_growing(2, FILE_BYTES, 1u << 20, FILE_BYTES + (1u << 20));
+	ck_assert_int_eq(get().result, 1 << 20);
+	teardown_growing();
+}
+END_TEST
+
+START_TEST(a_write_whose_extension_hangs_can_be_cancelled)
+{
+	setup_growing(0);
+	atomic_store(&holds_calls, true);
+	put_growing(1, FILE_BYTES, 1u << 20, FILE_BYTES + (1u << 20));
+	await_allocation(1);
+	put_growing(2, FILE_BYTES + (1u << 20), 1u << 20, FILE_BYTES + (2u << 20));
+	/* The one that waits for the other's step ends at once, the other when its call is back. */
+	do_cancel(2);
+	ck_assert_int_eq(get().result, ring_result_failed(ECANCELED, 0));
+	do_cancel(1);
+	ck_assert(!ring_client_ready(&t.ring));
+	put_growing(3, FILE_BYTES, 1u << 20, FILE_BYTES + (1u << 20)); /* behind it, by its range */
+	atomic_store(&holds_calls, false);
+	ck_assert_int_eq(get().result, ring_result_failed(ECANCELED, 0));
+	ck_assert_int_eq(get().result, 1 << 20);
+	ck_assert_int_eq(size_now(), FILE_BYTES + (1 << 20)); /* nobody moved it back */
+	teardown_growing();
+}
+END_TEST
+
+START_TEST(where_nothing_can_be_allocated_helpers_write)
+{
+	setup_growing(EOPNOTSUPP);
+	put_growing(1, FILE_BYTES, 1u << 20, FILE_BYTES + (1u << 20));
+	ck_assert_int_eq(get().result, 1 << 20);
+	ck_assert_int_eq(size_now(), FILE_BYTES + (1 << 20));
+	put_growing(2, FILE_BYTES + (1u << 20), 1u << 20, FILE_BYTES + (2u << 20));
+	ck_assert_int_eq(get().result, 1 << 20);
+	ck_assert_uint_eq(atomic_load(&allocations.n), 1); /* not asked again */
+	ck_assert_uint_eq(seen.n_blocks, 0);
+	ck_assert_int_eq(do_op(RING_OP_WRITE, 0, 65536, 0), 65536); /* within the file */
+	ck_assert_uint_eq(seen.n_blocks, 1);
+	teardown_growing();
+}
+END_TEST
+
+START_TEST(a_short_write_grows_its_file_by_itself)
+{
+	setup_growing(0);
+	put_growing(1, FILE_BYTES, 65536, FILE_BYTES + 65536);
+	ck_assert_int_eq(get().result, 65536);
+	ck_assert_uint_eq(atomic_load(&allocations.n), 0);
+	ck_assert_uint_eq(seen.n_blocks, 0);
+	ck_assert_int_eq(size_now(), FILE_BYTES + 65536);
+	teardown_growing();
+}
+END_TEST
+
 START_TEST(buffered_and_direct_writes_of_an_inode_take_turns)
 {
 	uint64_t off = 0;
@@ -1146,6 +1329,12 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_deadline_is_a_cancel);
 	tcase_add_loop_test(tcase, what_the_kernel_gives_back_a_helper_does, 0, N_ROWS(refusals));
 	tcase_add_test(tcase, a_call_that_hangs_holds_up_nobody_else);
+	tcase_add_test(tcase, a_write_that_grows_its_file_waits_for_that_and_others_do_not);
+	tcase_add_test(tcase, pieces_of_a_larger_write_need_one_step);
+	tcase_add_test(tcase, an_extension_that_fails_ends_its_op_alone);
+	tcase_add_test(tcase, a_write_whose_extension_hangs_can_be_cancelled);
+	tcase_add_test(tcase, where_nothing_can_be_allocated_helpers_write);
+	tcase_add_test(tcase, a_short_write_grows_its_file_by_itself);
 	tcase_add_test(tcase, buffered_and_direct_writes_of_an_inode_take_turns);
 	tcase_add_test(tcase, an_op_that_waits_for_the_gate_can_be_cancelled);
 	tcase_add_test(tcase, ragged_reads_wait_for_a_bounce_page);
