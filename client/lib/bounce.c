@@ -272,6 +272,7 @@ static int piece_start(struct bounce_job *job, bool is_blocking, bool is_further
 		.len = piece->cut.io_len,
 		.slab = piece->slot.slab->id,
 		.slab_off = slot_off(&piece->slot) + piece->cut.io_slot_off,
+		.grow_end = op->grow_end,
 		.timeout_msec = bounce_timeout_msec(job->deadline_nsec),
 	};
 	job->next += piece->cut.len;

@@ -37,6 +37,7 @@ struct dsaio_op {
 	struct channel *channel; /* NULL: does not go by a ring */
 	struct cut_piece *piece; /* held while open; NULL: none */
 	uint64_t off, len;
+	uint64_t grow_end;	  /* a write: as in struct ring_entry */
 	uint64_t began_nsec;	  /* 0: nobody wants to know how long it took (debug.h) */
 	uint64_t put_nsec;	  /* into the ring: channel_put() */
 	_Atomic uint64_t ring_id; /* 0: in no ring yet; seq_cst, against is_cancelled */
@@ -57,14 +58,8 @@ struct dsaio_op {
 
 	/* inode.lock */
 	struct dsaio_op *inode_next, *inode_prev;
-	bool is_clear;	     /* nothing that was open before it conflicts; never changes */
-	bool is_off_ring;    /* open, and in its handle's ring not, or not yet */
-	bool is_extending;   /* it has moved the file's end, ... */
-	uint64_t old_size;   /* ... from here ... */
-	uint64_t set_size;   /* ... to here */
-	uint64_t others_end; /* where others wrote to meanwhile */
-	/* It failed, and the file was then longer than the bytes done: others may change that. */
-	bool left_zeros;
+	bool is_clear;	  /* nothing that was open before it conflicts; never changes */
+	bool is_off_ring; /* open, and in its handle's ring not, or not yet */
 
 	/* handle.lock */
 	bool is_callers; /* the caller has a reference, or had one */

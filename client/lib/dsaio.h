@@ -331,6 +331,10 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size);
  * dsaio_pread - read len bytes at byte off of file into buf, and wait
  * dsaio_pwrite - write len bytes of buf at byte off of file, and wait
  *
+ * A write beyond the end extends the file while it runs, by at most 64 MiB ahead of its data and never
+ * beyond its own last byte.  If it fails, is cancelled or times out, the file stays as long as it
+ * is: what lies between the bytes done and the end reads as zeros, or is what others wrote there.
+ * The sentence says how long the file is then.  Only dsaio_truncate() and O_TRUNC shorten a file.
  * Returns bytes done, or
  *   -EBADF      the file is not open for that, or belongs to another client
  *   -EINVAL     off + len passes 2^63
@@ -342,6 +346,7 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size);
  *               opened anew
  *   -EMFILE     the handle's first op on a store needs three descriptors, and this process may
  *               not open as many (RLIMIT_NOFILE); it can be tried again
+ *   -EFBIG      a write ends beyond this process's RLIMIT_FSIZE, or what the file system allows
  *   what the device or file system says (-EIO, -ENOSPC, ...)
  * Ownership: all arguments are borrowed until it returns.
  * Threads: any.  DeepNVMe: aio_handle.sync_pread(), sync_pwrite().

@@ -84,7 +84,7 @@ static const struct {
 void error_op_text(const struct error_op *op, char *text, size_t size)
 {
 	bool is_sync = !op->len;
-	char reason[128], zeros[96] = "";
+	char reason[128], size_now[64] = "";
 	const char *advice = NULL;
 	const char *to_or_from = strcmp(op->verb, "pread") == 0 ? "from" : "to";
 
@@ -93,8 +93,9 @@ void error_op_text(const struct error_op *op, char *text, size_t size)
 			advice = advices[i].advice;
 	if (op->because)
 		advice = op->because;
-	if (op->left_zeros)
-		(void)snprintf(zeros, sizeof(zeros), " (zeros may stay in the file behind them)");
+	if (op->file_size >= 0)
+		(void)snprintf(size_now, sizeof(size_now),
+			       "; the file's size is now %" PRId64 " bytes", op->file_size);
 	if (is_sync)
 		(void)snprintf(text, size, "%s of %s failed: %s%s%s", op->verb, op->file,
 			       strerror_r(op->error, reason, sizeof(reason)), advice ? ": " : "",
@@ -102,8 +103,8 @@ void error_op_text(const struct error_op *op, char *text, size_t size)
 	else
 		(void)snprintf(text, size,
 			       "%s of %" PRIu64 " bytes at %" PRIu64 " %s %s failed after %" PRIu64
-			       " bytes%s: %s%s%s",
-			       op->verb, op->len, op->off, to_or_from, op->file, op->done, zeros,
-			       strerror_r(op->error, reason, sizeof(reason)), advice ? ": " : "",
-			       advice ? advice : "");
+			       " bytes: %s%s%s%s",
+			       op->verb, op->len, op->off, to_or_from, op->file, op->done,
+			       strerror_r(op->error, reason, sizeof(reason)), size_now,
+			       advice ? ": " : "", advice ? advice : "");
 }

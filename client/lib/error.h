@@ -25,7 +25,7 @@ struct error_op {
 	uint64_t off, len, done;
 	int error;	     /* positive errno */
 	const char *because; /* why, if errno's text does not say it; or NULL */
-	bool left_zeros;     /* the file was left longer than the bytes done */
+	int64_t file_size;   /* a write that extends: how long the file is now; -1: not said */
 };
 
 /* Writes an op's sentence to text. */

@@ -138,11 +138,11 @@ void file_fd_give(struct dsaio_file *file)
 	(void)pthread_mutex_unlock(&files->lock);
 }
 
-/* Looks at what the key names now.  Returns 0 or a negative errno. */
-static int look(const struct cache_key *key, struct statx *ret_stx)
+/* Looks at what the key names now; sync: AT_STATX_...  Returns 0 or a negative errno. */
+static int look(const struct cache_key *key, int sync, struct statx *ret_stx)
 {
-	int r = key->path ? statx(AT_FDCWD, key->path, AT_STATX_SYNC_AS_STAT, LOOK_AT, ret_stx)
-			  : statx(key->fd, "", AT_EMPTY_PATH, LOOK_AT, ret_stx);
+	int r = key->path ? statx(AT_FDCWD, key->path, sync, LOOK_AT, ret_stx)
+			  : statx(key->fd, "", AT_EMPTY_PATH | sync, LOOK_AT, ret_stx);
 
 	return r < 0 ? -errno : 0;
 }
@@ -173,8 +173,8 @@ int64_t file_size(struct dsaio_file *file)
 	(void)pthread_mutex_lock(&file->client->files.lock);
 	fd = fd_take_kept(file);
 	(void)pthread_mutex_unlock(&file->client->files.lock);
-	if (fd < 0 && !file->is_block_device && look(&file->entry.key, &stx) == 0 &&
-	    is_file(file, &stx))
+	if (fd < 0 && !file->is_block_device &&
+	    look(&file->entry.key, AT_STATX_SYNC_AS_STAT, &stx) == 0 && is_file(file, &stx))
 		return (int64_t)stx.stx_size;
 	if (fd < 0)
 		fd = file_fd_take(file);
@@ -185,29 +185,47 @@ int64_t file_size(struct dsaio_file *file)
 	return size;
 }
 
-int file_extend(struct dsaio_file *file, struct dsaio_op *op)
+/* Looks at it without a message; sync: AT_STATX_...; -1: that does not tell. */
+static int64_t size_look(struct dsaio_file *file, int sync)
 {
+	struct statx stx;
 	int fd, r;
 
-	if (inode_is_long(file->inode, op->off + op->len))
-		return 0;
-	fd = file_fd_take(file);
-	if (fd == -EMFILE) /* the write moves the size itself, only slower */
-		return 0;
+	(void)pthread_mutex_lock(&file->client->files.lock);
+	fd = fd_take_kept(file);
+	(void)pthread_mutex_unlock(&file->client->files.lock);
 	if (fd < 0)
-		return fd;
-	r = inode_extend(file->inode, fd, op);
+		return look(&file->entry.key, sync, &stx) == 0 && is_file(file, &stx)
+			       ? (int64_t)stx.stx_size
+			       : -1;
+	r = statx(fd, "", AT_EMPTY_PATH | sync, LOOK_AT, &stx);
 	file_fd_give(file);
-	return r;
+	return r < 0 ? -1 : (int64_t)stx.stx_size;
 }
 
-void file_remove_op(struct dsaio_file *file, struct dsaio_op *op)
+int64_t file_size_seen(struct dsaio_file *file)
 {
-	int fd = inode_needs_fd(op) ? file_fd_take(file) : -1;
+	return size_look(file, AT_STATX_DONT_SYNC);
+}
 
-	inode_remove(op->inode, fd, op);
-	if (fd >= 0)
-		file_fd_give(file);
+int file_grow(struct dsaio_file *file, struct dsaio_op *op)
+{
+	const uint64_t end = op->off + op->len;
+	struct rlimit limit;
+	int64_t size;
+
+	if (inode_is_long(file->inode, end))
+		return 0;
+	size = size_look(file, AT_STATX_SYNC_AS_STAT); /* -1: the daemon does without */
+	if (size >= 0 && (uint64_t)size >= end) {
+		inode_know_size(file->inode, (uint64_t)size);
+		return 0;
+	}
+	/* The kernel knows only the daemon's limit. */
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur)
+		return -EFBIG;
+	op->grow_end = end;
+	return 0;
 }
 
 /* ---- in use, idle, gone ---- */
@@ -521,7 +539,7 @@ static struct dsaio_file *file_cached(struct dsaio_client *client, const struct 
 
 	if (!file)
 		return NULL;
-	if (look(key, &stx) < 0 || !is_file(file, &stx)) {
+	if (look(key, AT_STATX_SYNC_AS_STAT, &stx) < 0 || !is_file(file, &stx)) {
 		debug_log("file %s: is another one now, or gone", file->name);
 		file_forget(file);
 	} else if (may_access(key)) {

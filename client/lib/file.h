@@ -69,9 +69,14 @@ void file_fd_give(struct dsaio_file *file);
 /* Bytes now, or a negative errno. */
 int64_t file_size(struct dsaio_file *file);
 
-/* inode_extend() and inode_remove() for an op on the file. */
-int file_extend(struct dsaio_file *file, struct dsaio_op *op);
-void file_remove_op(struct dsaio_file *file, struct dsaio_op *op);
+/*
+ * Before a write: finds out whether it may end beyond the file, for its entry's grow_end.  Returns
+ * 0, or -EFBIG: this process's RLIMIT_FSIZE allows no such file.
+ */
+int file_grow(struct dsaio_file *file, struct dsaio_op *op);
+
+/* Bytes as the kernel has them now, if that takes neither a message nor a file server; or -1. */
+int64_t file_size_seen(struct dsaio_file *file);
 
 /*
  * Before an op that is not aligned and writes: the daemon has to have the file's buffered

@@ -2,7 +2,6 @@
 
 #include <search.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,8 +25,7 @@ int inode_hold(struct dsaio_client *client, dev_t dev, ino_t ino, struct inode *
 		return -ENOMEM;
 	fresh->dev = dev;
 	fresh->ino = ino;
-	(void)pthread_mutex_init(&fresh->extend_lock, NULL); /* can not fail by default */
-	(void)pthread_mutex_init(&fresh->lock, NULL);
+	(void)pthread_mutex_init(&fresh->lock, NULL); /* cannot fail by default */
 	(void)pthread_mutex_lock(&client->lock);
 	found = tsearch(fresh, &client->inodes, inode_compare);
 	if (found) {
@@ -53,7 +51,6 @@ void inode_drop(struct dsaio_client *client, struct inode *inode)
 	(void)pthread_mutex_unlock(&client->lock);
 	if (!is_last)
 		return;
-	(void)pthread_mutex_destroy(&inode->extend_lock);
 	(void)pthread_mutex_destroy(&inode->lock);
 	free(inode);
 }
@@ -151,16 +148,6 @@ int inode_put(struct inode *inode, struct dsaio_op *op, struct ring_entry *entry
 	return r;
 }
 
-static int file_length(int fd, uint64_t *ret_size)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	*ret_size = (uint64_t)st.st_size;
-	return 0;
-}
-
 /* Of the coarse clock: reading it is no system call.  0 is before all ticks. */
 static uint64_t tick_now(void)
 {
@@ -192,106 +179,6 @@ void inode_opened(struct inode *inode, uint64_t size)
 	inode_saw_size(inode, size);
 }
 
-static int set_length(int fd, uint64_t size)
-{
-	int r;
-
-	do
-		r = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
-	while (r == -EINTR);
-	return r;
-}
-
-/* Makes the file reach to the op's end, with blocks for the op's range if the kernel can. */
-static int reach_end(int fd, const struct dsaio_op *op)
-{
-	int r;
-
-	do
-		r = fallocate(fd, 0, (off_t)op->off, (off_t)op->len) < 0 ? -errno : 0;
-	while (r == -EINTR);
-	if (r == -EOPNOTSUPP || r == -ENOSYS)
-		r = set_length(fd, op->off + op->len);
-	return r;
-}
-
-/* Does an open write of the client, but this one, end behind size?  Under the lock. */
-static bool others_write_beyond(const struct inode *inode, const struct dsaio_op *op, uint64_t size)
-{
-	for (const struct dsaio_op *other = inode->first; other; other = other->inode_next)
-		if (other != op && other->opcode == RING_OP_WRITE && other->off + other->len > size)
-			return true;
-	return false;
-}
-
-static void know_size(struct inode *inode, uint64_t size)
-{
-	(void)pthread_mutex_lock(&inode->lock);
-	inode->known_size = size;
-	(void)pthread_mutex_unlock(&inode->lock);
-}
-
-/* Moves the size, which is `size` now, back to old.  Under extend_lock. */
-static bool move_back(struct inode *inode, int fd, const struct dsaio_op *op, uint64_t old)
-{
-	bool may;
-
-	(void)pthread_mutex_lock(&inode->lock);
-	may = op->others_end <= old && !others_write_beyond(inode, op, old);
-	if (may) /* before it is so: a write that comes now has to come to extend_lock */
-		inode->known_size = old;
-	(void)pthread_mutex_unlock(&inode->lock);
-	inode_saw_size(inode, 0);
-	return may && set_length(fd, old) == 0;
-}
-
-/*
- * From here on writes that end are noted in others_end, so before the size is looked at: one that
- * goes through the page cache may move it meanwhile, and must not be cut off again.
- */
-static void begin_extending(struct inode *inode, struct dsaio_op *op)
-{
-	(void)pthread_mutex_lock(&inode->lock);
-	inode->n_extending++;
-	op->is_extending = true;
-	op->others_end = 0;
-	(void)pthread_mutex_unlock(&inode->lock);
-}
-
-static void stop_extending(struct inode *inode, struct dsaio_op *op)
-{
-	(void)pthread_mutex_lock(&inode->lock);
-	inode->n_extending--;
-	op->is_extending = false;
-	(void)pthread_mutex_unlock(&inode->lock);
-}
-
-static int extend_locked(struct inode *inode, int fd, struct dsaio_op *op)
-{
-	uint64_t end = op->off + op->len, old = 0, now = 0;
-	int r;
-
-	begin_extending(inode, op);
-	r = file_length(fd, &old);
-	if (r < 0 || end <= old) {
-		stop_extending(inode, op);
-		if (r == 0)
-			know_size(inode, old);
-		return r;
-	}
-	r = reach_end(fd, op);
-	if (r < 0) { /* what it did in part is undone, where nobody builds on it */
-		if (file_length(fd, &now) == 0 && now > old)
-			(void)move_back(inode, fd, op, old);
-		stop_extending(inode, op);
-		return r;
-	}
-	op->old_size = old;
-	op->set_size = end;
-	know_size(inode, end);
-	return 0;
-}
-
 bool inode_is_long(struct inode *inode, uint64_t size)
 {
 	bool is_long;
@@ -302,39 +189,16 @@ bool inode_is_long(struct inode *inode, uint64_t size)
 	return is_long;
 }
 
-int inode_extend(struct inode *inode, int fd, struct dsaio_op *op)
+void inode_know_size(struct inode *inode, uint64_t size)
 {
-	int r;
-
-	(void)pthread_mutex_lock(&inode->extend_lock);
-	r = extend_locked(inode, fd, op);
-	(void)pthread_mutex_unlock(&inode->extend_lock);
-	return r;
+	(void)pthread_mutex_lock(&inode->lock);
+	if (inode->known_size < size)
+		inode->known_size = size;
+	(void)pthread_mutex_unlock(&inode->lock);
 }
 
-/* An extending write failed: back to the bytes done, or say that zeros stay. */
-static void shrink_back(struct inode *inode, int fd, struct dsaio_op *op)
+void inode_remove(struct inode *inode, struct dsaio_op *op)
 {
-	uint64_t reached = op->off + op->done, now = 0;
-	uint64_t size = reached > op->old_size ? reached : op->old_size;
-
-	(void)pthread_mutex_lock(&inode->extend_lock);
-	if (file_length(fd, &now) < 0)
-		op->left_zeros = op->set_size > size; /* nobody could move it back */
-	else if (now > size && (now != op->set_size || !move_back(inode, fd, op, size)))
-		op->left_zeros = true;
-	(void)pthread_mutex_unlock(&inode->extend_lock);
-}
-
-bool inode_needs_fd(const struct dsaio_op *op)
-{
-	return op->is_extending && op->result < 0;
-}
-
-void inode_remove(struct inode *inode, int fd, struct dsaio_op *op)
-{
-	if (inode_needs_fd(op))
-		shrink_back(inode, fd, op);
 	(void)pthread_mutex_lock(&inode->lock);
 	if (op->inode_next)
 		op->inode_next->inode_prev = op->inode_prev;
@@ -346,11 +210,8 @@ void inode_remove(struct inode *inode, int fd, struct dsaio_op *op)
 		inode->first = op->inode_next;
 	inode->n_off_ring -= op->is_off_ring;
 	inode->n_writing -= op->opcode == RING_OP_WRITE;
-	inode->n_extending -= op->is_extending;
-	if (inode->n_extending && op->opcode == RING_OP_WRITE && op->done)
-		for (struct dsaio_op *other = inode->first; other; other = other->inode_next)
-			if (other->is_extending && other->others_end < op->off + op->done)
-				other->others_end = op->off + op->done;
+	if (op->grow_end && op->result >= 0 && inode->known_size < op->grow_end)
+		inode->known_size = op->grow_end;
 	op->inode = NULL;
 	(void)pthread_mutex_unlock(&inode->lock);
 }
@@ -359,10 +220,10 @@ int inode_truncate(struct inode *inode, int fd, uint64_t size)
 {
 	int r;
 
-	(void)pthread_mutex_lock(&inode->extend_lock);
-	know_size(inode, 0); /* a write that comes now has to come to extend_lock */
-	inode_saw_size(inode, 0);
-	r = set_length(fd, size);
-	(void)pthread_mutex_unlock(&inode->extend_lock);
+	do
+		r = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+	while (r == -EINTR);
+	if (r == 0)
+		inode_opened(inode, size);
 	return r;
 }

@@ -5,10 +5,9 @@
  * ring are kept in order by the daemon.  One that is off the ring (bounced, or it waits for such a
  * one) the daemon does not know, or not as a whole: who conflicts with it waits for its end.
  *
- * Its size: a direct write that extends a file is slow inside the kernel, so the size is moved
- * first.  If the write then fails, the size is moved back to the bytes done, as long as the end
- * of the file is still the one that this op set and nobody of this client writes, or has
- * written, behind it.
+ * Its size, as far as it is known: a write that may end beyond it says so in its entry, and the daemon
+ * extends the file.  What is known may be wrong, since other processes extend and truncate the file,
+ * so it only decides which way is fast.  The library shrinks a file for dsaio_truncate() alone.
  */
 #ifndef DSAIO_CLIENT_INODE_H
 #define DSAIO_CLIENT_INODE_H
@@ -20,13 +19,12 @@
 struct inode {
 	dev_t dev;
 	ino_t ino;
-	uint32_t n_files;	     /* client.lock */
-	pthread_mutex_t extend_lock; /* held while the size is moved: system calls */
-	pthread_mutex_t lock;	     /* of all below */
-	uint64_t known_size;	     /* the file is at least that long, unless others cut it */
+	uint32_t n_files;     /* client.lock */
+	pthread_mutex_t lock; /* of all below */
+	uint64_t known_size;  /* the file is at least that long, unless others cut it */
 	_Atomic uint64_t seen_size, seen_tick; /* the size at the last look, and when; relaxed */
 	struct dsaio_op *first, *last;
-	uint32_t n_off_ring, n_extending, n_writing; /* of the open ops */
+	uint32_t n_off_ring, n_writing; /* of the open ops */
 	uint64_t n_pages; /* all ops since there was none ended before this page: see is_clear */
 };
 
@@ -58,19 +56,11 @@ int inode_put(struct inode *inode, struct dsaio_op *op, struct ring_entry *entry
 
 /* Is the file known to be at least that long? */
 bool inode_is_long(struct inode *inode, uint64_t size);
+/* It is. */
+void inode_know_size(struct inode *inode, uint64_t size);
 
-/*
- * Before a write by a ring: makes the file long enough.  fd: any of its writable descriptors.
- * Returns 0 or the negative errno that the op ends with.
- */
-int inode_extend(struct inode *inode, int fd, struct dsaio_op *op);
-
-/*
- * The op has ended, result and done are filled in: takes it off, moves the size back if need be:
- * only then, as inode_needs_fd() tells, is fd looked at; -1: there is none to be had.
- */
-bool inode_needs_fd(const struct dsaio_op *op);
-void inode_remove(struct inode *inode, int fd, struct dsaio_op *op);
+/* The op has ended, result and done are filled in: takes it off. */
+void inode_remove(struct inode *inode, struct dsaio_op *op);
 
 /*
  * Was the file at least that long a moment (1 to 4 ms) ago?  Spares most reads a look at its size,
@@ -80,8 +70,8 @@ bool inode_reached(const struct inode *inode, uint64_t size);
 void inode_saw_size(struct inode *inode, uint64_t size);
 
 /*
- * A file of it was opened, or opened again, and is that long now: what was known before holds no
- * longer.
+ * A file of it was opened, opened again or truncated, and is that long now: what was known before
+ * holds no longer.
  */
 void inode_opened(struct inode *inode, uint64_t size);
 

@@ -162,6 +162,7 @@ static void op_put(struct dsaio_op *op, const struct buffer_place *place)
 		.len = op->len,
 		.slab = place->slab,
 		.slab_off = place->slab_off,
+		.grow_end = op->grow_end,
 		.timeout_msec = op->handle->timeout_msec,
 	};
 	struct dsaio_op *earlier = inode_conflict(op->inode, op, true);
@@ -229,7 +230,7 @@ static void op_go(struct dsaio_op *op, int way, const struct op_means *means,
 	op->is_bounced = op->is_off_ring = way == OP_BOUNCED;
 	inode_add(op->file->inode, op);
 	if (op->opcode == RING_OP_WRITE && !op->file->is_block_device)
-		r = file_extend(op->file, op);
+		r = file_grow(op->file, op);
 	if (r < 0)
 		op_fail(op, r);
 	else if (way == OP_BY_RING)

@@ -195,7 +195,7 @@ static void op_settle(struct dsaio_op *op)
 	if (op->began_nsec)
 		op_tell_if_slow(op);
 	if (op->inode)
-		file_remove_op(op->file, op);
+		inode_remove(op->inode, op);
 	if (op->piece && !op->handle->is_abandoned) /* else a device may still write to it */
 		buffer_drop(TAKE_PTR(op->piece));
 	if (op->result < 0 && !op->text) {
@@ -205,7 +205,7 @@ static void op_settle(struct dsaio_op *op)
 		text.done = op->done;
 		text.error = (int)-op->result;
 		text.because = op->because;
-		text.left_zeros = op->left_zeros;
+		text.file_size = op->grow_end ? file_size_seen(op->file) : -1;
 		op->text = malloc(ERROR_TEXT_BYTES);
 		if (op->text) /* else the errno has to do */
 			error_op_text(&text, op->text, ERROR_TEXT_BYTES);

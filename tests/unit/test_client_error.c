@@ -11,19 +11,21 @@ static const struct {
 	struct error_op op;
 	const char *text;
 } sentences[] = {
-	{ { "pwrite", "/x/y", 0, 16777216, 13631488, ENOSPC, NULL, false },
+	{ { "pwrite", "/x/y", 0, 16777216, 13631488, ENOSPC, NULL, -1 },
 	  "pwrite of 16777216 bytes at 0 to /x/y failed after 13631488 bytes: No space left on "
 	  "device: free some space on that file system, then write again" },
-	{ { "pread", "/x/y", 4096, 512, 0, EBADMSG, NULL, false },
+	{ { "pread", "/x/y", 4096, 512, 0, EBADMSG, NULL, -1 },
 	  "pread of 512 bytes at 4096 from /x/y failed after 0 bytes: Bad message" },
-	{ { "pwrite", "/x/y", 1, 2, 0, EACCES, "because it is so", false },
+	{ { "pwrite", "/x/y", 1, 2, 0, EACCES, "because it is so", -1 },
 	  "pwrite of 2 bytes at 1 to /x/y failed after 0 bytes: Permission denied: because it is "
 	  "so" },
-	{ { "pwrite", "/x/y", 0, 8192, 4096, EIO, NULL, true },
-	  "pwrite of 8192 bytes at 0 to /x/y failed after 4096 bytes (zeros may stay in the "
-	  "file behind them): Input/output error: the device or file system reports an error: see "
-	  "the kernel's log (dmesg)" },
-	{ { "fsync", "/x/y", 0, 0, 0, EIO, NULL, false },
+	{ { "pwrite", "/x/y", 0, 8192, 4096, ENOSPC, NULL, 6144 },
+	  "pwrite of 8192 bytes at 0 to /x/y failed after 4096 bytes: No space left on device; the "
+	  "file's size is now 6144 bytes: free some space on that file system, then write again" },
+	{ { "pwrite", "/x/y", 0, 8192, 0, EBADMSG, NULL, 0 },
+	  "pwrite of 8192 bytes at 0 to /x/y failed after 0 bytes: Bad message; the file's size is "
+	  "now 0 bytes" },
+	{ { "fsync", "/x/y", 0, 0, 0, EIO, NULL, -1 },
 	  "fsync of /x/y failed: Input/output error: the device or file system reports an error: "
 	  "see the kernel's log (dmesg)" },
 };
