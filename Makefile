@@ -194,7 +194,7 @@ $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 
 # ---- try, test, measure ----
 
-.PHONY: demo check check-systemd check-report check-tune bench bench-full asan ubsan tsan valgrind fuzz model \
+.PHONY: demo check check-systemd check-install check-report check-tune bench bench-full asan ubsan tsan valgrind fuzz model \
 	ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
@@ -229,6 +229,10 @@ check-systemd: ## boot a real systemd and use the installed service (root)
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) MAKE="$(MAKE)" tests/systemd/check.sh
 
+check-install: ## install below a home of its own, and use the README's example from there
+	@$(MAKE) --no-print-directory deps
+	@BUILD=$(BUILD)/install tests/install/check.sh
+
 check-report: ## reports of benches in headless Chromium: pictures in build/report
 	@$(call install_packages,$(PACKAGES) chromium poppler-utils fonts-dejavu-core)
 	@$(MAKE) --no-print-directory all
@@ -257,6 +261,10 @@ ring-mutants: ## drop each fence of the rings in turn: each must be caught
 
 # The configuration is the administrator's from then on.
 MAN     = $(sort $(wildcard man/*.[1-8]))
+# Where the loader looks by itself, on Debian; a program finds a library elsewhere by its rpath.
+LOADER_DIRS = $(foreach dir,/lib /usr/lib /usr/local/lib,$(dir) $(dir)/$(shell $(CC) -print-multiarch))
+comma       = ,
+install_rpath = $(if $(filter $(LOADER_DIRS),$(libdir)),, -Wl$(comma)-rpath$(comma)$(libdir))
 man_dir = $(mandir)/man$(patsubst .%,%,$(suffix $1))
 
 .PHONY: install uninstall
@@ -270,9 +278,10 @@ install: all ## install to $(DESTDIR)$(prefix)
 	ln -sf $(SONAME) $(DESTDIR)$(libdir)/libdsaio-client.so
 	$(INSTALL) -m 644 client/lib/dsaio.h $(DESTDIR)$(includedir)/
 	sed -e 's|^Cflags:.*|Cflags: -I$(includedir)|' \
-	    -e 's|^Libs:.*|Libs: -L$(libdir) -ldsaio-client|' $(BUILD)/libdsaio-client.pc \
+	    -e 's|^Libs:.*|Libs: -L$(libdir) -ldsaio-client$(install_rpath)|' $(BUILD)/libdsaio-client.pc \
 		>$(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc
 	sed 's|@sbindir@|$(sbindir)|g' systemd/dsaiod.service.in >$(DESTDIR)$(unitdir)/dsaiod.service
+	chmod 644 $(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc $(DESTDIR)$(unitdir)/dsaiod.service
 	$(INSTALL) -m 644 systemd/dsaiod.socket $(DESTDIR)$(unitdir)/
 	$(INSTALL) -m 644 systemd/dsaiod.sysusers $(DESTDIR)$(sysusersdir)/dsaiod.conf
 	$(foreach page,$(MAN),$(INSTALL) -m 644 $(page) $(DESTDIR)$(call man_dir,$(page))/ &&) :
