@@ -148,6 +148,81 @@ static const char *profile_name(char *text, size_t size, const struct profile *p
 	return text;
 }
 
+/* ---- what bench tune found ---- */
+
+/* A profile of a goal's ranks. */
+struct rank {
+	struct profile profile;
+	double speed, low, high;
+	bool is_tied, is_recommended;
+};
+
+static uint32_t u32_in(struct json_object *object, const char *key)
+{
+	const uint64_t value = json_object_get_uint64(json_object_object_get(object, key));
+
+	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+static bool bool_in(struct json_object *object, const char *key)
+{
+	return json_object_get_boolean(json_object_object_get(object, key));
+}
+
+/* The ranks of a goal ("read", "write" or "sum"), the fastest first; NULL: there are none. */
+static struct json_object *goal_of(const struct run *run, const char *name)
+{
+	struct json_object *goal = json_object_object_get(bench_results_get(run->results, "tune"),
+							  name);
+	struct json_object *ranks = json_object_object_get(goal, "ranks");
+
+	return json_object_is_type(ranks, json_type_array) && json_object_array_length(ranks) > 0
+		       ? goal
+		       : NULL;
+}
+
+static size_t n_ranks(struct json_object *goal)
+{
+	return json_object_array_length(json_object_object_get(goal, "ranks"));
+}
+
+static size_t recommended_rank(struct json_object *goal)
+{
+	return (size_t)json_object_get_uint64(json_object_object_get(goal, "recommended"));
+}
+
+static struct rank rank_of(struct json_object *goal, size_t i)
+{
+	struct json_object *o = json_object_array_get_idx(json_object_object_get(goal, "ranks"), i);
+	struct json_object *profile = json_object_object_get(o, "profile");
+
+	return (struct rank){
+		.profile = { .block_size = u32_in(profile, "block_size"),
+			     .queue_depth = u32_in(profile, "queue_depth"),
+			     .single_submit = bool_in(profile, "single_submit"),
+			     .overlap_events = bool_in(profile, "overlap_events"),
+			     .intra_op_parallelism = u32_in(profile, "intra_op_parallelism") },
+		.speed = json_finite(json_object_object_get(o, "speed")),
+		.low = json_finite(json_object_object_get(o, "speed_low")),
+		.high = json_finite(json_object_object_get(o, "speed_high")),
+		.is_tied = bool_in(o, "is_tied"),
+		.is_recommended = i == recommended_rank(goal),
+	};
+}
+
+/* The goal that the recommendation comes from. */
+static struct json_object *main_goal(const struct run *run, const char **ret_name)
+{
+	static const char *const names[] = { "sum", "read", "write" };
+	struct json_object *goal = NULL;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !goal; i++) {
+		*ret_name = names[i];
+		goal = goal_of(run, names[i]);
+	}
+	return goal;
+}
+
 /* The speed of a row with the interval that its repetitions give, if there are several. */
 static struct svg_bar bar_of(const struct bench_row *row)
 {
@@ -311,6 +386,25 @@ static void best_cells(FILE *out, const struct bench_row *row)
 	(void)fputs("</td>", out);
 }
 
+/* Of bench tune: what it recommends for the goal, and how many it could not tell apart from the
+   fastest. */
+static void recommended_cells(FILE *out, struct json_object *goal)
+{
+	const size_t n = n_ranks(goal), at = recommended_rank(goal);
+	const struct rank rank = rank_of(goal, at < n ? at : 0);
+	char name[64], speed[32], low[32], high[32];
+	size_t n_tied = 0;
+
+	for (size_t i = 0; i < n; i++)
+		n_tied += rank_of(goal, i).is_tied;
+	(void)fprintf(out, "<td class=\"n\">%s (%s-%s)</td><td class=\"mono\">",
+		      svg_format(speed, SVG_GB_PER_SEC, rank.speed),
+		      svg_format(low, SVG_GB_PER_SEC, rank.low),
+		      svg_format(high, SVG_GB_PER_SEC, rank.high));
+	svg_text(out, profile_name(name, sizeof(name), &rank.profile));
+	(void)fprintf(out, "<br/>recommended, %zu tied</td>", n_tied);
+}
+
 static const struct bench_row *fastest(const struct run *run, enum bench_op op)
 {
 	const struct bench_row *best = NULL;
@@ -320,6 +414,16 @@ static const struct bench_row *fastest(const struct run *run, enum bench_op op)
 		    (!best || run->rows[i].total.e2e_speed > best->total.e2e_speed))
 			best = &run->rows[i];
 	return best;
+}
+
+static void run_cells(FILE *out, const struct run *run, enum bench_op op)
+{
+	struct json_object *goal = goal_of(run, bench_op_name(op));
+
+	if (goal)
+		recommended_cells(out, goal);
+	else
+		best_cells(out, fastest(run, op));
 }
 
 /* What bench tune recommends, or else the pair with the largest sum, as DeepSpeed's configuration
@@ -367,20 +471,24 @@ static int write_best(FILE *out, const struct run *runs, size_t n_runs)
 		has_any |= runs[i].n_rows > 0 && is_of_points(&runs[i]);
 	if (!has_any)
 		return 0;
-	(void)fputs("<h2>Best profiles</h2>\n<p>GB/s, 1 GB being 1024<sup>3</sup> bytes, with the "
-		    "waits between processes. A profile: block size, queue depth (d), parts of a "
-		    "transfer side by side (p); overlap refills the queue as requests end, seq "
-		    "waits for all of it; single submits one by one. The fastest of many is partly "
-		    "luck: see the intervals.</p>\n<div class=\"wide\"><table>\n<tr><th>run</th>"
-		    "<th>read</th><th></th><th>write</th><th></th></tr>\n",
-		    out);
+	(void)fputs(
+		"<h2>Best profiles</h2>\n<p>GB/s, 1 GB being 1024<sup>3</sup> bytes, with the "
+		"waits between processes. A profile: block size, queue depth (d), parts of a "
+		"transfer side by side (p); overlap refills the queue as requests end, seq "
+		"waits for all of it; single submits one by one. Of a sweep this is the fastest "
+		"profile, and the fastest of many is partly luck: see the intervals. Of bench "
+		"tune it is the profile that it recommends for reads or writes alone, the "
+		"cheapest of those that are tied with the fastest, with its interval of "
+		"95%.</p>\n<div class=\"wide\"><table>\n<tr><th>run</th>"
+		"<th>read</th><th></th><th>write</th><th></th></tr>\n",
+		out);
 	for (size_t i = 0; i < n_runs; i++) {
 		if (!is_of_points(&runs[i]))
 			continue;
 		(void)fputs("<tr>", out);
 		cell(out, runs[i].name);
-		best_cells(out, fastest(&runs[i], BENCH_READ));
-		best_cells(out, fastest(&runs[i], BENCH_WRITE));
+		run_cells(out, &runs[i], BENCH_READ);
+		run_cells(out, &runs[i], BENCH_WRITE);
 		(void)fputs("</tr>\n", out);
 	}
 	(void)fputs("</table></div>\n<div class=\"runs\">\n", out);
@@ -550,11 +658,58 @@ static int write_maps(FILE *out, const struct run *run, enum bench_op op)
 
 /* ---- bars, time series, failures ---- */
 
+/* A row of bars for the profile.  mark: "" or one that the caption explains. */
+static void fill_bars(struct svg_bar_row *row, const char *mark, const struct profile *profile,
+		      const struct pair *pair)
+{
+	char name[56];
+
+	(void)snprintf(row->label, sizeof(row->label), "%s%s", mark,
+		       profile_name(name, sizeof(name), profile));
+	for (unsigned op = 0; op < 2; op++)
+		row->bars[op] = bar_of(pair ? pair->rows[op] : NULL);
+}
+
+static const struct profile *pair_profile(const struct pair *pair)
+{
+	return &(pair->rows[0] ? pair->rows[0] : pair->rows[1])->task.profile;
+}
+
+static const struct pair *find_pair(const struct pair *pairs, size_t n, const struct profile *p)
+{
+	for (size_t i = 0; i < n; i++)
+		if (bench_same_profile(pair_profile(&pairs[i]), p))
+			return &pairs[i];
+	return NULL;
+}
+
+/* In the order of bench tune's ranks; the recommended one is shown wherever it stands. */
+static size_t fill_ranked(struct svg_bar_row *rows, struct json_object *goal,
+			  const struct pair *pairs, size_t n_pairs)
+{
+	const size_t n = n_ranks(goal) < BARS_MAX ? n_ranks(goal) : BARS_MAX;
+	const size_t recommended = recommended_rank(goal);
+
+	for (size_t i = 0; i < n; i++) {
+		const bool is_last = i == n - 1 && recommended > i && recommended < n_ranks(goal);
+		const struct rank rank = rank_of(goal, is_last ? recommended : i);
+
+		fill_bars(&rows[i],
+			  rank.is_recommended ? "* "
+			  : rank.is_tied      ? "= "
+					      : "",
+			  &rank.profile, find_pair(pairs, n_pairs, &rank.profile));
+	}
+	return n;
+}
+
 static int write_bars(FILE *out, const struct run *run)
 {
 	static const char *const names[2] = { "read", "write" };
 	struct svg_bar_row rows[BARS_MAX];
 	size_t n_pairs = 0, n;
+	const char *goal_name = "";
+	struct json_object *goal = main_goal(run, &goal_name);
 	bool has_interval = false;
 	_cleanup_(freep) struct pair *pairs = pairs_of(run, &n_pairs);
 
@@ -563,27 +718,32 @@ static int write_bars(FILE *out, const struct run *run)
 	n = n_pairs < BARS_MAX ? n_pairs : BARS_MAX;
 	if (!n)
 		return 0;
-	for (size_t i = 0; i < n; i++) {
-		const struct pair *p = &pairs[i];
-
-		(void)profile_name(rows[i].label, sizeof(rows[i].label),
-				   &(p->rows[0] ? p->rows[0] : p->rows[1])->task.profile);
-		for (unsigned op = 0; op < 2; op++) {
-			rows[i].bars[op] = bar_of(p->rows[op]);
+	if (goal)
+		n = fill_ranked(rows, goal, pairs, n_pairs);
+	for (size_t i = 0; i < n && !goal; i++)
+		fill_bars(&rows[i], "", pair_profile(&pairs[i]), &pairs[i]);
+	for (size_t i = 0; i < n; i++)
+		for (unsigned op = 0; op < 2; op++)
 			has_interval |= rows[i].bars[op].high > rows[i].bars[op].low;
-		}
-	}
 	(void)fputs("<figure class=\"bars\">\n", out);
 	svg_bars(out, "the fastest profiles", "GB/s", names, rows, n);
-	(void)fprintf(
-		out,
-		"<figcaption>The fastest %zu of %zu profiles, by the sum of reads and writes. "
-		"%s</figcaption></figure>\n",
-		n, n_pairs,
-		has_interval ? "The lines are intervals of 95% (Student's) from the "
-			       "repetitions."
-			     : "Each was measured once: there is no interval; repeat with "
-			       "--loops 5, or use bench tune.");
+	(void)fputs("<figcaption>", out);
+	if (goal)
+		(void)fprintf(
+			out,
+			"%zu of the %zu profiles that bench tune measured to the end, in the "
+			"order of its ranking by %s; * is the one that it recommends, = those "
+			"that are tied with the fastest. ",
+			n, n_ranks(goal), goal_name);
+	else
+		(void)fprintf(out,
+			      "The fastest %zu of %zu profiles, by the sum of reads and writes. ",
+			      n, n_pairs);
+	(void)fprintf(out, "%s</figcaption></figure>\n",
+		      has_interval ? "The lines are intervals of 95% (Student's) from the "
+				     "repetitions."
+				   : "Each was measured once: there is no interval; repeat with "
+				     "--loops 5, or use bench tune.");
 	return 0;
 }
 

@@ -18,7 +18,7 @@
 
 #define BAR_HEIGHT 9.0
 #define BAR_PITCH 28.0
-#define BAR_LEFT 190.0
+#define BAR_LEFT 205.0
 #define BAR_RIGHT 60.0
 
 #define CELL_WIDTH 58.0

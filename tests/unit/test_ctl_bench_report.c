@@ -1,5 +1,6 @@
 /* bench_report: a page that is well-formed, needs nothing else, and has all points. */
 #include "client/ctl/bench_report.h"
+#include "client/ctl/json.h"
 #include "proto/cleanup.h"
 
 #include <check.h>
@@ -120,6 +121,41 @@ static char *report_both(void)
 	return page;
 }
 
+/* Of 20 profiles, fastest first, bench tune recommends the 16th: it is tied, and cheaper. */
+#define N_RANKS 20
+#define RECOMMENDED 15
+static void tune(struct bench_results *results)
+{
+	struct json_object *goals = json_object_new_object();
+
+	ck_assert_int_eq(bench_results_init(results, "tune"), 0);
+	for (int g = 0; g < 3; g++) {
+		static const char *const names[] = { "read", "write", "sum" };
+		struct json_object *goal = json_object_new_object();
+		struct json_object *ranks = json_object_new_array();
+
+		for (uint32_t i = 0; i < N_RANKS; i++) {
+			const struct profile profile = { 1u << 20, 100 + i, false, true, 1 };
+			struct json_object *rank = object_of("x", "y");
+
+			json_object_object_add(rank, "profile", json_profile(&profile));
+			json_object_object_add(rank, "speed", json_object_new_double(2.5));
+			json_object_object_add(rank, "speed_low", json_object_new_double(2.25));
+			json_object_object_add(rank, "speed_high", json_object_new_double(2.75));
+			json_object_object_add(rank, "is_tied",
+					       json_object_new_boolean(i <= RECOMMENDED));
+			json_object_array_add(ranks, rank);
+		}
+		json_object_object_add(goal, "ranks", ranks);
+		json_object_object_add(goal, "recommended", json_object_new_int(RECOMMENDED));
+		json_object_object_add(goals, names[g], goal);
+	}
+	for (uint32_t i = 0; i < N_RANKS; i++)
+		for (int op = BENCH_READ; op <= BENCH_WRITE; op++)
+			add_row(results, (enum bench_op)op, 1u << 20, 100 + i, 1, "");
+	bench_results_set(results, "tune", goals);
+}
+
 /* ---- what is looked at ---- */
 
 /* Every tag is closed, attributes are quoted, "<" and "&" only begin tags and known entities. */
@@ -181,6 +217,32 @@ START_TEST(the_page_is_well_formed_whatever_is_in_it)
 
 	check_well_formed(page);
 	ck_assert_ptr_null(strstr(page, "<b>"));
+}
+END_TEST
+
+START_TEST(a_tunes_recommendation_is_named_and_shown_with_its_ties)
+{
+	struct bench_report_run run = { .name = "tuned" };
+	char *page;
+	const char *best, *bars, *end;
+
+	tune(&run.results);
+	page = report(&run, 1);
+	bench_results_deinit(&run.results);
+	check_well_formed(page);
+	best = strstr(page, "Best profiles");
+	bars = strstr(page, "<figure class=\"bars\">");
+	ck_assert_ptr_nonnull(best);
+	ck_assert_ptr_nonnull(bars);
+	end = strstr(best, "</table>");
+	/* For reads and for writes, with its interval. */
+	ck_assert_uint_eq(count(best, end, "1M d115 p1 overlap<br/>recommended, 16 tied"), 2);
+	ck_assert_uint_eq(count(best, end, "2.50 (2.25-2.75)"), 2);
+	end = strstr(bars, "</figure>");
+	ck_assert_uint_eq(count(bars, end, ">* 1M d115 p1 overlap<"), 1);
+	ck_assert_uint_eq(count(bars, end, ">= 1M d100 p1 overlap<"), 1);
+	ck_assert_uint_eq(count(bars, end, ">* "), 1);
+	free(page);
 }
 END_TEST
 
@@ -303,6 +365,7 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
+	tcase_add_test(tcase, a_tunes_recommendation_is_named_and_shown_with_its_ties);
 	tcase_add_test(tcase, the_page_is_well_formed_whatever_is_in_it);
 	tcase_add_test(tcase, the_page_needs_nothing_else);
 	tcase_add_test(tcase, every_series_has_all_its_points);
