@@ -42,7 +42,8 @@ CTL_SRC     = $(patsubst %,client/ctl/%.c,main cmd_status cmd_stores cmd_clients
 	      cmd_profile cmd_cp cmd_cat cmd_put cmd_bench cmd_bench_io cmd_bench_sweep \
 	      cmd_bench_tune cmd_bench_latency cmd_bench_report bench bench_tuner bench_histogram \
 	      bench_report bench_svg bench_options bench_space bench_point bench_crew bench_files \
-	      bench_guest bench_place bench_disks bench_results bench_logs newfile ask setting show copy \
+	      bench_guest bench_place bench_disks bench_results bench_logs newfile huge_pages \
+	      ask setting show copy \
 	      student measure json private progress table flags units stop ctl)
 HARNESS_SRC = tests/harness.c tests/stores.c tests/fuse.c tests/victim.c
 # Each is a program of its own.

@@ -1,6 +1,7 @@
 #include "client/ctl/bench.h"
 
 #include "client/ctl/bench_logs.h"
+#include "client/ctl/huge_pages.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
@@ -251,6 +252,50 @@ static int start_crew(struct bench *bench)
 	return r < 0 ? ctl_fail(bench->ctl, "%s", text) : CTL_OK;
 }
 
+/* In a worker: what its buffer is made of. */
+struct memory {
+	uint64_t bytes, huge_bytes; /* UINT64_MAX: not known */
+};
+
+static int look_at_buffer(struct bench_worker *worker, const void *arg)
+{
+	struct memory *memory = worker->shared;
+
+	(void)arg; /* there is none */
+	*memory = (struct memory){ .bytes = worker->buffer_bytes };
+	if (worker->buffer)
+		memory->huge_bytes = huge_pages_bytes(worker->buffer, worker->buffer_bytes);
+	return 0;
+}
+
+/* How much of the buffers is in huge pages decides about the speed: it belongs to the results. */
+static int look_at_memory(struct bench *bench)
+{
+	struct json_object *object;
+	char text[BENCH_TEXT_BYTES];
+	int r = bench_crew_call(bench->crew, look_at_buffer, NULL, 0, text);
+
+	if (r == -EINTR)
+		return stop_status();
+	if (r < 0)
+		return ctl_fail(bench->ctl, "%s", text);
+	for (unsigned i = 0; i < bench->n_places; i++) {
+		const struct memory *memory = bench_crew_shared(bench->crew, i);
+
+		bench->buffer_bytes += memory->bytes;
+		if (memory->huge_bytes == UINT64_MAX)
+			bench->huge_bytes = UINT64_MAX;
+		else if (bench->huge_bytes != UINT64_MAX)
+			bench->huge_bytes += memory->huge_bytes;
+	}
+	object = json_object_new_object();
+	json_object_object_add(object, "bytes", json_object_new_uint64(bench->buffer_bytes));
+	json_object_object_add(
+		object, "huge_page_bytes",
+		bench->huge_bytes == UINT64_MAX ? NULL : json_object_new_uint64(bench->huge_bytes));
+	return bench_append(bench, "buffers", object);
+}
+
 int bench_prepare(struct bench *bench)
 {
 	unsigned n_kinds = bench->needs.reads && bench->needs.writes ? 2 : 1;
@@ -275,6 +320,8 @@ int bench_prepare(struct bench *bench)
 	for (unsigned i = 0; i < bench->n_places; i++)
 		bench->folders[i] = bench_files_folder(bench->files, i);
 	r = start_crew(bench);
+	if (r == CTL_OK)
+		r = look_at_memory(bench);
 	if (r == CTL_OK)
 		r = bench_guest_look(bench->guest, &none, &others);
 	bench->began_nsec = clock_nsec();
@@ -446,6 +493,25 @@ int bench_add(struct bench *bench, const struct bench_row *row)
 
 /* ---- the end ---- */
 
+/* Small pages cost the kernel so much time that the program around it hardly matters. */
+static void tell_memory(const struct bench *bench)
+{
+	char bytes[UNITS_TEXT_BYTES], huge[UNITS_TEXT_BYTES];
+
+	if (!bench->buffer_bytes || bench->huge_bytes == UINT64_MAX)
+		return;
+	(void)units_format_size(bytes, bench->buffer_bytes);
+	if (bench->huge_bytes == bench->buffer_bytes)
+		ctl_note(bench->ctl, "buffers: all of %s in huge pages", bytes);
+	else
+		ctl_note(
+			bench->ctl,
+			"buffers: %s of %s in huge pages: with all of it there large transfers are "
+			"faster: huge_pages in dsaiod.conf(5)",
+			bench->huge_bytes ? units_format_size(huge, bench->huge_bytes) : "none",
+			bytes);
+}
+
 static void tell(struct bench *bench)
 {
 	if (bench->n_measured > bench->n_failed)
@@ -467,6 +533,8 @@ static void tell(struct bench *bench)
 			bench->places[i].device_name);
 		break;
 	}
+	if (bench->n_measured)
+		tell_memory(bench);
 }
 
 static void add_overhead(struct bench *bench)

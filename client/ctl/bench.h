@@ -65,10 +65,11 @@ struct bench {
 	/* over all points of this run */
 	struct bench_total total;
 	unsigned n_measured, n_failed, n_disturbed, n_cached;
-	uint64_t began_nsec, moving_nsec; /* the first point; the transfers' time */
-	struct bench_logs *logs;	  /* NULL: no log_dir */
-	size_t n_kept;			  /* rows that log_dir has */
-	struct bench_known *known;	  /* what is served of the profiles that were asked for */
+	uint64_t began_nsec, moving_nsec;  /* the first point; the transfers' time */
+	struct bench_logs *logs;	   /* NULL: no log_dir */
+	uint64_t buffer_bytes, huge_bytes; /* of all workers; UINT64_MAX: not known */
+	size_t n_kept;			   /* rows that log_dir has */
+	struct bench_known *known;	   /* what is served of the profiles that were asked for */
 	size_t n_known;
 	struct bench_traffic traffic; /* before the point that is under way */
 };

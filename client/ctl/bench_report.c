@@ -308,6 +308,35 @@ static void folders_cell(FILE *out, const struct bench_results *results, const c
 	(void)fputs("</td>", out);
 }
 
+/* A run that was resumed has several. */
+static void buffers_cell(FILE *out, const struct bench_results *results)
+{
+	struct json_object *buffers = bench_results_get(results, "buffers");
+	const size_t n = json_object_is_type(buffers, json_type_array)
+				 ? json_object_array_length(buffers)
+				 : 0;
+
+	(void)fputs(n ? "<td>" : "<td>not known", out);
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *one = json_object_array_get_idx(buffers, i), *huge;
+		const uint64_t bytes = json_object_get_uint64(json_object_object_get(one, "bytes"));
+		char text[UNITS_TEXT_BYTES];
+
+		(void)fputs(i ? "<br/>" : "", out);
+		huge = json_object_object_get(one, "huge_page_bytes");
+		if (!huge)
+			(void)fputs("not known", out);
+		else if (json_object_get_uint64(huge) == bytes)
+			(void)fputs("all", out);
+		else if (json_object_get_uint64(huge) == 0)
+			(void)fputs("none", out);
+		else
+			svg_text(out, units_format_size(text, json_object_get_uint64(huge)));
+		(void)fprintf(out, " of %s", units_format_size(text, bytes));
+	}
+	(void)fputs("</td>", out);
+}
+
 static void write_facts(FILE *out, const struct run *runs, size_t n_runs)
 {
 	static const struct {
@@ -364,10 +393,19 @@ static void write_facts(FILE *out, const struct run *runs, size_t n_runs)
 				cell(out, text_at(runs[i].results, facts[f].object, facts[f].key));
 		}
 	}
+	(void)fputs("</tr>\n<tr><th>buffers in huge pages</th>", out);
+	for (size_t i = 0; i < n_runs; i++)
+		buffers_cell(out, runs[i].results);
 	(void)fputs("</tr>\n<tr><th>command</th>", out);
 	for (size_t i = 0; i < n_runs; i++)
 		command_cell(out, runs[i].results);
-	(void)fputs("</tr>\n</table></div>\n", out);
+	(void)fputs("</tr>\n</table></div>\n<p>Large transfers to and from huge pages cost the "
+		    "kernel a fraction of the time: compare runs only where the same share of the "
+		    "buffers is in huge pages. To see the difference, measure once with "
+		    "<code>huge_pages = auto</code> and once with <code>huge_pages = no</code> in "
+		    "dsaiod.conf, each into a directory of its own, and name both to bench "
+		    "report.</p>\n",
+		    out);
 }
 
 /* ---- best profiles ---- */

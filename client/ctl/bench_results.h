@@ -13,6 +13,7 @@
  *   "is_complete": false until the end,
  *   "began": "2026-01-31T12:00:00Z", "command": ["dsaioctl", ...],
  *   "machine": {...}, "daemon": {"version", "is_private"},
+ *   "buffers": [{"bytes", "huge_page_bytes": n | null}],  one for each time that it was begun
  *   "folders": [{"folder", "device", "model", "fs_type", "store", "profile", ...}],
  *   "parameters": {...},		what a run that goes on must have in common
  *   "points": [{

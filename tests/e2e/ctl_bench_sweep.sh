@@ -472,6 +472,25 @@ a_log_directory_of_another_user_does_not_redirect_roots_writes() {
 	expect 1 "$ctl" "${words[@]}" && says "$dir/err" "root follows no link" && untouched
 }
 
+# Whether the buffers are in huge pages decides about the speed: every run says so, and so does a report.
+the_share_of_the_buffers_in_huge_pages_is_told() {
+	local rc=0
+	two_points
+	expect 0 sweep && says "$dir/err" "buffers: " " in huge pages" && says "$logs/results.json" '"huge_page_bytes": ' ||
+		return 1
+	stop_daemon
+	printf '[daemon]\nhuge_pages = no\n' >"$dir/dsaiod.conf"
+	start_daemon --store "m=$memory"
+	{ expect 0 sweep --log_dir "$dir/small" && says "$dir/err" "buffers: none of 1 MiB in huge pages" "huge_pages" &&
+		says "$dir/small/results.json" '"huge_page_bytes": 0' &&
+		expect 0 "$ctl" bench report "$logs" "$dir/small" -o "$dir/page.html" &&
+		says "$dir/page.html" "<td>none of 1 MiB</td>"; } || rc=1
+	stop_daemon
+	: >"$dir/dsaiod.conf"
+	start_daemon --store "m=$memory"
+	return $rc
+}
+
 keep_leaves_the_files() {
 	two_points
 	expect 0 sweep --keep && says "$dir/err" "the test files are kept in $store/_dsaioctl_bench." || return 1
@@ -646,6 +665,7 @@ for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_s
 	a_tune_after_a_sweep_leaves_its_results_and_logs a_sweep_that_fails_leaves_the_results_that_were_there \
 	a_killed_sweep_leaves_the_results_that_were_there \
 	a_log_directory_of_another_user_does_not_redirect_roots_writes keep_leaves_the_files \
+	the_share_of_the_buffers_in_huge_pages_is_told \
 	a_disk_that_is_too_full_is_told_before_anything_is_made a_folder_that_can_not_be_written_is_told \
 	flushing_needs_root_and_says_so_without_failing \
 	others_are_told_and_exclusive_is_refused_while_they_are_there exclusive_tells_which_points_were_disturbed \
