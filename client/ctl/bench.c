@@ -34,6 +34,13 @@ static int find_places(struct bench *bench)
 	for (size_t i = 0; i < dirs->n_items; i++) {
 		if (bench_place_find(dirs->items[i], &bench->places[i], text, sizeof(text)) < 0)
 			return ctl_fail(bench->ctl, "%s", text);
+		for (size_t k = 0; k < i; k++)
+			if (bench->places[k].inode == bench->places[i].inode &&
+			    bench->places[k].file_system == bench->places[i].file_system)
+				return ctl_usage(bench->ctl,
+						 "--nvme_dir: %s and %s are one folder: name each "
+						 "folder once",
+						 dirs->items[k], dirs->items[i]);
 		bench->folders[i] = bench->places[i].folder;
 	}
 	bench->n_places = (unsigned)dirs->n_items;

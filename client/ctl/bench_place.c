@@ -151,6 +151,7 @@ int bench_place_find(const char *folder, struct bench_place *ret_place, char *te
 		return -ENOTDIR;
 	}
 	place.file_system = st.st_dev;
+	place.inode = st.st_ino;
 	place.size_bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
 	place.free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
 	find_mount(&place, source, sizeof(source));

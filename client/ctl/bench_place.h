@@ -20,6 +20,7 @@ struct json_object;
 struct bench_place {
 	char folder[PATH_MAX]; /* absolute */
 	dev_t file_system;     /* st_dev */
+	ino_t inode;	       /* of the folder */
 	dev_t device;	       /* 0: none is known */
 	char device_name[64];  /* "nvme0n1p1"; "": none */
 	char model[128];       /* "": it tells none */

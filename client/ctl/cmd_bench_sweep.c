@@ -177,6 +177,7 @@ static int sweep_points(struct bench *bench, const struct bench_space *space)
 	if (r == CTL_OK)
 		progress_points_start(&bench->progress, "sweep",
 				      bench_results_n_rows(&bench->results), n_left);
+	bench->progress.tells_all = options.verbose;
 	for (size_t i = 0; r == CTL_OK && i < bench_space_points(space); i++) {
 		struct profile profile = bench_space_point(space, i);
 

@@ -308,6 +308,7 @@ static int measure_all(struct tune *tune)
 			is_prepared = true;
 			progress_points_start(&tune->bench->progress, "tune",
 					      bench_results_n_rows(&tune->bench->results), n_left);
+			tune->bench->progress.tells_all = options.verbose;
 		}
 		r = measure_step(tune, &task);
 	}

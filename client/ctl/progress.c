@@ -16,6 +16,7 @@
 #define REDRAW_NSEC 100000000u	  /* faster is not seen */
 #define WIDTH_DEFAULT 80u
 #define BAR_MAX 40u
+#define POINT_BYTES 48u /* two numbers */
 
 static uint64_t time_left_nsec(uint64_t done_bytes, uint64_t total_bytes, uint64_t elapsed_nsec)
 {
@@ -161,15 +162,39 @@ static size_t points_done(const struct progress_points *points)
 	return points->n_all - n_left;
 }
 
-void progress_points_format(char *text, size_t size, const struct progress_points *points,
-			    uint64_t now_nsec)
+/* "3 of 32", or "3" while nobody knows how many there will be. */
+static void format_point(char *text, size_t size, const struct progress_points *points, size_t n)
 {
-	size_t n = points_done(points) + (points->begun_nsec ? 1 : 0);
-	char left[UNITS_TEXT_BYTES];
+	if (n > points->n_all)
+		(void)snprintf(text, size, "%zu", n);
+	else
+		(void)snprintf(text, size, "%zu of %zu", n, points->n_all);
+}
+
+void progress_points_format(char *text, size_t size, const struct progress_points *points,
+			    uint64_t now_nsec, unsigned width)
+{
+	const size_t n = points_done(points) + (points->begun_nsec ? 1 : 0);
+	const size_t len = strlen(points->text);
+	const char *last = points->text, *cut = "";
+	char left[UNITS_TEXT_BYTES], point[POINT_BYTES];
+	size_t taken, room;
 
 	format_left(left, progress_points_left_nsec(points, now_nsec));
-	(void)snprintf(text, size, "%s: point %zu of %zu  %s%sETA %s", points->label, n,
-		       points->n_all, points->text, points->text[0] ? "  " : "", left);
+	format_point(point, sizeof(point), points, n);
+	taken = strlen(points->label) + strlen(": point ") + strlen(point) + strlen("    ETA ") +
+		strlen(left);
+	room = width > taken + 1 ? width - taken - 1 : 0; /* a full last column would wrap */
+	if (len > room) {
+		/* The speed stands at its end. */
+		cut = "...";
+		last = room > strlen(cut) ? points->text + len - (room - strlen(cut)) : NULL;
+	}
+	if (!last || !len)
+		(void)snprintf(text, size, "%s: point %s  ETA %s", points->label, point, left);
+	else
+		(void)snprintf(text, size, "%s: point %s  %s%s  ETA %s", points->label, point, cut,
+			       last, left);
 }
 
 void progress_points_start(struct progress_points *points, const char *label, size_t n_done,
@@ -192,10 +217,10 @@ void progress_points_tick(struct progress_points *points)
 
 	if (!points->is_terminal)
 		return;
-	progress_points_format(line, sizeof(line), points, now);
 	/* A line that wraps could not be drawn over. */
 	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
 		size.ws_col = WIDTH_DEFAULT;
+	progress_points_format(line, sizeof(line), points, now, size.ws_col);
 	if (strlen(line) >= size.ws_col)
 		line[size.ws_col - 1] = '\0';
 	(void)fprintf(stderr, "\r%s\033[K", line); /* nobody to tell if standard error fails */
@@ -220,10 +245,21 @@ void progress_points_estimate(struct progress_points *points, size_t n_left, uin
 	points->given_left_nsec = left_nsec;
 }
 
+bool progress_points_is_told(struct progress_points *points)
+{
+	const size_t n = points_done(points);
+	const unsigned tenths = points->n_all ? (unsigned)(10 * n / points->n_all) : 0;
+
+	if (tenths < points->next_tenths && !points->tells_all)
+		return false;
+	points->next_tenths = tenths + 1;
+	return true;
+}
+
 void progress_points_end(struct progress_points *points, const char *text)
 {
 	uint64_t now = clock_nsec();
-	char left[UNITS_TEXT_BYTES];
+	char left[UNITS_TEXT_BYTES], point[POINT_BYTES];
 
 	points->kinds[points->kind].nsec += now - points->begun_nsec;
 	points->kinds[points->kind].n_done++;
@@ -235,9 +271,11 @@ void progress_points_end(struct progress_points *points, const char *text)
 		progress_points_tick(points);
 		return;
 	}
+	if (!progress_points_is_told(points))
+		return;
 	format_left(left, progress_points_left_nsec(points, now));
-	(void)fprintf(stderr, "%s: point %zu of %zu: %s, %s left\n", points->label,
-		      points_done(points), points->n_all, text, left);
+	format_point(point, sizeof(point), points, points_done(points));
+	(void)fprintf(stderr, "%s: point %s: %s, %s left\n", points->label, point, text, left);
 }
 
 void progress_points_clear(struct progress_points *points)

@@ -5,7 +5,7 @@
  * takes over two seconds, so short commands and logs stay quiet.
  *
  * Of points that are measured: point k of n, what the last one came to, time left; where there is
- * no terminal, a plain line for each point instead.
+ * no terminal, a plain line for the first point and for each tenth of all instead.
  */
 #ifndef DSAIO_CTL_PROGRESS_H
 #define DSAIO_CTL_PROGRESS_H
@@ -53,6 +53,8 @@ struct progress_points {
 	uint64_t begun_nsec, drawn_nsec;
 	uint64_t given_nsec, given_left_nsec; /* when somebody knew better, and what; 0: nobody */
 	char text[PROGRESS_TEXT_BYTES];	      /* the last point's numbers */
+	unsigned next_tenths;		      /* of all points: then the next plain line is due */
+	bool tells_all;			      /* set by the caller: a plain line for each point */
 	bool is_terminal;
 };
 
@@ -62,9 +64,15 @@ struct progress_points {
  */
 uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_t now_nsec);
 
-/* Writes the line, without its end, into text. */
+/*
+ * Writes the line, without its end, into text.  width: columns of the terminal; what the last point
+ * came to is shortened at its beginning, so that the time left is always there.
+ */
 void progress_points_format(char *text, size_t size, const struct progress_points *points,
-			    uint64_t now_nsec);
+			    uint64_t now_nsec, unsigned width);
+
+/* Without a terminal, after each point: is a line due? */
+bool progress_points_is_told(struct progress_points *points);
 
 /* n_done: points of an earlier run, which only count.  n_left: of each kind. */
 void progress_points_start(struct progress_points *points, const char *label, size_t n_done,

@@ -94,8 +94,63 @@ START_TEST(the_line_has_the_point_the_last_numbers_and_the_time_left)
 	};
 	char text[256];
 
-	progress_points_format(text, sizeof(text), &points, SEC);
+	progress_points_format(text, sizeof(text), &points, SEC, 80);
 	ck_assert_str_eq(text, "sweep: point 3 of 32  read 1.85 GB/s  ETA 90.0 s");
+}
+END_TEST
+
+START_TEST(the_time_left_is_whole_in_a_narrow_terminal)
+{
+	struct progress_points points = {
+		.label = "sweep",
+		.kinds = { { .n_left = 30, .n_done = 2, .nsec = 6 * SEC }, { 0 } },
+		.n_all = 32,
+		.begun_nsec = SEC,
+		.text = "read 1.85 GB/s",
+	};
+	char text[256];
+
+	progress_points_format(text, sizeof(text), &points, SEC, 45);
+	ck_assert_str_eq(text, "sweep: point 3 of 32  ...85 GB/s  ETA 90.0 s");
+	progress_points_format(text, sizeof(text), &points, SEC, 36);
+	ck_assert_str_eq(text, "sweep: point 3 of 32  ETA 90.0 s");
+}
+END_TEST
+
+/* bench tune knows after its first step how many there will be. */
+START_TEST(a_number_of_points_that_nobody_knows_is_not_shown)
+{
+	struct progress_points points = { .label = "tune", .begun_nsec = SEC };
+	char text[256];
+
+	progress_points_format(text, sizeof(text), &points, SEC, 80);
+	ck_assert_str_eq(text, "tune: point 1  ETA ?");
+}
+END_TEST
+
+/* 64 points, and 550 steps of a tuner. */
+START_TEST(plain_lines_are_few)
+{
+	struct progress_points points = { .kinds = { { .n_left = 64 }, { 0 } }, .n_all = 64 };
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < 64; i++) {
+		points.kinds[0].n_left--;
+		n += progress_points_is_told(&points);
+	}
+	ck_assert_uint_eq(n, 11); /* the first, and the tenths */
+
+	points = (struct progress_points){ .label = "tune" };
+	n = 0;
+	for (unsigned i = 1; i <= 550; i++) {
+		points.kinds[0].n_left = 550 - i;
+		points.n_all = 550;
+		n += progress_points_is_told(&points);
+	}
+	ck_assert_uint_le(n, 11);
+
+	points.tells_all = true;
+	ck_assert(progress_points_is_told(&points) && progress_points_is_told(&points));
 }
 END_TEST
 
@@ -107,6 +162,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, nobody_knows_before_the_first_point);
 	tcase_add_test(tcase, after_the_first_tenth_it_is_right_within_a_fifth);
 	tcase_add_test(tcase, the_line_has_the_point_the_last_numbers_and_the_time_left);
+	tcase_add_test(tcase, the_time_left_is_whole_in_a_narrow_terminal);
+	tcase_add_test(tcase, a_number_of_points_that_nobody_knows_is_not_shown);
+	tcase_add_test(tcase, plain_lines_are_few);
 }
 
 SUITE("ctl progress", add_tests)
