@@ -505,7 +505,7 @@ int copy_reserve(struct copy *copy, uint64_t bytes)
 	while (r == -EINTR && !stop_signal());
 	if (r == 0 || r == -EOPNOTSUPP)
 		return CTL_OK;
-	return copy_fail(copy, "%s: can not take room for %s%s: %s", copy->to.path,
+	return copy_fail(copy, "%s: cannot reserve %s%s: %s", copy->to.path,
 			 units_format_size(text, bytes),
 			 copy->temp_path && copy->was_there
 				 ? " beside what is there (--in-place needs no such room)"
@@ -529,7 +529,7 @@ int copy_cut(struct copy *copy, uint64_t size)
 	else
 		r = ftruncate(to->fd, (off_t)size) < 0 ? -errno : 0;
 	if (r < 0)
-		return copy_fail(copy, "%s: can not cut off what it had more: %s", to->path,
+		return copy_fail(copy, "%s: cannot cut off the rest of the old file: %s", to->path,
 				 to->file ? dsaio_error() : strerror(-r));
 	return CTL_OK;
 }
@@ -546,7 +546,7 @@ int copy_keep_owner(struct copy *copy)
 		return copy_fail(copy, "%s: %s", copy->to.path, strerror(errno));
 	if ((st.st_uid != old->st_uid || st.st_gid != old->st_gid) &&
 	    fchown(copy->to.fd, old->st_uid, old->st_gid) < 0) {
-		ctl_note(copy->ctl, "%s: gets another owner: that of user %ju can not be kept: %s",
+		ctl_note(copy->ctl, "%s: gets another owner: it cannot stay that of user %ju: %s",
 			 copy->to.path, (uintmax_t)old->st_uid, strerror(errno));
 		/* Another group must not get more than all others. */
 		if (st.st_gid != old->st_gid && fchown(copy->to.fd, (uid_t)-1, old->st_gid) < 0)
@@ -581,7 +581,7 @@ static int sync_directory(struct copy *copy, const char *of)
 	if (!path)
 		return ctl_fail(copy->ctl, "out of memory");
 	fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* A directory that may be searched but not read can not be synced: nor does cp(1). */
+	/* A directory that may be searched but not read cannot be synced; cp(1) does not do so either. */
 	if (fd >= 0 && fsync(fd) < 0 && errno != EINVAL)
 		return ctl_fail(copy->ctl, "%s: is complete, but fsync of its directory: %s",
 				copy->to.path, strerror(errno));
@@ -636,7 +636,7 @@ void copy_deinit(struct copy *copy)
 {
 	dsaio_disconnect(copy->client);
 	if (copy->temp_path)
-		(void)unlink(copy->temp_path); /* the sentence has been said already */
+		(void)unlink(copy->temp_path); /* the failure was reported already */
 	else if (copy->is_made && !copy->is_complete && copy->done_bytes == 0)
 		(void)unlink(copy->to.path);
 	else if (copy->reserved_bytes && !copy->is_complete)

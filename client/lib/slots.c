@@ -29,7 +29,7 @@ struct slots_waiter {
 void slots_init(struct slots *slots, struct dsaio_client *client)
 {
 	*slots = (struct slots){ .client = client };
-	(void)pthread_mutex_init(&slots->lock, NULL); /* default attributes: can not fail */
+	(void)pthread_mutex_init(&slots->lock, NULL); /* default attributes: cannot fail */
 }
 
 void slots_deinit(struct slots *slots)

@@ -243,7 +243,7 @@ a_full_disk_is_told_with_what_was_written() {
 		head -c 40000000 /dev/zero | "$ctl" put --private --size 40000000 "$small/f" >"$dir/out" 2>"$dir/err"
 		rc=${PIPESTATUS[1]}
 		why="exit status $rc"
-		[ "$rc" = 1 ] && says "$dir/err" "can not take room for 38.1 MiB: No space left" "nothing was copied" &&
+		[ "$rc" = 1 ] && says "$dir/err" "cannot reserve 38.1 MiB: No space left" "nothing was copied" &&
 			{ why="an empty file was left"; [ ! -e "$small/f" ]; }
 	else
 		false

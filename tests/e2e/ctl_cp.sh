@@ -152,7 +152,7 @@ a_full_disk_changes_nothing() {
 		mount -o loop "$dir/image" "$small" 2>/dev/null || return 2
 	random_file "$store/src" 60000000
 	expect 1 "$ctl" cp --private "$store/src" "$small/dst" &&
-		says "$dir/err" "can not take room for 57.2 MiB: No space left on device" "nothing was copied" &&
+		says "$dir/err" "cannot reserve 57.2 MiB: No space left on device" "nothing was copied" &&
 		no_temporary "$small" && { why="a file was left"; [ ! -e "$small/dst" ]; } && full_disk_keeps_the_old "$small"
 	rc=$?
 	umount "$small"
@@ -194,7 +194,7 @@ an_old_file_keeps_its_mode_and_owner() {
 }
 
 # A file of a group that the user is not in: its group's rights are not for another group.
-an_owner_that_can_not_be_kept_is_said() {
+an_owner_that_cannot_be_kept_is_reported() {
 	as_nobody || return 2
 	random_file "$store/src" 5000
 	mkdir -p "$store/open"
@@ -223,7 +223,7 @@ a_link_leads_to_the_new_file() {
 		expect 0 "$ctl" cp --in-place "$store/src" "$store/hard" && same "$store/src" "$store/target"
 }
 
-a_directory_that_takes_no_file_is_told_with_in_place() {
+a_directory_that_takes_no_file_is_reported_with_in_place() {
 	as_nobody || return 2
 	random_file "$store/src" 5000
 	chmod 644 "$store/src"
@@ -292,8 +292,8 @@ for t in sizes_of_all_kinds_arrive_byte_by_byte a_longer_copy_is_cut_and_a_short
 	a_missing_destination_is_told_as_what_it_is closed_descriptors_do_not_let_output_into_files \
 	status_with_a_closed_output_fails a_failed_start_leaves_no_file \
 	one_side_may_lie_on_no_store a_file_of_proc_is_refused a_full_disk_changes_nothing \
-	an_old_file_keeps_its_mode_and_owner an_owner_that_can_not_be_kept_is_said a_link_leads_to_the_new_file \
-	a_directory_that_takes_no_file_is_told_with_in_place \
+	an_old_file_keeps_its_mode_and_owner an_owner_that_cannot_be_kept_is_reported a_link_leads_to_the_new_file \
+	a_directory_that_takes_no_file_is_reported_with_in_place \
 	a_terminated_copy_says_how_far_it_got ctrl_c_ends_a_loop_around_cp; do
 	run_test $t
 done

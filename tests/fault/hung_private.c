@@ -13,7 +13,7 @@
 #define OP_BYTES (8 * MIB)
 #define HEALTHY_BYTES (24 * MIB)
 #define HUNG_MAX 40
-#define ROUNDS 10
+#define ROUNDS 5
 #define WAIT_USEC 20000000 /* for what takes milliseconds */
 
 static const struct {
