@@ -87,8 +87,6 @@
 /* Of the window, beside what is owed to clients that are away: with 1, and 2 to 4 MiB that wait at the
    device, a client with one op of 1 MiB open had a third of what one with sixteen had. */
 #define OWED_ROOM 4u
-/* A bell that rings idly more often than this in a second leaves epoll (PROTOCOL section 4). */
-#define IDLE_BELLS_MAX 10000u
 /* A block that comes back with -EINTR or -EAGAIN is tried again so often: a guess. */
 #define BLOCK_RETRIES 16u
 /* A write that extends its file by no more than this is done by a helper thread: fallocate(2) and
@@ -181,6 +179,7 @@ struct lane {
 	struct channel *awake; /* channels that are not parked */
 	uint32_t n_channels, n_parked, n_closing;
 	uint64_t park_nsec;	 /* a channel that was quiet for so long is parked */
+	uint32_t idle_bells_max; /* of a channel, in a second */
 	uint64_t next_park_nsec; /* when to look for such again */
 	uint64_t polled_nsec;	 /* the bells were heard */
 	uint64_t turn;
@@ -2074,7 +2073,7 @@ static void note_idle_bell(struct lane *lane, struct channel *channel)
 		channel->idle_bells_since_nsec = lane->now_nsec;
 		channel->n_idle_bells = 0;
 	}
-	if (++channel->n_idle_bells <= IDLE_BELLS_MAX)
+	if (++channel->n_idle_bells <= lane->idle_bells_max)
 		return;
 	(void)epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, channel->bell_fd, NULL);
 	channel->has_left_epoll = true;
@@ -2359,6 +2358,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	if (cpu_count() > 1) /* else it would only keep the clients off the one core */
 		lane->spin_nsec = config->store->spin_usec * UINT64_C(1000);
 	lane->park_nsec = config->park_nsec;
+	lane->idle_bells_max = config->idle_bells_max;
 	lane->alone_bytes = ALONE_BYTES;
 	sched_init(&lane->sched);
 

@@ -19,6 +19,9 @@
    between two (PROTOCOL section 2). */
 #define LANE_PARK_NSEC UINT64_C(10000000)
 
+/* A doorbell that rings idly more often than this in a second leaves epoll (PROTOCOL section 4). */
+#define LANE_IDLE_BELLS_MAX 10000u
+
 struct lane;
 
 struct lane_config {
@@ -28,6 +31,7 @@ struct lane_config {
 	const struct engine_ops *engine;
 	uint32_t depth, depth_min; /* of its engine queue: wanted, and what it must have */
 	uint64_t park_nsec;	   /* home: a channel that was quiet for so long is parked */
+	uint32_t idle_bells_max;   /* home: LANE_IDLE_BELLS_MAX */
 };
 
 int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error);

@@ -151,13 +151,39 @@ TEST(kill_200, "200 clients killed at random moments: the daemon has all back")
 	CHECK_EQ(after.n_threads, before.n_threads);
 }
 
+/* Pages of the range that hold memory, whoever has touched them. */
+static uint32_t resident_pages(void *memory, size_t len)
+{
+	static unsigned char pages[64 * MIB / 4096];
+	uint32_t n = 0;
+
+	CHECK(len / 4096 <= sizeof(pages));
+	CHECK_SYS(mincore(memory, len, pages));
+	for (size_t i = 0; i < len / 4096; i++)
+		n += pages[i] & 1;
+	return n;
+}
+
+/* Keeps the socket and the mappings, and reports their pages each time that it is asked. */
+_Noreturn static void child_main(void *memory, size_t len, int ask_fd, int tell_fd)
+{
+	char byte;
+
+	for (;;) { /* dies with the test */
+		uint32_t n = resident_pages(memory, len);
+
+		CHECK_EQ(write(tell_fd, &n, sizeof(n)), sizeof(n));
+		CHECK_EQ(read(ask_fd, &byte, 1), 1);
+	}
+}
+
 TEST(child_lives, "the memory of a killed client is back although its forked child lives on")
 {
 	struct daemon *daemon = daemon_start(NULL);
 	struct usage before, after;
-	int pipe_fds[2];
+	int tell[2], ask[2];
+	uint32_t n_pages;
 	pid_t pid;
-	char byte;
 
 	{ /* what is made once */
 		_cleanup_(rig_close) struct rig rig = { .daemon = daemon };
@@ -172,13 +198,13 @@ TEST(child_lives, "the memory of a killed client is back although its forked chi
 	CHECK(daemon_wait_clients(daemon, 0, 0));
 	before = usage_at_rest(daemon);
 
-	CHECK_SYS(pipe(pipe_fds));
+	CHECK_SYS(pipe(tell));
+	CHECK_SYS(pipe(ask));
 	pid = (pid_t)CHECK_SYS(fork());
 	if (pid == 0) {
 		struct rig rig = { .daemon = daemon };
 		void *memory;
 
-		close(pipe_fds[0]);
 		rig_open(&rig, NULL);
 		CHECK_CALL(dsaio_alloc(rig.client, 64 * MIB, &memory));
 		memset(memory, 0xaa, 64 * MIB);
@@ -187,18 +213,20 @@ TEST(child_lives, "the memory of a killed client is back although its forked chi
 			CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0],
 						      (char *)memory + i * MIB, MIB, i * MIB,
 						      NULL));
-		if (fork() == 0) { /* keeps the socket and the mappings; dies with the test */
-			for (;;)
-				(void)pause();
-		}
-		CHECK_EQ(write(pipe_fds[1], "x", 1), 1);
-		(void)pause();
+		if (CHECK_SYS(fork()) == 0)
+			child_main(memory, 64 * MIB, ask[0], tell[1]);
+		for (;;)
+			(void)pause();
 	}
-	close(pipe_fds[1]);
-	CHECK_EQ(read(pipe_fds[0], &byte, 1), 1);
+	CHECK_EQ(read(tell[0], &n_pages, sizeof(n_pages)), sizeof(n_pages));
+	CHECK_EQ(n_pages, 64 * MIB / 4096);
 	CHECK_SYS(kill(pid, SIGKILL));
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
 	CHECK(daemon_wait_clients(daemon, 0, 0));
+	/* Closed alone, what the child maps would stay. */
+	CHECK_EQ(write(ask[1], "", 1), 1);
+	CHECK_EQ(read(tell[0], &n_pages, sizeof(n_pages)), sizeof(n_pages));
+	CHECK_EQ(n_pages, 0);
 	after = usage_at_rest(daemon);
 	test_note("its child lives on: fds %u -> %u, memfds %u -> %u, locked kB %" PRIu64
 		  " -> %" PRIu64 ", threads %u -> %u",
@@ -208,7 +236,10 @@ TEST(child_lives, "the memory of a killed client is back although its forked chi
 	CHECK_EQ(after.n_memfds, before.n_memfds);
 	CHECK_EQ(after.locked_kib, before.locked_kib);
 	CHECK_EQ(after.n_threads, before.n_threads);
-	close(pipe_fds[0]);
+	for (unsigned i = 0; i < 2; i++) {
+		close(tell[i]);
+		close(ask[i]);
+	}
 }
 
 TEST(punched, "who still maps a dead client's slab sees zeros, and holds no memory")

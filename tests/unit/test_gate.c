@@ -70,6 +70,23 @@ START_TEST(who_waits_is_not_passed_for_ever)
 }
 END_TEST
 
+START_TEST(a_slice_begins_at_the_turn)
+{
+	const uint64_t now = 100 * (uint64_t)GATE_SLICE_NSEC; /* of the turn */
+
+	setup();
+	start(0);
+	op_list_push(&gate.waiting, &ops[1]);
+	op_list_push(&gate.waiting, &ops[2]);
+	gate_end(&gate);
+	turn(now);
+	ck_assert_int_eq(n_let_in, 1);
+	start(1);
+	ck_assert(gate_is_open(&gate, GATE_BUFFERED, now + GATE_SLICE_NSEC - 1));
+	ck_assert(!gate_is_open(&gate, GATE_BUFFERED, now + GATE_SLICE_NSEC));
+}
+END_TEST
+
 START_TEST(all_of_a_kind_have_their_turn_in_order)
 {
 	setup();
@@ -117,6 +134,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, one_kind_goes_in_together);
 	tcase_add_test(tcase, who_waits_is_not_passed_for_ever);
+	tcase_add_test(tcase, a_slice_begins_at_the_turn);
 	tcase_add_test(tcase, all_of_a_kind_have_their_turn_in_order);
 	tcase_add_test(tcase, an_op_can_leave_the_list);
 }
