@@ -77,6 +77,15 @@ static void channel_freep(struct channel **channel)
 	channel_free(*channel);
 }
 
+static uint32_t block_depth(const struct store *store, const struct profile *profile)
+{
+	const uint32_t bytes = store_block_bytes(store, profile);
+	const uint64_t depth = profile->queue_depth *
+			       (((uint64_t)profile->block_size + bytes - 1) / bytes);
+
+	return depth < store_lane_depth(store) ? (uint32_t)depth : store_lane_depth(store);
+}
+
 int channel_new(const struct channel_config *config, struct channel **ret_channel,
 		struct error *error)
 {
@@ -96,6 +105,7 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 		channel->profile.queue_depth = store_lane_depth(config->store);
 	if (store_is_blocking(config->store) && channel->profile.queue_depth > STORE_HELPER_DEPTH)
 		channel->profile.queue_depth = STORE_HELPER_DEPTH;
+	channel->depth = block_depth(config->store, &channel->profile);
 	channel->has_rings = config->has_rings;
 	channel->client_bell_fd = config->client_bell_fd;
 	channel->owner = config->owner;

@@ -54,6 +54,9 @@ struct channel {
 	struct helper *helper; /* for what may block; taken from the store for uid */
 	uid_t uid;
 	struct profile profile; /* as served: queue_depth fits the engine's queue */
+	/* Blocks in flight in a lane.  Where the store's blocks are smaller than the profile's, they are
+	   more, so that as many bytes are in flight. */
+	uint32_t depth;
 	uint32_t entries;
 	bool has_rings;
 	int ring_fd, bell_fd; /* memfd and the lane's eventfd; -1 without rings */

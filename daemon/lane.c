@@ -1203,8 +1203,8 @@ static bool depth_allows(const struct lane *lane, const struct channel *channel,
 		return false;
 	/* Without overlap a full queue is started, then all of it awaited. */
 	if (!channel->profile.overlap_events)
-		return per->n_started < channel->profile.queue_depth;
-	return per->n_in_flight < channel->profile.queue_depth;
+		return per->n_started < channel->depth;
+	return per->n_in_flight < channel->depth;
 }
 
 static bool may_pass_window(const struct sched_queue *queue, void *arg)
