@@ -294,7 +294,7 @@ static int buffers_grow(struct client_buffers *buffers, size_t bytes, size_t las
 
 int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
 	struct client_buffers *buffers;
 	char *memory = NULL;
@@ -350,7 +350,7 @@ static bool buffers_spare(const struct client_buffers *buffers, size_t index)
 
 int dsaio_free(struct dsaio_client *client, void *memory)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	_cleanup_(slab_freep) struct slab *spare = NULL;
 	struct client_buffers *buffers;
 	struct slab *slab = NULL;

@@ -4,7 +4,7 @@
  * A thread that pthread_cancel(3) ended inside would leave locks and the consumer role behind.  So
  * each public call that can reach a cancellation point disables cancellation until it returns:
  *
- *     _cleanup_(cancel_restorep) int cancel = cancel_disable();
+ *     CANCEL_DISABLE();
  *
  * A request that comes meanwhile stays pending, and takes effect after the call.
  */
@@ -28,5 +28,9 @@ static inline void cancel_restorep(const int *before)
 {
 	(void)pthread_setcancelstate(*before, NULL); /* a state that it has given us */
 }
+
+/* Among a function's declarations; until it returns. */
+#define CANCEL_DISABLE() \
+	_cleanup_(cancel_restorep) __attribute__((unused)) int cancel_before_ = cancel_disable()
 
 #endif

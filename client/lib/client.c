@@ -132,7 +132,7 @@ static void client_freep(struct dsaio_client **client)
 
 int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	_cleanup_(client_freep) struct dsaio_client *client = NULL;
 	int r;
 
@@ -161,7 +161,7 @@ int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client)
 
 void dsaio_disconnect(struct dsaio_client *client)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	if (!client || client_is_forked(client))
 		return;
 	debug_log("disconnect: the session on %s ends", client->conn->path);

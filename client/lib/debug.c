@@ -67,7 +67,7 @@ static void line_write(const char *line, size_t len)
 
 void debug_write(const char *format, ...)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	char line[LINE_BYTES];
 	int error = errno, n;
 	struct timespec now;

@@ -829,7 +829,7 @@ static int open_path(struct dsaio_client *client, const char *path, int flags,
 int dsaio_file_open(struct dsaio_client *client, const char *path, int flags,
 		    struct dsaio_file **ret_file)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	int r = client_check(client, "file_open");
 
 	if (r < 0)
@@ -914,7 +914,7 @@ static int open_fd(struct dsaio_client *client, const struct cache_key *key, int
 
 int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_file)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	struct cache_key key = { .path = NULL, .fd = fd };
 	struct dsaio_file *file = NULL;
 	int flags, r = client_check(client, "file_from_fd");
@@ -944,7 +944,7 @@ int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **
 
 void dsaio_file_close(struct dsaio_file *file)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	struct dsaio_client *client;
 
 	if (!file || client_is_forked(file->client))
@@ -963,7 +963,7 @@ size_t dsaio_alignment(const struct dsaio_file *file)
 
 int64_t dsaio_file_size(const struct dsaio_file *file)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	int64_t size;
 	int r;
 
@@ -980,7 +980,7 @@ int64_t dsaio_file_size(const struct dsaio_file *file)
 
 int dsaio_truncate(struct dsaio_file *file, uint64_t size)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	int fd, r;
 
 	if (!file)

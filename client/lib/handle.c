@@ -521,7 +521,7 @@ static void handle_shut(struct dsaio_handle *handle)
 
 void dsaio_handle_close(struct dsaio_handle *handle)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	struct dsaio_client *client;
 	bool is_last;
 
@@ -558,7 +558,7 @@ static void handle_on_disconnect(struct client_object *object)
 int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handle_options *options,
 			   struct dsaio_handle **ret_handle)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	_cleanup_(handle_freep) struct dsaio_handle *handle = NULL;
 	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
 	int r = client_check(client, "handle_open");
@@ -651,7 +651,7 @@ static int make_fd(struct dsaio_handle *handle)
 
 int dsaio_handle_fd(struct dsaio_handle *handle)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	int r = handle_check(handle, "handle_fd");
 
 	if (r < 0)

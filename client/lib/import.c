@@ -66,7 +66,7 @@ static int daemon_import(struct dsaio_client *client, int fd, uint64_t off, uint
 
 int dsaio_import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t bytes, void *memory)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	struct import_range range = { .start = (uintptr_t)memory, .off = fd_off };
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint32_t slab = 0;
@@ -131,7 +131,7 @@ int dsaio_import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t by
 
 int dsaio_unimport(struct dsaio_client *client, void *memory)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	uint32_t slab = 0;
 	int r;
 

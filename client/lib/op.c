@@ -247,7 +247,7 @@ static void op_go(struct dsaio_op *op, int way, const struct op_means *means,
  */
 static int op_start(struct op_request *q, struct dsaio_op **ret_op)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	struct buffer_place place = { .piece = NULL };
 	struct op_means means = { .channel = NULL };
 	struct dsaio_op *op;
@@ -305,7 +305,7 @@ static int64_t op_result(const struct dsaio_op *op)
 
 static int64_t op_run(struct op_request *q)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	struct dsaio_op *op;
 	int64_t result;
 	int r = op_start(q, &op);
@@ -401,7 +401,7 @@ static bool has_ended(const struct dsaio_op *op)
 
 int64_t dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	int r = op_object_check(op, "op_wait");
 
 	if (r < 0)
@@ -422,7 +422,7 @@ int64_t dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec)
 
 int dsaio_op_test(struct dsaio_op *op)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	int r = op_object_check(op, "op_test");
 
 	if (r < 0)
@@ -462,7 +462,7 @@ const char *dsaio_op_error(struct dsaio_op *op)
 
 int dsaio_op_cancel(struct dsaio_op *op)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	int r = op_object_check(op, "op_cancel");
 
 	if (r < 0 || has_ended(op))
@@ -475,7 +475,7 @@ int dsaio_op_cancel(struct dsaio_op *op)
 
 void dsaio_op_free(struct dsaio_op *op)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	struct dsaio_handle *handle;
 	bool was_listed = false;
 
@@ -507,7 +507,7 @@ void *dsaio_op_data(const struct dsaio_op *op)
 
 int64_t dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	struct wait_for all = { .what = WAIT_ALL };
 	_cleanup_(freep) char *text = NULL;
 	int64_t result;
@@ -535,7 +535,7 @@ int64_t dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec)
 
 int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n)
 {
-	_cleanup_(cancel_restorep) int cancel = cancel_disable();
+	CANCEL_DISABLE();
 	int got, r = handle_check(handle, "reap");
 
 	if (r < 0)
