@@ -37,7 +37,8 @@ DAEMON_SRC  = $(patsubst %,daemon/%.c,main server request status session turns p
 	      lane channel op deadline file pool idtable sched window split edge gate extend piece probe helper \
 	      inbox stuck engine_libaio privileges check refusal config charge mount error stats log)
 LIB_SRC     = $(patsubst %,client/lib/%.c,op file cache inode bounce slots copiers buffer cut import handle \
-	      channel wait client conn conn_call discover spawn error debug)
+	      channel wait client conn conn_call discover spawn error debug \
+	      sized)
 CTL_SRC     = $(patsubst %,client/ctl/%.c,main cmd_status cmd_stores cmd_clients cmd_pool \
 	      cmd_profile cmd_cp cmd_cat cmd_put cmd_bench cmd_bench_io cmd_bench_sweep \
 	      cmd_bench_tune cmd_bench_latency cmd_bench_report bench bench_tuner bench_histogram \

@@ -134,9 +134,15 @@ void dsaio_disconnect(struct dsaio_client *client);
 /* ---- handles ---- */
 
 /*
- * The five tuning numbers, with DeepNVMe's meanings.  Set size to sizeof(struct dsaio_profile),
- * or start from DSAIO_PROFILE_INIT.
+ * Structs that begin with their size get further fields at their end in later versions, and zero in
+ * such a field means its default.  Start from the struct's _INIT, or zero it, set size to its sizeof
+ * and fill in the rest.  Then program and library can be of different versions:
+ *   a smaller size, of an older program: the fields that it lacks have their defaults
+ *   a larger size, of a newer program: what the library does not know must be zero, else -E2BIG
+ *   a size smaller than the struct's in the first version: -EINVAL
  */
+
+/* The five tuning numbers, with DeepNVMe's meanings. */
 struct dsaio_profile {
 	size_t size;
 	uint32_t block_size;	       /* bytes of an iocb: 512 to 64 MiB in steps of 512;
@@ -154,7 +160,7 @@ struct dsaio_profile {
 /* Demand goes before normal, normal before background; none starves. */
 enum dsaio_class { DSAIO_CLASS_NORMAL = 0, DSAIO_CLASS_DEMAND = 1, DSAIO_CLASS_BACKGROUND = 2 };
 
-/* How a handle is opened.  Start from DSAIO_HANDLE_OPTIONS_INIT; it may grow. */
+/* How a handle is opened. */
 struct dsaio_handle_options {
 	size_t size;
 	const struct dsaio_profile *profile; /* NULL: each store's own */
@@ -175,6 +181,7 @@ struct dsaio_handle_options {
  *
  * Returns 0, or
  *   -EINVAL   a value is out of range; the sentence names value and limit
+ *   -E2BIG    options or profile set a field that this version of the library does not know
  *   -EMFILE   the client, or its user, has as many handles as it may have, or this process
  *             as many descriptors (RLIMIT_NOFILE)
  * Ownership: *ret_handle is the caller's, for dsaio_handle_close().
@@ -201,8 +208,8 @@ void dsaio_handle_close(struct dsaio_handle *handle);
 /*
  * dsaio_handle_profile - what this handle asked for, or (opened with NULL) the defaults
  *
- * Fills *ret_profile up to ret_profile->size bytes, which the caller has set.
- * Returns 0, or -EINVAL for a size of 0.
+ * Fills *ret_profile up to ret_profile->size bytes, which the caller has set; fields that the library
+ * does not know become 0.  Returns 0, or -EINVAL for a size smaller than the first version's.
  */
 int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile *ret_profile);
 

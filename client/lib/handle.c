@@ -4,6 +4,7 @@
 #include "client/lib/cancel.h"
 #include "client/lib/debug.h"
 #include "client/lib/fd.h"
+#include "client/lib/sized.h"
 #include "client/lib/wait.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
@@ -310,12 +311,9 @@ static int check_options(struct dsaio_handle *handle, const struct dsaio_handle_
 	if (o->profile) {
 		struct dsaio_profile p = DSAIO_PROFILE_INIT;
 
-		if (o->profile->size < sizeof(p))
-			return error_fail(-EINVAL,
-					  "handle_open: the profile's size is %zu: must be "
-					  "sizeof(struct dsaio_profile), %zu",
-					  o->profile->size, sizeof(p));
-		memcpy(&p, o->profile, sizeof(p));
+		r = sized_read("handle_open", &SIZED_PROFILE, o->profile, &p);
+		if (r < 0)
+			return r;
 		handle->has_profile = true;
 		handle->profile = (struct profile){
 			.block_size = p.block_size,
@@ -567,13 +565,10 @@ int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handl
 		return r;
 	if (!ret_handle)
 		return client_null("handle_open", "place for the handle");
-	if (options && options->size < sizeof(o))
-		return error_fail(-EINVAL,
-				  "handle_open: the options' size is %zu: must be sizeof(struct "
-				  "dsaio_handle_options), %zu",
-				  options->size, sizeof(o));
 	if (options)
-		memcpy(&o, options, sizeof(o));
+		r = sized_read("handle_open", &SIZED_HANDLE_OPTIONS, options, &o);
+	if (r < 0)
+		return r;
 	r = client_check_alive(client, "handle_open");
 	if (r < 0)
 		return r;
@@ -608,25 +603,18 @@ int dsaio_handle_open(struct dsaio_client *client, const struct dsaio_profile *p
 int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile *ret_profile)
 {
 	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
-	size_t size;
 	int r = handle_check(handle, "handle_profile");
 
 	if (r < 0)
 		return r;
 	if (!ret_profile)
 		return client_null("handle_profile", "profile");
-	size = ret_profile->size;
-	if (!size)
-		return error_fail(-EINVAL, "handle_profile: the profile's size is 0: set it to "
-					   "sizeof(struct dsaio_profile)");
 	profile.block_size = handle->profile.block_size;
 	profile.queue_depth = handle->profile.queue_depth;
 	profile.single_submit = handle->profile.single_submit;
 	profile.overlap_events = handle->profile.overlap_events;
 	profile.intra_op_parallelism = handle->profile.intra_op_parallelism;
-	profile.size = size;
-	memcpy(ret_profile, &profile, size < sizeof(profile) ? size : sizeof(profile));
-	return 0;
+	return sized_write("handle_profile", &SIZED_PROFILE, &profile, ret_profile);
 }
 
 /* Under handle->lock. */

@@ -4,6 +4,7 @@
  */
 #include "tests/harness.h"
 
+#include <errno.h>
 #include <string.h>
 
 static const struct {
@@ -189,6 +190,48 @@ TEST(store_profile, "a handle opened with NULL uses the store's own profile of t
 	CHECK_EQ(store->profile->intra_op_parallelism, 2);
 	CHECK(store->counters && store->counters->writes >= OPS && store->counters->reads >= OPS);
 	CHECK(store->counters->write_bytes >= OPS * OPS_BYTES);
+}
+
+/* A program that was built with a later version has larger structs. */
+struct later_profile {
+	struct dsaio_profile now;
+	uint64_t later;
+};
+struct later_options {
+	struct dsaio_handle_options now;
+	uint64_t later;
+};
+
+TEST(newer, "fields of a later version were ignored without a word")
+{
+	struct later_profile profile = { DSAIO_PROFILE_INIT, 0 };
+	struct later_options asked = { DSAIO_HANDLE_OPTIONS_INIT, 0 };
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_handle *handle;
+
+	rig_open(&rig, NULL);
+	profile.now.size = sizeof(profile);
+	profile.now.queue_depth = 7;
+	asked.now.size = sizeof(asked);
+	asked.now.profile = &profile.now;
+	CHECK_CALL(dsaio_handle_open_with(rig.client, &asked.now, &handle));
+	profile.later = UINT64_MAX;
+	CHECK_CALL(dsaio_handle_profile(handle, &profile.now));
+	CHECK_EQ(profile.now.queue_depth, 7);
+	CHECK_EQ(profile.later, 0);
+	dsaio_handle_close(handle);
+
+	asked.later = 1;
+	CHECK_FAILS(dsaio_handle_open_with(rig.client, &asked.now, &handle), -E2BIG,
+		    "dsaio_handle_options;" DSAIO_VERSION);
+	asked.later = 0;
+	profile.later = 1;
+	CHECK_FAILS(dsaio_handle_open_with(rig.client, &asked.now, &handle), -E2BIG,
+		    "dsaio_profile;" DSAIO_VERSION);
+	profile.now.size = 8;
+	CHECK_FAILS(dsaio_handle_open_with(rig.client, &asked.now, &handle), -EINVAL,
+		    "dsaio_profile;8");
+	CHECK_FAILS(dsaio_handle_profile(rig.handle, &profile.now), -EINVAL, "dsaio_profile;8");
 }
 
 TEST_MAIN

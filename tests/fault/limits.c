@@ -109,7 +109,8 @@ FAULT(c11_options, "C11 handle options out of range: weight, class, entries")
 	CHECK_FAILS(dsaio_handle_open_with(rig.client, &o, &handle), -EINVAL, "class;3");
 	o.io_class = DSAIO_CLASS_NORMAL;
 	o.size = 3;
-	CHECK(dsaio_handle_open_with(rig.client, &o, &handle) == -EINVAL);
+	CHECK_FAILS(dsaio_handle_open_with(rig.client, &o, &handle), -EINVAL,
+		    "dsaio_handle_options;3");
 
 	raw_open(&raw, daemon);
 	handle_open.weight = 17;
