@@ -15,8 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Features of Hello that this daemon has: none yet. */
-#define FEATURES UINT64_C(0)
+/* Features of Hello that this daemon has. */
+#define FEATURES RING_FEATURE_GROW
 
 /* ---- decode and check: no session ---- */
 

@@ -50,6 +50,9 @@ enum ring_opcode {
 };
 
 /* A slot of the submission ring. */
+/* A feature of Hello: the daemon knows grow_end.  Without it, that word must be 0. */
+#define RING_FEATURE_GROW UINT64_C(1)
+
 struct ring_entry {
 	uint64_t id;	/* the client's own; echoed, never an index */
 	uint8_t opcode; /* enum ring_opcode */

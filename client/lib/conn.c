@@ -168,6 +168,7 @@ static int conn_hello(struct dsaio_conn *conn)
 
 	hello.version_min = CONN_VERSION_MIN;
 	hello.version_max = CONN_VERSION_MAX;
+	hello.features = CONN_FEATURES;
 	hello.name = program_invocation_short_name;
 	hello.pid = (uint32_t)getpid();
 	request.body_case = WIRE__REQUEST__BODY_HELLO;
@@ -189,6 +190,7 @@ static int conn_hello(struct dsaio_conn *conn)
 		closep(&fds[i]); /* the mapping holds it */
 	if (r < 0)
 		return r;
+	conn->features = reply->hello->features & CONN_FEATURES;
 	conn->client_pool_max = reply->hello->client_pool_max;
 	conn->max_entries = reply->hello->max_entries;
 	conn->spin_usec = reply->hello->spin_usec;

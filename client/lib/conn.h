@@ -19,6 +19,7 @@
 
 #include "proto/dsaio.pb-c.h"
 #include "proto/frame.h"
+#include "proto/ring.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,6 +28,7 @@
 
 #define CONN_VERSION_MIN 1u
 #define CONN_VERSION_MAX 1u
+#define CONN_FEATURES RING_FEATURE_GROW
 
 /* A daemon that was asked and has said nothing for so long is taken for stopped. */
 #define CONN_SILENT_MSEC 30000u
@@ -58,6 +60,7 @@ struct dsaio_conn {
 	char end_text[160];
 
 	/* from HelloReply */
+	uint64_t features;
 	uint64_t client_pool_max;
 	uint32_t max_entries;
 	uint32_t spin_usec;

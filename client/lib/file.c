@@ -224,7 +224,9 @@ int file_grow(struct dsaio_file *file, struct dsaio_op *op)
 	/* The kernel knows only the daemon's limit. */
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur)
 		return -EFBIG;
-	op->grow_end = end;
+	/* A daemon of an earlier version lets the blocks extend the file, which is slower. */
+	if (file->client->conn->features & RING_FEATURE_GROW)
+		op->grow_end = end;
 	return 0;
 }
 
