@@ -23,6 +23,8 @@
 /* Far above what a loaded machine with two processors needs, and below the faults, which are of
    several seconds. */
 #define P99_MAX_USEC INT64_C(1000000)
+/* Of fewer samples the p99 is the longest, which has a limit of its own. */
+#define P99_SAMPLES_MIN 100u
 #define LONGEST_MAX_USEC INT64_C(5000000)
 
 enum call { READ, CONNECT, OPEN, ALLOC, FIRST_READ, DISCONNECT, STATUS, N_CALLS, NONE = N_CALLS };
@@ -225,6 +227,8 @@ static void check_call_times(struct victim *victim, enum call call, int64_t p99_
 	if (!n)
 		return; /* its turn did not come: another call's has lasted */
 	p99 = percentile(usec, n, 99);
+	if (n < P99_SAMPLES_MIN)
+		p99_max_usec = INT64_MAX; /* it is the longest: see there */
 	longest = usec[n - 1];
 	(void)snprintf(text + len, text_size - len, ", %s %" PRId64 " (%" PRId64 ")",
 		       call_names[call], p99, longest);

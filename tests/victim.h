@@ -23,7 +23,7 @@ void victim_start(const struct daemon *daemon);
 
 /*
  * The attack is under way.  Starts a further victim, measures all of them for so many seconds and
- * stops them.  The test fails if the p99 of a call is over 1 s, or a call lasts over 5 s (both
+ * stops them.  The test fails if the p99 of at least 100 calls of a kind is over 1 s, or a call lasts over 5 s (both
  * stretched by the time factor).
  */
 void victims_check(const struct daemon *daemon, unsigned seconds);
