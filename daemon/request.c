@@ -304,24 +304,18 @@ static void status_freep(Wire__StatusReply **status)
 	wire__status_reply__free_unpacked(*status, NULL);
 }
 
-static int serve_status(struct session *session, uint64_t seq, struct error *error)
+static int serve_status(struct session *session, uint64_t seq, const Wire__Status *asked,
+			struct error *error)
 {
 	_cleanup_(status_freep)
 		Wire__StatusReply *status = WIRE_NEW(Wire__StatusReply, wire__status_reply);
 	Wire__Reply reply = WIRE__REPLY__INIT;
-	uint32_t n_left_out;
-	char left_out[80];
 
-	if (!status || status_to_wire(session, status, &n_left_out) < 0)
+	if (!status || status_to_wire(session, asked, status) < 0)
 		return error_set(error, -ENOMEM, "status");
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_STATUS;
 	reply.status = status;
-	if (n_left_out) {
-		(void)snprintf(left_out, sizeof(left_out), "%zu of %zu clients are told",
-			       status->n_clients, status->n_clients + n_left_out);
-		reply.text = left_out;
-	}
 	reply_send(session, &reply, NULL, 0);
 	return 0;
 }
@@ -344,7 +338,7 @@ static void on_store(struct store *store, int result, const struct error *failed
 
 	if (result == 0) {
 		wire = WIRE_NEW(Wire__Store, wire__store);
-		if (!wire || store_to_wire(call->session->service, store, wire) < 0) {
+		if (!wire || store_to_wire(store, wire) < 0) {
 			result = error_set(&error, -ENOMEM, "store %s", store->name);
 			failed = &error;
 		}
@@ -521,7 +515,7 @@ static int serve_now(struct session *session, const Wire__Request *request, stru
 	case WIRE__REQUEST__BODY_CHANNEL_OPEN:
 		return serve_channel_open(session, request->seq, request->channel_open, error);
 	case WIRE__REQUEST__BODY_STATUS:
-		return serve_status(session, request->seq, error);
+		return serve_status(session, request->seq, request->status, error);
 	case WIRE__REQUEST__BODY_FILE_GET:
 		return serve_file_get(session, request->seq, request->file_get, error);
 	default:

@@ -549,6 +549,7 @@ static struct share *share_get(struct session *session, struct store *store)
 	share->session = session;
 	share->store = store;
 	store_hold(store);
+	store->n_shares++;
 	sched_client_init(&share->client);
 	share->next = session->shares;
 	session->shares = share;
@@ -565,6 +566,7 @@ static void share_settle(struct share *share)
 	while (*at != share)
 		at = &(*at)->next;
 	*at = share->next;
+	share->store->n_shares--;
 	store_drop(share->store);
 	free(share);
 }

@@ -14,8 +14,12 @@
 
 /* Of what is stuck, the longest are told: a client can make as many as it has threads. */
 #define STUCK_MAX 64u
-/* Of a Status reply: for what stands around the clients, and each one's tag and length. */
-#define STATUS_ROOM_BYTES 64u
+/* Stores and clients of one page, packed: takes about 100 us (a guess).  One object may be larger;
+   a handle, the largest, has at most one channel for each store. */
+#define PAGE_BYTES (16u << 10)
+/* What each of them counts beside its own bytes: its tag and length, at least. */
+#define NESTED_BYTES 8u
+#define PAGE_OBJECTS_MAX (PAGE_BYTES / NESTED_BYTES + 1)
 
 static int text_to_wire(const char *text, char **ret_wire)
 {
@@ -76,24 +80,13 @@ static int pool_to_wire(const struct pool *pool, Wire__Pool *wire)
 	return text_to_wire(pool->why_unlocked, &wire->why_unlocked);
 }
 
-/* Clients that have files or channels there. */
-static uint32_t store_n_clients(const struct service *service, const struct store *store)
-{
-	uint32_t n = 0;
-
-	for (const struct session *s = service->sessions; s; s = s->next)
-		for (const struct share *share = s->shares; share; share = share->next)
-			n += share->store == store;
-	return n;
-}
-
-int store_to_wire(const struct service *service, const struct store *store, Wire__Store *wire)
+int store_to_wire(const struct store *store, Wire__Store *wire)
 {
 	const char *allowed = store->access.text ? store->access.text : "";
 
 	wire->is_automatic = store->is_automatic;
 	wire->is_blocking = store_is_blocking(store);
-	wire->clients = store_n_clients(service, store);
+	wire->clients = store->n_shares;
 	wire->store = store->id;
 	wire->lanes = store->n_lanes;
 	wire->lane_depth = store_lane_depth(store);
@@ -159,11 +152,9 @@ static int handle_to_wire(const struct handle *handle, Wire__Handle *wire)
 	return channels_to_wire(handle, wire);
 }
 
+/* All but its handles; there is room for them. */
 static int client_to_wire(const struct session *session, Wire__Client *wire)
 {
-	uint32_t cursor = 0;
-	const struct handle *handle;
-
 	wire->client = session->id;
 	wire->uid = session->user->uid;
 	wire->pid = (uint32_t)session->peer.pid;
@@ -172,99 +163,173 @@ static int client_to_wire(const struct session *session, Wire__Client *wire)
 	wire->files = (uint32_t)session->account.used[CHARGE_FILES];
 	wire->handles = calloc(session->handles.n_objects ? session->handles.n_objects : 1,
 			       sizeof(Wire__Handle *));
-	if (!wire->handles || text_to_wire(session->name, &wire->name) < 0)
+	if (!wire->handles)
 		return -ENOMEM;
-	while ((handle = idtable_next(&session->handles, &cursor))) {
+	return text_to_wire(session->name, &wire->name);
+}
+
+/* ---- pages ---- */
+
+/* A page that is being filled.  It has at least one object, so that the pages come to an end. */
+struct page {
+	Wire__StatusReply *wire;
+	size_t used;
+	bool is_full;
+};
+
+/* Counts an object; returns whether it fits. */
+static bool page_take(struct page *page, size_t packed_size)
+{
+	bool is_first = !page->wire->n_stores && !page->wire->n_clients && !page->wire->n_stuck;
+	size_t size = packed_size + NESTED_BYTES;
+
+	if (!is_first && page->used + size > PAGE_BYTES)
+		return false;
+	page->used += size;
+	return true;
+}
+
+/* The next page begins here. */
+static int page_end(struct page *page, uint32_t store, uint32_t client, uint32_t handle)
+{
+	Wire__StatusPage *next = WIRE_NEW(Wire__StatusPage, wire__status_page);
+
+	if (!next)
+		return -ENOMEM;
+	next->store = store;
+	next->client = client;
+	next->handle = handle;
+	page->wire->next = next;
+	page->is_full = true;
+	return 0;
+}
+
+static int page_add_stores(struct page *page, const struct service *service, uint32_t first_store)
+{
+	Wire__StatusReply *wire = page->wire;
+
+	wire->stores = calloc(PAGE_OBJECTS_MAX, sizeof(Wire__Store *));
+	if (!wire->stores)
+		return -ENOMEM;
+	for (const struct store *store = service->stores.first; store; store = store->next) {
+		Wire__Store *one;
+		bool fits;
+
+		if (store->id < first_store)
+			continue;
+		one = WIRE_NEW(Wire__Store, wire__store);
+		if (!one)
+			return -ENOMEM;
+		if (store_to_wire(store, one) < 0) {
+			wire__store__free_unpacked(one, NULL);
+			return -ENOMEM;
+		}
+		fits = page_take(page, wire__store__get_packed_size(one));
+		if (!fits) {
+			wire__store__free_unpacked(one, NULL);
+			return page_end(page, store->id, 0, 0);
+		}
+		wire->stores[wire->n_stores++] = one;
+	}
+	return 0;
+}
+
+/* The client is on the page; its handles follow from the slot cursor on. */
+static int page_add_handles(struct page *page, const struct session *session, uint32_t cursor,
+			    Wire__Client *wire)
+{
+	const struct handle *handle;
+	uint32_t at = cursor;
+
+	for (; (handle = idtable_next(&session->handles, &cursor)); at = cursor) {
 		Wire__Handle *one = WIRE_NEW(Wire__Handle, wire__handle);
 
 		if (!one)
 			return -ENOMEM;
+		if (handle_to_wire(handle, one) < 0) {
+			wire__handle__free_unpacked(one, NULL);
+			return -ENOMEM;
+		}
+		if (!page_take(page, wire__handle__get_packed_size(one)) && wire->n_handles) {
+			wire__handle__free_unpacked(one, NULL);
+			return page_end(page, 0, session->id, at);
+		}
 		wire->handles[wire->n_handles++] = one;
-		if (handle_to_wire(handle, one) < 0)
-			return -ENOMEM;
 	}
 	return 0;
 }
 
-static int stores_to_wire(const struct service *service, Wire__StatusReply *wire)
+static int page_add_client(struct page *page, const struct session *session, uint32_t cursor)
 {
-	size_t n = 0;
+	Wire__StatusReply *wire = page->wire;
+	Wire__Client *one = WIRE_NEW(Wire__Client, wire__client);
 
-	for (const struct store *store = service->stores.first; store; store = store->next)
-		n++;
-	wire->stores = calloc(n ? n : 1, sizeof(Wire__Store *));
-	if (!wire->stores)
+	if (!one)
 		return -ENOMEM;
-	for (const struct store *store = service->stores.first; store; store = store->next) {
-		Wire__Store *one = WIRE_NEW(Wire__Store, wire__store);
-
-		if (!one)
-			return -ENOMEM;
-		wire->stores[wire->n_stores++] = one;
-		if (store_to_wire(service, store, one) < 0)
-			return -ENOMEM;
+	if (client_to_wire(session, one) < 0) {
+		wire__client__free_unpacked(one, NULL);
+		return -ENOMEM;
 	}
-	return 0;
+	if (!page_take(page, wire__client__get_packed_size(one))) {
+		wire__client__free_unpacked(one, NULL);
+		return page_end(page, 0, session->id, cursor);
+	}
+	wire->clients[wire->n_clients++] = one;
+	return page_add_handles(page, session, cursor, one);
 }
 
-/* Whether the session's user may see what is a user's. */
-static bool may_see(const struct session *session, uid_t uid)
+/* Whose objects a session's user may see. */
+struct view {
+	uid_t uid;
+	bool is_admin;
+};
+
+static bool may_see(const struct view *view, uid_t uid)
 {
-	return uid == session->peer.uid ||
-	       peer_is_admin(&session->peer, session->service->stores.config);
+	return view->is_admin || view->uid == uid;
 }
 
-/* As many as a frame holds. */
-static int clients_to_wire(const struct session *session, Wire__StatusReply *wire,
-			   uint32_t *ret_n_left_out)
+/* Sessions stand in the order of their ids. */
+static int page_add_clients(struct page *page, const struct service *service,
+			    const struct view *view, uint32_t first_client, uint32_t first_handle)
 {
-	const struct service *service = session->service;
-	size_t used = wire__status_reply__get_packed_size(wire) + STATUS_ROOM_BYTES;
-	uint32_t n_left_out = 0;
+	Wire__StatusReply *wire = page->wire;
 
-	wire->clients = calloc(service->n_sessions ? service->n_sessions : 1,
-			       sizeof(Wire__Client *));
+	wire->clients = calloc(PAGE_OBJECTS_MAX, sizeof(Wire__Client *));
 	if (!wire->clients)
 		return -ENOMEM;
-	for (const struct session *s = service->sessions; s; s = s->next) {
-		Wire__Client *one;
+	for (const struct session *s = service->sessions; s && !page->is_full; s = s->next) {
+		int r;
 
-		if (!may_see(session, s->peer.uid))
+		if (s->id < first_client || !may_see(view, s->peer.uid))
 			continue;
-		if (n_left_out) { /* the oldest are told, not those that happen to fit */
-			n_left_out++;
-			continue;
-		}
-		one = WIRE_NEW(Wire__Client, wire__client);
-		if (!one)
-			return -ENOMEM;
-		wire->clients[wire->n_clients++] = one;
-		if (client_to_wire(s, one) < 0)
-			return -ENOMEM;
-		used += wire__client__get_packed_size(one) + 8; /* its tag and length */
-		if (used + ERROR_TEXT_BYTES > FRAME_BODY_MAX) {
-			wire__client__free_unpacked(one, NULL);
-			wire->n_clients--;
-			n_left_out++;
-		}
+		r = page_add_client(page, s, s->id == first_client ? first_handle : 0);
+		if (r < 0)
+			return r;
 	}
-	*ret_n_left_out = n_left_out;
 	return 0;
 }
 
-/* Those of other users, in sum. */
-static int others_to_wire(const struct session *session, Wire__StatusReply *wire)
+/* ---- what is on each page, or the first ---- */
+
+/* Clients of other users, in sum, and how many others there are. */
+static int users_to_wire(const struct service *service, const struct view *view,
+			 Wire__StatusReply *wire)
 {
 	Wire__Others others = WIRE__OTHERS__INIT;
 
-	for (const struct session *s = session->service->sessions; s; s = s->next) {
-		if (may_see(session, s->peer.uid))
+	for (const struct user *user = service->users; user; user = user->next) {
+		const uint64_t *used = user->account.used;
+
+		if (may_see(view, user->uid)) {
+			wire->n_all_clients += (uint32_t)used[CHARGE_SESSIONS];
 			continue;
-		others.clients++;
-		others.pool_bytes += s->account.used[CHARGE_POOL_BYTES];
-		others.slabs += (uint32_t)s->account.used[CHARGE_SLABS];
-		others.files += (uint32_t)s->account.used[CHARGE_FILES];
-		others.handles += (uint32_t)s->account.used[CHARGE_HANDLES];
+		}
+		others.clients += (uint32_t)used[CHARGE_SESSIONS];
+		others.pool_bytes += used[CHARGE_POOL_BYTES];
+		others.slabs += (uint32_t)used[CHARGE_SLABS];
+		others.files += (uint32_t)used[CHARGE_FILES];
+		others.handles += (uint32_t)used[CHARGE_HANDLES];
 	}
 	if (!others.clients)
 		return 0;
@@ -287,17 +352,17 @@ static int stuck_one_to_wire(const struct stuck_told *told, Wire__Stuck *wire)
 	return 0;
 }
 
-static bool may_see_stuck(uid_t uid, const void *session)
+static bool may_see_stuck(uid_t uid, const void *view)
 {
-	return may_see(session, uid);
+	return may_see(view, uid);
 }
 
-static int stuck_to_wire(const struct session *session, Wire__StatusReply *wire)
+static int stuck_to_wire(const struct view *view, Wire__StatusReply *wire)
 {
 	_cleanup_(freep) struct stuck_told *list = NULL;
 	size_t n;
 
-	if (stuck_list(may_see_stuck, session, STUCK_MAX, &list, &n) < 0)
+	if (stuck_list(may_see_stuck, view, STUCK_MAX, &list, &n) < 0)
 		return -ENOMEM;
 	wire->stuck = calloc(STUCK_MAX, sizeof(Wire__Stuck *));
 	if (!wire->stuck)
@@ -314,18 +379,32 @@ static int stuck_to_wire(const struct session *session, Wire__StatusReply *wire)
 	return 0;
 }
 
-int status_to_wire(const struct session *session, Wire__StatusReply *wire, uint32_t *ret_n_left_out)
+int status_to_wire(const struct session *session, const Wire__Status *asked,
+		   Wire__StatusReply *wire)
 {
+	static const Wire__StatusPage first = WIRE__STATUS_PAGE__INIT;
+	const Wire__StatusPage *from = asked->page ? asked->page : &first;
 	const struct service *service = session->service;
+	const struct view view = { .uid = session->peer.uid,
+				   .is_admin = peer_is_admin(&session->peer,
+							     service->stores.config) };
+	struct page page = { .wire = wire };
 
 	wire->pid = (uint32_t)getpid();
 	wire->uptime_usec = (clock_nsec() - service->started_nsec) / 1000;
-	wire->is_admin = peer_is_admin(&session->peer, service->stores.config);
+	wire->is_admin = view.is_admin;
 	wire->pool = WIRE_NEW(Wire__Pool, wire__pool);
 	if (!wire->pool || pool_to_wire(&service->pool, wire->pool) < 0 ||
 	    text_to_wire(DSAIO_VERSION, &wire->daemon_version) < 0 ||
-	    stores_to_wire(service, wire) < 0 || others_to_wire(session, wire) < 0 ||
-	    stuck_to_wire(session, wire) < 0)
+	    users_to_wire(service, &view, wire) < 0)
 		return -ENOMEM;
-	return clients_to_wire(session, wire, ret_n_left_out);
+	if (!from->store && !from->client) {
+		if (stuck_to_wire(&view, wire) < 0)
+			return -ENOMEM;
+		page.used = wire__status_reply__get_packed_size(wire);
+	}
+	if (!from->client && page_add_stores(&page, service, from->store) < 0)
+		return -ENOMEM;
+	return page.is_full ? 0
+			    : page_add_clients(&page, service, &view, from->client, from->handle);
 }

@@ -9,14 +9,13 @@
 #include "proto/dsaio.pb-c.h"
 
 /*
- * Fills a message that wire__status_reply__free_unpacked() frees, also after an error: what the
- * session's user may see, and of clients as many, oldest first, as a frame holds; the others of
- * them are counted.  0 or -ENOMEM.
+ * Fills a message that wire__status_reply__free_unpacked() frees, also after an error: one page of
+ * what the session's user may see, from the place that asked names.  0 or -ENOMEM.
  */
-int status_to_wire(const struct session *session, Wire__StatusReply *wire,
-		   uint32_t *ret_n_left_out);
+int status_to_wire(const struct session *session, const Wire__Status *asked,
+		   Wire__StatusReply *wire);
 
 /* One store.  0 or -ENOMEM; what was filled in is freed with the message. */
-int store_to_wire(const struct service *service, const struct store *store, Wire__Store *wire);
+int store_to_wire(const struct store *store, Wire__Store *wire);
 
 #endif

@@ -83,6 +83,7 @@ struct store {
 	bool is_automatic;
 	uid_t made_for;		    /* an automatic one: whose file asked for it first */
 	uint32_t n_holds;	    /* files on it, and sessions' shares of it */
+	uint32_t n_shares;	    /* sessions that have files or channels there */
 	uint64_t unused_since_nsec; /* with n_holds 0 */
 	struct inbox *main_inbox;   /* borrowed: where lanes report */
 	struct lane *lanes[STORE_LANES_MAX];

@@ -1562,7 +1562,8 @@ bool daemon_wait_clients(const struct daemon *daemon, unsigned n_clients, uint64
 
 		daemon_status(daemon, &answer);
 		status = answer.reply->status;
-		if (status->n_clients <= n_clients + 1 && status->pool->used_bytes <= pool_bytes)
+		if (status->n_all_clients <= n_clients + 1 &&
+		    status->pool->used_bytes <= pool_bytes)
 			return true;
 		(void)poll(NULL, 0, 10);
 	}

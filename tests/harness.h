@@ -337,7 +337,7 @@ void raw_ring(struct raw_channel *channel);
 bool raw_reap(struct raw_channel *channel, unsigned n, struct ring_completion *ret_completions,
 	      int64_t timeout_usec);
 
-/* The daemon's own account of things, by a session of its own.  answer_free() it. */
+/* The first page of Status, by a session of its own.  answer_free() it. */
 void daemon_status(const struct daemon *daemon, struct answer *ret_answer);
 /* Waits until only so many clients are connected, the asking one not counted, and only so many
    bytes of the pool are used. */

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,17 +44,110 @@ static int call(const struct ctl *ctl, struct dsaio_client *client, const char *
 	return CTL_OK;
 }
 
+/* The first array of pointers, which is freed, and the second one behind it; NULL without memory. */
+static void *joined(void *first, size_t n_first, const void *second, size_t n_second)
+{
+	/* One more, so that there is an array also if both are empty. */
+	void **all = reallocarray(first, n_first + n_second + 1, sizeof(*all));
+
+	if (all && n_second)
+		memcpy(all + n_first, second, n_second * sizeof(*all));
+	return all;
+}
+
+/* Moves the handles of a client to those that an earlier page had. */
+static int client_add_page(Wire__Client *all, Wire__Client *page)
+{
+	void *handles = joined(all->handles, all->n_handles, page->handles, page->n_handles);
+
+	if (!handles)
+		return -ENOMEM;
+	all->handles = handles;
+	all->n_handles += page->n_handles;
+	page->n_handles = 0;
+	return 0;
+}
+
+/* Moves stores and clients of the next page to those of the earlier ones. */
+static int status_add_page(Wire__StatusReply *all, Wire__StatusReply *page)
+{
+	Wire__Client *last = all->n_clients ? all->clients[all->n_clients - 1] : NULL;
+	Wire__Client *first = page->n_clients ? page->clients[0] : NULL;
+	void *grown;
+
+	all->n_all_clients = page->n_all_clients;
+	if (last && first && last->client == first->client) { /* its handles are on both pages */
+		if (client_add_page(last, first) < 0)
+			return -ENOMEM;
+		wire__client__free_unpacked(first, NULL);
+		page->n_clients--;
+		memmove(page->clients, page->clients + 1, page->n_clients * sizeof(first));
+	}
+	grown = joined(all->stores, all->n_stores, page->stores, page->n_stores);
+	if (!grown)
+		return -ENOMEM;
+	all->stores = grown;
+	all->n_stores += page->n_stores;
+	page->n_stores = 0;
+	grown = joined(all->clients, all->n_clients, page->clients, page->n_clients);
+	if (!grown)
+		return -ENOMEM;
+	all->clients = grown;
+	all->n_clients += page->n_clients;
+	page->n_clients = 0;
+	return 0;
+}
+
+/* Whether a page begins behind the one that was asked for: then there are not endlessly many. */
+static bool page_is_later(const Wire__StatusPage *page, const Wire__StatusPage *asked)
+{
+	if (!asked)
+		return page->store || page->client;
+	if (page->client != asked->client)
+		return page->client > asked->client;
+	return page->client ? page->handle > asked->handle : page->store > asked->store;
+}
+
 int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__Status status = WIRE__STATUS__INIT;
+	Wire__StatusPage asked = WIRE__STATUS_PAGE__INIT;
+	_cleanup_(wire_replyp) Wire__Reply *all = NULL;
 	int r = connect_once(ctl, ".", client);
 
 	if (r != CTL_OK)
 		return r;
 	request.body_case = WIRE__REQUEST__BODY_STATUS;
 	request.status = &status;
-	return call(ctl, *client, "status", &request, -1, ret_reply);
+	r = call(ctl, *client, "status", &request, -1, &all);
+	if (r != CTL_OK)
+		return r;
+	while (all->status->next) {
+		_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+		Wire__StatusPage *next = all->status->next;
+
+		if (!page_is_later(next, status.page))
+			return ctl_fail(ctl, "status: the daemon's pages do not come to an end: is "
+					     "it dsaiod " DSAIO_VERSION "?");
+		asked.store = next->store;
+		asked.client = next->client;
+		asked.handle = next->handle;
+		status.page = &asked;
+		r = call(ctl, *client, "status", &request, -1, &reply);
+		if (r != CTL_OK)
+			return r;
+		if (status_add_page(all->status, reply->status) < 0)
+			return ctl_fail(ctl, "out of memory");
+		wire__status_page__free_unpacked(next, NULL);
+		all->status->next = reply->status->next;
+		reply->status->next = NULL;
+	}
+	if (all->status->n_clients < all->status->n_all_clients)
+		ctl_note(ctl, "showing %zu of %" PRIu32 " clients", all->status->n_clients,
+			 all->status->n_all_clients);
+	*ret_reply = TAKE_PTR(all);
+	return CTL_OK;
 }
 
 /*

@@ -12,6 +12,7 @@
  * store_get.  With --private the daemon has a store on the path's file system, or on this
  * directory's.  Returns CTL_OK or CTL_FAILED (told).
  */
+/* All pages of the status, as one reply. */
 int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply);
 
 /* store: a store's name, or, with a '/' in it (or "." or ".."), a path on it. */

@@ -103,7 +103,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 		}
 	}
 	r = table_print(&clients, stdout);
-	show_others(status->others);
+	show_others(status);
 	if (r == 0 && handles.n_cells) {
 		(void)putchar('\n');
 		r = table_print(&handles, stdout);
@@ -128,7 +128,7 @@ static int clients_run(struct ctl *ctl)
 		return print_tables(ctl, reply->status);
 	object = json_object_new_object();
 	json_object_object_add(object, "clients", show_clients_json(reply->status));
-	json_object_object_add(object, "others", show_others_json(reply->status->others));
+	show_others_json(object, reply->status);
 	return ctl_print_json(ctl, object);
 }
 

@@ -85,6 +85,7 @@ static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 			pool->size_bytes);
 	}
 	r = table_print(&table, stdout);
+	show_left_out(status);
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
@@ -108,7 +109,7 @@ static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
 	}
 	json_object_object_add(object, "pool", show_pool_json(status->pool));
 	json_object_object_add(object, "clients", clients);
-	json_object_object_add(object, "others", show_others_json(status->others));
+	show_others_json(object, status);
 	return ctl_print_json(ctl, object);
 }
 

@@ -131,7 +131,7 @@ static int print_clients(const Wire__StatusReply *status)
 		}
 	}
 	r = table_print(&clients, stdout);
-	show_others(status->others);
+	show_others(status);
 	if (r < 0 || !has_handles)
 		return r;
 	(void)putchar('\n');
@@ -179,7 +179,7 @@ static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
 	json_object_object_add(object, "stores",
 			       show_stores_json(status->stores, status->n_stores));
 	json_object_object_add(object, "clients", show_clients_json(status));
-	json_object_object_add(object, "others", show_others_json(status->others));
+	show_others_json(object, status);
 	return ctl_print_json(ctl, object);
 }
 

@@ -40,10 +40,19 @@ static const char *plural(uint32_t n)
 	return n == 1 ? "" : "s";
 }
 
-void show_others(const Wire__Others *others)
+void show_left_out(const Wire__StatusReply *status)
 {
+	if (status->n_clients < status->n_all_clients)
+		(void)printf("showing %zu of %" PRIu32 " clients\n", status->n_clients,
+			     status->n_all_clients);
+}
+
+void show_others(const Wire__StatusReply *status)
+{
+	const Wire__Others *others = status->others;
 	char text[UNITS_TEXT_BYTES];
 
+	show_left_out(status);
 	if (!others)
 		return;
 	(void)printf("%" PRIu32 " client%s of other users: %s of the pool, %" PRIu32
@@ -325,7 +334,7 @@ struct json_object *show_clients_json(const Wire__StatusReply *status)
 	return array;
 }
 
-struct json_object *show_others_json(const Wire__Others *others)
+static struct json_object *others_json(const Wire__Others *others)
 {
 	struct json_object *object;
 
@@ -338,6 +347,13 @@ struct json_object *show_others_json(const Wire__Others *others)
 	add_number(object, "files", others->files);
 	add_number(object, "handles", others->handles);
 	return object;
+}
+
+void show_others_json(struct json_object *object, const Wire__StatusReply *status)
+{
+	add_number(object, "clients_shown", status->n_clients);
+	add_number(object, "clients_total", status->n_all_clients);
+	json_object_object_add(object, "others", others_json(status->others));
 }
 
 struct json_object *show_stuck_json(const Wire__StatusReply *status)

@@ -23,8 +23,11 @@ uint32_t show_id(uint32_t id);
 /* The store of that id, or NULL. */
 const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id);
 
-/* Prints a line, or none: NULL. */
-void show_others(const Wire__Others *others);
+/* Prints how many clients are shown, if these are not all. */
+void show_left_out(const Wire__StatusReply *status);
+
+/* The same; then a line about clients of other users, if any. */
+void show_others(const Wire__StatusReply *status);
 
 /*
  * Prints what file systems have not answered, under a title, with an empty line behind; or
@@ -70,7 +73,8 @@ struct json_object *show_pool_json(const Wire__Pool *pool);
 struct json_object *show_store_json(const Wire__Store *store);
 struct json_object *show_stores_json(Wire__Store *const *stores, size_t n);
 struct json_object *show_clients_json(const Wire__StatusReply *status);
-struct json_object *show_others_json(const Wire__Others *others);
+/* Adds clients_shown, clients_total and others. */
+void show_others_json(struct json_object *object, const Wire__StatusReply *status);
 struct json_object *show_stuck_json(const Wire__StatusReply *status);
 
 #endif

@@ -103,8 +103,28 @@ END_TEST
 
 START_TEST(what_is_absent_is_null_in_json)
 {
+	struct json_object *object = json_object_new_object();
+	Wire__StatusReply status = WIRE__STATUS_REPLY__INIT;
+
 	ck_assert_ptr_null(show_pool_json(NULL));
-	ck_assert_ptr_null(show_others_json(NULL));
+	show_others_json(object, &status);
+	ck_assert_ptr_nonnull(strstr(json_object_to_json_string(object), "\"others\": null"));
+	(void)json_object_put(object);
+}
+END_TEST
+
+START_TEST(json_did_not_say_that_clients_were_left_out)
+{
+	struct json_object *object = json_object_new_object();
+	Wire__StatusReply status = WIRE__STATUS_REPLY__INIT;
+	const char *text;
+
+	status.n_clients = 276;
+	status.n_all_clients = 300;
+	show_others_json(object, &status);
+	text = json_object_to_json_string(object);
+	ck_assert_ptr_nonnull(strstr(text, "\"clients_shown\": 276, \"clients_total\": 300"));
+	(void)json_object_put(object);
 }
 END_TEST
 
@@ -189,6 +209,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_handles_number_is_its_place);
 	tcase_add_test(tcase, what_is_stuck_stands_there_with_what_frees_it);
 	tcase_add_test(tcase, what_is_absent_is_null_in_json);
+	tcase_add_test(tcase, json_did_not_say_that_clients_were_left_out);
 	tcase_add_test(tcase, json_has_whole_numbers_and_ids);
 }
 
