@@ -243,11 +243,6 @@ static void start_write(const struct rig *rig, void *memory, struct dsaio_op **r
 	CHECK_CALL(dsaio_pwrite_async(rig->handle, rig->files[0], memory, LARGE_BYTES, 0, ret_op));
 }
 
-static void start_read(const struct rig *rig, void *memory, struct dsaio_op **ret_op)
-{
-	CHECK_CALL(dsaio_pread_async(rig->handle, rig->files[0], memory, LARGE_BYTES, 0, ret_op));
-}
-
 static const struct {
 	const char *what;
 	void (*start)(const struct rig *rig, void *memory, struct dsaio_op **ret_op);
@@ -257,7 +252,6 @@ static const struct {
 	{ "a read behind a sync of another file", start_sync, 1, 0 },
 	{ "a read behind a write of another file", start_write, 1, 0 },
 	{ "a read behind a write of another range", start_write, 0, LARGE_BYTES },
-	{ "a read behind a read of the same range", start_read, 0, 0 },
 };
 
 /* In how many rounds of the same handle the small read, submitted later, ends before the large op
