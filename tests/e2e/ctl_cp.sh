@@ -272,7 +272,7 @@ ctrl_c_ends_a_loop_around_cp() {
 	truncate -s 1G "$dir/huge"
 	: >"$dir/rounds"
 	set -m # a process group of its own, as on a terminal
-	bash -c 'for i in 1 2 3; do echo "$i" >>"$1/rounds"; "$2" cp "$1/huge" "$3/dst$i"; done' - \
+	env --default-signal=INT bash -c 'for i in 1 2 3; do echo "$i" >>"$1/rounds"; "$2" cp "$1/huge" "$3/dst$i"; done' - \
 		"$dir" "$ctl" "$store" >"$dir/out" 2>"$dir/err" &
 	pid=$!
 	set +m
