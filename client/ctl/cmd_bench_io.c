@@ -13,6 +13,7 @@
 #include "client/ctl/bench_results.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/measure.h"
+#include "client/ctl/newfile.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
@@ -186,18 +187,20 @@ static int open_file(struct bench_worker *worker, const char *path, int open_fla
 }
 
 /* Fills the file with random bytes; returns 0 or a negative errno, *ret_done bytes were written. */
-static int fill_file(int fd, uint64_t *ret_done)
+static int fill_file(int fd, bool is_new, uint64_t *ret_done)
 {
 	_cleanup_(freep) uint8_t *piece = malloc(PIECE_BYTES);
+	int r;
 
 	if (!piece)
 		return -ENOMEM;
-	/* Reserved first: on a full disk a file of another size stays as it is. */
-	while (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)options.io_size) < 0)
-		if (errno == EOPNOTSUPP)
-			break;
-		else if (errno != EINTR)
-			return -errno;
+	/* First: on a full disk a file of another size stays as it is. */
+	do
+		r = is_new ? newfile_reserve(fd, options.io_size)
+			   : newfile_check_room(fd, options.io_size);
+	while (r == -EINTR);
+	if (r < 0)
+		return r;
 	while (*ret_done < options.io_size) {
 		uint64_t left = options.io_size - *ret_done;
 		size_t len = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
@@ -234,14 +237,12 @@ static int make_read_file(struct bench_worker *worker, const char *path)
 	r = open_file(worker, path, O_WRONLY | (is_ours ? O_CREAT | O_EXCL : 0), &fd, &st);
 	if (r < 0)
 		return r;
-	r = fill_file(fd, &done);
+	r = fill_file(fd, is_ours, &done);
 	if (r == 0)
 		return 0;
 	/* The message names what failed first. */
 	if (is_ours)
 		(void)unlink(path);
-	else if (done == 0)
-		(void)!ftruncate(fd, st.st_size); /* reserved blocks behind its end */
 	return bench_worker_fail(
 		worker, "%s: cannot make the file to read: %s after %" PRIu64 " bytes%s", path,
 		strerror(-r), done,

@@ -6,6 +6,7 @@
  */
 #include "client/ctl/copy.h"
 
+#include "client/ctl/newfile.h"
 #include "client/ctl/stop.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
@@ -499,11 +500,11 @@ int copy_reserve(struct copy *copy, uint64_t bytes)
 
 	if (bytes == 0)
 		return CTL_OK;
-	copy->reserved_bytes = bytes; /* a part of it, where it fails */
 	do
-		r = fallocate(copy->to.fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) < 0 ? -errno : 0;
+		r = copy->temp_path ? newfile_reserve(copy->to.fd, bytes)
+				    : newfile_check_room(copy->to.fd, bytes);
 	while (r == -EINTR && !stop_signal());
-	if (r == 0 || r == -EOPNOTSUPP)
+	if (r == 0)
 		return CTL_OK;
 	return copy_fail(copy, "%s: cannot reserve %s%s: %s", copy->to.path,
 			 units_format_size(text, bytes),
@@ -621,16 +622,6 @@ int copy_place(struct copy *copy, bool is_synced)
 	return is_synced ? sync_directory(copy, copy->place) : CTL_OK;
 }
 
-/* What was reserved behind the file's end. */
-static void give_reserved(const struct copy *copy)
-{
-	struct stat st;
-
-	/* An error has been reported already: this one costs some space until the next cut. */
-	if (fstat(copy->to.fd, &st) == 0)
-		(void)!ftruncate(copy->to.fd, st.st_size);
-}
-
 /* The daemon lets go of the buffers before anything else goes. */
 void copy_deinit(struct copy *copy)
 {
@@ -639,8 +630,6 @@ void copy_deinit(struct copy *copy)
 		(void)unlink(copy->temp_path); /* the failure was reported already */
 	else if (copy->is_made && !copy->is_complete && copy->done_bytes == 0)
 		(void)unlink(copy->to.path);
-	else if (copy->reserved_bytes && !copy->is_complete)
-		give_reserved(copy);
 	free(copy->temp_path);
 	free(copy->place);
 	if (!copy->from.is_stream)

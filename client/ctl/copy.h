@@ -61,7 +61,6 @@ struct copy {
 	struct stat old;     /* what it was, if it was there */
 	char *temp_path;     /* owned; NULL: written in place, or renamed */
 	char *place;	     /* owned; what the temporary file becomes */
-	uint64_t reserved_bytes;
 	bool is_made;	     /* the destination was not there, and is written in place */
 	bool is_changed;     /* it may no longer be what it was: a write was begun, or a cut */
 	bool is_complete;    /* all is there; what fails later is the comparison */
@@ -102,7 +101,10 @@ int copy_make_pieces(struct copy *copy, uint64_t n_bytes);
 /* Moves all bytes.  label: of the bar; total_bytes: UINT64_MAX: nobody knows; is_shown: or none. */
 int copy_run(struct copy *copy, const char *label, uint64_t total_bytes, bool is_shown);
 
-/* Reserves blocks, before anything is written, so that a full disk changes nothing. */
+/*
+ * Before anything is written, so that a full disk changes nothing: reserves blocks for the temporary
+ * file.  In place it only checks that there is room.
+ */
 int copy_reserve(struct copy *copy, uint64_t bytes);
 
 /* Cuts the destination to that size, if it is longer. */
@@ -121,8 +123,8 @@ int copy_place(struct copy *copy, bool is_synced);
 void copy_drain(struct copy *copy);
 
 /*
- * All clean-up: disconnects, removes what is not complete and not the destination, gives reserved
- * blocks back, closes what is no stream.
+ * All clean-up: disconnects, removes what is not complete and not the destination, closes what is no
+ * stream.
  */
 void copy_deinit(struct copy *copy);
 

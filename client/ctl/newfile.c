@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #define TRIES 100 /* a guess: 64 random bits hardly meet a name that is taken */
 
@@ -72,4 +73,25 @@ int write_all(int fd, const char *bytes, size_t len)
 		}
 	}
 	return 0;
+}
+
+int newfile_reserve(int fd, uint64_t bytes)
+{
+	if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) == 0 || errno == EOPNOTSUPP)
+		return 0;
+	return -errno;
+}
+
+int newfile_check_room(int fd, uint64_t bytes)
+{
+	struct statvfs fs;
+	struct stat st;
+	uint64_t has;
+
+	if (fstat(fd, &st) < 0 || fstatvfs(fd, &fs) < 0)
+		return -errno;
+	has = (uint64_t)st.st_blocks * 512;
+	if (bytes <= has || !fs.f_blocks || !fs.f_frsize) /* some file systems do not tell */
+		return 0;
+	return (bytes - has) / fs.f_frsize > fs.f_bavail ? -ENOSPC : 0;
 }

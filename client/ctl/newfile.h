@@ -14,6 +14,7 @@
 
 #include <limits.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct newfile {
 	int dir_fd;	  /* borrowed */
@@ -33,5 +34,15 @@ void newfile_discard(struct newfile *file);
 
 /* write(2) until all of it is written.  Returns 0 or a negative errno. */
 int write_all(int fd, const char *bytes, size_t len);
+
+/*
+ * Reserves blocks for the file's first bytes, and keeps its size; where the file system cannot,
+ * does nothing.  For a file of our own making only: after a failure some blocks stay reserved, and
+ * only a cut, which could remove bytes of others, gives them back.  Returns 0 or a negative errno.
+ */
+int newfile_reserve(int fd, uint64_t bytes);
+
+/* Is there room for the bytes that the file does not have yet?  Returns 0 or a negative errno. */
+int newfile_check_room(int fd, uint64_t bytes);
 
 #endif

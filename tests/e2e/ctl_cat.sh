@@ -215,6 +215,21 @@ an_announced_size_must_come() {
 	[ "$why" = "exit status 1" ] && says "$dir/err" "has more than the 1000000"
 }
 
+# Reserved blocks were given back by ftruncate(2), which removes what another process wrote behind the
+# end since the size was read.
+a_failed_put_in_place_cuts_nothing() {
+	why="strace is not installed, or cannot trace here"
+	strace -o "$dir/trace" true 2>/dev/null || return 2
+	random_file "$dir/src" 1000001
+	random_file "$store/b" 2000000
+	strace -f -o "$dir/trace" -e trace=truncate,ftruncate "$ctl" put --in-place --size 4000002 "$store/b" \
+		<"$dir/src" 2>"$dir/err"
+	why="exit status $?"
+	[ "$why" = "exit status 1" ] && says "$dir/err" "ended after 1000001 of the 4000002" || return 1
+	why="$(grep truncate "$dir/trace")"
+	[ -z "$why" ] && { why="the size became $(stat -c %s "$store/b")"; [ "$(stat -c %s "$store/b")" = 2000000 ]; }
+}
+
 put_refuses_what_is_no_file() {
 	expect 1 "$ctl" put "$store" && says "$dir/err" "is a directory" &&
 		expect 1 "$ctl" put /dev/full && says "$dir/err" "no regular file" &&
@@ -295,7 +310,7 @@ for t in sizes_of_all_kinds_go_round_through_pipes cat_and_put_in_one_pipe files
 	a_file_of_another_user_is_refused a_full_output_ends_with_one_error a_closed_output_is_an_error \
 	a_reader_that_goes_away_ends_it_quietly output_that_is_the_file_itself_is_refused \
 	a_file_that_grows_is_read_to_its_end a_file_that_becomes_shorter_is_an_error \
-	put_replaces_a_file_or_writes_in_place_and_cuts put_tells_json an_announced_size_must_come put_refuses_what_is_no_file \
+	put_replaces_a_file_or_writes_in_place_and_cuts put_tells_json an_announced_size_must_come a_failed_put_in_place_cuts_nothing put_refuses_what_is_no_file \
 	a_full_disk_is_told_with_what_was_written a_terminated_put_says_how_far_it_got \
 	a_terminal_that_gets_no_output_sees_a_bar without_a_daemon_a_private_one_serves; do
 	run_test $t
