@@ -4,6 +4,7 @@
 #include "proto/cleanup.h"
 #include "proto/dirs.h"
 #include "proto/frame.h"
+#include "proto/size.h"
 #include "proto/socket.h"
 #include "proto/yes_no.h"
 
@@ -133,34 +134,12 @@ const char *config_key_name(bool is_store, unsigned index)
 	return index < N_KEYS(profile_keys) ? profile_keys[index].name : NULL;
 }
 
-/* "64", "4K", "2M", "1G": 0, or -EINVAL, -ERANGE. */
+/* Returns 0, or -EINVAL, -ERANGE; without is_size only digits will do. */
 static int number_parse(const char *text, bool is_size, uint64_t *ret_number)
 {
-	static const char suffixes[] = "KMGT";
-	const char *suffix;
-	unsigned long long n;
-	unsigned shift = 0;
-	char *end;
-
-	if (!isdigit((unsigned char)text[0]))
+	if (!is_size && text[strspn(text, "0123456789")])
 		return -EINVAL;
-	errno = 0;
-	n = strtoull(text, &end, 10);
-	if (errno)
-		return -ERANGE;
-	if (is_size && *end) {
-		suffix = strchr(suffixes, toupper((unsigned char)*end));
-		if (!suffix)
-			return -EINVAL;
-		shift = 10 * (unsigned)(suffix - suffixes + 1);
-		end++;
-	}
-	if (*end)
-		return -EINVAL;
-	if (n << shift >> shift != n)
-		return -ERANGE;
-	*ret_number = n << shift;
-	return 0;
+	return size_parse(text, ret_number);
 }
 
 static int number_set(void *field, const struct key *key, const char *text, struct error *error)
@@ -171,7 +150,8 @@ static int number_set(void *field, const struct key *key, const char *text, stru
 	if (number_parse(text, is_size, &n) < 0 || n < key->min || n > key->max)
 		return error_set_plain(
 			error, -EINVAL, "must be a number from %" PRIu64 " to %" PRIu64 "%s",
-			key->min, key->max, is_size ? " (bytes, or with K, M, G behind it)" : "");
+			key->min, key->max,
+			is_size ? " (bytes, or with K, M, G, KiB, MiB, GiB behind it)" : "");
 	/* A profile's block_size is 32 bits wide, and so is its maximum. */
 	if (key->kind == VALUE_COUNT || (is_size && key->max > UINT32_MAX))
 		*(uint64_t *)field = n;

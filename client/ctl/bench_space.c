@@ -3,6 +3,7 @@
 #include "client/ctl/json.h"
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
+#include "proto/size.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -142,7 +143,7 @@ static int parse_value(const struct source *source, const struct key *key,
 	} else if (key->kind == COUNTS) {
 		return refuse_value(source, key, value, "must be a whole number");
 	} else if (!json_object_is_type(value, json_type_string) ||
-		   units_parse_size(json_object_get_string(value), &number) < 0) {
+		   size_parse(json_object_get_string(value), &number) < 0) {
 		return refuse_value(source, key, value,
 				    "must be a number of bytes, or a string like \"1M\"");
 	}

@@ -16,6 +16,7 @@
 #include "client/ctl/units.h"
 #include "proto/cleanup.h"
 #include "proto/cpu.h"
+#include "proto/size.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -531,7 +532,7 @@ static int read_sizes(struct latency *latency)
 	for (size_t i = 0; i < n; i++) {
 		uint64_t size;
 
-		if (units_parse_size(items[i], &size) < 0 || !size ||
+		if (size_parse(items[i], &size) < 0 || !size ||
 		    size > BENCH_IO_SIZE_MAX / PLACES_MIN)
 			return ctl_usage(latency->ctl,
 					 "--sizes %s: is no size: write for example 4096, 64K or "

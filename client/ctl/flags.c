@@ -1,6 +1,6 @@
 #include "client/ctl/flags.h"
 
-#include "client/ctl/units.h"
+#include "proto/size.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -45,12 +45,12 @@ static const char *dashes_of(const struct flag *flag)
 static int parse_number(const struct flag *flag, const char *arg, char *text, size_t size)
 {
 	uint64_t number = 0;
-	int r = units_parse_size(arg, &number);
+	int r = size_parse(arg, &number);
 
 	if (r == -EINVAL) {
 		(void)snprintf(text, size, "%s%s %s: is no number: write %s", dashes_of(flag),
 			       flag->name, arg,
-			       flag->kind == FLAG_SIZE ? "for example 4096, 64K, 1M or 2G"
+			       flag->kind == FLAG_SIZE ? "for example 4096, 64K, 1MiB or 2G"
 						       : "for example 8");
 		return -EINVAL;
 	}

@@ -1,6 +1,6 @@
 #include "client/ctl/setting.h"
 
-#include "client/ctl/units.h"
+#include "proto/size.h"
 #include "proto/yes_no.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ int setting_parse(const char *setting, struct profile *profile, char *text, size
 		(void)snprintf(text, size, "%s: must be yes or no", setting);
 		return -EINVAL;
 	}
-	r = units_parse_size(value, &number);
+	r = size_parse(value, &number);
 	if (r == -EINVAL) {
 		(void)snprintf(text, size, "%s: is no number: write %s", setting,
 			       found->kind == SETTING_SIZE ? "for example 65536, 64K or 1M"

@@ -1,39 +1,9 @@
 #include "client/ctl/units.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int units_parse_size(const char *text, uint64_t *ret_bytes)
-{
-	static const char suffixes[] = "KMGT";
-	unsigned shift = 0;
-	uint64_t number;
-	char *end;
-
-	/* strtoull takes "-1" and " 1" too. */
-	if (!isdigit((unsigned char)text[0]))
-		return -EINVAL;
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	if (errno == ERANGE)
-		return -ERANGE;
-	if (*end != '\0') {
-		const char *suffix = strchr(suffixes, toupper((unsigned char)*end));
-
-		if (!suffix || end[1] != '\0')
-			return -EINVAL;
-		shift = 10 * ((unsigned)(suffix - suffixes) + 1);
-	}
-	if (number > UINT64_MAX >> shift)
-		return -ERANGE;
-	*ret_bytes = number << shift;
-	return 0;
-}
 
 /* Three digits that count: 1.23, 12.3, 123. */
 static void format_scaled(char *text, double value, const char *unit)

@@ -1,7 +1,6 @@
 /*
- * Numbers for people, and back.  Pure functions.
- *
- * Sizes are read with K, M, G, T (powers of 1024, as ds_io reads them) and written as KiB, MiB, ...
+ * Numbers for people.  Pure functions.  proto/size.h reads the sizes that are written here without
+ * the blank.
  */
 #ifndef DSAIO_CTL_UNITS_H
 #define DSAIO_CTL_UNITS_H
@@ -10,9 +9,6 @@
 #include <stdint.h>
 
 #define UNITS_TEXT_BYTES 32 /* room for any text made here */
-
-/* "400M" -> 419430400.  Returns 0, -EINVAL (no number, or something behind it) or -ERANGE. */
-int units_parse_size(const char *text, uint64_t *ret_bytes);
 
 /* Each writes into text, of UNITS_TEXT_BYTES, and returns it. */
 const char *units_format_size(char *text, uint64_t bytes);		  /* "512 B", "1.50 GiB" */

@@ -100,7 +100,7 @@ static const struct {
 	{ "--folder", "--folder: needs a value behind it" },
 	{ "--folder --read", "--folder: needs a value behind it" },
 	{ "--folder=", "--folder: its value is empty" },
-	{ "--io_size 12Q", "--io_size 12Q: is no number: write for example 4096, 64K, 1M or 2G" },
+	{ "--io_size 12Q", "--io_size 12Q: is no number: write for example 4096, 64K, 1MiB or 2G" },
 	{ "--io_size 0", "--io_size 0: out of range: must be from 1 to 1073741824" },
 	{ "--queue_depth 5000", "--queue_depth 5000: out of range: must be from 1 to 4096" },
 	{ "--queue_depth -1", "--queue_depth -1: is no number: write for example 8" },
