@@ -32,7 +32,7 @@ CLANG   = clang
 
 # ---- sources ----
 
-PROTO_SRC   = proto/frame.c proto/socket.c proto/profile.c proto/size.c
+PROTO_SRC   = proto/frame.c proto/socket.c proto/profile.c proto/size.c proto/escape.c
 DAEMON_SRC  = $(patsubst %,daemon/%.c,main server request status session turns peer stores store kept \
 	      lane channel op deadline file pool idtable sched window split edge gate extend piece probe helper \
 	      inbox stuck engine_libaio privileges check refusal config charge mount error stats log)

@@ -1,5 +1,7 @@
 #include "daemon/log.h"
 
+#include "proto/escape.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -7,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
@@ -81,21 +84,15 @@ static void line_write(const char *line, size_t n)
 
 static void log_line(const char *priority, bool has_time, const char *format, va_list args)
 {
-	char line[LINE_BYTES];
+	char line[LINE_BYTES], text[LINE_BYTES];
 	int start = line_start(line, sizeof(line), priority, has_time);
-	int n = vsnprintf(line + start, sizeof(line) - 1 - (size_t)start, format, args);
 	size_t end;
 
-	if (n < 0)
+	if (vsnprintf(text, sizeof(text), format, args) < 0)
 		return;
-	end = (size_t)start + (size_t)n;
-	if (end > sizeof(line) - 2)
-		end = sizeof(line) - 2;
-
 	/* Names come from clients: none of them may end a line or speak to a terminal. */
-	for (size_t i = (size_t)start; i < end; i++)
-		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
-			line[i] = '?';
+	(void)escape_text(line + start, sizeof(line) - 1 - (size_t)start, text);
+	end = strlen(line);
 	line[end] = '\n';
 	line_write(line, end + 1);
 }

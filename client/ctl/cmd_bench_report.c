@@ -220,10 +220,8 @@ static int tell(const struct ctl *ctl, const char *path, int n_runs)
 {
 	struct json_object *object;
 
-	if (!ctl->is_json) {
-		(void)printf("%s\n", path);
-		return ctl_flush(ctl);
-	}
+	if (!ctl->is_json)
+		return ctl_print_line(ctl, "%s", path);
 	object = json_object_new_object();
 	json_object_object_add(object, "report", json_object_new_string(path));
 	json_object_object_add(object, "runs", json_object_new_int(n_runs));

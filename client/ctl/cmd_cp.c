@@ -206,13 +206,12 @@ static int print_result(const struct copy *copy, uint64_t nsec)
 	char size[UNITS_TEXT_BYTES], time[UNITS_TEXT_BYTES], rate[UNITS_TEXT_BYTES];
 	struct json_object *object;
 
-	if (!copy->ctl->is_json) {
-		(void)printf("%s -> %s: %s in %s, %s, synced%s\n", copy->from.path, copy->to.path,
-			     units_format_size(size, copy->end), units_format_nsec(time, nsec),
-			     units_format_rate(rate, copy->end, nsec),
-			     is_verify ? ", compared: no difference" : "");
-		return ctl_flush(copy->ctl);
-	}
+	if (!copy->ctl->is_json)
+		return ctl_print_line(
+			copy->ctl, "%s -> %s: %s in %s, %s, synced%s", copy->from.path,
+			copy->to.path, units_format_size(size, copy->end),
+			units_format_nsec(time, nsec), units_format_rate(rate, copy->end, nsec),
+			is_verify ? ", compared: no difference" : "");
 	object = json_object_new_object();
 	json_object_object_add(object, "from", json_object_new_string(copy->from.path));
 	json_object_object_add(object, "to", json_object_new_string(copy->to.path));

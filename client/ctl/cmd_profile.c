@@ -126,8 +126,7 @@ static int print_changed(const struct ctl *ctl, const Wire__Reply *reply, const 
 			ctl_note(ctl, "%s", sentence);
 		return CTL_OK;
 	}
-	(void)printf("%s\n", sentence);
-	return ctl_flush(ctl);
+	return ctl_print_line(ctl, "%s", sentence);
 }
 
 /* The message names the profile, as the command's name does. */

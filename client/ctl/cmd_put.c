@@ -92,14 +92,12 @@ static int print_result(const struct copy *copy, uint64_t nsec)
 	char bytes[UNITS_TEXT_BYTES], time[UNITS_TEXT_BYTES], rate[UNITS_TEXT_BYTES];
 	struct json_object *object;
 
-	if (!copy->ctl->is_json) {
-		(void)printf("%s: %s in %s, %s%s\n", copy->to.path,
-			     units_format_size(bytes, copy->done_bytes),
-			     units_format_nsec(time, nsec),
-			     units_format_rate(rate, copy->done_bytes, nsec),
-			     is_synced ? ", synced" : "");
-		return ctl_flush(copy->ctl);
-	}
+	if (!copy->ctl->is_json)
+		return ctl_print_line(copy->ctl, "%s: %s in %s, %s%s", copy->to.path,
+				      units_format_size(bytes, copy->done_bytes),
+				      units_format_nsec(time, nsec),
+				      units_format_rate(rate, copy->done_bytes, nsec),
+				      is_synced ? ", synced" : "");
 	object = json_object_new_object();
 	json_object_object_add(object, "to", json_object_new_string(copy->to.path));
 	json_object_object_add(object, "bytes", json_object_new_uint64(copy->done_bytes));

@@ -1,6 +1,7 @@
 #include "client/ctl/ctl.h"
 
 #include "proto/cleanup.h"
+#include "proto/escape.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -9,8 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void say(const struct ctl *ctl, const char *sentence)
+/* Sentences have names in them, which a terminal must not obey. */
+static void say(const struct ctl *ctl, const char *raw)
 {
+	_cleanup_(freep) char *escaped = escape_new(raw);
+	const char *sentence = escaped ? escaped : "out of memory";
+
 	/* Nobody to tell if standard error fails. */
 	if (ctl->command)
 		(void)fprintf(stderr, "dsaioctl: %s: %s\n", ctl->command, sentence);
@@ -115,6 +120,23 @@ int ctl_flush(const struct ctl *ctl)
 		return CTL_OK;
 	say(ctl, "standard output: can not write all of it");
 	return CTL_FAILED;
+}
+
+int ctl_print_line(const struct ctl *ctl, const char *format, ...)
+{
+	_cleanup_(freep) char *raw = NULL, *escaped = NULL;
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(&raw, format, args) < 0)
+		raw = NULL;
+	va_end(args);
+	if (raw)
+		escaped = escape_new(raw);
+	if (!escaped)
+		return ctl_fail(ctl, "out of memory");
+	(void)puts(escaped); /* ctl_flush() looks */
+	return ctl_flush(ctl);
 }
 
 int ctl_print_json(const struct ctl *ctl, struct json_object *object)

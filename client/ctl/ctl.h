@@ -52,6 +52,10 @@ int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((for
 /* Says something on standard error that is no error. */
 void ctl_note(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Prints a line on standard output, names in it escaped.  Returns CTL_OK or CTL_FAILED. */
+int ctl_print_line(const struct ctl *ctl, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
 /*
  * With --private: starts the private daemon, with stores for these directories (once).
  * Returns CTL_OK, or CTL_FAILED (printed).

@@ -1,7 +1,9 @@
 #include "client/ctl/progress.h"
 
 #include "client/ctl/units.h"
+#include "proto/cleanup.h"
 #include "proto/cpu.h"
+#include "proto/escape.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -258,6 +260,7 @@ bool progress_points_is_told(struct progress_points *points)
 
 void progress_points_end(struct progress_points *points, const char *text)
 {
+	_cleanup_(freep) char *escaped = NULL;
 	uint64_t now = clock_nsec();
 	char left[UNITS_TEXT_BYTES], point[POINT_BYTES];
 
@@ -266,7 +269,8 @@ void progress_points_end(struct progress_points *points, const char *text)
 	if (points->kinds[points->kind].n_left > 0)
 		points->kinds[points->kind].n_left--;
 	points->begun_nsec = 0;
-	(void)snprintf(points->text, sizeof(points->text), "%s", text);
+	/* An error in it may have names. */
+	(void)escape_text(points->text, sizeof(points->text), text);
 	if (points->is_terminal) {
 		progress_points_tick(points);
 		return;
@@ -275,7 +279,9 @@ void progress_points_end(struct progress_points *points, const char *text)
 		return;
 	format_left(left, progress_points_left_nsec(points, now));
 	format_point(point, sizeof(point), points, points_done(points));
-	(void)fprintf(stderr, "%s: point %s: %s, %s left\n", points->label, point, text, left);
+	escaped = escape_new(text);
+	(void)fprintf(stderr, "%s: point %s: %s, %s left\n", points->label, point,
+		      escaped ? escaped : points->text, left);
 }
 
 void progress_points_clear(struct progress_points *points)

@@ -1,5 +1,8 @@
 #include "client/ctl/table.h"
 
+#include "proto/cleanup.h"
+#include "proto/escape.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -21,11 +24,6 @@ void table_deinit(struct table *table)
 	table->n_cells = 0;
 }
 
-static bool is_control(unsigned char c)
-{
-	return c < 0x20 || c == 0x7f;
-}
-
 /* Columns on the terminal: bytes that do not continue a UTF-8 character. */
 static size_t text_width(const char *text)
 {
@@ -38,6 +36,7 @@ static size_t text_width(const char *text)
 
 void table_add(struct table *table, const char *format, ...)
 {
+	_cleanup_(freep) char *raw = NULL;
 	char *cell;
 	va_list args;
 	int r;
@@ -56,15 +55,15 @@ void table_add(struct table *table, const char *format, ...)
 		table->size = size;
 	}
 	va_start(args, format);
-	r = vasprintf(&cell, format, args);
+	r = vasprintf(&raw, format, args);
 	va_end(args);
-	if (r < 0) {
+	if (r < 0)
+		raw = NULL;
+	cell = raw ? escape_new(raw) : NULL;
+	if (!cell) {
 		table->is_out_of_memory = true;
 		return;
 	}
-	for (char *c = cell; *c != '\0'; c++)
-		if (is_control((unsigned char)*c))
-			*c = '?';
 	table->cells[table->n_cells++] = cell;
 }
 

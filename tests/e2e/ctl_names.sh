@@ -1,6 +1,22 @@
 #!/bin/bash
-# What dsaioctl takes and prints: sizes as it prints them.
+# What dsaioctl takes and prints: sizes as it prints them, names that a terminal would obey.
 . "$(dirname "$0")/ctl_common.sh"
+
+no_escape() { # FILE
+	why="a raw control character in $1: $(head -c 200 "$1" | cat -v)"
+	! grep -q $'[\033\r]' "$1"
+}
+
+raw_escapes_in_file_names_do_not_reach_the_terminal() {
+	local evil=$store/$'a\033[31mb\rc'
+	random_file "$evil" 5000
+	expect 0 "$ctl" cp "$evil" "$evil.copy" && no_escape "$dir/out" && says "$dir/out" 'a\x1b[31mb\x0dc' || return 1
+	expect 1 "$ctl" cat "$evil.none" && no_escape "$dir/err" && says "$dir/err" 'a\x1b[31mb\x0dc.none' || return 1
+	expect 2 "$ctl" bench io --folder "$store" --io_size $'\033[1m' && no_escape "$dir/err" || return 1
+	"$ctl" put "$evil.put" <"$evil" >"$dir/out" 2>"$dir/err" || return 1
+	no_escape "$dir/out" && says "$dir/out" '\x1b[31m' || return 1
+	expect 0 "$ctl" cp --json "$evil" "$evil.copy" && no_escape "$dir/out" && says "$dir/out" '\u001b[31m'
+}
 
 sizes_are_taken_as_they_are_printed() {
 	expect 0 "$ctl" bench io --folder "$store" --io_size 64KiB --block_size 16kib --loops 1 &&
@@ -10,7 +26,7 @@ sizes_are_taken_as_they_are_printed() {
 }
 
 start_daemon
-for t in sizes_are_taken_as_they_are_printed; do
+for t in raw_escapes_in_file_names_do_not_reach_the_terminal sizes_are_taken_as_they_are_printed; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }
