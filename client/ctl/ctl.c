@@ -1,5 +1,6 @@
 #include "client/ctl/ctl.h"
 
+#include "client/lib/debug.h"
 #include "proto/cleanup.h"
 #include "proto/escape.h"
 
@@ -95,6 +96,9 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 
 	if (r != CTL_OK)
 		return r;
+	r = debug_check(&named);
+	if (r < 0)
+		ctl_note(ctl, "DSAIO_DEBUG=%s: %s: nothing is logged there", named, strerror(-r));
 	/* -ENOMEM: then one is started, which does no harm. */
 	if (ctl->only_looks)
 		(void)setenv("DSAIO_AUTOSTART", "0", 1);

@@ -43,6 +43,32 @@ static bool passes_limit(int fd, size_t len)
 	       (uint64_t)st.st_size + len > limit.rlim_cur;
 }
 
+/* Not blocking: it may be a pipe that nobody reads. */
+static int file_open(void)
+{
+	return fd_above_stdio(
+		open(path,
+		     O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
+		     0600));
+}
+
+int debug_check(const char **ret_path)
+{
+	int fd;
+
+	(void)pthread_once(&once, path_read); /* fails for wrong arguments only */
+	*ret_path = secure_getenv("DSAIO_DEBUG");
+	if (!*ret_path || !**ret_path || strcmp(*ret_path, "/dev/stderr") == 0)
+		return 0;
+	if (!*path)
+		return -ENAMETOOLONG;
+	fd = file_open();
+	if (fd < 0)
+		return -errno;
+	(void)close(fd);
+	return 0;
+}
+
 static void line_write(const char *line, size_t len)
 {
 	int fd;
@@ -52,12 +78,7 @@ static void line_write(const char *line, size_t len)
 			(void)!write(STDERR_FILENO, line, len); /* lost, as below */
 		return;
 	}
-	/* Not blocking: it may be a pipe that nobody reads. */
-	fd = fd_above_stdio(
-		open(path,
-		     O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
-		     0600));
-
+	fd = file_open();
 	if (fd < 0)
 		return;
 	if (!passes_limit(fd, len))

@@ -36,6 +36,12 @@ static inline bool debug_is_on(void)
 			debug_write(__VA_ARGS__); \
 	} while (0)
 
+/*
+ * Can lines be written?  Opens the file as a line does.  Returns 0, also without $DSAIO_DEBUG, or a
+ * negative errno; *ret_path is what the variable says, borrowed from the environment.
+ */
+int debug_check(const char **ret_path);
+
 void debug_write(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

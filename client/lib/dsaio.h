@@ -96,7 +96,8 @@ const char *dsaio_error(void);
  * A socket that is there and refuses is an error, never a reason to start another.
  * The program started is $DSAIOD, else dsaiod beside the library, else in the configured sbindir.
  * Set-user-id programs obey none of these variables and start nothing.
- * $DSAIO_DEBUG=FILE tells where was looked, and more.
+ * $DSAIO_DEBUG=FILE logs each place that was tried, and more.  A file that cannot be written is no
+ * error: its lines are lost, and dsaioctl says so.
  * Returns 0, or
  *   -EINVAL                  socket_path is "", or DSAIO_AUTOSTART is none of 0, no, false, 1, yes,
  *                            true

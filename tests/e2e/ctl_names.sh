@@ -1,5 +1,6 @@
 #!/bin/bash
-# What dsaioctl takes and prints: sizes as it prints them, names that a terminal would obey.
+# What dsaioctl takes and prints: sizes as it prints them, names that a terminal would obey, and a
+# log of the library that cannot be written.
 . "$(dirname "$0")/ctl_common.sh"
 
 no_escape() { # FILE
@@ -25,8 +26,17 @@ sizes_are_taken_as_they_are_printed() {
 		expect 2 "$ctl" bench io --folder "$store" --io_size 64KB && says "$dir/err" "--io_size 64KB" "1MiB"
 }
 
+a_log_of_the_library_that_cannot_be_written_is_told() {
+	DSAIO_DEBUG=$dir/none/debug expect 0 "$ctl" status &&
+		says "$dir/err" "DSAIO_DEBUG=$dir/none/debug: No such file or directory" "nothing is logged" || return 1
+	DSAIO_DEBUG=$dir/debug expect 0 "$ctl" status || return 1
+	why="told without a cause, or nothing was logged: $(cat "$dir/err")"
+	[ ! -s "$dir/err" ] && [ -s "$dir/debug" ]
+}
+
 start_daemon
-for t in raw_escapes_in_file_names_do_not_reach_the_terminal sizes_are_taken_as_they_are_printed; do
+for t in raw_escapes_in_file_names_do_not_reach_the_terminal sizes_are_taken_as_they_are_printed \
+	a_log_of_the_library_that_cannot_be_written_is_told; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }
