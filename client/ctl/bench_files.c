@@ -189,7 +189,7 @@ static int check_space(const struct ctl *ctl, const struct bench_place *places, 
 			continue;
 		return ctl_fail(ctl,
 				"%s: the test files need %s, and %s has %s free: give a smaller "
-				"--io_size, or another folder",
+				"size, or another folder",
 				places[i].folder, units_format_size(needed_text, needed),
 				places[i].mount, units_format_size(free_text, free_bytes));
 	}

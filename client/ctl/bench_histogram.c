@@ -63,6 +63,18 @@ double bench_histogram_mean_half(const struct bench_histogram *histogram)
 	       sqrt((double)histogram->n);
 }
 
+double bench_histogram_mean_low(const struct bench_histogram *histogram)
+{
+	const double low = histogram->mean_nsec - bench_histogram_mean_half(histogram);
+
+	return low > 0 ? low : 0;
+}
+
+uint64_t bench_histogram_needed(double share)
+{
+	return (uint64_t)llround(1 / (1 - share));
+}
+
 uint64_t bench_histogram_quantile(const struct bench_histogram *histogram, double share)
 {
 	uint64_t rank = (uint64_t)ceil(share * (double)histogram->n), n = 0, nsec;

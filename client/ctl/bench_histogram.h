@@ -30,6 +30,12 @@ void bench_histogram_record(struct bench_histogram *histogram, uint64_t nsec);
 double bench_histogram_deviation(const struct bench_histogram *histogram);
 double bench_histogram_mean_half(const struct bench_histogram *histogram);
 
+/* The lower end of that interval: no latency is below 0. */
+double bench_histogram_mean_low(const struct bench_histogram *histogram);
+
+/* Values that a quantile needs, so that at least one lies above it: 1000 for 0.999. */
+uint64_t bench_histogram_needed(double share);
+
 /*
  * The value that the given share of all (0 to 1) does not pass: the largest of its step, but no
  * larger than the largest recorded.  0 of none.

@@ -902,7 +902,11 @@ static void write_latency_table(FILE *out, const struct run *run)
 		for (size_t c = 0; c < sizeof(columns) / sizeof(columns[0]); c++)
 			(void)fprintf(
 				out, "<td class=\"n\">%s</td>",
-				units_format_nsec(text, (uint64_t)number(one, columns[c].key)));
+				/* Too few transfers for it. */
+				!json_object_object_get(one, columns[c].key)
+					? "-"
+					: units_format_nsec(text,
+							    (uint64_t)number(one, columns[c].key)));
 		(void)fputs("</tr>\n", out);
 	}
 	(void)fputs("</table></div>\n", out);

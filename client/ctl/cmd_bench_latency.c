@@ -7,9 +7,9 @@
  * time; one that comes late counts from that time, so that a stall is seen by all that wait.
  *
  * latency.json has beside the rows (one for each size and direction, without repetitions)
- *     "latency": [{"op", "size", "n", "rate", "mean_nsec", "sd_nsec", "mean_low_nsec",
+ *     "latency": [{"op", "size", "n", "rate", "rate_achieved", "mean_nsec", "sd_nsec", "mean_low_nsec",
  *         "mean_high_nsec", "min_nsec", "p50_nsec", "p90_nsec", "p99_nsec", "p999_nsec", "max_nsec",
- *         "cdf": [[nsec, share], ...], "series": [[seconds, mean nsec of a slice], ...]}]
+ *         "cdf": [[nsec, share], ...], null: too few transfers; "series": [[seconds, mean nsec of a slice], ...]}]
  */
 #include "client/ctl/bench.h"
 #include "client/ctl/bench_histogram.h"
@@ -37,6 +37,7 @@
    wait for each other nor find the same bytes again and again. */
 #define AREA_BYTES (UINT64_C(64) << 20)
 #define PLACES_MIN 4u
+#define RATE_SHARE_MIN 0.95 /* of --rate: below it was missed; a guess */
 #define NSEC_PER_SEC UINT64_C(1000000000)
 
 static char *default_sizes[] = { (char *)"2M", (char *)"8M", (char *)"32M" };
@@ -87,7 +88,8 @@ static const char help[] =
 	"\n"
 	"Without --rate each transfer begins when the last has ended, so a stall is one long latency,\n"
 	"and those that would have begun meanwhile are left out (coordinated omission).  With it they\n"
-	"count, from the time when each should have begun.\n"
+	"count, from the time when each should have begun; a rate that was missed is reported.\n"
+	"A percentile that needs more transfers than there were is printed as -.\n"
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage, 129, 130 and 143 interrupted\n";
 
@@ -103,6 +105,7 @@ struct job {
 /* In shared memory: the worker writes, the parent reads when the call is over. */
 struct record {
 	uint64_t took_nsec, bytes;
+	uint64_t starting_nsec; /* open loop: from the first start to the last one */
 	struct {
 		double sum_nsec;
 		uint64_t n, at_nsec;
@@ -268,6 +271,7 @@ static int open_loop(struct bench_worker *worker, struct dsaio_handle *handle,
 			if (r < 0)
 				return r;
 			dsaio_op_set_data(flight->op, flight);
+			record->starting_nsec = clock_nsec() - begun;
 			n_begun++;
 		}
 		r = reap(worker, handle, job, record, begun);
@@ -314,6 +318,23 @@ static double usable_sqrt(double value)
 	return value > 0 ? sqrt(value) : 0;
 }
 
+/* Transfers that began in a second of the open loop; 0: there was only one. */
+static double achieved_rate(const struct record *record)
+{
+	const uint64_t n = record->histogram.n;
+
+	return n > 1 && record->starting_nsec
+		       ? (double)(n - 1) * (double)NSEC_PER_SEC / (double)record->starting_nsec
+		       : 0;
+}
+
+static bool is_rate_missed(const struct record *record)
+{
+	const double rate = achieved_rate(record);
+
+	return chosen.rate && rate > 0 && rate < RATE_SHARE_MIN * chosen.rate;
+}
+
 /* DS-AIO-Benchmark's: seconds, and MB/s.  A transfer's bandwidth falls as its latency grows. */
 static void print_record(const struct job *job, const struct record *record)
 {
@@ -339,20 +360,32 @@ static void print_record(const struct job *job, const struct record *record)
 		     (double)job->size * 1e3 / (double)bench_histogram_quantile(h, 0.5));
 	(void)printf("  %-22s %14.6f %16.2f\n", "standard deviation",
 		     bench_histogram_deviation(h) / 1e9, sd);
-	(void)printf("  %-22s %14.6f %16.2f\n", "95% interval, from", (h->mean_nsec - half) / 1e9,
-		     mean - speed_half);
-	(void)printf("  %-22s %14.6f %16.2f\n", "95% interval, to", (h->mean_nsec + half) / 1e9,
-		     mean + speed_half);
+	if (h->n > 1) {
+		(void)printf("  %-22s %14.6f %16.2f\n", "95% interval, from",
+			     bench_histogram_mean_low(h) / 1e9, fmax(mean - speed_half, 0));
+		(void)printf("  %-22s %14.6f %16.2f\n", "95% interval, to",
+			     (h->mean_nsec + half) / 1e9, mean + speed_half);
+	} else {
+		(void)printf("  %-22s %14s %16s  (needs 2 transfers)\n", "95% interval", "-", "-");
+	}
 	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
 		const double share = shares[i];
 		char name[UNITS_TEXT_BYTES];
 
 		(void)snprintf(name, sizeof(name), "percentile %g", share * 100);
+		if (h->n < bench_histogram_needed(share)) {
+			(void)printf("  %-22s %14s %16s  (needs %" PRIu64 " transfers)\n", name,
+				     "-", "-", bench_histogram_needed(share));
+			continue;
+		}
 		(void)printf("  %-22s %14.6f %16.2f\n", name,
 			     (double)bench_histogram_quantile(h, share) / 1e9,
 			     (double)job->size * 1e3 /
 				     (double)bench_histogram_quantile(h, 1 - share));
 	}
+	if (chosen.rate)
+		(void)printf("  %-22s %14.1f of %" PRIu32 "\n", "begun a second",
+			     achieved_rate(record), chosen.rate);
 	(void)printf("  %-22s %14.6f %16.2f\n\n", "max", (double)h->max_nsec / 1e9,
 		     (double)job->size * 1e3 / (double)(h->min_nsec ? h->min_nsec : 1));
 }
@@ -416,15 +449,23 @@ static struct json_object *record_json(const struct job *job, const struct recor
 	json_object_object_add(o, "size", json_object_new_uint64(job->size));
 	json_object_object_add(o, "n", json_object_new_uint64(h->n));
 	json_object_object_add(o, "rate", chosen.rate ? json_object_new_uint64(chosen.rate) : NULL);
+	json_object_object_add(o, "rate_achieved",
+			       chosen.rate && achieved_rate(record) > 0
+				       ? bench_json_float(achieved_rate(record))
+				       : NULL);
 	json_object_object_add(o, "mean_nsec", bench_json_float(h->mean_nsec));
 	json_object_object_add(o, "sd_nsec", bench_json_float(bench_histogram_deviation(h)));
-	json_object_object_add(o, "mean_low_nsec", bench_json_float(h->mean_nsec - half));
-	json_object_object_add(o, "mean_high_nsec", bench_json_float(h->mean_nsec + half));
+	json_object_object_add(o, "mean_low_nsec",
+			       h->n > 1 ? bench_json_float(bench_histogram_mean_low(h)) : NULL);
+	json_object_object_add(o, "mean_high_nsec",
+			       h->n > 1 ? bench_json_float(h->mean_nsec + half) : NULL);
 	json_object_object_add(o, "min_nsec", json_object_new_uint64(h->min_nsec));
 	for (size_t i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++)
-		json_object_object_add(
-			o, quantiles[i].key,
-			json_object_new_uint64(bench_histogram_quantile(h, quantiles[i].share)));
+		json_object_object_add(o, quantiles[i].key,
+				       h->n < bench_histogram_needed(quantiles[i].share)
+					       ? NULL
+					       : json_object_new_uint64(bench_histogram_quantile(
+							 h, quantiles[i].share)));
 	json_object_object_add(o, "max_nsec", json_object_new_uint64(h->max_nsec));
 	json_object_object_add(o, "mean_mb_per_sec",
 			       bench_json_float(record->speed_sum / (double)h->n));
@@ -490,6 +531,13 @@ static int measure_size(struct latency *latency, enum bench_op op, uint64_t size
 		r = bench_add(bench, &row);
 	if (r == CTL_OK) {
 		progress_points_end(&bench->progress, line);
+		if (!row.error[0] && is_rate_missed(record)) {
+			progress_points_clear(&bench->progress);
+			ctl_note(latency->ctl,
+				 "--rate %" PRIu32 ": only %.1f transfers a second began: the "
+				 "store or this machine is too slow; give a smaller --rate",
+				 chosen.rate, achieved_rate(record));
+		}
 		if (!latency->ctl->is_json && !row.error[0]) {
 			progress_points_clear(&bench->progress);
 			print_record(&job, record);

@@ -13,8 +13,8 @@ nothing_is_left() {
 
 each_size_is_written_and_then_read() {
 	expect 0 latency || return 1
-	why="order: $(grep transfers "$dir/out" | tr '\n' ';')"
-	[ "$(grep transfers "$dir/out")" = "Writes of 4 KiB, 50 transfers
+	why="order: $(grep ' transfers$' "$dir/out" | tr '\n' ';')"
+	[ "$(grep ' transfers$' "$dir/out")" = "Writes of 4 KiB, 50 transfers
 Writes of 64 KiB, 50 transfers
 Reads of 4 KiB, 50 transfers
 Reads of 64 KiB, 50 transfers" ] || return 1
@@ -25,7 +25,7 @@ Reads of 64 KiB, 50 transfers" ] || return 1
 
 # Percentiles grow, the mean lies in its interval, the distribution ends at 1 and the largest.
 numbers_agree_with_each_other() {
-	expect 0 latency --json --log_dir "$dir/logs" && echo >>"$dir/logs/latency.json" &&
+	expect 0 latency --iterations 1000 --json --log_dir "$dir/logs" && echo >>"$dir/logs/latency.json" &&
 		same "$dir/out" "$dir/logs/latency.json" || return 1
 	why=$(awk '
 		{ gsub(/[",]/, "") }
@@ -48,6 +48,33 @@ the_open_loop_keeps_its_rate() {
 	why="took $(grep '"task_sec"' "$dir/out" | tr -d '\n')"
 	awk '/"task_sec"/ { gsub(/[",]/, ""); n++; if ($2 < 0.049) short++ } END { exit n < 4 || short > 0 }' \
 		"$dir/out"
+}
+
+# The 99.9th percentile of five transfers is none, and no latency is negative.
+what_few_transfers_do_not_tell_is_not_printed() {
+	expect 0 latency --iterations 5 || return 1
+	why="percentiles: $(grep percentile "$dir/out" | tr '\n' ';')"
+	[ "$(grep -cE '^  percentile 9[0-9.]* +- +-  \(needs 10+ transfers\)$' "$dir/out")" = 12 ] || return 1
+	says "$dir/out" "percentile 99.9" "(needs 1000 transfers)" "(needs 10 transfers)" || return 1
+	why="negative: $(grep -E ' -[0-9]' "$dir/out" | head -n 2)"
+	! grep -qE ' -[0-9]' "$dir/out" || return 1
+	expect 0 latency --iterations 1 && says "$dir/out" "(needs 2 transfers)" || return 1
+	expect 0 latency --iterations 99 --json && says "$dir/out" '"p99_nsec": null' '"p999_nsec": null' || return 1
+	why="the 90th percentile is none of 99 transfers"
+	! grep -q '"p90_nsec": null' "$dir/out"
+}
+
+a_rate_that_is_missed_is_told() {
+	expect 0 latency --sizes 1M --iterations 200 --rate 10000000 &&
+		says "$dir/err" "--rate 10000000: only " "give a smaller --rate" && says "$dir/out" "begun a second" || return 1
+	expect 0 latency --sizes 4K --iterations 10 --rate 20 --json && says "$dir/out" '"rate_achieved": '
+}
+
+# There is no --io_size here.
+advice_names_no_option_of_another_bench() {
+	expect 1 latency --sizes 10T && says "$dir/err" "free: give a smaller size" || return 1
+	why="advice: $(cat "$dir/err")"
+	! grep -q -- "--io_size" "$dir/err"
 }
 
 absurd_values_are_refused() {
@@ -111,6 +138,8 @@ what_is_no_result_is_told_and_an_old_report_stays() {
 
 start_daemon
 for t in each_size_is_written_and_then_read numbers_agree_with_each_other the_open_loop_keeps_its_rate \
+	what_few_transfers_do_not_tell_is_not_printed a_rate_that_is_missed_is_told \
+	advice_names_no_option_of_another_bench \
 	absurd_values_are_refused ctrl_c_removes_the_file a_report_is_one_page_beside_the_results \
 	several_runs_go_to_one_page what_is_no_result_is_told_and_an_old_report_stays; do
 	run_test $t

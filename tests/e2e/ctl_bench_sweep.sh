@@ -516,7 +516,7 @@ a_disk_that_is_too_full_is_told_before_anything_is_made() {
 	two_points
 	mkdir "$small/a" "$small/b"
 	expect 1 "$ctl" bench sweep --nvme_dir "$small/a" "$small/b" --sweep_config "$space" --io_size 4M \
-		--log_dir "$logs" && says "$dir/err" "need 16 MiB" "has 12 MiB free" "--io_size"
+		--log_dir "$logs" && says "$dir/err" "need 16 MiB" "has 12 MiB free" "give a smaller size"
 	rc=$?
 	why="${why:-left: $(ls -A "$small")}"
 	[ "$(find "$small" -mindepth 1 | sort | tr '\n' ' ')" = "$small/a $small/b " ] || rc=1
@@ -638,7 +638,7 @@ a_space_that_is_none_is_told_with_line_and_column() {
 
 absurd_sizes_are_told_before_anything_is_made() {
 	two_points
-	expect 1 sweep --io_size 60T && says "$dir/err" "free: give a smaller --io_size" && nothing_is_left
+	expect 1 sweep --io_size 60T && says "$dir/err" "free: give a smaller size" && nothing_is_left
 }
 
 piped_it_prints_plain_lines_and_a_terminal_gets_one() {

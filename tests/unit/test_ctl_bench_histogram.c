@@ -83,12 +83,30 @@ START_TEST(what_takes_hours_counts_as_the_longest)
 }
 END_TEST
 
+START_TEST(an_interval_of_latencies_does_not_begin_below_zero)
+{
+	struct bench_histogram *h = calloc(1, sizeof(*h));
+
+	ck_assert_ptr_nonnull(h);
+	for (unsigned i = 0; i < 4; i++)
+		bench_histogram_record(h, 1000);
+	bench_histogram_record(h, 1000000);
+	ck_assert_double_lt(h->mean_nsec - bench_histogram_mean_half(h), 0);
+	ck_assert_double_eq(bench_histogram_mean_low(h), 0);
+	ck_assert_uint_eq(bench_histogram_needed(0.5), 2);
+	ck_assert_uint_eq(bench_histogram_needed(0.9), 10);
+	ck_assert_uint_eq(bench_histogram_needed(0.999), 1000);
+	free(h);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, an_empty_one_says_nothing);
 	tcase_add_test(tcase, any_value_is_known_within_a_thousandth);
 	tcase_add_test(tcase, quantiles_are_those_of_the_values);
 	tcase_add_test(tcase, mean_and_deviation_are_exact);
+	tcase_add_test(tcase, an_interval_of_latencies_does_not_begin_below_zero);
 	tcase_add_test(tcase, what_takes_hours_counts_as_the_longest);
 }
 
