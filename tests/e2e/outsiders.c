@@ -182,10 +182,10 @@ TEST(refused, "--exclusive refuses a disk that other programs use")
 	reader_stop(reader);
 }
 
-/* Waits until the sweep's results have it. */
+/* Waits until the sweep's rows have it. */
 static void results_wait(pid_t sweep, const char *words)
 {
-	const char *path = test_text("%s/logs/results.json", test_dir());
+	const char *path = test_text("%s/logs/sweep.1/rows.jsonl", test_dir());
 
 	while (!file_says(path, words)) {
 		CHECK_MSG(waitpid(sweep, NULL, WNOHANG) == 0, "the sweep ended without %s", words);
@@ -209,13 +209,13 @@ TEST(disturbed, "--exclusive says which points a reader of the disk disturbed")
 	sweep = ctl_start((const char *const[]){
 		"bench", "sweep", "--nvme_dir", store.path, "--io_size", "4M", "--exclusive",
 		"--log_dir", test_text("%s/logs", test_dir()), "--sweep_config", space, NULL });
-	results_wait(sweep, "\"is_disturbed\": false");
+	results_wait(sweep, "\"is_disturbed\":false");
 	reader = reader_start();
-	results_wait(sweep, "\"is_disturbed\": true");
+	results_wait(sweep, "\"is_disturbed\":true");
 	reader_stop(reader);
 	CHECK_SYS(kill(sweep, SIGINT));
 	(void)wait_status(sweep);
-	check_says("logs/results.json", "other programs on loop");
+	check_says("logs/sweep.1/results.json", "other programs on loop");
 	check_says("err", "points were disturbed by others");
 }
 
