@@ -470,7 +470,7 @@ static int serve_channel_open(struct session *session, uint64_t seq, const Wire_
 		return r;
 	opened.channel = channel->id;
 	opened.entries = channel->entries;
-	opened.block_size = channel->profile.block_size;
+	opened.block_size = store_block_bytes(channel->store, &channel->profile);
 	opened.queue_depth = channel->profile.queue_depth;
 	opened.lanes = channel->store->n_lanes;
 	if (opened.lanes > channel->profile.intra_op_parallelism)

@@ -355,11 +355,8 @@ static void flush_page_cache(struct bench *bench)
 		 strerror(errno));
 }
 
-/*
- * Asked once for each profile: a tuner's steps are short.  That it can not be told is the point's
- * failure, which comes in a moment.
- */
-static struct bench_served find_served(struct bench *bench, const struct profile *profile)
+/* Asks once for each profile: a tuner's steps are short. */
+struct bench_served bench_served(struct bench *bench, const struct profile *profile)
 {
 	struct bench_served served = { 0 };
 	struct bench_known *known;
@@ -386,7 +383,7 @@ int bench_begin(struct bench *bench, const struct bench_task *task, struct bench
 	if (stop_signal())
 		return stop_status();
 	flush_page_cache(bench);
-	ret_row->served = find_served(bench, &task->profile);
+	ret_row->served = bench_served(bench, &task->profile);
 	bench->traffic = bench_place_traffic(bench->places, bench->n_places);
 	bench_guest_begin(bench->guest);
 	return CTL_OK;

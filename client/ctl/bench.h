@@ -84,6 +84,12 @@ int bench_prepare(struct bench *bench);
 int bench_measure(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row);
 
 /*
+ * What the store serves of a profile.  All 0 if the daemon does not say: the point then fails for the
+ * same reason.
+ */
+struct bench_served bench_served(struct bench *bench, const struct profile *profile);
+
+/*
  * The two halves of that, for who has a function of his own in place of bench_point_run(): before
  * bench_crew_call(), and after it, with its value and text.
  */

@@ -430,6 +430,18 @@ static int apply_profile(struct tune *tune, const struct profile *profile)
 	return CTL_OK;
 }
 
+/* On a host with several users a request is never larger than the device takes at once. */
+static void tell_served(const struct tune *tune, const struct profile *profile)
+{
+	const struct bench_served served = bench_served(tune->bench, profile);
+	char asked[UNITS_TEXT_BYTES], used[UNITS_TEXT_BYTES];
+
+	if (served.block_size && served.block_size != profile->block_size)
+		ctl_note(tune->ctl, "blocks of %s go to the device as requests of at most %s",
+			 units_format_size(asked, profile->block_size),
+			 units_format_size(used, served.block_size));
+}
+
 /* The goals' tables, and the recommendation: of the sum, or of the only goal. */
 static int tell_verdict(struct tune *tune)
 {
@@ -497,6 +509,7 @@ static int tell_verdict(struct tune *tune)
 				return ctl_fail(tune->ctl, "out of memory");
 			r = print_best(tune, point, best); /* says what else failed, too */
 		}
+		tell_served(tune, &profile);
 		if (r == CTL_OK && apply)
 			r = apply_profile(tune, &profile);
 	}

@@ -44,6 +44,20 @@ the_best_is_told_as_deepspeeds_tuner_tells_it() {
 	says "$dir/out" "95% interval" "recommended" "read " "write " "sum " && nothing_is_left
 }
 
+# The daemon here serves several users, so it cuts blocks to what the device takes at once.
+requests_smaller_than_the_block_are_reported() {
+	local kib small=$dir/small.json
+	why="no block device below $store, or it takes 64M at once"
+	kib=$(cat "/sys/dev/block/$(stat -c %Hd:%Ld "$store")/queue/max_sectors_kb" 2>/dev/null ||
+		cat "/sys/dev/block/$(stat -c %Hd:%Ld "$store")/../queue/max_sectors_kb" 2>/dev/null) || return 2
+	[ "$kib" -lt 65536 ] || return 2
+	rm -rf "$logs"
+	echo '{"block_size": ["64M"], "queue_depth": [1]}' >"$small"
+	expect 0 "$ctl" bench tune --nvme_dir "$store" --sweep_config "$small" --io_size 128M --no_read \
+		--log_dir "$logs" || return 1
+	says "$dir/err" "blocks of 64 MiB go to the device as requests of at most "
+}
+
 results_have_every_step_and_the_verdict() {
 	rm -rf "$logs"
 	expect 0 tune --json || return 1
@@ -166,6 +180,7 @@ what_can_not_be_is_refused() {
 
 start_daemon
 for t in the_best_is_told_as_deepspeeds_tuner_tells_it results_have_every_step_and_the_verdict \
+	requests_smaller_than_the_block_are_reported \
 	every_measurement_is_long_enough_for_the_depth_it_names the_last_rounds_are_of_whole_transfers \
 	where_no_depth_is_reached_tune_says_what_to_do \
 	with_reads_alone_there_are_no_writes a_killed_tune_goes_on_where_it_was \
