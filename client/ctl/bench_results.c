@@ -332,10 +332,15 @@ static bool read_row(struct bench_results *results, const char *line)
 {
 	_cleanup_(json_putp) struct json_object *object = json_tokener_parse(line);
 
+	struct json_object_iterator i, end;
+
 	if (!json_object_is_type(object, json_type_object))
 		return false;
-	json_object_object_foreach(object, key, value)
-	{
+	end = json_object_iter_end(object);
+	for (i = json_object_iter_begin(object); !json_object_iter_equal(&i, &end);
+	     json_object_iter_next(&i)) {
+		const char *key = json_object_iter_peek_name(&i);
+		struct json_object *value = json_object_iter_peek_value(&i);
 		struct json_object *array = bench_results_get(results, key);
 
 		if ((array && !json_object_is_type(array, json_type_array)) ||
