@@ -6,8 +6,7 @@
  * The descriptors travel by SCM_RIGHTS with the frame's first byte, so they are always there
  * when the header is.
  *
- * Used on non-blocking sockets by the daemon and on blocking ones by the library: whatever
- * would block returns -EAGAIN and goes on at the next call.  No thread is safe against another.
+ * Sockets do not block: whatever would block returns -EAGAIN and goes on at the next call.  No thread is safe against another.
  */
 #ifndef DSAIO_PROTO_FRAME_H
 #define DSAIO_PROTO_FRAME_H

@@ -210,6 +210,7 @@ static int conn_try(const char *path, struct found *found, struct dsaio_conn **r
 	conn->silent_msec = CONN_SILENT_MSEC;
 	conn->reader.is_exact = true;
 	frame_writer_init(&conn->writer);
+	conn->writer.close_fds = conn_keep_fds;
 	(void)pthread_mutex_init(&conn->lock, NULL); /* default attributes: can not fail */
 	r = discover(path, found);
 	if (r < 0)

@@ -94,7 +94,9 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 
 /*
  * The same, but returns -ETIMEDOUT if the daemon is silent: it was asked, and no reply of any kind
- * came for conn->silent_msec.  A daemon that lives is waited for without limit.
+ * came for conn->silent_msec.  A daemon that answers is waited for without limit.
+ * One that reads no further request, since as many as it reads from a client or a user hang, counts
+ * as one that does not answer.
  */
 int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds,
@@ -113,7 +115,8 @@ void conn_post(struct dsaio_conn *conn, Wire__Request *request);
 uint64_t conn_posts_answered(struct dsaio_conn *conn);
 bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered);
 
-/* For conn.c: frees what calls left behind.  No call is in progress. */
+/* For conn.c: the writer's hook; and frees what calls left behind, when no call is in progress. */
+void conn_keep_fds(struct frame_writer *writer, const int *fds, unsigned n_fds);
 void conn_calls_deinit(struct dsaio_conn *conn);
 /* For conn_call.c: the connection is of no use any more.  Returns -ENOTCONN, with a sentence. */
 int conn_lost(struct dsaio_conn *conn, const char *what, const char *why);

@@ -85,12 +85,6 @@ static unsigned reply_fds(const Wire__Request *request)
 	}
 }
 
-static void close_all(const int *fds, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		(void)close(fds[i]); /* ours to close; nothing was written to them */
-}
-
 /* ---- places for descriptors ---- */
 
 /*
@@ -261,12 +255,14 @@ static void calls_receive(struct dsaio_conn *conn)
 			return;
 		if (r == 1)
 			reply_take(conn, &frame);
+		else if (r == 0 || r == -ECONNRESET)
+			calls_end(conn, -ENOTCONN, "the daemon hung up");
 		else
-			calls_end(conn, -ENOTCONN, r == -EPROTO ? text : "the daemon hung up");
+			calls_end(conn, -ENOTCONN, r == -EPROTO ? text : strerrordesc_np(-r));
 	}
 }
 
-/* The caller's descriptors are taken, also on error. */
+/* The descriptors stay the caller's, and open until the call is done. */
 static int request_queue(struct dsaio_conn *conn, Wire__Request *request, const int *fds,
 			 unsigned n_fds)
 {
@@ -276,10 +272,8 @@ static int request_queue(struct dsaio_conn *conn, Wire__Request *request, const 
 	request->seq = ++conn->seq;
 	len = wire__request__get_packed_size(request);
 	packed = malloc(len);
-	if (!packed) {
-		close_all(fds, n_fds);
+	if (!packed)
 		return -ENOMEM;
-	}
 	(void)wire__request__pack(request, packed);
 	return frame_queue(&conn->writer, packed, len, fds, n_fds);
 }
@@ -385,14 +379,11 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 	(void)pthread_mutex_lock(locked); /* a plain mutex: can not fail */
 	if (atomic_load(&conn->is_broken)) {
 		(void)pthread_mutex_unlock(TAKE_PTR(locked));
-		close_all(fds, n_fds);
 		return conn_lost(conn, what, "the connection is broken");
 	}
 	r = places_take(conn, what, reply_fds(request));
-	if (r < 0) {
-		close_all(fds, n_fds);
+	if (r < 0)
 		return r;
-	}
 	call->n_places = reply_fds(request);
 	r = request_queue(conn, request, fds, n_fds);
 	if (r < 0) {
@@ -404,15 +395,18 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 	calls_send(conn);
 	r = pending_await(conn, call, while_alive);
 	(void)strcpy(why, conn->end_text);
-	(void)pthread_mutex_unlock(TAKE_PTR(locked));
 	if (r < 0) {
 		atomic_store(&conn->is_silent, true);
 		conn_break(conn);
+		frame_writer_deinit(&conn->writer); /* the caller closes what may still be in it */
+	}
+	(void)pthread_mutex_unlock(TAKE_PTR(locked));
+	if (r < 0)
 		return error_fail(r,
 				  "%s: what listens on %s has not answered for %u s: is the daemon "
-				  "stopped, or is it another program?",
+				  "stopped, do as many requests hang as it reads (dsaioctl status "
+				  "shows them), or is it another program?",
 				  what, conn->path, conn->silent_msec / 1000);
-	}
 	if (call->error == -ENOTCONN)
 		return conn_lost(conn, what, why);
 	return call->error < 0 ? error_fail(call->error, "%s: %s", what, why) : 0;
@@ -433,6 +427,9 @@ static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *r
 	_cleanup_(pending_deinit) struct conn_pending call = { .cond = PTHREAD_COND_INITIALIZER };
 	int r = call_run(conn, what, request, fds, n_fds, while_alive, &call);
 
+	/* Without the lock: a close may wait for whoever serves the file's mount. */
+	for (unsigned i = 0; i < n_fds; i++)
+		(void)close(fds[i]); /* nothing was written to it */
 	if (r < 0)
 		return r;
 	if (call.reply->error < 0)
@@ -506,6 +503,14 @@ bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered)
 	is_answered = conn->n_answered != n_answered;
 	(void)pthread_mutex_unlock(&conn->lock);
 	return is_answered;
+}
+
+/* The writer's hook: each call closes its own descriptors, when it is done. */
+void conn_keep_fds(struct frame_writer *writer, const int *fds, unsigned n_fds)
+{
+	(void)writer;
+	(void)fds;
+	(void)n_fds;
 }
 
 void conn_calls_deinit(struct dsaio_conn *conn)

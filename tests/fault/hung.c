@@ -90,6 +90,7 @@ static void hung_free(struct hung *hung)
 struct opener {
 	struct dsaio_client *client;
 	char *path;
+	int result;
 	pthread_t thread;
 	_Atomic bool is_done;
 };
@@ -99,7 +100,7 @@ static void *opener_main(void *arg)
 	struct opener *opener = arg;
 	struct dsaio_file *file;
 
-	CHECK(dsaio_file_open(opener->client, opener->path, O_RDONLY, &file) < 0);
+	opener->result = dsaio_file_open(opener->client, opener->path, O_RDONLY, &file);
 	atomic_store(&opener->is_done, true);
 	return NULL;
 }
@@ -132,8 +133,10 @@ TEST_TABLE(opens_hang, opens, "an open that hangs in the daemon held up all call
 	for (unsigned i = 0; i < opens[row].n; i++)
 		CHECK(!atomic_load(&openers[i].is_done));
 	hung_free(&hung);
-	for (unsigned i = 0; i < opens[row].n; i++)
+	for (unsigned i = 0; i < opens[row].n; i++) {
 		CHECK_EQ(pthread_join(openers[i].thread, NULL), 0);
+		CHECK(openers[i].result < 0);
+	}
 	rig_close(&hung.rig);
 }
 
@@ -151,6 +154,24 @@ TEST(close_hangs, "the close of an idle file that hangs in the daemon held up wh
 	await_hung(&hung, 2);
 	check_calls(&hung);
 	hung_free(&hung);
+	rig_close(&hung.rig);
+}
+
+/* close(2) of the descriptor that a request brings waits for the mount, in the program itself. */
+TEST(flush_hangs, "a close that hangs in the client held up all calls of its client")
+{
+	struct opener opener;
+	struct hung hung;
+
+	hung_open(&hung);
+	await_hung(&hung, 1); /* the read */
+	atomic_store(&hung.fs.control->is_flush_hung, true);
+	opener = (struct opener){ .client = hung.rig.client, .path = fuse_path(&hung.fs, 'a') };
+	CHECK_EQ(pthread_create(&opener.thread, NULL, opener_main, &opener), 0);
+	await_hung(&hung, 2);
+	check_calls(&hung);
+	hung_free(&hung);
+	CHECK_EQ(pthread_join(opener.thread, NULL), 0);
 	rig_close(&hung.rig);
 }
 

@@ -30,6 +30,7 @@ static void conn_setup(void)
 	conn.path = (char *)(uintptr_t) "test"; /* only read */
 	conn.reader.is_exact = true;
 	frame_writer_init(&conn.writer);
+	conn.writer.close_fds = conn_keep_fds;
 	(void)pthread_mutex_init(&conn.lock, NULL);
 	ck_assert_int_eq(fcntl(conn.fd, F_SETFL, O_RDWR | O_NONBLOCK), 0);
 	daemon_fd = fds[1];
