@@ -10,7 +10,7 @@
  *   READY     in the channel's ready list: blocks to start           -> HELD, EXTENDING, RUNNING,
  *                                                                       ENDED
  *   HELD      waits for the gate of its inode, out of the ready list  -> READY, RUNNING, ENDED
- *   EXTENDING waits for its inode's extension, out of the ready list  -> READY, RUNNING, ENDED
+ *   EXTENDING waits for its file's extension, out of the ready list   -> READY, RUNNING, ENDED
  *   RUNNING   all blocks started, some in flight; or a helper syncs  -> ENDED
  *   ENDED     completion written, not yet shown; still keeps order  -> FREE
  */
@@ -68,7 +68,7 @@ struct op {
 	bool is_gated : 1;	/* it had to wait for the gate, and is counted for that */
 	bool is_cancelled : 1;	/* no further block starts; error says why */
 };
-static_assert(sizeof(struct op) <= 176, "with ring slots and deadline 258 bytes an entry");
+static_assert(sizeof(struct op) <= 176, "a channel has one for each entry, in use or not");
 
 /*
  * Open ops of one channel, in the order in which they were taken.  A channel has several of these,
