@@ -6,17 +6,20 @@
  * a worker thread moves the size and reserves blocks, then the blocks go by the engine as any others.
  *
  * It advances in steps of at most EXTEND_BYTES (or a block of each part) for all parts of an op
- * together.  A step starts when
- * all blocks within the step before have started, so a write that is too large for the file system
- * never holds more than one step of free space that it has no data for.  It does not start earlier:
- * fallocate(2) waits for the inode's direct I/O in flight, and holds up what is started meanwhile.
+ * together.  A step starts when all blocks within the step before have started, so a write that is
+ * too large for the file system never holds more than one step of free space that it has no data
+ * for.  It does not start earlier: fallocate(2) waits for the inode's direct I/O in flight, and holds
+ * up what is started meanwhile.
  *
  * Nothing here, nor in the client library, shrinks a file after a failure: only the kernel knows
  * whether another process has written behind the end by then.  After the first step that fails the
  * op starts no further block and ends with that errno; the file keeps the size that it has.
  *
- * An inode has one step at a time.  Ops that need one meanwhile wait outside of their channels, as at
- * the gate.  The step holds no gate: the kernel lets no direct I/O of the inode run beside it.
+ * A file has one step at a time.  Ops that need one meanwhile wait outside of their channels, as at
+ * the gate.  A file is one client's, and only that client waits for the step: it may be queued for as
+ * long as other calls of the same user hang.  Steps of several clients for one inode run together;
+ * the kernel puts them in order.  The step holds no gate: the kernel lets no direct I/O of the inode
+ * run beside it.
  *
  * An op may be one piece of a larger write (ring_entry.grow_end): its step goes on to that end, and
  * the extension remembers the range for the pieces that follow.

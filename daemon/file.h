@@ -31,8 +31,7 @@ struct inode {
 	dev_t dev;
 	ino_t ino;
 	uint32_t n_files; /* that are this inode */
-	struct gate gate; /* the home lane's, as the next; all else: main thread */
-	struct extension extension;
+	struct gate gate; /* the home lane's; all else: main thread */
 };
 
 /* The inodes of one store.  Main thread. */
@@ -78,9 +77,10 @@ struct file {
 	struct file_facts facts;
 	struct store *store;
 	struct inode *inode;
-	bool no_nowait;	       /* home lane: RWF_NOWAIT is not known there */
-	bool no_fallocate;     /* home lane: nor is fallocate(2) */
-	struct inodes *inodes; /* borrowed: the store's */
+	bool no_nowait;		    /* home lane: RWF_NOWAIT is not known there */
+	bool no_fallocate;	    /* home lane: nor is fallocate(2) */
+	struct extension extension; /* home lane */
+	struct inodes *inodes;	    /* borrowed: the store's */
 	struct stuck_who who;
 	struct charge charge, buffered_charge;
 	_Atomic uint32_t n_holds; /* as in struct slab */

@@ -716,12 +716,12 @@ static void count_done(struct lane *lane, struct op *op, uint16_t channel_lane, 
 
 static void cancel_op(struct lane *lane, struct op *op, int error);
 
-/* A step was done, has failed or was dropped: all ops that wait may look again. */
+/* A step was done, has failed or was dropped: all ops of the file that wait may look again. */
 static void step_end(struct piece *piece)
 {
 	struct lane *lane = piece->lane;
 	struct op *op = piece->op;
-	struct extension *extension = &op->file->inode->extension;
+	struct extension *extension = &op->file->extension;
 	int error = piece->error;
 
 	extension->is_running = false;
@@ -963,7 +963,7 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 	}
 	op->n_extended = op->grow_end ? 0 : UINT32_MAX;
 	if (op->grow_end)
-		extension_add_op(&op->file->inode->extension);
+		extension_add_op(&op->file->extension);
 	note_active(lane, channel);
 	if (op->len < CUT_BYTES && !op_is_sync(op))
 		lane->small_op_nsec = lane->now_nsec;
@@ -1019,7 +1019,7 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 		else if (op->state == OP_HELD)
 			op_list_remove(&op->file->inode->gate.waiting, op);
 		else
-			op_list_remove(&op->file->inode->extension.waiting, op);
+			op_list_remove(&op->file->extension.waiting, op);
 		ungate(op);
 		op->is_cancelled = true;
 		op->state = OP_RUNNING;
@@ -1121,7 +1121,7 @@ static void look_at_extension(struct op *op, const struct split *split, struct n
 
 	if (next->is_piece) /* extends the file itself */
 		return;
-	if (extension_has(&op->file->inode->extension, &step))
+	if (extension_has(&op->file->extension, &step))
 		op->n_extended = step.n_extended;
 	else if (op->file->no_fallocate || op->grow_end - op->off <= EXTEND_SMALL_BYTES)
 		next->is_piece = true;
@@ -1409,7 +1409,7 @@ static void start_block(struct lane *lane, struct channel *channel, const struct
 /* The head op of its channel waits for its file's extension; if none runs, its step is started. */
 static void extend(struct lane *lane, struct op *op)
 {
-	struct extension *extension = &op->file->inode->extension;
+	struct extension *extension = &op->file->extension;
 	struct split split = channel_split(op->channel, op);
 	struct piece *piece;
 
@@ -1775,7 +1775,7 @@ static void free_op(struct lane *lane, struct op *op)
 	count_op(&lane->store->stats, op, nsec);
 	if (file) {
 		if (op->grow_end)
-			extension_remove_op(&file->inode->extension);
+			extension_remove_op(&file->extension);
 		channel->client->n_looks += op_unlink_looks(op);
 		op_unlink(op, op_may_start, lane);
 	}

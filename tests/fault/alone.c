@@ -1,5 +1,6 @@
 /*
- * A client that is alone on a store cannot hang its lane.
+ * A client that locks the inode of its file holds up nobody else: not the lane, where it is alone on
+ * the store, and not the writes of other clients to another file.
  *
  * The client's other process holds the inode's lock for as long as it wants: its write(2) to the file
  * copies from a page of a FUSE file whose server does not answer.  A direct op by the ring then has
@@ -23,6 +24,7 @@
 
 #define CLIENT 65534u /* the uid of the client: not the daemon's */
 #define LOCKED_BYTES (256 * KIB)
+#define ATTACK_BYTES (512 * KIB) /* more than a worker thread writes without a step */
 
 static const struct {
 	const char *what;
@@ -79,9 +81,9 @@ static void attacker_open(struct attacker *attacker, const struct daemon *daemon
 	CHECK_SYS(seteuid(CLIENT)); /* as SO_PEERCRED tells it */
 	raw_open(&attacker->raw, daemon);
 	CHECK_SYS(seteuid(0));
-	raw_slab(&attacker->raw, LOCKED_BYTES, &attacker->slab);
+	raw_slab(&attacker->raw, ATTACK_BYTES, &attacker->slab);
 	raw_file(&attacker->raw, path, O_RDWR, ret_file);
-	raw_channel(&attacker->raw, raw_handle(&attacker->raw), ret_file->store, 4, true,
+	raw_channel(&attacker->raw, raw_handle(&attacker->raw), ret_file->store, 16, true,
 		    &attacker->channel);
 }
 
@@ -171,6 +173,74 @@ TEST(reported, "a lane that hangs in io_submit is reported, with the user and wh
 	unlock_inode(&fs, writer);
 	CHECK(raw_reap(&attacker.channel, 1, &completion, 20000000));
 	daemon_log_wait(rig.daemon, "store t, lane 0: io_submit came back after");
+	raw_channel_unmap(&attacker.channel);
+	raw_slab_unmap(&attacker.slab);
+	raw_close(&attacker.raw);
+}
+
+/* Pieces of one channel that worker threads have at a time. */
+#define PIECES_AT_ONCE 4u
+
+TEST(extension,
+     "an extension of a file that is queued behind calls that hang: others extend the file")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct attacker attacker = { .raw = RAW_NONE };
+	struct ring_completion completions[PIECES_AT_ONCE + 1];
+	struct raw_file locked, shared;
+	struct ring_entry entry;
+	struct dsaio_op *op;
+	struct store store;
+	struct fuse fs;
+	void *memory;
+	pid_t writer;
+
+	test_needs_root();
+	store_make(&store, STORE_EXT4, 0);
+	fuse_start(&fs, 0);
+	rig.daemon = daemon_start_with(&(struct daemon_options){ .store_dir = store.path });
+	file_make_pattern(store_path(&store, "locked"), LOCKED_BYTES, 1);
+	file_make_pattern(store_path(&store, "shared"), MIB, 1);
+	attacker_open(&attacker, rig.daemon, store_path(&store, "locked"), &locked);
+	raw_file(&attacker.raw, store_path(&store, "shared"), O_RDWR, &shared);
+	rig.client = client_open(rig.daemon);
+	CHECK_CALL(dsaio_handle_open(rig.client, NULL, &rig.handle));
+	CHECK_CALL(dsaio_alloc(rig.client, 4 * MIB, &memory));
+	pattern_fill(memory, 4 * MIB, 2, 8 * MIB);
+	rig_file(&rig, store_path(&store, "shared"), O_RDWR);
+
+	writer = lock_inode(store_path(&store, "locked"), &fs);
+	for (unsigned i = 0; i < PIECES_AT_ONCE; i++) { /* misaligned: each is a piece */
+		entry = (struct ring_entry){ .opcode = RING_OP_READ,
+					     .file = locked.id,
+					     .slab = attacker.slab.id,
+					     .slab_off = 1,
+					     .len = LOCKED_BYTES };
+		raw_put(&attacker.channel, &entry);
+	}
+	entry = (struct ring_entry){ .opcode = RING_OP_WRITE,
+				     .file = shared.id,
+				     .slab = attacker.slab.id,
+				     .len = ATTACK_BYTES,
+				     .off = MIB,
+				     .grow_end = MIB + ATTACK_BYTES };
+	raw_put(&attacker.channel, &entry);
+	raw_ring(&attacker.channel);
+	/* Each ends in a turn of the lane of its own, and each turn starts four of the others. */
+	entry = (struct ring_entry){ .opcode = RING_OP_READ,
+				     .file = shared.id,
+				     .slab = attacker.slab.id };
+	for (unsigned i = 0; i < 3; i++)
+		CHECK_EQ(raw_run_one(&attacker.channel, entry), 0);
+
+	CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], memory, 4 * MIB, 8 * MIB, &op));
+	CHECK_EQ(dsaio_op_wait(op, 20000000), 4 * MIB);
+	dsaio_op_free(op);
+	file_check_pattern(store_path(&store, "shared"), 8 * MIB, 4 * MIB, 2, 8 * MIB);
+	CHECK(!raw_reap(&attacker.channel, 1, completions, 0)); /* or it was no attack */
+
+	unlock_inode(&fs, writer);
+	CHECK(raw_reap(&attacker.channel, PIECES_AT_ONCE + 1, completions, 20000000));
 	raw_channel_unmap(&attacker.channel);
 	raw_slab_unmap(&attacker.slab);
 	raw_close(&attacker.raw);

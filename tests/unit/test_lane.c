@@ -676,19 +676,25 @@ START_TEST(what_the_kernel_gives_back_a_helper_does)
 }
 END_TEST
 
+/* Another file, as of another client, of the same inode. */
+static void add_other(struct file *other, uint32_t *ret_id)
+{
+	other->fd = t.file.fd;
+	other->facts = t.file.facts;
+	other->store = t.store;
+	other->n_holds = 1000000;
+	atomic_init(&other->buffered_fd, -1);
+	ck_assert_int_eq(file_attach(other, t.store, &t.inodes), 0);
+	ck_assert_int_eq(idtable_add(&t.objects.files, other, ret_id), 0);
+}
+
 START_TEST(a_call_that_hangs_holds_up_nobody_else)
 {
 	struct file other = { .fd = -1 };
 	uint32_t other_id;
 
 	setup_engine((struct profile){ 65536, 64, false, true, 1 }, 0, true, true);
-	other.fd = t.file.fd;
-	other.facts = t.file.facts;
-	other.store = t.store;
-	other.n_holds = 1000000;
-	atomic_init(&other.buffered_fd, -1);
-	ck_assert_int_eq(file_attach(&other, t.store, &t.inodes), 0);
-	ck_assert_int_eq(idtable_add(&t.objects.files, &other, &other_id), 0);
+	add_other(&other, &other_id);
 	t.file.facts.is_foreign = true;
 	told.refusal = -EAGAIN;
 	atomic_store(&holds_calls, true);
@@ -717,6 +723,80 @@ START_TEST(a_call_that_hangs_holds_up_nobody_else)
 }
 END_TEST
 
+/* ---- a second client ---- */
+
+static bool batch_is_done;
+static void on_done(struct batch *batch)
+{
+	(void)batch;
+	batch_is_done = true;
+}
+
+/* A second client, with a channel without rings and batches of one entry. */
+static struct second {
+	struct sched_client client;
+	struct channel *channel;
+	bool was_removed;
+} second;
+
+static void on_second_removed(struct channel *channel, void *arg)
+{
+	(void)channel;
+	(void)arg;
+	second.was_removed = true;
+}
+
+static void second_open(struct profile profile)
+{
+	struct channel_config config = { .store = t.store,
+					 .objects = &t.objects,
+					 .client = &second.client,
+					 .account = &t.account,
+					 .profile = profile,
+					 .io_class = SCHED_NORMAL,
+					 .weight = 1,
+					 .entries = 16,
+					 .owner = { on_second_removed, on_broken, NULL } };
+	struct error error = { 0 };
+
+	memset(&second, 0, sizeof(second));
+	sched_client_init(&second.client);
+	ck_assert_msg(channel_new(&config, &second.channel, &error) == 0, "%s", error.text);
+	lane_add_channel(second.channel->home, second.channel);
+}
+
+static void second_close(void)
+{
+	lane_remove_channel(second.channel->home, second.channel, true);
+	while (!second.was_removed)
+		run_main_inbox();
+	channel_free(second.channel);
+}
+
+static void second_submit_entry(struct ring_entry entry, struct batch **ret_batch)
+{
+	ck_assert_int_eq(batch_new(second.channel, 1, on_done, NULL, ret_batch), 0);
+	(*ret_batch)->entries[0] = entry;
+	batch_is_done = false;
+	lane_submit(*ret_batch);
+}
+
+static void second_submit(uint64_t len, struct batch **ret_batch)
+{
+	second_submit_entry(
+		(struct ring_entry){
+			.opcode = RING_OP_READ, .file = t.file_id, .slab = t.slab_id, .len = len },
+		ret_batch);
+}
+
+static void second_wait(struct batch *batch, int64_t want)
+{
+	while (!batch_is_done)
+		run_main_inbox();
+	ck_assert_int_eq(batch->results[0], want);
+	batch_free(batch);
+}
+
 /* ---- files that grow ---- */
 
 static void setup_growing(int error)
@@ -730,7 +810,7 @@ static void setup_growing(int error)
 
 static void teardown_growing(void)
 {
-	const struct extension *extension = &t.file.inode->extension;
+	const struct extension *extension = &t.file.extension;
 
 	atomic_store(&allocations.is_watched, false);
 	teardown(true);
@@ -739,16 +819,21 @@ static void teardown_growing(void)
 	ck_assert(!extension->is_running);
 }
 
-static void put_growing(uint64_t id, uint64_t off, uint64_t len, uint64_t grow_end)
+static struct ring_entry growing(uint32_t file_id, uint64_t off, uint64_t len, uint64_t grow_end)
 {
-	struct ring_entry entry = { .id = id,
-				    .opcode = RING_OP_WRITE,
-				    .file = t.file_id,
+	return (struct ring_entry){ .opcode = RING_OP_WRITE,
+				    .file = file_id,
 				    .off = off,
 				    .len = len,
 				    .slab = t.slab_id,
 				    .grow_end = grow_end };
+}
 
+static void put_growing(uint64_t id, uint64_t off, uint64_t len, uint64_t grow_end)
+{
+	struct ring_entry entry = growing(t.file_id, off, len, grow_end);
+
+	entry.id = id;
 	ring_client_put(&t.ring, &entry);
 	submit();
 }
@@ -845,6 +930,99 @@ START_TEST(a_write_whose_extension_hangs_can_be_cancelled)
 	ck_assert_int_eq(get().result, ring_result_failed(ECANCELED, 0));
 	ck_assert_int_eq(get().result, 1 << 20);
 	ck_assert_int_eq(size_now(), FILE_BYTES + (1 << 20)); /* nobody moved it back */
+	teardown_growing();
+}
+END_TEST
+
+START_TEST(a_step_that_has_not_begun_holds_up_no_other_client)
+{
+	const struct profile profile = { 65536, 8, false, true, 1 };
+	struct file other = { .fd = -1 };
+	struct batch *batch;
+	uint32_t other_id;
+
+	setup_growing(0);
+	add_other(&other, &other_id);
+	second_open(profile);
+	/* All threads that the channel may use hang, so its step of the inode waits for one. */
+	atomic_store(&holds_calls, true);
+	for (unsigned i = 0; i < 4; i++)
+		put(i, RING_OP_READ, 0, 131072, 1); /* misaligned: a piece at once */
+	put_growing(4, FILE_BYTES, 1u << 20, FILE_BYTES + (1u << 20));
+	ck_assert_int_eq(do_op(RING_OP_READ, 0, 65536, 8u << 20), 65536);
+	ck_assert_uint_eq(atomic_load(&allocations.n), 0);
+	second_submit_entry(
+		growing(other_id, FILE_BYTES + (1u << 20), 1u << 20, FILE_BYTES + (2u << 20)),
+		&batch);
+	await_allocation(1);
+	ck_assert_int_eq(allocations.off, FILE_BYTES + (1 << 20));
+	atomic_store(&holds_calls, false);
+	second_wait(batch, 1 << 20);
+	for (unsigned i = 0; i < 5; i++) {
+		struct ring_completion completion = get();
+
+		ck_assert_int_eq(completion.result, completion.id == 4 ? 1 << 20 : 131072);
+	}
+	ck_assert_int_eq(size_now(), FILE_BYTES + (2 << 20));
+	second_close();
+	teardown_growing();
+	ck_assert_uint_eq(other.n_holds, 1000000);
+}
+END_TEST
+
+/* How the op that a step is for ends before the step does. */
+static const struct {
+	const char *what;
+	bool is_queued; /* no thread has the step yet */
+	bool has_left;	/* by the end of its channel, not by a cancel */
+} owners[] = {
+	{ "cancelled while the step runs", false, false },
+	{ "cancelled while the step is queued", true, false },
+	{ "its channel ends while the step runs", false, true },
+	{ "its channel ends while the step is queued", true, true },
+};
+
+START_TEST(ops_that_wait_for_a_step_go_on_when_the_op_it_is_for_has_gone)
+{
+	const struct profile profile = { 65536, 8, false, true, 1 };
+	struct batch *batch, *read;
+
+	setup_growing(0);
+	second_open(profile); /* another channel of the same client */
+	atomic_store(&holds_calls, true);
+	for (unsigned i = 0; i < (owners[_i].is_queued ? 4 : 0); i++)
+		put(i, RING_OP_READ, 0, 131072, 1); /* misaligned: a piece at once */
+	put_growing(4, FILE_BYTES, 1u << 20, FILE_BYTES + (1u << 20));
+	if (owners[_i].is_queued)
+		ck_assert_int_eq(do_op(RING_OP_READ, 0, 65536, 8u << 20), 65536);
+	else
+		await_allocation(1);
+	second_submit_entry(
+		growing(t.file_id, FILE_BYTES + (1u << 20), 1u << 20, FILE_BYTES + (2u << 20)),
+		&batch);
+	second_submit(4096, &read);
+	second_wait(read, 4096); /* so what stands before it waits */
+	batch_is_done = false;
+	if (owners[_i].has_left)
+		lane_remove_channel(t.channel->home, t.channel, false);
+	else
+		do_cancel(4);
+	if (owners[_i].is_queued)
+		await_allocation(1); /* the other's, although no call has come back */
+	atomic_store(&holds_calls, false);
+	second_wait(batch, 1 << 20);
+	while (owners[_i].has_left && !t.was_removed)
+		run_main_inbox();
+	if (!owners[_i].has_left)
+		for (unsigned i = 0; i < (owners[_i].is_queued ? 5 : 1); i++) {
+			struct ring_completion completion = get();
+
+			ck_assert_int_eq(completion.result,
+					 completion.id == 4 ? ring_result_failed(ECANCELED, 0)
+							    : 131072);
+		}
+	ck_assert_int_eq(size_now(), FILE_BYTES + (2 << 20));
+	second_close();
 	teardown_growing();
 }
 END_TEST
@@ -1044,13 +1222,6 @@ START_TEST(any_range_goes_there_and_back_with_any_profile)
 }
 END_TEST
 
-static bool batch_is_done;
-static void on_done(struct batch *batch)
-{
-	(void)batch;
-	batch_is_done = true;
-}
-
 START_TEST(a_batch_without_rings_gets_its_results_in_order)
 {
 	struct batch *batch;
@@ -1083,65 +1254,6 @@ START_TEST(a_batch_without_rings_gets_its_results_in_order)
 END_TEST
 
 /* ---- several clients ---- */
-
-/* A second client, with a channel without rings and batches of one read. */
-static struct second {
-	struct sched_client client;
-	struct channel *channel;
-	bool was_removed;
-} second;
-
-static void on_second_removed(struct channel *channel, void *arg)
-{
-	(void)channel;
-	(void)arg;
-	second.was_removed = true;
-}
-
-static void second_open(struct profile profile)
-{
-	struct channel_config config = { .store = t.store,
-					 .objects = &t.objects,
-					 .client = &second.client,
-					 .account = &t.account,
-					 .profile = profile,
-					 .io_class = SCHED_NORMAL,
-					 .weight = 1,
-					 .entries = 16,
-					 .owner = { on_second_removed, on_broken, NULL } };
-	struct error error = { 0 };
-
-	memset(&second, 0, sizeof(second));
-	sched_client_init(&second.client);
-	ck_assert_msg(channel_new(&config, &second.channel, &error) == 0, "%s", error.text);
-	lane_add_channel(second.channel->home, second.channel);
-}
-
-static void second_close(void)
-{
-	lane_remove_channel(second.channel->home, second.channel, true);
-	while (!second.was_removed)
-		run_main_inbox();
-	channel_free(second.channel);
-}
-
-static void second_submit(uint64_t len, struct batch **ret_batch)
-{
-	ck_assert_int_eq(batch_new(second.channel, 1, on_done, NULL, ret_batch), 0);
-	(*ret_batch)->entries[0] = (struct ring_entry){
-		.opcode = RING_OP_READ, .file = t.file_id, .slab = t.slab_id, .len = len
-	};
-	batch_is_done = false;
-	lane_submit(*ret_batch);
-}
-
-static void second_wait(struct batch *batch, int64_t want)
-{
-	while (!batch_is_done)
-		run_main_inbox();
-	ck_assert_int_eq(batch->results[0], want);
-	batch_free(batch);
-}
 
 /* Both have had an op: the store is shared, for a while. */
 static void share(void)
@@ -1338,6 +1450,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, pieces_of_a_larger_write_need_one_step);
 	tcase_add_test(tcase, an_extension_that_fails_ends_its_op_alone);
 	tcase_add_test(tcase, a_write_whose_extension_hangs_can_be_cancelled);
+	tcase_add_test(tcase, a_step_that_has_not_begun_holds_up_no_other_client);
+	tcase_add_loop_test(tcase, ops_that_wait_for_a_step_go_on_when_the_op_it_is_for_has_gone, 0,
+			    N_ROWS(owners));
 	tcase_add_test(tcase, where_nothing_can_be_allocated_helpers_write);
 	tcase_add_test(tcase, a_short_write_grows_its_file_by_itself);
 	tcase_add_test(tcase, buffered_and_direct_writes_of_an_inode_take_turns);
