@@ -79,7 +79,7 @@ struct channel {
 	uint32_t n_in_device;		     /* of them with a block or piece in flight */
 	uint64_t timed_nsec;		     /* stats' sums of time are as of then */
 	struct deadlines deadlines;	     /* of them; gone when they were due */
-	uint32_t n_gated;		     /* of them that have waited for a gate */
+	uint32_t n_gated;		     /* open ops with is_gated */
 	uint32_t n_pieces, n_pieces_helped;  /* not done; of them, those that the helper has */
 	struct piece *first_piece, *last_piece; /* that wait for it, in order */
 	struct sched_queue queue;

@@ -12,9 +12,9 @@
  * again before each has started something, so neither kind starves.
  *
  * Ops that wait stand in its list, in order, outside of their channels: a write of another client
- * may take long, and what else a channel has need not wait for it.  But only some ops of each
- * channel (op.is_gated): with more, the channel waits, so that nobody has to wait for more of
- * another client's ops than its channels times that.
+ * may take long, and what else a channel has need not wait for it.  At most GATE_OPS_MAX ops of a
+ * channel do so (op.is_gated; ops that wait for an extension, extend.h, count, too).  With more, the
+ * channel waits.  So nobody waits for more of another client's ops than its channels times that.
  *
  * Home lane of the store only.
  */

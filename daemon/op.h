@@ -65,7 +65,7 @@ struct op {
 	uint8_t edges_left;
 	bool is_misaligned : 1; /* its memory is: all of it goes by helper threads */
 	bool is_promised : 1;	/* the gate is kept for it until it starts */
-	bool is_gated : 1;	/* it had to wait for the gate, and is counted for that */
+	bool is_gated : 1;	/* had to wait for the gate or an extension; counted in n_gated */
 	bool is_cancelled : 1;	/* no further block starts; error says why */
 };
 static_assert(sizeof(struct op) <= 176, "a channel has one for each entry, in use or not");

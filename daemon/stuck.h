@@ -35,13 +35,13 @@ struct inbox;
 struct stuck_who {
 	uid_t uid;
 	pid_t pid;	 /* whose mounts may show it; 0: not known */
-	uint32_t client; /* number of the session */
+	uint32_t client; /* number of the session; 0: none */
 };
 
 /* What is about to be done. */
 struct stuck_about {
 	const char *
-		what; /* "check", "close", "fsync", "io_submit", "probe", "read", "write"; NULL: cannot get
+		what; /* "check", "close", "fallocate", "fsync", "io_submit", "probe", "read", "write"; NULL: cannot get
 			     stuck */
 	const char *file; /* its name, copied by stuck_begin() */
 	int fd;		  /* with mount_id 0: where to find it; open when the call begins */
