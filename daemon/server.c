@@ -34,6 +34,10 @@
 /* systemd is asked for more time that often, and for that much. */
 #define LOCK_NOTIFY_TRIES 500u
 #define LOCK_EXTEND "EXTEND_TIMEOUT_USEC=30000000\n"
+/* Part of the daemon's descriptors that control sockets may take while their close hangs: a guess. */
+#define CLOSING_SOCKETS_DIVISOR 4u
+/* How long a stop waits for the close of control sockets: they belong to no session.  A guess. */
+#define CLOSING_SOCKETS_WAIT_SEC 2
 #define PF_EXITING 0x4ul /* include/linux/sched.h; field 9 of /proc/PID/stat */
 
 struct server {
@@ -43,6 +47,7 @@ struct server {
 	struct event *inbox_event, *listen_event, *resume_event;
 	struct event
 		*idle_event; /* armed when the last session has gone, if that is to be the end */
+	struct event *leave_event; /* armed when only hanging closes delay the exit */
 	int listen_fd, lock_fd;
 	bool has_socket_file; /* made by us or for us: ours to remove */
 	bool is_handed_over;  /* the library has made the socket, and nobody else listens there */
@@ -346,7 +351,13 @@ static void server_pause(struct server *server)
 {
 	const struct timeval second = { .tv_sec = 1 };
 
-	if (!server->is_told)
+	if (!server->is_told && !service_may_accept(&server->service))
+		log_warning(
+			"dsaiod: %" PRIu32 " ended or refused connections wait for the close of "
+			"descriptors that their clients sent: the next client waits until one is "
+			"closed; dsaioctl status shows the users; end the processes of these users",
+			server->service.n_closing_sockets);
+	else if (!server->is_told)
 		log_warning("dsaiod: all its descriptors are open (RLIMIT_NOFILE %" PRIu64
 			    "): the next client waits until another leaves; raise the limit where "
 			    "the daemon starts (ulimit -n; LimitNOFILE= of a service)",
@@ -389,7 +400,13 @@ static void on_connect(evutil_socket_t listen_fd, short what, void *arg)
 
 	(void)what;
 	for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
-		int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd;
+
+		if (!service_may_accept(&server->service)) {
+			server_pause(server);
+			return;
+		}
+		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
 			client_accept(server, fd);
@@ -403,15 +420,36 @@ static void on_connect(evutil_socket_t listen_fd, short what, void *arg)
 
 static void server_leave_if_empty(struct server *server)
 {
-	if (server->is_stopping && !server->service.n_sessions && !server->service.n_refused)
+	const struct timeval wait = { .tv_sec = CLOSING_SOCKETS_WAIT_SEC };
+
+	if (!server->is_stopping || server->service.n_sessions)
+		return;
+	if (!server->service.n_closing_sockets)
 		(void)event_base_loopbreak(server->service.base); /* fails without a base only */
+	else if (!evtimer_pending(server->leave_event, NULL))
+		(void)evtimer_add(server->leave_event,
+				  &wait); /* without memory: after the closes */
+}
+
+/* The end of the process closes the sockets: the kernel interrupts a close that waits. */
+static void on_leave(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *server = arg;
+
+	(void)fd;
+	(void)what;
+	log_warning("dsaiod: stopping although the close of %" PRIu32
+		    " ended or refused connections has not returned",
+		    server->service.n_closing_sockets);
+	(void)event_base_loopbreak(server->service.base); /* fails without a base only */
 }
 
 static void on_gone(struct service *service)
 {
 	struct server *server = container_of(service, struct server, service);
 
-	server->is_told = false;
+	if (server->service.n_closing_sockets < server->service.max_closing_sockets / 2)
+		server->is_told = false; /* not after each close at the bound */
 	server_resume(server);
 	server_idle(server);
 	server_leave_if_empty(server);
@@ -454,6 +492,7 @@ static int server_init_service(struct server *server, struct event_base *base)
 	       sizeof(config->follows_descriptors));
 	memcpy(service->client_limit, config->client_limit, sizeof(service->client_limit));
 	memcpy(service->user_limit, config->user_limit, sizeof(service->user_limit));
+	service->max_closing_sockets = config->n_descriptors / CLOSING_SOCKETS_DIVISOR + 1;
 	return service_init(service, base);
 }
 
@@ -484,8 +523,9 @@ static int server_listen(struct server *server, struct error *error)
 					 EV_READ | EV_PERSIST, on_connect, server);
 	server->resume_event = evtimer_new(server->service.base, on_resume, server);
 	server->idle_event = evtimer_new(server->service.base, on_idle, server);
+	server->leave_event = evtimer_new(server->service.base, on_leave, server);
 	if (!server->listen_event || !server->resume_event || !server->idle_event ||
-	    event_add(server->listen_event, NULL) < 0)
+	    !server->leave_event || event_add(server->listen_event, NULL) < 0)
 		return error_set(error, -ENOMEM, "socket: event");
 	server_idle(server);
 	return 0;
@@ -571,8 +611,11 @@ void server_stop(struct server *server)
 
 void server_free(struct server *server)
 {
+	bool is_hanging;
+
 	if (!server)
 		return;
+	is_hanging = server->service.n_closing_sockets; /* worker threads may post a message yet */
 	service_deinit(&server->service);
 	if (server->listen_event)
 		event_free(server->listen_event);
@@ -580,6 +623,8 @@ void server_free(struct server *server)
 		event_free(server->resume_event);
 	if (server->idle_event)
 		event_free(server->idle_event);
+	if (server->leave_event)
+		event_free(server->leave_event);
 	closep(&server->listen_fd);
 	stores_deinit(&server->service.stores);
 	if (server->inbox.event_fd >= 0)
@@ -587,14 +632,15 @@ void server_free(struct server *server)
 	stuck_deinit();
 	if (server->inbox_event)
 		event_free(server->inbox_event);
-	if (server->inbox.event_fd >= 0)
+	if (server->inbox.event_fd >= 0 && !is_hanging)
 		inbox_deinit(&server->inbox);
 	if (server->has_socket_file) {
 		privileges_own_files();
 		(void)unlink(server->config->socket_path); /* a stale one is taken over, too */
 	}
 	closep(&server->lock_fd); /* last: then another may start */
-	free(server);
+	if (!is_hanging)
+		free(server);
 }
 
 const char *server_socket_path(const struct server *server)

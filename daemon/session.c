@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -80,11 +81,11 @@ struct look {
 	} files[LOOK_FILES];
 };
 
-/* Foreign descriptors on their way to a close. */
+/* Descriptors that a worker thread is to close: received from a client, or one control socket. */
 struct closing {
 	struct service *service;
 	struct user *user;
-	struct session *session; /* NULL: of a refused connection, which holds the user */
+	struct session *session; /* NULL: a control socket, which holds the user */
 	struct work work;
 	struct message message;
 	unsigned n_fds;
@@ -242,7 +243,7 @@ static void closed_main(struct message *message)
 		session->n_closings--;
 		session_touch(session);
 	} else {
-		service->n_refused--;
+		service->n_closing_sockets--;
 		user_give(service, user);
 		service->on_gone(service);
 	}
@@ -282,12 +283,12 @@ static struct closing *closing_new(struct service *service, struct user *user, c
 	return closing;
 }
 
-static void closing_submit(struct closing *closing, const struct stuck_who *who)
+static void closing_submit(struct closing *closing, const struct stuck_who *who, const char *file)
 {
 	closing->work.run = close_run;
 	closing->work.about = (struct stuck_about){
 		.what = "close",
-		.file = "what came with a request",
+		.file = file,
 		.fd = closing->fds[0],
 		.who = *who,
 	};
@@ -295,7 +296,9 @@ static void closing_submit(struct closing *closing, const struct stuck_who *who)
 	helper_submit(closing->user->helper, &closing->work);
 }
 
-void session_close_fds(struct session *session, const int *fds, unsigned n_fds)
+/* Closes descriptors received from the client on a worker thread of its user, because close(2) may
+   hang. */
+static void session_close_fds(struct session *session, const int *fds, unsigned n_fds)
 {
 	struct closing *closing;
 	unsigned n = 0;
@@ -311,31 +314,57 @@ void session_close_fds(struct session *session, const int *fds, unsigned n_fds)
 	}
 	closing->session = session;
 	session->n_closings++;
-	closing_submit(closing, &session->who);
+	closing_submit(closing, &session->who, "descriptors that came with a request");
+}
+
+/* Stops the peer from sending.  Returns whether the socket contains anything: close(2) of the socket
+   then closes the descriptors in it, and may hang. */
+static bool socket_has_unread(int fd)
+{
+	int n_bytes;
+
+	(void)shutdown(fd, SHUT_RD); /* of a connected socket: cannot fail */
+	return ioctl(fd, FIONREAD, &n_bytes) < 0 || n_bytes > 0; /* each descriptor has a byte */
+}
+
+/*
+ * Closes a control socket that has unread messages on a worker thread.  The descriptors in it stay in
+ * flight until then: they take no place in the daemon's table, and the kernel charges them to the
+ * sender.  The client sees the end of file now.  Takes the hold on the user.
+ */
+static void close_unread(struct service *service, struct user *user, int fd,
+			 const struct stuck_who *who, const char *file)
+{
+	struct closing *closing = closing_new(service, user, &fd, 1);
+
+	if (!closing) {
+		user_give(service, user);
+		close_here(&fd, 1);
+		return;
+	}
+	service->n_closing_sockets++;
+	(void)shutdown(fd, SHUT_WR); /* as above */
+	closing_submit(closing, who, file);
 }
 
 void service_close_refused(struct service *service, int fd)
 {
-	int fds[FRAME_FDS_RECEIVED_MAX + 1];
-	unsigned n_fds = frame_drain(fd, fds);
 	struct ucred cred = { .uid = (uid_t)-1 };
 	socklen_t len = sizeof(cred);
-	struct closing *closing = NULL;
 	struct user *user;
 
-	fds[n_fds++] = fd; /* last: what else was sent to it is closed with it */
 	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len); /* of any connected socket */
-	if (n_fds > 1 && user_take(service, cred.uid, &user) == 0) {
-		closing = closing_new(service, user, fds, n_fds);
-		if (!closing)
-			user_give(service, user);
-	}
-	if (!closing) { /* nothing of the client's, or no memory */
-		close_here(fds, n_fds);
+	if (!socket_has_unread(fd) || user_take(service, cred.uid, &user) < 0) {
+		close_here(&fd, 1);
 		return;
 	}
-	service->n_refused++;
-	closing_submit(closing, &(struct stuck_who){ .uid = cred.uid, .pid = cred.pid });
+	close_unread(service, user, fd, &(struct stuck_who){ .uid = cred.uid, .pid = cred.pid },
+		     "descriptors that a refused connection sent");
+}
+
+bool service_may_accept(const struct service *service)
+{
+	return service->n_closing_sockets < service->max_closing_sockets;
 }
 
 /* ---- the socket ---- */
@@ -1487,12 +1516,17 @@ static void session_free(struct session *session)
 	idtable_deinit(&session->channels);
 	assert(account_is_zero(&session->account));
 	charge_give(&session->session_charge);
-	if (session->user)
-		user_give(service, session->user);
 	peer_deinit(&session->peer);
 
-	/* The last act: to the client it is the proof that nothing of its is in use any more. */
-	closep(&session->fd);
+	/* The last act: the end of file proves to the client that the daemon uses nothing of it. */
+	if (session->fd >= 0 && socket_has_unread(session->fd)) {
+		close_unread(service, session->user, session->fd, &session->who,
+			     "descriptors that a client sent before its end");
+	} else {
+		if (session->user)
+			user_give(service, session->user);
+		closep(&session->fd);
+	}
 	free(session);
 }
 
@@ -1515,20 +1549,6 @@ static void session_drop_objects(struct session *session)
 	}
 }
 
-/* Has descriptors closed that the client sent and nobody read; returns whether that goes on. */
-static bool session_drain(struct session *session)
-{
-	while (!session->n_closings) {
-		int fds[FRAME_FDS_RECEIVED_MAX];
-		unsigned n_fds = frame_drain(session->fd, fds);
-
-		if (!n_fds)
-			return false;
-		session_close_fds(session, fds, n_fds);
-	}
-	return true;
-}
-
 /* The way to the end, as far as it goes now. */
 static void session_advance(struct message *message)
 {
@@ -1545,7 +1565,7 @@ static void session_advance(struct message *message)
 		return;
 	frame_writer_deinit(&session->writer); /* its descriptors may be of the client's files */
 	session->is_mute = true;
-	if (session_drain(session))
+	if (session->n_closings)
 		return;
 	session_free(session);
 	if (!service->n_sessions && service->look_event) {
@@ -1597,7 +1617,7 @@ int service_init(struct service *service, struct event_base *base)
 
 void service_deinit(struct service *service)
 {
-	assert(!service->n_sessions && !service->n_refused);
+	assert(!service->n_sessions);
 	turns_deinit(&service->turns);
 }
 

@@ -12,9 +12,10 @@
  *
  * The end has one order, kept by session_advance() alone: nothing is read any more; the lanes
  * give the channels back, when no block is in flight; only then slabs and files are dropped;
- * when the last is free and no call is open, descriptors that the client sent and nobody read are
- * closed on the user's helper; then the session goes.  Closing the control socket is the last act:
- * clients take it for the proof that nothing of theirs is touched any more.
+ * when the last is free and no call is open, the session is freed and its charges are given back.
+ * The close of the control socket is the last act: clients take the end of file as proof that the
+ * daemon uses nothing of theirs.  A control socket that contains unread messages is closed on a
+ * worker thread of the user, because close(2) also closes the descriptors in those messages.
  *
  * A user is all sessions of one uid: their common bounds, and helper threads on which foreign
  * descriptors are checked and closed, so that a hung file system of one user hangs only that.
@@ -58,6 +59,7 @@ struct service {
 	struct pool pool;
 	struct stores stores;
 	uint64_t client_limit[N_CHARGE_KINDS], user_limit[N_CHARGE_KINDS];
+	uint64_t max_closing_sockets; /* see service_may_accept() */
 	uint32_t spin_usec;
 	uint64_t started_nsec; /* CLOCK_MONOTONIC */
 	/* Serves one frame of a session: the layer above.  It takes descriptors with TAKE_FD or
@@ -65,14 +67,14 @@ struct service {
 	void (*on_frame)(struct session *session, struct frame *frame);
 	/* What came is no frame: tells the client if that can be, and ends the session. */
 	void (*on_garbage)(struct session *session, const char *why);
-	/* A session, or a refused connection, has gone. */
+	/* A session has gone, or a control socket that had unread messages is closed. */
 	void (*on_gone)(struct service *service);
 
 	struct turns turns; /* of sessions with requests to read; set by service_init() */
 	struct user *users;
 	struct session *sessions, **last_session; /* oldest first */
 	uint32_t n_sessions;
-	uint32_t n_refused; /* connections without a session whose descriptors are being closed */
+	uint32_t n_closing_sockets; /* with unread messages, not yet closed by a worker thread */
 	uint32_t last_id;
 	struct event *look_event; /* at idle files; NULL without sessions */
 	uint64_t look_due_nsec;
@@ -132,7 +134,7 @@ struct session {
 	struct member *members;
 	uint32_t n_channels; /* not yet given back by their lanes */
 	uint32_t n_objects;  /* slabs and files being made, there, or not yet free */
-	uint32_t n_closings; /* descriptors on their way to a close on the helper */
+	uint32_t n_closings; /* session_close_fds() calls whose descriptors are not yet closed */
 	uint32_t n_calls;
 
 	_Atomic uint32_t *board; /* of its files; NULL before Hello */
@@ -198,7 +200,8 @@ struct call {
 
 /* Makes the parts of a service that are the sessions' own.  Returns 0 or -ENOMEM. */
 int service_init(struct service *service, struct event_base *base);
-/* There must be no session.  Also of a service that is all zeroes. */
+/* There must be no session.  Also of a service that is all zeroes.  Users whose worker threads hang
+   in the close of a control socket remain. */
 void service_deinit(struct service *service);
 
 /*
@@ -207,9 +210,15 @@ void service_deinit(struct service *service);
  */
 int session_new(struct service *service, int fd, struct error *error);
 
-/* Takes a connected socket that gets no session, and closes it.  If the client has sent descriptors,
-   this happens on the user's helper. */
+/* Takes a connected socket that gets no session, and closes it: on a worker thread of the user if it
+   contains unread messages. */
 void service_close_refused(struct service *service, int fd);
+
+/*
+ * False while as many control sockets wait for their close as there may be.  Each takes a descriptor
+ * of the daemon until worker threads have closed it.
+ */
+bool service_may_accept(const struct service *service);
 
 /*
  * Ends a session; returns at once, the session goes later, never within the call.  Ops that
@@ -223,9 +232,6 @@ const char *session_title(const struct session *session);
 /* Queues one reply and sends what goes.  Takes fds: the daemon's own, or of session_file_get(). */
 void session_send(struct session *session, const void *body, size_t len, const int *fds,
 		  unsigned n_fds);
-
-/* Closes descriptors that came from the client, on the user's helper: that may hang. */
-void session_close_fds(struct session *session, const int *fds, unsigned n_fds);
 
 int call_new(struct session *session, uint64_t seq, struct call **ret_call, struct error *error);
 /* Gives the charge back, so that waiting requests go on.  NULL is fine. */

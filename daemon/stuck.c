@@ -16,6 +16,7 @@
 #include <sys/sysmacros.h>
 
 #define NSEC_PER_SEC UINT64_C(1000000000)
+#define WHO_BYTES 40 /* two numbers of 32 bits, and words */
 
 /*
  * is_watching: the main thread has been told of a call, or has a timer for one; only it ends that,
@@ -91,16 +92,27 @@ void stuck_begin(struct stuck *s, const struct stuck_about *about)
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
+/* "user 7: client 3", or without the client if there is no session. */
+static const char *who_title(const struct stuck_who *who, char text[WHO_BYTES])
+{
+	if (who->client)
+		(void)snprintf(text, WHO_BYTES, "user %u: client %" PRIu32, who->uid, who->client);
+	else
+		(void)snprintf(text, WHO_BYTES, "user %u", who->uid);
+	return text;
+}
+
 /* Under the lock. */
 static void stuck_pop(struct stuck *s)
 {
+	char who[WHO_BYTES];
+
 	*s->prev_next = s->next;
 	if (s->next)
 		s->next->prev_next = s->prev_next;
 	if (s->is_told)
-		log_client(&stuck.log_limit,
-			   "user %u: client %" PRIu32 ": %s: %s came back after %" PRIu64 " s",
-			   s->about.who.uid, s->about.who.client, s->file, s->about.what,
+		log_client(&stuck.log_limit, "%s: %s: %s came back after %" PRIu64 " s",
+			   who_title(&s->about.who, who), s->file, s->about.what,
 			   (clock_nsec() - s->since_nsec) / NSEC_PER_SEC);
 }
 
@@ -206,12 +218,10 @@ static void place_find(const struct stuck_about *about, struct stuck_place *plac
 		(void)snprintf(place->mount, sizeof(place->mount), "device %u:%u",
 			       major(about->dev), minor(about->dev));
 	else
-		(void)snprintf(place->mount, sizeof(place->mount),
-			       "a mount that does not show here");
+		(void)snprintf(place->mount, sizeof(place->mount), "no mount that is visible here");
 	(void)snprintf(place->text, sizeof(place->text),
-		       "the end of who serves it; if it is FUSE, echo 1 > "
-		       "/sys/fs/fuse/connections/%u/abort",
-		       major(about->dev) << 20 | minor(about->dev));
+		       "the end of the process that serves the file system, or is the peer of the "
+		       "socket");
 }
 
 /* A client's mounts may be many, and are read once for each call that lasts. */
@@ -301,11 +311,12 @@ int stuck_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, si
 
 static void log_told(const struct stuck_told *told, bool is_stopping)
 {
+	char who[WHO_BYTES];
+
 	(void)pthread_mutex_lock(&stuck.lock);
 	log_client(&stuck.log_limit,
-		   "user %u: client %" PRIu32 ": %s: %s has not come back for %" PRIu64
-		   " s%s: on %s; what frees it: %s",
-		   told->who.uid, told->who.client, told->file, told->what, told->usec / 1000000,
+		   "%s: %s: %s has not come back for %" PRIu64 " s%s: on %s; what frees it: %s",
+		   who_title(&told->who, who), told->file, told->what, told->usec / 1000000,
 		   is_stopping ? ", and holds up the daemon's exit" : "", told->place.mount,
 		   told->place.text);
 	(void)pthread_mutex_unlock(&stuck.lock);

@@ -267,32 +267,6 @@ unsigned frame_coming_fds(const struct frame_reader *reader, int socket_fd)
 	return header_get(header, &len, &n_fds, text, sizeof(text)) < 0 ? 0 : n_fds;
 }
 
-unsigned frame_drain(int socket_fd, int ret_fds[FRAME_FDS_RECEIVED_MAX])
-{
-	(void)shutdown(socket_fd, SHUT_RD); /* fails if the peer is gone: then it sends nothing */
-	for (;;) {
-		union received_control control;
-		char bytes[4096];
-		struct iovec iov = { .iov_base = bytes, .iov_len = sizeof(bytes) };
-		struct msghdr msg = { .msg_iov = &iov,
-				      .msg_iovlen = 1,
-				      .msg_control = &control,
-				      .msg_controllen = sizeof(control) };
-		ssize_t n = recvmsg(socket_fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-		unsigned n_fds;
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == ECONNRESET) /* told once; what came before is still there */
-			continue;
-		if (n <= 0)
-			return 0;
-		n_fds = received_fds(&msg, ret_fds);
-		if (n_fds)
-			return n_fds;
-	}
-}
-
 void frame_writer_init(struct frame_writer *writer)
 {
 	*writer = (struct frame_writer){ .last_next = &writer->first };

@@ -62,13 +62,6 @@ int frame_read(struct frame_reader *reader, int socket_fd, struct frame *ret_fra
  */
 unsigned frame_coming_fds(const struct frame_reader *reader, int socket_fd);
 
-/*
- * The end of reading: the peer can send nothing more, and what it has sent is dropped, up to the
- * first message with descriptors.  Returns how many of these it has put into ret_fds (they are the
- * caller's), or 0: nothing is left, so that close(2) of the socket closes no descriptor of the peer.
- */
-unsigned frame_drain(int socket_fd, int ret_fds[FRAME_FDS_RECEIVED_MAX]);
-
 /* Frames on their way out, oldest first. */
 struct frame_out;
 struct frame_writer {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -110,10 +111,13 @@ static void linger_open(struct lingering *linger)
 	_cleanup_(closep) int listen_fd = (int)CHECK_SYS(socket(AF_INET, SOCK_STREAM, 0));
 	static const char bytes[65536];
 
+	/* A small window: most of what fits into the send buffer stays unsent. */
+	CHECK_SYS(setsockopt(listen_fd, SOL_SOCKET, SO_RCVBUF, &(int){ 4096 }, sizeof(int)));
 	CHECK_SYS(bind(listen_fd, (struct sockaddr *)&address, len));
 	CHECK_SYS(listen(listen_fd, 1));
 	CHECK_SYS(getsockname(listen_fd, (struct sockaddr *)&address, &len));
 	linger->fd = (int)CHECK_SYS(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	CHECK_SYS(setsockopt(linger->fd, SOL_SOCKET, SO_SNDBUF, &(int){ 65536 }, sizeof(int)));
 	CHECK_SYS(connect(linger->fd, (struct sockaddr *)&address, len));
 	linger->peer = (int)CHECK_SYS(accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC));
 	CHECK_SYS(getsockname(linger->fd, (struct sockaddr *)&address, &len));
@@ -282,6 +286,137 @@ TEST(backlog, "descriptors sent to connections that nobody accepted held up the 
 	daemon_wait_end(daemon, 0);
 	for (unsigned i = 0; i < BACKLOG; i++)
 		raw_close(&waiting[i]);
+}
+
+#define CROWD 3u       /* an ordinary user may have 1024 descriptors in flight */
+#define CROWD_FDS 252u /* with each */
+#define SPARE_FDS 10u  /* that the daemon opens for a moment */
+
+static void crowd_refused(struct daemon *daemon, struct raw *raw)
+{
+	raw_connect(raw, daemon);
+}
+
+/* It is over when the daemon reads this, and the next message is unread. */
+static void crowd_ended(struct daemon *daemon, struct raw *raw)
+{
+	static const uint8_t garbage[FRAME_HEADER_BYTES] = { 255, 255, 255, 255 };
+
+	raw_connect(raw, daemon);
+	raw_send_bytes(raw, garbage, sizeof(garbage), (int[]){ raw->fd }, 1);
+}
+
+static const struct {
+	const char *what;
+	void (*connect)(struct daemon *daemon, struct raw *raw);
+	unsigned max_clients;
+} crowds[] = {
+	{ "refused", crowd_refused, 1 },
+	{ "ended", crowd_ended, 0 },
+};
+
+TEST_TABLE(crowd, crowds, "the daemon received the descriptors of connections that had ended")
+{
+	_cleanup_(raw_close) struct raw first = RAW_NONE;
+	struct daemon *daemon = daemon_with_clients(crowds[row].max_clients);
+	struct raw raws[CROWD];
+	struct lingering lingers[CROWD];
+	struct usage before, now;
+
+	raw_open(&first, daemon);
+	before = daemon_usage(daemon);
+	process_stop(daemon->pid); /* what is sent is there before the connection is accepted */
+	for (unsigned i = 0; i < CROWD; i++) {
+		linger_open(&lingers[i]);
+		raws[i] = (struct raw)RAW_NONE;
+		crowds[row].connect(daemon, &raws[i]);
+		send_linger(raws[i].fd, &lingers[i], CROWD_FDS + 1, 0);
+	}
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	for (unsigned i = 0; i < CROWD; i++) {
+		linger_wait_closing(&lingers[i]);
+		raw_wait_closed(&raws[i]); /* its end does not wait for the close */
+	}
+	now = daemon_usage(daemon);
+	CHECK_MSG(now.n_fds <= before.n_fds + CROWD + SPARE_FDS, "%u descriptors, %u before",
+		  now.n_fds, before.n_fds);
+	for (unsigned i = 0; i < CROWD; i++) {
+		closep(&lingers[i].peer);
+		raw_close(&raws[i]);
+	}
+	daemon_usage_back(daemon, &before);
+}
+
+TEST(refused_stop, "the close of a refused connection's descriptor kept the daemon from exiting")
+{
+	_cleanup_(raw_close) struct raw first = RAW_NONE;
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	struct daemon *daemon = daemon_with_clients(1);
+	struct lingering linger;
+
+	linger_open(&linger);
+	raw_open(&first, daemon);
+	refused(daemon, &raw, &linger);
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	linger_wait_closing(&linger);
+	daemon_log_wait(daemon,
+			"descriptors that a refused connection sent: close has not come back");
+	CHECK(!daemon_log_has(daemon, "client 0"));
+	CHECK(!daemon_log_has(daemon, "/sys/fs/fuse"));
+	daemon_stop(daemon);
+	closep(&linger.peer);
+}
+
+#define BOUND_FILES \
+	512u /* RLIMIT_NOFILE of the daemon; a quarter is more than a user has threads */
+#define BOUND_CLOSING (BOUND_FILES / 4 + 1)
+#define BOUND_CROWD (BOUND_FILES + 10u)
+
+static void limit_files(void)
+{
+	const struct rlimit limit = { BOUND_FILES, BOUND_FILES };
+
+	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+TEST(refused_bound, "refused connections whose close hung took all of the daemon's descriptors")
+{
+	_cleanup_(raw_close) struct raw first = RAW_NONE;
+	struct daemon *daemon;
+	static struct lingering lingers[BOUND_CROWD];
+	static struct raw raws[BOUND_CROWD];
+	char *path = test_text("%s/dsaiod.conf", test_dir());
+	_cleanup_(fclosep) FILE *file = fopen(path, "we");
+	struct raw_slab slab;
+	struct usage before, now;
+
+	CHECK(file);
+	CHECK(fputs("[daemon]\nuser_clients = 1\n", file) >= 0);
+	CHECK(fflush(file) == 0);
+	daemon = daemon_start_with(&(struct daemon_options){ .args = DAEMON_ARGS("--config", path),
+							     .before_exec = limit_files });
+	raw_open(&first, daemon);
+	before = daemon_usage(daemon);
+	process_stop(daemon->pid); /* once: a signal ends each close(2) that waits */
+	for (unsigned i = 0; i < BOUND_CROWD; i++) {
+		linger_open(&lingers[i]);
+		raws[i] = (struct raw)RAW_NONE;
+		raw_connect(&raws[i], daemon);
+		send_linger(raws[i].fd, &lingers[i], 1, 0);
+	}
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	daemon_log_wait(daemon, "the next client waits until one is closed");
+	now = daemon_usage(daemon);
+	CHECK_MSG(now.n_fds <= before.n_fds + BOUND_CLOSING + SPARE_FDS,
+		  "%u descriptors, %u before", now.n_fds, before.n_fds);
+	for (unsigned i = 0; i < BOUND_CROWD; i++)
+		closep(&lingers[i].peer);
+	for (unsigned i = 0; i < BOUND_CROWD; i++) {
+		raw_wait_closed(&raws[i]);
+		raw_close(&raws[i]);
+	}
+	raw_slab(&first, 4096, &slab); /* it is served */
+	raw_slab_unmap(&slab);
 }
 
 TEST(bell_socket, "a client queued descriptors in its bell socket, to be closed with it")

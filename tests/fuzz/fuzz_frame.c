@@ -1,5 +1,5 @@
 /*
- * frame_read() and frame_drain(): any bytes, in any pieces, with any number of descriptors.
+ * frame_read(): any bytes, in any pieces, with any number of descriptors.
  *
  * Input: a byte for the number of descriptors, one for the size of the pieces, then the stream.
  */
@@ -40,7 +40,7 @@ static void send_piece(int fd, const uint8_t *data, size_t size, unsigned n_fds)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct frame_reader reader = { 0 };
-	int sockets[2], unread[FRAME_FDS_RECEIVED_MAX], r = -EAGAIN, lowest, after;
+	int sockets[2], r = -EAGAIN, lowest, after;
 	struct frame frame;
 	unsigned n_fds;
 	size_t piece;
@@ -80,9 +80,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 	}
 	frame_reader_deinit(&reader);
-	while ((n_fds = frame_drain(sockets[1], unread)))
-		for (unsigned i = 0; i < n_fds; i++)
-			(void)close(unread[i]);
 	(void)close(sockets[0]);
 	(void)close(sockets[1]);
 	after = dup(0); /* no descriptor is left over */

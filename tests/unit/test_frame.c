@@ -208,33 +208,6 @@ START_TEST(the_kernel_closed_what_a_reader_had_no_room_for)
 }
 END_TEST
 
-START_TEST(a_drained_socket_has_no_descriptor_and_takes_none)
-{
-	static const uint8_t bytes[10000];
-	int fds[FRAME_FDS_RECEIVED_MAX];
-	unsigned before = n_open_fds();
-	struct pair pair;
-
-	pair_init(&pair);
-	pair_send_raw(&pair, bytes, sizeof(bytes), 0);
-	pair_send_raw(&pair, bytes, 1, 3);
-	pair_send_raw(&pair, bytes, 1, FRAME_FDS_RECEIVED_MAX);
-	pair_send_raw(&pair, bytes, 1, 0);
-	ck_assert_uint_eq(frame_drain(pair.b, fds), 3);
-	ck_assert_int_eq(send(pair.a, bytes, 1, MSG_NOSIGNAL), -1);
-	ck_assert_int_eq(errno, EPIPE);
-	for (unsigned i = 0; i < 3; i++)
-		(void)close(fds[i]);
-	ck_assert_uint_eq(frame_drain(pair.b, fds), FRAME_FDS_RECEIVED_MAX);
-	for (unsigned i = 0; i < FRAME_FDS_RECEIVED_MAX; i++)
-		(void)close(fds[i]);
-	ck_assert_uint_eq(frame_drain(pair.b, fds), 0);
-	ck_assert_int_eq(send(pair.b, bytes, 1, 0), 1); /* the other direction still works */
-	pair_deinit(&pair);
-	ck_assert_uint_eq(n_open_fds(), before);
-}
-END_TEST
-
 START_TEST(descriptors_that_no_header_announced_are_refused_at_the_next_read)
 {
 	static const uint8_t bytes[] = { 1, 0, 0, 0, 0, 0, 0, 0, 'x' };
@@ -358,7 +331,6 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, descriptors_travel_with_their_own_frame);
 	tcase_add_loop_test(tcase, what_is_no_frame_is_refused_with_the_reason, 0, N_ROWS(garbage));
 	tcase_add_test(tcase, the_kernel_closed_what_a_reader_had_no_room_for);
-	tcase_add_test(tcase, a_drained_socket_has_no_descriptor_and_takes_none);
 	tcase_add_test(tcase, descriptors_that_no_header_announced_are_refused_at_the_next_read);
 	tcase_add_test(tcase, descriptors_with_each_byte_of_a_header_do_not_gather);
 	tcase_add_test(tcase, the_end_between_frames_is_an_end);
