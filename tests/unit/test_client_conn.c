@@ -178,6 +178,28 @@ START_TEST(a_call_returns_while_an_earlier_one_hangs)
 }
 END_TEST
 
+START_TEST(a_thread_that_stops_polling_leaves_that_to_another)
+{
+	struct caller polling = { .bytes = 1 }, following = { .bytes = 2 };
+	uint64_t polling_seq, following_seq, bytes;
+	bool is_polling = false;
+
+	ck_assert_int_eq(pthread_create(&polling.thread, NULL, caller_main, &polling), 0);
+	polling_seq = daemon_receive(&bytes);
+	while (!is_polling) {
+		(void)pthread_mutex_lock(&conn.lock);
+		is_polling = conn.n_polling > 0;
+		(void)pthread_mutex_unlock(&conn.lock);
+	}
+	ck_assert_int_eq(pthread_create(&following.thread, NULL, caller_main, &following), 0);
+	following_seq = daemon_receive(&bytes); /* it has the lock until it sleeps */
+	daemon_reply(polling_seq, 1);
+	callers_join(&polling, 1, 0);
+	daemon_reply(following_seq, 2);
+	callers_join(&following, 1, 0);
+}
+END_TEST
+
 START_TEST(the_daemons_end_ends_all_calls)
 {
 	struct caller callers[N_CALLS] = { 0 };
@@ -307,6 +329,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_checked_fixture(tcase, conn_setup, conn_teardown);
 	tcase_add_test(tcase, replies_in_another_order_reach_their_calls_with_their_descriptors);
 	tcase_add_test(tcase, a_call_returns_while_an_earlier_one_hangs);
+	tcase_add_test(tcase, a_thread_that_stops_polling_leaves_that_to_another);
 	tcase_add_test(tcase, the_daemons_end_ends_all_calls);
 	tcase_add_test(tcase, a_reply_that_nobody_asked_for_breaks_the_connection);
 	tcase_add_test(tcase, posts_never_wait_and_their_replies_disturb_no_call);
