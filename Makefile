@@ -297,6 +297,9 @@ install: all ## install to $(DESTDIR)$(prefix)
 		$(INSTALL) -m 644 etc/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/
 
 uninstall: ## remove what install put there, but a configuration that was changed
+	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ] && \
+	   [ "$$(systemctl show -P FragmentPath dsaiod.socket)" = "$(unitdir)/dsaiod.socket" ]; then \
+		systemctl disable --now dsaiod.socket dsaiod.service; fi
 	rm -f $(addprefix $(DESTDIR),$(sbindir)/dsaiod $(bindir)/dsaioctl $(libdir)/$(SONAME) \
 		$(libdir)/libdsaio-client.so $(libdir)/pkgconfig/libdsaio-client.pc \
 		$(includedir)/dsaio.h $(unitdir)/dsaiod.service $(unitdir)/dsaiod.socket \

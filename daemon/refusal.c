@@ -19,7 +19,7 @@
 /* It names no value of the configuration, which not every user may read. */
 static const struct error refused = {
 	.code = -ECHILD,
-	.text = "connect: the service cannot start: its log has the cause (journalctl -u dsaiod), and "
+	.text = "the service cannot start: its log has the cause (journalctl -u dsaiod), and "
 		"dsaiod --check-config finds mistakes in the configuration; the next client starts "
 		"it again",
 };

@@ -187,9 +187,10 @@ static int write_file(int dir_fd, const char *name, const struct bench_report_ru
 		r = -errno;
 		closep(&copy);
 	} else {
+		errno = 0;
 		r = bench_report_write(out, runs, n_runs);
-		if (r == 0 && ferror(out))
-			r = -EIO;
+		if (r == 0 && ferror(out)) /* of the write that failed, unless it is lost */
+			r = errno ? -errno : -EIO;
 		if (fclose(out) != 0 && r == 0)
 			r = -errno;
 	}

@@ -7,7 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+/* SIGPIPE: whoever read the output is gone. */
+static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 #define N_SIGNALS (sizeof(signals) / sizeof(signals[0]))
 
 static volatile sig_atomic_t caught;

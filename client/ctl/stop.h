@@ -1,7 +1,7 @@
 /*
  * Ctrl-C in commands that have something to clean up.
  *
- * SIGINT, SIGTERM and SIGHUP set a flag and make a descriptor readable.  The command then ends in
+ * SIGINT, SIGTERM, SIGHUP and SIGPIPE set a flag and make a descriptor readable.  The command then ends in
  * its own way: processes stopped, files removed, results kept.  At the very end stop_end() lets the
  * signal end the process, so that a shell leaves the loop that the command runs in.
  */

@@ -33,6 +33,9 @@
 /* A daemon that was asked and has said nothing for so long is taken for stopped. */
 #define CONN_SILENT_MSEC 30000u
 
+/* The daemon's sentences, which end with what to do, have at most 480. */
+#define CONN_TEXT_BYTES 512u
+
 struct conn_pending;
 
 struct dsaio_conn {
@@ -57,7 +60,7 @@ struct dsaio_conn {
 	uint64_t heard_nsec;  /* when the last reply came; 0: none yet */
 	uint64_t pinged_nsec; /* when it was asked for a sign of life after that; 0: it was not */
 	bool is_ended;	      /* nothing is read any more, for this reason: */
-	char end_text[160];
+	char end_text[CONN_TEXT_BYTES];
 
 	/* from HelloReply */
 	uint64_t features;

@@ -246,7 +246,7 @@ static void calls_receive(struct dsaio_conn *conn)
 {
 	while (!conn->is_ended) {
 		_cleanup_(frame_deinit) struct frame frame = { .n_fds = 0 };
-		char text[160] = "";
+		char text[CONN_TEXT_BYTES] = "";
 		int r;
 
 		places_make_room(conn);

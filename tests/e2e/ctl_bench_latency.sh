@@ -137,10 +137,18 @@ what_is_no_result_is_told_and_an_old_report_stays() {
 }
 
 start_daemon
+# It died of SIGPIPE at once, and its test files stayed.
+a_reader_that_goes_away_leaves_no_files() {
+	"$ctl" bench latency --nvme-path "$store" --sizes 4K 8K --iterations 20 2>/dev/null | head -n 1 >"$dir/out"
+	local rc=${PIPESTATUS[0]}
+	why="exit status $rc, left: $(ls -A "$store")"
+	[ "$rc" = 141 ] && [ -z "$(find "$store" -name '_dsaioctl_bench.*')" ]
+}
+
 for t in each_size_is_written_and_then_read numbers_agree_with_each_other the_open_loop_keeps_its_rate \
 	what_few_transfers_do_not_tell_is_not_printed a_rate_that_is_missed_is_told \
 	advice_names_no_option_of_another_bench \
-	absurd_values_are_refused ctrl_c_removes_the_file a_report_is_one_page_beside_the_results \
+	absurd_values_are_refused ctrl_c_removes_the_file a_reader_that_goes_away_leaves_no_files a_report_is_one_page_beside_the_results \
 	several_runs_go_to_one_page what_is_no_result_is_told_and_an_old_report_stays; do
 	run_test $t
 done

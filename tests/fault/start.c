@@ -226,8 +226,9 @@ static void check_refused(const char *path)
 {
 	struct dsaio_client *client;
 
-	CHECK_FAILS(dsaio_connect(path, &client), -ECHILD,
-		    "the service cannot start;journalctl -u dsaiod;--check-config");
+	CHECK_FAILS(
+		dsaio_connect(path, &client), -ECHILD,
+		"the service cannot start;journalctl -u dsaiod;--check-config;next client starts it again");
 }
 
 TEST(refused, "a client that waits for a service that cannot start is refused, not left waiting")
