@@ -367,8 +367,8 @@ TEST(refused_stop, "the close of a refused connection's descriptor kept the daem
 	closep(&linger.peer);
 }
 
-#define BOUND_FILES \
-	512u /* RLIMIT_NOFILE of the daemon; a quarter is more than a user has threads */
+/* RLIMIT_NOFILE of the daemon: a quarter is more than a user has threads. */
+#define BOUND_FILES 384u
 #define BOUND_CLOSING (BOUND_FILES / 4 + 1)
 #define BOUND_CROWD (BOUND_FILES + 10u)
 
