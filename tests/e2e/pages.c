@@ -39,19 +39,21 @@ static struct daemon *daemon_for_many(void)
 	return daemon_start(DAEMON_ARGS("--config", path));
 }
 
-/* They stay until the test ends. */
+/* Their connections stay until the test ends. */
 static void clients_start(const struct daemon *daemon)
 {
+	static struct raw raws[CLIENTS + 1];
 	struct raw_channel channel;
 	struct raw_file file;
-	struct raw raw;
 
 	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
 	for (unsigned i = 0; i < CLIENTS + 1; i++) {
-		raw_open(&raw, daemon);
-		raw_file(&raw, daemon_path(daemon, "f"), O_RDONLY, &file);
+		struct raw *raw = &raws[i];
+
+		raw_open(raw, daemon);
+		raw_file(raw, daemon_path(daemon, "f"), O_RDONLY, &file);
 		for (unsigned k = 0; k < (i == CLIENTS / 2 ? MANY_HANDLES : HANDLES); k++)
-			raw_channel(&raw, raw_handle(&raw), file.store, 4, false, &channel);
+			raw_channel(raw, raw_handle(raw), file.store, 4, false, &channel);
 	}
 }
 

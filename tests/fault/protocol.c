@@ -479,8 +479,9 @@ FAULT(c4_flood, "C4 descriptors without end, with no frame that is whole, are no
 		raw_send_bytes(&raw, &byte, 1, fds, ARRAY_SIZE(fds));
 	}
 	beside_ok();
-	after = daemon_usage(daemon);
-	CHECK_MSG(after.n_fds <= before.n_fds + 20, "%u -> %u", before.n_fds, after.n_fds);
+	do /* a worker thread closes them */
+		after = daemon_usage(daemon);
+	while (after.n_fds > before.n_fds + 20 && usleep(10000) == 0);
 }
 
 FAULT(c4_hello, "C4 Hello with descriptors that are no pidfd, or another's: hurts only its sender")
@@ -536,7 +537,8 @@ TEST(c20_replies, "C20 a client that never reads its replies: held back, then se
 	test_note("%u requests sent without reading a reply: the daemon's memory %" PRIu64
 		  " -> %" PRIu64 " kB",
 		  n_sent, before.rss_kib, after.rss_kib);
-	CHECK(after.rss_kib < before.rss_kib + 16 * 1024);
+	/* The address sanitizer keeps what was freed, up to 256 MiB. */
+	CHECK(after.rss_kib < before.rss_kib + (test_is_slow() ? 272u : 16u) * 1024);
 	CHECK_MSG(n_sent < n_wanted, "it is never held back");
 
 	/* Now it reads: nothing was lost. */
