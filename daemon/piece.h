@@ -53,7 +53,6 @@ struct piece {
 	uint32_t bytes;	       /* in flight, as counted */
 	uint16_t channel_lane; /* whose depth it counts in */
 	bool is_block;	       /* helpers are its engine: it counts as its client's block */
-	bool is_gated;	       /* it holds the gate of its inode */
 };
 
 void piece_do(struct piece *piece);
