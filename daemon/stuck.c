@@ -214,11 +214,16 @@ static void place_find(const struct stuck_about *about, struct stuck_place *plac
 		tell_way_out(&mount, about->who.uid, place->text, sizeof(place->text));
 		return;
 	}
-	if (about->dev)
+	if (about->dev) {
 		(void)snprintf(place->mount, sizeof(place->mount), "device %u:%u",
 			       major(about->dev), minor(about->dev));
-	else
-		(void)snprintf(place->mount, sizeof(place->mount), "no mount that is visible here");
+		(void)snprintf(place->text, sizeof(place->text),
+			       "the end of the process that serves it; if it is FUSE, echo 1 > "
+			       "/sys/fs/fuse/connections/%u/abort",
+			       major(about->dev) << 20 | minor(about->dev));
+		return;
+	}
+	(void)snprintf(place->mount, sizeof(place->mount), "no mount that is visible here");
 	(void)snprintf(place->text, sizeof(place->text),
 		       "the end of the process that serves the file system, or is the peer of the "
 		       "socket");
