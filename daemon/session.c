@@ -418,6 +418,7 @@ static void session_lost(struct session *session)
 
 static void session_flush(struct session *session)
 {
+	static const struct timeval retry = { .tv_usec = 10000 };
 	int r;
 
 	if (session->is_mute)
@@ -425,6 +426,8 @@ static void session_flush(struct session *session)
 	r = frame_flush(&session->writer, session->fd);
 	if (r == -EAGAIN)
 		(void)event_add(session->write_event, NULL); /* as for reading */
+	else if (r == -ETOOMANYREFS && event_add(session->retry_event, &retry) == 0)
+		return; /* the uid has more descriptors in flight than the daemon may open */
 	else if (r < 0)
 		session_lost(session);
 	else
@@ -1503,6 +1506,8 @@ static void session_free(struct session *session)
 		event_free(session->read_event);
 	if (session->write_event)
 		event_free(session->write_event);
+	if (session->retry_event)
+		event_free(session->retry_event);
 	if (session->pid_event)
 		event_free(session->pid_event);
 	closep(&session->pidfd);
@@ -1665,7 +1670,8 @@ int session_new(struct service *service, int fd, struct error *error)
 	session->read_event = event_new(service->base, fd, EV_READ | EV_PERSIST, on_readable,
 					session);
 	session->write_event = event_new(service->base, fd, EV_WRITE, on_writable, session);
-	if (!session->read_event || !session->write_event)
+	session->retry_event = evtimer_new(service->base, on_writable, session);
+	if (!session->read_event || !session->write_event || !session->retry_event)
 		return error_set(error, -ENOMEM, "connection: events");
 	len = sizeof(pidfd);
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0 &&

@@ -144,7 +144,8 @@ struct session {
 
 	int fd, pidfd; /* pidfd: -1 if there is none */
 	struct event *read_event, *write_event, *pid_event;
-	bool is_reading; /* else the client waits: too many calls, or unread replies */
+	struct event *retry_event; /* a timer: replies that could not be sent */
+	bool is_reading;	   /* else the client waits: too many calls, or unread replies */
 	struct turn turn;
 	struct frame_reader reader;
 	struct frame_writer writer;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -365,6 +366,45 @@ TEST(c12_descriptors,
 	}
 	CHECK(daemon_wait_clients(daemon, 0, UINT64_MAX));
 	dsaio_disconnect(client_open(daemon));
+}
+
+#define IN_FLIGHT 100u /* more than few_descriptors() */
+
+/* Leaves descriptors in a socket of this process: the kernel counts them for the uid. */
+static void put_in_flight(int sockets[2])
+{
+	struct raw raw = RAW_NONE;
+	int fds[IN_FLIGHT];
+
+	for (unsigned i = 0; i < IN_FLIGHT; i++)
+		fds[i] = STDERR_FILENO;
+	CHECK_SYS(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets));
+	raw.fd = sockets[0];
+	raw_send_bytes(&raw, "", 1, fds, IN_FLIGHT);
+}
+
+/* Without capabilities the daemon may send no descriptor while its uid has so many in flight. */
+TEST(c12_in_flight,
+     "C12 descriptors of another program in flight: a client is served late, not hung up on")
+{
+	struct daemon *daemon = daemon_start_with(
+		&(struct daemon_options){ .before_exec = few_descriptors });
+	struct raw raw = RAW_NONE;
+	Wire__Hello hello = WIRE__HELLO__INIT;
+	Wire__Request request = RAW_REQUEST(HELLO, hello, &hello);
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	int sockets[2];
+
+	put_in_flight(sockets);
+	raw_connect(&raw, daemon);
+	hello.version_min = hello.version_max = 1;
+	raw_send(&raw, &request, NULL, 0);
+	(void)wait_readable(raw.fd, 100000); /* time to hang up in */
+	CHECK_SYS(close(sockets[0]));
+	CHECK_SYS(close(sockets[1]));
+	raw_receive(&raw, &answer);
+	CHECK(answer.reply && answer.reply->error == 0);
+	raw_close(&raw);
 }
 
 /* The lowest number that no descriptor of the process has. */
