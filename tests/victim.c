@@ -80,20 +80,29 @@ static void read_one(struct victim *victim, enum call call, struct rig *rig, voi
 	pattern_check(memory, READ_BYTES, 1, off, "what a victim read");
 }
 
+/* Connects, opens the file and takes memory for a read, which it returns. */
+static void *arrive(struct victim *victim, struct rig *rig)
+{
+	void *memory;
+
+	call_begin(victim, CONNECT);
+	rig_open(rig, NULL);
+	call_end(victim);
+	call_begin(victim, OPEN);
+	(void)rig_file(rig, "victim", O_RDONLY);
+	call_end(victim);
+	call_begin(victim, ALLOC);
+	CHECK_CALL(dsaio_alloc(rig->client, READ_BYTES, &memory));
+	call_end(victim);
+	return memory;
+}
+
 static void newcomer(struct victim *victim, const struct rig *old, uint64_t *random)
 {
 	struct rig rig = { .daemon = old->daemon };
 	void *memory;
 
-	call_begin(victim, CONNECT);
-	rig_open(&rig, NULL);
-	call_end(victim);
-	call_begin(victim, OPEN);
-	(void)rig_file(&rig, "victim", O_RDONLY);
-	call_end(victim);
-	call_begin(victim, ALLOC);
-	CHECK_CALL(dsaio_alloc(rig.client, READ_BYTES, &memory));
-	call_end(victim);
+	memory = arrive(victim, &rig);
 	read_one(victim, FIRST_READ, &rig, memory, random);
 	call_begin(victim, DISCONNECT);
 	rig_close(&rig);
@@ -125,15 +134,7 @@ static void victim_main(struct victim *victim, const struct daemon *daemon)
 		CHECK_SYS(setresuid(VICTIM_UID, VICTIM_UID, VICTIM_UID));
 	}
 	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL)); /* a change of user clears it */
-	call_begin(victim, CONNECT);
-	rig_open(&rig, NULL);
-	call_end(victim);
-	call_begin(victim, OPEN);
-	(void)rig_file(&rig, "victim", O_RDONLY);
-	call_end(victim);
-	call_begin(victim, ALLOC);
-	CHECK_CALL(dsaio_alloc(rig.client, READ_BYTES, &memory));
-	call_end(victim);
+	memory = arrive(victim, &rig);
 	while (!atomic_load(&victim->must_stop)) {
 		victim_round(victim, &rig, memory, &random);
 		(void)atomic_fetch_add(&victim->n_rounds, 1);

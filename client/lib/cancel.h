@@ -20,7 +20,7 @@ static inline int cancel_disable(void)
 {
 	int before;
 
-	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* can not fail */
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* cannot fail */
 	return before;
 }
 

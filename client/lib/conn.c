@@ -34,10 +34,10 @@ static void conn_free(struct dsaio_conn *conn)
 		(void)shutdown(conn->fd, SHUT_RDWR); /* fails only if the daemon is gone */
 		(void)close(conn->fd);		     /* a socket has nothing left to say */
 	}
-	if (conn->file_board) /* our own mapping: can not fail */
+	if (conn->file_board) /* our own mapping: cannot fail */
 		(void)munmap((void *)conn->file_board, file_board_bytes(conn->max_files));
 	conn_calls_deinit(conn);
-	(void)pthread_mutex_destroy(&conn->lock); /* nobody is in a call: can not fail */
+	(void)pthread_mutex_destroy(&conn->lock); /* nobody is in a call: cannot fail */
 	free(conn->path);
 	free(conn->daemon_version);
 	free(conn);
@@ -211,7 +211,7 @@ static int conn_try(const char *path, struct found *found, struct dsaio_conn **r
 	conn->reader.is_exact = true;
 	frame_writer_init(&conn->writer);
 	conn->writer.close_fds = conn_keep_fds;
-	(void)pthread_mutex_init(&conn->lock, NULL); /* default attributes: can not fail */
+	(void)pthread_mutex_init(&conn->lock, NULL); /* default attributes: cannot fail */
 	r = discover(path, found);
 	if (r < 0)
 		return r;

@@ -162,7 +162,7 @@ static void pending_complete(struct dsaio_conn *conn, struct conn_pending *call)
 {
 	pending_remove(conn, call);
 	call->is_done = true;
-	(void)pthread_cond_signal(&call->cond); /* can not fail */
+	(void)pthread_cond_signal(&call->cond); /* cannot fail */
 }
 
 /* Nothing is read from now on, and all calls end with that error and reason. */
@@ -376,7 +376,7 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 	char why[sizeof(conn->end_text)];
 	int r;
 
-	(void)pthread_mutex_lock(locked); /* a plain mutex: can not fail */
+	(void)pthread_mutex_lock(locked); /* a plain mutex: cannot fail */
 	if (atomic_load(&conn->is_broken)) {
 		(void)pthread_mutex_unlock(TAKE_PTR(locked));
 		return conn_lost(conn, what, "the connection is broken");
@@ -498,7 +498,7 @@ bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered)
 	(void)pthread_mutex_lock(&conn->lock);
 	if (conn->n_answered == n_answered && conn->n_unawaited && !conn->is_ended) {
 		pending_add(conn, &call);
-		(void)pending_await(conn, &call, false); /* no limit: can not time out */
+		(void)pending_await(conn, &call, false); /* no limit: cannot time out */
 	}
 	is_answered = conn->n_answered != n_answered;
 	(void)pthread_mutex_unlock(&conn->lock);
