@@ -1,5 +1,5 @@
 # dsaiod: builds the daemon, the client library and dsaioctl into build/, from where they run
-# uninstalled.  `make help` lists what can be asked for; source lists stand in the way of an op.
+# uninstalled.  `make help` lists the targets.
 
 # ---- what may be set on the command line ----
 
@@ -32,20 +32,11 @@ CLANG   = clang
 
 # ---- sources ----
 
-PROTO_SRC   = proto/frame.c proto/socket.c proto/profile.c proto/size.c proto/escape.c
-DAEMON_SRC  = $(patsubst %,daemon/%.c,main server request status session turns peer stores store kept \
-	      lane channel op deadline file pool idtable sched window split edge gate extend piece probe helper \
-	      inbox stuck engine_libaio privileges check refusal config charge mount error stats log)
-LIB_SRC     = $(patsubst %,client/lib/%.c,op file cache inode bounce slots copiers buffer cut import handle \
-	      channel wait client conn conn_call discover spawn error debug \
-	      sized)
-CTL_SRC     = $(patsubst %,client/ctl/%.c,main cmd_status cmd_stores cmd_clients cmd_pool \
-	      cmd_profile cmd_cp cmd_cat cmd_put cmd_bench cmd_bench_io cmd_bench_sweep \
-	      cmd_bench_tune cmd_bench_latency cmd_bench_report bench bench_tuner bench_histogram \
-	      bench_report bench_svg bench_options bench_space bench_point bench_crew bench_files \
-	      bench_guest bench_place bench_disks bench_results bench_logs newfile huge_pages \
-	      ask setting show copy \
-	      student measure json private progress table flags units stop ctl)
+# A source file in one of these folders is part of the program; nothing else lists it.
+PROTO_SRC   = $(sort $(wildcard proto/*.c proto/util/*.c))
+DAEMON_SRC  = $(sort $(wildcard daemon/*.c daemon/*/*.c))
+LIB_SRC     = $(sort $(wildcard client/lib/*.c client/lib/*/*.c))
+CTL_SRC     = $(sort $(wildcard client/ctl/*.c client/ctl/*/*.c))
 HARNESS_SRC = tests/harness.c tests/stores.c tests/fuse.c tests/victim.c
 # Each is a program of its own.
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
@@ -155,14 +146,14 @@ $(BUILD)/ctl.a: $(filter-out %/main.o,$(CTL_OBJ))
 $(BUILD)/libdsaio-client.a: $(LIB_OBJ) $(PROTO_OBJ)
 $(BUILD)/harness.a: $(call obj,$(HARNESS_SRC)) $(PROTO_OBJ)
 $(ARCHIVES) $(BUILD)/harness.a:
-	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^
+	$(call say,AR,$@)rm -f $@ && ar qcs $@ $^
 
 $(BUILD)/libdsaio-client.pc: Makefile client/lib/dsaio.h | $(BUILD)/proto
 	@printf '%s\n' 'Name: libdsaio-client' 'Description: tensors to and from NVMe through dsaiod' \
 		'Version: $(VERSION)' 'Cflags: -I$(CURDIR)/client/lib' \
 		'Libs: -L$(abspath $(BUILD)) -ldsaio-client -Wl,-rpath,$(abspath $(BUILD))' >$@
 
-$(BUILD)/%.o: %.c | $(BUILD)/proto/dsaio.pb-c.h $(BUILD)/proto/dirs.h
+$(BUILD)/%.o: %.c | $(BUILD)/proto/dsaio.pb-c.h $(BUILD)/proto/dirs.h $(BUILD)/proto/version.h
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(COMPILE) -c -o $@ $<
 
@@ -181,6 +172,9 @@ $(BUILD)/proto/dirs.h: force | $(BUILD)/proto
 		LOCALSTATEDIR '$(localstatedir)' >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 .PHONY: force
+# The daemon has the library's version without the library's header.
+$(BUILD)/proto/version.h: client/lib/dsaio.h | $(BUILD)/proto
+	@sed -n '/^.define DSAIO_VERSION "/p' $< >$@
 
 # Unit tests see inside, and link the archives; the others link the library, as programs do.
 $(BUILD)/tests/unit/test_bench_statistics: $(BUILD)/tests/bench/statistics.o
@@ -294,7 +288,7 @@ install: all ## install to $(DESTDIR)$(prefix)
 	$(INSTALL) -m 644 systemd/dsaiod.sysusers $(DESTDIR)$(sysusersdir)/dsaiod.conf
 	$(foreach page,$(MAN),$(INSTALL) -m 644 $(page) $(DESTDIR)$(call man_dir,$(page))/ &&) :
 	[ -e $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf ] || \
-		$(INSTALL) -m 644 etc/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/
+		$(INSTALL) -m 644 systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/
 
 uninstall: ## remove what install put there, but a configuration that was changed
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ] && \
@@ -305,7 +299,7 @@ uninstall: ## remove what install put there, but a configuration that was change
 		$(includedir)/dsaio.h $(unitdir)/dsaiod.service $(unitdir)/dsaiod.socket \
 		$(sysusersdir)/dsaiod.conf \
 		$(foreach page,$(MAN),$(call man_dir,$(page))/$(notdir $(page))))
-	! cmp -s etc/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf || \
+	! cmp -s systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf || \
 		rm -f $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf
 
 # ---- keep it clean ----

@@ -7,17 +7,17 @@
  * Stop (SIGTERM or SIGINT): the server lets what was taken end; on a second signal it drops what has
  * not started.  Blocks in flight have to come back in any case.
  */
-#include "client/lib/dsaio.h" /* the version is the project's */
-#include "daemon/check.h"
-#include "daemon/config.h"
-#include "daemon/engine.h"
-#include "daemon/log.h"
-#include "daemon/privileges.h"
-#include "daemon/refusal.h"
-#include "daemon/server.h"
-#include "proto/cleanup.h"
+#include "proto/version.h" /* the version is the project's */
+#include "daemon/config/check.h"
+#include "daemon/config/config.h"
+#include "daemon/engine/engine.h"
+#include "daemon/base/log.h"
+#include "daemon/config/privileges.h"
+#include "daemon/control/refusal.h"
+#include "daemon/control/server.h"
+#include "proto/util/cleanup.h"
 #include "proto/dirs.h"
-#include "proto/socket.h"
+#include "proto/util/socket.h"
 
 #include <errno.h>
 #include <event2/event.h>

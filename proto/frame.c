@@ -9,7 +9,7 @@
  * one message.  They are received too, so that the owner can close them where that may wait.
  */
 #include "proto/frame.h"
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 
 #include <assert.h>
 #include <errno.h>

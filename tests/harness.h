@@ -29,7 +29,7 @@
 #define DSAIO_TESTS_HARNESS_H
 
 #include "client/lib/dsaio.h"
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "proto/dsaio.pb-c.h"
 #include "proto/frame.h"
 #include "proto/ring.h"

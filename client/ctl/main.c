@@ -6,8 +6,8 @@
  * and may stand before or after the command's name.  Those of one command are in its cmd_NAME.c and
  * stand after its name.
  */
-#include "client/ctl/ctl.h"
-#include "client/ctl/stop.h"
+#include "client/ctl/ui/ctl.h"
+#include "client/ctl/ui/stop.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -21,7 +21,7 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/full.h"

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/bench/clock.h"
 
 /* All members must have read their command by then: a wake-up takes some 50 us each. */

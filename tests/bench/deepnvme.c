@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 
 /* An op; all threads have it at once and only read it, but for the error. */
 struct op {

@@ -7,7 +7,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 
 #define SECTOR_BYTES 512 /* of the counters, whatever the device's is */
 

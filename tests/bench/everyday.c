@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/contest.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/bench/clock.h"
 
 #define PIECE_BYTES (UINT64_C(4) << 20)

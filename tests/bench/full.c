@@ -27,7 +27,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/device.h"

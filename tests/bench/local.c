@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/bench/clock.h"
 
 int local_open(struct local *local, const char *path, uint64_t block_bytes)

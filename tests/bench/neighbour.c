@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "client/lib/dsaio.h"
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/files.h"
 #include "tests/bench/statistics.h"

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 
 extern char **environ;
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/crew.h"
 #include "tests/bench/deepnvme.h"

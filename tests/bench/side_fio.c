@@ -19,7 +19,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/bench/files.h"
 #include "tests/bench/kinds.h"
 #include "tests/bench/process.h"

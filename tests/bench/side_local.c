@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/crew.h"
 #include "tests/bench/files.h"

@@ -13,7 +13,7 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/crew.h"
 #include "tests/bench/files.h"

@@ -2,8 +2,8 @@
  * What the fuzz targets share.  Each calls the one function that reads what a stranger sent; what
  * must hold whatever comes is asserted, memory and arithmetic errors are the sanitizers' to find.
  */
-#ifndef DSAIO_TESTS_FUZZ_H
-#define DSAIO_TESTS_FUZZ_H
+#ifndef DSAIO_TESTS_FUZZ_FUZZ_H
+#define DSAIO_TESTS_FUZZ_FUZZ_H
 
 #include <assert.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
  * A configuration file, and a --store; and the same bytes as a kept profile.  Input: the file; its
  * first line is the --store, too.
  */
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

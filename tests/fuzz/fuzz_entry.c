@@ -6,8 +6,8 @@
  * Input: a byte that chooses the channel's profile, then entries.  Ids that are small are taken
  * for the n-th object, so that some hit.
  */
-#include "daemon/channel.h"
-#include "daemon/edge.h"
+#include "daemon/lane/channel.h"
+#include "daemon/lane/unaligned.h"
 #include "tests/fuzz/fuzz.h"
 
 #define N_FILES 6u

@@ -1,7 +1,7 @@
 /*
  * A line of mountinfo: the kernel writes it, but who mounts chooses the words.
  */
-#include "daemon/mount.h"
+#include "daemon/base/mount.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  *
  * Input: the whole stream that the daemon's end sends.
  */
-#include "client/lib/conn.h"
+#include "client/lib/link/conn.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <pthread.h>

@@ -3,7 +3,7 @@
  *
  * Input: a byte for the number of descriptors, then the body.
  */
-#include "daemon/request.h"
+#include "daemon/control/request.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  * What bench reads of files: a space (--sweep_config), and, the same bytes, results that lie in a
  * --log_dir.
  */
-#include "client/ctl/bench_results.h"
-#include "client/ctl/bench_space.h"
-#include "client/ctl/units.h"
+#include "client/ctl/bench/results.h"
+#include "client/ctl/bench/space.h"
+#include "client/ctl/ui/units.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 
 START_TEST(slices_follow_each_other_and_cover_the_op)
 {

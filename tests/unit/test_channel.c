@@ -1,7 +1,7 @@
 /*
  * All checks of foreign entries: a table of entries and what each is answered.
  */
-#include "daemon/channel.h"
+#include "daemon/lane/channel.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/charge.h"
+#include "daemon/base/quota.h"
 
 #include "tests/unit/suite.h"
 

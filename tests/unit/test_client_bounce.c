@@ -1,6 +1,6 @@
-#include "client/lib/bounce.h"
-#include "client/lib/import.h"
-#include "client/lib/slots.h"
+#include "client/lib/io/bounce.h"
+#include "client/lib/memory/import.h"
+#include "client/lib/memory/slots.h"
 
 #include "tests/unit/suite.h"
 

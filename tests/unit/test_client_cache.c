@@ -1,4 +1,4 @@
-#include "client/lib/cache.h"
+#include "client/lib/io/cache.h"
 
 #include "tests/unit/suite.h"
 

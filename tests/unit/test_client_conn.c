@@ -1,7 +1,7 @@
-#include "client/lib/conn.h"
+#include "client/lib/link/conn.h"
 
-#include "client/lib/client.h"
-#include "proto/cleanup.h"
+#include "client/lib/api/client.h"
+#include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
 #include <fcntl.h>

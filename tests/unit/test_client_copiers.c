@@ -1,6 +1,6 @@
-#include "client/lib/copiers.h"
+#include "client/lib/memory/copiers.h"
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-#include "client/lib/buffer.h"
-#include "client/lib/cut.h"
+#include "client/lib/memory/buffer.h"
+#include "client/lib/memory/cut.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,5 +1,5 @@
-#include "client/lib/debug.h"
-#include "client/lib/error.h"
+#include "client/lib/base/debug.h"
+#include "client/lib/base/error.h"
 
 #include "tests/unit/suite.h"
 

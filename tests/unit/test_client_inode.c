@@ -1,5 +1,5 @@
-#include "client/lib/handle.h"
-#include "client/lib/inode.h"
+#include "client/lib/io/handle.h"
+#include "client/lib/io/inode.h"
 
 #include "tests/unit/suite.h"
 

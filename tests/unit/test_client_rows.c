@@ -1,4 +1,4 @@
-#include "client/lib/channel.h"
+#include "client/lib/io/channel.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,4 +1,4 @@
-#include "client/lib/sized.h"
+#include "client/lib/base/sized.h"
 
 #include "client/lib/dsaio.h"
 #include "tests/unit/suite.h"

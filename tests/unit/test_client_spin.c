@@ -1,5 +1,5 @@
-#include "client/lib/wait.h"
-#include "proto/spin.h"
+#include "client/lib/io/wait.h"
+#include "proto/util/spin.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,5 +1,5 @@
-#include "daemon/config.h"
-#include "proto/cleanup.h"
+#include "daemon/config/config.h"
+#include "proto/util/cleanup.h"
 
 #include "tests/unit/suite.h"
 
@@ -389,7 +389,7 @@ static const struct {
 	const char *file, *format;
 } documents[] = {
 	{ "man/dsaiod.conf.5", "\n.It Cm %s" },
-	{ "etc/dsaiod.conf", "\n;%s = " },
+	{ "systemd/dsaiod.conf", "\n;%s = " },
 };
 
 START_TEST(each_key_stands_in_the_manual_and_the_sample)
@@ -415,7 +415,7 @@ END_TEST
 
 START_TEST(the_sample_is_right_as_it_is_and_with_all_its_keys)
 {
-	_cleanup_(freep) char *text = file_text("etc/dsaiod.conf");
+	_cleanup_(freep) char *text = file_text("systemd/dsaiod.conf");
 
 	ck_assert_ptr_nonnull(text);
 	ck_assert_msg(read_text(text) == 0, "%s", error.text);
@@ -431,7 +431,7 @@ END_TEST
 
 START_TEST(the_samples_bounds_are_the_defaults_under_the_units_limit)
 {
-	_cleanup_(freep) char *text = file_text("etc/dsaiod.conf");
+	_cleanup_(freep) char *text = file_text("systemd/dsaiod.conf");
 	const struct rlimit unit = { .rlim_cur = 524288, .rlim_max = 524288 };
 	struct config given = { 0 };
 

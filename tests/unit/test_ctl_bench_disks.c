@@ -1,5 +1,5 @@
 /* bench_disks: which disks are watched, and what counts as an excess; on a sysfs of the test's own. */
-#include "client/ctl/bench_disks.h"
+#include "client/ctl/bench/disks.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* bench files: a directory of their own, removed with what is listed in it, and nothing else. */
-#include "client/ctl/bench_files.h"
-#include "client/ctl/stop.h"
+#include "client/ctl/bench/files.h"
+#include "client/ctl/ui/stop.h"
 #include "tests/unit/suite.h"
 
 #include <dirent.h>

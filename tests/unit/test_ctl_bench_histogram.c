@@ -1,5 +1,5 @@
 /* bench_histogram: values within 0.1%, exact means. */
-#include "client/ctl/bench_histogram.h"
+#include "client/ctl/bench/histogram.h"
 
 #include <check.h>
 #include <math.h>

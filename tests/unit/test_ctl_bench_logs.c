@@ -1,5 +1,5 @@
 /* bench logs: nothing that was there is lost, whatever step a crash or a planted link meets. */
-#include "client/ctl/bench_logs.h"
+#include "client/ctl/bench/logs.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* bench_report: a page that is well-formed, needs nothing else, and has all points. */
-#include "client/ctl/bench_report.h"
-#include "client/ctl/json.h"
-#include "proto/cleanup.h"
+#include "client/ctl/bench/report.h"
+#include "client/ctl/ui/json.h"
+#include "proto/util/cleanup.h"
 
 #include <check.h>
 #include <ctype.h>

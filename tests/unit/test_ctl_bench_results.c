@@ -1,6 +1,6 @@
 /* bench results: rows are read back as written, also from a rows file that a crash cut short. */
-#include "client/ctl/bench_results.h"
-#include "proto/cleanup.h"
+#include "client/ctl/bench/results.h"
+#include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* bench space: DeepSpeed's points in DeepSpeed's order, its log names, and JSON that is none. */
-#include "client/ctl/bench_space.h"
-#include "client/ctl/units.h"
+#include "client/ctl/bench/space.h"
+#include "client/ctl/ui/units.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* bench_svg: ticks that people would choose, text that can not break out. */
-#include "client/ctl/bench_svg.h"
-#include "proto/cleanup.h"
+#include "client/ctl/bench/svg.h"
+#include "proto/util/cleanup.h"
 
 #include <check.h>
 #include <stdlib.h>

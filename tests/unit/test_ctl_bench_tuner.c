@@ -1,5 +1,5 @@
 /* bench_tuner: who wins on devices that swing, drift and fail, simulated. */
-#include "client/ctl/bench_tuner.h"
+#include "client/ctl/bench/tuner.h"
 
 #include <check.h>
 #include <math.h>

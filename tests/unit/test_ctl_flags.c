@@ -1,6 +1,6 @@
 /* flags: command lines as tables; and each command's help names its options. */
-#include "client/ctl/ctl.h"
-#include "client/ctl/flags.h"
+#include "client/ctl/ui/ctl.h"
+#include "client/ctl/ui/flags.h"
 
 #include <check.h>
 #include <errno.h>

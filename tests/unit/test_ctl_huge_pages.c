@@ -1,5 +1,5 @@
 /* huge pages: found in a mapping that is not aligned as they are, as a client's is. */
-#include "client/ctl/huge_pages.h"
+#include "client/ctl/bench/huge_pages.h"
 #include "tests/unit/suite.h"
 
 #include <stdbool.h>

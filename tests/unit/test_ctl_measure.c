@@ -1,6 +1,6 @@
 /* measure: ds_io's sums and its result lines. */
-#include "client/ctl/measure.h"
-#include "proto/cleanup.h"
+#include "client/ctl/bench/measure.h"
+#include "proto/util/cleanup.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* progress: the time that is left of points, from what they took so far. */
-#include "client/ctl/progress.h"
+#include "client/ctl/ui/progress.h"
 #include "tests/unit/suite.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* "key=value" of a profile. */
-#include "client/ctl/setting.h"
+#include "client/ctl/cmd/setting.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>

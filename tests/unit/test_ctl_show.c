@@ -1,6 +1,6 @@
 /* What the daemon says, as cells and as JSON. */
-#include "client/ctl/show.h"
-#include "proto/cleanup.h"
+#include "client/ctl/ui/show.h"
+#include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
 #include <json-c/json.h>

@@ -1,5 +1,5 @@
 /* student: the numbers of the tables. */
-#include "client/ctl/student.h"
+#include "client/ctl/bench/student.h"
 
 #include <check.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* table and progress: what people see on the terminal. */
-#include "client/ctl/progress.h"
-#include "client/ctl/table.h"
-#include "proto/cleanup.h"
+#include "client/ctl/ui/progress.h"
+#include "client/ctl/ui/table.h"
+#include "proto/util/cleanup.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* units: numbers for people, and back. */
-#include "client/ctl/units.h"
+#include "client/ctl/ui/units.h"
 
 #include <check.h>
 #include <errno.h>

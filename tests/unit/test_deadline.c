@@ -1,7 +1,7 @@
 /*
  * Deadlines: the next one is always the earliest, whatever came and went.
  */
-#include "daemon/deadline.h"
+#include "daemon/lane/deadline.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,7 +1,7 @@
 /*
  * How ranges are cut, bounce pages, and what is copied out of them.
  */
-#include "daemon/edge.h"
+#include "daemon/lane/unaligned.h"
 
 #include "tests/unit/suite.h"
 

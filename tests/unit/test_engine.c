@@ -1,9 +1,9 @@
 /*
  * The libaio engine on a real file with direct I/O.
  */
-#include "daemon/engine.h"
+#include "daemon/engine/engine.h"
 
-#include "daemon/stuck.h"
+#include "daemon/base/hung.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,5 +1,5 @@
 /* escape: what a terminal would obey. */
-#include "proto/escape.h"
+#include "proto/util/escape.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * Steps of an extension: which ranges, how far ahead, and what is remembered; no thread, no disk.
  */
-#include "daemon/extend.h"
+#include "daemon/object/extend.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/file.h"
+#include "daemon/object/file.h"
 
 #include "tests/unit/suite.h"
 

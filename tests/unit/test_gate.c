@@ -1,9 +1,9 @@
 /*
  * The gate of an inode: whose turn it is.
  */
-#include "daemon/gate.h"
+#include "daemon/object/mode_lock.h"
 
-#include "daemon/op.h"
+#include "daemon/lane/op.h"
 #include "tests/unit/suite.h"
 
 static struct gate gate;

@@ -1,5 +1,5 @@
-#include "daemon/helper.h"
-#include "proto/cleanup.h"
+#include "daemon/base/work_queue.h"
+#include "proto/util/cleanup.h"
 
 #include "tests/unit/suite.h"
 

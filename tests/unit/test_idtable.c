@@ -1,4 +1,4 @@
-#include "daemon/idtable.h"
+#include "daemon/base/id_table.h"
 
 #include "tests/unit/suite.h"
 

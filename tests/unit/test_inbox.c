@@ -1,5 +1,5 @@
-#include "daemon/inbox.h"
-#include "proto/cleanup.h"
+#include "daemon/base/mailbox.h"
+#include "proto/util/cleanup.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,6 +1,6 @@
-#include "daemon/kept.h"
+#include "daemon/store/saved_profiles.h"
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>

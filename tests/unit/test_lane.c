@@ -3,9 +3,9 @@
  * mapping, and the daemon's main thread.  Under the thread sanitizer it is the test of the
  * rings as the lane uses them.
  */
-#include "daemon/lane.h"
+#include "daemon/lane/lane.h"
 
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>

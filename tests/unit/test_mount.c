@@ -1,4 +1,4 @@
-#include "daemon/mount.h"
+#include "daemon/base/mount.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,10 +1,10 @@
 /*
  * Order of ops on one inode, and what an op's result is, without a lane.
  */
-#include "daemon/op.h"
+#include "daemon/lane/op.h"
 
-#include "daemon/channel.h"
-#include "daemon/file.h"
+#include "daemon/lane/channel.h"
+#include "daemon/object/file.h"
 #include "proto/ring.h"
 #include "tests/unit/suite.h"
 

@@ -6,9 +6,9 @@
  * hears bells many times in the time of one block.  A wake-up that is lost shows as an op that does
  * not end.  tests/model/mutants.sh builds this with a lane that lacks the fence.
  */
-#include "daemon/lane.h"
+#include "daemon/lane/lane.h"
 
-#include "proto/cpu.h"
+#include "proto/util/cpu.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>

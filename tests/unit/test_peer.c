@@ -1,7 +1,7 @@
-#include "daemon/peer.h"
+#include "daemon/control/peer.h"
 
-#include "daemon/config.h"
-#include "proto/cleanup.h"
+#include "daemon/config/config.h"
+#include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
 #include <grp.h>

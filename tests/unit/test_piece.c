@@ -1,7 +1,7 @@
 /*
  * Pieces: blocking calls that come back short, fail or reach the end of the file.
  */
-#include "daemon/piece.h"
+#include "daemon/lane/piece.h"
 
 #include "tests/unit/suite.h"
 

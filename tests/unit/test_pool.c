@@ -1,4 +1,4 @@
-#include "daemon/pool.h"
+#include "daemon/object/pool.h"
 
 #include "tests/huge_pages.h"
 #include "tests/unit/suite.h"

@@ -1,4 +1,4 @@
-#include "daemon/probe.h"
+#include "daemon/store/probe.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/request.h"
+#include "daemon/control/request.h"
 
 #include "tests/unit/suite.h"
 

@@ -10,7 +10,7 @@
  * Compiled with RING_MUTANT=n one fence is missing: tests/model/mutants.sh tells which of them
  * this machine needs.
  */
-#include "proto/cleanup.h"
+#include "proto/util/cleanup.h"
 #include "proto/ring.h"
 
 #include <check.h>

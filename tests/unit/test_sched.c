@@ -1,7 +1,7 @@
 /*
  * The scheduler alone: queues that always have a block, and whose blocks were started.
  */
-#include "daemon/sched.h"
+#include "daemon/lane/sched.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,5 +1,5 @@
 /* size: bytes as people write them. */
-#include "proto/size.h"
+#include "proto/util/size.h"
 
 #include <check.h>
 #include <errno.h>

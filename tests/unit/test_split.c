@@ -1,4 +1,4 @@
-#include "daemon/split.h"
+#include "daemon/lane/split.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/stats.h"
+#include "daemon/account/metrics.h"
 
 #include "tests/unit/suite.h"
 

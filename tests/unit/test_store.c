@@ -1,8 +1,8 @@
-#include "daemon/store.h"
+#include "daemon/store/store.h"
 
-#include "daemon/engine.h"
-#include "daemon/helper.h"
-#include "daemon/lane.h"
+#include "daemon/engine/engine.h"
+#include "daemon/base/work_queue.h"
+#include "daemon/lane/lane.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
-#include "daemon/stores.h"
+#include "daemon/store/registry.h"
 
-#include "daemon/helper.h"
-#include "proto/cleanup.h"
+#include "daemon/base/work_queue.h"
+#include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>

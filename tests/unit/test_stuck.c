@@ -1,6 +1,6 @@
-#include "daemon/stuck.h"
+#include "daemon/base/hung.h"
 
-#include "daemon/inbox.h"
+#include "daemon/base/mailbox.h"
 #include "tests/unit/suite.h"
 
 #include <event2/event.h>

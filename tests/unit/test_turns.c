@@ -1,5 +1,5 @@
-#include "daemon/turns.h"
-#include "proto/cleanup.h"
+#include "daemon/control/turns.h"
+#include "proto/util/cleanup.h"
 
 #include "tests/unit/suite.h"
 

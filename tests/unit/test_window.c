@@ -2,7 +2,7 @@
  * The window beside a device that is only numbers: a rate and the time that it takes for a block
  * that nothing stands before.
  */
-#include "daemon/window.h"
+#include "daemon/lane/window.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,0 +1,617 @@
+#include "client/ctl/bench/bench.h"
+
+#include "client/ctl/bench/logs.h"
+#include "client/ctl/bench/huge_pages.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TIME_TEXT_BYTES 32u
+#define PAGE_BYTES 4096u
+
+/* ---- opening ---- */
+
+static int find_places(struct bench *bench)
+{
+	const struct flag_list *dirs = &bench->options->nvme_dir;
+	char text[BENCH_TEXT_BYTES];
+
+	bench->places = calloc(dirs->n_items, sizeof(*bench->places));
+	bench->folders = calloc(dirs->n_items, sizeof(*bench->folders));
+	if (!bench->places || !bench->folders)
+		return ctl_fail(bench->ctl, "out of memory");
+	for (size_t i = 0; i < dirs->n_items; i++) {
+		if (bench_place_find(dirs->items[i], &bench->places[i], text, sizeof(text)) < 0)
+			return ctl_fail(bench->ctl, "%s", text);
+		for (size_t k = 0; k < i; k++)
+			if (bench->places[k].inode == bench->places[i].inode &&
+			    bench->places[k].file_system == bench->places[i].file_system)
+				return ctl_usage(bench->ctl,
+						 "--nvme_dir: %s and %s are one folder: name each "
+						 "folder once",
+						 dirs->items[k], dirs->items[i]);
+		bench->folders[i] = bench->places[i].folder;
+	}
+	bench->n_places = (unsigned)dirs->n_items;
+	return CTL_OK;
+}
+
+/* Takes the caller's. */
+static struct json_object *make_parameters(const struct bench *bench,
+					   struct json_object *parameters)
+{
+	const struct bench_options *options = bench->options;
+	struct json_object *folders = json_object_new_array();
+
+	if (!parameters)
+		parameters = json_object_new_object();
+	for (unsigned i = 0; i < bench->n_places; i++)
+		(void)json_object_array_add(folders,
+					    json_object_new_string(bench->places[i].folder));
+	json_object_object_add(parameters, "nvme_dir", folders);
+	json_object_object_add(parameters, "io_size", json_object_new_uint64(options->io_size));
+	json_object_object_add(parameters, "loops", json_object_new_int64(options->loops));
+	json_object_object_add(parameters, "reads", json_object_new_boolean(bench->needs.reads));
+	json_object_object_add(parameters, "writes", json_object_new_boolean(bench->needs.writes));
+	json_object_object_add(parameters, "flush_page_cache",
+			       json_object_new_boolean(options->flush_page_cache));
+	return parameters;
+}
+
+/* Names the first parameter that is another one than it was. */
+static int check_same(struct bench *bench, const struct bench_results *old,
+		      struct json_object *parameters)
+{
+	struct json_object *olds = bench_results_get(old, "parameters");
+	struct json_object_iterator i = json_object_iter_begin(parameters);
+	struct json_object_iterator end = json_object_iter_end(parameters);
+	char path[PATH_MAX];
+	const char *made = bench_logs_path(bench->logs, path);
+
+	for (; !json_object_iter_equal(&i, &end); json_object_iter_next(&i)) {
+		const char *key = json_object_iter_peek_name(&i);
+		struct json_object *value = json_object_iter_peek_value(&i);
+		struct json_object *was = json_object_object_get(olds, key);
+
+		if (json_object_equal(value, was))
+			continue;
+		return ctl_usage(bench->ctl,
+				 "--resume: %s was made with %s %s, not %s: give the same options, "
+				 "or another --log_dir",
+				 made ? made : bench->options->log_dir, key,
+				 json_object_to_json_string_ext(was, JSON_C_TO_STRING_PLAIN),
+				 json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
+	}
+	return CTL_OK;
+}
+
+/* Opens log_dir, and with --resume takes over what lies there. */
+static int open_logs(struct bench *bench, struct json_object *parameters)
+{
+	struct bench_results old = { NULL, NULL };
+	const char *dir = bench->options->log_dir;
+	int r = bench_logs_open(bench->ctl, dir, bench->needs.kind, &bench->logs);
+
+	if (r != CTL_OK || !bench->options->resume)
+		return r;
+	r = bench_logs_resume(bench->logs, &old);
+	if (r == CTL_OK && old.root)
+		r = check_same(bench, &old, parameters);
+	if (r != CTL_OK || !old.root) {
+		if (r == CTL_OK)
+			ctl_note(bench->ctl, "--resume: nothing is in %s yet: all is measured",
+				 dir);
+		bench_results_deinit(&old);
+		return r;
+	}
+	(void)bench_results_drop_failed(&old);
+	bench->results = old;
+	bench->n_kept = bench_results_n_rows(&old);
+	bench->is_resumed = true;
+	return CTL_OK;
+}
+
+static struct json_object *time_json(void)
+{
+	char text[TIME_TEXT_BYTES] = "";
+	time_t now = time(NULL);
+	struct tm tm;
+
+	if (gmtime_r(&now, &tm))
+		(void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	return json_object_new_string(text);
+}
+
+static struct json_object *command_json(void)
+{
+	struct json_object *words = json_object_new_array();
+	_cleanup_(closep) int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	char text[8192];
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+	if (n < 0)
+		n = 0;
+	text[n] = '\0';
+	for (ssize_t i = 0; i < n; i += (ssize_t)strlen(text + i) + 1)
+		(void)json_object_array_add(words, json_object_new_string(text + i));
+	return words;
+}
+
+/* Takes parameters. */
+static int describe(struct bench *bench, struct json_object *parameters)
+{
+	struct json_object *daemon = json_object_new_object(), *folders = json_object_new_array();
+
+	if (!bench->results.root && bench_results_init(&bench->results, bench->needs.kind) < 0) {
+		(void)json_object_put(parameters);
+		(void)json_object_put(daemon);
+		(void)json_object_put(folders);
+		return ctl_fail(bench->ctl, "out of memory");
+	}
+	json_object_object_add(daemon, "version",
+			       json_object_new_string(bench_guest_daemon_version(bench->guest)));
+	json_object_object_add(daemon, "is_private",
+			       json_object_new_boolean(bench->ctl->is_private));
+	for (unsigned i = 0; i < bench->n_places; i++)
+		(void)json_object_array_add(folders, bench_place_json(&bench->places[i]));
+	if (!bench->is_resumed)
+		bench_results_set(&bench->results, "began", time_json());
+	bench_results_set(&bench->results, "is_complete", json_object_new_boolean(false));
+	bench_results_set(&bench->results, "command", command_json());
+	bench_results_set(&bench->results, "machine", bench_machine_json());
+	bench_results_set(&bench->results, "daemon", daemon);
+	bench_results_set(&bench->results, "folders", folders);
+	bench_results_set(&bench->results, "parameters", parameters);
+	return CTL_OK;
+}
+
+/* The daemon, and whether it lets us do what was asked for. */
+static int start_guest(struct bench *bench)
+{
+	struct ctl *ctl = bench->ctl;
+	int r = ctl_start_private(ctl, bench->folders, bench->n_places);
+
+	/* From here on there is something to be cleaned up; the private daemon does it itself. */
+	if (r == CTL_OK && stop_catch(SA_RESTART) < 0)
+		r = ctl_fail(ctl, "signals: %s", strerror(errno));
+	if (r == CTL_OK)
+		r = bench_guest_start(ctl, bench->places, bench->n_places, &bench->guest);
+	if (r == CTL_OK && bench->needs.sets_profiles && !bench_guest_is_admin(bench->guest))
+		r = ctl_fail(ctl,
+			     "--apply: only administrators may set a store's profile: without "
+			     "it the profile is found and printed, and an administrator can set "
+			     "it with: dsaioctl profile set");
+	if (r == CTL_OK && bench->options->exclusive)
+		r = bench_guest_check_alone(bench->guest);
+	return r;
+}
+
+int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench)
+{
+	struct json_object *parameters = needs->parameters;
+	struct bench *bench = calloc(1, sizeof(*bench));
+	int r;
+
+	if (!bench) {
+		(void)json_object_put(parameters);
+		return ctl_fail(ctl, "out of memory");
+	}
+	*ret_bench = bench;
+	bench->ctl = ctl;
+	bench->needs = *needs;
+	bench->needs.parameters = NULL;
+	bench->options = needs->options;
+	r = find_places(bench);
+	parameters = make_parameters(bench, parameters);
+	if (r == CTL_OK && bench->options->log_dir)
+		r = open_logs(bench, parameters);
+	if (r == CTL_OK)
+		r = start_guest(bench);
+	if (r == CTL_OK)
+		return describe(bench, parameters);
+	(void)json_object_put(parameters);
+	return r;
+}
+
+/* ---- preparing ---- */
+
+static void tick(void *data)
+{
+	struct bench *bench = data;
+
+	progress_points_tick(&bench->progress);
+}
+
+static void files_progress(void *data, uint64_t done_bytes)
+{
+	progress_update(data, done_bytes);
+}
+
+static int start_crew(struct bench *bench)
+{
+	size_t shared_bytes = bench_point_shared_bytes(bench->needs.loops);
+	struct bench_crew_options options = {
+		.socket_path = bench->ctl->socket_path,
+		.folders = bench->folders,
+		.n_workers = bench->n_places,
+		.buffer_bytes = bench->options->io_size,
+		.shared_bytes = bench->needs.shared_bytes > shared_bytes ? bench->needs.shared_bytes
+									 : shared_bytes,
+		.tick = tick,
+		.tick_data = bench,
+	};
+	char text[BENCH_TEXT_BYTES];
+	int r = bench_crew_start(&options, &bench->crew, text);
+
+	if (r == -EINTR)
+		return stop_status();
+	return r < 0 ? ctl_fail(bench->ctl, "%s", text) : CTL_OK;
+}
+
+/* In a worker: what its buffer is made of. */
+struct memory {
+	uint64_t bytes, huge_bytes; /* UINT64_MAX: not known */
+};
+
+static int look_at_buffer(struct bench_worker *worker, const void *arg)
+{
+	struct memory *memory = worker->shared;
+
+	(void)arg; /* there is none */
+	*memory = (struct memory){ .bytes = worker->buffer_bytes };
+	if (worker->buffer)
+		memory->huge_bytes = huge_pages_bytes(worker->buffer, worker->buffer_bytes);
+	return 0;
+}
+
+/* How much of the buffers is in huge pages decides about the speed: it belongs to the results. */
+static int look_at_memory(struct bench *bench)
+{
+	struct json_object *object;
+	char text[BENCH_TEXT_BYTES];
+	int r = bench_crew_call(bench->crew, look_at_buffer, NULL, 0, text);
+
+	if (r == -EINTR)
+		return stop_status();
+	if (r < 0)
+		return ctl_fail(bench->ctl, "%s", text);
+	for (unsigned i = 0; i < bench->n_places; i++) {
+		const struct memory *memory = bench_crew_shared(bench->crew, i);
+
+		bench->buffer_bytes += memory->bytes;
+		if (memory->huge_bytes == UINT64_MAX)
+			bench->huge_bytes = UINT64_MAX;
+		else if (bench->huge_bytes != UINT64_MAX)
+			bench->huge_bytes += memory->huge_bytes;
+	}
+	object = json_object_new_object();
+	json_object_object_add(object, "bytes", json_object_new_uint64(bench->buffer_bytes));
+	json_object_object_add(
+		object, "huge_page_bytes",
+		bench->huge_bytes == UINT64_MAX ? NULL : json_object_new_uint64(bench->huge_bytes));
+	return bench_append(bench, "buffers", object);
+}
+
+int bench_prepare(struct bench *bench)
+{
+	unsigned n_kinds = bench->needs.reads && bench->needs.writes ? 2 : 1;
+	static const struct bench_own none = { .bytes = 0 };
+	struct bench_others others;
+	struct progress making;
+	int r = CTL_OK;
+
+	/* That results cannot be written is better known now. */
+	if (bench->logs)
+		r = bench_logs_begin(bench->logs, &bench->results);
+	if (r != CTL_OK)
+		return r;
+	progress_start(&making, "making test files",
+		       n_kinds * bench->n_places * bench->options->io_size);
+	r = bench_files_make(bench->ctl, bench->places, bench->n_places, bench->needs.reads,
+			     bench->needs.writes, bench->options->io_size, files_progress, &making,
+			     &bench->files);
+	progress_stop(&making);
+	if (r != CTL_OK)
+		return r;
+	for (unsigned i = 0; i < bench->n_places; i++)
+		bench->folders[i] = bench_files_folder(bench->files, i);
+	r = start_crew(bench);
+	if (r == CTL_OK)
+		r = look_at_memory(bench);
+	if (r == CTL_OK)
+		r = bench_guest_look(bench->guest, &none, &others);
+	bench->began_nsec = clock_nsec();
+	return r;
+}
+
+/* ---- a point ---- */
+
+static void flush_page_cache(struct bench *bench)
+{
+	_cleanup_(closep) int fd = -1;
+
+	if (!bench->options->flush_page_cache || bench->cannot_flush)
+		return;
+	sync(); /* what is dirty would stay */
+	fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
+	if (fd >= 0 && write(fd, "1", 1) == 1)
+		return;
+	bench->cannot_flush = true;
+	progress_points_stop(&bench->progress);
+	ctl_note(bench->ctl,
+		 "--flush_page_cache: needs root, and the page cache is not flushed: %s; the reads "
+		 "are direct in any case",
+		 strerror(errno));
+}
+
+/* Asks once for each profile: a tuner's steps are short. */
+struct bench_served bench_served(struct bench *bench, const struct profile *profile)
+{
+	struct bench_served served = { 0 };
+	struct bench_known *known;
+	char text[BENCH_TEXT_BYTES];
+
+	for (size_t i = 0; i < bench->n_known; i++)
+		if (bench_same_profile(&bench->known[i].profile, profile))
+			return bench->known[i].served;
+	if (bench_guest_ask_served(bench->guest, profile, &served, text, sizeof(text)) != CTL_OK)
+		return (struct bench_served){ 0 };
+	known = reallocarray(bench->known, bench->n_known + 1, sizeof(*known));
+	if (known) {
+		known[bench->n_known++] = (struct bench_known){ *profile, served };
+		bench->known = known;
+	}
+	return served;
+}
+
+int bench_begin(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row)
+{
+	*ret_row = (struct bench_row){ .task = *task,
+				       .n_processes = bench->n_places,
+				       .device_bytes = UINT64_MAX };
+	if (stop_signal())
+		return stop_status();
+	flush_page_cache(bench);
+	ret_row->served = bench_served(bench, &task->profile);
+	bench->traffic = bench_place_traffic(bench->places, bench->n_places);
+	bench_guest_begin(bench->guest);
+	return CTL_OK;
+}
+
+/* Where the bytes came from, or went to: what the device says that it moved meanwhile. */
+static void find_source(struct bench *bench, struct bench_row *row, uint64_t moved_bytes)
+{
+	struct bench_traffic now = bench_place_traffic(bench->places, bench->n_places);
+	bool is_memory = true;
+
+	for (unsigned i = 0; i < bench->n_places; i++)
+		is_memory = is_memory && bench->places[i].is_memory;
+	if (is_memory)
+		row->source = BENCH_FROM_MEMORY;
+	if (is_memory || !now.is_known || !bench->traffic.is_known)
+		return;
+	row->device_bytes = row->task.op == BENCH_READ
+				    ? now.read_bytes - bench->traffic.read_bytes
+				    : now.write_bytes - bench->traffic.write_bytes;
+	/* Others' traffic only adds; what little is missing was a file system's own buffer. */
+	if (row->device_bytes >= moved_bytes - moved_bytes / 20)
+		row->source = BENCH_FROM_DEVICE;
+	else if (row->device_bytes <= moved_bytes / 20)
+		row->source = BENCH_FROM_CACHE;
+	else
+		row->source = BENCH_FROM_BOTH;
+}
+
+static void count(struct bench *bench, const struct bench_row *row, const struct bench_moved *moved)
+{
+	bench->n_measured++;
+	bench->n_failed += row->error[0] ? 1 : 0;
+	bench->n_disturbed += row->is_disturbed ? 1 : 0;
+	bench->n_cached += row->task.op == BENCH_READ &&
+			   (row->source == BENCH_FROM_CACHE || row->source == BENCH_FROM_BOTH);
+	bench->moving_nsec += moved->nsec;
+	if (!row->error[0])
+		bench_total_add(&bench->total, moved->bytes, &row->others);
+}
+
+int bench_end(struct bench *bench, struct bench_row *row, const struct bench_moved *moved, int r,
+	      const char *text)
+{
+	const struct bench_own own = { .bytes = moved->bytes,
+				       .ops = moved->ops,
+				       .n_processes = bench->n_places,
+				       .has_edges = row->task.io_size % PAGE_BYTES != 0 };
+	int status;
+
+	if (r == -EINTR)
+		return stop_status();
+	status = bench_guest_look(bench->guest, &own, &row->others);
+	if (status != CTL_OK)
+		return status;
+	if (r < 0) {
+		(void)snprintf(row->error, sizeof(row->error), "%s", text);
+		/* What the failed op moved of its bytes is not known. */
+		row->others = (struct bench_others){ 0 };
+	} else {
+		find_source(bench, row, moved->bytes);
+		if (row->others.all_blocks && moved->nsec) {
+			row->served.mean_block = (double)row->others.all_bytes /
+						 (double)row->others.all_blocks;
+			row->served.mean_depth = (double)row->others.all_blocks_nsec /
+						 (double)moved->nsec;
+		}
+	}
+	row->is_disturbed = bench->options->exclusive && bench_others_disturb(&row->others);
+	count(bench, row, moved);
+	return CTL_OK;
+}
+
+int bench_measure(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row)
+{
+	struct bench_moved moved = { 0 };
+	char text[BENCH_TEXT_BYTES] = "";
+	int r = bench_begin(bench, task, ret_row);
+
+	if (r != CTL_OK)
+		return r;
+	ret_row->repetitions = calloc(task->loops, sizeof(*ret_row->repetitions));
+	if (!ret_row->repetitions)
+		return ctl_fail(bench->ctl, "out of memory");
+	r = bench_point_run(bench->crew, bench->n_places, task, ret_row->repetitions,
+			    &ret_row->total, &moved, text);
+	if (r == 0)
+		ret_row->n_repetitions = task->loops;
+	return bench_end(bench, ret_row, &moved, r, text);
+}
+
+int bench_append(struct bench *bench, const char *key, struct json_object *object)
+{
+	if (bench_results_append(&bench->results, key, object) < 0)
+		return ctl_fail(bench->ctl, "out of memory");
+	return bench->logs ? bench_logs_add(bench->logs, &bench->results, key) : CTL_OK;
+}
+
+int bench_add(struct bench *bench, const struct bench_row *row)
+{
+	int r = CTL_OK;
+
+	if (bench_results_add(&bench->results, row) < 0)
+		return ctl_fail(bench->ctl, "out of memory");
+	if (bench->logs)
+		r = bench_logs_add(bench->logs, &bench->results, "points");
+	if (r == CTL_OK)
+		bench->n_kept++;
+	return r;
+}
+
+/* ---- the end ---- */
+
+/* Small pages cost the kernel so much time that the program around it hardly matters. */
+static void tell_memory(const struct bench *bench)
+{
+	char bytes[UNITS_TEXT_BYTES], huge[UNITS_TEXT_BYTES];
+
+	if (!bench->buffer_bytes || bench->huge_bytes == UINT64_MAX)
+		return;
+	(void)units_format_size(bytes, bench->buffer_bytes);
+	if (bench->huge_bytes == bench->buffer_bytes)
+		ctl_note(bench->ctl, "buffers: all of %s in huge pages", bytes);
+	else
+		ctl_note(
+			bench->ctl,
+			"buffers: %s of %s in huge pages: with all of it there large transfers are "
+			"faster: huge_pages in dsaiod.conf(5)",
+			bench->huge_bytes ? units_format_size(huge, bench->huge_bytes) : "none",
+			bytes);
+}
+
+static void tell(struct bench *bench)
+{
+	if (bench->n_measured > bench->n_failed)
+		bench_guest_tell(bench->guest, &bench->total);
+	if (bench->n_disturbed)
+		ctl_note(bench->ctl,
+			 "--exclusive: %u of %u points were disturbed by others: they say so",
+			 bench->n_disturbed, bench->n_measured);
+	if (bench->n_cached)
+		ctl_note(bench->ctl,
+			 "%u of %u points did not read from the device, but (partly) from a cache",
+			 bench->n_cached, bench->n_measured);
+	for (unsigned i = 0; i < bench->n_places && bench->n_measured; i++) {
+		if (!bench->places[i].is_virtual)
+			continue;
+		ctl_note(
+			bench->ctl,
+			"%s: is a virtual device: what it says it reads may come from a cache below",
+			bench->places[i].device_name);
+		break;
+	}
+	if (bench->n_measured)
+		tell_memory(bench);
+}
+
+static void add_overhead(struct bench *bench)
+{
+	struct json_object *object = json_object_new_object();
+	double wall = (double)(clock_nsec() - bench->began_nsec) / 1e9;
+	double moving = (double)bench->moving_nsec / 1e9;
+
+	json_object_object_add(object, "wall_sec", bench_json_float(wall));
+	json_object_object_add(object, "transfers_sec", bench_json_float(moving));
+	json_object_object_add(object, "share",
+			       bench_json_float(wall > moving ? 1 - moving / wall : 0));
+	bench_results_set(&bench->results, "overhead", object);
+}
+
+/* A run in which every point failed is not complete: it takes nobody's place. */
+static int end_results(struct bench *bench, int status)
+{
+	const bool is_complete = status == CTL_OK && bench_results_n_good(&bench->results) > 0;
+	int r;
+
+	bench_results_set(&bench->results, "is_complete", json_object_new_boolean(is_complete));
+	bench_results_set(&bench->results, "ended", time_json());
+	r = bench->logs ? bench_logs_end(bench->logs, &bench->results, is_complete) : CTL_OK;
+	return status == CTL_OK ? r : status;
+}
+
+int bench_close(struct bench *bench, int status)
+{
+	if (!bench)
+		return status;
+	progress_points_stop(&bench->progress);
+	if (bench->results.root && bench->n_measured)
+		add_overhead(bench);
+	bench_crew_free(bench->crew);
+	bench->crew = NULL;
+	bench_files_free(bench->ctl, bench->files, bench->options->keep);
+	bench->files = NULL;
+	if (bench->results.root) {
+		status = end_results(bench, status);
+		tell(bench);
+	}
+	bench_guest_free(bench->guest);
+	bench->guest = NULL;
+	return status;
+}
+
+void bench_tell_unfinished(const struct bench *bench, int status)
+{
+	const char *how = status > CTL_USAGE ? "interrupted" : "not complete", *kept;
+	char path[PATH_MAX];
+
+	if (status == CTL_OK || status == CTL_USAGE || !bench->results.root || !bench->logs)
+		return;
+	/* A directory that was removed, or a full disk, may have kept less than was measured. */
+	kept = bench->n_kept ? bench_logs_path(bench->logs, path) : NULL;
+	if (kept)
+		ctl_note(bench->ctl, "%s: %zu points are in %s: --resume goes on", how,
+			 bench->n_kept, kept);
+	else if (bench->n_measured)
+		ctl_note(bench->ctl, "%s: what was measured could not be kept", how);
+	else if (status > CTL_USAGE)
+		ctl_note(bench->ctl, "%s before anything was measured", how);
+}
+
+void bench_free(struct bench *bench)
+{
+	if (!bench)
+		return;
+	bench_logs_close(bench->logs);
+	bench_results_deinit(&bench->results);
+	free(bench->places);
+	free(bench->folders);
+	free(bench->known);
+	free(bench);
+}

@@ -1,0 +1,118 @@
+/*
+ * A bench from its options to its results: what sweep, tune and latency have in common.
+ *
+ *     r = bench_open(ctl, &needs, &bench);              what is cheap: options, folders, daemon
+ *     if (r == CTL_OK && something is left to do)
+ *             r = bench_prepare(bench);                 the run's directory, test files, processes
+ *     progress_points_start(&bench->progress, ...);
+ *     for each point, while r == CTL_OK:
+ *             r = bench_measure(bench, &task, &row);    row.error: this point failed
+ *             if (r == CTL_OK)
+ *                     r = bench_add(bench, &row);       the results have it
+ *             bench_row_deinit(&row);
+ *     r = bench_close(bench, r);                         bench->results are still there
+ *     bench_free(bench);
+ *
+ * Every function returns an exit status: CTL_OK, CTL_FAILED (told), CTL_USAGE (told) or 128 + the
+ * signal that came.  After anything but CTL_OK only bench_close() makes sense.
+ */
+#ifndef DSAIO_CLIENT_CTL_BENCH_BENCH_H
+#define DSAIO_CLIENT_CTL_BENCH_BENCH_H
+
+#include "client/ctl/bench/crew.h"
+#include "client/ctl/bench/files.h"
+#include "client/ctl/bench/guest.h"
+#include "client/ctl/bench/logs.h"
+#include "client/ctl/bench/options.h"
+#include "client/ctl/bench/place.h"
+#include "client/ctl/bench/point.h"
+#include "client/ctl/bench/results.h"
+#include "client/ctl/bench/space.h"
+#include "client/ctl/ui/stop.h"
+#include "client/ctl/ui/progress.h"
+
+struct bench_needs {
+	const char *kind;		     /* "sweep" */
+	const struct bench_options *options; /* borrowed; log_dir: NULL: there are no results */
+	bool reads, writes;		     /* what will be measured, and so made files for */
+	uint32_t loops;			     /* that one bench_measure() may have at most */
+	bool sets_profiles;		     /* at the end: who may not is told before measuring */
+	size_t shared_bytes;		     /* of each worker, if bench_call() needs more */
+	struct json_object *parameters;	     /* taken: what a run that is resumed must have in
+						common, beside what the options say; or NULL */
+};
+
+struct bench_known {
+	struct profile profile;
+	struct bench_served served;
+};
+
+struct bench {
+	struct ctl *ctl;
+	struct bench_needs needs;
+	const struct bench_options *options;
+	struct bench_place *places;
+	unsigned n_places;
+	struct bench_guest *guest;
+	struct bench_files *files;
+	struct bench_crew *crew; /* a worker for each place; NULL: not prepared */
+	const char **folders;	 /* of the crew */
+	struct bench_results results;
+	bool is_resumed; /* results has rows of an earlier run */
+	bool cannot_flush;
+	struct progress_points progress;
+
+	/* over all points of this run */
+	struct bench_total total;
+	unsigned n_measured, n_failed, n_disturbed, n_cached;
+	uint64_t began_nsec, moving_nsec;  /* the first point; the transfers' time */
+	struct bench_logs *logs;	   /* NULL: no log_dir */
+	uint64_t buffer_bytes, huge_bytes; /* of all workers; UINT64_MAX: not known */
+	size_t n_kept;			   /* rows that log_dir has */
+	struct bench_known *known;	   /* what is served of the profiles that were asked for */
+	size_t n_known;
+	struct bench_traffic traffic; /* before the point that is under way */
+};
+
+int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench);
+int bench_prepare(struct bench *bench);
+
+/*
+ * Measures, looks at the store and the device, fills in the row (of bench_row_deinit()).  A point
+ * that fails is a row with an error, and CTL_OK.
+ */
+int bench_measure(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row);
+
+/*
+ * What the store serves of a profile.  All 0 if the daemon does not say: the point then fails for the
+ * same reason.
+ */
+struct bench_served bench_served(struct bench *bench, const struct profile *profile);
+
+/*
+ * The two halves of that, for who has a function of his own in place of bench_point_run(): before
+ * bench_crew_call(), and after it, with its value and text.
+ */
+int bench_begin(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row);
+int bench_end(struct bench *bench, struct bench_row *row, const struct bench_moved *moved, int r,
+	      const char *text);
+
+/* Adds the row: when it returns, a process that is killed does not lose it. */
+int bench_add(struct bench *bench, const struct bench_row *row);
+
+/* The same for an element of another array of the results.  Takes object. */
+int bench_append(struct bench *bench, const char *key, struct json_object *object);
+
+/*
+ * Ends processes, removes files, writes the results as a whole (complete, if status is CTL_OK and
+ * a point has numbers: then they take the place of the last complete run's) and says what there is to say of the run: how busy the store was with others, what came from
+ * a cache.  NULL is fine.  Returns status, or, if that was CTL_OK and the end failed, CTL_FAILED.
+ * bench->results stay for bench_free(), which ends it.
+ */
+int bench_close(struct bench *bench, int status);
+void bench_free(struct bench *bench);
+
+/* Of a run that ended with this status before its end: what is kept of it, and how it goes on. */
+void bench_tell_unfinished(const struct bench *bench, int status);
+
+#endif

@@ -1,0 +1,102 @@
+/*
+ * A bench as a guest of the daemon: how busy its stores and disks were with others meanwhile,
+ * whether it has them for itself (--exclusive), what they serve of a profile.
+ *
+ * The work of other clients is the growth of the stores' counters less what the bench itself
+ * moved; who they are is known of clients of the same user, or, to administrators, of all.
+ * Programs that use the disk without the daemon show in the disk's own counters only: its growth
+ * less all that the daemon moved (disks.h).
+ *
+ * Nothing keeps the others away: --exclusive refuses to begin while a store has other clients or
+ * a disk is busy, and looks again after each point, which then names who disturbed it.
+ */
+#ifndef DSAIO_CLIENT_CTL_BENCH_GUEST_H
+#define DSAIO_CLIENT_CTL_BENCH_GUEST_H
+
+#include "client/ctl/bench/disks.h"
+#include "client/ctl/bench/place.h"
+#include "client/ctl/ui/ctl.h"
+#include "proto/profile.h"
+
+#define BENCH_NAMES_BYTES 512u
+
+struct bench_guest;
+
+/* What the bench itself did since the last look. */
+struct bench_own {
+	uint64_t bytes, ops;  /* by the daemon */
+	uint64_t past_bytes;  /* direct reads without the daemon */
+	unsigned n_processes; /* that have files on the stores */
+	bool has_edges;	      /* transfers are no multiples of 4096: part of them is buffered */
+};
+
+/* What others did between two looks: on the stores, and (excess) on the disks without the daemon. */
+struct bench_others {
+	uint64_t bytes, ops;
+	struct bench_moves
+		excess; /* since bench_guest_begin(), the kernel's own traffic included */
+	bool is_excess_known;
+	bool is_shared; /* the excess is more than the kernel's: other programs used the disks */
+	/* Of all, ours too: bytes, requests to the device, and how many in flight, over time. */
+	uint64_t all_bytes, all_blocks, all_blocks_nsec;
+	unsigned n_clients;	       /* that have files or channels there now, ours not counted */
+	char names[BENCH_NAMES_BYTES]; /* "python3 (pid 12, uid 1000), ..."; "": nobody's */
+};
+
+/* What a store serves of a profile; and what it did: among others blocks may be smaller, and fewer
+   of them in flight. */
+struct bench_served {
+	uint32_t block_size, queue_depth, lanes; /* granted */
+	double mean_block, mean_depth;		 /* of all on the stores meanwhile; 0: not known */
+};
+
+/*
+ * Connects, and finds the store of each place (filled in).
+ * Returns CTL_OK or CTL_FAILED (told).
+ */
+int bench_guest_start(struct ctl *ctl, struct bench_place *places, unsigned n_places,
+		      struct bench_guest **ret_guest);
+void bench_guest_free(struct bench_guest *guest);
+
+/*
+ * --exclusive: refuses, naming who is there, if the stores have clients or other programs use the
+ * disks.  Takes a quarter of a second.  CTL_OK or CTL_FAILED (printed).
+ */
+int bench_guest_check_alone(struct bench_guest *guest);
+
+/* The disks are watched from here on: right before the transfers that the next look is about. */
+void bench_guest_begin(struct bench_guest *guest);
+
+/*
+ * Looks.  What others did since the last look goes to *ret_others.
+ * Returns CTL_OK or CTL_FAILED (printed).
+ */
+int bench_guest_look(struct bench_guest *guest, const struct bench_own *own,
+		     struct bench_others *ret_others);
+
+bool bench_others_disturb(const struct bench_others *others);
+
+/* All looks of a run. */
+struct bench_total {
+	uint64_t own_bytes, others_bytes;
+	char names[BENCH_NAMES_BYTES]; /* of the last client that did something */
+	struct bench_moves excess;     /* of the intervals in which it is known */
+	bool is_shared;		       /* in an interval, or by the sum of many small ones */
+	unsigned n_unknown;
+};
+void bench_total_add(struct bench_total *total, uint64_t own_bytes,
+		     const struct bench_others *others);
+/* Prints who else used stores and disks, or that nobody did, or what cannot be seen. */
+void bench_guest_tell(const struct bench_guest *guest, const struct bench_total *total);
+
+/* Asks the first place's store.  CTL_OK or CTL_FAILED, and then the sentence in text (of size). */
+int bench_guest_ask_served(struct bench_guest *guest, const struct profile *profile,
+			   struct bench_served *ret_served, char *text, size_t size);
+
+/* "0.1.0" */
+const char *bench_guest_daemon_version(const struct bench_guest *guest);
+
+/* May the user set profiles there?  As of the last look. */
+bool bench_guest_is_admin(const struct bench_guest *guest);
+
+#endif

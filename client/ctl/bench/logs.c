@@ -1,0 +1,652 @@
+#include "client/ctl/bench/logs.h"
+
+#include "client/ctl/bench/space.h"
+#include "client/ctl/bench/measure.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOCK_NAME "results.lock"
+#define LOCK_TRIES 100u /* a guess: each means that a bench just ended */
+#define RUN_NAME_BYTES 48u
+#define SYNC_NSEC 1000000000u /* of measuring that a crash of the system may lose */
+#define SYNC_SHARE 100u	      /* syncing takes at most one part of so many of the time */
+
+static const char *const dir_names[] = {
+	[BENCH_READ] = "_aio_bench_read_logs", [BENCH_WRITE] = "_aio_bench_write_logs"
+};
+#define N_DIRS (sizeof(dir_names) / sizeof(dir_names[0]))
+
+struct bench_logs {
+	struct ctl *ctl;
+	const char *path, *kind, *name; /* borrowed; name: of the results file */
+	int fd, lock_fd;
+	uint64_t published; /* number of the run whose results are at the top; 0: none */
+	bool has_published;
+
+	/* this run */
+	char run_name[RUN_NAME_BYTES]; /* "" until it has a directory */
+	int run_fd, rows_fd;	       /* -1: none */
+	bool is_ours;		       /* this process made its directory */
+	bool is_published;
+	uint64_t synced_nsec, syncing_nsec;
+};
+
+static int fail(const struct bench_logs *logs, const char *name, const char *what, int error)
+{
+	return ctl_fail(logs->ctl, "%s/%s: %s: %s", logs->path, name, what, strerror(error));
+}
+
+/* ---- the directory and its lock ---- */
+
+static int make_dirs(char *path)
+{
+	struct stat st;
+
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		/* One that is there may lie where nothing can be made. */
+		if (mkdir(path, 0777) < 0 && errno != EEXIST && stat(path, &st) < 0)
+			return -errno;
+		*slash = '/';
+	}
+	return mkdir(path, 0777) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+/* A link that another user may have planted is not for root to follow. */
+static int open_log_dir(struct bench_logs *logs)
+{
+	_cleanup_(freep) char *path = strdup(logs->path);
+	size_t len = path ? strlen(path) : 0;
+	int r;
+
+	while (len > 1 && path[len - 1] == '/') /* O_NOFOLLOW would follow "link/" */
+		path[--len] = '\0';
+	r = path ? make_dirs(path) : -ENOMEM;
+	if (r < 0)
+		return ctl_fail(logs->ctl, "--log_dir %s: cannot be made: %s", logs->path,
+				strerror(-r));
+	logs->fd = open(path,
+			O_RDONLY | O_DIRECTORY | O_CLOEXEC | (geteuid() == 0 ? O_NOFOLLOW : 0));
+	if (logs->fd < 0 && (errno == ENOTDIR || errno == ELOOP) && geteuid() == 0)
+		return ctl_fail(logs->ctl,
+				"--log_dir %s: is a symbolic link or no directory: root follows no "
+				"link there: name the directory itself",
+				logs->path);
+	if (logs->fd < 0)
+		return ctl_fail(logs->ctl, "--log_dir %s: %s", logs->path, strerror(errno));
+	if (faccessat(logs->fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+		return ctl_fail(logs->ctl, "--log_dir %s: cannot be written: %s", logs->path,
+				strerror(errno));
+	return CTL_OK;
+}
+
+/* The process that has the lock, for a sentence. */
+static void name_holder(int fd, char *text, size_t size)
+{
+	struct flock lock = { .l_type = F_WRLCK };
+
+	(void)snprintf(text, size, "another process");
+	if (fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0)
+		(void)snprintf(text, size, "process %ld", (long)lock.l_pid);
+}
+
+static int take_lock(struct bench_logs *logs)
+{
+	char holder[64];
+
+	for (unsigned i = 0; i < LOCK_TRIES; i++) {
+		_cleanup_(closep) int fd = openat(logs->fd, LOCK_NAME,
+						  O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+		const struct flock lock = { .l_type = F_WRLCK };
+		struct stat ours, named;
+
+		if (fd < 0 || fstat(fd, &ours) < 0)
+			return fail(logs, LOCK_NAME, "cannot be opened", errno);
+		if (fcntl(fd, F_SETLK, &lock) < 0 && (errno == EAGAIN || errno == EACCES)) {
+			name_holder(fd, holder, sizeof(holder));
+			return ctl_fail(logs->ctl,
+					"--log_dir %s: a dsaioctl bench is at work there (%s): "
+					"choose another --log_dir, or wait until it is done",
+					logs->path, holder);
+		}
+		/* Any other failure: the file system has no locks, and nothing can be done.
+		   The last bench may have removed the file between our two calls: then it locks
+		   nobody. */
+		if (fstatat(logs->fd, LOCK_NAME, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    named.st_ino == ours.st_ino && named.st_dev == ours.st_dev) {
+			logs->lock_fd = TAKE_FD(fd);
+			return CTL_OK;
+		}
+	}
+	return ctl_fail(logs->ctl, "%s/%s: others remove it again and again", logs->path,
+			LOCK_NAME);
+}
+
+/* ---- runs ---- */
+
+static const char *run_name(char *name, const char *kind, uint64_t run)
+{
+	(void)snprintf(name, RUN_NAME_BYTES, "%s.%" PRIu64, kind, run);
+	return name;
+}
+
+/* The number of the last run's directory that is below the limit; 0: there is none. */
+static uint64_t last_run(int dir_fd, const char *kind, uint64_t below)
+{
+	const size_t len = strlen(kind);
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	uint64_t last = 0;
+
+	if (fd >= 0 && !dir)
+		(void)close(fd);
+	while (dir && (entry = readdir(dir))) {
+		char name[RUN_NAME_BYTES];
+		uint64_t run;
+
+		if (strncmp(entry->d_name, kind, len) != 0 || entry->d_name[len] != '.' ||
+		    sscanf(entry->d_name + len + 1, "%" SCNu64, &run) != 1 ||
+		    strcmp(entry->d_name, run_name(name, kind, run)) != 0)
+			continue;
+		if (run > last && run < below)
+			last = run;
+	}
+	if (dir)
+		(void)closedir(dir);
+	return last;
+}
+
+/* Opens a run's directory, or another one of ours.  Returns the descriptor or a negative errno;
+   -EPERM: it is another user's. */
+static int open_own_dir(int dir_fd, const char *name)
+{
+	_cleanup_(closep) int fd = openat(dir_fd, name,
+					  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	return st.st_uid == geteuid() ? TAKE_FD(fd) : -EPERM;
+}
+
+static int make_run_dir(struct bench_logs *logs)
+{
+	for (uint64_t run = last_run(logs->fd, logs->kind, UINT64_MAX);;) {
+		run = (run > logs->published ? run : logs->published) + 1;
+		(void)run_name(logs->run_name, logs->kind, run);
+		if (mkdirat(logs->fd, logs->run_name, 0777) == 0)
+			break;
+		if (errno != EEXIST)
+			return fail(logs, logs->run_name, "cannot be made", errno);
+	}
+	logs->run_fd = open_own_dir(logs->fd, logs->run_name);
+	if (logs->run_fd < 0)
+		return fail(logs, logs->run_name, "cannot be opened", -logs->run_fd);
+	logs->is_ours = true;
+	return CTL_OK;
+}
+
+static uint64_t run_number(const struct bench_logs *logs)
+{
+	return strtoull(logs->run_name + strlen(logs->kind) + 1, NULL, 10);
+}
+
+/* ---- publishing ---- */
+
+static bool is_there(int dir_fd, const char *name)
+{
+	struct stat st;
+
+	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Renames unless something has that name in the other directory.  -ENOENT: nothing to rename. */
+static int move(int from_fd, int to_fd, const char *name)
+{
+	if (renameat2(from_fd, name, to_fd, name, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL)
+		return -errno;
+	/* The file system cannot do that in one call. */
+	if (is_there(to_fd, name))
+		return -EEXIST;
+	return renameat(from_fd, name, to_fd, name) < 0 ? -errno : 0;
+}
+
+/* The results file goes last: it says that all has gone.  *ret_name: what failed. */
+static int move_all(const struct bench_logs *logs, int from_fd, int to_fd, const char **ret_name)
+{
+	const bool has_dirs = strcmp(logs->kind, "sweep") == 0;
+	int r = 0;
+
+	for (size_t i = 0; i < N_DIRS && has_dirs && r == 0; i++) {
+		*ret_name = dir_names[i];
+		r = move(from_fd, to_fd, dir_names[i]);
+		r = r == -ENOENT ? 0 : r;
+	}
+	if (r < 0)
+		return r;
+	*ret_name = logs->name;
+	return move(from_fd, to_fd, logs->name);
+}
+
+/* What is at the top moves to the directory that it was measured in. */
+static int put_aside(struct bench_logs *logs)
+{
+	_cleanup_(closep) int fd = -1;
+	char name[RUN_NAME_BYTES];
+	const char *what = NULL;
+	int r;
+
+	(void)run_name(name, logs->kind, logs->published);
+	if (mkdirat(logs->fd, name, 0777) < 0 && errno != EEXIST)
+		return fail(logs, name, "cannot be made for the earlier results", errno);
+	fd = open_own_dir(logs->fd, name);
+	if (fd < 0)
+		return fail(logs, name, "cannot take the earlier results", -fd);
+	r = move_all(logs, logs->fd, fd, &what);
+	if (r < 0)
+		return ctl_fail(logs->ctl, "%s/%s: cannot take %s of the earlier results: %s",
+				logs->path, name, what, strerror(-r));
+	logs->has_published = false;
+	return CTL_OK;
+}
+
+/* Moves the complete run in run_fd to the top; also one that a crash left half moved. */
+static int publish(struct bench_logs *logs, int fd, const char *name)
+{
+	const char *what = NULL;
+	int r = logs->has_published ? put_aside(logs) : CTL_OK;
+
+	if (r != CTL_OK)
+		return r;
+	r = move_all(logs, fd, logs->fd, &what);
+	if (r < 0)
+		return ctl_fail(logs->ctl,
+				"%s/%s: %s: the results stay in %s/%s: move away what is in the "
+				"way",
+				logs->path, what, strerror(-r), logs->path, name);
+	(void)unlinkat(logs->fd, name, AT_REMOVEDIR); /* it stays if others put something there */
+	if (fsync(logs->fd) < 0 && errno != EINVAL)
+		return fail(logs, logs->name, "fsync", errno);
+	return CTL_OK;
+}
+
+/* The number of the run at the top goes to logs->published. */
+static int look_at_top(struct bench_logs *logs, struct bench_results *ret_top)
+{
+	char text[BENCH_TEXT_BYTES];
+	int r = bench_results_load(logs->fd, logs->name, ret_top, text, sizeof(text));
+
+	if (r == -ENOENT)
+		return CTL_OK;
+	if (r == 0 && strcmp(bench_results_kind(ret_top), logs->kind) != 0) {
+		r = -EINVAL;
+		(void)snprintf(text, sizeof(text), "%s: is of bench %s", logs->name,
+			       bench_results_kind(ret_top));
+	}
+	if (r < 0)
+		return ctl_fail(logs->ctl, "%s/%s: choose another --log_dir, or move it away",
+				logs->path, text);
+	logs->has_published = true;
+	logs->published = bench_results_run(ret_top);
+	return CTL_OK;
+}
+
+/*
+ * Only the last run can have been left half published: every bench begins with this.
+ * *top: as look_at_top() left it; made anew if that has changed.
+ */
+static int finish_publishing(struct bench_logs *logs, struct bench_results *top)
+{
+	const uint64_t run = last_run(logs->fd, logs->kind, UINT64_MAX);
+	struct bench_results results = { NULL, NULL };
+	char name[RUN_NAME_BYTES], text[BENCH_TEXT_BYTES];
+	_cleanup_(closep) int fd = -1;
+	bool is_complete;
+	int r;
+
+	if (!run || run <= logs->published)
+		return CTL_OK;
+	fd = open_own_dir(logs->fd, run_name(name, logs->kind, run));
+	if (fd < 0 || bench_results_load(fd, logs->name, &results, text, sizeof(text)) < 0)
+		return CTL_OK; /* nothing that we could publish */
+	is_complete = bench_results_is_complete(&results);
+	bench_results_deinit(&results);
+	if (!is_complete)
+		return CTL_OK;
+	r = publish(logs, fd, name);
+	bench_results_deinit(top);
+	return r == CTL_OK ? look_at_top(logs, top) : r;
+}
+
+/* ---- the text logs ---- */
+
+void bench_logs_name(char *log, const struct bench_task *task, unsigned n_folders)
+{
+	char name[BENCH_LOG_NAME_BYTES];
+
+	(void)snprintf(log, BENCH_TEXT_BYTES, "%s/%s.txt", dir_names[task->op],
+		       bench_log_name(name, task->op, &task->profile, n_folders));
+}
+
+/* known: its keys are the logs of ours. */
+static int look_for_foreign(struct bench_logs *logs, const char *name, struct json_object *known)
+{
+	char log[PATH_MAX], foreign[NAME_MAX + 1] = "";
+	const struct dirent *entry;
+	int fd = openat(logs->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (fd < 0 && errno == ENOENT)
+		return CTL_OK;
+	if (fd < 0)
+		return ctl_fail(logs->ctl,
+				"%s/%s: is no directory of ours: %s: choose another --log_dir, or "
+				"move it away",
+				logs->path, name, strerror(errno));
+	if (!dir) {
+		(void)close(fd);
+		return ctl_fail(logs->ctl, "out of memory");
+	}
+	while (!foreign[0] && (entry = readdir(dir))) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		(void)snprintf(log, sizeof(log), "%s/%s", name, entry->d_name);
+		if (!json_object_object_get_ex(known, log, NULL))
+			(void)snprintf(foreign, sizeof(foreign), "%s", entry->d_name);
+	}
+	(void)closedir(dir);
+	if (!foreign[0])
+		return CTL_OK;
+	return ctl_fail(logs->ctl,
+			"%s/%s/%s: dsaioctl bench did not make it, and it would be taken for a "
+			"result: choose another --log_dir, or move it away",
+			logs->path, name, foreign);
+}
+
+/* A log's name in its directory; it comes from a file: nothing outside the two is touched. */
+static const char *find_log(const struct bench_row *row)
+{
+	const char *dir = dir_names[row->task.op];
+	const char *slash = strchr(row->log, '/');
+
+	if (!slash || strlen(dir) != (size_t)(slash - row->log) ||
+	    strncmp(row->log, dir, strlen(dir)) != 0 || strchr(slash + 1, '/') ||
+	    strcmp(slash + 1, "..") == 0)
+		return NULL;
+	return slash + 1;
+}
+
+static int write_log(int dir_fd, const char *name, const struct bench_row *row)
+{
+	_cleanup_(closep) int fd = -1;
+	bool is_bad;
+	FILE *out;
+
+	if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
+		return -errno;
+	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	out = fd < 0 ? NULL : fdopen(fd, "w");
+	if (!out)
+		return -errno;
+	(void)TAKE_FD(fd);
+	measure_print(&row->total, row->task.op == BENCH_READ, out);
+	is_bad = ferror(out);
+	if (fclose(out) != 0)
+		return -errno;
+	return is_bad ? -EIO : 0;
+}
+
+/* Of all rows of one op.  A run that continues writes them anew. */
+static int write_logs(const struct bench_logs *logs, const struct bench_results *results,
+		      enum bench_op op)
+{
+	_cleanup_(closep) int fd = -1;
+
+	for (size_t i = 0; i < bench_results_n_rows(results); i++) {
+		struct bench_row row;
+		const char *name;
+		int r = 0;
+
+		if (bench_results_row(results, i, &row) < 0)
+			continue; /* an earlier run's, and none of ours */
+		bench_row_deinit(&row);
+		name = row.task.op == op && row.log[0] ? find_log(&row) : NULL;
+		if (!name)
+			continue;
+		if (fd < 0 && mkdirat(logs->run_fd, dir_names[op], 0777) < 0 && errno != EEXIST)
+			return fail(logs, dir_names[op], "cannot be made", errno);
+		if (fd < 0)
+			fd = open_own_dir(logs->run_fd, dir_names[op]);
+		r = fd < 0 ? fd : write_log(fd, name, &row);
+		if (r < 0)
+			return ctl_fail(logs->ctl, "%s/%s/%s: cannot be written: %s", logs->path,
+					logs->run_name, row.log, strerror(-r));
+	}
+	return CTL_OK;
+}
+
+/* ---- a run ---- */
+
+int bench_logs_open(struct ctl *ctl, const char *log_dir, const char *kind,
+		    struct bench_logs **ret_logs)
+{
+	struct bench_logs *logs = calloc(1, sizeof(*logs));
+	struct bench_results top = { NULL, NULL };
+	struct json_object *known;
+	int r;
+
+	if (!logs)
+		return ctl_fail(ctl, "out of memory");
+	*logs = (struct bench_logs){ .ctl = ctl,
+				     .path = log_dir,
+				     .kind = kind,
+				     .name = bench_results_name(kind),
+				     .fd = -1,
+				     .lock_fd = -1,
+				     .run_fd = -1,
+				     .rows_fd = -1 };
+	*ret_logs = logs;
+	r = open_log_dir(logs);
+	if (r == CTL_OK)
+		r = take_lock(logs);
+	if (r == CTL_OK)
+		r = look_at_top(logs, &top);
+	if (r == CTL_OK)
+		r = finish_publishing(logs, &top);
+	known = top.root ? bench_results_logs(&top) : NULL;
+	for (size_t i = 0; r == CTL_OK && i < N_DIRS && strcmp(kind, "sweep") == 0; i++)
+		r = look_for_foreign(logs, dir_names[i], known);
+	(void)json_object_put(known);
+	bench_results_deinit(&top);
+	return r;
+}
+
+/* The last run that has rows and is not complete becomes this one. */
+static int resume_unfinished(struct bench_logs *logs, struct bench_results *ret_old)
+{
+	uint64_t run = UINT64_MAX;
+	char name[RUN_NAME_BYTES], text[BENCH_TEXT_BYTES];
+
+	while ((run = last_run(logs->fd, logs->kind, run)) > logs->published) {
+		_cleanup_(closep) int fd = open_own_dir(logs->fd, run_name(name, logs->kind, run));
+		struct bench_results results;
+		int r;
+
+		if (fd < 0)
+			return ctl_fail(logs->ctl, "--resume: %s/%s: %s", logs->path, name,
+					fd == -EPERM ? "belongs to another user" : strerror(-fd));
+		r = bench_results_load(fd, logs->name, &results, text, sizeof(text));
+		if (r < 0 && r != -ENOENT)
+			return ctl_fail(logs->ctl, "--resume: %s/%s/%s", logs->path, name, text);
+		if (r == 0 && bench_results_n_rows(&results) > 0) {
+			memcpy(logs->run_name, name, sizeof(name));
+			logs->run_fd = TAKE_FD(fd);
+			*ret_old = results;
+			return CTL_OK;
+		}
+		if (r == 0)
+			bench_results_deinit(&results);
+	}
+	return CTL_OK;
+}
+
+int bench_logs_resume(struct bench_logs *logs, struct bench_results *ret_old)
+{
+	int r = resume_unfinished(logs, ret_old);
+
+	if (r != CTL_OK || ret_old->root)
+		return r;
+	return look_at_top(logs, ret_old);
+}
+
+static int save(struct bench_logs *logs, struct bench_results *results, bool has_rows_file)
+{
+	char text[BENCH_TEXT_BYTES];
+
+	if (bench_results_save(results, logs->run_fd, has_rows_file, text, sizeof(text)) < 0)
+		return ctl_fail(logs->ctl, "%s/%s/%s", logs->path, logs->run_name, text);
+	return CTL_OK;
+}
+
+/*
+ * Rows that the rows file has go into the results file first.  Only then is it made anew, and only
+ * then do the results name it again: so no crash loses a row or makes it count twice.
+ */
+int bench_logs_begin(struct bench_logs *logs, struct bench_results *results)
+{
+	uint64_t start;
+	int r = logs->run_fd < 0 ? make_run_dir(logs) : CTL_OK;
+
+	if (r != CTL_OK)
+		return r;
+	bench_results_set(results, "run", json_object_new_uint64(run_number(logs)));
+	if (!logs->is_ours)
+		r = save(logs, results, false);
+	if (r != CTL_OK)
+		return r;
+	if (unlinkat(logs->run_fd, BENCH_ROWS_NAME, 0) < 0 && errno != ENOENT)
+		return fail(logs, logs->run_name, BENCH_ROWS_NAME, errno);
+	logs->rows_fd = openat(logs->run_fd, BENCH_ROWS_NAME,
+			       O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+			       0666);
+	if (logs->rows_fd < 0)
+		return fail(logs, logs->run_name, BENCH_ROWS_NAME, errno);
+	start = clock_nsec();
+	r = save(logs, results, true);
+	if (r == CTL_OK && fsync(logs->run_fd) < 0 && errno != EINVAL)
+		r = fail(logs, logs->run_name, "fsync", errno);
+	if (r == CTL_OK && fsync(logs->fd) < 0 && errno != EINVAL)
+		r = fail(logs, logs->run_name, "fsync", errno);
+	logs->synced_nsec = clock_nsec();
+	logs->syncing_nsec = logs->synced_nsec - start;
+	return r;
+}
+
+int bench_logs_add(struct bench_logs *logs, const struct bench_results *results, const char *key)
+{
+	const uint64_t start = clock_nsec(), since = start - logs->synced_nsec;
+	struct stat st = { 0 };
+	int r = bench_rows_write(logs->rows_fd, key, bench_results_last(results, key));
+
+	if (r == 0 && fstat(logs->rows_fd, &st) == 0 && st.st_nlink == 0)
+		return ctl_fail(logs->ctl, "%s/%s/%s: was removed meanwhile", logs->path,
+				logs->run_name, BENCH_ROWS_NAME);
+	if (r == 0 && since >= SYNC_NSEC && since >= SYNC_SHARE * logs->syncing_nsec) {
+		r = fdatasync(logs->rows_fd) < 0 && errno != EINVAL ? -errno : 0;
+		logs->synced_nsec = clock_nsec();
+		logs->syncing_nsec = logs->synced_nsec - start;
+	}
+	if (r < 0)
+		return ctl_fail(logs->ctl, "%s/%s/%s: cannot be written: %s", logs->path,
+				logs->run_name, BENCH_ROWS_NAME, strerror(-r));
+	return CTL_OK;
+}
+
+/* Of a run that measured nothing. */
+static void remove_run(struct bench_logs *logs)
+{
+	(void)unlinkat(logs->run_fd, logs->name, 0); /* what cannot be removed only stays */
+	(void)unlinkat(logs->run_fd, BENCH_ROWS_NAME, 0);
+	(void)unlinkat(logs->fd, logs->run_name, AT_REMOVEDIR);
+	closep(&logs->run_fd);
+	logs->run_fd = -1;
+	logs->run_name[0] = '\0';
+}
+
+int bench_logs_end(struct bench_logs *logs, struct bench_results *results, bool publishes)
+{
+	int r;
+
+	if (logs->run_fd < 0 || (logs->rows_fd < 0 && !publishes))
+		return CTL_OK; /* nothing was begun */
+	if (bench_results_n_rows(results) == 0) {
+		if (logs->is_ours)
+			remove_run(logs);
+		return CTL_OK;
+	}
+	r = save(logs, results, false);
+	if (r == CTL_OK && unlinkat(logs->run_fd, BENCH_ROWS_NAME, 0) < 0 && errno != ENOENT)
+		r = fail(logs, logs->run_name, BENCH_ROWS_NAME, errno);
+	for (int op = BENCH_READ; r == CTL_OK && op <= BENCH_WRITE; op++)
+		r = write_logs(logs, results, (enum bench_op)op);
+	if (r == CTL_OK && publishes) {
+		r = publish(logs, logs->run_fd, logs->run_name);
+		logs->is_published = r == CTL_OK;
+	}
+	return r;
+}
+
+const char *bench_logs_path(const struct bench_logs *logs, char *path)
+{
+	int n;
+
+	if (logs->run_fd < 0 || !is_there(logs->is_published ? logs->fd : logs->run_fd, logs->name))
+		return NULL;
+	if (logs->is_published)
+		n = snprintf(path, PATH_MAX, "%s/%s", logs->path, logs->name);
+	else
+		n = snprintf(path, PATH_MAX, "%s/%s/%s", logs->path, logs->run_name, logs->name);
+	return n < PATH_MAX ? path : NULL;
+}
+
+void bench_logs_close(struct bench_logs *logs)
+{
+	if (!logs)
+		return;
+	/* Before the lock ends: so nobody else's is removed. */
+	if (logs->lock_fd >= 0)
+		(void)unlinkat(logs->fd, LOCK_NAME, 0); /* if it stays, it is free */
+	closep(&logs->lock_fd);
+	closep(&logs->rows_fd);
+	closep(&logs->run_fd);
+	closep(&logs->fd);
+	free(logs);
+}
+
+bool bench_logs_find_unfinished(int dir_fd, const char *kind, char *name)
+{
+	uint64_t run = UINT64_MAX;
+
+	while ((run = last_run(dir_fd, kind, run))) {
+		_cleanup_(closep) int fd = openat(dir_fd, run_name(name, kind, run),
+						  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+		if (fd >= 0 && is_there(fd, bench_results_name(kind)))
+			return true;
+	}
+	return false;
+}

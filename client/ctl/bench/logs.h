@@ -1,0 +1,76 @@
+/*
+ * The log directory: where benches leave their results.
+ *
+ *     LOG_DIR/results.json, _aio_bench_read_logs/, _aio_bench_write_logs/   the last complete sweep
+ *     LOG_DIR/tune.json, LOG_DIR/latency.json     the last complete bench tune, bench latency
+ *     LOG_DIR/KIND.N/        run N of that kind: at work, interrupted, or an earlier complete one;
+ *                            it has the same names in it
+ *     LOG_DIR/results.lock   while a bench is at work there
+ *
+ * A run writes into a directory of its own and touches nothing else until all is measured.  Then it
+ * publishes: what the last complete run left at the top moves to that run's directory, and the
+ * results of this run move to the top, the results file last.  A crash between these renames loses
+ * nothing; the next bench there does the rest of them.  Nothing is ever removed but what this run
+ * made.
+ *
+ * The directory may belong to another user, also if root measures: every name is looked up relative
+ * to an open directory, no link is followed, files are made with O_EXCL, and a run's directory is
+ * used only if it belongs to this user.
+ *
+ * The text logs are as DeepSpeed's parse_nvme_stats reads them: a file for each point with ds_io's
+ * lines.  A sweep is refused where they lie at the top and no results name them: somebody else made
+ * them, and the parser would take them for ours.
+ */
+#ifndef DSAIO_CLIENT_CTL_BENCH_LOGS_H
+#define DSAIO_CLIENT_CTL_BENCH_LOGS_H
+
+#include "client/ctl/bench/results.h"
+#include "client/ctl/ui/ctl.h"
+
+struct bench_logs;
+
+/*
+ * Makes log_dir and those above it, and locks it: one bench at a time works there.  The lock ends
+ * with bench_logs_close() or the process, but not with one that it forked.  log_dir: borrowed.
+ * Returns CTL_OK, or CTL_FAILED (told); nothing that was there has changed then.
+ */
+int bench_logs_open(struct ctl *ctl, const char *log_dir, const char *kind,
+		    struct bench_logs **ret_logs);
+
+/*
+ * What --resume continues: the last run that was interrupted, or the last complete one.  Its root
+ * is NULL if there is none.  ret_old: of bench_results_deinit().  Returns CTL_OK or CTL_FAILED.
+ */
+int bench_logs_resume(struct bench_logs *logs, struct bench_results *ret_old);
+
+/* Makes the run's directory, if it does not continue one, and writes what is known so far. */
+int bench_logs_begin(struct bench_logs *logs, struct bench_results *results);
+
+/*
+ * Appends the last element of the root's array of that name.  When it returns, a process that is
+ * killed loses none; the device has it within a second, or, where syncing takes longer than a
+ * hundredth of that, within a hundred times what it takes.
+ */
+int bench_logs_add(struct bench_logs *logs, const struct bench_results *results, const char *key);
+
+/*
+ * Ends the run: writes all results, and the text logs that rows name.  A run without rows leaves
+ * nothing.  publishes: the run is complete and takes the place of the one before.
+ */
+int bench_logs_end(struct bench_logs *logs, struct bench_results *results, bool publishes);
+
+/* The results file of this run, for messages.  path: of PATH_MAX.  NULL: there is none. */
+const char *bench_logs_path(const struct bench_logs *logs, char *path);
+
+void bench_logs_close(struct bench_logs *logs); /* NULL is fine */
+
+/*
+ * The name of a directory in dir_fd with what the last run of that kind left unfinished, for
+ * whoever only reads.  name: of NAME_MAX + 1.  Returns whether there is one.
+ */
+bool bench_logs_find_unfinished(int dir_fd, const char *kind, char *name);
+
+/* The log's name for a row, relative to the results.  log: BENCH_TEXT_BYTES. */
+void bench_logs_name(char *log, const struct bench_task *task, unsigned n_folders);
+
+#endif

@@ -1,0 +1,38 @@
+#include "client/ctl/bench/options.h"
+
+#include <stddef.h>
+#include <unistd.h>
+
+int bench_options_refuse_gpu(const struct ctl *ctl, bool gpu, bool gds, const char *gds_flag)
+{
+	bool has_gpu = access("/dev/nvidiactl", F_OK) == 0;
+	bool has_gds = access("/proc/driver/nvidia-fs", F_OK) == 0;
+
+	if (!gpu && !gds)
+		return CTL_OK;
+	return ctl_usage(
+		ctl,
+		"--%s: %s%sthis version has no GPU engine: measure with CPU memory, without "
+		"--gpu and --%s",
+		gpu ? "gpu" : gds_flag,
+		has_gpu ? "" : "this machine has no GPU (no /dev/nvidiactl), and ",
+		gds && !has_gds ? "no GPUDirect Storage (no /proc/driver/nvidia-fs), and " : "",
+		gds_flag);
+}
+
+int bench_options_check(const struct ctl *ctl, const struct bench_options *options)
+{
+	if (ctl->n_args > 0)
+		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl %s --help",
+				 ctl->args[0], ctl->command);
+	if (bench_options_refuse_gpu(ctl, options->gpu, options->gds, "gds") != CTL_OK)
+		return CTL_USAGE;
+	if (options->nvme_dir.n_items == 0)
+		return ctl_usage(ctl, "where to? give --nvme_dir DIR, or several");
+	if (options->nvme_dir.n_items > BENCH_FOLDERS_MAX)
+		return ctl_usage(ctl, "--nvme_dir: %zu folders: at most %u are possible",
+				 options->nvme_dir.n_items, BENCH_FOLDERS_MAX);
+	if (options->no_read && options->no_write)
+		return ctl_usage(ctl, "--no_read and --no_write: nothing is left to measure");
+	return CTL_OK;
+}

@@ -1,0 +1,85 @@
+/*
+ * The options that bench sweep and bench tune have in common, with the names of DeepSpeed's
+ * aio_bench_perf_sweep and ds_nvme_tune.
+ *
+ *     static struct bench_options options = BENCH_OPTIONS_INIT;
+ *     static const struct flag flags[] = { BENCH_FLAGS(options), { "apply", ... } };
+ */
+#ifndef DSAIO_CLIENT_CTL_BENCH_OPTIONS_H
+#define DSAIO_CLIENT_CTL_BENCH_OPTIONS_H
+
+#include "client/ctl/ui/ctl.h"
+
+#define BENCH_IO_SIZE_MAX ((uint64_t)1 << 46)
+#define BENCH_LOOPS_MAX 1000u	/* a guess: more is a mistake */
+#define BENCH_FOLDERS_MAX 1024u /* likewise */
+#define BENCH_LOG_DIR "_aio_bench_logs"
+
+struct bench_options {
+	struct flag_list nvme_dir; /* one process for each */
+	const char *sweep_config;  /* NULL: the default space */
+	const char *log_dir;
+	uint64_t io_size;
+	uint32_t loops;
+	bool no_read, no_write, gpu, gds, flush_page_cache, no_sudo, verbose, keep, resume,
+		exclusive;
+};
+
+#define BENCH_OPTIONS_INIT                                                           \
+	{                                                                            \
+		.log_dir = BENCH_LOG_DIR, .io_size = (uint64_t)400 << 20, .loops = 1 \
+	}
+
+#define BENCH_FLAGS(o)                                                                      \
+	{ "nvme_dir", FLAG_LIST, &(o).nvme_dir, 0, 0 },                                     \
+		{ "sweep_config", FLAG_STRING, &(o).sweep_config, 0, 0 },                   \
+		{ "log_dir", FLAG_STRING, &(o).log_dir, 0, 0 },                             \
+		{ "io_size", FLAG_SIZE, &(o).io_size, 1, BENCH_IO_SIZE_MAX },               \
+		{ "loops", FLAG_COUNT, &(o).loops, 1, BENCH_LOOPS_MAX },                    \
+		{ "no_read", FLAG_BOOL, &(o).no_read, 0, 0 },                               \
+		{ "no_write", FLAG_BOOL, &(o).no_write, 0, 0 },                             \
+		{ "gpu", FLAG_BOOL, &(o).gpu, 0, 0 }, { "gds", FLAG_BOOL, &(o).gds, 0, 0 }, \
+		{ "flush_page_cache", FLAG_BOOL, &(o).flush_page_cache, 0, 0 },             \
+		{ "no_sudo", FLAG_BOOL, &(o).no_sudo, 0, 0 },                               \
+		{ "verbose", FLAG_BOOL, &(o).verbose, 0, 0 },                               \
+		{ "keep", FLAG_BOOL, &(o).keep, 0, 0 },                                     \
+		{ "resume", FLAG_BOOL, &(o).resume, 0, 0 },                                 \
+	{                                                                                   \
+		"exclusive", FLAG_BOOL, &(o).exclusive, 0, 0                                \
+	}
+
+/* The lines of --help for these. */
+#define BENCH_OPTIONS_HELP                                                                     \
+	"    --nvme_dir DIR ...     where the test files lie: a process for each\n"            \
+	"    --sweep_config FILE    the space, as JSON (below)\n"                              \
+	"    --no_read, --no_write  leave reads, or writes, out\n"                             \
+	"    --io_size N[K|M|G]     bytes that one loop of one process moves (400M)\n"         \
+	"    --loops N              measured loops of a point, behind one that warms up (1)\n" \
+	"    --flush_page_cache     empty the page cache before each point (needs root)\n"     \
+	"    --no_sudo              taken, and without effect: nothing here uses sudo\n"       \
+	"    --gpu, --gds           refused: this version has no GPU engine\n"                 \
+	"    --log_dir DIR          for results and logs; earlier ones are kept\n"             \
+	"                           (_aio_bench_logs)\n"                                       \
+	"    --resume               continue the last run in --log_dir\n"                      \
+	"    --exclusive            only while nobody else uses the store\n"                   \
+	"    --keep                 leave the test files there\n"                              \
+	"    --verbose              say more of each point\n"
+
+/* What --sweep_config is, for --help. */
+#define BENCH_SPACE_HELP                                                                            \
+	"The space, by default these 64 points, is a product; a list that is missing has ds_io's\n" \
+	"default as its only value (1M, 32, false, false, 1):\n"                                    \
+	"    {\"block_size\": [\"1M\", \"8M\"], \"queue_depth\": [32, 128],\n"                      \
+	"     \"sequential_requests\": [true, false], \"single_submit\": [false, true],\n"          \
+	"     \"io_parallel\": [1, 2, 4, 8]}\n"
+
+/* Refuses what can not be.  command: "sweep", for messages.  Returns CTL_OK or CTL_USAGE (told). */
+int bench_options_check(const struct ctl *ctl, const struct bench_options *options);
+
+/*
+ * --gpu, --gds: refuses them and names what is missing.  For all benches.
+ * Returns CTL_OK (neither was given) or CTL_USAGE (told).
+ */
+int bench_options_refuse_gpu(const struct ctl *ctl, bool gpu, bool gds, const char *gds_flag);
+
+#endif

@@ -1,0 +1,237 @@
+#include "client/ctl/bench/place.h"
+
+#include "client/ctl/ui/json.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <mntent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+#include <sys/sysmacros.h>
+#include <sys/utsname.h>
+
+#define SECTOR_BYTES 512u /* of /sys/dev/block, whatever the device's are */
+#define LINE_BYTES 1024u
+
+/* The first line of a file of /sys or /proc, without blanks at its end; "" if there is none. */
+static const char *read_line(const char *path, char *line, size_t size)
+{
+	_cleanup_(fclosep) FILE *file = fopen(path, "re");
+	size_t n;
+
+	line[0] = '\0';
+	if (!file || !fgets(line, (int)size, file))
+		line[0] = '\0';
+	n = strlen(line);
+	while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == ' '))
+		line[--n] = '\0';
+	return line;
+}
+
+static void copy(char *to, size_t size, const char *from)
+{
+	size_t n = strnlen(from, size - 1); /* what is too long is cut */
+
+	memcpy(to, from, n);
+	to[n] = '\0';
+}
+
+/* The line of /proc/cpuinfo that begins so, behind its colon. */
+static void read_cpuinfo(const char *key, char *value, size_t size)
+{
+	_cleanup_(fclosep) FILE *file = fopen("/proc/cpuinfo", "re");
+	char line[4096];
+
+	value[0] = '\0';
+	while (file && fgets(line, sizeof(line), file)) {
+		char *colon = strchr(line, ':');
+
+		if (!colon || strncmp(line, key, strlen(key)) != 0)
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		copy(value, size, colon + 1 + strspn(colon + 1, " \t"));
+		return;
+	}
+}
+
+static bool is_virtual_machine(void)
+{
+	char flags[4096];
+
+	read_cpuinfo("flags", flags, sizeof(flags));
+	return strstr(flags, " hypervisor");
+}
+
+static bool is_below(const char *path, const char *dir)
+{
+	size_t n = strlen(dir);
+
+	return strncmp(path, dir, n) == 0 && (dir[n - 1] == '/' || path[n] == '/' || !path[n]);
+}
+
+/* The mount that the folder lies on: the last of the longest. */
+static void find_mount(struct bench_place *place, char *source, size_t size)
+{
+	FILE *mounts = setmntent("/proc/self/mounts", "re");
+	char buffer[2 * PATH_MAX];
+	struct mntent entry;
+	size_t longest = 0;
+
+	source[0] = '\0';
+	if (!mounts)
+		return;
+	while (getmntent_r(mounts, &entry, buffer, sizeof(buffer))) {
+		size_t len = strlen(entry.mnt_dir);
+
+		if (len < longest || !is_below(place->folder, entry.mnt_dir))
+			continue;
+		longest = len;
+		copy(place->mount, sizeof(place->mount), entry.mnt_dir);
+		copy(place->fs_type, sizeof(place->fs_type), entry.mnt_type);
+		copy(source, size, entry.mnt_fsname);
+	}
+	(void)endmntent(mounts);
+}
+
+static void find_device(struct bench_place *place, const char *source)
+{
+	char path[PATH_MAX + 64], target[PATH_MAX], *name;
+	ssize_t n;
+	struct stat st;
+
+	if (major(place->file_system) != 0)
+		place->device = place->file_system;
+	else if (source[0] == '/' && stat(source, &st) == 0 && S_ISBLK(st.st_mode))
+		place->device = st.st_rdev;
+	if (!place->device)
+		return;
+	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(place->device),
+		       minor(place->device));
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n < 0) {
+		place->device = 0; /* a container without /sys */
+		return;
+	}
+	target[n] = '\0';
+	name = strrchr(target, '/');
+	copy(place->device_name, sizeof(place->device_name), name ? name + 1 : target);
+
+	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/device/model",
+		       major(place->device), minor(place->device));
+	(void)read_line(path, place->model, sizeof(place->model));
+	if (place->model[0])
+		return;
+	/* A partition's is its disk's. */
+	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/../device/model",
+		       major(place->device), minor(place->device));
+	(void)read_line(path, place->model, sizeof(place->model));
+}
+
+int bench_place_find(const char *folder, struct bench_place *ret_place, char *text, size_t size)
+{
+	struct bench_place place = { 0 };
+	char source[PATH_MAX];
+	struct statvfs fs;
+	struct stat st;
+
+	if (!realpath(folder, place.folder) || stat(place.folder, &st) < 0 ||
+	    statvfs(place.folder, &fs) < 0) {
+		int r = -errno;
+
+		(void)snprintf(text, size, "%s: %s: name an existing folder", folder, strerror(-r));
+		return r;
+	}
+	if (!S_ISDIR(st.st_mode)) {
+		(void)snprintf(text, size, "%s: is no folder", folder);
+		return -ENOTDIR;
+	}
+	place.file_system = st.st_dev;
+	place.inode = st.st_ino;
+	place.size_bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
+	place.free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+	find_mount(&place, source, sizeof(source));
+	place.is_memory = strcmp(place.fs_type, "tmpfs") == 0 ||
+			  strcmp(place.fs_type, "ramfs") == 0;
+	if (!place.is_memory)
+		find_device(&place, source);
+	/* A loop device's file may be cached, too. */
+	place.is_virtual = place.device &&
+			   (strncmp(place.device_name, "loop", 4) == 0 ||
+			    strncmp(place.device_name, "zram", 4) == 0 || is_virtual_machine());
+	*ret_place = place;
+	return 0;
+}
+
+struct bench_traffic bench_place_traffic(const struct bench_place *places, size_t n_places)
+{
+	struct bench_traffic sum = { .is_known = true };
+
+	for (size_t i = 0; i < n_places; i++) {
+		uint64_t read_sectors, write_sectors;
+		char path[64], line[LINE_BYTES];
+		size_t k = 0;
+
+		while (places[k].device != places[i].device)
+			k++;
+		if (k < i)
+			continue; /* counted */
+		(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/stat",
+			       major(places[i].device), minor(places[i].device));
+		if (!places[i].device || sscanf(read_line(path, line, sizeof(line)),
+						"%*u %*u %" SCNu64 " %*u %*u %*u %" SCNu64,
+						&read_sectors, &write_sectors) != 2) {
+			sum.is_known = false;
+			continue;
+		}
+		sum.read_bytes += read_sectors * SECTOR_BYTES;
+		sum.write_bytes += write_sectors * SECTOR_BYTES;
+	}
+	return sum;
+}
+
+struct json_object *bench_place_json(const struct bench_place *place)
+{
+	struct json_object *object = json_object_new_object();
+
+	json_add_text(object, "folder", place->folder);
+	json_add_text(object, "device", place->device_name);
+	json_add_text(object, "model", place->model);
+	json_object_object_add(object, "is_virtual", json_object_new_boolean(place->is_virtual));
+	json_add_text(object, "fs_type", place->fs_type);
+	json_add_text(object, "mount", place->mount);
+	json_object_object_add(object, "size_bytes", json_object_new_uint64(place->size_bytes));
+	json_object_object_add(object, "free_bytes", json_object_new_uint64(place->free_bytes));
+	json_add_text(object, "store", place->store_name);
+	json_add_text(object, "engine", place->engine);
+	json_object_object_add(object, "profile", json_profile(&place->profile));
+	return object;
+}
+
+struct json_object *bench_machine_json(void)
+{
+	struct json_object *object = json_object_new_object();
+	struct utsname name;
+	struct sysinfo info;
+	char text[LINE_BYTES];
+
+	if (uname(&name) == 0) {
+		json_add_text(object, "host", name.nodename);
+		json_add_text(object, "kernel", name.release);
+		json_add_text(object, "architecture", name.machine);
+	}
+	read_cpuinfo("model name", text, sizeof(text));
+	json_add_text(object, "cpu", text);
+	json_object_object_add(object, "cpus",
+			       json_object_new_int64(sysconf(_SC_NPROCESSORS_ONLN)));
+	if (sysinfo(&info) == 0)
+		json_object_object_add(
+			object, "memory_bytes",
+			json_object_new_uint64((uint64_t)info.totalram * info.mem_unit));
+	json_object_object_add(object, "is_virtual", json_object_new_boolean(is_virtual_machine()));
+	return object;
+}

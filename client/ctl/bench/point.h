@@ -1,0 +1,73 @@
+/*
+ * One point of a bench: a profile, measured by all processes of a crew side by side.
+ *
+ * A repetition is a loop in which each process moves io_size bytes of its own file by one op, all
+ * beginning together.  In ds_io's terms "task" is the time of the op alone, "e2e" has the wait for
+ * the other processes, too: here the barrier behind the op, which is the next loop's before it, so
+ * that a repetition ends with its last byte, and an op that others outlive does not look fast.  (ds_io
+ * has a barrier before each loop.)  Before the first loop there is one that nothing counts, behind an
+ * op that opens the channel.  Of a repetition and of the sum over them the slowest process's counts.
+ *
+ * What is measured is a guest: its handles are of the class background.
+ */
+#ifndef DSAIO_CLIENT_CTL_BENCH_POINT_H
+#define DSAIO_CLIENT_CTL_BENCH_POINT_H
+
+#include "client/ctl/bench/crew.h"
+#include "client/ctl/bench/measure.h"
+#include "proto/profile.h"
+
+#include <stdbool.h>
+
+enum bench_op { BENCH_READ, BENCH_WRITE };
+const char *bench_op_name(enum bench_op op); /* "read", "write" */
+
+bool bench_same_profile(const struct profile *a, const struct profile *b);
+
+struct bench_repetition {
+	double at_sec; /* when it began: seconds since 1970 */
+	double task_sec, e2e_sec;
+	uint64_t bytes; /* of all processes */
+};
+
+struct bench_task {
+	enum bench_op op;
+	struct profile profile;
+	uint64_t io_size;      /* of each process: at most the crew's buffer */
+	uint32_t warmup_loops; /* before the first measured one */
+	uint32_t loops;	       /* at most those the crew has room for: bench_point_shared_bytes() */
+};
+
+/* What all processes did for a point, warming up too, also if it then failed. */
+struct bench_moved {
+	uint64_t bytes, ops;
+	uint64_t nsec; /* of the slowest, from its first transfer to the end of its last */
+};
+
+/* What the crew's options need for so many measured loops. */
+size_t bench_point_shared_bytes(uint32_t loops);
+
+/*
+ * Measures.  Worker i works on the file bench_files_path() names for it.
+ * ret_repetitions: room for task->loops of them.
+ * Returns as bench_crew_call().
+ */
+int bench_point_run(struct bench_crew *crew, unsigned n_workers, const struct bench_task *task,
+		    struct bench_repetition *ret_repetitions, struct measure *ret_total,
+		    struct bench_moved *ret_moved, char *text);
+
+/* ---- in a worker ---- */
+
+/* A handle of a guest with that profile.  Returns 0 or bench_worker_fail()'s value. */
+int bench_open_handle(struct bench_worker *worker, const struct profile *profile,
+		      struct dsaio_handle **ret_handle);
+
+/* The worker's test file (files.h).  path: of PATH_MAX, for messages. */
+int bench_open_file(struct bench_worker *worker, enum bench_op op, struct dsaio_file **ret_file,
+		    char *path);
+
+/* Moves len bytes at the file's start from or to the worker's buffer, and waits. */
+int bench_transfer(struct bench_worker *worker, struct dsaio_handle *handle,
+		   struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len);
+
+#endif

@@ -1,0 +1,616 @@
+#include "client/ctl/bench/results.h"
+
+#include "client/ctl/ui/json.h"
+#include "client/ctl/ui/newfile.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FORMAT "dsaioctl bench 1"
+#define JSON_BYTES_MAX (256u << 20) /* of a file that is read: 10,000 points have 10 MB */
+#define ROWS_KEY "rows_file"
+#define KEY_BYTES 80u /* "write", and five numbers */
+
+static const char *const source_names[] = {
+	[BENCH_FROM_UNKNOWN] = "unknown", [BENCH_FROM_DEVICE] = "device",
+	[BENCH_FROM_CACHE] = "cache",	  [BENCH_FROM_BOTH] = "partly cache",
+	[BENCH_FROM_MEMORY] = "memory",
+};
+#define N_SOURCES (sizeof(source_names) / sizeof(source_names[0]))
+
+const char *bench_source_name(enum bench_source source)
+{
+	return source_names[source];
+}
+
+void bench_row_deinit(struct bench_row *row)
+{
+	free(row->repetitions);
+	row->repetitions = NULL;
+}
+
+const struct bench_results_file bench_results_files[BENCH_RESULTS_KINDS] = {
+	{ "sweep", "results.json" },
+	{ "tune", "tune.json" },
+	{ "latency", "latency.json" },
+};
+
+/* ---- writing ---- */
+
+struct json_object *bench_json_float(double value)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	return json_object_new_double_s(value, units_format_float(text, value));
+}
+
+static void add_int(struct json_object *object, const char *key, uint64_t value)
+{
+	json_object_object_add(object, key, json_object_new_uint64(value));
+}
+
+static void add_float(struct json_object *object, const char *key, double value)
+{
+	json_object_object_add(object, key, bench_json_float(value));
+}
+
+static void add_bool(struct json_object *object, const char *key, bool value)
+{
+	json_object_object_add(object, key, json_object_new_boolean(value));
+}
+
+static struct json_object *repetitions_json(const struct bench_row *row)
+{
+	struct json_object *array = json_object_new_array();
+
+	for (size_t i = 0; array && i < row->n_repetitions; i++) {
+		const struct bench_repetition *repetition = &row->repetitions[i];
+		struct json_object *object = json_object_new_object();
+
+		add_float(object, "at_sec", repetition->at_sec);
+		add_float(object, "task_sec", repetition->task_sec);
+		add_float(object, "e2e_sec", repetition->e2e_sec);
+		add_int(object, "bytes", repetition->bytes);
+		if (json_object_array_add(array, object) < 0)
+			(void)json_object_put(object);
+	}
+	return array;
+}
+
+struct json_object *bench_excess_json(const struct bench_others *others)
+{
+	struct json_object *object;
+
+	if (!others->is_excess_known)
+		return NULL;
+	object = json_object_new_object();
+	add_int(object, "read_bytes", others->excess.read_bytes);
+	add_int(object, "write_bytes", others->excess.write_bytes);
+	return object;
+}
+
+static struct json_object *others_json(const struct bench_row *row)
+{
+	struct json_object *object = json_object_new_object();
+	uint64_t all = row->others.bytes + row->total.bytes;
+
+	add_int(object, "bytes", row->others.bytes);
+	add_int(object, "ops", row->others.ops);
+	add_float(object, "share", all ? (double)row->others.bytes / (double)all : 0);
+	add_int(object, "clients", row->others.n_clients);
+	json_add_text(object, "names", row->others.names);
+	json_object_object_add(object, "device_excess", bench_excess_json(&row->others));
+	add_bool(object, "is_device_shared", row->others.is_shared);
+	return object;
+}
+
+static struct json_object *row_json(const struct bench_row *row)
+{
+	struct json_object *object = json_object_new_object(), *served = NULL;
+	const struct profile *profile = &row->task.profile;
+
+	if (!object)
+		return NULL;
+	json_add_text(object, "op", bench_op_name(row->task.op));
+	add_int(object, "block_size", profile->block_size);
+	add_int(object, "queue_depth", profile->queue_depth);
+	add_bool(object, "sequential_requests", !profile->overlap_events);
+	add_bool(object, "single_submit", profile->single_submit);
+	add_int(object, "io_parallel", profile->intra_op_parallelism);
+	add_int(object, "processes", row->n_processes);
+	add_int(object, "io_size", row->task.io_size);
+	add_int(object, "loops", row->task.loops);
+	add_int(object, "warmup_loops", row->task.warmup_loops);
+	if (row->served.block_size) {
+		served = json_object_new_object();
+		add_int(served, "block_size", row->served.block_size);
+		add_int(served, "queue_depth", row->served.queue_depth);
+		add_int(served, "lanes", row->served.lanes);
+		add_float(served, "mean_block", row->served.mean_block);
+		add_float(served, "mean_depth", row->served.mean_depth);
+	}
+	json_object_object_add(object, "served", served);
+	json_object_object_add(object, "repetitions", repetitions_json(row));
+	add_int(object, "bytes", row->total.bytes);
+	add_float(object, "task_sec", row->total.task_sec);
+	add_float(object, "task_speed_gb_per_sec", row->total.task_speed);
+	add_float(object, "e2e_sec", row->total.e2e_sec);
+	add_float(object, "e2e_speed_gb_per_sec", row->total.e2e_speed);
+	json_object_object_add(
+		object, "device_bytes",
+		row->device_bytes == UINT64_MAX ? NULL : json_object_new_uint64(row->device_bytes));
+	json_add_text(object, "source", bench_source_name(row->source));
+	json_object_object_add(object, "others", others_json(row));
+	add_bool(object, "is_disturbed", row->is_disturbed);
+	json_add_text(object, "error", row->error);
+	json_add_text(object, "log", row->log);
+	return object;
+}
+
+int bench_results_init(struct bench_results *results, const char *kind)
+{
+	*results = (struct bench_results){ json_object_new_object(), NULL };
+	if (!results->root)
+		return -ENOMEM;
+	json_add_text(results->root, "format", FORMAT);
+	json_add_text(results->root, "kind", kind);
+	add_bool(results->root, "is_complete", false);
+	json_object_object_add(results->root, "points", json_object_new_array());
+	return 0;
+}
+
+void bench_results_deinit(struct bench_results *results)
+{
+	(void)json_object_put(results->root);
+	(void)json_object_put(results->keys);
+	*results = (struct bench_results){ NULL, NULL };
+}
+
+static struct json_object *points(const struct bench_results *results)
+{
+	return bench_results_get(results, "points");
+}
+
+const char *bench_results_name(const char *kind)
+{
+	for (size_t i = 0; i < BENCH_RESULTS_KINDS; i++)
+		if (strcmp(bench_results_files[i].kind, kind) == 0)
+			return bench_results_files[i].name;
+	return NULL;
+}
+
+/* The name of an op and profile in keys. */
+static const char *key_of(char *text, enum bench_op op, const struct profile *profile)
+{
+	(void)snprintf(text, KEY_BYTES, "%s %" PRIu32 " %" PRIu32 " %d %d %" PRIu32,
+		       bench_op_name(op), profile->block_size, profile->queue_depth,
+		       profile->single_submit, profile->overlap_events,
+		       profile->intra_op_parallelism);
+	return text;
+}
+
+static void add_key(struct bench_results *results, const struct bench_task *task)
+{
+	char key[KEY_BYTES];
+
+	json_object_object_add(results->keys, key_of(key, task->op, &task->profile), NULL);
+}
+
+int bench_results_append(struct bench_results *results, const char *key, struct json_object *object)
+{
+	struct json_object *array = bench_results_get(results, key);
+
+	if (object && !array) {
+		array = json_object_new_array();
+		bench_results_set(results, key, array);
+	}
+	if (object && array && json_object_array_add(array, object) == 0)
+		return 0;
+	(void)json_object_put(object);
+	return -ENOMEM;
+}
+
+int bench_results_add(struct bench_results *results, const struct bench_row *row)
+{
+	int r = bench_results_append(results, "points", row_json(row));
+
+	if (r == 0 && results->keys)
+		add_key(results, &row->task);
+	return r;
+}
+
+static int refuse(char *text, size_t size, const char *name, int r)
+{
+	(void)snprintf(text, size, "%s: cannot be written: %s", name, strerror(-r));
+	return r;
+}
+
+int bench_results_save(struct bench_results *results, int dir_fd, bool has_rows_file, char *text,
+		       size_t size)
+{
+	const char *name = bench_results_name(bench_results_kind(results)), *json;
+	struct newfile file;
+	int r;
+
+	json_object_object_del(results->root, ROWS_KEY);
+	if (has_rows_file)
+		bench_results_set(results, ROWS_KEY, json_object_new_string(BENCH_ROWS_NAME));
+	json = json_object_to_json_string_ext(results->root,
+					      JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+						      JSON_C_TO_STRING_NOSLASHESCAPE);
+	if (!json)
+		return refuse(text, size, name, -ENOMEM);
+	r = newfile_open(dir_fd, name, &file);
+	if (r == 0) {
+		r = write_all(file.fd, json, strlen(json));
+		if (r == 0)
+			r = newfile_commit(&file);
+		newfile_discard(&file);
+	}
+	return r < 0 ? refuse(text, size, name, r) : 0;
+}
+
+int bench_rows_write(int fd, const char *key, struct json_object *object)
+{
+	_cleanup_(json_putp) struct json_object *line = json_object_new_object();
+	const char *json;
+	size_t len;
+
+	if (!line || json_object_object_add(line, key, json_object_get(object)) < 0)
+		return -ENOMEM;
+	json = json_object_to_json_string_length(
+		line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
+	if (!json)
+		return -ENOMEM;
+	{
+		_cleanup_(freep) char *text = malloc(len + 1);
+
+		if (!text)
+			return -ENOMEM;
+		memcpy(text, json, len);
+		text[len] = '\n'; /* one write(2): a line is whole or the last one */
+		return write_all(fd, text, len + 1);
+	}
+}
+
+/* ---- reading ---- */
+
+/* No link is followed, and nothing that a FIFO of that name could do stops us. */
+static int read_file(int dir_fd, const char *name, char **ret_json, char *text, size_t size)
+{
+	_cleanup_(closep) int fd = openat(dir_fd, name,
+					  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_(freep) char *json = NULL;
+	struct stat st = { 0 };
+	size_t len = 0;
+
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		int r = -errno;
+
+		(void)snprintf(text, size, "%s: %s", name,
+			       r == -ELOOP ? "is a symbolic link, which is not followed"
+					   : strerror(-r));
+		return r;
+	}
+	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)JSON_BYTES_MAX) {
+		(void)snprintf(text, size, "%s: is no results of dsaioctl bench", name);
+		return -EINVAL;
+	}
+	json = malloc((size_t)st.st_size + 1);
+	if (!json) {
+		(void)snprintf(text, size, "%s: out of memory", name);
+		return -ENOMEM;
+	}
+	while (len < (size_t)st.st_size) {
+		ssize_t n = read(fd, json + len, (size_t)st.st_size - len);
+
+		if (n == 0)
+			break;
+		if (n < 0 && errno != EINTR) {
+			int r = -errno;
+
+			(void)snprintf(text, size, "%s: %s", name, strerror(-r));
+			return r;
+		}
+		len += n > 0 ? (size_t)n : 0;
+	}
+	json[len] = '\0';
+	*ret_json = TAKE_PTR(json);
+	return 0;
+}
+
+/* A line of the rows file.  Returns whether it is whole. */
+static bool read_row(struct bench_results *results, const char *line)
+{
+	_cleanup_(json_putp) struct json_object *object = json_tokener_parse(line);
+
+	struct json_object_iterator i, end;
+
+	if (!json_object_is_type(object, json_type_object))
+		return false;
+	end = json_object_iter_end(object);
+	for (i = json_object_iter_begin(object); !json_object_iter_equal(&i, &end);
+	     json_object_iter_next(&i)) {
+		const char *key = json_object_iter_peek_name(&i);
+		struct json_object *value = json_object_iter_peek_value(&i);
+		struct json_object *array = bench_results_get(results, key);
+
+		if ((array && !json_object_is_type(array, json_type_array)) ||
+		    bench_results_append(results, key, json_object_get(value)) < 0)
+			return false;
+	}
+	return true;
+}
+
+/* A crash may have cut the last line short: it and what follows it are left out. */
+static int read_rows(struct bench_results *results, int dir_fd, char *text, size_t size)
+{
+	_cleanup_(freep) char *lines = NULL;
+	char *rest, *line, *end;
+	int r = read_file(dir_fd, BENCH_ROWS_NAME, &lines, text, size);
+
+	if (r == -ENOENT)
+		return 0; /* a crash before the first row */
+	if (r < 0 || !lines)
+		return r;
+	for (rest = lines; (end = strchr(rest, '\n')); rest = end + 1) {
+		line = rest;
+		*end = '\0';
+		if (!read_row(results, line))
+			break;
+	}
+	return 0;
+}
+
+static const char *text_of(struct json_object *object, const char *key)
+{
+	struct json_object *value = json_object_object_get(object, key);
+
+	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
+}
+
+int bench_results_load(int dir_fd, const char *name, struct bench_results *ret_results, char *text,
+		       size_t size)
+{
+	struct bench_results results = { NULL, NULL };
+	_cleanup_(freep) char *json = NULL;
+	enum json_tokener_error error;
+	int r = read_file(dir_fd, name, &json, text, size);
+
+	if (r < 0)
+		return r;
+	results.root = json_tokener_parse_verbose(json, &error);
+	if (!json_object_is_type(results.root, json_type_object) ||
+	    strcmp(text_of(results.root, "format"), FORMAT) != 0 ||
+	    !bench_results_name(bench_results_kind(&results)) ||
+	    !json_object_is_type(points(&results), json_type_array)) {
+		(void)json_object_put(results.root);
+		(void)snprintf(text, size, "%s: is no results of dsaioctl bench", name);
+		return -EINVAL;
+	}
+	if (text_of(results.root, ROWS_KEY)[0]) {
+		r = read_rows(&results, dir_fd, text, size);
+		if (r < 0) {
+			bench_results_deinit(&results);
+			return r;
+		}
+	}
+	*ret_results = results;
+	return 0;
+}
+
+const char *bench_results_kind(const struct bench_results *results)
+{
+	return text_of(results->root, "kind");
+}
+
+bool bench_results_is_complete(const struct bench_results *results)
+{
+	return json_object_get_boolean(bench_results_get(results, "is_complete"));
+}
+
+/* What is set stands before the points, for whoever looks at the file's beginning. */
+void bench_results_set(struct bench_results *results, const char *key, struct json_object *value)
+{
+	struct json_object *last = json_object_get(points(results));
+
+	json_object_object_del(results->root, "points");
+	json_object_object_add(results->root, key, value);
+	json_object_object_add(results->root, "points", last);
+}
+
+struct json_object *bench_results_get(const struct bench_results *results, const char *key)
+{
+	return json_object_object_get(results->root, key);
+}
+
+size_t bench_results_n_rows(const struct bench_results *results)
+{
+	return json_object_array_length(points(results));
+}
+
+static uint64_t int_of(struct json_object *object, const char *key)
+{
+	return json_object_get_uint64(json_object_object_get(object, key));
+}
+
+static double float_of(struct json_object *object, const char *key)
+{
+	return json_finite(json_object_object_get(object, key));
+}
+
+static bool bool_of(struct json_object *object, const char *key)
+{
+	return json_object_get_boolean(json_object_object_get(object, key));
+}
+
+/* Values that a file has and nothing of ours wrote are cut to what fits. */
+static uint32_t u32_of(struct json_object *object, const char *key)
+{
+	uint64_t value = int_of(object, key);
+
+	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+static int read_repetitions(struct json_object *array, struct bench_row *row)
+{
+	if (!json_object_is_type(array, json_type_array))
+		return -EINVAL;
+	row->n_repetitions = json_object_array_length(array);
+	row->repetitions = calloc(row->n_repetitions + 1, sizeof(*row->repetitions));
+	if (!row->repetitions)
+		return -ENOMEM;
+	for (size_t i = 0; i < row->n_repetitions; i++) {
+		struct json_object *object = json_object_array_get_idx(array, i);
+
+		row->repetitions[i] = (struct bench_repetition){
+			.at_sec = float_of(object, "at_sec"),
+			.task_sec = float_of(object, "task_sec"),
+			.e2e_sec = float_of(object, "e2e_sec"),
+			.bytes = int_of(object, "bytes"),
+		};
+	}
+	return 0;
+}
+
+static struct bench_task read_task(struct json_object *object)
+{
+	return (struct bench_task){
+		.op = strcmp(text_of(object, "op"), "write") == 0 ? BENCH_WRITE : BENCH_READ,
+		.profile = { .block_size = u32_of(object, "block_size"),
+			     .queue_depth = u32_of(object, "queue_depth"),
+			     .single_submit = bool_of(object, "single_submit"),
+			     .overlap_events = !bool_of(object, "sequential_requests"),
+			     .intra_op_parallelism = u32_of(object, "io_parallel") },
+		.io_size = int_of(object, "io_size"),
+		.loops = u32_of(object, "loops"),
+		.warmup_loops = u32_of(object, "warmup_loops"),
+	};
+}
+
+static enum bench_source read_source(struct json_object *object)
+{
+	for (size_t i = 0; i < N_SOURCES; i++)
+		if (strcmp(source_names[i], text_of(object, "source")) == 0)
+			return (enum bench_source)i;
+	return BENCH_FROM_UNKNOWN;
+}
+
+int bench_results_row(const struct bench_results *results, size_t i, struct bench_row *ret_row)
+{
+	struct json_object *object = json_object_array_get_idx(points(results), i);
+	struct json_object *served = json_object_object_get(object, "served");
+	struct json_object *others = json_object_object_get(object, "others");
+	struct json_object *excess = json_object_object_get(others, "device_excess");
+	struct bench_row row = { 0 };
+	int r;
+
+	if (!json_object_is_type(object, json_type_object))
+		return -EINVAL;
+	row.task = read_task(object);
+	row.n_processes = u32_of(object, "processes");
+	row.served = (struct bench_served){ u32_of(served, "block_size"),
+					    u32_of(served, "queue_depth"), u32_of(served, "lanes"),
+					    float_of(served, "mean_block"),
+					    float_of(served, "mean_depth") };
+	row.total = (struct measure){ .task_sec = float_of(object, "task_sec"),
+				      .task_speed = float_of(object, "task_speed_gb_per_sec"),
+				      .e2e_sec = float_of(object, "e2e_sec"),
+				      .e2e_speed = float_of(object, "e2e_speed_gb_per_sec"),
+				      .bytes = int_of(object, "bytes") };
+	row.device_bytes = json_object_object_get(object, "device_bytes")
+				   ? int_of(object, "device_bytes")
+				   : UINT64_MAX;
+	row.source = read_source(object);
+	row.others.bytes = int_of(others, "bytes");
+	row.others.ops = int_of(others, "ops");
+	row.others.n_clients = u32_of(others, "clients");
+	(void)snprintf(row.others.names, sizeof(row.others.names), "%s", text_of(others, "names"));
+	row.others.is_excess_known = excess;
+	row.others.excess.read_bytes = int_of(excess, "read_bytes");
+	row.others.excess.write_bytes = int_of(excess, "write_bytes");
+	row.others.is_shared = bool_of(others, "is_device_shared");
+	row.is_disturbed = bool_of(object, "is_disturbed");
+	(void)snprintf(row.error, sizeof(row.error), "%s", text_of(object, "error"));
+	(void)snprintf(row.log, sizeof(row.log), "%s", text_of(object, "log"));
+	r = read_repetitions(json_object_object_get(object, "repetitions"), &row);
+	if (r < 0)
+		return r;
+	*ret_row = row;
+	return 0;
+}
+
+size_t bench_results_n_good(const struct bench_results *results)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < bench_results_n_rows(results); i++)
+		n += text_of(json_object_array_get_idx(points(results), i), "error")[0] == '\0';
+	return n;
+}
+
+struct json_object *bench_results_last(const struct bench_results *results, const char *key)
+{
+	struct json_object *array = bench_results_get(results, key);
+
+	return json_object_array_get_idx(array, json_object_array_length(array) - 1);
+}
+
+uint64_t bench_results_run(const struct bench_results *results)
+{
+	return int_of(results->root, "run");
+}
+
+size_t bench_results_drop_failed(struct bench_results *results)
+{
+	struct json_object *array = points(results);
+	size_t n_dropped = 0;
+
+	for (size_t i = json_object_array_length(array); i-- > 0;) {
+		if (text_of(json_object_array_get_idx(array, i), "error")[0] == '\0')
+			continue;
+		if (json_object_array_del_idx(array, i, 1) == 0)
+			n_dropped++;
+	}
+	(void)json_object_put(results->keys);
+	results->keys = NULL; /* collected anew */
+	return n_dropped;
+}
+
+bool bench_results_has(struct bench_results *results, enum bench_op op,
+		       const struct profile *profile)
+{
+	char key[KEY_BYTES];
+
+	if (!results->keys) {
+		results->keys = json_object_new_object();
+		for (size_t i = 0; i < bench_results_n_rows(results); i++) {
+			struct bench_task task = read_task(
+				json_object_array_get_idx(points(results), i));
+
+			add_key(results, &task);
+		}
+	}
+	return json_object_object_get_ex(results->keys, key_of(key, op, profile), NULL);
+}
+
+struct json_object *bench_results_logs(const struct bench_results *results)
+{
+	struct json_object *logs = json_object_new_object();
+
+	for (size_t i = 0; i < bench_results_n_rows(results); i++) {
+		const char *log = text_of(json_object_array_get_idx(points(results), i), "log");
+
+		if (log[0])
+			json_object_object_add(logs, log, NULL);
+	}
+	return logs;
+}

@@ -1,0 +1,148 @@
+/*
+ * The results of a bench: JSON in memory, and a file of it for each kind of bench.
+ *
+ * While a run measures, the file has what was known at its beginning, and each row is appended to a
+ * second file, rows.jsonl, as a line {"ARRAY": ROW}: a row costs one write(2), and a process that
+ * is killed loses none.  At the end the file is written whole, as a new file that then replaces the
+ * old one, and names no rows file any more.  Loading reads both.
+ *
+ * {
+ *   "format": "dsaioctl bench 1",
+ *   "kind": "sweep" | "tune" | "latency",
+ *   "run": 3,				its number in its log directory
+ *   "is_complete": false until the end,
+ *   "began": "2026-01-31T12:00:00Z", "command": ["dsaioctl", ...],
+ *   "machine": {...}, "daemon": {"version", "is_private"},
+ *   "buffers": [{"bytes", "huge_page_bytes": n | null}],  one for each time that it was begun
+ *   "folders": [{"folder", "device", "model", "fs_type", "store", "profile", ...}],
+ *   "parameters": {...},		what a run that goes on must have in common
+ *   "points": [{
+ *     "op": "read", "block_size": 1048576, "queue_depth": 32, "single_submit": false,
+ *     "sequential_requests": true, "io_parallel": 1, "processes": 1, "io_size": 419430400,
+ *     "served": {"block_size", "queue_depth", "lanes", "mean_block", "mean_depth"},
+ *     "repetitions": [{"at_sec", "task_sec", "e2e_sec", "bytes"}],
+ *     "task_sec", "task_speed_gb_per_sec", "e2e_sec", "e2e_speed_gb_per_sec", "bytes",
+ *     "device_bytes": 419430400 | null,
+ *     "source": "device" | "cache" | "partly cache" | "memory" | "unknown",
+ *     "others": {"bytes", "ops", "share", "names", "is_device_shared": false,
+ *       "device_excess": {"read_bytes", "write_bytes"} | null}, "is_disturbed": false,
+ *     "error": null | "sentence", "log": "_aio_bench_read_logs/....txt" | null
+ *   }],
+ *   and what the kind adds: "best", "tune", "latency", ...
+ * }
+ */
+#ifndef DSAIO_CLIENT_CTL_BENCH_RESULTS_H
+#define DSAIO_CLIENT_CTL_BENCH_RESULTS_H
+
+#include "client/ctl/bench/guest.h"
+#include "client/ctl/bench/point.h"
+
+struct json_object;
+
+#define BENCH_ROWS_NAME "rows.jsonl"
+#define BENCH_RESULTS_KINDS 3u
+
+/* Each kind has a name of its own, so that they can lie in one directory. */
+struct bench_results_file {
+	const char *kind, *name;
+};
+extern const struct bench_results_file bench_results_files[BENCH_RESULTS_KINDS];
+const char *bench_results_name(const char *kind); /* NULL: no such kind */
+
+/* Where the bytes that were read came from, and those written went to. */
+enum bench_source {
+	BENCH_FROM_UNKNOWN, /* the device tells nothing */
+	BENCH_FROM_DEVICE,
+	BENCH_FROM_CACHE,
+	BENCH_FROM_BOTH,
+	BENCH_FROM_MEMORY, /* there is no device */
+};
+
+const char *bench_source_name(enum bench_source source); /* "device" */
+
+/* A row: what is known of a point.  Strings "" or NULL: none. */
+struct bench_row {
+	struct bench_task task;
+	unsigned n_processes;
+	struct bench_served served;
+	struct bench_repetition *repetitions;
+	size_t n_repetitions;
+	struct measure total;
+	uint64_t device_bytes; /* UINT64_MAX: not known */
+	enum bench_source source;
+	struct bench_others others;
+	bool is_disturbed; /* --exclusive, and somebody came */
+	char error[BENCH_TEXT_BYTES];
+	char log[BENCH_TEXT_BYTES]; /* relative to results.json */
+};
+void bench_row_deinit(struct bench_row *row);
+
+struct bench_results {
+	struct json_object *root;
+	struct json_object *keys; /* bench_results_has(): NULL until it is asked */
+};
+
+/* All fail with -ENOMEM only. */
+int bench_results_init(struct bench_results *results, const char *kind);
+int bench_results_add(struct bench_results *results, const struct bench_row *row);
+/* Appends to the root's array of that name, which is made if it is not there.  Takes object. */
+int bench_results_append(struct bench_results *results, const char *key,
+			 struct json_object *object);
+void bench_results_deinit(struct bench_results *results);
+
+/*
+ * Reads the file of that name in the directory, and the rows file that it names.
+ * Returns 0, -ENOENT, -EINVAL (not ours, or broken), -ELOOP (a link: none is followed) or another
+ * error of the kernel, with a sentence that begins with the name.
+ */
+int bench_results_load(int dir_fd, const char *name, struct bench_results *ret_results, char *text,
+		       size_t size);
+
+/*
+ * Writes the file of the kind's name, on the device when it returns.  has_rows_file: what follows
+ * is appended with bench_rows_write().  Returns 0, or a negative errno and the sentence.
+ */
+int bench_results_save(struct bench_results *results, int dir_fd, bool has_rows_file, char *text,
+		       size_t size);
+
+/* Appends a line.  Returns 0 or a negative errno.  object: borrowed. */
+int bench_rows_write(int fd, const char *key, struct json_object *object);
+
+/* "sweep" */
+const char *bench_results_kind(const struct bench_results *results);
+bool bench_results_is_complete(const struct bench_results *results);
+
+/* A member of the root, and back: takes value; get: borrowed, NULL if it is not there. */
+void bench_results_set(struct bench_results *results, const char *key, struct json_object *value);
+struct json_object *bench_results_get(const struct bench_results *results, const char *key);
+
+/* Rows, in the order in which they were measured. */
+size_t bench_results_n_rows(const struct bench_results *results);
+
+/* Of bench_row_deinit().  Returns 0, -ENOMEM, or -EINVAL (what is there is no row). */
+int bench_results_row(const struct bench_results *results, size_t i, struct bench_row *ret_row);
+
+size_t bench_results_n_good(const struct bench_results *results); /* rows without an error */
+
+/* The last element of the root's array of that name, which has one; borrowed. */
+struct json_object *bench_results_last(const struct bench_results *results, const char *key);
+
+uint64_t bench_results_run(const struct bench_results *results); /* 0: it has no number */
+
+/* Takes rows with an error out, so that they are measured again.  Returns how many. */
+size_t bench_results_drop_failed(struct bench_results *results);
+
+/* What the disks moved beyond what the daemon did; NULL: not known. */
+struct json_object *bench_excess_json(const struct bench_others *others);
+
+/* A number with no more digits than it has, for whoever adds to the root. */
+struct json_object *bench_json_float(double value);
+
+/* A row for that op and profile?  The first call looks at all rows, later ones at none. */
+bool bench_results_has(struct bench_results *results, enum bench_op op,
+		       const struct profile *profile);
+
+/* An object whose keys are the rows' logs; the caller's. */
+struct json_object *bench_results_logs(const struct bench_results *results);
+
+#endif

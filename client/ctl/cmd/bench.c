@@ -1,0 +1,38 @@
+/*
+ * dsaioctl bench: which measurements there are.
+ *
+ * Each has its own file, flags and help.  What they share stands in bench*.[ch]; bench.h is the
+ * way through it.
+ */
+#include "client/ctl/ui/ctl.h"
+
+#include <stddef.h>
+
+static const struct command *const parts[] = { &command_bench_io,     &command_bench_sweep,
+					       &command_bench_tune,   &command_bench_latency,
+					       &command_bench_report, NULL };
+
+static const char help[] =
+	"dsaioctl bench - measure the way to a store\n"
+	"\n"
+	"    dsaioctl bench io --folder /nvme --io_size 400M --read\n"
+	"                                 one measurement, as ds_io makes it\n"
+	"    dsaioctl bench sweep --nvme_dir /nvme\n"
+	"                                 every point of a space of profiles, as\n"
+	"                                 aio_bench_perf_sweep does\n"
+	"    dsaioctl bench tune --nvme_dir /nvme --apply\n"
+	"                                 the best of them, in a fifth of the time, and set it\n"
+	"    dsaioctl bench latency --nvme-path /nvme\n"
+	"                                 how long single transfers take, as DS-AIO-Benchmark\n"
+	"    dsaioctl bench report _aio_bench_logs\n"
+	"                                 results as a page with pictures\n"
+	"\n"
+	"Each is a guest: its transfers are of the class background, so that it is safe beside\n"
+	"programs at work, and says how busy they kept the store.  dsaioctl bench NAME --help, and\n"
+	"dsaioctl-bench(1), tell more.\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+
+const struct command command_bench = {
+	"bench", NULL, "measure the way to a store: one point or many", help, { NULL, 0 }, parts
+};

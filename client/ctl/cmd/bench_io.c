@@ -1,0 +1,622 @@
+/*
+ * dsaioctl bench io: one measurement, with the flags and the result lines of DeepSpeed's ds_io.
+ *
+ * A crew (crew.h) of a process for each task does two calls: make what the loops use, then
+ * the loops, with a barrier behind each.  Between the two the disks' counters are read.  Other than
+ * the other benches it leaves its files there, under ds_io's names, and uses those that it finds.
+ */
+#include "client/ctl/bench/crew.h"
+#include "client/ctl/bench/guest.h"
+#include "client/ctl/bench/options.h"
+#include "client/ctl/bench/place.h"
+#include "client/ctl/bench/point.h"
+#include "client/ctl/bench/results.h"
+#include "client/ctl/ui/ctl.h"
+#include "client/ctl/bench/measure.h"
+#include "client/ctl/ui/newfile.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+#include "proto/profile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define PIECE_BYTES (8u << 20) /* at which files are made and compared */
+#define PROCESSES_MAX 1024u    /* a guess: more is a mistake */
+#define PAGE_BYTES 4096u
+
+static struct {
+	const char *folder, *engine;
+	struct flag_list mapping;
+	uint64_t io_size, block_size;
+	uint32_t multi_process, queue_depth, io_parallel, loops, warmup_loops;
+	bool is_read, single_submit, sequential_requests, validate, include_warmup_time,
+		different_files, exclusive;
+	/* What only torch, or a GPU, could do. */
+	bool gpu, use_gds, legacy_save, accelerator_memory, slow_bounce;
+	const char *fast_io_size;
+} options = {
+	.engine = "aio_handle",
+	.block_size = 1u << 20,
+	.multi_process = 1,
+	.queue_depth = 32,
+	.io_parallel = 1,
+	.loops = 3,
+	.warmup_loops = 1,
+};
+
+static const struct flag flags[] = {
+	{ "folder", FLAG_STRING, &options.folder, 0, 0 },
+	{ "folder_to_device_mapping", FLAG_LIST, &options.mapping, 0, 0 },
+	{ "io_size", FLAG_SIZE, &options.io_size, 1, BENCH_IO_SIZE_MAX },
+	{ "read", FLAG_BOOL, &options.is_read, 0, 0 },
+	{ "multi_process", FLAG_COUNT, &options.multi_process, 1, PROCESSES_MAX },
+	{ "block_size", FLAG_SIZE, &options.block_size, 1, UINT32_MAX },
+	{ "queue_depth", FLAG_COUNT, &options.queue_depth, 0, UINT32_MAX },
+	{ "single_submit", FLAG_BOOL, &options.single_submit, 0, 0 },
+	{ "sequential_requests", FLAG_BOOL, &options.sequential_requests, 0, 0 },
+	{ "validate", FLAG_BOOL, &options.validate, 0, 0 },
+	{ "engine", FLAG_STRING, &options.engine, 0, 0 },
+	{ "loops", FLAG_COUNT, &options.loops, 1, 1000000 },
+	{ "io_parallel", FLAG_COUNT, &options.io_parallel, 0, UINT32_MAX },
+	{ "warmup_loops", FLAG_COUNT, &options.warmup_loops, 0, 1000000 },
+	{ "include_warmup_time", FLAG_BOOL, &options.include_warmup_time, 0, 0 },
+	{ "different_file_each_iteration", FLAG_BOOL, &options.different_files, 0, 0 },
+	{ "exclusive", FLAG_BOOL, &options.exclusive, 0, 0 },
+	{ "gpu", FLAG_BOOL, &options.gpu, 0, 0 },
+	{ "use_gds", FLAG_BOOL, &options.use_gds, 0, 0 },
+	{ "torch_legacy_save", FLAG_BOOL, &options.legacy_save, 0, 0 },
+	{ "fast_io_size", FLAG_STRING, &options.fast_io_size, 0, 0 },
+	{ "use_accelerator_pin_memory", FLAG_BOOL, &options.accelerator_memory, 0, 0 },
+	{ "slow_bounce_buffer", FLAG_BOOL, &options.slow_bounce, 0, 0 },
+};
+
+static const char help[] =
+	"dsaioctl bench io - one measurement, with the flags and result lines of ds_io\n"
+	"\n"
+	"    dsaioctl bench io --folder /nvme --io_size 400M --read\n"
+	"    dsaioctl bench io --folder /nvme --io_size 400M --multi_process 4\n"
+	"    dsaioctl bench io --folder_to_device_mapping /nvme0:0 /nvme1:1 --io_size 1G\n"
+	"    dsaioctl bench io --folder . --io_size 1G --read --private --json\n"
+	"\n"
+	"    --folder DIR           where the test files lie, or:\n"
+	"    --folder_to_device_mapping DIR:DEV ...\n"
+	"                           a process for each (DEV counts with a GPU only)\n"
+	"    --io_size N[K|M|G]     bytes that one loop of one process moves\n"
+	"    --read                 read; else write\n"
+	"    --multi_process N      so many processes on the folder (1)\n"
+	"    --block_size N[K|M|G]  bytes of one request to the device (1M)\n"
+	"    --queue_depth N        requests in flight (32)\n"
+	"    --single_submit        hand over requests one by one\n"
+	"    --sequential_requests  fill the queue, then wait for all of it\n"
+	"    --io_parallel N        parts of a transfer that run side by side (1)\n"
+	"    --loops N              measured loops (3)\n"
+	"    --warmup_loops N       loops before them (1)\n"
+	"    --include_warmup_time  measure these, too\n"
+	"    --different_file_each_iteration\n"
+	"                           a file of its own for each loop\n"
+	"    --validate             read each file again and compare\n"
+	"    --engine aio_handle    no other is there\n"
+	"    --exclusive            only while nobody else uses the store or its disk; else it is\n"
+	"                           refused, or says that it was disturbed\n"
+	"    --gpu, --use_gds       refused: this version has no GPU engine\n"
+	"    --torch_legacy_save, --fast_io_size N, --use_accelerator_pin_memory,\n"
+	"    --slow_bounce_buffer   refused: they concern ds_io's torch engines\n"
+	"    --json                 the numbers as JSON, with the block size and depth served\n"
+	"    --socket PATH          the daemon's socket\n"
+	"    --private              a daemon for this command alone\n"
+	"\n"
+	"The files are called _aio_read_SIZE.pt.TASK_LOOP and _aio_write_SIZE.pt.TASK_LOOP; they\n"
+	"stay, and those to be read are made, of random bytes, where they are missing.\n"
+	"1 GB is 1024^3 bytes.  \"Task\" is the time of the transfers alone, \"E2E\" has the wait for\n"
+	"the other processes, too; a latency is the slowest process's, over all loops.\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+
+/* What a process tells: in its shared memory. */
+struct result {
+	struct measure_part part;
+	uint64_t moved_bytes, moved_ops; /* also those that do not count */
+	uint64_t validated_bytes;	 /* read without the daemon */
+};
+
+/* What a process has, beside what the crew gave it. */
+struct task {
+	struct bench_worker *worker;
+	struct dsaio_handle *handle;
+	struct dsaio_file **files; /* one, or one for each loop */
+	unsigned n_files;
+};
+
+static struct profile make_profile(void)
+{
+	return (struct profile){ .block_size = (uint32_t)options.block_size,
+				 .queue_depth = options.queue_depth,
+				 .single_submit = options.single_submit,
+				 .overlap_events = !options.sequential_requests,
+				 .intra_op_parallelism = options.io_parallel };
+}
+
+static unsigned total_loops(void)
+{
+	return options.loops + options.warmup_loops;
+}
+
+static void make_path(const struct bench_worker *worker, unsigned loop, char *path, size_t size)
+{
+	(void)snprintf(path, size, "%s/_aio_%s_%" PRIu64 ".pt.%u_%u", worker->folder,
+		       options.is_read ? "read" : "write", options.io_size, worker->id, loop);
+}
+
+/*
+ * Opens a file of the loops, whose names anybody can guess: a link is not followed, and only a file
+ * of this user's own is written.  Returns 0 or bench_worker_fail()'s value.
+ */
+static int open_file(struct bench_worker *worker, const char *path, int open_flags, int *ret_fd,
+		     struct stat *ret_st)
+{
+	_cleanup_(closep) int fd = open(path, open_flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+					0666);
+
+	if (fd < 0 && errno == ELOOP)
+		return bench_worker_fail(worker,
+					 "%s: is a symbolic link, which is not followed: "
+					 "remove it, or name another folder",
+					 path);
+	if (fd < 0 || fstat(fd, ret_st) < 0)
+		return bench_worker_fail(worker, "%s: %s", path, strerror(errno));
+	if (!S_ISREG(ret_st->st_mode))
+		return bench_worker_fail(worker, "%s: is no regular file", path);
+	if ((open_flags & O_ACCMODE) != O_RDONLY &&
+	    (ret_st->st_uid != geteuid() || ret_st->st_nlink != 1))
+		return bench_worker_fail(worker,
+					 "%s: belongs to another user, or has another name, "
+					 "and is not written: remove it, or name another "
+					 "folder",
+					 path);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* Fills the file with random bytes; returns 0 or a negative errno, *ret_done bytes were written. */
+static int fill_file(int fd, bool is_new, uint64_t *ret_done)
+{
+	_cleanup_(freep) uint8_t *piece = malloc(PIECE_BYTES);
+	int r;
+
+	if (!piece)
+		return -ENOMEM;
+	/* First: on a full disk a file of another size stays as it is. */
+	do
+		r = is_new ? newfile_reserve(fd, options.io_size)
+			   : newfile_check_room(fd, options.io_size);
+	while (r == -EINTR);
+	if (r < 0)
+		return r;
+	while (*ret_done < options.io_size) {
+		uint64_t left = options.io_size - *ret_done;
+		size_t len = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+		ssize_t n;
+
+		bench_fill_random(piece, len);
+		n = write(fd, piece, len);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		*ret_done += n > 0 ? (uint64_t)n : 0;
+	}
+	/* Not measured later: the writing back of these pages. */
+	if (ftruncate(fd, (off_t)options.io_size) < 0 || fsync(fd) < 0)
+		return -errno;
+	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* only advice */
+	return 0;
+}
+
+/*
+ * Makes the file to be read, of random bytes, unless it is there in that size.  If it cannot be
+ * completed, a file that was not there before is removed.
+ */
+static int make_read_file(struct bench_worker *worker, const char *path)
+{
+	_cleanup_(closep) int fd = -1;
+	uint64_t done = 0;
+	struct stat st = { .st_mode = 0 }; /* lstat may fail for another reason: open says why */
+	bool is_ours;
+	int r;
+
+	is_ours = lstat(path, &st) < 0 && errno == ENOENT;
+	if (S_ISREG(st.st_mode) && (uint64_t)st.st_size == options.io_size)
+		return 0;
+	r = open_file(worker, path, O_WRONLY | (is_ours ? O_CREAT | O_EXCL : 0), &fd, &st);
+	if (r < 0)
+		return r;
+	r = fill_file(fd, is_ours, &done);
+	if (r == 0)
+		return 0;
+	/* The message names what failed first. */
+	if (is_ours)
+		(void)unlink(path);
+	return bench_worker_fail(
+		worker, "%s: cannot make the file to read: %s after %" PRIu64 " bytes%s", path,
+		strerror(-r), done,
+		r == -ENOSPC ? ": free some space, or use a smaller --io_size" : "");
+}
+
+/* Reads the file past the page cache, where that can be, and compares it with the buffer. */
+static int validate_file(struct bench_worker *worker, const char *path)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_(freep) uint8_t *piece = NULL;
+	const uint8_t *buffer = worker->buffer;
+	uint64_t done = 0;
+
+	if (fd < 0 && errno == EINVAL)
+		fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return bench_worker_fail(worker, "%s: validate: %s", path, strerror(errno));
+	piece = aligned_alloc(4096, PIECE_BYTES);
+	if (!piece)
+		return bench_worker_fail(worker, "%s: validate: out of memory", path);
+	while (done < options.io_size) {
+		uint64_t left = options.io_size - done;
+		size_t len = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES, i = 0;
+		ssize_t n = pread(fd, piece, PIECE_BYTES, (off_t)done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return bench_worker_fail(worker, "%s: validate: pread at %" PRIu64 ": %s",
+						 path, done, strerror(errno));
+		if (n == 0)
+			return bench_worker_fail(
+				worker, "%s: validate: ends at byte %" PRIu64 " of %" PRIu64, path,
+				done, options.io_size);
+		if ((size_t)n < len)
+			len = (size_t)n;
+		if (memcmp(piece, buffer + done, len) != 0) {
+			while (piece[i] == buffer[done + i])
+				i++;
+			return bench_worker_fail(
+				worker, "%s: validate: byte %" PRIu64 " differs from what was %s",
+				path, done + i, options.is_read ? "read" : "written");
+		}
+		done += len;
+	}
+	return 0;
+}
+
+/* Makes all that the loops use. */
+static int task_prepare(struct task *task)
+{
+	struct bench_worker *worker = task->worker;
+	struct profile profile = make_profile();
+	int r = bench_open_handle(worker, &profile, &task->handle);
+
+	if (r < 0)
+		return r;
+	task->n_files = options.different_files ? total_loops() : 1;
+	task->files = calloc(task->n_files, sizeof(struct dsaio_file *));
+	if (!task->files)
+		return bench_worker_fail(worker, "out of memory");
+	for (unsigned i = 0; i < task->n_files; i++) {
+		const int open_flags = options.is_read ? O_RDONLY : O_WRONLY | O_CREAT;
+		_cleanup_(closep) int fd = -1;
+		char path[PATH_MAX];
+		struct stat st;
+
+		make_path(worker, i, path, sizeof(path));
+		r = options.is_read ? make_read_file(worker, path) : 0;
+		if (r == 0)
+			r = open_file(worker, path, open_flags, &fd, &st);
+		if (r < 0)
+			return r;
+		if (dsaio_file_from_fd(worker->client, fd, &task->files[i]) < 0)
+			return bench_worker_fail(worker, "%s: %s", path, dsaio_error());
+	}
+	return 0;
+}
+
+static double seconds(uint64_t from_nsec, uint64_t to_nsec)
+{
+	return (double)(to_nsec - from_nsec) / 1e9;
+}
+
+static int task_loop(struct task *task, unsigned loop)
+{
+	struct bench_worker *worker = task->worker;
+	struct result *result = worker->shared;
+	unsigned i = options.different_files ? loop : 0;
+	bool is_counted = loop >= options.warmup_loops || options.include_warmup_time;
+	uint64_t start, done, end;
+	char path[PATH_MAX];
+	int r;
+
+	make_path(worker, i, path, sizeof(path));
+	/* What an earlier loop left must not pass for this one's work. */
+	if (options.validate && options.is_read)
+		memset(worker->buffer, 0x5a, options.io_size);
+	else if (options.validate)
+		bench_fill_random(worker->buffer, options.io_size);
+	r = options.validate ? bench_worker_barrier(worker) : 0;
+	if (r < 0)
+		return r;
+
+	start = clock_nsec();
+	r = bench_transfer(worker, task->handle, task->files[i], path,
+			   options.is_read ? BENCH_READ : BENCH_WRITE, options.io_size);
+	done = clock_nsec();
+	if (r == 0)
+		r = bench_worker_barrier(worker);
+	end = clock_nsec();
+	if (r < 0)
+		return r;
+	result->moved_bytes += options.io_size;
+	result->moved_ops++;
+	if (is_counted) {
+		result->part.task_sec += seconds(start, done);
+		result->part.e2e_sec += seconds(start, end);
+		result->part.bytes += options.io_size;
+	}
+	if (options.validate)
+		result->validated_bytes += options.io_size;
+	return options.validate ? validate_file(worker, path) : 0;
+}
+
+/* The crew's first call.  What it opens ends with its process. */
+static int prepare_task(struct bench_worker *worker, const void *arg)
+{
+	struct task *task = calloc(1, sizeof(*task));
+
+	(void)arg; /* there is none */
+	if (!task)
+		return bench_worker_fail(worker, "out of memory");
+	task->worker = worker;
+	worker->state = task;
+	return task_prepare(task);
+}
+
+/* The second one. */
+static int run_task(struct bench_worker *worker, const void *arg)
+{
+	int r = bench_worker_barrier(worker);
+
+	(void)arg; /* there is none */
+	for (unsigned loop = 0; r == 0 && loop < total_loops(); loop++)
+		r = task_loop(worker->state, loop);
+	return r;
+}
+
+static void add_float(struct json_object *object, const char *key, double value)
+{
+	json_object_object_add(object, key, bench_json_float(value));
+}
+
+static bool is_disturbed(const struct bench_others *others)
+{
+	return options.exclusive && bench_others_disturb(others);
+}
+
+/* How busy others kept store and disks. */
+static int tell_others(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
+		       unsigned n, struct bench_others *ret_others)
+{
+	struct bench_own own = { .n_processes = n, .has_edges = options.io_size % PAGE_BYTES != 0 };
+	struct bench_total total = { 0 };
+	int r;
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct result *result = bench_crew_shared(crew, i);
+
+		own.bytes += result->moved_bytes;
+		own.ops += result->moved_ops;
+		own.past_bytes += result->validated_bytes;
+	}
+	r = bench_guest_look(guest, &own, ret_others);
+	if (r != CTL_OK)
+		return r;
+	bench_total_add(&total, own.bytes, ret_others);
+	bench_guest_tell(guest, &total);
+	if (is_disturbed(ret_others))
+		ctl_note(ctl, "--exclusive: others came meanwhile: it was disturbed");
+	return CTL_OK;
+}
+
+static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
+			unsigned n)
+{
+	_cleanup_(freep) struct measure_part *parts = calloc(n, sizeof(*parts));
+	struct profile profile = make_profile();
+	struct bench_served served = { 0 };
+	struct bench_others others;
+	struct json_object *object;
+	char text[BENCH_TEXT_BYTES];
+	struct measure m;
+	int r;
+
+	if (!parts)
+		return ctl_fail(ctl, "out of memory");
+	for (unsigned i = 0; i < n; i++)
+		parts[i] = ((const struct result *)bench_crew_shared(crew, i))->part;
+	measure_sum(parts, n, &m);
+	r = tell_others(ctl, guest, crew, n, &others);
+	if (r != CTL_OK)
+		return r;
+	if (!ctl->is_json) {
+		measure_print(&m, options.is_read, stdout);
+		return ctl_flush(ctl);
+	}
+	if (bench_guest_ask_served(guest, &profile, &served, text, sizeof(text)) != CTL_OK)
+		return ctl_fail(ctl, "%s", text);
+	object = json_object_new_object();
+	json_object_object_add(object, "op",
+			       json_object_new_string(options.is_read ? "read" : "write"));
+	json_object_object_add(object, "processes", json_object_new_int64(n));
+	json_object_object_add(object, "loops", json_object_new_int64(options.loops));
+	json_object_object_add(object, "warmup_loops", json_object_new_int64(options.warmup_loops));
+	json_object_object_add(object, "io_size", json_object_new_uint64(options.io_size));
+	json_object_object_add(object, "bytes", json_object_new_uint64(m.bytes));
+	json_object_object_add(object, "block_size", json_object_new_int64(served.block_size));
+	json_object_object_add(object, "queue_depth", json_object_new_int64(served.queue_depth));
+	json_object_object_add(object, "single_submit",
+			       json_object_new_boolean(options.single_submit));
+	json_object_object_add(object, "overlap_events",
+			       json_object_new_boolean(!options.sequential_requests));
+	json_object_object_add(object, "intra_op_parallelism",
+			       json_object_new_int64(options.io_parallel));
+	json_object_object_add(object, "is_validated", json_object_new_boolean(options.validate));
+	add_float(object, "task_latency_sec", m.task_sec);
+	add_float(object, "task_speed_gb_per_sec", m.task_speed);
+	add_float(object, "e2e_latency_sec", m.e2e_sec);
+	add_float(object, "e2e_speed_gb_per_sec", m.e2e_speed);
+	json_object_object_add(object, "others_bytes", json_object_new_uint64(others.bytes));
+	json_object_object_add(object, "device_excess", bench_excess_json(&others));
+	json_object_object_add(object, "is_device_shared",
+			       json_object_new_boolean(others.is_shared));
+	json_object_object_add(object, "is_disturbed",
+			       json_object_new_boolean(is_disturbed(&others)));
+	return ctl_print_json(ctl, object);
+}
+
+static int refuse_what_is_not_there(const struct ctl *ctl)
+{
+	if (bench_options_refuse_gpu(ctl, options.gpu, options.use_gds, "use_gds") != CTL_OK)
+		return CTL_USAGE;
+	if (strcmp(options.engine, "aio_handle") != 0)
+		return ctl_usage(ctl,
+				 "--engine %s: dsaioctl has aio_handle only; aio_basic, "
+				 "torch_io and torch_fastio are in ds_io",
+				 options.engine);
+	if (options.legacy_save)
+		return ctl_usage(ctl, "--torch_legacy_save: chooses how torch_io saves, and "
+				      "there is no torch here: leave it out");
+	if (options.fast_io_size)
+		return ctl_usage(ctl, "--fast_io_size: sizes the buffer of torch_fastio, and "
+				      "there is no torch here: leave it out");
+	if (options.accelerator_memory)
+		return ctl_usage(ctl, "--use_accelerator_pin_memory: lets torch pin memory, "
+				      "and here the daemon does: leave it out");
+	if (options.slow_bounce)
+		return ctl_usage(ctl, "--slow_bounce_buffer: concerns GPU memory, and this "
+				      "version has no GPU engine: leave it out");
+	return CTL_OK;
+}
+
+static int check_usage(const struct ctl *ctl)
+{
+	struct profile profile = make_profile();
+	char text[256];
+
+	if (ctl->n_args > 0)
+		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl bench io --help",
+				 ctl->args[0]);
+	if (refuse_what_is_not_there(ctl) != CTL_OK)
+		return CTL_USAGE;
+	if (options.folder && options.mapping.n_items)
+		return ctl_usage(ctl, "--folder and --folder_to_device_mapping: only one of "
+				      "them");
+	if (!options.folder && !options.mapping.n_items)
+		return ctl_usage(ctl, "where to? give --folder DIR or "
+				      "--folder_to_device_mapping DIR:DEV ...");
+	if (!options.io_size)
+		return ctl_usage(ctl, "how much? give --io_size, for example --io_size 400M");
+	if (options.mapping.n_items && options.multi_process > 1)
+		return ctl_usage(ctl, "--multi_process goes with --folder; a mapping has a "
+				      "process for each folder");
+	if (profile_check(&profile, text, sizeof(text)) < 0)
+		return ctl_usage(ctl, "%s", text);
+	return CTL_OK;
+}
+
+/* The folder of each process: borrowed from the options, and where it is.  Cuts ":DEV" off the mappings. */
+static int list_folders(const struct ctl *ctl, const char **folders, struct bench_place *places,
+			unsigned n)
+{
+	char text[BENCH_TEXT_BYTES];
+
+	for (unsigned i = 0; i < n; i++) {
+		folders[i] = options.folder;
+		if (!options.folder) {
+			char *item = options.mapping.items[i], *colon = strrchr(item, ':');
+
+			if (!colon || colon == item || colon[1] == '\0')
+				return ctl_usage(ctl,
+						 "--folder_to_device_mapping %s: write "
+						 "FOLDER:DEVICE, for example /nvme0:0",
+						 item);
+			*colon = '\0';
+			folders[i] = item;
+		}
+		if (bench_place_find(folders[i], &places[i], text, sizeof(text)) < 0)
+			return ctl_fail(ctl, "%s", text);
+	}
+	return CTL_OK;
+}
+
+static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_place *places,
+		      unsigned n)
+{
+	struct bench_crew_options crew_options = { .socket_path = ctl->socket_path,
+						   .folders = folders,
+						   .n_workers = n,
+						   .buffer_bytes = options.io_size,
+						   .leaves_zeros = options.is_read,
+						   .shared_bytes = sizeof(struct result) };
+	struct bench_guest *guest = NULL;
+	struct bench_crew *crew = NULL;
+	char text[BENCH_TEXT_BYTES];
+	int r = bench_guest_start(ctl, places, n, &guest);
+
+	if (r == CTL_OK && options.exclusive)
+		r = bench_guest_check_alone(guest);
+	if (r != CTL_OK) {
+		bench_guest_free(guest);
+		return r;
+	}
+	crew_options.socket_path = ctl->socket_path; /* a private daemon's */
+	if (bench_crew_start(&crew_options, &crew, text) < 0 ||
+	    bench_crew_call(crew, prepare_task, NULL, 0, text) < 0)
+		r = ctl_fail(ctl, "%s", text);
+	bench_guest_begin(guest);
+	if (r == CTL_OK && bench_crew_call(crew, run_task, NULL, 0, text) < 0)
+		r = ctl_fail(ctl, "%s", text);
+	if (r == CTL_OK)
+		r = print_result(ctl, guest, crew, n);
+	bench_crew_free(crew);
+	bench_guest_free(guest);
+	return r;
+}
+
+static int io_run(struct ctl *ctl)
+{
+	unsigned n;
+	int r = check_usage(ctl);
+
+	if (r != CTL_OK)
+		return r;
+	n = options.folder ? options.multi_process : (unsigned)options.mapping.n_items;
+	{
+		_cleanup_(freep) const char **folders = calloc(n, sizeof(*folders));
+		_cleanup_(freep) struct bench_place *places = calloc(n, sizeof(*places));
+
+		if (!folders || !places)
+			return ctl_fail(ctl, "out of memory");
+		r = list_folders(ctl, folders, places, n);
+		if (r == CTL_OK)
+			r = ctl_start_private(ctl, folders, n);
+		if (r == CTL_OK)
+			r = measure_io(ctl, folders, places, n);
+	}
+	free(options.mapping.items);
+	return r;
+}
+
+const struct command command_bench_io = {
+	"bench io", io_run, "one measurement, as ds_io makes it", help, FLAG_TABLE(flags), NULL
+};

@@ -1,0 +1,254 @@
+/*
+ * dsaioctl bench sweep: measures every point of a space of profiles, reads and writes, with the
+ * flags, default space, log names and log lines of DeepSpeed's aio_bench_perf_sweep.
+ *
+ * Points go in DeepSpeed's order, but each is read and then written before the next: so both see
+ * the same device where it drifts, what an interrupted sweep has is of use, and the time left can
+ * be told.  A point that fails is a row with its error.
+ */
+#include "client/ctl/bench/bench.h"
+#include "client/ctl/ui/show.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WARMUP_LOOPS 1u /* ds_io's default, which DeepSpeed's sweep leaves alone */
+
+static struct bench_options options = BENCH_OPTIONS_INIT;
+
+static const struct flag flags[] = { BENCH_FLAGS(options) };
+
+static const char help[] =
+	"dsaioctl bench sweep - measure every point of a space of profiles\n"
+	"\n"
+	"    dsaioctl bench sweep --nvme_dir /nvme\n"
+	"    dsaioctl bench sweep --nvme_dir /nvme0 /nvme1 --io_size 1G --loops 3\n"
+	"    dsaioctl bench sweep --nvme_dir /nvme --sweep_config space.json --log_dir logs\n"
+	"    dsaioctl bench sweep --nvme_dir /nvme --sweep_config space.json --log_dir logs --resume\n"
+	"    dsaioctl bench sweep --nvme_dir . --io_size 64M --no_write --private --json\n"
+	"\n" BENCH_OPTIONS_HELP "    --json                 results.json on standard output\n"
+	"    --socket PATH          the daemon's socket\n"
+	"    --private              a daemon for this command alone\n"
+	"\n" BENCH_SPACE_HELP "\n"
+	"Results: LOG_DIR/results.json, and for each point a text log with ds_io's lines, in\n"
+	"LOG_DIR/_aio_bench_read_logs/ and LOG_DIR/_aio_bench_write_logs/.  Until the sweep is\n"
+	"complete they are in LOG_DIR/sweep.N/, where an earlier sweep's results and logs then move.\n"
+	"The test files lie in DIR/_dsaioctl_bench.XXXXXX/ and are removed at the end.\n"
+	"\n"
+	"exit status: 0 done (a point that failed is a row with its error), 1 failed, also if no\n"
+	"point could be measured, 2 wrong usage, 129, 130 and 143 interrupted (--resume goes on)\n";
+
+/* The table's cells of a row. */
+static void add_cells(struct table *table, const struct bench_row *row)
+{
+	const struct profile *profile = &row->task.profile;
+	char text[UNITS_TEXT_BYTES], served[UNITS_TEXT_BYTES];
+
+	table_add(table, "%s", bench_op_name(row->task.op));
+	table_add(table, "%s", bench_block_size_name(text, profile->block_size));
+	table_add(table, "%" PRIu32, profile->queue_depth);
+	table_add(table, "%s", profile->overlap_events ? "overlap" : "sequential");
+	table_add(table, "%s", profile->single_submit ? "single" : "block");
+	table_add(table, "%" PRIu32, profile->intra_op_parallelism);
+	if (row->error[0])
+		table_add(table, "-");
+	else
+		table_add(table, "%.3f", row->total.e2e_speed);
+	if (row->served.block_size)
+		table_add(table, "%s x %" PRIu32, units_format_size(served, row->served.block_size),
+			  row->served.queue_depth);
+	else
+		table_add(table, "-");
+	if (row->served.mean_block > 0)
+		table_add(table, "%s x %.1f",
+			  units_format_size(served, (uint64_t)row->served.mean_block),
+			  row->served.mean_depth);
+	else
+		table_add(table, "-");
+	table_add(table, "%s", row->error[0] ? "-" : bench_source_name(row->source));
+	table_add(table, "%s%s", row->is_disturbed ? "disturbed: " : "",
+		  row->error[0] ? row->error
+		  : row->others.bytes || row->others.is_shared || row->is_disturbed
+			  ? row->others.names
+			  : "");
+}
+
+/* How many of the rows have numbers goes to *ret_n_good. */
+static int print_table(struct ctl *ctl, const struct bench_results *results, size_t *ret_n_good)
+{
+	static const struct table_column columns[] = {
+		{ "OP", false },     { "BLOCK", true }, { "DEPTH", true }, { "EVENTS", false },
+		{ "SUBMIT", false }, { "PARTS", true }, { "GB/S", true },  { "GRANTED", false },
+		{ "SERVED", false }, { "FROM", false }, { "NOTE", false },
+	};
+	_cleanup_(table_deinit) struct table table;
+	size_t n_good = 0;
+	int r;
+
+	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < bench_results_n_rows(results); i++) {
+		struct bench_row row;
+
+		if (bench_results_row(results, i, &row) < 0)
+			continue;
+		n_good += row.error[0] ? 0 : 1;
+		add_cells(&table, &row);
+		bench_row_deinit(&row);
+	}
+	*ret_n_good = n_good;
+	if (ctl->is_json)
+		return CTL_OK;
+	r = table_print(&table, stdout);
+	/* Any other failure is standard output's, which ctl_flush() tells. */
+	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+}
+
+static void tell_point(struct bench *bench, const struct bench_row *row)
+{
+	char name[BENCH_LOG_NAME_BYTES], text[BENCH_TEXT_BYTES + BENCH_LOG_NAME_BYTES + 16];
+
+	(void)bench_log_name(name, row->task.op, &row->task.profile, bench->n_places);
+	if (row->error[0])
+		(void)snprintf(text, sizeof(text), "%s failed: %s", name, row->error);
+	else
+		(void)snprintf(text, sizeof(text), "%s %.2f GB/s", name, row->total.e2e_speed);
+	progress_points_end(&bench->progress, text);
+	if (!options.verbose)
+		return;
+	for (size_t i = 0; i < row->n_repetitions; i++) {
+		const struct bench_repetition *repetition = &row->repetitions[i];
+
+		progress_points_note(&bench->progress,
+				     "  loop %zu: task %.6f s, e2e %.6f s; served %" PRIu32
+				     " x %" PRIu32 "; from %s; others moved %" PRIu64 " bytes",
+				     i, repetition->task_sec, repetition->e2e_sec,
+				     row->served.block_size, row->served.queue_depth,
+				     bench_source_name(row->source), row->others.bytes);
+	}
+}
+
+static int sweep_point(struct bench *bench, enum bench_op op, const struct profile *profile)
+{
+	struct bench_task task = { .op = op,
+				   .profile = *profile,
+				   .io_size = options.io_size,
+				   .warmup_loops = WARMUP_LOOPS,
+				   .loops = options.loops };
+	struct bench_row row;
+	int r;
+
+	if (bench_results_has(&bench->results, op, profile))
+		return CTL_OK;
+	progress_points_begin(&bench->progress, op);
+	r = bench_measure(bench, &task, &row);
+	if (r == CTL_OK) {
+		if (!row.error[0])
+			bench_logs_name(row.log, &task, bench->n_places);
+		r = bench_add(bench, &row);
+	}
+	if (r == CTL_OK)
+		tell_point(bench, &row);
+	bench_row_deinit(&row);
+	return r;
+}
+
+static int sweep_points(struct bench *bench, const struct bench_space *space)
+{
+	size_t n_left[PROGRESS_KINDS] = { 0 };
+	int r = CTL_OK;
+
+	for (size_t i = 0; i < bench_space_points(space); i++) {
+		struct profile profile = bench_space_point(space, i);
+
+		n_left[BENCH_READ] += !options.no_read &&
+				      !bench_results_has(&bench->results, BENCH_READ, &profile);
+		n_left[BENCH_WRITE] += !options.no_write &&
+				       !bench_results_has(&bench->results, BENCH_WRITE, &profile);
+	}
+	if (n_left[BENCH_READ] + n_left[BENCH_WRITE] == 0)
+		return CTL_OK;
+	r = bench_prepare(bench);
+	if (r == CTL_OK)
+		progress_points_start(&bench->progress, "sweep",
+				      bench_results_n_rows(&bench->results), n_left);
+	bench->progress.tells_all = options.verbose;
+	for (size_t i = 0; r == CTL_OK && i < bench_space_points(space); i++) {
+		struct profile profile = bench_space_point(space, i);
+
+		if (!options.no_read)
+			r = sweep_point(bench, BENCH_READ, &profile);
+		if (r == CTL_OK && !options.no_write)
+			r = sweep_point(bench, BENCH_WRITE, &profile);
+	}
+	return r;
+}
+
+/* What there is to show of it, whole or not. */
+static int show(struct bench *bench, int status)
+{
+	struct ctl *ctl = bench->ctl;
+	size_t n_good = 0, n_rows;
+	int r = CTL_OK;
+
+	if (!bench->results.root)
+		return status;
+	n_rows = bench_results_n_rows(&bench->results);
+	if (status == CTL_OK || status > CTL_USAGE) {
+		r = print_table(ctl, &bench->results, &n_good);
+		if (ctl->is_json)
+			r = ctl_print_json(ctl, json_object_get(bench->results.root));
+	}
+	bench_tell_unfinished(bench, status);
+	if (status != CTL_OK)
+		return status;
+	if (n_good == 0) {
+		ctl_note(ctl, "no point could be measured: each row has its error");
+		return CTL_FAILED;
+	}
+	if (n_good < n_rows)
+		ctl_note(ctl, "%zu of %zu points failed: their rows say why", n_rows - n_good,
+			 n_rows);
+	return r;
+}
+
+static int sweep_run(struct ctl *ctl)
+{
+	struct bench_needs needs = { .kind = "sweep",
+				     .options = &options,
+				     .reads = !options.no_read,
+				     .writes = !options.no_write,
+				     .loops = options.loops };
+	struct bench *bench = NULL;
+	struct bench_space space;
+	char text[BENCH_TEXT_BYTES];
+	int r = bench_options_check(ctl, &options);
+
+	if (r != CTL_OK)
+		return r;
+	bench_space_default(&space);
+	if (options.sweep_config &&
+	    bench_space_read(options.sweep_config, &space, text, sizeof(text)) < 0)
+		return ctl_usage(ctl, "--sweep_config: %s", text);
+	needs.parameters = json_object_new_object();
+	json_object_object_add(needs.parameters, "space", bench_space_json(&space));
+	r = bench_open(ctl, &needs, &bench);
+	if (r == CTL_OK)
+		r = sweep_points(bench, &space);
+	r = bench_close(bench, r);
+	if (bench)
+		r = show(bench, r);
+	bench_free(bench);
+	free(options.nvme_dir.items);
+	return r;
+}
+
+const struct command command_bench_sweep = {
+	"bench sweep", sweep_run,	  "every point of a space of profiles",
+	help,	       FLAG_TABLE(flags), NULL
+};

@@ -1,0 +1,575 @@
+/*
+ * dsaioctl bench tune: the best profile of a space, found in a fifth of a sweep's time.
+ *
+ * tuner.h says what to measure next and what it comes to; each of its steps is a row of
+ * tune.json.  The tuner is started from a seed and does the same again with the same numbers,
+ * so a run that was interrupted goes on by telling a new tuner what the rows say.
+ *
+ * tune.json has beside the rows
+ *     "seed": ..., "best": {"aio": {...}} as DeepSpeed's configuration has it,
+ *     "tune": {"read": GOAL, "write": GOAL, "sum": GOAL}, GOAL: {
+ *         "ranks": [{"profile": {...}, "speed", "speed_low", "speed_high", "loss", "loss_low",
+ *                    "loss_high", "is_tied"}],		the fastest first
+ *         "recommended": index in ranks, "n_slower", "n_not_followed", "n_not_reached",
+ *         "n_rounds" }
+ */
+#include "client/ctl/ui/ask.h"
+#include "client/ctl/bench/bench.h"
+#include "client/ctl/bench/tuner.h"
+#include "client/ctl/ui/json.h"
+#include "client/ctl/ui/table.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+#include "proto/wire.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/*
+ * Of the bytes that a sweep with five repetitions moves: with the sweep's loops that warm up this is a
+ * fifth of its time at most.  Less is not possible: to reach its depth once, half a whole transfer is
+ * needed for a mean point, and the final rounds are of whole transfers.
+ */
+#define BUDGET_SHARE 0.2
+#define SWEEP_REPETITIONS 5u
+/*
+ * A transfer of n blocks with d of them in flight ends with d / 2 in the mean while the queue drains:
+ * over all d * (1 - d / 2n), three quarters of d for n = 2d, and two thirds for the shortest transfer
+ * that is taken for one of that depth, n = 1.5d.  What reaches less than these shares was not
+ * limited by its depth.  Sequential requests let each batch drain before the next one: the mean of
+ * a queue that is full each time is half of its depth.
+ */
+#define NEED_DEPTHS 2u
+#define NEED_HALF_DEPTHS_MIN 3u
+#define REACHED_OVERLAP 0.6
+#define REACHED_SEQUENTIAL 0.4
+
+static struct bench_options options = BENCH_OPTIONS_INIT;
+static bool apply;
+
+static const struct flag flags[] = { BENCH_FLAGS(options), { "apply", FLAG_BOOL, &apply, 0, 0 } };
+
+static const char help[] =
+	"dsaioctl bench tune - find the best profile for reads, writes and their sum\n"
+	"\n"
+	"    dsaioctl bench tune --nvme_dir /nvme\n"
+	"    dsaioctl bench tune --nvme_dir /nvme --apply\n"
+	"    dsaioctl bench tune --nvme_dir /nvme0 /nvme1 --sweep_config space.json\n"
+	"    dsaioctl bench tune --nvme_dir . --io_size 64M --no_write --private --json\n"
+	"\n" BENCH_OPTIONS_HELP
+	"    --apply                set the recommended profile on the stores, kept across\n"
+	"                           restarts (administrators); undo: dsaioctl profile reset\n"
+	"    --json                 tune.json on standard output\n"
+	"    --socket PATH          the daemon's socket\n"
+	"    --private              a daemon for this command alone\n"
+	"\n" BENCH_SPACE_HELP "\n"
+	"Each point is measured once, by a transfer that is long enough to reach its queue depth; a\n"
+	"point that no transfer of --io_size brings to its depth is reported and not ranked.  The best\n"
+	"few are then measured as a sweep does, in rounds with a new order each time.  A point that\n"
+	"cannot be told apart from the fastest is tied with it; the cheapest of those (least memory in\n"
+	"flight, then fewest parts) is recommended.  It takes at most a fifth of the time of a sweep\n"
+	"with five loops a point; --loops N: N times as long.\n"
+	"\n"
+	"exit status: 0 done, 1 failed, also if no point could be measured, 2 wrong usage, 129, 130\n"
+	"and 143 interrupted (--resume goes on)\n";
+
+/* The run: the space, who races, and what an earlier run left. */
+struct tune {
+	struct ctl *ctl;
+	struct bench *bench;
+	struct bench_space space;
+	struct tuner *tuner;
+	size_t n_old;  /* rows of an earlier run */
+	bool *is_told; /* of them: told to the tuner */
+	/* of the steps of this run */
+	uint64_t step_nsec, transfer_nsec, bytes;
+	size_t n_steps;
+	double best_missed; /* the largest mean depth of measurements that missed their depth */
+};
+
+/* ---- measuring ---- */
+
+/* Blocks in flight at most; parts share the depth. */
+static uint64_t memory_of(const struct profile *profile)
+{
+	return (uint64_t)profile->block_size * profile->queue_depth;
+}
+
+/* Less memory in flight is cheaper, then fewer parts, then the plainer way to submit. */
+static uint64_t cost_of(const struct profile *profile)
+{
+	return memory_of(profile) << 12 | profile->intra_op_parallelism << 2 |
+	       (uint64_t)profile->single_submit << 1 | (uint64_t)!profile->overlap_events;
+}
+
+static uint64_t budget_bytes(const struct tune *tune)
+{
+	const double n_ops = options.no_read || options.no_write ? 1 : 2;
+
+	return (uint64_t)(BUDGET_SHARE * SWEEP_REPETITIONS * n_ops *
+			  (double)bench_space_points(&tune->space) * (double)options.io_size *
+			  (double)options.loops);
+}
+
+/* The seed is the earlier run's, or a new one. */
+static uint64_t find_seed(struct tune *tune)
+{
+	struct json_object *old = bench_results_get(&tune->bench->results, "seed");
+	uint64_t seed = json_object_get_uint64(old);
+
+	if (!seed) {
+		if (getrandom(&seed, sizeof(seed), 0) < 0)
+			seed = 1;      /* any order will do */
+		seed = seed >> 12 | 1; /* readers may keep numbers as doubles */
+		bench_results_set(&tune->bench->results, "seed", json_object_new_uint64(seed));
+	}
+	return seed;
+}
+
+/* Bytes of a transfer that reaches the depth; UINT64_MAX: no transfer of io_size does. */
+static uint64_t need_of(const struct profile *profile)
+{
+	const uint64_t memory = memory_of(profile);
+
+	if (NEED_HALF_DEPTHS_MIN * memory / 2 > options.io_size && profile->queue_depth > 1)
+		return UINT64_MAX;
+	return NEED_DEPTHS * memory < options.io_size ? NEED_DEPTHS * memory : options.io_size;
+}
+
+/* The first point with the same block size and depth. */
+static size_t find_group(const struct tune *tune, size_t point)
+{
+	const struct profile profile = bench_space_point(&tune->space, point);
+
+	for (size_t i = 0; i < point; i++) {
+		const struct profile other = bench_space_point(&tune->space, i);
+
+		if (other.block_size == profile.block_size &&
+		    other.queue_depth == profile.queue_depth)
+			return i;
+	}
+	return point;
+}
+
+/* A depth of one has nothing to reach; 0: the store does not tell. */
+static bool is_reached(const struct tune *tune, const struct bench_row *row)
+{
+	const struct profile *profile = &row->task.profile;
+	const double share = profile->overlap_events ? REACHED_OVERLAP : REACHED_SEQUENTIAL;
+
+	return profile->queue_depth == 1 || row->served.mean_depth <= 0 ||
+	       row->served.mean_depth >= share * profile->queue_depth * tune->bench->n_places;
+}
+
+static int start_tuner(struct tune *tune)
+{
+	const size_t n = bench_space_points(&tune->space);
+	_cleanup_(freep) uint64_t *costs = calloc(n, sizeof(*costs));
+	_cleanup_(freep) uint64_t *needs = calloc(n, sizeof(*needs));
+	_cleanup_(freep) uint32_t *groups = calloc(n, sizeof(*groups));
+	const struct tuner_options tuner = { .n_points = n,
+					     .costs = costs,
+					     .needs = needs,
+					     .groups = groups,
+					     .reads = !options.no_read,
+					     .writes = !options.no_write,
+					     .io_size = options.io_size,
+					     .align = 4096,
+					     .budget_bytes = budget_bytes(tune),
+					     .seed = find_seed(tune) };
+
+	tune->n_old = bench_results_n_rows(&tune->bench->results);
+	tune->is_told = calloc(tune->n_old + 1, sizeof(*tune->is_told));
+	if (!costs || !needs || !groups || !tune->is_told)
+		return ctl_fail(tune->ctl, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		const struct profile profile = bench_space_point(&tune->space, i);
+
+		costs[i] = cost_of(&profile);
+		needs[i] = need_of(&profile);
+		groups[i] = (uint32_t)find_group(tune, i);
+	}
+	return tuner_new(&tuner, &tune->tuner) < 0 ? ctl_fail(tune->ctl, "out of memory") : CTL_OK;
+}
+
+static struct bench_task task_of(const struct tune *tune, const struct tuner_step *step)
+{
+	return (struct bench_task){ .op = step->op,
+				    .profile = bench_space_point(&tune->space, step->point),
+				    .io_size = step->bytes,
+				    .loops = 1 };
+}
+
+static bool is_same_task(const struct bench_task *a, const struct bench_task *b)
+{
+	return a->op == b->op && a->io_size == b->io_size &&
+	       bench_same_profile(&a->profile, &b->profile);
+}
+
+static void tell_tuner(struct tune *tune, const struct bench_row *row)
+{
+	const bool reached = is_reached(tune, row);
+
+	if (!reached && row->served.mean_depth > tune->best_missed)
+		tune->best_missed = row->served.mean_depth;
+	tuner_tell(tune->tuner, row->error[0] ? 0 : row->total.e2e_speed, reached);
+}
+
+/* Tells the tuner what an earlier run measured in this step, if it did. */
+static bool tell_old(struct tune *tune, const struct bench_task *task)
+{
+	for (size_t i = 0; i < tune->n_old; i++) {
+		struct bench_row row;
+		bool is_it;
+
+		if (tune->is_told[i] || bench_results_row(&tune->bench->results, i, &row) < 0)
+			continue;
+		is_it = is_same_task(&row.task, task);
+		if (is_it) {
+			tune->is_told[i] = true;
+			tell_tuner(tune, &row);
+		}
+		bench_row_deinit(&row);
+		if (is_it)
+			return true;
+	}
+	return false;
+}
+
+/* A step costs something beside its transfer, which short steps show and long ones hide. */
+static void tell_progress(struct tune *tune)
+{
+	const double beside = (double)(tune->step_nsec - tune->transfer_nsec) /
+			      (double)tune->n_steps;
+	const double per_byte = (double)tune->transfer_nsec / (double)tune->bytes;
+	size_t n_left;
+	uint64_t bytes_left;
+
+	tuner_left(tune->tuner, &n_left, &bytes_left);
+	progress_points_estimate(
+		&tune->bench->progress, n_left,
+		(uint64_t)(beside * (double)n_left + per_byte * (double)bytes_left));
+}
+
+static int measure_step(struct tune *tune, const struct bench_task *task)
+{
+	char name[BENCH_LOG_NAME_BYTES], text[BENCH_TEXT_BYTES + BENCH_LOG_NAME_BYTES + 16];
+	const uint64_t start = clock_nsec();
+	struct bench *bench = tune->bench;
+	struct bench_row row;
+	int r;
+
+	progress_points_begin(&bench->progress, task->op);
+	r = bench_measure(bench, task, &row);
+	if (r == CTL_OK)
+		r = bench_add(bench, &row);
+	if (r == CTL_OK) {
+		(void)bench_log_name(name, task->op, &task->profile, bench->n_places);
+		if (row.error[0])
+			(void)snprintf(text, sizeof(text), "%s failed: %s", name, row.error);
+		else
+			(void)snprintf(text, sizeof(text), "%s %.2f GB/s%s", name,
+				       row.total.e2e_speed,
+				       is_reached(tune, &row) ? "" : ", depth not reached");
+		tell_tuner(tune, &row);
+		tune->n_steps++;
+		tune->step_nsec += clock_nsec() - start;
+		tune->transfer_nsec += (uint64_t)(row.total.e2e_sec * 1e9);
+		tune->bytes += row.total.bytes ? row.total.bytes / bench->n_places : task->io_size;
+		tell_progress(tune);
+		progress_points_end(&bench->progress, text);
+	}
+	bench_row_deinit(&row);
+	return r;
+}
+
+/* The steps that an earlier run did are told, the others measured. */
+static int measure_all(struct tune *tune)
+{
+	struct tuner_step step;
+	static const size_t n_left[PROGRESS_KINDS] = { 0 };
+	bool is_prepared = false;
+	int r = CTL_OK;
+
+	while (r == CTL_OK && tuner_next(tune->tuner, &step)) {
+		const struct bench_task task = task_of(tune, &step);
+
+		if (tell_old(tune, &task))
+			continue;
+		if (!is_prepared) {
+			r = bench_prepare(tune->bench);
+			if (r != CTL_OK)
+				return r;
+			is_prepared = true;
+			progress_points_start(&tune->bench->progress, "tune",
+					      bench_results_n_rows(&tune->bench->results), n_left);
+			tune->bench->progress.tells_all = options.verbose;
+		}
+		r = measure_step(tune, &task);
+	}
+	return r;
+}
+
+/* ---- the verdict ---- */
+
+static const char *const goal_names[N_TUNER_GOALS] = { "read", "write", "sum" };
+
+static struct json_object *rank_json(const struct tune *tune, const struct tuner_rank *rank)
+{
+	const struct profile profile = bench_space_point(&tune->space, rank->point);
+	struct json_object *object = json_object_new_object();
+
+	json_object_object_add(object, "profile", json_profile(&profile));
+	json_object_object_add(object, "speed", bench_json_float(rank->speed));
+	json_object_object_add(object, "speed_low", bench_json_float(rank->speed_low));
+	json_object_object_add(object, "speed_high", bench_json_float(rank->speed_high));
+	json_object_object_add(object, "loss", bench_json_float(rank->loss));
+	json_object_object_add(object, "loss_low", bench_json_float(rank->loss_low));
+	json_object_object_add(object, "loss_high", bench_json_float(rank->loss_high));
+	json_object_object_add(object, "is_tied", json_object_new_boolean(rank->is_tied));
+	return object;
+}
+
+static struct json_object *verdict_json(const struct tune *tune,
+					const struct tuner_verdict *verdict)
+{
+	struct json_object *object = json_object_new_object(), *ranks = json_object_new_array();
+
+	for (size_t i = 0; i < verdict->n_ranks; i++)
+		(void)json_object_array_add(ranks, rank_json(tune, &verdict->ranks[i]));
+	json_object_object_add(object, "ranks", ranks);
+	json_object_object_add(object, "recommended", json_object_new_uint64(verdict->recommended));
+	json_object_object_add(object, "n_slower", json_object_new_uint64(verdict->n_slower));
+	json_object_object_add(object, "n_not_followed",
+			       json_object_new_uint64(verdict->n_not_followed));
+	json_object_object_add(object, "n_not_reached",
+			       json_object_new_uint64(verdict->n_not_reached));
+	json_object_object_add(object, "n_rounds", json_object_new_uint64(verdict->n_rounds));
+	return object;
+}
+
+static void add_rank(struct table *table, const struct tune *tune, enum tuner_goal goal,
+		     const struct tuner_verdict *verdict, size_t i)
+{
+	const struct tuner_rank *rank = &verdict->ranks[i];
+	const struct profile profile = bench_space_point(&tune->space, rank->point);
+	char text[UNITS_TEXT_BYTES];
+
+	table_add(table, "%s", goal_names[goal]);
+	table_add(table, "%s", bench_block_size_name(text, profile.block_size));
+	table_add(table, "%" PRIu32, profile.queue_depth);
+	table_add(table, "%s", profile.overlap_events ? "overlap" : "sequential");
+	table_add(table, "%s", profile.single_submit ? "single" : "block");
+	table_add(table, "%" PRIu32, profile.intra_op_parallelism);
+	table_add(table, "%.3f", rank->speed);
+	table_add(table, "%.3f-%.3f", rank->speed_low, rank->speed_high);
+	if (i == 0)
+		table_add(table, "-");
+	else
+		table_add(table, "%.1f%%", rank->loss * 100);
+	table_add(table, "%s%s%s",
+		  i == 0	  ? "fastest"
+		  : rank->is_tied ? "tied"
+				  : "slower",
+		  i == verdict->recommended ? ", " : "",
+		  i == verdict->recommended ? "recommended" : "");
+}
+
+/* What DeepSpeed's tuner ends with; its readers take these lines. */
+static int print_best(const struct tune *tune, size_t point, struct json_object *best)
+{
+	double speed[2], low[2], high[2];
+	bool has[2];
+
+	for (int op = BENCH_READ; op <= BENCH_WRITE; op++)
+		has[op] = tuner_speed(tune->tuner, point, (enum bench_op)op, &speed[op], &low[op],
+				      &high[op]);
+	(void)printf("Best performance (GB/sec):");
+	for (int op = BENCH_READ; op <= BENCH_WRITE; op++)
+		if (has[op])
+			(void)printf("%s %s = %5.2f", op == BENCH_WRITE && has[0] ? "," : "",
+				     bench_op_name((enum bench_op)op), speed[op]);
+	(void)printf("\n%s\n", json_object_to_json_string_ext(
+				       best, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
+	for (int op = BENCH_READ; op <= BENCH_WRITE; op++)
+		if (has[op])
+			(void)printf("%s: %.3f GB/sec, 95%% interval %.3f to %.3f\n",
+				     bench_op_name((enum bench_op)op), speed[op], low[op],
+				     high[op]);
+	return ctl_flush(tune->ctl);
+}
+
+static int apply_profile(struct tune *tune, const struct profile *profile)
+{
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	Wire__Profile wire = WIRE__PROFILE__INIT;
+
+	profile_to_wire(profile, &wire);
+	for (unsigned i = 0; i < tune->bench->n_places; i++) {
+		const struct bench_place *place = &tune->bench->places[i];
+		_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+		bool is_done = false;
+		int r;
+
+		for (unsigned k = 0; k < i; k++)
+			is_done |= tune->bench->places[k].store == place->store;
+		if (is_done)
+			continue;
+		r = ask_profile_set(tune->ctl, &client, place->folder, &wire, &reply);
+		if (r != CTL_OK)
+			return r;
+		ctl_note(tune->ctl, "store %s has the recommended profile now%s%s",
+			 place->store_name, reply->text[0] ? "; " : ", kept across restarts",
+			 reply->text);
+	}
+	return CTL_OK;
+}
+
+/* On a host with several users a request is never larger than the device takes at once. */
+static void tell_served(const struct tune *tune, const struct profile *profile)
+{
+	const struct bench_served served = bench_served(tune->bench, profile);
+	char asked[UNITS_TEXT_BYTES], used[UNITS_TEXT_BYTES];
+
+	if (served.block_size && served.block_size != profile->block_size)
+		ctl_note(tune->ctl, "blocks of %s go to the device as requests of at most %s",
+			 units_format_size(asked, profile->block_size),
+			 units_format_size(used, served.block_size));
+}
+
+/* The goals' tables, and the recommendation: of the sum, or of the only goal. */
+static int tell_verdict(struct tune *tune)
+{
+	static const struct table_column columns[] = {
+		{ "FOR", false },    { "BLOCK", true }, { "DEPTH", true }, { "EVENTS", false },
+		{ "SUBMIT", false }, { "PARTS", true }, { "GB/S", true },  { "95%", true },
+		{ "LOSS", true },    { "", false },
+	};
+	_cleanup_(table_deinit) struct table table;
+	struct json_object *all = json_object_new_object(), *best = json_object_new_object();
+	size_t point = 0;
+	bool has_point = false, has_missed = false;
+	char path[PATH_MAX];
+	int r = CTL_OK;
+
+	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
+	bench_results_set(&tune->bench->results, "tune", all);
+	bench_results_set(&tune->bench->results, "best", best);
+	for (unsigned g = 0; g < N_TUNER_GOALS; g++) {
+		struct tuner_verdict verdict;
+
+		if (!tuner_has_goal(tune->tuner, (enum tuner_goal)g))
+			continue;
+		if (tuner_judge(tune->tuner, (enum tuner_goal)g, &verdict) < 0)
+			return ctl_fail(tune->ctl, "out of memory");
+		json_object_object_add(all, goal_names[g], verdict_json(tune, &verdict));
+		for (size_t i = 0; i < verdict.n_ranks; i++)
+			add_rank(&table, tune, (enum tuner_goal)g, &verdict, i);
+		if (verdict.n_ranks) {
+			point = verdict.ranks[verdict.recommended].point;
+			has_point = true;
+		}
+		if (verdict.n_slower + verdict.n_not_followed)
+			ctl_note(tune->ctl,
+				 "%s: of the others %zu are clearly slower, and %zu were not "
+				 "followed: others were as fast, or cheaper",
+				 goal_names[g], verdict.n_slower, verdict.n_not_followed);
+		if (verdict.n_not_reached)
+			ctl_note(tune->ctl,
+				 "%s: %zu points are not ranked: a transfer of --io_size did not "
+				 "reach their queue depth",
+				 goal_names[g], verdict.n_not_reached);
+		has_missed |= verdict.n_not_reached > 0;
+		free(verdict.ranks);
+	}
+	if (!has_point && has_missed)
+		return ctl_fail(tune->ctl,
+				"no point reached its queue depth (at most %.0f requests were in "
+				"flight): give a larger --io_size, or a space with smaller depths",
+				tune->best_missed);
+	if (!has_point) {
+		const char *kept = bench_logs_path(tune->bench->logs, path);
+
+		return ctl_fail(tune->ctl,
+				"no point could be measured: each row of %s has its error",
+				kept ? kept : "the results");
+	}
+	{
+		const struct profile profile = bench_space_point(&tune->space, point);
+
+		json_object_object_add(best, "aio", json_profile(&profile));
+		if (!tune->ctl->is_json) {
+			r = table_print(&table, stdout);
+			if (r == -ENOMEM)
+				return ctl_fail(tune->ctl, "out of memory");
+			r = print_best(tune, point, best); /* says what else failed, too */
+		}
+		tell_served(tune, &profile);
+		if (r == CTL_OK && apply)
+			r = apply_profile(tune, &profile);
+	}
+	return r;
+}
+
+static int run_tune(struct tune *tune, const struct bench_needs *needs)
+{
+	int r = bench_open(tune->ctl, needs, &tune->bench);
+
+	if (r == CTL_OK)
+		r = start_tuner(tune);
+	if (r == CTL_OK)
+		r = measure_all(tune);
+	if (tune->bench)
+		progress_points_stop(&tune->bench->progress);
+	if (r == CTL_OK)
+		r = tell_verdict(tune);
+	return bench_close(tune->bench, r);
+}
+
+static int tune_run(struct ctl *ctl)
+{
+	struct bench_needs needs = { .kind = "tune",
+				     .options = &options,
+				     .reads = !options.no_read,
+				     .writes = !options.no_write,
+				     .loops = 1,
+				     .sets_profiles = apply };
+	struct tune tune = { .ctl = ctl };
+	char text[BENCH_TEXT_BYTES];
+	int r = bench_options_check(ctl, &options);
+
+	if (r != CTL_OK)
+		return r;
+	if (apply && ctl->is_private)
+		return ctl_usage(ctl, "--apply: a daemon of --private ends with the command: tune "
+				      "the one that is in use");
+	bench_space_default(&tune.space);
+	if (options.sweep_config &&
+	    bench_space_read(options.sweep_config, &tune.space, text, sizeof(text)) < 0)
+		return ctl_usage(ctl, "--sweep_config: %s", text);
+	needs.parameters = json_object_new_object();
+	json_object_object_add(needs.parameters, "space", bench_space_json(&tune.space));
+	r = run_tune(&tune, &needs);
+	if (ctl->is_json && tune.bench && tune.bench->results.root && r != CTL_USAGE) {
+		const int printed = ctl_print_json(ctl, json_object_get(tune.bench->results.root));
+
+		r = r == CTL_OK ? printed : r;
+	}
+	if (tune.bench)
+		bench_tell_unfinished(tune.bench, r);
+	tuner_free(tune.tuner);
+	free(tune.is_told);
+	bench_free(tune.bench);
+	free(options.nvme_dir.items);
+	return r;
+}
+
+const struct command command_bench_tune = {
+	"bench tune", tune_run,		 "the best profile, in a fifth of a sweep's time",
+	help,	      FLAG_TABLE(flags), NULL
+};

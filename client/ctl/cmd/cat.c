@@ -1,0 +1,168 @@
+/*
+ * dsaioctl cat: files through the daemon to standard output.
+ *
+ * Reads run ahead while what came before is written.  A file is read until there is nothing more
+ * of it, so one that grows is followed to its end; one that ends before the size that it had
+ * when it was opened is an error, since bytes are missing.
+ *
+ * A reader that goes away ends the command as it ends cat(1): by SIGPIPE, which is left alone;
+ * with status 1 where that is ignored.
+ */
+#include "client/ctl/cmd/copy.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static uint64_t first, length = UINT64_MAX;
+static const struct flag flags[] = {
+	{ "offset", FLAG_SIZE, &first, 0, INT64_MAX },
+	{ "length", FLAG_SIZE, &length, 0, INT64_MAX },
+};
+
+static const char help[] =
+	"dsaioctl cat - write files to standard output, read through the daemon\n"
+	"\n"
+	"    dsaioctl cat /nvme/model.bin | sha256sum\n"
+	"    dsaioctl cat /nvme/part.0 /nvme/part.1 >whole\n"
+	"    dsaioctl cat --offset 4K --length 512 /nvme/model.bin | xxd\n"
+	"    dsaioctl cat --private model.bin | wc -c     without a running dsaiod\n"
+	"\n"
+	"Each FILE, or block device, must lie on a store of the daemon.  It is read until it ends,\n"
+	"also where it grows meanwhile; one that becomes shorter is an error.  After a FILE that\n"
+	"can not be read the others are still written.  A bar is shown on a terminal that does not\n"
+	"get the output.  If the reader goes away the command ends quietly, as cat(1) does.\n"
+	"\n"
+	"    --offset N[K|M|G]  of each FILE, the first byte to write (0)\n"
+	"    --length N[K|M|G]  at most so many bytes of it (all)\n"
+	"    --socket PATH      the daemon's socket\n"
+	"    --private          a daemon for this command alone\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+
+/* Not where it would draw into the output. */
+static bool is_bar_wanted(void)
+{
+	struct stat out, err;
+
+	return !isatty(STDOUT_FILENO) || fstat(STDOUT_FILENO, &out) < 0 ||
+	       fstat(STDERR_FILENO, &err) < 0 || out.st_rdev != err.st_rdev;
+}
+
+/* It would be read for ever, as it grows. */
+static int check_not_output(const struct copy *copy, const struct stat *st)
+{
+	struct stat out;
+
+	if (fstat(STDOUT_FILENO, &out) == 0 && S_ISREG(out.st_mode) && out.st_dev == st->st_dev &&
+	    out.st_ino == st->st_ino)
+		return ctl_fail(copy->ctl, "%s: is also standard output: name another file there",
+				copy->from.path);
+	return CTL_OK;
+}
+
+static int attach(struct copy *copy)
+{
+	int r = dsaio_file_from_fd(copy->client, copy->from.fd, &copy->from.file);
+
+	if (r == -ENXIO || r == -EOPNOTSUPP)
+		return ctl_fail(copy->ctl, "%s: use cat(1), or --private", dsaio_error());
+	return r < 0 ? ctl_fail(copy->ctl, "%s", dsaio_error()) : CTL_OK;
+}
+
+static int cat_opened(struct copy *copy)
+{
+	uint64_t wanted;
+	int64_t size;
+	int r = attach(copy);
+
+	if (r != CTL_OK)
+		return r;
+	size = dsaio_file_size(copy->from.file);
+	if (size < 0)
+		return ctl_fail(copy->ctl, "%s", dsaio_error());
+	copy->start = first;
+	if (__builtin_add_overflow(first, length, &copy->end) || copy->end > INT64_MAX)
+		copy->end = UINT64_MAX;
+	copy->end_min = copy->end < (uint64_t)size ? copy->end : (uint64_t)size;
+	copy->done_bytes = 0;
+	wanted = copy->end_min > first ? copy->end_min - first : 0;
+	if (copy->piece_bytes == 0) /* the files behind may be larger */
+		r = copy_make_pieces(copy, copy->ctl->n_args == 1 ? wanted : UINT64_MAX);
+	if (r == CTL_OK)
+		r = copy_run(copy, "reading", wanted, is_bar_wanted());
+	copy_drain(copy);
+	return r;
+}
+
+static int cat_file(struct copy *copy, const char *path)
+{
+	struct stat st;
+	int r;
+
+	copy->from = (struct side){ .path = path, .fd = -1 };
+	r = copy_open_from(copy, true, &st);
+	if (r == CTL_OK)
+		r = check_not_output(copy, &st);
+	if (r == CTL_OK)
+		r = cat_opened(copy);
+	dsaio_file_close(copy->from.file);
+	closep(&copy->from.fd);
+	copy->from.fd = -1;
+	return r;
+}
+
+/* Of each file, its directory: for the stores of a private daemon. */
+static int connect_for(struct copy *copy)
+{
+	size_t n = (size_t)copy->ctl->n_args;
+	_cleanup_(freep) char **paths = calloc(n, sizeof(*paths));
+	_cleanup_(freep) const char **dirs = calloc(n, sizeof(*dirs));
+	bool is_whole = paths && dirs;
+	int r;
+
+	for (size_t i = 0; is_whole && i < n; i++) {
+		paths[i] = strdup(copy->ctl->args[i]);
+		is_whole = paths[i] != NULL;
+		dirs[i] = is_whole ? dirname(paths[i]) : NULL;
+	}
+	r = is_whole ? ctl_connect(copy->ctl, dirs, n, &copy->client)
+		     : ctl_fail(copy->ctl, "out of memory");
+	for (size_t i = 0; paths && i < n; i++)
+		free(paths[i]);
+	return r;
+}
+
+static int cat_run(struct ctl *ctl)
+{
+	_cleanup_(copy_deinit) struct copy copy = { .ctl = ctl, .from.fd = -1 };
+	int r;
+
+	copy.to = (struct side){ .path = "standard output",
+				 .fd = STDOUT_FILENO,
+				 .is_stream = true };
+	if (ctl->n_args == 0)
+		return ctl_usage(ctl, "name a file: dsaioctl cat FILE...: see dsaioctl cat --help");
+	for (int i = 0; i < ctl->n_args; i++)
+		if (!ctl->args[i][0])
+			return ctl_usage(ctl, "a file's name is empty");
+	if (ctl->is_json)
+		return ctl_usage(ctl, "--json: standard output is for the files' bytes");
+	r = connect_for(&copy);
+	if (r == CTL_OK)
+		r = copy_open_handle(&copy);
+	if (r != CTL_OK)
+		return r;
+	for (int i = 0; i < ctl->n_args && !copy.is_output_lost; i++)
+		if (cat_file(&copy, ctl->args[i]) != CTL_OK)
+			r = CTL_FAILED;
+	return r;
+}
+
+const struct command command_cat = { "cat", cat_run,	       "files through the daemon to stdout",
+				     help,  FLAG_TABLE(flags), NULL };

@@ -1,0 +1,137 @@
+/*
+ * dsaioctl clients: who uses the daemon, and for what.
+ */
+#include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/show.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+
+static const char help[] =
+	"dsaioctl clients - who uses the daemon, and for what\n"
+	"\n"
+	"    dsaioctl clients\n"
+	"    dsaioctl clients --json | jq '.clients[] | select(.pid == 4711)'\n"
+	"\n"
+	"The first table has a row for each client, with the sums over its handles; the second one\n"
+	"for each handle's part on a store.  OPEN are ops taken and not ended, P50 and P99 the\n"
+	"times from then to the end that half and 99% of them did not pass.  ENTRIES is the size\n"
+	"of its ring; 0 rings: its ops come as messages.  Clients of other users are shown to\n"
+	"administrators; to others they are one line.\n"
+	"QUEUE, DEVICE and DELIVERY are shares of the time that a client's ops took: waiting for\n"
+	"their turn, with a block in flight, and on the way between program and daemon.\n"
+	"\n"
+	"    --json         all numbers, in bytes and nanoseconds\n"
+	"    --socket PATH  the daemon's socket\n"
+	"    --private      a daemon for this command alone\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+
+static void add_client(struct table *table, const Wire__Client *client)
+{
+	Wire__Counters sum = show_sum(client);
+	char text[UNITS_TEXT_BYTES];
+
+	table_add(table, "%" PRIu32, client->client);
+	table_add(table, "%s", client->name);
+	table_add(table, "%" PRIu32, client->pid);
+	table_add(table, "%" PRIu32, client->uid);
+	table_add(table, "%s", units_format_size(text, client->pool_bytes));
+	table_add(table, "%" PRIu32, client->slabs);
+	table_add(table, "%" PRIu32, client->files);
+	table_add(table, "%zu", client->n_handles);
+	table_add(table, "%" PRIu64, sum.open_ops);
+	table_add(table, "%s", units_format_size(text, sum.read_bytes));
+	table_add(table, "%s", units_format_size(text, sum.write_bytes));
+	table_add(table, "%s", units_format_count(text, sum.errors));
+	show_times(table, &sum);
+}
+
+static void add_handle(struct table *table, const Wire__StatusReply *status,
+		       const Wire__Client *client, const Wire__Handle *handle,
+		       const Wire__Channel *channel)
+{
+	const Wire__Store *store = channel ? show_find_store(status, channel->store) : NULL;
+
+	show_handle(table, client, handle);
+	table_add(table, "%s", client->name);
+	table_add(table, "%s", store ? store->name : "-");
+	table_add(table, "%s", show_class(handle->io_class));
+	table_add(table, "%" PRIu32, handle->weight);
+	show_profile(table, handle->profile);
+	if (channel)
+		table_add(table, "%" PRIu32, channel->entries);
+	else
+		table_add(table, "-");
+	table_add(table, "%s", !channel ? "-" : channel->has_rings ? "yes" : "no");
+	show_counters(table, channel ? channel->counters : NULL);
+}
+
+static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
+{
+	static const struct table_column client_columns[] = {
+		{ "CLIENT", true }, { "NAME", false }, { "PID", true },	    { "UID", true },
+		{ "POOL", true },   { "SLABS", true }, { "FILES", true },   { "HANDLES", true },
+		{ "OPEN", true },   { "READ", true },  { "WRITTEN", true }, { "ERRORS", true },
+		SHOW_TIME_COLUMNS
+	};
+	static const struct table_column handle_columns[] = {
+		{ "HANDLE", true },  { "NAME", false },	 { "STORE", false },
+		{ "CLASS", false },  { "WEIGHT", true }, { "PROFILE", false },
+		{ "ENTRIES", true }, { "RINGS", false }, SHOW_COUNTER_COLUMNS
+	};
+	_cleanup_(table_deinit) struct table clients, handles;
+	int r;
+
+	table_init(&clients, client_columns, sizeof(client_columns) / sizeof(client_columns[0]));
+	table_init(&handles, handle_columns, sizeof(handle_columns) / sizeof(handle_columns[0]));
+	for (size_t i = 0; i < status->n_clients; i++) {
+		const Wire__Client *client = status->clients[i];
+
+		add_client(&clients, client);
+		for (size_t k = 0; k < client->n_handles; k++) {
+			const Wire__Handle *handle = client->handles[k];
+
+			for (size_t c = 0; c < handle->n_channels; c++)
+				add_handle(&handles, status, client, handle, handle->channels[c]);
+			if (handle->n_channels == 0)
+				add_handle(&handles, status, client, handle, NULL);
+		}
+	}
+	r = table_print(&clients, stdout);
+	show_others(status);
+	if (r == 0 && handles.n_cells) {
+		(void)putchar('\n');
+		r = table_print(&handles, stdout);
+	}
+	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+}
+
+static int clients_run(struct ctl *ctl)
+{
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	struct json_object *object;
+	int r;
+
+	if (ctl->n_args > 0)
+		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl clients --help",
+				 ctl->args[0]);
+	r = ask_status(ctl, &client, &reply);
+	if (r != CTL_OK)
+		return r;
+	if (!ctl->is_json)
+		return print_tables(ctl, reply->status);
+	object = json_object_new_object();
+	json_object_object_add(object, "clients", show_clients_json(reply->status));
+	show_others_json(object, reply->status);
+	return ctl_print_json(ctl, object);
+}
+
+const struct command command_clients = {
+	"clients", clients_run, "who uses the daemon, and for what", help, { NULL, 0 }, NULL
+};

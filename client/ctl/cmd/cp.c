@@ -1,0 +1,324 @@
+/*
+ * dsaioctl cp: a file through the daemon.
+ *
+ * A side that lies on none of the daemon's stores is read or written by plain system calls, and
+ * the command says so; one of the two must be on a store.  What is copied by copy.c is synced
+ * and, if that is asked for, compared; then it takes the destination's place.
+ */
+#include "client/ctl/cmd/copy.h"
+#include "client/ctl/ui/stop.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool is_verify, is_in_place;
+static const struct flag flags[] = {
+	{ "in-place", FLAG_BOOL, &is_in_place, 0, 0 },
+	{ "verify", FLAG_BOOL, &is_verify, 0, 0 },
+};
+
+static const char help[] =
+	"dsaioctl cp - copy a file through the daemon\n"
+	"\n"
+	"    dsaioctl cp model.bin /nvme/           from anywhere to a store\n"
+	"    dsaioctl cp /nvme/model.bin /tmp/m     and back\n"
+	"    dsaioctl cp --verify /nvme/a /nvme/b   read both again afterwards and compare\n"
+	"    dsaioctl cp --private a b              without a running dsaiod\n"
+	"\n"
+	"At least one of the two must lie on a store of the daemon; the other is then read or\n"
+	"written without it.  The copy has the size of the original and is on the device when the\n"
+	"command says so.  It is written to a temporary file beside DST, which becomes DST in the\n"
+	"end: after a failure DST is as it was.  A DST that is there keeps mode and owner.  A bar\n"
+	"tells how far it is where it takes over two seconds.\n"
+	"\n"
+	"    --in-place     write DST itself; after a failure it is incomplete\n"
+	"    --verify       read both files from their devices and compare all bytes\n"
+	"    --json         the result as JSON\n"
+	"    --socket PATH  the daemon's socket\n"
+	"    --private      a daemon for this command alone\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+
+/* ---- comparing ---- */
+
+static int fail_different(struct copy *copy, const struct piece *a, const struct piece *b)
+{
+	const char *x = a->data, *y = b->data;
+	size_t i = 0;
+
+	progress_stop(&copy->progress);
+	while (x[i] == y[i])
+		i++;
+	return ctl_fail(copy->ctl,
+			"%s: differs from %s at byte %" PRIu64
+			": 0x%02x instead of 0x%02x: do not trust this device%s",
+			copy->to.path, copy->from.path, b->off + i, (unsigned char)y[i],
+			(unsigned char)x[i], copy->temp_path ? "; the copy is removed" : "");
+}
+
+/* Two pieces at a time: of the source in buffer 2k, of the copy in 2k + 1. */
+static struct piece *pair_at(struct copy *copy, uint64_t number)
+{
+	return &copy->pieces[number % (COPY_PIECES / 2) * 2];
+}
+
+static int start_pair(struct copy *copy, struct piece *pair, uint64_t off)
+{
+	int r;
+
+	piece_place(copy, &pair[0], off, copy->end);
+	piece_place(copy, &pair[1], off, copy->end);
+	r = piece_start(copy, &copy->from, &pair[0], false);
+	return r == CTL_OK ? piece_start(copy, &copy->to, &pair[1], false) : r;
+}
+
+static int finish_pair(struct copy *copy, struct piece *pair)
+{
+	size_t done; /* all, or it is told as an error */
+	int r = piece_finish_read(copy, &copy->from, &pair[0], &done);
+
+	if (r == CTL_OK)
+		r = piece_finish_read(copy, &copy->to, &pair[1], &done);
+	if (r == CTL_OK && memcmp(pair[0].data, pair[1].data, pair[0].len) != 0)
+		r = fail_different(copy, &pair[0], &pair[1]);
+	return r;
+}
+
+static int compare_files(struct copy *copy)
+{
+	uint64_t reading = 0, done = 0, pos = 0;
+	int r = CTL_OK;
+
+	progress_start(&copy->progress, "comparing", copy->end);
+	while (r == CTL_OK && (pos < copy->end || done < reading)) {
+		if (stop_signal()) {
+			r = copy_fail(copy, "interrupted");
+		} else if (pos < copy->end && reading - done < COPY_PIECES / 2) {
+			struct piece *pair = pair_at(copy, reading++);
+
+			r = start_pair(copy, pair, pos);
+			pos += pair->len;
+		} else {
+			struct piece *pair = pair_at(copy, done++);
+
+			r = finish_pair(copy, pair);
+			progress_update(&copy->progress, pair->off + pair->len);
+		}
+	}
+	progress_stop(&copy->progress);
+	return r;
+}
+
+/* ---- the two files ---- */
+
+/* Files of /proc and /sys say that they are empty. */
+static int check_size(struct copy *copy)
+{
+	char byte;
+
+	if (copy->end == 0 && !copy->from.file && pread(copy->from.fd, &byte, 1, 0) > 0)
+		return copy_fail(copy, "%s: does not tell its size: use cp(1)", copy->from.path);
+	return CTL_OK;
+}
+
+/* Hands both to the daemon, as far as they are on its stores. */
+static int attach_sides(struct copy *copy)
+{
+	struct side *sides[] = { &copy->from, &copy->to };
+	char texts[2][512];
+
+	for (unsigned i = 0; i < 2; i++) {
+		int r = dsaio_file_from_fd(copy->client, sides[i]->fd, &sides[i]->file);
+
+		if (r < 0 && r != -ENXIO && r != -EOPNOTSUPP)
+			return ctl_fail(copy->ctl, "%s: %s", sides[i]->path, dsaio_error());
+		if (r < 0)
+			(void)snprintf(texts[i], sizeof(texts[i]), "%s", dsaio_error());
+	}
+	if (!copy->from.file && !copy->to.file)
+		return ctl_fail(copy->ctl,
+				"neither file can go through the daemon: %s; nor can %s: "
+				"use cp(1), or --private",
+				texts[0], copy->to.path);
+	for (unsigned i = 0; i < 2; i++)
+		if (!sides[i]->file)
+			ctl_note(copy->ctl, "%s: %s without the daemon: %s", sides[i]->path,
+				 i ? "written" : "read", texts[i]);
+	return CTL_OK;
+}
+
+/* For the comparison: a side without the daemon is read past the page cache, if that can be. */
+static int reopen_direct(const struct copy *copy, struct side *side)
+{
+	char path[64];
+	int fd;
+
+	if (side->file)
+		return CTL_OK;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", side->fd);
+	fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	if (fd < 0) {
+		(void)posix_fadvise(side->fd, 0, 0, POSIX_FADV_DONTNEED); /* the best there is */
+		ctl_note(copy->ctl, "%s: compared as the page cache has it: no direct I/O there",
+			 side->path);
+		return CTL_OK;
+	}
+	(void)close(side->fd);
+	side->fd = fd;
+	return CTL_OK;
+}
+
+/* Size, mode, and all of it on the device. */
+static int complete(struct copy *copy)
+{
+	const struct side *to = &copy->to;
+	struct stat st, from_st;
+	int r;
+
+	if (fstat(to->fd, &st) < 0 || fstat(copy->from.fd, &from_st) < 0)
+		return copy_fail(copy, "%s: %s", to->path, strerror(errno));
+	if ((uint64_t)from_st.st_size != copy->end)
+		return copy_fail(copy, "%s: changed its size while it was copied", copy->from.path);
+	r = copy_cut(copy, copy->end);
+	if (r != CTL_OK)
+		return r;
+	if (!copy->was_there && (from_st.st_mode & 0600) != 0600 &&
+	    fchmod(to->fd, st.st_mode & from_st.st_mode & 0777) < 0)
+		return copy_fail(copy, "%s: chmod: %s", to->path, strerror(errno));
+	r = copy_keep_owner(copy);
+	return r == CTL_OK ? copy_sync(copy) : r;
+}
+
+static int print_result(const struct copy *copy, uint64_t nsec)
+{
+	char size[UNITS_TEXT_BYTES], time[UNITS_TEXT_BYTES], rate[UNITS_TEXT_BYTES];
+	struct json_object *object;
+
+	if (!copy->ctl->is_json)
+		return ctl_print_line(
+			copy->ctl, "%s -> %s: %s in %s, %s, synced%s", copy->from.path,
+			copy->to.path, units_format_size(size, copy->end),
+			units_format_nsec(time, nsec), units_format_rate(rate, copy->end, nsec),
+			is_verify ? ", compared: no difference" : "");
+	object = json_object_new_object();
+	json_object_object_add(object, "from", json_object_new_string(copy->from.path));
+	json_object_object_add(object, "to", json_object_new_string(copy->to.path));
+	json_object_object_add(object, "bytes", json_object_new_uint64(copy->end));
+	json_object_object_add(object, "seconds", json_object_new_double((double)nsec / 1e9));
+	json_object_object_add(object, "is_read_by_daemon",
+			       json_object_new_boolean(copy->from.file != NULL));
+	json_object_object_add(object, "is_written_by_daemon",
+			       json_object_new_boolean(copy->to.file != NULL));
+	json_object_object_add(object, "is_verified", json_object_new_boolean(is_verify));
+	return ctl_print_json(copy->ctl, object);
+}
+
+static int copy_files(struct copy *copy)
+{
+	uint64_t start, nsec;
+	int r;
+
+	r = copy_open_handle(copy);
+	if (r == CTL_OK)
+		r = attach_sides(copy);
+	if (r == CTL_OK)
+		r = check_size(copy);
+	if (r == CTL_OK)
+		r = copy_reserve(copy, copy->end);
+	if (r == CTL_OK)
+		r = copy_make_pieces(copy, copy->end);
+	if (r != CTL_OK)
+		return r;
+	start = clock_nsec();
+	r = copy_run(copy, "copying", copy->end, true);
+	if (r == CTL_OK)
+		r = complete(copy);
+	nsec = clock_nsec() - start;
+	if (r != CTL_OK)
+		return r;
+	copy->is_complete = !copy->temp_path;
+	if (is_verify) {
+		r = reopen_direct(copy, &copy->from);
+		if (r == CTL_OK)
+			r = reopen_direct(copy, &copy->to);
+		if (r == CTL_OK)
+			r = compare_files(copy);
+	}
+	if (r == CTL_OK)
+		r = copy_place(copy, true);
+	return r == CTL_OK ? print_result(copy, nsec) : r;
+}
+
+/* The destination is made with the source's mode, but so that we may write and read it. */
+static int open_files(struct copy *copy)
+{
+	struct stat st;
+	int r = copy_open_from(copy, false, &st);
+
+	if (r != CTL_OK)
+		return r;
+	copy->end = copy->end_min = (uint64_t)st.st_size;
+	return copy_open_to(copy, is_verify ? O_RDWR : O_WRONLY,
+			    (st.st_mode & 0777) | S_IRUSR | S_IWUSR, &st);
+}
+
+/* In a directory, the source's name.  Returns the path to be freed, or NULL. */
+static char *make_to_path(const char *from, const char *to)
+{
+	const char *slash = strrchr(from, '/');
+	struct stat st;
+	char *path;
+
+	if (stat(to, &st) < 0 || !S_ISDIR(st.st_mode))
+		return strdup(to);
+	return asprintf(&path, "%s%s%s", to, to[strlen(to) - 1] == '/' ? "" : "/",
+			slash ? slash + 1 : from) < 0
+		       ? NULL
+		       : path;
+}
+
+static int cp_run(struct ctl *ctl)
+{
+	_cleanup_(freep) char *to_path = NULL, *from_dir = NULL, *to_dir = NULL;
+	_cleanup_(copy_deinit) struct copy copy = { .ctl = ctl, .from.fd = -1, .to.fd = -1 };
+	const char *dirs[2];
+	int r;
+
+	if (ctl->n_args != 2 || !ctl->args[0][0] || !ctl->args[1][0])
+		return ctl_usage(ctl,
+				 "name two files: dsaioctl cp SRC DST: see dsaioctl cp --help");
+	to_path = make_to_path(ctl->args[0], ctl->args[1]);
+	from_dir = strdup(ctl->args[0]);
+	to_dir = to_path ? strdup(to_path) : NULL;
+	if (!from_dir || !to_dir)
+		return ctl_fail(ctl, "out of memory");
+	copy.from.path = ctl->args[0];
+	copy.to.path = to_path;
+	copy.is_in_place = is_in_place;
+	dirs[0] = dirname(from_dir);
+	dirs[1] = dirname(to_dir);
+
+	r = stop_catch((int)SA_RESETHAND);
+	if (r < 0)
+		return ctl_fail(ctl, "signals: %s", strerror(-r));
+	r = open_files(&copy);
+	if (r == CTL_OK)
+		r = ctl_connect(ctl, dirs, 2, &copy.client);
+	return r == CTL_OK ? copy_files(&copy) : r;
+}
+
+const struct command command_cp = {
+	"cp", cp_run, "a file through the daemon, synced", help, FLAG_TABLE(flags), NULL
+};

@@ -1,0 +1,134 @@
+/*
+ * dsaioctl pool: the pinned memory, and who has it.
+ */
+#include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/show.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+
+#define BAR_WIDTH 40u
+
+static const char help[] =
+	"dsaioctl pool - the pinned memory, and who has it\n"
+	"\n"
+	"    dsaioctl pool\n"
+	"    dsaioctl pool --json | jq '.pool.used_bytes'\n"
+	"\n"
+	"The pool's size is a bound: memory is taken when a client asks for it.  A client's share\n"
+	"is of what the pool may be.  Clients of other users are shown to administrators; to\n"
+	"others they are one row.\n"
+	"\n"
+	"    --json         all numbers, in bytes\n"
+	"    --socket PATH  the daemon's socket\n"
+	"    --private      a daemon for this command alone\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+
+static double share_of(uint64_t bytes, uint64_t size)
+{
+	return size ? (double)bytes / (double)size : 0;
+}
+
+static void add_row(struct table *table, uint64_t bytes, uint32_t slabs, uint64_t size)
+{
+	char text[UNITS_TEXT_BYTES], bar[BAR_WIDTH + 1];
+
+	table_add(table, "%s", units_format_size(text, bytes));
+	table_add(table, "%" PRIu32, slabs);
+	table_add(table, "%.1f%%", 100 * share_of(bytes, size));
+	table_add(table, "[%s]", units_format_bar(bar, BAR_WIDTH, share_of(bytes, size)));
+}
+
+static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
+{
+	static const struct table_column columns[] = {
+		{ "CLIENT", true }, { "NAME", false }, { "PID", true },	  { "UID", true },
+		{ "POOL", true },   { "SLABS", true }, { "SHARE", true }, { "OF THE POOL", false },
+	};
+	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES], bar[BAR_WIDTH + 1];
+	const Wire__Pool *pool = status->pool;
+	_cleanup_(table_deinit) struct table table;
+	int r;
+
+	(void)printf("pool: %s of %s used, %s%s%s\n", units_format_size(used, pool->used_bytes),
+		     units_format_size(size, pool->size_bytes),
+		     pool->is_locked ? "locked" : "not locked", pool->why_unlocked[0] ? ": " : "",
+		     pool->why_unlocked);
+	if (pool->wants_huge)
+		(void)printf("huge pages: %s of it in reserved ones, else transparent ones where "
+			     "there are any\n",
+			     units_format_size(used, pool->huge_bytes));
+	(void)printf("[%s] %.1f%%\n\n",
+		     units_format_bar(bar, BAR_WIDTH, share_of(pool->used_bytes, pool->size_bytes)),
+		     100 * share_of(pool->used_bytes, pool->size_bytes));
+	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < status->n_clients; i++) {
+		const Wire__Client *client = status->clients[i];
+
+		table_add(&table, "%" PRIu32, client->client);
+		table_add(&table, "%s", client->name);
+		table_add(&table, "%" PRIu32, client->pid);
+		table_add(&table, "%" PRIu32, client->uid);
+		add_row(&table, client->pool_bytes, client->slabs, pool->size_bytes);
+	}
+	if (status->others) {
+		table_add(&table, "-");
+		table_add(&table, "%" PRIu32 " of other users", status->others->clients);
+		table_add(&table, "-");
+		table_add(&table, "-");
+		add_row(&table, status->others->pool_bytes, status->others->slabs,
+			pool->size_bytes);
+	}
+	r = table_print(&table, stdout);
+	show_left_out(status);
+	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+}
+
+static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
+{
+	struct json_object *object = json_object_new_object();
+	struct json_object *clients = json_object_new_array();
+
+	for (size_t i = 0; i < status->n_clients; i++) {
+		const Wire__Client *client = status->clients[i];
+		struct json_object *one = json_object_new_object();
+
+		json_object_object_add(one, "client", json_object_new_uint64(client->client));
+		json_object_object_add(one, "name", json_object_new_string(client->name));
+		json_object_object_add(one, "pid", json_object_new_uint64(client->pid));
+		json_object_object_add(one, "uid", json_object_new_uint64(client->uid));
+		json_object_object_add(one, "pool_bytes",
+				       json_object_new_uint64(client->pool_bytes));
+		json_object_object_add(one, "slabs", json_object_new_uint64(client->slabs));
+		(void)json_object_array_add(clients, one);
+	}
+	json_object_object_add(object, "pool", show_pool_json(status->pool));
+	json_object_object_add(object, "clients", clients);
+	show_others_json(object, status);
+	return ctl_print_json(ctl, object);
+}
+
+static int pool_run(struct ctl *ctl)
+{
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	int r;
+
+	if (ctl->n_args > 0)
+		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl pool --help",
+				 ctl->args[0]);
+	r = ask_status(ctl, &client, &reply);
+	if (r != CTL_OK)
+		return r;
+	if (!reply->status->pool)
+		return ctl_fail(ctl, "the daemon tells nothing of its pool: is it dsaiod?");
+	return ctl->is_json ? print_json(ctl, reply->status) : print_table(ctl, reply->status);
+}
+
+const struct command command_pool = { "pool", pool_run,	   "the pinned memory, and who has it",
+				      help,   { NULL, 0 }, NULL };

@@ -1,0 +1,221 @@
+/*
+ * dsaioctl profile: the tuning numbers of stores: shown, set, or left to the configuration again.
+ *
+ * What is set goes as a whole profile, so the values that are not named are asked for before.
+ */
+#include "client/ctl/ui/ask.h"
+#include "client/ctl/cmd/setting.h"
+#include "client/ctl/ui/show.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+#include "proto/wire.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char help[] =
+	"dsaioctl profile - the tuning numbers of stores\n"
+	"\n"
+	"    dsaioctl profile show                       of all stores\n"
+	"    dsaioctl profile show nvme0                 of the store of that name\n"
+	"    dsaioctl profile show /nvme/model.bin       of the store that this path is on\n"
+	"    dsaioctl profile set nvme0 block_size=1M queue_depth=64\n"
+	"    dsaioctl profile set ./ overlap_events=no   of the one that this directory is on\n"
+	"    dsaioctl profile reset nvme0                as configured, or the default, again\n"
+	"\n"
+	"A STORE with a '/' is a path, any other a name.  Values that are not named stay.  What is\n"
+	"set is kept across restarts (if it can not be, that is told) and holds for handles that\n"
+	"open a channel from now on; a handle that was opened with a profile of its own has that.\n"
+	"Setting and resetting are for administrators.\n"
+	"\n"
+	"    block_size=N[K|M]       bytes of one request to the device: 512 to 64M, in steps of 512\n"
+	"    queue_depth=N           requests in flight: 1 to 4096\n"
+	"    single_submit=yes|no    hand over requests one by one\n"
+	"    overlap_events=yes|no   refill the queue as requests end; no: fill, wait for all\n"
+	"    intra_op_parallelism=N  parts of a transfer that run side by side: 1 to 64\n"
+	"\n"
+	"    --json         the profile as JSON\n"
+	"    --socket PATH  the daemon's socket\n"
+	"    --private      a daemon for this command alone\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+
+static int print_table(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
+{
+	static const struct table_column columns[] = {
+		{ "STORE", false },
+		{ "PATH", false },
+		{ "BLOCK_SIZE", true },
+		{ "QUEUE_DEPTH", true },
+		{ "SINGLE_SUBMIT", false },
+		{ "OVERLAP_EVENTS", false },
+		{ "INTRA_OP_PARALLELISM", true },
+		{ "FROM", false },
+	};
+	_cleanup_(table_deinit) struct table table;
+	char text[UNITS_TEXT_BYTES];
+	int r;
+
+	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < n; i++) {
+		const Wire__Profile *profile = stores[i]->profile;
+
+		table_add(&table, "%s", stores[i]->name);
+		table_add(&table, "%s", stores[i]->path);
+		if (!profile) {
+			for (unsigned k = 0; k < 5; k++)
+				table_add(&table, "-");
+		} else {
+			table_add(&table, "%s", units_format_size(text, profile->block_size));
+			table_add(&table, "%" PRIu32, profile->queue_depth);
+			table_add(&table, "%s", profile->single_submit ? "yes" : "no");
+			table_add(&table, "%s", profile->overlap_events ? "yes" : "no");
+			table_add(&table, "%" PRIu32, profile->intra_op_parallelism);
+		}
+		table_add(&table, "%s", stores[i]->profile_source);
+	}
+	r = table_print(&table, stdout);
+	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+}
+
+static int print_profiles(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
+{
+	struct json_object *object;
+
+	if (!ctl->is_json)
+		return print_table(ctl, stores, n);
+	object = json_object_new_object();
+	json_object_object_add(object, "stores", show_stores_json(stores, n));
+	return ctl_print_json(ctl, object);
+}
+
+static int show_run(struct ctl *ctl)
+{
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	int r;
+
+	if (ctl->n_args > 2)
+		return ctl_usage(ctl, "show: name one store or path, or none for all: see dsaioctl "
+				      "profile --help");
+	if (ctl->n_args == 1) {
+		r = ask_status(ctl, &client, &reply);
+		return r == CTL_OK
+			       ? print_profiles(ctl, reply->status->stores, reply->status->n_stores)
+			       : r;
+	}
+	r = ask_store(ctl, &client, ctl->args[1], &reply);
+	return r == CTL_OK ? print_profiles(ctl, &reply->store_get, 1) : r;
+}
+
+/* The daemon's own sentence says more: for example why it can not be kept. */
+static int print_changed(const struct ctl *ctl, const Wire__Reply *reply, const char *sentence)
+{
+	Wire__Store *store = reply->store_get;
+	int r = print_profiles(ctl, &store, 1);
+
+	if (reply->text[0])
+		sentence = reply->text;
+	if (r != CTL_OK)
+		return r;
+	if (ctl->is_json) {
+		if (reply->text[0])
+			ctl_note(ctl, "%s", sentence);
+		return CTL_OK;
+	}
+	return ctl_print_line(ctl, "%s", sentence);
+}
+
+/* The message names the profile, as the command's name does. */
+static int check_profile(const struct ctl *ctl, const struct profile *profile)
+{
+	static const char prefix[] = "profile: ";
+	char text[256];
+
+	if (profile_check(profile, text, sizeof(text)) == 0)
+		return CTL_OK;
+	return ctl_usage(ctl, "%s",
+			 text + (strncmp(text, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0));
+}
+
+static int apply_settings(const struct ctl *ctl, struct profile *profile)
+{
+	char text[256];
+
+	for (int i = 2; i < ctl->n_args; i++)
+		if (setting_parse(ctl->args[i], profile, text, sizeof(text)) < 0)
+			return ctl_usage(ctl, "%s", text);
+	return CTL_OK;
+}
+
+static int set_run(struct ctl *ctl)
+{
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *before = NULL, *after = NULL;
+	Wire__Profile wire = WIRE__PROFILE__INIT;
+	struct profile profile = PROFILE_DEFAULT;
+	int r;
+
+	if (ctl->n_args < 3)
+		return ctl_usage(ctl, "set: name a store or path and values: dsaioctl profile set "
+				      "STORE KEY=VALUE...: see dsaioctl profile --help");
+	/* What is wrong whatever the other values are is told without a daemon. */
+	r = apply_settings(ctl, &profile);
+	if (r == CTL_OK)
+		r = check_profile(ctl, &profile);
+	if (r != CTL_OK)
+		return r;
+	r = ask_store(ctl, &client, ctl->args[1], &before);
+	if (r != CTL_OK)
+		return r;
+	if (before->store_get->profile)
+		profile = profile_from_wire(before->store_get->profile);
+	r = apply_settings(ctl, &profile);
+	if (r != CTL_OK)
+		return r;
+	profile_to_wire(&profile, &wire);
+	r = ask_profile_set(ctl, &client, ctl->args[1], &wire, &after);
+	if (r != CTL_OK)
+		return r;
+	return print_changed(ctl, after,
+			     "kept across restarts; holds for handles that open a channel from now "
+			     "on");
+}
+
+static int reset_run(struct ctl *ctl)
+{
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	int r;
+
+	if (ctl->n_args != 2)
+		return ctl_usage(ctl,
+				 "reset: name one store or path: dsaioctl profile reset STORE: "
+				 "see dsaioctl profile --help");
+	r = ask_profile_set(ctl, &client, ctl->args[1], NULL, &reply);
+	if (r != CTL_OK)
+		return r;
+	return print_changed(ctl, reply,
+			     "what was kept is forgotten; holds for handles that open a channel "
+			     "from now on");
+}
+
+static int profile_run(struct ctl *ctl)
+{
+	const char *what = ctl->n_args > 0 ? ctl->args[0] : "";
+
+	if (strcmp(what, "show") == 0)
+		return show_run(ctl);
+	if (strcmp(what, "set") == 0)
+		return set_run(ctl);
+	if (strcmp(what, "reset") == 0)
+		return reset_run(ctl);
+	return ctl_usage(ctl, "%s%sshow, set or reset? see dsaioctl profile --help", what,
+			 what[0] ? ": " : "");
+}
+
+const struct command command_profile = { "profile", profile_run, "the tuning numbers of stores",
+					 help,	    { NULL, 0 }, NULL };

@@ -1,0 +1,173 @@
+/*
+ * dsaioctl put: standard input through the daemon into a file.
+ *
+ * While a piece is read those before it are written.  A file that is there is replaced as a whole in
+ * the end, as cp does it.
+ */
+#include "client/ctl/cmd/copy.h"
+#include "client/ctl/ui/stop.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool is_synced, is_in_place;
+static uint64_t size_bytes = UINT64_MAX;
+static const struct flag flags[] = {
+	{ "in-place", FLAG_BOOL, &is_in_place, 0, 0 },
+	{ "size", FLAG_SIZE, &size_bytes, 0, INT64_MAX },
+	{ "sync", FLAG_BOOL, &is_synced, 0, 0 },
+};
+
+static const char help[] =
+	"dsaioctl put - write standard input to a file, through the daemon\n"
+	"\n"
+	"    tar c checkpoint | dsaioctl put --sync /nvme/checkpoint.tar\n"
+	"    dsaioctl put --size 400M /nvme/w0.bin <w0.bin\n"
+	"    dsaioctl cat /nvme/a | dsaioctl put /nvme/b\n"
+	"    dsaioctl put --private model.bin <copy       without a running dsaiod\n"
+	"\n"
+	"FILE must lie on a store of the daemon.  The bytes go to a temporary file beside it, which\n"
+	"becomes FILE when all have come: after a failure FILE is as it was.  A new file gets mode\n"
+	"0666 less the umask, one that is there keeps mode and owner.  A bar tells how far it is\n"
+	"where it takes over two seconds.\n"
+	"\n"
+	"    --in-place       write FILE itself; after a failure it is incomplete\n"
+	"    --size N[K|M|G]  so many bytes will come: room for them is taken first, and fewer\n"
+	"                     or more are an error\n"
+	"    --sync           be on the device, with its name, when the command ends\n"
+	"    --json           the result as JSON\n"
+	"    --socket PATH    the daemon's socket\n"
+	"    --private        a daemon for this command alone\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+
+static int attach(struct copy *copy)
+{
+	int r = dsaio_file_from_fd(copy->client, copy->to.fd, &copy->to.file);
+
+	if (r == -ENXIO || r == -EOPNOTSUPP)
+		return copy_fail(copy, "%s: use cp(1) or dd(1), or --private", dsaio_error());
+	return r < 0 ? copy_fail(copy, "%s", dsaio_error()) : CTL_OK;
+}
+
+static int check_size(struct copy *copy)
+{
+	struct piece *piece = &copy->pieces[0];
+	size_t done = 0;
+	int r;
+
+	if (size_bytes == UINT64_MAX)
+		return CTL_OK;
+	if (copy->done_bytes < size_bytes)
+		return copy_fail(copy,
+				 "standard input: ended after %" PRIu64 " of the %" PRIu64
+				 " bytes that --size says",
+				 copy->done_bytes, size_bytes);
+	/* One byte more, to find out. */
+	piece_place(copy, piece, size_bytes, size_bytes + 1);
+	r = piece_start(copy, &copy->from, piece, false);
+	if (r == CTL_OK)
+		r = piece_finish_read(copy, &copy->from, piece, &done);
+	if (r == CTL_OK && done > 0)
+		return copy_fail(copy,
+				 "standard input: has more than the %" PRIu64
+				 " bytes that --size says",
+				 size_bytes);
+	return r;
+}
+
+static int print_result(const struct copy *copy, uint64_t nsec)
+{
+	char bytes[UNITS_TEXT_BYTES], time[UNITS_TEXT_BYTES], rate[UNITS_TEXT_BYTES];
+	struct json_object *object;
+
+	if (!copy->ctl->is_json)
+		return ctl_print_line(copy->ctl, "%s: %s in %s, %s%s", copy->to.path,
+				      units_format_size(bytes, copy->done_bytes),
+				      units_format_nsec(time, nsec),
+				      units_format_rate(rate, copy->done_bytes, nsec),
+				      is_synced ? ", synced" : "");
+	object = json_object_new_object();
+	json_object_object_add(object, "to", json_object_new_string(copy->to.path));
+	json_object_object_add(object, "bytes", json_object_new_uint64(copy->done_bytes));
+	json_object_object_add(object, "seconds", json_object_new_double((double)nsec / 1e9));
+	json_object_object_add(object, "is_synced", json_object_new_boolean(is_synced));
+	return ctl_print_json(copy->ctl, object);
+}
+
+static int put_opened(struct copy *copy)
+{
+	uint64_t start, nsec;
+	int r = copy_open_handle(copy);
+
+	if (r == CTL_OK)
+		r = attach(copy);
+	if (r == CTL_OK && size_bytes != UINT64_MAX)
+		r = copy_reserve(copy, size_bytes);
+	if (r == CTL_OK)
+		r = copy_make_pieces(copy, size_bytes);
+	if (r != CTL_OK)
+		return r;
+	start = clock_nsec();
+	r = copy_run(copy, "writing", size_bytes, !isatty(STDIN_FILENO));
+	if (r == CTL_OK)
+		r = check_size(copy);
+	if (r == CTL_OK)
+		r = copy_cut(copy, copy->done_bytes);
+	if (r == CTL_OK)
+		r = copy_keep_owner(copy);
+	/* After a crash the new name must not have fewer bytes than the old file had. */
+	if (r == CTL_OK && (is_synced || (copy->temp_path && copy->was_there)))
+		r = copy_sync(copy);
+	if (r == CTL_OK)
+		r = copy_place(copy, is_synced);
+	nsec = clock_nsec() - start;
+	return r == CTL_OK ? print_result(copy, nsec) : r;
+}
+
+static int put_run(struct ctl *ctl)
+{
+	_cleanup_(copy_deinit) struct copy copy = { .ctl = ctl, .to.fd = -1 };
+	_cleanup_(freep) char *dir_path = NULL;
+	struct stat st;
+	const char *dir;
+	int r;
+
+	copy.from = (struct side){ .path = "standard input",
+				   .fd = STDIN_FILENO,
+				   .is_stream = true };
+	copy.end = size_bytes;
+	copy.is_in_place = is_in_place;
+	if (ctl->n_args != 1 || !ctl->args[0][0])
+		return ctl_usage(ctl, "name one file: dsaioctl put FILE: see dsaioctl put --help");
+	copy.to.path = ctl->args[0];
+	dir_path = strdup(ctl->args[0]);
+	if (!dir_path)
+		return ctl_fail(ctl, "out of memory");
+	dir = dirname(dir_path);
+	if (fstat(STDIN_FILENO, &st) < 0)
+		return ctl_fail(ctl, "standard input: %s", strerror(errno));
+
+	r = stop_catch((int)SA_RESETHAND);
+	if (r < 0)
+		return ctl_fail(ctl, "signals: %s", strerror(-r));
+	r = copy_open_to(&copy, O_WRONLY, 0666, &st);
+	if (r == CTL_OK)
+		r = ctl_connect(ctl, &dir, 1, &copy.client);
+	return r == CTL_OK ? put_opened(&copy) : r;
+}
+
+const struct command command_put = {
+	"put", put_run, "stdin through the daemon into a file", help, FLAG_TABLE(flags), NULL
+};

@@ -1,0 +1,204 @@
+/*
+ * dsaioctl status: what the daemon serves, to whom, and how fast.
+ *
+ * One Status request; its reply is printed as tables, or whole as JSON.  The commands stores,
+ * clients and pool tell more of each.
+ */
+#include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/show.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+
+static const char help[] =
+	"dsaioctl status - what the daemon serves, to whom, and how fast\n"
+	"\n"
+	"    dsaioctl status\n"
+	"    dsaioctl status --socket /run/user/1000/dsaiod/dsaiod.sock\n"
+	"    dsaioctl status --json | jq '.stores[].counters.latency_p99_nsec'\n"
+	"\n"
+	"File systems that do not answer stand first, with what frees them.  A row of the last\n"
+	"table is a handle's part on one store.  BLOCK SIZE is what one request to the device has:\n"
+	"the profile's block size, or less where the device takes less at once.  OPEN are ops taken\n"
+	"and not ended, P50 and P99 the times from then to the end that half and 99% of them did\n"
+	"not pass.  Clients of other users are shown to administrators; to others they are one line.\n"
+	"QUEUE, DEVICE and DELIVERY are shares of the time that a client's ops took: waiting for\n"
+	"their turn, with a block in flight, and on the way between program and daemon.\n"
+	"\n"
+	"    --json         all numbers, in bytes and nanoseconds\n"
+	"    --socket PATH  the daemon's socket\n"
+	"    --private      a daemon for this command alone, with a store on this directory\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+
+/* ---- tables ---- */
+
+static int print_stores(const Wire__StatusReply *status)
+{
+	static const struct table_column about_columns[] = {
+		{ "STORE", false },    { "PATH", false },      { "TYPE", false },
+		{ "ENGINE", false },   { "LANES", true },      { "LANE DEPTH", true },
+		{ "IN FLIGHT", true }, { "BLOCK SIZE", true }, { "PROFILE", false },
+	};
+	static const struct table_column counter_columns[] = { { "STORE", false },
+							       SHOW_COUNTER_COLUMNS };
+	_cleanup_(table_deinit) struct table about, counters;
+	char text[UNITS_TEXT_BYTES];
+	int r;
+
+	table_init(&about, about_columns, sizeof(about_columns) / sizeof(about_columns[0]));
+	table_init(&counters, counter_columns, 1 + SHOW_N_COUNTER_COLUMNS);
+	for (size_t i = 0; i < status->n_stores; i++) {
+		const Wire__Store *store = status->stores[i];
+
+		table_add(&about, "%s", store->name);
+		table_add(&about, "%s", store->path);
+		table_add(&about, "%s", store->fs_type);
+		table_add(&about, "%s", store->is_blocking ? "helpers" : store->engine);
+		table_add(&about, "%" PRIu32, store->lanes);
+		table_add(&about, "%" PRIu32, store->lane_depth);
+		table_add(&about, "%s",
+			  units_format_size(text, store->counters ? store->counters->bytes_in_flight
+								  : 0));
+		table_add(&about, "%s", units_format_size(text, store->block_bytes));
+		show_profile(&about, store->profile);
+		table_add(&counters, "%s", store->name);
+		show_counters(&counters, store->counters);
+	}
+	r = table_print(&about, stdout);
+	(void)putchar('\n');
+	return r < 0 ? r : table_print(&counters, stdout);
+}
+
+static void add_handle(struct table *table, const Wire__StatusReply *status,
+		       const Wire__Client *client, const Wire__Handle *handle,
+		       const Wire__Channel *channel)
+{
+	const Wire__Store *store = channel ? show_find_store(status, channel->store) : NULL;
+
+	show_handle(table, client, handle);
+	table_add(table, "%s", store ? store->name : "-");
+	table_add(table, "%s %" PRIu32, show_class(handle->io_class), handle->weight);
+	show_profile(table, handle->profile);
+	show_counters(table, channel ? channel->counters : NULL);
+}
+
+static int print_clients(const Wire__StatusReply *status)
+{
+	static const struct table_column client_columns[] = {
+		{ "CLIENT", true }, { "NAME", false },	 { "PID", true },
+		{ "UID", true },    { "POOL", true },	 { "SLABS", true },
+		{ "FILES", true },  { "HANDLES", true }, SHOW_TIME_COLUMNS
+	};
+	static const struct table_column handle_columns[] = { { "HANDLE", true },
+							      { "STORE", false },
+							      { "CLASS", false },
+							      { "PROFILE", false },
+							      SHOW_COUNTER_COLUMNS };
+	_cleanup_(table_deinit) struct table clients, handles;
+	char text[UNITS_TEXT_BYTES];
+	bool has_handles = false;
+	int r;
+
+	table_init(&clients, client_columns, sizeof(client_columns) / sizeof(client_columns[0]));
+	table_init(&handles, handle_columns, 4 + SHOW_N_COUNTER_COLUMNS);
+	for (size_t i = 0; i < status->n_clients; i++) {
+		const Wire__Client *client = status->clients[i];
+		Wire__Counters sum;
+
+		table_add(&clients, "%" PRIu32, client->client);
+		table_add(&clients, "%s", client->name);
+		table_add(&clients, "%" PRIu32, client->pid);
+		table_add(&clients, "%" PRIu32, client->uid);
+		table_add(&clients, "%s", units_format_size(text, client->pool_bytes));
+		table_add(&clients, "%" PRIu32, client->slabs);
+		table_add(&clients, "%" PRIu32, client->files);
+		table_add(&clients, "%zu", client->n_handles);
+		sum = show_sum(client);
+		show_times(&clients, &sum);
+		for (size_t k = 0; k < client->n_handles; k++) {
+			const Wire__Handle *handle = client->handles[k];
+
+			has_handles = true;
+			for (size_t c = 0; c < handle->n_channels; c++)
+				add_handle(&handles, status, client, handle, handle->channels[c]);
+			if (handle->n_channels == 0)
+				add_handle(&handles, status, client, handle, NULL);
+		}
+	}
+	r = table_print(&clients, stdout);
+	show_others(status);
+	if (r < 0 || !has_handles)
+		return r;
+	(void)putchar('\n');
+	return table_print(&handles, stdout);
+}
+
+static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
+{
+	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES], up[UNITS_TEXT_BYTES];
+	const Wire__Pool *pool = status->pool;
+	int r;
+
+	(void)printf("dsaiod %s, pid %" PRIu32 ", up %s\n", status->daemon_version, status->pid,
+		     units_format_nsec(up, status->uptime_usec * 1000));
+	if (pool) {
+		(void)printf("pool: %s of %s used, %s", units_format_size(used, pool->used_bytes),
+			     units_format_size(size, pool->size_bytes),
+			     pool->is_locked ? "locked" : "not locked");
+		(void)printf("%s%s\n", pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
+	}
+	(void)putchar('\n');
+	r = show_stuck(status, stdout);
+	if (r == 0)
+		r = print_stores(status);
+	if (r == 0 && (status->n_clients || status->others)) {
+		(void)putchar('\n');
+		r = print_clients(status);
+	}
+	if (r == -ENOMEM)
+		return ctl_fail(ctl, "out of memory");
+	return ctl_flush(ctl);
+}
+
+static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
+{
+	struct json_object *object = json_object_new_object();
+
+	json_object_object_add(object, "daemon_version",
+			       json_object_new_string(status->daemon_version));
+	json_object_object_add(object, "pid", json_object_new_uint64(status->pid));
+	json_object_object_add(object, "uptime_usec", json_object_new_uint64(status->uptime_usec));
+	json_object_object_add(object, "is_admin", json_object_new_boolean(status->is_admin));
+	json_object_object_add(object, "pool", show_pool_json(status->pool));
+	json_object_object_add(object, "stuck", show_stuck_json(status));
+	json_object_object_add(object, "stores",
+			       show_stores_json(status->stores, status->n_stores));
+	json_object_object_add(object, "clients", show_clients_json(status));
+	show_others_json(object, status);
+	return ctl_print_json(ctl, object);
+}
+
+static int status_run(struct ctl *ctl)
+{
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	int r;
+
+	if (ctl->n_args > 0)
+		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl status --help",
+				 ctl->args[0]);
+	r = ask_status(ctl, &client, &reply);
+	if (r != CTL_OK)
+		return r;
+	return ctl->is_json ? print_json(ctl, reply->status) : print_tables(ctl, reply->status);
+}
+
+const struct command command_status = {
+	"status", status_run,  "what the daemon serves, to whom, and how fast",
+	help,	  { NULL, 0 }, NULL
+};

@@ -1,0 +1,157 @@
+/*
+ * dsaioctl stores: what is served, and how: all of them, or those that paths belong to.
+ */
+#include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/show.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+
+static const char help[] =
+	"dsaioctl stores - what the daemon serves, and how\n"
+	"\n"
+	"    dsaioctl stores                             all\n"
+	"    dsaioctl stores /nvme/model.bin ./tensors   those that these paths belong to\n"
+	"    dsaioctl stores --json | jq '.stores[].profile'\n"
+	"\n"
+	"ENGINE is what does the blocks: libaio, or as many helper threads as the profile's queue\n"
+	"depth says, where io_submit(2) would wait until the bytes are moved; in brackets why.\n"
+	"FROM tells where the profile comes from: the default, the configuration, kept from\n"
+	"dsaioctl profile set, or set and not kept.  AUTO is a store that no configuration names.\n"
+	"BLOCK SIZE is what one request to the device has: the profile's block size, or less where\n"
+	"the device takes less at once.\n"
+	"USERS are those it serves, CLIENTS how many have files or channels there.  OPEN are ops\n"
+	"taken and not ended, IN FLIGHT their bytes at the device, WINDOW how many of those the store\n"
+	"lets be while several clients are active, P50 and P99 the times that half and 99% of the ops\n"
+	"did not pass.\n"
+	"A PATH that is on no store yet gets an automatic one, where the daemon makes such.\n"
+	"\n"
+	"    --json         all numbers, in bytes and nanoseconds\n"
+	"    --socket PATH  the daemon's socket\n"
+	"    --private      a daemon for this command alone\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+
+/* args: the path that was asked for, for each store; NULL: all stores were. */
+static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_t n, char **args)
+{
+	static const struct table_column about_columns[] = {
+		{ "ASKED FOR", false }, { "STORE", false },	{ "PATH", false },
+		{ "TYPE", false },	{ "ENGINE", false },	{ "LANES", true },
+		{ "LANE DEPTH", true }, { "BLOCK SIZE", true }, { "PROFILE", false },
+		{ "FROM", false },	{ "AUTO", false },	{ "CLIENTS", true },
+		{ "USERS", false },
+	};
+	static const struct table_column counter_columns[] = { { "STORE", false },
+							       { "IN FLIGHT", true },
+							       { "BLOCKS", true },
+							       { "WINDOW", true },
+							       SHOW_COUNTER_COLUMNS };
+	size_t skip = args ? 0 : 1; /* the first column */
+	_cleanup_(table_deinit) struct table about, counters;
+	char text[UNITS_TEXT_BYTES];
+	int r;
+
+	table_init(&about, about_columns + skip,
+		   sizeof(about_columns) / sizeof(about_columns[0]) - skip);
+	table_init(&counters, counter_columns, 4 + SHOW_N_COUNTER_COLUMNS);
+	for (size_t i = 0; i < n; i++) {
+		const Wire__Store *store = stores[i];
+		const Wire__Counters *c = store->counters;
+
+		if (args)
+			table_add(&about, "%s", args[i]);
+		table_add(&about, "%s", store->name);
+		table_add(&about, "%s", store->path);
+		table_add(&about, "%s", store->fs_type);
+		table_add(&about, "%s (%s)", store->is_blocking ? "helper threads" : store->engine,
+			  store->engine_text);
+		table_add(&about, "%" PRIu32, store->lanes);
+		table_add(&about, "%" PRIu32, store->lane_depth);
+		table_add(&about, "%s", units_format_size(text, store->block_bytes));
+		show_profile(&about, store->profile);
+		table_add(&about, "%s", store->profile_source);
+		table_add(&about, "%s", store->is_automatic ? "yes" : "no");
+		table_add(&about, "%" PRIu32, store->clients);
+		table_add(&about, "%s", store->allowed[0] ? store->allowed : "everybody");
+		table_add(&counters, "%s", store->name);
+		table_add(&counters, "%s", units_format_size(text, c ? c->bytes_in_flight : 0));
+		table_add(&counters, "%" PRIu64, c ? c->blocks_in_flight : 0);
+		table_add(&counters, "%s", units_format_size(text, store->window_bytes));
+		show_counters(&counters, c);
+	}
+	r = table_print(&about, stdout);
+	(void)putchar('\n');
+	if (r == 0)
+		r = table_print(&counters, stdout);
+	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+}
+
+static int print_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n, char **args)
+{
+	struct json_object *object, *array;
+
+	if (!ctl->is_json)
+		return print_tables(ctl, stores, n, args);
+	object = json_object_new_object();
+	array = show_stores_json(stores, n);
+	for (size_t i = 0; args && i < n; i++)
+		json_object_object_add(json_object_array_get_idx(array, i), "asked_for",
+				       json_object_new_string(args[i]));
+	json_object_object_add(object, "stores", array);
+	return ctl_print_json(ctl, object);
+}
+
+/* Those of the arguments. */
+struct found {
+	Wire__Reply **replies;
+	Wire__Store **stores;
+	size_t n;
+};
+
+static void found_deinit(struct found *found)
+{
+	for (size_t i = 0; i < found->n; i++)
+		wire_replyp(&found->replies[i]);
+	free(found->replies);
+	free(found->stores);
+}
+
+static int print_found(struct ctl *ctl, struct dsaio_client **client)
+{
+	size_t n = (size_t)ctl->n_args;
+	_cleanup_(found_deinit) struct found found = { .replies = calloc(n, sizeof(Wire__Reply *)),
+						       .stores = calloc(n, sizeof(Wire__Store *)) };
+
+	if (!found.replies || !found.stores)
+		return ctl_fail(ctl, "out of memory");
+	for (; found.n < n; found.n++) {
+		int r = ask_store(ctl, client, ctl->args[found.n], &found.replies[found.n]);
+
+		if (r != CTL_OK)
+			return r;
+		found.stores[found.n] = found.replies[found.n]->store_get;
+	}
+	return print_stores(ctl, found.stores, n, ctl->args);
+}
+
+static int stores_run(struct ctl *ctl)
+{
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	int r;
+
+	if (ctl->n_args > 0)
+		return print_found(ctl, &client);
+	r = ask_status(ctl, &client, &reply);
+	if (r != CTL_OK)
+		return r;
+	return print_stores(ctl, reply->status->stores, reply->status->n_stores, NULL);
+}
+
+const struct command command_stores = { "stores", stores_run,  "what is served, and how",
+					help,	  { NULL, 0 }, NULL };

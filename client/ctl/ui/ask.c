@@ -1,0 +1,203 @@
+#include "client/ctl/ui/ask.h"
+
+#include "client/lib/api/client.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool is_path(const char *store)
+{
+	return strchr(store, '/') || strcmp(store, ".") == 0 || strcmp(store, "..") == 0;
+}
+
+static int connect_once(struct ctl *ctl, const char *dir, struct dsaio_client **client)
+{
+	ctl->only_looks = true;
+	return *client ? CTL_OK : ctl_connect(ctl, &dir, 1, client);
+}
+
+/* For the store of a private daemon: the directory that is the path, or has it. */
+static int connect_for_path(struct ctl *ctl, const char *path, struct dsaio_client **client)
+{
+	_cleanup_(freep) char *copy = strdup(path);
+	struct stat st;
+
+	if (!copy)
+		return ctl_fail(ctl, "out of memory");
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return connect_once(ctl, path, client);
+	return connect_once(ctl, dirname(copy), client);
+}
+
+/* Takes the descriptor (-1: none). */
+static int call(const struct ctl *ctl, struct dsaio_client *client, const char *what,
+		Wire__Request *request, int fd, Wire__Reply **ret_reply)
+{
+	if (conn_call(client_conn(client), what, request, &fd, fd >= 0, ret_reply, NULL, NULL) < 0)
+		return ctl_fail(ctl, "%s", dsaio_error());
+	return CTL_OK;
+}
+
+/* The first array of pointers, which is freed, and the second one behind it; NULL without memory. */
+static void *joined(void *first, size_t n_first, const void *second, size_t n_second)
+{
+	/* One more, so that there is an array also if both are empty. */
+	void **all = reallocarray(first, n_first + n_second + 1, sizeof(*all));
+
+	if (all && n_second)
+		memcpy(all + n_first, second, n_second * sizeof(*all));
+	return all;
+}
+
+/* Moves the handles of a client to those that an earlier page had. */
+static int client_add_page(Wire__Client *all, Wire__Client *page)
+{
+	void *handles = joined(all->handles, all->n_handles, page->handles, page->n_handles);
+
+	if (!handles)
+		return -ENOMEM;
+	all->handles = handles;
+	all->n_handles += page->n_handles;
+	page->n_handles = 0;
+	return 0;
+}
+
+/* Moves stores and clients of the next page to those of the earlier ones. */
+static int status_add_page(Wire__StatusReply *all, Wire__StatusReply *page)
+{
+	Wire__Client *last = all->n_clients ? all->clients[all->n_clients - 1] : NULL;
+	Wire__Client *first = page->n_clients ? page->clients[0] : NULL;
+	void *grown;
+
+	all->n_all_clients = page->n_all_clients;
+	if (last && first && last->client == first->client) { /* its handles are on both pages */
+		if (client_add_page(last, first) < 0)
+			return -ENOMEM;
+		wire__client__free_unpacked(first, NULL);
+		page->n_clients--;
+		memmove(page->clients, page->clients + 1, page->n_clients * sizeof(first));
+	}
+	grown = joined(all->stores, all->n_stores, page->stores, page->n_stores);
+	if (!grown)
+		return -ENOMEM;
+	all->stores = grown;
+	all->n_stores += page->n_stores;
+	page->n_stores = 0;
+	grown = joined(all->clients, all->n_clients, page->clients, page->n_clients);
+	if (!grown)
+		return -ENOMEM;
+	all->clients = grown;
+	all->n_clients += page->n_clients;
+	page->n_clients = 0;
+	return 0;
+}
+
+/* Whether a page begins behind the one that was asked for: then there are not endlessly many. */
+static bool page_is_later(const Wire__StatusPage *page, const Wire__StatusPage *asked)
+{
+	if (!asked)
+		return page->store || page->client;
+	if (page->client != asked->client)
+		return page->client > asked->client;
+	return page->client ? page->handle > asked->handle : page->store > asked->store;
+}
+
+int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__Status status = WIRE__STATUS__INIT;
+	Wire__StatusPage asked = WIRE__STATUS_PAGE__INIT;
+	_cleanup_(wire_replyp) Wire__Reply *all = NULL;
+	int r = connect_once(ctl, ".", client);
+
+	if (r != CTL_OK)
+		return r;
+	request.body_case = WIRE__REQUEST__BODY_STATUS;
+	request.status = &status;
+	r = call(ctl, *client, "status", &request, -1, &all);
+	if (r != CTL_OK)
+		return r;
+	while (all->status->next) {
+		_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+		Wire__StatusPage *next = all->status->next;
+
+		if (!page_is_later(next, status.page))
+			return ctl_fail(ctl, "status: the daemon's pages do not come to an end: is "
+					     "it dsaiod " DSAIO_VERSION "?");
+		asked.store = next->store;
+		asked.client = next->client;
+		asked.handle = next->handle;
+		status.page = &asked;
+		r = call(ctl, *client, "status", &request, -1, &reply);
+		if (r != CTL_OK)
+			return r;
+		if (status_add_page(all->status, reply->status) < 0)
+			return ctl_fail(ctl, "out of memory");
+		wire__status_page__free_unpacked(next, NULL);
+		all->status->next = reply->status->next;
+		reply->status->next = NULL;
+	}
+	if (all->status->n_clients < all->status->n_all_clients)
+		ctl_note(ctl, "showing %zu of %" PRIu32 " clients", all->status->n_clients,
+			 all->status->n_all_clients);
+	*ret_reply = TAKE_PTR(all);
+	return CTL_OK;
+}
+
+/*
+ * A path goes as a descriptor: of a directory one that can be asked what file system it is on; of
+ * all else one that needs no right to read the file, and wakes no device.
+ */
+static int find_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
+		      char **ret_name, int *ret_fd)
+{
+	if (!store[0])
+		return ctl_usage(ctl, "the store's name is empty");
+	if (!is_path(store)) {
+		*ret_name = (char *)store;
+		return connect_once(ctl, ".", client);
+	}
+	*ret_fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*ret_fd < 0)
+		*ret_fd = open(store, O_PATH | O_CLOEXEC);
+	if (*ret_fd < 0)
+		return ctl_fail(ctl, "%s: %s", store, strerror(errno));
+	return connect_for_path(ctl, store, client);
+}
+
+int ask_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
+	      Wire__Reply **ret_reply)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__StoreGet get = WIRE__STORE_GET__INIT;
+	_cleanup_(closep) int fd = -1;
+	int r = find_store(ctl, client, store, &get.name, &fd);
+
+	if (r != CTL_OK)
+		return r;
+	request.body_case = WIRE__REQUEST__BODY_STORE_GET;
+	request.store_get = &get;
+	return call(ctl, *client, store, &request, TAKE_FD(fd), ret_reply);
+}
+
+int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *store,
+		    Wire__Profile *profile, Wire__Reply **ret_reply)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__ProfileSet set = WIRE__PROFILE_SET__INIT;
+	_cleanup_(closep) int fd = -1;
+	int r = find_store(ctl, client, store, &set.name, &fd);
+
+	if (r != CTL_OK)
+		return r;
+	set.profile = profile;
+	request.body_case = WIRE__REQUEST__BODY_PROFILE_SET;
+	request.profile_set = &set;
+	return call(ctl, *client, store, &request, TAKE_FD(fd), ret_reply);
+}

@@ -1,0 +1,26 @@
+/*
+ * What commands that only look, or set, ask the daemon: one connection, one request, its reply.
+ */
+#ifndef DSAIO_CLIENT_CTL_UI_ASK_H
+#define DSAIO_CLIENT_CTL_UI_ASK_H
+
+#include "client/ctl/ui/ctl.h"
+#include "client/lib/link/conn.h"
+
+/*
+ * Each connects if *client is NULL, and fills *ret_reply (of wire_replyp()): its status or
+ * store_get.  With --private the daemon has a store on the path's file system, or on this
+ * directory's.  Returns CTL_OK or CTL_FAILED (told).
+ */
+/* All pages of the status, as one reply. */
+int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply);
+
+/* store: a store's name, or, with a '/' in it (or "." or ".."), a path on it. */
+int ask_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
+	      Wire__Reply **ret_reply);
+
+/* Sets its profile; NULL: resets it.  The reply is the store as it is then. */
+int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *store,
+		    Wire__Profile *profile, Wire__Reply **ret_reply);
+
+#endif

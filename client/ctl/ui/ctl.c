@@ -1,0 +1,159 @@
+#include "client/ctl/ui/ctl.h"
+
+#include "client/lib/base/debug.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/escape.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sentences have names in them, which a terminal must not obey. */
+static void say(const struct ctl *ctl, const char *raw)
+{
+	_cleanup_(freep) char *escaped = escape_new(raw);
+	const char *sentence = escaped ? escaped : "out of memory";
+
+	/* Nobody to tell if standard error fails. */
+	if (ctl->command)
+		(void)fprintf(stderr, "dsaioctl: %s: %s\n", ctl->command, sentence);
+	else
+		(void)fprintf(stderr, "dsaioctl: %s\n", sentence);
+}
+
+static void say_error(const struct ctl *ctl, const char *sentence, const char *format, va_list args)
+{
+	_cleanup_(freep) char *text = NULL;
+	va_list copy;
+
+	va_copy(copy, args);
+	if (vasprintf(&text, format, copy) < 0)
+		text = NULL;
+	va_end(copy);
+	say(ctl, text ? text : sentence);
+	if (ctl->is_json) {
+		struct json_object *object = json_object_new_object();
+
+		json_object_object_add(object, "error",
+				       json_object_new_string(text ? text : sentence));
+		(void)ctl_print_json(ctl, object); /* an error is being told already */
+	}
+}
+
+int ctl_fail(const struct ctl *ctl, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say_error(ctl, "failed, and out of memory", format, args);
+	va_end(args);
+	return CTL_FAILED;
+}
+
+int ctl_usage(const struct ctl *ctl, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say_error(ctl, "wrong usage, and out of memory", format, args);
+	va_end(args);
+	return CTL_USAGE;
+}
+
+void ctl_note(const struct ctl *ctl, const char *format, ...)
+{
+	_cleanup_(freep) char *text = NULL;
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	va_end(args);
+	if (text)
+		say(ctl, text);
+}
+
+int ctl_start_private(struct ctl *ctl, const char *const *dirs, size_t n_dirs)
+{
+	char text[1024];
+
+	if (!ctl->is_private || ctl->private_daemon.keeper > 0)
+		return CTL_OK;
+	if (private_start(dirs, n_dirs, &ctl->private_daemon, text, sizeof(text)) < 0)
+		return ctl_fail(ctl, "--private: %s", text);
+	ctl->socket_path = ctl->private_daemon.socket_path;
+	return CTL_OK;
+}
+
+int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
+		struct dsaio_client **ret_client)
+{
+	int r = ctl_start_private(ctl, dirs, n_dirs);
+	const char *named;
+
+	if (r != CTL_OK)
+		return r;
+	r = debug_check(&named);
+	if (r < 0)
+		ctl_note(ctl, "DSAIO_DEBUG=%s: %s: nothing is logged there", named, strerror(-r));
+	/* -ENOMEM: then one is started, which does no harm. */
+	if (ctl->only_looks)
+		(void)setenv("DSAIO_AUTOSTART", "0", 1);
+	r = dsaio_connect(ctl->socket_path, ret_client);
+	named = getenv("DSAIO_SOCKET");
+	if ((r == -ENOENT || r == -ECONNREFUSED) && ctl->only_looks && !ctl->socket_path &&
+	    !(named && *named))
+		return ctl_fail(ctl,
+				"no daemon runs, and this command starts none: start one with: "
+				"systemctl start dsaiod, or: dsaiod --user; or add --private "
+				"for a daemon of this command's own");
+	if (r == -ENOENT || r == -ECONNREFUSED)
+		return ctl_fail(ctl, "%s; or add --private for a daemon of this command's own",
+				dsaio_error());
+	if (r < 0)
+		return ctl_fail(ctl, "%s", dsaio_error());
+	return CTL_OK;
+}
+
+int ctl_flush(const struct ctl *ctl)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return CTL_OK;
+	say(ctl, "standard output: can not write all of it");
+	return CTL_FAILED;
+}
+
+int ctl_print_line(const struct ctl *ctl, const char *format, ...)
+{
+	_cleanup_(freep) char *raw = NULL, *escaped = NULL;
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(&raw, format, args) < 0)
+		raw = NULL;
+	va_end(args);
+	if (raw)
+		escaped = escape_new(raw);
+	if (!escaped)
+		return ctl_fail(ctl, "out of memory");
+	(void)puts(escaped); /* ctl_flush() looks */
+	return ctl_flush(ctl);
+}
+
+int ctl_print_json(const struct ctl *ctl, struct json_object *object)
+{
+	const char *text = json_object_to_json_string_ext(
+		object,
+		JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE);
+	int r = CTL_FAILED;
+
+	if (text) {
+		(void)puts(text); /* ctl_flush() looks */
+		r = ctl_flush(ctl);
+	}
+	(void)json_object_put(object);
+	return r;
+}

@@ -1,0 +1,90 @@
+/*
+ * What all commands share: the options that each of them has, errors of one shape, the way to a
+ * daemon.
+ *
+ * An error is printed once, where it happens, by ctl_fail() or ctl_usage(), whose value is the
+ * command's exit status; callers only pass it on.  The shape is
+ *     dsaioctl: COMMAND: OBJECT: what failed: errno text: what to do
+ * With --json the sentence goes to standard output, too, as {"error": "..."}.
+ */
+#ifndef DSAIO_CLIENT_CTL_UI_CTL_H
+#define DSAIO_CLIENT_CTL_UI_CTL_H
+
+#include "client/ctl/ui/flags.h"
+#include "client/ctl/ui/private.h"
+#include "client/lib/dsaio.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct json_object;
+
+enum { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2 };
+
+struct ctl {
+	const char *command;	 /* its name, for messages; NULL: none yet */
+	const char *socket_path; /* NULL: the library's default */
+	bool is_json, is_private;
+	bool only_looks; /* starts no daemon of the user's, as the library else does */
+	char **args;	 /* behind the command's name, without options */
+	int n_args;
+	struct private_daemon private_daemon;
+};
+
+/* A row of the table of commands. */
+struct command {
+	const char *name;
+	int (*run)(struct ctl *ctl);
+	const char *line; /* of dsaioctl --help */
+	const char *help; /* of dsaioctl NAME --help */
+	struct flag_table flags;
+	/* NULL, or of a command of two words: what they may be, up to NULL.  run is theirs. */
+	const struct command *const *parts;
+};
+extern const struct command command_status, command_stores, command_clients, command_pool,
+	command_profile, command_cp, command_cat, command_put, command_bench, command_bench_io,
+	command_bench_sweep, command_bench_tune, command_bench_latency, command_bench_report;
+
+/* Each prints the sentence and returns CTL_FAILED, CTL_USAGE. */
+int ctl_fail(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says something on standard error that is no error. */
+void ctl_note(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Prints a line on standard output, names in it escaped.  Returns CTL_OK or CTL_FAILED. */
+int ctl_print_line(const struct ctl *ctl, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/*
+ * With --private: starts the private daemon, with stores for these directories (once).
+ * Returns CTL_OK, or CTL_FAILED (printed).
+ */
+int ctl_start_private(struct ctl *ctl, const char *const *dirs, size_t n_dirs);
+
+/* The same, then connects to that daemon or the chosen one. */
+int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
+		struct dsaio_client **ret_client);
+
+/* Prints the object and lets go of it.  Returns CTL_OK or CTL_FAILED. */
+int ctl_print_json(const struct ctl *ctl, struct json_object *object);
+
+/* Standard output may be a full disk.  Returns CTL_OK or CTL_FAILED. */
+int ctl_flush(const struct ctl *ctl);
+
+static inline void client_disconnectp(struct dsaio_client **client)
+{
+	dsaio_disconnect(*client);
+}
+
+static inline void handle_closep(struct dsaio_handle **handle)
+{
+	dsaio_handle_close(*handle);
+}
+
+static inline void file_closep(struct dsaio_file **file)
+{
+	dsaio_file_close(*file);
+}
+
+#endif

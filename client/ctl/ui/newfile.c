@@ -1,0 +1,97 @@
+#include "client/ctl/ui/newfile.h"
+
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#define TRIES 100 /* a guess: 64 random bits hardly meet a name that is taken */
+
+int newfile_open(int dir_fd, const char *name, struct newfile *ret_file)
+{
+	struct newfile file = { .dir_fd = dir_fd, .fd = -1, .name = name };
+
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t number;
+
+		if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
+			return -EIO; /* the kernel has no random bytes: it always has, after boot */
+		if ((size_t)snprintf(file.temporary, sizeof(file.temporary), "%s.%016" PRIx64, name,
+				     number) >= sizeof(file.temporary))
+			return -ENAMETOOLONG;
+		file.fd = openat(dir_fd, file.temporary,
+				 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+		if (file.fd >= 0) {
+			*ret_file = file;
+			return 0;
+		}
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -EEXIST;
+}
+
+int newfile_commit(struct newfile *file)
+{
+	_cleanup_(closep) int fd = TAKE_FD(file->fd);
+	int r = 0;
+
+	if (fsync(fd) < 0 && errno != EINVAL) /* EINVAL: a file system without */
+		r = -errno;
+	if (r == 0 && renameat(file->dir_fd, file->temporary, file->dir_fd, file->name) < 0)
+		r = -errno;
+	if (r < 0)
+		(void)unlinkat(file->dir_fd, file->temporary, 0); /* the first error counts */
+	return r;
+}
+
+void newfile_discard(struct newfile *file)
+{
+	if (file->fd < 0)
+		return;
+	(void)unlinkat(file->dir_fd, file->temporary, 0); /* it may be gone */
+	closep(&file->fd);
+	file->fd = -1;
+}
+
+int write_all(int fd, const char *bytes, size_t len)
+{
+	while (len > 0) {
+		ssize_t n = write(fd, bytes, len);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0) {
+			bytes += n;
+			len -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+int newfile_reserve(int fd, uint64_t bytes)
+{
+	if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) == 0 || errno == EOPNOTSUPP)
+		return 0;
+	return -errno;
+}
+
+int newfile_check_room(int fd, uint64_t bytes)
+{
+	struct statvfs fs;
+	struct stat st;
+	uint64_t has;
+
+	if (fstat(fd, &st) < 0 || fstatvfs(fd, &fs) < 0)
+		return -errno;
+	has = (uint64_t)st.st_blocks * 512;
+	if (bytes <= has || !fs.f_blocks || !fs.f_frsize) /* some file systems do not tell */
+		return 0;
+	return (bytes - has) / fs.f_frsize > fs.f_bavail ? -ENOSPC : 0;
+}

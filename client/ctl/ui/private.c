@@ -1,0 +1,317 @@
+#include "client/ctl/ui/private.h"
+
+#include "client/lib/dsaio.h"
+#include "client/lib/link/spawn.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define LINE_BYTES 512u	     /* of the daemon's log that an error quotes */
+#define STOP_WAIT_MSEC 10000 /* for an orderly stop; then SIGKILL */
+#define DIR_BYTES 100u	     /* a socket path has at most 107 */
+#define READY "ready:"
+
+/* What the keeper knows. */
+struct keeper {
+	int command_fd; /* dsaioctl's pipe: end of file is the order to stop */
+	int answer_fd;	/* to dsaioctl, once: READY, or why not */
+	int log_fd;	/* the daemon's standard error */
+	pid_t daemon;
+	bool is_ready;
+	char line[LINE_BYTES]; /* the daemon's last line, or the part of it that has come in */
+	size_t n_line;
+	char last[LINE_BYTES]; /* the last whole one */
+};
+
+static void close_now(int *fd)
+{
+	closep(fd);
+	*fd = -1;
+}
+
+static void arguments_freep(char ***argv)
+{
+	for (char **arg = *argv; arg && *arg; arg++)
+		free(*arg);
+	free(*argv);
+}
+
+/* Makes the daemon's command line, with a --store for each file system among dirs. */
+static int make_arguments(const char *daemon_path, const char *socket_path, const char *const *dirs,
+			  size_t n_dirs, char ***ret_argv, char *text, size_t size)
+{
+	_cleanup_(arguments_freep) char **argv = calloc(2 * n_dirs + 6, sizeof(*argv));
+	_cleanup_(freep) dev_t *devices = calloc(n_dirs + 1, sizeof(*devices));
+	size_t n = 0, n_devices = 0;
+	bool is_whole;
+
+	if (!argv || !devices) {
+		(void)snprintf(text, size, "out of memory");
+		return -ENOMEM;
+	}
+	/* The configuration of the system's daemon is not for this one. */
+	is_whole = (argv[n++] = strdup(daemon_path)) && (argv[n++] = strdup("--socket")) &&
+		   (argv[n++] = strdup(socket_path)) && (argv[n++] = strdup("--config")) &&
+		   (argv[n++] = strdup("/dev/null"));
+	for (size_t i = 0; is_whole && i < n_dirs; i++) {
+		_cleanup_(freep) char *real = realpath(dirs[i], NULL);
+		struct stat st;
+		size_t known = 0;
+
+		if (!real || stat(real, &st) < 0) {
+			int r = -errno;
+
+			(void)snprintf(text, size, "%s: %s", dirs[i], strerror(-r));
+			return r;
+		}
+		while (known < n_devices && devices[known] != st.st_dev)
+			known++;
+		if (known < n_devices)
+			continue;
+		devices[n_devices++] = st.st_dev;
+		is_whole = (argv[n++] = strdup("--store")) &&
+			   asprintf(&argv[n], "private%zu=%s", n_devices, real) >= 0;
+		if (is_whole)
+			n++;
+		else
+			argv[n] = NULL;
+	}
+	if (!is_whole) {
+		(void)snprintf(text, size, "out of memory");
+		return -ENOMEM;
+	}
+	*ret_argv = TAKE_PTR(argv);
+	return 0;
+}
+
+static int make_directory(char *path, size_t size, char *text, size_t text_size)
+{
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+	const char *const parents[] = { runtime && *runtime == '/' ? runtime : "/tmp", "/tmp" };
+
+	/* $XDG_RUNTIME_DIR may name what is not there, or not ours: after sudo, for example. */
+	for (size_t i = 0; i < 2; i++)
+		if ((size_t)snprintf(path, size, "%s/dsaioctl-XXXXXX", parents[i]) < size &&
+		    mkdtemp(path))
+			return 0;
+	(void)snprintf(text, text_size, "%s: can not make a directory for the socket: %s", path,
+		       strerror(errno));
+	return -errno;
+}
+
+/* In the child: becomes the daemon.  Does not return. */
+static void run_daemon(char *const *argv, int log_fd, pid_t parent)
+{
+	int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	/* The keeper may have ended before this took effect: then nobody would stop us. */
+	if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != parent)
+		_exit(1);
+	if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(null_fd, STDOUT_FILENO) < 0 ||
+	    dup2(log_fd, STDERR_FILENO) < 0)
+		_exit(1);
+	(void)execv(argv[0], argv);
+	(void)dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));
+	_exit(1);
+}
+
+static void take_line(struct keeper *keeper)
+{
+	keeper->line[keeper->n_line] = '\0';
+	keeper->n_line = 0;
+	if (keeper->line[0] == '\0')
+		return;
+	memcpy(keeper->last, keeper->line, sizeof(keeper->last));
+	if (keeper->is_ready || !strstr(keeper->last, READY))
+		return;
+	keeper->is_ready = true;
+	/* If it does not arrive, dsaioctl is gone, and the pipe tells so. */
+	(void)!write(keeper->answer_fd, READY, strlen(READY));
+	(void)close(keeper->answer_fd);
+	keeper->answer_fd = -1;
+}
+
+/* Reads what the daemon says.  Returns false at its end. */
+static bool read_log(struct keeper *keeper)
+{
+	char buf[4096];
+	ssize_t n = read(keeper->log_fd, buf, sizeof(buf));
+
+	if (n < 0)
+		return errno == EINTR;
+	for (ssize_t i = 0; i < n; i++) {
+		if (buf[i] == '\n')
+			take_line(keeper);
+		else if (keeper->n_line < LINE_BYTES - 1)
+			keeper->line[keeper->n_line++] = buf[i];
+	}
+	return n > 0;
+}
+
+/* Asks the daemon to stop, reading on so that it never waits for a reader of its log. */
+static void stop_daemon(struct keeper *keeper)
+{
+	struct pollfd fd = { .fd = keeper->log_fd, .events = POLLIN };
+
+	(void)kill(keeper->daemon, SIGTERM); /* it is our child, not yet waited for */
+	while (poll(&fd, 1, STOP_WAIT_MSEC) > 0)
+		if (!read_log(keeper))
+			return;
+	(void)kill(keeper->daemon, SIGKILL);
+}
+
+static void keeper_run(struct keeper *keeper)
+{
+	struct pollfd fds[2] = { { .fd = keeper->log_fd, .events = POLLIN },
+				 { .fd = keeper->command_fd } };
+	bool is_alive = true, is_asked = false;
+
+	while (is_alive && !is_asked) {
+		if (poll(fds, 2, -1) < 0)
+			continue; /* EINTR */
+		if (fds[0].revents)
+			is_alive = read_log(keeper);
+		is_asked = fds[1].revents != 0; /* POLLHUP */
+	}
+	if (is_asked) {
+		stop_daemon(keeper);
+	} else {
+		if (keeper->n_line)
+			take_line(keeper);
+		if (!keeper->is_ready)
+			(void)!write(keeper->answer_fd, keeper->last, strlen(keeper->last));
+		else
+			(void)dprintf(STDERR_FILENO, "dsaioctl: its private daemon ended: %s\n",
+				      keeper->last);
+	}
+	while (waitpid(keeper->daemon, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* In the child: keeps the daemon.  Does not return. */
+static void run_keeper(struct keeper *keeper, char *const *argv, const char *dir,
+		       const char *socket_path)
+{
+	pid_t self;
+	char lock_path[PATH_MAX];
+	int log_fds[2];
+
+	/* Ctrl-C is for dsaioctl, which we outlive to clean up. */
+	if (setsid() < 0 || pipe2(log_fds, O_CLOEXEC) < 0)
+		_exit(1);
+	(void)signal(SIGPIPE, SIG_IGN);
+	self = getpid();
+	keeper->log_fd = log_fds[0];
+	keeper->daemon = fork();
+	if (keeper->daemon == 0)
+		run_daemon(argv, log_fds[1], self);
+	(void)close(log_fds[1]);
+	if (keeper->daemon > 0)
+		keeper_run(keeper);
+
+	(void)snprintf(lock_path, sizeof(lock_path), "%s.lock", socket_path);
+	(void)unlink(socket_path); /* the daemon took it away, unless it was killed */
+	(void)unlink(lock_path);
+	(void)rmdir(dir);
+	_exit(0);
+}
+
+/* Reads the keeper's answer.  Returns 0 if the daemon is ready. */
+static int read_answer(int fd, char *text, size_t size)
+{
+	char answer[LINE_BYTES + 1];
+	size_t n_answer = 0;
+	ssize_t n;
+
+	while ((n = read(fd, answer + n_answer, LINE_BYTES - n_answer)) != 0) {
+		if (n < 0 && errno != EINTR)
+			break;
+		if (n > 0)
+			n_answer += (size_t)n;
+	}
+	answer[n_answer] = '\0';
+	if (strcmp(answer, READY) == 0)
+		return 0;
+	(void)snprintf(text, size, "the private daemon did not start: %s",
+		       n_answer ? answer : "it said nothing");
+	return -ECHILD;
+}
+
+int private_start(const char *const *dirs, size_t n_dirs, struct private_daemon *ret_daemon,
+		  char *text, size_t size)
+{
+	_cleanup_(closep) int command_read = -1, command_write = -1;
+	_cleanup_(closep) int answer_read = -1, answer_write = -1;
+	char daemon_path[PATH_MAX + 16], dir[DIR_BYTES], socket_path[DIR_BYTES + 8];
+	int pair[2], r;
+	_cleanup_(arguments_freep) char **argv = NULL;
+	pid_t keeper;
+
+	r = spawn_find(daemon_path, sizeof(daemon_path));
+	if (r < 0) {
+		(void)snprintf(text, size, "%s", dsaio_error());
+		return r;
+	}
+	r = make_directory(dir, sizeof(dir), text, size);
+	if (r < 0)
+		return r;
+	(void)snprintf(socket_path, sizeof(socket_path), "%s/s.sock", dir);
+	r = make_arguments(daemon_path, socket_path, dirs, n_dirs, &argv, text, size);
+	if (r < 0) {
+		(void)rmdir(dir);
+		return r;
+	}
+	if (pipe2(pair, O_CLOEXEC) == 0) {
+		command_read = pair[0];
+		command_write = pair[1];
+	}
+	if (command_read >= 0 && pipe2(pair, O_CLOEXEC) == 0) {
+		answer_read = pair[0];
+		answer_write = pair[1];
+	}
+	keeper = answer_read >= 0 ? fork() : -1;
+	if (keeper == 0) {
+		struct keeper k = { .command_fd = command_read, .answer_fd = answer_write };
+
+		(void)close(command_write); /* else its end would never come */
+		(void)close(answer_read);
+		run_keeper(&k, argv, dir, socket_path);
+	}
+	r = -errno;
+	if (keeper < 0) {
+		(void)rmdir(dir);
+		(void)snprintf(text, size, "can not start a private daemon: %s", strerror(-r));
+		return r;
+	}
+	close_now(&answer_write);
+	r = read_answer(answer_read, text, size);
+	if (r < 0) {
+		close_now(&command_write);
+		(void)waitpid(keeper, NULL, 0);
+		return r;
+	}
+	*ret_daemon = (struct private_daemon){ .keeper = keeper,
+					       .pipe_fd = TAKE_FD(command_write) };
+	memcpy(ret_daemon->socket_path, socket_path, sizeof(socket_path));
+	return 0;
+}
+
+void private_stop(struct private_daemon *daemon)
+{
+	if (daemon->keeper <= 0)
+		return;
+	(void)close(daemon->pipe_fd);
+	while (waitpid(daemon->keeper, NULL, 0) < 0 && errno == EINTR)
+		;
+	*daemon = (struct private_daemon){ .pipe_fd = -1 };
+}

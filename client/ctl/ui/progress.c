@@ -1,0 +1,310 @@
+#include "client/ctl/ui/progress.h"
+
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+#include "proto/util/escape.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define LONG_NSEC 2000000000u	  /* shorter commands need no bar */
+#define TRUSTED_NSEC 500000000u	  /* from here on the estimate is worth something: a guess */
+#define ESTIMATE_NSEC 1000000000u /* no estimate is better than that */
+#define REDRAW_NSEC 100000000u	  /* faster is not seen */
+#define WIDTH_DEFAULT 80u
+#define BAR_MAX 40u
+#define POINT_BYTES 48u /* two numbers */
+
+static uint64_t time_left_nsec(uint64_t done_bytes, uint64_t total_bytes, uint64_t elapsed_nsec)
+{
+	return (uint64_t)((double)elapsed_nsec * (double)(total_bytes - done_bytes) /
+			  (double)done_bytes);
+}
+
+bool progress_is_long(uint64_t done_bytes, uint64_t total_bytes, uint64_t elapsed_nsec)
+{
+	if (elapsed_nsec >= LONG_NSEC)
+		return true;
+	if (elapsed_nsec < TRUSTED_NSEC || done_bytes == 0 || done_bytes >= total_bytes ||
+	    total_bytes == UINT64_MAX)
+		return false;
+	return elapsed_nsec + time_left_nsec(done_bytes, total_bytes, elapsed_nsec) > LONG_NSEC;
+}
+
+void progress_format(char *text, size_t size, const char *label, uint64_t done_bytes,
+		     uint64_t total_bytes, uint64_t elapsed_nsec, unsigned width)
+{
+	char done[UNITS_TEXT_BYTES], total[UNITS_TEXT_BYTES], rate[UNITS_TEXT_BYTES];
+	char left[UNITS_TEXT_BYTES] = "?", numbers[4 * UNITS_TEXT_BYTES + 32], bar[BAR_MAX + 1];
+	size_t taken, bar_width;
+	uint64_t left_nsec = 0;
+	double share;
+
+	(void)units_format_size(done, done_bytes);
+	(void)units_format_rate(rate, done_bytes, elapsed_nsec);
+	if (total_bytes == UINT64_MAX) {
+		(void)snprintf(text, size, "%s  %s  %s  %s", label, done, rate,
+			       units_format_nsec(left, elapsed_nsec));
+		return;
+	}
+	if (done_bytes > total_bytes) /* a file that grew */
+		total_bytes = done_bytes;
+	share = total_bytes ? (double)done_bytes / (double)total_bytes : 1;
+	if (done_bytes)
+		left_nsec = time_left_nsec(done_bytes, total_bytes, elapsed_nsec);
+	if (done_bytes && left_nsec < ESTIMATE_NSEC)
+		(void)snprintf(left, sizeof(left), "under 1 s");
+	else if (done_bytes)
+		(void)units_format_nsec(left, left_nsec);
+	(void)snprintf(numbers, sizeof(numbers), " %3.0f%%  %s of %s  %s  ETA %s", 100 * share,
+		       done, units_format_size(total, total_bytes), rate, left);
+
+	taken = strlen(label) + strlen(numbers) + strlen(" []");
+	bar_width = width > taken + 1 ? width - taken - 1 : 0; /* a full last column would wrap */
+	if (bar_width > BAR_MAX)
+		bar_width = BAR_MAX;
+	if (bar_width < 4) {
+		(void)snprintf(text, size, "%s%s", label, numbers);
+		return;
+	}
+	(void)snprintf(text, size, "%s [%s]%s", label, units_format_bar(bar, bar_width, share),
+		       numbers);
+}
+
+void progress_start(struct progress *progress, const char *label, uint64_t total_bytes)
+{
+	*progress = (struct progress){ .label = label,
+				       .total_bytes = total_bytes,
+				       .start_nsec = clock_nsec(),
+				       .is_terminal = isatty(STDERR_FILENO) };
+}
+
+void progress_update(struct progress *progress, uint64_t done_bytes)
+{
+	uint64_t now = clock_nsec(), elapsed = now - progress->start_nsec;
+	struct winsize size = { 0 };
+	char line[256];
+
+	if (!progress->is_terminal || now - progress->drawn_nsec < REDRAW_NSEC)
+		return;
+	if (!progress->drawn_nsec && !progress_is_long(done_bytes, progress->total_bytes, elapsed))
+		return;
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+		size.ws_col = WIDTH_DEFAULT;
+	progress_format(line, sizeof(line), progress->label, done_bytes, progress->total_bytes,
+			elapsed, size.ws_col);
+	(void)fprintf(stderr, "\r%s\033[K", line); /* nobody to tell if standard error fails */
+	(void)fflush(stderr);
+	progress->drawn_nsec = now;
+}
+
+void progress_stop(struct progress *progress)
+{
+	if (progress->drawn_nsec)
+		(void)fputs("\r\033[K", stderr);
+	progress->drawn_nsec = 0;
+	progress->is_terminal = false;
+}
+
+/* ---- points ---- */
+
+uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_t now_nsec)
+{
+	uint64_t all_nsec = 0, running = 0;
+	size_t n_done = 0;
+	double left = 0;
+
+	if (points->given_nsec) {
+		const uint64_t since = now_nsec - points->given_nsec;
+
+		return points->given_left_nsec > since ? points->given_left_nsec - since : 0;
+	}
+	for (unsigned k = 0; k < PROGRESS_KINDS; k++) {
+		all_nsec += points->kinds[k].nsec;
+		n_done += points->kinds[k].n_done;
+	}
+	if (n_done == 0)
+		return UINT64_MAX;
+	for (unsigned k = 0; k < PROGRESS_KINDS; k++) {
+		size_t n = points->kinds[k].n_done;
+		double mean = n ? (double)points->kinds[k].nsec / (double)n
+				: (double)all_nsec / (double)n_done;
+
+		left += mean * (double)points->kinds[k].n_left;
+		/* No point is over before it has ended. */
+		if (points->begun_nsec && k == points->kind) {
+			running = now_nsec - points->begun_nsec;
+			left -= (double)running < mean ? (double)running : mean;
+		}
+	}
+	return left > 0 ? (uint64_t)left : 0;
+}
+
+static void format_left(char *text, uint64_t left_nsec)
+{
+	if (left_nsec == UINT64_MAX)
+		(void)snprintf(text, UNITS_TEXT_BYTES, "?");
+	else if (left_nsec < ESTIMATE_NSEC)
+		(void)snprintf(text, UNITS_TEXT_BYTES, "under 1 s");
+	else
+		(void)units_format_nsec(text, left_nsec);
+}
+
+static size_t points_done(const struct progress_points *points)
+{
+	size_t n_left = 0;
+
+	for (unsigned k = 0; k < PROGRESS_KINDS; k++)
+		n_left += points->kinds[k].n_left;
+	return points->n_all - n_left;
+}
+
+/* "3 of 32", or "3" while nobody knows how many there will be. */
+static void format_point(char *text, size_t size, const struct progress_points *points, size_t n)
+{
+	if (n > points->n_all)
+		(void)snprintf(text, size, "%zu", n);
+	else
+		(void)snprintf(text, size, "%zu of %zu", n, points->n_all);
+}
+
+void progress_points_format(char *text, size_t size, const struct progress_points *points,
+			    uint64_t now_nsec, unsigned width)
+{
+	const size_t n = points_done(points) + (points->begun_nsec ? 1 : 0);
+	const size_t len = strlen(points->text);
+	const char *last = points->text, *cut = "";
+	char left[UNITS_TEXT_BYTES], point[POINT_BYTES];
+	size_t taken, room;
+
+	format_left(left, progress_points_left_nsec(points, now_nsec));
+	format_point(point, sizeof(point), points, n);
+	taken = strlen(points->label) + strlen(": point ") + strlen(point) + strlen("    ETA ") +
+		strlen(left);
+	room = width > taken + 1 ? width - taken - 1 : 0; /* a full last column would wrap */
+	if (len > room) {
+		/* The speed stands at its end. */
+		cut = "...";
+		last = room > strlen(cut) ? points->text + len - (room - strlen(cut)) : NULL;
+	}
+	if (!last || !len)
+		(void)snprintf(text, size, "%s: point %s  ETA %s", points->label, point, left);
+	else
+		(void)snprintf(text, size, "%s: point %s  %s%s  ETA %s", points->label, point, cut,
+			       last, left);
+}
+
+void progress_points_start(struct progress_points *points, const char *label, size_t n_done,
+			   const size_t n_left[PROGRESS_KINDS])
+{
+	*points = (struct progress_points){ .label = label,
+					    .n_all = n_done,
+					    .is_terminal = isatty(STDERR_FILENO) };
+	for (unsigned k = 0; k < PROGRESS_KINDS; k++) {
+		points->kinds[k].n_left = n_left[k];
+		points->n_all += n_left[k];
+	}
+}
+
+void progress_points_tick(struct progress_points *points)
+{
+	uint64_t now = clock_nsec();
+	struct winsize size = { 0 };
+	char line[PROGRESS_TEXT_BYTES + 160];
+
+	if (!points->is_terminal)
+		return;
+	/* A line that wraps could not be drawn over. */
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+		size.ws_col = WIDTH_DEFAULT;
+	progress_points_format(line, sizeof(line), points, now, size.ws_col);
+	if (strlen(line) >= size.ws_col)
+		line[size.ws_col - 1] = '\0';
+	(void)fprintf(stderr, "\r%s\033[K", line); /* nobody to tell if standard error fails */
+	(void)fflush(stderr);
+	points->drawn_nsec = now;
+}
+
+void progress_points_begin(struct progress_points *points, unsigned kind)
+{
+	points->kind = kind;
+	points->begun_nsec = clock_nsec();
+	progress_points_tick(points);
+}
+
+void progress_points_estimate(struct progress_points *points, size_t n_left, uint64_t left_nsec)
+{
+	points->n_all = points_done(points) + n_left;
+	for (unsigned k = 0; k < PROGRESS_KINDS; k++)
+		points->kinds[k].n_left = 0;
+	points->kinds[points->kind].n_left = n_left;
+	points->given_nsec = clock_nsec();
+	points->given_left_nsec = left_nsec;
+}
+
+bool progress_points_is_told(struct progress_points *points)
+{
+	const size_t n = points_done(points);
+	const unsigned tenths = points->n_all ? (unsigned)(10 * n / points->n_all) : 0;
+
+	if (tenths < points->next_tenths && !points->tells_all)
+		return false;
+	points->next_tenths = tenths + 1;
+	return true;
+}
+
+void progress_points_end(struct progress_points *points, const char *text)
+{
+	_cleanup_(freep) char *escaped = NULL;
+	uint64_t now = clock_nsec();
+	char left[UNITS_TEXT_BYTES], point[POINT_BYTES];
+
+	points->kinds[points->kind].nsec += now - points->begun_nsec;
+	points->kinds[points->kind].n_done++;
+	if (points->kinds[points->kind].n_left > 0)
+		points->kinds[points->kind].n_left--;
+	points->begun_nsec = 0;
+	/* An error in it may have names. */
+	(void)escape_text(points->text, sizeof(points->text), text);
+	if (points->is_terminal) {
+		progress_points_tick(points);
+		return;
+	}
+	if (!progress_points_is_told(points))
+		return;
+	format_left(left, progress_points_left_nsec(points, now));
+	format_point(point, sizeof(point), points, points_done(points));
+	escaped = escape_new(text);
+	(void)fprintf(stderr, "%s: point %s: %s, %s left\n", points->label, point,
+		      escaped ? escaped : points->text, left);
+}
+
+void progress_points_clear(struct progress_points *points)
+{
+	if (points->drawn_nsec)
+		(void)fputs("\r\033[K", stderr); /* nobody to tell if standard error fails */
+	points->drawn_nsec = 0;
+}
+
+void progress_points_note(struct progress_points *points, const char *format, ...)
+{
+	va_list args;
+
+	progress_points_clear(points);
+	va_start(args, format);
+	(void)vfprintf(stderr, format, args);
+	va_end(args);
+	(void)fputc('\n', stderr);
+	progress_points_tick(points);
+}
+
+void progress_points_stop(struct progress_points *points)
+{
+	progress_points_clear(points);
+	points->is_terminal = false;
+}

@@ -1,0 +1,92 @@
+/*
+ * One line on standard error that tells how far a long command is.
+ *
+ * Of bytes: bar, percent, rate, time left; it shows only on a terminal, and only when the command
+ * takes over two seconds, so short commands and logs stay quiet.
+ *
+ * Of points that are measured: point k of n, what the last one came to, time left; where there is
+ * no terminal, a plain line for the first point and for each tenth of all instead.
+ */
+#ifndef DSAIO_CLIENT_CTL_UI_PROGRESS_H
+#define DSAIO_CLIENT_CTL_UI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct progress {
+	const char *label; /* borrowed */
+	uint64_t total_bytes;
+	uint64_t start_nsec, drawn_nsec; /* CLOCK_MONOTONIC; the last drawing, 0: none yet */
+	bool is_terminal;
+};
+
+/*
+ * Writes the line, without its end, into text.  width: columns of the terminal.
+ * total_bytes: UINT64_MAX: nobody knows; then there is no bar.
+ */
+void progress_format(char *text, size_t size, const char *label, uint64_t done_bytes,
+		     uint64_t total_bytes, uint64_t elapsed_nsec, unsigned width);
+
+/* Is a command that did so much in this time one of over two seconds? */
+bool progress_is_long(uint64_t done_bytes, uint64_t total_bytes, uint64_t elapsed_nsec);
+
+void progress_start(struct progress *progress, const char *label, uint64_t total_bytes);
+void progress_update(struct progress *progress, uint64_t done_bytes);
+
+/* Takes the line away, so that what is printed next has it to itself. */
+void progress_stop(struct progress *progress);
+
+/* ---- points ---- */
+
+#define PROGRESS_KINDS 2u /* of points that may take different times: reads, writes */
+#define PROGRESS_TEXT_BYTES 160u
+
+struct progress_points {
+	const char *label; /* borrowed */
+	struct {
+		size_t n_left, n_done;
+		uint64_t nsec; /* of those done here */
+	} kinds[PROGRESS_KINDS];
+	size_t n_all;
+	unsigned kind; /* of the point that is under way */
+	uint64_t begun_nsec, drawn_nsec;
+	uint64_t given_nsec, given_left_nsec; /* when somebody knew better, and what; 0: nobody */
+	char text[PROGRESS_TEXT_BYTES];	      /* the last point's numbers */
+	unsigned next_tenths;		      /* of all points: then the next plain line is due */
+	bool tells_all;			      /* set by the caller: a plain line for each point */
+	bool is_terminal;
+};
+
+/*
+ * How long all that is left takes: each kind's own mean (that of all, while none of a kind is
+ * done), less what the point under way has had.  UINT64_MAX: nobody knows yet.
+ */
+uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_t now_nsec);
+
+/*
+ * Writes the line, without its end, into text.  width: columns of the terminal; what the last point
+ * came to is shortened at its beginning, so that the time left is always there.
+ */
+void progress_points_format(char *text, size_t size, const struct progress_points *points,
+			    uint64_t now_nsec, unsigned width);
+
+/* Without a terminal, after each point: is a line due? */
+bool progress_points_is_told(struct progress_points *points);
+
+/* n_done: points of an earlier run, which only count.  n_left: of each kind. */
+void progress_points_start(struct progress_points *points, const char *label, size_t n_done,
+			   const size_t n_left[PROGRESS_KINDS]);
+void progress_points_begin(struct progress_points *points, unsigned kind);
+/* Where points differ too much for a mean: how many are left, and how long they take. */
+void progress_points_estimate(struct progress_points *points, size_t n_left, uint64_t left_nsec);
+void progress_points_tick(struct progress_points *points); /* draws anew, on a terminal */
+void progress_points_end(struct progress_points *points, const char *text);
+/* A line of its own, above. */
+void progress_points_note(struct progress_points *points, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Takes the line away until the next tick, so that what is printed has it to itself. */
+void progress_points_clear(struct progress_points *points);
+void progress_points_stop(struct progress_points *points); /* takes the line away */
+
+#endif

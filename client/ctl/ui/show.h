@@ -1,0 +1,80 @@
+/*
+ * What a daemon says of itself, as text: pieces of tables and of JSON that commands share.
+ *
+ * JSON has all numbers as they came: bytes, nanoseconds, whole ids.
+ */
+#ifndef DSAIO_CLIENT_CTL_UI_SHOW_H
+#define DSAIO_CLIENT_CTL_UI_SHOW_H
+
+#include "client/ctl/ui/table.h"
+#include "proto/dsaio.pb-c.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct json_object;
+
+const char *show_class(Wire__Class io_class);
+
+/* An id's index, which is small; the rest tells it from those that had the index before. */
+uint32_t show_id(uint32_t id);
+
+/* The store of that id, or NULL. */
+const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id);
+
+/* Prints how many clients are shown, if these are not all. */
+void show_left_out(const Wire__StatusReply *status);
+
+/* The same; then a line about clients of other users, if any. */
+void show_others(const Wire__StatusReply *status);
+
+/*
+ * Prints what file systems have not answered, under a title, with an empty line behind; or
+ * nothing.  Returns 0, -ENOMEM or -EIO.
+ */
+int show_stuck(const Wire__StatusReply *status, FILE *out);
+
+/* ---- cells ---- */
+
+#define SHOW_COUNTER_COLUMNS                                                                 \
+	{ "OPEN", true }, { "READS", true }, { "READ", true }, { "WRITES", true },           \
+		{ "WRITTEN", true }, { "SYNCS", true }, { "ERRORS", true }, { "P50", true }, \
+	{                                                                                    \
+		"P99", true                                                                  \
+	}
+#define SHOW_N_COUNTER_COLUMNS 9
+
+/* For these columns; NULL: a '-' in each. */
+void show_counters(struct table *table, const Wire__Counters *counters);
+
+#define SHOW_TIME_COLUMNS                      \
+	{ "QUEUE", true }, { "DEVICE", true }, \
+	{                                      \
+		"DELIVERY", true               \
+	}
+#define SHOW_N_TIME_COLUMNS 3
+
+/* For these: shares of all the time that ops took; '-' where it is not known. */
+void show_times(struct table *table, const Wire__Counters *counters);
+
+/* The sums over a client's channels; no percentiles. */
+Wire__Counters show_sum(const Wire__Client *client);
+
+/* "1 MiB x 128", and what is not as it mostly is; NULL: "store's", to which it was left. */
+void show_profile(struct table *table, const Wire__Profile *profile);
+
+/* "3/0": the client's number and the handle's. */
+void show_handle(struct table *table, const Wire__Client *client, const Wire__Handle *handle);
+
+/* ---- JSON; NULL is null ---- */
+
+struct json_object *show_pool_json(const Wire__Pool *pool);
+struct json_object *show_store_json(const Wire__Store *store);
+struct json_object *show_stores_json(Wire__Store *const *stores, size_t n);
+struct json_object *show_clients_json(const Wire__StatusReply *status);
+/* Adds clients_shown, clients_total and others. */
+void show_others_json(struct json_object *object, const Wire__StatusReply *status);
+struct json_object *show_stuck_json(const Wire__StatusReply *status);
+
+#endif

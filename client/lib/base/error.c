@@ -1,0 +1,110 @@
+#include "client/lib/base/error.h"
+
+#include "client/lib/base/debug.h"
+#include "client/lib/dsaio.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static _Thread_local char error_text[ERROR_TEXT_BYTES];
+
+const char *dsaio_error(void)
+{
+	return error_text;
+}
+
+/*
+ * Formats into a copy first: an argument may be the old sentence.  What is too long is cut.
+ */
+static void error_set(const char *format, va_list args, const char *reason)
+{
+	char text[ERROR_TEXT_BYTES];
+	int n = vsnprintf(text, sizeof(text), format, args);
+
+	if (reason && n >= 0 && (size_t)n < sizeof(text))
+		(void)snprintf(text + n, sizeof(text) - (size_t)n, ": %s", reason);
+	memcpy(error_text, text, sizeof(text));
+	debug_log("error: %s", error_text);
+}
+
+int error_fail(int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	error_set(format, args, NULL);
+	va_end(args);
+	return error;
+}
+
+int error_fail_errno(int error, const char *format, ...)
+{
+	struct rlimit limit = { 0 };
+	char text[192];
+	const char *reason = text;
+	va_list args;
+
+	if (error == -EMFILE) { /* not the daemon's: those come with its own sentence */
+		(void)getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail */
+		(void)snprintf(text, sizeof(text),
+			       "this process has as many descriptors open as it may (RLIMIT_NOFILE "
+			       "%ju): raise it (ulimit -n), or close some",
+			       (uintmax_t)limit.rlim_cur);
+	} else {
+		reason = strerror_r(-error, text, sizeof(text));
+	}
+	va_start(args, format);
+	error_set(format, args, reason);
+	va_end(args);
+	return error;
+}
+
+/* What a person can do about an errno that an op ended with. */
+static const struct {
+	int error;
+	const char *advice;
+} advices[] = {
+	{ ENOSPC, "free some space on that file system, then write again" },
+	{ EDQUOT, "free some of the user's quota there, then write again" },
+	{ EFBIG, "the file may not grow that large: see ulimit -f and the file system's limit" },
+	{ EIO, "the device or file system reports an error: see the kernel's log (dmesg)" },
+	{ EROFS, "the file system is mounted read-only" },
+	{ EFAULT, "the buffer is not memory that this process may use so" },
+	{ ECANCELED, "it was cancelled; what the range holds is undefined" },
+	{ ETIMEDOUT, "the handle's op_timeout_usec is over; what the range holds is undefined" },
+	{ ECONNRESET, "the daemon went away: start it again, then connect again" },
+};
+
+void error_op_text(const struct error_op *op, char *text, size_t size)
+{
+	bool is_sync = !op->len;
+	char reason[128], size_now[64] = "";
+	const char *advice = NULL;
+	const char *to_or_from = strcmp(op->verb, "pread") == 0 ? "from" : "to";
+
+	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]) && !op->because; i++)
+		if (advices[i].error == op->error)
+			advice = advices[i].advice;
+	if (op->because)
+		advice = op->because;
+	if (op->file_size >= 0)
+		(void)snprintf(size_now, sizeof(size_now),
+			       "; the file's size is now %" PRId64 " bytes", op->file_size);
+	if (is_sync)
+		(void)snprintf(text, size, "%s of %s failed: %s%s%s", op->verb, op->file,
+			       strerror_r(op->error, reason, sizeof(reason)), advice ? ": " : "",
+			       advice ? advice : "");
+	else
+		(void)snprintf(text, size,
+			       "%s of %" PRIu64 " bytes at %" PRIu64 " %s %s failed after %" PRIu64
+			       " bytes: %s%s%s%s",
+			       op->verb, op->len, op->off, to_or_from, op->file, op->done,
+			       strerror_r(op->error, reason, sizeof(reason)), size_now,
+			       advice ? ": " : "", advice ? advice : "");
+}

@@ -1,0 +1,37 @@
+/*
+ * Public structs that begin with their size, a size_t that the program sets.
+ *
+ * Later versions add fields at the end, for which zero means the default.  Program and library can be
+ * of different versions, so a size other than the library's is no error:
+ *
+ *     smaller  the program is older: the fields that it lacks have their defaults.  Smaller than in
+ *              the first version is -EINVAL: no program has such a struct.
+ *     larger   the program is newer: if the fields that the library does not know are zero, it needs
+ *              none of them; else -E2BIG.
+ */
+#ifndef DSAIO_CLIENT_LIB_BASE_SIZED_H
+#define DSAIO_CLIENT_LIB_BASE_SIZED_H
+
+#include <stddef.h>
+
+struct sized {
+	const char *name;   /* for sentences: "struct dsaio_profile" */
+	size_t size_bytes;  /* in this version */
+	size_t first_bytes; /* in the first version */
+};
+
+extern const struct sized SIZED_PROFILE, SIZED_HANDLE_OPTIONS;
+
+/*
+ * Reads a struct of the program's.  *ret has this version's layout and all defaults before; its size
+ * is set to this version's.  Returns 0, -EINVAL or -E2BIG, with a sentence.
+ */
+int sized_read(const char *function, const struct sized *kind, const void *given, void *ret);
+
+/*
+ * Fills in a struct of the program's, which has set its size, from one of this version.  Fields that
+ * the library does not know become zero.  Returns 0 or -EINVAL, with a sentence.
+ */
+int sized_write(const char *function, const struct sized *kind, const void *ours, void *ret_given);
+
+#endif

@@ -1,0 +1,67 @@
+/*
+ * The file cache's table: files by what they are opened by, and which idle one is the next to go.
+ *
+ * A key is a path, or the number of a descriptor of the program's, with the access mode.  Of each
+ * key the table has one entry at most.  What the entry is, is told apart from it: the kernel's
+ * answer to statx(2), which the caller compares at each use, since the same path may be another
+ * file by then (it was replaced, or the directory changed), and the same number another descriptor.
+ *
+ * An idle entry is one that nobody has open.  They stand in the order in which they became idle.
+ *
+ * Knows neither system calls nor the daemon.  No lock: the caller's.
+ */
+#ifndef DSAIO_CLIENT_LIB_IO_CACHE_H
+#define DSAIO_CLIENT_LIB_IO_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct statx;
+
+struct cache_key {
+	const char *path; /* NULL: by fd; borrowed, as long as the entry is in the table */
+	int fd;
+	int access_mode;
+};
+
+/* What statx(2) tells of an inode, as far as that never changes. */
+struct cache_identity {
+	uint64_t dev, ino, rdev;
+	uint32_t kind; /* S_IFMT of the mode */
+	/* When it was made, 0 where that is not kept: shows numbers that are used again while the
+	   file is open, as some network file systems do. */
+	uint64_t born_nsec;
+};
+struct cache_identity cache_identity_of(const struct statx *stx);
+bool cache_is_same(const struct cache_identity *a, const struct cache_identity *b);
+
+/* A part of what it is the entry of. */
+struct cache_entry {
+	struct cache_key key;
+	struct cache_entry *next; /* in its bucket */
+	struct cache_entry *older, *newer;
+	bool is_listed, is_idle;
+};
+
+/* All zero is an empty one. */
+struct cache {
+	struct cache_entry **buckets;
+	size_t n_buckets, n_entries; /* n_buckets: 0 or a power of two */
+	struct cache_entry *oldest, *newest;
+};
+
+void cache_deinit(struct cache *cache); /* the entries are the caller's */
+
+struct cache_entry *cache_find(const struct cache *cache, const struct cache_key *key);
+
+/* Lists it by entry->key; false: there is one already, or no memory. */
+bool cache_add(struct cache *cache, struct cache_entry *entry);
+/* Takes it off, idle or not; one that is not listed, too. */
+void cache_remove(struct cache *cache, struct cache_entry *entry);
+
+/* A listed entry becomes idle, the newest; or is used again. */
+void cache_set_idle(struct cache *cache, struct cache_entry *entry);
+void cache_set_used(struct cache *cache, struct cache_entry *entry);
+
+#endif

@@ -1,0 +1,206 @@
+#include "client/lib/io/channel.h"
+
+#include "client/lib/base/debug.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#define BOARD_BYTES 4096u
+
+void channel_close(struct channel *channel)
+{
+	if (!channel)
+		return;
+	if (channel->map) /* our own mappings: can not fail */
+		(void)munmap(channel->map, channel->map_bytes);
+	if (channel->board)
+		(void)munmap(channel->board, BOARD_BYTES);
+	if (channel->bell_fd >= 0)
+		(void)close(channel->bell_fd); /* an eventfd has nothing left to say */
+	(void)pthread_mutex_destroy(&channel->submit_lock);
+	free(channel->rows);
+	free(channel->free_rows);
+	free(channel);
+}
+
+static void channel_closep(struct channel **channel)
+{
+	channel_close(*channel);
+}
+
+static int channel_map(struct channel *channel, uint32_t entries, const int *fds)
+{
+	int r;
+
+	if (entries < RING_ENTRIES_MIN || entries > RING_ENTRIES_MAX || (entries & (entries - 1)))
+		return -EPROTO;
+	channel->map_bytes = ring_bytes(entries);
+	r = conn_map(fds[0], channel->map_bytes, PROT_READ | PROT_WRITE, &channel->map);
+	if (r < 0)
+		return r;
+	r = conn_map(fds[2], BOARD_BYTES, PROT_READ, &channel->board);
+	if (r < 0)
+		return r;
+	r = ring_client_init(&channel->ring, channel->map, channel->board, entries);
+	if (r < 0)
+		return r;
+	channel->rows = calloc(entries, sizeof(*channel->rows));
+	channel->free_rows = calloc(entries, sizeof(*channel->free_rows));
+	if (!channel->rows || !channel->free_rows)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < entries; i++) {
+		channel->rows[i].id = i;
+		channel->free_rows[i] = i;
+	}
+	return 0;
+}
+
+int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, uint32_t entries,
+		 struct channel **ret_channel)
+{
+	_cleanup_(channel_closep) struct channel *channel = calloc(1, sizeof(*channel));
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
+	int fds[FRAME_FDS_MAX];
+	unsigned n_fds = 0;
+	int r;
+
+	if (!channel)
+		return error_fail_errno(-ENOMEM, "channel");
+	channel->client = client;
+	channel->bell_fd = -1;
+	(void)pthread_mutex_init(&channel->submit_lock, NULL); /* can not fail by default */
+	body.handle = handle;
+	body.store = store;
+	body.entries = entries;
+	request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
+	request.channel_open = &body;
+	r = conn_call(client->conn, "channel", &request, NULL, 0, &reply, fds, &n_fds);
+	if (r < 0)
+		return r;
+	channel->id = reply->channel_open->channel;
+	channel->store = store;
+	r = n_fds == 3 ? channel_map(channel, reply->channel_open->entries, fds) : -EPROTO;
+	if (n_fds == 3)
+		channel->bell_fd = TAKE_FD(fds[1]);
+	for (unsigned i = 0; i < n_fds; i++)
+		closep(&fds[i]); /* the mappings hold them */
+	if (r == -EPROTO)
+		conn_break(client->conn);
+	if (r < 0) /* the handle's end ends the daemon's part */
+		return error_fail_errno(r, "channel: the daemon made one, but its rings can not be "
+					   "used here");
+	debug_log("channel: %#x of handle %#x on store %u, %u entries", channel->id, handle, store,
+		  channel->ring.entries);
+	*ret_channel = TAKE_PTR(channel);
+	return 0;
+}
+
+int channel_put(struct channel *channel, struct dsaio_op *op, struct ring_entry *entry)
+{
+	struct ring_client *ring = &channel->ring;
+	struct channel_row *row;
+	bool must_ring;
+
+	(void)pthread_mutex_lock(&channel->submit_lock); /* a plain mutex: can not fail */
+	if (atomic_load(&channel->is_dead) || !ring_client_room(ring)) {
+		bool is_dead = atomic_load(&channel->is_dead);
+
+		(void)pthread_mutex_unlock(&channel->submit_lock);
+		return is_dead ? -ENOTCONN : -EAGAIN;
+	}
+	row = &channel->rows[channel->free_rows[ring->tail & (ring->entries - 1)]];
+	row->id += UINT64_C(1) << 32; /* the next generation */
+	atomic_store(&op->ring_id, row->id);
+	op->put_nsec = clock_nsec();
+	entry->id = row->id;
+	/* release: the consumer, who acquires, finds the op filled in */
+	atomic_store_explicit(&row->op, op, memory_order_release);
+	ring_client_put(ring, entry);
+	must_ring = ring_client_submit(ring);
+	(void)pthread_mutex_unlock(&channel->submit_lock);
+	if (must_ring) /* full: it is readable all the more */
+		(void)eventfd_write(channel->bell_fd, 1);
+	return 0;
+}
+
+int channel_cancel(const struct dsaio_op *op)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__Cancel body = WIRE__CANCEL__INIT;
+
+	body.channel = op->channel->id;
+	body.id = atomic_load(&op->ring_id);
+	if (!body.id)
+		return 0;
+	request.body_case = WIRE__REQUEST__BODY_CANCEL;
+	request.cancel = &body;
+	return conn_call(op->channel->client->conn, "op_cancel", &request, NULL, 0, NULL, NULL,
+			 NULL);
+}
+
+void channel_consume(struct channel *channel, struct op_list *list)
+{
+	struct ring_client *ring = &channel->ring;
+	uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed); /* ours */
+	uint64_t now, nsec = 0;
+	uint32_t n, i;
+
+	if (channel->is_broken)
+		return;
+	n = ring_client_ready(ring);
+	if (!n)
+		return;
+	if (n > ring->entries) {
+		channel->is_broken = true;
+		conn_break(channel->client->conn);
+		return;
+	}
+	now = clock_nsec();
+	for (i = 0; i < n; i++) {
+		struct ring_completion completion = ring_client_peek(ring, i);
+		uint32_t index = (uint32_t)completion.id;
+		struct channel_row *row = index < ring->entries ? &channel->rows[index] : NULL;
+		/* acquire: pairs with channel_put() */
+		struct dsaio_op *op = row ? atomic_load_explicit(&row->op, memory_order_acquire)
+					  : NULL;
+
+		if (!op || row->id != completion.id) {
+			channel->is_broken = true;
+			conn_break(channel->client->conn);
+			break;
+		}
+		/* relaxed: the next submitter comes to the row through ring.head */
+		atomic_store_explicit(&row->op, NULL, memory_order_relaxed);
+		channel->free_rows[(head + i) & (ring->entries - 1)] = index;
+		nsec += now - op->put_nsec;
+		op->done = ring_result_done(completion.result);
+		op->result = completion.result < 0 ? -ring_result_errno(completion.result)
+						   : completion.result;
+		op_list_add(list, op);
+	}
+	ring_client_add_time(ring, nsec);
+	ring_client_consume(ring, i);
+}
+
+void channel_bury(struct channel *channel, int result, struct op_list *list)
+{
+	(void)pthread_mutex_lock(&channel->submit_lock);
+	atomic_store(&channel->is_dead, true);
+	(void)pthread_mutex_unlock(&channel->submit_lock);
+	channel->is_broken = true; /* what the rings say from now on is nothing to us */
+	for (uint32_t i = 0; i < channel->ring.entries; i++) {
+		struct dsaio_op *op = atomic_exchange_explicit(&channel->rows[i].op, NULL,
+							       memory_order_acquire);
+
+		if (!op)
+			continue;
+		op->done = 0; /* nobody knows */
+		op->result = result;
+		op_list_add(list, op);
+	}
+}

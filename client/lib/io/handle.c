@@ -1,0 +1,654 @@
+#include "client/lib/io/handle.h"
+
+#include "client/lib/io/bounce.h"
+#include "client/lib/base/cancel.h"
+#include "client/lib/base/debug.h"
+#include "client/lib/base/fd.h"
+#include "client/lib/base/sized.h"
+#include "client/lib/io/wait.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#define ENTRIES_DEFAULT 1024u
+#define WEIGHT_MAX 16u
+#define COMPANION_ENTRIES_MAX 512u /* pieces that can be in flight: one for each unit of slots.h */
+#define OPS_PER_CHUNK 64	   /* a guess: 16 KiB at a time */
+
+struct op_chunk {
+	struct op_chunk *next;
+	struct dsaio_op ops[OPS_PER_CHUNK];
+};
+
+int handle_check(const struct dsaio_handle *handle, const char *function)
+{
+	if (!handle)
+		return client_null(function, "handle");
+	return client_check(handle->client, function);
+}
+
+/* ---- op objects ---- */
+
+static bool grow_ops(struct dsaio_handle *handle)
+{
+	struct op_chunk *chunk = calloc(1, sizeof(*chunk)); /* all OP_FREE */
+
+	if (!chunk)
+		return false;
+	chunk->next = handle->chunks;
+	handle->chunks = chunk;
+	for (int i = 0; i < OPS_PER_CHUNK; i++) {
+		chunk->ops[i].next = handle->free_ops;
+		handle->free_ops = &chunk->ops[i];
+	}
+	return true;
+}
+
+struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool is_callers,
+			       struct channel *channel)
+{
+	struct dsaio_op *op;
+
+	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: can not fail */
+	if (!handle->free_ops && !grow_ops(handle)) {
+		(void)pthread_mutex_unlock(&handle->lock);
+		return NULL;
+	}
+	op = handle->free_ops;
+	handle->free_ops = op->next;
+	memset(op, 0, sizeof(*op));
+	op->handle = handle;
+	op->channel = channel;
+	op->is_async = is_async;
+	op->began_nsec = debug_is_on() ? clock_nsec() : 0;
+	op->is_callers = is_callers;
+	atomic_init(&op->n_refs, is_callers ? 2 : 1);
+	atomic_init(&op->state, OP_OPEN);
+	atomic_init(&op->data, NULL);
+	handle->n_live++;
+	handle->n_open_async += is_async;
+	handle->n_open_ring += !!channel;
+	if (channel && handle->waiters) /* who waits for all now has a ring to look at */
+		wait_wake(handle);
+	(void)pthread_mutex_unlock(&handle->lock);
+	return op;
+}
+
+/* Back to the free list.  Under handle->lock. */
+static void op_recycle(struct dsaio_handle *handle, struct dsaio_op *op)
+{
+	free(op->text);
+	op->text = NULL;
+	/* relaxed: nobody refers to it any more */
+	atomic_store_explicit(&op->state, OP_FREE, memory_order_relaxed);
+	op->next = handle->free_ops;
+	handle->free_ops = op;
+	handle->n_live--;
+}
+
+static bool op_unref(struct dsaio_op *op)
+{
+	/* acq_rel: the last sees all use before */
+	return atomic_fetch_sub_explicit(&op->n_refs, 1, memory_order_acq_rel) == 1;
+}
+
+void handle_op_drop_locked(struct dsaio_op *op)
+{
+	if (op_unref(op))
+		op_recycle(op->handle, op);
+}
+
+static void handle_free(struct dsaio_handle *handle)
+{
+	struct op_chunk *chunk, *next_chunk;
+	struct channel *channel, *next;
+
+	if (!handle)
+		return;
+	for (channel = atomic_load(&handle->channels); channel; channel = next) {
+		next = atomic_load(&channel->next);
+		channel_close(channel);
+	}
+	for (chunk = handle->chunks; chunk; chunk = next_chunk) {
+		next_chunk = chunk->next;
+		free(chunk);
+	}
+	closep(&handle->epoll_fd);
+	closep(&handle->own_bell_fd);
+	closep(&handle->bell_fd);
+	(void)pthread_mutex_destroy(&handle->open_lock);
+	(void)pthread_mutex_destroy(&handle->lock);
+	free(handle);
+}
+
+static void handle_freep(struct dsaio_handle **handle)
+{
+	handle_free(*handle);
+}
+
+void handle_op_drop(struct dsaio_op *op)
+{
+	struct dsaio_handle *handle = op->handle;
+	bool is_last;
+
+	if (!op_unref(op))
+		return;
+	(void)pthread_mutex_lock(&handle->lock);
+	op_recycle(handle, op);
+	is_last = handle->is_closed && !handle->n_live;
+	(void)pthread_mutex_unlock(&handle->lock);
+	if (is_last) {
+		client_remove(handle->client, &handle->object);
+		handle_free(handle);
+	}
+}
+
+/* ---- what ended and was not told (handle->lock) ---- */
+
+static void list_remove(struct dsaio_handle *handle, struct dsaio_op *op)
+{
+	if (op->next)
+		op->next->prev = op->prev;
+	else
+		handle->last_ended = op->prev;
+	if (op->prev)
+		op->prev->next = op->next;
+	else
+		handle->first_ended = op->next;
+	op->next = op->prev = NULL;
+	op->is_listed = false;
+}
+
+void handle_keep_orphan(struct dsaio_handle *handle, struct dsaio_op *op)
+{
+	struct dsaio_op *other = handle->orphan;
+
+	if (other && other->end_number < op->end_number) {
+		handle_op_drop_locked(op);
+		return;
+	}
+	handle->orphan = op;
+	if (other)
+		handle_op_drop_locked(other);
+}
+
+bool handle_unlist(struct dsaio_op *op)
+{
+	list_remove(op->handle, op);
+	if (op->result >= 0)
+		return true;
+	handle_keep_orphan(op->handle, op);
+	return false;
+}
+
+int handle_tell(struct dsaio_handle *handle, struct dsaio_op **ops, int n)
+{
+	int got = 0;
+
+	(void)pthread_mutex_lock(&handle->lock);
+	if (handle->is_own_rung) {
+		eventfd_t count;
+
+		handle->is_own_rung = false;
+		(void)eventfd_read(handle->own_bell_fd, &count); /* not blocking */
+	}
+	while (got < n && handle->first_ended) {
+		struct dsaio_op *op = handle->first_ended;
+
+		list_remove(handle, op);
+		handle->n_untold--;
+		if (op->is_callers)
+			handle_op_drop_locked(op); /* the caller has its own reference */
+		op->is_callers = true;
+		ops[got++] = op;
+	}
+	/* Not read empty: it stays readable. */
+	if (handle->first_ended && handle->epoll_fd >= 0 && !handle->is_own_rung) {
+		handle->is_own_rung = true;
+		(void)eventfd_write(handle->own_bell_fd, 1); /* full: it is readable anyway */
+	}
+	(void)pthread_mutex_unlock(&handle->lock);
+	return got;
+}
+
+int64_t handle_tell_all(struct dsaio_handle *handle, char **ret_text)
+{
+	struct dsaio_op *op, *failed;
+	int64_t result;
+
+	(void)pthread_mutex_lock(&handle->lock);
+	result = (int64_t)handle->n_untold;
+	handle->n_untold = 0;
+	failed = handle->orphan;
+	for (op = handle->first_ended; op; op = op->next)
+		if (op->result < 0 && (!failed || op->end_number < failed->end_number))
+			failed = op;
+	if (failed) {
+		result = failed->result;
+		*ret_text = failed->text ? strdup(failed->text) : NULL;
+	}
+	while ((op = handle->first_ended)) {
+		list_remove(handle, op);
+		handle_op_drop_locked(op);
+	}
+	if (handle->orphan)
+		handle_op_drop_locked(TAKE_PTR(handle->orphan));
+	(void)pthread_mutex_unlock(&handle->lock);
+	return result;
+}
+
+/* ---- channels ---- */
+
+static struct channel *find_channel(const struct dsaio_handle *handle, uint32_t store)
+{
+	/* acquire: pairs with handle_channel() */
+	struct channel *c = atomic_load_explicit(&handle->channels, memory_order_acquire);
+
+	while (c && c->store != store)
+		c = atomic_load_explicit(&c->next, memory_order_relaxed); /* never changes */
+	return c;
+}
+
+int handle_channel(struct dsaio_handle *handle, uint32_t store, struct channel **ret_channel)
+{
+	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
+	struct channel *channel = find_channel(handle, store);
+	int r;
+
+	if (channel) {
+		*ret_channel = channel;
+		return 0;
+	}
+	(void)pthread_mutex_lock(&handle->open_lock);
+	locked = &handle->open_lock;
+	channel = find_channel(handle, store);
+	if (!channel) {
+		r = channel_open(handle->client, handle->id, store, handle->entries, &channel);
+		if (r < 0)
+			return r;
+		atomic_init(&channel->next, atomic_load(&handle->channels));
+		/* release: pairs with find_channel() and wait.c */
+		atomic_store_explicit(&handle->channels, channel, memory_order_release);
+		wait_channel_added(handle);
+	}
+	*ret_channel = channel;
+	return 0;
+}
+
+/* ---- open ---- */
+
+static int check_options(struct dsaio_handle *handle, const struct dsaio_handle_options *o)
+{
+	char text[160];
+	int r;
+
+	if ((unsigned)o->io_class > DSAIO_CLASS_BACKGROUND)
+		return error_fail(-EINVAL, "handle_open: io_class %d: must be from 0 to %d",
+				  (int)o->io_class, DSAIO_CLASS_BACKGROUND);
+	if (o->weight < 1 || o->weight > WEIGHT_MAX)
+		return error_fail(-EINVAL, "handle_open: weight %u: must be from 1 to %u",
+				  o->weight, WEIGHT_MAX);
+	if (o->entries && (o->entries < RING_ENTRIES_MIN || o->entries > RING_ENTRIES_MAX))
+		return error_fail(-EINVAL, "handle_open: entries %u: must be 0 or from %u to %u",
+				  o->entries, RING_ENTRIES_MIN, RING_ENTRIES_MAX);
+	if (o->op_timeout_usec < -1 || o->op_timeout_usec == 0 ||
+	    o->op_timeout_usec > (int64_t)UINT32_MAX * 1000)
+		return error_fail(-EINVAL,
+				  "handle_open: op_timeout_usec %" PRId64 ": must be -1 (never) or "
+				  "from 1 to %" PRId64,
+				  o->op_timeout_usec, (int64_t)UINT32_MAX * 1000);
+	if (o->spin_usec < -1 || o->spin_usec > 1000000)
+		return error_fail(-EINVAL,
+				  "handle_open: spin_usec %" PRId64 ": must be -1 (the default) or "
+				  "from 0 to 1000000",
+				  o->spin_usec);
+	handle->profile = PROFILE_DEFAULT;
+	if (o->profile) {
+		struct dsaio_profile p = DSAIO_PROFILE_INIT;
+
+		r = sized_read("handle_open", &SIZED_PROFILE, o->profile, &p);
+		if (r < 0)
+			return r;
+		handle->has_profile = true;
+		handle->profile = (struct profile){
+			.block_size = p.block_size,
+			.queue_depth = p.queue_depth,
+			.single_submit = p.single_submit,
+			.overlap_events = p.overlap_events,
+			.intra_op_parallelism = p.intra_op_parallelism,
+		};
+		r = profile_check(&handle->profile, text, sizeof(text));
+		if (r < 0)
+			return error_fail(r, "handle_open: %s", text);
+	}
+	handle->entries = o->entries ? o->entries : ENTRIES_DEFAULT;
+	handle->io_class = o->io_class;
+	handle->weight = o->weight;
+	if (o->op_timeout_usec > 0)
+		handle->timeout_msec = (uint32_t)((o->op_timeout_usec + 999) / 1000);
+	handle->is_spin_given = o->spin_usec >= 0;
+	handle->spin_nsec = 1000 * (handle->is_spin_given ? (uint64_t)o->spin_usec
+							  : handle->client->spin_usec);
+	return 0;
+}
+
+static Wire__Class wire_class(enum dsaio_class io_class)
+{
+	switch (io_class) {
+	case DSAIO_CLASS_DEMAND:
+		return WIRE__CLASS__DEMAND;
+	case DSAIO_CLASS_BACKGROUND:
+		return WIRE__CLASS__BACKGROUND;
+	default:
+		return WIRE__CLASS__NORMAL;
+	}
+}
+
+static int daemon_open(struct dsaio_handle *handle)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__HandleOpen body = WIRE__HANDLE_OPEN__INIT;
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+	int fds[FRAME_FDS_MAX];
+	unsigned n_fds = 0;
+	int r;
+
+	if (handle->has_profile) {
+		profile.block_size = handle->profile.block_size;
+		profile.queue_depth = handle->profile.queue_depth;
+		profile.single_submit = handle->profile.single_submit;
+		profile.overlap_events = handle->profile.overlap_events;
+		profile.intra_op_parallelism = handle->profile.intra_op_parallelism;
+		body.profile = &profile;
+	}
+	body.io_class = wire_class(handle->io_class);
+	body.weight = handle->weight;
+	request.body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
+	request.handle_open = &body;
+	r = conn_call(handle->client->conn, "handle_open", &request, NULL, 0, &reply, fds, &n_fds);
+	if (r < 0)
+		return r;
+	handle->id = reply->handle_open->handle;
+	if (n_fds == 1)
+		handle->bell_fd = TAKE_FD(fds[0]);
+	for (unsigned i = 0; i < n_fds; i++)
+		closep(&fds[i]);
+	if (handle->bell_fd < 0) {
+		conn_break(handle->client->conn);
+		return error_fail(-ENOTCONN,
+				  "handle_open: the daemon sent %u descriptors, not its "
+				  "bell socket: it is broken",
+				  n_fds);
+	}
+	return 0;
+}
+
+static struct dsaio_handle *handle_new(struct dsaio_client *client)
+{
+	struct dsaio_handle *handle = calloc(1, sizeof(*handle));
+
+	if (!handle)
+		return NULL;
+	handle->client = client;
+	handle->epoll_fd = handle->own_bell_fd = handle->bell_fd = -1;
+	(void)pthread_mutex_init(&handle->open_lock, NULL); /* can not fail by default */
+	(void)pthread_mutex_init(&handle->lock, NULL);
+	return handle;
+}
+
+int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_companion)
+{
+	_cleanup_(handle_freep) struct dsaio_handle *companion = NULL;
+	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
+	int r;
+
+	/* acquire: pairs with the store below */
+	*ret_companion = atomic_load_explicit(&handle->companion, memory_order_acquire);
+	if (*ret_companion)
+		return 0;
+	(void)pthread_mutex_lock(&handle->open_lock);
+	locked = &handle->open_lock;
+	*ret_companion = atomic_load_explicit(&handle->companion, memory_order_acquire);
+	if (*ret_companion)
+		return 0;
+	companion = handle_new(handle->client);
+	if (!companion)
+		return error_fail_errno(-ENOMEM, "handle");
+	companion->profile = handle->profile;
+	companion->has_profile = handle->has_profile;
+	companion->io_class = handle->io_class;
+	companion->weight = handle->weight;
+	companion->entries = handle->entries < COMPANION_ENTRIES_MAX ? handle->entries
+								     : COMPANION_ENTRIES_MAX;
+	r = daemon_open(companion);
+	if (r < 0)
+		return r;
+	*ret_companion = TAKE_PTR(companion);
+	atomic_store_explicit(&handle->companion, *ret_companion, memory_order_release);
+	return 0;
+}
+
+/* ---- close ---- */
+
+/* Is an op open whose memory is the caller's own, for the daemon to use in place? */
+static bool has_op_on_import(const struct dsaio_handle *handle)
+{
+	for (struct channel *c = atomic_load(&handle->channels); c; c = atomic_load(&c->next)) {
+		for (uint32_t i = 0; i < c->ring.entries; i++) {
+			/* acquire: pairs with channel_put() */
+			const struct dsaio_op *op = atomic_load_explicit(&c->rows[i].op,
+									 memory_order_acquire);
+
+			if (op && op->is_on_import)
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * The daemon has not closed the handle.  It may live: then it ends the session.  If it is silent, ops
+ * on dsaio_alloc()'s memory are given up, and keep their memory: nobody else gets it.  The caller's
+ * own memory is used again as soon as the handle is closed, so its ops are awaited without limit.
+ */
+static void handle_give_up(struct dsaio_handle *handle)
+{
+	struct dsaio_conn *conn = handle->client->conn;
+
+	conn_break(conn);
+	wait_poll(handle); /* what was completed is not open any more */
+	handle->is_abandoned = !conn_await_end(conn, !has_op_on_import(handle));
+	if (handle->is_abandoned)
+		debug_log("handle_close: handle %#x: the daemon does not answer: given up",
+			  handle->id);
+}
+
+/* All ops end, the rings and descriptors go.  The op objects stay. */
+static void handle_shut(struct dsaio_handle *handle)
+{
+	struct dsaio_handle *companion;
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__HandleClose body = WIRE__HANDLE_CLOSE__INIT;
+	struct dsaio_op *op, *next_op;
+	struct channel *channel, *next;
+	int result = -ECANCELED; /* entries that the daemon has not taken */
+
+	bounce_end_handle(handle);
+	companion = atomic_exchange(&handle->companion, NULL);
+	if (companion) {
+		handle_shut(companion);
+		handle_free(companion);
+	}
+	body.handle = handle->id;
+	request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
+	request.handle_close = &body;
+	/* Not before the daemon says so, or is at its end, may an op be called ended. */
+	if (conn_call_while_alive(handle->client->conn, "handle_close", &request, NULL, 0, NULL,
+				  NULL, NULL) < 0) {
+		handle_give_up(handle);
+		result = -ECONNRESET;
+	}
+	wait_finish(handle, result);
+
+	for (channel = atomic_exchange(&handle->channels, NULL); channel; channel = next) {
+		next = atomic_load(&channel->next);
+		channel_close(channel);
+	}
+	closep(&handle->epoll_fd);
+	closep(&handle->own_bell_fd);
+	closep(&handle->bell_fd);
+	handle->epoll_fd = handle->own_bell_fd = handle->bell_fd = -1;
+
+	(void)pthread_mutex_lock(&handle->lock);
+	for (op = handle->first_ended; op; op = next_op) {
+		next_op = op->next;
+		op->is_listed = false;
+		handle_op_drop_locked(op);
+	}
+	handle->first_ended = handle->last_ended = NULL;
+	if (handle->orphan)
+		handle_op_drop_locked(TAKE_PTR(handle->orphan));
+	(void)pthread_mutex_unlock(&handle->lock);
+}
+
+void dsaio_handle_close(struct dsaio_handle *handle)
+{
+	CANCEL_DISABLE();
+	struct dsaio_client *client;
+	bool is_last;
+
+	if (!handle || client_is_forked(handle->client))
+		return;
+	client = handle->client;
+	handle_shut(handle);
+	(void)pthread_mutex_lock(&handle->lock);
+	handle->is_closed = true;
+	is_last = !handle->n_live;
+	(void)pthread_mutex_unlock(&handle->lock);
+	if (is_last) {
+		client_remove(client, &handle->object);
+		handle_free(handle);
+	}
+	client_collect(client);
+}
+
+static void handle_on_disconnect(struct client_object *object)
+{
+	struct dsaio_handle *handle = container_of(object, struct dsaio_handle, object);
+
+	if (!handle->is_closed)
+		handle_shut(handle);
+	for (struct op_chunk *chunk = handle->chunks; chunk; chunk = chunk->next)
+		for (int i = 0; i < OPS_PER_CHUNK; i++)
+			if (atomic_load(&chunk->ops[i].state) != OP_FREE)
+				free(chunk->ops[i].text); /* of an op that the caller held */
+	handle_free(handle);
+}
+
+/* ---- public ---- */
+
+int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handle_options *options,
+			   struct dsaio_handle **ret_handle)
+{
+	CANCEL_DISABLE();
+	_cleanup_(handle_freep) struct dsaio_handle *handle = NULL;
+	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
+	int r = client_check(client, "handle_open");
+
+	if (r < 0)
+		return r;
+	if (!ret_handle)
+		return client_null("handle_open", "place for the handle");
+	if (options)
+		r = sized_read("handle_open", &SIZED_HANDLE_OPTIONS, options, &o);
+	if (r < 0)
+		return r;
+	r = client_check_alive(client, "handle_open");
+	if (r < 0)
+		return r;
+	handle = handle_new(client);
+	if (!handle)
+		return error_fail_errno(-ENOMEM, "handle_open");
+	handle->object.kind = CLIENT_HANDLE;
+	handle->object.on_disconnect = handle_on_disconnect;
+	r = check_options(handle, &o);
+	if (r < 0)
+		return r;
+	if (client->conn->max_entries && handle->entries > client->conn->max_entries)
+		handle->entries = client->conn->max_entries;
+	r = daemon_open(handle);
+	if (r < 0)
+		return r;
+	client_add(client, &handle->object);
+	debug_log("handle_open: handle %#x, %u entries", handle->id, handle->entries);
+	*ret_handle = TAKE_PTR(handle);
+	return 0;
+}
+
+int dsaio_handle_open(struct dsaio_client *client, const struct dsaio_profile *profile,
+		      struct dsaio_handle **ret_handle)
+{
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+
+	options.profile = profile;
+	return dsaio_handle_open_with(client, &options, ret_handle);
+}
+
+int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile *ret_profile)
+{
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	int r = handle_check(handle, "handle_profile");
+
+	if (r < 0)
+		return r;
+	if (!ret_profile)
+		return client_null("handle_profile", "profile");
+	profile.block_size = handle->profile.block_size;
+	profile.queue_depth = handle->profile.queue_depth;
+	profile.single_submit = handle->profile.single_submit;
+	profile.overlap_events = handle->profile.overlap_events;
+	profile.intra_op_parallelism = handle->profile.intra_op_parallelism;
+	return sized_write("handle_profile", &SIZED_PROFILE, &profile, ret_profile);
+}
+
+/* Under handle->lock. */
+static int make_fd(struct dsaio_handle *handle)
+{
+	_cleanup_(closep) int epoll_fd = fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
+	_cleanup_(closep) int own_bell_fd = fd_above_stdio(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+	struct epoll_event bell = { .events = EPOLLIN };
+	struct epoll_event control = { .events = EPOLLRDHUP };
+
+	if (epoll_fd < 0 || own_bell_fd < 0 ||
+	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->bell_fd, &bell) < 0 ||
+	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, own_bell_fd, &bell) < 0 ||
+	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->client->conn->fd, &control) < 0)
+		return error_fail_errno(-errno, "handle_fd");
+	handle->epoll_fd = TAKE_FD(epoll_fd);
+	handle->own_bell_fd = TAKE_FD(own_bell_fd);
+	/* Readable, so that the loop begins with a dsaio_reap(), which arms it. */
+	handle->is_own_rung = true;
+	return 0;
+}
+
+int dsaio_handle_fd(struct dsaio_handle *handle)
+{
+	CANCEL_DISABLE();
+	int r = handle_check(handle, "handle_fd");
+
+	if (r < 0)
+		return r;
+	(void)pthread_mutex_lock(&handle->lock);
+	if (handle->epoll_fd < 0)
+		r = make_fd(handle);
+	if (r == 0)
+		r = handle->epoll_fd;
+	(void)pthread_mutex_unlock(&handle->lock);
+	return r;
+}

@@ -1,0 +1,115 @@
+/*
+ * A handle: what a program opens to do I/O.  Its options, its channels, its op objects, and
+ * what of its ops has ended and was not yet told.
+ *
+ * An op object comes from the free list and goes back there when nobody refers to it any more.
+ * Ops outlive dsaio_handle_close() while a caller holds them: the closed handle then stays as
+ * their owner until the last of them is freed.
+ *
+ * Async ops that are bounced (bounce.h) go by the rings of a companion: a second handle with the
+ * same options, which only the library's thread uses, so that this one's consumer stays what it is.
+ *
+ * What ended and was not told is a list, in the order of the ends.  An op whose owner freed it
+ * leaves the list and only counts; of those that failed the first is kept, for dsaio_wait().
+ */
+#ifndef DSAIO_CLIENT_LIB_IO_HANDLE_H
+#define DSAIO_CLIENT_LIB_IO_HANDLE_H
+
+#include "client/lib/io/channel.h"
+#include "proto/profile.h"
+
+struct waiter;
+struct op_chunk;
+
+struct dsaio_handle {
+	struct client_object object;
+	struct dsaio_client *client;
+	uint32_t id; /* the daemon's number */
+	struct profile profile;
+	bool has_profile;
+	uint32_t entries;
+	uint32_t timeout_msec; /* as in struct ring_entry */
+	enum dsaio_class io_class;
+	uint32_t weight;
+	uint64_t spin_nsec;	   /* how long a wait spins at most */
+	bool is_spin_given;	   /* the caller's choice; else only where it lately paid */
+	int bell_fd;		   /* our end of the bell socket */
+	pthread_mutex_t open_lock; /* a channel, or the companion, is being made */
+	struct dsaio_handle *_Atomic companion; /* NULL: none yet; release by who made it */
+	struct channel *_Atomic channels;	/* newest first; release by who made it */
+
+	pthread_mutex_t lock;		      /* of all below */
+	bool has_consumer;		      /* a thread has the consumer role: wait.h */
+	const struct wait_for *consumer_wait; /* what that thread waits for; NULL: it only looks */
+	struct waiter *waiters;
+	uint64_t n_open_async; /* async ops that have not ended */
+	uint64_t n_open_ring;  /* ops that have not ended and (will) end by a ring */
+	uint64_t n_untold;     /* async ops that ended and were not told of */
+	uint64_t n_ended;      /* numbers the ends */
+	struct dsaio_op *first_ended, *last_ended;
+	struct dsaio_op *orphan; /* of those freed and not told the first that failed */
+	struct dsaio_op *free_ops;
+	struct op_chunk *chunks;
+	uint64_t n_live; /* op objects that are not on the free list */
+	bool is_closed;
+	bool is_abandoned; /* closed without the daemon's word: ended ops keep their memory */
+	int epoll_fd;	   /* dsaio_handle_fd(); -1: not asked for yet */
+	int own_bell_fd;   /* an eventfd of this process alone, in epoll_fd */
+	bool is_fd_armed;  /* dsaio_reap() returned 0: whoever ends ops has to make it readable */
+	bool is_own_rung;
+
+	/* the consumer's */
+	bool is_bell_at_end;	   /* the daemon closed its end of the bell socket */
+	uint64_t looked_nsec;	   /* at the control socket's end */
+	uint64_t wait_began_nsec;  /* 0: there was something to consume at once */
+	uint64_t mean_wait_nsec;   /* of those where there was not */
+	uint64_t rests_until_nsec; /* it does not spin: the core is wanted */
+	bool has_small_ops;	   /* what was consumed last */
+
+	/* bounce.lock */
+	uint32_t n_jobs; /* ops that bounce.c's thread has */
+	bool is_ending;	 /* it closes */
+
+	/* the library's thread's: of a companion, but for the last */
+	struct dsaio_handle *next_active; /* list of those with pieces in flight */
+	uint32_t n_pieces;		  /* in flight */
+	uint64_t polled;		  /* the turn in which it was looked at */
+};
+
+/* Returns 0 or as client_check(). */
+int handle_check(const struct dsaio_handle *handle, const char *function);
+
+/* A new op, open, with a reference for the library and, if wanted, one for the caller; or NULL. */
+struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool is_callers,
+			       struct channel *channel);
+
+/* Lets go of a reference.  The last frees the op, and with it maybe a closed handle. */
+void handle_op_drop(struct dsaio_op *op);
+/* The same under handle->lock, while the handle is not closed or the caller frees it after. */
+void handle_op_drop_locked(struct dsaio_op *op);
+
+/*
+ * An op that failed was freed by its owner and not told of: of these only the first matters.
+ * Takes the list's reference.  Under handle->lock, as is handle_unlist().
+ */
+void handle_keep_orphan(struct dsaio_handle *handle, struct dsaio_op *op);
+
+/* Takes an op that is listed off, its owner having freed it; true: drop the list's reference. */
+bool handle_unlist(struct dsaio_op *op);
+
+/* dsaio_reap(): the first n that ended; each has a reference for the caller. */
+int handle_tell(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
+
+/*
+ * dsaio_wait(): all that ended.  Returns their count, or the errno of the first that failed and
+ * its sentence, the caller's (NULL: there was no memory for it).
+ */
+int64_t handle_tell_all(struct dsaio_handle *handle, char **ret_text);
+
+/* The handle's companion, made if need be.  Returns 0 or a negative errno, with a sentence. */
+int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_companion);
+
+/* The channel on that store, made if need be.  Returns 0 or a negative errno, with a sentence. */
+int handle_channel(struct dsaio_handle *handle, uint32_t store, struct channel **ret_channel);
+
+#endif

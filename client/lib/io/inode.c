@@ -1,0 +1,229 @@
+#include "client/lib/io/inode.h"
+
+#include <search.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static int inode_compare(const void *a, const void *b)
+{
+	const struct inode *x = a, *y = b;
+
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	if (x->ino != y->ino)
+		return x->ino < y->ino ? -1 : 1;
+	return 0;
+}
+
+int inode_hold(struct dsaio_client *client, dev_t dev, ino_t ino, struct inode **ret_inode)
+{
+	struct inode *fresh = calloc(1, sizeof(*fresh));
+	struct inode **found;
+
+	if (!fresh)
+		return -ENOMEM;
+	fresh->dev = dev;
+	fresh->ino = ino;
+	(void)pthread_mutex_init(&fresh->lock, NULL); /* cannot fail by default */
+	(void)pthread_mutex_lock(&client->lock);
+	found = tsearch(fresh, &client->inodes, inode_compare);
+	if (found) {
+		*ret_inode = *found;
+		(*found)->n_files++;
+	}
+	(void)pthread_mutex_unlock(&client->lock);
+	if (!found || *ret_inode != fresh)
+		free(fresh);
+	return found ? 0 : -ENOMEM;
+}
+
+void inode_drop(struct dsaio_client *client, struct inode *inode)
+{
+	bool is_last;
+
+	if (!inode)
+		return;
+	(void)pthread_mutex_lock(&client->lock);
+	is_last = --inode->n_files == 0;
+	if (is_last)
+		(void)tdelete(inode, &client->inodes, inode_compare); /* it is there */
+	(void)pthread_mutex_unlock(&client->lock);
+	if (!is_last)
+		return;
+	(void)pthread_mutex_destroy(&inode->lock);
+	free(inode);
+}
+
+/*
+ * Can none of the open ops conflict?  Told without a look at each: reads where nothing is written,
+ * and what lies behind all others, as most of a file's stream does.  Under the lock.
+ */
+static bool is_clear_of_all(const struct inode *inode, const struct dsaio_op *op)
+{
+	if (op->opcode != RING_OP_WRITE && !inode->n_writing)
+		return true;
+	return op->len && op->off >> 12 >= inode->n_pages; /* pages: ring_ops_conflict() */
+}
+
+void inode_add(struct inode *inode, struct dsaio_op *op)
+{
+	(void)pthread_mutex_lock(&inode->lock); /* a plain mutex: can not fail */
+	if (!inode->first)
+		inode->n_pages = 0;
+	op->is_clear = is_clear_of_all(inode, op);
+	if (op->len && (op->off + op->len - 1) >> 12 >= inode->n_pages)
+		inode->n_pages = ((op->off + op->len - 1) >> 12) + 1;
+	inode->n_writing += op->opcode == RING_OP_WRITE;
+	op->inode = inode;
+	op->inode_next = NULL;
+	op->inode_prev = inode->last;
+	if (inode->last)
+		inode->last->inode_next = op;
+	else
+		inode->first = op;
+	inode->last = op;
+	inode->n_off_ring += op->is_off_ring;
+	(void)pthread_mutex_unlock(&inode->lock);
+}
+
+struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, bool is_in_ring)
+{
+	struct dsaio_op *found = NULL;
+
+	if (op->is_clear)
+		return NULL;
+	(void)pthread_mutex_lock(&inode->lock);
+	if (!is_in_ring || inode->n_off_ring)
+		for (struct dsaio_op *first = inode->first; first != op && !found;
+		     first = first->inode_next)
+			if (first->handle == op->handle && (!is_in_ring || first->is_off_ring) &&
+			    ring_ops_conflict(first->opcode, first->off, first->len, op->opcode,
+					      op->off, op->len))
+				found = first;
+	if (found) /* relaxed: it is open, so the library holds it */
+		(void)atomic_fetch_add_explicit(&found->n_refs, 1, memory_order_relaxed);
+	(void)pthread_mutex_unlock(&inode->lock);
+	return found;
+}
+
+uint64_t inode_end_to_be(struct inode *inode, const struct dsaio_handle *handle, uint64_t off,
+			 uint64_t len)
+{
+	uint64_t end = 0;
+
+	(void)pthread_mutex_lock(&inode->lock);
+	for (const struct dsaio_op *op = inode->first; op; op = op->inode_next)
+		if (op->handle == handle && op->opcode == RING_OP_WRITE &&
+		    op->off + op->len > end &&
+		    ring_ops_conflict(op->opcode, op->off, op->len, RING_OP_READ, off, len))
+			end = op->off + op->len;
+	(void)pthread_mutex_unlock(&inode->lock);
+	return end;
+}
+
+void inode_leave_ring(struct inode *inode, struct dsaio_op *op)
+{
+	(void)pthread_mutex_lock(&inode->lock);
+	op->is_off_ring = true;
+	inode->n_off_ring++;
+	(void)pthread_mutex_unlock(&inode->lock);
+}
+
+int inode_put(struct inode *inode, struct dsaio_op *op, struct ring_entry *entry)
+{
+	int r;
+
+	/*
+	 * In one: who finds it in the ring comes behind it there.  And it can not end, and be
+	 * freed, before this is done, since its end takes the lock.
+	 */
+	(void)pthread_mutex_lock(&inode->lock);
+	r = channel_put(op->channel, op, entry);
+	if (r == 0) {
+		op->is_off_ring = false;
+		inode->n_off_ring--;
+	}
+	(void)pthread_mutex_unlock(&inode->lock);
+	return r;
+}
+
+/* Of the coarse clock: reading it is no system call.  0 is before all ticks. */
+static uint64_t tick_now(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &ts); /* it exists: can not fail */
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* Relaxed throughout: any mixture of two looks is of this tick, or is not used. */
+bool inode_reached(const struct inode *inode, uint64_t size)
+{
+	return size <= atomic_load_explicit(&inode->seen_size, memory_order_relaxed) &&
+	       atomic_load_explicit(&inode->seen_tick, memory_order_relaxed) == tick_now();
+}
+
+void inode_saw_size(struct inode *inode, uint64_t size)
+{
+	atomic_store_explicit(&inode->seen_size, size, memory_order_relaxed);
+	atomic_store_explicit(&inode->seen_tick, tick_now(), memory_order_relaxed);
+}
+
+void inode_opened(struct inode *inode, uint64_t size)
+{
+	(void)pthread_mutex_lock(&inode->lock);
+	if (inode->known_size > size) /* others cut it */
+		inode->known_size = size;
+	(void)pthread_mutex_unlock(&inode->lock);
+	inode_saw_size(inode, size);
+}
+
+bool inode_is_long(struct inode *inode, uint64_t size)
+{
+	bool is_long;
+
+	(void)pthread_mutex_lock(&inode->lock);
+	is_long = size <= inode->known_size;
+	(void)pthread_mutex_unlock(&inode->lock);
+	return is_long;
+}
+
+void inode_know_size(struct inode *inode, uint64_t size)
+{
+	(void)pthread_mutex_lock(&inode->lock);
+	if (inode->known_size < size)
+		inode->known_size = size;
+	(void)pthread_mutex_unlock(&inode->lock);
+}
+
+void inode_remove(struct inode *inode, struct dsaio_op *op)
+{
+	(void)pthread_mutex_lock(&inode->lock);
+	if (op->inode_next)
+		op->inode_next->inode_prev = op->inode_prev;
+	else
+		inode->last = op->inode_prev;
+	if (op->inode_prev)
+		op->inode_prev->inode_next = op->inode_next;
+	else
+		inode->first = op->inode_next;
+	inode->n_off_ring -= op->is_off_ring;
+	inode->n_writing -= op->opcode == RING_OP_WRITE;
+	if (op->grow_end && op->result >= 0 && inode->known_size < op->grow_end)
+		inode->known_size = op->grow_end;
+	op->inode = NULL;
+	(void)pthread_mutex_unlock(&inode->lock);
+}
+
+int inode_truncate(struct inode *inode, int fd, uint64_t size)
+{
+	int r;
+
+	do
+		r = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+	while (r == -EINTR);
+	if (r == 0)
+		inode_opened(inode, size);
+	return r;
+}

@@ -1,0 +1,617 @@
+#include "client/lib/io/wait.h"
+
+#include "client/lib/memory/buffer.h"
+#include "client/lib/base/debug.h"
+#include "client/lib/io/file.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+#include "proto/util/spin.h"
+
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define NSEC_PER_SEC UINT64_C(1000000000)
+#define SLOW_NSEC NSEC_PER_SEC		    /* an op that takes longer is an event of debug.h */
+#define LOOK_NSEC (100 * UINT64_C(1000000)) /* between two looks at the control socket's end */
+/* A wait counts as so many full spins at most: one long wait does not end all spinning. */
+#define WAIT_COUNTS_MAX 2
+#define SPIN_OPS_MAX 4		   /* a guess: see wait_may_spin() */
+#define SPIN_CPUS_MIN 3		   /* the same: for the lane, for us, for what interrupts */
+#define SPIN_BYTES_MAX (16u << 10) /* the same: the device has enough of larger ones queued */
+#define SPINS_PER_LOOK 64	   /* at the clock, which costs some 20 ns */
+
+/* A thread that sleeps while another has the role. */
+struct waiter {
+	const struct wait_for *wait_for;
+	pthread_cond_t cond;
+	struct waiter *next, *prev;
+};
+
+uint64_t wait_deadline(int64_t usec)
+{
+	if (usec < 0 || usec > INT64_MAX / 2000)
+		return UINT64_MAX;
+	return clock_nsec() + (uint64_t)usec * 1000;
+}
+
+static bool is_over(uint64_t deadline_nsec)
+{
+	return deadline_nsec != UINT64_MAX && clock_nsec() >= deadline_nsec;
+}
+
+static struct channel *first_channel(const struct dsaio_handle *handle)
+{
+	/* acquire: pairs with handle_channel(), which shows a channel that is ready */
+	return atomic_load_explicit(&handle->channels, memory_order_acquire);
+}
+
+static struct channel *next_channel(const struct channel *channel)
+{
+	return atomic_load_explicit(&channel->next, memory_order_relaxed); /* set before shown */
+}
+
+/* ---- whom to wake (handle->lock) ---- */
+
+static bool is_done(const struct dsaio_handle *handle, const struct wait_for *w)
+{
+	switch (w->what) {
+	case WAIT_OP: /* acquire: then the result is there */
+		return atomic_load_explicit(&w->op->state, memory_order_acquire) == OP_ENDED;
+	case WAIT_ALL:
+		return !handle->n_open_async;
+	case WAIT_ROOM:
+		return channel_head(w->channel) != w->head || atomic_load(&w->channel->is_dead);
+	case WAIT_ROLE:
+		return !handle->has_consumer;
+	}
+	return true;
+}
+
+/* Does what is waited for come by a ring, so that the waiter does well to consume? */
+static bool may_consume(const struct dsaio_handle *handle, const struct wait_for *w)
+{
+	switch (w->what) {
+	case WAIT_OP:
+		return w->op->channel;
+	case WAIT_ALL:
+		return handle->n_open_ring;
+	case WAIT_ROOM:
+		return true;
+	case WAIT_ROLE:
+		return false;
+	}
+	return false;
+}
+
+void wait_wake(struct dsaio_handle *handle)
+{
+	struct waiter *heir = NULL;
+
+	for (struct waiter *w = handle->waiters; w; w = w->next)
+		if (is_done(handle, w->wait_for))
+			(void)pthread_cond_signal(&w->cond); /* can not fail */
+		else if (!heir && may_consume(handle, w->wait_for))
+			heir = w;
+	if (heir && !handle->has_consumer)
+		(void)pthread_cond_signal(&heir->cond);
+}
+
+/* ---- the descriptor ---- */
+
+/* Makes the descriptor readable.  Under handle->lock. */
+static void ring_own_bell(struct dsaio_handle *handle)
+{
+	handle->is_fd_armed = false;
+	handle->is_own_rung = true;
+	(void)eventfd_write(handle->own_bell_fd, 1); /* full: it is readable all the more */
+}
+
+/* Arms all rings for the bell socket; false: there is something to consume. */
+static bool arm_all(struct dsaio_handle *handle)
+{
+	bool is_empty = true;
+
+	for (struct channel *c = first_channel(handle); c; c = next_channel(c))
+		if (!c->is_broken && !ring_client_arm(&c->ring, true))
+			is_empty = false;
+	return is_empty;
+}
+
+static void disarm_all(struct dsaio_handle *handle)
+{
+	for (struct channel *c = first_channel(handle); c; c = next_channel(c))
+		if (!c->is_broken)
+			ring_client_disarm(&c->ring);
+}
+
+static void drain_bell(struct dsaio_handle *handle)
+{
+	char bytes[64];
+	ssize_t n = 1;
+
+	while (n > 0 && !handle->is_bell_at_end) {
+		n = recv(handle->bell_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+		if (n == 0)
+			handle->is_bell_at_end = true; /* the control socket's end will follow */
+	}
+}
+
+/*
+ * A consumer that sleeps on a ring's futex looks again.  One that is just about to sleep, or sleeps
+ * on the bell socket, misses this and looks after LOOK_NSEC.
+ */
+static void wake_futexes(struct dsaio_handle *handle)
+{
+	for (struct channel *c = first_channel(handle); c; c = next_channel(c))
+		(void)syscall(SYS_futex, &c->ring.shared->cq_bell, FUTEX_WAKE, INT32_MAX, NULL,
+			      NULL, 0);
+}
+
+/* ---- ends ---- */
+
+static const char *op_verb(const struct dsaio_op *op)
+{
+	switch (op->opcode) {
+	case RING_OP_READ:
+		return "pread";
+	case RING_OP_WRITE:
+		return "pwrite";
+	case RING_OP_FSYNC:
+		return "fsync";
+	default:
+		return "fdatasync";
+	}
+}
+
+static void op_tell_if_slow(const struct dsaio_op *op)
+{
+	uint64_t nsec = clock_nsec() - op->began_nsec;
+
+	if (nsec >= SLOW_NSEC)
+		debug_log("slow: %s of %" PRIu64 " bytes at %" PRIu64 " of %s took %" PRIu64 " ms",
+			  op_verb(op), op->len, op->off, op->file->name, nsec / 1000000);
+}
+
+/* All that the end of an op needs but handle->lock. */
+static void op_settle(struct dsaio_op *op)
+{
+	struct error_op text = { .verb = op_verb(op) };
+
+	if (op->result >= 0 && (uint64_t)op->result > op->len)
+		op->result = op->opcode >= RING_OP_FSYNC ? 0 : -EIO;
+	if (op->result >= 0 && op->opcode == RING_OP_WRITE && (uint64_t)op->result < op->len)
+		op->result = -EIO; /* a write is whole, or fails */
+	if (op->done > op->len)
+		op->done = op->len;
+	if (op->part_of) /* the rest is the whole op's */
+		return;
+	if (op->began_nsec)
+		op_tell_if_slow(op);
+	if (op->inode)
+		inode_remove(op->inode, op);
+	if (op->piece && !op->handle->is_abandoned) /* else a device may still write to it */
+		buffer_drop(TAKE_PTR(op->piece));
+	if (op->result < 0 && !op->text) {
+		text.file = op->file->name;
+		text.off = op->off;
+		text.len = op->len;
+		text.done = op->done;
+		text.error = (int)-op->result;
+		text.because = op->because;
+		text.file_size = op->grow_end ? file_size_seen(op->file) : -1;
+		op->text = malloc(ERROR_TEXT_BYTES);
+		if (op->text) /* else the errno has to do */
+			error_op_text(&text, op->text, ERROR_TEXT_BYTES);
+	}
+	file_unref(TAKE_PTR(op->file));
+}
+
+/* Returns true if dsaio_reap() can tell of it.  Under handle->lock; the op may be gone after. */
+static bool op_end(struct dsaio_handle *handle, struct dsaio_op *op)
+{
+	op->end_number = ++handle->n_ended;
+	if (op->channel)
+		handle->n_open_ring--;
+	/* release: who sees it without the lock sees the result */
+	atomic_store_explicit(&op->state, OP_ENDED, memory_order_release);
+	if (op->is_awaited)
+		client_poke(handle->client);
+	if (!op->is_async) {
+		handle_op_drop_locked(op);
+		return false;
+	}
+	handle->n_open_async--;
+	handle->n_untold++;
+	if (op->is_orphan) {
+		if (op->result < 0)
+			handle_keep_orphan(handle, op);
+		else
+			handle_op_drop_locked(op);
+		return false;
+	}
+	op->is_listed = true;
+	op->next = NULL;
+	op->prev = handle->last_ended;
+	if (op->prev)
+		op->prev->next = op;
+	else
+		handle->first_ended = op;
+	handle->last_ended = op;
+	return true;
+}
+
+/* by_consumer: the caller has the role, and looks itself whether its wait is over. */
+static void end_ops(struct dsaio_handle *handle, struct dsaio_op *first, bool by_consumer)
+{
+	struct dsaio_op *op, *next;
+	bool is_listed = false;
+
+	for (op = first; op; op = op->next)
+		op_settle(op);
+	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: can not fail */
+	for (op = first; op; op = next) {
+		next = op->next;
+		is_listed |= op_end(handle, op);
+	}
+	if (is_listed && handle->is_fd_armed)
+		ring_own_bell(handle);
+	if (handle->waiters)
+		wait_wake(handle);
+	/* What the consumer waits for did not come by its rings. */
+	if (!by_consumer && handle->consumer_wait && is_done(handle, handle->consumer_wait))
+		wake_futexes(handle);
+	(void)pthread_mutex_unlock(&handle->lock);
+}
+
+void wait_end_op(struct dsaio_op *op)
+{
+	op->next = NULL;
+	end_ops(op->handle, op, false);
+}
+
+/* ---- the consumer ---- */
+
+static bool consume_all(struct dsaio_handle *handle)
+{
+	struct op_list list = OP_LIST_INIT(list);
+
+	for (struct channel *c = first_channel(handle); c; c = next_channel(c))
+		channel_consume(c, &list);
+	if (!list.first)
+		return false;
+	handle->has_small_ops = list.first->len <= SPIN_BYTES_MAX;
+	end_ops(handle, list.first, true);
+	return true;
+}
+
+/* What the rings still hold counts, the rest ends with that result. */
+static void bury_all(struct dsaio_handle *handle, int result)
+{
+	struct op_list list = OP_LIST_INIT(list);
+
+	for (struct channel *c = first_channel(handle); c; c = next_channel(c)) {
+		channel_consume(c, &list);
+		channel_bury(c, result, &list);
+	}
+	end_ops(handle, list.first, true);
+}
+
+static bool is_any_ready(const struct dsaio_handle *handle)
+{
+	for (const struct channel *c = first_channel(handle); c; c = next_channel(c))
+		if (channel_is_ready(c))
+			return true;
+	return false;
+}
+
+static bool spin(struct dsaio_handle *handle, uint64_t now, uint64_t deadline_nsec)
+{
+	uint64_t end = now + handle->spin_nsec;
+
+	if (end > deadline_nsec)
+		end = deadline_nsec;
+	do {
+		for (int i = 0; i < SPINS_PER_LOOK; i++) {
+			if (is_any_ready(handle))
+				return true;
+			cpu_relax();
+		}
+		now = clock_nsec();
+	} while (now < end);
+	spin_note_look(&handle->rests_until_nsec, end, now);
+	return false;
+}
+
+static void sleep_on_futex(struct channel *channel, uint64_t nsec)
+{
+	struct timespec ts = { .tv_sec = 0, .tv_nsec = (long)nsec };
+	uint32_t bell = ring_client_bell(&channel->ring); /* before arming */
+
+	if (ring_client_arm(&channel->ring, false)) /* not private: the daemon wakes it */
+		(void)syscall(SYS_futex, &channel->ring.shared->cq_bell, FUTEX_WAIT, bell, &ts,
+			      NULL, 0);
+	ring_client_disarm(&channel->ring);
+}
+
+static void sleep_on_socket(struct dsaio_handle *handle, uint64_t nsec)
+{
+	struct timespec ts = { .tv_sec = 0, .tv_nsec = (long)nsec };
+	struct pollfd fds[] = {
+		{ .fd = handle->client->conn->fd, .events = POLLRDHUP },
+		{ .fd = handle->is_bell_at_end ? -1 : handle->bell_fd, .events = POLLIN },
+	};
+
+	if (arm_all(handle) && ppoll(fds, 2, &ts, NULL) > 0 && fds[0].revents)
+		(void)conn_is_gone(handle->client->conn); /* remembers it */
+	disarm_all(handle);
+	drain_bell(handle);
+}
+
+/* Completions came after a wait: how long was it? */
+static void note_wait(struct dsaio_handle *handle)
+{
+	uint64_t nsec = clock_nsec() - handle->wait_began_nsec;
+
+	spin_note_wait(&handle->mean_wait_nsec, nsec, WAIT_COUNTS_MAX * handle->spin_nsec);
+	handle->wait_began_nsec = 0;
+}
+
+/*
+ * With many ops open spinning takes half of a core from the lane where there are only two
+ * (4 KiB reads at depth 32: 0.82 of in-process libaio with spinning, 0.95 without).  With more cores
+ * it spares the lane the wake-ups where ops are short (tmpfs: 0.89 with, 0.76 without).
+ */
+bool wait_may_spin(const struct dsaio_handle *handle, uint64_t n_open, uint64_t now_nsec)
+{
+	if (handle->is_spin_given)
+		return handle->spin_nsec;
+	return spin_pays(handle->mean_wait_nsec, handle->rests_until_nsec, handle->spin_nsec,
+			 now_nsec) &&
+	       (n_open <= SPIN_OPS_MAX ||
+		(handle->client->n_cpus >= SPIN_CPUS_MIN && handle->has_small_ops));
+}
+
+/*
+ * Consumes, else spins and sleeps: at most LOOK_NSEC, and not beyond the deadline.  n_open: ops
+ * that will end by a ring.
+ */
+static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint64_t deadline_nsec,
+			     bool on_socket)
+{
+	struct channel *channel = first_channel(handle);
+	struct dsaio_conn *conn = handle->client->conn;
+	uint64_t now, nsec;
+
+	if (consume_all(handle))
+		return;
+	now = clock_nsec();
+	if (conn_was_gone(conn)) {
+		bury_all(handle, -ECONNRESET);
+		return;
+	}
+	if (!handle->wait_began_nsec)
+		handle->wait_began_nsec = now;
+	if (now < deadline_nsec && wait_may_spin(handle, n_open, now)) {
+		if (spin(handle, now, deadline_nsec)) {
+			note_wait(handle);
+			(void)consume_all(handle);
+			return;
+		}
+		now = clock_nsec();
+	}
+	if (now < deadline_nsec) {
+		nsec = deadline_nsec - now < LOOK_NSEC ? deadline_nsec - now : LOOK_NSEC - 1;
+		if (!channel || next_channel(channel) || channel->is_broken)
+			on_socket = true;
+		if (on_socket)
+			sleep_on_socket(handle, nsec);
+		else
+			sleep_on_futex(channel, nsec);
+		if (consume_all(handle)) {
+			note_wait(handle);
+			return;
+		}
+		now = clock_nsec();
+	}
+	if (conn_was_gone(conn)) {
+		bury_all(handle, -ECONNRESET);
+	} else if (now - handle->looked_nsec >= LOOK_NSEC / 2) {
+		handle->looked_nsec = now;
+		if (conn_is_gone(conn))
+			bury_all(handle, -ECONNRESET);
+	}
+}
+
+/* Under handle->lock. */
+static void leave_role(struct dsaio_handle *handle)
+{
+	handle->has_consumer = false;
+	handle->consumer_wait = NULL;
+	/* Our sleep may have disarmed the rings for whoever polls the descriptor. */
+	if (handle->is_fd_armed && !arm_all(handle))
+		ring_own_bell(handle);
+	if (handle->waiters)
+		wait_wake(handle);
+}
+
+/* Sleeps until somebody signals, or the time is over.  Under handle->lock, which it lets go. */
+static void follow(struct dsaio_handle *handle, const struct wait_for *wait_for,
+		   uint64_t deadline_nsec)
+{
+	struct waiter waiter = { .wait_for = wait_for, .next = handle->waiters };
+	struct timespec ts = { .tv_sec = (time_t)(deadline_nsec / NSEC_PER_SEC),
+			       .tv_nsec = (long)(deadline_nsec % NSEC_PER_SEC) };
+	pthread_condattr_t attr;
+
+	(void)pthread_condattr_init(&attr); /* none of these can fail on Linux */
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&waiter.cond, &attr);
+	(void)pthread_condattr_destroy(&attr);
+	if (handle->waiters)
+		handle->waiters->prev = &waiter;
+	handle->waiters = &waiter;
+	if (deadline_nsec == UINT64_MAX)
+		(void)pthread_cond_wait(&waiter.cond, &handle->lock);
+	else
+		(void)pthread_cond_timedwait(&waiter.cond, &handle->lock, &ts);
+	if (waiter.next)
+		waiter.next->prev = waiter.prev;
+	if (waiter.prev)
+		waiter.prev->next = waiter.next;
+	else
+		handle->waiters = waiter.next;
+	(void)pthread_cond_destroy(&waiter.cond);
+}
+
+int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t deadline_nsec)
+{
+	bool has_looked = false;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&handle->lock);
+	while (!is_done(handle, w)) {
+		if (has_looked && is_over(deadline_nsec)) {
+			/* A signal to take the role over may have come at the same time. */
+			if (handle->waiters)
+				wait_wake(handle);
+			r = -ETIMEDOUT;
+			break;
+		}
+		if (handle->has_consumer || !may_consume(handle, w)) {
+			follow(handle, w, deadline_nsec);
+			has_looked = true;
+			continue;
+		}
+		handle->has_consumer = true;
+		handle->consumer_wait = w;
+		handle->wait_began_nsec = 0;
+		do {
+			bool is_fd_armed = handle->is_fd_armed;
+			uint64_t n_open = handle->n_open_ring;
+
+			(void)pthread_mutex_unlock(&handle->lock);
+			consume_or_sleep(handle, n_open, deadline_nsec, is_fd_armed);
+			has_looked = true;
+			(void)pthread_mutex_lock(&handle->lock);
+		} while (!is_done(handle, w) && may_consume(handle, w) && !is_over(deadline_nsec));
+		leave_role(handle);
+	}
+	(void)pthread_mutex_unlock(&handle->lock);
+	client_collect(handle->client);
+	return r;
+}
+
+int wait_put(struct dsaio_op *op, struct ring_entry *entry)
+{
+	struct wait_for room = { .what = WAIT_ROOM, .channel = op->channel };
+	int r;
+
+	for (;;) {
+		room.head = channel_head(op->channel); /* before the try: a later change is room */
+		r = channel_put(op->channel, op, entry);
+		if (r != -EAGAIN)
+			return r;
+		(void)wait_until(op->handle, &room, UINT64_MAX); /* no time-out */
+	}
+}
+
+void wait_collect(struct dsaio_handle *companion, struct op_list *list)
+{
+	for (struct channel *c = first_channel(companion); c; c = next_channel(c))
+		channel_consume(c, list);
+}
+
+void wait_collect_dead(struct dsaio_handle *companion, struct op_list *list)
+{
+	for (struct channel *c = first_channel(companion); c; c = next_channel(c)) {
+		channel_consume(c, list);
+		channel_bury(c, -ECONNRESET, list);
+	}
+}
+
+bool wait_arm(struct dsaio_handle *companion)
+{
+	return arm_all(companion);
+}
+
+void wait_disarm(struct dsaio_handle *companion)
+{
+	disarm_all(companion);
+	drain_bell(companion);
+}
+
+void wait_poll(struct dsaio_handle *handle)
+{
+	bool has_role = false;
+
+	(void)pthread_mutex_lock(&handle->lock);
+	if (!handle->has_consumer)
+		has_role = handle->has_consumer = true;
+	(void)pthread_mutex_unlock(&handle->lock);
+	if (!has_role)
+		return;
+	consume_or_sleep(handle, 0, 0, false);
+	(void)pthread_mutex_lock(&handle->lock);
+	leave_role(handle);
+	(void)pthread_mutex_unlock(&handle->lock);
+	client_collect(handle->client);
+}
+
+bool wait_poll_or_arm(struct dsaio_handle *handle)
+{
+	bool has_ops;
+
+	(void)pthread_mutex_lock(&handle->lock);
+	if (!handle->has_consumer) {
+		handle->has_consumer = true;
+		(void)pthread_mutex_unlock(&handle->lock);
+		drain_bell(handle);
+		consume_or_sleep(handle, 0, 0, true);
+		(void)pthread_mutex_lock(&handle->lock);
+		has_ops = handle->first_ended;
+		if (!has_ops && handle->epoll_fd >= 0)
+			handle->is_fd_armed = true;
+		leave_role(handle); /* arms the rings */
+	} else {		    /* who has the role ends the ops, then rings our own bell */
+		has_ops = handle->first_ended;
+		if (!has_ops && handle->epoll_fd >= 0)
+			handle->is_fd_armed = true;
+	}
+	(void)pthread_mutex_unlock(&handle->lock);
+	client_collect(handle->client);
+	return has_ops;
+}
+
+void wait_channel_added(struct dsaio_handle *handle)
+{
+	(void)pthread_mutex_lock(&handle->lock);
+	if (!handle->has_consumer && handle->is_fd_armed && !arm_all(handle))
+		ring_own_bell(handle);
+	if (handle->has_consumer) /* it may sleep on another ring's */
+		wake_futexes(handle);
+	(void)pthread_mutex_unlock(&handle->lock);
+}
+
+void wait_finish(struct dsaio_handle *handle, int result)
+{
+	struct wait_for role = { .what = WAIT_ROLE };
+
+	do {
+		(void)wait_until(handle, &role, UINT64_MAX); /* can not time out */
+		(void)pthread_mutex_lock(&handle->lock);
+	} while (handle->has_consumer && pthread_mutex_unlock(&handle->lock) == 0);
+	handle->has_consumer = true;
+	(void)pthread_mutex_unlock(&handle->lock);
+	bury_all(handle, result);
+	(void)pthread_mutex_lock(&handle->lock);
+	leave_role(handle);
+	(void)pthread_mutex_unlock(&handle->lock);
+	client_collect(handle->client);
+}

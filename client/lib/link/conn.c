@@ -1,0 +1,254 @@
+#include "client/lib/link/conn.h"
+
+#include "client/lib/base/debug.h"
+#include "client/lib/link/discover.h"
+#include "client/lib/dsaio.h"
+#include "client/lib/base/error.h"
+#include "client/lib/base/fd.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+#include "proto/file_board.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+#define CONNECT_TURNS 3 /* finds of a daemon that then hangs up */
+
+static void conn_free(struct dsaio_conn *conn)
+{
+	if (!conn)
+		return;
+	if (conn->fd >= 0) {
+		/* A child of a fork has the socket open, too: a close alone would not end the session. */
+		(void)shutdown(conn->fd, SHUT_RDWR); /* fails only if the daemon is gone */
+		(void)close(conn->fd);		     /* a socket has nothing left to say */
+	}
+	if (conn->file_board) /* our own mapping: cannot fail */
+		(void)munmap((void *)conn->file_board, file_board_bytes(conn->max_files));
+	conn_calls_deinit(conn);
+	(void)pthread_mutex_destroy(&conn->lock); /* nobody is in a call: cannot fail */
+	free(conn->path);
+	free(conn->daemon_version);
+	free(conn);
+}
+
+static void conn_freep(struct dsaio_conn **conn)
+{
+	conn_free(*conn);
+}
+
+void conn_close(struct dsaio_conn *conn)
+{
+	conn_free(conn);
+}
+
+bool conn_is_gone(struct dsaio_conn *conn)
+{
+	struct pollfd p = { .fd = conn->fd, .events = POLLRDHUP };
+
+	if (conn_was_gone(conn))
+		return true;
+	if (poll(&p, 1, 0) <= 0 || !(p.revents & (POLLRDHUP | POLLHUP)))
+		return false;
+	/* release: who sees it sees also what the daemon published before it died */
+	if (!atomic_exchange_explicit(&conn->is_gone, true, memory_order_release))
+		debug_log("session: the daemon on %s has gone away", conn->path);
+	return true;
+}
+
+void conn_break(struct dsaio_conn *conn)
+{
+	if (atomic_exchange(&conn->is_broken, true))
+		return;
+	/* It ends the session, then closes: its end of file stays the one proof. */
+	(void)shutdown(conn->fd, SHUT_WR); /* fails only if the daemon is gone already */
+}
+
+bool conn_await_end(struct dsaio_conn *conn, bool has_limit)
+{
+	struct pollfd p = { .fd = conn->fd, .events = POLLRDHUP };
+	uint64_t deadline_nsec = clock_nsec() + conn->silent_msec * UINT64_C(1000000);
+
+	while (!conn_is_gone(conn)) {
+		if (has_limit && clock_nsec() >= deadline_nsec)
+			atomic_store(&conn->is_silent, true);
+		if (has_limit && atomic_load(&conn->is_silent))
+			return false;
+		/* EINTR: looks again, and so does who has a limit, since it may be another's. */
+		(void)poll(&p, 1, has_limit ? 100 : -1);
+	}
+	return true;
+}
+
+int conn_lost(struct dsaio_conn *conn, const char *what, const char *why)
+{
+	conn_break(conn);
+	if (conn_is_gone(conn))
+		why = "the daemon has gone away";
+	return error_fail(-ENOTCONN, "%s: %s (%s): start it again if need be, then connect again",
+			  what, why, conn->path);
+}
+
+int conn_map(int fd, size_t bytes, int protection, void **ret_map)
+{
+	struct stat st;
+	void *map;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size < 0 || (uint64_t)st.st_size < bytes)
+		return -EPROTO; /* touching what is not there would be a SIGBUS */
+	map = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	/* A forked child must not reach what is in it, nor keep it. */
+	if (madvise(map, bytes, MADV_DONTFORK) < 0) {
+		int r = -errno;
+
+		(void)munmap(map, bytes);
+		return r;
+	}
+	*ret_map = map;
+	return 0;
+}
+
+/* Before Linux 6.5 the daemon can not ask the socket for a pidfd: then we give it one. */
+static int conn_pidfd(int socket_fd)
+{
+	int fd = -1;
+	socklen_t len = sizeof(fd);
+
+	if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) == 0) {
+		(void)close(fd); /* only asked whether there is such a thing */
+		return -1;
+	}
+	if (errno != ENOPROTOOPT)
+		return -1;
+	/* -1: the socket alone has to do */
+	return fd_above_stdio((int)syscall(SYS_pidfd_open, getpid(), 0));
+}
+
+static int conn_map_board(struct dsaio_conn *conn, uint32_t max_files, const int *fds,
+			  unsigned n_fds)
+{
+	void *map;
+	int r;
+
+	if (n_fds != 1 || !max_files)
+		return error_fail(-EPROTO,
+				  "connect: what listens on %s gave no file board, as dsaiod does",
+				  conn->path);
+	r = conn_map(fds[0], file_board_bytes(max_files), PROT_READ | PROT_WRITE, &map);
+	if (r < 0)
+		return error_fail_errno(r, "connect: the daemon's file board");
+	conn->max_files = max_files;
+	conn->file_board = map;
+	return 0;
+}
+
+static int conn_hello(struct dsaio_conn *conn)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__Hello hello = WIRE__HELLO__INIT;
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	int pidfd = conn_pidfd(conn->fd);
+	int fds[FRAME_FDS_MAX], r;
+	unsigned n_fds = 0;
+
+	hello.version_min = CONN_VERSION_MIN;
+	hello.version_max = CONN_VERSION_MAX;
+	hello.features = CONN_FEATURES;
+	hello.name = program_invocation_short_name;
+	hello.pid = (uint32_t)getpid();
+	request.body_case = WIRE__REQUEST__BODY_HELLO;
+	request.hello = &hello;
+	/* What does not speak is an error, not a hang.  A daemon under systemd may be starting. */
+	r = conn_call_while_alive(conn, "connect", &request, &pidfd, pidfd >= 0, &reply, fds,
+				  &n_fds);
+	if (r < 0)
+		return r;
+	if (reply->hello->version < CONN_VERSION_MIN || reply->hello->version > CONN_VERSION_MAX)
+		r = error_fail(-EPROTONOSUPPORT,
+			       "connect: the daemon on %s speaks protocol version %u, this "
+			       "library %u to %u: install versions that fit",
+			       conn->path, reply->hello->version, CONN_VERSION_MIN,
+			       CONN_VERSION_MAX);
+	else
+		r = conn_map_board(conn, reply->hello->max_files, fds, n_fds);
+	for (unsigned i = 0; i < n_fds; i++)
+		closep(&fds[i]); /* the mapping holds it */
+	if (r < 0)
+		return r;
+	conn->features = reply->hello->features & CONN_FEATURES;
+	conn->client_pool_max = reply->hello->client_pool_max;
+	conn->max_entries = reply->hello->max_entries;
+	conn->spin_usec = reply->hello->spin_usec;
+	conn->daemon_version = strdup(reply->hello->daemon_version);
+	return conn->daemon_version ? 0 : error_fail_errno(-ENOMEM, "connect");
+}
+
+/* One turn of finding a daemon and saying Hello.  -ENOTCONN: it has not answered as it should. */
+static int conn_try(const char *path, struct found *found, struct dsaio_conn **ret_conn)
+{
+	_cleanup_(conn_freep) struct dsaio_conn *conn = calloc(1, sizeof(*conn));
+	int r;
+
+	if (!conn)
+		return error_fail_errno(-ENOMEM, "connect");
+	conn->fd = -1;
+	conn->silent_msec = CONN_SILENT_MSEC;
+	conn->reader.is_exact = true;
+	frame_writer_init(&conn->writer);
+	conn->writer.close_fds = conn_keep_fds;
+	(void)pthread_mutex_init(&conn->lock, NULL); /* default attributes: cannot fail */
+	r = discover(path, found);
+	if (r < 0)
+		return r;
+	conn->path = strdup(found->path);
+	if (!conn->path)
+		return error_fail_errno(-ENOMEM, "connect");
+	conn->fd = TAKE_FD(found->fd);
+	if (fcntl(conn->fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
+		return error_fail_errno(-errno, "connect: %s", found->path);
+	r = conn_hello(conn);
+	if (r < 0)
+		return r;
+	*ret_conn = TAKE_PTR(conn);
+	return 0;
+}
+
+int conn_open(const char *path, struct dsaio_conn **ret_conn)
+{
+	for (unsigned turn = 1;; turn++) {
+		_cleanup_(found_deinit) struct found found = FOUND_NONE;
+		int r = conn_try(path, &found, ret_conn);
+
+		if (r == 0)
+			debug_log("connect: dsaiod %s on %s, session begins",
+				  (*ret_conn)->daemon_version, (*ret_conn)->path);
+		if (r != -ENOTCONN)
+			return r;
+		if (found.is_started)
+			return discover_explain(&found);
+		/* It may have been about to end, having had no client: another look finds a new
+		   one, or starts it. */
+		if (found.is_named || turn == CONNECT_TURNS)
+			return error_fail(-EPROTO,
+					  "connect: what listens on %s did not answer as dsaiod "
+					  "does: is it another program?",
+					  found.path);
+		debug_log("connect: %s: hung up before Hello was answered: looking again",
+			  found.path);
+	}
+}

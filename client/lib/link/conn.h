@@ -1,0 +1,157 @@
+/*
+ * The control socket: Hello, then requests and their replies.
+ *
+ * Any thread may call conn_call().  Each call in progress has a record with its sequence number, and
+ * the daemon may reply in any order, so a request that hangs delays no other.  One of the waiting
+ * threads polls the socket for all; the others sleep on conditions.  Whoever reads a reply gives it
+ * to the call that it belongs to.  When the polling thread has its own reply, another one polls.
+ * conn->lock is held for moments only, never while a thread sleeps.
+ *
+ * Only the end of file proves that the daemon is gone (conn_is_gone()).  A stream that stopped making
+ * sense is shut down for writing; the daemon then ends the session, and its end of file comes.
+ *
+ * conn_call.c has the calls, conn.c all else.  dsaioctl links these objects too: it connects with
+ * dsaio_connect(), takes the connection with client_conn() (client.h) and sends its Status with
+ * conn_call().
+ */
+#ifndef DSAIO_CLIENT_LIB_LINK_CONN_H
+#define DSAIO_CLIENT_LIB_LINK_CONN_H
+
+#include "proto/dsaio.pb-c.h"
+#include "proto/frame.h"
+#include "proto/ring.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CONN_VERSION_MIN 1u
+#define CONN_VERSION_MAX 1u
+#define CONN_FEATURES RING_FEATURE_GROW
+
+/* A daemon that was asked and has said nothing for so long is taken for stopped. */
+#define CONN_SILENT_MSEC 30000u
+
+/* The daemon's sentences, which end with what to do, have at most 480. */
+#define CONN_TEXT_BYTES 512u
+
+struct conn_pending;
+
+struct dsaio_conn {
+	int fd; /* not blocking */
+	char *path;
+	uint32_t silent_msec;	/* CONN_SILENT_MSEC; tests have no patience */
+	_Atomic bool is_broken; /* no request makes sense any more; the end of file will come */
+	_Atomic bool is_gone;	/* it has come */
+	_Atomic bool is_silent; /* broken, and the daemon was waited for long enough */
+
+	pthread_mutex_t lock; /* of the rest of this group */
+	uint64_t seq;
+	struct frame_reader reader;
+	struct frame_writer writer;
+	struct conn_pending *pending; /* calls that wait for their replies */
+	unsigned n_polling;	      /* threads that poll the socket */
+	uint64_t n_unawaited;	      /* requests sent whose replies nobody waits for, ... */
+	uint64_t n_answered;	      /* ... and how many of these were answered */
+	/* Descriptors that keep places free for those that replies bring, as many as n_places_wanted. */
+	int *places;
+	unsigned n_places, n_places_wanted, n_places_allocated;
+	uint64_t heard_nsec;  /* when the last reply came; 0: none yet */
+	uint64_t pinged_nsec; /* when it was asked for a sign of life after that; 0: it was not */
+	bool is_ended;	      /* nothing is read any more, for this reason: */
+	char end_text[CONN_TEXT_BYTES];
+
+	/* from HelloReply */
+	uint64_t features;
+	uint64_t client_pool_max;
+	uint32_t max_entries;
+	uint32_t spin_usec;
+	uint32_t max_files;
+	_Atomic uint32_t *file_board; /* words for max_files: proto/file_board.h */
+	char *daemon_version;
+};
+
+/*
+ * Connects and says Hello.  path: NULL: where a daemon is found, or started (discover.h).
+ * Returns 0 or as dsaio_connect(), with a sentence.
+ */
+int conn_open(const char *path, struct dsaio_conn **ret_conn);
+void conn_close(struct dsaio_conn *conn); /* NULL is fine */
+
+/*
+ * Sends a request (seq is filled in) with n_fds descriptors and waits for its reply.
+ *
+ * what: for the sentence ("file /x/y").  Takes the descriptors, also on error.
+ * ret_reply: of wire__reply__free_unpacked(reply, NULL); it has the body that belongs to the
+ *   request.  NULL: only the result matters.
+ * ret_fds: room for FRAME_FDS_MAX descriptors, the caller's; NULL: none are expected.  The first
+ *   *ret_n_fds are set.
+ * Returns 0, the daemon's errno with its sentence, -ENOTCONN (the daemon is gone, or spoke
+ * nonsense), -EMFILE (no room for the reply's descriptors: nothing was sent), -ENOMEM or
+ * -EMSGSIZE.  Sleeps without limit, also while other calls are in progress.  Any thread, no lock
+ * held but those above conn's.
+ */
+int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
+	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds, unsigned *ret_n_fds);
+
+/*
+ * The same, but returns -ETIMEDOUT if the daemon is silent: it was asked, and no reply of any kind
+ * came for conn->silent_msec.  A daemon that answers is waited for without limit.
+ * One that reads no further request, since as many as it reads from a client or a user hang, counts
+ * as one that does not answer.
+ */
+int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Request *request,
+			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds,
+			  unsigned *ret_n_fds);
+
+/*
+ * Sends a request without descriptors whose reply nobody needs.  Never sleeps: what the socket does
+ * not take now goes out with a later call.  A request is lost if there is no memory for it.
+ */
+void conn_post(struct dsaio_conn *conn, Wire__Request *request);
+
+/*
+ * Sleeps until more posts have been answered than were at an earlier call of conn_posts_answered(),
+ * which may be so already.  false: no answer is to come.
+ */
+uint64_t conn_posts_answered(struct dsaio_conn *conn);
+bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered);
+
+/* For conn.c: the writer's hook; and frees what calls left behind, when no call is in progress. */
+void conn_keep_fds(struct frame_writer *writer, const int *fds, unsigned n_fds);
+void conn_calls_deinit(struct dsaio_conn *conn);
+/* For conn_call.c: the connection is of no use any more.  Returns -ENOTCONN, with a sentence. */
+int conn_lost(struct dsaio_conn *conn, const char *what, const char *why);
+
+/*
+ * Maps a memfd of the daemon's, which has to have at least that many bytes; not for forked
+ * children.  Returns 0, -EPROTO (it is too small), or what the kernel says.
+ */
+int conn_map(int fd, size_t bytes, int protection, void **ret_map);
+
+/* Looks whether the end of file has come.  One system call until it has.  Any thread. */
+bool conn_is_gone(struct dsaio_conn *conn);
+
+/* What was seen so far; no system call. */
+static inline bool conn_was_gone(const struct dsaio_conn *conn)
+{
+	return atomic_load_explicit(&conn->is_gone, memory_order_acquire);
+}
+
+/* The daemon broke the protocol: asks it to end the session.  Any thread. */
+void conn_break(struct dsaio_conn *conn);
+
+/*
+ * Sleeps until the end of file of a broken connection has come.  has_limit: for at most
+ * conn->silent_msec, once for all such waits of the connection.  Returns whether it has come.
+ */
+bool conn_await_end(struct dsaio_conn *conn, bool has_limit);
+
+static inline void wire_replyp(Wire__Reply **reply)
+{
+	if (*reply)
+		wire__reply__free_unpacked(*reply, NULL);
+}
+
+#endif

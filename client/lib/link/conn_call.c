@@ -1,0 +1,522 @@
+/*
+ * Calls: requests, and the replies that come in any order.
+ *
+ * Everything here runs under conn->lock, but for poll(2) and the conditions.  The socket does not
+ * block: a request that it does not take at once stays in the writer, and the thread that brought it
+ * polls for room.  So there are two kinds of waiting threads:
+ *
+ *     polling    one of them, and each one as long as the writer holds requests: sleeps in poll(2),
+ *                then sends and reads what it can, and completes the calls whose replies came
+ *     following  sleeps on its call's condition
+ *
+ * A thread that leaves wakes a follower if nobody polls any more.  The connection's end completes
+ * all calls.
+ */
+#include "client/lib/link/conn.h"
+
+#include "client/lib/base/error.h"
+#include "client/lib/base/fd.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ERRNO_MAX 4095 /* the kernel's */
+#define NSEC_PER_MSEC UINT64_C(1000000)
+
+/* A call in progress, on its thread's stack. */
+struct conn_pending {
+	struct conn_pending *next;
+	uint64_t seq; /* 0: waits in conn_await_post() */
+	unsigned n_places;
+	pthread_cond_t cond;
+	bool is_done; /* not in the list any more; then either ... */
+	int error;    /* ... the connection has ended, or ... */
+	Wire__Reply *reply;
+	int fds[FRAME_FDS_MAX];
+	unsigned n_fds;
+};
+
+/* The reply's body that belongs to a request. */
+static Wire__Reply__BodyCase reply_body(const Wire__Request *request)
+{
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_HELLO:
+		return WIRE__REPLY__BODY_HELLO;
+	case WIRE__REQUEST__BODY_SLAB_NEW:
+		return WIRE__REPLY__BODY_SLAB_NEW;
+	case WIRE__REQUEST__BODY_FILE_ADD:
+		return WIRE__REPLY__BODY_FILE_ADD;
+	case WIRE__REQUEST__BODY_HANDLE_OPEN:
+		return WIRE__REPLY__BODY_HANDLE_OPEN;
+	case WIRE__REQUEST__BODY_CHANNEL_OPEN:
+		return WIRE__REPLY__BODY_CHANNEL_OPEN;
+	case WIRE__REQUEST__BODY_SUBMIT:
+		return WIRE__REPLY__BODY_SUBMIT;
+	case WIRE__REQUEST__BODY_STATUS:
+		return WIRE__REPLY__BODY_STATUS;
+	case WIRE__REQUEST__BODY_SLAB_IMPORT:
+		return WIRE__REPLY__BODY_SLAB_IMPORT;
+	case WIRE__REQUEST__BODY_STORE_GET:
+	case WIRE__REQUEST__BODY_PROFILE_SET:
+		return WIRE__REPLY__BODY_STORE_GET;
+	default:
+		return WIRE__REPLY__BODY__NOT_SET;
+	}
+}
+
+/* Descriptors that come with that reply. */
+static unsigned reply_fds(const Wire__Request *request)
+{
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_HELLO:
+	case WIRE__REQUEST__BODY_SLAB_NEW:
+	case WIRE__REQUEST__BODY_HANDLE_OPEN:
+	case WIRE__REQUEST__BODY_FILE_GET:
+		return 1;
+	case WIRE__REQUEST__BODY_CHANNEL_OPEN:
+		return 3; /* rings, bell, board */
+	default:
+		return 0;
+	}
+}
+
+/* ---- places for descriptors ---- */
+
+/*
+ * The kernel drops descriptors that a process at its limit is sent, and nothing brings them back: the
+ * stream would be lost.  So a call takes places for those of its reply before it sends the request.
+ * Just before a reply with descriptors is read, that many places are given up, whichever call took
+ * them.  Another thread that opens files at that moment can still be faster: the connection is lost
+ * then.
+ */
+static void places_give_up(struct dsaio_conn *conn, unsigned n_left)
+{
+	while (conn->n_places > n_left)
+		(void)close(conn->places[--conn->n_places]); /* a duplicate of the socket */
+}
+
+/* Returns 0, or a negative errno with a sentence. */
+static int places_take(struct dsaio_conn *conn, const char *what, unsigned n)
+{
+	unsigned wanted = conn->n_places_wanted + n;
+
+	if (wanted > conn->n_places_allocated) {
+		int *places = reallocarray(conn->places, wanted, sizeof(*places));
+
+		if (!places)
+			return error_fail_errno(-ENOMEM, "%s: request", what);
+		conn->places = places;
+		conn->n_places_allocated = wanted;
+	}
+	while (conn->n_places < wanted) {
+		int fd = fd_duplicate(conn->fd), r = -errno;
+
+		if (fd >= 0) {
+			conn->places[conn->n_places++] = fd;
+			continue;
+		}
+		places_give_up(conn, conn->n_places_wanted);
+		return error_fail_errno(r, "%s", what);
+	}
+	conn->n_places_wanted = wanted;
+	return 0;
+}
+
+static void places_return(struct dsaio_conn *conn, unsigned n)
+{
+	conn->n_places_wanted -= n;
+	places_give_up(conn, conn->n_places_wanted);
+}
+
+static void places_make_room(struct dsaio_conn *conn)
+{
+	unsigned n = conn->n_places ? frame_coming_fds(&conn->reader, conn->fd) : 0;
+
+	places_give_up(conn, n < conn->n_places ? conn->n_places - n : 0);
+}
+
+/* ---- the calls in progress ---- */
+
+static void pending_add(struct dsaio_conn *conn, struct conn_pending *call)
+{
+	call->next = conn->pending;
+	conn->pending = call;
+}
+
+static void pending_remove(struct dsaio_conn *conn, struct conn_pending *call)
+{
+	struct conn_pending **at = &conn->pending;
+
+	while (*at != call)
+		at = &(*at)->next;
+	*at = call->next;
+	places_return(conn, call->n_places);
+}
+
+static void pending_complete(struct dsaio_conn *conn, struct conn_pending *call)
+{
+	pending_remove(conn, call);
+	call->is_done = true;
+	(void)pthread_cond_signal(&call->cond); /* cannot fail */
+}
+
+/* Nothing is read from now on, and all calls end with that error and reason. */
+static void calls_end(struct dsaio_conn *conn, int error, const char *why)
+{
+	conn_break(conn);
+	conn->is_ended = true;
+	(void)snprintf(conn->end_text, sizeof(conn->end_text), "%s", why); /* cut is fine */
+	frame_writer_deinit(&conn->writer);
+	while (conn->pending) {
+		conn->pending->error = error;
+		pending_complete(conn, conn->pending);
+	}
+}
+
+/* A reply that no call waits for. */
+static void unawaited_take(struct dsaio_conn *conn)
+{
+	struct conn_pending *call, *next;
+
+	if (!conn->n_unawaited) {
+		calls_end(conn, -ENOTCONN, "the answer belongs to no request");
+		return;
+	}
+	conn->n_unawaited--;
+	conn->n_answered++;
+	for (call = conn->pending; call; call = next) {
+		next = call->next;
+		if (!call->seq)
+			pending_complete(conn, call);
+	}
+}
+
+static void reply_take(struct dsaio_conn *conn, struct frame *frame)
+{
+	_cleanup_(wire_replyp)
+		Wire__Reply *reply = wire__reply__unpack(NULL, frame->len, frame->body);
+	struct conn_pending *call = conn->pending;
+
+	conn->heard_nsec = clock_nsec();
+	conn->pinged_nsec = 0;
+	if (!reply) {
+		calls_end(conn, -ENOTCONN, "the answer is no Reply: is it dsaiod?");
+		return;
+	}
+	if (reply->error > 0 || reply->error < -ERRNO_MAX) {
+		calls_end(conn, -ENOTCONN, "the answer's error is none");
+		return;
+	}
+	if (reply->seq == 0 && reply->error < 0) { /* why it closes the connection */
+		calls_end(conn, reply->error, reply->text);
+		return;
+	}
+	while (call && (!reply->seq || call->seq != reply->seq))
+		call = call->next;
+	if (!call) {
+		unawaited_take(conn);
+		return;
+	}
+	call->reply = TAKE_PTR(reply);
+	call->n_fds = frame->n_fds;
+	for (unsigned i = 0; i < frame->n_fds; i++)
+		call->fds[i] = TAKE_FD(frame->fds[i]);
+	pending_complete(conn, call);
+}
+
+/* ---- the socket ---- */
+
+static void calls_send(struct dsaio_conn *conn)
+{
+	int r = frame_flush(&conn->writer, conn->fd);
+
+	if (r == 0 || r == -EAGAIN)
+		return;
+	/* It hung up, or the stream is lost.  It may have said why before its end. */
+	conn_break(conn);
+	frame_writer_deinit(&conn->writer);
+}
+
+static void calls_receive(struct dsaio_conn *conn)
+{
+	while (!conn->is_ended) {
+		_cleanup_(frame_deinit) struct frame frame = { .n_fds = 0 };
+		char text[CONN_TEXT_BYTES] = "";
+		int r;
+
+		places_make_room(conn);
+		r = frame_read(&conn->reader, conn->fd, &frame, text, sizeof(text));
+		if (r == -EAGAIN)
+			return;
+		if (r == 1)
+			reply_take(conn, &frame);
+		else if (r == 0 || r == -ECONNRESET)
+			calls_end(conn, -ENOTCONN, "the daemon hung up");
+		else
+			calls_end(conn, -ENOTCONN, r == -EPROTO ? text : strerrordesc_np(-r));
+	}
+}
+
+/* The descriptors stay the caller's, and open until the call is done. */
+static int request_queue(struct dsaio_conn *conn, Wire__Request *request, const int *fds,
+			 unsigned n_fds)
+{
+	_cleanup_(freep) uint8_t *packed = NULL;
+	size_t len;
+
+	request->seq = ++conn->seq;
+	len = wire__request__get_packed_size(request);
+	packed = malloc(len);
+	if (!packed)
+		return -ENOMEM;
+	(void)wire__request__pack(request, packed);
+	return frame_queue(&conn->writer, packed, len, fds, n_fds);
+}
+
+/* ---- waiting ---- */
+
+/* msec: -1: without limit. */
+static void pending_poll(struct dsaio_conn *conn, int msec)
+{
+	struct pollfd p = { .fd = conn->fd,
+			    .events = (short)(conn->writer.first ? POLLIN | POLLOUT : POLLIN) };
+
+	conn->n_polling++;
+	(void)pthread_mutex_unlock(&conn->lock);
+	(void)poll(&p, 1, msec); /* EINTR: looks, and polls again */
+	(void)pthread_mutex_lock(&conn->lock);
+	conn->n_polling--;
+	calls_send(conn);
+	calls_receive(conn);
+}
+
+static void pending_follow(struct dsaio_conn *conn, struct conn_pending *call, int msec)
+{
+	uint64_t until;
+	struct timespec ts;
+
+	if (msec < 0) {
+		(void)pthread_cond_wait(&call->cond, &conn->lock);
+		return;
+	}
+	until = clock_nsec() + (uint64_t)msec * NSEC_PER_MSEC;
+	ts.tv_sec = (time_t)(until / (1000 * NSEC_PER_MSEC));
+	ts.tv_nsec = (long)(until % (1000 * NSEC_PER_MSEC));
+	(void)pthread_cond_clockwait(&call->cond, &conn->lock, CLOCK_MONOTONIC, &ts);
+}
+
+/* An empty request: any daemon refuses it at once, and so shows that it lives. */
+static void conn_ping(struct dsaio_conn *conn)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+
+	if (request_queue(conn, &request, NULL, 0) < 0)
+		return; /* without memory it is silent sooner than need be */
+	conn->n_unawaited++;
+	calls_send(conn);
+}
+
+/*
+ * How long a call that began then may wait before it has to look for the daemon's silence again, in
+ * milliseconds; 0: it is silent.  Asks for a sign of life after half of the time.
+ */
+static int silence_look(struct dsaio_conn *conn, uint64_t began_nsec)
+{
+	uint64_t half = conn->silent_msec / 2 * NSEC_PER_MSEC, now = clock_nsec(), since;
+
+	since = conn->heard_nsec > began_nsec ? conn->heard_nsec : began_nsec;
+	if (!conn->pinged_nsec && now - since >= half) {
+		conn->pinged_nsec = since = now;
+		conn_ping(conn);
+	} else if (conn->pinged_nsec) {
+		since = conn->pinged_nsec;
+	}
+	return now - since < half ? (int)((half - (now - since)) / NSEC_PER_MSEC + 1) : 0;
+}
+
+/* Waits until the call is done, and takes it off the list.  Returns 0 or -ETIMEDOUT. */
+static int pending_await(struct dsaio_conn *conn, struct conn_pending *call, bool while_alive)
+{
+	uint64_t began_nsec = while_alive ? clock_nsec() : 0;
+	int msec = while_alive ? silence_look(conn, began_nsec) : -1;
+
+	while (!call->is_done && msec) {
+		if (conn->n_polling && !conn->writer.first)
+			pending_follow(conn, call, msec);
+		else
+			pending_poll(conn, msec);
+		if (while_alive)
+			msec = silence_look(conn, began_nsec);
+		if (!msec) { /* this process may have been stopped itself */
+			calls_receive(conn);
+			msec = silence_look(conn, began_nsec);
+		}
+	}
+	if (!call->is_done) {
+		pending_remove(conn, call);
+		conn->n_unawaited++; /* its reply may still come */
+	}
+	if (!conn->n_polling && conn->pending)
+		(void)pthread_cond_signal(&conn->pending->cond);
+	return call->is_done ? 0 : -ETIMEDOUT;
+}
+
+/* ---- calls ---- */
+
+/* Sends the request and waits; leaves the call done.  Returns 0 or a negative errno, with a sentence. */
+static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *request,
+		    const int *fds, unsigned n_fds, bool while_alive, struct conn_pending *call)
+{
+	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
+	char why[sizeof(conn->end_text)];
+	int r;
+
+	(void)pthread_mutex_lock(locked); /* a plain mutex: cannot fail */
+	if (atomic_load(&conn->is_broken)) {
+		(void)pthread_mutex_unlock(TAKE_PTR(locked));
+		return conn_lost(conn, what, "the connection is broken");
+	}
+	r = places_take(conn, what, reply_fds(request));
+	if (r < 0)
+		return r;
+	call->n_places = reply_fds(request);
+	r = request_queue(conn, request, fds, n_fds);
+	if (r < 0) {
+		places_return(conn, call->n_places);
+		return error_fail_errno(r, "%s: request", what);
+	}
+	call->seq = request->seq;
+	pending_add(conn, call);
+	calls_send(conn);
+	r = pending_await(conn, call, while_alive);
+	(void)strcpy(why, conn->end_text);
+	if (r < 0) {
+		atomic_store(&conn->is_silent, true);
+		conn_break(conn);
+		frame_writer_deinit(&conn->writer); /* the caller closes what may still be in it */
+	}
+	(void)pthread_mutex_unlock(TAKE_PTR(locked));
+	if (r < 0)
+		return error_fail(r,
+				  "%s: what listens on %s has not answered for %u s: is the daemon "
+				  "stopped, do as many requests hang as it reads (dsaioctl status "
+				  "shows them), or is it another program?",
+				  what, conn->path, conn->silent_msec / 1000);
+	if (call->error == -ENOTCONN)
+		return conn_lost(conn, what, why);
+	return call->error < 0 ? error_fail(call->error, "%s: %s", what, why) : 0;
+}
+
+static void pending_deinit(struct conn_pending *call)
+{
+	for (unsigned i = 0; i < call->n_fds; i++)
+		closep(&call->fds[i]);
+	wire_replyp(&call->reply);
+	(void)pthread_cond_destroy(&call->cond);
+}
+
+static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *request,
+		     const int *fds, unsigned n_fds, bool while_alive, Wire__Reply **ret_reply,
+		     int *ret_fds, unsigned *ret_n_fds)
+{
+	_cleanup_(pending_deinit) struct conn_pending call = { .cond = PTHREAD_COND_INITIALIZER };
+	int r = call_run(conn, what, request, fds, n_fds, while_alive, &call);
+
+	/* Without the lock: a close may wait for whoever serves the file's mount. */
+	for (unsigned i = 0; i < n_fds; i++)
+		(void)close(fds[i]); /* nothing was written to it */
+	if (r < 0)
+		return r;
+	if (call.reply->error < 0)
+		return error_fail(call.reply->error, "%s",
+				  call.reply->text && *call.reply->text
+					  ? call.reply->text
+					  : strerror(-call.reply->error));
+	if (call.reply->body_case != reply_body(request))
+		return conn_lost(conn, what, "the answer does not fit the request");
+	for (unsigned i = 0; i < call.n_fds; i++) {
+		call.fds[i] = fd_above_stdio(call.fds[i]);
+		if (call.fds[i] < 0)
+			return conn_lost(conn, what, "this process may open no more descriptors");
+	}
+	if (ret_fds) {
+		memcpy(ret_fds, call.fds, call.n_fds * sizeof(*ret_fds));
+		*ret_n_fds = call.n_fds;
+		call.n_fds = 0;
+	}
+	if (ret_reply)
+		*ret_reply = TAKE_PTR(call.reply);
+	return 0;
+}
+
+int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
+	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds, unsigned *ret_n_fds)
+{
+	return call_with(conn, what, request, fds, n_fds, false, ret_reply, ret_fds, ret_n_fds);
+}
+
+int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Request *request,
+			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds,
+			  unsigned *ret_n_fds)
+{
+	return call_with(conn, what, request, fds, n_fds, true, ret_reply, ret_fds, ret_n_fds);
+}
+
+void conn_post(struct dsaio_conn *conn, Wire__Request *request)
+{
+	(void)pthread_mutex_lock(&conn->lock);
+	if (!atomic_load(&conn->is_broken) && request_queue(conn, request, NULL, 0) == 0) {
+		conn->n_unawaited++;
+		calls_send(conn);
+		/* Else the daemon may wait for room for its replies, and read no more requests. */
+		if (!conn->n_polling)
+			calls_receive(conn);
+	}
+	(void)pthread_mutex_unlock(&conn->lock);
+}
+
+uint64_t conn_posts_answered(struct dsaio_conn *conn)
+{
+	uint64_t n;
+
+	(void)pthread_mutex_lock(&conn->lock);
+	n = conn->n_answered;
+	(void)pthread_mutex_unlock(&conn->lock);
+	return n;
+}
+
+bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered)
+{
+	_cleanup_(pending_deinit) struct conn_pending call = { .cond = PTHREAD_COND_INITIALIZER };
+	bool is_answered;
+
+	(void)pthread_mutex_lock(&conn->lock);
+	if (conn->n_answered == n_answered && conn->n_unawaited && !conn->is_ended) {
+		pending_add(conn, &call);
+		(void)pending_await(conn, &call, false); /* no limit: cannot time out */
+	}
+	is_answered = conn->n_answered != n_answered;
+	(void)pthread_mutex_unlock(&conn->lock);
+	return is_answered;
+}
+
+/* The writer's hook: each call closes its own descriptors, when it is done. */
+void conn_keep_fds(struct frame_writer *writer, const int *fds, unsigned n_fds)
+{
+	(void)writer;
+	(void)fds;
+	(void)n_fds;
+}
+
+void conn_calls_deinit(struct dsaio_conn *conn)
+{
+	places_give_up(conn, 0);
+	free(conn->places);
+	frame_reader_deinit(&conn->reader);
+	frame_writer_deinit(&conn->writer);
+}

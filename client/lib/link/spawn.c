@@ -1,0 +1,327 @@
+#include "client/lib/link/spawn.h"
+
+#include "client/lib/base/debug.h"
+#include "client/lib/base/error.h"
+#include "proto/util/cleanup.h"
+#include "proto/dirs.h"
+#include "proto/util/socket.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#define STACK_BYTES ((size_t)128 << 10) /* of a child; sanitizers make frames large */
+#define LISTEN_FD 3			/* sd_listen_fds(3): the first */
+#define SIGNALS 64			/* the kernel's, with those that the C library hides */
+#define PID_DIGITS 10u
+#define NOFILE_WANTED 524288 /* as the service has: LimitNOFILE= */
+#define CPUS_MAX 8192	     /* CONFIG_NR_CPUS of the largest kernels */
+
+/* clone(2) by its other name: what sanitizers put in the place of the first would unlock their own
+   locks in both processes, which share them. */
+int __clone(int (*run)(void *), void *stack, int flags, void *arg, ...);
+
+/* ---- the program ---- */
+
+/* The directory of the file that this function is in. */
+static int own_directory(char *dir, size_t size)
+{
+	_cleanup_(freep) char *real = NULL;
+	struct link_map *map = NULL;
+	Dl_info info;
+	char *slash;
+
+	if (!dladdr1((void *)(uintptr_t)spawn_find, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+		return -ENOENT;
+	/* The program itself has no name there.  A relative one says nothing after a chdir(). */
+	if (*map->l_name && *map->l_name != '/')
+		return -ENOENT;
+	real = realpath(*map->l_name ? map->l_name : "/proc/self/exe", NULL);
+	slash = real ? strrchr(real, '/') : NULL;
+	if (!slash || (size_t)(slash - real) >= size)
+		return -ENOENT;
+	*slash = '\0';
+	(void)strcpy(dir, real);
+	return 0;
+}
+
+static bool is_program(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+/* A relative one is the program's: the daemon starts in another directory. */
+static int find_named(const char *named, char *path, size_t size)
+{
+	_cleanup_(freep) char *real = realpath(named, NULL);
+
+	if (!real || access(real, X_OK) < 0)
+		return error_fail_errno(-errno, "%s: $DSAIOD must name the dsaiod program", named);
+	if (!is_program(real))
+		return error_fail(-EACCES, "%s: is no file: $DSAIOD must name the dsaiod program",
+				  named);
+	if ((size_t)snprintf(path, size, "%s", real) >= size)
+		return error_fail_errno(-ENAMETOOLONG, "$DSAIOD");
+	return 0;
+}
+
+int spawn_find(char *path, size_t size)
+{
+	const char *named = secure_getenv("DSAIOD");
+	char dir[PATH_MAX];
+
+	if (named && *named)
+		return find_named(named, path, size);
+	if (own_directory(dir, sizeof(dir)) < 0)
+		*dir = '\0';
+	if (*dir && (size_t)snprintf(path, size, "%s/dsaiod", dir) < size && is_program(path))
+		return 0;
+	if ((size_t)snprintf(path, size, "%s/dsaiod", DSAIO_SBINDIR) < size && is_program(path))
+		return 0;
+	return error_fail(-ENOENT,
+			  "no dsaiod in %s%s%s: install it there (make install, or your system's "
+			  "package), or set DSAIOD to the program's path",
+			  dir, *dir ? " nor " : "", DSAIO_SBINDIR);
+}
+
+/* ---- what it gets ---- */
+
+static const char *const kept[] = { "HOME",	     "USER", "LOGNAME",		"LANG",
+				    "LC_ALL",	     "TZ",   "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME",
+				    "XDG_STATE_HOME" };
+#define N_KEPT (sizeof(kept) / sizeof(kept[0]))
+#define N_ENVIRONMENT (N_KEPT + 4) /* PATH, the three of sd_listen_fds(3) */
+
+struct spawn {
+	const char *program;
+	char *const *argv;
+	char *environment[N_ENVIRONMENT + 1]; /* ends with NULL */
+	char *pid_text;			      /* in LISTEN_PID=: the child writes it */
+	int listen_fd, log_fd;
+	char *stacks; /* of both children */
+	/* What the daemon's process could not do, by errno; 0: the program runs. */
+	int error;
+	const char *what;
+};
+
+static void environment_free(struct spawn *spawn)
+{
+	for (size_t i = 0; i < N_ENVIRONMENT; i++)
+		free(spawn->environment[i]);
+}
+
+static int environment_make(struct spawn *spawn)
+{
+	static const char pid[] = "LISTEN_PID=";
+	size_t n = 0;
+
+	if (asprintf(&spawn->environment[n], "%s%*s", pid, (int)PID_DIGITS, "") < 0)
+		return -ENOMEM;
+	spawn->pid_text = spawn->environment[n++] + sizeof(pid) - 1;
+	if (!(spawn->environment[n++] = strdup("LISTEN_FDS=1")) ||
+	    !(spawn->environment[n++] = strdup("LISTEN_FDNAMES=" SOCKET_HANDED_OVER)) ||
+	    !(spawn->environment[n++] = strdup("PATH=/usr/local/bin:/usr/bin:/bin")))
+		return -ENOMEM;
+	for (size_t i = 0; i < N_KEPT; i++) {
+		const char *value = secure_getenv(kept[i]);
+
+		if (!value)
+			continue;
+		if (asprintf(&spawn->environment[n], "%s=%s", kept[i], value) < 0) {
+			spawn->environment[n] = NULL;
+			return -ENOMEM;
+		}
+		n++;
+	}
+	return 0;
+}
+
+/* ---- in the children: system calls only ---- */
+
+static void child_exit(void)
+{
+	for (;;)
+		(void)syscall(SYS_exit_group, 0); /* does not return */
+}
+
+static void child_fail(struct spawn *spawn, const char *what)
+{
+	spawn->error = errno;
+	spawn->what = what;
+	child_exit();
+}
+
+static void signals_reset(void)
+{
+	/* Zeros are the default action, with no flag and an empty mask, in the kernel's struct. */
+	static const unsigned long action[16], none[2];
+
+	for (int signal = 1; signal <= SIGNALS; signal++)
+		(void)syscall(SYS_rt_sigaction, signal, action, NULL, SIGNALS / 8); /* not KILL */
+	(void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, none, NULL, SIGNALS / 8);
+}
+
+/* A rank's processors, memory node or limits are not those of a daemon of all ranks. */
+static void share_reset(void)
+{
+	static const int limits[] = { RLIMIT_AS,      RLIMIT_CPU,   RLIMIT_DATA,  RLIMIT_FSIZE,
+				      RLIMIT_MEMLOCK, RLIMIT_NPROC, RLIMIT_NOFILE };
+	const struct sched_param priority = { 0 };
+	unsigned char cpus[CPUS_MAX / 8];
+
+	for (size_t i = 0; i < sizeof(cpus); i++) /* not memset(): it is wrapped, too */
+		((volatile unsigned char *)cpus)[i] = 0xff;
+	/* The kernel leaves those that the control group has.  Where a filter refuses one of these,
+	   the daemon is slower, and works. */
+	(void)syscall(SYS_sched_setaffinity, 0, sizeof(cpus), cpus);
+	(void)syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &priority);
+	(void)syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0);
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		uint64_t limit[2]; /* soft, hard */
+
+		if (syscall(SYS_prlimit64, 0, limits[i], NULL, limit) < 0)
+			continue;
+		limit[0] = limit[1];
+		if (limits[i] == RLIMIT_NOFILE && limit[1] < NOFILE_WANTED) {
+			const uint64_t wanted[2] = { NOFILE_WANTED, NOFILE_WANTED };
+
+			/* Only with CAP_SYS_RESOURCE. */
+			if (syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, wanted, NULL) == 0)
+				continue;
+		}
+		(void)syscall(SYS_prlimit64, 0, limits[i], limit, NULL);
+	}
+}
+
+static void descriptors_reset(struct spawn *spawn)
+{
+	long null_fd;
+
+	/* Both lie above stdio, and only the log may be where the socket has to be. */
+	if (syscall(SYS_dup3, spawn->log_fd, STDERR_FILENO, 0) < 0)
+		child_fail(spawn, "its log");
+	if (spawn->listen_fd == LISTEN_FD ? syscall(SYS_fcntl, LISTEN_FD, F_SETFD, 0) < 0
+					  : syscall(SYS_dup3, spawn->listen_fd, LISTEN_FD, 0) < 0)
+		child_fail(spawn, "its socket");
+	/* First, since the program may have all open that it may have. */
+	if (syscall(SYS_close_range, LISTEN_FD + 1, ~0u, 0) < 0)
+		child_fail(spawn, "close_range");
+	null_fd = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
+	if (null_fd < 0)
+		child_fail(spawn, "/dev/null");
+	for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; fd++)
+		if (null_fd != fd && syscall(SYS_dup3, null_fd, fd, 0) < 0)
+			child_fail(spawn, "/dev/null");
+	if (null_fd > LISTEN_FD)
+		(void)syscall(SYS_close, null_fd); /* just opened: can not fail */
+}
+
+static void pid_write(struct spawn *spawn)
+{
+	long pid = syscall(SYS_getpid);
+	unsigned n = 0;
+
+	for (long rest = pid; rest; rest /= 10)
+		n++;
+	spawn->pid_text[n] = '\0'; /* it has PID_DIGITS */
+	while (n) {
+		spawn->pid_text[--n] = (char)('0' + pid % 10);
+		pid /= 10;
+	}
+}
+
+static int daemon_main(void *arg)
+{
+	struct spawn *spawn = arg;
+
+	if (syscall(SYS_setsid) < 0)
+		child_fail(spawn, "setsid");
+	if (syscall(SYS_chdir, "/") < 0)
+		child_fail(spawn, "chdir /");
+	(void)syscall(SYS_umask, 077); /* never fails */
+	share_reset();
+	descriptors_reset(spawn);
+	pid_write(spawn);
+	signals_reset();
+	(void)syscall(SYS_execve, spawn->program, spawn->argv, spawn->environment);
+	child_fail(spawn, "exec");
+	return 0;
+}
+
+/* Between the program and the daemon: its end makes the daemon somebody else's child. */
+static int middle_main(void *arg)
+{
+	struct spawn *spawn = arg;
+
+	if (__clone(daemon_main, spawn->stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, spawn) <
+	    0)
+		child_fail(spawn, "clone");
+	child_exit();
+	return 0;
+}
+
+/* ---- in the program ---- */
+
+static int children_run(struct spawn *spawn)
+{
+	sigset_t all, old;
+	pid_t middle;
+	int r;
+
+	/* A handler of the program's must not run in a child that shares its memory. */
+	(void)sigfillset(&all); /* both can not fail */
+	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
+	middle = __clone(middle_main, spawn->stacks + STACK_BYTES, CLONE_VM | CLONE_VFORK, spawn);
+	r = middle < 0 ? -errno : 0;
+	/* It has ended.  ECHILD: the program waits for children of every kind, and was faster. */
+	while (middle > 0 && waitpid(middle, NULL, (int)__WCLONE) < 0 && errno == EINTR)
+		;
+	(void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* can not fail */
+	return r;
+}
+
+int spawn_daemon(const char *program, const char *socket_path, int listen_fd, int log_fd)
+{
+	const char *argv[] = { program, "--user", "--socket", socket_path, NULL };
+	_cleanup_(environment_free) struct spawn spawn = {
+		.program = program,
+		.argv = (char *const *)(uintptr_t)argv, /* as execve() has it */
+		.listen_fd = listen_fd,
+		.log_fd = log_fd,
+	};
+	void *stacks;
+	int r;
+
+	r = environment_make(&spawn);
+	if (r < 0)
+		return error_fail_errno(r, "%s: can not start it", program);
+	stacks = mmap(NULL, 2 * STACK_BYTES, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (stacks == MAP_FAILED)
+		return error_fail_errno(-errno, "%s: can not start it: stack", program);
+	spawn.stacks = stacks;
+	r = children_run(&spawn);
+	(void)munmap(stacks, 2 * STACK_BYTES); /* our own: can not fail */
+	if (r < 0)
+		return error_fail_errno(r, "%s: can not start it: clone", program);
+	if (spawn.error)
+		return error_fail_errno(-spawn.error, "%s: can not start it: %s", program,
+					spawn.what);
+	debug_log("connect: started %s --user --socket %s", program, socket_path);
+	return 0;
+}

@@ -1,0 +1,220 @@
+#include "client/lib/memory/copiers.h"
+
+#include "client/lib/base/debug.h"
+#include "client/lib/base/thread.h"
+#include "proto/util/cpu.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#define CPUS_LEFT 2u
+#define ASK_AGAIN_NSEC UINT64_C(1000000000) /* what had no room for a thread may have some */
+#define NSEC_PER_SEC UINT64_C(1000000000)
+
+unsigned copiers_wish(void)
+{
+	cpu_set_t set;
+	unsigned n;
+
+	/* More CPUs than a set holds are an error, and enough. */
+	if (sched_getaffinity(0, sizeof(set), &set) < 0)
+		return errno == EINVAL ? COPIERS_MAX : 0;
+	n = (unsigned)CPU_COUNT(&set);
+	if (n <= CPUS_LEFT)
+		return 0;
+	return n - CPUS_LEFT < COPIERS_MAX ? n - CPUS_LEFT : COPIERS_MAX;
+}
+
+void copiers_init(struct copiers *copiers, unsigned n_max, uint64_t idle_nsec)
+{
+	pthread_condattr_t attr;
+
+	*copiers = (struct copiers){
+		.n_max = n_max < COPIERS_MAX ? n_max : COPIERS_MAX,
+		.idle_nsec = idle_nsec,
+	};
+	(void)pthread_mutex_init(&copiers->lock, NULL); /* none of these can fail on Linux */
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&copiers->posted, &attr);
+	(void)pthread_condattr_destroy(&attr);
+	(void)pthread_cond_init(&copiers->done, NULL);
+}
+
+/* ---- under the lock ---- */
+
+static void list_remove(struct copiers *copiers, struct copy *copy)
+{
+	if (copy->next)
+		copy->next->prev = copy->prev;
+	else
+		copiers->last = copy->prev;
+	if (copy->prev)
+		copy->prev->next = copy->next;
+	else
+		copiers->first = copy->next;
+	copiers->n_queued--;
+}
+
+/* Makes a queued copy, without the lock. */
+static void make(struct copiers *copiers, struct copy *copy)
+{
+	list_remove(copiers, copy);
+	copy->state = COPY_RUNNING;
+	(void)pthread_mutex_unlock(&copiers->lock);
+	copy->run(copy);
+	(void)pthread_mutex_lock(&copiers->lock);
+	copy->state = COPY_DONE;
+}
+
+/* Sleeps for a copy; false: none has come for so long. */
+static bool await_posted(struct copiers *copiers)
+{
+	uint64_t until = clock_nsec() + copiers->idle_nsec;
+	struct timespec ts = { .tv_sec = (time_t)(until / NSEC_PER_SEC),
+			       .tv_nsec = (long)(until % NSEC_PER_SEC) };
+	int r = 0;
+
+	while (!copiers->first && !copiers->is_stopping && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&copiers->posted, &copiers->lock, &ts);
+	return copiers->first;
+}
+
+/* ---- the threads ---- */
+
+/* Which of the threads this is: nobody else changes its place while it lives. */
+static struct copier *find_self(struct copiers *copiers)
+{
+	struct copier *self = copiers->threads;
+
+	while (self->state != COPIER_LIVES || !pthread_equal(self->thread, pthread_self()))
+		self++;
+	return self;
+}
+
+static void *copier_main(void *arg)
+{
+	struct copiers *copiers = arg;
+
+	(void)pthread_mutex_lock(&copiers->lock); /* a plain mutex: can not fail */
+	while (await_posted(copiers)) {
+		copiers->n_idle--;
+		make(copiers, copiers->first);
+		copiers->n_idle++;
+		(void)pthread_cond_broadcast(&copiers->done); /* its owner may be gone now */
+	}
+	copiers->n_idle--;
+	copiers->n_threads--;
+	find_self(copiers)->state = COPIER_ENDED;
+	(void)pthread_mutex_unlock(&copiers->lock);
+	return NULL;
+}
+
+/* Under the lock: who has ended needs it no more. */
+static void join_ended(struct copier *copier)
+{
+	if (copier->state != COPIER_ENDED)
+		return;
+	(void)pthread_join(copier->thread, NULL); /* it is ours: can not fail */
+	copier->state = COPIER_NONE;
+}
+
+/* Under the lock, which the new thread waits for. */
+static void start_one(struct copiers *copiers)
+{
+	struct copier *copier = copiers->threads;
+	int r;
+
+	if (copiers->n_threads >= copiers->n_max ||
+	    (copiers->refused_nsec && clock_nsec() - copiers->refused_nsec < ASK_AGAIN_NSEC))
+		return;
+	while (copier->state == COPIER_LIVES) /* there is a place */
+		copier++;
+	join_ended(copier);
+	r = thread_start("dsaio-copy", copier_main, copiers, &copier->thread);
+	copiers->refused_nsec = r < 0 ? clock_nsec() : 0;
+	if (r < 0) {
+		debug_log("private memory: no further thread to copy: %s", strerror(-r));
+		return;
+	}
+	copier->state = COPIER_LIVES;
+	copiers->n_threads++;
+	copiers->n_idle++;
+	debug_log("private memory: %u threads help to copy", copiers->n_threads);
+}
+
+/* ---- for owners ---- */
+
+void copiers_deinit(struct copiers *copiers)
+{
+	(void)pthread_mutex_lock(&copiers->lock);
+	copiers->is_stopping = true;
+	(void)pthread_cond_broadcast(&copiers->posted);
+	(void)pthread_mutex_unlock(&copiers->lock);
+	for (unsigned i = 0; i < COPIERS_MAX; i++) {
+		bool is_there;
+
+		(void)pthread_mutex_lock(&copiers->lock);
+		is_there = copiers->threads[i].state != COPIER_NONE;
+		(void)pthread_mutex_unlock(&copiers->lock);
+		if (is_there)
+			(void)pthread_join(copiers->threads[i].thread, NULL);
+	}
+	(void)pthread_cond_destroy(&copiers->posted);
+	(void)pthread_cond_destroy(&copiers->done);
+	(void)pthread_mutex_destroy(&copiers->lock);
+}
+
+bool copiers_post(struct copiers *copiers, struct copy *copy)
+{
+	bool is_posted;
+
+	if (!copiers->n_max)
+		return false;
+	(void)pthread_mutex_lock(&copiers->lock);
+	if (copiers->n_queued >= copiers->n_idle)
+		start_one(copiers);
+	is_posted = copiers->n_threads;
+	if (is_posted) {
+		copy->state = COPY_QUEUED;
+		copy->next = NULL;
+		copy->prev = copiers->last;
+		if (copiers->last)
+			copiers->last->next = copy;
+		else
+			copiers->first = copy;
+		copiers->last = copy;
+		copiers->n_queued++;
+		(void)pthread_cond_signal(&copiers->posted);
+	}
+	(void)pthread_mutex_unlock(&copiers->lock);
+	return is_posted;
+}
+
+void copiers_make(struct copiers *copiers, struct copy *copy)
+{
+	(void)pthread_mutex_lock(&copiers->lock);
+	if (copy->state == COPY_QUEUED)
+		make(copiers, copy);
+	(void)pthread_mutex_unlock(&copiers->lock);
+}
+
+bool copiers_is_done(struct copiers *copiers, const struct copy *copy)
+{
+	bool is_done;
+
+	(void)pthread_mutex_lock(&copiers->lock);
+	is_done = copy->state == COPY_DONE;
+	(void)pthread_mutex_unlock(&copiers->lock);
+	return is_done;
+}
+
+void copiers_await(struct copiers *copiers, const struct copy *copy)
+{
+	(void)pthread_mutex_lock(&copiers->lock);
+	while (copy->state != COPY_DONE)
+		(void)pthread_cond_wait(&copiers->done, &copiers->lock);
+	(void)pthread_mutex_unlock(&copiers->lock);
+}

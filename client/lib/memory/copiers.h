@@ -1,0 +1,81 @@
+/*
+ * Copiers: a few threads of the library that make copies for who has several to make at once.
+ *
+ *     post -> queued -> running -> done        a copier's
+ *                   \-> done                   its owner's: copiers_make()
+ *
+ * A copy belongs to its owner, who posts it, and then makes it after all if no copier has come to
+ * it: nothing is ever left to threads that may not run.  What the copies are is the owners' affair.
+ *
+ * The threads are started when copies are posted and none is idle, at most n_max; they end when
+ * idle for a while.  Where one can not be started it goes without, and tries again after a second.
+ * A forked child has no copiers, and no call of the library gets there (client_check()).
+ *
+ * Any thread.
+ */
+#ifndef DSAIO_CLIENT_LIB_MEMORY_COPIERS_H
+#define DSAIO_CLIENT_LIB_MEMORY_COPIERS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define COPIERS_MAX 3u /* a fourth thread's copies gain little: the page faults share locks */
+#define COPIERS_IDLE_NSEC UINT64_C(3000000000) /* a guess: between two tensors, not two phases */
+
+/* In what owns it, which run() finds by container_of(). */
+struct copy {
+	void (*run)(struct copy *copy);
+	enum copy_state {
+		COPY_NONE,    /* its owner's: not posted */
+		COPY_QUEUED,  /* in the list; anybody's to take */
+		COPY_RUNNING, /* a copier's, or its owner's in copiers_make() */
+		COPY_DONE,    /* its owner's again; copiers touch it no more */
+	} state;
+	struct copy *next, *prev; /* of the list */
+};
+
+struct copier {
+	pthread_t thread;
+	enum copier_state {
+		COPIER_NONE,
+		COPIER_LIVES,
+		COPIER_ENDED, /* to be joined, which does not sleep */
+	} state;
+};
+
+struct copiers {
+	unsigned n_max;	    /* may be 0 */
+	uint64_t idle_nsec; /* after so long a thread ends */
+
+	pthread_mutex_t lock; /* of all below, and of copies that are posted */
+	pthread_cond_t posted, done;
+	struct copy *first, *last;
+	unsigned n_queued;
+	unsigned n_idle; /* threads that will look at the list before they sleep or end */
+	unsigned n_threads;
+	bool is_stopping;
+	uint64_t refused_nsec; /* when no thread could be started; 0: not lately */
+	struct copier threads[COPIERS_MAX];
+};
+
+/* How many may help on this host: two CPUs are left to who waits for the copies and to the daemon. */
+unsigned copiers_wish(void);
+
+void copiers_init(struct copiers *copiers, unsigned n_max, uint64_t idle_nsec);
+/* No copy is posted.  The threads end. */
+void copiers_deinit(struct copiers *copiers);
+
+/* Gives a copy to whoever comes first.  False: there is no thread; it stays the caller's. */
+bool copiers_post(struct copiers *copiers, struct copy *copy);
+
+/* Makes a posted copy here if nobody has begun with it. */
+void copiers_make(struct copiers *copiers, struct copy *copy);
+
+/* Is a posted copy the owner's again? */
+bool copiers_is_done(struct copiers *copiers, const struct copy *copy);
+
+/* Sleeps until it is. */
+void copiers_await(struct copiers *copiers, const struct copy *copy);
+
+#endif

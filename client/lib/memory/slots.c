@@ -1,0 +1,419 @@
+#include "client/lib/memory/slots.h"
+
+#include "client/lib/memory/buffer.h"
+#include "client/lib/base/debug.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#define UNITS_PER_SLAB (SLOTS_SLAB_BYTES / SLOT_UNIT)
+#define SLAB_BYTES_MIN SLOT_UNIT
+#define ASK_AGAIN_NSEC 1000000000u /* a pool that was empty may have some again */
+#define LOOK_NSEC 100000000u	   /* between two looks whether the daemon is gone */
+#define NSEC_PER_SEC UINT64_C(1000000000)
+
+_Static_assert(UNITS_PER_SLAB == 64, "a word of bits");
+
+/* A thread without a slot that sleeps for one. */
+struct slots_waiter {
+	pthread_cond_t cond;
+	struct slots_waiter *next, *prev;
+};
+
+void slots_init(struct slots *slots, struct dsaio_client *client)
+{
+	*slots = (struct slots){ .client = client };
+	(void)pthread_mutex_init(&slots->lock, NULL); /* default attributes: cannot fail */
+}
+
+void slots_deinit(struct slots *slots)
+{
+	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++)
+		if (slots->slabs[i].n_units)
+			(void)close(slots->slabs[i].fd); /* a memfd */
+	(void)pthread_mutex_destroy(&slots->lock);
+}
+
+int slots_take_bits(uint64_t *used, unsigned n)
+{
+	uint64_t mask = n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX;
+
+	for (unsigned i = 0; i < 64; i += n)
+		if (!(*used & mask << i)) {
+			*used |= mask << i;
+			return (int)i;
+		}
+	return -1;
+}
+
+/* The smallest power of two of units that holds so many bytes, at most SLOT_BYTES_MAX. */
+static unsigned units_for(uint64_t bytes)
+{
+	unsigned n = 1;
+
+	while (n < SLOT_BYTES_MAX / SLOT_UNIT && (uint64_t)n * SLOT_UNIT < bytes)
+		n *= 2;
+	return n;
+}
+
+struct slots_share *slots_share_get(struct slots *slots, uint32_t store)
+{
+	struct slots_share *share;
+
+	(void)pthread_mutex_lock(&slots->lock); /* a plain mutex: cannot fail */
+	for (share = slots->shares; share && share->store != store; share = share->next)
+		;
+	if (!share) {
+		share = calloc(1, sizeof(*share));
+		if (share) {
+			share->slots = slots;
+			share->store = store;
+			share->next = slots->shares;
+			slots->shares = share;
+		}
+	}
+	if (share)
+		share->n_refs++;
+	(void)pthread_mutex_unlock(&slots->lock);
+	return share;
+}
+
+void slots_share_drop(struct slots_share *share)
+{
+	struct slots *slots;
+	struct slots_share **link;
+
+	if (!share)
+		return;
+	slots = share->slots;
+	(void)pthread_mutex_lock(&slots->lock);
+	if (--share->n_refs == 0) {
+		for (link = &slots->shares; *link != share; link = &(*link)->next)
+			;
+		*link = share->next;
+		free(share);
+	}
+	(void)pthread_mutex_unlock(&slots->lock);
+}
+
+/* See slots.h.  Under the lock. */
+static bool is_in_share(const struct slots_share *share, unsigned n, bool is_further)
+{
+	unsigned n_free = share->slots->n_free, n_used = share->n_units + n;
+
+	if (n_free < n)
+		return false;
+	if (!share->n_units && n == 1)
+		return true;
+	return n_used <= (is_further ? 1 : 2) * (n_free - n);
+}
+
+/* Under the lock. */
+static bool take_units(struct slots_share *share, unsigned n, bool is_further,
+		       struct slot *ret_slot)
+{
+	struct slots *slots = share->slots;
+
+	if (!is_in_share(share, n, is_further))
+		return false;
+	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++) {
+		int unit = slots->slabs[i].n_units ? slots_take_bits(&slots->slabs[i].used, n) : -1;
+
+		if (unit < 0)
+			continue;
+		*ret_slot = (struct slot){ share, &slots->slabs[i], (unsigned)unit, n };
+		slots->n_free -= n;
+		share->n_units += n;
+		return true;
+	}
+	return false;
+}
+
+/* Under the lock. */
+static bool may_grow(const struct slots *slots)
+{
+	return !slots->is_growing && slots->n_slabs < SLOTS_SLABS_MAX &&
+	       (!slots->full_nsec || clock_nsec() - slots->full_nsec >= ASK_AGAIN_NSEC);
+}
+
+/*
+ * Asks for a slab; may_be_small: one of any size helps.  Under the lock, which it lets go meanwhile.
+ */
+static int grow(struct slots *slots, bool may_be_small)
+{
+	struct slots_slab *slab = slots->slabs;
+	uint64_t bytes = SLOTS_SLAB_BYTES;
+	uint32_t id = 0;
+	int fd = -1, r;
+
+	slots->is_growing = true;
+	(void)pthread_mutex_unlock(&slots->lock);
+	for (;;) {
+		r = buffer_slab_ask(slots->client, "private memory", bytes, &id, &fd);
+		if (r != -ENOMEM || !may_be_small)
+			break;
+		if (bytes > SLAB_BYTES_MIN)
+			bytes /= 4; /* 4 MiB, 1 MiB, 256 KiB, 64 KiB */
+		else if (!buffer_trim(slots->client))
+			break;
+	}
+	(void)pthread_mutex_lock(&slots->lock);
+	slots->is_growing = false;
+	if (r < 0) {
+		slots->full_nsec = clock_nsec();
+		return r;
+	}
+	slots->full_nsec = 0;
+	while (slab->n_units) /* there is a place */
+		slab++;
+	slab->id = id;
+	slab->fd = fd;
+	slab->n_units = (unsigned)(bytes / SLOT_UNIT);
+	slab->used = slab->n_units < 64 ? ~((UINT64_C(1) << slab->n_units) - 1) : 0;
+	slots->n_slabs++;
+	slots->n_units += slab->n_units;
+	slots->n_free += slab->n_units;
+	debug_log("private memory: a slab of %" PRIu64 " bytes to copy through", bytes);
+	return 0;
+}
+
+/* Who waits may look: the first of each store's, and the thread.  Under the lock. */
+static void wake_next(struct slots *slots)
+{
+	for (struct slots_share *share = slots->shares; share; share = share->next)
+		if (share->first)
+			(void)pthread_cond_signal(&share->first->cond);
+	if (slots->is_thread_short) {
+		slots->is_thread_short = false;
+		client_poke(slots->client);
+	}
+}
+
+/* Under the lock. */
+static int take(struct slots_share *share, uint64_t bytes, bool is_further, struct slot *ret_slot)
+{
+	struct slots *slots = share->slots;
+	unsigned n = units_for(bytes);
+
+	for (;;) {
+		if (take_units(share, n, is_further, ret_slot))
+			return 0;
+		if (may_grow(slots)) {
+			int r = grow(slots, !share->n_units && !slots->n_free);
+
+			wake_next(slots); /* whether it grew or not */
+			if (r < 0 && (r != -ENOMEM || !slots->n_slabs))
+				return is_further ? -EAGAIN : r;
+			if (r == 0)
+				continue;
+		}
+		for (unsigned less = n / 2; less; less /= 2)
+			if (take_units(share, less, is_further, ret_slot))
+				return 0;
+		if (!slots->n_slabs && !slots->is_growing && slots->full_nsec)
+			slots->full_nsec = 0; /* who has none at all asks each time */
+		else
+			return -EAGAIN;
+	}
+}
+
+int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struct slot *ret_slot)
+{
+	struct slots *slots = share->slots;
+	int r;
+
+	(void)pthread_mutex_lock(&slots->lock);
+	r = is_further && share->first ? -EAGAIN : take(share, bytes, is_further, ret_slot);
+	if (r == -EAGAIN && !is_further)
+		slots->is_thread_short = true;
+	(void)pthread_mutex_unlock(&slots->lock);
+	return r;
+}
+
+static void queue_add(struct slots_share *share, struct slots_waiter *waiter)
+{
+	pthread_condattr_t attr;
+
+	(void)pthread_condattr_init(&attr); /* none of these can fail on Linux */
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&waiter->cond, &attr);
+	(void)pthread_condattr_destroy(&attr);
+	waiter->next = NULL;
+	waiter->prev = share->last;
+	if (share->last)
+		share->last->next = waiter;
+	else
+		share->first = waiter;
+	share->last = waiter;
+}
+
+static void queue_remove(struct slots_share *share, struct slots_waiter *waiter)
+{
+	if (waiter->next)
+		waiter->next->prev = waiter->prev;
+	else
+		share->last = waiter->prev;
+	if (waiter->prev)
+		waiter->prev->next = waiter->next;
+	else
+		share->first = waiter->next;
+	(void)pthread_cond_destroy(&waiter->cond);
+	wake_next(share->slots);
+}
+
+int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nsec,
+		struct slot *ret_slot)
+{
+	struct slots *slots = share->slots;
+	struct slots_waiter waiter;
+	int r = -EAGAIN;
+
+	(void)pthread_mutex_lock(&slots->lock);
+	if (!share->first)
+		r = take(share, bytes, false, ret_slot);
+	if (r == -EAGAIN) {
+		queue_add(share, &waiter);
+		while (r == -EAGAIN) {
+			uint64_t now = clock_nsec(), until = now + LOOK_NSEC;
+			struct timespec ts;
+
+			if (now >= deadline_nsec) {
+				r = -ETIMEDOUT;
+				break;
+			}
+			if (until > deadline_nsec)
+				until = deadline_nsec;
+			ts.tv_sec = (time_t)(until / NSEC_PER_SEC);
+			ts.tv_nsec = (long)(until % NSEC_PER_SEC);
+			(void)pthread_cond_timedwait(&waiter.cond, &slots->lock, &ts);
+			if (conn_is_gone(slots->client->conn))
+				r = -ECONNRESET;
+			else if (share->first == &waiter)
+				r = take(share, bytes, false, ret_slot);
+		}
+		queue_remove(share, &waiter);
+	}
+	(void)pthread_mutex_unlock(&slots->lock);
+	return r;
+}
+
+void slots_give(struct slot *slot)
+{
+	struct slots_share *share = slot->share;
+	struct slots *slots;
+
+	if (!slot->slab)
+		return;
+	slots = share->slots;
+	(void)pthread_mutex_lock(&slots->lock);
+	slot->slab->used &= ~(((UINT64_C(1) << slot->n_units) - 1) << slot->unit);
+	slots->n_free += slot->n_units;
+	share->n_units -= slot->n_units;
+	slot->slab = NULL;
+	wake_next(slots);
+	(void)pthread_mutex_unlock(&slots->lock);
+}
+
+bool slots_trim(struct slots *slots)
+{
+	struct slots_slab spare[SLOTS_SLABS_MAX];
+	unsigned n = 0;
+
+	(void)pthread_mutex_lock(&slots->lock);
+	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++) {
+		struct slots_slab *slab = &slots->slabs[i];
+		uint64_t none = slab->n_units < 64 ? ~((UINT64_C(1) << slab->n_units) - 1) : 0;
+
+		if (!slab->n_units || slab->used != none)
+			continue;
+		slots->n_units -= slab->n_units;
+		slots->n_free -= slab->n_units;
+		slots->n_slabs--;
+		spare[n++] = *slab;
+		slab->n_units = 0;
+	}
+	(void)pthread_mutex_unlock(&slots->lock);
+	for (unsigned i = 0; i < n; i++) {
+		(void)close(spare[i].fd); /* a memfd */
+		buffer_slab_give_back(slots->client, spare[i].id);
+	}
+	return n;
+}
+
+/* pwrite(2) to more than the program's RLIMIT_FSIZE, which it may change, is a signal. */
+static bool is_beyond_limit(uint64_t end)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur;
+}
+
+/*
+ * Copies through a mapping of the whole slab, made for this copy: a part of it could not be mapped
+ * where its pages are huge.  A wrong address of the program's is -EFAULT here, too.
+ */
+static int fill_mapped(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
+		       uint64_t *ret_done)
+{
+	uint64_t map_bytes = (uint64_t)slot->slab->n_units * SLOT_UNIT;
+	char *map = mmap(NULL, map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slot->slab->fd, 0);
+	int r = 0;
+
+	if (map == MAP_FAILED)
+		return -errno;
+	while (r == 0 && *ret_done < len) {
+		struct iovec to = { map + slot_off(slot) + off + *ret_done, len - *ret_done };
+		struct iovec source = { (char *)(uintptr_t)from + *ret_done, to.iov_len };
+		ssize_t n = process_vm_readv(getpid(), &to, 1, &source, 1, 0);
+
+		if (n > 0)
+			*ret_done += (uint64_t)n;
+		else
+			r = n < 0 ? -errno : -EFAULT;
+	}
+	(void)munmap(map, map_bytes); /* our own: cannot fail */
+	return r;
+}
+
+int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
+	      uint64_t *ret_done)
+{
+	*ret_done = 0;
+	if (is_beyond_limit(slot_off(slot) + off + len))
+		return fill_mapped(slot, off, from, len, ret_done);
+	while (*ret_done < len) {
+		ssize_t n = pwrite(slot->slab->fd, (const char *)from + *ret_done, len - *ret_done,
+				   (off_t)(slot_off(slot) + off + *ret_done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EINVAL) /* hugetlbfs has no write(2) */
+			return fill_mapped(slot, off, from, len, ret_done);
+		if (n <= 0)
+			return n < 0 ? -errno : -EFAULT;
+		*ret_done += (uint64_t)n;
+	}
+	return 0;
+}
+
+int slot_empty(const struct slot *slot, uint64_t off, void *to, uint64_t len, uint64_t *ret_done)
+{
+	*ret_done = 0;
+	while (*ret_done < len) {
+		ssize_t n = pread(slot->slab->fd, (char *)to + *ret_done, len - *ret_done,
+				  (off_t)(slot_off(slot) + off + *ret_done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EFAULT;
+		*ret_done += (uint64_t)n;
+	}
+	return 0;
+}

@@ -1,0 +1,117 @@
+/*
+ * Slots: the memory that private memory is copied through.
+ *
+ * Some slabs of a few MiB, taken from the daemon's pool one by one as they are needed, at most
+ * SLOTS_BYTES together, and kept, but given back when dsaio_alloc() finds the pool empty.  A slot is a power of two of units
+ * of one slab, and starts at a multiple of its own size there.
+ *
+ * A slab is not mapped here: slots are filled and emptied by pwrite(2) and pread(2) on its memfd,
+ * so that a wrong address of the program's is -EFAULT and never a signal.  (Copies of 4 KiB took
+ * half the time of process_vm_readv() and writev() where this was measured, those of 1 MiB 0.6 to
+ * 0.9 of it.)  Where pwrite(2) would exceed the program's RLIMIT_FSIZE, and so raise a signal, and
+ * on hugetlbfs, which has no write(2), the slab is mapped for that copy, and the slot is filled by
+ * process_vm_readv().
+ *
+ * Shares.  The slots in use are counted for each store.  An op's further pieces may make their store
+ * use as much as stays free, an op's first piece twice as much, and a store that uses nothing gets the
+ * smallest slot whatever is left.  So a store that hangs holds two thirds of the memory at most, a
+ * second one two thirds of the rest, and a store that works finds some.
+ *
+ * Who holds slots never waits for others: a first slot can be waited for, in the order of the waiters
+ * of a store; further ones are there or are not, and leave some of the memory for the first ones.
+ *
+ * Any thread.
+ */
+#ifndef DSAIO_CLIENT_LIB_MEMORY_SLOTS_H
+#define DSAIO_CLIENT_LIB_MEMORY_SLOTS_H
+
+#include "client/lib/api/client.h"
+
+#define SLOT_UNIT (64u << 10)	    /* the smallest slot, and the largest alignment of a file */
+#define SLOT_BYTES_MAX (1u << 20)   /* a good iocb; the copy of one overlaps the I/O of others */
+#define SLOTS_SLAB_BYTES (4u << 20) /* 64 units: a word of bits */
+#define SLOTS_SLABS_MAX 8u
+#define SLOTS_BYTES (SLOTS_SLAB_BYTES * SLOTS_SLABS_MAX) /* a guess: 2 GB/s for 16 ms */
+
+struct slots_slab {
+	uint32_t id;
+	int fd;
+	unsigned n_units; /* 0: there is no slab here */
+	uint64_t used;	  /* a bit for each unit */
+};
+
+struct slots_waiter;
+
+/* A store's part of the slots; it exists while ops use it. */
+struct slots_share {
+	struct slots *slots;
+	uint32_t store;
+
+	/* slots.lock */
+	unsigned n_refs, n_units; /* in use */
+	struct slots_waiter *first, *last;
+	struct slots_share *next;
+
+	/* the library's thread's */
+	unsigned n_pieces; /* its own, with slots */
+	uint64_t refused;  /* the turn in which there was no slot */
+};
+
+struct slots {
+	struct dsaio_client *client;
+	pthread_mutex_t lock; /* of all below */
+	struct slots_slab slabs[SLOTS_SLABS_MAX];
+	unsigned n_slabs, n_units, n_free; /* slabs may lie anywhere among the places */
+	bool is_growing;		   /* a thread asks for a slab, without the lock */
+	uint64_t full_nsec;		   /* when the pool last had none for us; 0: it had */
+	struct slots_share *shares;
+	bool is_thread_short; /* who does not wait wants to be woken: client_poke() */
+};
+
+struct slot {
+	struct slots_share *share;
+	struct slots_slab *slab; /* NULL: none */
+	unsigned unit, n_units;
+};
+
+static inline uint64_t slot_bytes(const struct slot *slot)
+{
+	return (uint64_t)slot->n_units * SLOT_UNIT;
+}
+static inline uint64_t slot_off(const struct slot *slot) /* in its slab */
+{
+	return (uint64_t)slot->unit * SLOT_UNIT;
+}
+
+void slots_init(struct slots *slots, struct dsaio_client *client);
+/* No slot is taken.  The slabs stay the session's. */
+void slots_deinit(struct slots *slots);
+
+/* The share of a store, held until slots_share_drop(); NULL: no memory. */
+struct slots_share *slots_share_get(struct slots *slots, uint32_t store);
+/* No slot of it that the caller has taken is in use.  NULL is fine. */
+void slots_share_drop(struct slots_share *share);
+
+/*
+ * Takes a slot of `bytes`, or of less where memory is short.  is_further: the caller holds one.
+ * Returns 0, -EAGAIN (all is in use; not is_further: client_poke() comes when it may have
+ * changed), or -ENOMEM or conn_call()'s errors with a sentence: there is no slab to be had.
+ */
+int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struct slot *ret_slot);
+/* The same, not is_further, and sleeps until there is one: -ETIMEDOUT, or -ECONNRESET. */
+int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nsec,
+		struct slot *ret_slot);
+void slots_give(struct slot *slot);
+
+/* Gives slabs back that nobody uses.  Returns whether there was one. */
+bool slots_trim(struct slots *slots);
+
+/* Copies len bytes at off of the slot.  Returns 0 or a negative errno; *ret_done bytes were copied. */
+int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
+	      uint64_t *ret_done);
+int slot_empty(const struct slot *slot, uint64_t off, void *to, uint64_t len, uint64_t *ret_done);
+
+/* Takes n (a power of two) free bits at a multiple of n; returns the first one's number, or -1. */
+int slots_take_bits(uint64_t *used, unsigned n);
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * Counters and latencies.  One thread (a home lane) writes, the main thread reads for status:
+ * relaxed atomics, a reading may be a moment old.
+ *
+ * Latencies go to buckets of 1/8 of a power of two, so a percentile is within 7%.
+ */
+#ifndef DSAIO_DAEMON_ACCOUNT_METRICS_H
+#define DSAIO_DAEMON_ACCOUNT_METRICS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define STATS_BUCKETS 320u /* 8 for each power of two up to 2^40 nsec: 18 minutes */
+
+struct stats {
+	_Atomic uint64_t reads, writes, fsyncs, errors, read_bytes, write_bytes;
+	_Atomic uint64_t open_ops, blocks_in_flight, bytes_in_flight;
+	/* Of a store: blocks and pieces started so far, and how many were in flight, over time. */
+	_Atomic uint64_t blocks, blocks_nsec;
+	/* Of all ops: open, and of that with a block or piece in flight; open, of those that ended. */
+	_Atomic uint64_t open_nsec, device_nsec, ended_nsec;
+	_Atomic uint32_t latency[STATS_BUCKETS];
+};
+
+/* Adds to a counter that only this thread writes. */
+static inline void stats_add(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+			      memory_order_relaxed);
+}
+static inline uint64_t stats_get(const _Atomic uint64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+void stats_add_latency(struct stats *stats, uint64_t nsec);
+
+/* The latency that the given share of ops (0 to 1) did not pass, in nsec; 0 if there was no op. */
+uint64_t stats_percentile(const struct stats *stats, double share);
+
+#endif

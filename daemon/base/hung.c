@@ -1,0 +1,481 @@
+#include "daemon/base/hung.h"
+
+#include "daemon/base/mailbox.h"
+#include "daemon/base/log.h"
+#include "daemon/base/mount.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#define NSEC_PER_SEC UINT64_C(1000000000)
+#define WHO_BYTES 40 /* two numbers of 32 bits, and words */
+
+/*
+ * is_watching: the main thread has been told of a call, or has a timer for one; only it ends that,
+ * when none is left that was not told.  So a call costs it one wake-up at most, per STUCK_NSEC.
+ */
+static struct {
+	pthread_mutex_t lock;
+	/* under lock */
+	struct stuck *first; /* newest first */
+	uint64_t last_number;
+	struct inbox *inbox; /* NULL: before stuck_init() */
+	bool is_watching;
+	bool is_stopping;
+	struct message message;
+	struct stuck_watch *first_watch;
+	bool is_asked; /* watch_message is under way, or watch_event will come */
+	struct message watch_message;
+	struct log_limit log_limit;
+	/* the main thread's */
+	struct event *event, *watch_event;
+} stuck = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* ---- any thread ---- */
+
+/* The mount of an open descriptor: what /proc says never asks the file system. */
+static uint64_t fd_mount_id(int fd)
+{
+	_cleanup_(fclosep) FILE *file = NULL;
+	uint64_t id = 0;
+	char path[40], line[128];
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "mnt_id: %" SCNu64, &id) == 1)
+			break;
+	return id;
+}
+
+static void stuck_init_call(struct stuck *s, const struct stuck_about *about, uint64_t since_nsec,
+			    uint64_t limit_nsec)
+{
+	s->about = *about;
+	s->since_nsec = since_nsec;
+	s->limit_nsec = limit_nsec;
+	s->is_told = s->has_place = false;
+	(void)snprintf(s->file, sizeof(s->file), "%s", about->file); /* cut is fine */
+	s->about.file = s->file;
+}
+
+/* Under the lock. */
+static void stuck_push(struct stuck *s)
+{
+	s->number = ++stuck.last_number;
+	s->prev_next = &stuck.first;
+	s->next = stuck.first;
+	if (s->next)
+		s->next->prev_next = &s->next;
+	stuck.first = s;
+	if (stuck.inbox && !stuck.is_watching) {
+		stuck.is_watching = true;
+		inbox_post(stuck.inbox, &stuck.message);
+	}
+}
+
+void stuck_begin(struct stuck *s, const struct stuck_about *about)
+{
+	stuck_init_call(s, about, clock_nsec(), STUCK_NSEC);
+	if (!about->mount_id)
+		s->about.mount_id = fd_mount_id(about->fd);
+	(void)pthread_mutex_lock(&stuck.lock); /* of the default kind: cannot fail */
+	stuck_push(s);
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+/* "user 7: client 3", or without the client if there is no session. */
+static const char *who_title(const struct stuck_who *who, char text[WHO_BYTES])
+{
+	if (who->client)
+		(void)snprintf(text, WHO_BYTES, "user %u: client %" PRIu32, who->uid, who->client);
+	else
+		(void)snprintf(text, WHO_BYTES, "user %u", who->uid);
+	return text;
+}
+
+/* Under the lock. */
+static void stuck_pop(struct stuck *s)
+{
+	char who[WHO_BYTES];
+
+	*s->prev_next = s->next;
+	if (s->next)
+		s->next->prev_next = s->prev_next;
+	if (s->is_told)
+		log_client(&stuck.log_limit, "%s: %s: %s came back after %" PRIu64 " s",
+			   who_title(&s->about.who, who), s->file, s->about.what,
+			   (clock_nsec() - s->since_nsec) / NSEC_PER_SEC);
+}
+
+void stuck_end(struct stuck *s)
+{
+	(void)pthread_mutex_lock(&stuck.lock);
+	stuck_pop(s);
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+/* ---- watches ---- */
+
+void stuck_watch_add(struct stuck_watch *watch, const struct stuck_about *about)
+{
+	watch->about = *about;
+	(void)pthread_mutex_lock(&stuck.lock);
+	watch->prev_next = &stuck.first_watch;
+	watch->next = stuck.first_watch;
+	if (watch->next)
+		watch->next->prev_next = &watch->next;
+	stuck.first_watch = watch;
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+void stuck_watch_remove(struct stuck_watch *watch)
+{
+	(void)pthread_mutex_lock(&stuck.lock);
+	*watch->prev_next = watch->next;
+	if (watch->next)
+		watch->next->prev_next = watch->prev_next;
+	if (watch->stuck_since_nsec)
+		stuck_pop(&watch->stuck);
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+/* Asks the main thread to look: once for all lanes, and again only after it has looked. */
+static void watch_ask(struct stuck_watch *watch)
+{
+	(void)pthread_mutex_lock(&stuck.lock);
+	if (stuck.inbox) {
+		atomic_store(&watch->is_watched, true);
+		if (!stuck.is_asked) {
+			stuck.is_asked = true;
+			inbox_post(stuck.inbox, &stuck.watch_message);
+		}
+	}
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+void stuck_enter(struct stuck_watch *watch, const struct stuck_who *who)
+{
+	/* relaxed: the store of since_nsec releases them */
+	atomic_store_explicit(&watch->uid, who->uid, memory_order_relaxed);
+	atomic_store_explicit(&watch->client, who->client, memory_order_relaxed);
+	/* Both sequentially consistent, as in watch_look(): one of the two sees the other's. */
+	atomic_store(&watch->since_nsec, clock_nsec());
+	if (!atomic_load(&watch->is_watched))
+		watch_ask(watch);
+}
+
+void stuck_leave(struct stuck_watch *watch)
+{
+	/* relaxed: a call that seems to last a moment longer is no harm */
+	atomic_store_explicit(&watch->since_nsec, 0, memory_order_relaxed);
+}
+
+/* ---- what is told ---- */
+
+/* What frees it, by the kind of file system. */
+static void tell_way_out(const struct mount *mount, uid_t uid, char *text, size_t size)
+{
+	/* A connection's name there is the kernel's own number of the device. */
+	if (strncmp(mount->fs_type, "fuse", 4) == 0)
+		(void)snprintf(text, size, "echo 1 > /sys/fs/fuse/connections/%u/abort",
+			       major(mount->dev) << 20 | minor(mount->dev));
+	else if (strncmp(mount->fs_type, "nfs", 3) == 0 || strcmp(mount->fs_type, "cifs") == 0 ||
+		 strcmp(mount->fs_type, "smb3") == 0 || strcmp(mount->fs_type, "ceph") == 0)
+		(void)snprintf(text, size, "umount -f %s", mount->point);
+	else
+		(void)snprintf(
+			text, size,
+			"an answer of the device; if a hung process of the user holds the "
+			"file's lock: pkill -KILL -u %u (ends all processes of the user, FUSE "
+			"servers included)",
+			uid);
+}
+
+static void place_find(const struct stuck_about *about, struct stuck_place *place)
+{
+	_cleanup_(mount_deinit) struct mount mount = { 0 };
+	int r;
+
+	r = mount_find(0, about->mount_id, about->dev, &mount);
+	if (r < 0 && about->who.pid) /* a namespace of the client's own */
+		r = mount_find(about->who.pid, about->mount_id, about->dev, &mount);
+	if (r == 0) {
+		(void)snprintf(place->mount, sizeof(place->mount), "%s (%s, device %u:%u)",
+			       mount.point, mount.fs_type, major(mount.dev), minor(mount.dev));
+		tell_way_out(&mount, about->who.uid, place->text, sizeof(place->text));
+		return;
+	}
+	if (about->dev) {
+		(void)snprintf(place->mount, sizeof(place->mount), "device %u:%u",
+			       major(about->dev), minor(about->dev));
+		(void)snprintf(place->text, sizeof(place->text),
+			       "the end of the process that serves it; if it is FUSE, echo 1 > "
+			       "/sys/fs/fuse/connections/%u/abort",
+			       major(about->dev) << 20 | minor(about->dev));
+		return;
+	}
+	(void)snprintf(place->mount, sizeof(place->mount), "no mount that is visible here");
+	(void)snprintf(place->text, sizeof(place->text),
+		       "the end of the process that serves the file system, or is the peer of the "
+		       "socket");
+}
+
+/* A client's mounts may be many, and are read once for each call that lasts. */
+static void place_keep(uint64_t number, const struct stuck_place *place)
+{
+	(void)pthread_mutex_lock(&stuck.lock);
+	for (struct stuck *s = stuck.first; s; s = s->next)
+		if (s->number == number) { /* else it has come back */
+			s->place = *place;
+			s->has_place = true;
+		}
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+/* s: a copy. */
+static void tell(struct stuck *s, uint64_t now_nsec, struct stuck_told *told)
+{
+	if (!s->has_place) {
+		place_find(&s->about, &s->place);
+		place_keep(s->number, &s->place);
+	}
+	*told = (struct stuck_told){ .who = s->about.who, .what = s->about.what };
+	(void)snprintf(told->file, sizeof(told->file), "%s", s->file);
+	told->usec = (now_nsec - s->since_nsec) / 1000;
+	told->place = s->place;
+}
+
+/* Copies of those that have lasted for at least so long (and, if so wanted, were not told). */
+static int list_copy(uint64_t now_nsec, bool only_untold, struct stuck **ret_list, size_t *ret_n,
+		     uint64_t *ret_next_due_nsec)
+{
+	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
+	struct stuck *list;
+	size_t n = 0;
+
+	(void)pthread_mutex_lock(&stuck.lock);
+	locked = &stuck.lock;
+	*ret_next_due_nsec = UINT64_MAX;
+	for (const struct stuck *s = stuck.first; s; s = s->next)
+		n++;
+	list = calloc(n ? n : 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	n = 0;
+	for (struct stuck *s = stuck.first; s; s = s->next) {
+		const uint64_t due_nsec = s->since_nsec + s->limit_nsec;
+		bool is_due = now_nsec >= due_nsec;
+
+		if (is_due && !(only_untold && s->is_told))
+			list[n++] = *s;
+		if (is_due && only_untold)
+			s->is_told = true;
+		if (!s->is_told && due_nsec < *ret_next_due_nsec)
+			*ret_next_due_nsec = due_nsec;
+	}
+	if (only_untold && *ret_next_due_nsec == UINT64_MAX)
+		stuck.is_watching = false;
+	*ret_list = list;
+	*ret_n = n;
+	return 0;
+}
+
+int stuck_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, size_t max,
+	       struct stuck_told **ret_list, size_t *ret_n)
+{
+	_cleanup_(freep) struct stuck *list = NULL;
+	struct stuck_told *told;
+	uint64_t now_nsec = clock_nsec(), next_due;
+	size_t n, n_told = 0;
+	int r;
+
+	r = list_copy(now_nsec, false, &list, &n, &next_due);
+	if (r < 0)
+		return r;
+	told = calloc(n ? n : 1, sizeof(*told));
+	if (!told)
+		return -ENOMEM;
+	for (size_t i = n; i > 0 && n_told < max; i--)
+		if (!may_tell || may_tell(list[i - 1].about.who.uid, arg))
+			tell(&list[i - 1], now_nsec, &told[n_told++]);
+	*ret_list = told;
+	*ret_n = n_told;
+	return 0;
+}
+
+/* ---- the main thread ---- */
+
+static void log_told(const struct stuck_told *told, bool is_stopping)
+{
+	char who[WHO_BYTES];
+
+	(void)pthread_mutex_lock(&stuck.lock);
+	log_client(&stuck.log_limit,
+		   "%s: %s: %s has not come back for %" PRIu64 " s%s: on %s; what frees it: %s",
+		   who_title(&told->who, who), told->file, told->what, told->usec / 1000000,
+		   is_stopping ? ", and holds up the daemon's exit" : "", told->place.mount,
+		   told->place.text);
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+static void look_in(uint64_t nsec)
+{
+	const struct timeval timeout = { .tv_sec = (time_t)(nsec / NSEC_PER_SEC),
+					 .tv_usec = (suseconds_t)(nsec % NSEC_PER_SEC / 1000 + 1) };
+
+	if (evtimer_add(stuck.event, &timeout) == 0)
+		return;
+	(void)pthread_mutex_lock(&stuck.lock);
+	stuck.is_watching = false; /* without memory: the next call tries again */
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+/* Tells what is due, and comes back when the next will be. */
+static void look(void)
+{
+	_cleanup_(freep) struct stuck *list = NULL;
+	uint64_t now_nsec = clock_nsec(), next_due;
+	size_t n;
+
+	if (list_copy(now_nsec, true, &list, &n, &next_due) < 0) {
+		look_in(STUCK_NSEC); /* memory may be there by then */
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct stuck_told told;
+
+		tell(&list[i], now_nsec, &told);
+		log_told(&told, stuck.is_stopping);
+	}
+	if (next_due != UINT64_MAX)
+		look_in(next_due - now_nsec); /* else it would have been told */
+}
+
+static void on_due(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+	look();
+}
+
+static void on_begun(struct message *message)
+{
+	(void)message;
+	look();
+}
+
+/* Under the lock: reports a call that lasts, and the end of one that was reported; true: look again. */
+static bool watch_look(struct stuck_watch *watch, uint64_t now_nsec)
+{
+	uint64_t since = atomic_load(&watch->since_nsec);
+
+	if (!since) {
+		atomic_store(&watch->is_watched, false);
+		since = atomic_load(&watch->since_nsec); /* stuck_enter() may have found it true */
+		if (since)
+			atomic_store(&watch->is_watched, true);
+	}
+	if (watch->stuck_since_nsec && since != watch->stuck_since_nsec) {
+		stuck_pop(&watch->stuck);
+		watch->stuck_since_nsec = 0;
+	}
+	if (since && now_nsec >= since + STUCK_LANE_NSEC && !watch->stuck_since_nsec) {
+		struct stuck_about about = watch->about;
+
+		about.who.uid = atomic_load_explicit(&watch->uid, memory_order_relaxed);
+		about.who.client = atomic_load_explicit(&watch->client, memory_order_relaxed);
+		stuck_init_call(&watch->stuck, &about, since, STUCK_LANE_NSEC);
+		stuck_push(&watch->stuck);
+		watch->stuck_since_nsec = since;
+	}
+	return since;
+}
+
+static void watches_look_in_a_while(void)
+{
+	const struct timeval timeout = { .tv_sec = STUCK_LANE_NSEC / NSEC_PER_SEC };
+
+	if (evtimer_add(stuck.watch_event, &timeout) == 0)
+		return;
+	(void)pthread_mutex_lock(&stuck.lock);
+	stuck.is_asked = false; /* without memory: the next call asks again */
+	for (struct stuck_watch *watch = stuck.first_watch; watch; watch = watch->next)
+		atomic_store(&watch->is_watched, false);
+	(void)pthread_mutex_unlock(&stuck.lock);
+}
+
+static void on_watch_due(evutil_socket_t fd, short what, void *arg)
+{
+	uint64_t now_nsec = clock_nsec();
+	bool must_look = false;
+
+	(void)fd;
+	(void)what;
+	(void)arg;
+	(void)pthread_mutex_lock(&stuck.lock);
+	for (struct stuck_watch *watch = stuck.first_watch; watch; watch = watch->next)
+		must_look |= watch_look(watch, now_nsec);
+	stuck.is_asked = must_look;
+	(void)pthread_mutex_unlock(&stuck.lock);
+	if (must_look)
+		watches_look_in_a_while();
+}
+
+static void on_watch_asked(struct message *message)
+{
+	(void)message;
+	watches_look_in_a_while();
+}
+
+void stuck_stopping(void)
+{
+	_cleanup_(freep) struct stuck_told *list = NULL;
+	size_t n = 0;
+
+	(void)pthread_mutex_lock(&stuck.lock);
+	stuck.is_stopping = true;
+	(void)pthread_mutex_unlock(&stuck.lock);
+	if (stuck_list(NULL, NULL, SIZE_MAX, &list, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		log_told(&list[i], true);
+}
+
+int stuck_init(struct event_base *base, struct inbox *main_inbox)
+{
+	stuck.event = evtimer_new(base, on_due, NULL);
+	stuck.watch_event = evtimer_new(base, on_watch_due, NULL);
+	if (!stuck.event || !stuck.watch_event) {
+		stuck_deinit();
+		return -ENOMEM;
+	}
+	(void)pthread_mutex_lock(&stuck.lock);
+	stuck.message.run = on_begun;
+	stuck.watch_message.run = on_watch_asked;
+	stuck.inbox = main_inbox;
+	stuck.is_watching = stuck.is_asked = stuck.is_stopping = false;
+	(void)pthread_mutex_unlock(&stuck.lock);
+	return 0;
+}
+
+void stuck_deinit(void)
+{
+	(void)pthread_mutex_lock(&stuck.lock);
+	stuck.inbox = NULL;
+	(void)pthread_mutex_unlock(&stuck.lock);
+	if (stuck.event)
+		event_free(stuck.event);
+	if (stuck.watch_event)
+		event_free(stuck.watch_event);
+	stuck.event = stuck.watch_event = NULL;
+}

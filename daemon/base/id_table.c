@@ -1,0 +1,149 @@
+#include "daemon/base/id_table.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INDEX_BITS 16
+#define INDEX_MASK (IDTABLE_SLOTS_MAX - 1)
+
+/*
+ * Slots of the first chunk, as far as the bound goes, are all used once before one is used again,
+ * so that a client that frees and makes one object needs 16 million turns to see an id twice.
+ */
+static uint32_t n_fresh_first(const struct idtable *table)
+{
+	return table->index_end && table->index_end < IDTABLE_CHUNK ? table->index_end
+								    : IDTABLE_CHUNK;
+}
+
+static struct idtable_slot *slot_at(const struct idtable *table, uint32_t index)
+{
+	struct idtable_slot *chunk = atomic_load_explicit(&table->chunks[index / IDTABLE_CHUNK],
+							  memory_order_acquire); /* see below */
+
+	return chunk ? &chunk[index % IDTABLE_CHUNK] : NULL;
+}
+
+/* The slot of an id that is or was the slot's newest, or NULL. */
+static struct idtable_slot *slot_of(const struct idtable *table, uint32_t id)
+{
+	struct idtable_slot *slot = slot_at(table, id & INDEX_MASK);
+
+	return slot && slot->id == id && id >> INDEX_BITS ? slot : NULL;
+}
+
+void idtable_init(struct idtable *table)
+{
+	memset(table, 0, sizeof(*table));
+}
+
+void idtable_deinit(struct idtable *table)
+{
+	assert(table->n_objects == 0);
+	for (unsigned i = 0; i < IDTABLE_SLOTS_MAX / IDTABLE_CHUNK; i++)
+		free(atomic_load_explicit(&table->chunks[i], memory_order_relaxed)); /* ours */
+	memset(table, 0, sizeof(*table));
+}
+
+/* A slot that was never used; its chunk is made when it is the first. */
+static int slot_take_fresh(struct idtable *table, uint32_t *ret_index)
+{
+	uint32_t index = table->n_slots;
+
+	if (!slot_at(table, index)) {
+		struct idtable_slot *chunk = calloc(IDTABLE_CHUNK, sizeof(*chunk));
+
+		if (!chunk)
+			return -ENOMEM;
+		atomic_store_explicit(&table->chunks[index / IDTABLE_CHUNK], chunk,
+				      memory_order_release); /* lanes: slot_at() */
+	}
+	slot_at(table, index)->id = 1u << INDEX_BITS | index;
+	table->n_slots++;
+	*ret_index = index;
+	return 0;
+}
+
+int idtable_add(struct idtable *table, void *object, uint32_t *ret_id)
+{
+	struct idtable_slot *slot;
+	uint32_t index;
+	int r;
+
+	assert(object);
+	if (table->n_slots < n_fresh_first(table) ||
+	    (!table->first_free && table->n_slots < IDTABLE_SLOTS_MAX)) {
+		r = slot_take_fresh(table, &index);
+		if (r < 0)
+			return r;
+		slot = slot_at(table, index);
+	} else if (table->first_free) {
+		slot = slot_at(table, table->first_free - 1);
+		table->first_free = slot->next_free;
+		if (!table->first_free)
+			table->last_free = 0;
+		slot->next_free = 0;
+	} else {
+		return -EMFILE;
+	}
+
+	table->n_objects++;
+	*ret_id = slot->id;
+	atomic_store_explicit(&slot->object, object, memory_order_release); /* lanes: get */
+	return 0;
+}
+
+void *idtable_get(const struct idtable *table, uint32_t id)
+{
+	struct idtable_slot *slot = slot_at(table, id & INDEX_MASK);
+	void *object;
+
+	if (!slot)
+		return NULL;
+	/* First the object: only while there is one does the slot's id stand still. */
+	object = atomic_load_explicit(&slot->object, memory_order_acquire); /* main: add */
+	return object && slot->id == id ? object : NULL;
+}
+
+void *idtable_remove(struct idtable *table, uint32_t id)
+{
+	struct idtable_slot *slot = slot_of(table, id);
+	void *object;
+
+	if (!slot)
+		return NULL;
+	object = atomic_load_explicit(&slot->object, memory_order_relaxed); /* ours */
+	atomic_store_explicit(&slot->object, NULL, memory_order_release);
+	return object;
+}
+
+void idtable_release(struct idtable *table, uint32_t id)
+{
+	struct idtable_slot *slot = slot_of(table, id);
+	uint32_t generation = id >> INDEX_BITS, index = id & INDEX_MASK;
+
+	assert(slot && !atomic_load_explicit(&slot->object, memory_order_relaxed)); /* ours */
+	generation = generation == UINT16_MAX ? 1 : generation + 1;
+	slot->id = generation << INDEX_BITS | index;
+	slot->next_free = 0;
+	if (table->last_free)
+		slot_at(table, table->last_free - 1)->next_free = index + 1;
+	else
+		table->first_free = index + 1;
+	table->last_free = index + 1;
+	table->n_objects--;
+}
+
+void *idtable_next(const struct idtable *table, uint32_t *cursor)
+{
+	while (*cursor < table->n_slots) {
+		void *object = atomic_load_explicit(&slot_at(table, (*cursor)++)->object,
+						    memory_order_relaxed); /* main's own */
+
+		if (object)
+			return object;
+	}
+	return NULL;
+}

@@ -1,0 +1,135 @@
+#include "daemon/base/log.h"
+
+#include "proto/util/escape.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Longer lines are cut: an error's text and what stands before it fit. */
+#define LINE_BYTES 1024
+
+static bool is_journal; /* written once, before any other thread */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what is written, and of: */
+static unsigned n_lost;					 /* lines that nobody took */
+
+void log_init(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	uintmax_t dev, ino;
+	struct stat st;
+
+	/* A variable that was inherited past a redirection names another stream. */
+	is_journal = stream && sscanf(stream, "%ju:%ju", &dev, &ino) == 2 &&
+		     fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
+}
+
+/* What stands before the text: a priority for the journal, else the time (has_time) for people. */
+static int line_start(char *line, size_t size, const char *priority, bool has_time)
+{
+	struct timespec now;
+	struct tm tm;
+	size_t n;
+
+	if (is_journal)
+		return snprintf(line, size, "%s", priority);
+	if (!has_time)
+		return 0;
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* this clock is always there */
+	if (!localtime_r(&now.tv_sec, &tm))
+		return 0;
+	n = strftime(line, size, "%F %T", &tm);
+	return (int)n + snprintf(line + n, size - n, ".%03ld ", now.tv_nsec / 1000000);
+}
+
+/*
+ * Whoever reads stderr may have stopped reading: then neither the main thread nor a lane waits for
+ * him.  A pipe that is writable takes PIPE_BUF bytes, so no flag of the description, which others
+ * share, has to be changed.
+ */
+static bool is_writable(void)
+{
+	struct pollfd fd = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	return poll(&fd, 1, 0) == 1 && (fd.revents & POLLOUT);
+}
+
+static void line_write(const char *line, size_t n)
+{
+	char text[96];
+	int n_text;
+
+	(void)pthread_mutex_lock(&lock); /* a plain mutex: can not fail */
+	if (n_lost && is_writable()) {
+		n_text = snprintf(text, sizeof(text),
+				  "%sdsaiod: %u lines were lost: nobody read them\n",
+				  is_journal ? SD_WARNING : "", n_lost);
+		if (write(STDERR_FILENO, text, (size_t)n_text) > 0)
+			n_lost = 0;
+	}
+	if (!is_writable() || write(STDERR_FILENO, line, n) < 0)
+		n_lost++;
+	(void)pthread_mutex_unlock(&lock);
+}
+
+static void log_line(const char *priority, bool has_time, const char *format, va_list args)
+{
+	char line[LINE_BYTES], text[LINE_BYTES];
+	int start = line_start(line, sizeof(line), priority, has_time);
+	size_t end;
+
+	if (vsnprintf(text, sizeof(text), format, args) < 0)
+		return;
+	/* Names come from clients: none of them may end a line or speak to a terminal. */
+	(void)escape_text(line + start, sizeof(line) - 1 - (size_t)start, text);
+	end = strlen(line);
+	line[end] = '\n';
+	line_write(line, end + 1);
+}
+
+#define LOG_FUNCTION(name, priority, has_time)              \
+	void name(const char *format, ...)                  \
+	{                                                   \
+		va_list args;                               \
+                                                            \
+		va_start(args, format);                     \
+		log_line(priority, has_time, format, args); \
+		va_end(args);                               \
+	}
+
+LOG_FUNCTION(log_error, SD_ERR, true)
+LOG_FUNCTION(log_warning, SD_WARNING, true)
+LOG_FUNCTION(log_notice, SD_NOTICE, true)
+LOG_FUNCTION(log_mistake, SD_ERR, false)
+
+void log_client(struct log_limit *limit, const char *format, ...)
+{
+	struct timespec now;
+	va_list args;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* this clock is always there */
+	if (now.tv_sec != limit->second) {
+		if (limit->n_left_out)
+			log_notice("dsaiod: %u more lines like the last are left out",
+				   limit->n_left_out);
+		*limit = (struct log_limit){ .second = now.tv_sec };
+	}
+	if (limit->n_lines >= LOG_LIMIT_LINES) {
+		limit->n_left_out++;
+		return;
+	}
+	limit->n_lines++;
+	va_start(args, format);
+	log_line(SD_NOTICE, true, format, args);
+	va_end(args);
+}

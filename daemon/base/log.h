@@ -1,0 +1,31 @@
+/*
+ * The log: lines on stderr with sd-daemon priorities ("<6>...") when the journal reads them,
+ * else with a time.  Object first ("store nvme0: lane 2: "), errno text last; nothing per op.
+ *
+ * A line is one write(2), and never waited for: where nobody reads stderr, lines are dropped and
+ * later counted.  Any thread.
+ */
+#ifndef DSAIO_DAEMON_BASE_LOG_H
+#define DSAIO_DAEMON_BASE_LOG_H
+
+void log_init(void); /* looks at $JOURNAL_STREAM once */
+
+void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What is wrong with options or configuration: an error for the journal, without a time for people. */
+void log_mistake(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * A line that a client, or a failing device, caused: at most LOG_LIMIT_LINES a second of those that share the limit, the
+ * others are counted.  limit: one thread's, zeroed at first.
+ */
+#define LOG_LIMIT_LINES 10u
+struct log_limit {
+	long second;
+	unsigned n_lines, n_left_out; /* in that second */
+};
+void log_client(struct log_limit *limit, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+#endif

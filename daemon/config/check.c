@@ -1,0 +1,138 @@
+#include "daemon/config/check.h"
+
+#include "daemon/base/log.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define PLACE_BYTES 512
+
+/* ---- the socket ---- */
+
+static void socket_place(const struct config *config, char place[PLACE_BYTES])
+{
+	unsigned line = config_socket_line(config);
+
+	if (line)
+		(void)snprintf(place, PLACE_BYTES, "%s:%u: [daemon] socket = %s", config->path,
+			       line, config->socket_path);
+	else
+		(void)snprintf(place, PLACE_BYTES, "--socket %s", config->socket_path);
+}
+
+/* Makes one in that directory, under another name, and removes it.  0 or -errno. */
+static int socket_try(int dir_fd)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	_cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char name[32];
+
+	if (fd < 0)
+		return -errno;
+	(void)snprintf(name, sizeof(name), ".dsaiod-check-%d", getpid());
+	(void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", dir_fd,
+		       name);
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	(void)unlinkat(dir_fd, name, 0); /* just made */
+	return 0;
+}
+
+static int socket_check(const struct config *config)
+{
+	_cleanup_(closep) int dir_fd = -1;
+	char place[PLACE_BYTES], dir[SOCKET_PATH_BYTES];
+	const char *slash;
+	struct stat st;
+	int r;
+
+	if (!config->socket_path) /* a user's own: its directory is made and checked at the start */
+		return 0;
+	socket_place(config, place);
+	if (lstat(config->socket_path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
+		log_mistake("dsaiod: %s: something that is no socket is there: remove it, or name "
+			    "another path",
+			    place);
+		return -EINVAL;
+	}
+	/* systemd makes its directory when socket or service starts. */
+	if (strcmp(config->socket_path, SOCKET_SYSTEM) == 0)
+		return 0;
+	slash = strrchr(config->socket_path, '/');
+	(void)snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - config->socket_path + 1) : 1,
+		       slash ? config->socket_path : ".");
+	dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	r = dir_fd < 0 ? -errno : socket_try(dir_fd);
+	if (r == 0)
+		return 0;
+	log_mistake("dsaiod: %s: the socket cannot be made in the directory %s: %s: make the "
+		    "directory, let the daemon's user write to it, or name another path",
+		    place, dir, strerrordesc_np(-r));
+	return -EINVAL;
+}
+
+/* ---- stores ---- */
+
+static void store_place(const struct config *config, const struct store_config *store,
+			char place[PLACE_BYTES])
+{
+	if (store->path_line)
+		(void)snprintf(place, PLACE_BYTES, "%s:%u: [store %s] path = %s", config->path,
+			       store->path_line, store->name, store->path);
+	else
+		(void)snprintf(place, PLACE_BYTES, "--store %s=%s", store->name, store->path);
+}
+
+static int stores_check(const struct config *config)
+{
+	char place[PLACE_BYTES];
+	dev_t devices[config->n_stores + 1]; /* STORES_MAX at most */
+	int r = 0;
+
+	for (unsigned i = 0; i < config->n_stores; i++) {
+		const struct store_config *one = &config->stores[i];
+		struct store *store = NULL;
+		struct error error;
+
+		devices[i] = 0; /* no store's */
+		store_place(config, one, place);
+		if (store_new(i + 1, one, NULL, &store, &error) < 0) {
+			if (one->path_line)
+				log_mistake("dsaiod: %s:%u: %s", config->path, one->path_line,
+					    error.text);
+			else
+				log_mistake("dsaiod: %s", error.text);
+			r = -EINVAL;
+			continue;
+		}
+		devices[i] = store->dev;
+		store_free(store);
+		for (unsigned j = 0; j < i; j++) {
+			if (devices[j] != devices[i])
+				continue;
+			log_mistake("dsaiod: %s: is on the same device, %u:%u, as store %s, which "
+				    "serves all its files: remove one of the two stores",
+				    place, major(devices[i]), minor(devices[i]),
+				    config->stores[j].name);
+			r = -EINVAL;
+			break;
+		}
+	}
+	return r;
+}
+
+int check_host(const struct config *config)
+{
+	int socket = socket_check(config), stores = stores_check(config);
+
+	return socket < 0 ? socket : stores;
+}

@@ -1,0 +1,91 @@
+/*
+ * The configuration: the command line and an INI file (libinih), as a table of keys.  Each has a
+ * default; a mistake is told with file, line, key, value and what is allowed.
+ *
+ * Made in this order: config_init(), config_set_user(), the file, the other options, and last
+ * config_check(), which fills in what follows from other keys and is the judge of it all.
+ */
+#ifndef DSAIO_DAEMON_CONFIG_CONFIG_H
+#define DSAIO_DAEMON_CONFIG_CONFIG_H
+
+#include "daemon/base/quota.h"
+#include "daemon/base/error.h"
+#include "daemon/object/pool.h"
+#include "daemon/store/store.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* A store's spin_usec that was not given: it is the daemon's. */
+#define CONFIG_SPIN_INHERIT UINT32_MAX
+
+/* A store's name has 1 to STORE_NAME_MAX of these. */
+#define STORE_NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
+#define STORE_NAME_MAX 31u /* so that log lines stay short */
+
+#define CONFIG_KEYS_MAX 32u
+/* Mistakes that are told of one file. */
+#define CONFIG_MISTAKES_MAX 100u
+
+struct config {
+	bool is_user;		    /* --user: one user's own daemon; config_set_user() */
+	char *socket_path;	    /* NULL: a user's own daemon in the directory for that */
+	uint64_t pool_size;	    /* bytes; default half of memory */
+	uint64_t client_pool_max;   /* bytes; default half of that */
+	uint64_t user_pool_max;	    /* bytes; default the same; of a user's own daemon all */
+	enum pool_pages huge_pages; /* default: auto */
+	enum pool_lock lock;	    /* default: yes as root or under systemd, else auto */
+	uint32_t spin_usec;	    /* default 200 */
+	bool auto_stores;	    /* serve devices that no store names, too; default yes */
+	bool has_admin_group;
+	gid_t admin_group;	/* its members are administrators */
+	char *state_dir;	/* where profiles are kept; NULL: nowhere */
+	uint32_t idle_exit_sec; /* ends so long after the last client has gone; 0: never, the
+				   default but for a user's own, where it is 60 */
+	/* The bounds, the pool's bytes among them after config_check(). */
+	uint64_t client_limit[N_CHARGE_KINDS], user_limit[N_CHARGE_KINDS];
+	uint64_t n_descriptors;			  /* RLIMIT_NOFILE */
+	bool follows_descriptors[N_CHARGE_KINDS]; /* bounds that it made smaller */
+	struct store_config *stores;
+	unsigned n_stores;
+
+	/* the file's */
+	char *path;			     /* NULL: none was read */
+	unsigned key_lines[CONFIG_KEYS_MAX]; /* of the keys of [daemon]; 0: not given */
+	char *mistakes[CONFIG_MISTAKES_MAX]; /* "FILE:LINE: ...", in order */
+	unsigned n_mistakes;
+};
+
+int config_init(struct config *config); /* the defaults; 0 or -ENOMEM */
+void config_deinit(struct config *config);
+/* --user, before any file: other defaults. */
+void config_set_user(struct config *config);
+
+/*
+ * Reads an INI file on top.  0, or -errno with a sentence if it can not be read; the mistakes in
+ * it are config_check()'s to tell.
+ */
+int config_read(struct config *config, const char *path, struct error *error);
+/* --socket.  0 or -ENOMEM. */
+int config_set_socket(struct config *config, const char *path, struct error *error);
+/* "NAME=DIR" of --store.  0, -EINVAL or -ENOMEM with a sentence. */
+int config_add_store(struct config *config, const char *text, struct error *error);
+/* Last: 0, or -EINVAL with the first mistake of all that are in config->mistakes. */
+int config_check(struct config *config, struct error *error);
+
+/* The line of the file that names the socket; 0: an option does, or nothing. */
+unsigned config_socket_line(const struct config *config);
+
+/* What a store has of which nothing is configured: no name, no path. */
+void config_default_store(const struct config *config, struct store_config *ret_store);
+
+/* Reads a file that has one section [profile] with each key of a profile.  0, or -EINVAL with
+   the first mistake; path is for that. */
+int config_read_profile(FILE *file, const char *path, struct profile *ret_profile,
+			struct error *error);
+
+/* The keys, for who checks the manual: of [daemon] or of [store NAME]; NULL behind the last. */
+const char *config_key_name(bool is_store, unsigned index);
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * What root's daemon gives up, so that a client's op has no more rights than the client.
+ *
+ * The kernel checks some of an op's rights when the block is submitted, against the thread that
+ * submits it: CAP_FSETID keeps set-user-ID bits, CAP_SYS_RESOURCE passes quotas and reserved
+ * blocks, and ext4 lets uid 0 into its reserved blocks even without a capability.  Therefore:
+ *
+ *  - Every daemon drops all capabilities but CAP_IPC_LOCK, which pins the pool.
+ *  - The system's daemon, if root starts it, becomes user dsaiod.  Where it cannot, it stays uid 0
+ *    and says why; its threads then have the file-system uid and gid of nobody, which these checks
+ *    use.  Those that use the daemon's own files alone take root's back.
+ *  - Root's own daemon (--user) stays root: it serves root alone, whom ext4 lets in anyway.
+ *
+ * Capabilities and file-system ids belong to a thread; a new thread inherits them.  So both calls
+ * come from the main thread before there is another.
+ */
+#ifndef DSAIO_DAEMON_CONFIG_PRIVILEGES_H
+#define DSAIO_DAEMON_CONFIG_PRIVILEGES_H
+
+#include "daemon/config/config.h"
+
+/* First: becomes user dsaiod if it can, and makes the state directory for it.  It can still read
+   what root can, to find the stores. */
+void privileges_change_user(const struct config *config);
+
+/* When socket and stores are open.  0, or an error that must end the start. */
+int privileges_drop(const struct config *config, struct error *error);
+
+/*
+ * This thread uses the daemon's own files from now on, and never a client's: without CAP_SETUID it
+ * can take root's ids, and not give them back.  No effect on a thread that serves clients, too.
+ */
+void privileges_own_files(void);
+void privileges_serve_clients(void);
+
+#endif

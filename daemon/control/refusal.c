@@ -1,0 +1,61 @@
+#include "daemon/control/refusal.h"
+
+#include "daemon/control/request.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+#include "proto/util/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <systemd/sd-daemon.h>
+
+/* A client writes its Hello when it is connected: a peer that is gone by then cannot answer it. */
+#define HELLO_WAIT_NSEC UINT64_C(1000000000)
+
+/* It names no value of the configuration, which not every user may read. */
+static const struct error refused = {
+	.code = -ECHILD,
+	.text = "the service cannot start: its log has the cause (journalctl -u dsaiod), and "
+		"dsaiod --check-config finds mistakes in the configuration; the next client starts "
+		"it again",
+};
+
+int refusal_prepare(void)
+{
+	const char *names = getenv("LISTEN_FDNAMES");
+	int fd = SD_LISTEN_FDS_START, flags;
+
+	if (sd_listen_fds(0) != 1 || (names && strcmp(names, SOCKET_HANDED_OVER) == 0) ||
+	    sd_is_socket(fd, AF_UNIX, SOCK_STREAM, 1) <= 0)
+		return -1;
+	flags = fcntl(fd, F_GETFL);
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return -1;
+	return fcntl(fd, F_DUPFD_CLOEXEC, fd);
+}
+
+static void refuse(int fd, uint64_t deadline_nsec)
+{
+	struct pollfd hello = { .fd = fd, .events = POLLIN };
+	uint64_t now_nsec = clock_nsec();
+
+	if (now_nsec < deadline_nsec)
+		(void)poll(&hello, 1, (int)((deadline_nsec - now_nsec) / 1000000));
+	request_refuse(fd, &refused);
+}
+
+void refusal_send(int listen_fd)
+{
+	uint64_t deadline_nsec = clock_nsec() + HELLO_WAIT_NSEC; /* of all together */
+	int fd;
+
+	while (listen_fd >= 0 &&
+	       (fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+		refuse(fd, deadline_nsec);
+		closep(&fd);
+	}
+}

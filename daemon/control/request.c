@@ -1,0 +1,608 @@
+#include "daemon/control/request.h"
+
+#include "proto/version.h" /* the version is the project's */
+#include "daemon/base/log.h"
+#include "daemon/control/status.h"
+#include "daemon/control/wire.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Features of Hello that this daemon has. */
+#define FEATURES RING_FEATURE_GROW
+
+/* ---- decode and check: no session ---- */
+
+/* What may come with each request; by body_case. */
+static const struct {
+	const char *name;
+	unsigned n_fds_min, n_fds_max;
+} requests[] = {
+	[WIRE__REQUEST__BODY_HELLO] = { "hello", 0, 1 },
+	[WIRE__REQUEST__BODY_SLAB_NEW] = { "slab_new", 0, 0 },
+	[WIRE__REQUEST__BODY_SLAB_FREE] = { "slab_free", 0, 0 },
+	[WIRE__REQUEST__BODY_FILE_ADD] = { "file_add", 1, 1 },
+	[WIRE__REQUEST__BODY_FILE_REMOVE] = { "file_remove", 0, 0 },
+	[WIRE__REQUEST__BODY_HANDLE_OPEN] = { "handle_open", 0, 0 },
+	[WIRE__REQUEST__BODY_HANDLE_CLOSE] = { "handle_close", 0, 0 },
+	[WIRE__REQUEST__BODY_CHANNEL_OPEN] = { "channel_open", 0, 0 },
+	[WIRE__REQUEST__BODY_SUBMIT] = { "submit", 0, 0 },
+	[WIRE__REQUEST__BODY_CANCEL] = { "cancel", 0, 0 },
+	[WIRE__REQUEST__BODY_STATUS] = { "status", 0, 0 },
+	[WIRE__REQUEST__BODY_SLAB_IMPORT] = { "slab_import", 1, 1 },
+	[WIRE__REQUEST__BODY_FILE_BUFFERED] = { "file_buffered", 1, 1 },
+	[WIRE__REQUEST__BODY_FILE_GET] = { "file_get", 0, 0 },
+	[WIRE__REQUEST__BODY_STORE_GET] = { "store_get", 0, 1 },
+	[WIRE__REQUEST__BODY_PROFILE_SET] = { "profile_set", 0, 1 },
+};
+
+int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,
+		   struct error *error)
+{
+	Wire__Request *request = wire__request__unpack(NULL, len, body);
+
+	if (!request)
+		return error_set_plain(error, -EPROTO, "a frame of %zu bytes is no request", len);
+	*ret_request = request;
+	return 0;
+}
+
+void request_free(Wire__Request *request)
+{
+	wire__request__free_unpacked(request, NULL);
+}
+
+static void request_freep(Wire__Request **request)
+{
+	request_free(*request);
+}
+
+static int hello_check(const Wire__Hello *hello, struct error *error)
+{
+	if (hello->version_min > hello->version_max)
+		return error_set_plain(error, -EINVAL,
+				       "hello: protocol versions %" PRIu32 " to %" PRIu32
+				       ": the first must not be above the second",
+				       hello->version_min, hello->version_max);
+	if (hello->version_min > REQUEST_VERSION_MAX || hello->version_max < REQUEST_VERSION_MIN)
+		return error_set_plain(error, -EPROTONOSUPPORT,
+				       "hello: the client speaks protocol versions %" PRIu32
+				       " to %" PRIu32 ", the daemon (%s) %u to %u: install a "
+				       "library and a daemon of the same release",
+				       hello->version_min, hello->version_max, DSAIO_VERSION,
+				       REQUEST_VERSION_MIN, REQUEST_VERSION_MAX);
+	return 0;
+}
+
+/* 0 and our class, or -1: enums of proto3 can have any value. */
+static int class_from_wire(Wire__Class wire, enum sched_class *ret_class)
+{
+	switch (wire) {
+	case WIRE__CLASS__NORMAL:
+		*ret_class = SCHED_NORMAL;
+		return 0;
+	case WIRE__CLASS__DEMAND:
+		*ret_class = SCHED_DEMAND;
+		return 0;
+	case WIRE__CLASS__BACKGROUND:
+		*ret_class = SCHED_BACKGROUND;
+		return 0;
+	default:
+		return -1;
+	}
+}
+
+static int handle_open_check(const Wire__HandleOpen *open, struct error *error)
+{
+	enum sched_class io_class;
+	char why[ERROR_TEXT_BYTES - 32];
+
+	if (open->profile) {
+		struct profile profile = profile_from_wire(open->profile);
+
+		if (profile_check(&profile, why, sizeof(why)) < 0)
+			return error_set_plain(error, -EINVAL, "handle_open: %s", why);
+	}
+	if (class_from_wire(open->io_class, &io_class) < 0)
+		return error_set_plain(error, -EINVAL,
+				       "handle_open: class %d: must be 0 (normal), 1 (demand) or 2 "
+				       "(background)",
+				       (int)open->io_class);
+	if (open->weight > SCHED_WEIGHT_MAX)
+		return error_set_plain(error, -EINVAL,
+				       "handle_open: weight %" PRIu32 ": must be from 1 to %u",
+				       open->weight, SCHED_WEIGHT_MAX);
+	return 0;
+}
+
+static int submit_check(const Wire__Submit *submit, struct error *error)
+{
+	if (submit->n_entries > RING_ENTRIES_MAX)
+		return error_set_plain(error, -EINVAL,
+				       "submit: %zu entries: at most %u may come in one request",
+				       submit->n_entries, RING_ENTRIES_MAX);
+	return 0;
+}
+
+/* A request of a later protocol shows as a field that this one does not have. */
+static int unknown_refuse(const Wire__Request *request, struct error *error)
+{
+	if (!request->base.n_unknown_fields)
+		return error_set_plain(error, -EOPNOTSUPP, "an empty request: it asks for nothing");
+	return error_set_plain(
+		error, -EOPNOTSUPP,
+		"request %" PRIu32 " is not known to this daemon (%s, protocol version %u)",
+		request->base.unknown_fields[0].tag, DSAIO_VERSION, REQUEST_VERSION_MAX);
+}
+
+int request_check(const Wire__Request *request, unsigned n_fds, struct error *error)
+{
+	unsigned what = request->body_case, min, max;
+
+	if (what >= sizeof(requests) / sizeof(*requests) || !requests[what].name)
+		return unknown_refuse(request, error);
+	min = requests[what].n_fds_min;
+	max = requests[what].n_fds_max;
+	if (n_fds < min || n_fds > max)
+		return error_set_plain(
+			error, -EINVAL, "%s: %u descriptors came with it: expected %s%u",
+			requests[what].name, n_fds, min < max ? "at most " : "", max);
+
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_HELLO:
+		return hello_check(request->hello, error);
+	case WIRE__REQUEST__BODY_HANDLE_OPEN:
+		return handle_open_check(request->handle_open, error);
+	case WIRE__REQUEST__BODY_SUBMIT:
+		return submit_check(request->submit, error);
+	default:
+		return 0; /* ids and sizes are the session's to judge */
+	}
+}
+
+void request_entries(const Wire__Submit *submit, struct ring_entry *entries)
+{
+	for (size_t i = 0; i < submit->n_entries; i++) {
+		const Wire__Entry *wire = submit->entries[i];
+
+		entries[i] = (struct ring_entry){
+			.id = wire->id,
+			/* 0 is no opcode: what a ring can not even say is refused like it */
+			.opcode = wire->opcode <= UINT8_MAX ? (uint8_t)wire->opcode : 0,
+			.file = wire->file,
+			.slab = wire->slab,
+			.slab_off = wire->slab_off,
+			.off = wire->off,
+			.len = wire->len,
+			.timeout_msec = wire->timeout_msec,
+		};
+	}
+}
+
+/* ---- replies ---- */
+
+static uint8_t *reply_pack(const Wire__Reply *reply, size_t *ret_len)
+{
+	size_t len = wire__reply__get_packed_size(reply);
+	uint8_t *body = malloc(len ? len : 1);
+
+	if (body)
+		*ret_len = wire__reply__pack(reply, body);
+	return body;
+}
+
+/* Takes fds. */
+static void reply_send(struct session *session, const Wire__Reply *reply, const int *fds,
+		       unsigned n_fds)
+{
+	size_t len = 0;
+	_cleanup_(freep) uint8_t *body = reply_pack(reply, &len);
+
+	/* Without memory it sends nothing, which ends the session as any reply that is lost. */
+	session_send(session, body, len, fds, n_fds);
+}
+
+static void reply_error(struct session *session, uint64_t seq, const struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+
+	reply.seq = seq;
+	reply.error = error->code;
+	reply.text = (char *)(uintptr_t)error->text; /* only read */
+	reply_send(session, &reply, NULL, 0);
+}
+
+void request_refuse(int fd, const struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	struct frame_writer writer;
+	size_t len = 0;
+	_cleanup_(freep) uint8_t *body = NULL;
+
+	reply.error = error->code;
+	reply.text = (char *)(uintptr_t)error->text; /* only read */
+	body = reply_pack(&reply, &len);
+	frame_writer_init(&writer);
+	if (frame_queue(&writer, body, len, NULL, 0) == 0)
+		(void)frame_flush(&writer, fd); /* a new socket has room; if not, bad luck */
+	frame_writer_deinit(&writer);
+}
+
+void request_refuse_garbage(struct session *session, const char *why)
+{
+	struct error error;
+
+	log_client(&session->user->log_limit, "%s: broke the protocol: %s: disconnected",
+		   session_title(session), why);
+	(void)error_set_plain(&error, -EPROTO, "%s: the daemon closes the connection", why);
+	reply_error(session, 0, &error);
+	session_end(session, false);
+}
+
+/* A call has ended: every reply but to Hello, Status and what is refused goes out here. */
+static void call_done(struct call *call, int result, const struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__SlabNewReply slab = WIRE__SLAB_NEW_REPLY__INIT;
+	Wire__FileAddReply file = WIRE__FILE_ADD_REPLY__INIT;
+	Wire__SubmitReply submit = WIRE__SUBMIT_REPLY__INIT;
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+	unsigned n_fds = call->n_reply_fds;
+
+	if (result < 0) {
+		reply_error(call->session, call->seq, error);
+		call_free(call);
+		return;
+	}
+	reply.seq = call->seq;
+	switch (call->what) {
+	case WIRE__REQUEST__BODY_SLAB_NEW:
+	case WIRE__REQUEST__BODY_SLAB_IMPORT:
+		slab.slab = call->slab->id;
+		slab.size_bytes = call->slab->size_bytes;
+		slab.is_locked = call->slab->is_locked;
+		reply.body_case = call->what == WIRE__REQUEST__BODY_SLAB_NEW
+					  ? WIRE__REPLY__BODY_SLAB_NEW
+					  : WIRE__REPLY__BODY_SLAB_IMPORT;
+		reply.slab_new = &slab; /* the other's pointer, too: one union */
+		break;
+	case WIRE__REQUEST__BODY_FILE_ADD:
+		file.file = call->file->id;
+		file.store = call->file->store->id;
+		file.offset_align = call->file->facts.offset_align;
+		file.memory_align = call->file->facts.memory_align;
+		profile_to_wire(&call->file->store->profile, &profile);
+		file.profile = &profile;
+		reply.body_case = WIRE__REPLY__BODY_FILE_ADD;
+		reply.file_add = &file;
+		break;
+	case WIRE__REQUEST__BODY_SUBMIT:
+		submit.n_results = call->batch->n;
+		submit.results = call->batch->results;
+		reply.body_case = WIRE__REPLY__BODY_SUBMIT;
+		reply.submit = &submit;
+		break;
+	default:
+		break; /* that it is done is all there is to say */
+	}
+	call->n_reply_fds = 0; /* the writer has them */
+	reply_send(call->session, &reply, call->reply_fds, n_fds);
+	call_free(call);
+}
+
+/* ---- status ---- */
+
+static void status_freep(Wire__StatusReply **status)
+{
+	wire__status_reply__free_unpacked(*status, NULL);
+}
+
+static int serve_status(struct session *session, uint64_t seq, const Wire__Status *asked,
+			struct error *error)
+{
+	_cleanup_(status_freep)
+		Wire__StatusReply *status = WIRE_NEW(Wire__StatusReply, wire__status_reply);
+	Wire__Reply reply = WIRE__REPLY__INIT;
+
+	if (!status || status_to_wire(session, asked, status) < 0)
+		return error_set(error, -ENOMEM, "status");
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_STATUS;
+	reply.status = status;
+	reply_send(session, &reply, NULL, 0);
+	return 0;
+}
+
+/* ---- stores ---- */
+
+static void store_freep(Wire__Store **store)
+{
+	wire__store__free_unpacked(*store, NULL);
+}
+
+/* To StoreGet and ProfileSet. */
+static void on_store(struct store *store, int result, const struct error *failed, const char *note,
+		     void *arg)
+{
+	_cleanup_(store_freep) Wire__Store *wire = NULL;
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	struct call *call = arg;
+	struct error error;
+
+	if (result == 0) {
+		wire = WIRE_NEW(Wire__Store, wire__store);
+		if (!wire || store_to_wire(store, wire) < 0) {
+			result = error_set(&error, -ENOMEM, "store %s", store->name);
+			failed = &error;
+		}
+	}
+	if (result < 0) {
+		reply_error(call->session, call->seq, failed);
+	} else {
+		reply.seq = call->seq;
+		reply.text = (char *)(uintptr_t)note; /* only read */
+		reply.body_case = WIRE__REPLY__BODY_STORE_GET;
+		reply.store_get = wire;
+		reply_send(call->session, &reply, NULL, 0);
+	}
+	call_free(call);
+}
+
+/* set: NULL for a look. */
+static int serve_store(struct session *session, const char *name, const Wire__ProfileSet *set,
+		       struct frame *frame, struct call *call, struct error *error)
+{
+	struct stores *stores = &session->service->stores;
+	struct stores_asking asking = {
+		.name = name,
+		.fd = frame->n_fds ? frame->fds[0] : -1,
+		.peer = &session->peer,
+		.helper = session->user->helper,
+		.who = &session->who,
+		.on_done = on_store,
+		.arg = call,
+	};
+	struct profile profile;
+	int r;
+
+	if (set && set->profile)
+		profile = profile_from_wire(set->profile);
+	r = set ? stores_set_profile(stores, &asking, set->profile ? &profile : NULL, error)
+		: stores_get(stores, &asking, error);
+	if (r == 0 && frame->n_fds)
+		(void)TAKE_FD(frame->fds[0]); /* it has it */
+	return r;
+}
+
+/* ---- one request ---- */
+
+static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello *hello,
+		       struct frame *frame, struct error *error)
+{
+	const struct service *service = session->service;
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__HelloReply ours = WIRE__HELLO_REPLY__INIT;
+	int board_fd, r;
+
+	if (session->state != SESSION_GREETING)
+		return error_set_plain(error, -EINVAL, "hello: this connection has had one");
+	r = session_hello(session, hello->name, frame->n_fds ? TAKE_FD(frame->fds[0]) : -1,
+			  &board_fd, error);
+	if (r < 0)
+		return r;
+
+	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
+								: REQUEST_VERSION_MAX;
+	ours.features = hello->features & FEATURES;
+	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
+	ours.pid = (uint32_t)getpid();
+	ours.client_pool_max = service->client_limit[CHARGE_POOL_BYTES];
+	ours.max_entries = RING_ENTRIES_MAX;
+	ours.spin_usec = service->spin_usec;
+	ours.max_files = session_max_files(session);
+	ours.is_admin = peer_is_admin(&session->peer, service->stores.config);
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_HELLO;
+	reply.hello = &ours;
+	reply_send(session, &reply, &board_fd, 1);
+	return 0;
+}
+
+static int serve_file_get(struct session *session, uint64_t seq, const Wire__FileGet *get,
+			  struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	int fd, r;
+
+	r = session_file_get(session, get->file, &fd, error);
+	if (r < 0)
+		return r;
+	reply.seq = seq;
+	reply_send(session, &reply, &fd, 1);
+	return 0;
+}
+
+static int serve_handle_open(struct session *session, uint64_t seq, const Wire__HandleOpen *open,
+			     struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__HandleOpenReply opened = WIRE__HANDLE_OPEN_REPLY__INIT;
+	struct handle_config config = { .weight = open->weight ? open->weight : 1 };
+	struct profile profile;
+	struct handle *handle;
+	int client_fd, r;
+
+	if (open->profile) {
+		profile = profile_from_wire(open->profile);
+		config.profile = &profile;
+	}
+	(void)class_from_wire(open->io_class, &config.io_class); /* has been checked */
+	r = session_handle_open(session, &config, &handle, &client_fd, error);
+	if (r < 0)
+		return r;
+	opened.handle = handle->id;
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_HANDLE_OPEN;
+	reply.handle_open = &opened;
+	reply_send(session, &reply, &client_fd, 1);
+	return 0;
+}
+
+static int serve_channel_open(struct session *session, uint64_t seq, const Wire__ChannelOpen *open,
+			      struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__ChannelOpenReply opened = WIRE__CHANNEL_OPEN_REPLY__INIT;
+	struct channel *channel;
+	int fds[FRAME_FDS_MAX], r;
+	unsigned n_fds;
+
+	r = session_channel_open(session, open->handle, open->store, open->entries,
+				 !open->without_rings, &channel, fds, &n_fds, error);
+	if (r < 0)
+		return r;
+	opened.channel = channel->id;
+	opened.entries = channel->entries;
+	opened.block_size = store_block_bytes(channel->store, &channel->profile);
+	opened.queue_depth = channel->profile.queue_depth;
+	opened.lanes = channel->store->n_lanes;
+	if (opened.lanes > channel->profile.intra_op_parallelism)
+		opened.lanes = channel->profile.intra_op_parallelism;
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_CHANNEL_OPEN;
+	reply.channel_open = &opened;
+	reply_send(session, &reply, fds, n_fds);
+	return 0;
+}
+
+static int serve_submit(struct session *session, const Wire__Submit *submit, struct call *call,
+			struct error *error)
+{
+	_cleanup_(freep) struct ring_entry *entries = calloc(
+		submit->n_entries ? submit->n_entries : 1, sizeof(*entries));
+
+	if (!entries)
+		return error_set(error, -ENOMEM, "submit");
+	request_entries(submit, entries);
+	return session_submit(session, submit->channel, entries, (uint32_t)submit->n_entries, call,
+			      error);
+}
+
+static int serve_file_add(struct session *session, const Wire__FileAdd *add, struct frame *frame,
+			  struct call *call, struct error *error)
+{
+	const char *name = add->name[0] ? add->name : "(unnamed)";
+
+	return session_file_add(session, TAKE_FD(frame->fds[0]), name, call, error);
+}
+
+/* What is answered at once, without a call: 0 if it was, 1 if it needs one. */
+static int serve_now(struct session *session, const Wire__Request *request, struct frame *frame,
+		     struct error *error)
+{
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_HELLO:
+		return serve_hello(session, request->seq, request->hello, frame, error);
+	case WIRE__REQUEST__BODY_HANDLE_OPEN:
+		return serve_handle_open(session, request->seq, request->handle_open, error);
+	case WIRE__REQUEST__BODY_CHANNEL_OPEN:
+		return serve_channel_open(session, request->seq, request->channel_open, error);
+	case WIRE__REQUEST__BODY_STATUS:
+		return serve_status(session, request->seq, request->status, error);
+	case WIRE__REQUEST__BODY_FILE_GET:
+		return serve_file_get(session, request->seq, request->file_get, error);
+	default:
+		return 1;
+	}
+}
+
+/* The others: call_done() answers, unless an error is returned. */
+static int serve_later(struct session *session, const Wire__Request *request, struct frame *frame,
+		       struct call *call, struct error *error)
+{
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_SLAB_NEW:
+		return session_slab_new(session, request->slab_new->size_bytes, call, error);
+	case WIRE__REQUEST__BODY_SLAB_IMPORT:
+		return session_slab_import(session, TAKE_FD(frame->fds[0]),
+					   request->slab_import->off,
+					   request->slab_import->size_bytes, call, error);
+	case WIRE__REQUEST__BODY_SLAB_FREE:
+		return session_slab_free(session, request->slab_free->slab, call, error);
+	case WIRE__REQUEST__BODY_FILE_ADD:
+		return serve_file_add(session, request->file_add, frame, call, error);
+	case WIRE__REQUEST__BODY_FILE_REMOVE:
+		return session_file_remove(session, request->file_remove->file, call, error);
+	case WIRE__REQUEST__BODY_FILE_BUFFERED:
+		return session_file_buffered(session, request->file_buffered->file,
+					     TAKE_FD(frame->fds[0]), call, error);
+	case WIRE__REQUEST__BODY_HANDLE_CLOSE:
+		return session_handle_close(session, request->handle_close->handle, call, error);
+	case WIRE__REQUEST__BODY_SUBMIT:
+		return serve_submit(session, request->submit, call, error);
+	case WIRE__REQUEST__BODY_CANCEL:
+		return session_cancel(session, request->cancel->channel, request->cancel->id, call,
+				      error);
+	case WIRE__REQUEST__BODY_STORE_GET:
+		return serve_store(session, request->store_get->name, NULL, frame, call, error);
+	case WIRE__REQUEST__BODY_PROFILE_SET:
+		return serve_store(session, request->profile_set->name, request->profile_set, frame,
+				   call, error);
+	default:
+		return error_set_plain(error, -EOPNOTSUPP, "request %d is not served",
+				       request->body_case);
+	}
+}
+
+static int serve(struct session *session, const Wire__Request *request, struct frame *frame,
+		 struct error *error)
+{
+	struct call *call;
+	int r;
+
+	r = request_check(request, frame->n_fds, error);
+	if (r < 0)
+		return r;
+	r = serve_now(session, request, frame, error);
+	if (r <= 0)
+		return r;
+	r = call_new(session, request->seq, &call, error);
+	if (r < 0)
+		return r;
+	call->what = (int)request->body_case;
+	call->on_done = call_done;
+	r = serve_later(session, request, frame, call, error);
+	if (r < 0)
+		call_free(call);
+	return r;
+}
+
+void request_serve(struct session *session, struct frame *frame)
+{
+	_cleanup_(request_freep) Wire__Request *request = NULL;
+	struct error error;
+	int r;
+
+	r = request_decode(frame->body, frame->len, &request, &error);
+	if (r < 0) {
+		request_refuse_garbage(session, error.text);
+		return;
+	}
+	if (session->state == SESSION_GREETING && request->body_case != WIRE__REQUEST__BODY_HELLO) {
+		request_refuse_garbage(session, "a request came before hello");
+		return;
+	}
+	r = serve(session, request, frame, &error);
+	if (r == 0)
+		return;
+	reply_error(session, request->seq, &error);
+	if (session->state == SESSION_GREETING) /* its hello was refused: nothing can follow */
+		session_end(session, false);
+}

@@ -1,0 +1,41 @@
+/*
+ * The server: holds the start lock and the socket, makes stores, accepts clients, and stops in
+ * order.
+ *
+ * Start: the lock (SOCKET.lock, with the holder's pid and start time in it) comes first and is
+ * held until the process is gone, so that no client is served while an earlier daemon may still
+ * have blocks in flight.  Then a socket that nobody serves is taken over.
+ * Stop: nothing new is accepted, the sessions end after the ops that were taken, then the lanes.
+ *
+ * Main thread.
+ */
+#ifndef DSAIO_DAEMON_CONTROL_SERVER_H
+#define DSAIO_DAEMON_CONTROL_SERVER_H
+
+#include "daemon/config/config.h"
+#include "daemon/base/error.h"
+
+struct event_base;
+struct server;
+
+/*
+ * Borrows config and base for its life.  Returns 0, and the socket listens; or a negative errno
+ * with a sentence: -ENAMETOOLONG, -ENOENT (no such directory), -EADDRINUSE (a daemon serves it),
+ * -EEXIST (something else is there), or what a store or the kernel says.
+ */
+int server_new(const struct config *config, struct event_base *base, struct server **ret_server,
+	       struct error *error);
+
+/*
+ * Begins the orderly stop: what was taken ends.  Called again, it drops what has not started.  The
+ * base's loop is left when the last session is gone.
+ */
+void server_stop(struct server *server);
+
+/* After the stop, or after a failed start.  Removes the socket.  NULL is fine. */
+void server_free(struct server *server);
+
+const char *server_socket_path(const struct server *server);
+unsigned server_n_stores(const struct server *server);
+
+#endif

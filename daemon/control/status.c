@@ -1,0 +1,410 @@
+#include "daemon/control/status.h"
+
+#include "proto/version.h" /* the version is the project's */
+#include "daemon/engine/engine.h"
+#include "daemon/account/metrics.h"
+#include "daemon/base/hung.h"
+#include "daemon/control/wire.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of what is stuck, the longest are told: a client can make as many as it has threads. */
+#define STUCK_MAX 64u
+/* Stores and clients of one page, packed: takes about 100 us (a guess).  One object may be larger;
+   a handle, the largest, has at most one channel for each store. */
+#define PAGE_BYTES (16u << 10)
+/* What each of them counts beside its own bytes: its tag and length, at least. */
+#define NESTED_BYTES 8u
+#define PAGE_OBJECTS_MAX (PAGE_BYTES / NESTED_BYTES + 1)
+
+static int text_to_wire(const char *text, char **ret_wire)
+{
+	char *copy = strdup(text);
+
+	if (!copy)
+		return -ENOMEM;
+	*ret_wire = copy;
+	return 0;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static Wire__Counters *counters_to_wire(const struct stats *stats)
+{
+	Wire__Counters *wire = WIRE_NEW(Wire__Counters, wire__counters);
+
+	if (!wire)
+		return NULL;
+	wire->reads = stats_get(&stats->reads);
+	wire->writes = stats_get(&stats->writes);
+	wire->fsyncs = stats_get(&stats->fsyncs);
+	wire->errors = stats_get(&stats->errors);
+	wire->read_bytes = stats_get(&stats->read_bytes);
+	wire->write_bytes = stats_get(&stats->write_bytes);
+	wire->open_ops = stats_get(&stats->open_ops);
+	wire->blocks_in_flight = stats_get(&stats->blocks_in_flight);
+	wire->bytes_in_flight = stats_get(&stats->bytes_in_flight);
+	wire->latency_p50_nsec = stats_percentile(stats, 0.50);
+	wire->latency_p99_nsec = stats_percentile(stats, 0.99);
+	wire->blocks = stats_get(&stats->blocks);
+	wire->blocks_nsec = stats_get(&stats->blocks_nsec);
+	wire->device_nsec = stats_get(&stats->device_nsec);
+	wire->queue_nsec = minus(stats_get(&stats->open_nsec), wire->device_nsec);
+	return wire;
+}
+
+static Wire__Profile *profile_to_new_wire(const struct profile *profile)
+{
+	Wire__Profile *wire = WIRE_NEW(Wire__Profile, wire__profile);
+
+	if (wire)
+		profile_to_wire(profile, wire);
+	return wire;
+}
+
+/* Each fills a message that hangs in the tree already, so that an error frees it with that. */
+static int pool_to_wire(const struct pool *pool, Wire__Pool *wire)
+{
+	wire->size_bytes = pool->account.limit[CHARGE_POOL_BYTES];
+	wire->used_bytes = pool->account.used[CHARGE_POOL_BYTES];
+	wire->is_locked = pool->is_locked;
+	wire->wants_huge = pool->pages != POOL_PAGES_SMALL;
+	wire->huge_bytes = pool->huge_bytes;
+	return text_to_wire(pool->why_unlocked, &wire->why_unlocked);
+}
+
+int store_to_wire(const struct store *store, Wire__Store *wire)
+{
+	const char *allowed = store->access.text ? store->access.text : "";
+
+	wire->is_automatic = store->is_automatic;
+	wire->is_blocking = store_is_blocking(store);
+	wire->clients = store->n_shares;
+	wire->store = store->id;
+	wire->lanes = store->n_lanes;
+	wire->lane_depth = store_lane_depth(store);
+	wire->window_bytes = atomic_load_explicit(&store->now_window_bytes, memory_order_relaxed);
+	wire->profile = profile_to_new_wire(&store->profile);
+	wire->block_bytes = store_block_bytes(store, &store->profile);
+	wire->counters = counters_to_wire(&store->stats);
+	if (!wire->profile || !wire->counters || text_to_wire(store->name, &wire->name) < 0 ||
+	    text_to_wire(store->path, &wire->path) < 0 ||
+	    text_to_wire(store->fs_type, &wire->fs_type) < 0 ||
+	    text_to_wire(store->engine->name, &wire->engine) < 0 ||
+	    text_to_wire(store_engine_text(store), &wire->engine_text) < 0 ||
+	    text_to_wire(store_profile_source(store), &wire->profile_source) < 0 ||
+	    text_to_wire(allowed, &wire->allowed) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
+{
+	wire->channels = calloc(handle->n_channels ? handle->n_channels : 1,
+				sizeof(Wire__Channel *));
+	if (!wire->channels)
+		return -ENOMEM;
+	for (const struct member *member = handle->members; member; member = member->next) {
+		const struct channel *channel = member->channel;
+		Wire__Channel *one = WIRE_NEW(Wire__Channel, wire__channel);
+
+		if (!one)
+			return -ENOMEM;
+		wire->channels[wire->n_channels++] = one;
+		one->channel = channel->id;
+		one->store = channel->store->id;
+		one->entries = channel->entries;
+		one->has_rings = channel->has_rings;
+		one->counters = counters_to_wire(&channel->stats);
+		if (!one->counters)
+			return -ENOMEM;
+		/* What the client saw of its ops' time, less what we know of. */
+		if (channel->has_rings)
+			one->counters->delivery_nsec = minus(ring_lane_client_nsec(&channel->ring),
+							     stats_get(&channel->stats.ended_nsec));
+	}
+	return 0;
+}
+
+static int handle_to_wire(const struct handle *handle, Wire__Handle *wire)
+{
+	static const Wire__Class classes[N_SCHED_CLASSES] = {
+		[SCHED_DEMAND] = WIRE__CLASS__DEMAND,
+		[SCHED_NORMAL] = WIRE__CLASS__NORMAL,
+		[SCHED_BACKGROUND] = WIRE__CLASS__BACKGROUND,
+	};
+
+	wire->handle = handle->id;
+	wire->io_class = classes[handle->io_class];
+	wire->weight = handle->weight;
+	if (handle->has_profile) {
+		wire->profile = profile_to_new_wire(&handle->profile);
+		if (!wire->profile)
+			return -ENOMEM;
+	}
+	return channels_to_wire(handle, wire);
+}
+
+/* All but its handles; there is room for them. */
+static int client_to_wire(const struct session *session, Wire__Client *wire)
+{
+	wire->client = session->id;
+	wire->uid = session->user->uid;
+	wire->pid = (uint32_t)session->peer.pid;
+	wire->pool_bytes = session->account.used[CHARGE_POOL_BYTES];
+	wire->slabs = (uint32_t)session->account.used[CHARGE_SLABS];
+	wire->files = (uint32_t)session->account.used[CHARGE_FILES];
+	wire->handles = calloc(session->handles.n_objects ? session->handles.n_objects : 1,
+			       sizeof(Wire__Handle *));
+	if (!wire->handles)
+		return -ENOMEM;
+	return text_to_wire(session->name, &wire->name);
+}
+
+/* ---- pages ---- */
+
+/* A page that is being filled.  It has at least one object, so that the pages come to an end. */
+struct page {
+	Wire__StatusReply *wire;
+	size_t used;
+	bool is_full;
+};
+
+/* Counts an object; returns whether it fits. */
+static bool page_take(struct page *page, size_t packed_size)
+{
+	bool is_first = !page->wire->n_stores && !page->wire->n_clients && !page->wire->n_stuck;
+	size_t size = packed_size + NESTED_BYTES;
+
+	if (!is_first && page->used + size > PAGE_BYTES)
+		return false;
+	page->used += size;
+	return true;
+}
+
+/* The next page begins here. */
+static int page_end(struct page *page, uint32_t store, uint32_t client, uint32_t handle)
+{
+	Wire__StatusPage *next = WIRE_NEW(Wire__StatusPage, wire__status_page);
+
+	if (!next)
+		return -ENOMEM;
+	next->store = store;
+	next->client = client;
+	next->handle = handle;
+	page->wire->next = next;
+	page->is_full = true;
+	return 0;
+}
+
+static int page_add_stores(struct page *page, const struct service *service, uint32_t first_store)
+{
+	Wire__StatusReply *wire = page->wire;
+
+	wire->stores = calloc(PAGE_OBJECTS_MAX, sizeof(Wire__Store *));
+	if (!wire->stores)
+		return -ENOMEM;
+	for (const struct store *store = service->stores.first; store; store = store->next) {
+		Wire__Store *one;
+		bool fits;
+
+		if (store->id < first_store)
+			continue;
+		one = WIRE_NEW(Wire__Store, wire__store);
+		if (!one)
+			return -ENOMEM;
+		if (store_to_wire(store, one) < 0) {
+			wire__store__free_unpacked(one, NULL);
+			return -ENOMEM;
+		}
+		fits = page_take(page, wire__store__get_packed_size(one));
+		if (!fits) {
+			wire__store__free_unpacked(one, NULL);
+			return page_end(page, store->id, 0, 0);
+		}
+		wire->stores[wire->n_stores++] = one;
+	}
+	return 0;
+}
+
+/* The client is on the page; its handles follow from the slot cursor on. */
+static int page_add_handles(struct page *page, const struct session *session, uint32_t cursor,
+			    Wire__Client *wire)
+{
+	const struct handle *handle;
+	uint32_t at = cursor;
+
+	for (; (handle = idtable_next(&session->handles, &cursor)); at = cursor) {
+		Wire__Handle *one = WIRE_NEW(Wire__Handle, wire__handle);
+
+		if (!one)
+			return -ENOMEM;
+		if (handle_to_wire(handle, one) < 0) {
+			wire__handle__free_unpacked(one, NULL);
+			return -ENOMEM;
+		}
+		if (!page_take(page, wire__handle__get_packed_size(one)) && wire->n_handles) {
+			wire__handle__free_unpacked(one, NULL);
+			return page_end(page, 0, session->id, at);
+		}
+		wire->handles[wire->n_handles++] = one;
+	}
+	return 0;
+}
+
+static int page_add_client(struct page *page, const struct session *session, uint32_t cursor)
+{
+	Wire__StatusReply *wire = page->wire;
+	Wire__Client *one = WIRE_NEW(Wire__Client, wire__client);
+
+	if (!one)
+		return -ENOMEM;
+	if (client_to_wire(session, one) < 0) {
+		wire__client__free_unpacked(one, NULL);
+		return -ENOMEM;
+	}
+	if (!page_take(page, wire__client__get_packed_size(one))) {
+		wire__client__free_unpacked(one, NULL);
+		return page_end(page, 0, session->id, cursor);
+	}
+	wire->clients[wire->n_clients++] = one;
+	return page_add_handles(page, session, cursor, one);
+}
+
+/* Whose objects a session's user may see. */
+struct view {
+	uid_t uid;
+	bool is_admin;
+};
+
+static bool may_see(const struct view *view, uid_t uid)
+{
+	return view->is_admin || view->uid == uid;
+}
+
+/* Sessions stand in the order of their ids. */
+static int page_add_clients(struct page *page, const struct service *service,
+			    const struct view *view, uint32_t first_client, uint32_t first_handle)
+{
+	Wire__StatusReply *wire = page->wire;
+
+	wire->clients = calloc(PAGE_OBJECTS_MAX, sizeof(Wire__Client *));
+	if (!wire->clients)
+		return -ENOMEM;
+	for (const struct session *s = service->sessions; s && !page->is_full; s = s->next) {
+		int r;
+
+		if (s->id < first_client || !may_see(view, s->peer.uid))
+			continue;
+		r = page_add_client(page, s, s->id == first_client ? first_handle : 0);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- what is on each page, or the first ---- */
+
+/* Clients of other users, in sum, and how many others there are. */
+static int users_to_wire(const struct service *service, const struct view *view,
+			 Wire__StatusReply *wire)
+{
+	Wire__Others others = WIRE__OTHERS__INIT;
+
+	for (const struct user *user = service->users; user; user = user->next) {
+		const uint64_t *used = user->account.used;
+
+		if (may_see(view, user->uid)) {
+			wire->n_all_clients += (uint32_t)used[CHARGE_SESSIONS];
+			continue;
+		}
+		others.clients += (uint32_t)used[CHARGE_SESSIONS];
+		others.pool_bytes += used[CHARGE_POOL_BYTES];
+		others.slabs += (uint32_t)used[CHARGE_SLABS];
+		others.files += (uint32_t)used[CHARGE_FILES];
+		others.handles += (uint32_t)used[CHARGE_HANDLES];
+	}
+	if (!others.clients)
+		return 0;
+	wire->others = WIRE_NEW(Wire__Others, wire__others);
+	if (!wire->others)
+		return -ENOMEM;
+	*wire->others = others;
+	return 0;
+}
+
+static int stuck_one_to_wire(const struct stuck_told *told, Wire__Stuck *wire)
+{
+	wire->uid = told->who.uid;
+	wire->usec = told->usec;
+	if (text_to_wire(told->what, &wire->what) < 0 ||
+	    text_to_wire(told->file, &wire->file) < 0 ||
+	    text_to_wire(told->place.mount, &wire->mount) < 0 ||
+	    text_to_wire(told->place.text, &wire->text) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static bool may_see_stuck(uid_t uid, const void *view)
+{
+	return may_see(view, uid);
+}
+
+static int stuck_to_wire(const struct view *view, Wire__StatusReply *wire)
+{
+	_cleanup_(freep) struct stuck_told *list = NULL;
+	size_t n;
+
+	if (stuck_list(may_see_stuck, view, STUCK_MAX, &list, &n) < 0)
+		return -ENOMEM;
+	wire->stuck = calloc(STUCK_MAX, sizeof(Wire__Stuck *));
+	if (!wire->stuck)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		Wire__Stuck *one = WIRE_NEW(Wire__Stuck, wire__stuck);
+
+		if (!one)
+			return -ENOMEM;
+		wire->stuck[wire->n_stuck++] = one;
+		if (stuck_one_to_wire(&list[i], one) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int status_to_wire(const struct session *session, const Wire__Status *asked,
+		   Wire__StatusReply *wire)
+{
+	static const Wire__StatusPage first = WIRE__STATUS_PAGE__INIT;
+	const Wire__StatusPage *from = asked->page ? asked->page : &first;
+	const struct service *service = session->service;
+	const struct view view = { .uid = session->peer.uid,
+				   .is_admin = peer_is_admin(&session->peer,
+							     service->stores.config) };
+	struct page page = { .wire = wire };
+
+	wire->pid = (uint32_t)getpid();
+	wire->uptime_usec = (clock_nsec() - service->started_nsec) / 1000;
+	wire->is_admin = view.is_admin;
+	wire->pool = WIRE_NEW(Wire__Pool, wire__pool);
+	if (!wire->pool || pool_to_wire(&service->pool, wire->pool) < 0 ||
+	    text_to_wire(DSAIO_VERSION, &wire->daemon_version) < 0 ||
+	    users_to_wire(service, &view, wire) < 0)
+		return -ENOMEM;
+	if (!from->store && !from->client) {
+		if (stuck_to_wire(&view, wire) < 0)
+			return -ENOMEM;
+		page.used = wire__status_reply__get_packed_size(wire);
+	}
+	if (!from->client && page_add_stores(&page, service, from->store) < 0)
+		return -ENOMEM;
+	return page.is_full ? 0
+			    : page_add_clients(&page, service, &view, from->client, from->handle);
+}

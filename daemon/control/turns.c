@@ -1,0 +1,101 @@
+#include "daemon/control/turns.h"
+
+#include "proto/util/cpu.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <stddef.h>
+
+/*
+ * The event loop runs before the next turns.  A timer does that; event_active() from a callback
+ * does not: libevent empties its queue of active events before it looks at any descriptor.
+ */
+static void turns_arm(struct turns *turns)
+{
+	static const struct timeval at_once = { 0 };
+
+	if (evtimer_pending(turns->event, NULL))
+		return;
+	if (evtimer_add(turns->event, &at_once) < 0)
+		event_active(turns->event, EV_TIMEOUT, 0); /* no memory: late events, but turns */
+}
+
+static void owner_queue(struct turns *turns, struct turn_owner *owner)
+{
+	owner->next = NULL;
+	*turns->last_next = owner;
+	turns->last_next = &owner->next;
+}
+
+/* The next turn.  Its owner goes to the end of the list if it has another one. */
+static struct turn *turns_pop(struct turns *turns)
+{
+	struct turn_owner *owner = turns->first;
+	struct turn *turn = owner->first;
+
+	turns->first = owner->next;
+	if (!turns->first)
+		turns->last_next = &turns->first;
+	owner->first = turn->next;
+	if (owner->first)
+		owner_queue(turns, owner);
+	else
+		owner->last_next = &owner->first;
+	turn->is_queued = false;
+	return turn;
+}
+
+static void on_turns(evutil_socket_t fd, short what, void *arg)
+{
+	struct turns *turns = arg;
+	uint64_t end_nsec = clock_nsec() + TURNS_NSEC;
+
+	(void)fd;
+	(void)what;
+	while (turns->first) {
+		struct turn *turn = turns_pop(turns);
+
+		if (turns->serve(turn))
+			turns_add(turns, turn);
+		if (clock_nsec() >= end_nsec)
+			break;
+	}
+	if (turns->first)
+		turns_arm(turns);
+}
+
+int turns_init(struct turns *turns, struct event_base *base, bool (*serve)(struct turn *turn))
+{
+	*turns = (struct turns){ .last_next = &turns->first, .serve = serve };
+	turns->event = evtimer_new(base, on_turns, turns);
+	return turns->event ? 0 : -ENOMEM;
+}
+
+void turns_deinit(struct turns *turns)
+{
+	assert(!turns->first);
+	if (turns->event)
+		event_free(turns->event);
+	turns->event = NULL;
+}
+
+void turn_owner_init(struct turn_owner *owner)
+{
+	*owner = (struct turn_owner){ .last_next = &owner->first };
+}
+
+void turns_add(struct turns *turns, struct turn *turn)
+{
+	struct turn_owner *owner = turn->owner;
+
+	if (turn->is_queued)
+		return;
+	turn->is_queued = true;
+	turn->next = NULL;
+	if (!owner->first)
+		owner_queue(turns, owner);
+	*owner->last_next = turn;
+	owner->last_next = &turn->next;
+	turns_arm(turns);
+}

@@ -1,0 +1,86 @@
+/*
+ * An engine: what moves blocks.  One queue for each lane; only its lane calls.
+ *
+ * A block is one read or write of one range: a lane fills in what, the engine does it and fills
+ * in the result.  Blocks are the lane's, in the engine's hands between submit and reap.
+ */
+#ifndef DSAIO_DAEMON_ENGINE_ENGINE_H
+#define DSAIO_DAEMON_ENGINE_ENGINE_H
+
+#include "daemon/base/error.h"
+
+#include <libaio.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct op;
+struct stuck_watch;
+struct stuck_who;
+
+struct block {
+	struct block *next;
+	struct op *op;
+	struct iocb iocb;
+	uint64_t off;	 /* in the file: of what is asked for now */
+	char *memory;	 /* never touched */
+	uint32_t len;	 /* what is asked for now */
+	uint32_t before; /* bytes of the block before off: a short transfer is continued */
+	uint32_t best;	 /* bytes of the block known to be done */
+	uint32_t bytes;	 /* of the block */
+	uint16_t lane;	 /* index of the lane that does it */
+	uint16_t n_retries;
+	bool is_write;
+	bool is_single; /* an io_submit of its own */
+	bool is_nowait; /* comes back with -EAGAIN or -EOPNOTSUPP rather than block the lane */
+	bool is_small;	/* the guard is for it: window.h */
+	char *bounce;	/* the lane's page that memory is; NULL: memory is the op's */
+	int fd;
+	const struct stuck_who *who; /* the file's; borrowed */
+	uint64_t started_nsec;	     /* given to the engine, the first time */
+	int64_t result;		     /* bytes, or a negative errno */
+};
+
+struct engine;
+
+struct engine_ops {
+	const char *name;
+
+	/* depth: wanted, at least depth_min; the engine's ->depth is what it got. */
+	int (*open)(uint32_t depth, uint32_t depth_min, struct engine **ret_engine,
+		    struct error *error);
+	void (*close)(struct engine *engine); /* nothing in flight; NULL is fine */
+
+	/*
+	 * Starts blocks, in few system calls or (is_single) one each.  Returns how many of the
+	 * first it took; one that can not be started comes back through reap with its error.
+	 * Fewer than n: the queue, or the kernel's, is full for now.
+	 */
+	int (*submit)(struct engine *engine, struct block **blocks, int n);
+
+	/* Blocks that are done, at most n; never sleeps. */
+	int (*reap)(struct engine *engine, struct block **blocks, int n);
+
+	/* True if reap would return something: the look before a sleep. */
+	bool (*is_ready)(const struct engine *engine);
+
+	/* An eventfd that counts completions; for an edge-triggered epoll set. */
+	int (*event_fd)(const struct engine *engine);
+};
+
+struct engine {
+	const struct engine_ops *ops;
+	uint32_t depth; /* blocks that fit */
+	uint32_t n_in_flight;
+	struct stuck_watch *watch; /* of its lane: around each call that may hang; NULL: none */
+	bool is_at_once; /* lately a block was done when submit returned: a copy, no device */
+};
+
+extern const struct engine_ops engine_libaio;
+
+/*
+ * The budget for all libaio contexts of this process, from aio-max-nr - aio-nr: call once at
+ * start, before any lane.
+ */
+void engine_libaio_budget_init(void);
+
+#endif

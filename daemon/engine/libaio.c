@@ -1,0 +1,322 @@
+/*
+ * The libaio engine: one kernel context for each lane.
+ *
+ * Completions are read from the ring that the kernel maps into this process (as fio and QEMU
+ * do); where its layout is not the known one, by io_getevents with a zero time-out.  Every
+ * result is read as a signed number: libaio declares it unsigned.
+ */
+#include "daemon/engine/engine.h"
+
+#include "daemon/base/log.h"
+#include "daemon/base/hung.h"
+#include "proto/util/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* What io_setup maps; stable since Linux 2.5 (fs/aio.c), told by its magic. */
+struct aio_ring {
+	uint32_t id, nr;
+	_Atomic uint32_t head; /* this process writes */
+	_Atomic uint32_t tail; /* the kernel writes */
+	uint32_t magic, compat_features, incompat_features, header_length;
+	struct io_event events[];
+};
+#define AIO_RING_MAGIC 0xa10a10a1u
+
+/*
+ * Iocbs of one io_submit.  From three on the kernel holds all of a call back until the last is
+ * prepared (AIO_PLUG_THRESHOLD in fs/aio.c), and the device waits: 4 KiB reads at depth 32 were
+ * 0.79 of in-process libaio with 64, 0.95 with 1 or 2 (virtio, Linux 6.18).
+ */
+#define SUBMIT_BATCH 2
+/*
+ * Where the work is done inside io_submit (tmpfs), there is no device to keep waiting, and a larger
+ * batch spares system calls.
+ */
+#define SUBMIT_BATCH_AT_ONCE 8
+/* So many io_submits in a row tell that it is so; one that is not ends it.  A guess. */
+#define AT_ONCE_COUNTS 16
+
+struct engine_libaio {
+	struct engine engine;
+	io_context_t context;
+	struct aio_ring *ring; /* NULL: io_getevents */
+	int event_fd;
+	struct block *failed, **failed_next; /* not started: to be reaped with their error */
+	unsigned n_at_once;		     /* io_submits in a row that left nothing in flight */
+};
+
+/*
+ * The budget.  Contexts are counted by the kernel for the whole host (aio-max-nr); each takes
+ * at most a quarter of what was free at start and is not yet ours, so that many stores fit.
+ */
+static _Atomic uint64_t budget; /* the main thread takes; who frees a store gives back */
+
+static uint64_t read_number(const char *path)
+{
+	_cleanup_(fclosep) FILE *file = fopen(path, "re");
+	uint64_t n = 0;
+
+	if (!file || fscanf(file, "%" SCNu64, &n) != 1)
+		return 0;
+	return n;
+}
+
+static uint64_t budget_free(void)
+{
+	uint64_t max = read_number("/proc/sys/fs/aio-max-nr");
+	uint64_t used = read_number("/proc/sys/fs/aio-nr");
+
+	return max > used ? max - used : 0;
+}
+
+void engine_libaio_budget_init(void)
+{
+	atomic_store(&budget, budget_free());
+}
+
+static struct engine_libaio *libaio(struct engine *engine)
+{
+	return container_of(engine, struct engine_libaio, engine);
+}
+
+static void libaio_close(struct engine *engine)
+{
+	struct engine_libaio *e;
+
+	if (!engine)
+		return;
+	assert(engine->n_in_flight == 0);
+	e = libaio(engine);
+	if (e->context) {
+		(void)io_destroy(e->context); /* only fails for what is no context */
+		(void)atomic_fetch_add(&budget, engine->depth);
+	}
+	closep(&e->event_fd);
+	free(e);
+}
+
+static int libaio_open(uint32_t depth, uint32_t depth_min, struct engine **ret_engine,
+		       struct error *error)
+{
+	struct engine_libaio *e = calloc(1, sizeof(*e));
+	uint32_t want = depth;
+	uint64_t free_now;
+	int r;
+
+	if (!e)
+		return error_set(error, -ENOMEM, "libaio: context");
+	e->engine.ops = &engine_libaio;
+	e->failed_next = &e->failed;
+	e->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (e->event_fd < 0) {
+		r = error_set(error, -errno, "libaio: eventfd");
+		libaio_close(&e->engine);
+		return r;
+	}
+	while (want > depth_min && want > atomic_load(&budget) / 4)
+		want /= 2;
+	if (want < depth_min)
+		want = depth_min;
+	for (;;) {
+		r = io_setup((int)want, &e->context);
+		if (r != -EAGAIN || want <= depth_min)
+			break;
+		want /= 2; /* somebody else took some since we counted */
+		if (want < depth_min)
+			want = depth_min;
+	}
+	if (r < 0) {
+		e->context = NULL;
+		if (r == -EAGAIN)
+			r = error_set(
+				error, -EAGAIN,
+				"libaio: no context for %" PRIu32 " blocks: fs.aio-nr is %" PRIu64
+				" of fs.aio-max-nr %" PRIu64
+				": raise it (sysctl fs.aio-max-nr=1048576) or end other users of libaio",
+				want, read_number("/proc/sys/fs/aio-nr"),
+				read_number("/proc/sys/fs/aio-max-nr"));
+		else
+			r = error_set(error, r, "libaio: io_setup(%" PRIu32 ")", want);
+		libaio_close(&e->engine);
+		return r;
+	}
+	free_now = atomic_load(&budget); /* may only grow meanwhile */
+	(void)atomic_fetch_sub(&budget, want < free_now ? want : free_now);
+	e->engine.depth = want;
+	e->ring = (struct aio_ring *)e->context;
+	if (e->ring->magic != AIO_RING_MAGIC || e->ring->incompat_features != 0 ||
+	    e->ring->header_length != sizeof(struct aio_ring))
+		e->ring = NULL;
+	*ret_engine = &e->engine;
+	return 0;
+}
+
+static void fail(struct engine_libaio *e, struct block *block, int r)
+{
+	block->result = r;
+	block->next = NULL;
+	*e->failed_next = block;
+	e->failed_next = &block->next;
+}
+
+/* Completions that wait in the ring. */
+static uint32_t ring_count(const struct engine_libaio *e)
+{
+	uint32_t head = atomic_load_explicit(&e->ring->head, memory_order_relaxed);
+	uint32_t tail = atomic_load_explicit(&e->ring->tail,
+					     memory_order_relaxed); /* only counted */
+
+	return tail >= head ? tail - head : tail + e->ring->nr - head;
+}
+
+/* Learns whether what was submitted is done when io_submit returns. */
+static void note_submitted(struct engine_libaio *e)
+{
+	if (!e->ring || ring_count(e) < e->engine.n_in_flight)
+		e->n_at_once = 0;
+	else if (e->n_at_once < AT_ONCE_COUNTS)
+		e->n_at_once++;
+	e->engine.is_at_once = e->n_at_once == AT_ONCE_COUNTS;
+}
+
+static int libaio_submit(struct engine *engine, struct block **blocks, int n)
+{
+	struct engine_libaio *e = libaio(engine);
+	struct iocb *iocbs[SUBMIT_BATCH_AT_ONCE];
+	int done = 0;
+
+	while (done < n) {
+		int most = engine->is_at_once ? SUBMIT_BATCH_AT_ONCE : SUBMIT_BATCH;
+		int batch = n - done < most ? n - done : most;
+		int r;
+
+		if ((uint32_t)batch > engine->depth - engine->n_in_flight)
+			batch = (int)(engine->depth - engine->n_in_flight);
+		if (!batch)
+			break;
+		for (int i = 0; i < batch; i++) {
+			struct block *block = blocks[done + i];
+
+			/* A call that hangs is reported as one user's. */
+			if (i && (block->is_single || block->who->uid != blocks[done]->who->uid)) {
+				batch = i;
+				break;
+			}
+			if (block->is_single)
+				batch = 1;
+			iocbs[i] = &block->iocb;
+			if (block->is_write)
+				io_prep_pwrite(&block->iocb, block->fd, block->memory, block->len,
+					       (long long)block->off);
+			else
+				io_prep_pread(&block->iocb, block->fd, block->memory, block->len,
+					      (long long)block->off);
+			block->iocb.aio_rw_flags = block->is_nowait ? RWF_NOWAIT : 0;
+			io_set_eventfd(&block->iocb, e->event_fd);
+			block->iocb.data = block;
+		}
+		if (engine->watch)
+			stuck_enter(engine->watch, blocks[done]->who);
+		r = io_submit(e->context, batch, iocbs);
+		if (engine->watch)
+			stuck_leave(engine->watch);
+		if (r == -EINTR)
+			continue;
+		if (r == -EAGAIN)
+			break; /* out of requests in the kernel: when some are back */
+		if (r < 0) {
+			/* it speaks of the first one only */
+			fail(e, blocks[done], r);
+			engine->n_in_flight++;
+			done++;
+			continue;
+		}
+		engine->n_in_flight += (uint32_t)r;
+		done += r;
+		note_submitted(e);
+	}
+	return done;
+}
+
+static int libaio_reap(struct engine *engine, struct block **blocks, int n)
+{
+	struct engine_libaio *e = libaio(engine);
+	int done = 0;
+
+	while (done < n && e->failed) {
+		blocks[done++] = e->failed;
+		e->failed = e->failed->next;
+		if (!e->failed)
+			e->failed_next = &e->failed;
+	}
+	if (e->ring) {
+		uint32_t head = atomic_load_explicit(&e->ring->head, memory_order_relaxed);
+		/* pairs with the kernel's smp_wmb before it moves the tail */
+		uint32_t tail = atomic_load_explicit(&e->ring->tail, memory_order_acquire);
+
+		while (done < n && head != tail) {
+			const struct io_event *event = &e->ring->events[head];
+			struct block *block = event->data;
+
+			block->result = (int64_t)event->res; /* declared unsigned */
+			blocks[done++] = block;
+			head = head + 1 == e->ring->nr ? 0 : head + 1;
+		}
+		/* release: the events were read before the kernel may write there again */
+		atomic_store_explicit(&e->ring->head, head, memory_order_release);
+	} else {
+		struct io_event events[64];
+		struct timespec zero = { 0, 0 };
+		int want = n - done < 64 ? n - done : 64;
+		int r = want ? io_getevents(e->context, 0, want, events, &zero) : 0;
+
+		for (int i = 0; i < r; i++) {
+			struct block *block = events[i].data;
+
+			block->result = (int64_t)events[i].res; /* declared unsigned */
+			blocks[done++] = block;
+		}
+	}
+	assert(engine->n_in_flight >= (uint32_t)done);
+	engine->n_in_flight -= (uint32_t)done;
+	return done;
+}
+
+static bool libaio_is_ready(const struct engine *engine)
+{
+	const struct engine_libaio *e = container_of((struct engine *)(uintptr_t)engine,
+						     struct engine_libaio, engine);
+
+	if (e->failed)
+		return true;
+	if (!e->ring)
+		return false; /* the eventfd tells */
+	return atomic_load_explicit(&e->ring->head, memory_order_relaxed) !=
+	       atomic_load_explicit(&e->ring->tail, memory_order_acquire);
+}
+
+static int libaio_event_fd(const struct engine *engine)
+{
+	return container_of((struct engine *)(uintptr_t)engine, struct engine_libaio, engine)
+		->event_fd;
+}
+
+const struct engine_ops engine_libaio = {
+	.name = "libaio",
+	.open = libaio_open,
+	.close = libaio_close,
+	.submit = libaio_submit,
+	.reap = libaio_reap,
+	.is_ready = libaio_is_ready,
+	.event_fd = libaio_event_fd,
+};

@@ -1,0 +1,289 @@
+#include "daemon/lane/channel.h"
+
+#include "daemon/lane/unaligned.h"
+#include "daemon/base/work_queue.h"
+#include "daemon/lane/piece.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Parts start at pages, so that no two lanes write the same one. */
+#define PART_ALIGN 4096u
+
+/* What is granted: a power of two within the ring's limits. */
+static uint32_t round_entries(uint32_t wanted)
+{
+	uint32_t entries = RING_ENTRIES_MIN;
+
+	while (entries < wanted && entries < RING_ENTRIES_MAX)
+		entries *= 2;
+	return entries;
+}
+
+/* The memfd, mapped here, laid out and sealed: its size can never change. */
+static int make_ring(struct channel *channel, struct error *error)
+{
+	void *map;
+
+	channel->map_bytes = ring_bytes(channel->entries);
+	channel->ring_fd = memfd_create("dsaio-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (channel->ring_fd < 0)
+		return error_set(error, -errno, "channel: memfd_create");
+	if (ftruncate(channel->ring_fd, (off_t)channel->map_bytes) < 0)
+		return error_set(error, -errno, "channel: ring of %zu bytes", channel->map_bytes);
+	map = mmap(NULL, channel->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, channel->ring_fd,
+		   0);
+	if (map == MAP_FAILED)
+		return error_set(error, -errno, "channel: mapping %zu bytes", channel->map_bytes);
+	ring_lane_init(&channel->ring, map, channel->entries);
+	if (fcntl(channel->ring_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return error_set(error, -errno, "channel: sealing the ring");
+
+	channel->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (channel->bell_fd < 0)
+		return error_set(error, -errno, "channel: eventfd");
+	return 0;
+}
+
+void channel_free(struct channel *channel)
+{
+	if (!channel)
+		return;
+	assert(channel->n_open == 0);
+	if (channel->ring.shared)
+		(void)munmap(channel->ring.shared,
+			     channel->map_bytes); /* it is ours: can not fail */
+	closep(&channel->ring_fd);
+	closep(&channel->bell_fd);
+	if (channel->helper)
+		store_give_helper(channel->store, channel->uid);
+	charge_give(&channel->entries_charge);
+	charge_give(&channel->channel_charge);
+	deadlines_deinit(&channel->deadlines);
+	free(channel->per_lane);
+	free(channel->ops);
+	free(channel);
+}
+
+static void channel_freep(struct channel **channel)
+{
+	channel_free(*channel);
+}
+
+static uint32_t block_depth(const struct store *store, const struct profile *profile)
+{
+	const uint32_t bytes = store_block_bytes(store, profile);
+	const uint64_t depth = profile->queue_depth *
+			       (((uint64_t)profile->block_size + bytes - 1) / bytes);
+
+	return depth < store_lane_depth(store) ? (uint32_t)depth : store_lane_depth(store);
+}
+
+int channel_new(const struct channel_config *config, struct channel **ret_channel,
+		struct error *error)
+{
+	_cleanup_(channel_freep) struct channel *channel = calloc(1, sizeof(*channel));
+	int r;
+
+	if (!channel)
+		return error_set(error, -ENOMEM, "channel");
+	channel->ring_fd = channel->bell_fd = -1;
+	channel->store = config->store;
+	channel->home = store_home(config->store);
+	channel->objects = config->objects;
+	channel->client = config->client;
+	channel->uid = config->uid;
+	channel->profile = config->profile;
+	if (channel->profile.queue_depth > store_lane_depth(config->store))
+		channel->profile.queue_depth = store_lane_depth(config->store);
+	if (store_is_blocking(config->store) && channel->profile.queue_depth > STORE_HELPER_DEPTH)
+		channel->profile.queue_depth = STORE_HELPER_DEPTH;
+	channel->depth = block_depth(config->store, &channel->profile);
+	channel->has_rings = config->has_rings;
+	channel->client_bell_fd = config->client_bell_fd;
+	channel->owner = config->owner;
+	channel->entries = round_entries(config->entries);
+	sched_queue_init(&channel->queue, config->client, config->io_class, config->weight);
+
+	r = charge_take(&channel->channel_charge, config->account, CHARGE_CHANNELS, 1, error);
+	if (r < 0)
+		return r;
+	r = charge_take(&channel->entries_charge, config->account, CHARGE_ENTRIES, channel->entries,
+			error);
+	if (r < 0)
+		return r;
+	r = store_take_helper(config->store, config->uid, &channel->helper);
+	if (r < 0)
+		return error_set(error, r, "channel: helper threads");
+	if (channel->has_rings) {
+		r = make_ring(channel, error);
+		if (r < 0)
+			return r;
+	}
+
+	channel->per_lane = calloc(config->profile.intra_op_parallelism,
+				   sizeof(*channel->per_lane));
+	channel->ops = calloc(channel->entries, sizeof(*channel->ops));
+	if (!channel->per_lane || !channel->ops ||
+	    deadlines_init(&channel->deadlines, channel->ops, channel->entries) < 0)
+		return error_set(error, -ENOMEM, "channel: %" PRIu32 " ops", channel->entries);
+	*ret_channel = TAKE_PTR(channel);
+	return 0;
+}
+
+struct split channel_split(const struct channel *channel, const struct op *op)
+{
+	const struct file_facts *facts = &op->file->facts;
+	/* Of a block: its offset in the file and its place in memory, both powers of two. */
+	uint32_t align = facts->offset_align > facts->memory_align ? facts->offset_align
+								   : facts->memory_align;
+	uint32_t block_size = channel->profile.block_size;
+
+	if (op->is_misaligned)
+		return (struct split){
+			.len = op->len,
+			.n_parts = 1,
+			.block_size = PIECE_BYTES,
+			.align = PART_ALIGN,
+		};
+
+	if (block_size % align) /* the file's alignment exceeds the block size asked for */
+		block_size = (block_size / align + 1) * align;
+	return (struct split){
+		.len = op->len - op->head - op->tail,
+		.n_parts = channel->profile.intra_op_parallelism,
+		.block_size = block_size,
+		.align = align > PART_ALIGN ? align : PART_ALIGN,
+	};
+}
+
+static bool is_zero(const struct ring_entry *entry)
+{
+	return !(entry->zero0[0] | entry->zero0[1] | entry->zero0[2] | entry->zero1);
+}
+
+int channel_check_entry(const struct channel *channel, const struct ring_entry *entry,
+			struct op *op)
+{
+	const bool is_sync = entry->opcode == RING_OP_FSYNC || entry->opcode == RING_OP_FDATASYNC;
+	const bool is_write = entry->opcode == RING_OP_WRITE;
+	uint64_t file_end, slab_end;
+	struct slab *slab = NULL;
+	struct file *file;
+
+	if (!is_sync && !is_write && entry->opcode != RING_OP_READ)
+		return EOPNOTSUPP;
+	if (!is_zero(entry)) /* meant for a later version: do not guess */
+		return EINVAL;
+
+	if (entry->grow_end && !is_write)
+		return EINVAL;
+
+	file = idtable_get(&channel->objects->files, entry->file);
+	if (!file)
+		return EBADF;
+	if (file->store != channel->store)
+		return EXDEV;
+	if (is_write ? !file->facts.can_write : (!is_sync && !file->facts.can_read))
+		return EBADF;
+
+	if (is_sync) {
+		if (entry->off | entry->len | entry->slab_off | entry->slab)
+			return EINVAL;
+	} else {
+		if (entry->len > RING_LEN_MAX ||
+		    __builtin_add_overflow(entry->off, entry->len, &file_end) ||
+		    file_end > INT64_MAX || entry->grow_end > INT64_MAX)
+			return EOVERFLOW;
+		if (entry->grow_end && entry->grow_end < file_end)
+			return EINVAL;
+		slab = idtable_get(&channel->objects->slabs, entry->slab);
+		if (!slab)
+			return EBADF;
+		if (__builtin_add_overflow(entry->slab_off, entry->len, &slab_end) ||
+		    slab_end > slab->size_bytes)
+			return ERANGE;
+	}
+
+	op->file = file;
+	op->len = entry->len;
+	op->head = op->tail = 0;
+	op->is_misaligned = false;
+	if (slab && entry->len) {
+		struct edge_cut cut = edge_cut(&(struct edge_range){
+			.off = entry->off,
+			.len = entry->len,
+			.slab_off = entry->slab_off,
+			.offset_align = file->facts.offset_align,
+			.memory_align = file->facts.memory_align,
+			.is_write = is_write,
+		});
+		struct split split;
+		int r = 0;
+
+		op->head = cut.head;
+		op->tail = cut.tail;
+		op->is_misaligned = cut.is_misaligned;
+		split = channel_split(channel, op);
+		if (!split_is_countable(&split))
+			r = E2BIG;
+		else if (is_write && (cut.head || cut.tail || cut.is_misaligned) &&
+			 file_buffered_fd(file) < 0)
+			r = EOPNOTSUPP;
+		if (r) {
+			op->file = NULL;
+			return r;
+		}
+	}
+	op->edges_left = (uint8_t)((op->head ? OP_HEAD : 0) | (op->tail ? OP_TAIL : 0));
+	file_hold(file);
+	if (slab)
+		slab_hold(slab);
+	op->slab = slab;
+	op->memory = slab ? (char *)slab->memory + entry->slab_off : NULL;
+	op->opcode = entry->opcode;
+	op->off = entry->off;
+	/* A write(2) to tmpfs extends at no cost, and a device has the size that it has. */
+	op->grow_end = file->facts.is_tmpfs || file->facts.is_block_device || !entry->len
+			       ? 0
+			       : entry->grow_end;
+	op->end = entry->len;
+	return 0;
+}
+
+void batch_free(struct batch *batch)
+{
+	if (!batch)
+		return;
+	free(batch->entries);
+	free(batch->results);
+	free(batch);
+}
+
+int batch_new(struct channel *channel, uint32_t n, void (*on_done)(struct batch *), void *arg,
+	      struct batch **ret_batch)
+{
+	struct batch *batch = calloc(1, sizeof(*batch));
+
+	if (!batch)
+		return -ENOMEM;
+	batch->entries = calloc(n ? n : 1, sizeof(*batch->entries));
+	batch->results = calloc(n ? n : 1, sizeof(*batch->results));
+	if (!batch->entries || !batch->results) {
+		batch_free(batch);
+		return -ENOMEM;
+	}
+	batch->channel = channel;
+	batch->n = n;
+	batch->on_done = on_done;
+	batch->arg = arg;
+	*ret_batch = batch;
+	return 0;
+}

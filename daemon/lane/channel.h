@@ -1,0 +1,141 @@
+/*
+ * A channel: a handle's part on one store.  With rings (a memfd that the client maps), or
+ * without (entries come by Submit); all but the decoding is the same.
+ *
+ * The main thread makes it, hands it to the store's home lane with lane_add_channel(), and
+ * gets it back, idle, through on_removed after lane_remove_channel().  In between the lane has
+ * it; the main thread reads only what is marked so.
+ */
+#ifndef DSAIO_DAEMON_LANE_CHANNEL_H
+#define DSAIO_DAEMON_LANE_CHANNEL_H
+
+#include "daemon/base/quota.h"
+#include "daemon/lane/deadline.h"
+#include "daemon/base/mailbox.h"
+#include "daemon/object/objects.h"
+#include "daemon/lane/op.h"
+#include "daemon/lane/sched.h"
+#include "daemon/lane/split.h"
+#include "daemon/account/metrics.h"
+#include "daemon/store/store.h"
+#include "proto/profile.h"
+#include "proto/ring.h"
+
+/* What a channel tells its session, in the main thread. */
+struct channel_owner {
+	/* The lane has let go of it: no op open, no block in flight.  channel_free() is next. */
+	void (*on_removed)(struct channel *channel, void *arg);
+	/* The client broke the ring's rules; the session has to end.  Once. */
+	void (*on_broken)(struct channel *channel, const char *why, void *arg);
+	void *arg;
+};
+
+/* Ops that came by one Submit.  The session makes it, lane_submit() takes it. */
+struct batch {
+	struct channel *channel;
+	uint32_t n, n_taken, n_open;
+	struct ring_entry *entries; /* owned; n */
+	int64_t *results;	    /* owned; n: as in struct ring_completion */
+	struct message message;
+	void (*on_done)(struct batch *batch); /* main thread, when all have ended; frees it */
+	void *arg;
+};
+int batch_new(struct channel *channel, uint32_t n, void (*on_done)(struct batch *), void *arg,
+	      struct batch **ret_batch);
+void batch_free(struct batch *batch);
+
+struct channel {
+	/* set at making, read by both */
+	uint32_t id; /* in its session */
+	struct store *store;
+	struct lane *home;
+	struct objects *objects; /* the session's */
+	struct sched_client *client;
+	struct helper *helper; /* for what may block; taken from the store for uid */
+	uid_t uid;
+	struct profile profile; /* as served: queue_depth fits the engine's queue */
+	/* Blocks in flight in a lane.  Where the store's blocks are smaller than the profile's, they are
+	   more, so that as many bytes are in flight. */
+	uint32_t depth;
+	uint32_t entries;
+	bool has_rings;
+	int ring_fd, bell_fd; /* memfd and the lane's eventfd; -1 without rings */
+	int client_bell_fd;   /* borrowed: the daemon's end of the handle's bell socket */
+	size_t map_bytes;
+	struct channel_owner owner;
+	struct stats stats;			      /* lane writes */
+	struct charge channel_charge, entries_charge; /* main thread */
+
+	/* the home lane's */
+	struct ring_lane ring;
+	struct op *ops, *free_ops;	     /* one for each entry, set aside; free again */
+	uint32_t n_fresh_ops;		     /* used at least once: the others have no memory yet */
+	struct op_list ready;		     /* with blocks to start, in order */
+	struct op *first_ended, *last_ended; /* completion written, not yet shown */
+	struct order orders[N_ORDERS];	     /* of open ops, by inode */
+	uint32_t n_open;		     /* taken, not yet shown as ended */
+	uint32_t n_held;		     /* messages about it in the lane's list of held ones */
+	uint64_t held_turn;		     /* of the lane, in which one was last put there */
+	uint32_t n_in_device;		     /* of them with a block or piece in flight */
+	uint64_t timed_nsec;		     /* stats' sums of time are as of then */
+	struct deadlines deadlines;	     /* of them; gone when they were due */
+	uint32_t n_gated;		     /* open ops with is_gated */
+	uint32_t n_pieces, n_pieces_helped;  /* not done; of them, those that the helper has */
+	struct piece *first_piece, *last_piece; /* that wait for it, in order */
+	struct sched_queue queue;
+	struct channel_lane {
+		uint32_t n_in_flight; /* blocks */
+		uint32_t n_started;   /* overlap_events false: since none was in flight */
+	} * per_lane;		      /* one for each part that may have a lane of its own */
+	struct channel *next, *prev;  /* in the lane's list of those awake */
+	struct channel *next_ended;   /* in the lane's list of channels with ended ops */
+	struct channel *page_next, *page_prev; /* in the lane's list of those that wait for one */
+	bool waits_for_page;
+	bool is_awake;	     /* looked at in each turn; else parked, with no op open */
+	uint64_t quiet_nsec; /* since when it is quiet, while no op is open */
+	bool has_ended, is_broken, is_closing, has_left_epoll;
+	uint32_t bell_taken;   /* ring.taken at its last bell */
+	uint32_t n_idle_bells; /* rings without entries in the second that began at */
+	uint64_t idle_bells_since_nsec;
+	bool drain;		 /* with is_closing: what was taken may end */
+	_Atomic bool must_hurry; /* main thread: it may not, after all; lane reads: relaxed */
+	struct message add_message, message, broken_message; /* may all be on their way */
+	const char *broken_why;
+};
+
+struct channel_config {
+	struct store *store; /* its lanes run */
+	struct objects *objects;
+	struct sched_client *client;
+	struct account *account;
+	uid_t uid;
+	struct profile profile;
+	enum sched_class io_class;
+	uint32_t weight;
+	uint32_t entries; /* wanted: rounded up to a power of two within the ring's limits */
+	bool has_rings;
+	int client_bell_fd;
+	struct channel_owner owner;
+};
+
+/*
+ * Makes a channel, charged to the account; for lane_add_channel().  Returns 0, -EMFILE or
+ * -ENOMEM (charge) or what memfd_create, mmap and eventfd say.
+ */
+int channel_new(const struct channel_config *config, struct channel **ret_channel,
+		struct error *error);
+/* Gives the charges back.  Not while a lane has it.  NULL is fine. */
+void channel_free(struct channel *channel);
+
+/*
+ * Checks one entry, a private copy, against the session's objects and makes it an op's: file,
+ * slab, address, ranges, alignment.  All checks of foreign entries are here.  Returns 0 (op
+ * holds file and slab) or a positive errno.  Home lane; the fuzz target.
+ */
+int channel_check_entry(const struct channel *channel, const struct ring_entry *entry,
+			struct op *op);
+
+/* How the middles of ops of this length are cut here, or all of an op whose memory is misaligned. */
+struct split channel_split(const struct channel *channel, const struct op *op);
+
+#endif

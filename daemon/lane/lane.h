@@ -1,0 +1,89 @@
+/*
+ * A lane: an I/O thread of a store with its own engine queue.
+ *
+ * The store's first lane is home: it alone reads rings, keeps order, schedules and shows
+ * completions (PROTOCOL section 2 is its loop).  The others do blocks that it gives them.
+ * It sleeps only when it has nothing to take, nothing ended and nothing it may start; no system
+ * call, lock or allocation on the way of an op but io_submit and, for sleepers, a bell.
+ *
+ * These functions: main thread.
+ */
+#ifndef DSAIO_DAEMON_LANE_LANE_H
+#define DSAIO_DAEMON_LANE_LANE_H
+
+#include "daemon/lane/channel.h"
+#include "daemon/engine/engine.h"
+#include "daemon/base/mailbox.h"
+
+/* Long enough that a program which waits for each op and works on what it read is not parked
+   between two (PROTOCOL section 2). */
+#define LANE_PARK_NSEC UINT64_C(10000000)
+
+/* A doorbell that rings idly more often than this in a second leaves epoll (PROTOCOL section 4). */
+#define LANE_IDLE_BELLS_MAX 10000u
+
+struct lane;
+
+struct lane_config {
+	struct store *store;
+	uint32_t index;	   /* 0: home */
+	struct lane *home; /* NULL for home itself */
+	const struct engine_ops *engine;
+	uint32_t depth, depth_min; /* of its engine queue: wanted, and what it must have */
+	uint64_t park_nsec;	   /* home: a channel that was quiet for so long is parked */
+	uint32_t idle_bells_max;   /* home: LANE_IDLE_BELLS_MAX */
+};
+
+int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error);
+/* Waits until its thread has ended.  It has no channel any more. */
+void lane_stop(struct lane *lane);
+/* All lanes of the store are stopped: until then they look at each other.  NULL is fine. */
+void lane_free(struct lane *lane);
+
+uint32_t lane_depth(const struct lane *lane);
+/* What its window takes for the lowest latency of such blocks; while it has nothing to do. */
+uint64_t lane_lowest_nsec(const struct lane *lane, bool is_write, uint32_t bytes);
+int lane_board_fd(const struct lane *lane); /* borrowed; home only */
+
+/* Home: a further lane of the store, no deeper than home, may be given blocks.  0 or -ENOMEM. */
+int lane_add_worker(struct lane *home, struct lane *worker);
+
+/* Gives the lane a channel.  It is looked at as soon as this returns. */
+void lane_add_channel(struct lane *lane, struct channel *channel);
+/*
+ * Takes no further entries from it, drops what has not started (drain: false) or lets all ops
+ * that were taken end (drain: true), then calls its owner's on_removed.
+ */
+void lane_remove_channel(struct lane *lane, struct channel *channel, bool drain);
+/* A channel that drains is to drop what has not started, after all; seen in the lane's next turn
+   that does something, and there is one as long as anything can start. */
+void lane_hurry_channel(struct channel *channel);
+
+/* Hands a batch to the channel's lane, which takes it.  The caller has checked that at most
+   channel->entries ops are open. */
+void lane_submit(struct batch *batch);
+
+/*
+ * Cancels the op with this id, if there is one; on_done, in the main thread, comes when the lane has
+ * looked: before the channel's on_removed.
+ */
+struct lane_cancel {
+	struct message message;
+	struct channel *channel;
+	uint64_t id;
+	void (*on_done)(struct lane_cancel *cancel);
+};
+void lane_cancel(struct lane_cancel *cancel);
+
+/*
+ * Runs message in the main thread after the lane has seen all that the main thread did before:
+ * what was removed from an idtable is then in no lane's hands but held.
+ */
+struct lane_quiesce {
+	struct message message;
+	struct lane *lane;
+	void (*on_quiet)(struct lane_quiesce *quiesce); /* main thread */
+};
+void lane_quiesce(struct lane *lane, struct lane_quiesce *quiesce);
+
+#endif

@@ -1,0 +1,124 @@
+/*
+ * An op: one read, write or sync of an entry, from the moment it was copied to the moment its
+ * completion is shown.  It ends exactly once.
+ *
+ * Slots are set aside for all entries of a channel when that is made; nothing is allocated on
+ * the way.  Home lane only, but for a sync while its helper thread has it.
+ *
+ *   FREE      in the channel's free list
+ *   WAITING   checked; conflicts with n_blockers earlier ops         -> READY
+ *   READY     in the channel's ready list: blocks to start           -> HELD, EXTENDING, RUNNING,
+ *                                                                       ENDED
+ *   HELD      waits for the gate of its inode, out of the ready list  -> READY, RUNNING, ENDED
+ *   EXTENDING waits for its file's extension, out of the ready list   -> READY, RUNNING, ENDED
+ *   RUNNING   all blocks started, some in flight; or a helper syncs  -> ENDED
+ *   ENDED     completion written, not yet shown; still keeps order  -> FREE
+ */
+#ifndef DSAIO_DAEMON_LANE_OP_H
+#define DSAIO_DAEMON_LANE_OP_H
+
+#include "daemon/object/mode_lock.h"
+#include "proto/ring.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct batch;
+struct channel;
+struct inode;
+struct file;
+struct slab;
+
+enum op_state { OP_FREE, OP_WAITING, OP_READY, OP_HELD, OP_EXTENDING, OP_RUNNING, OP_ENDED };
+
+/* Its ragged ends, in edges_left until they have started. */
+#define OP_HEAD 1u
+#define OP_TAIL 2u
+
+struct op {
+	struct op *next, *prev;		    /* ready, held or extending; next only: free or ended */
+	struct op *order_next, *order_prev; /* open ops of its struct order, in order */
+	struct order *order;
+	struct channel *channel;
+	struct file *file;   /* held; NULL: the entry was refused */
+	struct slab *slab;   /* held; NULL for syncs */
+	char *memory;	     /* the range's address in the daemon's mapping: for iocbs only */
+	struct batch *batch; /* by Submit; NULL: by the ring */
+	uint64_t id;
+	uint64_t off, len;
+	uint64_t grow_end; /* the file may become this long for it; 0: it lies within the file */
+	uint64_t end;	   /* first byte of the range that is known not to be done */
+	uint64_t taken_nsec;
+	uint64_t deadline_nsec; /* 0: none */
+	uint32_t head, tail;	/* bytes of its ragged ends: edge.h */
+	uint32_t next_block;	/* split_block()'s counter; of the middle */
+	uint32_t next_inner;	/* bytes of that block already started */
+	uint32_t n_extended;	/* blocks with lower numbers may start: extend.h */
+	uint32_t n_in_flight;
+	uint16_t n_blockers;
+	uint16_t batch_index; /* 16 bits, as its neighbours: below RING_ENTRIES_MAX */
+	uint16_t deadline_at; /* its place among the channel's: deadline.h */
+	uint16_t error;	      /* positive errno of the failure with the lowest offset */
+	uint8_t opcode;	      /* enum ring_opcode */
+	uint8_t state;	      /* enum op_state */
+	uint8_t edges_left;
+	bool is_misaligned : 1; /* its memory is: all of it goes by helper threads */
+	bool is_promised : 1;	/* the gate is kept for it until it starts */
+	bool is_gated : 1;	/* had to wait for the gate or an extension; counted in n_gated */
+	bool is_cancelled : 1;	/* no further block starts; error says why */
+};
+static_assert(sizeof(struct op) <= 176, "a channel has one for each entry, in use or not");
+
+/*
+ * Open ops of one channel, in the order in which they were taken.  A channel has several of these,
+ * and an inode's ops are all in one: which one is op_order()'s.
+ */
+struct order {
+	struct op *first, *last;
+	uint32_t n_ops, n_writes, n_waiting; /* of them writes; of them waiting for others */
+	uint64_t end_off;		     /* since it was last empty, nothing reached beyond */
+};
+#define N_ORDERS 64u /* a power of two */
+struct order *op_order(struct order orders[N_ORDERS], const struct inode *inode);
+
+/*
+ * Puts a checked op behind the others and counts those on its inode that it has to wait for.
+ * True: none, it may start.
+ */
+bool op_link(struct op *op, struct order *order);
+
+/*
+ * How many others op_link() and op_unlink() look at, at the most: deep rings of writes that conflict
+ * make that all of them, for each.
+ */
+uint32_t op_link_looks(const struct op *op, const struct order *order);
+uint32_t op_unlink_looks(const struct op *op);
+
+/* It is cancelled while it waits: those before it need not look for it when they are done. */
+void op_wait_no_more(struct op *op);
+
+/*
+ * Takes an ended op, whose completion is shown, out again.  Ops that waited for it alone are
+ * handed to ready(), in order.
+ */
+void op_unlink(struct op *op, void (*ready)(struct op *op, void *arg), void *arg);
+
+static inline bool op_is_sync(const struct op *op)
+{
+	return op->opcode == RING_OP_FSYNC || op->opcode == RING_OP_FDATASYNC;
+}
+
+/* What kind of write comes next of it. */
+static inline enum gate_kind op_gate_kind(const struct op *op)
+{
+	return op->edges_left || op->is_misaligned ? GATE_BUFFERED : GATE_DIRECT;
+}
+
+/* At byte pos of the op a transfer stopped: with a positive errno, or (0) at the end of file. */
+void op_stop_at(struct op *op, uint64_t pos, int error);
+
+/* What the completion says: bytes done, or ring_result_failed(). */
+int64_t op_result(const struct op *op);
+
+#endif

@@ -1,0 +1,103 @@
+#include "daemon/lane/unaligned.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static_assert(BOUNCES <= UINT8_MAX + 1, "their numbers fit into a byte");
+
+struct edge_cover edge_cover(uint64_t off, uint64_t len, uint32_t unit)
+{
+	uint64_t mask = unit - 1;
+	struct edge_cover cover = { .off = off & ~mask };
+
+	cover.len = ((off + len + mask) & ~mask) - cover.off;
+	return cover;
+}
+
+struct edge_cut edge_cut(const struct edge_range *range)
+{
+	uint32_t unit = edge_unit(range->offset_align);
+	uint64_t mask = unit - 1, end = range->off + range->len;
+	uint64_t start = (range->off + mask) & ~mask, stop = end & ~mask;
+	struct edge_cover cover = edge_cover(range->off, range->len, unit);
+	bool has_middle, is_short = cover.len <= BOUNCE_BYTES;
+	struct edge_cut cut = { 0 };
+
+	if (!((range->off | range->len) & (range->offset_align - 1)) &&
+	    !(range->slab_off & (range->memory_align - 1)))
+		return cut;
+	has_middle = start < stop &&
+		     !((range->slab_off + (start - range->off)) & (range->memory_align - 1));
+	if (is_short && !(range->is_write && has_middle)) {
+		cut.head = (uint32_t)range->len;
+	} else if (unit <= BOUNCE_BYTES && (has_middle || start == stop)) {
+		/* Without a middle: two units that do not fit into one bounce page. */
+		cut.head = (uint32_t)(start - range->off);
+		cut.tail = (uint32_t)(end - stop);
+	} else {
+		cut.is_misaligned = true;
+	}
+	return cut;
+}
+
+int bounces_init(struct bounces *bounces)
+{
+	size_t bytes = (size_t)BOUNCES * BOUNCE_BYTES;
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return -errno;
+	/* Users' data in a dump helps nobody, and a long dump delays the end of file.  Small pages,
+	   or the first use of one would clear 2 MiB.  Both are only advice. */
+	(void)madvise(memory, bytes, MADV_DONTDUMP);
+	(void)madvise(memory, bytes, MADV_NOHUGEPAGE);
+	bounces->memory = memory;
+	bounces->n_free = BOUNCES;
+	for (uint32_t i = 0; i < BOUNCES; i++)
+		bounces->free[i] = (uint8_t)(BOUNCES - 1 - i);
+	return 0;
+}
+
+void bounces_deinit(struct bounces *bounces)
+{
+	if (!bounces->memory)
+		return;
+	assert(bounces->n_free == BOUNCES);
+	(void)munmap(bounces->memory, (size_t)BOUNCES * BOUNCE_BYTES); /* ours: can not fail */
+	bounces->memory = NULL;
+}
+
+char *bounce_take(struct bounces *bounces)
+{
+	if (!bounces->n_free)
+		return NULL;
+	return bounces->memory + (size_t)bounces->free[--bounces->n_free] * BOUNCE_BYTES;
+}
+
+void bounce_give(struct bounces *bounces, char *page)
+{
+	assert(bounces->n_free < BOUNCES);
+	bounces->free[bounces->n_free++] = (uint8_t)((size_t)(page - bounces->memory) /
+						     BOUNCE_BYTES);
+}
+
+int bounce_copy(char *to, const char *from, size_t len, size_t *ret_done)
+{
+	*ret_done = 0;
+	while (*ret_done < len) {
+		struct iovec local = { (char *)(uintptr_t)from + *ret_done, len - *ret_done };
+		struct iovec remote = { to + *ret_done, len - *ret_done };
+		ssize_t n = process_vm_writev(getpid(), &local, 1, &remote, 1, 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? errno : EFAULT;
+		*ret_done += (size_t)n;
+	}
+	return 0;
+}

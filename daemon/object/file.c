@@ -1,0 +1,550 @@
+#include "daemon/object/file.h"
+
+#include "daemon/base/mount.h"
+#include "proto/util/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+/* Where the kernel tells nothing: no known device has larger sectors, and pages are that large. */
+#define ALIGN_SAFE 4096u
+#define ALIGN_PROBE_MIN 512u
+#define ALIGN_PROBE_MAX 65536u
+
+/* ---- inodes ---- */
+
+static int inode_compare(const void *pa, const void *pb)
+{
+	const struct inode *a = pa, *b = pb;
+
+	if (a->dev != b->dev)
+		return a->dev < b->dev ? -1 : 1;
+	if (a->ino != b->ino)
+		return a->ino < b->ino ? -1 : 1;
+	return 0;
+}
+
+void inodes_init(struct inodes *inodes)
+{
+	inodes->root = NULL;
+}
+
+void inodes_deinit(struct inodes *inodes)
+{
+	assert(!inodes->root);
+}
+
+static int inodes_take(struct inodes *inodes, dev_t dev, ino_t ino, struct inode **ret_inode)
+{
+	_cleanup_(freep) struct inode *inode = calloc(1, sizeof(*inode));
+	struct inode **found;
+
+	if (!inode)
+		return -ENOMEM;
+	inode->dev = dev;
+	inode->ino = ino;
+	found = tsearch(inode, &inodes->root, inode_compare);
+	if (!found)
+		return -ENOMEM;
+	(*found)->n_files++;
+	*ret_inode = *found;
+	if (*found == inode)
+		inode = NULL; /* the tree has it */
+	return 0;
+}
+
+static void inodes_give(struct inodes *inodes, struct inode *inode)
+{
+	if (--inode->n_files)
+		return;
+	(void)tdelete(inode, &inodes->root, inode_compare); /* it is there */
+	free(inode);
+}
+
+/* ---- the check ---- */
+
+/* Whether the kernel itself does the I/O, on devices of this host.  Overlayfs: we can not look
+   through it. */
+static bool fs_is_local(uint64_t magic)
+{
+	static const uint64_t local[] = {
+		EXT4_SUPER_MAGIC, /* also ext2, ext3 */
+		0x58465342,	  /* xfs */
+		BTRFS_SUPER_MAGIC, 0xf2f52010 /* f2fs */, 0x2fc12fc1 /* zfs */,
+		TMPFS_MAGIC,	   OVERLAYFS_SUPER_MAGIC,
+	};
+
+	for (size_t i = 0; i < sizeof(local) / sizeof(*local); i++)
+		if (local[i] == magic)
+			return true;
+	return false;
+}
+
+static uint64_t mount_id(int fd)
+{
+	struct statx stx = { 0 };
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &stx) < 0 ||
+	    !(stx.stx_mask & STATX_MNT_ID))
+		return 0;
+	return stx.stx_mnt_id;
+}
+
+#ifndef FS_IOC_GETFSUUID /* Linux 6.9 */
+struct fsuuid2 {
+	uint8_t len;
+	uint8_t uuid[16];
+};
+#define FS_IOC_GETFSUUID _IOR(0x15, 0, struct fsuuid2)
+#endif
+
+static void uuid_ask(int fd, struct file_facts *facts)
+{
+	static const uint8_t nil[sizeof(facts->uuid)]; /* of one that was made without */
+	struct fsuuid2 uuid;
+
+	if (ioctl(fd, FS_IOC_GETFSUUID, &uuid) < 0 || uuid.len != sizeof(facts->uuid) ||
+	    memcmp(uuid.uuid, nil, sizeof(nil)) == 0)
+		return;
+	memcpy(facts->uuid, uuid.uuid, sizeof(facts->uuid));
+	facts->has_uuid = true;
+}
+
+/* Whether the file system has a UUID that stays: tmpfs and overlayfs make one up. */
+static bool may_have_uuid(const struct file_facts *facts)
+{
+	return !facts->is_block_device && !facts->is_foreign && facts->fs_magic != TMPFS_MAGIC &&
+	       facts->fs_magic != OVERLAYFS_SUPER_MAGIC;
+}
+
+/* Where it lies, and of which kind it is (st_mode). */
+static int place_look(int fd, const char *name, struct file_facts *facts, mode_t *ret_mode,
+		      struct error *error)
+{
+	struct statfs fs;
+	struct stat st;
+
+	/* Before anything else: it tells the file system, and hangs if that one does. */
+	if (fstatfs(fd, &fs) < 0)
+		return error_set(error, -errno, "file %s: fstatfs", name);
+	if (fstat(fd, &st) < 0)
+		return error_set(error, -errno, "file %s: fstat", name);
+	facts->is_block_device = S_ISBLK(st.st_mode);
+	facts->is_tmpfs = !facts->is_block_device && fs.f_type == TMPFS_MAGIC;
+	facts->dev = facts->is_block_device ? st.st_rdev : st.st_dev;
+	facts->ino = facts->is_block_device ? 0 : st.st_ino; /* any node of a device */
+	facts->fs_magic = (uint64_t)fs.f_type;
+	facts->is_foreign = !facts->is_block_device && !fs_is_local(facts->fs_magic);
+	facts->mount_id = mount_id(fd);
+	if (may_have_uuid(facts))
+		uuid_ask(fd, facts);
+	*ret_mode = st.st_mode;
+	return 0;
+}
+
+/* A descriptor with O_PATH can not be asked for the UUID; the root of its mount can. */
+static void uuid_ask_mount(struct file_facts *facts)
+{
+	_cleanup_(mount_deinit) struct mount mount = { 0 };
+	_cleanup_(closep) int fd = -1;
+	struct stat st;
+
+	if (mount_find(0, facts->mount_id, facts->dev, &mount) < 0)
+		return;
+	fd = open(mount.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == facts->dev)
+		uuid_ask(fd, facts);
+}
+
+int file_look(int fd, const char *name, struct file_facts *ret_facts, struct error *error)
+{
+	struct file_facts facts = { 0 };
+	mode_t mode;
+	int r = place_look(fd, name, &facts, &mode, error);
+
+	if (r < 0)
+		return r;
+	if (!facts.has_uuid && may_have_uuid(&facts))
+		uuid_ask_mount(&facts);
+	*ret_facts = facts;
+	return 0;
+}
+
+static int kind_check(int fd, const char *name, struct file_facts *facts, struct error *error)
+{
+	static const char needed[] = "a regular file or a block device is needed";
+	const char *kind;
+	mode_t mode;
+	int r;
+
+	r = place_look(fd, name, facts, &mode, error);
+	if (r < 0)
+		return r;
+	if (S_ISREG(mode) || S_ISBLK(mode))
+		return 0;
+	if (S_ISDIR(mode))
+		kind = "a directory";
+	else if (S_ISFIFO(mode))
+		kind = "a pipe";
+	else if (S_ISSOCK(mode))
+		kind = "a socket";
+	else if (S_ISCHR(mode))
+		kind = "a character device";
+	else
+		kind = "neither file nor device";
+	return error_set_plain(error, -EOPNOTSUPP, "file %s: is %s: %s", name, kind, needed);
+}
+
+static int flags_check(int fd, const char *name, struct file_facts *facts, struct error *error)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0)
+		return error_set(error, -errno, "file %s: fcntl(F_GETFL)", name);
+	if (flags & O_PATH)
+		return error_set_plain(error, -EBADF,
+				       "file %s: was opened with O_PATH, which allows neither "
+				       "reading nor writing: open it with O_RDONLY or O_RDWR",
+				       name);
+	facts->can_read = (flags & O_ACCMODE) != O_WRONLY;
+	facts->can_write = (flags & O_ACCMODE) != O_RDONLY;
+	facts->is_direct = flags & O_DIRECT;
+	if (facts->can_write && (flags & O_APPEND))
+		return error_set_plain(
+			error, -EINVAL,
+			"file %s: was opened with O_APPEND: its writes would land at "
+			"the end of the file, not at their offsets: open it without",
+			name);
+	return 0;
+}
+
+/*
+ * Linux before 6.1 does not tell: the smallest direct read that works does.  Nothing is learned
+ * where the file has no bytes, since some file systems look at the end of the file first.
+ */
+static uint32_t align_probe(int fd)
+{
+	_cleanup_(freep) void *memory = NULL;
+
+	if (posix_memalign(&memory, 2 * ALIGN_PROBE_MAX, 2 * ALIGN_PROBE_MAX))
+		return ALIGN_SAFE;
+	for (uint32_t align = ALIGN_PROBE_MIN; align <= ALIGN_PROBE_MAX; align *= 2) {
+		ssize_t n = pread(fd, (char *)memory + align, align, align);
+
+		if (n > 0)
+			return align;
+		if (n == 0 || errno != EINVAL)
+			return align > ALIGN_SAFE ? align : ALIGN_SAFE;
+	}
+	return ALIGN_PROBE_MAX;
+}
+
+static bool is_power_of_two(uint32_t n)
+{
+	return n && !(n & (n - 1));
+}
+
+static int align_check(int fd, const char *name, struct file_facts *facts, struct error *error)
+{
+	struct statx stx = { 0 };
+	int sector;
+
+	if (facts->is_tmpfs) {
+		facts->offset_align = facts->memory_align = 1;
+		return 0;
+	}
+	if (!facts->is_direct)
+		return error_set_plain(
+			error, -EOPNOTSUPP,
+			"file %s: was opened without O_DIRECT: open it with, so that "
+			"its I/O can go past the page cache",
+			name);
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
+	    (stx.stx_mask & STATX_DIOALIGN)) {
+		if (!is_power_of_two(stx.stx_dio_offset_align) ||
+		    !is_power_of_two(stx.stx_dio_mem_align))
+			return error_set_plain(error, -EOPNOTSUPP,
+					       "file %s: its file system does not do direct I/O on "
+					       "it (encryption, compression or data journalling "
+					       "may be why)",
+					       name);
+		facts->offset_align = stx.stx_dio_offset_align;
+		facts->memory_align = stx.stx_dio_mem_align;
+		return 0;
+	}
+	if (facts->is_block_device && ioctl(fd, BLKSSZGET, &sector) == 0 &&
+	    is_power_of_two((uint32_t)sector))
+		facts->offset_align = facts->memory_align = (uint32_t)sector;
+	else if (facts->can_read)
+		facts->offset_align = facts->memory_align = align_probe(fd);
+	else
+		facts->offset_align = facts->memory_align = ALIGN_SAFE;
+	return 0;
+}
+
+int file_check(int fd, const char *name, struct file_facts *ret_facts, struct error *error)
+{
+	struct file_facts facts = { 0 };
+	int r;
+
+	r = kind_check(fd, name, &facts, error);
+	if (r == 0)
+		r = flags_check(fd, name, &facts, error);
+	if (r == 0)
+		r = align_check(fd, name, &facts, error);
+	if (r < 0)
+		return r;
+	*ret_facts = facts;
+	return 0;
+}
+
+/* ---- files ---- */
+
+static void file_checked_main(struct message *message)
+{
+	struct file *file = container_of(message, struct file, message);
+
+	if (file->result == 0) {
+		file->on_checked(file, 0, NULL, file->checked_arg);
+		return;
+	}
+	charge_give(&file->charge);
+	file->on_checked(NULL, file->result, &file->error, file->checked_arg);
+	free(file);
+}
+
+static void file_check_run(struct work *work)
+{
+	struct file *file = container_of(work, struct file, work);
+
+	file->result = file_check(file->fd, file->name, &file->facts, &file->error);
+	if (file->result < 0)
+		closep(&file->fd);
+	file->message.run = file_checked_main;
+	inbox_post(file->main_inbox, &file->message);
+}
+
+struct stuck_about file_about(const struct file *file, const char *what)
+{
+	return (struct stuck_about){
+		.what = what,
+		.file = file->name,
+		.fd = file->fd,
+		.dev = file->facts.dev,
+		.mount_id = file->facts.mount_id,
+		.who = file->who,
+	};
+}
+
+int file_make(struct account *account, struct helper *helper, struct inbox *main_inbox,
+	      const struct stuck_who *who, int fd, const char *name,
+	      void (*on_checked)(struct file *file, int result, const struct error *error,
+				 void *arg),
+	      void *arg, struct error *error)
+{
+	struct file *file = calloc(1, sizeof(*file));
+	int r;
+
+	if (!file)
+		return error_set(error, -ENOMEM, "file %s", name);
+	r = charge_take(&file->charge, account, CHARGE_FILES, 1, error);
+	if (r < 0) {
+		free(file);
+		return r;
+	}
+	file->fd = fd;
+	atomic_init(&file->buffered_fd, -1);
+	(void)snprintf(file->name, sizeof(file->name), "%s", name); /* cut is fine */
+	file->helper = helper;
+	file->main_inbox = main_inbox;
+	file->on_checked = on_checked;
+	file->checked_arg = arg;
+	atomic_init(&file->n_holds, 1);
+	file->who = *who;
+	file->work.run = file_check_run;
+	file->work.about = file_about(file, "check");
+	helper_submit(helper, &file->work);
+	return 0;
+}
+
+int file_attach(struct file *file, struct store *store, struct inodes *inodes)
+{
+	int r = inodes_take(inodes, file->facts.dev, file->facts.ino, &file->inode);
+
+	if (r < 0)
+		return r;
+	file->store = store;
+	file->inodes = inodes;
+	return 0;
+}
+
+static void file_freed_main(struct message *message)
+{
+	struct file *file = container_of(message, struct file, message);
+
+	charge_give(&file->charge);
+	charge_give(&file->buffered_charge);
+	if (file->inode)
+		inodes_give(file->inodes, file->inode);
+	if (file->on_closed)
+		file->on_closed(file->share);
+	if (file->on_freed)
+		file->on_freed(file->freed_arg);
+	free(file);
+}
+
+static void file_close_run(struct work *work)
+{
+	struct file *file = container_of(work, struct file, work);
+
+	int buffered_fd = file_buffered_fd(file);
+
+	closep(&file->fd);
+	closep(&buffered_fd);
+	file->message.run = file_freed_main;
+	inbox_post(file->main_inbox, &file->message);
+}
+
+void file_drop(struct file *file)
+{
+	/* acq_rel: the last one sees all that the others did with it. */
+	if (atomic_fetch_sub_explicit(&file->n_holds, 1, memory_order_acq_rel) > 1)
+		return;
+	file->work.run = file_close_run;
+	file->work.about = file_about(file, "close");
+	helper_submit(file->helper, &file->work);
+}
+
+/* ---- the buffered description ---- */
+
+/* A buffered description on its way through the helper. */
+struct adding {
+	struct work work;
+	struct message message;
+	struct file *file;    /* held */
+	struct charge charge; /* until the file has it */
+	int fd;
+	int result;
+	struct error error;
+	void (*on_added)(struct file *file, int result, const struct error *error, void *arg);
+	void *arg;
+};
+
+static int buffered_check(int fd, const struct file *file, struct error *error)
+{
+	const struct file_facts *facts = &file->facts;
+	struct statfs fs;
+	struct stat st;
+	bool is_same;
+	int flags, want;
+
+	/* Before anything else, as in kind_check(): another file can be on any file system. */
+	if (fstatfs(fd, &fs) < 0)
+		return error_set(error, -errno, "file %s: buffered description: fstatfs",
+				 file->name);
+	if (fstat(fd, &st) < 0)
+		return error_set(error, -errno, "file %s: buffered description: fstat", file->name);
+	if (facts->is_block_device)
+		is_same = S_ISBLK(st.st_mode) && st.st_rdev == facts->dev;
+	else
+		is_same = S_ISREG(st.st_mode) && st.st_dev == facts->dev && st.st_ino == facts->ino;
+	if (!is_same)
+		return error_set_plain(error, -EINVAL,
+				       "file %s: the buffered description is of another file: "
+				       "open the same one",
+				       file->name);
+
+	flags = fcntl(fd, F_GETFL);
+	if (flags < 0)
+		return error_set(error, -errno, "file %s: buffered description: fcntl(F_GETFL)",
+				 file->name);
+	want = facts->can_read && facts->can_write ? O_RDWR
+	       : facts->can_write		   ? O_WRONLY
+						   : O_RDONLY;
+	if ((flags & O_PATH) || (flags & O_ACCMODE) != want)
+		return error_set_plain(error, -EINVAL,
+				       "file %s: the buffered description has another access mode: "
+				       "open it with %s, as the file",
+				       file->name,
+				       want == O_RDWR	  ? "O_RDWR"
+				       : want == O_WRONLY ? "O_WRONLY"
+							  : "O_RDONLY");
+	if (flags & (O_APPEND | O_DIRECT))
+		return error_set_plain(error, -EINVAL,
+				       "file %s: the buffered description was opened with %s: open "
+				       "it without",
+				       file->name, flags & O_DIRECT ? "O_DIRECT" : "O_APPEND");
+	return 0;
+}
+
+static void added_main(struct message *message)
+{
+	struct adding *adding = container_of(message, struct adding, message);
+	struct file *file = adding->file;
+
+	if (adding->result == 0)
+		file->buffered_charge = adding->charge;
+	else
+		charge_give(&adding->charge);
+	adding->on_added(file, adding->result, adding->result < 0 ? &adding->error : NULL,
+			 adding->arg);
+	free(adding);
+	file_drop(file);
+}
+
+static void add_run(struct work *work)
+{
+	struct adding *adding = container_of(work, struct adding, work);
+	struct file *file = adding->file;
+	int none = -1;
+
+	adding->result = buffered_check(adding->fd, file, &adding->error);
+	/* release: pairs with file_buffered_fd() */
+	if (adding->result == 0 &&
+	    !atomic_compare_exchange_strong_explicit(&file->buffered_fd, &none, adding->fd,
+						     memory_order_release, memory_order_relaxed))
+		adding->result = error_set_plain(&adding->error, -EEXIST,
+						 "file %s: has a buffered description already",
+						 file->name);
+	if (adding->result < 0)
+		closep(&adding->fd);
+	adding->message.run = added_main;
+	inbox_post(file->main_inbox, &adding->message);
+}
+
+int file_add_buffered(struct file *file, int fd,
+		      void (*on_added)(struct file *file, int result, const struct error *error,
+				       void *arg),
+		      void *arg, struct error *error)
+{
+	struct adding *adding = calloc(1, sizeof(*adding));
+	int r;
+
+	if (!adding)
+		return error_set(error, -ENOMEM, "file %s: buffered description", file->name);
+	r = charge_take(&adding->charge, file->charge.account, CHARGE_FILES, 1, error);
+	if (r < 0) {
+		free(adding);
+		return r;
+	}
+	file_hold(file);
+	adding->file = file;
+	adding->fd = fd;
+	adding->on_added = on_added;
+	adding->arg = arg;
+	adding->work.run = add_run;
+	adding->work.about = file_about(file, "check");
+	helper_submit(file->helper, &adding->work);
+	return 0;
+}

@@ -1,0 +1,17 @@
+/*
+ * What a session's ops may name: its slabs and files, by id.  The main thread owns it; lanes
+ * look up (idtable.h says how that is safe).
+ */
+#ifndef DSAIO_DAEMON_OBJECT_OBJECTS_H
+#define DSAIO_DAEMON_OBJECT_OBJECTS_H
+
+#include "daemon/object/file.h"
+#include "daemon/base/id_table.h"
+#include "daemon/object/pool.h"
+
+struct objects {
+	struct idtable slabs; /* struct slab */
+	struct idtable files; /* struct file */
+};
+
+#endif

@@ -1,0 +1,469 @@
+#include "daemon/object/pool.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/falloc.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
+#endif
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB (21U << 26)
+#endif
+
+/* The size that x86-64 and arm64 have beside their base page; also the library's step. */
+#define HUGE_BYTES (UINT64_C(2) << 20)
+/* Collapsed in one call, which makes all processors give back what they hold: not for each page; and
+   can not be killed meanwhile. */
+#define COLLAPSE_BYTES (UINT64_C(64) << 20)
+#define SLAB_BYTES_MAX (UINT64_C(1) << 46) /* a quarter of what a process can map */
+/* So much of a mapping is filled, or taken down, in one call, which keeps others from changing the
+   process's mappings (and, behind those that wait, from copying to them) for as long: 0.5 ms, or some
+   where a hypervisor has to find the memory first.  Less makes all of it slower. */
+#define STEP_BYTES (2u << 20)
+
+static int memfd_sealed_with(const char *name, unsigned flags, uint64_t size_bytes)
+{
+	_cleanup_(closep) int fd = -1;
+
+	fd = memfd_create(name, flags | MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL) /* an older kernel refuses the unknown flag */
+		fd = memfd_create(name, flags | MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)size_bytes) < 0)
+		return -errno;
+	/* SEAL too: a client that added FUTURE_WRITE would make punching fail. */
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+int memfd_sealed(const char *name, uint64_t size_bytes)
+{
+	return memfd_sealed_with(name, 0, size_bytes);
+}
+
+/* A page that it would only fill in part would take more than is charged. */
+static bool can_be_huge(const struct slab *slab)
+{
+	return slab->pool->pages != POOL_PAGES_SMALL && !slab->is_imported &&
+	       slab->size_bytes % HUGE_BYTES == 0;
+}
+
+/* Maps it at a multiple of a huge page, as it has to be for the kernel to use one; or anywhere, if
+   another thread has mapped something there since that place was seen to be free. */
+static void *map_aligned(const struct slab *slab)
+{
+	uint64_t room = slab->map_bytes + HUGE_BYTES;
+	char *start = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+			   0);
+	void *memory = MAP_FAILED;
+
+	if (start != MAP_FAILED) {
+		(void)munmap(start, room); /* ours, and whole: can not fail */
+		start += -(uintptr_t)start % HUGE_BYTES;
+		/* Linux before 4.17 takes it for a hint. */
+		memory = mmap(start, slab->map_bytes, PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_FIXED_NOREPLACE, slab->fd, 0);
+	}
+	if (memory == MAP_FAILED)
+		memory = mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
+			      0);
+	return memory;
+}
+
+/*
+ * Has the kernel fill it with transparent huge pages.  MADV_COLLAPSE (Linux 6.1) does so although
+ * shmem_enabled is never, as it is unless an administrator has set it; it wants something to be
+ * there in each.  Where that is not known, or there are none, the pages become small ones, or what
+ * shmem_enabled says.
+ */
+static void fill_huge(struct slab *slab)
+{
+	char *memory = slab->memory;
+
+	(void)madvise(memory, slab->map_bytes, MADV_HUGEPAGE);
+	for (uint64_t at = 0; at < slab->map_bytes; at += HUGE_BYTES)
+		if (madvise(memory + at, 1, MADV_POPULATE_WRITE) < 0)
+			return;
+	for (uint64_t at = 0; at < slab->map_bytes; at += COLLAPSE_BYTES) {
+		uint64_t left = slab->map_bytes - at;
+
+		if (madvise(memory + at, left < COLLAPSE_BYTES ? left : COLLAPSE_BYTES,
+			    MADV_COLLAPSE) < 0)
+			return; /* none is left: looking for one takes long */
+	}
+}
+
+static void memlock_limit(char *text, size_t size)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
+		(void)snprintf(text, size, "unknown");
+	else if (limit.rlim_cur == RLIM_INFINITY)
+		(void)snprintf(text, size, "unlimited");
+	else
+		(void)snprintf(text, size, "%ju bytes", (uintmax_t)limit.rlim_cur);
+}
+
+/*
+ * Not mlock(), which the sanitizers replace by nothing.  The limit is asked at once and of all of it,
+ * the pages come in steps.  Huge pages come also where they may not be locked: a daemon that a user
+ * starts for himself can lock next to nothing.
+ */
+static int mapping_lock(struct slab *slab)
+{
+	char *memory = slab->memory;
+	size_t bytes = slab->map_bytes;
+	int r = mlock2(memory, bytes, MLOCK_ONFAULT) < 0 ? -errno : 0;
+
+	if (r < 0 && slab->pool->lock == POOL_LOCK_YES)
+		return r;
+	if (can_be_huge(slab) && !slab->is_huge)
+		fill_huge(slab);
+	if (r < 0)
+		return r;
+	for (size_t at = 0; at < bytes; at += STEP_BYTES) {
+		size_t n = bytes - at < STEP_BYTES ? bytes - at : STEP_BYTES;
+
+		if (mlock2(memory + at, n, 0) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static void mapping_remove(char *memory, size_t bytes)
+{
+	while (bytes > STEP_BYTES && munmap(memory, STEP_BYTES) == 0) {
+		memory += STEP_BYTES;
+		bytes -= STEP_BYTES;
+	}
+	/* The last of it; or all, in huge pages that are larger than a step. */
+	(void)munmap(memory, bytes); /* whole pages of ours: can not fail */
+}
+
+/* Locks the mapping if it can be; if not, that is an error only with lock = yes. */
+static int slab_lock(struct slab *slab)
+{
+	char limit[32];
+	/* EPERM, ENOMEM or EAGAIN: for the client it is all memory that is not had. */
+	int code = mapping_lock(slab);
+
+	if (code == 0) {
+		slab->is_locked = true;
+		return 0;
+	}
+	memlock_limit(limit, sizeof(limit));
+	(void)error_set_plain(&slab->error, -ENOMEM,
+			      "slab of %" PRIu64 " bytes: can not be locked in memory (%s; "
+			      "RLIMIT_MEMLOCK is %s): start the daemon with LimitMEMLOCK=infinity "
+			      "(ulimit -l unlimited)%s",
+			      slab->size_bytes, strerrordesc_np(-code), limit,
+			      slab->pool->lock == POOL_LOCK_YES ? ", or configure lock = auto"
+								: "");
+	if (slab->pool->lock == POOL_LOCK_YES)
+		return -ENOMEM;
+	/* It may have failed halfway; what is locked counts against the limit. */
+	(void)munlock(slab->memory, slab->map_bytes); /* what was never locked is fine */
+	return 0;
+}
+
+/* Maps and locks what fd has. */
+static int slab_map(struct slab *slab)
+{
+	bool is_aligned = can_be_huge(slab) && !slab->is_huge;
+	void *memory = is_aligned ? map_aligned(slab)
+				  : mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+					 slab->fd, (off_t)slab->import_off);
+
+	if (memory == MAP_FAILED)
+		return error_set(&slab->error, -errno, "%s of %" PRIu64 " bytes: mmap",
+				 slab->is_imported ? "import" : "slab", slab->size_bytes);
+	slab->memory = memory;
+	/* A core dump would delay the end of file by which clients see the daemon's death. */
+	(void)madvise(memory, slab->map_bytes, MADV_DONTDUMP); /* known since Linux 3.4 */
+	return slab_lock(slab);
+}
+
+/* The client's own memory: the helper's thread.  Fills in map_bytes. */
+static int import_check(struct slab *slab, struct error *error)
+{
+	uint64_t off = slab->import_off, size_bytes = slab->size_bytes, page;
+	int flags, seals;
+	struct statfs fs;
+	struct stat st;
+
+	/* Before anything else: it tells the file system, and hangs if that one does. */
+	if (fstatfs(slab->fd, &fs) < 0)
+		return error_set(error, -errno, "import: fstatfs");
+	if (fs.f_type != TMPFS_MAGIC && (unsigned long)fs.f_type != HUGETLBFS_MAGIC)
+		return error_set_plain(error, -EOPNOTSUPP,
+				       "import: the descriptor is on neither tmpfs nor hugetlbfs "
+				       "(file-system type 0x%lx): use memfd_create(2) or a file in "
+				       "/dev/shm, or dsaio_alloc()",
+				       (unsigned long)fs.f_type);
+	if (fstat(slab->fd, &st) < 0)
+		return error_set(error, -errno, "import: fstat");
+	if (!S_ISREG(st.st_mode))
+		return error_set_plain(error, -EOPNOTSUPP,
+				       "import: the descriptor is of no regular file");
+	flags = fcntl(slab->fd, F_GETFL);
+	if (flags < 0)
+		return error_set(error, -errno, "import: fcntl(F_GETFL)");
+	if ((flags & O_PATH) || (flags & O_ACCMODE) != O_RDWR)
+		return error_set_plain(
+			error, -EACCES,
+			"import: the descriptor is not open for reading and writing: "
+			"open it with O_RDWR");
+	seals = fcntl(slab->fd, F_GET_SEALS); /* -1: it can not have any */
+	if (seals > 0 && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
+		return error_set_plain(
+			error, -EACCES,
+			"import: the file is sealed against writing (F_SEAL_%sWRITE)",
+			seals & F_SEAL_WRITE ? "" : "FUTURE_");
+
+	page = fs.f_type == TMPFS_MAGIC ? (uint64_t)sysconf(_SC_PAGESIZE) : (uint64_t)fs.f_bsize;
+	if (off % page)
+		return error_set_plain(error, -EINVAL,
+				       "import: offset %" PRIu64
+				       ": must be a multiple of its page size, %" PRIu64,
+				       off, page);
+	/* It may shrink later: its ops then fail with EFAULT, nobody else notices. */
+	if (off > (uint64_t)st.st_size || size_bytes > (uint64_t)st.st_size - off)
+		return error_set_plain(error, -ERANGE,
+				       "import: %" PRIu64 " bytes from %" PRIu64
+				       " on: the file has %jd bytes",
+				       size_bytes, off, (intmax_t)st.st_size);
+	slab->map_bytes = (size_bytes + page - 1) / page * page;
+	return 0;
+}
+
+static int slab_do_import(struct slab *slab)
+{
+	int r = import_check(slab, &slab->error);
+
+	if (r == 0)
+		r = slab_map(slab);
+	closep(&slab->fd); /* the mapping has the file */
+	slab->fd = -1;
+	return r;
+}
+
+/* The helper's thread: the memory goes back although a child of the client may map it. */
+static void slab_unmake(struct slab *slab)
+{
+	/* First, for it takes the pages out of the mapping without holding up who changes others.
+	   Fails only if a signal comes; helpers block all. */
+	if (slab->fd >= 0)
+		(void)fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+				(off_t)slab->size_bytes);
+	if (slab->memory)
+		mapping_remove(slab->memory, slab->map_bytes);
+	if (slab->fd >= 0)
+		(void)close(slab->fd);
+}
+
+/* Of reserved huge pages: mmap fails if too few are free. */
+static int slab_make_huge(struct slab *slab)
+{
+	int r;
+
+	slab->fd = memfd_sealed_with("dsaio-slab", MFD_HUGETLB | MFD_HUGE_2MB, slab->size_bytes);
+	if (slab->fd < 0)
+		return slab->fd;
+	slab->is_huge = true;
+	r = slab_map(slab);
+	/* What is not there yet may never be, and who touches it then dies (cgroups bound it, too). */
+	if (r < 0 || !slab->is_locked) {
+		r = -ENOMEM;
+		slab_unmake(slab);
+		slab->is_huge = false;
+		slab->memory = NULL;
+		slab->fd = -1;
+	}
+	return r;
+}
+
+/* The helper's thread: sets fd, memory, is_locked.  What failed is undone by slab_unmake(). */
+static int slab_do_make(struct slab *slab)
+{
+	if (slab->pool->pages == POOL_PAGES_RESERVED && can_be_huge(slab) &&
+	    slab_make_huge(slab) == 0)
+		return 0;
+	slab->fd = memfd_sealed("dsaio-slab", slab->size_bytes);
+	if (slab->fd < 0)
+		return error_set(&slab->error, slab->fd, "slab of %" PRIu64 " bytes: memfd",
+				 slab->size_bytes);
+	return slab_map(slab);
+}
+
+static void slab_give_charges(struct slab *slab)
+{
+	charge_give(&slab->bytes_charge);
+	charge_give(&slab->slab_charge);
+}
+
+static void slab_made_main(struct message *message)
+{
+	struct slab *slab = container_of(message, struct slab, message);
+	struct pool *pool = slab->pool;
+
+	if (slab->result < 0) {
+		slab_give_charges(slab);
+		slab->on_made(NULL, slab->result, &slab->error, slab->made_arg);
+		free(slab);
+		return;
+	}
+	if (slab->is_huge)
+		pool->huge_bytes += slab->size_bytes;
+	if (!slab->is_locked && pool->is_locked) {
+		pool->is_locked = false;
+		(void)snprintf(pool->why_unlocked, sizeof(pool->why_unlocked), "%s",
+			       slab->error.text); /* its head says enough */
+	}
+	slab->on_made(slab, 0, NULL, slab->made_arg);
+}
+
+static void slab_make_run(struct work *work)
+{
+	struct slab *slab = container_of(work, struct slab, work);
+
+	slab->result = slab->is_imported ? slab_do_import(slab) : slab_do_make(slab);
+	if (slab->result < 0)
+		slab_unmake(slab);
+	slab->message.run = slab_made_main;
+	inbox_post(slab->pool->main_inbox, &slab->message);
+}
+
+/* A slab that is charged, with nothing in it yet. */
+static int slab_new(struct pool *pool, struct account *account, struct helper *helper,
+		    uint64_t size_bytes, struct slab **ret_slab, struct error *error)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct slab *slab;
+	int r;
+
+	if (size_bytes == 0 || size_bytes > SLAB_BYTES_MAX)
+		return error_set_plain(error, -EINVAL,
+				       "slab of %" PRIu64 " bytes: must be from 1 to %" PRIu64,
+				       size_bytes, SLAB_BYTES_MAX);
+	slab = calloc(1, sizeof(*slab));
+	if (!slab)
+		return error_set(error, -ENOMEM, "slab");
+	slab->fd = -1;
+	slab->size_bytes = size_bytes;
+	slab->map_bytes = (size_bytes + page - 1) / page * page;
+	slab->pool = pool;
+	slab->helper = helper;
+	atomic_init(&slab->n_holds, 1);
+	r = charge_take(&slab->slab_charge, account, CHARGE_SLABS, 1, error);
+	if (r == 0)
+		r = charge_take(&slab->bytes_charge, account, CHARGE_POOL_BYTES, slab->map_bytes,
+				error);
+	if (r < 0) {
+		slab_give_charges(slab);
+		free(slab);
+		return r;
+	}
+	*ret_slab = slab;
+	return 0;
+}
+
+static void slab_start(struct slab *slab,
+		       void (*on_made)(struct slab *slab, int result, const struct error *error,
+				       void *arg),
+		       void *arg)
+{
+	slab->on_made = on_made;
+	slab->made_arg = arg;
+	slab->work.run = slab_make_run;
+	helper_submit(slab->helper, &slab->work);
+}
+
+int slab_make(struct pool *pool, struct account *account, struct helper *helper,
+	      uint64_t size_bytes,
+	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
+	      void *arg, struct error *error)
+{
+	struct slab *slab;
+	int r = slab_new(pool, account, helper, size_bytes, &slab, error);
+
+	if (r < 0)
+		return r;
+	slab->size_bytes = slab->map_bytes;
+	slab_start(slab, on_made, arg);
+	return 0;
+}
+
+int slab_import(struct pool *pool, struct account *account, struct helper *helper, int fd,
+		uint64_t off, uint64_t size_bytes,
+		void (*on_made)(struct slab *slab, int result, const struct error *error,
+				void *arg),
+		void *arg, struct error *error)
+{
+	struct slab *slab;
+	uint64_t end;
+	int r;
+
+	if (__builtin_add_overflow(off, size_bytes, &end) || end > INT64_MAX)
+		return error_set_plain(error, -EINVAL,
+				       "import: %" PRIu64 " bytes from %" PRIu64
+				       " on: their end passes 2^63",
+				       size_bytes, off);
+	r = slab_new(pool, account, helper, size_bytes, &slab, error);
+	if (r < 0)
+		return r;
+	slab->is_imported = true;
+	slab->import_off = off;
+	slab->fd = fd;
+	slab_start(slab, on_made, arg);
+	return 0;
+}
+
+static void slab_freed_main(struct message *message)
+{
+	struct slab *slab = container_of(message, struct slab, message);
+
+	if (slab->is_huge)
+		slab->pool->huge_bytes -= slab->size_bytes;
+	slab_give_charges(slab);
+	if (slab->on_freed)
+		slab->on_freed(slab->freed_arg);
+	free(slab);
+}
+
+static void slab_free_run(struct work *work)
+{
+	struct slab *slab = container_of(work, struct slab, work);
+
+	slab_unmake(slab);
+	slab->message.run = slab_freed_main;
+	inbox_post(slab->pool->main_inbox, &slab->message);
+}
+
+void slab_drop(struct slab *slab)
+{
+	/* acq_rel: the last one sees all that the others did with it. */
+	if (atomic_fetch_sub_explicit(&slab->n_holds, 1, memory_order_acq_rel) > 1)
+		return;
+	slab->work.run = slab_free_run;
+	helper_submit(slab->helper, &slab->work);
+}

@@ -1,0 +1,117 @@
+/*
+ * The pool: the daemon's budget of pinned memory, and the slabs cut from it.
+ *
+ * A slab: one memfd from the pool, for one client and never for two, sealed so that its size
+ * can not change, mapped and (if the pool locks) locked.  The daemon never touches its bytes.
+ *
+ * Its session and each op on it hold it; the last returns it to the pool, so a killed client's
+ * memory is not reused while a device writes to it.  It is punched, not only closed: a child of
+ * the client may still map it.
+ *
+ * One whose size is a multiple of a huge page's is made of such, locked or not, where pool_pages says
+ * so and the kernel has them.
+ *
+ * Or its memory is the client's own, imported by descriptor: tmpfs or hugetlbfs only, since a page
+ * fault on anything else could hang.  It is charged, mapped and locked like another, but the client
+ * may shrink or punch it at any time: the kernel's copies then fail with EFAULT.  It is only
+ * unmapped.
+ *
+ * Making and freeing take 0.1-0.3 s a GiB and run on the user's helper thread, in steps: a call that
+ * fills or takes down a mapping keeps all other threads from changing theirs.
+ * Main thread, but for slab_hold() and slab_drop(): lanes too.
+ */
+#ifndef DSAIO_DAEMON_OBJECT_POOL_H
+#define DSAIO_DAEMON_OBJECT_POOL_H
+
+#include "daemon/base/quota.h"
+#include "daemon/base/work_queue.h"
+#include "daemon/base/mailbox.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum pool_lock { POOL_LOCK_YES, POOL_LOCK_AUTO };
+
+/*
+ * Of what pages slabs are.  What the kernel does for each page that an I/O pins it does once for a
+ * huge one: of 1 MiB blocks a quarter of the processor time is left (virtio, Linux 6.18), of 4 KiB
+ * blocks all.
+ */
+enum pool_pages {
+	POOL_PAGES_AUTO,     /* transparent huge pages, as far as the kernel has any */
+	POOL_PAGES_RESERVED, /* those that the host has reserved, while some are free; else the same */
+	POOL_PAGES_SMALL,
+};
+
+struct pool {
+	struct account account; /* the daemon's: parent of all users' */
+	enum pool_lock lock;
+	enum pool_pages pages;
+	uint64_t huge_bytes; /* of slabs in reserved ones */
+	bool is_locked;	     /* false: some slab had to be served unlocked (lock = auto) */
+	char why_unlocked[ERROR_TEXT_BYTES];
+	struct inbox *main_inbox; /* where slabs report */
+};
+
+struct slab {
+	uint32_t id;  /* in its session; 0 before it has one */
+	int fd;	      /* sealed: the size can not change; -1: imported, closed when it is mapped */
+	void *memory; /* the daemon's mapping: an address for iocbs, never touched */
+	uint64_t size_bytes, map_bytes; /* what ops may use; whole pages, that and more */
+	bool is_imported;
+	uint64_t import_off;
+	bool is_locked;
+	bool is_huge; /* in huge pages that the host has reserved */
+	struct charge bytes_charge, slab_charge;
+	_Atomic uint32_t n_holds; /* lanes: +1 relaxed (the caller holds one),
+				     -1 acq_rel (the last sees all use before) */
+	struct pool *pool;
+	struct helper *helper; /* borrowed: the user's */
+	/* for what runs elsewhere */
+	struct work work;
+	struct message message;
+	struct error error;
+	int result;
+	void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg);
+	void (*on_freed)(void *arg);
+	void *made_arg, *freed_arg;
+};
+
+/* A memfd of that size, sealed so that neither size nor seals can change: or -errno. */
+int memfd_sealed(const char *name, uint64_t size_bytes);
+
+/*
+ * Makes a slab of size_bytes (rounded up to pages), charged to account; made on the helper's
+ * thread.  Returns 0 and later calls on_made in the main thread: with 0 and a slab that the
+ * callee holds, or a negative errno and a NULL slab (charges are given back).  Or returns
+ * -EINVAL (size 0 or over 2^46), -ENOMEM (charge, memory) and calls nothing.
+ */
+int slab_make(struct pool *pool, struct account *account, struct helper *helper,
+	      uint64_t size_bytes,
+	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
+	      void *arg, struct error *error);
+
+/*
+ * The same of size_bytes from byte off on of the client's file fd, checked, mapped and closed on the
+ * helper's thread.  Its memory is charged in whole pages.  Further errors: -EINVAL (off + size_bytes
+ * passes 2^63; off is not at a page), -EOPNOTSUPP (neither on tmpfs nor on hugetlbfs, no regular
+ * file), -EACCES (not open for reading and writing, sealed against writing), -ERANGE (the file is
+ * shorter).  If on_made will be called, fd is taken; else it is still the caller's, who can not just
+ * close it.
+ */
+int slab_import(struct pool *pool, struct account *account, struct helper *helper, int fd,
+		uint64_t off, uint64_t size_bytes,
+		void (*on_made)(struct slab *slab, int result, const struct error *error,
+				void *arg),
+		void *arg, struct error *error);
+
+static inline void slab_hold(struct slab *slab)
+{
+	(void)atomic_fetch_add_explicit(&slab->n_holds, 1, memory_order_relaxed);
+}
+/* The last drop punches and frees it on the helper's thread, gives the charges back in the main
+   thread and then calls on_freed, if it was set. */
+void slab_drop(struct slab *slab);
+
+#endif

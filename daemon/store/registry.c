@@ -1,0 +1,732 @@
+#include "daemon/store/registry.h"
+
+#include "daemon/base/work_queue.h"
+#include "daemon/base/mount.h"
+#include "proto/util/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define SWEEP_SEC 15 /* so an unused store goes within 75 s */
+#define NAME_BYTES 32
+#define NOTE_BYTES (ERROR_TEXT_BYTES + 160)
+
+/* ---- names ---- */
+
+static struct store *store_named(const struct stores *stores, const char *name)
+{
+	for (struct store *store = stores->first; store; store = store->next)
+		if (strcmp(store->name, name) == 0)
+			return store;
+	return NULL;
+}
+
+/* The kernel's name of a block device: "nvme0n1p2"; of device mapper's the one that it was given. */
+static bool block_name(dev_t dev, char name[NAME_BYTES])
+{
+	_cleanup_(fclosep) FILE *file = NULL;
+	char path[64], target[256];
+	const char *slash;
+	ssize_t n;
+
+	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/dm/name", major(dev), minor(dev));
+	file = fopen(path, "re");
+	if (file && fgets(target, sizeof(target), file)) {
+		target[strcspn(target, "\n")] = 0;
+		(void)snprintf(name, NAME_BYTES, "%.*s", NAME_BYTES - 1, target);
+		return name[0];
+	}
+	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(dev), minor(dev));
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n <= 0)
+		return false;
+	target[n] = 0;
+	slash = strrchr(target, '/');
+	(void)snprintf(name, NAME_BYTES, "%.*s", NAME_BYTES - 1, slash ? slash + 1 : target);
+	return name[0];
+}
+
+/* A name that no other store has, of the letters that names of stores may have. */
+static void name_make(const struct stores *stores, dev_t dev, const char *fs_type,
+		      char name[NAME_BYTES])
+{
+	char base[NAME_BYTES];
+
+	if (!block_name(dev, base))
+		(void)snprintf(base, sizeof(base), "%s-%u", fs_type, minor(dev));
+	for (char *c = base; *c; c++)
+		if (!strchr(STORE_NAME_LETTERS, *c))
+			*c = '_';
+	(void)strcpy(name, base);
+	for (unsigned n = 2; store_named(stores, name); n++)
+		(void)snprintf(name, NAME_BYTES, "%.24s-%u", base, n);
+}
+
+/* "t=/mnt/t, u=/mnt/u", as far as it fits. */
+static void stores_name(const struct stores *stores, char *text, size_t size)
+{
+	size_t n = 0;
+
+	(void)snprintf(text, size, "nothing");
+	for (const struct store *store = stores->first; store && n < size; store = store->next)
+		n += (size_t)snprintf(text + n, size - n, "%s%s=%s", n ? ", " : "", store->name,
+				      store->path);
+}
+
+/* ---- profiles ---- */
+
+/* Takes the key under which the store's profile is kept, and what is kept. */
+static int store_take_key(const struct stores *stores, struct store *store, const char *key)
+{
+	const struct profile *kept;
+
+	store->kept_key = strdup(key);
+	if (!store->kept_key)
+		return -ENOMEM;
+	kept = kept_find(&stores->kept, key);
+	if (kept) {
+		store->profile = *kept;
+		store->profile_source = PROFILE_KEPT;
+	}
+	return 0;
+}
+
+/*
+ * The block device behind a mount's source, 0 if it is none.  Looked up within the file system of
+ * /dev alone, since this is the main thread: "/dev/../x", a link out of it or a mount on top of it
+ * would ask another one, which may hang.
+ */
+static dev_t source_device(const char *source)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+				.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV |
+					   RESOLVE_NO_MAGICLINKS };
+	_cleanup_(closep) int dir = -1, fd = -1;
+	struct stat st;
+
+	if (!source || strncmp(source, "/dev/", 5) != 0)
+		return 0;
+	dir = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir >= 0)
+		fd = (int)syscall(SYS_openat2, dir, source + 5, &how, sizeof(how));
+	return fd >= 0 && fstat(fd, &st) == 0 && S_ISBLK(st.st_mode) ? st.st_rdev : 0;
+}
+
+/* The file system's UUID as it tells itself, or as /dev/disk has it for its device: its own, or
+   (btrfs) that of its mount's source. */
+static bool key_find(const struct file_facts *facts, const struct mount *mount,
+		     char key[KEPT_KEY_BYTES])
+{
+	dev_t source;
+
+	if (facts->has_uuid) {
+		kept_key_by_uuid(facts->uuid, key);
+		return true;
+	}
+	if (kept_key_by_device(facts->dev, facts->is_block_device, key))
+		return true;
+	/* Who mounts a FUSE file system chooses its source, too. */
+	source = facts->is_foreign ? 0 : source_device(mount->source);
+	return source && kept_key_by_device(source, false, key);
+}
+
+const char *store_profile_source(const struct store *store)
+{
+	static const char *const names[] = {
+		[PROFILE_DEFAULTED] = "default",
+		[PROFILE_CONFIGURED] = "configuration",
+		[PROFILE_KEPT] = "kept",
+		[PROFILE_SET] = "set",
+	};
+
+	return names[store->profile_source];
+}
+
+/* ---- coming and going ---- */
+
+static struct store **stores_end(struct stores *stores)
+{
+	struct store **at = &stores->first;
+
+	while (*at)
+		at = &(*at)->next;
+	return at;
+}
+
+/* What stops a store's lanes, off the main thread: that can take the kernel some 50 ms. */
+struct going {
+	struct work work;
+	struct store *store;
+};
+
+static void going_run(struct work *work)
+{
+	struct going *going = container_of(work, struct going, work);
+
+	store_free(going->store);
+	free(going);
+}
+
+/* Of an automatic one that nobody holds. */
+static void store_let_go(struct stores *stores, struct store *store)
+{
+	struct going *going = malloc(sizeof(*going));
+	struct store **at = &stores->first;
+
+	assert(store->is_automatic && !store->n_holds);
+	while (*at != store)
+		at = &(*at)->next;
+	*at = store->next;
+	stores->n_automatic--;
+	log_client(&stores->log_limit, "store %s: nobody uses it: let go", store->name);
+	if (!going) { /* rather a moment's wait */
+		store_free(store);
+		return;
+	}
+	*going = (struct going){ .work.run = going_run, .store = store };
+	helper_submit(stores->helper, &going->work);
+}
+
+void stores_sweep(struct stores *stores, uint64_t now_nsec)
+{
+	struct store *next;
+
+	for (struct store *store = stores->first; store; store = next) {
+		next = store->next;
+		if (store->is_automatic && !store->n_holds &&
+		    now_nsec >= store->unused_since_nsec + STORES_UNUSED_NSEC)
+			store_let_go(stores, store);
+	}
+	if (!stores->n_automatic && stores->sweep_event)
+		(void)event_del(stores->sweep_event); /* it was added, or not: fine too */
+}
+
+static void on_sweep(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	stores_sweep(arg, clock_nsec());
+}
+
+/* Makes room for one more automatic store: false if all are in use. */
+static bool stores_make_room(struct stores *stores, const struct peer *peer)
+{
+	uint32_t n_user = 0, user_max = STORES_AUTOMATIC_USER_MAX;
+	struct store *oldest = NULL, *oldest_of_user = NULL;
+
+	if (peer_is_admin(peer, stores->config))
+		user_max = STORES_AUTOMATIC_MAX;
+	for (struct store *store = stores->first; store; store = store->next) {
+		bool is_users = store->is_automatic && store->made_for == peer->uid;
+
+		n_user += is_users;
+		if (!store->is_automatic || store->n_holds)
+			continue;
+		if (!oldest || store->unused_since_nsec < oldest->unused_since_nsec)
+			oldest = store;
+		if (is_users && (!oldest_of_user ||
+				 store->unused_since_nsec < oldest_of_user->unused_since_nsec))
+			oldest_of_user = store;
+	}
+	if (n_user >= user_max)
+		oldest = oldest_of_user;
+	else if (stores->n_automatic < STORES_AUTOMATIC_MAX)
+		return true;
+	if (!oldest)
+		return false;
+	store_let_go(stores, oldest);
+	return true;
+}
+
+static int store_make_automatic(struct stores *stores, const struct file_facts *facts,
+				const char *fs_type, const struct mount *mount,
+				const struct peer *peer, struct store **ret_store,
+				struct error *error)
+{
+	const struct timeval period = { .tv_sec = SWEEP_SEC };
+	char name[NAME_BYTES], key[KEPT_KEY_BYTES];
+	struct store_config config;
+	struct store *store;
+	int r;
+
+	name_make(stores, facts->dev, fs_type, name);
+	config_default_store(stores->config, &config);
+	config.name = name;
+	config.path = mount->point ? mount->point : "";
+	r = store_new_on(stores->last_id + 1, &config, facts->dev, fs_type, stores->main_inbox,
+			 &store, error);
+	if (r < 0)
+		return r;
+	if (key_find(facts, mount, key) && store_take_key(stores, store, key) < 0) {
+		store_free(store);
+		return error_set(error, -ENOMEM, "store %s", name);
+	}
+	stores->last_id++;
+	stores->n_automatic++;
+	store->is_automatic = true;
+	store->made_for = peer->uid;
+	*stores_end(stores) = store;
+	if (stores->sweep_event)
+		(void)event_add(stores->sweep_event, &period); /* fails for want of memory: it is
+								  added with the next store */
+	log_client(&stores->log_limit, "store %s: automatic, for user %u: %s on device %u:%u%s%s",
+		   store->name, peer->uid, fs_type, major(store->dev), minor(store->dev),
+		   store->path[0] ? " at " : "", store->path);
+	*ret_store = store;
+	return 0;
+}
+
+/* ---- which store ---- */
+
+struct store *stores_by_id(const struct stores *stores, uint32_t id)
+{
+	for (struct store *store = stores->first; store; store = store->next)
+		if (store->id == id)
+			return store;
+	return NULL;
+}
+
+static struct store *store_on(const struct stores *stores, dev_t dev)
+{
+	for (struct store *store = stores->first; store; store = store->next)
+		if (store->dev == dev)
+			return store;
+	return NULL;
+}
+
+/* Whether the system's daemon serves it without being told to. */
+static bool is_trusted(const struct file_facts *facts)
+{
+	return facts->is_block_device ||
+	       (!facts->is_foreign && facts->fs_magic != OVERLAYFS_SUPER_MAGIC);
+}
+
+static int refuse(const struct stores *stores, const struct file_facts *facts, const char *name,
+		  const char *fs_type, const char *mount_point, const char *why,
+		  struct error *error)
+{
+	char served[100];
+
+	stores_name(stores, served, sizeof(served));
+	return error_set_plain(
+		error, -ENXIO,
+		"file %.100s: is on device %u:%u (%s), which the daemon does not serve%s (it serves "
+		"%s): move the file there, or have the administrator add \"[store NAME]\" and "
+		"\"path = %.60s\" to dsaiod.conf, or start the daemon with --store NAME=%.60s",
+		name, major(facts->dev), minor(facts->dev), fs_type, why, served, mount_point,
+		mount_point);
+}
+
+static const char *fs_type_of(const struct file_facts *facts)
+{
+	return facts->is_block_device ? "block device" : store_fs_name(facts->fs_magic);
+}
+
+static int make_for_file(struct stores *stores, const struct file_facts *facts, const char *name,
+			 const struct peer *peer, struct store **ret_store, struct error *error)
+{
+	const char *fs_type = fs_type_of(facts);
+	_cleanup_(mount_deinit) struct mount mount = { 0 };
+	const char *where;
+
+	if (!facts->is_block_device)
+		(void)mount_find(0, facts->mount_id, facts->dev, &mount); /* without: no path */
+	where = mount.point ? mount.point : facts->is_block_device ? "DEVICE" : "DIR";
+	if (!facts->is_block_device && facts->dev == stores->memfd_dev)
+		return error_set_plain(error, -ENXIO,
+				       "file %s: is a memfd, which is memory and lies on no store",
+				       name);
+	if (!stores->config->auto_stores)
+		return refuse(stores, facts, name, fs_type, where, " (auto_stores = no)", error);
+	if (!stores->config->is_user && !is_trusted(facts))
+		return refuse(stores, facts, name, fs_type, where,
+			      ", since whoever serves such a file system can hold up its I/O",
+			      error);
+	if (!stores_make_room(stores, peer))
+		return error_set_plain(
+			error, -EMFILE,
+			"file %s: is on device %u:%u (%s), which no store names, and of %u "
+			"automatic stores at most, %u for one user, none is unused: close files on "
+			"other file systems first, or have the administrator name this one in "
+			"dsaiod.conf",
+			name, major(facts->dev), minor(facts->dev), fs_type, STORES_AUTOMATIC_MAX,
+			STORES_AUTOMATIC_USER_MAX);
+	return store_make_automatic(stores, facts, fs_type, &mount, peer, ret_store, error);
+}
+
+int stores_check_access(const struct stores *stores, const struct store *store,
+			const struct peer *peer, const char *what, struct error *error)
+{
+	if (access_allows(&store->access, peer, stores->config))
+		return 0;
+	return error_set_plain(error, -EACCES,
+			       "%s: store %s does not serve user %u (it serves %.120s): ask the "
+			       "administrator to add the user to its users, or one of the user's "
+			       "groups to its groups, in dsaiod.conf",
+			       what, store->name, peer->uid, store->access.text);
+}
+
+/* Whether an automatic store may still be the file system that it was made for. */
+static bool is_same(const struct store *store, const struct file_facts *facts)
+{
+	char key[KEPT_KEY_BYTES];
+
+	if (strcmp(store->fs_type, fs_type_of(facts)) != 0)
+		return false;
+	if (!facts->has_uuid)
+		return true;
+	kept_key_by_uuid(facts->uuid, key);
+	return store->kept_key && strcmp(store->kept_key, key) == 0;
+}
+
+/* is_look: by anybody and by any descriptor, say of a device's node that only root may open, which is
+   no reason to forget a store's counters and the profile that was set. */
+static int find_or_make(struct stores *stores, const struct file_facts *facts, const char *name,
+			const struct peer *peer, bool is_look, struct store **ret_store,
+			struct error *error)
+{
+	*ret_store = store_on(stores, facts->dev);
+	/* Its device number may be another's within the minute. */
+	if (!is_look && *ret_store && (*ret_store)->is_automatic && !(*ret_store)->n_holds &&
+	    !is_same(*ret_store, facts)) {
+		store_let_go(stores, *ret_store);
+		*ret_store = NULL;
+	}
+	if (*ret_store)
+		return 0;
+	return make_for_file(stores, facts, name, peer, ret_store, error);
+}
+
+int stores_for_file(struct stores *stores, const struct file_facts *facts, const char *name,
+		    const struct peer *peer, struct store **ret_store, struct error *error)
+{
+	struct store *store;
+	char what[160];
+	int r;
+
+	r = find_or_make(stores, facts, name, peer, false, &store, error);
+	if (r < 0)
+		return r;
+	(void)snprintf(what, sizeof(what), "file %s", name);
+	r = stores_check_access(stores, store, peer, what, error);
+	if (r == 0)
+		*ret_store = store;
+	return r;
+}
+
+/* ---- asked about ---- */
+
+/* One who asks, on the way through helper and disk. */
+struct query {
+	struct stores *stores;
+	struct stores_asking asking;
+	bool is_set; /* else it is a look */
+	bool has_profile;
+	struct profile profile;
+	struct store *store; /* held while its profile is on the way to the disk */
+	struct work work;
+	struct message message;
+	char path[128]; /* of the descriptor, for the sentence */
+	struct file_facts facts;
+	int result;
+	struct error error;
+};
+
+static void query_done(struct query *query, const char *note)
+{
+	query->asking.on_done(query->store, query->result, query->result < 0 ? &query->error : NULL,
+			      note, query->asking.arg);
+	if (query->store)
+		store_drop(query->store);
+	free(query);
+}
+
+/* How long what can not be kept lasts. */
+static void lasts_note(const struct store *store, const char *why, char *note, size_t size)
+{
+	(void)snprintf(note, size, "store %s: the profile is not kept: %s; it lasts until %s",
+		       store->name, why,
+		       store->is_automatic ? "nobody has used the store for a minute"
+					   : "the daemon ends");
+}
+
+static void on_kept(void *arg, int result, const struct error *error)
+{
+	struct query *query = arg;
+	char note[NOTE_BYTES] = "";
+
+	if (result < 0) {
+		if (query->has_profile)
+			query->store->profile_source = PROFILE_SET;
+		log_warning("store %s: its profile can not be kept: %s", query->store->name,
+			    error->text);
+		lasts_note(query->store, error->text, note, sizeof(note));
+	}
+	query_done(query, note);
+}
+
+static void query_set(struct query *query)
+{
+	struct stores *stores = query->stores;
+	struct store *store = query->store;
+	char note[NOTE_BYTES];
+
+	/* Stores with one key (subvolumes of a btrfs) are one file system. */
+	for (struct store *s = stores->first; s; s = s->next) {
+		if (s != store &&
+		    (!store->kept_key || !s->kept_key || strcmp(s->kept_key, store->kept_key) != 0))
+			continue;
+		s->profile = query->has_profile ? query->profile : s->given_profile;
+		s->profile_source = query->has_profile ? PROFILE_KEPT : s->given_source;
+	}
+	if (!store->kept_key || !stores->kept.dir) {
+		if (query->has_profile)
+			store->profile_source = PROFILE_SET;
+		lasts_note(
+			store,
+			store->kept_key
+				? "there is no state_dir"
+				: "its file system has no UUID, nor its device an id, to know it "
+				  "by after a restart (a [store NAME] in dsaiod.conf gives it "
+				  "one)",
+			note, sizeof(note));
+		query_done(query, query->has_profile ? note : "");
+		return;
+	}
+	query->result = kept_set(&stores->kept, store->kept_key, store->name,
+				 query->has_profile ? &query->profile : NULL, on_kept, query,
+				 &query->error);
+	if (query->result < 0)
+		query_done(query, "");
+}
+
+/* It is known which store, or that there is none. */
+static void query_go_on(struct query *query, struct store *store)
+{
+	if (query->result == 0 && store) { /* one implies the other, which cppcheck can't see */
+		store_hold(store);
+		query->store = store;
+	}
+	if (query->result == 0 && query->is_set)
+		query_set(query);
+	else
+		query_done(query, "");
+}
+
+static void looked_main(struct message *message)
+{
+	struct query *query = container_of(message, struct query, message);
+	struct store *store = NULL;
+
+	if (query->result == 0)
+		query->result = find_or_make(query->stores, &query->facts, query->path,
+					     query->asking.peer, !query->is_set, &store,
+					     &query->error);
+	query_go_on(query, store);
+}
+
+static void look_run(struct work *work)
+{
+	struct query *query = container_of(work, struct query, work);
+	char link[32];
+	ssize_t n;
+
+	/* The name that the kernel has for it: asks no file system. */
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", query->asking.fd);
+	n = readlink(link, query->path, sizeof(query->path) - 1);
+	query->path[n > 0 ? n : 0] = 0;
+	for (char *c = query->path; *c; c++)
+		if (*c < ' ' || *c == 0x7f)
+			*c = '?';
+	query->result = file_look(query->asking.fd, query->path, &query->facts, &query->error);
+	closep(&query->asking.fd);
+	query->message.run = looked_main;
+	inbox_post(query->stores->main_inbox, &query->message);
+}
+
+static int query_start(struct stores *stores, const struct stores_asking *asking, bool is_set,
+		       const struct profile *profile, struct error *error)
+{
+	struct store *store = store_named(stores, asking->name);
+	struct query *query;
+	char served[200];
+
+	if ((asking->name[0] != 0) == (asking->fd >= 0))
+		return error_set_plain(error, -EINVAL,
+				       "store: either its name or a descriptor of something on it "
+				       "is needed, and not both");
+	if (asking->name[0] && !store) {
+		stores_name(stores, served, sizeof(served));
+		return error_set_plain(error, -ENXIO,
+				       "store %.64s: the daemon has none with this name (it serves "
+				       "%s): name one of them, or a file or directory that lies on "
+				       "the one",
+				       asking->name, served);
+	}
+	query = calloc(1, sizeof(*query));
+	if (!query)
+		return error_set(error, -ENOMEM, "store");
+	query->stores = stores;
+	query->asking = *asking;
+	query->is_set = is_set;
+	query->has_profile = profile;
+	if (profile)
+		query->profile = *profile;
+	if (store) {
+		query_go_on(query, store);
+		return 0;
+	}
+	query->work.run = look_run;
+	query->work.about = (struct stuck_about){
+		.what = "check", .file = "(store)", .fd = asking->fd, .who = *asking->who
+	};
+	helper_submit(asking->helper, &query->work);
+	return 0;
+}
+
+int stores_get(struct stores *stores, const struct stores_asking *asking, struct error *error)
+{
+	return query_start(stores, asking, false, NULL, error);
+}
+
+int stores_set_profile(struct stores *stores, const struct stores_asking *asking,
+		       const struct profile *profile, struct error *error)
+{
+	char why[ERROR_TEXT_BYTES - 64];
+
+	if (!peer_is_admin(asking->peer, stores->config))
+		return error_set_plain(
+			error, -EPERM,
+			"profile: only administrators set it (root, the daemon's own user, members "
+			"of admin_group in dsaiod.conf): ask one, or give a handle a profile of "
+			"its own");
+	if (profile && profile_check(profile, why, sizeof(why)) < 0)
+		return error_set_plain(error, -EINVAL, "%s", why);
+	return query_start(stores, asking, true, profile, error);
+}
+
+/* ---- all of them ---- */
+
+/* The kernel has one tmpfs of its own for all; 0, which is no device, if it can not be told. */
+static dev_t memfd_device(void)
+{
+	_cleanup_(closep) int fd = memfd_create("dsaiod", MFD_CLOEXEC);
+	struct stat st;
+
+	return fd >= 0 && fstat(fd, &st) == 0 ? st.st_dev : 0;
+}
+
+static int store_make_configured(struct stores *stores, const struct store_config *config,
+				 struct error *error)
+{
+	_cleanup_(closep) int fd = -1;
+	_cleanup_(mount_deinit) struct mount mount = { 0 };
+	struct file_facts facts;
+	char key[KEPT_KEY_BYTES];
+	struct store *store, *before;
+	int r = store_new(stores->last_id + 1, config, stores->main_inbox, &store, error);
+
+	if (r < 0)
+		return r;
+	stores->last_id++;
+	before = store_on(stores, store->dev);
+	if (before)
+		log_warning("store %s: is on the same device as store %s, which serves all its "
+			    "files",
+			    store->name, before->name);
+	*stores_end(stores) = store;
+
+	/* At the start, and the administrator's own path: it may block. */
+	fd = open(config->path, O_PATH | O_CLOEXEC);
+	if (fd >= 0 && file_look(fd, config->path, &facts, error) == 0) {
+		(void)mount_find(0, facts.mount_id, facts.dev, &mount); /* without: no source */
+		if (key_find(&facts, &mount, key))
+			return store_take_key(stores, store, key) < 0
+				       ? error_set(error, -ENOMEM, "store %s", store->name)
+				       : 0;
+	}
+	kept_key_by_name(store->name, key);
+	return store_take_key(stores, store, key) < 0
+		       ? error_set(error, -ENOMEM, "store %s", store->name)
+		       : 0;
+}
+
+static void stores_deinitp(struct stores **stores)
+{
+	if (*stores)
+		stores_deinit(*stores);
+}
+
+int stores_init(struct stores *stores, const struct config *config, struct event_base *base,
+		struct inbox *main_inbox, struct error *error)
+{
+	_cleanup_(stores_deinitp) struct stores *made = stores;
+	int r;
+
+	*stores = (struct stores){ .config = config, .main_inbox = main_inbox };
+	stores->memfd_dev = memfd_device();
+	r = config->state_dir ? kept_init(&stores->kept, config->state_dir, main_inbox, error) : 0;
+	if (r < 0)
+		return r;
+	if (base) {
+		stores->sweep_event = event_new(base, -1, EV_PERSIST, on_sweep, stores);
+		if (!stores->sweep_event)
+			return error_set(error, -ENOMEM, "stores: event");
+	}
+	for (unsigned i = 0; i < config->n_stores; i++) {
+		struct store_config one = config->stores[i];
+
+		if (one.spin_usec == CONFIG_SPIN_INHERIT)
+			one.spin_usec = config->spin_usec;
+		one.is_multi_user = !config->is_user;
+		r = store_make_configured(stores, &one, error);
+		if (r < 0)
+			return r;
+	}
+	made = NULL;
+	return 0;
+}
+
+int stores_start(struct stores *stores, struct error *error)
+{
+	int r = helper_new("stores", 1, &stores->helper);
+
+	if (r == 0 && stores->kept.dir)
+		r = kept_start(&stores->kept);
+	if (r == 0 && stores->first) /* one that never comes back holds up no other */
+		r = helper_new("probe", stores->config->n_stores, &stores->prober);
+	if (r < 0)
+		return error_set(error, r, "stores");
+	for (struct store *store = stores->first; store; store = store->next)
+		store_probe(store, stores->prober);
+	return 0;
+}
+
+void stores_deinit(struct stores *stores)
+{
+	if (stores->sweep_event)
+		event_free(stores->sweep_event);
+	helper_free(stores->prober);
+	while (stores->first) {
+		struct store *store = stores->first;
+
+		stores->first = store->next;
+		store_free(store);
+	}
+	helper_free(stores->helper);
+	kept_deinit(&stores->kept);
+	*stores = (struct stores){ 0 };
+}

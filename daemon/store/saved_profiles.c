@@ -1,0 +1,352 @@
+#include "daemon/store/saved_profiles.h"
+
+#include "daemon/config/config.h"
+#include "daemon/base/work_queue.h"
+#include "daemon/base/log.h"
+#include "daemon/config/privileges.h"
+#include "proto/util/cleanup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* More would be no kept profile of ours. */
+#define FILE_BYTES_MAX 65536
+/* Far more stores than a host has: what else lies there is not read without end. */
+#define PROFILES_MAX 4096u
+
+struct kept_profile {
+	struct kept_profile *next;
+	char key[KEPT_KEY_BYTES];
+	bool is_there; /* false: not any more, or damaged */
+	bool is_damaged;
+	struct profile profile;
+};
+
+/* One file on its way to the disk. */
+struct writing {
+	struct work work;
+	struct message message;
+	char *dir, *title;
+	struct kept_profile what;
+	struct inbox *main_inbox;
+	int result;
+	struct error error;
+	void (*on_done)(void *arg, int result, const struct error *error);
+	void *arg;
+};
+
+static void dirp_close(DIR **dir)
+{
+	if (*dir)
+		(void)closedir(*dir); /* was only read */
+}
+
+/* ---- keys ---- */
+
+/* Appends text to a key, with what a file name can not have as '_'. */
+static void key_add(char key[KEPT_KEY_BYTES], const char *text)
+{
+	size_t n = strlen(key);
+
+	for (; *text && n < KEPT_KEY_BYTES - 1; text++)
+		key[n++] = strchr(STORE_NAME_LETTERS ":", *text) ? *text : '_';
+	key[n] = 0;
+}
+
+void kept_key_by_uuid(const uint8_t uuid[16], char key[KEPT_KEY_BYTES])
+{
+	int n = snprintf(key, KEPT_KEY_BYTES, "uuid-");
+
+	for (unsigned i = 0; i < 16; i++)
+		n += snprintf(key + n, KEPT_KEY_BYTES - (size_t)n, "%s%02x",
+			      i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+}
+
+void kept_key_by_name(const char *name, char key[KEPT_KEY_BYTES])
+{
+	(void)strcpy(key, "name-");
+	key_add(key, name);
+}
+
+bool kept_key_by_device(dev_t dev, bool is_block_device, char key[KEPT_KEY_BYTES])
+{
+	const char *path = is_block_device ? "/dev/disk/by-id" : "/dev/disk/by-uuid";
+	_cleanup_(dirp_close) DIR *dir = opendir(path);
+	char best[KEPT_KEY_BYTES] = "";
+	const struct dirent *entry;
+	struct stat st;
+
+	/* A device has several ids: always the same of them. */
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.' && fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 &&
+		    S_ISBLK(st.st_mode) && st.st_rdev == dev &&
+		    strlen(entry->d_name) < KEPT_KEY_BYTES - 8 &&
+		    (!best[0] || strcmp(entry->d_name, best) < 0))
+			(void)strcpy(best, entry->d_name);
+	if (!best[0])
+		return false;
+	(void)strcpy(key, is_block_device ? "id-" : "uuid-");
+	key_add(key, best);
+	return true;
+}
+
+/* ---- reading ---- */
+
+/* What is kept under a key, made if need be; NULL without memory. */
+static struct kept_profile *profile_get(struct kept *kept, const char *key)
+{
+	struct kept_profile *p;
+
+	for (p = kept->profiles; p && strcmp(p->key, key) != 0; p = p->next)
+		;
+	if (p)
+		return p;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	(void)snprintf(p->key, sizeof(p->key), "%s", key);
+	p->next = kept->profiles;
+	kept->profiles = p;
+	return p;
+}
+
+static int file_load(struct kept *kept, int dir_fd, const char *name)
+{
+	size_t n = strlen(name);
+	_cleanup_(fclosep) FILE *file = NULL;
+	_cleanup_(closep) int fd = -1;
+	char key[KEPT_KEY_BYTES], path[512];
+	struct kept_profile *p;
+	struct error error;
+	struct stat st;
+
+	if (n <= 5 || name[0] == '.' || strcmp(name + n - 5, ".conf") != 0 ||
+	    n - 5 >= KEPT_KEY_BYTES)
+		return 0; /* not ours */
+	(void)snprintf(key, sizeof(key), "%.*s", (int)(n - 5), name);
+	(void)snprintf(path, sizeof(path), "%s/%s", kept->dir, name);
+	p = profile_get(kept, key);
+	if (!p)
+		return -ENOMEM;
+	fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= FILE_BYTES_MAX)
+		file = fdopen(fd, "re");
+	if (file)
+		(void)TAKE_FD(fd); /* the stream's */
+	if (file && config_read_profile(file, path, &p->profile, &error) == 0) {
+		p->is_there = true;
+		return 0;
+	}
+	p->is_damaged = true;
+	log_warning("kept profile %s: is ignored: %s", path,
+		    file ? error.text : "can not be read, or is no file of this daemon's");
+	return 0;
+}
+
+int kept_init(struct kept *kept, const char *dir_path, struct inbox *main_inbox,
+	      struct error *error)
+{
+	_cleanup_(dirp_close) DIR *dir = NULL;
+	const struct dirent *entry;
+	unsigned n = 0;
+
+	*kept = (struct kept){ .dir = strdup(dir_path), .main_inbox = main_inbox };
+	if (!kept->dir)
+		return error_set(error, -ENOMEM, "kept profiles");
+	dir = opendir(dir_path);
+	if (!dir) {
+		if (errno != ENOENT)
+			log_warning("kept profiles: %s: %s: none is read", dir_path,
+				    strerrordesc_np(errno));
+		return 0;
+	}
+	while (n < PROFILES_MAX && (entry = readdir(dir))) {
+		n++;
+		if (file_load(kept, dirfd(dir), entry->d_name) < 0) {
+			kept_deinit(kept);
+			return error_set(error, -ENOMEM, "kept profiles");
+		}
+	}
+	return 0;
+}
+
+int kept_start(struct kept *kept)
+{
+	return helper_new("kept", 1, &kept->helper);
+}
+
+void kept_deinit(struct kept *kept)
+{
+	helper_free(kept->helper);
+	while (kept->profiles) {
+		struct kept_profile *p = kept->profiles;
+
+		kept->profiles = p->next;
+		free(p);
+	}
+	free(kept->dir);
+	*kept = (struct kept){ 0 };
+}
+
+const struct profile *kept_find(const struct kept *kept, const char *key)
+{
+	for (const struct kept_profile *p = kept->profiles; p; p = p->next)
+		if (p->is_there && strcmp(p->key, key) == 0)
+			return &p->profile;
+	return NULL;
+}
+
+/* ---- writing, on the helper's thread ---- */
+
+/* Makes the directory and what is missing above it. */
+static int dir_make(const char *path)
+{
+	_cleanup_(freep) char *copy = strdup(path);
+
+	if (!copy)
+		return -ENOMEM;
+	for (char *slash = copy + 1; (slash = strchr(slash, '/')); slash++) {
+		*slash = 0;
+		(void)mkdir(copy, 0755); /* what is wrong with it the last one tells */
+		*slash = '/';
+	}
+	return mkdir(copy, 0700) == 0 || errno == EEXIST ? 0 : -errno;
+}
+
+static int bytes_write(int dir_fd, const char *name, const char *text)
+{
+	_cleanup_(closep) int fd = -1;
+	size_t len = strlen(text);
+	ssize_t n;
+
+	(void)unlinkat(dir_fd, name, 0); /* of a daemon that died over it */
+	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	n = write(fd, text, len);
+	if (n < 0 || fsync(fd) < 0)
+		return -errno;
+	return (size_t)n == len ? 0 : -ENOSPC;
+}
+
+static char *profile_text(const struct writing *writing)
+{
+	const struct profile *p = &writing->what.profile;
+	char *text;
+
+	if (asprintf(
+		    &text,
+		    "# The profile of store %s, as an administrator has set it (dsaioctl profile).\n"
+		    "[profile]\n"
+		    "block_size = %" PRIu32 "\n"
+		    "queue_depth = %" PRIu32 "\n"
+		    "single_submit = %s\n"
+		    "overlap_events = %s\n"
+		    "intra_op_parallelism = %" PRIu32 "\n",
+		    writing->title, p->block_size, p->queue_depth, p->single_submit ? "yes" : "no",
+		    p->overlap_events ? "yes" : "no", p->intra_op_parallelism) < 0)
+		return NULL;
+	return text;
+}
+
+static int file_write(const struct writing *writing, struct error *error)
+{
+	const char *key = writing->what.key, *dir = writing->dir;
+	char name[KEPT_KEY_BYTES + 8], temporary[KEPT_KEY_BYTES + 8], aside[KEPT_KEY_BYTES + 16];
+	_cleanup_(freep) char *text = NULL;
+	_cleanup_(closep) int dir_fd = -1;
+	int r;
+
+	(void)snprintf(name, sizeof(name), "%s.conf", key);
+	(void)snprintf(temporary, sizeof(temporary), ".%s.tmp", key);
+	(void)snprintf(aside, sizeof(aside), "%s.conf.damaged", key);
+	r = writing->what.is_there ? dir_make(dir) : 0;
+	if (r < 0)
+		return error_set(error, r, "%s: making the directory", dir);
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir_fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !writing->what.is_there)
+		return 0; /* nothing was ever kept */
+	if (dir_fd < 0)
+		return error_set(error, -errno, "%s", dir);
+
+	if (writing->what.is_damaged && renameat(dir_fd, name, dir_fd, aside) == 0)
+		log_notice("kept profile %s/%s: is put aside as %s", dir, name, aside);
+	if (writing->what.is_there) {
+		text = profile_text(writing);
+		if (!text)
+			return error_set(error, -ENOMEM, "%s/%s", dir, name);
+		r = bytes_write(dir_fd, temporary, text);
+		if (r == 0 && renameat(dir_fd, temporary, dir_fd, name) < 0)
+			r = -errno;
+		if (r < 0) {
+			(void)unlinkat(dir_fd, temporary, 0); /* nobody reads it */
+			return error_set(error, r, "%s/%s", dir, name);
+		}
+	} else if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT) {
+		return error_set(error, -errno, "%s/%s: removing it", dir, name);
+	}
+	if (fsync(dir_fd) < 0)
+		return error_set(error, -errno, "%s: fsync", dir);
+	return 0;
+}
+
+static void writing_free(struct writing *writing)
+{
+	if (!writing)
+		return;
+	free(writing->dir);
+	free(writing->title);
+	free(writing);
+}
+
+static void written_main(struct message *message)
+{
+	struct writing *writing = container_of(message, struct writing, message);
+
+	writing->on_done(writing->arg, writing->result,
+			 writing->result < 0 ? &writing->error : NULL);
+	writing_free(writing);
+}
+
+static void write_run(struct work *work)
+{
+	struct writing *writing = container_of(work, struct writing, work);
+
+	privileges_own_files();
+	writing->result = file_write(writing, &writing->error);
+	writing->message.run = written_main;
+	inbox_post(writing->main_inbox, &writing->message);
+}
+
+int kept_set(struct kept *kept, const char *key, const char *title, const struct profile *profile,
+	     void (*on_done)(void *arg, int result, const struct error *error), void *arg,
+	     struct error *error)
+{
+	struct kept_profile *p = profile_get(kept, key);
+	struct writing *writing = calloc(1, sizeof(*writing));
+
+	if (writing) {
+		writing->dir = strdup(kept->dir);
+		writing->title = strdup(title);
+	}
+	if (!p || !writing || !writing->dir || !writing->title) {
+		writing_free(writing);
+		return error_set(error, -ENOMEM, "kept profile %s", key);
+	}
+	p->is_there = profile;
+	if (profile)
+		p->profile = *profile;
+	writing->what = *p;
+	p->is_damaged = false; /* what is damaged is put aside by this one */
+	writing->main_inbox = kept->main_inbox;
+	writing->on_done = on_done;
+	writing->arg = arg;
+	writing->work.run = write_run;
+	helper_submit(kept->helper, &writing->work);
+	return 0;
+}

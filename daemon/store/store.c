@@ -1,0 +1,316 @@
+#include "daemon/store/store.h"
+
+#include "daemon/engine/engine.h"
+#include "daemon/base/work_queue.h"
+#include "daemon/lane/lane.h"
+#include "daemon/base/log.h"
+#include "daemon/config/privileges.h"
+#include "proto/util/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* The deepest profile fits one lane, if fs.aio-max-nr allows. */
+#define LANE_DEPTH 4096u
+/* Less would not keep a device busy. */
+#define LANE_DEPTH_MIN 32u
+/* Syncs and pieces of one user on one store that may be under way at once: a guess. */
+#define HELPER_THREADS 8u
+/* And further ones where helper threads are the engine: for two channels at their full depth, so that
+   one whose blocks never come back does not hold up the others of its user. */
+#define HELPER_FURTHER (2 * STORE_HELPER_DEPTH - HELPER_THREADS)
+
+struct store_helper {
+	struct store_helper *next;
+	uid_t uid;
+	unsigned n_users;
+	struct helper *helper;
+};
+
+const char *store_fs_name(uint64_t magic)
+{
+	static const struct {
+		uint64_t magic;
+		const char *name;
+	} names[] = {
+		{ EXT4_SUPER_MAGIC, "ext4" },	{ 0x58465342, "xfs" },
+		{ BTRFS_SUPER_MAGIC, "btrfs" }, { 0xf2f52010, "f2fs" },
+		{ 0x2fc12fc1, "zfs" },		{ TMPFS_MAGIC, "tmpfs" },
+		{ 0x65735546, "fuse" },		{ OVERLAYFS_SUPER_MAGIC, "overlayfs" },
+		{ NFS_SUPER_MAGIC, "nfs" },	{ 0xff534d42, "cifs" },
+		{ 0xfe534d42, "smb" },		{ 0x00c36400, "ceph" },
+		{ 0x01021997, "9p" },		{ 0x0bd00bd0, "lustre" },
+		{ 0x858458f6, "ramfs" },	{ HUGETLBFS_MAGIC, "hugetlbfs" },
+		{ 0xca451a4e, "bcachefs" },	{ 0x4244, "hfs" },
+		{ MSDOS_SUPER_MAGIC, "vfat" },	{ 0x2011bab0, "exfat" },
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (names[i].magic == magic)
+			return names[i].name;
+	return "other";
+}
+
+/* A larger block of a raw block device becomes several requests, and RWF_NOWAIT refuses it. */
+#define RAW_NOWAIT_BYTES (1u << 20)
+
+/*
+ * The largest block that the device takes in one request.  The kernel would split a larger one and
+ * may have to wait between the parts, so RWF_NOWAIT refuses it.  Stores without a device (tmpfs, btrfs,
+ * network file systems) have no such limit.
+ */
+static uint32_t whole_bytes(dev_t dev, const char *fs_type)
+{
+	static const char *const paths[] = {
+		"/sys/dev/block/%u:%u/queue/max_sectors_kb",
+		"/sys/dev/block/%u:%u/../queue/max_sectors_kb", /* of a partition */
+	};
+	uint32_t most = strcmp(fs_type, "block device") == 0 ? RAW_NOWAIT_BYTES
+							     : PROFILE_BLOCK_SIZE_MAX;
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+		_cleanup_(fclosep) FILE *file = NULL;
+		char path[80];
+		uint32_t kib;
+
+		(void)snprintf(path, sizeof(path), paths[i], major(dev), minor(dev));
+		file = fopen(path, "re");
+		if (file && fscanf(file, "%" SCNu32, &kib) == 1 && kib >= 4 && kib < most >> 10)
+			return (kib << 10) & ~(uint32_t)4095;
+	}
+	return most;
+}
+
+static void store_freep(struct store **store)
+{
+	store_free(*store);
+}
+
+int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, const char *fs_type,
+		 struct inbox *main_inbox, struct store **ret_store, struct error *error)
+{
+	_cleanup_(store_freep) struct store *store = calloc(1, sizeof(*store));
+
+	if (!store)
+		return error_set(error, -ENOMEM, "store %s", config->name);
+	inodes_init(&store->inodes);
+	store->id = id;
+	store->dev = dev;
+	store->profile = store->given_profile = config->profile;
+	store->profile_source = store->given_source = config->has_profile ? PROFILE_CONFIGURED
+									  : PROFILE_DEFAULTED;
+	store->engine = config->engine ? config->engine : &engine_libaio;
+	store->spin_usec = config->spin_usec;
+	store->window_bytes = config->window_bytes;
+	store->max_lanes = config->max_lanes;
+	store->access = config->access;
+	store->is_multi_user = config->is_multi_user;
+	store->whole_bytes = whole_bytes(dev, fs_type);
+	store->main_inbox = main_inbox;
+	store->unused_since_nsec = clock_nsec();
+	(void)snprintf(store->fs_type, sizeof(store->fs_type), "%s", fs_type);
+	store->name = strdup(config->name);
+	store->path = strdup(config->path);
+	if (!store->name || !store->path)
+		return error_set(error, -ENOMEM, "store %s", config->name);
+	atomic_init(&store->is_blocking, probe_judge(NULL, fs_type, store->probe.text_before));
+	atomic_init(&store->probe.is_done, false);
+	*ret_store = TAKE_PTR(store);
+	return 0;
+}
+
+int store_new(uint32_t id, const struct store_config *config, struct inbox *main_inbox,
+	      struct store **ret_store, struct error *error)
+{
+	struct stat st;
+	struct statfs fs;
+
+	if (stat(config->path, &st) < 0)
+		return error_set(
+			error, -errno,
+			"store %s: %s: name a directory on the file system, or a block device",
+			config->name, config->path);
+	if (S_ISBLK(st.st_mode))
+		return store_new_on(id, config, st.st_rdev, "block device", main_inbox, ret_store,
+				    error);
+	if (!S_ISDIR(st.st_mode))
+		return error_set(error, -ENOTDIR,
+				 "store %s: %s: neither a directory nor a block device",
+				 config->name, config->path);
+	if (statfs(config->path, &fs) < 0)
+		return error_set(error, -errno, "store %s: %s: statfs", config->name, config->path);
+	return store_new_on(id, config, st.st_dev, store_fs_name((uint64_t)fs.f_type), main_inbox,
+			    ret_store, error);
+}
+
+/* On a helper thread. */
+static void probe_run(struct work *work)
+{
+	struct store *store = container_of(work, struct store, probe.work);
+	struct store_probe *p = &store->probe;
+	struct probe probe;
+	bool is_blocking;
+
+	privileges_own_files();
+	probe_measure(store->path, strcmp(store->fs_type, "block device") == 0, &probe);
+	is_blocking = probe_judge(&probe, store->fs_type, p->text);
+	atomic_store_explicit(&store->is_blocking, is_blocking, memory_order_relaxed);
+	atomic_store_explicit(&p->is_done, true, memory_order_release);
+	if (is_blocking)
+		log_notice("store %s: helper threads are its engine: %s", store->name, p->text);
+}
+
+void store_probe(struct store *store, struct helper *helper)
+{
+	if (strcmp(store->fs_type, "tmpfs") == 0)
+		return;
+	store->probe.work.run = probe_run;
+	store->probe.work.about = (struct stuck_about){
+		.what = "probe",
+		.file = store->path,
+		.fd = -1,
+		.dev = store->dev,
+		.who = { .uid = geteuid() },
+	};
+	helper_submit(helper, &store->probe.work);
+}
+
+const char *store_engine_text(const struct store *store)
+{
+	/* acquire: pairs with the release in probe_run() */
+	return atomic_load_explicit(&store->probe.is_done, memory_order_acquire)
+		       ? store->probe.text
+		       : store->probe.text_before;
+}
+
+void store_free(struct store *store)
+{
+	if (!store)
+		return;
+	assert(!store->helpers && !store->n_holds);
+	for (uint32_t i = 0; i < store->n_lanes; i++)
+		lane_stop(store->lanes[i]);
+	for (uint32_t i = 0; i < store->n_lanes; i++)
+		lane_free(store->lanes[i]);
+	inodes_deinit(&store->inodes);
+	free(store->kept_key);
+	free(store->name);
+	free(store->path);
+	free(store);
+}
+
+/* Unless told otherwise: one core is the client's; more lanes than cores only fight. */
+static uint32_t max_lanes(const struct store *store)
+{
+	cpu_set_t set;
+	long n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
+							      : sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (store->max_lanes)
+		return store->max_lanes < STORE_LANES_MAX ? store->max_lanes : STORE_LANES_MAX;
+	n = n > 1 ? n - 1 : 1;
+	return n < (long)STORE_LANES_MAX ? (uint32_t)n : STORE_LANES_MAX;
+}
+
+int store_start_lanes(struct store *store, const struct profile *profile, struct error *error)
+{
+	uint32_t want = profile->intra_op_parallelism;
+
+	if (want > max_lanes(store))
+		want = max_lanes(store);
+	while (store->n_lanes < want) {
+		struct lane_config config = {
+			.store = store,
+			.index = store->n_lanes,
+			.home = store->n_lanes ? store->lanes[0] : NULL,
+			.engine = store->engine,
+			.depth = store->n_lanes ? store_lane_depth(store) : LANE_DEPTH,
+			.depth_min = LANE_DEPTH_MIN,
+			.park_nsec = LANE_PARK_NSEC,
+			.idle_bells_max = LANE_IDLE_BELLS_MAX,
+		};
+		struct lane *lane;
+		int r = lane_start(&config, &lane, error);
+
+		if (r < 0 && store->n_lanes == 0)
+			return r;
+		if (r < 0) {
+			log_warning("store %s: %u of %u lanes: %s", store->name, store->n_lanes,
+				    want, error->text);
+			return 0;
+		}
+		if (config.home && lane_add_worker(config.home, lane) < 0) {
+			lane_stop(lane);
+			lane_free(lane);
+			return 0; /* slower, not wrong */
+		}
+		store->lanes[store->n_lanes++] = lane;
+	}
+	return 0;
+}
+
+uint32_t store_block_bytes(const struct store *store, const struct profile *profile)
+{
+	if (store_is_blocking(store) || !store->is_multi_user ||
+	    profile->block_size < store->whole_bytes)
+		return profile->block_size;
+	return store->whole_bytes;
+}
+
+uint32_t store_lane_depth(const struct store *store)
+{
+	return store->n_lanes ? lane_depth(store->lanes[0]) : 0;
+}
+
+int store_take_helper(struct store *store, uid_t uid, struct helper **ret_helper)
+{
+	_cleanup_(freep) struct store_helper *new = NULL;
+	struct store_helper *h;
+	int r;
+
+	for (h = store->helpers; h && h->uid != uid; h = h->next)
+		;
+	if (!h) {
+		new = calloc(1, sizeof(*new));
+		if (!new)
+			return -ENOMEM;
+		r = helper_new_deep("store", HELPER_THREADS, HELPER_FURTHER, &new->helper);
+		if (r < 0)
+			return r;
+		h = TAKE_PTR(new);
+		h->uid = uid;
+		h->next = store->helpers;
+		store->helpers = h;
+	}
+	h->n_users++;
+	*ret_helper = h->helper;
+	return 0;
+}
+
+void store_give_helper(struct store *store, uid_t uid)
+{
+	for (struct store_helper **p = &store->helpers; *p; p = &(*p)->next) {
+		struct store_helper *h = *p;
+
+		if (h->uid != uid)
+			continue;
+		assert(h->n_users > 0);
+		if (--h->n_users == 0) {
+			*p = h->next;
+			helper_free(h->helper);
+			free(h);
+		}
+		return;
+	}
+	assert(false && "the helper was taken");
+}

@@ -1,0 +1,166 @@
+/*
+ * A store: a file system (named by a directory on it) or a raw block device that the daemon
+ * serves, with its own lanes.  A file belongs to it by its device number.
+ *
+ * Its first lane is the home of all its channels and alone schedules; further ones start when a
+ * handle asks for more parallelism, at most cores - 1.
+ *
+ * Main thread.
+ */
+#ifndef DSAIO_DAEMON_STORE_STORE_H
+#define DSAIO_DAEMON_STORE_STORE_H
+
+#include "daemon/base/error.h"
+#include "daemon/object/file.h"
+#include "daemon/base/mailbox.h"
+#include "daemon/base/work_queue.h"
+#include "daemon/control/peer.h"
+#include "daemon/store/probe.h"
+#include "daemon/account/metrics.h"
+#include "proto/util/cpu.h"
+#include "proto/profile.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct engine_ops;
+struct lane;
+
+#define STORE_LANES_MAX 64u
+
+/* Blocks of one channel that helper threads have at a time where these are the engine: the default
+   profile's queue depth.  Deeper ones are served so deep: each thread costs some 20 KiB. */
+#define STORE_HELPER_DEPTH 128u
+
+struct store_config {
+	const char *name;
+	const char *path;   /* a directory or a block device */
+	unsigned path_line; /* of the configuration file; 0: an option names it */
+	struct profile profile;
+	bool has_profile; /* some of it is given */
+	const struct engine_ops *engine;
+	uint32_t spin_usec;    /* how long lanes spin before they sleep; 0: not at all */
+	uint64_t window_bytes; /* the window's most; 0: what profiles say */
+	uint32_t max_lanes;    /* 0: one less than there are cores */
+	struct access access;  /* whom it serves; borrowed by the store */
+	bool is_multi_user;    /* its users need not trust each other: see struct store */
+};
+
+/* Where a store's profile is from: what stands lower goes before. */
+enum profile_source {
+	PROFILE_DEFAULTED,
+	PROFILE_CONFIGURED,
+	PROFILE_KEPT, /* an administrator has set it */
+	PROFILE_SET,  /* the same, and it can not be kept */
+};
+
+struct store {
+	struct store *next; /* in the list of struct stores */
+	uint32_t id;	    /* from 1 */
+	char *name, *path;
+	char fs_type[16];
+	dev_t dev;
+	struct profile profile;
+	enum profile_source profile_source;
+	struct profile given_profile; /* the configuration's, or the default */
+	enum profile_source given_source;
+	char *kept_key; /* under which a profile is kept; NULL: it has no name */
+	const struct engine_ops *engine;
+	uint32_t spin_usec;
+	uint64_t window_bytes;
+	_Atomic uint64_t now_window_bytes; /* home lane: as it is; relaxed */
+	uint32_t max_lanes;
+	struct access access; /* borrowed */
+	/*
+	 * Its clients may be of several users.  A client can make a direct op wait for as long as it
+	 * wants: another process of its own holds the inode's lock.  So no block of such a store waits in
+	 * io_submit, not even while one client is alone: the next one could not be served.
+	 */
+	bool is_multi_user;
+	uint32_t whole_bytes; /* the largest block that its device takes in one request */
+	bool is_automatic;
+	uid_t made_for;		    /* an automatic one: whose file asked for it first */
+	uint32_t n_holds;	    /* files on it, and sessions' shares of it */
+	uint32_t n_shares;	    /* sessions that have files or channels there */
+	uint64_t unused_since_nsec; /* with n_holds 0 */
+	struct inbox *main_inbox;   /* borrowed: where lanes report */
+	struct lane *lanes[STORE_LANES_MAX];
+	uint32_t n_lanes;   /* running; 0 before the first channel */
+	struct stats stats; /* of all channels that are gone and that are there; home lane writes */
+	struct store_helper *helpers; /* of its users */
+	/* Whether helper threads are its engine, since io_submit would wait.  The main thread writes,
+	   then the probe's; lanes read, relaxed: either way every block is done. */
+	_Atomic bool is_blocking;
+	struct store_probe {
+		struct work work;
+		char text_before[PROBE_TEXT_BYTES]; /* why, before it is measured, */
+		char text[PROBE_TEXT_BYTES];	    /* and since */
+		_Atomic bool is_done;		    /* text is there: release, acquire */
+	} probe;
+	struct inodes inodes; /* of all files on it */
+};
+
+/* The name of a file system by its f_type; "other" of those that nobody asked for yet. */
+const char *store_fs_name(uint64_t magic);
+
+/*
+ * Looks at path and makes the store; no lane yet.  Copies config's strings.
+ * Returns 0, or a negative errno with a sentence (-ENOENT: no such directory, -ENOTDIR, ...).
+ */
+int store_new(uint32_t id, const struct store_config *config, struct inbox *main_inbox,
+	      struct store **ret_store, struct error *error);
+/* The same without a look: the device is known.  fs_type: what status says.  0 or -ENOMEM. */
+int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, const char *fs_type,
+		 struct inbox *main_inbox, struct store **ret_store, struct error *error);
+/* Stops the lanes, which must have no channel any more.  NULL is fine. */
+void store_free(struct store *store);
+
+/*
+ * Measures, on a thread of this helper's, whether io_submit waits there; until that is known, and
+ * where it can not be, the kind of file system decides.  Free the helper before the store.
+ */
+void store_probe(struct store *store, struct helper *helper);
+static inline bool store_is_blocking(const struct store *store)
+{
+	return atomic_load_explicit(&store->is_blocking, memory_order_relaxed);
+}
+/* Why it is, or is not: the end of a sentence. */
+const char *store_engine_text(const struct store *store);
+
+/* An automatic store that nobody holds goes away after a while (stores.h). */
+static inline void store_hold(struct store *store)
+{
+	store->n_holds++;
+}
+static inline void store_drop(struct store *store)
+{
+	if (--store->n_holds == 0)
+		store->unused_since_nsec = clock_nsec();
+}
+
+/*
+ * Sees to it that lanes for this profile run: at least one, at most intra_op_parallelism
+ * and what the configuration allows.
+ * Returns 0 if at least the home lane runs; else -EAGAIN (aio-max-nr is used up; the sentence
+ * says what to raise) or what thread creation says.
+ */
+int store_start_lanes(struct store *store, const struct profile *profile, struct error *error);
+
+static inline struct lane *store_home(const struct store *store)
+{
+	return store->lanes[0];
+}
+
+/* The size of blocks that the store transfers for a profile, while one client uses it. */
+uint32_t store_block_bytes(const struct store *store, const struct profile *profile);
+
+/* Blocks that a lane's engine queue holds; 0 without lanes. */
+uint32_t store_lane_depth(const struct store *store);
+
+/* The helper threads for what a user's ops may block in on this store (syncs, pieces); counted. */
+int store_take_helper(struct store *store, uid_t uid, struct helper **ret_helper);
+void store_give_helper(struct store *store, uid_t uid);
+
+#endif
