@@ -265,7 +265,7 @@ static struct event_base *base_new(void)
 
 	if (!config)
 		return NULL;
-	/* Only this thread touches it; others write to the inbox's eventfd. */
+	/* Only this thread touches it; others write to the mailbox's eventfd. */
 	if (event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK) == 0)
 		base = event_base_new_with_config(config);
 	event_config_free(config);

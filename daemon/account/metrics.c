@@ -22,21 +22,21 @@ static uint64_t bucket_end(unsigned bucket)
 	return ((UINT64_C(8) + bucket % 8 + 1) << (log2 - 3)) - 1;
 }
 
-void stats_add_latency(struct stats *stats, uint64_t nsec)
+void metrics_add_latency(struct metrics *metrics, uint64_t nsec)
 {
-	_Atomic uint32_t *count = &stats->latency[bucket_of(nsec)];
+	_Atomic uint32_t *count = &metrics->latency[bucket_of(nsec)];
 
 	/* relaxed: one writer, and a reader may be a moment behind */
 	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 }
 
-uint64_t stats_percentile(const struct stats *stats, double share)
+uint64_t metrics_percentile(const struct metrics *metrics, double share)
 {
 	uint64_t n = 0, want;
 
 	for (unsigned i = 0; i < STATS_BUCKETS; i++)
-		n += atomic_load_explicit(&stats->latency[i], memory_order_relaxed);
+		n += atomic_load_explicit(&metrics->latency[i], memory_order_relaxed);
 	if (!n)
 		return 0;
 	want = (uint64_t)((double)n * share);
@@ -44,7 +44,7 @@ uint64_t stats_percentile(const struct stats *stats, double share)
 		want = n - 1;
 	n = 0;
 	for (unsigned i = 0; i < STATS_BUCKETS; i++) {
-		n += atomic_load_explicit(&stats->latency[i], memory_order_relaxed);
+		n += atomic_load_explicit(&metrics->latency[i], memory_order_relaxed);
 		if (n > want)
 			return bucket_end(i);
 	}

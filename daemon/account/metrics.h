@@ -12,7 +12,7 @@
 
 #define STATS_BUCKETS 320u /* 8 for each power of two up to 2^40 nsec: 18 minutes */
 
-struct stats {
+struct metrics {
 	_Atomic uint64_t reads, writes, fsyncs, errors, read_bytes, write_bytes;
 	_Atomic uint64_t open_ops, blocks_in_flight, bytes_in_flight;
 	/* Of a store: blocks and pieces started so far, and how many were in flight, over time. */
@@ -23,19 +23,19 @@ struct stats {
 };
 
 /* Adds to a counter that only this thread writes. */
-static inline void stats_add(_Atomic uint64_t *counter, uint64_t n)
+static inline void metrics_add(_Atomic uint64_t *counter, uint64_t n)
 {
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
 			      memory_order_relaxed);
 }
-static inline uint64_t stats_get(const _Atomic uint64_t *counter)
+static inline uint64_t metrics_get(const _Atomic uint64_t *counter)
 {
 	return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-void stats_add_latency(struct stats *stats, uint64_t nsec);
+void metrics_add_latency(struct metrics *metrics, uint64_t nsec);
 
 /* The latency that the given share of ops (0 to 1) did not pass, in nsec; 0 if there was no op. */
-uint64_t stats_percentile(const struct stats *stats, double share);
+uint64_t metrics_percentile(const struct metrics *metrics, double share);
 
 #endif

@@ -20,18 +20,18 @@
 
 /*
  * is_watching: the main thread has been told of a call, or has a timer for one; only it ends that,
- * when none is left that was not told.  So a call costs it one wake-up at most, per STUCK_NSEC.
+ * when none is left that was not told.  So a call costs it one wake-up at most, per HUNG_NSEC.
  */
 static struct {
 	pthread_mutex_t lock;
 	/* under lock */
-	struct stuck *first; /* newest first */
+	struct hung *first; /* newest first */
 	uint64_t last_number;
-	struct inbox *inbox; /* NULL: before stuck_init() */
+	struct mailbox *mailbox; /* NULL: before hung_init() */
 	bool is_watching;
 	bool is_stopping;
 	struct message message;
-	struct stuck_watch *first_watch;
+	struct hung_watch *first_watch;
 	bool is_asked; /* watch_message is under way, or watch_event will come */
 	struct message watch_message;
 	struct log_limit log_limit;
@@ -56,8 +56,8 @@ static uint64_t fd_mount_id(int fd)
 	return id;
 }
 
-static void stuck_init_call(struct stuck *s, const struct stuck_about *about, uint64_t since_nsec,
-			    uint64_t limit_nsec)
+static void hung_init_call(struct hung *s, const struct hung_about *about, uint64_t since_nsec,
+			   uint64_t limit_nsec)
 {
 	s->about = *about;
 	s->since_nsec = since_nsec;
@@ -68,7 +68,7 @@ static void stuck_init_call(struct stuck *s, const struct stuck_about *about, ui
 }
 
 /* Under the lock. */
-static void stuck_push(struct stuck *s)
+static void hung_push(struct hung *s)
 {
 	s->number = ++stuck.last_number;
 	s->prev_next = &stuck.first;
@@ -76,24 +76,24 @@ static void stuck_push(struct stuck *s)
 	if (s->next)
 		s->next->prev_next = &s->next;
 	stuck.first = s;
-	if (stuck.inbox && !stuck.is_watching) {
+	if (stuck.mailbox && !stuck.is_watching) {
 		stuck.is_watching = true;
-		inbox_post(stuck.inbox, &stuck.message);
+		mailbox_post(stuck.mailbox, &stuck.message);
 	}
 }
 
-void stuck_begin(struct stuck *s, const struct stuck_about *about)
+void hung_begin(struct hung *s, const struct hung_about *about)
 {
-	stuck_init_call(s, about, clock_nsec(), STUCK_NSEC);
+	hung_init_call(s, about, clock_nsec(), HUNG_NSEC);
 	if (!about->mount_id)
 		s->about.mount_id = fd_mount_id(about->fd);
 	(void)pthread_mutex_lock(&stuck.lock); /* of the default kind: cannot fail */
-	stuck_push(s);
+	hung_push(s);
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
 /* "user 7: client 3", or without the client if there is no session. */
-static const char *who_title(const struct stuck_who *who, char text[WHO_BYTES])
+static const char *who_title(const struct hung_who *who, char text[WHO_BYTES])
 {
 	if (who->client)
 		(void)snprintf(text, WHO_BYTES, "user %u: client %" PRIu32, who->uid, who->client);
@@ -103,7 +103,7 @@ static const char *who_title(const struct stuck_who *who, char text[WHO_BYTES])
 }
 
 /* Under the lock. */
-static void stuck_pop(struct stuck *s)
+static void hung_pop(struct hung *s)
 {
 	char who[WHO_BYTES];
 
@@ -116,16 +116,16 @@ static void stuck_pop(struct stuck *s)
 			   (clock_nsec() - s->since_nsec) / NSEC_PER_SEC);
 }
 
-void stuck_end(struct stuck *s)
+void hung_end(struct hung *s)
 {
 	(void)pthread_mutex_lock(&stuck.lock);
-	stuck_pop(s);
+	hung_pop(s);
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
 /* ---- watches ---- */
 
-void stuck_watch_add(struct stuck_watch *watch, const struct stuck_about *about)
+void hung_watch_add(struct hung_watch *watch, const struct hung_about *about)
 {
 	watch->about = *about;
 	(void)pthread_mutex_lock(&stuck.lock);
@@ -137,32 +137,32 @@ void stuck_watch_add(struct stuck_watch *watch, const struct stuck_about *about)
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
-void stuck_watch_remove(struct stuck_watch *watch)
+void hung_watch_remove(struct hung_watch *watch)
 {
 	(void)pthread_mutex_lock(&stuck.lock);
 	*watch->prev_next = watch->next;
 	if (watch->next)
 		watch->next->prev_next = watch->prev_next;
-	if (watch->stuck_since_nsec)
-		stuck_pop(&watch->stuck);
+	if (watch->hung_since_nsec)
+		hung_pop(&watch->stuck);
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
 /* Asks the main thread to look: once for all lanes, and again only after it has looked. */
-static void watch_ask(struct stuck_watch *watch)
+static void watch_ask(struct hung_watch *watch)
 {
 	(void)pthread_mutex_lock(&stuck.lock);
-	if (stuck.inbox) {
+	if (stuck.mailbox) {
 		atomic_store(&watch->is_watched, true);
 		if (!stuck.is_asked) {
 			stuck.is_asked = true;
-			inbox_post(stuck.inbox, &stuck.watch_message);
+			mailbox_post(stuck.mailbox, &stuck.watch_message);
 		}
 	}
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
-void stuck_enter(struct stuck_watch *watch, const struct stuck_who *who)
+void hung_enter(struct hung_watch *watch, const struct hung_who *who)
 {
 	/* relaxed: the store of since_nsec releases them */
 	atomic_store_explicit(&watch->uid, who->uid, memory_order_relaxed);
@@ -173,7 +173,7 @@ void stuck_enter(struct stuck_watch *watch, const struct stuck_who *who)
 		watch_ask(watch);
 }
 
-void stuck_leave(struct stuck_watch *watch)
+void hung_leave(struct hung_watch *watch)
 {
 	/* relaxed: a call that seems to last a moment longer is no harm */
 	atomic_store_explicit(&watch->since_nsec, 0, memory_order_relaxed);
@@ -200,7 +200,7 @@ static void tell_way_out(const struct mount *mount, uid_t uid, char *text, size_
 			uid);
 }
 
-static void place_find(const struct stuck_about *about, struct stuck_place *place)
+static void place_find(const struct hung_about *about, struct hung_place *place)
 {
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	int r;
@@ -230,10 +230,10 @@ static void place_find(const struct stuck_about *about, struct stuck_place *plac
 }
 
 /* A client's mounts may be many, and are read once for each call that lasts. */
-static void place_keep(uint64_t number, const struct stuck_place *place)
+static void place_keep(uint64_t number, const struct hung_place *place)
 {
 	(void)pthread_mutex_lock(&stuck.lock);
-	for (struct stuck *s = stuck.first; s; s = s->next)
+	for (struct hung *s = stuck.first; s; s = s->next)
 		if (s->number == number) { /* else it has come back */
 			s->place = *place;
 			s->has_place = true;
@@ -242,36 +242,36 @@ static void place_keep(uint64_t number, const struct stuck_place *place)
 }
 
 /* s: a copy. */
-static void tell(struct stuck *s, uint64_t now_nsec, struct stuck_told *told)
+static void tell(struct hung *s, uint64_t now_nsec, struct hung_told *told)
 {
 	if (!s->has_place) {
 		place_find(&s->about, &s->place);
 		place_keep(s->number, &s->place);
 	}
-	*told = (struct stuck_told){ .who = s->about.who, .what = s->about.what };
+	*told = (struct hung_told){ .who = s->about.who, .what = s->about.what };
 	(void)snprintf(told->file, sizeof(told->file), "%s", s->file);
 	told->usec = (now_nsec - s->since_nsec) / 1000;
 	told->place = s->place;
 }
 
 /* Copies of those that have lasted for at least so long (and, if so wanted, were not told). */
-static int list_copy(uint64_t now_nsec, bool only_untold, struct stuck **ret_list, size_t *ret_n,
+static int list_copy(uint64_t now_nsec, bool only_untold, struct hung **ret_list, size_t *ret_n,
 		     uint64_t *ret_next_due_nsec)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
-	struct stuck *list;
+	struct hung *list;
 	size_t n = 0;
 
 	(void)pthread_mutex_lock(&stuck.lock);
 	locked = &stuck.lock;
 	*ret_next_due_nsec = UINT64_MAX;
-	for (const struct stuck *s = stuck.first; s; s = s->next)
+	for (const struct hung *s = stuck.first; s; s = s->next)
 		n++;
 	list = calloc(n ? n : 1, sizeof(*list));
 	if (!list)
 		return -ENOMEM;
 	n = 0;
-	for (struct stuck *s = stuck.first; s; s = s->next) {
+	for (struct hung *s = stuck.first; s; s = s->next) {
 		const uint64_t due_nsec = s->since_nsec + s->limit_nsec;
 		bool is_due = now_nsec >= due_nsec;
 
@@ -289,11 +289,11 @@ static int list_copy(uint64_t now_nsec, bool only_untold, struct stuck **ret_lis
 	return 0;
 }
 
-int stuck_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, size_t max,
-	       struct stuck_told **ret_list, size_t *ret_n)
+int hung_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, size_t max,
+	      struct hung_told **ret_list, size_t *ret_n)
 {
-	_cleanup_(freep) struct stuck *list = NULL;
-	struct stuck_told *told;
+	_cleanup_(freep) struct hung *list = NULL;
+	struct hung_told *told;
 	uint64_t now_nsec = clock_nsec(), next_due;
 	size_t n, n_told = 0;
 	int r;
@@ -314,7 +314,7 @@ int stuck_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, si
 
 /* ---- the main thread ---- */
 
-static void log_told(const struct stuck_told *told, bool is_stopping)
+static void log_told(const struct hung_told *told, bool is_stopping)
 {
 	char who[WHO_BYTES];
 
@@ -342,16 +342,16 @@ static void look_in(uint64_t nsec)
 /* Tells what is due, and comes back when the next will be. */
 static void look(void)
 {
-	_cleanup_(freep) struct stuck *list = NULL;
+	_cleanup_(freep) struct hung *list = NULL;
 	uint64_t now_nsec = clock_nsec(), next_due;
 	size_t n;
 
 	if (list_copy(now_nsec, true, &list, &n, &next_due) < 0) {
-		look_in(STUCK_NSEC); /* memory may be there by then */
+		look_in(HUNG_NSEC); /* memory may be there by then */
 		return;
 	}
 	for (size_t i = 0; i < n; i++) {
-		struct stuck_told told;
+		struct hung_told told;
 
 		tell(&list[i], now_nsec, &told);
 		log_told(&told, stuck.is_stopping);
@@ -375,41 +375,41 @@ static void on_begun(struct message *message)
 }
 
 /* Under the lock: reports a call that lasts, and the end of one that was reported; true: look again. */
-static bool watch_look(struct stuck_watch *watch, uint64_t now_nsec)
+static bool watch_look(struct hung_watch *watch, uint64_t now_nsec)
 {
 	uint64_t since = atomic_load(&watch->since_nsec);
 
 	if (!since) {
 		atomic_store(&watch->is_watched, false);
-		since = atomic_load(&watch->since_nsec); /* stuck_enter() may have found it true */
+		since = atomic_load(&watch->since_nsec); /* hung_enter() may have found it true */
 		if (since)
 			atomic_store(&watch->is_watched, true);
 	}
-	if (watch->stuck_since_nsec && since != watch->stuck_since_nsec) {
-		stuck_pop(&watch->stuck);
-		watch->stuck_since_nsec = 0;
+	if (watch->hung_since_nsec && since != watch->hung_since_nsec) {
+		hung_pop(&watch->stuck);
+		watch->hung_since_nsec = 0;
 	}
-	if (since && now_nsec >= since + STUCK_LANE_NSEC && !watch->stuck_since_nsec) {
-		struct stuck_about about = watch->about;
+	if (since && now_nsec >= since + HUNG_LANE_NSEC && !watch->hung_since_nsec) {
+		struct hung_about about = watch->about;
 
 		about.who.uid = atomic_load_explicit(&watch->uid, memory_order_relaxed);
 		about.who.client = atomic_load_explicit(&watch->client, memory_order_relaxed);
-		stuck_init_call(&watch->stuck, &about, since, STUCK_LANE_NSEC);
-		stuck_push(&watch->stuck);
-		watch->stuck_since_nsec = since;
+		hung_init_call(&watch->stuck, &about, since, HUNG_LANE_NSEC);
+		hung_push(&watch->stuck);
+		watch->hung_since_nsec = since;
 	}
 	return since;
 }
 
 static void watches_look_in_a_while(void)
 {
-	const struct timeval timeout = { .tv_sec = STUCK_LANE_NSEC / NSEC_PER_SEC };
+	const struct timeval timeout = { .tv_sec = HUNG_LANE_NSEC / NSEC_PER_SEC };
 
 	if (evtimer_add(stuck.watch_event, &timeout) == 0)
 		return;
 	(void)pthread_mutex_lock(&stuck.lock);
 	stuck.is_asked = false; /* without memory: the next call asks again */
-	for (struct stuck_watch *watch = stuck.first_watch; watch; watch = watch->next)
+	for (struct hung_watch *watch = stuck.first_watch; watch; watch = watch->next)
 		atomic_store(&watch->is_watched, false);
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
@@ -423,7 +423,7 @@ static void on_watch_due(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	(void)arg;
 	(void)pthread_mutex_lock(&stuck.lock);
-	for (struct stuck_watch *watch = stuck.first_watch; watch; watch = watch->next)
+	for (struct hung_watch *watch = stuck.first_watch; watch; watch = watch->next)
 		must_look |= watch_look(watch, now_nsec);
 	stuck.is_asked = must_look;
 	(void)pthread_mutex_unlock(&stuck.lock);
@@ -437,41 +437,41 @@ static void on_watch_asked(struct message *message)
 	watches_look_in_a_while();
 }
 
-void stuck_stopping(void)
+void hung_stopping(void)
 {
-	_cleanup_(freep) struct stuck_told *list = NULL;
+	_cleanup_(freep) struct hung_told *list = NULL;
 	size_t n = 0;
 
 	(void)pthread_mutex_lock(&stuck.lock);
 	stuck.is_stopping = true;
 	(void)pthread_mutex_unlock(&stuck.lock);
-	if (stuck_list(NULL, NULL, SIZE_MAX, &list, &n) < 0)
+	if (hung_list(NULL, NULL, SIZE_MAX, &list, &n) < 0)
 		return;
 	for (size_t i = 0; i < n; i++)
 		log_told(&list[i], true);
 }
 
-int stuck_init(struct event_base *base, struct inbox *main_inbox)
+int hung_init(struct event_base *base, struct mailbox *main_mailbox)
 {
 	stuck.event = evtimer_new(base, on_due, NULL);
 	stuck.watch_event = evtimer_new(base, on_watch_due, NULL);
 	if (!stuck.event || !stuck.watch_event) {
-		stuck_deinit();
+		hung_deinit();
 		return -ENOMEM;
 	}
 	(void)pthread_mutex_lock(&stuck.lock);
 	stuck.message.run = on_begun;
 	stuck.watch_message.run = on_watch_asked;
-	stuck.inbox = main_inbox;
+	stuck.mailbox = main_mailbox;
 	stuck.is_watching = stuck.is_asked = stuck.is_stopping = false;
 	(void)pthread_mutex_unlock(&stuck.lock);
 	return 0;
 }
 
-void stuck_deinit(void)
+void hung_deinit(void)
 {
 	(void)pthread_mutex_lock(&stuck.lock);
-	stuck.inbox = NULL;
+	stuck.mailbox = NULL;
 	(void)pthread_mutex_unlock(&stuck.lock);
 	if (stuck.event)
 		event_free(stuck.event);

@@ -6,58 +6,58 @@
 #include <string.h>
 
 #define INDEX_BITS 16
-#define INDEX_MASK (IDTABLE_SLOTS_MAX - 1)
+#define INDEX_MASK (ID_TABLE_SLOTS_MAX - 1)
 
 /*
  * Slots of the first chunk, as far as the bound goes, are all used once before one is used again,
  * so that a client that frees and makes one object needs 16 million turns to see an id twice.
  */
-static uint32_t n_fresh_first(const struct idtable *table)
+static uint32_t n_fresh_first(const struct id_table *table)
 {
-	return table->index_end && table->index_end < IDTABLE_CHUNK ? table->index_end
-								    : IDTABLE_CHUNK;
+	return table->index_end && table->index_end < ID_TABLE_CHUNK ? table->index_end
+								     : ID_TABLE_CHUNK;
 }
 
-static struct idtable_slot *slot_at(const struct idtable *table, uint32_t index)
+static struct id_table_slot *slot_at(const struct id_table *table, uint32_t index)
 {
-	struct idtable_slot *chunk = atomic_load_explicit(&table->chunks[index / IDTABLE_CHUNK],
-							  memory_order_acquire); /* see below */
+	struct id_table_slot *chunk = atomic_load_explicit(&table->chunks[index / ID_TABLE_CHUNK],
+							   memory_order_acquire); /* see below */
 
-	return chunk ? &chunk[index % IDTABLE_CHUNK] : NULL;
+	return chunk ? &chunk[index % ID_TABLE_CHUNK] : NULL;
 }
 
 /* The slot of an id that is or was the slot's newest, or NULL. */
-static struct idtable_slot *slot_of(const struct idtable *table, uint32_t id)
+static struct id_table_slot *slot_of(const struct id_table *table, uint32_t id)
 {
-	struct idtable_slot *slot = slot_at(table, id & INDEX_MASK);
+	struct id_table_slot *slot = slot_at(table, id & INDEX_MASK);
 
 	return slot && slot->id == id && id >> INDEX_BITS ? slot : NULL;
 }
 
-void idtable_init(struct idtable *table)
+void id_table_init(struct id_table *table)
 {
 	memset(table, 0, sizeof(*table));
 }
 
-void idtable_deinit(struct idtable *table)
+void id_table_deinit(struct id_table *table)
 {
 	assert(table->n_objects == 0);
-	for (unsigned i = 0; i < IDTABLE_SLOTS_MAX / IDTABLE_CHUNK; i++)
+	for (unsigned i = 0; i < ID_TABLE_SLOTS_MAX / ID_TABLE_CHUNK; i++)
 		free(atomic_load_explicit(&table->chunks[i], memory_order_relaxed)); /* ours */
 	memset(table, 0, sizeof(*table));
 }
 
 /* A slot that was never used; its chunk is made when it is the first. */
-static int slot_take_fresh(struct idtable *table, uint32_t *ret_index)
+static int slot_take_fresh(struct id_table *table, uint32_t *ret_index)
 {
 	uint32_t index = table->n_slots;
 
 	if (!slot_at(table, index)) {
-		struct idtable_slot *chunk = calloc(IDTABLE_CHUNK, sizeof(*chunk));
+		struct id_table_slot *chunk = calloc(ID_TABLE_CHUNK, sizeof(*chunk));
 
 		if (!chunk)
 			return -ENOMEM;
-		atomic_store_explicit(&table->chunks[index / IDTABLE_CHUNK], chunk,
+		atomic_store_explicit(&table->chunks[index / ID_TABLE_CHUNK], chunk,
 				      memory_order_release); /* lanes: slot_at() */
 	}
 	slot_at(table, index)->id = 1u << INDEX_BITS | index;
@@ -66,15 +66,15 @@ static int slot_take_fresh(struct idtable *table, uint32_t *ret_index)
 	return 0;
 }
 
-int idtable_add(struct idtable *table, void *object, uint32_t *ret_id)
+int id_table_add(struct id_table *table, void *object, uint32_t *ret_id)
 {
-	struct idtable_slot *slot;
+	struct id_table_slot *slot;
 	uint32_t index;
 	int r;
 
 	assert(object);
 	if (table->n_slots < n_fresh_first(table) ||
-	    (!table->first_free && table->n_slots < IDTABLE_SLOTS_MAX)) {
+	    (!table->first_free && table->n_slots < ID_TABLE_SLOTS_MAX)) {
 		r = slot_take_fresh(table, &index);
 		if (r < 0)
 			return r;
@@ -95,9 +95,9 @@ int idtable_add(struct idtable *table, void *object, uint32_t *ret_id)
 	return 0;
 }
 
-void *idtable_get(const struct idtable *table, uint32_t id)
+void *id_table_get(const struct id_table *table, uint32_t id)
 {
-	struct idtable_slot *slot = slot_at(table, id & INDEX_MASK);
+	struct id_table_slot *slot = slot_at(table, id & INDEX_MASK);
 	void *object;
 
 	if (!slot)
@@ -107,9 +107,9 @@ void *idtable_get(const struct idtable *table, uint32_t id)
 	return object && slot->id == id ? object : NULL;
 }
 
-void *idtable_remove(struct idtable *table, uint32_t id)
+void *id_table_remove(struct id_table *table, uint32_t id)
 {
-	struct idtable_slot *slot = slot_of(table, id);
+	struct id_table_slot *slot = slot_of(table, id);
 	void *object;
 
 	if (!slot)
@@ -119,9 +119,9 @@ void *idtable_remove(struct idtable *table, uint32_t id)
 	return object;
 }
 
-void idtable_release(struct idtable *table, uint32_t id)
+void id_table_release(struct id_table *table, uint32_t id)
 {
-	struct idtable_slot *slot = slot_of(table, id);
+	struct id_table_slot *slot = slot_of(table, id);
 	uint32_t generation = id >> INDEX_BITS, index = id & INDEX_MASK;
 
 	assert(slot && !atomic_load_explicit(&slot->object, memory_order_relaxed)); /* ours */
@@ -136,7 +136,7 @@ void idtable_release(struct idtable *table, uint32_t id)
 	table->n_objects--;
 }
 
-void *idtable_next(const struct idtable *table, uint32_t *cursor)
+void *id_table_next(const struct id_table *table, uint32_t *cursor)
 {
 	while (*cursor < table->n_slots) {
 		void *object = atomic_load_explicit(&slot_at(table, (*cursor)++)->object,

@@ -1,9 +1,9 @@
 /*
- * An inbox: how other threads tell a thread what to do.  Messages are run by the owner, in
+ * A mailbox: how other threads tell a thread what to do.  Messages are run by the owner, in
  * order, one at a time; the eventfd becomes readable when there are some.
  *
  * A message is embedded in the object that it is about; it is free for use again as soon as it
- * runs.  inbox_post(): any thread; it wakes the owner.  All else: the owner.
+ * runs.  mailbox_post(): any thread; it wakes the owner.  All else: the owner.
  */
 #ifndef DSAIO_DAEMON_BASE_MAILBOX_H
 #define DSAIO_DAEMON_BASE_MAILBOX_H
@@ -17,24 +17,24 @@ struct message {
 	void (*run)(struct message *message);
 };
 
-struct inbox {
+struct mailbox {
 	pthread_mutex_t lock;
 	struct message *first, **last_next; /* under lock */
 	_Atomic bool has_any;		    /* posters: release; owner: acquire */
 	int event_fd;
 };
 
-int inbox_init(struct inbox *inbox); /* 0 or -errno */
-void inbox_deinit(struct inbox *inbox);
+int mailbox_init(struct mailbox *mailbox); /* 0 or -errno */
+void mailbox_deinit(struct mailbox *mailbox);
 
-void inbox_post(struct inbox *inbox, struct message *message);
+void mailbox_post(struct mailbox *mailbox, struct message *message);
 
-static inline bool inbox_has_any(const struct inbox *inbox)
+static inline bool mailbox_has_any(const struct mailbox *mailbox)
 {
-	return atomic_load_explicit(&inbox->has_any, memory_order_acquire);
+	return atomic_load_explicit(&mailbox->has_any, memory_order_acquire);
 }
 
 /* Runs all messages that are there, also those that come meanwhile; returns how many. */
-int inbox_run(struct inbox *inbox);
+int mailbox_run(struct mailbox *mailbox);
 
 #endif

@@ -11,34 +11,32 @@ static const struct {
 	const char *name, *key;
 	int code;
 	const char *help;
-} kinds[N_CHARGE_KINDS] = {
-	[CHARGE_POOL_BYTES] = { "bytes of slabs", NULL, -ENOMEM, "free buffers" },
-	[CHARGE_SLABS] = { "slabs", "slabs", -EMFILE,
-			   "free some first, use fewer and larger ones" },
-	[CHARGE_FILES] = { "open files", "files", -EMFILE, "close some first" },
-	[CHARGE_HANDLES] = { "handles", "handles", -EMFILE, "close some first" },
-	[CHARGE_CHANNELS] = { "channels", "channels", -EMFILE, "close some handles first" },
-	[CHARGE_ENTRIES] = { "ring entries", "entries", -EMFILE,
-			     "close some handles first, open them with fewer entries" },
-	[CHARGE_CALLS] = { "unanswered requests", "requests", -EMFILE, "wait for replies first" },
-	[CHARGE_SESSIONS] = { "connections", "clients", -EUSERS, "end some of its programs first" },
+} kinds[N_QUOTA_KINDS] = {
+	[QUOTA_POOL_BYTES] = { "bytes of slabs", NULL, -ENOMEM, "free buffers" },
+	[QUOTA_SLABS] = { "slabs", "slabs", -EMFILE, "free some first, use fewer and larger ones" },
+	[QUOTA_FILES] = { "open files", "files", -EMFILE, "close some first" },
+	[QUOTA_HANDLES] = { "handles", "handles", -EMFILE, "close some first" },
+	[QUOTA_CHANNELS] = { "channels", "channels", -EMFILE, "close some handles first" },
+	[QUOTA_ENTRIES] = { "ring entries", "entries", -EMFILE,
+			    "close some handles first, open them with fewer entries" },
+	[QUOTA_CALLS] = { "unanswered requests", "requests", -EMFILE, "wait for replies first" },
+	[QUOTA_SESSIONS] = { "connections", "clients", -EUSERS, "end some of its programs first" },
 };
 
 enum level { LEVEL_CLIENT, LEVEL_USER, LEVEL_DAEMON };
 
-static enum level account_level(const struct account *account)
+static enum level quota_level(const struct quota *quota)
 {
-	if (!account->parent)
+	if (!quota->parent)
 		return LEVEL_DAEMON;
-	return account->parent->parent ? LEVEL_CLIENT : LEVEL_USER;
+	return quota->parent->parent ? LEVEL_CLIENT : LEVEL_USER;
 }
 
 /* "client_files": the bound's key in dsaiod.conf. */
-static const char *key_of(const struct account *account, enum charge_kind kind, char *key,
-			  size_t size)
+static const char *key_of(const struct quota *quota, enum quota_kind kind, char *key, size_t size)
 {
 	static const char *const pool_keys[] = { "client_pool_max", "user_pool_max", "pool_size" };
-	enum level level = account_level(account);
+	enum level level = quota_level(quota);
 
 	if (!kinds[kind].key)
 		return pool_keys[level];
@@ -48,27 +46,27 @@ static const char *key_of(const struct account *account, enum charge_kind kind, 
 }
 
 /* What the default of a bound follows from, for the end of a sentence. */
-static void text_descriptors(const struct account *account, enum charge_kind kind, char *text,
+static void text_descriptors(const struct quota *quota, enum quota_kind kind, char *text,
 			     size_t size)
 {
-	while (account->parent)
-		account = account->parent;
+	while (quota->parent)
+		quota = quota->parent;
 	text[0] = 0;
-	if (account->follows_descriptors[kind])
+	if (quota->follows_descriptors[kind])
 		(void)snprintf(text, size,
 			       "; its default follows from the descriptors of the daemon (pid %d, "
 			       "RLIMIT_NOFILE %" PRIu64
 			       "): ulimit -n where it starts, LimitNOFILE= "
 			       "of a service",
-			       getpid(), account->n_descriptors);
+			       getpid(), quota->n_descriptors);
 }
 
-int charge_take(struct charge *charge, struct account *account, enum charge_kind kind, uint64_t n,
-		struct error *error)
+int quota_charge(struct charge *charge, struct quota *quota, enum quota_kind kind, uint64_t n,
+		 struct error *error)
 {
 	char key[32], descriptors[192];
 
-	for (const struct account *a = account; a; a = a->parent) {
+	for (const struct quota *a = quota; a; a = a->parent) {
 		uint64_t sum;
 
 		if (!__builtin_add_overflow(a->used[kind], n, &sum) && sum <= a->limit[kind])
@@ -81,25 +79,25 @@ int charge_take(struct charge *charge, struct account *account, enum charge_kind
 			a->name, a->used[kind], a->limit[kind], kinds[kind].name, n,
 			kinds[kind].help, key_of(a, kind, key, sizeof(key)), descriptors);
 	}
-	for (struct account *a = account; a; a = a->parent)
+	for (struct quota *a = quota; a; a = a->parent)
 		a->used[kind] += n;
-	*charge = (struct charge){ .account = account, .kind = kind, .n = n };
+	*charge = (struct charge){ .quota = quota, .kind = kind, .n = n };
 	return 0;
 }
 
-void charge_give(struct charge *charge)
+void quota_discharge(struct charge *charge)
 {
-	for (struct account *a = charge->account; a; a = a->parent) {
+	for (struct quota *a = charge->quota; a; a = a->parent) {
 		assert(a->used[charge->kind] >= charge->n);
 		a->used[charge->kind] -= charge->n;
 	}
-	charge->account = NULL;
+	charge->quota = NULL;
 }
 
-int account_is_zero(const struct account *account)
+int quota_is_zero(const struct quota *quota)
 {
-	for (unsigned i = 0; i < N_CHARGE_KINDS; i++)
-		if (account->used[i])
+	for (unsigned i = 0; i < N_QUOTA_KINDS; i++)
+		if (quota->used[i])
 			return 0;
 	return 1;
 }

@@ -19,17 +19,17 @@
 
 /*
  * A thread that ends marks its place as its last act under the lock; whoever takes the place
- * next, or helper_free(), joins it, which does not wait.
+ * next, or work_queue_free(), joins it, which does not wait.
  */
 enum place_state { PLACE_FREE, PLACE_RUNS, PLACE_OVER };
 
 struct place {
 	enum place_state state;
 	pthread_t thread;
-	struct helper *helper;
+	struct work_queue *work_queue;
 };
 
-struct helper {
+struct work_queue {
 	char name[16];	      /* a thread's name has 15 characters */
 	pthread_mutex_t lock; /* before the spare's */
 	pthread_cond_t has_work, left_spare;
@@ -39,149 +39,150 @@ struct helper {
 	bool is_at_spare; /* which has it in its list, or works for it */
 	unsigned n_threads, n_idle, n_queued;
 	unsigned max_threads, max_further; /* constant */
-	struct helper *next_at_spare;	   /* under the spare's lock */
+	struct work_queue *next_at_spare;  /* under the spare's lock */
 	struct place places[];		   /* as many as both */
 };
 
-/* Of HELPER_FURTHER_MAX; taken and given back under the lock of some helper.  Relaxed: nothing else
+/* Of WORK_QUEUE_FURTHER_MAX; taken and given back under the lock of some helper.  Relaxed: nothing else
    travels with it. */
-static _Atomic unsigned n_further_free = HELPER_FURTHER_MAX;
+static _Atomic unsigned n_further_free = WORK_QUEUE_FURTHER_MAX;
 
 /* Never ends. */
 static struct {
 	pthread_mutex_t lock;
-	pthread_cond_t has_helper;
+	pthread_cond_t has_work_queue;
 	/* under lock */
-	struct helper *first, **last_next;
+	struct work_queue *first, **last_next;
 	bool is_there;
 	struct log_limit log_limit;
 } spare = { .lock = PTHREAD_MUTEX_INITIALIZER,
-	    .has_helper = PTHREAD_COND_INITIALIZER,
+	    .has_work_queue = PTHREAD_COND_INITIALIZER,
 	    .last_next = &spare.first };
 
 /* Under the lock: waits for work; false if the thread is to end. */
-static bool wait_for_work(struct helper *helper)
+static bool wait_for_work(struct work_queue *work_queue)
 {
 	struct timespec until;
 	int r = 0;
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &until); /* this clock is always there */
 	until.tv_sec += IDLE_SEC;
-	while (!helper->first && !helper->is_stopping && r != ETIMEDOUT) {
-		helper->n_idle++;
-		r = pthread_cond_clockwait(&helper->has_work, &helper->lock, CLOCK_MONOTONIC,
-					   &until);
-		helper->n_idle--;
+	while (!work_queue->first && !work_queue->is_stopping && r != ETIMEDOUT) {
+		work_queue->n_idle++;
+		r = pthread_cond_clockwait(&work_queue->has_work, &work_queue->lock,
+					   CLOCK_MONOTONIC, &until);
+		work_queue->n_idle--;
 	}
-	return helper->first;
+	return work_queue->first;
 }
 
 static void work_run(struct work *work)
 {
 	bool can_stick = work->about.what; /* work may be gone when it has run */
-	struct stuck stuck;
+	struct hung stuck;
 
 	if (can_stick)
-		stuck_begin(&stuck, &work->about);
+		hung_begin(&stuck, &work->about);
 	work->run(work);
 	if (can_stick)
-		stuck_end(&stuck);
+		hung_end(&stuck);
 }
 
 /* Under the lock: threads that it has beyond its own. */
-static unsigned n_further(const struct helper *helper)
+static unsigned n_further(const struct work_queue *work_queue)
 {
-	return helper->n_threads > helper->max_threads ? helper->n_threads - helper->max_threads
-						       : 0;
+	return work_queue->n_threads > work_queue->max_threads
+		       ? work_queue->n_threads - work_queue->max_threads
+		       : 0;
 }
 
 /* Under the lock: may one more start, as far as numbers go? */
-static bool may_start(const struct helper *helper)
+static bool may_start(const struct work_queue *work_queue)
 {
-	if (helper->n_threads + helper->is_at_spare < helper->max_threads)
+	if (work_queue->n_threads + work_queue->is_at_spare < work_queue->max_threads)
 		return true;
-	return !helper->is_at_spare && n_further(helper) < helper->max_further &&
-	       n_further(helper) < atomic_load_explicit(&n_further_free, memory_order_relaxed);
+	return !work_queue->is_at_spare && n_further(work_queue) < work_queue->max_further &&
+	       n_further(work_queue) < atomic_load_explicit(&n_further_free, memory_order_relaxed);
 }
 
 /* Under the lock: counts one more thread, if there may be; others take at the same time. */
-static bool thread_take(struct helper *helper)
+static bool thread_take(struct work_queue *work_queue)
 {
 	unsigned n = atomic_load_explicit(&n_further_free, memory_order_relaxed);
 
-	if (!may_start(helper))
+	if (!may_start(work_queue))
 		return false;
-	while (helper->n_threads >= helper->max_threads) {
-		if (n <= n_further(helper))
+	while (work_queue->n_threads >= work_queue->max_threads) {
+		if (n <= n_further(work_queue))
 			return false;
 		if (atomic_compare_exchange_weak_explicit(
 			    &n_further_free, &n, n - 1, memory_order_relaxed, memory_order_relaxed))
 			break;
 	}
-	helper->n_threads++;
+	work_queue->n_threads++;
 	return true;
 }
 
 /* Under the lock: one less runs. */
-static void thread_give(struct helper *helper)
+static void thread_give(struct work_queue *work_queue)
 {
-	if (n_further(helper))
+	if (n_further(work_queue))
 		(void)atomic_fetch_add_explicit(&n_further_free, 1, memory_order_relaxed);
-	helper->n_threads--;
+	work_queue->n_threads--;
 }
 
 /* Under the lock, which is left meanwhile, and with work there. */
-static void first_run(struct helper *helper)
+static void first_run(struct work_queue *work_queue)
 {
-	struct work *work = helper->first;
+	struct work *work = work_queue->first;
 
-	helper->first = work->next;
-	if (!helper->first)
-		helper->last_next = &helper->first;
-	helper->n_queued--;
-	(void)pthread_mutex_unlock(&helper->lock);
+	work_queue->first = work->next;
+	if (!work_queue->first)
+		work_queue->last_next = &work_queue->first;
+	work_queue->n_queued--;
+	(void)pthread_mutex_unlock(&work_queue->lock);
 	work_run(work);
-	(void)pthread_mutex_lock(&helper->lock);
+	(void)pthread_mutex_lock(&work_queue->lock);
 }
 
-static void *helper_main(void *arg)
+static void *worker_main(void *arg)
 {
 	struct place *place = arg;
-	struct helper *helper = place->helper;
+	struct work_queue *work_queue = place->work_queue;
 
-	(void)pthread_mutex_lock(&helper->lock); /* of the default kind: can not fail */
-	while (wait_for_work(helper))
-		first_run(helper);
-	thread_give(helper);
+	(void)pthread_mutex_lock(&work_queue->lock); /* of the default kind: can not fail */
+	while (wait_for_work(work_queue))
+		first_run(work_queue);
+	thread_give(work_queue);
 	place->state = PLACE_OVER;
-	(void)pthread_mutex_unlock(&helper->lock);
+	(void)pthread_mutex_unlock(&work_queue->lock);
 	return NULL;
 }
 
-/* Under the helper's lock. */
-static void spare_take(struct helper *helper)
+/* Under the work queue's lock. */
+static void spare_take(struct work_queue *work_queue)
 {
 	(void)pthread_mutex_lock(&spare.lock);
-	helper->next_at_spare = NULL;
-	*spare.last_next = helper;
-	spare.last_next = &helper->next_at_spare;
-	(void)pthread_cond_signal(&spare.has_helper);
+	work_queue->next_at_spare = NULL;
+	*spare.last_next = work_queue;
+	spare.last_next = &work_queue->next_at_spare;
+	(void)pthread_cond_signal(&spare.has_work_queue);
 	(void)pthread_mutex_unlock(&spare.lock);
 }
 
-static struct helper *spare_next(void)
+static struct work_queue *spare_next(void)
 {
-	struct helper *helper;
+	struct work_queue *work_queue;
 
 	(void)pthread_mutex_lock(&spare.lock);
 	while (!spare.first)
-		(void)pthread_cond_wait(&spare.has_helper, &spare.lock);
-	helper = spare.first;
-	spare.first = helper->next_at_spare;
+		(void)pthread_cond_wait(&spare.has_work_queue, &spare.lock);
+	work_queue = spare.first;
+	spare.first = work_queue->next_at_spare;
 	if (!spare.first)
 		spare.last_next = &spare.first;
 	(void)pthread_mutex_unlock(&spare.lock);
-	return helper;
+	return work_queue;
 }
 
 static void *spare_main(void *arg)
@@ -189,18 +190,18 @@ static void *spare_main(void *arg)
 	(void)arg;
 	privileges_serve_clients();
 	for (;;) {
-		struct helper *helper = spare_next();
+		struct work_queue *work_queue = spare_next();
 
-		(void)pthread_mutex_lock(&helper->lock);
-		if (helper->first) /* else a thread of its own was there first */
-			first_run(helper);
-		if (helper->first) {
-			spare_take(helper);
+		(void)pthread_mutex_lock(&work_queue->lock);
+		if (work_queue->first) /* else a thread of its own was there first */
+			first_run(work_queue);
+		if (work_queue->first) {
+			spare_take(work_queue);
 		} else {
-			helper->is_at_spare = false;
-			(void)pthread_cond_signal(&helper->left_spare);
+			work_queue->is_at_spare = false;
+			(void)pthread_cond_signal(&work_queue->left_spare);
 		}
-		(void)pthread_mutex_unlock(&helper->lock);
+		(void)pthread_mutex_unlock(&work_queue->lock);
 	}
 	return NULL;
 }
@@ -241,38 +242,39 @@ static int spare_start(void)
 	return r;
 }
 
-int helper_new_deep(const char *name, unsigned max_threads, unsigned max_further,
-		    struct helper **ret_helper)
+int work_queue_new_deep(const char *name, unsigned max_threads, unsigned max_further,
+			struct work_queue **ret_queue)
 {
-	struct helper *helper;
+	struct work_queue *work_queue;
 	int r = spare_start();
 
 	assert(max_threads > 0);
 	if (r < 0)
 		return r;
-	helper = calloc(1, sizeof(*helper) + (max_threads + max_further) * sizeof(struct place));
-	if (!helper)
+	work_queue = calloc(1, sizeof(*work_queue) +
+				       (max_threads + max_further) * sizeof(struct place));
+	if (!work_queue)
 		return -ENOMEM;
-	(void)snprintf(helper->name, sizeof(helper->name), "%s", name); /* cut is fine */
-	(void)pthread_mutex_init(&helper->lock, NULL); /* of the default kind: can not fail */
-	(void)pthread_cond_init(&helper->has_work, NULL);
-	(void)pthread_cond_init(&helper->left_spare, NULL);
-	helper->last_next = &helper->first;
-	helper->max_threads = max_threads;
-	helper->max_further = max_further;
-	*ret_helper = helper;
+	(void)snprintf(work_queue->name, sizeof(work_queue->name), "%s", name); /* cut is fine */
+	(void)pthread_mutex_init(&work_queue->lock, NULL); /* of the default kind: can not fail */
+	(void)pthread_cond_init(&work_queue->has_work, NULL);
+	(void)pthread_cond_init(&work_queue->left_spare, NULL);
+	work_queue->last_next = &work_queue->first;
+	work_queue->max_threads = max_threads;
+	work_queue->max_further = max_further;
+	*ret_queue = work_queue;
 	return 0;
 }
 
-int helper_new(const char *name, unsigned max_threads, struct helper **ret_helper)
+int work_queue_new(const char *name, unsigned max_threads, struct work_queue **ret_queue)
 {
-	return helper_new_deep(name, max_threads, 0, ret_helper);
+	return work_queue_new_deep(name, max_threads, 0, ret_queue);
 }
 
 /* Under the lock, and one is taken, so there is a place. */
-static int thread_start(struct helper *helper)
+static int thread_start(struct work_queue *work_queue)
 {
-	struct place *place = helper->places;
+	struct place *place = work_queue->places;
 	int r;
 
 	while (place->state == PLACE_RUNS)
@@ -280,81 +282,82 @@ static int thread_start(struct helper *helper)
 	if (place->state == PLACE_OVER)
 		(void)pthread_join(place->thread, NULL); /* started, and joined once */
 	place->state = PLACE_FREE;
-	place->helper = helper;
-	r = thread_create(&place->thread, helper_main, place);
+	place->work_queue = work_queue;
+	r = thread_create(&place->thread, worker_main, place);
 	if (r < 0) {
-		thread_give(helper);
+		thread_give(work_queue);
 		return r;
 	}
-	(void)pthread_setname_np(place->thread, helper->name); /* a name is for people only */
+	(void)pthread_setname_np(place->thread, work_queue->name); /* a name is for people only */
 	place->state = PLACE_RUNS;
 	return 0;
 }
 
-static void log_submit(const struct helper *helper, int why)
+static void log_submit(const struct work_queue *work_queue, int why)
 {
 	(void)pthread_mutex_lock(&spare.lock);
 	log_client(
 		&spare.log_limit,
 		"helper %s: no thread can be started for it: %s: its work waits for the one that "
 		"is spare",
-		helper->name, strerrordesc_np(-why));
+		work_queue->name, strerrordesc_np(-why));
 	(void)pthread_mutex_unlock(&spare.lock);
 }
 
-void helper_submit(struct helper *helper, struct work *work)
+void work_queue_submit(struct work_queue *work_queue, struct work *work)
 {
 	int r = 0;
 
 	work->next = NULL;
-	(void)pthread_mutex_lock(&helper->lock);
-	assert(!helper->is_stopping);
-	if (helper->n_queued >= helper->n_idle && thread_take(helper))
-		r = thread_start(helper);
-	*helper->last_next = work;
-	helper->last_next = &work->next;
-	helper->n_queued++;
-	(void)pthread_cond_signal(&helper->has_work);
-	if (!helper->n_threads && !helper->is_at_spare) {
-		helper->is_at_spare = true;
-		log_submit(helper, r);
-		spare_take(helper);
+	(void)pthread_mutex_lock(&work_queue->lock);
+	assert(!work_queue->is_stopping);
+	if (work_queue->n_queued >= work_queue->n_idle && thread_take(work_queue))
+		r = thread_start(work_queue);
+	*work_queue->last_next = work;
+	work_queue->last_next = &work->next;
+	work_queue->n_queued++;
+	(void)pthread_cond_signal(&work_queue->has_work);
+	if (!work_queue->n_threads && !work_queue->is_at_spare) {
+		work_queue->is_at_spare = true;
+		log_submit(work_queue, r);
+		spare_take(work_queue);
 	}
-	(void)pthread_mutex_unlock(&helper->lock);
+	(void)pthread_mutex_unlock(&work_queue->lock);
 }
 
-bool helper_has_room(struct helper *helper)
+bool work_queue_has_room(struct work_queue *work_queue)
 {
 	bool has_room;
 
-	(void)pthread_mutex_lock(&helper->lock);
-	has_room = helper->n_queued < helper->n_idle || may_start(helper);
-	(void)pthread_mutex_unlock(&helper->lock);
+	(void)pthread_mutex_lock(&work_queue->lock);
+	has_room = work_queue->n_queued < work_queue->n_idle || may_start(work_queue);
+	(void)pthread_mutex_unlock(&work_queue->lock);
 	return has_room;
 }
 
-void helper_free(struct helper *helper)
+void work_queue_free(struct work_queue *work_queue)
 {
-	if (!helper)
+	if (!work_queue)
 		return;
-	(void)pthread_mutex_lock(&helper->lock);
-	helper->is_stopping = true;
-	(void)pthread_cond_broadcast(&helper->has_work);
-	while (helper->is_at_spare)
-		(void)pthread_cond_wait(&helper->left_spare, &helper->lock);
-	(void)pthread_mutex_unlock(&helper->lock);
-	for (unsigned i = 0; i < helper->max_threads + helper->max_further; i++) {
+	(void)pthread_mutex_lock(&work_queue->lock);
+	work_queue->is_stopping = true;
+	(void)pthread_cond_broadcast(&work_queue->has_work);
+	while (work_queue->is_at_spare)
+		(void)pthread_cond_wait(&work_queue->left_spare, &work_queue->lock);
+	(void)pthread_mutex_unlock(&work_queue->lock);
+	for (unsigned i = 0; i < work_queue->max_threads + work_queue->max_further; i++) {
 		bool is_there;
 
-		(void)pthread_mutex_lock(&helper->lock);
-		is_there = helper->places[i].state != PLACE_FREE; /* no new one is made now */
-		(void)pthread_mutex_unlock(&helper->lock);
+		(void)pthread_mutex_lock(&work_queue->lock);
+		is_there = work_queue->places[i].state != PLACE_FREE; /* no new one is made now */
+		(void)pthread_mutex_unlock(&work_queue->lock);
 		if (is_there)
-			(void)pthread_join(helper->places[i].thread, NULL); /* joined only once */
+			(void)pthread_join(work_queue->places[i].thread,
+					   NULL); /* joined only once */
 	}
-	assert(!helper->first);
-	(void)pthread_cond_destroy(&helper->has_work);
-	(void)pthread_cond_destroy(&helper->left_spare);
-	(void)pthread_mutex_destroy(&helper->lock);
-	free(helper);
+	assert(!work_queue->first);
+	(void)pthread_cond_destroy(&work_queue->has_work);
+	(void)pthread_cond_destroy(&work_queue->left_spare);
+	(void)pthread_mutex_destroy(&work_queue->lock);
+	free(work_queue);
 }

@@ -1,15 +1,15 @@
 /*
- * Helper threads: what may block runs here, never in a lane or the main thread.  Checking and
+ * Worker threads: what may block runs here, never in a lane or the main thread.  Checking and
  * closing foreign descriptors, making and freeing slabs (one helper for each user), syncs (one
  * for each user and store), so a hung file system of one user holds up nobody else.
  *
  * Threads start when work comes and none is idle, at most max_threads; one that has had no work
- * for a second ends.  Where more of them are a store's queue depth, a helper may have further ones
- * out of a number that all helpers share; none takes more than it leaves to the others, so whoever
- * holds up all of his own keeps nobody else's from working.  helper_submit(): any thread.
+ * for a second ends.  Where more of them are a store's queue depth, a worker may have further ones
+ * out of a number that all worker threads share; none takes more than it leaves to the others, so whoever
+ * holds up all of his own keeps nobody else's from working.  work_queue_submit(): any thread.
  *
- * If none can be started for a helper that has none, its work goes to the spare: a thread that is
- * there from the first helper_new() on, which does one piece of work of each such helper in turn.
+ * If none can be started for a worker that has none, its work goes to the spare: a thread that is
+ * there from the first work_queue_new() on, which does one piece of work of each such helper in turn.
  */
 #ifndef DSAIO_DAEMON_BASE_WORK_QUEUE_H
 #define DSAIO_DAEMON_BASE_WORK_QUEUE_H
@@ -18,35 +18,35 @@
 
 #include <stdbool.h>
 
-struct helper;
+struct work_queue;
 
-/* Further threads of all helpers together.  A thread takes some 20 KiB, so they are 20 MiB, and a
+/* Further threads of all worker threads together.  A thread takes some 20 KiB, so they are 20 MiB, and a
    quarter of the tasks that systemd lets a service have where a host has a default limit of 32768. */
-#define HELPER_FURTHER_MAX 1024u
+#define WORK_QUEUE_FURTHER_MAX 1024u
 
 /* Embedded in the object that it is about. */
 struct work {
 	struct work *next;
-	void (*run)(struct work *work); /* on a helper thread; the last thing that touches work
+	void (*run)(struct work *work); /* on a worker thread; the last thing that touches work
 					   unless it hands it on (say, posts a message) */
-	struct stuck_about about; /* what it asks of a client's file system; zeroes: nothing */
+	struct hung_about about; /* what it asks of a client's file system; zeroes: nothing */
 };
 
 /* 0, -ENOMEM, or why the spare can not be started. */
-int helper_new(const char *name, unsigned max_threads, struct helper **ret_helper);
+int work_queue_new(const char *name, unsigned max_threads, struct work_queue **ret_queue);
 /* The same, with up to max_further beyond max_threads while there are any left. */
-int helper_new_deep(const char *name, unsigned max_threads, unsigned max_further,
-		    struct helper **ret_helper);
+int work_queue_new_deep(const char *name, unsigned max_threads, unsigned max_further,
+			struct work_queue **ret_queue);
 
 /*
  * Queues work; it always runs, in order if max_threads is 1, and never in the caller.
  */
-void helper_submit(struct helper *helper, struct work *work);
+void work_queue_submit(struct work_queue *work_queue, struct work *work);
 
 /* Whether work would begin at once: a thread is idle, or can be started.  Any thread. */
-bool helper_has_room(struct helper *helper);
+bool work_queue_has_room(struct work_queue *work_queue);
 
 /* Runs what is queued, joins the threads and frees.  Not from one of its threads.  NULL is fine. */
-void helper_free(struct helper *helper);
+void work_queue_free(struct work_queue *work_queue);
 
 #endif

@@ -92,7 +92,7 @@ static void store_place(const struct config *config, const struct store_config *
 		(void)snprintf(place, PLACE_BYTES, "--store %s=%s", store->name, store->path);
 }
 
-static int stores_check(const struct config *config)
+static int registry_check(const struct config *config)
 {
 	char place[PLACE_BYTES];
 	dev_t devices[config->n_stores + 1]; /* STORES_MAX at most */
@@ -132,7 +132,7 @@ static int stores_check(const struct config *config)
 
 int check_host(const struct config *config)
 {
-	int socket = socket_check(config), stores = stores_check(config);
+	int socket = socket_check(config), stores = registry_check(config);
 
 	return socket < 0 ? socket : stores;
 }

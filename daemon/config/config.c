@@ -33,7 +33,7 @@
 #define IDLE_EXIT_SEC_USER 60u	     /* a job's next step still finds it */
 #define IDLE_EXIT_SEC_MAX 86400u     /* a day; who wants more wants 0 */
 #define STORES_MAX 64u		     /* a guess: each has a thread and libaio contexts */
-#define CLIENT_OBJECTS_MAX (IDTABLE_SLOTS_MAX - 1) /* what an idtable holds */
+#define CLIENT_OBJECTS_MAX (ID_TABLE_SLOTS_MAX - 1) /* what an id_table holds */
 #define USER_OBJECTS_MAX (1u << 24)
 #define ENTRIES_MAX (1u << 28)
 #define UNSENT_FDS_MAX 16u /* the sessions' SESSION_UNSENT_FDS_MAX */
@@ -83,19 +83,19 @@ static const struct key daemon_keys[] = {
 	{ "admin_group", VALUE_GROUP, DAEMON_KEY(admin_group), 0, 0 },
 	{ "state_dir", VALUE_PATH, DAEMON_KEY(state_dir), 0, PATH_MAX - 1 },
 	{ "idle_exit_sec", VALUE_U32, DAEMON_KEY(idle_exit_sec), 0, IDLE_EXIT_SEC_MAX },
-	CLIENT_KEY("slabs", CHARGE_SLABS, CLIENT_OBJECTS_MAX),
-	CLIENT_KEY("files", CHARGE_FILES, CLIENT_OBJECTS_MAX),
-	CLIENT_KEY("handles", CHARGE_HANDLES, CLIENT_OBJECTS_MAX),
-	CLIENT_KEY("channels", CHARGE_CHANNELS, CLIENT_OBJECTS_MAX),
-	CLIENT_KEY("entries", CHARGE_ENTRIES, ENTRIES_MAX),
-	CLIENT_KEY("requests", CHARGE_CALLS, USER_OBJECTS_MAX),
-	USER_KEY("clients", CHARGE_SESSIONS, USER_OBJECTS_MAX),
-	USER_KEY("slabs", CHARGE_SLABS, USER_OBJECTS_MAX),
-	USER_KEY("files", CHARGE_FILES, USER_OBJECTS_MAX),
-	USER_KEY("handles", CHARGE_HANDLES, USER_OBJECTS_MAX),
-	USER_KEY("channels", CHARGE_CHANNELS, USER_OBJECTS_MAX),
-	USER_KEY("entries", CHARGE_ENTRIES, ENTRIES_MAX),
-	USER_KEY("requests", CHARGE_CALLS, USER_OBJECTS_MAX),
+	CLIENT_KEY("slabs", QUOTA_SLABS, CLIENT_OBJECTS_MAX),
+	CLIENT_KEY("files", QUOTA_FILES, CLIENT_OBJECTS_MAX),
+	CLIENT_KEY("handles", QUOTA_HANDLES, CLIENT_OBJECTS_MAX),
+	CLIENT_KEY("channels", QUOTA_CHANNELS, CLIENT_OBJECTS_MAX),
+	CLIENT_KEY("entries", QUOTA_ENTRIES, ENTRIES_MAX),
+	CLIENT_KEY("requests", QUOTA_CALLS, USER_OBJECTS_MAX),
+	USER_KEY("clients", QUOTA_SESSIONS, USER_OBJECTS_MAX),
+	USER_KEY("slabs", QUOTA_SLABS, USER_OBJECTS_MAX),
+	USER_KEY("files", QUOTA_FILES, USER_OBJECTS_MAX),
+	USER_KEY("handles", QUOTA_HANDLES, USER_OBJECTS_MAX),
+	USER_KEY("channels", QUOTA_CHANNELS, USER_OBJECTS_MAX),
+	USER_KEY("entries", QUOTA_ENTRIES, ENTRIES_MAX),
+	USER_KEY("requests", QUOTA_CALLS, USER_OBJECTS_MAX),
 };
 
 #define STORE_KEY(field) offsetof(struct store_config, field)
@@ -505,7 +505,7 @@ struct reading {
 	unsigned lines[CONFIG_KEYS_MAX];  /* where it has its keys; 0: not yet */
 };
 
-static bool is_kept(const struct reading *reading)
+static bool is_saved(const struct reading *reading)
 {
 	return reading->profile;
 }
@@ -539,7 +539,7 @@ static void section_begin(struct reading *reading, const char *section)
 
 	memset(reading->lines, 0, sizeof(reading->lines));
 	(void)snprintf(reading->section, sizeof(reading->section), "%s", section);
-	if (is_kept(reading)) {
+	if (is_saved(reading)) {
 		if (strcmp(section, "profile") != 0)
 			mistake(reading->config, "%s:%u: [%s]: there is only the section [profile]",
 				reading->path, reading->line, section);
@@ -622,11 +622,11 @@ static const struct key *key_choose(struct reading *reading, const char *name, v
 	struct store_config *store;
 	const struct key *key;
 
-	if (is_kept(reading) || is_store_section(reading->section, &store_name)) {
+	if (is_saved(reading) || is_store_section(reading->section, &store_name)) {
 		key = key_find(profile_keys, N_KEYS(profile_keys), name);
 		if (key) {
 			*ret_index = N_KEYS(store_keys) + (unsigned)(key - profile_keys);
-			if (is_kept(reading))
+			if (is_saved(reading))
 				*ret_object = reading->profile;
 			else if ((store = store_find(config, store_name))) {
 				*ret_object = &store->profile;
@@ -634,14 +634,14 @@ static const struct key *key_choose(struct reading *reading, const char *name, v
 			}
 			return key;
 		}
-		key = is_kept(reading) ? NULL : key_find(store_keys, N_KEYS(store_keys), name);
+		key = is_saved(reading) ? NULL : key_find(store_keys, N_KEYS(store_keys), name);
 		if (key) {
 			*ret_index = (unsigned)(key - store_keys);
 			*ret_object = store_find(config, store_name);
 			return key;
 		}
 		/* A kept profile has the last ones of a store. */
-		(void)key_refuse(true, is_kept(reading) ? N_KEYS(store_keys) : 0, error);
+		(void)key_refuse(true, is_saved(reading) ? N_KEYS(store_keys) : 0, error);
 		return NULL;
 	}
 	key = key_find(daemon_keys, N_KEYS(daemon_keys), name);
@@ -694,7 +694,7 @@ static int on_key(void *arg, const char *section, const char *name, const char *
 	struct error why;
 
 	(void)section; /* cut by libinih; reading has all of it */
-	if (!is_kept(reading) && strcmp(reading->section, "daemon") != 0 &&
+	if (!is_saved(reading) && strcmp(reading->section, "daemon") != 0 &&
 	    !is_store_section(reading->section, &store_name)) {
 		if (!reading->section[0]) /* else the section is the mistake, and told */
 			mistake(reading->config,
@@ -827,17 +827,17 @@ int config_set_socket(struct config *config, const char *path, struct error *err
  * that the library opens for handles with private memory.
  */
 static const struct {
-	enum charge_kind kind;
+	enum quota_kind kind;
 	unsigned descriptors, share, share_of_own; /* 32nds; of a user's own daemon */
 	uint64_t client_max, user_max;
 } rules[] = {
-	{ CHARGE_SLABS, 1, 3, 2, 1024, 4096 },
-	{ CHARGE_HANDLES, 1, 4, 2, 256, 1024 },	  /* a bell socket */
-	{ CHARGE_CHANNELS, 2, 8, 3, 1024, 4096 }, /* ring and bell */
-	{ CHARGE_CALLS, 2, 1, 1, 64, 256 },	  /* what came with it, or goes back */
+	{ QUOTA_SLABS, 1, 3, 2, 1024, 4096 },
+	{ QUOTA_HANDLES, 1, 4, 2, 256, 1024 },	 /* a doorbell socket */
+	{ QUOTA_CHANNELS, 2, 8, 3, 1024, 4096 }, /* ring and doorbell */
+	{ QUOTA_CALLS, 2, 1, 1, 64, 256 },	 /* what came with it, or goes back */
 	/* its socket, pidfd, file board, what came and was not looked at, unread replies' */
-	{ CHARGE_SESSIONS, 3 + 2 * FRAME_FDS_MAX + UNSENT_FDS_MAX, 8, 4, 1, 1024 },
-	{ CHARGE_FILES, 1, 8, 20, 16384, 262144 }, /* a buffered description is one more */
+	{ QUOTA_SESSIONS, 3 + 2 * FRAME_FDS_MAX + UNSENT_FDS_MAX, 8, 4, 1, 1024 },
+	{ QUOTA_FILES, 1, 8, 20, 16384, 262144 }, /* a buffered description is one more */
 };
 #define SHARES 32u
 #define PERCENT_OF_SYSTEM 45u
@@ -863,10 +863,10 @@ static void limits_init(struct config *config)
 	left = share;
 	for (unsigned i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
 		unsigned part = config->is_user ? rules[i].share_of_own : rules[i].share;
-		enum charge_kind kind = rules[i].kind;
+		enum quota_kind kind = rules[i].kind;
 
 		user[kind] = at_most(rules[i].user_max,
-				     (kind == CHARGE_FILES ? left : share * part / SHARES) /
+				     (kind == QUOTA_FILES ? left : share * part / SHARES) /
 					     rules[i].descriptors);
 		config->follows_descriptors[kind] = user[kind] < rules[i].user_max;
 		if (user[kind] < BOUND_MIN)
@@ -874,12 +874,12 @@ static void limits_init(struct config *config)
 		left -= at_most(left, user[kind] * rules[i].descriptors);
 		/* One client leaves the user's others some; of files as many as can be, for data
 		   sets of ten thousand. */
-		client[kind] = at_most(rules[i].client_max, kind == CHARGE_FILES
+		client[kind] = at_most(rules[i].client_max, kind == QUOTA_FILES
 								    ? user[kind] - user[kind] / 10
 								    : user[kind] / 2);
 	}
-	client[CHARGE_ENTRIES] = 1u << 18;
-	user[CHARGE_ENTRIES] = 1u << 20;
+	client[QUOTA_ENTRIES] = 1u << 18;
+	user[QUOTA_ENTRIES] = 1u << 20;
 }
 
 /* Where profiles are kept if nothing says so; NULL: nowhere, or without memory. */
@@ -983,8 +983,8 @@ static void pool_settle(struct config *config)
 		      DAEMON_KEY(pool_size));
 	bounds_settle(config, "client_pool_max", DAEMON_KEY(client_pool_max), "user_pool_max",
 		      DAEMON_KEY(user_pool_max));
-	config->client_limit[CHARGE_POOL_BYTES] = config->client_pool_max;
-	config->user_limit[CHARGE_POOL_BYTES] = config->user_pool_max;
+	config->client_limit[QUOTA_POOL_BYTES] = config->client_pool_max;
+	config->user_limit[QUOTA_POOL_BYTES] = config->user_pool_max;
 }
 
 /* A bound that the file gives, for a client or a user, is no default any more. */

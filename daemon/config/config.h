@@ -44,9 +44,9 @@ struct config {
 	uint32_t idle_exit_sec; /* ends so long after the last client has gone; 0: never, the
 				   default but for a user's own, where it is 60 */
 	/* The bounds, the pool's bytes among them after config_check(). */
-	uint64_t client_limit[N_CHARGE_KINDS], user_limit[N_CHARGE_KINDS];
-	uint64_t n_descriptors;			  /* RLIMIT_NOFILE */
-	bool follows_descriptors[N_CHARGE_KINDS]; /* bounds that it made smaller */
+	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];
+	uint64_t n_descriptors;			 /* RLIMIT_NOFILE */
+	bool follows_descriptors[N_QUOTA_KINDS]; /* bounds that it made smaller */
 	struct store_config *stores;
 	unsigned n_stores;
 

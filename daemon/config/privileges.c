@@ -23,7 +23,7 @@
 #define BIT(capability) (UINT64_C(1) << (capability))
 #define KEPT BIT(CAP_IPC_LOCK)
 /* Until the start is over: to find the stores, and to empty the bounding set. */
-#define KEPT_FOR_START (KEPT | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_SETPCAP))
+#define SAVED_FOR_START (KEPT | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_SETPCAP))
 
 static bool has_nobodys_ids; /* written once, before any other thread */
 static _Thread_local bool serves_clients;
@@ -163,7 +163,7 @@ void privileges_change_user(const struct config *config)
 			    strerrordesc_np(-r));
 	else
 		/* As permitted as before, so it cannot fail for want of a right. */
-		(void)capabilities_limit(KEPT_FOR_START);
+		(void)capabilities_limit(SAVED_FOR_START);
 	flags_set(&flags);
 }
 

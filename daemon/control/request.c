@@ -359,12 +359,12 @@ static void on_store(struct store *store, int result, const struct error *failed
 static int serve_store(struct session *session, const char *name, const Wire__ProfileSet *set,
 		       struct frame *frame, struct call *call, struct error *error)
 {
-	struct stores *stores = &session->service->stores;
-	struct stores_asking asking = {
+	struct registry *stores = &session->service->stores;
+	struct registry_asking asking = {
 		.name = name,
 		.fd = frame->n_fds ? frame->fds[0] : -1,
 		.peer = &session->peer,
-		.helper = session->user->helper,
+		.work_queue = session->user->work_queue,
 		.who = &session->who,
 		.on_done = on_store,
 		.arg = call,
@@ -374,8 +374,8 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 
 	if (set && set->profile)
 		profile = profile_from_wire(set->profile);
-	r = set ? stores_set_profile(stores, &asking, set->profile ? &profile : NULL, error)
-		: stores_get(stores, &asking, error);
+	r = set ? registry_set_profile(stores, &asking, set->profile ? &profile : NULL, error)
+		: registry_get(stores, &asking, error);
 	if (r == 0 && frame->n_fds)
 		(void)TAKE_FD(frame->fds[0]); /* it has it */
 	return r;
@@ -403,7 +403,7 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.features = hello->features & FEATURES;
 	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	ours.pid = (uint32_t)getpid();
-	ours.client_pool_max = service->client_limit[CHARGE_POOL_BYTES];
+	ours.client_pool_max = service->client_limit[QUOTA_POOL_BYTES];
 	ours.max_entries = RING_ENTRIES_MAX;
 	ours.spin_usec = service->spin_usec;
 	ours.max_files = session_max_files(session);

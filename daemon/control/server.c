@@ -43,8 +43,8 @@
 struct server {
 	const struct config *config;
 	struct service service;
-	struct inbox inbox;
-	struct event *inbox_event, *listen_event, *resume_event;
+	struct mailbox mailbox;
+	struct event *mailbox_event, *listen_event, *resume_event;
 	struct event
 		*idle_event; /* armed when the last session has gone, if that is to be the end */
 	struct event *leave_event; /* armed when only hanging closes delay the exit */
@@ -455,13 +455,13 @@ static void on_gone(struct service *service)
 	server_leave_if_empty(server);
 }
 
-static void on_inbox(evutil_socket_t fd, short what, void *arg)
+static void on_mailbox(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *server = arg;
 
 	(void)fd;
 	(void)what;
-	(void)inbox_run(&server->inbox); /* how many is of no interest here */
+	(void)mailbox_run(&server->mailbox); /* how many is of no interest here */
 }
 
 /* ---- start and stop ---- */
@@ -472,23 +472,23 @@ static int server_init_service(struct server *server, struct event_base *base)
 	struct service *service = &server->service;
 
 	*service = (struct service){
-		.inbox = &server->inbox,
-		.pool = { .account = { .name = "the daemon" },
+		.mailbox = &server->mailbox,
+		.pool = { .quota = { .name = "the daemon" },
 			  .lock = config->lock,
 			  .pages = config->huge_pages,
 			  .is_locked = true,
-			  .main_inbox = &server->inbox },
+			  .main_mailbox = &server->mailbox },
 		.spin_usec = config->spin_usec,
 		.started_nsec = clock_nsec(),
 		.on_frame = request_serve,
 		.on_garbage = request_refuse_garbage,
 		.on_gone = on_gone,
 	};
-	for (unsigned i = 0; i < N_CHARGE_KINDS; i++)
-		service->pool.account.limit[i] = UINT64_MAX; /* users bound each other */
-	service->pool.account.limit[CHARGE_POOL_BYTES] = config->pool_size;
-	service->pool.account.n_descriptors = config->n_descriptors;
-	memcpy(service->pool.account.follows_descriptors, config->follows_descriptors,
+	for (unsigned i = 0; i < N_QUOTA_KINDS; i++)
+		service->pool.quota.limit[i] = UINT64_MAX; /* users bound each other */
+	service->pool.quota.limit[QUOTA_POOL_BYTES] = config->pool_size;
+	service->pool.quota.n_descriptors = config->n_descriptors;
+	memcpy(service->pool.quota.follows_descriptors, config->follows_descriptors,
 	       sizeof(config->follows_descriptors));
 	memcpy(service->client_limit, config->client_limit, sizeof(service->client_limit));
 	memcpy(service->user_limit, config->user_limit, sizeof(service->user_limit));
@@ -546,20 +546,20 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 		return error_set(error, -ENOMEM, "dsaiod");
 	server->config = config;
 	server->listen_fd = server->lock_fd = -1;
-	server->inbox.event_fd = -1;
+	server->mailbox.event_fd = -1;
 	r = server_init_service(server, base);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: event");
-	r = inbox_init(&server->inbox);
+	r = mailbox_init(&server->mailbox);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: eventfd");
-	server->inbox_event = event_new(base, server->inbox.event_fd, EV_READ | EV_PERSIST,
-					on_inbox, server);
-	if (!server->inbox_event || event_add(server->inbox_event, NULL) < 0)
+	server->mailbox_event = event_new(base, server->mailbox.event_fd, EV_READ | EV_PERSIST,
+					  on_mailbox, server);
+	if (!server->mailbox_event || event_add(server->mailbox_event, NULL) < 0)
 		return error_set(error, -ENOMEM, "dsaiod: event");
-	if (stuck_init(base, &server->inbox) < 0)
+	if (hung_init(base, &server->mailbox) < 0)
 		return error_set(error, -ENOMEM, "dsaiod: event");
-	r = stores_init(&server->service.stores, config, base, &server->inbox, error);
+	r = registry_init(&server->service.stores, config, base, &server->mailbox, error);
 	if (r < 0)
 		return r;
 	r = server_listen(server, error);
@@ -568,7 +568,7 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 	r = privileges_drop(config, error);
 	if (r < 0)
 		return r;
-	r = stores_start(&server->service.stores, error);
+	r = registry_start(&server->service.stores, error);
 	if (r < 0)
 		return r;
 	*ret_server = TAKE_PTR(server);
@@ -599,7 +599,7 @@ void server_stop(struct server *server)
 		return;
 	}
 	server->is_stopping = true;
-	stuck_stopping();
+	hung_stopping();
 	(void)event_del(server->listen_event); /* it was added, or is paused: fine too */
 	(void)evtimer_del(server->resume_event);
 	(void)evtimer_del(server->idle_event);
@@ -626,14 +626,15 @@ void server_free(struct server *server)
 	if (server->leave_event)
 		event_free(server->leave_event);
 	closep(&server->listen_fd);
-	stores_deinit(&server->service.stores);
-	if (server->inbox.event_fd >= 0)
-		(void)inbox_run(&server->inbox); /* that a probe has begun: to be told no more */
-	stuck_deinit();
-	if (server->inbox_event)
-		event_free(server->inbox_event);
-	if (server->inbox.event_fd >= 0 && !is_hanging)
-		inbox_deinit(&server->inbox);
+	registry_deinit(&server->service.stores);
+	if (server->mailbox.event_fd >= 0)
+		(void)mailbox_run(
+			&server->mailbox); /* that a probe has begun: to be told no more */
+	hung_deinit();
+	if (server->mailbox_event)
+		event_free(server->mailbox_event);
+	if (server->mailbox.event_fd >= 0 && !is_hanging)
+		mailbox_deinit(&server->mailbox);
 	if (server->has_socket_file) {
 		privileges_own_files();
 		(void)unlink(server->config->socket_path); /* a stale one is taken over, too */

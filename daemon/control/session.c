@@ -41,12 +41,12 @@
 /* How soon after the last file was added, or idle ones were let go, and how often then. */
 #define LOOK_SOON_SEC 3
 #define LOOK_SEC 5
-/* Files of one client that the helper looks at before other work has its turn: a millisecond. */
+/* Files of one client that the work queue looks at before other work has its turn: a millisecond. */
 #define LOOK_FILES 1024u
 
 /* A slab or file whose id is gone: lanes are asked, then it is dropped; who asked is told. */
 struct removal {
-	struct idtable *table;
+	struct id_table *table;
 	uint32_t id;
 	void *object;
 	void (*drop)(void *object, void (*on_freed)(void *arg), void *arg);
@@ -67,7 +67,7 @@ struct add {
 	char name[128];
 };
 
-/* Idle files of one client, held, while the helper looks which of them have no link any more. */
+/* Idle files of one client, held, while the work queue looks which of them have no link any more. */
 struct look {
 	struct session *session;
 	struct work work;
@@ -98,9 +98,9 @@ static void on_look(evutil_socket_t fd, short what, void *arg);
 
 /* ---- users ---- */
 
-static void user_name(struct account *account, uid_t uid)
+static void user_name(struct quota *quota, uid_t uid)
 {
-	(void)snprintf(account->name, sizeof(account->name), "user %u", uid);
+	(void)snprintf(quota->name, sizeof(quota->name), "user %u", uid);
 }
 
 static int user_take(struct service *service, uid_t uid, struct user **ret_user)
@@ -120,11 +120,12 @@ static int user_take(struct service *service, uid_t uid, struct user **ret_user)
 	if (!user)
 		return -ENOMEM;
 	(void)snprintf(name, sizeof(name), "user-%u", uid);
-	r = helper_new(name, USER_THREADS, &user->slab_helper);
+	r = work_queue_new(name, USER_THREADS, &user->slab_work_queue);
 	if (r == 0)
-		r = helper_new_deep(name, USER_THREADS, USER_FURTHER_THREADS, &user->helper);
+		r = work_queue_new_deep(name, USER_THREADS, USER_FURTHER_THREADS,
+					&user->work_queue);
 	if (r < 0) {
-		helper_free(user->slab_helper);
+		work_queue_free(user->slab_work_queue);
 		free(user);
 		return r;
 	}
@@ -132,28 +133,28 @@ static int user_take(struct service *service, uid_t uid, struct user **ret_user)
 	user->last_add = &user->first_add;
 	turn_owner_init(&user->turns);
 	user->n_sessions = 1;
-	user_name(&user->account, uid);
-	user->account.parent = &service->pool.account;
-	memcpy(user->account.limit, service->user_limit, sizeof(user->account.limit));
+	user_name(&user->quota, uid);
+	user->quota.parent = &service->pool.quota;
+	memcpy(user->quota.limit, service->user_limit, sizeof(user->quota.limit));
 	user->next = service->users;
 	service->users = user;
 	*ret_user = user;
 	return 0;
 }
 
-/* The last session takes the user along.  Its helpers have nothing to do any more. */
+/* The last session takes the user along.  Its worker threads have nothing to do any more. */
 static void user_give(struct service *service, struct user *user)
 {
 	struct user **at = &service->users;
 
 	if (--user->n_sessions)
 		return;
-	assert(account_is_zero(&user->account));
+	assert(quota_is_zero(&user->quota));
 	while (*at != user)
 		at = &(*at)->next;
 	*at = user->next;
-	helper_free(user->slab_helper);
-	helper_free(user->helper);
+	work_queue_free(user->slab_work_queue);
+	work_queue_free(user->work_queue);
 	free(user);
 }
 
@@ -166,7 +167,7 @@ int call_new(struct session *session, uint64_t seq, struct call **ret_call, stru
 
 	if (!call)
 		return error_set(error, -ENOMEM, "request");
-	r = charge_take(&call->charge, &session->account, CHARGE_CALLS, 1, error);
+	r = quota_charge(&call->charge, &session->quota, QUOTA_CALLS, 1, error);
 	if (r < 0) {
 		free(call);
 		return r;
@@ -180,7 +181,7 @@ int call_new(struct session *session, uint64_t seq, struct call **ret_call, stru
 
 static bool user_is_full(const struct user *user)
 {
-	return user->account.used[CHARGE_CALLS] >= user->account.limit[CHARGE_CALLS] ||
+	return user->quota.used[QUOTA_CALLS] >= user->quota.limit[QUOTA_CALLS] ||
 	       user->n_closing_fds >= USER_CLOSING_FDS_MAX;
 }
 
@@ -201,7 +202,7 @@ void call_free(struct call *call)
 		return;
 	session = call->session;
 	was_full = user_is_full(session->user);
-	charge_give(&call->charge);
+	quota_discharge(&call->charge);
 	for (unsigned i = 0; i < call->n_reply_fds; i++)
 		closep(&call->reply_fds[i]);
 	free(call);
@@ -256,7 +257,7 @@ static void close_run(struct work *work)
 	for (unsigned i = 0; i < closing->n_fds; i++)
 		closep(&closing->fds[i]);
 	closing->message.run = closed_main;
-	inbox_post(closing->service->inbox, &closing->message);
+	mailbox_post(closing->service->mailbox, &closing->message);
 }
 
 /* Rather this thread hangs than that descriptors run out as memory has. */
@@ -283,17 +284,17 @@ static struct closing *closing_new(struct service *service, struct user *user, c
 	return closing;
 }
 
-static void closing_submit(struct closing *closing, const struct stuck_who *who, const char *file)
+static void closing_submit(struct closing *closing, const struct hung_who *who, const char *file)
 {
 	closing->work.run = close_run;
-	closing->work.about = (struct stuck_about){
+	closing->work.about = (struct hung_about){
 		.what = "close",
 		.file = file,
 		.fd = closing->fds[0],
 		.who = *who,
 	};
 	closing->user->n_closing_fds += closing->n_fds;
-	helper_submit(closing->user->helper, &closing->work);
+	work_queue_submit(closing->user->work_queue, &closing->work);
 }
 
 /* Closes descriptors received from the client on a worker thread of its user, because close(2) may
@@ -333,7 +334,7 @@ static bool socket_has_unread(int fd)
  * sender.  The client sees the end of file now.  Takes the hold on the user.
  */
 static void close_unread(struct service *service, struct user *user, int fd,
-			 const struct stuck_who *who, const char *file)
+			 const struct hung_who *who, const char *file)
 {
 	struct closing *closing = closing_new(service, user, &fd, 1);
 
@@ -358,7 +359,7 @@ void service_close_refused(struct service *service, int fd)
 		close_here(&fd, 1);
 		return;
 	}
-	close_unread(service, user, fd, &(struct stuck_who){ .uid = cred.uid, .pid = cred.pid },
+	close_unread(service, user, fd, &(struct hung_who){ .uid = cred.uid, .pid = cred.pid },
 		     "descriptors that a refused connection sent");
 }
 
@@ -387,7 +388,7 @@ static bool session_is_ending(const struct session *session)
 static bool session_may_read(const struct session *session)
 {
 	return !session_is_ending(session) &&
-	       session->account.used[CHARGE_CALLS] < session->account.limit[CHARGE_CALLS] &&
+	       session->quota.used[QUOTA_CALLS] < session->quota.limit[QUOTA_CALLS] &&
 	       !user_is_full(session->user) && session->writer.queued_bytes <= SESSION_UNSENT_MAX &&
 	       session->writer.n_queued_fds <= SESSION_UNSENT_FDS_MAX;
 }
@@ -543,8 +544,8 @@ static void handle_free(struct handle *handle)
 {
 	struct call *call = handle->close_call;
 
-	closep(&handle->bell_fd);
-	charge_give(&handle->charge);
+	closep(&handle->doorbell_fd);
+	quota_discharge(&handle->charge);
 	free(handle);
 	if (call)
 		call->on_done(call, 0, NULL);
@@ -555,12 +556,12 @@ static void handle_close(struct handle *handle, bool drain)
 {
 	struct session *session = handle->session;
 
-	(void)idtable_remove(&session->handles, handle->id); /* it is there */
-	idtable_release(&session->handles, handle->id);	     /* lanes never look there */
+	(void)id_table_remove(&session->handles, handle->id); /* it is there */
+	id_table_release(&session->handles, handle->id);      /* lanes never look there */
 	handle->is_closed = true;
 	for (struct member *member = handle->members; member; member = member->next) {
-		(void)idtable_remove(&session->channels, member->channel->id);
-		idtable_release(&session->channels, member->channel->id);
+		(void)id_table_remove(&session->channels, member->channel->id);
+		id_table_release(&session->channels, member->channel->id);
 		lane_remove_channel(member->channel->home, member->channel, drain);
 	}
 	if (!handle->n_channels)
@@ -580,7 +581,7 @@ static struct share *share_get(struct session *session, struct store *store)
 		return NULL;
 	share->session = session;
 	share->store = store;
-	store_hold(store);
+	store_ref(store);
 	store->n_shares++;
 	sched_client_init(&share->client);
 	share->next = session->shares;
@@ -599,7 +600,7 @@ static void share_settle(struct share *share)
 		at = &(*at)->next;
 	*at = share->next;
 	share->store->n_shares--;
-	store_drop(share->store);
+	store_unref(share->store);
 	free(share);
 }
 
@@ -660,14 +661,14 @@ int session_handle_open(struct session *session, const struct handle_config *con
 	handle = calloc(1, sizeof(*handle));
 	if (!handle)
 		return error_set(error, -ENOMEM, "handle");
-	handle->bell_fd = -1;
+	handle->doorbell_fd = -1;
 	handle->session = session;
 	handle->has_profile = config->profile;
 	if (config->profile)
 		handle->profile = *config->profile;
 	handle->io_class = config->io_class;
 	handle->weight = config->weight;
-	r = charge_take(&handle->charge, &session->account, CHARGE_HANDLES, 1, error);
+	r = quota_charge(&handle->charge, &session->quota, QUOTA_HANDLES, 1, error);
 	if (r < 0) {
 		handle_free(handle);
 		return r;
@@ -680,8 +681,8 @@ int session_handle_open(struct session *session, const struct handle_config *con
 	/* Nothing is read there.  So the client can send nothing, and no descriptor of the client's
 	   waits in the socket to be closed with it. */
 	(void)shutdown(fds[0], SHUT_RD); /* a connected socket: can not fail */
-	handle->bell_fd = fds[0];
-	r = idtable_add(&session->handles, handle, &handle->id);
+	handle->doorbell_fd = fds[0];
+	r = id_table_add(&session->handles, handle, &handle->id);
 	if (r < 0) {
 		closep(&fds[1]);
 		handle_free(handle);
@@ -704,7 +705,7 @@ static int error_no_such(struct error *error, const char *what, uint32_t id)
 int session_handle_close(struct session *session, uint32_t id, struct call *call,
 			 struct error *error)
 {
-	struct handle *handle = idtable_get(&session->handles, id);
+	struct handle *handle = id_table_get(&session->handles, id);
 
 	if (!handle)
 		return error_no_such(error, "handle", id);
@@ -717,7 +718,7 @@ int session_handle_close(struct session *session, uint32_t id, struct call *call
 static int channel_copy_fds(const struct channel *channel, int ret_fds[FRAME_FDS_MAX],
 			    unsigned *ret_n_fds)
 {
-	const int from[] = { channel->ring_fd, channel->bell_fd, lane_board_fd(channel->home) };
+	const int from[] = { channel->ring_fd, channel->doorbell_fd, lane_board_fd(channel->home) };
 	unsigned n;
 
 	for (n = 0; n < sizeof(from) / sizeof(*from); n++) {
@@ -738,8 +739,8 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 			 uint32_t entries, bool has_rings, struct channel **ret_channel,
 			 int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds, struct error *error)
 {
-	struct handle *handle = idtable_get(&session->handles, handle_id);
-	struct store *store = stores_by_id(&session->service->stores, store_id);
+	struct handle *handle = id_table_get(&session->handles, handle_id);
+	struct store *store = registry_by_id(&session->service->stores, store_id);
 	_cleanup_(freep) struct member *member = NULL;
 	_cleanup_(share_settlep) struct share *share = NULL;
 	struct channel *channel;
@@ -752,7 +753,8 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		return error_set_plain(
 			error, -ENXIO,
 			"channel: store %" PRIu32 ": the daemon has none with this id", store_id);
-	r = stores_check_access(&session->service->stores, store, &session->peer, "channel", error);
+	r = registry_check_access(&session->service->stores, store, &session->peer, "channel",
+				  error);
 	if (r < 0)
 		return r;
 	for (const struct member *m = handle->members; m; m = m->next)
@@ -770,14 +772,14 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		.store = store,
 		.objects = &session->objects,
 		.client = &share->client,
-		.account = &session->account,
+		.quota = &session->quota,
 		.uid = session->user->uid,
 		.profile = handle->has_profile ? handle->profile : store->profile,
 		.io_class = handle->io_class,
 		.weight = handle->weight,
 		.entries = entries,
 		.has_rings = has_rings,
-		.client_bell_fd = handle->bell_fd,
+		.client_doorbell_fd = handle->doorbell_fd,
 		.owner = { .on_removed = on_channel_removed,
 			   .on_broken = on_channel_broken,
 			   .arg = member },
@@ -795,7 +797,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 			return error_set(error, r, "channel: descriptors");
 		}
 	}
-	r = idtable_add(&session->channels, member, &channel->id);
+	r = id_table_add(&session->channels, member, &channel->id);
 	if (r < 0) {
 		for (unsigned i = 0; i < n_fds; i++)
 			closep(&ret_fds[i]);
@@ -834,7 +836,7 @@ static void on_batch_done(struct batch *batch)
 int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,
 		   uint32_t n, struct call *call, struct error *error)
 {
-	struct member *member = idtable_get(&session->channels, channel_id);
+	struct member *member = id_table_get(&session->channels, channel_id);
 	struct channel *channel = member ? member->channel : NULL;
 	struct batch *batch;
 	int r;
@@ -878,7 +880,7 @@ static void on_cancelled(struct lane_cancel *cancel)
 int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id, struct call *call,
 		   struct error *error)
 {
-	struct member *member = idtable_get(&session->channels, channel_id);
+	struct member *member = id_table_get(&session->channels, channel_id);
 
 	if (!member)
 		return error_no_such(error, "channel", channel_id);
@@ -929,27 +931,27 @@ static void on_removed(void *arg)
 	object_gone(session);
 }
 
-static void slab_drop_for(void *object, void (*on_freed)(void *arg), void *arg)
+static void slab_unref_for(void *object, void (*on_freed)(void *arg), void *arg)
 {
 	struct slab *slab = object;
 
 	slab->on_freed = on_freed;
 	slab->freed_arg = arg;
-	slab_drop(slab);
+	slab_unref(slab);
 }
 
-static void file_drop_for(void *object, void (*on_freed)(void *arg), void *arg)
+static void file_unref_for(void *object, void (*on_freed)(void *arg), void *arg)
 {
 	struct file *file = object;
 
 	file->on_freed = on_freed;
 	file->freed_arg = arg;
-	file_drop(file);
+	file_unref(file);
 }
 
 static void removal_is_quiet(struct removal *removal)
 {
-	idtable_release(removal->table, removal->id);
+	id_table_release(removal->table, removal->id);
 	removal->drop(removal->object, removal->on_freed, removal->arg);
 	free(removal);
 }
@@ -963,7 +965,7 @@ static void on_quiet(struct lane_quiesce *quiesce)
 }
 
 /* Takes the id away from all lanes, then drops the object, which calls on_freed. */
-static int session_remove(struct session *session, struct idtable *table, uint32_t id,
+static int session_remove(struct session *session, struct id_table *table, uint32_t id,
 			  const char *what,
 			  void (*drop)(void *object, void (*on_freed)(void *arg), void *arg),
 			  void (*on_freed)(void *arg), void *arg, struct error *error)
@@ -971,7 +973,7 @@ static int session_remove(struct session *session, struct idtable *table, uint32
 	struct removal *removal;
 	uint32_t n = 0;
 
-	if (!idtable_get(table, id))
+	if (!id_table_get(table, id))
 		return error_no_such(error, what, id);
 	for (const struct share *share = session->shares; share; share = share->next)
 		n += share->n_channels > 0;
@@ -981,7 +983,7 @@ static int session_remove(struct session *session, struct idtable *table, uint32
 	*removal = (struct removal){
 		.table = table,
 		.id = id,
-		.object = idtable_remove(table, id),
+		.object = id_table_remove(table, id),
 		.drop = drop,
 		.on_freed = on_freed,
 		.arg = arg,
@@ -1016,7 +1018,7 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 		return;
 	}
 	if (session_is_ending(session)) {
-		slab_drop_for(slab, on_dropped, session);
+		slab_unref_for(slab, on_dropped, session);
 		(void)error_set(&error, -ECANCELED, "slab: the connection ends");
 		call->on_done(call, error.code, &error);
 		return;
@@ -1024,9 +1026,9 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 	if (!slab->is_imported)
 		result = call_add_fd(call, slab->fd);
 	if (result == 0)
-		result = idtable_add(&session->objects.slabs, slab, &slab->id);
+		result = id_table_add(&session->objects.slabs, slab, &slab->id);
 	if (result < 0) {
-		slab_drop_for(slab, on_dropped, session);
+		slab_unref_for(slab, on_dropped, session);
 		(void)error_set(&error, result, "slab: no id or descriptor for it");
 		call->on_done(call, result, &error);
 		return;
@@ -1038,7 +1040,7 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 int session_slab_new(struct session *session, uint64_t size_bytes, struct call *call,
 		     struct error *error)
 {
-	int r = slab_make(&session->service->pool, &session->account, session->user->slab_helper,
+	int r = slab_make(&session->service->pool, &session->quota, session->user->slab_work_queue,
 			  size_bytes, on_slab_made, call, error);
 
 	if (r == 0)
@@ -1049,7 +1051,7 @@ int session_slab_new(struct session *session, uint64_t size_bytes, struct call *
 int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t size_bytes,
 			struct call *call, struct error *error)
 {
-	int r = slab_import(&session->service->pool, &session->account, session->user->helper, fd,
+	int r = slab_import(&session->service->pool, &session->quota, session->user->work_queue, fd,
 			    off, size_bytes, on_slab_made, call, error);
 
 	if (r < 0)
@@ -1061,7 +1063,7 @@ int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t 
 
 int session_slab_free(struct session *session, uint32_t id, struct call *call, struct error *error)
 {
-	return session_remove(session, &session->objects.slabs, id, "slab", slab_drop_for,
+	return session_remove(session, &session->objects.slabs, id, "slab", slab_unref_for,
 			      on_removed, call, error);
 }
 
@@ -1081,8 +1083,8 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 	if (session_is_ending(session))
 		result = error_set(&error, -ECANCELED, "file %s: the connection ends", file->name);
 	else
-		result = stores_for_file(&session->service->stores, &file->facts, file->name,
-					 &session->peer, &store, &error);
+		result = registry_for_file(&session->service->stores, &file->facts, file->name,
+					   &session->peer, &store, &error);
 	if (result == 0) {
 		share = share_get(session, store);
 		result = share ? 0 : error_set(&error, -ENOMEM, "file %s", file->name);
@@ -1093,12 +1095,12 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 		file->on_closed = share_lose_file;
 		result = file_attach(file, store, &store->inodes);
 		if (result == 0)
-			result = idtable_add(&session->objects.files, file, &file->id);
+			result = id_table_add(&session->objects.files, file, &file->id);
 		if (result < 0)
 			(void)error_set(&error, result, "file %s: no id for it", file->name);
 	}
 	if (result < 0) {
-		file_drop_for(file, on_dropped, session);
+		file_unref_for(file, on_dropped, session);
 		call->on_done(call, result, &error);
 		return;
 	}
@@ -1118,14 +1120,14 @@ static bool file_let_go(struct session *session, struct file *file, uint32_t n_h
 	uint32_t id = file->id;
 
 	/* Removed meanwhile; or an op is on it, whatever the client says: relaxed, its own harm. */
-	if (idtable_get(&session->objects.files, id) != file ||
+	if (id_table_get(&session->objects.files, id) != file ||
 	    atomic_load_explicit(&file->n_holds, memory_order_relaxed) > n_holds)
 		return false;
 	if (!file_board_take(session->board, id, FILE_BOARD_GONE))
 		return false;
 	/* For want of memory it stays, GONE, until the session's end. */
-	return session_remove(session, &session->objects.files, id, "file", file_drop_for, on_freed,
-			      session, &error) == 0;
+	return session_remove(session, &session->objects.files, id, "file", file_unref_for,
+			      on_freed, session, &error) == 0;
 }
 
 static int add_try(struct add *add, struct error *error);
@@ -1169,7 +1171,7 @@ static uint32_t session_reclaim(struct session *session, uint32_t n)
 	uint32_t cursor = 0, n_gone = 0;
 	struct file *file;
 
-	while (n_gone < n && (file = idtable_next(&session->objects.files, &cursor)))
+	while (n_gone < n && (file = id_table_next(&session->objects.files, &cursor)))
 		n_gone += file_let_go(session, file, 1, on_reclaimed);
 	session->user->n_leaving += n_gone;
 	return n_gone;
@@ -1182,11 +1184,11 @@ static uint32_t session_reclaim(struct session *session, uint32_t n)
 static void user_reclaim(struct service *service, const struct session *asking)
 {
 	struct user *user = asking->user;
-	uint64_t limit = user->account.limit[CHARGE_FILES], spare, now_nsec;
+	uint64_t limit = user->quota.limit[QUOTA_FILES], spare, now_nsec;
 	uint32_t n = RECLAIM_FILES;
 
 	spare = limit / 8 < 4 * RECLAIM_FILES ? limit / 8 : 4 * RECLAIM_FILES;
-	if (user->account.used[CHARGE_FILES] + spare < limit)
+	if (user->quota.used[QUOTA_FILES] + spare < limit)
 		return;
 	now_nsec = clock_nsec();
 	if (user->fruitless_id == asking->id && now_nsec - user->fruitless_nsec < RECLAIM_NSEC)
@@ -1203,7 +1205,7 @@ static void user_reclaim(struct service *service, const struct session *asking)
 static int add_try(struct add *add, struct error *error)
 {
 	struct session *session = add->call->session;
-	int r = file_make(&session->account, session->user->helper, session->service->inbox,
+	int r = file_make(&session->quota, session->user->work_queue, session->service->mailbox,
 			  &session->who, add->fd, add->name, on_file_checked, add->call, error);
 
 	if (r == 0)
@@ -1213,7 +1215,7 @@ static int add_try(struct add *add, struct error *error)
 
 static bool user_is_out_of_files(const struct user *user)
 {
-	return user->account.used[CHARGE_FILES] >= user->account.limit[CHARGE_FILES];
+	return user->quota.used[QUOTA_FILES] >= user->quota.limit[QUOTA_FILES];
 }
 
 int session_file_add(struct session *session, int fd, const char *name, struct call *call,
@@ -1268,7 +1270,7 @@ static void session_stop_adds(struct session *session)
 int session_file_remove(struct session *session, uint32_t id, struct call *call,
 			struct error *error)
 {
-	return session_remove(session, &session->objects.files, id, "file", file_drop_for,
+	return session_remove(session, &session->objects.files, id, "file", file_unref_for,
 			      on_removed, call, error);
 }
 
@@ -1283,7 +1285,7 @@ static void on_buffered_added(struct file *file, int result, const struct error 
 int session_file_buffered(struct session *session, uint32_t id, int fd, struct call *call,
 			  struct error *error)
 {
-	struct file *file = idtable_get(&session->objects.files, id);
+	struct file *file = id_table_get(&session->objects.files, id);
 	int r;
 
 	user_reclaim(session->service, session); /* it counts as a file; it does not wait, though */
@@ -1298,7 +1300,7 @@ int session_file_buffered(struct session *session, uint32_t id, int fd, struct c
 
 int session_file_get(struct session *session, uint32_t id, int *ret_fd, struct error *error)
 {
-	const struct file *file = idtable_get(&session->objects.files, id);
+	const struct file *file = id_table_get(&session->objects.files, id);
 	int fd;
 
 	if (!file)
@@ -1325,7 +1327,7 @@ static void look_run(struct work *work)
 			  STATX_TYPE | STATX_NLINK, &stx) == 0)
 			look->files[i].is_unlinked = S_ISREG(stx.stx_mode) && !stx.stx_nlink;
 	}
-	inbox_post(look->session->service->inbox, &look->message);
+	mailbox_post(look->session->service->mailbox, &look->message);
 }
 
 /* The next idle files, held. */
@@ -1336,10 +1338,10 @@ static void look_fill(struct look *look)
 
 	look->n_files = 0;
 	while (look->n_files < LOOK_FILES &&
-	       (file = idtable_next(&session->objects.files, &look->cursor))) {
+	       (file = id_table_next(&session->objects.files, &look->cursor))) {
 		if (!file_board_is_idle(session->board, file->id))
 			continue;
-		file_hold(file);
+		file_ref(file);
 		look->files[look->n_files].is_unlinked = false;
 		look->files[look->n_files++].file = file;
 	}
@@ -1357,14 +1359,14 @@ static void looked_main(struct message *message)
 		if (look->files[i].is_unlinked && !session_is_ending(session))
 			look->has_found |= file_let_go(session, file, 2,
 						       on_dropped); /* the table's, too */
-		file_drop(file);
+		file_unref(file);
 	}
 	if (!session_is_ending(session) && look->n_files == LOOK_FILES)
 		look_fill(look);
 	else
 		look->n_files = 0;
 	if (look->n_files) {
-		helper_submit(session->user->helper, &look->work);
+		work_queue_submit(session->user->work_queue, &look->work);
 		return;
 	}
 	if (look->has_found)
@@ -1392,7 +1394,7 @@ static void session_look(struct session *session)
 		return;
 	}
 	session->look = look;
-	helper_submit(session->user->helper, &look->work);
+	work_queue_submit(session->user->work_queue, &look->work);
 }
 
 static void on_look(evutil_socket_t fd, short what, void *arg)
@@ -1430,9 +1432,9 @@ static bool fd_is_pidfd(int fd)
 
 uint32_t session_max_files(const struct session *session)
 {
-	uint64_t limit = session->account.limit[CHARGE_FILES];
+	uint64_t limit = session->quota.limit[QUOTA_FILES];
 
-	return limit < IDTABLE_SLOTS_MAX ? (uint32_t)limit : IDTABLE_SLOTS_MAX;
+	return limit < ID_TABLE_SLOTS_MAX ? (uint32_t)limit : ID_TABLE_SLOTS_MAX;
 }
 
 /* The file board: only pages that are touched cost memory. */
@@ -1453,7 +1455,7 @@ static int session_make_board(struct session *session, int *ret_fd, struct error
 		return error_set(error, -errno, "hello: the file board");
 	session->board = board;
 	session->board_bytes = bytes;
-	idtable_bound(&session->objects.files, max_files);
+	id_table_bound(&session->objects.files, max_files);
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -1515,12 +1517,12 @@ static void session_free(struct session *session)
 	frame_writer_deinit(&session->writer);
 	if (session->board)
 		(void)munmap((void *)session->board, session->board_bytes); /* whole: no error */
-	idtable_deinit(&session->objects.slabs);
-	idtable_deinit(&session->objects.files);
-	idtable_deinit(&session->handles);
-	idtable_deinit(&session->channels);
-	assert(account_is_zero(&session->account));
-	charge_give(&session->session_charge);
+	id_table_deinit(&session->objects.slabs);
+	id_table_deinit(&session->objects.files);
+	id_table_deinit(&session->handles);
+	id_table_deinit(&session->channels);
+	assert(quota_is_zero(&session->quota));
+	quota_discharge(&session->session_charge);
 	peer_deinit(&session->peer);
 
 	/* The last act: the end of file proves to the client that the daemon uses nothing of it. */
@@ -1541,16 +1543,16 @@ static void session_drop_objects(struct session *session)
 	struct slab *slab;
 	struct file *file;
 
-	while ((slab = idtable_next(&session->objects.slabs, &cursor))) {
-		(void)idtable_remove(&session->objects.slabs, slab->id); /* no lane looks */
-		idtable_release(&session->objects.slabs, slab->id);
-		slab_drop_for(slab, on_dropped, session);
+	while ((slab = id_table_next(&session->objects.slabs, &cursor))) {
+		(void)id_table_remove(&session->objects.slabs, slab->id); /* no lane looks */
+		id_table_release(&session->objects.slabs, slab->id);
+		slab_unref_for(slab, on_dropped, session);
 	}
 	cursor = 0;
-	while ((file = idtable_next(&session->objects.files, &cursor))) {
-		(void)idtable_remove(&session->objects.files, file->id); /* no lane looks */
-		idtable_release(&session->objects.files, file->id);
-		file_drop_for(file, on_dropped, session);
+	while ((file = id_table_next(&session->objects.files, &cursor))) {
+		(void)id_table_remove(&session->objects.files, file->id); /* no lane looks */
+		id_table_release(&session->objects.files, file->id);
+		file_unref_for(file, on_dropped, session);
 	}
 }
 
@@ -1587,7 +1589,7 @@ static void session_touch(struct session *session)
 		return;
 	session->is_advancing = true;
 	session->advance.run = session_advance;
-	inbox_post(session->service->inbox, &session->advance);
+	mailbox_post(session->service->mailbox, &session->advance);
 }
 
 void session_end(struct session *session, bool drain)
@@ -1608,7 +1610,7 @@ void session_end(struct session *session, bool drain)
 	session_stop_adds(session);
 	session_close_fds(session, session->reader.fds, session->reader.n_fds);
 	session->reader.n_fds = 0;
-	while ((handle = idtable_next(&session->handles, &cursor)))
+	while ((handle = id_table_next(&session->handles, &cursor)))
 		handle_close(handle, drain);
 	session_touch(session);
 }
@@ -1654,18 +1656,17 @@ int session_new(struct service *service, int fd, struct error *error)
 	if (r < 0)
 		return error_set(error, r, "connection");
 	session->turn.owner = &session->user->turns;
-	r = charge_take(&session->session_charge, &session->user->account, CHARGE_SESSIONS, 1,
-			error);
+	r = quota_charge(&session->session_charge, &session->user->quota, QUOTA_SESSIONS, 1, error);
 	if (r < 0)
 		return r;
 	session->id = service->last_id + 1;
-	session->who = (struct stuck_who){ .uid = session->peer.uid,
-					   .pid = session->peer.pid,
-					   .client = session->id };
-	(void)snprintf(session->account.name, sizeof(session->account.name), "client %" PRIu32,
+	session->who = (struct hung_who){ .uid = session->peer.uid,
+					  .pid = session->peer.pid,
+					  .client = session->id };
+	(void)snprintf(session->quota.name, sizeof(session->quota.name), "client %" PRIu32,
 		       session->id);
-	session->account.parent = &session->user->account;
-	memcpy(session->account.limit, service->client_limit, sizeof(session->account.limit));
+	session->quota.parent = &session->user->quota;
+	memcpy(session->quota.limit, service->client_limit, sizeof(session->quota.limit));
 
 	session->read_event = event_new(service->base, fd, EV_READ | EV_PERSIST, on_readable,
 					session);

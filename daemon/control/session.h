@@ -17,7 +17,7 @@
  * daemon uses nothing of theirs.  A control socket that contains unread messages is closed on a
  * worker thread of the user, because close(2) also closes the descriptors in those messages.
  *
- * A user is all sessions of one uid: their common bounds, and helper threads on which foreign
+ * A user is all sessions of one uid: their common bounds, and worker threads on which foreign
  * descriptors are checked and closed, so that a hung file system of one user hangs only that.
  *
  * Main thread.
@@ -55,10 +55,10 @@ struct session;
 /* What all sessions share.  The server's; it sets the first part before the first session. */
 struct service {
 	struct event_base *base;
-	struct inbox *inbox; /* the main thread's */
+	struct mailbox *mailbox; /* the main thread's */
 	struct pool pool;
-	struct stores stores;
-	uint64_t client_limit[N_CHARGE_KINDS], user_limit[N_CHARGE_KINDS];
+	struct registry stores;
+	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];
 	uint64_t max_closing_sockets; /* see service_may_accept() */
 	uint32_t spin_usec;
 	uint64_t started_nsec; /* CLOCK_MONOTONIC */
@@ -85,11 +85,12 @@ struct user {
 	uid_t uid;
 	uint32_t n_sessions;
 	struct turn_owner turns;
-	struct account account;
-	struct helper *slab_helper; /* makes and frees slabs: no file system can hold it up */
-	struct helper *helper;	    /* asks file systems */
-	unsigned n_closing_fds;	    /* on their way to a close on the helper */
-	uint32_t n_leaving;	    /* idle files taken from its clients, not yet closed */
+	struct quota quota;
+	struct work_queue
+		*slab_work_queue;      /* makes and frees slabs: no file system can hold it up */
+	struct work_queue *work_queue; /* asks file systems */
+	unsigned n_closing_fds;	       /* on their way to a close on the work queue */
+	uint32_t n_leaving;	       /* idle files taken from its clients, not yet closed */
 	struct add *first_add, **last_add; /* files that wait for these to be closed */
 	uint32_t fruitless_id;		   /* the client for which too few were found, then: */
 	uint64_t fruitless_nsec;
@@ -120,16 +121,16 @@ struct session {
 	struct service *service;
 	struct user *user;
 	uint32_t id;
-	struct peer peer;     /* who it is */
-	struct stuck_who who; /* the same, for what gets stuck */
-	char name[64];	      /* the program's, printable ASCII; "" before Hello */
+	struct peer peer;    /* who it is */
+	struct hung_who who; /* the same, for what gets stuck */
+	char name[64];	     /* the program's, printable ASCII; "" before Hello */
 	enum session_state state;
 	bool is_mute; /* nothing can be sent any more */
-	struct account account;
-	struct charge session_charge; /* on the user's account */
+	struct quota quota;
+	struct charge session_charge; /* on the user's quota */
 
 	struct objects objects;
-	struct idtable handles, channels; /* struct handle, struct member */
+	struct id_table handles, channels; /* struct handle, struct member */
 	struct share *shares;
 	struct member *members;
 	uint32_t n_channels; /* not yet given back by their lanes */
@@ -139,7 +140,7 @@ struct session {
 
 	_Atomic uint32_t *board; /* of its files; NULL before Hello */
 	size_t board_bytes;
-	struct look *look;  /* at idle files, on its way through the helper; or NULL */
+	struct look *look;  /* at idle files, on its way through the work queue; or NULL */
 	bool has_got_files; /* descriptors for replies may be of its files */
 
 	int fd, pidfd; /* pidfd: -1 if there is none */
@@ -149,11 +150,11 @@ struct session {
 	struct turn turn;
 	struct frame_reader reader;
 	struct frame_writer writer;
-	struct message advance; /* to the main inbox itself: nobody's caller is freed under it */
+	struct message advance; /* to the main mailbox itself: nobody's caller is freed under it */
 	bool is_advancing;
 };
 
-/* What a program opened: a profile, a bell, and channels. */
+/* What a program opened: a profile, a doorbell, and channels. */
 struct handle {
 	uint32_t id;
 	struct session *session;
@@ -161,7 +162,7 @@ struct handle {
 	struct profile profile;
 	enum sched_class io_class;
 	uint32_t weight;
-	int bell_fd; /* the daemon's end */
+	int doorbell_fd; /* the daemon's end */
 	struct member *members;
 	uint32_t n_channels; /* of it, not yet given back */
 	bool is_closed;
@@ -276,7 +277,7 @@ struct handle_config {
 	enum sched_class io_class;
 	uint32_t weight;
 };
-/* *ret_client_fd: the client's end of the bell socket, the caller's. */
+/* *ret_client_fd: the client's end of the doorbell socket, the caller's. */
 int session_handle_open(struct session *session, const struct handle_config *config,
 			struct handle **ret_handle, int *ret_client_fd, struct error *error);
 int session_handle_close(struct session *session, uint32_t id, struct call *call,

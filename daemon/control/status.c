@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Of what is stuck, the longest are told: a client can make as many as it has threads. */
-#define STUCK_MAX 64u
+#define HUNG_MAX 64u
 /* Stores and clients of one page, packed: takes about 100 us (a guess).  One object may be larger;
    a handle, the largest, has at most one channel for each store. */
 #define PAGE_BYTES (16u << 10)
@@ -36,27 +36,27 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-static Wire__Counters *counters_to_wire(const struct stats *stats)
+static Wire__Counters *counters_to_wire(const struct metrics *metrics)
 {
 	Wire__Counters *wire = WIRE_NEW(Wire__Counters, wire__counters);
 
 	if (!wire)
 		return NULL;
-	wire->reads = stats_get(&stats->reads);
-	wire->writes = stats_get(&stats->writes);
-	wire->fsyncs = stats_get(&stats->fsyncs);
-	wire->errors = stats_get(&stats->errors);
-	wire->read_bytes = stats_get(&stats->read_bytes);
-	wire->write_bytes = stats_get(&stats->write_bytes);
-	wire->open_ops = stats_get(&stats->open_ops);
-	wire->blocks_in_flight = stats_get(&stats->blocks_in_flight);
-	wire->bytes_in_flight = stats_get(&stats->bytes_in_flight);
-	wire->latency_p50_nsec = stats_percentile(stats, 0.50);
-	wire->latency_p99_nsec = stats_percentile(stats, 0.99);
-	wire->blocks = stats_get(&stats->blocks);
-	wire->blocks_nsec = stats_get(&stats->blocks_nsec);
-	wire->device_nsec = stats_get(&stats->device_nsec);
-	wire->queue_nsec = minus(stats_get(&stats->open_nsec), wire->device_nsec);
+	wire->reads = metrics_get(&metrics->reads);
+	wire->writes = metrics_get(&metrics->writes);
+	wire->fsyncs = metrics_get(&metrics->fsyncs);
+	wire->errors = metrics_get(&metrics->errors);
+	wire->read_bytes = metrics_get(&metrics->read_bytes);
+	wire->write_bytes = metrics_get(&metrics->write_bytes);
+	wire->open_ops = metrics_get(&metrics->open_ops);
+	wire->blocks_in_flight = metrics_get(&metrics->blocks_in_flight);
+	wire->bytes_in_flight = metrics_get(&metrics->bytes_in_flight);
+	wire->latency_p50_nsec = metrics_percentile(metrics, 0.50);
+	wire->latency_p99_nsec = metrics_percentile(metrics, 0.99);
+	wire->blocks = metrics_get(&metrics->blocks);
+	wire->blocks_nsec = metrics_get(&metrics->blocks_nsec);
+	wire->device_nsec = metrics_get(&metrics->device_nsec);
+	wire->queue_nsec = minus(metrics_get(&metrics->open_nsec), wire->device_nsec);
 	return wire;
 }
 
@@ -72,8 +72,8 @@ static Wire__Profile *profile_to_new_wire(const struct profile *profile)
 /* Each fills a message that hangs in the tree already, so that an error frees it with that. */
 static int pool_to_wire(const struct pool *pool, Wire__Pool *wire)
 {
-	wire->size_bytes = pool->account.limit[CHARGE_POOL_BYTES];
-	wire->used_bytes = pool->account.used[CHARGE_POOL_BYTES];
+	wire->size_bytes = pool->quota.limit[QUOTA_POOL_BYTES];
+	wire->used_bytes = pool->quota.used[QUOTA_POOL_BYTES];
 	wire->is_locked = pool->is_locked;
 	wire->wants_huge = pool->pages != POOL_PAGES_SMALL;
 	wire->huge_bytes = pool->huge_bytes;
@@ -93,7 +93,7 @@ int store_to_wire(const struct store *store, Wire__Store *wire)
 	wire->window_bytes = atomic_load_explicit(&store->now_window_bytes, memory_order_relaxed);
 	wire->profile = profile_to_new_wire(&store->profile);
 	wire->block_bytes = store_block_bytes(store, &store->profile);
-	wire->counters = counters_to_wire(&store->stats);
+	wire->counters = counters_to_wire(&store->metrics);
 	if (!wire->profile || !wire->counters || text_to_wire(store->name, &wire->name) < 0 ||
 	    text_to_wire(store->path, &wire->path) < 0 ||
 	    text_to_wire(store->fs_type, &wire->fs_type) < 0 ||
@@ -122,13 +122,14 @@ static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
 		one->store = channel->store->id;
 		one->entries = channel->entries;
 		one->has_rings = channel->has_rings;
-		one->counters = counters_to_wire(&channel->stats);
+		one->counters = counters_to_wire(&channel->metrics);
 		if (!one->counters)
 			return -ENOMEM;
 		/* What the client saw of its ops' time, less what we know of. */
 		if (channel->has_rings)
-			one->counters->delivery_nsec = minus(ring_lane_client_nsec(&channel->ring),
-							     stats_get(&channel->stats.ended_nsec));
+			one->counters->delivery_nsec = minus(
+				ring_lane_client_nsec(&channel->ring),
+				metrics_get(&channel->metrics.ended_nsec));
 	}
 	return 0;
 }
@@ -158,9 +159,9 @@ static int client_to_wire(const struct session *session, Wire__Client *wire)
 	wire->client = session->id;
 	wire->uid = session->user->uid;
 	wire->pid = (uint32_t)session->peer.pid;
-	wire->pool_bytes = session->account.used[CHARGE_POOL_BYTES];
-	wire->slabs = (uint32_t)session->account.used[CHARGE_SLABS];
-	wire->files = (uint32_t)session->account.used[CHARGE_FILES];
+	wire->pool_bytes = session->quota.used[QUOTA_POOL_BYTES];
+	wire->slabs = (uint32_t)session->quota.used[QUOTA_SLABS];
+	wire->files = (uint32_t)session->quota.used[QUOTA_FILES];
 	wire->handles = calloc(session->handles.n_objects ? session->handles.n_objects : 1,
 			       sizeof(Wire__Handle *));
 	if (!wire->handles)
@@ -241,7 +242,7 @@ static int page_add_handles(struct page *page, const struct session *session, ui
 	const struct handle *handle;
 	uint32_t at = cursor;
 
-	for (; (handle = idtable_next(&session->handles, &cursor)); at = cursor) {
+	for (; (handle = id_table_next(&session->handles, &cursor)); at = cursor) {
 		Wire__Handle *one = WIRE_NEW(Wire__Handle, wire__handle);
 
 		if (!one)
@@ -319,17 +320,17 @@ static int users_to_wire(const struct service *service, const struct view *view,
 	Wire__Others others = WIRE__OTHERS__INIT;
 
 	for (const struct user *user = service->users; user; user = user->next) {
-		const uint64_t *used = user->account.used;
+		const uint64_t *used = user->quota.used;
 
 		if (may_see(view, user->uid)) {
-			wire->n_all_clients += (uint32_t)used[CHARGE_SESSIONS];
+			wire->n_all_clients += (uint32_t)used[QUOTA_SESSIONS];
 			continue;
 		}
-		others.clients += (uint32_t)used[CHARGE_SESSIONS];
-		others.pool_bytes += used[CHARGE_POOL_BYTES];
-		others.slabs += (uint32_t)used[CHARGE_SLABS];
-		others.files += (uint32_t)used[CHARGE_FILES];
-		others.handles += (uint32_t)used[CHARGE_HANDLES];
+		others.clients += (uint32_t)used[QUOTA_SESSIONS];
+		others.pool_bytes += used[QUOTA_POOL_BYTES];
+		others.slabs += (uint32_t)used[QUOTA_SLABS];
+		others.files += (uint32_t)used[QUOTA_FILES];
+		others.handles += (uint32_t)used[QUOTA_HANDLES];
 	}
 	if (!others.clients)
 		return 0;
@@ -340,7 +341,7 @@ static int users_to_wire(const struct service *service, const struct view *view,
 	return 0;
 }
 
-static int stuck_one_to_wire(const struct stuck_told *told, Wire__Stuck *wire)
+static int hung_one_to_wire(const struct hung_told *told, Wire__Stuck *wire)
 {
 	wire->uid = told->who.uid;
 	wire->usec = told->usec;
@@ -357,14 +358,14 @@ static bool may_see_stuck(uid_t uid, const void *view)
 	return may_see(view, uid);
 }
 
-static int stuck_to_wire(const struct view *view, Wire__StatusReply *wire)
+static int hung_to_wire(const struct view *view, Wire__StatusReply *wire)
 {
-	_cleanup_(freep) struct stuck_told *list = NULL;
+	_cleanup_(freep) struct hung_told *list = NULL;
 	size_t n;
 
-	if (stuck_list(may_see_stuck, view, STUCK_MAX, &list, &n) < 0)
+	if (hung_list(may_see_stuck, view, HUNG_MAX, &list, &n) < 0)
 		return -ENOMEM;
-	wire->stuck = calloc(STUCK_MAX, sizeof(Wire__Stuck *));
+	wire->stuck = calloc(HUNG_MAX, sizeof(Wire__Stuck *));
 	if (!wire->stuck)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
@@ -373,7 +374,7 @@ static int stuck_to_wire(const struct view *view, Wire__StatusReply *wire)
 		if (!one)
 			return -ENOMEM;
 		wire->stuck[wire->n_stuck++] = one;
-		if (stuck_one_to_wire(&list[i], one) < 0)
+		if (hung_one_to_wire(&list[i], one) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -399,7 +400,7 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 	    users_to_wire(service, &view, wire) < 0)
 		return -ENOMEM;
 	if (!from->store && !from->client) {
-		if (stuck_to_wire(&view, wire) < 0)
+		if (hung_to_wire(&view, wire) < 0)
 			return -ENOMEM;
 		page.used = wire__status_reply__get_packed_size(wire);
 	}

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 struct op;
-struct stuck_watch;
-struct stuck_who;
+struct hung_watch;
+struct hung_who;
 
 struct block {
 	struct block *next;
@@ -35,9 +35,9 @@ struct block {
 	bool is_small;	/* the guard is for it: window.h */
 	char *bounce;	/* the lane's page that memory is; NULL: memory is the op's */
 	int fd;
-	const struct stuck_who *who; /* the file's; borrowed */
-	uint64_t started_nsec;	     /* given to the engine, the first time */
-	int64_t result;		     /* bytes, or a negative errno */
+	const struct hung_who *who; /* the file's; borrowed */
+	uint64_t started_nsec;	    /* given to the engine, the first time */
+	int64_t result;		    /* bytes, or a negative errno */
 };
 
 struct engine;
@@ -71,7 +71,7 @@ struct engine {
 	const struct engine_ops *ops;
 	uint32_t depth; /* blocks that fit */
 	uint32_t n_in_flight;
-	struct stuck_watch *watch; /* of its lane: around each call that may hang; NULL: none */
+	struct hung_watch *watch; /* of its lane: around each call that may hang; NULL: none */
 	bool is_at_once; /* lately a block was done when submit returned: a copy, no device */
 };
 

@@ -226,10 +226,10 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 			block->iocb.data = block;
 		}
 		if (engine->watch)
-			stuck_enter(engine->watch, blocks[done]->who);
+			hung_enter(engine->watch, blocks[done]->who);
 		r = io_submit(e->context, batch, iocbs);
 		if (engine->watch)
-			stuck_leave(engine->watch);
+			hung_leave(engine->watch);
 		if (r == -EINTR)
 			continue;
 		if (r == -EAGAIN)

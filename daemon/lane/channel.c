@@ -46,8 +46,8 @@ static int make_ring(struct channel *channel, struct error *error)
 	if (fcntl(channel->ring_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		return error_set(error, -errno, "channel: sealing the ring");
 
-	channel->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (channel->bell_fd < 0)
+	channel->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (channel->doorbell_fd < 0)
 		return error_set(error, -errno, "channel: eventfd");
 	return 0;
 }
@@ -61,11 +61,11 @@ void channel_free(struct channel *channel)
 		(void)munmap(channel->ring.shared,
 			     channel->map_bytes); /* it is ours: can not fail */
 	closep(&channel->ring_fd);
-	closep(&channel->bell_fd);
-	if (channel->helper)
-		store_give_helper(channel->store, channel->uid);
-	charge_give(&channel->entries_charge);
-	charge_give(&channel->channel_charge);
+	closep(&channel->doorbell_fd);
+	if (channel->work_queue)
+		store_give_work_queue(channel->store, channel->uid);
+	quota_discharge(&channel->entries_charge);
+	quota_discharge(&channel->channel_charge);
 	deadlines_deinit(&channel->deadlines);
 	free(channel->per_lane);
 	free(channel->ops);
@@ -94,7 +94,7 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 
 	if (!channel)
 		return error_set(error, -ENOMEM, "channel");
-	channel->ring_fd = channel->bell_fd = -1;
+	channel->ring_fd = channel->doorbell_fd = -1;
 	channel->store = config->store;
 	channel->home = store_home(config->store);
 	channel->objects = config->objects;
@@ -103,25 +103,25 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 	channel->profile = config->profile;
 	if (channel->profile.queue_depth > store_lane_depth(config->store))
 		channel->profile.queue_depth = store_lane_depth(config->store);
-	if (store_is_blocking(config->store) && channel->profile.queue_depth > STORE_HELPER_DEPTH)
-		channel->profile.queue_depth = STORE_HELPER_DEPTH;
+	if (store_is_blocking(config->store) && channel->profile.queue_depth > STORE_WORKERS_DEPTH)
+		channel->profile.queue_depth = STORE_WORKERS_DEPTH;
 	channel->depth = block_depth(config->store, &channel->profile);
 	channel->has_rings = config->has_rings;
-	channel->client_bell_fd = config->client_bell_fd;
+	channel->client_doorbell_fd = config->client_doorbell_fd;
 	channel->owner = config->owner;
 	channel->entries = round_entries(config->entries);
 	sched_queue_init(&channel->queue, config->client, config->io_class, config->weight);
 
-	r = charge_take(&channel->channel_charge, config->account, CHARGE_CHANNELS, 1, error);
+	r = quota_charge(&channel->channel_charge, config->quota, QUOTA_CHANNELS, 1, error);
 	if (r < 0)
 		return r;
-	r = charge_take(&channel->entries_charge, config->account, CHARGE_ENTRIES, channel->entries,
-			error);
+	r = quota_charge(&channel->entries_charge, config->quota, QUOTA_ENTRIES, channel->entries,
+			 error);
 	if (r < 0)
 		return r;
-	r = store_take_helper(config->store, config->uid, &channel->helper);
+	r = store_take_work_queue(config->store, config->uid, &channel->work_queue);
 	if (r < 0)
-		return error_set(error, r, "channel: helper threads");
+		return error_set(error, r, "channel: work queue");
 	if (channel->has_rings) {
 		r = make_ring(channel, error);
 		if (r < 0)
@@ -186,7 +186,7 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 	if (entry->grow_end && !is_write)
 		return EINVAL;
 
-	file = idtable_get(&channel->objects->files, entry->file);
+	file = id_table_get(&channel->objects->files, entry->file);
 	if (!file)
 		return EBADF;
 	if (file->store != channel->store)
@@ -204,7 +204,7 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 			return EOVERFLOW;
 		if (entry->grow_end && entry->grow_end < file_end)
 			return EINVAL;
-		slab = idtable_get(&channel->objects->slabs, entry->slab);
+		slab = id_table_get(&channel->objects->slabs, entry->slab);
 		if (!slab)
 			return EBADF;
 		if (__builtin_add_overflow(entry->slab_off, entry->len, &slab_end) ||
@@ -217,7 +217,7 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 	op->head = op->tail = 0;
 	op->is_misaligned = false;
 	if (slab && entry->len) {
-		struct edge_cut cut = edge_cut(&(struct edge_range){
+		struct unaligned_cut cut = unaligned_cut(&(struct unaligned_range){
 			.off = entry->off,
 			.len = entry->len,
 			.slab_off = entry->slab_off,
@@ -243,9 +243,9 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 		}
 	}
 	op->edges_left = (uint8_t)((op->head ? OP_HEAD : 0) | (op->tail ? OP_TAIL : 0));
-	file_hold(file);
+	file_ref(file);
 	if (slab)
-		slab_hold(slab);
+		slab_ref(slab);
 	op->slab = slab;
 	op->memory = slab ? (char *)slab->memory + entry->slab_off : NULL;
 	op->opcode = entry->opcode;

@@ -51,7 +51,7 @@ struct channel {
 	struct lane *home;
 	struct objects *objects; /* the session's */
 	struct sched_client *client;
-	struct helper *helper; /* for what may block; taken from the store for uid */
+	struct work_queue *work_queue; /* for what may block; taken from the store for uid */
 	uid_t uid;
 	struct profile profile; /* as served: queue_depth fits the engine's queue */
 	/* Blocks in flight in a lane.  Where the store's blocks are smaller than the profile's, they are
@@ -59,11 +59,11 @@ struct channel {
 	uint32_t depth;
 	uint32_t entries;
 	bool has_rings;
-	int ring_fd, bell_fd; /* memfd and the lane's eventfd; -1 without rings */
-	int client_bell_fd;   /* borrowed: the daemon's end of the handle's bell socket */
+	int ring_fd, doorbell_fd; /* memfd and the lane's eventfd; -1 without rings */
+	int client_doorbell_fd;	  /* borrowed: the daemon's end of the handle's doorbell socket */
 	size_t map_bytes;
 	struct channel_owner owner;
-	struct stats stats;			      /* lane writes */
+	struct metrics metrics;			      /* lane writes */
 	struct charge channel_charge, entries_charge; /* main thread */
 
 	/* the home lane's */
@@ -80,7 +80,7 @@ struct channel {
 	uint64_t timed_nsec;		     /* stats' sums of time are as of then */
 	struct deadlines deadlines;	     /* of them; gone when they were due */
 	uint32_t n_gated;		     /* open ops with is_gated */
-	uint32_t n_pieces, n_pieces_helped;  /* not done; of them, those that the helper has */
+	uint32_t n_pieces, n_pieces_helped;  /* not done; of them, those that the work queue has */
 	struct piece *first_piece, *last_piece; /* that wait for it, in order */
 	struct sched_queue queue;
 	struct channel_lane {
@@ -94,9 +94,9 @@ struct channel {
 	bool is_awake;	     /* looked at in each turn; else parked, with no op open */
 	uint64_t quiet_nsec; /* since when it is quiet, while no op is open */
 	bool has_ended, is_broken, is_closing, has_left_epoll;
-	uint32_t bell_taken;   /* ring.taken at its last bell */
-	uint32_t n_idle_bells; /* rings without entries in the second that began at */
-	uint64_t idle_bells_since_nsec;
+	uint32_t doorbell_taken;   /* ring.taken at its last doorbell */
+	uint32_t n_idle_doorbells; /* rings without entries in the second that began at */
+	uint64_t idle_doorbells_since_nsec;
 	bool drain;		 /* with is_closing: what was taken may end */
 	_Atomic bool must_hurry; /* main thread: it may not, after all; lane reads: relaxed */
 	struct message add_message, message, broken_message; /* may all be on their way */
@@ -107,19 +107,19 @@ struct channel_config {
 	struct store *store; /* its lanes run */
 	struct objects *objects;
 	struct sched_client *client;
-	struct account *account;
+	struct quota *quota;
 	uid_t uid;
 	struct profile profile;
 	enum sched_class io_class;
 	uint32_t weight;
 	uint32_t entries; /* wanted: rounded up to a power of two within the ring's limits */
 	bool has_rings;
-	int client_bell_fd;
+	int client_doorbell_fd;
 	struct channel_owner owner;
 };
 
 /*
- * Makes a channel, charged to the account; for lane_add_channel().  Returns 0, -EMFILE or
+ * Makes a channel, charged to the quota; for lane_add_channel().  Returns 0, -EMFILE or
  * -ENOMEM (charge) or what memfd_create, mmap and eventfd say.
  */
 int channel_new(const struct channel_config *config, struct channel **ret_channel,

@@ -7,34 +7,34 @@
  *     start    a few blocks of ops whose turn it is, as the scheduler says
  *
  * and when a turn did nothing: spin for a while, then announce sleep, look once more, sleep in
- * epoll_wait on the channels' bells, the engine's eventfd and the inbox.  Bells and eventfd are
+ * epoll_wait on the channels' doorbells, the engine's eventfd and the mailbox.  Bells and eventfd are
  * edge-triggered and never read: each write wakes again.
  *
  * What a turn costs depends on the channels in use, not on those that are open: one that is quiet
- * and has nothing open is parked.  No turn looks at it until its bell rings, which a lane that does
+ * and has nothing open is parked.  No turn looks at it until its doorbell rings, which a lane that does
  * not sleep hears by polling.  All loops over channels are over those awake.
  *
  * Another lane of the store (a worker) does the same with blocks from a queue of the home
  * lane's instead of entries, and gives them back by a second queue.  Both queues have one
- * writer and one reader; a lane that sleeps is rung through its inbox's eventfd, by the same
+ * writer and one reader; a lane that sleeps is rung through its mailbox's eventfd, by the same
  * announce-fence-look on both sides as with clients.
  *
  * What may block is never done here: syncs, unaligned writes, writes to tmpfs, and blocks that
- * the kernel returned since it would have had to wait (RWF_NOWAIT) go to the helper threads of the
- * user as pieces, which come back through the inbox.  One exception: a user's own daemon lets blocks
+ * the kernel returned since it would have had to wait (RWF_NOWAIT) go to the worker threads of the
+ * user as pieces, which come back through the mailbox.  One exception: a user's own daemon lets blocks
  * of a client that is alone on the store wait.  A piece no longer counts in the store's window and the
  * engine's depth, but in its op and in the depth of its channel.  On a store where io_submit itself
  * does the work (probe.h), and for files where RWF_NOWAIT is not known and somebody else would have to
- * wait, helper threads are the engine: all blocks are pieces.  There no window bounds the bytes in
+ * wait, worker threads are the engine: all blocks are pieces.  There no window bounds the bytes in
  * flight, which a file that hangs would fill for all: only the depth of each channel does.
  *
- * A file that a write makes longer is extended first, by a helper thread (extend.h).  A write that
+ * A file that a write makes longer is extended first, by a worker thread (extend.h).  A write that
  * is too short for that to pay is a piece, and extends the file itself.
  *
  * A ragged read without a bounce page stays at the head of its channel, which leaves the scheduler
  * as for depth and has its place in a list until it starts something; whenever pages are back all
- * in the list may try again, so class, weight and turns decide.  A write whose gate is closed
- * waits outside (gate.h).  All lists of ops are left in one step.
+ * in the list may try again, so class, weight and turns decide.  A write whose mode lock is closed
+ * waits outside (mode lock.h).  All lists of ops are left in one step.
  *
  * An op ends in end_op(), once; its completion is written there and shown in publish().
  */
@@ -76,12 +76,12 @@
 /* Of a file whose device need not be the store's: what takes several of the kernel's requests is
    refused with RWF_NOWAIT, and few devices take less. */
 #define FOREIGN_NOWAIT_BYTES (256u << 10)
-/* Pieces of one channel that a helper has at a time: half of its threads, so that one client that
-   blocks them does not hold up the others of its user.  Where helpers are the engine: as many as the
-   profile says, up to STORE_HELPER_DEPTH. */
+/* Pieces of one channel that a worker has at a time: half of its threads, so that one client that
+   blocks them does not hold up the others of its user.  Where worker threads are the engine: as many as the
+   profile says, up to STORE_WORKERS_DEPTH. */
 #define PIECES_AT_ONCE 4u
 /* And that it has or waits for: with more, what is left waits for its turn in the scheduler, where
-   class and weight count.  A guess.  Where helpers are the engine further ones start only when a
+   class and weight count.  A guess.  Where worker threads are the engine further ones start only when a
    thread has room for them. */
 #define PIECES_MAX 8u
 /* Of the window, beside what is owed to clients that are away: with 1, and 2 to 4 MiB that wait at the
@@ -89,7 +89,7 @@
 #define OWED_ROOM 4u
 /* A block that comes back with -EINTR or -EAGAIN is tried again so often: a guess. */
 #define BLOCK_RETRIES 16u
-/* A write that extends its file by no more than this is done by a helper thread: fallocate(2) and
+/* A write that extends its file by no more than this is done by a worker thread: fallocate(2) and
    the engine take longer than a write(2) that waits. */
 #define EXTEND_SMALL_BYTES (256u << 10)
 /* Blocks handled by one call of the engine: bounds the arrays, not the depth. */
@@ -120,7 +120,7 @@
 /* What clients with nobody beside them may have in flight, or one channel's depth, if that is more: a
    newcomer's first block stands behind that. */
 #define ALONE_BYTES (UINT64_C(64) << 20)
-/* While a channel is parked, bells are polled so often: by a lane that works, and by one that spins,
+/* While a channel is parked, doorbells are polled so often: by a lane that works, and by one that spins,
    to which it costs nothing but the call, 0.2 us. */
 #define POLL_BUSY_NSEC 50000u
 #define POLL_SPIN_NSEC 5000u
@@ -144,7 +144,7 @@ struct lane {
 	struct engine *engine;
 	uint32_t depth;
 	pthread_t thread;
-	struct inbox inbox;
+	struct mailbox mailbox;
 	int epoll_fd;
 	struct lane_board *board; /* home: shared with clients; worker: with the home lane */
 	int board_fd;		  /* home; -1 */
@@ -152,7 +152,7 @@ struct lane {
 	bool must_stop;
 	struct message stop_message;
 	struct log_limit log_limit; /* of lines that clients cause */
-	struct stuck_watch watch;
+	struct hung_watch watch;
 	char watch_name[64];
 
 	uint64_t now_nsec;	   /* of this turn */
@@ -178,28 +178,28 @@ struct lane {
 	/* the home lane's */
 	struct channel *awake; /* channels that are not parked */
 	uint32_t n_channels, n_parked, n_closing;
-	uint64_t park_nsec;	 /* a channel that was quiet for so long is parked */
-	uint32_t idle_bells_max; /* of a channel, in a second */
-	uint64_t next_park_nsec; /* when to look for such again */
-	uint64_t polled_nsec;	 /* the bells were heard */
+	uint64_t park_nsec;	     /* a channel that was quiet for so long is parked */
+	uint32_t idle_doorbells_max; /* of a channel, in a second */
+	uint64_t next_park_nsec;     /* when to look for such again */
+	uint64_t polled_nsec;	     /* the doorbells were heard */
 	uint64_t turn;
 	struct message *first_held, **last_held; /* batches and cancels for the next turn */
 	bool runs_held;
 	struct channel *first_ended; /* channels with ops ended in this turn */
 	struct sched sched;
-	struct worker {
+	struct side_lane {
 		struct lane *lane;
 		uint32_t n_given; /* blocks it has */
 		uint64_t rung;	  /* its state that was rung for */
 		struct message message;
-	} workers[STORE_LANES_MAX];
-	uint32_t n_workers;
+	} side_lanes[STORE_LANES_MAX];
+	uint32_t n_side_lanes;
 	struct block *blocks[STORE_LANES_MAX]; /* arrays of depth, one for each lane */
 	uint32_t n_blocks, n_fresh;	       /* in all arrays; of them used at least once */
 	struct block *free_blocks;
 	uint32_t n_in_flight;
 	uint64_t bytes_in_flight;
-	uint32_t n_pieces; /* with helpers, or waiting for them */
+	uint32_t n_pieces; /* with worker threads, or waiting for them */
 	struct window window;
 	uint64_t most_bytes;  /* of it, by the channels so far */
 	uint64_t alone_bytes; /* in flight while it does not count */
@@ -259,7 +259,7 @@ static bool block_queue_has_any(const struct block_queue *queue)
 }
 
 /* Rings the other lane if it sleeps and was not yet rung for that; after what it shall see. */
-static void ring_lane_bell(struct lane *other, uint64_t *rung)
+static void ring_lane_doorbell(struct lane *other, uint64_t *rung)
 {
 	uint64_t state, one = 1;
 
@@ -269,7 +269,7 @@ static void ring_lane_bell(struct lane *other, uint64_t *rung)
 		return;
 	*rung = state;
 	/* EAGAIN: the counter is full, so it is rung already */
-	if (write(other->inbox.event_fd, &one, sizeof(one)) < 0)
+	if (write(other->mailbox.event_fd, &one, sizeof(one)) < 0)
 		assert(errno == EAGAIN);
 }
 
@@ -394,7 +394,7 @@ static void channel_wake(struct lane *lane, struct channel *channel)
 	channel->client->n_awake++;
 }
 
-/* With an op open it has deadlines, and pieces, that turns look for; without a bell that is heard
+/* With an op open it has deadlines, and pieces, that turns look for; without a doorbell that is heard
    nothing would wake it. */
 static bool may_park(const struct lane *lane, const struct channel *channel)
 {
@@ -553,10 +553,10 @@ static bool must_not_wait(const struct lane *lane)
 	return lane->is_shared || lane->store->is_multi_user;
 }
 
-/* ---- ops that wait for a gate ---- */
+/* ---- ops that wait for a mode lock ---- */
 
 /* Only these have a page cache that direct I/O goes past. */
-static bool has_gate(const struct op *op)
+static bool has_mode_lock(const struct op *op)
 {
 	return op->opcode == RING_OP_WRITE && !op->file->facts.is_tmpfs;
 }
@@ -568,9 +568,9 @@ static void let_in(struct op *op, void *arg)
 	sched_update(arg, op->channel);
 }
 
-static void turn_gate(struct lane *lane, struct inode *inode)
+static void turn_mode_lock(struct lane *lane, struct inode *inode)
 {
-	gate_turn(&inode->gate, lane->now_nsec, let_in, lane);
+	mode_lock_turn(&inode->mode_lock, lane->now_nsec, let_in, lane);
 }
 
 /* What was promised to it others may have. */
@@ -579,18 +579,18 @@ static void unpromise(struct lane *lane, struct op *op)
 	if (!op->is_promised)
 		return;
 	op->is_promised = false;
-	gate_unpromise(&op->file->inode->gate);
-	turn_gate(lane, op->file->inode);
+	mode_lock_unpromise(&op->file->inode->mode_lock);
+	turn_mode_lock(lane, op->file->inode);
 }
 
-/* May its next block start, as far as the gate goes? */
+/* May its next block start, as far as the mode lock goes? */
 static bool is_let_in(const struct lane *lane, const struct op *op)
 {
-	return op->is_promised || !has_gate(op) ||
-	       gate_is_open(&op->file->inode->gate, op_gate_kind(op), lane->now_nsec);
+	return op->is_promised || !has_mode_lock(op) ||
+	       mode_lock_is_open(&op->file->inode->mode_lock, op_write_mode(op), lane->now_nsec);
 }
 
-/* The channel may start nothing until helpers are done, which may be never: nobody else shall wait
+/* The channel may start nothing until worker threads are done, which may be never: nobody else shall wait
    for that.  Ops that were let in stand before the others. */
 static void drop_promises(struct lane *lane, struct channel *channel)
 {
@@ -606,7 +606,7 @@ static bool hold_back(struct lane *lane, struct op *op, enum op_state state, str
 {
 	struct channel *channel = op->channel;
 
-	if (!op->is_gated && channel->n_gated >= GATE_OPS_MAX) {
+	if (!op->is_gated && channel->n_gated >= MODE_LOCK_OPS_MAX) {
 		/* All those are held, since they stand before the others: back when one is let in. */
 		sched_remove(&lane->sched, &channel->queue);
 		return false;
@@ -627,7 +627,7 @@ static void ungate(struct op *op)
 	op->is_gated = false;
 }
 
-/* ---- pieces: what helper threads do ---- */
+/* ---- pieces: what worker threads do ---- */
 
 /* Whether they are the engine for the blocks of this file. */
 static bool is_helped(const struct lane *lane, const struct file *file)
@@ -642,7 +642,7 @@ static void piece_run(struct work *work)
 	struct piece *piece = container_of(work, struct piece, work);
 
 	piece_do(piece);
-	inbox_post(&piece->lane->inbox, &piece->message);
+	mailbox_post(&piece->lane->mailbox, &piece->message);
 }
 
 static void log_failed(struct lane *lane, bool is_write, uint32_t len, uint64_t off,
@@ -666,22 +666,22 @@ static void count_time(struct lane *lane, struct channel *channel)
 	channel->timed_nsec = lane->now_nsec;
 	if (!channel->n_open)
 		return;
-	stats_add(&channel->stats.open_nsec, nsec * channel->n_open);
-	stats_add(&channel->stats.device_nsec, nsec * channel->n_in_device);
-	stats_add(&lane->store->stats.open_nsec, nsec * channel->n_open);
-	stats_add(&lane->store->stats.device_nsec, nsec * channel->n_in_device);
+	metrics_add(&channel->metrics.open_nsec, nsec * channel->n_open);
+	metrics_add(&channel->metrics.device_nsec, nsec * channel->n_in_device);
+	metrics_add(&lane->store->metrics.open_nsec, nsec * channel->n_open);
+	metrics_add(&lane->store->metrics.device_nsec, nsec * channel->n_in_device);
 }
 
 /* The same of the store's blocks and pieces, before blocks_in_flight changes. */
 static void count_blocks_time(struct lane *lane)
 {
-	struct stats *stats = &lane->store->stats;
+	struct metrics *metrics = &lane->store->metrics;
 	const uint64_t nsec = lane->now_nsec - lane->blocks_timed_nsec;
 
 	if (!nsec)
 		return;
 	lane->blocks_timed_nsec = lane->now_nsec;
-	stats_add(&stats->blocks_nsec, nsec * stats_get(&stats->blocks_in_flight));
+	metrics_add(&metrics->blocks_nsec, nsec * metrics_get(&metrics->blocks_in_flight));
 }
 
 /* One block or piece less in flight, for those who count it until its end. */
@@ -693,11 +693,11 @@ static void count_done(struct lane *lane, struct op *op, uint16_t channel_lane, 
 	per->n_in_flight--;
 	if (!per->n_in_flight)
 		per->n_started = 0;
-	stats_add(&channel->stats.blocks_in_flight, UINT64_MAX);
-	stats_add(&channel->stats.bytes_in_flight, -(uint64_t)bytes);
+	metrics_add(&channel->metrics.blocks_in_flight, UINT64_MAX);
+	metrics_add(&channel->metrics.bytes_in_flight, -(uint64_t)bytes);
 	count_blocks_time(lane);
-	stats_add(&lane->store->stats.blocks_in_flight, UINT64_MAX);
-	stats_add(&lane->store->stats.bytes_in_flight, -(uint64_t)bytes);
+	metrics_add(&lane->store->metrics.blocks_in_flight, UINT64_MAX);
+	metrics_add(&lane->store->metrics.bytes_in_flight, -(uint64_t)bytes);
 	note_active(lane, channel);
 
 	op->n_in_flight--;
@@ -705,9 +705,9 @@ static void count_done(struct lane *lane, struct op *op, uint16_t channel_lane, 
 		count_time(lane, channel);
 		channel->n_in_device--;
 	}
-	if (has_gate(op)) {
-		gate_end(&op->file->inode->gate);
-		turn_gate(lane, op->file->inode);
+	if (has_mode_lock(op)) {
+		mode_lock_end(&op->file->inode->mode_lock);
+		turn_mode_lock(lane, op->file->inode);
 	}
 	if (!op->n_in_flight && op->state == OP_RUNNING)
 		end_op(lane, op);
@@ -777,12 +777,12 @@ static void piece_end(struct piece *piece)
 	free(piece);
 }
 
-/* Hands pieces to the helper, some at a time. */
+/* Hands pieces to the work queue, some at a time. */
 static void submit_pieces(struct channel *channel)
 {
 	while (channel->first_piece) {
 		struct piece *piece = channel->first_piece;
-		uint32_t max = is_helped(piece->lane, piece->op->file) ? STORE_HELPER_DEPTH
+		uint32_t max = is_helped(piece->lane, piece->op->file) ? STORE_WORKERS_DEPTH
 								       : PIECES_AT_ONCE;
 
 		if (channel->n_pieces_helped >= max)
@@ -791,7 +791,7 @@ static void submit_pieces(struct channel *channel)
 		if (!channel->first_piece)
 			channel->last_piece = NULL;
 		channel->n_pieces_helped++;
-		helper_submit(channel->helper, &piece->work);
+		work_queue_submit(channel->work_queue, &piece->work);
 	}
 }
 
@@ -829,7 +829,7 @@ static void give_piece(struct lane *lane, struct piece *piece)
 	submit_pieces(channel);
 }
 
-/* Pieces of it that no helper has yet. */
+/* Pieces of it that no worker has yet. */
 static void drop_pieces(struct op *op, int error)
 {
 	struct channel *channel = op->channel;
@@ -879,7 +879,7 @@ static void hold(struct lane *lane, struct channel *channel, struct message *mes
 	channel->held_turn = lane->turn;
 }
 
-/* Has the message, which is from the inbox or was held, to wait behind others about the channel? */
+/* Has the message, which is from the mailbox or was held, to wait behind others about the channel? */
 static bool is_held_up(const struct lane *lane, const struct channel *channel)
 {
 	return lane->runs_held ? channel->held_turn == lane->turn : channel->n_held > 0;
@@ -951,8 +951,8 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 	op->is_cancelled = false;
 	op->taken_nsec = lane->now_nsec;
 	op->deadline_nsec = 0;
-	stats_add(&channel->stats.open_ops, 1);
-	stats_add(&lane->store->stats.open_ops, 1);
+	metrics_add(&channel->metrics.open_ops, 1);
+	metrics_add(&lane->store->metrics.open_ops, 1);
 
 	r = channel_check_entry(channel, entry, op);
 	if (r) {
@@ -992,8 +992,8 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 		end_op(lane, op);
 		return;
 	case OP_READY:
-	case OP_HELD:
-	case OP_EXTENDING: {
+	case OP_WAITS_MODE_LOCK:
+	case OP_WAITS_EXTENSION: {
 		struct split split = channel_split(op->channel, op);
 		uint32_t n = split_n_blocks(&split);
 
@@ -1016,8 +1016,8 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 		}
 		if (op->state == OP_READY)
 			ready_remove(op);
-		else if (op->state == OP_HELD)
-			op_list_remove(&op->file->inode->gate.waiting, op);
+		else if (op->state == OP_WAITS_MODE_LOCK)
+			op_list_remove(&op->file->inode->mode_lock.waiting, op);
 		else
 			op_list_remove(&op->file->extension.waiting, op);
 		ungate(op);
@@ -1032,7 +1032,7 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 		return;
 	}
 	case OP_RUNNING:
-		/* All of it is in flight, or a helper syncs: awaited, but for what it only queues. */
+		/* All of it is in flight, or a worker syncs: awaited, but for what it only queues. */
 		drop_pieces(op, error);
 		return;
 	}
@@ -1050,7 +1050,7 @@ static void channel_broke(struct channel *channel, const char *why)
 	channel->is_broken = true;
 	channel->broken_why = why;
 	channel->broken_message.run = report_broken;
-	inbox_post(channel->store->main_inbox, &channel->broken_message);
+	mailbox_post(channel->store->main_mailbox, &channel->broken_message);
 }
 
 static int take_ring(struct lane *lane, struct channel *channel, int n_max)
@@ -1103,7 +1103,7 @@ struct next_block {
 	uint32_t len;  /* 0: a sync */
 	uint32_t lane; /* 0: home */
 	bool is_edge, is_nowait;
-	bool is_piece;	/* for a helper, not the engine */
+	bool is_piece;	/* for a worker, not the engine */
 	bool is_step;	/* the file has to be extended before */
 	bool is_bounce; /* takes a page */
 };
@@ -1136,9 +1136,9 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 	const struct file *file = op->file;
 	struct split split = channel_split(channel, op);
 	struct next_block next = { .op = op };
-	uint32_t n_lanes = 1 + lane->n_workers;
+	uint32_t n_lanes = 1 + lane->n_side_lanes;
 	struct split_block block;
-	bool is_engine; /* helpers are */
+	bool is_engine; /* worker threads are */
 
 	if (op_is_sync(op)) {
 		next.is_piece = true;
@@ -1183,15 +1183,15 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 	return next;
 }
 
-/* What the pieces that it has leave.  Room is the helper's to tell, under its lock: held for some
-   instructions, and asked only by channels that have many pieces where helpers are the engine. */
+/* What the pieces that it has leave.  Room is the work queue's to tell, under its lock: held for some
+   instructions, and asked only by channels that have many pieces where worker threads are the engine. */
 static bool pieces_allow(const struct lane *lane, const struct channel *channel,
 			 const struct next_block *next)
 {
 	if (channel->n_pieces < PIECES_MAX)
 		return true;
 	return next->is_piece && is_helped(lane, next->op->file) &&
-	       channel->n_pieces < STORE_HELPER_DEPTH && helper_has_room(channel->helper);
+	       channel->n_pieces < STORE_WORKERS_DEPTH && work_queue_has_room(channel->work_queue);
 }
 
 static bool depth_allows(const struct lane *lane, const struct channel *channel,
@@ -1248,7 +1248,7 @@ static bool is_guarded(struct lane *lane, uint32_t len)
 }
 
 /* Several clients are active: may no further block of that queue start now? */
-static bool must_hold_back(struct lane *lane, const struct sched_queue *queue, uint32_t len)
+static bool must_wait_for_window(struct lane *lane, const struct sched_queue *queue, uint32_t len)
 {
 	if (is_guarded(lane, len))
 		return true;
@@ -1266,19 +1266,20 @@ static bool is_full_alone(const struct lane *lane, uint32_t len)
 static bool engine_has_room(const struct lane *lane, uint32_t index)
 {
 	if (index)
-		return lane->workers[index - 1].n_given < lane->workers[index - 1].lane->depth;
+		return lane->side_lanes[index - 1].n_given <
+		       lane->side_lanes[index - 1].lane->depth;
 	return lane->n_waiting < BATCH &&
 	       lane->engine->n_in_flight + (uint32_t)lane->n_waiting + lane->n_again < lane->depth;
 }
 
-/* Its promise is met, its gate held; counts it as in flight for those who do until its end. */
+/* Its promise is met, its mode lock held; counts it as in flight for those who do until its end. */
 static void count_started(struct lane *lane, struct channel *channel, const struct next_block *next,
 			  uint32_t bytes)
 {
 	struct op *op = next->op;
 
-	if (has_gate(op))
-		gate_start(&op->file->inode->gate, op_gate_kind(op), op->is_promised);
+	if (has_mode_lock(op))
+		mode_lock_start(&op->file->inode->mode_lock, op_write_mode(op), op->is_promised);
 	op->is_promised = false;
 	wait_no_more(lane, channel);
 
@@ -1289,12 +1290,12 @@ static void count_started(struct lane *lane, struct channel *channel, const stru
 	op->n_in_flight++;
 	channel->per_lane[next->lane].n_in_flight++;
 	channel->per_lane[next->lane].n_started++;
-	stats_add(&channel->stats.blocks_in_flight, 1);
-	stats_add(&channel->stats.bytes_in_flight, bytes);
+	metrics_add(&channel->metrics.blocks_in_flight, 1);
+	metrics_add(&channel->metrics.bytes_in_flight, bytes);
 	count_blocks_time(lane);
-	stats_add(&lane->store->stats.blocks, bytes > 0);
-	stats_add(&lane->store->stats.blocks_in_flight, 1);
-	stats_add(&lane->store->stats.bytes_in_flight, bytes);
+	metrics_add(&lane->store->metrics.blocks, bytes > 0);
+	metrics_add(&lane->store->metrics.blocks_in_flight, 1);
+	metrics_add(&lane->store->metrics.bytes_in_flight, bytes);
 	sched_charge(&lane->sched, &channel->queue, bytes, lane->now_nsec);
 }
 
@@ -1366,8 +1367,8 @@ static void start_block(struct lane *lane, struct channel *channel, const struct
 	block->memory = op->memory + next->op_off;
 	block->bytes = next->len;
 	if (next->is_bounce) {
-		struct edge_cover cover = edge_cover(block->off, next->len,
-						     edge_unit(op->file->facts.offset_align));
+		struct unaligned_cover cover = unaligned_cover(
+			block->off, next->len, unaligned_unit(op->file->facts.offset_align));
 
 		block->bounce = block->memory = bounce_take(&lane->bounces);
 		channel->client->n_bounces++;
@@ -1395,11 +1396,11 @@ static void start_block(struct lane *lane, struct channel *channel, const struct
 	lane->n_in_flight++;
 	lane->bytes_in_flight += block->bytes;
 	if (next->lane) {
-		struct worker *worker = &lane->workers[next->lane - 1];
+		struct side_lane *side = &lane->side_lanes[next->lane - 1];
 
-		worker->n_given++;
-		block_queue_push(&worker->lane->from_home, block);
-		ring_lane_bell(worker->lane, &worker->rung);
+		side->n_given++;
+		block_queue_push(&side->lane->from_home, block);
+		ring_lane_doorbell(side->lane, &side->rung);
 	} else {
 		lane->waiting[lane->n_waiting++] = block;
 	}
@@ -1414,7 +1415,7 @@ static void extend(struct lane *lane, struct op *op)
 	struct piece *piece;
 
 	unpromise(lane, op); /* it may take long */
-	if (!hold_back(lane, op, OP_EXTENDING, &extension->waiting) || extension->is_running)
+	if (!hold_back(lane, op, OP_WAITS_EXTENSION, &extension->waiting) || extension->is_running)
 		return;
 	piece = calloc(1, sizeof(*piece));
 	if (!piece) {
@@ -1468,8 +1469,8 @@ static int start_blocks(struct lane *lane)
 			continue;
 		}
 		if (!is_let_in(lane, next.op)) {
-			(void)hold_back(lane, next.op, OP_HELD,
-					&next.op->file->inode->gate.waiting);
+			(void)hold_back(lane, next.op, OP_WAITS_MODE_LOCK,
+					&next.op->file->inode->mode_lock.waiting);
 			continue;
 		}
 		if (next.is_bounce && !has_page_for(lane, channel)) {
@@ -1481,7 +1482,7 @@ static int start_blocks(struct lane *lane)
 			n++;
 			continue;
 		}
-		if (lane->is_shared && must_hold_back(lane, queue, next.len)) {
+		if (lane->is_shared && must_wait_for_window(lane, queue, next.len)) {
 			queue = sched_find(&lane->sched, may_pass_window, lane);
 			if (!queue)
 				break;
@@ -1620,7 +1621,7 @@ static void block_done(struct lane *lane, struct block *block)
 	count_done(lane, op, channel_lane, bytes);
 }
 
-/* The kernel would have had to wait: a helper thread may. */
+/* The kernel would have had to wait: a worker thread may. */
 static void hand_over(struct lane *lane, struct block *block)
 {
 	struct op *op = block->op;
@@ -1662,20 +1663,20 @@ static void hand_over(struct lane *lane, struct block *block)
 /* A block is back from its engine: all of it, or it goes there again. */
 static void block_back(struct lane *lane, struct block *block)
 {
-	struct worker *worker = block->lane ? &lane->workers[block->lane - 1] : NULL;
+	struct side_lane *side = block->lane ? &lane->side_lanes[block->lane - 1] : NULL;
 	const struct file_facts *facts = &block->op->file->facts;
 
 	if (block->is_nowait && (block->result == -EAGAIN || block->result == -EOPNOTSUPP)) {
-		if (worker)
-			worker->n_given--;
+		if (side)
+			side->n_given--;
 		hand_over(lane, block);
 		return;
 	}
 	if (must_continue(block, facts->offset_align > facts->memory_align ? facts->offset_align
 									   : facts->memory_align)) {
-		if (worker) {
-			block_queue_push(&worker->lane->from_home, block);
-			ring_lane_bell(worker->lane, &worker->rung);
+		if (side) {
+			block_queue_push(&side->lane->from_home, block);
+			ring_lane_doorbell(side->lane, &side->rung);
 			return;
 		}
 		block->next = lane->again;
@@ -1683,8 +1684,8 @@ static void block_back(struct lane *lane, struct block *block)
 		lane->n_again++;
 		return;
 	}
-	if (worker)
-		worker->n_given--;
+	if (side)
+		side->n_given--;
 	block_done(lane, block);
 }
 
@@ -1702,8 +1703,8 @@ static int reap(struct lane *lane)
 			n += r;
 		} while (r == BATCH);
 	}
-	for (uint32_t i = 0; i < lane->n_workers; i++) {
-		while ((block = block_queue_pop(&lane->workers[i].lane->to_home))) {
+	for (uint32_t i = 0; i < lane->n_side_lanes; i++) {
+		while ((block = block_queue_pop(&lane->side_lanes[i].lane->to_home))) {
 			block_back(lane, block);
 			n++;
 		}
@@ -1725,34 +1726,34 @@ static void wake_client(struct channel *channel)
 		break;
 	case RING_WAKE_SOCKET:
 		/* Full: it has bytes to wake up for.  Gone: its session ends. */
-		(void)send(channel->client_bell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		(void)send(channel->client_doorbell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 		break;
 	}
 }
 
-static void count_op(struct stats *stats, const struct op *op, uint64_t nsec)
+static void count_op(struct metrics *metrics, const struct op *op, uint64_t nsec)
 {
 	switch (op->opcode) {
 	case RING_OP_READ:
-		stats_add(&stats->reads, 1);
-		stats_add(&stats->read_bytes, op->end);
+		metrics_add(&metrics->reads, 1);
+		metrics_add(&metrics->read_bytes, op->end);
 		break;
 	case RING_OP_WRITE:
-		stats_add(&stats->writes, 1);
-		stats_add(&stats->write_bytes, op->end);
+		metrics_add(&metrics->writes, 1);
+		metrics_add(&metrics->write_bytes, op->end);
 		break;
 	case RING_OP_FSYNC:
 	case RING_OP_FDATASYNC:
-		stats_add(&stats->fsyncs, 1);
+		metrics_add(&metrics->fsyncs, 1);
 		break;
 	default: /* refused: it was none of them */
 		break;
 	}
 	if (op->error)
-		stats_add(&stats->errors, 1);
-	stats_add(&stats->open_ops, UINT64_MAX);
-	stats_add(&stats->ended_nsec, nsec);
-	stats_add_latency(stats, nsec);
+		metrics_add(&metrics->errors, 1);
+	metrics_add(&metrics->open_ops, UINT64_MAX);
+	metrics_add(&metrics->ended_nsec, nsec);
+	metrics_add_latency(metrics, nsec);
 }
 
 static void report_batch(struct message *message)
@@ -1771,8 +1772,8 @@ static void free_op(struct lane *lane, struct op *op)
 	struct file *file = op->file;
 	uint64_t nsec = lane->now_nsec - op->taken_nsec;
 
-	count_op(&channel->stats, op, nsec);
-	count_op(&lane->store->stats, op, nsec);
+	count_op(&channel->metrics, op, nsec);
+	count_op(&lane->store->metrics, op, nsec);
 	if (file) {
 		if (op->grow_end)
 			extension_remove_op(&file->extension);
@@ -1787,12 +1788,12 @@ static void free_op(struct lane *lane, struct op *op)
 	channel->n_open--;
 	lane->n_busy -= --channel->client->n_open == 0;
 	if (slab)
-		slab_drop(slab);
+		slab_unref(slab);
 	if (file)
-		file_drop(file);
+		file_unref(file);
 	if (batch && --batch->n_open == 0) {
 		batch->message.run = report_batch;
-		inbox_post(channel->store->main_inbox, &batch->message);
+		mailbox_post(channel->store->main_mailbox, &batch->message);
 	}
 }
 
@@ -1891,7 +1892,7 @@ static void cancel_all(struct channel *channel)
 static void bound_window(struct lane *lane, const struct profile *profile)
 {
 	uint64_t bytes = (uint64_t)profile->block_size * profile->queue_depth *
-			 (1 + lane->n_workers);
+			 (1 + lane->n_side_lanes);
 
 	if (lane->alone_bytes < bytes)
 		lane->alone_bytes = bytes;
@@ -1921,7 +1922,7 @@ static void remove_idle(struct lane *lane)
 			continue;
 		sched_remove(&lane->sched, &channel->queue);
 		if (channel->has_rings && !channel->has_left_epoll)
-			(void)epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, channel->bell_fd, NULL);
+			(void)epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, channel->doorbell_fd, NULL);
 		awake_remove(lane, channel);
 		lane->n_channels--;
 		lane->n_closing--;
@@ -1932,7 +1933,7 @@ static void remove_idle(struct lane *lane)
 		if (lane->recent_client == channel->client)
 			lane->recent_client = NULL;
 		channel->message.run = report_removed;
-		inbox_post(channel->store->main_inbox, &channel->message);
+		mailbox_post(channel->store->main_mailbox, &channel->message);
 	}
 }
 
@@ -1948,7 +1949,7 @@ static void do_add_channel(struct message *message)
 	if (channel->has_rings) {
 		struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = channel };
 
-		if (epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, channel->bell_fd, &event) < 0)
+		if (epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, channel->doorbell_fd, &event) < 0)
 			channel_broke(channel, "its bell can not be heard (epoll_ctl)");
 	}
 }
@@ -1976,7 +1977,7 @@ static void do_quiesce(struct message *message)
 	struct lane_quiesce *quiesce = container_of(message, struct lane_quiesce, message);
 
 	message->run = do_quiesce_reply;
-	inbox_post(quiesce->lane->store->main_inbox, message);
+	mailbox_post(quiesce->lane->store->main_mailbox, message);
 }
 
 static void do_submit(struct message *message)
@@ -2007,7 +2008,7 @@ static void do_submit(struct message *message)
 	}
 	if (--batch->n_open == 0) {
 		batch->message.run = report_batch;
-		inbox_post(channel->store->main_inbox, &batch->message);
+		mailbox_post(channel->store->main_mailbox, &batch->message);
 	}
 }
 
@@ -2043,16 +2044,16 @@ static void do_cancel(struct message *message)
 				cancel_op(lane, &channel->ops[i], ECANCELED);
 	}
 	message->run = report_cancel;
-	inbox_post(channel->store->main_inbox, message);
+	mailbox_post(channel->store->main_mailbox, message);
 }
 
-static void do_add_worker(struct message *message)
+static void do_add_side_lane(struct message *message)
 {
-	struct worker *worker = container_of(message, struct worker, message);
-	struct lane *home = worker->lane->home;
+	struct side_lane *side = container_of(message, struct side_lane, message);
+	struct lane *home = side->lane->home;
 
 	home->n_blocks += home->depth;
-	home->n_workers++;
+	home->n_side_lanes++;
 }
 
 static void do_stop(struct message *message)
@@ -2062,38 +2063,39 @@ static void do_stop(struct message *message)
 
 /* ---- sleep ---- */
 
-static void note_idle_bell(struct lane *lane, struct channel *channel)
+static void note_idle_doorbell(struct lane *lane, struct channel *channel)
 {
 	/* One that comes late, for entries that were found without it, is not idle. */
-	if (ring_lane_has_entries(&channel->ring) || channel->ring.taken != channel->bell_taken) {
-		channel->bell_taken = channel->ring.taken;
+	if (ring_lane_has_entries(&channel->ring) ||
+	    channel->ring.taken != channel->doorbell_taken) {
+		channel->doorbell_taken = channel->ring.taken;
 		return;
 	}
-	if (lane->now_nsec - channel->idle_bells_since_nsec > 1000000000u) {
-		channel->idle_bells_since_nsec = lane->now_nsec;
-		channel->n_idle_bells = 0;
+	if (lane->now_nsec - channel->idle_doorbells_since_nsec > 1000000000u) {
+		channel->idle_doorbells_since_nsec = lane->now_nsec;
+		channel->n_idle_doorbells = 0;
 	}
-	if (++channel->n_idle_bells <= lane->idle_bells_max)
+	if (++channel->n_idle_doorbells <= lane->idle_doorbells_max)
 		return;
-	(void)epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, channel->bell_fd, NULL);
+	(void)epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, channel->doorbell_fd, NULL);
 	channel->has_left_epoll = true;
 	log_client(&lane->log_limit,
 		   "store %s: a client rang its bell %u times in a second without entries: "
 		   "it is not heard any more",
-		   lane->store->name, channel->n_idle_bells);
+		   lane->store->name, channel->n_idle_doorbells);
 }
 
 /* The look between announcing a sleep and sleeping. */
 static bool has_work(struct lane *lane)
 {
-	if (inbox_has_any(&lane->inbox))
+	if (mailbox_has_any(&lane->mailbox))
 		return true;
 	if (lane->engine->n_in_flight && lane->engine_ops->is_ready(lane->engine))
 		return true;
 	if (lane->home)
 		return block_queue_has_any(&lane->from_home);
-	for (uint32_t i = 0; i < lane->n_workers; i++)
-		if (block_queue_has_any(&lane->workers[i].lane->to_home))
+	for (uint32_t i = 0; i < lane->n_side_lanes; i++)
+		if (block_queue_has_any(&lane->side_lanes[i].lane->to_home))
 			return true;
 	for (struct channel *channel = lane->awake; channel; channel = channel->next)
 		if (channel->has_rings && !channel->is_closing && !channel->is_broken &&
@@ -2119,7 +2121,7 @@ static int sleep_msec(const struct lane *lane)
 }
 
 /* Acts on every event, whichever call returned it: its edge does not come again.  What the engine
-   and the inbox have to say is looked for in each turn, and before each sleep. */
+   and the mailbox have to say is looked for in each turn, and before each sleep. */
 static void act_on(struct lane *lane, const struct epoll_event *events, int n)
 {
 	assert(n >= 0 || errno == EINTR);
@@ -2130,14 +2132,14 @@ static void act_on(struct lane *lane, const struct epoll_event *events, int n)
 
 		if (!channel)
 			continue;
-		note_idle_bell(lane, channel);
+		note_idle_doorbell(lane, channel);
 		if (!channel->is_awake)
 			channel_wake(lane, channel);
 	}
 	lane->polled_nsec = n < EVENTS_MAX ? lane->now_nsec : 0; /* 0: there may be more */
 }
 
-static void poll_bells(struct lane *lane)
+static void poll_doorbells(struct lane *lane)
 {
 	struct epoll_event events[EVENTS_MAX];
 
@@ -2198,8 +2200,8 @@ static int home_turn(struct lane *lane)
 	lane->turn++;
 	if (lane->first_held)
 		did += run_held(lane);
-	if (inbox_has_any(&lane->inbox))
-		did += inbox_run(&lane->inbox);
+	if (mailbox_has_any(&lane->mailbox))
+		did += mailbox_run(&lane->mailbox);
 	did += take_entries(lane);
 	did += reap(lane);
 	if (lane->next_deadline_nsec && lane->next_deadline_nsec <= lane->now_nsec)
@@ -2213,14 +2215,14 @@ static int home_turn(struct lane *lane)
 	return did;
 }
 
-static int worker_turn(struct lane *lane)
+static int side_turn(struct lane *lane)
 {
 	struct block *blocks[BATCH];
 	struct block *block;
 	int did = 0, n;
 
-	if (inbox_has_any(&lane->inbox))
-		did += inbox_run(&lane->inbox);
+	if (mailbox_has_any(&lane->mailbox))
+		did += mailbox_run(&lane->mailbox);
 	while (lane->n_waiting < BATCH && (block = block_queue_pop(&lane->from_home))) {
 		lane->waiting[lane->n_waiting++] = block;
 		did++;
@@ -2231,13 +2233,13 @@ static int worker_turn(struct lane *lane)
 		for (int i = 0; i < n; i++)
 			block_queue_push(&lane->to_home, blocks[i]);
 		if (n)
-			ring_lane_bell(lane->home, &lane->home_rung);
+			ring_lane_doorbell(lane->home, &lane->home_rung);
 		did += n;
 	}
 	return did;
 }
 
-/* A lane that does not sleep hears bells only so. */
+/* A lane that does not sleep hears doorbells only so. */
 static bool must_poll(const struct lane *lane, bool did)
 {
 	return lane->n_parked &&
@@ -2254,11 +2256,11 @@ static void *lane_main(void *arg)
 
 		lane->before_nsec = lane->now_nsec;
 		lane->now_nsec = clock_nsec();
-		did = lane->home ? worker_turn(lane) : home_turn(lane);
+		did = lane->home ? side_turn(lane) : home_turn(lane);
 		if (!may_spin(lane, did > 0))
 			lane_sleep(lane);
 		else if (must_poll(lane, did > 0))
-			poll_bells(lane);
+			poll_doorbells(lane);
 		else
 			cpu_relax();
 	}
@@ -2305,7 +2307,7 @@ void lane_free(struct lane *lane)
 		(void)munmap(lane->board, (size_t)sysconf(_SC_PAGESIZE)); /* ours: can not fail */
 	closep(&lane->board_fd);
 	closep(&lane->epoll_fd);
-	inbox_deinit(&lane->inbox);
+	mailbox_deinit(&lane->mailbox);
 	free(lane);
 }
 
@@ -2353,18 +2355,18 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	lane->index = config->index;
 	lane->home = config->home;
 	lane->engine_ops = config->engine;
-	lane->board_fd = lane->epoll_fd = lane->inbox.event_fd = -1;
+	lane->board_fd = lane->epoll_fd = lane->mailbox.event_fd = -1;
 	lane->last_held = &lane->first_held;
 	if (cpu_count() > 1) /* else it would only keep the clients off the one core */
 		lane->spin_nsec = config->store->spin_usec * UINT64_C(1000);
 	lane->park_nsec = config->park_nsec;
-	lane->idle_bells_max = config->idle_bells_max;
+	lane->idle_doorbells_max = config->idle_doorbells_max;
 	lane->alone_bytes = ALONE_BYTES;
 	sched_init(&lane->sched);
 
-	r = inbox_init(&lane->inbox);
+	r = mailbox_init(&lane->mailbox);
 	if (r < 0)
-		return error_set(error, r, "store %s: lane %" PRIu32 ": inbox", config->store->name,
+		return error_set(error, r, "store %s: lane %" PRIu32 ": mailbox", config->store->name,
 				 config->index);
 	r = config->engine->open(config->depth, config->depth_min, &lane->engine, error);
 	if (r < 0)
@@ -2394,7 +2396,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	if (lane->epoll_fd < 0)
 		return error_set(error, -errno, "store %s: lane %" PRIu32 ": epoll",
 				 config->store->name, config->index);
-	r = add_to_epoll(lane, lane->inbox.event_fd);
+	r = add_to_epoll(lane, lane->mailbox.event_fd);
 	if (r == 0)
 		r = add_to_epoll(lane, config->engine->event_fd(lane->engine));
 	if (r < 0)
@@ -2405,9 +2407,9 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 		return r;
 	(void)snprintf(lane->watch_name, sizeof(lane->watch_name), "store %s, lane %" PRIu32,
 		       lane->store->name, lane->index);
-	stuck_watch_add(&lane->watch, &(struct stuck_about){ .what = "io_submit",
-							     .file = lane->watch_name,
-							     .dev = lane->store->dev });
+	hung_watch_add(&lane->watch, &(struct hung_about){ .what = "io_submit",
+							   .file = lane->watch_name,
+							   .dev = lane->store->dev });
 	*ret_lane = TAKE_PTR(lane);
 	return 0;
 }
@@ -2415,9 +2417,9 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 void lane_stop(struct lane *lane)
 {
 	lane->stop_message.run = do_stop;
-	inbox_post(&lane->inbox, &lane->stop_message);
+	mailbox_post(&lane->mailbox, &lane->stop_message);
 	(void)pthread_join(lane->thread, NULL); /* it was started: can not fail */
-	stuck_watch_remove(&lane->watch);
+	hung_watch_remove(&lane->watch);
 	assert(!lane->n_channels && !lane->n_in_flight && !lane->n_pieces);
 }
 
@@ -2436,30 +2438,30 @@ int lane_board_fd(const struct lane *lane)
 	return lane->board_fd;
 }
 
-int lane_add_worker(struct lane *home, struct lane *lane)
+int lane_add_side_lane(struct lane *home, struct lane *lane)
 {
-	struct worker *worker = &home->workers[lane->index - 1];
+	struct side_lane *side = &home->side_lanes[lane->index - 1];
 
 	home->blocks[lane->index] = calloc(home->depth, sizeof(struct block));
 	if (!home->blocks[lane->index])
 		return -ENOMEM;
-	worker->lane = lane;
-	worker->message.run = do_add_worker;
-	inbox_post(&home->inbox, &worker->message);
+	side->lane = lane;
+	side->message.run = do_add_side_lane;
+	mailbox_post(&home->mailbox, &side->message);
 	return 0;
 }
 
 void lane_add_channel(struct lane *lane, struct channel *channel)
 {
 	channel->add_message.run = do_add_channel;
-	inbox_post(&lane->inbox, &channel->add_message);
+	mailbox_post(&lane->mailbox, &channel->add_message);
 }
 
 void lane_remove_channel(struct lane *lane, struct channel *channel, bool drain)
 {
 	channel->drain = drain;
 	channel->message.run = do_remove_channel;
-	inbox_post(&lane->inbox, &channel->message);
+	mailbox_post(&lane->mailbox, &channel->message);
 }
 
 void lane_hurry_channel(struct channel *channel)
@@ -2470,18 +2472,18 @@ void lane_hurry_channel(struct channel *channel)
 void lane_submit(struct batch *batch)
 {
 	batch->message.run = do_submit;
-	inbox_post(&batch->channel->home->inbox, &batch->message);
+	mailbox_post(&batch->channel->home->mailbox, &batch->message);
 }
 
 void lane_cancel(struct lane_cancel *cancel)
 {
 	cancel->message.run = do_cancel;
-	inbox_post(&cancel->channel->home->inbox, &cancel->message);
+	mailbox_post(&cancel->channel->home->mailbox, &cancel->message);
 }
 
 void lane_quiesce(struct lane *lane, struct lane_quiesce *quiesce)
 {
 	quiesce->lane = lane;
 	quiesce->message.run = do_quiesce;
-	inbox_post(&lane->inbox, &quiesce->message);
+	mailbox_post(&lane->mailbox, &quiesce->message);
 }

@@ -4,7 +4,7 @@
  * The store's first lane is home: it alone reads rings, keeps order, schedules and shows
  * completions (PROTOCOL section 2 is its loop).  The others do blocks that it gives them.
  * It sleeps only when it has nothing to take, nothing ended and nothing it may start; no system
- * call, lock or allocation on the way of an op but io_submit and, for sleepers, a bell.
+ * call, lock or allocation on the way of an op but io_submit and, for sleepers, a doorbell.
  *
  * These functions: main thread.
  */
@@ -29,9 +29,9 @@ struct lane_config {
 	uint32_t index;	   /* 0: home */
 	struct lane *home; /* NULL for home itself */
 	const struct engine_ops *engine;
-	uint32_t depth, depth_min; /* of its engine queue: wanted, and what it must have */
-	uint64_t park_nsec;	   /* home: a channel that was quiet for so long is parked */
-	uint32_t idle_bells_max;   /* home: LANE_IDLE_BELLS_MAX */
+	uint32_t depth, depth_min;   /* of its engine queue: wanted, and what it must have */
+	uint64_t park_nsec;	     /* home: a channel that was quiet for so long is parked */
+	uint32_t idle_doorbells_max; /* home: LANE_IDLE_BELLS_MAX */
 };
 
 int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error);
@@ -46,7 +46,7 @@ uint64_t lane_lowest_nsec(const struct lane *lane, bool is_write, uint32_t bytes
 int lane_board_fd(const struct lane *lane); /* borrowed; home only */
 
 /* Home: a further lane of the store, no deeper than home, may be given blocks.  0 or -ENOMEM. */
-int lane_add_worker(struct lane *home, struct lane *worker);
+int lane_add_side_lane(struct lane *home, struct lane *side);
 
 /* Gives the lane a channel.  It is looked at as soon as this returns. */
 void lane_add_channel(struct lane *lane, struct channel *channel);
@@ -77,7 +77,7 @@ void lane_cancel(struct lane_cancel *cancel);
 
 /*
  * Runs message in the main thread after the lane has seen all that the main thread did before:
- * what was removed from an idtable is then in no lane's hands but held.
+ * what was removed from an id_table is then in no lane's hands but held.
  */
 struct lane_quiesce {
 	struct message message;

@@ -3,15 +3,15 @@
  * completion is shown.  It ends exactly once.
  *
  * Slots are set aside for all entries of a channel when that is made; nothing is allocated on
- * the way.  Home lane only, but for a sync while its helper thread has it.
+ * the way.  Home lane only, but for a sync while its worker thread has it.
  *
  *   FREE      in the channel's free list
  *   WAITING   checked; conflicts with n_blockers earlier ops         -> READY
  *   READY     in the channel's ready list: blocks to start           -> HELD, EXTENDING, RUNNING,
  *                                                                       ENDED
- *   HELD      waits for the gate of its inode, out of the ready list  -> READY, RUNNING, ENDED
+ *   HELD      waits for the mode lock of its inode, out of the ready list  -> READY, RUNNING, ENDED
  *   EXTENDING waits for its file's extension, out of the ready list   -> READY, RUNNING, ENDED
- *   RUNNING   all blocks started, some in flight; or a helper syncs  -> ENDED
+ *   RUNNING   all blocks started, some in flight; or a worker syncs  -> ENDED
  *   ENDED     completion written, not yet shown; still keeps order  -> FREE
  */
 #ifndef DSAIO_DAEMON_LANE_OP_H
@@ -30,7 +30,15 @@ struct inode;
 struct file;
 struct slab;
 
-enum op_state { OP_FREE, OP_WAITING, OP_READY, OP_HELD, OP_EXTENDING, OP_RUNNING, OP_ENDED };
+enum op_state {
+	OP_FREE,
+	OP_WAITING,
+	OP_READY,
+	OP_WAITS_MODE_LOCK,
+	OP_WAITS_EXTENSION,
+	OP_RUNNING,
+	OP_ENDED
+};
 
 /* Its ragged ends, in edges_left until they have started. */
 #define OP_HEAD 1u
@@ -63,10 +71,10 @@ struct op {
 	uint8_t opcode;	      /* enum ring_opcode */
 	uint8_t state;	      /* enum op_state */
 	uint8_t edges_left;
-	bool is_misaligned : 1; /* its memory is: all of it goes by helper threads */
-	bool is_promised : 1;	/* the gate is kept for it until it starts */
-	bool is_gated : 1;	/* had to wait for the gate or an extension; counted in n_gated */
-	bool is_cancelled : 1;	/* no further block starts; error says why */
+	bool is_misaligned : 1; /* its memory is: all of it goes by worker threads */
+	bool is_promised : 1;	/* the mode lock is kept for it until it starts */
+	bool is_gated : 1; /* had to wait for the mode lock or an extension; counted in n_gated */
+	bool is_cancelled : 1; /* no further block starts; error says why */
 };
 static_assert(sizeof(struct op) <= 176, "a channel has one for each entry, in use or not");
 
@@ -110,9 +118,9 @@ static inline bool op_is_sync(const struct op *op)
 }
 
 /* What kind of write comes next of it. */
-static inline enum gate_kind op_gate_kind(const struct op *op)
+static inline enum write_mode op_write_mode(const struct op *op)
 {
-	return op->edges_left || op->is_misaligned ? GATE_BUFFERED : GATE_DIRECT;
+	return op->edges_left || op->is_misaligned ? MODE_BUFFERED : MODE_DIRECT;
 }
 
 /* At byte pos of the op a transfer stopped: with a positive errno, or (0) at the end of file. */

@@ -40,8 +40,8 @@ static int transfer(const struct piece *piece, char *memory, uint64_t off, uint6
 
 static void read_bounced(struct piece *piece)
 {
-	uint32_t unit = edge_unit(piece->offset_align);
-	struct edge_cover cover = edge_cover(piece->off, piece->len, unit);
+	uint32_t unit = unaligned_unit(piece->offset_align);
+	struct unaligned_cover cover = unaligned_cover(piece->off, piece->len, unit);
 	uint32_t align = piece->memory_align > unit ? piece->memory_align : unit;
 	_cleanup_(freep) void *memory = NULL;
 	uint64_t before = piece->off - cover.off, n = 0, got;

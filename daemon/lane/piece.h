@@ -1,10 +1,10 @@
 /*
- * A piece: a range of an op that a helper thread does with blocking calls, because a lane must
+ * A piece: a range of an op that a worker thread does with blocking calls, because a lane must
  * not block in it: ragged ends of writes, ranges whose memory is misaligned, and blocks that the
  * kernel gave back (RWF_NOWAIT: it would have had to wait).  Syncs, and steps of an extension
  * (extend.h), are pieces without a range.
  *
- * The lane fills it in, piece_do() does it on the helper's thread, the lane takes the result.
+ * The lane fills it in, piece_do() does it on the work queue's thread, the lane takes the result.
  */
 #ifndef DSAIO_DAEMON_LANE_PIECE_H
 #define DSAIO_DAEMON_LANE_PIECE_H
@@ -52,7 +52,7 @@ struct piece {
 	struct message message;
 	uint32_t bytes;	       /* in flight, as counted */
 	uint16_t channel_lane; /* whose depth it counts in */
-	bool is_block;	       /* helpers are its engine: it counts as its client's block */
+	bool is_block;	       /* worker threads are its engine: it counts as its client's block */
 };
 
 void piece_do(struct piece *piece);

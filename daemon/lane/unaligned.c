@@ -8,23 +8,23 @@
 
 static_assert(BOUNCES <= UINT8_MAX + 1, "their numbers fit into a byte");
 
-struct edge_cover edge_cover(uint64_t off, uint64_t len, uint32_t unit)
+struct unaligned_cover unaligned_cover(uint64_t off, uint64_t len, uint32_t unit)
 {
 	uint64_t mask = unit - 1;
-	struct edge_cover cover = { .off = off & ~mask };
+	struct unaligned_cover cover = { .off = off & ~mask };
 
 	cover.len = ((off + len + mask) & ~mask) - cover.off;
 	return cover;
 }
 
-struct edge_cut edge_cut(const struct edge_range *range)
+struct unaligned_cut unaligned_cut(const struct unaligned_range *range)
 {
-	uint32_t unit = edge_unit(range->offset_align);
+	uint32_t unit = unaligned_unit(range->offset_align);
 	uint64_t mask = unit - 1, end = range->off + range->len;
 	uint64_t start = (range->off + mask) & ~mask, stop = end & ~mask;
-	struct edge_cover cover = edge_cover(range->off, range->len, unit);
+	struct unaligned_cover cover = unaligned_cover(range->off, range->len, unit);
 	bool has_middle, is_short = cover.len <= BOUNCE_BYTES;
-	struct edge_cut cut = { 0 };
+	struct unaligned_cut cut = { 0 };
 
 	if (!((range->off | range->len) & (range->offset_align - 1)) &&
 	    !(range->slab_off & (range->memory_align - 1)))

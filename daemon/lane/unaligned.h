@@ -8,12 +8,12 @@
  * The middle goes direct.  Head and tail are ragged: a read fetches whole units into a page of
  * the lane (struct bounces) and copies the wanted bytes with process_vm_writev to the daemon
  * itself, so that memory of a client is never touched but by the kernel; a write sends them
- * through the file's buffered description, on a helper thread.  The cut is at units of at least
+ * through the file's buffered description, on a worker thread.  The cut is at units of at least
  * a page, so that the page cache and a direct write never own the same one within an op.
  *
  * A short range is one ragged piece, the head, and has no middle: reads when all its units fit
  * into a bounce page, writes when nothing of it can go direct, either.  A long one whose memory is
- * at a wrong distance from its offset is misaligned: helper threads do it, in bounded pieces.
+ * at a wrong distance from its offset is misaligned: worker threads do it, in bounded pieces.
  *
  * bounce_copy(): any thread; struct bounces: one thread; the cut is a pure function.
  */
@@ -32,31 +32,31 @@
    be busy (a guess). */
 #define BOUNCES 256u
 
-struct edge_range {
+struct unaligned_range {
 	uint64_t off, len;		     /* in the file; len > 0 */
 	uint64_t slab_off;		     /* where its memory starts; slabs start at pages */
 	uint32_t offset_align, memory_align; /* powers of two */
 	bool is_write;
 };
 
-struct edge_cut {
+struct unaligned_cut {
 	uint32_t head, tail; /* bytes; the middle is the rest */
 	bool is_misaligned;  /* no head, no tail, and the middle can not go direct */
 };
 
-struct edge_cut edge_cut(const struct edge_range *range);
+struct unaligned_cut unaligned_cut(const struct unaligned_range *range);
 
 /* At what the file is cut. */
-static inline uint32_t edge_unit(uint32_t offset_align)
+static inline uint32_t unaligned_unit(uint32_t offset_align)
 {
 	return offset_align > 4096 ? offset_align : 4096;
 }
 
 /* The whole units around a range. */
-struct edge_cover {
+struct unaligned_cover {
 	uint64_t off, len;
 };
-struct edge_cover edge_cover(uint64_t off, uint64_t len, uint32_t unit);
+struct unaligned_cover unaligned_cover(uint64_t off, uint64_t len, uint32_t unit);
 
 /* Bounce pages, made at once, in memory when they are first used. */
 struct bounces {

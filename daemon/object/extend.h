@@ -16,9 +16,9 @@
  * op starts no further block and ends with that errno; the file keeps the size that it has.
  *
  * A file has one step at a time.  Ops that need one meanwhile wait outside of their channels, as at
- * the gate.  A file is one client's, and only that client waits for the step: it may be queued for as
+ * the mode lock.  A file is one client's, and only that client waits for the step: it may be queued for as
  * long as other calls of the same user hang.  Steps of several clients for one inode run together;
- * the kernel puts them in order.  The step holds no gate: the kernel lets no direct I/O of the inode
+ * the kernel puts them in order.  The step holds no mode lock: the kernel lets no direct I/O of the inode
  * run beside it.
  *
  * An op may be one piece of a larger write (ring_entry.grow_end): its step goes on to that end, and

@@ -319,7 +319,7 @@ static void file_checked_main(struct message *message)
 		file->on_checked(file, 0, NULL, file->checked_arg);
 		return;
 	}
-	charge_give(&file->charge);
+	quota_discharge(&file->charge);
 	file->on_checked(NULL, file->result, &file->error, file->checked_arg);
 	free(file);
 }
@@ -332,12 +332,12 @@ static void file_check_run(struct work *work)
 	if (file->result < 0)
 		closep(&file->fd);
 	file->message.run = file_checked_main;
-	inbox_post(file->main_inbox, &file->message);
+	mailbox_post(file->main_mailbox, &file->message);
 }
 
-struct stuck_about file_about(const struct file *file, const char *what)
+struct hung_about file_about(const struct file *file, const char *what)
 {
-	return (struct stuck_about){
+	return (struct hung_about){
 		.what = what,
 		.file = file->name,
 		.fd = file->fd,
@@ -347,8 +347,8 @@ struct stuck_about file_about(const struct file *file, const char *what)
 	};
 }
 
-int file_make(struct account *account, struct helper *helper, struct inbox *main_inbox,
-	      const struct stuck_who *who, int fd, const char *name,
+int file_make(struct quota *quota, struct work_queue *work_queue, struct mailbox *main_mailbox,
+	      const struct hung_who *who, int fd, const char *name,
 	      void (*on_checked)(struct file *file, int result, const struct error *error,
 				 void *arg),
 	      void *arg, struct error *error)
@@ -358,7 +358,7 @@ int file_make(struct account *account, struct helper *helper, struct inbox *main
 
 	if (!file)
 		return error_set(error, -ENOMEM, "file %s", name);
-	r = charge_take(&file->charge, account, CHARGE_FILES, 1, error);
+	r = quota_charge(&file->charge, quota, QUOTA_FILES, 1, error);
 	if (r < 0) {
 		free(file);
 		return r;
@@ -366,15 +366,15 @@ int file_make(struct account *account, struct helper *helper, struct inbox *main
 	file->fd = fd;
 	atomic_init(&file->buffered_fd, -1);
 	(void)snprintf(file->name, sizeof(file->name), "%s", name); /* cut is fine */
-	file->helper = helper;
-	file->main_inbox = main_inbox;
+	file->work_queue = work_queue;
+	file->main_mailbox = main_mailbox;
 	file->on_checked = on_checked;
 	file->checked_arg = arg;
 	atomic_init(&file->n_holds, 1);
 	file->who = *who;
 	file->work.run = file_check_run;
 	file->work.about = file_about(file, "check");
-	helper_submit(helper, &file->work);
+	work_queue_submit(work_queue, &file->work);
 	return 0;
 }
 
@@ -393,8 +393,8 @@ static void file_freed_main(struct message *message)
 {
 	struct file *file = container_of(message, struct file, message);
 
-	charge_give(&file->charge);
-	charge_give(&file->buffered_charge);
+	quota_discharge(&file->charge);
+	quota_discharge(&file->buffered_charge);
 	if (file->inode)
 		inodes_give(file->inodes, file->inode);
 	if (file->on_closed)
@@ -413,22 +413,22 @@ static void file_close_run(struct work *work)
 	closep(&file->fd);
 	closep(&buffered_fd);
 	file->message.run = file_freed_main;
-	inbox_post(file->main_inbox, &file->message);
+	mailbox_post(file->main_mailbox, &file->message);
 }
 
-void file_drop(struct file *file)
+void file_unref(struct file *file)
 {
 	/* acq_rel: the last one sees all that the others did with it. */
 	if (atomic_fetch_sub_explicit(&file->n_holds, 1, memory_order_acq_rel) > 1)
 		return;
 	file->work.run = file_close_run;
 	file->work.about = file_about(file, "close");
-	helper_submit(file->helper, &file->work);
+	work_queue_submit(file->work_queue, &file->work);
 }
 
 /* ---- the buffered description ---- */
 
-/* A buffered description on its way through the helper. */
+/* A buffered description on its way through the work queue. */
 struct adding {
 	struct work work;
 	struct message message;
@@ -496,11 +496,11 @@ static void added_main(struct message *message)
 	if (adding->result == 0)
 		file->buffered_charge = adding->charge;
 	else
-		charge_give(&adding->charge);
+		quota_discharge(&adding->charge);
 	adding->on_added(file, adding->result, adding->result < 0 ? &adding->error : NULL,
 			 adding->arg);
 	free(adding);
-	file_drop(file);
+	file_unref(file);
 }
 
 static void add_run(struct work *work)
@@ -520,7 +520,7 @@ static void add_run(struct work *work)
 	if (adding->result < 0)
 		closep(&adding->fd);
 	adding->message.run = added_main;
-	inbox_post(file->main_inbox, &adding->message);
+	mailbox_post(file->main_mailbox, &adding->message);
 }
 
 int file_add_buffered(struct file *file, int fd,
@@ -533,18 +533,18 @@ int file_add_buffered(struct file *file, int fd,
 
 	if (!adding)
 		return error_set(error, -ENOMEM, "file %s: buffered description", file->name);
-	r = charge_take(&adding->charge, file->charge.account, CHARGE_FILES, 1, error);
+	r = quota_charge(&adding->charge, file->charge.quota, QUOTA_FILES, 1, error);
 	if (r < 0) {
 		free(adding);
 		return r;
 	}
-	file_hold(file);
+	file_ref(file);
 	adding->file = file;
 	adding->fd = fd;
 	adding->on_added = on_added;
 	adding->arg = arg;
 	adding->work.run = add_run;
 	adding->work.about = file_about(file, "check");
-	helper_submit(file->helper, &adding->work);
+	work_queue_submit(file->work_queue, &adding->work);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /*
  * A file: what a client opened with its own rights and handed over by descriptor.
  *
- * It is checked once, on the user's helper thread, since fstat and even close of a hostile FUSE
+ * It is checked once, on the user's worker thread, since fstat and even close of a hostile FUSE
  * file can hang.  Its session and each op on it hold it; the last drop closes it, there too.
  *
  * For ragged ends of writes the client may add a second, buffered description of the same file,
@@ -30,8 +30,8 @@ struct store;
 struct inode {
 	dev_t dev;
 	ino_t ino;
-	uint32_t n_files; /* that are this inode */
-	struct gate gate; /* the home lane's; all else: main thread */
+	uint32_t n_files;	    /* that are this inode */
+	struct mode_lock mode_lock; /* the home lane's; all else: main thread */
 };
 
 /* The inodes of one store.  Main thread. */
@@ -72,7 +72,7 @@ int file_look(int fd, const char *name, struct file_facts *ret_facts, struct err
 struct file {
 	uint32_t id; /* in its session; 0 before it has one */
 	int fd;
-	_Atomic int buffered_fd; /* -1: none; set once by the helper (release), lanes acquire */
+	_Atomic int buffered_fd; /* -1: none; set once by the work queue (release), lanes acquire */
 	char name[128];		 /* what the client calls it, cut; for messages */
 	struct file_facts facts;
 	struct store *store;
@@ -81,11 +81,11 @@ struct file {
 	bool no_fallocate;	    /* home lane: nor is fallocate(2) */
 	struct extension extension; /* home lane */
 	struct inodes *inodes;	    /* borrowed: the store's */
-	struct stuck_who who;
+	struct hung_who who;
 	struct charge charge, buffered_charge;
-	_Atomic uint32_t n_holds; /* as in struct slab */
-	struct helper *helper;	  /* borrowed: the user's */
-	struct inbox *main_inbox;
+	_Atomic uint32_t n_holds;      /* as in struct slab */
+	struct work_queue *work_queue; /* borrowed: the user's */
+	struct mailbox *main_mailbox;
 	struct work work;
 	struct message message;
 	struct error error;
@@ -103,8 +103,8 @@ struct file {
  * Or returns -EMFILE (charge) or -ENOMEM and calls nothing; fd is then still the caller's, who
  * can not just close it.
  */
-int file_make(struct account *account, struct helper *helper, struct inbox *main_inbox,
-	      const struct stuck_who *who, int fd, const char *name,
+int file_make(struct quota *quota, struct work_queue *work_queue, struct mailbox *main_mailbox,
+	      const struct hung_who *who, int fd, const char *name,
 	      void (*on_checked)(struct file *file, int result, const struct error *error,
 				 void *arg),
 	      void *arg, struct error *error);
@@ -124,8 +124,8 @@ int file_add_buffered(struct file *file, int fd,
 				       void *arg),
 		      void *arg, struct error *error);
 
-/* For a helper's work on it: what is about to be done, say "fsync". */
-struct stuck_about file_about(const struct file *file, const char *what);
+/* For a worker's work on it: what is about to be done, say "fsync". */
+struct hung_about file_about(const struct file *file, const char *what);
 
 /* The buffered description, or -1.  Any thread. */
 static inline int file_buffered_fd(const struct file *file)
@@ -135,12 +135,12 @@ static inline int file_buffered_fd(const struct file *file)
 	return atomic_load_explicit(&file->buffered_fd, memory_order_acquire);
 }
 
-static inline void file_hold(struct file *file)
+static inline void file_ref(struct file *file)
 {
 	(void)atomic_fetch_add_explicit(&file->n_holds, 1, memory_order_relaxed);
 }
-/* The last drop closes it on the helper's thread, gives the charge back and drops the inode in
+/* The last drop closes it on the work queue's thread, gives the charge back and drops the inode in
    the main thread and then calls on_closed and on_freed, if they were set. */
-void file_drop(struct file *file);
+void file_unref(struct file *file);
 
 #endif

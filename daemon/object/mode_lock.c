@@ -39,57 +39,57 @@ void op_list_remove(struct op_list *list, struct op *op)
 		list->last = op->prev;
 }
 
-static bool gate_is_idle(const struct gate *gate)
+static bool mode_lock_is_idle(const struct mode_lock *mode_lock)
 {
-	return !gate->n_busy && !gate->n_promised;
+	return !mode_lock->n_busy && !mode_lock->n_promised;
 }
 
-bool gate_is_open(const struct gate *gate, enum gate_kind kind, uint64_t now_nsec)
+bool mode_lock_is_open(const struct mode_lock *mode_lock, enum write_mode kind, uint64_t now_nsec)
 {
-	if (gate_is_idle(gate))
-		return !gate->waiting.first;
-	return gate->kind == kind &&
-	       (!gate->waiting.first || now_nsec - gate->since_nsec < GATE_SLICE_NSEC);
+	if (mode_lock_is_idle(mode_lock))
+		return !mode_lock->waiting.first;
+	return mode_lock->kind == kind && (!mode_lock->waiting.first ||
+					   now_nsec - mode_lock->since_nsec < MODE_LOCK_SLICE_NSEC);
 }
 
-void gate_start(struct gate *gate, enum gate_kind kind, bool is_promised)
+void mode_lock_start(struct mode_lock *mode_lock, enum write_mode kind, bool is_promised)
 {
-	assert(gate_is_idle(gate) || gate->kind == kind);
-	gate->kind = kind;
-	gate->n_busy++;
+	assert(mode_lock_is_idle(mode_lock) || mode_lock->kind == kind);
+	mode_lock->kind = kind;
+	mode_lock->n_busy++;
 	if (is_promised)
-		gate_unpromise(gate);
+		mode_lock_unpromise(mode_lock);
 }
 
-void gate_end(struct gate *gate)
+void mode_lock_end(struct mode_lock *mode_lock)
 {
-	assert(gate->n_busy);
-	gate->n_busy--;
+	assert(mode_lock->n_busy);
+	mode_lock->n_busy--;
 }
 
-void gate_unpromise(struct gate *gate)
+void mode_lock_unpromise(struct mode_lock *mode_lock)
 {
-	assert(gate->n_promised);
-	gate->n_promised--;
+	assert(mode_lock->n_promised);
+	mode_lock->n_promised--;
 }
 
-void gate_turn(struct gate *gate, uint64_t now_nsec, void (*let_in)(struct op *op, void *arg),
-	       void *arg)
+void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
+		    void (*let_in)(struct op *op, void *arg), void *arg)
 {
-	struct op_list all = gate->waiting;
+	struct op_list all = mode_lock->waiting;
 
-	if (!gate_is_idle(gate) || !all.first)
+	if (!mode_lock_is_idle(mode_lock) || !all.first)
 		return;
-	gate->kind = op_gate_kind(all.first);
-	gate->since_nsec = now_nsec;
-	gate->waiting = (struct op_list){ 0 };
+	mode_lock->kind = op_write_mode(all.first);
+	mode_lock->since_nsec = now_nsec;
+	mode_lock->waiting = (struct op_list){ 0 };
 	for (struct op *op = all.first, *next; op; op = next) {
 		next = op->next;
-		if (op_gate_kind(op) != gate->kind) {
-			op_list_push(&gate->waiting, op);
+		if (op_write_mode(op) != mode_lock->kind) {
+			op_list_push(&mode_lock->waiting, op);
 			continue;
 		}
-		gate->n_promised++;
+		mode_lock->n_promised++;
 		op->is_promised = true;
 		let_in(op, arg);
 	}

@@ -1,5 +1,5 @@
 /*
- * The gate of an inode: direct writes and buffered writes of it are never under way together,
+ * The mode lock of an inode: direct writes and buffered writes of it are never under way together,
  * whoever's they are.
  *
  * A direct write that finds, when it ends, a dirty folio of the page cache over its range (folios
@@ -8,11 +8,11 @@
  *
  * One kind at a time is let in, block by block.  As soon as an op of the other kind waits, no more
  * of this kind start but for a short slice; when the last is done, the kind of the first that
- * waits has its turn, and all who wait with it.  They are promised a start: the gate does not turn
+ * waits has its turn, and all who wait with it.  They are promised a start: the mode lock does not turn
  * again before each has started something, so neither kind starves.
  *
  * Ops that wait stand in its list, in order, outside of their channels: a write of another client
- * may take long, and what else a channel has need not wait for it.  At most GATE_OPS_MAX ops of a
+ * may take long, and what else a channel has need not wait for it.  At most MODE_LOCK_OPS_MAX ops of a
  * channel do so (op.is_gated; ops that wait for an extension, extend.h, count, too).  With more, the
  * channel waits.  So nobody waits for more of another client's ops than its channels times that.
  *
@@ -26,14 +26,14 @@
 
 struct op;
 
-enum gate_kind { GATE_DIRECT, GATE_BUFFERED };
+enum write_mode { MODE_DIRECT, MODE_BUFFERED };
 
 /* How long a kind goes on while the other waits: a few blocks, so that turns are not all that is
    done.  A guess. */
-#define GATE_SLICE_NSEC 2000000u
+#define MODE_LOCK_SLICE_NSEC 2000000u
 
 /* Ops of one channel that may stand outside of it.  A guess. */
-#define GATE_OPS_MAX 8u
+#define MODE_LOCK_OPS_MAX 8u
 
 /* Each op is in one such list at most. */
 struct op_list {
@@ -44,28 +44,28 @@ void op_list_push_front(struct op_list *list, struct op *op);
 /* It is there. */
 void op_list_remove(struct op_list *list, struct op *op);
 
-struct gate {
+struct mode_lock {
 	struct op_list waiting;
-	uint32_t n_busy;     /* writes of its kind under way */
-	uint32_t n_promised; /* ops let in that have not started yet */
-	enum gate_kind kind; /* of those */
-	uint64_t since_nsec; /* when it last turned */
+	uint32_t n_busy;      /* writes of its kind under way */
+	uint32_t n_promised;  /* ops let in that have not started yet */
+	enum write_mode kind; /* of those */
+	uint64_t since_nsec;  /* when it last turned */
 };
 
 /* May an op that nothing was promised start a write of this kind now? */
-bool gate_is_open(const struct gate *gate, enum gate_kind kind, uint64_t now_nsec);
+bool mode_lock_is_open(const struct mode_lock *mode_lock, enum write_mode kind, uint64_t now_nsec);
 /* A write of this kind starts; is_promised: it was promised to its op, which is met. */
-void gate_start(struct gate *gate, enum gate_kind kind, bool is_promised);
+void mode_lock_start(struct mode_lock *mode_lock, enum write_mode kind, bool is_promised);
 /* A write is done. */
-void gate_end(struct gate *gate);
+void mode_lock_end(struct mode_lock *mode_lock);
 /* An op that was promised a start does not need it any more. */
-void gate_unpromise(struct gate *gate);
+void mode_lock_unpromise(struct mode_lock *mode_lock);
 
 /*
- * After gate_end() and gate_unpromise(): if nothing holds the gate any more it turns, and let_in()
+ * After mode_lock_end() and mode_lock_unpromise(): if nothing holds the mode lock any more it turns, and let_in()
  * gets the ops whose turn it is, in order, each out of the list and promised a start.
  */
-void gate_turn(struct gate *gate, uint64_t now_nsec, void (*let_in)(struct op *op, void *arg),
-	       void *arg);
+void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
+		    void (*let_in)(struct op *op, void *arg), void *arg);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * What a session's ops may name: its slabs and files, by id.  The main thread owns it; lanes
- * look up (idtable.h says how that is safe).
+ * look up (id_table.h says how that is safe).
  */
 #ifndef DSAIO_DAEMON_OBJECT_OBJECTS_H
 #define DSAIO_DAEMON_OBJECT_OBJECTS_H
@@ -10,8 +10,8 @@
 #include "daemon/object/pool.h"
 
 struct objects {
-	struct idtable slabs; /* struct slab */
-	struct idtable files; /* struct file */
+	struct id_table slabs; /* struct slab */
+	struct id_table files; /* struct file */
 };
 
 #endif

@@ -203,7 +203,7 @@ static int slab_map(struct slab *slab)
 	return slab_lock(slab);
 }
 
-/* The client's own memory: the helper's thread.  Fills in map_bytes. */
+/* The client's own memory: the work queue's thread.  Fills in map_bytes. */
 static int import_check(struct slab *slab, struct error *error)
 {
 	uint64_t off = slab->import_off, size_bytes = slab->size_bytes, page;
@@ -271,7 +271,7 @@ static int slab_do_import(struct slab *slab)
 static void slab_unmake(struct slab *slab)
 {
 	/* First, for it takes the pages out of the mapping without holding up who changes others.
-	   Fails only if a signal comes; helpers block all. */
+	   Fails only if a signal comes; worker threads block all. */
 	if (slab->fd >= 0)
 		(void)fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 				(off_t)slab->size_bytes);
@@ -317,8 +317,8 @@ static int slab_do_make(struct slab *slab)
 
 static void slab_give_charges(struct slab *slab)
 {
-	charge_give(&slab->bytes_charge);
-	charge_give(&slab->slab_charge);
+	quota_discharge(&slab->bytes_charge);
+	quota_discharge(&slab->slab_charge);
 }
 
 static void slab_made_main(struct message *message)
@@ -350,11 +350,11 @@ static void slab_make_run(struct work *work)
 	if (slab->result < 0)
 		slab_unmake(slab);
 	slab->message.run = slab_made_main;
-	inbox_post(slab->pool->main_inbox, &slab->message);
+	mailbox_post(slab->pool->main_mailbox, &slab->message);
 }
 
 /* A slab that is charged, with nothing in it yet. */
-static int slab_new(struct pool *pool, struct account *account, struct helper *helper,
+static int slab_new(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
 		    uint64_t size_bytes, struct slab **ret_slab, struct error *error)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -372,12 +372,12 @@ static int slab_new(struct pool *pool, struct account *account, struct helper *h
 	slab->size_bytes = size_bytes;
 	slab->map_bytes = (size_bytes + page - 1) / page * page;
 	slab->pool = pool;
-	slab->helper = helper;
+	slab->work_queue = work_queue;
 	atomic_init(&slab->n_holds, 1);
-	r = charge_take(&slab->slab_charge, account, CHARGE_SLABS, 1, error);
+	r = quota_charge(&slab->slab_charge, quota, QUOTA_SLABS, 1, error);
 	if (r == 0)
-		r = charge_take(&slab->bytes_charge, account, CHARGE_POOL_BYTES, slab->map_bytes,
-				error);
+		r = quota_charge(&slab->bytes_charge, quota, QUOTA_POOL_BYTES, slab->map_bytes,
+				 error);
 	if (r < 0) {
 		slab_give_charges(slab);
 		free(slab);
@@ -395,16 +395,16 @@ static void slab_start(struct slab *slab,
 	slab->on_made = on_made;
 	slab->made_arg = arg;
 	slab->work.run = slab_make_run;
-	helper_submit(slab->helper, &slab->work);
+	work_queue_submit(slab->work_queue, &slab->work);
 }
 
-int slab_make(struct pool *pool, struct account *account, struct helper *helper,
+int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
 	      uint64_t size_bytes,
 	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
 	      void *arg, struct error *error)
 {
 	struct slab *slab;
-	int r = slab_new(pool, account, helper, size_bytes, &slab, error);
+	int r = slab_new(pool, quota, work_queue, size_bytes, &slab, error);
 
 	if (r < 0)
 		return r;
@@ -413,7 +413,7 @@ int slab_make(struct pool *pool, struct account *account, struct helper *helper,
 	return 0;
 }
 
-int slab_import(struct pool *pool, struct account *account, struct helper *helper, int fd,
+int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_queue, int fd,
 		uint64_t off, uint64_t size_bytes,
 		void (*on_made)(struct slab *slab, int result, const struct error *error,
 				void *arg),
@@ -428,7 +428,7 @@ int slab_import(struct pool *pool, struct account *account, struct helper *helpe
 				       "import: %" PRIu64 " bytes from %" PRIu64
 				       " on: their end passes 2^63",
 				       size_bytes, off);
-	r = slab_new(pool, account, helper, size_bytes, &slab, error);
+	r = slab_new(pool, quota, work_queue, size_bytes, &slab, error);
 	if (r < 0)
 		return r;
 	slab->is_imported = true;
@@ -456,14 +456,14 @@ static void slab_free_run(struct work *work)
 
 	slab_unmake(slab);
 	slab->message.run = slab_freed_main;
-	inbox_post(slab->pool->main_inbox, &slab->message);
+	mailbox_post(slab->pool->main_mailbox, &slab->message);
 }
 
-void slab_drop(struct slab *slab)
+void slab_unref(struct slab *slab)
 {
 	/* acq_rel: the last one sees all that the others did with it. */
 	if (atomic_fetch_sub_explicit(&slab->n_holds, 1, memory_order_acq_rel) > 1)
 		return;
 	slab->work.run = slab_free_run;
-	helper_submit(slab->helper, &slab->work);
+	work_queue_submit(slab->work_queue, &slab->work);
 }

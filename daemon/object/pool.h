@@ -16,9 +16,9 @@
  * may shrink or punch it at any time: the kernel's copies then fail with EFAULT.  It is only
  * unmapped.
  *
- * Making and freeing take 0.1-0.3 s a GiB and run on the user's helper thread, in steps: a call that
+ * Making and freeing take 0.1-0.3 s a GiB and run on the user's worker thread, in steps: a call that
  * fills or takes down a mapping keeps all other threads from changing theirs.
- * Main thread, but for slab_hold() and slab_drop(): lanes too.
+ * Main thread, but for slab_ref() and slab_unref(): lanes too.
  */
 #ifndef DSAIO_DAEMON_OBJECT_POOL_H
 #define DSAIO_DAEMON_OBJECT_POOL_H
@@ -45,13 +45,13 @@ enum pool_pages {
 };
 
 struct pool {
-	struct account account; /* the daemon's: parent of all users' */
+	struct quota quota; /* the daemon's: parent of all users' */
 	enum pool_lock lock;
 	enum pool_pages pages;
 	uint64_t huge_bytes; /* of slabs in reserved ones */
 	bool is_locked;	     /* false: some slab had to be served unlocked (lock = auto) */
 	char why_unlocked[ERROR_TEXT_BYTES];
-	struct inbox *main_inbox; /* where slabs report */
+	struct mailbox *main_mailbox; /* where slabs report */
 };
 
 struct slab {
@@ -67,7 +67,7 @@ struct slab {
 	_Atomic uint32_t n_holds; /* lanes: +1 relaxed (the caller holds one),
 				     -1 acq_rel (the last sees all use before) */
 	struct pool *pool;
-	struct helper *helper; /* borrowed: the user's */
+	struct work_queue *work_queue; /* borrowed: the user's */
 	/* for what runs elsewhere */
 	struct work work;
 	struct message message;
@@ -82,12 +82,12 @@ struct slab {
 int memfd_sealed(const char *name, uint64_t size_bytes);
 
 /*
- * Makes a slab of size_bytes (rounded up to pages), charged to account; made on the helper's
+ * Makes a slab of size_bytes (rounded up to pages), charged to quota; made on the work queue's
  * thread.  Returns 0 and later calls on_made in the main thread: with 0 and a slab that the
  * callee holds, or a negative errno and a NULL slab (charges are given back).  Or returns
  * -EINVAL (size 0 or over 2^46), -ENOMEM (charge, memory) and calls nothing.
  */
-int slab_make(struct pool *pool, struct account *account, struct helper *helper,
+int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
 	      uint64_t size_bytes,
 	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
 	      void *arg, struct error *error);
@@ -100,18 +100,18 @@ int slab_make(struct pool *pool, struct account *account, struct helper *helper,
  * shorter).  If on_made will be called, fd is taken; else it is still the caller's, who can not just
  * close it.
  */
-int slab_import(struct pool *pool, struct account *account, struct helper *helper, int fd,
+int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_queue, int fd,
 		uint64_t off, uint64_t size_bytes,
 		void (*on_made)(struct slab *slab, int result, const struct error *error,
 				void *arg),
 		void *arg, struct error *error);
 
-static inline void slab_hold(struct slab *slab)
+static inline void slab_ref(struct slab *slab)
 {
 	(void)atomic_fetch_add_explicit(&slab->n_holds, 1, memory_order_relaxed);
 }
-/* The last drop punches and frees it on the helper's thread, gives the charges back in the main
+/* The last drop punches and frees it on the work queue's thread, gives the charges back in the main
    thread and then calls on_freed, if it was set. */
-void slab_drop(struct slab *slab);
+void slab_unref(struct slab *slab);
 
 #endif

@@ -2,7 +2,7 @@
  * A probe: whether io_submit waits on a store until the bytes are moved.
  *
  * It should only start the I/O; FUSE, some network file systems and ZFS do all the work inside it,
- * so one thread never has more than one block under way there.  On such a store helper threads, as
+ * so one thread never has more than one block under way there.  On such a store worker threads, as
  * many as a profile's queue depth, do the blocks instead of a lane's engine.
  *
  * What tells is the share of a block's time that passed inside io_submit: of some overwrites and
@@ -14,7 +14,7 @@
  * daemon left is removed by the next.  A store that exists only since somebody opened a file there is
  * not measured: for a client the daemon opens no path.
  *
- * The measuring may block, for ever if the file system does, and runs on a helper thread.
+ * The measuring may block, for ever if the file system does, and runs on a worker thread.
  */
 #ifndef DSAIO_DAEMON_STORE_PROBE_H
 #define DSAIO_DAEMON_STORE_PROBE_H

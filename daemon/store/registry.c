@@ -26,7 +26,7 @@
 
 /* ---- names ---- */
 
-static struct store *store_named(const struct stores *stores, const char *name)
+static struct store *store_named(const struct registry *stores, const char *name)
 {
 	for (struct store *store = stores->first; store; store = store->next)
 		if (strcmp(store->name, name) == 0)
@@ -60,7 +60,7 @@ static bool block_name(dev_t dev, char name[NAME_BYTES])
 }
 
 /* A name that no other store has, of the letters that names of stores may have. */
-static void name_make(const struct stores *stores, dev_t dev, const char *fs_type,
+static void name_make(const struct registry *stores, dev_t dev, const char *fs_type,
 		      char name[NAME_BYTES])
 {
 	char base[NAME_BYTES];
@@ -76,7 +76,7 @@ static void name_make(const struct stores *stores, dev_t dev, const char *fs_typ
 }
 
 /* "t=/mnt/t, u=/mnt/u", as far as it fits. */
-static void stores_name(const struct stores *stores, char *text, size_t size)
+static void registry_name(const struct registry *stores, char *text, size_t size)
 {
 	size_t n = 0;
 
@@ -89,14 +89,14 @@ static void stores_name(const struct stores *stores, char *text, size_t size)
 /* ---- profiles ---- */
 
 /* Takes the key under which the store's profile is kept, and what is kept. */
-static int store_take_key(const struct stores *stores, struct store *store, const char *key)
+static int store_take_key(const struct registry *stores, struct store *store, const char *key)
 {
 	const struct profile *kept;
 
-	store->kept_key = strdup(key);
-	if (!store->kept_key)
+	store->saved_key = strdup(key);
+	if (!store->saved_key)
 		return -ENOMEM;
-	kept = kept_find(&stores->kept, key);
+	kept = saved_find(&stores->kept, key);
 	if (kept) {
 		store->profile = *kept;
 		store->profile_source = PROFILE_KEPT;
@@ -128,19 +128,19 @@ static dev_t source_device(const char *source)
 /* The file system's UUID as it tells itself, or as /dev/disk has it for its device: its own, or
    (btrfs) that of its mount's source. */
 static bool key_find(const struct file_facts *facts, const struct mount *mount,
-		     char key[KEPT_KEY_BYTES])
+		     char key[SAVED_KEY_BYTES])
 {
 	dev_t source;
 
 	if (facts->has_uuid) {
-		kept_key_by_uuid(facts->uuid, key);
+		saved_key_by_uuid(facts->uuid, key);
 		return true;
 	}
-	if (kept_key_by_device(facts->dev, facts->is_block_device, key))
+	if (saved_key_by_device(facts->dev, facts->is_block_device, key))
 		return true;
 	/* Who mounts a FUSE file system chooses its source, too. */
 	source = facts->is_foreign ? 0 : source_device(mount->source);
-	return source && kept_key_by_device(source, false, key);
+	return source && saved_key_by_device(source, false, key);
 }
 
 const char *store_profile_source(const struct store *store)
@@ -157,7 +157,7 @@ const char *store_profile_source(const struct store *store)
 
 /* ---- coming and going ---- */
 
-static struct store **stores_end(struct stores *stores)
+static struct store **registry_end(struct registry *stores)
 {
 	struct store **at = &stores->first;
 
@@ -181,7 +181,7 @@ static void going_run(struct work *work)
 }
 
 /* Of an automatic one that nobody holds. */
-static void store_let_go(struct stores *stores, struct store *store)
+static void store_let_go(struct registry *stores, struct store *store)
 {
 	struct going *going = malloc(sizeof(*going));
 	struct store **at = &stores->first;
@@ -197,10 +197,10 @@ static void store_let_go(struct stores *stores, struct store *store)
 		return;
 	}
 	*going = (struct going){ .work.run = going_run, .store = store };
-	helper_submit(stores->helper, &going->work);
+	work_queue_submit(stores->work_queue, &going->work);
 }
 
-void stores_sweep(struct stores *stores, uint64_t now_nsec)
+void registry_sweep(struct registry *stores, uint64_t now_nsec)
 {
 	struct store *next;
 
@@ -218,11 +218,11 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	stores_sweep(arg, clock_nsec());
+	registry_sweep(arg, clock_nsec());
 }
 
 /* Makes room for one more automatic store: false if all are in use. */
-static bool stores_make_room(struct stores *stores, const struct peer *peer)
+static bool registry_make_room(struct registry *stores, const struct peer *peer)
 {
 	uint32_t n_user = 0, user_max = STORES_AUTOMATIC_USER_MAX;
 	struct store *oldest = NULL, *oldest_of_user = NULL;
@@ -251,13 +251,13 @@ static bool stores_make_room(struct stores *stores, const struct peer *peer)
 	return true;
 }
 
-static int store_make_automatic(struct stores *stores, const struct file_facts *facts,
+static int store_make_automatic(struct registry *stores, const struct file_facts *facts,
 				const char *fs_type, const struct mount *mount,
 				const struct peer *peer, struct store **ret_store,
 				struct error *error)
 {
 	const struct timeval period = { .tv_sec = SWEEP_SEC };
-	char name[NAME_BYTES], key[KEPT_KEY_BYTES];
+	char name[NAME_BYTES], key[SAVED_KEY_BYTES];
 	struct store_config config;
 	struct store *store;
 	int r;
@@ -266,7 +266,7 @@ static int store_make_automatic(struct stores *stores, const struct file_facts *
 	config_default_store(stores->config, &config);
 	config.name = name;
 	config.path = mount->point ? mount->point : "";
-	r = store_new_on(stores->last_id + 1, &config, facts->dev, fs_type, stores->main_inbox,
+	r = store_new_on(stores->last_id + 1, &config, facts->dev, fs_type, stores->main_mailbox,
 			 &store, error);
 	if (r < 0)
 		return r;
@@ -278,7 +278,7 @@ static int store_make_automatic(struct stores *stores, const struct file_facts *
 	stores->n_automatic++;
 	store->is_automatic = true;
 	store->made_for = peer->uid;
-	*stores_end(stores) = store;
+	*registry_end(stores) = store;
 	if (stores->sweep_event)
 		(void)event_add(stores->sweep_event, &period); /* fails for want of memory: it is
 								  added with the next store */
@@ -291,7 +291,7 @@ static int store_make_automatic(struct stores *stores, const struct file_facts *
 
 /* ---- which store ---- */
 
-struct store *stores_by_id(const struct stores *stores, uint32_t id)
+struct store *registry_by_id(const struct registry *stores, uint32_t id)
 {
 	for (struct store *store = stores->first; store; store = store->next)
 		if (store->id == id)
@@ -299,7 +299,7 @@ struct store *stores_by_id(const struct stores *stores, uint32_t id)
 	return NULL;
 }
 
-static struct store *store_on(const struct stores *stores, dev_t dev)
+static struct store *store_on(const struct registry *stores, dev_t dev)
 {
 	for (struct store *store = stores->first; store; store = store->next)
 		if (store->dev == dev)
@@ -314,13 +314,13 @@ static bool is_trusted(const struct file_facts *facts)
 	       (!facts->is_foreign && facts->fs_magic != OVERLAYFS_SUPER_MAGIC);
 }
 
-static int refuse(const struct stores *stores, const struct file_facts *facts, const char *name,
+static int refuse(const struct registry *stores, const struct file_facts *facts, const char *name,
 		  const char *fs_type, const char *mount_point, const char *why,
 		  struct error *error)
 {
 	char served[100];
 
-	stores_name(stores, served, sizeof(served));
+	registry_name(stores, served, sizeof(served));
 	return error_set_plain(
 		error, -ENXIO,
 		"file %.100s: is on device %u:%u (%s), which the daemon does not serve%s (it serves "
@@ -335,7 +335,7 @@ static const char *fs_type_of(const struct file_facts *facts)
 	return facts->is_block_device ? "block device" : store_fs_name(facts->fs_magic);
 }
 
-static int make_for_file(struct stores *stores, const struct file_facts *facts, const char *name,
+static int make_for_file(struct registry *stores, const struct file_facts *facts, const char *name,
 			 const struct peer *peer, struct store **ret_store, struct error *error)
 {
 	const char *fs_type = fs_type_of(facts);
@@ -355,7 +355,7 @@ static int make_for_file(struct stores *stores, const struct file_facts *facts, 
 		return refuse(stores, facts, name, fs_type, where,
 			      ", since whoever serves such a file system can hold up its I/O",
 			      error);
-	if (!stores_make_room(stores, peer))
+	if (!registry_make_room(stores, peer))
 		return error_set_plain(
 			error, -EMFILE,
 			"file %s: is on device %u:%u (%s), which no store names, and of %u "
@@ -367,8 +367,8 @@ static int make_for_file(struct stores *stores, const struct file_facts *facts, 
 	return store_make_automatic(stores, facts, fs_type, &mount, peer, ret_store, error);
 }
 
-int stores_check_access(const struct stores *stores, const struct store *store,
-			const struct peer *peer, const char *what, struct error *error)
+int registry_check_access(const struct registry *stores, const struct store *store,
+			  const struct peer *peer, const char *what, struct error *error)
 {
 	if (access_allows(&store->access, peer, stores->config))
 		return 0;
@@ -382,19 +382,19 @@ int stores_check_access(const struct stores *stores, const struct store *store,
 /* Whether an automatic store may still be the file system that it was made for. */
 static bool is_same(const struct store *store, const struct file_facts *facts)
 {
-	char key[KEPT_KEY_BYTES];
+	char key[SAVED_KEY_BYTES];
 
 	if (strcmp(store->fs_type, fs_type_of(facts)) != 0)
 		return false;
 	if (!facts->has_uuid)
 		return true;
-	kept_key_by_uuid(facts->uuid, key);
-	return store->kept_key && strcmp(store->kept_key, key) == 0;
+	saved_key_by_uuid(facts->uuid, key);
+	return store->saved_key && strcmp(store->saved_key, key) == 0;
 }
 
 /* is_look: by anybody and by any descriptor, say of a device's node that only root may open, which is
    no reason to forget a store's counters and the profile that was set. */
-static int find_or_make(struct stores *stores, const struct file_facts *facts, const char *name,
+static int find_or_make(struct registry *stores, const struct file_facts *facts, const char *name,
 			const struct peer *peer, bool is_look, struct store **ret_store,
 			struct error *error)
 {
@@ -410,8 +410,8 @@ static int find_or_make(struct stores *stores, const struct file_facts *facts, c
 	return make_for_file(stores, facts, name, peer, ret_store, error);
 }
 
-int stores_for_file(struct stores *stores, const struct file_facts *facts, const char *name,
-		    const struct peer *peer, struct store **ret_store, struct error *error)
+int registry_for_file(struct registry *stores, const struct file_facts *facts, const char *name,
+		      const struct peer *peer, struct store **ret_store, struct error *error)
 {
 	struct store *store;
 	char what[160];
@@ -421,7 +421,7 @@ int stores_for_file(struct stores *stores, const struct file_facts *facts, const
 	if (r < 0)
 		return r;
 	(void)snprintf(what, sizeof(what), "file %s", name);
-	r = stores_check_access(stores, store, peer, what, error);
+	r = registry_check_access(stores, store, peer, what, error);
 	if (r == 0)
 		*ret_store = store;
 	return r;
@@ -431,8 +431,8 @@ int stores_for_file(struct stores *stores, const struct file_facts *facts, const
 
 /* One who asks, on the way through helper and disk. */
 struct query {
-	struct stores *stores;
-	struct stores_asking asking;
+	struct registry *stores;
+	struct registry_asking asking;
 	bool is_set; /* else it is a look */
 	bool has_profile;
 	struct profile profile;
@@ -450,7 +450,7 @@ static void query_done(struct query *query, const char *note)
 	query->asking.on_done(query->store, query->result, query->result < 0 ? &query->error : NULL,
 			      note, query->asking.arg);
 	if (query->store)
-		store_drop(query->store);
+		store_unref(query->store);
 	free(query);
 }
 
@@ -463,7 +463,7 @@ static void lasts_note(const struct store *store, const char *why, char *note, s
 					   : "the daemon ends");
 }
 
-static void on_kept(void *arg, int result, const struct error *error)
+static void on_saved(void *arg, int result, const struct error *error)
 {
 	struct query *query = arg;
 	char note[NOTE_BYTES] = "";
@@ -480,24 +480,24 @@ static void on_kept(void *arg, int result, const struct error *error)
 
 static void query_set(struct query *query)
 {
-	struct stores *stores = query->stores;
+	struct registry *stores = query->stores;
 	struct store *store = query->store;
 	char note[NOTE_BYTES];
 
 	/* Stores with one key (subvolumes of a btrfs) are one file system. */
 	for (struct store *s = stores->first; s; s = s->next) {
-		if (s != store &&
-		    (!store->kept_key || !s->kept_key || strcmp(s->kept_key, store->kept_key) != 0))
+		if (s != store && (!store->saved_key || !s->saved_key ||
+				   strcmp(s->saved_key, store->saved_key) != 0))
 			continue;
 		s->profile = query->has_profile ? query->profile : s->given_profile;
 		s->profile_source = query->has_profile ? PROFILE_KEPT : s->given_source;
 	}
-	if (!store->kept_key || !stores->kept.dir) {
+	if (!store->saved_key || !stores->kept.dir) {
 		if (query->has_profile)
 			store->profile_source = PROFILE_SET;
 		lasts_note(
 			store,
-			store->kept_key
+			store->saved_key
 				? "there is no state_dir"
 				: "its file system has no UUID, nor its device an id, to know it "
 				  "by after a restart (a [store NAME] in dsaiod.conf gives it "
@@ -506,9 +506,9 @@ static void query_set(struct query *query)
 		query_done(query, query->has_profile ? note : "");
 		return;
 	}
-	query->result = kept_set(&stores->kept, store->kept_key, store->name,
-				 query->has_profile ? &query->profile : NULL, on_kept, query,
-				 &query->error);
+	query->result = saved_set(&stores->kept, store->saved_key, store->name,
+				  query->has_profile ? &query->profile : NULL, on_saved, query,
+				  &query->error);
 	if (query->result < 0)
 		query_done(query, "");
 }
@@ -517,7 +517,7 @@ static void query_set(struct query *query)
 static void query_go_on(struct query *query, struct store *store)
 {
 	if (query->result == 0 && store) { /* one implies the other, which cppcheck can't see */
-		store_hold(store);
+		store_ref(store);
 		query->store = store;
 	}
 	if (query->result == 0 && query->is_set)
@@ -554,10 +554,10 @@ static void look_run(struct work *work)
 	query->result = file_look(query->asking.fd, query->path, &query->facts, &query->error);
 	closep(&query->asking.fd);
 	query->message.run = looked_main;
-	inbox_post(query->stores->main_inbox, &query->message);
+	mailbox_post(query->stores->main_mailbox, &query->message);
 }
 
-static int query_start(struct stores *stores, const struct stores_asking *asking, bool is_set,
+static int query_start(struct registry *stores, const struct registry_asking *asking, bool is_set,
 		       const struct profile *profile, struct error *error)
 {
 	struct store *store = store_named(stores, asking->name);
@@ -569,7 +569,7 @@ static int query_start(struct stores *stores, const struct stores_asking *asking
 				       "store: either its name or a descriptor of something on it "
 				       "is needed, and not both");
 	if (asking->name[0] && !store) {
-		stores_name(stores, served, sizeof(served));
+		registry_name(stores, served, sizeof(served));
 		return error_set_plain(error, -ENXIO,
 				       "store %.64s: the daemon has none with this name (it serves "
 				       "%s): name one of them, or a file or directory that lies on "
@@ -590,20 +590,20 @@ static int query_start(struct stores *stores, const struct stores_asking *asking
 		return 0;
 	}
 	query->work.run = look_run;
-	query->work.about = (struct stuck_about){
+	query->work.about = (struct hung_about){
 		.what = "check", .file = "(store)", .fd = asking->fd, .who = *asking->who
 	};
-	helper_submit(asking->helper, &query->work);
+	work_queue_submit(asking->work_queue, &query->work);
 	return 0;
 }
 
-int stores_get(struct stores *stores, const struct stores_asking *asking, struct error *error)
+int registry_get(struct registry *stores, const struct registry_asking *asking, struct error *error)
 {
 	return query_start(stores, asking, false, NULL, error);
 }
 
-int stores_set_profile(struct stores *stores, const struct stores_asking *asking,
-		       const struct profile *profile, struct error *error)
+int registry_set_profile(struct registry *stores, const struct registry_asking *asking,
+			 const struct profile *profile, struct error *error)
 {
 	char why[ERROR_TEXT_BYTES - 64];
 
@@ -629,15 +629,15 @@ static dev_t memfd_device(void)
 	return fd >= 0 && fstat(fd, &st) == 0 ? st.st_dev : 0;
 }
 
-static int store_make_configured(struct stores *stores, const struct store_config *config,
+static int store_make_configured(struct registry *stores, const struct store_config *config,
 				 struct error *error)
 {
 	_cleanup_(closep) int fd = -1;
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	struct file_facts facts;
-	char key[KEPT_KEY_BYTES];
+	char key[SAVED_KEY_BYTES];
 	struct store *store, *before;
-	int r = store_new(stores->last_id + 1, config, stores->main_inbox, &store, error);
+	int r = store_new(stores->last_id + 1, config, stores->main_mailbox, &store, error);
 
 	if (r < 0)
 		return r;
@@ -647,7 +647,7 @@ static int store_make_configured(struct stores *stores, const struct store_confi
 		log_warning("store %s: is on the same device as store %s, which serves all its "
 			    "files",
 			    store->name, before->name);
-	*stores_end(stores) = store;
+	*registry_end(stores) = store;
 
 	/* At the start, and the administrator's own path: it may block. */
 	fd = open(config->path, O_PATH | O_CLOEXEC);
@@ -658,27 +658,28 @@ static int store_make_configured(struct stores *stores, const struct store_confi
 				       ? error_set(error, -ENOMEM, "store %s", store->name)
 				       : 0;
 	}
-	kept_key_by_name(store->name, key);
+	saved_key_by_name(store->name, key);
 	return store_take_key(stores, store, key) < 0
 		       ? error_set(error, -ENOMEM, "store %s", store->name)
 		       : 0;
 }
 
-static void stores_deinitp(struct stores **stores)
+static void registry_deinitp(struct registry **stores)
 {
 	if (*stores)
-		stores_deinit(*stores);
+		registry_deinit(*stores);
 }
 
-int stores_init(struct stores *stores, const struct config *config, struct event_base *base,
-		struct inbox *main_inbox, struct error *error)
+int registry_init(struct registry *stores, const struct config *config, struct event_base *base,
+		  struct mailbox *main_mailbox, struct error *error)
 {
-	_cleanup_(stores_deinitp) struct stores *made = stores;
+	_cleanup_(registry_deinitp) struct registry *made = stores;
 	int r;
 
-	*stores = (struct stores){ .config = config, .main_inbox = main_inbox };
+	*stores = (struct registry){ .config = config, .main_mailbox = main_mailbox };
 	stores->memfd_dev = memfd_device();
-	r = config->state_dir ? kept_init(&stores->kept, config->state_dir, main_inbox, error) : 0;
+	r = config->state_dir ? saved_init(&stores->kept, config->state_dir, main_mailbox, error)
+			      : 0;
 	if (r < 0)
 		return r;
 	if (base) {
@@ -700,14 +701,14 @@ int stores_init(struct stores *stores, const struct config *config, struct event
 	return 0;
 }
 
-int stores_start(struct stores *stores, struct error *error)
+int registry_start(struct registry *stores, struct error *error)
 {
-	int r = helper_new("stores", 1, &stores->helper);
+	int r = work_queue_new("stores", 1, &stores->work_queue);
 
 	if (r == 0 && stores->kept.dir)
-		r = kept_start(&stores->kept);
+		r = saved_start(&stores->kept);
 	if (r == 0 && stores->first) /* one that never comes back holds up no other */
-		r = helper_new("probe", stores->config->n_stores, &stores->prober);
+		r = work_queue_new("probe", stores->config->n_stores, &stores->prober);
 	if (r < 0)
 		return error_set(error, r, "stores");
 	for (struct store *store = stores->first; store; store = store->next)
@@ -715,18 +716,18 @@ int stores_start(struct stores *stores, struct error *error)
 	return 0;
 }
 
-void stores_deinit(struct stores *stores)
+void registry_deinit(struct registry *stores)
 {
 	if (stores->sweep_event)
 		event_free(stores->sweep_event);
-	helper_free(stores->prober);
+	work_queue_free(stores->prober);
 	while (stores->first) {
 		struct store *store = stores->first;
 
 		stores->first = store->next;
 		store_free(store);
 	}
-	helper_free(stores->helper);
-	kept_deinit(&stores->kept);
-	*stores = (struct stores){ 0 };
+	work_queue_free(stores->work_queue);
+	saved_deinit(&stores->kept);
+	*stores = (struct registry){ 0 };
 }

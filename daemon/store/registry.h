@@ -24,62 +24,62 @@
 
 struct event;
 struct event_base;
-struct helper;
+struct work_queue;
 
 #define STORES_AUTOMATIC_MAX 64u	/* a guess: each has threads and libaio contexts */
 #define STORES_AUTOMATIC_USER_MAX 16u	/* of them made for files of one user */
 #define STORES_UNUSED_NSEC 60000000000u /* after which an automatic one goes */
 
-struct stores {
-	const struct config *config; /* borrowed */
-	struct inbox *main_inbox;    /* borrowed */
-	struct store *first;	     /* list, in order of id: configured ones first */
+struct registry {
+	const struct config *config;  /* borrowed */
+	struct mailbox *main_mailbox; /* borrowed */
+	struct store *first;	      /* list, in order of id: configured ones first */
 	uint32_t last_id, n_automatic;
 	struct event *sweep_event; /* while there are automatic ones; NULL without a base */
-	struct kept kept;
+	struct saved_profiles kept;
 	struct log_limit log_limit;
-	dev_t memfd_dev;       /* where memfds lie: memory, and no store */
-	struct helper *helper; /* stops lanes: the kernel takes its time to end a context */
-	struct helper *prober; /* a thread for each configured store; NULL: there is none */
+	dev_t memfd_dev;	       /* where memfds lie: memory, and no store */
+	struct work_queue *work_queue; /* stops lanes: the kernel takes its time to end a context */
+	struct work_queue *prober;     /* a thread for each configured store; NULL: there is none */
 };
 
 /*
  * Makes those that config names, which lives as long.  base: for the sweep; NULL: none.
  * Returns 0, or an error of the first that can not be made; then nothing is to be undone.
  */
-int stores_init(struct stores *stores, const struct config *config, struct event_base *base,
-		struct inbox *main_inbox, struct error *error);
+int registry_init(struct registry *stores, const struct config *config, struct event_base *base,
+		  struct mailbox *main_mailbox, struct error *error);
 /* Then, once: starts threads, which measure those stores; before anything below.  0 or an error. */
-int stores_start(struct stores *stores, struct error *error);
-void stores_deinit(struct stores *stores); /* nobody holds any; a zeroed one is fine */
+int registry_start(struct registry *stores, struct error *error);
+void registry_deinit(struct registry *stores); /* nobody holds any; a zeroed one is fine */
 
 /* NULL: there is none with this id. */
-struct store *stores_by_id(const struct stores *stores, uint32_t id);
+struct store *registry_by_id(const struct registry *stores, uint32_t id);
 
 /*
- * The store of a file that peer handed over, made if need be; the caller holds it (store_hold).
+ * The store of a file that peer handed over, made if need be; the caller holds it (store_ref).
  * name: the file's, for the sentence.  Returns 0, or
  *   -ENXIO   no store names its device and none is made for it
  *   -EACCES  the store does not serve this user
  *   -EMFILE  there are as many automatic stores as may be
  */
-int stores_for_file(struct stores *stores, const struct file_facts *facts, const char *name,
-		    const struct peer *peer, struct store **ret_store, struct error *error);
+int registry_for_file(struct registry *stores, const struct file_facts *facts, const char *name,
+		      const struct peer *peer, struct store **ret_store, struct error *error);
 
 /* 0, or -EACCES: the store does not serve this user.  what: what the sentence starts with. */
-int stores_check_access(const struct stores *stores, const struct store *store,
-			const struct peer *peer, const char *what, struct error *error);
+int registry_check_access(const struct registry *stores, const struct store *store,
+			  const struct peer *peer, const char *what, struct error *error);
 
 /*
  * Who asks about a store: by its name, or (name "") by a descriptor of anything that lies on it,
  * which may be O_PATH.  peer and helper are borrowed until on_done.
  */
-struct stores_asking {
+struct registry_asking {
 	const char *name;
 	int fd; /* -1: none */
 	const struct peer *peer;
-	struct helper *helper; /* the user's: the look may block */
-	const struct stuck_who *who;
+	struct work_queue *work_queue; /* the user's: the look may block */
+	const struct hung_who *who;
 	/* Once, in the main thread: with 0 and a store, which lives until it returns, or an error
 	   and NULL.  note: a sentence for people that goes with success, or "". */
 	void (*on_done)(struct store *store, int result, const struct error *error,
@@ -90,22 +90,23 @@ struct stores_asking {
 /*
  * Which store that is; made automatically, if need be.  Returns 0, takes fd, and now or later
  * calls on_done; or returns an error, calls nothing, and fd is still the caller's.  Errors are
- * those of stores_for_file(), and -ENXIO for a name that no store has.
+ * those of registry_for_file(), and -ENXIO for a name that no store has.
  */
-int stores_get(struct stores *stores, const struct stores_asking *asking, struct error *error);
+int registry_get(struct registry *stores, const struct registry_asking *asking,
+		 struct error *error);
 
 /*
  * The same, and sets its profile (NULL: back to the configuration's, or the default) for channels
  * opened from now on; kept if it can be, else the note says so.  -EPERM: who asks is no
  * administrator.  -EINVAL: the profile's numbers.
  */
-int stores_set_profile(struct stores *stores, const struct stores_asking *asking,
-		       const struct profile *profile, struct error *error);
+int registry_set_profile(struct registry *stores, const struct registry_asking *asking,
+			 const struct profile *profile, struct error *error);
 
 /* "default", "configuration", "kept" or "set". */
 const char *store_profile_source(const struct store *store);
 
 /* Lets automatic stores go that were unused for long. */
-void stores_sweep(struct stores *stores, uint64_t now_nsec);
+void registry_sweep(struct registry *stores, uint64_t now_nsec);
 
 #endif

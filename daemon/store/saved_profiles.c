@@ -19,9 +19,9 @@
 /* Far more stores than a host has: what else lies there is not read without end. */
 #define PROFILES_MAX 4096u
 
-struct kept_profile {
-	struct kept_profile *next;
-	char key[KEPT_KEY_BYTES];
+struct saved_profile {
+	struct saved_profile *next;
+	char key[SAVED_KEY_BYTES];
 	bool is_there; /* false: not any more, or damaged */
 	bool is_damaged;
 	struct profile profile;
@@ -32,8 +32,8 @@ struct writing {
 	struct work work;
 	struct message message;
 	char *dir, *title;
-	struct kept_profile what;
-	struct inbox *main_inbox;
+	struct saved_profile what;
+	struct mailbox *main_mailbox;
 	int result;
 	struct error error;
 	void (*on_done)(void *arg, int result, const struct error *error);
@@ -49,35 +49,35 @@ static void dirp_close(DIR **dir)
 /* ---- keys ---- */
 
 /* Appends text to a key, with what a file name can not have as '_'. */
-static void key_add(char key[KEPT_KEY_BYTES], const char *text)
+static void key_add(char key[SAVED_KEY_BYTES], const char *text)
 {
 	size_t n = strlen(key);
 
-	for (; *text && n < KEPT_KEY_BYTES - 1; text++)
+	for (; *text && n < SAVED_KEY_BYTES - 1; text++)
 		key[n++] = strchr(STORE_NAME_LETTERS ":", *text) ? *text : '_';
 	key[n] = 0;
 }
 
-void kept_key_by_uuid(const uint8_t uuid[16], char key[KEPT_KEY_BYTES])
+void saved_key_by_uuid(const uint8_t uuid[16], char key[SAVED_KEY_BYTES])
 {
-	int n = snprintf(key, KEPT_KEY_BYTES, "uuid-");
+	int n = snprintf(key, SAVED_KEY_BYTES, "uuid-");
 
 	for (unsigned i = 0; i < 16; i++)
-		n += snprintf(key + n, KEPT_KEY_BYTES - (size_t)n, "%s%02x",
+		n += snprintf(key + n, SAVED_KEY_BYTES - (size_t)n, "%s%02x",
 			      i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
 }
 
-void kept_key_by_name(const char *name, char key[KEPT_KEY_BYTES])
+void saved_key_by_name(const char *name, char key[SAVED_KEY_BYTES])
 {
 	(void)strcpy(key, "name-");
 	key_add(key, name);
 }
 
-bool kept_key_by_device(dev_t dev, bool is_block_device, char key[KEPT_KEY_BYTES])
+bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYTES])
 {
 	const char *path = is_block_device ? "/dev/disk/by-id" : "/dev/disk/by-uuid";
 	_cleanup_(dirp_close) DIR *dir = opendir(path);
-	char best[KEPT_KEY_BYTES] = "";
+	char best[SAVED_KEY_BYTES] = "";
 	const struct dirent *entry;
 	struct stat st;
 
@@ -85,7 +85,7 @@ bool kept_key_by_device(dev_t dev, bool is_block_device, char key[KEPT_KEY_BYTES
 	while (dir && (entry = readdir(dir)))
 		if (entry->d_name[0] != '.' && fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 &&
 		    S_ISBLK(st.st_mode) && st.st_rdev == dev &&
-		    strlen(entry->d_name) < KEPT_KEY_BYTES - 8 &&
+		    strlen(entry->d_name) < SAVED_KEY_BYTES - 8 &&
 		    (!best[0] || strcmp(entry->d_name, best) < 0))
 			(void)strcpy(best, entry->d_name);
 	if (!best[0])
@@ -98,9 +98,9 @@ bool kept_key_by_device(dev_t dev, bool is_block_device, char key[KEPT_KEY_BYTES
 /* ---- reading ---- */
 
 /* What is kept under a key, made if need be; NULL without memory. */
-static struct kept_profile *profile_get(struct kept *kept, const char *key)
+static struct saved_profile *profile_get(struct saved_profiles *kept, const char *key)
 {
-	struct kept_profile *p;
+	struct saved_profile *p;
 
 	for (p = kept->profiles; p && strcmp(p->key, key) != 0; p = p->next)
 		;
@@ -115,18 +115,18 @@ static struct kept_profile *profile_get(struct kept *kept, const char *key)
 	return p;
 }
 
-static int file_load(struct kept *kept, int dir_fd, const char *name)
+static int file_load(struct saved_profiles *kept, int dir_fd, const char *name)
 {
 	size_t n = strlen(name);
 	_cleanup_(fclosep) FILE *file = NULL;
 	_cleanup_(closep) int fd = -1;
-	char key[KEPT_KEY_BYTES], path[512];
-	struct kept_profile *p;
+	char key[SAVED_KEY_BYTES], path[512];
+	struct saved_profile *p;
 	struct error error;
 	struct stat st;
 
 	if (n <= 5 || name[0] == '.' || strcmp(name + n - 5, ".conf") != 0 ||
-	    n - 5 >= KEPT_KEY_BYTES)
+	    n - 5 >= SAVED_KEY_BYTES)
 		return 0; /* not ours */
 	(void)snprintf(key, sizeof(key), "%.*s", (int)(n - 5), name);
 	(void)snprintf(path, sizeof(path), "%s/%s", kept->dir, name);
@@ -148,14 +148,14 @@ static int file_load(struct kept *kept, int dir_fd, const char *name)
 	return 0;
 }
 
-int kept_init(struct kept *kept, const char *dir_path, struct inbox *main_inbox,
-	      struct error *error)
+int saved_init(struct saved_profiles *kept, const char *dir_path, struct mailbox *main_mailbox,
+	       struct error *error)
 {
 	_cleanup_(dirp_close) DIR *dir = NULL;
 	const struct dirent *entry;
 	unsigned n = 0;
 
-	*kept = (struct kept){ .dir = strdup(dir_path), .main_inbox = main_inbox };
+	*kept = (struct saved_profiles){ .dir = strdup(dir_path), .main_mailbox = main_mailbox };
 	if (!kept->dir)
 		return error_set(error, -ENOMEM, "kept profiles");
 	dir = opendir(dir_path);
@@ -168,40 +168,40 @@ int kept_init(struct kept *kept, const char *dir_path, struct inbox *main_inbox,
 	while (n < PROFILES_MAX && (entry = readdir(dir))) {
 		n++;
 		if (file_load(kept, dirfd(dir), entry->d_name) < 0) {
-			kept_deinit(kept);
+			saved_deinit(kept);
 			return error_set(error, -ENOMEM, "kept profiles");
 		}
 	}
 	return 0;
 }
 
-int kept_start(struct kept *kept)
+int saved_start(struct saved_profiles *kept)
 {
-	return helper_new("kept", 1, &kept->helper);
+	return work_queue_new("kept", 1, &kept->work_queue);
 }
 
-void kept_deinit(struct kept *kept)
+void saved_deinit(struct saved_profiles *kept)
 {
-	helper_free(kept->helper);
+	work_queue_free(kept->work_queue);
 	while (kept->profiles) {
-		struct kept_profile *p = kept->profiles;
+		struct saved_profile *p = kept->profiles;
 
 		kept->profiles = p->next;
 		free(p);
 	}
 	free(kept->dir);
-	*kept = (struct kept){ 0 };
+	*kept = (struct saved_profiles){ 0 };
 }
 
-const struct profile *kept_find(const struct kept *kept, const char *key)
+const struct profile *saved_find(const struct saved_profiles *kept, const char *key)
 {
-	for (const struct kept_profile *p = kept->profiles; p; p = p->next)
+	for (const struct saved_profile *p = kept->profiles; p; p = p->next)
 		if (p->is_there && strcmp(p->key, key) == 0)
 			return &p->profile;
 	return NULL;
 }
 
-/* ---- writing, on the helper's thread ---- */
+/* ---- writing, on the work queue's thread ---- */
 
 /* Makes the directory and what is missing above it. */
 static int dir_make(const char *path)
@@ -257,7 +257,7 @@ static char *profile_text(const struct writing *writing)
 static int file_write(const struct writing *writing, struct error *error)
 {
 	const char *key = writing->what.key, *dir = writing->dir;
-	char name[KEPT_KEY_BYTES + 8], temporary[KEPT_KEY_BYTES + 8], aside[KEPT_KEY_BYTES + 16];
+	char name[SAVED_KEY_BYTES + 8], temporary[SAVED_KEY_BYTES + 8], aside[SAVED_KEY_BYTES + 16];
 	_cleanup_(freep) char *text = NULL;
 	_cleanup_(closep) int dir_fd = -1;
 	int r;
@@ -320,14 +320,15 @@ static void write_run(struct work *work)
 	privileges_own_files();
 	writing->result = file_write(writing, &writing->error);
 	writing->message.run = written_main;
-	inbox_post(writing->main_inbox, &writing->message);
+	mailbox_post(writing->main_mailbox, &writing->message);
 }
 
-int kept_set(struct kept *kept, const char *key, const char *title, const struct profile *profile,
-	     void (*on_done)(void *arg, int result, const struct error *error), void *arg,
-	     struct error *error)
+int saved_set(struct saved_profiles *kept, const char *key, const char *title,
+	      const struct profile *profile,
+	      void (*on_done)(void *arg, int result, const struct error *error), void *arg,
+	      struct error *error)
 {
-	struct kept_profile *p = profile_get(kept, key);
+	struct saved_profile *p = profile_get(kept, key);
 	struct writing *writing = calloc(1, sizeof(*writing));
 
 	if (writing) {
@@ -343,10 +344,10 @@ int kept_set(struct kept *kept, const char *key, const char *title, const struct
 		p->profile = *profile;
 	writing->what = *p;
 	p->is_damaged = false; /* what is damaged is put aside by this one */
-	writing->main_inbox = kept->main_inbox;
+	writing->main_mailbox = kept->main_mailbox;
 	writing->on_done = on_done;
 	writing->arg = arg;
 	writing->work.run = write_run;
-	helper_submit(kept->helper, &writing->work);
+	work_queue_submit(kept->work_queue, &writing->work);
 	return 0;
 }

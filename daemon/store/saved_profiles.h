@@ -23,38 +23,41 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct helper;
+struct work_queue;
 
-#define KEPT_KEY_BYTES 136
+#define SAVED_KEY_BYTES 136
 
-struct kept {
+struct saved_profiles {
 	char *dir;
-	struct inbox *main_inbox; /* borrowed */
-	struct helper *helper;	  /* writes */
-	struct kept_profile *profiles;
+	struct mailbox *main_mailbox;  /* borrowed */
+	struct work_queue *work_queue; /* writes */
+	struct saved_profile *profiles;
 };
 
 /* Reads what is in dir, which need not exist.  0, or an error without memory. */
-int kept_init(struct kept *kept, const char *dir, struct inbox *main_inbox, struct error *error);
-int kept_start(struct kept *kept);   /* before kept_set(), which needs a thread; 0 or -errno */
-void kept_deinit(struct kept *kept); /* after all on_done; a zeroed one is fine */
+int saved_init(struct saved_profiles *kept, const char *dir, struct mailbox *main_mailbox,
+	       struct error *error);
+int saved_start(
+	struct saved_profiles *kept); /* before saved_set(), which needs a thread; 0 or -errno */
+void saved_deinit(struct saved_profiles *kept); /* after all on_done; a zeroed one is fine */
 
 /* NULL: none is kept. */
-const struct profile *kept_find(const struct kept *kept, const char *key);
+const struct profile *saved_find(const struct saved_profiles *kept, const char *key);
 
 /*
- * Keeps a profile, or (NULL) none any more.  Returns 0, and kept_find() has it from now on, and
+ * Keeps a profile, or (NULL) none any more.  Returns 0, and saved_find() has it from now on, and
  * later calls on_done, with 0 when it will outlast a crash, or an error: then it lasts as long
  * as the daemon.  Or returns -ENOMEM and calls nothing.  title: of the store, for who reads it.
  */
-int kept_set(struct kept *kept, const char *key, const char *title, const struct profile *profile,
-	     void (*on_done)(void *arg, int result, const struct error *error), void *arg,
-	     struct error *error);
+int saved_set(struct saved_profiles *kept, const char *key, const char *title,
+	      const struct profile *profile,
+	      void (*on_done)(void *arg, int result, const struct error *error), void *arg,
+	      struct error *error);
 
 /* The keys: by UUID; by the device's id or its file system's UUID as /dev/disk has them (false:
    it has none); by the store's name. */
-void kept_key_by_uuid(const uint8_t uuid[16], char key[KEPT_KEY_BYTES]);
-bool kept_key_by_device(dev_t dev, bool is_block_device, char key[KEPT_KEY_BYTES]);
-void kept_key_by_name(const char *name, char key[KEPT_KEY_BYTES]);
+void saved_key_by_uuid(const uint8_t uuid[16], char key[SAVED_KEY_BYTES]);
+bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYTES]);
+void saved_key_by_name(const char *name, char key[SAVED_KEY_BYTES]);
 
 #endif

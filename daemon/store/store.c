@@ -25,16 +25,16 @@
 /* Less would not keep a device busy. */
 #define LANE_DEPTH_MIN 32u
 /* Syncs and pieces of one user on one store that may be under way at once: a guess. */
-#define HELPER_THREADS 8u
-/* And further ones where helper threads are the engine: for two channels at their full depth, so that
+#define WORK_QUEUE_THREADS 8u
+/* And further ones where worker threads are the engine: for two channels at their full depth, so that
    one whose blocks never come back does not hold up the others of its user. */
-#define HELPER_FURTHER (2 * STORE_HELPER_DEPTH - HELPER_THREADS)
+#define WORK_QUEUE_FURTHER (2 * STORE_WORKERS_DEPTH - WORK_QUEUE_THREADS)
 
-struct store_helper {
-	struct store_helper *next;
+struct store_work_queue {
+	struct store_work_queue *next;
 	uid_t uid;
 	unsigned n_users;
-	struct helper *helper;
+	struct work_queue *work_queue;
 };
 
 const char *store_fs_name(uint64_t magic)
@@ -97,7 +97,7 @@ static void store_freep(struct store **store)
 }
 
 int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, const char *fs_type,
-		 struct inbox *main_inbox, struct store **ret_store, struct error *error)
+		 struct mailbox *main_mailbox, struct store **ret_store, struct error *error)
 {
 	_cleanup_(store_freep) struct store *store = calloc(1, sizeof(*store));
 
@@ -116,7 +116,7 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, cons
 	store->access = config->access;
 	store->is_multi_user = config->is_multi_user;
 	store->whole_bytes = whole_bytes(dev, fs_type);
-	store->main_inbox = main_inbox;
+	store->main_mailbox = main_mailbox;
 	store->unused_since_nsec = clock_nsec();
 	(void)snprintf(store->fs_type, sizeof(store->fs_type), "%s", fs_type);
 	store->name = strdup(config->name);
@@ -129,7 +129,7 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, cons
 	return 0;
 }
 
-int store_new(uint32_t id, const struct store_config *config, struct inbox *main_inbox,
+int store_new(uint32_t id, const struct store_config *config, struct mailbox *main_mailbox,
 	      struct store **ret_store, struct error *error)
 {
 	struct stat st;
@@ -141,7 +141,7 @@ int store_new(uint32_t id, const struct store_config *config, struct inbox *main
 			"store %s: %s: name a directory on the file system, or a block device",
 			config->name, config->path);
 	if (S_ISBLK(st.st_mode))
-		return store_new_on(id, config, st.st_rdev, "block device", main_inbox, ret_store,
+		return store_new_on(id, config, st.st_rdev, "block device", main_mailbox, ret_store,
 				    error);
 	if (!S_ISDIR(st.st_mode))
 		return error_set(error, -ENOTDIR,
@@ -149,11 +149,11 @@ int store_new(uint32_t id, const struct store_config *config, struct inbox *main
 				 config->name, config->path);
 	if (statfs(config->path, &fs) < 0)
 		return error_set(error, -errno, "store %s: %s: statfs", config->name, config->path);
-	return store_new_on(id, config, st.st_dev, store_fs_name((uint64_t)fs.f_type), main_inbox,
+	return store_new_on(id, config, st.st_dev, store_fs_name((uint64_t)fs.f_type), main_mailbox,
 			    ret_store, error);
 }
 
-/* On a helper thread. */
+/* On a worker thread. */
 static void probe_run(struct work *work)
 {
 	struct store *store = container_of(work, struct store, probe.work);
@@ -167,22 +167,22 @@ static void probe_run(struct work *work)
 	atomic_store_explicit(&store->is_blocking, is_blocking, memory_order_relaxed);
 	atomic_store_explicit(&p->is_done, true, memory_order_release);
 	if (is_blocking)
-		log_notice("store %s: helper threads are its engine: %s", store->name, p->text);
+		log_notice("store %s: worker threads are its engine: %s", store->name, p->text);
 }
 
-void store_probe(struct store *store, struct helper *helper)
+void store_probe(struct store *store, struct work_queue *work_queue)
 {
 	if (strcmp(store->fs_type, "tmpfs") == 0)
 		return;
 	store->probe.work.run = probe_run;
-	store->probe.work.about = (struct stuck_about){
+	store->probe.work.about = (struct hung_about){
 		.what = "probe",
 		.file = store->path,
 		.fd = -1,
 		.dev = store->dev,
 		.who = { .uid = geteuid() },
 	};
-	helper_submit(helper, &store->probe.work);
+	work_queue_submit(work_queue, &store->probe.work);
 }
 
 const char *store_engine_text(const struct store *store)
@@ -197,13 +197,13 @@ void store_free(struct store *store)
 {
 	if (!store)
 		return;
-	assert(!store->helpers && !store->n_holds);
+	assert(!store->work_queues && !store->n_holds);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_stop(store->lanes[i]);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_free(store->lanes[i]);
 	inodes_deinit(&store->inodes);
-	free(store->kept_key);
+	free(store->saved_key);
 	free(store->name);
 	free(store->path);
 	free(store);
@@ -237,7 +237,7 @@ int store_start_lanes(struct store *store, const struct profile *profile, struct
 			.depth = store->n_lanes ? store_lane_depth(store) : LANE_DEPTH,
 			.depth_min = LANE_DEPTH_MIN,
 			.park_nsec = LANE_PARK_NSEC,
-			.idle_bells_max = LANE_IDLE_BELLS_MAX,
+			.idle_doorbells_max = LANE_IDLE_BELLS_MAX,
 		};
 		struct lane *lane;
 		int r = lane_start(&config, &lane, error);
@@ -249,7 +249,7 @@ int store_start_lanes(struct store *store, const struct profile *profile, struct
 				    want, error->text);
 			return 0;
 		}
-		if (config.home && lane_add_worker(config.home, lane) < 0) {
+		if (config.home && lane_add_side_lane(config.home, lane) < 0) {
 			lane_stop(lane);
 			lane_free(lane);
 			return 0; /* slower, not wrong */
@@ -272,45 +272,46 @@ uint32_t store_lane_depth(const struct store *store)
 	return store->n_lanes ? lane_depth(store->lanes[0]) : 0;
 }
 
-int store_take_helper(struct store *store, uid_t uid, struct helper **ret_helper)
+int store_take_work_queue(struct store *store, uid_t uid, struct work_queue **ret_queue)
 {
-	_cleanup_(freep) struct store_helper *new = NULL;
-	struct store_helper *h;
+	_cleanup_(freep) struct store_work_queue *new = NULL;
+	struct store_work_queue *h;
 	int r;
 
-	for (h = store->helpers; h && h->uid != uid; h = h->next)
+	for (h = store->work_queues; h && h->uid != uid; h = h->next)
 		;
 	if (!h) {
 		new = calloc(1, sizeof(*new));
 		if (!new)
 			return -ENOMEM;
-		r = helper_new_deep("store", HELPER_THREADS, HELPER_FURTHER, &new->helper);
+		r = work_queue_new_deep("store", WORK_QUEUE_THREADS, WORK_QUEUE_FURTHER,
+					&new->work_queue);
 		if (r < 0)
 			return r;
 		h = TAKE_PTR(new);
 		h->uid = uid;
-		h->next = store->helpers;
-		store->helpers = h;
+		h->next = store->work_queues;
+		store->work_queues = h;
 	}
 	h->n_users++;
-	*ret_helper = h->helper;
+	*ret_queue = h->work_queue;
 	return 0;
 }
 
-void store_give_helper(struct store *store, uid_t uid)
+void store_give_work_queue(struct store *store, uid_t uid)
 {
-	for (struct store_helper **p = &store->helpers; *p; p = &(*p)->next) {
-		struct store_helper *h = *p;
+	for (struct store_work_queue **p = &store->work_queues; *p; p = &(*p)->next) {
+		struct store_work_queue *h = *p;
 
 		if (h->uid != uid)
 			continue;
 		assert(h->n_users > 0);
 		if (--h->n_users == 0) {
 			*p = h->next;
-			helper_free(h->helper);
+			work_queue_free(h->work_queue);
 			free(h);
 		}
 		return;
 	}
-	assert(false && "the helper was taken");
+	assert(false && "the work queue was taken");
 }

@@ -30,9 +30,9 @@ struct lane;
 
 #define STORE_LANES_MAX 64u
 
-/* Blocks of one channel that helper threads have at a time where these are the engine: the default
+/* Blocks of one channel that worker threads have at a time where these are the engine: the default
    profile's queue depth.  Deeper ones are served so deep: each thread costs some 20 KiB. */
-#define STORE_HELPER_DEPTH 128u
+#define STORE_WORKERS_DEPTH 128u
 
 struct store_config {
 	const char *name;
@@ -57,7 +57,7 @@ enum profile_source {
 };
 
 struct store {
-	struct store *next; /* in the list of struct stores */
+	struct store *next; /* in the list of struct registry */
 	uint32_t id;	    /* from 1 */
 	char *name, *path;
 	char fs_type[16];
@@ -66,7 +66,7 @@ struct store {
 	enum profile_source profile_source;
 	struct profile given_profile; /* the configuration's, or the default */
 	enum profile_source given_source;
-	char *kept_key; /* under which a profile is kept; NULL: it has no name */
+	char *saved_key; /* under which a profile is kept; NULL: it has no name */
 	const struct engine_ops *engine;
 	uint32_t spin_usec;
 	uint64_t window_bytes;
@@ -81,16 +81,17 @@ struct store {
 	bool is_multi_user;
 	uint32_t whole_bytes; /* the largest block that its device takes in one request */
 	bool is_automatic;
-	uid_t made_for;		    /* an automatic one: whose file asked for it first */
-	uint32_t n_holds;	    /* files on it, and sessions' shares of it */
-	uint32_t n_shares;	    /* sessions that have files or channels there */
-	uint64_t unused_since_nsec; /* with n_holds 0 */
-	struct inbox *main_inbox;   /* borrowed: where lanes report */
+	uid_t made_for;		      /* an automatic one: whose file asked for it first */
+	uint32_t n_holds;	      /* files on it, and sessions' shares of it */
+	uint32_t n_shares;	      /* sessions that have files or channels there */
+	uint64_t unused_since_nsec;   /* with n_holds 0 */
+	struct mailbox *main_mailbox; /* borrowed: where lanes report */
 	struct lane *lanes[STORE_LANES_MAX];
-	uint32_t n_lanes;   /* running; 0 before the first channel */
-	struct stats stats; /* of all channels that are gone and that are there; home lane writes */
-	struct store_helper *helpers; /* of its users */
-	/* Whether helper threads are its engine, since io_submit would wait.  The main thread writes,
+	uint32_t n_lanes; /* running; 0 before the first channel */
+	struct metrics
+		metrics; /* of all channels that are gone and that are there; home lane writes */
+	struct store_work_queue *work_queues; /* of its users */
+	/* Whether worker threads are its engine, since io_submit would wait.  The main thread writes,
 	   then the probe's; lanes read, relaxed: either way every block is done. */
 	_Atomic bool is_blocking;
 	struct store_probe {
@@ -109,19 +110,19 @@ const char *store_fs_name(uint64_t magic);
  * Looks at path and makes the store; no lane yet.  Copies config's strings.
  * Returns 0, or a negative errno with a sentence (-ENOENT: no such directory, -ENOTDIR, ...).
  */
-int store_new(uint32_t id, const struct store_config *config, struct inbox *main_inbox,
+int store_new(uint32_t id, const struct store_config *config, struct mailbox *main_mailbox,
 	      struct store **ret_store, struct error *error);
 /* The same without a look: the device is known.  fs_type: what status says.  0 or -ENOMEM. */
 int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, const char *fs_type,
-		 struct inbox *main_inbox, struct store **ret_store, struct error *error);
+		 struct mailbox *main_mailbox, struct store **ret_store, struct error *error);
 /* Stops the lanes, which must have no channel any more.  NULL is fine. */
 void store_free(struct store *store);
 
 /*
  * Measures, on a thread of this helper's, whether io_submit waits there; until that is known, and
- * where it can not be, the kind of file system decides.  Free the helper before the store.
+ * where it can not be, the kind of file system decides.  Free the work queue before the store.
  */
-void store_probe(struct store *store, struct helper *helper);
+void store_probe(struct store *store, struct work_queue *work_queue);
 static inline bool store_is_blocking(const struct store *store)
 {
 	return atomic_load_explicit(&store->is_blocking, memory_order_relaxed);
@@ -130,11 +131,11 @@ static inline bool store_is_blocking(const struct store *store)
 const char *store_engine_text(const struct store *store);
 
 /* An automatic store that nobody holds goes away after a while (stores.h). */
-static inline void store_hold(struct store *store)
+static inline void store_ref(struct store *store)
 {
 	store->n_holds++;
 }
-static inline void store_drop(struct store *store)
+static inline void store_unref(struct store *store)
 {
 	if (--store->n_holds == 0)
 		store->unused_since_nsec = clock_nsec();
@@ -159,8 +160,8 @@ uint32_t store_block_bytes(const struct store *store, const struct profile *prof
 /* Blocks that a lane's engine queue holds; 0 without lanes. */
 uint32_t store_lane_depth(const struct store *store);
 
-/* The helper threads for what a user's ops may block in on this store (syncs, pieces); counted. */
-int store_take_helper(struct store *store, uid_t uid, struct helper **ret_helper);
-void store_give_helper(struct store *store, uid_t uid);
+/* The worker threads for what a user's ops may block in on this store (syncs, pieces); counted. */
+int store_take_work_queue(struct store *store, uid_t uid, struct work_queue **ret_queue);
+void store_give_work_queue(struct store *store, uid_t uid);
 
 #endif

@@ -56,7 +56,7 @@ TEST(measured, "a store's io_submit is measured when the daemon starts")
 	rig.daemon = daemon_start(DAEMON_ARGS("--store", test_text("f=%s", fs.dir)));
 	check_engine(rig.daemon, fs.dir, "io_submit waits: measured ", true);
 	check_engine(rig.daemon, rig.daemon->store_dir, "measured ", false);
-	daemon_log_wait(rig.daemon, "store f: helper threads are its engine: io_submit waits");
+	daemon_log_wait(rig.daemon, "store f: worker threads are its engine: io_submit waits");
 	/* Nothing of it is left there. */
 	CHECK(rmdir(rig.daemon->store_dir) == 0);
 	CHECK_SYS(mkdir(rig.daemon->store_dir, 0700));

@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	assert((r < 0) == (config.n_mistakes > 0));
 	for (unsigned i = 0; i < config.n_stores && r == 0; i++)
 		assert(profile_check(&config.stores[i].profile, line, sizeof(line)) == 0);
-	for (unsigned i = 0; i < N_CHARGE_KINDS && r == 0; i++)
+	for (unsigned i = 0; i < N_QUOTA_KINDS && r == 0; i++)
 		assert(config.client_limit[i] > 0 &&
 		       config.client_limit[i] <= config.user_limit[i]);
 	config_deinit(&config);

@@ -31,29 +31,29 @@ static void setup(void)
 	};
 	int r = 0;
 
-	idtable_init(&objects.files);
-	idtable_init(&objects.slabs);
+	id_table_init(&objects.files);
+	id_table_init(&objects.slabs);
 	for (uint32_t i = 0; i < N_FILES; i++) {
 		files[i].facts = facts[i];
 		atomic_init(&files[i].buffered_fd, i == 0 || i == 3 ? 99 : -1);
 		files[i].store = i == 4 ? &other_store : &store;
-		r |= idtable_add(&objects.files, &files[i], &file_ids[i]);
+		r |= id_table_add(&objects.files, &files[i], &file_ids[i]);
 	}
 	for (uint32_t i = 0; i < N_SLABS; i++) {
 		slabs[i].memory = (void *)((uintptr_t)1 << 40); /* never touched */
 		slabs[i].size_bytes = (uint64_t)4096 << (i * 18);
-		r |= idtable_add(&objects.slabs, &slabs[i], &slab_ids[i]);
+		r |= id_table_add(&objects.slabs, &slabs[i], &slab_ids[i]);
 	}
 	assert(r == 0);
-	(void)idtable_remove(&objects.files, file_ids[5]);
-	(void)idtable_remove(&objects.slabs, slab_ids[2]);
+	(void)id_table_remove(&objects.files, file_ids[5]);
+	(void)id_table_remove(&objects.slabs, slab_ids[2]);
 }
 
 static void check_cut(const struct op *op, uint64_t slab_off)
 {
 	const struct file_facts *facts = &op->file->facts;
 	bool is_direct = op->opcode == RING_OP_READ || file_buffered_fd(op->file) < 0;
-	uint32_t unit = edge_unit(facts->offset_align);
+	uint32_t unit = unaligned_unit(facts->offset_align);
 	uint64_t edges = (uint64_t)op->head + op->tail;
 
 	assert(edges <= op->len);
@@ -61,9 +61,9 @@ static void check_cut(const struct op *op, uint64_t slab_off)
 	assert(!(op->edges_left & OP_TAIL) == !op->tail);
 	/* Bounce pages hold what is read into them; the page cache owns no page of the middle. */
 	if (op->head)
-		assert(edge_cover(op->off, op->head, unit).len <= BOUNCE_BYTES);
+		assert(unaligned_cover(op->off, op->head, unit).len <= BOUNCE_BYTES);
 	if (op->tail)
-		assert(edge_cover(op->off + op->len - op->tail, op->tail, unit).len <=
+		assert(unaligned_cover(op->off + op->len - op->tail, op->tail, unit).len <=
 		       BOUNCE_BYTES);
 	if (op->head && edges < op->len)
 		assert((op->off + op->head) % unit == 0);

@@ -27,13 +27,13 @@ static void add(struct file *file, int i, struct store *on, bool can_read, bool 
 					   .memory_align = align };
 	file->n_holds = 1;
 	atomic_init(&file->buffered_fd, -1);
-	ck_assert_int_eq(idtable_add(&objects.files, file, &ids[i]), 0);
+	ck_assert_int_eq(id_table_add(&objects.files, file, &ids[i]), 0);
 }
 
 static void setup(void)
 {
-	idtable_init(&objects.files);
-	idtable_init(&objects.slabs);
+	id_table_init(&objects.files);
+	id_table_init(&objects.slabs);
 	add(&readable, 0, &store, true, false, 512);
 	add(&writable, 1, &store, false, true, 512);
 	add(&elsewhere, 2, &other_store, true, true, 512);
@@ -41,7 +41,7 @@ static void setup(void)
 	add(&buffered, 4, &store, true, true, 512);
 	atomic_init(&buffered.buffered_fd, 99);
 	slab = (struct slab){ .memory = &slab, .size_bytes = SLAB_BYTES, .n_holds = 1 };
-	ck_assert_int_eq(idtable_add(&objects.slabs, &slab, &slab_id), 0);
+	ck_assert_int_eq(id_table_add(&objects.slabs, &slab, &slab_id), 0);
 	channel = (struct channel){ .store = &store,
 				    .objects = &objects,
 				    .profile = { 4096, 1, false, true, 1 } };
@@ -187,9 +187,9 @@ START_TEST(an_id_of_a_removed_object_finds_nothing)
 	setup();
 	entry.file = ids[0];
 	entry.slab = slab_id;
-	ck_assert_ptr_eq(idtable_remove(&objects.slabs, slab_id), &slab);
+	ck_assert_ptr_eq(id_table_remove(&objects.slabs, slab_id), &slab);
 	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), EBADF);
-	idtable_release(&objects.slabs, slab_id);
+	id_table_release(&objects.slabs, slab_id);
 	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), EBADF);
 }
 END_TEST
@@ -203,7 +203,7 @@ START_TEST(a_block_is_never_smaller_than_a_sector)
 }
 END_TEST
 
-/* What the op is made of: how it is cut is edge_cut()'s table. */
+/* What the op is made of: how it is cut is unaligned_cut()'s table. */
 START_TEST(an_op_knows_its_ragged_ends)
 {
 	struct ring_entry entry = {

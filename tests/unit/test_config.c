@@ -50,7 +50,7 @@ START_TEST(the_defaults_are_those_of_the_manual)
 	ck_assert(config.auto_stores);
 	ck_assert(!config.has_admin_group);
 	ck_assert_uint_eq(config.n_stores, 0);
-	for (unsigned i = 0; i < N_CHARGE_KINDS; i++) {
+	for (unsigned i = 0; i < N_QUOTA_KINDS; i++) {
 		ck_assert_uint_gt(config.client_limit[i], 0);
 		ck_assert_uint_ge(config.user_limit[i], config.client_limit[i]);
 	}
@@ -62,8 +62,8 @@ static uint64_t descriptors_of_a_user(void)
 {
 	const uint64_t *user = config.user_limit;
 
-	return user[CHARGE_FILES] + user[CHARGE_SLABS] + user[CHARGE_HANDLES] +
-	       2 * user[CHARGE_CHANNELS] + 2 * user[CHARGE_CALLS] + 27 * user[CHARGE_SESSIONS];
+	return user[QUOTA_FILES] + user[QUOTA_SLABS] + user[QUOTA_HANDLES] +
+	       2 * user[QUOTA_CHANNELS] + 2 * user[QUOTA_CALLS] + 27 * user[QUOTA_SESSIONS];
 }
 
 START_TEST(two_users_at_their_bounds_leave_descriptors_for_others)
@@ -86,18 +86,18 @@ START_TEST(two_users_at_their_bounds_leave_descriptors_for_others)
 		ck_assert_int_eq(config_check(&config, &error), 0);
 		ck_assert_uint_le(descriptors_of_a_user() * (is_user ? 1 : 2),
 				  limits[i / 2] * 90 / 100);
-		for (unsigned kind = 0; kind < N_CHARGE_KINDS; kind++)
+		for (unsigned kind = 0; kind < N_QUOTA_KINDS; kind++)
 			ck_assert_uint_gt(config.client_limit[kind], 0);
 		if (limits[i / 2] >= 20000 && (is_user || limits[i / 2] > 50000))
-			ck_assert_uint_ge(config.client_limit[CHARGE_FILES], 10000);
+			ck_assert_uint_ge(config.client_limit[QUOTA_FILES], 10000);
 		if (limits[i / 2] < 20000)
 			continue;
 		/* 64 clients with 8 handles each. */
-		ck_assert_uint_ge(config.user_limit[CHARGE_SESSIONS], 64);
-		ck_assert_uint_ge(config.user_limit[CHARGE_HANDLES], 64 * 8 * 2);
-		ck_assert_uint_ge(config.user_limit[CHARGE_CHANNELS], 64 * 8);
-		ck_assert_uint_ge(config.user_limit[CHARGE_ENTRIES], 64 * 8 * 1024);
-		ck_assert_uint_ge(config.user_limit[CHARGE_SLABS], 64 * 8);
+		ck_assert_uint_ge(config.user_limit[QUOTA_SESSIONS], 64);
+		ck_assert_uint_ge(config.user_limit[QUOTA_HANDLES], 64 * 8 * 2);
+		ck_assert_uint_ge(config.user_limit[QUOTA_CHANNELS], 64 * 8);
+		ck_assert_uint_ge(config.user_limit[QUOTA_ENTRIES], 64 * 8 * 1024);
+		ck_assert_uint_ge(config.user_limit[QUOTA_SLABS], 64 * 8);
 	}
 }
 END_TEST
@@ -105,12 +105,12 @@ END_TEST
 START_TEST(two_users_at_their_bounds_share_the_pool)
 {
 	ck_assert_int_eq(config_check(&config, &error), 0);
-	ck_assert_uint_le(2 * config.user_limit[CHARGE_POOL_BYTES], config.pool_size);
+	ck_assert_uint_le(2 * config.user_limit[QUOTA_POOL_BYTES], config.pool_size);
 	config_deinit(&config);
 	ck_assert_int_eq(config_init(&config), 0);
 	config_set_user(&config);
 	ck_assert_int_eq(config_check(&config, &error), 0);
-	ck_assert_uint_eq(config.user_limit[CHARGE_POOL_BYTES], config.pool_size);
+	ck_assert_uint_eq(config.user_limit[QUOTA_POOL_BYTES], config.pool_size);
 }
 END_TEST
 
@@ -163,25 +163,25 @@ START_TEST(a_whole_file_is_taken)
 	ck_assert_uint_eq(config.client_pool_max, 512u << 20);
 	ck_assert_int_eq(config.lock, POOL_LOCK_AUTO);
 	ck_assert_uint_eq(config.spin_usec, 0);
-	ck_assert_uint_eq(config.user_limit[CHARGE_POOL_BYTES], 1u << 30);
+	ck_assert_uint_eq(config.user_limit[QUOTA_POOL_BYTES], 1u << 30);
 	ck_assert(!config.auto_stores);
 	ck_assert(config.has_admin_group);
 	ck_assert_uint_eq(config.admin_group, 77);
 	ck_assert_str_eq(config.state_dir, "/tmp/state");
 	ck_assert_uint_eq(config.idle_exit_sec, 5);
-	ck_assert_uint_eq(config.client_limit[CHARGE_SLABS], 11);
-	ck_assert_uint_eq(config.client_limit[CHARGE_FILES], 12);
-	ck_assert_uint_eq(config.client_limit[CHARGE_HANDLES], 13);
-	ck_assert_uint_eq(config.client_limit[CHARGE_CHANNELS], 14);
-	ck_assert_uint_eq(config.client_limit[CHARGE_ENTRIES], 15);
-	ck_assert_uint_eq(config.client_limit[CHARGE_CALLS], 16);
-	ck_assert_uint_eq(config.user_limit[CHARGE_SESSIONS], 20);
-	ck_assert_uint_eq(config.user_limit[CHARGE_SLABS], 21);
-	ck_assert_uint_eq(config.user_limit[CHARGE_FILES], 22);
-	ck_assert_uint_eq(config.user_limit[CHARGE_HANDLES], 23);
-	ck_assert_uint_eq(config.user_limit[CHARGE_CHANNELS], 24);
-	ck_assert_uint_eq(config.user_limit[CHARGE_ENTRIES], 25);
-	ck_assert_uint_eq(config.user_limit[CHARGE_CALLS], 26);
+	ck_assert_uint_eq(config.client_limit[QUOTA_SLABS], 11);
+	ck_assert_uint_eq(config.client_limit[QUOTA_FILES], 12);
+	ck_assert_uint_eq(config.client_limit[QUOTA_HANDLES], 13);
+	ck_assert_uint_eq(config.client_limit[QUOTA_CHANNELS], 14);
+	ck_assert_uint_eq(config.client_limit[QUOTA_ENTRIES], 15);
+	ck_assert_uint_eq(config.client_limit[QUOTA_CALLS], 16);
+	ck_assert_uint_eq(config.user_limit[QUOTA_SESSIONS], 20);
+	ck_assert_uint_eq(config.user_limit[QUOTA_SLABS], 21);
+	ck_assert_uint_eq(config.user_limit[QUOTA_FILES], 22);
+	ck_assert_uint_eq(config.user_limit[QUOTA_HANDLES], 23);
+	ck_assert_uint_eq(config.user_limit[QUOTA_CHANNELS], 24);
+	ck_assert_uint_eq(config.user_limit[QUOTA_ENTRIES], 25);
+	ck_assert_uint_eq(config.user_limit[QUOTA_CALLS], 26);
 	ck_assert_uint_eq(config.n_stores, 2);
 	ck_assert_uint_eq(config.stores[0].max_lanes, 3);
 	ck_assert_uint_eq(config.stores[0].access.n_users, 2);
@@ -209,16 +209,16 @@ END_TEST
 START_TEST(a_bound_follows_those_that_are_given)
 {
 	ck_assert_int_eq(read_text("[daemon]\npool_size = 64M\n"), 0);
-	ck_assert_uint_eq(config.client_limit[CHARGE_POOL_BYTES], 32u << 20);
-	ck_assert_uint_eq(config.user_limit[CHARGE_POOL_BYTES], 32u << 20);
+	ck_assert_uint_eq(config.client_limit[QUOTA_POOL_BYTES], 32u << 20);
+	ck_assert_uint_eq(config.user_limit[QUOTA_POOL_BYTES], 32u << 20);
 	config_deinit(&config);
 	ck_assert_int_eq(config_init(&config), 0);
 	ck_assert_int_eq(read_text("[daemon]\npool_size = 64M\nclient_pool_max = 48M\n"
 				   "client_files = 60000\nuser_slabs = 3\n"),
 			 0);
-	ck_assert_uint_eq(config.user_limit[CHARGE_POOL_BYTES], 48u << 20);
-	ck_assert_uint_ge(config.user_limit[CHARGE_FILES], 60000);
-	ck_assert_uint_eq(config.client_limit[CHARGE_SLABS], 3);
+	ck_assert_uint_eq(config.user_limit[QUOTA_POOL_BYTES], 48u << 20);
+	ck_assert_uint_ge(config.user_limit[QUOTA_FILES], 60000);
+	ck_assert_uint_eq(config.client_limit[QUOTA_SLABS], 3);
 }
 END_TEST
 
@@ -444,8 +444,8 @@ START_TEST(the_samples_bounds_are_the_defaults_under_the_units_limit)
 	ck_assert_int_eq(config_init(&config), 0);
 	ck_assert_int_eq(config_init(&given), 0);
 	ck_assert_msg(read_text(text) == 0, "%s", error.text);
-	for (unsigned i = 0; i < N_CHARGE_KINDS; i++) {
-		if (i == CHARGE_POOL_BYTES)
+	for (unsigned i = 0; i < N_QUOTA_KINDS; i++) {
+		if (i == QUOTA_POOL_BYTES)
 			continue; /* the host's memory decides */
 		ck_assert_uint_eq(config.client_limit[i], given.client_limit[i]);
 		ck_assert_uint_eq(config.user_limit[i], given.user_limit[i]);
@@ -492,7 +492,7 @@ static const struct {
 	{ "a-name-of-thirty-two-characters-=/mnt", -EINVAL },
 };
 
-START_TEST(stores_of_the_command_line)
+START_TEST(registry_of_the_command_line)
 {
 	ck_assert_msg(config_add_store(&config, options[_i].text, &error) == options[_i].want, "%s",
 		      options[_i].text);
@@ -532,7 +532,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, the_samples_bounds_are_the_defaults_under_the_units_limit);
 	tcase_add_test(tcase, a_line_that_is_too_long_is_not_cut_in_two);
 	tcase_add_test(tcase, a_file_that_is_not_there_is_named);
-	tcase_add_loop_test(tcase, stores_of_the_command_line, 0, N_ROWS(options));
+	tcase_add_loop_test(tcase, registry_of_the_command_line, 0, N_ROWS(options));
 	tcase_add_test(tcase, a_store_of_the_command_line_has_the_default_profile);
 }
 

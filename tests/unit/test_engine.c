@@ -20,7 +20,7 @@
 
 static struct engine *engine;
 static struct block blocks[N];
-static const struct stuck_who who = { .uid = 77 };
+static const struct hung_who who = { .uid = 77 };
 static char *memory;
 static int fd;
 

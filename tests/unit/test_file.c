@@ -160,10 +160,10 @@ END_TEST
 
 /* ---- files ---- */
 
-static struct account client;
-static const struct stuck_who who = { .uid = 1, .client = 1 };
-static struct helper *helper;
-static struct inbox inbox;
+static struct quota client;
+static const struct hung_who who = { .uid = 1, .client = 1 };
+static struct work_queue *work_queue;
+static struct mailbox mailbox;
 static struct inodes inodes;
 static struct file *checked;
 static int checked_result, n_checked, n_freed;
@@ -188,36 +188,37 @@ static void run_until(const int *count)
 	int before = *count;
 
 	while (*count == before) {
-		struct pollfd fd = { .fd = inbox.event_fd, .events = POLLIN };
+		struct pollfd fd = { .fd = mailbox.event_fd, .events = POLLIN };
 
 		ck_assert_int_eq(poll(&fd, 1, 10000), 1);
-		(void)inbox_run(&inbox);
+		(void)mailbox_run(&mailbox);
 	}
 }
 
 static void setup(void)
 {
 	dir_make();
-	client = (struct account){ .name = "client 1" };
-	client.limit[CHARGE_FILES] = 4;
-	ck_assert_int_eq(inbox_init(&inbox), 0);
-	ck_assert_int_eq(helper_new("file", 2, &helper), 0);
+	client = (struct quota){ .name = "client 1" };
+	client.limit[QUOTA_FILES] = 4;
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
+	ck_assert_int_eq(work_queue_new("file", 2, &work_queue), 0);
 	inodes_init(&inodes);
 }
 
 static void teardown(void)
 {
 	inodes_deinit(&inodes);
-	helper_free(helper);
-	inbox_deinit(&inbox);
-	ck_assert(account_is_zero(&client));
+	work_queue_free(work_queue);
+	mailbox_deinit(&mailbox);
+	ck_assert(quota_is_zero(&client));
 	dir_remove();
 }
 
 static int make(int fd)
 {
 	struct error error;
-	int r = file_make(&client, helper, &inbox, &who, fd, "f", on_checked, &client, &error);
+	int r = file_make(&client, work_queue, &mailbox, &who, fd, "f", on_checked, &client,
+			  &error);
 
 	if (r < 0)
 		return r;
@@ -228,7 +229,7 @@ static int make(int fd)
 static void drop(struct file *file)
 {
 	file->on_freed = on_freed;
-	file_drop(file);
+	file_unref(file);
 	run_until(&n_freed);
 }
 
@@ -239,10 +240,10 @@ START_TEST(a_file_is_closed_and_given_back_when_the_last_holder_drops_it)
 	ck_assert_int_eq(make(fd), 0);
 	ck_assert_int_eq(checked->fd, fd);
 	ck_assert_str_eq(checked->name, "f");
-	ck_assert_uint_eq(client.used[CHARGE_FILES], 1);
-	file_hold(checked);
-	file_drop(checked);
-	(void)inbox_run(&inbox);
+	ck_assert_uint_eq(client.used[QUOTA_FILES], 1);
+	file_ref(checked);
+	file_unref(checked);
+	(void)mailbox_run(&mailbox);
 	ck_assert_int_ge(fcntl(fd, F_GETFD), 0);
 	drop(checked);
 	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
@@ -255,7 +256,7 @@ START_TEST(a_refused_file_is_closed_and_not_charged)
 
 	ck_assert_int_eq(make(fd), -EOPNOTSUPP);
 	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
-	ck_assert(account_is_zero(&client));
+	ck_assert(quota_is_zero(&client));
 }
 END_TEST
 
@@ -264,7 +265,7 @@ START_TEST(one_file_too_many_stays_with_the_caller)
 	struct file *first, *second;
 	int fd;
 
-	client.limit[CHARGE_FILES] = 2;
+	client.limit[QUOTA_FILES] = 2;
 	ck_assert_int_eq(make(fd_make(REGULAR, O_RDWR | O_DIRECT)), 0);
 	first = checked;
 	ck_assert_int_eq(make(fd_make(REGULAR, O_RDWR | O_DIRECT)), 0);

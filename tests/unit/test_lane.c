@@ -26,9 +26,9 @@
 
 /* One client with a file and a slab on a store in a temporary directory. */
 static struct {
-	struct inbox main_inbox;
+	struct mailbox main_mailbox;
 	struct store *store;
-	struct account account;
+	struct quota quota;
 	struct objects objects;
 	struct sched_client client;
 	struct inodes inodes;
@@ -59,10 +59,10 @@ static void on_broken(struct channel *channel, const char *why, void *arg)
 
 static void run_main_inbox(void)
 {
-	struct pollfd fd = { .fd = t.main_inbox.event_fd, .events = POLLIN };
+	struct pollfd fd = { .fd = t.main_mailbox.event_fd, .events = POLLIN };
 
 	ck_assert_int_eq(poll(&fd, 1, 20000), 1);
-	(void)inbox_run(&t.main_inbox);
+	(void)mailbox_run(&t.main_mailbox);
 }
 
 /*
@@ -86,7 +86,7 @@ static struct {
 	uint32_t n_looks;     /* since then */
 } told;
 
-/* Blocking calls of helper threads, by whatever module: they wait while this is set. */
+/* Blocking calls of worker threads, by whatever module: they wait while this is set. */
 static _Atomic bool holds_calls;
 static _Atomic uint32_t n_held, n_calls;
 
@@ -239,7 +239,7 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 					     .spin_usec = spin_usec };
 	struct channel_config config = { .objects = &t.objects,
 					 .client = &t.client,
-					 .account = &t.account,
+					 .quota = &t.quota,
 					 .profile = profile,
 					 .io_class = SCHED_NORMAL,
 					 .weight = 1,
@@ -250,20 +250,20 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 
 	dir = dir ? dir : "/var/tmp";
 	memset(&t, 0, sizeof(t));
-	for (int i = 0; i < N_CHARGE_KINDS; i++)
-		t.account.limit[i] = UINT64_MAX;
+	for (int i = 0; i < N_QUOTA_KINDS; i++)
+		t.quota.limit[i] = UINT64_MAX;
 	engine_libaio_budget_init();
-	ck_assert_int_eq(inbox_init(&t.main_inbox), 0);
+	ck_assert_int_eq(mailbox_init(&t.main_mailbox), 0);
 	store_config.path = dir;
-	ck_assert_msg(store_new(1, &store_config, &t.main_inbox, &t.store, &error) == 0, "%s",
+	ck_assert_msg(store_new(1, &store_config, &t.main_mailbox, &t.store, &error) == 0, "%s",
 		      error.text);
 	if (is_watched)
 		start_watched_lane();
 	ck_assert_msg(store_start_lanes(t.store, &profile, &error) == 0, "%s", error.text);
 	sched_client_init(&t.client);
 	inodes_init(&t.inodes);
-	idtable_init(&t.objects.files);
-	idtable_init(&t.objects.slabs);
+	id_table_init(&t.objects.files);
+	id_table_init(&t.objects.slabs);
 
 	(void)snprintf(path, sizeof(path), "%s/dsaio-lane.XXXXXX", dir);
 	t.file.fd = mkostemp(path, O_DIRECT);
@@ -274,17 +274,17 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 	ck_assert_int_eq(file_check(t.file.fd, path, &t.file.facts, &error), 0);
 	t.file.n_holds = 1000000; /* ours: the last drop is not tested here */
 	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes), 0);
-	ck_assert_int_eq(idtable_add(&t.objects.files, &t.file, &t.file_id), 0);
+	ck_assert_int_eq(id_table_add(&t.objects.files, &t.file, &t.file_id), 0);
 
 	t.memory = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			0);
 	ck_assert_ptr_ne(t.memory, MAP_FAILED);
 	t.slab = (struct slab){ .memory = t.memory, .size_bytes = SLAB_BYTES, .n_holds = 1000000 };
-	ck_assert_int_eq(idtable_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
+	ck_assert_int_eq(id_table_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, t.bell), 0);
 	config.store = t.store;
-	config.client_bell_fd = t.bell[0];
+	config.client_doorbell_fd = t.bell[0];
 	config.owner = (struct channel_owner){ on_removed, on_broken, NULL };
 	ck_assert_msg(channel_new(&config, &t.channel, &error) == 0, "%s", error.text);
 	if (has_rings)
@@ -312,16 +312,16 @@ static void teardown(bool drain)
 	ck_assert_uint_eq(t.channel->n_open, 0);
 	ck_assert_uint_eq(t.channel->n_in_device, 0);
 	/* With nothing open both ways to sum up how long ops were open agree, to the nanosecond. */
-	ck_assert_uint_eq(t.channel->stats.open_nsec, t.channel->stats.ended_nsec);
-	ck_assert_uint_le(t.channel->stats.device_nsec, t.channel->stats.open_nsec);
-	ck_assert(!t.channel->stats.read_bytes || t.channel->stats.device_nsec);
+	ck_assert_uint_eq(t.channel->metrics.open_nsec, t.channel->metrics.ended_nsec);
+	ck_assert_uint_le(t.channel->metrics.device_nsec, t.channel->metrics.open_nsec);
+	ck_assert(!t.channel->metrics.read_bytes || t.channel->metrics.device_nsec);
 	channel_free(t.channel);
 	ck_assert_uint_eq(t.file.n_holds, 1000000);
 	ck_assert_uint_eq(t.slab.n_holds, 1000000);
-	ck_assert(account_is_zero(&t.account));
+	ck_assert(quota_is_zero(&t.quota));
 	store_free(t.store);
 	ck_assert_uint_eq(t.client.blocks_in_flight, 0);
-	inbox_deinit(&t.main_inbox);
+	mailbox_deinit(&t.main_mailbox);
 	(void)close(t.file.fd);
 	(void)munmap(t.memory, SLAB_BYTES);
 }
@@ -331,7 +331,7 @@ static void submit(void)
 	uint64_t one = 1;
 
 	if (ring_client_submit(&t.ring))
-		ck_assert_int_eq(write(t.channel->bell_fd, &one, sizeof(one)), sizeof(one));
+		ck_assert_int_eq(write(t.channel->doorbell_fd, &one, sizeof(one)), sizeof(one));
 }
 
 static void put(uint64_t id, uint8_t opcode, uint64_t off, uint64_t len, uint64_t slab_off)
@@ -546,7 +546,7 @@ START_TEST(indices_that_jump_are_told_once)
 
 	setup(profiles[0].profile, 0, true);
 	atomic_store(&t.ring.shared->sq_tail, 1000000u);
-	ck_assert_int_eq(write(t.channel->bell_fd, &one, sizeof(one)), sizeof(one));
+	ck_assert_int_eq(write(t.channel->doorbell_fd, &one, sizeof(one)), sizeof(one));
 	while (!t.why_broken)
 		run_main_inbox();
 	teardown(false);
@@ -593,7 +593,7 @@ START_TEST(a_draining_channel_that_has_to_hurry_drops_what_has_not_started)
 	while (!t.was_removed)
 		run_main_inbox();
 	/* Far from all of it was read: 60 x 2048 blocks, one after the other. */
-	ck_assert_uint_lt(stats_get(&t.channel->stats.read_bytes), UINT64_C(40) * (8u << 20));
+	ck_assert_uint_lt(metrics_get(&t.channel->metrics.read_bytes), UINT64_C(40) * (8u << 20));
 	teardown(true);
 }
 END_TEST
@@ -660,7 +660,7 @@ START_TEST(what_the_kernel_gives_back_a_helper_does)
 	ck_assert_int_eq(do_op(RING_OP_WRITE, 0, 1u << 20, 0), 1 << 20);
 	ck_assert_int_eq(do_op(RING_OP_READ, 0, 1u << 20, 1u << 20), 1 << 20);
 	ck_assert_int_eq(memcmp(t.memory, t.memory + (1u << 20), 1u << 20), 0);
-	/* Ragged, too: its page is free again, and the helper copies. */
+	/* Ragged, too: its page is free again, and the work queue copies. */
 	ck_assert_int_eq(do_op(RING_OP_READ, 100, 300000, (4u << 20) + 100), 300000);
 	ck_assert_int_eq(memcmp(t.memory + 100, t.memory + (4u << 20) + 100, 300000), 0);
 	ck_assert_int_eq(ftruncate(t.file.fd, 100000), 0);
@@ -685,7 +685,7 @@ static void add_other(struct file *other, uint32_t *ret_id)
 	other->n_holds = 1000000;
 	atomic_init(&other->buffered_fd, -1);
 	ck_assert_int_eq(file_attach(other, t.store, &t.inodes), 0);
-	ck_assert_int_eq(idtable_add(&t.objects.files, other, ret_id), 0);
+	ck_assert_int_eq(id_table_add(&t.objects.files, other, ret_id), 0);
 }
 
 START_TEST(a_call_that_hangs_holds_up_nobody_else)
@@ -699,7 +699,7 @@ START_TEST(a_call_that_hangs_holds_up_nobody_else)
 	told.refusal = -EAGAIN;
 	atomic_store(&holds_calls, true);
 
-	/* Six blocks at the helper, half of them in its threads, do not come back. */
+	/* Six blocks at the work queue, half of them in its threads, do not come back. */
 	for (unsigned i = 0; i < 6; i++)
 		put(i, RING_OP_READ, i * 65536, 65536, i * 65536);
 	submit();
@@ -751,7 +751,7 @@ static void second_open(struct profile profile)
 	struct channel_config config = { .store = t.store,
 					 .objects = &t.objects,
 					 .client = &second.client,
-					 .account = &t.account,
+					 .quota = &t.quota,
 					 .profile = profile,
 					 .io_class = SCHED_NORMAL,
 					 .weight = 1,
@@ -1095,7 +1095,7 @@ START_TEST(an_op_that_waits_for_the_gate_can_be_cancelled)
 	setup_engine((struct profile){ 16384, 8, false, true, 1 }, 0, true, true);
 	add_buffered();
 	atomic_store(&holds_calls, true);
-	put(1, RING_OP_WRITE, 100, 100, 0);	      /* holds the gate */
+	put(1, RING_OP_WRITE, 100, 100, 0);	      /* holds the mode lock */
 	put(2, RING_OP_WRITE, 1u << 20, 65536, 4096); /* these wait before it */
 	put(3, RING_OP_WRITE, 2u << 20, 65536, 4096);
 	submit();

@@ -3,7 +3,7 @@
  * mapping, and the daemon's main thread.
  *
  * All ops are reads of no bytes, which end without an engine, so that a lane takes, ends, parks and
- * hears bells many times in the time of one block.  A wake-up that is lost shows as an op that does
+ * hears doorbells many times in the time of one block.  A wake-up that is lost shows as an op that does
  * not end.  tests/model/mutants.sh builds this with a lane that lacks the fence.
  */
 #include "daemon/lane/lane.h"
@@ -27,9 +27,9 @@
 #define LOST_NSEC UINT64_C(10000000000) /* an op that takes so long has not been rung for */
 
 static struct {
-	struct inbox main_inbox;
+	struct mailbox main_mailbox;
 	struct store *store;
-	struct account account;
+	struct quota quota;
 	struct objects objects;
 	struct inodes inodes;
 	struct file file;
@@ -39,7 +39,7 @@ static struct {
 	const void *board;
 } t;
 
-static struct side {
+static struct side_lane {
 	struct sched_client client;
 	struct channel *channel;
 	struct ring_client ring;
@@ -49,7 +49,7 @@ static struct side {
 static void on_removed(struct channel *channel, void *arg)
 {
 	(void)channel;
-	((struct side *)arg)->was_removed = true;
+	((struct side_lane *)arg)->was_removed = true;
 }
 
 static void on_broken(struct channel *channel, const char *why, void *arg)
@@ -61,24 +61,24 @@ static void on_broken(struct channel *channel, const char *why, void *arg)
 
 static void run_main_inbox(void)
 {
-	struct pollfd fd = { .fd = t.main_inbox.event_fd, .events = POLLIN };
+	struct pollfd fd = { .fd = t.main_mailbox.event_fd, .events = POLLIN };
 
 	ck_assert_int_eq(poll(&fd, 1, 20000), 1);
-	(void)inbox_run(&t.main_inbox);
+	(void)mailbox_run(&t.main_mailbox);
 }
 
-static void side_open(struct side *side)
+static void side_open(struct side_lane *side)
 {
 	struct channel_config config = { .store = t.store,
 					 .objects = &t.objects,
 					 .client = &side->client,
-					 .account = &t.account,
+					 .quota = &t.quota,
 					 .profile = PROFILE_DEFAULT,
 					 .io_class = SCHED_NORMAL,
 					 .weight = 1,
 					 .entries = ENTRIES,
 					 .has_rings = true,
-					 .client_bell_fd = -1,
+					 .client_doorbell_fd = -1,
 					 .owner = { on_removed, on_broken, side } };
 	struct error error;
 
@@ -89,7 +89,7 @@ static void side_open(struct side *side)
 	lane_add_channel(side->channel->home, side->channel);
 }
 
-static void side_close(struct side *side)
+static void side_close(struct side_lane *side)
 {
 	lane_remove_channel(side->channel->home, side->channel, true);
 	while (!side->was_removed)
@@ -108,16 +108,16 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 				      .depth = 32,
 				      .depth_min = 4,
 				      .park_nsec = park_nsec,
-				      .idle_bells_max = IDLE_BELLS_MAX };
+				      .idle_doorbells_max = IDLE_BELLS_MAX };
 	struct error error = { 0 };
 	char path[512];
 
 	store_config.path = dir ? dir : "/var/tmp";
-	for (int i = 0; i < N_CHARGE_KINDS; i++)
-		t.account.limit[i] = UINT64_MAX;
+	for (int i = 0; i < N_QUOTA_KINDS; i++)
+		t.quota.limit[i] = UINT64_MAX;
 	engine_libaio_budget_init();
-	ck_assert_int_eq(inbox_init(&t.main_inbox), 0);
-	ck_assert_msg(store_new(1, &store_config, &t.main_inbox, &t.store, &error) == 0, "%s",
+	ck_assert_int_eq(mailbox_init(&t.main_mailbox), 0);
+	ck_assert_msg(store_new(1, &store_config, &t.main_mailbox, &t.store, &error) == 0, "%s",
 		      error.text);
 	config.store = t.store;
 	ck_assert_msg(lane_start(&config, &t.store->lanes[0], &error) == 0, "%s", error.text);
@@ -125,8 +125,8 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	t.board = mmap(NULL, 4096, PROT_READ, MAP_SHARED, lane_board_fd(t.store->lanes[0]), 0);
 	ck_assert_ptr_ne(t.board, MAP_FAILED);
 	inodes_init(&t.inodes);
-	idtable_init(&t.objects.files);
-	idtable_init(&t.objects.slabs);
+	id_table_init(&t.objects.files);
+	id_table_init(&t.objects.slabs);
 
 	(void)snprintf(path, sizeof(path), "%s/dsaio-park.XXXXXX", store_config.path);
 	t.file.fd = mkostemp(path, O_DIRECT);
@@ -136,11 +136,11 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	ck_assert_int_eq(file_check(t.file.fd, path, &t.file.facts, &error), 0);
 	t.file.n_holds = 1u << 31; /* ours: the last drop is not tested here */
 	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes), 0);
-	ck_assert_int_eq(idtable_add(&t.objects.files, &t.file, &t.file_id), 0);
+	ck_assert_int_eq(id_table_add(&t.objects.files, &t.file, &t.file_id), 0);
 	t.memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(t.memory, MAP_FAILED);
 	t.slab = (struct slab){ .memory = t.memory, .size_bytes = 4096, .n_holds = 1u << 31 };
-	ck_assert_int_eq(idtable_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
+	ck_assert_int_eq(id_table_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
 	side_open(&a);
 	side_open(&b);
 }
@@ -149,14 +149,14 @@ static void teardown(void)
 {
 	side_close(&a);
 	side_close(&b);
-	ck_assert(account_is_zero(&t.account));
+	ck_assert(quota_is_zero(&t.quota));
 	store_free(t.store);
-	inbox_deinit(&t.main_inbox);
+	mailbox_deinit(&t.main_mailbox);
 	(void)close(t.file.fd);
 	(void)munmap(t.memory, 4096);
 }
 
-static void put(struct side *side, uint64_t id, uint64_t len)
+static void put(struct side_lane *side, uint64_t id, uint64_t len)
 {
 	struct ring_entry entry = {
 		.id = id, .opcode = RING_OP_READ, .file = t.file_id, .len = len, .slab = t.slab_id
@@ -165,24 +165,24 @@ static void put(struct side *side, uint64_t id, uint64_t len)
 	ring_client_put(&side->ring, &entry);
 }
 
-/* As a client does; true if the bell had to be rung. */
-static bool submit(struct side *side)
+/* As a client does; true if the doorbell had to be rung. */
+static bool submit(struct side_lane *side)
 {
 	bool must_ring = ring_client_submit(&side->ring);
 
 	if (must_ring)
-		ck_assert_int_eq(eventfd_write(side->channel->bell_fd, 1), 0);
+		ck_assert_int_eq(eventfd_write(side->channel->doorbell_fd, 1), 0);
 	return must_ring;
 }
 
-static bool is_parked(const struct side *side)
+static bool is_parked(const struct side_lane *side)
 {
 	/* acquire: what is then seen of lane_state is no older */
 	return atomic_load_explicit(&side->ring.shared->sq_park, memory_order_acquire) & 1;
 }
 
 /* Waits for what the lane does, awake; false: it has not. */
-static bool wait_parked(const struct side *side, bool parked)
+static bool wait_parked(const struct side_lane *side, bool parked)
 {
 	uint64_t end = clock_nsec() + LOST_NSEC;
 
@@ -196,9 +196,9 @@ static bool wait_parked(const struct side *side, bool parked)
 
 /*
  * Waits until the lane has gone to sleep with the side parked.  What is submitted between parking
- * and the lane's second look un-parks it without a bell; a lane that sleeps has looked.
+ * and the lane's second look un-parks it without a doorbell; a lane that sleeps has looked.
  */
-static bool wait_asleep(const struct side *side)
+static bool wait_asleep(const struct side_lane *side)
 {
 	const struct lane_board *board = t.board;
 	uint64_t end = clock_nsec() + LOST_NSEC;
@@ -213,7 +213,7 @@ static bool wait_asleep(const struct side *side)
 }
 
 /* Consumes n completions; awake, and not for ever. */
-static bool get(struct side *side, uint32_t n)
+static bool get(struct side_lane *side, uint32_t n)
 {
 	uint64_t end = clock_nsec() + LOST_NSEC;
 
@@ -371,7 +371,7 @@ static void ring_idly(void)
 
 	ck_assert(wait_parked(&a, true));
 	park = atomic_load(&a.ring.shared->sq_park);
-	ck_assert_int_eq(eventfd_write(a.channel->bell_fd, 1), 0);
+	ck_assert_int_eq(eventfd_write(a.channel->doorbell_fd, 1), 0);
 	end = clock_nsec() + LOST_NSEC;
 	while (atomic_load(&a.ring.shared->sq_park) == park && clock_nsec() < end)
 		(void)sched_yield(); /* cannot fail */
@@ -390,7 +390,7 @@ START_TEST(a_doorbell_that_rings_idly_too_often_leaves_epoll_and_its_channel_is_
 			ring_idly();
 			quiesce();
 		}
-		ck_assert_int_eq(eventfd_write(a.channel->bell_fd, 1), 0);
+		ck_assert_int_eq(eventfd_write(a.channel->doorbell_fd, 1), 0);
 		for (unsigned i = 0; i < 3; i++)
 			quiesce(); /* the lane has heard it, and writes nothing of the channel */
 	}

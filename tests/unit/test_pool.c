@@ -19,9 +19,9 @@
 #define MIB (1u << 20)
 
 static struct pool pool;
-static struct account user, client;
-static struct helper *helper;
-static struct inbox inbox;
+static struct quota user, client;
+static struct work_queue *work_queue;
+static struct mailbox mailbox;
 
 static struct slab *made;
 static struct error made_error;
@@ -40,7 +40,7 @@ static void on_made(struct slab *slab, int result, const struct error *error, vo
 static void on_freed(void *arg)
 {
 	ck_assert_ptr_eq(arg, &client);
-	ck_assert(account_is_zero(&client)); /* charges are back before it is told */
+	ck_assert(quota_is_zero(&client)); /* charges are back before it is told */
 	n_freed++;
 }
 
@@ -49,35 +49,35 @@ static void run_until(const int *count)
 	int before = *count;
 
 	while (*count == before) {
-		struct pollfd fd = { .fd = inbox.event_fd, .events = POLLIN };
+		struct pollfd fd = { .fd = mailbox.event_fd, .events = POLLIN };
 
 		ck_assert_int_eq(poll(&fd, 1, 10000), 1);
-		(void)inbox_run(&inbox);
+		(void)mailbox_run(&mailbox);
 	}
 }
 
 static void setup(void)
 {
-	pool = (struct pool){ .lock = POOL_LOCK_AUTO, .is_locked = true, .main_inbox = &inbox };
-	(void)strcpy(pool.account.name, "the daemon");
-	user = (struct account){ .name = "user 1", .parent = &pool.account };
-	client = (struct account){ .name = "client 1", .parent = &user };
-	for (unsigned i = 0; i < N_CHARGE_KINDS; i++)
-		pool.account.limit[i] = user.limit[i] = client.limit[i] = 64 * MIB;
-	ck_assert_int_eq(inbox_init(&inbox), 0);
-	ck_assert_int_eq(helper_new("pool", 1, &helper), 0);
+	pool = (struct pool){ .lock = POOL_LOCK_AUTO, .is_locked = true, .main_mailbox = &mailbox };
+	(void)strcpy(pool.quota.name, "the daemon");
+	user = (struct quota){ .name = "user 1", .parent = &pool.quota };
+	client = (struct quota){ .name = "client 1", .parent = &user };
+	for (unsigned i = 0; i < N_QUOTA_KINDS; i++)
+		pool.quota.limit[i] = user.limit[i] = client.limit[i] = 64 * MIB;
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
+	ck_assert_int_eq(work_queue_new("pool", 1, &work_queue), 0);
 }
 
 static void teardown(void)
 {
-	helper_free(helper);
-	inbox_deinit(&inbox);
+	work_queue_free(work_queue);
+	mailbox_deinit(&mailbox);
 }
 
 static int make(uint64_t size_bytes)
 {
 	struct error error;
-	int r = slab_make(&pool, &client, helper, size_bytes, on_made, &client, &error);
+	int r = slab_make(&pool, &client, work_queue, size_bytes, on_made, &client, &error);
 
 	if (r < 0) {
 		made_error = error;
@@ -91,7 +91,7 @@ static void drop(void)
 {
 	made->on_freed = on_freed;
 	made->freed_arg = &client;
-	slab_drop(made);
+	slab_unref(made);
 }
 
 static const struct {
@@ -102,11 +102,11 @@ START_TEST(a_slab_has_whole_pages_and_is_charged_until_it_is_free)
 {
 	ck_assert_int_eq(make(sizes[_i].asked), 0);
 	ck_assert_uint_eq(made->size_bytes, sizes[_i].got);
-	ck_assert_uint_eq(client.used[CHARGE_POOL_BYTES], sizes[_i].got);
-	ck_assert_uint_eq(pool.account.used[CHARGE_SLABS], 1);
+	ck_assert_uint_eq(client.used[QUOTA_POOL_BYTES], sizes[_i].got);
+	ck_assert_uint_eq(pool.quota.used[QUOTA_SLABS], 1);
 	drop();
 	run_until(&n_freed);
-	ck_assert(account_is_zero(&pool.account));
+	ck_assert(quota_is_zero(&pool.quota));
 }
 END_TEST
 
@@ -150,14 +150,14 @@ END_TEST
 START_TEST(a_slab_lives_as_long_as_any_holder)
 {
 	ck_assert_int_eq(make(4096), 0);
-	slab_hold(made);
-	slab_hold(made);
+	slab_ref(made);
+	slab_ref(made);
 	drop();
-	slab_drop(made);
-	(void)inbox_run(&inbox);
+	slab_unref(made);
+	(void)mailbox_run(&mailbox);
 	ck_assert_int_eq(n_freed, 0);
-	ck_assert_uint_eq(client.used[CHARGE_SLABS], 1);
-	slab_drop(made);
+	ck_assert_uint_eq(client.used[QUOTA_SLABS], 1);
+	slab_unref(made);
 	run_until(&n_freed);
 	ck_assert_int_eq(n_freed, 1);
 }
@@ -166,18 +166,18 @@ END_TEST
 /* C12: the pool is exhausted. */
 START_TEST(a_full_pool_is_refused_with_who_how_much_and_what_to_do)
 {
-	pool.account.limit[CHARGE_POOL_BYTES] = 2 * MIB;
+	pool.quota.limit[QUOTA_POOL_BYTES] = 2 * MIB;
 	ck_assert_int_eq(make(MIB), 0);
 	ck_assert_int_eq(make(MIB + 1), -ENOMEM);
 	ck_assert_msg(strstr(made_error.text, "the daemon has 1048576 of at most 2097152") &&
 			      strstr(made_error.text, "pool_size"),
 		      "%s", made_error.text);
-	client.limit[CHARGE_POOL_BYTES] = MIB;
+	client.limit[QUOTA_POOL_BYTES] = MIB;
 	ck_assert_int_eq(make(1), -ENOMEM);
 	ck_assert_msg(strstr(made_error.text, "client 1 has 1048576 of at most 1048576") &&
 			      strstr(made_error.text, "client_pool_max"),
 		      "%s", made_error.text);
-	ck_assert_uint_eq(client.used[CHARGE_SLABS], 1); /* the refused ones are not counted */
+	ck_assert_uint_eq(client.used[QUOTA_SLABS], 1); /* the refused ones are not counted */
 	drop();
 	run_until(&n_freed);
 	ck_assert_int_eq(make(2 * MIB), -ENOMEM);
@@ -206,7 +206,7 @@ START_TEST(a_slab_that_can_not_be_made_gives_its_charges_back)
 	ck_assert_int_eq(make(MIB), -EMFILE);
 	ck_assert_ptr_null(made);
 	ck_assert_msg(strstr(made_error.text, "memfd"), "%s", made_error.text);
-	ck_assert(account_is_zero(&client));
+	ck_assert(quota_is_zero(&client));
 }
 END_TEST
 
@@ -226,14 +226,14 @@ static void lose_memlock(void)
 /* C13: RLIMIT_MEMLOCK is too low. */
 START_TEST(what_can_not_be_locked_is_refused_with_the_limit_and_what_to_do)
 {
-	lose_memlock(); /* before the helper's thread is there: capabilities are a thread's */
+	lose_memlock(); /* before the work queue's thread is there: capabilities are a thread's */
 	pool.lock = POOL_LOCK_YES;
 	ck_assert_int_eq(make(MIB), -ENOMEM);
 	ck_assert_msg(strstr(made_error.text, "RLIMIT_MEMLOCK is 524288 bytes") &&
 			      strstr(made_error.text, "LimitMEMLOCK=infinity") &&
 			      strstr(made_error.text, "lock = auto"),
 		      "%s", made_error.text);
-	ck_assert(account_is_zero(&client));
+	ck_assert(quota_is_zero(&client));
 	ck_assert_int_eq(make(MIB / 4), 0); /* fits */
 	ck_assert(made->is_locked);
 	ck_assert(pool.is_locked);
@@ -286,9 +286,9 @@ START_TEST(what_is_not_locked_is_of_huge_pages_as_what_is)
 	run_until(&n_freed);
 	if (!locked)
 		return; /* this kernel has none now */
-	helper_free(helper);
+	work_queue_free(work_queue);
 	lose_memlock(); /* capabilities are a thread's */
-	ck_assert_int_eq(helper_new("pool", 1, &helper), 0);
+	ck_assert_int_eq(work_queue_new("pool", 1, &work_queue), 0);
 	ck_assert_int_eq(make(4 * MIB), 0);
 	ck_assert(!made->is_locked);
 	ck_assert_uint_eq(huge_bytes_at(made->memory), locked);
@@ -354,7 +354,8 @@ static int import_open(enum import_kind kind, int seals)
 static int import(int fd, uint64_t off, uint64_t size_bytes)
 {
 	struct error error;
-	int r = slab_import(&pool, &client, helper, fd, off, size_bytes, on_made, &client, &error);
+	int r = slab_import(&pool, &client, work_queue, fd, off, size_bytes, on_made, &client,
+			    &error);
 
 	if (r < 0) {
 		made_error = error;
@@ -403,17 +404,17 @@ START_TEST(memory_is_imported_as_it_is_or_refused_with_what_is_wrong)
 	ck_assert_msg(r == want, "%s: %d", imports[_i].what, r);
 	if (want < 0) {
 		ck_assert_msg(strstr(made_error.text, imports[_i].words), "%s", made_error.text);
-		ck_assert(account_is_zero(&client));
+		ck_assert(quota_is_zero(&client));
 		return;
 	}
 	ck_assert_uint_eq(made->size_bytes, imports[_i].size_bytes);
 	ck_assert(made->is_locked);
-	ck_assert_uint_eq(client.used[CHARGE_POOL_BYTES],
+	ck_assert_uint_eq(client.used[QUOTA_POOL_BYTES],
 			  (imports[_i].size_bytes + 4095) / 4096 * 4096);
-	ck_assert_uint_eq(client.used[CHARGE_SLABS], 1);
+	ck_assert_uint_eq(client.used[QUOTA_SLABS], 1);
 	drop();
 	run_until(&n_freed);
-	ck_assert(account_is_zero(&client));
+	ck_assert(quota_is_zero(&client));
 }
 END_TEST
 
@@ -436,12 +437,12 @@ END_TEST
 
 START_TEST(imported_memory_counts_like_the_pools)
 {
-	client.limit[CHARGE_POOL_BYTES] = MIB - 1;
+	client.limit[QUOTA_POOL_BYTES] = MIB - 1;
 	ck_assert_int_eq(import(import_open(MEMFD, 0), 0, MIB), -ENOMEM);
 	ck_assert_msg(strstr(made_error.text, "client_pool_max"), "%s", made_error.text);
-	client.limit[CHARGE_SLABS] = 0;
+	client.limit[QUOTA_SLABS] = 0;
 	ck_assert_int_eq(import(import_open(MEMFD, 0), 0, 4096), -EMFILE);
-	ck_assert(account_is_zero(&client));
+	ck_assert(quota_is_zero(&client));
 }
 END_TEST
 
@@ -534,7 +535,7 @@ START_TEST(a_slab_of_whole_huge_pages_takes_reserved_ones_or_is_made_without)
 	run_until(&n_freed);
 	ck_assert_uint_eq(pool.huge_bytes, 0);
 	ck_assert_uint_eq(n_huge_free(), n_before);
-	ck_assert(account_is_zero(&pool.account));
+	ck_assert(quota_is_zero(&pool.quota));
 }
 END_TEST
 

@@ -17,22 +17,22 @@ static const char *directory(void)
 	return dir ? dir : "/var/tmp";
 }
 
-static int make(const char *path, struct inbox *inbox, struct store **ret, struct error *error)
+static int make(const char *path, struct mailbox *mailbox, struct store **ret, struct error *error)
 {
 	struct store_config config = { .name = "nvme0", .path = path, .profile = PROFILE_DEFAULT };
 
-	return store_new(3, &config, inbox, ret, error);
+	return store_new(3, &config, mailbox, ret, error);
 }
 
 START_TEST(a_store_is_known_by_its_device)
 {
-	struct inbox inbox;
+	struct mailbox mailbox;
 	struct store *store;
 	struct error error;
 	struct stat st;
 
-	ck_assert_int_eq(inbox_init(&inbox), 0);
-	ck_assert_int_eq(make(directory(), &inbox, &store, &error), 0);
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
+	ck_assert_int_eq(make(directory(), &mailbox, &store, &error), 0);
 	ck_assert_int_eq(stat(directory(), &st), 0);
 	ck_assert_uint_eq(store->dev, st.st_dev);
 	ck_assert_uint_eq(store->id, 3);
@@ -40,7 +40,7 @@ START_TEST(a_store_is_known_by_its_device)
 	ck_assert_uint_eq(store_lane_depth(store), 0);
 	ck_assert_uint_gt(strlen(store->fs_type), 0);
 	store_free(store);
-	inbox_deinit(&inbox);
+	mailbox_deinit(&mailbox);
 }
 END_TEST
 
@@ -55,28 +55,28 @@ static const struct {
 
 START_TEST(a_path_that_is_no_store_is_named)
 {
-	struct inbox inbox;
+	struct mailbox mailbox;
 	struct store *store;
 	struct error error;
 
-	ck_assert_int_eq(inbox_init(&inbox), 0);
-	ck_assert_int_eq(make(mistakes[_i].path, &inbox, &store, &error), mistakes[_i].want);
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
+	ck_assert_int_eq(make(mistakes[_i].path, &mailbox, &store, &error), mistakes[_i].want);
 	ck_assert_msg(strstr(error.text, mistakes[_i].path) && strstr(error.text, "nvme0"), "%s",
 		      error.text);
-	inbox_deinit(&inbox);
+	mailbox_deinit(&mailbox);
 }
 END_TEST
 
 START_TEST(lanes_start_as_parallelism_asks_and_cores_allow)
 {
 	struct profile profile = PROFILE_DEFAULT;
-	struct inbox inbox;
+	struct mailbox mailbox;
 	struct store *store;
 	struct error error;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
-	ck_assert_int_eq(inbox_init(&inbox), 0);
-	ck_assert_int_eq(make(directory(), &inbox, &store, &error), 0);
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
+	ck_assert_int_eq(make(directory(), &mailbox, &store, &error), 0);
 	engine_libaio_budget_init();
 	ck_assert_int_eq(store_start_lanes(store, &profile, &error), 0);
 	ck_assert_uint_eq(store->n_lanes, 1);
@@ -86,7 +86,7 @@ START_TEST(lanes_start_as_parallelism_asks_and_cores_allow)
 	ck_assert_uint_ge(store->n_lanes, 1);
 	ck_assert_int_le((long)store->n_lanes, cores > 1 ? cores - 1 : 1);
 	store_free(store);
-	inbox_deinit(&inbox);
+	mailbox_deinit(&mailbox);
 }
 END_TEST
 
@@ -96,42 +96,42 @@ START_TEST(lanes_start_as_the_configuration_allows)
 		.name = "nvme0", .path = directory(), .profile = PROFILE_DEFAULT, .max_lanes = 2
 	};
 	struct profile profile = PROFILE_DEFAULT;
-	struct inbox inbox;
+	struct mailbox mailbox;
 	struct store *store;
 	struct error error;
 
-	ck_assert_int_eq(inbox_init(&inbox), 0);
-	ck_assert_int_eq(store_new(1, &config, &inbox, &store, &error), 0);
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
+	ck_assert_int_eq(store_new(1, &config, &mailbox, &store, &error), 0);
 	engine_libaio_budget_init();
 	profile.intra_op_parallelism = 64;
 	ck_assert_int_eq(store_start_lanes(store, &profile, &error), 0);
 	ck_assert_uint_ge(store->n_lanes, 1);
 	ck_assert_uint_le(store->n_lanes, 2); /* whatever the cores */
 	store_free(store);
-	inbox_deinit(&inbox);
+	mailbox_deinit(&mailbox);
 }
 END_TEST
 
 START_TEST(users_share_their_own_helper_only)
 {
-	struct helper *first, *second, *other;
-	struct inbox inbox;
+	struct work_queue *first, *second, *other;
+	struct mailbox mailbox;
 	struct store *store;
 	struct error error;
 
-	ck_assert_int_eq(inbox_init(&inbox), 0);
-	ck_assert_int_eq(make(directory(), &inbox, &store, &error), 0);
-	ck_assert_int_eq(store_take_helper(store, 1000, &first), 0);
-	ck_assert_int_eq(store_take_helper(store, 1001, &other), 0);
-	ck_assert_int_eq(store_take_helper(store, 1000, &second), 0);
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
+	ck_assert_int_eq(make(directory(), &mailbox, &store, &error), 0);
+	ck_assert_int_eq(store_take_work_queue(store, 1000, &first), 0);
+	ck_assert_int_eq(store_take_work_queue(store, 1001, &other), 0);
+	ck_assert_int_eq(store_take_work_queue(store, 1000, &second), 0);
 	ck_assert_ptr_eq(first, second);
 	ck_assert_ptr_ne(first, other);
-	store_give_helper(store, 1000);
-	store_give_helper(store, 1000);
-	store_give_helper(store, 1001);
-	ck_assert_ptr_null(store->helpers);
+	store_give_work_queue(store, 1000);
+	store_give_work_queue(store, 1000);
+	store_give_work_queue(store, 1001);
+	ck_assert_ptr_null(store->work_queues);
 	store_free(store);
-	inbox_deinit(&inbox);
+	mailbox_deinit(&mailbox);
 }
 END_TEST
 

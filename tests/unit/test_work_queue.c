@@ -23,7 +23,7 @@ struct task {
 };
 
 static _Atomic int n_run;
-static int numbers[4 * HELPER_FURTHER_MAX];
+static int numbers[4 * WORK_QUEUE_FURTHER_MAX];
 
 static void task_run(struct work *work)
 {
@@ -43,15 +43,15 @@ static void task_run(struct work *work)
 
 START_TEST(one_thread_does_work_in_order)
 {
-	struct helper *helper;
+	struct work_queue *work_queue;
 	struct task tasks[100];
 
-	ck_assert_int_eq(helper_new("one", 1, &helper), 0);
+	ck_assert_int_eq(work_queue_new("one", 1, &work_queue), 0);
 	for (int i = 0; i < 100; i++) {
 		tasks[i] = (struct task){ .work.run = task_run, .number = i };
-		helper_submit(helper, &tasks[i].work);
+		work_queue_submit(work_queue, &tasks[i].work);
 	}
-	helper_free(helper); /* runs what is queued */
+	work_queue_free(work_queue); /* runs what is queued */
 	ck_assert_int_eq(n_run, 100);
 	for (int i = 0; i < 100; i++) {
 		ck_assert_int_eq(numbers[i], i);
@@ -65,27 +65,27 @@ END_TEST
 
 START_TEST(work_that_hangs_leaves_the_other_threads)
 {
-	struct helper *helper;
+	struct work_queue *work_queue;
 	struct task hung[2] = { { .number = 1 }, { .number = 2 } }, other = { .number = 3 };
 	sem_t go, done;
 
 	(void)sem_init(&go, 0, 0);
 	(void)sem_init(&done, 0, 0);
-	ck_assert_int_eq(helper_new("a-name-that-is-too-long", 3, &helper), 0);
+	ck_assert_int_eq(work_queue_new("a-name-that-is-too-long", 3, &work_queue), 0);
 	for (int i = 0; i < 2; i++) {
 		hung[i].work.run = task_run;
 		hung[i].wait = &go;
-		helper_submit(helper, &hung[i].work);
+		work_queue_submit(work_queue, &hung[i].work);
 	}
 	other.work.run = task_run;
 	other.done = &done;
-	helper_submit(helper, &other.work);
+	work_queue_submit(work_queue, &other.work);
 	ck_assert_int_eq(sem_wait(&done), 0);
 	ck_assert_int_eq(n_run, 1);
 	ck_assert_int_eq(numbers[0], 3);
 	(void)sem_post(&go);
 	(void)sem_post(&go);
-	helper_free(helper);
+	work_queue_free(work_queue);
 	ck_assert_int_eq(n_run, 3);
 	ck_assert_str_eq(other.thread_name, "a-name-that-is-");
 }
@@ -121,90 +121,90 @@ static unsigned count_threads(const char *name)
 }
 
 /* So many tasks that wait for go; returns when all that can have begun. */
-static void hang(struct helper *helper, struct task *tasks, unsigned n, sem_t *go)
+static void hang(struct work_queue *work_queue, struct task *tasks, unsigned n, sem_t *go)
 {
 	for (unsigned i = 0; i < n; i++) {
 		tasks[i] = (struct task){ .work.run = task_run, .wait = go };
-		helper_submit(helper, &tasks[i].work);
+		work_queue_submit(work_queue, &tasks[i].work);
 	}
 }
 
 START_TEST(further_threads_are_shared_and_none_takes_more_than_it_leaves)
 {
-	static struct task tasks[3][HELPER_FURTHER_MAX + 8];
+	static struct task tasks[3][WORK_QUEUE_FURTHER_MAX + 8];
 	/* 2 of its own and half of all, one third of what is left, and what its bound says */
-	static const unsigned max[3] = { HELPER_FURTHER_MAX, HELPER_FURTHER_MAX, 3 };
-	static const unsigned want[3] = { 2 + HELPER_FURTHER_MAX / 2, 2 + HELPER_FURTHER_MAX / 4,
-					  2 + 3 };
-	struct helper *helpers[3];
+	static const unsigned max[3] = { WORK_QUEUE_FURTHER_MAX, WORK_QUEUE_FURTHER_MAX, 3 };
+	static const unsigned want[3] = { 2 + WORK_QUEUE_FURTHER_MAX / 2,
+					  2 + WORK_QUEUE_FURTHER_MAX / 4, 2 + 3 };
+	struct work_queue *work_queues[3];
 	sem_t go;
 
 	(void)sem_init(&go, 0, 0);
 	for (int i = 0; i < 3; i++) {
-		ck_assert_int_eq(helper_new_deep("deep", 2, max[i], &helpers[i]), 0);
-		ck_assert(helper_has_room(helpers[i]));
-		hang(helpers[i], tasks[i], want[i] - 1, &go);
-		ck_assert(helper_has_room(helpers[i]));
-		hang(helpers[i], tasks[i] + want[i] - 1, 2, &go);
-		ck_assert(!helper_has_room(helpers[i]));
+		ck_assert_int_eq(work_queue_new_deep("deep", 2, max[i], &work_queues[i]), 0);
+		ck_assert(work_queue_has_room(work_queues[i]));
+		hang(work_queues[i], tasks[i], want[i] - 1, &go);
+		ck_assert(work_queue_has_room(work_queues[i]));
+		hang(work_queues[i], tasks[i] + want[i] - 1, 2, &go);
+		ck_assert(!work_queue_has_room(work_queues[i]));
 	}
 	ck_assert_uint_eq(count_threads("deep"), want[0] + want[1] + want[2]);
 	for (int i = 0; i < 3; i++)
 		for (unsigned k = 0; k < want[i] + 1; k++)
 			(void)sem_post(&go);
 	for (int i = 0; i < 3; i++)
-		helper_free(helpers[i]);
+		work_queue_free(work_queues[i]);
 	/* All are back. */
-	ck_assert_int_eq(helper_new_deep("again", 2, max[0], &helpers[0]), 0);
-	hang(helpers[0], tasks[0], want[0] - 1, &go);
-	ck_assert(helper_has_room(helpers[0]));
+	ck_assert_int_eq(work_queue_new_deep("again", 2, max[0], &work_queues[0]), 0);
+	hang(work_queues[0], tasks[0], want[0] - 1, &go);
+	ck_assert(work_queue_has_room(work_queues[0]));
 	for (unsigned k = 0; k < want[0]; k++)
 		(void)sem_post(&go);
-	helper_free(helpers[0]);
+	work_queue_free(work_queues[0]);
 }
 END_TEST
 
 START_TEST(threads_without_work_end_and_others_start_when_there_is_some)
 {
-	struct helper *helper;
+	struct work_queue *work_queue;
 	struct task tasks[3] = { 0 };
 	sem_t done;
 
 	(void)sem_init(&done, 0, 0);
-	ck_assert_int_eq(helper_new("idle", 2, &helper), 0);
+	ck_assert_int_eq(work_queue_new("idle", 2, &work_queue), 0);
 	for (int i = 0; i < 3; i++) {
 		tasks[i] = (struct task){ .work.run = task_run, .done = &done };
-		helper_submit(helper, &tasks[i].work);
+		work_queue_submit(work_queue, &tasks[i].work);
 		ck_assert_int_eq(sem_wait(&done), 0);
 		while (count_threads("idle")) /* nobody tells when a thread has gone */
 			(void)usleep(10000);
 	}
-	helper_free(helper);
+	work_queue_free(work_queue);
 	ck_assert_int_eq(n_run, 3);
 }
 END_TEST
 
 START_TEST(a_helper_without_work_starts_no_thread_and_can_be_freed)
 {
-	struct helper *helper;
+	struct work_queue *work_queue;
 
-	ck_assert_int_eq(helper_new("idle", 4, &helper), 0);
-	helper_free(helper);
-	helper_free(NULL);
+	ck_assert_int_eq(work_queue_new("idle", 4, &work_queue), 0);
+	work_queue_free(work_queue);
+	work_queue_free(NULL);
 }
 END_TEST
 
 START_TEST(without_threads_the_spare_does_it_in_order_and_by_turns)
 {
 	struct rlimit none = { 0, 0 };
-	struct helper *helper, *other;
+	struct work_queue *work_queue, *other;
 	struct task tasks[50] = { 0 }, alone = { .work.run = task_run, .number = 1000 };
 	sem_t go;
 
 	/* No address space for a stack: as good as no thread. */
 	(void)sem_init(&go, 0, 0);
-	ck_assert_int_eq(helper_new("none", 1, &helper), 0);
-	ck_assert_int_eq(helper_new("other", 4, &other), 0);
+	ck_assert_int_eq(work_queue_new("none", 1, &work_queue), 0);
+	ck_assert_int_eq(work_queue_new("other", 4, &other), 0);
 	while (!count_threads_in("spare", "S")) /* the thread sanitizer wants memory until then */
 		(void)usleep(1000);
 	ck_assert_int_eq(setrlimit(RLIMIT_AS, &none), 0);
@@ -212,13 +212,13 @@ START_TEST(without_threads_the_spare_does_it_in_order_and_by_turns)
 		tasks[i] = (struct task){ .work.run = task_run, .number = i };
 		if (i == 0)
 			tasks[i].wait = &go;
-		helper_submit(helper, &tasks[i].work);
+		work_queue_submit(work_queue, &tasks[i].work);
 	}
-	helper_submit(other, &alone.work); /* comes back, though all of them hang */
+	work_queue_submit(other, &alone.work); /* comes back, though all of them hang */
 	ck_assert_int_eq(n_run, 0);
 	(void)sem_post(&go);
-	helper_free(other);
-	helper_free(helper);
+	work_queue_free(other);
+	work_queue_free(work_queue);
 	ck_assert_int_eq(n_run, 51);
 	ck_assert_int_eq(numbers[0], 0);
 	ck_assert_int_eq(numbers[1], 1000);

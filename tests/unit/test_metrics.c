@@ -4,9 +4,9 @@
 
 START_TEST(no_op_has_no_percentile)
 {
-	struct stats stats = { 0 };
+	struct metrics metrics = { 0 };
 
-	ck_assert_uint_eq(stats_percentile(&stats, 0.5), 0);
+	ck_assert_uint_eq(metrics_percentile(&metrics, 0.5), 0);
 }
 END_TEST
 
@@ -14,11 +14,11 @@ static const uint64_t latencies[] = { 1, 15, 16, 17, 1000, 57000, 123456789, UIN
 
 START_TEST(a_percentile_is_within_an_eighth_of_the_latency)
 {
-	struct stats stats = { 0 };
+	struct metrics metrics = { 0 };
 	uint64_t got;
 
-	stats_add_latency(&stats, latencies[_i]);
-	got = stats_percentile(&stats, 0.99);
+	metrics_add_latency(&metrics, latencies[_i]);
+	got = metrics_percentile(&metrics, 0.99);
 	ck_assert_uint_ge(got, latencies[_i]);
 	ck_assert_uint_le(got, latencies[_i] + latencies[_i] / 8 + 1);
 }
@@ -26,25 +26,25 @@ END_TEST
 
 START_TEST(percentiles_split_the_ops)
 {
-	struct stats stats = { 0 };
+	struct metrics metrics = { 0 };
 
 	for (int i = 0; i < 90; i++)
-		stats_add_latency(&stats, 1000);
+		metrics_add_latency(&metrics, 1000);
 	for (int i = 0; i < 10; i++)
-		stats_add_latency(&stats, 1000000);
-	ck_assert_uint_lt(stats_percentile(&stats, 0.5), 1200);
-	ck_assert_uint_lt(stats_percentile(&stats, 0.89), 1200);
-	ck_assert_uint_ge(stats_percentile(&stats, 0.99), 1000000);
-	ck_assert_uint_ge(stats_percentile(&stats, 1.0), 1000000);
+		metrics_add_latency(&metrics, 1000000);
+	ck_assert_uint_lt(metrics_percentile(&metrics, 0.5), 1200);
+	ck_assert_uint_lt(metrics_percentile(&metrics, 0.89), 1200);
+	ck_assert_uint_ge(metrics_percentile(&metrics, 0.99), 1000000);
+	ck_assert_uint_ge(metrics_percentile(&metrics, 1.0), 1000000);
 }
 END_TEST
 
 START_TEST(a_latency_beyond_the_table_is_in_the_last_bucket)
 {
-	struct stats stats = { 0 };
+	struct metrics metrics = { 0 };
 
-	stats_add_latency(&stats, UINT64_MAX);
-	ck_assert_uint_gt(stats_percentile(&stats, 0.5), UINT64_C(1) << 39);
+	metrics_add_latency(&metrics, UINT64_MAX);
+	ck_assert_uint_gt(metrics_percentile(&metrics, 0.5), UINT64_C(1) << 39);
 }
 END_TEST
 

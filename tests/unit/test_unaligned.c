@@ -11,7 +11,7 @@
 
 static const struct {
 	const char *what;
-	struct edge_range range; /* off, len, slab_off, offset_align, memory_align, is_write */
+	struct unaligned_range range; /* off, len, slab_off, offset_align, memory_align, is_write */
 	uint32_t head, tail;
 	bool is_misaligned;
 } cuts[] = {
@@ -41,7 +41,7 @@ static const struct {
 
 START_TEST(only_the_aligned_middle_goes_direct)
 {
-	struct edge_cut cut = edge_cut(&cuts[_i].range);
+	struct unaligned_cut cut = unaligned_cut(&cuts[_i].range);
 
 	ck_assert_msg(cut.head == cuts[_i].head && cut.tail == cuts[_i].tail &&
 			      cut.is_misaligned == cuts[_i].is_misaligned,
@@ -52,14 +52,14 @@ END_TEST
 
 START_TEST(a_cover_is_whole_units)
 {
-	struct edge_cover cover = edge_cover(4095, 2, 4096);
+	struct unaligned_cover cover = unaligned_cover(4095, 2, 4096);
 
 	ck_assert_uint_eq(cover.off, 0);
 	ck_assert_uint_eq(cover.len, 8192);
-	cover = edge_cover(4096, 4096, 4096);
+	cover = unaligned_cover(4096, 4096, 4096);
 	ck_assert_uint_eq(cover.off, 4096);
 	ck_assert_uint_eq(cover.len, 4096);
-	cover = edge_cover(INT64_MAX - 1, 1, 65536);
+	cover = unaligned_cover(INT64_MAX - 1, 1, 65536);
 	ck_assert_uint_eq(cover.off + cover.len, UINT64_C(1) << 63);
 }
 END_TEST

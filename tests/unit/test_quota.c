@@ -6,14 +6,14 @@
 #include <signal.h>
 #include <string.h>
 
-static struct account root, user, client;
+static struct quota root, user, client;
 
 static void accounts_init(void)
 {
-	root = (struct account){ .name = "the daemon" };
-	user = (struct account){ .name = "user 1000", .parent = &root };
-	client = (struct account){ .name = "client 7", .parent = &user };
-	for (unsigned i = 0; i < N_CHARGE_KINDS; i++) {
+	root = (struct quota){ .name = "the daemon" };
+	user = (struct quota){ .name = "user 1000", .parent = &root };
+	client = (struct quota){ .name = "client 7", .parent = &user };
+	for (unsigned i = 0; i < N_QUOTA_KINDS; i++) {
 		root.limit[i] = 100;
 		user.limit[i] = 50;
 		client.limit[i] = 10;
@@ -26,38 +26,38 @@ START_TEST(a_charge_counts_at_every_level_until_it_is_given_back)
 	struct error error;
 
 	accounts_init();
-	ck_assert_int_eq(charge_take(&charge, &client, CHARGE_FILES, 10, &error), 0);
-	ck_assert_uint_eq(client.used[CHARGE_FILES], 10);
-	ck_assert_uint_eq(user.used[CHARGE_FILES], 10);
-	ck_assert_uint_eq(root.used[CHARGE_FILES], 10);
-	ck_assert(!account_is_zero(&client));
-	charge_give(&charge);
-	charge_give(&charge); /* nothing is taken any more */
-	ck_assert(account_is_zero(&client));
-	ck_assert(account_is_zero(&user));
-	ck_assert(account_is_zero(&root));
+	ck_assert_int_eq(quota_charge(&charge, &client, QUOTA_FILES, 10, &error), 0);
+	ck_assert_uint_eq(client.used[QUOTA_FILES], 10);
+	ck_assert_uint_eq(user.used[QUOTA_FILES], 10);
+	ck_assert_uint_eq(root.used[QUOTA_FILES], 10);
+	ck_assert(!quota_is_zero(&client));
+	quota_discharge(&charge);
+	quota_discharge(&charge); /* nothing is taken any more */
+	ck_assert(quota_is_zero(&client));
+	ck_assert(quota_is_zero(&user));
+	ck_assert(quota_is_zero(&root));
 }
 END_TEST
 
 static const struct {
 	const char *what;
-	enum charge_kind kind;
+	enum quota_kind kind;
 	uint64_t client_used, user_used, root_used, n;
 	int want;
 	const char *who; /* whose bound it is */
 } bounds[] = {
-	{ "all that is left", CHARGE_SLABS, 4, 4, 4, 6, 0, NULL },
-	{ "one too many for the client", CHARGE_SLABS, 4, 4, 4, 7, -EMFILE, "client 7 has 4" },
-	{ "one too many for the user", CHARGE_FILES, 0, 45, 45, 6, -EMFILE, "user 1000 has 45" },
-	{ "one too many for all", CHARGE_POOL_BYTES, 0, 0, 95, 6, -ENOMEM, "the daemon has 95" },
-	{ "a sum that passes 2^64", CHARGE_POOL_BYTES, 4, 4, 4, UINT64_MAX, -ENOMEM, "client 7" },
-	{ "a connection too many", CHARGE_SESSIONS, 0, 50, 50, 1, -EUSERS, "user 1000 has 50" },
-	{ "nothing", CHARGE_CALLS, 10, 10, 10, 0, 0, NULL },
+	{ "all that is left", QUOTA_SLABS, 4, 4, 4, 6, 0, NULL },
+	{ "one too many for the client", QUOTA_SLABS, 4, 4, 4, 7, -EMFILE, "client 7 has 4" },
+	{ "one too many for the user", QUOTA_FILES, 0, 45, 45, 6, -EMFILE, "user 1000 has 45" },
+	{ "one too many for all", QUOTA_POOL_BYTES, 0, 0, 95, 6, -ENOMEM, "the daemon has 95" },
+	{ "a sum that passes 2^64", QUOTA_POOL_BYTES, 4, 4, 4, UINT64_MAX, -ENOMEM, "client 7" },
+	{ "a connection too many", QUOTA_SESSIONS, 0, 50, 50, 1, -EUSERS, "user 1000 has 50" },
+	{ "nothing", QUOTA_CALLS, 10, 10, 10, 0, 0, NULL },
 };
 
 START_TEST(a_bound_names_its_owner_and_takes_nothing)
 {
-	enum charge_kind kind = bounds[_i].kind;
+	enum quota_kind kind = bounds[_i].kind;
 	struct charge charge = { 0 };
 	struct error error;
 
@@ -65,7 +65,7 @@ START_TEST(a_bound_names_its_owner_and_takes_nothing)
 	client.used[kind] = bounds[_i].client_used;
 	user.used[kind] = bounds[_i].user_used;
 	root.used[kind] = bounds[_i].root_used;
-	ck_assert_msg(charge_take(&charge, &client, kind, bounds[_i].n, &error) == bounds[_i].want,
+	ck_assert_msg(quota_charge(&charge, &client, kind, bounds[_i].n, &error) == bounds[_i].want,
 		      "%s", bounds[_i].what);
 	if (bounds[_i].want == 0)
 		return;
@@ -74,24 +74,24 @@ START_TEST(a_bound_names_its_owner_and_takes_nothing)
 	ck_assert_uint_eq(client.used[kind], bounds[_i].client_used);
 	ck_assert_uint_eq(user.used[kind], bounds[_i].user_used);
 	ck_assert_uint_eq(root.used[kind], bounds[_i].root_used);
-	charge_give(&charge);
+	quota_discharge(&charge);
 	ck_assert_uint_eq(root.used[kind], bounds[_i].root_used);
 }
 END_TEST
 
 START_TEST(every_kind_says_what_to_do_at_every_level)
 {
-	struct account *levels[] = { &client, &user, &root };
+	struct quota *levels[] = { &client, &user, &root };
 	struct charge charge = { 0 };
 	struct error error;
 
 	for (unsigned level = 0; level < 3; level++) {
-		for (unsigned kind = 0; kind < N_CHARGE_KINDS; kind++) {
+		for (unsigned kind = 0; kind < N_QUOTA_KINDS; kind++) {
 			const char *colon;
 
 			accounts_init();
 			levels[level]->limit[kind] = 0;
-			ck_assert_int_lt(charge_take(&charge, &client, kind, 1, &error), 0);
+			ck_assert_int_lt(quota_charge(&charge, &client, kind, 1, &error), 0);
 			colon = strrchr(error.text, ':');
 			ck_assert_msg(colon && strlen(colon) > 10, "%s", error.text);
 			ck_assert_msg(!strstr(error.text, "(null)"), "%s", error.text);
@@ -102,10 +102,10 @@ END_TEST
 
 START_TEST(giving_back_what_was_not_taken_is_our_own_bug)
 {
-	struct charge charge = { .account = &client, .kind = CHARGE_FILES, .n = 1 };
+	struct charge charge = { .quota = &client, .kind = QUOTA_FILES, .n = 1 };
 
 	accounts_init();
-	charge_give(&charge);
+	quota_discharge(&charge);
 }
 END_TEST
 

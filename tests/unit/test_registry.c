@@ -19,9 +19,9 @@
 #define XFS_MAGIC 0x58465342
 
 static struct config config;
-static struct inbox inbox;
-static struct stores stores;
-static struct helper *helper;
+static struct mailbox mailbox;
+static struct registry stores;
+static struct work_queue *work_queue;
 static struct error error;
 static const struct peer root = { .uid = 0 }, alice = { .uid = 1000, .gid = 1000 };
 
@@ -32,28 +32,29 @@ static struct peer stranger(void)
 
 	return (struct peer){ .uid = uid, .gid = uid };
 }
-static const struct stuck_who nobody;
+static const struct hung_who nobody;
 
 static void start(void)
 {
 	ck_assert_int_eq(config_check(&config, &error), 0);
-	ck_assert_msg(stores_init(&stores, &config, NULL, &inbox, &error) == 0, "%s", error.text);
-	ck_assert_int_eq(stores_start(&stores, &error), 0);
+	ck_assert_msg(registry_init(&stores, &config, NULL, &mailbox, &error) == 0, "%s",
+		      error.text);
+	ck_assert_int_eq(registry_start(&stores, &error), 0);
 }
 
 static void setup(void)
 {
 	ck_assert_int_eq(setenv("STATE_DIRECTORY", "/nonexistent/state", 1), 0);
 	ck_assert_int_eq(config_init(&config), 0);
-	ck_assert_int_eq(inbox_init(&inbox), 0);
-	ck_assert_int_eq(helper_new("test", 1, &helper), 0);
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
+	ck_assert_int_eq(work_queue_new("test", 1, &work_queue), 0);
 }
 
 static void teardown(void)
 {
-	stores_deinit(&stores);
-	helper_free(helper);
-	inbox_deinit(&inbox);
+	registry_deinit(&stores);
+	work_queue_free(work_queue);
+	mailbox_deinit(&mailbox);
 	config_deinit(&config);
 }
 
@@ -70,7 +71,7 @@ static struct store *store_of(uint64_t magic, unsigned minor_no, const struct pe
 	struct file_facts facts = facts_of(magic, minor_no);
 	struct store *store = NULL;
 
-	ck_assert_msg(stores_for_file(&stores, &facts, "f", peer, &store, &error) == 0, "%s",
+	ck_assert_msg(registry_for_file(&stores, &facts, "f", peer, &store, &error) == 0, "%s",
 		      error.text);
 	return store;
 }
@@ -107,7 +108,7 @@ START_TEST(automatic_stores_are_for_what_nobody_can_hold)
 		config_set_user(&config);
 	config.auto_stores = !kinds[_i].no_auto;
 	start();
-	r = stores_for_file(&stores, &facts, "w0.bin", &alice, &store, &error);
+	r = registry_for_file(&stores, &facts, "w0.bin", &alice, &store, &error);
 	if (!kinds[_i].why) {
 		ck_assert_msg(r == 0, "%s: %s", kinds[_i].what, error.text);
 		ck_assert(store->is_automatic);
@@ -136,7 +137,7 @@ START_TEST(a_memfd_lies_on_no_store)
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	facts.dev = st.st_dev;
 	start();
-	ck_assert_int_eq(stores_for_file(&stores, &facts, "m", &root, &store, &error), -ENXIO);
+	ck_assert_int_eq(registry_for_file(&stores, &facts, "m", &root, &store, &error), -ENXIO);
 	ck_assert_msg(strstr(error.text, "memfd"), "%s", error.text);
 }
 END_TEST
@@ -149,7 +150,8 @@ START_TEST(a_block_device_is_named_as_the_kernel_names_it)
 	struct store *store;
 
 	start();
-	ck_assert_int_eq(stores_for_file(&stores, &facts, "/dev/loop0", &root, &store, &error), 0);
+	ck_assert_int_eq(registry_for_file(&stores, &facts, "/dev/loop0", &root, &store, &error),
+			 0);
 	if (access("/sys/dev/block/7:0", F_OK) == 0)
 		ck_assert_str_eq(store->name, "loop0");
 	ck_assert_str_eq(store->fs_type, "block device");
@@ -166,13 +168,13 @@ START_TEST(names_are_unique_and_ids_never_used_again)
 	first = store_of(TMPFS_MAGIC, 5, &alice);
 	ck_assert_str_eq(first->name, "tmpfs-5-2");
 	ck_assert_ptr_eq(store_of(TMPFS_MAGIC, 5, &root), first);
-	ck_assert_ptr_eq(stores_by_id(&stores, first->id), first);
+	ck_assert_ptr_eq(registry_by_id(&stores, first->id), first);
 	second = store_of(TMPFS_MAGIC, 6, &alice);
 	ck_assert_str_eq(second->name, "tmpfs-6");
 	ck_assert_uint_ne(second->id, first->id);
 	id = second->id;
-	stores_sweep(&stores, UINT64_MAX);
-	ck_assert_ptr_null(stores_by_id(&stores, id));
+	registry_sweep(&stores, UINT64_MAX);
+	ck_assert_ptr_null(registry_by_id(&stores, id));
 	ck_assert_uint_gt(store_of(TMPFS_MAGIC, 6, &alice)->id, id);
 }
 END_TEST
@@ -185,14 +187,14 @@ START_TEST(an_automatic_store_goes_a_minute_after_its_last_use)
 	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
 	start();
 	store = store_of(XFS_MAGIC, 9, &alice);
-	store_hold(store);
-	stores_sweep(&stores, UINT64_MAX);
+	store_ref(store);
+	registry_sweep(&stores, UINT64_MAX);
 	ck_assert_uint_eq(stores.n_automatic, 1);
-	store_drop(store);
+	store_unref(store);
 	since = store->unused_since_nsec;
-	stores_sweep(&stores, since + STORES_UNUSED_NSEC - 1);
+	registry_sweep(&stores, since + STORES_UNUSED_NSEC - 1);
 	ck_assert_uint_eq(stores.n_automatic, 1);
-	stores_sweep(&stores, since + STORES_UNUSED_NSEC);
+	registry_sweep(&stores, since + STORES_UNUSED_NSEC);
 	ck_assert_uint_eq(stores.n_automatic, 0);
 	ck_assert_ptr_nonnull(stores.first); /* the configured one stays */
 	ck_assert_ptr_null(stores.first->next);
@@ -207,12 +209,12 @@ START_TEST(a_device_number_that_is_anothers_by_now_gets_a_store_of_its_own)
 
 	facts.has_uuid = true;
 	start();
-	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
+	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
 	id = store->id;
-	ck_assert_int_eq(stores_for_file(&stores, &facts, "g", &alice, &store, &error), 0);
+	ck_assert_int_eq(registry_for_file(&stores, &facts, "g", &alice, &store, &error), 0);
 	ck_assert_uint_eq(store->id, id);
 	facts.uuid[3] = 1;
-	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
+	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
 	ck_assert_uint_ne(store->id, id);
 	id = store->id;
 	ck_assert_uint_ne(store_of(TMPFS_MAGIC, 9, &alice)->id, id);
@@ -227,19 +229,19 @@ START_TEST(automatic_stores_have_bounds_and_unused_ones_make_room)
 
 	start();
 	for (unsigned i = 0; i < STORES_AUTOMATIC_USER_MAX; i++)
-		store_hold(held[i] = store_of(TMPFS_MAGIC, 100 + i, &alice));
-	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), -EMFILE);
+		store_ref(held[i] = store_of(TMPFS_MAGIC, 100 + i, &alice));
+	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &alice, &store, &error), -EMFILE);
 	ck_assert_msg(strstr(error.text, "16 for one user"), "%s", error.text);
 	/* Another user has room, and one that is unused makes room for its own user. */
 	for (unsigned i = STORES_AUTOMATIC_USER_MAX; i < STORES_AUTOMATIC_MAX; i++)
-		store_hold(held[i] = store_of(TMPFS_MAGIC, 100 + i, &root));
-	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &root, &store, &error), -EMFILE);
-	store_drop(held[3]);
+		store_ref(held[i] = store_of(TMPFS_MAGIC, 100 + i, &root));
+	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &root, &store, &error), -EMFILE);
+	store_unref(held[3]);
 	held[3] = store_of(TMPFS_MAGIC, 999, &alice);
 	ck_assert_uint_eq(stores.n_automatic, STORES_AUTOMATIC_MAX);
-	store_hold(held[3]);
+	store_ref(held[3]);
 	for (unsigned i = 0; i < STORES_AUTOMATIC_MAX; i++)
-		store_drop(held[i]);
+		store_unref(held[i]);
 }
 END_TEST
 
@@ -259,10 +261,10 @@ START_TEST(a_store_serves_whom_it_is_for)
 	stores.first->access = (struct access){ .users = users,
 						.n_users = 1,
 						.text = "users alice" };
-	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
+	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
 	ck_assert_ptr_eq(store, stores.first);
-	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &root, &store, &error), 0);
-	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &bob, &store, &error), -EACCES);
+	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &root, &store, &error), 0);
+	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &bob, &store, &error), -EACCES);
 	(void)snprintf(says, sizeof(says), "store p does not serve user %u (it serves users alice)",
 		       bob.uid);
 	ck_assert_msg(strstr(error.text, says), "%s", error.text);
@@ -296,21 +298,21 @@ static void on_done(struct store *store, int result, const struct error *why, co
 static int ask(const char *name, int fd, const struct peer *peer, const struct profile *set,
 	       bool is_set)
 {
-	const struct stores_asking asking = {
+	const struct registry_asking asking = {
 		.name = name,
 		.fd = fd,
 		.peer = peer,
-		.helper = helper,
+		.work_queue = work_queue,
 		.who = &nobody,
 		.on_done = on_done,
 		.arg = &answer,
 	};
-	struct pollfd pollfd = { .fd = inbox.event_fd, .events = POLLIN };
+	struct pollfd pollfd = { .fd = mailbox.event_fd, .events = POLLIN };
 	int r;
 
 	answer.is_done = false;
-	r = is_set ? stores_set_profile(&stores, &asking, set, &error)
-		   : stores_get(&stores, &asking, &error);
+	r = is_set ? registry_set_profile(&stores, &asking, set, &error)
+		   : registry_get(&stores, &asking, &error);
 	if (r < 0) {
 		ck_assert(!answer.is_done);
 		closep(&fd);
@@ -318,7 +320,7 @@ static int ask(const char *name, int fd, const struct peer *peer, const struct p
 	}
 	while (!answer.is_done) {
 		ck_assert_int_ge(poll(&pollfd, 1, 60000), 0);
-		(void)inbox_run(&inbox);
+		(void)mailbox_run(&mailbox);
 	}
 	return 0;
 }
@@ -356,11 +358,11 @@ START_TEST(a_look_lets_no_store_go)
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	facts.dev = st.st_dev;
 	start();
-	ck_assert_int_eq(stores_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
+	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
 	id = store->id;
 	ck_assert_int_eq(ask("", fd, &alice, NULL, false), 0); /* of another type */
 	ck_assert_int_eq(answer.result, 0);
-	ck_assert_ptr_eq(stores_by_id(&stores, id), store);
+	ck_assert_ptr_eq(registry_by_id(&stores, id), store);
 	ck_assert_uint_eq(stores.n_automatic, 1);
 }
 END_TEST

@@ -14,47 +14,47 @@
 #define SECOND UINT64_C(1000000000)
 
 static struct event_base *base;
-static struct inbox inbox;
-static struct stuck_told *list;
+static struct mailbox mailbox;
+static struct hung_told *list;
 static size_t n;
 
 static void setup(void)
 {
 	base = event_base_new();
 	ck_assert_ptr_nonnull(base);
-	ck_assert_int_eq(inbox_init(&inbox), 0);
-	ck_assert_int_eq(stuck_init(base, &inbox), 0);
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
+	ck_assert_int_eq(hung_init(base, &mailbox), 0);
 }
 
 static void teardown(void)
 {
-	stuck_deinit();
-	inbox_deinit(&inbox);
+	hung_deinit();
+	mailbox_deinit(&mailbox);
 	event_base_free(base);
 	free(list);
 	list = NULL;
 }
 
 /* A call that began so long ago. */
-static void begin(struct stuck *stuck, const char *file, int fd, uint64_t age_nsec)
+static void begin(struct hung *stuck, const char *file, int fd, uint64_t age_nsec)
 {
-	struct stuck_about about = {
+	struct hung_about about = {
 		.what = "close", .file = file, .fd = fd, .who = { .uid = 77, .client = 5 }
 	};
 
-	stuck_begin(stuck, &about);
+	hung_begin(stuck, &about);
 	stuck->since_nsec -= age_nsec;
 }
 
 static void look(void)
 {
 	free(list);
-	ck_assert_int_eq(stuck_list(NULL, NULL, 64, &list, &n), 0);
+	ck_assert_int_eq(hung_list(NULL, NULL, 64, &list, &n), 0);
 }
 
 START_TEST(what_lasts_is_listed_until_it_ends)
 {
-	struct stuck old, young;
+	struct hung old, young;
 
 	look();
 	ck_assert_uint_eq(n, 0);
@@ -67,11 +67,11 @@ START_TEST(what_lasts_is_listed_until_it_ends)
 	ck_assert_uint_eq(list[0].who.uid, 77);
 	ck_assert_uint_eq(list[0].who.client, 5);
 	ck_assert_uint_ge(list[0].usec, 7000000);
-	stuck_end(&old);
+	hung_end(&old);
 	look();
 	ck_assert_uint_eq(n, 0);
-	stuck_end(&young);
-	(void)inbox_run(&inbox);
+	hung_end(&young);
+	(void)mailbox_run(&mailbox);
 }
 END_TEST
 
@@ -83,43 +83,43 @@ static bool is_uid(uid_t uid, const void *wanted)
 START_TEST(only_those_asked_for_are_listed_and_the_oldest_first)
 {
 	const uid_t owner = 77, other = 78;
-	struct stuck calls[3];
+	struct hung calls[3];
 
 	begin(&calls[0], "oldest", -1, 9 * SECOND);
 	begin(&calls[1], "older", -1, 8 * SECOND);
 	begin(&calls[2], "old", -1, 7 * SECOND);
-	ck_assert_int_eq(stuck_list(is_uid, &other, 64, &list, &n), 0);
+	ck_assert_int_eq(hung_list(is_uid, &other, 64, &list, &n), 0);
 	ck_assert_uint_eq(n, 0);
 	ck_assert(!calls[0].has_place); /* nobody looked where it is */
 	free(list);
-	ck_assert_int_eq(stuck_list(is_uid, &owner, 2, &list, &n), 0);
+	ck_assert_int_eq(hung_list(is_uid, &owner, 2, &list, &n), 0);
 	ck_assert_uint_eq(n, 2);
 	ck_assert_str_eq(list[0].file, "oldest");
 	ck_assert_str_eq(list[1].file, "older");
 	ck_assert(calls[1].has_place && !calls[2].has_place);
 	for (unsigned i = 0; i < 3; i++)
-		stuck_end(&calls[i]);
-	(void)inbox_run(&inbox);
+		hung_end(&calls[i]);
+	(void)mailbox_run(&mailbox);
 }
 END_TEST
 
 START_TEST(a_mount_is_looked_up_once)
 {
-	struct stuck stuck;
+	struct hung stuck;
 
 	begin(&stuck, "f", -1, 7 * SECOND);
 	look();
 	(void)strcpy(stuck.place.mount, "as it was");
 	look();
 	ck_assert_str_eq(list[0].place.mount, "as it was");
-	stuck_end(&stuck);
-	(void)inbox_run(&inbox);
+	hung_end(&stuck);
+	(void)mailbox_run(&mailbox);
 }
 END_TEST
 
 START_TEST(the_mount_is_found_by_the_descriptor_also_when_that_is_closed)
 {
-	struct stuck stuck;
+	struct hung stuck;
 	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
 
 	begin(&stuck, "f", fd, 7 * SECOND);
@@ -129,22 +129,22 @@ START_TEST(the_mount_is_found_by_the_descriptor_also_when_that_is_closed)
 	ck_assert_msg(!strncmp(list[0].place.mount, "/proc (proc, device ", 20), "%s",
 		      list[0].place.mount);
 	ck_assert(list[0].place.text[0]);
-	stuck_end(&stuck);
-	(void)inbox_run(&inbox);
+	hung_end(&stuck);
+	(void)mailbox_run(&mailbox);
 }
 END_TEST
 
 START_TEST(a_mount_that_does_not_show_here_is_named_by_its_device)
 {
-	struct stuck_about about = { .what = "read",
-				     .file = "f",
-				     .fd = -1,
-				     .dev = 0x123,
-				     .mount_id = 1u << 30,
-				     .who = { .pid = getpid() } };
-	struct stuck stuck;
+	struct hung_about about = { .what = "read",
+				    .file = "f",
+				    .fd = -1,
+				    .dev = 0x123,
+				    .mount_id = 1u << 30,
+				    .who = { .pid = getpid() } };
+	struct hung stuck;
 
-	stuck_begin(&stuck, &about);
+	hung_begin(&stuck, &about);
 	stuck.since_nsec -= 7 * SECOND;
 	look();
 	ck_assert_uint_eq(n, 1);
@@ -152,68 +152,69 @@ START_TEST(a_mount_that_does_not_show_here_is_named_by_its_device)
 	/* its name there is the number as the kernel has it: major << 20 | minor */
 	ck_assert_msg(strstr(list[0].place.text, "connections/1048611/abort"), "%s",
 		      list[0].place.text);
-	stuck_end(&stuck);
-	(void)inbox_run(&inbox);
+	hung_end(&stuck);
+	(void)mailbox_run(&mailbox);
 }
 END_TEST
 
 START_TEST(a_call_wakes_the_main_thread_once_and_a_timer_runs_only_while_one_lasts)
 {
-	struct stuck one, two;
+	struct hung one, two;
 	struct timeval tv;
 
 	begin(&one, "one", -1, 0);
 	begin(&two, "two", -1, 0);
-	ck_assert_int_eq(inbox_run(&inbox), 1);
+	ck_assert_int_eq(mailbox_run(&mailbox), 1);
 	ck_assert_int_eq(event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED), 1);
-	stuck_end(&one);
+	hung_end(&one);
 	begin(&one, "one", -1, 0);
-	ck_assert(!inbox_has_any(&inbox)); /* the timer sees it */
-	stuck_end(&one);
-	stuck_end(&two);
+	ck_assert(!mailbox_has_any(&mailbox)); /* the timer sees it */
+	hung_end(&one);
+	hung_end(&two);
 	tv = (struct timeval){ .tv_sec = 30 };
 	ck_assert_int_eq(event_base_loopexit(base, &tv), 0);
 	while (event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED) > 1)
 		ck_assert_int_eq(event_base_loop(base, EVLOOP_ONCE), 0);
 	begin(&one, "one", -1, 0);
-	ck_assert_int_eq(inbox_run(&inbox), 1); /* it has stopped: a wake-up again */
-	stuck_end(&one);
+	ck_assert_int_eq(mailbox_run(&mailbox), 1); /* it has stopped: a wake-up again */
+	hung_end(&one);
 }
 END_TEST
 
 START_TEST(what_was_told_is_not_told_again_and_needs_no_timer)
 {
-	struct stuck stuck;
+	struct hung stuck;
 
 	begin(&stuck, "f", -1, 7 * SECOND);
-	(void)inbox_run(&inbox);
+	(void)mailbox_run(&mailbox);
 	ck_assert(stuck.is_told);
 	ck_assert_int_eq(event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED), 0);
-	stuck_stopping();
-	stuck_end(&stuck);
+	hung_stopping();
+	hung_end(&stuck);
 	look();
 	ck_assert_uint_eq(n, 0);
 }
 END_TEST
 
-/* Runs events until the inbox has something, or there is no timer any more. */
+/* Runs events until the mailbox has something, or there is no timer any more. */
 static void run_timers(void)
 {
-	while (!inbox_has_any(&inbox) && event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED))
+	while (!mailbox_has_any(&mailbox) &&
+	       event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED))
 		ck_assert_int_eq(event_base_loop(base, EVLOOP_ONCE), 0);
-	(void)inbox_run(&inbox);
+	(void)mailbox_run(&mailbox);
 }
 
 START_TEST(a_lane_that_is_inside_a_call_for_over_a_second_is_listed_until_it_is_back)
 {
-	static const struct stuck_who who = { .uid = 77, .client = 5 };
-	struct stuck_watch lane = { .stuck_since_nsec = 0 };
+	static const struct hung_who who = { .uid = 77, .client = 5 };
+	struct hung_watch lane = { .hung_since_nsec = 0 };
 
-	stuck_watch_add(&lane, &(struct stuck_about){ .what = "io_submit", .file = "lane 0" });
-	stuck_enter(&lane, &who);
+	hung_watch_add(&lane, &(struct hung_about){ .what = "io_submit", .file = "lane 0" });
+	hung_enter(&lane, &who);
 	look();
 	ck_assert_uint_eq(n, 0);
-	ck_assert_int_eq(inbox_run(&inbox), 1);
+	ck_assert_int_eq(mailbox_run(&mailbox), 1);
 	run_timers();
 	look();
 	ck_assert_uint_eq(n, 1);
@@ -221,33 +222,33 @@ START_TEST(a_lane_that_is_inside_a_call_for_over_a_second_is_listed_until_it_is_
 	ck_assert_uint_eq(list[0].who.uid, 77);
 	ck_assert_uint_eq(list[0].who.client, 5);
 	ck_assert_uint_ge(list[0].usec, 1000000);
-	stuck_leave(&lane);
+	hung_leave(&lane);
 	run_timers();
 	look();
 	ck_assert_uint_eq(n, 0);
-	stuck_watch_remove(&lane);
+	hung_watch_remove(&lane);
 }
 END_TEST
 
 START_TEST(a_lane_that_comes_back_wakes_the_main_thread_once_and_at_rest_there_is_no_timer)
 {
-	static const struct stuck_who who = { .uid = 77, .client = 5 };
-	struct stuck_watch lane = { .stuck_since_nsec = 0 };
+	static const struct hung_who who = { .uid = 77, .client = 5 };
+	struct hung_watch lane = { .hung_since_nsec = 0 };
 
-	stuck_watch_add(&lane, &(struct stuck_about){ .what = "io_submit", .file = "lane 0" });
+	hung_watch_add(&lane, &(struct hung_about){ .what = "io_submit", .file = "lane 0" });
 	for (int i = 0; i < 1000; i++) {
-		stuck_enter(&lane, &who);
-		stuck_leave(&lane);
+		hung_enter(&lane, &who);
+		hung_leave(&lane);
 	}
-	ck_assert_int_eq(inbox_run(&inbox), 1);
+	ck_assert_int_eq(mailbox_run(&mailbox), 1);
 	run_timers();
 	ck_assert_int_eq(event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED), 0);
-	stuck_enter(&lane, &who);
-	stuck_leave(&lane);
-	ck_assert_int_eq(inbox_run(&inbox), 1); /* a wake-up again */
+	hung_enter(&lane, &who);
+	hung_leave(&lane);
+	ck_assert_int_eq(mailbox_run(&mailbox), 1); /* a wake-up again */
 	look();
 	ck_assert_uint_eq(n, 0);
-	stuck_watch_remove(&lane);
+	hung_watch_remove(&lane);
 }
 END_TEST
 

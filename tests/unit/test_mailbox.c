@@ -10,7 +10,7 @@ struct note {
 	int number;
 };
 
-static struct inbox inbox;
+static struct mailbox mailbox;
 static int n_run, last_number;
 
 static void count(struct message *message)
@@ -21,7 +21,7 @@ static void count(struct message *message)
 
 static bool is_readable(void)
 {
-	struct pollfd fd = { .fd = inbox.event_fd, .events = POLLIN };
+	struct pollfd fd = { .fd = mailbox.event_fd, .events = POLLIN };
 
 	return poll(&fd, 1, 0) == 1;
 }
@@ -30,40 +30,40 @@ START_TEST(messages_run_in_the_order_in_which_they_were_posted)
 {
 	struct note notes[3];
 
-	ck_assert_int_eq(inbox_init(&inbox), 0);
-	ck_assert(!inbox_has_any(&inbox));
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
+	ck_assert(!mailbox_has_any(&mailbox));
 	ck_assert(!is_readable());
-	ck_assert_int_eq(inbox_run(&inbox), 0);
+	ck_assert_int_eq(mailbox_run(&mailbox), 0);
 	for (int i = 0; i < 3; i++) {
 		notes[i] = (struct note){ .message.run = count, .number = i };
-		inbox_post(&inbox, &notes[i].message);
+		mailbox_post(&mailbox, &notes[i].message);
 	}
-	ck_assert(inbox_has_any(&inbox));
+	ck_assert(mailbox_has_any(&mailbox));
 	ck_assert(is_readable());
-	ck_assert_int_eq(inbox_run(&inbox), 3);
+	ck_assert_int_eq(mailbox_run(&mailbox), 3);
 	ck_assert_int_eq(last_number, 2);
-	ck_assert(!inbox_has_any(&inbox));
+	ck_assert(!mailbox_has_any(&mailbox));
 	ck_assert(!is_readable());
-	inbox_deinit(&inbox);
+	mailbox_deinit(&mailbox);
 }
 END_TEST
 
 static void post_again(struct message *message)
 {
 	if (++n_run < 5)
-		inbox_post(&inbox, message); /* it is free again as soon as it runs */
+		mailbox_post(&mailbox, message); /* it is free again as soon as it runs */
 }
 
 START_TEST(a_message_may_be_posted_again_while_it_runs)
 {
 	struct message message = { .run = post_again };
 
-	ck_assert_int_eq(inbox_init(&inbox), 0);
-	inbox_post(&inbox, &message);
-	ck_assert_int_eq(inbox_run(&inbox), 5);
-	ck_assert_int_eq(inbox_run(&inbox), 0); /* at most the wake-up is left */
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
+	mailbox_post(&mailbox, &message);
+	ck_assert_int_eq(mailbox_run(&mailbox), 5);
+	ck_assert_int_eq(mailbox_run(&mailbox), 0); /* at most the wake-up is left */
 	ck_assert(!is_readable());
-	inbox_deinit(&inbox);
+	mailbox_deinit(&mailbox);
 }
 END_TEST
 
@@ -75,15 +75,15 @@ static void free_it(struct message *message)
 
 START_TEST(a_message_may_be_freed_while_it_runs)
 {
-	ck_assert_int_eq(inbox_init(&inbox), 0);
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	for (int i = 0; i < 3; i++) {
 		struct note *note = calloc(1, sizeof(*note));
 
 		note->message.run = free_it;
-		inbox_post(&inbox, &note->message);
+		mailbox_post(&mailbox, &note->message);
 	}
-	ck_assert_int_eq(inbox_run(&inbox), 3);
-	inbox_deinit(&inbox);
+	ck_assert_int_eq(mailbox_run(&mailbox), 3);
+	mailbox_deinit(&mailbox);
 }
 END_TEST
 
@@ -95,7 +95,7 @@ static void *post_many(void *arg)
 
 	for (int i = 0; i < N_EACH; i++) {
 		notes[i].message.run = count;
-		inbox_post(&inbox, &notes[i].message);
+		mailbox_post(&mailbox, &notes[i].message);
 	}
 	return NULL;
 }
@@ -105,23 +105,23 @@ START_TEST(no_message_and_no_wake_up_of_many_posters_is_lost)
 	pthread_t threads[N_POSTERS];
 	struct note *notes[N_POSTERS];
 
-	ck_assert_int_eq(inbox_init(&inbox), 0);
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	for (int i = 0; i < N_POSTERS; i++) {
 		notes[i] = calloc(N_EACH, sizeof(struct note));
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, post_many, notes[i]), 0);
 	}
 	while (n_run < N_POSTERS * N_EACH) {
-		struct pollfd fd = { .fd = inbox.event_fd, .events = POLLIN };
+		struct pollfd fd = { .fd = mailbox.event_fd, .events = POLLIN };
 
 		ck_assert_int_eq(poll(&fd, 1, 10000), 1);
-		(void)inbox_run(&inbox);
+		(void)mailbox_run(&mailbox);
 	}
 	for (int i = 0; i < N_POSTERS; i++) {
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
 		free(notes[i]);
 	}
-	ck_assert_int_eq(inbox_run(&inbox), 0);
-	inbox_deinit(&inbox);
+	ck_assert_int_eq(mailbox_run(&mailbox), 0);
+	mailbox_deinit(&mailbox);
 }
 END_TEST
 

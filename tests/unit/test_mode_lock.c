@@ -1,0 +1,142 @@
+/*
+ * The mode lock of an inode: whose turn it is.
+ */
+#include "daemon/object/mode_lock.h"
+
+#include "daemon/lane/op.h"
+#include "tests/unit/suite.h"
+
+static struct mode_lock mode_lock;
+static struct op ops[6]; /* even: direct, odd: buffered */
+static int let_in[6], n_let_in;
+
+static void setup(void)
+{
+	mode_lock = (struct mode_lock){ 0 };
+	n_let_in = 0;
+	for (int i = 0; i < 6; i++)
+		ops[i] = (struct op){ .edges_left = i % 2 ? OP_HEAD : 0 };
+}
+
+static void on_let_in(struct op *op, void *arg)
+{
+	(void)arg;
+	let_in[n_let_in++] = (int)(op - ops);
+}
+
+static void turn(uint64_t now)
+{
+	mode_lock_turn(&mode_lock, now, on_let_in, NULL);
+}
+
+static void start(int i)
+{
+	mode_lock_start(&mode_lock, op_write_mode(&ops[i]), ops[i].is_promised);
+	ops[i].is_promised = false;
+}
+
+START_TEST(one_kind_goes_in_together)
+{
+	setup();
+	ck_assert(mode_lock_is_open(&mode_lock, MODE_DIRECT, 0));
+	ck_assert(mode_lock_is_open(&mode_lock, MODE_BUFFERED, 0));
+	start(0);
+	ck_assert(mode_lock_is_open(&mode_lock, MODE_DIRECT, 0));
+	ck_assert(!mode_lock_is_open(&mode_lock, MODE_BUFFERED, 0));
+	start(2);
+	mode_lock_end(&mode_lock);
+	mode_lock_end(&mode_lock);
+	turn(0);
+	ck_assert_int_eq(n_let_in, 0);
+	ck_assert(mode_lock_is_open(&mode_lock, MODE_BUFFERED, 0));
+}
+END_TEST
+
+START_TEST(who_waits_is_not_passed_for_ever)
+{
+	setup();
+	start(0);
+	op_list_push(&mode_lock.waiting, &ops[1]);
+	ck_assert(mode_lock_is_open(&mode_lock, MODE_DIRECT, MODE_LOCK_SLICE_NSEC - 1));
+	ck_assert(!mode_lock_is_open(&mode_lock, MODE_DIRECT, MODE_LOCK_SLICE_NSEC));
+	turn(MODE_LOCK_SLICE_NSEC);
+	ck_assert_int_eq(n_let_in, 0); /* the first is not done */
+	mode_lock_end(&mode_lock);
+	turn(MODE_LOCK_SLICE_NSEC);
+	ck_assert_int_eq(n_let_in, 1);
+	ck_assert_int_eq(let_in[0], 1);
+	ck_assert(ops[1].is_promised);
+	ck_assert(!mode_lock_is_open(&mode_lock, MODE_DIRECT, 2 * MODE_LOCK_SLICE_NSEC));
+}
+END_TEST
+
+START_TEST(a_slice_begins_at_the_turn)
+{
+	const uint64_t now = 100 * (uint64_t)MODE_LOCK_SLICE_NSEC; /* of the turn */
+
+	setup();
+	start(0);
+	op_list_push(&mode_lock.waiting, &ops[1]);
+	op_list_push(&mode_lock.waiting, &ops[2]);
+	mode_lock_end(&mode_lock);
+	turn(now);
+	ck_assert_int_eq(n_let_in, 1);
+	start(1);
+	ck_assert(mode_lock_is_open(&mode_lock, MODE_BUFFERED, now + MODE_LOCK_SLICE_NSEC - 1));
+	ck_assert(!mode_lock_is_open(&mode_lock, MODE_BUFFERED, now + MODE_LOCK_SLICE_NSEC));
+}
+END_TEST
+
+START_TEST(all_of_a_kind_have_their_turn_in_order)
+{
+	setup();
+	start(0);
+	for (int i = 1; i < 6; i++)
+		op_list_push(&mode_lock.waiting, &ops[i]);
+	mode_lock_end(&mode_lock);
+	turn(100);
+	ck_assert_int_eq(n_let_in, 3);
+	ck_assert(let_in[0] == 1 && let_in[1] == 3 && let_in[2] == 5);
+	start(1);
+	mode_lock_end(&mode_lock);
+	turn(MODE_LOCK_SLICE_NSEC * 10);
+	ck_assert_int_eq(n_let_in, 3); /* two have a promise still */
+	start(3);
+	mode_lock_unpromise(&mode_lock); /* the last was cancelled */
+	turn(MODE_LOCK_SLICE_NSEC * 10);
+	ck_assert_int_eq(n_let_in, 3);
+	mode_lock_end(&mode_lock);
+	turn(MODE_LOCK_SLICE_NSEC * 10);
+	ck_assert_int_eq(n_let_in, 5);
+	ck_assert(let_in[3] == 2 && let_in[4] == 4);
+}
+END_TEST
+
+START_TEST(an_op_can_leave_the_list)
+{
+	setup();
+	for (int i = 0; i < 4; i++)
+		op_list_push(&mode_lock.waiting, &ops[i]);
+	op_list_remove(&mode_lock.waiting, &ops[0]);
+	op_list_remove(&mode_lock.waiting, &ops[3]);
+	ck_assert_ptr_eq(mode_lock.waiting.first, &ops[1]);
+	ck_assert_ptr_eq(mode_lock.waiting.last, &ops[2]);
+	op_list_push(&mode_lock.waiting, &ops[4]);
+	ck_assert_ptr_eq(ops[2].next, &ops[4]);
+	op_list_remove(&mode_lock.waiting, &ops[2]);
+	op_list_remove(&mode_lock.waiting, &ops[1]);
+	op_list_remove(&mode_lock.waiting, &ops[4]);
+	ck_assert(!mode_lock.waiting.first && !mode_lock.waiting.last);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, one_kind_goes_in_together);
+	tcase_add_test(tcase, who_waits_is_not_passed_for_ever);
+	tcase_add_test(tcase, a_slice_begins_at_the_turn);
+	tcase_add_test(tcase, all_of_a_kind_have_their_turn_in_order);
+	tcase_add_test(tcase, an_op_can_leave_the_list);
+}
+
+SUITE("gate", add_tests)
