@@ -8,11 +8,11 @@
  * not started.  Blocks in flight have to come back in any case.
  */
 #include "proto/version.h" /* the version is the project's */
-#include "daemon/config/check.h"
+#include "daemon/check.h"
 #include "daemon/config/config.h"
 #include "daemon/engine/engine.h"
 #include "daemon/base/log.h"
-#include "daemon/config/privileges.h"
+#include "daemon/base/privileges.h"
 #include "daemon/control/refusal.h"
 #include "daemon/control/server.h"
 #include "proto/util/cleanup.h"
@@ -356,7 +356,8 @@ static int run(int argc, char **argv)
 		return STATUS_FAILED;
 	}
 	engine_libaio_budget_init();
-	privileges_change_user(&config);
+	if (!config.is_user)
+		privileges_change_user(config.socket_path, config.state_dir);
 	return serve(&config);
 }
 

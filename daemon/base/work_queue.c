@@ -1,6 +1,6 @@
 #include "daemon/base/work_queue.h"
 #include "daemon/base/log.h"
-#include "daemon/config/privileges.h"
+#include "daemon/base/privileges.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "daemon/control/server.h"
 
 #include "daemon/base/log.h"
-#include "daemon/config/privileges.h"
+#include "daemon/base/privileges.h"
 #include "daemon/control/request.h"
 #include "daemon/base/hung.h"
 #include "proto/util/cleanup.h"
@@ -565,7 +565,7 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 	r = server_listen(server, error);
 	if (r < 0)
 		return r;
-	r = privileges_drop(config, error);
+	r = privileges_drop(config->is_user, error);
 	if (r < 0)
 		return r;
 	r = registry_start(&server->service.stores, error);

@@ -3,7 +3,7 @@
 #include "daemon/config/config.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/base/log.h"
-#include "daemon/config/privileges.h"
+#include "daemon/base/privileges.h"
 #include "proto/util/cleanup.h"
 
 #include <dirent.h>

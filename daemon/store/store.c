@@ -4,7 +4,7 @@
 #include "daemon/base/work_queue.h"
 #include "daemon/lane/lane.h"
 #include "daemon/base/log.h"
-#include "daemon/config/privileges.h"
+#include "daemon/base/privileges.h"
 #include "proto/util/cleanup.h"
 
 #include <assert.h>

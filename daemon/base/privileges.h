@@ -14,17 +14,22 @@
  * Capabilities and file-system ids belong to a thread; a new thread inherits them.  So both calls
  * come from the main thread before there is another.
  */
-#ifndef DSAIO_DAEMON_CONFIG_PRIVILEGES_H
-#define DSAIO_DAEMON_CONFIG_PRIVILEGES_H
+#ifndef DSAIO_DAEMON_BASE_PRIVILEGES_H
+#define DSAIO_DAEMON_BASE_PRIVILEGES_H
 
-#include "daemon/config/config.h"
+#include "daemon/base/error.h"
 
-/* First: becomes user dsaiod if it can, and makes the state directory for it.  It can still read
-   what root can, to find the stores. */
-void privileges_change_user(const struct config *config);
+#include <stdbool.h>
 
-/* When socket and stores are open.  0, or an error that must end the start. */
-int privileges_drop(const struct config *config, struct error *error);
+/*
+ * Call first, in the system's daemon.  If root started it, it becomes user dsaiod and makes
+ * state_dir (NULL: none) for that user.  Until privileges_drop() it can read what root can, to find
+ * the stores.
+ */
+void privileges_change_user(const char *socket_path, const char *state_dir);
+
+/* When socket and stores are open.  is_user: --user.  0, or an error that must end the start. */
+int privileges_drop(bool is_user, struct error *error);
 
 /*
  * This thread uses the daemon's own files from now on, and never a client's: without CAP_SETUID it

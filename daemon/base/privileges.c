@@ -1,4 +1,4 @@
-#include "daemon/config/privileges.h"
+#include "daemon/base/privileges.h"
 
 #include "daemon/base/log.h"
 #include "proto/util/socket.h"
@@ -8,6 +8,7 @@
 #include <linux/capability.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
@@ -76,12 +77,12 @@ static bool is_others(const char *path, uid_t uid, uid_t *ret_owner)
  * The directory that keeps the daemon from running as uid, or NULL: it could not remove its socket
  * at the end, and clients would find a dead one; or not save profiles.
  */
-static const char *find_obstacle(const struct config *config, uid_t uid, char *dir,
-				 uid_t *ret_owner)
+static const char *find_obstacle(const char *socket_path, const char *state_dir, uid_t uid,
+				 char *dir, uid_t *ret_owner)
 {
 	char *slash;
 
-	(void)snprintf(dir, SOCKET_PATH_BYTES, "%s", config->socket_path); /* it fits: checked */
+	(void)snprintf(dir, SOCKET_PATH_BYTES, "%s", socket_path); /* it fits: checked */
 	slash = strrchr(dir, '/');
 	if (!slash)
 		(void)strcpy(dir, ".");
@@ -89,8 +90,7 @@ static const char *find_obstacle(const struct config *config, uid_t uid, char *d
 		slash[slash == dir] = 0; /* "/" stays */
 	if (is_others(dir, uid, ret_owner))
 		return dir;
-	return config->state_dir && is_others(config->state_dir, uid, ret_owner) ? config->state_dir
-										 : NULL;
+	return state_dir && is_others(state_dir, uid, ret_owner) ? state_dir : NULL;
 }
 
 static int user_change(const struct passwd *user)
@@ -126,7 +126,7 @@ static void flags_set(const struct process_flags *flags)
 		(void)prctl(PR_SET_DUMPABLE, 1);
 }
 
-void privileges_change_user(const struct config *config)
+void privileges_change_user(const char *socket_path, const char *state_dir)
 {
 	struct process_flags flags = flags_get();
 	const struct passwd *user;
@@ -135,7 +135,7 @@ void privileges_change_user(const struct config *config)
 	uid_t owner = 0;
 	int r;
 
-	if (geteuid() != 0 || config->is_user)
+	if (geteuid() != 0)
 		return;
 	user = getpwnam(SERVICE_USER);
 	if (!user) {
@@ -144,7 +144,7 @@ void privileges_change_user(const struct config *config)
 			": systemd-sysusers makes it, after make install");
 		return;
 	}
-	obstacle = find_obstacle(config, user->pw_uid, dir, &owner);
+	obstacle = find_obstacle(socket_path, state_dir, user->pw_uid, dir, &owner);
 	if (obstacle) {
 		log_warning(
 			"dsaiod: stays uid 0, without capabilities: %s belongs to uid %u, not to "
@@ -153,10 +153,10 @@ void privileges_change_user(const struct config *config)
 		return;
 	}
 	/* A directory that was there is not touched: it may be anyone's. */
-	if (config->state_dir && mkdir(config->state_dir, 0700) == 0 &&
-	    lchown(config->state_dir, user->pw_uid, user->pw_gid) < 0)
+	if (state_dir && mkdir(state_dir, 0700) == 0 &&
+	    lchown(state_dir, user->pw_uid, user->pw_gid) < 0)
 		log_warning("dsaiod: %s: chown " SERVICE_USER ": %s: profiles are not saved",
-			    config->state_dir, strerrordesc_np(errno));
+			    state_dir, strerrordesc_np(errno));
 	r = user_change(user);
 	if (r < 0)
 		log_warning("dsaiod: stays uid 0, without capabilities: user " SERVICE_USER ": %s",
@@ -182,13 +182,13 @@ void privileges_serve_clients(void)
 	serves_clients = true;
 }
 
-int privileges_drop(const struct config *config, struct error *error)
+int privileges_drop(bool is_user, struct error *error)
 {
 	struct process_flags flags = flags_get();
 	int r;
 
 	bounding_set_limit(KEPT);
-	if (geteuid() == 0 && !config->is_user) {
+	if (geteuid() == 0 && !is_user) {
 		(void)setgroups(0, NULL); /* without CAP_SETGID: root's groups stay, the uid goes */
 		(void)setfsgid(NOBODY);	  /* tells what was there before, never an error */
 		(void)setfsuid(NOBODY);

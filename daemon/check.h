@@ -1,8 +1,8 @@
 /*
  * --check-config: what the configuration names, looked for on this host.  Main thread; no other runs.
  */
-#ifndef DSAIO_DAEMON_CONFIG_CHECK_H
-#define DSAIO_DAEMON_CONFIG_CHECK_H
+#ifndef DSAIO_DAEMON_CHECK_H
+#define DSAIO_DAEMON_CHECK_H
 
 #include "daemon/config/config.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/config/check.h"
+#include "daemon/check.h"
 
 #include "daemon/base/log.h"
 #include "proto/util/cleanup.h"
