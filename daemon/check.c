@@ -1,6 +1,7 @@
 #include "daemon/check.h"
 
 #include "daemon/base/log.h"
+#include "daemon/store/store.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/socket.h"
 

@@ -1,5 +1,4 @@
 #include "daemon/config/config.h"
-#include "daemon/engine/engine.h"
 #include "daemon/base/id_table.h"
 #include "proto/util/cleanup.h"
 #include "proto/dirs.h"
@@ -216,11 +215,11 @@ static int path_set(char **field, const struct key *key, const char *text, struc
 	return 0;
 }
 
-static int engine_set(const struct engine_ops **field, const char *text, struct error *error)
+static int engine_set(enum engine_kind *field, const char *text, struct error *error)
 {
-	if (strcmp(text, engine_libaio.name) != 0)
-		return error_set_plain(error, -EINVAL, "must be %s", engine_libaio.name);
-	*field = &engine_libaio;
+	if (strcmp(text, "libaio") != 0)
+		return error_set_plain(error, -EINVAL, "must be libaio");
+	*field = ENGINE_LIBAIO;
 	return 0;
 }
 
@@ -381,6 +380,12 @@ static int key_refuse(bool is_store, unsigned from, struct error *error)
 	return error_set_plain(error, -EINVAL, "no such key; there are %s", known);
 }
 
+bool config_is_admin(const struct config *config, const struct peer *peer)
+{
+	return peer->uid == 0 || peer->uid == geteuid() ||
+	       (config->has_admin_group && peer_has_group(peer, config->admin_group));
+}
+
 /* ---- stores ---- */
 
 static struct store_config *store_find(const struct config *config, const char *name)
@@ -406,7 +411,7 @@ static int store_name_check(const char *name, struct error *error)
 void config_default_store(const struct config *config, struct store_config *ret_store)
 {
 	*ret_store = (struct store_config){ .profile = PROFILE_DEFAULT,
-					    .engine = &engine_libaio,
+					    .engine = ENGINE_LIBAIO,
 					    .spin_usec = config->spin_usec,
 					    .is_multi_user = !config->is_user };
 }

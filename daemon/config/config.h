@@ -8,10 +8,10 @@
 #ifndef DSAIO_DAEMON_CONFIG_CONFIG_H
 #define DSAIO_DAEMON_CONFIG_CONFIG_H
 
-#include "daemon/base/quota.h"
 #include "daemon/base/error.h"
-#include "daemon/object/pool.h"
-#include "daemon/store/store.h"
+#include "daemon/base/quota.h"
+#include "daemon/config/access.h"
+#include "proto/profile.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,9 +24,42 @@
 #define STORE_NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 #define STORE_NAME_MAX 31u /* so that log lines stay short */
 
+#define STORE_LANES_MAX 64u
+
 #define CONFIG_KEYS_MAX 32u
 /* Mistakes that are told of one file. */
 #define CONFIG_MISTAKES_MAX 100u
+
+/* Moves a store's blocks; engine_ops_get() has its functions. */
+enum engine_kind { ENGINE_LIBAIO, N_ENGINE_KINDS };
+
+/* Memory that cannot be locked is refused, or served unlocked. */
+enum pool_lock { POOL_LOCK_YES, POOL_LOCK_AUTO };
+
+/*
+ * The pages of slabs.  The kernel's work for each page that an I/O pins is done once for a huge page:
+ * blocks of 1 MiB cost a quarter of the processor time (virtio, Linux 6.18), blocks of 4 KiB the
+ * same as before.
+ */
+enum pool_pages {
+	POOL_PAGES_AUTO,     /* transparent huge pages, as far as the kernel has any */
+	POOL_PAGES_RESERVED, /* those that the host has reserved, while some are free; else AUTO */
+	POOL_PAGES_SMALL,
+};
+
+struct store_config {
+	const char *name;
+	const char *path;   /* a directory or a block device */
+	unsigned path_line; /* of the configuration file; 0: an option names it */
+	struct profile profile;
+	bool has_profile; /* some of it is given */
+	enum engine_kind engine;
+	uint32_t spin_usec;    /* how long lanes spin before they sleep; 0: not at all */
+	uint64_t window_bytes; /* the window's most; 0: what profiles say */
+	uint32_t max_lanes;    /* 0: one less than there are cores */
+	struct access access;  /* borrowed by the store */
+	bool is_multi_user;    /* its users need not trust each other: see struct store */
+};
 
 struct config {
 	bool is_user;		    /* --user: one user's own daemon; config_set_user() */
@@ -73,6 +106,9 @@ int config_set_socket(struct config *config, const char *path, struct error *err
 int config_add_store(struct config *config, const char *text, struct error *error);
 /* Last: 0, or -EINVAL with the first mistake of all that are in config->mistakes. */
 int config_check(struct config *config, struct error *error);
+
+/* Administrators are root, the daemon's own user and the members of admin_group. */
+bool config_is_admin(const struct config *config, const struct peer *peer);
 
 /* The line of the file that names the socket; 0: an option does, or nothing. */
 unsigned config_socket_line(const struct config *config);

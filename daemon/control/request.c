@@ -407,7 +407,7 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.max_entries = RING_ENTRIES_MAX;
 	ours.spin_usec = service->spin_usec;
 	ours.max_files = session_max_files(session);
-	ours.is_admin = peer_is_admin(&session->peer, service->stores.config);
+	ours.is_admin = config_is_admin(service->stores.config, &session->peer);
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_HELLO;
 	reply.hello = &ours;

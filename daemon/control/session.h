@@ -31,7 +31,7 @@
 #include "daemon/lane/lane.h"
 #include "daemon/base/log.h"
 #include "daemon/object/objects.h"
-#include "daemon/control/peer.h"
+#include "daemon/base/peer.h"
 #include "daemon/object/pool.h"
 #include "daemon/lane/sched.h"
 #include "daemon/store/store.h"

@@ -387,8 +387,8 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 	const Wire__StatusPage *from = asked->page ? asked->page : &first;
 	const struct service *service = session->service;
 	const struct view view = { .uid = session->peer.uid,
-				   .is_admin = peer_is_admin(&session->peer,
-							     service->stores.config) };
+				   .is_admin = config_is_admin(service->stores.config,
+							       &session->peer) };
 	struct page page = { .wire = wire };
 
 	wire->pid = (uint32_t)getpid();

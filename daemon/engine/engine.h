@@ -8,6 +8,7 @@
 #define DSAIO_DAEMON_ENGINE_ENGINE_H
 
 #include "daemon/base/error.h"
+#include "daemon/config/config.h"
 
 #include <libaio.h>
 #include <stdbool.h>
@@ -76,6 +77,7 @@ struct engine {
 };
 
 extern const struct engine_ops engine_libaio;
+const struct engine_ops *engine_ops_get(enum engine_kind kind);
 
 /*
  * The budget for all libaio contexts of this process, from aio-max-nr - aio-nr: call once at

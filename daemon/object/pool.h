@@ -26,23 +26,11 @@
 #include "daemon/base/quota.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/base/mailbox.h"
+#include "daemon/config/config.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-enum pool_lock { POOL_LOCK_YES, POOL_LOCK_AUTO };
-
-/*
- * Of what pages slabs are.  What the kernel does for each page that an I/O pins it does once for a
- * huge one: of 1 MiB blocks a quarter of the processor time is left (virtio, Linux 6.18), of 4 KiB
- * blocks all.
- */
-enum pool_pages {
-	POOL_PAGES_AUTO,     /* transparent huge pages, as far as the kernel has any */
-	POOL_PAGES_RESERVED, /* those that the host has reserved, while some are free; else the same */
-	POOL_PAGES_SMALL,
-};
 
 struct pool {
 	struct quota quota; /* the daemon's: parent of all users' */

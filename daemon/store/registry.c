@@ -227,7 +227,7 @@ static bool registry_make_room(struct registry *stores, const struct peer *peer)
 	uint32_t n_user = 0, user_max = STORES_AUTOMATIC_USER_MAX;
 	struct store *oldest = NULL, *oldest_of_user = NULL;
 
-	if (peer_is_admin(peer, stores->config))
+	if (config_is_admin(stores->config, peer))
 		user_max = STORES_AUTOMATIC_MAX;
 	for (struct store *store = stores->first; store; store = store->next) {
 		bool is_users = store->is_automatic && store->made_for == peer->uid;
@@ -370,7 +370,7 @@ static int make_for_file(struct registry *stores, const struct file_facts *facts
 int registry_check_access(const struct registry *stores, const struct store *store,
 			  const struct peer *peer, const char *what, struct error *error)
 {
-	if (access_allows(&store->access, peer, stores->config))
+	if (config_is_admin(stores->config, peer) || access_allows(&store->access, peer))
 		return 0;
 	return error_set_plain(error, -EACCES,
 			       "%s: store %s does not serve user %u (it serves %.120s): ask the "
@@ -607,7 +607,7 @@ int registry_set_profile(struct registry *stores, const struct registry_asking *
 {
 	char why[ERROR_TEXT_BYTES - 64];
 
-	if (!peer_is_admin(asking->peer, stores->config))
+	if (!config_is_admin(stores->config, asking->peer))
 		return error_set_plain(
 			error, -EPERM,
 			"profile: only administrators set it (root, the daemon's own user, members "

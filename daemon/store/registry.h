@@ -19,7 +19,7 @@
 #include "daemon/object/file.h"
 #include "daemon/store/saved_profiles.h"
 #include "daemon/base/log.h"
-#include "daemon/control/peer.h"
+#include "daemon/base/peer.h"
 #include "daemon/store/store.h"
 
 struct event;

@@ -109,7 +109,7 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, cons
 	store->profile = store->given_profile = config->profile;
 	store->profile_source = store->given_source = config->has_profile ? PROFILE_CONFIGURED
 									  : PROFILE_DEFAULTED;
-	store->engine = config->engine ? config->engine : &engine_libaio;
+	store->engine = engine_ops_get(config->engine);
 	store->spin_usec = config->spin_usec;
 	store->window_bytes = config->window_bytes;
 	store->max_lanes = config->max_lanes;

@@ -14,7 +14,7 @@
 #include "daemon/object/file.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/base/work_queue.h"
-#include "daemon/control/peer.h"
+#include "daemon/config/config.h"
 #include "daemon/store/probe.h"
 #include "daemon/account/metrics.h"
 #include "proto/util/cpu.h"
@@ -28,25 +28,9 @@
 struct engine_ops;
 struct lane;
 
-#define STORE_LANES_MAX 64u
-
 /* Blocks of one channel that worker threads have at a time where these are the engine: the default
    profile's queue depth.  Deeper ones are served so deep: each thread costs some 20 KiB. */
 #define STORE_WORKERS_DEPTH 128u
-
-struct store_config {
-	const char *name;
-	const char *path;   /* a directory or a block device */
-	unsigned path_line; /* of the configuration file; 0: an option names it */
-	struct profile profile;
-	bool has_profile; /* some of it is given */
-	const struct engine_ops *engine;
-	uint32_t spin_usec;    /* how long lanes spin before they sleep; 0: not at all */
-	uint64_t window_bytes; /* the window's most; 0: what profiles say */
-	uint32_t max_lanes;    /* 0: one less than there are cores */
-	struct access access;  /* whom it serves; borrowed by the store */
-	bool is_multi_user;    /* its users need not trust each other: see struct store */
-};
 
 /* Where a store's profile is from: what stands lower goes before. */
 enum profile_source {

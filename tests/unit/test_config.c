@@ -470,6 +470,34 @@ START_TEST(a_line_that_is_too_long_is_not_cut_in_two)
 }
 END_TEST
 
+static gid_t group_8[] = { 7, 8 };
+static const struct {
+	const char *what;
+	struct peer peer;
+	bool has_admin_group, is_admin;
+} peers[] = {
+	{ "root", { .uid = 0, .gid = 1 }, false, true },
+	{ "another user", { .uid = 9, .gid = 1 }, true, false },
+	{ "the administrators' group", { .uid = 9, .gid = 7 }, true, true },
+	{ "a supplementary group",
+	  { .uid = 9, .gid = 1, .groups = group_8, .n_groups = 2 },
+	  true,
+	  true },
+	{ "no administrators' group", { .uid = 9, .gid = 7 }, false, false },
+};
+
+START_TEST(administrators_are_root_the_daemons_user_and_admin_group)
+{
+	const struct peer own = { .uid = geteuid() };
+
+	config.has_admin_group = peers[_i].has_admin_group;
+	config.admin_group = 7;
+	ck_assert_msg(config_is_admin(&config, &peers[_i].peer) == peers[_i].is_admin, "%s",
+		      peers[_i].what);
+	ck_assert(config_is_admin(&config, &own));
+}
+END_TEST
+
 START_TEST(a_file_that_is_not_there_is_named)
 {
 	ck_assert_int_eq(config_read(&config, "/nonexistent/dsaiod.conf", &error), -ENOENT);
@@ -531,6 +559,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, the_sample_is_right_as_it_is_and_with_all_its_keys);
 	tcase_add_test(tcase, the_samples_bounds_are_the_defaults_under_the_units_limit);
 	tcase_add_test(tcase, a_line_that_is_too_long_is_not_cut_in_two);
+	tcase_add_loop_test(tcase, administrators_are_root_the_daemons_user_and_admin_group, 0,
+			    N_ROWS(peers));
 	tcase_add_test(tcase, a_file_that_is_not_there_is_named);
 	tcase_add_loop_test(tcase, registry_of_the_command_line, 0, N_ROWS(options));
 	tcase_add_test(tcase, a_store_of_the_command_line_has_the_default_profile);

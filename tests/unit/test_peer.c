@@ -1,6 +1,5 @@
-#include "daemon/control/peer.h"
+#include "daemon/base/peer.h"
 
-#include "daemon/config/config.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
@@ -11,8 +10,6 @@
 #include <unistd.h>
 
 #define NOBODY 65534
-
-static struct config config;
 
 START_TEST(a_peer_is_who_the_kernel_says)
 {
@@ -87,79 +84,11 @@ START_TEST(something_that_is_no_socket_is_no_peer)
 }
 END_TEST
 
-static gid_t group_8[] = { 7, 8 };
-static uid_t user_5[] = { 5, 6 };
-static const struct {
-	const char *what;
-	struct peer peer;
-	struct access access;
-	bool is_admin, is_allowed;
-} peers[] = {
-	{ "root", { .uid = 0 }, { .users = user_5, .n_users = 2 }, true, true },
-	{ "everybody", { .uid = 9 }, { .users = NULL }, false, true },
-	{ "a user of the list", { .uid = 6 }, { .users = user_5, .n_users = 2 }, false, true },
-	{ "a user of no list",
-	  { .uid = 9, .gid = 6 },
-	  { .users = user_5, .n_users = 2 },
-	  false,
-	  false },
-	{ "a group of the list",
-	  { .uid = 9, .gid = 8 },
-	  { .groups = group_8, .n_groups = 2 },
-	  false,
-	  true },
-	{ "a supplementary group",
-	  { .uid = 9, .gid = 1, .groups = group_8, .n_groups = 2 },
-	  { .groups = group_8, .n_groups = 1 },
-	  false,
-	  true },
-	{ "either list is enough",
-	  { .uid = 6, .gid = 1 },
-	  { .users = user_5, .n_users = 2, .groups = group_8, .n_groups = 2 },
-	  false,
-	  true },
-	{ "a uid is no gid",
-	  { .uid = 8, .gid = 1 },
-	  { .groups = group_8, .n_groups = 2 },
-	  false,
-	  false },
-	{ "the administrators' group",
-	  { .uid = 9, .gid = 77 },
-	  { .users = user_5, .n_users = 2 },
-	  true,
-	  true },
-};
-
-START_TEST(who_is_allowed_what)
-{
-	config.has_admin_group = true;
-	config.admin_group = 77;
-	ck_assert_msg(peer_is_admin(&peers[_i].peer, &config) == peers[_i].is_admin, "%s",
-		      peers[_i].what);
-	ck_assert_msg(access_allows(&peers[_i].access, &peers[_i].peer, &config) ==
-			      peers[_i].is_allowed,
-		      "%s", peers[_i].what);
-}
-END_TEST
-
-START_TEST(without_a_group_of_administrators_nobody_is_in_it)
-{
-	struct peer peer = { .uid = 9, .gid = 0 };
-
-	config = (struct config){ 0 }; /* admin_group is 0, and not given */
-	ck_assert(!peer_is_admin(&peer, &config));
-	peer.uid = geteuid();
-	ck_assert(peer_is_admin(&peer, &config));
-}
-END_TEST
-
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_peer_is_who_the_kernel_says);
 	tcase_add_test(tcase, a_peer_may_have_a_thousand_groups);
 	tcase_add_test(tcase, something_that_is_no_socket_is_no_peer);
-	tcase_add_loop_test(tcase, who_is_allowed_what, 0, N_ROWS(peers));
-	tcase_add_test(tcase, without_a_group_of_administrators_nobody_is_in_it);
 }
 
 SUITE("peer", add_tests)

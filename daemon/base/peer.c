@@ -1,12 +1,10 @@
-#include "daemon/control/peer.h"
+#include "daemon/base/peer.h"
 
-#include "daemon/config/config.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* The kernel's NGROUPS_MAX: nobody has more. */
 #define GROUPS_MAX 65536u
@@ -66,34 +64,6 @@ bool peer_has_group(const struct peer *peer, gid_t gid)
 		return true;
 	for (unsigned i = 0; i < peer->n_groups; i++)
 		if (peer->groups[i] == gid)
-			return true;
-	return false;
-}
-
-bool peer_is_admin(const struct peer *peer, const struct config *config)
-{
-	return peer->uid == 0 || peer->uid == geteuid() ||
-	       (config->has_admin_group && peer_has_group(peer, config->admin_group));
-}
-
-void access_deinit(struct access *access)
-{
-	free(access->users);
-	free(access->groups);
-	free(access->text);
-	*access = (struct access){ 0 };
-}
-
-bool access_allows(const struct access *access, const struct peer *peer,
-		   const struct config *config)
-{
-	if ((!access->n_users && !access->n_groups) || peer_is_admin(peer, config))
-		return true;
-	for (unsigned i = 0; i < access->n_users; i++)
-		if (access->users[i] == peer->uid)
-			return true;
-	for (unsigned i = 0; i < access->n_groups; i++)
-		if (peer_has_group(peer, access->groups[i]))
 			return true;
 	return false;
 }

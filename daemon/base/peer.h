@@ -1,0 +1,27 @@
+/*
+ * A peer: the identity of a client, as the kernel reports it for the connection.  What a client
+ * says about itself does not count.
+ */
+#ifndef DSAIO_DAEMON_BASE_PEER_H
+#define DSAIO_DAEMON_BASE_PEER_H
+
+#include "daemon/base/error.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct peer {
+	pid_t pid; /* 0: in a namespace that does not show here */
+	uid_t uid;
+	gid_t gid;
+	gid_t *groups; /* supplementary; owned */
+	unsigned n_groups;
+};
+
+/* Asks the kernel who is at the other end of a connected Unix socket.  0 or an error. */
+int peer_init(struct peer *peer, int fd, struct error *error);
+void peer_deinit(struct peer *peer); /* a zeroed one is fine */
+
+bool peer_has_group(const struct peer *peer, gid_t gid);
+
+#endif
