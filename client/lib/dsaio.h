@@ -71,11 +71,25 @@ struct dsaio_handle; /* what a program opens to do I/O */
 struct dsaio_file;   /* an open file that the daemon may read or write for us */
 struct dsaio_op;     /* one read, write or sync */
 
-/* Version of this header; dsaio_version() tells the library's. */
+/*
+ * Version of this header.  The functions below report the library's, which may be another one.  A
+ * newer version has a larger number; programs can compare it in #if.
+ */
 #define DSAIO_VERSION "0.1.0"
+#define DSAIO_VERSION_MAJOR 0
+#define DSAIO_VERSION_MINOR 1
+#define DSAIO_VERSION_PATCH 0
+#define DSAIO_VERSION_NUMBER \
+	(DSAIO_VERSION_MAJOR * 1000000 + DSAIO_VERSION_MINOR * 1000 + DSAIO_VERSION_PATCH)
 
-/* dsaio_version - the library's version, "major.minor.patch".  Never fails. */
+/*
+ * dsaio_version - the library's version, "major.minor.patch"
+ * dsaio_version_number - the same as DSAIO_VERSION_NUMBER
+ *
+ * Never fail.  Threads: any.
+ */
 const char *dsaio_version(void);
+uint32_t dsaio_version_number(void);
 
 /*
  * dsaio_error - the sentence for the last call of this thread that failed

@@ -15,6 +15,11 @@ const char *dsaio_version(void)
 	return DSAIO_VERSION;
 }
 
+uint32_t dsaio_version_number(void)
+{
+	return DSAIO_VERSION_NUMBER;
+}
+
 int client_null(const char *function, const char *object)
 {
 	return error_fail(-EINVAL, "%s: the %s is NULL", function, object);
