@@ -47,7 +47,7 @@ BENCH_SRC   = $(sort $(wildcard tests/bench/*.c))
 # ---- flags ----
 
 VERSION  := $(shell sed -n 's/^.define DSAIO_VERSION "\(.*\)"/\1/p' client/lib/dsaio.h)
-SOVERSION = 0
+SOVERSION = 1
 SONAME    = libdsaio-client.so.$(SOVERSION)
 
 SANITIZE_FLAGS = $(if $(strip $(SANITIZE)),-fsanitize=$(strip $(SANITIZE)) \
@@ -90,7 +90,7 @@ PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libsystemd-dev li
 # The tests make file systems, look at system calls and compare with fio.
 PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3-minimal procps
 PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin \
-	      mandoc systemd-container
+	      mandoc systemd-container abigail-tools
 
 # $1: packages.  Installs what is missing.  Without root or sudo it prints the line that would, and
 # fails unless $2 says what goes on without them.
@@ -306,11 +306,13 @@ uninstall: ## remove what install put there, but a configuration that was change
 
 C_FILES = $(shell find proto daemon client tests -name '*.[ch]' | sort)
 
-.PHONY: tidy format clean
+.PHONY: tidy format abi-dump clean
 tidy: ## clang-tidy, cppcheck, clang-format, dsaio.h as C++, man pages against --help
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) .ci/tidy
 format: ## format the sources
 	@clang-format-14 -i $(C_FILES)
+abi-dump: all ## write tests/abi/ anew; .ci/abi says when that is allowed
+	@BUILD=$(BUILD) .ci/abi dump
 clean: ## remove what was built
 	rm -rf $(BUILD)
