@@ -15,7 +15,7 @@
 #include "daemon/object/objects.h"
 #include "daemon/lane/op.h"
 #include "daemon/lane/sched.h"
-#include "daemon/lane/split.h"
+#include "daemon/object/split.h"
 #include "daemon/account/metrics.h"
 #include "daemon/store/store.h"
 #include "proto/profile.h"
@@ -68,19 +68,20 @@ struct channel {
 
 	/* the home lane's */
 	struct ring_lane ring;
-	struct op *ops, *free_ops;	     /* one for each entry, set aside; free again */
-	uint32_t n_fresh_ops;		     /* used at least once: the others have no memory yet */
-	struct op_list ready;		     /* with blocks to start, in order */
-	struct op *first_ended, *last_ended; /* completion written, not yet shown */
-	struct order orders[N_ORDERS];	     /* of open ops, by inode */
-	uint32_t n_open;		     /* taken, not yet shown as ended */
-	uint32_t n_held;		     /* messages about it in the lane's list of held ones */
-	uint64_t held_turn;		     /* of the lane, in which one was last put there */
-	uint32_t n_in_device;		     /* of them with a block or piece in flight */
-	uint64_t timed_nsec;		     /* stats' sums of time are as of then */
-	struct deadlines deadlines;	     /* of them; gone when they were due */
-	uint32_t n_gated;		     /* open ops with is_gated */
-	uint32_t n_pieces, n_pieces_helped;  /* not done; of them, those that the work queue has */
+	struct op *ops;			    /* one for each entry, set aside */
+	struct list free_ops;		    /* of them: were used, and are free again */
+	uint32_t n_fresh_ops;		    /* used at least once: the others have no memory yet */
+	struct list ready;		    /* with blocks to start, in order */
+	struct list ended;		    /* completion written, not yet published */
+	struct order orders[N_ORDERS];	    /* of open ops, by inode */
+	uint32_t n_open;		    /* taken, not yet shown as ended */
+	uint32_t n_held;		    /* messages about it in the lane's list of held ones */
+	uint64_t held_turn;		    /* of the lane, in which one was last put there */
+	uint32_t n_in_device;		    /* of them with a block or piece in flight */
+	uint64_t timed_nsec;		    /* stats' sums of time are as of then */
+	struct deadlines deadlines;	    /* of them; gone when they were due */
+	uint32_t n_gated;		    /* open ops with is_gated */
+	uint32_t n_pieces, n_pieces_helped; /* not done; of them, those that the work queue has */
 	struct piece *first_piece, *last_piece; /* that wait for it, in order */
 	struct sched_queue queue;
 	struct channel_lane {

@@ -320,19 +320,29 @@ static int submit_waiting(struct lane *lane)
 
 static void ready_push(struct op *op)
 {
-	op->state = OP_READY;
-	op_list_push(&op->channel->ready, op);
+	op_set_state(op, OP_READY);
+	list_push(&op->channel->ready, &op->waiter.node);
 }
 
 static void ready_push_front(struct op *op)
 {
-	op->state = OP_READY;
-	op_list_push_front(&op->channel->ready, op);
+	op_set_state(op, OP_READY);
+	list_push_front(&op->channel->ready, &op->waiter.node);
 }
 
 static void ready_remove(struct op *op)
 {
-	op_list_remove(&op->channel->ready, op);
+	list_remove(&op->channel->ready, &op->waiter.node);
+}
+
+/* Its channel has a list of ended ops that is not empty. */
+static void ended_note(struct lane *lane, struct channel *channel)
+{
+	if (channel->has_ended)
+		return;
+	channel->has_ended = true;
+	channel->next_ended = lane->first_ended;
+	lane->first_ended = channel;
 }
 
 /* Writes the completion: the op has nothing in flight and starts nothing more. */
@@ -341,24 +351,15 @@ static void end_op(struct lane *lane, struct op *op)
 	struct channel *channel = op->channel;
 	int64_t result = op_result(op);
 
-	assert(op->state != OP_FREE && op->state != OP_ENDED && op->n_in_flight == 0);
-	op->state = OP_ENDED;
+	assert(op->n_in_flight == 0);
+	op_set_state(op, OP_ENDED);
 	if (op->batch)
 		op->batch->results[op->batch_index] = result;
 	else
 		ring_lane_complete(&channel->ring, op->id, result);
 
-	op->next = NULL;
-	if (channel->last_ended)
-		channel->last_ended->next = op;
-	else
-		channel->first_ended = op;
-	channel->last_ended = op;
-	if (!channel->has_ended) {
-		channel->has_ended = true;
-		channel->next_ended = lane->first_ended;
-		lane->first_ended = channel;
-	}
+	list_push(&channel->ended, &op->waiter.node);
+	ended_note(lane, channel);
 }
 
 /* ---- channels awake and parked ---- */
@@ -500,7 +501,6 @@ static void op_may_start(struct op *op, void *arg)
 	struct lane *lane = arg;
 
 	if (op->len == 0 && !op_is_sync(op)) {
-		op->state = OP_RUNNING;
 		end_op(lane, op);
 	} else {
 		ready_push(op);
@@ -562,8 +562,10 @@ static bool has_mode_lock(const struct op *op)
 }
 
 /* It may go on: before those that have not waited yet. */
-static void let_in(struct op *op, void *arg)
+static void let_in(struct mode_lock_waiter *waiter, void *arg)
 {
+	struct op *op = container_of(waiter, struct op, waiter);
+
 	ready_push_front(op);
 	sched_update(arg, op->channel);
 }
@@ -576,17 +578,16 @@ static void turn_mode_lock(struct lane *lane, struct inode *inode)
 /* What was promised to it others may have. */
 static void unpromise(struct lane *lane, struct op *op)
 {
-	if (!op->is_promised)
+	if (!op->waiter.is_promised)
 		return;
-	op->is_promised = false;
-	mode_lock_unpromise(&op->file->inode->mode_lock);
+	mode_lock_unpromise(&op->file->inode->mode_lock, &op->waiter);
 	turn_mode_lock(lane, op->file->inode);
 }
 
 /* May its next block start, as far as the mode lock goes? */
 static bool is_let_in(const struct lane *lane, const struct op *op)
 {
-	return op->is_promised || !has_mode_lock(op) ||
+	return op->waiter.is_promised || !has_mode_lock(op) ||
 	       mode_lock_is_open(&op->file->inode->mode_lock, op_write_mode(op), lane->now_nsec);
 }
 
@@ -594,15 +595,17 @@ static bool is_let_in(const struct lane *lane, const struct op *op)
    for that.  Ops that were let in stand before the others. */
 static void drop_promises(struct lane *lane, struct channel *channel)
 {
-	for (struct op *op = channel->ready.first; op && op->is_gated; op = op->next)
+	struct op *op = op_of_node(channel->ready.first);
+
+	for (; op && op->is_gated; op = op_of_node(op->waiter.node.next))
 		unpromise(lane, op); /* who is let in by that stands before op */
 }
 
 /*
- * The head of its channel's ready list waits outside of the channel, in that list, if it may; else
+ * The head of its channel's ready list waits outside of the channel, in that state, if it may; else
  * the channel waits.
  */
-static bool hold_back(struct lane *lane, struct op *op, enum op_state state, struct op_list *list)
+static bool hold_back(struct lane *lane, struct op *op, enum op_state state)
 {
 	struct channel *channel = op->channel;
 
@@ -614,8 +617,11 @@ static bool hold_back(struct lane *lane, struct op *op, enum op_state state, str
 	channel->n_gated += !op->is_gated;
 	op->is_gated = true;
 	ready_remove(op);
-	op->state = (uint8_t)state;
-	op_list_push(list, op);
+	op_set_state(op, state);
+	if (state == OP_WAITS_MODE_LOCK)
+		mode_lock_wait(&op->file->inode->mode_lock, &op->waiter, op_write_mode(op));
+	else
+		list_push(&op->file->extension.waiting, &op->waiter.node);
 	sched_update(lane, channel);
 	return true;
 }
@@ -739,10 +745,10 @@ static void step_end(struct piece *piece)
 	}
 	free(piece);
 	while (extension->waiting.first) { /* in order: each stands before those behind it */
-		struct op *last = extension->waiting.last;
+		struct op *last = op_of_node(extension->waiting.last);
 
-		op_list_remove(&extension->waiting, last);
-		let_in(last, lane);
+		list_remove(&extension->waiting, &last->waiter.node);
+		let_in(&last->waiter, lane);
 	}
 	if (op->state != OP_READY) { /* cancelled meanwhile */
 		if (!op->n_in_flight)
@@ -907,18 +913,16 @@ static int run_held(struct lane *lane)
 /* Ops that have ended may not be free yet, though their completions are shown. */
 static bool has_op_slot(const struct channel *channel)
 {
-	return channel->free_ops || channel->n_fresh_ops < channel->entries;
+	return channel->free_ops.first || channel->n_fresh_ops < channel->entries;
 }
 
 /* There is one: for rings take_ring() sees to that, for Submit the session. */
 static struct op *op_take(struct channel *channel)
 {
-	struct op *op = channel->free_ops;
+	struct op *op = op_of_node(list_pop(&channel->free_ops));
 
-	if (op) {
-		channel->free_ops = op->next;
+	if (op)
 		return op;
-	}
 	assert(channel->n_fresh_ops < channel->entries);
 	op = &channel->ops[channel->n_fresh_ops++];
 	op->channel = channel;
@@ -936,7 +940,7 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 	count_time(lane, channel);
 	channel->n_open++;
 	lane->n_busy += channel->client->n_open++ == 0;
-	op->state = OP_WAITING;
+	op_set_state(op, OP_WAITS_ORDER);
 	op->id = entry->id;
 	op->batch = batch;
 	op->batch_index = (uint16_t)batch_index;
@@ -945,7 +949,7 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 	op->slab = NULL;
 	op->len = op->end = op->grow_end = 0;
 	op->head = op->tail = op->edges_left = 0;
-	op->is_misaligned = op->is_promised = op->is_gated = false;
+	op->is_misaligned = op->is_gated = false;
 	op->next_block = op->next_inner = op->n_in_flight = op->n_blockers = 0;
 	op->error = 0;
 	op->is_cancelled = false;
@@ -985,8 +989,9 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 	switch ((enum op_state)op->state) {
 	case OP_FREE:
 	case OP_ENDED:
+	case N_OP_STATES:
 		return;
-	case OP_WAITING:
+	case OP_WAITS_ORDER:
 		op_wait_no_more(op);
 		op_stop_at(op, 0, error);
 		end_op(lane, op);
@@ -1017,12 +1022,12 @@ static void cancel_op(struct lane *lane, struct op *op, int error)
 		if (op->state == OP_READY)
 			ready_remove(op);
 		else if (op->state == OP_WAITS_MODE_LOCK)
-			op_list_remove(&op->file->inode->mode_lock.waiting, op);
+			mode_lock_leave(&op->file->inode->mode_lock, &op->waiter);
 		else
-			op_list_remove(&op->file->extension.waiting, op);
+			list_remove(&op->file->extension.waiting, &op->waiter.node);
 		ungate(op);
 		op->is_cancelled = true;
-		op->state = OP_RUNNING;
+		op_set_state(op, OP_RUNNING);
 		unpromise(lane, op);
 		sched_update(lane, op->channel);
 		if (!op->n_in_flight)
@@ -1132,7 +1137,7 @@ static void look_at_extension(struct op *op, const struct split *split, struct n
 /* Steps over parts that have fewer blocks; the head op has at least one left. */
 static struct next_block head_block(const struct lane *lane, const struct channel *channel)
 {
-	struct op *op = channel->ready.first;
+	struct op *op = op_of_node(channel->ready.first);
 	const struct file *file = op->file;
 	struct split split = channel_split(channel, op);
 	struct next_block next = { .op = op };
@@ -1279,8 +1284,7 @@ static void count_started(struct lane *lane, struct channel *channel, const stru
 	struct op *op = next->op;
 
 	if (has_mode_lock(op))
-		mode_lock_start(&op->file->inode->mode_lock, op_write_mode(op), op->is_promised);
-	op->is_promised = false;
+		mode_lock_start(&op->file->inode->mode_lock, &op->waiter, op_write_mode(op));
 	wait_no_more(lane, channel);
 
 	if (!op->n_in_flight) {
@@ -1321,7 +1325,7 @@ static void step_over(struct lane *lane, const struct next_block *next)
 	if (!op->edges_left && op->next_block == split_n_blocks(&split)) {
 		ready_remove(op);
 		ungate(op);
-		op->state = OP_RUNNING;
+		op_set_state(op, OP_RUNNING);
 		sched_update(lane, op->channel);
 	}
 }
@@ -1415,7 +1419,7 @@ static void extend(struct lane *lane, struct op *op)
 	struct piece *piece;
 
 	unpromise(lane, op); /* it may take long */
-	if (!hold_back(lane, op, OP_WAITS_EXTENSION, &extension->waiting) || extension->is_running)
+	if (!hold_back(lane, op, OP_WAITS_EXTENSION) || extension->is_running)
 		return;
 	piece = calloc(1, sizeof(*piece));
 	if (!piece) {
@@ -1469,8 +1473,7 @@ static int start_blocks(struct lane *lane)
 			continue;
 		}
 		if (!is_let_in(lane, next.op)) {
-			(void)hold_back(lane, next.op, OP_WAITS_MODE_LOCK,
-					&next.op->file->inode->mode_lock.waiting);
+			(void)hold_back(lane, next.op, OP_WAITS_MODE_LOCK);
 			continue;
 		}
 		if (next.is_bounce && !has_page_for(lane, channel)) {
@@ -1781,9 +1784,9 @@ static void free_op(struct lane *lane, struct op *op)
 		op_unlink(op, op_may_start, lane);
 	}
 	deadlines_remove(&channel->deadlines, op);
-	op->state = OP_FREE;
-	op->next = channel->free_ops;
-	channel->free_ops = op;
+	op_set_state(op, OP_FREE);
+	list_push_front(&channel->free_ops,
+			&op->waiter.node); /* last in, first out: in the cache */
 	count_time(lane, channel);
 	channel->n_open--;
 	lane->n_busy -= --channel->client->n_open == 0;
@@ -1800,28 +1803,18 @@ static void free_op(struct lane *lane, struct op *op)
 /* Frees the channel's ended ops, as many as its client may have in this turn; returns how many. */
 static int free_ended(struct lane *lane, struct channel *channel)
 {
-	struct op *op = channel->first_ended, *last = channel->last_ended;
+	const struct op *last = op_of_node(channel->ended.last);
+	struct op *op = NULL;
 	int n = 0;
 
-	/* What ends from here on is shown in the next turn. */
 	channel->has_ended = false;
-	channel->first_ended = channel->last_ended = NULL;
-	for (struct op *after; op && !is_spent(lane, channel->client); op = after) {
-		after = op->next;
+	/* What ends meanwhile, behind the last, is published in the next turn. */
+	for (; op != last && !is_spent(lane, channel->client); n++) {
+		op = op_of_node(list_pop(&channel->ended));
 		free_op(lane, op);
-		n++;
 	}
-	if (!op)
-		return n;
-	last->next = channel->first_ended;
-	channel->first_ended = op;
-	if (!channel->last_ended)
-		channel->last_ended = last;
-	if (!channel->has_ended) {
-		channel->has_ended = true;
-		channel->next_ended = lane->first_ended;
-		lane->first_ended = channel;
-	}
+	if (channel->ended.first)
+		ended_note(lane, channel);
 	return n;
 }
 
@@ -2366,8 +2359,8 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 
 	r = mailbox_init(&lane->mailbox);
 	if (r < 0)
-		return error_set(error, r, "store %s: lane %" PRIu32 ": mailbox", config->store->name,
-				 config->index);
+		return error_set(error, r, "store %s: lane %" PRIu32 ": mailbox",
+				 config->store->name, config->index);
 	r = config->engine->open(config->depth, config->depth_min, &lane->engine, error);
 	if (r < 0)
 		return r;

@@ -7,6 +7,24 @@
 
 #define ORDER_PAGE 4096u /* ranges that share one conflict (PROTOCOL section 3) */
 
+#define BIT(state) (1u << (state))
+
+static const uint8_t may_follow[N_OP_STATES] = {
+	[OP_FREE] = BIT(OP_WAITS_ORDER),
+	[OP_WAITS_ORDER] = BIT(OP_READY) | BIT(OP_ENDED),
+	[OP_READY] = BIT(OP_WAITS_MODE_LOCK) | BIT(OP_WAITS_EXTENSION) | BIT(OP_RUNNING),
+	[OP_WAITS_MODE_LOCK] = BIT(OP_READY) | BIT(OP_RUNNING),
+	[OP_WAITS_EXTENSION] = BIT(OP_READY) | BIT(OP_RUNNING),
+	[OP_RUNNING] = BIT(OP_ENDED),
+	[OP_ENDED] = BIT(OP_FREE),
+};
+
+void op_set_state(struct op *op, enum op_state state)
+{
+	assert(may_follow[op->state] & BIT(state));
+	op->state = (uint8_t)state;
+}
+
 struct order *op_order(struct order orders[N_ORDERS], const struct inode *inode)
 {
 	/* Allocations are 16 bytes apart; a prime spreads them. */
@@ -95,7 +113,7 @@ void op_unlink(struct op *op, void (*ready)(struct op *op, void *arg), void *arg
 			continue;
 		if (--later->n_blockers == 0) {
 			order->n_waiting--;
-			if (later->state == OP_WAITING)
+			if (later->state == OP_WAITS_ORDER)
 				ready(later, arg);
 		}
 	}

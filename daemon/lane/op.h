@@ -5,20 +5,14 @@
  * Slots are set aside for all entries of a channel when that is made; nothing is allocated on
  * the way.  Home lane only, but for a sync while its worker thread has it.
  *
- *   FREE      in the channel's free list
- *   WAITING   checked; conflicts with n_blockers earlier ops         -> READY
- *   READY     in the channel's ready list: blocks to start           -> HELD, EXTENDING, RUNNING,
- *                                                                       ENDED
- *   HELD      waits for the mode lock of its inode, out of the ready list  -> READY, RUNNING, ENDED
- *   EXTENDING waits for its file's extension, out of the ready list   -> READY, RUNNING, ENDED
- *   RUNNING   all blocks started, some in flight; or a worker syncs  -> ENDED
- *   ENDED     completion written, not yet shown; still keeps order  -> FREE
+ * enum op_state says in which list an op is and what follows; op_set_state() alone moves it.
  */
 #ifndef DSAIO_DAEMON_LANE_OP_H
 #define DSAIO_DAEMON_LANE_OP_H
 
 #include "daemon/object/mode_lock.h"
 #include "proto/ring.h"
+#include "proto/util/cleanup.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -30,14 +24,26 @@ struct inode;
 struct file;
 struct slab;
 
+/* Beside each state: its list, and the states that may follow (op.c has them as a table). */
 enum op_state {
+	/* In the channel's free list, or never used.  -> WAITS_ORDER */
 	OP_FREE,
-	OP_WAITING,
+	/* In no list but the order's: being checked, or n_blockers earlier ops conflict with it.
+	   -> READY; ENDED: it was refused, is of no bytes, or was cancelled */
+	OP_WAITS_ORDER,
+	/* In the channel's ready list: it has blocks to start.
+	   -> WAITS_MODE_LOCK, WAITS_EXTENSION, RUNNING */
 	OP_READY,
+	/* In its inode's mode lock.  -> READY; RUNNING: it was cancelled */
 	OP_WAITS_MODE_LOCK,
+	/* In its file's extension.  -> READY; RUNNING: it was cancelled */
 	OP_WAITS_EXTENSION,
+	/* In no list: it starts nothing more, and its blocks in flight are awaited.  -> ENDED */
 	OP_RUNNING,
-	OP_ENDED
+	/* In the channel's list of ended ops: its completion is written, not yet published, and it
+	   still keeps order.  -> FREE */
+	OP_ENDED,
+	N_OP_STATES
 };
 
 /* Its ragged ends, in edges_left until they have started. */
@@ -45,7 +51,7 @@ enum op_state {
 #define OP_TAIL 2u
 
 struct op {
-	struct op *next, *prev;		    /* ready, held or extending; next only: free or ended */
+	struct mode_lock_waiter waiter;	    /* its node: in the list that the state names */
 	struct op *order_next, *order_prev; /* open ops of its struct order, in order */
 	struct order *order;
 	struct channel *channel;
@@ -72,11 +78,10 @@ struct op {
 	uint8_t state;	      /* enum op_state */
 	uint8_t edges_left;
 	bool is_misaligned : 1; /* its memory is: all of it goes by worker threads */
-	bool is_promised : 1;	/* the mode lock is kept for it until it starts */
 	bool is_gated : 1; /* had to wait for the mode lock or an extension; counted in n_gated */
 	bool is_cancelled : 1; /* no further block starts; error says why */
 };
-static_assert(sizeof(struct op) <= 176, "a channel has one for each entry, in use or not");
+static_assert(sizeof(struct op) <= 184, "a channel has one for each entry, in use or not");
 
 /*
  * Open ops of one channel, in the order in which they were taken.  A channel has several of these,
@@ -111,6 +116,15 @@ void op_wait_no_more(struct op *op);
  * handed to ready(), in order.
  */
 void op_unlink(struct op *op, void (*ready)(struct op *op, void *arg), void *arg);
+
+/* Asserts that the state may follow the present one.  The caller moves it between lists. */
+void op_set_state(struct op *op, enum op_state state);
+
+/* The op of a node of one of the lists that its state names; NULL for NULL. */
+static inline struct op *op_of_node(struct list_node *node)
+{
+	return node ? container_of(node, struct op, waiter.node) : NULL;
+}
 
 static inline bool op_is_sync(const struct op *op)
 {

@@ -29,8 +29,8 @@
 #ifndef DSAIO_DAEMON_OBJECT_EXTEND_H
 #define DSAIO_DAEMON_OBJECT_EXTEND_H
 
-#include "daemon/object/mode_lock.h"
-#include "daemon/lane/split.h"
+#include "daemon/object/split.h"
+#include "proto/util/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,7 +60,7 @@ struct extend_step extend_step(const struct split *split, uint32_t block, uint64
 int extend_step_do(int fd, struct extend_step *step);
 
 struct extension {
-	struct op_list waiting; /* for the step that runs, the op that it is for among them */
+	struct list waiting; /* ops, for the step that runs; the op that it is for is among them */
 	bool is_running;
 	uint32_t n_ops;	   /* open ops that may need steps */
 	uint64_t from, to; /* the range allocated last; of no use once all these ops have ended */

@@ -1,43 +1,9 @@
 #include "daemon/object/mode_lock.h"
 
-#include "daemon/lane/op.h"
+#include "proto/util/cleanup.h"
 
 #include <assert.h>
 #include <stddef.h>
-
-void op_list_push(struct op_list *list, struct op *op)
-{
-	op->next = NULL;
-	op->prev = list->last;
-	if (list->last)
-		list->last->next = op;
-	else
-		list->first = op;
-	list->last = op;
-}
-
-void op_list_push_front(struct op_list *list, struct op *op)
-{
-	op->next = list->first;
-	op->prev = NULL;
-	if (list->first)
-		list->first->prev = op;
-	else
-		list->last = op;
-	list->first = op;
-}
-
-void op_list_remove(struct op_list *list, struct op *op)
-{
-	if (op->prev)
-		op->prev->next = op->next;
-	else
-		list->first = op->next;
-	if (op->next)
-		op->next->prev = op->prev;
-	else
-		list->last = op->prev;
-}
 
 static bool mode_lock_is_idle(const struct mode_lock *mode_lock)
 {
@@ -52,13 +18,14 @@ bool mode_lock_is_open(const struct mode_lock *mode_lock, enum write_mode kind, 
 					   now_nsec - mode_lock->since_nsec < MODE_LOCK_SLICE_NSEC);
 }
 
-void mode_lock_start(struct mode_lock *mode_lock, enum write_mode kind, bool is_promised)
+void mode_lock_start(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter,
+		     enum write_mode kind)
 {
 	assert(mode_lock_is_idle(mode_lock) || mode_lock->kind == kind);
 	mode_lock->kind = kind;
 	mode_lock->n_busy++;
-	if (is_promised)
-		mode_lock_unpromise(mode_lock);
+	if (waiter->is_promised)
+		mode_lock_unpromise(mode_lock, waiter);
 }
 
 void mode_lock_end(struct mode_lock *mode_lock)
@@ -67,30 +34,50 @@ void mode_lock_end(struct mode_lock *mode_lock)
 	mode_lock->n_busy--;
 }
 
-void mode_lock_unpromise(struct mode_lock *mode_lock)
+void mode_lock_unpromise(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter)
 {
-	assert(mode_lock->n_promised);
+	assert(mode_lock->n_promised && waiter->is_promised);
 	mode_lock->n_promised--;
+	waiter->is_promised = false;
+}
+
+void mode_lock_wait(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter,
+		    enum write_mode kind)
+{
+	waiter->mode = (uint8_t)kind;
+	list_push(&mode_lock->waiting, &waiter->node);
+}
+
+void mode_lock_leave(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter)
+{
+	list_remove(&mode_lock->waiting, &waiter->node);
+}
+
+static struct mode_lock_waiter *to_waiter(struct list_node *node)
+{
+	return container_of(node, struct mode_lock_waiter, node);
 }
 
 void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
-		    void (*let_in)(struct op *op, void *arg), void *arg)
+		    void (*let_in)(struct mode_lock_waiter *waiter, void *arg), void *arg)
 {
-	struct op_list all = mode_lock->waiting;
+	struct list all = mode_lock->waiting;
 
 	if (!mode_lock_is_idle(mode_lock) || !all.first)
 		return;
-	mode_lock->kind = op_write_mode(all.first);
+	mode_lock->kind = to_waiter(all.first)->mode;
 	mode_lock->since_nsec = now_nsec;
-	mode_lock->waiting = (struct op_list){ 0 };
-	for (struct op *op = all.first, *next; op; op = next) {
-		next = op->next;
-		if (op_write_mode(op) != mode_lock->kind) {
-			op_list_push(&mode_lock->waiting, op);
+	mode_lock->waiting = (struct list){ 0 };
+	for (struct list_node *node = all.first, *next; node; node = next) {
+		struct mode_lock_waiter *waiter = to_waiter(node);
+
+		next = node->next;
+		if (waiter->mode != mode_lock->kind) {
+			list_push(&mode_lock->waiting, node);
 			continue;
 		}
 		mode_lock->n_promised++;
-		op->is_promised = true;
-		let_in(op, arg);
+		waiter->is_promised = true;
+		let_in(waiter, arg);
 	}
 }

@@ -21,10 +21,10 @@
 #ifndef DSAIO_DAEMON_OBJECT_MODE_LOCK_H
 #define DSAIO_DAEMON_OBJECT_MODE_LOCK_H
 
+#include "proto/util/list.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-
-struct op;
 
 enum write_mode { MODE_DIRECT, MODE_BUFFERED };
 
@@ -35,37 +35,42 @@ enum write_mode { MODE_DIRECT, MODE_BUFFERED };
 /* Ops of one channel that may stand outside of it.  A guess. */
 #define MODE_LOCK_OPS_MAX 8u
 
-/* Each op is in one such list at most. */
-struct op_list {
-	struct op *first, *last;
+/* Embedded in each op.  Its node is the op's own while the op does not wait here. */
+struct mode_lock_waiter {
+	struct list_node node;
+	uint8_t mode;	  /* enum write_mode: the one that it waits for */
+	bool is_promised; /* the mode lock is kept for it until it starts */
 };
-void op_list_push(struct op_list *list, struct op *op);
-void op_list_push_front(struct op_list *list, struct op *op);
-/* It is there. */
-void op_list_remove(struct op_list *list, struct op *op);
 
 struct mode_lock {
-	struct op_list waiting;
+	struct list waiting;  /* of struct mode_lock_waiter */
 	uint32_t n_busy;      /* writes of its kind under way */
 	uint32_t n_promised;  /* ops let in that have not started yet */
 	enum write_mode kind; /* of those */
 	uint64_t since_nsec;  /* when it last turned */
 };
 
-/* May an op that nothing was promised start a write of this kind now? */
+/* May an op that has no promise start a write of this kind now? */
 bool mode_lock_is_open(const struct mode_lock *mode_lock, enum write_mode kind, uint64_t now_nsec);
-/* A write of this kind starts; is_promised: it was promised to its op, which is met. */
-void mode_lock_start(struct mode_lock *mode_lock, enum write_mode kind, bool is_promised);
+/* A write of this kind starts.  A promise to the waiter is met by that. */
+void mode_lock_start(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter,
+		     enum write_mode kind);
 /* A write is done. */
 void mode_lock_end(struct mode_lock *mode_lock);
-/* An op that was promised a start does not need it any more. */
-void mode_lock_unpromise(struct mode_lock *mode_lock);
+/* The waiter, which has a promise, does not need it any more. */
+void mode_lock_unpromise(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter);
+
+/* Waits, behind the others, for a turn of this kind. */
+void mode_lock_wait(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter,
+		    enum write_mode kind);
+/* A waiter gives up. */
+void mode_lock_leave(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter);
 
 /*
- * After mode_lock_end() and mode_lock_unpromise(): if nothing holds the mode lock any more it turns, and let_in()
- * gets the ops whose turn it is, in order, each out of the list and promised a start.
+ * After mode_lock_end() and mode_lock_unpromise(): if nothing holds the mode lock any more, it turns.
+ * let_in() gets the waiters whose turn it is, in order.  Each is out of the list and has a promise.
  */
 void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
-		    void (*let_in)(struct op *op, void *arg), void *arg);
+		    void (*let_in)(struct mode_lock_waiter *waiter, void *arg), void *arg);
 
 #endif

@@ -3,11 +3,11 @@
  */
 #include "daemon/object/mode_lock.h"
 
-#include "daemon/lane/op.h"
+#include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
 static struct mode_lock mode_lock;
-static struct op ops[6]; /* even: direct, odd: buffered */
+static struct mode_lock_waiter waiters[6]; /* even: direct, odd: buffered */
 static int let_in[6], n_let_in;
 
 static void setup(void)
@@ -15,13 +15,18 @@ static void setup(void)
 	mode_lock = (struct mode_lock){ 0 };
 	n_let_in = 0;
 	for (int i = 0; i < 6; i++)
-		ops[i] = (struct op){ .edges_left = i % 2 ? OP_HEAD : 0 };
+		waiters[i] = (struct mode_lock_waiter){ 0 };
 }
 
-static void on_let_in(struct op *op, void *arg)
+static enum write_mode mode_of(int i)
+{
+	return i % 2 ? MODE_BUFFERED : MODE_DIRECT;
+}
+
+static void on_let_in(struct mode_lock_waiter *waiter, void *arg)
 {
 	(void)arg;
-	let_in[n_let_in++] = (int)(op - ops);
+	let_in[n_let_in++] = (int)(waiter - waiters);
 }
 
 static void turn(uint64_t now)
@@ -31,8 +36,12 @@ static void turn(uint64_t now)
 
 static void start(int i)
 {
-	mode_lock_start(&mode_lock, op_write_mode(&ops[i]), ops[i].is_promised);
-	ops[i].is_promised = false;
+	mode_lock_start(&mode_lock, &waiters[i], mode_of(i));
+}
+
+static void wait_for_turn(int i)
+{
+	mode_lock_wait(&mode_lock, &waiters[i], mode_of(i));
 }
 
 START_TEST(one_kind_goes_in_together)
@@ -56,7 +65,7 @@ START_TEST(who_waits_is_not_passed_for_ever)
 {
 	setup();
 	start(0);
-	op_list_push(&mode_lock.waiting, &ops[1]);
+	wait_for_turn(1);
 	ck_assert(mode_lock_is_open(&mode_lock, MODE_DIRECT, MODE_LOCK_SLICE_NSEC - 1));
 	ck_assert(!mode_lock_is_open(&mode_lock, MODE_DIRECT, MODE_LOCK_SLICE_NSEC));
 	turn(MODE_LOCK_SLICE_NSEC);
@@ -65,7 +74,7 @@ START_TEST(who_waits_is_not_passed_for_ever)
 	turn(MODE_LOCK_SLICE_NSEC);
 	ck_assert_int_eq(n_let_in, 1);
 	ck_assert_int_eq(let_in[0], 1);
-	ck_assert(ops[1].is_promised);
+	ck_assert(waiters[1].is_promised);
 	ck_assert(!mode_lock_is_open(&mode_lock, MODE_DIRECT, 2 * MODE_LOCK_SLICE_NSEC));
 }
 END_TEST
@@ -76,8 +85,8 @@ START_TEST(a_slice_begins_at_the_turn)
 
 	setup();
 	start(0);
-	op_list_push(&mode_lock.waiting, &ops[1]);
-	op_list_push(&mode_lock.waiting, &ops[2]);
+	wait_for_turn(1);
+	wait_for_turn(2);
 	mode_lock_end(&mode_lock);
 	turn(now);
 	ck_assert_int_eq(n_let_in, 1);
@@ -92,7 +101,7 @@ START_TEST(all_of_a_kind_have_their_turn_in_order)
 	setup();
 	start(0);
 	for (int i = 1; i < 6; i++)
-		op_list_push(&mode_lock.waiting, &ops[i]);
+		wait_for_turn(i);
 	mode_lock_end(&mode_lock);
 	turn(100);
 	ck_assert_int_eq(n_let_in, 3);
@@ -102,7 +111,7 @@ START_TEST(all_of_a_kind_have_their_turn_in_order)
 	turn(MODE_LOCK_SLICE_NSEC * 10);
 	ck_assert_int_eq(n_let_in, 3); /* two have a promise still */
 	start(3);
-	mode_lock_unpromise(&mode_lock); /* the last was cancelled */
+	mode_lock_unpromise(&mode_lock, &waiters[5]); /* the last was cancelled */
 	turn(MODE_LOCK_SLICE_NSEC * 10);
 	ck_assert_int_eq(n_let_in, 3);
 	mode_lock_end(&mode_lock);
@@ -116,16 +125,16 @@ START_TEST(an_op_can_leave_the_list)
 {
 	setup();
 	for (int i = 0; i < 4; i++)
-		op_list_push(&mode_lock.waiting, &ops[i]);
-	op_list_remove(&mode_lock.waiting, &ops[0]);
-	op_list_remove(&mode_lock.waiting, &ops[3]);
-	ck_assert_ptr_eq(mode_lock.waiting.first, &ops[1]);
-	ck_assert_ptr_eq(mode_lock.waiting.last, &ops[2]);
-	op_list_push(&mode_lock.waiting, &ops[4]);
-	ck_assert_ptr_eq(ops[2].next, &ops[4]);
-	op_list_remove(&mode_lock.waiting, &ops[2]);
-	op_list_remove(&mode_lock.waiting, &ops[1]);
-	op_list_remove(&mode_lock.waiting, &ops[4]);
+		wait_for_turn(i);
+	mode_lock_leave(&mode_lock, &waiters[0]);
+	mode_lock_leave(&mode_lock, &waiters[3]);
+	ck_assert_ptr_eq(mode_lock.waiting.first, &waiters[1].node);
+	ck_assert_ptr_eq(mode_lock.waiting.last, &waiters[2].node);
+	wait_for_turn(4);
+	ck_assert_ptr_eq(waiters[2].node.next, &waiters[4].node);
+	mode_lock_leave(&mode_lock, &waiters[2]);
+	mode_lock_leave(&mode_lock, &waiters[1]);
+	mode_lock_leave(&mode_lock, &waiters[4]);
 	ck_assert(!mode_lock.waiting.first && !mode_lock.waiting.last);
 }
 END_TEST

@@ -9,6 +9,8 @@
 #include "tests/unit/suite.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
 
 static struct inode inode;
 static struct file file;
@@ -34,7 +36,7 @@ static void make(int i, int channel, uint8_t opcode, uint64_t off, uint64_t len)
 		.off = off,
 		.len = len,
 		.end = len,
-		.state = OP_WAITING,
+		.state = OP_WAITS_ORDER,
 	};
 }
 
@@ -215,6 +217,42 @@ START_TEST(an_op_of_no_bytes_can_fail)
 }
 END_TEST
 
+static const struct {
+	enum op_state from, to;
+} moves[] = {
+	{ OP_FREE, OP_WAITS_ORDER },	  { OP_WAITS_ORDER, OP_READY },
+	{ OP_WAITS_ORDER, OP_ENDED },	  { OP_READY, OP_WAITS_MODE_LOCK },
+	{ OP_READY, OP_WAITS_EXTENSION }, { OP_READY, OP_RUNNING },
+	{ OP_WAITS_MODE_LOCK, OP_READY }, { OP_WAITS_MODE_LOCK, OP_RUNNING },
+	{ OP_WAITS_EXTENSION, OP_READY }, { OP_WAITS_EXTENSION, OP_RUNNING },
+	{ OP_RUNNING, OP_ENDED },	  { OP_ENDED, OP_FREE },
+};
+
+START_TEST(an_op_moves_along_its_states)
+{
+	for (int i = 0; i < N_ROWS(moves); i++) {
+		struct op op = { .state = (uint8_t)moves[i].from };
+
+		op_set_state(&op, moves[i].to);
+		ck_assert_uint_eq(op.state, moves[i].to);
+	}
+}
+END_TEST
+
+/* _i: a pair of states that is not among them. */
+START_TEST(no_op_leaves_them)
+{
+	const enum op_state from = (enum op_state)(_i / N_OP_STATES);
+	const enum op_state to = (enum op_state)(_i % N_OP_STATES);
+	struct op op = { .state = (uint8_t)from };
+
+	for (int i = 0; i < N_ROWS(moves); i++)
+		if (moves[i].from == from && moves[i].to == to)
+			abort(); /* a legal one: as the assertion would */
+	op_set_state(&op, to);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, conflicting_ops_of_a_channel_wait, 0, N_ROWS(pairs));
@@ -225,6 +263,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, looks_are_counted_before_they_are_taken);
 	tcase_add_test(tcase, the_lowest_failure_decides);
 	tcase_add_test(tcase, an_op_of_no_bytes_can_fail);
+	tcase_add_test(tcase, an_op_moves_along_its_states);
+	tcase_add_loop_test_raise_signal(tcase, no_op_leaves_them, SIGABRT, 0,
+					 N_OP_STATES * N_OP_STATES);
 }
 
 SUITE("op", add_tests)

@@ -1,4 +1,4 @@
-#include "daemon/lane/split.h"
+#include "daemon/object/split.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/lane/split.h"
+#include "daemon/object/split.h"
 
 static uint64_t round_up(uint64_t n, uint64_t to)
 {

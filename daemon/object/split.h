@@ -5,8 +5,8 @@
  * most block_size.  Blocks are numbered across parts (first block of part 0, of part 1, ...,
  * second of part 0, ...), so that all parts progress together and one counter is the state.
  */
-#ifndef DSAIO_DAEMON_LANE_SPLIT_H
-#define DSAIO_DAEMON_LANE_SPLIT_H
+#ifndef DSAIO_DAEMON_OBJECT_SPLIT_H
+#define DSAIO_DAEMON_OBJECT_SPLIT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,76 @@
+/*
+ * Lists whose members embed their node.
+ */
+#include "proto/util/list.h"
+
+#include "tests/unit/suite.h"
+
+static struct list list;
+static struct list_node nodes[4];
+
+/* Forwards and backwards: the nodes with these numbers, up to -1, and no other. */
+static void expect(const int *numbers)
+{
+	const struct list_node *prev = NULL;
+
+	for (struct list_node *node = list.first; node; node = node->next) {
+		ck_assert_ptr_eq(node, &nodes[*numbers++]);
+		ck_assert_ptr_eq(node->prev, prev);
+		prev = node;
+	}
+	ck_assert_int_eq(*numbers, -1);
+	ck_assert_ptr_eq(list.last, prev);
+}
+#define EXPECT(...) expect((const int[]){ __VA_ARGS__, -1 })
+
+static void setup(void)
+{
+	list = (struct list){ 0 };
+	for (int i = 0; i < 4; i++)
+		list_push(&list, &nodes[i]);
+}
+
+START_TEST(nodes_stand_in_order)
+{
+	setup();
+	EXPECT(0, 1, 2, 3);
+	list_remove(&list, &nodes[2]);
+	list_push_front(&list, &nodes[2]);
+	EXPECT(2, 0, 1, 3);
+}
+END_TEST
+
+START_TEST(a_node_leaves_from_any_place)
+{
+	setup();
+	list_remove(&list, &nodes[1]);
+	EXPECT(0, 2, 3);
+	list_remove(&list, &nodes[0]);
+	EXPECT(2, 3);
+	list_remove(&list, &nodes[3]);
+	EXPECT(2);
+	list_remove(&list, &nodes[2]);
+	EXPECT(-1);
+	list_push(&list, &nodes[1]);
+	EXPECT(1);
+}
+END_TEST
+
+START_TEST(a_list_is_emptied_from_its_front)
+{
+	setup();
+	for (int i = 0; i < 4; i++)
+		ck_assert_ptr_eq(list_pop(&list), &nodes[i]);
+	ck_assert_ptr_null(list_pop(&list));
+	ck_assert_ptr_null(list.last);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, nodes_stand_in_order);
+	tcase_add_test(tcase, a_node_leaves_from_any_place);
+	tcase_add_test(tcase, a_list_is_emptied_from_its_front);
+}
+
+SUITE("list", add_tests)
