@@ -167,15 +167,21 @@ START_TEST(units_are_taken_at_multiples_of_their_number)
 }
 END_TEST
 
-/* A client whose slab is a memfd of the test's own; nobody else is asked. */
+/* The slab is a memfd of the test's own; no daemon is asked. */
 static struct dsaio_conn conn = { .fd = -1 };
-static struct dsaio_client client = { .conn = &conn };
+static struct link to_daemon = { &conn };
+static struct buffers buffers = { .link = &to_daemon };
 static struct slots slots;
 static struct slots_share *share; /* of store 0 */
 
+static void ignore_room(struct slots *s)
+{
+	(void)s;
+}
+
 static void slots_setup(void)
 {
-	slots_init(&slots, &client);
+	slots_init(&slots, &buffers, ignore_room);
 	slots.slabs[0] = (struct slots_slab){ .fd = memfd_create("test", MFD_CLOEXEC),
 					      .n_units = 64 };
 	ck_assert_int_ge(slots.slabs[0].fd, 0);

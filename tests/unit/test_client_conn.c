@@ -1,6 +1,6 @@
 #include "client/lib/link/conn.h"
 
-#include "client/lib/api/client.h"
+#include "client/lib/memory/slab.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
@@ -103,11 +103,10 @@ static void *caller_main(void *arg)
 {
 	struct caller *caller = arg;
 	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__SlabNew slab_new = WIRE__SLAB_NEW__INIT;
 	Wire__HandleClose handle_close = WIRE__HANDLE_CLOSE__INIT;
-	Wire__Reply *reply = NULL;
-	int fds[FRAME_FDS_MAX];
-	unsigned n_fds = 0;
+	struct link to_daemon = { &conn };
+	uint32_t slab;
+	int fd;
 
 	if (!caller->bytes) {
 		request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
@@ -116,16 +115,11 @@ static void *caller_main(void *arg)
 						       NULL, NULL, NULL);
 		return NULL;
 	}
-	slab_new.size_bytes = caller->bytes;
-	request.body_case = WIRE__REQUEST__BODY_SLAB_NEW;
-	request.slab_new = &slab_new;
-	caller->result = conn_call(&conn, "alloc", &request, NULL, 0, &reply, fds, &n_fds);
+	caller->result = slab_ask(&to_daemon, "alloc", caller->bytes, &slab, &fd);
 	if (caller->result == 0) {
-		ck_assert_uint_eq(reply->slab_new->slab, caller->bytes);
-		ck_assert_uint_eq(n_fds, 1);
-		ck_assert_int_eq(lseek(fds[0], 0, SEEK_END), (off_t)caller->bytes);
-		(void)close(fds[0]);
-		wire__reply__free_unpacked(reply, NULL);
+		ck_assert_uint_eq(slab, caller->bytes);
+		ck_assert_int_eq(lseek(fd, 0, SEEK_END), (off_t)caller->bytes);
+		(void)close(fd);
 	}
 	return NULL;
 }

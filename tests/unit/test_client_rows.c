@@ -33,7 +33,7 @@ static void rows_setup(void)
 	memset(ops, 0, sizeof(ops));
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
 	conn.fd = sockets[0];
-	client.conn = &conn;
+	client.link.conn = &conn;
 	b->magic = LANE_BOARD_MAGIC;
 	b->version = RING_VERSION;
 	ring_lane_init(&lane, map, ENTRIES);

@@ -740,7 +740,7 @@ static bool collect(struct client_bounce *bounce)
 {
 	struct op_list list = OP_LIST_INIT(list);
 	struct dsaio_handle **link = &bounce->active, *companion;
-	bool is_gone = conn_was_gone(bounce->client->conn);
+	bool is_gone = conn_was_gone(bounce->client->link.conn);
 
 	while ((companion = *link)) {
 		if (is_gone)
@@ -786,7 +786,7 @@ static void fail_waiting(struct client_bounce *bounce)
 {
 	struct bounce_job *job, *next;
 
-	if (!conn_was_gone(bounce->client->conn))
+	if (!conn_was_gone(bounce->client->link.conn))
 		return;
 	for (job = bounce->jobs[JOB_WAITING].first; job; job = next) {
 		next = job->next_job;
@@ -932,7 +932,7 @@ static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
 		ts = (struct timespec){ .tv_nsec = LOOK_MAX_NSEC };
 		nsec = LOOK_MAX_NSEC;
 	}
-	fds[0] = (struct pollfd){ .fd = bounce->client->conn->fd, .events = POLLRDHUP };
+	fds[0] = (struct pollfd){ .fd = bounce->client->link.conn->fd, .events = POLLRDHUP };
 	fds[1] = (struct pollfd){ .fd = bounce->wake_fd, .events = POLLIN };
 	n = 2;
 	for (companion = bounce->active; companion; companion = companion->next_active) {
@@ -948,7 +948,7 @@ static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
 		eventfd_t count;
 
 		if (fds[0].revents)
-			(void)conn_is_gone(bounce->client->conn); /* remembers it */
+			(void)conn_is_gone(bounce->client->link.conn); /* remembers it */
 		if (fds[1].revents)
 			(void)eventfd_read(bounce->wake_fd, &count); /* not blocking */
 	}
@@ -1021,6 +1021,11 @@ static void bounce_on_disconnect(struct client_object *object)
 	bounce_free(bounce);
 }
 
+static void wake_for_room(struct slots *slots)
+{
+	client_poke(container_of(slots, struct client_bounce, slots)->client);
+}
+
 /* The client's, made at the first use; NULL: no memory. */
 static struct client_bounce *bounce_get(struct dsaio_client *client)
 {
@@ -1036,7 +1041,7 @@ static struct client_bounce *bounce_get(struct dsaio_client *client)
 	fresh->wake_fd = -1;
 	fresh->object.kind = CLIENT_BOUNCE;
 	fresh->object.on_disconnect = bounce_on_disconnect;
-	slots_init(&fresh->slots, client);
+	slots_init(&fresh->slots, &client->buffers, wake_for_room);
 	copiers_init(&fresh->copiers, copiers_wish(), COPIERS_IDLE_NSEC);
 	(void)pthread_mutex_init(&fresh->lock, NULL); /* default attributes: can not fail */
 	(void)pthread_cond_init(&fresh->jobs_ended, NULL);

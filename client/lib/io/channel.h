@@ -12,7 +12,7 @@
 #ifndef DSAIO_CLIENT_LIB_IO_CHANNEL_H
 #define DSAIO_CLIENT_LIB_IO_CHANNEL_H
 
-#include "client/lib/api/client.h"
+#include "client/lib/io/client.h"
 #include "proto/ring.h"
 
 struct bounce_job;

@@ -23,7 +23,7 @@
 /* Of so many files that the daemon lets us have, room is left for those in use. */
 static uint32_t files_max(const struct dsaio_client *client)
 {
-	return client->conn->max_files - client->conn->max_files / 8;
+	return client->link.conn->max_files - client->link.conn->max_files / 8;
 }
 
 /* ---- the descriptor ---- */
@@ -86,14 +86,15 @@ static int daemon_get(struct dsaio_file *file, int *ret_fd)
 	request.body_case = WIRE__REQUEST__BODY_FILE_GET;
 	request.file_get = &body;
 	do
-		r = conn_call(file->client->conn, "file", &request, NULL, 0, NULL, fds, &n_fds);
+		r = conn_call(file->client->link.conn, "file", &request, NULL, 0, NULL, fds,
+			      &n_fds);
 	while (r == -EMFILE && files_spare_fds(file->client));
 	if (r < 0)
 		return r;
 	for (unsigned i = 1; i < n_fds; i++)
 		closep(&fds[i]);
 	if (!n_fds) {
-		conn_break(file->client->conn);
+		conn_break(file->client->link.conn);
 		return error_fail(-ENOTCONN,
 				  "file %s: the daemon does not give its descriptor back: it is "
 				  "broken",
@@ -225,7 +226,7 @@ int file_grow(struct dsaio_file *file, struct dsaio_op *op)
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur)
 		return -EFBIG;
 	/* A daemon of an earlier version lets the blocks extend the file, which is slower. */
-	if (file->client->conn->features & RING_FEATURE_GROW)
+	if (file->client->link.conn->features & RING_FEATURE_GROW)
 		op->grow_end = end;
 	return 0;
 }
@@ -262,9 +263,10 @@ static void daemon_remove(struct dsaio_client *client, uint32_t id, bool may_wai
 	request.file_remove = &body;
 	/* Fails only if the daemon is gone: then it has closed the file, too. */
 	if (may_wait)
-		(void)conn_call(client->conn, "file close", &request, NULL, 0, NULL, NULL, NULL);
+		(void)conn_call(client->link.conn, "file close", &request, NULL, 0, NULL, NULL,
+				NULL);
 	else
-		conn_post(client->conn, &request);
+		conn_post(client->link.conn, &request);
 }
 
 /*
@@ -273,7 +275,7 @@ static void daemon_remove(struct dsaio_client *client, uint32_t id, bool may_wai
  */
 static bool file_wake(struct dsaio_file *file)
 {
-	_Atomic uint32_t *board = file->client->conn->file_board;
+	_Atomic uint32_t *board = file->client->link.conn->file_board;
 
 	cache_set_used(&file->client->files.cache, &file->entry);
 	/* A word that makes no sense is the daemon's fault: then it still has the file. */
@@ -327,7 +329,7 @@ static bool files_make_room(struct dsaio_client *client, uint64_t n_answered)
 {
 	bool did = files_evict(client, 0);
 
-	return conn_await_post(client->conn, n_answered) || did;
+	return conn_await_post(client->link.conn, n_answered) || did;
 }
 
 /*
@@ -348,7 +350,7 @@ static void file_settle(struct dsaio_file *file, bool may_wait)
 	is_kept = file->entry.is_listed;
 	if (is_kept) {
 		cache_set_idle(&client->files.cache, &file->entry);
-		file_board_set(client->conn->file_board, file->id, FILE_BOARD_IDLE);
+		file_board_set(client->link.conn->file_board, file->id, FILE_BOARD_IDLE);
 	} else {
 		file_strike(file);
 	}
@@ -425,7 +427,7 @@ static int daemon_give_buffered(struct dsaio_file *file, int fd)
 	body.file = file->id;
 	request.body_case = WIRE__REQUEST__BODY_FILE_BUFFERED;
 	request.file_buffered = &body;
-	return conn_call(file->client->conn, "open", &request, &fd, 1, NULL, NULL, NULL);
+	return conn_call(file->client->link.conn, "open", &request, &fd, 1, NULL, NULL, NULL);
 }
 
 /* The same file, opened anew without O_DIRECT; or a negative errno with a sentence. */
@@ -469,7 +471,7 @@ int file_need_buffered(struct dsaio_file *file)
 	if (atomic_load_explicit(&file->has_buffered, memory_order_acquire))
 		return 0;
 	do {
-		n_answered = conn_posts_answered(file->client->conn);
+		n_answered = conn_posts_answered(file->client->link.conn);
 		fd = open_buffered(file);
 		if (fd < 0)
 			return fd;
@@ -573,7 +575,7 @@ static void file_list(struct dsaio_file *file)
 	 */
 	if (!file->is_shared && !file->is_block_device &&
 	    file_board_index(file->id) <
-		    file_board_bytes(client->conn->max_files) / sizeof(uint32_t))
+		    file_board_bytes(client->link.conn->max_files) / sizeof(uint32_t))
 		(void)cache_add(&client->files.cache, &file->entry);
 	(void)pthread_mutex_unlock(&client->files.lock);
 	client_add(client, &file->object);
@@ -654,7 +656,7 @@ static int daemon_add(struct dsaio_file *file, int fd)
 	body.name = file->name;
 	request.body_case = WIRE__REQUEST__BODY_FILE_ADD;
 	request.file_add = &body;
-	r = conn_call(file->client->conn, "open", &request, &fd, 1, &reply, NULL, NULL);
+	r = conn_call(file->client->link.conn, "open", &request, &fd, 1, &reply, NULL, NULL);
 	if (r < 0)
 		return r;
 	file->id = reply->file_add->file;
@@ -663,7 +665,7 @@ static int daemon_add(struct dsaio_file *file, int fd)
 	file->memory_align = reply->file_add->memory_align;
 	if (!file->offset_align || (file->offset_align & (file->offset_align - 1)) ||
 	    !file->memory_align || (file->memory_align & (file->memory_align - 1))) {
-		conn_break(file->client->conn);
+		conn_break(file->client->link.conn);
 		return error_fail(-ENOTCONN,
 				  "open %s: the daemon tells alignments of %u and %u, which are no "
 				  "powers of two: it is broken",
@@ -682,7 +684,7 @@ static int daemon_add_copy(struct dsaio_file *file, int fd)
 	while (files_evict(client, files_max(client) - 1))
 		;
 	do {
-		n_answered = conn_posts_answered(client->conn);
+		n_answered = conn_posts_answered(client->link.conn);
 		do
 			copy = fd_duplicate(fd);
 		while (may_try_again(client, copy));

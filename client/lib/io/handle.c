@@ -371,7 +371,8 @@ static int daemon_open(struct dsaio_handle *handle)
 	body.weight = handle->weight;
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
 	request.handle_open = &body;
-	r = conn_call(handle->client->conn, "handle_open", &request, NULL, 0, &reply, fds, &n_fds);
+	r = conn_call(handle->client->link.conn, "handle_open", &request, NULL, 0, &reply, fds,
+		      &n_fds);
 	if (r < 0)
 		return r;
 	handle->id = reply->handle_open->handle;
@@ -380,7 +381,7 @@ static int daemon_open(struct dsaio_handle *handle)
 	for (unsigned i = 0; i < n_fds; i++)
 		closep(&fds[i]);
 	if (handle->bell_fd < 0) {
-		conn_break(handle->client->conn);
+		conn_break(handle->client->link.conn);
 		return error_fail(-ENOTCONN,
 				  "handle_open: the daemon sent %u descriptors, not its "
 				  "bell socket: it is broken",
@@ -459,7 +460,7 @@ static bool has_op_on_import(const struct dsaio_handle *handle)
  */
 static void handle_give_up(struct dsaio_handle *handle)
 {
-	struct dsaio_conn *conn = handle->client->conn;
+	struct dsaio_conn *conn = handle->client->link.conn;
 
 	conn_break(conn);
 	wait_poll(handle); /* what was completed is not open any more */
@@ -489,8 +490,8 @@ static void handle_shut(struct dsaio_handle *handle)
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
 	request.handle_close = &body;
 	/* Not before the daemon says so, or is at its end, may an op be called ended. */
-	if (conn_call_while_alive(handle->client->conn, "handle_close", &request, NULL, 0, NULL,
-				  NULL, NULL) < 0) {
+	if (conn_call_while_alive(handle->client->link.conn, "handle_close", &request, NULL, 0,
+				  NULL, NULL, NULL) < 0) {
 		handle_give_up(handle);
 		result = -ECONNRESET;
 	}
@@ -580,8 +581,8 @@ int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handl
 	r = check_options(handle, &o);
 	if (r < 0)
 		return r;
-	if (client->conn->max_entries && handle->entries > client->conn->max_entries)
-		handle->entries = client->conn->max_entries;
+	if (client->link.conn->max_entries && handle->entries > client->link.conn->max_entries)
+		handle->entries = client->link.conn->max_entries;
 	r = daemon_open(handle);
 	if (r < 0)
 		return r;
@@ -628,7 +629,7 @@ static int make_fd(struct dsaio_handle *handle)
 	if (epoll_fd < 0 || own_bell_fd < 0 ||
 	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->bell_fd, &bell) < 0 ||
 	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, own_bell_fd, &bell) < 0 ||
-	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->client->conn->fd, &control) < 0)
+	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->client->link.conn->fd, &control) < 0)
 		return error_fail_errno(-errno, "handle_fd");
 	handle->epoll_fd = TAKE_FD(epoll_fd);
 	handle->own_bell_fd = TAKE_FD(own_bell_fd);

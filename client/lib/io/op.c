@@ -129,7 +129,7 @@ static int op_route(struct op_request *q, struct buffer_place *place)
 		return r;
 	if (!q->len)
 		return OP_AT_ONCE;
-	if (!buffer_hold(q->handle->client, q->buf, q->len, place))
+	if (!buffers_ref(&q->handle->client->buffers, q->buf, q->len, place))
 		return OP_BOUNCED;
 	if (is_incongruent(q, place) &&
 	    q->len > (q->opcode == RING_OP_READ ? SHORT_READ_MAX : SHORT_WRITE_MAX))
@@ -267,7 +267,7 @@ static int op_start(struct op_request *q, struct dsaio_op **ret_op)
 				   way == OP_BY_RING ? means.channel : NULL);
 	if (!op) {
 		if (place.piece)
-			buffer_drop(place.piece);
+			buffer_unref(place.piece);
 		return r < 0 ? r : error_fail_errno(-ENOMEM, "%s", q->function);
 	}
 	op->opcode = q->opcode;

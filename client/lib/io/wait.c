@@ -197,7 +197,7 @@ static void op_settle(struct dsaio_op *op)
 	if (op->inode)
 		inode_remove(op->inode, op);
 	if (op->piece && !op->handle->is_abandoned) /* else a device may still write to it */
-		buffer_drop(TAKE_PTR(op->piece));
+		buffer_unref(TAKE_PTR(op->piece));
 	if (op->result < 0 && !op->text) {
 		text.file = op->file->name;
 		text.off = op->off;
@@ -344,12 +344,12 @@ static void sleep_on_socket(struct dsaio_handle *handle, uint64_t nsec)
 {
 	struct timespec ts = { .tv_sec = 0, .tv_nsec = (long)nsec };
 	struct pollfd fds[] = {
-		{ .fd = handle->client->conn->fd, .events = POLLRDHUP },
+		{ .fd = handle->client->link.conn->fd, .events = POLLRDHUP },
 		{ .fd = handle->is_bell_at_end ? -1 : handle->bell_fd, .events = POLLIN },
 	};
 
 	if (arm_all(handle) && ppoll(fds, 2, &ts, NULL) > 0 && fds[0].revents)
-		(void)conn_is_gone(handle->client->conn); /* remembers it */
+		(void)conn_is_gone(handle->client->link.conn); /* remembers it */
 	disarm_all(handle);
 	drain_bell(handle);
 }
@@ -386,7 +386,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 			     bool on_socket)
 {
 	struct channel *channel = first_channel(handle);
-	struct dsaio_conn *conn = handle->client->conn;
+	struct dsaio_conn *conn = handle->client->link.conn;
 	uint64_t now, nsec;
 
 	if (consume_all(handle))

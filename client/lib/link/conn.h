@@ -73,6 +73,14 @@ struct dsaio_conn {
 };
 
 /*
+ * A client's place for its connection.  All parts of the library reach the connection through it and
+ * copy no pointer, so that a later connection can take its place.
+ */
+struct link {
+	struct dsaio_conn *conn;
+};
+
+/*
  * Connects and says Hello.  path: NULL: where a daemon is found, or started (discover.h).
  * Returns 0 or as dsaio_connect(), with a sentence.
  */

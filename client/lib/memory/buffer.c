@@ -1,8 +1,8 @@
 #include "client/lib/memory/buffer.h"
 
-#include "client/lib/io/bounce.h"
-#include "client/lib/base/cancel.h"
+#include "client/lib/memory/slab.h"
 #include "client/lib/base/debug.h"
+#include "client/lib/base/error.h"
 #include "proto/util/cleanup.h"
 
 #include <inttypes.h>
@@ -19,15 +19,6 @@ struct slab {
 	char *memory;
 	size_t bytes;
 	struct cut cut;
-};
-
-struct client_buffers {
-	struct client_object object;
-	struct dsaio_client *client;
-	pthread_mutex_t grow_lock; /* one new slab at a time: a second thread uses the first's */
-	pthread_rwlock_t lock;	   /* of all below; ops look up under a read lock */
-	struct slab **slabs;	   /* by address */
-	size_t n, n_allocated;
 };
 
 size_t buffer_slab_bytes(size_t bytes, size_t last)
@@ -48,7 +39,7 @@ static void slab_free(struct slab *slab)
 	if (!slab)
 		return;
 	if (slab->memory && !slab->is_imported)
-		(void)munmap(slab->memory, slab->bytes); /* our own mapping: can not fail */
+		(void)munmap(slab->memory, slab->bytes); /* our own mapping: cannot fail */
 	cut_deinit(&slab->cut);
 	free(slab);
 }
@@ -56,18 +47,6 @@ static void slab_free(struct slab *slab)
 static void slab_freep(struct slab **slab)
 {
 	slab_free(*slab);
-}
-
-void buffer_slab_give_back(struct dsaio_client *client, uint32_t id)
-{
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__SlabFree body = WIRE__SLAB_FREE__INIT;
-
-	body.slab = id;
-	request.body_case = WIRE__REQUEST__BODY_SLAB_FREE;
-	request.slab_free = &body;
-	/* fails if the daemon is gone: then so is its pool */
-	(void)conn_call(client->conn, "free", &request, NULL, 0, NULL, NULL, NULL);
 }
 
 static int slab_map(struct slab *slab, int fd)
@@ -88,36 +67,7 @@ static int slab_map(struct slab *slab, int fd)
 	return 0;
 }
 
-int buffer_slab_ask(struct dsaio_client *client, const char *what, uint64_t bytes,
-		    uint32_t *ret_slab, int *ret_fd)
-{
-	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__SlabNew body = WIRE__SLAB_NEW__INIT;
-	int fds[FRAME_FDS_MAX];
-	unsigned n_fds = 0;
-	int r;
-
-	body.size_bytes = bytes;
-	request.body_case = WIRE__REQUEST__BODY_SLAB_NEW;
-	request.slab_new = &body;
-	r = conn_call(client->conn, what, &request, NULL, 0, &reply, fds, &n_fds);
-	if (r < 0)
-		return r;
-	if (n_fds != 1) {
-		for (unsigned i = 0; i < n_fds; i++)
-			(void)close(fds[i]); /* not ours to use */
-		conn_break(client->conn);
-		return error_fail(-ENOTCONN,
-				  "%s: the daemon sent %u descriptors, not a slab's: it is broken",
-				  what, n_fds);
-	}
-	*ret_slab = reply->slab_new->slab;
-	*ret_fd = fds[0];
-	return 0;
-}
-
-static int slab_new(struct dsaio_client *client, size_t bytes, struct slab **ret_slab)
+static int slab_new(struct link *link, size_t bytes, struct slab **ret_slab)
 {
 	_cleanup_(slab_freep) struct slab *slab = calloc(1, sizeof(*slab));
 	_cleanup_(closep) int fd = -1;
@@ -125,66 +75,42 @@ static int slab_new(struct dsaio_client *client, size_t bytes, struct slab **ret
 
 	if (!slab)
 		return error_fail_errno(-ENOMEM, "alloc");
-	r = buffer_slab_ask(client, "alloc", bytes, &slab->id, &fd);
+	r = slab_ask(link, "alloc", bytes, &slab->id, &fd);
 	if (r < 0)
 		return r;
 	slab->bytes = bytes;	/* the daemon may have rounded it up */
 	r = slab_map(slab, fd); /* the mapping holds it */
 	if (r == -EPROTO)
-		conn_break(client->conn);
+		conn_break(link->conn);
 	if (r == 0)
 		r = cut_init(&slab->cut, bytes);
 	if (r < 0) {
-		buffer_slab_give_back(client, slab->id);
+		slab_give_back(link, slab->id);
 		return error_fail_errno(
-			r, "alloc: a slab of %zu bytes was made, but can not be mapped", bytes);
+			r, "alloc: a slab of %zu bytes was made, but cannot be mapped", bytes);
 	}
 	*ret_slab = TAKE_PTR(slab);
 	return 0;
 }
 
-static void buffers_free(struct client_buffers *buffers)
+void buffers_init(struct buffers *buffers, struct link *link, bool (*trim)(struct buffers *buffers))
+{
+	*buffers = (struct buffers){ .link = link, .trim = trim };
+	(void)pthread_mutex_init(&buffers->grow_lock, NULL); /* default attributes: cannot fail */
+	(void)pthread_rwlock_init(&buffers->lock, NULL);
+}
+
+void buffers_deinit(struct buffers *buffers)
 {
 	for (size_t i = 0; i < buffers->n; i++)
 		slab_free(buffers->slabs[i]);
 	free(buffers->slabs);
 	(void)pthread_rwlock_destroy(&buffers->lock);
 	(void)pthread_mutex_destroy(&buffers->grow_lock);
-	free(buffers);
-}
-
-static void buffers_on_disconnect(struct client_object *object)
-{
-	buffers_free(container_of(object, struct client_buffers, object));
-}
-
-/* The client's buffers, made at the first use. */
-static struct client_buffers *buffers_get(struct dsaio_client *client)
-{
-	struct client_buffers *fresh, *seen = NULL;
-	struct client_buffers *buffers = atomic_load_explicit(&client->buffers,
-							      memory_order_acquire);
-
-	if (buffers)
-		return buffers;
-	fresh = calloc(1, sizeof(*fresh));
-	if (!fresh)
-		return NULL;
-	fresh->client = client;
-	fresh->object.kind = CLIENT_BUFFERS;
-	fresh->object.on_disconnect = buffers_on_disconnect;
-	(void)pthread_mutex_init(&fresh->grow_lock, NULL); /* default attributes: can not fail */
-	(void)pthread_rwlock_init(&fresh->lock, NULL);
-	if (!atomic_compare_exchange_strong(&client->buffers, &seen, fresh)) {
-		buffers_free(fresh);
-		return seen;
-	}
-	client_add(client, &fresh->object);
-	return fresh;
 }
 
 /* Index of the slab that the address lies in, else n.  Under the lock. */
-static size_t buffers_find(const struct client_buffers *buffers, const char *address)
+static size_t buffers_find(const struct buffers *buffers, const char *address)
 {
 	size_t low = 0, high = buffers->n;
 
@@ -202,7 +128,7 @@ static size_t buffers_find(const struct client_buffers *buffers, const char *add
 	return buffers->n;
 }
 
-static int buffers_add(struct client_buffers *buffers, struct slab *slab)
+static int buffers_add(struct buffers *buffers, struct slab *slab)
 {
 	size_t i = 0;
 
@@ -224,7 +150,7 @@ static int buffers_add(struct client_buffers *buffers, struct slab *slab)
 	return 0;
 }
 
-static void buffers_remove(struct client_buffers *buffers, size_t i)
+static void buffers_remove(struct buffers *buffers, size_t i)
 {
 	buffers->n--;
 	memmove(&buffers->slabs[i], &buffers->slabs[i + 1],
@@ -232,12 +158,12 @@ static void buffers_remove(struct client_buffers *buffers, size_t i)
 }
 
 /* A piece of any slab; -ENOSPC if none has room.  *ret_last: bytes of the largest slab. */
-static int buffers_take(struct client_buffers *buffers, size_t bytes, char **ret_memory,
+static int buffers_take(struct buffers *buffers, size_t bytes, char **ret_memory,
 			bool *ret_is_dirty, size_t *ret_last)
 {
 	int r = -ENOSPC;
 
-	(void)pthread_rwlock_wrlock(&buffers->lock); /* taken nowhere above: can not fail */
+	(void)pthread_rwlock_wrlock(&buffers->lock); /* taken nowhere above: cannot fail */
 	*ret_last = 0;
 	for (size_t i = 0; i < buffers->n && r == -ENOSPC; i++) {
 		struct slab *slab = buffers->slabs[i];
@@ -258,21 +184,20 @@ static int buffers_take(struct client_buffers *buffers, size_t bytes, char **ret
 }
 
 /* A new slab, and a piece of it for the caller before anybody else comes. */
-static int buffers_grow(struct client_buffers *buffers, size_t bytes, size_t last,
-			char **ret_memory)
+static int buffers_grow(struct buffers *buffers, size_t bytes, size_t last, char **ret_memory)
 {
-	struct dsaio_client *client = buffers->client;
+	struct link *link = buffers->link;
 	_cleanup_(slab_freep) struct slab *slab = NULL;
 	struct cut_piece *piece;
 	uint32_t id;
 	size_t want = buffer_slab_bytes(bytes, last);
 	size_t least = (bytes + CUT_PAGE - 1) & ~(size_t)(CUT_PAGE - 1);
-	int r = slab_new(client, want, &slab);
+	int r = slab_new(link, want, &slab);
 
 	if (r == -ENOMEM && want > least) /* near the bound: no more than is needed */
-		r = slab_new(client, least, &slab);
-	if (r == -ENOMEM && bounce_trim(client))
-		r = slab_new(client, least, &slab);
+		r = slab_new(link, least, &slab);
+	if (r == -ENOMEM && buffers->trim && buffers->trim(buffers))
+		r = slab_new(link, least, &slab);
 	if (r < 0)
 		return r;
 	id = slab->id;
@@ -284,7 +209,7 @@ static int buffers_grow(struct client_buffers *buffers, size_t bytes, size_t las
 		(void)pthread_rwlock_unlock(&buffers->lock);
 	}
 	if (r < 0) {
-		buffer_slab_give_back(client, id);
+		slab_give_back(link, id);
 		return error_fail_errno(r, "alloc of %zu bytes", bytes);
 	}
 	debug_log("alloc: slab %u of %zu bytes", id, slab->bytes);
@@ -292,33 +217,19 @@ static int buffers_grow(struct client_buffers *buffers, size_t bytes, size_t las
 	return 0;
 }
 
-int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory)
+int buffers_alloc(struct buffers *buffers, size_t bytes, void **ret_memory)
 {
-	CANCEL_DISABLE();
 	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
-	struct client_buffers *buffers;
 	char *memory = NULL;
 	bool is_dirty = false;
 	size_t last;
-	int r = client_check(client, "alloc");
+	int r;
 
-	if (r < 0)
-		return r;
-	if (!ret_memory)
-		return client_null("alloc", "place for the memory");
-	if (!bytes)
-		return error_fail(-EINVAL, "alloc: 0 bytes: ask for at least 1");
-	r = client_check_alive(client, "alloc");
-	if (r < 0)
-		return r;
 	if (bytes > BUFFER_BYTES_MAX)
 		return error_fail(-ENOMEM,
 				  "alloc of %zu bytes: this client may have %" PRIu64 " bytes: ask "
 				  "for less, or raise the daemon's client_pool_max",
-				  bytes, client->conn->client_pool_max);
-	buffers = buffers_get(client);
-	if (!buffers)
-		return error_fail_errno(-ENOMEM, "alloc");
+				  bytes, buffers->link->conn->client_pool_max);
 	r = buffers_take(buffers, bytes, &memory, &is_dirty, &last);
 	if (r == -ENOSPC) {
 		(void)pthread_mutex_lock(&buffers->grow_lock);
@@ -338,7 +249,7 @@ int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory)
 }
 
 /* Is this entirely free slab one too many?  One that is small is kept.  Under the lock. */
-static bool buffers_spare(const struct client_buffers *buffers, size_t index)
+static bool buffers_spare(const struct buffers *buffers, size_t index)
 {
 	if (buffers->slabs[index]->bytes > BUFFER_SLAB_FIRST)
 		return true;
@@ -348,23 +259,14 @@ static bool buffers_spare(const struct client_buffers *buffers, size_t index)
 	return false;
 }
 
-int dsaio_free(struct dsaio_client *client, void *memory)
+int buffers_free(struct buffers *buffers, void *memory)
 {
-	CANCEL_DISABLE();
 	_cleanup_(slab_freep) struct slab *spare = NULL;
-	struct client_buffers *buffers;
 	struct slab *slab = NULL;
 	struct cut_piece *piece;
 	size_t i, p;
+	uint32_t id;
 	int r = 0;
-
-	if (!client)
-		return client_null("free", "client");
-	if (!memory || client_is_forked(client))
-		return 0;
-	buffers = atomic_load_explicit(&client->buffers, memory_order_acquire);
-	if (!buffers)
-		return error_fail(-EINVAL, "free: %p does not come from dsaio_alloc()", memory);
 
 	(void)pthread_rwlock_wrlock(&buffers->lock);
 	i = buffers_find(buffers, memory);
@@ -377,7 +279,7 @@ int dsaio_free(struct dsaio_client *client, void *memory)
 		if (slab->is_imported || piece->is_free ||
 		    slab->memory + piece->off != (char *)memory)
 			r = -EINVAL;
-		else if (atomic_load_explicit(&piece->n_ops, memory_order_acquire)) /* drop */
+		else if (atomic_load_explicit(&piece->n_ops, memory_order_acquire)) /* unref */
 			r = -EBUSY;
 		else
 			cut_give(&slab->cut, p);
@@ -387,33 +289,19 @@ int dsaio_free(struct dsaio_client *client, void *memory)
 		}
 	}
 	(void)pthread_rwlock_unlock(&buffers->lock);
-
-	if (r == -EINVAL)
-		return error_fail(r,
-				  "free: %p is not the start of memory of dsaio_alloc(), or was "
-				  "freed before",
-				  memory);
-	if (r == -EBUSY)
-		return error_fail(r, "free: an open op uses the memory at %p: wait for its end",
-				  memory);
-	if (spare) {
-		uint32_t id = spare->id;
-
-		slab_free(TAKE_PTR(spare)); /* unmapped first: the pool punches it quicker */
-		buffer_slab_give_back(client, id);
-	}
+	if (!spare)
+		return r;
+	id = spare->id;
+	slab_free(TAKE_PTR(spare)); /* unmapped first: the pool punches it quicker */
+	slab_give_back(buffers->link, id);
 	return 0;
 }
 
-bool buffer_trim(struct dsaio_client *client)
+bool buffers_trim(struct buffers *buffers)
 {
-	struct client_buffers *buffers = atomic_load_explicit(&client->buffers,
-							      memory_order_acquire);
 	struct slab *spare = NULL;
 	uint32_t id;
 
-	if (!buffers)
-		return false;
 	(void)pthread_rwlock_wrlock(&buffers->lock);
 	for (size_t i = 0; i < buffers->n && !spare; i++) {
 		if (buffers->slabs[i]->cut.used_bytes)
@@ -426,14 +314,14 @@ bool buffer_trim(struct dsaio_client *client)
 		return false;
 	id = spare->id;
 	slab_free(spare);
-	buffer_slab_give_back(client, id);
+	slab_give_back(buffers->link, id);
 	return true;
 }
 
 /* ---- imported memory ---- */
 
 /* Under the lock. */
-static bool buffers_touch(const struct client_buffers *buffers, const void *memory, size_t bytes)
+static bool buffers_touch(const struct buffers *buffers, const void *memory, size_t bytes)
 {
 	uintptr_t start = (uintptr_t)memory;
 
@@ -446,28 +334,23 @@ static bool buffers_touch(const struct client_buffers *buffers, const void *memo
 	return false;
 }
 
-bool buffer_is_known(struct dsaio_client *client, const void *memory, size_t bytes)
+bool buffers_overlap(struct buffers *buffers, const void *memory, size_t bytes)
 {
-	struct client_buffers *buffers = atomic_load_explicit(&client->buffers,
-							      memory_order_acquire);
 	bool is_known;
 
-	if (!buffers)
-		return false;
 	(void)pthread_rwlock_rdlock(&buffers->lock);
 	is_known = buffers_touch(buffers, memory, bytes);
 	(void)pthread_rwlock_unlock(&buffers->lock);
 	return is_known;
 }
 
-int buffer_import(struct dsaio_client *client, void *memory, size_t bytes, uint32_t id)
+int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t id)
 {
 	_cleanup_(slab_freep) struct slab *slab = calloc(1, sizeof(*slab));
-	struct client_buffers *buffers = buffers_get(client);
 	struct cut_piece *piece;
 	int r;
 
-	if (!slab || !buffers)
+	if (!slab)
 		return -ENOMEM;
 	slab->is_imported = true;
 	slab->id = id;
@@ -487,16 +370,12 @@ int buffer_import(struct dsaio_client *client, void *memory, size_t bytes, uint3
 	return r;
 }
 
-int buffer_unimport(struct dsaio_client *client, const void *memory, uint32_t *ret_slab)
+int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_slab)
 {
-	struct client_buffers *buffers = atomic_load_explicit(&client->buffers,
-							      memory_order_acquire);
 	_cleanup_(slab_freep) struct slab *slab = NULL;
 	int r = -EINVAL;
 	size_t i;
 
-	if (!buffers)
-		return r;
 	(void)pthread_rwlock_wrlock(&buffers->lock);
 	i = buffers_find(buffers, memory);
 	if (i < buffers->n && buffers->slabs[i]->is_imported &&
@@ -515,17 +394,11 @@ int buffer_unimport(struct dsaio_client *client, const void *memory, uint32_t *r
 	return r;
 }
 
-bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t bytes)
+bool buffers_have(struct buffers *buffers, const void *memory, size_t bytes)
 {
-	struct client_buffers *buffers;
 	size_t i, p, off;
-	bool is_pinned = false;
+	bool is_there = false;
 
-	if (client_check(client, "is_pinned") < 0 || !memory)
-		return false;
-	buffers = atomic_load_explicit(&client->buffers, memory_order_acquire);
-	if (!buffers)
-		return false;
 	(void)pthread_rwlock_rdlock(&buffers->lock);
 	i = buffers_find(buffers, memory);
 	if (i < buffers->n) {
@@ -537,23 +410,19 @@ bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t byt
 			while (p < slab->cut.n && !slab->cut.pieces[p]->is_free &&
 			       slab->cut.pieces[p]->off + slab->cut.pieces[p]->len < off + bytes)
 				p++;
-			is_pinned = p < slab->cut.n && !slab->cut.pieces[p]->is_free;
+			is_there = p < slab->cut.n && !slab->cut.pieces[p]->is_free;
 		}
 	}
 	(void)pthread_rwlock_unlock(&buffers->lock);
-	return is_pinned;
+	return is_there;
 }
 
-bool buffer_hold(struct dsaio_client *client, const void *memory, size_t len,
+bool buffers_ref(struct buffers *buffers, const void *memory, size_t len,
 		 struct buffer_place *ret_place)
 {
-	struct client_buffers *buffers = atomic_load_explicit(&client->buffers,
-							      memory_order_acquire);
 	bool is_held = false;
 	size_t i;
 
-	if (!buffers)
-		return false;
 	(void)pthread_rwlock_rdlock(&buffers->lock);
 	i = buffers_find(buffers, memory);
 	if (i < buffers->n) {

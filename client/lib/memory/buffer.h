@@ -2,67 +2,86 @@
  * Buffers: pieces of slabs, which are memfds from the daemon's pool, mapped here.
  *
  * A slab is at least twice as large as the one before, so that many small buffers cost few round
- * trips.  One that has no buffer left goes back to the pool, but for one small one, so that a
- * program that allocates and frees one buffer at a time does not ask the daemon each time.
+ * trips.  A slab without buffers goes back to the pool, except one small slab: so a program that
+ * allocates and frees one buffer at a time does not ask the daemon each time.
  *
- * Imported memory (import.c) is a slab, too, but its mapping is the caller's and it is one piece.
+ * Imported memory is a slab, too.  Its mapping is the program's, and it is one piece.
  *
- * An op holds the piece that its memory lies in from its start to its end: such a piece can not
- * be freed.  Any thread.
+ * An op has a reference on the piece that its memory lies in, from its start to its end.  Such a
+ * piece cannot be freed.
+ *
+ * Knows the connection, but neither client nor ops.  Any thread.
  */
 #ifndef DSAIO_CLIENT_LIB_MEMORY_BUFFER_H
 #define DSAIO_CLIENT_LIB_MEMORY_BUFFER_H
 
-#include "client/lib/api/client.h"
+#include "client/lib/link/conn.h"
 #include "client/lib/memory/cut.h"
 
 #define BUFFER_SLAB_FIRST (4u << 20)
-#define BUFFER_SLAB_MAX (256u << 20) /* beyond, only a request of its own is that large */
-#define BUFFER_SLAB_STEP (2u << 20)  /* of those: a huge page */
+#define BUFFER_SLAB_MAX (256u << 20) /* only a single larger request gets a larger slab */
+#define BUFFER_SLAB_STEP (2u << 20)  /* such slabs are whole huge pages */
 
-/* Where memory lies, as an entry tells it to the daemon. */
+struct slab;
+
+/* All buffers of a client. */
+struct buffers {
+	struct link *link;
+	/* The pool is empty: gives back other slabs of this client.  Returns whether it did.  Or NULL. */
+	bool (*trim)(struct buffers *buffers);
+	pthread_mutex_t grow_lock; /* one new slab at a time: a second thread uses the first's */
+	pthread_rwlock_t lock;	   /* of the rest; ops look up under a read lock */
+	struct slab **slabs;	   /* by address */
+	size_t n, n_allocated;
+};
+
+/* Where memory lies, as a submission entry names it. */
 struct buffer_place {
 	uint32_t slab;
 	uint64_t slab_off;
-	struct cut_piece *piece; /* held: buffer_drop() */
+	struct cut_piece *piece; /* referenced: buffer_unref() */
 	bool is_imported;
 };
+
+void buffers_init(struct buffers *buffers, struct link *link,
+		  bool (*trim)(struct buffers *buffers));
+/* Unmaps all.  The slabs stay the session's, whose end frees them. */
+void buffers_deinit(struct buffers *buffers);
 
 /* Bytes of a new slab for a buffer of `bytes`, the last slab having had `last` (0: none). */
 size_t buffer_slab_bytes(size_t bytes, size_t last);
 
-/*
- * Asks the daemon for a slab of that many bytes.  Returns 0, with its number and its memfd (the
- * caller's), or conn_call()'s errors with a sentence.
- */
-int buffer_slab_ask(struct dsaio_client *client, const char *what, uint64_t bytes,
-		    uint32_t *ret_slab, int *ret_fd);
+/* dsaio_alloc(): `bytes` of zeroes.  Returns 0 or a negative errno, with a sentence. */
+int buffers_alloc(struct buffers *buffers, size_t bytes, void **ret_memory);
 
-/* Gives a slab that nobody uses back to the pool. */
-void buffer_slab_give_back(struct dsaio_client *client, uint32_t slab);
+/* dsaio_free().  Returns 0, -EINVAL (no buffer starts there) or -EBUSY (an op uses it). */
+int buffers_free(struct buffers *buffers, void *memory);
 
-/* Gives slabs without a buffer back, the one that is kept, too.  Returns whether there was one. */
-bool buffer_trim(struct dsaio_client *client);
+/* Gives back slabs without buffers, also the one that is kept.  Returns whether there was one. */
+bool buffers_trim(struct buffers *buffers);
 
 /*
- * Memory of the caller's own, already a slab of the daemon's, is found by buffer_hold() from now
- * on.  Returns 0, -EEXIST if part of it is in another slab, or -ENOMEM.
+ * From now on buffers_ref() finds memory of the program's own, which is already the daemon's slab.
+ * Returns 0, -EEXIST if part of it is in another slab, or -ENOMEM.
  */
-int buffer_import(struct dsaio_client *client, void *memory, size_t bytes, uint32_t slab);
+int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t slab);
 
-/* Is part of it in a slab? */
-bool buffer_is_known(struct dsaio_client *client, const void *memory, size_t bytes);
+/* Forgets imported memory.  Returns 0 and the slab's number, -EINVAL or -EBUSY. */
+int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_slab);
 
-/* Forgets it.  Returns 0 and the slab's number, -EINVAL or -EBUSY. */
-int buffer_unimport(struct dsaio_client *client, const void *memory, uint32_t *ret_slab);
+/* Is part of the range in a slab? */
+bool buffers_overlap(struct buffers *buffers, const void *memory, size_t bytes);
 
-/* Finds and holds the one piece that the whole range lies in; false if there is none such. */
-bool buffer_hold(struct dsaio_client *client, const void *memory, size_t len,
+/* Is the whole range in buffers? */
+bool buffers_have(struct buffers *buffers, const void *memory, size_t bytes);
+
+/* References the piece that holds the whole range; false if there is none. */
+bool buffers_ref(struct buffers *buffers, const void *memory, size_t len,
 		 struct buffer_place *ret_place);
 
-static inline void buffer_drop(struct cut_piece *piece)
+static inline void buffer_unref(struct cut_piece *piece)
 {
-	/* release: pairs with dsaio_free()'s look, so that the op's end comes before the reuse */
+	/* release: pairs with buffers_free()'s look, so that the op's end comes before the reuse */
 	(void)atomic_fetch_sub_explicit(&piece->n_ops, 1, memory_order_release);
 }
 

@@ -25,4 +25,7 @@ struct import_range {
  */
 bool import_look(const struct import_range *range, const char *line, uint64_t *reached);
 
+/* Is the range that mapping?  Returns 0, -EINVAL (no), or the errno of reading the mappings. */
+int import_check(const struct import_range *range);
+
 #endif

@@ -1,6 +1,6 @@
 #include "client/lib/memory/slots.h"
 
-#include "client/lib/memory/buffer.h"
+#include "client/lib/memory/slab.h"
 #include "client/lib/base/debug.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/cpu.h"
@@ -26,9 +26,9 @@ struct slots_waiter {
 	struct slots_waiter *next, *prev;
 };
 
-void slots_init(struct slots *slots, struct dsaio_client *client)
+void slots_init(struct slots *slots, struct buffers *buffers, void (*on_room)(struct slots *slots))
 {
-	*slots = (struct slots){ .client = client };
+	*slots = (struct slots){ .buffers = buffers, .on_room = on_room };
 	(void)pthread_mutex_init(&slots->lock, NULL); /* default attributes: cannot fail */
 }
 
@@ -155,12 +155,12 @@ static int grow(struct slots *slots, bool may_be_small)
 	slots->is_growing = true;
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (;;) {
-		r = buffer_slab_ask(slots->client, "private memory", bytes, &id, &fd);
+		r = slab_ask(slots->buffers->link, "private memory", bytes, &id, &fd);
 		if (r != -ENOMEM || !may_be_small)
 			break;
 		if (bytes > SLAB_BYTES_MIN)
 			bytes /= 4; /* 4 MiB, 1 MiB, 256 KiB, 64 KiB */
-		else if (!buffer_trim(slots->client))
+		else if (!buffers_trim(slots->buffers))
 			break;
 	}
 	(void)pthread_mutex_lock(&slots->lock);
@@ -191,7 +191,7 @@ static void wake_next(struct slots *slots)
 			(void)pthread_cond_signal(&share->first->cond);
 	if (slots->is_thread_short) {
 		slots->is_thread_short = false;
-		client_poke(slots->client);
+		slots->on_room(slots);
 	}
 }
 
@@ -292,7 +292,7 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 			ts.tv_sec = (time_t)(until / NSEC_PER_SEC);
 			ts.tv_nsec = (long)(until % NSEC_PER_SEC);
 			(void)pthread_cond_timedwait(&waiter.cond, &slots->lock, &ts);
-			if (conn_is_gone(slots->client->conn))
+			if (conn_is_gone(slots->buffers->link->conn))
 				r = -ECONNRESET;
 			else if (share->first == &waiter)
 				r = take(share, bytes, false, ret_slot);
@@ -341,7 +341,7 @@ bool slots_trim(struct slots *slots)
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (unsigned i = 0; i < n; i++) {
 		(void)close(spare[i].fd); /* a memfd */
-		buffer_slab_give_back(slots->client, spare[i].id);
+		slab_give_back(slots->buffers->link, spare[i].id);
 	}
 	return n;
 }

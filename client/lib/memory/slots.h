@@ -25,7 +25,7 @@
 #ifndef DSAIO_CLIENT_LIB_MEMORY_SLOTS_H
 #define DSAIO_CLIENT_LIB_MEMORY_SLOTS_H
 
-#include "client/lib/api/client.h"
+#include "client/lib/memory/buffer.h"
 
 #define SLOT_UNIT (64u << 10)	    /* the smallest slot, and the largest alignment of a file */
 #define SLOT_BYTES_MAX (1u << 20)   /* a good iocb; the copy of one overlaps the I/O of others */
@@ -58,14 +58,15 @@ struct slots_share {
 };
 
 struct slots {
-	struct dsaio_client *client;
-	pthread_mutex_t lock; /* of all below */
+	struct buffers *buffers;	      /* of the client; and its link */
+	void (*on_room)(struct slots *slots); /* wakes the thread that takes and does not wait */
+	pthread_mutex_t lock;		      /* of all below */
 	struct slots_slab slabs[SLOTS_SLABS_MAX];
 	unsigned n_slabs, n_units, n_free; /* slabs may lie anywhere among the places */
 	bool is_growing;		   /* a thread asks for a slab, without the lock */
 	uint64_t full_nsec;		   /* when the pool last had none for us; 0: it had */
 	struct slots_share *shares;
-	bool is_thread_short; /* who does not wait wants to be woken: client_poke() */
+	bool is_thread_short; /* a thread that does not wait wants on_room() */
 };
 
 struct slot {
@@ -83,7 +84,7 @@ static inline uint64_t slot_off(const struct slot *slot) /* in its slab */
 	return (uint64_t)slot->unit * SLOT_UNIT;
 }
 
-void slots_init(struct slots *slots, struct dsaio_client *client);
+void slots_init(struct slots *slots, struct buffers *buffers, void (*on_room)(struct slots *slots));
 /* No slot is taken.  The slabs stay the session's. */
 void slots_deinit(struct slots *slots);
 
@@ -94,7 +95,7 @@ void slots_share_drop(struct slots_share *share);
 
 /*
  * Takes a slot of `bytes`, or of less where memory is short.  is_further: the caller holds one.
- * Returns 0, -EAGAIN (all is in use; not is_further: client_poke() comes when it may have
+ * Returns 0, -EAGAIN (all is in use; not is_further: on_room() comes when it may have
  * changed), or -ENOMEM or conn_call()'s errors with a sentence: there is no slab to be had.
  */
 int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struct slot *ret_slot);

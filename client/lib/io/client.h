@@ -1,0 +1,124 @@
+/*
+ * A client: its connection, and the list of all objects that the program opened through it.
+ *
+ * The guard is a word in a page of its own with MADV_WIPEONFORK.  It tells a forked child from the
+ * process that connected.  Each public call checks it before any lock or ring (client_check()).
+ *
+ * Handles and files are in the client's lists.  An op may be the last user of a file and end while
+ * locks are held.  Its file then goes on the garbage list.  Public calls empty that list when they
+ * hold no lock (client_collect()), and never sleep there, since the file is not their business.
+ *
+ * Lock order: a thread takes a lock only while it holds none but those above it in this list.
+ *   handle.open_lock    a channel is being made
+ *   the consumer role   of a handle (wait.h): not a mutex, but waited for like one
+ *   inode.lock          the open ops of an inode, its known size
+ *   channel.submit_lock the submitter's side of a ring
+ *   buffers.grow_lock   a slab is being made
+ *   bounce.lock         jobs for the library's thread
+ *   slots.lock          bounce memory
+ *   copiers.lock        queued copies
+ *   handle.lock         op objects, ended ops, counters, waiters
+ *   buffers.lock        slabs and pieces
+ *   conn.lock           calls in progress; not held while a thread waits for its reply
+ *   files.lock          the file cache, descriptors of files
+ *   client.lock         the lists here
+ * No thread waits for an op while it holds any of them.
+ */
+#ifndef DSAIO_CLIENT_LIB_IO_CLIENT_H
+#define DSAIO_CLIENT_LIB_IO_CLIENT_H
+
+#include "client/lib/io/cache.h"
+#include "client/lib/memory/buffer.h"
+#include "client/lib/link/conn.h"
+#include "client/lib/dsaio.h"
+#include "client/lib/base/error.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/eventfd.h>
+
+/* In the order in which dsaio_disconnect() closes them. */
+enum client_object_kind {
+	CLIENT_HANDLE,
+	CLIENT_BOUNCE, /* before files and buffers: its thread uses them */
+	CLIENT_FILE,
+	N_CLIENT_OBJECT_KINDS
+};
+
+/* The part of a handle, a file or the bounce thread that its client knows. */
+struct client_object {
+	enum client_object_kind kind;
+	/* The client is closed: frees the object.  Sends no message that the session's end implies. */
+	void (*on_disconnect)(struct client_object *object);
+	/* The object was on the garbage list: closes it, without sleeping. */
+	void (*on_collect)(struct client_object *object);
+	struct client_object *next, *prev;  /* client.lock */
+	struct client_object *next_garbage; /* client.lock */
+};
+
+/* What all files of a client share: file.c. */
+struct client_files {
+	pthread_mutex_t lock; /* protects this struct and the fields of files marked so */
+	struct cache cache;
+	uint32_t n;	       /* descriptions that the daemon has: one or two per file */
+	uint32_t n_fds;	       /* descriptors of files kept open here */
+	uint32_t n_fds_wanted; /* limit on n_fds */
+};
+
+struct dsaio_client {
+	const _Atomic uint32_t *guard; /* CLIENT_GUARD; 0 in a forked child */
+	struct link link;	       /* the only pointer to the connection */
+	uint32_t spin_usec;	       /* default limit of a wait's spinning */
+	unsigned n_cpus;	       /* in the process's affinity mask when it connected */
+	pthread_mutex_t lock;
+	struct client_object *objects[N_CLIENT_OBJECT_KINDS];
+	struct client_object *_Atomic garbage; /* written under the lock; read without as a hint */
+	struct buffers buffers;
+	struct client_bounce *_Atomic bounce; /* bounce.c; NULL before the first use */
+	_Atomic int poke_fd; /* an eventfd that wakes bounce.c's thread; 0: no thread */
+	struct client_files files;
+	void *inodes; /* inode.c: tsearch(3) tree; client.lock */
+};
+
+#define CLIENT_GUARD 0x64736169u
+
+static inline bool client_is_forked(const struct dsaio_client *client)
+{
+	/* relaxed: written before the client was handed out, wiped only by fork */
+	return atomic_load_explicit(client->guard, memory_order_relaxed) != CLIENT_GUARD;
+}
+
+/* Returns 0, -EINVAL for NULL, or -EPERM in a forked child, with a sentence. */
+int client_check(const struct dsaio_client *client, const char *function);
+
+/* Returns 0, or -ENOTCONN with a sentence if the daemon's end was seen. */
+int client_check_alive(const struct dsaio_client *client, const char *function);
+
+/* An argument is NULL: sets the sentence and returns -EINVAL. */
+int client_null(const char *function, const char *object);
+
+/* Wakes the library's thread, if there is one.  The caller may hold any lock. */
+static inline void client_poke(const struct dsaio_client *client)
+{
+	/* relaxed: whoever waits for this thread has started it */
+	int fd = atomic_load_explicit(&client->poke_fd, memory_order_relaxed);
+
+	if (fd)
+		(void)eventfd_write(fd, 1); /* full: it is awake */
+}
+
+void client_add(struct dsaio_client *client, struct client_object *object);
+void client_remove(struct dsaio_client *client, struct client_object *object);
+void client_leave_garbage(struct dsaio_client *client, struct client_object *object);
+
+void client_collect_slow(struct dsaio_client *client);
+/* The caller holds no lock. */
+static inline void client_collect(struct dsaio_client *client)
+{
+	if (atomic_load_explicit(&client->garbage, memory_order_relaxed)) /* a hint */
+		client_collect_slow(client);
+}
+
+#endif

@@ -1,0 +1,63 @@
+#include "client/lib/memory/slab.h"
+
+#include "client/lib/base/error.h"
+#include "proto/util/cleanup.h"
+
+#include <unistd.h>
+
+int slab_ask(struct link *link, const char *what, uint64_t bytes, uint32_t *ret_id, int *ret_fd)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__SlabNew body = WIRE__SLAB_NEW__INIT;
+	int fds[FRAME_FDS_MAX];
+	unsigned n_fds = 0;
+	int r;
+
+	body.size_bytes = bytes;
+	request.body_case = WIRE__REQUEST__BODY_SLAB_NEW;
+	request.slab_new = &body;
+	r = conn_call(link->conn, what, &request, NULL, 0, &reply, fds, &n_fds);
+	if (r < 0)
+		return r;
+	if (n_fds != 1) {
+		for (unsigned i = 0; i < n_fds; i++)
+			(void)close(fds[i]); /* not ours to use */
+		conn_break(link->conn);
+		return error_fail(-ENOTCONN,
+				  "%s: the daemon sent %u descriptors, not a slab's: it is broken",
+				  what, n_fds);
+	}
+	*ret_id = reply->slab_new->slab;
+	*ret_fd = fds[0];
+	return 0;
+}
+
+int slab_import(struct link *link, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__SlabImport body = WIRE__SLAB_IMPORT__INIT;
+	int r;
+
+	body.off = off;
+	body.size_bytes = bytes;
+	request.body_case = WIRE__REQUEST__BODY_SLAB_IMPORT;
+	request.slab_import = &body;
+	r = conn_call(link->conn, "import", &request, &fd, 1, &reply, NULL, NULL);
+	if (r == 0)
+		*ret_id = reply->slab_import->slab;
+	return r;
+}
+
+void slab_give_back(struct link *link, uint32_t id)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__SlabFree body = WIRE__SLAB_FREE__INIT;
+
+	body.slab = id;
+	request.body_case = WIRE__REQUEST__BODY_SLAB_FREE;
+	request.slab_free = &body;
+	/* fails only if the daemon is gone, and its pool with it */
+	(void)conn_call(link->conn, "free", &request, NULL, 0, NULL, NULL, NULL);
+}

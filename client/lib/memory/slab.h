@@ -1,0 +1,29 @@
+/*
+ * Slabs: memfds that the daemon makes from its pool for this client.
+ *
+ * A slab is asked for and given back by a call on the control socket.  Buffers (buffer.h) map theirs;
+ * slots (slots.h) use the descriptor.  Any thread.
+ */
+#ifndef DSAIO_CLIENT_LIB_MEMORY_SLAB_H
+#define DSAIO_CLIENT_LIB_MEMORY_SLAB_H
+
+#include "client/lib/link/conn.h"
+
+#include <stdint.h>
+
+/*
+ * Asks the daemon for a slab of that many bytes.  what: for the sentence.  Returns 0, with its number
+ * and its memfd (the caller's), or conn_call()'s errors with a sentence.
+ */
+int slab_ask(struct link *link, const char *what, uint64_t bytes, uint32_t *ret_id, int *ret_fd);
+
+/*
+ * Asks the daemon to map part of a file of the program's own as a slab.  Takes fd, also on error.
+ * Returns 0 or conn_call()'s errors with a sentence.
+ */
+int slab_import(struct link *link, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id);
+
+/* Gives back a slab that no op uses. */
+void slab_give_back(struct link *link, uint32_t id);
+
+#endif

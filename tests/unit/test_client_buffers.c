@@ -1,0 +1,83 @@
+#include "client/lib/memory/buffer.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+
+#define BYTES (8u * CUT_PAGE)
+
+/* Imported memory needs no daemon. */
+static struct dsaio_conn conn;
+static struct link to_daemon = { &conn };
+static struct buffers buffers;
+static _Alignas(4096) char low[BYTES], high[BYTES];
+
+static void buffers_setup(void)
+{
+	buffers_init(&buffers, &to_daemon, NULL);
+	ck_assert_int_eq(buffers_import(&buffers, high, BYTES, 7), 0);
+	ck_assert_int_eq(buffers_import(&buffers, low, BYTES, 8), 0);
+}
+
+static void buffers_teardown(void)
+{
+	buffers_deinit(&buffers);
+}
+
+START_TEST(a_reference_names_slab_and_offset)
+{
+	struct buffer_place place;
+
+	ck_assert(buffers_ref(&buffers, low + 100, 50, &place));
+	ck_assert_uint_eq(place.slab, 8);
+	ck_assert_uint_eq(place.slab_off, 100);
+	ck_assert(place.is_imported);
+	buffer_unref(place.piece);
+	ck_assert(buffers_ref(&buffers, high, BYTES, &place));
+	ck_assert_uint_eq(place.slab, 7);
+	buffer_unref(place.piece);
+}
+END_TEST
+
+START_TEST(a_range_that_leaves_its_piece_is_not_referenced)
+{
+	struct buffer_place place;
+
+	ck_assert(!buffers_ref(&buffers, low + 1, BYTES, &place));
+	ck_assert(buffers_have(&buffers, low, BYTES));
+	ck_assert(!buffers_have(&buffers, low + 1, BYTES));
+}
+END_TEST
+
+START_TEST(memory_that_an_op_uses_is_not_forgotten)
+{
+	struct buffer_place place;
+	uint32_t slab = 0;
+
+	ck_assert(buffers_ref(&buffers, low, 1, &place));
+	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab), -EBUSY);
+	buffer_unref(place.piece);
+	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab), 0);
+	ck_assert_uint_eq(slab, 8);
+	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab), -EINVAL);
+	ck_assert(!buffers_overlap(&buffers, low, BYTES));
+}
+END_TEST
+
+START_TEST(memory_is_imported_once)
+{
+	ck_assert_int_eq(buffers_import(&buffers, low + CUT_PAGE, CUT_PAGE, 9), -EEXIST);
+	ck_assert(buffers_overlap(&buffers, low + BYTES - 1, 1));
+	ck_assert_int_eq(buffers_free(&buffers, low), -EINVAL); /* not from dsaio_alloc() */
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, buffers_setup, buffers_teardown);
+	tcase_add_test(tcase, a_reference_names_slab_and_offset);
+	tcase_add_test(tcase, a_range_that_leaves_its_piece_is_not_referenced);
+	tcase_add_test(tcase, memory_that_an_op_uses_is_not_forgotten);
+	tcase_add_test(tcase, memory_is_imported_once);
+}
+SUITE("client_buffers", add_tests)

@@ -1,0 +1,73 @@
+#include "client/lib/io/client.h"
+
+#include "tests/unit/suite.h"
+
+static struct dsaio_client client;
+static struct client_object files[3];
+static unsigned n_collected;
+
+static void objects_setup(void)
+{
+	client = (struct dsaio_client){ .n_cpus = 1 };
+	(void)pthread_mutex_init(&client.lock, NULL);
+	n_collected = 0;
+	for (int i = 0; i < 3; i++) {
+		files[i] = (struct client_object){ .kind = CLIENT_FILE };
+		client_add(&client, &files[i]);
+	}
+}
+
+static void count_and_leave_another(struct client_object *object)
+{
+	if (++n_collected == 1) /* collecting one may leave another */
+		client_leave_garbage(&client, &files[2]);
+	client_remove(&client, object);
+}
+
+START_TEST(an_object_leaves_its_list_wherever_it_stands)
+{
+	client_remove(&client, &files[1]);
+	ck_assert_ptr_eq(client.objects[CLIENT_FILE], &files[2]);
+	ck_assert_ptr_eq(files[2].next, &files[0]);
+	client_remove(&client, &files[2]);
+	ck_assert_ptr_eq(client.objects[CLIENT_FILE], &files[0]);
+	client_remove(&client, &files[0]);
+	ck_assert_ptr_null(client.objects[CLIENT_FILE]);
+}
+END_TEST
+
+START_TEST(garbage_is_collected_once)
+{
+	for (int i = 0; i < 3; i++)
+		files[i].on_collect = count_and_leave_another;
+	client_leave_garbage(&client, &files[0]);
+	client_collect(&client);
+	ck_assert_uint_eq(n_collected, 1);
+	client_collect(&client);
+	ck_assert_uint_eq(n_collected, 2);
+	client_collect(&client);
+	ck_assert_uint_eq(n_collected, 2);
+	ck_assert_ptr_eq(client.objects[CLIENT_FILE], &files[1]);
+}
+END_TEST
+
+START_TEST(a_forked_child_is_refused)
+{
+	_Atomic uint32_t guard = CLIENT_GUARD;
+
+	client.guard = &guard;
+	ck_assert_int_eq(client_check(&client, "f"), 0);
+	atomic_store(&guard, 0); /* as MADV_WIPEONFORK does */
+	ck_assert_int_eq(client_check(&client, "f"), -EPERM);
+	ck_assert_int_eq(client_check(NULL, "f"), -EINVAL);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, objects_setup, NULL);
+	tcase_add_test(tcase, an_object_leaves_its_list_wherever_it_stands);
+	tcase_add_test(tcase, garbage_is_collected_once);
+	tcase_add_test(tcase, a_forked_child_is_refused);
+}
+SUITE("client_objects", add_tests)
