@@ -3,14 +3,8 @@
 #include "client/ctl/bench/student.h"
 
 #include <math.h>
-#include <string.h>
 
 #define STEPS (UINT64_C(1) << BENCH_HISTOGRAM_LOG2)
-
-void bench_histogram_init(struct bench_histogram *histogram)
-{
-	memset(histogram, 0, sizeof(*histogram));
-}
 
 /* Below 2 * STEPS each value has its own; above, the eleven highest bits count. */
 static size_t bucket_of(uint64_t nsec)

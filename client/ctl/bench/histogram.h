@@ -22,8 +22,7 @@ struct bench_histogram {
 	uint32_t counts[BENCH_HISTOGRAM_BUCKETS];
 };
 
-/* All zeroes is an empty one, too. */
-void bench_histogram_init(struct bench_histogram *histogram);
+/* Memory of zeros is an empty histogram. */
 void bench_histogram_record(struct bench_histogram *histogram, uint64_t nsec);
 
 /* The standard deviation, and half of the 95% interval of the mean; 0 of less than two values. */

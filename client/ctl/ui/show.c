@@ -22,11 +22,6 @@ const char *show_class(Wire__Class io_class)
 	}
 }
 
-uint32_t show_id(uint32_t id)
-{
-	return id & 0xffff;
-}
-
 const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id)
 {
 	for (size_t i = 0; i < status->n_stores; i++)
@@ -174,9 +169,15 @@ void show_profile(struct table *table, const Wire__Profile *profile)
 		  profile->overlap_events ? "" : " sequential");
 }
 
+/* An id's index.  The upper half tells handles apart that had the same index one after the other. */
+static uint32_t index_of(uint32_t id)
+{
+	return id & 0xffff;
+}
+
 void show_handle(struct table *table, const Wire__Client *client, const Wire__Handle *handle)
 {
-	table_add(table, "%" PRIu32 "/%" PRIu32, client->client, show_id(handle->handle));
+	table_add(table, "%" PRIu32 "/%" PRIu32, client->client, index_of(handle->handle));
 }
 
 /* ---- JSON ---- */
@@ -246,7 +247,7 @@ struct json_object *show_pool_json(const Wire__Pool *pool)
 	return object;
 }
 
-struct json_object *show_store_json(const Wire__Store *store)
+static struct json_object *store_json(const Wire__Store *store)
 {
 	struct json_object *object = json_object_new_object();
 
@@ -321,7 +322,7 @@ struct json_object *show_stores_json(Wire__Store *const *stores, size_t n)
 	struct json_object *array = json_object_new_array();
 
 	for (size_t i = 0; i < n; i++)
-		(void)json_object_array_add(array, show_store_json(stores[i]));
+		(void)json_object_array_add(array, store_json(stores[i]));
 	return array;
 }
 

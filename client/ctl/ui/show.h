@@ -17,9 +17,6 @@ struct json_object;
 
 const char *show_class(Wire__Class io_class);
 
-/* An id's index, which is small; the rest tells it from those that had the index before. */
-uint32_t show_id(uint32_t id);
-
 /* The store of that id, or NULL. */
 const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id);
 
@@ -70,7 +67,6 @@ void show_handle(struct table *table, const Wire__Client *client, const Wire__Ha
 /* ---- JSON; NULL is null ---- */
 
 struct json_object *show_pool_json(const Wire__Pool *pool);
-struct json_object *show_store_json(const Wire__Store *store);
 struct json_object *show_stores_json(Wire__Store *const *stores, size_t n);
 struct json_object *show_clients_json(const Wire__StatusReply *status);
 /* Adds clients_shown, clients_total and others. */
