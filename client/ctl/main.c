@@ -1,12 +1,11 @@
 /*
- * dsaioctl: looks at a dsaiod, tunes it, and does with it what needs no program: moves files,
- * measures.
+ * dsaioctl: shows the state of a dsaiod, sets profiles, moves files through it and measures it.
  *
- * A table of commands, of which some have parts ("bench io").  The options of all commands are here
- * and may stand before or after the command's name.  Those of one command are in its cmd_NAME.c and
+ * This file has the table of commands and the options that all commands share.  These may stand
+ * before or after the command's name.  A command's own options are in its file, cmd/NAME.c, and
  * stand after its name.
  */
-#include "client/ctl/ui/ctl.h"
+#include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/stop.h"
 
 #include <errno.h>

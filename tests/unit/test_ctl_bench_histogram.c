@@ -4,10 +4,9 @@
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/unit/suite.h"
-
-#include <string.h>
 
 static struct bench_histogram histogram;
 

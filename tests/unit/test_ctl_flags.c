@@ -1,5 +1,5 @@
 /* flags: command lines as tables; and each command's help names its options. */
-#include "client/ctl/ui/ctl.h"
+#include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/flags.h"
 
 #include <check.h>

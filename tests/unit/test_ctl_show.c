@@ -1,5 +1,5 @@
 /* What the daemon says, as cells and as JSON. */
-#include "client/ctl/ui/show.h"
+#include "client/ctl/cmd/show.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 

@@ -1,7 +1,7 @@
 #include "client/ctl/bench/bench.h"
 
-#include "client/ctl/bench/logs.h"
 #include "client/ctl/bench/huge_pages.h"
+#include "client/ctl/bench/logs.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/cpu.h"

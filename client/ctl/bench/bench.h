@@ -28,8 +28,8 @@
 #include "client/ctl/bench/point.h"
 #include "client/ctl/bench/results.h"
 #include "client/ctl/bench/space.h"
-#include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/progress.h"
+#include "client/ctl/ui/stop.h"
 
 struct bench_needs {
 	const char *kind;		     /* "sweep" */

@@ -1,7 +1,7 @@
 #include "client/ctl/bench/logs.h"
 
-#include "client/ctl/bench/space.h"
 #include "client/ctl/bench/measure.h"
+#include "client/ctl/bench/space.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/cpu.h"
 

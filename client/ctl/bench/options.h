@@ -9,6 +9,7 @@
 #define DSAIO_CLIENT_CTL_BENCH_OPTIONS_H
 
 #include "client/ctl/ui/ctl.h"
+#include "client/ctl/ui/flags.h"
 
 #define BENCH_IO_SIZE_MAX ((uint64_t)1 << 46)
 #define BENCH_LOOPS_MAX 1000u	/* a guess: more is a mistake */

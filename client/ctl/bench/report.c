@@ -1,9 +1,9 @@
 #include "client/ctl/bench/report.h"
 
 #include "client/ctl/bench/space.h"
+#include "client/ctl/bench/student.h"
 #include "client/ctl/bench/svg.h"
 #include "client/ctl/ui/json.h"
-#include "client/ctl/bench/student.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 

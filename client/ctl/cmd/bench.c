@@ -4,7 +4,8 @@
  * Each has its own file, flags and help.  What they share stands in bench*.[ch]; bench.h is the
  * way through it.
  */
-#include "client/ctl/ui/ctl.h"
+
+#include "client/ctl/cmd/command.h"
 
 #include <stddef.h>
 

@@ -7,17 +7,17 @@
  */
 #include "client/ctl/bench/crew.h"
 #include "client/ctl/bench/guest.h"
+#include "client/ctl/bench/measure.h"
 #include "client/ctl/bench/options.h"
 #include "client/ctl/bench/place.h"
 #include "client/ctl/bench/point.h"
 #include "client/ctl/bench/results.h"
-#include "client/ctl/ui/ctl.h"
-#include "client/ctl/bench/measure.h"
+#include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/newfile.h"
 #include "client/ctl/ui/units.h"
+#include "proto/profile.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/cpu.h"
-#include "proto/profile.h"
 
 #include <errno.h>
 #include <fcntl.h>

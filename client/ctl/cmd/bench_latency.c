@@ -13,6 +13,7 @@
  */
 #include "client/ctl/bench/bench.h"
 #include "client/ctl/bench/histogram.h"
+#include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/cpu.h"

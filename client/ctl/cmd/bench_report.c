@@ -6,7 +6,7 @@
  */
 #include "client/ctl/bench/logs.h"
 #include "client/ctl/bench/report.h"
-#include "client/ctl/ui/ctl.h"
+#include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/newfile.h"
 #include "proto/util/cleanup.h"
 

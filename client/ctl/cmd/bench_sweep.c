@@ -7,7 +7,8 @@
  * be told.  A point that fails is a row with its error.
  */
 #include "client/ctl/bench/bench.h"
-#include "client/ctl/ui/show.h"
+#include "client/ctl/cmd/command.h"
+#include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 

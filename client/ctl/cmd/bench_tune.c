@@ -13,9 +13,10 @@
  *         "recommended": index in ranks, "n_slower", "n_not_followed", "n_not_reached",
  *         "n_rounds" }
  */
-#include "client/ctl/ui/ask.h"
 #include "client/ctl/bench/bench.h"
 #include "client/ctl/bench/tuner.h"
+#include "client/ctl/cmd/command.h"
+#include "client/ctl/ui/ask.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/table.h"
 #include "client/ctl/ui/units.h"

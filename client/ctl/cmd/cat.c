@@ -8,6 +8,7 @@
  * A reader that goes away ends the command as it ends cat(1): by SIGPIPE, which is left alone;
  * with status 1 where that is ignored.
  */
+#include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/copy.h"
 #include "proto/util/cleanup.h"
 

@@ -1,8 +1,9 @@
 /*
  * dsaioctl clients: who uses the daemon, and for what.
  */
+#include "client/ctl/cmd/command.h"
+#include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
-#include "client/ctl/ui/show.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 

@@ -5,6 +5,7 @@
  * the command says so; one of the two must be on a store.  What is copied by copy.c is synced
  * and, if that is asked for, compared; then it takes the destination's place.
  */
+#include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/copy.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"

@@ -3,9 +3,10 @@
  *
  * What is set goes as a whole profile, so the values that are not named are asked for before.
  */
-#include "client/ctl/ui/ask.h"
+#include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/setting.h"
-#include "client/ctl/ui/show.h"
+#include "client/ctl/cmd/show.h"
+#include "client/ctl/ui/ask.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 #include "proto/wire.h"

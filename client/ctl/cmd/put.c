@@ -4,6 +4,7 @@
  * While a piece is read those before it are written.  A file that is there is replaced as a whole in
  * the end, as cp does it.
  */
+#include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/copy.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"

@@ -4,8 +4,9 @@
  * One Status request; its reply is printed as tables, or whole as JSON.  The commands stores,
  * clients and pool tell more of each.
  */
+#include "client/ctl/cmd/command.h"
+#include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
-#include "client/ctl/ui/show.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 

@@ -1,8 +1,9 @@
 /*
  * dsaioctl stores: what is served, and how: all of them, or those that paths belong to.
  */
+#include "client/ctl/cmd/command.h"
+#include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
-#include "client/ctl/ui/show.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 

@@ -10,7 +10,6 @@
 #ifndef DSAIO_CLIENT_CTL_UI_CTL_H
 #define DSAIO_CLIENT_CTL_UI_CTL_H
 
-#include "client/ctl/ui/flags.h"
 #include "client/ctl/ui/private.h"
 #include "client/lib/dsaio.h"
 
@@ -30,20 +29,6 @@ struct ctl {
 	int n_args;
 	struct private_daemon private_daemon;
 };
-
-/* A row of the table of commands. */
-struct command {
-	const char *name;
-	int (*run)(struct ctl *ctl);
-	const char *line; /* of dsaioctl --help */
-	const char *help; /* of dsaioctl NAME --help */
-	struct flag_table flags;
-	/* NULL, or of a command of two words: what they may be, up to NULL.  run is theirs. */
-	const struct command *const *parts;
-};
-extern const struct command command_status, command_stores, command_clients, command_pool,
-	command_profile, command_cp, command_cat, command_put, command_bench, command_bench_io,
-	command_bench_sweep, command_bench_tune, command_bench_latency, command_bench_report;
 
 /* Each prints the sentence and returns CTL_FAILED, CTL_USAGE. */
 int ctl_fail(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -3,8 +3,8 @@
  *
  * JSON has all numbers as they came: bytes, nanoseconds, whole ids.
  */
-#ifndef DSAIO_CLIENT_CTL_UI_SHOW_H
-#define DSAIO_CLIENT_CTL_UI_SHOW_H
+#ifndef DSAIO_CLIENT_CTL_CMD_SHOW_H
+#define DSAIO_CLIENT_CTL_CMD_SHOW_H
 
 #include "client/ctl/ui/table.h"
 #include "proto/dsaio.pb-c.h"

@@ -1,4 +1,4 @@
-#include "client/ctl/ui/show.h"
+#include "client/ctl/cmd/show.h"
 
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
