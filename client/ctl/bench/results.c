@@ -248,7 +248,7 @@ int bench_results_save(struct bench_results *results, int dir_fd, bool has_rows_
 						      JSON_C_TO_STRING_NOSLASHESCAPE);
 	if (!json)
 		return refuse(text, size, name, -ENOMEM);
-	r = newfile_open(dir_fd, name, &file);
+	r = newfile_open(dir_fd, name, 0666, &file);
 	if (r == 0) {
 		r = write_all(file.fd, json, strlen(json));
 		if (r == 0)

@@ -176,7 +176,7 @@ static int write_file(int dir_fd, const char *name, const struct bench_report_ru
 		      size_t n_runs)
 {
 	struct newfile file;
-	int r = newfile_open(dir_fd, name, &file), copy;
+	int r = newfile_open(dir_fd, name, 0666, &file), copy;
 	FILE *out;
 
 	if (r < 0)

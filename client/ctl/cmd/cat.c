@@ -141,7 +141,7 @@ static int connect_for(struct copy *copy)
 
 static int cat_run(struct ctl *ctl)
 {
-	_cleanup_(copy_deinit) struct copy copy = { .ctl = ctl, .from.fd = -1 };
+	_cleanup_(copy_deinit) struct copy copy = COPY_INIT(ctl);
 	int r;
 
 	copy.to = (struct side){ .path = "standard output",

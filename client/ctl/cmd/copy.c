@@ -6,7 +6,6 @@
  */
 #include "client/ctl/cmd/copy.h"
 
-#include "client/ctl/ui/newfile.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
@@ -20,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define PIECE_BYTES (8u << 20)	     /* large enough that the next piece's start costs nothing */
@@ -65,15 +63,15 @@ int copy_fail(struct copy *copy, const char *format, ...)
 				copy->to.path);
 	if (copy->to.is_stream)
 		return ctl_fail(copy->ctl, copy->done_bytes ? "%s: after %s" : "%s", why, done);
-	if (copy->done_bytes == 0 && (copy->is_made || copy->temp_path || !copy->is_changed))
+	if (copy->done_bytes == 0 && (copy->is_made || copy_has_temp(copy) || !copy->is_changed))
 		return ctl_fail(copy->ctl, "%s: nothing was copied", why);
 	if (copy->end != UINT64_MAX)
 		(void)units_format_size(size, copy->end - copy->start);
 	return ctl_fail(copy->ctl, "%s: %s%s%s were copied; %s %s", why, done,
 			size[0] ? " of " : "", size, copy->to.path,
-			!copy->temp_path  ? "is not complete"
-			: copy->was_there ? "is as it was"
-					  : "was not made");
+			!copy_has_temp(copy) ? "is not complete"
+			: copy->was_there    ? "is as it was"
+					     : "was not made");
 }
 
 /* ---- pieces ---- */
@@ -400,27 +398,12 @@ static bool is_sticky_against_us(const char *dir, const struct stat *old)
 	       old->st_uid != uid;
 }
 
-/* Makes a file of a name of its own in that directory; returns 0 or a negative errno. */
-static int make_temporary(struct copy *copy, const char *dir, mode_t mode)
+/* The part of a path after its last slash. */
+static const char *last_name(const char *path)
 {
-	for (unsigned tries = 0; tries < 100; tries++) {
-		char *path = NULL;
-		uint64_t name;
+	const char *slash = strrchr(path, '/');
 
-		if (getrandom(&name, sizeof(name), 0) != sizeof(name))
-			return -errno;
-		if (asprintf(&path, "%s/.dsaio-%016" PRIx64 ".tmp", dir, name) < 0)
-			return -ENOMEM;
-		copy->to.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-		if (copy->to.fd >= 0) {
-			copy->temp_path = path;
-			return 0;
-		}
-		free(path);
-		if (errno != EEXIST)
-			return -errno;
-	}
-	return -EEXIST;
+	return slash ? slash + 1 : path;
 }
 
 /* A link stays a link: the file that it leads to is replaced. */
@@ -428,7 +411,7 @@ static int open_temporary(struct copy *copy, mode_t mode)
 {
 	const char *path = copy->to.path, *dir;
 	_cleanup_(freep) char *dir_path = NULL;
-	int r;
+	int r = 0;
 
 	if (copy->was_there && faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0)
 		return ctl_fail(copy->ctl, "%s: %s", path, strerror(errno));
@@ -442,9 +425,15 @@ static int open_temporary(struct copy *copy, mode_t mode)
 	if (!dir_path)
 		return ctl_fail(copy->ctl, "%s: %s", path, strerror(errno));
 	dir = dirname(dir_path);
-	r = copy->was_there && is_sticky_against_us(dir, &copy->old) ? -EPERM : 0;
+	copy->dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (copy->dir_fd < 0)
+		r = -errno;
+	else if (copy->was_there && is_sticky_against_us(dir, &copy->old))
+		r = -EPERM;
 	if (r == 0)
-		r = make_temporary(copy, dir, copy->was_there ? 0600 : mode);
+		r = newfile_open(copy->dir_fd, last_name(copy->place),
+				 copy->was_there ? 0600 : mode, &copy->temp);
+	copy->to.fd = TAKE_FD(copy->temp.fd);
 	if (r == 0)
 		return CTL_OK;
 	if (!copy->was_there)
@@ -501,14 +490,14 @@ int copy_reserve(struct copy *copy, uint64_t bytes)
 	if (bytes == 0)
 		return CTL_OK;
 	do
-		r = copy->temp_path ? newfile_reserve(copy->to.fd, bytes)
-				    : newfile_check_room(copy->to.fd, bytes);
+		r = copy_has_temp(copy) ? newfile_reserve(copy->to.fd, bytes)
+					: newfile_check_room(copy->to.fd, bytes);
 	while (r == -EINTR && !stop_signal());
 	if (r == 0)
 		return CTL_OK;
 	return copy_fail(copy, "%s: cannot reserve %s%s: %s", copy->to.path,
 			 units_format_size(text, bytes),
-			 copy->temp_path && copy->was_there
+			 copy_has_temp(copy) && copy->was_there
 				 ? " beside what is there (--in-place needs no such room)"
 				 : "",
 			 r == -EINTR ? "interrupted" : strerror(-r));
@@ -541,7 +530,7 @@ int copy_keep_owner(struct copy *copy)
 	mode_t mode = old->st_mode & 0777;
 	struct stat st;
 
-	if (!copy->temp_path || !copy->was_there)
+	if (!copy_has_temp(copy) || !copy->was_there)
 		return CTL_OK;
 	if (fstat(copy->to.fd, &st) < 0)
 		return copy_fail(copy, "%s: %s", copy->to.path, strerror(errno));
@@ -573,65 +562,56 @@ int copy_sync(struct copy *copy)
 	return CTL_OK;
 }
 
-/* What was made must also be found after a crash: the name lies in the directory. */
-static int sync_directory(struct copy *copy, const char *of)
+/* After a crash a new file can only be found if its name is on the device. */
+static int sync_directory(struct copy *copy, int dir_fd, const char *path)
 {
-	_cleanup_(freep) char *path = strdup(of);
-	_cleanup_(closep) int fd = -1;
+	_cleanup_(closep) int fd = openat(dir_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	if (!path)
-		return ctl_fail(copy->ctl, "out of memory");
-	fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* A directory that may be searched but not read cannot be synced; cp(1) does not do so either. */
+	/* A directory that may be searched but not read cannot be synced.  cp(1) syncs none. */
 	if (fd >= 0 && fsync(fd) < 0 && errno != EINVAL)
 		return ctl_fail(copy->ctl, "%s: is complete, but fsync of its directory: %s",
 				copy->to.path, strerror(errno));
 	return CTL_OK;
 }
 
-/* A file that appeared where none was is another's, and stays. */
-static int rename_temporary(const struct copy *copy)
+/* A file that is written in place has no descriptor of its directory. */
+static int sync_directory_of(struct copy *copy, const char *path)
 {
-	if (!copy->was_there) {
-		if (renameat2(AT_FDCWD, copy->temp_path, AT_FDCWD, copy->place, RENAME_NOREPLACE) ==
-		    0)
-			return 0;
-		if (errno != EINVAL) /* EINVAL: this file system does not know the flag */
-			return -errno;
-	}
-	return rename(copy->temp_path, copy->place) < 0 ? -errno : 0;
+	_cleanup_(freep) char *dir_path = strdup(path);
+
+	if (!dir_path)
+		return ctl_fail(copy->ctl, "out of memory");
+	return sync_directory(copy, AT_FDCWD, dirname(dir_path));
 }
 
 int copy_place(struct copy *copy, bool is_synced)
 {
 	int r;
 
-	if (!copy->temp_path) {
+	if (!copy_has_temp(copy)) {
 		copy->is_complete = true;
-		return is_synced && copy->is_made ? sync_directory(copy, copy->to.path) : CTL_OK;
+		return is_synced && copy->is_made ? sync_directory_of(copy, copy->to.path) : CTL_OK;
 	}
 	if (stop_signal())
 		return copy_fail(copy, "interrupted");
-	r = rename_temporary(copy);
+	/* A file that appeared where none was belongs to another process, and stays. */
+	r = newfile_rename(&copy->temp, copy->was_there);
 	if (r < 0)
 		return copy_fail(copy, "%s: rename: %s%s", copy->to.path, strerror(-r),
 				 copy->was_there ? ": use --in-place" : "");
 	copy->is_complete = true;
-	free(copy->temp_path);
-	copy->temp_path = NULL;
-	return is_synced ? sync_directory(copy, copy->place) : CTL_OK;
+	return is_synced ? sync_directory(copy, copy->dir_fd, ".") : CTL_OK;
 }
 
 /* The daemon lets go of the buffers before anything else goes. */
 void copy_deinit(struct copy *copy)
 {
 	dsaio_disconnect(copy->client);
-	if (copy->temp_path)
-		(void)unlink(copy->temp_path); /* the failure was reported already */
-	else if (copy->is_made && !copy->is_complete && copy->done_bytes == 0)
+	newfile_discard(&copy->temp);
+	if (copy->is_made && !copy->is_complete && copy->done_bytes == 0)
 		(void)unlink(copy->to.path);
-	free(copy->temp_path);
 	free(copy->place);
+	closep(&copy->dir_fd);
 	if (!copy->from.is_stream)
 		closep(&copy->from.fd);
 	if (!copy->to.is_stream)

@@ -17,6 +17,7 @@
 #define DSAIO_CLIENT_CTL_CMD_COPY_H
 
 #include "client/ctl/ui/ctl.h"
+#include "client/ctl/ui/newfile.h"
 #include "client/ctl/ui/progress.h"
 
 #include <stdint.h>
@@ -47,6 +48,14 @@ struct copy_run {
 	bool is_at_end;			 /* of the source, or of what is wanted */
 };
 
+#define COPY_INIT(its_ctl)                                                            \
+	{                                                                             \
+		.ctl = (its_ctl), .from.fd = -1, .to.fd = -1, .dir_fd = -1, .temp = { \
+			.dir_fd = -1,                                                 \
+			.fd = -1                                                      \
+		}                                                                     \
+	}
+
 struct copy {
 	struct ctl *ctl;
 	struct dsaio_client *client;
@@ -59,8 +68,9 @@ struct copy {
 	bool is_in_place;    /* the caller's choice; see above */
 	bool was_there;	     /* the destination, before */
 	struct stat old;     /* what it was, if it was there */
-	char *temp_path;     /* owned; NULL: written in place, or renamed */
-	char *place;	     /* owned; what the temporary file becomes */
+	char *place;	     /* owned; the path that the temporary file gets */
+	int dir_fd;	     /* its directory; -1: written in place */
+	struct newfile temp; /* without fd, which is to.fd */
 	bool is_made;	     /* the destination was not there, and is written in place */
 	bool is_changed;     /* it may no longer be what it was: a write was begun, or a cut */
 	bool is_complete;    /* all is there; what fails later is the comparison */
@@ -106,6 +116,12 @@ int copy_run(struct copy *copy, const char *label, uint64_t total_bytes, bool is
  * file.  In place it only checks that there is room.
  */
 int copy_reserve(struct copy *copy, uint64_t bytes);
+
+/* Whether there is a temporary file: the destination is not written in place, nor complete. */
+static inline bool copy_has_temp(const struct copy *copy)
+{
+	return copy->temp.temporary[0] != '\0';
+}
 
 /* Cuts the destination to that size, if it is longer. */
 int copy_cut(struct copy *copy, uint64_t size);

@@ -66,7 +66,7 @@ static int fail_different(struct copy *copy, const struct piece *a, const struct
 			"%s: differs from %s at byte %" PRIu64
 			": 0x%02x instead of 0x%02x: do not trust this device%s",
 			copy->to.path, copy->from.path, b->off + i, (unsigned char)y[i],
-			(unsigned char)x[i], copy->temp_path ? "; the copy is removed" : "");
+			(unsigned char)x[i], copy_has_temp(copy) ? "; the copy is removed" : "");
 }
 
 /* Two pieces at a time: of the source in buffer 2k, of the copy in 2k + 1. */
@@ -249,7 +249,7 @@ static int copy_files(struct copy *copy)
 	nsec = clock_nsec() - start;
 	if (r != CTL_OK)
 		return r;
-	copy->is_complete = !copy->temp_path;
+	copy->is_complete = !copy_has_temp(copy);
 	if (is_verify) {
 		r = reopen_direct(copy, &copy->from);
 		if (r == CTL_OK)
@@ -293,7 +293,7 @@ static char *make_to_path(const char *from, const char *to)
 static int cp_run(struct ctl *ctl)
 {
 	_cleanup_(freep) char *to_path = NULL, *from_dir = NULL, *to_dir = NULL;
-	_cleanup_(copy_deinit) struct copy copy = { .ctl = ctl, .from.fd = -1, .to.fd = -1 };
+	_cleanup_(copy_deinit) struct copy copy = COPY_INIT(ctl);
 	const char *dirs[2];
 	int r;
 

@@ -129,7 +129,7 @@ static int put_opened(struct copy *copy)
 	if (r == CTL_OK)
 		r = copy_keep_owner(copy);
 	/* After a crash the new name must not have fewer bytes than the old file had. */
-	if (r == CTL_OK && (is_synced || (copy->temp_path && copy->was_there)))
+	if (r == CTL_OK && (is_synced || (copy_has_temp(copy) && copy->was_there)))
 		r = copy_sync(copy);
 	if (r == CTL_OK)
 		r = copy_place(copy, is_synced);
@@ -139,7 +139,7 @@ static int put_opened(struct copy *copy)
 
 static int put_run(struct ctl *ctl)
 {
-	_cleanup_(copy_deinit) struct copy copy = { .ctl = ctl, .to.fd = -1 };
+	_cleanup_(copy_deinit) struct copy copy = COPY_INIT(ctl);
 	_cleanup_(freep) char *dir_path = NULL;
 	struct stat st;
 	const char *dir;

@@ -13,7 +13,7 @@
 
 #define TRIES 100 /* a guess: 64 random bits hardly meet a name that is taken */
 
-int newfile_open(int dir_fd, const char *name, struct newfile *ret_file)
+int newfile_open(int dir_fd, const char *name, mode_t mode, struct newfile *ret_file)
 {
 	struct newfile file = { .dir_fd = dir_fd, .fd = -1, .name = name };
 
@@ -21,12 +21,11 @@ int newfile_open(int dir_fd, const char *name, struct newfile *ret_file)
 		uint64_t number;
 
 		if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
-			return -EIO; /* the kernel has no random bytes: it always has, after boot */
-		if ((size_t)snprintf(file.temporary, sizeof(file.temporary), "%s.%016" PRIx64, name,
-				     number) >= sizeof(file.temporary))
-			return -ENAMETOOLONG;
+			return -EIO; /* impossible after boot, when the kernel has random bytes */
+		(void)snprintf(file.temporary, sizeof(file.temporary), ".dsaio-%016" PRIx64 ".tmp",
+			       number);
 		file.fd = openat(dir_fd, file.temporary,
-				 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+				 O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 		if (file.fd >= 0) {
 			*ret_file = file;
 			return 0;
@@ -37,27 +36,40 @@ int newfile_open(int dir_fd, const char *name, struct newfile *ret_file)
 	return -EEXIST;
 }
 
+int newfile_rename(struct newfile *file, bool replaces)
+{
+	int r = -1;
+
+	if (!replaces) {
+		r = renameat2(file->dir_fd, file->temporary, file->dir_fd, file->name,
+			      RENAME_NOREPLACE);
+		if (r < 0 && errno != EINVAL) /* EINVAL: the file system does not know the flag */
+			return -errno;
+	}
+	if (r < 0 && renameat(file->dir_fd, file->temporary, file->dir_fd, file->name) < 0)
+		return -errno;
+	file->temporary[0] = '\0';
+	return 0;
+}
+
 int newfile_commit(struct newfile *file)
 {
-	_cleanup_(closep) int fd = TAKE_FD(file->fd);
 	int r = 0;
 
-	if (fsync(fd) < 0 && errno != EINVAL) /* EINVAL: a file system without */
+	if (fsync(file->fd) < 0 && errno != EINVAL) /* EINVAL: a file system without fsync */
 		r = -errno;
-	if (r == 0 && renameat(file->dir_fd, file->temporary, file->dir_fd, file->name) < 0)
-		r = -errno;
-	if (r < 0)
-		(void)unlinkat(file->dir_fd, file->temporary, 0); /* the first error counts */
+	if (r == 0)
+		r = newfile_rename(file, true);
+	newfile_discard(file);
 	return r;
 }
 
 void newfile_discard(struct newfile *file)
 {
-	if (file->fd < 0)
-		return;
-	(void)unlinkat(file->dir_fd, file->temporary, 0); /* it may be gone */
+	if (file->temporary[0])
+		(void)unlinkat(file->dir_fd, file->temporary, 0); /* it may be gone already */
 	closep(&file->fd);
-	file->fd = -1;
+	*file = NEWFILE_NONE;
 }
 
 int write_all(int fd, const char *bytes, size_t len)

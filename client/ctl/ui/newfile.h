@@ -1,48 +1,64 @@
 /*
- * A file that is written under a random name and then replaces the one of the wanted name.
+ * A file that is written under a temporary name and then takes the place of another file.
  *
- *     r = newfile_open(dir_fd, "results.json", &file);
+ *     r = newfile_open(dir_fd, "results.json", 0666, &file);
  *     ... write to file.fd ...
- *     r = newfile_commit(&file);              readers find the old content or the new one
- *     newfile_discard(&file);                  without a commit nothing is left
+ *     r = newfile_commit(&file);              readers find the old content or the new content
+ *     newfile_discard(&file);                 removes the temporary file if it was not renamed
  *
- * All names are looked up in dir_fd and no link is followed, so another user who may write to the
- * directory cannot redirect the bytes.
+ * The temporary name is ".dsaio-RANDOM.tmp".  All names are looked up in dir_fd and no link is
+ * followed, so another user who may write to the directory cannot redirect the bytes.
  */
 #ifndef DSAIO_CLIENT_CTL_UI_NEWFILE_H
 #define DSAIO_CLIENT_CTL_UI_NEWFILE_H
 
-#include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
+
+#define NEWFILE_NAME_BYTES 32u
 
 struct newfile {
-	int dir_fd;	  /* borrowed */
-	int fd;		  /* -1: none, or committed */
-	const char *name; /* borrowed */
-	char temporary[NAME_MAX + 1];
+	int dir_fd;			    /* borrowed */
+	int fd;				    /* open for reading and writing; -1: none, or taken */
+	const char *name;		    /* borrowed */
+	char temporary[NEWFILE_NAME_BYTES]; /* "": there is no temporary file */
 };
 
-/* Mode 0666 less the umask.  Each returns 0 or a negative errno. */
-int newfile_open(int dir_fd, const char *name, struct newfile *ret_file);
+#define NEWFILE_NONE ((struct newfile){ .dir_fd = -1, .fd = -1 })
 
-/* Waits until the bytes are on the device, then takes the name.  Closes fd, also on error. */
+/* The file gets that mode less the umask.  Returns 0 or a negative errno. */
+int newfile_open(int dir_fd, const char *name, mode_t mode, struct newfile *ret_file);
+
+/*
+ * Renames the temporary file to its name.  replaces: a file of that name is replaced; else it stays,
+ * and this returns -EEXIST.  Neither the file nor the directory is synced.  After a failure the
+ * temporary file remains.  Returns 0 or a negative errno.
+ */
+int newfile_rename(struct newfile *file, bool replaces);
+
+/*
+ * Syncs the file, renames it and closes fd.  A failure removes the temporary file.
+ * Returns 0 or a negative errno.
+ */
 int newfile_commit(struct newfile *file);
 
-/* Removes what was not committed. */
+/* Closes fd and removes the temporary file. */
 void newfile_discard(struct newfile *file);
 
 /* write(2) until all of it is written.  Returns 0 or a negative errno. */
 int write_all(int fd, const char *bytes, size_t len);
 
 /*
- * Reserves blocks for the file's first bytes, and keeps its size; where the file system cannot,
- * does nothing.  For a file of our own making only: after a failure some blocks stay reserved, and
- * only a cut, which could remove bytes of others, gives them back.  Returns 0 or a negative errno.
+ * Reserves blocks for the file's first bytes and keeps its size.  Does nothing where the file
+ * system cannot reserve.  Only for files that this process made: after a failure some blocks stay
+ * reserved, and only truncation frees them, which could remove bytes of another process.
+ * Returns 0 or a negative errno.
  */
 int newfile_reserve(int fd, uint64_t bytes);
 
-/* Is there room for the bytes that the file does not have yet?  Returns 0 or a negative errno. */
+/* Returns 0, -ENOSPC if the bytes that the file lacks do not fit, or another negative errno. */
 int newfile_check_room(int fd, uint64_t bytes);
 
 #endif
