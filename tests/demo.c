@@ -97,12 +97,14 @@ static int prepare(struct task *task)
 /* All transfers at once, then one wait for all. */
 static int write_tensors(struct task *task)
 {
+	int64_t n;
+
 	for (unsigned i = 0; i < N_TENSORS; i++)
 		if (dsaio_pwrite_async(task->handle, task->files[i], task->tensors[i], TENSOR_BYTES,
 				       0, NULL) < 0 ||
 		    dsaio_fsync_async(task->handle, task->files[i], NULL) < 0)
 			return fail(task);
-	return dsaio_wait(task->handle, -1) < 0 ? fail(task) : 0;
+	return dsaio_wait(task->handle, -1, &n) < 0 || n < 0 ? fail(task) : 0;
 }
 
 static int read_tensors(struct task *task)
@@ -114,9 +116,9 @@ static int read_tensors(struct task *task)
 				      0, &ops[i]) < 0)
 			return fail(task);
 	for (unsigned i = 0; i < N_TENSORS; i++) {
-		int64_t n = dsaio_op_wait(ops[i], -1);
+		int64_t n = 0;
 
-		if (n != (int64_t)TENSOR_BYTES) {
+		if (dsaio_op_wait(ops[i], -1, &n) < 0 || n != (int64_t)TENSOR_BYTES) {
 			(void)snprintf(task->result->error, sizeof(task->result->error),
 				       "read back %" PRId64 " of %zu bytes: %s", n, TENSOR_BYTES,
 				       dsaio_op_error(ops[i]));

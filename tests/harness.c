@@ -1004,6 +1004,22 @@ void rig_close(struct rig *rig)
 	*rig = (struct rig){ .daemon = rig->daemon };
 }
 
+int64_t op_wait(struct dsaio_op *op, int64_t timeout_usec)
+{
+	int64_t result;
+	int r = dsaio_op_wait(op, timeout_usec, &result);
+
+	return r < 0 ? r : result;
+}
+
+int64_t handle_wait(struct dsaio_handle *handle, int64_t timeout_usec)
+{
+	int64_t result;
+	int r = dsaio_wait(handle, timeout_usec, &result);
+
+	return r < 0 ? r : result;
+}
+
 struct dsaio_file *rig_file(struct rig *rig, const char *name, int flags)
 {
 	CHECK(rig->n_files < ARRAY_SIZE(rig->files));
@@ -1035,10 +1051,10 @@ static void beside_round(struct rig *rig, struct dsaio_file *file, uint8_t *memo
 		CHECK_CALL(dsaio_pwrite_async(rig->handle, file, memory + i * piece, piece,
 					      off + i * piece, &ops[i]));
 	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
-		CHECK_EQ(dsaio_op_wait(ops[i], -1), piece);
+		CHECK_EQ(op_wait(ops[i], -1), piece);
 		dsaio_op_free(ops[i]);
 	}
-	CHECK_EQ(dsaio_wait(rig->handle, -1), ARRAY_SIZE(ops));
+	CHECK_EQ(handle_wait(rig->handle, -1), ARRAY_SIZE(ops));
 	memset(memory, 0, BESIDE_BYTES);
 	CHECK_EQ(dsaio_pread(rig->handle, file, memory, BESIDE_BYTES, off), BESIDE_BYTES);
 	pattern_check(memory, BESIDE_BYTES, round, off, "the client beside");

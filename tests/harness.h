@@ -222,6 +222,12 @@ struct rig {
 void rig_open(struct rig *rig, const struct dsaio_profile *profile);
 void rig_close(struct rig *rig);
 struct dsaio_client *client_open(const struct daemon *daemon);
+/*
+ * dsaio_op_wait() and dsaio_wait() for tests that do not tell the wait's outcome from the result:
+ * the result or, if the wait fails, its errno.
+ */
+int64_t op_wait(struct dsaio_op *op, int64_t timeout_usec);
+int64_t handle_wait(struct dsaio_handle *handle, int64_t timeout_usec);
 /* A file of the store "t" or, with a path that starts with /, any; closed by rig_close(). */
 struct dsaio_file *rig_file(struct rig *rig, const char *name, int flags);
 

@@ -277,7 +277,7 @@ void store_make_pattern(const struct store *store, const char *name, uint64_t fr
 
 static int64_t end_op(struct dsaio_op *op)
 {
-	int64_t result = dsaio_op_wait(op, -1);
+	int64_t result = op_wait(op, -1);
 
 	CHECK_EQ(dsaio_op_test(op), 1);
 	CHECK_EQ(dsaio_op_result(op), result);

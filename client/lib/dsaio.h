@@ -10,7 +10,7 @@
  *     dsaio_file_open(c, "/nvme/w0.bin", O_RDONLY, &f);
  *     dsaio_pread_async(h, f, t, bytes, 0, &op);           order of pread(2)
  *     ... compute ...
- *     n = dsaio_op_wait(op, -1);                           bytes, or a negative errno
+ *     dsaio_op_wait(op, -1, &n);                           n: bytes, or a negative errno
  *     dsaio_op_free(op);
  *
  * Results.  Functions return 0, a count or bytes on success and a negative errno on failure;
@@ -417,12 +417,13 @@ int dsaio_fdatasync_async(struct dsaio_handle *handle, struct dsaio_file *file,
  * dsaio_op_wait - wait until the op has ended
  *
  * timeout_usec: -1 for ever, 0 to look only.
- * Returns the op's result (dsaio_op_result()), or -ETIMEDOUT when the time is over: that ends
- *   the wait, not the op, whose buffer stays taken (dsaio_op_test() tells it from an op that
- *   itself ended with -ETIMEDOUT).
+ * Returns the outcome of the wait alone: 0 when the op has ended, or -ETIMEDOUT when the time is
+ *   over.  That ends the wait, not the op, whose buffer stays taken.
+ * *ret_result (ret_result may be NULL) is set if the wait returns 0: the op's result, as
+ *   dsaio_op_result() returns it.  If the op failed, dsaio_error() has its sentence.
  * Threads: any, several at once.
  */
-int64_t dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec);
+int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result);
 
 /* dsaio_op_test - 1: the op has ended, 0: not yet.  Never sleeps. */
 int dsaio_op_test(struct dsaio_op *op);
@@ -472,13 +473,15 @@ void *dsaio_op_data(const struct dsaio_op *op);
 /*
  * dsaio_wait - wait until every async op of the handle has ended
  *
- * Returns how many ended since the last dsaio_wait() and were not told of by dsaio_reap(), or the
- *   errno of the first of them that failed (dsaio_error() has its sentence; the count starts
- *   anew), or -ETIMEDOUT when timeout_usec (-1: for ever) is over, which changes nothing.
- *   0 if there was none.  Ops of blocking calls are not counted.
+ * Returns the outcome of the wait alone: 0, or -ETIMEDOUT when timeout_usec (-1: for ever) is over,
+ *   which changes nothing.
+ * *ret_result (ret_result may be NULL) is set if the wait returns 0: how many ops ended since the
+ *   last dsaio_wait() and were not reported by dsaio_reap(), or the negative errno of the first of
+ *   them that failed.  Then dsaio_error() has its sentence, and the count starts anew.  0 if there
+ *   was none.  Ops of blocking calls are not counted.
  * Threads: any.  DeepNVMe: aio_handle.wait().
  */
-int64_t dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec);
+int dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_result);
 
 /*
  * dsaio_reap - take async ops that have ended, without waiting

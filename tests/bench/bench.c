@@ -339,7 +339,7 @@ static int ours_iops(struct bench *b, double *ret_iops)
 		struct dsaio_op *ended[SMALL_DEPTH];
 		int n;
 
-		(void)dsaio_op_wait(TAILQ_FIRST(&queue)->op, -1); /* the result: below */
+		(void)dsaio_op_wait(TAILQ_FIRST(&queue)->op, -1, NULL); /* the result: below */
 		n = dsaio_reap(b->handle, ended, SMALL_DEPTH);
 		if (n < 0)
 			return failed("reap");
@@ -587,6 +587,7 @@ static int measure_rest(struct bench *b)
 static int fill_handle(struct bench *b, struct dsaio_handle **ret_handle)
 {
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+	int64_t n_ended;
 
 	options.entries = HANDLE_ENTRIES;
 	if (dsaio_handle_open_with(b->client, &options, ret_handle) < 0)
@@ -595,7 +596,9 @@ static int fill_handle(struct bench *b, struct dsaio_handle **ret_handle)
 		if (dsaio_pread_async(*ret_handle, b->file, b->memory, SMALL_BYTES, i * SMALL_BYTES,
 				      NULL) < 0)
 			return failed("read");
-	return dsaio_wait(*ret_handle, -1) == HANDLE_ENTRIES ? 0 : failed("wait");
+	return dsaio_wait(*ret_handle, -1, &n_ended) == 0 && n_ended == HANDLE_ENTRIES
+		       ? 0
+		       : failed("wait");
 }
 
 /*

@@ -60,6 +60,7 @@ static int ours_files(struct bench *b, double *ret_usec)
 	static struct dsaio_file *files[FILES];
 	const int64_t start = clock_nsec();
 	char path[4200];
+	int64_t n_ended;
 	int r = 0;
 
 	for (unsigned i = 0; i < FILES; i++) {
@@ -69,7 +70,7 @@ static int ours_files(struct bench *b, double *ret_usec)
 				      SMALL_FILE_BYTES, 0, NULL) < 0)
 			return failed(path);
 	}
-	if (dsaio_wait(b->handle, -1) != FILES)
+	if (dsaio_wait(b->handle, -1, &n_ended) < 0 || n_ended != FILES)
 		r = failed("wait");
 	for (unsigned i = 0; i < FILES; i++)
 		dsaio_file_close(files[i]);

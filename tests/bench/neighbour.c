@@ -126,7 +126,7 @@ static int client_run(struct work *w, int64_t end)
 		int64_t now;
 		int n;
 
-		(void)dsaio_op_wait(TAILQ_FIRST(&queue)->op, -1); /* the result: below */
+		(void)dsaio_op_wait(TAILQ_FIRST(&queue)->op, -1, NULL); /* the result: below */
 		n = dsaio_reap(w->handle, ended, NEIGHBOUR_QUEUED_MAX);
 		now = clock_nsec();
 		r = n < 0 ? n : 0;

@@ -213,7 +213,7 @@ static int client_run_many(struct client *c, unsigned n_flying, struct work *wor
 		n_started++;
 	}
 	while (!TAILQ_EMPTY(&queue)) {
-		(void)dsaio_op_wait(TAILQ_FIRST(&queue)->op, -1); /* the result: below */
+		(void)dsaio_op_wait(TAILQ_FIRST(&queue)->op, -1, NULL); /* the result: below */
 		n = dsaio_reap(c->handle, c->ended, (int)n_flying);
 		if (n < 0)
 			return client_failed(n, "reap", work->why, sizeof(work->why));

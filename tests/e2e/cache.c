@@ -430,7 +430,7 @@ TEST(descriptors, "2,000 files are in use at once in a process that may have 256
 		CHECK_CALL(dsaio_pread_async(rig.handle, files[i], memory + i * BLOCK, BLOCK, 0,
 					     NULL));
 	}
-	CHECK_EQ(dsaio_wait(rig.handle, -1), n);
+	CHECK_EQ(handle_wait(rig.handle, -1), n);
 	for (unsigned i = 0; i < n; i++)
 		pattern_check(memory + i * BLOCK, BLOCK, i, 0, "read");
 	test_note("%u descriptors for %u files", n_fds() - before, n);
@@ -487,7 +487,7 @@ static void *crowd_run(void *arg)
 		if (test_random(&random) % 2) /* closed with an op open */
 			CHECK_CALL(dsaio_pread_async(handle, file, memory, BLOCK, 0, NULL));
 		dsaio_file_close(file);
-		CHECK(dsaio_wait(handle, -1) >= 0);
+		CHECK(handle_wait(handle, -1) >= 0);
 		if (test_random(&random) % 8 == 0) {
 			char *fresh = test_text("%s.%u", path, me);
 

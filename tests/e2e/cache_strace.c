@@ -43,7 +43,7 @@ static int read_files(const char *socket_path, const char *dir, unsigned n, unsi
 		dsaio_file_close(file);
 		if ((i + 1) % AT_ONCE)
 			continue;
-		if (dsaio_wait(handle, -1) != AT_ONCE)
+		if (handle_wait(handle, -1) != AT_ONCE)
 			return 1;
 		for (unsigned k = 0; k < AT_ONCE; k++)
 			if (pattern_compare(memory + k * BLOCK, BLOCK, (i + 1 - AT_ONCE + k) % n,

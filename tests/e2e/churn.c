@@ -122,7 +122,7 @@ static void files_come_and_go(struct crowd *crowd, unsigned thread, uint64_t *ra
 		pattern_fill(memory, 65536, i, 0);
 		CHECK_CALL(dsaio_pwrite_async(crowd->rig->handle, file, memory, 65536, 0, &op));
 		dsaio_file_close(file);
-		CHECK_EQ(dsaio_op_wait(op, -1), 65536);
+		CHECK_EQ(op_wait(op, -1), 65536);
 		dsaio_op_free(op);
 		file_check_pattern(own, 0, 65536, i, 0);
 	}
@@ -134,7 +134,7 @@ TEST(files, "eight threads open and close files, also with ops in flight")
 	struct crowd crowd = { .run = files_come_and_go };
 
 	crowd_run(&rig, &crowd);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), N_THREADS * 300);
+	CHECK_EQ(handle_wait(rig.handle, -1), N_THREADS * 300);
 }
 
 /* ---- handles ---- */
@@ -159,7 +159,7 @@ static void handles_come_and_go(struct crowd *crowd, unsigned thread, uint64_t *
 						     (char *)memory + k * 65536, 65536, k * 65536,
 						     NULL));
 		if (i % 2)
-			CHECK_EQ(dsaio_wait(handle, -1), 16);
+			CHECK_EQ(handle_wait(handle, -1), 16);
 		dsaio_handle_close(handle); /* else with all of them in flight */
 	}
 	CHECK_CALL(dsaio_free(client, memory)); /* nobody uses it any more */
@@ -193,7 +193,7 @@ static void clients_come_and_go(struct crowd *crowd, unsigned thread, uint64_t *
 						     (char *)memory + k * 65536, 65536, k * 65536,
 						     NULL));
 		if (i % 3 == thread % 3)
-			CHECK_EQ(dsaio_wait(mine.handle, -1), 16);
+			CHECK_EQ(handle_wait(mine.handle, -1), 16);
 	}
 }
 
@@ -226,7 +226,7 @@ static void cancels(struct crowd *crowd, unsigned thread, uint64_t *random)
 		for (unsigned k = 0; k < N / 2; k++)
 			CHECK_EQ(dsaio_op_cancel(ops[test_random(random) % N]), 0);
 		for (unsigned k = 0; k < N; k++) {
-			int64_t r = dsaio_op_wait(ops[k], -1);
+			int64_t r = op_wait(ops[k], -1);
 
 			if (r == -ECANCELED) {
 				(void)atomic_fetch_add(&crowd->n_cancelled, 1);
@@ -276,7 +276,7 @@ TEST(grow, "many writes behind the end, last first: the file ends at the last by
 						      (char *)memory + i * 131072, len, i * len,
 						      NULL));
 		}
-		CHECK_EQ(dsaio_wait(rig.handle, -1), N);
+		CHECK_EQ(handle_wait(rig.handle, -1), N);
 		CHECK_EQ(file_size(path), N * len);
 		file_check_pattern(path, 0, N * len, len, 0);
 	}
@@ -304,9 +304,9 @@ TEST(grow_cancel,
 
 		CHECK_EQ(dsaio_truncate(rig.files[0], 4096), 0);
 		CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], memory, len, 4096, &op));
-		(void)dsaio_op_wait(op, 5000 * i); /* so that some of it is done */
+		(void)dsaio_op_wait(op, 5000 * i, NULL); /* so that some of it is done */
 		CHECK_CALL(dsaio_op_cancel(op));
-		r = dsaio_op_wait(op, -1);
+		r = op_wait(op, -1);
 		CHECK_MSG(r == -ECANCELED || r == (int64_t)len, "%" PRId64, r);
 		CHECK(file_size(path) >= 4096 + dsaio_op_done(op));
 		CHECK(file_size(path) <= 4096 + dsaio_op_done(op) + 64 * MIB + profile.block_size);

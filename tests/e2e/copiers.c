@@ -105,10 +105,10 @@ static int64_t read_some(struct rig *rig, bool is_async, void *memory, size_t le
 	if (!is_async)
 		return dsaio_pread(rig->handle, rig->files[0], memory, len, off);
 	CHECK_CALL(dsaio_pread_async(rig->handle, rig->files[0], memory, len, off, &op));
-	r = dsaio_op_wait(op, -1);
+	r = op_wait(op, -1);
 	*ret_done = dsaio_op_done(op);
 	dsaio_op_free(op);
-	CHECK_EQ(dsaio_wait(rig->handle, -1), r < 0 ? r : 1);
+	CHECK_EQ(handle_wait(rig->handle, -1), r < 0 ? r : 1);
 	return r;
 }
 
@@ -286,7 +286,7 @@ static void *reader_main(void *arg)
 			CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[0], memory, len,
 						     round * MIB, &op));
 			CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory + len, len, 7), len);
-			CHECK_EQ(dsaio_op_wait(op, -1), len);
+			CHECK_EQ(op_wait(op, -1), len);
 			dsaio_op_free(op);
 			pattern_check(memory + len, len, SEED, 7, "the second");
 		} else {
@@ -394,9 +394,9 @@ TEST(cancelled, "cancelled with copies under way: each ends once, -ECANCELED or 
 		for (size_t i = 0; i < N_OPS; i++)
 			CHECK_CALL(dsaio_op_cancel(ops.ops[i]));
 		for (size_t i = 0; i < N_OPS; i++)
-			(void)dsaio_op_wait(ops.ops[i], -1);
+			(void)dsaio_op_wait(ops.ops[i], -1, NULL);
 		n_cancelled += ops_check(&ops, -ECANCELED, true);
-		(void)dsaio_wait(rig.handle, -1);
+		(void)dsaio_wait(rig.handle, -1, NULL);
 	}
 	CHECK(n_cancelled);
 	read_until_copiers(&rig, true);
@@ -449,7 +449,7 @@ TEST(killed, "the daemon is killed with copies under way: each ends once, -ECONN
 		ops_start(&ops, &rig, rig.handle, moment);
 		daemon_kill(rig.daemon);
 		for (size_t i = 0; i < N_OPS; i++)
-			(void)dsaio_op_wait(ops.ops[i], -1);
+			(void)dsaio_op_wait(ops.ops[i], -1, NULL);
 		(void)ops_check(&ops, -ECONNRESET, true);
 		rig_close(&rig);
 	}
@@ -476,10 +476,10 @@ TEST(forked, "a fork with copies under way: -EPERM in the child, the parent goes
 			_exit(0);
 		}
 		for (size_t i = 0; i < N_OPS; i++)
-			CHECK_EQ(dsaio_op_wait(ops.ops[i], -1), LEN);
+			CHECK_EQ(op_wait(ops.ops[i], -1), LEN);
 		CHECK_EQ(ops_check(&ops, 0, true), 0);
 		child_wait_ok(pid);
-		CHECK_EQ(dsaio_wait(rig.handle, -1), N_OPS);
+		CHECK_EQ(handle_wait(rig.handle, -1), N_OPS);
 	}
 }
 

@@ -69,13 +69,13 @@ static void round_run(struct member *m, uint64_t round)
 					      m->memory + i * OP_BYTES, OP_BYTES, i * OP_BYTES,
 					      NULL));
 	for (unsigned i = 0; i < N_HANDLES; i++)
-		CHECK_EQ(dsaio_wait(m->handles[i], -1), OPS);
+		CHECK_EQ(handle_wait(m->handles[i], -1), OPS);
 	memset(m->memory, 0, N_HANDLES * HANDLE_BYTES);
 	for (unsigned i = 0; i < N_HANDLES * OPS; i++)
 		CHECK_CALL(dsaio_pread_async(m->handles[i / OPS], m->file, m->memory + i * OP_BYTES,
 					     OP_BYTES, i * OP_BYTES, NULL));
 	for (unsigned i = 0; i < N_HANDLES; i++)
-		CHECK_EQ(dsaio_wait(m->handles[i], -1), OPS);
+		CHECK_EQ(handle_wait(m->handles[i], -1), OPS);
 	pattern_check(m->memory, N_HANDLES * HANDLE_BYTES, seed, 0, "read");
 }
 

@@ -76,8 +76,8 @@ TEST(argument_errors, "wrong arguments: errno and a sentence")
 	CHECK_EQ(dsaio_pread(rig.handle, NULL, buf, 1, 0), -EINVAL);
 	CHECK_EQ(dsaio_pread_async(rig.handle, NULL, buf, 1, 0, &op), -EINVAL);
 	CHECK_EQ(dsaio_pread(rig.handle, read_only, NULL, 1, 0), -EFAULT);
-	CHECK_EQ(dsaio_wait(NULL, -1), -EINVAL);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 0); /* none of them was an op */
+	CHECK_EQ(handle_wait(NULL, -1), -EINVAL);
+	CHECK_EQ(handle_wait(rig.handle, -1), 0); /* none of them was an op */
 	CHECK_EQ(dsaio_pread(rig.handle, read_only, buf, 4096, 0), 4096);
 	dsaio_disconnect(NULL);
 	dsaio_handle_close(NULL);
@@ -182,7 +182,7 @@ TEST_TABLE(full_extending, small_stores, "a full disk: a write that extends ends
 	CHECK_FAILS(dsaio_pwrite(rig.handle, rig.files[0], memory, len, 0), -ENOSPC,
 		    "write;big.bin;space");
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], memory, len, 0, &op));
-	CHECK_EQ(dsaio_op_wait(op, -1), -ENOSPC);
+	CHECK_EQ(op_wait(op, -1), -ENOSPC);
 	CHECK(strstr(dsaio_op_error(op), "big.bin"));
 	done = dsaio_op_done(op);
 	CHECK(done < len);
@@ -192,7 +192,7 @@ TEST_TABLE(full_extending, small_stores, "a full disk: a write that extends ends
 	CHECK(strstr(dsaio_op_error(op), test_text("size is now %" PRIu64, file_size(path))));
 	file_check_pattern(path, 0, done, SEED, 0);
 	dsaio_op_free(op);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), -ENOSPC);
+	CHECK_EQ(handle_wait(rig.handle, -1), -ENOSPC);
 	CHECK(strstr(dsaio_error(), "big.bin"));
 
 	/* Space that the failed op took is back. */
@@ -222,7 +222,7 @@ TEST_TABLE(full_hole, small_stores, "a full disk: a write into a hole ends with 
 	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
 	pattern_fill(memory, len, SEED, 0);
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], memory, len, 0, &op));
-	CHECK_EQ(dsaio_op_wait(op, -1), -ENOSPC);
+	CHECK_EQ(op_wait(op, -1), -ENOSPC);
 	CHECK(strstr(dsaio_op_error(op), "big.bin"));
 	done = dsaio_op_done(op);
 	CHECK(done < len);
@@ -251,7 +251,7 @@ TEST_TABLE(full_many, small_stores, "a full disk: of many small writes each tell
 		CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], (char *)memory + i * len,
 					      len, i * len, &ops[i]));
 	for (unsigned i = 0; i < N; i++) {
-		int64_t r = dsaio_op_wait(ops[i], -1);
+		int64_t r = op_wait(ops[i], -1);
 
 		if (r == (int64_t)len) {
 			file_check_pattern(path, i * len, len, SEED, i * len);
@@ -261,7 +261,7 @@ TEST_TABLE(full_many, small_stores, "a full disk: of many small writes each tell
 		dsaio_op_free(ops[i]);
 	}
 	CHECK(n_good > 0 && n_good < N);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), -ENOSPC);
+	CHECK_EQ(handle_wait(rig.handle, -1), -ENOSPC);
 	CHECK(file_size(path) <= N * len);
 }
 
@@ -295,7 +295,7 @@ TEST(extending_fails, "a failing write that extends says how long it leaves the 
 	pattern_fill(memory, len, SEED, FILE_LIMIT - MIB);
 	CHECK_CALL(
 		dsaio_pwrite_async(rig.handle, rig.files[0], memory, len, FILE_LIMIT - MIB, &op));
-	CHECK_EQ(dsaio_op_wait(op, -1), -EFBIG);
+	CHECK_EQ(op_wait(op, -1), -EFBIG);
 	CHECK(strstr(dsaio_op_error(op), "f"));
 	done = dsaio_op_done(op);
 	test_note("%" PRIu64 " bytes were done", done);
@@ -331,7 +331,7 @@ TEST(extending_fails_beyond, "a failing write does not cut off what another op w
 
 		CHECK_EQ(pwrite(fd, "theirs", 6, FILE_LIMIT + 16 * MIB), 6);
 	}
-	CHECK_EQ(dsaio_op_wait(op, -1), -EFBIG);
+	CHECK_EQ(op_wait(op, -1), -EFBIG);
 	CHECK_EQ(file_size(path), FILE_LIMIT + 16 * MIB + 6);
 	dsaio_op_free(op);
 }

@@ -29,10 +29,10 @@ static void check_child(struct rig *rig, struct dsaio_op *op, void *memory)
 		    "fork");
 	CHECK_FAILS(dsaio_fsync(rig->handle, rig->files[0]), -EPERM, "fork");
 	CHECK_FAILS(dsaio_fsync_async(rig->handle, rig->files[0], &more), -EPERM, "fork");
-	CHECK_FAILS(dsaio_wait(rig->handle, -1), -EPERM, "fork");
+	CHECK_FAILS(handle_wait(rig->handle, -1), -EPERM, "fork");
 	CHECK_FAILS(dsaio_reap(rig->handle, taken, 1), -EPERM, "fork");
 	CHECK_FAILS(dsaio_handle_fd(rig->handle), -EPERM, "fork");
-	CHECK_FAILS(dsaio_op_wait(op, -1), -EPERM, "fork");
+	CHECK_FAILS(op_wait(op, -1), -EPERM, "fork");
 	CHECK_FAILS(dsaio_op_cancel(op), -EPERM, "fork");
 	CHECK_FAILS(dsaio_handle_open(rig->client, NULL, &handle), -EPERM, "fork");
 	CHECK_FAILS(dsaio_alloc(rig->client, 4096, &other), -EPERM, "fork");
@@ -65,11 +65,11 @@ TEST(child, "in a forked child every call returns -EPERM, the parent is undistur
 			check_child(&rig, op, memory);
 			_exit(0);
 		}
-		CHECK_EQ(dsaio_op_wait(op, -1), len);
+		CHECK_EQ(op_wait(op, -1), len);
 		child_wait_ok(pid);
 		pattern_check(memory, len, SEED, 0, "the parent's read");
 		dsaio_op_free(op);
-		CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
+		CHECK_EQ(handle_wait(rig.handle, -1), 1);
 		CHECK_EQ(file_size(daemon_path(rig.daemon, "f")), len);
 	}
 }

@@ -109,7 +109,7 @@ static uint64_t huge_bytes(const struct daemon *daemon)
 
 static int64_t op_end(struct dsaio_op *op)
 {
-	int64_t result = dsaio_op_wait(op, -1);
+	int64_t result = op_wait(op, -1);
 
 	CHECK_MSG(result >= 0, "%s", dsaio_op_error(op));
 	dsaio_op_free(op);

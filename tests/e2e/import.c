@@ -96,7 +96,7 @@ TEST_TABLE(use, kinds, "imported memory is read into and written from without a 
 	pattern_check(again, BYTES, SEED, 0, "seen by another mapping");
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + 13, BYTES - 4096, 13, &op));
 	CHECK_EQ(dsaio_free(rig.client, memory), -EINVAL);
-	CHECK_EQ(dsaio_op_wait(op, -1), BYTES - 4096);
+	CHECK_EQ(op_wait(op, -1), BYTES - 4096);
 	dsaio_op_free(op);
 	pattern_check(memory + 13, BYTES - 4096, SEED, 13, "an odd range");
 	pattern_fill(memory, BYTES, SEED + 1, 0);
@@ -209,7 +209,7 @@ TEST(busy, "memory that an open op uses is not forgotten")
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, BYTES, 0, &op));
 	CHECK_FAILS(dsaio_unimport(rig.client, memory), -EBUSY, "open op");
 	CHECK_SYS(kill(rig.daemon->pid, SIGCONT));
-	CHECK_EQ(dsaio_op_wait(op, -1), BYTES);
+	CHECK_EQ(op_wait(op, -1), BYTES);
 	dsaio_op_free(op);
 	CHECK_CALL(dsaio_unimport(rig.client, memory));
 }

@@ -70,7 +70,7 @@ _Noreturn static void client_main(const struct daemon *daemon, uint64_t seed)
 				dsaio_pread(rig.handle, rig.files[0], malloc(4096), 4095, off + 1));
 			break;
 		case 3:
-			CHECK_CALL(dsaio_wait(rig.handle, -1));
+			CHECK_CALL(handle_wait(rig.handle, -1));
 			break;
 		default:
 			if (test_random(&random) % 2)

@@ -30,8 +30,8 @@ TEST(hundred_thousand, "100,000 async ops on one handle before one wait")
 	for (unsigned i = 0; i < n; i++)
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + i % n_blocks * 4096, 4096,
 					     i % n_blocks * 4096, NULL));
-	CHECK_EQ(dsaio_wait(rig.handle, -1), n);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 0);
+	CHECK_EQ(handle_wait(rig.handle, -1), n);
+	CHECK_EQ(handle_wait(rig.handle, -1), 0);
 	pattern_check(memory, n_blocks * 4096, SEED, 0, "read");
 }
 
@@ -52,7 +52,7 @@ TEST(hundred_thousand_kept, "100,000 ops that the caller keeps, each with its re
 	for (unsigned i = 0; i < n; i++) /* one in two ends at the end of the file */
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, (char *)memory + i % 2 * 4096, 4096,
 					     i % 2 * 4096, &ops[i]));
-	CHECK_EQ(dsaio_wait(rig.handle, -1), n);
+	CHECK_EQ(handle_wait(rig.handle, -1), n);
 	for (unsigned i = 0; i < n; i++) {
 		CHECK_EQ(dsaio_op_test(ops[i]), 1);
 		CHECK_EQ(dsaio_op_result(ops[i]), i % 2 ? 100 : 4096);
@@ -85,35 +85,35 @@ TEST_TABLE(count, memories,
 	uint8_t *buf;
 
 	rig_open(&rig, NULL);
-	CHECK_EQ(dsaio_wait(rig.handle, 0), 0);
+	CHECK_EQ(handle_wait(rig.handle, 0), 0);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
 	file = rig_file(&rig, "f", O_RDWR);
 	buf = memory_new(&rig, memories[row].pinned, 4 * 4096);
 	CHECK_EQ(dsaio_pread(rig.handle, file, buf, 4096, 0), 4096);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 0);
+	CHECK_EQ(handle_wait(rig.handle, -1), 0);
 
 	for (unsigned i = 0; i < 3; i++)
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, buf + i * 4096, 4096, 0, NULL));
 	CHECK_EQ(dsaio_pread(rig.handle, file, buf + 3 * 4096, 4096, 0), 4096);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 3);
+	CHECK_EQ(handle_wait(rig.handle, -1), 3);
 
 	/* One that was waited for by itself counts, too. */
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, buf, 4096, 0, &op));
-	CHECK_EQ(dsaio_op_wait(op, -1), 4096);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
+	CHECK_EQ(op_wait(op, -1), 4096);
+	CHECK_EQ(handle_wait(rig.handle, -1), 1);
 	dsaio_op_free(op);
 
 	/* One that dsaio_reap() told of does not. */
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, buf, 4096, 0, &op));
-	CHECK_EQ(dsaio_op_wait(op, -1), 4096);
+	CHECK_EQ(op_wait(op, -1), 4096);
 	CHECK_EQ(dsaio_reap(rig.handle, taken, 4), 1);
 	CHECK(taken[0] == op);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 0);
+	CHECK_EQ(handle_wait(rig.handle, -1), 0);
 	dsaio_op_free(op);
 
 	CHECK_CALL(dsaio_fsync_async(rig.handle, file, NULL));
 	CHECK_CALL(dsaio_fdatasync_async(rig.handle, file, NULL));
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 2);
+	CHECK_EQ(handle_wait(rig.handle, -1), 2);
 }
 
 TEST(reap, "dsaio_reap tells of each op once, with its data, also of those submitted with NULL")
@@ -167,7 +167,7 @@ TEST(reap, "dsaio_reap tells of each op once, with its data, also of those submi
 	for (unsigned i = 0; i < N; i++)
 		CHECK(seen[i] || i % 4 == 0);
 	CHECK_EQ(dsaio_reap(rig.handle, taken, ARRAY_SIZE(taken)), 0);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 0);
+	CHECK_EQ(handle_wait(rig.handle, -1), 0);
 	pattern_check(memory, N * 512, SEED, 0, "read");
 }
 
@@ -187,7 +187,7 @@ TEST(freed, "ops whose owner freed them early still end, are counted, and are no
 					     4096 * i, &op));
 		dsaio_op_free(op);
 	}
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 16);
+	CHECK_EQ(handle_wait(rig.handle, -1), 16);
 	CHECK_EQ(dsaio_reap(rig.handle, taken, 4), 0);
 	pattern_check(memory, 65536, SEED, 0, "read");
 }
@@ -253,7 +253,7 @@ TEST_TABLE(handle_fd_quiet, memories, "dsaio_handle_fd is not readable while not
 	CHECK_EQ(dsaio_pread(rig.handle, file, buf, 4096, 0), 4096);
 	quiet_after_reap(rig.handle, &pollfd);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, buf, 4096, 0, NULL));
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
+	CHECK_EQ(handle_wait(rig.handle, -1), 1);
 	quiet_after_reap(rig.handle, &pollfd);
 }
 
@@ -283,7 +283,7 @@ TEST_TABLE(cancel, memories,
 	for (unsigned i = N; i-- > N / 2;)
 		CHECK_CALL(dsaio_op_cancel(ops[i]));
 	for (unsigned i = 0; i < N; i++) {
-		int64_t r = dsaio_op_wait(ops[i], -1);
+		int64_t r = op_wait(ops[i], -1);
 
 		if (r == -ECANCELED) {
 			CHECK(i >= N / 2);
@@ -300,8 +300,8 @@ TEST_TABLE(cancel, memories,
 	}
 	CHECK(n_cancelled > 0);
 	/* The first that failed is told of, then all is forgotten. */
-	CHECK_EQ(dsaio_wait(rig.handle, -1), -ECANCELED);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 0);
+	CHECK_EQ(handle_wait(rig.handle, -1), -ECANCELED);
+	CHECK_EQ(handle_wait(rig.handle, -1), 0);
 }
 
 TEST(wait_timeout, "a time-out of a wait ends the wait, not the op")
@@ -321,15 +321,15 @@ TEST(wait_timeout, "a time-out of a wait ends the wait, not the op")
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, len, 0, &op));
-	CHECK_EQ(dsaio_op_wait(op, 0), -ETIMEDOUT);
+	CHECK_EQ(op_wait(op, 0), -ETIMEDOUT);
 	CHECK_EQ(dsaio_op_test(op), 0);
 	CHECK_EQ(dsaio_op_result(op), -EINPROGRESS);
-	CHECK_EQ(dsaio_op_wait(op, 1000), -ETIMEDOUT);
-	CHECK_EQ(dsaio_wait(rig.handle, 1000), -ETIMEDOUT);
+	CHECK_EQ(op_wait(op, 1000), -ETIMEDOUT);
+	CHECK_EQ(handle_wait(rig.handle, 1000), -ETIMEDOUT);
 	CHECK_EQ(dsaio_free(rig.client, memory), -EBUSY);
-	r = dsaio_op_wait(op, -1);
+	r = op_wait(op, -1);
 	CHECK_EQ(r, len);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
+	CHECK_EQ(handle_wait(rig.handle, -1), 1);
 	pattern_check(memory, len, SEED, 0, "read");
 	dsaio_op_free(op);
 	CHECK_CALL(dsaio_free(rig.client, memory));
@@ -359,12 +359,12 @@ TEST_TABLE(op_timeout, memories,
 	file = rig_file(&rig, "f", O_RDONLY);
 	memory = memory_new(&rig, memories[row].pinned, len);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, len, 0, &op));
-	CHECK_EQ(dsaio_op_wait(op, -1), -ETIMEDOUT);
+	CHECK_EQ(op_wait(op, -1), -ETIMEDOUT);
 	CHECK_EQ(dsaio_op_test(op), 1);
 	CHECK(strstr(dsaio_op_error(op), "f"));
 	CHECK(dsaio_op_done(op) < len);
 	dsaio_op_free(op);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), -ETIMEDOUT);
+	CHECK_EQ(handle_wait(rig.handle, -1), -ETIMEDOUT);
 	CHECK_EQ(dsaio_pread(rig.handle, file, buf, 4096, 0), 4096); /* the next is fine */
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, len, 0), -ETIMEDOUT);
 }
@@ -403,7 +403,7 @@ static void *worker_run(void *arg)
 						      &ops[i]));
 		}
 		for (unsigned i = WORKER_SLOTS; i-- > 0;) { /* not in order */
-			CHECK_EQ(dsaio_op_wait(ops[i], -1), WORKER_BYTES);
+			CHECK_EQ(op_wait(ops[i], -1), WORKER_BYTES);
 			dsaio_op_free(ops[i]);
 		}
 		memset(w->memory, 0, WORKER_SLOTS * WORKER_BYTES);
@@ -443,7 +443,7 @@ TEST(threads, "eight threads submit to and wait on one handle")
 		workers[i].file = rig.files[0];
 	}
 	workers_run(&rig, workers, 8);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 8 * WORKER_ROUNDS * WORKER_SLOTS);
+	CHECK_EQ(handle_wait(rig.handle, -1), 8 * WORKER_ROUNDS * WORKER_SLOTS);
 }
 
 TEST(threads_small_ring, "eight threads share a ring of four entries")
@@ -464,7 +464,7 @@ TEST(threads_small_ring, "eight threads share a ring of four entries")
 		workers[i].file = rig.files[0];
 	}
 	workers_run(&rig, workers, 8);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 8 * WORKER_ROUNDS * WORKER_SLOTS);
+	CHECK_EQ(handle_wait(rig.handle, -1), 8 * WORKER_ROUNDS * WORKER_SLOTS);
 }
 
 TEST(handles, "a handle for each thread")
@@ -481,7 +481,7 @@ TEST(handles, "a handle for each thread")
 	}
 	workers_run(&rig, workers, 8);
 	for (unsigned i = 0; i < 8; i++) {
-		CHECK_EQ(dsaio_wait(workers[i].handle, -1), WORKER_ROUNDS * WORKER_SLOTS);
+		CHECK_EQ(handle_wait(workers[i].handle, -1), WORKER_ROUNDS * WORKER_SLOTS);
 		dsaio_handle_close(workers[i].handle);
 	}
 }
@@ -498,7 +498,7 @@ static void *waiter_run(void *arg)
 	struct waiter *w = arg;
 
 	while (!atomic_load(&w->must_end))
-		w->n_told += CHECK_CALL(dsaio_wait(w->handle, -1));
+		w->n_told += CHECK_CALL(handle_wait(w->handle, -1));
 	return NULL;
 }
 
@@ -527,7 +527,7 @@ TEST(waiters, "of two threads in dsaio_wait each op is told to one")
 		atomic_store(&waiters[i].must_end, true);
 	for (unsigned i = 0; i < 2; i++)
 		CHECK_EQ(pthread_join(waiters[i].thread, NULL), 0);
-	CHECK_EQ(waiters[0].n_told + waiters[1].n_told + dsaio_wait(rig.handle, -1), n);
+	CHECK_EQ(waiters[0].n_told + waiters[1].n_told + handle_wait(rig.handle, -1), n);
 }
 
 TEST(stores, "one handle over two stores: one wait for both, one fd for both")
@@ -554,12 +554,12 @@ TEST(stores, "one handle over two stores: one wait for both, one fd for both")
 	for (unsigned i = 0; i < 64; i++)
 		CHECK_CALL(dsaio_pwrite_async(rig.handle, files[i % 2], memory + i * 4096, 4096,
 					      i / 2 * 4096, NULL));
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 64);
+	CHECK_EQ(handle_wait(rig.handle, -1), 64);
 	memset(memory, 0, 64 * 4096);
 	for (unsigned i = 0; i < 64; i++)
 		CHECK_CALL(dsaio_pread_async(rig.handle, files[i % 2], memory + i * 4096, 4096,
 					     i / 2 * 4096, NULL));
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 64);
+	CHECK_EQ(handle_wait(rig.handle, -1), 64);
 	pattern_check(memory, 64 * 4096, SEED, 0, "two stores");
 
 	for (unsigned round = 0; round < 500; round++) {

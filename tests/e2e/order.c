@@ -58,7 +58,7 @@ static void pending_end(struct pending *p)
 {
 	if (!p->op)
 		return;
-	CHECK_EQ(dsaio_op_wait(p->op, -1), p->len);
+	CHECK_EQ(op_wait(p->op, -1), p->len);
 	if (p->is_read)
 		for (size_t i = 0; i < p->len; i++)
 			if (p->memory[i] != p->expected[i])
@@ -127,7 +127,7 @@ static void check_mixture(struct rig *rig, const struct mixture *m, const char *
 	}
 	for (unsigned i = 0; i < DEPTH; i++)
 		pending_end(&pending[i]);
-	CHECK_EQ(dsaio_wait(rig->handle, -1), DEPTH * ROUNDS);
+	CHECK_EQ(handle_wait(rig->handle, -1), DEPTH * ROUNDS);
 
 	{
 		_cleanup_(closep) int fd = open_direct(path, O_RDONLY);
@@ -206,7 +206,7 @@ TEST(sync_last, "a sync ends after all writes of its file that were submitted be
 		/* By another file object of the same inode. */
 		CHECK_CALL(round % 2 ? dsaio_fsync_async(rig.handle, again, &sync)
 				     : dsaio_fdatasync_async(rig.handle, again, &sync));
-		CHECK_EQ(dsaio_op_wait(sync, -1), 0);
+		CHECK_EQ(op_wait(sync, -1), 0);
 		for (unsigned i = 0; i < 32; i++) {
 			CHECK_EQ(dsaio_op_test(writes[i]), 1);
 			CHECK_EQ(dsaio_op_result(writes[i]), MIB);
@@ -227,7 +227,7 @@ TEST(sync_other, "syncs: blocking, of an empty file, of a file without writes, r
 	CHECK_EQ(dsaio_fsync(rig.handle, file), 0);
 	CHECK_EQ(dsaio_fdatasync(rig.handle, file), 0);
 	CHECK_EQ(dsaio_fsync(rig.handle, read_only), 0); /* as fsync(2) */
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 0);
+	CHECK_EQ(handle_wait(rig.handle, -1), 0);
 }
 
 #define LARGE_BYTES (16 * MIB)
@@ -274,9 +274,9 @@ TEST_TABLE(independent, pairs, "ops that do not conflict do not wait for each ot
 		pairs[row].start(&rig, memory, &large);
 		CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[pairs[row].file],
 					     memory + LARGE_BYTES, 4096, pairs[row].off, &small));
-		CHECK_EQ(dsaio_op_wait(small, -1), 4096);
+		CHECK_EQ(op_wait(small, -1), 4096);
 		is_first = dsaio_op_test(large) == 0;
-		CHECK(dsaio_op_wait(large, -1) >= 0);
+		CHECK(op_wait(large, -1) >= 0);
 		dsaio_op_free(small);
 		dsaio_op_free(large);
 	}
@@ -312,9 +312,9 @@ TEST_TABLE(cut_by_others, memories,
 		usleep(10000); /* what the library saw of the size is old then */
 		CHECK_CALL(dsaio_pwrite_async(rig.handle, file, from, 4 * MIB - 77, 0, &write));
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, to, 2 * MIB, 3 * MIB, &read));
-		CHECK_EQ(dsaio_op_wait(read, -1), MIB - 77);
+		CHECK_EQ(op_wait(read, -1), MIB - 77);
 		pattern_check(to, MIB - 77, round, 3 * MIB, "what the write wrote");
-		CHECK_EQ(dsaio_op_wait(write, -1), 4 * MIB - 77);
+		CHECK_EQ(op_wait(write, -1), 4 * MIB - 77);
 		dsaio_op_free(read);
 		dsaio_op_free(write);
 	}
@@ -356,9 +356,9 @@ TEST(cut_without_descriptors,
 	n += take_descriptors(fds + n);
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, 4 * MIB, 0, &write));
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + 4 * MIB, MIB, 3 * MIB, &read));
-	CHECK_EQ(dsaio_op_wait(read, -1), MIB);
+	CHECK_EQ(op_wait(read, -1), MIB);
 	pattern_check(memory + 4 * MIB, MIB, 1, 3 * MIB, "what the write wrote");
-	CHECK_EQ(dsaio_op_wait(write, -1), 4 * MIB);
+	CHECK_EQ(op_wait(write, -1), 4 * MIB);
 	while (n)
 		close(fds[--n]);
 	limit.rlim_cur = limit.rlim_max;

@@ -92,8 +92,8 @@ TEST(threads,
 		(void)each_thread(getpid(), check_library_thread);
 		CHECK_EQ(n_library_threads, 1);
 	}
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 4);
-	CHECK_EQ(dsaio_wait(second, -1), 4);
+	CHECK_EQ(handle_wait(rig.handle, -1), 4);
+	CHECK_EQ(handle_wait(second, -1), 4);
 	dsaio_disconnect(rig.client);
 	rig.client = NULL;
 	rig.n_files = 0;
@@ -153,7 +153,7 @@ TEST(submit, "submitting returns at once, whatever the size: the daemon does not
 	/* What needs a message once: channels, the buffered description. */
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 100, 1, NULL));
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, pinned, 4096, 0, NULL));
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 2);
+	CHECK_EQ(handle_wait(rig.handle, -1), 2);
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 100, 1), 100);
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 100, 1), 100);
 	pattern_fill(memory + large, large, SEED + 1, 13);
@@ -168,10 +168,10 @@ TEST(submit, "submitting returns at once, whatever the size: the daemon does not
 					     &ops[3 + i]));
 	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
 		CHECK_EQ(dsaio_op_test(ops[i]), 0);
-	CHECK_EQ(dsaio_wait(rig.handle, 1000), -ETIMEDOUT);
+	CHECK_EQ(handle_wait(rig.handle, 1000), -ETIMEDOUT);
 	daemon_go_on(rig.daemon);
 
-	CHECK_EQ(dsaio_wait(rig.handle, -1), ARRAY_SIZE(ops));
+	CHECK_EQ(handle_wait(rig.handle, -1), ARRAY_SIZE(ops));
 	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
 		dsaio_op_free(ops[i]);
 	pattern_check(memory, large, SEED, 0, "read before the write");
@@ -204,7 +204,7 @@ TEST(files, "1,000 files of 64 KiB, then one wait")
 						     64 * KIB, 0, NULL));
 			dsaio_file_close(files[i]);
 		}
-		CHECK_EQ(dsaio_wait(rig.handle, -1), N);
+		CHECK_EQ(handle_wait(rig.handle, -1), N);
 		for (size_t i = 0; i < N; i++)
 			pattern_check(memory + i * 64 * KIB, 64 * KIB, i, 0, "a file");
 	}
@@ -245,7 +245,7 @@ TEST(depth, "of many small ops at least the profile's queue_depth are with the d
 	file = rig_file(&rig, "f", O_RDONLY);
 	/* Gets what needs messages: eight pieces of 1 MiB are in flight, so there is memory for these. */
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 16 * MIB, 0, NULL));
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
+	CHECK_EQ(handle_wait(rig.handle, -1), 1);
 	memset(memory, 0, 16 * MIB);
 
 	daemon_hold(rig.daemon);
@@ -255,7 +255,7 @@ TEST(depth, "of many small ops at least the profile's queue_depth are with the d
 	while (count_in_rings() < profile.queue_depth)
 		(void)poll(NULL, 0, 1); /* the test's time is the limit */
 	daemon_go_on(rig.daemon);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), N);
+	CHECK_EQ(handle_wait(rig.handle, -1), N);
 	pattern_check(memory, N * len, SEED, 0, "read");
 }
 
@@ -283,7 +283,7 @@ static void *thread_run(void *arg)
 		pattern_fill(memory, len, t->number * 100 + round, off);
 		if (round % 3 == 0) {
 			CHECK_CALL(dsaio_pwrite_async(t->handle, t->file, memory, len, off, &op));
-			CHECK_EQ(dsaio_op_wait(op, -1), len);
+			CHECK_EQ(op_wait(op, -1), len);
 			dsaio_op_free(op);
 		} else {
 			CHECK_EQ(dsaio_pwrite(t->handle, t->file, memory, len, off), len);
@@ -291,7 +291,7 @@ static void *thread_run(void *arg)
 		memset(memory, 0, len);
 		if (round % 3 == 1) {
 			CHECK_CALL(dsaio_pread_async(t->handle, t->file, memory, len, off, &op));
-			CHECK_EQ(dsaio_op_wait(op, -1), len);
+			CHECK_EQ(op_wait(op, -1), len);
 			dsaio_op_free(op);
 		} else {
 			CHECK_EQ(dsaio_pread(t->handle, t->file, memory, len, off), len);
@@ -360,10 +360,10 @@ TEST(no_pool, "no memory left to copy through: -ENOMEM and why; and it works whe
 		    "pread;dsaio_alloc();pool");
 	CHECK_FAILS(dsaio_pwrite(rig.handle, file, memory, 4096, 0), -ENOMEM, "pwrite;pool");
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 4096, 0, &op));
-	CHECK_EQ(dsaio_op_wait(op, -1), -ENOMEM);
+	CHECK_EQ(op_wait(op, -1), -ENOMEM);
 	CHECK(strstr(dsaio_op_error(op), "pool"));
 	dsaio_op_free(op);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), -ENOMEM);
+	CHECK_EQ(handle_wait(rig.handle, -1), -ENOMEM);
 	file_check_pattern(daemon_path(rig.daemon, "f"), 0, 4096, SEED, 0);
 	CHECK_EQ(dsaio_pread(rig.handle, file, all, MIB, 0), MIB); /* needs no copy */
 	CHECK_CALL(dsaio_free(rig.client, all));
@@ -372,7 +372,7 @@ TEST(no_pool, "no memory left to copy through: -ENOMEM and why; and it works whe
 	CHECK_CALL(dsaio_alloc(rig.client, MIB, &all)); /* and is given back again */
 	CHECK_CALL(dsaio_free(rig.client, all));
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 16 * MIB, 0, NULL));
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
+	CHECK_EQ(handle_wait(rig.handle, -1), 1);
 }
 
 TEST(little_room, "a handle of 4 entries: pinned and private ops in turn, on the same bytes")
@@ -401,7 +401,7 @@ TEST(little_room, "a handle of 4 entries: pinned and private ops in turn, on the
 		if (i % 16 == 0)
 			CHECK_CALL(dsaio_fdatasync_async(handle, file, NULL));
 	}
-	CHECK_EQ(dsaio_wait(handle, -1), 2 * N + (N + 15) / 16);
+	CHECK_EQ(handle_wait(handle, -1), 2 * N + (N + 15) / 16);
 	for (size_t i = 0; i < N; i++)
 		pattern_check(memory + i * 4096, 4096, i, 0, "read behind its write");
 }
@@ -431,8 +431,8 @@ TEST(two_handles,
 		CHECK_CALL(dsaio_pwrite_async(second, file, pinned, len, 0, NULL));
 		CHECK_CALL(dsaio_pwrite_async(first, file, pinned, len / 2, 0, NULL));
 		CHECK_CALL(dsaio_pwrite_async(second, file, memory, len / 2, len / 2, NULL));
-		CHECK_EQ(dsaio_wait(first, -1), 2);
-		CHECK_EQ(dsaio_wait(second, -1), 2);
+		CHECK_EQ(handle_wait(first, -1), 2);
+		CHECK_EQ(handle_wait(second, -1), 2);
 		CHECK_EQ(dsaio_pread(first, file, got, len, 0), len);
 		for (size_t i = 0; i < len; i++)
 			CHECK(got[i] == 1 || got[i] == 2);
@@ -468,7 +468,7 @@ TEST_TABLE(file_limit, file_limits,
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 100000, 0), 100000);
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 4 * MIB, 0), 4 * MIB);
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory + 4 * MIB, 4 * MIB, 4 * MIB, NULL));
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 1);
+	CHECK_EQ(handle_wait(rig.handle, -1), 1);
 	file_check_pattern(daemon_path(rig.daemon, "f"), 0, 8 * MIB, SEED + 1, 0);
 	/* Nor is a wrong address a signal. */
 	CHECK_SYS(munmap(memory + 4 * MIB, MIB));
@@ -497,10 +497,10 @@ static int64_t run(struct rig *rig, bool is_write, bool is_async, void *memory, 
 		CHECK_CALL(dsaio_pwrite_async(rig->handle, rig->files[0], memory, len, off, &op));
 	else
 		CHECK_CALL(dsaio_pread_async(rig->handle, rig->files[0], memory, len, off, &op));
-	r = dsaio_op_wait(op, -1);
+	r = op_wait(op, -1);
 	*ret_done = dsaio_op_done(op);
 	dsaio_op_free(op);
-	CHECK_EQ(dsaio_wait(rig->handle, -1), r < 0 ? r : 1);
+	CHECK_EQ(handle_wait(rig->handle, -1), r < 0 ? r : 1);
 	return r;
 }
 
@@ -604,7 +604,7 @@ static unsigned job_check(struct job *job, int64_t error)
 	unsigned n_failed = 0;
 
 	for (size_t i = 0; i < N_OPS; i++) {
-		int64_t r = dsaio_op_wait(job->ops[i], 20000000);
+		int64_t r = op_wait(job->ops[i], 20000000);
 
 		CHECK_EQ(dsaio_op_test(job->ops[i]), 1);
 		if (r == (int64_t)OP_BYTES) {
@@ -633,11 +633,11 @@ TEST(killed, "the daemon is killed: every op ends once, whole or with -ECONNRESE
 	uint8_t byte;
 
 	job_start(&job);
-	CHECK(dsaio_op_wait(job.ops[0], -1) == (int64_t)OP_BYTES);
+	CHECK(op_wait(job.ops[0], -1) == (int64_t)OP_BYTES);
 	daemon_kill(job.rig.daemon);
 	test_note("%u of %u failed", job_check(&job, -ECONNRESET), N_OPS);
-	CHECK(dsaio_wait(job.rig.handle, -1) != 0);
-	CHECK_EQ(dsaio_wait(job.rig.handle, -1), -ENOTCONN);
+	CHECK(handle_wait(job.rig.handle, -1) != 0);
+	CHECK_EQ(handle_wait(job.rig.handle, -1), -ENOTCONN);
 	CHECK_FAILS(dsaio_pread(job.rig.handle, job.rig.files[0], &byte, 1, 0), -ENOTCONN,
 		    "daemon");
 	job_end(&job);
@@ -713,7 +713,7 @@ TEST(cancelled, "cancelled from another thread: each ends once, -ECANCELED or wh
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	CHECK(n > 0);
 	CHECK_EQ(dsaio_op_result(job.ops[0]), OP_BYTES);
-	CHECK_EQ(dsaio_wait(job.rig.handle, -1), -ECANCELED);
+	CHECK_EQ(handle_wait(job.rig.handle, -1), -ECANCELED);
 	job_end(&job);
 }
 
@@ -730,7 +730,7 @@ TEST(cancelled_waiting, "ops that wait for their turn are cancelled, too")
 	CHECK_CALL(dsaio_alloc(rig.client, MIB, &pinned));
 	CHECK_EQ(dsaio_pwrite(rig.handle, rig.files[0], pinned, MIB, 0), MIB);
 	CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[0], memory, 32 * MIB, 0, NULL));
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 1); /* what needs messages is there */
+	CHECK_EQ(handle_wait(rig.handle, -1), 1); /* what needs messages is there */
 	daemon_hold(rig.daemon);
 	memset(memory, 1, 32 * MIB);
 	memset(pinned, 2, MIB);
@@ -739,10 +739,10 @@ TEST(cancelled_waiting, "ops that wait for their turn are cancelled, too")
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], memory, MIB, MIB, &third));
 	CHECK_CALL(dsaio_op_cancel(second));
 	CHECK_CALL(dsaio_op_cancel(third));
-	CHECK_EQ(dsaio_op_wait(second, -1), -ECANCELED); /* although the daemon stands still */
-	CHECK_EQ(dsaio_op_wait(third, -1), -ECANCELED);
+	CHECK_EQ(op_wait(second, -1), -ECANCELED); /* although the daemon stands still */
+	CHECK_EQ(op_wait(third, -1), -ECANCELED);
 	daemon_go_on(rig.daemon);
-	CHECK_EQ(dsaio_op_wait(first, -1), 32 * MIB);
+	CHECK_EQ(op_wait(first, -1), 32 * MIB);
 	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, 32 * MIB, 0), 32 * MIB);
 	for (size_t i = 0; i < 32 * MIB; i++)
 		CHECK(memory[i] == 1);

@@ -74,13 +74,13 @@ static void check_many(struct rig *rig, struct dsaio_file *file, const char *pat
 	for (size_t i = 0; i < OPS; i++)
 		CHECK_CALL(dsaio_pwrite_async(rig->handle, file, memory + i * OPS_BYTES, OPS_BYTES,
 					      i * OPS_BYTES, NULL));
-	CHECK_EQ(dsaio_wait(rig->handle, -1), OPS);
+	CHECK_EQ(handle_wait(rig->handle, -1), OPS);
 	file_check_pattern(path, 0, OPS * OPS_BYTES, 77, 0);
 	memset(memory, 0, OPS * OPS_BYTES);
 	for (size_t i = 0; i < OPS; i++)
 		CHECK_CALL(dsaio_pread_async(rig->handle, file, memory + i * OPS_BYTES, OPS_BYTES,
 					     i * OPS_BYTES, NULL));
-	CHECK_EQ(dsaio_wait(rig->handle, -1), OPS);
+	CHECK_EQ(handle_wait(rig->handle, -1), OPS);
 	pattern_check(memory, OPS * OPS_BYTES, 77, 0, "read back");
 	CHECK_CALL(dsaio_free(rig->client, start));
 }

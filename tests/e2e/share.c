@@ -103,14 +103,14 @@ TEST_TABLE(shares, pairs, "two clients")
 			 4096);
 	side_submit(&sides[1]); /* the one that has to wait comes first */
 	side_submit(&sides[0]);
-	CHECK_EQ(dsaio_wait(sides[0].handle, -1), N_OPS);
+	CHECK_EQ(handle_wait(sides[0].handle, -1), N_OPS);
 	n_ended = side_count_ended(&sides[1]);
 	test_note("%s: %d of %d", pairs[row].what, n_ended, N_OPS);
 	CHECK_MSG(n_ended >= pairs[row].at_least && n_ended <= pairs[row].at_most, "%d ended",
 		  n_ended);
 
 	/* And none starves. */
-	CHECK_EQ(dsaio_wait(sides[1].handle, -1), N_OPS);
+	CHECK_EQ(handle_wait(sides[1].handle, -1), N_OPS);
 	for (int i = 0; i < 2; i++) {
 		pattern_check(sides[i].memory, N_OPS * OP_BYTES, 1, 0, "what was read");
 		dsaio_disconnect(sides[i].client);
@@ -151,12 +151,12 @@ static void *greedy_main(void *arg)
 	for (unsigned i = 0; i < N_QUEUED; i++)
 		greedy_submit(i);
 	for (unsigned i = 0; !atomic_load(&greedy.must_stop); i = (i + 1) % N_QUEUED) {
-		CHECK_EQ(dsaio_op_wait(greedy.side.ops[i], -1), (int64_t)greedy.op_bytes);
+		CHECK_EQ(op_wait(greedy.side.ops[i], -1), (int64_t)greedy.op_bytes);
 		dsaio_op_free(greedy.side.ops[i]);
 		atomic_fetch_add(&greedy.n_done, 1);
 		greedy_submit(i);
 	}
-	CHECK(dsaio_wait(greedy.side.handle, -1) > 0);
+	CHECK(handle_wait(greedy.side.handle, -1) > 0);
 	return NULL;
 }
 

@@ -174,7 +174,7 @@ TEST(none_left, "at RLIMIT_NOFILE a call gives -EMFILE, and works when there is 
 	fill_all(&fill);
 	CHECK_EQ(dsaio_pwrite(rig.handle, rig.files[0], memory, 65536, 65536), 65536);
 	CHECK_EQ(dsaio_fsync(rig.handle, rig.files[0]), 0);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), 0); /* none of those that failed was an op */
+	CHECK_EQ(handle_wait(rig.handle, -1), 0); /* none of those that failed was an op */
 	fill_leave(&fill, fill.n);
 	file_check_pattern(path, 65536, 65536, SEED, 0);
 }

@@ -55,7 +55,7 @@ static void job_check(struct job *job)
 	bool told[N_OPS] = { false };
 
 	for (unsigned i = 0; i < N_OPS; i++) {
-		int64_t r = dsaio_op_wait(job->ops[i], 20000000);
+		int64_t r = op_wait(job->ops[i], 20000000);
 
 		CHECK_EQ(dsaio_op_test(job->ops[i]), 1);
 		if (r == (int64_t)OP_BYTES) {
@@ -203,7 +203,7 @@ TEST(stop_idle, "stop with an idle client: it hears of it at its next call")
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDWR), memory, 4096, 0), 4096);
 	daemon_stop(rig.daemon);
 	check_not_connected(&rig, memory);
-	r = dsaio_wait(rig.handle, -1);
+	r = handle_wait(rig.handle, -1);
 	CHECK(r == 0 || r == -ENOTCONN);
 }
 
@@ -271,10 +271,10 @@ static void *sleeper_run(void *arg)
 
 	switch (s->kind) {
 	case 0:
-		s->result = dsaio_wait(rig->handle, -1);
+		s->result = handle_wait(rig->handle, -1);
 		break;
 	case 1:
-		s->result = dsaio_op_wait(s->job->ops[N_OPS - 1], -1);
+		s->result = op_wait(s->job->ops[N_OPS - 1], -1);
 		break;
 	case 2:
 		/* Waits for the last write, which it overlaps. */
@@ -355,7 +355,7 @@ TEST(restart, "after kill -9 a new daemon takes the socket over, and a new conne
 	daemon_kill(daemon);
 	next = daemon_start(NULL);
 	job_start(&again, next);
-	CHECK_EQ(dsaio_wait(again.rig.handle, -1), N_OPS);
+	CHECK_EQ(handle_wait(again.rig.handle, -1), N_OPS);
 	for (unsigned i = 0; i < N_OPS; i++)
 		CHECK_EQ(dsaio_op_result(again.ops[i]), OP_BYTES);
 	/* The old connection does not come back to life, and hurts nobody. */

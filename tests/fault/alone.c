@@ -234,7 +234,7 @@ TEST(extension,
 		CHECK_EQ(raw_run_one(&attacker.channel, entry), 0);
 
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], memory, 4 * MIB, 8 * MIB, &op));
-	CHECK_EQ(dsaio_op_wait(op, 20000000), 4 * MIB);
+	CHECK_EQ(op_wait(op, 20000000), 4 * MIB);
 	dsaio_op_free(op);
 	file_check_pattern(store_path(&store, "shared"), 8 * MIB, 4 * MIB, 2, 8 * MIB);
 	CHECK(!raw_reap(&attacker.channel, 1, completions, 0)); /* or it was no attack */

@@ -128,7 +128,7 @@ static void read_together(const struct rig *rig, const struct fuse *fs, uint32_t
 	for (uint32_t i = 0; i < n_ops; i++)
 		CHECK_CALL(dsaio_pread_async(rig->handle, file, (char *)memory + i * len, len,
 					     i * len % FUSE_FILE_BYTES, NULL));
-	CHECK_EQ(dsaio_wait(rig->handle, -1), n_ops);
+	CHECK_EQ(handle_wait(rig->handle, -1), n_ops);
 	CHECK_EQ(atomic_load(&fs->control->max_together), n_gather);
 	atomic_store(&fs->control->n_gather, 0);
 	dsaio_file_close(file);

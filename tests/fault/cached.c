@@ -210,7 +210,7 @@ static void check_deed(struct daemon *daemon, int row, enum when when)
 		dsaio_file_close(held);
 	deeds[row].deed(&scene);
 	if (when == IN_USE) /* what they read is of before, or after */
-		CHECK_EQ(dsaio_wait(rig.handle, -1), N_OPS);
+		CHECK_EQ(handle_wait(rig.handle, -1), N_OPS);
 
 	if (deeds[row].error) {
 		CHECK_FAILS(dsaio_file_open(rig.client, scene.path, O_RDWR, &file),

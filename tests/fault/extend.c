@@ -229,7 +229,7 @@ TEST_STORES(full, STORE_OVERLAY, no_room,
 					      &op));
 		if (atomic_load(&watch.board->n_wanted) < i + 4)
 			atomic_store(&watch.board->n_wanted, i + 4);
-		n_failed += dsaio_op_wait(op, -1) == -ENOSPC;
+		n_failed += op_wait(op, -1) == -ENOSPC;
 		watch.is_armed = false;
 		dsaio_op_free(op);
 		neighbour_reach(i + 4);
@@ -285,7 +285,7 @@ TEST_TABLE(stop, stopped, "a write is stopped: what a neighbour wrote behind it 
 	watch.is_armed = true;
 	if (!stopped[row].is_timeout)
 		CHECK_CALL(dsaio_op_cancel(op));
-	CHECK_EQ(dsaio_op_wait(op, -1), stopped[row].is_timeout ? -ETIMEDOUT : -ECANCELED);
+	CHECK_EQ(op_wait(op, -1), stopped[row].is_timeout ? -ETIMEDOUT : -ECANCELED);
 	watch.is_armed = false;
 	size = file_size(path);
 	CHECK(dsaio_op_done(op) < len);
@@ -341,7 +341,7 @@ TEST_STORES(too_large, STORE_TMPFS, large,
 	test_note("%" PRIu64 " MiB are left", (uint64_t)fs.f_bfree * fs.f_frsize / MIB);
 	CHECK_MSG(!dsaio_op_test(op), "%s", dsaio_op_error(op));
 	CHECK_CALL(dsaio_op_cancel(op));
-	CHECK_EQ(dsaio_op_wait(op, -1), -ECANCELED);
+	CHECK_EQ(op_wait(op, -1), -ECANCELED);
 	dsaio_op_free(op);
 	dsaio_handle_close(handle);
 }

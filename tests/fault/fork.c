@@ -32,7 +32,7 @@ FAULT(c21_library, "C21 fork, then use: -EPERM in the child, the parent's ops an
 
 			CHECK_FAILS(dsaio_pread(rig.handle, rig.files[0], buf, 512, 0), -EPERM,
 				    "fork;dsaio_connect");
-			CHECK_FAILS(dsaio_wait(rig.handle, -1), -EPERM, "fork");
+			CHECK_FAILS(handle_wait(rig.handle, -1), -EPERM, "fork");
 			dsaio_handle_close(rig.handle);
 			dsaio_disconnect(rig.client);
 			_exit(0);
@@ -40,7 +40,7 @@ FAULT(c21_library, "C21 fork, then use: -EPERM in the child, the parent's ops an
 	}
 	for (unsigned i = 0; i < 4; i++)
 		child_wait_ok(pids[i]);
-	CHECK_EQ(dsaio_wait(rig.handle, -1), N);
+	CHECK_EQ(handle_wait(rig.handle, -1), N);
 	pattern_check(memory, N * MIB, 1, 0, "the parent's reads");
 }
 

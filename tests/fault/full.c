@@ -134,14 +134,14 @@ static uint64_t write_fails(struct full *full, const char *what, bool extends)
 	} else {
 		CHECK_CALL(dsaio_pwrite_async(full->rig.handle, full->file, full->memory.memory,
 					      range->len, range->off, &op));
-		result = dsaio_op_wait(op, -1);
+		result = op_wait(op, -1);
 		check_fails(what, result, -ENOSPC, dsaio_op_error(op), "No space left", __FILE__,
 			    __LINE__);
 		done = dsaio_op_done(op);
 		CHECK_EQ(told_done(dsaio_op_error(op)), done);
 		size = told_size(dsaio_op_error(op));
 		dsaio_op_free(op);
-		CHECK_EQ(dsaio_wait(full->rig.handle, -1), -ENOSPC);
+		CHECK_EQ(handle_wait(full->rig.handle, -1), -ENOSPC);
 	}
 	CHECK_MSG(done < range->len, "%s: all is done, and it failed", what);
 	CHECK_EQ(size, extends ? (int64_t)file_size(full->path) : -1);
@@ -156,7 +156,7 @@ static void write_succeeds(struct full *full, const char *what)
 
 	CHECK_EQ(range_write(&full->rig, full->file, full->memory.memory, range), range->len);
 	if (range->is_async)
-		CHECK_EQ(dsaio_wait(full->rig.handle, -1), 1);
+		CHECK_EQ(handle_wait(full->rig.handle, -1), 1);
 	CHECK_EQ(dsaio_fsync(full->rig.handle, full->file), 0);
 	guarded_check(&full->memory, what);
 	file_check_pattern(full->path, range->off, range->len, SEED_DATA, range->off);

@@ -83,7 +83,7 @@ static void hung_free(struct hung *hung)
 	atomic_store(&hung->fs.control->hung_pid, 0);
 	daemon_log_wait(hung->rig.daemon, " has not come back for");
 	fuse_free_as_told(hung->rig.daemon);
-	CHECK(dsaio_op_wait(hung->op, -1) < 0);
+	CHECK(op_wait(hung->op, -1) < 0);
 	dsaio_op_free(hung->op);
 }
 

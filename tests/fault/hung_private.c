@@ -59,7 +59,7 @@ static void check_healthy(struct rig *rig, struct dsaio_handle *handle, uint8_t 
 					      &ops[i]));
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(offs); i++) {
-		CHECK_EQ(dsaio_op_wait(ops[i], WAIT_USEC), OP_BYTES);
+		CHECK_EQ(op_wait(ops[i], WAIT_USEC), OP_BYTES);
 		dsaio_op_free(ops[i]);
 	}
 	memset(memory, 0xee, HEALTHY_BYTES);
@@ -67,7 +67,7 @@ static void check_healthy(struct rig *rig, struct dsaio_handle *handle, uint8_t 
 		CHECK_CALL(dsaio_pread_async(handle, file, memory + offs[i], OP_BYTES, offs[i],
 					     &ops[i]));
 	for (size_t i = 0; i < ARRAY_SIZE(offs); i++) {
-		CHECK_EQ(dsaio_op_wait(ops[i], WAIT_USEC), OP_BYTES);
+		CHECK_EQ(op_wait(ops[i], WAIT_USEC), OP_BYTES);
 		dsaio_op_free(ops[i]);
 	}
 	pattern_check(memory, HEALTHY_BYTES, SEED + round, 0, "async");
@@ -126,7 +126,7 @@ TEST_TABLE(others, hangs, "reads of private memory hang on a store: ops on anoth
 	fuse_answer_hung(&fs);
 	for (unsigned i = 0; i < n; i++) {
 		if (hung[i].op) {
-			hung[i].result = dsaio_op_wait(hung[i].op, WAIT_USEC);
+			hung[i].result = op_wait(hung[i].op, WAIT_USEC);
 			dsaio_op_free(hung[i].op);
 		} else {
 			CHECK_EQ(pthread_join(hung[i].thread, NULL), 0);

@@ -118,7 +118,7 @@ static void run_beside_scissors(struct kit *kit, size_t row)
 						     memory + i * BYTES / 4, len, i * BYTES / 4,
 						     &ops[i]));
 		for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
-			r = dsaio_op_wait(ops[i], -1);
+			r = op_wait(ops[i], -1);
 			check_result(r, len);
 			n_whole += r == (int64_t)len;
 			dsaio_op_free(ops[i]);
@@ -126,7 +126,7 @@ static void run_beside_scissors(struct kit *kit, size_t row)
 		check_result(dsaio_pread(kit->rig.handle, kit->file, memory, len, 0), len);
 		r = dsaio_pwrite(kit->rig.handle, kit->file, memory, len, 0);
 		CHECK(r == (int64_t)len || r == -EFAULT);
-		(void)dsaio_wait(kit->rig.handle, -1); /* tells the first that failed */
+		(void)dsaio_wait(kit->rig.handle, -1, NULL); /* tells the first that failed */
 	}
 	test_note("%s: %u of %u ops were whole", cuts[row].what, n_whole, 4 * n);
 }

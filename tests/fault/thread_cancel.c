@@ -31,12 +31,12 @@ struct kit {
 
 static int64_t call_op_wait(struct kit *kit)
 {
-	return dsaio_op_wait(kit->op, -1);
+	return op_wait(kit->op, -1);
 }
 
 static int64_t call_wait(struct kit *kit)
 {
-	return dsaio_wait(kit->rig.handle, -1) == 1 ? 4096 : -EIO;
+	return handle_wait(kit->rig.handle, -1) == 1 ? 4096 : -EIO;
 }
 
 static int64_t call_pread(struct kit *kit)
@@ -222,7 +222,7 @@ TEST_TABLE(cancelled, calls, "a thread cancelled in a call left locks behind")
 	CHECK(ended == PTHREAD_CANCELED);
 	CHECK_EQ(kit.result, calls[row].result);
 	if (kit.op && kit.rig.handle)
-		CHECK(dsaio_op_wait(kit.op, -1) == 4096 || calls[row].call == call_op_cancel);
+		CHECK(op_wait(kit.op, -1) == 4096 || calls[row].call == call_op_cancel);
 	kit_close(&kit);
 }
 

@@ -95,8 +95,8 @@ START_TEST(a_null_object_is_refused_by_name)
 {
 	void *memory;
 	int r = _i == 0	  ? dsaio_alloc(NULL, 1, &memory)
-		: _i == 1 ? (int)dsaio_wait(NULL, 0)
-			  : (int)dsaio_op_wait(NULL, 0);
+		: _i == 1 ? dsaio_wait(NULL, 0, NULL)
+			  : dsaio_op_wait(NULL, 0, NULL);
 
 	ck_assert_int_eq(r, nulls[_i].r);
 	ck_assert_msg(strstr(dsaio_error(), nulls[_i].what), "%s", dsaio_error());

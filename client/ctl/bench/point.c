@@ -81,9 +81,10 @@ int bench_transfer(struct bench_worker *worker, struct dsaio_handle *handle,
 			     : dsaio_pwrite_async(handle, file, worker->buffer, len, 0, &running);
 	if (r < 0)
 		return bench_worker_fail(worker, "%s", dsaio_error());
-	done = dsaio_op_wait(running, -1);
 	r = 0;
-	if (done < 0)
+	if (dsaio_op_wait(running, -1, &done) < 0)
+		r = bench_worker_fail(worker, "%s", dsaio_error());
+	else if (done < 0)
 		r = bench_worker_fail(worker, "%s", dsaio_op_error(running));
 	else if ((uint64_t)done != len)
 		r = bench_worker_fail(worker,

@@ -174,10 +174,12 @@ static int start_one(struct bench_worker *worker, struct dsaio_handle *handle,
 
 static int finish_one(struct bench_worker *worker, const struct job *job, struct dsaio_op *op)
 {
-	const int64_t done = dsaio_op_wait(op, -1);
+	int64_t done;
 	int r = 0;
 
-	if (done < 0)
+	if (dsaio_op_wait(op, -1, &done) < 0)
+		r = bench_worker_fail(worker, "%s", dsaio_error());
+	else if (done < 0)
 		r = bench_worker_fail(worker, "%s", dsaio_op_error(op));
 	else if ((uint64_t)done != job->size)
 		r = bench_worker_fail(worker,

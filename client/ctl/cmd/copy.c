@@ -33,10 +33,10 @@ static void await_writes(struct copy *copy)
 
 	for (; run->done < run->writing; run->done++) {
 		struct piece *piece = &copy->pieces[run->done % COPY_PIECES];
-		int64_t done = piece->op       ? dsaio_op_wait(piece->op, -1)
-			       : copy->to.file ? 0
-					       : piece->done;
+		int64_t done = copy->to.file ? 0 : piece->done;
 
+		if (piece->op && dsaio_op_wait(piece->op, -1, &done) < 0)
+			return;
 		if (done < 0 || (size_t)done < piece->len)
 			return;
 		copy->done_bytes += piece->len;
@@ -166,7 +166,7 @@ static int piece_finish(struct copy *copy, const struct side *side, struct piece
 	while (piece->op && !dsaio_op_test(piece->op)) {
 		if (stop_signal())
 			return copy_fail(copy, "interrupted");
-		(void)dsaio_op_wait(piece->op, LOOK_USEC); /* dsaio_op_test() tells */
+		(void)dsaio_op_wait(piece->op, LOOK_USEC, NULL); /* dsaio_op_test() tells */
 	}
 	if (piece->op)
 		done = dsaio_op_result(piece->op);
@@ -247,7 +247,7 @@ static int drop_ahead(struct copy *copy)
 		while (piece->op && !dsaio_op_test(piece->op)) {
 			if (stop_signal())
 				return copy_fail(copy, "interrupted");
-			(void)dsaio_op_wait(piece->op, LOOK_USEC); /* dsaio_op_test() tells */
+			(void)dsaio_op_wait(piece->op, LOOK_USEC, NULL); /* dsaio_op_test() tells */
 		}
 		dsaio_op_free(piece->op);
 		piece->op = NULL;
@@ -340,7 +340,7 @@ void copy_drain(struct copy *copy)
 		struct piece *piece = &copy->pieces[i];
 
 		if (piece->op)
-			(void)dsaio_op_wait(piece->op, -1); /* its copy has failed already */
+			(void)dsaio_op_wait(piece->op, -1, NULL); /* its copy has failed already */
 		dsaio_op_free(piece->op);
 		piece->op = NULL;
 	}

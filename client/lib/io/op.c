@@ -399,9 +399,10 @@ static bool has_ended(const struct dsaio_op *op)
 	return atomic_load_explicit(&op->state, memory_order_acquire) == OP_ENDED;
 }
 
-int64_t dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec)
+int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result)
 {
 	CANCEL_DISABLE();
+	int64_t result;
 	int r = op_object_check(op, "op_wait");
 
 	if (r < 0)
@@ -417,7 +418,10 @@ int64_t dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec)
 					  "again",
 					  op->len, op->off, timeout_usec);
 	}
-	return op_result(op);
+	result = op_result(op);
+	if (ret_result)
+		*ret_result = result;
+	return 0;
 }
 
 int dsaio_op_test(struct dsaio_op *op)
@@ -505,7 +509,7 @@ void *dsaio_op_data(const struct dsaio_op *op)
 
 /* ---- all ops of a handle ---- */
 
-int64_t dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec)
+int dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_result)
 {
 	CANCEL_DISABLE();
 	struct wait_for all = { .what = WAIT_ALL };
@@ -523,14 +527,16 @@ int64_t dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec)
 				  timeout_usec);
 	result = handle_tell_all(handle, &text);
 	if (result < 0)
-		return text ? error_fail((int)result, "%s", text)
-			    : error_fail_errno((int)result, "wait: an op");
+		(void)(text ? error_fail((int)result, "%s", text)
+			    : error_fail_errno((int)result, "wait: an op"));
 	if (result == 0) {
 		r = client_check_alive(handle->client, "wait");
 		if (r < 0)
 			return r;
 	}
-	return result;
+	if (ret_result)
+		*ret_result = result;
+	return 0;
 }
 
 int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n)
