@@ -28,9 +28,6 @@
 #include "tests/bench/files.h"
 #include "tests/bench/side.h"
 
-/* What a comparison may take, if it has ROUNDS_MIN rounds by then. */
-#define COMPARISON_NSEC INT64_C(5000000000)
-
 #define REST_SECONDS 10
 #define FURTHER_CLIENTS 64
 #define HANDLES 8
@@ -61,6 +58,14 @@ struct row rows[N_ROWS] = {
 			    .unit = "ms/GB",
 			    .bar = 1.1,
 			    .decimals = 1 },
+	[ROW_READ_HUGE] = { .name = "400 MiB read, beside fio on huge pages",
+			    .unit = "MB/s",
+			    .is_higher_better = true,
+			    .bar = 0.98 },
+	[ROW_WRITE_HUGE] = { .name = "400 MiB write, beside fio on huge pages",
+			     .unit = "MB/s",
+			     .is_higher_better = true,
+			     .bar = 0.98 },
 	[ROW_READ_MANY] = { .name = "8 clients read 100 MiB each, summed",
 			    .unit = "MB/s",
 			    .is_higher_better = true,
@@ -95,7 +100,7 @@ struct row rows[N_ROWS] = {
 			      .bar = 0.6 },
 	[ROW_PATH] = { .name = "4 KiB read by path, beside DeepNVMe's algorithm",
 		       .unit = "us",
-		       .bar = 0.4,
+		       .bar = 0.9,
 		       .decimals = 1 },
 	[ROW_FILES] = { .name = "1,000 files of 64 KiB by path, then one wait",
 			.unit = "us/op",
@@ -109,10 +114,18 @@ struct row rows[N_ROWS] = {
 			  .unit = "MB/s",
 			  .is_higher_better = true,
 			  .bar = 0.95 },
+	[ROW_PRIVATE_COPY] = { .name = "the same private read, beside a plain memcpy",
+			       .unit = "MB/s",
+			       .is_higher_better = true,
+			       .has_no_bar = true },
 	[ROW_PRIVATE_WRITE] = { .name = "400 MiB write, private beside pinned memory",
 				.unit = "MB/s",
 				.is_higher_better = true,
 				.bar = 0.95 },
+	[ROW_PRIVATE_WRITE_COPY] = { .name = "the same private write, beside a plain memcpy",
+				     .unit = "MB/s",
+				     .is_higher_better = true,
+				     .has_no_bar = true },
 	[ROW_ODD] = { .name = "400 MiB + 77 B at offset 13, beside aligned",
 		      .unit = "MB/s",
 		      .is_higher_better = true,
@@ -654,6 +667,7 @@ static const struct {
 	const char *on_request; /* what it tells: only when it is named */
 } measures[] = {
 	{ "bandwidth", measure_bandwidth, NULL },
+	{ "bandwidth-huge", measure_bandwidth_huge, NULL },
 	{ "bandwidth-many", measure_bandwidth_many, NULL },
 	{ "latency", measure_latency, NULL },
 	{ "latency-sleeping", measure_latency_sleeping, NULL },

@@ -24,6 +24,9 @@
 #define SMALL_BYTES ((uint64_t)4096)
 #define SMALL_DEPTH LOCAL_DEPTH_MAX
 
+/* A comparison ends after this time, once it has ROUNDS_MIN rounds. */
+#define COMPARISON_NSEC INT64_C(5000000000)
+
 /* Thousands of small reads, and still short against the swings of a disk that others share. */
 #define SLICE_USEC INT64_C(250000)
 
@@ -34,6 +37,8 @@ enum {
 	ROW_WRITE,
 	ROW_WRITE_DEEPNVME,
 	ROW_WRITE_CPU,
+	ROW_READ_HUGE,
+	ROW_WRITE_HUGE,
 	ROW_READ_MANY,
 	ROW_WRITE_MANY,
 	ROW_LATENCY,
@@ -46,7 +51,9 @@ enum {
 	ROW_FILES,
 	ROW_FILES_DEEPNVME,
 	ROW_PRIVATE,
+	ROW_PRIVATE_COPY,
 	ROW_PRIVATE_WRITE,
+	ROW_PRIVATE_WRITE_COPY,
 	ROW_ODD,
 	ROW_ODD_ALIKE,
 	ROW_AUTOSTART,
@@ -127,6 +134,7 @@ int repeat(struct bench *b, struct row *row, int (*ours)(struct bench *, double 
 
 /* digest.c */
 int measure_bandwidth(struct bench *b);
+int measure_bandwidth_huge(struct bench *b);
 int measure_bandwidth_many(struct bench *b);
 int measure_iops(struct bench *b);
 

@@ -2,10 +2,14 @@
  * The measures against fio, in-process libaio and DeepNVMe's algorithm: the sides of side.h, at the
  * points that bars are set for.
  */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "proto/util/cleanup.h"
 #include "tests/bench/contest.h"
 #include "tests/bench/files.h"
+#include "tests/huge_pages.h"
 
 #define MANY_CLIENTS 8
 #define MANY_BYTES (UINT64_C(100) << 20) /* of each */
@@ -140,6 +144,108 @@ int measure_bandwidth(struct bench *b)
 				  &rows[ROW_WRITE_CPU]);
 	return r;
 }
+
+/* ---- large ops beside fio on huge pages ---- */
+
+/* The size of a huge page that MAP_HUGETLB uses; 0: this host has none. */
+static uint64_t huge_page_bytes(void)
+{
+	_cleanup_(fclosep) FILE *f = fopen("/proc/meminfo", "re");
+	char line[128];
+	unsigned long kilobytes;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Hugepagesize: %lu kB", &kilobytes) == 1)
+			return (uint64_t)kilobytes << 10;
+	return 0;
+}
+
+static int huge_pages_read(unsigned long *ret_n)
+{
+	_cleanup_(fclosep) FILE *f = fopen(HUGE_PAGES_PATH, "re");
+
+	return f && fscanf(f, "%lu", ret_n) == 1 ? 0 : -ENOENT;
+}
+
+static int huge_pages_write(unsigned long n)
+{
+	FILE *f = fopen(HUGE_PAGES_PATH, "we");
+	int r;
+
+	if (!f)
+		return -errno;
+	r = fprintf(f, "%lu\n", n) < 0 ? -EIO : 0;
+	if (fclose(f) != 0 && r == 0)
+		r = -errno;
+	return r;
+}
+
+static int measure_large_huge(struct bench *b, bool is_write, struct row *row)
+{
+	static const char *const kinds[] = { "ours", "fio-libaio-huge", "fio-uring-huge" };
+	const struct point point = large_point(b, is_write, 1);
+	struct large l = { .fio = 1 };
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(kinds); i++)
+		r = contest_add(&l.contest, kinds[i], &point);
+	if (r >= 0)
+		r = large_choose(&l, row);
+	if (r == 0)
+		r = contest_run(&l.contest, row, ROUNDS_MIN);
+	if (r == 0)
+		contest_row(&l.contest, row, l.ours, l.best_fio, result_megabytes_per_sec);
+	contest_close(&l.contest);
+	return r;
+}
+
+/*
+ * Our pinned memory is in huge pages, and a device moves those faster.  Beside fio with ordinary
+ * memory that is a part of the lead; here fio has huge pages, too.  The pages that fio needs are
+ * reserved for the time of the measure, so only root can run it.
+ */
+int measure_bandwidth_huge(struct bench *b)
+{
+	_cleanup_(closep) int lock = huge_pages_open();
+	const uint64_t page_bytes = huge_page_bytes();
+	unsigned long n_before, n_wanted, n_there = 0;
+	int r, r_back;
+
+	/* Tests change the count, too.  The lock ends with its descriptor. */
+	if (lock < 0 || page_bytes == 0 || flock(lock, LOCK_EX) < 0 ||
+	    huge_pages_read(&n_before) < 0) {
+		fprintf(stderr, "bench: bandwidth-huge is not measured: this host has no reserved "
+				"huge pages (" HUGE_PAGES_PATH ")\n");
+		return 0;
+	}
+	/* fio takes up to two more than its depth fills (version 3.33). */
+	n_wanted = n_before + (unsigned long)(LARGE_DEPTH * (uint64_t)LARGE_BYTES / page_bytes) + 2;
+	r = huge_pages_write(n_wanted);
+	if (r < 0) {
+		fprintf(stderr,
+			"bench: bandwidth-huge is not measured: cannot write " HUGE_PAGES_PATH
+			" (%s); run it as root\n",
+			strerror(-r));
+		return 0;
+	}
+	if (huge_pages_read(&n_there) < 0 || n_there < n_wanted)
+		fprintf(stderr,
+			"bench: bandwidth-huge is not measured: the kernel reserved %lu of %lu "
+			"huge pages\n",
+			n_there, n_wanted);
+	else {
+		r = measure_large_huge(b, false, &rows[ROW_READ_HUGE]);
+		if (r == 0)
+			r = measure_large_huge(b, true, &rows[ROW_WRITE_HUGE]);
+	}
+	r_back = huge_pages_write(n_before);
+	if (r_back < 0)
+		fprintf(stderr, "bench: cannot set " HUGE_PAGES_PATH " back to %lu: %s\n", n_before,
+			strerror(-r_back));
+	return r;
+}
+
+/* ---- several clients ---- */
 
 static int measure_large_many(struct bench *b, bool is_write, struct row *row)
 {

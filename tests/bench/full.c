@@ -531,7 +531,8 @@ static void defaults(struct full *f)
 	(void)list_parse_names("read,write", op_names, &m->writes);
 	(void)list_parse_names("disk,shm", place_names, &m->places);
 	for (unsigned i = 0; side_kinds[i].name; i++)
-		f->sides.values[f->sides.n++] = i;
+		if (!side_kinds[i].is_on_request)
+			f->sides.values[f->sides.n++] = i;
 }
 
 /* ---- all of it ---- */

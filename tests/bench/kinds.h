@@ -14,10 +14,14 @@ void ours_side_close(struct side *side);
 /* side_fio.c */
 int fio_libaio_open(struct side *side);
 int fio_uring_open(struct side *side);
+int fio_libaio_huge_open(struct side *side);
+int fio_uring_huge_open(struct side *side);
 int fio_side_run(struct side *side, struct result *ret_result);
 void fio_side_close(struct side *side);
 int fio_libaio_command(const struct point *point, char *ret_text, size_t size);
 int fio_uring_command(const struct point *point, char *ret_text, size_t size);
+int fio_libaio_huge_command(const struct point *point, char *ret_text, size_t size);
+int fio_uring_huge_command(const struct point *point, char *ret_text, size_t size);
 
 /* side_local.c */
 int local_side_open(struct side *side);

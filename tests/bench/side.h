@@ -58,7 +58,8 @@ struct side {
 
 struct side_kind {
 	const char *name;
-	const char *what; /* a line for --help */
+	const char *what;   /* a line for --help */
+	bool is_on_request; /* bench full measures it only if it is named */
 	/* 0, or a negative errno and side->why; -EOPNOTSUPP: this point is not for that kind. */
 	int (*open)(struct side *side);
 	int (*run)(struct side *side, struct result *ret_result);

@@ -36,6 +36,7 @@ struct fio {
 
 #define LIBAIO "ioengine=libaio"
 #define URING "ioengine=io_uring fixedbufs=1 registerfiles=1"
+#define HUGE " mem=mmaphuge" /* anonymous memory in reserved huge pages (MAP_HUGETLB) */
 
 /* An array of words that ends with NULL, cut out of line. */
 static int words(char *line, char **ret_words, unsigned n_max)
@@ -99,6 +100,16 @@ int fio_uring_command(const struct point *point, char *ret_text, size_t size)
 	return command(URING, point, ret_text, size);
 }
 
+int fio_libaio_huge_command(const struct point *point, char *ret_text, size_t size)
+{
+	return command(LIBAIO HUGE, point, ret_text, size);
+}
+
+int fio_uring_huge_command(const struct point *point, char *ret_text, size_t size)
+{
+	return command(URING HUGE, point, ret_text, size);
+}
+
 static double children_cpu_seconds(void)
 {
 	struct rusage u;
@@ -151,14 +162,15 @@ static int fio_open(struct side *side, const char *engine)
 	fio->engine = engine;
 	side->state = fio;
 	/* As fio counts everything of libaio's itself, it need not be known there. */
-	if (strcmp(engine, URING) != 0)
+	if (strncmp(engine, URING, strlen(URING)) != 0)
 		return 0;
 	free(TAKE_PTR(output));
 	least.slice_ops = 1;
 	least.op_bytes = point_block_bytes(&least);
 	r = fio_time(engine, &least, &output, &fio->start_seconds);
 	if (r < 0)
-		(void)snprintf(side->why, sizeof(side->why), "fio has no io_uring here");
+		(void)snprintf(side->why, sizeof(side->why), "fio has no io_uring here%s",
+			       strstr(engine, HUGE) ? ", or no huge pages (vm.nr_hugepages)" : "");
 	return r;
 }
 
@@ -170,6 +182,16 @@ int fio_libaio_open(struct side *side)
 int fio_uring_open(struct side *side)
 {
 	return fio_open(side, URING);
+}
+
+int fio_libaio_huge_open(struct side *side)
+{
+	return fio_open(side, LIBAIO HUGE);
+}
+
+int fio_uring_huge_open(struct side *side)
+{
+	return fio_open(side, URING HUGE);
 }
 
 void fio_side_close(struct side *side)

@@ -3,6 +3,7 @@
 #include "tests/unit/suite.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -125,11 +126,42 @@ START_TEST(what_is_in_flight_follows_from_depth_and_size)
 }
 END_TEST
 
+START_TEST(a_side_with_huge_pages_differs_in_nothing_else)
+{
+	static const char *const engines[] = { "fio-libaio", "fio-uring" };
+	struct point p = { .dir = "/disk",
+			   .op_bytes = 400 << 20,
+			   .file_bytes = 400 << 20,
+			   .depth = 32,
+			   .n_processes = 1,
+			   .slice_ops = 1 };
+
+	p.profile = point_profile(p.depth);
+	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
+		const struct side_kind *kind = side_kind_find(engines[i]);
+		char name[32], ordinary[2000], huge[2000], *at;
+
+		(void)snprintf(name, sizeof(name), "%s-huge", engines[i]);
+		ck_assert_int_eq(kind->command(&p, ordinary, sizeof(ordinary)), 0);
+		kind = side_kind_find(name);
+		ck_assert_int_eq(kind->command(&p, huge, sizeof(huge)), 0);
+		at = strstr(huge, " --mem=mmaphuge");
+		ck_assert_ptr_nonnull(at);
+		memmove(at, at + strlen(" --mem=mmaphuge"),
+			strlen(at + strlen(" --mem=mmaphuge")) + 1);
+		ck_assert_str_eq(huge, ordinary);
+		/* bench full does not fail where no huge pages are reserved. */
+		ck_assert(kind->is_on_request);
+	}
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, a_list_is_sizes_with_commas_and_nothing_else, 0, N_ROWS(lists));
 	tcase_add_test(tcase, names_are_found_whole);
 	tcase_add_test(tcase, every_point_comes_once_and_groups_stand_together);
+	tcase_add_test(tcase, a_side_with_huge_pages_differs_in_nothing_else);
 	tcase_add_test(tcase, what_is_in_flight_follows_from_depth_and_size);
 }
 
