@@ -386,7 +386,7 @@ static void help(FILE *out_to)
 		"Measures our client beside others, point by point; all of it takes hours.\n"
 		"  --sides LIST      what is compared, with the first:\n");
 	for (const struct side_kind *k = side_kinds; k->name; k++)
-		fprintf(out_to, "                      %-14s %s\n", k->name, k->what);
+		fprintf(out_to, "                      %-15s %s\n", k->name, k->what);
 	fprintf(out_to, "%s", list_help);
 	fprintf(out_to,
 		"Ops below 256K are at random offsets, others in a row.  Columns: MB/s and GB count\n"
