@@ -1,23 +1,24 @@
 /*
- * The file board: which of a client's files it has in use, and which only lie in its cache.
+ * The file board: which files of a client are in use, and which are only cached.
  *
- * The library keeps files that the program closed, so that opening them again costs nothing.  Such
- * a file's inode stays although its last name goes, and with it the disk space, for as long as the
- * daemon holds the descriptor; and nobody may be awake in the client to notice.  So the daemon looks,
- * every few seconds, for idle files without a link, and lets them go.
+ * The library keeps files open after the program has closed them, so opening them again costs
+ * nothing.  While the daemon has a descriptor of such a file, deleting the file frees no disk space,
+ * and a sleeping client does not notice the deletion.  So the daemon looks every few seconds for
+ * idle files without a link and closes them.
  *
- * One memfd for each client, made by the daemon, sealed SHRINK|GROW|SEAL, mapped by both: a word for
- * each file that it may have, found by its id's index: generation << 2 | state.
+ * Each client has one memfd.  The daemon creates it, seals it SHRINK|GROW|SEAL and maps it, and so
+ * does the client.  It has a word for each file that the client may have, at the index of the file's
+ * id: generation << 2 | state.
  *
- *   USED    the program has it open, or an op is open on it: the daemon leaves it alone
+ *   USED    the program has it open, or an op is open on it: the daemon does not touch it
  *                             -> IDLE, a store by the client (release: all its ops have ended)
- *   IDLE    in the cache      -> USED, by the client; -> GONE, by the daemon: each a compare and
- *                             exchange, so exactly one of them has it
- *   GONE    the daemon has let it go; its id names nothing any more
+ *   IDLE    cached            -> USED, by the client; -> GONE, by the daemon: each a compare and
+ *                             exchange, so exactly one of them succeeds
+ *   GONE    the daemon has closed it; its id names nothing any more
  *
- * The daemon sets USED before it replies to FileAdd.  The generation keeps a client that remembers
- * an old id from taking the new file at its place for it.  A client that writes something else harms
- * its own files only: what an id names is in the daemon's own table.
+ * The daemon sets USED before it replies to FileAdd.  The generation prevents a client with an old
+ * id from using the new file at the same index.  A client that writes other words harms only its own
+ * files: the daemon finds files by a table of its own.
  */
 #ifndef DSAIO_PROTO_FILE_BOARD_H
 #define DSAIO_PROTO_FILE_BOARD_H
@@ -53,7 +54,8 @@ static inline void file_board_set(_Atomic uint32_t *board, uint32_t id, enum fil
 			      memory_order_release);
 }
 
-/* From idle to used (client) or gone (daemon); false: the other was first, or it is in use. */
+/* From idle to used (client) or gone (daemon).  False: the other side was first, or the file is in
+   use. */
 static inline bool file_board_take(_Atomic uint32_t *board, uint32_t id,
 				   enum file_board_state state)
 {
@@ -65,14 +67,14 @@ static inline bool file_board_take(_Atomic uint32_t *board, uint32_t id,
 						       memory_order_acq_rel, memory_order_acquire);
 }
 
-/* Worth a look by the daemon? */
+/* Is the file idle?  For the daemon, before it looks at the file. */
 static inline bool file_board_is_idle(_Atomic uint32_t *board, uint32_t id)
 {
 	return atomic_load_explicit(&board[file_board_index(id)], memory_order_relaxed) ==
 	       file_board_word(id, FILE_BOARD_IDLE);
 }
 
-/* Has the daemon let it go?  To the client, whose file_board_take() failed. */
+/* Has the daemon closed it?  For the client, after its file_board_take() failed. */
 static inline bool file_board_is_gone(_Atomic uint32_t *board, uint32_t id)
 {
 	return atomic_load_explicit(&board[file_board_index(id)], memory_order_relaxed) ==

@@ -1,12 +1,12 @@
 /*
- * Reading: bytes gather in one buffer that starts small, grows to the frame that is coming and
- * shrinks again, since a daemon has many readers.  Descriptors queue beside it, oldest first.
+ * Reading: one buffer collects bytes.  It starts small, grows to the size of the next frame and
+ * shrinks again, because a daemon has many readers.  Descriptors queue beside it, oldest first.
  *
- * The kernel ends a recvmsg(2) behind the data that descriptors came with, and tells of them
- * with the first byte of it.  So while no whole frame waits in the buffer, at most the one that
- * is coming can own descriptors that are here, and each recvmsg(2) brings at most one frame's
- * more: the queue never needs more than two frames' worth.  A hostile peer sends more than that with
- * one message.  They are received too, so that the owner can close them where that may wait.
+ * The kernel ends a recvmsg(2) behind the data that descriptors came with, and delivers them with
+ * the first byte of that data.  So while the buffer contains no whole frame, queued descriptors belong to
+ * the next frame, and each recvmsg(2) brings descriptors of at most one more frame: the queue has
+ * room for two frames.  A hostile peer sends more with one message.  The reader receives these, too,
+ * so the owner can close them on a thread that may wait.
  */
 #include "proto/frame.h"
 #include "proto/util/cleanup.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* What a reader keeps when nothing is coming: most requests and replies fit. */
+/* Buffer of an idle reader: most requests and replies fit. */
 #define READER_BYTES 4096u
 
 struct frame_out {
@@ -44,7 +44,7 @@ static void fds_close(const int *fds, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
 		if (fds[i] >= 0)
-			(void)close(fds[i]); /* nothing of ours can be lost by it */
+			(void)close(fds[i]); /* no data of ours can be lost */
 }
 
 static void header_put(uint8_t *bytes, uint32_t len, uint16_t n_fds)
@@ -56,7 +56,7 @@ static void header_put(uint8_t *bytes, uint32_t len, uint16_t n_fds)
 	bytes[6] = bytes[7] = 0;
 }
 
-/* Checks a header; 0 and what it says, or -EPROTO. */
+/* Decodes and checks a header.  Returns 0 or -EPROTO. */
 static int header_get(const uint8_t *bytes, uint32_t *ret_len, unsigned *ret_n_fds, char *text,
 		      size_t size)
 {
@@ -97,7 +97,7 @@ void frame_reader_deinit(struct frame_reader *reader)
 	memset(reader, 0, sizeof(*reader));
 }
 
-/* Cuts the next frame from what is there: 1, 0 (not whole; *ret_need bytes make it so), -EPROTO. */
+/* Cuts the next frame from the buffer: 1, 0 (not whole; it needs *ret_need bytes), or -EPROTO. */
 static int reader_cut(struct frame_reader *reader, struct frame *ret_frame, size_t *ret_need,
 		      char *text, size_t size)
 {
@@ -132,7 +132,7 @@ static int reader_cut(struct frame_reader *reader, struct frame *ret_frame, size
 	return 1;
 }
 
-/* Sees to it that need bytes fit behind start, in a buffer that is no larger than it must be. */
+/* Makes need bytes fit behind start, in a buffer that is no larger than necessary. */
 static int reader_make_room(struct frame_reader *reader, size_t need)
 {
 	size_t have = reader->fill - reader->start;
@@ -179,13 +179,13 @@ static int reader_take_fds(struct frame_reader *reader, struct msghdr *msg, char
 {
 	unsigned n;
 
-	assert(reader->n_fds <= FRAME_FDS_MAX); /* frame_read() has looked */
+	assert(reader->n_fds <= FRAME_FDS_MAX); /* frame_read() has checked it */
 	n = received_fds(msg, reader->fds + reader->n_fds);
 	reader->n_fds += n;
 	if (n > FRAME_FDS_MAX) {
 		(void)snprintf(text, size,
-			       "frame: %u descriptors came at once: at most %u may come with one",
-			       n, FRAME_FDS_MAX);
+			       "frame: %u descriptors came at once: at most %u are allowed", n,
+			       FRAME_FDS_MAX);
 		return -EPROTO;
 	}
 	if (msg->msg_flags & MSG_CTRUNC) {
@@ -287,7 +287,7 @@ static void out_close_fds(struct frame_writer *writer, struct frame_out *out)
 	out->n_fds = 0;
 }
 
-/* The oldest frame is out, or will never be. */
+/* Removes the oldest frame, which was sent or never will be. */
 static void writer_pop(struct frame_writer *writer)
 {
 	struct frame_out *out = writer->first;
@@ -335,7 +335,7 @@ int frame_queue(struct frame_writer *writer, const void *body, size_t len, const
 	return 0;
 }
 
-/* Sends what it can of one frame, its descriptors with the first byte. */
+/* Sends as much of one frame as fits, its descriptors with the first byte. */
 static ssize_t out_send(const struct frame_out *out, int socket_fd)
 {
 	union fds_control control = { 0 };

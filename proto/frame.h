@@ -6,7 +6,8 @@
  * The descriptors travel by SCM_RIGHTS with the frame's first byte, so they are always there
  * when the header is.
  *
- * Sockets do not block: whatever would block returns -EAGAIN and goes on at the next call.  No thread is safe against another.
+ * Sockets do not block: a call that would block returns -EAGAIN and continues at the next call.
+ * Nothing here is thread-safe.
  */
 #ifndef DSAIO_PROTO_FRAME_H
 #define DSAIO_PROTO_FRAME_H
@@ -17,12 +18,13 @@
 
 #define FRAME_BODY_MAX (128u << 10) /* a Submit of 1024 entries with room to spare */
 #define FRAME_FDS_MAX 4u
-/* Descriptors that one recvmsg(2) can bring: the kernel's SCM_MAX_FD.  There is room for all of them,
-   because the kernel closes the others itself in the receiving thread, and close(2) may wait. */
+/* Descriptors that one recvmsg(2) can bring: the kernel's SCM_MAX_FD.  There is room for all of them:
+   the kernel closes the others itself in the receiving thread, and close(2) may wait. */
 #define FRAME_FDS_RECEIVED_MAX 253u
 #define FRAME_HEADER_BYTES 8u
 
-/* One received frame.  Owns its descriptors: take them with TAKE_FD, frame_deinit closes the rest. */
+/* One received frame.  It owns its descriptors: take them with TAKE_FD; frame_deinit() closes the
+   others. */
 struct frame {
 	uint8_t *body; /* borrowed from the reader until its next call */
 	size_t len;
@@ -31,13 +33,13 @@ struct frame {
 };
 void frame_deinit(struct frame *frame);
 
-/* What has come in and is not yet a whole frame. */
+/* Received bytes and descriptors that are not yet a whole frame. */
 struct frame_reader {
 	uint8_t *buf;
 	size_t size, start, fill; /* allocated; first byte not yet returned; end of what was read */
 	int fds[FRAME_FDS_MAX + FRAME_FDS_RECEIVED_MAX];
 	unsigned n_fds;
-	/* Never reads beyond the end of the coming frame, so that frame_coming_fds() is exact. */
+	/* Never reads beyond the end of the next frame, so frame_coming_fds() is exact. */
 	bool is_exact;
 };
 void frame_reader_deinit(struct frame_reader *reader);
@@ -46,30 +48,30 @@ void frame_reader_deinit(struct frame_reader *reader);
  * Reads from the socket until a frame is whole.  Returns
  *   1         *ret_frame is filled in
  *   0         end of file, between two frames
- *   -EAGAIN   nothing more for now
- *   -EPROTO   not a frame: too long, empty, too many or missing descriptors, cut short by the
- *             end of file; text (of size bytes) says which.  The stream is lost; descriptors
- *             that came stay with the reader.
- *   -ENOMEM, or what recvmsg(2) says
+ *   -EAGAIN   the socket has no more bytes yet
+ *   -EPROTO   not a frame: too long, empty, too many or missing descriptors, or cut short by the
+ *             end of file; text (of size bytes) names the case.  The stream is unusable.  The
+ *             reader still owns the descriptors that arrived.
+ *   -ENOMEM, or the errno of recvmsg(2)
  */
 int frame_read(struct frame_reader *reader, int socket_fd, struct frame *ret_frame, char *text,
 	       size_t size);
 
 /*
- * How many descriptors the next frame_read() receives: those that the next frame's header
- * announces, at most FRAME_FDS_MAX.  0 if no frame has begun to arrive, or if the reader has its
- * start already.  Reads nothing and never sleeps.  For readers with is_exact.
+ * The number of descriptors that the next frame_read() receives: those that the next frame's header
+ * announces, at most FRAME_FDS_MAX.  0 if no frame has begun to arrive, or if the reader already has
+ * its start.  Reads nothing and never sleeps.  For readers with is_exact.
  */
 unsigned frame_coming_fds(const struct frame_reader *reader, int socket_fd);
 
-/* Frames on their way out, oldest first. */
+/* Frames to be sent, oldest first. */
 struct frame_out;
 struct frame_writer {
 	struct frame_out *first, **last_next;
 	size_t queued_bytes; /* bodies and headers not yet sent */
 	unsigned n_queued_fds;
-	/* What is done with descriptors that were sent, or never will be; NULL: close(2).  Set by
-	   an owner some of whose descriptors are of files whose close can hang. */
+	/* Called for descriptors that were sent, or never will be; NULL: close(2).  An owner sets
+	   it if the close of some of its descriptors can hang. */
 	void (*close_fds)(struct frame_writer *writer, const int *fds, unsigned n_fds);
 };
 void frame_writer_init(struct frame_writer *writer);
@@ -83,8 +85,8 @@ int frame_queue(struct frame_writer *writer, const void *body, size_t len, const
 		unsigned n_fds);
 
 /*
- * Sends what is queued.  Returns 0 when all is out, -EAGAIN if the socket is full, or what
- * sendmsg(2) says (-EPIPE: the peer is gone; no SIGPIPE).
+ * Sends queued frames.  Returns 0 when all are sent, -EAGAIN if the socket is full, or the errno of
+ * sendmsg(2) (-EPIPE: the peer has closed it; no SIGPIPE).
  */
 int frame_flush(struct frame_writer *writer, int socket_fd);
 

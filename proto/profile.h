@@ -1,8 +1,8 @@
 /*
- * A profile: the five tuning numbers of DeepNVMe, as a handle or a store has them.
+ * A profile: the five tuning numbers of DeepNVMe, for a handle or a store.
  *
- * Both sides check with profile_check(): the library so that a mistake is told at once,
- * the daemon because the library may be another one.
+ * Both sides call profile_check(): the library to report a mistake at once, the daemon because a
+ * client may use another library.
  */
 #ifndef DSAIO_PROTO_PROFILE_H
 #define DSAIO_PROTO_PROFILE_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* DeepSpeed's own tests ask for 1024.  A block has at least the file's alignment all the same. */
+/* DeepSpeed's own tests use 1024.  A block nevertheless has at least the file's alignment. */
 #define PROFILE_BLOCK_SIZE_MIN 512u
 #define PROFILE_BLOCK_SIZE_MAX (64u << 20)
 #define PROFILE_BLOCK_SIZE_STEP 512u
@@ -19,14 +19,14 @@
 #define PROFILE_PARALLELISM_MAX 64u
 
 struct profile {
-	uint32_t block_size;	       /* bytes that one iocb carries at most */
+	uint32_t block_size;	       /* maximum bytes of one block */
 	uint32_t queue_depth;	       /* blocks of a channel in flight per lane */
 	bool single_submit;	       /* one io_submit call per iocb instead of a batch */
-	bool overlap_events;	       /* refill as completions come; else fill, wait for all */
+	bool overlap_events;	       /* refill as completions arrive; else fill, wait for all */
 	uint32_t intra_op_parallelism; /* parts that an op is cut into */
 };
 
-/* DeepSpeed's handle defaults, but for overlap_events, which never loses. */
+/* DeepSpeed's handle defaults, except overlap_events: on is never slower. */
 #define PROFILE_DEFAULT                            \
 	((struct profile){ .block_size = 1u << 20, \
 			   .queue_depth = 128,     \
@@ -35,8 +35,8 @@ struct profile {
 			   .intra_op_parallelism = 1 })
 
 /*
- * Returns 0, or -EINVAL and in text (of size bytes) a sentence that names the value and
- * its limit.
+ * Returns 0, or -EINVAL and a sentence in text (of size bytes) that names the value and its
+ * limit.
  */
 int profile_check(const struct profile *profile, char *text, size_t size);
 

@@ -1,21 +1,21 @@
 /*
  * The rings: one channel's memfd, mapped by the client and by the daemon, and the lane board.
  *
- * Each shared word has one writer, who keeps a private copy and never reads it back.  Whatever
- * is read was written by somebody hostile: it is copied once, checked, then used.
+ * Each shared word has one writer.  The writer keeps a private copy and never reads the word back.
+ * The other side treats the word as hostile: it copies it once, checks the copy, then uses the copy.
  *
- * Release/acquire pairs (who writes -> who reads, and what travels with it):
+ * Release/acquire pairs (writer -> reader, and what the word publishes):
  *   sq_tail    client -> lane     the entries before it
  *   cq_head    client -> lane     the completion slots before it may be written again
- *   cq_tail    lane -> client     the completions before it; also that the ops' bytes are there
+ *   cq_tail    lane -> client     the completions before it, and the bytes of these ops
  *   cq_bell    lane -> client     (futex word) cq_tail before it
  *   cq_wait    client -> lane     nothing: a hint, ordered by fences
  *   sq_park    lane -> client     nothing: a hint, ordered by fences
  *   lane_state lane -> client     nothing: a hint, ordered by fences
- *   client_nsec client -> daemon  nothing: for status alone, relaxed
+ *   client_nsec client -> daemon  nothing: only for status, relaxed
  *
- * Five fences (seq_cst) make sleeping safe.  Each stands between a store and a load by one side
- * and is the partner of one on the other side; without any of them a wake-up is lost
+ * Five fences (seq_cst) make sleeping safe.  Each stands between a store and a load of one side
+ * and has a partner on the other side.  Without any one of them a wake-up is lost
  * (tests/model/ring.pml; `make ring-mutants`):
  *   RING_FENCE_SUBMIT    client: sq_tail | lane_state, sq_park  <-> SLEEP, PARK
  *   RING_FENCE_SLEEP     lane:   lane_state | every sq_tail     <-> SUBMIT
@@ -23,7 +23,7 @@
  *   RING_FENCE_COMPLETE  lane:   cq_tail | cq_wait              <-> WAIT
  *   RING_FENCE_WAIT      client: cq_wait | cq_tail              <-> COMPLETE
  *
- * The functions below are all there is to the protocol; lane, library and tests only call them.
+ * The functions below are the whole protocol.  Lane, library and tests only call them.
  */
 #ifndef DSAIO_PROTO_RING_H
 #define DSAIO_PROTO_RING_H
@@ -39,7 +39,7 @@
 #define LANE_BOARD_MAGIC 0x6473626cu /* "dsbl" */
 #define RING_VERSION 1u
 #define RING_ENTRIES_MIN 4u
-#define RING_ENTRIES_MAX 4096u		/* the deepest profile; op slots are set aside for all */
+#define RING_ENTRIES_MAX 4096u		/* the deepest profile; each has an op slot */
 #define RING_LEN_MAX (INT64_C(1) << 50) /* so that a result can hold errno and bytes done */
 
 enum ring_opcode {
@@ -49,10 +49,10 @@ enum ring_opcode {
 	RING_OP_FDATASYNC = 4,
 };
 
-/* A slot of the submission ring. */
-/* A feature of Hello: the daemon knows grow_end.  Without it, that word must be 0. */
+/* A feature bit of Hello: the daemon knows grow_end.  Without it, that word must be 0. */
 #define RING_FEATURE_GROW UINT64_C(1)
 
+/* A slot of the submission ring. */
 struct ring_entry {
 	uint64_t id;	/* the client's own; echoed, never an index */
 	uint8_t opcode; /* enum ring_opcode */
@@ -62,10 +62,10 @@ struct ring_entry {
 	uint64_t len;  /* 0 for syncs */
 	uint64_t slab_off;
 	uint32_t slab;	       /* id from SlabNewReply; 0 for syncs */
-	uint32_t timeout_msec; /* 0: none; else the op is cancelled with -ETIMEDOUT after it */
-	/* 0, or (a write only) at least off + len: the write may end beyond the file, which may
-	   become this long for it and for writes that follow.  A hint: what it says of the file
-	   need not be true. */
+	uint32_t timeout_msec; /* 0: none; else the lane then cancels the op with -ETIMEDOUT */
+	/* 0, or (writes only) at least off + len: the write may end beyond the file, and the
+	   daemon may extend the file to this length for it and later writes.  A hint: it may be
+	   wrong about the file. */
 	uint64_t grow_end;
 	uint64_t zero1;
 };
@@ -80,15 +80,15 @@ struct ring_shared {
 	/* line 0: the client writes */
 	_Alignas(64) _Atomic uint32_t sq_tail;
 	_Atomic uint32_t cq_head;
-	_Atomic uint64_t cq_wait; /* bit 0 sleeps, bit 1 on the bell socket, above: a count */
-	/* From an op's submission until it was consumed, summed over all consumed; for the client's
-	   own rows in status.  0: it does not say. */
+	_Atomic uint64_t cq_wait; /* bit 0 sleeps, bit 1 on the doorbell socket, above: a count */
+	/* Time from submission to consumption, summed over all consumed ops; for the client's own
+	   rows in status.  0: not reported. */
 	_Atomic uint64_t client_nsec;
 	uint8_t pad0[40];
 	/* line 1: the daemon writes; the last four once, before it sends the memfd */
 	_Atomic uint32_t cq_tail;
 	_Atomic uint32_t cq_bell; /* the futex word */
-	_Atomic uint64_t sq_park; /* odd: the lane looks at sq_tail only after the bell */
+	_Atomic uint64_t sq_park; /* odd: the lane reads sq_tail only after the doorbell */
 	uint32_t magic;
 	uint32_t version;
 	uint32_t entries;
@@ -131,8 +131,8 @@ static inline size_t ring_bytes(uint32_t entries)
 }
 
 /*
- * A failed op's result carries the errno and how many bytes from the op's start were done, so
- * that nobody takes a half-written file for an empty one.
+ * A failed op's result contains the errno and the number of bytes done from the op's start, so a
+ * program cannot mistake a half-written file for an empty one.
  */
 static inline int64_t ring_result_failed(int error, uint64_t done)
 {
@@ -147,7 +147,8 @@ static inline uint64_t ring_result_done(int64_t result)
 	return result < 0 ? (0 - (uint64_t)result) >> 12 : (uint64_t)result;
 }
 
-/* PROTOCOL section 3: of two ops on one inode, must the later wait for the earlier? */
+/* README "Submission, order, completion", rule 4: must the later of two ops on one inode wait for
+   the earlier? */
 static inline bool ring_ops_conflict(uint8_t first, uint64_t first_off, uint64_t first_len,
 				     uint8_t then, uint64_t then_off, uint64_t then_len)
 {
@@ -190,19 +191,19 @@ struct ring_client {
 	const struct lane_board *board;
 	uint32_t entries; /* a power of two */
 	/* under the submit lock */
-	uint32_t tail;	    /* of sq_tail */
-	uint64_t rung;	    /* the lane_state that was rung for */
-	uint64_t park_rung; /* the sq_park that was rung for */
+	uint32_t tail;	    /* private copy of sq_tail */
+	uint64_t rung;	    /* the last lane_state that was rung for */
+	uint64_t park_rung; /* the last sq_park that was rung for */
 	/* under the consumer lock */
-	_Atomic uint32_t head; /* of cq_head, stored after it; the submitter reads it: acquire,
+	_Atomic uint32_t head; /* copy of cq_head, stored after it; the submitter reads it: acquire,
 				  pairs with ring_client_consume() */
 	uint64_t wait_count;
-	uint64_t nsec; /* of client_nsec */
+	uint64_t nsec; /* private copy of client_nsec */
 };
 
 /*
- * Over mappings of the daemon's memfds, which the client trusts no further than this.
- * Returns 0, or -EPROTO if the magic, version or entries are others than promised.
+ * Uses mappings of the daemon's memfds.  The client trusts them no further than these checks.
+ * Returns 0, or -EPROTO if magic, version or entries differ from the promised ones.
  */
 static inline int ring_client_init(struct ring_client *ring, void *map, const void *board,
 				   uint32_t entries)
@@ -229,7 +230,7 @@ static inline int ring_client_init(struct ring_client *ring, void *map, const vo
 	return 0;
 }
 
-/* Room for that many entries now. */
+/* The number of entries that can be put now. */
 static inline uint32_t ring_client_room(const struct ring_client *ring)
 {
 	uint32_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
@@ -237,7 +238,7 @@ static inline uint32_t ring_client_room(const struct ring_client *ring)
 	return ring->entries - (ring->tail - head);
 }
 
-/* Writes one entry behind the tail; there must be room.  Not yet seen by the lane. */
+/* Writes one entry behind the tail; there must be room.  The lane does not see it yet. */
 static inline void ring_client_put(struct ring_client *ring, const struct ring_entry *entry)
 {
 	uint64_t words[8];
@@ -249,7 +250,7 @@ static inline void ring_client_put(struct ring_client *ring, const struct ring_e
 	ring->tail++;
 }
 
-/* Shows all entries that were put to the lane.  True: the lane's bell has to be rung. */
+/* Publishes all entries that were put.  True: the caller must ring the lane's doorbell. */
 static inline bool ring_client_submit(struct ring_client *ring)
 {
 	uint64_t state, park;
@@ -270,7 +271,7 @@ static inline bool ring_client_submit(struct ring_client *ring)
 	return must_ring;
 }
 
-/* Completions that can be consumed; more than entries: the daemon is broken. */
+/* The number of completions that can be consumed.  More than entries: the daemon is broken. */
 static inline uint32_t ring_client_ready(const struct ring_client *ring)
 {
 	uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed); /* ours */
@@ -278,7 +279,7 @@ static inline uint32_t ring_client_ready(const struct ring_client *ring)
 	return atomic_load_explicit(&ring->shared->cq_tail, memory_order_acquire) - head;
 }
 
-/* The i-th of them. */
+/* Completion i of those. */
 static inline struct ring_completion ring_client_peek(const struct ring_client *ring, uint32_t i)
 {
 	uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed); /* ours */
@@ -290,20 +291,21 @@ static inline struct ring_completion ring_client_peek(const struct ring_client *
 	};
 }
 
-/* So long were ops with the daemon that are consumed now. */
+/* Adds the time that the ops being consumed have spent in the daemon. */
 static inline void ring_client_add_time(struct ring_client *ring, uint64_t nsec)
 {
 	ring->nsec += nsec;
-	/* relaxed: a number to look at, on a line that ring_client_consume() writes anyway */
+	/* relaxed: only for display, on a line that ring_client_consume() writes anyway */
 	atomic_store_explicit(&ring->shared->client_nsec, ring->nsec, memory_order_relaxed);
 }
 
-/* Gives n slots back, after their rows have what they said. */
+/* Returns n slots.  The op slots already have their results. */
 static inline void ring_client_consume(struct ring_client *ring, uint32_t n)
 {
 	uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed) + n; /* ours */
 
-	/* In this order: who sees room in head may submit, and the lane then looks at cq_head. */
+	/* In this order: a submitter that sees room in head may submit, and the lane then reads
+	   cq_head. */
 	atomic_store_explicit(&ring->shared->cq_head, head, memory_order_release);
 	atomic_store_explicit(&ring->head, head, memory_order_release);
 }
@@ -315,8 +317,8 @@ static inline uint32_t ring_client_bell(const struct ring_client *ring)
 }
 
 /*
- * Announces a sleep on the futex word (ring_client_bell()) or on the bell socket.  False:
- * completions came meanwhile, do not sleep.
+ * Announces a sleep on the futex word (ring_client_bell()) or on the doorbell socket.  False:
+ * completions have arrived meanwhile, do not sleep.
  */
 static inline bool ring_client_arm(struct ring_client *ring, bool on_socket)
 {
@@ -342,11 +344,11 @@ struct ring_lane {
 	uint32_t entries;
 	uint32_t taken;	    /* entries copied */
 	uint32_t cq_tail;   /* completions written */
-	uint32_t published; /* completions shown, of shared cq_tail */
-	uint32_t cq_head;   /* the last good value seen */
-	uint32_t bell;	    /* of cq_bell */
-	uint64_t woken;	    /* the cq_wait that was answered */
-	uint64_t park;	    /* of sq_park */
+	uint32_t published; /* completions published: private copy of shared cq_tail */
+	uint32_t cq_head;   /* the last valid value read */
+	uint32_t bell;	    /* private copy of cq_bell */
+	uint64_t woken;	    /* the last cq_wait that was answered */
+	uint64_t park;	    /* private copy of sq_park */
 };
 
 /* Lays out a fresh, zeroed memfd of ring_bytes(entries). */
@@ -362,22 +364,22 @@ static inline void ring_lane_init(struct ring_lane *ring, void *map, uint32_t en
 	ring->cq = (struct ring_completion *)(uintptr_t)(ring->sq + entries);
 }
 
-/* What the client says of its time: whatever it likes.  Any thread of the daemon. */
+/* The time that the client reports; not trustworthy.  Any thread of the daemon. */
 static inline uint64_t ring_lane_client_nsec(const struct ring_lane *ring)
 {
 	return atomic_load_explicit(&ring->shared->client_nsec, memory_order_relaxed);
 }
 
-/* True if sq_tail has moved; for the look between announcing a sleep and sleeping. */
+/* True if sq_tail has moved.  For the check between announcing a sleep and sleeping. */
 static inline bool ring_lane_has_entries(const struct ring_lane *ring)
 {
 	return atomic_load_explicit(&ring->shared->sq_tail, memory_order_acquire) != ring->taken;
 }
 
 /*
- * Parks a quiet channel: announces that sq_tail is not looked at until the bell rings.
- * RING_FENCE_PARK() must follow, one for all that are parked at the time, then a second look:
- * ring_lane_has_entries(), and if it has, ring_lane_unpark().
+ * Parks a quiet channel: announces that the lane does not read sq_tail until the doorbell rings.
+ * RING_FENCE_PARK() must follow, once for all channels parked in this turn.  After it the lane
+ * calls ring_lane_has_entries(), and ring_lane_unpark() if that is true.
  */
 static inline void ring_lane_park(struct ring_lane *ring)
 {
@@ -390,7 +392,7 @@ static inline bool ring_lane_is_parked(const struct ring_lane *ring)
 	return ring->park & 1;
 }
 
-/* The bell rang, or there is another reason to look at sq_tail, in the next turn.  No fence. */
+/* The doorbell rang, or there is another reason to read sq_tail in the next turn.  No fence. */
 static inline void ring_lane_unpark(struct ring_lane *ring)
 {
 	assert(ring->park & 1);
@@ -398,7 +400,7 @@ static inline void ring_lane_unpark(struct ring_lane *ring)
 }
 
 /*
- * How many entries can be taken; -EPROTO if the client's indices make no sense (they are
+ * The number of entries that can be taken; -EPROTO if the client's positions are invalid (they are
  * compared, never used).
  */
 static inline int ring_lane_ready(struct ring_lane *ring)
@@ -429,7 +431,7 @@ static inline void ring_lane_take(struct ring_lane *ring, struct ring_entry *ret
 	ring->taken++;
 }
 
-/* Writes one completion, not yet shown.  There is room: one for each entry taken. */
+/* Writes one completion without publishing it.  There is room: one slot for each entry taken. */
 static inline void ring_lane_complete(struct ring_lane *ring, uint64_t id, int64_t result)
 {
 	_Atomic uint64_t *slot = (_Atomic uint64_t *)&ring->cq[ring->cq_tail & (ring->entries - 1)];
@@ -439,7 +441,7 @@ static inline void ring_lane_complete(struct ring_lane *ring, uint64_t id, int64
 	ring->cq_tail++;
 }
 
-/* Shows what was completed; true if there was anything.  RING_FENCE_COMPLETE() must follow. */
+/* Publishes the completions; true if there was any.  RING_FENCE_COMPLETE() must follow. */
 static inline bool ring_lane_publish(struct ring_lane *ring)
 {
 	if (ring->cq_tail == ring->published)
@@ -452,8 +454,8 @@ static inline bool ring_lane_publish(struct ring_lane *ring)
 enum ring_wake { RING_WAKE_NONE, RING_WAKE_FUTEX, RING_WAKE_SOCKET };
 
 /*
- * After the fence: whom to wake.  RING_WAKE_FUTEX: cq_bell has moved, futex_wake() it;
- * RING_WAKE_SOCKET: send one byte on the handle's bell socket.
+ * After the fence: how to wake the client.  RING_WAKE_FUTEX: cq_bell has changed, call futex_wake()
+ * on it.  RING_WAKE_SOCKET: send one byte on the handle's doorbell socket.
  */
 static inline enum ring_wake ring_lane_wake(struct ring_lane *ring)
 {

@@ -1,5 +1,5 @@
 /*
- * Structs of ours as they go on the wire: to and from protobuf-c's messages.
+ * Conversion between our structs and protobuf-c's messages.
  */
 #ifndef DSAIO_PROTO_WIRE_H
 #define DSAIO_PROTO_WIRE_H

@@ -1,6 +1,6 @@
 /*
- * Owners that clean up after themselves: _cleanup_(fn) on a local calls fn(&local) when it
- * leaves its scope; TAKE_PTR and TAKE_FD hand what it owns to somebody else.
+ * Locals that own: _cleanup_(fn) on a local calls fn(&local) at the end of its scope.  TAKE_PTR and
+ * TAKE_FD pass the ownership on.
  */
 #ifndef DSAIO_PROTO_UTIL_CLEANUP_H
 #define DSAIO_PROTO_UTIL_CLEANUP_H
@@ -13,7 +13,7 @@
 
 #define _cleanup_(fn) __attribute__((cleanup(fn)))
 
-/* Evaluates to the owner's value and leaves NULL (-1) behind. */
+/* Evaluates to the value and sets the local to NULL (-1). */
 #define TAKE_PTR(p)                        \
 	__extension__({                    \
 		__typeof__(p) *pp_ = &(p); \
@@ -29,7 +29,7 @@
 		v_;               \
 	})
 
-/* A container from a pointer to its member. */
+/* The struct that contains the member at ptr. */
 #define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 static inline void freep(void *p)
@@ -40,10 +40,10 @@ static inline void freep(void *p)
 static inline void fclosep(FILE **f)
 {
 	if (*f)
-		(void)fclose(*f); /* only for files that were read */
+		(void)fclose(*f); /* only for files opened for reading: nothing to lose */
 }
 
-/* An error of close() is not an error of ours: what had to last was synced before. */
+/* Errors of close() are ignored: data that must last was synced before. */
 static inline void closep(int *fd)
 {
 	if (*fd >= 0)
@@ -53,7 +53,7 @@ static inline void closep(int *fd)
 static inline void unlockp(pthread_mutex_t **m)
 {
 	if (*m)
-		(void)pthread_mutex_unlock(*m); /* it is ours: can not fail */
+		(void)pthread_mutex_unlock(*m); /* this thread has locked it: cannot fail */
 }
 
 #endif

@@ -10,7 +10,7 @@ static bool is_control(unsigned char c)
 	return c < 0x20 || c == 0x7f;
 }
 
-/* U+0080 to U+009f: 0xc2 and a byte that stands alone in other encodings. */
+/* U+0080 to U+009f in UTF-8: 0xc2 and one more byte. */
 static bool is_high_control(const unsigned char *c)
 {
 	return c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;

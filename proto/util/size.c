@@ -13,7 +13,7 @@ int size_parse(const char *text, uint64_t *ret_bytes)
 	unsigned shift = 0;
 	char *end;
 
-	/* strtoull takes "-1" and " 1" too. */
+	/* strtoull() also accepts "-1" and " 1". */
 	if (!isdigit((unsigned char)text[0]))
 		return -EINVAL;
 	errno = 0;

@@ -1,6 +1,6 @@
 /*
  * Sizes as people write them: bytes, or with K, M, G, T or KiB, MiB, GiB, TiB (powers of 1024; any
- * case).  KB and the like are refused: some mean 1000 by them.
+ * case).  KB and the like are refused: they are ambiguous, some people mean 1000.
  */
 #ifndef DSAIO_PROTO_UTIL_SIZE_H
 #define DSAIO_PROTO_UTIL_SIZE_H

@@ -17,12 +17,13 @@ __attribute__((format(printf, 4, 5))) static int fail(int error, char *text, siz
 	va_list args;
 
 	va_start(args, format);
-	(void)vsnprintf(text, size, format, args); /* what is too long is cut */
+	(void)vsnprintf(text, size, format, args); /* long text is truncated */
 	va_end(args);
 	return error;
 }
 
-/* What is in it can be renamed by its owner, and by each who may write to it unless it is sticky. */
+/* The owner of a directory can rename its entries, and so can everybody with write access unless it
+   is sticky. */
 static int parent_check(int fd, const char *path, char *text, size_t size)
 {
 	struct stat st;
@@ -36,13 +37,13 @@ static int parent_check(int fd, const char *path, char *text, size_t size)
 			    path, st.st_uid);
 	if ((st.st_mode & 022) && !(st.st_mode & S_ISVTX))
 		return fail(-EPERM, text, size,
-			    "others may write to %s: take that from them (chmod go-w), or set "
+			    "others may write to %s: run chmod go-w on it, or set "
 			    "XDG_RUNTIME_DIR to another directory",
 			    path);
 	return 0;
 }
 
-/* The directory in which ours lies, and the name of ours. */
+/* Opens the parent of our directory and gives the name of ours. */
 static int parent_open(const char **ret_path, char *name, size_t name_size, int *ret_fd, char *text,
 		       size_t size)
 {
@@ -50,13 +51,13 @@ static int parent_open(const char **ret_path, char *name, size_t name_size, int 
 	_cleanup_(closep) int fd = -1;
 	int r;
 
-	if (runtime && *runtime == '/') { /* what is relative is to be ignored, its rules say */
+	if (runtime && *runtime == '/') { /* the XDG specification: ignore a relative path */
 		fd = open(runtime, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (fd < 0 && errno == ENOTDIR)
 			return fail(
 				-ENOTDIR, text, size,
-				"XDG_RUNTIME_DIR=%s is a symbolic link, or no directory: let it "
-				"name the directory itself, or unset it",
+				"XDG_RUNTIME_DIR=%s is a symbolic link, or no directory: set it "
+				"to the directory itself, or unset it",
 				runtime);
 		if (fd < 0 && errno != ENOENT)
 			return fail(-errno, text, size, "XDG_RUNTIME_DIR=%s: %s", runtime,
@@ -93,34 +94,35 @@ int socket_dir_open(bool make, struct socket_dir *ret_dir, char *text, size_t si
 	r = snprintf(ret_dir->path, sizeof(ret_dir->path), "%s/%s/" SOCKET_NAME, path, name);
 	if (r >= (int)sizeof(ret_dir->path))
 		return fail(-ENAMETOOLONG, text, size,
-			    "the socket path %s/%s/" SOCKET_NAME " has %d bytes: at most %d are "
-			    "possible: set XDG_RUNTIME_DIR to a shorter one",
+			    "the socket path %s/%s/" SOCKET_NAME " has %d bytes (limit %d): "
+			    "set XDG_RUNTIME_DIR to a shorter path",
 			    path, name, r, SOCKET_PATH_BYTES - 1);
 	is_made = make && mkdirat(parent, name, 0700) == 0;
 	if (make && !is_made && errno != EEXIST)
 		return fail(-errno, text, size,
-			    "%s/%s: can not make the directory of the user's own socket: %s", path,
+			    "%s/%s: cannot make the directory of the user's own socket: %s", path,
 			    name, strerrordesc_np(errno));
-	/* What the umask took away; nobody else can have put another in its place. */
+	/* The umask may have removed bits.  Nobody else can have replaced the directory. */
 	if (is_made && fchmodat(parent, name, 0700, 0) < 0)
 		return fail(-errno, text, size, "%s/%s: chmod: %s", path, name,
 			    strerrordesc_np(errno));
 	fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
 		return fail(-ENOTDIR, text, size,
-			    "%s/%s is a symbolic link, or no directory: remove it: who made it?",
+			    "%s/%s is a symbolic link, or no directory: find out which user made "
+			    "it, then remove it",
 			    path, name);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return fail(-errno, text, size, "%s/%s: %s", path, name, strerrordesc_np(errno));
 	if (st.st_uid != geteuid())
 		return fail(-EPERM, text, size,
-			    "%s/%s belongs to uid %u: it is not used; have it removed, or set "
+			    "%s/%s belongs to uid %u and is not used; have it removed, or set "
 			    "XDG_RUNTIME_DIR to a directory of your own",
 			    path, name, st.st_uid);
 	if (st.st_mode & 077)
 		return fail(-EPERM, text, size,
-			    "%s/%s is open to others (mode %04o): it is not used; look what is in "
-			    "it, then: chmod 700 %s/%s",
+			    "%s/%s is open to others (mode %04o) and is not used; check its "
+			    "content, then run chmod 700 %s/%s",
 			    path, name, st.st_mode & 07777, path, name);
 	ret_dir->fd = TAKE_FD(fd);
 	return 0;

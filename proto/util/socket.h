@@ -1,11 +1,11 @@
 /*
- * Where the daemon's socket lies: the system's at a fixed path; a user's own in a directory of
- * theirs, with the start lock and the log of a daemon that the library started beside it.
+ * The path of the daemon's socket.  The system's socket has a fixed path.  A user's own socket is in
+ * a directory of that user, beside the start lock and the log of a daemon that the library started.
  *
- * That directory is $XDG_RUNTIME_DIR/dsaiod; without the variable, or where it names nothing that is
- * there (a batch system hands on the login node's), /tmp/dsaiod-UID.  It is opened once, without
- * following a symbolic link, and checked by that descriptor: it belongs to this user, nobody else
- * gets in, and nobody else can put another in its place.
+ * That directory is $XDG_RUNTIME_DIR/dsaiod.  If the variable is unset or names nothing that exists
+ * (a batch system passes on the login node's value), it is /tmp/dsaiod-UID.  It is opened once,
+ * without following a symbolic link, and the checks use that descriptor: this user owns it, nobody
+ * else may enter it, and nobody else can replace it.
  */
 #ifndef DSAIO_PROTO_UTIL_SOCKET_H
 #define DSAIO_PROTO_UTIL_SOCKET_H
@@ -15,23 +15,23 @@
 
 #define SOCKET_SYSTEM "/run/dsaiod/dsaiod.sock"
 #define SOCKET_NAME "dsaiod.sock"
-#define SOCKET_LOCK SOCKET_NAME ".lock" /* PATH.lock, whatever the path: the daemon's start lock */
+#define SOCKET_LOCK SOCKET_NAME ".lock" /* the daemon's start lock: PATH.lock for any socket path */
 #define SOCKET_LOG "dsaiod.log"
-/* The name (LISTEN_FDNAMES) of a listening socket whose file is the daemon's to remove. */
+/* The name (LISTEN_FDNAMES) of a listening socket whose file the daemon removes. */
 #define SOCKET_HANDED_OVER "dsaiod-autostart"
 
 #define SOCKET_PATH_BYTES 108 /* sun_path, with the NUL */
 
 struct socket_dir {
 	int fd;
-	char path[SOCKET_PATH_BYTES]; /* of the socket in it */
+	char path[SOCKET_PATH_BYTES]; /* of the socket in this directory */
 };
 
 /*
- * Opens the directory of this user's own socket.  make: makes it if it is not there.
- * Returns 0, and ret_dir->fd is the caller's; or -errno with a sentence in text: -ENOENT (not
- * there; only without make), -EPERM (of somebody else, or open to others), -ENOTDIR (a symbolic
- * link, or no directory), -ENAMETOOLONG, or what the kernel says.
+ * Opens the directory of this user's own socket.  make: creates it if it does not exist.
+ * Returns 0, and the caller owns ret_dir->fd; or -errno with a sentence in text: -ENOENT (does not
+ * exist; only without make), -EPERM (another user owns it, or others may enter it), -ENOTDIR (a
+ * symbolic link, or no directory), -ENAMETOOLONG, or the kernel's errno.
  */
 int socket_dir_open(bool make, struct socket_dir *ret_dir, char *text, size_t size);
 

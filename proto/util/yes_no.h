@@ -1,5 +1,5 @@
 /*
- * The words for yes and no, wherever people write them: dsaiod.conf, dsaioctl, the environment.
+ * The words for yes and no in dsaiod.conf, dsaioctl and the environment.
  */
 #ifndef DSAIO_PROTO_UTIL_YES_NO_H
 #define DSAIO_PROTO_UTIL_YES_NO_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <strings.h>
 
-/* In any case of letters.  Returns 0 or -EINVAL. */
+/* Upper and lower case are the same.  Returns 0 or -EINVAL. */
 static inline int yes_no_parse(const char *text, bool *ret_is_yes)
 {
 	static const char *const words[2][3] = { { "no", "false", "0" }, { "yes", "true", "1" } };
