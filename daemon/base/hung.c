@@ -4,7 +4,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/mount.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <errno.h>
 #include <event2/event.h>

@@ -2,7 +2,7 @@
 
 #include "daemon/control/request.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 #include "proto/util/socket.h"
 
 #include <errno.h>

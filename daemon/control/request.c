@@ -5,7 +5,6 @@
 #include "daemon/control/status.h"
 #include "daemon/control/wire.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "daemon/control/request.h"
 #include "daemon/base/hung.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 #include "proto/util/socket.h"
 
 #include <assert.h>

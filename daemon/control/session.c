@@ -4,7 +4,7 @@
 #include "daemon/base/work_queue.h"
 #include "daemon/base/log.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 #include "proto/file_board.h"
 
 #include <assert.h>

@@ -6,7 +6,7 @@
 #include "daemon/base/hung.h"
 #include "daemon/control/wire.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>

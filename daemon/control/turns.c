@@ -1,6 +1,6 @@
 #include "daemon/control/turns.h"
 
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <assert.h>
 #include <errno.h>

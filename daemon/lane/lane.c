@@ -45,6 +45,8 @@
 #include "daemon/base/log.h"
 #include "daemon/lane/piece.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
+#include "proto/util/clock.h"
 #include "proto/util/cpu.h"
 #include "proto/util/spin.h"
 

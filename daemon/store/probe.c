@@ -1,7 +1,7 @@
 #include "daemon/store/probe.h"
 
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -17,7 +17,7 @@
 #include "daemon/config/config.h"
 #include "daemon/store/probe.h"
 #include "daemon/account/metrics.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 #include "proto/profile.h"
 
 #include <stdatomic.h>

@@ -1,29 +1,20 @@
 /*
- * The clock that waits are measured by, what a spin does between two looks, and how many cores it
- * shares with the other side; no protocol.
+ * The number of cores that this thread may use, and the pause between two polls of a spin.
  */
 #ifndef DSAIO_PROTO_UTIL_CPU_H
 #define DSAIO_PROTO_UTIL_CPU_H
 
+#include "proto/util/clock.h" /* until all callers include it themselves */
+
 #include <sched.h>
-#include <stdint.h>
-#include <time.h>
 #include <unistd.h>
 
-static inline uint64_t clock_nsec(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* this clock is always there */
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-/* The cores that this thread may run on. */
+/* The number of cores that this thread may run on. */
 static inline unsigned cpu_count(void)
 {
 	cpu_set_t cpus;
 
-	/* It fails where there are more than the set holds. */
+	/* It fails on hosts with more cores than the set has bits. */
 	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
 		return (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 	return (unsigned)CPU_COUNT(&cpus);

@@ -8,6 +8,8 @@
  */
 #include "daemon/lane/lane.h"
 
+#include "proto/util/clock.h"
+#include "proto/util/clock.h"
 #include "proto/util/cpu.h"
 #include "tests/unit/suite.h"
 

@@ -2,7 +2,7 @@
 
 #include "client/ctl/ui/stop.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "client/ctl/bench/measure.h"
 #include "client/ctl/bench/space.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "client/ctl/bench/files.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>

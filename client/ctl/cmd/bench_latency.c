@@ -16,7 +16,7 @@
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 #include "proto/util/size.h"
 
 #include <errno.h>

@@ -21,7 +21,7 @@
 #include "client/ctl/ui/table.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 #include "proto/wire.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 #include "proto/util/escape.h"
 
 #include <inttypes.h>

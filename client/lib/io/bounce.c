@@ -8,7 +8,7 @@
 #include "client/lib/base/thread.h"
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <inttypes.h>
 #include <poll.h>

@@ -2,7 +2,7 @@
 
 #include "client/lib/base/debug.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <stdlib.h>
 #include <sys/eventfd.h>

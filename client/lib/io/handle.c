@@ -7,7 +7,7 @@
 #include "client/lib/base/sized.h"
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

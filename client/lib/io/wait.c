@@ -4,6 +4,8 @@
 #include "client/lib/base/debug.h"
 #include "client/lib/io/file.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
+#include "proto/util/clock.h"
 #include "proto/util/cpu.h"
 #include "proto/util/spin.h"
 

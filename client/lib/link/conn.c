@@ -6,7 +6,7 @@
 #include "client/lib/base/error.h"
 #include "client/lib/base/fd.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 #include "proto/file_board.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@
 #include "client/lib/base/error.h"
 #include "client/lib/base/fd.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -6,7 +6,7 @@
 #include "client/lib/base/fd.h"
 #include "client/lib/link/spawn.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 #include "proto/util/socket.h"
 #include "proto/util/yes_no.h"
 

@@ -2,7 +2,7 @@
 
 #include "client/lib/base/debug.h"
 #include "client/lib/base/thread.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -3,7 +3,7 @@
 #include "client/lib/memory/slab.h"
 #include "client/lib/base/debug.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
