@@ -6,6 +6,7 @@
 #include "client/lib/io/file.h"
 #include "client/lib/memory/slots.h"
 #include "client/lib/base/thread.h"
+#include "client/lib/io/submit.h"
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -277,7 +278,7 @@ static int piece_start(struct bounce_job *job, bool is_blocking, bool is_further
 	};
 	job->next += piece->cut.len;
 	job->n++;
-	r = is_blocking ? wait_put(piece->op, &entry)
+	r = is_blocking ? submit_put(piece->op, &entry)
 			: channel_put(job->channel, piece->op, &entry);
 	if (r < 0) { /* the daemon is gone; there was room */
 		piece->op->result = -ECONNRESET;

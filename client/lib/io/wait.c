@@ -510,20 +510,6 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 	return r;
 }
 
-int wait_put(struct dsaio_op *op, struct ring_entry *entry)
-{
-	struct wait_for room = { .what = WAIT_ROOM, .channel = op->channel };
-	int r;
-
-	for (;;) {
-		room.head = channel_head(op->channel); /* before the try: a later change is room */
-		r = channel_put(op->channel, op, entry);
-		if (r != -EAGAIN)
-			return r;
-		(void)wait_until(op->handle, &room, UINT64_MAX); /* no time-out */
-	}
-}
-
 void wait_collect(struct dsaio_handle *companion, struct op_list *list)
 {
 	for (struct channel *c = first_channel(companion); c; c = next_channel(c))

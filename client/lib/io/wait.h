@@ -53,12 +53,6 @@ void wait_wake(struct dsaio_handle *handle);
 void wait_end_op(struct dsaio_op *op);
 
 /*
- * Puts the op into its ring; sleeps for room.  Returns 0, or -ENOTCONN if the channel is dead.  No
- * lock may be held.
- */
-int wait_put(struct dsaio_op *op, struct ring_entry *entry);
-
-/*
  * A companion's completions: its one consumer is the library's thread, and its ops do not end by
  * themselves: what was completed is told by the list alone, result and done filled in.
  */

@@ -1,0 +1,43 @@
+/*
+ * Submission: from the arguments of a call to an op on its way.
+ *
+ * submit_op() checks the arguments and chooses one of three ways:
+ *   at once    there is nothing to do: no bytes, or a read behind the end of the file
+ *   by a ring  a sync, or memory in one piece of a slab at a place that the daemon can use
+ *   bounced    the rest: copied through slots, piece by piece (bounce.c)
+ *
+ * The op then ends in wait.c, whichever way it went.  Submission waits in two cases only: for room in
+ * a full ring, and, in a blocking call, for earlier ops that the daemon cannot order (inode.h).
+ */
+#ifndef DSAIO_CLIENT_LIB_IO_SUBMIT_H
+#define DSAIO_CLIENT_LIB_IO_SUBMIT_H
+
+#include "client/lib/io/handle.h"
+
+/* The arguments of a call. */
+struct op_request {
+	const char *function;
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;
+	uint8_t opcode;
+	void *buf; /* a write only reads it */
+	uint64_t len, off;
+	bool is_async;
+};
+
+/*
+ * Starts an op; *ret_op (if ret_op is not NULL) has a reference of the caller's.  Returns 0, or a
+ * negative errno with a sentence if the arguments or the lack of memory keep it from being an op.
+ */
+int submit_op(struct op_request *request, struct dsaio_op **ret_op);
+
+/*
+ * Puts the op into its ring; sleeps for room.  Returns 0, or -ENOTCONN if the channel is dead.  The
+ * caller holds no lock.
+ */
+int submit_put(struct dsaio_op *op, struct ring_entry *entry);
+
+/* Cancels an op that has not ended.  Returns 0 or conn_call()'s errors, with a sentence. */
+int submit_cancel(struct dsaio_op *op);
+
+#endif
