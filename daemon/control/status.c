@@ -162,8 +162,9 @@ static int client_to_wire(const struct session *session, Wire__Client *wire)
 	wire->pool_bytes = session->quota.used[QUOTA_POOL_BYTES];
 	wire->slabs = (uint32_t)session->quota.used[QUOTA_SLABS];
 	wire->files = (uint32_t)session->quota.used[QUOTA_FILES];
-	wire->handles = calloc(session->handles.n_objects ? session->handles.n_objects : 1,
-			       sizeof(Wire__Handle *));
+	wire->handles = calloc(
+		session->handles.handles.n_objects ? session->handles.handles.n_objects : 1,
+		sizeof(Wire__Handle *));
 	if (!wire->handles)
 		return -ENOMEM;
 	return text_to_wire(session->name, &wire->name);
@@ -242,7 +243,7 @@ static int page_add_handles(struct page *page, const struct session *session, ui
 	const struct handle *handle;
 	uint32_t at = cursor;
 
-	for (; (handle = id_table_next(&session->handles, &cursor)); at = cursor) {
+	for (; (handle = id_table_next(&session->handles.handles, &cursor)); at = cursor) {
 		Wire__Handle *one = WIRE_NEW(Wire__Handle, wire__handle);
 
 		if (!one)
@@ -319,7 +320,7 @@ static int users_to_wire(const struct service *service, const struct view *view,
 {
 	Wire__Others others = WIRE__OTHERS__INIT;
 
-	for (const struct user *user = service->users; user; user = user->next) {
+	for (const struct user *user = service->users.first; user; user = user->next) {
 		const uint64_t *used = user->quota.used;
 
 		if (may_see(view, user->uid)) {

@@ -1,0 +1,45 @@
+/*
+ * A call: a request that is not yet answered.  on_done is called once, in the main thread, with 0
+ * and the result, or with an error.  It then calls call_free().
+ *
+ * Main thread.
+ */
+#ifndef DSAIO_DAEMON_CONTROL_CALL_H
+#define DSAIO_DAEMON_CONTROL_CALL_H
+
+#include "daemon/base/quota.h"
+#include "daemon/lane/lane.h"
+#include "proto/frame.h"
+
+#include <stdint.h>
+
+struct batch;
+struct file;
+struct member;
+struct session;
+struct slab;
+
+struct call {
+	struct session *session;
+	uint64_t seq;
+	int what; /* the request's body_case */
+	void (*on_done)(struct call *call, int result, const struct error *error);
+	struct charge charge;
+	union { /* the result, or what the call waits for */
+		struct slab *slab;
+		struct file *file;
+		struct batch *batch;
+		struct lane_cancel cancel;
+	};
+	int reply_fds[FRAME_FDS_MAX]; /* for the reply: the daemon's own, owned */
+	unsigned n_reply_fds;
+	struct member *member; /* of Submit */
+};
+
+int call_new(struct session *session, uint64_t seq, struct call **ret_call, struct error *error);
+/* Discharges the quota, so that waiting requests go on.  NULL is fine. */
+void call_free(struct call *call);
+/* Adds a copy of fd to the reply's descriptors.  Returns 0 or -errno. */
+int call_add_fd(struct call *call, int fd);
+
+#endif

@@ -1,0 +1,250 @@
+#include "daemon/control/connection.h"
+
+#include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+/* How long one connection's requests are served before the turn of another one: a guess. */
+#define TURN_NSEC 250000u
+
+static void connection_lost(struct connection *connection)
+{
+	connection->is_mute = true;
+	connection->ops->on_lost(connection);
+}
+
+/* ---- replies ---- */
+
+static void connection_flush(struct connection *connection)
+{
+	static const struct timeval retry = { .tv_usec = 10000 };
+	int r;
+
+	if (connection->is_mute)
+		return;
+	r = frame_flush(&connection->writer, connection->fd);
+	if (r == -EAGAIN)
+		(void)event_add(connection->write_event, NULL); /* as for reading */
+	else if (r == -ETOOMANYREFS && event_add(connection->retry_event, &retry) == 0)
+		return; /* the uid has more descriptors in flight than the daemon may open */
+	else if (r < 0)
+		connection_lost(connection);
+	else
+		connection_resume(connection);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	connection_flush(arg);
+}
+
+static void close_reply_fds(struct frame_writer *writer, const int *fds, unsigned n_fds)
+{
+	struct connection *connection = container_of(writer, struct connection, writer);
+
+	connection->ops->close_reply_fds(connection, fds, n_fds);
+}
+
+int connection_send(struct connection *connection, const void *body, size_t len, const int *fds,
+		    unsigned n_fds)
+{
+	int r;
+
+	if (connection->is_mute) {
+		connection->ops->close_reply_fds(connection, fds, n_fds);
+		return 0;
+	}
+	r = frame_queue(&connection->writer, body, len, fds, n_fds);
+	if (r < 0)
+		return r;
+	connection_flush(connection);
+	return 0;
+}
+
+void connection_mute(struct connection *connection)
+{
+	frame_writer_deinit(&connection->writer);
+	connection->is_mute = true;
+}
+
+/* ---- requests ---- */
+
+void connection_resume(struct connection *connection)
+{
+	if (connection->is_reading || !connection->ops->may_read(connection))
+		return;
+	connection->is_reading = true;
+	(void)event_add(connection->read_event, NULL);	 /* epoll knew this descriptor before */
+	turns_add(connection->turns, &connection->turn); /* frames may wait in the reader */
+}
+
+void connection_pause(struct connection *connection)
+{
+	if (!connection->is_reading)
+		return;
+	connection->is_reading = false;
+	(void)event_del(connection->read_event); /* it was added */
+}
+
+bool connection_serve(struct connection *connection)
+{
+	uint64_t end_nsec = clock_nsec() + TURN_NSEC;
+
+	while (connection->ops->may_read(connection)) {
+		struct frame frame;
+		char why[ERROR_TEXT_BYTES];
+		int r = frame_read(&connection->reader, connection->fd, &frame, why, sizeof(why));
+
+		if (r == -EAGAIN)
+			return false;
+		if (r == -EPROTO) {
+			connection->ops->on_garbage(connection, why);
+			return false;
+		}
+		if (r <= 0) { /* the end, or a reset: the form of an end with unread data */
+			connection_lost(connection);
+			return false;
+		}
+		connection->ops->on_frame(connection, &frame);
+		connection->ops->close_fds(connection, frame.fds, frame.n_fds);
+		if (clock_nsec() >= end_nsec)
+			return true;
+	}
+	connection_pause(connection);
+	return false;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct connection *connection = arg;
+
+	(void)fd;
+	(void)what;
+	turns_add(connection->turns, &connection->turn);
+}
+
+bool connection_has_unread(int fd)
+{
+	int n_bytes;
+
+	(void)shutdown(fd, SHUT_RD); /* of a connected socket: cannot fail */
+	return ioctl(fd, FIONREAD, &n_bytes) < 0 || n_bytes > 0; /* each descriptor has a byte */
+}
+
+/* ---- the client's process ---- */
+
+static void on_death(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	connection_lost(arg); /* a forked child may keep the socket open and reads nothing */
+}
+
+static int watch(struct connection *connection, struct event_base *base, int pidfd)
+{
+	struct event *event = event_new(base, pidfd, EV_READ, on_death, connection);
+
+	if (!event || event_add(event, NULL) < 0) {
+		if (event)
+			event_free(event);
+		return -ENOMEM;
+	}
+	connection->pid_event = event;
+	connection->pidfd = pidfd;
+	return 0;
+}
+
+/* Only a pidfd: to watch another kind of file in epoll can call into its file system and hang. */
+static bool is_pidfd(int fd)
+{
+	char path[32], target[32];
+	ssize_t n;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n < 0)
+		return false;
+	target[n] = 0;
+	return strcmp(target, "anon_inode:[pidfd]") == 0;
+}
+
+int connection_watch_pidfd(struct connection *connection, int pidfd)
+{
+	if (connection->pidfd >= 0)
+		return -EEXIST;
+	if (!is_pidfd(pidfd))
+		return -EINVAL;
+	return watch(connection, event_get_base(connection->read_event), pidfd);
+}
+
+void connection_unwatch(struct connection *connection)
+{
+	if (connection->pid_event)
+		(void)event_del(connection->pid_event); /* fine if it is not added */
+}
+
+/* ---- start and end ---- */
+
+void connection_init(struct connection *connection, const struct connection_ops *ops)
+{
+	*connection = (struct connection){ .ops = ops, .fd = -1, .pidfd = -1 };
+	frame_writer_init(&connection->writer);
+	connection->writer.close_fds = close_reply_fds;
+}
+
+int connection_start(struct connection *connection, int fd, struct event_base *base,
+		     struct turns *turns, struct turn_owner *owner, struct error *error)
+{
+	_cleanup_(closep) int pidfd = -1;
+	socklen_t len = sizeof(pidfd);
+
+	/* Otherwise recvmsg(2) skips a byte with MSG_OOB, and closes the descriptors with it here. */
+	if (setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int)) < 0)
+		return error_set(error, -errno, "connection: SO_OOBINLINE");
+	connection->turns = turns;
+	connection->turn.owner = owner;
+	connection->read_event = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, connection);
+	connection->write_event = event_new(base, fd, EV_WRITE, on_writable, connection);
+	connection->retry_event = evtimer_new(base, on_writable, connection);
+	if (!connection->read_event || !connection->write_event || !connection->retry_event)
+		return error_set(error, -ENOMEM, "connection: events");
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) < 0)
+		pidfd = -1; /* an older kernel: the client may send one */
+	else if (watch(connection, base, pidfd) < 0)
+		return error_set(error, -ENOMEM, "connection: pidfd event");
+	else
+		pidfd = -1; /* the connection has it */
+	if (event_add(connection->read_event, NULL) < 0)
+		return error_set(error, -ENOMEM, "connection: event");
+	connection->is_reading = true;
+	connection->fd = fd;
+	return 0;
+}
+
+void connection_deinit(struct connection *connection)
+{
+	struct event **events[] = { &connection->read_event, &connection->write_event,
+				    &connection->retry_event, &connection->pid_event };
+
+	for (unsigned i = 0; i < sizeof(events) / sizeof(*events); i++) {
+		if (*events[i])
+			event_free(*events[i]);
+		*events[i] = NULL;
+	}
+	closep(&connection->pidfd);
+	frame_reader_deinit(&connection->reader);
+	frame_writer_deinit(&connection->writer);
+}

@@ -1,0 +1,99 @@
+/*
+ * A connection: the socket side of one client.  It reads requests by turns (turns.h), sends replies
+ * and watches for the client's death.
+ *
+ *   reading -> paused    its owner says that it may not read: the requests stay in the client's socket
+ *   paused  -> reading   connection_resume(), when what held it up may be over
+ *   mute                 nothing can reach the client any more; replies are dropped
+ *
+ * A death shows on the socket and on a pidfd: a forked child may keep the socket open.
+ *
+ * The owner embeds it and gets callbacks.  Main thread.
+ */
+#ifndef DSAIO_DAEMON_CONTROL_CONNECTION_H
+#define DSAIO_DAEMON_CONTROL_CONNECTION_H
+
+#include "daemon/base/error.h"
+#include "daemon/control/turns.h"
+#include "proto/frame.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct connection;
+struct event;
+struct event_base;
+
+struct connection_ops {
+	/* False: the connection pauses until connection_resume(). */
+	bool (*may_read)(const struct connection *connection);
+	/* One request.  It takes descriptors with TAKE_FD; those that it leaves go to close_fds(). */
+	void (*on_frame)(struct connection *connection, struct frame *frame);
+	/* The bytes are no frame. */
+	void (*on_garbage)(struct connection *connection, const char *why);
+	/* The peer has gone or cannot be reached; the connection is mute. */
+	void (*on_lost)(struct connection *connection);
+	/* Descriptors that came from the client; the callee takes those that are not -1. */
+	void (*close_fds)(struct connection *connection, const int *fds, unsigned n_fds);
+	/* Descriptors of a reply, sent or dropped; the callee takes them. */
+	void (*close_reply_fds)(struct connection *connection, const int *fds, unsigned n_fds);
+};
+
+struct connection {
+	const struct connection_ops *ops;
+	int fd;
+	struct turns *turns;
+	struct turn turn;
+	bool is_reading, is_mute;
+	int pidfd; /* -1: there is none */
+	struct event *read_event, *write_event, *pid_event;
+	struct event *retry_event; /* a timer: replies that could not be sent */
+	struct frame_reader reader;
+	struct frame_writer writer;
+};
+
+/* The state without a socket: connection_deinit() is fine then. */
+void connection_init(struct connection *connection, const struct connection_ops *ops);
+
+/*
+ * Begins to read from fd, a connected, non-blocking socket, in the owner's turns.  Takes fd on success
+ * only.  Returns 0 or an error.
+ */
+int connection_start(struct connection *connection, int fd, struct event_base *base,
+		     struct turns *turns, struct turn_owner *owner, struct error *error);
+
+/*
+ * Watches the client by a pidfd that it sent.  Takes it on success.  Returns 0; -EEXIST: there is one
+ * already; -EINVAL: it is no pidfd; -ENOMEM.
+ */
+int connection_watch_pidfd(struct connection *connection, int pidfd);
+
+/* Serves requests for a short time; returns whether more may wait: turns' serve(). */
+bool connection_serve(struct connection *connection);
+
+void connection_resume(struct connection *connection);
+void connection_pause(struct connection *connection);
+
+/* Ends the watch of the process: a dead client's pidfd stays readable. */
+void connection_unwatch(struct connection *connection);
+
+/*
+ * Queues one reply and sends what the socket takes.  Takes fds, also on error.  Returns 0, or what
+ * frame_queue() says: the reply is lost.
+ */
+int connection_send(struct connection *connection, const void *body, size_t len, const int *fds,
+		    unsigned n_fds);
+
+/* Drops replies that are not sent and sends nothing more. */
+void connection_mute(struct connection *connection);
+
+/*
+ * Stops the peer of a connected socket from sending.  Returns whether the socket contains unread
+ * messages: close(2) of the socket then closes the descriptors in them, and may hang.
+ */
+bool connection_has_unread(int fd);
+
+/* Frees all but fd, which stays open: its close is the caller's. */
+void connection_deinit(struct connection *connection);
+
+#endif

@@ -1,0 +1,248 @@
+#include "daemon/control/files.h"
+
+#include "daemon/control/idle_files.h"
+#include "daemon/control/session.h"
+#include "proto/file_board.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/socket.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* A file that waits for room within the user's bound. */
+struct file_add {
+	struct file_add *next;
+	struct call *call;
+	int fd;
+	char name[128];
+};
+
+/* ---- the file board ---- */
+
+uint32_t session_max_files(const struct session *session)
+{
+	uint64_t limit = session->quota.limit[QUOTA_FILES];
+
+	return limit < ID_TABLE_SLOTS_MAX ? (uint32_t)limit : ID_TABLE_SLOTS_MAX;
+}
+
+/* The file board: only pages that are touched cost memory. */
+int session_make_board(struct session *session, int *ret_fd, struct error *error)
+{
+	uint32_t max_files = session_max_files(session);
+	size_t bytes = file_board_bytes(max_files);
+	_cleanup_(closep) int fd = -1;
+	void *board;
+	int r;
+
+	r = memfd_sealed("dsaio-files", bytes);
+	if (r < 0)
+		return error_set(error, r, "hello: the file board");
+	fd = r;
+	board = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (board == MAP_FAILED)
+		return error_set(error, -errno, "hello: the file board");
+	session->board = board;
+	session->board_bytes = bytes;
+	id_table_bound(&session->objects.files, max_files);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+void session_free_board(struct session *session)
+{
+	if (session->board)
+		(void)munmap((void *)session->board, session->board_bytes); /* whole: no error */
+}
+
+/* ---- add and remove ---- */
+
+static void on_file_checked(struct file *file, int result, const struct error *failed, void *arg)
+{
+	struct call *call = arg;
+	struct session *session = call->session;
+	struct share *share = NULL;
+	struct store *store;
+	struct error error;
+
+	if (result < 0) {
+		session->n_objects--;
+		call->on_done(call, result, failed);
+		return;
+	}
+	if (session_is_ending(session))
+		result = error_set(&error, -ECANCELED, "file %s: the connection ends", file->name);
+	else
+		result = registry_for_file(&session->service->stores, &file->facts, file->name,
+					   &session->peer, &store, &error);
+	if (result == 0) {
+		share = share_get(session, store);
+		result = share ? 0 : error_set(&error, -ENOMEM, "file %s", file->name);
+	}
+	if (result == 0) {
+		share->n_files++;
+		file->share = share;
+		file->on_closed = share_lose_file;
+		result = file_attach(file, store, &store->inodes);
+		if (result == 0)
+			result = id_table_add(&session->objects.files, file, &file->id);
+		if (result < 0)
+			(void)error_set(&error, result, "file %s: no id for it", file->name);
+	}
+	if (result < 0) {
+		file_unref_for(file, session_object_gone, session);
+		call->on_done(call, result, &error);
+		return;
+	}
+	assert(file_board_index(file->id) < session->board_bytes / sizeof(*session->board));
+	file_board_set(session->board, file->id, FILE_BOARD_USED);
+	idle_files_note_added(session->service);
+	call->file = file;
+	call->on_done(call, 0, NULL);
+}
+
+static int add_try(struct file_add *add, struct error *error);
+
+/* Those that wait for room go on, or fail when there is none to come. */
+static void user_retry(struct user *user)
+{
+	struct file_add *add;
+
+	while ((add = user->first_add)) {
+		struct session *session = add->call->session;
+		struct error error;
+		int r = add_try(add, &error);
+
+		if (r == -EMFILE && user->n_leaving)
+			return;
+		user->first_add = add->next;
+		if (!user->first_add)
+			user->last_add = &user->first_add;
+		if (r < 0) {
+			session_close_fds(session, &add->fd, 1);
+			add->call->on_done(add->call, r, &error);
+		}
+		free(add);
+	}
+}
+
+static void on_reclaimed(void *arg)
+{
+	struct session *session = arg;
+	struct user *user = session->user;
+
+	user->n_leaving--;
+	user_retry(user);
+	session_object_gone(session);
+}
+
+static int add_try(struct file_add *add, struct error *error)
+{
+	struct session *session = add->call->session;
+	int r = file_make(&session->quota, session->user->work_queue, session->service->mailbox,
+			  &session->who, add->fd, add->name, on_file_checked, add->call, error);
+
+	if (r == 0)
+		session->n_objects++;
+	return r;
+}
+
+int session_file_add(struct session *session, int fd, const char *name, struct call *call,
+		     struct error *error)
+{
+	struct user *user = session->user;
+	struct file_add *add;
+	int r;
+
+	add = calloc(1, sizeof(*add));
+	if (!add) {
+		session_close_fds(session, &fd, 1);
+		return error_set(error, -ENOMEM, "file %s", name);
+	}
+	add->call = call;
+	add->fd = fd;
+	(void)snprintf(add->name, sizeof(add->name), "%s", name); /* cut is fine */
+	idle_files_reclaim(session, on_reclaimed);
+	r = add_try(add, error);
+	if (r == -EMFILE && user_is_out_of_files(user) && user->n_leaving) {
+		*user->last_add = add;
+		user->last_add = &add->next;
+		return 0;
+	}
+	if (r < 0)
+		session_close_fds(session, &fd, 1);
+	free(add);
+	return r;
+}
+
+/* The session ends: what of it waits does not. */
+void session_stop_adds(struct session *session)
+{
+	struct user *user = session->user;
+	struct file_add **at = &user->first_add, *add;
+	struct error error;
+
+	while ((add = *at)) {
+		if (add->call->session != session) {
+			at = &add->next;
+			continue;
+		}
+		*at = add->next;
+		session_close_fds(session, &add->fd, 1);
+		(void)error_set(&error, -ECANCELED, "file %s: the connection ends", add->name);
+		add->call->on_done(add->call, error.code, &error);
+		free(add);
+	}
+	user->last_add = at;
+}
+
+int session_file_remove(struct session *session, uint32_t id, struct call *call,
+			struct error *error)
+{
+	return session_remove(session, &session->objects.files, id, "file", file_unref_for,
+			      session_object_removed, call, error);
+}
+
+static void on_buffered_added(struct file *file, int result, const struct error *failed, void *arg)
+{
+	struct call *call = arg;
+
+	(void)file;
+	call->on_done(call, result, failed);
+}
+
+int session_file_buffered(struct session *session, uint32_t id, int fd, struct call *call,
+			  struct error *error)
+{
+	struct file *file = id_table_get(&session->objects.files, id);
+	int r;
+
+	idle_files_reclaim(session,
+			   on_reclaimed); /* it counts as a file; it does not wait, though */
+	if (file)
+		r = file_add_buffered(file, fd, on_buffered_added, call, error);
+	else
+		r = session_no_such(error, "file", id);
+	if (r < 0)
+		session_close_fds(session, &fd, 1);
+	return r;
+}
+
+int session_file_get(struct session *session, uint32_t id, int *ret_fd, struct error *error)
+{
+	const struct file *file = id_table_get(&session->objects.files, id);
+	int fd;
+
+	if (!file)
+		return session_no_such(error, "file", id);
+	fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3);
+	if (fd < 0)
+		return error_set(error, -errno, "file %s: a descriptor for it", file->name);
+	session->has_got_files = true;
+	*ret_fd = fd;
+	return 0;
+}

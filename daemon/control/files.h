@@ -1,0 +1,41 @@
+/*
+ * Files of a session: checked on a worker thread when they come, then in the table where lanes look
+ * them up, and on the file board, by which the client keeps idle files in its cache.
+ *
+ * A file that comes when the user is at its bound waits while idle files of the user's other clients
+ * are on their way out (idle_files.h).
+ *
+ * Main thread.
+ */
+#ifndef DSAIO_DAEMON_CONTROL_FILES_H
+#define DSAIO_DAEMON_CONTROL_FILES_H
+
+#include "daemon/base/error.h"
+
+#include <stdint.h>
+
+struct call;
+struct session;
+
+/* Makes the file board.  *ret_fd: for the client, the caller's. */
+int session_make_board(struct session *session, int *ret_fd, struct error *error);
+void session_free_board(struct session *session);
+
+/* The most files that the session may have; indices of their ids are below. */
+uint32_t session_max_files(const struct session *session);
+
+/* Takes fd, also on error.  on_done with call->file. */
+int session_file_add(struct session *session, int fd, const char *name, struct call *call,
+		     struct error *error);
+int session_file_remove(struct session *session, uint32_t id, struct call *call,
+			struct error *error);
+/* Takes fd, also on error. */
+int session_file_buffered(struct session *session, uint32_t id, int fd, struct call *call,
+			  struct error *error);
+/* *ret_fd: a copy of its descriptor, for session_send(). */
+int session_file_get(struct session *session, uint32_t id, int *ret_fd, struct error *error);
+
+/* The session ends: its files that wait for room get -ECANCELED. */
+void session_stop_adds(struct session *session);
+
+#endif

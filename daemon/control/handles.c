@@ -1,0 +1,379 @@
+#include "daemon/control/handles.h"
+
+#include "daemon/control/session.h"
+#include "proto/util/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* ---- handles and channels ---- */
+
+static void handle_free(struct handle *handle)
+{
+	struct call *call = handle->close_call;
+
+	closep(&handle->doorbell_fd);
+	quota_discharge(&handle->charge);
+	free(handle);
+	if (call)
+		call->on_done(call, 0, NULL);
+}
+
+/* Its ids are gone at once; the handle when its lanes have given all channels back. */
+static void handle_close(struct handle *handle, bool drain)
+{
+	struct session *session = handle->session;
+
+	(void)id_table_remove(&session->handles.handles, handle->id); /* it is there */
+	id_table_release(&session->handles.handles, handle->id);      /* lanes never look there */
+	handle->is_closed = true;
+	for (struct member *member = handle->members; member; member = member->next) {
+		(void)id_table_remove(&session->handles.channels, member->channel->id);
+		id_table_release(&session->handles.channels, member->channel->id);
+		lane_remove_channel(member->channel->home, member->channel, drain);
+	}
+	if (!handle->n_channels)
+		handle_free(handle);
+}
+
+struct share *share_get(struct session *session, struct store *store)
+{
+	struct share *share;
+
+	for (share = session->handles.shares; share; share = share->next)
+		if (share->store == store)
+			return share;
+	share = calloc(1, sizeof(*share));
+	if (!share)
+		return NULL;
+	share->session = session;
+	share->store = store;
+	store_ref(store);
+	store->n_shares++;
+	sched_client_init(&share->client);
+	share->next = session->handles.shares;
+	session->handles.shares = share;
+	return share;
+}
+
+void share_settle(struct share *share)
+{
+	struct share **at = &share->session->handles.shares;
+
+	if (share->n_channels || share->n_files)
+		return;
+	while (*at != share)
+		at = &(*at)->next;
+	*at = share->next;
+	share->store->n_shares--;
+	store_unref(share->store);
+	free(share);
+}
+
+void share_lose_file(struct share *share)
+{
+	share->n_files--;
+	share_settle(share);
+}
+
+static void share_settlep(struct share **share)
+{
+	if (*share)
+		share_settle(*share);
+}
+
+static void on_channel_removed(struct channel *channel, void *arg)
+{
+	struct member *member = arg, **at;
+	struct handle *handle = member->handle;
+	struct session *session = handle->session;
+
+	assert(handle->is_closed);
+	for (at = &handle->members; *at != member; at = &(*at)->next)
+		;
+	*at = member->next;
+	for (at = &session->handles.members; *at != member; at = &(*at)->next_in_session)
+		;
+	*at = member->next_in_session;
+	handle->n_channels--;
+	session->handles.n_channels--;
+	channel_free(channel);
+	member->share->n_channels--;
+	share_settle(member->share);
+	free(member);
+	if (!handle->n_channels)
+		handle_free(handle);
+	session_touch(session);
+}
+
+static void on_channel_broken(struct channel *channel, const char *why, void *arg)
+{
+	const struct member *member = arg;
+	struct session *session = member->handle->session;
+
+	if (!session_is_ending(session))
+		log_client(&session->user->log_limit, "%s: channel %" PRIu32 ": %s: disconnected",
+			   session_title(session), channel->id, why);
+	session_end(session, false);
+}
+
+int session_handle_open(struct session *session, const struct handle_config *config,
+			struct handle **ret_handle, int *ret_client_fd, struct error *error)
+{
+	struct handle *handle;
+	int fds[2], r;
+
+	handle = calloc(1, sizeof(*handle));
+	if (!handle)
+		return error_set(error, -ENOMEM, "handle");
+	handle->doorbell_fd = -1;
+	handle->session = session;
+	handle->has_profile = config->profile;
+	if (config->profile)
+		handle->profile = *config->profile;
+	handle->io_class = config->io_class;
+	handle->weight = config->weight;
+	r = quota_charge(&handle->charge, &session->quota, QUOTA_HANDLES, 1, error);
+	if (r < 0) {
+		handle_free(handle);
+		return r;
+	}
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0) {
+		r = error_set(error, -errno, "handle: bell socket");
+		handle_free(handle);
+		return r;
+	}
+	/* Nothing is read there.  So the client can send nothing, and no descriptor of the client's
+	   waits in the socket to be closed with it. */
+	(void)shutdown(fds[0], SHUT_RD); /* a connected socket: can not fail */
+	handle->doorbell_fd = fds[0];
+	r = id_table_add(&session->handles.handles, handle, &handle->id);
+	if (r < 0) {
+		closep(&fds[1]);
+		handle_free(handle);
+		return error_set(error, r, "handle: no id");
+	}
+	*ret_handle = handle;
+	*ret_client_fd = fds[1];
+	return 0;
+}
+
+int session_handle_close(struct session *session, uint32_t id, struct call *call,
+			 struct error *error)
+{
+	struct handle *handle = id_table_get(&session->handles.handles, id);
+
+	if (!handle)
+		return session_no_such(error, "handle", id);
+	handle->close_call = call;
+	handle_close(handle, false);
+	return 0;
+}
+
+/* Copies of what a client needs of a channel with rings. */
+static int channel_copy_fds(const struct channel *channel, int ret_fds[FRAME_FDS_MAX],
+			    unsigned *ret_n_fds)
+{
+	const int from[] = { channel->ring_fd, channel->doorbell_fd, lane_board_fd(channel->home) };
+	unsigned n;
+
+	for (n = 0; n < sizeof(from) / sizeof(*from); n++) {
+		ret_fds[n] = fcntl(from[n], F_DUPFD_CLOEXEC, 3);
+		if (ret_fds[n] < 0) {
+			int code = -errno;
+
+			while (n-- > 0)
+				closep(&ret_fds[n]);
+			return code;
+		}
+	}
+	*ret_n_fds = n;
+	return 0;
+}
+
+int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_id,
+			 uint32_t entries, bool has_rings, struct channel **ret_channel,
+			 int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds, struct error *error)
+{
+	struct handle *handle = id_table_get(&session->handles.handles, handle_id);
+	struct store *store = registry_by_id(&session->service->stores, store_id);
+	_cleanup_(freep) struct member *member = NULL;
+	_cleanup_(share_settlep) struct share *share = NULL;
+	struct channel *channel;
+	unsigned n_fds = 0;
+	int r;
+
+	if (!handle)
+		return session_no_such(error, "handle", handle_id);
+	if (!store)
+		return error_set_plain(
+			error, -ENXIO,
+			"channel: store %" PRIu32 ": the daemon has none with this id", store_id);
+	r = registry_check_access(&session->service->stores, store, &session->peer, "channel",
+				  error);
+	if (r < 0)
+		return r;
+	for (const struct member *m = handle->members; m; m = m->next)
+		if (m->share->store == store)
+			return error_set_plain(error, -EEXIST,
+					       "channel: handle %" PRIu32
+					       " has one on store %s already",
+					       handle_id, store->name);
+	member = calloc(1, sizeof(*member));
+	share = share_get(session, store);
+	if (!member || !share)
+		return error_set(error, -ENOMEM, "channel");
+
+	struct channel_config config = {
+		.store = store,
+		.objects = &session->objects,
+		.client = &share->client,
+		.quota = &session->quota,
+		.uid = session->user->uid,
+		.profile = handle->has_profile ? handle->profile : store->profile,
+		.io_class = handle->io_class,
+		.weight = handle->weight,
+		.entries = entries,
+		.has_rings = has_rings,
+		.client_doorbell_fd = handle->doorbell_fd,
+		.owner = { .on_removed = on_channel_removed,
+			   .on_broken = on_channel_broken,
+			   .arg = member },
+	};
+	r = store_start_lanes(store, &config.profile, error);
+	if (r < 0)
+		return r;
+	r = channel_new(&config, &channel, error);
+	if (r < 0)
+		return r;
+	if (has_rings) {
+		r = channel_copy_fds(channel, ret_fds, &n_fds);
+		if (r < 0) {
+			channel_free(channel);
+			return error_set(error, r, "channel: descriptors");
+		}
+	}
+	r = id_table_add(&session->handles.channels, member, &channel->id);
+	if (r < 0) {
+		for (unsigned i = 0; i < n_fds; i++)
+			closep(&ret_fds[i]);
+		channel_free(channel);
+		return error_set(error, r, "channel: no id");
+	}
+
+	member->handle = handle;
+	member->share = share;
+	member->channel = channel;
+	member->next = handle->members;
+	member->next_in_session = session->handles.members;
+	session->handles.members = member;
+	handle->members = TAKE_PTR(member);
+	share->n_channels++;
+	handle->n_channels++;
+	session->handles.n_channels++;
+	lane_add_channel(channel->home, channel);
+	*ret_channel = channel;
+	*ret_n_fds = n_fds;
+	return 0;
+}
+
+void handles_close_all(struct session *session, bool drain)
+{
+	uint32_t cursor = 0;
+	struct handle *handle;
+
+	while ((handle = id_table_next(&session->handles.handles, &cursor)))
+		handle_close(handle, drain);
+}
+
+void handles_hurry(struct session *session)
+{
+	for (struct member *m = session->handles.members; m; m = m->next_in_session)
+		lane_hurry_channel(m->channel);
+}
+
+void handles_deinit(struct handles *handles)
+{
+	assert(!handles->n_channels && !handles->shares);
+	id_table_deinit(&handles->handles);
+	id_table_deinit(&handles->channels);
+}
+
+/* ---- ops by Submit ---- */
+
+static void on_batch_done(struct batch *batch)
+{
+	struct call *call = batch->arg;
+
+	call->member->n_submitted -= batch->n;
+	call->batch = batch;
+	call->on_done(call, 0, NULL);
+	batch_free(batch);
+}
+
+int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,
+		   uint32_t n, struct call *call, struct error *error)
+{
+	struct member *member = id_table_get(&session->handles.channels, channel_id);
+	struct channel *channel = member ? member->channel : NULL;
+	struct batch *batch;
+	int r;
+
+	if (!channel)
+		return session_no_such(error, "channel", channel_id);
+	if (channel->has_rings)
+		return error_set_plain(error, -EINVAL,
+				       "submit: channel %" PRIu32
+				       " has rings: its ops come by them; open one without",
+				       channel_id);
+	if (n > channel->entries)
+		return error_set_plain(error, -EINVAL,
+				       "submit: %" PRIu32 " ops: at most %" PRIu32
+				       " ops may be open on this channel: submit fewer, or open a "
+				       "channel with more entries",
+				       n, channel->entries);
+	if (n > channel->entries - member->n_submitted)
+		return error_set_plain(error, -EAGAIN,
+				       "submit: %" PRIu32 " ops behind %" PRIu32
+				       " open ones: at most %" PRIu32
+				       " ops may be open on this channel: wait for replies first",
+				       n, member->n_submitted, channel->entries);
+	r = batch_new(channel, n, on_batch_done, call, &batch);
+	if (r < 0)
+		return error_set(error, r, "submit: %" PRIu32 " ops", n);
+	memcpy(batch->entries, entries, n * sizeof(*entries));
+	call->member = member;
+	member->n_submitted += n;
+	lane_submit(batch);
+	return 0;
+}
+
+static void on_cancelled(struct lane_cancel *cancel)
+{
+	struct call *call = container_of(cancel, struct call, cancel);
+
+	call->on_done(call, 0, NULL);
+}
+
+int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id, struct call *call,
+		   struct error *error)
+{
+	struct member *member = id_table_get(&session->handles.channels, channel_id);
+
+	if (!member)
+		return session_no_such(error, "channel", channel_id);
+	call->cancel = (struct lane_cancel){
+		.channel = member->channel,
+		.id = op_id,
+		.on_done = on_cancelled,
+	};
+	lane_cancel(&call->cancel);
+	return 0;
+}
+
+/* ---- slabs and files ---- */

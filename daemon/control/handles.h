@@ -1,0 +1,112 @@
+/*
+ * Handles: what a session's program opens to do I/O, with their channels on stores and the session's
+ * shares of stores.
+ *
+ * A handle that is closed has no id any more.  It is freed when the lanes have given back all of its
+ * channels.  A share exists while the session has channels or files on the store.
+ *
+ * Main thread.
+ */
+#ifndef DSAIO_DAEMON_CONTROL_HANDLES_H
+#define DSAIO_DAEMON_CONTROL_HANDLES_H
+
+#include "daemon/base/error.h"
+#include "daemon/base/id_table.h"
+#include "daemon/base/quota.h"
+#include "daemon/lane/sched.h"
+#include "proto/frame.h"
+#include "proto/profile.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct call;
+struct channel;
+struct ring_entry;
+struct session;
+struct store;
+
+/* A session's part of a store, while it has files or channels there: its turn in the scheduler,
+   over all its channels. */
+struct share {
+	struct share *next;
+	struct session *session;
+	struct store *store; /* referenced */
+	struct sched_client client;
+	uint32_t n_channels; /* the home lane may look up ids while there is one */
+	uint32_t n_files;    /* until they are closed */
+};
+
+struct handle {
+	uint32_t id;
+	struct session *session;
+	bool has_profile; /* else each store's own */
+	struct profile profile;
+	enum sched_class io_class;
+	uint32_t weight;
+	int doorbell_fd; /* the daemon's end */
+	struct member *members;
+	uint32_t n_channels; /* of it, not yet given back */
+	bool is_closed;
+	struct call *close_call; /* waits for the channels, or NULL */
+	struct charge charge;
+};
+
+/* A channel, as its session sees it. */
+struct member {
+	struct member *next, *next_in_session; /* in the handle's list, and in the session's */
+	struct handle *handle;
+	struct share *share;
+	struct channel *channel;
+	uint32_t n_submitted; /* entries of open Submits */
+};
+
+/* The session's part of all this. */
+struct handles {
+	struct id_table handles, channels; /* struct handle, struct member */
+	struct share *shares;
+	struct member *members;
+	uint32_t n_channels; /* not yet given back by their lanes */
+};
+/* No channel, no share is left. */
+void handles_deinit(struct handles *handles);
+
+/* Closes all of them.  Ops that were taken end (drain) or, if they have not started, are cancelled. */
+void handles_close_all(struct session *session, bool drain);
+/* After handles_close_all() with drain: their ops are cancelled after all. */
+void handles_hurry(struct session *session);
+
+/*
+ * The session's share of a store, made if there is none.  NULL: no memory.  The caller adds a channel
+ * or a file; then, or without, it calls share_settle(), which frees a share that has nothing.
+ */
+struct share *share_get(struct session *session, struct store *store);
+void share_settle(struct share *share);
+/* A file there is closed. */
+void share_lose_file(struct share *share);
+
+struct handle_config {
+	const struct profile *profile; /* NULL: each store's own */
+	enum sched_class io_class;
+	uint32_t weight;
+};
+/* *ret_client_fd: the client's end of the doorbell socket, the caller's. */
+int session_handle_open(struct session *session, const struct handle_config *config,
+			struct handle **ret_handle, int *ret_client_fd, struct error *error);
+/* on_done follows when all channels are back; not after an error. */
+int session_handle_close(struct session *session, uint32_t id, struct call *call,
+			 struct error *error);
+
+/* Fills in the reply's descriptors: the caller's. */
+int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_id,
+			 uint32_t entries, bool has_rings, struct channel **ret_channel,
+			 int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds, struct error *error);
+
+/* Copies n entries.  on_done: call->batch has the results until call_free(). */
+int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,
+		   uint32_t n, struct call *call, struct error *error);
+
+int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id, struct call *call,
+		   struct error *error);
+
+#endif

@@ -1,0 +1,225 @@
+#include "daemon/control/idle_files.h"
+
+#include "daemon/control/objects.h"
+#include "daemon/control/session.h"
+#include "proto/file_board.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
+
+#include <event2/event.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+/* Idle files of one user that go at once when it is near its bound on files. */
+#define RECLAIM_FILES 64u
+#define RECLAIM_NSEC 100000000u /* there were fewer: not sooner again for this client */
+
+/* How soon after the last file was added, or idle ones were taken, and how often then. */
+#define LOOK_SOON_SEC 3
+#define LOOK_SEC 5
+/* Files of one client that a worker looks at before other work has its turn: a millisecond. */
+#define LOOK_FILES 1024u
+
+/* Idle files of one client, referenced, while a worker looks which of them have no link any more. */
+struct look {
+	struct session *session;
+	struct work work;
+	struct message message;
+	uint32_t cursor; /* in the table of files: where the next turn goes on */
+	bool has_found;	 /* some file was taken, in this turn or an earlier one */
+	unsigned n_files;
+	struct {
+		struct file *file;
+		bool is_unlinked;
+	} files[LOOK_FILES];
+};
+
+static void on_look(evutil_socket_t fd, short what, void *arg);
+
+/* A look at all idle files, by then. */
+static void look_in(struct service *service, unsigned sec)
+{
+	const struct timeval timeout = { .tv_sec = sec };
+	uint64_t due = clock_nsec() + sec * UINT64_C(1000000000);
+
+	if (!service->look_event)
+		service->look_event = evtimer_new(service->base, on_look, service);
+	if (!service->look_event)
+		return; /* without memory: the next file tries again */
+	if (evtimer_pending(service->look_event, NULL) && service->look_due_nsec <= due)
+		return;
+	if (evtimer_add(service->look_event, &timeout) == 0)
+		service->look_due_nsec = due;
+}
+
+/* Takes an idle file from the client; n_holds of it are ours.  True if on_freed(session) will be
+   called. */
+static bool file_take(struct session *session, struct file *file, uint32_t n_holds,
+		      void (*on_freed)(void *arg))
+{
+	struct error error;
+	uint32_t id = file->id;
+
+	/* Removed meanwhile; or an op is on it, whatever the client says: relaxed, its own harm. */
+	if (id_table_get(&session->objects.files, id) != file ||
+	    atomic_load_explicit(&file->n_holds, memory_order_relaxed) > n_holds)
+		return false;
+	if (!file_board_take(session->board, id, FILE_BOARD_GONE))
+		return false;
+	/* For want of memory it stays, GONE, until the session's end. */
+	return session_remove(session, &session->objects.files, id, "file", file_unref_for,
+			      on_freed, session, &error) == 0;
+}
+
+/* ---- reclaim ---- */
+
+/* Lets idle files of one session go, at most n; returns how many. */
+static uint32_t session_reclaim(struct session *session, uint32_t n, void (*on_gone)(void *session))
+{
+	uint32_t cursor = 0, n_gone = 0;
+	struct file *file;
+
+	while (n_gone < n && (file = id_table_next(&session->objects.files, &cursor)))
+		n_gone += file_take(session, file, 1, on_gone);
+	session->user->n_leaving += n_gone;
+	return n_gone;
+}
+
+/*
+ * A user's files that lie idle in one client's cache do not keep another from opening some: near
+ * the user's bound they go.  Closing takes its time: who comes meanwhile at the bound waits.
+ */
+void idle_files_reclaim(const struct session *asking, void (*on_gone)(void *session))
+{
+	struct user *user = asking->user;
+	uint64_t limit = user->quota.limit[QUOTA_FILES], spare, now_nsec;
+	uint32_t n = RECLAIM_FILES;
+
+	spare = limit / 8 < 4 * RECLAIM_FILES ? limit / 8 : 4 * RECLAIM_FILES;
+	if (user->quota.used[QUOTA_FILES] + spare < limit)
+		return;
+	now_nsec = clock_nsec();
+	if (user->fruitless_id == asking->id && now_nsec - user->fruitless_nsec < RECLAIM_NSEC)
+		return;
+	for (struct session *s = asking->service->sessions; s && n; s = s->next)
+		if (s->user == user && s != asking && s->state == SESSION_OPEN)
+			n -= session_reclaim(s, n, on_gone);
+	if (n) {
+		user->fruitless_id = asking->id;
+		user->fruitless_nsec = now_nsec;
+	}
+}
+
+/* ---- files without a link ---- */
+
+static void look_run(struct work *work)
+{
+	struct look *look = container_of(work, struct look, work);
+
+	for (unsigned i = 0; i < look->n_files; i++) {
+		struct statx stx;
+
+		/* What is known here will do: a network server or a FUSE program is not asked. */
+		if (statx(look->files[i].file->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+			  STATX_TYPE | STATX_NLINK, &stx) == 0)
+			look->files[i].is_unlinked = S_ISREG(stx.stx_mode) && !stx.stx_nlink;
+	}
+	mailbox_post(look->session->service->mailbox, &look->message);
+}
+
+/* The next idle files, held. */
+static void look_fill(struct look *look)
+{
+	struct session *session = look->session;
+	struct file *file;
+
+	look->n_files = 0;
+	while (look->n_files < LOOK_FILES &&
+	       (file = id_table_next(&session->objects.files, &look->cursor))) {
+		if (!file_board_is_idle(session->board, file->id))
+			continue;
+		file_ref(file);
+		look->files[look->n_files].is_unlinked = false;
+		look->files[look->n_files++].file = file;
+	}
+}
+
+/* Lets go what has no link; then the next turn, or the end. */
+static void looked_main(struct message *message)
+{
+	struct look *look = container_of(message, struct look, message);
+	struct session *session = look->session;
+
+	for (unsigned i = 0; i < look->n_files; i++) {
+		struct file *file = look->files[i].file;
+
+		if (look->files[i].is_unlinked && !session_is_ending(session))
+			look->has_found |= file_take(session, file, 2,
+						     session_object_gone); /* the table's, too */
+		file_unref(file);
+	}
+	if (!session_is_ending(session) && look->n_files == LOOK_FILES)
+		look_fill(look);
+	else
+		look->n_files = 0;
+	if (look->n_files) {
+		work_queue_submit(session->user->work_queue, &look->work);
+		return;
+	}
+	if (look->has_found)
+		look_in(session->service, LOOK_SOON_SEC);
+	session->look = NULL;
+	free(look);
+	session_touch(session);
+}
+
+static void session_look(struct session *session)
+{
+	struct look *look;
+
+	if (session->look || session_is_ending(session))
+		return;
+	look = calloc(1, sizeof(*look)); /* without memory: the next time */
+	if (!look)
+		return;
+	look->session = session;
+	look->work.run = look_run;
+	look->message.run = looked_main;
+	look_fill(look);
+	if (!look->n_files) {
+		free(look);
+		return;
+	}
+	session->look = look;
+	work_queue_submit(session->user->work_queue, &look->work);
+}
+
+static void on_look(evutil_socket_t fd, short what, void *arg)
+{
+	struct service *service = arg;
+	bool has_files = false;
+
+	(void)fd;
+	(void)what;
+	for (struct session *session = service->sessions; session; session = session->next) {
+		if (!session->objects.files.n_objects)
+			continue;
+		has_files = true;
+		session_look(session);
+	}
+	if (has_files)
+		look_in(service, LOOK_SEC);
+}
+
+void idle_files_note_added(struct service *service)
+{
+	look_in(service, LOOK_SOON_SEC);
+}
+
+void idle_files_stop(struct service *service)
+{
+	if (service->look_event)
+		event_free(service->look_event);
+	service->look_event = NULL;
+}

@@ -1,0 +1,201 @@
+#include "daemon/control/objects.h"
+
+#include "daemon/control/session.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* A slab or file whose id is gone, until its home lanes have answered. */
+struct removal {
+	struct id_table *table;
+	uint32_t id;
+	void *object;
+	void (*unref)(void *object, void (*on_freed)(void *arg), void *arg);
+	void (*on_freed)(void *arg);
+	void *arg;
+	uint32_t n_unquiet; /* lanes that may still look at it */
+	struct quiet {
+		struct lane_quiesce quiesce;
+		struct removal *removal;
+	} quiets[];
+};
+
+int session_no_such(struct error *error, const char *what, uint32_t id)
+{
+	return error_set_plain(error, -EBADF,
+			       "%s %" PRIu32
+			       ": this client has none with this id; it was closed, or never "
+			       "opened here",
+			       what, id);
+}
+
+void session_object_gone(void *arg)
+{
+	struct session *session = arg;
+
+	session->n_objects--;
+	session_touch(session);
+}
+
+void session_object_removed(void *arg)
+{
+	struct call *call = arg;
+	struct session *session = call->session;
+
+	call->on_done(call, 0, NULL);
+	session_object_gone(session);
+}
+
+void slab_unref_for(void *object, void (*on_freed)(void *arg), void *arg)
+{
+	struct slab *slab = object;
+
+	slab->on_freed = on_freed;
+	slab->freed_arg = arg;
+	slab_unref(slab);
+}
+
+void file_unref_for(void *object, void (*on_freed)(void *arg), void *arg)
+{
+	struct file *file = object;
+
+	file->on_freed = on_freed;
+	file->freed_arg = arg;
+	file_unref(file);
+}
+
+static void removal_is_quiet(struct removal *removal)
+{
+	id_table_release(removal->table, removal->id);
+	removal->unref(removal->object, removal->on_freed, removal->arg);
+	free(removal);
+}
+
+static void on_quiet(struct lane_quiesce *quiesce)
+{
+	struct removal *removal = container_of(quiesce, struct quiet, quiesce)->removal;
+
+	if (--removal->n_unquiet == 0)
+		removal_is_quiet(removal);
+}
+
+int session_remove(struct session *session, struct id_table *table, uint32_t id, const char *what,
+		   void (*unref)(void *object, void (*on_freed)(void *arg), void *arg),
+		   void (*on_freed)(void *arg), void *arg, struct error *error)
+{
+	struct removal *removal;
+	uint32_t n = 0;
+
+	if (!id_table_get(table, id))
+		return session_no_such(error, what, id);
+	for (const struct share *share = session->handles.shares; share; share = share->next)
+		n += share->n_channels > 0;
+	removal = calloc(1, sizeof(*removal) + n * sizeof(removal->quiets[0]));
+	if (!removal)
+		return error_set(error, -ENOMEM, "%s %" PRIu32, what, id);
+	*removal = (struct removal){
+		.table = table,
+		.id = id,
+		.object = id_table_remove(table, id),
+		.unref = unref,
+		.on_freed = on_freed,
+		.arg = arg,
+		.n_unquiet = n,
+	};
+
+	n = 0;
+	for (const struct share *share = session->handles.shares; share; share = share->next) {
+		struct quiet *quiet = &removal->quiets[n];
+
+		if (!share->n_channels)
+			continue;
+		quiet->removal = removal;
+		quiet->quiesce.on_quiet = on_quiet;
+		lane_quiesce(store_home(share->store), &quiet->quiesce);
+		n++;
+	}
+	if (!n)
+		removal_is_quiet(removal);
+	return 0;
+}
+
+static void on_slab_made(struct slab *slab, int result, const struct error *failed, void *arg)
+{
+	struct call *call = arg;
+	struct session *session = call->session;
+	struct error error;
+
+	if (result < 0) {
+		session->n_objects--;
+		call->on_done(call, result, failed);
+		return;
+	}
+	if (session_is_ending(session)) {
+		slab_unref_for(slab, session_object_gone, session);
+		(void)error_set(&error, -ECANCELED, "slab: the connection ends");
+		call->on_done(call, error.code, &error);
+		return;
+	}
+	if (!slab->is_imported)
+		result = call_add_fd(call, slab->fd);
+	if (result == 0)
+		result = id_table_add(&session->objects.slabs, slab, &slab->id);
+	if (result < 0) {
+		slab_unref_for(slab, session_object_gone, session);
+		(void)error_set(&error, result, "slab: no id or descriptor for it");
+		call->on_done(call, result, &error);
+		return;
+	}
+	call->slab = slab;
+	call->on_done(call, 0, NULL);
+}
+
+int session_slab_new(struct session *session, uint64_t size_bytes, struct call *call,
+		     struct error *error)
+{
+	int r = slab_make(&session->service->pool, &session->quota, session->user->slab_work_queue,
+			  size_bytes, on_slab_made, call, error);
+
+	if (r == 0)
+		session->n_objects++;
+	return r;
+}
+
+int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t size_bytes,
+			struct call *call, struct error *error)
+{
+	int r = slab_import(&session->service->pool, &session->quota, session->user->work_queue, fd,
+			    off, size_bytes, on_slab_made, call, error);
+
+	if (r < 0)
+		session_close_fds(session, &fd, 1);
+	else
+		session->n_objects++;
+	return r;
+}
+
+int session_slab_free(struct session *session, uint32_t id, struct call *call, struct error *error)
+{
+	return session_remove(session, &session->objects.slabs, id, "slab", slab_unref_for,
+			      session_object_removed, call, error);
+}
+void session_drop_objects(struct session *session)
+{
+	uint32_t cursor = 0;
+	struct slab *slab;
+	struct file *file;
+
+	while ((slab = id_table_next(&session->objects.slabs, &cursor))) {
+		(void)id_table_remove(&session->objects.slabs, slab->id); /* no lane looks */
+		id_table_release(&session->objects.slabs, slab->id);
+		slab_unref_for(slab, session_object_gone, session);
+	}
+	cursor = 0;
+	while ((file = id_table_next(&session->objects.files, &cursor))) {
+		(void)id_table_remove(&session->objects.files, file->id); /* no lane looks */
+		id_table_release(&session->objects.files, file->id);
+		file_unref_for(file, session_object_gone, session);
+	}
+}

@@ -1,0 +1,110 @@
+#include "daemon/control/service.h"
+
+#include "daemon/control/closing.h"
+#include "daemon/control/session.h"
+#include "proto/util/cleanup.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A control socket on its way to close(2). */
+struct closing_socket {
+	struct service *service;
+	struct user *user;
+};
+
+static void on_socket_closed(void *arg)
+{
+	struct closing_socket *socket = arg;
+	struct service *service = socket->service;
+
+	service->n_closing_sockets--;
+	user_unref(socket->user);
+	free(socket);
+	service->on_gone(service);
+}
+
+/*
+ * The descriptors in the socket stay in flight until the close: they take no place in the daemon's
+ * table, and the kernel charges them to the sender.  The client sees the end of file now.
+ */
+void service_close_socket(struct service *service, struct user *user, int fd,
+			  const struct hung_who *who, const char *file)
+{
+	_cleanup_(freep) struct closing_socket *socket = NULL;
+
+	if (connection_has_unread(fd)) {
+		(void)shutdown(fd, SHUT_WR); /* of a connected socket: cannot fail */
+		socket = calloc(1, sizeof(*socket));
+	}
+	if (!socket) {
+		(void)close(fd); /* without memory: a hang of this thread is better than a leak */
+		user_unref(user);
+		return;
+	}
+	*socket = (struct closing_socket){ .service = service, .user = user };
+	if (!closing_start(user, who, file, &fd, 1, on_socket_closed, socket)) {
+		user_unref(user);
+		return;
+	}
+	service->n_closing_sockets++;
+	TAKE_PTR(socket); /* on_socket_closed() has it */
+}
+
+void service_close_refused(struct service *service, int fd)
+{
+	struct ucred cred = { .uid = (uid_t)-1 };
+	socklen_t len = sizeof(cred);
+	struct user *user;
+
+	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len); /* of any connected socket */
+	if (!connection_has_unread(fd) || user_ref(&service->users, cred.uid, &user) < 0) {
+		(void)close(fd);
+		return;
+	}
+	service_close_socket(service, user, fd,
+			     &(struct hung_who){ .uid = cred.uid, .pid = cred.pid },
+			     "descriptors that a refused connection sent");
+}
+
+bool service_may_accept(const struct service *service)
+{
+	return service->n_closing_sockets < service->max_closing_sockets;
+}
+
+/* All sessions of the user waited for room. */
+static void on_room(struct user *user, void *arg)
+{
+	struct service *service = arg;
+
+	for (struct session *s = service->sessions; s; s = s->next)
+		if (s->user == user)
+			connection_resume(&s->connection);
+}
+
+static bool turn_serve(struct turn *turn)
+{
+	return session_serve(container_of(turn, struct session, connection.turn));
+}
+
+int service_init(struct service *service, struct event_base *base)
+{
+	service->base = base;
+	service->last_session = &service->sessions;
+	service->users = (struct users){
+		.quota = &service->pool.quota,
+		.limit = service->user_limit,
+		.mailbox = service->mailbox,
+		.on_room = on_room,
+		.arg = service,
+	};
+	return turns_init(&service->turns, base, turn_serve);
+}
+
+void service_deinit(struct service *service)
+{
+	assert(!service->n_sessions);
+	turns_deinit(&service->turns);
+}

@@ -1,0 +1,76 @@
+/*
+ * The service: what all sessions share, and the control sockets that have no session any more.
+ *
+ * A control socket that contains unread messages is closed on a worker thread of its user, because
+ * close(2) also closes the descriptors in those messages and may hang.
+ *
+ * Main thread.
+ */
+#ifndef DSAIO_DAEMON_CONTROL_SERVICE_H
+#define DSAIO_DAEMON_CONTROL_SERVICE_H
+
+#include "daemon/base/hung.h"
+#include "daemon/base/mailbox.h"
+#include "daemon/base/quota.h"
+#include "daemon/control/turns.h"
+#include "daemon/control/user.h"
+#include "daemon/object/pool.h"
+#include "daemon/store/registry.h"
+#include "proto/frame.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct event;
+struct event_base;
+struct session;
+
+struct service {
+	/* The server sets these before the first session. */
+	struct event_base *base;
+	struct mailbox *mailbox; /* the main thread's */
+	struct pool pool;
+	struct registry stores;
+	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];
+	uint64_t max_closing_sockets; /* see service_may_accept() */
+	uint32_t spin_usec;
+	uint64_t started_nsec; /* CLOCK_MONOTONIC */
+	/* Serves one frame of a session: the layer above.  It takes descriptors with TAKE_FD; the
+	   rest is closed on the user's worker threads. */
+	void (*on_frame)(struct session *session, struct frame *frame);
+	/* The bytes are no frame: tells the client if that is possible, and ends the session. */
+	void (*on_garbage)(struct session *session, const char *why);
+	/* A session has gone, or a control socket that had unread messages is closed. */
+	void (*on_gone)(struct service *service);
+
+	struct turns turns; /* of sessions with requests to read; set by service_init() */
+	struct users users;
+	struct session *sessions, **last_session; /* oldest first */
+	uint32_t n_sessions;
+	uint32_t n_closing_sockets; /* with unread messages, not yet closed by a worker thread */
+	uint32_t last_id;
+	struct event *look_event; /* idle_files.h; NULL without files */
+	uint64_t look_due_nsec;
+};
+
+/* Makes the parts of a service that are the sessions' own.  Returns 0 or -ENOMEM. */
+int service_init(struct service *service, struct event_base *base);
+/* There must be no session.  Also of a service that is all zeroes.  Users whose worker threads hang
+   in the close of a control socket remain. */
+void service_deinit(struct service *service);
+
+/* Closes a control socket, on a worker thread of its user if it contains unread messages.  Takes fd and
+   the reference to the user. */
+void service_close_socket(struct service *service, struct user *user, int fd,
+			  const struct hung_who *who, const char *file);
+
+/* Takes a connected socket that gets no session, and closes it. */
+void service_close_refused(struct service *service, int fd);
+
+/*
+ * False while as many control sockets wait for their close as there may be.  Each takes a descriptor
+ * of the daemon until a worker thread has closed it.
+ */
+bool service_may_accept(const struct service *service);
+
+#endif

@@ -1,0 +1,88 @@
+#include "daemon/control/user.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Slabs being made, and without further threads files being checked or closed, at once for one user:
+   a guess. */
+#define USER_THREADS 4u
+/* A call that hangs in a dead mount keeps its thread, so each unanswered request and each closing of
+   descriptors of a user may need one: a guess. */
+#define USER_FURTHER_THREADS 60u
+/* Descriptors of one user that wait for close(2), before its clients wait: a guess. */
+#define USER_CLOSING_FDS_MAX 64u
+
+int user_ref(struct users *users, uid_t uid, struct user **ret_user)
+{
+	char name[16];
+	struct user *user;
+	int r;
+
+	for (user = users->first; user; user = user->next) {
+		if (user->uid == uid) {
+			user->n_refs++;
+			*ret_user = user;
+			return 0;
+		}
+	}
+	user = calloc(1, sizeof(*user));
+	if (!user)
+		return -ENOMEM;
+	(void)snprintf(name, sizeof(name), "user-%u", uid);
+	r = work_queue_new(name, USER_THREADS, &user->slab_work_queue);
+	if (r == 0)
+		r = work_queue_new_deep(name, USER_THREADS, USER_FURTHER_THREADS,
+					&user->work_queue);
+	if (r < 0) {
+		work_queue_free(user->slab_work_queue);
+		free(user);
+		return r;
+	}
+	user->users = users;
+	user->uid = uid;
+	user->last_add = &user->first_add;
+	turn_owner_init(&user->turns);
+	user->n_refs = 1;
+	(void)snprintf(user->quota.name, sizeof(user->quota.name), "user %u", uid);
+	user->quota.parent = users->quota;
+	memcpy(user->quota.limit, users->limit, sizeof(user->quota.limit));
+	user->next = users->first;
+	users->first = user;
+	*ret_user = user;
+	return 0;
+}
+
+void user_unref(struct user *user)
+{
+	struct user **at = &user->users->first;
+
+	if (--user->n_refs)
+		return;
+	assert(quota_is_zero(&user->quota));
+	while (*at != user)
+		at = &(*at)->next;
+	*at = user->next;
+	work_queue_free(user->slab_work_queue);
+	work_queue_free(user->work_queue);
+	free(user);
+}
+
+bool user_is_full(const struct user *user)
+{
+	return user->quota.used[QUOTA_CALLS] >= user->quota.limit[QUOTA_CALLS] ||
+	       user->n_closing_fds >= USER_CLOSING_FDS_MAX;
+}
+
+void user_room(struct user *user, bool was_full)
+{
+	if (was_full && !user_is_full(user))
+		user->users->on_room(user, user->users->arg);
+}
+
+bool user_is_out_of_files(const struct user *user)
+{
+	return user->quota.used[QUOTA_FILES] >= user->quota.limit[QUOTA_FILES];
+}

@@ -1,0 +1,65 @@
+/*
+ * A user: all sessions of one uid.  They share bounds (quotas), a place in the turns of the main
+ * thread, and worker threads on which the daemon checks and closes the user's descriptors.  So a hung
+ * file system of one user hangs only that user.
+ *
+ * A user exists from its first reference (a session, or a control socket that waits for its close)
+ * to its last.
+ *
+ * Main thread.
+ */
+#ifndef DSAIO_DAEMON_CONTROL_USER_H
+#define DSAIO_DAEMON_CONTROL_USER_H
+
+#include "daemon/base/log.h"
+#include "daemon/base/mailbox.h"
+#include "daemon/base/quota.h"
+#include "daemon/base/work_queue.h"
+#include "daemon/control/turns.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct file_add;
+
+struct users {
+	struct user *first;
+	struct quota *quota;	 /* the daemon's: the parent of each user's */
+	const uint64_t *limit;	 /* of one user; N_QUOTA_KINDS */
+	struct mailbox *mailbox; /* the main thread's */
+	/* A bound at which all sessions of the user waited is not reached any more. */
+	void (*on_room)(struct user *user, void *arg);
+	void *arg;
+};
+
+struct user {
+	struct user *next;
+	struct users *users;
+	uid_t uid;
+	uint32_t n_refs;
+	struct turn_owner turns;
+	struct quota quota;
+	struct work_queue *slab_work_queue; /* makes and frees slabs: no file system can hang it */
+	struct work_queue *work_queue;	    /* calls file systems */
+	unsigned n_closing_fds;		    /* waiting for close(2) on the work queue: closing.h */
+	uint32_t n_leaving; /* idle files taken from its clients and not yet closed */
+	struct file_add *first_add, **last_add; /* files that wait for that */
+	uint32_t fruitless_id;			/* the client for which too few were found, then: */
+	uint64_t fruitless_nsec;
+	struct log_limit log_limit; /* of lines that its clients cause */
+};
+
+/* The user with this uid, made if there is none.  Returns 0, -ENOMEM, or why no thread can start. */
+int user_ref(struct users *users, uid_t uid, struct user **ret_user);
+void user_unref(struct user *user);
+
+/* While it is full no session of the user reads requests. */
+bool user_is_full(const struct user *user);
+
+/* Tells the sessions if a user that was full is not full any more. */
+void user_room(struct user *user, bool was_full);
+
+bool user_is_out_of_files(const struct user *user);
+
+#endif

@@ -1,0 +1,226 @@
+#include "daemon/control/connection.h"
+#include "proto/util/cleanup.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static struct event_base *base;
+static struct turns turns;
+static struct turn_owner owner;
+static struct connection connection;
+static int peer_fd;
+static bool may_read;
+static unsigned n_frames, n_garbage, n_lost, n_closed;
+
+static bool on_may_read(const struct connection *c)
+{
+	(void)c;
+	return may_read && !n_lost;
+}
+
+static void on_frame(struct connection *c, struct frame *frame)
+{
+	(void)c;
+	(void)frame;
+	n_frames++;
+}
+
+static void on_garbage(struct connection *c, const char *why)
+{
+	(void)why;
+	n_garbage++;
+	connection_pause(c);
+}
+
+static void on_lost(struct connection *c)
+{
+	n_lost++;
+	connection_pause(c);
+}
+
+static void close_all(struct connection *c, const int *fds, unsigned n_fds)
+{
+	(void)c;
+	for (unsigned i = 0; i < n_fds; i++) {
+		if (fds[i] < 0)
+			continue;
+		(void)close(fds[i]);
+		n_closed++;
+	}
+}
+
+static const struct connection_ops ops = { .may_read = on_may_read,
+					   .on_frame = on_frame,
+					   .on_garbage = on_garbage,
+					   .on_lost = on_lost,
+					   .close_fds = close_all,
+					   .close_reply_fds = close_all };
+
+static bool serve(struct turn *turn)
+{
+	return connection_serve(container_of(turn, struct connection, turn));
+}
+
+static void run(void)
+{
+	for (int i = 0; i < 20; i++)
+		(void)event_base_loop(base, EVLOOP_NONBLOCK);
+}
+
+static void setup(void)
+{
+	struct error error;
+	int fds[2];
+
+	may_read = true;
+	n_frames = n_garbage = n_lost = n_closed = 0;
+	base = event_base_new();
+	ck_assert_int_eq(turns_init(&turns, base, serve), 0);
+	turn_owner_init(&owner);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+	connection_init(&connection, &ops);
+	ck_assert_int_eq(connection_start(&connection, fds[0], base, &turns, &owner, &error), 0);
+	peer_fd = fds[1];
+}
+
+static void teardown(void)
+{
+	int fd = connection.fd;
+
+	connection_deinit(&connection);
+	turns_deinit(&turns);
+	event_base_free(base);
+	(void)close(fd);
+	if (peer_fd >= 0)
+		(void)close(peer_fd);
+}
+
+static void send_frame(const int *fds, unsigned n_fds)
+{
+	struct frame_writer writer;
+
+	frame_writer_init(&writer);
+	ck_assert_int_eq(frame_queue(&writer, "x", 1, fds, n_fds), 0);
+	ck_assert_int_eq(frame_flush(&writer, peer_fd), 0);
+	frame_writer_deinit(&writer);
+}
+
+START_TEST(each_frame_is_served_and_descriptors_that_are_left_are_closed)
+{
+	int fd = open("/dev/null", O_RDONLY);
+
+	send_frame(NULL, 0);
+	send_frame(&fd, 1);
+	run();
+	ck_assert_uint_eq(n_frames, 2);
+	ck_assert_uint_eq(n_closed, 1);
+	ck_assert_uint_eq(n_lost, 0);
+}
+END_TEST
+
+START_TEST(while_its_owner_may_not_read_requests_stay_in_the_socket)
+{
+	int n_bytes = 0;
+
+	may_read = false;
+	send_frame(NULL, 0);
+	run();
+	ck_assert_uint_eq(n_frames, 0);
+	ck_assert(!connection.is_reading);
+	ck_assert_int_eq(recv(connection.fd, &n_bytes, 1, MSG_PEEK), 1);
+	may_read = true;
+	connection_resume(&connection);
+	run();
+	ck_assert_uint_eq(n_frames, 1);
+}
+END_TEST
+
+START_TEST(bytes_that_are_no_frame_are_reported_once)
+{
+	ck_assert_int_eq(write(peer_fd, "GET / HTTP/1.0\r\n\r\n", 18), 18);
+	run();
+	ck_assert_uint_eq(n_garbage, 1);
+	ck_assert_uint_eq(n_frames, 0);
+}
+END_TEST
+
+START_TEST(the_end_of_the_peer_is_a_loss_and_makes_it_mute)
+{
+	int fd;
+
+	(void)close(peer_fd);
+	peer_fd = -1;
+	run();
+	ck_assert_uint_eq(n_lost, 1);
+	fd = open("/dev/null", O_RDONLY);
+	ck_assert_int_eq(connection_send(&connection, "x", 1, &fd, 1), 0);
+	ck_assert_uint_eq(n_closed, 1); /* the reply is dropped, its descriptor is not leaked */
+}
+END_TEST
+
+START_TEST(a_full_socket_keeps_replies_until_the_peer_reads)
+{
+	static char body[65536];
+	char sink[65536];
+	size_t total = 0;
+	ssize_t n;
+
+	for (int i = 0; i < 16; i++)
+		ck_assert_int_eq(connection_send(&connection, body, sizeof(body), NULL, 0), 0);
+	ck_assert_uint_gt(connection.writer.queued_bytes, 0);
+	while ((n = read(peer_fd, sink, sizeof(sink))) > 0) {
+		total += (size_t)n;
+		run();
+	}
+	ck_assert_uint_eq(connection.writer.queued_bytes, 0);
+	ck_assert_uint_eq(total, 16 * (sizeof(body) + FRAME_HEADER_BYTES));
+}
+END_TEST
+
+START_TEST(only_a_pidfd_is_watched_and_only_one)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	int other = open("/dev/null", O_RDONLY);
+	bool has_one = connection.pidfd >= 0; /* by SO_PEERPIDFD */
+
+	ck_assert_int_ge(pidfd, 0);
+	if (!has_one) {
+		ck_assert_int_eq(connection_watch_pidfd(&connection, other), -EINVAL);
+		ck_assert_int_eq(connection_watch_pidfd(&connection, pidfd), 0);
+		pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	}
+	ck_assert_int_eq(connection_watch_pidfd(&connection, pidfd), -EEXIST);
+	connection_unwatch(&connection);
+	(void)close(pidfd);
+	(void)close(other);
+}
+END_TEST
+
+START_TEST(unread_messages_are_seen_before_a_close)
+{
+	ck_assert_int_eq(connection_send(&connection, "x", 1, NULL, 0), 0);
+	ck_assert(connection_has_unread(peer_fd));
+	ck_assert(!connection_has_unread(connection.fd));
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, each_frame_is_served_and_descriptors_that_are_left_are_closed);
+	tcase_add_test(tcase, while_its_owner_may_not_read_requests_stay_in_the_socket);
+	tcase_add_test(tcase, bytes_that_are_no_frame_are_reported_once);
+	tcase_add_test(tcase, the_end_of_the_peer_is_a_loss_and_makes_it_mute);
+	tcase_add_test(tcase, a_full_socket_keeps_replies_until_the_peer_reads);
+	tcase_add_test(tcase, only_a_pidfd_is_watched_and_only_one);
+	tcase_add_test(tcase, unread_messages_are_seen_before_a_close);
+}
+
+SUITE("connection", add_tests)

@@ -1,0 +1,154 @@
+#include "daemon/control/closing.h"
+#include "daemon/control/user.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+static struct mailbox mailbox;
+static struct quota daemon_quota;
+static uint64_t limits[N_QUOTA_KINDS];
+static struct users users;
+static unsigned n_room, n_closed;
+
+static void on_room(struct user *user, void *arg)
+{
+	(void)user;
+	(void)arg;
+	n_room++;
+}
+
+static void on_closed(void *arg)
+{
+	(void)arg;
+	n_closed++;
+}
+
+static void setup(void)
+{
+	n_room = n_closed = 0;
+	ck_assert_int_eq(mailbox_init(&mailbox), 0);
+	for (unsigned i = 0; i < N_QUOTA_KINDS; i++)
+		limits[i] = daemon_quota.limit[i] = 2;
+	users = (struct users){
+		.quota = &daemon_quota, .limit = limits, .mailbox = &mailbox, .on_room = on_room
+	};
+}
+
+static void teardown(void)
+{
+	ck_assert_ptr_null(users.first);
+	mailbox_deinit(&mailbox);
+}
+
+static struct user *get(uid_t uid)
+{
+	struct user *user;
+
+	ck_assert_int_eq(user_ref(&users, uid, &user), 0);
+	return user;
+}
+
+START_TEST(sessions_of_one_uid_share_a_user_until_the_last_goes)
+{
+	struct user *first = get(1000), *second = get(1000), *other = get(1001);
+
+	ck_assert_ptr_eq(first, second);
+	ck_assert_ptr_ne(first, other);
+	ck_assert_str_eq(first->quota.name, "user 1000");
+	user_unref(first);
+	ck_assert_ptr_eq(get(1000), second);
+	user_unref(second);
+	user_unref(second);
+	user_unref(other);
+}
+END_TEST
+
+START_TEST(room_is_told_once_when_a_bound_is_left)
+{
+	struct user *user = get(1000);
+	struct charge charges[2] = { 0 };
+	struct error error;
+	bool was_full;
+
+	ck_assert(!user_is_full(user));
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(quota_charge(&charges[i], &user->quota, QUOTA_CALLS, 1, &error),
+				 0);
+	ck_assert(user_is_full(user));
+	user_room(user, true);
+	ck_assert_uint_eq(n_room, 0);
+	was_full = user_is_full(user);
+	quota_discharge(&charges[0]);
+	user_room(user, was_full);
+	ck_assert_uint_eq(n_room, 1);
+	was_full = user_is_full(user);
+	quota_discharge(&charges[1]);
+	user_room(user, was_full);
+	ck_assert_uint_eq(n_room, 1);
+	user_unref(user);
+}
+END_TEST
+
+START_TEST(a_user_at_its_bound_is_out_of_files)
+{
+	struct user *user = get(1000);
+	struct charge charge = { 0 };
+	struct error error;
+
+	ck_assert(!user_is_out_of_files(user));
+	ck_assert_int_eq(quota_charge(&charge, &user->quota, QUOTA_FILES, 2, &error), 0);
+	ck_assert(user_is_out_of_files(user));
+	quota_discharge(&charge);
+	user_unref(user);
+}
+END_TEST
+
+START_TEST(foreign_descriptors_are_closed_by_a_worker_and_counted_until_then)
+{
+	struct user *user = get(1000);
+	struct hung_who who = { 0 };
+	struct pollfd event = { .fd = mailbox.event_fd, .events = POLLIN };
+	int fds[3] = { open("/dev/null", O_RDONLY), -1, open("/dev/null", O_RDONLY) };
+
+	ck_assert(closing_start(user, &who, "a test", fds, 3, on_closed, NULL));
+	ck_assert_uint_eq(user->n_closing_fds, 2);
+	ck_assert_uint_eq(n_closed, 0);
+	while (!n_closed) {
+		ck_assert_int_eq(poll(&event, 1, 10000), 1);
+		(void)mailbox_run(&mailbox);
+	}
+	ck_assert_uint_eq(user->n_closing_fds, 0);
+	ck_assert_int_eq(fcntl(fds[0], F_GETFD), -1);
+	ck_assert_int_eq(fcntl(fds[2], F_GETFD), -1);
+	user_unref(user);
+}
+END_TEST
+
+START_TEST(without_descriptors_nothing_is_to_be_closed)
+{
+	struct user *user = get(1000);
+	struct hung_who who = { 0 };
+	int fds[2] = { -1, -1 };
+
+	ck_assert(!closing_start(user, &who, "a test", fds, 2, on_closed, NULL));
+	ck_assert(!closing_start(user, &who, "a test", NULL, 0, on_closed, NULL));
+	ck_assert_uint_eq(n_closed, 0);
+	user_unref(user);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, sessions_of_one_uid_share_a_user_until_the_last_goes);
+	tcase_add_test(tcase, room_is_told_once_when_a_bound_is_left);
+	tcase_add_test(tcase, a_user_at_its_bound_is_out_of_files);
+	tcase_add_test(tcase, foreign_descriptors_are_closed_by_a_worker_and_counted_until_then);
+	tcase_add_test(tcase, without_descriptors_nothing_is_to_be_closed);
+}
+
+SUITE("user", add_tests)
