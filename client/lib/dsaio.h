@@ -496,6 +496,19 @@ int dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_r
 int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
 
 /*
+ * dsaio_reap_wait - take async ops that have ended, and wait for at least min of them
+ *
+ * As dsaio_reap() with room for max ops, but sleeps until it has min of them, 1 to max.
+ * Returns how many.  That is fewer than min, or 0, if no async op of the handle is open any more:
+ *   ops that their owner freed are left out, and other threads may have taken some.  It is also
+ *   fewer than min if timeout_usec (-1: for ever, 0: do not sleep) is over; if it would be 0
+ *   then, -ETIMEDOUT.
+ * Threads: any, several at once.
+ */
+int dsaio_reap_wait(struct dsaio_handle *handle, struct dsaio_op **ops, int min, int max,
+		    int64_t timeout_usec);
+
+/*
  * dsaio_handle_fd - a descriptor that becomes readable when dsaio_reap() has something
  *
  * For poll(2), epoll(7) and event loops.  It is armed by dsaio_reap() returning 0, and readable

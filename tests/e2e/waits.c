@@ -1,9 +1,11 @@
 /*
- * The outcome of a wait and the result of what it waits for are two values.
+ * Waits: the outcome of a wait and the result of what it waits for are two values; a wait for some
+ * of many ops.
  */
 #include "tests/harness.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 
@@ -95,6 +97,144 @@ TEST(op_timed_out, "an op that ends with -ETIMEDOUT is told from a wait that doe
 	CHECK_EQ(dsaio_op_wait(op, -1, &result), 0);
 	CHECK_EQ(result, -ETIMEDOUT);
 	dsaio_op_free(op);
+}
+
+/* ---- dsaio_reap_wait ---- */
+
+#define N 64
+
+static void start_reads(struct rig *rig, struct dsaio_file *file, uint8_t *memory, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		CHECK_CALL(dsaio_pread_async(rig->handle, file, memory + i * 4096, 4096, i * 4096,
+					     NULL));
+}
+
+TEST(reap_wait, "dsaio_reap_wait returns min to max ops, and what is left when none is open")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_op *taken[N];
+	struct dsaio_file *file;
+	unsigned n_taken = 0;
+	void *memory;
+	int n;
+
+	kit_open(&rig, NULL, &memory, &file);
+	CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 1, N, -1), 0); /* none was started */
+	for (unsigned round = 0; round < 20; round++) {
+		start_reads(&rig, file, memory, N);
+		for (n_taken = 0; n_taken < N; n_taken += (unsigned)n) {
+			n = dsaio_reap_wait(rig.handle, taken, 3, 7, -1);
+			CHECK_MSG(n >= 3 || n_taken + (unsigned)n == N, "%d after %u", n, n_taken);
+			CHECK_MSG(n <= 7, "%d", n);
+			for (int i = 0; i < n; i++) {
+				CHECK_EQ(dsaio_op_result(taken[i]), 4096);
+				dsaio_op_free(taken[i]);
+			}
+		}
+		CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 1, N, -1), 0);
+	}
+	CHECK_EQ(handle_wait(rig.handle, -1), 0); /* all were reported */
+	pattern_check(memory, N * 4096, SEED, 0, "read");
+}
+
+TEST(reap_wait_time, "dsaio_reap_wait: a time-out reports what has ended")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_op *taken[N], *op;
+	struct dsaio_file *file;
+	void *memory;
+
+	kit_open(&rig, NULL, &memory, &file);
+	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 4096, 0, &op));
+	CHECK_EQ(op_wait(op, -1), 4096);
+	process_stop(rig.daemon->pid);
+	start_reads(&rig, file, memory, 4);
+	CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 5, N, 10000), 1);
+	CHECK(taken[0] == op);
+	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 1, N, 10000), -ETIMEDOUT, "10000 us");
+	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 1, N, 0), -ETIMEDOUT, "reap_wait");
+	CHECK_SYS(kill(rig.daemon->pid, SIGCONT));
+	CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 4, N, -1), 4);
+}
+
+TEST(reap_wait_freed, "dsaio_reap_wait does not wait for ops that their owner freed")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_op *taken[N], *op;
+	struct dsaio_file *file;
+	void *memory;
+
+	kit_open(&rig, NULL, &memory, &file);
+	for (unsigned i = 0; i < N; i++) {
+		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 4096, 0, &op));
+		dsaio_op_free(op);
+	}
+	CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 1, N, -1), 0);
+	CHECK_EQ(handle_wait(rig.handle, -1), N);
+}
+
+TEST(reap_wait_wrong, "dsaio_reap_wait refuses min and max that make no sense")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_op *taken[N];
+
+	rig_open(&rig, NULL);
+	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 0, N, -1), -EINVAL, "0 of 64");
+	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 3, 2, -1), -EINVAL, "3 of 2");
+	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 1, 0, -1), -EINVAL, "0 ops");
+	CHECK_FAILS(dsaio_reap_wait(rig.handle, NULL, 1, 1, -1), -EINVAL, "ops");
+	CHECK_FAILS(dsaio_reap_wait(NULL, taken, 1, 1, -1), -EINVAL, "handle");
+	daemon_kill(rig.daemon);
+	CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 1, 1, -1), -ENOTCONN);
+}
+
+struct reaper {
+	struct rig *rig;
+	pthread_t thread;
+	unsigned n_taken;
+	_Atomic bool *must_end;
+};
+
+static void *reaper_run(void *arg)
+{
+	struct reaper *r = arg;
+	struct dsaio_op *taken[8];
+
+	while (!atomic_load(r->must_end)) {
+		int n = dsaio_reap_wait(r->rig->handle, taken, 2, 8, 100000);
+
+		if (n == -ETIMEDOUT)
+			continue;
+		CHECK(n >= 0);
+		for (int i = 0; i < n; i++)
+			dsaio_op_free(taken[i]);
+		r->n_taken += (unsigned)n;
+	}
+	return NULL;
+}
+
+TEST(reap_wait_threads, "of two threads in dsaio_reap_wait each op is reported to one")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct reaper reapers[2];
+	struct dsaio_file *file;
+	_Atomic bool must_end = false;
+	unsigned n_left;
+	void *memory;
+
+	kit_open(&rig, NULL, &memory, &file);
+	for (unsigned i = 0; i < 2; i++) {
+		reapers[i] = (struct reaper){ .rig = &rig, .must_end = &must_end };
+		CHECK_EQ(pthread_create(&reapers[i].thread, NULL, reaper_run, &reapers[i]), 0);
+	}
+	for (unsigned round = 0; round < 100; round++)
+		start_reads(&rig, file, memory, N);
+	atomic_store(&must_end, true);
+	for (unsigned i = 0; i < 2; i++)
+		CHECK_EQ(pthread_join(reapers[i].thread, NULL), 0);
+	n_left = (unsigned)handle_wait(rig.handle, -1);
+	CHECK_EQ(reapers[0].n_taken + reapers[1].n_taken + n_left, 100 * N);
 }
 
 TEST_MAIN

@@ -89,14 +89,17 @@ static const struct {
 	{ "client", -EINVAL },
 	{ "handle", -EINVAL },
 	{ "op", -EINVAL },
+	{ "handle", -EINVAL },
 };
 
 START_TEST(a_null_object_is_refused_by_name)
 {
 	void *memory;
+	struct dsaio_op *op;
 	int r = _i == 0	  ? dsaio_alloc(NULL, 1, &memory)
 		: _i == 1 ? dsaio_wait(NULL, 0, NULL)
-			  : dsaio_op_wait(NULL, 0, NULL);
+		: _i == 2 ? dsaio_op_wait(NULL, 0, NULL)
+			  : dsaio_reap_wait(NULL, &op, 1, 1, 0);
 
 	ck_assert_int_eq(r, nulls[_i].r);
 	ck_assert_msg(strstr(dsaio_error(), nulls[_i].what), "%s", dsaio_error());

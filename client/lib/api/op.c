@@ -253,19 +253,64 @@ int dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_r
 	return 0;
 }
 
-int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n)
+static int reap_check(struct dsaio_handle *handle, const char *function, struct dsaio_op **ops,
+		      int max)
 {
-	CANCEL_DISABLE();
-	int got, r = handle_check(handle, "reap");
+	int r = handle_check(handle, function);
 
 	if (r < 0)
 		return r;
 	if (!ops)
-		return client_null("reap", "array ops");
-	if (n <= 0)
-		return error_fail(-EINVAL, "reap: room for %d ops: must be at least 1", n);
+		return client_null(function, "array ops");
+	if (max <= 0)
+		return error_fail(-EINVAL, "%s: room for %d ops: must be at least 1", function,
+				  max);
+	return 0;
+}
+
+int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n)
+{
+	CANCEL_DISABLE();
+	int got, r = reap_check(handle, "reap", ops, n);
+
+	if (r < 0)
+		return r;
 	do
 		got = handle_tell(handle, ops, n);
 	while (!got && wait_poll_or_arm(handle));
 	return got ? got : client_check_alive(handle->client, "reap");
+}
+
+int dsaio_reap_wait(struct dsaio_handle *handle, struct dsaio_op **ops, int min, int max,
+		    int64_t timeout_usec)
+{
+	CANCEL_DISABLE();
+	struct wait_for ended = { .what = WAIT_REAP };
+	uint64_t deadline = wait_deadline(timeout_usec);
+	int got = 0, r = reap_check(handle, "reap_wait", ops, max);
+
+	if (r < 0)
+		return r;
+	if (min < 1 || min > max)
+		return error_fail(-EINVAL, "reap_wait: at least %d of %d ops: must be from 1 to %d",
+				  min, max, max);
+	wait_poll(handle);
+	while (got < min) {
+		bool has_open = handle_has_open(handle);
+
+		got += handle_tell(handle, ops + got, max - got);
+		if (got >= min || !has_open || r < 0)
+			break;
+		/* Another thread may take them first: then it waits again. */
+		ended.n_ops = (uint64_t)(min - got);
+		r = wait_until(handle, &ended, deadline);
+	}
+	if (got)
+		return got;
+	if (r < 0)
+		return error_fail(r,
+				  "reap_wait: no op of the handle has ended after %" PRId64
+				  " us: they go on, wait again",
+				  timeout_usec);
+	return client_check_alive(handle->client, "reap_wait");
 }

@@ -162,6 +162,7 @@ static void list_remove(struct dsaio_handle *handle, struct dsaio_op *op)
 		handle->first_ended = op->next;
 	op->next = op->prev = NULL;
 	op->is_listed = false;
+	handle->n_listed--;
 }
 
 void handle_keep_orphan(struct dsaio_handle *handle, struct dsaio_op *op)
@@ -214,6 +215,16 @@ int handle_tell(struct dsaio_handle *handle, struct dsaio_op **ops, int n)
 	}
 	(void)pthread_mutex_unlock(&handle->lock);
 	return got;
+}
+
+bool handle_has_open(struct dsaio_handle *handle)
+{
+	bool has_open;
+
+	(void)pthread_mutex_lock(&handle->lock);
+	has_open = handle->n_open_async;
+	(void)pthread_mutex_unlock(&handle->lock);
+	return has_open;
 }
 
 int64_t handle_tell_all(struct dsaio_handle *handle, char **ret_text)
@@ -513,6 +524,7 @@ static void handle_shut(struct dsaio_handle *handle)
 		handle_op_drop_locked(op);
 	}
 	handle->first_ended = handle->last_ended = NULL;
+	handle->n_listed = 0;
 	if (handle->orphan)
 		handle_op_drop_locked(TAKE_PTR(handle->orphan));
 	(void)pthread_mutex_unlock(&handle->lock);

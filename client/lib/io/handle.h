@@ -47,6 +47,7 @@ struct dsaio_handle {
 	uint64_t n_untold;     /* async ops that ended and were not told of */
 	uint64_t n_ended;      /* numbers the ends */
 	struct dsaio_op *first_ended, *last_ended;
+	uint64_t n_listed;	 /* from first_ended to last_ended */
 	struct dsaio_op *orphan; /* of those freed and not told the first that failed */
 	struct dsaio_op *free_ops;
 	struct op_chunk *chunks;
@@ -99,6 +100,9 @@ bool handle_unlist(struct dsaio_op *op);
 
 /* dsaio_reap(): the first n that ended; each has a reference for the caller. */
 int handle_tell(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
+
+/* Is an async op open?  What has ended when this returns false, handle_tell() finds after it. */
+bool handle_has_open(struct dsaio_handle *handle);
 
 /*
  * dsaio_wait(): all that ended.  Returns their count, or the errno of the first that failed and

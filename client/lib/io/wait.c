@@ -68,6 +68,8 @@ static bool is_done(const struct dsaio_handle *handle, const struct wait_for *w)
 		return atomic_load_explicit(&w->op->state, memory_order_acquire) == OP_ENDED;
 	case WAIT_ALL:
 		return !handle->n_open_async;
+	case WAIT_REAP:
+		return handle->n_listed >= w->n_ops || !handle->n_open_async;
 	case WAIT_ROOM:
 		return channel_head(w->channel) != w->head || atomic_load(&w->channel->is_dead);
 	case WAIT_ROLE:
@@ -83,6 +85,7 @@ static bool may_consume(const struct dsaio_handle *handle, const struct wait_for
 	case WAIT_OP:
 		return w->op->channel;
 	case WAIT_ALL:
+	case WAIT_REAP:
 		return handle->n_open_ring;
 	case WAIT_ROOM:
 		return true;
@@ -239,6 +242,7 @@ static bool op_end(struct dsaio_handle *handle, struct dsaio_op *op)
 		return false;
 	}
 	op->is_listed = true;
+	handle->n_listed++;
 	op->next = NULL;
 	op->prev = handle->last_ended;
 	if (op->prev)

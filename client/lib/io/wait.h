@@ -22,12 +22,14 @@ struct wait_for {
 	enum {
 		WAIT_OP,   /* op has ended */
 		WAIT_ALL,  /* no async op of the handle is open */
+		WAIT_REAP, /* the same, or dsaio_reap() can report n_ops */
 		WAIT_ROOM, /* channel has consumed completions since head was read, or is dead */
 		WAIT_ROLE, /* nobody has the role */
 	} what;
 	const struct dsaio_op *op;
 	const struct channel *channel;
 	uint32_t head;
+	uint64_t n_ops;
 };
 
 /* A time for wait_until(): now + usec; a negative usec: for ever. */
