@@ -230,7 +230,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		return error_set(error, -ENOMEM, "channel");
 
 	struct channel_config config = {
-		.store = store,
+		.store = &store->lane_store,
 		.objects = &session->objects,
 		.client = &share->client,
 		.quota = &session->quota,

@@ -90,10 +90,11 @@ int store_to_wire(const struct store *store, Wire__Store *wire)
 	wire->store = store->id;
 	wire->lanes = store->n_lanes;
 	wire->lane_depth = store_lane_depth(store);
-	wire->window_bytes = atomic_load_explicit(&store->now_window_bytes, memory_order_relaxed);
+	wire->window_bytes = atomic_load_explicit(&store->lane_store.now_window_bytes,
+						  memory_order_relaxed);
 	wire->profile = profile_to_new_wire(&store->profile);
 	wire->block_bytes = store_block_bytes(store, &store->profile);
-	wire->counters = counters_to_wire(&store->metrics);
+	wire->counters = counters_to_wire(&store->lane_store.metrics);
 	if (!wire->profile || !wire->counters || text_to_wire(store->name, &wire->name) < 0 ||
 	    text_to_wire(store->path, &wire->path) < 0 ||
 	    text_to_wire(store->fs_type, &wire->fs_type) < 0 ||

@@ -1,5 +1,6 @@
 #include "daemon/lane/channel.h"
 
+#include "daemon/lane/lane.h"
 #include "daemon/lane/unaligned.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/lane/piece.h"
@@ -63,7 +64,7 @@ void channel_free(struct channel *channel)
 	closep(&channel->ring_fd);
 	closep(&channel->doorbell_fd);
 	if (channel->work_queue)
-		store_give_work_queue(channel->store, channel->uid);
+		workers_give(&channel->lane_store->workers, channel->uid);
 	quota_discharge(&channel->entries_charge);
 	quota_discharge(&channel->channel_charge);
 	deadlines_deinit(&channel->deadlines);
@@ -77,13 +78,14 @@ static void channel_freep(struct channel **channel)
 	channel_free(*channel);
 }
 
-static uint32_t block_depth(const struct store *store, const struct profile *profile)
+static uint32_t block_depth(const struct lane_store *store, const struct profile *profile)
 {
-	const uint32_t bytes = store_block_bytes(store, profile);
+	const uint32_t bytes = lane_store_block_bytes(store, profile);
+	const uint32_t most = lane_depth(store->home);
 	const uint64_t depth = profile->queue_depth *
 			       (((uint64_t)profile->block_size + bytes - 1) / bytes);
 
-	return depth < store_lane_depth(store) ? (uint32_t)depth : store_lane_depth(store);
+	return depth < most ? (uint32_t)depth : most;
 }
 
 int channel_new(const struct channel_config *config, struct channel **ret_channel,
@@ -95,16 +97,17 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 	if (!channel)
 		return error_set(error, -ENOMEM, "channel");
 	channel->ring_fd = channel->doorbell_fd = -1;
-	channel->store = config->store;
-	channel->home = store_home(config->store);
+	channel->lane_store = config->store;
+	channel->store = config->store->store;
+	channel->home = config->store->home;
 	channel->objects = config->objects;
 	channel->client = config->client;
 	channel->uid = config->uid;
 	channel->profile = config->profile;
-	if (channel->profile.queue_depth > store_lane_depth(config->store))
-		channel->profile.queue_depth = store_lane_depth(config->store);
-	if (store_is_blocking(config->store) && channel->profile.queue_depth > STORE_WORKERS_DEPTH)
-		channel->profile.queue_depth = STORE_WORKERS_DEPTH;
+	if (channel->profile.queue_depth > lane_depth(channel->home))
+		channel->profile.queue_depth = lane_depth(channel->home);
+	if (lane_store_is_blocking(config->store) && channel->profile.queue_depth > WORKERS_DEPTH)
+		channel->profile.queue_depth = WORKERS_DEPTH;
 	channel->depth = block_depth(config->store, &channel->profile);
 	channel->has_rings = config->has_rings;
 	channel->client_doorbell_fd = config->client_doorbell_fd;
@@ -119,7 +122,7 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 			 error);
 	if (r < 0)
 		return r;
-	r = store_take_work_queue(config->store, config->uid, &channel->work_queue);
+	r = workers_take(&config->store->workers, config->uid, &channel->work_queue);
 	if (r < 0)
 		return error_set(error, r, "channel: work queue");
 	if (channel->has_rings) {

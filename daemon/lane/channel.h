@@ -17,7 +17,7 @@
 #include "daemon/lane/sched.h"
 #include "daemon/object/split.h"
 #include "daemon/account/metrics.h"
-#include "daemon/store/store.h"
+#include "daemon/lane/lane_store.h"
 #include "proto/profile.h"
 #include "proto/ring.h"
 
@@ -47,11 +47,12 @@ void batch_free(struct batch *batch);
 struct channel {
 	/* set at making, read by both */
 	uint32_t id; /* in its session */
-	struct store *store;
+	struct lane_store *lane_store;
+	struct store *store; /* opaque */
 	struct lane *home;
 	struct objects *objects; /* the session's */
 	struct sched_client *client;
-	struct work_queue *work_queue; /* for what may block; taken from the store for uid */
+	struct work_queue *work_queue; /* for what may block; taken for uid */
 	uid_t uid;
 	struct profile profile; /* as served: queue_depth fits the engine's queue */
 	/* Blocks in flight in a lane.  Where the store's blocks are smaller than the profile's, they are
@@ -105,7 +106,7 @@ struct channel {
 };
 
 struct channel_config {
-	struct store *store; /* its lanes run */
+	struct lane_store *store; /* its lanes run */
 	struct objects *objects;
 	struct sched_client *client;
 	struct quota *quota;

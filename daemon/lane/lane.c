@@ -80,7 +80,7 @@
 #define FOREIGN_NOWAIT_BYTES (256u << 10)
 /* Pieces of one channel that a worker has at a time: half of its threads, so that one client that
    blocks them does not hold up the others of its user.  Where worker threads are the engine: as many as the
-   profile says, up to STORE_WORKERS_DEPTH. */
+   profile says, up to WORKERS_DEPTH. */
 #define PIECES_AT_ONCE 4u
 /* And that it has or waits for: with more, what is left waits for its turn in the scheduler, where
    class and weight count.  A guess.  Where worker threads are the engine further ones start only when a
@@ -140,7 +140,7 @@ struct block_queue {
 };
 
 struct lane {
-	struct store *store;
+	struct lane_store *store;
 	uint32_t index;
 	const struct engine_ops *engine_ops;
 	struct engine *engine;
@@ -641,7 +641,7 @@ static void ungate(struct op *op)
 static bool is_helped(const struct lane *lane, const struct file *file)
 {
 	return !file->facts.is_tmpfs &&
-	       (store_is_blocking(lane->store) ||
+	       (lane_store_is_blocking(lane->store) ||
 		(file->no_nowait && (file->facts.is_foreign || lane->store->is_multi_user)));
 }
 
@@ -790,7 +790,7 @@ static void submit_pieces(struct channel *channel)
 {
 	while (channel->first_piece) {
 		struct piece *piece = channel->first_piece;
-		uint32_t max = is_helped(piece->lane, piece->op->file) ? STORE_WORKERS_DEPTH
+		uint32_t max = is_helped(piece->lane, piece->op->file) ? WORKERS_DEPTH
 								       : PIECES_AT_ONCE;
 
 		if (channel->n_pieces_helped >= max)
@@ -1057,7 +1057,7 @@ static void channel_broke(struct channel *channel, const char *why)
 	channel->is_broken = true;
 	channel->broken_why = why;
 	channel->broken_message.run = report_broken;
-	mailbox_post(channel->store->main_mailbox, &channel->broken_message);
+	mailbox_post(channel->lane_store->main_mailbox, &channel->broken_message);
 }
 
 static int take_ring(struct lane *lane, struct channel *channel, int n_max)
@@ -1198,7 +1198,7 @@ static bool pieces_allow(const struct lane *lane, const struct channel *channel,
 	if (channel->n_pieces < PIECES_MAX)
 		return true;
 	return next->is_piece && is_helped(lane, next->op->file) &&
-	       channel->n_pieces < STORE_WORKERS_DEPTH && work_queue_has_room(channel->work_queue);
+	       channel->n_pieces < WORKERS_DEPTH && work_queue_has_room(channel->work_queue);
 }
 
 static bool depth_allows(const struct lane *lane, const struct channel *channel,
@@ -1798,7 +1798,7 @@ static void free_op(struct lane *lane, struct op *op)
 		file_unref(file);
 	if (batch && --batch->n_open == 0) {
 		batch->message.run = report_batch;
-		mailbox_post(channel->store->main_mailbox, &batch->message);
+		mailbox_post(channel->lane_store->main_mailbox, &batch->message);
 	}
 }
 
@@ -1928,7 +1928,7 @@ static void remove_idle(struct lane *lane)
 		if (lane->recent_client == channel->client)
 			lane->recent_client = NULL;
 		channel->message.run = report_removed;
-		mailbox_post(channel->store->main_mailbox, &channel->message);
+		mailbox_post(channel->lane_store->main_mailbox, &channel->message);
 	}
 }
 
@@ -2003,7 +2003,7 @@ static void do_submit(struct message *message)
 	}
 	if (--batch->n_open == 0) {
 		batch->message.run = report_batch;
-		mailbox_post(channel->store->main_mailbox, &batch->message);
+		mailbox_post(channel->lane_store->main_mailbox, &batch->message);
 	}
 }
 
@@ -2039,7 +2039,7 @@ static void do_cancel(struct message *message)
 				cancel_op(lane, &channel->ops[i], ECANCELED);
 	}
 	message->run = report_cancel;
-	mailbox_post(channel->store->main_mailbox, message);
+	mailbox_post(channel->lane_store->main_mailbox, message);
 }
 
 static void do_add_side_lane(struct message *message)
@@ -2405,6 +2405,8 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	hung_watch_add(&lane->watch, &(struct hung_about){ .what = "io_submit",
 							   .file = lane->watch_name,
 							   .dev = lane->store->dev });
+	if (!lane->home)
+		lane->store->home = lane;
 	*ret_lane = TAKE_PTR(lane);
 	return 0;
 }

@@ -25,7 +25,7 @@
 struct lane;
 
 struct lane_config {
-	struct store *store;
+	struct lane_store *store;
 	uint32_t index;	   /* 0: home */
 	struct lane *home; /* NULL for home itself */
 	const struct engine_ops *engine;

@@ -24,19 +24,6 @@
 #define LANE_DEPTH 4096u
 /* Less would not keep a device busy. */
 #define LANE_DEPTH_MIN 32u
-/* Syncs and pieces of one user on one store that may be under way at once: a guess. */
-#define WORK_QUEUE_THREADS 8u
-/* And further ones where worker threads are the engine: for two channels at their full depth, so that
-   one whose blocks never come back does not hold up the others of its user. */
-#define WORK_QUEUE_FURTHER (2 * STORE_WORKERS_DEPTH - WORK_QUEUE_THREADS)
-
-struct store_work_queue {
-	struct store_work_queue *next;
-	uid_t uid;
-	unsigned n_users;
-	struct work_queue *work_queue;
-};
-
 const char *store_fs_name(uint64_t magic)
 {
 	static const struct {
@@ -110,20 +97,24 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, cons
 	store->profile_source = store->given_source = config->has_profile ? PROFILE_CONFIGURED
 									  : PROFILE_DEFAULTED;
 	store->engine = engine_ops_get(config->engine);
-	store->spin_usec = config->spin_usec;
-	store->window_bytes = config->window_bytes;
 	store->max_lanes = config->max_lanes;
 	store->access = config->access;
-	store->is_multi_user = config->is_multi_user;
-	store->whole_bytes = whole_bytes(dev, fs_type);
-	store->main_mailbox = main_mailbox;
 	store->unused_since_nsec = clock_nsec();
 	(void)snprintf(store->fs_type, sizeof(store->fs_type), "%s", fs_type);
 	store->name = strdup(config->name);
 	store->path = strdup(config->path);
 	if (!store->name || !store->path)
 		return error_set(error, -ENOMEM, "store %s", config->name);
-	atomic_init(&store->is_blocking, probe_judge(NULL, fs_type, store->probe.text_before));
+	store->lane_store = (struct lane_store){ .store = store,
+						 .name = store->name,
+						 .dev = dev,
+						 .main_mailbox = main_mailbox,
+						 .spin_usec = config->spin_usec,
+						 .window_bytes = config->window_bytes,
+						 .whole_bytes = whole_bytes(dev, fs_type),
+						 .is_multi_user = config->is_multi_user };
+	atomic_init(&store->lane_store.is_blocking,
+		    probe_judge(NULL, fs_type, store->probe.text_before));
 	atomic_init(&store->probe.is_done, false);
 	*ret_store = TAKE_PTR(store);
 	return 0;
@@ -164,7 +155,7 @@ static void probe_run(struct work *work)
 	privileges_own_files();
 	probe_measure(store->path, strcmp(store->fs_type, "block device") == 0, &probe);
 	is_blocking = probe_judge(&probe, store->fs_type, p->text);
-	atomic_store_explicit(&store->is_blocking, is_blocking, memory_order_relaxed);
+	atomic_store_explicit(&store->lane_store.is_blocking, is_blocking, memory_order_relaxed);
 	atomic_store_explicit(&p->is_done, true, memory_order_release);
 	if (is_blocking)
 		log_notice("store %s: worker threads are its engine: %s", store->name, p->text);
@@ -197,7 +188,7 @@ void store_free(struct store *store)
 {
 	if (!store)
 		return;
-	assert(!store->work_queues && !store->n_holds);
+	assert(!store->lane_store.workers.first && !store->n_holds);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_stop(store->lanes[i]);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
@@ -230,7 +221,7 @@ int store_start_lanes(struct store *store, const struct profile *profile, struct
 		want = max_lanes(store);
 	while (store->n_lanes < want) {
 		struct lane_config config = {
-			.store = store,
+			.store = &store->lane_store,
 			.index = store->n_lanes,
 			.home = store->n_lanes ? store->lanes[0] : NULL,
 			.engine = store->engine,
@@ -261,57 +252,10 @@ int store_start_lanes(struct store *store, const struct profile *profile, struct
 
 uint32_t store_block_bytes(const struct store *store, const struct profile *profile)
 {
-	if (store_is_blocking(store) || !store->is_multi_user ||
-	    profile->block_size < store->whole_bytes)
-		return profile->block_size;
-	return store->whole_bytes;
+	return lane_store_block_bytes(&store->lane_store, profile);
 }
 
 uint32_t store_lane_depth(const struct store *store)
 {
 	return store->n_lanes ? lane_depth(store->lanes[0]) : 0;
-}
-
-int store_take_work_queue(struct store *store, uid_t uid, struct work_queue **ret_queue)
-{
-	_cleanup_(freep) struct store_work_queue *new = NULL;
-	struct store_work_queue *h;
-	int r;
-
-	for (h = store->work_queues; h && h->uid != uid; h = h->next)
-		;
-	if (!h) {
-		new = calloc(1, sizeof(*new));
-		if (!new)
-			return -ENOMEM;
-		r = work_queue_new_deep("store", WORK_QUEUE_THREADS, WORK_QUEUE_FURTHER,
-					&new->work_queue);
-		if (r < 0)
-			return r;
-		h = TAKE_PTR(new);
-		h->uid = uid;
-		h->next = store->work_queues;
-		store->work_queues = h;
-	}
-	h->n_users++;
-	*ret_queue = h->work_queue;
-	return 0;
-}
-
-void store_give_work_queue(struct store *store, uid_t uid)
-{
-	for (struct store_work_queue **p = &store->work_queues; *p; p = &(*p)->next) {
-		struct store_work_queue *h = *p;
-
-		if (h->uid != uid)
-			continue;
-		assert(h->n_users > 0);
-		if (--h->n_users == 0) {
-			*p = h->next;
-			work_queue_free(h->work_queue);
-			free(h);
-		}
-		return;
-	}
-	assert(false && "the work queue was taken");
 }

@@ -16,7 +16,7 @@
 #include "daemon/base/work_queue.h"
 #include "daemon/config/config.h"
 #include "daemon/store/probe.h"
-#include "daemon/account/metrics.h"
+#include "daemon/lane/lane_store.h"
 #include "proto/util/clock.h"
 #include "proto/profile.h"
 
@@ -27,10 +27,6 @@
 
 struct engine_ops;
 struct lane;
-
-/* Blocks of one channel that worker threads have at a time where these are the engine: the default
-   profile's queue depth.  Deeper ones are served so deep: each thread costs some 20 KiB. */
-#define STORE_WORKERS_DEPTH 128u
 
 /* Where a store's profile is from: what stands lower goes before. */
 enum profile_source {
@@ -52,32 +48,16 @@ struct store {
 	enum profile_source given_source;
 	char *saved_key; /* under which a profile is kept; NULL: it has no name */
 	const struct engine_ops *engine;
-	uint32_t spin_usec;
-	uint64_t window_bytes;
-	_Atomic uint64_t now_window_bytes; /* home lane: as it is; relaxed */
 	uint32_t max_lanes;
 	struct access access; /* borrowed */
-	/*
-	 * Its clients may be of several users.  A client can make a direct op wait for as long as it
-	 * wants: another process of its own holds the inode's lock.  So no block of such a store waits in
-	 * io_submit, not even while one client is alone: the next one could not be served.
-	 */
-	bool is_multi_user;
-	uint32_t whole_bytes; /* the largest block that its device takes in one request */
 	bool is_automatic;
-	uid_t made_for;		      /* an automatic one: whose file asked for it first */
-	uint32_t n_holds;	      /* files on it, and sessions' shares of it */
-	uint32_t n_shares;	      /* sessions that have files or channels there */
-	uint64_t unused_since_nsec;   /* with n_holds 0 */
-	struct mailbox *main_mailbox; /* borrowed: where lanes report */
+	uid_t made_for;		    /* an automatic one: whose file asked for it first */
+	uint32_t n_holds;	    /* files on it, and sessions' shares of it */
+	uint32_t n_shares;	    /* sessions that have files or channels there */
+	uint64_t unused_since_nsec; /* with n_holds 0 */
 	struct lane *lanes[STORE_LANES_MAX];
 	uint32_t n_lanes; /* running; 0 before the first channel */
-	struct metrics
-		metrics; /* of all channels that are gone and that are there; home lane writes */
-	struct store_work_queue *work_queues; /* of its users */
-	/* Whether worker threads are its engine, since io_submit would wait.  The main thread writes,
-	   then the probe's; lanes read, relaxed: either way every block is done. */
-	_Atomic bool is_blocking;
+	struct lane_store lane_store;
 	struct store_probe {
 		struct work work;
 		char text_before[PROBE_TEXT_BYTES]; /* why, before it is measured, */
@@ -109,7 +89,7 @@ void store_free(struct store *store);
 void store_probe(struct store *store, struct work_queue *work_queue);
 static inline bool store_is_blocking(const struct store *store)
 {
-	return atomic_load_explicit(&store->is_blocking, memory_order_relaxed);
+	return lane_store_is_blocking(&store->lane_store);
 }
 /* Why it is, or is not: the end of a sentence. */
 const char *store_engine_text(const struct store *store);
@@ -143,9 +123,5 @@ uint32_t store_block_bytes(const struct store *store, const struct profile *prof
 
 /* Blocks that a lane's engine queue holds; 0 without lanes. */
 uint32_t store_lane_depth(const struct store *store);
-
-/* The worker threads for what a user's ops may block in on this store (syncs, pieces); counted. */
-int store_take_work_queue(struct store *store, uid_t uid, struct work_queue **ret_queue);
-void store_give_work_queue(struct store *store, uid_t uid);
 
 #endif

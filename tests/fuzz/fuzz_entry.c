@@ -7,6 +7,7 @@
  * for the n-th object, so that some hit.
  */
 #include "daemon/lane/channel.h"
+#include "daemon/store/store.h"
 #include "daemon/lane/unaligned.h"
 #include "tests/fuzz/fuzz.h"
 

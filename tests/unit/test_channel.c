@@ -3,6 +3,7 @@
  */
 #include "daemon/lane/channel.h"
 
+#include "daemon/store/store.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
  */
 #include "daemon/lane/lane.h"
 
+#include "daemon/store/store.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
@@ -216,7 +217,7 @@ static struct engine_ops watched;
 static void start_watched_lane(void)
 {
 	struct lane_config config = {
-		.store = t.store, .engine = &watched, .depth = 128, .depth_min = 32
+		.store = &t.store->lane_store, .engine = &watched, .depth = 128, .depth_min = 32
 	};
 	struct error error;
 
@@ -283,7 +284,7 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 	ck_assert_int_eq(id_table_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, t.bell), 0);
-	config.store = t.store;
+	config.store = &t.store->lane_store;
 	config.client_doorbell_fd = t.bell[0];
 	config.owner = (struct channel_owner){ on_removed, on_broken, NULL };
 	ck_assert_msg(channel_new(&config, &t.channel, &error) == 0, "%s", error.text);
@@ -748,7 +749,7 @@ static void on_second_removed(struct channel *channel, void *arg)
 
 static void second_open(struct profile profile)
 {
-	struct channel_config config = { .store = t.store,
+	struct channel_config config = { .store = &t.store->lane_store,
 					 .objects = &t.objects,
 					 .client = &second.client,
 					 .quota = &t.quota,
@@ -1367,8 +1368,8 @@ static const struct {
 START_TEST(only_a_users_own_daemon_lets_a_client_that_is_alone_wait_in_io_submit)
 {
 	setup_engine(profiles[1].profile, 0, true, true);
-	t.store->is_multi_user = alones[_i].is_multi_user;
-	t.store->whole_bytes = 256u << 10; /* of the device, for one request */
+	t.store->lane_store.is_multi_user = alones[_i].is_multi_user;
+	t.store->lane_store.whole_bytes = 256u << 10; /* of the device, for one request */
 	ck_assert_int_eq(do_op(RING_OP_READ, 0, 1u << 20, 1u << 20), 1 << 20);
 	ck_assert_uint_eq(seen.max_bytes, alones[_i].max_bytes);
 	ck_assert_uint_eq(seen.max_shared_bytes, alones[_i].max_shared_bytes);
@@ -1412,7 +1413,7 @@ START_TEST(where_io_submit_waits_helpers_are_the_engine_as_deep_as_the_profile)
 	struct ring_completion completion;
 
 	setup_engine((struct profile){ 65536, 16, false, true, 1 }, 0, true, true);
-	atomic_store(&t.store->is_blocking, true);
+	atomic_store(&t.store->lane_store.is_blocking, true);
 	atomic_store(&holds_calls, true);
 	put(1, RING_OP_READ, 0, 4u << 20, 0);
 	submit();

@@ -8,7 +8,7 @@
  */
 #include "daemon/lane/lane.h"
 
-#include "proto/util/clock.h"
+#include "daemon/store/store.h"
 #include "proto/util/clock.h"
 #include "proto/util/cpu.h"
 #include "tests/unit/suite.h"
@@ -71,7 +71,7 @@ static void run_main_inbox(void)
 
 static void side_open(struct side_lane *side)
 {
-	struct channel_config config = { .store = t.store,
+	struct channel_config config = { .store = &t.store->lane_store,
 					 .objects = &t.objects,
 					 .client = &side->client,
 					 .quota = &t.quota,
@@ -121,7 +121,7 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	ck_assert_int_eq(mailbox_init(&t.main_mailbox), 0);
 	ck_assert_msg(store_new(1, &store_config, &t.main_mailbox, &t.store, &error) == 0, "%s",
 		      error.text);
-	config.store = t.store;
+	config.store = &t.store->lane_store;
 	ck_assert_msg(lane_start(&config, &t.store->lanes[0], &error) == 0, "%s", error.text);
 	t.store->n_lanes = 1;
 	t.board = mmap(NULL, 4096, PROT_READ, MAP_SHARED, lane_board_fd(t.store->lanes[0]), 0);

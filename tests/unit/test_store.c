@@ -1,7 +1,6 @@
 #include "daemon/store/store.h"
 
 #include "daemon/engine/engine.h"
-#include "daemon/base/work_queue.h"
 #include "daemon/lane/lane.h"
 #include "tests/unit/suite.h"
 
@@ -112,36 +111,12 @@ START_TEST(lanes_start_as_the_configuration_allows)
 }
 END_TEST
 
-START_TEST(users_share_their_own_helper_only)
-{
-	struct work_queue *first, *second, *other;
-	struct mailbox mailbox;
-	struct store *store;
-	struct error error;
-
-	ck_assert_int_eq(mailbox_init(&mailbox), 0);
-	ck_assert_int_eq(make(directory(), &mailbox, &store, &error), 0);
-	ck_assert_int_eq(store_take_work_queue(store, 1000, &first), 0);
-	ck_assert_int_eq(store_take_work_queue(store, 1001, &other), 0);
-	ck_assert_int_eq(store_take_work_queue(store, 1000, &second), 0);
-	ck_assert_ptr_eq(first, second);
-	ck_assert_ptr_ne(first, other);
-	store_give_work_queue(store, 1000);
-	store_give_work_queue(store, 1000);
-	store_give_work_queue(store, 1001);
-	ck_assert_ptr_null(store->work_queues);
-	store_free(store);
-	mailbox_deinit(&mailbox);
-}
-END_TEST
-
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_store_is_known_by_its_device);
 	tcase_add_loop_test(tcase, a_path_that_is_no_store_is_named, 0, N_ROWS(mistakes));
 	tcase_add_test(tcase, lanes_start_as_parallelism_asks_and_cores_allow);
 	tcase_add_test(tcase, lanes_start_as_the_configuration_allows);
-	tcase_add_test(tcase, users_share_their_own_helper_only);
 }
 
 SUITE("store", add_tests)
