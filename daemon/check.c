@@ -21,7 +21,7 @@
 
 static void socket_place(const struct config *config, char place[PLACE_BYTES])
 {
-	unsigned line = config_socket_line(config);
+	unsigned line = config_key_line(config, "socket");
 
 	if (line)
 		(void)snprintf(place, PLACE_BYTES, "%s:%u: [daemon] socket = %s", config->path,

@@ -10,6 +10,7 @@
 #include "proto/version.h" /* the version is the project's */
 #include "daemon/check.h"
 #include "daemon/config/config.h"
+#include "daemon/config/keys.h"
 #include "daemon/engine/engine.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
@@ -62,6 +63,7 @@ static const char help[] =
 	"  --socket PATH      where to listen (" SOCKET_SYSTEM ")\n"
 	"  --store NAME=DIR   serve files on DIR's file system, or a block device; repeatable\n"
 	"  --check-config     check configuration, socket and stores, then exit\n"
+	"  --sample-config    print a configuration file that shows all keys\n"
 	"  --help             print this\n"
 	"  --version          print the version\n"
 	"\n"
@@ -80,7 +82,7 @@ struct options {
 	const char *config_path; /* NULL: the usual ones */
 	bool is_user, has_socket;
 	bool only_check;
-	bool is_done; /* --help or --version was all */
+	bool is_done; /* --help, --version or --sample-config was all */
 };
 
 static void config_deinitp(struct config *config)
@@ -99,6 +101,7 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 					       { "socket", required_argument, NULL, 's' },
 					       { "store", required_argument, NULL, 'd' },
 					       { "check-config", no_argument, NULL, 'k' },
+					       { "sample-config", no_argument, NULL, 'p' },
 					       { "help", no_argument, NULL, 'h' },
 					       { "version", no_argument, NULL, 'V' },
 					       { 0 } };
@@ -125,6 +128,10 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 		case 'k':
 			options->only_check = true;
 			break;
+		case 'p':
+			keys_print(stdout);
+			options->is_done = true;
+			return 0;
 		case 'h':
 			(void)fputs(help, stdout); /* who closed stdout asked for nothing */
 			options->is_done = true;

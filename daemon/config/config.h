@@ -1,9 +1,12 @@
 /*
- * The configuration: the command line and an INI file (libinih), as a table of keys.  Each has a
- * default; a mistake is told with file, line, key, value and what is allowed.
+ * The configuration: plain settings, from the command line and a file.
  *
  * Made in this order: config_init(), config_set_user(), the file, the other options, and last
- * config_check(), which fills in what follows from other keys and is the judge of it all.
+ * config_check(), which computes what depends on other keys and judges all of it.  A mistake is
+ * reported with file, line, key, value and what is allowed.
+ *
+ * parser.c has the file's syntax, keys.c what each key sets, limits.c the limits that depend on
+ * others, and config.c what a file may say where.
  */
 #ifndef DSAIO_DAEMON_CONFIG_CONFIG_H
 #define DSAIO_DAEMON_CONFIG_CONFIG_H
@@ -26,8 +29,8 @@
 
 #define STORE_LANES_MAX 64u
 
-#define CONFIG_KEYS_MAX 32u
-/* Mistakes that are told of one file. */
+#define CONFIG_KEYS_MAX 40u
+/* Mistakes of one file that are reported. */
 #define CONFIG_MISTAKES_MAX 100u
 
 /* Moves a store's blocks; engine_ops_get() has its functions. */
@@ -61,25 +64,23 @@ struct store_config {
 	bool is_multi_user;    /* its users need not trust each other: see struct store */
 };
 
+/* keys.c has the meaning and the default of the fields that a key sets. */
 struct config {
-	bool is_user;		    /* --user: one user's own daemon; config_set_user() */
-	char *socket_path;	    /* NULL: a user's own daemon in the directory for that */
-	uint64_t pool_size;	    /* bytes; default half of memory */
-	uint64_t client_pool_max;   /* bytes; default half of that */
-	uint64_t user_pool_max;	    /* bytes; default the same; of a user's own daemon all */
-	enum pool_pages huge_pages; /* default: auto */
-	enum pool_lock lock;	    /* default: yes as root or under systemd, else auto */
-	uint32_t spin_usec;	    /* default 200 */
-	bool auto_stores;	    /* serve devices that no store names, too; default yes */
+	bool is_user;	   /* --user: one user's own daemon; config_set_user() */
+	char *socket_path; /* NULL: a user's own daemon in the directory for that */
+	uint64_t pool_size, client_pool_max, user_pool_max; /* bytes */
+	enum pool_pages huge_pages;
+	enum pool_lock lock; /* default: yes as root or under systemd, else auto */
+	uint32_t spin_usec;
+	bool auto_stores;
 	bool has_admin_group;
-	gid_t admin_group;	/* its members are administrators */
-	char *state_dir;	/* where profiles are kept; NULL: nowhere */
-	uint32_t idle_exit_sec; /* ends so long after the last client has gone; 0: never, the
-				   default but for a user's own, where it is 60 */
-	/* The bounds, the pool's bytes among them after config_check(). */
+	gid_t admin_group;
+	char *state_dir; /* NULL: profiles are not saved */
+	uint32_t idle_exit_sec;
+	/* The pool's bytes among them after config_check(). */
 	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];
 	uint64_t n_descriptors;			 /* RLIMIT_NOFILE */
-	bool follows_descriptors[N_QUOTA_KINDS]; /* bounds that it made smaller */
+	bool follows_descriptors[N_QUOTA_KINDS]; /* limits that it made smaller */
 	struct store_config *stores;
 	unsigned n_stores;
 
@@ -110,8 +111,11 @@ int config_check(struct config *config, struct error *error);
 /* Administrators are root, the daemon's own user and the members of admin_group. */
 bool config_is_admin(const struct config *config, const struct peer *peer);
 
-/* The line of the file that names the socket; 0: an option does, or nothing. */
-unsigned config_socket_line(const struct config *config);
+/* The line of the file that has this key of [daemon]; 0: an option or a default sets it. */
+unsigned config_key_line(const struct config *config, const char *key);
+/* Adds a mistake to config->mistakes. */
+void config_mistake(struct config *config, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* What a store has of which nothing is configured: no name, no path. */
 void config_default_store(const struct config *config, struct store_config *ret_store);
@@ -120,8 +124,5 @@ void config_default_store(const struct config *config, struct store_config *ret_
    the first mistake; path is for that. */
 int config_read_profile(FILE *file, const char *path, struct profile *ret_profile,
 			struct error *error);
-
-/* The keys, for who checks the manual: of [daemon] or of [store NAME]; NULL behind the last. */
-const char *config_key_name(bool is_store, unsigned index);
 
 #endif

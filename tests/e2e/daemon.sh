@@ -50,6 +50,7 @@ good="[store t]
 path = $dir/store"
 
 check "--help" 0 "--store;--config;--socket;--check-config" --help
+check "--sample-config" 0 "[daemon];pool_size = ;intra_op_parallelism = 1" --sample-config
 check "--version" 0 "dsaiod" --version
 check "an unknown option" 2 "--frobnicate" --frobnicate
 check "an argument too many" 2 "surplus" surplus

@@ -216,11 +216,11 @@ static const struct {
 	  ":2: [daemon] client_files = 9;user_files, which is 8" },
 	{ "a client's memory above all", "[daemon]\npool_size = 1M\nclient_pool_max = 2M\n",
 	  ":3: [daemon] client_pool_max = 2097152;pool_size, which is 1048576" },
-	{ "a line without end",
+	{ "a socket path that is too long",
 	  "[daemon]\nsocket = /0123456789012345678901234567890123456789012345678901234567890123456789"
 	  "01234567890123456789012345678901234567890123456789012345678901234567890123456789012345678"
 	  "901234567890123456789012345678901234567890123456789012345678901234567890123456789012345\n",
-	  ":2: the line has more than" },
+	  ":2: [daemon] socket = /0123;at most 107 bytes; it has" },
 	{ "several: all are told", "[daemon]\nlock = x\nz\n[store a]\npath = /\nlanes = 0\n[b]\n",
 	  ":2: [daemon] lock = x;:3: z;:6: [store a] lanes = 0;:7: [b]" },
 };

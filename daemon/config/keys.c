@@ -1,0 +1,459 @@
+#include "daemon/config/keys.h"
+
+#include "daemon/base/id_table.h"
+#include "daemon/config/config.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/size.h"
+#include "proto/util/socket.h"
+#include "proto/util/yes_no.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SPIN_USEC_MAX 1000000u /* a longer time is a sleep */
+#define WINDOW_MIN (64u << 10) /* bytes: less than a block of a large op */
+#define WINDOW_MAX (UINT64_C(1) << 32)
+#define POOL_MIN (1u << 20)
+#define POOL_MAX (UINT64_C(1) << 46) /* the limit of a slab */
+#define IDLE_EXIT_SEC_MAX 86400u     /* a day; 0 stands for more */
+#define CLIENT_OBJECTS_MAX (ID_TABLE_SLOTS_MAX - 1)
+#define USER_OBJECTS_MAX (1u << 24)
+#define ENTRIES_MAX (1u << 28)
+
+/* ---- setters ---- */
+
+/* Returns 0, or -EINVAL, -ERANGE; without is_size only digits will do. */
+static int number_parse(const char *text, bool is_size, uint64_t *ret_number)
+{
+	if (!is_size && text[strspn(text, "0123456789")])
+		return -EINVAL;
+	return size_parse(text, ret_number);
+}
+
+static int number_check(const struct key *key, const char *text, bool is_size, uint64_t *ret_number,
+			struct error *error)
+{
+	if (number_parse(text, is_size, ret_number) < 0 || *ret_number < key->min ||
+	    *ret_number > key->max)
+		return error_set_plain(
+			error, -EINVAL, "must be a number from %" PRIu64 " to %" PRIu64 "%s",
+			key->min, key->max,
+			is_size ? " (bytes, or with K, M, G, KiB, MiB, GiB behind it)" : "");
+	return 0;
+}
+
+static int size_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	return number_check(key, text, true, field, error);
+}
+
+/* A count of 64 bits. */
+static int count_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	return number_check(key, text, false, field, error);
+}
+
+/* The largest number that the key allows fits into 32 bits. */
+static int number32_set(uint32_t *field, const struct key *key, const char *text, bool is_size,
+			struct error *error)
+{
+	uint64_t n;
+	int r = number_check(key, text, is_size, &n, error);
+
+	if (r == 0)
+		*field = (uint32_t)n;
+	return r;
+}
+
+static int u32_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	return number32_set(field, key, text, false, error);
+}
+
+static int size32_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	return number32_set(field, key, text, true, error);
+}
+
+static int bool_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	(void)key;
+	if (yes_no_parse(text, field) < 0)
+		return error_set_plain(error, -EINVAL, "must be yes or no");
+	return 0;
+}
+
+/* The fields of the enums have the compiler's usual type for these. */
+_Static_assert(sizeof(enum pool_lock) == sizeof(unsigned) &&
+		       sizeof(enum pool_pages) == sizeof(unsigned) &&
+		       sizeof(enum engine_kind) == sizeof(unsigned),
+	       "word_set() writes an unsigned");
+
+/* words: in the order of the enum; must: how a refusal explains them. */
+static int word_set(unsigned *field, const char *const *words, const char *must, const char *text,
+		    struct error *error)
+{
+	for (unsigned i = 0; words[i]; i++)
+		if (strcasecmp(text, words[i]) == 0) {
+			*field = i;
+			return 0;
+		}
+	return error_set_plain(error, -EINVAL, "must be %s", must);
+}
+
+static int lock_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	static const char *const words[] = { "yes", "auto", NULL };
+
+	(void)key;
+	return word_set(field, words,
+			"yes (refuse what can not be locked) or auto (serve it unlocked)", text,
+			error);
+}
+
+static int pages_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	static const char *const words[] = { "auto", "reserved", "no", NULL };
+
+	(void)key;
+	return word_set(field, words,
+			"auto (transparent huge pages, where the kernel has them), reserved (those "
+			"that the host has reserved before these) or no",
+			text, error);
+}
+
+static int engine_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	static const char *const words[] = { "libaio", NULL };
+
+	(void)key;
+	return word_set(field, words, "libaio", text, error);
+}
+
+/* Absolute: nobody knows in which directory the daemon will be started. */
+static int path_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	char **path = field, *copy;
+
+	if (!text[0])
+		return error_set_plain(error, -EINVAL, "must not be empty");
+	if (text[0] != '/' || strlen(text) > key->max)
+		return error_set_plain(error, -EINVAL,
+				       "must be an absolute path of at most %" PRIu64
+				       " bytes; it has %zu",
+				       key->max, strlen(text));
+	copy = strdup(text);
+	if (!copy)
+		return error_set(error, -ENOMEM, "configuration");
+	free(*path);
+	*path = copy;
+	return 0;
+}
+
+/* A user or group, by name or number. */
+static int id_find(const char *name, bool is_group, id_t *ret_id, struct error *error)
+{
+	const struct passwd *user;
+	const struct group *group;
+	uint64_t n;
+
+	if (number_parse(name, false, &n) == 0) {
+		if (n >= UINT32_MAX) /* the last stands for none */
+			return error_set_plain(error, -EINVAL,
+					       "%s: must be a number from 0 to %u, or a name", name,
+					       UINT32_MAX - 1);
+		*ret_id = (id_t)n;
+		return 0;
+	}
+	user = is_group ? NULL : getpwnam(name);
+	group = is_group ? getgrnam(name) : NULL;
+	if (!user && !group)
+		return error_set_plain(error, -EINVAL,
+				       "%s: this host has no such %s: must be a name that `getent "
+				       "%s` shows, or a number",
+				       name, is_group ? "group" : "user",
+				       is_group ? "group" : "passwd");
+	*ret_id = user ? user->pw_uid : group->gr_gid;
+	return 0;
+}
+
+static int group_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	gid_t *group = field;
+	id_t id;
+	int r = id_find(text, true, &id, error);
+
+	(void)key;
+	if (r == 0)
+		*group = id;
+	return r;
+}
+
+/* Adds "users a, b" to what an administrator may read. */
+static int access_add_text(struct access *access, const char *what, const char *list)
+{
+	char *text;
+
+	if (asprintf(&text, "%s%s%s %s", access->text ? access->text : "", access->text ? "; " : "",
+		     what, list) < 0)
+		return -ENOMEM;
+	free(access->text);
+	access->text = text;
+	return 0;
+}
+
+/* Names or numbers with commas between them. */
+static int ids_set(struct access *access, bool is_group, const char *text, struct error *error)
+{
+	_cleanup_(freep) char *copy = strdup(text);
+	_cleanup_(freep) id_t *ids = NULL;
+	char *rest = copy, *word;
+	unsigned n = 0;
+	int r;
+
+	if (copy) /* one more than there are commas */
+		ids = calloc(strlen(text) + 1, sizeof(*ids));
+	if (!ids)
+		return error_set(error, -ENOMEM, "configuration");
+	while ((word = strsep(&rest, ","))) {
+		word += strspn(word, " \t");
+		for (size_t len = strlen(word); len && isspace((unsigned char)word[len - 1]); len--)
+			word[len - 1] = 0;
+		if (!*word)
+			return error_set_plain(error, -EINVAL,
+					       "must be names or numbers of %s, with commas "
+					       "between them",
+					       is_group ? "groups" : "users");
+		r = id_find(word, is_group, &ids[n], error);
+		if (r < 0)
+			return r;
+		n++;
+	}
+	if (access_add_text(access, is_group ? "groups" : "users", text) < 0)
+		return error_set(error, -ENOMEM, "configuration");
+	if (is_group) {
+		free(access->groups);
+		access->groups = TAKE_PTR(ids);
+		access->n_groups = n;
+	} else {
+		free(access->users);
+		access->users = TAKE_PTR(ids);
+		access->n_users = n;
+	}
+	return 0;
+}
+
+static int users_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	(void)key;
+	return ids_set(field, false, text, error);
+}
+
+static int groups_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	(void)key;
+	return ids_set(field, true, text, error);
+}
+
+/* ---- the table ---- */
+
+#define DAEMON(field) KEYS_DAEMON, offsetof(struct config, field)
+#define STORE(field) KEYS_STORE, offsetof(struct store_config, field)
+#define PROFILE(field) KEYS_PROFILE, offsetof(struct store_config, profile.field)
+
+static const struct key keys[] = {
+	{ DAEMON(socket_path), "socket", path_set, 0, SOCKET_PATH_BYTES - 1, SOCKET_SYSTEM, NULL,
+	  "The path of the socket: absolute, at most 107 bytes." },
+	{ DAEMON(pool_size), "pool_size", size_set, POOL_MIN, POOL_MAX, NULL, "64G",
+	  "Limit on the pinned memory of all clients together." },
+	{ DAEMON(client_pool_max), "client_pool_max", size_set, POOL_MIN, POOL_MAX, NULL, "32G",
+	  "Limit on the pinned memory of one client." },
+	{ DAEMON(user_pool_max), "user_pool_max", size_set, POOL_MIN, POOL_MAX, NULL, "32G",
+	  "Limit on the pinned memory of all clients of one user." },
+	{ DAEMON(lock), "lock", lock_set, 0, 0, NULL, "yes",
+	  "Whether memory that cannot be locked is refused (yes) or served unlocked (auto)." },
+	{ DAEMON(huge_pages), "huge_pages", pages_set, 0, 0, "auto", NULL,
+	  "Whether pinned memory consists of huge pages of 2 MiB." },
+	{ DAEMON(spin_usec), "spin_usec", u32_set, 0, SPIN_USEC_MAX, "200", NULL,
+	  "Longest time in microseconds that daemon and client spin before they sleep, up to "
+	  "1000000." },
+	{ DAEMON(auto_stores), "auto_stores", bool_set, 0, 0, "yes", NULL,
+	  "Whether file systems and block devices without a section of their own are served." },
+	{ DAEMON(admin_group), "admin_group", group_set, 0, 0, NULL, "adm",
+	  "A group whose members are administrators, like root and the daemon's own user." },
+	{ DAEMON(state_dir), "state_dir", path_set, 0, PATH_MAX - 1, NULL, "/var/lib/dsaiod",
+	  "The absolute path of the directory for profiles that an administrator has saved." },
+	{ DAEMON(idle_exit_sec), "idle_exit_sec", u32_set, 0, IDLE_EXIT_SEC_MAX, "0", NULL,
+	  "Exit this number of seconds after the last client has disconnected, up to 86400; 0: never." },
+	{ DAEMON(client_limit[QUOTA_SLABS]), "client_slabs", count_set, 1, CLIENT_OBJECTS_MAX,
+	  "1024", NULL, "Limit on the slabs of one client, imported memory included." },
+	{ DAEMON(client_limit[QUOTA_FILES]), "client_files", count_set, 1, CLIENT_OBJECTS_MAX,
+	  "16384", NULL, "Limit on the files that one client has open or cached." },
+	{ DAEMON(client_limit[QUOTA_HANDLES]), "client_handles", count_set, 1, CLIENT_OBJECTS_MAX,
+	  "256", NULL, "Limit on the handles of one client." },
+	{ DAEMON(client_limit[QUOTA_CHANNELS]), "client_channels", count_set, 1, CLIENT_OBJECTS_MAX,
+	  "1024", NULL,
+	  "Limit on the channels of one client; a handle has one for each store that it uses." },
+	{ DAEMON(client_limit[QUOTA_ENTRIES]), "client_entries", count_set, 1, ENTRIES_MAX,
+	  "262144", NULL,
+	  "Limit on the submission entries of one client: ops that may be open at the same time." },
+	{ DAEMON(client_limit[QUOTA_CALLS]), "client_requests", count_set, 1, USER_OBJECTS_MAX,
+	  "64", NULL,
+	  "Limit on the unanswered requests of one client; further requests wait in its socket." },
+	{ DAEMON(user_limit[QUOTA_SESSIONS]), "user_clients", count_set, 1, USER_OBJECTS_MAX,
+	  "1024", NULL, "Limit on the clients of one user." },
+	{ DAEMON(user_limit[QUOTA_SLABS]), "user_slabs", count_set, 1, USER_OBJECTS_MAX, "4096",
+	  NULL, "Limit on the slabs of all clients of one user." },
+	{ DAEMON(user_limit[QUOTA_FILES]), "user_files", count_set, 1, USER_OBJECTS_MAX, "262144",
+	  "194457", "Limit on the files that all clients of one user have open or cached." },
+	{ DAEMON(user_limit[QUOTA_HANDLES]), "user_handles", count_set, 1, USER_OBJECTS_MAX, "1024",
+	  NULL, "Limit on the handles of all clients of one user." },
+	{ DAEMON(user_limit[QUOTA_CHANNELS]), "user_channels", count_set, 1, USER_OBJECTS_MAX,
+	  "4096", NULL, "Limit on the channels of all clients of one user." },
+	{ DAEMON(user_limit[QUOTA_ENTRIES]), "user_entries", count_set, 1, ENTRIES_MAX, "1048576",
+	  NULL, "Limit on the submission entries of all clients of one user." },
+	{ DAEMON(user_limit[QUOTA_CALLS]), "user_requests", count_set, 1, USER_OBJECTS_MAX, "256",
+	  NULL, "Limit on the unanswered requests of all clients of one user." },
+	{ STORE(path), "path", path_set, 0, PATH_MAX - 1, NULL, "/mnt/nvme0",
+	  "A directory on the file system, which names all of it, or a block device: an absolute path." },
+	{ STORE(engine), "engine", engine_set, 0, 0, "libaio", NULL,
+	  "The engine that moves the bytes: libaio." },
+	{ STORE(max_lanes), "lanes", u32_set, 1, STORE_LANES_MAX, NULL, "4",
+	  "Largest number of I/O threads, 1 to 64." },
+	{ STORE(window_bytes), "window_bytes", size_set, WINDOW_MIN, WINDOW_MAX, NULL, "8M",
+	  "Limit on the window: bytes in flight while several clients use the store." },
+	{ STORE(spin_usec), "spin_usec", u32_set, 0, SPIN_USEC_MAX, NULL, "200",
+	  "As in [daemon], for this store's lanes." },
+	{ STORE(access), "users", users_set, 0, 0, NULL, "root, 1001",
+	  "Names or numbers of the users that the store serves, with commas between them." },
+	{ STORE(access), "groups", groups_set, 0, 0, NULL, "users",
+	  "Names or numbers of the groups whose members the store serves, with commas between "
+	  "them." },
+	{ PROFILE(block_size), "block_size", size32_set, PROFILE_BLOCK_SIZE_MIN,
+	  PROFILE_BLOCK_SIZE_MAX, "1M", NULL,
+	  "Bytes of one request to the device (a block), 512 to 64M in steps of 512." },
+	{ PROFILE(queue_depth), "queue_depth", u32_set, 1, PROFILE_QUEUE_DEPTH_MAX, "128", NULL,
+	  "Requests of a handle in flight in one lane, 1 to 4096." },
+	{ PROFILE(single_submit), "single_submit", bool_set, 0, 0, "no", NULL,
+	  "Whether requests are handed to the kernel one by one." },
+	{ PROFILE(overlap_events), "overlap_events", bool_set, 0, 0, "yes", NULL,
+	  "Whether the queue is refilled while requests are in flight, instead of after all have "
+	  "completed." },
+	{ PROFILE(intra_op_parallelism), "intra_op_parallelism", u32_set, 1,
+	  PROFILE_PARALLELISM_MAX, "1", NULL, "Parts that an op is cut into, 1 to 64." },
+};
+#define N_KEYS ((unsigned)(sizeof(keys) / sizeof(*keys)))
+_Static_assert(N_KEYS <= CONFIG_KEYS_MAX, "key_lines has room for them");
+
+const struct key *key_at(unsigned index)
+{
+	return index < N_KEYS ? &keys[index] : NULL;
+}
+
+unsigned key_index(const struct key *key)
+{
+	return (unsigned)(key - keys);
+}
+
+static bool is_in(const struct key *key, enum key_section section)
+{
+	return key->section == section || (section == KEYS_STORE && key->section == KEYS_PROFILE);
+}
+
+const struct key *key_find(enum key_section section, const char *name, struct error *error)
+{
+	char known[400];
+	size_t used = 0;
+
+	for (unsigned i = 0; i < N_KEYS; i++)
+		if (is_in(&keys[i], section) && strcmp(keys[i].name, name) == 0)
+			return &keys[i];
+	for (unsigned i = 0; i < N_KEYS && used < sizeof(known); i++)
+		if (is_in(&keys[i], section))
+			used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
+						 used ? ", " : "", keys[i].name);
+	(void)error_set_plain(error, -EINVAL, "no such key; there are %s", known);
+	return NULL;
+}
+
+int key_set(const struct key *key, void *object, const char *text, struct error *error)
+{
+	void *field = (char *)object + key->offset;
+	struct store_config *store = object;
+	char why[ERROR_TEXT_BYTES - 64];
+	struct profile before;
+	int r;
+
+	if (key->section != KEYS_PROFILE)
+		return key->set(field, key, text, error);
+	/* Each number may be allowed and the profile still not be: a block_size between steps. */
+	before = store->profile;
+	r = key->set(field, key, text, error);
+	if (r == 0 && profile_check(&store->profile, why, sizeof(why)) < 0) {
+		store->profile = before;
+		r = error_set_plain(error, -EINVAL, "%s", why);
+	}
+	return r;
+}
+
+int keys_preset(struct config *config)
+{
+	struct error error;
+
+	for (unsigned i = 0; i < N_KEYS; i++)
+		if (keys[i].preset && keys[i].section == KEYS_DAEMON) {
+			int r = key_set(&keys[i], config, keys[i].preset, &error);
+
+			assert(r == 0 || r == -ENOMEM); /* the table allows its own defaults */
+			if (r < 0)
+				return r;
+		}
+	return 0;
+}
+
+/* ---- the sample ---- */
+
+/* A comment of lines of at most 100 columns. */
+static void comment_print(FILE *file, const char *text)
+{
+	size_t column = 0;
+
+	for (size_t len; *text; text += len + strspn(text + len, " ")) {
+		len = strcspn(text, " ");
+		if (column && column + 1 + len > 100) {
+			(void)fputs("\n", file);
+			column = 0;
+		}
+		column += (size_t)fprintf(file, "%s%.*s", column ? " " : "# ", (int)len, text);
+	}
+	(void)fputs("\n", file);
+}
+
+void keys_print(FILE *file)
+{
+	(void)fputs("# The configuration of dsaiod; dsaiod.conf(5) explains each key.\n"
+		    "#\n"
+		    "# Each key shows its default, or an example, behind a \";\".\n"
+		    "# After a change: dsaiod --check-config\n"
+		    "\n"
+		    "[daemon]\n",
+		    file);
+	for (unsigned i = 0; i < N_KEYS; i++) {
+		const struct key *key = &keys[i];
+
+		if (key->section != KEYS_DAEMON && keys[i - 1].section == KEYS_DAEMON)
+			(void)fputs("# A store with settings of its own.\n;[store nvme0]\n", file);
+		(void)fputs("\n", file);
+		comment_print(file, key->meaning);
+		(void)fprintf(file, ";%s = %s\n", key->name,
+			      key->example ? key->example : key->preset);
+	}
+}

@@ -1,0 +1,155 @@
+#include "daemon/config/keys.h"
+
+#include "daemon/config/config.h"
+#include "proto/util/cleanup.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct error error;
+
+static void *object_of(const struct key *key, struct config *config, struct store_config *store)
+{
+	return key->section == KEYS_DAEMON ? (void *)config : (void *)store;
+}
+
+START_TEST(each_key_takes_its_default_and_its_example)
+{
+	struct config config = { 0 };
+	struct store_config store = { .profile = PROFILE_DEFAULT };
+	const struct key *key;
+
+	for (unsigned i = 0; (key = key_at(i)); i++) {
+		void *object = object_of(key, &config, &store);
+
+		ck_assert_uint_eq(key_index(key), i);
+		ck_assert_msg(key->preset || key->example, "%s: the sample lacks it", key->name);
+		if (key->preset)
+			ck_assert_msg(key_set(key, object, key->preset, &error) == 0, "%s: %s",
+				      key->name, error.text);
+		if (key->example)
+			ck_assert_msg(key_set(key, object, key->example, &error) == 0, "%s: %s",
+				      key->name, error.text);
+	}
+	free((char *)(uintptr_t)store.path);
+	access_deinit(&store.access);
+	config_deinit(&config);
+}
+END_TEST
+
+START_TEST(a_stores_default_profile_is_that_of_a_handle)
+{
+	const struct profile want = PROFILE_DEFAULT;
+	struct store_config store = { .profile = { 4096, 7, true, false, 2 } };
+	const struct key *key;
+
+	for (unsigned i = 0; (key = key_at(i)); i++)
+		if (key->section == KEYS_PROFILE)
+			ck_assert_int_eq(key_set(key, &store, key->preset, &error), 0);
+	ck_assert_uint_eq(store.profile.block_size, want.block_size);
+	ck_assert_uint_eq(store.profile.queue_depth, want.queue_depth);
+	ck_assert_uint_eq(store.profile.single_submit, want.single_submit);
+	ck_assert_uint_eq(store.profile.overlap_events, want.overlap_events);
+	ck_assert_uint_eq(store.profile.intra_op_parallelism, want.intra_op_parallelism);
+}
+END_TEST
+
+START_TEST(a_section_has_its_own_keys)
+{
+	ck_assert_ptr_nonnull(key_find(KEYS_DAEMON, "spin_usec", &error));
+	ck_assert_ptr_ne(key_find(KEYS_DAEMON, "spin_usec", &error),
+			 key_find(KEYS_STORE, "spin_usec", &error));
+	ck_assert_ptr_nonnull(key_find(KEYS_STORE, "block_size", &error));
+	ck_assert_ptr_nonnull(key_find(KEYS_PROFILE, "block_size", &error));
+	ck_assert_ptr_null(key_find(KEYS_PROFILE, "path", &error));
+	ck_assert_str_eq(error.text, "no such key; there are block_size, queue_depth, "
+				     "single_submit, overlap_events, intra_op_parallelism");
+	ck_assert_ptr_null(key_find(KEYS_DAEMON, "block_size", &error));
+	ck_assert_ptr_null(key_find(KEYS_DAEMON, "", &error));
+	ck_assert_msg(strstr(error.text, ", user_requests"), "%s", error.text); /* none is cut */
+}
+END_TEST
+
+START_TEST(a_refused_value_changes_nothing)
+{
+	struct store_config store = { .profile = PROFILE_DEFAULT, .max_lanes = 3 };
+
+	ck_assert_int_eq(key_set(key_find(KEYS_STORE, "lanes", &error), &store, "65", &error),
+			 -EINVAL);
+	ck_assert_int_eq(key_set(key_find(KEYS_STORE, "lanes", &error), &store, "", &error),
+			 -EINVAL);
+	ck_assert_uint_eq(store.max_lanes, 3);
+	ck_assert_int_eq(
+		key_set(key_find(KEYS_STORE, "block_size", &error), &store, "5000", &error),
+		-EINVAL);
+	ck_assert_msg(strstr(error.text, "multiple of 512"), "%s", error.text);
+	ck_assert_uint_eq(store.profile.block_size, 1u << 20);
+}
+END_TEST
+
+/* The content of a file, or NULL. */
+static char *file_text(const char *name)
+{
+	_cleanup_(fclosep) FILE *file = fopen(name, "re");
+	char *text = calloc(1, 1 << 20);
+
+	if (!file || !text || fread(text, 1, (1 << 20) - 1, file) == 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+START_TEST(the_manual_has_each_keys_meaning_and_default)
+{
+	_cleanup_(freep) char *text = file_text("man/dsaiod.conf.5");
+	const struct key *key;
+	const char *at = text;
+
+	ck_assert_msg(text, "man/dsaiod.conf.5: run from the top of the tree");
+	for (unsigned i = 0; (key = key_at(i)); i++) {
+		const char *end, *preset;
+		char start[300];
+
+		(void)snprintf(start, sizeof(start), "\n.It Cm %s\n%s\n", key->name, key->meaning);
+		at = strstr(at, start); /* in the table's order */
+		ck_assert_msg(at, "the manual lacks, or has in another place:%s", start);
+		at += strlen(start) - 1;
+		end = strstr(at, "\n.It Cm ");
+		if (!key->preset || key->section == KEYS_STORE)
+			continue;
+		preset = strstr(at, "Default:");
+		ck_assert_msg(preset && (!end || preset < end), "%s: no default", key->name);
+		preset = strstr(preset, key->preset);
+		ck_assert_msg(preset && (!end || preset < end), "%s: another default", key->name);
+	}
+}
+END_TEST
+
+START_TEST(the_installed_configuration_is_the_sample)
+{
+	_cleanup_(freep) char *text = file_text("systemd/dsaiod.conf"), *sample = NULL;
+	size_t size;
+	FILE *file = open_memstream(&sample, &size);
+
+	ck_assert_ptr_nonnull(file);
+	keys_print(file);
+	(void)fclose(file);
+	ck_assert_msg(text, "systemd/dsaiod.conf: run from the top of the tree");
+	ck_assert_msg(strcmp(text, sample) == 0,
+		      "make it anew: build/dsaiod --sample-config >systemd/dsaiod.conf");
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, each_key_takes_its_default_and_its_example);
+	tcase_add_test(tcase, a_stores_default_profile_is_that_of_a_handle);
+	tcase_add_test(tcase, a_section_has_its_own_keys);
+	tcase_add_test(tcase, a_refused_value_changes_nothing);
+	tcase_add_test(tcase, the_manual_has_each_keys_meaning_and_default);
+	tcase_add_test(tcase, the_installed_configuration_is_the_sample);
+}
+
+SUITE("keys", add_tests)
