@@ -68,7 +68,7 @@ void channel_free(struct channel *channel)
 	quota_discharge(&channel->entries_charge);
 	quota_discharge(&channel->channel_charge);
 	deadlines_deinit(&channel->deadlines);
-	free(channel->per_lane);
+	admit_channel_deinit(&channel->admit);
 	free(channel->ops);
 	free(channel);
 }
@@ -78,6 +78,8 @@ static void channel_freep(struct channel **channel)
 	channel_free(*channel);
 }
 
+/* Blocks in flight in a lane.  Where the store's blocks are smaller than the profile's they are more,
+   so that as many bytes are in flight. */
 static uint32_t block_depth(const struct lane_store *store, const struct profile *profile)
 {
 	const uint32_t bytes = lane_store_block_bytes(store, profile);
@@ -108,12 +110,10 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 		channel->profile.queue_depth = lane_depth(channel->home);
 	if (lane_store_is_blocking(config->store) && channel->profile.queue_depth > WORKERS_DEPTH)
 		channel->profile.queue_depth = WORKERS_DEPTH;
-	channel->depth = block_depth(config->store, &channel->profile);
 	channel->has_rings = config->has_rings;
 	channel->client_doorbell_fd = config->client_doorbell_fd;
 	channel->owner = config->owner;
 	channel->entries = round_entries(config->entries);
-	sched_queue_init(&channel->queue, config->client, config->io_class, config->weight);
 
 	r = quota_charge(&channel->channel_charge, config->quota, QUOTA_CHANNELS, 1, error);
 	if (r < 0)
@@ -131,10 +131,17 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 			return r;
 	}
 
-	channel->per_lane = calloc(config->profile.intra_op_parallelism,
-				   sizeof(*channel->per_lane));
+	r = admit_channel_init(&channel->admit,
+			       &(struct admit_channel_config){
+				       .client = config->client,
+				       .io_class = config->io_class,
+				       .weight = config->weight,
+				       .depth = block_depth(config->store, &channel->profile),
+				       .n_lanes = config->profile.intra_op_parallelism,
+				       .overlap = channel->profile.overlap_events,
+			       });
 	channel->ops = calloc(channel->entries, sizeof(*channel->ops));
-	if (!channel->per_lane || !channel->ops ||
+	if (r < 0 || !channel->ops ||
 	    deadlines_init(&channel->deadlines, channel->ops, channel->entries) < 0)
 		return error_set(error, -ENOMEM, "channel: %" PRIu32 " ops", channel->entries);
 	*ret_channel = TAKE_PTR(channel);

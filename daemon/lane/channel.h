@@ -14,7 +14,7 @@
 #include "daemon/base/mailbox.h"
 #include "daemon/object/objects.h"
 #include "daemon/lane/op.h"
-#include "daemon/lane/sched.h"
+#include "daemon/lane/admit.h"
 #include "daemon/object/split.h"
 #include "daemon/account/metrics.h"
 #include "daemon/lane/lane_store.h"
@@ -55,9 +55,6 @@ struct channel {
 	struct work_queue *work_queue; /* for what may block; taken for uid */
 	uid_t uid;
 	struct profile profile; /* as served: queue_depth fits the engine's queue */
-	/* Blocks in flight in a lane.  Where the store's blocks are smaller than the profile's, they are
-	   more, so that as many bytes are in flight. */
-	uint32_t depth;
 	uint32_t entries;
 	bool has_rings;
 	int ring_fd, doorbell_fd; /* memfd and the lane's eventfd; -1 without rings */
@@ -84,17 +81,11 @@ struct channel {
 	uint32_t n_gated;		    /* open ops with is_gated */
 	uint32_t n_pieces, n_pieces_helped; /* not done; of them, those that the work queue has */
 	struct piece *first_piece, *last_piece; /* that wait for it, in order */
-	struct sched_queue queue;
-	struct channel_lane {
-		uint32_t n_in_flight; /* blocks */
-		uint32_t n_started;   /* overlap_events false: since none was in flight */
-	} * per_lane;		      /* one for each part that may have a lane of its own */
-	struct channel *next, *prev;  /* in the lane's list of those awake */
-	struct channel *next_ended;   /* in the lane's list of channels with ended ops */
-	struct channel *page_next, *page_prev; /* in the lane's list of those that wait for one */
-	bool waits_for_page;
-	bool is_awake;	     /* looked at in each turn; else parked, with no op open */
-	uint64_t quiet_nsec; /* since when it is quiet, while no op is open */
+	struct admit_channel admit;
+	struct channel *next, *prev; /* in the lane's list of those awake */
+	struct channel *next_ended;  /* in the lane's list of channels with ended ops */
+	bool is_awake;		     /* looked at in each turn; else parked, with no op open */
+	uint64_t quiet_nsec;	     /* since when it is quiet, while no op is open */
 	bool has_ended, is_broken, is_closing, has_left_epoll;
 	uint32_t doorbell_taken;   /* ring.taken at its last doorbell */
 	uint32_t n_idle_doorbells; /* rings without entries in the second that began at */

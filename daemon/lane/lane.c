@@ -31,15 +31,14 @@
  * A file that a write makes longer is extended first, by a worker thread (extend.h).  A write that
  * is too short for that to pay is a piece, and extends the file itself.
  *
- * A ragged read without a bounce page stays at the head of its channel, which leaves the scheduler
- * as for depth and has its place in a list until it starts something; whenever pages are back all
- * in the list may try again, so class, weight and turns decide.  A write whose mode lock is closed
- * waits outside (mode lock.h).  All lists of ops are left in one step.
+ * Admission (admit.h) says which block starts.  A write whose mode lock is closed waits outside of
+ * its channel (mode_lock.h).  All lists of ops are left in one step.
  *
  * An op ends in end_op(), once; its completion is written there and shown in publish().
  */
 #include "daemon/lane/lane.h"
 
+#include "daemon/lane/admit.h"
 #include "daemon/lane/unaligned.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/base/log.h"
@@ -67,14 +66,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A client counts as active that long after its last op (PROTOCOL section 8). */
-#define ACTIVE_NSEC 100000000u
-/* Blocks are at most so large while clients with smaller ops, or of several classes, share the
-   store, so that a small one need not wait long behind a large one. */
-#define CUT_BYTES (512u << 10)
-/* A block counts as so many at most where the window is asked for room: half of its least, so that
-   one starts beside a few small ones even then. */
-#define COUNTED_BYTES (256u << 10)
 /* Of a file whose device need not be the store's: what takes several of the kernel's requests is
    refused with RWF_NOWAIT, and few devices take less. */
 #define FOREIGN_NOWAIT_BYTES (256u << 10)
@@ -86,9 +77,6 @@
    class and weight count.  A guess.  Where worker threads are the engine further ones start only when a
    thread has room for them. */
 #define PIECES_MAX 8u
-/* Of the window, beside what is owed to clients that are away: with 1, and 2 to 4 MiB that wait at the
-   device, a client with one op of 1 MiB open had a third of what one with sixteen had. */
-#define OWED_ROOM 4u
 /* A block that comes back with -EINTR or -EAGAIN is tried again so often: a guess. */
 #define BLOCK_RETRIES 16u
 /* A write that extends its file by no more than this is done by a worker thread: fallocate(2) and
@@ -119,9 +107,6 @@
  * entries, ops that have ended, batches and cancels wait for a later turn.
  */
 #define LOOKS_PER_TURN 4096u
-/* What clients with nobody beside them may have in flight, or one channel's depth, if that is more: a
-   newcomer's first block stands behind that. */
-#define ALONE_BYTES (UINT64_C(64) << 20)
 /* While a channel is parked, doorbells are polled so often: by a lane that works, and by one that spins,
    to which it costs nothing but the call, 0.2 us. */
 #define POLL_BUSY_NSEC 50000u
@@ -137,6 +122,18 @@ struct block_queue {
 	_Alignas(64) _Atomic uint32_t head; /* reader: release; writer: acquire: slots before it */
 	uint32_t mask;
 	struct block **slots;
+};
+
+/* What the head op of a channel would start next. */
+struct next_block {
+	struct op *op;
+	uint64_t op_off;
+	uint32_t len;  /* 0: a sync */
+	uint32_t lane; /* 0: home */
+	bool is_edge, is_nowait;
+	bool is_piece;	/* for a worker, not the engine */
+	bool is_step;	/* the file has to be extended before */
+	bool is_bounce; /* takes a page */
 };
 
 struct lane {
@@ -188,7 +185,6 @@ struct lane {
 	struct message *first_held, **last_held; /* batches and cancels for the next turn */
 	bool runs_held;
 	struct channel *first_ended; /* channels with ops ended in this turn */
-	struct sched sched;
 	struct side_lane {
 		struct lane *lane;
 		uint32_t n_given; /* blocks it has */
@@ -199,25 +195,14 @@ struct lane {
 	struct block *blocks[STORE_LANES_MAX]; /* arrays of depth, one for each lane */
 	uint32_t n_blocks, n_fresh;	       /* in all arrays; of them used at least once */
 	struct block *free_blocks;
-	uint32_t n_in_flight;
-	uint64_t bytes_in_flight;
-	uint32_t n_pieces; /* with worker threads, or waiting for them */
-	struct window window;
-	uint64_t most_bytes;  /* of it, by the channels so far */
-	uint64_t alone_bytes; /* in flight while it does not count */
+	struct admit admit;
+	struct next_block next; /* the last that admission looked at */
+	uint64_t admit_nsec;	/* when a block may start that may not now; 0: not known */
+	uint32_t n_pieces;	/* with worker threads, or waiting for them */
 	uint64_t told_window_bytes;
-	uint64_t guard_end_nsec;    /* large blocks wait for that; 0: they do not */
 	uint64_t blocks_timed_nsec; /* the store's blocks_nsec is of then */
 	struct bounces bounces;
-	struct channel *first_page_waiter, *last_page_waiter; /* for one of them, in order */
-	bool is_page_back;				      /* not yet offered to them */
-	uint64_t next_deadline_nsec;			      /* 0: none */
-	const struct sched_client *recent_client;
-	uint64_t recent_nsec, shared_until_nsec;
-	uint32_t n_busy;		      /* clients with an op open */
-	uint64_t small_op_nsec;		      /* the last op smaller than CUT_BYTES */
-	uint64_t class_nsec[N_SCHED_CLASSES]; /* the last of each class */
-	bool is_shared, is_cut;		      /* as of the start of start_blocks() */
+	uint64_t next_deadline_nsec; /* 0: none */
 };
 
 /* ---- block queues ---- */
@@ -432,69 +417,11 @@ static void park_quiet(struct lane *lane)
 	}
 }
 
-/* ---- channels that wait for a bounce page ---- */
-
-/*
- * A page for a ragged read.  Who has as many as are free gets no more: so there is one at once for
- * who has none, but with very many clients.
- */
-static bool has_page_for(const struct lane *lane, const struct channel *channel)
-{
-	return channel->client->n_bounces < lane->bounces.n_free;
-}
-
-/* Its head op is a ragged read without a page. */
-static void wait_for_page(struct lane *lane, struct channel *channel)
-{
-	sched_pause(&lane->sched, &channel->queue);
-	if (channel->waits_for_page)
-		return; /* it keeps its place */
-	channel->waits_for_page = true;
-	channel->page_next = NULL;
-	channel->page_prev = lane->last_page_waiter;
-	if (channel->page_prev)
-		channel->page_prev->page_next = channel;
-	else
-		lane->first_page_waiter = channel;
-	lane->last_page_waiter = channel;
-}
-
-/* It starts something, or has nothing to start. */
-static void wait_no_more(struct lane *lane, struct channel *channel)
-{
-	if (!channel->waits_for_page)
-		return;
-	channel->waits_for_page = false;
-	if (channel->page_prev)
-		channel->page_prev->page_next = channel->page_next;
-	else
-		lane->first_page_waiter = channel->page_next;
-	if (channel->page_next)
-		channel->page_next->page_prev = channel->page_prev;
-	else
-		lane->last_page_waiter = channel->page_prev;
-}
-
-/* Pages are back: once in a turn, all who wait may try again, the longest waiting first. */
-static void offer_pages(struct lane *lane)
-{
-	if (!lane->is_page_back)
-		return;
-	lane->is_page_back = false;
-	for (struct channel *c = lane->first_page_waiter; c; c = c->page_next)
-		sched_add(&lane->sched, &c->queue, lane->now_nsec);
-}
-
 /* ---- ops that may start ---- */
 
 static void sched_update(struct lane *lane, struct channel *channel)
 {
-	if (channel->ready.first) {
-		sched_add(&lane->sched, &channel->queue, lane->now_nsec);
-		return;
-	}
-	sched_remove(&lane->sched, &channel->queue);
-	wait_no_more(lane, channel);
+	admit_set_ready(&lane->admit, &channel->admit, channel->ready.first, lane->now_nsec);
 }
 
 /* Nothing stands before it any more. */
@@ -510,49 +437,10 @@ static void op_may_start(struct op *op, void *arg)
 	}
 }
 
-/* Notes who is active: several clients within 100 ms, or with ops open, share the store.  An op may
-   wait for longer at the device, and just then nobody shall fill that. */
-static void note_active(struct lane *lane, const struct channel *channel)
-{
-	const struct sched_client *client = channel->client;
-
-	if (lane->n_busy > 1 || (lane->recent_client && client != lane->recent_client &&
-				 lane->now_nsec - lane->recent_nsec < ACTIVE_NSEC)) {
-		if (lane->now_nsec >= lane->shared_until_nsec)
-			window_open(&lane->window, lane->now_nsec);
-		lane->shared_until_nsec = lane->now_nsec + ACTIVE_NSEC;
-	}
-	lane->recent_client = client;
-	lane->recent_nsec = lane->now_nsec;
-	lane->class_nsec[channel->queue.io_class] = lane->now_nsec;
-}
-
-static bool is_recent(const struct lane *lane, uint64_t nsec)
-{
-	return lane->now_nsec - nsec < ACTIVE_NSEC;
-}
-
-/*
- * What holds for the blocks of this turn.  Where all who share the store move large ops of one
- * class nobody is spared a wait by smaller blocks, and each wants its own.
- */
-static void look_who_shares(struct lane *lane)
-{
-	unsigned n_classes = 0;
-
-	lane->is_shared = lane->now_nsec < lane->shared_until_nsec;
-	lane->is_cut = false;
-	if (!lane->is_shared)
-		return;
-	for (unsigned c = 0; c < N_SCHED_CLASSES; c++)
-		n_classes += is_recent(lane, lane->class_nsec[c]);
-	lane->is_cut = n_classes > 1 || is_recent(lane, lane->small_op_nsec);
-}
-
 /* May a block wait in io_submit?  A client of one user who is alone delays only itself. */
 static bool must_not_wait(const struct lane *lane)
 {
-	return lane->is_shared || lane->store->is_multi_user;
+	return lane->admit.is_shared || lane->store->is_multi_user;
 }
 
 /* ---- ops that wait for a mode lock ---- */
@@ -613,7 +501,7 @@ static bool hold_back(struct lane *lane, struct op *op, enum op_state state)
 
 	if (!op->is_gated && channel->n_gated >= MODE_LOCK_OPS_MAX) {
 		/* All those are held, since they stand before the others: back when one is let in. */
-		sched_remove(&lane->sched, &channel->queue);
+		admit_set_ready(&lane->admit, &channel->admit, false, lane->now_nsec);
 		return false;
 	}
 	channel->n_gated += !op->is_gated;
@@ -696,17 +584,13 @@ static void count_blocks_time(struct lane *lane)
 static void count_done(struct lane *lane, struct op *op, uint16_t channel_lane, uint32_t bytes)
 {
 	struct channel *channel = op->channel;
-	struct channel_lane *per = &channel->per_lane[channel_lane];
 
-	per->n_in_flight--;
-	if (!per->n_in_flight)
-		per->n_started = 0;
 	metrics_add(&channel->metrics.blocks_in_flight, UINT64_MAX);
 	metrics_add(&channel->metrics.bytes_in_flight, -(uint64_t)bytes);
 	count_blocks_time(lane);
 	metrics_add(&lane->store->metrics.blocks_in_flight, UINT64_MAX);
 	metrics_add(&lane->store->metrics.bytes_in_flight, -(uint64_t)bytes);
-	note_active(lane, channel);
+	admit_end(&lane->admit, &channel->admit, channel_lane, lane->now_nsec);
 
 	op->n_in_flight--;
 	if (!op->n_in_flight) {
@@ -777,10 +661,8 @@ static void piece_end(struct piece *piece)
 			log_failed(lane, piece->is_write, piece->len, piece->off, op->file, EIO);
 		op_stop_at(op, piece->off - op->off + piece->done, piece->error);
 	}
-	if (piece->is_block) {
-		op->channel->client->blocks_in_flight--;
-		op->channel->client->done_nsec = lane->now_nsec;
-	}
+	if (piece->is_block)
+		admit_worker_end(&op->channel->admit, lane->now_nsec);
 	count_done(lane, op, piece->channel_lane, piece->bytes);
 	free(piece);
 }
@@ -868,7 +750,7 @@ static void drop_pieces(struct op *op, int error)
 /* Has the client caused the looks that it may?  Each turn works off a share. */
 static bool is_spent(const struct lane *lane, struct sched_client *client)
 {
-	const uint64_t share = LOOKS_PER_TURN / (lane->n_busy ? lane->n_busy : 1) + 1;
+	const uint64_t share = LOOKS_PER_TURN / (lane->admit.n_busy ? lane->admit.n_busy : 1) + 1;
 
 	if (client->looked_turn != lane->turn) {
 		client->looked_turn = lane->turn;
@@ -941,7 +823,7 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 
 	count_time(lane, channel);
 	channel->n_open++;
-	lane->n_busy += channel->client->n_open++ == 0;
+	admit_open_op(&lane->admit, &channel->admit);
 	op_set_state(op, OP_WAITS_ORDER);
 	op->id = entry->id;
 	op->batch = batch;
@@ -970,9 +852,7 @@ static void take_entry(struct lane *lane, struct channel *channel, const struct 
 	op->n_extended = op->grow_end ? 0 : UINT32_MAX;
 	if (op->grow_end)
 		extension_add_op(&op->file->extension);
-	note_active(lane, channel);
-	if (op->len < CUT_BYTES && !op_is_sync(op))
-		lane->small_op_nsec = lane->now_nsec;
+	admit_note_op(&lane->admit, &channel->admit, op->len, op_is_sync(op), lane->now_nsec);
 	if (entry->timeout_msec) {
 		deadlines_add(&channel->deadlines, op,
 			      lane->now_nsec + entry->timeout_msec * UINT64_C(1000000));
@@ -1103,18 +983,6 @@ static int take_entries(struct lane *lane)
 
 /* ---- start ---- */
 
-/* What the head op of a channel would start next. */
-struct next_block {
-	struct op *op;
-	uint64_t op_off;
-	uint32_t len;  /* 0: a sync */
-	uint32_t lane; /* 0: home */
-	bool is_edge, is_nowait;
-	bool is_piece;	/* for a worker, not the engine */
-	bool is_step;	/* the file has to be extended before */
-	bool is_bounce; /* takes a page */
-};
-
 /* The step that the head op, which may have none of its next blocks yet, needs. */
 static struct extend_step next_step(const struct op *op, const struct split *split)
 {
@@ -1174,8 +1042,8 @@ static struct next_block head_block(const struct lane *lane, const struct channe
 	if ((next.is_nowait || must_not_wait(lane)) && !op->is_misaligned && !is_engine) {
 		uint32_t max = lane->store->whole_bytes;
 
-		if (lane->is_cut && max > CUT_BYTES)
-			max = CUT_BYTES;
+		if (max > admit_block_bytes(&lane->admit))
+			max = admit_block_bytes(&lane->admit);
 		if (file->facts.is_foreign && max > FOREIGN_NOWAIT_BYTES)
 			max = FOREIGN_NOWAIT_BYTES;
 		max &= ~(file->facts.offset_align - 1);
@@ -1201,75 +1069,6 @@ static bool pieces_allow(const struct lane *lane, const struct channel *channel,
 	       channel->n_pieces < WORKERS_DEPTH && work_queue_has_room(channel->work_queue);
 }
 
-static bool depth_allows(const struct lane *lane, const struct channel *channel,
-			 const struct next_block *next)
-{
-	const struct channel_lane *per = &channel->per_lane[next->lane];
-
-	if (!pieces_allow(lane, channel, next))
-		return false;
-	/* Without overlap a full queue is started, then all of it awaited. */
-	if (!channel->profile.overlap_events)
-		return per->n_started < channel->depth;
-	return per->n_in_flight < channel->depth;
-}
-
-static bool may_pass_window(const struct sched_queue *queue, void *arg)
-{
-	const struct channel *channel = container_of((struct sched_queue *)(uintptr_t)queue,
-						     struct channel, queue);
-	struct next_block next;
-
-	if (queue->client->blocks_in_flight)
-		return false;
-	next = head_block(arg, channel);
-	return next.len <= WINDOW_SMALL_BYTES && !next.is_step &&
-	       depth_allows(arg, channel, &next) && is_let_in(arg, next.op) &&
-	       (!next.is_bounce || has_page_for(arg, channel));
-}
-
-/*
- * Is the window full for the next block of that queue?  A block counts as COUNTED_BYTES at most:
- * one that is larger may reach beyond.  OWED_ROOM times what is owed to others stays free, down to
- * the least: who has one op open has no more than that in flight when it is back, and gets as much
- * as the others only if they have no more, either.
- */
-static bool is_window_full(const struct lane *lane, const struct sched_queue *queue, uint32_t len)
-{
-	uint64_t bytes = window_bytes(&lane->window);
-	uint64_t owed = OWED_ROOM * sched_owed_bytes(&lane->sched, queue);
-	uint64_t least = lane->window.least_bytes;
-
-	bytes = bytes > least + owed ? bytes - owed : least;
-	return lane->bytes_in_flight &&
-	       lane->bytes_in_flight + (len < COUNTED_BYTES ? len : COUNTED_BYTES) > bytes;
-}
-
-/* A small block is late at the device: larger ones wait. */
-static bool is_guarded(struct lane *lane, uint32_t len)
-{
-	if (len <= WINDOW_SMALL_BYTES)
-		return false;
-	lane->guard_end_nsec = window_guard(&lane->window, lane->now_nsec);
-	return lane->guard_end_nsec > 0;
-}
-
-/* Several clients are active: may no further block of that queue start now? */
-static bool must_wait_for_window(struct lane *lane, const struct sched_queue *queue, uint32_t len)
-{
-	if (is_guarded(lane, len))
-		return true;
-	if (!is_window_full(lane, queue, len))
-		return false;
-	window_note_full(&lane->window);
-	return true;
-}
-
-static bool is_full_alone(const struct lane *lane, uint32_t len)
-{
-	return lane->bytes_in_flight && lane->bytes_in_flight + len > lane->alone_bytes;
-}
-
 static bool engine_has_room(const struct lane *lane, uint32_t index)
 {
 	if (index)
@@ -1287,22 +1086,19 @@ static void count_started(struct lane *lane, struct channel *channel, const stru
 
 	if (has_mode_lock(op))
 		mode_lock_start(&op->file->inode->mode_lock, &op->waiter, op_write_mode(op));
-	wait_no_more(lane, channel);
 
 	if (!op->n_in_flight) {
 		count_time(lane, channel);
 		channel->n_in_device++;
 	}
 	op->n_in_flight++;
-	channel->per_lane[next->lane].n_in_flight++;
-	channel->per_lane[next->lane].n_started++;
 	metrics_add(&channel->metrics.blocks_in_flight, 1);
 	metrics_add(&channel->metrics.bytes_in_flight, bytes);
 	count_blocks_time(lane);
 	metrics_add(&lane->store->metrics.blocks, bytes > 0);
 	metrics_add(&lane->store->metrics.blocks_in_flight, 1);
 	metrics_add(&lane->store->metrics.bytes_in_flight, bytes);
-	sched_charge(&lane->sched, &channel->queue, bytes, lane->now_nsec);
+	admit_start(&lane->admit, &channel->admit, next->lane, bytes, lane->now_nsec);
 }
 
 /* The op's counters step over what has started; if that was the last of it, it runs. */
@@ -1358,7 +1154,8 @@ static void start_piece(struct lane *lane, struct channel *channel, const struct
 	piece->len = piece->bytes = next->len;
 	piece->channel_lane = (uint16_t)next->lane;
 	piece->is_block = next->len && is_helped(lane, op->file);
-	channel->client->blocks_in_flight += piece->is_block;
+	if (piece->is_block)
+		admit_worker_start(&channel->admit);
 	give_piece(lane, piece);
 }
 
@@ -1377,7 +1174,7 @@ static void start_block(struct lane *lane, struct channel *channel, const struct
 			block->off, next->len, unaligned_unit(op->file->facts.offset_align));
 
 		block->bounce = block->memory = bounce_take(&lane->bounces);
-		channel->client->n_bounces++;
+		admit_take_page(&lane->admit, &channel->admit);
 		block->off = cover.off;
 		block->bytes = (uint32_t)cover.len;
 	}
@@ -1391,16 +1188,9 @@ static void start_block(struct lane *lane, struct channel *channel, const struct
 	block->fd = op->file->fd;
 	block->who = &op->file->who;
 	block->started_nsec = lane->now_nsec;
-	block->is_small = lane->is_shared && !channel->client->blocks_in_flight &&
-			  block->bytes <= WINDOW_SMALL_BYTES;
-	if (block->is_small)
-		window_small_start(&lane->window, &channel->client->small, block->is_write,
-				   block->bytes, lane->now_nsec);
-
+	admit_engine_start(&lane->admit, &channel->admit, block->is_write, block->bytes,
+			   lane->now_nsec, &block->is_small);
 	count_started(lane, channel, next, block->bytes);
-	channel->client->blocks_in_flight++;
-	lane->n_in_flight++;
-	lane->bytes_in_flight += block->bytes;
 	if (next->lane) {
 		struct side_lane *side = &lane->side_lanes[next->lane - 1];
 
@@ -1441,75 +1231,73 @@ static void extend(struct lane *lane, struct op *op)
 	give_piece(lane, piece);
 }
 
+/* What admission has to know of the channel's head block. */
+static struct admit_head look_at_head(struct admit_channel *admit, void *arg)
+{
+	struct lane *lane = arg;
+	struct channel *channel = container_of(admit, struct channel, admit);
+	const struct next_block *next = &lane->next;
+
+	lane->next = head_block(lane, channel);
+	return (struct admit_head){
+		.bytes = next->len,
+		.lane = next->lane,
+		.is_piece = next->is_piece,
+		.must_defer = next->is_step || !is_let_in(lane, next->op),
+		.needs_page = next->is_bounce,
+		.has_room = engine_has_room(lane, next->lane),
+		.workers_room = pieces_allow(lane, channel, next),
+	};
+}
+
+/* The head op, which may not start its next block, waits outside of its channel. */
+static int defer(struct lane *lane, const struct next_block *next)
+{
+	if (next->is_step) {
+		extend(lane, next->op);
+		return 1;
+	}
+	(void)hold_back(lane, next->op, OP_WAITS_MODE_LOCK);
+	return 0;
+}
+
 /* Starts what may start, up to STARTS_PER_TURN; returns how many blocks the engines took. */
 static int start_blocks(struct lane *lane)
 {
-	struct sched_queue *queue;
-	uint64_t bytes_before = lane->bytes_in_flight;
+	uint64_t bytes_before = lane->admit.bytes_in_flight;
 	int n = submit_waiting(lane);
 
-	look_who_shares(lane);
-	lane->guard_end_nsec = 0;
-	offer_pages(lane);
+	admit_begin_turn(&lane->admit, lane->now_nsec);
 	while (n < STARTS_PER_TURN ||
 	       (lane->engine->is_at_once && n < STARTS_PER_TURN_AT_ONCE &&
-		lane->bytes_in_flight - bytes_before < BYTES_PER_TURN_AT_ONCE)) {
+		lane->admit.bytes_in_flight - bytes_before < BYTES_PER_TURN_AT_ONCE)) {
+		struct admit_decision decision = admit_next(&lane->admit, lane->now_nsec);
 		struct channel *channel;
-		struct next_block next;
 
-		queue = sched_next(&lane->sched, lane->now_nsec);
-		if (!queue)
+		lane->admit_nsec = decision.until_nsec;
+		if (decision.what == ADMIT_NOTHING)
 			break;
-		channel = container_of(queue, struct channel, queue);
-		next = head_block(lane, channel);
-		if (!depth_allows(lane, channel, &next)) {
-			/* Back when a block of it ends. */
-			sched_remove(&lane->sched, queue);
+		channel = container_of(decision.channel, struct channel, admit);
+		if (decision.what == ADMIT_DEFER) {
+			n += defer(lane, &lane->next);
+			continue;
+		}
+		if (decision.what == ADMIT_FULL) {
 			if (channel->n_pieces)
 				drop_promises(lane, channel);
 			continue;
 		}
-		if (next.is_step) {
-			extend(lane, next.op);
-			n++;
-			continue;
-		}
-		if (!is_let_in(lane, next.op)) {
-			(void)hold_back(lane, next.op, OP_WAITS_MODE_LOCK);
-			continue;
-		}
-		if (next.is_bounce && !has_page_for(lane, channel)) {
-			wait_for_page(lane, channel);
-			continue;
-		}
-		if (next.is_piece) {
-			start_piece(lane, channel, &next);
-			n++;
-			continue;
-		}
-		if (lane->is_shared && must_wait_for_window(lane, queue, next.len)) {
-			queue = sched_find(&lane->sched, may_pass_window, lane);
-			if (!queue)
-				break;
-			channel = container_of(queue, struct channel, queue);
-			next = head_block(lane, channel);
-			if (next.is_piece) {
-				start_piece(lane, channel, &next);
-				n++;
-				continue;
-			}
-		}
-		if (!engine_has_room(lane, next.lane) ||
-		    (!lane->is_shared && is_full_alone(lane, next.len)))
-			break;
-		start_block(lane, channel, &next);
+		if (lane->next.is_piece)
+			start_piece(lane, channel, &lane->next);
+		else
+			start_block(lane, channel, &lane->next);
 		n++;
 		if (lane->n_waiting == BATCH && submit_waiting(lane) == 0)
 			break;
 	}
 	(void)submit_waiting(lane); /* what it does not take is tried in the next turn */
-	if (lane->told_window_bytes != window_bytes(&lane->window)) {
-		lane->told_window_bytes = window_bytes(&lane->window);
+	if (lane->told_window_bytes != window_bytes(&lane->admit.window)) {
+		lane->told_window_bytes = window_bytes(&lane->admit.window);
 		atomic_store_explicit(&lane->store->now_window_bytes, lane->told_window_bytes,
 				      memory_order_relaxed); /* alone: nothing goes with it */
 	}
@@ -1564,18 +1352,12 @@ static uint32_t bounce_out(const struct op *op, const struct block *block, int *
 /* It leaves the engine and the window. */
 static void block_leave(struct lane *lane, struct block *block)
 {
-	struct sched_client *client = block->op->channel->client;
+	struct admit_channel *channel = &block->op->channel->admit;
 
-	client->blocks_in_flight--;
-	client->done_nsec = lane->now_nsec;
-	if (block->is_small)
-		window_small_end(&lane->window, &client->small);
-	lane->n_in_flight--;
-	lane->bytes_in_flight -= block->bytes;
+	admit_engine_end(&lane->admit, channel, block->bytes, block->is_small, lane->now_nsec);
 	if (block->bounce) {
 		bounce_give(&lane->bounces, block->bounce);
-		client->n_bounces--;
-		lane->is_page_back = true;
+		admit_give_page(&lane->admit, channel);
 	}
 	block_give(lane, block);
 }
@@ -1607,9 +1389,8 @@ static void block_done(struct lane *lane, struct block *block)
 			log_failed(lane, block->is_write, block->len, block->off, op->file, error);
 	}
 	if (is_of_device(lane, block))
-		window_note_done(&lane->window, block->is_write, block->bytes,
-				 lane->now_nsec - block->started_nsec, lane->is_shared,
-				 lane->now_nsec);
+		admit_note_done(&lane->admit, block->is_write, block->bytes,
+				lane->now_nsec - block->started_nsec, lane->now_nsec);
 	/* Nothing is moved, but for its end, by telling that it stopped where it is whole. */
 	if (block->bounce) {
 		uint32_t wanted = (uint32_t)(op->len - op_off);
@@ -1791,7 +1572,7 @@ static void free_op(struct lane *lane, struct op *op)
 			&op->waiter.node); /* last in, first out: in the cache */
 	count_time(lane, channel);
 	channel->n_open--;
-	lane->n_busy -= --channel->client->n_open == 0;
+	admit_close_op(&lane->admit, &channel->admit);
 	if (slab)
 		slab_unref(slab);
 	if (file)
@@ -1882,24 +1663,6 @@ static void cancel_all(struct channel *channel)
 		cancel_op(channel->home, &channel->ops[i], ECANCELED);
 }
 
-/* The window may hold what a channel may have in flight, or what the administrator says.  Lanes that a
-   channel is the first to need are added before it. */
-static void bound_window(struct lane *lane, const struct profile *profile)
-{
-	uint64_t bytes = (uint64_t)profile->block_size * profile->queue_depth *
-			 (1 + lane->n_side_lanes);
-
-	if (lane->alone_bytes < bytes)
-		lane->alone_bytes = bytes;
-	if (lane->most_bytes < WINDOW_LEAST_BYTES)
-		lane->most_bytes = WINDOW_LEAST_BYTES;
-	if (lane->most_bytes < bytes)
-		lane->most_bytes = bytes;
-	if (lane->store->window_bytes && lane->store->window_bytes < lane->most_bytes)
-		lane->most_bytes = lane->store->window_bytes;
-	window_set_most(&lane->window, lane->most_bytes);
-}
-
 /* Lets go of closing channels that have nothing open any more. */
 static void remove_idle(struct lane *lane)
 {
@@ -1915,18 +1678,12 @@ static void remove_idle(struct lane *lane)
 		}
 		if (channel->n_open || channel->n_held)
 			continue;
-		sched_remove(&lane->sched, &channel->queue);
 		if (channel->has_rings && !channel->has_left_epoll)
 			(void)epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, channel->doorbell_fd, NULL);
 		awake_remove(lane, channel);
 		lane->n_channels--;
 		lane->n_closing--;
-		if (lane->n_channels == 0)
-			lane->most_bytes = 0;
-		if (--channel->client->n_channels == 0)
-			sched_client_gone(&lane->sched, channel->client);
-		if (lane->recent_client == channel->client)
-			lane->recent_client = NULL;
+		admit_remove_channel(&lane->admit, &channel->admit);
 		channel->message.run = report_removed;
 		mailbox_post(channel->lane_store->main_mailbox, &channel->message);
 	}
@@ -1938,9 +1695,11 @@ static void do_add_channel(struct message *message)
 	struct lane *lane = channel->home;
 
 	lane->n_channels++;
-	channel->client->n_channels++;
 	channel_wake(lane, channel);
-	bound_window(lane, &channel->profile);
+	/* Lanes that a channel is the first to need are added before it. */
+	admit_add_channel(&lane->admit, &channel->admit,
+			  (uint64_t)channel->profile.block_size * channel->profile.queue_depth *
+				  (1 + lane->n_side_lanes));
 	if (channel->has_rings) {
 		struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = channel };
 
@@ -2105,8 +1864,8 @@ static int sleep_msec(const struct lane *lane)
 
 	if (lane->n_waiting || lane->n_again)
 		return RETRY_MSEC;
-	if (lane->guard_end_nsec && (!until || lane->guard_end_nsec < until))
-		until = lane->guard_end_nsec;
+	if (lane->admit_nsec && (!until || lane->admit_nsec < until))
+		until = lane->admit_nsec;
 	if (!until)
 		return -1;
 	if (until <= lane->now_nsec)
@@ -2170,8 +1929,8 @@ static bool may_spin(struct lane *lane, bool did)
 	if (did) {
 		if (lane->was_idle && gap >= GAP_MIN_NSEC)
 			spin_note_wait(&lane->mean_gap_nsec[lane->waits_for], gap, GAP_MAX_NSEC);
-		lane->waits_for = !lane->has_told &&
-						  (lane->n_in_flight || lane->engine->n_in_flight)
+		lane->waits_for = !lane->has_told && (lane->admit.n_in_flight ||
+						      lane->engine->n_in_flight)
 					  ? WAITS_FOR_DEVICE
 					  : WAITS_FOR_OP;
 		lane->last_did_nsec = lane->now_nsec;
@@ -2181,7 +1940,7 @@ static bool may_spin(struct lane *lane, bool did)
 	}
 	lane->was_idle = true;
 	lane->spun_nsec = lane->now_nsec;
-	allowed = spin_among(lane->spin_nsec, lane->n_in_flight, lane->bytes_in_flight);
+	allowed = spin_among(lane->spin_nsec, lane->admit.n_in_flight, lane->admit.bytes_in_flight);
 	return gap < allowed && spin_pays(lane->mean_gap_nsec[lane->waits_for],
 					  lane->rests_until_nsec, allowed, lane->now_nsec);
 }
@@ -2356,8 +2115,6 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 		lane->spin_nsec = config->store->spin_usec * UINT64_C(1000);
 	lane->park_nsec = config->park_nsec;
 	lane->idle_doorbells_max = config->idle_doorbells_max;
-	lane->alone_bytes = ALONE_BYTES;
-	sched_init(&lane->sched);
 
 	r = mailbox_init(&lane->mailbox);
 	if (r < 0)
@@ -2372,7 +2129,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	if (r < 0)
 		return r;
 	if (!lane->home) {
-		window_init(&lane->window);
+		admit_init(&lane->admit, lane->store->window_bytes, BOUNCES, look_at_head, lane);
 		r = bounces_init(&lane->bounces);
 		if (r < 0)
 			return error_set(error, r, "store %s: lane 0: bounce pages",
@@ -2417,7 +2174,7 @@ void lane_stop(struct lane *lane)
 	mailbox_post(&lane->mailbox, &lane->stop_message);
 	(void)pthread_join(lane->thread, NULL); /* it was started: can not fail */
 	hung_watch_remove(&lane->watch);
-	assert(!lane->n_channels && !lane->n_in_flight && !lane->n_pieces);
+	assert(!lane->n_channels && !lane->admit.n_in_flight && !lane->n_pieces);
 }
 
 uint32_t lane_depth(const struct lane *lane)
@@ -2427,7 +2184,7 @@ uint32_t lane_depth(const struct lane *lane)
 
 uint64_t lane_lowest_nsec(const struct lane *lane, bool is_write, uint32_t bytes)
 {
-	return window_lowest_nsec(&lane->window, is_write, bytes);
+	return window_lowest_nsec(&lane->admit.window, is_write, bytes);
 }
 
 int lane_board_fd(const struct lane *lane)

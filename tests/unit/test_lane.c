@@ -1376,7 +1376,7 @@ START_TEST(only_a_users_own_daemon_lets_a_client_that_is_alone_wait_in_io_submit
 	ck_assert_uint_eq(store_block_bytes(t.store, &profiles[1].profile), alones[_i].max_bytes);
 	/* A channel made now has as many bytes in flight. */
 	second_open(profiles[1].profile);
-	ck_assert_uint_eq(second.channel->depth * alones[_i].max_bytes,
+	ck_assert_uint_eq(second.channel->admit.depth * alones[_i].max_bytes,
 			  profiles[1].profile.queue_depth * profiles[1].profile.block_size);
 	second_close();
 	teardown(true);

@@ -1,0 +1,388 @@
+#include "daemon/lane/admit.h"
+
+#include "proto/util/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of a block that have to fit into the window: half of the window's least, so that a large
+   block starts beside a few small ones even then. */
+#define COUNTED_BYTES (256u << 10)
+/* Room in the window, in shares of what is owed to clients that are away.  With 1, and 2 to 4 MiB that
+   wait at the device, a client with one op of 1 MiB open had a third of what one with sixteen had. */
+#define OWED_ROOM 4u
+
+void admit_init(struct admit *admit, uint64_t window_max_bytes, uint32_t n_pages, admit_look *look,
+		void *arg)
+{
+	memset(admit, 0, sizeof(*admit));
+	sched_init(&admit->sched);
+	window_init(&admit->window);
+	admit->look = look;
+	admit->arg = arg;
+	admit->window_max_bytes = window_max_bytes;
+	admit->alone_bytes = ADMIT_ALONE_BYTES;
+	admit->n_free_pages = n_pages;
+}
+
+/* ---- channels ---- */
+
+int admit_channel_init(struct admit_channel *channel, const struct admit_channel_config *config)
+{
+	memset(channel, 0, sizeof(*channel));
+	sched_queue_init(&channel->queue, config->client, config->io_class, config->weight);
+	channel->depth = config->depth;
+	channel->overlap = config->overlap;
+	channel->lanes = calloc(config->n_lanes, sizeof(*channel->lanes));
+	return channel->lanes ? 0 : -ENOMEM;
+}
+
+void admit_channel_deinit(struct admit_channel *channel)
+{
+	free(channel->lanes);
+	channel->lanes = NULL;
+}
+
+/* The window may hold what a channel may have in flight, or what the administrator says. */
+void admit_add_channel(struct admit *admit, struct admit_channel *channel, uint64_t bytes)
+{
+	admit->n_channels++;
+	channel->queue.client->n_channels++;
+	if (admit->alone_bytes < bytes)
+		admit->alone_bytes = bytes;
+	if (admit->most_bytes < WINDOW_LEAST_BYTES)
+		admit->most_bytes = WINDOW_LEAST_BYTES;
+	if (admit->most_bytes < bytes)
+		admit->most_bytes = bytes;
+	if (admit->window_max_bytes && admit->window_max_bytes < admit->most_bytes)
+		admit->most_bytes = admit->window_max_bytes;
+	window_set_most(&admit->window, admit->most_bytes);
+}
+
+void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
+{
+	struct sched_client *client = channel->queue.client;
+
+	assert(!channel->waits_for_page);
+	sched_remove(&admit->sched, &channel->queue);
+	if (--admit->n_channels == 0)
+		admit->most_bytes = 0;
+	if (--client->n_channels == 0)
+		sched_client_gone(&admit->sched, client);
+	if (admit->recent_client == client)
+		admit->recent_client = NULL;
+}
+
+/* ---- bounce pages ---- */
+
+/*
+ * A client may hold at most as many pages as remain free, so a client without one gets a page at
+ * once unless there are very many clients.
+ */
+static bool has_page_for(const struct admit *admit, const struct admit_channel *channel)
+{
+	return channel->queue.client->n_bounces < admit->n_free_pages;
+}
+
+static void wait_for_page(struct admit *admit, struct admit_channel *channel)
+{
+	sched_pause(&admit->sched, &channel->queue);
+	if (channel->waits_for_page)
+		return; /* it keeps its place */
+	channel->waits_for_page = true;
+	channel->page_next = NULL;
+	channel->page_prev = admit->last_page_waiter;
+	if (channel->page_prev)
+		channel->page_prev->page_next = channel;
+	else
+		admit->first_page_waiter = channel;
+	admit->last_page_waiter = channel;
+}
+
+static void wait_no_more(struct admit *admit, struct admit_channel *channel)
+{
+	if (!channel->waits_for_page)
+		return;
+	channel->waits_for_page = false;
+	if (channel->page_prev)
+		channel->page_prev->page_next = channel->page_next;
+	else
+		admit->first_page_waiter = channel->page_next;
+	if (channel->page_next)
+		channel->page_next->page_prev = channel->page_prev;
+	else
+		admit->last_page_waiter = channel->page_prev;
+}
+
+/* Once in a turn all that wait may try again, so class, weight and turns decide. */
+static void offer_pages(struct admit *admit, uint64_t now_nsec)
+{
+	if (!admit->is_page_back)
+		return;
+	admit->is_page_back = false;
+	for (struct admit_channel *c = admit->first_page_waiter; c; c = c->page_next)
+		sched_add(&admit->sched, &c->queue, now_nsec);
+}
+
+void admit_take_page(struct admit *admit, struct admit_channel *channel)
+{
+	assert(admit->n_free_pages > 0);
+	admit->n_free_pages--;
+	channel->queue.client->n_bounces++;
+}
+
+void admit_give_page(struct admit *admit, struct admit_channel *channel)
+{
+	admit->n_free_pages++;
+	channel->queue.client->n_bounces--;
+	admit->is_page_back = true;
+}
+
+/* ---- who is active ---- */
+
+/* Several clients share the store if they had an op within 100 ms, or have one open: an op may wait
+   for longer at the device, and just then the others must not fill the queue. */
+static void note_active(struct admit *admit, const struct admit_channel *channel, uint64_t now_nsec)
+{
+	const struct sched_client *client = channel->queue.client;
+
+	if (admit->n_busy > 1 || (admit->recent_client && client != admit->recent_client &&
+				  now_nsec - admit->recent_nsec < ADMIT_ACTIVE_NSEC)) {
+		if (now_nsec >= admit->shared_until_nsec)
+			window_open(&admit->window, now_nsec);
+		admit->shared_until_nsec = now_nsec + ADMIT_ACTIVE_NSEC;
+	}
+	admit->recent_client = client;
+	admit->recent_nsec = now_nsec;
+	admit->class_nsec[channel->queue.io_class] = now_nsec;
+}
+
+/* Where all clients that share the store move large ops of one class, smaller blocks would spare
+   nobody a wait, and each client wants its own size. */
+static void look_who_shares(struct admit *admit, uint64_t now_nsec)
+{
+	unsigned n_classes = 0;
+
+	admit->is_shared = now_nsec < admit->shared_until_nsec;
+	admit->is_cut = false;
+	if (!admit->is_shared)
+		return;
+	for (unsigned c = 0; c < N_SCHED_CLASSES; c++)
+		n_classes += now_nsec - admit->class_nsec[c] < ADMIT_ACTIVE_NSEC;
+	admit->is_cut = n_classes > 1 || now_nsec - admit->small_op_nsec < ADMIT_ACTIVE_NSEC;
+}
+
+void admit_open_op(struct admit *admit, struct admit_channel *channel)
+{
+	admit->n_busy += channel->queue.client->n_open++ == 0;
+}
+
+void admit_close_op(struct admit *admit, struct admit_channel *channel)
+{
+	admit->n_busy -= --channel->queue.client->n_open == 0;
+}
+
+void admit_note_op(struct admit *admit, struct admit_channel *channel, uint64_t bytes, bool is_sync,
+		   uint64_t now_nsec)
+{
+	note_active(admit, channel, now_nsec);
+	if (bytes < ADMIT_CUT_BYTES && !is_sync)
+		admit->small_op_nsec = now_nsec;
+}
+
+void admit_set_ready(struct admit *admit, struct admit_channel *channel, bool is_ready,
+		     uint64_t now_nsec)
+{
+	if (is_ready) {
+		sched_add(&admit->sched, &channel->queue, now_nsec);
+		return;
+	}
+	sched_remove(&admit->sched, &channel->queue);
+	wait_no_more(admit, channel);
+}
+
+/* ---- the decision ---- */
+
+static bool depth_allows(const struct admit_channel *channel, const struct admit_head *head)
+{
+	const struct admit_lane *lane = &channel->lanes[head->lane];
+
+	return head->workers_room &&
+	       (channel->overlap ? lane->n_in_flight : lane->n_started) < channel->depth;
+}
+
+/* The admission and the last head that it looked at. */
+struct small_search {
+	struct admit *admit;
+	struct admit_head head;
+};
+
+static bool may_pass_window(const struct sched_queue *queue, void *arg)
+{
+	struct small_search *search = arg;
+	struct admit *admit = search->admit;
+	struct admit_channel *channel = container_of((struct sched_queue *)(uintptr_t)queue,
+						     struct admit_channel, queue);
+	struct admit_head *head = &search->head;
+
+	if (queue->client->blocks_in_flight)
+		return false;
+	*head = admit->look(channel, admit->arg);
+	return head->bytes <= WINDOW_SMALL_BYTES && !head->must_defer &&
+	       depth_allows(channel, head) && (!head->needs_page || has_page_for(admit, channel));
+}
+
+/*
+ * Is the window full for a block of that queue?  OWED_ROOM times what is owed to others stays free,
+ * down to the least: a client with one op open has no more than that in flight when it is back, and
+ * gets as much as the others only if they have no more, either.
+ */
+static bool is_window_full(const struct admit *admit, const struct sched_queue *queue,
+			   uint32_t bytes)
+{
+	uint64_t most = window_bytes(&admit->window);
+	uint64_t owed = OWED_ROOM * sched_owed_bytes(&admit->sched, queue);
+	uint64_t least = admit->window.least_bytes;
+
+	most = most > least + owed ? most - owed : least;
+	return admit->bytes_in_flight &&
+	       admit->bytes_in_flight + (bytes < COUNTED_BYTES ? bytes : COUNTED_BYTES) > most;
+}
+
+/* A small block is late at the device: larger ones wait. */
+static bool is_guarded(struct admit *admit, uint32_t bytes, uint64_t now_nsec)
+{
+	if (bytes <= WINDOW_SMALL_BYTES)
+		return false;
+	admit->guard_end_nsec = window_guard(&admit->window, now_nsec);
+	return admit->guard_end_nsec > 0;
+}
+
+static bool must_wait_for_window(struct admit *admit, const struct sched_queue *queue,
+				 uint32_t bytes, uint64_t now_nsec)
+{
+	if (is_guarded(admit, bytes, now_nsec))
+		return true;
+	if (!is_window_full(admit, queue, bytes))
+		return false;
+	window_note_full(&admit->window);
+	return true;
+}
+
+static bool is_full_alone(const struct admit *admit, uint32_t bytes)
+{
+	return admit->bytes_in_flight && admit->bytes_in_flight + bytes > admit->alone_bytes;
+}
+
+void admit_begin_turn(struct admit *admit, uint64_t now_nsec)
+{
+	look_who_shares(admit, now_nsec);
+	admit->guard_end_nsec = 0;
+	offer_pages(admit, now_nsec);
+}
+
+/* The block that the window lets start instead of the one whose turn it is, if any. */
+static struct admit_decision pass_window(struct admit *admit)
+{
+	struct small_search search = { .admit = admit };
+	struct sched_queue *queue = sched_find(&admit->sched, may_pass_window, &search);
+
+	if (!queue || (!search.head.is_piece && !search.head.has_room))
+		return (struct admit_decision){ ADMIT_NOTHING, NULL, admit->guard_end_nsec };
+	return (struct admit_decision){ ADMIT_START,
+					container_of(queue, struct admit_channel, queue), 0 };
+}
+
+struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec)
+{
+	struct sched_queue *queue;
+
+	while ((queue = sched_next(&admit->sched, now_nsec))) {
+		struct admit_channel *channel = container_of(queue, struct admit_channel, queue);
+		struct admit_head head = admit->look(channel, admit->arg);
+
+		if (!depth_allows(channel, &head)) {
+			sched_remove(&admit->sched, queue);
+			return (struct admit_decision){ ADMIT_FULL, channel, 0 };
+		}
+		if (head.must_defer)
+			return (struct admit_decision){ ADMIT_DEFER, channel, 0 };
+		if (head.needs_page && !has_page_for(admit, channel)) {
+			wait_for_page(admit, channel);
+			continue;
+		}
+		if (head.is_piece)
+			return (struct admit_decision){ ADMIT_START, channel, 0 };
+		if (admit->is_shared && must_wait_for_window(admit, queue, head.bytes, now_nsec))
+			return pass_window(admit);
+		if (!head.has_room || (!admit->is_shared && is_full_alone(admit, head.bytes)))
+			break;
+		return (struct admit_decision){ ADMIT_START, channel, 0 };
+	}
+	return (struct admit_decision){ ADMIT_NOTHING, NULL, 0 };
+}
+
+/* ---- in flight ---- */
+
+void admit_start(struct admit *admit, struct admit_channel *channel, uint32_t lane, uint32_t bytes,
+		 uint64_t now_nsec)
+{
+	wait_no_more(admit, channel);
+	channel->lanes[lane].n_in_flight++;
+	channel->lanes[lane].n_started++;
+	sched_charge(&admit->sched, &channel->queue, bytes, now_nsec);
+}
+
+void admit_end(struct admit *admit, struct admit_channel *channel, uint32_t lane, uint64_t now_nsec)
+{
+	channel->lanes[lane].n_in_flight--;
+	if (!channel->lanes[lane].n_in_flight)
+		channel->lanes[lane].n_started = 0;
+	note_active(admit, channel, now_nsec);
+}
+
+void admit_engine_start(struct admit *admit, struct admit_channel *channel, bool is_write,
+			uint32_t bytes, uint64_t now_nsec, bool *ret_is_guarded)
+{
+	struct sched_client *client = channel->queue.client;
+
+	*ret_is_guarded = admit->is_shared && !client->blocks_in_flight &&
+			  bytes <= WINDOW_SMALL_BYTES;
+	if (*ret_is_guarded)
+		window_small_start(&admit->window, &client->small, is_write, bytes, now_nsec);
+	client->blocks_in_flight++;
+	admit->n_in_flight++;
+	admit->bytes_in_flight += bytes;
+}
+
+void admit_engine_end(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
+		      bool is_guarded, uint64_t now_nsec)
+{
+	struct sched_client *client = channel->queue.client;
+
+	client->blocks_in_flight--;
+	client->done_nsec = now_nsec;
+	if (is_guarded)
+		window_small_end(&admit->window, &client->small);
+	admit->n_in_flight--;
+	admit->bytes_in_flight -= bytes;
+}
+
+void admit_worker_start(struct admit_channel *channel)
+{
+	channel->queue.client->blocks_in_flight++;
+}
+
+void admit_worker_end(struct admit_channel *channel, uint64_t now_nsec)
+{
+	channel->queue.client->blocks_in_flight--;
+	channel->queue.client->done_nsec = now_nsec;
+}
+
+void admit_note_done(struct admit *admit, bool is_write, uint32_t bytes, uint64_t nsec,
+		     uint64_t now_nsec)
+{
+	window_note_done(&admit->window, is_write, bytes, nsec, admit->is_shared, now_nsec);
+}

@@ -1,0 +1,166 @@
+/*
+ * Admission: which channel of a store starts its head block next, and when none may.
+ *
+ * The scheduler says whose turn it is.  Admission adds the limits: the depth of each channel in
+ * each lane, bounce pages, and the bytes in flight.  A client that is alone on the store may have
+ * up to the limit of its profile or 64 MiB in flight.  Several clients share the window, and a
+ * small block may pass it if its client has nothing in flight.
+ *
+ * A channel is here an admit_channel and its next block an admit_head, which look() describes.  So
+ * admission knows no op, file or thread, and a test needs none.
+ *
+ * A block goes through admit_next(), admit_start() and admit_end().  While it is with an engine it
+ * is also between admit_engine_start() and admit_engine_end(), which count it in the window.
+ *
+ * Times are the caller's.  Home lane only.
+ */
+#ifndef DSAIO_DAEMON_LANE_ADMIT_H
+#define DSAIO_DAEMON_LANE_ADMIT_H
+
+#include "daemon/lane/sched.h"
+#include "daemon/lane/window.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A client counts as active for so long after its last op (PROTOCOL section 8). */
+#define ADMIT_ACTIVE_NSEC 100000000u
+/* Blocks are at most so large while clients with smaller ops, or of several classes, share the
+   store, so that a small block need not wait long behind a large one. */
+#define ADMIT_CUT_BYTES (512u << 10)
+/* Bytes in flight of a client that is alone, if its profile does not ask for more.  A newcomer's
+   first block waits behind them. */
+#define ADMIT_ALONE_BYTES (UINT64_C(64) << 20)
+
+/* The part of a channel that admission needs. */
+struct admit_channel {
+	struct sched_queue queue;
+	uint32_t depth; /* blocks in flight in a lane */
+	bool overlap;	/* false: a lane's queue is filled, then all of it awaited */
+	struct admit_lane {
+		uint32_t n_in_flight;
+		uint32_t n_started; /* since none was in flight */
+	} * lanes;
+	struct admit_channel *page_next, *page_prev; /* in the list of those that wait for a page */
+	bool waits_for_page;
+};
+
+/* The next block of a channel's head op. */
+struct admit_head {
+	uint32_t bytes;	   /* 0: a sync */
+	uint32_t lane;	   /* that does it; 0: home */
+	bool is_piece;	   /* a worker thread does it: the window does not count it */
+	bool must_defer;   /* its op has to wait outside of the channel first */
+	bool needs_page;   /* a bounce page */
+	bool has_room;	   /* its lane's engine takes another block */
+	bool workers_room; /* the channel has not too many pieces to start another block */
+};
+
+enum admit_what {
+	ADMIT_NOTHING, /* until until_nsec, or if that is 0 until something starts or ends */
+	ADMIT_START,   /* channel's head block */
+	ADMIT_DEFER,   /* channel's head op has to wait outside of the channel */
+	ADMIT_FULL,    /* channel is at its limit; it is out of the scheduler until a block ends */
+};
+
+struct admit_decision {
+	enum admit_what what;
+	struct admit_channel *channel;
+	uint64_t until_nsec;
+};
+
+/* Describes the head block of a channel that is ready. */
+typedef struct admit_head admit_look(struct admit_channel *channel, void *arg);
+
+struct admit {
+	struct sched sched;
+	struct window window;
+	admit_look *look;
+	void *arg;
+
+	uint32_t n_in_flight; /* blocks in the engines */
+	uint64_t bytes_in_flight;
+	uint64_t window_max_bytes; /* the administrator's limit; 0: none */
+	uint64_t most_bytes;	   /* of the window, by the channels so far */
+	uint64_t alone_bytes;	   /* in flight while the window does not count */
+	uint64_t guard_end_nsec;   /* large blocks wait until then; 0: they do not */
+
+	uint32_t n_free_pages;
+	struct admit_channel *first_page_waiter, *last_page_waiter; /* in order */
+	bool is_page_back;					    /* not yet offered to them */
+
+	uint32_t n_channels;
+	uint32_t n_busy; /* clients with an op open */
+	const struct sched_client *recent_client;
+	uint64_t recent_nsec, shared_until_nsec;
+	uint64_t small_op_nsec;		      /* the last op smaller than ADMIT_CUT_BYTES */
+	uint64_t class_nsec[N_SCHED_CLASSES]; /* the last op of each class */
+	bool is_shared, is_cut;		      /* as of admit_begin_turn() */
+};
+
+/* n_pages: bounce pages that blocks may take.  look() is called with arg, by admit_next() only. */
+void admit_init(struct admit *admit, uint64_t window_max_bytes, uint32_t n_pages, admit_look *look,
+		void *arg);
+
+struct admit_channel_config {
+	struct sched_client *client;
+	enum sched_class io_class;
+	uint32_t weight;
+	uint32_t depth, n_lanes;
+	bool overlap;
+};
+/* 0 or -ENOMEM. */
+int admit_channel_init(struct admit_channel *channel, const struct admit_channel_config *config);
+void admit_channel_deinit(struct admit_channel *channel); /* zeroes are fine */
+
+/* bytes: what the channel may have in flight by its profile. */
+void admit_add_channel(struct admit *admit, struct admit_channel *channel, uint64_t bytes);
+/* It has no op open. */
+void admit_remove_channel(struct admit *admit, struct admit_channel *channel);
+
+/* An op is taken, or gone.  Blocks may start and end in between only. */
+void admit_open_op(struct admit *admit, struct admit_channel *channel);
+void admit_close_op(struct admit *admit, struct admit_channel *channel);
+/* The op passed its checks: its client is active. */
+void admit_note_op(struct admit *admit, struct admit_channel *channel, uint64_t bytes, bool is_sync,
+		   uint64_t now_nsec);
+/* Says whether the channel has a block to start.  Its head may have changed. */
+void admit_set_ready(struct admit *admit, struct admit_channel *channel, bool is_ready,
+		     uint64_t now_nsec);
+
+/* Before the first admit_next() of a turn: what depends on time is as of now. */
+void admit_begin_turn(struct admit *admit, uint64_t now_nsec);
+/*
+ * The next decision.  With ADMIT_START the caller calls admit_start(), with ADMIT_DEFER
+ * admit_set_ready().  The last call of look() was for the decision's channel.
+ */
+struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec);
+
+/* A block of the channel starts in a lane, or has ended. */
+void admit_start(struct admit *admit, struct admit_channel *channel, uint32_t lane, uint32_t bytes,
+		 uint64_t now_nsec);
+void admit_end(struct admit *admit, struct admit_channel *channel, uint32_t lane,
+	       uint64_t now_nsec);
+
+/* A block that an engine does; *ret_is_guarded is for admit_engine_end(). */
+void admit_engine_start(struct admit *admit, struct admit_channel *channel, bool is_write,
+			uint32_t bytes, uint64_t now_nsec, bool *ret_is_guarded);
+void admit_engine_end(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
+		      bool is_guarded, uint64_t now_nsec);
+/* A block that worker threads do as the file's engine: it counts as its client's only. */
+void admit_worker_start(struct admit_channel *channel);
+void admit_worker_end(struct admit_channel *channel, uint64_t now_nsec);
+void admit_take_page(struct admit *admit, struct admit_channel *channel);
+void admit_give_page(struct admit *admit, struct admit_channel *channel);
+
+/* A block of the device took so long. */
+void admit_note_done(struct admit *admit, bool is_write, uint32_t bytes, uint64_t nsec,
+		     uint64_t now_nsec);
+
+/* The largest block that may start in this turn. */
+static inline uint32_t admit_block_bytes(const struct admit *admit)
+{
+	return admit->is_cut ? ADMIT_CUT_BYTES : UINT32_MAX;
+}
+
+#endif
