@@ -413,6 +413,49 @@ int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file,
 int dsaio_fdatasync_async(struct dsaio_handle *handle, struct dsaio_file *file,
 			  struct dsaio_op **ret_op);
 
+enum dsaio_opcode { DSAIO_READ = 1, DSAIO_WRITE = 2, DSAIO_FSYNC = 3, DSAIO_FDATASYNC = 4 };
+
+/*
+ * An op for dsaio_submit().  Zero it, then fill it in: fields that are not set have their defaults.
+ * A later version gives the bytes in zero a meaning; a library that does not know it returns -E2BIG.
+ */
+struct dsaio_io {
+	uint32_t opcode;	 /* enum dsaio_opcode */
+	uint32_t flags;		 /* none is defined: 0 */
+	struct dsaio_file *file; /* or NULL, and path */
+	const char *path;     /* opened and closed as by dsaio_file_open() and _close(): O_RDONLY;
+				    a write O_WRONLY | O_CREAT */
+	void *buf;	      /* a write only reads it */
+	size_t len;	      /* a sync: 0 */
+	uint64_t off;	      /* a sync: 0 */
+	void *user_data;      /* dsaio_op_data() */
+	int64_t timeout_usec; /* the op ends with -ETIMEDOUT if it takes longer; 0: the handle's
+				    op_timeout_usec; -1: never */
+	uint64_t zero[6];
+};
+
+/* A flag of dsaio_submit(): it does not sleep for room in a ring. */
+#define DSAIO_NOWAIT 1u
+
+/*
+ * dsaio_submit - start n ops at once
+ *
+ * As n calls of dsaio_pread_async() and the like, in the order of ios, but the ops of a store ring
+ * its lane's doorbell once (once for each 64 ops).  ret_ops: room for n, or NULL.
+ * Returns how many ops were started.  Those are the first in ios; if they are fewer than n, dsaio_error()
+ *   says why the next one was not.  If that is the first, returns its errno:
+ *   as dsaio_pread_async() and, for a path, dsaio_file_open(), and
+ *   -EAGAIN  with DSAIO_NOWAIT in flags: its ring has no room.  Without it the call sleeps until
+ *            there is some.  DSAIO_NOWAIT concerns nothing else that the call waits for.
+ *   -E2BIG   a flag or field of the io is set that this version of the library does not know
+ *   -EINVAL  a value is out of range, or file and path are set
+ * Ownership: *ret_ops[i] are the caller's, for dsaio_op_free().  file and buf are borrowed until the
+ *   op ends, ios and path until the call returns.
+ * Threads: any.  user_data is set before any thread can reap the op.
+ */
+int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, int n, unsigned flags,
+		 struct dsaio_op **ret_ops);
+
 /*
  * dsaio_op_wait - wait until the op has ended
  *
@@ -457,15 +500,7 @@ int dsaio_op_cancel(struct dsaio_op *op);
 /* dsaio_op_free - let go of an op; one that is open goes on.  NULL is fine. */
 void dsaio_op_free(struct dsaio_op *op);
 
-/*
- * dsaio_op_set_data, dsaio_op_data - a pointer of the caller's, for event loops; NULL at first
- *
- * An async op may end before the call that started it has returned.  So another thread's
- * dsaio_reap() can return the op while its data is still NULL.  Where one thread submits and another
- * one reaps, hold a lock of your own from the submission until dsaio_op_set_data() has returned, and
- * take it after dsaio_reap(); or find your data by the op's address, stored under such a lock.
- */
-void dsaio_op_set_data(struct dsaio_op *op, void *data);
+/* dsaio_op_data - the user_data that the op was submitted with; NULL for ops of other calls */
 void *dsaio_op_data(const struct dsaio_op *op);
 
 /* ---- all ops of a handle ---- */
@@ -490,8 +525,7 @@ int dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_r
  *   ret_op are now the caller's, for dsaio_op_free(), like all others.  Ops whose owner freed
  *   them before are left out.
  * Returns how many; 0: none, and dsaio_handle_fd() will become readable when there is one.
- * Threads: any; with several, one of them should own the descriptor.  An op that another thread is
- *   just submitting can be returned before its dsaio_op_set_data(): see there.
+ * Threads: any; with several, one of them should own the descriptor.
  */
 int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
 

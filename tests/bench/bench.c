@@ -321,10 +321,15 @@ TAILQ_HEAD(queue, flying);
 static int take_off(struct bench *b, struct flying *f, struct queue *queue, uint64_t *seed)
 {
 	const uint64_t off = random_next(seed) % (READ_BYTES / SMALL_BYTES) * SMALL_BYTES;
+	const struct dsaio_io io = { .opcode = DSAIO_READ,
+				     .file = b->file,
+				     .buf = f->memory,
+				     .len = SMALL_BYTES,
+				     .off = off,
+				     .user_data = f };
 
-	if (dsaio_pread_async(b->handle, b->file, f->memory, SMALL_BYTES, off, &f->op) < 0)
+	if (dsaio_submit(b->handle, &io, 1, 0, &f->op) < 0)
 		return failed("read");
-	dsaio_op_set_data(f->op, f);
 	TAILQ_INSERT_TAIL(queue, f, link);
 	return 0;
 }

@@ -98,15 +98,16 @@ static int client_open(struct work *w)
 
 static int client_submit(struct work *w, struct queue *queue, struct flying *f)
 {
-	const uint64_t off = next_offset(w), len = w->job->op_bytes;
-	int r;
+	const struct dsaio_io io = { .opcode = w->job->is_write ? DSAIO_WRITE : DSAIO_READ,
+				     .file = w->file,
+				     .buf = f->memory,
+				     .len = w->job->op_bytes,
+				     .off = next_offset(w),
+				     .user_data = f };
 
 	f->begin = clock_nsec();
-	r = w->job->is_write ? dsaio_pwrite_async(w->handle, w->file, f->memory, len, off, &f->op)
-			     : dsaio_pread_async(w->handle, w->file, f->memory, len, off, &f->op);
-	if (r < 0)
+	if (dsaio_submit(w->handle, &io, 1, 0, &f->op) < 0)
 		return client_failed();
-	dsaio_op_set_data(f->op, f);
 	TAILQ_INSERT_TAIL(queue, f, link);
 	return 0;
 }

@@ -159,19 +159,18 @@ static int client_open(const struct point *point, unsigned index, const void *ar
 
 static int client_start(struct client *c, struct flying *f, struct queue *queue)
 {
-	const uint64_t off = offsets_next(&c->offsets);
+	const struct dsaio_io io = { .opcode = c->point.is_write ? DSAIO_WRITE : DSAIO_READ,
+				     .file = c->file,
+				     .buf = f->memory,
+				     .len = c->point.op_bytes,
+				     .off = offsets_next(&c->offsets),
+				     .user_data = f };
 	int r;
 
 	f->start_nsec = clock_nsec();
-	if (c->point.is_write)
-		r = dsaio_pwrite_async(c->handle, c->file, f->memory, c->point.op_bytes, off,
-				       &f->op);
-	else
-		r = dsaio_pread_async(c->handle, c->file, f->memory, c->point.op_bytes, off,
-				      &f->op);
+	r = dsaio_submit(c->handle, &io, 1, 0, &f->op);
 	if (r < 0)
 		return r;
-	dsaio_op_set_data(f->op, f);
 	TAILQ_INSERT_TAIL(queue, f, link);
 	return 0;
 }

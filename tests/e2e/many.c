@@ -135,14 +135,19 @@ TEST(reap, "dsaio_reap tells of each op once, with its data, also of those submi
 	memory = start;
 	fd = (int)CHECK_CALL(dsaio_handle_fd(rig.handle));
 	for (unsigned i = 0; i < N; i++) {
-		bool named = i % 4;
+		struct dsaio_io io = { .opcode = DSAIO_READ,
+				       .file = file,
+				       .buf = memory + i * 512,
+				       .len = 512,
+				       .off = 512 * i,
+				       .user_data = &seen[i] };
 
-		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + i * 512, 512, 512 * i,
-					     named ? &ops[i] : NULL));
-		if (named) {
-			CHECK(!dsaio_op_data(ops[i]));
-			dsaio_op_set_data(ops[i], &seen[i]);
-		}
+		if (i % 4 == 0)
+			CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + i * 512, 512,
+						     512 * i, NULL));
+		else
+			CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, i % 4 == 1 ? NULL : &ops[i]),
+				 1);
 	}
 	while (n_seen < N) {
 		int n = (int)CHECK_CALL(dsaio_reap(rig.handle, taken, ARRAY_SIZE(taken)));

@@ -40,10 +40,14 @@ static void job_start(struct job *job, struct daemon *daemon)
 	job->memory = memory;
 	pattern_fill(memory, N_OPS * OP_BYTES, 2, 0);
 	for (unsigned i = 0; i < N_OPS; i++) {
-		CHECK_CALL(dsaio_pwrite_async(job->rig.handle, job->rig.files[0],
-					      job->memory + i * OP_BYTES, OP_BYTES, i * OP_BYTES,
-					      &job->ops[i]));
-		dsaio_op_set_data(job->ops[i], &job->ops[i]);
+		struct dsaio_io io = { .opcode = DSAIO_WRITE,
+				       .file = job->rig.files[0],
+				       .buf = job->memory + i * OP_BYTES,
+				       .len = OP_BYTES,
+				       .off = i * OP_BYTES,
+				       .user_data = &job->ops[i] };
+
+		CHECK_EQ(dsaio_submit(job->rig.handle, &io, 1, 0, &job->ops[i]), 1);
 	}
 }
 

@@ -227,6 +227,42 @@ START_TEST(what_is_buried_ends_once_and_nothing_is_taken_after)
 }
 END_TEST
 
+START_TEST(a_batch_is_seen_at_once_and_rings_once)
+{
+	struct ring_entry entry = { .opcode = RING_OP_READ, .len = 1000 };
+	struct lane_board *b = (struct lane_board *)board;
+	eventfd_t n_rings = 0;
+
+	atomic_store(&b->lane_state, 1); /* it sleeps */
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_int_eq(channel_add(&channel, &ops[i], &entry), 0);
+	ck_assert_int_eq(ring_lane_ready(&lane), 0);
+	ck_assert_int_lt(eventfd_read(channel.bell_fd, &n_rings), 0);
+	channel_publish(&channel);
+	ck_assert_int_eq(ring_lane_ready(&lane), 3);
+	ck_assert_int_eq(eventfd_read(channel.bell_fd, &n_rings), 0);
+	ck_assert_uint_eq(n_rings, 1);
+	channel_publish(&channel); /* of nothing */
+	ck_assert_int_lt(eventfd_read(channel.bell_fd, &n_rings), 0);
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_uint_eq(take(), atomic_load(&ops[i].ring_id));
+	atomic_store(&b->lane_state, 0);
+}
+END_TEST
+
+START_TEST(a_full_ring_takes_no_more_of_a_batch)
+{
+	struct ring_entry entry = { .opcode = RING_OP_READ, .len = 1000 };
+
+	ck_assert_uint_eq(channel_room(&channel), ENTRIES);
+	for (unsigned i = 0; i < ENTRIES; i++)
+		ck_assert_int_eq(channel_add(&channel, &ops[i], &entry), 0);
+	ck_assert_uint_eq(channel_room(&channel), 0);
+	ck_assert_int_eq(channel_add(&channel, &ops[ENTRIES], &entry), -EAGAIN);
+	ck_assert_uint_eq(atomic_load(&ops[ENTRIES].ring_id), 0);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, rows_setup, rows_teardown);
@@ -238,6 +274,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_completion_told_twice_ends_its_op_once);
 	tcase_add_test(tcase, an_index_that_jumps_breaks_the_channel);
 	tcase_add_test(tcase, what_is_buried_ends_once_and_nothing_is_taken_after);
+	tcase_add_test(tcase, a_batch_is_seen_at_once_and_rings_once);
+	tcase_add_test(tcase, a_full_ring_takes_no_more_of_a_batch);
 }
 
 SUITE("client_rows", add_tests)

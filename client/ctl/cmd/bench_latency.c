@@ -164,10 +164,13 @@ static int start_one(struct bench_worker *worker, struct dsaio_handle *handle,
 		     struct dsaio_file *file, const struct job *job, struct flight *flight)
 {
 	const uint64_t off = flight->place * job->size;
-	char *memory = (char *)worker->buffer + off;
-	int r = job->op == BENCH_READ
-			? dsaio_pread_async(handle, file, memory, job->size, off, &flight->op)
-			: dsaio_pwrite_async(handle, file, memory, job->size, off, &flight->op);
+	const struct dsaio_io io = { .opcode = job->op == BENCH_READ ? DSAIO_READ : DSAIO_WRITE,
+				     .file = file,
+				     .buf = (char *)worker->buffer + off,
+				     .len = job->size,
+				     .off = off,
+				     .user_data = flight };
+	int r = dsaio_submit(handle, &io, 1, 0, &flight->op);
 
 	return r < 0 ? bench_worker_fail(worker, "%s", dsaio_error()) : 0;
 }
@@ -273,7 +276,6 @@ static int open_loop(struct bench_worker *worker, struct dsaio_handle *handle,
 			r = start_one(worker, handle, file, job, flight);
 			if (r < 0)
 				return r;
-			dsaio_op_set_data(flight->op, flight);
 			record->starting_nsec = clock_nsec() - begun;
 			n_begun++;
 		}

@@ -7,6 +7,7 @@
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -22,12 +23,23 @@ static int64_t op_result(const struct dsaio_op *op)
 	return error_fail_errno((int)op->result, "op");
 }
 
+/* An op with the handle's own limit of time. */
+static int op_start(struct op_request *q, struct dsaio_op **ret_op)
+{
+	int r = handle_check(q->handle, q->function);
+
+	if (r < 0)
+		return r;
+	q->timeout_msec = q->handle->timeout_msec;
+	return submit_op(q, ret_op);
+}
+
 static int64_t op_run(struct op_request *q)
 {
 	CANCEL_DISABLE();
 	struct dsaio_op *op;
 	int64_t result;
-	int r = submit_op(q, &op);
+	int r = op_start(q, &op);
 
 	if (r < 0)
 		return r;
@@ -40,7 +52,13 @@ static int64_t op_run(struct op_request *q)
 int64_t dsaio_pread(struct dsaio_handle *handle, struct dsaio_file *file, void *buf, size_t len,
 		    uint64_t off)
 {
-	struct op_request q = { "pread", handle, file, RING_OP_READ, buf, len, off, false };
+	struct op_request q = { .function = "pread",
+				.handle = handle,
+				.file = file,
+				.opcode = RING_OP_READ,
+				.buf = buf,
+				.len = len,
+				.off = off };
 
 	return op_run(&q);
 }
@@ -48,22 +66,31 @@ int64_t dsaio_pread(struct dsaio_handle *handle, struct dsaio_file *file, void *
 int64_t dsaio_pwrite(struct dsaio_handle *handle, struct dsaio_file *file, const void *buf,
 		     size_t len, uint64_t off)
 {
-	struct op_request q = { "pwrite", handle, file, RING_OP_WRITE, (void *)(uintptr_t)buf,
-				len,	  off,	  false };
+	struct op_request q = { .function = "pwrite",
+				.handle = handle,
+				.file = file,
+				.opcode = RING_OP_WRITE,
+				.buf = (void *)(uintptr_t)buf,
+				.len = len,
+				.off = off };
 
 	return op_run(&q);
 }
 
 int dsaio_fsync(struct dsaio_handle *handle, struct dsaio_file *file)
 {
-	struct op_request q = { "fsync", handle, file, RING_OP_FSYNC, NULL, 0, 0, false };
+	struct op_request q = {
+		.function = "fsync", .handle = handle, .file = file, .opcode = RING_OP_FSYNC
+	};
 
 	return (int)op_run(&q);
 }
 
 int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file)
 {
-	struct op_request q = { "fdatasync", handle, file, RING_OP_FDATASYNC, NULL, 0, 0, false };
+	struct op_request q = {
+		.function = "fdatasync", .handle = handle, .file = file, .opcode = RING_OP_FDATASYNC
+	};
 
 	return (int)op_run(&q);
 }
@@ -71,36 +98,178 @@ int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file)
 int dsaio_pread_async(struct dsaio_handle *handle, struct dsaio_file *file, void *buf, size_t len,
 		      uint64_t off, struct dsaio_op **ret_op)
 {
-	struct op_request q = { "pread_async", handle, file, RING_OP_READ, buf, len, off, true };
+	struct op_request q = { .function = "pread_async",
+				.handle = handle,
+				.file = file,
+				.opcode = RING_OP_READ,
+				.buf = buf,
+				.len = len,
+				.off = off,
+				.is_async = true };
 
-	return submit_op(&q, ret_op);
+	return op_start(&q, ret_op);
 }
 
 int dsaio_pwrite_async(struct dsaio_handle *handle, struct dsaio_file *file, const void *buf,
 		       size_t len, uint64_t off, struct dsaio_op **ret_op)
 {
-	struct op_request q = { "pwrite_async",		handle, file, RING_OP_WRITE,
-				(void *)(uintptr_t)buf, len,	off,  true };
+	struct op_request q = { .function = "pwrite_async",
+				.handle = handle,
+				.file = file,
+				.opcode = RING_OP_WRITE,
+				.buf = (void *)(uintptr_t)buf,
+				.len = len,
+				.off = off,
+				.is_async = true };
 
-	return submit_op(&q, ret_op);
+	return op_start(&q, ret_op);
 }
 
 int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file,
 		      struct dsaio_op **ret_op)
 {
-	struct op_request q = { "fsync_async", handle, file, RING_OP_FSYNC, NULL, 0, 0, true };
+	struct op_request q = { .function = "fsync_async",
+				.handle = handle,
+				.file = file,
+				.opcode = RING_OP_FSYNC,
+				.is_async = true };
 
-	return submit_op(&q, ret_op);
+	return op_start(&q, ret_op);
 }
 
 int dsaio_fdatasync_async(struct dsaio_handle *handle, struct dsaio_file *file,
 			  struct dsaio_op **ret_op)
 {
-	struct op_request q = {
-		"fdatasync_async", handle, file, RING_OP_FDATASYNC, NULL, 0, 0, true
-	};
+	struct op_request q = { .function = "fdatasync_async",
+				.handle = handle,
+				.file = file,
+				.opcode = RING_OP_FDATASYNC,
+				.is_async = true };
 
-	return submit_op(&q, ret_op);
+	return op_start(&q, ret_op);
+}
+
+/* ---- starting, many at once ---- */
+
+static_assert((int)DSAIO_READ == RING_OP_READ && (int)DSAIO_WRITE == RING_OP_WRITE &&
+		      (int)DSAIO_FSYNC == RING_OP_FSYNC &&
+		      (int)DSAIO_FDATASYNC == RING_OP_FDATASYNC,
+	      "a program's opcode is the ring's");
+
+static bool is_unset(const struct dsaio_io *io)
+{
+	for (size_t i = 0; i < sizeof(io->zero) / sizeof(io->zero[0]); i++)
+		if (io->zero[i])
+			return false;
+	return !io->flags;
+}
+
+static int io_check(const struct dsaio_io *io)
+{
+	if (io->opcode < DSAIO_READ || io->opcode > DSAIO_FDATASYNC)
+		return error_fail(-EINVAL, "submit: opcode %u: must be from %d to %d", io->opcode,
+				  DSAIO_READ, DSAIO_FDATASYNC);
+	if (!is_unset(io))
+		return error_fail(-E2BIG,
+				  "submit: flags or a field of struct dsaio_io are set that this "
+				  "library (version %s) does not know: leave them zero, or install "
+				  "a newer library",
+				  dsaio_version());
+	if (io->file && io->path)
+		return error_fail(-EINVAL, "submit: file and path %s: leave out one of them",
+				  io->path);
+	if (io->opcode >= DSAIO_FSYNC && (io->len || io->off))
+		return error_fail(-EINVAL,
+				  "submit: a sync of %zu bytes at %" PRIu64
+				  ": it is of the whole file: both must be 0",
+				  io->len, io->off);
+	if (io->timeout_usec < -1 || io->timeout_usec > (int64_t)UINT32_MAX * 1000)
+		return error_fail(-EINVAL,
+				  "submit: timeout_usec %" PRId64 ": must be 0 (the handle's), -1 "
+				  "(never) or up to %" PRId64,
+				  io->timeout_usec, (int64_t)UINT32_MAX * 1000);
+	return 0;
+}
+
+static uint32_t io_timeout_msec(const struct dsaio_handle *handle, const struct dsaio_io *io)
+{
+	if (io->timeout_usec == 0)
+		return handle->timeout_msec;
+	return io->timeout_usec < 0 ? 0 : (uint32_t)((io->timeout_usec + 999) / 1000);
+}
+
+/* Fills the request in; a path is opened, for the caller to close. */
+static int io_request(struct dsaio_handle *handle, const struct dsaio_io *io, unsigned flags,
+		      struct op_request *q)
+{
+	int r = io_check(io);
+
+	if (r < 0)
+		return r;
+	*q = (struct op_request){
+		.function = "submit",
+		.handle = handle,
+		.file = io->file,
+		.opcode = (uint8_t)io->opcode,
+		.buf = io->buf,
+		.len = io->len,
+		.off = io->off,
+		.is_async = true,
+		.is_nowait = flags & DSAIO_NOWAIT,
+		.timeout_msec = io_timeout_msec(handle, io),
+		.data = io->user_data,
+	};
+	if (io->path)
+		r = dsaio_file_open(handle->client, io->path,
+				    io->opcode == DSAIO_WRITE ? O_WRONLY | O_CREAT : O_RDONLY,
+				    &q->file);
+	return r;
+}
+
+/* As submit_ops(). */
+static int submit_some(struct dsaio_handle *handle, const struct dsaio_io *ios, unsigned n,
+		       unsigned flags, struct dsaio_op **ret_ops)
+{
+	struct op_request requests[SUBMIT_MAX];
+	unsigned n_requests = 0;
+	int done = 0, r = 0;
+
+	while (n_requests < n && r == 0) {
+		r = io_request(handle, &ios[n_requests], flags, &requests[n_requests]);
+		n_requests += r == 0;
+	}
+	if (n_requests)
+		done = submit_ops(requests, n_requests, ret_ops);
+	for (unsigned i = 0; i < n_requests; i++)
+		if (ios[i].path)
+			dsaio_file_close(requests[i].file); /* the op goes on */
+	return n_requests ? done : r;
+}
+
+int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, int n, unsigned flags,
+		 struct dsaio_op **ret_ops)
+{
+	CANCEL_DISABLE();
+	int done = 0, want, r = handle_check(handle, "submit");
+
+	if (r < 0)
+		return r;
+	if (!ios)
+		return client_null("submit", "array ios");
+	if (n < 0)
+		return error_fail(-EINVAL, "submit: %d ops: must not be negative", n);
+	if (flags & ~DSAIO_NOWAIT)
+		return error_fail(-EINVAL, "submit: flags %#x: only DSAIO_NOWAIT is possible",
+				  flags);
+	do {
+		want = n - done < (int)SUBMIT_MAX ? n - done : (int)SUBMIT_MAX;
+		r = want ? submit_some(handle, ios + done, (unsigned)want, flags,
+				       ret_ops ? ret_ops + done : NULL)
+			 : 0;
+		if (r > 0)
+			done += r;
+	} while (r == (int)SUBMIT_MAX);
+	return done ? done : r;
 }
 
 /* ---- one op ---- */
@@ -210,15 +379,9 @@ void dsaio_op_free(struct dsaio_op *op)
 	handle_op_drop(op);
 }
 
-void dsaio_op_set_data(struct dsaio_op *op, void *data)
-{
-	if (op)
-		atomic_store(&op->data, data);
-}
-
 void *dsaio_op_data(const struct dsaio_op *op)
 {
-	return op ? atomic_load(&op->data) : NULL;
+	return op ? op->data : NULL;
 }
 
 /* ---- all ops of a handle ---- */

@@ -158,10 +158,9 @@ struct bounce_cut bounce_cut(uint64_t off, uint64_t end, uint64_t slot_bytes,
 
 /* ---- time ---- */
 
-uint64_t bounce_deadline(const struct dsaio_handle *handle)
+uint64_t bounce_deadline(const struct dsaio_op *op)
 {
-	return handle->timeout_msec ? clock_nsec() + (uint64_t)handle->timeout_msec * 1000000
-				    : UINT64_MAX;
+	return op->timeout_msec ? clock_nsec() + (uint64_t)op->timeout_msec * 1000000 : UINT64_MAX;
 }
 
 static bool is_over(uint64_t deadline_nsec)
@@ -193,7 +192,7 @@ static void job_init(struct bounce_job *job, struct dsaio_op *op, struct dsaio_h
 	job->buf = buf;
 	job->next = op->off;
 	job->end = op->off + op->len;
-	job->deadline_nsec = bounce_deadline(op->handle);
+	job->deadline_nsec = bounce_deadline(op);
 }
 
 static bool job_has_more(const struct bounce_job *job)

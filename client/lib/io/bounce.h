@@ -87,8 +87,8 @@ void bounce_defer(struct dsaio_op *op, const struct ring_entry *entry);
  */
 int bounce_await_earlier(struct dsaio_op *op, bool is_in_ring, uint64_t deadline_nsec);
 
-/* When an op of the handle that starts now is over, and what is left of it in milliseconds. */
-uint64_t bounce_deadline(const struct dsaio_handle *handle);
+/* When an op that starts now is over, and what is left of it in milliseconds. */
+uint64_t bounce_deadline(const struct dsaio_op *op);
 uint32_t bounce_timeout_msec(uint64_t deadline_nsec);
 
 /* op->is_cancelled was set: the thread sees to it, if the op is its. */

@@ -100,19 +100,16 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	return 0;
 }
 
-int channel_put(struct channel *channel, struct dsaio_op *op, struct ring_entry *entry)
+/* Under submit_lock. */
+static int add(struct channel *channel, struct dsaio_op *op, struct ring_entry *entry)
 {
 	struct ring_client *ring = &channel->ring;
 	struct channel_row *row;
-	bool must_ring;
 
-	(void)pthread_mutex_lock(&channel->submit_lock); /* a plain mutex: can not fail */
-	if (atomic_load(&channel->is_dead) || !ring_client_room(ring)) {
-		bool is_dead = atomic_load(&channel->is_dead);
-
-		(void)pthread_mutex_unlock(&channel->submit_lock);
-		return is_dead ? -ENOTCONN : -EAGAIN;
-	}
+	if (atomic_load(&channel->is_dead))
+		return -ENOTCONN;
+	if (!ring_client_room(ring))
+		return -EAGAIN;
 	row = &channel->rows[channel->free_rows[ring->tail & (ring->entries - 1)]];
 	row->id += UINT64_C(1) << 32; /* the next generation */
 	atomic_store(&op->ring_id, row->id);
@@ -121,11 +118,58 @@ int channel_put(struct channel *channel, struct dsaio_op *op, struct ring_entry 
 	/* release: the consumer, who acquires, finds the op filled in */
 	atomic_store_explicit(&row->op, op, memory_order_release);
 	ring_client_put(ring, entry);
-	must_ring = ring_client_submit(ring);
-	(void)pthread_mutex_unlock(&channel->submit_lock);
-	if (must_ring) /* full: it is readable all the more */
-		(void)eventfd_write(channel->bell_fd, 1);
 	return 0;
+}
+
+static void ring_doorbell(struct channel *channel)
+{
+	(void)eventfd_write(channel->bell_fd, 1); /* full: it is readable all the more */
+}
+
+int channel_put(struct channel *channel, struct dsaio_op *op, struct ring_entry *entry)
+{
+	bool must_ring = false;
+	int r;
+
+	(void)pthread_mutex_lock(&channel->submit_lock); /* a plain mutex: cannot fail */
+	r = add(channel, op, entry);
+	if (r == 0)
+		must_ring = ring_client_submit(&channel->ring);
+	(void)pthread_mutex_unlock(&channel->submit_lock);
+	if (must_ring)
+		ring_doorbell(channel);
+	return r;
+}
+
+int channel_add(struct channel *channel, struct dsaio_op *op, struct ring_entry *entry)
+{
+	int r;
+
+	(void)pthread_mutex_lock(&channel->submit_lock);
+	r = add(channel, op, entry);
+	(void)pthread_mutex_unlock(&channel->submit_lock);
+	return r;
+}
+
+void channel_publish(struct channel *channel)
+{
+	bool must_ring;
+
+	(void)pthread_mutex_lock(&channel->submit_lock);
+	must_ring = ring_client_submit(&channel->ring);
+	(void)pthread_mutex_unlock(&channel->submit_lock);
+	if (must_ring)
+		ring_doorbell(channel);
+}
+
+uint32_t channel_room(struct channel *channel)
+{
+	uint32_t n;
+
+	(void)pthread_mutex_lock(&channel->submit_lock);
+	n = ring_client_room(&channel->ring);
+	(void)pthread_mutex_unlock(&channel->submit_lock);
+	return n;
 }
 
 int channel_cancel(const struct dsaio_op *op)

@@ -52,9 +52,10 @@ struct dsaio_op {
 	_Atomic int state; /* enum op_state; release at the end, after all of the result */
 	int64_t result;	   /* bytes, or a negative errno */
 	uint64_t done;
-	const char *because; /* why it failed, if the errno does not say it */
-	char *text;	     /* its sentence; NULL: none */
-	_Atomic(void *) data;
+	const char *because;   /* why it failed, if the errno does not say it */
+	char *text;	       /* its sentence; NULL: none */
+	void *data;	       /* the caller's; never changes */
+	uint32_t timeout_msec; /* as in struct ring_entry */
 
 	/* inode.lock */
 	struct dsaio_op *inode_next, *inode_prev;
@@ -120,6 +121,17 @@ static inline uint32_t channel_head(const struct channel *channel)
  * if the channel is dead.
  */
 int channel_put(struct channel *channel, struct dsaio_op *op, struct ring_entry *entry);
+
+/*
+ * The same for one op of a batch: the lane does not see the entry before channel_publish(), which has
+ * to follow before the caller sleeps, or before another thread's channel_put().
+ */
+int channel_add(struct channel *channel, struct dsaio_op *op, struct ring_entry *entry);
+/* Shows the lane what was added, and rings its doorbell at most once. */
+void channel_publish(struct channel *channel);
+
+/* Entries for which there is room now. */
+uint32_t channel_room(struct channel *channel);
 
 /*
  * Asks the daemon to cancel an op of that channel; nothing, if it is not in the ring yet: who puts

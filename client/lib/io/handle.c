@@ -69,7 +69,6 @@ struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool 
 	op->is_callers = is_callers;
 	atomic_init(&op->n_refs, is_callers ? 2 : 1);
 	atomic_init(&op->state, OP_OPEN);
-	atomic_init(&op->data, NULL);
 	handle->n_live++;
 	handle->n_open_async += is_async;
 	handle->n_open_ring += !!channel;

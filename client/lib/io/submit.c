@@ -125,30 +125,61 @@ static void op_fail(struct dsaio_op *op, int error)
 	wait_end_op(op);
 }
 
-/* The same, with the sentence of this thread's last error. */
-static void op_fail_with_text(struct dsaio_op *op, int error)
+/* Shows the lanes what a batch has added so far. */
+static void publish_all(const struct dsaio_handle *handle)
 {
-	op->text = strdup(dsaio_error()); /* else the errno has to do */
-	op_fail(op, error);
+	/* acquire: pairs with handle_channel(), which shows a channel that is ready */
+	struct channel *channel = atomic_load_explicit(&handle->channels, memory_order_acquire);
+
+	for (; channel; channel = atomic_load_explicit(&channel->next, memory_order_relaxed))
+		channel_publish(channel);
 }
 
-int submit_put(struct dsaio_op *op, struct ring_entry *entry)
+static int put(struct dsaio_op *op, struct ring_entry *entry, bool is_batched)
+{
+	return is_batched ? channel_add(op->channel, op, entry)
+			  : channel_put(op->channel, op, entry);
+}
+
+static int put_with_room(struct dsaio_op *op, struct ring_entry *entry, bool is_batched)
 {
 	struct wait_for room = { .what = WAIT_ROOM, .channel = op->channel };
 	int r;
 
 	for (;;) {
 		room.head = channel_head(op->channel); /* before the try: a later change is room */
-		r = channel_put(op->channel, op, entry);
+		r = put(op, entry, is_batched);
 		if (r != -EAGAIN)
 			return r;
+		if (is_batched)
+			publish_all(op->handle);
 		(void)wait_until(op->handle, &room, UINT64_MAX); /* no time-out */
 	}
 }
 
-static void op_put(struct dsaio_op *op, const struct buffer_place *place)
+int submit_put(struct dsaio_op *op, struct ring_entry *entry)
 {
-	uint64_t deadline = bounce_deadline(op->handle);
+	return put_with_room(op, entry, false);
+}
+
+/* The library's thread puts the op into its ring, when it may be there and there is room. */
+static void op_defer(struct dsaio_op *op, const struct ring_entry *entry)
+{
+	int r = bounce_start(op->handle->client);
+
+	if (r < 0) {
+		op->text = strdup(dsaio_error()); /* else the errno has to do */
+		op_fail(op, r);
+		return;
+	}
+	inode_leave_ring(op->inode, op);
+	bounce_defer(op, entry);
+}
+
+static void op_put(struct dsaio_op *op, const struct buffer_place *place, bool is_nowait,
+		   bool is_batched)
+{
+	uint64_t deadline = bounce_deadline(op);
 	struct ring_entry entry = {
 		.opcode = op->opcode,
 		.file = op->file->id,
@@ -157,7 +188,7 @@ static void op_put(struct dsaio_op *op, const struct buffer_place *place)
 		.slab = place->slab,
 		.slab_off = place->slab_off,
 		.grow_end = op->grow_end,
-		.timeout_msec = op->handle->timeout_msec,
+		.timeout_msec = op->timeout_msec,
 	};
 	struct dsaio_op *earlier = inode_conflict(op->inode, op, true);
 	int r = 0;
@@ -165,21 +196,17 @@ static void op_put(struct dsaio_op *op, const struct buffer_place *place)
 	if (earlier) {
 		handle_op_drop(earlier);
 		if (op->is_async) {
-			r = bounce_start(op->handle->client);
-			if (r < 0) {
-				op_fail_with_text(op, r);
-				return;
-			}
-			inode_leave_ring(op->inode, op);
-			bounce_defer(op, &entry);
+			op_defer(op, &entry);
 			return;
 		}
 		r = bounce_await_earlier(op, true, deadline);
 		entry.timeout_msec = bounce_timeout_msec(deadline);
 	}
 	if (r == 0)
-		r = submit_put(op, &entry);
-	if (r < 0)
+		r = is_nowait ? put(op, &entry, is_batched) : put_with_room(op, &entry, is_batched);
+	if (r == -EAGAIN) /* there was room, but other threads took it */
+		op_defer(op, &entry);
+	else if (r < 0)
 		op_fail(op, r == -ENOTCONN ? -ECONNRESET : r);
 }
 
@@ -205,34 +232,115 @@ static int op_prepare(const struct op_request *q, int way, struct op_means *mean
 	return r < 0 ? r : handle_channel(handle, q->file->store, &means->channel);
 }
 
-/* The op, which is filled in, goes its way. */
-static void op_go(struct dsaio_op *op, int way, const struct op_means *means,
-		  const struct buffer_place *place, bool needs_buffered, void *buf)
+/* ---- an op, in two steps ---- */
+
+/* An op that is ready to go: what may be refused, or asks the kernel or the daemon, is done. */
+struct op_plan {
+	struct dsaio_op *op;
+	int way; /* enum op_way */
+	struct op_means means;
+	struct buffer_place place;
+	void *buf;
+	bool is_nowait;
+};
+
+/* Has its ring room for this op, behind those that were planned before it? */
+static int check_room(const struct op_request *q, struct channel *channel,
+		      const struct op_plan *plans, unsigned n_plans)
 {
+	uint32_t n = 1;
+
+	for (unsigned i = 0; i < n_plans; i++)
+		n += plans[i].way == OP_BY_RING && plans[i].means.channel == channel;
+	if (channel_room(channel) >= n)
+		return 0;
+	wait_poll(q->handle);
+	if (channel_room(channel) >= n)
+		return 0;
+	return error_fail(-EAGAIN,
+			  "%s: the ring of %u entries is full: wait for ops, or submit without "
+			  "DSAIO_NOWAIT",
+			  q->function, channel->ring.entries);
+}
+
+/* The op, which is filled in, becomes one of its inode's; or fails. */
+static void plan_file(struct op_plan *plan, bool needs_buffered)
+{
+	struct dsaio_op *op = plan->op;
 	int r = 0;
 
-	if (way == OP_AT_ONCE) {
-		wait_end_op(op);
-		return;
-	}
 	if (needs_buffered)
 		r = file_need_buffered(op->file);
-	if (r < 0) {
-		op_fail_with_text(op, r);
-		return;
-	}
-	op->is_bounced = op->is_off_ring = way == OP_BOUNCED;
-	inode_add(op->file->inode, op);
-	if (op->opcode == RING_OP_WRITE && !op->file->is_block_device)
-		r = file_grow(op->file, op);
 	if (r < 0)
-		op_fail(op, r);
-	else if (way == OP_BY_RING)
-		op_put(op, place);
+		op->text = strdup(dsaio_error()); /* else the errno has to do */
+	if (r == 0) {
+		op->is_bounced = op->is_off_ring = plan->way == OP_BOUNCED;
+		inode_add(op->file->inode, op);
+		if (op->opcode == RING_OP_WRITE && !op->file->is_block_device)
+			r = file_grow(op->file, op);
+	}
+	if (r < 0) {
+		op->result = r;
+		plan->way = OP_AT_ONCE;
+	}
+}
+
+/* plans: those of the same batch so far. */
+static int plan_op(struct op_request *q, bool is_callers, const struct op_plan *plans,
+		   unsigned n_plans, struct op_plan *plan)
+{
+	bool needs_buffered;
+	struct dsaio_op *op;
+	int way, r = op_check(q);
+
+	if (r < 0)
+		return r;
+	*plan = (struct op_plan){ .buf = q->buf, .is_nowait = q->is_nowait };
+	way = op_route(q, &plan->place);
+	if (way < 0)
+		return way;
+	plan->way = way;
+	needs_buffered = q->opcode == RING_OP_WRITE && way != OP_AT_ONCE &&
+			 (is_ragged(q) || (way == OP_BY_RING && is_incongruent(q, &plan->place)));
+	r = op_prepare(q, way, &plan->means);
+	if (r == 0 && q->is_nowait && way == OP_BY_RING)
+		r = check_room(q, plan->means.channel, plans, n_plans);
+	op = r < 0 ? NULL
+		   : handle_op_new(q->handle, q->is_async, is_callers,
+				   way == OP_BY_RING ? plan->means.channel : NULL);
+	if (!op) {
+		if (plan->place.piece)
+			buffer_unref(plan->place.piece);
+		return r < 0 ? r : error_fail_errno(-ENOMEM, "%s", q->function);
+	}
+	op->opcode = q->opcode;
+	op->off = q->off;
+	op->len = q->len;
+	op->timeout_msec = q->timeout_msec;
+	op->data = q->data;
+	op->file = q->file;
+	file_ref(q->file);
+	op->piece = plan->place.piece;
+	op->is_on_import = plan->place.is_imported;
+	plan->op = op;
+	if (way != OP_AT_ONCE)
+		plan_file(plan, needs_buffered);
+	return 0;
+}
+
+/* The op goes its way.  A batch is seen by the lanes after publish_all(). */
+static void plan_go(const struct op_plan *plan, bool is_batched)
+{
+	struct dsaio_op *op = plan->op;
+
+	if (plan->way == OP_AT_ONCE)
+		wait_end_op(op);
+	else if (plan->way == OP_BY_RING)
+		op_put(op, &plan->place, plan->is_nowait, is_batched);
 	else if (op->is_async)
-		bounce_submit(op, means->companion, means->channel, buf);
+		bounce_submit(op, plan->means.companion, plan->means.channel, plan->buf);
 	else
-		bounce_run(op, means->channel, buf);
+		bounce_run(op, plan->means.channel, plan->buf);
 }
 
 int submit_cancel(struct dsaio_op *op)
@@ -249,48 +357,59 @@ int submit_cancel(struct dsaio_op *op)
 	return r;
 }
 
+/* The op is the caller's before it goes: it may end, and be reaped, at once. */
+static void give_op(struct dsaio_op *op, struct dsaio_op **ret_op)
+{
+	*ret_op = op;
+	/* the caller's other threads may free it meanwhile */
+	(void)atomic_fetch_add(&op->n_refs, 1);
+}
+
+/* It has gone. */
+static void gave_op(struct dsaio_op *op)
+{
+	if (atomic_load(&op->is_cancelled)) /* too early for the daemon to find it */
+		(void)submit_cancel(op);    /* fails with the connection: then all end */
+	handle_op_drop(op);
+}
+
 int submit_op(struct op_request *q, struct dsaio_op **ret_op)
 {
 	CANCEL_DISABLE();
-	struct buffer_place place = { .piece = NULL };
-	struct op_means means = { .channel = NULL };
-	struct dsaio_op *op;
-	bool needs_buffered;
-	int way, r = op_check(q);
+	struct op_plan plan;
+	int r = plan_op(q, ret_op, NULL, 0, &plan);
 
 	if (r < 0)
 		return r;
-	way = op_route(q, &place);
-	if (way < 0)
-		return way;
-	needs_buffered = q->opcode == RING_OP_WRITE && way != OP_AT_ONCE &&
-			 (is_ragged(q) || (way == OP_BY_RING && is_incongruent(q, &place)));
-	r = op_prepare(q, way, &means);
-	op = r < 0 ? NULL
-		   : handle_op_new(q->handle, q->is_async, ret_op,
-				   way == OP_BY_RING ? means.channel : NULL);
-	if (!op) {
-		if (place.piece)
-			buffer_unref(place.piece);
-		return r < 0 ? r : error_fail_errno(-ENOMEM, "%s", q->function);
-	}
-	op->opcode = q->opcode;
-	op->off = q->off;
-	op->len = q->len;
-	op->file = q->file;
-	file_ref(q->file);
-	op->piece = place.piece;
-	op->is_on_import = place.is_imported;
-	if (ret_op) { /* before it goes: it may end, and be reaped, at once */
-		*ret_op = op;
-		/* the caller's other threads may free it meanwhile */
-		(void)atomic_fetch_add(&op->n_refs, 1);
-	}
-	op_go(op, way, &means, &place, needs_buffered, q->buf);
-	if (ret_op) {
-		if (atomic_load(&op->is_cancelled)) /* too early for the daemon to find it */
-			(void)submit_cancel(op);    /* fails with the connection: then all end */
-		handle_op_drop(op);
-	}
+	if (ret_op)
+		give_op(plan.op, ret_op);
+	plan_go(&plan, false);
+	if (ret_op)
+		gave_op(plan.op);
 	return 0;
+}
+
+int submit_ops(struct op_request *requests, unsigned n, struct dsaio_op **ret_ops)
+{
+	CANCEL_DISABLE();
+	struct op_plan plans[SUBMIT_MAX];
+	unsigned n_plans;
+	int r = 0;
+
+	for (n_plans = 0; n_plans < n; n_plans++) {
+		struct op_plan *plan = &plans[n_plans];
+
+		r = plan_op(&requests[n_plans], ret_ops, plans, n_plans, plan);
+		if (r < 0)
+			break;
+		if (ret_ops)
+			give_op(plan->op, &ret_ops[n_plans]);
+	}
+	for (unsigned i = 0; i < n_plans; i++)
+		plan_go(&plans[i], n_plans > 1);
+	if (n_plans > 1)
+		publish_all(requests[0].handle);
+	for (unsigned i = 0; ret_ops && i < n_plans; i++)
+		gave_op(plans[i].op);
+	return n_plans ? (int)n_plans : r;
 }

@@ -23,6 +23,9 @@ struct op_request {
 	void *buf; /* a write only reads it */
 	uint64_t len, off;
 	bool is_async;
+	bool is_nowait;	       /* async: -EAGAIN if its ring is full */
+	uint32_t timeout_msec; /* as in struct ring_entry */
+	void *data;	       /* dsaio_op_data() */
 };
 
 /*
@@ -30,6 +33,15 @@ struct op_request {
  * negative errno with a sentence if the arguments or the lack of memory keep it from being an op.
  */
 int submit_op(struct op_request *request, struct dsaio_op **ret_op);
+
+#define SUBMIT_MAX 64u /* a guess: 15 KiB of stack */
+
+/*
+ * Starts n async ops of one handle, up to SUBMIT_MAX, in this order.  Each lane learns of its ops at
+ * once.  ret_ops: NULL, or room for n.  Returns how many, up to the first that cannot be one; or, if
+ * that is the first, its errno.  In both cases that one's sentence is this thread's last.
+ */
+int submit_ops(struct op_request *requests, unsigned n, struct dsaio_op **ret_ops);
 
 /*
  * Puts the op into its ring; sleeps for room.  Returns 0, or -ENOTCONN if the channel is dead.  The

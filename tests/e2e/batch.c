@@ -1,0 +1,344 @@
+/*
+ * dsaio_submit: many ops by one call.
+ */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEED 6
+#define BLOCK ((size_t)4096)
+
+static struct dsaio_io read_of(struct dsaio_file *file, void *buf, size_t len, uint64_t off)
+{
+	return (struct dsaio_io){
+		.opcode = DSAIO_READ, .file = file, .buf = buf, .len = len, .off = off
+	};
+}
+
+TEST(mixed, "a batch of reads, writes and syncs by file and by path keeps the order of its ops")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const char *path, *fresh;
+	struct dsaio_file *file;
+	struct dsaio_op *ops[6];
+	uint8_t private[1000], *memory;
+	int marks[6];
+	void *start;
+
+	rig_open(&rig, NULL);
+	path = daemon_path(rig.daemon, "f");
+	fresh = daemon_path(rig.daemon, "fresh");
+	file_make_pattern(path, 64 * BLOCK, SEED);
+	file = rig_file(&rig, "f", O_RDWR);
+	CHECK_CALL(dsaio_alloc(rig.client, 8 * BLOCK, &start));
+	memory = start;
+	pattern_fill(memory, 2 * BLOCK, SEED + 1, 0);
+	{
+		struct dsaio_io ios[] = {
+			{ .opcode = DSAIO_WRITE, .path = fresh, .buf = memory, .len = 2 * BLOCK },
+			{ .opcode = DSAIO_READ,
+			  .path = fresh,
+			  .buf = memory + 2 * BLOCK,
+			  .len = 2 * BLOCK },
+			{ .opcode = DSAIO_FDATASYNC, .path = fresh },
+			read_of(file, private, sizeof(private), 77),
+			{ .opcode = DSAIO_READ,
+			  .path = path,
+			  .buf = memory + 4 * BLOCK,
+			  .len = BLOCK,
+			  .off = BLOCK },
+			{ .opcode = DSAIO_FSYNC, .file = file },
+		};
+		for (size_t i = 0; i < ARRAY_SIZE(ios); i++)
+			ios[i].user_data = &marks[i];
+		CHECK_EQ(dsaio_submit(rig.handle, ios, ARRAY_SIZE(ios), 0, ops), ARRAY_SIZE(ios));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
+		CHECK(dsaio_op_data(ops[i]) == &marks[i]);
+	CHECK_EQ(op_wait(ops[0], -1), 2 * BLOCK);
+	CHECK_EQ(op_wait(ops[1], -1), 2 * BLOCK);
+	CHECK_EQ(op_wait(ops[2], -1), 0);
+	CHECK_EQ(op_wait(ops[3], -1), sizeof(private));
+	CHECK_EQ(op_wait(ops[4], -1), BLOCK);
+	CHECK_EQ(op_wait(ops[5], -1), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
+		dsaio_op_free(ops[i]);
+	CHECK_EQ(handle_wait(rig.handle, -1), ARRAY_SIZE(ops));
+	pattern_check(memory + 2 * BLOCK, 2 * BLOCK, SEED + 1, 0, "what the batch wrote");
+	pattern_check(private, sizeof(private), SEED, 77, "private");
+	pattern_check(memory + 4 * BLOCK, BLOCK, SEED, BLOCK, "by path");
+	file_check_pattern(fresh, 0, 2 * BLOCK, SEED + 1, 0);
+}
+
+TEST(large, "a batch that is larger than its ring")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+	enum { N = 1000 };
+	static struct dsaio_io ios[N];
+	struct dsaio_file *file;
+	void *memory;
+
+	rig_open(&rig, NULL);
+	dsaio_handle_close(rig.handle);
+	options.entries = 16;
+	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &rig.handle));
+	file_make_pattern(daemon_path(rig.daemon, "f"), N * BLOCK, SEED);
+	file = rig_file(&rig, "f", O_RDONLY);
+	CHECK_CALL(dsaio_alloc(rig.client, N * BLOCK, &memory));
+	for (unsigned i = 0; i < N; i++)
+		ios[i] = read_of(file, (char *)memory + i * BLOCK, BLOCK, i * BLOCK);
+	CHECK_EQ(dsaio_submit(rig.handle, ios, 0, 0, NULL), 0);
+	CHECK_EQ(dsaio_submit(rig.handle, ios, N, 0, NULL), N);
+	CHECK_EQ(handle_wait(rig.handle, -1), N);
+	pattern_check(memory, N * BLOCK, SEED, 0, "read");
+}
+
+static const struct {
+	const char *what;
+	struct dsaio_io io;
+	int error;
+	const char *words;
+	bool no_file;
+} wrong[] = {
+	{ "no opcode", { .opcode = 0 }, -EINVAL, "opcode 0", false },
+	{ "an opcode too large", { .opcode = 5 }, -EINVAL, "opcode 5", false },
+	{ "an unknown flag",
+	  { .opcode = DSAIO_READ, .flags = 1 },
+	  -E2BIG,
+	  "version " DSAIO_VERSION,
+	  false },
+	{ "a field of a later version",
+	  { .opcode = DSAIO_READ, .zero = { 0, 0, 0, 0, 0, 1 } },
+	  -E2BIG,
+	  "dsaio_io",
+	  false },
+	{ "file and path", { .opcode = DSAIO_READ, .path = "/x" }, -EINVAL, "/x", false },
+	{ "neither", { .opcode = DSAIO_READ }, -EINVAL, "file", true },
+	{ "no such path",
+	  { .opcode = DSAIO_READ, .path = "/nowhere/x" },
+	  -ENOENT,
+	  "/nowhere/x",
+	  true },
+	{ "a sync of a range", { .opcode = DSAIO_FSYNC, .len = 1 }, -EINVAL, "sync", false },
+	{ "a time of -2", { .opcode = DSAIO_READ, .timeout_usec = -2 }, -EINVAL, "-2", false },
+	{ "a write of what is open for reading",
+	  { .opcode = DSAIO_WRITE },
+	  -EBADF,
+	  "writing",
+	  false },
+};
+
+TEST_TABLE(partial, wrong, "a batch is started up to the first that is refused")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_op *ops[4] = { NULL };
+	struct dsaio_file *file;
+	struct dsaio_io ios[4];
+	void *memory;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), 4 * BLOCK, SEED);
+	file = rig_file(&rig, "f", O_RDONLY);
+	CHECK_CALL(dsaio_alloc(rig.client, 4 * BLOCK, &memory));
+	for (unsigned i = 0; i < 4; i++)
+		ios[i] = read_of(file, (char *)memory + i * BLOCK, BLOCK, i * BLOCK);
+	ios[2] = wrong[row].io;
+	ios[2].file = wrong[row].no_file ? NULL : file;
+	CHECK_EQ(dsaio_submit(rig.handle, ios, 4, 0, ops), 2);
+	CHECK_MSG(strstr(dsaio_error(), wrong[row].words), "%s", dsaio_error());
+	CHECK(ops[1] && !ops[2] && !ops[3]);
+	CHECK_EQ(op_wait(ops[0], -1), BLOCK);
+	CHECK_EQ(op_wait(ops[1], -1), BLOCK);
+	CHECK_FAILS(dsaio_submit(rig.handle, &ios[2], 2, 0, NULL), wrong[row].error,
+		    wrong[row].words);
+	CHECK_EQ(handle_wait(rig.handle, -1), 2);
+	CHECK_FAILS(dsaio_submit(rig.handle, ios, -1, 0, NULL), -EINVAL, "-1");
+	CHECK_FAILS(dsaio_submit(rig.handle, ios, 1, 2, NULL), -EINVAL, "0x2");
+	CHECK_FAILS(dsaio_submit(rig.handle, NULL, 1, 0, NULL), -EINVAL, "ios");
+}
+
+TEST(nowait, "DSAIO_NOWAIT starts what the ring has room for, and sleeps for no more")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+	struct dsaio_file *file;
+	struct dsaio_io ios[8];
+	void *memory;
+
+	rig_open(&rig, NULL);
+	dsaio_handle_close(rig.handle);
+	options.entries = 4;
+	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &rig.handle));
+	file_make_pattern(daemon_path(rig.daemon, "f"), 8 * BLOCK, SEED);
+	file = rig_file(&rig, "f", O_RDONLY);
+	CHECK_CALL(dsaio_alloc(rig.client, 8 * BLOCK, &memory));
+	for (unsigned i = 0; i < 8; i++)
+		ios[i] = read_of(file, (char *)memory + i * BLOCK, BLOCK, i * BLOCK);
+	CHECK_EQ(dsaio_pread(rig.handle, file, memory, BLOCK, 0), BLOCK); /* the channel is open */
+	process_stop(rig.daemon->pid);
+	CHECK_EQ(dsaio_submit(rig.handle, ios, 8, DSAIO_NOWAIT, NULL), 4);
+	CHECK_MSG(strstr(dsaio_error(), "4 entries"), "%s", dsaio_error());
+	CHECK_FAILS(dsaio_submit(rig.handle, ios + 4, 4, DSAIO_NOWAIT, NULL), -EAGAIN,
+		    "DSAIO_NOWAIT");
+	CHECK_SYS(kill(rig.daemon->pid, SIGCONT));
+	CHECK_EQ(handle_wait(rig.handle, -1), 4);
+	CHECK_EQ(dsaio_submit(rig.handle, ios + 4, 4, DSAIO_NOWAIT, NULL), 4);
+	CHECK_EQ(handle_wait(rig.handle, -1), 4);
+	pattern_check(memory, 8 * BLOCK, SEED, 0, "read");
+}
+
+TEST(timeouts, "an io's timeout_usec takes precedence over the handle's")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	const size_t len = 64 * MIB;
+	struct dsaio_file *file;
+	struct dsaio_op *ops[3];
+	struct dsaio_io ios[3];
+	void *memory;
+
+	/* 16384 blocks, one after the other: no device does them in that time. */
+	profile.queue_depth = 1;
+	profile.block_size = 4096;
+	options.profile = &profile;
+	options.op_timeout_usec = 5000;
+	rig_open(&rig, NULL);
+	dsaio_handle_close(rig.handle);
+	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &rig.handle));
+	file_make_pattern(daemon_path(rig.daemon, "f"), len, SEED);
+	file = rig_file(&rig, "f", O_RDONLY);
+	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	for (unsigned i = 0; i < 3; i++)
+		ios[i] = read_of(file, memory, len, 0);
+	ios[1].timeout_usec = -1;
+	ios[2].timeout_usec = 60000000;
+	for (unsigned i = 0; i < 3; i++)
+		CHECK_EQ(dsaio_submit(rig.handle, &ios[i], 1, 0, &ops[i]), 1);
+	CHECK_EQ(op_wait(ops[0], -1), -ETIMEDOUT);
+	CHECK_EQ(op_wait(ops[1], -1), len);
+	CHECK_EQ(op_wait(ops[2], -1), len);
+	dsaio_handle_close(rig.handle);
+	CHECK_CALL(dsaio_handle_open(rig.client, &profile, &rig.handle)); /* without a limit */
+	ios[0].timeout_usec = 5000;
+	CHECK_EQ(dsaio_submit(rig.handle, ios, 1, 0, &ops[0]), 1);
+	CHECK_EQ(op_wait(ops[0], -1), -ETIMEDOUT);
+}
+
+struct reaper {
+	struct dsaio_handle *handle;
+	pthread_t thread;
+	unsigned n_wanted;
+};
+
+static void *reaper_run(void *arg)
+{
+	struct reaper *r = arg;
+	struct dsaio_op *taken[16];
+
+	for (unsigned n_taken = 0; n_taken < r->n_wanted;) {
+		int n = dsaio_reap_wait(r->handle, taken, 1, ARRAY_SIZE(taken), 20000);
+
+		if (n == -ETIMEDOUT)
+			continue;
+		CHECK(n >= 0);
+		for (int i = 0; i < n; i++) {
+			unsigned *mark = dsaio_op_data(taken[i]);
+
+			CHECK(mark);
+			CHECK_EQ(++*mark, 1);
+			dsaio_op_free(taken[i]);
+		}
+		n_taken += (unsigned)n;
+	}
+	return NULL;
+}
+
+TEST(user_data, "a thread reaped an op whose dsaio_op_set_data() was still to come")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	enum { N = 20000, AT_ONCE = 8 };
+	_cleanup_(freep) unsigned *marks = calloc(N, sizeof(*marks));
+	struct dsaio_io ios[AT_ONCE];
+	struct dsaio_op *ops[AT_ONCE];
+	struct reaper reaper;
+	struct dsaio_file *file;
+	void *memory;
+
+	CHECK(marks);
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), 16 * BLOCK, SEED);
+	file = rig_file(&rig, "f", O_RDONLY);
+	CHECK_CALL(dsaio_alloc(rig.client, AT_ONCE * BLOCK, &memory));
+	reaper = (struct reaper){ .handle = rig.handle, .n_wanted = N };
+	CHECK_EQ(pthread_create(&reaper.thread, NULL, reaper_run, &reaper), 0);
+	for (unsigned i = 0; i < N; i += AT_ONCE) {
+		for (unsigned k = 0; k < AT_ONCE; k++) {
+			/* Every second one ends before its call has returned. */
+			ios[k] = read_of(file, (char *)memory + k * BLOCK, BLOCK,
+					 k % 2 ? k * BLOCK : 64 * BLOCK);
+			ios[k].user_data = &marks[i + k];
+		}
+		CHECK_EQ(dsaio_submit(rig.handle, ios, AT_ONCE, 0, ops), AT_ONCE);
+	}
+	CHECK_EQ(pthread_join(reaper.thread, NULL), 0);
+	for (unsigned i = 0; i < N; i++)
+		CHECK_EQ(marks[i], 1);
+}
+
+TEST(stores, "a batch over two stores")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	enum { N = 64 };
+	struct dsaio_io ios[N];
+	struct dsaio_file *files[2];
+	char *shm;
+	void *memory;
+
+	shm = test_text("%s/f", test_dir_in("/dev/shm"));
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), N * BLOCK, SEED);
+	file_make_pattern(shm, N * BLOCK, SEED);
+	files[0] = rig_file(&rig, "f", O_RDONLY);
+	files[1] = rig_file(&rig, shm, O_RDONLY);
+	CHECK_CALL(dsaio_alloc(rig.client, N * BLOCK, &memory));
+	for (unsigned i = 0; i < N; i++)
+		ios[i] = read_of(files[i % 2], (char *)memory + i * BLOCK, BLOCK, i * BLOCK);
+	CHECK_EQ(dsaio_submit(rig.handle, ios, N, 0, NULL), N);
+	CHECK_EQ(handle_wait(rig.handle, -1), N);
+	pattern_check(memory, N * BLOCK, SEED, 0, "read");
+}
+
+TEST(gone, "the daemon is killed under a batch: each op ends once")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	enum { N = 64 };
+	struct dsaio_io ios[N];
+	struct dsaio_op *ops[N];
+	struct dsaio_file *file;
+	void *memory;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), N * BLOCK, SEED);
+	file = rig_file(&rig, "f", O_RDONLY);
+	CHECK_CALL(dsaio_alloc(rig.client, N * BLOCK, &memory));
+	CHECK_EQ(dsaio_pread(rig.handle, file, memory, BLOCK, 0), BLOCK);
+	for (unsigned i = 0; i < N; i++)
+		ios[i] = read_of(file, (char *)memory + i * BLOCK, BLOCK, i * BLOCK);
+	process_stop(rig.daemon->pid);
+	CHECK_EQ(dsaio_submit(rig.handle, ios, N, 0, ops), N);
+	daemon_kill(rig.daemon);
+	for (unsigned i = 0; i < N; i++) {
+		CHECK_EQ(op_wait(ops[i], -1), -ECONNRESET);
+		dsaio_op_free(ops[i]);
+	}
+	CHECK_EQ(handle_wait(rig.handle, -1), -ECONNRESET);
+	CHECK_FAILS(dsaio_submit(rig.handle, ios, N, 0, NULL), -ENOTCONN, "submit");
+}
+
+TEST_MAIN
