@@ -150,7 +150,7 @@ int session_handle_open(struct session *session, const struct handle_config *con
 	}
 	/* Nothing is read there.  So the client can send nothing, and no descriptor of the client's
 	   waits in the socket to be closed with it. */
-	(void)shutdown(fds[0], SHUT_RD); /* a connected socket: can not fail */
+	(void)shutdown(fds[0], SHUT_RD); /* a connected socket: cannot fail */
 	handle->doorbell_fd = fds[0];
 	r = id_table_add(&session->handles.handles, handle, &handle->id);
 	if (r < 0) {

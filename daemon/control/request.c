@@ -173,7 +173,7 @@ void request_entries(const Wire__Submit *submit, struct ring_entry *entries)
 
 		entries[i] = (struct ring_entry){
 			.id = wire->id,
-			/* 0 is no opcode: what a ring can not even say is refused like it */
+			/* 0 is no opcode: what a ring cannot even say is refused like it */
 			.opcode = wire->opcode <= UINT8_MAX ? (uint8_t)wire->opcode : 0,
 			.file = wire->file,
 			.slab = wire->slab,

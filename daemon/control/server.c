@@ -2,43 +2,27 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
+#include "daemon/control/listen_socket.h"
 #include "daemon/control/request.h"
+#include "daemon/control/start_lock.h"
 #include "daemon/base/hung.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
-#include "proto/util/socket.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <systemd/sd-daemon.h>
-#include <time.h>
 
-#define PATH_BYTES_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - 1) /* 107 */
-#define LISTEN_BACKLOG 1024
 /* Clients accepted before others have their turn: about as long as TURNS_NSEC. */
 #define ACCEPTS_PER_TURN 16u
-/* How often a start lock that is not free is tried, and after how many tries that is an error
-   if its holder can not be told: it may just be writing its name. */
-#define LOCK_TRY_NSEC 10000000
-#define LOCK_UNKNOWN_TRIES 100u
-/* systemd is asked for more time that often, and for that much. */
-#define LOCK_NOTIFY_TRIES 500u
-#define LOCK_EXTEND "EXTEND_TIMEOUT_USEC=30000000\n"
 /* Part of the daemon's descriptors that control sockets may take while their close hangs: a guess. */
 #define CLOSING_SOCKETS_DIVISOR 4u
 /* How long a stop waits for the close of control sockets: they belong to no session.  A guess. */
 #define CLOSING_SOCKETS_WAIT_SEC 2
-#define PF_EXITING 0x4ul /* include/linux/sched.h; field 9 of /proc/PID/stat */
 
 struct server {
 	const struct config *config;
@@ -55,273 +39,6 @@ struct server {
 	bool is_told;	      /* the log has it */
 	bool is_stopping;
 };
-
-/* ---- the start lock ---- */
-
-struct holder {
-	pid_t pid;
-	unsigned long long started; /* clock ticks since boot */
-};
-
-enum holder_state { HOLDER_UNKNOWN, HOLDER_LIVES, HOLDER_DIES };
-
-/* State, flags and start time of a process; false if there is none. */
-static bool process_look(pid_t pid, char *ret_state, unsigned long *ret_flags,
-			 unsigned long long *ret_started)
-{
-	_cleanup_(fclosep) FILE *file = NULL;
-	char path[32], line[1024], *end;
-
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	file = fopen(path, "re");
-	if (!file || !fgets(line, sizeof(line), file))
-		return false;
-	end = strrchr(line, ')'); /* the name before it can hold anything */
-	return end && sscanf(end + 1,
-			     " %c %*d %*d %*d %*d %*d %lu %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-			     "%*d %*d %llu",
-			     ret_state, ret_flags, ret_started) == 3;
-}
-
-static enum holder_state holder_look(int lock_fd, struct holder *ret_holder)
-{
-	unsigned long long started;
-	unsigned long flags;
-	char text[64], state;
-	ssize_t n = pread(lock_fd, text, sizeof(text) - 1, 0);
-
-	if (n <= 0)
-		return HOLDER_UNKNOWN;
-	text[n] = 0;
-	if (sscanf(text, "%d %llu", &ret_holder->pid, &ret_holder->started) != 2)
-		return HOLDER_UNKNOWN;
-	if (!process_look(ret_holder->pid, &state, &flags, &started) ||
-	    started != ret_holder->started)
-		return HOLDER_UNKNOWN; /* the one before it: this one has not written yet */
-	return state == 'Z' || (flags & PF_EXITING) ? HOLDER_DIES : HOLDER_LIVES;
-}
-
-static int holder_write(int lock_fd)
-{
-	unsigned long long started = 0;
-	unsigned long flags;
-	char text[64], state;
-	int n;
-
-	if (!process_look(getpid(), &state, &flags, &started))
-		return -ESRCH; /* no /proc: nobody could tell whether we live */
-	n = snprintf(text, sizeof(text), "%d %llu\n", getpid(), started);
-	if (ftruncate(lock_fd, 0) < 0 || pwrite(lock_fd, text, (size_t)n, 0) != n)
-		return -errno;
-	return 0;
-}
-
-/*
- * Gets the lock, or refuses.  A daemon that dies holds it until the kernel has its last block
- * back, which can take as long as the device does: that is waited for.
- */
-static int lock_wait(const struct server *server, int lock_fd, struct error *error)
-{
-	const char *path = server->config->socket_path;
-	const struct timespec pause = { .tv_nsec = LOCK_TRY_NSEC };
-	unsigned n_unknown = 0;
-
-	for (unsigned n = 0;; n++) {
-		struct holder holder;
-
-		if (flock(lock_fd, LOCK_EX | LOCK_NB) == 0)
-			return 0;
-		if (errno != EWOULDBLOCK && errno != EINTR)
-			return error_set(error, -errno, "%s.lock", path);
-		switch (holder_look(lock_fd, &holder)) {
-		case HOLDER_LIVES:
-			/* It has found our socket: it is about to end. */
-			if (server->is_handed_over && ++n_unknown < LOCK_UNKNOWN_TRIES)
-				break;
-			return error_set_plain(error, -EADDRINUSE,
-					       "a dsaiod with pid %d serves %s: stop it first, or "
-					       "use another --socket",
-					       holder.pid, path);
-		case HOLDER_UNKNOWN:
-			if (++n_unknown == LOCK_UNKNOWN_TRIES)
-				return error_set_plain(error, -EADDRINUSE,
-						       "another process holds %s.lock: stop it "
-						       "first (fuser %s.lock shows it), or use "
-						       "another --socket",
-						       path, path);
-			break;
-		case HOLDER_DIES:
-			if (n % LOCK_NOTIFY_TRIES)
-				break;
-			log_notice("dsaiod: waiting until the last block of the dying dsaiod with "
-				   "pid %d is back",
-				   holder.pid);
-			(void)sd_notifyf(0,
-					 LOCK_EXTEND "STATUS=waiting for the dying dsaiod with "
-						     "pid %d: its device has blocks in flight",
-					 holder.pid);
-			break;
-		}
-		(void)nanosleep(&pause, NULL); /* a signal only shortens it */
-	}
-}
-
-/* Before anything is made beside it: a path that is something else is a mistake. */
-static int path_check(const char *path, struct error *error)
-{
-	struct stat st;
-
-	if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
-		return error_set_plain(
-			error, -EEXIST,
-			"socket %s: something that is no socket is there: remove it, "
-			"or use another --socket",
-			path);
-	return 0; /* what else is wrong with it shows when it is used */
-}
-
-static int lock_take(struct server *server, struct error *error)
-{
-	const char *path = server->config->socket_path;
-	_cleanup_(closep) int fd = -1;
-	char lock_path[PATH_BYTES_MAX + sizeof(".lock")];
-	int r;
-
-	(void)snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
-	fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 && errno == ENOENT)
-		return error_set_plain(
-			error, -ENOENT,
-			"the directory of %s does not exist: make it (under systemd: "
-			"RuntimeDirectory=dsaiod), or use another --socket",
-			path);
-	if (fd < 0)
-		return error_set(error, -errno, "start lock %s", lock_path);
-	r = lock_wait(server, fd, error);
-	if (r < 0)
-		return r;
-	r = holder_write(fd);
-	if (r < 0)
-		return error_set(error, r, "start lock %s: writing pid and start time", lock_path);
-	server->lock_fd = TAKE_FD(fd);
-	return 0;
-}
-
-/* ---- the socket ---- */
-
-static int address_make(const char *path, struct sockaddr_un *ret_address, struct error *error)
-{
-	size_t len = strlen(path);
-
-	if (len == 0 || len > PATH_BYTES_MAX)
-		return error_set_plain(error, -ENAMETOOLONG,
-				       "socket path %s: has %zu bytes, and the kernel takes 1 to "
-				       "%zu: use a shorter --socket",
-				       path, len, PATH_BYTES_MAX);
-	*ret_address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	memcpy(ret_address->sun_path, path, len + 1);
-	return 0;
-}
-
-static void strv_freep(char ***names)
-{
-	for (char **name = *names; name && *name; name++)
-		free(*name);
-	free(*names);
-}
-
-/* We have the lock: what is at the path is a left-over, or not ours to touch. */
-static int socket_clear(const char *path, const struct sockaddr_un *address, struct error *error)
-{
-	_cleanup_(closep) int fd = -1;
-	struct stat st;
-
-	if (lstat(path, &st) < 0)
-		return errno == ENOENT ? 0 : error_set(error, -errno, "socket %s", path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return error_set(error, -errno, "socket");
-	/* EAGAIN: its backlog is full, so somebody listens. */
-	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN)
-		return error_set_plain(
-			error, -EADDRINUSE,
-			"socket %s: another process serves it, without dsaiod's start "
-			"lock: stop it first, or use another --socket",
-			path);
-	if (errno != ECONNREFUSED)
-		return error_set(error, -errno, "socket %s", path);
-	if (unlink(path) < 0)
-		return error_set(error, -errno, "socket %s: removing the stale one", path);
-	log_notice("dsaiod: socket %s: took over a stale one", path);
-	return 0;
-}
-
-/* A system's daemon is for every user; a user's own is for that user. */
-static mode_t socket_mode(const struct config *config)
-{
-	return !config->is_user && (geteuid() == 0 || getenv("NOTIFY_SOCKET")) ? 0666 : 0600;
-}
-
-static int socket_listen(struct server *server, struct error *error)
-{
-	const char *path = server->config->socket_path;
-	_cleanup_(closep) int fd = -1;
-	struct sockaddr_un address;
-	mode_t mask;
-	int r;
-
-	r = address_make(path, &address, error);
-	if (r < 0)
-		return r;
-	r = socket_clear(path, &address, error);
-	if (r < 0)
-		return r;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return error_set(error, -errno, "socket");
-	mask = umask(0177); /* nobody gets in before the mode is right */
-	r = bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
-	(void)umask(mask);
-	if (r < 0)
-		return error_set(error, r, "socket %s: bind", path);
-	server->has_socket_file = true;
-	if (chmod(path, socket_mode(server->config)) < 0)
-		return error_set(error, -errno, "socket %s: chmod", path);
-	if (listen(fd, LISTEN_BACKLOG) < 0)
-		return error_set(error, -errno, "socket %s: listen", path);
-	server->listen_fd = TAKE_FD(fd);
-	return 0;
-}
-
-/*
- * A socket that systemd made, or the library that started us: 1, 0 or an error.  The first is
- * systemd's for ever, the second's file ours to remove.
- */
-static int socket_inherit(struct server *server, struct error *error)
-{
-	_cleanup_(strv_freep) char **names = NULL;
-	int fd = SD_LISTEN_FDS_START, n = sd_listen_fds_with_names(1, &names), flags;
-
-	if (n <= 0)
-		return n < 0 ? error_set(error, n, "sockets from systemd") : 0;
-	if (n > 1)
-		return error_set_plain(error, -EINVAL,
-				       "systemd handed over %d sockets: one is expected "
-				       "(ListenStream= in the socket unit)",
-				       n);
-	/* The start lock is named after the path, so it has to be the same. */
-	if (sd_is_socket_unix(fd, SOCK_STREAM, 1, server->config->socket_path, 0) <= 0)
-		return error_set_plain(error, -EINVAL,
-				       "systemd handed over a descriptor that is no stream socket "
-				       "listening at %s: let ListenStream= and --socket agree",
-				       server->config->socket_path);
-	flags = fcntl(fd, F_GETFL);
-	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return error_set(error, -errno, "socket from systemd");
-	server->listen_fd = fd;
-	server->is_handed_over = strcmp(names[0], SOCKET_HANDED_OVER) == 0;
-	return 1;
-}
 
 /* ---- clients ---- */
 
@@ -498,25 +215,25 @@ static int server_init_service(struct server *server, struct event_base *base)
 
 static int server_listen(struct server *server, struct error *error)
 {
-	struct sockaddr_un address;
+	const char *path = server->config->socket_path;
 	int r, is_inherited;
 
-	/* First: the lock's name is made from it. */
-	r = address_make(server->config->socket_path, &address, error);
+	/* First, because the name of the lock is made from the path. */
+	r = listen_socket_check(path, error);
 	if (r < 0)
 		return r;
-	r = path_check(server->config->socket_path, error);
-	if (r < 0)
-		return r;
-	is_inherited = socket_inherit(server, error);
+	is_inherited = listen_socket_inherit(path, &server->listen_fd, &server->is_handed_over,
+					     error);
 	if (is_inherited < 0)
 		return is_inherited;
-	r = lock_take(server, error);
+	/* A daemon that lives has found the socket that the library handed over, and ends. */
+	r = start_lock_take(path, server->is_handed_over, &server->lock_fd, error);
 	if (r < 0)
 		return r;
 	server->has_socket_file = server->is_handed_over; /* not before the lock is ours */
 	if (!is_inherited)
-		r = socket_listen(server, error);
+		r = listen_socket_make(path, server->config->is_user, &server->has_socket_file,
+				       &server->listen_fd, error);
 	if (r < 0)
 		return r;
 	server->listen_event = event_new(server->service.base, server->listen_fd,
@@ -575,14 +292,13 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 	return 0;
 }
 
-/* Who connects from now on is refused, and who has connected is hung up on. */
+/* Later connections are refused, and those not yet accepted are closed. */
 static void server_close_listening(struct server *server)
 {
 	int fd;
 
 	if (server->has_socket_file) { /* else systemd keeps it, and them, for the next daemon */
-		(void)shutdown(server->listen_fd,
-			       SHUT_RD); /* of a listening socket: can not fail */
+		(void)shutdown(server->listen_fd, SHUT_RD); /* of a listening socket: cannot fail */
 		while ((fd = accept4(server->listen_fd, NULL, NULL,
 				     SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
 			service_close_refused(&server->service, fd);

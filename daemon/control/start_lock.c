@@ -1,0 +1,151 @@
+#include "daemon/control/start_lock.h"
+
+#include "daemon/base/log.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How often the daemon tries a lock that is not free, and after how many tries that is an error if
+   the file does not name a living holder: the holder may be about to write its name. */
+#define LOCK_TRY_NSEC 10000000
+#define LOCK_UNKNOWN_TRIES 100u
+/* How often systemd is asked for more time, and for how much. */
+#define LOCK_NOTIFY_TRIES 500u
+#define LOCK_EXTEND "EXTEND_TIMEOUT_USEC=30000000\n"
+#define PF_EXITING 0x4ul /* include/linux/sched.h; field 9 of /proc/PID/stat */
+
+struct holder {
+	pid_t pid;
+	unsigned long long started; /* clock ticks since boot */
+};
+
+enum holder_state { HOLDER_UNKNOWN, HOLDER_LIVES, HOLDER_DIES };
+
+/* State, flags and start time of a process; false if there is none. */
+static bool process_look(pid_t pid, char *ret_state, unsigned long *ret_flags,
+			 unsigned long long *ret_started)
+{
+	_cleanup_(fclosep) FILE *file = NULL;
+	char path[32], line[1024], *end;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	file = fopen(path, "re");
+	if (!file || !fgets(line, sizeof(line), file))
+		return false;
+	end = strrchr(line, ')'); /* the name before it can hold anything */
+	return end && sscanf(end + 1,
+			     " %c %*d %*d %*d %*d %*d %lu %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+			     "%*d %*d %llu",
+			     ret_state, ret_flags, ret_started) == 3;
+}
+
+static enum holder_state holder_look(int lock_fd, struct holder *ret_holder)
+{
+	unsigned long long started;
+	unsigned long flags;
+	char text[64], state;
+	ssize_t n = pread(lock_fd, text, sizeof(text) - 1, 0);
+
+	if (n <= 0)
+		return HOLDER_UNKNOWN;
+	text[n] = 0;
+	if (sscanf(text, "%d %llu", &ret_holder->pid, &ret_holder->started) != 2)
+		return HOLDER_UNKNOWN;
+	if (!process_look(ret_holder->pid, &state, &flags, &started) ||
+	    started != ret_holder->started)
+		return HOLDER_UNKNOWN; /* the one before it: this one has not written yet */
+	return state == 'Z' || (flags & PF_EXITING) ? HOLDER_DIES : HOLDER_LIVES;
+}
+
+static int holder_write(int lock_fd)
+{
+	unsigned long long started = 0;
+	unsigned long flags;
+	char text[64], state;
+	int n;
+
+	if (!process_look(getpid(), &state, &flags, &started))
+		return -ESRCH; /* no /proc: nobody could tell whether we live */
+	n = snprintf(text, sizeof(text), "%d %llu\n", getpid(), started);
+	if (ftruncate(lock_fd, 0) < 0 || pwrite(lock_fd, text, (size_t)n, 0) != n)
+		return -errno;
+	return 0;
+}
+
+static int lock_wait(const char *path, bool may_find_starting, int lock_fd, struct error *error)
+{
+	const struct timespec pause = { .tv_nsec = LOCK_TRY_NSEC };
+	unsigned n_unknown = 0;
+
+	for (unsigned n = 0;; n++) {
+		struct holder holder;
+
+		if (flock(lock_fd, LOCK_EX | LOCK_NB) == 0)
+			return 0;
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return error_set(error, -errno, "%s.lock", path);
+		switch (holder_look(lock_fd, &holder)) {
+		case HOLDER_LIVES:
+			if (may_find_starting && ++n_unknown < LOCK_UNKNOWN_TRIES)
+				break;
+			return error_set_plain(error, -EADDRINUSE,
+					       "a dsaiod with pid %d serves %s: stop it first, or "
+					       "use another --socket",
+					       holder.pid, path);
+		case HOLDER_UNKNOWN:
+			if (++n_unknown == LOCK_UNKNOWN_TRIES)
+				return error_set_plain(error, -EADDRINUSE,
+						       "another process holds %s.lock: stop it "
+						       "first (fuser %s.lock shows it), or use "
+						       "another --socket",
+						       path, path);
+			break;
+		case HOLDER_DIES:
+			if (n % LOCK_NOTIFY_TRIES)
+				break;
+			log_notice("dsaiod: waiting until the last block of the dying dsaiod with "
+				   "pid %d is back",
+				   holder.pid);
+			(void)sd_notifyf(0,
+					 LOCK_EXTEND "STATUS=waiting for the dying dsaiod with "
+						     "pid %d: its device has blocks in flight",
+					 holder.pid);
+			break;
+		}
+		(void)nanosleep(&pause, NULL); /* a signal only shortens it */
+	}
+}
+
+int start_lock_take(const char *path, bool may_find_starting, int *ret_fd, struct error *error)
+{
+	_cleanup_(closep) int fd = -1;
+	char lock_path[PATH_MAX];
+	int r;
+
+	(void)snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
+	fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 && errno == ENOENT)
+		return error_set_plain(
+			error, -ENOENT,
+			"the directory of %s does not exist: make it (under systemd: "
+			"RuntimeDirectory=dsaiod), or use another --socket",
+			path);
+	if (fd < 0)
+		return error_set(error, -errno, "start lock %s", lock_path);
+	r = lock_wait(path, may_find_starting, fd, error);
+	if (r < 0)
+		return r;
+	r = holder_write(fd);
+	if (r < 0)
+		return error_set(error, r, "start lock %s: writing pid and start time", lock_path);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}

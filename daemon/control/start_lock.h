@@ -1,0 +1,25 @@
+/*
+ * The start lock: SOCKET.lock, beside the socket, with the holder's pid and start time in it.  It is
+ * taken before anything else and given up last, by a close.
+ *
+ * A daemon that dies holds the lock until its last block is back from the device (PROTOCOL section 5).
+ * A new daemon waits for that, as long as the device takes.  If the holder lives, the new one refuses
+ * to start.
+ *
+ * Main thread, at start.
+ */
+#ifndef DSAIO_DAEMON_CONTROL_START_LOCK_H
+#define DSAIO_DAEMON_CONTROL_START_LOCK_H
+
+#include "daemon/base/error.h"
+
+#include <stdbool.h>
+
+/*
+ * Takes the lock of the socket at path.  may_find_starting: a daemon that has it may be about to end
+ * because it has found our socket, so wait a second for that.  Returns 0; -EADDRINUSE: another daemon,
+ * or a process that is none, holds it; -ENOENT: the directory is missing; or -errno.
+ */
+int start_lock_take(const char *path, bool may_find_starting, int *ret_fd, struct error *error);
+
+#endif

@@ -1,0 +1,136 @@
+#include "daemon/control/listen_socket.h"
+#include "daemon/control/start_lock.h"
+#include "proto/util/cleanup.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/dsaio-unit-XXXXXX";
+static char path[PATH_MAX], lock_path[PATH_MAX];
+static struct error error;
+
+static void setup(void)
+{
+	(void)snprintf(dir, sizeof(dir), "/tmp/dsaio-unit-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	(void)snprintf(path, sizeof(path), "%s/s.sock", dir);
+	(void)snprintf(lock_path, sizeof(lock_path), "%s/s.sock.lock", dir);
+}
+
+static void teardown(void)
+{
+	(void)unlink(path);
+	(void)unlink(lock_path);
+	ck_assert_int_eq(rmdir(dir), 0);
+}
+
+START_TEST(a_lock_that_a_living_daemon_holds_is_refused_with_its_pid)
+{
+	_cleanup_(closep) int first = -1, second = -1;
+	char pid[32];
+
+	ck_assert_int_eq(start_lock_take(path, false, &first, &error), 0);
+	ck_assert_int_eq(start_lock_take(path, false, &second, &error), -EADDRINUSE);
+	(void)snprintf(pid, sizeof(pid), "pid %d ", getpid());
+	ck_assert_ptr_nonnull(strstr(error.text, pid));
+	ck_assert_int_eq(second, -1);
+}
+END_TEST
+
+START_TEST(a_lock_whose_holder_has_gone_is_taken)
+{
+	_cleanup_(closep) int first = -1, second = -1;
+
+	ck_assert_int_eq(start_lock_take(path, false, &first, &error), 0);
+	closep(&first);
+	first = -1;
+	ck_assert_int_eq(start_lock_take(path, false, &second, &error), 0);
+}
+END_TEST
+
+START_TEST(without_its_directory_the_error_says_what_to_make)
+{
+	_cleanup_(closep) int fd = -1;
+
+	ck_assert_int_eq(start_lock_take("/tmp/dsaio-unit-none/s.sock", false, &fd, &error),
+			 -ENOENT);
+	ck_assert_ptr_nonnull(strstr(error.text, "does not exist: make it"));
+}
+END_TEST
+
+START_TEST(a_stale_socket_is_replaced_and_a_served_one_refused)
+{
+	_cleanup_(closep) int stale = -1, fd = -1, second = -1;
+	bool is_bound = false;
+
+	ck_assert_int_eq(listen_socket_make(path, true, &is_bound, &stale, &error), 0);
+	ck_assert(is_bound);
+	closep(&stale);
+	stale = -1;
+	ck_assert_int_eq(listen_socket_make(path, true, &is_bound, &fd, &error), 0);
+	is_bound = false;
+	ck_assert_int_eq(listen_socket_make(path, true, &is_bound, &second, &error), -EADDRINUSE);
+	ck_assert(!is_bound);
+}
+END_TEST
+
+START_TEST(a_users_own_socket_is_for_that_user_alone)
+{
+	_cleanup_(closep) int fd = -1;
+	bool is_bound = false;
+	struct stat st;
+
+	ck_assert_int_eq(listen_socket_make(path, true, &is_bound, &fd, &error), 0);
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_uint_eq(st.st_mode & 0777, 0600);
+}
+END_TEST
+
+START_TEST(a_path_that_is_no_socket_or_too_long_is_refused)
+{
+	char long_path[200];
+	int fd = open(path, O_CREAT | O_WRONLY, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	(void)close(fd);
+	ck_assert_int_eq(listen_socket_check(path, &error), -EEXIST);
+	memset(long_path, 'x', sizeof(long_path) - 1);
+	long_path[sizeof(long_path) - 1] = 0;
+	ck_assert_int_eq(listen_socket_check(long_path, &error), -ENAMETOOLONG);
+	ck_assert_int_eq(listen_socket_check("", &error), -ENAMETOOLONG);
+	(void)unlink(path);
+	ck_assert_int_eq(listen_socket_check(path, &error), 0);
+}
+END_TEST
+
+START_TEST(without_systemd_no_socket_is_inherited)
+{
+	bool is_handed_over = false;
+	int fd = -1;
+
+	(void)unsetenv("LISTEN_FDS");
+	ck_assert_int_eq(listen_socket_inherit(path, &fd, &is_handed_over, &error), 0);
+	ck_assert_int_eq(fd, -1);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_lock_that_a_living_daemon_holds_is_refused_with_its_pid);
+	tcase_add_test(tcase, a_lock_whose_holder_has_gone_is_taken);
+	tcase_add_test(tcase, without_its_directory_the_error_says_what_to_make);
+	tcase_add_test(tcase, a_stale_socket_is_replaced_and_a_served_one_refused);
+	tcase_add_test(tcase, a_users_own_socket_is_for_that_user_alone);
+	tcase_add_test(tcase, a_path_that_is_no_socket_or_too_long_is_refused);
+	tcase_add_test(tcase, without_systemd_no_socket_is_inherited);
+}
+
+SUITE("start_lock", add_tests)
