@@ -29,12 +29,12 @@ START_TEST(a_reference_names_slab_and_offset)
 	struct buffer_place place;
 
 	ck_assert(buffers_ref(&buffers, low + 100, 50, &place));
-	ck_assert_uint_eq(place.slab, 8);
+	ck_assert_uint_eq(place.slab->id, 8);
 	ck_assert_uint_eq(place.slab_off, 100);
-	ck_assert(place.is_imported);
+	ck_assert(place.slab->is_imported);
 	buffer_unref(place.piece);
 	ck_assert(buffers_ref(&buffers, high, BYTES, &place));
-	ck_assert_uint_eq(place.slab, 7);
+	ck_assert_uint_eq(place.slab->id, 7);
 	buffer_unref(place.piece);
 }
 END_TEST

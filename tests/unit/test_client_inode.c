@@ -38,19 +38,28 @@ static void inode_teardown(void)
 static void start(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len, bool is_off_ring)
 {
 	memset(op, 0, sizeof(*op));
-	op->opcode = opcode;
-	op->off = off;
-	op->len = len;
-	op->is_off_ring = is_off_ring;
+	op_set_io(op, opcode, off, len, &(struct buffer_place){ .slab = NULL });
+	op_change_state(op, OP_PREPARED);
+	if (is_off_ring)
+		op_change_state(op, OP_BOUNCED);
 	atomic_init(&op->n_refs, 1);
 	inode_add(inode, op);
 }
 
 static void end(struct dsaio_op *op, int64_t result, uint64_t done)
 {
-	op->result = result;
-	op->done = done;
+	op_set_result(op, result, done);
 	inode_remove(inode, op);
+}
+
+static struct dsaio_op *first_op(void)
+{
+	return container_of(inode->ops.first, struct dsaio_op, inode_node);
+}
+
+static struct dsaio_op *next_op(struct dsaio_op *op)
+{
+	return container_of(op->inode_node.next, struct dsaio_op, inode_node);
 }
 
 static int64_t size_now(void)
@@ -134,7 +143,7 @@ START_TEST(who_meets_whom_is_the_same_with_and_without_a_look_at_each)
 		else
 			start(op, opcode, number >> 9 & 0xffff, 1 + (number & 0x1fff), true);
 		found = inode_conflict(inode, op, false);
-		for (first = inode->first; first != op; first = first->inode_next)
+		for (first = first_op(); first != op; first = next_op(first))
 			if (ring_ops_conflict(first->opcode, first->off, first->len, op->opcode,
 					      op->off, op->len))
 				break;
@@ -184,11 +193,11 @@ START_TEST(a_write_that_grew_the_file_tells_how_long_it_is_at_least)
 	struct dsaio_op op;
 
 	start(&op, RING_OP_WRITE, 4096, 8192, false);
-	op.grow_end = 12288;
+	op_set_grow_end(&op, 12288);
 	end(&op, -EIO, 4096);
 	ck_assert(!inode_is_long(inode, 1));
 	start(&op, RING_OP_WRITE, 4096, 8192, false);
-	op.grow_end = 12288;
+	op_set_grow_end(&op, 12288);
 	end(&op, 8192, 8192);
 	ck_assert(inode_is_long(inode, 12288));
 	ck_assert(!inode_is_long(inode, 12289));
@@ -203,7 +212,7 @@ START_TEST(a_failed_write_leaves_the_file_as_long_as_it_is)
 
 	ck_assert_int_eq(ftruncate(fd, 50000), 0);
 	start(&op, RING_OP_WRITE, 0, 100000, false);
-	op.grow_end = 100000;
+	op_set_grow_end(&op, 100000);
 	end(&op, -EIO, 4096);
 	ck_assert_int_eq(size_now(), 50000);
 }

@@ -1,4 +1,5 @@
 #include "client/lib/io/channel.h"
+#include "client/lib/io/file.h"
 
 #include "tests/unit/suite.h"
 
@@ -17,10 +18,20 @@ static struct channel_row rows[ENTRIES];
 static uint32_t free_rows[ENTRIES];
 static struct dsaio_conn conn;
 static struct dsaio_client client;
+static struct dsaio_file file;
 static struct channel channel;
 static struct ring_lane lane;
 static struct dsaio_op ops[64];
 static int sockets[2];
+
+static void op_open(struct dsaio_op *op)
+{
+	memset(op, 0, sizeof(*op));
+	op_change_state(op, OP_PREPARED);
+	op->file = &file;
+	op->channel = &channel;
+	op_set_io(op, RING_OP_READ, 0, 1000, &(struct buffer_place){ .slab = NULL });
+}
 
 static void rows_setup(void)
 {
@@ -48,7 +59,7 @@ static void rows_setup(void)
 	}
 	(void)pthread_mutex_init(&channel.submit_lock, NULL);
 	for (unsigned i = 0; i < 64; i++)
-		ops[i].len = 1000;
+		op_open(&ops[i]);
 }
 
 static void rows_teardown(void)
@@ -60,9 +71,7 @@ static void rows_teardown(void)
 
 static int put(struct dsaio_op *op)
 {
-	struct ring_entry entry = { .opcode = RING_OP_READ, .len = 1000 };
-
-	return channel_put(&channel, op, &entry);
+	return channel_put(op);
 }
 
 /* The lane's side: the id of the next entry. */
@@ -83,11 +92,11 @@ static void complete(uint64_t id, int64_t result)
 
 static unsigned consume(struct dsaio_op **ret_ops)
 {
-	struct op_list list = OP_LIST_INIT(list);
+	struct op_list list = { NULL, NULL };
 	unsigned n = 0;
 
 	channel_consume(&channel, &list);
-	for (struct dsaio_op *op = list.first; op; op = op->next)
+	for (struct dsaio_op *op = list.first; op; op = op_next(op))
 		ret_ops[n++] = op;
 	return n;
 }
@@ -141,6 +150,7 @@ START_TEST(rows_go_round_whatever_the_order_of_the_ends)
 		seed = seed * 1103515245 + 12345;
 		if ((seed >> 16 & 1 && n_open < ENTRIES) || !n_open) {
 			open[n_open] = &ops[next++ % 64];
+			op_open(open[n_open]);
 			ck_assert_int_eq(put(open[n_open]), 0);
 			ids[n_open++] = take();
 		} else {
@@ -197,6 +207,33 @@ START_TEST(a_completion_told_twice_ends_its_op_once)
 }
 END_TEST
 
+START_TEST(an_op_can_be_submitted_again_with_the_numbers_of_a_new_session)
+{
+	struct slab slab = { .id = 5 };
+	struct ring_entry first, again;
+
+	file.id = 3;
+	op_set_io(&ops[0], RING_OP_WRITE, 4096, 1000,
+		  &(struct buffer_place){ .slab = &slab, .slab_off = 8192 });
+	op_set_grow_end(&ops[0], 5096);
+	op_set_timeout(&ops[0], 70);
+	ck_assert_int_eq(put(&ops[0]), 0);
+	ring_lane_take(&lane, &first);
+	ck_assert_uint_eq(first.file, 3);
+	ck_assert_uint_eq(first.slab, 5);
+	ck_assert_uint_eq(first.slab_off, 8192);
+	ck_assert_uint_eq(first.grow_end, 5096);
+	ck_assert_uint_eq(first.timeout_msec, 70);
+	file.id = 4;
+	slab.id = 6;
+	again = op_entry(atomic_load(&rows[(uint32_t)first.id].op));
+	first.file = 4;
+	first.slab = 6;
+	first.id = 0;
+	ck_assert_mem_eq(&again, &first, sizeof(again));
+}
+END_TEST
+
 START_TEST(an_index_that_jumps_breaks_the_channel)
 {
 	struct dsaio_op *ended[ENTRIES];
@@ -210,7 +247,7 @@ END_TEST
 
 START_TEST(what_is_buried_ends_once_and_nothing_is_taken_after)
 {
-	struct op_list list = OP_LIST_INIT(list);
+	struct op_list list = { NULL, NULL };
 	struct dsaio_op *ended[ENTRIES];
 
 	ck_assert_int_eq(put(&ops[0]), 0);
@@ -219,7 +256,7 @@ START_TEST(what_is_buried_ends_once_and_nothing_is_taken_after)
 	ck_assert_uint_eq(consume(ended), 1);
 	channel_bury(&channel, -ECONNRESET, &list);
 	ck_assert_ptr_eq(list.first, &ops[1]);
-	ck_assert_ptr_null(list.first->next);
+	ck_assert_ptr_null(op_next(list.first));
 	ck_assert_int_eq(ops[1].result, -ECONNRESET);
 	ck_assert_int_eq(put(&ops[2]), -ENOTCONN);
 	complete(take(), 1000); /* the rings of a dead daemon say nothing */
@@ -229,13 +266,12 @@ END_TEST
 
 START_TEST(a_batch_is_seen_at_once_and_rings_once)
 {
-	struct ring_entry entry = { .opcode = RING_OP_READ, .len = 1000 };
 	struct lane_board *b = (struct lane_board *)board;
 	eventfd_t n_rings = 0;
 
 	atomic_store(&b->lane_state, 1); /* it sleeps */
 	for (unsigned i = 0; i < 3; i++)
-		ck_assert_int_eq(channel_add(&channel, &ops[i], &entry), 0);
+		ck_assert_int_eq(channel_add(&ops[i]), 0);
 	ck_assert_int_eq(ring_lane_ready(&lane), 0);
 	ck_assert_int_lt(eventfd_read(channel.bell_fd, &n_rings), 0);
 	channel_publish(&channel);
@@ -252,13 +288,11 @@ END_TEST
 
 START_TEST(a_full_ring_takes_no_more_of_a_batch)
 {
-	struct ring_entry entry = { .opcode = RING_OP_READ, .len = 1000 };
-
 	ck_assert_uint_eq(channel_room(&channel), ENTRIES);
 	for (unsigned i = 0; i < ENTRIES; i++)
-		ck_assert_int_eq(channel_add(&channel, &ops[i], &entry), 0);
+		ck_assert_int_eq(channel_add(&ops[i]), 0);
 	ck_assert_uint_eq(channel_room(&channel), 0);
-	ck_assert_int_eq(channel_add(&channel, &ops[ENTRIES], &entry), -EAGAIN);
+	ck_assert_int_eq(channel_add(&ops[ENTRIES]), -EAGAIN);
 	ck_assert_uint_eq(atomic_load(&ops[ENTRIES].ring_id), 0);
 }
 END_TEST
@@ -272,6 +306,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, an_id_of_no_open_op_ends_nothing_and_breaks_the_channel, 0,
 			    N_ROWS(wrong_ids));
 	tcase_add_test(tcase, a_completion_told_twice_ends_its_op_once);
+	tcase_add_test(tcase, an_op_can_be_submitted_again_with_the_numbers_of_a_new_session);
 	tcase_add_test(tcase, an_index_that_jumps_breaks_the_channel);
 	tcase_add_test(tcase, what_is_buried_ends_once_and_nothing_is_taken_after);
 	tcase_add_test(tcase, a_batch_is_seen_at_once_and_rings_once);

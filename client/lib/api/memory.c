@@ -110,7 +110,7 @@ int dsaio_import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t by
 	copy = fd_duplicate(fd);
 	if (copy < 0)
 		return error_fail_errno(-errno, "import: file descriptor %d", fd);
-	r = slab_import(&client->link, copy, fd_off, bytes, &slab);
+	r = slab_import_fd(&client->link, copy, fd_off, bytes, &slab);
 	if (r < 0)
 		return r;
 	r = buffers_import(&client->buffers, memory, bytes, slab);

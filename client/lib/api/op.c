@@ -45,7 +45,7 @@ static int64_t op_run(struct op_request *q)
 		return r;
 	(void)wait_until(q->handle, &(struct wait_for){ .what = WAIT_OP, .op = op }, UINT64_MAX);
 	result = op_result(op);
-	handle_op_drop(op);
+	handle_op_unref(op);
 	return result;
 }
 
@@ -281,12 +281,6 @@ static int op_object_check(const struct dsaio_op *op, const char *function)
 	return client_check(op->handle->client, function);
 }
 
-static bool has_ended(const struct dsaio_op *op)
-{
-	/* acquire: then the result is there */
-	return atomic_load_explicit(&op->state, memory_order_acquire) == OP_ENDED;
-}
-
 int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result)
 {
 	CANCEL_DISABLE();
@@ -295,7 +289,7 @@ int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result
 
 	if (r < 0)
 		return r;
-	if (!has_ended(op)) {
+	if (!op_has_ended(op)) {
 		struct wait_for end = { .what = WAIT_OP, .op = op };
 
 		r = wait_until(op->handle, &end, wait_deadline(timeout_usec));
@@ -319,9 +313,9 @@ int dsaio_op_test(struct dsaio_op *op)
 
 	if (r < 0)
 		return r;
-	if (!has_ended(op))
+	if (!op_has_ended(op))
 		wait_poll(op->handle);
-	return has_ended(op);
+	return op_has_ended(op);
 }
 
 int64_t dsaio_op_result(const struct dsaio_op *op)
@@ -330,7 +324,7 @@ int64_t dsaio_op_result(const struct dsaio_op *op)
 
 	if (r < 0)
 		return r;
-	if (!has_ended(op))
+	if (!op_has_ended(op))
 		return error_fail(-EINPROGRESS,
 				  "op_result: the op has not ended: wait for it first");
 	return op_result(op);
@@ -338,7 +332,7 @@ int64_t dsaio_op_result(const struct dsaio_op *op)
 
 uint64_t dsaio_op_done(const struct dsaio_op *op)
 {
-	if (op_object_check(op, "op_done") < 0 || !has_ended(op))
+	if (op_object_check(op, "op_done") < 0 || !op_has_ended(op))
 		return 0;
 	return op->result >= 0 ? (uint64_t)op->result : op->done;
 }
@@ -347,7 +341,7 @@ const char *dsaio_op_error(struct dsaio_op *op)
 {
 	if (op_object_check(op, "op_error") < 0)
 		return dsaio_error();
-	if (!has_ended(op) || op->result >= 0)
+	if (!op_has_ended(op) || op->result >= 0)
 		return "";
 	return op->text ? op->text : strerror((int)-op->result);
 }
@@ -357,26 +351,21 @@ int dsaio_op_cancel(struct dsaio_op *op)
 	CANCEL_DISABLE();
 	int r = op_object_check(op, "op_cancel");
 
-	return r < 0 || has_ended(op) ? r : submit_cancel(op);
+	return r < 0 || op_has_ended(op) ? r : submit_cancel(op);
 }
 
 void dsaio_op_free(struct dsaio_op *op)
 {
 	CANCEL_DISABLE();
 	struct dsaio_handle *handle;
-	bool was_listed = false;
 
 	if (!op || client_is_forked(op->handle->client))
 		return;
 	handle = op->handle;
-	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: can not fail */
-	op->is_orphan = true;
-	if (op->is_listed)
-		was_listed = handle_unlist(op);
+	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: cannot fail */
+	ended_forget(&handle->ended, op);
 	(void)pthread_mutex_unlock(&handle->lock);
-	if (was_listed)
-		handle_op_drop(op);
-	handle_op_drop(op);
+	handle_op_unref(op);
 }
 
 void *dsaio_op_data(const struct dsaio_op *op)
@@ -402,7 +391,9 @@ int dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_r
 				  "wait: ops of the handle have not ended after %" PRId64
 				  " us: they go on, wait again",
 				  timeout_usec);
-	result = handle_tell_all(handle, &text);
+	(void)pthread_mutex_lock(&handle->lock);
+	result = ended_take_all(&handle->ended, &text);
+	(void)pthread_mutex_unlock(&handle->lock);
 	if (result < 0)
 		(void)(text ? error_fail((int)result, "%s", text)
 			    : error_fail_errno((int)result, "wait: an op"));
@@ -439,7 +430,7 @@ int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n)
 	if (r < 0)
 		return r;
 	do
-		got = handle_tell(handle, ops, n);
+		got = wait_reap(handle, ops, n);
 	while (!got && wait_poll_or_arm(handle));
 	return got ? got : client_check_alive(handle->client, "reap");
 }
@@ -461,7 +452,7 @@ int dsaio_reap_wait(struct dsaio_handle *handle, struct dsaio_op **ops, int min,
 	while (got < min) {
 		bool has_open = handle_has_open(handle);
 
-		got += handle_tell(handle, ops + got, max - got);
+		got += wait_reap(handle, ops + got, max - got);
 		if (got >= min || !has_open || r < 0)
 			break;
 		/* Another thread may take them first: then it waits again. */

@@ -3,6 +3,7 @@
 #include "client/lib/memory/copiers.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
+#include "client/lib/io/end.h"
 #include "client/lib/io/file.h"
 #include "client/lib/memory/slots.h"
 #include "client/lib/base/thread.h"
@@ -62,12 +63,12 @@ struct bounce_job {
 	unsigned first, n;
 	int stop;	/* no further piece starts, for this errno; 0: more may */
 	int error;	/* the first piece that failed */
+	uint64_t done;	/* bytes, before the first piece that failed */
 	bool is_at_end; /* of the file */
 	char *why;	/* a sentence for -ENOMEM; or NULL */
 
 	/* the thread's */
 	bool is_for_ring;
-	struct ring_entry entry;
 	struct dsaio_op *earlier; /* waits for its end, and has a reference */
 	enum job_state {
 		JOB_WAITING,  /* for earlier, or (for a ring) for room */
@@ -77,12 +78,8 @@ struct bounce_job {
 	bool is_cancel_sent;
 	bool is_touched; /* of its pieces some have ended, so n is not 0; it is in the list */
 	struct bounce_job *next_touched;
-	struct bounce_job *next_job, *prev_job;		  /* of its state's list, or the inbox */
-	struct bounce_job *next_starting, *prev_starting; /* JOB_STARTING: of its channel's list */
-};
-
-struct job_list {
-	struct bounce_job *first, *last;
+	struct list_node node;		/* of its state's list, or the inbox */
+	struct list_node starting_node; /* JOB_STARTING: of its channel's list */
 };
 
 struct client_bounce {
@@ -95,14 +92,14 @@ struct client_bounce {
 
 	pthread_mutex_t lock; /* of all below, and of n_jobs and is_ending of handles */
 	pthread_cond_t jobs_ended;
-	struct job_list inbox;
+	struct list inbox;
 	bool has_thread, is_stopping, is_asleep;
 	bool must_look; /* jobs may have been cancelled */
 
 	/* the thread's */
-	struct job_list jobs[JOB_FULL + 1]; /* by state */
-	struct channel *starting;	    /* those with jobs that may start pieces */
-	bool is_short;			    /* of these one has no slot, and waits for one */
+	struct list jobs[JOB_FULL + 1]; /* by state */
+	struct list starting;		/* channels with jobs that may start pieces */
+	bool is_short;			/* of these one has no slot, and waits for one */
 	struct bounce_job *touched;
 	struct dsaio_handle *active; /* companions with pieces in flight */
 	uint64_t turn;
@@ -226,7 +223,6 @@ static int piece_start(struct bounce_job *job, bool is_blocking, bool is_further
 	struct bounce_piece *piece = &job->pieces[(job->first + job->n) % PIECES_MAX];
 	uint64_t bytes = bounce_bytes(job->next, job->end, align), done;
 	uint64_t wish = bounce_wish(op->off, job->next, job->end, is_write);
-	struct ring_entry entry;
 	int r;
 
 	if (atomic_load(&op->is_cancelled))
@@ -261,30 +257,25 @@ static int piece_start(struct bounce_job *job, bool is_blocking, bool is_further
 		slots_give(&piece->slot);
 		return 0;
 	}
-	piece->op->opcode = op->opcode;
-	piece->op->off = piece->cut.io_off;
-	piece->op->len = piece->cut.io_len;
-	piece->op->part_of = piece;
-	entry = (struct ring_entry){
-		.opcode = op->opcode,
-		.file = op->file->id,
-		.off = piece->cut.io_off,
-		.len = piece->cut.io_len,
-		.slab = piece->slot.slab->id,
-		.slab_off = slot_off(&piece->slot) + piece->cut.io_slot_off,
-		.grow_end = op->grow_end,
-		.timeout_msec = bounce_timeout_msec(job->deadline_nsec),
-	};
+	op_set_io(piece->op, op->opcode, piece->cut.io_off, piece->cut.io_len,
+		  &(struct buffer_place){
+			  .slab = &piece->slot.slab->slab,
+			  .slab_off = slot_off(&piece->slot) + piece->cut.io_slot_off,
+		  });
+	op_set_part(piece->op, piece, op);
+	op_set_timeout(piece->op, bounce_timeout_msec(job->deadline_nsec));
 	job->next += piece->cut.len;
 	job->n++;
-	r = is_blocking ? submit_put(piece->op, &entry)
-			: channel_put(job->channel, piece->op, &entry);
-	if (r < 0) { /* the daemon is gone; there was room */
-		piece->op->result = -ECONNRESET;
-		piece->op->done = 0;
-		piece->has_ended = true;
-		if (is_blocking)
-			wait_end_op(piece->op);
+	r = is_blocking ? submit_put(piece->op) : channel_put(piece->op);
+	if (r == 0)
+		return 0;
+	/* The daemon is gone; there was room. */
+	piece->has_ended = true;
+	if (is_blocking) {
+		end_op(piece->op, -ECONNRESET, 0);
+	} else {
+		op_set_result(piece->op, -ECONNRESET, 0);
+		op_change_state(piece->op, OP_ENDED);
 	}
 	return 0;
 }
@@ -297,12 +288,6 @@ static struct bounce_piece *nth_piece(struct bounce_job *job, unsigned n)
 static struct bounce_piece *first_piece(struct bounce_job *job)
 {
 	return nth_piece(job, 0);
-}
-
-static bool op_has_ended(const struct dsaio_op *op)
-{
-	/* acquire: then all that it did has been done */
-	return atomic_load_explicit(&op->state, memory_order_acquire) == OP_ENDED;
 }
 
 static bool piece_has_ended(const struct bounce_piece *piece)
@@ -388,7 +373,7 @@ static void piece_finish(struct bounce_job *job)
 			if (piece->copy_error < 0)
 				result = piece->copy_error;
 		}
-		op->done += done;
+		job->done += done;
 		if (result < 0)
 			job->error = (int)result;
 		else if (done < piece->cut.len && op->opcode == RING_OP_READ)
@@ -397,7 +382,7 @@ static void piece_finish(struct bounce_job *job)
 			job->error = -EIO; /* a write is whole, or fails */
 	}
 	slots_give(&piece->slot);
-	handle_op_drop(TAKE_PTR(piece->op));
+	handle_op_unref(TAKE_PTR(piece->op));
 	job->first = (job->first + 1) % PIECES_MAX;
 	job->n--;
 }
@@ -407,16 +392,17 @@ static void job_end_op(struct bounce_job *job)
 {
 	struct dsaio_op *op = job->op;
 
-	op->result = (int64_t)op->done;
+	int64_t result = (int64_t)job->done;
+
 	if (job->error)
-		op->result = job->error;
+		result = job->error;
 	else if (job->is_for_ring || (job->next < job->end && !job->is_at_end))
-		op->result = job->stop;
-	if (op->result == -ENOMEM)
-		op->text = TAKE_PTR(job->why);
+		result = job->stop;
+	if (result == -ENOMEM)
+		op_set_text(op, TAKE_PTR(job->why));
 	free(job->why);
 	slots_share_drop(job->share);
-	wait_end_op(op);
+	end_op(op, result, job->done);
 }
 
 /* ---- in a caller's thread ---- */
@@ -430,7 +416,7 @@ int bounce_await_earlier(struct dsaio_op *op, bool is_in_ring, uint64_t deadline
 		struct wait_for end = { .what = WAIT_OP, .op = earlier };
 
 		r = wait_until(earlier->handle, &end, deadline_nsec);
-		handle_op_drop(earlier);
+		handle_op_unref(earlier);
 	}
 	return r;
 }
@@ -464,27 +450,14 @@ void bounce_run(struct dsaio_op *op, struct channel *channel, void *buf)
 
 /* ---- jobs, for the thread ---- */
 
-static void list_add(struct job_list *list, struct bounce_job *job)
+static struct bounce_job *job_of(struct list_node *node)
 {
-	job->next_job = NULL;
-	job->prev_job = list->last;
-	if (list->last)
-		list->last->next_job = job;
-	else
-		list->first = job;
-	list->last = job;
+	return node ? container_of(node, struct bounce_job, node) : NULL;
 }
 
-static void list_remove(struct job_list *list, struct bounce_job *job)
+static struct bounce_job *job_of_starting(struct list_node *node)
 {
-	if (job->next_job)
-		job->next_job->prev_job = job->prev_job;
-	else
-		list->last = job->prev_job;
-	if (job->prev_job)
-		job->prev_job->next_job = job->next_job;
-	else
-		list->first = job->next_job;
+	return node ? container_of(node, struct bounce_job, starting_node) : NULL;
 }
 
 /* The last of its channel's jobs that may start pieces. */
@@ -492,46 +465,23 @@ static void starting_add(struct client_bounce *bounce, struct bounce_job *job)
 {
 	struct channel *channel = job->channel;
 
-	job->next_starting = NULL;
-	job->prev_starting = channel->last_starting;
-	channel->last_starting = job;
-	if (job->prev_starting) {
-		job->prev_starting->next_starting = job;
-		return;
-	}
-	channel->first_starting = job;
-	channel->prev_starting = NULL;
-	channel->next_starting = bounce->starting;
-	if (bounce->starting)
-		bounce->starting->prev_starting = channel;
-	bounce->starting = channel;
+	if (!channel->starting_jobs.first)
+		list_push_front(&bounce->starting, &channel->starting_node);
+	list_push(&channel->starting_jobs, &job->starting_node);
 }
 
 static void starting_remove(struct client_bounce *bounce, struct bounce_job *job)
 {
 	struct channel *channel = job->channel;
 
-	if (job->next_starting)
-		job->next_starting->prev_starting = job->prev_starting;
-	else
-		channel->last_starting = job->prev_starting;
-	if (job->prev_starting)
-		job->prev_starting->next_starting = job->next_starting;
-	else
-		channel->first_starting = job->next_starting;
-	if (channel->first_starting)
-		return;
-	if (channel->next_starting)
-		channel->next_starting->prev_starting = channel->prev_starting;
-	if (channel->prev_starting)
-		channel->prev_starting->next_starting = channel->next_starting;
-	else
-		bounce->starting = channel->next_starting;
+	list_remove(&channel->starting_jobs, &job->starting_node);
+	if (!channel->starting_jobs.first)
+		list_remove(&bounce->starting, &channel->starting_node);
 }
 
 static void job_leave(struct client_bounce *bounce, struct bounce_job *job)
 {
-	list_remove(&bounce->jobs[job->state], job);
+	list_remove(&bounce->jobs[job->state], &job->node);
 	if (job->state == JOB_STARTING)
 		starting_remove(bounce, job);
 }
@@ -540,7 +490,7 @@ static void job_move(struct client_bounce *bounce, struct bounce_job *job, enum 
 {
 	job_leave(bounce, job);
 	job->state = state;
-	list_add(&bounce->jobs[state], job);
+	list_push(&bounce->jobs[state], &job->node);
 	if (state == JOB_STARTING)
 		starting_add(bounce, job);
 }
@@ -551,7 +501,7 @@ static void job_free(struct client_bounce *bounce, struct bounce_job *job,
 {
 	job_leave(bounce, job);
 	if (job->earlier)
-		handle_op_drop(job->earlier);
+		handle_op_unref(job->earlier);
 	free(job);
 	(void)pthread_mutex_lock(&bounce->lock);
 	if (--handle->n_jobs == 0) /* from here on it may be closed and freed */
@@ -616,8 +566,7 @@ static bool job_has_earlier(struct bounce_job *job)
 		return false;
 	job->earlier = earlier;
 	(void)pthread_mutex_lock(&earlier->handle->lock);
-	earlier->is_awaited =
-		true; /* if it has ended meanwhile, the thread sees it before it sleeps */
+	op_set_awaited(earlier); /* has it ended meanwhile, the thread sees that before it sleeps */
 	(void)pthread_mutex_unlock(&earlier->handle->lock);
 	return true;
 }
@@ -629,17 +578,17 @@ static bool job_put(struct client_bounce *bounce, struct bounce_job *job)
 	struct dsaio_handle *handle = op->handle;
 	int r;
 
-	job->entry.timeout_msec = bounce_timeout_msec(job->deadline_nsec);
-	(void)atomic_fetch_add(&op->n_refs, 1); /* it may end at once */
-	r = inode_put(op->inode, op, &job->entry);
+	op_set_timeout(op, bounce_timeout_msec(job->deadline_nsec));
+	op_ref(op); /* it may end at once */
+	r = inode_put(op->inode, op);
 	if (r == 0) {
 		if (atomic_load(&op->is_cancelled)) /* too early for the daemon to find it */
 			(void)channel_cancel(op);   /* fails with the connection: then all end */
-		handle_op_drop(op);
+		handle_op_unref(op);
 		job_free(bounce, job, handle);
 		return true;
 	}
-	handle_op_drop(op);
+	handle_op_unref(op);
 	if (r == -EAGAIN)
 		return false;
 	job_fail(bounce, job, -ECONNRESET);
@@ -657,13 +606,13 @@ static bool job_look(struct client_bounce *bounce, struct bounce_job *job)
 	}
 	if (job->earlier && !op_has_ended(job->earlier)) {
 		/* Bounced ones come to their end by themselves. */
-		if (!job->earlier->is_bounced)
+		if (op_state(job->earlier) != OP_BOUNCED)
 			look_at_ring(bounce, handle);
 		if (!op_has_ended(job->earlier))
 			return false;
 	}
 	if (job->earlier) {
-		handle_op_drop(TAKE_PTR(job->earlier));
+		handle_op_unref(TAKE_PTR(job->earlier));
 		if (job_has_earlier(job))
 			return true; /* for another one: look again */
 	}
@@ -681,21 +630,21 @@ static bool job_look(struct client_bounce *bounce, struct bounce_job *job)
 
 static bool take_inbox(struct client_bounce *bounce)
 {
-	struct bounce_job *job, *next;
+	struct list inbox;
+	struct bounce_job *job;
+	bool did = false;
 
 	(void)pthread_mutex_lock(&bounce->lock);
-	job = bounce->inbox.first;
-	bounce->inbox = (struct job_list){ NULL, NULL };
+	inbox = bounce->inbox;
+	bounce->inbox = (struct list){ NULL, NULL };
 	(void)pthread_mutex_unlock(&bounce->lock);
-	if (!job)
-		return false;
-	for (; job; job = next) {
-		next = job->next_job;
-		list_add(&bounce->jobs[JOB_WAITING], job);
+	while ((job = job_of(list_pop(&inbox)))) {
+		list_push(&bounce->jobs[JOB_WAITING], &job->node);
 		if (!job_has_earlier(job))
 			(void)job_look(bounce, job);
+		did = true;
 	}
-	return true;
+	return did;
 }
 
 static void job_cancel(struct client_bounce *bounce, struct bounce_job *job)
@@ -724,8 +673,9 @@ static void look_for_cancels(struct client_bounce *bounce)
 	bounce->must_look = false;
 	(void)pthread_mutex_unlock(&bounce->lock);
 	for (int state = 0; must_look && state <= JOB_FULL; state++)
-		for (struct bounce_job *job = bounce->jobs[state].first, *next; job; job = next) {
-			next = job->next_job;
+		for (struct bounce_job *job = job_of(bounce->jobs[state].first), *next; job;
+		     job = next) {
+			next = job_of(job->node.next);
 			(void)pthread_mutex_lock(&bounce->lock);
 			is_ending = job->op->handle->is_ending;
 			(void)pthread_mutex_unlock(&bounce->lock);
@@ -738,7 +688,7 @@ static void look_for_cancels(struct client_bounce *bounce)
 /* Takes what the daemon has completed, or, when it is gone, all. */
 static bool collect(struct client_bounce *bounce)
 {
-	struct op_list list = OP_LIST_INIT(list);
+	struct op_list list = { NULL, NULL };
 	struct dsaio_handle **link = &bounce->active, *companion;
 	bool is_gone = conn_was_gone(bounce->client->link.conn);
 
@@ -751,7 +701,8 @@ static bool collect(struct client_bounce *bounce)
 	}
 	if (!list.first)
 		return false;
-	for (struct dsaio_op *op = list.first; op; op = op->next) {
+	for (struct dsaio_op *op = list.first; op; op = op_next(op)) {
+		op_change_state(op, OP_ENDED);
 		op->part_of->has_ended = true;
 		op->part_of->job->via->n_pieces--;
 		job_touch(bounce, op->part_of->job);
@@ -788,12 +739,12 @@ static void fail_waiting(struct client_bounce *bounce)
 
 	if (!conn_was_gone(bounce->client->link.conn))
 		return;
-	for (job = bounce->jobs[JOB_WAITING].first; job; job = next) {
-		next = job->next_job;
+	for (job = job_of(bounce->jobs[JOB_WAITING].first); job; job = next) {
+		next = job_of(job->node.next);
 		job_fail(bounce, job, -ECONNRESET);
 	}
-	for (job = bounce->jobs[JOB_STARTING].first; job; job = next) {
-		next = job->next_job;
+	for (job = job_of(bounce->jobs[JOB_STARTING].first); job; job = next) {
+		next = job_of(job->node.next);
 		if (!job->n)
 			job_fail(bounce, job, -ECONNRESET);
 	}
@@ -803,8 +754,9 @@ static bool look_at_waiting(struct client_bounce *bounce)
 {
 	bool did = false;
 
-	for (struct bounce_job *job = bounce->jobs[JOB_WAITING].first, *next; job; job = next) {
-		next = job->next_job;
+	for (struct bounce_job *job = job_of(bounce->jobs[JOB_WAITING].first), *next; job;
+	     job = next) {
+		next = job_of(job->node.next);
 		did |= job_look(bounce, job);
 	}
 	return did;
@@ -847,16 +799,19 @@ static bool start_piece(struct client_bounce *bounce, struct bounce_job *job)
  */
 static bool start_pieces(struct client_bounce *bounce)
 {
-	struct channel *channel, *next;
+	struct list_node *node, *next;
 	bool did = false, goes_on = true;
 
 	bounce->is_short = false;
 	while (goes_on) {
 		goes_on = false;
-		for (channel = bounce->starting; channel; channel = next) {
+		for (node = bounce->starting.first; node; node = next) {
+			struct channel *channel = container_of(node, struct channel, starting_node);
+
 			/* It has a job, so its handle stays whatever ends now. */
-			next = channel->next_starting;
-			goes_on |= start_piece(bounce, channel->first_starting);
+			next = node->next;
+			goes_on |= start_piece(bounce,
+					       job_of_starting(channel->starting_jobs.first));
 		}
 		did |= goes_on;
 	}
@@ -868,8 +823,9 @@ static bool expire(struct client_bounce *bounce)
 {
 	bool did = false;
 
-	for (struct bounce_job *job = bounce->jobs[JOB_STARTING].first, *next; job; job = next) {
-		next = job->next_job;
+	for (struct bounce_job *job = job_of(bounce->jobs[JOB_STARTING].first), *next; job;
+	     job = next) {
+		next = job_of(job->node.next);
 		if (!is_over(job->deadline_nsec))
 			continue;
 		job->stop = -ETIMEDOUT;
@@ -884,8 +840,8 @@ static uint64_t next_deadline(const struct client_bounce *bounce)
 	uint64_t deadline = UINT64_MAX;
 
 	for (int state = JOB_WAITING; state <= JOB_STARTING; state++)
-		for (const struct bounce_job *job = bounce->jobs[state].first; job;
-		     job = job->next_job)
+		for (const struct bounce_job *job = job_of(bounce->jobs[state].first); job;
+		     job = job_of(job->node.next))
 			if (job->deadline_nsec < deadline)
 				deadline = job->deadline_nsec;
 	return deadline;
@@ -1084,7 +1040,7 @@ static void job_post(struct dsaio_client *client, struct bounce_job *job)
 
 	(void)pthread_mutex_lock(&bounce->lock);
 	job->op->handle->n_jobs++;
-	list_add(&bounce->inbox, job);
+	list_push(&bounce->inbox, &job->node);
 	must_wake = bounce->is_asleep;
 	(void)pthread_mutex_unlock(&bounce->lock);
 	if (must_wake)
@@ -1096,8 +1052,7 @@ static struct bounce_job *job_new(struct dsaio_op *op)
 	struct bounce_job *job = calloc(1, sizeof(*job));
 
 	if (!job) {
-		op->result = -ENOMEM;
-		wait_end_op(op);
+		end_op(op, -ENOMEM, 0);
 	}
 	return job;
 }
@@ -1120,7 +1075,7 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 	job_post(client, job);
 }
 
-void bounce_defer(struct dsaio_op *op, const struct ring_entry *entry)
+void bounce_defer(struct dsaio_op *op)
 {
 	struct dsaio_client *client = op->handle->client;
 	struct bounce_job *job = job_new(op);
@@ -1129,7 +1084,6 @@ void bounce_defer(struct dsaio_op *op, const struct ring_entry *entry)
 		return;
 	job_init(job, op, NULL, NULL, NULL, NULL);
 	job->is_for_ring = true;
-	job->entry = *entry;
 	job_post(client, job);
 }
 

@@ -80,7 +80,7 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 		   void *buf);
 
 /* Gives an async op that has to wait before it may be put into its handle's ring to the thread. */
-void bounce_defer(struct dsaio_op *op, const struct ring_entry *entry);
+void bounce_defer(struct dsaio_op *op);
 
 /*
  * Sleeps until no earlier op is open that this one has to wait for.  Returns 0, or -ETIMEDOUT.

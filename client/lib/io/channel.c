@@ -101,9 +101,11 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 }
 
 /* Under submit_lock. */
-static int add(struct channel *channel, struct dsaio_op *op, struct ring_entry *entry)
+static int add(struct dsaio_op *op)
 {
+	struct channel *channel = op->channel;
 	struct ring_client *ring = &channel->ring;
+	struct ring_entry entry = op_entry(op);
 	struct channel_row *row;
 
 	if (atomic_load(&channel->is_dead))
@@ -112,12 +114,11 @@ static int add(struct channel *channel, struct dsaio_op *op, struct ring_entry *
 		return -EAGAIN;
 	row = &channel->rows[channel->free_rows[ring->tail & (ring->entries - 1)]];
 	row->id += UINT64_C(1) << 32; /* the next generation */
-	atomic_store(&op->ring_id, row->id);
-	op->put_nsec = clock_nsec();
-	entry->id = row->id;
-	/* release: the consumer, who acquires, finds the op filled in */
+	op_submitted(op, row->id);
+	entry.id = row->id;
+	/* release: the consumer, which acquires, finds the op filled in */
 	atomic_store_explicit(&row->op, op, memory_order_release);
-	ring_client_put(ring, entry);
+	ring_client_put(ring, &entry);
 	return 0;
 }
 
@@ -126,13 +127,14 @@ static void ring_doorbell(struct channel *channel)
 	(void)eventfd_write(channel->bell_fd, 1); /* full: it is readable all the more */
 }
 
-int channel_put(struct channel *channel, struct dsaio_op *op, struct ring_entry *entry)
+int channel_put(struct dsaio_op *op)
 {
+	struct channel *channel = op->channel;
 	bool must_ring = false;
 	int r;
 
 	(void)pthread_mutex_lock(&channel->submit_lock); /* a plain mutex: cannot fail */
-	r = add(channel, op, entry);
+	r = add(op);
 	if (r == 0)
 		must_ring = ring_client_submit(&channel->ring);
 	(void)pthread_mutex_unlock(&channel->submit_lock);
@@ -141,13 +143,13 @@ int channel_put(struct channel *channel, struct dsaio_op *op, struct ring_entry 
 	return r;
 }
 
-int channel_add(struct channel *channel, struct dsaio_op *op, struct ring_entry *entry)
+int channel_add(struct dsaio_op *op)
 {
 	int r;
 
-	(void)pthread_mutex_lock(&channel->submit_lock);
-	r = add(channel, op, entry);
-	(void)pthread_mutex_unlock(&channel->submit_lock);
+	(void)pthread_mutex_lock(&op->channel->submit_lock);
+	r = add(op);
+	(void)pthread_mutex_unlock(&op->channel->submit_lock);
 	return r;
 }
 
@@ -222,9 +224,10 @@ void channel_consume(struct channel *channel, struct op_list *list)
 		atomic_store_explicit(&row->op, NULL, memory_order_relaxed);
 		channel->free_rows[(head + i) & (ring->entries - 1)] = index;
 		nsec += now - op->put_nsec;
-		op->done = ring_result_done(completion.result);
-		op->result = completion.result < 0 ? -ring_result_errno(completion.result)
-						   : completion.result;
+		op_set_result(op,
+			      completion.result < 0 ? -ring_result_errno(completion.result)
+						    : completion.result,
+			      ring_result_done(completion.result));
 		op_list_add(list, op);
 	}
 	ring_client_add_time(ring, nsec);
@@ -243,8 +246,7 @@ void channel_bury(struct channel *channel, int result, struct op_list *list)
 
 		if (!op)
 			continue;
-		op->done = 0; /* nobody knows */
-		op->result = result;
+		op_set_result(op, result, 0); /* how much was done is not known */
 		op_list_add(list, op);
 	}
 }

@@ -209,12 +209,12 @@ int64_t file_size_seen(struct dsaio_file *file)
 	return size_look(file, AT_STATX_DONT_SYNC);
 }
 
-int file_grow(struct dsaio_file *file, struct dsaio_op *op)
+int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end)
 {
-	const uint64_t end = op->off + op->len;
 	struct rlimit limit;
 	int64_t size;
 
+	*ret_grow_end = 0;
 	if (inode_is_long(file->inode, end))
 		return 0;
 	size = size_look(file, AT_STATX_SYNC_AS_STAT); /* -1: the daemon does without */
@@ -227,7 +227,7 @@ int file_grow(struct dsaio_file *file, struct dsaio_op *op)
 		return -EFBIG;
 	/* A daemon of an earlier version lets the blocks extend the file, which is slower. */
 	if (file->client->link.conn->features & RING_FEATURE_GROW)
-		op->grow_end = end;
+		*ret_grow_end = end;
 	return 0;
 }
 

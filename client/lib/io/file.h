@@ -70,10 +70,10 @@ void file_fd_give(struct dsaio_file *file);
 int64_t file_size(struct dsaio_file *file);
 
 /*
- * Before a write: finds out whether it may end beyond the file, for its entry's grow_end.  Returns
- * 0, or -EFBIG: this process's RLIMIT_FSIZE allows no such file.
+ * Before a write up to byte `end`: may it end beyond the file?  Returns 0 and the entry's grow_end (0:
+ * no), or -EFBIG: this process's RLIMIT_FSIZE allows no such file.
  */
-int file_grow(struct dsaio_file *file, struct dsaio_op *op);
+int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end);
 
 /* Bytes as the kernel has them now, if that takes neither a message nor a file server; or -1. */
 int64_t file_size_seen(struct dsaio_file *file);

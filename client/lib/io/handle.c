@@ -18,12 +18,6 @@
 #define ENTRIES_DEFAULT 1024u
 #define WEIGHT_MAX 16u
 #define COMPANION_ENTRIES_MAX 512u /* pieces that can be in flight: one for each unit of slots.h */
-#define OPS_PER_CHUNK 64	   /* a guess: 16 KiB at a time */
-
-struct op_chunk {
-	struct op_chunk *next;
-	struct dsaio_op ops[OPS_PER_CHUNK];
-};
 
 int handle_check(const struct dsaio_handle *handle, const char *function)
 {
@@ -34,77 +28,26 @@ int handle_check(const struct dsaio_handle *handle, const char *function)
 
 /* ---- op objects ---- */
 
-static bool grow_ops(struct dsaio_handle *handle)
-{
-	struct op_chunk *chunk = calloc(1, sizeof(*chunk)); /* all OP_FREE */
-
-	if (!chunk)
-		return false;
-	chunk->next = handle->chunks;
-	handle->chunks = chunk;
-	for (int i = 0; i < OPS_PER_CHUNK; i++) {
-		chunk->ops[i].next = handle->free_ops;
-		handle->free_ops = &chunk->ops[i];
-	}
-	return true;
-}
-
 struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool is_callers,
 			       struct channel *channel)
 {
 	struct dsaio_op *op;
 
-	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: can not fail */
-	if (!handle->free_ops && !grow_ops(handle)) {
-		(void)pthread_mutex_unlock(&handle->lock);
-		return NULL;
+	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: cannot fail */
+	op = op_pool_take(&handle->pool);
+	if (op) {
+		op_init(op, handle, channel, is_async, is_callers);
+		handle->n_open_async += is_async;
+		handle->n_open_ring += !!channel;
+		if (channel && handle->waiters) /* a wait for all ops now has a ring to look at */
+			wait_wake(handle);
 	}
-	op = handle->free_ops;
-	handle->free_ops = op->next;
-	memset(op, 0, sizeof(*op));
-	op->handle = handle;
-	op->channel = channel;
-	op->is_async = is_async;
-	op->began_nsec = debug_is_on() ? clock_nsec() : 0;
-	op->is_callers = is_callers;
-	atomic_init(&op->n_refs, is_callers ? 2 : 1);
-	atomic_init(&op->state, OP_OPEN);
-	handle->n_live++;
-	handle->n_open_async += is_async;
-	handle->n_open_ring += !!channel;
-	if (channel && handle->waiters) /* who waits for all now has a ring to look at */
-		wait_wake(handle);
 	(void)pthread_mutex_unlock(&handle->lock);
 	return op;
 }
 
-/* Back to the free list.  Under handle->lock. */
-static void op_recycle(struct dsaio_handle *handle, struct dsaio_op *op)
-{
-	free(op->text);
-	op->text = NULL;
-	/* relaxed: nobody refers to it any more */
-	atomic_store_explicit(&op->state, OP_FREE, memory_order_relaxed);
-	op->next = handle->free_ops;
-	handle->free_ops = op;
-	handle->n_live--;
-}
-
-static bool op_unref(struct dsaio_op *op)
-{
-	/* acq_rel: the last sees all use before */
-	return atomic_fetch_sub_explicit(&op->n_refs, 1, memory_order_acq_rel) == 1;
-}
-
-void handle_op_drop_locked(struct dsaio_op *op)
-{
-	if (op_unref(op))
-		op_recycle(op->handle, op);
-}
-
 static void handle_free(struct dsaio_handle *handle)
 {
-	struct op_chunk *chunk, *next_chunk;
 	struct channel *channel, *next;
 
 	if (!handle)
@@ -113,10 +56,7 @@ static void handle_free(struct dsaio_handle *handle)
 		next = atomic_load(&channel->next);
 		channel_close(channel);
 	}
-	for (chunk = handle->chunks; chunk; chunk = next_chunk) {
-		next_chunk = chunk->next;
-		free(chunk);
-	}
+	op_pool_deinit(&handle->pool);
 	closep(&handle->epoll_fd);
 	closep(&handle->own_bell_fd);
 	closep(&handle->bell_fd);
@@ -130,7 +70,7 @@ static void handle_freep(struct dsaio_handle **handle)
 	handle_free(*handle);
 }
 
-void handle_op_drop(struct dsaio_op *op)
+void handle_op_unref(struct dsaio_op *op)
 {
 	struct dsaio_handle *handle = op->handle;
 	bool is_last;
@@ -138,82 +78,13 @@ void handle_op_drop(struct dsaio_op *op)
 	if (!op_unref(op))
 		return;
 	(void)pthread_mutex_lock(&handle->lock);
-	op_recycle(handle, op);
-	is_last = handle->is_closed && !handle->n_live;
+	op_pool_give(&handle->pool, op);
+	is_last = handle->is_closed && !handle->pool.n_used;
 	(void)pthread_mutex_unlock(&handle->lock);
 	if (is_last) {
 		client_remove(handle->client, &handle->object);
 		handle_free(handle);
 	}
-}
-
-/* ---- what ended and was not told (handle->lock) ---- */
-
-static void list_remove(struct dsaio_handle *handle, struct dsaio_op *op)
-{
-	if (op->next)
-		op->next->prev = op->prev;
-	else
-		handle->last_ended = op->prev;
-	if (op->prev)
-		op->prev->next = op->next;
-	else
-		handle->first_ended = op->next;
-	op->next = op->prev = NULL;
-	op->is_listed = false;
-	handle->n_listed--;
-}
-
-void handle_keep_orphan(struct dsaio_handle *handle, struct dsaio_op *op)
-{
-	struct dsaio_op *other = handle->orphan;
-
-	if (other && other->end_number < op->end_number) {
-		handle_op_drop_locked(op);
-		return;
-	}
-	handle->orphan = op;
-	if (other)
-		handle_op_drop_locked(other);
-}
-
-bool handle_unlist(struct dsaio_op *op)
-{
-	list_remove(op->handle, op);
-	if (op->result >= 0)
-		return true;
-	handle_keep_orphan(op->handle, op);
-	return false;
-}
-
-int handle_tell(struct dsaio_handle *handle, struct dsaio_op **ops, int n)
-{
-	int got = 0;
-
-	(void)pthread_mutex_lock(&handle->lock);
-	if (handle->is_own_rung) {
-		eventfd_t count;
-
-		handle->is_own_rung = false;
-		(void)eventfd_read(handle->own_bell_fd, &count); /* not blocking */
-	}
-	while (got < n && handle->first_ended) {
-		struct dsaio_op *op = handle->first_ended;
-
-		list_remove(handle, op);
-		handle->n_untold--;
-		if (op->is_callers)
-			handle_op_drop_locked(op); /* the caller has its own reference */
-		op->is_callers = true;
-		ops[got++] = op;
-	}
-	/* Not read empty: it stays readable. */
-	if (handle->first_ended && handle->epoll_fd >= 0 && !handle->is_own_rung) {
-		handle->is_own_rung = true;
-		(void)eventfd_write(handle->own_bell_fd, 1); /* full: it is readable anyway */
-	}
-	(void)pthread_mutex_unlock(&handle->lock);
-	return got;
 }
 
 bool handle_has_open(struct dsaio_handle *handle)
@@ -224,32 +95,6 @@ bool handle_has_open(struct dsaio_handle *handle)
 	has_open = handle->n_open_async;
 	(void)pthread_mutex_unlock(&handle->lock);
 	return has_open;
-}
-
-int64_t handle_tell_all(struct dsaio_handle *handle, char **ret_text)
-{
-	struct dsaio_op *op, *failed;
-	int64_t result;
-
-	(void)pthread_mutex_lock(&handle->lock);
-	result = (int64_t)handle->n_untold;
-	handle->n_untold = 0;
-	failed = handle->orphan;
-	for (op = handle->first_ended; op; op = op->next)
-		if (op->result < 0 && (!failed || op->end_number < failed->end_number))
-			failed = op;
-	if (failed) {
-		result = failed->result;
-		*ret_text = failed->text ? strdup(failed->text) : NULL;
-	}
-	while ((op = handle->first_ended)) {
-		list_remove(handle, op);
-		handle_op_drop_locked(op);
-	}
-	if (handle->orphan)
-		handle_op_drop_locked(TAKE_PTR(handle->orphan));
-	(void)pthread_mutex_unlock(&handle->lock);
-	return result;
 }
 
 /* ---- channels ---- */
@@ -407,6 +252,7 @@ static struct dsaio_handle *handle_new(struct dsaio_client *client)
 	if (!handle)
 		return NULL;
 	handle->client = client;
+	ended_init(&handle->ended, &handle->pool);
 	handle->epoll_fd = handle->own_bell_fd = handle->bell_fd = -1;
 	(void)pthread_mutex_init(&handle->open_lock, NULL); /* can not fail by default */
 	(void)pthread_mutex_init(&handle->lock, NULL);
@@ -456,7 +302,7 @@ static bool has_op_on_import(const struct dsaio_handle *handle)
 			const struct dsaio_op *op = atomic_load_explicit(&c->rows[i].op,
 									 memory_order_acquire);
 
-			if (op && op->is_on_import)
+			if (op && op->buffer.slab && op->buffer.slab->is_imported)
 				return true;
 		}
 	}
@@ -486,7 +332,6 @@ static void handle_shut(struct dsaio_handle *handle)
 	struct dsaio_handle *companion;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__HandleClose body = WIRE__HANDLE_CLOSE__INIT;
-	struct dsaio_op *op, *next_op;
 	struct channel *channel, *next;
 	int result = -ECANCELED; /* entries that the daemon has not taken */
 
@@ -517,15 +362,7 @@ static void handle_shut(struct dsaio_handle *handle)
 	handle->epoll_fd = handle->own_bell_fd = handle->bell_fd = -1;
 
 	(void)pthread_mutex_lock(&handle->lock);
-	for (op = handle->first_ended; op; op = next_op) {
-		next_op = op->next;
-		op->is_listed = false;
-		handle_op_drop_locked(op);
-	}
-	handle->first_ended = handle->last_ended = NULL;
-	handle->n_listed = 0;
-	if (handle->orphan)
-		handle_op_drop_locked(TAKE_PTR(handle->orphan));
+	ended_clear(&handle->ended);
 	(void)pthread_mutex_unlock(&handle->lock);
 }
 
@@ -541,7 +378,7 @@ void dsaio_handle_close(struct dsaio_handle *handle)
 	handle_shut(handle);
 	(void)pthread_mutex_lock(&handle->lock);
 	handle->is_closed = true;
-	is_last = !handle->n_live;
+	is_last = !handle->pool.n_used;
 	(void)pthread_mutex_unlock(&handle->lock);
 	if (is_last) {
 		client_remove(client, &handle->object);
@@ -556,10 +393,6 @@ static void handle_on_disconnect(struct client_object *object)
 
 	if (!handle->is_closed)
 		handle_shut(handle);
-	for (struct op_chunk *chunk = handle->chunks; chunk; chunk = chunk->next)
-		for (int i = 0; i < OPS_PER_CHUNK; i++)
-			if (atomic_load(&chunk->ops[i].state) != OP_FREE)
-				free(chunk->ops[i].text); /* of an op that the caller held */
 	handle_free(handle);
 }
 

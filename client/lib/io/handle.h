@@ -1,6 +1,6 @@
 /*
- * A handle: what a program opens to do I/O.  Its options, its channels, its op objects, and
- * what of its ops has ended and was not yet told.
+ * A handle: what a program opens to do I/O.  Its options, its channels, its op objects, and its ended
+ * ops that were not reported yet (ended.h).
  *
  * An op object comes from the free list and goes back there when nobody refers to it any more.
  * Ops outlive dsaio_handle_close() while a caller holds them: the closed handle then stays as
@@ -8,18 +8,15 @@
  *
  * Async ops that are bounced (bounce.h) go by the rings of a companion: a second handle with the
  * same options, which only the library's thread uses, so that this one's consumer stays what it is.
- *
- * What ended and was not told is a list, in the order of the ends.  An op whose owner freed it
- * leaves the list and only counts; of those that failed the first is kept, for dsaio_wait().
  */
 #ifndef DSAIO_CLIENT_LIB_IO_HANDLE_H
 #define DSAIO_CLIENT_LIB_IO_HANDLE_H
 
 #include "client/lib/io/channel.h"
+#include "client/lib/io/ended.h"
 #include "proto/profile.h"
 
 struct waiter;
-struct op_chunk;
 
 struct dsaio_handle {
 	struct client_object object;
@@ -44,14 +41,8 @@ struct dsaio_handle {
 	struct waiter *waiters;
 	uint64_t n_open_async; /* async ops that have not ended */
 	uint64_t n_open_ring;  /* ops that have not ended and (will) end by a ring */
-	uint64_t n_untold;     /* async ops that ended and were not told of */
-	uint64_t n_ended;      /* numbers the ends */
-	struct dsaio_op *first_ended, *last_ended;
-	uint64_t n_listed;	 /* from first_ended to last_ended */
-	struct dsaio_op *orphan; /* of those freed and not told the first that failed */
-	struct dsaio_op *free_ops;
-	struct op_chunk *chunks;
-	uint64_t n_live; /* op objects that are not on the free list */
+	struct op_pool pool;
+	struct ended ended; /* async ops that have ended and were not reported */
 	bool is_closed;
 	bool is_abandoned; /* closed without the daemon's word: ended ops keep their memory */
 	int epoll_fd;	   /* dsaio_handle_fd(); -1: not asked for yet */
@@ -84,31 +75,11 @@ int handle_check(const struct dsaio_handle *handle, const char *function);
 struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool is_callers,
 			       struct channel *channel);
 
-/* Lets go of a reference.  The last frees the op, and with it maybe a closed handle. */
-void handle_op_drop(struct dsaio_op *op);
-/* The same under handle->lock, while the handle is not closed or the caller frees it after. */
-void handle_op_drop_locked(struct dsaio_op *op);
+/* Drops a reference.  The last one frees the op, and with it maybe a closed handle.  No handle->lock. */
+void handle_op_unref(struct dsaio_op *op);
 
-/*
- * An op that failed was freed by its owner and not told of: of these only the first matters.
- * Takes the list's reference.  Under handle->lock, as is handle_unlist().
- */
-void handle_keep_orphan(struct dsaio_handle *handle, struct dsaio_op *op);
-
-/* Takes an op that is listed off, its owner having freed it; true: drop the list's reference. */
-bool handle_unlist(struct dsaio_op *op);
-
-/* dsaio_reap(): the first n that ended; each has a reference for the caller. */
-int handle_tell(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
-
-/* Is an async op open?  What has ended when this returns false, handle_tell() finds after it. */
+/* Is an async op open?  What has ended when this returns false, wait_reap() finds after it. */
 bool handle_has_open(struct dsaio_handle *handle);
-
-/*
- * dsaio_wait(): all that ended.  Returns their count, or the errno of the first that failed and
- * its sentence, the caller's (NULL: there was no memory for it).
- */
-int64_t handle_tell_all(struct dsaio_handle *handle, char **ret_text);
 
 /* The handle's companion, made if need be.  Returns 0 or a negative errno, with a sentence. */
 int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_companion);

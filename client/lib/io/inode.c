@@ -1,5 +1,7 @@
 #include "client/lib/io/inode.h"
 
+#include "proto/util/cleanup.h"
+
 #include <search.h>
 #include <stdlib.h>
 #include <time.h>
@@ -66,43 +68,41 @@ static bool is_clear_of_all(const struct inode *inode, const struct dsaio_op *op
 	return op->len && op->off >> 12 >= inode->n_pages; /* pages: ring_ops_conflict() */
 }
 
+static struct dsaio_op *op_of(struct list_node *node)
+{
+	return node ? container_of(node, struct dsaio_op, inode_node) : NULL;
+}
+
 void inode_add(struct inode *inode, struct dsaio_op *op)
 {
-	(void)pthread_mutex_lock(&inode->lock); /* a plain mutex: can not fail */
-	if (!inode->first)
+	(void)pthread_mutex_lock(&inode->lock); /* a plain mutex: cannot fail */
+	if (!inode->ops.first)
 		inode->n_pages = 0;
-	op->is_clear = is_clear_of_all(inode, op);
+	op_enter_inode(op, inode, is_clear_of_all(inode, op));
 	if (op->len && (op->off + op->len - 1) >> 12 >= inode->n_pages)
 		inode->n_pages = ((op->off + op->len - 1) >> 12) + 1;
 	inode->n_writing += op->opcode == RING_OP_WRITE;
-	op->inode = inode;
-	op->inode_next = NULL;
-	op->inode_prev = inode->last;
-	if (inode->last)
-		inode->last->inode_next = op;
-	else
-		inode->first = op;
-	inode->last = op;
-	inode->n_off_ring += op->is_off_ring;
+	inode->n_off_ring += op_is_off_ring(op);
+	list_push(&inode->ops, &op->inode_node);
 	(void)pthread_mutex_unlock(&inode->lock);
 }
 
 struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, bool is_in_ring)
 {
-	struct dsaio_op *found = NULL;
+	struct dsaio_op *earlier = NULL, *found = NULL;
 
 	if (op->is_clear)
 		return NULL;
 	(void)pthread_mutex_lock(&inode->lock);
 	if (!is_in_ring || inode->n_off_ring)
-		for (struct dsaio_op *first = inode->first; first != op && !found;
-		     first = first->inode_next)
-			if (first->handle == op->handle && (!is_in_ring || first->is_off_ring) &&
-			    ring_ops_conflict(first->opcode, first->off, first->len, op->opcode,
-					      op->off, op->len))
-				found = first;
-	if (found) /* relaxed: it is open, so the library holds it */
-		(void)atomic_fetch_add_explicit(&found->n_refs, 1, memory_order_relaxed);
+		earlier = op_of(inode->ops.first);
+	for (; earlier && earlier != op && !found; earlier = op_of(earlier->inode_node.next))
+		if (earlier->handle == op->handle && (!is_in_ring || op_is_off_ring(earlier)) &&
+		    ring_ops_conflict(earlier->opcode, earlier->off, earlier->len, op->opcode,
+				      op->off, op->len))
+			found = earlier;
+	if (found)
+		op_ref(found);
 	(void)pthread_mutex_unlock(&inode->lock);
 	return found;
 }
@@ -113,7 +113,8 @@ uint64_t inode_end_to_be(struct inode *inode, const struct dsaio_handle *handle,
 	uint64_t end = 0;
 
 	(void)pthread_mutex_lock(&inode->lock);
-	for (const struct dsaio_op *op = inode->first; op; op = op->inode_next)
+	for (const struct dsaio_op *op = op_of(inode->ops.first); op;
+	     op = op_of(op->inode_node.next))
 		if (op->handle == handle && op->opcode == RING_OP_WRITE &&
 		    op->off + op->len > end &&
 		    ring_ops_conflict(op->opcode, op->off, op->len, RING_OP_READ, off, len))
@@ -125,25 +126,23 @@ uint64_t inode_end_to_be(struct inode *inode, const struct dsaio_handle *handle,
 void inode_leave_ring(struct inode *inode, struct dsaio_op *op)
 {
 	(void)pthread_mutex_lock(&inode->lock);
-	op->is_off_ring = true;
+	op_change_state(op, OP_WAITING);
 	inode->n_off_ring++;
 	(void)pthread_mutex_unlock(&inode->lock);
 }
 
-int inode_put(struct inode *inode, struct dsaio_op *op, struct ring_entry *entry)
+int inode_put(struct inode *inode, struct dsaio_op *op)
 {
 	int r;
 
 	/*
-	 * In one: who finds it in the ring comes behind it there.  And it can not end, and be
-	 * freed, before this is done, since its end takes the lock.
+	 * Under one lock: an op that finds it in the ring comes behind it there.  It cannot end, and
+	 * be freed, before this is done, since its end takes the lock.
 	 */
 	(void)pthread_mutex_lock(&inode->lock);
-	r = channel_put(op->channel, op, entry);
-	if (r == 0) {
-		op->is_off_ring = false;
+	r = channel_put(op);
+	if (r == 0)
 		inode->n_off_ring--;
-	}
 	(void)pthread_mutex_unlock(&inode->lock);
 	return r;
 }
@@ -200,19 +199,12 @@ void inode_know_size(struct inode *inode, uint64_t size)
 void inode_remove(struct inode *inode, struct dsaio_op *op)
 {
 	(void)pthread_mutex_lock(&inode->lock);
-	if (op->inode_next)
-		op->inode_next->inode_prev = op->inode_prev;
-	else
-		inode->last = op->inode_prev;
-	if (op->inode_prev)
-		op->inode_prev->inode_next = op->inode_next;
-	else
-		inode->first = op->inode_next;
-	inode->n_off_ring -= op->is_off_ring;
+	list_remove(&inode->ops, &op->inode_node);
+	inode->n_off_ring -= op_is_off_ring(op);
 	inode->n_writing -= op->opcode == RING_OP_WRITE;
 	if (op->grow_end && op->result >= 0 && inode->known_size < op->grow_end)
 		inode->known_size = op->grow_end;
-	op->inode = NULL;
+	op_leave_inode(op);
 	(void)pthread_mutex_unlock(&inode->lock);
 }
 

@@ -23,8 +23,8 @@ struct inode {
 	pthread_mutex_t lock; /* of all below */
 	uint64_t known_size;  /* the file is at least that long, unless others cut it */
 	_Atomic uint64_t seen_size, seen_tick; /* the size at the last look, and when; relaxed */
-	struct dsaio_op *first, *last;
-	uint32_t n_off_ring, n_writing; /* of the open ops */
+	struct list ops;		       /* open ones, in the order of their submission */
+	uint32_t n_off_ring, n_writing;	       /* of the open ops */
 	uint64_t n_pages; /* all ops since there was none ended before this page: see is_clear */
 };
 
@@ -48,11 +48,11 @@ struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, 
 uint64_t inode_end_to_be(struct inode *inode, const struct dsaio_handle *handle, uint64_t off,
 			 uint64_t len);
 
-/* The op, which was added, is off the ring from now on. */
+/* The op, which was added, is off the ring from now on: it is WAITING. */
 void inode_leave_ring(struct inode *inode, struct dsaio_op *op);
 
-/* Submits the op, as channel_put(); 0: it is off the ring no more. */
-int inode_put(struct inode *inode, struct dsaio_op *op, struct ring_entry *entry);
+/* Submits a WAITING op, as channel_put(). */
+int inode_put(struct inode *inode, struct dsaio_op *op);
 
 /* Is the file known to be at least that long? */
 bool inode_is_long(struct inode *inode, uint64_t size);

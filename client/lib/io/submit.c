@@ -2,6 +2,7 @@
 
 #include "client/lib/base/cancel.h"
 #include "client/lib/io/bounce.h"
+#include "client/lib/io/end.h"
 #include "client/lib/io/file.h"
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
@@ -56,7 +57,7 @@ static int op_check(const struct op_request *q)
 
 /* ---- the way ---- */
 
-enum op_way { OP_AT_ONCE, OP_BY_RING, OP_BOUNCED };
+enum way { WAY_AT_ONCE, WAY_RING, WAY_BOUNCED };
 
 /* The file's place of the op's ends: does a write of it need the buffered description? */
 static bool is_ragged(const struct op_request *q)
@@ -97,32 +98,24 @@ static int cut_at_end(struct op_request *q)
 	return 0;
 }
 
-/* Returns an enum op_way, or a negative errno; cuts a read's len at the file's end. */
+/* Returns an enum way, or a negative errno; cuts a read's len at the file's end. */
 static int op_route(struct op_request *q, struct buffer_place *place)
 {
 	int r;
 
 	if (is_sync(q->opcode))
-		return OP_BY_RING;
+		return WAY_RING;
 	r = q->opcode == RING_OP_READ && q->len ? cut_at_end(q) : 0;
 	if (r < 0)
 		return r;
 	if (!q->len)
-		return OP_AT_ONCE;
+		return WAY_AT_ONCE;
 	if (!buffers_ref(&q->handle->client->buffers, q->buf, q->len, place))
-		return OP_BOUNCED;
+		return WAY_BOUNCED;
 	if (is_incongruent(q, place) &&
 	    q->len > (q->opcode == RING_OP_READ ? SHORT_READ_MAX : SHORT_WRITE_MAX))
-		return OP_BOUNCED;
-	return OP_BY_RING;
-}
-
-/* The op ends without having been in a ring. */
-static void op_fail(struct dsaio_op *op, int error)
-{
-	op->result = error;
-	op->done = 0;
-	wait_end_op(op);
+		return WAY_BOUNCED;
+	return WAY_RING;
 }
 
 /* Shows the lanes what a batch has added so far. */
@@ -135,20 +128,19 @@ static void publish_all(const struct dsaio_handle *handle)
 		channel_publish(channel);
 }
 
-static int put(struct dsaio_op *op, struct ring_entry *entry, bool is_batched)
+static int put(struct dsaio_op *op, bool is_batched)
 {
-	return is_batched ? channel_add(op->channel, op, entry)
-			  : channel_put(op->channel, op, entry);
+	return is_batched ? channel_add(op) : channel_put(op);
 }
 
-static int put_with_room(struct dsaio_op *op, struct ring_entry *entry, bool is_batched)
+static int put_with_room(struct dsaio_op *op, bool is_batched)
 {
 	struct wait_for room = { .what = WAIT_ROOM, .channel = op->channel };
 	int r;
 
 	for (;;) {
 		room.head = channel_head(op->channel); /* before the try: a later change is room */
-		r = put(op, entry, is_batched);
+		r = put(op, is_batched);
 		if (r != -EAGAIN)
 			return r;
 		if (is_batched)
@@ -157,57 +149,47 @@ static int put_with_room(struct dsaio_op *op, struct ring_entry *entry, bool is_
 	}
 }
 
-int submit_put(struct dsaio_op *op, struct ring_entry *entry)
+int submit_put(struct dsaio_op *op)
 {
-	return put_with_room(op, entry, false);
+	return put_with_room(op, false);
 }
 
-/* The library's thread puts the op into its ring, when it may be there and there is room. */
-static void op_defer(struct dsaio_op *op, const struct ring_entry *entry)
+/* The bounce thread puts the op into its ring, when it may be there and there is room. */
+static void op_defer(struct dsaio_op *op)
 {
 	int r = bounce_start(op->handle->client);
 
 	if (r < 0) {
-		op->text = strdup(dsaio_error()); /* else the errno has to do */
-		op_fail(op, r);
+		op_set_text(op, strdup(dsaio_error())); /* NULL: the errno has to do */
+		end_op(op, r, 0);
 		return;
 	}
 	inode_leave_ring(op->inode, op);
-	bounce_defer(op, entry);
+	bounce_defer(op);
 }
 
-static void op_put(struct dsaio_op *op, const struct buffer_place *place, bool is_nowait,
-		   bool is_batched)
+/* Into the ring, behind earlier ops that the daemon cannot order. */
+static void put_in_order(struct dsaio_op *op, bool is_nowait, bool is_batched)
 {
 	uint64_t deadline = bounce_deadline(op);
-	struct ring_entry entry = {
-		.opcode = op->opcode,
-		.file = op->file->id,
-		.off = op->off,
-		.len = op->len,
-		.slab = place->slab,
-		.slab_off = place->slab_off,
-		.grow_end = op->grow_end,
-		.timeout_msec = op->timeout_msec,
-	};
 	struct dsaio_op *earlier = inode_conflict(op->inode, op, true);
 	int r = 0;
 
 	if (earlier) {
-		handle_op_drop(earlier);
+		handle_op_unref(earlier);
 		if (op->is_async) {
-			op_defer(op, &entry);
+			op_defer(op);
 			return;
 		}
 		r = bounce_await_earlier(op, true, deadline);
-		entry.timeout_msec = bounce_timeout_msec(deadline);
+		op_set_timeout(op, bounce_timeout_msec(deadline));
 	}
 	if (r == 0)
-		r = is_nowait ? put(op, &entry, is_batched) : put_with_room(op, &entry, is_batched);
+		r = is_nowait ? put(op, is_batched) : put_with_room(op, is_batched);
 	if (r == -EAGAIN) /* there was room, but other threads took it */
-		op_defer(op, &entry);
+		op_defer(op);
 	else if (r < 0)
-		op_fail(op, r == -ENOTCONN ? -ECONNRESET : r);
+		end_op(op, r == -ENOTCONN ? -ECONNRESET : r, 0);
 }
 
 /* What an op needs before it is one: channels, the thread. */
@@ -221,9 +203,9 @@ static int op_prepare(const struct op_request *q, int way, struct op_means *mean
 	struct dsaio_handle *handle = q->handle;
 	int r = 0;
 
-	if (way == OP_AT_ONCE)
+	if (way == WAY_AT_ONCE)
 		return 0;
-	if (way == OP_BOUNCED && q->is_async) {
+	if (way == WAY_BOUNCED && q->is_async) {
 		r = bounce_start(handle->client);
 		if (r == 0)
 			r = handle_companion(handle, &means->companion);
@@ -237,9 +219,8 @@ static int op_prepare(const struct op_request *q, int way, struct op_means *mean
 /* An op that is ready to go: what may be refused, or asks the kernel or the daemon, is done. */
 struct op_plan {
 	struct dsaio_op *op;
-	int way; /* enum op_way */
+	int way; /* enum way */
 	struct op_means means;
-	struct buffer_place place;
 	void *buf;
 	bool is_nowait;
 };
@@ -251,7 +232,7 @@ static int check_room(const struct op_request *q, struct channel *channel,
 	uint32_t n = 1;
 
 	for (unsigned i = 0; i < n_plans; i++)
-		n += plans[i].way == OP_BY_RING && plans[i].means.channel == channel;
+		n += plans[i].way == WAY_RING && plans[i].means.channel == channel;
 	if (channel_room(channel) >= n)
 		return 0;
 	wait_poll(q->handle);
@@ -267,21 +248,25 @@ static int check_room(const struct op_request *q, struct channel *channel,
 static void plan_file(struct op_plan *plan, bool needs_buffered)
 {
 	struct dsaio_op *op = plan->op;
+	uint64_t grow_end;
 	int r = 0;
 
 	if (needs_buffered)
 		r = file_need_buffered(op->file);
 	if (r < 0)
-		op->text = strdup(dsaio_error()); /* else the errno has to do */
+		op_set_text(op, strdup(dsaio_error())); /* NULL: the errno has to do */
 	if (r == 0) {
-		op->is_bounced = op->is_off_ring = plan->way == OP_BOUNCED;
+		if (plan->way == WAY_BOUNCED)
+			op_change_state(op, OP_BOUNCED);
 		inode_add(op->file->inode, op);
-		if (op->opcode == RING_OP_WRITE && !op->file->is_block_device)
-			r = file_grow(op->file, op);
+		if (op->opcode == RING_OP_WRITE && !op->file->is_block_device) {
+			r = file_grow(op->file, op->off + op->len, &grow_end);
+			op_set_grow_end(op, grow_end);
+		}
 	}
 	if (r < 0) {
-		op->result = r;
-		plan->way = OP_AT_ONCE;
+		op_set_result(op, r, 0);
+		plan->way = WAY_AT_ONCE;
 	}
 }
 
@@ -289,6 +274,7 @@ static void plan_file(struct op_plan *plan, bool needs_buffered)
 static int plan_op(struct op_request *q, bool is_callers, const struct op_plan *plans,
 		   unsigned n_plans, struct op_plan *plan)
 {
+	struct buffer_place place = { .slab = NULL };
 	bool needs_buffered;
 	struct dsaio_op *op;
 	int way, r = op_check(q);
@@ -296,34 +282,29 @@ static int plan_op(struct op_request *q, bool is_callers, const struct op_plan *
 	if (r < 0)
 		return r;
 	*plan = (struct op_plan){ .buf = q->buf, .is_nowait = q->is_nowait };
-	way = op_route(q, &plan->place);
+	way = op_route(q, &place);
 	if (way < 0)
 		return way;
 	plan->way = way;
-	needs_buffered = q->opcode == RING_OP_WRITE && way != OP_AT_ONCE &&
-			 (is_ragged(q) || (way == OP_BY_RING && is_incongruent(q, &plan->place)));
+	needs_buffered = q->opcode == RING_OP_WRITE && way != WAY_AT_ONCE &&
+			 (is_ragged(q) || (way == WAY_RING && is_incongruent(q, &place)));
 	r = op_prepare(q, way, &plan->means);
-	if (r == 0 && q->is_nowait && way == OP_BY_RING)
+	if (r == 0 && q->is_nowait && way == WAY_RING)
 		r = check_room(q, plan->means.channel, plans, n_plans);
 	op = r < 0 ? NULL
 		   : handle_op_new(q->handle, q->is_async, is_callers,
-				   way == OP_BY_RING ? plan->means.channel : NULL);
+				   way == WAY_RING ? plan->means.channel : NULL);
 	if (!op) {
-		if (plan->place.piece)
-			buffer_unref(plan->place.piece);
+		if (place.piece)
+			buffer_unref(place.piece);
 		return r < 0 ? r : error_fail_errno(-ENOMEM, "%s", q->function);
 	}
-	op->opcode = q->opcode;
-	op->off = q->off;
-	op->len = q->len;
-	op->timeout_msec = q->timeout_msec;
-	op->data = q->data;
-	op->file = q->file;
-	file_ref(q->file);
-	op->piece = plan->place.piece;
-	op->is_on_import = plan->place.is_imported;
+	op_set_io(op, q->opcode, q->off, q->len, &place);
+	op_set_timeout(op, q->timeout_msec);
+	op_set_data(op, q->data);
+	op_set_file(op, q->file);
 	plan->op = op;
-	if (way != OP_AT_ONCE)
+	if (way != WAY_AT_ONCE)
 		plan_file(plan, needs_buffered);
 	return 0;
 }
@@ -333,10 +314,10 @@ static void plan_go(const struct op_plan *plan, bool is_batched)
 {
 	struct dsaio_op *op = plan->op;
 
-	if (plan->way == OP_AT_ONCE)
-		wait_end_op(op);
-	else if (plan->way == OP_BY_RING)
-		op_put(op, &plan->place, plan->is_nowait, is_batched);
+	if (plan->way == WAY_AT_ONCE)
+		end_op(op, op->result, 0);
+	else if (plan->way == WAY_RING)
+		put_in_order(op, plan->is_nowait, is_batched);
 	else if (op->is_async)
 		bounce_submit(op, plan->means.companion, plan->means.channel, plan->buf);
 	else
@@ -347,22 +328,17 @@ int submit_cancel(struct dsaio_op *op)
 {
 	int r;
 
-	atomic_store(&op->is_cancelled,
-		     true); /* seq_cst, as ring_id: one of the two sees the other */
+	op_set_cancelled(op);
 	bounce_cancel(op->handle->client);
 	r = op->channel ? channel_cancel(op) : 0;
-	/* acquire: then the result is there */
-	if (r < 0 && atomic_load_explicit(&op->state, memory_order_acquire) == OP_ENDED)
-		return 0;
-	return r;
+	return r < 0 && op_has_ended(op) ? 0 : r;
 }
 
 /* The op is the caller's before it goes: it may end, and be reaped, at once. */
 static void give_op(struct dsaio_op *op, struct dsaio_op **ret_op)
 {
 	*ret_op = op;
-	/* the caller's other threads may free it meanwhile */
-	(void)atomic_fetch_add(&op->n_refs, 1);
+	op_ref(op); /* the caller's other threads may free it meanwhile */
 }
 
 /* It has gone. */
@@ -370,7 +346,7 @@ static void gave_op(struct dsaio_op *op)
 {
 	if (atomic_load(&op->is_cancelled)) /* too early for the daemon to find it */
 		(void)submit_cancel(op);    /* fails with the connection: then all end */
-	handle_op_drop(op);
+	handle_op_unref(op);
 }
 
 int submit_op(struct op_request *q, struct dsaio_op **ret_op)

@@ -47,7 +47,7 @@ int submit_ops(struct op_request *requests, unsigned n, struct dsaio_op **ret_op
  * Puts the op into its ring; sleeps for room.  Returns 0, or -ENOTCONN if the channel is dead.  The
  * caller holds no lock.
  */
-int submit_put(struct dsaio_op *op, struct ring_entry *entry);
+int submit_put(struct dsaio_op *op);
 
 /* Cancels an op that has not ended.  Returns 0 or conn_call()'s errors, with a sentence. */
 int submit_cancel(struct dsaio_op *op);

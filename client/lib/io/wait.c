@@ -1,8 +1,6 @@
 #include "client/lib/io/wait.h"
 
-#include "client/lib/memory/buffer.h"
-#include "client/lib/base/debug.h"
-#include "client/lib/io/file.h"
+#include "client/lib/io/end.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/util/clock.h"
@@ -20,7 +18,6 @@
 #include <time.h>
 
 #define NSEC_PER_SEC UINT64_C(1000000000)
-#define SLOW_NSEC NSEC_PER_SEC		    /* an op that takes longer is an event of debug.h */
 #define LOOK_NSEC (100 * UINT64_C(1000000)) /* between two looks at the control socket's end */
 /* A wait counts as so many full spins at most: one long wait does not end all spinning. */
 #define WAIT_COUNTS_MAX 2
@@ -64,12 +61,12 @@ static struct channel *next_channel(const struct channel *channel)
 static bool is_done(const struct dsaio_handle *handle, const struct wait_for *w)
 {
 	switch (w->what) {
-	case WAIT_OP: /* acquire: then the result is there */
-		return atomic_load_explicit(&w->op->state, memory_order_acquire) == OP_ENDED;
+	case WAIT_OP:
+		return op_has_ended(w->op);
 	case WAIT_ALL:
 		return !handle->n_open_async;
 	case WAIT_REAP:
-		return handle->n_listed >= w->n_ops || !handle->n_open_async;
+		return handle->ended.n_listed >= w->n_ops || !handle->n_open_async;
 	case WAIT_ROOM:
 		return channel_head(w->channel) != w->head || atomic_load(&w->channel->is_dead);
 	case WAIT_ROLE:
@@ -159,134 +156,41 @@ static void wake_futexes(struct dsaio_handle *handle)
 			      NULL, 0);
 }
 
-/* ---- ends ---- */
-
-static const char *op_verb(const struct dsaio_op *op)
+void wait_after_ends(struct dsaio_handle *handle, bool has_listed, bool by_consumer)
 {
-	switch (op->opcode) {
-	case RING_OP_READ:
-		return "pread";
-	case RING_OP_WRITE:
-		return "pwrite";
-	case RING_OP_FSYNC:
-		return "fsync";
-	default:
-		return "fdatasync";
-	}
-}
-
-static void op_tell_if_slow(const struct dsaio_op *op)
-{
-	uint64_t nsec = clock_nsec() - op->began_nsec;
-
-	if (nsec >= SLOW_NSEC)
-		debug_log("slow: %s of %" PRIu64 " bytes at %" PRIu64 " of %s took %" PRIu64 " ms",
-			  op_verb(op), op->len, op->off, op->file->name, nsec / 1000000);
-}
-
-/* All that the end of an op needs but handle->lock. */
-static void op_settle(struct dsaio_op *op)
-{
-	struct error_op text = { .verb = op_verb(op) };
-
-	if (op->result >= 0 && (uint64_t)op->result > op->len)
-		op->result = op->opcode >= RING_OP_FSYNC ? 0 : -EIO;
-	if (op->result >= 0 && op->opcode == RING_OP_WRITE && (uint64_t)op->result < op->len)
-		op->result = -EIO; /* a write is whole, or fails */
-	if (op->done > op->len)
-		op->done = op->len;
-	if (op->part_of) /* the rest is the whole op's */
-		return;
-	if (op->began_nsec)
-		op_tell_if_slow(op);
-	if (op->inode)
-		inode_remove(op->inode, op);
-	if (op->piece && !op->handle->is_abandoned) /* else a device may still write to it */
-		buffer_unref(TAKE_PTR(op->piece));
-	if (op->result < 0 && !op->text) {
-		text.file = op->file->name;
-		text.off = op->off;
-		text.len = op->len;
-		text.done = op->done;
-		text.error = (int)-op->result;
-		text.because = op->because;
-		text.file_size = op->grow_end ? file_size_seen(op->file) : -1;
-		op->text = malloc(ERROR_TEXT_BYTES);
-		if (op->text) /* else the errno has to do */
-			error_op_text(&text, op->text, ERROR_TEXT_BYTES);
-	}
-	file_unref(TAKE_PTR(op->file));
-}
-
-/* Returns true if dsaio_reap() can tell of it.  Under handle->lock; the op may be gone after. */
-static bool op_end(struct dsaio_handle *handle, struct dsaio_op *op)
-{
-	op->end_number = ++handle->n_ended;
-	if (op->channel)
-		handle->n_open_ring--;
-	/* release: who sees it without the lock sees the result */
-	atomic_store_explicit(&op->state, OP_ENDED, memory_order_release);
-	if (op->is_awaited)
-		client_poke(handle->client);
-	if (!op->is_async) {
-		handle_op_drop_locked(op);
-		return false;
-	}
-	handle->n_open_async--;
-	handle->n_untold++;
-	if (op->is_orphan) {
-		if (op->result < 0)
-			handle_keep_orphan(handle, op);
-		else
-			handle_op_drop_locked(op);
-		return false;
-	}
-	op->is_listed = true;
-	handle->n_listed++;
-	op->next = NULL;
-	op->prev = handle->last_ended;
-	if (op->prev)
-		op->prev->next = op;
-	else
-		handle->first_ended = op;
-	handle->last_ended = op;
-	return true;
-}
-
-/* by_consumer: the caller has the role, and looks itself whether its wait is over. */
-static void end_ops(struct dsaio_handle *handle, struct dsaio_op *first, bool by_consumer)
-{
-	struct dsaio_op *op, *next;
-	bool is_listed = false;
-
-	for (op = first; op; op = op->next)
-		op_settle(op);
-	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: can not fail */
-	for (op = first; op; op = next) {
-		next = op->next;
-		is_listed |= op_end(handle, op);
-	}
-	if (is_listed && handle->is_fd_armed)
+	if (has_listed && handle->is_fd_armed)
 		ring_own_bell(handle);
 	if (handle->waiters)
 		wait_wake(handle);
 	/* What the consumer waits for did not come by its rings. */
 	if (!by_consumer && handle->consumer_wait && is_done(handle, handle->consumer_wait))
 		wake_futexes(handle);
-	(void)pthread_mutex_unlock(&handle->lock);
 }
 
-void wait_end_op(struct dsaio_op *op)
+int wait_reap(struct dsaio_handle *handle, struct dsaio_op **ret_ops, int n)
 {
-	op->next = NULL;
-	end_ops(op->handle, op, false);
+	int got;
+
+	(void)pthread_mutex_lock(&handle->lock);
+	if (handle->is_own_rung) {
+		eventfd_t count;
+
+		handle->is_own_rung = false;
+		(void)eventfd_read(handle->own_bell_fd, &count); /* not blocking */
+	}
+	got = ended_take(&handle->ended, ret_ops, n);
+	/* Not all were taken: the descriptor stays readable. */
+	if (handle->ended.ops.first && handle->epoll_fd >= 0 && !handle->is_own_rung)
+		ring_own_bell(handle);
+	(void)pthread_mutex_unlock(&handle->lock);
+	return got;
 }
 
 /* ---- the consumer ---- */
 
 static bool consume_all(struct dsaio_handle *handle)
 {
-	struct op_list list = OP_LIST_INIT(list);
+	struct op_list list = { NULL, NULL };
 
 	for (struct channel *c = first_channel(handle); c; c = next_channel(c))
 		channel_consume(c, &list);
@@ -300,7 +204,7 @@ static bool consume_all(struct dsaio_handle *handle)
 /* What the rings still hold counts, the rest ends with that result. */
 static void bury_all(struct dsaio_handle *handle, int result)
 {
-	struct op_list list = OP_LIST_INIT(list);
+	struct op_list list = { NULL, NULL };
 
 	for (struct channel *c = first_channel(handle); c; c = next_channel(c)) {
 		channel_consume(c, &list);
@@ -567,12 +471,12 @@ bool wait_poll_or_arm(struct dsaio_handle *handle)
 		drain_bell(handle);
 		consume_or_sleep(handle, 0, 0, true);
 		(void)pthread_mutex_lock(&handle->lock);
-		has_ops = handle->first_ended;
+		has_ops = handle->ended.ops.first;
 		if (!has_ops && handle->epoll_fd >= 0)
 			handle->is_fd_armed = true;
 		leave_role(handle); /* arms the rings */
 	} else {		    /* who has the role ends the ops, then rings our own bell */
-		has_ops = handle->first_ended;
+		has_ops = handle->ended.ops.first;
 		if (!has_ops && handle->epoll_fd >= 0)
 			handle->is_fd_armed = true;
 	}

@@ -51,8 +51,15 @@ bool wait_poll_or_arm(struct dsaio_handle *handle);
 /* Under handle->lock: wakes those whose wait is over and, if nobody has it, one for the role. */
 void wait_wake(struct dsaio_handle *handle);
 
-/* An op that did not go by a ring, or never came to be in one, has ended: result is filled in. */
-void wait_end_op(struct dsaio_op *op);
+/*
+ * Under handle->lock: ops have ended.  Makes the descriptor readable if it is armed (has_listed: some
+ * can be reaped) and wakes the threads whose wait is over.  by_consumer: the caller has the role, and
+ * checks its own wait itself.
+ */
+void wait_after_ends(struct dsaio_handle *handle, bool has_listed, bool by_consumer);
+
+/* dsaio_reap(): takes the first n ended ops, and keeps the descriptor readable while some are left. */
+int wait_reap(struct dsaio_handle *handle, struct dsaio_op **ret_ops, int n);
 
 /*
  * A companion's completions: its one consumer is the library's thread, and its ops do not end by

@@ -13,9 +13,9 @@
 
 #define BUFFER_BYTES_MAX ((size_t)1 << 46) /* what the daemon takes as a slab's size at most */
 
-struct slab {
-	uint32_t id;
-	bool is_imported; /* the memory is the caller's; one used piece */
+/* A slab in this process's memory, cut into buffers. */
+struct mapped_slab {
+	struct slab slab; /* imported: the mapping is the program's, and it is one used piece */
 	char *memory;
 	size_t bytes;
 	struct cut cut;
@@ -34,22 +34,22 @@ size_t buffer_slab_bytes(size_t bytes, size_t last)
 	return size;
 }
 
-static void slab_free(struct slab *slab)
+static void slab_free(struct mapped_slab *slab)
 {
 	if (!slab)
 		return;
-	if (slab->memory && !slab->is_imported)
+	if (slab->memory && !slab->slab.is_imported)
 		(void)munmap(slab->memory, slab->bytes); /* our own mapping: cannot fail */
 	cut_deinit(&slab->cut);
 	free(slab);
 }
 
-static void slab_freep(struct slab **slab)
+static void slab_freep(struct mapped_slab **slab)
 {
 	slab_free(*slab);
 }
 
-static int slab_map(struct slab *slab, int fd)
+static int slab_map(struct mapped_slab *slab, int fd)
 {
 	struct stat st;
 	void *map;
@@ -67,15 +67,15 @@ static int slab_map(struct slab *slab, int fd)
 	return 0;
 }
 
-static int slab_new(struct link *link, size_t bytes, struct slab **ret_slab)
+static int slab_new(struct link *link, size_t bytes, struct mapped_slab **ret_slab)
 {
-	_cleanup_(slab_freep) struct slab *slab = calloc(1, sizeof(*slab));
+	_cleanup_(slab_freep) struct mapped_slab *slab = calloc(1, sizeof(*slab));
 	_cleanup_(closep) int fd = -1;
 	int r;
 
 	if (!slab)
 		return error_fail_errno(-ENOMEM, "alloc");
-	r = slab_ask(link, "alloc", bytes, &slab->id, &fd);
+	r = slab_ask(link, "alloc", bytes, &slab->slab.id, &fd);
 	if (r < 0)
 		return r;
 	slab->bytes = bytes;	/* the daemon may have rounded it up */
@@ -85,7 +85,7 @@ static int slab_new(struct link *link, size_t bytes, struct slab **ret_slab)
 	if (r == 0)
 		r = cut_init(&slab->cut, bytes);
 	if (r < 0) {
-		slab_give_back(link, slab->id);
+		slab_give_back(link, slab->slab.id);
 		return error_fail_errno(
 			r, "alloc: a slab of %zu bytes was made, but cannot be mapped", bytes);
 	}
@@ -116,7 +116,7 @@ static size_t buffers_find(const struct buffers *buffers, const char *address)
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		const struct slab *slab = buffers->slabs[middle];
+		const struct mapped_slab *slab = buffers->slabs[middle];
 
 		if ((uintptr_t)address < (uintptr_t)slab->memory)
 			high = middle;
@@ -128,13 +128,13 @@ static size_t buffers_find(const struct buffers *buffers, const char *address)
 	return buffers->n;
 }
 
-static int buffers_add(struct buffers *buffers, struct slab *slab)
+static int buffers_add(struct buffers *buffers, struct mapped_slab *slab)
 {
 	size_t i = 0;
 
 	if (buffers->n == buffers->n_allocated) {
 		size_t n = buffers->n_allocated ? 2 * buffers->n_allocated : 8;
-		struct slab **slabs = reallocarray(buffers->slabs, n, sizeof(*slabs));
+		struct mapped_slab **slabs = reallocarray(buffers->slabs, n, sizeof(*slabs));
 
 		if (!slabs)
 			return -ENOMEM;
@@ -166,10 +166,10 @@ static int buffers_take(struct buffers *buffers, size_t bytes, char **ret_memory
 	(void)pthread_rwlock_wrlock(&buffers->lock); /* taken nowhere above: cannot fail */
 	*ret_last = 0;
 	for (size_t i = 0; i < buffers->n && r == -ENOSPC; i++) {
-		struct slab *slab = buffers->slabs[i];
+		struct mapped_slab *slab = buffers->slabs[i];
 		struct cut_piece *piece;
 
-		if (slab->is_imported)
+		if (slab->slab.is_imported)
 			continue;
 		if (slab->bytes > *ret_last)
 			*ret_last = slab->bytes;
@@ -187,7 +187,7 @@ static int buffers_take(struct buffers *buffers, size_t bytes, char **ret_memory
 static int buffers_grow(struct buffers *buffers, size_t bytes, size_t last, char **ret_memory)
 {
 	struct link *link = buffers->link;
-	_cleanup_(slab_freep) struct slab *slab = NULL;
+	_cleanup_(slab_freep) struct mapped_slab *slab = NULL;
 	struct cut_piece *piece;
 	uint32_t id;
 	size_t want = buffer_slab_bytes(bytes, last);
@@ -200,7 +200,7 @@ static int buffers_grow(struct buffers *buffers, size_t bytes, size_t last, char
 		r = slab_new(link, least, &slab);
 	if (r < 0)
 		return r;
-	id = slab->id;
+	id = slab->slab.id;
 	r = cut_take(&slab->cut, bytes, &piece);
 	if (r == 0) {
 		*ret_memory = slab->memory + piece->off;
@@ -261,8 +261,8 @@ static bool buffers_spare(const struct buffers *buffers, size_t index)
 
 int buffers_free(struct buffers *buffers, void *memory)
 {
-	_cleanup_(slab_freep) struct slab *spare = NULL;
-	struct slab *slab = NULL;
+	_cleanup_(slab_freep) struct mapped_slab *spare = NULL;
+	struct mapped_slab *slab = NULL;
 	struct cut_piece *piece;
 	size_t i, p;
 	uint32_t id;
@@ -276,7 +276,7 @@ int buffers_free(struct buffers *buffers, void *memory)
 		slab = buffers->slabs[i];
 		p = cut_find(&slab->cut, (size_t)((char *)memory - slab->memory));
 		piece = slab->cut.pieces[p];
-		if (slab->is_imported || piece->is_free ||
+		if (slab->slab.is_imported || piece->is_free ||
 		    slab->memory + piece->off != (char *)memory)
 			r = -EINVAL;
 		else if (atomic_load_explicit(&piece->n_ops, memory_order_acquire)) /* unref */
@@ -291,7 +291,7 @@ int buffers_free(struct buffers *buffers, void *memory)
 	(void)pthread_rwlock_unlock(&buffers->lock);
 	if (!spare)
 		return r;
-	id = spare->id;
+	id = spare->slab.id;
 	slab_free(TAKE_PTR(spare)); /* unmapped first: the pool punches it quicker */
 	slab_give_back(buffers->link, id);
 	return 0;
@@ -299,7 +299,7 @@ int buffers_free(struct buffers *buffers, void *memory)
 
 bool buffers_trim(struct buffers *buffers)
 {
-	struct slab *spare = NULL;
+	struct mapped_slab *spare = NULL;
 	uint32_t id;
 
 	(void)pthread_rwlock_wrlock(&buffers->lock);
@@ -312,7 +312,7 @@ bool buffers_trim(struct buffers *buffers)
 	(void)pthread_rwlock_unlock(&buffers->lock);
 	if (!spare)
 		return false;
-	id = spare->id;
+	id = spare->slab.id;
 	slab_free(spare);
 	slab_give_back(buffers->link, id);
 	return true;
@@ -346,14 +346,14 @@ bool buffers_overlap(struct buffers *buffers, const void *memory, size_t bytes)
 
 int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t id)
 {
-	_cleanup_(slab_freep) struct slab *slab = calloc(1, sizeof(*slab));
+	_cleanup_(slab_freep) struct mapped_slab *slab = calloc(1, sizeof(*slab));
 	struct cut_piece *piece;
 	int r;
 
 	if (!slab)
 		return -ENOMEM;
-	slab->is_imported = true;
-	slab->id = id;
+	slab->slab.is_imported = true;
+	slab->slab.id = id;
 	slab->memory = memory;
 	slab->bytes = bytes;
 	r = cut_init(&slab->cut, (bytes + CUT_PAGE - 1) & ~(size_t)(CUT_PAGE - 1));
@@ -372,13 +372,13 @@ int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t
 
 int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_slab)
 {
-	_cleanup_(slab_freep) struct slab *slab = NULL;
+	_cleanup_(slab_freep) struct mapped_slab *slab = NULL;
 	int r = -EINVAL;
 	size_t i;
 
 	(void)pthread_rwlock_wrlock(&buffers->lock);
 	i = buffers_find(buffers, memory);
-	if (i < buffers->n && buffers->slabs[i]->is_imported &&
+	if (i < buffers->n && buffers->slabs[i]->slab.is_imported &&
 	    buffers->slabs[i]->memory == memory) {
 		r = 0;
 		if (atomic_load_explicit(&buffers->slabs[i]->cut.pieces[0]->n_ops,
@@ -387,7 +387,7 @@ int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_
 	}
 	if (r == 0) {
 		slab = buffers->slabs[i];
-		*ret_slab = slab->id;
+		*ret_slab = slab->slab.id;
 		buffers_remove(buffers, i);
 	}
 	(void)pthread_rwlock_unlock(&buffers->lock);
@@ -402,7 +402,7 @@ bool buffers_have(struct buffers *buffers, const void *memory, size_t bytes)
 	(void)pthread_rwlock_rdlock(&buffers->lock);
 	i = buffers_find(buffers, memory);
 	if (i < buffers->n) {
-		const struct slab *slab = buffers->slabs[i];
+		const struct mapped_slab *slab = buffers->slabs[i];
 
 		off = (size_t)((const char *)memory - slab->memory);
 		p = cut_find(&slab->cut, off);
@@ -426,15 +426,14 @@ bool buffers_ref(struct buffers *buffers, const void *memory, size_t len,
 	(void)pthread_rwlock_rdlock(&buffers->lock);
 	i = buffers_find(buffers, memory);
 	if (i < buffers->n) {
-		const struct slab *slab = buffers->slabs[i];
+		const struct mapped_slab *slab = buffers->slabs[i];
 		size_t off = (size_t)((const char *)memory - slab->memory);
 		struct cut_piece *piece = slab->cut.pieces[cut_find(&slab->cut, off)];
 
 		if (!piece->is_free && len <= piece->off + piece->len - off) {
 			/* relaxed: dsaio_free() looks under the write lock */
 			(void)atomic_fetch_add_explicit(&piece->n_ops, 1, memory_order_relaxed);
-			*ret_place = (struct buffer_place){ slab->id, off, piece,
-							    slab->is_imported };
+			*ret_place = (struct buffer_place){ &slab->slab, off, piece };
 			is_held = true;
 		}
 	}

@@ -17,30 +17,30 @@
 
 #include "client/lib/link/conn.h"
 #include "client/lib/memory/cut.h"
+#include "client/lib/memory/slab.h"
 
 #define BUFFER_SLAB_FIRST (4u << 20)
 #define BUFFER_SLAB_MAX (256u << 20) /* only a single larger request gets a larger slab */
 #define BUFFER_SLAB_STEP (2u << 20)  /* such slabs are whole huge pages */
 
-struct slab;
+struct mapped_slab;
 
 /* All buffers of a client. */
 struct buffers {
 	struct link *link;
 	/* The pool is empty: gives back other slabs of this client.  Returns whether it did.  Or NULL. */
 	bool (*trim)(struct buffers *buffers);
-	pthread_mutex_t grow_lock; /* one new slab at a time: a second thread uses the first's */
-	pthread_rwlock_t lock;	   /* of the rest; ops look up under a read lock */
-	struct slab **slabs;	   /* by address */
+	pthread_mutex_t grow_lock;  /* one new slab at a time: a second thread uses the first's */
+	pthread_rwlock_t lock;	    /* of the rest; ops look up under a read lock */
+	struct mapped_slab **slabs; /* by address */
 	size_t n, n_allocated;
 };
 
-/* Where memory lies, as a submission entry names it. */
+/* Where the memory of an op lies. */
 struct buffer_place {
-	uint32_t slab;
+	const struct slab *slab; /* NULL: an op without memory */
 	uint64_t slab_off;
-	struct cut_piece *piece; /* referenced: buffer_unref() */
-	bool is_imported;
+	struct cut_piece *piece; /* referenced: buffer_unref(); NULL: none */
 };
 
 void buffers_init(struct buffers *buffers, struct link *link,

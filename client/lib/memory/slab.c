@@ -33,7 +33,7 @@ int slab_ask(struct link *link, const char *what, uint64_t bytes, uint32_t *ret_
 	return 0;
 }
 
-int slab_import(struct link *link, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id)
+int slab_import_fd(struct link *link, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;

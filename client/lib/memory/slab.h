@@ -9,7 +9,14 @@
 
 #include "client/lib/link/conn.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* What an entry says of a slab.  Part of what maps it or copies through it. */
+struct slab {
+	uint32_t id;	  /* the daemon's number for it in this session */
+	bool is_imported; /* the memory is the program's own */
+};
 
 /*
  * Asks the daemon for a slab of that many bytes.  what: for the sentence.  Returns 0, with its number
@@ -21,7 +28,7 @@ int slab_ask(struct link *link, const char *what, uint64_t bytes, uint32_t *ret_
  * Asks the daemon to map part of a file of the program's own as a slab.  Takes fd, also on error.
  * Returns 0 or conn_call()'s errors with a sentence.
  */
-int slab_import(struct link *link, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id);
+int slab_import_fd(struct link *link, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id);
 
 /* Gives back a slab that no op uses. */
 void slab_give_back(struct link *link, uint32_t id);

@@ -172,7 +172,7 @@ static int grow(struct slots *slots, bool may_be_small)
 	slots->full_nsec = 0;
 	while (slab->n_units) /* there is a place */
 		slab++;
-	slab->id = id;
+	slab->slab.id = id;
 	slab->fd = fd;
 	slab->n_units = (unsigned)(bytes / SLOT_UNIT);
 	slab->used = slab->n_units < 64 ? ~((UINT64_C(1) << slab->n_units) - 1) : 0;
@@ -341,7 +341,7 @@ bool slots_trim(struct slots *slots)
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (unsigned i = 0; i < n; i++) {
 		(void)close(spare[i].fd); /* a memfd */
-		slab_give_back(slots->buffers->link, spare[i].id);
+		slab_give_back(slots->buffers->link, spare[i].slab.id);
 	}
 	return n;
 }

@@ -34,7 +34,7 @@
 #define SLOTS_BYTES (SLOTS_SLAB_BYTES * SLOTS_SLABS_MAX) /* a guess: 2 GB/s for 16 ms */
 
 struct slots_slab {
-	uint32_t id;
+	struct slab slab;
 	int fd;
 	unsigned n_units; /* 0: there is no slab here */
 	uint64_t used;	  /* a bit for each unit */

@@ -1,0 +1,43 @@
+/*
+ * Ended ops: the async ops of a handle that have ended and were not reported yet, in the order of
+ * their ends.  dsaio_reap() reports the first ones, dsaio_wait() all.
+ *
+ * An op that the caller freed before leaves the list and is only counted.  Of freed ops that failed
+ * the first one is kept, for dsaio_wait().
+ *
+ * Everything is under handle->lock.  A listed op has a reference of the list's.
+ */
+#ifndef DSAIO_CLIENT_LIB_IO_ENDED_H
+#define DSAIO_CLIENT_LIB_IO_ENDED_H
+
+#include "client/lib/io/op.h"
+
+struct ended {
+	struct op_pool *pool; /* takes back ops without references */
+	struct list ops;
+	uint64_t n_listed;
+	struct dsaio_op *orphan; /* the first that failed of those freed and not reported */
+	uint64_t n_unreported;
+	uint64_t n_ends; /* numbers the ends */
+};
+
+void ended_init(struct ended *ended, struct op_pool *pool);
+/* Drops all. */
+void ended_clear(struct ended *ended);
+
+/* The op is ENDED from now on.  Takes the library's reference; returns true if the op is listed. */
+bool ended_add(struct ended *ended, struct dsaio_op *op);
+
+/* The caller frees the op, and drops its own reference after. */
+void ended_forget(struct ended *ended, struct dsaio_op *op);
+
+/* dsaio_reap(): reports the first n at most; each has a reference for the caller. */
+int ended_take(struct ended *ended, struct dsaio_op **ret_ops, int n);
+
+/*
+ * dsaio_wait(): reports all.  Returns their count, or the errno of the first that failed and its
+ * sentence, the caller's (NULL: there was no memory for it).
+ */
+int64_t ended_take_all(struct ended *ended, char **ret_text);
+
+#endif

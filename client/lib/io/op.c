@@ -1,0 +1,294 @@
+#include "client/lib/io/op.h"
+
+#include "client/lib/base/debug.h"
+#include "client/lib/io/file.h"
+#include "client/lib/io/handle.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cpu.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPS_PER_CHUNK 64	       /* a guess: 14 KiB at a time */
+#define SLOW_NSEC UINT64_C(1000000000) /* $DSAIO_DEBUG reports ops that took longer */
+
+struct op_chunk {
+	struct op_chunk *next;
+	struct dsaio_op ops[OPS_PER_CHUNK];
+};
+
+/* ---- state ---- */
+
+#define TO(state) (1u << (state))
+static const uint8_t next_states[] = {
+	[OP_FREE] = TO(OP_PREPARED),
+	[OP_PREPARED] = TO(OP_SUBMITTED) | TO(OP_WAITING) | TO(OP_BOUNCED) | TO(OP_ENDED),
+	[OP_WAITING] = TO(OP_SUBMITTED) | TO(OP_ENDED),
+	[OP_SUBMITTED] = TO(OP_ENDED),
+	[OP_BOUNCED] = TO(OP_ENDED),
+	[OP_ENDED] = TO(OP_FREE),
+};
+
+void op_change_state(struct dsaio_op *op, enum op_state state)
+{
+	assert(next_states[op_state(op)] & TO(state));
+	/* release: pairs with op_state(); what led here is seen with the state */
+	atomic_store_explicit(&op->state, (int)state, memory_order_release);
+}
+
+/* ---- filling in ---- */
+
+void op_init(struct dsaio_op *op, struct dsaio_handle *handle, struct channel *channel,
+	     bool is_async, bool is_callers)
+{
+	op->handle = handle;
+	op->channel = channel;
+	op->is_async = is_async;
+	op->is_callers = is_callers;
+	op->timeout_msec = handle->timeout_msec;
+	op->began_nsec = debug_is_on() ? clock_nsec() : 0;
+	/* relaxed: no other thread knows it yet */
+	atomic_store_explicit(&op->n_refs, is_callers ? 2 : 1, memory_order_relaxed);
+}
+
+void op_set_io(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len,
+	       const struct buffer_place *buffer)
+{
+	op->opcode = opcode;
+	op->off = off;
+	op->len = len;
+	op->buffer = *buffer;
+}
+
+void op_set_file(struct dsaio_op *op, struct dsaio_file *file)
+{
+	file_ref(file);
+	op->file = file;
+}
+
+void op_set_grow_end(struct dsaio_op *op, uint64_t grow_end)
+{
+	op->grow_end = grow_end;
+}
+
+void op_set_timeout(struct dsaio_op *op, uint32_t timeout_msec)
+{
+	op->timeout_msec = timeout_msec;
+}
+
+void op_set_data(struct dsaio_op *op, void *data)
+{
+	op->data = data;
+}
+
+void op_set_part(struct dsaio_op *op, struct bounce_piece *part_of, const struct dsaio_op *whole)
+{
+	op->part_of = part_of;
+	op->file = whole->file;
+	op->grow_end = whole->grow_end;
+}
+
+struct ring_entry op_entry(const struct dsaio_op *op)
+{
+	return (struct ring_entry){
+		.opcode = op->opcode,
+		.file = op->file->id,
+		.off = op->off,
+		.len = op->len,
+		.slab = op->buffer.slab ? op->buffer.slab->id : 0,
+		.slab_off = op->buffer.slab_off,
+		.grow_end = op->grow_end,
+		.timeout_msec = op->timeout_msec,
+	};
+}
+
+/* ---- on its way ---- */
+
+void op_enter_inode(struct dsaio_op *op, struct inode *inode, bool is_clear)
+{
+	op->inode = inode;
+	op->is_clear = is_clear;
+}
+
+void op_leave_inode(struct dsaio_op *op)
+{
+	op->inode = NULL;
+}
+
+void op_submitted(struct dsaio_op *op, uint64_t ring_id)
+{
+	op_change_state(op, OP_SUBMITTED);
+	op->put_nsec = clock_nsec();
+	atomic_store(&op->ring_id, ring_id); /* seq_cst: see op_set_cancelled() */
+}
+
+void op_set_cancelled(struct dsaio_op *op)
+{
+	atomic_store(&op->is_cancelled, true); /* seq_cst, as ring_id: one side sees the other's */
+}
+
+void op_set_awaited(struct dsaio_op *op)
+{
+	op->is_awaited = true;
+}
+
+/* ---- its end ---- */
+
+void op_set_result(struct dsaio_op *op, int64_t result, uint64_t done)
+{
+	op->result = result;
+	op->done = done;
+}
+
+void op_set_text(struct dsaio_op *op, char *text)
+{
+	free(op->text);
+	op->text = text;
+}
+
+static const char *op_verb(const struct dsaio_op *op)
+{
+	switch (op->opcode) {
+	case RING_OP_READ:
+		return "pread";
+	case RING_OP_WRITE:
+		return "pwrite";
+	case RING_OP_FSYNC:
+		return "fsync";
+	default:
+		return "fdatasync";
+	}
+}
+
+static void op_report_slow(const struct dsaio_op *op)
+{
+	uint64_t nsec = clock_nsec() - op->began_nsec;
+
+	if (nsec >= SLOW_NSEC)
+		debug_log("slow: %s of %" PRIu64 " bytes at %" PRIu64 " of %s took %" PRIu64 " ms",
+			  op_verb(op), op->len, op->off, op->file->name, nsec / 1000000);
+}
+
+static void op_make_text(struct dsaio_op *op)
+{
+	struct error_op text = {
+		.verb = op_verb(op),
+		.file = op->file->name,
+		.off = op->off,
+		.len = op->len,
+		.done = op->done,
+		.error = (int)-op->result,
+		.file_size = op->grow_end ? file_size_seen(op->file) : -1,
+	};
+
+	op->text = malloc(ERROR_TEXT_BYTES);
+	if (op->text) /* else the errno has to do */
+		error_op_text(&text, op->text, ERROR_TEXT_BYTES);
+}
+
+void op_settle(struct dsaio_op *op)
+{
+	if (op->result >= 0 && (uint64_t)op->result > op->len)
+		op->result = op->opcode >= RING_OP_FSYNC ? 0 : -EIO;
+	if (op->result >= 0 && op->opcode == RING_OP_WRITE && (uint64_t)op->result < op->len)
+		op->result = -EIO; /* a write is whole, or fails */
+	if (op->done > op->len)
+		op->done = op->len;
+	if (op->part_of) /* the rest is the whole op's */
+		return;
+	if (op->began_nsec)
+		op_report_slow(op);
+	if (op->inode)
+		inode_remove(op->inode, op);
+	if (op->buffer.piece && !op->handle->is_abandoned) /* else a device may still write to it */
+		buffer_unref(op->buffer.piece);
+	if (op->result < 0 && !op->text)
+		op_make_text(op);
+	file_unref(TAKE_PTR(op->file));
+}
+
+void op_ended(struct dsaio_op *op, uint64_t end_number)
+{
+	op->end_number = end_number;
+	op_change_state(op, OP_ENDED);
+}
+
+void op_set_listed(struct dsaio_op *op, bool is_listed)
+{
+	op->is_listed = is_listed;
+}
+
+void op_set_orphan(struct dsaio_op *op)
+{
+	op->is_orphan = true;
+}
+
+void op_set_callers(struct dsaio_op *op)
+{
+	op->is_callers = true;
+}
+
+/* ---- objects ---- */
+
+static bool pool_grow(struct op_pool *pool)
+{
+	struct op_chunk *chunk = calloc(1, sizeof(*chunk)); /* all OP_FREE */
+
+	if (!chunk)
+		return false;
+	chunk->next = pool->chunks;
+	pool->chunks = chunk;
+	for (int i = 0; i < OPS_PER_CHUNK; i++) {
+		chunk->ops[i].node.next = pool->free ? &pool->free->node : NULL;
+		pool->free = &chunk->ops[i];
+	}
+	return true;
+}
+
+struct dsaio_op *op_pool_take(struct op_pool *pool)
+{
+	struct dsaio_op *op;
+
+	if (!pool->free && !pool_grow(pool))
+		return NULL;
+	op = pool->free;
+	pool->free = op_next(op);
+	pool->n_used++;
+	memset(op, 0, sizeof(*op)); /* OP_FREE */
+	op_change_state(op, OP_PREPARED);
+	return op;
+}
+
+void op_pool_give(struct op_pool *pool, struct dsaio_op *op)
+{
+	free(op->text);
+	op->text = NULL;
+	op_change_state(op, OP_FREE);
+	op->node.next = pool->free ? &pool->free->node : NULL;
+	pool->free = op;
+	pool->n_used--;
+}
+
+void op_pool_deinit(struct op_pool *pool)
+{
+	struct op_chunk *chunk, *next;
+
+	for (chunk = pool->chunks; chunk; chunk = next) {
+		next = chunk->next;
+		for (int i = 0; i < OPS_PER_CHUNK; i++)
+			free(chunk->ops[i].text); /* NULL but for ops that a caller holds */
+		free(chunk);
+	}
+}
+
+void op_list_add(struct op_list *list, struct dsaio_op *op)
+{
+	op->node.next = NULL;
+	if (list->last)
+		list->last->node.next = &op->node;
+	else
+		list->first = op;
+	list->last = op;
+}

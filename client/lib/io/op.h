@@ -1,0 +1,201 @@
+/*
+ * An op: one read, write or sync.
+ *
+ * The op table of a channel (channel.h) points to it from its submission until its completion is
+ * consumed.  It holds all that its entry is made of, so it can be submitted again: op_entry() makes
+ * the entry from the op alone, with the file's and the slab's number in the present session.
+ *
+ *     state         what holds, and who owns the fields              next states
+ *     OP_FREE       on its pool's free list                          PREPARED
+ *     OP_PREPARED   the submitting thread's; maybe in its inode      SUBMITTED WAITING BOUNCED ENDED
+ *     OP_WAITING    the bounce thread's: waits for an earlier op,    SUBMITTED ENDED
+ *                   or for room in its ring
+ *     OP_SUBMITTED  in its channel's table; the consumer's           ENDED
+ *     OP_BOUNCED    the thread's that copies it piece by piece;      ENDED
+ *                   each piece is an op of its own
+ *     OP_ENDED      result, done and text are final                  FREE
+ *
+ * WAITING and BOUNCED ops are off the ring: the daemon does not know them, so it cannot order them
+ * (inode.h).  Only op.c and this header write to an op's fields; list nodes belong to their lists.
+ */
+#ifndef DSAIO_CLIENT_LIB_IO_OP_H
+#define DSAIO_CLIENT_LIB_IO_OP_H
+
+#include "client/lib/memory/buffer.h"
+#include "proto/ring.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/list.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct bounce_piece;
+struct channel;
+struct dsaio_file;
+struct dsaio_handle;
+struct inode;
+struct op_chunk;
+
+enum op_state { OP_FREE, OP_PREPARED, OP_WAITING, OP_SUBMITTED, OP_BOUNCED, OP_ENDED };
+
+struct dsaio_op {
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;    /* referenced until the end; of a piece: borrowed */
+	struct inode *inode;	    /* of the file; NULL: not among its open ops */
+	struct channel *channel;    /* NULL: does not go by a ring */
+	struct buffer_place buffer; /* its piece is referenced until the end */
+	uint64_t off, len;
+	uint64_t grow_end;	      /* a write: as in struct ring_entry */
+	uint64_t began_nsec;	      /* 0: debug.h does not want to know how long it took */
+	uint64_t put_nsec;	      /* when it was put into the ring */
+	_Atomic uint64_t ring_id;     /* 0: in no ring yet; seq_cst, against is_cancelled */
+	struct bounce_piece *part_of; /* it is a piece of a bounced op: only bounce.c knows it */
+	int64_t result;		      /* bytes, or a negative errno */
+	uint64_t done;		      /* bytes, also of one that failed */
+	char *text;		      /* sentence of one that failed; NULL: none */
+	void *data;		      /* dsaio_op_data() */
+	struct list_node inode_node;  /* inode.lock */
+	struct list_node node;	      /* ended ops: handle->lock; its next also in op_list, pool */
+	uint64_t end_number;	      /* handle->lock; numbers the ends of a handle */
+	_Atomic uint32_t n_refs;      /* the library's (it passes to the ended list), the caller's,
+					   those of threads that wait; the last one frees it */
+	_Atomic int state;	      /* enum op_state; op_change_state() */
+	uint32_t timeout_msec;	      /* as in struct ring_entry */
+	uint8_t opcode;		      /* enum ring_opcode */
+	_Atomic bool is_cancelled;
+	bool is_async; /* dsaio_wait() and dsaio_reap() report it */
+	bool is_clear; /* inode.lock; no op that was open before it conflicts */
+	/* handle->lock */
+	bool is_callers; /* the caller has, or had, a reference */
+	bool is_orphan;	 /* the caller has freed it */
+	bool is_listed;	 /* on the list of ended ops */
+	bool is_awaited; /* at its end, client_poke() */
+};
+
+static inline enum op_state op_state(const struct dsaio_op *op)
+{
+	/* acquire: pairs with op_change_state(); an ended op's result is there */
+	return (enum op_state)atomic_load_explicit(&op->state, memory_order_acquire);
+}
+
+/* Asserts that the table above has the transition. */
+void op_change_state(struct dsaio_op *op, enum op_state state);
+
+static inline bool op_has_ended(const struct dsaio_op *op)
+{
+	return op_state(op) == OP_ENDED;
+}
+
+/* An open op.  The answer stays under inode.lock. */
+static inline bool op_is_off_ring(const struct dsaio_op *op)
+{
+	return op_state(op) == OP_WAITING || op_state(op) == OP_BOUNCED;
+}
+
+/* ---- filling in: the submitting thread ---- */
+
+/* An op from the pool, PREPARED; with a reference for the library and, if wanted, the caller. */
+void op_init(struct dsaio_op *op, struct dsaio_handle *handle, struct channel *channel,
+	     bool is_async, bool is_callers);
+
+/* What it does.  Takes the reference in `buffer`. */
+void op_set_io(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len,
+	       const struct buffer_place *buffer);
+/* References the file. */
+void op_set_file(struct dsaio_op *op, struct dsaio_file *file);
+void op_set_grow_end(struct dsaio_op *op, uint64_t grow_end);
+void op_set_timeout(struct dsaio_op *op, uint32_t timeout_msec);
+void op_set_data(struct dsaio_op *op, void *data);
+/* A piece of that op: borrows its file. */
+void op_set_part(struct dsaio_op *op, struct bounce_piece *part_of, const struct dsaio_op *whole);
+
+/* The submission entry, without id.  A pure function. */
+struct ring_entry op_entry(const struct dsaio_op *op);
+
+/* ---- on its way ---- */
+
+/* Under inode.lock. */
+void op_enter_inode(struct dsaio_op *op, struct inode *inode, bool is_clear);
+void op_leave_inode(struct dsaio_op *op);
+
+/* In the ring by that id, from now.  Before the consumer can find it. */
+void op_submitted(struct dsaio_op *op, uint64_t ring_id);
+
+/* Whoever puts it into a ring later looks at is_cancelled after. */
+void op_set_cancelled(struct dsaio_op *op);
+
+/* Its end shall wake the client's thread.  Under handle->lock. */
+void op_set_awaited(struct dsaio_op *op);
+
+/* ---- its end ---- */
+
+/* What came of it.  result: bytes or a negative errno. */
+void op_set_result(struct dsaio_op *op, int64_t result, uint64_t done);
+/* The sentence of an op that fails.  Takes text; NULL: the errno has to do. */
+void op_set_text(struct dsaio_op *op, char *text);
+
+/* All that the end of an op needs but handle->lock: checks the result, lets go of file and buffer. */
+void op_settle(struct dsaio_op *op);
+
+/* It is ENDED, as that handle's end_number-th.  Under handle->lock, as are the next three. */
+void op_ended(struct dsaio_op *op, uint64_t end_number);
+void op_set_listed(struct dsaio_op *op, bool is_listed);
+void op_set_orphan(struct dsaio_op *op);
+void op_set_callers(struct dsaio_op *op);
+
+/* ---- references ---- */
+
+static inline void op_ref(struct dsaio_op *op)
+{
+	/* relaxed: the caller has, or its list has, a reference */
+	(void)atomic_fetch_add_explicit(&op->n_refs, 1, memory_order_relaxed);
+}
+
+/* Returns true for the last one: op_pool_give() has to follow. */
+static inline bool op_unref(struct dsaio_op *op)
+{
+	/* acq_rel: the last sees all use before */
+	return atomic_fetch_sub_explicit(&op->n_refs, 1, memory_order_acq_rel) == 1;
+}
+
+/* ---- the op objects of a handle: handle->lock ---- */
+
+struct op_pool {
+	struct dsaio_op *free;
+	struct op_chunk *chunks;
+	uint64_t n_used;
+};
+
+/* A PREPARED op, else zeroes; NULL: no memory. */
+struct dsaio_op *op_pool_take(struct op_pool *pool);
+void op_pool_give(struct op_pool *pool, struct dsaio_op *op);
+/* Frees all, also ops that a caller still holds. */
+void op_pool_deinit(struct op_pool *pool);
+
+/* Drops a reference, which must not be the last user of a closed handle. */
+static inline void op_pool_unref(struct op_pool *pool, struct dsaio_op *op)
+{
+	if (op_unref(op))
+		op_pool_give(pool, op);
+}
+
+/* ---- ops that were collected and did not end yet: their thread's ---- */
+
+struct op_list {
+	struct dsaio_op *first, *last;
+};
+
+void op_list_add(struct op_list *list, struct dsaio_op *op);
+
+static inline struct dsaio_op *op_of_node(struct list_node *node)
+{
+	return node ? container_of(node, struct dsaio_op, node) : NULL;
+}
+
+static inline struct dsaio_op *op_next(const struct dsaio_op *op)
+{
+	return op_of_node(op->node.next);
+}
+
+#endif
