@@ -98,6 +98,15 @@ uint32_t dsaio_version_number(void);
  */
 const char *dsaio_error(void);
 
+/*
+ * Structs that begin with their size get further fields at their end in later versions, and zero in
+ * such a field means its default.  Start from the struct's _INIT, or zero it, set size to its sizeof
+ * and fill in the rest.  Then program and library can be of different versions:
+ *   a smaller size, of an older program: the fields that it lacks have their defaults
+ *   a larger size, of a newer program: what the library does not know must be zero, else -E2BIG
+ *   a size smaller than the struct's in the first version: -EINVAL
+ */
+
 /* ---- connection ---- */
 
 /*
@@ -134,6 +143,54 @@ const char *dsaio_error(void);
  */
 int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client);
 
+/* How to connect. */
+struct dsaio_connect_options {
+	size_t size;
+	const char *socket_path; /* as of dsaio_connect() */
+	const char *name;	 /* of this client, in status and logs, up to 63 bytes; NULL: the
+				    program's */
+	/* How long ops wait for another daemon when the daemon goes away.  0: they do not, and end
+	   with -ECONNRESET. */
+	int64_t reconnect_timeout_usec;
+};
+#define DSAIO_CONNECT_OPTIONS_INIT                                  \
+	{                                                           \
+		sizeof(struct dsaio_connect_options), NULL, NULL, 0 \
+	}
+
+/*
+ * dsaio_connect_with - dsaio_connect() with all options (NULL: DSAIO_CONNECT_OPTIONS_INIT)
+ *
+ * Returns as dsaio_connect(), and
+ *   -EINVAL      name is "", or reconnect_timeout_usec is negative
+ *   -EOPNOTSUPP  reconnect_timeout_usec is positive: this version cannot reconnect
+ *   -E2BIG       a field is set that this version of the library does not know
+ */
+int dsaio_connect_with(const struct dsaio_connect_options *options,
+		       struct dsaio_client **ret_client);
+
+enum dsaio_state {
+	DSAIO_LOST = 0,	     /* the daemon has gone away */
+	DSAIO_CONNECTED = 1, /* it was there at the last look */
+};
+
+/*
+ * dsaio_client_state - is the daemon there?
+ *
+ * Makes dsaio_client_fd() unreadable until the state changes.  Never sleeps.
+ * Returns an enum dsaio_state.  Threads: any.
+ */
+int dsaio_client_state(struct dsaio_client *client);
+
+/*
+ * dsaio_client_fd - a descriptor that becomes readable when the daemon is lost, or is back
+ *
+ * For poll(2), epoll(7) and event loops.  dsaio_client_state() then says which, and makes it
+ * unreadable.  (In this version a lost daemon does not come back.)
+ * Returns it (the library's, until dsaio_disconnect(); it never changes), or -EMFILE.  Threads: any.
+ */
+int dsaio_client_fd(struct dsaio_client *client);
+
 /*
  * dsaio_disconnect - close everything of this client, then the connection
  *
@@ -147,15 +204,6 @@ int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client);
 void dsaio_disconnect(struct dsaio_client *client);
 
 /* ---- handles ---- */
-
-/*
- * Structs that begin with their size get further fields at their end in later versions, and zero in
- * such a field means its default.  Start from the struct's _INIT, or zero it, set size to its sizeof
- * and fill in the rest.  Then program and library can be of different versions:
- *   a smaller size, of an older program: the fields that it lacks have their defaults
- *   a larger size, of a newer program: what the library does not know must be zero, else -E2BIG
- *   a size smaller than the struct's in the first version: -EINVAL
- */
 
 /* The five tuning numbers, with DeepNVMe's meanings. */
 struct dsaio_profile {

@@ -34,6 +34,8 @@ static void check_child(struct rig *rig, struct dsaio_op *op, void *memory)
 	CHECK_FAILS(dsaio_handle_fd(rig->handle), -EPERM, "fork");
 	CHECK_FAILS(op_wait(op, -1), -EPERM, "fork");
 	CHECK_FAILS(dsaio_op_cancel(op), -EPERM, "fork");
+	CHECK_FAILS(dsaio_client_fd(rig->client), -EPERM, "fork");
+	CHECK_FAILS(dsaio_client_state(rig->client), -EPERM, "fork");
 	CHECK_FAILS(dsaio_handle_open(rig->client, NULL, &handle), -EPERM, "fork");
 	CHECK_FAILS(dsaio_alloc(rig->client, 4096, &other), -EPERM, "fork");
 	CHECK_EQ(dsaio_free(rig->client, memory), 0); /* does nothing, as all that frees */

@@ -68,7 +68,7 @@ static void talk(void)
 	unsigned n_fds = 0;
 	int r;
 
-	r = conn_open(address.sun_path, &conn);
+	r = conn_open(address.sun_path, NULL, &conn);
 	assert(r <= 0 && (r == 0) == (conn != NULL));
 	if (r < 0)
 		return;

@@ -108,6 +108,7 @@ static const struct {
 	size_t first_bytes, size_bytes;
 } kinds[] = {
 	{ &SIZED_PROFILE, 24, sizeof(struct dsaio_profile) },
+	{ &SIZED_CONNECT_OPTIONS, 32, sizeof(struct dsaio_connect_options) },
 	{ &SIZED_HANDLE_OPTIONS, 48, sizeof(struct dsaio_handle_options) },
 };
 

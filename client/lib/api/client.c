@@ -2,12 +2,16 @@
 
 #include "client/lib/base/cancel.h"
 #include "client/lib/base/debug.h"
+#include "client/lib/base/fd.h"
+#include "client/lib/base/sized.h"
 #include "client/lib/io/bounce.h"
 #include "client/lib/io/client.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/cpu.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 
 #define SPIN_USEC_MAX 1000u /* whatever the daemon says: longer is no spin */
@@ -61,6 +65,7 @@ static void client_freep(struct dsaio_client **client)
 		return;
 	buffers_deinit(&c->buffers);
 	conn_close(c->link.conn);
+	closep(&c->state_fd);
 	if (c->guard) /* our own mapping: can not fail */
 		(void)munmap((void *)(uintptr_t)c->guard, (size_t)sysconf(_SC_PAGESIZE));
 	cache_deinit(&c->files.cache);
@@ -69,24 +74,51 @@ static void client_freep(struct dsaio_client **client)
 	free(c);
 }
 
-int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client)
+static int check_options(const struct dsaio_connect_options *o)
+{
+	if (o->name && !*o->name)
+		return error_fail(-EINVAL,
+				  "connect: the name is \"\": give one, or NULL for the program's");
+	if (o->reconnect_timeout_usec < 0)
+		return error_fail(-EINVAL,
+				  "connect: reconnect_timeout_usec %" PRId64
+				  ": must not be negative",
+				  o->reconnect_timeout_usec);
+	if (o->reconnect_timeout_usec)
+		return error_fail(-EOPNOTSUPP,
+				  "connect: reconnect_timeout_usec %" PRId64
+				  ": this library (version %s) cannot reconnect: set it to 0",
+				  o->reconnect_timeout_usec, dsaio_version());
+	return 0;
+}
+
+int dsaio_connect_with(const struct dsaio_connect_options *options,
+		       struct dsaio_client **ret_client)
 {
 	CANCEL_DISABLE();
 	_cleanup_(client_freep) struct dsaio_client *client = NULL;
-	int r;
+	struct dsaio_connect_options o = DSAIO_CONNECT_OPTIONS_INIT;
+	int r = 0;
 
 	if (!ret_client)
 		return client_null("connect", "place for the client");
+	if (options)
+		r = sized_read("connect", &SIZED_CONNECT_OPTIONS, options, &o);
+	if (r == 0)
+		r = check_options(&o);
+	if (r < 0)
+		return r;
 	client = calloc(1, sizeof(*client));
 	if (!client)
 		return error_fail_errno(-ENOMEM, "connect");
+	client->state_fd = -1;
 	(void)pthread_mutex_init(&client->lock, NULL); /* default attributes: can not fail */
 	(void)pthread_mutex_init(&client->files.lock, NULL);
 	buffers_init(&client->buffers, &client->link, trim_bounce);
 	r = guard_new(&client->guard);
 	if (r < 0)
 		return error_fail_errno(r, "connect: a page that fork wipes");
-	r = conn_open(socket_path, &client->link.conn);
+	r = conn_open(o.socket_path, o.name, &client->link.conn);
 	if (r < 0)
 		return r;
 	client->spin_usec = client->link.conn->spin_usec;
@@ -97,6 +129,59 @@ int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client)
 		client->spin_usec = 0; /* it would only keep the daemon off the one core */
 	*ret_client = TAKE_PTR(client);
 	return 0;
+}
+
+int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client)
+{
+	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
+
+	options.socket_path = socket_path;
+	return dsaio_connect_with(&options, ret_client);
+}
+
+/* Readable from the daemon's end until the end was read from it.  Under client.lock. */
+static int make_state_fd(struct dsaio_client *client)
+{
+	_cleanup_(closep) int fd = fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
+	struct epoll_event end = { .events = EPOLLRDHUP | EPOLLET };
+
+	if (fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, client->link.conn->fd, &end) < 0)
+		return error_fail_errno(-errno, "client_fd");
+	client->state_fd = TAKE_FD(fd);
+	return 0;
+}
+
+int dsaio_client_fd(struct dsaio_client *client)
+{
+	CANCEL_DISABLE();
+	int r = client_check(client, "client_fd");
+
+	if (r < 0)
+		return r;
+	(void)pthread_mutex_lock(&client->lock);
+	if (client->state_fd < 0)
+		r = make_state_fd(client);
+	if (r == 0)
+		r = client->state_fd;
+	(void)pthread_mutex_unlock(&client->lock);
+	return r;
+}
+
+int dsaio_client_state(struct dsaio_client *client)
+{
+	CANCEL_DISABLE();
+	struct epoll_event event;
+	int fd, r = client_check(client, "client_state");
+
+	if (r < 0)
+		return r;
+	(void)pthread_mutex_lock(&client->lock);
+	fd = client->state_fd;
+	(void)pthread_mutex_unlock(&client->lock);
+	/* Before the look: what changes after it makes the descriptor readable again. */
+	if (fd >= 0)
+		(void)epoll_wait(fd, &event, 1, 0); /* a hint: the look tells */
+	return conn_is_gone(client->link.conn) ? DSAIO_LOST : DSAIO_CONNECTED;
 }
 
 void dsaio_disconnect(struct dsaio_client *client)

@@ -18,6 +18,11 @@ const struct sized SIZED_PROFILE = {
 	sizeof(struct dsaio_profile),
 	BYTES_UP_TO(struct dsaio_profile, intra_op_parallelism),
 };
+const struct sized SIZED_CONNECT_OPTIONS = {
+	"struct dsaio_connect_options",
+	sizeof(struct dsaio_connect_options),
+	BYTES_UP_TO(struct dsaio_connect_options, reconnect_timeout_usec),
+};
 const struct sized SIZED_HANDLE_OPTIONS = {
 	"struct dsaio_handle_options",
 	sizeof(struct dsaio_handle_options),

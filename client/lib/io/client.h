@@ -73,6 +73,7 @@ struct dsaio_client {
 	uint32_t spin_usec;	       /* default limit of a wait's spinning */
 	unsigned n_cpus;	       /* in the process's affinity mask when it connected */
 	pthread_mutex_t lock;
+	int state_fd; /* dsaio_client_fd(); -1: not asked for yet; client.lock */
 	struct client_object *objects[N_CLIENT_OBJECT_KINDS];
 	struct client_object *_Atomic garbage; /* written under the lock; read without as a hint */
 	struct buffers buffers;

@@ -157,7 +157,7 @@ static int conn_map_board(struct dsaio_conn *conn, uint32_t max_files, const int
 	return 0;
 }
 
-static int conn_hello(struct dsaio_conn *conn)
+static int conn_hello(struct dsaio_conn *conn, const char *name)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__Hello hello = WIRE__HELLO__INIT;
@@ -169,7 +169,7 @@ static int conn_hello(struct dsaio_conn *conn)
 	hello.version_min = CONN_VERSION_MIN;
 	hello.version_max = CONN_VERSION_MAX;
 	hello.features = CONN_FEATURES;
-	hello.name = program_invocation_short_name;
+	hello.name = name ? (char *)(uintptr_t)name /* only read */ : program_invocation_short_name;
 	hello.pid = (uint32_t)getpid();
 	request.body_case = WIRE__REQUEST__BODY_HELLO;
 	request.hello = &hello;
@@ -199,7 +199,8 @@ static int conn_hello(struct dsaio_conn *conn)
 }
 
 /* One turn of finding a daemon and saying Hello.  -ENOTCONN: it has not answered as it should. */
-static int conn_try(const char *path, struct found *found, struct dsaio_conn **ret_conn)
+static int conn_try(const char *path, const char *name, struct found *found,
+		    struct dsaio_conn **ret_conn)
 {
 	_cleanup_(conn_freep) struct dsaio_conn *conn = calloc(1, sizeof(*conn));
 	int r;
@@ -221,18 +222,18 @@ static int conn_try(const char *path, struct found *found, struct dsaio_conn **r
 	conn->fd = TAKE_FD(found->fd);
 	if (fcntl(conn->fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return error_fail_errno(-errno, "connect: %s", found->path);
-	r = conn_hello(conn);
+	r = conn_hello(conn, name);
 	if (r < 0)
 		return r;
 	*ret_conn = TAKE_PTR(conn);
 	return 0;
 }
 
-int conn_open(const char *path, struct dsaio_conn **ret_conn)
+int conn_open(const char *path, const char *name, struct dsaio_conn **ret_conn)
 {
 	for (unsigned turn = 1;; turn++) {
 		_cleanup_(found_deinit) struct found found = FOUND_NONE;
-		int r = conn_try(path, &found, ret_conn);
+		int r = conn_try(path, name, &found, ret_conn);
 
 		if (r == 0)
 			debug_log("connect: dsaiod %s on %s, session begins",

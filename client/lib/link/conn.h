@@ -81,10 +81,11 @@ struct link {
 };
 
 /*
- * Connects and says Hello.  path: NULL: where a daemon is found, or started (discover.h).
+ * Connects and says Hello.  path: NULL: where a daemon is found, or started (discover.h).  name: of
+ * the client, for status; NULL: the program's.
  * Returns 0 or as dsaio_connect(), with a sentence.
  */
-int conn_open(const char *path, struct dsaio_conn **ret_conn);
+int conn_open(const char *path, const char *name, struct dsaio_conn **ret_conn);
 void conn_close(struct dsaio_conn *conn); /* NULL is fine */
 
 /*

@@ -1,0 +1,66 @@
+/* Options that are refused before anything is looked for. */
+#include "client/lib/dsaio.h"
+
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct {
+	const char *what;
+	struct dsaio_connect_options options;
+	int error;
+	const char *words;
+} wrong[] = {
+	{ "no size", { 0, "/nowhere", NULL, 0 }, -EINVAL, "struct dsaio_connect_options" },
+	{ "an empty name", { 32, "/nowhere", "", 0 }, -EINVAL, "name" },
+	{ "a negative time", { 32, "/nowhere", NULL, -1 }, -EINVAL, "-1" },
+	{ "a time to reconnect", { 32, "/nowhere", NULL, 1 }, -EOPNOTSUPP, DSAIO_VERSION },
+	{ "an empty path", { 32, "", NULL, 0 }, -EINVAL, "connect" },
+	{ "all defaults", { 32, "/nowhere", "name", 0 }, -ENOENT, "/nowhere" },
+};
+
+START_TEST(options_are_checked_first)
+{
+	struct dsaio_client *client = NULL;
+	int r = dsaio_connect_with(&wrong[_i].options, &client);
+
+	ck_assert_msg(r == wrong[_i].error, "%s: %d: %s", wrong[_i].what, r, dsaio_error());
+	ck_assert_msg(strstr(dsaio_error(), wrong[_i].words), "%s: %s", wrong[_i].what,
+		      dsaio_error());
+	ck_assert_ptr_null(client);
+}
+END_TEST
+
+START_TEST(what_a_newer_program_sets_is_refused)
+{
+	struct {
+		struct dsaio_connect_options options;
+		uint64_t later;
+	} newer = { DSAIO_CONNECT_OPTIONS_INIT, 0 };
+	struct dsaio_client *client;
+
+	newer.options.size = sizeof(newer);
+	newer.options.socket_path = "/nowhere";
+	ck_assert_int_eq(dsaio_connect_with(&newer.options, &client), -ENOENT);
+	newer.later = 1;
+	ck_assert_int_eq(dsaio_connect_with(&newer.options, &client), -E2BIG);
+	ck_assert_ptr_nonnull(strstr(dsaio_error(), DSAIO_VERSION));
+}
+END_TEST
+
+START_TEST(a_null_client_has_no_state)
+{
+	ck_assert_int_eq(dsaio_client_state(NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_client_fd(NULL), -EINVAL);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_loop_test(tcase, options_are_checked_first, 0, N_ROWS(wrong));
+	tcase_add_test(tcase, what_a_newer_program_sets_is_refused);
+	tcase_add_test(tcase, a_null_client_has_no_state);
+}
+
+SUITE("client_connect", add_tests)
