@@ -148,6 +148,22 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 	return 0;
 }
 
+void channel_count_time(struct channel *channel, uint64_t now_nsec)
+{
+	struct metrics *all = &channel->lane_store->metrics;
+	uint64_t nsec = now_nsec - channel->timed_nsec;
+
+	if (!nsec)
+		return;
+	channel->timed_nsec = now_nsec;
+	if (!channel->n_open)
+		return;
+	metrics_add(&channel->metrics.open_nsec, nsec * channel->n_open);
+	metrics_add(&channel->metrics.device_nsec, nsec * channel->n_in_device);
+	metrics_add(&all->open_nsec, nsec * channel->n_open);
+	metrics_add(&all->device_nsec, nsec * channel->n_in_device);
+}
+
 struct split channel_split(const struct channel *channel, const struct op *op)
 {
 	const struct file_facts *facts = &op->file->facts;

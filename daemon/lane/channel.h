@@ -128,6 +128,12 @@ void channel_free(struct channel *channel);
 int channel_check_entry(const struct channel *channel, const struct ring_entry *entry,
 			struct op *op);
 
+/*
+ * Before n_open or n_in_device changes: brings the sums of time up to now.  What ops waited in all is
+ * how many did, summed over time, so none of them has to remember when it began.
+ */
+void channel_count_time(struct channel *channel, uint64_t now_nsec);
+
 /* How the middles of ops of this length are cut here, or all of an op whose memory is misaligned. */
 struct split channel_split(const struct channel *channel, const struct op *op);
 

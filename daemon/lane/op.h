@@ -79,7 +79,6 @@ struct op {
 	uint8_t edges_left;
 	bool is_misaligned : 1; /* its memory is: all of it goes by worker threads */
 	bool is_gated : 1; /* had to wait for the mode lock or an extension; counted in n_gated */
-	bool is_cancelled : 1; /* no further block starts; error says why */
 };
 static_assert(sizeof(struct op) <= 184, "a channel has one for each entry, in use or not");
 

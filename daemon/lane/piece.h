@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct lane;
+struct transfer;
 struct op;
 
 /* Of a misaligned range: bounds the memory of a read, and how long a thread is at it. */
@@ -45,7 +45,7 @@ struct piece {
 	struct extend_step step; /* of PIECE_EXTEND */
 
 	/* the lane's */
-	struct lane *lane;
+	struct transfer *transfer;
 	struct op *op;
 	struct piece *next;
 	struct work work;

@@ -24,7 +24,7 @@ for fence in SUBMIT SLEEP PARK COMPLETE WAIT; do
 	sources=(tests/unit/test_ring.c)
 	run_case=stress
 	if [ "$fence" = PARK ]; then # what is compiled here comes before what the archive has
-		sources=(tests/unit/test_park.c daemon/lane/lane.c "$BUILD/daemon.a" "$BUILD/libdsaio-client.a"
+		sources=(tests/unit/test_park.c daemon/lane/intake.c "$BUILD/daemon.a" "$BUILD/libdsaio-client.a"
 			-levent_core -laio -lprotobuf-c -lsystemd)
 		run_case=park
 	fi

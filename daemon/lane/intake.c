@@ -1,0 +1,439 @@
+#include "daemon/lane/intake.h"
+
+#include "daemon/lane/lane.h"
+#include "daemon/lane/looks.h"
+#include "daemon/object/file.h"
+#include "proto/util/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+
+/* Entries taken from one client's channels in a turn: full rings hold up the others no longer. */
+#define TAKES_PER_TURN 64
+
+void intake_init(struct intake *intake, const struct intake_config *config)
+{
+	*intake = (struct intake){ .store = config->store,
+				   .turn = config->turn,
+				   .admit = config->admit,
+				   .ready = config->ready,
+				   .publish = config->publish,
+				   .transfer = config->transfer,
+				   .poller = config->poller,
+				   .park_nsec = config->park_nsec };
+	intake->last_held = &intake->first_held;
+}
+
+/* ---- channels awake and parked ---- */
+
+static void awake_remove(struct intake *intake, struct channel *channel)
+{
+	if (channel->prev)
+		channel->prev->next = channel->next;
+	else
+		intake->awake = channel->next;
+	if (channel->next)
+		channel->next->prev = channel->prev;
+	channel->is_awake = false;
+	channel->client->n_awake--;
+}
+
+void intake_wake(struct intake *intake, struct channel *channel)
+{
+	channel->quiet_nsec = intake->turn->now_nsec;
+	if (channel->is_awake)
+		return;
+	if (ring_lane_is_parked(&channel->ring)) {
+		ring_lane_unpark(&channel->ring);
+		intake->n_parked--;
+	}
+	channel->is_awake = true;
+	channel->prev = NULL;
+	channel->next = intake->awake;
+	if (channel->next)
+		channel->next->prev = channel;
+	intake->awake = channel;
+	channel->client->n_awake++;
+}
+
+/* With an op open it has deadlines, and pieces, that turns look for; without a doorbell that is heard
+   nothing would wake it. */
+static bool may_park(const struct intake *intake, const struct channel *channel)
+{
+	return !channel->n_open && !channel->is_closing && !channel->is_broken &&
+	       !channel->has_left_epoll &&
+	       intake->turn->now_nsec - channel->quiet_nsec >= intake->park_nsec;
+}
+
+static void park_quiet(struct intake *intake)
+{
+	struct channel *parked = NULL, *next;
+
+	intake->next_park_nsec = intake->turn->now_nsec + intake->park_nsec;
+	for (struct channel *channel = intake->awake; channel; channel = next) {
+		next = channel->next;
+		if (!may_park(intake, channel))
+			continue;
+		awake_remove(intake, channel);
+		if (!channel->has_rings)
+			continue; /* intake_submit() wakes it */
+		ring_lane_park(&channel->ring);
+		intake->n_parked++;
+		channel->next = parked;
+		parked = channel;
+	}
+	if (!parked)
+		return;
+	RING_FENCE_PARK();
+	for (; parked; parked = next) {
+		next = parked->next;
+		if (ring_lane_has_entries(&parked->ring))
+			intake_wake(intake, parked);
+	}
+}
+
+void intake_park(struct intake *intake)
+{
+	if (intake->turn->now_nsec >= intake->next_park_nsec)
+		park_quiet(intake);
+}
+
+/* ---- messages that wait for the next turn ---- */
+
+static bool is_spent(const struct intake *intake, const struct channel *channel)
+{
+	return looks_are_spent(channel->client, intake->turn->number, intake->admit->n_busy);
+}
+
+/* A batch or cancel goes on in the next turn, and whatever comes about its channel behind it. */
+static void hold(struct intake *intake, struct channel *channel, struct message *message)
+{
+	message->next = NULL;
+	*intake->last_held = message;
+	intake->last_held = &message->next;
+	channel->n_held++;
+	channel->held_turn = intake->turn->number;
+}
+
+/* Has the message, which is from the mailbox or was held, to wait behind others about the channel? */
+static bool is_held_up(const struct intake *intake, const struct channel *channel)
+{
+	return intake->runs_held ? channel->held_turn == intake->turn->number : channel->n_held > 0;
+}
+
+int intake_run_held(struct intake *intake)
+{
+	struct message *message = intake->first_held;
+	int n = 0;
+
+	intake->first_held = NULL;
+	intake->last_held = &intake->first_held;
+	intake->runs_held = true;
+	for (struct message *next; message; message = next) {
+		next = message->next;
+		message->run(message);
+		n++;
+	}
+	intake->runs_held = false;
+	return n;
+}
+
+/* ---- take ---- */
+
+/* Ops that have ended may not be free yet, though their completions are shown. */
+static bool has_op_slot(const struct channel *channel)
+{
+	return channel->free_ops.first || channel->n_fresh_ops < channel->entries;
+}
+
+/* There is one: for rings take_ring() sees to that, for Submit the session. */
+static struct op *op_take(struct channel *channel)
+{
+	struct op *op = op_of_node(list_pop(&channel->free_ops));
+
+	if (op)
+		return op;
+	assert(channel->n_fresh_ops < channel->entries);
+	op = &channel->ops[channel->n_fresh_ops++];
+	op->channel = channel;
+	return op;
+}
+
+void intake_may_start(struct op *op, void *arg)
+{
+	struct intake *intake = arg;
+
+	if (op->len == 0 && !op_is_sync(op))
+		publish_end(intake->publish, op);
+	else
+		ready_add(intake->ready, op);
+}
+
+/* An entry becomes an op.  The one way in, for rings and Submit. */
+static void take_entry(struct intake *intake, struct channel *channel,
+		       const struct ring_entry *entry, struct batch *batch, uint32_t batch_index)
+{
+	struct op *op = op_take(channel);
+	struct order *order;
+	int r;
+
+	channel_count_time(channel, intake->turn->now_nsec);
+	channel->n_open++;
+	admit_open_op(intake->admit, &channel->admit);
+	op_set_state(op, OP_WAITS_ORDER);
+	op->id = entry->id;
+	op->batch = batch;
+	op->batch_index = (uint16_t)batch_index;
+	op->opcode = entry->opcode;
+	op->file = NULL;
+	op->slab = NULL;
+	op->len = op->end = op->grow_end = 0;
+	op->head = op->tail = op->edges_left = 0;
+	op->is_misaligned = op->is_gated = false;
+	op->next_block = op->next_inner = op->n_in_flight = op->n_blockers = 0;
+	op->error = 0;
+	op->taken_nsec = intake->turn->now_nsec;
+	op->deadline_nsec = 0;
+	metrics_add(&channel->metrics.open_ops, 1);
+	metrics_add(&intake->store->metrics.open_ops, 1);
+
+	r = channel_check_entry(channel, entry, op);
+	if (r) {
+		op->end = 0;
+		op->error = (uint16_t)r;
+		publish_end(intake->publish, op);
+		return;
+	}
+	op->n_extended = op->grow_end ? 0 : UINT32_MAX;
+	if (op->grow_end)
+		extension_add_op(&op->file->extension);
+	admit_note_op(intake->admit, &channel->admit, op->len, op_is_sync(op),
+		      intake->turn->now_nsec);
+	if (entry->timeout_msec) {
+		deadlines_add(&channel->deadlines, op,
+			      intake->turn->now_nsec + entry->timeout_msec * UINT64_C(1000000));
+		if (!intake->next_deadline_nsec || op->deadline_nsec < intake->next_deadline_nsec)
+			intake->next_deadline_nsec = op->deadline_nsec;
+	}
+	order = op_order(channel->orders, op->file->inode);
+	channel->client->n_looks += op_link_looks(op, order);
+	if (op_link(op, order))
+		intake_may_start(op, intake);
+}
+
+static void report_broken(struct message *message)
+{
+	struct channel *channel = container_of(message, struct channel, broken_message);
+
+	channel->owner.on_broken(channel, channel->broken_why, channel->owner.arg);
+}
+
+static void channel_broke(struct channel *channel, const char *why)
+{
+	channel->is_broken = true;
+	channel->broken_why = why;
+	channel->broken_message.run = report_broken;
+	mailbox_post(channel->lane_store->main_mailbox, &channel->broken_message);
+}
+
+static int take_ring(struct intake *intake, struct channel *channel, int n_max)
+{
+	int n, i;
+
+	if (!channel->has_rings || channel->is_closing || channel->is_broken)
+		return 0;
+	n = ring_lane_ready(&channel->ring);
+	if (n < 0) {
+		channel_broke(channel, "its ring indices make no sense");
+		return 1;
+	}
+	if (n > n_max)
+		n = n_max;
+	if (n)
+		channel->quiet_nsec = intake->turn->now_nsec;
+	for (i = 0; i < n && has_op_slot(channel) && !is_spent(intake, channel); i++) {
+		struct ring_entry entry;
+
+		ring_lane_take(&channel->ring, &entry);
+		take_entry(intake, channel, &entry, NULL, 0);
+	}
+	return i;
+}
+
+/* Of one channel; it may have as many as can start. */
+static int takes_per_turn(const struct channel *channel)
+{
+	int n = TAKES_PER_TURN / (int)channel->client->n_awake;
+
+	return n > TRANSFER_STARTS_AT_ONCE ? n : TRANSFER_STARTS_AT_ONCE;
+}
+
+int intake_take(struct intake *intake)
+{
+	int n = 0;
+
+	for (struct channel *channel = intake->awake; channel; channel = channel->next)
+		n += take_ring(intake, channel, takes_per_turn(channel));
+	return n;
+}
+
+/* ---- deadlines and cancels ---- */
+
+void intake_run_deadlines(struct intake *intake)
+{
+	uint64_t next = 0;
+
+	if (!intake->next_deadline_nsec || intake->next_deadline_nsec > intake->turn->now_nsec)
+		return;
+	for (struct channel *channel = intake->awake; channel; channel = channel->next) {
+		int n = takes_per_turn(channel); /* what is left is due in the next turn */
+		struct op *op;
+
+		while ((op = deadlines_first(&channel->deadlines)) &&
+		       op->deadline_nsec <= intake->turn->now_nsec && n-- > 0) {
+			deadlines_remove(&channel->deadlines, op);
+			transfer_cancel(intake->transfer, op, ETIMEDOUT);
+		}
+		if (op && (!next || op->deadline_nsec < next))
+			next = op->deadline_nsec;
+	}
+	intake->next_deadline_nsec = next;
+}
+
+static void report_cancel(struct message *message)
+{
+	struct lane_cancel *cancel = container_of(message, struct lane_cancel, message);
+
+	cancel->on_done(cancel);
+}
+
+void intake_cancel(struct intake *intake, struct lane_cancel *cancel)
+{
+	struct message *message = &cancel->message;
+	struct channel *channel = cancel->channel;
+
+	if (intake->runs_held)
+		channel->n_held--;
+	else
+		intake_wake(intake, channel);
+	if (!is_held_up(intake, channel) && !is_spent(intake, channel))
+		(void)take_ring(intake, channel, INT_MAX); /* the op may still be there */
+	if (!channel->is_closing && (is_held_up(intake, channel) || is_spent(intake, channel) ||
+				     (channel->has_rings && !channel->is_broken &&
+				      ring_lane_has_entries(&channel->ring)))) {
+		hold(intake, channel, message);
+		return;
+	}
+	if (channel->n_open) {
+		channel->client->n_looks += channel->n_fresh_ops;
+		for (uint32_t i = 0; i < channel->n_fresh_ops; i++)
+			if (channel->ops[i].id == cancel->id)
+				transfer_cancel(intake->transfer, &channel->ops[i], ECANCELED);
+	}
+	message->run = report_cancel;
+	mailbox_post(channel->lane_store->main_mailbox, message);
+}
+
+/* ---- Submit ---- */
+
+void intake_submit(struct intake *intake, struct batch *batch)
+{
+	struct message *message = &batch->message;
+	struct channel *channel = batch->channel;
+
+	if (intake->runs_held) {
+		channel->n_held--;
+	} else {
+		intake_wake(intake, channel);
+		batch->n_taken = 0;
+		batch->n_open = batch->n + 1; /* one is ours: it may end while we still take */
+	}
+	for (; batch->n_taken < batch->n; batch->n_taken++) {
+		const uint32_t i = batch->n_taken;
+
+		if (channel->is_closing) {
+			batch->results[i] = ring_result_failed(ECANCELED, 0);
+			batch->n_open--;
+		} else if (is_held_up(intake, channel) || is_spent(intake, channel)) {
+			hold(intake, channel, message);
+			return;
+		} else {
+			take_entry(intake, channel, &batch->entries[i], batch, i);
+		}
+	}
+	if (--batch->n_open == 0)
+		publish_batch(batch);
+}
+
+/* ---- channels come and go ---- */
+
+static void report_removed(struct message *message)
+{
+	struct channel *channel = container_of(message, struct channel, message);
+
+	channel->owner.on_removed(channel, channel->owner.arg);
+}
+
+static void cancel_all(struct intake *intake, struct channel *channel)
+{
+	for (uint32_t i = 0; i < channel->n_fresh_ops; i++)
+		transfer_cancel(intake->transfer, &channel->ops[i], ECANCELED);
+}
+
+void intake_remove_idle(struct intake *intake)
+{
+	if (!intake->n_closing)
+		return;
+	for (struct channel *channel = intake->awake, *next; channel; channel = next) {
+		next = channel->next;
+		if (!channel->is_closing)
+			continue;
+		/* relaxed: nothing else travels with it, and a later turn sees it, too */
+		if (channel->drain &&
+		    atomic_load_explicit(&channel->must_hurry, memory_order_relaxed)) {
+			channel->drain = false;
+			cancel_all(intake, channel);
+		}
+		if (channel->n_open || channel->n_held)
+			continue;
+		if (channel->has_rings)
+			poller_remove_channel(intake->poller, channel);
+		awake_remove(intake, channel);
+		intake->n_channels--;
+		intake->n_closing--;
+		admit_remove_channel(intake->admit, &channel->admit);
+		channel->message.run = report_removed;
+		mailbox_post(channel->lane_store->main_mailbox, &channel->message);
+	}
+}
+
+void intake_add_channel(struct intake *intake, struct channel *channel)
+{
+	intake->n_channels++;
+	intake_wake(intake, channel);
+	/* Lanes that a channel is the first to need are added before it. */
+	admit_add_channel(intake->admit, &channel->admit,
+			  (uint64_t)channel->profile.block_size * channel->profile.queue_depth *
+				  (1 + intake->transfer->n_sides));
+	if (channel->has_rings && poller_add_channel(intake->poller, channel) < 0)
+		channel_broke(channel, "its bell can not be heard (epoll_ctl)");
+}
+
+void intake_remove_channel(struct intake *intake, struct channel *channel)
+{
+	channel->is_closing = true;
+	intake->n_closing++;
+	intake_wake(intake, channel);
+	if (!channel->drain)
+		cancel_all(intake, channel);
+}
+
+bool intake_is_ready(const struct intake *intake)
+{
+	for (struct channel *channel = intake->awake; channel; channel = channel->next)
+		if (channel->has_rings && !channel->is_closing && !channel->is_broken &&
+		    ring_lane_has_entries(&channel->ring))
+			return true;
+	return false;
+}

@@ -1,0 +1,139 @@
+#include "daemon/lane/next_block.h"
+
+/* Of a file whose device need not be the store's: what takes several of the kernel's requests is
+   refused with RWF_NOWAIT, and few devices take less. */
+#define FOREIGN_NOWAIT_BYTES (256u << 10)
+/* A write that extends its file by no more than this is done by a worker thread: fallocate(2) and
+   the engine take longer than a write(2) that waits. */
+#define EXTEND_SMALL_BYTES (256u << 10)
+
+bool uses_workers(const struct lane_store *store, const struct file *file)
+{
+	return !file->facts.is_tmpfs &&
+	       (lane_store_is_blocking(store) ||
+		(file->no_nowait && (file->facts.is_foreign || store->is_multi_user)));
+}
+
+static struct extend_step next_step(const struct op *op, const struct split *split)
+{
+	return extend_step(split, op->next_block, op->off + op->head, op->grow_end);
+}
+
+struct extend_step next_block_extend_step(const struct op *op)
+{
+	struct split split = channel_split(op->channel, op);
+
+	return next_step(op, &split);
+}
+
+/* Of an op whose next block may lie beyond the file: which way does it go? */
+static void look_at_extension(struct op *op, const struct split *split, struct next_block *next)
+{
+	struct extend_step step = next_step(op, split);
+
+	if (next->is_piece) /* extends the file itself */
+		return;
+	if (extension_has(&op->file->extension, &step))
+		op->n_extended = step.n_extended;
+	else if (op->file->no_fallocate || op->grow_end - op->off <= EXTEND_SMALL_BYTES)
+		next->is_piece = true;
+	else
+		next->is_step = true;
+}
+
+/* Steps over parts that have fewer blocks; the head op has at least one left. */
+struct next_block next_block_look(const struct channel *channel, const struct block_rules *rules)
+{
+	struct op *op = op_of_node(channel->ready.first);
+	const struct file *file = op->file;
+	struct split split = channel_split(channel, op);
+	struct next_block next = { .op = op };
+	const uint32_t n_lanes = rules->n_lanes;
+	struct split_block block;
+	bool is_engine; /* worker threads are */
+
+	if (op_is_sync(op)) {
+		next.is_piece = true;
+		return next;
+	}
+	next.is_nowait = (rules->must_not_wait && !file->facts.is_tmpfs) || file->facts.is_foreign;
+	is_engine = uses_workers(rules->store, file);
+	next.is_piece = op->is_misaligned || is_engine || (next.is_nowait && file->no_nowait);
+	/* tmpfs has no RWF_NOWAIT: a write would wait in io_submit for the inode's lock. */
+	next.is_piece |= rules->must_not_wait && file->facts.is_tmpfs &&
+			 op->opcode == RING_OP_WRITE;
+	if (op->edges_left) {
+		next.is_edge = true;
+		next.is_piece |= op->opcode == RING_OP_WRITE;
+		next.is_bounce = !next.is_piece;
+		next.op_off = op->edges_left & OP_HEAD ? 0 : op->len - op->tail;
+		next.len = op->edges_left & OP_HEAD ? op->head : op->tail;
+		return next;
+	}
+	block = split_block(&split, op->next_block);
+	while (!block.len)
+		block = split_block(&split, ++op->next_block);
+	if (op->next_block >= op->n_extended)
+		look_at_extension(op, &split, &next);
+	next.op_off = op->head + block.off + op->next_inner;
+	next.len = block.len - op->next_inner;
+	if ((next.is_nowait || rules->must_not_wait) && !op->is_misaligned && !is_engine) {
+		uint32_t max = rules->max_bytes;
+
+		if (file->facts.is_foreign && max > FOREIGN_NOWAIT_BYTES)
+			max = FOREIGN_NOWAIT_BYTES;
+		max &= ~(file->facts.offset_align - 1);
+		if (!max)
+			max = file->facts.offset_align;
+		if (next.len > max)
+			next.len = max;
+	}
+	/* Ops of one block never leave home. */
+	if (n_lanes > 1 && !op->is_misaligned && split.len > block.len)
+		next.lane = block.part % n_lanes;
+	return next;
+}
+
+bool next_block_step_over(const struct next_block *next)
+{
+	struct op *op = next->op;
+	struct split split = channel_split(op->channel, op);
+
+	if (next->is_edge) {
+		op->edges_left &= op->edges_left & OP_HEAD ? (uint8_t)~OP_HEAD : (uint8_t)~OP_TAIL;
+	} else if (next->len) {
+		op->next_inner += next->len;
+		if (op->next_inner == split_block(&split, op->next_block).len) {
+			op->next_inner = 0;
+			op->next_block++;
+		}
+	}
+	/* Empty blocks of shorter parts may be all that is left. */
+	while (!op->next_inner && op->next_block < split_n_blocks(&split) &&
+	       !split_block(&split, op->next_block).len)
+		op->next_block++;
+	return !op->edges_left && op->next_block == split_n_blocks(&split);
+}
+
+/* Done is what stands before the first block of any part that did not start. */
+void next_block_stop(struct op *op, int error)
+{
+	struct split split = channel_split(op->channel, op);
+	uint32_t n = split_n_blocks(&split);
+
+	if (op_is_sync(op))
+		op_stop_at(op, 0, error);
+	if (op->edges_left & OP_HEAD)
+		op_stop_at(op, 0, error);
+	if (op->edges_left & OP_TAIL)
+		op_stop_at(op, op->len - op->tail, error);
+	for (uint32_t i = op->next_block; i < n && i - op->next_block < split.n_parts; i++) {
+		struct split_block block = split_block(&split, i);
+
+		if (block.len)
+			op_stop_at(op,
+				   op->head + block.off +
+					   (i == op->next_block ? op->next_inner : 0),
+				   error);
+	}
+}

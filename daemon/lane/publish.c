@@ -1,0 +1,170 @@
+#include "daemon/lane/publish.h"
+
+#include "daemon/lane/looks.h"
+#include "daemon/object/file.h"
+#include "daemon/object/pool.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Its channel has a list of ended ops that is not empty. */
+static void ended_note(struct publish *publish, struct channel *channel)
+{
+	if (channel->has_ended)
+		return;
+	channel->has_ended = true;
+	channel->next_ended = publish->first_ended;
+	publish->first_ended = channel;
+}
+
+void publish_end(struct publish *publish, struct op *op)
+{
+	struct channel *channel = op->channel;
+	int64_t result = op_result(op);
+
+	assert(op->n_in_flight == 0);
+	op_set_state(op, OP_ENDED);
+	if (op->batch)
+		op->batch->results[op->batch_index] = result;
+	else
+		ring_lane_complete(&channel->ring, op->id, result);
+
+	list_push(&channel->ended, &op->waiter.node);
+	ended_note(publish, channel);
+}
+
+static void wake_client(struct channel *channel)
+{
+	switch (ring_lane_wake(&channel->ring)) {
+	case RING_WAKE_NONE:
+		break;
+	case RING_WAKE_FUTEX:
+		/* Not private: the waiter is another process.  No error possible: our mapping. */
+		(void)syscall(SYS_futex, &channel->ring.shared->cq_bell, FUTEX_WAKE, INT_MAX, NULL,
+			      NULL, 0);
+		break;
+	case RING_WAKE_SOCKET:
+		/* Full: it has bytes to wake up for.  Gone: its session ends. */
+		(void)send(channel->client_doorbell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		break;
+	}
+}
+
+static void count_op(struct metrics *metrics, const struct op *op, uint64_t nsec)
+{
+	switch (op->opcode) {
+	case RING_OP_READ:
+		metrics_add(&metrics->reads, 1);
+		metrics_add(&metrics->read_bytes, op->end);
+		break;
+	case RING_OP_WRITE:
+		metrics_add(&metrics->writes, 1);
+		metrics_add(&metrics->write_bytes, op->end);
+		break;
+	case RING_OP_FSYNC:
+	case RING_OP_FDATASYNC:
+		metrics_add(&metrics->fsyncs, 1);
+		break;
+	default: /* refused: it was none of them */
+		break;
+	}
+	if (op->error)
+		metrics_add(&metrics->errors, 1);
+	metrics_add(&metrics->open_ops, UINT64_MAX);
+	metrics_add(&metrics->ended_nsec, nsec);
+	metrics_add_latency(metrics, nsec);
+}
+
+static void report_batch(struct message *message)
+{
+	struct batch *batch = container_of(message, struct batch, message);
+
+	batch->on_done(batch);
+}
+
+void publish_batch(struct batch *batch)
+{
+	batch->message.run = report_batch;
+	mailbox_post(batch->channel->lane_store->main_mailbox, &batch->message);
+}
+
+/* Its completion is shown: lets go of it and of those that waited for it. */
+static void free_op(struct publish *publish, struct op *op)
+{
+	struct channel *channel = op->channel;
+	struct batch *batch = op->batch;
+	struct slab *slab = op->slab;
+	struct file *file = op->file;
+	uint64_t nsec = publish->turn->now_nsec - op->taken_nsec;
+
+	count_op(&channel->metrics, op, nsec);
+	count_op(&publish->store->metrics, op, nsec);
+	if (file) {
+		if (op->grow_end)
+			extension_remove_op(&file->extension);
+		channel->client->n_looks += op_unlink_looks(op);
+		op_unlink(op, publish->may_start, publish->arg);
+	}
+	deadlines_remove(&channel->deadlines, op);
+	op_set_state(op, OP_FREE);
+	/* Last in, first out: it is in the cache. */
+	list_push_front(&channel->free_ops, &op->waiter.node);
+	channel_count_time(channel, publish->turn->now_nsec);
+	channel->n_open--;
+	admit_close_op(publish->admit, &channel->admit);
+	if (slab)
+		slab_unref(slab);
+	if (file)
+		file_unref(file);
+	if (batch && --batch->n_open == 0)
+		publish_batch(batch);
+}
+
+/* Frees the channel's ended ops, as many as its client may have in this turn; returns how many. */
+static int free_ended(struct publish *publish, struct channel *channel)
+{
+	const struct op *last = op_of_node(channel->ended.last);
+	struct op *op = NULL;
+	int n = 0;
+
+	channel->has_ended = false;
+	/* What ends meanwhile, behind the last, is published in the next turn. */
+	for (; op != last &&
+	       !looks_are_spent(channel->client, publish->turn->number, publish->admit->n_busy);
+	     n++) {
+		op = op_of_node(list_pop(&channel->ended));
+		free_op(publish, op);
+	}
+	if (channel->ended.first)
+		ended_note(publish, channel);
+	return n;
+}
+
+int publish_run(struct publish *publish)
+{
+	struct channel *channels = publish->first_ended;
+	int n = 0;
+
+	if (!channels)
+		return 0;
+	for (struct channel *c = channels; c; c = c->next_ended)
+		if (c->has_rings)
+			(void)ring_lane_publish(&c->ring); /* false: only refused ones before */
+	RING_FENCE_COMPLETE();
+	for (struct channel *c = channels; c; c = c->next_ended)
+		if (c->has_rings)
+			wake_client(c);
+
+	publish->first_ended = NULL;
+	for (struct channel *c = channels, *next; c; c = next) {
+		next = c->next_ended;
+		c->quiet_nsec = publish->turn->now_nsec;
+		n += free_ended(publish, c);
+	}
+	/* What is left must not be slept on. */
+	return n + (publish->first_ended != NULL);
+}

@@ -1,0 +1,127 @@
+#include "daemon/lane/ready.h"
+
+#include "daemon/object/file.h"
+
+void ready_update(struct ready *ready, struct channel *channel)
+{
+	admit_set_ready(ready->admit, &channel->admit, channel->ready.first, ready->turn->now_nsec);
+}
+
+void ready_add(struct ready *ready, struct op *op)
+{
+	op_set_state(op, OP_READY);
+	list_push(&op->channel->ready, &op->waiter.node);
+	ready_update(ready, op->channel);
+}
+
+/* ---- the mode lock ---- */
+
+/* Only these have a page cache that direct I/O goes past. */
+static bool has_mode_lock(const struct op *op)
+{
+	return op->opcode == RING_OP_WRITE && !op->file->facts.is_tmpfs;
+}
+
+/* It may go on: before those that have not waited yet. */
+static void let_in(struct mode_lock_waiter *waiter, void *arg)
+{
+	struct op *op = container_of(waiter, struct op, waiter);
+
+	op_set_state(op, OP_READY);
+	list_push_front(&op->channel->ready, &op->waiter.node);
+	ready_update(arg, op->channel);
+}
+
+static void turn_mode_lock(struct ready *ready, struct inode *inode)
+{
+	mode_lock_turn(&inode->mode_lock, ready->turn->now_nsec, let_in, ready);
+}
+
+void ready_unpromise(struct ready *ready, struct op *op)
+{
+	if (!op->waiter.is_promised)
+		return;
+	mode_lock_unpromise(&op->file->inode->mode_lock, &op->waiter);
+	turn_mode_lock(ready, op->file->inode);
+}
+
+bool ready_has_lock(const struct ready *ready, const struct op *op)
+{
+	return op->waiter.is_promised || !has_mode_lock(op) ||
+	       mode_lock_is_open(&op->file->inode->mode_lock, op_write_mode(op),
+				 ready->turn->now_nsec);
+}
+
+void ready_unpromise_all(struct ready *ready, struct channel *channel)
+{
+	struct op *op = op_of_node(channel->ready.first);
+
+	/* Ops that were let in stand before the others. */
+	for (; op && op->is_gated; op = op_of_node(op->waiter.node.next))
+		ready_unpromise(ready, op); /* who is let in by that stands before op */
+}
+
+void ready_lock(struct ready *ready, struct op *op)
+{
+	(void)ready;
+	if (has_mode_lock(op))
+		mode_lock_start(&op->file->inode->mode_lock, &op->waiter, op_write_mode(op));
+}
+
+void ready_unlock(struct ready *ready, struct op *op)
+{
+	if (!has_mode_lock(op))
+		return;
+	mode_lock_end(&op->file->inode->mode_lock);
+	turn_mode_lock(ready, op->file->inode);
+}
+
+/* ---- waiting outside ---- */
+
+bool ready_defer(struct ready *ready, struct op *op, enum op_state state)
+{
+	struct channel *channel = op->channel;
+
+	if (!op->is_gated && channel->n_gated >= MODE_LOCK_OPS_MAX) {
+		/* All those are held, since they stand before the others: back when one is let in. */
+		admit_set_ready(ready->admit, &channel->admit, false, ready->turn->now_nsec);
+		return false;
+	}
+	channel->n_gated += !op->is_gated;
+	op->is_gated = true;
+	list_remove(&channel->ready, &op->waiter.node);
+	op_set_state(op, state);
+	if (state == OP_WAITS_MODE_LOCK)
+		mode_lock_wait(&op->file->inode->mode_lock, &op->waiter, op_write_mode(op));
+	else
+		list_push(&op->file->extension.waiting, &op->waiter.node);
+	ready_update(ready, channel);
+	return true;
+}
+
+void ready_end_extension(struct ready *ready, struct extension *extension)
+{
+	while (extension->waiting.first) { /* in order: each stands before those behind it */
+		struct op *last = op_of_node(extension->waiting.last);
+
+		list_remove(&extension->waiting, &last->waiter.node);
+		let_in(&last->waiter, ready);
+	}
+}
+
+void ready_end(struct ready *ready, struct op *op)
+{
+	struct channel *channel = op->channel;
+
+	if (op->state == OP_READY)
+		list_remove(&channel->ready, &op->waiter.node);
+	else if (op->state == OP_WAITS_MODE_LOCK)
+		mode_lock_leave(&op->file->inode->mode_lock, &op->waiter);
+	else
+		list_remove(&op->file->extension.waiting, &op->waiter.node);
+	channel->n_gated -= op->is_gated;
+	op->is_gated = false;
+	op_set_state(op, OP_RUNNING);
+	ready_unpromise(ready, op);
+	ready_update(ready, channel);
+}

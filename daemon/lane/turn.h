@@ -1,0 +1,15 @@
+/*
+ * A turn of a lane's loop.  The lane asks the clock once in a turn, and its parts use that time.
+ */
+#ifndef DSAIO_DAEMON_LANE_TURN_H
+#define DSAIO_DAEMON_LANE_TURN_H
+
+#include <stdint.h>
+
+struct turn {
+	uint64_t number;
+	uint64_t now_nsec;
+	uint64_t before_nsec; /* of the turn before, or the end of the sleep since */
+};
+
+#endif
