@@ -322,7 +322,7 @@ static void log_told(const struct hung_told *told, bool is_stopping)
 	log_client(&stuck.log_limit,
 		   "%s: %s: %s has not come back for %" PRIu64 " s%s: on %s; what frees it: %s",
 		   who_title(&told->who, who), told->file, told->what, told->usec / 1000000,
-		   is_stopping ? ", and holds up the daemon's exit" : "", told->place.mount,
+		   is_stopping ? ", and delays the daemon's exit" : "", told->place.mount,
 		   told->place.text);
 	(void)pthread_mutex_unlock(&stuck.lock);
 }

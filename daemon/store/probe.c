@@ -235,9 +235,9 @@ bool probe_judge(const struct probe *probe, const char *fs_type, char text[PROBE
 		return true;
 	}
 	if (waits && !probe->knows_nowait) {
-		/* Whoever serves it can change his mind at any time. */
+		/* The server can change its behaviour at any time. */
 		(void)snprintf(text, PROBE_TEXT_BYTES,
-			       "%s: io_submit can not be told not to wait; measured %" PRIu32 "%%",
+			       "%s: io_submit has no RWF_NOWAIT here; measured %" PRIu32 "%%",
 			       fs_type, probe->share_percent);
 		return true;
 	}

@@ -353,8 +353,7 @@ static int make_for_file(struct registry *stores, const struct file_facts *facts
 		return refuse(stores, facts, name, fs_type, where, " (auto_stores = no)", error);
 	if (!stores->config->is_user && !is_trusted(facts))
 		return refuse(stores, facts, name, fs_type, where,
-			      ", since whoever serves such a file system can hold up its I/O",
-			      error);
+			      ", since its server can block the I/O of the daemon", error);
 	if (!registry_make_room(stores, peer))
 		return error_set_plain(
 			error, -EMFILE,

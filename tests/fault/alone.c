@@ -1,5 +1,5 @@
 /*
- * A client that locks the inode of its file holds up nobody else: not the lane, where it is alone on
+ * A client that locks the inode of its file delays no other: not the lane, where it is alone on
  * the store, and not the writes of other clients to another file.
  *
  * The client's other process holds the inode's lock for as long as it wants: its write(2) to the file
@@ -60,7 +60,7 @@ static pid_t lock_inode(const char *path, const struct fuse *fs)
 	return pid;
 }
 
-/* What the log suggests does this: it ends the processes of the user, the FUSE server too. */
+/* The log suggests this: it ends the processes of the user, also the FUSE server. */
 static void unlock_inode(const struct fuse *fs, pid_t writer)
 {
 	CHECK_SYS(kill(fs->pid, SIGKILL));
@@ -117,10 +117,10 @@ TEST_TABLE(lane, attacks,
 	victims_check(rig.daemon, 2);
 	CHECK(!raw_reap(&attacker.channel, 1, &completion, 0)); /* or it was no attack */
 
-	/* It holds up an orderly stop, and the daemon says so; but it is no longer than the lock. */
+	/* It delays an orderly stop, and the daemon reports that; the delay is no longer than the lock. */
 	CHECK_SYS(kill(rig.daemon->pid, SIGTERM));
 	daemon_log_wait(rig.daemon, "stopping on");
-	daemon_log_wait(rig.daemon, "holds up the daemon's exit");
+	daemon_log_wait(rig.daemon, "delays the daemon's exit");
 	CHECK(daemon_log_has(rig.daemon, test_text("user %u: client", CLIENT)));
 	CHECK(daemon_log_has(rig.daemon, test_text("pkill -KILL -u %u", CLIENT)));
 	unlock_inode(&fs, writer);

@@ -191,8 +191,7 @@ TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is nam
 	raw_slab_unmap(&slab);
 }
 
-TEST(e4_stop,
-     "E4 a close that never comes back holds up the daemon's exit: the log says what frees it")
+TEST(e4_stop, "E4 a close that never returns delays the daemon's exit: the log names the cure")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct raw raw = RAW_NONE;
@@ -208,14 +207,14 @@ TEST(e4_stop,
 	atomic_store(&fs.control->is_hung, true);
 	raw_close(&raw);
 	CHECK_SYS(kill(rig.daemon->pid, SIGTERM));
-	daemon_log_wait(rig.daemon, "holds up the daemon's exit");
+	daemon_log_wait(rig.daemon, "delays the daemon's exit");
 	CHECK(daemon_is_alive(rig.daemon));
 	fuse_free_as_told(rig.daemon);
 	daemon_wait_end(rig.daemon, 0);
 }
 
 TEST(e4_descriptors,
-     "E4 descriptors that can not be closed: their user's clients wait, and take none from others")
+     "E4 descriptors that cannot be closed: their user's clients wait, and take none from others")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;

@@ -22,8 +22,8 @@ static const struct {
 	{ "ext4", true, { 0, 79, 900000, true }, false, "does not wait: measured 79%" },
 	/* a copy: DAX */
 	{ "xfs", true, { 0, 99, 9000, true }, false, "does the work, in 9 us: measured 99%" },
-	{ "fuse", true, { 0, 99, 9000, false }, true, "can not be told not to wait" },
-	{ "nfs", true, { 0, 10, 9000, false }, true, "can not be told not to wait" },
+	{ "fuse", true, { 0, 99, 9000, false }, true, "has no RWF_NOWAIT" },
+	{ "nfs", true, { 0, 10, 9000, false }, true, "has no RWF_NOWAIT" },
 	{ "nfs", true, { 0, 10, 9000, true }, false, "does not wait: measured 10%" },
 	{ "vfat", true, { 0, 10, 9000, false }, false, "does not wait: measured 10%" },
 	{ "ext4", true, { -EACCES, 0, 0, false }, false, "not measured: Permission denied" },
@@ -62,7 +62,7 @@ START_TEST(a_directory_is_measured_and_nothing_is_left_there)
 }
 END_TEST
 
-/* A daemon that died between making and removing it: it stayed for ever. */
+/* A daemon that died between making and removing it: it stayed forever. */
 START_TEST(a_file_that_a_dead_daemon_left_is_removed)
 {
 	const char *base = getenv("TMPDIR");

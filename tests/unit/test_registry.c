@@ -25,7 +25,7 @@ static struct work_queue *work_queue;
 static struct error error;
 static const struct peer root = { .uid = 0 }, alice = { .uid = 1000, .gid = 1000 };
 
-/* Neither alice nor, whoever runs the tests, the daemon's own user, whom every store serves. */
+/* Neither alice nor the daemon's own user, which every store serves, whatever user runs the tests. */
 static struct peer stranger(void)
 {
 	uid_t uid = getuid() == 1001 ? 1002 : 1001;
@@ -89,7 +89,7 @@ static const struct {
 	{ "zfs", 0x2fc12fc1, false, false, NULL },
 	{ "tmpfs", TMPFS_MAGIC, false, false, NULL },
 	{ "fuse", FUSE_MAGIC, false, false,
-	  "(fuse), which the daemon does not serve, since whoever" },
+	  "(fuse), which the daemon does not serve, since its server" },
 	{ "overlayfs", OVERLAYFS_SUPER_MAGIC, false, false, "(overlayfs)" },
 	{ "fuse, a user's own daemon", FUSE_MAGIC, true, false, NULL },
 	{ "overlayfs, a user's own daemon", OVERLAYFS_SUPER_MAGIC, true, false, NULL },
