@@ -74,7 +74,7 @@ UNIT_BIN   = $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 PROG_BIN   = $(patsubst %.c,$(BUILD)/%,$(PROG_SRC))
 BENCH_OBJ  = $(call obj,$(BENCH_SRC))
 FUZZ_BIN   = $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRC))
-# What tests link: all but the main() of each program.
+# The archives that tests link: all objects except the main() of each program.
 ARCHIVES   = $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libdsaio-client.a
 
 # ---- help, packages ----

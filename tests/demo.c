@@ -51,7 +51,7 @@ static double now_sec(void)
 {
 	struct timespec ts;
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* can not fail: the clock exists */
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* cannot fail: the clock exists */
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 

@@ -20,7 +20,7 @@ for program in dsaiod dsaioctl tests/demo; do
 done
 
 parent=${TMPDIR:-/var/tmp}
-[ -w "$parent" ] || fail "$parent: can not write there: set TMPDIR to a directory with room for 450 MB"
+[ -w "$parent" ] || fail "$parent: cannot write there: set TMPDIR to a directory with room for 450 MB"
 free_kb=$(df -k --output=avail "$parent" | tail -n 1)
 [ "${free_kb:-0}" -ge $need_kb ] ||
 	fail "$parent: too little room for 450 MB: set TMPDIR to a directory that has it"

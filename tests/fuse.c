@@ -39,7 +39,7 @@ static void answer(const struct server *server, const struct fuse_in_header *in,
 				       .unique = in->unique };
 	struct iovec iov[2] = { { &out, sizeof(out) }, { (void *)(uintptr_t)body, len } };
 
-	/* What was interrupted meanwhile is not there any more. */
+	/* Interrupted requests have gone meanwhile. */
 	if (writev(server->fd, iov, 2) < 0 && errno != ENOENT && errno != ENODEV)
 		_exit(1);
 }

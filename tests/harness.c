@@ -73,7 +73,7 @@ int64_t now_usec(void)
 {
 	struct timespec now;
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* can not fail */
+	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail */
 	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
@@ -348,7 +348,7 @@ static void huge_pages_put_back(void)
 	if (n)
 		(void)huge_pages_write(huge_pages_read() - n);
 	if (huge_pages_fd >= 0)
-		(void)flock(huge_pages_fd, LOCK_UN); /* our own: can not fail */
+		(void)flock(huge_pages_fd, LOCK_UN); /* our own: cannot fail */
 }
 
 /* ---- running tests ---- */
@@ -365,7 +365,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 	(void)st;
 	(void)kind;
 	(void)ftw;
-	(void)remove(path); /* what can not be removed stays; the directory is temporary */
+	(void)remove(path); /* errors are ignored: the directory is temporary */
 	return 0;
 }
 
@@ -449,14 +449,14 @@ static bool test_run(const struct test *test)
 		exit(1);
 	}
 	if (pid == 0) {
-		(void)setpgid(0, 0); /* our first moment: both can not fail */
+		(void)setpgid(0, 0); /* just forked: both cannot fail */
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 		test->run(test->row);
 		beside_stop();
 		daemons_end();
 		exit(0); /* a leak checker looks now */
 	}
-	(void)setpgid(pid, pid); /* whoever is first; it may be gone already */
+	(void)setpgid(pid, pid); /* parent or child is first; the child may have ended */
 
 	status = child_watch(pid);
 	(void)kill(-pid, SIGKILL); /* what it left behind, if anything */
@@ -519,7 +519,7 @@ int tests_main(int argc, char **argv)
 		return 1;
 	}
 	huge_pages_fd = huge_pages_open();
-	(void)signal(SIGPIPE, SIG_IGN); /* can not fail; a raw client's peer may go away */
+	(void)signal(SIGPIPE, SIG_IGN); /* cannot fail; the peer of a raw client may close */
 
 	for (int i = 0; i < n_tests; i++)
 		if (is_wanted(tests[i].name, argc, argv) && !test_run(&tests[i]))

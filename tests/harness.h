@@ -1,5 +1,5 @@
 /*
- * What end-to-end and bad-input tests share.
+ * Shared by end-to-end and bad-input tests.
  *
  * A program is a list of tests (TEST, TEST_TABLE, FAULT) and TEST_MAIN.  Each test runs in a
  * process of its own, in a fresh directory on a real file system, with a time limit, so that a
@@ -182,7 +182,7 @@ struct daemon_options {
 struct daemon *daemon_start(const char *const *args);
 #define DAEMON_ARGS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 struct daemon *daemon_start_with(const struct daemon_options *options);
-/* Starts one that can not run; returns its exit status, what it said is in ret_said. */
+/* Starts one that cannot run; returns its exit status and its output in ret_said. */
 int daemon_start_fails(const struct daemon_options *options, char **ret_said);
 void daemon_stop(struct daemon *daemon);			/* SIGTERM; has to exit with 0 */
 void daemon_kill(struct daemon *daemon);			/* SIGKILL, and waits */
@@ -194,7 +194,7 @@ void daemon_log_wait(const struct daemon *daemon, const char *text);
 /* The path of a file in its store "t". */
 char *daemon_path(const struct daemon *daemon, const char *name);
 
-/* What the kernel says that it holds. */
+/* Its resources, as the kernel counts them. */
 struct usage {
 	unsigned n_fds, n_memfds, n_threads;
 	uint64_t locked_kib, rss_kib;
@@ -202,7 +202,7 @@ struct usage {
 struct usage daemon_usage(const struct daemon *daemon);
 /* The same when sessions that have just ended are gone from it. */
 struct usage daemon_usage_settled(const struct daemon *daemon);
-/* Waits until fds, memfds and locked memory are no more than that; helper threads may stay. */
+/* Waits until fds, memfds and locked memory are no more than that; worker threads may stay. */
 void daemon_usage_back(const struct daemon *daemon, const struct usage *before);
 
 /* ---- clients by the library ---- */

@@ -50,7 +50,7 @@ static inline void places_private(bool is_tmp)
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		test_skip("no private /run: / is no mount point here, as in a chroot: %s",
 			  strerror(errno));
-	/* What was built may lie below /tmp. */
+	/* The build may lie below /tmp. */
 	places_write(program, "");
 	CHECK_SYS(mount(test_text("%s/dsaiod", build && *build ? build : "build"), program, NULL,
 			MS_BIND, NULL));
@@ -67,7 +67,7 @@ static inline void places_private(bool is_tmp)
 }
 
 /*
- * A user for whom nothing is configured: no variable of ours, $XDG_RUNTIME_DIR in the test's
+ * A user without any configuration: no variable of ours, $XDG_RUNTIME_DIR in the test's
  * directory.  Only that the daemon ends so many seconds after its last client.
  */
 static inline void places_newcomer(unsigned idle_exit_sec)

@@ -3,7 +3,7 @@
 #
 # Unit tests are Check programs, one suite each.  End-to-end and fault tests are programs and
 # scripts that print a line for each test, "ok NAME", "not ok NAME: why" or "skip NAME: why", and
-# exit 0 if none failed.  What prints no such line, or ends by a signal or the time-out, counts as
+# exit 0 if none failed.  A program without such a line, or that ends by a signal or the timeout, counts as
 # a failed test of its own name.
 #
 #   tests/run.sh [PATTERN]...	only programs and scripts whose path has one of the patterns
@@ -102,7 +102,7 @@ list() {
 	for source in tests/e2e/*.sh tests/fault/*.sh; do
 		[ ! -x "$source" ] || echo "e2e $source"
 	done
-	# What uses up something of the whole host says in its head that it is to run alone.
+	# A test that uses up a resource of the whole host says in its head that it must run alone.
 	for source in $(grep -lE '^ \* Run alone' tests/e2e/*.c tests/fault/*.c); do
 		echo "alone $BUILD/${source%.c}"
 	done

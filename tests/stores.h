@@ -1,10 +1,10 @@
 /*
  * Kinds of stores, for tests that have to hold on each.
  *
- * A store is made fresh for a test.  What needs a mount or a loop device needs root; the mounts
+ * A store is made fresh for a test.  Mounts and loop devices need root; the mounts
  * are in a namespace of the test's own and its loop devices clear themselves, so all of it goes
- * with the test's last process, whatever that ends by.  A kind that this machine can not have
- * skips the test and says why.
+ * with the test's last process, however that ends.  A kind that this machine cannot have skips the
+ * test with the reason.
  *
  * Any thread, but make stores before the test starts daemons or threads: those are then in the
  * namespace, too.
@@ -44,7 +44,7 @@ void store_rig_open(struct rig *rig, const struct store *store);
 void store_make_pattern(const struct store *store, const char *name, uint64_t from, uint64_t end,
 			uint64_t seed);
 
-/* What an op is asked for. */
+/* The parameters of an op. */
 struct range {
 	size_t len;
 	uint64_t off;
@@ -63,7 +63,7 @@ int64_t range_write(struct rig *rig, struct dsaio_file *file, const void *memory
 int64_t range_read(struct rig *rig, struct dsaio_file *file, void *memory,
 		   const struct range *range);
 
-/* What is mounted from now on, nobody else sees, and it ends with the test.  Skips where it can not. */
+/* Makes later mounts private to this test; they end with it.  Skips the test if it cannot. */
 void mounts_private(void);
 /* A loop device over the file, with sectors of that size; it goes with the test. */
 const char *loop_device(const char *image, uint32_t sector_bytes);

@@ -23,7 +23,7 @@
 /* Far above what a loaded machine with two processors needs, and below the faults, which are of
    several seconds. */
 #define P99_MAX_USEC INT64_C(1000000)
-/* Of fewer samples the p99 is the longest, which has a limit of its own. */
+/* With fewer samples the p99 is the longest one, which has its own limit. */
 #define P99_SAMPLES_MIN 100u
 #define LONGEST_MAX_USEC INT64_C(5000000)
 

@@ -586,8 +586,8 @@ static int measure_rest(struct bench *b)
 	int r = ours_open(b, "", NULL, SMALL_BYTES);
 
 	progress(&rows[ROW_REST_TICKS], 1);
-	/* What follows an op (the end of spinning) takes milliseconds, an idle helper thread goes after
-	   a second; its switches would be missing from the sum. */
+	/* Spinning ends milliseconds after an op, and an idle worker thread ends after a second: then
+	   its switches would be missing from the sum. */
 	if (r < 0 || (r = pause_seconds(2)) < 0)
 		return r;
 	r = process_activity(b->daemon.pid, &before);
@@ -745,7 +745,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 
 void dir_remove(const char *dir)
 {
-	(void)nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS); /* told above */
+	(void)nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS); /* remove_one() reports errors */
 }
 
 static bool is_wanted(size_t measure, char **wanted)

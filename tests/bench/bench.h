@@ -1,6 +1,6 @@
 /*
- * What the measures share: the rows, a daemon of our own with what is open in it, and how a
- * comparison runs.  bench.c has measures of the core, digest.c those beside fio and DeepNVMe,
+ * Shared by the measures: the rows, a private daemon with its open objects, and the course of a
+ * comparison.  bench.c has measures of the core, digest.c those beside fio and DeepNVMe,
  * everyday.c those of any memory, any file and no configuration, sharing.c those of programs side
  * by side.
  */
@@ -112,7 +112,7 @@ int ours_read_bandwidth(struct bench *b, double *ret_bandwidth);
 /* And from there. */
 int ours_write_bandwidth(struct bench *b, double *ret_bandwidth);
 
-/* Of the file's first READ_BYTES, by in-process libaio. */
+/* In-process libaio on the file's first READ_BYTES. */
 int local_latency(struct bench *b, double *ret_usec);
 int local_iops(struct bench *b, double *ret_iops);
 int local_read_bandwidth(struct bench *b, double *ret_bandwidth);

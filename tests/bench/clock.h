@@ -9,7 +9,7 @@ static inline int64_t clock_nsec(void)
 {
 	struct timespec t;
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* can not fail */
+	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail */
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 

@@ -2,9 +2,8 @@
  * A comparison of sides (side.h): rounds in which each runs a slice, another one first each time,
  * since a device's speed changes by the minute.  One round before the first is thrown away.
  *
- * Of several ways to do the same (fio's engines, points of DeepNVMe), some rounds before choose
- * the best; it is the best in what comes after that the rows are made of, so that luck in the
- * choice helps nobody.
+ * Some rounds before choose the best of several ways to do the same (fio's engines, points of
+ * DeepNVMe).  The rows consist only of later rounds, so luck in the choice helps no side.
  */
 #ifndef DSAIO_TESTS_BENCH_CONTEST_H
 #define DSAIO_TESTS_BENCH_CONTEST_H

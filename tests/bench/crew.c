@@ -35,7 +35,7 @@ static int64_t cpu_nsec(void)
 {
 	struct timespec t;
 
-	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* can not fail */
+	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* cannot fail */
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 

@@ -1,10 +1,10 @@
 /*
- * The processes of a side that does its work in C: forked once for a point, then idle until they
- * are told to run a slice.
+ * The processes of a side that does its work in C: forked once for a point, then idle until the
+ * parent starts a slice.
  *
  * Each has a socket to the parent, and a page with its results that both map.  A slice starts at
- * one moment for all, told some milliseconds ahead; it ends for each after its time (or number of
- * ops), when what it had in flight is back.  A child ends when its parent closes the socket, or
+ * the same moment for all, announced some milliseconds ahead.  It ends for each process after its
+ * time (or number of ops), when its ops in flight have ended.  A child ends when its parent closes the socket, or
  * dies, and ignores what a terminal sends to stop the bench.
  *
  * The parent calls from one thread; the members' functions run in the children.
@@ -29,7 +29,7 @@ struct work {
 	char why[512];
 };
 
-/* What each process does: all in the child. */
+/* The functions of each process; all run in the child. */
 struct crew_member {
 	/* Gives *ret_state; 0, or a negative errno and text in why (of size bytes). */
 	int (*open)(const struct point *point, unsigned index, const void *argument,
@@ -45,7 +45,7 @@ int crew_new(struct side *side, const struct crew_member *member, const void *ar
 	     struct crew **ret_crew);
 void crew_free(struct crew *crew); /* NULL is fine */
 
-/* Of a side kind; other_pid: a process whose CPU counts too (the daemon), or 0. */
+/* Runs a slice of a side; other_pid: a process whose CPU time counts, too (the daemon), or 0. */
 int crew_slice(struct side *side, struct crew *crew, pid_t other_pid, struct result *ret_result);
 
 /* Where a process is: the offset of its next op. */

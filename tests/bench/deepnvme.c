@@ -13,7 +13,7 @@
 
 #include "proto/util/cleanup.h"
 
-/* An op; all threads have it at once and only read it, but for the error. */
+/* An op.  All threads have it at the same time; they write only its error. */
 struct op {
 	int fd;
 	bool is_write;
@@ -72,7 +72,7 @@ struct slice deepnvme_request(struct slice slice, uint64_t block_bytes, uint64_t
 
 static void ops_init(struct ops *ops)
 {
-	(void)pthread_mutex_init(&ops->mutex, NULL); /* can not fail without attributes */
+	(void)pthread_mutex_init(&ops->mutex, NULL); /* cannot fail without attributes */
 	(void)pthread_cond_init(&ops->is_changed, NULL);
 	STAILQ_INIT(&ops->items);
 }

@@ -28,7 +28,7 @@ int device_parse(const char *line, struct device_counters *ret_counters)
 {
 	uint64_t reads, read_sectors, writes, write_sectors, waited;
 
-	/* Of reads and of writes: ended, merged, sectors, time; in flight, busy time, waited. */
+	/* Reads, then writes: ended, merged, sectors, time.  Then in flight, busy time, waited. */
 	if (sscanf(line,
 		   "%" SCNu64 " %*u %" SCNu64 " %*u %" SCNu64 " %*u %" SCNu64
 		   " %*u %*u %*u %" SCNu64,

@@ -1,6 +1,6 @@
 /*
- * What the kernel counts of the block device below a directory: how large the requests really
- * were that reached it, and how many were there at once.
+ * The kernel's counters of the block device below a directory: the real size of the requests that
+ * reached it, and the number in flight.
  */
 #ifndef DSAIO_TESTS_BENCH_DEVICE_H
 #define DSAIO_TESTS_BENCH_DEVICE_H

@@ -10,7 +10,7 @@
  * A file just written is hot in the host's cache and an old one may be 20 times slower: files are
  * written anew for each group of points that share them, and when they have become old, and a row
  * whose speed fell or rose by half from its first to its last round is measured once more on
- * fresh files, then told as it is, with a word.
+ * fresh files, then printed with a note.
  *
  * A signal ends it after the slice: what is there is printed.
  */
@@ -41,14 +41,14 @@
 #define SLICE_MSEC_MAX 60000
 /* Files whose last writing is longer ago are written anew before a row of reads; a guess. */
 #define FILES_AGE_NSEC INT64_C(60000000000)
-/* Of what the system says is available: for all sides that are open at once. */
+/* Share of the available memory for all sides that are open at the same time. */
 #define MEMORY_SHARE 0.5
 
 enum { PLACE_DISK, PLACE_SHM, N_PLACES };
 static const char *const place_names[] = { "disk", "shm", NULL };
 static const char *const op_names[] = { "read", "write", NULL };
 
-/* What deepnvme is best with, for one size and direction at one place. */
+/* The best profile of deepnvme for one size and direction at one place. */
 struct tuned {
 	const char *dir;
 	uint64_t op_bytes;
@@ -202,7 +202,7 @@ static void side_done(struct running *s)
 	s->is_open = false;
 }
 
-/* What the device saw goes into the result, if it has counters. */
+/* Adds the device's counters to the result, if there are any. */
 static void device_look(const struct device_counters *before, const struct device_counters *after,
 			struct result *result)
 {
@@ -325,7 +325,7 @@ static void row_begin(struct full *f, struct grid_row *row, const struct point *
 
 			if (t->error < 0)
 				(void)snprintf(cell->skipped, sizeof(cell->skipped), "%.200s",
-					       *t->why ? t->why : "it can not be tuned");
+					       *t->why ? t->why : "it cannot be tuned");
 			else
 				cell->profile = t->profile;
 		}
@@ -343,7 +343,7 @@ static int row_measure(struct full *f, unsigned i)
 	for (unsigned attempt = 0; attempt < 2; attempt++) {
 		r = files_ready(f, &point, attempt > 0);
 		if (r < 0) {
-			fprintf(stderr, "bench: the files of point %u can not be made: %s\n", i + 1,
+			fprintf(stderr, "bench: the files of point %u cannot be made: %s\n", i + 1,
 				strerror(-r));
 			return r;
 		}
@@ -354,7 +354,7 @@ static int row_measure(struct full *f, unsigned i)
 			break;
 	}
 	progress(f, NULL);
-	/* Of a row that was interrupted the rounds count that are whole. */
+	/* Only the whole rounds of an interrupted row count. */
 	if (r == 0 || row->cells[0].n_rounds > 0) {
 		grid_print_row(stdout, row);
 		f->n_rows++;
@@ -604,7 +604,7 @@ static int parse(struct full *f, int argc, char **argv)
 		if (c == '?')
 			return -EINVAL; /* it has said why */
 		if (option(f, c, optarg) < 0) {
-			fprintf(stderr, "bench: --%s can not be \"%s\"; see bench full --help\n",
+			fprintf(stderr, "bench: --%s cannot be \"%s\"; see bench full --help\n",
 				long_options[at].name, optarg);
 			return -EINVAL;
 		}

@@ -12,7 +12,7 @@
 
 #define COMMAND_BYTES 6000
 #define TEXT_BYTES 24 /* of a number */
-/* Of the speed in the first round. */
+/* Relative to the speed in the first round. */
 #define COLD_RATIO 0.5
 
 static double median(double *values, unsigned n)
@@ -62,7 +62,7 @@ static double depth(const struct result *r)
 	return r->depth;
 }
 
-/* Of the rounds that both have; their number. */
+/* Uses the rounds that both have; returns their number. */
 static unsigned ratios(const struct cell *of, const struct cell *to, double *ret_sorted)
 {
 	unsigned n = 0;

@@ -1,5 +1,5 @@
 /*
- * What bench full has measured: rows, the table, JSON.
+ * Results of bench full: rows, the table, JSON.
  *
  * A row is a point with all sides' slices, round by round.  A side's ratio is the median over the
  * rounds of ours (the first side) to it, in bytes a second, so that a device that is slow for a
@@ -32,7 +32,7 @@ struct grid_row {
 	bool is_cold; /* its files got cold */
 };
 
-/* Pure: what is told of a cell; all 0 without rounds. */
+/* Pure: the printed figures of a cell; all 0 without rounds. */
 struct figures {
 	double bytes_per_sec, ops_per_sec; /* medians */
 	double ratio, ratio_q1, ratio_q3;  /* of the row's first cell to this one; 0: none */

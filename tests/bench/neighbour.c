@@ -247,7 +247,7 @@ static int await(const struct neighbour *neighbour)
 	do
 		n = read(neighbour->fd, &done, 1);
 	while (n < 0 && errno == EINTR);
-	return n == 1 ? 0 : -ECHILD; /* it has told why */
+	return n == 1 ? 0 : -ECHILD; /* it has printed the cause */
 }
 
 int neighbour_start(struct neighbour *neighbour, const struct neighbour_job *job)
@@ -295,7 +295,7 @@ int neighbours_run(struct neighbour *const neighbours[], unsigned n, int64_t end
 
 	for (unsigned i = 0; i < n; i++)
 		if (write(neighbours[i]->fd, &end_nsec, sizeof(end_nsec)) != sizeof(end_nsec))
-			r = -ECHILD; /* it has told why */
+			r = -ECHILD; /* it has printed the cause */
 	for (unsigned i = 0; r == 0 && i < n; i++)
 		r = await(neighbours[i]);
 	return r;

@@ -1,6 +1,6 @@
 /*
- * A neighbour: a program of its own that reads or writes the file beside others, whenever it is
- * told to, and notes when each op began and ended.
+ * A neighbour: another process that reads or writes the file beside others on command, and records
+ * when each op began and ended.
  *
  * It is forked off once and serves many slices: what it opened and the pages of its memory are
  * there by then.  It ends with neighbour_stop(), or with its parent.
@@ -47,7 +47,7 @@ void neighbour_stop(struct neighbour *neighbour);
 /* All of them run until then and have nothing in flight after.  0 or -errno, as above. */
 int neighbours_run(struct neighbour *const neighbours[], unsigned n, int64_t end_nsec);
 
-/* What the last slice moved between the two times, in bytes a second. */
+/* Bytes per second that the last slice moved between the two times. */
 double neighbour_bandwidth(const struct neighbour *neighbour, int64_t from_nsec, int64_t to_nsec);
 /* The latency below which the share q of the ops lies that began between the times; 0: none. */
 double neighbour_latency_usec(const struct neighbour *neighbour, int64_t from_nsec, int64_t to_nsec,

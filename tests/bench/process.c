@@ -50,8 +50,8 @@ static int write_text(const char *path, const char *text)
 
 /*
  * Appends to log what the daemon says until stop appears in it (1), its end of file (0; stop NULL
- * waits for that) or the time-out (-ETIMEDOUT).  What does not fit is dropped from the middle:
- * a full pipe would hold the daemon up.
+ * waits for that) or the time-out (-ETIMEDOUT).  Text that does not fit is dropped from the
+ * middle: a full pipe would block the daemon.
  */
 static int log_read(int fd, char *log, const char *stop)
 {
@@ -308,7 +308,7 @@ static int fio_split(struct fio_command *c, int n, const char *path)
 
 	/* fio takes a colon for the end of a file's name. */
 	if (n < 0 || (size_t)n >= sizeof(c->text) || strpbrk(path, ":\n")) {
-		fprintf(stderr, "bench: fio can not use the path %s; set BENCH_DIR\n", path);
+		fprintf(stderr, "bench: fio cannot use the path %s; set BENCH_DIR\n", path);
 		return -EINVAL;
 	}
 	for (char *arg = strtok_r(c->text, "\n", &at); arg; arg = strtok_r(NULL, "\n", &at))

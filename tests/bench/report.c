@@ -16,7 +16,7 @@ enum column { OURS, REFERENCE, RATIO };
  */
 #define UNSTEADY 5.0
 
-/* What is printed of a row. */
+/* The printed figures of a row. */
 struct summary {
 	double ours, reference; /* medians */
 	double range;		/* of the reference: its largest value to its smallest */

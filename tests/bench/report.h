@@ -1,5 +1,5 @@
 /*
- * What was measured: rows of rounds, their medians, the table and the JSON file.
+ * Results: rows of rounds, their medians, the table and the JSON file.
  *
  * A row compares ours with a reference round by round, so that a device that is slow for a
  * while is slow for both; its ratio is the median of the rounds' ratios.  A row without a
@@ -25,7 +25,7 @@ struct row {
 	const char *unit;
 	bool is_higher_better;
 	bool is_absolute;
-	bool has_no_bar; /* told for what it is worth */
+	bool has_no_bar; /* for information only */
 	double bar;	 /* for the ratio */
 	int decimals;	 /* of ours and reference in the table */
 	unsigned n_rounds;

@@ -10,7 +10,7 @@
 #include "tests/bench/clock.h"
 #include "tests/bench/neighbour.h"
 
-/* Until the window, and who is active lately, are what they stay; then what is measured. */
+/* Until the window and the list of active clients are stable; then the measured time starts. */
 #define SETTLE_NSEC INT64_C(200000000)
 #define WINDOW_NSEC INT64_C(500000000)
 /* In the order of arrival a read takes hundreds of milliseconds: some are needed. */
@@ -18,7 +18,7 @@
 
 #define GREEDY_BYTES (UINT64_C(16) << 20) /* 25 of them are the file */
 
-/* Of one measure: at most two clients of ours, and two programs without. */
+/* One measure: at most two clients of ours, and two programs without the daemon. */
 enum { BIG, SMALL, BIG_LOCAL, SMALL_LOCAL, N_NEIGHBOURS };
 static struct neighbour neighbours[N_NEIGHBOURS];
 
@@ -121,8 +121,8 @@ int measure_neighbour_write(struct bench *b)
 /* ---- shares ---- */
 
 /*
- * Ours is the larger of the two shares, by weight, and the reference the smaller: whoever has
- * too much, the ratio is above 1.
+ * Ours is the larger of the two shares, by weight, and the reference the smaller: if either has too
+ * much, the ratio is above 1.
  */
 static int measure_share(struct bench *b, struct row *row, const struct neighbour_job *one,
 			 const struct neighbour_job *two)

@@ -1,5 +1,5 @@
 /*
- * What is compared: sides, each of which does the same work in its own way.
+ * The sides of a comparison.  Each does the same work in its own way.
  *
  * A point says what work, in plain numbers; a side is opened at a point (its processes, memory,
  * daemon: all that costs only once), runs slices of it on command, and says for each in plain
@@ -11,7 +11,7 @@
  * blocks; the depth counts what is in flight there: ops, or blocks of such an op, as
  * DeepNVMe's queue_depth and fio's iodepth (with bs at the block) do.
  *
- * One thread.  What goes wrong is written to side->why, nothing to stderr.
+ * One thread.  Errors are written to side->why, nothing to stderr.
  */
 #ifndef DSAIO_TESTS_BENCH_SIDE_H
 #define DSAIO_TESTS_BENCH_SIDE_H
@@ -39,7 +39,7 @@ struct point {
 	unsigned slice_ops; /* not 0: each process does exactly so many, whatever slice_usec says */
 };
 
-/* What a slice gave, over all processes of the side. */
+/* Result of a slice, over all processes of the side. */
 struct result {
 	uint64_t bytes, ops;
 	double seconds;	    /* from the common start to the end of the last process's last op */
@@ -79,7 +79,7 @@ int side_open(struct side *side, const struct side_kind *kind, const struct poin
 int side_run(struct side *side, struct result *ret_result);
 void side_close(struct side *side); /* fine if it is not open */
 
-/* What a process of this point has in flight at most: ops, and the bytes of their memory. */
+/* Most ops in flight of a process of this point, and the bytes of their memory. */
 unsigned point_ops_in_flight(const struct point *point);
 uint64_t point_memory_bytes(const struct point *point);
 /* The bytes of one request to the device: op_bytes, or the profile's blocks of it. */

@@ -16,7 +16,7 @@
 
 #define SECTOR_BYTES 512u /* below it O_DIRECT refuses everywhere */
 
-/* Of a process. */
+/* State of a process. */
 struct program {
 	struct point point;
 	struct deepnvme *handle;

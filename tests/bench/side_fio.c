@@ -114,7 +114,7 @@ static double children_cpu_seconds(void)
 {
 	struct rusage u;
 
-	(void)getrusage(RUSAGE_CHILDREN, &u); /* can not fail */
+	(void)getrusage(RUSAGE_CHILDREN, &u); /* cannot fail */
 	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
 	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
@@ -153,7 +153,7 @@ static int fio_open(struct side *side, const char *engine)
 	r = command(engine, &side->point, line, sizeof(line));
 	if (r < 0) {
 		(void)snprintf(side->why, sizeof(side->why),
-			       "fio can not use the path %s; choose another", side->point.dir);
+			       "fio cannot use the path %s; choose another", side->point.dir);
 		return r;
 	}
 	fio = calloc(1, sizeof(*fio));

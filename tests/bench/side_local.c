@@ -3,7 +3,7 @@
  * file, opened once, with O_DIRECT, page-aligned memory.
  *
  * io_getevents waits in the kernel for one event at least and takes all there are.  An op larger
- * than a block is done in blocks, as many in flight as the depth, whoever they belong to.  Small
+ * than a block is done in blocks, as many in flight as the depth, over all ops.  Small
  * requests are submitted one by one: on the disk where it was tried, batches of them read a
  * sixth fewer in all.
  */
@@ -31,7 +31,7 @@ struct slot {
 	int64_t start_nsec;
 };
 
-/* Of a process. */
+/* State of a process. */
 struct program {
 	struct point point;
 	int fd;

@@ -22,7 +22,7 @@
 
 enum memory { MEMORY_PINNED, MEMORY_IMPORTED, MEMORY_PRIVATE };
 
-/* Of the parent. */
+/* State of the parent. */
 struct ours {
 	struct private_daemon daemon;
 	struct crew *crew;
@@ -38,7 +38,7 @@ struct flying {
 };
 TAILQ_HEAD(queue, flying);
 
-/* Of a client process. */
+/* State of a client process. */
 struct client {
 	struct point point;
 	struct dsaio_client *client;

@@ -209,7 +209,7 @@ TEST(named, "DSAIO_SOCKET and a path never start one")
 	places_stop();
 }
 
-TEST(start_fails, "a daemon that can not start: the error has its last line and names its log")
+TEST(start_fails, "a daemon that cannot start: the error has its last line and names its log")
 {
 	struct dsaio_client *client;
 

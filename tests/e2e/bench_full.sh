@@ -78,7 +78,7 @@ a_side_that_can_not_run_says_why_and_the_others_go_on() {
 }
 
 mistakes_on_the_command_line_are_refused() {
-	expect 2 "$BUILD/bench" full --sizes 4X && says "$dir/err" '--sizes can not be "4X"' &&
+	expect 2 "$BUILD/bench" full --sizes 4X && says "$dir/err" '--sizes cannot be "4X"' &&
 		expect 2 "$BUILD/bench" full --sizes 5000 &&
 		expect 2 "$BUILD/bench" full --depths 129 && expect 2 "$BUILD/bench" full --sides fio &&
 		expect 2 "$BUILD/bench" full --rounds 0 && expect 2 "$BUILD/bench" full more &&

@@ -46,7 +46,7 @@ static unsigned debug_lines(const char *text)
 	return n;
 }
 
-/* Of all files, or of one. */
+/* All files, or one. */
 static unsigned n_opens(const char *path)
 {
 	return path ? debug_lines(test_text(" open %s: file ", path)) : debug_lines(": file 0x");
@@ -153,7 +153,7 @@ TEST(writes, "an idle file that is opened again is written, grows, is cut: all w
 		dsaio_file_close(file);
 		file_check_pattern(path, 0, n * BLOCK, SEED, 0);
 	}
-	/* ragged ones go through another description, which stays with the file */
+	/* unaligned writes use another description, which stays with the file */
 	for (size_t n = 0; n < 3; n++) {
 		file = open_file(&rig, path, O_RDWR);
 		CHECK_EQ(dsaio_pwrite(rig.handle, file, memory + 4 * BLOCK - 100, 100,
@@ -277,7 +277,7 @@ TEST(number, "a descriptor's number that is used again for another file is anoth
 		dsaio_file_close(file);
 		check_file(&rig, held, memory, SEED);
 	}
-	/* The same file, but for reading: what is cached for writing is not given out. */
+	/* The same file, opened for reading: a description cached for writing is not used. */
 	CHECK_SYS(close(fd));
 	CHECK_EQ(open(paths[0], O_RDONLY | O_CLOEXEC), fd);
 	CHECK_CALL(dsaio_file_from_fd(rig.client, fd, &file));
@@ -579,7 +579,7 @@ TEST(space, "the space of a deleted file comes back while the program only sleep
 		file = open_file(&rig, path, O_RDWR);
 		for (size_t off = 0; off < bytes; off += MIB)
 			CHECK_EQ(dsaio_pread(rig.handle, file, memory, MIB, off), MIB);
-		CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 100, 100), 100); /* ragged */
+		CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 100, 100), 100); /* unaligned */
 		dsaio_file_close(file);
 		CHECK(free_bytes(dir) <= before - bytes);
 		CHECK_SYS(unlink(path));

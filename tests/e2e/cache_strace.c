@@ -50,7 +50,7 @@ static int read_files(const char *socket_path, const char *dir, unsigned n, unsi
 					    0) >= 0)
 				return 1;
 	}
-	_exit(0); /* a leak check can not run while traced */
+	_exit(0); /* a leak check cannot run while traced */
 }
 
 struct calls {
@@ -113,7 +113,7 @@ static struct calls trace(const struct daemon *daemon, const char *n_passes)
 
 	if (!trace_with("--seccomp-bpf", daemon, n_passes, &calls) &&
 	    !trace_with("-f", daemon, n_passes, &calls))
-		test_skip("strace can not trace here");
+		test_skip("strace cannot trace here");
 	return calls;
 }
 

@@ -85,7 +85,7 @@ static const struct {
 	{ "odd address of a large range, by Submit", false, 4096, 131072, 1 },
 };
 
-TEST_TABLE(no_buffered, ragged, "ragged writes need a buffered description, reads do not")
+TEST_TABLE(no_buffered, ragged, "unaligned writes need a buffered description, reads do not")
 {
 	struct daemon *daemon = daemon_start(NULL);
 	const char *path = daemon_path(daemon, "f");
@@ -144,7 +144,7 @@ struct model {
 	uint64_t size;
 };
 
-/* What pwrite(2) of it would do. */
+/* The effect that pwrite(2) would have. */
 static void model_write(struct model *model, uint64_t off, const uint8_t *from, uint64_t len)
 {
 	memcpy(model->bytes + off, from, len); /* a hole before it reads as zeroes */
@@ -235,7 +235,7 @@ static void run_batch(struct kit *kit, struct model *model, uint64_t *state, uin
 	}
 }
 
-TEST_TABLE(model, models, "random ragged ranges are as in memory")
+TEST_TABLE(model, models, "random unaligned ranges are as in memory")
 {
 	struct daemon *daemon = start_on(models[row].kind);
 	const char *path = daemon_path(daemon, "f");
@@ -375,7 +375,7 @@ static void *neighbour(void *arg)
 
 /*
  * Brings the same pages into the cache, with readahead, again and again.  Dropped before, or pages
- * of ragged ends stay there as the small folios that they were written in: in a large one they are
+ * of unaligned ends stay there as the small folios that they were written in: in a large one they are
  * together with pages of a neighbour's direct middle.
  */
 static void *reader(void *arg)
@@ -439,7 +439,7 @@ TEST_TABLE(neighbours, places, "neighbours in one file, and a buffered reader")
 	for (unsigned i = 0; i < ARRAY_SIZE(readers); i++)
 		CHECK_EQ(pthread_join(readers[i], NULL), 0);
 
-	/* What is in the file, in the cache's eyes and past it; and no error was kept back for
+	/* Content of the file, through the cache and past it; and no error was kept back for
 	   a description that was open all the time. */
 	for (unsigned i = 0; i < shop.n_records; i++)
 		file_check_pattern(shop.path, shop.records[i].off, shop.records[i].len,

@@ -184,7 +184,7 @@ TEST_TABLE(no_threads, modes, "where no thread can be started it goes without")
 		/* The thread of async ops has to be there. */
 		CHECK_EQ(read_some(&rig, true, &byte, 1, 0, &done), 1);
 		CHECK_SYS(setrlimit(RLIMIT_NPROC, &none));
-		if (geteuid() == 0) /* whom the limit is nothing to */
+		if (geteuid() == 0) /* root ignores the limit */
 			CHECK_SYS(setresuid(65534, 65534, 65534));
 		for (unsigned round = 0; round < 2; round++) {
 			uint8_t *memory = fresh_new(LEN);
@@ -232,7 +232,7 @@ TEST_TABLE(ragged, modes, "any offset, length and address, and the end of the fi
 		pattern_check(g.memory, there, SEED, off, "what was read");
 		for (size_t at = there; at < len; at++)
 			CHECK(g.memory[at] == 0x5a);
-		guarded_check(&g, "ragged");
+		guarded_check(&g, "unaligned");
 		guarded_free(&g);
 	}
 }

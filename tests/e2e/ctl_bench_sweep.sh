@@ -520,7 +520,7 @@ a_disk_that_is_too_full_is_told_before_anything_is_made() {
 	rc=$?
 	why="${why:-left: $(ls -A "$small")}"
 	[ "$(find "$small" -mindepth 1 | sort | tr '\n' ' ')" = "$small/a $small/b " ] || rc=1
-	if [ $rc = 0 ]; then # results that can not be written
+	if [ $rc = 0 ]; then # results that cannot be written
 		head -c 12M /dev/zero >"$small/zero" 2>/dev/null
 		two_points
 		expect 1 sweep --log_dir "$small" && says "$dir/err" "No space left" && nothing_is_left
@@ -552,7 +552,7 @@ flushing_needs_root_and_says_so_without_failing() {
 	chmod 644 "$space"
 	expect 0 "${nobody[@]}" "$ctl" bench sweep --nvme_dir "$store/open" --sweep_config "$space" --io_size 1M \
 		--log_dir "$dir/open/flush" --flush_page_cache || return 1
-	why="told $(grep -c "needs root" "$dir/err") times"
+	why="printed $(grep -c "needs root" "$dir/err") times"
 	[ "$(grep -c "needs root" "$dir/err")" = 1 ]
 }
 

@@ -109,7 +109,7 @@ with_reads_alone_there_are_no_writes() {
 		says "$dir/out" "Best performance (GB/sec): read ="
 }
 
-# What was measured is not measured again: the rows that were there stay the first ones.
+# Measured points are not measured again: existing rows stay first.
 a_killed_tune_goes_on_where_it_was() {
 	local before after
 	rm -rf "$logs"

@@ -56,7 +56,7 @@ start_daemon() {
 	exit 1
 }
 
-# as_nobody: sets $nobody, the words before a command that another user is to run; 2: can not be.
+# as_nobody: sets $nobody, the prefix that runs a command as another user; 2: impossible here.
 as_nobody() {
 	nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
 	why="needs root, and a build that another user may run"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What dsaioctl takes and prints: sizes as it prints them, names that a terminal would obey, and a
+# Input and output of dsaioctl: sizes as it prints them, names with control characters, and a
 # log of the library that cannot be written.
 . "$(dirname "$0")/ctl_common.sh"
 
@@ -30,7 +30,7 @@ a_log_of_the_library_that_cannot_be_written_is_told() {
 	DSAIO_DEBUG=$dir/none/debug expect 0 "$ctl" status &&
 		says "$dir/err" "DSAIO_DEBUG=$dir/none/debug: No such file or directory" "nothing is logged" || return 1
 	DSAIO_DEBUG=$dir/debug expect 0 "$ctl" status || return 1
-	why="told without a cause, or nothing was logged: $(cat "$dir/err")"
+	why="printed without a cause, or nothing was logged: $(cat "$dir/err")"
 	[ ! -s "$dir/err" ] && [ -s "$dir/debug" ]
 }
 

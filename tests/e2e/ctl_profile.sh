@@ -1,5 +1,5 @@
 #!/bin/bash
-# dsaioctl profile: shown, set, reset, kept over a restart; and who may.
+# dsaioctl profile: shown, set, reset, saved across a restart; and the rights it needs.
 . "$(dirname "$0")/ctl_common.sh"
 
 # shows BLOCK_SIZE DEPTH SINGLE OVERLAP PARTS SOURCE: the row of store t in $dir/out.

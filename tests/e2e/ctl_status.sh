@@ -1,5 +1,5 @@
 #!/bin/bash
-# dsaioctl status, stores, clients and pool: what is served, to whom, and who may see it.
+# dsaioctl status, stores, clients and pool: their output, and the rights it needs.
 . "$(dirname "$0")/ctl_common.sh"
 
 # A client of ours that stays, with a handle and memory, until stop_client; the bench itself, which

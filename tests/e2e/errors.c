@@ -1,5 +1,5 @@
 /*
- * What a program hears when something fails: the right errno, a sentence that names op, file and
+ * Errors that a program gets: the right errno, a sentence that names op, file and
  * reason, how many bytes were done, and how long the file is.
  */
 #include "tests/stores.h"
@@ -105,7 +105,7 @@ TEST(environment, "DSAIO_SOCKET is where dsaio_connect(NULL) looks")
 	dsaio_disconnect(client);
 }
 
-TEST(no_memory_there, "private memory that can not be written ends the op with -EFAULT")
+TEST(no_memory_there, "private memory that cannot be written ends the op with -EFAULT")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	uint8_t buf[4096];

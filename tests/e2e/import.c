@@ -59,7 +59,7 @@ static const struct {
 	{ "hugetlbfs", hugetlb_of },
 };
 
-/* What the daemon says that this client has. */
+/* This client's slabs, as the daemon reports them. */
 static uint64_t pool_bytes(const struct daemon *daemon)
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
@@ -141,7 +141,7 @@ TEST(part, "a part of a file, mapped in pieces, in a process that has much mappe
 	closep(&fd);
 }
 
-TEST(refused, "what is not that mapping, or is no such memory, is refused, and why is told")
+TEST(refused, "another mapping, or memory of another kind, is refused with the reason")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	int fd = memfd_of(BYTES), other = memfd_of(BYTES), disk, read_only, sealed;

@@ -83,7 +83,7 @@ _Noreturn static void client_main(const struct daemon *daemon, uint64_t seed)
 	}
 }
 
-/* Idle helper threads of the daemon end after a second. */
+/* Idle worker threads of the daemon end after a second. */
 static struct usage usage_at_rest(const struct daemon *daemon)
 {
 	(void)poll(NULL, 0, 1500);
@@ -151,7 +151,7 @@ TEST(kill_200, "200 clients killed at random moments: the daemon has all back")
 	CHECK_EQ(after.n_threads, before.n_threads);
 }
 
-/* Pages of the range that hold memory, whoever has touched them. */
+/* Pages of the range that are in memory. */
 static uint32_t resident_pages(void *memory, size_t len)
 {
 	static unsigned char pages[64 * MIB / 4096];

@@ -103,7 +103,7 @@ TEST_TABLE(count, memories,
 	CHECK_EQ(handle_wait(rig.handle, -1), 1);
 	dsaio_op_free(op);
 
-	/* One that dsaio_reap() told of does not. */
+	/* An op that dsaio_reap() has returned does not. */
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, buf, 4096, 0, &op));
 	CHECK_EQ(op_wait(op, -1), 4096);
 	CHECK_EQ(dsaio_reap(rig.handle, taken, 4), 1);
@@ -304,7 +304,7 @@ TEST_TABLE(cancel, memories,
 		dsaio_op_free(ops[i]);
 	}
 	CHECK(n_cancelled > 0);
-	/* The first that failed is told of, then all is forgotten. */
+	/* The first failure is reported, then all are forgotten. */
 	CHECK_EQ(handle_wait(rig.handle, -1), -ECANCELED);
 	CHECK_EQ(handle_wait(rig.handle, -1), 0);
 }
@@ -507,7 +507,7 @@ static void *waiter_run(void *arg)
 	return NULL;
 }
 
-TEST(waiters, "of two threads in dsaio_wait each op is told to one")
+TEST(waiters, "two threads in dsaio_wait: each op is counted by one of them")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct waiter waiters[2] = { 0 };
@@ -610,7 +610,7 @@ TEST(clients, "twenty clients come and go, each with its own memory")
 
 /* ---- memory ---- */
 
-TEST(memory, "dsaio_alloc: zeroed, page aligned, told from other memory, given back")
+TEST(memory, "dsaio_alloc: zeroed, page aligned, distinguished from other memory, freed")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	static const size_t lens[] = { 1, 4096, 4097, 3 * MIB + 5, 64 * MIB };

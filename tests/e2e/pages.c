@@ -1,5 +1,5 @@
 /*
- * Status is told in pages: all clients are shown, however many there are, and each reply is small.
+ * Status comes in pages: all clients are shown, however many there are, and each reply is small.
  */
 #include "tests/harness.h"
 
@@ -66,7 +66,7 @@ static unsigned count(const char *text, const char *word)
 	return n;
 }
 
-/* What dsaioctl prints, on both streams. */
+/* Output of dsaioctl, on both streams. */
 static char *ctl_text(const struct daemon *daemon, const char *command)
 {
 	static char text[8 * MIB];

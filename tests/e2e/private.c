@@ -64,7 +64,7 @@ static void check_library_thread(const char *status)
 		return;
 	n_library_threads++;
 	CHECK(blocked);
-	/* All that a program may send but SIGKILL and SIGSTOP, which can not be. */
+	/* All signals except SIGKILL and SIGSTOP, which cannot be blocked. */
 	CHECK_EQ(strtoull(blocked + 9, NULL, 16) & 0x7fffffff, 0x7ffbfeff);
 }
 
@@ -150,7 +150,7 @@ TEST(submit, "submitting returns at once, whatever the size: the daemon does not
 	file_make_pattern(daemon_path(rig.daemon, "f"), 2 * large, SEED);
 	file = rig_file(&rig, "f", O_RDWR);
 	CHECK_CALL(dsaio_alloc(rig.client, 4096, &pinned));
-	/* What needs a message once: channels, the buffered description. */
+	/* Objects that need a message once: channels, the buffered description. */
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 100, 1, NULL));
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, pinned, 4096, 0, NULL));
 	CHECK_EQ(handle_wait(rig.handle, -1), 2);
@@ -393,7 +393,7 @@ TEST(little_room, "a handle of 4 entries: pinned and private ops in turn, on the
 	CHECK_CALL(dsaio_alloc(rig.client, N * 4096, &pinned));
 	for (size_t i = 0; i < N; i++)
 		pattern_fill((uint8_t *)pinned + i * 4096, 4096, i, 0);
-	/* Nobody consumes the handle's ring but who needs room in it. */
+	/* Only a thread that needs room in the handle's ring consumes it. */
 	for (size_t i = 0; i < N; i++) {
 		CHECK_CALL(dsaio_pwrite_async(handle, file, (char *)pinned + i * 4096, 4096, 8192,
 					      NULL));

@@ -1,6 +1,6 @@
 /*
  * The five knobs at their limits: the data is right whatever the profile, and the handle says
- * which it has.  What is out of range is in tests/fault/limits.c.
+ * which it has.  tests/fault/limits.c has the values out of range.
  */
 #include "tests/harness.h"
 

@@ -30,12 +30,12 @@ static const struct {
 	  { 4, 1 },
 	  N_OPS / 10,
 	  N_OPS / 2 },
-	{ "demand goes before normal",
+	{ "demand takes precedence over normal",
 	  { DSAIO_CLASS_DEMAND, DSAIO_CLASS_NORMAL },
 	  { 1, 1 },
 	  0,
 	  N_OPS / 3 },
-	{ "normal goes before background",
+	{ "normal takes precedence over background",
 	  { DSAIO_CLASS_NORMAL, DSAIO_CLASS_BACKGROUND },
 	  { 1, 1 },
 	  0,
@@ -89,7 +89,7 @@ TEST_TABLE(shares, pairs, "two clients")
 	int n_ended, fd;
 
 	file_make_pattern(daemon_path(daemon, "f"), N_OPS * OP_BYTES, 1);
-	/* With dirty pages in the cache helper threads would have to read it, in no order. */
+	/* With dirty pages in the cache, worker threads would read it, in no order. */
 	fd = (int)CHECK_SYS(open(daemon_path(daemon, "f"), O_RDONLY));
 	CHECK_SYS(fdatasync(fd));
 	(void)close(fd);

@@ -76,7 +76,7 @@ TEST(closed, "with 0, 1 and 2 closed the library leaves them so")
 
 /* ---- paths that are no socket ---- */
 
-TEST(no_socket, "connecting to what can not be a socket says so")
+TEST(no_socket, "connecting to a path that cannot be a socket reports that")
 {
 	const char *path = test_text("%s/plain", test_dir());
 	struct dsaio_client *client;

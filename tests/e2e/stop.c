@@ -96,7 +96,7 @@ static void job_end(struct job *job)
 }
 
 /*
- * What a client whose daemon is gone hears.  An op that is submitted before the library has
+ * Results that a client gets after its daemon has ended.  An op that is submitted before the library has
  * noticed is one of the open ones: -ECONNRESET.
  */
 static void check_not_connected(struct rig *rig, void *pinned)

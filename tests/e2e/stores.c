@@ -1,6 +1,5 @@
 /*
- * Stores: those that nobody configured, profiles that are set and kept, and what status tells to
- * whom.
+ * Stores: automatic stores, profiles that are set and saved, and the rights that status needs.
  */
 #include "tests/stores.h"
 
@@ -231,7 +230,7 @@ static Wire__Profile profile_of_depth(uint32_t queue_depth)
 	return profile;
 }
 
-/* What a handle without a profile of its own gets on store 1. */
+/* The profile on store 1 of a handle without one. */
 static uint32_t channel_depth(const struct daemon *daemon)
 {
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
@@ -248,7 +247,7 @@ static uint32_t channel_depth(const struct daemon *daemon)
 	return answer.reply->channel_open->queue_depth;
 }
 
-TEST(kept, "a profile that was set holds for new channels, is kept across restarts, and is reset")
+TEST(kept, "a profile that was set applies to new channels, is saved across restarts, and is reset")
 {
 	const Wire__Profile profile = profile_of_depth(17);
 	struct daemon *daemon = daemon_start(NULL);
@@ -283,7 +282,7 @@ TEST(kept, "a profile that was set holds for new channels, is kept across restar
 }
 
 TEST(kept_order,
-     "what was set goes before the configuration's profile, and that before the default")
+     "a set profile takes precedence over the configuration's, and that over the default")
 {
 	const char *dir = test_text("%s/store", test_dir());
 	const Wire__Profile profile = profile_of_depth(17);
@@ -334,7 +333,8 @@ TEST(kept_damaged, "a kept profile that is damaged is logged and left alone")
 	CHECK_EQ(file_size(path), 100);
 }
 
-TEST(not_kept, "a profile that can not be kept holds meanwhile, and the answer says for how long")
+TEST(not_kept,
+     "a profile that cannot be saved applies until the end, and the answer says for how long")
 {
 	const Wire__Profile profile = profile_of_depth(17);
 	_cleanup_(answer_free) struct answer set = ANSWER_NONE;
@@ -408,7 +408,7 @@ TEST(status, "status tells one's own user's clients, and of others only how much
 		daemon_status(rig.daemon, &own);
 		status = own.reply->status;
 		CHECK(!status->is_admin);
-		CHECK_EQ(status->n_clients, 2); /* that one, and who asks */
+		CHECK_EQ(status->n_clients, 2); /* that one, and the asking client */
 		for (size_t i = 0; i < status->n_clients; i++)
 			CHECK_EQ(status->clients[i]->uid, NOBODY);
 		CHECK(status->others);

@@ -16,7 +16,7 @@
 enum { GOOD, READ_ONLY, WRITE_ONLY, NO_FILE, STALE_FILE };
 enum { SLAB, NO_SLAB, ZERO_SLAB };
 
-/* What writes has memory that no read changes: in a batch they may run at the same time. */
+/* Writes use memory that no read changes: ops of a batch may run at the same time. */
 static const struct {
 	const char *what;
 	uint8_t opcode;

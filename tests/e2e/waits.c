@@ -72,7 +72,7 @@ TEST(wait_is_over, "a wait that times out leaves the result alone")
 	dsaio_op_free(op);
 }
 
-TEST(op_timed_out, "an op that ends with -ETIMEDOUT is told from a wait that does")
+TEST(op_timed_out, "an op that ends with -ETIMEDOUT differs from a wait that does")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;

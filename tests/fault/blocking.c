@@ -1,5 +1,5 @@
 /*
- * A store where io_submit waits until the bytes are moved (FUSE): it is measured, helper threads, as
+ * A store where io_submit waits until the bytes are moved (FUSE): it is measured, worker threads, as
  * many as the profile's queue depth, are its engine, and files of one user that hang there stop
  * nobody else's.
  */

@@ -294,7 +294,7 @@ static void check_open(struct dsaio_client *client, const char *path, int flags,
 	}
 }
 
-/* An ordinary user, whom modes concern. */
+/* An ordinary user: file modes apply. */
 static void rights_of_a_user(struct daemon *daemon, int row)
 {
 	_cleanup_(rig_close) struct rig rig = { .daemon = daemon };

@@ -1,5 +1,5 @@
 /*
- * One client's control socket does not hold up the others: neither many legal requests, nor
+ * One client's control socket does not delay the others: neither many legal requests, nor
  * descriptors whose close(2) waits.
  */
 #include "tests/victim.h"
@@ -64,7 +64,7 @@ static const struct {
 };
 
 TEST_TABLE(pipelined_status, floods,
-	   "pipelined Status requests on many channels held up all others and SIGTERM")
+	   "pipelined Status requests on many channels delayed all others and SIGTERM")
 {
 	struct daemon *daemon = daemon_start(NULL);
 	int started[2];
@@ -235,7 +235,7 @@ static struct daemon *daemon_with_clients(unsigned max_clients)
 }
 
 TEST_TABLE(close_waits, closes,
-	   "the close of a descriptor that a client had sent held up the main thread")
+	   "the close of a descriptor that a client had sent delayed the main thread")
 {
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
 	struct raw others[REFUSED_AFTER];
@@ -265,7 +265,7 @@ TEST_TABLE(close_waits, closes,
 
 #define BACKLOG 64u /* more than the daemon accepts at once */
 
-TEST(backlog, "descriptors sent to connections that nobody accepted held up the daemon's stop")
+TEST(backlog, "descriptors sent to connections that nobody accepted delayed the daemon's stop")
 {
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
 	struct daemon *daemon = daemon_start(NULL);
@@ -419,7 +419,7 @@ TEST(refused_bound, "refused connections whose close hung took all of the daemon
 	raw_slab_unmap(&slab);
 }
 
-TEST(bell_socket, "a client queued descriptors in its bell socket, to be closed with it")
+TEST(bell_socket, "a client queued descriptors in its doorbell socket, to be closed with it")
 {
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
 	struct daemon *daemon = daemon_start(NULL);

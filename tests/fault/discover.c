@@ -326,7 +326,7 @@ static const struct {
 	{ "DSAIOD names nothing that is there", "none", NULL, 0, -ENOENT, "none;DSAIOD" },
 	{ "DSAIOD names what is no program", "file", "x", 0600, -EACCES, "file;DSAIOD" },
 	{ "DSAIOD names a directory", "", NULL, 0, -EACCES, "DSAIOD;no file" },
-	{ "DSAIOD names what can not run", "file", "\177ELF", 0700, -ENOEXEC, "file;exec" },
+	{ "DSAIOD names a file that cannot run", "file", "\177ELF", 0700, -ENOEXEC, "file;exec" },
 	{ "DSAIOD names what lacks its interpreter", "file", "#!/no/such/thing\n", 0700, -ENOENT,
 	  "file;exec" },
 };

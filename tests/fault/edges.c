@@ -1,5 +1,5 @@
 /*
- * What a client does to its own file while the daemon works on it, so that I/O which never waits
+ * A client changes its own file while the daemon works on it, so that I/O which never waits
  * suddenly does (E5): the flags of the shared description change, or a write(2) of gigabytes holds
  * the file.  It may wait itself; a client beside must not notice.
  */
@@ -215,7 +215,7 @@ static int64_t run_both(struct neighbour *neighbour, struct neighbour *plain, bo
 }
 
 /*
- * Quiet and loud times in turns.  What plain reads suffer, too, is the device's or the machine's:
+ * Quiet and loud times in turns.  A delay that plain reads have, too, comes from the device or the machine:
  * so ours are compared with those that ran at the same time, and the median of the loud times
  * counts.
  */
@@ -270,7 +270,7 @@ static void *toggle(void *arg)
 			(void)usleep(100);
 			continue;
 		}
-		/* What was appended goes; what is read through the cache is not in it. */
+		/* Appended data goes; data read through the cache is not in it. */
 		CHECK_SYS(ftruncate(bad.fd, (off_t)bad.file_bytes));
 		CHECK_EQ(posix_fadvise(bad.fd, 0, 0, POSIX_FADV_DONTNEED), 0);
 		(void)usleep(10000);
@@ -319,7 +319,7 @@ FAULT(e5_write, "E5 its own write(2) of 2 GB beside its direct reads: nobody els
 	offender_close();
 }
 
-/* ---- rings full of ragged reads ---- */
+/* ---- rings full of unaligned reads ---- */
 
 #define FLOOD_CHANNELS 64
 #define FLOOD_ENTRIES 4096
@@ -398,7 +398,7 @@ static void flood_and_kill(const struct daemon *daemon, const char *path, uint32
 	dsaio_disconnect(neighbour.client);
 }
 
-FAULT(flood, "rings full of ragged reads, then killed: nobody else waits for them")
+FAULT(flood, "rings full of unaligned reads, then killed: nobody else waits for them")
 {
 	const char *path = daemon_path(daemon, "flood");
 

@@ -112,7 +112,7 @@ static void neighbour_reach(uint32_t n_records)
 		(void)usleep(1000);
 }
 
-/* What it was told to have is there.  Returns how many records that are. */
+/* Every record that was reported to it exists.  Returns their number. */
 static unsigned neighbour_check(void)
 {
 	unsigned n_durable = 0;

@@ -1,7 +1,7 @@
 /*
  * C21: a connection that is used in a forked child.  The library refuses; a client by hand that
- * shares its connection with a child is one client, whoever of them speaks.  What every single
- * call says is in tests/e2e/fork.c.
+ * shares its connection with a child is one client, whichever of them sends.  tests/e2e/fork.c
+ * has the result of every call.
  */
 #include "tests/harness.h"
 

@@ -77,7 +77,7 @@ static void await_hung(const struct hung *hung, uint32_t n)
 		(void)usleep(1000); /* nobody tells when they are there */
 }
 
-/* What hangs comes back, so that the daemon can end. */
+/* Releases the hung calls, so that the daemon can end. */
 static void hung_free(struct hung *hung)
 {
 	atomic_store(&hung->fs.control->hung_pid, 0);
@@ -113,7 +113,7 @@ static const struct {
 	{ "more opens than a user has threads at once", HUNG_OPENS },
 };
 
-TEST_TABLE(opens_hang, opens, "an open that hangs in the daemon held up all calls of its client")
+TEST_TABLE(opens_hang, opens, "an open that hangs in the daemon blocked all calls of its client")
 {
 	struct opener openers[HUNG_OPENS];
 	struct hung hung;
@@ -140,7 +140,8 @@ TEST_TABLE(opens_hang, opens, "an open that hangs in the daemon held up all call
 	rig_close(&hung.rig);
 }
 
-TEST(close_hangs, "the close of an idle file that hangs in the daemon held up who needed its room")
+TEST(close_hangs,
+     "the close of an idle file that hangs in the daemon blocked calls that needed its room")
 {
 	struct dsaio_file *file;
 	struct hung hung;
@@ -158,7 +159,7 @@ TEST(close_hangs, "the close of an idle file that hangs in the daemon held up wh
 }
 
 /* close(2) of the descriptor that a request brings waits for the mount, in the program itself. */
-TEST(flush_hangs, "a close that hangs in the client held up all calls of its client")
+TEST(flush_hangs, "a close that hangs in the client blocked all calls of its client")
 {
 	struct opener opener;
 	struct hung hung;

@@ -97,7 +97,8 @@ static void kit_check_works(struct kit *kit)
 	pattern_check(bytes, sizeof(bytes), 1, 0, "imported memory");
 }
 
-FAULT(e1_small, "E1 imported memory smaller than claimed: refused, and by how much is told")
+FAULT(e1_small,
+      "E1 imported memory smaller than claimed: refused, and the message names the difference")
 {
 	struct kit kit;
 	struct usage before;
@@ -134,7 +135,7 @@ FAULT(e2_kind, "E2 imported memory on another file system, or not to be written:
 	import_fails(&kit.raw, kit.channel.bell_fd, 0, 4096, -EOPNOTSUPP, "tmpfs");
 	import_fails(&kit.raw, read_only, 0, 4096, -EACCES, "O_RDWR");
 	import_fails(&kit.raw, sealed, 0, 4096, -EACCES, "F_SEAL_WRITE");
-	/* What all lanes and clients look at can not be written by the way of an import. */
+	/* An import gives no write access to memory that all lanes and clients read. */
 	import_fails(&kit.raw, kit.channel.board_fd, 0, 4096, -EACCES, "FUTURE_WRITE");
 	import_fails(&kit.raw, kit.fd, 100, 4096, -EINVAL, "100;4096");
 	kit_check_works(&kit);

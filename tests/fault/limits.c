@@ -221,7 +221,8 @@ TEST(c12_small, "C12 a client that takes all of its share in small pieces gets i
 	beside_ok();
 }
 
-TEST(c12_objects, "C12 files and handles without end: bounds are told, and others have theirs")
+TEST(c12_objects,
+     "C12 files and handles without end: the limits are reported, and others have theirs")
 {
 	struct daemon *daemon = daemon_start(NULL);
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
@@ -276,7 +277,7 @@ static bool session_try(struct raw *raw, const struct daemon *daemon)
 	return !answer.reply->error;
 }
 
-/* What was closed counts until the daemon has seen it: asks each 10 ms, within the test's time. */
+/* A closed object counts until the daemon has seen it: asks each 10 ms, within the test's time. */
 static void session_wait_room(const struct daemon *daemon)
 {
 	bool is_served = false;
@@ -290,7 +291,7 @@ static void session_wait_room(const struct daemon *daemon)
 	}
 }
 
-FAULT(c12_sessions, "C12 connections without end: -EUSERS is told, and others keep theirs")
+FAULT(c12_sessions, "C12 connections without end: -EUSERS is returned, and others keep theirs")
 {
 	static struct raw raws[5000];
 	struct rlimit limit;
@@ -479,7 +480,7 @@ static void check_poor(void)
 	if (WEXITSTATUS(status) == 2)
 		test_skip("RLIMIT_MEMLOCK does not hold here");
 	if (status)
-		test_skip("user %d can not reach %s", NOBODY, program);
+		test_skip("user %d cannot reach %s", NOBODY, program);
 }
 
 static struct daemon *poor_daemon(const char *config)

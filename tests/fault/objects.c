@@ -601,7 +601,7 @@ static void check_sealed(int fd, int seals, size_t size, const char *what)
 	CHECK_MSG(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0 && errno == EPERM, "%s", what);
 }
 
-FAULT(c22_seals, "C22 memory of the daemon can not be shrunk, grown or sealed by a client")
+FAULT(c22_seals, "C22 memory of the daemon cannot be shrunk, grown or sealed by a client")
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	struct kit kit;

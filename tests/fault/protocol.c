@@ -1,6 +1,6 @@
 /*
- * Bad input on the control socket: C1 to C4 and the socket's half of C20.  Who breaks the
- * protocol loses the session and the log has one line; who asks the impossible hears why.
+ * Bad input on the control socket: C1 to C4 and the socket's half of C20.  A client that
+ * breaks the protocol loses the session, with one log line.  An impossible request gets an errno.
  */
 #include "tests/harness.h"
 
@@ -507,7 +507,7 @@ FAULT(c4_hello, "C4 Hello with descriptors that are no pidfd, or another's: hurt
 
 /* ---- C20, on the socket ---- */
 
-TEST(c20_replies, "C20 a client that never reads its replies: held back, then served in full")
+TEST(c20_replies, "C20 a client that never reads its replies: it waits, then is served in full")
 {
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
 	struct daemon *daemon = daemon_start(NULL);
@@ -525,7 +525,7 @@ TEST(c20_replies, "C20 a client that never reads its replies: held back, then se
 		Wire__Status status = WIRE__STATUS__INIT;
 		Wire__Request request = RAW_REQUEST(STATUS, status, &status);
 
-		/* Full for a second: it is held back.  (A Unix socket is writable only with room
+		/* Full for a second: the daemon reads no more.  (A Unix socket is writable only with room
 		   for more than such a frame.) */
 		if (poll(&pollfd, 1, 1000) != 1 || (pollfd.revents & (POLLHUP | POLLERR)))
 			break;
@@ -539,7 +539,7 @@ TEST(c20_replies, "C20 a client that never reads its replies: held back, then se
 		  n_sent, before.rss_kib, after.rss_kib);
 	/* The address sanitizer keeps what was freed, up to 256 MiB. */
 	CHECK(after.rss_kib < before.rss_kib + (test_is_slow() ? 272u : 16u) * 1024);
-	CHECK_MSG(n_sent < n_wanted, "it is never held back");
+	CHECK_MSG(n_sent < n_wanted, "the daemon never stops reading");
 
 	/* Now it reads: nothing was lost. */
 	while (n_replies < n_sent) {

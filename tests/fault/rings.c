@@ -332,7 +332,7 @@ FAULT(c20_completions, "C20 a client that never reads its completions: its ring 
 	CHECK(daemon_wait_clients(daemon, 1, UINT64_MAX));
 }
 
-FAULT(c20_bell, "C20 a client that never reads its bell socket: the lane does not wait for it")
+FAULT(c20_bell, "C20 a client that never reads its doorbell socket: the lane does not wait for it")
 {
 	struct kit kit;
 

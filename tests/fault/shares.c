@@ -25,7 +25,7 @@
 #define FIRST_UID 60001
 #define CLIENTS_MAX 1024
 
-/* What one user got; its process writes, then the test reads. */
+/* The share of one user; its process writes, then the test reads. */
 struct haul {
 	uint64_t clients, files, handles, channels, slabs, bytes;
 	uint32_t store; /* of the files */

@@ -1,6 +1,6 @@
 /*
- * A daemon that is stopped: what closes and disconnects gives up after 30 s, but for ops on memory of
- * the caller's own.
+ * A stopped daemon: close and disconnect calls give up after 30 s, except while ops use memory of the
+ * caller.
  */
 #include "tests/harness.h"
 

@@ -1,6 +1,6 @@
 /*
- * Starts that can not be: C15 to C18.  The daemon says on one line what is wrong and what to do,
- * and ends with exit status 1 (it can not start) or 2 (it was told nonsense).
+ * Starts that fail: C15 to C18.  The daemon says on one line what is wrong and what to do,
+ * and ends with exit status 1 (it cannot start) or 2 (wrong usage).
  */
 #include "tests/harness.h"
 

@@ -1,5 +1,5 @@
 /*
- * Bad input about stores and configuration: users whom a store does not serve (E6), each kind of
+ * Bad input about stores and configuration: users that a store does not serve (E6), each kind of
  * mistake in a configuration (E11).
  */
 #include "tests/harness.h"
@@ -61,7 +61,7 @@ static const struct {
 	gid_t group;
 	bool is_allowed;
 } visitors[] = {
-	{ "another user is refused, and told whom to ask", NOBODY, 1, false },
+	{ "another user is refused; the message names the administrator", NOBODY, 1, false },
 	{ "a user of its list is served", 1, NOBODY, true },
 	{ "a member of a group of its list is served", NOBODY, MEMBERS, true },
 };
@@ -221,11 +221,12 @@ static const struct {
 	  "01234567890123456789012345678901234567890123456789012345678901234567890123456789012345678"
 	  "901234567890123456789012345678901234567890123456789012345678901234567890123456789012345\n",
 	  ":2: [daemon] socket = /0123;at most 107 bytes; it has" },
-	{ "several: all are told", "[daemon]\nlock = x\nz\n[store a]\npath = /\nlanes = 0\n[b]\n",
+	{ "several: all are reported",
+	  "[daemon]\nlock = x\nz\n[store a]\npath = /\nlanes = 0\n[b]\n",
 	  ":2: [daemon] lock = x;:3: z;:6: [store a] lanes = 0;:7: [b]" },
 };
 
-/* What was said has all of the words (";" between them), and nothing was made. */
+/* The message has all of the words (";" between them), and nothing was made. */
 static void check_refused(int row, const char *const *args)
 {
 	_cleanup_(freep) char *words = strdup(mistakes[row].words);
@@ -248,7 +249,7 @@ TEST_TABLE(e11_start, mistakes, "E11 a mistake in the configuration")
 	check_refused(row, DAEMON_ARGS("--config", config, "--check-config"));
 }
 
-TEST(e11_unreadable, "E11 a configuration that can not be read is named")
+TEST(e11_unreadable, "E11 an unreadable configuration is named")
 {
 	char *said;
 	int status = daemon_start_fails(
@@ -262,7 +263,7 @@ TEST(e11_unreadable, "E11 a configuration that can not be read is named")
 		&(struct daemon_options){ .args = DAEMON_ARGS("--config", test_dir()) }, &said);
 	CHECK_EQ(status, 2);
 	CHECK_MSG(strstr(said, "is it a file?"), "%s", said);
-	/* What never ends, or never begins, is not waited for. */
+	/* The daemon does not wait for a file that never ends, or never begins. */
 	CHECK_SYS(mkfifo(test_text("%s/fifo", test_dir()), 0600));
 	status = daemon_start_fails(
 		&(struct daemon_options){ .args = DAEMON_ARGS("--config", "/dev/zero") }, &said);

@@ -1,5 +1,5 @@
 /*
- * What the fuzz targets share.  Each calls the one function that reads what a stranger sent; what
+ * Shared by the fuzz targets.  Each calls the one function that reads what a stranger sent; what
  * must hold whatever comes is asserted, memory and arithmetic errors are the sanitizers' to find.
  */
 #ifndef DSAIO_TESTS_FUZZ_FUZZ_H

@@ -1,7 +1,7 @@
 /*
  * channel_check_entry(): any entry, against a session with a few files and slabs, some of them
- * removed.  What passes must lie within its slab, within 2^63, and what of it goes direct must be
- * aligned.
+ * removed.  An accepted entry must lie within its slab and within 2^63, and its direct part must
+ * be aligned.
  *
  * Input: a byte that chooses the channel's profile, then entries.  Ids that are small are taken
  * for the n-th object, so that some hit.

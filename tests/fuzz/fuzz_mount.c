@@ -1,5 +1,5 @@
 /*
- * A line of mountinfo: the kernel writes it, but who mounts chooses the words.
+ * A line of mountinfo: the kernel writes it, but the user who mounts chooses the words.
  */
 #include "daemon/base/mount.h"
 #include "tests/fuzz/fuzz.h"

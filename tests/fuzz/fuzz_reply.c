@@ -1,5 +1,5 @@
 /*
- * What the library does with what a false daemon says: to Hello, then to a request.
+ * The library and the replies of a false daemon: to Hello, then to a request.
  *
  * Input: the whole stream that the daemon's end sends.
  */

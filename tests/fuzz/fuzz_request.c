@@ -1,5 +1,5 @@
 /*
- * What the daemon does with a frame's body before it looks at any session.
+ * Decoding of a frame's body by the daemon, before it uses any session.
  *
  * Input: a byte for the number of descriptors, then the body.
  */

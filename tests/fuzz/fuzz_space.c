@@ -1,5 +1,5 @@
 /*
- * What bench reads of files: a space (--sweep_config), and, the same bytes, results that lie in a
+ * Files that bench reads: a space (--sweep_config), and, the same bytes, results that lie in a
  * --log_dir.
  */
 #include "client/ctl/bench/results.h"

@@ -40,7 +40,7 @@ readme_line() {
 	sed -n "s/^    \($1\)/\1/p" README.md | head -n 1
 }
 
-# What that line calls builds where we do.
+# The make in that line builds in our build folder.
 make() {
 	command make --no-print-directory -s -j"$(nproc)" BUILD="$BUILD" "$@"
 }

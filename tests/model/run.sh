@@ -68,7 +68,7 @@ check ring fails "parking: client does not look at sq_park" -DPARK=0 -DCLIENTS_P
 check ring fails "parking: a bell that ends a sleep does not un-park" -DPARK=0 -DCLIENTS_POLL -DNO_UNPARK_ON_WAKE
 check ring fails "parking: lane never sleeps nor polls the bells" -DPARK=0 -DCLIENTS_POLL -DBUSY -DNO_POLL
 
-# What the code does today is the third: ops fail after the end of file.
+# The code of today is the third: ops fail after the end of file.
 check recovery holds "two crashes" -DCRASHES=2
 check recovery holds "one crash, an op cancelled at any time" -DCRASHES=1 -DCANCEL
 check recovery holds "one crash, ops fail when the old blocks are back" -DCRASHES=1 -DFAIL

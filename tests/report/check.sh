@@ -64,7 +64,7 @@ done
 verdict "report of three runs" $?
 look "$out/three.html" three-light 1600 3600
 look "$out/three.html" three-dark 1600 3600 --blink-settings=preferredColorScheme=0
-# A window can not be as narrow as a telephone: the page can.
+# A window cannot be as narrow as a telephone, but a page can.
 sed 's|<body>|<body style="max-width:340px">|' "$out/three.html" >"$dir/narrow.html"
 look "$dir/narrow.html" narrow-light 500 4000
 browse --no-pdf-header-footer --print-to-pdf="$out/print.pdf" "file://$out/three.html" &&

@@ -6,7 +6,7 @@
 #   BUILD=dir tests/systemd/check.sh [nspawn|unshare]
 #
 # nspawn is systemd-nspawn; unshare needs no further package.  Without an argument: what is there.
-# What the machine's root may not do, say raise limits, its systemd can not either: LimitMEMLOCK=
+# If the machine's root may not raise limits, its systemd cannot either: LimitMEMLOCK=
 # is looked at as systemd has read it, and locking is tried under a limit that always holds.
 set -u
 here=$(dirname "$(readlink -f "$0")")
@@ -88,7 +88,7 @@ ctl() {
 	inside systemctl "$@"
 }
 
-# Another user, with no groups; dsaioctl must find the daemon without being told where.
+# Another user, with no groups; dsaioctl must find the daemon by itself.
 as_nobody() {
 	inside setpriv --reuid nobody --regid nogroup --clear-groups \
 		env -u DSAIO_SOCKET DSAIO_AUTOSTART=0 "$@"
@@ -284,7 +284,7 @@ lock_refused() {
 }
 
 if ! make_root; then
-	echo "not ok systemd: the root can not be made: $(cat "$work/install.log" 2>/dev/null)"
+	echo "not ok systemd: the root cannot be made: $(cat "$work/install.log" 2>/dev/null)"
 	echo "0 passed, 1 failed, 0 skipped"
 	exit 1
 fi

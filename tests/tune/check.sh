@@ -132,7 +132,7 @@ for ((set = 1; set < 1 << runs; set++)); do
 	for x in "${members[@]}"; do for y in "${members[@]}"; do tied "$x" "$y" || continue 3; done; done
 	most=${#members[@]}
 done
-# What "tied" is worth: how far an interval reaches to either side.
+# The width of "tied": how far an interval reaches to either side.
 n_pairs=0 n_tied=0
 for ((x = 1; x <= n; x++)); do
 	for ((y = x + 1; y <= n; y++)); do

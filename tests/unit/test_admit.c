@@ -231,7 +231,7 @@ START_TEST(the_decision_is)
 		start(0, 1, MIB(1), 0);
 	if (left)
 		start(0, 1, left, 0);
-	/* What is in flight must not cost it its turn. */
+	/* Bytes in flight must not cost the client its turn. */
 	sides[0].channel.queue.deficit_bytes = sides[0].client.turns[SCHED_NORMAL].deficit_bytes =
 		0;
 	for (int i = 0; i < row->n_clients; i++) {

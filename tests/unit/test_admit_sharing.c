@@ -276,7 +276,7 @@ static void sim_run(uint64_t warm_nsec, uint64_t nsec)
 		sim_step();
 }
 
-/* Of the device's bytes, in the time measured. */
+/* Share of the device's bytes in the measured time. */
 static double share(int i)
 {
 	uint64_t all = 0;

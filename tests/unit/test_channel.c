@@ -204,7 +204,7 @@ START_TEST(a_block_is_never_smaller_than_a_sector)
 }
 END_TEST
 
-/* What the op is made of: how it is cut is unaligned_cut()'s table. */
+/* The parts of the op; the table of unaligned_cut() has the cuts. */
 START_TEST(an_op_knows_its_ragged_ends)
 {
 	struct ring_entry entry = {

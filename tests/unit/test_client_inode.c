@@ -119,7 +119,7 @@ START_TEST(who_meets_an_op_off_the_ring_waits_for_it)
 }
 END_TEST
 
-/* What was told when an op was added has to hold whatever came and went before. */
+/* The answer for an added op must be right whatever was added and removed before. */
 START_TEST(who_meets_whom_is_the_same_with_and_without_a_look_at_each)
 {
 	static const uint8_t opcodes[] = { RING_OP_READ, RING_OP_READ, RING_OP_WRITE, RING_OP_WRITE,

@@ -122,7 +122,7 @@ START_TEST(a_completion_ends_the_op_that_it_names_in_any_order)
 	complete(ids[1], 0);
 	ck_assert_uint_eq(consume(ended), 1);
 	ck_assert_ptr_eq(ended[0], &ops[1]);
-	ck_assert_uint_gt(ring_lane_client_nsec(&lane), 0); /* status is told how long they took */
+	ck_assert_uint_gt(ring_lane_client_nsec(&lane), 0); /* their time is reported for status */
 }
 END_TEST
 

@@ -327,7 +327,7 @@ START_TEST(a_kept_profile_has_each_of_its_keys_and_no_other)
 }
 END_TEST
 
-/* What a file has, or NULL. */
+/* The content of a file, or NULL. */
 static char *file_text(const char *name)
 {
 	_cleanup_(fclosep) FILE *file = fopen(name, "re");

@@ -145,7 +145,7 @@ START_TEST(a_directory_in_the_place_of_ours_is_not_written)
 	ck_assert_int_eq(stat(path, &st), 0);
 	ck_assert_int_eq(st.st_size, 6);
 
-	/* What it removes is its own, too. */
+	/* It removes only its own files. */
 	ck_assert_int_eq(unlink(path), 0);
 	ck_assert_int_eq(rmdir(ours), 0);
 	ck_assert_int_eq(rename(away, ours), 0);

@@ -252,7 +252,7 @@ START_TEST(the_last_run_with_rows_is_resumed)
 }
 END_TEST
 
-/* What somebody plants in the directory, and the target that it points to. */
+/* A planted entry of the directory, and the target that it points to. */
 static const struct {
 	const char *name, *target;
 } planted[] = {

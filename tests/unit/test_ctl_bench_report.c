@@ -121,7 +121,7 @@ static char *report_both(void)
 	return page;
 }
 
-/* Of 20 profiles, fastest first, bench tune recommends the 16th: it is tied, and cheaper. */
+/* bench tune recommends the 16th of 20 profiles, fastest first: it is tied, and cheaper. */
 #define N_RANKS 20
 #define RECOMMENDED 15
 static void tune(struct bench_results *results)

@@ -1,4 +1,4 @@
-/* bench_svg: ticks that people would choose, text that can not break out. */
+/* bench_svg: ticks that people would choose, text that cannot break out. */
 #include "client/ctl/bench/svg.h"
 #include "proto/util/cleanup.h"
 

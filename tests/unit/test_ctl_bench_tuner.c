@@ -305,7 +305,7 @@ START_TEST(intervals_hold_what_they_promise)
 {
 	unsigned n = 0, n_in = 0;
 
-	/* Of two points the second is slower by 5%: 95 of 100 intervals should have that in them. */
+	/* The second of two points is slower by 5%: 95 of 100 intervals should contain that. */
 	for (uint64_t seed = 1; seed <= 300; seed++) {
 		struct tuner_verdict v;
 

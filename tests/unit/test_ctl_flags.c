@@ -113,7 +113,7 @@ START_TEST(a_mistake_names_the_option_and_what_it_takes)
 }
 END_TEST
 
-/* What a man page and a newcomer see is what the parser knows. */
+/* Man page and help show exactly the options that the parser knows. */
 START_TEST(each_option_of_a_command_is_in_its_help)
 {
 	const struct command *commands[] = { &command_status, &command_cp, &command_bench };

@@ -77,7 +77,7 @@ START_TEST(after_the_first_tenth_it_is_right_within_a_fifth)
 		real = all - gone;
 		if (i >= 12 && i < 120)
 			ck_assert_msg(left > real * 4 / 5 && left < real * 6 / 5,
-				      "after %u points: %.1f s told, %.1f s left", i + 1,
+				      "after %u points: %.1f s shown, %.1f s left", i + 1,
 				      (double)left / 1e9, (double)real / 1e9);
 	}
 }

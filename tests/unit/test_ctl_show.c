@@ -1,4 +1,4 @@
-/* What the daemon says, as cells and as JSON. */
+/* Replies of the daemon as cells and as JSON. */
 #include "client/ctl/cmd/show.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"

@@ -23,7 +23,7 @@ static void dir_make(void)
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 }
 
-/* Of "f" or "g". */
+/* The file "f" or "g". */
 static const char *path_of(const char *name)
 {
 	static char paths[2][4200];

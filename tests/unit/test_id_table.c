@@ -171,7 +171,7 @@ START_TEST(next_goes_over_all_objects_and_no_others)
 }
 END_TEST
 
-/* What another thread finds must be whole; TSan watches. */
+/* Another thread must find complete objects; TSan watches. */
 static _Atomic bool is_over;
 
 static void *look(void *arg)

@@ -78,7 +78,7 @@ static struct {
 	_Atomic uint32_t n_mixed;			     /* times that both were */
 } seen;
 
-/* And told what to do: to refuse what may not wait, to give nothing back. */
+/* And controlled: it refuses blocks with RWF_NOWAIT, or returns no completion. */
 static struct {
 	int refusal; /* negative errno of blocks with is_nowait; 0: none */
 	struct block *refused;
@@ -120,7 +120,7 @@ ssize_t pwritev2(int fd, const struct iovec *ranges, int n, off_t off, int flags
 	return r;
 }
 
-/* The same for fallocate(2), but for what the setup does. */
+/* The same for fallocate(2), except the calls of the setup. */
 static struct {
 	_Atomic bool is_watched;
 	int error; /* positive: what it fails with */
@@ -213,7 +213,7 @@ static bool watched_is_ready(const struct engine *engine)
 
 static struct engine_ops watched;
 
-/* As store_start_lanes(), but for the engine. */
+/* Like store_start_lanes(), with another engine. */
 static void start_watched_lane(void)
 {
 	struct lane_config config = {
@@ -667,7 +667,7 @@ START_TEST(what_the_kernel_gives_back_a_helper_does)
 	ck_assert_int_eq(ftruncate(t.file.fd, 100000), 0);
 	ck_assert_int_eq(do_op(RING_OP_READ, 65536, 65536, 1u << 20), 100000 - 65536);
 	ck_assert_int_eq(do_op(RING_OP_READ, 99999, 10, 1u << 20), 1);
-	/* Who does not know RWF_NOWAIT is not asked again; who has to wait may not, next time. */
+	/* A file without RWF_NOWAIT is not tried again.  A file that had to wait may not, next time. */
 	if (refusals[_i] == -EOPNOTSUPP)
 		ck_assert_uint_le(seen.n_blocks, 8);
 	else
@@ -709,7 +709,7 @@ START_TEST(a_call_that_hangs_holds_up_nobody_else)
 	t.file_id = other_id;
 	for (unsigned i = 0; i < 20; i++)
 		ck_assert_int_eq(do_op(RING_OP_READ, i * 4096, 4096, 1u << 20), 4096);
-	/* What waits for a thread can be dropped, what is in one is awaited. */
+	/* Queued work can be dropped; work in a thread is awaited. */
 	for (unsigned i = 0; i < 6; i++)
 		do_cancel(i);
 	for (unsigned i = 0; i < 2; i++)
@@ -1066,7 +1066,7 @@ START_TEST(buffered_and_direct_writes_of_an_inode_take_turns)
 	for (unsigned round = 0; round < 10; round++) {
 		uint64_t ends[30] = { 0 };
 
-		/* Neighbours, each with a ragged head and tail and a direct middle. */
+		/* Neighbours, each with an unaligned head and tail and a direct middle. */
 		off = 0;
 		for (unsigned i = 0; i < 30; i++) {
 			ends[i] = 100001 + i * 7;
@@ -1343,7 +1343,7 @@ START_TEST(blocks_are_cut_only_where_somebody_has_smaller_ops)
 	setup_engine(profiles[1].profile, 0, true, true);
 	second_open(profiles[1].profile);
 	share();
-	/* What is left of share() counts for 0.1 s; until then, or the test's time is over. */
+	/* The ops of share() count for 0.1 s: waits for that, at most for the test's time. */
 	do {
 		struct batch *batch;
 

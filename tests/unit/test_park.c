@@ -189,7 +189,7 @@ static bool wait_parked(const struct side_lane *side, bool parked)
 	uint64_t end = clock_nsec() + LOST_NSEC;
 
 	while (is_parked(side) != parked) {
-		(void)sched_yield(); /* can not fail */
+		(void)sched_yield(); /* cannot fail */
 		if (clock_nsec() > end)
 			return false;
 	}
@@ -197,7 +197,7 @@ static bool wait_parked(const struct side_lane *side, bool parked)
 }
 
 /*
- * Waits until the lane has gone to sleep with the side parked.  What is submitted between parking
+ * Waits until the lane has gone to sleep with the side parked.  An op submitted between parking
  * and the lane's second look un-parks it without a doorbell; a lane that sleeps has looked.
  */
 static bool wait_asleep(const struct side_lane *side)
@@ -207,14 +207,14 @@ static bool wait_asleep(const struct side_lane *side)
 
 	while (!is_parked(side) ||
 	       !(atomic_load_explicit(&board->lane_state, memory_order_acquire) & 1)) {
-		(void)sched_yield(); /* can not fail */
+		(void)sched_yield(); /* cannot fail */
 		if (clock_nsec() > end)
 			return false;
 	}
 	return true;
 }
 
-/* Consumes n completions; awake, and not for ever. */
+/* Consumes n completions; awake, and not forever. */
 static bool get(struct side_lane *side, uint32_t n)
 {
 	uint64_t end = clock_nsec() + LOST_NSEC;
@@ -223,7 +223,7 @@ static bool get(struct side_lane *side, uint32_t n)
 		cpu_relax();
 		if (i % 4096)
 			continue;
-		(void)sched_yield(); /* can not fail */
+		(void)sched_yield(); /* cannot fail */
 		if (clock_nsec() > end)
 			return false;
 	}

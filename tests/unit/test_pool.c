@@ -40,7 +40,7 @@ static void on_made(struct slab *slab, int result, const struct error *error, vo
 static void on_freed(void *arg)
 {
 	ck_assert_ptr_eq(arg, &client);
-	ck_assert(quota_is_zero(&client)); /* charges are back before it is told */
+	ck_assert(quota_is_zero(&client)); /* quota is discharged before the report */
 	n_freed++;
 }
 
@@ -110,7 +110,7 @@ START_TEST(a_slab_has_whole_pages_and_is_charged_until_it_is_free)
 }
 END_TEST
 
-/* C22: a client can neither change a slab's size nor seal it so that it can not be punched. */
+/* C22: a client can neither change a slab's size nor seal it so that it cannot be punched. */
 START_TEST(a_slab_is_sealed_against_any_change)
 {
 	ck_assert_int_eq(make(MIB), 0);

@@ -5,7 +5,7 @@
  * protocol says, with nothing behind it: an op's result is made from its id.  Each side now and
  * then sleeps at once and now and then spins, so that the two fall asleep past each other as
  * often as can be.  A lost wake-up shows as a sleep that ends by its time-out although there was
- * something to do.  ThreadSanitizer sees both sides here, which it can not across processes.
+ * something to do.  ThreadSanitizer sees both sides here, which it cannot across processes.
  *
  * Compiled with RING_MUTANT=n one fence is missing: tests/model/mutants.sh tells which of them
  * this machine needs.
@@ -373,7 +373,7 @@ static uint64_t now_nsec(void)
 {
 	struct timespec ts;
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* can not fail */
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* cannot fail */
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
@@ -383,7 +383,7 @@ static uint64_t now_nsec(void)
 #define LITMUS_ROUNDS 300000u
 #define LITMUS_NSEC UINT64_C(4000000000)
 #define LITMUS_OVER (1u << 30) /* instead of a round: there is none any more */
-#define SECOND (1u << 31) /* of a round: both halves are told how it went, and made ready again */
+#define SECOND (1u << 31)      /* of a round: both halves learn the outcome and get ready again */
 
 enum litmus_case { LITMUS_SUBMIT_SLEEP, LITMUS_SUBMIT_PARK, LITMUS_WAIT_COMPLETE };
 
@@ -398,7 +398,7 @@ struct litmus {
 };
 
 /*
- * False: it is over.  Who waits for longer than a round takes, waits for a thread that does not
+ * False: it is over.  A wait longer than a round is a wait for a thread that does not
  * run: perhaps it needs this processor.
  */
 static bool wait_round(const _Atomic uint32_t *word, uint32_t round)
@@ -409,7 +409,7 @@ static bool wait_round(const _Atomic uint32_t *word, uint32_t round)
 		if (now == round || now == LITMUS_OVER)
 			return now == round;
 		if (i % 4096 == 0)
-			(void)sched_yield(); /* can not fail */
+			(void)sched_yield(); /* cannot fail */
 	}
 }
 
@@ -676,7 +676,7 @@ static uint32_t client_wait(struct stress *s, uint64_t *random)
 	}
 	while ((n = ring_client_ready(ring)) == 0 && !atomic_load(&s->lost)) {
 		if (mode == WAIT_SPIN) {
-			(void)sched_yield(); /* can not fail */
+			(void)sched_yield(); /* cannot fail */
 			if (now_nsec() > begin_nsec + LOST_MSEC * UINT64_C(1000000))
 				atomic_store(&s->lost, "the lane's, or it has ended");
 			continue;

@@ -23,7 +23,7 @@ static const struct {
 	{ "one page, misplaced", { 0, 4096, 1, 512, 512, true }, 4096, 0, false },
 	{ "a short read is one piece", { 1, 50000, 1, 512, 512, false }, 50000, 0, false },
 	{ "a short write is not", { 1, 50000, 1, 512, 512, true }, 4095, 849, false },
-	{ "but for misplaced memory", { 1, 50000, 2, 512, 512, true }, 50000, 0, false },
+	{ "except misplaced memory", { 1, 50000, 2, 512, 512, true }, 50000, 0, false },
 	{ "all of a bounce page", { 1, 65535, 1, 512, 512, false }, 65535, 0, false },
 	{ "one byte more", { 1, 65536, 1, 512, 512, false }, 4095, 1, false },
 	{ "head only", { 100, 131072 - 100, 100, 512, 512, false }, 3996, 0, false },
