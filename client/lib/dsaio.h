@@ -346,7 +346,8 @@ bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t byt
  * Files are cached: one that was open before, by the same path and access mode, is had again
  * without open(2) or a message.  Each time the kernel is asked whether the path still names that
  * file and this process may still open it so; if not, it is opened anew.  While it is open, the
- * same *ret_file may be returned again, to be closed as often.
+ * same *ret_file may be returned again, to be closed as often: then dsaio_file_close() ends one of
+ * these opens, and the file stays valid for the threads that hold the others.
  * Returns 0, or what open(2) says, or
  *   -EINVAL      other flags (O_APPEND: its writes would land at the end, not at their offset)
  *   -EACCES      also where the store does not serve this user; the sentence says whom it does
@@ -359,8 +360,45 @@ bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t byt
 int dsaio_file_open(struct dsaio_client *client, const char *path, int flags,
 		    struct dsaio_file **ret_file);
 
+/* Flags of dsaio_open(). */
+#define DSAIO_OPEN_READ 1u
+#define DSAIO_OPEN_WRITE 2u
+#define DSAIO_OPEN_CREATE 4u	/* make the file, if there is none */
+#define DSAIO_OPEN_EXCLUSIVE 8u /* with CREATE: -EEXIST if there is one */
+#define DSAIO_OPEN_TRUNCATE 16u /* with WRITE: it becomes empty */
+
+/* How to open.  The bytes in zero are for conditions of a write and for writes of whole objects. */
+struct dsaio_open_options {
+	size_t size;
+	uint32_t flags; /* DSAIO_OPEN_... */
+	uint32_t mode;	/* permissions of a file that is made, less the umask; 0: 0666 */
+	uint64_t zero[4];
+};
+#define DSAIO_OPEN_OPTIONS_INIT                                        \
+	{                                                              \
+		sizeof(struct dsaio_open_options), DSAIO_OPEN_READ, 0, \
+		{                                                      \
+			0, 0, 0, 0                                     \
+		}                                                      \
+	}
+
 /*
- * dsaio_file_from_fd - the same for a file that the caller has open
+ * dsaio_open - open by name, with options (NULL: DSAIO_OPEN_OPTIONS_INIT, for reading)
+ *
+ * name: a path, or a URI: file:///x/y, where %20 stands for a space.  A relative path that looks like
+ * a URI is written with ./ before it.  Else as dsaio_file_open(), which takes paths alone.
+ * Returns as dsaio_file_open(), and
+ *   -EPROTONOSUPPORT  a URI of another scheme than file
+ *   -EINVAL           a URI with a host or a wrong escape, or flags that exclude one another
+ *   -E2BIG            a flag or field is set that this version of the library does not know
+ * Ownership: *ret_file is the caller's, for dsaio_file_close().
+ * Threads: any.
+ */
+int dsaio_open(struct dsaio_client *client, const char *name,
+	       const struct dsaio_open_options *options, struct dsaio_file **ret_file);
+
+/*
+ * dsaio_file_from_fd - dsaio_file_open() for a file that the caller has open
  *
  * The descriptor stays the caller's and may be closed at once; its access mode holds.  Cached by
  * its number; that the number is another file's by now is noticed.
@@ -374,7 +412,8 @@ int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **
  * It stays in the cache, and so open in the daemon, until many others were opened since, its last
  * link is gone (then its space is free within seconds), or dsaio_disconnect(): till then its file
  * system can not be unmounted.  Block devices are closed at once.
- * Threads: no other call with this file may be running or follow.
+ * Threads: no other call by way of this open may be running or follow.  Where the same file was
+ *   returned for several opens, calls by way of the others may.
  */
 void dsaio_file_close(struct dsaio_file *file);
 

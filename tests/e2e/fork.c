@@ -40,6 +40,7 @@ static void check_child(struct rig *rig, struct dsaio_op *op, void *memory)
 	CHECK_FAILS(dsaio_alloc(rig->client, 4096, &other), -EPERM, "fork");
 	CHECK_EQ(dsaio_free(rig->client, memory), 0); /* does nothing, as all that frees */
 	CHECK_FAILS(dsaio_file_open(rig->client, "/etc/passwd", O_RDONLY, &file), -EPERM, "fork");
+	CHECK_FAILS(dsaio_open(rig->client, "/etc/passwd", NULL, &file), -EPERM, "fork");
 	CHECK_FAILS(dsaio_truncate(rig->files[0], 0), -EPERM, "fork");
 	dsaio_op_free(op);
 	dsaio_file_close(rig->files[0]);

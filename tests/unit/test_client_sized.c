@@ -109,6 +109,7 @@ static const struct {
 } kinds[] = {
 	{ &SIZED_PROFILE, 24, sizeof(struct dsaio_profile) },
 	{ &SIZED_CONNECT_OPTIONS, 32, sizeof(struct dsaio_connect_options) },
+	{ &SIZED_OPEN_OPTIONS, 48, sizeof(struct dsaio_open_options) },
 	{ &SIZED_HANDLE_OPTIONS, 48, sizeof(struct dsaio_handle_options) },
 };
 

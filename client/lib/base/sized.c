@@ -23,6 +23,11 @@ const struct sized SIZED_CONNECT_OPTIONS = {
 	sizeof(struct dsaio_connect_options),
 	BYTES_UP_TO(struct dsaio_connect_options, reconnect_timeout_usec),
 };
+const struct sized SIZED_OPEN_OPTIONS = {
+	"struct dsaio_open_options",
+	sizeof(struct dsaio_open_options),
+	BYTES_UP_TO(struct dsaio_open_options, zero),
+};
 const struct sized SIZED_HANDLE_OPTIONS = {
 	"struct dsaio_handle_options",
 	sizeof(struct dsaio_handle_options),

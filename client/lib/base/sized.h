@@ -20,7 +20,8 @@ struct sized {
 	size_t first_bytes; /* in the first version */
 };
 
-extern const struct sized SIZED_PROFILE, SIZED_HANDLE_OPTIONS, SIZED_CONNECT_OPTIONS;
+extern const struct sized SIZED_PROFILE, SIZED_HANDLE_OPTIONS, SIZED_CONNECT_OPTIONS,
+	SIZED_OPEN_OPTIONS;
 
 /*
  * Reads a struct of the program's.  *ret has this version's layout and all defaults before; its size

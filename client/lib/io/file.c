@@ -620,19 +620,19 @@ static int check_undirect(const char *name, int fd)
  * O_NONBLOCK so that a FIFO is refused, not waited for; then it goes.
  */
 static int open_direct(struct dsaio_client *client, const char *name, const char *path, int flags,
-		       int *ret_fd)
+		       mode_t mode, int *ret_fd)
 {
 	int always = O_CLOEXEC | O_NOCTTY | O_NONBLOCK, direct = O_DIRECT, r;
 	_cleanup_(closep) int fd = -1;
 
 	do
-		fd = fd_above_stdio(open(path, flags | always | O_DIRECT, 0666));
+		fd = fd_above_stdio(open(path, flags | always | O_DIRECT, mode));
 	while (may_try_again(client, fd));
 	if (fd < 0 && errno == EINVAL) {
 		/* It may have been made before it was refused, so it may be there now. */
 		direct = 0;
 		do
-			fd = fd_above_stdio(open(path, (flags & ~O_EXCL) | always, 0666));
+			fd = fd_above_stdio(open(path, (flags & ~O_EXCL) | always, mode));
 		while (may_try_again(client, fd));
 	}
 	if (fd < 0)
@@ -804,7 +804,7 @@ static int truncate_opened(struct dsaio_file *file)
 	return r < 0 ? error_fail_errno(r, "open %s: O_TRUNC", file->name) : 0;
 }
 
-static int open_path(struct dsaio_client *client, const char *path, int flags,
+static int open_path(struct dsaio_client *client, const char *path, int flags, mode_t mode,
 		     struct dsaio_file **ret_file)
 {
 	struct cache_key key = { .path = path, .fd = -1, .access_mode = flags & O_ACCMODE };
@@ -814,7 +814,8 @@ static int open_path(struct dsaio_client *client, const char *path, int flags,
 	if (!(flags & O_EXCL))
 		file = file_cached(client, &key);
 	if (!file) {
-		r = open_direct(client, path, path, flags & (O_ACCMODE | O_CREAT | O_EXCL), &fd);
+		r = open_direct(client, path, path, flags & (O_ACCMODE | O_CREAT | O_EXCL), mode,
+				&fd);
 		if (r < 0)
 			return r;
 		r = file_new(client, &key, strdup(path), fd, false, &file);
@@ -830,6 +831,20 @@ static int open_path(struct dsaio_client *client, const char *path, int flags,
 	return r;
 }
 
+int file_open(struct dsaio_client *client, const char *path, int flags, mode_t mode,
+	      struct dsaio_file **ret_file)
+{
+	int r = check_flags(path, flags);
+
+	if (r == 0)
+		r = client_check_alive(client, "file_open");
+	if (r < 0)
+		return r;
+	r = open_path(client, path, flags, mode, ret_file);
+	client_collect(client);
+	return r;
+}
+
 int dsaio_file_open(struct dsaio_client *client, const char *path, int flags,
 		    struct dsaio_file **ret_file)
 {
@@ -840,15 +855,7 @@ int dsaio_file_open(struct dsaio_client *client, const char *path, int flags,
 		return r;
 	if (!path || !ret_file)
 		return client_null("file_open", path ? "place for the file" : "path");
-	r = check_flags(path, flags);
-	if (r < 0)
-		return r;
-	r = client_check_alive(client, "file_open");
-	if (r < 0)
-		return r;
-	r = open_path(client, path, flags, ret_file);
-	client_collect(client);
-	return r;
+	return file_open(client, path, flags, FILE_MODE_DEFAULT, ret_file);
 }
 
 /* "/x/y" if the kernel tells it, else "file descriptor 7". */
@@ -896,7 +903,7 @@ static int open_fd(struct dsaio_client *client, const struct cache_key *key, int
 	if (r < 0)
 		return r;
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", key->fd); /* fits */
-	r = open_direct(client, name, path, key->access_mode, &own);
+	r = open_direct(client, name, path, key->access_mode, 0, &own);
 	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EOPNOTSUPP)
 		return r;
 	if (r < 0) {
