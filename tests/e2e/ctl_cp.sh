@@ -165,7 +165,7 @@ full_disk_keeps_the_old() {
 	random_file "$store/old" 10000001
 	cp "$store/old" "$small/dst"
 	expect 1 "$ctl" cp --private "$store/src" "$small/dst" &&
-		says "$dir/err" "beside what is there (--in-place needs no such room): No space left" "nothing was copied" &&
+		says "$dir/err" "beside the old file (--in-place needs no such room): No space left" "nothing was copied" &&
 		same "$store/old" "$small/dst" && no_temporary "$small" || return 1
 	expect 1 "$ctl" cp --private --in-place "$store/src" "$small/dst" && says "$dir/err" "No space left" "nothing was copied" &&
 		same "$store/old" "$small/dst" || return 1

@@ -9,7 +9,7 @@
  * with status 1 where that is ignored.
  */
 #include "client/ctl/cmd/command.h"
-#include "client/ctl/cmd/copy.h"
+#include "client/ctl/cmd/file_copy.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ static bool is_bar_wanted(void)
 }
 
 /* It would be read for ever, as it grows. */
-static int check_not_output(const struct copy *copy, const struct stat *st)
+static int check_not_output(const struct file_copy *copy, const struct stat *st)
 {
 	struct stat out;
 
@@ -67,7 +67,7 @@ static int check_not_output(const struct copy *copy, const struct stat *st)
 	return CTL_OK;
 }
 
-static int attach(struct copy *copy)
+static int attach(struct file_copy *copy)
 {
 	int r = dsaio_file_from_fd(copy->client, copy->from.fd, &copy->from.file);
 
@@ -76,7 +76,7 @@ static int attach(struct copy *copy)
 	return r < 0 ? ctl_fail(copy->ctl, "%s", dsaio_error()) : CTL_OK;
 }
 
-static int cat_opened(struct copy *copy)
+static int cat_opened(struct file_copy *copy)
 {
 	uint64_t wanted;
 	int64_t size;
@@ -93,21 +93,21 @@ static int cat_opened(struct copy *copy)
 	copy->end_min = copy->end < (uint64_t)size ? copy->end : (uint64_t)size;
 	copy->done_bytes = 0;
 	wanted = copy->end_min > first ? copy->end_min - first : 0;
-	if (copy->piece_bytes == 0) /* the files behind may be larger */
-		r = copy_make_pieces(copy, copy->ctl->n_args == 1 ? wanted : UINT64_MAX);
+	if (copy->chunk_bytes == 0) /* the files behind may be larger */
+		r = file_copy_make_chunks(copy, copy->ctl->n_args == 1 ? wanted : UINT64_MAX);
 	if (r == CTL_OK)
-		r = copy_run(copy, "reading", wanted, is_bar_wanted());
-	copy_drain(copy);
+		r = file_copy_run(copy, "reading", wanted, is_bar_wanted());
+	file_copy_drain(copy);
 	return r;
 }
 
-static int cat_file(struct copy *copy, const char *path)
+static int cat_file(struct file_copy *copy, const char *path)
 {
 	struct stat st;
 	int r;
 
 	copy->from = (struct side){ .path = path, .fd = -1 };
-	r = copy_open_from(copy, true, &st);
+	r = file_copy_open_from(copy, true, &st);
 	if (r == CTL_OK)
 		r = check_not_output(copy, &st);
 	if (r == CTL_OK)
@@ -119,7 +119,7 @@ static int cat_file(struct copy *copy, const char *path)
 }
 
 /* Of each file, its directory: for the stores of a private daemon. */
-static int connect_for(struct copy *copy)
+static int connect_for(struct file_copy *copy)
 {
 	size_t n = (size_t)copy->ctl->n_args;
 	_cleanup_(freep) char **paths = calloc(n, sizeof(*paths));
@@ -141,7 +141,7 @@ static int connect_for(struct copy *copy)
 
 static int cat_run(struct ctl *ctl)
 {
-	_cleanup_(copy_deinit) struct copy copy = COPY_INIT(ctl);
+	_cleanup_(file_copy_deinit) struct file_copy copy = FILE_COPY_INIT(ctl);
 	int r;
 
 	copy.to = (struct side){ .path = "standard output",
@@ -156,7 +156,7 @@ static int cat_run(struct ctl *ctl)
 		return ctl_usage(ctl, "--json: standard output is for the files' bytes");
 	r = connect_for(&copy);
 	if (r == CTL_OK)
-		r = copy_open_handle(&copy);
+		r = file_copy_open_handle(&copy);
 	if (r != CTL_OK)
 		return r;
 	for (int i = 0; i < ctl->n_args && !copy.is_output_lost; i++)

@@ -6,7 +6,7 @@
  * and, if that is asked for, compared; then it takes the destination's place.
  */
 #include "client/ctl/cmd/command.h"
-#include "client/ctl/cmd/copy.h"
+#include "client/ctl/cmd/file_copy.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
@@ -54,7 +54,7 @@ static const char help[] =
 
 /* ---- comparing ---- */
 
-static int fail_different(struct copy *copy, const struct piece *a, const struct piece *b)
+static int fail_different(struct file_copy *copy, const struct chunk *a, const struct chunk *b)
 {
 	const char *x = a->data, *y = b->data;
 	size_t i = 0;
@@ -66,38 +66,39 @@ static int fail_different(struct copy *copy, const struct piece *a, const struct
 			"%s: differs from %s at byte %" PRIu64
 			": 0x%02x instead of 0x%02x: do not trust this device%s",
 			copy->to.path, copy->from.path, b->off + i, (unsigned char)y[i],
-			(unsigned char)x[i], copy_has_temp(copy) ? "; the copy is removed" : "");
+			(unsigned char)x[i],
+			destination_has_temp(&copy->destination) ? "; the copy is removed" : "");
 }
 
-/* Two pieces at a time: of the source in buffer 2k, of the copy in 2k + 1. */
-static struct piece *pair_at(struct copy *copy, uint64_t number)
+/* Two chunks at a time: of the source in buffer 2k, of the copy in 2k + 1. */
+static struct chunk *pair_at(struct file_copy *copy, uint64_t number)
 {
-	return &copy->pieces[number % (COPY_PIECES / 2) * 2];
+	return &copy->chunks[number % (FILE_COPY_CHUNKS / 2) * 2];
 }
 
-static int start_pair(struct copy *copy, struct piece *pair, uint64_t off)
+static int start_pair(struct file_copy *copy, struct chunk *pair, uint64_t off)
 {
 	int r;
 
-	piece_place(copy, &pair[0], off, copy->end);
-	piece_place(copy, &pair[1], off, copy->end);
-	r = piece_start(copy, &copy->from, &pair[0], false);
-	return r == CTL_OK ? piece_start(copy, &copy->to, &pair[1], false) : r;
+	file_copy_place_chunk(copy, &pair[0], off, copy->end);
+	file_copy_place_chunk(copy, &pair[1], off, copy->end);
+	r = file_copy_start_chunk(copy, &copy->from, &pair[0], false);
+	return r == CTL_OK ? file_copy_start_chunk(copy, &copy->to, &pair[1], false) : r;
 }
 
-static int finish_pair(struct copy *copy, struct piece *pair)
+static int finish_pair(struct file_copy *copy, struct chunk *pair)
 {
 	size_t done; /* all, or it is told as an error */
-	int r = piece_finish_read(copy, &copy->from, &pair[0], &done);
+	int r = file_copy_finish_read(copy, &copy->from, &pair[0], &done);
 
 	if (r == CTL_OK)
-		r = piece_finish_read(copy, &copy->to, &pair[1], &done);
+		r = file_copy_finish_read(copy, &copy->to, &pair[1], &done);
 	if (r == CTL_OK && memcmp(pair[0].data, pair[1].data, pair[0].len) != 0)
 		r = fail_different(copy, &pair[0], &pair[1]);
 	return r;
 }
 
-static int compare_files(struct copy *copy)
+static int compare_files(struct file_copy *copy)
 {
 	uint64_t reading = 0, done = 0, pos = 0;
 	int r = CTL_OK;
@@ -105,14 +106,14 @@ static int compare_files(struct copy *copy)
 	progress_start(&copy->progress, "comparing", copy->end);
 	while (r == CTL_OK && (pos < copy->end || done < reading)) {
 		if (stop_signal()) {
-			r = copy_fail(copy, "interrupted");
-		} else if (pos < copy->end && reading - done < COPY_PIECES / 2) {
-			struct piece *pair = pair_at(copy, reading++);
+			r = file_copy_fail(copy, "interrupted");
+		} else if (pos < copy->end && reading - done < FILE_COPY_CHUNKS / 2) {
+			struct chunk *pair = pair_at(copy, reading++);
 
 			r = start_pair(copy, pair, pos);
 			pos += pair->len;
 		} else {
-			struct piece *pair = pair_at(copy, done++);
+			struct chunk *pair = pair_at(copy, done++);
 
 			r = finish_pair(copy, pair);
 			progress_update(&copy->progress, pair->off + pair->len);
@@ -125,17 +126,18 @@ static int compare_files(struct copy *copy)
 /* ---- the two files ---- */
 
 /* Files of /proc and /sys say that they are empty. */
-static int check_size(struct copy *copy)
+static int check_size(struct file_copy *copy)
 {
 	char byte;
 
 	if (copy->end == 0 && !copy->from.file && pread(copy->from.fd, &byte, 1, 0) > 0)
-		return copy_fail(copy, "%s: does not tell its size: use cp(1)", copy->from.path);
+		return file_copy_fail(copy, "%s: does not tell its size: use cp(1)",
+				      copy->from.path);
 	return CTL_OK;
 }
 
 /* Hands both to the daemon, as far as they are on its stores. */
-static int attach_sides(struct copy *copy)
+static int attach_sides(struct file_copy *copy)
 {
 	struct side *sides[] = { &copy->from, &copy->to };
 	char texts[2][512];
@@ -161,7 +163,7 @@ static int attach_sides(struct copy *copy)
 }
 
 /* For the comparison: a side without the daemon is read past the page cache, if that can be. */
-static int reopen_direct(const struct copy *copy, struct side *side)
+static int reopen_direct(const struct file_copy *copy, struct side *side)
 {
 	char path[64];
 	int fd;
@@ -182,27 +184,32 @@ static int reopen_direct(const struct copy *copy, struct side *side)
 }
 
 /* Size, mode, and all of it on the device. */
-static int complete(struct copy *copy)
+static int complete(struct file_copy *copy)
 {
+	struct destination *d = &copy->destination;
 	const struct side *to = &copy->to;
+	char text[DESTINATION_TEXT_BYTES];
 	struct stat st, from_st;
 	int r;
 
 	if (fstat(to->fd, &st) < 0 || fstat(copy->from.fd, &from_st) < 0)
-		return copy_fail(copy, "%s: %s", to->path, strerror(errno));
+		return file_copy_fail(copy, "%s: %s", to->path, strerror(errno));
 	if ((uint64_t)from_st.st_size != copy->end)
-		return copy_fail(copy, "%s: changed its size while it was copied", copy->from.path);
-	r = copy_cut(copy, copy->end);
-	if (r != CTL_OK)
-		return r;
-	if (!copy->was_there && (from_st.st_mode & 0600) != 0600 &&
+		return file_copy_fail(copy, "%s: changed its size while it was copied",
+				      copy->from.path);
+	r = destination_cut(d, copy->end, text);
+	if (r < 0)
+		return file_copy_fail(copy, "%s", text);
+	if (!copy->destination.was_there && (from_st.st_mode & 0600) != 0600 &&
 	    fchmod(to->fd, st.st_mode & from_st.st_mode & 0777) < 0)
-		return copy_fail(copy, "%s: chmod: %s", to->path, strerror(errno));
-	r = copy_keep_owner(copy);
-	return r == CTL_OK ? copy_sync(copy) : r;
+		return file_copy_fail(copy, "%s: chmod: %s", to->path, strerror(errno));
+	r = destination_keep_owner(d, copy->ctl, text);
+	if (r == 0)
+		r = destination_sync(d, copy->handle, text);
+	return r < 0 ? file_copy_fail(copy, "%s", text) : CTL_OK;
 }
 
-static int print_result(const struct copy *copy, uint64_t nsec)
+static int print_result(const struct file_copy *copy, uint64_t nsec)
 {
 	char size[UNITS_TEXT_BYTES], time[UNITS_TEXT_BYTES], rate[UNITS_TEXT_BYTES];
 	struct json_object *object;
@@ -226,30 +233,30 @@ static int print_result(const struct copy *copy, uint64_t nsec)
 	return ctl_print_json(copy->ctl, object);
 }
 
-static int copy_files(struct copy *copy)
+static int copy_files(struct file_copy *copy)
 {
 	uint64_t start, nsec;
 	int r;
 
-	r = copy_open_handle(copy);
+	r = file_copy_open_handle(copy);
 	if (r == CTL_OK)
 		r = attach_sides(copy);
 	if (r == CTL_OK)
 		r = check_size(copy);
 	if (r == CTL_OK)
-		r = copy_reserve(copy, copy->end);
+		r = file_copy_reserve(copy, copy->end);
 	if (r == CTL_OK)
-		r = copy_make_pieces(copy, copy->end);
+		r = file_copy_make_chunks(copy, copy->end);
 	if (r != CTL_OK)
 		return r;
 	start = clock_nsec();
-	r = copy_run(copy, "copying", copy->end, true);
+	r = file_copy_run(copy, "copying", copy->end, true);
 	if (r == CTL_OK)
 		r = complete(copy);
 	nsec = clock_nsec() - start;
 	if (r != CTL_OK)
 		return r;
-	copy->is_complete = !copy_has_temp(copy);
+	copy->destination.is_complete = !destination_has_temp(&copy->destination);
 	if (is_verify) {
 		r = reopen_direct(copy, &copy->from);
 		if (r == CTL_OK)
@@ -258,21 +265,21 @@ static int copy_files(struct copy *copy)
 			r = compare_files(copy);
 	}
 	if (r == CTL_OK)
-		r = copy_place(copy, true);
+		r = file_copy_place(copy, true);
 	return r == CTL_OK ? print_result(copy, nsec) : r;
 }
 
 /* The destination is made with the source's mode, but so that we may write and read it. */
-static int open_files(struct copy *copy)
+static int open_files(struct file_copy *copy)
 {
 	struct stat st;
-	int r = copy_open_from(copy, false, &st);
+	int r = file_copy_open_from(copy, false, &st);
 
 	if (r != CTL_OK)
 		return r;
 	copy->end = copy->end_min = (uint64_t)st.st_size;
-	return copy_open_to(copy, is_verify ? O_RDWR : O_WRONLY,
-			    (st.st_mode & 0777) | S_IRUSR | S_IWUSR, &st);
+	return file_copy_open_to(copy, is_verify ? O_RDWR : O_WRONLY,
+				 (st.st_mode & 0777) | S_IRUSR | S_IWUSR, &st);
 }
 
 /* In a directory, the source's name.  Returns the path to be freed, or NULL. */
@@ -293,7 +300,7 @@ static char *make_to_path(const char *from, const char *to)
 static int cp_run(struct ctl *ctl)
 {
 	_cleanup_(freep) char *to_path = NULL, *from_dir = NULL, *to_dir = NULL;
-	_cleanup_(copy_deinit) struct copy copy = COPY_INIT(ctl);
+	_cleanup_(file_copy_deinit) struct file_copy copy = FILE_COPY_INIT(ctl);
 	const char *dirs[2];
 	int r;
 
@@ -307,7 +314,7 @@ static int cp_run(struct ctl *ctl)
 		return ctl_fail(ctl, "out of memory");
 	copy.from.path = ctl->args[0];
 	copy.to.path = to_path;
-	copy.is_in_place = is_in_place;
+	copy.destination.is_in_place = is_in_place;
 	dirs[0] = dirname(from_dir);
 	dirs[1] = dirname(to_dir);
 

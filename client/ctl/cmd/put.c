@@ -1,11 +1,11 @@
 /*
  * dsaioctl put: standard input through the daemon into a file.
  *
- * While a piece is read those before it are written.  A file that is there is replaced as a whole in
+ * While a chunk is read those before it are written.  A file that is there is replaced as a whole in
  * the end, as cp does it.
  */
 #include "client/ctl/cmd/command.h"
-#include "client/ctl/cmd/copy.h"
+#include "client/ctl/cmd/file_copy.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
@@ -53,42 +53,42 @@ static const char help[] =
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage\n";
 
-static int attach(struct copy *copy)
+static int attach(struct file_copy *copy)
 {
 	int r = dsaio_file_from_fd(copy->client, copy->to.fd, &copy->to.file);
 
 	if (r == -ENXIO || r == -EOPNOTSUPP)
-		return copy_fail(copy, "%s: use cp(1) or dd(1), or --private", dsaio_error());
-	return r < 0 ? copy_fail(copy, "%s", dsaio_error()) : CTL_OK;
+		return file_copy_fail(copy, "%s: use cp(1) or dd(1), or --private", dsaio_error());
+	return r < 0 ? file_copy_fail(copy, "%s", dsaio_error()) : CTL_OK;
 }
 
-static int check_size(struct copy *copy)
+static int check_size(struct file_copy *copy)
 {
-	struct piece *piece = &copy->pieces[0];
+	struct chunk *chunk = &copy->chunks[0];
 	size_t done = 0;
 	int r;
 
 	if (size_bytes == UINT64_MAX)
 		return CTL_OK;
 	if (copy->done_bytes < size_bytes)
-		return copy_fail(copy,
-				 "standard input: ended after %" PRIu64 " of the %" PRIu64
-				 " bytes that --size says",
-				 copy->done_bytes, size_bytes);
+		return file_copy_fail(copy,
+				      "standard input: ended after %" PRIu64 " of the %" PRIu64
+				      " bytes that --size says",
+				      copy->done_bytes, size_bytes);
 	/* One byte more, to find out. */
-	piece_place(copy, piece, size_bytes, size_bytes + 1);
-	r = piece_start(copy, &copy->from, piece, false);
+	file_copy_place_chunk(copy, chunk, size_bytes, size_bytes + 1);
+	r = file_copy_start_chunk(copy, &copy->from, chunk, false);
 	if (r == CTL_OK)
-		r = piece_finish_read(copy, &copy->from, piece, &done);
+		r = file_copy_finish_read(copy, &copy->from, chunk, &done);
 	if (r == CTL_OK && done > 0)
-		return copy_fail(copy,
-				 "standard input: has more than the %" PRIu64
-				 " bytes that --size says",
-				 size_bytes);
+		return file_copy_fail(copy,
+				      "standard input: has more than the %" PRIu64
+				      " bytes that --size says",
+				      size_bytes);
 	return r;
 }
 
-static int print_result(const struct copy *copy, uint64_t nsec)
+static int print_result(const struct file_copy *copy, uint64_t nsec)
 {
 	char bytes[UNITS_TEXT_BYTES], time[UNITS_TEXT_BYTES], rate[UNITS_TEXT_BYTES];
 	struct json_object *object;
@@ -107,39 +107,49 @@ static int print_result(const struct copy *copy, uint64_t nsec)
 	return ctl_print_json(copy->ctl, object);
 }
 
-static int put_opened(struct copy *copy)
+/* Size, mode and, where that is needed, all bytes on the device. */
+static int complete(struct file_copy *copy)
+{
+	struct destination *d = &copy->destination;
+	char text[DESTINATION_TEXT_BYTES];
+	int r = destination_cut(d, copy->done_bytes, text);
+
+	if (r == 0)
+		r = destination_keep_owner(d, copy->ctl, text);
+	/* After a crash the new name must not have fewer bytes than the old file had. */
+	if (r == 0 && (is_synced || (destination_has_temp(d) && d->was_there)))
+		r = destination_sync(d, copy->handle, text);
+	return r < 0 ? file_copy_fail(copy, "%s", text) : CTL_OK;
+}
+
+static int put_opened(struct file_copy *copy)
 {
 	uint64_t start, nsec;
-	int r = copy_open_handle(copy);
+	int r = file_copy_open_handle(copy);
 
 	if (r == CTL_OK)
 		r = attach(copy);
 	if (r == CTL_OK && size_bytes != UINT64_MAX)
-		r = copy_reserve(copy, size_bytes);
+		r = file_copy_reserve(copy, size_bytes);
 	if (r == CTL_OK)
-		r = copy_make_pieces(copy, size_bytes);
+		r = file_copy_make_chunks(copy, size_bytes);
 	if (r != CTL_OK)
 		return r;
 	start = clock_nsec();
-	r = copy_run(copy, "writing", size_bytes, !isatty(STDIN_FILENO));
+	r = file_copy_run(copy, "writing", size_bytes, !isatty(STDIN_FILENO));
 	if (r == CTL_OK)
 		r = check_size(copy);
 	if (r == CTL_OK)
-		r = copy_cut(copy, copy->done_bytes);
+		r = complete(copy);
 	if (r == CTL_OK)
-		r = copy_keep_owner(copy);
-	/* After a crash the new name must not have fewer bytes than the old file had. */
-	if (r == CTL_OK && (is_synced || (copy_has_temp(copy) && copy->was_there)))
-		r = copy_sync(copy);
-	if (r == CTL_OK)
-		r = copy_place(copy, is_synced);
+		r = file_copy_place(copy, is_synced);
 	nsec = clock_nsec() - start;
 	return r == CTL_OK ? print_result(copy, nsec) : r;
 }
 
 static int put_run(struct ctl *ctl)
 {
-	_cleanup_(copy_deinit) struct copy copy = COPY_INIT(ctl);
+	_cleanup_(file_copy_deinit) struct file_copy copy = FILE_COPY_INIT(ctl);
 	_cleanup_(freep) char *dir_path = NULL;
 	struct stat st;
 	const char *dir;
@@ -149,7 +159,7 @@ static int put_run(struct ctl *ctl)
 				   .fd = STDIN_FILENO,
 				   .is_stream = true };
 	copy.end = size_bytes;
-	copy.is_in_place = is_in_place;
+	copy.destination.is_in_place = is_in_place;
 	if (ctl->n_args != 1 || !ctl->args[0][0])
 		return ctl_usage(ctl, "name one file: dsaioctl put FILE: see dsaioctl put --help");
 	copy.to.path = ctl->args[0];
@@ -163,7 +173,7 @@ static int put_run(struct ctl *ctl)
 	r = stop_catch((int)SA_RESETHAND);
 	if (r < 0)
 		return ctl_fail(ctl, "signals: %s", strerror(-r));
-	r = copy_open_to(&copy, O_WRONLY, 0666, &st);
+	r = file_copy_open_to(&copy, O_WRONLY, 0666, &st);
 	if (r == CTL_OK)
 		r = ctl_connect(ctl, &dir, 1, &copy.client);
 	return r == CTL_OK ? put_opened(&copy) : r;

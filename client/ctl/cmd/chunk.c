@@ -1,0 +1,136 @@
+#include "client/ctl/cmd/chunk.h"
+
+#include "client/ctl/ui/stop.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PAGE 4096u
+#define LOOK_USEC 200000 /* how often a wait looks whether a signal came */
+
+void chunk_place(struct chunk *chunk, size_t memory_bytes, uint64_t off, uint64_t end)
+{
+	size_t skip = off % PAGE, room = memory_bytes - skip;
+
+	chunk->data = chunk->memory + skip;
+	chunk->off = off;
+	chunk->len = end - off < room ? (size_t)(end - off) : room;
+}
+
+/*
+ * A read may end early, at the end of the file.  It asks for whole pages, as O_DIRECT requires; the
+ * buffer has room for them.
+ */
+static int64_t move_at_offset(const struct side *side, const struct chunk *chunk, bool is_write)
+{
+	size_t len = is_write ? chunk->len : (chunk->len + PAGE - 1) & ~(size_t)(PAGE - 1);
+	size_t done = 0;
+
+	while (done < chunk->len) {
+		off_t off = (off_t)(chunk->off + done);
+		ssize_t n = is_write ? pwrite(side->fd, chunk->data + done, len - done, off)
+				     : pread(side->fd, chunk->data + done, len - done, off);
+
+		if (n < 0 && errno == EINTR && !stop_signal())
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (int64_t)(done < chunk->len ? done : chunk->len);
+}
+
+/* A read ends early only at the end of the stream. */
+static int64_t move_stream(const struct side *side, const struct chunk *chunk, bool is_write)
+{
+	struct pollfd p = { .fd = side->fd, .events = is_write ? POLLOUT : POLLIN };
+	size_t done = 0;
+
+	while (done < chunk->len) {
+		ssize_t n;
+
+		/* The process at the other end may never read or write. */
+		if (poll(&p, 1, LOOK_USEC / 1000) <= 0) {
+			if (stop_signal())
+				return -EINTR;
+			continue;
+		}
+		n = is_write ? write(side->fd, chunk->data + done, chunk->len - done)
+			     : read(side->fd, chunk->data + done, chunk->len - done);
+		if (n < 0 && (errno == EAGAIN || (errno == EINTR && !stop_signal())))
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (int64_t)done;
+}
+
+int chunk_start(struct chunk *chunk, struct dsaio_handle *handle, const struct side *side,
+		bool is_write)
+{
+	if (!side->file) {
+		chunk->done = side->is_stream ? move_stream(side, chunk, is_write)
+					      : move_at_offset(side, chunk, is_write);
+		return 0;
+	}
+	return is_write ? dsaio_pwrite_async(handle, side->file, chunk->data, chunk->len,
+					     chunk->off, &chunk->op)
+			: dsaio_pread_async(handle, side->file, chunk->data, chunk->len, chunk->off,
+					    &chunk->op);
+}
+
+/* Returns 0 when the op has ended, or -EINTR. */
+static int await_op(const struct chunk *chunk)
+{
+	while (chunk->op && !dsaio_op_test(chunk->op)) {
+		if (stop_signal())
+			return -EINTR;
+		(void)dsaio_op_wait(chunk->op, LOOK_USEC, NULL); /* dsaio_op_test() has the result */
+	}
+	return 0;
+}
+
+int chunk_finish(struct chunk *chunk, const struct side *side, bool is_write, size_t *ret_done,
+		 char *text)
+{
+	int64_t done = chunk->done;
+
+	if (await_op(chunk) < 0)
+		return -EINTR;
+	if (chunk->op) {
+		done = dsaio_op_result(chunk->op);
+		if (done < 0)
+			(void)snprintf(text, CHUNK_TEXT_BYTES, "%s: %s", side->path,
+				       dsaio_op_error(chunk->op));
+		/* The errnos with a meaning of their own are the stream's. */
+		if (done == -EINTR || done == -EPIPE)
+			done = -EIO;
+		dsaio_op_free(chunk->op);
+		chunk->op = NULL;
+	} else if (done < 0) {
+		(void)snprintf(text, CHUNK_TEXT_BYTES, "%s: %s at byte %" PRIu64 ": %s", side->path,
+			       is_write ? "write" : "read", chunk->off, strerror((int)-done));
+	}
+	if (done < 0)
+		return (int)done;
+	*ret_done = (size_t)done;
+	return 0;
+}
+
+int chunk_drop(struct chunk *chunk)
+{
+	if (await_op(chunk) < 0)
+		return -EINTR;
+	dsaio_op_free(chunk->op);
+	chunk->op = NULL;
+	return 0;
+}

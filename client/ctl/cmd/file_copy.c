@@ -1,0 +1,330 @@
+/*
+ * Chunk number k uses chunks[k % FILE_COPY_CHUNKS].  Reads and writes are finished in the order of
+ * the chunks, so three counters describe the state: chunks whose read has started, whose write has
+ * started, whose write has ended.  All chunks except the first and the last are whole pages, which
+ * go to the device without a copy.
+ */
+#include "client/ctl/cmd/file_copy.h"
+
+#include "client/ctl/ui/stop.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHUNK_BYTES (8u << 20)	     /* large enough that the next chunk's start costs nothing */
+#define CHUNK_BYTES_MIN (256u << 10) /* where the client's share of the pool is small */
+
+/* Adds the chunks that are being written to done_bytes, up to the first failure. */
+static void await_writes(struct file_copy *copy)
+{
+	struct file_copy_run *run = &copy->run;
+
+	for (; run->done < run->writing; run->done++) {
+		struct chunk *chunk = &copy->chunks[run->done % FILE_COPY_CHUNKS];
+		int64_t done = copy->to.file ? 0 : chunk->done;
+
+		if (chunk->op && dsaio_op_wait(chunk->op, -1, &done) < 0)
+			return;
+		if (done < 0 || (size_t)done < chunk->len)
+			return;
+		copy->done_bytes += chunk->len;
+	}
+}
+
+int file_copy_fail(struct file_copy *copy, const char *format, ...)
+{
+	char done[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES] = "";
+	_cleanup_(freep) char *text = NULL;
+	const char *why;
+	va_list args;
+
+	progress_stop(&copy->progress); /* the sentence has the line to itself */
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	va_end(args);
+	why = text ? text : "out of memory";
+	await_writes(copy); /* changes dsaio_error() */
+	(void)units_format_size(done, copy->done_bytes);
+	if (copy->destination.is_complete)
+		return ctl_fail(copy->ctl, "%s: %s is complete and synced, but not compared", why,
+				copy->to.path);
+	if (copy->to.is_stream)
+		return ctl_fail(copy->ctl, copy->done_bytes ? "%s: after %s" : "%s", why, done);
+	if (copy->done_bytes == 0 &&
+	    (copy->destination.is_made || destination_has_temp(&copy->destination) ||
+	     !copy->destination.is_changed))
+		return ctl_fail(copy->ctl, "%s: nothing was copied", why);
+	if (copy->end != UINT64_MAX)
+		(void)units_format_size(size, copy->end - copy->start);
+	return ctl_fail(copy->ctl, "%s: %s%s%s were copied; %s %s", why, done,
+			size[0] ? " of " : "", size, copy->to.path,
+			!destination_has_temp(&copy->destination) ? "is not complete"
+			: copy->destination.was_there		  ? "is as it was"
+								  : "was not made");
+}
+
+/* ---- chunks ---- */
+
+void file_copy_place_chunk(const struct file_copy *copy, struct chunk *chunk, uint64_t off,
+			   uint64_t end)
+{
+	chunk_place(chunk, copy->chunk_bytes, off, end);
+}
+
+int file_copy_start_chunk(struct file_copy *copy, const struct side *side, struct chunk *chunk,
+			  bool is_write)
+{
+	if (chunk_start(chunk, copy->handle, side, is_write) < 0)
+		return file_copy_fail(copy, "%s: %s", side->path, dsaio_error());
+	return CTL_OK;
+}
+
+static int finish_chunk(struct file_copy *copy, const struct side *side, struct chunk *chunk,
+			bool is_write, size_t *ret_done)
+{
+	char text[CHUNK_TEXT_BYTES];
+	int r = chunk_finish(chunk, side, is_write, ret_done, text);
+
+	if (r == 0)
+		return CTL_OK;
+	if (is_write && side->is_stream)
+		copy->is_output_lost = true;
+	if (r == -EPIPE) /* the reader has gone away: cat(1) reports nothing either */
+		return CTL_FAILED;
+	return file_copy_fail(copy, "%s", r == -EINTR ? "interrupted" : text);
+}
+
+int file_copy_finish_read(struct file_copy *copy, const struct side *side, struct chunk *chunk,
+			  size_t *ret_done)
+{
+	size_t done = 0;
+	int r = finish_chunk(copy, side, chunk, false, &done);
+
+	if (r == CTL_OK && done < chunk->len && chunk->off + done < copy->end_min)
+		return file_copy_fail(copy,
+				      "%s: became shorter while it was copied: ends at byte "
+				      "%" PRIu64 " of %" PRIu64,
+				      side->path, chunk->off + done, copy->end_min);
+	*ret_done = done;
+	return r;
+}
+
+static int finish_write_chunk(struct file_copy *copy, struct chunk *chunk)
+{
+	size_t done = 0;
+	int r = finish_chunk(copy, &copy->to, chunk, true, &done);
+
+	if (r == CTL_OK && done < chunk->len)
+		return file_copy_fail(copy,
+				      "%s: write at byte %" PRIu64 ": took only %zu of %zu bytes",
+				      copy->to.path, chunk->off, done, chunk->len);
+	return r;
+}
+
+int file_copy_make_chunks(struct file_copy *copy, uint64_t n_bytes)
+{
+	size_t bytes = CHUNK_BYTES;
+	void *memory;
+
+	while (n_bytes < bytes && bytes > CHUNK_BYTES_MIN)
+		bytes /= 2;
+	for (;; bytes /= 2) {
+		int r = dsaio_alloc(copy->client, FILE_COPY_CHUNKS * bytes, &memory);
+
+		if (r == 0)
+			break;
+		if (r != -ENOMEM || bytes <= CHUNK_BYTES_MIN)
+			return ctl_fail(copy->ctl, "%s", dsaio_error());
+	}
+	copy->chunk_bytes = bytes;
+	for (unsigned i = 0; i < FILE_COPY_CHUNKS; i++)
+		copy->chunks[i].memory = (char *)memory + i * bytes;
+	return CTL_OK;
+}
+
+/* ---- all of them ---- */
+
+/* The file ended within the oldest chunk, or before it: what was read ahead lies behind a gap. */
+static int drop_ahead(struct file_copy *copy)
+{
+	struct file_copy_run *run = &copy->run;
+
+	while (run->reading > run->writing + 1)
+		if (chunk_drop(&copy->chunks[--run->reading % FILE_COPY_CHUNKS]) < 0)
+			return file_copy_fail(copy, "interrupted");
+	return CTL_OK;
+}
+
+static int start_read(struct file_copy *copy)
+{
+	struct file_copy_run *run = &copy->run;
+	struct chunk *chunk = &copy->chunks[run->reading++ % FILE_COPY_CHUNKS];
+
+	file_copy_place_chunk(copy, chunk, run->pos, copy->end);
+	run->pos += chunk->len;
+	run->is_at_end = run->pos == copy->end;
+	return file_copy_start_chunk(copy, &copy->from, chunk, false);
+}
+
+/* The oldest read has to end; then its write begins. */
+static int start_write(struct file_copy *copy)
+{
+	struct file_copy_run *run = &copy->run;
+	struct chunk *chunk = &copy->chunks[run->writing % FILE_COPY_CHUNKS];
+	size_t done, asked = chunk->len;
+	int r = file_copy_finish_read(copy, &copy->from, chunk, &done);
+
+	if (r != CTL_OK)
+		return r;
+	chunk->len = done;
+	if (done < asked) {
+		r = drop_ahead(copy);
+		/* A file may have grown since: its end is where there is nothing more. */
+		run->pos = chunk->off + done;
+		run->is_at_end = done == 0 || copy->from.is_stream;
+	}
+	if (r == CTL_OK && done > 0) {
+		copy->destination.is_changed = true;
+		r = file_copy_start_chunk(copy, &copy->to, chunk, true);
+	}
+	run->writing += r == CTL_OK;
+	return r;
+}
+
+static int finish_write(struct file_copy *copy)
+{
+	struct chunk *chunk = &copy->chunks[copy->run.done % FILE_COPY_CHUNKS];
+	int r = chunk->len ? finish_write_chunk(copy, chunk) : CTL_OK;
+
+	if (r != CTL_OK)
+		return r;
+	copy->run.done++;
+	copy->done_bytes += chunk->len;
+	progress_update(&copy->progress, copy->done_bytes);
+	return CTL_OK;
+}
+
+int file_copy_run(struct file_copy *copy, const char *label, uint64_t total_bytes, bool is_shown)
+{
+	struct file_copy_run *run = &copy->run;
+	/*
+	 * Half of the chunks are being read, half written; what goes without the daemon is not
+	 * under way beside us, so its share is the one at hand.
+	 */
+	uint64_t n_written = !copy->to.file    ? 1
+			     : copy->from.file ? FILE_COPY_CHUNKS / 2
+					       : FILE_COPY_CHUNKS;
+	uint64_t n_read = copy->from.file ? FILE_COPY_CHUNKS : 1;
+	int r = CTL_OK;
+
+	*run = (struct file_copy_run){ .pos = copy->start, .is_at_end = copy->start >= copy->end };
+	progress_start(&copy->progress, label, total_bytes);
+	if (!is_shown)
+		copy->progress.is_terminal = false;
+	while (r == CTL_OK && !(run->is_at_end && run->done == run->reading)) {
+		if (stop_signal())
+			r = file_copy_fail(copy, "interrupted");
+		else if (!run->is_at_end && run->reading - run->done < FILE_COPY_CHUNKS &&
+			 run->reading - run->writing < n_read)
+			r = start_read(copy);
+		else if (run->writing < run->reading && run->writing - run->done < n_written)
+			r = start_write(copy);
+		else
+			r = finish_write(copy);
+	}
+	progress_stop(&copy->progress);
+	return r;
+}
+
+void file_copy_drain(struct file_copy *copy)
+{
+	for (unsigned i = 0; i < FILE_COPY_CHUNKS; i++) {
+		struct chunk *chunk = &copy->chunks[i];
+
+		if (chunk->op)
+			(void)dsaio_op_wait(chunk->op, -1, NULL); /* its copy has failed already */
+		dsaio_op_free(chunk->op);
+		chunk->op = NULL;
+	}
+}
+
+/* ---- the two files ---- */
+
+int file_copy_open_from(struct file_copy *copy, bool may_be_device, struct stat *ret_stat)
+{
+	struct side *from = &copy->from;
+	struct stat st;
+
+	/* Looked at first: opening a pipe would wait for a writer. */
+	if (stat(from->path, &st) < 0)
+		return ctl_fail(copy->ctl, "%s: %s", from->path, strerror(errno));
+	if (S_ISDIR(st.st_mode))
+		return ctl_fail(copy->ctl, "%s: is a directory: name one file", from->path);
+	if (!S_ISREG(st.st_mode) && !(may_be_device && S_ISBLK(st.st_mode)))
+		return ctl_fail(copy->ctl, "%s: is no regular file: use %s(1) or dd(1)", from->path,
+				copy->ctl->command);
+	from->fd = open(from->path, O_RDONLY | O_CLOEXEC);
+	if (from->fd < 0 || fstat(from->fd, ret_stat) < 0)
+		return ctl_fail(copy->ctl, "%s: %s", from->path, strerror(errno));
+	return CTL_OK;
+}
+
+int file_copy_open_to(struct file_copy *copy, int access_mode, mode_t mode,
+		      const struct stat *from_stat)
+{
+	char text[DESTINATION_TEXT_BYTES];
+	int r = destination_check(&copy->destination, &copy->to, copy->from.path, from_stat, text);
+
+	if (r == 0)
+		r = destination_open(&copy->destination, access_mode, mode, text);
+	return r < 0 ? ctl_fail(copy->ctl, "%s", text) : CTL_OK;
+}
+
+int file_copy_open_handle(struct file_copy *copy)
+{
+	if (dsaio_handle_open(copy->client, NULL, &copy->handle) < 0)
+		return ctl_fail(copy->ctl, "%s", dsaio_error());
+	return CTL_OK;
+}
+
+int file_copy_reserve(struct file_copy *copy, uint64_t bytes)
+{
+	char text[DESTINATION_TEXT_BYTES];
+
+	if (destination_reserve(&copy->destination, bytes, text) < 0)
+		return file_copy_fail(copy, "%s", text);
+	return CTL_OK;
+}
+
+int file_copy_place(struct file_copy *copy, bool is_synced)
+{
+	char text[DESTINATION_TEXT_BYTES];
+	int r;
+
+	if (destination_has_temp(&copy->destination) && stop_signal())
+		return file_copy_fail(copy, "interrupted");
+	r = destination_place(&copy->destination, is_synced, text);
+	if (r == 0)
+		return CTL_OK;
+	return copy->destination.is_complete ? ctl_fail(copy->ctl, "%s", text)
+					     : file_copy_fail(copy, "%s", text);
+}
+
+void file_copy_deinit(struct file_copy *copy)
+{
+	dsaio_disconnect(copy->client); /* first: the daemon may still use the buffers and files */
+	destination_deinit(&copy->destination, copy->done_bytes);
+	if (!copy->from.is_stream)
+		closep(&copy->from.fd);
+	if (!copy->to.is_stream)
+		closep(&copy->to.fd);
+}

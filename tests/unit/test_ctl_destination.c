@@ -1,0 +1,234 @@
+/* destination: after a failure the old file is as it was, and no temporary file is left. */
+#include "client/ctl/cmd/destination.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct ctl ctl = { .command = "test" };
+static char dir[] = "/var/tmp/dsaio-destination-XXXXXX";
+static char path[PATH_MAX], text[DESTINATION_TEXT_BYTES];
+static const struct stat no_source = { .st_ino = 0 };
+
+static void make_dir(void)
+{
+	(void)memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	(void)snprintf(path, sizeof(path), "%s/file", dir);
+}
+
+static void remove_dir(void)
+{
+	(void)unlink(path);
+	ck_assert_int_eq(rmdir(dir), 0); /* fails if a temporary file is left */
+}
+
+static void make_old(mode_t mode)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fchmod(fd, mode), 0);
+	ck_assert_int_eq(write(fd, "old content", 11), 11);
+	(void)close(fd);
+}
+
+static off_t size_of_file(void)
+{
+	struct stat st;
+
+	return stat(path, &st) < 0 ? -1 : st.st_size;
+}
+
+/* Opens the destination and writes three bytes to it. */
+static void begin(struct destination *d, struct side *side)
+{
+	side->path = path;
+	ck_assert_int_eq(destination_check(d, side, "source", &no_source, text), 0);
+	ck_assert_int_eq(destination_open(d, O_WRONLY, 0666, text), 0);
+	ck_assert_int_eq(write(side->fd, "new", 3), 3);
+}
+
+START_TEST(a_placed_file_replaces_the_old_one_with_its_mode)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .fd = -1 };
+	struct stat st;
+
+	make_old(0640);
+	begin(&d, &side);
+	ck_assert_int_eq(size_of_file(), 11);
+	ck_assert_int_eq(destination_keep_owner(&d, &ctl, text), 0);
+	ck_assert_int_eq(destination_sync(&d, NULL, text), 0);
+	ck_assert_int_eq(destination_place(&d, true, text), 0);
+	ck_assert(d.is_complete);
+	destination_deinit(&d, 3);
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_int_eq(st.st_size, 3);
+	ck_assert_int_eq(st.st_mode & 0777, 0640);
+	(void)close(side.fd);
+}
+END_TEST
+
+START_TEST(a_failure_leaves_the_old_file)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .fd = -1 };
+
+	make_old(0600);
+	begin(&d, &side);
+	destination_deinit(&d, 3);
+	ck_assert_int_eq(size_of_file(), 11);
+	(void)close(side.fd);
+}
+END_TEST
+
+START_TEST(a_file_that_appeared_meanwhile_stays)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .fd = -1 };
+
+	begin(&d, &side);
+	make_old(0600);
+	ck_assert_int_eq(destination_place(&d, false, text), -EEXIST);
+	ck_assert(!d.is_complete);
+	destination_deinit(&d, 3);
+	ck_assert_int_eq(size_of_file(), 11);
+	(void)close(side.fd);
+}
+END_TEST
+
+START_TEST(in_place_the_file_itself_is_written_and_cut)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .fd = -1 };
+
+	make_old(0600);
+	d.is_in_place = true;
+	begin(&d, &side);
+	ck_assert(!destination_has_temp(&d) && !d.is_made);
+	ck_assert_int_eq(destination_cut(&d, 3, text), 0);
+	ck_assert(d.is_changed);
+	ck_assert_int_eq(destination_place(&d, true, text), 0);
+	destination_deinit(&d, 3);
+	ck_assert_int_eq(size_of_file(), 3);
+	(void)close(side.fd);
+}
+END_TEST
+
+START_TEST(in_place_a_new_file_without_a_byte_is_removed) /* _i: bytes written */
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .fd = -1 };
+
+	d.is_in_place = true;
+	begin(&d, &side);
+	ck_assert(d.is_made);
+	destination_deinit(&d, (uint64_t)_i);
+	ck_assert_int_eq(size_of_file(), _i ? 3 : -1);
+	(void)close(side.fd);
+}
+END_TEST
+
+START_TEST(paths_that_are_no_destination_are_refused_unchanged)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .path = path, .fd = -1 };
+	struct stat st;
+	char other[PATH_MAX + 8];
+
+	make_old(0600);
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_int_eq(destination_check(&d, &side, path, &st, text), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(text, "are the same file"));
+	side.path = dir;
+	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), -EISDIR);
+	side.path = "/dev/null";
+	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), -EINVAL);
+	(void)snprintf(other, sizeof(other), "%s.new/", path);
+	side.path = other;
+	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), -ENOENT);
+	ck_assert_ptr_nonnull(strstr(text, "no such directory: make it first"));
+	(void)snprintf(other, sizeof(other), "%s.link", path);
+	ck_assert_int_eq(symlink("nothing", other), 0);
+	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), -ENOENT);
+	ck_assert_ptr_nonnull(strstr(text, "is a symbolic link to nothing"));
+	ck_assert_int_eq(unlink(other), 0);
+	destination_deinit(&d, 0);
+}
+END_TEST
+
+START_TEST(a_link_stays_and_its_file_is_replaced)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .fd = -1 };
+	char link_path[PATH_MAX + 8];
+	struct stat st;
+
+	make_old(0600);
+	(void)snprintf(link_path, sizeof(link_path), "%s.link", path);
+	ck_assert_int_eq(symlink("file", link_path), 0);
+	side.path = link_path;
+	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), 0);
+	ck_assert_int_eq(destination_open(&d, O_WRONLY, 0666, text), 0);
+	ck_assert_int_eq(destination_place(&d, false, text), 0);
+	destination_deinit(&d, 0);
+	ck_assert_int_eq(size_of_file(), 0);
+	ck_assert_int_eq(lstat(link_path, &st), 0);
+	ck_assert(S_ISLNK(st.st_mode));
+	ck_assert_int_eq(unlink(link_path), 0);
+	(void)close(side.fd);
+}
+END_TEST
+
+START_TEST(a_file_of_several_names_is_refused)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .path = path, .fd = -1 };
+	char other[PATH_MAX + 8];
+
+	make_old(0600);
+	(void)snprintf(other, sizeof(other), "%s.2", path);
+	ck_assert_int_eq(link(path, other), 0);
+	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), 0);
+	ck_assert_int_eq(destination_open(&d, O_WRONLY, 0666, text), -EMLINK);
+	ck_assert_ptr_nonnull(strstr(text, "has 2 names"));
+	destination_deinit(&d, 0);
+	ck_assert_int_eq(unlink(other), 0);
+}
+END_TEST
+
+START_TEST(more_than_the_disk_has_is_refused)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .fd = -1 };
+
+	make_old(0600);
+	d.is_in_place = true;
+	begin(&d, &side);
+	ck_assert_int_eq(destination_reserve(&d, 0, text), 0);
+	ck_assert_int_eq(destination_reserve(&d, (uint64_t)1 << 60, text), -ENOSPC);
+	ck_assert_ptr_nonnull(strstr(text, ": No space left on device"));
+	destination_deinit(&d, 3);
+	(void)close(side.fd);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, make_dir, remove_dir);
+	tcase_add_test(tcase, a_placed_file_replaces_the_old_one_with_its_mode);
+	tcase_add_test(tcase, a_failure_leaves_the_old_file);
+	tcase_add_test(tcase, a_file_that_appeared_meanwhile_stays);
+	tcase_add_test(tcase, in_place_the_file_itself_is_written_and_cut);
+	tcase_add_loop_test(tcase, in_place_a_new_file_without_a_byte_is_removed, 0, 2);
+	tcase_add_test(tcase, paths_that_are_no_destination_are_refused_unchanged);
+	tcase_add_test(tcase, a_link_stays_and_its_file_is_replaced);
+	tcase_add_test(tcase, a_file_of_several_names_is_refused);
+	tcase_add_test(tcase, more_than_the_disk_has_is_refused);
+}
+
+SUITE("destination", add_tests)
