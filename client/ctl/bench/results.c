@@ -2,13 +2,11 @@
 
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/newfile.h"
-#include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,24 +17,6 @@
 #define ROWS_KEY "rows_file"
 #define KEY_BYTES 80u /* "write", and five numbers */
 
-static const char *const source_names[] = {
-	[BENCH_FROM_UNKNOWN] = "unknown", [BENCH_FROM_DEVICE] = "device",
-	[BENCH_FROM_CACHE] = "cache",	  [BENCH_FROM_BOTH] = "partly cache",
-	[BENCH_FROM_MEMORY] = "memory",
-};
-#define N_SOURCES (sizeof(source_names) / sizeof(source_names[0]))
-
-const char *bench_source_name(enum bench_source source)
-{
-	return source_names[source];
-}
-
-void bench_row_deinit(struct bench_row *row)
-{
-	free(row->repetitions);
-	row->repetitions = NULL;
-}
-
 const struct bench_results_file bench_results_files[BENCH_RESULTS_KINDS] = {
 	{ "sweep", "results.json" },
 	{ "tune", "tune.json" },
@@ -45,116 +25,6 @@ const struct bench_results_file bench_results_files[BENCH_RESULTS_KINDS] = {
 
 /* ---- writing ---- */
 
-struct json_object *bench_json_float(double value)
-{
-	char text[UNITS_TEXT_BYTES];
-
-	return json_object_new_double_s(value, units_format_float(text, value));
-}
-
-static void add_int(struct json_object *object, const char *key, uint64_t value)
-{
-	json_object_object_add(object, key, json_object_new_uint64(value));
-}
-
-static void add_float(struct json_object *object, const char *key, double value)
-{
-	json_object_object_add(object, key, bench_json_float(value));
-}
-
-static void add_bool(struct json_object *object, const char *key, bool value)
-{
-	json_object_object_add(object, key, json_object_new_boolean(value));
-}
-
-static struct json_object *repetitions_json(const struct bench_row *row)
-{
-	struct json_object *array = json_object_new_array();
-
-	for (size_t i = 0; array && i < row->n_repetitions; i++) {
-		const struct bench_repetition *repetition = &row->repetitions[i];
-		struct json_object *object = json_object_new_object();
-
-		add_float(object, "at_sec", repetition->at_sec);
-		add_float(object, "task_sec", repetition->task_sec);
-		add_float(object, "e2e_sec", repetition->e2e_sec);
-		add_int(object, "bytes", repetition->bytes);
-		if (json_object_array_add(array, object) < 0)
-			(void)json_object_put(object);
-	}
-	return array;
-}
-
-struct json_object *bench_excess_json(const struct bench_others *others)
-{
-	struct json_object *object;
-
-	if (!others->is_excess_known)
-		return NULL;
-	object = json_object_new_object();
-	add_int(object, "read_bytes", others->excess.read_bytes);
-	add_int(object, "write_bytes", others->excess.write_bytes);
-	return object;
-}
-
-static struct json_object *others_json(const struct bench_row *row)
-{
-	struct json_object *object = json_object_new_object();
-	uint64_t all = row->others.bytes + row->total.bytes;
-
-	add_int(object, "bytes", row->others.bytes);
-	add_int(object, "ops", row->others.ops);
-	add_float(object, "share", all ? (double)row->others.bytes / (double)all : 0);
-	add_int(object, "clients", row->others.n_clients);
-	json_add_text(object, "names", row->others.names);
-	json_object_object_add(object, "device_excess", bench_excess_json(&row->others));
-	add_bool(object, "is_device_shared", row->others.is_shared);
-	return object;
-}
-
-static struct json_object *row_json(const struct bench_row *row)
-{
-	struct json_object *object = json_object_new_object(), *served = NULL;
-	const struct profile *profile = &row->task.profile;
-
-	if (!object)
-		return NULL;
-	json_add_text(object, "op", bench_op_name(row->task.op));
-	add_int(object, "block_size", profile->block_size);
-	add_int(object, "queue_depth", profile->queue_depth);
-	add_bool(object, "sequential_requests", !profile->overlap_events);
-	add_bool(object, "single_submit", profile->single_submit);
-	add_int(object, "io_parallel", profile->intra_op_parallelism);
-	add_int(object, "processes", row->n_processes);
-	add_int(object, "io_size", row->task.io_size);
-	add_int(object, "loops", row->task.loops);
-	add_int(object, "warmup_loops", row->task.warmup_loops);
-	if (row->served.block_size) {
-		served = json_object_new_object();
-		add_int(served, "block_size", row->served.block_size);
-		add_int(served, "queue_depth", row->served.queue_depth);
-		add_int(served, "lanes", row->served.lanes);
-		add_float(served, "mean_block", row->served.mean_block);
-		add_float(served, "mean_depth", row->served.mean_depth);
-	}
-	json_object_object_add(object, "served", served);
-	json_object_object_add(object, "repetitions", repetitions_json(row));
-	add_int(object, "bytes", row->total.bytes);
-	add_float(object, "task_sec", row->total.task_sec);
-	add_float(object, "task_speed_gb_per_sec", row->total.task_speed);
-	add_float(object, "e2e_sec", row->total.e2e_sec);
-	add_float(object, "e2e_speed_gb_per_sec", row->total.e2e_speed);
-	json_object_object_add(
-		object, "device_bytes",
-		row->device_bytes == UINT64_MAX ? NULL : json_object_new_uint64(row->device_bytes));
-	json_add_text(object, "source", bench_source_name(row->source));
-	json_object_object_add(object, "others", others_json(row));
-	add_bool(object, "is_disturbed", row->is_disturbed);
-	json_add_text(object, "error", row->error);
-	json_add_text(object, "log", row->log);
-	return object;
-}
-
 int bench_results_init(struct bench_results *results, const char *kind)
 {
 	*results = (struct bench_results){ json_object_new_object(), NULL };
@@ -162,7 +32,7 @@ int bench_results_init(struct bench_results *results, const char *kind)
 		return -ENOMEM;
 	json_add_text(results->root, "format", FORMAT);
 	json_add_text(results->root, "kind", kind);
-	add_bool(results->root, "is_complete", false);
+	json_object_object_add(results->root, "is_complete", json_object_new_boolean(false));
 	json_object_object_add(results->root, "points", json_object_new_array());
 	return 0;
 }
@@ -220,7 +90,7 @@ int bench_results_append(struct bench_results *results, const char *key, struct 
 
 int bench_results_add(struct bench_results *results, const struct bench_row *row)
 {
-	int r = bench_results_append(results, "points", row_json(row));
+	int r = bench_results_append(results, "points", bench_row_json(row));
 
 	if (r == 0 && results->keys)
 		add_key(results, &row->task);
@@ -370,13 +240,6 @@ static int read_rows(struct bench_results *results, int dir_fd, char *text, size
 	return 0;
 }
 
-static const char *text_of(struct json_object *object, const char *key)
-{
-	struct json_object *value = json_object_object_get(object, key);
-
-	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
-}
-
 int bench_results_load(int dir_fd, const char *name, struct bench_results *ret_results, char *text,
 		       size_t size)
 {
@@ -389,14 +252,14 @@ int bench_results_load(int dir_fd, const char *name, struct bench_results *ret_r
 		return r;
 	results.root = json_tokener_parse_verbose(json, &error);
 	if (!json_object_is_type(results.root, json_type_object) ||
-	    strcmp(text_of(results.root, "format"), FORMAT) != 0 ||
+	    strcmp(json_text(results.root, "format"), FORMAT) != 0 ||
 	    !bench_results_name(bench_results_kind(&results)) ||
 	    !json_object_is_type(points(&results), json_type_array)) {
 		(void)json_object_put(results.root);
 		(void)snprintf(text, size, "%s: is no results of dsaioctl bench", name);
 		return -EINVAL;
 	}
-	if (text_of(results.root, ROWS_KEY)[0]) {
+	if (json_text(results.root, ROWS_KEY)[0]) {
 		r = read_rows(&results, dir_fd, text, size);
 		if (r < 0) {
 			bench_results_deinit(&results);
@@ -409,7 +272,7 @@ int bench_results_load(int dir_fd, const char *name, struct bench_results *ret_r
 
 const char *bench_results_kind(const struct bench_results *results)
 {
-	return text_of(results->root, "kind");
+	return json_text(results->root, "kind");
 }
 
 bool bench_results_is_complete(const struct bench_results *results)
@@ -437,115 +300,9 @@ size_t bench_results_n_rows(const struct bench_results *results)
 	return json_object_array_length(points(results));
 }
 
-static uint64_t int_of(struct json_object *object, const char *key)
-{
-	return json_object_get_uint64(json_object_object_get(object, key));
-}
-
-static double float_of(struct json_object *object, const char *key)
-{
-	return json_finite(json_object_object_get(object, key));
-}
-
-static bool bool_of(struct json_object *object, const char *key)
-{
-	return json_object_get_boolean(json_object_object_get(object, key));
-}
-
-/* Values that a file has and nothing of ours wrote are cut to what fits. */
-static uint32_t u32_of(struct json_object *object, const char *key)
-{
-	uint64_t value = int_of(object, key);
-
-	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
-}
-
-static int read_repetitions(struct json_object *array, struct bench_row *row)
-{
-	if (!json_object_is_type(array, json_type_array))
-		return -EINVAL;
-	row->n_repetitions = json_object_array_length(array);
-	row->repetitions = calloc(row->n_repetitions + 1, sizeof(*row->repetitions));
-	if (!row->repetitions)
-		return -ENOMEM;
-	for (size_t i = 0; i < row->n_repetitions; i++) {
-		struct json_object *object = json_object_array_get_idx(array, i);
-
-		row->repetitions[i] = (struct bench_repetition){
-			.at_sec = float_of(object, "at_sec"),
-			.task_sec = float_of(object, "task_sec"),
-			.e2e_sec = float_of(object, "e2e_sec"),
-			.bytes = int_of(object, "bytes"),
-		};
-	}
-	return 0;
-}
-
-static struct bench_task read_task(struct json_object *object)
-{
-	return (struct bench_task){
-		.op = strcmp(text_of(object, "op"), "write") == 0 ? BENCH_WRITE : BENCH_READ,
-		.profile = { .block_size = u32_of(object, "block_size"),
-			     .queue_depth = u32_of(object, "queue_depth"),
-			     .single_submit = bool_of(object, "single_submit"),
-			     .overlap_events = !bool_of(object, "sequential_requests"),
-			     .intra_op_parallelism = u32_of(object, "io_parallel") },
-		.io_size = int_of(object, "io_size"),
-		.loops = u32_of(object, "loops"),
-		.warmup_loops = u32_of(object, "warmup_loops"),
-	};
-}
-
-static enum bench_source read_source(struct json_object *object)
-{
-	for (size_t i = 0; i < N_SOURCES; i++)
-		if (strcmp(source_names[i], text_of(object, "source")) == 0)
-			return (enum bench_source)i;
-	return BENCH_FROM_UNKNOWN;
-}
-
 int bench_results_row(const struct bench_results *results, size_t i, struct bench_row *ret_row)
 {
-	struct json_object *object = json_object_array_get_idx(points(results), i);
-	struct json_object *served = json_object_object_get(object, "served");
-	struct json_object *others = json_object_object_get(object, "others");
-	struct json_object *excess = json_object_object_get(others, "device_excess");
-	struct bench_row row = { 0 };
-	int r;
-
-	if (!json_object_is_type(object, json_type_object))
-		return -EINVAL;
-	row.task = read_task(object);
-	row.n_processes = u32_of(object, "processes");
-	row.served = (struct bench_served){ u32_of(served, "block_size"),
-					    u32_of(served, "queue_depth"), u32_of(served, "lanes"),
-					    float_of(served, "mean_block"),
-					    float_of(served, "mean_depth") };
-	row.total = (struct measure){ .task_sec = float_of(object, "task_sec"),
-				      .task_speed = float_of(object, "task_speed_gb_per_sec"),
-				      .e2e_sec = float_of(object, "e2e_sec"),
-				      .e2e_speed = float_of(object, "e2e_speed_gb_per_sec"),
-				      .bytes = int_of(object, "bytes") };
-	row.device_bytes = json_object_object_get(object, "device_bytes")
-				   ? int_of(object, "device_bytes")
-				   : UINT64_MAX;
-	row.source = read_source(object);
-	row.others.bytes = int_of(others, "bytes");
-	row.others.ops = int_of(others, "ops");
-	row.others.n_clients = u32_of(others, "clients");
-	(void)snprintf(row.others.names, sizeof(row.others.names), "%s", text_of(others, "names"));
-	row.others.is_excess_known = excess;
-	row.others.excess.read_bytes = int_of(excess, "read_bytes");
-	row.others.excess.write_bytes = int_of(excess, "write_bytes");
-	row.others.is_shared = bool_of(others, "is_device_shared");
-	row.is_disturbed = bool_of(object, "is_disturbed");
-	(void)snprintf(row.error, sizeof(row.error), "%s", text_of(object, "error"));
-	(void)snprintf(row.log, sizeof(row.log), "%s", text_of(object, "log"));
-	r = read_repetitions(json_object_object_get(object, "repetitions"), &row);
-	if (r < 0)
-		return r;
-	*ret_row = row;
-	return 0;
+	return bench_row_read(json_object_array_get_idx(points(results), i), ret_row);
 }
 
 size_t bench_results_n_good(const struct bench_results *results)
@@ -553,7 +310,7 @@ size_t bench_results_n_good(const struct bench_results *results)
 	size_t n = 0;
 
 	for (size_t i = 0; i < bench_results_n_rows(results); i++)
-		n += text_of(json_object_array_get_idx(points(results), i), "error")[0] == '\0';
+		n += json_text(json_object_array_get_idx(points(results), i), "error")[0] == '\0';
 	return n;
 }
 
@@ -566,7 +323,7 @@ struct json_object *bench_results_last(const struct bench_results *results, cons
 
 uint64_t bench_results_run(const struct bench_results *results)
 {
-	return int_of(results->root, "run");
+	return json_object_get_uint64(bench_results_get(results, "run"));
 }
 
 size_t bench_results_drop_failed(struct bench_results *results)
@@ -575,7 +332,7 @@ size_t bench_results_drop_failed(struct bench_results *results)
 	size_t n_dropped = 0;
 
 	for (size_t i = json_object_array_length(array); i-- > 0;) {
-		if (text_of(json_object_array_get_idx(array, i), "error")[0] == '\0')
+		if (json_text(json_object_array_get_idx(array, i), "error")[0] == '\0')
 			continue;
 		if (json_object_array_del_idx(array, i, 1) == 0)
 			n_dropped++;
@@ -593,7 +350,7 @@ bool bench_results_has(struct bench_results *results, enum bench_op op,
 	if (!results->keys) {
 		results->keys = json_object_new_object();
 		for (size_t i = 0; i < bench_results_n_rows(results); i++) {
-			struct bench_task task = read_task(
+			struct bench_task task = bench_row_read_task(
 				json_object_array_get_idx(points(results), i));
 
 			add_key(results, &task);
@@ -607,7 +364,7 @@ struct json_object *bench_results_logs(const struct bench_results *results)
 	struct json_object *logs = json_object_new_object();
 
 	for (size_t i = 0; i < bench_results_n_rows(results); i++) {
-		const char *log = text_of(json_object_array_get_idx(points(results), i), "log");
+		const char *log = json_text(json_object_array_get_idx(points(results), i), "log");
 
 		if (log[0])
 			json_object_object_add(logs, log, NULL);

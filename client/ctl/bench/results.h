@@ -34,8 +34,7 @@
 #ifndef DSAIO_CLIENT_CTL_BENCH_RESULTS_H
 #define DSAIO_CLIENT_CTL_BENCH_RESULTS_H
 
-#include "client/ctl/bench/guest.h"
-#include "client/ctl/bench/point.h"
+#include "client/ctl/bench/row.h"
 
 struct json_object;
 
@@ -48,34 +47,6 @@ struct bench_results_file {
 };
 extern const struct bench_results_file bench_results_files[BENCH_RESULTS_KINDS];
 const char *bench_results_name(const char *kind); /* NULL: no such kind */
-
-/* Where the bytes that were read came from, and those written went to. */
-enum bench_source {
-	BENCH_FROM_UNKNOWN, /* the device tells nothing */
-	BENCH_FROM_DEVICE,
-	BENCH_FROM_CACHE,
-	BENCH_FROM_BOTH,
-	BENCH_FROM_MEMORY, /* there is no device */
-};
-
-const char *bench_source_name(enum bench_source source); /* "device" */
-
-/* A row: what is known of a point.  Strings "" or NULL: none. */
-struct bench_row {
-	struct bench_task task;
-	unsigned n_processes;
-	struct bench_served served;
-	struct bench_repetition *repetitions;
-	size_t n_repetitions;
-	struct measure total;
-	uint64_t device_bytes; /* UINT64_MAX: not known */
-	enum bench_source source;
-	struct bench_others others;
-	bool is_disturbed; /* --exclusive, and somebody came */
-	char error[BENCH_TEXT_BYTES];
-	char log[BENCH_TEXT_BYTES]; /* relative to results.json */
-};
-void bench_row_deinit(struct bench_row *row);
 
 struct bench_results {
 	struct json_object *root;
@@ -131,12 +102,6 @@ uint64_t bench_results_run(const struct bench_results *results); /* 0: it has no
 
 /* Takes rows with an error out, so that they are measured again.  Returns how many. */
 size_t bench_results_drop_failed(struct bench_results *results);
-
-/* What the disks moved beyond what the daemon did; NULL: not known. */
-struct json_object *bench_excess_json(const struct bench_others *others);
-
-/* A number with no more digits than it has, for whoever adds to the root. */
-struct json_object *bench_json_float(double value);
 
 /* A row for that op and profile?  The first call looks at all rows, later ones at none. */
 bool bench_results_has(struct bench_results *results, enum bench_op op,

@@ -7,6 +7,13 @@ void json_add_text(struct json_object *object, const char *key, const char *text
 	json_object_object_add(object, key, text[0] ? json_object_new_string(text) : NULL);
 }
 
+const char *json_text(struct json_object *object, const char *key)
+{
+	struct json_object *value = json_object_object_get(object, key);
+
+	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
+}
+
 double json_finite(struct json_object *value)
 {
 	const double number = json_object_get_double(value);

@@ -1,5 +1,5 @@
 /*
- * JSON as commands write it: what json-c leaves to be said again and again.
+ * What commands need of JSON beyond json-c.
  */
 #ifndef DSAIO_CLIENT_CTL_UI_JSON_H
 #define DSAIO_CLIENT_CTL_UI_JSON_H
@@ -16,7 +16,10 @@ static inline void json_putp(struct json_object **object)
 /* "": null. */
 void json_add_text(struct json_object *object, const char *key, const char *text);
 
-/* A number of a file that anybody may have written: 0 for what is none, and for 1e999. */
+/* The string of that key; "": there is none.  object: NULL is fine. */
+const char *json_text(struct json_object *object, const char *key);
+
+/* Any program may have written the file: 0 for infinite numbers, and for values that are none. */
 double json_finite(struct json_object *value);
 
 /* The five values, in the order of DeepSpeed's configuration. */

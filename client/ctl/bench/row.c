@@ -1,0 +1,252 @@
+#include "client/ctl/bench/row.h"
+
+#include "client/ctl/ui/json.h"
+#include "client/ctl/ui/units.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const source_names[] = {
+	[BENCH_FROM_UNKNOWN] = "unknown", [BENCH_FROM_DEVICE] = "device",
+	[BENCH_FROM_CACHE] = "cache",	  [BENCH_FROM_BOTH] = "partly cache",
+	[BENCH_FROM_MEMORY] = "memory",
+};
+#define N_SOURCES (sizeof(source_names) / sizeof(source_names[0]))
+
+const char *bench_source_name(enum bench_source source)
+{
+	return source_names[source];
+}
+
+void bench_row_deinit(struct bench_row *row)
+{
+	free(row->repetitions);
+	row->repetitions = NULL;
+}
+
+/* ---- writing ---- */
+
+struct json_object *bench_json_float(double value)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	return json_object_new_double_s(value, units_format_float(text, value));
+}
+
+static void add_int(struct json_object *object, const char *key, uint64_t value)
+{
+	json_object_object_add(object, key, json_object_new_uint64(value));
+}
+
+static void add_float(struct json_object *object, const char *key, double value)
+{
+	json_object_object_add(object, key, bench_json_float(value));
+}
+
+static void add_bool(struct json_object *object, const char *key, bool value)
+{
+	json_object_object_add(object, key, json_object_new_boolean(value));
+}
+
+static struct json_object *repetitions_json(const struct bench_row *row)
+{
+	struct json_object *array = json_object_new_array();
+
+	for (size_t i = 0; array && i < row->n_repetitions; i++) {
+		const struct bench_repetition *repetition = &row->repetitions[i];
+		struct json_object *object = json_object_new_object();
+
+		add_float(object, "at_sec", repetition->at_sec);
+		add_float(object, "task_sec", repetition->task_sec);
+		add_float(object, "e2e_sec", repetition->e2e_sec);
+		add_int(object, "bytes", repetition->bytes);
+		if (json_object_array_add(array, object) < 0)
+			(void)json_object_put(object);
+	}
+	return array;
+}
+
+struct json_object *bench_excess_json(const struct bench_others *others)
+{
+	struct json_object *object;
+
+	if (!others->is_excess_known)
+		return NULL;
+	object = json_object_new_object();
+	add_int(object, "read_bytes", others->excess.read_bytes);
+	add_int(object, "write_bytes", others->excess.write_bytes);
+	return object;
+}
+
+static struct json_object *others_json(const struct bench_row *row)
+{
+	struct json_object *object = json_object_new_object();
+	uint64_t all = row->others.bytes + row->total.bytes;
+
+	add_int(object, "bytes", row->others.bytes);
+	add_int(object, "ops", row->others.ops);
+	add_float(object, "share", all ? (double)row->others.bytes / (double)all : 0);
+	add_int(object, "clients", row->others.n_clients);
+	json_add_text(object, "names", row->others.names);
+	json_object_object_add(object, "device_excess", bench_excess_json(&row->others));
+	add_bool(object, "is_device_shared", row->others.is_shared);
+	return object;
+}
+
+struct json_object *bench_row_json(const struct bench_row *row)
+{
+	struct json_object *object = json_object_new_object(), *served = NULL;
+	const struct profile *profile = &row->task.profile;
+
+	if (!object)
+		return NULL;
+	json_add_text(object, "op", bench_op_name(row->task.op));
+	add_int(object, "block_size", profile->block_size);
+	add_int(object, "queue_depth", profile->queue_depth);
+	add_bool(object, "sequential_requests", !profile->overlap_events);
+	add_bool(object, "single_submit", profile->single_submit);
+	add_int(object, "io_parallel", profile->intra_op_parallelism);
+	add_int(object, "processes", row->n_processes);
+	add_int(object, "io_size", row->task.io_size);
+	add_int(object, "loops", row->task.loops);
+	add_int(object, "warmup_loops", row->task.warmup_loops);
+	if (row->served.block_size) {
+		served = json_object_new_object();
+		add_int(served, "block_size", row->served.block_size);
+		add_int(served, "queue_depth", row->served.queue_depth);
+		add_int(served, "lanes", row->served.lanes);
+		add_float(served, "mean_block", row->served.mean_block);
+		add_float(served, "mean_depth", row->served.mean_depth);
+	}
+	json_object_object_add(object, "served", served);
+	json_object_object_add(object, "repetitions", repetitions_json(row));
+	add_int(object, "bytes", row->total.bytes);
+	add_float(object, "task_sec", row->total.task_sec);
+	add_float(object, "task_speed_gb_per_sec", row->total.task_speed);
+	add_float(object, "e2e_sec", row->total.e2e_sec);
+	add_float(object, "e2e_speed_gb_per_sec", row->total.e2e_speed);
+	json_object_object_add(
+		object, "device_bytes",
+		row->device_bytes == UINT64_MAX ? NULL : json_object_new_uint64(row->device_bytes));
+	json_add_text(object, "source", bench_source_name(row->source));
+	json_object_object_add(object, "others", others_json(row));
+	add_bool(object, "is_disturbed", row->is_disturbed);
+	json_add_text(object, "error", row->error);
+	json_add_text(object, "log", row->log);
+	return object;
+}
+
+/* ---- reading ---- */
+
+static uint64_t int_of(struct json_object *object, const char *key)
+{
+	return json_object_get_uint64(json_object_object_get(object, key));
+}
+
+static double float_of(struct json_object *object, const char *key)
+{
+	return json_finite(json_object_object_get(object, key));
+}
+
+static bool bool_of(struct json_object *object, const char *key)
+{
+	return json_object_get_boolean(json_object_object_get(object, key));
+}
+
+/* Any program may have written the file: values that are too large are cut. */
+static uint32_t u32_of(struct json_object *object, const char *key)
+{
+	uint64_t value = int_of(object, key);
+
+	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+static int read_repetitions(struct json_object *array, struct bench_row *row)
+{
+	if (!json_object_is_type(array, json_type_array))
+		return -EINVAL;
+	row->n_repetitions = json_object_array_length(array);
+	row->repetitions = calloc(row->n_repetitions + 1, sizeof(*row->repetitions));
+	if (!row->repetitions)
+		return -ENOMEM;
+	for (size_t i = 0; i < row->n_repetitions; i++) {
+		struct json_object *object = json_object_array_get_idx(array, i);
+
+		row->repetitions[i] = (struct bench_repetition){
+			.at_sec = float_of(object, "at_sec"),
+			.task_sec = float_of(object, "task_sec"),
+			.e2e_sec = float_of(object, "e2e_sec"),
+			.bytes = int_of(object, "bytes"),
+		};
+	}
+	return 0;
+}
+
+struct bench_task bench_row_read_task(struct json_object *object)
+{
+	return (struct bench_task){
+		.op = strcmp(json_text(object, "op"), "write") == 0 ? BENCH_WRITE : BENCH_READ,
+		.profile = { .block_size = u32_of(object, "block_size"),
+			     .queue_depth = u32_of(object, "queue_depth"),
+			     .single_submit = bool_of(object, "single_submit"),
+			     .overlap_events = !bool_of(object, "sequential_requests"),
+			     .intra_op_parallelism = u32_of(object, "io_parallel") },
+		.io_size = int_of(object, "io_size"),
+		.loops = u32_of(object, "loops"),
+		.warmup_loops = u32_of(object, "warmup_loops"),
+	};
+}
+
+static enum bench_source read_source(struct json_object *object)
+{
+	for (size_t i = 0; i < N_SOURCES; i++)
+		if (strcmp(source_names[i], json_text(object, "source")) == 0)
+			return (enum bench_source)i;
+	return BENCH_FROM_UNKNOWN;
+}
+
+int bench_row_read(struct json_object *object, struct bench_row *ret_row)
+{
+	struct json_object *served = json_object_object_get(object, "served");
+	struct json_object *others = json_object_object_get(object, "others");
+	struct json_object *excess = json_object_object_get(others, "device_excess");
+	struct bench_row row = { 0 };
+	int r;
+
+	if (!json_object_is_type(object, json_type_object))
+		return -EINVAL;
+	row.task = bench_row_read_task(object);
+	row.n_processes = u32_of(object, "processes");
+	row.served = (struct bench_served){ u32_of(served, "block_size"),
+					    u32_of(served, "queue_depth"), u32_of(served, "lanes"),
+					    float_of(served, "mean_block"),
+					    float_of(served, "mean_depth") };
+	row.total = (struct measure){ .task_sec = float_of(object, "task_sec"),
+				      .task_speed = float_of(object, "task_speed_gb_per_sec"),
+				      .e2e_sec = float_of(object, "e2e_sec"),
+				      .e2e_speed = float_of(object, "e2e_speed_gb_per_sec"),
+				      .bytes = int_of(object, "bytes") };
+	row.device_bytes = json_object_object_get(object, "device_bytes")
+				   ? int_of(object, "device_bytes")
+				   : UINT64_MAX;
+	row.source = read_source(object);
+	row.others.bytes = int_of(others, "bytes");
+	row.others.ops = int_of(others, "ops");
+	row.others.n_clients = u32_of(others, "clients");
+	(void)snprintf(row.others.names, sizeof(row.others.names), "%s",
+		       json_text(others, "names"));
+	row.others.is_excess_known = excess;
+	row.others.excess.read_bytes = int_of(excess, "read_bytes");
+	row.others.excess.write_bytes = int_of(excess, "write_bytes");
+	row.others.is_shared = bool_of(others, "is_device_shared");
+	row.is_disturbed = bool_of(object, "is_disturbed");
+	(void)snprintf(row.error, sizeof(row.error), "%s", json_text(object, "error"));
+	(void)snprintf(row.log, sizeof(row.log), "%s", json_text(object, "log"));
+	r = read_repetitions(json_object_object_get(object, "repetitions"), &row);
+	if (r < 0)
+		return r;
+	*ret_row = row;
+	return 0;
+}

@@ -1,0 +1,56 @@
+/*
+ * A row of the results: one measured point, in memory and as JSON (results.h has the format).
+ * Pure functions.
+ */
+#ifndef DSAIO_CLIENT_CTL_BENCH_ROW_H
+#define DSAIO_CLIENT_CTL_BENCH_ROW_H
+
+#include "client/ctl/bench/guest.h"
+#include "client/ctl/bench/point.h"
+
+struct json_object;
+
+/* The source of the bytes that were read, or the destination of those written. */
+enum bench_source {
+	BENCH_FROM_UNKNOWN, /* the device has no counters */
+	BENCH_FROM_DEVICE,
+	BENCH_FROM_CACHE,
+	BENCH_FROM_BOTH,
+	BENCH_FROM_MEMORY, /* there is no device */
+};
+
+const char *bench_source_name(enum bench_source source); /* "device" */
+
+/* Strings: "" if there is none. */
+struct bench_row {
+	struct bench_task task;
+	unsigned n_processes;
+	struct bench_served served;
+	struct bench_repetition *repetitions;
+	size_t n_repetitions;
+	struct measure total;
+	uint64_t device_bytes; /* UINT64_MAX: not known */
+	enum bench_source source;
+	struct bench_others others;
+	bool is_disturbed; /* --exclusive, and another client came */
+	char error[BENCH_TEXT_BYTES];
+	char log[BENCH_TEXT_BYTES]; /* relative to results.json */
+};
+void bench_row_deinit(struct bench_row *row);
+
+/* The row as JSON; the caller's.  NULL without memory. */
+struct json_object *bench_row_json(const struct bench_row *row);
+
+/* Returns 0, -ENOMEM, or -EINVAL (the object is no row).  Call bench_row_deinit() after 0. */
+int bench_row_read(struct json_object *object, struct bench_row *ret_row);
+
+/* The point of a row, without its measurements. */
+struct bench_task bench_row_read_task(struct json_object *object);
+
+/* The bytes that the disks moved beyond those of the daemon; NULL: not known. */
+struct json_object *bench_excess_json(const struct bench_others *others);
+
+/* A number with as few digits as tell it apart from others. */
+struct json_object *bench_json_float(double value);
+
+#endif

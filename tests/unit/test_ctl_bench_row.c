@@ -1,0 +1,82 @@
+/* bench row: what any program may have written to the file is cut to what fits. */
+#include "client/ctl/bench/row.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <string.h>
+
+static const struct {
+	const char *what, *json;
+	int r;
+	uint32_t depth;
+	uint64_t device_bytes;
+	enum bench_source source;
+} rows[] = {
+	{ "all defaults", "{\"repetitions\": []}", 0, 0, UINT64_MAX, BENCH_FROM_UNKNOWN },
+	{ "a depth beyond 32 bits", "{\"queue_depth\": 4294967296, \"repetitions\": []}", 0,
+	  UINT32_MAX, UINT64_MAX, BENCH_FROM_UNKNOWN },
+	{ "known bytes and source",
+	  "{\"device_bytes\": 7, \"source\": \"partly cache\", \"repetitions\": []}", 0, 0, 7,
+	  BENCH_FROM_BOTH },
+	{ "an unknown source", "{\"source\": \"tape\", \"repetitions\": [{}]}", 0, 0, UINT64_MAX,
+	  BENCH_FROM_UNKNOWN },
+	{ "no repetitions", "{\"queue_depth\": 1}", -EINVAL, 0, 0, BENCH_FROM_UNKNOWN },
+	{ "no object", "[1]", -EINVAL, 0, 0, BENCH_FROM_UNKNOWN },
+};
+
+START_TEST(a_row_has_what_the_object_has) /* _i: the row */
+{
+	struct json_object *object = json_tokener_parse(rows[_i].json);
+	struct bench_row row;
+
+	ck_assert_ptr_nonnull(object);
+	ck_assert_int_eq(bench_row_read(object, &row), rows[_i].r);
+	if (rows[_i].r == 0) {
+		ck_assert_msg(row.task.profile.queue_depth == rows[_i].depth &&
+				      row.device_bytes == rows[_i].device_bytes &&
+				      row.source == rows[_i].source,
+			      "%s", rows[_i].what);
+		bench_row_deinit(&row);
+	}
+	(void)json_object_put(object);
+}
+END_TEST
+
+START_TEST(each_source_has_a_name_that_reads_back)
+{
+	for (int i = BENCH_FROM_UNKNOWN; i <= BENCH_FROM_MEMORY; i++) {
+		struct bench_row row = { .source = (enum bench_source)i }, back;
+		struct json_object *object = bench_row_json(&row);
+
+		ck_assert_ptr_nonnull(object);
+		ck_assert_int_eq(bench_row_read(object, &back), 0);
+		ck_assert_int_eq(back.source, i);
+		bench_row_deinit(&back);
+		(void)json_object_put(object);
+	}
+}
+END_TEST
+
+START_TEST(an_excess_that_is_not_known_is_null)
+{
+	struct bench_others others = { .is_excess_known = false };
+	struct json_object *object;
+
+	ck_assert_ptr_null(bench_excess_json(&others));
+	others.is_excess_known = true;
+	others.excess.read_bytes = 5;
+	object = bench_excess_json(&others);
+	ck_assert_int_eq(json_object_get_int(json_object_object_get(object, "read_bytes")), 5);
+	(void)json_object_put(object);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_loop_test(tcase, a_row_has_what_the_object_has, 0, N_ROWS(rows));
+	tcase_add_test(tcase, each_source_has_a_name_that_reads_back);
+	tcase_add_test(tcase, an_excess_that_is_not_known_is_null);
+}
+
+SUITE("bench_row", add_tests)
