@@ -1,5 +1,6 @@
 /* bench logs: nothing that was there is lost, whatever step a crash or a planted link meets. */
 #include "client/ctl/bench/logs.h"
+#include "client/ctl/bench/text_logs.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
@@ -58,7 +59,7 @@ static void add_rows(struct bench_results *results, uint32_t depth)
 
 		row.task.profile.queue_depth = depth;
 		row.total.e2e_speed = depth;
-		bench_logs_name(row.log, &row.task, 1);
+		text_logs_name(row.log, &row.task, 1);
 		ck_assert_int_eq(bench_results_add(results, &row), 0);
 	}
 }
@@ -118,7 +119,7 @@ static void assert_whole(const char *where, uint32_t depth)
 		char log[BENCH_TEXT_BYTES];
 
 		task.profile.queue_depth = depth;
-		bench_logs_name(log, &task, 1);
+		text_logs_name(log, &task, 1);
 		(void)snprintf(path, sizeof(path), "%s/%s", where, log);
 		ck_assert_msg(has(path), "%s: is not there", path);
 	}

@@ -1,7 +1,7 @@
 #include "client/ctl/bench/logs.h"
 
-#include "client/ctl/bench/measure.h"
-#include "client/ctl/bench/space.h"
+#include "client/ctl/bench/own_dir.h"
+#include "client/ctl/bench/text_logs.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
@@ -21,11 +21,6 @@
 #define RUN_NAME_BYTES 48u
 #define SYNC_NSEC 1000000000u /* of measuring that a crash of the system may lose */
 #define SYNC_SHARE 100u	      /* syncing takes at most one part of so many of the time */
-
-static const char *const dir_names[] = {
-	[BENCH_READ] = "_aio_bench_read_logs", [BENCH_WRITE] = "_aio_bench_write_logs"
-};
-#define N_DIRS (sizeof(dir_names) / sizeof(dir_names[0]))
 
 struct bench_logs {
 	struct ctl *ctl;
@@ -168,19 +163,6 @@ static uint64_t last_run(int dir_fd, const char *kind, uint64_t below)
 	return last;
 }
 
-/* Opens a run's directory, or another one of ours.  Returns the descriptor or a negative errno;
-   -EPERM: it is another user's. */
-static int open_own_dir(int dir_fd, const char *name)
-{
-	_cleanup_(closep) int fd = openat(dir_fd, name,
-					  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat st;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -errno;
-	return st.st_uid == geteuid() ? TAKE_FD(fd) : -EPERM;
-}
-
 static int make_run_dir(struct bench_logs *logs)
 {
 	for (uint64_t run = last_run(logs->fd, logs->kind, UINT64_MAX);;) {
@@ -191,7 +173,7 @@ static int make_run_dir(struct bench_logs *logs)
 		if (errno != EEXIST)
 			return fail(logs, logs->run_name, "cannot be made", errno);
 	}
-	logs->run_fd = open_own_dir(logs->fd, logs->run_name);
+	logs->run_fd = own_dir_open(logs->fd, logs->run_name);
 	if (logs->run_fd < 0)
 		return fail(logs, logs->run_name, "cannot be opened", -logs->run_fd);
 	logs->is_ours = true;
@@ -231,9 +213,9 @@ static int move_all(const struct bench_logs *logs, int from_fd, int to_fd, const
 	const bool has_dirs = strcmp(logs->kind, "sweep") == 0;
 	int r = 0;
 
-	for (size_t i = 0; i < N_DIRS && has_dirs && r == 0; i++) {
-		*ret_name = dir_names[i];
-		r = move(from_fd, to_fd, dir_names[i]);
+	for (size_t i = 0; i < TEXT_LOGS_DIRS && has_dirs && r == 0; i++) {
+		*ret_name = text_logs_dirs[i];
+		r = move(from_fd, to_fd, text_logs_dirs[i]);
 		r = r == -ENOENT ? 0 : r;
 	}
 	if (r < 0)
@@ -253,7 +235,7 @@ static int put_aside(struct bench_logs *logs)
 	(void)run_name(name, logs->kind, logs->published);
 	if (mkdirat(logs->fd, name, 0777) < 0 && errno != EEXIST)
 		return fail(logs, name, "cannot be made for the earlier results", errno);
-	fd = open_own_dir(logs->fd, name);
+	fd = own_dir_open(logs->fd, name);
 	if (fd < 0)
 		return fail(logs, name, "cannot take the earlier results", -fd);
 	r = move_all(logs, logs->fd, fd, &what);
@@ -320,7 +302,7 @@ static int finish_publishing(struct bench_logs *logs, struct bench_results *top)
 
 	if (!run || run <= logs->published)
 		return CTL_OK;
-	fd = open_own_dir(logs->fd, run_name(name, logs->kind, run));
+	fd = own_dir_open(logs->fd, run_name(name, logs->kind, run));
 	if (fd < 0 || bench_results_load(fd, logs->name, &results, text, sizeof(text)) < 0)
 		return CTL_OK; /* nothing that we could publish */
 	is_complete = bench_results_is_complete(&results);
@@ -330,113 +312,6 @@ static int finish_publishing(struct bench_logs *logs, struct bench_results *top)
 	r = publish(logs, fd, name);
 	bench_results_deinit(top);
 	return r == CTL_OK ? look_at_top(logs, top) : r;
-}
-
-/* ---- the text logs ---- */
-
-void bench_logs_name(char *log, const struct bench_task *task, unsigned n_folders)
-{
-	char name[BENCH_LOG_NAME_BYTES];
-
-	(void)snprintf(log, BENCH_TEXT_BYTES, "%s/%s.txt", dir_names[task->op],
-		       bench_log_name(name, task->op, &task->profile, n_folders));
-}
-
-/* known: its keys are the logs of ours. */
-static int look_for_foreign(struct bench_logs *logs, const char *name, struct json_object *known)
-{
-	char log[PATH_MAX], foreign[NAME_MAX + 1] = "";
-	const struct dirent *entry;
-	int fd = openat(logs->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-
-	if (fd < 0 && errno == ENOENT)
-		return CTL_OK;
-	if (fd < 0)
-		return ctl_fail(logs->ctl,
-				"%s/%s: is no directory of ours: %s: choose another --log_dir, or "
-				"move it away",
-				logs->path, name, strerror(errno));
-	if (!dir) {
-		(void)close(fd);
-		return ctl_fail(logs->ctl, "out of memory");
-	}
-	while (!foreign[0] && (entry = readdir(dir))) {
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
-		(void)snprintf(log, sizeof(log), "%s/%s", name, entry->d_name);
-		if (!json_object_object_get_ex(known, log, NULL))
-			(void)snprintf(foreign, sizeof(foreign), "%s", entry->d_name);
-	}
-	(void)closedir(dir);
-	if (!foreign[0])
-		return CTL_OK;
-	return ctl_fail(logs->ctl,
-			"%s/%s/%s: dsaioctl bench did not make it, and it would be taken for a "
-			"result: choose another --log_dir, or move it away",
-			logs->path, name, foreign);
-}
-
-/* A log's name in its directory; it comes from a file: nothing outside the two is touched. */
-static const char *find_log(const struct bench_row *row)
-{
-	const char *dir = dir_names[row->task.op];
-	const char *slash = strchr(row->log, '/');
-
-	if (!slash || strlen(dir) != (size_t)(slash - row->log) ||
-	    strncmp(row->log, dir, strlen(dir)) != 0 || strchr(slash + 1, '/') ||
-	    strcmp(slash + 1, "..") == 0)
-		return NULL;
-	return slash + 1;
-}
-
-static int write_log(int dir_fd, const char *name, const struct bench_row *row)
-{
-	_cleanup_(closep) int fd = -1;
-	bool is_bad;
-	FILE *out;
-
-	if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
-		return -errno;
-	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-	out = fd < 0 ? NULL : fdopen(fd, "w");
-	if (!out)
-		return -errno;
-	(void)TAKE_FD(fd);
-	measure_print(&row->total, row->task.op == BENCH_READ, out);
-	is_bad = ferror(out);
-	if (fclose(out) != 0)
-		return -errno;
-	return is_bad ? -EIO : 0;
-}
-
-/* Of all rows of one op.  A run that continues writes them anew. */
-static int write_logs(const struct bench_logs *logs, const struct bench_results *results,
-		      enum bench_op op)
-{
-	_cleanup_(closep) int fd = -1;
-
-	for (size_t i = 0; i < bench_results_n_rows(results); i++) {
-		struct bench_row row;
-		const char *name;
-		int r = 0;
-
-		if (bench_results_row(results, i, &row) < 0)
-			continue; /* an earlier run's, and none of ours */
-		bench_row_deinit(&row);
-		name = row.task.op == op && row.log[0] ? find_log(&row) : NULL;
-		if (!name)
-			continue;
-		if (fd < 0 && mkdirat(logs->run_fd, dir_names[op], 0777) < 0 && errno != EEXIST)
-			return fail(logs, dir_names[op], "cannot be made", errno);
-		if (fd < 0)
-			fd = open_own_dir(logs->run_fd, dir_names[op]);
-		r = fd < 0 ? fd : write_log(fd, name, &row);
-		if (r < 0)
-			return ctl_fail(logs->ctl, "%s/%s/%s: cannot be written: %s", logs->path,
-					logs->run_name, row.log, strerror(-r));
-	}
-	return CTL_OK;
 }
 
 /* ---- a run ---- */
@@ -468,8 +343,8 @@ int bench_logs_open(struct ctl *ctl, const char *log_dir, const char *kind,
 	if (r == CTL_OK)
 		r = finish_publishing(logs, &top);
 	known = top.root ? bench_results_logs(&top) : NULL;
-	for (size_t i = 0; r == CTL_OK && i < N_DIRS && strcmp(kind, "sweep") == 0; i++)
-		r = look_for_foreign(logs, dir_names[i], known);
+	if (r == CTL_OK && strcmp(kind, "sweep") == 0)
+		r = text_logs_check_foreign(ctl, logs->fd, log_dir, known);
 	(void)json_object_put(known);
 	bench_results_deinit(&top);
 	return r;
@@ -482,7 +357,7 @@ static int resume_unfinished(struct bench_logs *logs, struct bench_results *ret_
 	char name[RUN_NAME_BYTES], text[BENCH_TEXT_BYTES];
 
 	while ((run = last_run(logs->fd, logs->kind, run)) > logs->published) {
-		_cleanup_(closep) int fd = open_own_dir(logs->fd, run_name(name, logs->kind, run));
+		_cleanup_(closep) int fd = own_dir_open(logs->fd, run_name(name, logs->kind, run));
 		struct bench_results results;
 		int r;
 
@@ -587,6 +462,17 @@ static void remove_run(struct bench_logs *logs)
 	logs->run_name[0] = '\0';
 }
 
+static int write_text_logs(const struct bench_logs *logs, const struct bench_results *results)
+{
+	char name[BENCH_TEXT_BYTES] = "";
+	int r = text_logs_write(logs->run_fd, results, name);
+
+	if (r < 0)
+		return ctl_fail(logs->ctl, "%s/%s/%s: cannot be written: %s", logs->path,
+				logs->run_name, name, strerror(-r));
+	return CTL_OK;
+}
+
 int bench_logs_end(struct bench_logs *logs, struct bench_results *results, bool publishes)
 {
 	int r;
@@ -601,8 +487,8 @@ int bench_logs_end(struct bench_logs *logs, struct bench_results *results, bool 
 	r = save(logs, results, false);
 	if (r == CTL_OK && unlinkat(logs->run_fd, BENCH_ROWS_NAME, 0) < 0 && errno != ENOENT)
 		r = fail(logs, logs->run_name, BENCH_ROWS_NAME, errno);
-	for (int op = BENCH_READ; r == CTL_OK && op <= BENCH_WRITE; op++)
-		r = write_logs(logs, results, (enum bench_op)op);
+	if (r == CTL_OK)
+		r = write_text_logs(logs, results);
 	if (r == CTL_OK && publishes) {
 		r = publish(logs, logs->run_fd, logs->run_name);
 		logs->is_published = r == CTL_OK;

@@ -1,25 +1,22 @@
 /*
- * The log directory: where benches leave their results.
+ * The log directory: the place of the benches' results.
  *
  *     LOG_DIR/results.json, _aio_bench_read_logs/, _aio_bench_write_logs/   the last complete sweep
  *     LOG_DIR/tune.json, LOG_DIR/latency.json     the last complete bench tune, bench latency
- *     LOG_DIR/KIND.N/        run N of that kind: at work, interrupted, or an earlier complete one;
- *                            it has the same names in it
- *     LOG_DIR/results.lock   while a bench is at work there
+ *     LOG_DIR/KIND.N/        run N of that kind, with the same names in it: running, interrupted,
+ *                            or complete and replaced by a later run
+ *     LOG_DIR/results.lock   while a bench runs there
  *
- * A run writes into a directory of its own and touches nothing else until all is measured.  Then it
- * publishes: what the last complete run left at the top moves to that run's directory, and the
- * results of this run move to the top, the results file last.  A crash between these renames loses
- * nothing; the next bench there does the rest of them.  Nothing is ever removed but what this run
- * made.
+ * A run writes to a directory of its own and changes nothing else until all points are measured.
+ * Then it is published: the results at the top move to the directory of their run, and the results
+ * of this run move to the top, the results file last.  A crash between these renames loses nothing;
+ * the next bench completes them.  A bench removes only files that it made.
  *
- * The directory may belong to another user, also if root measures: every name is looked up relative
- * to an open directory, no link is followed, files are made with O_EXCL, and a run's directory is
- * used only if it belongs to this user.
+ * The directory may belong to another user even if root runs the bench.  Every name is looked up
+ * relative to an open directory, no link is followed, files are made with O_EXCL, and a run's
+ * directory is used only if it belongs to this user.
  *
- * The text logs are as DeepSpeed's parse_nvme_stats reads them: a file for each point with ds_io's
- * lines.  A sweep is refused where they lie at the top and no results name them: somebody else made
- * them, and the parser would take them for ours.
+ * text_logs.h describes the directories of text logs.
  */
 #ifndef DSAIO_CLIENT_CTL_BENCH_LOGS_H
 #define DSAIO_CLIENT_CTL_BENCH_LOGS_H
@@ -69,8 +66,5 @@ void bench_logs_close(struct bench_logs *logs); /* NULL is fine */
  * whoever only reads.  name: of NAME_MAX + 1.  Returns whether there is one.
  */
 bool bench_logs_find_unfinished(int dir_fd, const char *kind, char *name);
-
-/* The log's name for a row, relative to the results.  log: BENCH_TEXT_BYTES. */
-void bench_logs_name(char *log, const struct bench_task *task, unsigned n_folders);
 
 #endif

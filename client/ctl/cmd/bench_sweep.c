@@ -7,6 +7,7 @@
  * be told.  A point that fails is a row with its error.
  */
 #include "client/ctl/bench/bench.h"
+#include "client/ctl/bench/text_logs.h"
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/units.h"
@@ -150,7 +151,7 @@ static int sweep_point(struct bench *bench, enum bench_op op, const struct profi
 	r = bench_measure(bench, &task, &row);
 	if (r == CTL_OK) {
 		if (!row.error[0])
-			bench_logs_name(row.log, &task, bench->n_places);
+			text_logs_name(row.log, &task, bench->n_places);
 		r = bench_add(bench, &row);
 	}
 	if (r == CTL_OK)
