@@ -12,7 +12,7 @@
  *         "cdf": [[nsec, share], ...], null: too few transfers; "series": [[seconds, mean nsec of a slice], ...]}]
  */
 #include "client/ctl/bench/bench.h"
-#include "client/ctl/bench/histogram.h"
+#include "client/ctl/bench/latency_record.h"
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
@@ -23,17 +23,14 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <limits.h>
-#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define SIZES_MAX 64u	/* a guess: more nobody reads */
-#define SLICES 200u	/* of the series over time */
-#define CDF_POINTS 500u /* of the steps that have values at most so many are kept */
-#define OPEN_MAX 64u	/* ops under way at a time in the open loop */
+#define SIZES_MAX 64u /* a guess: more nobody reads */
+#define OPEN_MAX 64u  /* ops under way at a time in the open loop */
 /* The file, and the buffer: transfers take places in turn that no other one has, so that they neither
    wait for each other nor find the same bytes again and again. */
 #define AREA_BYTES (UINT64_C(64) << 20)
@@ -103,39 +100,17 @@ struct job {
 	uint32_t iterations;
 };
 
-/* In shared memory: the worker writes, the parent reads when the call is over. */
-struct record {
-	uint64_t took_nsec, bytes;
-	uint64_t starting_nsec; /* open loop: from the first start to the last one */
-	struct {
-		double sum_nsec;
-		uint64_t n, at_nsec;
-	} slices[SLICES];
-	double speed_sum, speed_squares; /* of each transfer's bandwidth, in MB/s */
-	struct bench_histogram histogram;
-};
-
 /* A transfer of the open loop. */
 struct flight {
 	struct dsaio_op *op; /* NULL: none */
 	uint64_t due_nsec, place;
 };
 
-static void record_one(struct record *record, const struct job *job, uint64_t begun_nsec,
+static void record_one(struct latency_record *record, const struct job *job, uint64_t begun_nsec,
 		       uint64_t due_nsec)
 {
-	const uint64_t now = clock_nsec(), nsec = now - due_nsec;
-	const uint32_t n = (uint32_t)record->histogram.n;
-	const size_t slice = (size_t)((uint64_t)n * SLICES / job->iterations);
-	const double speed = (double)job->size * 1e3 / (double)(nsec ? nsec : 1);
-
-	bench_histogram_record(&record->histogram, nsec);
-	record->slices[slice].sum_nsec += (double)nsec;
-	if (!record->slices[slice].n++)
-		record->slices[slice].at_nsec = due_nsec - begun_nsec;
-	record->speed_sum += speed;
-	record->speed_squares += speed * speed;
-	record->bytes += job->size;
+	latency_record_add(record, job->size, job->iterations, due_nsec - begun_nsec,
+			   clock_nsec() - due_nsec);
 }
 
 /* A place of the area for the next transfer, at random; not one that is taken. */
@@ -193,7 +168,8 @@ static int finish_one(struct bench_worker *worker, const struct job *job, struct
 }
 
 static int closed_loop(struct bench_worker *worker, struct dsaio_handle *handle,
-		       struct dsaio_file *file, const struct job *job, struct record *record)
+		       struct dsaio_file *file, const struct job *job,
+		       struct latency_record *record)
 {
 	const uint64_t begun = clock_nsec();
 	uint64_t random = begun | 1;
@@ -225,7 +201,7 @@ static void sleep_until(int fd, uint64_t nsec)
 
 /* Records who has ended, each when it is seen.  How many, or bench_worker_fail()'s value. */
 static int reap(struct bench_worker *worker, struct dsaio_handle *handle, const struct job *job,
-		struct record *record, uint64_t begun)
+		struct latency_record *record, uint64_t begun)
 {
 	struct dsaio_op *ended[OPEN_MAX];
 	const int n = dsaio_reap(handle, ended, OPEN_MAX);
@@ -250,7 +226,7 @@ static int reap(struct bench_worker *worker, struct dsaio_handle *handle, const 
 /* As many are under way as there are places, or OPEN_MAX: who is due beyond that waits, and its
    waiting counts. */
 static int open_loop(struct bench_worker *worker, struct dsaio_handle *handle,
-		     struct dsaio_file *file, const struct job *job, struct record *record)
+		     struct dsaio_file *file, const struct job *job, struct latency_record *record)
 {
 	const uint64_t begun = clock_nsec(), n_places = worker->buffer_bytes / job->size;
 	const unsigned n_max = n_places < OPEN_MAX ? (unsigned)n_places : OPEN_MAX;
@@ -294,7 +270,7 @@ static int measure(struct bench_worker *worker, const void *arg)
 	_cleanup_(handle_closep) struct dsaio_handle *handle = NULL;
 	_cleanup_(file_closep) struct dsaio_file *file = NULL;
 	const struct job *job = arg;
-	struct record *record = worker->shared;
+	struct latency_record *record = worker->shared;
 	char path[PATH_MAX];
 	uint64_t start;
 	int r;
@@ -316,170 +292,14 @@ static int measure(struct bench_worker *worker, const void *arg)
 	return r;
 }
 
-/* ---- numbers ---- */
+/* ---- the run ---- */
 
-static double usable_sqrt(double value)
+static bool is_rate_missed(const struct latency_record *record)
 {
-	return value > 0 ? sqrt(value) : 0;
-}
-
-/* Transfers that began in a second of the open loop; 0: there was only one. */
-static double achieved_rate(const struct record *record)
-{
-	const uint64_t n = record->histogram.n;
-
-	return n > 1 && record->starting_nsec
-		       ? (double)(n - 1) * (double)NSEC_PER_SEC / (double)record->starting_nsec
-		       : 0;
-}
-
-static bool is_rate_missed(const struct record *record)
-{
-	const double rate = achieved_rate(record);
+	const double rate = latency_record_rate(record);
 
 	return chosen.rate && rate > 0 && rate < RATE_SHARE_MIN * chosen.rate;
 }
-
-/* DS-AIO-Benchmark's: seconds, and MB/s.  A transfer's bandwidth falls as its latency grows. */
-static void print_record(const struct job *job, const struct record *record)
-{
-	static const double shares[] = { 0.5, 0.9, 0.99, 0.999 };
-	const struct bench_histogram *h = &record->histogram;
-	const double n = (double)h->n, mean = record->speed_sum / n;
-	const double sd = h->n > 1
-				  ? usable_sqrt((record->speed_squares - n * mean * mean) / (n - 1))
-				  : 0;
-	const double half = h->n > 1 ? bench_histogram_mean_half(h) : 0;
-	const double speed_half = bench_histogram_deviation(h) > 0
-					  ? half * sd / bench_histogram_deviation(h)
-					  : 0;
-	char size[UNITS_TEXT_BYTES];
-
-	(void)printf("%s of %s, %" PRIu64 " transfers\n",
-		     job->op == BENCH_READ ? "Reads" : "Writes", units_format_size(size, job->size),
-		     h->n);
-	(void)printf("  %-22s %14s %16s\n", "", "latency (s)", "bandwidth (MB/s)");
-	(void)printf("  %-22s %14.6f %16.2f\n", "mean", h->mean_nsec / 1e9, mean);
-	(void)printf("  %-22s %14.6f %16.2f\n", "median",
-		     (double)bench_histogram_quantile(h, 0.5) / 1e9,
-		     (double)job->size * 1e3 / (double)bench_histogram_quantile(h, 0.5));
-	(void)printf("  %-22s %14.6f %16.2f\n", "standard deviation",
-		     bench_histogram_deviation(h) / 1e9, sd);
-	if (h->n > 1) {
-		(void)printf("  %-22s %14.6f %16.2f\n", "95% interval, from",
-			     bench_histogram_mean_low(h) / 1e9, fmax(mean - speed_half, 0));
-		(void)printf("  %-22s %14.6f %16.2f\n", "95% interval, to",
-			     (h->mean_nsec + half) / 1e9, mean + speed_half);
-	} else {
-		(void)printf("  %-22s %14s %16s  (needs 2 transfers)\n", "95% interval", "-", "-");
-	}
-	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
-		const double share = shares[i];
-		char name[UNITS_TEXT_BYTES];
-
-		(void)snprintf(name, sizeof(name), "percentile %g", share * 100);
-		if (h->n < bench_histogram_needed(share)) {
-			(void)printf("  %-22s %14s %16s  (needs %" PRIu64 " transfers)\n", name,
-				     "-", "-", bench_histogram_needed(share));
-			continue;
-		}
-		(void)printf("  %-22s %14.6f %16.2f\n", name,
-			     (double)bench_histogram_quantile(h, share) / 1e9,
-			     (double)job->size * 1e3 /
-				     (double)bench_histogram_quantile(h, 1 - share));
-	}
-	if (chosen.rate)
-		(void)printf("  %-22s %14.1f of %" PRIu32 "\n", "begun a second",
-			     achieved_rate(record), chosen.rate);
-	(void)printf("  %-22s %14.6f %16.2f\n\n", "max", (double)h->max_nsec / 1e9,
-		     (double)job->size * 1e3 / (double)(h->min_nsec ? h->min_nsec : 1));
-}
-
-static struct json_object *pair_json(double x, double y)
-{
-	struct json_object *pair = json_object_new_array();
-
-	(void)json_object_array_add(pair, bench_json_float(x));
-	(void)json_object_array_add(pair, bench_json_float(y));
-	return pair;
-}
-
-/* Where many steps have values, every so many-th, and the last. */
-static struct json_object *cdf_json(const struct bench_histogram *h)
-{
-	struct json_object *points = json_object_new_array();
-	size_t at = 0, n_steps = 0, stride, i = 0;
-	uint64_t nsec, n, sum = 0;
-
-	while (bench_histogram_next(h, &at, &nsec))
-		n_steps++;
-	stride = n_steps / CDF_POINTS + 1;
-	at = 0;
-	while ((n = bench_histogram_next(h, &at, &nsec))) {
-		sum += n;
-		if (i++ % stride == 0 || sum == h->n)
-			(void)json_object_array_add(
-				points, pair_json((double)nsec, (double)sum / (double)h->n));
-	}
-	return points;
-}
-
-static struct json_object *series_json(const struct record *record)
-{
-	struct json_object *points = json_object_new_array();
-
-	for (size_t i = 0; i < SLICES; i++)
-		if (record->slices[i].n)
-			(void)json_object_array_add(
-				points, pair_json((double)record->slices[i].at_nsec / 1e9,
-						  record->slices[i].sum_nsec /
-							  (double)record->slices[i].n));
-	return points;
-}
-
-static struct json_object *record_json(const struct job *job, const struct record *record)
-{
-	static const struct {
-		const char *key;
-		double share;
-	} quantiles[] = { { "p50_nsec", 0.5 },
-			  { "p90_nsec", 0.9 },
-			  { "p99_nsec", 0.99 },
-			  { "p999_nsec", 0.999 } };
-	const struct bench_histogram *h = &record->histogram;
-	const double half = bench_histogram_mean_half(h);
-	struct json_object *o = json_object_new_object();
-
-	json_object_object_add(o, "op", json_object_new_string(bench_op_name(job->op)));
-	json_object_object_add(o, "size", json_object_new_uint64(job->size));
-	json_object_object_add(o, "n", json_object_new_uint64(h->n));
-	json_object_object_add(o, "rate", chosen.rate ? json_object_new_uint64(chosen.rate) : NULL);
-	json_object_object_add(o, "rate_achieved",
-			       chosen.rate && achieved_rate(record) > 0
-				       ? bench_json_float(achieved_rate(record))
-				       : NULL);
-	json_object_object_add(o, "mean_nsec", bench_json_float(h->mean_nsec));
-	json_object_object_add(o, "sd_nsec", bench_json_float(bench_histogram_deviation(h)));
-	json_object_object_add(o, "mean_low_nsec",
-			       h->n > 1 ? bench_json_float(bench_histogram_mean_low(h)) : NULL);
-	json_object_object_add(o, "mean_high_nsec",
-			       h->n > 1 ? bench_json_float(h->mean_nsec + half) : NULL);
-	json_object_object_add(o, "min_nsec", json_object_new_uint64(h->min_nsec));
-	for (size_t i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++)
-		json_object_object_add(o, quantiles[i].key,
-				       h->n < bench_histogram_needed(quantiles[i].share)
-					       ? NULL
-					       : json_object_new_uint64(bench_histogram_quantile(
-							 h, quantiles[i].share)));
-	json_object_object_add(o, "max_nsec", json_object_new_uint64(h->max_nsec));
-	json_object_object_add(o, "mean_mb_per_sec",
-			       bench_json_float(record->speed_sum / (double)h->n));
-	json_object_object_add(o, "cdf", cdf_json(h));
-	json_object_object_add(o, "series", series_json(record));
-	return o;
-}
-
-/* ---- the run ---- */
 
 struct latency {
 	struct ctl *ctl;
@@ -501,7 +321,7 @@ static int measure_size(struct latency *latency, enum bench_op op, uint64_t size
 				 .iterations = chosen.iterations };
 	const struct bench_task task = { .op = op, .profile = job.profile, .io_size = size };
 	char text[BENCH_TEXT_BYTES], size_text[UNITS_TEXT_BYTES], line[BENCH_TEXT_BYTES + 64];
-	const struct record *record;
+	const struct latency_record *record;
 	struct bench_moved moved;
 	struct bench_row row;
 	int called, r = bench_begin(bench, &task, &row);
@@ -523,7 +343,8 @@ static int measure_size(struct latency *latency, enum bench_op op, uint64_t size
 	}
 	r = bench_end(bench, &row, &moved, called, text);
 	if (r == CTL_OK && !row.error[0])
-		r = bench_append(bench, "latency", record_json(&job, record));
+		r = bench_append(bench, "latency",
+				 latency_record_json(record, op, size, chosen.rate));
 	if (r == CTL_OK && !row.error[0]) {
 		(void)snprintf(line, sizeof(line), "%s %s mean %.6f s", bench_op_name(op),
 			       units_format_size(size_text, size),
@@ -541,11 +362,11 @@ static int measure_size(struct latency *latency, enum bench_op op, uint64_t size
 			ctl_note(latency->ctl,
 				 "--rate %" PRIu32 ": only %.1f transfers a second began: the "
 				 "store or this machine is too slow; give a smaller --rate",
-				 chosen.rate, achieved_rate(record));
+				 chosen.rate, latency_record_rate(record));
 		}
 		if (!latency->ctl->is_json && !row.error[0]) {
 			progress_points_clear(&bench->progress);
-			print_record(&job, record);
+			latency_record_print(record, op, size, chosen.rate, stdout);
 			r = ctl_flush(latency->ctl);
 		}
 	}
@@ -608,7 +429,7 @@ static int latency_run(struct ctl *ctl)
 					   .reads = true,
 					   .writes = true,
 					   .loops = 1,
-					   .shared_bytes = sizeof(struct record) };
+					   .shared_bytes = sizeof(struct latency_record) };
 	struct latency latency = { .ctl = ctl };
 	char text[256];
 	const struct profile profile = { .block_size = (uint32_t)chosen.block_size,

@@ -1,0 +1,100 @@
+/* latency_record: what DS-AIO-Benchmark prints, and no number that too few transfers give. */
+#include "client/ctl/bench/latency_record.h"
+#include "proto/util/cleanup.h"
+#include "tests/unit/suite.h"
+
+#include <json-c/json.h>
+#include <string.h>
+
+#define MSEC UINT64_C(1000000)
+#define SIZE 1000000u /* 1 MB: 1 ms is 1000 MB/s */
+
+static struct latency_record record; /* too large for a stack */
+
+static void begin(void)
+{
+	memset(&record, 0, sizeof(record));
+}
+
+static void add(uint32_t n, uint64_t nsec)
+{
+	for (uint32_t i = 0; i < n; i++)
+		latency_record_add(&record, SIZE, 100, i * MSEC, nsec);
+}
+
+START_TEST(the_mean_of_the_bandwidth_is_of_each_transfer)
+{
+	_cleanup_(freep) char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	ck_assert_ptr_nonnull(out);
+	add(1, MSEC);
+	add(1, 2 * MSEC);
+	latency_record_print(&record, BENCH_READ, SIZE, 0, out);
+	ck_assert_int_eq(fclose(out), 0);
+	ck_assert_ptr_nonnull(strstr(text, "Reads of 977 KiB, 2 transfers\n"));
+	/* 1000 and 500 MB/s */
+	ck_assert_ptr_nonnull(
+		strstr(text, "  mean                         0.001500           750.00"));
+	ck_assert_ptr_nonnull(
+		strstr(text, "  max                          0.002000          1000.00"));
+	ck_assert_ptr_nonnull(strstr(text, "-  (needs 1000 transfers)"));
+	ck_assert_ptr_null(strstr(text, "begun a second"));
+}
+END_TEST
+
+START_TEST(the_rate_is_of_the_starts)
+{
+	ck_assert_double_eq(latency_record_rate(&record), 0);
+	add(1, MSEC);
+	ck_assert_double_eq(latency_record_rate(&record), 0);
+	add(10, MSEC);
+	record.starting_nsec = 1000 * MSEC;
+	ck_assert_double_eq(latency_record_rate(&record), 10);
+}
+END_TEST
+
+START_TEST(a_percentile_of_too_few_is_null)
+{
+	struct json_object *object;
+
+	add(100, MSEC);
+	object = latency_record_json(&record, BENCH_WRITE, SIZE, 0);
+	ck_assert_str_eq(json_object_get_string(json_object_object_get(object, "op")), "write");
+	ck_assert_int_eq(json_object_get_int(json_object_object_get(object, "n")), 100);
+	ck_assert_ptr_nonnull(json_object_object_get(object, "p99_nsec"));
+	ck_assert_ptr_null(json_object_object_get(object, "p999_nsec"));
+	ck_assert_ptr_null(json_object_object_get(object, "rate"));
+	ck_assert_uint_eq(json_object_array_length(json_object_object_get(object, "series")), 100);
+	(void)json_object_put(object);
+}
+END_TEST
+
+START_TEST(many_steps_are_thinned_out_and_the_last_stays)
+{
+	struct json_object *object, *cdf, *last;
+
+	for (uint32_t i = 0; i < 5000; i++)
+		latency_record_add(&record, SIZE, 5000, i, 1000 + i);
+	object = latency_record_json(&record, BENCH_READ, SIZE, 100);
+	cdf = json_object_object_get(object, "cdf");
+	ck_assert_uint_le(json_object_array_length(cdf), 501);
+	last = json_object_array_get_idx(cdf, json_object_array_length(cdf) - 1);
+	ck_assert_double_eq(json_object_get_double(json_object_array_get_idx(last, 1)), 1);
+	ck_assert_uint_eq(json_object_array_length(json_object_object_get(object, "series")),
+			  LATENCY_SLICES);
+	(void)json_object_put(object);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, begin, NULL);
+	tcase_add_test(tcase, the_mean_of_the_bandwidth_is_of_each_transfer);
+	tcase_add_test(tcase, the_rate_is_of_the_starts);
+	tcase_add_test(tcase, a_percentile_of_too_few_is_null);
+	tcase_add_test(tcase, many_steps_are_thinned_out_and_the_last_stays);
+}
+
+SUITE("latency_record", add_tests)
