@@ -94,7 +94,8 @@ static int await_op(const struct chunk *chunk)
 	while (chunk->op && !dsaio_op_test(chunk->op)) {
 		if (stop_signal())
 			return -EINTR;
-		(void)dsaio_op_wait(chunk->op, LOOK_USEC, NULL); /* dsaio_op_test() has the result */
+		(void)dsaio_op_wait(chunk->op, LOOK_USEC,
+				    NULL); /* dsaio_op_test() has the result */
 	}
 	return 0;
 }
