@@ -1,0 +1,241 @@
+/*
+ * The parts of a home lane without its thread: an engine that does nothing by itself, one channel
+ * with a ring in ordinary memory, one file and one slab.  Time stands still until a test moves it.
+ */
+#ifndef DSAIO_TESTS_UNIT_PARTS_H
+#define DSAIO_TESTS_UNIT_PARTS_H
+
+#include "daemon/lane/intake.h"
+#include "proto/util/cleanup.h"
+#include "tests/unit/suite.h"
+
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define PARTS_ENTRIES 64u
+#define PARTS_DEPTH 16u
+#define PARTS_BLOCK (64u << 10)
+#define PARTS_SLAB (1u << 20)
+
+/* The engine: takes blocks, and gives back those that the test ends. */
+struct parts_engine {
+	struct engine engine;
+	int takes; /* so many by one call */
+	struct block *blocks[PARTS_DEPTH];
+	int n_done; /* of the first of them: to be reaped */
+};
+
+static struct parts {
+	struct parts_engine fake;
+	struct lane_store store;
+	struct mailbox mailbox, main_mailbox;
+	struct log_limit log_limit;
+	struct turn turn;
+	struct engine_queue engine;
+	struct admit admit;
+	struct ready ready;
+	struct publish publish;
+	struct transfer transfer;
+	struct intake intake;
+
+	struct sched_client client;
+	struct objects objects;
+	struct inode inode;
+	struct file file;
+	struct slab slab;
+	uint32_t file_id, slab_id;
+	struct channel channel;
+	struct ring_client ring;
+	struct lane_board board;
+	char *memory;
+} p;
+
+static int parts_submit(struct engine *engine, struct block **blocks, int n)
+{
+	int taken = 0;
+
+	(void)engine;
+	for (; taken < n && taken < p.fake.takes && p.fake.engine.n_in_flight < PARTS_DEPTH;
+	     taken++)
+		p.fake.blocks[p.fake.engine.n_in_flight++] = blocks[taken];
+	return taken;
+}
+
+static int parts_reap(struct engine *engine, struct block **blocks, int n)
+{
+	int r = p.fake.n_done < n ? p.fake.n_done : n;
+
+	(void)engine;
+	for (int i = 0; i < r; i++)
+		blocks[i] = p.fake.blocks[i];
+	p.fake.engine.n_in_flight -= (uint32_t)r;
+	memmove(p.fake.blocks, p.fake.blocks + r,
+		p.fake.engine.n_in_flight * sizeof(*p.fake.blocks));
+	p.fake.n_done -= r;
+	return r;
+}
+
+static bool parts_is_ready(const struct engine *engine)
+{
+	(void)engine;
+	return p.fake.n_done > 0;
+}
+
+/* The engine's oldest block that is not done has this result. */
+__attribute__((unused)) static void parts_end_block(int64_t result)
+{
+	ck_assert_uint_lt((unsigned)p.fake.n_done, p.fake.engine.n_in_flight);
+	p.fake.blocks[p.fake.n_done++]->result = result;
+}
+
+static const struct engine_ops parts_engine_ops = {
+	.name = "fake", .submit = parts_submit, .reap = parts_reap, .is_ready = parts_is_ready
+};
+
+static void parts_setup(void)
+{
+	void *map;
+
+	memset(&p, 0, sizeof(p));
+	p.fake.engine = (struct engine){ .ops = &parts_engine_ops, .depth = PARTS_DEPTH };
+	p.fake.takes = PARTS_DEPTH;
+	p.engine = (struct engine_queue){ .ops = &parts_engine_ops,
+					  .engine = &p.fake.engine,
+					  .depth = PARTS_DEPTH };
+	ck_assert_int_eq(mailbox_init(&p.mailbox), 0);
+	ck_assert_int_eq(mailbox_init(&p.main_mailbox), 0);
+	p.store.name = "test";
+	p.store.main_mailbox = &p.main_mailbox;
+	p.store.whole_bytes = UINT32_MAX;
+	p.turn.now_nsec = 1000000000;
+	admit_init(&p.admit, 0, BOUNCES, transfer_look, &p.transfer);
+	p.ready = (struct ready){ .admit = &p.admit, .turn = &p.turn };
+	p.publish = (struct publish){ .store = &p.store,
+				      .turn = &p.turn,
+				      .admit = &p.admit,
+				      .may_start = intake_may_start,
+				      .arg = &p.intake };
+	ck_assert_int_eq(
+		transfer_init(&p.transfer, &(struct transfer_config){ .store = &p.store,
+								      .turn = &p.turn,
+								      .admit = &p.admit,
+								      .ready = &p.ready,
+								      .publish = &p.publish,
+								      .engine = &p.engine,
+								      .mailbox = &p.mailbox,
+								      .log_limit = &p.log_limit }),
+		0);
+	intake_init(&p.intake, &(struct intake_config){ .store = &p.store,
+							.turn = &p.turn,
+							.admit = &p.admit,
+							.ready = &p.ready,
+							.publish = &p.publish,
+							.transfer = &p.transfer,
+							.park_nsec = 10000000 });
+
+	id_table_init(&p.objects.files);
+	id_table_init(&p.objects.slabs);
+	p.file = (struct file){ .fd = -1,
+				.inode = &p.inode,
+				.facts = { .can_read = true,
+					   .can_write = true,
+					   .offset_align = 4096,
+					   .memory_align = 512 },
+				.n_holds = 1000000 };
+	atomic_init(&p.file.buffered_fd, -1);
+	ck_assert_int_eq(id_table_add(&p.objects.files, &p.file, &p.file_id), 0);
+	p.memory = aligned_alloc(4096, PARTS_SLAB);
+	p.slab = (struct slab){ .memory = p.memory, .size_bytes = PARTS_SLAB, .n_holds = 1000000 };
+	ck_assert_int_eq(id_table_add(&p.objects.slabs, &p.slab, &p.slab_id), 0);
+
+	sched_client_init(&p.client);
+	p.channel = (struct channel){ .lane_store = &p.store,
+				      .objects = &p.objects,
+				      .client = &p.client,
+				      .profile = { PARTS_BLOCK, PARTS_DEPTH, false, true, 1 },
+				      .entries = PARTS_ENTRIES,
+				      .has_rings = true,
+				      .ring_fd = -1,
+				      .client_doorbell_fd = -1 };
+	p.channel.doorbell_fd = -1;
+	p.channel.ops = calloc(PARTS_ENTRIES, sizeof(struct op));
+	ck_assert_int_eq(deadlines_init(&p.channel.deadlines, p.channel.ops, PARTS_ENTRIES), 0);
+	ck_assert_int_eq(
+		admit_channel_init(&p.channel.admit,
+				   &(struct admit_channel_config){ .client = &p.client,
+								   .io_class = SCHED_NORMAL,
+								   .weight = 1,
+								   .depth = PARTS_DEPTH,
+								   .n_lanes = 1,
+								   .overlap = true }),
+		0);
+	map = aligned_alloc(4096, (ring_bytes(PARTS_ENTRIES) + 4095) / 4096 * 4096);
+	memset(map, 0, ring_bytes(PARTS_ENTRIES));
+	ring_lane_init(&p.channel.ring, map, PARTS_ENTRIES);
+	p.board.magic = LANE_BOARD_MAGIC;
+	p.board.version = RING_VERSION;
+	ck_assert_int_eq(ring_client_init(&p.ring, map, &p.board, PARTS_ENTRIES), 0);
+	admit_add_channel(&p.admit, &p.channel.admit, PARTS_BLOCK * PARTS_DEPTH);
+	intake_wake(&p.intake, &p.channel);
+}
+
+/* All ops have ended and are free. */
+static void parts_teardown(void)
+{
+	ck_assert_uint_eq(p.channel.n_open, 0);
+	ck_assert_uint_eq(p.channel.n_in_device, 0);
+	ck_assert_uint_eq(p.admit.n_in_flight, 0);
+	ck_assert_uint_eq(p.file.n_holds, 1000000);
+	ck_assert_uint_eq(p.slab.n_holds, 1000000);
+	transfer_deinit(&p.transfer);
+	deadlines_deinit(&p.channel.deadlines);
+	admit_channel_deinit(&p.channel.admit);
+	free(p.channel.ring.shared);
+	free(p.channel.ops);
+	free(p.memory);
+	mailbox_deinit(&p.mailbox);
+	mailbox_deinit(&p.main_mailbox);
+}
+
+/* The client submits an op on the file; its memory, at the start of the slab, is aligned as the range. */
+__attribute__((unused)) static void parts_put(uint64_t id, uint8_t opcode, uint64_t off,
+					      uint64_t len)
+{
+	ring_client_put(&p.ring, &(struct ring_entry){ .id = id,
+						       .opcode = opcode,
+						       .file = p.file_id,
+						       .slab = len ? p.slab_id : 0,
+						       .off = off,
+						       .slab_off = off % 4096,
+						       .len = len });
+	(void)ring_client_submit(&p.ring);
+}
+
+/* The client's next completion, which has to be there. */
+__attribute__((unused)) static struct ring_completion parts_get(void)
+{
+	struct ring_completion completion;
+
+	ck_assert_uint_ge(ring_client_ready(&p.ring), 1);
+	completion = ring_client_peek(&p.ring, 0);
+	ring_client_consume(&p.ring, 1);
+	return completion;
+}
+
+/* A turn of the loop. */
+__attribute__((unused)) static void parts_turn(void)
+{
+	p.turn.number++;
+	p.turn.before_nsec = p.turn.now_nsec;
+	p.turn.now_nsec += 10000;
+	(void)intake_run_held(&p.intake);
+	(void)mailbox_run(&p.mailbox);
+	(void)intake_take(&p.intake);
+	(void)transfer_reap(&p.transfer);
+	intake_run_deadlines(&p.intake);
+	(void)publish_run(&p.publish);
+	(void)transfer_start(&p.transfer);
+}
+
+#endif

@@ -1,0 +1,148 @@
+/*
+ * Entries become ops; cancels, deadlines and parking.
+ */
+#include "daemon/lane/lane.h"
+#include "tests/unit/parts.h"
+
+#include <errno.h>
+
+START_TEST(a_client_has_so_many_entries_taken_in_a_turn)
+{
+	parts_setup();
+	p.client.n_awake = 4; /* its channels share the turn */
+	for (uint64_t i = 0; i < 40; i++)
+		ring_client_put(&p.ring, &(struct ring_entry){ .id = i, .opcode = 99 });
+	(void)ring_client_submit(&p.ring);
+	ck_assert_int_eq(intake_take(&p.intake), 16);
+	ck_assert_int_eq(intake_take(&p.intake), 16);
+	ck_assert_int_eq(intake_take(&p.intake), 8);
+	p.client.n_awake = 1;
+	parts_turn();
+	parts_teardown();
+}
+END_TEST
+
+START_TEST(an_op_of_no_bytes_ends_at_once)
+{
+	parts_setup();
+	ring_client_put(&p.ring, &(struct ring_entry){ .id = 3,
+						       .opcode = RING_OP_READ,
+						       .file = p.file_id,
+						       .slab = p.slab_id });
+	(void)ring_client_submit(&p.ring);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 0);
+	parts_teardown();
+}
+END_TEST
+
+static bool was_broken;
+
+static void on_broken(struct channel *channel, const char *why, void *arg)
+{
+	(void)channel;
+	(void)why;
+	(void)arg;
+	was_broken = true;
+}
+
+START_TEST(indices_without_sense_end_the_session)
+{
+	parts_setup();
+	was_broken = false;
+	p.channel.owner.on_broken = on_broken;
+	atomic_store(&p.channel.ring.shared->sq_tail, PARTS_ENTRIES + 1);
+	parts_turn();
+	(void)mailbox_run(&p.main_mailbox);
+	ck_assert(was_broken && p.channel.is_broken);
+	ck_assert_int_eq(intake_take(&p.intake), 0);
+	parts_teardown();
+}
+END_TEST
+
+static int n_cancels;
+
+static void on_cancelled(struct lane_cancel *cancel)
+{
+	(void)cancel;
+	n_cancels++;
+}
+
+START_TEST(a_cancel_finds_an_op_that_is_still_in_the_ring)
+{
+	struct lane_cancel cancel = { .channel = &p.channel, .id = 9, .on_done = on_cancelled };
+
+	parts_setup();
+	n_cancels = 0;
+	parts_put(9, RING_OP_READ, 0, 4096);
+	intake_cancel(&p.intake, &cancel);
+	(void)publish_run(&p.publish);
+	ck_assert_int_eq(parts_get().result, ring_result_failed(ECANCELED, 0));
+	(void)mailbox_run(&p.main_mailbox);
+	ck_assert_int_eq(n_cancels, 1);
+	parts_teardown();
+}
+END_TEST
+
+START_TEST(a_deadline_ends_an_op_that_waits)
+{
+	parts_setup();
+	parts_put(1, RING_OP_WRITE, 0, 4096);
+	ring_client_put(&p.ring, &(struct ring_entry){ .id = 2,
+						       .opcode = RING_OP_READ,
+						       .file = p.file_id,
+						       .slab = p.slab_id,
+						       .len = 4096,
+						       .timeout_msec = 5 });
+	(void)ring_client_submit(&p.ring);
+	parts_turn();
+	ck_assert_uint_eq(p.intake.next_deadline_nsec, p.turn.now_nsec + 5000000);
+	p.turn.now_nsec += 4000000;
+	parts_turn();
+	ck_assert_uint_eq(ring_client_ready(&p.ring), 0);
+	p.turn.now_nsec += 1000000;
+	parts_turn();
+	ck_assert_uint_eq(ring_client_peek(&p.ring, 0).id, 2);
+	ck_assert_int_eq(parts_get().result, ring_result_failed(ETIMEDOUT, 0));
+	parts_end_block(4096);
+	parts_turn();
+	parts_teardown();
+}
+END_TEST
+
+START_TEST(a_quiet_channel_is_parked_until_its_doorbell_rings)
+{
+	parts_setup();
+	intake_park(&p.intake);
+	ck_assert(p.channel.is_awake); /* not quiet for long enough */
+	p.turn.now_nsec += 20000000;
+	intake_park(&p.intake);
+	ck_assert(!p.channel.is_awake);
+	ck_assert_uint_eq(p.intake.n_parked, 1);
+	parts_put(1, RING_OP_READ, 0, 4096);
+	ck_assert(!intake_is_ready(&p.intake));
+	ck_assert_int_eq(intake_take(&p.intake), 0);
+	intake_wake(&p.intake, &p.channel);
+	ck_assert_uint_eq(p.intake.n_parked, 0);
+	ck_assert(intake_is_ready(&p.intake));
+	parts_turn();
+	p.turn.now_nsec += 20000000;
+	intake_park(&p.intake);
+	ck_assert(p.channel.is_awake); /* an op is open */
+	parts_end_block(4096);
+	parts_turn();
+	parts_teardown();
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, a_client_has_so_many_entries_taken_in_a_turn);
+	tcase_add_test(tcase, an_op_of_no_bytes_ends_at_once);
+	tcase_add_test(tcase, indices_without_sense_end_the_session);
+	tcase_add_test(tcase, a_cancel_finds_an_op_that_is_still_in_the_ring);
+	tcase_add_test(tcase, a_deadline_ends_an_op_that_waits);
+	tcase_add_test(tcase, a_quiet_channel_is_parked_until_its_doorbell_rings);
+}
+
+SUITE("intake", add_tests)

@@ -1,0 +1,172 @@
+/*
+ * What the head op of a channel starts next: size and way of the block.
+ */
+#include "tests/unit/parts.h"
+
+#include <errno.h>
+
+#define KIB(n) ((uint64_t)(n) << 10)
+#define R RING_OP_READ
+#define W RING_OP_WRITE
+
+/* The rules, and the kind of file. */
+enum { SHARED = 1, TMPFS = 2, FOREIGN = 4, NO_NOWAIT = 8, BLOCKING = 16, MULTI_USER = 32 };
+
+static const struct {
+	const char *what;
+	unsigned how;
+	uint8_t opcode;
+	uint64_t off, len;
+	uint64_t op_off; /* of the block */
+	uint32_t block;	 /* its bytes */
+	bool is_piece, is_bounce, is_nowait, is_edge;
+} rows[] = {
+	{ "a read", 0, R, 0, KIB(200), 0, KIB(64), false, false, false, false },
+	{ "the same while others are active", SHARED, R, 0, KIB(200), 0, KIB(32), false, false,
+	  true, false },
+	{ "the head of an unaligned read", 0, R, 100, KIB(200), 0, 3996, false, true, false, true },
+	{ "the head of an unaligned write", 0, W, 100, KIB(200), 0, 3996, true, false, false,
+	  true },
+	{ "within one unit", 0, R, 100, 50, 0, 50, false, true, false, true },
+	{ "a foreign file may hang for ever", FOREIGN, R, 0, KIB(200), 0, KIB(32), false, false,
+	  true, false },
+	{ "where RWF_NOWAIT is not known", SHARED | NO_NOWAIT, R, 0, KIB(200), 0, KIB(32), true,
+	  false, true, false },
+	{ "the same, alone", NO_NOWAIT, R, 0, KIB(200), 0, KIB(64), false, false, false, false },
+	{ "and on a store of several users, workers are the engine",
+	  SHARED | NO_NOWAIT | MULTI_USER, R, 0, KIB(200), 0, KIB(64), true, false, true, false },
+	{ "io_submit would wait", BLOCKING, R, 0, KIB(200), 0, KIB(64), true, false, false, false },
+	{ "tmpfs, alone", TMPFS, W, 0, KIB(200), 0, KIB(64), false, false, false, false },
+	{ "a write to tmpfs while others are active", SHARED | TMPFS, W, 0, KIB(200), 0, KIB(32),
+	  true, false, false, false },
+	{ "a read of tmpfs", SHARED | TMPFS, R, 0, KIB(200), 0, KIB(32), false, false, false,
+	  false },
+};
+
+static struct block_rules rules_of(unsigned how)
+{
+	p.file.facts.is_tmpfs = how & TMPFS;
+	p.file.facts.is_foreign = how & FOREIGN;
+	p.file.no_nowait = how & NO_NOWAIT;
+	p.store.is_multi_user = how & MULTI_USER;
+	atomic_store(&p.store.is_blocking, how & BLOCKING);
+	return (struct block_rules){
+		.store = &p.store, .must_not_wait = how & SHARED, .max_bytes = KIB(32), .n_lanes = 1
+	};
+}
+
+/* The op is ready, and nothing of it has started. */
+static struct op *setup(uint8_t opcode, uint64_t off, uint64_t len)
+{
+	parts_setup();
+	atomic_store(&p.file.buffered_fd, 99);
+	parts_put(1, opcode, off, len);
+	ck_assert_int_eq(intake_take(&p.intake), 1);
+	ck_assert_uint_eq(p.channel.ops[0].state, OP_READY);
+	return &p.channel.ops[0];
+}
+
+static void teardown(struct op *op)
+{
+	transfer_cancel(&p.transfer, op, ECANCELED);
+	(void)publish_run(&p.publish);
+	parts_teardown();
+}
+
+START_TEST(the_block_is_of_a_size_and_goes_a_way)
+{
+	struct op *op = setup(rows[_i].opcode, rows[_i].off, rows[_i].len);
+	const struct block_rules rules = rules_of(rows[_i].how);
+	struct next_block next = next_block_look(&p.channel, &rules);
+
+	ck_assert_ptr_eq(next.op, op);
+	ck_assert_msg(next.op_off == rows[_i].op_off && next.len == rows[_i].block, "%s: %u bytes",
+		      rows[_i].what, next.len);
+	ck_assert_msg(next.is_piece == rows[_i].is_piece && next.is_bounce == rows[_i].is_bounce &&
+			      next.is_nowait == rows[_i].is_nowait &&
+			      next.is_edge == rows[_i].is_edge,
+		      "%s: piece %d, bounce %d, nowait %d, edge %d", rows[_i].what, next.is_piece,
+		      next.is_bounce, next.is_nowait, next.is_edge);
+	teardown(op);
+}
+END_TEST
+
+START_TEST(blocks_cover_the_op)
+{
+	struct op *op = setup(R, 100, KIB(200));
+	const struct block_rules rules = rules_of(SHARED);
+	uint64_t bytes = 0;
+	bool is_last = false;
+
+	while (!is_last) {
+		struct next_block next = next_block_look(&p.channel, &rules);
+
+		ck_assert_uint_gt(next.len, 0);
+		ck_assert_uint_le(next.len, KIB(32));
+		bytes += next.len;
+		is_last = next_block_step_over(&next);
+	}
+	ck_assert_uint_eq(bytes, KIB(200));
+	op->edges_left = 0;
+	teardown(op);
+}
+END_TEST
+
+START_TEST(a_stopped_op_is_done_up_to_its_first_block_that_has_not_started)
+{
+	struct op *op = setup(R, 0, KIB(200));
+	const struct block_rules rules = rules_of(0);
+
+	for (int i = 0; i < 2; i++) {
+		struct next_block next = next_block_look(&p.channel, &rules);
+
+		ck_assert(!next_block_step_over(&next));
+	}
+	next_block_stop(op, ECANCELED);
+	ck_assert_uint_eq(op->end, KIB(128));
+	ck_assert_uint_eq(op->error, ECANCELED);
+	teardown(op);
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	uint64_t len, grow_end;
+	bool no_fallocate, is_piece, is_step;
+} growths[] = {
+	{ "a long one: the file is extended first", KIB(512), KIB(512), false, false, true },
+	{ "a short one extends the file itself", KIB(64), KIB(64), false, true, false },
+	{ "a short part of a long one", KIB(64), KIB(512), false, false, true },
+	{ "no fallocate(2)", KIB(512), KIB(512), true, true, false },
+};
+
+START_TEST(a_write_behind_the_end_of_the_file)
+{
+	struct op *op = setup(W, 0, growths[_i].len);
+	const struct block_rules rules = rules_of(0);
+	struct next_block next;
+
+	op->grow_end = growths[_i].grow_end;
+	op->n_extended = 0;
+	extension_add_op(&p.file.extension);
+	p.file.no_fallocate = growths[_i].no_fallocate;
+	next = next_block_look(&p.channel, &rules);
+	ck_assert_msg(next.is_piece == growths[_i].is_piece && next.is_step == growths[_i].is_step,
+		      "%s", growths[_i].what);
+	/* Once it is allocated, the block goes to the engine. */
+	op->n_extended = UINT32_MAX;
+	next = next_block_look(&p.channel, &rules);
+	ck_assert(!next.is_step && !next.is_piece);
+	teardown(op);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_loop_test(tcase, the_block_is_of_a_size_and_goes_a_way, 0, N_ROWS(rows));
+	tcase_add_test(tcase, blocks_cover_the_op);
+	tcase_add_test(tcase, a_stopped_op_is_done_up_to_its_first_block_that_has_not_started);
+	tcase_add_loop_test(tcase, a_write_behind_the_end_of_the_file, 0, N_ROWS(growths));
+}
+
+SUITE("next_block", add_tests)

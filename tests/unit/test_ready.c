@@ -1,0 +1,111 @@
+/*
+ * The ready list, and ops that wait outside of it.
+ */
+#include "tests/unit/parts.h"
+
+static struct op ops[MODE_LOCK_OPS_MAX + 2]; /* writes; those with odd numbers are buffered */
+
+static void setup(void)
+{
+	parts_setup();
+	for (int i = 0; i < N_ROWS(ops); i++) {
+		ops[i] = (struct op){ .channel = &p.channel,
+				      .file = &p.file,
+				      .opcode = RING_OP_WRITE,
+				      .state = OP_WAITS_ORDER,
+				      .edges_left = i % 2 ? OP_HEAD : 0 };
+		ready_add(&p.ready, &ops[i]);
+	}
+}
+
+static void teardown(void)
+{
+	for (int i = 0; i < N_ROWS(ops); i++)
+		if (ops[i].state != OP_RUNNING)
+			ready_end(&p.ready, &ops[i]);
+	ck_assert_ptr_null(p.channel.ready.first);
+	ck_assert_uint_eq(p.channel.n_gated, 0);
+	ck_assert_uint_eq(p.inode.mode_lock.n_promised, 0);
+	parts_teardown();
+}
+
+static struct op *head(void)
+{
+	return op_of_node(p.channel.ready.first);
+}
+
+START_TEST(a_write_of_the_other_mode_waits_outside_and_is_let_in_first)
+{
+	setup();
+	ck_assert(ready_has_lock(&p.ready, &ops[0]));
+	ready_lock(&p.ready, &ops[0]);
+	ready_end(&p.ready, &ops[0]); /* all of it has started */
+	ck_assert_ptr_eq(head(), &ops[1]);
+	ck_assert(!ready_has_lock(&p.ready, &ops[1]));
+	ck_assert(ready_defer(&p.ready, &ops[1], OP_WAITS_MODE_LOCK));
+	ck_assert_ptr_eq(head(), &ops[2]);
+	ready_unlock(&p.ready, &ops[0]);
+	ck_assert_ptr_eq(head(), &ops[1]);
+	ck_assert_uint_eq(ops[1].state, OP_READY);
+	ck_assert(ready_has_lock(&p.ready, &ops[1]));
+	ck_assert(!ready_has_lock(&p.ready, &ops[2])); /* it is promised to the other mode */
+	ready_unpromise(&p.ready, &ops[1]);
+	ck_assert(ready_has_lock(&p.ready, &ops[2]));
+	teardown();
+}
+END_TEST
+
+START_TEST(a_channel_has_so_many_ops_outside)
+{
+	setup();
+	ready_lock(&p.ready, &ops[0]);
+	for (unsigned i = 0; i < MODE_LOCK_OPS_MAX; i++)
+		ck_assert(ready_defer(&p.ready, head(), OP_WAITS_MODE_LOCK));
+	ck_assert(!ready_defer(&p.ready, head(), OP_WAITS_MODE_LOCK));
+	ck_assert_ptr_null(sched_next(&p.admit.sched, p.turn.now_nsec)); /* the channel waits */
+	ready_unlock(&p.ready, &ops[0]);
+	ck_assert_ptr_nonnull(sched_next(&p.admit.sched, p.turn.now_nsec));
+	teardown();
+}
+END_TEST
+
+START_TEST(ops_that_waited_for_an_extension_stand_in_order_before_the_others)
+{
+	setup();
+	for (int i = 0; i < 3; i++)
+		ck_assert(ready_defer(&p.ready, &ops[i], OP_WAITS_EXTENSION));
+	ck_assert_ptr_eq(head(), &ops[3]);
+	ready_end_extension(&p.ready, &p.file.extension);
+	ck_assert_ptr_eq(head(), &ops[0]);
+	ck_assert_ptr_eq(ops[0].waiter.node.next, &ops[1].waiter.node);
+	ck_assert_ptr_eq(ops[2].waiter.node.next, &ops[3].waiter.node);
+	ck_assert_ptr_null(p.file.extension.waiting.first);
+	teardown();
+}
+END_TEST
+
+START_TEST(a_channel_that_may_be_blocked_gives_its_promises_back)
+{
+	struct mode_lock *lock = &p.inode.mode_lock;
+
+	setup();
+	ready_lock(&p.ready, &ops[0]);
+	ck_assert(ready_defer(&p.ready, &ops[0], OP_WAITS_EXTENSION));
+	ck_assert(ready_defer(&p.ready, &ops[1], OP_WAITS_MODE_LOCK));
+	ready_unlock(&p.ready, &ops[0]);
+	ck_assert_uint_eq(lock->n_promised, 1);
+	ready_unpromise_all(&p.ready, &p.channel);
+	ck_assert_uint_eq(lock->n_promised, 0);
+	teardown();
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, a_write_of_the_other_mode_waits_outside_and_is_let_in_first);
+	tcase_add_test(tcase, a_channel_has_so_many_ops_outside);
+	tcase_add_test(tcase, ops_that_waited_for_an_extension_stand_in_order_before_the_others);
+	tcase_add_test(tcase, a_channel_that_may_be_blocked_gives_its_promises_back);
+}
+
+SUITE("ready", add_tests)
