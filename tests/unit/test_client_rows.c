@@ -1,6 +1,6 @@
-#include "client/lib/io/channel.h"
 #include "client/lib/io/file.h"
 
+#include "tests/unit/client_channel.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
@@ -10,19 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ENTRIES 8u
-
-/* A channel over private memory, with a lane of the test's own on the other side. */
-static _Alignas(4096) char map[4096], board[4096];
-static struct channel_row rows[ENTRIES];
-static uint32_t free_rows[ENTRIES];
-static struct dsaio_conn conn;
-static struct dsaio_client client;
 static struct dsaio_file file;
-static struct channel channel;
-static struct ring_lane lane;
 static struct dsaio_op ops[64];
-static int sockets[2];
 
 static void op_open(struct dsaio_op *op)
 {
@@ -35,59 +24,14 @@ static void op_open(struct dsaio_op *op)
 
 static void rows_setup(void)
 {
-	struct lane_board *b = (struct lane_board *)board;
-
-	memset(map, 0, sizeof(map)); /* without a fork for each test they follow one another */
-	memset(&conn, 0, sizeof(conn));
-	memset(&channel, 0, sizeof(channel));
-	memset(rows, 0, sizeof(rows));
-	memset(ops, 0, sizeof(ops));
-	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
-	conn.fd = sockets[0];
-	client.link.conn = &conn;
-	b->magic = LANE_BOARD_MAGIC;
-	b->version = RING_VERSION;
-	ring_lane_init(&lane, map, ENTRIES);
-	ck_assert_int_eq(ring_client_init(&channel.ring, map, board, ENTRIES), 0);
-	channel.client = &client;
-	channel.rows = rows;
-	channel.free_rows = free_rows;
-	channel.bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	for (uint32_t i = 0; i < ENTRIES; i++) {
-		rows[i].id = i;
-		free_rows[i] = i;
-	}
-	(void)pthread_mutex_init(&channel.submit_lock, NULL);
+	channel_setup();
 	for (unsigned i = 0; i < 64; i++)
 		op_open(&ops[i]);
-}
-
-static void rows_teardown(void)
-{
-	(void)close(sockets[0]);
-	(void)close(sockets[1]);
-	(void)close(channel.bell_fd);
 }
 
 static int put(struct dsaio_op *op)
 {
 	return channel_put(op);
-}
-
-/* The lane's side: the id of the next entry. */
-static uint64_t take(void)
-{
-	struct ring_entry entry;
-
-	ck_assert_int_gt(ring_lane_ready(&lane), 0);
-	ring_lane_take(&lane, &entry);
-	return entry.id;
-}
-
-static void complete(uint64_t id, int64_t result)
-{
-	ring_lane_complete(&lane, id, result);
-	(void)ring_lane_publish(&lane);
 }
 
 static unsigned consume(struct dsaio_op **ret_ops)
@@ -299,7 +243,7 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_checked_fixture(tcase, rows_setup, rows_teardown);
+	tcase_add_checked_fixture(tcase, rows_setup, channel_teardown);
 	tcase_add_test(tcase, a_completion_ends_the_op_that_it_names_in_any_order);
 	tcase_add_test(tcase, there_are_never_more_open_rows_than_entries);
 	tcase_add_test(tcase, rows_go_round_whatever_the_order_of_the_ends);

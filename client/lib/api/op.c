@@ -2,6 +2,7 @@
  * Public calls that start, await, examine and cancel ops.  submit.c starts an op, wait.c waits for it.
  */
 #include "client/lib/base/cancel.h"
+#include "client/lib/base/deadline.h"
 #include "client/lib/io/bounce.h"
 #include "client/lib/io/submit.h"
 #include "client/lib/io/wait.h"
@@ -292,7 +293,7 @@ int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result
 	if (!op_has_ended(op)) {
 		struct wait_for end = { .what = WAIT_OP, .op = op };
 
-		r = wait_until(op->handle, &end, wait_deadline(timeout_usec));
+		r = wait_until(op->handle, &end, deadline_in_usec(timeout_usec));
 		if (r < 0)
 			return error_fail(r,
 					  "op_wait: the op on %" PRIu64 " bytes at %" PRIu64
@@ -385,7 +386,7 @@ int dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_r
 
 	if (r < 0)
 		return r;
-	r = wait_until(handle, &all, wait_deadline(timeout_usec));
+	r = wait_until(handle, &all, deadline_in_usec(timeout_usec));
 	if (r < 0)
 		return error_fail(r,
 				  "wait: ops of the handle have not ended after %" PRId64
@@ -440,7 +441,7 @@ int dsaio_reap_wait(struct dsaio_handle *handle, struct dsaio_op **ops, int min,
 {
 	CANCEL_DISABLE();
 	struct wait_for ended = { .what = WAIT_REAP };
-	uint64_t deadline = wait_deadline(timeout_usec);
+	uint64_t deadline = deadline_in_usec(timeout_usec);
 	int got = 0, r = reap_check(handle, "reap_wait", ops, max);
 
 	if (r < 0)

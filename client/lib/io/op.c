@@ -83,7 +83,7 @@ void op_set_data(struct dsaio_op *op, void *data)
 	op->data = data;
 }
 
-void op_set_part(struct dsaio_op *op, struct bounce_piece *part_of, const struct dsaio_op *whole)
+void op_set_part(struct dsaio_op *op, struct job_piece *part_of, const struct dsaio_op *whole)
 {
 	op->part_of = part_of;
 	op->file = whole->file;

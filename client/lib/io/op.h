@@ -30,7 +30,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct bounce_piece;
+struct job_piece;
 struct channel;
 struct dsaio_file;
 struct dsaio_handle;
@@ -46,23 +46,23 @@ struct dsaio_op {
 	struct channel *channel;    /* NULL: does not go by a ring */
 	struct buffer_place buffer; /* its piece is referenced until the end */
 	uint64_t off, len;
-	uint64_t grow_end;	      /* a write: as in struct ring_entry */
-	uint64_t began_nsec;	      /* 0: debug.h does not want to know how long it took */
-	uint64_t put_nsec;	      /* when it was put into the ring */
-	_Atomic uint64_t ring_id;     /* 0: in no ring yet; seq_cst, against is_cancelled */
-	struct bounce_piece *part_of; /* it is a piece of a bounced op: only bounce.c knows it */
-	int64_t result;		      /* bytes, or a negative errno */
-	uint64_t done;		      /* bytes, also of one that failed */
-	char *text;		      /* sentence of one that failed; NULL: none */
-	void *data;		      /* dsaio_op_data() */
-	struct list_node inode_node;  /* inode.lock */
-	struct list_node node;	      /* ended ops: handle->lock; its next also in op_list, pool */
-	uint64_t end_number;	      /* handle->lock; numbers the ends of a handle */
-	_Atomic uint32_t n_refs;      /* the library's (it passes to the ended list), the caller's,
+	uint64_t grow_end;	     /* a write: as in struct ring_entry */
+	uint64_t began_nsec;	     /* 0: debug.h does not want to know how long it took */
+	uint64_t put_nsec;	     /* when it was put into the ring */
+	_Atomic uint64_t ring_id;    /* 0: in no ring yet; seq_cst, against is_cancelled */
+	struct job_piece *part_of;   /* it is a piece of a bounced op: only bounce.c knows it */
+	int64_t result;		     /* bytes, or a negative errno */
+	uint64_t done;		     /* bytes, also of one that failed */
+	char *text;		     /* sentence of one that failed; NULL: none */
+	void *data;		     /* dsaio_op_data() */
+	struct list_node inode_node; /* inode.lock */
+	struct list_node node;	     /* ended ops: handle->lock; its next also in op_list, pool */
+	uint64_t end_number;	     /* handle->lock; numbers the ends of a handle */
+	_Atomic uint32_t n_refs;     /* the library's (it passes to the ended list), the caller's,
 					   those of threads that wait; the last one frees it */
-	_Atomic int state;	      /* enum op_state; op_change_state() */
-	uint32_t timeout_msec;	      /* as in struct ring_entry */
-	uint8_t opcode;		      /* enum ring_opcode */
+	_Atomic int state;	     /* enum op_state; op_change_state() */
+	uint32_t timeout_msec;	     /* as in struct ring_entry */
+	uint8_t opcode;		     /* enum ring_opcode */
 	_Atomic bool is_cancelled;
 	bool is_async; /* dsaio_wait() and dsaio_reap() report it */
 	bool is_clear; /* inode.lock; no op that was open before it conflicts */
@@ -108,7 +108,7 @@ void op_set_grow_end(struct dsaio_op *op, uint64_t grow_end);
 void op_set_timeout(struct dsaio_op *op, uint32_t timeout_msec);
 void op_set_data(struct dsaio_op *op, void *data);
 /* A piece of that op: borrows its file. */
-void op_set_part(struct dsaio_op *op, struct bounce_piece *part_of, const struct dsaio_op *whole);
+void op_set_part(struct dsaio_op *op, struct job_piece *part_of, const struct dsaio_op *whole);
 
 /* The submission entry, without id.  A pure function. */
 struct ring_entry op_entry(const struct dsaio_op *op);

@@ -1,6 +1,7 @@
 #include "client/lib/io/submit.h"
 
 #include "client/lib/base/cancel.h"
+#include "client/lib/base/deadline.h"
 #include "client/lib/io/bounce.h"
 #include "client/lib/io/end.h"
 #include "client/lib/io/file.h"
@@ -171,7 +172,7 @@ static void op_defer(struct dsaio_op *op)
 /* Into the ring, behind earlier ops that the daemon cannot order. */
 static void put_in_order(struct dsaio_op *op, bool is_nowait, bool is_batched)
 {
-	uint64_t deadline = bounce_deadline(op);
+	uint64_t deadline = deadline_in_msec(op->timeout_msec);
 	struct dsaio_op *earlier = inode_conflict(op->inode, op, true);
 	int r = 0;
 
@@ -182,7 +183,7 @@ static void put_in_order(struct dsaio_op *op, bool is_nowait, bool is_batched)
 			return;
 		}
 		r = bounce_await_earlier(op, true, deadline);
-		op_set_timeout(op, bounce_timeout_msec(deadline));
+		op_set_timeout(op, deadline_left_msec(deadline));
 	}
 	if (r == 0)
 		r = is_nowait ? put(op, is_batched) : put_with_room(op, is_batched);

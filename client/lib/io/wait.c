@@ -1,5 +1,6 @@
 #include "client/lib/io/wait.h"
 
+#include "client/lib/base/deadline.h"
 #include "client/lib/io/end.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -17,7 +18,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define NSEC_PER_SEC UINT64_C(1000000000)
 #define LOOK_NSEC (100 * UINT64_C(1000000)) /* between two looks at the control socket's end */
 /* A wait counts as so many full spins at most: one long wait does not end all spinning. */
 #define WAIT_COUNTS_MAX 2
@@ -32,18 +32,6 @@ struct waiter {
 	pthread_cond_t cond;
 	struct waiter *next, *prev;
 };
-
-uint64_t wait_deadline(int64_t usec)
-{
-	if (usec < 0 || usec > INT64_MAX / 2000)
-		return UINT64_MAX;
-	return clock_nsec() + (uint64_t)usec * 1000;
-}
-
-static bool is_over(uint64_t deadline_nsec)
-{
-	return deadline_nsec != UINT64_MAX && clock_nsec() >= deadline_nsec;
-}
 
 static struct channel *first_channel(const struct dsaio_handle *handle)
 {
@@ -241,7 +229,7 @@ static bool spin(struct dsaio_handle *handle, uint64_t now, uint64_t deadline_ns
 
 static void sleep_on_futex(struct channel *channel, uint64_t nsec)
 {
-	struct timespec ts = { .tv_sec = 0, .tv_nsec = (long)nsec };
+	struct timespec ts = timespec_of(nsec);
 	uint32_t bell = ring_client_bell(&channel->ring); /* before arming */
 
 	if (ring_client_arm(&channel->ring, false)) /* not private: the daemon wakes it */
@@ -252,7 +240,7 @@ static void sleep_on_futex(struct channel *channel, uint64_t nsec)
 
 static void sleep_on_socket(struct dsaio_handle *handle, uint64_t nsec)
 {
-	struct timespec ts = { .tv_sec = 0, .tv_nsec = (long)nsec };
+	struct timespec ts = timespec_of(nsec);
 	struct pollfd fds[] = {
 		{ .fd = handle->client->link.conn->fd, .events = POLLRDHUP },
 		{ .fd = handle->is_bell_at_end ? -1 : handle->bell_fd, .events = POLLIN },
@@ -356,8 +344,7 @@ static void follow(struct dsaio_handle *handle, const struct wait_for *wait_for,
 		   uint64_t deadline_nsec)
 {
 	struct waiter waiter = { .wait_for = wait_for, .next = handle->waiters };
-	struct timespec ts = { .tv_sec = (time_t)(deadline_nsec / NSEC_PER_SEC),
-			       .tv_nsec = (long)(deadline_nsec % NSEC_PER_SEC) };
+	struct timespec ts = timespec_of(deadline_nsec);
 	pthread_condattr_t attr;
 
 	(void)pthread_condattr_init(&attr); /* none of these can fail on Linux */
@@ -387,7 +374,7 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 
 	(void)pthread_mutex_lock(&handle->lock);
 	while (!is_done(handle, w)) {
-		if (has_looked && is_over(deadline_nsec)) {
+		if (has_looked && deadline_is_over(deadline_nsec)) {
 			/* A signal to take the role over may have come at the same time. */
 			if (handle->waiters)
 				wait_wake(handle);
@@ -410,7 +397,8 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 			consume_or_sleep(handle, n_open, deadline_nsec, is_fd_armed);
 			has_looked = true;
 			(void)pthread_mutex_lock(&handle->lock);
-		} while (!is_done(handle, w) && may_consume(handle, w) && !is_over(deadline_nsec));
+		} while (!is_done(handle, w) && may_consume(handle, w) &&
+			 !deadline_is_over(deadline_nsec));
 		leave_role(handle);
 	}
 	(void)pthread_mutex_unlock(&handle->lock);

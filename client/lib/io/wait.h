@@ -32,9 +32,6 @@ struct wait_for {
 	uint64_t n_ops;
 };
 
-/* A time for wait_until(): now + usec; a negative usec: for ever. */
-uint64_t wait_deadline(int64_t usec);
-
 /* Returns 0, or -ETIMEDOUT (after at least one look at the rings).  No lock may be held. */
 int wait_until(struct dsaio_handle *handle, const struct wait_for *wait_for,
 	       uint64_t deadline_nsec);

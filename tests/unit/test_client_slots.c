@@ -1,4 +1,3 @@
-#include "client/lib/io/bounce.h"
 #include "client/lib/memory/import.h"
 #include "client/lib/memory/slots.h"
 
@@ -12,139 +11,6 @@
 #include <unistd.h>
 
 #define MIB UINT64_C(1048576)
-
-/* ---- pieces ---- */
-
-static const struct {
-	const char *what;
-	uint64_t off, end, slot;
-	uint32_t offset_align, memory_align;
-	bool is_write;
-	struct bounce_cut cut; /* len, slot_off, io_off, io_len, io_slot_off */
-} cuts[] = {
-	{ "aligned", 0, 4 * MIB, MIB, 512, 4, false, { MIB, 0, 0, MIB, 0 } },
-	{ "a read in a block", 100, 150, 65536, 512, 4, false, { 50, 100, 0, 512, 0 } },
-	{ "a read over two blocks",
-	  1000,
-	  1100,
-	  65536,
-	  512,
-	  4,
-	  false,
-	  { 100, 1000, 512, 1024, 512 } },
-	{ "a write sends no more", 100, 150, 65536, 512, 4, true, { 50, 100, 100, 50, 100 } },
-	{ "an odd start", 13, 4 * MIB, MIB, 512, 4, false, { MIB - 13, 13, 0, MIB, 0 } },
-	{ "an odd start, written",
-	  13,
-	  4 * MIB,
-	  MIB,
-	  512,
-	  4,
-	  true,
-	  { MIB - 13, 13, 13, MIB - 13, 13 } },
-	{ "behind it", MIB, 4 * MIB, MIB, 512, 4, true, { MIB, 0, MIB, MIB, 0 } },
-	{ "an odd end", 4 * MIB, 4 * MIB + 77, MIB, 512, 4, false, { 77, 0, 4 * MIB, 512, 0 } },
-	{ "a start in a page",
-	  4096 + 512,
-	  MIB,
-	  MIB,
-	  512,
-	  4,
-	  false,
-	  { MIB - 4608, 512, 4608, MIB - 4608, 512 } },
-	{ "blocks of 64 KiB",
-	  70000,
-	  80000,
-	  65536,
-	  65536,
-	  65536,
-	  false,
-	  { 10000, 4464, 65536, 65536, 0 } },
-	{ "a small slot", 13, 4 * MIB, 65536, 512, 4, false, { 65523, 13, 0, 65536, 0 } },
-	{ "the last byte",
-	  INT64_MAX - 1,
-	  INT64_MAX,
-	  65536,
-	  512,
-	  4,
-	  false,
-	  { 1, 4094, INT64_MAX - 1, 1, 4094 } },
-};
-
-START_TEST(a_piece_is_what_a_slot_holds)
-{
-	struct bounce_align align = { cuts[_i].offset_align, cuts[_i].memory_align };
-	struct bounce_cut cut = bounce_cut(cuts[_i].off, cuts[_i].end, cuts[_i].slot, align,
-					   cuts[_i].is_write);
-
-	ck_assert_msg(cut.len == cuts[_i].cut.len && cut.slot_off == cuts[_i].cut.slot_off,
-		      "%s: %llu at %llu", cuts[_i].what, (unsigned long long)cut.len,
-		      (unsigned long long)cut.slot_off);
-	ck_assert_msg(cut.io_off == cuts[_i].cut.io_off && cut.io_len == cuts[_i].cut.io_len &&
-			      cut.io_slot_off == cuts[_i].cut.io_slot_off,
-		      "%s: reads or writes %llu at %llu", cuts[_i].what,
-		      (unsigned long long)cut.io_len, (unsigned long long)cut.io_off);
-}
-END_TEST
-
-START_TEST(pieces_cover_an_op_and_lie_as_the_file_does)
-{
-	static const struct bounce_align aligns[] = { { 512, 4 }, { 4096, 512 }, { 65536, 4096 } };
-	struct bounce_align align = aligns[_i];
-	uint64_t random = 1;
-
-	for (unsigned round = 0; round < 1000; round++) {
-		uint64_t off = (random = random * 6364136223846793005u + 1) >> 40;
-		uint64_t end = off + 1 + ((random = random * 6364136223846793005u + 1) >> 41);
-		uint64_t next = off;
-
-		while (next < end) {
-			uint64_t slot = SLOT_UNIT << (random >> 60) % 5;
-			struct bounce_cut cut = bounce_cut(next, end, slot, align, round % 2);
-
-			ck_assert_uint_gt(cut.len, 0);
-			ck_assert_uint_le(cut.slot_off + cut.len, slot);
-			ck_assert_uint_le(cut.io_slot_off + cut.io_len, slot);
-			ck_assert_uint_le(cut.len, bounce_bytes(next, end, align));
-			ck_assert_uint_eq((cut.io_off - cut.io_slot_off) % align.memory, 0);
-			ck_assert_uint_le(cut.io_off, next);
-			ck_assert_uint_ge(cut.io_off + cut.io_len, next + cut.len);
-			if (round % 2 == 0)
-				ck_assert_uint_eq((cut.io_off | cut.io_len) % align.offset, 0);
-			next += cut.len;
-			ck_assert(next >= end || next % align.offset == 0);
-		}
-		ck_assert_uint_eq(next, end);
-	}
-}
-END_TEST
-
-static const struct {
-	const char *what;
-	uint64_t next, end;
-	bool is_write;
-	uint64_t bytes;
-} wishes[] = {
-	{ "a write's first", 0, 400 * MIB, true, MIB / 4 },
-	{ "its second", MIB / 4, 400 * MIB, true, MIB / 4 },
-	{ "behind 1 MiB", MIB, 400 * MIB, true, MIB / 2 },
-	{ "in a write", 2 * MIB, 400 * MIB, true, MIB },
-	{ "a write's last", 399 * MIB, 400 * MIB, true, MIB },
-	{ "a read's first", 0, 400 * MIB, false, MIB },
-	{ "with 2 MiB to come", 398 * MIB, 400 * MIB, false, MIB / 2 },
-	{ "a read's last", 399 * MIB, 400 * MIB, false, MIB / 4 },
-	{ "a short read", 0, 4096, false, MIB / 4 },
-};
-
-START_TEST(pieces_are_short_where_nothing_else_is_in_flight)
-{
-	ck_assert_msg(bounce_wish(13, 13 + wishes[_i].next, 13 + wishes[_i].end,
-				  wishes[_i].is_write) == wishes[_i].bytes,
-		      "%s", wishes[_i].what);
-}
-END_TEST
-
-/* ---- slots ---- */
 
 START_TEST(units_are_taken_at_multiples_of_their_number)
 {
@@ -369,10 +235,6 @@ END_TEST
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, slots_setup, slots_teardown);
-	tcase_add_loop_test(tcase, a_piece_is_what_a_slot_holds, 0, N_ROWS(cuts));
-	tcase_add_loop_test(tcase, pieces_cover_an_op_and_lie_as_the_file_does, 0, 3);
-	tcase_add_loop_test(tcase, pieces_are_short_where_nothing_else_is_in_flight, 0,
-			    N_ROWS(wishes));
 	tcase_add_test(tcase, units_are_taken_at_multiples_of_their_number);
 	tcase_add_test(tcase, further_slots_of_a_store_leave_room_for_first_ones);
 	tcase_add_test(tcase, a_store_without_a_slot_gets_one_while_others_give_none_back);
@@ -381,4 +243,4 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, imported_memory_has_to_be_that_mapping, 0, N_ROWS(mappings));
 }
 
-SUITE("client_bounce", add_tests)
+SUITE("client_slots", add_tests)

@@ -1,0 +1,518 @@
+#include "client/lib/io/bounce_thread.h"
+
+#include "client/lib/base/deadline.h"
+#include "client/lib/io/inode.h"
+#include "client/lib/io/wait.h"
+#include "proto/util/cleanup.h"
+
+#include <poll.h>
+#include <stdlib.h>
+
+#define LOOK_MIN_NSEC 50000u   /* between two looks at a caller's ring, at first */
+#define LOOK_MAX_NSEC 1000000u /* and when nothing comes */
+/* A job without a slot asks again: the daemon's pool may have memory by then.  A guess. */
+#define SHORT_NSEC 100000000u
+
+static struct job *job_of(struct list_node *node)
+{
+	return node ? container_of(node, struct job, node) : NULL;
+}
+
+static struct job *job_of_starting(struct list_node *node)
+{
+	return node ? container_of(node, struct job, starting_node) : NULL;
+}
+
+/* The last of its channel's jobs that may start pieces. */
+static void starting_add(struct client_bounce *bounce, struct job *job)
+{
+	struct channel *channel = job->channel;
+
+	if (!channel->starting_jobs.first)
+		list_push_front(&bounce->starting, &channel->starting_node);
+	list_push(&channel->starting_jobs, &job->starting_node);
+}
+
+static void starting_remove(struct client_bounce *bounce, struct job *job)
+{
+	struct channel *channel = job->channel;
+
+	list_remove(&channel->starting_jobs, &job->starting_node);
+	if (!channel->starting_jobs.first)
+		list_remove(&bounce->starting, &channel->starting_node);
+}
+
+static void job_leave(struct client_bounce *bounce, struct job *job)
+{
+	list_remove(&bounce->jobs[job->state], &job->node);
+	if (job->state == JOB_STARTING)
+		starting_remove(bounce, job);
+}
+
+static void job_move(struct client_bounce *bounce, struct job *job, enum job_state state)
+{
+	job_leave(bounce, job);
+	job->state = state;
+	list_push(&bounce->jobs[state], &job->node);
+	if (state == JOB_STARTING)
+		starting_add(bounce, job);
+}
+
+/* Its op is not the thread's any more. */
+static void job_free(struct client_bounce *bounce, struct job *job, struct dsaio_handle *handle)
+{
+	job_leave(bounce, job);
+	if (job->earlier)
+		handle_op_unref(job->earlier);
+	free(job);
+	(void)pthread_mutex_lock(&bounce->lock);
+	if (--handle->n_jobs == 0) /* from here on it may be closed and freed */
+		(void)pthread_cond_broadcast(&bounce->jobs_ended);
+	(void)pthread_mutex_unlock(&bounce->lock);
+}
+
+static void job_end(struct client_bounce *bounce, struct job *job)
+{
+	struct dsaio_handle *handle = job->op->handle;
+
+	job_end_op(job);
+	job_free(bounce, job, handle);
+}
+
+/* A job with nothing in flight ends with that error. */
+static void job_fail(struct client_bounce *bounce, struct job *job, int error)
+{
+	job->stop = error;
+	job_end(bounce, job);
+}
+
+static void job_touch(struct client_bounce *bounce, struct job *job)
+{
+	if (job->is_touched)
+		return;
+	job->is_touched = true;
+	job->next_touched = bounce->touched;
+	bounce->touched = job;
+}
+
+/* Moves it to the list where it belongs, after pieces were started or finished. */
+static void job_settle(struct client_bounce *bounce, struct job *job)
+{
+	if (job->n && job_piece(job, 0)->has_ended)
+		job_touch(bounce, job);
+	if (!job->n && !job_has_more(job))
+		job_end(bounce, job);
+	else if (job->n < JOB_PIECES_MAX && job_has_more(job))
+		job_move(bounce, job, JOB_STARTING);
+	else
+		job_move(bounce, job, JOB_FULL);
+}
+
+/* Consumes the rings of a caller's handle, once in a turn. */
+static void look_at_ring(struct client_bounce *bounce, struct dsaio_handle *handle)
+{
+	if (handle->polled == bounce->turn)
+		return;
+	handle->polled = bounce->turn;
+	wait_poll(handle);
+	if (!bounce->look_nsec)
+		bounce->look_nsec = LOOK_MIN_NSEC;
+}
+
+/* Finds the op that the job has to wait for; false: none. */
+static bool job_has_earlier(struct job *job)
+{
+	struct dsaio_op *earlier = inode_conflict(job->op->inode, job->op, job->is_for_ring);
+
+	if (!earlier)
+		return false;
+	job->earlier = earlier;
+	(void)pthread_mutex_lock(&earlier->handle->lock);
+	op_set_awaited(earlier); /* has it ended meanwhile, the thread sees that before it sleeps */
+	(void)pthread_mutex_unlock(&earlier->handle->lock);
+	return true;
+}
+
+/* Puts a job's op into the caller's ring.  False: there is no room. */
+static bool job_put(struct client_bounce *bounce, struct job *job)
+{
+	struct dsaio_op *op = job->op;
+	struct dsaio_handle *handle = op->handle;
+	int r;
+
+	op_set_timeout(op, deadline_left_msec(job->deadline_nsec));
+	op_ref(op); /* it may end at once */
+	r = inode_put(op->inode, op);
+	if (r == 0) {
+		if (atomic_load(&op->is_cancelled)) /* too early for the daemon to find it */
+			(void)channel_cancel(op);   /* fails with the connection: then all end */
+		handle_op_unref(op);
+		job_free(bounce, job, handle);
+		return true;
+	}
+	handle_op_unref(op);
+	if (r == -EAGAIN)
+		return false;
+	job_fail(bounce, job, -ECONNRESET);
+	return true;
+}
+
+/* A waiting job: checks whether it may go on.  Returns true if it moved. */
+static bool job_look(struct client_bounce *bounce, struct job *job)
+{
+	struct dsaio_handle *handle = job->op->handle;
+
+	if (deadline_is_over(job->deadline_nsec)) {
+		job_fail(bounce, job, -ETIMEDOUT);
+		return true;
+	}
+	if (job->earlier && !op_has_ended(job->earlier)) {
+		/* This thread ends bounced ones itself. */
+		if (op_state(job->earlier) != OP_BOUNCED)
+			look_at_ring(bounce, handle);
+		if (!op_has_ended(job->earlier))
+			return false;
+	}
+	if (job->earlier) {
+		handle_op_unref(TAKE_PTR(job->earlier));
+		if (job_has_earlier(job))
+			return true; /* it waits for another one: look again */
+	}
+	if (job->is_for_ring) {
+		if (job_put(bounce, job))
+			return true;
+		look_at_ring(bounce, handle);
+		return false;
+	}
+	job_move(bounce, job, JOB_STARTING);
+	return true;
+}
+
+/* ---- the thread ---- */
+
+static bool take_inbox(struct client_bounce *bounce)
+{
+	struct list inbox;
+	struct job *job;
+	bool did = false;
+
+	(void)pthread_mutex_lock(&bounce->lock);
+	inbox = bounce->inbox;
+	bounce->inbox = (struct list){ NULL, NULL };
+	(void)pthread_mutex_unlock(&bounce->lock);
+	while ((job = job_of(list_pop(&inbox)))) {
+		list_push(&bounce->jobs[JOB_WAITING], &job->node);
+		if (!job_has_earlier(job))
+			(void)job_look(bounce, job);
+		did = true;
+	}
+	return did;
+}
+
+static void job_cancel(struct client_bounce *bounce, struct job *job)
+{
+	if (job->state == JOB_WAITING || !job->n) {
+		job_fail(bounce, job, -ECANCELED);
+		return;
+	}
+	if (job->is_cancel_sent)
+		return;
+	job->is_cancel_sent = true;
+	if (!job->stop)
+		job->stop = -ECANCELED;
+	for (unsigned i = 0; i < job->n; i++)
+		if (!job_piece(job, i)->has_ended)
+			(void)channel_cancel(job_piece(job, i)->op);
+}
+
+/* Jobs whose ops were cancelled, or whose handle closes. */
+static void look_for_cancels(struct client_bounce *bounce)
+{
+	bool must_look, is_ending;
+
+	(void)pthread_mutex_lock(&bounce->lock);
+	must_look = bounce->must_look;
+	bounce->must_look = false;
+	(void)pthread_mutex_unlock(&bounce->lock);
+	for (int state = 0; must_look && state <= JOB_FULL; state++)
+		for (struct job *job = job_of(bounce->jobs[state].first), *next; job; job = next) {
+			next = job_of(job->node.next);
+			(void)pthread_mutex_lock(&bounce->lock);
+			is_ending = job->op->handle->is_ending;
+			(void)pthread_mutex_unlock(&bounce->lock);
+			if (atomic_load(&job->op->is_cancelled) ||
+			    (is_ending && job->next == job->op->off))
+				job_cancel(bounce, job);
+		}
+}
+
+/* Takes completed pieces; all, when the daemon is gone. */
+static bool collect(struct client_bounce *bounce)
+{
+	struct op_list list = { NULL, NULL };
+	struct dsaio_handle **link = &bounce->active, *companion;
+	bool is_gone = conn_was_gone(bounce->client->link.conn);
+
+	while ((companion = *link)) {
+		if (is_gone)
+			wait_collect_dead(companion, &list);
+		else
+			wait_collect(companion, &list);
+		link = &companion->next_active;
+	}
+	if (!list.first)
+		return false;
+	for (struct dsaio_op *op = list.first; op; op = op_next(op)) {
+		op_change_state(op, OP_ENDED);
+		op->part_of->has_ended = true;
+		op->part_of->job->via->n_pieces--;
+		job_touch(bounce, op->part_of->job);
+	}
+	/* Before jobs end: with its last one a handle, and so its companion, may be freed. */
+	for (link = &bounce->active; (companion = *link);)
+		if (companion->n_pieces)
+			link = &companion->next_active;
+		else
+			*link = companion->next_active;
+	return true;
+}
+
+/* Finishes one piece of each job in turn, so that others get the slots meanwhile. */
+static bool finish_pieces(struct client_bounce *bounce)
+{
+	struct job *job, *touched = TAKE_PTR(bounce->touched);
+	bool did = touched;
+
+	for (; (job = touched); job_settle(bounce, job)) {
+		touched = job->next_touched;
+		job->is_touched = false;
+		if (job_piece(job, 0)->has_ended) {
+			job->share->n_pieces--;
+			job_finish_piece(job);
+		}
+	}
+	return did;
+}
+
+static void fail_waiting(struct client_bounce *bounce)
+{
+	struct job *job, *next;
+
+	if (!conn_was_gone(bounce->client->link.conn))
+		return;
+	for (job = job_of(bounce->jobs[JOB_WAITING].first); job; job = next) {
+		next = job_of(job->node.next);
+		job_fail(bounce, job, -ECONNRESET);
+	}
+	for (job = job_of(bounce->jobs[JOB_STARTING].first); job; job = next) {
+		next = job_of(job->node.next);
+		if (!job->n)
+			job_fail(bounce, job, -ECONNRESET);
+	}
+}
+
+static bool look_at_waiting(struct client_bounce *bounce)
+{
+	bool did = false;
+
+	for (struct job *job = job_of(bounce->jobs[JOB_WAITING].first), *next; job; job = next) {
+		next = job_of(job->node.next);
+		did |= job_look(bounce, job);
+	}
+	return did;
+}
+
+static void activate(struct client_bounce *bounce, struct dsaio_handle *companion)
+{
+	if (companion->n_pieces++)
+		return;
+	companion->next_active = bounce->active;
+	bounce->active = companion;
+}
+
+/* A piece of a job that may start some; false: not now. */
+static bool start_piece(struct client_bounce *bounce, struct job *job)
+{
+	struct slots_share *share = job->share;
+	unsigned n = job->n;
+
+	/* The ring is ours to consume: completions make room, and wake us. */
+	if (share->refused == bounce->turn || !ring_client_room(&job->channel->ring))
+		return false;
+	if (job_start_piece(job, false, share->n_pieces) == -EAGAIN) {
+		share->refused = bounce->turn;
+		bounce->is_short |= !share->n_pieces;
+		return false;
+	}
+	if (job->n > n) {
+		share->n_pieces++;
+		if (!job_piece(job, n)->has_ended)
+			activate(bounce, job->via);
+	}
+	job_settle(bounce, job); /* behind its channel's others, or its end */
+	return true;
+}
+
+/*
+ * A piece of each channel in turn, and in each of its jobs in turn, as long as there are slots and room.
+ * A channel whose ring is full, or whose store has no slot, holds up no other.
+ */
+static bool start_pieces(struct client_bounce *bounce)
+{
+	struct list_node *node, *next;
+	bool did = false, goes_on = true;
+
+	bounce->is_short = false;
+	while (goes_on) {
+		goes_on = false;
+		for (node = bounce->starting.first; node; node = next) {
+			struct channel *channel = container_of(node, struct channel, starting_node);
+
+			/* It has a job, so its handle stays whatever ends now. */
+			next = node->next;
+			goes_on |= start_piece(bounce,
+					       job_of_starting(channel->starting_jobs.first));
+		}
+		did |= goes_on;
+	}
+	return did;
+}
+
+/* Jobs that may start pieces, but whose time is over. */
+static bool expire(struct client_bounce *bounce)
+{
+	bool did = false;
+
+	for (struct job *job = job_of(bounce->jobs[JOB_STARTING].first), *next; job; job = next) {
+		next = job_of(job->node.next);
+		if (!deadline_is_over(job->deadline_nsec))
+			continue;
+		job->stop = -ETIMEDOUT;
+		job_settle(bounce, job);
+		did = true;
+	}
+	return did;
+}
+
+static uint64_t next_deadline(const struct client_bounce *bounce)
+{
+	uint64_t deadline = UINT64_MAX;
+
+	for (int state = JOB_WAITING; state <= JOB_STARTING; state++)
+		for (const struct job *job = job_of(bounce->jobs[state].first); job;
+		     job = job_of(job->node.next))
+			if (job->deadline_nsec < deadline)
+				deadline = job->deadline_nsec;
+	return deadline;
+}
+
+/* How long the thread may sleep; UINT64_MAX: until something comes. */
+static uint64_t sleep_nsec(struct client_bounce *bounce)
+{
+	uint64_t deadline = next_deadline(bounce), now, nsec = UINT64_MAX;
+
+	if (deadline != UINT64_MAX) {
+		now = clock_nsec();
+		nsec = deadline > now ? deadline - now : 0;
+	}
+	if (bounce->is_short && nsec > SHORT_NSEC)
+		nsec = SHORT_NSEC;
+	if (bounce->look_nsec) {
+		if (nsec > bounce->look_nsec)
+			nsec = bounce->look_nsec;
+		bounce->look_nsec *= 2;
+		if (bounce->look_nsec > LOOK_MAX_NSEC)
+			bounce->look_nsec = LOOK_MAX_NSEC;
+	}
+	return nsec;
+}
+
+/* Sleeps on the control socket's end, its own eventfd and the companions' bells. */
+static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
+{
+	struct pollfd few[16], *fds = few;
+	struct timespec ts = timespec_of(nsec);
+	struct dsaio_handle *companion;
+	bool is_empty = true;
+	size_t n = 2;
+
+	for (companion = bounce->active; companion; companion = companion->next_active)
+		n++;
+	if (n > sizeof(few) / sizeof(few[0]))
+		fds = calloc(n, sizeof(*fds));
+	if (!fds) { /* without the bells it has to look by itself */
+		fds = few;
+		n = 2;
+		ts = (struct timespec){ .tv_nsec = LOOK_MAX_NSEC };
+		nsec = LOOK_MAX_NSEC;
+	}
+	fds[0] = (struct pollfd){ .fd = bounce->client->link.conn->fd, .events = POLLRDHUP };
+	fds[1] = (struct pollfd){ .fd = bounce->wake_fd, .events = POLLIN };
+	n = 2;
+	for (companion = bounce->active; companion; companion = companion->next_active) {
+		if (!wait_arm(companion))
+			is_empty = false;
+		if (fds != few || n < sizeof(few) / sizeof(few[0]))
+			fds[n++] = (struct pollfd){
+				.fd = companion->is_bell_at_end ? -1 : companion->bell_fd,
+				.events = POLLIN,
+			};
+	}
+	if (is_empty && ppoll(fds, n, nsec == UINT64_MAX ? NULL : &ts, NULL) > 0) {
+		eventfd_t count;
+
+		if (fds[0].revents)
+			(void)conn_is_gone(bounce->client->link.conn); /* remembers it */
+		if (fds[1].revents)
+			(void)eventfd_read(bounce->wake_fd, &count); /* not blocking */
+	}
+	for (companion = bounce->active; companion; companion = companion->next_active)
+		wait_disarm(companion);
+	if (fds != few)
+		free(fds);
+}
+
+bool bounce_turn(struct client_bounce *bounce)
+{
+	bool did;
+
+	bounce->turn++;
+	did = take_inbox(bounce);
+	look_for_cancels(bounce);
+	did |= collect(bounce);
+	did |= finish_pieces(bounce);
+	fail_waiting(bounce);
+	did |= look_at_waiting(bounce);
+	did |= start_pieces(bounce);
+	client_collect(bounce->client);
+	if (!did)
+		did = expire(bounce);
+	if (did)
+		bounce->look_nsec = 0;
+	return did;
+}
+
+void *bounce_main(void *arg)
+{
+	struct client_bounce *bounce = arg;
+	bool must_stop = false;
+
+	while (!must_stop) {
+		bool may_sleep;
+
+		if (bounce_turn(bounce))
+			continue;
+		(void)pthread_mutex_lock(&bounce->lock);
+		may_sleep = !bounce->inbox.first && !bounce->must_look;
+		must_stop = may_sleep && bounce->is_stopping;
+		bounce->is_asleep = may_sleep;
+		(void)pthread_mutex_unlock(&bounce->lock);
+		if (!may_sleep || must_stop)
+			continue;
+		sleep_on_all(bounce, sleep_nsec(bounce));
+		(void)pthread_mutex_lock(&bounce->lock);
+		bounce->is_asleep = false;
+		(void)pthread_mutex_unlock(&bounce->lock);
+	}
+	return NULL;
+}

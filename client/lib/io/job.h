@@ -1,0 +1,108 @@
+/*
+ * A job: one bounced op.  It is copied through slots (slots.h) piece by piece, so that the copy of one
+ * piece overlaps the I/O of others.
+ *
+ *     op      |-----------------------------------------|
+ *     pieces  |--|-----|-----|-----|                         at most JOB_PIECES_MAX in flight
+ *                 done  ended  in flight                     copied and counted in order
+ *
+ * Each piece is an op of its own on a slot; only this module and bounce_thread.c know it.  The first
+ * piece that fails, in the order of the file, gives the op's error, and the bytes before it are done.
+ *
+ * The thread that runs a large read may post copies to the copiers (copiers.h).  It posts all ended
+ * pieces but the first, copies the first itself, and then finds others copied.  So no thread is woken
+ * while one keeps up with the device.  A copier knows only a piece's slot and buffer.  The thread that
+ * runs the job finishes the pieces in the order of the file.  Writes have no copiers: the kernel lets
+ * one thread at a time write to a memfd.
+ *
+ * One thread runs a job: the caller's (job_run()), or the bounce thread.
+ */
+#ifndef DSAIO_CLIENT_LIB_IO_JOB_H
+#define DSAIO_CLIENT_LIB_IO_JOB_H
+
+#include "client/lib/io/handle.h"
+#include "client/lib/io/slice.h"
+#include "client/lib/memory/copiers.h"
+#include "client/lib/memory/slots.h"
+
+#define JOB_PIECES_MAX 8u /* 8 MiB in flight keep a device busy while one is copied */
+
+struct job_piece {
+	struct job *job;
+	struct dsaio_op *op; /* reads or writes the slot */
+	struct slot slot;
+	struct slice slice;
+	bool has_ended; /* the bounce thread consumed it, or it was never put into the ring */
+
+	bool is_posted;	   /* to the copiers */
+	struct copy copy;  /* of a read: from the slot to the buffer */
+	uint64_t n_copied; /* bytes */
+	int copy_error;
+	bool is_slow; /* the copy was */
+};
+
+struct job {
+	struct dsaio_op *op;
+	struct dsaio_handle *via; /* the handle whose channel takes the pieces */
+	struct channel *channel;
+	struct slots_share *share; /* of the file's store; NULL: for the ring, or no memory */
+	struct copiers *copiers;   /* NULL: none */
+	bool is_slow;		   /* the last copy was: copiers shall help */
+	char *buf;
+	uint64_t next, end; /* bytes of the file: the start of the next piece, the end of the op */
+	uint64_t deadline_nsec;
+	struct job_piece pieces[JOB_PIECES_MAX]; /* a ring, in the order of the file */
+	unsigned first, n;
+	int stop;	/* errno for which no further piece starts; 0: more may */
+	int error;	/* of the first piece that failed */
+	uint64_t done;	/* bytes, before the first piece that failed */
+	bool is_at_end; /* of the file */
+	char *why;	/* a sentence for -ENOMEM; or NULL */
+
+	/* bounce_thread.c's */
+	bool is_for_ring;	  /* no pieces: it waits to put its op into its handle's ring */
+	struct dsaio_op *earlier; /* it waits for this op's end, and has a reference */
+	enum job_state {
+		JOB_WAITING,  /* for earlier, or (for the ring) for room */
+		JOB_STARTING, /* may start pieces */
+		JOB_FULL,     /* all pieces that it may have are in flight */
+	} state;
+	bool is_cancel_sent;
+	bool is_touched; /* some of its pieces have ended, so n is not 0; it is in the list */
+	struct job *next_touched;
+	struct list_node node;		/* of its state's list, or the inbox */
+	struct list_node starting_node; /* JOB_STARTING: of its channel's list */
+};
+
+/* slots: NULL: a job for the ring.  copiers: NULL: none. */
+void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
+	      struct channel *channel, struct slots *slots, struct copiers *copiers, void *buf);
+
+/* May it start another piece? */
+static inline bool job_has_more(const struct job *job)
+{
+	return !job->stop && !job->error && !job->is_at_end && job->next < job->end;
+}
+
+static inline struct job_piece *job_piece(struct job *job, unsigned n)
+{
+	return &job->pieces[(job->first + n) % JOB_PIECES_MAX];
+}
+
+/*
+ * Starts the next piece, or notes why there will be none.  is_blocking: in a caller's thread;
+ * is_further: this thread has pieces in flight on this store (blocking: of this op).  Returns 0, or
+ * -EAGAIN: no slot now.
+ */
+int job_start_piece(struct job *job, bool is_blocking, bool is_further);
+
+/* The first piece has ended: copies and counts its bytes, and gives its slot back. */
+void job_finish_piece(struct job *job);
+
+/* Ends the op.  No piece is in flight, and none will be. */
+void job_end_op(struct job *job);
+
+/* Runs the job of a blocking op, from its first piece to its end, in the caller's thread. */
+void job_run(struct job *job);
+
+#endif

@@ -1,0 +1,197 @@
+#include "client/lib/io/file.h"
+#include "client/lib/io/job.h"
+#include "tests/unit/client_channel.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#define KIB 1024u
+
+static struct buffers buffers;
+static struct slots slots;
+static struct dsaio_handle handle;
+static struct dsaio_file file;
+static struct job job;
+static struct dsaio_op *op;
+static char memory[512 * KIB];
+
+static void ignore_room(struct slots *s)
+{
+	(void)s;
+}
+
+static void job_setup(void)
+{
+	channel_setup();
+	memset(&handle, 0, sizeof(handle));
+	memset(&file, 0, sizeof(file));
+	memset(&job, 0, sizeof(job));
+	memset(memory, 0, sizeof(memory));
+	handle.client = &client;
+	ended_init(&handle.ended, &handle.pool);
+	buffers_init(&buffers, &client.link, NULL);
+	slots_init(&slots, &buffers, ignore_room);
+	slots.slabs[0] = (struct slots_slab){ .slab = { .id = 9 },
+					      .fd = memfd_create("slots", MFD_CLOEXEC),
+					      .n_units = 64 };
+	ck_assert_int_eq(ftruncate(slots.slabs[0].fd, SLOTS_SLAB_BYTES), 0);
+	slots.n_slabs = 1;
+	slots.n_units = slots.n_free = 64;
+	slots.is_growing = true; /* as if another thread asked for more */
+	file.offset_align = 512;
+	file.memory_align = 4;
+	file.name = (char *)(uintptr_t) "test";
+	atomic_init(&file.n_refs, 1);
+}
+
+static void job_teardown(void)
+{
+	char *text = NULL;
+
+	(void)ended_take_all(&handle.ended, &text);
+	free(text);
+	ck_assert_uint_eq(handle.pool.n_used, 0);
+	ck_assert_uint_eq(slots.n_free, 64);
+	ck_assert_ptr_null(slots.shares);
+	op_pool_deinit(&handle.pool);
+	slots_deinit(&slots);
+	buffers_deinit(&buffers);
+	channel_teardown();
+}
+
+/* An async op from byte 100 on, and its job; all pieces that there are room for start. */
+static void start(uint8_t opcode, uint64_t len)
+{
+	op = handle_op_new(&handle, true, false, NULL);
+	op_set_io(op, opcode, 100, len, &(struct buffer_place){ .slab = NULL });
+	op_set_file(op, &file);
+	op_change_state(op, OP_BOUNCED);
+	job_init(&job, op, &handle, &channel, &slots, NULL, memory);
+	ck_assert_ptr_nonnull(job.share);
+	while (job.n < 4 && job_has_more(&job))
+		ck_assert_int_eq(job_start_piece(&job, false, job.n), 0);
+}
+
+/* The lane takes the next entry, and its bytes in the slot become c. */
+static struct ring_entry serve(char c)
+{
+	struct ring_entry entry;
+
+	ck_assert_int_gt(ring_lane_ready(&lane), 0);
+	ring_lane_take(&lane, &entry);
+	if (entry.opcode == RING_OP_READ) {
+		char *bytes = malloc(entry.len);
+
+		memset(bytes, c, entry.len);
+		ck_assert_int_eq(pwrite(slots.slabs[0].fd, bytes, entry.len, (off_t)entry.slab_off),
+				 (ssize_t)entry.len);
+		free(bytes);
+	}
+	return entry;
+}
+
+/* The first piece ends with that result. */
+static void finish(uint64_t id, int64_t result)
+{
+	struct op_list list = { NULL, NULL };
+
+	complete(id, result);
+	channel_consume(&channel, &list);
+	op_change_state(list.first, OP_ENDED);
+	job_finish_piece(&job);
+}
+
+START_TEST(a_read_is_copied_piece_by_piece_without_its_neighbours)
+{
+	struct ring_entry first;
+	uint64_t len = 64 * KIB;
+
+	start(RING_OP_READ, len);
+	ck_assert_uint_eq(job.n, 1); /* all fits into one slot */
+	first = serve('a');
+	ck_assert_uint_eq(first.slab, 9);
+	ck_assert_uint_eq(first.off, 0); /* whole blocks */
+	ck_assert_uint_eq(first.len % 512, 0);
+	finish(first.id, (int64_t)first.len);
+	ck_assert_uint_eq(job.done, len);
+	ck_assert_int_eq(memory[0], 'a');
+	ck_assert_int_eq(memory[len - 1], 'a');
+	ck_assert_int_eq(memory[len], 0);
+	ck_assert(!job_has_more(&job));
+	job_end_op(&job);
+	ck_assert_int_eq(op->result, (int64_t)len);
+}
+END_TEST
+
+START_TEST(a_write_sends_the_wanted_bytes_alone)
+{
+	struct ring_entry entry;
+	char byte;
+
+	memset(memory, 'w', sizeof(memory));
+	start(RING_OP_WRITE, 1000);
+	entry = serve(0);
+	ck_assert_uint_eq(entry.off, 100);
+	ck_assert_uint_eq(entry.len, 1000);
+	ck_assert_int_eq(pread(slots.slabs[0].fd, &byte, 1, (off_t)entry.slab_off), 1);
+	ck_assert_int_eq(byte, 'w');
+	finish(entry.id, 1000);
+	job_end_op(&job);
+	ck_assert_int_eq(op->result, 1000);
+}
+END_TEST
+
+START_TEST(a_short_read_is_the_end_of_the_file)
+{
+	struct ring_entry entry;
+
+	start(RING_OP_READ, 10000);
+	entry = serve('e');
+	finish(entry.id, 100 + 300);
+	ck_assert(job.is_at_end);
+	ck_assert(!job_has_more(&job));
+	job_end_op(&job);
+	ck_assert_int_eq(op->result, 300);
+}
+END_TEST
+
+START_TEST(a_piece_that_fails_is_the_op_s_error)
+{
+	struct ring_entry entry;
+
+	start(RING_OP_READ, 10000);
+	entry = serve('x');
+	finish(entry.id, ring_result_failed(EIO, 100 + 50));
+	job_end_op(&job);
+	ck_assert_int_eq(op->result, -EIO);
+	ck_assert_uint_eq(op->done, 50);
+	ck_assert_ptr_nonnull(strstr(op->text, "test"));
+}
+END_TEST
+
+START_TEST(a_cancelled_op_starts_no_piece)
+{
+	op = handle_op_new(&handle, true, false, NULL);
+	op_set_io(op, RING_OP_READ, 0, 4096, &(struct buffer_place){ .slab = NULL });
+	op_set_file(op, &file);
+	op_set_cancelled(op);
+	job_init(&job, op, &handle, &channel, &slots, NULL, memory);
+	ck_assert_int_eq(job_start_piece(&job, false, false), 0);
+	ck_assert_uint_eq(job.n, 0);
+	job_end_op(&job);
+	ck_assert_int_eq(op->result, -ECANCELED);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, job_setup, job_teardown);
+	tcase_add_test(tcase, a_read_is_copied_piece_by_piece_without_its_neighbours);
+	tcase_add_test(tcase, a_write_sends_the_wanted_bytes_alone);
+	tcase_add_test(tcase, a_short_read_is_the_end_of_the_file);
+	tcase_add_test(tcase, a_piece_that_fails_is_the_op_s_error);
+	tcase_add_test(tcase, a_cancelled_op_starts_no_piece);
+}
+
+SUITE("client_job", add_tests)
