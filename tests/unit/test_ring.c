@@ -1,5 +1,5 @@
 /*
- * The rings: layout, helpers, and both sides as threads of one process over one mapping.
+ * The rings: layout, small functions, and both sides as threads of one process over one mapping.
  *
  * The stress test has a small lane of its own that polls, publishes and sleeps exactly as the
  * protocol says, with nothing behind it: an op's result is made from its id.  Each side now and
@@ -26,7 +26,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-/* ---- layout and helpers ---- */
+/* ---- layout and small functions ---- */
 
 START_TEST(the_memfd_holds_both_rings_in_whole_pages)
 {
@@ -333,7 +333,7 @@ START_TEST(a_parked_channel_is_rung_though_the_lane_is_awake)
 	ring_lane_park(&pair.lane);
 	lane_board_set(&pair.board, 1);
 	ring_client_put(&pair.client, &entry);
-	ck_assert(ring_client_submit(&pair.client)); /* one bell for both reasons */
+	ck_assert(ring_client_submit(&pair.client)); /* one doorbell for both reasons */
 	ring_client_put(&pair.client, &entry);
 	ck_assert(!ring_client_submit(&pair.client));
 	pair_deinit(&pair);
@@ -619,7 +619,7 @@ static void *lane_main(void *arg)
 			is_parked = true;
 		}
 		if (is_parked && next_random(&random) % 8) {
-			/* busy with other channels, so it polls the bells */
+			/* busy with other channels, so it polls the doorbells */
 			if (epoll_wait(s->epoll_fd, &event, 1, 0) == 1)
 				ring_lane_unpark(ring);
 			continue;

@@ -245,4 +245,4 @@ static void add_tests(TCase *tcase)
 #endif
 }
 
-SUITE("helper", add_tests)
+SUITE("work queue", add_tests)
