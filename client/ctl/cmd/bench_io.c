@@ -12,25 +12,21 @@
 #include "client/ctl/bench/place.h"
 #include "client/ctl/bench/point.h"
 #include "client/ctl/bench/results.h"
+#include "client/ctl/cmd/bench_io_files.h"
 #include "client/ctl/cmd/command.h"
-#include "client/ctl/ui/newfile.h"
 #include "client/ctl/ui/units.h"
 #include "proto/profile.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#define PIECE_BYTES (8u << 20) /* at which files are made and compared */
-#define PROCESSES_MAX 1024u    /* a guess: more is a mistake */
+#define PROCESSES_MAX 1024u /* a guess: more is a mistake */
 #define PAGE_BYTES 4096u
 
 static struct {
@@ -150,148 +146,6 @@ static unsigned total_loops(void)
 	return options.loops + options.warmup_loops;
 }
 
-static void make_path(const struct bench_worker *worker, unsigned loop, char *path, size_t size)
-{
-	(void)snprintf(path, size, "%s/_aio_%s_%" PRIu64 ".pt.%u_%u", worker->folder,
-		       options.is_read ? "read" : "write", options.io_size, worker->id, loop);
-}
-
-/*
- * Opens a file of the loops, whose names anybody can guess: a link is not followed, and only a file
- * of this user's own is written.  Returns 0 or bench_worker_fail()'s value.
- */
-static int open_file(struct bench_worker *worker, const char *path, int open_flags, int *ret_fd,
-		     struct stat *ret_st)
-{
-	_cleanup_(closep) int fd = open(path, open_flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
-					0666);
-
-	if (fd < 0 && errno == ELOOP)
-		return bench_worker_fail(worker,
-					 "%s: is a symbolic link, which is not followed: "
-					 "remove it, or name another folder",
-					 path);
-	if (fd < 0 || fstat(fd, ret_st) < 0)
-		return bench_worker_fail(worker, "%s: %s", path, strerror(errno));
-	if (!S_ISREG(ret_st->st_mode))
-		return bench_worker_fail(worker, "%s: is no regular file", path);
-	if ((open_flags & O_ACCMODE) != O_RDONLY &&
-	    (ret_st->st_uid != geteuid() || ret_st->st_nlink != 1))
-		return bench_worker_fail(worker,
-					 "%s: belongs to another user, or has another name, "
-					 "and is not written: remove it, or name another "
-					 "folder",
-					 path);
-	*ret_fd = TAKE_FD(fd);
-	return 0;
-}
-
-/* Fills the file with random bytes; returns 0 or a negative errno, *ret_done bytes were written. */
-static int fill_file(int fd, bool is_new, uint64_t *ret_done)
-{
-	_cleanup_(freep) uint8_t *piece = malloc(PIECE_BYTES);
-	int r;
-
-	if (!piece)
-		return -ENOMEM;
-	/* First: on a full disk a file of another size stays as it is. */
-	do
-		r = is_new ? newfile_reserve(fd, options.io_size)
-			   : newfile_check_room(fd, options.io_size);
-	while (r == -EINTR);
-	if (r < 0)
-		return r;
-	while (*ret_done < options.io_size) {
-		uint64_t left = options.io_size - *ret_done;
-		size_t len = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-		ssize_t n;
-
-		bench_fill_random(piece, len);
-		n = write(fd, piece, len);
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		*ret_done += n > 0 ? (uint64_t)n : 0;
-	}
-	/* Not measured later: the writing back of these pages. */
-	if (ftruncate(fd, (off_t)options.io_size) < 0 || fsync(fd) < 0)
-		return -errno;
-	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* only advice */
-	return 0;
-}
-
-/*
- * Makes the file to be read, of random bytes, unless it is there in that size.  If it cannot be
- * completed, a file that was not there before is removed.
- */
-static int make_read_file(struct bench_worker *worker, const char *path)
-{
-	_cleanup_(closep) int fd = -1;
-	uint64_t done = 0;
-	struct stat st = { .st_mode = 0 }; /* lstat may fail for another reason: open says why */
-	bool is_ours;
-	int r;
-
-	is_ours = lstat(path, &st) < 0 && errno == ENOENT;
-	if (S_ISREG(st.st_mode) && (uint64_t)st.st_size == options.io_size)
-		return 0;
-	r = open_file(worker, path, O_WRONLY | (is_ours ? O_CREAT | O_EXCL : 0), &fd, &st);
-	if (r < 0)
-		return r;
-	r = fill_file(fd, is_ours, &done);
-	if (r == 0)
-		return 0;
-	/* The message names what failed first. */
-	if (is_ours)
-		(void)unlink(path);
-	return bench_worker_fail(
-		worker, "%s: cannot make the file to read: %s after %" PRIu64 " bytes%s", path,
-		strerror(-r), done,
-		r == -ENOSPC ? ": free some space, or use a smaller --io_size" : "");
-}
-
-/* Reads the file past the page cache, where that can be, and compares it with the buffer. */
-static int validate_file(struct bench_worker *worker, const char *path)
-{
-	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
-	_cleanup_(freep) uint8_t *piece = NULL;
-	const uint8_t *buffer = worker->buffer;
-	uint64_t done = 0;
-
-	if (fd < 0 && errno == EINVAL)
-		fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return bench_worker_fail(worker, "%s: validate: %s", path, strerror(errno));
-	piece = aligned_alloc(4096, PIECE_BYTES);
-	if (!piece)
-		return bench_worker_fail(worker, "%s: validate: out of memory", path);
-	while (done < options.io_size) {
-		uint64_t left = options.io_size - done;
-		size_t len = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES, i = 0;
-		ssize_t n = pread(fd, piece, PIECE_BYTES, (off_t)done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return bench_worker_fail(worker, "%s: validate: pread at %" PRIu64 ": %s",
-						 path, done, strerror(errno));
-		if (n == 0)
-			return bench_worker_fail(
-				worker, "%s: validate: ends at byte %" PRIu64 " of %" PRIu64, path,
-				done, options.io_size);
-		if ((size_t)n < len)
-			len = (size_t)n;
-		if (memcmp(piece, buffer + done, len) != 0) {
-			while (piece[i] == buffer[done + i])
-				i++;
-			return bench_worker_fail(
-				worker, "%s: validate: byte %" PRIu64 " differs from what was %s",
-				path, done + i, options.is_read ? "read" : "written");
-		}
-		done += len;
-	}
-	return 0;
-}
-
 /* Makes all that the loops use. */
 static int task_prepare(struct task *task)
 {
@@ -306,15 +160,12 @@ static int task_prepare(struct task *task)
 	if (!task->files)
 		return bench_worker_fail(worker, "out of memory");
 	for (unsigned i = 0; i < task->n_files; i++) {
-		const int open_flags = options.is_read ? O_RDONLY : O_WRONLY | O_CREAT;
 		_cleanup_(closep) int fd = -1;
 		char path[PATH_MAX];
-		struct stat st;
 
-		make_path(worker, i, path, sizeof(path));
-		r = options.is_read ? make_read_file(worker, path) : 0;
-		if (r == 0)
-			r = open_file(worker, path, open_flags, &fd, &st);
+		bench_io_path(worker, options.is_read, options.io_size, i, path);
+		r = options.is_read ? bench_io_open_read(worker, path, options.io_size, &fd)
+				    : bench_io_open_write(worker, path, &fd);
 		if (r < 0)
 			return r;
 		if (dsaio_file_from_fd(worker->client, fd, &task->files[i]) < 0)
@@ -338,7 +189,7 @@ static int task_loop(struct task *task, unsigned loop)
 	char path[PATH_MAX];
 	int r;
 
-	make_path(worker, i, path, sizeof(path));
+	bench_io_path(worker, options.is_read, options.io_size, i, path);
 	/* What an earlier loop left must not pass for this one's work. */
 	if (options.validate && options.is_read)
 		memset(worker->buffer, 0x5a, options.io_size);
@@ -366,7 +217,9 @@ static int task_loop(struct task *task, unsigned loop)
 	}
 	if (options.validate)
 		result->validated_bytes += options.io_size;
-	return options.validate ? validate_file(worker, path) : 0;
+	if (!options.validate)
+		return 0;
+	return bench_io_validate(worker, path, worker->buffer, options.io_size, options.is_read);
 }
 
 /* The crew's first call.  What it opens ends with its process. */

@@ -1,0 +1,166 @@
+#include "client/ctl/cmd/bench_io_files.h"
+
+#include "client/ctl/ui/newfile.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STEP_BYTES (8u << 20) /* in which files are made and compared */
+
+void bench_io_path(const struct bench_worker *worker, bool is_read, uint64_t bytes, unsigned loop,
+		   char *path)
+{
+	(void)snprintf(path, PATH_MAX, "%s/_aio_%s_%" PRIu64 ".pt.%u_%u", worker->folder,
+		       is_read ? "read" : "write", bytes, worker->id, loop);
+}
+
+/* Returns 0 or bench_worker_fail()'s value. */
+static int open_file(struct bench_worker *worker, const char *path, int open_flags, int *ret_fd,
+		     struct stat *ret_st)
+{
+	_cleanup_(closep) int fd = open(path, open_flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+					0666);
+
+	if (fd < 0 && errno == ELOOP)
+		return bench_worker_fail(worker,
+					 "%s: is a symbolic link, which is not followed: "
+					 "remove it, or name another folder",
+					 path);
+	if (fd < 0 || fstat(fd, ret_st) < 0)
+		return bench_worker_fail(worker, "%s: %s", path, strerror(errno));
+	if (!S_ISREG(ret_st->st_mode))
+		return bench_worker_fail(worker, "%s: is no regular file", path);
+	if ((open_flags & O_ACCMODE) != O_RDONLY &&
+	    (ret_st->st_uid != geteuid() || ret_st->st_nlink != 1))
+		return bench_worker_fail(worker,
+					 "%s: belongs to another user, or has another name, "
+					 "and is not written: remove it, or name another "
+					 "folder",
+					 path);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* Fills the file with random bytes; returns 0 or a negative errno, *ret_done bytes were written. */
+static int fill_file(int fd, bool is_new, uint64_t bytes, uint64_t *ret_done)
+{
+	_cleanup_(freep) uint8_t *step = malloc(STEP_BYTES);
+	int r;
+
+	if (!step)
+		return -ENOMEM;
+	/* Checked first, so that on a full disk a file of another size stays as it is. */
+	do
+		r = is_new ? newfile_reserve(fd, bytes) : newfile_check_room(fd, bytes);
+	while (r == -EINTR);
+	if (r < 0)
+		return r;
+	while (*ret_done < bytes) {
+		uint64_t left = bytes - *ret_done;
+		size_t len = left < STEP_BYTES ? (size_t)left : STEP_BYTES;
+		ssize_t n;
+
+		bench_fill_random(step, len);
+		n = write(fd, step, len);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		*ret_done += n > 0 ? (uint64_t)n : 0;
+	}
+	/* Written back now, so that the write-back is not measured. */
+	if (ftruncate(fd, (off_t)bytes) < 0 || fsync(fd) < 0)
+		return -errno;
+	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* only advice */
+	return 0;
+}
+
+/* Makes the file of random bytes, unless it is there in that size. */
+static int make_read_file(struct bench_worker *worker, const char *path, uint64_t bytes)
+{
+	_cleanup_(closep) int fd = -1;
+	uint64_t done = 0;
+	struct stat st = { .st_mode = 0 }; /* if lstat fails for another reason, open reports it */
+	bool is_ours;
+	int r;
+
+	is_ours = lstat(path, &st) < 0 && errno == ENOENT;
+	if (S_ISREG(st.st_mode) && (uint64_t)st.st_size == bytes)
+		return 0;
+	r = open_file(worker, path, O_WRONLY | (is_ours ? O_CREAT | O_EXCL : 0), &fd, &st);
+	if (r < 0)
+		return r;
+	r = fill_file(fd, is_ours, bytes, &done);
+	if (r == 0)
+		return 0;
+	if (is_ours)
+		(void)unlink(path); /* the message names the first failure */
+	return bench_worker_fail(
+		worker, "%s: cannot make the file to read: %s after %" PRIu64 " bytes%s", path,
+		strerror(-r), done,
+		r == -ENOSPC ? ": free some space, or use a smaller --io_size" : "");
+}
+
+int bench_io_open_read(struct bench_worker *worker, const char *path, uint64_t bytes, int *ret_fd)
+{
+	struct stat st;
+	int r = make_read_file(worker, path, bytes);
+
+	return r == 0 ? open_file(worker, path, O_RDONLY, ret_fd, &st) : r;
+}
+
+int bench_io_open_write(struct bench_worker *worker, const char *path, int *ret_fd)
+{
+	struct stat st;
+
+	return open_file(worker, path, O_WRONLY | O_CREAT, ret_fd, &st);
+}
+
+int bench_io_validate(struct bench_worker *worker, const char *path, const void *expected,
+		      uint64_t bytes, bool is_read)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_(freep) uint8_t *step = NULL;
+	const uint8_t *buffer = expected;
+	uint64_t done = 0;
+
+	if (fd < 0 && errno == EINVAL)
+		fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return bench_worker_fail(worker, "%s: validate: %s", path, strerror(errno));
+	step = aligned_alloc(4096, STEP_BYTES);
+	if (!step)
+		return bench_worker_fail(worker, "%s: validate: out of memory", path);
+	while (done < bytes) {
+		uint64_t left = bytes - done;
+		size_t len = left < STEP_BYTES ? (size_t)left : STEP_BYTES, i = 0;
+		ssize_t n = pread(fd, step, STEP_BYTES, (off_t)done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return bench_worker_fail(worker, "%s: validate: pread at %" PRIu64 ": %s",
+						 path, done, strerror(errno));
+		if (n == 0)
+			return bench_worker_fail(
+				worker, "%s: validate: ends at byte %" PRIu64 " of %" PRIu64, path,
+				done, bytes);
+		if ((size_t)n < len)
+			len = (size_t)n;
+		if (memcmp(step, buffer + done, len) != 0) {
+			while (step[i] == buffer[done + i])
+				i++;
+			return bench_worker_fail(
+				worker, "%s: validate: byte %" PRIu64 " differs from what was %s",
+				path, done + i, is_read ? "read" : "written");
+		}
+		done += len;
+	}
+	return 0;
+}

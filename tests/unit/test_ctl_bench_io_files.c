@@ -1,0 +1,132 @@
+/* bench_io_files: no link is followed, no file of another user is written, none is half made. */
+#include "client/ctl/cmd/bench_io_files.h"
+#include "tests/unit/suite.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[] = "/var/tmp/dsaio-io-XXXXXX";
+static char path[PATH_MAX];
+static struct bench_worker worker = { .id = 3, .folder = dir };
+static int fd;
+
+static void make_dir(void)
+{
+	(void)memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	bench_io_path(&worker, true, 5000, 7, path);
+	fd = -1;
+}
+
+static int remove_entry(const char *name, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(name);
+}
+
+static void remove_dir(void)
+{
+	if (fd >= 0)
+		(void)close(fd);
+	ck_assert_int_eq(nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+static off_t size_of_file(void)
+{
+	struct stat st;
+
+	return lstat(path, &st) < 0 ? -1 : st.st_size;
+}
+
+START_TEST(a_file_is_named_as_ds_io_names_it)
+{
+	char expected[PATH_MAX];
+
+	(void)snprintf(expected, sizeof(expected), "%s/_aio_read_5000.pt.3_7", dir);
+	ck_assert_str_eq(path, expected);
+}
+END_TEST
+
+START_TEST(a_file_to_read_is_made_once)
+{
+	struct stat before, after;
+
+	ck_assert_int_eq(bench_io_open_read(&worker, path, 5000, &fd), 0);
+	ck_assert_int_eq(fstat(fd, &before), 0);
+	ck_assert_int_eq(before.st_size, 5000);
+	(void)close(fd);
+	ck_assert_int_eq(bench_io_open_read(&worker, path, 5000, &fd), 0);
+	ck_assert_int_eq(fstat(fd, &after), 0);
+	ck_assert_int_eq(memcmp(&before.st_mtim, &after.st_mtim, sizeof(before.st_mtim)), 0);
+}
+END_TEST
+
+START_TEST(a_file_that_does_not_fit_leaves_nothing)
+{
+	ck_assert_int_lt(bench_io_open_read(&worker, path, (uint64_t)1 << 60, &fd), 0);
+	ck_assert_ptr_nonnull(strstr(worker.text, "cannot make the file to read"));
+	ck_assert_int_eq(size_of_file(), -1);
+}
+END_TEST
+
+START_TEST(a_link_is_not_followed)
+{
+	char target[PATH_MAX + 8];
+
+	(void)snprintf(target, sizeof(target), "%s.victim", path);
+	ck_assert_int_eq(symlink(target, path), 0);
+	ck_assert_int_lt(bench_io_open_read(&worker, path, 5000, &fd), 0);
+	ck_assert_ptr_nonnull(strstr(worker.text, "is a symbolic link"));
+	ck_assert_int_eq(access(target, F_OK), -1);
+}
+END_TEST
+
+START_TEST(a_file_with_another_name_is_not_written)
+{
+	char other[PATH_MAX + 8];
+
+	ck_assert_int_eq(bench_io_open_write(&worker, path, &fd), 0);
+	(void)close(fd);
+	ck_assert_int_eq(bench_io_open_write(&worker, path, &fd), 0);
+	(void)close(fd);
+	fd = -1;
+	(void)snprintf(other, sizeof(other), "%s.2", path);
+	ck_assert_int_eq(link(path, other), 0);
+	ck_assert_int_lt(bench_io_open_write(&worker, path, &fd), 0);
+	ck_assert_ptr_nonnull(strstr(worker.text, "belongs to another user, or has another name"));
+}
+END_TEST
+
+START_TEST(a_comparison_names_the_byte_that_differs)
+{
+	static char expected[5000];
+
+	ck_assert_int_eq(bench_io_open_read(&worker, path, 5000, &fd), 0);
+	ck_assert_int_eq(pread(fd, expected, 5000, 0), 5000);
+	ck_assert_int_eq(bench_io_validate(&worker, path, expected, 5000, true), 0);
+	expected[4321] ^= 1;
+	ck_assert_int_lt(bench_io_validate(&worker, path, expected, 5000, true), 0);
+	ck_assert_ptr_nonnull(strstr(worker.text, "byte 4321 differs from what was read"));
+	ck_assert_int_lt(bench_io_validate(&worker, path, expected, 6000, true), 0);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, make_dir, remove_dir);
+	tcase_add_test(tcase, a_file_is_named_as_ds_io_names_it);
+	tcase_add_test(tcase, a_file_to_read_is_made_once);
+	tcase_add_test(tcase, a_file_that_does_not_fit_leaves_nothing);
+	tcase_add_test(tcase, a_link_is_not_followed);
+	tcase_add_test(tcase, a_file_with_another_name_is_not_written);
+	tcase_add_test(tcase, a_comparison_names_the_byte_that_differs);
+}
+
+SUITE("bench_io_files", add_tests)
