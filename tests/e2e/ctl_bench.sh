@@ -46,6 +46,22 @@ a_full_disk_leaves_no_part_of_a_file_to_read() {
 	return "$rc"
 }
 
+# It once left them behind, and the disk full.
+a_full_disk_keeps_no_file_that_a_failed_write_made() {
+	[ "$(id -u)" = 0 ] || return 2 # mounts a small file system
+	local small=$dir/full rc old=_aio_write_41943040.pt.0_0
+	mkdir "$small" && mount -t tmpfs -o size=16M none "$small" 2>/dev/null || return 2
+	expect 1 "$ctl" bench io --private --folder "$small" --io_size 40M --multi_process 2 &&
+		says "$dir/err" "No space left on device" &&
+		{ why="left: $(ls "$small")"; [ -z "$(ls "$small")" ]; } &&
+		random_file "$small/$old" 1000 &&
+		expect 1 "$ctl" bench io --private --folder "$small" --io_size 40M &&
+		{ why="a file that was there is gone"; [ -e "$small/$old" ]; }
+	rc=$?
+	umount "$small"
+	return "$rc"
+}
+
 each_loop_may_have_its_own_file() {
 	expect 0 "$ctl" bench io --folder "$store" --io_size 64K --loops 2 --warmup_loops 1 \
 		--different_file_each_iteration --single_submit --sequential_requests --io_parallel 3 \
@@ -132,7 +148,8 @@ memory=$(mktemp -d /dev/shm/dsaio-XXXXXX) || exit 1
 trap 'finish; rm -rf "$memory"' EXIT
 start_daemon
 for t in writes_print_ds_ios_lines_and_leave_its_files \
-	reads_make_their_files_where_missing_or_of_another_size a_full_disk_leaves_no_part_of_a_file_to_read each_loop_may_have_its_own_file \
+	reads_make_their_files_where_missing_or_of_another_size a_full_disk_leaves_no_part_of_a_file_to_read \
+	a_full_disk_keeps_no_file_that_a_failed_write_made each_loop_may_have_its_own_file \
 	json_tells_the_numbers_and_what_was_served mappings_have_a_process_each \
 	an_error_of_one_process_ends_all a_planted_link_is_not_written_through \
 	another_users_file_is_not_written \

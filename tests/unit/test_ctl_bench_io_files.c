@@ -91,15 +91,18 @@ END_TEST
 START_TEST(a_file_with_another_name_is_not_written)
 {
 	char other[PATH_MAX + 8];
+	bool is_made;
 
-	ck_assert_int_eq(bench_io_open_write(&worker, path, &fd), 0);
+	ck_assert_int_eq(bench_io_open_write(&worker, path, &fd, &is_made), 0);
+	ck_assert(is_made);
 	(void)close(fd);
-	ck_assert_int_eq(bench_io_open_write(&worker, path, &fd), 0);
+	ck_assert_int_eq(bench_io_open_write(&worker, path, &fd, &is_made), 0);
+	ck_assert(!is_made);
 	(void)close(fd);
 	fd = -1;
 	(void)snprintf(other, sizeof(other), "%s.2", path);
 	ck_assert_int_eq(link(path, other), 0);
-	ck_assert_int_lt(bench_io_open_write(&worker, path, &fd), 0);
+	ck_assert_int_lt(bench_io_open_write(&worker, path, &fd, &is_made), 0);
 	ck_assert_ptr_nonnull(strstr(worker.text, "belongs to another user, or has another name"));
 }
 END_TEST

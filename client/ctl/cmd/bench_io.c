@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PROCESSES_MAX 1024u /* a guess: more is a mistake */
 #define PAGE_BYTES 4096u
@@ -129,6 +130,7 @@ struct task {
 	struct bench_worker *worker;
 	struct dsaio_handle *handle;
 	struct dsaio_file **files; /* one, or one for each loop */
+	bool *is_made;		   /* for each file: it was missing before this run */
 	unsigned n_files;
 };
 
@@ -157,7 +159,8 @@ static int task_prepare(struct task *task)
 		return r;
 	task->n_files = options.different_files ? total_loops() : 1;
 	task->files = calloc(task->n_files, sizeof(struct dsaio_file *));
-	if (!task->files)
+	task->is_made = calloc(task->n_files, sizeof(*task->is_made));
+	if (!task->files || !task->is_made)
 		return bench_worker_fail(worker, "out of memory");
 	for (unsigned i = 0; i < task->n_files; i++) {
 		_cleanup_(closep) int fd = -1;
@@ -165,7 +168,7 @@ static int task_prepare(struct task *task)
 
 		bench_io_path(worker, options.is_read, options.io_size, i, path);
 		r = options.is_read ? bench_io_open_read(worker, path, options.io_size, &fd)
-				    : bench_io_open_write(worker, path, &fd);
+				    : bench_io_open_write(worker, path, &fd, &task->is_made[i]);
 		if (r < 0)
 			return r;
 		if (dsaio_file_from_fd(worker->client, fd, &task->files[i]) < 0)
@@ -244,6 +247,22 @@ static int run_task(struct bench_worker *worker, const void *arg)
 	for (unsigned loop = 0; r == 0 && loop < total_loops(); loop++)
 		r = task_loop(worker->state, loop);
 	return r;
+}
+
+/* The last call, if another one failed: removes the files that this run made to write to. */
+static int remove_made(struct bench_worker *worker, const void *arg)
+{
+	const struct task *task = worker->state;
+	char path[PATH_MAX];
+
+	(void)arg; /* there is none */
+	for (unsigned i = 0; task && task->is_made && i < task->n_files; i++) {
+		if (!task->is_made[i])
+			continue;
+		bench_io_path(worker, options.is_read, options.io_size, i, path);
+		(void)unlink(path); /* the first failure is reported already */
+	}
+	return 0;
 }
 
 static void add_float(struct json_object *object, const char *key, double value)
@@ -439,6 +458,8 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	bench_guest_begin(guest);
 	if (r == CTL_OK && bench_crew_call(crew, run_task, NULL, 0, text) < 0)
 		r = ctl_fail(ctl, "%s", text);
+	if (r != CTL_OK && crew)
+		(void)bench_crew_call(crew, remove_made, NULL, 0, text);
 	if (r == CTL_OK)
 		r = print_result(ctl, guest, crew, n);
 	bench_crew_free(crew);

@@ -115,11 +115,16 @@ int bench_io_open_read(struct bench_worker *worker, const char *path, uint64_t b
 	return r == 0 ? open_file(worker, path, O_RDONLY, ret_fd, &st) : r;
 }
 
-int bench_io_open_write(struct bench_worker *worker, const char *path, int *ret_fd)
+int bench_io_open_write(struct bench_worker *worker, const char *path, int *ret_fd,
+			bool *ret_is_made)
 {
 	struct stat st;
+	bool is_made = faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+	int r = open_file(worker, path, O_WRONLY | (is_made ? O_CREAT | O_EXCL : 0), ret_fd, &st);
 
-	return open_file(worker, path, O_WRONLY | O_CREAT, ret_fd, &st);
+	if (r == 0)
+		*ret_is_made = is_made;
+	return r;
 }
 
 int bench_io_validate(struct bench_worker *worker, const char *path, const void *expected,

@@ -20,8 +20,9 @@ void bench_io_path(const struct bench_worker *worker, bool is_read, uint64_t byt
  */
 int bench_io_open_read(struct bench_worker *worker, const char *path, uint64_t bytes, int *ret_fd);
 
-/* Opens a file to be written, or makes it. */
-int bench_io_open_write(struct bench_worker *worker, const char *path, int *ret_fd);
+/* Opens a file to be written.  ret_is_made: it was missing, and this process made it. */
+int bench_io_open_write(struct bench_worker *worker, const char *path, int *ret_fd,
+			bool *ret_is_made);
 
 /* Reads the file without the page cache, where that is possible, and compares it with expected. */
 int bench_io_validate(struct bench_worker *worker, const char *path, const void *expected,
