@@ -509,6 +509,25 @@ keep_leaves_the_files() {
 
 # ---- room and rights ----
 
+# It once took up to 30 s: the command waited for the daemon's status.
+one_ctrl_c_is_enough_while_the_daemon_is_stopped() {
+	local pid began rc
+	env --default-signal=INT "$ctl" bench sweep --nvme_dir "$store" --io_size 1M --loops 1000 --log_dir "$dir/stopped" \
+		>"$dir/out" 2>"$dir/err" &
+	pid=$!
+	while [ "$(n_points "$dir/stopped" sweep)" -lt 1 ] && kill -0 "$pid" 2>/dev/null; do
+		read -rt 0.02 <> <(:)
+	done
+	kill -STOP "$daemon"
+	began=$SECONDS
+	kill -INT "$pid"
+	wait "$pid"
+	rc=$?
+	kill -CONT "$daemon"
+	why="exit status $rc after $((SECONDS - began)) s: $(cat "$dir/err")"
+	[ "$rc" = 130 ] && [ $((SECONDS - began)) -lt 15 ] && says "$dir/err" "points are in" && nothing_is_left
+}
+
 a_disk_that_is_too_full_is_told_before_anything_is_made() {
 	[ "$(id -u)" = 0 ] || return 2
 	local small=$dir/small rc
@@ -687,6 +706,7 @@ for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_s
 	a_killed_sweep_leaves_the_results_that_were_there \
 	a_log_directory_of_another_user_does_not_redirect_roots_writes keep_leaves_the_files \
 	the_share_of_the_buffers_in_huge_pages_is_told \
+	one_ctrl_c_is_enough_while_the_daemon_is_stopped \
 	a_disk_that_is_too_full_is_told_before_anything_is_made a_folder_that_can_not_be_written_is_told \
 	flushing_needs_root_and_says_so_without_failing \
 	others_are_told_and_exclusive_is_refused_while_they_are_there exclusive_tells_which_points_were_disturbed \

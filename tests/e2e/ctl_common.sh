@@ -144,6 +144,13 @@ await_half_copy() {
 	done
 }
 
+# Waits until that process has a socket: it connects to the daemon.
+await_socket() {
+	while kill -0 "$1" 2>/dev/null && ! readlink "/proc/$1"/fd/* 2>/dev/null | grep -q ^socket:; do
+		read -rt 0.02 <> <(:)
+	done
+}
+
 # no_temporary DIR: nothing of a copy that failed is there.
 no_temporary() {
 	why="left: $(echo "$1"/.dsaio-*)"

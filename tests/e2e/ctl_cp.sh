@@ -284,6 +284,32 @@ ctrl_c_ends_a_loop_around_cp() {
 	[ "$(cat "$dir/rounds")" = 1 ] && no_temporary "$store"
 }
 
+# It once took up to 30 s: the library waited for the daemon.
+one_ctrl_c_is_enough_while_the_daemon_is_stopped() {
+	local how pid began rc
+	truncate -s 1G "$dir/huge"
+	for how in copying connecting; do
+		[ $how = copying ] || kill -STOP "$daemon"
+		env --default-signal=INT "$ctl" cp "$dir/huge" "$store/dst" >"$dir/out" 2>"$dir/err" &
+		pid=$!
+		if [ $how = copying ]; then
+			await_half_copy "$pid" "$store"
+			kill -STOP "$daemon"
+		else
+			await_socket "$pid"
+		fi
+		began=$SECONDS
+		kill -INT "$pid"
+		wait "$pid"
+		rc=$?
+		kill -CONT "$daemon"
+		why="$how: exit status $rc after $((SECONDS - began)) s: $(cat "$dir/err")"
+		[ "$rc" = 130 ] && [ $((SECONDS - began)) -lt 15 ] && no_temporary "$store" &&
+			[ ! -e "$store/dst" ] || return 1
+	done
+	rm -f "$dir/huge"
+}
+
 printf '[daemon]\nauto_stores = no\n' >"$dir/dsaiod.conf"
 start_daemon
 for t in sizes_of_all_kinds_arrive_byte_by_byte a_longer_copy_is_cut_and_a_shorter_one_grows \
@@ -294,7 +320,8 @@ for t in sizes_of_all_kinds_arrive_byte_by_byte a_longer_copy_is_cut_and_a_short
 	one_side_may_lie_on_no_store a_file_of_proc_is_refused a_full_disk_changes_nothing \
 	an_old_file_keeps_its_mode_and_owner an_owner_that_cannot_be_kept_is_reported a_link_leads_to_the_new_file \
 	a_directory_that_takes_no_file_is_reported_with_in_place \
-	a_terminated_copy_says_how_far_it_got ctrl_c_ends_a_loop_around_cp; do
+	a_terminated_copy_says_how_far_it_got ctrl_c_ends_a_loop_around_cp \
+	one_ctrl_c_is_enough_while_the_daemon_is_stopped; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

@@ -180,13 +180,11 @@ static int describe(struct bench *bench, struct json_object *parameters)
 static int start_guest(struct bench *bench)
 {
 	struct ctl *ctl = bench->ctl;
-	int r = ctl_start_private(ctl, bench->folders, bench->n_places);
+	int r = bench_guest_start(ctl, bench->places, bench->n_places, &bench->guest);
 
-	/* From here on there is something to be cleaned up; the private daemon does it itself. */
+	/* Nothing has to be removed yet, so until here a signal may end the process at once. */
 	if (r == CTL_OK && stop_catch(SA_RESTART) < 0)
 		r = ctl_fail(ctl, "signals: %s", strerror(errno));
-	if (r == CTL_OK)
-		r = bench_guest_start(ctl, bench->places, bench->n_places, &bench->guest);
 	if (r == CTL_OK && bench->needs.sets_profiles && !bench_guest_is_admin(bench->guest))
 		r = ctl_fail(ctl,
 			     "--apply: only administrators may set a store's profile: without "
@@ -214,10 +212,10 @@ int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **
 	bench->options = needs->options;
 	r = find_places(bench);
 	parameters = make_parameters(bench, parameters);
-	if (r == CTL_OK && bench->options->log_dir)
-		r = open_logs(bench, parameters);
 	if (r == CTL_OK)
 		r = start_guest(bench);
+	if (r == CTL_OK && bench->options->log_dir)
+		r = open_logs(bench, parameters);
 	if (r == CTL_OK)
 		return describe(bench, parameters);
 	(void)json_object_put(parameters);
@@ -438,7 +436,7 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 		return stop_status();
 	status = bench_guest_look(bench->guest, &own, &row->others);
 	if (status != CTL_OK)
-		return status;
+		return stop_signal() ? stop_status() : status;
 	if (r < 0) {
 		(void)snprintf(row->error, sizeof(row->error), "%s", text);
 		/* What the failed op moved of its bytes is not known. */

@@ -359,7 +359,8 @@ void bench_crew_free(struct bench_crew *crew)
 	for (unsigned i = 0; crew->slots && i < crew->options.n_workers; i++) {
 		struct slot *slot = &crew->slots[i];
 
-		if (slot->pid > 0 && slot->is_busy)
+		/* After a signal none may wait for a daemon that is stopped. */
+		if (slot->pid > 0 && (slot->is_busy || stop_signal()))
 			(void)kill(slot->pid, SIGKILL); /* ours, and not yet waited for */
 		if (slot->fd >= 0 && slot->pid > 0)
 			(void)close(slot->fd);

@@ -17,7 +17,6 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <libgen.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,19 +268,6 @@ static int copy_files(struct file_copy *copy)
 	return r == CTL_OK ? print_result(copy, nsec) : r;
 }
 
-/* The destination is made with the source's mode, but so that we may write and read it. */
-static int open_files(struct file_copy *copy)
-{
-	struct stat st;
-	int r = file_copy_open_from(copy, false, &st);
-
-	if (r != CTL_OK)
-		return r;
-	copy->end = copy->end_min = (uint64_t)st.st_size;
-	return file_copy_open_to(copy, is_verify ? O_RDWR : O_WRONLY,
-				 (st.st_mode & 0777) | S_IRUSR | S_IWUSR, &st);
-}
-
 /* In a directory, the source's name.  Returns the path to be freed, or NULL. */
 static char *make_to_path(const char *from, const char *to)
 {
@@ -302,6 +288,7 @@ static int cp_run(struct ctl *ctl)
 	_cleanup_(freep) char *to_path = NULL, *from_dir = NULL, *to_dir = NULL;
 	_cleanup_(file_copy_deinit) struct file_copy copy = FILE_COPY_INIT(ctl);
 	const char *dirs[2];
+	struct stat st;
 	int r;
 
 	if (ctl->n_args != 2 || !ctl->args[0][0] || !ctl->args[1][0])
@@ -318,13 +305,19 @@ static int cp_run(struct ctl *ctl)
 	dirs[0] = dirname(from_dir);
 	dirs[1] = dirname(to_dir);
 
-	r = stop_catch((int)SA_RESETHAND);
-	if (r < 0)
-		return ctl_fail(ctl, "signals: %s", strerror(-r));
-	r = open_files(&copy);
+	r = file_copy_open_from(&copy, false, &st);
 	if (r == CTL_OK)
-		r = ctl_connect(ctl, dirs, 2, &copy.client);
-	return r == CTL_OK ? copy_files(&copy) : r;
+		r = file_copy_check_to(&copy, &st);
+	if (r == CTL_OK)
+		r = file_copy_connect(&copy, dirs, 2);
+	/* Made with the source's mode, but so that we may write and read it. */
+	if (r == CTL_OK)
+		r = file_copy_open_to(&copy, is_verify ? O_RDWR : O_WRONLY,
+				      (st.st_mode & 0777) | S_IRUSR | S_IWUSR);
+	if (r != CTL_OK)
+		return r;
+	copy.end = copy.end_min = (uint64_t)st.st_size;
+	return copy_files(&copy);
 }
 
 const struct command command_cp = {

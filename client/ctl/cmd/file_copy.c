@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -278,15 +279,31 @@ int file_copy_open_from(struct file_copy *copy, bool may_be_device, struct stat 
 	return CTL_OK;
 }
 
-int file_copy_open_to(struct file_copy *copy, int access_mode, mode_t mode,
-		      const struct stat *from_stat)
+int file_copy_check_to(struct file_copy *copy, const struct stat *from_stat)
 {
 	char text[DESTINATION_TEXT_BYTES];
 	int r = destination_check(&copy->destination, &copy->to, copy->from.path, from_stat, text);
 
-	if (r == 0)
-		r = destination_open(&copy->destination, access_mode, mode, text);
 	return r < 0 ? ctl_fail(copy->ctl, "%s", text) : CTL_OK;
+}
+
+int file_copy_open_to(struct file_copy *copy, int access_mode, mode_t mode)
+{
+	char text[DESTINATION_TEXT_BYTES];
+
+	if (destination_open(&copy->destination, access_mode, mode, text) < 0)
+		return ctl_fail(copy->ctl, "%s", text);
+	return CTL_OK;
+}
+
+int file_copy_connect(struct file_copy *copy, const char *const *dirs, size_t n_dirs)
+{
+	int r = ctl_connect(copy->ctl, dirs, n_dirs, &copy->client);
+
+	if (r != CTL_OK)
+		return r;
+	r = stop_catch((int)SA_RESETHAND);
+	return r < 0 ? ctl_fail(copy->ctl, "signals: %s", strerror(-r)) : CTL_OK;
 }
 
 int file_copy_open_handle(struct file_copy *copy)

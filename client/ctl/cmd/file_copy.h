@@ -60,9 +60,18 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
  */
 int file_copy_open_from(struct file_copy *copy, bool may_be_device, struct stat *ret_stat);
 
-/* Checks and opens the destination (destination.h). */
-int file_copy_open_to(struct file_copy *copy, int access_mode, mode_t mode,
-		      const struct stat *from_stat);
+/* Checks the destination; changes nothing (destination.h). */
+int file_copy_check_to(struct file_copy *copy, const struct stat *from_stat);
+
+/* Opens the checked destination, or makes it. */
+int file_copy_open_to(struct file_copy *copy, int access_mode, mode_t mode);
+
+/*
+ * Connects for stores of these directories, then catches signals.  Until then a signal ends the
+ * process at once, also while the library waits for a daemon that is stopped.  So nothing that has
+ * to be removed may be made before.
+ */
+int file_copy_connect(struct file_copy *copy, const char *const *dirs, size_t n_dirs);
 
 /* Opens the handle. */
 int file_copy_open_handle(struct file_copy *copy);

@@ -16,7 +16,6 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <libgen.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -170,12 +169,11 @@ static int put_run(struct ctl *ctl)
 	if (fstat(STDIN_FILENO, &st) < 0)
 		return ctl_fail(ctl, "standard input: %s", strerror(errno));
 
-	r = stop_catch((int)SA_RESETHAND);
-	if (r < 0)
-		return ctl_fail(ctl, "signals: %s", strerror(-r));
-	r = file_copy_open_to(&copy, O_WRONLY, 0666, &st);
+	r = file_copy_check_to(&copy, &st);
 	if (r == CTL_OK)
-		r = ctl_connect(ctl, &dir, 1, &copy.client);
+		r = file_copy_connect(&copy, &dir, 1);
+	if (r == CTL_OK)
+		r = file_copy_open_to(&copy, O_WRONLY, 0666);
 	return r == CTL_OK ? put_opened(&copy) : r;
 }
 

@@ -1,5 +1,6 @@
 #include "client/ctl/ui/ask.h"
 
+#include "client/ctl/ui/stop.h"
 #include "client/lib/api/client.h"
 #include "proto/util/cleanup.h"
 
@@ -40,7 +41,8 @@ static int call(const struct ctl *ctl, struct dsaio_client *client, const char *
 		Wire__Request *request, int fd, Wire__Reply **ret_reply)
 {
 	if (conn_call(client_conn(client), what, request, &fd, fd >= 0, ret_reply, NULL, NULL) < 0)
-		return ctl_fail(ctl, "%s", dsaio_error());
+		/* After a signal the command itself hung up (stop.h). */
+		return ctl_fail(ctl, "%s", stop_signal() ? "interrupted" : dsaio_error());
 	return CTL_OK;
 }
 

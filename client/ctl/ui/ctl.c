@@ -1,6 +1,9 @@
 #include "client/ctl/ui/ctl.h"
 
+#include "client/ctl/ui/stop.h"
+#include "client/lib/api/client.h"
 #include "client/lib/base/debug.h"
+#include "client/lib/link/conn.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/escape.h"
 
@@ -115,6 +118,7 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 				dsaio_error());
 	if (r < 0)
 		return ctl_fail(ctl, "%s", dsaio_error());
+	stop_hangs_up(client_conn(*ret_client)->fd);
 	return CTL_OK;
 }
 

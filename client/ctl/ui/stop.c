@@ -5,32 +5,53 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-/* SIGPIPE: whoever read the output is gone. */
+/* SIGPIPE: the reader of the output has gone away. */
 static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 #define N_SIGNALS (sizeof(signals) / sizeof(signals[0]))
 
-static volatile sig_atomic_t caught;
+/* Time to end with the daemon's help.  A transfer of 8 MiB takes some 10 ms; 1 s is a guess. */
+#define GRACE_SEC 1u
+
+static volatile sig_atomic_t caught, is_grace_over;
 static int event_fd = -1;
+static _Atomic int daemon_fd =
+	-1; /* written by this thread, read by the handler: no order needed */
 
 static void on_signal(int number)
 {
 	const uint64_t one = 1;
-	int kept = errno;
+	int saved = errno;
 
+	if (!caught)
+		(void)alarm(GRACE_SEC);
 	caught = number;
 	(void)!write(event_fd, &one, sizeof(one)); /* full: it is readable */
-	errno = kept;
+	errno = saved;
+}
+
+static void on_alarm(int number)
+{
+	int saved = errno;
+
+	(void)number;
+	is_grace_over = 1;
+	(void)shutdown(daemon_fd, SHUT_RDWR); /* -1, or a file by now: fails */
+	errno = saved;
 }
 
 int stop_catch(int sa_flags)
 {
 	struct sigaction action = { .sa_handler = on_signal, .sa_flags = sa_flags };
+	struct sigaction alarm_action = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
 
 	if (event_fd < 0)
 		event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (event_fd < 0)
+		return -errno;
+	if (sigaction(SIGALRM, &alarm_action, NULL) < 0)
 		return -errno;
 	for (size_t i = 0; i < N_SIGNALS; i++) {
 		struct sigaction old;
@@ -42,6 +63,13 @@ int stop_catch(int sa_flags)
 			return -errno;
 	}
 	return 0;
+}
+
+void stop_hangs_up(int fd)
+{
+	daemon_fd = fd;
+	if (is_grace_over) /* the alarm came before */
+		(void)shutdown(fd, SHUT_RDWR);
 }
 
 int stop_signal(void)
