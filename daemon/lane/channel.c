@@ -69,6 +69,8 @@ void channel_free(struct channel *channel)
 	quota_discharge(&channel->channel_charge);
 	deadlines_deinit(&channel->deadlines);
 	admit_channel_deinit(&channel->admit);
+	order_deinit(&channel->order);
+	op_ids_deinit(&channel->ids);
 	free(channel->ops);
 	free(channel);
 }
@@ -142,8 +144,12 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 			       });
 	channel->ops = calloc(channel->entries, sizeof(*channel->ops));
 	if (r < 0 || !channel->ops ||
-	    deadlines_init(&channel->deadlines, channel->ops, channel->entries) < 0)
+	    deadlines_init(&channel->deadlines, channel->ops, channel->entries) < 0 ||
+	    order_init(&channel->order, channel->entries) < 0)
 		return error_set(error, -ENOMEM, "channel: %" PRIu32 " ops", channel->entries);
+	r = op_ids_init(&channel->ids, channel->ops, channel->entries);
+	if (r < 0)
+		return error_set(error, r, "channel: table of %" PRIu32 " ops", channel->entries);
 	*ret_channel = TAKE_PTR(channel);
 	return 0;
 }

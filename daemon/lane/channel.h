@@ -15,6 +15,8 @@
 #include "daemon/object/objects.h"
 #include "daemon/lane/op.h"
 #include "daemon/lane/admit.h"
+#include "daemon/lane/op_ids.h"
+#include "daemon/lane/order.h"
 #include "daemon/object/split.h"
 #include "daemon/account/metrics.h"
 #include "daemon/lane/lane_store.h"
@@ -33,7 +35,7 @@ struct channel_owner {
 /* Ops that came by one Submit.  The session makes it, lane_submit() takes it. */
 struct batch {
 	struct channel *channel;
-	uint32_t n, n_taken, n_open;
+	uint32_t n, n_open;
 	struct ring_entry *entries; /* owned; n */
 	int64_t *results;	    /* owned; n: as in struct ring_completion */
 	struct message message;
@@ -71,10 +73,9 @@ struct channel {
 	uint32_t n_fresh_ops;		    /* used at least once: the others have no memory yet */
 	struct list ready;		    /* with blocks to start, in order */
 	struct list ended;		    /* completion written, not yet published */
-	struct order orders[N_ORDERS];	    /* of open ops, by inode */
+	struct order order;		    /* of open ops that were not refused */
+	struct op_ids ids;		    /* of open ops */
 	uint32_t n_open;		    /* taken, not yet shown as ended */
-	uint32_t n_held;		    /* messages about it in the lane's list of held ones */
-	uint64_t held_turn;		    /* of the lane, in which one was last put there */
 	uint32_t n_in_device;		    /* of them with a block or piece in flight */
 	uint64_t timed_nsec;		    /* stats' sums of time are as of then */
 	struct deadlines deadlines;	    /* of them; gone when they were due */

@@ -1,7 +1,6 @@
 #include "daemon/lane/intake.h"
 
 #include "daemon/lane/lane.h"
-#include "daemon/lane/looks.h"
 #include "daemon/object/file.h"
 #include "proto/util/cleanup.h"
 
@@ -22,7 +21,6 @@ void intake_init(struct intake *intake, const struct intake_config *config)
 				   .transfer = config->transfer,
 				   .poller = config->poller,
 				   .park_nsec = config->park_nsec };
-	intake->last_held = &intake->first_held;
 }
 
 /* ---- channels awake and parked ---- */
@@ -99,55 +97,9 @@ void intake_park(struct intake *intake)
 		park_quiet(intake);
 }
 
-/* ---- messages that wait for the next turn ---- */
-
-static bool is_spent(const struct intake *intake, const struct channel *channel)
-{
-	return looks_are_spent(channel->client, intake->turn->number, intake->admit->n_busy);
-}
-
-/* A batch or cancel goes on in the next turn, and whatever comes about its channel behind it. */
-static void hold(struct intake *intake, struct channel *channel, struct message *message)
-{
-	message->next = NULL;
-	*intake->last_held = message;
-	intake->last_held = &message->next;
-	channel->n_held++;
-	channel->held_turn = intake->turn->number;
-}
-
-/* Has the message, which is from the mailbox or was held, to wait behind others about the channel? */
-static bool is_held_up(const struct intake *intake, const struct channel *channel)
-{
-	return intake->runs_held ? channel->held_turn == intake->turn->number : channel->n_held > 0;
-}
-
-int intake_run_held(struct intake *intake)
-{
-	struct message *message = intake->first_held;
-	int n = 0;
-
-	intake->first_held = NULL;
-	intake->last_held = &intake->first_held;
-	intake->runs_held = true;
-	for (struct message *next; message; message = next) {
-		next = message->next;
-		message->run(message);
-		n++;
-	}
-	intake->runs_held = false;
-	return n;
-}
-
 /* ---- take ---- */
 
-/* Ops that have ended may not be free yet, though their completions are shown. */
-static bool has_op_slot(const struct channel *channel)
-{
-	return channel->free_ops.first || channel->n_fresh_ops < channel->entries;
-}
-
-/* There is one: for rings take_ring() sees to that, for Submit the session. */
+/* There is one: ring_lane_ready() makes sure of that for rings, the session for Submit. */
 static struct op *op_take(struct channel *channel)
 {
 	struct op *op = op_of_node(list_pop(&channel->free_ops));
@@ -164,7 +116,8 @@ void intake_may_start(struct op *op, void *arg)
 {
 	struct intake *intake = arg;
 
-	if (op->len == 0 && !op_is_sync(op))
+	/* An error: it was cancelled while it waited. */
+	if (op->error || (op->len == 0 && !op_is_sync(op)))
 		publish_end(intake->publish, op);
 	else
 		ready_add(intake->ready, op);
@@ -175,7 +128,6 @@ static void take_entry(struct intake *intake, struct channel *channel,
 		       const struct ring_entry *entry, struct batch *batch, uint32_t batch_index)
 {
 	struct op *op = op_take(channel);
-	struct order *order;
 	int r;
 
 	channel_count_time(channel, intake->turn->now_nsec);
@@ -183,15 +135,17 @@ static void take_entry(struct intake *intake, struct channel *channel,
 	admit_open_op(intake->admit, &channel->admit);
 	op_set_state(op, OP_WAITS_ORDER);
 	op->id = entry->id;
+	op_ids_add(&channel->ids, op);
 	op->batch = batch;
 	op->batch_index = (uint16_t)batch_index;
 	op->opcode = entry->opcode;
 	op->file = NULL;
 	op->slab = NULL;
+	op->node = 0;
 	op->len = op->end = op->grow_end = 0;
 	op->head = op->tail = op->edges_left = 0;
 	op->is_misaligned = op->is_gated = false;
-	op->next_block = op->next_inner = op->n_in_flight = op->n_blockers = 0;
+	op->next_block = op->next_inner = op->n_in_flight = 0;
 	op->error = 0;
 	op->taken_nsec = intake->turn->now_nsec;
 	op->deadline_nsec = 0;
@@ -216,9 +170,9 @@ static void take_entry(struct intake *intake, struct channel *channel,
 		if (!intake->next_deadline_nsec || op->deadline_nsec < intake->next_deadline_nsec)
 			intake->next_deadline_nsec = op->deadline_nsec;
 	}
-	order = op_order(channel->orders, op->file->inode);
-	channel->client->n_looks += op_link_looks(op, order);
-	if (op_link(op, order))
+	op->node = order_add(&channel->order, op->file->inode, op_order_kind(op), op->off, op->len,
+			     (uint16_t)(op - channel->ops));
+	if (order_may_start(&channel->order, op->node))
 		intake_may_start(op, intake);
 }
 
@@ -239,7 +193,7 @@ static void channel_broke(struct channel *channel, const char *why)
 
 static int take_ring(struct intake *intake, struct channel *channel, int n_max)
 {
-	int n, i;
+	int n;
 
 	if (!channel->has_rings || channel->is_closing || channel->is_broken)
 		return 0;
@@ -252,13 +206,13 @@ static int take_ring(struct intake *intake, struct channel *channel, int n_max)
 		n = n_max;
 	if (n)
 		channel->quiet_nsec = intake->turn->now_nsec;
-	for (i = 0; i < n && has_op_slot(channel) && !is_spent(intake, channel); i++) {
+	for (int i = 0; i < n; i++) {
 		struct ring_entry entry;
 
 		ring_lane_take(&channel->ring, &entry);
 		take_entry(intake, channel, &entry, NULL, 0);
 	}
-	return i;
+	return n;
 }
 
 /* Of one channel; it may have as many as can start. */
@@ -313,24 +267,11 @@ void intake_cancel(struct intake *intake, struct lane_cancel *cancel)
 	struct message *message = &cancel->message;
 	struct channel *channel = cancel->channel;
 
-	if (intake->runs_held)
-		channel->n_held--;
-	else
-		intake_wake(intake, channel);
-	if (!is_held_up(intake, channel) && !is_spent(intake, channel))
-		(void)take_ring(intake, channel, INT_MAX); /* the op may still be there */
-	if (!channel->is_closing && (is_held_up(intake, channel) || is_spent(intake, channel) ||
-				     (channel->has_rings && !channel->is_broken &&
-				      ring_lane_has_entries(&channel->ring)))) {
-		hold(intake, channel, message);
-		return;
-	}
-	if (channel->n_open) {
-		channel->client->n_looks += channel->n_fresh_ops;
-		for (uint32_t i = 0; i < channel->n_fresh_ops; i++)
-			if (channel->ops[i].id == cancel->id)
-				transfer_cancel(intake->transfer, &channel->ops[i], ECANCELED);
-	}
+	intake_wake(intake, channel);
+	(void)take_ring(intake, channel, INT_MAX); /* the op may still be there */
+	for (struct op *op = op_ids_first(&channel->ids, cancel->id); op;
+	     op = op_ids_next(&channel->ids, op))
+		transfer_cancel(intake->transfer, op, ECANCELED);
 	message->run = report_cancel;
 	mailbox_post(channel->lane_store->main_mailbox, message);
 }
@@ -339,25 +280,14 @@ void intake_cancel(struct intake *intake, struct lane_cancel *cancel)
 
 void intake_submit(struct intake *intake, struct batch *batch)
 {
-	struct message *message = &batch->message;
 	struct channel *channel = batch->channel;
 
-	if (intake->runs_held) {
-		channel->n_held--;
-	} else {
-		intake_wake(intake, channel);
-		batch->n_taken = 0;
-		batch->n_open = batch->n + 1; /* one is ours: it may end while we still take */
-	}
-	for (; batch->n_taken < batch->n; batch->n_taken++) {
-		const uint32_t i = batch->n_taken;
-
+	intake_wake(intake, channel);
+	batch->n_open = batch->n + 1; /* one is ours: it may end while we still take */
+	for (uint32_t i = 0; i < batch->n; i++) {
 		if (channel->is_closing) {
 			batch->results[i] = ring_result_failed(ECANCELED, 0);
 			batch->n_open--;
-		} else if (is_held_up(intake, channel) || is_spent(intake, channel)) {
-			hold(intake, channel, message);
-			return;
 		} else {
 			take_entry(intake, channel, &batch->entries[i], batch, i);
 		}
@@ -395,7 +325,7 @@ void intake_remove_idle(struct intake *intake)
 			channel->drain = false;
 			cancel_all(intake, channel);
 		}
-		if (channel->n_open || channel->n_held)
+		if (channel->n_open)
 			continue;
 		if (channel->has_rings)
 			poller_remove_channel(intake->poller, channel);

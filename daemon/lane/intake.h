@@ -39,9 +39,7 @@ struct intake {
 	struct channel *awake; /* channels that are not parked */
 	uint32_t n_channels, n_parked, n_closing;
 	uint64_t park_nsec;
-	uint64_t next_park_nsec;		 /* when to look for channels to park again */
-	struct message *first_held, **last_held; /* batches and cancels for the next turn */
-	bool runs_held;
+	uint64_t next_park_nsec;     /* when to look for channels to park again */
 	uint64_t next_deadline_nsec; /* 0: none */
 };
 
@@ -52,11 +50,9 @@ void intake_remove_channel(struct intake *intake, struct channel *channel);
 /* Its doorbell rang. */
 void intake_wake(struct intake *intake, struct channel *channel);
 
-/* What main-thread messages ask for.  A message that has to wait runs again in the next turn. */
+/* What main-thread messages ask for. */
 void intake_submit(struct intake *intake, struct batch *batch);
 void intake_cancel(struct intake *intake, struct lane_cancel *cancel);
-/* Runs those that waited; returns how many. */
-int intake_run_held(struct intake *intake);
 
 /* Entries of rings become ops; returns how many. */
 int intake_take(struct intake *intake);

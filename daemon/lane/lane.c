@@ -12,7 +12,7 @@
  *
  * Each step is a part of the lane with a file of its own, and knows only the steps below it:
  *
- *     intake -> order (op.h) -> ready -> admit -> transfer -> publish
+ *     intake -> order -> ready -> admit -> transfer -> publish
  */
 #include "daemon/lane/lane.h"
 
@@ -128,8 +128,6 @@ static int home_turn(struct lane *lane, struct poller_turn *turn)
 	struct intake *intake = &lane->intake;
 	int did = 0, n;
 
-	lane->turn.number++;
-	did += intake_run_held(intake);
 	if (mailbox_has_any(&lane->mailbox))
 		did += mailbox_run(&lane->mailbox);
 	did += intake_take(intake);

@@ -10,6 +10,7 @@
 #ifndef DSAIO_DAEMON_LANE_OP_H
 #define DSAIO_DAEMON_LANE_OP_H
 
+#include "daemon/lane/order.h"
 #include "daemon/object/mode_lock.h"
 #include "proto/ring.h"
 #include "proto/util/cleanup.h"
@@ -28,7 +29,7 @@ struct slab;
 enum op_state {
 	/* In the channel's free list, or never used.  -> WAITS_ORDER */
 	OP_FREE,
-	/* In no list but the order's: being checked, or n_blockers earlier ops conflict with it.
+	/* In no list: being checked, or the channel's order makes it wait for earlier ops.
 	   -> READY; ENDED: it was refused, is of no bytes, or was cancelled */
 	OP_WAITS_ORDER,
 	/* In the channel's ready list: it has blocks to start.
@@ -51,9 +52,7 @@ enum op_state {
 #define OP_TAIL 2u
 
 struct op {
-	struct mode_lock_waiter waiter;	    /* its node: in the list that the state names */
-	struct op *order_next, *order_prev; /* open ops of its struct order, in order */
-	struct order *order;
+	struct mode_lock_waiter waiter; /* its node: in the list that the state names */
 	struct channel *channel;
 	struct file *file;   /* held; NULL: the entry was refused */
 	struct slab *slab;   /* held; NULL for syncs */
@@ -70,51 +69,18 @@ struct op {
 	uint32_t next_inner;	/* bytes of that block already started */
 	uint32_t n_extended;	/* blocks with lower numbers may start: extend.h */
 	uint32_t n_in_flight;
-	uint16_t n_blockers;
-	uint16_t batch_index; /* 16 bits, as its neighbours: below RING_ENTRIES_MAX */
-	uint16_t deadline_at; /* its place among the channel's: deadline.h */
-	uint16_t error;	      /* positive errno of the failure with the lowest offset */
-	uint8_t opcode;	      /* enum ring_opcode */
-	uint8_t state;	      /* enum op_state */
+	uint16_t node;		   /* in the channel's order; 0: none */
+	uint16_t id_next, id_prev; /* op_ids.h */
+	uint16_t batch_index;	   /* 16 bits, as its neighbours: below RING_ENTRIES_MAX */
+	uint16_t deadline_at;	   /* its place among the channel's: deadline.h */
+	uint16_t error;		   /* positive errno of the failure with the lowest offset */
+	uint8_t opcode;		   /* enum ring_opcode */
+	uint8_t state;		   /* enum op_state */
 	uint8_t edges_left;
 	bool is_misaligned : 1; /* its memory is: all of it goes by worker threads */
 	bool is_gated : 1; /* had to wait for the mode lock or an extension; counted in n_gated */
 };
-static_assert(sizeof(struct op) <= 184, "a channel has one for each entry, in use or not");
-
-/*
- * Open ops of one channel, in the order in which they were taken.  A channel has several of these,
- * and an inode's ops are all in one: which one is op_order()'s.
- */
-struct order {
-	struct op *first, *last;
-	uint32_t n_ops, n_writes, n_waiting; /* of them writes; of them waiting for others */
-	uint64_t end_off;		     /* since it was last empty, nothing reached beyond */
-};
-#define N_ORDERS 64u /* a power of two */
-struct order *op_order(struct order orders[N_ORDERS], const struct inode *inode);
-
-/*
- * Puts a checked op behind the others and counts those on its inode that it has to wait for.
- * True: none, it may start.
- */
-bool op_link(struct op *op, struct order *order);
-
-/*
- * How many others op_link() and op_unlink() look at, at the most: deep rings of writes that conflict
- * make that all of them, for each.
- */
-uint32_t op_link_looks(const struct op *op, const struct order *order);
-uint32_t op_unlink_looks(const struct op *op);
-
-/* It is cancelled while it waits: those before it need not look for it when they are done. */
-void op_wait_no_more(struct op *op);
-
-/*
- * Takes an ended op, whose completion is shown, out again.  Ops that waited for it alone are
- * handed to ready(), in order.
- */
-void op_unlink(struct op *op, void (*ready)(struct op *op, void *arg), void *arg);
+static_assert(sizeof(struct op) <= 160, "a channel has one for each entry, in use or not");
 
 /* Asserts that the state may follow the present one.  The caller moves it between lists. */
 void op_set_state(struct op *op, enum op_state state);
@@ -128,6 +94,11 @@ static inline struct op *op_of_node(struct list_node *node)
 static inline bool op_is_sync(const struct op *op)
 {
 	return op->opcode == RING_OP_FSYNC || op->opcode == RING_OP_FDATASYNC;
+}
+
+static inline enum order_kind op_order_kind(const struct op *op)
+{
+	return op_is_sync(op) ? ORDER_SYNC : op->opcode == RING_OP_WRITE ? ORDER_WRITE : ORDER_READ;
 }
 
 /* What kind of write comes next of it. */

@@ -1,6 +1,5 @@
 #include "daemon/lane/publish.h"
 
-#include "daemon/lane/looks.h"
 #include "daemon/object/file.h"
 #include "daemon/object/pool.h"
 
@@ -92,6 +91,19 @@ void publish_batch(struct batch *batch)
 	mailbox_post(batch->channel->lane_store->main_mailbox, &batch->message);
 }
 
+struct ready_arg {
+	struct publish *publish;
+	struct channel *channel;
+};
+
+/* All ops that the op waited for have ended: for the order. */
+static void on_ready(uint16_t number, void *arg)
+{
+	const struct ready_arg *to = arg;
+
+	to->publish->may_start(&to->channel->ops[number], to->publish->arg);
+}
+
 /* Its completion is shown: lets go of it and of those that waited for it. */
 static void free_op(struct publish *publish, struct op *op)
 {
@@ -106,9 +118,11 @@ static void free_op(struct publish *publish, struct op *op)
 	if (file) {
 		if (op->grow_end)
 			extension_remove_op(&file->extension);
-		channel->client->n_looks += op_unlink_looks(op);
-		op_unlink(op, publish->may_start, publish->arg);
 	}
+	if (op->node)
+		order_end(&channel->order, op->node, on_ready,
+			  &(struct ready_arg){ publish, channel });
+	op_ids_remove(&channel->ids, op);
 	deadlines_remove(&channel->deadlines, op);
 	op_set_state(op, OP_FREE);
 	/* Last in, first out: it is in the cache. */
@@ -124,21 +138,20 @@ static void free_op(struct publish *publish, struct op *op)
 		publish_batch(batch);
 }
 
-/* Frees the channel's ended ops, as many as its client may have in this turn; returns how many. */
+/* Frees the channel's ended ops; returns how many. */
 static int free_ended(struct publish *publish, struct channel *channel)
 {
 	const struct op *last = op_of_node(channel->ended.last);
-	struct op *op = NULL;
+	struct op *op;
 	int n = 0;
 
 	channel->has_ended = false;
 	/* What ends meanwhile, behind the last, is published in the next turn. */
-	for (; op != last &&
-	       !looks_are_spent(channel->client, publish->turn->number, publish->admit->n_busy);
-	     n++) {
+	do {
 		op = op_of_node(list_pop(&channel->ended));
 		free_op(publish, op);
-	}
+		n++;
+	} while (op != last);
 	if (channel->ended.first)
 		ended_note(publish, channel);
 	return n;

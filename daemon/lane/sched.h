@@ -55,10 +55,8 @@ struct sched_client {
 	/* kept by the lane, which has no other struct for a client; of these the scheduler reads
 	   blocks_in_flight and done_nsec */
 	uint32_t n_channels, n_awake, blocks_in_flight, n_bounces;
-	uint64_t done_nsec;   /* a block was back */
-	uint32_t n_open;      /* ops taken, not yet shown as ended */
-	uint64_t n_looks;     /* ops looked at for the order of its ops, not yet worked off */
-	uint64_t looked_turn; /* of the lane: it worked some off */
+	uint64_t done_nsec; /* a block was back */
+	uint32_t n_open;    /* ops taken, not yet shown as ended */
 	struct window_small small;
 };
 

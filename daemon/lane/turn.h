@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 struct turn {
-	uint64_t number;
 	uint64_t now_nsec;
 	uint64_t before_nsec; /* of the turn before, or the end of the sleep since */
 };

@@ -215,7 +215,7 @@ TEST(order, "conflicting ops of one Submit run in their order")
 	raw_channel_unmap(&side.channel);
 }
 
-/* Each looks at all before it: more than the lane does for a client in one turn. */
+/* Each waits for the write before it. */
 TEST(chain,
      "512 writes to one page, by rings and by one Submit: all end, the last one's bytes stay")
 {

@@ -161,6 +161,8 @@ static void parts_setup(void)
 	p.channel.doorbell_fd = -1;
 	p.channel.ops = calloc(PARTS_ENTRIES, sizeof(struct op));
 	ck_assert_int_eq(deadlines_init(&p.channel.deadlines, p.channel.ops, PARTS_ENTRIES), 0);
+	ck_assert_int_eq(order_init(&p.channel.order, PARTS_ENTRIES), 0);
+	ck_assert_int_eq(op_ids_init(&p.channel.ids, p.channel.ops, PARTS_ENTRIES), 0);
 	ck_assert_int_eq(
 		admit_channel_init(&p.channel.admit,
 				   &(struct admit_channel_config){ .client = &p.client,
@@ -190,6 +192,8 @@ static void parts_teardown(void)
 	ck_assert_uint_eq(p.slab.n_holds, 1000000);
 	transfer_deinit(&p.transfer);
 	deadlines_deinit(&p.channel.deadlines);
+	order_deinit(&p.channel.order);
+	op_ids_deinit(&p.channel.ids);
 	admit_channel_deinit(&p.channel.admit);
 	free(p.channel.ring.shared);
 	free(p.channel.ops);
@@ -226,10 +230,8 @@ __attribute__((unused)) static struct ring_completion parts_get(void)
 /* A turn of the loop. */
 __attribute__((unused)) static void parts_turn(void)
 {
-	p.turn.number++;
 	p.turn.before_nsec = p.turn.now_nsec;
 	p.turn.now_nsec += 10000;
-	(void)intake_run_held(&p.intake);
 	(void)mailbox_run(&p.mailbox);
 	(void)intake_take(&p.intake);
 	(void)transfer_reap(&p.transfer);

@@ -621,6 +621,76 @@ START_TEST(a_cancelled_op_ends_once)
 }
 END_TEST
 
+/* What a channel may have open: 256 writes of one page, of which the first is in flight. */
+static void put_chain(void)
+{
+	setup_engine(profiles[0].profile, 0, true, true);
+	atomic_store(&told.holds_blocks, true);
+	for (unsigned i = 0; i < 256; i++)
+		put(i, RING_OP_WRITE, 0, 4096, i * 4096);
+	submit();
+}
+
+START_TEST(a_write_waits_for_the_first_though_the_second_was_cancelled)
+{
+	put_chain();
+	do_cancel(1);
+	ck_assert_int_eq(ring_result_errno(get().result), ECANCELED);
+	do_cancel(1000); /* nobody's: the lane looks again */
+	ck_assert_uint_eq(seen.n_blocks, 1);
+	atomic_store(&told.holds_blocks, false);
+	do_cancel(1000);
+	for (unsigned i = 0; i < 256; i++)
+		if (i != 1)
+			ck_assert_uint_eq(get().id, i);
+	teardown(true);
+}
+END_TEST
+
+/* Half as many as there are entries end at once, the others when their turn comes. */
+START_TEST(a_whole_chain_can_be_cancelled)
+{
+	put_chain();
+	for (unsigned i = 1; i < 255; i++)
+		do_cancel(i);
+	for (unsigned i = 1; i < 129; i++) {
+		struct ring_completion completion = get();
+
+		ck_assert_uint_eq(completion.id, i);
+		ck_assert_int_eq(ring_result_errno(completion.result), ECANCELED);
+	}
+	do_cancel(200); /* once more */
+	ck_assert(!ring_client_ready(&t.ring));
+	ck_assert_uint_eq(seen.n_blocks, 1);
+	atomic_store(&told.holds_blocks, false);
+	do_cancel(1000); /* nobody's: the lane looks again */
+	for (unsigned i = 0; i < 256; i = i ? i + 1 : 129) {
+		struct ring_completion completion = get();
+
+		ck_assert_uint_eq(completion.id, i);
+		if (i == 0 || i == 255)
+			ck_assert_int_eq(completion.result, 4096);
+		else
+			ck_assert_int_eq(ring_result_errno(completion.result), ECANCELED);
+	}
+	ck_assert_uint_eq(seen.n_blocks, 2);
+	teardown(true);
+}
+END_TEST
+
+START_TEST(a_channel_goes_with_a_chain)
+{
+	put_chain();
+	do_cancel(128);
+	lane_remove_channel(t.channel->home, t.channel, false);
+	atomic_store(&told.holds_blocks, false);
+	while (!t.was_removed)
+		run_main_inbox();
+	ck_assert_uint_eq(seen.n_blocks, 1);
+	teardown(false);
+}
+END_TEST
+
 START_TEST(a_deadline_is_a_cancel)
 {
 	struct ring_entry entry = {
@@ -1444,6 +1514,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_closing_channel_drops_what_has_not_started);
 	tcase_add_test(tcase, a_draining_channel_that_has_to_hurry_drops_what_has_not_started);
 	tcase_add_test(tcase, a_cancelled_op_ends_once);
+	tcase_add_test(tcase, a_write_waits_for_the_first_though_the_second_was_cancelled);
+	tcase_add_test(tcase, a_whole_chain_can_be_cancelled);
+	tcase_add_test(tcase, a_channel_goes_with_a_chain);
 	tcase_add_test(tcase, a_deadline_is_a_cancel);
 	tcase_add_loop_test(tcase, what_the_kernel_gives_back_a_helper_does, 0, N_ROWS(refusals));
 	tcase_add_test(tcase, a_call_that_hangs_holds_up_nobody_else);
