@@ -1,5 +1,6 @@
 #include "daemon/control/files.h"
 
+#include "daemon/base/memfd.h"
 #include "daemon/control/idle_files.h"
 #include "daemon/control/session.h"
 #include "proto/file_board.h"
@@ -39,7 +40,7 @@ int session_make_board(struct session *session, int *ret_fd, struct error *error
 	void *board;
 	int r;
 
-	r = memfd_sealed("dsaio-files", bytes);
+	r = memfd_new_sealed("dsaio-files", bytes, 0);
 	if (r < 0)
 		return error_set(error, r, "hello: the file board");
 	fd = r;

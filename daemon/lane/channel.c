@@ -2,6 +2,7 @@
 
 #include "daemon/lane/lane.h"
 #include "daemon/lane/unaligned.h"
+#include "daemon/base/memfd.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/lane/piece.h"
 #include "proto/util/cleanup.h"
@@ -34,19 +35,15 @@ static int make_ring(struct channel *channel, struct error *error)
 	void *map;
 
 	channel->map_bytes = ring_bytes(channel->entries);
-	channel->ring_fd = memfd_create("dsaio-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	channel->ring_fd = memfd_new_sealed("dsaio-channel", channel->map_bytes, 0);
 	if (channel->ring_fd < 0)
-		return error_set(error, -errno, "channel: memfd_create");
-	if (ftruncate(channel->ring_fd, (off_t)channel->map_bytes) < 0)
-		return error_set(error, -errno, "channel: ring of %zu bytes", channel->map_bytes);
+		return error_set(error, channel->ring_fd, "channel: ring of %zu bytes",
+				 channel->map_bytes);
 	map = mmap(NULL, channel->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, channel->ring_fd,
 		   0);
 	if (map == MAP_FAILED)
 		return error_set(error, -errno, "channel: mapping %zu bytes", channel->map_bytes);
 	ring_lane_init(&channel->ring, map, channel->entries);
-	if (fcntl(channel->ring_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-		return error_set(error, -errno, "channel: sealing the ring");
-
 	channel->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (channel->doorbell_fd < 0)
 		return error_set(error, -errno, "channel: eventfd");

@@ -1,5 +1,6 @@
 #include "daemon/lane/poller.h"
 
+#include "daemon/base/memfd.h"
 #include "daemon/lane/channel.h"
 #include "proto/util/clock.h"
 #include "proto/util/spin.h"
@@ -29,12 +30,11 @@
 static int make_board(struct poller *poller, struct error *error)
 {
 	long page = sysconf(_SC_PAGESIZE);
+	int r;
 
-	poller->board_fd = memfd_create("dsaio-lane", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	poller->board_fd = memfd_new("dsaio-lane", (uint64_t)page, 0);
 	if (poller->board_fd < 0)
-		return error_set(error, -errno, "lane: memfd_create");
-	if (ftruncate(poller->board_fd, page) < 0)
-		return error_set(error, -errno, "lane: board");
+		return error_set(error, poller->board_fd, "lane: board");
 	poller->board = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_SHARED,
 			     poller->board_fd, 0);
 	if (poller->board == MAP_FAILED) {
@@ -42,9 +42,9 @@ static int make_board(struct poller *poller, struct error *error)
 		return error_set(error, -errno, "lane: mapping the board");
 	}
 	/* After our own mapping nobody gets a writable one. */
-	if (fcntl(poller->board_fd, F_ADD_SEALS,
-		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
-		return error_set(error, -errno, "lane: sealing the board");
+	r = memfd_seal(poller->board_fd, F_SEAL_FUTURE_WRITE);
+	if (r < 0)
+		return error_set(error, r, "lane: sealing the board");
 	poller->board->magic = LANE_BOARD_MAGIC;
 	poller->board->version = RING_VERSION;
 	return 0;

@@ -1,6 +1,7 @@
 #include "daemon/object/pool.h"
 #include "proto/util/cleanup.h"
 
+#include "daemon/base/memfd.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,10 +13,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
-#endif
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -37,28 +34,6 @@
    process's mappings (and, behind those that wait, from copying to them) for as long: 0.5 ms, or some
    where a hypervisor has to find the memory first.  Less makes all of it slower. */
 #define STEP_BYTES (2u << 20)
-
-static int memfd_sealed_with(const char *name, unsigned flags, uint64_t size_bytes)
-{
-	_cleanup_(closep) int fd = -1;
-
-	fd = memfd_create(name, flags | MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-	if (fd < 0 && errno == EINVAL) /* an older kernel refuses the unknown flag */
-		fd = memfd_create(name, flags | MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return -errno;
-	if (ftruncate(fd, (off_t)size_bytes) < 0)
-		return -errno;
-	/* SEAL too: a client that added FUTURE_WRITE would make punching fail. */
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-		return -errno;
-	return TAKE_FD(fd);
-}
-
-int memfd_sealed(const char *name, uint64_t size_bytes)
-{
-	return memfd_sealed_with(name, 0, size_bytes);
-}
 
 /* A page that it would only fill in part would take more than is charged. */
 static bool can_be_huge(const struct slab *slab)
@@ -286,7 +261,7 @@ static int slab_make_huge(struct slab *slab)
 {
 	int r;
 
-	slab->fd = memfd_sealed_with("dsaio-slab", MFD_HUGETLB | MFD_HUGE_2MB, slab->size_bytes);
+	slab->fd = memfd_new_sealed("dsaio-slab", slab->size_bytes, MFD_HUGETLB | MFD_HUGE_2MB);
 	if (slab->fd < 0)
 		return slab->fd;
 	slab->is_huge = true;
@@ -308,7 +283,7 @@ static int slab_do_make(struct slab *slab)
 	if (slab->pool->pages == POOL_PAGES_RESERVED && can_be_huge(slab) &&
 	    slab_make_huge(slab) == 0)
 		return 0;
-	slab->fd = memfd_sealed("dsaio-slab", slab->size_bytes);
+	slab->fd = memfd_new_sealed("dsaio-slab", slab->size_bytes, 0);
 	if (slab->fd < 0)
 		return error_set(&slab->error, slab->fd, "slab of %" PRIu64 " bytes: memfd",
 				 slab->size_bytes);

@@ -66,9 +66,6 @@ struct slab {
 	void *made_arg, *freed_arg;
 };
 
-/* A memfd of that size, sealed so that neither size nor seals can change: or -errno. */
-int memfd_sealed(const char *name, uint64_t size_bytes);
-
 /*
  * Makes a slab of size_bytes (rounded up to pages), charged to quota; made on the work queue's
  * thread.  Returns 0 and later calls on_made in the main thread: with 0 and a slab that the

@@ -1,5 +1,6 @@
 #include "daemon/store/registry.h"
 
+#include "daemon/base/memfd.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/base/mount.h"
 #include "proto/util/cleanup.h"
@@ -622,7 +623,7 @@ int registry_set_profile(struct registry *stores, const struct registry_asking *
 /* The kernel has one tmpfs of its own for all; 0, which is no device, if it can not be told. */
 static dev_t memfd_device(void)
 {
-	_cleanup_(closep) int fd = memfd_create("dsaiod", MFD_CLOEXEC);
+	_cleanup_(closep) int fd = memfd_new("dsaiod", 0, 0);
 	struct stat st;
 
 	return fd >= 0 && fstat(fd, &st) == 0 ? st.st_dev : 0;
