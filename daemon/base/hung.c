@@ -1,5 +1,6 @@
 #include "daemon/base/hung.h"
 
+#include "daemon/base/fs_type.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/base/log.h"
 #include "daemon/base/mount.h"
@@ -184,12 +185,13 @@ void hung_leave(struct hung_watch *watch)
 /* What frees it, by the kind of file system. */
 static void tell_way_out(const struct mount *mount, uid_t uid, char *text, size_t size)
 {
+	const struct fs_type *type = fs_type_of_mount(mount->fs_type);
+
 	/* A connection's name there is the kernel's own number of the device. */
-	if (strncmp(mount->fs_type, "fuse", 4) == 0)
+	if (type->is_fuse)
 		(void)snprintf(text, size, "echo 1 > /sys/fs/fuse/connections/%u/abort",
 			       major(mount->dev) << 20 | minor(mount->dev));
-	else if (strncmp(mount->fs_type, "nfs", 3) == 0 || strcmp(mount->fs_type, "cifs") == 0 ||
-		 strcmp(mount->fs_type, "smb3") == 0 || strcmp(mount->fs_type, "ceph") == 0)
+	else if (type->is_network)
 		(void)snprintf(text, size, "umount -f %s", mount->point);
 	else
 		(void)snprintf(

@@ -97,7 +97,7 @@ int store_to_wire(const struct store *store, Wire__Store *wire)
 	wire->counters = counters_to_wire(&store->lane_store.metrics);
 	if (!wire->profile || !wire->counters || text_to_wire(store->name, &wire->name) < 0 ||
 	    text_to_wire(store->path, &wire->path) < 0 ||
-	    text_to_wire(store->fs_type, &wire->fs_type) < 0 ||
+	    text_to_wire(store->fs_type->name, &wire->fs_type) < 0 ||
 	    text_to_wire(store->engine->name, &wire->engine) < 0 ||
 	    text_to_wire(store_engine_text(store), &wire->engine_text) < 0 ||
 	    text_to_wire(store_profile_source(store), &wire->profile_source) < 0 ||

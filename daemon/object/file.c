@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <linux/magic.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,23 +72,6 @@ static void inodes_give(struct inodes *inodes, struct inode *inode)
 
 /* ---- the check ---- */
 
-/* Whether the kernel itself does the I/O, on devices of this host.  Overlayfs: we can not look
-   through it. */
-static bool fs_is_local(uint64_t magic)
-{
-	static const uint64_t local[] = {
-		EXT4_SUPER_MAGIC, /* also ext2, ext3 */
-		0x58465342,	  /* xfs */
-		BTRFS_SUPER_MAGIC, 0xf2f52010 /* f2fs */, 0x2fc12fc1 /* zfs */,
-		TMPFS_MAGIC,	   OVERLAYFS_SUPER_MAGIC,
-	};
-
-	for (size_t i = 0; i < sizeof(local) / sizeof(*local); i++)
-		if (local[i] == magic)
-			return true;
-	return false;
-}
-
 static uint64_t mount_id(int fd)
 {
 	struct statx stx = { 0 };
@@ -120,13 +102,6 @@ static void uuid_ask(int fd, struct file_facts *facts)
 	facts->has_uuid = true;
 }
 
-/* Whether the file system has a UUID that stays: tmpfs and overlayfs make one up. */
-static bool may_have_uuid(const struct file_facts *facts)
-{
-	return !facts->is_block_device && !facts->is_foreign && facts->fs_magic != TMPFS_MAGIC &&
-	       facts->fs_magic != OVERLAYFS_SUPER_MAGIC;
-}
-
 /* Where it lies, and of which kind it is (st_mode). */
 static int place_look(int fd, const char *name, struct file_facts *facts, mode_t *ret_mode,
 		      struct error *error)
@@ -140,13 +115,14 @@ static int place_look(int fd, const char *name, struct file_facts *facts, mode_t
 	if (fstat(fd, &st) < 0)
 		return error_set(error, -errno, "file %s: fstat", name);
 	facts->is_block_device = S_ISBLK(st.st_mode);
-	facts->is_tmpfs = !facts->is_block_device && fs.f_type == TMPFS_MAGIC;
+	facts->fs_type = facts->is_block_device ? &fs_type_block_device
+						: fs_type_of((uint64_t)fs.f_type);
+	facts->is_tmpfs = facts->fs_type->is_tmpfs;
+	facts->is_foreign = !facts->fs_type->is_local;
 	facts->dev = facts->is_block_device ? st.st_rdev : st.st_dev;
 	facts->ino = facts->is_block_device ? 0 : st.st_ino; /* any node of a device */
-	facts->fs_magic = (uint64_t)fs.f_type;
-	facts->is_foreign = !facts->is_block_device && !fs_is_local(facts->fs_magic);
 	facts->mount_id = mount_id(fd);
-	if (may_have_uuid(facts))
+	if (facts->fs_type->has_uuid)
 		uuid_ask(fd, facts);
 	*ret_mode = st.st_mode;
 	return 0;
@@ -174,7 +150,7 @@ int file_look(int fd, const char *name, struct file_facts *ret_facts, struct err
 
 	if (r < 0)
 		return r;
-	if (!facts.has_uuid && may_have_uuid(&facts))
+	if (!facts.has_uuid && facts.fs_type->has_uuid)
 		uuid_ask_mount(&facts);
 	*ret_facts = facts;
 	return 0;

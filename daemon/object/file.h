@@ -13,6 +13,7 @@
 #ifndef DSAIO_DAEMON_OBJECT_FILE_H
 #define DSAIO_DAEMON_OBJECT_FILE_H
 
+#include "daemon/base/fs_type.h"
 #include "daemon/base/quota.h"
 #include "daemon/object/extend.h"
 #include "daemon/object/mode_lock.h"
@@ -48,7 +49,7 @@ struct file_facts {
 	bool can_read, can_write, is_direct, is_tmpfs, is_block_device;
 	bool is_foreign; /* FUSE, network, unknown: whoever serves it can hold its I/O for ever */
 	uint32_t offset_align, memory_align; /* powers of two; 1 on tmpfs */
-	uint64_t fs_magic;		     /* f_type, as statfs(2) lists them */
+	const struct fs_type *fs_type;
 	uint64_t mount_id; /* as in /proc/self/mountinfo; 0: not told (before 5.8) */
 	bool has_uuid;	   /* of the file system; not told before 6.9, nor by all kinds */
 	uint8_t uuid[16];
@@ -64,7 +65,7 @@ struct file_facts {
 int file_check(int fd, const char *name, struct file_facts *ret_facts, struct error *error);
 
 /*
- * Looks only where a descriptor lies, which may be of any kind and O_PATH: dev, ino, fs_magic and
+ * Looks only where a descriptor lies, which may be of any kind and O_PATH: dev, ino, fs_type and
  * what else is known of the file system.  May block.  Any thread.  0 or what the kernel says.
  */
 int file_look(int fd, const char *name, struct file_facts *ret_facts, struct error *error);

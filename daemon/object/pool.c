@@ -1,12 +1,12 @@
 #include "daemon/object/pool.h"
 #include "proto/util/cleanup.h"
 
+#include "daemon/base/fs_type.h"
 #include "daemon/base/memfd.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/falloc.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -182,6 +182,7 @@ static int slab_map(struct slab *slab)
 static int import_check(struct slab *slab, struct error *error)
 {
 	uint64_t off = slab->import_off, size_bytes = slab->size_bytes, page;
+	const struct fs_type *type;
 	int flags, seals;
 	struct statfs fs;
 	struct stat st;
@@ -189,7 +190,8 @@ static int import_check(struct slab *slab, struct error *error)
 	/* Before anything else: it tells the file system, and hangs if that one does. */
 	if (fstatfs(slab->fd, &fs) < 0)
 		return error_set(error, -errno, "import: fstatfs");
-	if (fs.f_type != TMPFS_MAGIC && (unsigned long)fs.f_type != HUGETLBFS_MAGIC)
+	type = fs_type_of((uint64_t)fs.f_type);
+	if (!type->is_memory)
 		return error_set_plain(error, -EOPNOTSUPP,
 				       "import: the descriptor is on neither tmpfs nor hugetlbfs "
 				       "(file-system type 0x%lx): use memfd_create(2) or a file in "
@@ -215,7 +217,7 @@ static int import_check(struct slab *slab, struct error *error)
 			"import: the file is sealed against writing (F_SEAL_%sWRITE)",
 			seals & F_SEAL_WRITE ? "" : "FUTURE_");
 
-	page = fs.f_type == TMPFS_MAGIC ? (uint64_t)sysconf(_SC_PAGESIZE) : (uint64_t)fs.f_bsize;
+	page = type->is_tmpfs ? (uint64_t)sysconf(_SC_PAGESIZE) : (uint64_t)fs.f_bsize;
 	if (off % page)
 		return error_set_plain(error, -EINVAL,
 				       "import: offset %" PRIu64

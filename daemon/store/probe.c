@@ -203,30 +203,19 @@ void probe_measure(const char *path, bool is_device, struct probe *ret_probe)
 
 /* ---- what follows ---- */
 
-/* Those known to do all the work inside, or to wait there for a server that may never answer. */
-static bool kind_waits(const char *fs_type)
+bool probe_judge(const struct probe *probe, const struct fs_type *fs_type,
+		 char text[PROBE_TEXT_BYTES])
 {
-	static const char *const kinds[] = { "fuse", "nfs", "cifs",   "smb",  "ceph",
-					     "9p",   "zfs", "lustre", "other" };
+	bool waits = fs_type->may_wait;
 
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-		if (strcmp(kinds[i], fs_type) == 0)
-			return true;
-	return false;
-}
-
-bool probe_judge(const struct probe *probe, const char *fs_type, char text[PROBE_TEXT_BYTES])
-{
-	bool waits = kind_waits(fs_type);
-
-	if (strcmp(fs_type, "tmpfs") == 0) {
+	if (fs_type->is_tmpfs) {
 		(void)snprintf(text, PROBE_TEXT_BYTES, "a copy in memory");
 		return false;
 	}
 	if (!probe || probe->error) {
 		(void)snprintf(text, PROBE_TEXT_BYTES, "%s: io_submit %s; not measured%s%s",
-			       fs_type, waits ? "may wait" : "does not wait", probe ? ": " : "",
-			       probe ? strerrordesc_np(-probe->error) : "");
+			       fs_type->name, waits ? "may wait" : "does not wait",
+			       probe ? ": " : "", probe ? strerrordesc_np(-probe->error) : "");
 		return waits;
 	}
 	if (probe->share_percent >= SHARE_WAITS && probe->inside_nsec >= INSIDE_NSEC_MIN) {
@@ -238,7 +227,7 @@ bool probe_judge(const struct probe *probe, const char *fs_type, char text[PROBE
 		/* The server can change its behaviour at any time. */
 		(void)snprintf(text, PROBE_TEXT_BYTES,
 			       "%s: io_submit has no RWF_NOWAIT here; measured %" PRIu32 "%%",
-			       fs_type, probe->share_percent);
+			       fs_type->name, probe->share_percent);
 		return true;
 	}
 	if (probe->share_percent >= SHARE_WAITS)

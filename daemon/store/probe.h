@@ -19,6 +19,8 @@
 #ifndef DSAIO_DAEMON_STORE_PROBE_H
 #define DSAIO_DAEMON_STORE_PROBE_H
 
+#include "daemon/base/fs_type.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,9 +38,10 @@ struct probe {
 void probe_measure(const char *path, bool is_device, struct probe *ret_probe);
 
 /*
- * What follows for a store whose file system is of this kind (store_fs_name), and a sentence's end
+ * What follows for a store whose file system is of this kind, and a sentence's end
  * that says why.  probe: NULL: there was no place to measure.
  */
-bool probe_judge(const struct probe *probe, const char *fs_type, char text[PROBE_TEXT_BYTES]);
+bool probe_judge(const struct probe *probe, const struct fs_type *fs_type,
+		 char text[PROBE_TEXT_BYTES]);
 
 #endif

@@ -10,7 +10,6 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -253,9 +252,8 @@ static bool registry_make_room(struct registry *stores, const struct peer *peer)
 }
 
 static int store_make_automatic(struct registry *stores, const struct file_facts *facts,
-				const char *fs_type, const struct mount *mount,
-				const struct peer *peer, struct store **ret_store,
-				struct error *error)
+				const struct mount *mount, const struct peer *peer,
+				struct store **ret_store, struct error *error)
 {
 	const struct timeval period = { .tv_sec = SWEEP_SEC };
 	char name[NAME_BYTES], key[SAVED_KEY_BYTES];
@@ -263,12 +261,12 @@ static int store_make_automatic(struct registry *stores, const struct file_facts
 	struct store *store;
 	int r;
 
-	name_make(stores, facts->dev, fs_type, name);
+	name_make(stores, facts->dev, facts->fs_type->name, name);
 	config_default_store(stores->config, &config);
 	config.name = name;
 	config.path = mount->point ? mount->point : "";
-	r = store_new_on(stores->last_id + 1, &config, facts->dev, fs_type, stores->main_mailbox,
-			 &store, error);
+	r = store_new_on(stores->last_id + 1, &config, facts->dev, facts->fs_type,
+			 stores->main_mailbox, &store, error);
 	if (r < 0)
 		return r;
 	if (key_find(facts, mount, key) && store_take_key(stores, store, key) < 0) {
@@ -284,8 +282,8 @@ static int store_make_automatic(struct registry *stores, const struct file_facts
 		(void)event_add(stores->sweep_event, &period); /* fails for want of memory: it is
 								  added with the next store */
 	log_client(&stores->log_limit, "store %s: automatic, for user %u: %s on device %u:%u%s%s",
-		   store->name, peer->uid, fs_type, major(store->dev), minor(store->dev),
-		   store->path[0] ? " at " : "", store->path);
+		   store->name, peer->uid, facts->fs_type->name, major(store->dev),
+		   minor(store->dev), store->path[0] ? " at " : "", store->path);
 	*ret_store = store;
 	return 0;
 }
@@ -308,16 +306,8 @@ static struct store *store_on(const struct registry *stores, dev_t dev)
 	return NULL;
 }
 
-/* Whether the system's daemon serves it without being told to. */
-static bool is_trusted(const struct file_facts *facts)
-{
-	return facts->is_block_device ||
-	       (!facts->is_foreign && facts->fs_magic != OVERLAYFS_SUPER_MAGIC);
-}
-
 static int refuse(const struct registry *stores, const struct file_facts *facts, const char *name,
-		  const char *fs_type, const char *mount_point, const char *why,
-		  struct error *error)
+		  const char *mount_point, const char *why, struct error *error)
 {
 	char served[100];
 
@@ -327,19 +317,13 @@ static int refuse(const struct registry *stores, const struct file_facts *facts,
 		"file %.100s: is on device %u:%u (%s), which the daemon does not serve%s (it serves "
 		"%s): move the file there, or have the administrator add \"[store NAME]\" and "
 		"\"path = %.60s\" to dsaiod.conf, or start the daemon with --store NAME=%.60s",
-		name, major(facts->dev), minor(facts->dev), fs_type, why, served, mount_point,
-		mount_point);
-}
-
-static const char *fs_type_of(const struct file_facts *facts)
-{
-	return facts->is_block_device ? "block device" : store_fs_name(facts->fs_magic);
+		name, major(facts->dev), minor(facts->dev), facts->fs_type->name, why, served,
+		mount_point, mount_point);
 }
 
 static int make_for_file(struct registry *stores, const struct file_facts *facts, const char *name,
 			 const struct peer *peer, struct store **ret_store, struct error *error)
 {
-	const char *fs_type = fs_type_of(facts);
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	const char *where;
 
@@ -351,9 +335,9 @@ static int make_for_file(struct registry *stores, const struct file_facts *facts
 				       "file %s: is a memfd, which is memory and lies on no store",
 				       name);
 	if (!stores->config->auto_stores)
-		return refuse(stores, facts, name, fs_type, where, " (auto_stores = no)", error);
-	if (!stores->config->is_user && !is_trusted(facts))
-		return refuse(stores, facts, name, fs_type, where,
+		return refuse(stores, facts, name, where, " (auto_stores = no)", error);
+	if (!stores->config->is_user && !facts->fs_type->is_trusted)
+		return refuse(stores, facts, name, where,
 			      ", since its server can block the I/O of the daemon", error);
 	if (!registry_make_room(stores, peer))
 		return error_set_plain(
@@ -362,9 +346,9 @@ static int make_for_file(struct registry *stores, const struct file_facts *facts
 			"automatic stores at most, %u for one user, none is unused: close files on "
 			"other file systems first, or have the administrator name this one in "
 			"dsaiod.conf",
-			name, major(facts->dev), minor(facts->dev), fs_type, STORES_AUTOMATIC_MAX,
-			STORES_AUTOMATIC_USER_MAX);
-	return store_make_automatic(stores, facts, fs_type, &mount, peer, ret_store, error);
+			name, major(facts->dev), minor(facts->dev), facts->fs_type->name,
+			STORES_AUTOMATIC_MAX, STORES_AUTOMATIC_USER_MAX);
+	return store_make_automatic(stores, facts, &mount, peer, ret_store, error);
 }
 
 int registry_check_access(const struct registry *stores, const struct store *store,
@@ -384,7 +368,7 @@ static bool is_same(const struct store *store, const struct file_facts *facts)
 {
 	char key[SAVED_KEY_BYTES];
 
-	if (strcmp(store->fs_type, fs_type_of(facts)) != 0)
+	if (store->fs_type != facts->fs_type)
 		return false;
 	if (!facts->has_uuid)
 		return true;

@@ -10,7 +10,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <linux/magic.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,29 +23,6 @@
 #define LANE_DEPTH 4096u
 /* Less would not keep a device busy. */
 #define LANE_DEPTH_MIN 32u
-const char *store_fs_name(uint64_t magic)
-{
-	static const struct {
-		uint64_t magic;
-		const char *name;
-	} names[] = {
-		{ EXT4_SUPER_MAGIC, "ext4" },	{ 0x58465342, "xfs" },
-		{ BTRFS_SUPER_MAGIC, "btrfs" }, { 0xf2f52010, "f2fs" },
-		{ 0x2fc12fc1, "zfs" },		{ TMPFS_MAGIC, "tmpfs" },
-		{ 0x65735546, "fuse" },		{ OVERLAYFS_SUPER_MAGIC, "overlayfs" },
-		{ NFS_SUPER_MAGIC, "nfs" },	{ 0xff534d42, "cifs" },
-		{ 0xfe534d42, "smb" },		{ 0x00c36400, "ceph" },
-		{ 0x01021997, "9p" },		{ 0x0bd00bd0, "lustre" },
-		{ 0x858458f6, "ramfs" },	{ HUGETLBFS_MAGIC, "hugetlbfs" },
-		{ 0xca451a4e, "bcachefs" },	{ 0x4244, "hfs" },
-		{ MSDOS_SUPER_MAGIC, "vfat" },	{ 0x2011bab0, "exfat" },
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (names[i].magic == magic)
-			return names[i].name;
-	return "other";
-}
 
 /* A larger block of a raw block device becomes several requests, and RWF_NOWAIT refuses it. */
 #define RAW_NOWAIT_BYTES (1u << 20)
@@ -56,14 +32,13 @@ const char *store_fs_name(uint64_t magic)
  * may have to wait between the parts, so RWF_NOWAIT refuses it.  Stores without a device (tmpfs, btrfs,
  * network file systems) have no such limit.
  */
-static uint32_t whole_bytes(dev_t dev, const char *fs_type)
+static uint32_t whole_bytes(dev_t dev, const struct fs_type *fs_type)
 {
 	static const char *const paths[] = {
 		"/sys/dev/block/%u:%u/queue/max_sectors_kb",
 		"/sys/dev/block/%u:%u/../queue/max_sectors_kb", /* of a partition */
 	};
-	uint32_t most = strcmp(fs_type, "block device") == 0 ? RAW_NOWAIT_BYTES
-							     : PROFILE_BLOCK_SIZE_MAX;
+	uint32_t most = fs_type->is_device ? RAW_NOWAIT_BYTES : PROFILE_BLOCK_SIZE_MAX;
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
 		_cleanup_(fclosep) FILE *file = NULL;
@@ -83,8 +58,9 @@ static void store_freep(struct store **store)
 	store_free(*store);
 }
 
-int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, const char *fs_type,
-		 struct mailbox *main_mailbox, struct store **ret_store, struct error *error)
+int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
+		 const struct fs_type *fs_type, struct mailbox *main_mailbox,
+		 struct store **ret_store, struct error *error)
 {
 	_cleanup_(store_freep) struct store *store = calloc(1, sizeof(*store));
 
@@ -100,7 +76,7 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, cons
 	store->max_lanes = config->max_lanes;
 	store->access = config->access;
 	store->unused_since_nsec = clock_nsec();
-	(void)snprintf(store->fs_type, sizeof(store->fs_type), "%s", fs_type);
+	store->fs_type = fs_type;
 	store->name = strdup(config->name);
 	store->path = strdup(config->path);
 	if (!store->name || !store->path)
@@ -132,15 +108,15 @@ int store_new(uint32_t id, const struct store_config *config, struct mailbox *ma
 			"store %s: %s: name a directory on the file system, or a block device",
 			config->name, config->path);
 	if (S_ISBLK(st.st_mode))
-		return store_new_on(id, config, st.st_rdev, "block device", main_mailbox, ret_store,
-				    error);
+		return store_new_on(id, config, st.st_rdev, &fs_type_block_device, main_mailbox,
+				    ret_store, error);
 	if (!S_ISDIR(st.st_mode))
 		return error_set(error, -ENOTDIR,
 				 "store %s: %s: neither a directory nor a block device",
 				 config->name, config->path);
 	if (statfs(config->path, &fs) < 0)
 		return error_set(error, -errno, "store %s: %s: statfs", config->name, config->path);
-	return store_new_on(id, config, st.st_dev, store_fs_name((uint64_t)fs.f_type), main_mailbox,
+	return store_new_on(id, config, st.st_dev, fs_type_of((uint64_t)fs.f_type), main_mailbox,
 			    ret_store, error);
 }
 
@@ -153,7 +129,7 @@ static void probe_run(struct work *work)
 	bool is_blocking;
 
 	privileges_own_files();
-	probe_measure(store->path, strcmp(store->fs_type, "block device") == 0, &probe);
+	probe_measure(store->path, store->fs_type->is_device, &probe);
 	is_blocking = probe_judge(&probe, store->fs_type, p->text);
 	atomic_store_explicit(&store->lane_store.is_blocking, is_blocking, memory_order_relaxed);
 	atomic_store_explicit(&p->is_done, true, memory_order_release);
@@ -163,7 +139,7 @@ static void probe_run(struct work *work)
 
 void store_probe(struct store *store, struct work_queue *work_queue)
 {
-	if (strcmp(store->fs_type, "tmpfs") == 0)
+	if (store->fs_type->is_tmpfs)
 		return;
 	store->probe.work.run = probe_run;
 	store->probe.work.about = (struct hung_about){

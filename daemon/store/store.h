@@ -40,7 +40,7 @@ struct store {
 	struct store *next; /* in the list of struct registry */
 	uint32_t id;	    /* from 1 */
 	char *name, *path;
-	char fs_type[16];
+	const struct fs_type *fs_type;
 	dev_t dev;
 	struct profile profile;
 	enum profile_source profile_source;
@@ -67,18 +67,16 @@ struct store {
 	struct inodes inodes; /* of all files on it */
 };
 
-/* The name of a file system by its f_type; "other" of those that nobody asked for yet. */
-const char *store_fs_name(uint64_t magic);
-
 /*
  * Looks at path and makes the store; no lane yet.  Copies config's strings.
  * Returns 0, or a negative errno with a sentence (-ENOENT: no such directory, -ENOTDIR, ...).
  */
 int store_new(uint32_t id, const struct store_config *config, struct mailbox *main_mailbox,
 	      struct store **ret_store, struct error *error);
-/* The same without a look: the device is known.  fs_type: what status says.  0 or -ENOMEM. */
-int store_new_on(uint32_t id, const struct store_config *config, dev_t dev, const char *fs_type,
-		 struct mailbox *main_mailbox, struct store **ret_store, struct error *error);
+/* The same without a look: the device is known.  0 or -ENOMEM. */
+int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
+		 const struct fs_type *fs_type, struct mailbox *main_mailbox,
+		 struct store **ret_store, struct error *error);
 /* Stops the lanes, which must have no channel any more.  NULL is fine. */
 void store_free(struct store *store);
 

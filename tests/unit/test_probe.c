@@ -35,11 +35,17 @@ static const struct {
 	{ "tmpfs", false, { 0 }, false, "a copy in memory" },
 };
 
+static const struct fs_type *type_of(const char *name)
+{
+	return strcmp(name, fs_type_block_device.name) == 0 ? &fs_type_block_device
+							    : fs_type_of_mount(name);
+}
+
 START_TEST(judgement)
 {
 	char text[PROBE_TEXT_BYTES];
 	bool waits = probe_judge(judgements[_i].was_there ? &judgements[_i].probe : NULL,
-				 judgements[_i].fs_type, text);
+				 type_of(judgements[_i].fs_type), text);
 
 	ck_assert_msg(waits == judgements[_i].wanted, "%s: %s", judgements[_i].fs_type, text);
 	ck_assert_msg(strstr(text, judgements[_i].words), "%s", text);

@@ -62,7 +62,7 @@ static void teardown(void)
 static struct file_facts facts_of(uint64_t magic, unsigned minor_no)
 {
 	return (struct file_facts){ .dev = makedev(0, minor_no),
-				    .fs_magic = magic,
+				    .fs_type = fs_type_of(magic),
 				    .is_foreign = magic == FUSE_MAGIC };
 }
 
@@ -146,7 +146,7 @@ START_TEST(a_block_device_is_named_as_the_kernel_names_it)
 {
 	struct file_facts facts = { .dev = makedev(7, 0),
 				    .is_block_device = true,
-				    .is_foreign = true };
+				    .fs_type = &fs_type_block_device };
 	struct store *store;
 
 	start();
@@ -154,7 +154,7 @@ START_TEST(a_block_device_is_named_as_the_kernel_names_it)
 			 0);
 	if (access("/sys/dev/block/7:0", F_OK) == 0)
 		ck_assert_str_eq(store->name, "loop0");
-	ck_assert_str_eq(store->fs_type, "block device");
+	ck_assert_str_eq(store->fs_type->name, "block device");
 }
 END_TEST
 

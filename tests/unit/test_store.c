@@ -37,7 +37,7 @@ START_TEST(a_store_is_known_by_its_device)
 	ck_assert_uint_eq(store->id, 3);
 	ck_assert_uint_eq(store->n_lanes, 0);
 	ck_assert_uint_eq(store_lane_depth(store), 0);
-	ck_assert_uint_gt(strlen(store->fs_type), 0);
+	ck_assert_ptr_nonnull(store->fs_type);
 	store_free(store);
 	mailbox_deinit(&mailbox);
 }
