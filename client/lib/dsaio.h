@@ -58,6 +58,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -518,7 +519,10 @@ struct dsaio_io {
 	void *user_data;      /* dsaio_op_data() */
 	int64_t timeout_usec; /* the op ends with -ETIMEDOUT if it takes longer; 0: the handle's
 				    op_timeout_usec; -1: never */
-	uint64_t zero[6];
+	const struct iovec *iov; /* or NULL; n_iov buffers instead of buf and len, for one op */
+	uint32_t n_iov;		 /* with iov: 1 to IOV_MAX */
+	uint32_t zero0;
+	uint64_t zero[4];
 };
 
 /* A flag of dsaio_submit(): it does not sleep for room in a ring. */
@@ -536,8 +540,11 @@ struct dsaio_io {
  *            there is some.  DSAIO_NOWAIT concerns nothing else that the call waits for.
  *   -E2BIG   a flag or field of the io is set that this version of the library does not know
  *   -EINVAL  a value is out of range, or file and path are set
- * Ownership: *ret_ops[i] are the caller's, for dsaio_op_free().  file and buf are borrowed until the
- *   op ends, ios and path until the call returns.
+ * An op with iov transfers one range of the file: its buffers follow one another there.  Each takes an
+ *   entry of the ring, and may be any memory; those whose lengths are multiples of dsaio_alignment() go
+ *   to the device without a copy.
+ * Ownership: *ret_ops[i] are the caller's, for dsaio_op_free().  file and the buffers are borrowed
+ *   until the op ends, ios, iov and path until the call returns.
  * Threads: any.  user_data is set before any thread can reap the op.
  */
 int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, int n, unsigned flags,

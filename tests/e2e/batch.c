@@ -98,6 +98,8 @@ TEST(large, "a batch that is larger than its ring")
 	pattern_check(memory, N * BLOCK, SEED, 0, "read");
 }
 
+static struct iovec one_buffer;
+
 static const struct {
 	const char *what;
 	struct dsaio_io io;
@@ -113,7 +115,7 @@ static const struct {
 	  "version " DSAIO_VERSION,
 	  false },
 	{ "a field of a later version",
-	  { .opcode = DSAIO_READ, .zero = { 0, 0, 0, 0, 0, 1 } },
+	  { .opcode = DSAIO_READ, .zero = { 0, 0, 0, 1 } },
 	  -E2BIG,
 	  "dsaio_io",
 	  false },
@@ -125,6 +127,22 @@ static const struct {
 	  "/nowhere/x",
 	  true },
 	{ "a sync of a range", { .opcode = DSAIO_FSYNC, .len = 1 }, -EINVAL, "sync", false },
+	{ "n_iov without iov", { .opcode = DSAIO_READ, .n_iov = 1 }, -E2BIG, "dsaio_io", false },
+	{ "iov and len",
+	  { .opcode = DSAIO_READ, .iov = &one_buffer, .n_iov = 1, .len = 1 },
+	  -EINVAL,
+	  "n_iov 1",
+	  false },
+	{ "too many iov",
+	  { .opcode = DSAIO_READ, .iov = &one_buffer, .n_iov = 1025 },
+	  -EINVAL,
+	  "1024",
+	  false },
+	{ "a sync with iov",
+	  { .opcode = DSAIO_FSYNC, .iov = &one_buffer, .n_iov = 1 },
+	  -EINVAL,
+	  "sync",
+	  false },
 	{ "a time of -2", { .opcode = DSAIO_READ, .timeout_usec = -2 }, -EINVAL, "-2", false },
 	{ "a write of what is open for reading",
 	  { .opcode = DSAIO_WRITE },
@@ -339,6 +357,210 @@ TEST(gone, "the daemon is killed under a batch: each op ends once")
 	}
 	CHECK_EQ(handle_wait(rig.handle, -1), -ECONNRESET);
 	CHECK_FAILS(dsaio_submit(rig.handle, ios, N, 0, NULL), -ENOTCONN, "submit");
+}
+
+/* ---- several buffers ---- */
+
+static const struct {
+	const char *what;
+	size_t lens[6];	  /* up to the first 0 */
+	unsigned private; /* bit i: the i-th buffer is private memory */
+	uint64_t off;
+} vectors[] = {
+	{ "aligned, pinned", { 4096, 8192, 4096, 65536 }, 0, 4096 },
+	{ "one buffer", { 12288 }, 0, 0 },
+	{ "aligned, pinned and private", { 4096, 8192, 1 << 20, 65536 }, 6, 8192 },
+	{ "odd lengths, pinned", { 100, 5000, 1, 4095, 9000 }, 0, 77 },
+	{ "odd lengths, private", { 100, 5000, 1, 4095, 9000 }, 31, 4000 },
+	{ "odd lengths, both", { 3, 70000, 1, 4095, 300000, 5 }, 42, 12345 },
+};
+
+/* Buffers of that row, in `iov`; returns their number. */
+static unsigned vector_new(struct rig *rig, int row, struct iovec *iov, size_t *ret_len)
+{
+	unsigned n = 0;
+
+	for (*ret_len = 0; n < 6 && vectors[row].lens[n]; n++) {
+		iov[n].iov_len = vectors[row].lens[n];
+		*ret_len += iov[n].iov_len;
+		if (vectors[row].private & 1u << n)
+			iov[n].iov_base = malloc(iov[n].iov_len);
+		else
+			CHECK_CALL(dsaio_alloc(rig->client, iov[n].iov_len, &iov[n].iov_base));
+		CHECK(iov[n].iov_base);
+	}
+	return n;
+}
+
+static void vector_fill(const struct iovec *iov, unsigned n, uint64_t seed, uint64_t pos)
+{
+	for (unsigned i = 0; i < n; pos += iov[i++].iov_len)
+		pattern_fill(iov[i].iov_base, iov[i].iov_len, seed, pos);
+}
+
+static void vector_check(const struct iovec *iov, unsigned n, uint64_t seed, uint64_t pos)
+{
+	for (unsigned i = 0; i < n; pos += iov[i++].iov_len)
+		pattern_check(iov[i].iov_base, iov[i].iov_len, seed, pos, "a buffer");
+}
+
+TEST_TABLE(vectored, vectors, "one op writes and reads several buffers")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const uint64_t off = vectors[row].off;
+	struct dsaio_io ios[2] = { { .opcode = DSAIO_WRITE }, { .opcode = DSAIO_READ } };
+	struct iovec from[6], to[6];
+	struct dsaio_op *ops[2];
+	struct dsaio_file *file;
+	unsigned n;
+	size_t len;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), 2 * MIB, SEED);
+	file = rig_file(&rig, "f", O_RDWR);
+	n = vector_new(&rig, row, from, &len);
+	(void)vector_new(&rig, row, to, &len);
+	for (unsigned i = 0; i < 2; i++) {
+		ios[i].file = file;
+		ios[i].off = off;
+		ios[i].iov = i ? to : from;
+		ios[i].n_iov = n;
+	}
+	for (unsigned round = 1; round < 20; round++) {
+		vector_fill(from, n, SEED + round, off);
+		CHECK_EQ(dsaio_submit(rig.handle, ios, 2, round % 2 ? 0 : DSAIO_NOWAIT, ops), 2);
+		CHECK_EQ(op_wait(ops[1], -1), len);
+		CHECK_EQ(op_wait(ops[0], -1), len);
+		CHECK_EQ(dsaio_op_done(ops[0]), len);
+		vector_check(to, n, SEED + round, off);
+		file_check_pattern(daemon_path(rig.daemon, "f"), off, len, SEED + round, off);
+		dsaio_op_free(ops[0]);
+		dsaio_op_free(ops[1]);
+		CHECK_EQ(handle_wait(rig.handle, -1), 2);
+	}
+	file_check_pattern(daemon_path(rig.daemon, "f"), 0, off, SEED, 0);
+	file_check_pattern(daemon_path(rig.daemon, "f"), off + len, 2 * MIB - off - len, SEED,
+			   off + len);
+}
+
+TEST(vectored_end, "a vectored read at the end of the file leaves the buffers behind it alone")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct iovec iov[3];
+	struct dsaio_io io = { .opcode = DSAIO_READ, .iov = iov, .n_iov = 3 };
+	uint8_t *memory;
+	struct dsaio_op *op;
+	void *start;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), BLOCK + 100, SEED);
+	io.file = rig_file(&rig, "f", O_RDONLY);
+	CHECK_CALL(dsaio_alloc(rig.client, 3 * BLOCK, &start));
+	memory = start;
+	memset(memory, 0xee, 3 * BLOCK);
+	for (unsigned i = 0; i < 3; i++)
+		iov[i] = (struct iovec){ memory + i * BLOCK, BLOCK };
+	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
+	CHECK_EQ(op_wait(op, -1), BLOCK + 100);
+	dsaio_op_free(op);
+	pattern_check(memory, BLOCK + 100, SEED, 0, "read");
+	for (size_t i = BLOCK + 100; i < 3 * BLOCK; i++)
+		CHECK_EQ(memory[i], 0xee);
+	io.off = 2 * BLOCK;
+	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
+	CHECK_EQ(op_wait(op, -1), 0);
+	dsaio_op_free(op);
+}
+
+TEST(vectored_fails, "a vectored op's result is that of its first part that failed")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct iovec iov[4];
+	struct dsaio_io io = { .opcode = DSAIO_WRITE, .iov = iov, .n_iov = 4 };
+	struct dsaio_op *op;
+	void *memory;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), 4 * BLOCK, SEED);
+	io.file = rig_file(&rig, "f", O_RDWR);
+	CHECK_CALL(dsaio_alloc(rig.client, 4 * BLOCK, &memory));
+	for (unsigned i = 0; i < 4; i++)
+		iov[i] = (struct iovec){ (char *)memory + i * BLOCK, BLOCK };
+	iov[1].iov_base = iov[3].iov_base = (void *)(uintptr_t)BLOCK; /* nothing is there */
+	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
+	CHECK_EQ(op_wait(op, -1), -EFAULT);
+	CHECK_EQ(dsaio_op_done(op), BLOCK);
+	CHECK_MSG(strstr(dsaio_op_error(op), "16384 bytes at 0"), "%s", dsaio_op_error(op));
+	dsaio_op_free(op);
+	CHECK_EQ(handle_wait(rig.handle, -1), -EFAULT);
+	iov[1].iov_base = iov[3].iov_base = memory;
+	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
+	CHECK_EQ(op_wait(op, -1), 4 * BLOCK);
+	dsaio_op_free(op);
+}
+
+TEST(vectored_many, "1024 buffers through a ring of four entries, freed early and cancelled")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+	enum { N = 1024 };
+	static struct iovec iov[N];
+	struct dsaio_io io = { .opcode = DSAIO_READ, .iov = iov, .n_iov = N };
+	struct dsaio_op *op;
+	void *memory;
+	int64_t r;
+
+	rig_open(&rig, NULL);
+	dsaio_handle_close(rig.handle);
+	options.entries = 4;
+	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &rig.handle));
+	file_make_pattern(daemon_path(rig.daemon, "f"), N * BLOCK, SEED);
+	io.file = rig_file(&rig, "f", O_RDONLY);
+	CHECK_CALL(dsaio_alloc(rig.client, N * BLOCK, &memory));
+	for (unsigned i = 0; i < N; i++)
+		iov[i] = (struct iovec){ (char *)memory + i * BLOCK, BLOCK };
+	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
+	dsaio_op_free(op);
+	CHECK_EQ(handle_wait(rig.handle, -1), 1);
+	pattern_check(memory, N * BLOCK, SEED, 0, "read");
+	/* More than there is room for: the rest is put by the library's thread. */
+	memset(memory, 0, N * BLOCK);
+	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, DSAIO_NOWAIT, &op), 1);
+	CHECK_EQ(op_wait(op, -1), N * BLOCK);
+	dsaio_op_free(op);
+	pattern_check(memory, N * BLOCK, SEED, 0, "read without waiting");
+	for (unsigned round = 0; round < 10; round++) {
+		CHECK_EQ(dsaio_submit(rig.handle, &io, 1, DSAIO_NOWAIT, &op), 1);
+		CHECK_CALL(dsaio_op_cancel(op));
+		r = op_wait(op, -1);
+		CHECK_MSG(r == -ECANCELED || r == (int64_t)(N * BLOCK), "%" PRId64, r);
+		dsaio_op_free(op);
+	}
+	(void)dsaio_wait(rig.handle, -1, NULL);
+}
+
+TEST(vectored_gone, "the daemon is killed under a vectored op")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct iovec iov[3];
+	struct dsaio_io io = { .opcode = DSAIO_WRITE, .iov = iov, .n_iov = 3 };
+	struct dsaio_op *op;
+	void *memory;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), 4 * BLOCK, SEED);
+	io.file = rig_file(&rig, "f", O_RDWR);
+	CHECK_CALL(dsaio_alloc(rig.client, 4 * BLOCK, &memory));
+	for (unsigned i = 0; i < 3; i++)
+		iov[i] = (struct iovec){ (char *)memory + i * BLOCK, BLOCK };
+	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, NULL), 1);
+	CHECK_EQ(handle_wait(rig.handle, -1), 1);
+	process_stop(rig.daemon->pid);
+	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
+	CHECK_EQ(dsaio_op_wait(op, 1000, NULL), -ETIMEDOUT);
+	daemon_kill(rig.daemon);
+	CHECK_EQ(op_wait(op, -1), -ECONNRESET);
+	dsaio_op_free(op);
 }
 
 TEST_MAIN

@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 
 /* ---- starting, blocking ---- */
@@ -162,7 +163,7 @@ static bool is_unset(const struct dsaio_io *io)
 	for (size_t i = 0; i < sizeof(io->zero) / sizeof(io->zero[0]); i++)
 		if (io->zero[i])
 			return false;
-	return !io->flags;
+	return !io->flags && !io->zero0 && (io->iov || !io->n_iov);
 }
 
 static int io_check(const struct dsaio_io *io)
@@ -179,7 +180,13 @@ static int io_check(const struct dsaio_io *io)
 	if (io->file && io->path)
 		return error_fail(-EINVAL, "submit: file and path %s: leave out one of them",
 				  io->path);
-	if (io->opcode >= DSAIO_FSYNC && (io->len || io->off))
+	if (io->iov && (io->buf || io->len || !io->n_iov || io->n_iov > IOV_MAX))
+		return error_fail(
+			-EINVAL,
+			"submit: n_iov %u, len %zu and buf %p: with iov, n_iov must be from "
+			"1 to %d, and buf and len 0",
+			io->n_iov, io->len, io->buf, IOV_MAX);
+	if (io->opcode >= DSAIO_FSYNC && (io->len || io->off || io->iov))
 		return error_fail(-EINVAL,
 				  "submit: a sync of %zu bytes at %" PRIu64
 				  ": it is of the whole file: both must be 0",
@@ -199,21 +206,39 @@ static uint32_t io_timeout_msec(const struct dsaio_handle *handle, const struct 
 	return io->timeout_usec < 0 ? 0 : (uint32_t)((io->timeout_usec + 999) / 1000);
 }
 
+/* Bytes of all buffers; false: more than there can be. */
+static bool io_len(const struct dsaio_io *io, uint64_t *ret_len)
+{
+	uint64_t len = io->len;
+
+	for (uint32_t i = 0; io->iov && i < io->n_iov; i++)
+		if (__builtin_add_overflow(len, io->iov[i].iov_len, &len))
+			return false;
+	*ret_len = len;
+	return true;
+}
+
 /* Fills the request in; a path is opened, for the caller to close. */
 static int io_request(struct dsaio_handle *handle, const struct dsaio_io *io, unsigned flags,
 		      struct op_request *q)
 {
+	uint64_t len = 0;
 	int r = io_check(io);
 
 	if (r < 0)
 		return r;
+	if (!io_len(io, &len))
+		return error_fail(-EINVAL, "submit: the buffers of %u iov pass 2^64 bytes",
+				  io->n_iov);
 	*q = (struct op_request){
 		.function = "submit",
 		.handle = handle,
 		.file = io->file,
 		.opcode = (uint8_t)io->opcode,
 		.buf = io->buf,
-		.len = io->len,
+		.len = len,
+		.iov = io->iov,
+		.n_iov = io->n_iov,
 		.off = io->off,
 		.is_async = true,
 		.is_nowait = flags & DSAIO_NOWAIT,

@@ -1,6 +1,7 @@
 #include "client/lib/io/end.h"
 
 #include "client/lib/io/handle.h"
+#include "client/lib/io/vector.h"
 #include "client/lib/io/wait.h"
 
 /* Returns true if it can be reaped.  Under handle->lock; the op may be gone after. */
@@ -18,8 +19,16 @@ void end_ops(struct dsaio_handle *handle, struct dsaio_op *first, bool by_consum
 	struct dsaio_op *op, *next;
 	bool has_listed = false;
 
-	for (op = first; op; op = op_next(op))
+	for (op = first; op; op = op_next(op)) {
+		struct dsaio_op *whole;
+
 		op_settle(op);
+		whole = op->whole ? vector_end_part(op) : NULL;
+		if (whole) { /* it ends next */
+			whole->node.next = op->node.next;
+			op->node.next = &whole->node;
+		}
+	}
 	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: cannot fail */
 	for (op = first; op; op = next) {
 		next = op_next(op);

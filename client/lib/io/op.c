@@ -204,7 +204,7 @@ void op_settle(struct dsaio_op *op)
 		inode_remove(op->inode, op);
 	if (op->buffer.piece && !op->handle->is_abandoned) /* else a device may still write to it */
 		buffer_unref(op->buffer.piece);
-	if (op->result < 0 && !op->text)
+	if (op->result < 0 && !op->text && !op->whole)
 		op_make_text(op);
 	file_unref(TAKE_PTR(op->file));
 }

@@ -16,7 +16,8 @@
  *     OP_ENDED      result, done and text are final                  FREE
  *
  * WAITING and BOUNCED ops are off the ring: the daemon does not know them, so it cannot order them
- * (inode.h).  Only op.c and this header write to an op's fields; list nodes belong to their lists.
+ * (inode.h).  Only op.c and this header write to an op's fields, and vector.c to those of parts; list
+ * nodes belong to their lists.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_OP_H
 #define DSAIO_CLIENT_LIB_IO_OP_H
@@ -39,6 +40,16 @@ struct op_chunk;
 
 enum op_state { OP_FREE, OP_PREPARED, OP_WAITING, OP_SUBMITTED, OP_BOUNCED, OP_ENDED };
 
+/* The parts of a vectored op (vector.h).  handle->lock, but is_vector never changes. */
+struct op_parts {
+	struct dsaio_op *first, *last; /* referenced */
+	char *text;		       /* as error */
+	uint64_t stop_off; /* where the first part that was not whole stopped, or UINT64_MAX */
+	int error;	   /* that part's; 0: it was at the end of the file */
+	uint32_t n_open;   /* and 1 while further ones come */
+	bool is_vector;
+};
+
 struct dsaio_op {
 	struct dsaio_handle *handle;
 	struct dsaio_file *file;    /* referenced until the end; of a piece: borrowed */
@@ -46,11 +57,14 @@ struct dsaio_op {
 	struct channel *channel;    /* NULL: does not go by a ring */
 	struct buffer_place buffer; /* its piece is referenced until the end */
 	uint64_t off, len;
-	uint64_t grow_end;	     /* a write: as in struct ring_entry */
-	uint64_t began_nsec;	     /* 0: debug.h does not want to know how long it took */
-	uint64_t put_nsec;	     /* when it was put into the ring */
-	_Atomic uint64_t ring_id;    /* 0: in no ring yet; seq_cst, against is_cancelled */
-	struct job_piece *part_of;   /* it is a piece of a bounced op: only bounce.c knows it */
+	uint64_t grow_end;	   /* a write: as in struct ring_entry */
+	uint64_t began_nsec;	   /* 0: debug.h does not want to know how long it took */
+	uint64_t put_nsec;	   /* when it was put into the ring */
+	_Atomic uint64_t ring_id;  /* 0: in no ring yet; seq_cst, against is_cancelled */
+	struct job_piece *part_of; /* it is a piece of a bounced op: only bounce.c knows it */
+	struct op_parts parts;
+	struct dsaio_op *whole;	     /* it is a part of that vectored op; NULL: it is none */
+	struct dsaio_op *next_part;  /* handle->lock */
 	int64_t result;		     /* bytes, or a negative errno */
 	uint64_t done;		     /* bytes, also of one that failed */
 	char *text;		     /* sentence of one that failed; NULL: none */

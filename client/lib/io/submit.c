@@ -5,6 +5,7 @@
 #include "client/lib/io/bounce.h"
 #include "client/lib/io/end.h"
 #include "client/lib/io/file.h"
+#include "client/lib/io/vector.h"
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
 
@@ -58,7 +59,7 @@ static int op_check(const struct op_request *q)
 
 /* ---- the way ---- */
 
-enum way { WAY_AT_ONCE, WAY_RING, WAY_BOUNCED };
+enum way { WAY_AT_ONCE, WAY_RING, WAY_BOUNCED, WAY_VECTOR };
 
 /* The file's place of the op's ends: does a write of it need the buffered description? */
 static bool is_ragged(const struct op_request *q)
@@ -99,16 +100,13 @@ static int cut_at_end(struct op_request *q)
 	return 0;
 }
 
-/* Returns an enum way, or a negative errno; cuts a read's len at the file's end. */
-static int op_route(struct op_request *q, struct buffer_place *place)
+/* References the buffer of an op by a ring. */
+static enum way op_route(const struct op_request *q, struct buffer_place *place)
 {
-	int r;
-
 	if (is_sync(q->opcode))
 		return WAY_RING;
-	r = q->opcode == RING_OP_READ && q->len ? cut_at_end(q) : 0;
-	if (r < 0)
-		return r;
+	if (q->iov && q->len)
+		return WAY_VECTOR;
 	if (!q->len)
 		return WAY_AT_ONCE;
 	if (!buffers_ref(&q->handle->client->buffers, q->buf, q->len, place))
@@ -118,6 +116,22 @@ static int op_route(struct op_request *q, struct buffer_place *place)
 		return WAY_BOUNCED;
 	return WAY_RING;
 }
+
+/* What an op needs before it is one: channels, the thread. */
+struct op_means {
+	struct channel *channel;	/* that takes it, or its pieces */
+	struct dsaio_handle *companion; /* async and bounced: whose channel that is */
+};
+
+/* An op that is ready to go: what may be refused, or asks the kernel or the daemon, is done. */
+struct op_plan {
+	struct dsaio_op *op;
+	const struct op_request *q;
+	enum way way;
+	struct op_means means;
+};
+
+/* ---- into the ring ---- */
 
 /* Shows the lanes what a batch has added so far. */
 static void publish_all(const struct dsaio_handle *handle)
@@ -170,15 +184,16 @@ static void op_defer(struct dsaio_op *op)
 }
 
 /* Into the ring, behind earlier ops that the daemon cannot order. */
-static void put_in_order(struct dsaio_op *op, bool is_nowait, bool is_batched)
+static void put_in_order(const struct op_plan *plan, bool is_batched)
 {
+	struct dsaio_op *op = plan->op;
 	uint64_t deadline = deadline_in_msec(op->timeout_msec);
 	struct dsaio_op *earlier = inode_conflict(op->inode, op, true);
 	int r = 0;
 
 	if (earlier) {
 		handle_op_unref(earlier);
-		if (op->is_async) {
+		if (plan->q->is_async) {
 			op_defer(op);
 			return;
 		}
@@ -186,25 +201,19 @@ static void put_in_order(struct dsaio_op *op, bool is_nowait, bool is_batched)
 		op_set_timeout(op, deadline_left_msec(deadline));
 	}
 	if (r == 0)
-		r = is_nowait ? put(op, is_batched) : put_with_room(op, is_batched);
+		r = plan->q->is_nowait ? put(op, is_batched) : put_with_room(op, is_batched);
 	if (r == -EAGAIN) /* there was room, but other threads took it */
 		op_defer(op);
 	else if (r < 0)
 		end_op(op, r == -ENOTCONN ? -ECONNRESET : r, 0);
 }
 
-/* What an op needs before it is one: channels, the thread. */
-struct op_means {
-	struct channel *channel;	/* that takes it, or its pieces */
-	struct dsaio_handle *companion; /* async and bounced: whose channel that is */
-};
-
-static int op_prepare(const struct op_request *q, int way, struct op_means *means)
+static int op_prepare(const struct op_request *q, enum way way, struct op_means *means)
 {
 	struct dsaio_handle *handle = q->handle;
 	int r = 0;
 
-	if (way == WAY_AT_ONCE)
+	if (way == WAY_AT_ONCE || (way == WAY_VECTOR && !q->is_nowait))
 		return 0;
 	if (way == WAY_BOUNCED && q->is_async) {
 		r = bounce_start(handle->client);
@@ -216,15 +225,6 @@ static int op_prepare(const struct op_request *q, int way, struct op_means *mean
 }
 
 /* ---- an op, in two steps ---- */
-
-/* An op that is ready to go: what may be refused, or asks the kernel or the daemon, is done. */
-struct op_plan {
-	struct dsaio_op *op;
-	int way; /* enum way */
-	struct op_means means;
-	void *buf;
-	bool is_nowait;
-};
 
 /* Has its ring room for this op, behind those that were planned before it? */
 static int check_room(const struct op_request *q, struct channel *channel,
@@ -271,29 +271,27 @@ static void plan_file(struct op_plan *plan, bool needs_buffered)
 	}
 }
 
-/* plans: those of the same batch so far. */
-static int plan_op(struct op_request *q, bool is_callers, const struct op_plan *plans,
-		   unsigned n_plans, struct op_plan *plan)
+/*
+ * A request that was checked, and cut at the file's end.  plans: those of the same batch so far.
+ * whole: the vectored op that it is a part of, or NULL.
+ */
+static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool is_callers,
+			const struct op_plan *plans, unsigned n_plans, struct op_plan *plan)
 {
 	struct buffer_place place = { .slab = NULL };
+	enum way way = op_route(q, &place);
 	bool needs_buffered;
 	struct dsaio_op *op;
-	int way, r = op_check(q);
+	int r;
 
-	if (r < 0)
-		return r;
-	*plan = (struct op_plan){ .buf = q->buf, .is_nowait = q->is_nowait };
-	way = op_route(q, &place);
-	if (way < 0)
-		return way;
-	plan->way = way;
-	needs_buffered = q->opcode == RING_OP_WRITE && way != WAY_AT_ONCE &&
+	*plan = (struct op_plan){ .q = q, .way = way };
+	needs_buffered = q->opcode == RING_OP_WRITE && way != WAY_AT_ONCE && way != WAY_VECTOR &&
 			 (is_ragged(q) || (way == WAY_RING && is_incongruent(q, &place)));
 	r = op_prepare(q, way, &plan->means);
-	if (r == 0 && q->is_nowait && way == WAY_RING)
+	if (r == 0 && q->is_nowait && !whole && (way == WAY_RING || way == WAY_VECTOR))
 		r = check_room(q, plan->means.channel, plans, n_plans);
 	op = r < 0 ? NULL
-		   : handle_op_new(q->handle, q->is_async, is_callers,
+		   : handle_op_new(q->handle, q->is_async && !whole, is_callers,
 				   way == WAY_RING ? plan->means.channel : NULL);
 	if (!op) {
 		if (place.piece)
@@ -305,10 +303,26 @@ static int plan_op(struct op_request *q, bool is_callers, const struct op_plan *
 	op_set_data(op, q->data);
 	op_set_file(op, q->file);
 	plan->op = op;
-	if (way != WAY_AT_ONCE)
+	if (whole)
+		vector_add(whole, op);
+	if (way == WAY_VECTOR)
+		vector_open(op);
+	else if (way != WAY_AT_ONCE)
 		plan_file(plan, needs_buffered);
 	return 0;
 }
+
+static int plan_op(struct op_request *q, bool is_callers, const struct op_plan *plans,
+		   unsigned n_plans, struct op_plan *plan)
+{
+	int r = op_check(q);
+
+	if (r == 0 && q->opcode == RING_OP_READ && q->len)
+		r = cut_at_end(q);
+	return r < 0 ? r : plan_checked(q, NULL, is_callers, plans, n_plans, plan);
+}
+
+static void go_parts(const struct op_plan *plan);
 
 /* The op goes its way.  A batch is seen by the lanes after publish_all(). */
 static void plan_go(const struct op_plan *plan, bool is_batched)
@@ -318,11 +332,60 @@ static void plan_go(const struct op_plan *plan, bool is_batched)
 	if (plan->way == WAY_AT_ONCE)
 		end_op(op, op->result, 0);
 	else if (plan->way == WAY_RING)
-		put_in_order(op, plan->is_nowait, is_batched);
-	else if (op->is_async)
-		bounce_submit(op, plan->means.companion, plan->means.channel, plan->buf);
+		put_in_order(plan, is_batched);
+	else if (plan->way == WAY_VECTOR)
+		go_parts(plan);
+	else if (plan->q->is_async)
+		bounce_submit(op, plan->means.companion, plan->means.channel, plan->q->buf);
 	else
-		bounce_run(op, plan->means.channel, plan->buf);
+		bounce_run(op, plan->means.channel, plan->q->buf);
+}
+
+/* Parts are planned only now: their number has no bound that would fit on the stack. */
+static void go_parts(const struct op_plan *plan)
+{
+	struct dsaio_op *whole = plan->op;
+	struct op_request q = *plan->q;
+	uint64_t end = q.off + q.len;
+
+	publish_all(q.handle); /* planning may ask the kernel or the daemon, which may hang */
+	q.iov = NULL;
+	for (unsigned i = 0; i < plan->q->n_iov && q.off < end; i++, q.off += q.len) {
+		struct op_plan part;
+		int r;
+
+		q.buf = plan->q->iov[i].iov_base;
+		q.len = plan->q->iov[i].iov_len;
+		if (q.len > end - q.off)
+			q.len = end - q.off;
+		if (!q.len)
+			continue;
+		r = plan_checked(&q, whole, false, NULL, 0, &part);
+		if (r < 0) {
+			vector_fail(whole, q.off, r, strdup(dsaio_error()));
+			break;
+		}
+		plan_go(&part, true);
+	}
+	publish_all(q.handle);
+	if (vector_close(whole))
+		end_op(whole, whole->result, whole->done);
+}
+
+static int cancel_parts(struct dsaio_op *whole)
+{
+	struct dsaio_op *part = vector_next(whole, NULL), *next;
+	int result = 0;
+
+	for (; part; part = next) {
+		int r = op_has_ended(part) ? 0 : submit_cancel(part);
+
+		if (r < 0)
+			result = r;
+		next = vector_next(whole, part);
+		handle_op_unref(part);
+	}
+	return result;
 }
 
 int submit_cancel(struct dsaio_op *op)
@@ -330,6 +393,8 @@ int submit_cancel(struct dsaio_op *op)
 	int r;
 
 	op_set_cancelled(op);
+	if (op->parts.is_vector)
+		return cancel_parts(op);
 	bounce_cancel(op->handle->client);
 	r = op->channel ? channel_cancel(op) : 0;
 	return r < 0 && op_has_ended(op) ? 0 : r;

@@ -5,6 +5,7 @@
  *   at once    there is nothing to do: no bytes, or a read behind the end of the file
  *   by a ring  a sync, or memory in one piece of a slab at a place that the daemon can use
  *   bounced    the rest: copied through slots, piece by piece (bounce.c)
+ * A vectored op is cut into its parts (vector.h), which take their ways one by one.
  *
  * The op then ends in wait.c, whichever way it went.  Submission waits in two cases only: for room in
  * a full ring, and, in a blocking call, for earlier ops that the daemon cannot order (inode.h).
@@ -13,6 +14,8 @@
 #define DSAIO_CLIENT_LIB_IO_SUBMIT_H
 
 #include "client/lib/io/handle.h"
+
+#include <sys/uio.h>
 
 /* The arguments of a call. */
 struct op_request {
@@ -26,6 +29,9 @@ struct op_request {
 	bool is_nowait;	       /* async: -EAGAIN if its ring is full */
 	uint32_t timeout_msec; /* as in struct ring_entry */
 	void *data;	       /* dsaio_op_data() */
+	const struct iovec
+		*iov; /* async: instead of buf; len is their sum; borrowed for the call */
+	unsigned n_iov;
 };
 
 /*
