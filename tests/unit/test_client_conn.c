@@ -26,7 +26,7 @@ static void conn_setup(void)
 	memset(&conn, 0, sizeof(conn)); /* without a fork for each test they follow one another */
 	memset(&reader, 0, sizeof(reader));
 	conn.fd = fds[0];
-	conn.silent_msec = CONN_SILENT_MSEC;
+	conn.silence.limit_msec = CONN_SILENT_MSEC;
 	conn.path = (char *)(uintptr_t) "test"; /* only read */
 	conn.reader.is_exact = true;
 	frame_writer_init(&conn.writer);
@@ -292,13 +292,13 @@ START_TEST(a_silent_daemon_is_given_up_after_it_was_asked)
 {
 	struct caller caller = { .bytes = 0 };
 
-	conn.silent_msec = 20;
+	conn.silence.limit_msec = 20;
 	ck_assert_int_eq(pthread_create(&caller.thread, NULL, caller_main, &caller), 0);
 	callers_join(&caller, 1, -ETIMEDOUT);
 	(void)daemon_receive(NULL); /* the call */
 	(void)daemon_receive(NULL); /* the question whether it lives */
 	ck_assert(atomic_load(&conn.is_broken));
-	conn.silent_msec = UINT32_MAX; /* it is not waited for once more */
+	conn.silence.limit_msec = UINT32_MAX; /* it is not waited for once more */
 	ck_assert(!conn_await_end(&conn, true));
 }
 END_TEST
@@ -308,10 +308,10 @@ START_TEST(a_daemon_that_lives_is_waited_for)
 	struct caller caller = { .bytes = 0 };
 	uint64_t seq;
 
-	conn.silent_msec = 4000;
+	conn.silence.limit_msec = 4000;
 	ck_assert_int_eq(pthread_create(&caller.thread, NULL, caller_main, &caller), 0);
 	seq = daemon_receive(NULL);
-	for (unsigned i = 0; i < 2; i++) /* together longer than silent_msec */
+	for (unsigned i = 0; i < 2; i++) /* together longer than the limit */
 		daemon_reply(daemon_receive(NULL), 0);
 	daemon_reply(seq, 0);
 	callers_join(&caller, 1, 0);

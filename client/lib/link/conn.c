@@ -23,6 +23,7 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
+#define AWAIT_END_MSEC 100
 #define CONNECT_TURNS 3 /* finds of a daemon that then hangs up */
 
 static void conn_free(struct dsaio_conn *conn)
@@ -78,15 +79,22 @@ void conn_break(struct dsaio_conn *conn)
 bool conn_await_end(struct dsaio_conn *conn, bool has_limit)
 {
 	struct pollfd p = { .fd = conn->fd, .events = POLLRDHUP };
-	uint64_t deadline_nsec = clock_nsec() + conn->silent_msec * UINT64_C(1000000);
+	const uint64_t began_nsec = clock_nsec();
 
 	while (!conn_is_gone(conn)) {
-		if (has_limit && clock_nsec() >= deadline_nsec)
-			atomic_store(&conn->is_silent, true);
-		if (has_limit && atomic_load(&conn->is_silent))
+		int msec = -1;
+
+		if (has_limit) {
+			(void)pthread_mutex_lock(&conn->lock);
+			msec = silence_left(&conn->silence, began_nsec, clock_nsec(), NULL);
+			(void)pthread_mutex_unlock(&conn->lock);
+		}
+		if (!msec) {
+			atomic_store(&conn->silence.is_silent, true);
 			return false;
-		/* EINTR: looks again, and so does who has a limit, since it may be another's. */
-		(void)poll(&p, 1, has_limit ? 100 : -1);
+		}
+		/* EINTR: looks again.  With a limit it looks often: another thread's may be over. */
+		(void)poll(&p, 1, msec > AWAIT_END_MSEC ? AWAIT_END_MSEC : msec);
 	}
 	return true;
 }
@@ -208,7 +216,7 @@ static int conn_try(const char *path, const char *name, struct found *found,
 	if (!conn)
 		return error_fail_errno(-ENOMEM, "connect");
 	conn->fd = -1;
-	conn->silent_msec = CONN_SILENT_MSEC;
+	conn->silence.limit_msec = CONN_SILENT_MSEC;
 	conn->reader.is_exact = true;
 	frame_writer_init(&conn->writer);
 	conn->writer.close_fds = conn_keep_fds;

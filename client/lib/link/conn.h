@@ -17,6 +17,7 @@
 #ifndef DSAIO_CLIENT_LIB_LINK_CONN_H
 #define DSAIO_CLIENT_LIB_LINK_CONN_H
 
+#include "client/lib/link/silence.h"
 #include "proto/dsaio.pb-c.h"
 #include "proto/frame.h"
 #include "proto/ring.h"
@@ -41,10 +42,8 @@ struct conn_pending;
 struct dsaio_conn {
 	int fd; /* not blocking */
 	char *path;
-	uint32_t silent_msec;	/* CONN_SILENT_MSEC; tests have no patience */
 	_Atomic bool is_broken; /* no request makes sense any more; the end of file will come */
 	_Atomic bool is_gone;	/* it has come */
-	_Atomic bool is_silent; /* broken, and the daemon was waited for long enough */
 
 	pthread_mutex_t lock; /* of the rest of this group */
 	uint64_t seq;
@@ -57,9 +56,8 @@ struct dsaio_conn {
 	/* Descriptors that keep places free for those that replies bring, as many as n_places_wanted. */
 	int *places;
 	unsigned n_places, n_places_wanted, n_places_allocated;
-	uint64_t heard_nsec;  /* when the last reply came; 0: none yet */
-	uint64_t pinged_nsec; /* when it was asked for a sign of life after that; 0: it was not */
-	bool is_ended;	      /* nothing is read any more, for this reason: */
+	struct silence silence; /* limit: CONN_SILENT_MSEC; tests have no patience */
+	bool is_ended;		/* nothing is read any more, for this reason: */
 	char end_text[CONN_TEXT_BYTES];
 
 	/* from HelloReply */
@@ -106,7 +104,7 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 
 /*
  * The same, but returns -ETIMEDOUT if the daemon is silent: it was asked, and no reply of any kind
- * came for conn->silent_msec.  A daemon that answers is waited for without limit.
+ * came for CONN_SILENT_MSEC.  A daemon that answers is waited for without limit.
  * One that reads no further request, since as many as it reads from a client or a user hang, counts
  * as one that does not answer.
  */
@@ -153,7 +151,7 @@ void conn_break(struct dsaio_conn *conn);
 
 /*
  * Sleeps until the end of file of a broken connection has come.  has_limit: for at most
- * conn->silent_msec, once for all such waits of the connection.  Returns whether it has come.
+ * CONN_SILENT_MSEC, once for all such waits of the connection.  Returns whether it has come.
  */
 bool conn_await_end(struct dsaio_conn *conn, bool has_limit);
 

@@ -14,6 +14,7 @@
  */
 #include "client/lib/link/conn.h"
 
+#include "client/lib/base/deadline.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/fd.h"
 #include "proto/util/cleanup.h"
@@ -26,7 +27,6 @@
 #include <string.h>
 
 #define ERRNO_MAX 4095 /* the kernel's */
-#define NSEC_PER_MSEC UINT64_C(1000000)
 
 /* A call in progress, on its thread's stack. */
 struct conn_pending {
@@ -202,8 +202,7 @@ static void reply_take(struct dsaio_conn *conn, struct frame *frame)
 		Wire__Reply *reply = wire__reply__unpack(NULL, frame->len, frame->body);
 	struct conn_pending *call = conn->pending;
 
-	conn->heard_nsec = clock_nsec();
-	conn->pinged_nsec = 0;
+	silence_heard(&conn->silence, clock_nsec());
 	if (!reply) {
 		calls_end(conn, -ENOTCONN, "the answer is no Reply: is it dsaiod?");
 		return;
@@ -297,16 +296,13 @@ static void pending_poll(struct dsaio_conn *conn, int msec)
 
 static void pending_follow(struct dsaio_conn *conn, struct conn_pending *call, int msec)
 {
-	uint64_t until;
 	struct timespec ts;
 
 	if (msec < 0) {
 		(void)pthread_cond_wait(&call->cond, &conn->lock);
 		return;
 	}
-	until = clock_nsec() + (uint64_t)msec * NSEC_PER_MSEC;
-	ts.tv_sec = (time_t)(until / (1000 * NSEC_PER_MSEC));
-	ts.tv_nsec = (long)(until % (1000 * NSEC_PER_MSEC));
+	ts = timespec_of(clock_nsec() + (uint64_t)msec * NSEC_PER_MSEC);
 	(void)pthread_cond_clockwait(&call->cond, &conn->lock, CLOCK_MONOTONIC, &ts);
 }
 
@@ -321,22 +317,15 @@ static void conn_ping(struct dsaio_conn *conn)
 	calls_send(conn);
 }
 
-/*
- * How long a call that began then may wait before it has to look for the daemon's silence again, in
- * milliseconds; 0: it is silent.  Asks for a sign of life after half of the time.
- */
+/* As silence_left(); asks for a sign of life. */
 static int silence_look(struct dsaio_conn *conn, uint64_t began_nsec)
 {
-	uint64_t half = conn->silent_msec / 2 * NSEC_PER_MSEC, now = clock_nsec(), since;
+	bool must_ask;
+	int msec = silence_left(&conn->silence, began_nsec, clock_nsec(), &must_ask);
 
-	since = conn->heard_nsec > began_nsec ? conn->heard_nsec : began_nsec;
-	if (!conn->pinged_nsec && now - since >= half) {
-		conn->pinged_nsec = since = now;
+	if (must_ask)
 		conn_ping(conn);
-	} else if (conn->pinged_nsec) {
-		since = conn->pinged_nsec;
-	}
-	return now - since < half ? (int)((half - (now - since)) / NSEC_PER_MSEC + 1) : 0;
+	return msec;
 }
 
 /* Waits until the call is done, and takes it off the list.  Returns 0 or -ETIMEDOUT. */
@@ -396,7 +385,7 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 	r = pending_await(conn, call, while_alive);
 	(void)strcpy(why, conn->end_text);
 	if (r < 0) {
-		atomic_store(&conn->is_silent, true);
+		atomic_store(&conn->silence.is_silent, true);
 		conn_break(conn);
 		frame_writer_deinit(&conn->writer); /* the caller closes what may still be in it */
 	}
@@ -406,7 +395,7 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 				  "%s: what listens on %s has not answered for %u s: is the daemon "
 				  "stopped, do as many requests hang as it reads (dsaioctl status "
 				  "shows them), or is it another program?",
-				  what, conn->path, conn->silent_msec / 1000);
+				  what, conn->path, conn->silence.limit_msec / 1000);
 	if (call->error == -ENOTCONN)
 		return conn_lost(conn, what, why);
 	return call->error < 0 ? error_fail(call->error, "%s: %s", what, why) : 0;

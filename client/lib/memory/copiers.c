@@ -1,5 +1,6 @@
 #include "client/lib/memory/copiers.h"
 
+#include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/thread.h"
 #include "proto/util/clock.h"
@@ -11,7 +12,6 @@
 
 #define CPUS_LEFT 2u
 #define ASK_AGAIN_NSEC UINT64_C(1000000000) /* what had no room for a thread may have some */
-#define NSEC_PER_SEC UINT64_C(1000000000)
 
 unsigned copiers_wish(void)
 {
@@ -73,8 +73,7 @@ static void make(struct copiers *copiers, struct copy *copy)
 static bool await_posted(struct copiers *copiers)
 {
 	uint64_t until = clock_nsec() + copiers->idle_nsec;
-	struct timespec ts = { .tv_sec = (time_t)(until / NSEC_PER_SEC),
-			       .tv_nsec = (long)(until % NSEC_PER_SEC) };
+	struct timespec ts = timespec_of(until);
 	int r = 0;
 
 	while (!copiers->first && !copiers->is_stopping && r != ETIMEDOUT)

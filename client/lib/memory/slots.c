@@ -1,6 +1,7 @@
 #include "client/lib/memory/slots.h"
 
 #include "client/lib/memory/slab.h"
+#include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -16,7 +17,6 @@
 #define SLAB_BYTES_MIN SLOT_UNIT
 #define ASK_AGAIN_NSEC 1000000000u /* a pool that was empty may have some again */
 #define LOOK_NSEC 100000000u	   /* between two looks whether the daemon is gone */
-#define NSEC_PER_SEC UINT64_C(1000000000)
 
 _Static_assert(UNITS_PER_SLAB == 64, "a word of bits");
 
@@ -289,8 +289,7 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 			}
 			if (until > deadline_nsec)
 				until = deadline_nsec;
-			ts.tv_sec = (time_t)(until / NSEC_PER_SEC);
-			ts.tv_nsec = (long)(until % NSEC_PER_SEC);
+			ts = timespec_of(until);
 			(void)pthread_cond_timedwait(&waiter.cond, &slots->lock, &ts);
 			if (conn_is_gone(slots->buffers->link->conn))
 				r = -ECONNRESET;
