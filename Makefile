@@ -1,7 +1,7 @@
-# dsaiod: builds the daemon, the client library and dsaioctl into build/, from where they run
-# uninstalled.  `make help` lists the targets.
+# Builds the daemon, the client library and dsaioctl in build/.  They run from there without an
+# installation.  `make help` lists the targets.
 
-# ---- what may be set on the command line ----
+# ---- variables for the command line ----
 
 BUILD    = build
 CFLAGS   = -O2 -g
@@ -16,10 +16,10 @@ libdir      = $(exec_prefix)/lib
 includedir  = $(prefix)/include
 datarootdir = $(prefix)/share
 mandir      = $(datarootdir)/man
-# The host's own /etc and /var for the usual places, else below prefix.
+# The host's /etc and /var for the usual prefixes, else folders below prefix.
 sysconfdir    = $(if $(filter /usr /usr/local,$(prefix)),,$(prefix))/etc
 localstatedir = $(if $(filter /usr /usr/local,$(prefix)),,$(prefix))/var
-# systemd looks there for both of the usual prefixes.
+# systemd finds units there for both usual prefixes.
 unitdir     = $(prefix)/lib/systemd/system
 sysusersdir = $(prefix)/lib/sysusers.d
 DESTDIR     =
@@ -38,7 +38,7 @@ DAEMON_SRC  = $(sort $(wildcard daemon/*.c daemon/*/*.c))
 LIB_SRC     = $(sort $(wildcard client/lib/*.c client/lib/*/*.c))
 CTL_SRC     = $(sort $(wildcard client/ctl/*.c client/ctl/*/*.c))
 HARNESS_SRC = tests/harness.c tests/stores.c tests/fuse.c tests/victim.c
-# Each is a program of its own.
+# Each file is a separate program.
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
 PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c
 FUZZ_SRC    = $(sort $(wildcard tests/fuzz/fuzz_*.c))
@@ -54,7 +54,7 @@ SANITIZE_FLAGS = $(if $(strip $(SANITIZE)),-fsanitize=$(strip $(SANITIZE)) \
 		 -fno-sanitize-recover=all -fno-omit-frame-pointer,-D_FORTIFY_SOURCE=2)
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
 	   $(if $(findstring clang,$(CC)),-Wno-gnu-zero-variadic-macro-arguments)
-# Position independent throughout, so that daemon, library and tests share objects.
+# All code is position independent, so daemon, library and tests share objects.
 COMPILE  = $(CC) -std=gnu17 -D_GNU_SOURCE -I. -I$(BUILD) $(CPPFLAGS) $(WARNINGS) -pthread -fPIC \
 	   -fno-semantic-interposition -fstack-protector-strong $(SANITIZE_FLAGS) $(CFLAGS) -MMD -MP
 LINK     = $(CC) -pthread $(CFLAGS) $(SANITIZE_FLAGS) -Wl,-z,relro,-z,now,--as-needed $(LDFLAGS)
@@ -92,8 +92,8 @@ PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3-minimal procps
 PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin \
 	      mandoc systemd-container abigail-tools
 
-# $1: packages.  Installs what is missing.  Without root or sudo it prints the line that would, and
-# fails unless $2 says what goes on without them.
+# Installs missing packages of $1.  Without root or sudo it prints the apt command and fails, unless
+# $2 says what happens without them.
 install_packages = \
 	if ! command -v dpkg-query >/dev/null; then \
 		echo "not a Debian system: needed are, by Debian's names: $1"; exit 0; \
@@ -115,11 +115,11 @@ install_packages = \
 		>$$log 2>&1 || { cat $$log; rm -f $$log; echo "this failed: $$line"; exit 1; }; rm -f $$log
 
 .PHONY: deps deps-check deps-ci
-deps: ## install what build and demo need (Debian packages)
+deps: ## install the packages for build and demo (Debian)
 	@$(call install_packages,$(PACKAGES))
-deps-check: deps ## install what the tests need, too
+deps-check: deps ## install the packages for the tests, too
 	@$(call install_packages,$(PACKAGES_CHECK),some tests are skipped)
-deps-ci: deps-check ## install the rest: sanitizers, fuzzing, model, benchmarks
+deps-ci: deps-check ## install all other packages: sanitizers, fuzzing, model
 	@$(call install_packages,$(PACKAGES_CI))
 
 # ---- build ----
@@ -157,7 +157,7 @@ $(BUILD)/%.o: %.c | $(BUILD)/proto/dsaio.pb-c.h $(BUILD)/proto/dirs.h $(BUILD)/p
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(COMPILE) -c -o $@ $<
 
-# Generated code is not held to our warnings.
+# Generated code is compiled without our warnings.
 $(BUILD)/proto/dsaio.pb-c.o: WARNINGS =
 $(BUILD)/proto/dsaio.pb-c.o: $(BUILD)/proto/dsaio.pb-c.c
 	$(call say,CC,$<)$(COMPILE) -c -o $@ $<
@@ -166,23 +166,23 @@ $(BUILD)/proto/dsaio.pb-c.c $(BUILD)/proto/dsaio.pb-c.h &: proto/dsaio.proto | $
 $(BUILD)/proto:
 	@mkdir -p $@
 
-# Where things are installed: written anew, and what includes it compiled anew, when that changes.
+# The installation directories.  When they change, the header changes and its users are compiled again.
 $(BUILD)/proto/dirs.h: force | $(BUILD)/proto
 	@printf '#define DSAIO_%s "%s"\n' SBINDIR '$(sbindir)' SYSCONFDIR '$(sysconfdir)' \
 		LOCALSTATEDIR '$(localstatedir)' >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 .PHONY: force
-# The daemon has the library's version without the library's header.
+# The daemon gets the library's version without the library's header.
 $(BUILD)/proto/version.h: client/lib/dsaio.h | $(BUILD)/proto
 	@sed -n '/^.define DSAIO_VERSION "/p' $< >$@
 
-# Unit tests see inside, and link the archives; the others link the library, as programs do.
+# Unit tests use internal functions and link the archives.  The other tests link the library, as programs do.
 $(BUILD)/tests/unit/test_bench_statistics: $(BUILD)/tests/bench/statistics.o
 $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 	$(call say,LINK,$@)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
 $(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(LIB_LIBS) -lm
-# The sides of the bench need each other, and some of the library that programs link.
+# The sides of the bench need each other and a part of the library.
 SIDES_OBJ = $(call obj,$(patsubst %,tests/bench/%.c,crew deepnvme device files grid histogram \
 	    matrix process side side_deepnvme side_fio side_local side_ours statistics tune))
 $(patsubst %,$(BUILD)/tests/unit/test_bench_%,matrix grid deepnvme): $(SIDES_OBJ)
@@ -206,45 +206,45 @@ check: deps-check ## run all tests
 	@$(MAKE) --no-print-directory tests
 	@BUILD=$(BUILD) SANITIZE=$(strip $(SANITIZE)) tests/run.sh
 
-bench: ## measure beside fio, libaio and DeepNVMe's way [BENCH_JSON=FILE]; more: build/bench --help
+bench: ## measure beside fio, libaio and DeepNVMe's algorithm [BENCH_JSON=FILE]; more: build/bench --help
 	@$(call install_packages,$(PACKAGES) fio)
 	@$(MAKE) --no-print-directory all $(BUILD)/bench
 	@BUILD=$(BUILD) BENCH_JSON=$(BENCH_JSON) $(BUILD)/bench
 
-bench-full: ## the same, and DeepNVMe's way, at all points: hours [BENCH_JSON=FILE BENCH_PART=OPTIONS]
+bench-full: ## measure at all sizes, depths and numbers of processes: hours [BENCH_JSON=FILE BENCH_PART=OPTIONS]
 	@$(call install_packages,$(PACKAGES) fio)
 	@$(MAKE) --no-print-directory all $(BUILD)/bench
 	@BUILD=$(BUILD) $(BUILD)/bench full $(if $(BENCH_JSON),--json $(BENCH_JSON)) $(BENCH_PART)
 
-asan: ## check, built with the address sanitizer
+asan: ## run all tests with the address sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address check
-ubsan: ## check, built with the undefined behaviour sanitizer
+ubsan: ## run all tests with the undefined behaviour sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/ubsan SANITIZE=undefined check
-tsan: ## check, built with the thread sanitizer (clang)
+tsan: ## run all tests with the thread sanitizer (clang)
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SANITIZE=thread CC=$(CLANG) check
-valgrind: ## the unit tests under valgrind
+valgrind: ## run the unit tests under valgrind
 	@$(MAKE) --no-print-directory tests
 	@BUILD=$(BUILD) VALGRIND=1 tests/run.sh
 
-check-systemd: ## boot a real systemd and use the installed service (root)
+check-systemd: ## boot a systemd and use the installed service (root)
 	@$(call install_packages,$(PACKAGES) systemd-container procps)
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) MAKE="$(MAKE)" tests/systemd/check.sh
 
-check-install: ## install below a home of its own, and use the README's example from there
+check-install: ## install below a temporary home, and use the README's example there
 	@$(MAKE) --no-print-directory deps
 	@BUILD=$(BUILD)/install tests/install/check.sh
 
-check-report: ## reports of benches in headless Chromium: pictures in build/report
+check-report: ## show bench reports in headless Chromium: pictures in build/report
 	@$(call install_packages,$(PACKAGES) chromium poppler-utils fonts-dejavu-core)
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/report/check.sh
 
-check-tune: ## bench tune beside an exhaustive sweep: ten minutes, alone on the machine
+check-tune: ## compare bench tune with a full sweep: ten minutes, needs an idle machine
 	@$(MAKE) --no-print-directory deps all
 	@BUILD=$(BUILD) tests/tune/check.sh
 
-fuzz: ## fuzz what reads foreign bytes [FUZZ_SECONDS=30]
+fuzz: ## fuzz the parsers of foreign bytes [FUZZ_SECONDS=30]
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz SANITIZE=fuzzer-no-link,address,undefined \
 		CC=$(CLANG) fuzz-targets
 	@BUILD=$(BUILD)/fuzz tests/fuzz/run.sh
@@ -255,15 +255,15 @@ $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 
 model: ## check the models of the protocol with SPIN (three minutes, 2 GB)
 	@tests/model/run.sh
-ring-mutants: ## drop each fence of the rings in turn: each must be caught
+ring-mutants: ## remove each fence of the rings in turn; a test must catch each
 	@$(MAKE) --no-print-directory $(ARCHIVES)
 	@BUILD=$(BUILD) tests/model/mutants.sh
 
 # ---- install ----
 
-# The configuration is the administrator's from then on.
+# An installed configuration belongs to the administrator and is not overwritten.
 MAN     = $(sort $(wildcard man/*.[1-8]))
-# Where the loader looks by itself, on Debian; a program finds a library elsewhere by its rpath.
+# Debian's default directories of the loader.  A library elsewhere needs an rpath in the program.
 LOADER_DIRS = $(foreach dir,/lib /usr/lib /usr/local/lib,$(dir) $(dir)/$(shell $(CC) -print-multiarch))
 comma       = ,
 install_rpath = $(if $(filter $(LOADER_DIRS),$(libdir)),, -Wl$(comma)-rpath$(comma)$(libdir))
@@ -290,7 +290,7 @@ install: all ## install to $(DESTDIR)$(prefix)
 	[ -e $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf ] || \
 		$(INSTALL) -m 644 systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/
 
-uninstall: ## remove what install put there, but a configuration that was changed
+uninstall: ## remove the installed files, except a changed configuration
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ] && \
 	   [ "$$(systemctl show -P FragmentPath dsaiod.socket)" = "$(unitdir)/dsaiod.socket" ]; then \
 		systemctl disable --now dsaiod.socket dsaiod.service; fi
@@ -307,12 +307,12 @@ uninstall: ## remove what install put there, but a configuration that was change
 C_FILES = $(shell find proto daemon client tests -name '*.[ch]' | sort)
 
 .PHONY: tidy format abi-dump clean
-tidy: ## clang-tidy, cppcheck, clang-format, dsaio.h as C++, man pages against --help
+tidy: ## run clang-tidy, cppcheck, clang-format, and the checks of words, man pages and ABI
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) .ci/tidy
 format: ## format the sources
 	@clang-format-14 -i $(C_FILES)
 abi-dump: all ## write tests/abi/ anew; .ci/abi says when that is allowed
 	@BUILD=$(BUILD) .ci/abi dump
-clean: ## remove what was built
+clean: ## remove the build
 	rm -rf $(BUILD)

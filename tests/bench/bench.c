@@ -783,7 +783,7 @@ static int usage(FILE *f, int status)
 		"usage: bench [MEASURE]...\n"
 		"   or: bench full [OPTION]... (bench full --help)\n"
 		"Measures dsaiod beside fio, libaio and DeepNVMe's algorithm; without MEASURE, all "
-		"but\nthose marked, in under four minutes:\n");
+		"but\nthose marked, in about five minutes:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(measures); i++)
 		fprintf(f, "  %s%s%s\n", measures[i].name,
 			measures[i].on_request ? ": only when named: " : "",
