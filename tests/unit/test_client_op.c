@@ -48,7 +48,7 @@ START_TEST(another_move_is_a_fault_of_ours) /* _i: from * N_STATES + to */
 		abort(); /* not this test's: ends as expected */
 	memset(&op, 0, sizeof(op));
 	atomic_init(&op.state, _i / N_STATES);
-	op_change_state(&op, _i % N_STATES);
+	op_change_state(&op, (enum op_state)(_i % N_STATES));
 }
 END_TEST
 

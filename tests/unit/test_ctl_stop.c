@@ -10,7 +10,7 @@
 
 #define LONG_MSEC 30000
 
-/* What the daemon's end of the socket sees, waiting for it. */
+/* Waits for an event at the daemon's end of the socket and returns it. */
 static short end_of(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLRDHUP };

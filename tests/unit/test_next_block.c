@@ -1,5 +1,5 @@
 /*
- * What the head op of a channel starts next: size and way of the block.
+ * The next block of the head op of a channel: its size and its path.
  */
 #include "tests/unit/parts.h"
 
@@ -28,7 +28,7 @@ static const struct {
 	{ "the head of an unaligned write", 0, W, 100, KIB(200), 0, 3996, true, false, false,
 	  true },
 	{ "within one unit", 0, R, 100, 50, 0, 50, false, true, false, true },
-	{ "a foreign file may hang for ever", FOREIGN, R, 0, KIB(200), 0, KIB(32), false, false,
+	{ "a foreign file may hang forever", FOREIGN, R, 0, KIB(200), 0, KIB(32), false, false,
 	  true, false },
 	{ "where RWF_NOWAIT is not known", SHARED | NO_NOWAIT, R, 0, KIB(200), 0, KIB(32), true,
 	  false, true, false },
