@@ -23,6 +23,9 @@
 #define GROUPS_KEPT 3u
 #define KEPT_MAX (FASTEST_KEPT + GROUPS_KEPT + 1u) /* and the cheapest of the fast ones */
 
+/* A wide interval ties a point with the fastest, whatever its mean: this bounds what that may cost. */
+#define LOSS_MAX 0.015
+
 enum fate { RACES, SLOWER, NOT_FOLLOWED, NOT_REACHED, FAILED };
 
 struct point {
@@ -569,7 +572,8 @@ int tuner_judge(const struct tuner *tuner, enum tuner_goal goal, struct tuner_ve
 
 		rank->is_tied |= rank->speed_high >= v.ranks[0].speed_low;
 		v.n_tied += rank->is_tied;
-		if (rank->is_tied && tuner->points[rank->point].cost < cost) {
+		if (rank->is_tied && rank->loss <= LOSS_MAX &&
+		    tuner->points[rank->point].cost < cost) {
 			cost = tuner->points[rank->point].cost;
 			v.recommended = i;
 		}
