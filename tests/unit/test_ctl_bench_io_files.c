@@ -12,14 +12,14 @@
 
 static char dir[] = "/var/tmp/dsaio-io-XXXXXX";
 static char path[PATH_MAX];
-static struct bench_worker worker = { .id = 3, .folder = dir };
+static struct bench_process process = { .id = 3, .folder = dir };
 static int fd;
 
 static void make_dir(void)
 {
 	(void)memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
 	ck_assert_ptr_nonnull(mkdtemp(dir));
-	bench_io_path(&worker, true, 5000, 7, path);
+	bench_io_path(&process, true, 5000, 7, path);
 	fd = -1;
 }
 
@@ -58,11 +58,11 @@ START_TEST(a_file_to_read_is_made_once)
 {
 	struct stat before, after;
 
-	ck_assert_int_eq(bench_io_open_read(&worker, path, 5000, &fd), 0);
+	ck_assert_int_eq(bench_io_open_read(&process, path, 5000, &fd), 0);
 	ck_assert_int_eq(fstat(fd, &before), 0);
 	ck_assert_int_eq(before.st_size, 5000);
 	(void)close(fd);
-	ck_assert_int_eq(bench_io_open_read(&worker, path, 5000, &fd), 0);
+	ck_assert_int_eq(bench_io_open_read(&process, path, 5000, &fd), 0);
 	ck_assert_int_eq(fstat(fd, &after), 0);
 	ck_assert_int_eq(memcmp(&before.st_mtim, &after.st_mtim, sizeof(before.st_mtim)), 0);
 }
@@ -70,8 +70,8 @@ END_TEST
 
 START_TEST(a_file_that_does_not_fit_leaves_nothing)
 {
-	ck_assert_int_lt(bench_io_open_read(&worker, path, (uint64_t)1 << 60, &fd), 0);
-	ck_assert_ptr_nonnull(strstr(worker.text, "cannot make the file to read"));
+	ck_assert_int_lt(bench_io_open_read(&process, path, (uint64_t)1 << 60, &fd), 0);
+	ck_assert_ptr_nonnull(strstr(process.text, "cannot make the file to read"));
 	ck_assert_int_eq(size_of_file(), -1);
 }
 END_TEST
@@ -82,8 +82,8 @@ START_TEST(a_link_is_not_followed)
 
 	(void)snprintf(target, sizeof(target), "%s.victim", path);
 	ck_assert_int_eq(symlink(target, path), 0);
-	ck_assert_int_lt(bench_io_open_read(&worker, path, 5000, &fd), 0);
-	ck_assert_ptr_nonnull(strstr(worker.text, "is a symbolic link"));
+	ck_assert_int_lt(bench_io_open_read(&process, path, 5000, &fd), 0);
+	ck_assert_ptr_nonnull(strstr(process.text, "is a symbolic link"));
 	ck_assert_int_eq(access(target, F_OK), -1);
 }
 END_TEST
@@ -93,17 +93,17 @@ START_TEST(a_file_with_another_name_is_not_written)
 	char other[PATH_MAX + 8];
 	bool is_made;
 
-	ck_assert_int_eq(bench_io_open_write(&worker, path, &fd, &is_made), 0);
+	ck_assert_int_eq(bench_io_open_write(&process, path, &fd, &is_made), 0);
 	ck_assert(is_made);
 	(void)close(fd);
-	ck_assert_int_eq(bench_io_open_write(&worker, path, &fd, &is_made), 0);
+	ck_assert_int_eq(bench_io_open_write(&process, path, &fd, &is_made), 0);
 	ck_assert(!is_made);
 	(void)close(fd);
 	fd = -1;
 	(void)snprintf(other, sizeof(other), "%s.2", path);
 	ck_assert_int_eq(link(path, other), 0);
-	ck_assert_int_lt(bench_io_open_write(&worker, path, &fd, &is_made), 0);
-	ck_assert_ptr_nonnull(strstr(worker.text, "belongs to another user, or has another name"));
+	ck_assert_int_lt(bench_io_open_write(&process, path, &fd, &is_made), 0);
+	ck_assert_ptr_nonnull(strstr(process.text, "belongs to another user, or has another name"));
 }
 END_TEST
 
@@ -111,13 +111,13 @@ START_TEST(a_comparison_names_the_byte_that_differs)
 {
 	static char expected[5000];
 
-	ck_assert_int_eq(bench_io_open_read(&worker, path, 5000, &fd), 0);
+	ck_assert_int_eq(bench_io_open_read(&process, path, 5000, &fd), 0);
 	ck_assert_int_eq(pread(fd, expected, 5000, 0), 5000);
-	ck_assert_int_eq(bench_io_validate(&worker, path, expected, 5000, true), 0);
+	ck_assert_int_eq(bench_io_validate(&process, path, expected, 5000, true), 0);
 	expected[4321] ^= 1;
-	ck_assert_int_lt(bench_io_validate(&worker, path, expected, 5000, true), 0);
-	ck_assert_ptr_nonnull(strstr(worker.text, "byte 4321 differs from what was read"));
-	ck_assert_int_lt(bench_io_validate(&worker, path, expected, 6000, true), 0);
+	ck_assert_int_lt(bench_io_validate(&process, path, expected, 5000, true), 0);
+	ck_assert_ptr_nonnull(strstr(process.text, "byte 4321 differs from what was read"));
+	ck_assert_int_lt(bench_io_validate(&process, path, expected, 6000, true), 0);
 }
 END_TEST
 

@@ -242,7 +242,7 @@ static int start_crew(struct bench *bench)
 	struct bench_crew_options options = {
 		.socket_path = bench->ctl->socket_path,
 		.folders = bench->folders,
-		.n_workers = bench->n_places,
+		.n_processes = bench->n_places,
 		.buffer_bytes = bench->options->io_size,
 		.shared_bytes = bench->needs.shared_bytes > shared_bytes ? bench->needs.shared_bytes
 									 : shared_bytes,
@@ -257,19 +257,19 @@ static int start_crew(struct bench *bench)
 	return r < 0 ? ctl_fail(bench->ctl, "%s", text) : CTL_OK;
 }
 
-/* In a worker: what its buffer is made of. */
+/* In a process: what its buffer is made of. */
 struct memory {
 	uint64_t bytes, huge_bytes; /* UINT64_MAX: not known */
 };
 
-static int look_at_buffer(struct bench_worker *worker, const void *arg)
+static int look_at_buffer(struct bench_process *process, const void *arg)
 {
-	struct memory *memory = worker->shared;
+	struct memory *memory = process->shared;
 
 	(void)arg; /* there is none */
-	*memory = (struct memory){ .bytes = worker->buffer_bytes };
-	if (worker->buffer)
-		memory->huge_bytes = huge_pages_bytes(worker->buffer, worker->buffer_bytes);
+	*memory = (struct memory){ .bytes = process->buffer_bytes };
+	if (process->buffer)
+		memory->huge_bytes = huge_pages_bytes(process->buffer, process->buffer_bytes);
 	return 0;
 }
 

@@ -13,8 +13,11 @@
  *     r = bench_close(bench, r);                         bench->results are still there
  *     bench_free(bench);
  *
- * Every function returns an exit status: CTL_OK, CTL_FAILED (told), CTL_USAGE (told) or 128 + the
+ * Every function returns an exit status: CTL_OK, CTL_FAILED or CTL_USAGE (reported), or 128 + the
  * signal that came.  After anything but CTL_OK only bench_close() makes sense.
+ *
+ * bench.c has more than 600 lines: it is the one place that knows the order of the parts (places,
+ * logs, files, crew, guest, results), and each of them has a file of its own.
  */
 #ifndef DSAIO_CLIENT_CTL_BENCH_BENCH_H
 #define DSAIO_CLIENT_CTL_BENCH_BENCH_H
@@ -36,8 +39,8 @@ struct bench_needs {
 	const struct bench_options *options; /* borrowed; log_dir: NULL: there are no results */
 	bool reads, writes;		     /* what will be measured, and so made files for */
 	uint32_t loops;			     /* that one bench_measure() may have at most */
-	bool sets_profiles;		     /* at the end: who may not is told before measuring */
-	size_t shared_bytes;		     /* of each worker, if bench_call() needs more */
+	bool sets_profiles;		     /* a user without that right is refused first */
+	size_t shared_bytes;		     /* of each process, if bench_call() needs more */
 	struct json_object *parameters;	     /* taken: what a run that is resumed must have in
 						common, beside what the options say; or NULL */
 };
@@ -55,7 +58,7 @@ struct bench {
 	unsigned n_places;
 	struct bench_guest *guest;
 	struct bench_files *files;
-	struct bench_crew *crew; /* a worker for each place; NULL: not prepared */
+	struct bench_crew *crew; /* a process for each place; NULL: not prepared */
 	const char **folders;	 /* of the crew */
 	struct bench_results results;
 	bool is_resumed; /* results has rows of an earlier run */
@@ -67,7 +70,7 @@ struct bench {
 	unsigned n_measured, n_failed, n_disturbed, n_cached;
 	uint64_t began_nsec, moving_nsec;  /* the first point; the transfers' time */
 	struct bench_logs *logs;	   /* NULL: no log_dir */
-	uint64_t buffer_bytes, huge_bytes; /* of all workers; UINT64_MAX: not known */
+	uint64_t buffer_bytes, huge_bytes; /* of all processes; UINT64_MAX: not known */
 	size_t n_kept;			   /* rows that log_dir has */
 	struct bench_known *known;	   /* what is served of the profiles that were asked for */
 	size_t n_known;
@@ -90,8 +93,8 @@ int bench_measure(struct bench *bench, const struct bench_task *task, struct ben
 struct bench_served bench_served(struct bench *bench, const struct profile *profile);
 
 /*
- * The two halves of that, for who has a function of his own in place of bench_point_run(): before
- * bench_crew_call(), and after it, with its value and text.
+ * The two halves of bench_measure(), for commands that call a function other than bench_point_run():
+ * before bench_crew_call(), and after it, with its value and text.
  */
 int bench_begin(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row);
 int bench_end(struct bench *bench, struct bench_row *row, const struct bench_moved *moved, int r,

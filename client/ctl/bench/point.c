@@ -12,7 +12,7 @@
 
 #define OPENING_BYTES 4096u /* of the op that opens the channel, which is not measured */
 
-/* What a worker leaves in its shared memory. */
+/* What a process leaves in its shared memory. */
 struct result {
 	struct bench_moved moved;
 	struct {
@@ -37,7 +37,7 @@ size_t bench_point_shared_bytes(uint32_t loops)
 	return sizeof(struct result) + loops * sizeof(((struct result *)NULL)->loops[0]);
 }
 
-int bench_open_handle(struct bench_worker *worker, const struct profile *profile,
+int bench_open_handle(struct bench_process *process, const struct profile *profile,
 		      struct dsaio_handle **ret_handle)
 {
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
@@ -50,46 +50,47 @@ int bench_open_handle(struct bench_worker *worker, const struct profile *profile
 	public_profile.intra_op_parallelism = profile->intra_op_parallelism;
 	options.profile = &public_profile;
 	options.io_class = DSAIO_CLASS_BACKGROUND;
-	if (dsaio_handle_open_with(worker->client, &options, ret_handle) < 0)
-		return bench_worker_fail(worker, "%s", dsaio_error());
+	if (dsaio_handle_open_with(process->client, &options, ret_handle) < 0)
+		return bench_process_fail(process, "%s", dsaio_error());
 	return 0;
 }
 
-int bench_open_file(struct bench_worker *worker, enum bench_op op, struct dsaio_file **ret_file,
+int bench_open_file(struct bench_process *process, enum bench_op op, struct dsaio_file **ret_file,
 		    char *path)
 {
-	_cleanup_(closep) int fd = bench_files_open(worker->folder, op == BENCH_WRITE);
+	_cleanup_(closep) int fd = bench_files_open(process->folder, op == BENCH_WRITE);
 
-	(void)bench_files_path(worker->folder, op == BENCH_WRITE, path);
+	(void)bench_files_path(process->folder, op == BENCH_WRITE, path);
 	if (fd < 0)
-		return bench_worker_fail(worker, "%s: %s", path,
-					 fd == -EPERM ? "its directory is not the one that was made"
-						      : strerror(-fd));
-	if (dsaio_file_from_fd(worker->client, fd, ret_file) < 0)
-		return bench_worker_fail(worker, "%s: %s", path, dsaio_error());
+		return bench_process_fail(process, "%s: %s", path,
+					  fd == -EPERM
+						  ? "its directory is not the one that was made"
+						  : strerror(-fd));
+	if (dsaio_file_from_fd(process->client, fd, ret_file) < 0)
+		return bench_process_fail(process, "%s: %s", path, dsaio_error());
 	return 0;
 }
 
-int bench_transfer(struct bench_worker *worker, struct dsaio_handle *handle,
+int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
 		   struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len)
 {
 	struct dsaio_op *running;
 	int64_t done;
 	int r;
 
-	r = op == BENCH_READ ? dsaio_pread_async(handle, file, worker->buffer, len, 0, &running)
-			     : dsaio_pwrite_async(handle, file, worker->buffer, len, 0, &running);
+	r = op == BENCH_READ ? dsaio_pread_async(handle, file, process->buffer, len, 0, &running)
+			     : dsaio_pwrite_async(handle, file, process->buffer, len, 0, &running);
 	if (r < 0)
-		return bench_worker_fail(worker, "%s", dsaio_error());
+		return bench_process_fail(process, "%s", dsaio_error());
 	r = 0;
 	if (dsaio_op_wait(running, -1, &done) < 0)
-		r = bench_worker_fail(worker, "%s", dsaio_error());
+		r = bench_process_fail(process, "%s", dsaio_error());
 	else if (done < 0)
-		r = bench_worker_fail(worker, "%s", dsaio_op_error(running));
+		r = bench_process_fail(process, "%s", dsaio_op_error(running));
 	else if ((uint64_t)done != len)
-		r = bench_worker_fail(worker,
-				      "%s: became shorter: ends at byte %" PRId64 " of %" PRIu64,
-				      path, done, len);
+		r = bench_process_fail(process,
+				       "%s: became shorter: ends at byte %" PRId64 " of %" PRIu64,
+				       path, done, len);
 	dsaio_op_free(running);
 	return r;
 }
@@ -102,21 +103,21 @@ static double seconds_since_1970(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-static int measure_loop(struct bench_worker *worker, const struct bench_task *task,
+static int measure_loop(struct bench_process *process, const struct bench_task *task,
 			struct dsaio_handle *handle, struct dsaio_file *file, const char *path,
 			unsigned loop)
 {
-	struct result *result = worker->shared;
+	struct result *result = process->shared;
 	double at_sec = seconds_since_1970();
 	uint64_t start = clock_nsec(), done;
-	int r = bench_transfer(worker, handle, file, path, task->op, task->io_size);
+	int r = bench_transfer(process, handle, file, path, task->op, task->io_size);
 
 	if (r < 0)
 		return r;
 	done = clock_nsec();
 	result->moved.bytes += task->io_size;
 	result->moved.ops++;
-	r = bench_worker_barrier(worker);
+	r = bench_process_barrier(process);
 	if (r == 0 && loop >= task->warmup_loops) {
 		unsigned i = loop - task->warmup_loops;
 
@@ -127,32 +128,32 @@ static int measure_loop(struct bench_worker *worker, const struct bench_task *ta
 	return r;
 }
 
-static int measure(struct bench_worker *worker, const void *arg)
+static int measure(struct bench_process *process, const void *arg)
 {
 	_cleanup_(handle_closep) struct dsaio_handle *handle = NULL;
 	_cleanup_(file_closep) struct dsaio_file *file = NULL;
 	const struct bench_task *task = arg;
-	struct result *result = worker->shared;
+	struct result *result = process->shared;
 	uint64_t opening = task->io_size < OPENING_BYTES ? task->io_size : OPENING_BYTES;
 	char path[PATH_MAX];
 	uint64_t start;
 	int r;
 
-	r = bench_open_handle(worker, &task->profile, &handle);
+	r = bench_open_handle(process, &task->profile, &handle);
 	if (r < 0)
 		return r;
-	r = bench_open_file(worker, task->op, &file, path);
+	r = bench_open_file(process, task->op, &file, path);
 	if (r < 0)
 		return r;
-	r = bench_transfer(worker, handle, file, path, task->op, opening);
+	r = bench_transfer(process, handle, file, path, task->op, opening);
 	if (r < 0)
 		return r;
 	result->moved.bytes += opening;
 	result->moved.ops++;
-	r = bench_worker_barrier(worker);
+	r = bench_process_barrier(process);
 	start = clock_nsec();
 	for (unsigned loop = 0; r == 0 && loop < task->warmup_loops + task->loops; loop++)
-		r = measure_loop(worker, task, handle, file, path, loop);
+		r = measure_loop(process, task, handle, file, path, loop);
 	result->moved.nsec = clock_nsec() - start;
 	return r;
 }
@@ -162,11 +163,11 @@ static double larger(double a, double b)
 	return a > b ? a : b;
 }
 
-int bench_point_run(struct bench_crew *crew, unsigned n_workers, const struct bench_task *task,
+int bench_point_run(struct bench_crew *crew, unsigned n_processes, const struct bench_task *task,
 		    struct bench_repetition *ret_repetitions, struct measure *ret_total,
 		    struct bench_moved *ret_moved, char *text)
 {
-	_cleanup_(freep) struct measure_part *parts = calloc(n_workers, sizeof(*parts));
+	_cleanup_(freep) struct measure_part *parts = calloc(n_processes, sizeof(*parts));
 	int r;
 
 	*ret_moved = (struct bench_moved){ 0 };
@@ -175,7 +176,7 @@ int bench_point_run(struct bench_crew *crew, unsigned n_workers, const struct be
 		return -ENOMEM;
 	}
 	r = bench_crew_call(crew, measure, task, sizeof(*task), text);
-	for (unsigned w = 0; w < n_workers; w++) {
+	for (unsigned w = 0; w < n_processes; w++) {
 		const struct result *result = bench_crew_shared(crew, w);
 
 		ret_moved->bytes += result->moved.bytes;
@@ -186,9 +187,9 @@ int bench_point_run(struct bench_crew *crew, unsigned n_workers, const struct be
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < task->loops; i++) {
-		struct bench_repetition repetition = { .bytes = n_workers * task->io_size };
+		struct bench_repetition repetition = { .bytes = n_processes * task->io_size };
 
-		for (unsigned w = 0; w < n_workers; w++) {
+		for (unsigned w = 0; w < n_processes; w++) {
 			const struct result *result = bench_crew_shared(crew, w);
 
 			if (w == 0)
@@ -202,6 +203,6 @@ int bench_point_run(struct bench_crew *crew, unsigned n_workers, const struct be
 		}
 		ret_repetitions[i] = repetition;
 	}
-	measure_sum(parts, n_workers, ret_total);
+	measure_sum(parts, n_processes, ret_total);
 	return 0;
 }

@@ -52,22 +52,22 @@ size_t bench_point_shared_bytes(uint32_t loops);
  * ret_repetitions: room for task->loops of them.
  * Returns as bench_crew_call().
  */
-int bench_point_run(struct bench_crew *crew, unsigned n_workers, const struct bench_task *task,
+int bench_point_run(struct bench_crew *crew, unsigned n_processes, const struct bench_task *task,
 		    struct bench_repetition *ret_repetitions, struct measure *ret_total,
 		    struct bench_moved *ret_moved, char *text);
 
-/* ---- in a worker ---- */
+/* ---- in a process ---- */
 
-/* A handle of a guest with that profile.  Returns 0 or bench_worker_fail()'s value. */
-int bench_open_handle(struct bench_worker *worker, const struct profile *profile,
+/* A handle of a guest with that profile.  Returns 0 or bench_process_fail()'s value. */
+int bench_open_handle(struct bench_process *process, const struct profile *profile,
 		      struct dsaio_handle **ret_handle);
 
-/* The worker's test file (files.h).  path: of PATH_MAX, for messages. */
-int bench_open_file(struct bench_worker *worker, enum bench_op op, struct dsaio_file **ret_file,
+/* The process's test file (files.h).  path: of PATH_MAX, for messages. */
+int bench_open_file(struct bench_process *process, enum bench_op op, struct dsaio_file **ret_file,
 		    char *path);
 
-/* Moves len bytes at the file's start from or to the worker's buffer, and waits. */
-int bench_transfer(struct bench_worker *worker, struct dsaio_handle *handle,
+/* Moves len bytes at the file's start from or to the process's buffer, and waits. */
+int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
 		   struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len);
 
 #endif

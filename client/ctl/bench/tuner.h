@@ -17,7 +17,10 @@
  * cancels out; the spread that is left is estimated from all points together.  Intervals are
  * Student's: 95% of a point's own speed, and of all the differences to the fastest at once.
  *
- * The caller's thread alone.
+ * For the caller's thread alone.
+ *
+ * tuner.c has more than 600 lines: the rounds, the points that stay and the verdict all work on the
+ * same table of measurements, and each is read with the other two in mind.
  */
 #ifndef DSAIO_CLIENT_CTL_BENCH_TUNER_H
 #define DSAIO_CLIENT_CTL_BENCH_TUNER_H

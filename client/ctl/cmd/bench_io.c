@@ -127,7 +127,7 @@ struct result {
 
 /* What a process has, beside what the crew gave it. */
 struct task {
-	struct bench_worker *worker;
+	struct bench_process *process;
 	struct dsaio_handle *handle;
 	struct dsaio_file **files; /* one, or one for each loop */
 	bool *is_made;		   /* for each file: it was missing before this run */
@@ -151,9 +151,9 @@ static unsigned total_loops(void)
 /* Makes all that the loops use. */
 static int task_prepare(struct task *task)
 {
-	struct bench_worker *worker = task->worker;
+	struct bench_process *process = task->process;
 	struct profile profile = make_profile();
-	int r = bench_open_handle(worker, &profile, &task->handle);
+	int r = bench_open_handle(process, &profile, &task->handle);
 
 	if (r < 0)
 		return r;
@@ -161,18 +161,18 @@ static int task_prepare(struct task *task)
 	task->files = calloc(task->n_files, sizeof(struct dsaio_file *));
 	task->is_made = calloc(task->n_files, sizeof(*task->is_made));
 	if (!task->files || !task->is_made)
-		return bench_worker_fail(worker, "out of memory");
+		return bench_process_fail(process, "out of memory");
 	for (unsigned i = 0; i < task->n_files; i++) {
 		_cleanup_(closep) int fd = -1;
 		char path[PATH_MAX];
 
-		bench_io_path(worker, options.is_read, options.io_size, i, path);
-		r = options.is_read ? bench_io_open_read(worker, path, options.io_size, &fd)
-				    : bench_io_open_write(worker, path, &fd, &task->is_made[i]);
+		bench_io_path(process, options.is_read, options.io_size, i, path);
+		r = options.is_read ? bench_io_open_read(process, path, options.io_size, &fd)
+				    : bench_io_open_write(process, path, &fd, &task->is_made[i]);
 		if (r < 0)
 			return r;
-		if (dsaio_file_from_fd(worker->client, fd, &task->files[i]) < 0)
-			return bench_worker_fail(worker, "%s: %s", path, dsaio_error());
+		if (dsaio_file_from_fd(process->client, fd, &task->files[i]) < 0)
+			return bench_process_fail(process, "%s: %s", path, dsaio_error());
 	}
 	return 0;
 }
@@ -184,30 +184,30 @@ static double seconds(uint64_t from_nsec, uint64_t to_nsec)
 
 static int task_loop(struct task *task, unsigned loop)
 {
-	struct bench_worker *worker = task->worker;
-	struct result *result = worker->shared;
+	struct bench_process *process = task->process;
+	struct result *result = process->shared;
 	unsigned i = options.different_files ? loop : 0;
 	bool is_counted = loop >= options.warmup_loops || options.include_warmup_time;
 	uint64_t start, done, end;
 	char path[PATH_MAX];
 	int r;
 
-	bench_io_path(worker, options.is_read, options.io_size, i, path);
+	bench_io_path(process, options.is_read, options.io_size, i, path);
 	/* What an earlier loop left must not pass for this one's work. */
 	if (options.validate && options.is_read)
-		memset(worker->buffer, 0x5a, options.io_size);
+		memset(process->buffer, 0x5a, options.io_size);
 	else if (options.validate)
-		bench_fill_random(worker->buffer, options.io_size);
-	r = options.validate ? bench_worker_barrier(worker) : 0;
+		bench_fill_random(process->buffer, options.io_size);
+	r = options.validate ? bench_process_barrier(process) : 0;
 	if (r < 0)
 		return r;
 
 	start = clock_nsec();
-	r = bench_transfer(worker, task->handle, task->files[i], path,
+	r = bench_transfer(process, task->handle, task->files[i], path,
 			   options.is_read ? BENCH_READ : BENCH_WRITE, options.io_size);
 	done = clock_nsec();
 	if (r == 0)
-		r = bench_worker_barrier(worker);
+		r = bench_process_barrier(process);
 	end = clock_nsec();
 	if (r < 0)
 		return r;
@@ -222,44 +222,44 @@ static int task_loop(struct task *task, unsigned loop)
 		result->validated_bytes += options.io_size;
 	if (!options.validate)
 		return 0;
-	return bench_io_validate(worker, path, worker->buffer, options.io_size, options.is_read);
+	return bench_io_validate(process, path, process->buffer, options.io_size, options.is_read);
 }
 
 /* The crew's first call.  What it opens ends with its process. */
-static int prepare_task(struct bench_worker *worker, const void *arg)
+static int prepare_task(struct bench_process *process, const void *arg)
 {
 	struct task *task = calloc(1, sizeof(*task));
 
 	(void)arg; /* there is none */
 	if (!task)
-		return bench_worker_fail(worker, "out of memory");
-	task->worker = worker;
-	worker->state = task;
+		return bench_process_fail(process, "out of memory");
+	task->process = process;
+	process->state = task;
 	return task_prepare(task);
 }
 
 /* The second one. */
-static int run_task(struct bench_worker *worker, const void *arg)
+static int run_task(struct bench_process *process, const void *arg)
 {
-	int r = bench_worker_barrier(worker);
+	int r = bench_process_barrier(process);
 
 	(void)arg; /* there is none */
 	for (unsigned loop = 0; r == 0 && loop < total_loops(); loop++)
-		r = task_loop(worker->state, loop);
+		r = task_loop(process->state, loop);
 	return r;
 }
 
 /* The last call, if another one failed: removes the files that this run made to write to. */
-static int remove_made(struct bench_worker *worker, const void *arg)
+static int remove_made(struct bench_process *process, const void *arg)
 {
-	const struct task *task = worker->state;
+	const struct task *task = process->state;
 	char path[PATH_MAX];
 
 	(void)arg; /* there is none */
 	for (unsigned i = 0; task && task->is_made && i < task->n_files; i++) {
 		if (!task->is_made[i])
 			continue;
-		bench_io_path(worker, options.is_read, options.io_size, i, path);
+		bench_io_path(process, options.is_read, options.io_size, i, path);
 		(void)unlink(path); /* the first failure is reported already */
 	}
 	return 0;
@@ -436,7 +436,7 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 {
 	struct bench_crew_options crew_options = { .socket_path = ctl->socket_path,
 						   .folders = folders,
-						   .n_workers = n,
+						   .n_processes = n,
 						   .buffer_bytes = options.io_size,
 						   .leaves_zeros = options.is_read,
 						   .shared_bytes = sizeof(struct result) };

@@ -15,36 +15,36 @@
 
 #define STEP_BYTES (8u << 20) /* in which files are made and compared */
 
-void bench_io_path(const struct bench_worker *worker, bool is_read, uint64_t bytes, unsigned loop,
+void bench_io_path(const struct bench_process *process, bool is_read, uint64_t bytes, unsigned loop,
 		   char *path)
 {
-	(void)snprintf(path, PATH_MAX, "%s/_aio_%s_%" PRIu64 ".pt.%u_%u", worker->folder,
-		       is_read ? "read" : "write", bytes, worker->id, loop);
+	(void)snprintf(path, PATH_MAX, "%s/_aio_%s_%" PRIu64 ".pt.%u_%u", process->folder,
+		       is_read ? "read" : "write", bytes, process->id, loop);
 }
 
-/* Returns 0 or bench_worker_fail()'s value. */
-static int open_file(struct bench_worker *worker, const char *path, int open_flags, int *ret_fd,
+/* Returns 0 or bench_process_fail()'s value. */
+static int open_file(struct bench_process *process, const char *path, int open_flags, int *ret_fd,
 		     struct stat *ret_st)
 {
 	_cleanup_(closep) int fd = open(path, open_flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
 					0666);
 
 	if (fd < 0 && errno == ELOOP)
-		return bench_worker_fail(worker,
-					 "%s: is a symbolic link, which is not followed: "
-					 "remove it, or name another folder",
-					 path);
+		return bench_process_fail(process,
+					  "%s: is a symbolic link, which is not followed: "
+					  "remove it, or name another folder",
+					  path);
 	if (fd < 0 || fstat(fd, ret_st) < 0)
-		return bench_worker_fail(worker, "%s: %s", path, strerror(errno));
+		return bench_process_fail(process, "%s: %s", path, strerror(errno));
 	if (!S_ISREG(ret_st->st_mode))
-		return bench_worker_fail(worker, "%s: is no regular file", path);
+		return bench_process_fail(process, "%s: is no regular file", path);
 	if ((open_flags & O_ACCMODE) != O_RDONLY &&
 	    (ret_st->st_uid != geteuid() || ret_st->st_nlink != 1))
-		return bench_worker_fail(worker,
-					 "%s: belongs to another user, or has another name, "
-					 "and is not written: remove it, or name another "
-					 "folder",
-					 path);
+		return bench_process_fail(process,
+					  "%s: belongs to another user, or has another name, "
+					  "and is not written: remove it, or name another "
+					  "folder",
+					  path);
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -82,7 +82,7 @@ static int fill_file(int fd, bool is_new, uint64_t bytes, uint64_t *ret_done)
 }
 
 /* Makes the file of random bytes, unless it is there in that size. */
-static int make_read_file(struct bench_worker *worker, const char *path, uint64_t bytes)
+static int make_read_file(struct bench_process *process, const char *path, uint64_t bytes)
 {
 	_cleanup_(closep) int fd = -1;
 	uint64_t done = 0;
@@ -93,7 +93,7 @@ static int make_read_file(struct bench_worker *worker, const char *path, uint64_
 	is_ours = lstat(path, &st) < 0 && errno == ENOENT;
 	if (S_ISREG(st.st_mode) && (uint64_t)st.st_size == bytes)
 		return 0;
-	r = open_file(worker, path, O_WRONLY | (is_ours ? O_CREAT | O_EXCL : 0), &fd, &st);
+	r = open_file(process, path, O_WRONLY | (is_ours ? O_CREAT | O_EXCL : 0), &fd, &st);
 	if (r < 0)
 		return r;
 	r = fill_file(fd, is_ours, bytes, &done);
@@ -101,33 +101,33 @@ static int make_read_file(struct bench_worker *worker, const char *path, uint64_
 		return 0;
 	if (is_ours)
 		(void)unlink(path); /* the message names the first failure */
-	return bench_worker_fail(
-		worker, "%s: cannot make the file to read: %s after %" PRIu64 " bytes%s", path,
+	return bench_process_fail(
+		process, "%s: cannot make the file to read: %s after %" PRIu64 " bytes%s", path,
 		strerror(-r), done,
 		r == -ENOSPC ? ": free some space, or use a smaller --io_size" : "");
 }
 
-int bench_io_open_read(struct bench_worker *worker, const char *path, uint64_t bytes, int *ret_fd)
+int bench_io_open_read(struct bench_process *process, const char *path, uint64_t bytes, int *ret_fd)
 {
 	struct stat st;
-	int r = make_read_file(worker, path, bytes);
+	int r = make_read_file(process, path, bytes);
 
-	return r == 0 ? open_file(worker, path, O_RDONLY, ret_fd, &st) : r;
+	return r == 0 ? open_file(process, path, O_RDONLY, ret_fd, &st) : r;
 }
 
-int bench_io_open_write(struct bench_worker *worker, const char *path, int *ret_fd,
+int bench_io_open_write(struct bench_process *process, const char *path, int *ret_fd,
 			bool *ret_is_made)
 {
 	struct stat st;
 	bool is_made = faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
-	int r = open_file(worker, path, O_WRONLY | (is_made ? O_CREAT | O_EXCL : 0), ret_fd, &st);
+	int r = open_file(process, path, O_WRONLY | (is_made ? O_CREAT | O_EXCL : 0), ret_fd, &st);
 
 	if (r == 0)
 		*ret_is_made = is_made;
 	return r;
 }
 
-int bench_io_validate(struct bench_worker *worker, const char *path, const void *expected,
+int bench_io_validate(struct bench_process *process, const char *path, const void *expected,
 		      uint64_t bytes, bool is_read)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
@@ -138,10 +138,10 @@ int bench_io_validate(struct bench_worker *worker, const char *path, const void 
 	if (fd < 0 && errno == EINVAL)
 		fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return bench_worker_fail(worker, "%s: validate: %s", path, strerror(errno));
+		return bench_process_fail(process, "%s: validate: %s", path, strerror(errno));
 	step = aligned_alloc(4096, STEP_BYTES);
 	if (!step)
-		return bench_worker_fail(worker, "%s: validate: out of memory", path);
+		return bench_process_fail(process, "%s: validate: out of memory", path);
 	while (done < bytes) {
 		uint64_t left = bytes - done;
 		size_t len = left < STEP_BYTES ? (size_t)left : STEP_BYTES, i = 0;
@@ -150,19 +150,19 @@ int bench_io_validate(struct bench_worker *worker, const char *path, const void 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return bench_worker_fail(worker, "%s: validate: pread at %" PRIu64 ": %s",
-						 path, done, strerror(errno));
+			return bench_process_fail(process, "%s: validate: pread at %" PRIu64 ": %s",
+						  path, done, strerror(errno));
 		if (n == 0)
-			return bench_worker_fail(
-				worker, "%s: validate: ends at byte %" PRIu64 " of %" PRIu64, path,
+			return bench_process_fail(
+				process, "%s: validate: ends at byte %" PRIu64 " of %" PRIu64, path,
 				done, bytes);
 		if ((size_t)n < len)
 			len = (size_t)n;
 		if (memcmp(step, buffer + done, len) != 0) {
 			while (step[i] == buffer[done + i])
 				i++;
-			return bench_worker_fail(
-				worker, "%s: validate: byte %" PRIu64 " differs from what was %s",
+			return bench_process_fail(
+				process, "%s: validate: byte %" PRIu64 " differs from what was %s",
 				path, done + i, is_read ? "read" : "written");
 		}
 		done += len;

@@ -3,7 +3,7 @@
  *
  * Any user can guess these names.  So no link is followed, and only a file of this user, with no
  * other name, is written.  All functions run in a process of the crew (crew.h) and return 0 or
- * bench_worker_fail()'s value.
+ * bench_process_fail()'s value.
  */
 #ifndef DSAIO_CLIENT_CTL_CMD_BENCH_IO_FILES_H
 #define DSAIO_CLIENT_CTL_CMD_BENCH_IO_FILES_H
@@ -11,21 +11,22 @@
 #include "client/ctl/bench/crew.h"
 
 /* FOLDER/_aio_read_SIZE.pt.TASK_LOOP.  path: of PATH_MAX. */
-void bench_io_path(const struct bench_worker *worker, bool is_read, uint64_t bytes, unsigned loop,
+void bench_io_path(const struct bench_process *process, bool is_read, uint64_t bytes, unsigned loop,
 		   char *path);
 
 /*
  * Opens a file to be read.  If it is missing or has another size, it is made of random bytes
  * first.  If that fails, a file that was missing is missing again.
  */
-int bench_io_open_read(struct bench_worker *worker, const char *path, uint64_t bytes, int *ret_fd);
+int bench_io_open_read(struct bench_process *process, const char *path, uint64_t bytes,
+		       int *ret_fd);
 
 /* Opens a file to be written.  ret_is_made: it was missing, and this process made it. */
-int bench_io_open_write(struct bench_worker *worker, const char *path, int *ret_fd,
+int bench_io_open_write(struct bench_process *process, const char *path, int *ret_fd,
 			bool *ret_is_made);
 
 /* Reads the file without the page cache, where that is possible, and compares it with expected. */
-int bench_io_validate(struct bench_worker *worker, const char *path, const void *expected,
+int bench_io_validate(struct bench_process *process, const char *path, const void *expected,
 		      uint64_t bytes, bool is_read);
 
 #endif

@@ -91,9 +91,9 @@ static const char help[] =
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage, 129, 130 and 143 interrupted\n";
 
-/* ---- in the worker ---- */
+/* ---- in the process ---- */
 
-struct job {
+struct latency_job {
 	enum bench_op op;
 	struct profile profile;
 	uint64_t size, interval_nsec; /* 0: closed loop */
@@ -106,18 +106,18 @@ struct flight {
 	uint64_t due_nsec, place;
 };
 
-static void record_one(struct latency_record *record, const struct job *job, uint64_t begun_nsec,
-		       uint64_t due_nsec)
+static void record_one(struct latency_record *record, const struct latency_job *job,
+		       uint64_t begun_nsec, uint64_t due_nsec)
 {
 	latency_record_add(record, job->size, job->iterations, due_nsec - begun_nsec,
 			   clock_nsec() - due_nsec);
 }
 
 /* A place of the area for the next transfer, at random; not one that is taken. */
-static uint64_t choose_place(const struct bench_worker *worker, const struct job *job,
+static uint64_t choose_place(const struct bench_process *process, const struct latency_job *job,
 			     uint64_t *random, const struct flight *flights, unsigned n)
 {
-	const uint64_t n_places = worker->buffer_bytes / job->size;
+	const uint64_t n_places = process->buffer_bytes / job->size;
 
 	for (;;) {
 		uint64_t place;
@@ -135,52 +135,53 @@ static uint64_t choose_place(const struct bench_worker *worker, const struct job
 	}
 }
 
-static int start_one(struct bench_worker *worker, struct dsaio_handle *handle,
-		     struct dsaio_file *file, const struct job *job, struct flight *flight)
+static int start_one(struct bench_process *process, struct dsaio_handle *handle,
+		     struct dsaio_file *file, const struct latency_job *job, struct flight *flight)
 {
 	const uint64_t off = flight->place * job->size;
 	const struct dsaio_io io = { .opcode = job->op == BENCH_READ ? DSAIO_READ : DSAIO_WRITE,
 				     .file = file,
-				     .buf = (char *)worker->buffer + off,
+				     .buf = (char *)process->buffer + off,
 				     .len = job->size,
 				     .off = off,
 				     .user_data = flight };
 	int r = dsaio_submit(handle, &io, 1, 0, &flight->op);
 
-	return r < 0 ? bench_worker_fail(worker, "%s", dsaio_error()) : 0;
+	return r < 0 ? bench_process_fail(process, "%s", dsaio_error()) : 0;
 }
 
-static int finish_one(struct bench_worker *worker, const struct job *job, struct dsaio_op *op)
+static int finish_one(struct bench_process *process, const struct latency_job *job,
+		      struct dsaio_op *op)
 {
 	int64_t done;
 	int r = 0;
 
 	if (dsaio_op_wait(op, -1, &done) < 0)
-		r = bench_worker_fail(worker, "%s", dsaio_error());
+		r = bench_process_fail(process, "%s", dsaio_error());
 	else if (done < 0)
-		r = bench_worker_fail(worker, "%s", dsaio_op_error(op));
+		r = bench_process_fail(process, "%s", dsaio_op_error(op));
 	else if ((uint64_t)done != job->size)
-		r = bench_worker_fail(worker,
-				      "a transfer of %" PRIu64 " bytes ended after %" PRId64,
-				      job->size, done);
+		r = bench_process_fail(process,
+				       "a transfer of %" PRIu64 " bytes ended after %" PRId64,
+				       job->size, done);
 	dsaio_op_free(op);
 	return r;
 }
 
-static int closed_loop(struct bench_worker *worker, struct dsaio_handle *handle,
-		       struct dsaio_file *file, const struct job *job,
+static int closed_loop(struct bench_process *process, struct dsaio_handle *handle,
+		       struct dsaio_file *file, const struct latency_job *job,
 		       struct latency_record *record)
 {
 	const uint64_t begun = clock_nsec();
 	uint64_t random = begun | 1;
 
 	for (uint32_t i = 0; i < job->iterations; i++) {
-		struct flight flight = { .place = choose_place(worker, job, &random, NULL, 0) };
+		struct flight flight = { .place = choose_place(process, job, &random, NULL, 0) };
 		const uint64_t start = clock_nsec();
-		int r = start_one(worker, handle, file, job, &flight);
+		int r = start_one(process, handle, file, job, &flight);
 
 		if (r == 0)
-			r = finish_one(worker, job, flight.op);
+			r = finish_one(process, job, flight.op);
 		if (r < 0)
 			return r;
 		record_one(record, job, begun, start);
@@ -199,15 +200,15 @@ static void sleep_until(int fd, uint64_t nsec)
 	(void)ppoll(&pollfd, 1, nsec == UINT64_MAX ? NULL : &ts, NULL); /* early: looked again */
 }
 
-/* Records who has ended, each when it is seen.  How many, or bench_worker_fail()'s value. */
-static int reap(struct bench_worker *worker, struct dsaio_handle *handle, const struct job *job,
-		struct latency_record *record, uint64_t begun)
+/* Records who has ended, each when it is seen.  How many, or bench_process_fail()'s value. */
+static int reap(struct bench_process *process, struct dsaio_handle *handle,
+		const struct latency_job *job, struct latency_record *record, uint64_t begun)
 {
 	struct dsaio_op *ended[OPEN_MAX];
 	const int n = dsaio_reap(handle, ended, OPEN_MAX);
 
 	if (n < 0)
-		return bench_worker_fail(worker, "%s", dsaio_error());
+		return bench_process_fail(process, "%s", dsaio_error());
 	for (int i = 0; i < n; i++) {
 		struct flight *flight = dsaio_op_data(ended[i]);
 
@@ -217,7 +218,7 @@ static int reap(struct bench_worker *worker, struct dsaio_handle *handle, const 
 		struct flight *flight = dsaio_op_data(ended[i]);
 
 		flight->op = NULL;
-		if (finish_one(worker, job, ended[i]) < 0)
+		if (finish_one(process, job, ended[i]) < 0)
 			return -EIO; /* the handle's end awaits the others */
 	}
 	return n;
@@ -225,10 +226,11 @@ static int reap(struct bench_worker *worker, struct dsaio_handle *handle, const 
 
 /* As many are under way as there are places, or OPEN_MAX: who is due beyond that waits, and its
    waiting counts. */
-static int open_loop(struct bench_worker *worker, struct dsaio_handle *handle,
-		     struct dsaio_file *file, const struct job *job, struct latency_record *record)
+static int open_loop(struct bench_process *process, struct dsaio_handle *handle,
+		     struct dsaio_file *file, const struct latency_job *job,
+		     struct latency_record *record)
 {
-	const uint64_t begun = clock_nsec(), n_places = worker->buffer_bytes / job->size;
+	const uint64_t begun = clock_nsec(), n_places = process->buffer_bytes / job->size;
 	const unsigned n_max = n_places < OPEN_MAX ? (unsigned)n_places : OPEN_MAX;
 	const int fd = dsaio_handle_fd(handle);
 	struct flight flights[OPEN_MAX] = { { NULL, 0, 0 } };
@@ -236,7 +238,7 @@ static int open_loop(struct bench_worker *worker, struct dsaio_handle *handle,
 	uint32_t n_begun = 0, n_ended = 0;
 
 	if (fd < 0)
-		return bench_worker_fail(worker, "%s", dsaio_error());
+		return bench_process_fail(process, "%s", dsaio_error());
 	while (n_ended < job->iterations) {
 		const bool may_begin = n_begun < job->iterations && n_begun - n_ended < n_max;
 		const uint64_t due = may_begin ? begun + n_begun * job->interval_nsec : UINT64_MAX;
@@ -247,15 +249,15 @@ static int open_loop(struct bench_worker *worker, struct dsaio_handle *handle,
 
 			while (flight->op)
 				flight++;
-			flight->place = choose_place(worker, job, &random, flights, n_max);
+			flight->place = choose_place(process, job, &random, flights, n_max);
 			flight->due_nsec = due;
-			r = start_one(worker, handle, file, job, flight);
+			r = start_one(process, handle, file, job, flight);
 			if (r < 0)
 				return r;
 			record->starting_nsec = clock_nsec() - begun;
 			n_begun++;
 		}
-		r = reap(worker, handle, job, record, begun);
+		r = reap(process, handle, job, record, begun);
 		if (r < 0)
 			return r;
 		n_ended += (uint32_t)r;
@@ -265,29 +267,29 @@ static int open_loop(struct bench_worker *worker, struct dsaio_handle *handle,
 	return 0;
 }
 
-static int measure(struct bench_worker *worker, const void *arg)
+static int measure(struct bench_process *process, const void *arg)
 {
 	_cleanup_(handle_closep) struct dsaio_handle *handle = NULL;
 	_cleanup_(file_closep) struct dsaio_file *file = NULL;
-	const struct job *job = arg;
-	struct latency_record *record = worker->shared;
+	const struct latency_job *job = arg;
+	struct latency_record *record = process->shared;
 	char path[PATH_MAX];
 	uint64_t start;
 	int r;
 
-	r = bench_open_handle(worker, &job->profile, &handle);
+	r = bench_open_handle(process, &job->profile, &handle);
 	if (r < 0)
 		return r;
-	r = bench_open_file(worker, job->op, &file, path);
+	r = bench_open_file(process, job->op, &file, path);
 	if (r < 0)
 		return r;
 	/* The first opens the channel and starts lanes: it is not measured. */
-	r = bench_transfer(worker, handle, file, path, job->op, job->size);
+	r = bench_transfer(process, handle, file, path, job->op, job->size);
 	if (r < 0)
 		return r;
 	start = clock_nsec();
-	r = job->interval_nsec ? open_loop(worker, handle, file, job, record)
-			       : closed_loop(worker, handle, file, job, record);
+	r = job->interval_nsec ? open_loop(process, handle, file, job, record)
+			       : closed_loop(process, handle, file, job, record);
 	record->took_nsec = clock_nsec() - start;
 	return r;
 }
@@ -311,14 +313,15 @@ struct latency {
 static int measure_size(struct latency *latency, enum bench_op op, uint64_t size)
 {
 	struct bench *bench = latency->bench;
-	const struct job job = { .op = op,
-				 .profile = { .block_size = (uint32_t)chosen.block_size,
-					      .queue_depth = chosen.queue_depth,
-					      .overlap_events = true,
-					      .intra_op_parallelism = chosen.threads },
-				 .size = size,
-				 .interval_nsec = chosen.rate ? NSEC_PER_SEC / chosen.rate : 0,
-				 .iterations = chosen.iterations };
+	const struct latency_job job = { .op = op,
+					 .profile = { .block_size = (uint32_t)chosen.block_size,
+						      .queue_depth = chosen.queue_depth,
+						      .overlap_events = true,
+						      .intra_op_parallelism = chosen.threads },
+					 .size = size,
+					 .interval_nsec = chosen.rate ? NSEC_PER_SEC / chosen.rate
+								      : 0,
+					 .iterations = chosen.iterations };
 	const struct bench_task task = { .op = op, .profile = job.profile, .io_size = size };
 	char text[BENCH_TEXT_BYTES], size_text[UNITS_TEXT_BYTES], line[BENCH_TEXT_BYTES + 64];
 	const struct latency_record *record;

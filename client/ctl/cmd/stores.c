@@ -107,14 +107,14 @@ static int print_stores(const struct ctl *ctl, Wire__Store *const *stores, size_
 	return ctl_print_json(ctl, object);
 }
 
-/* Those of the arguments. */
-struct found {
+/* The stores that the arguments name. */
+struct named_stores {
 	Wire__Reply **replies;
 	Wire__Store **stores;
 	size_t n;
 };
 
-static void found_deinit(struct found *found)
+static void named_stores_deinit(struct named_stores *found)
 {
 	for (size_t i = 0; i < found->n; i++)
 		wire_replyp(&found->replies[i]);
@@ -125,8 +125,10 @@ static void found_deinit(struct found *found)
 static int print_found(struct ctl *ctl, struct dsaio_client **client)
 {
 	size_t n = (size_t)ctl->n_args;
-	_cleanup_(found_deinit) struct found found = { .replies = calloc(n, sizeof(Wire__Reply *)),
-						       .stores = calloc(n, sizeof(Wire__Store *)) };
+	_cleanup_(named_stores_deinit) struct named_stores found = {
+		.replies = calloc(n, sizeof(Wire__Reply *)),
+		.stores = calloc(n, sizeof(Wire__Store *))
+	};
 
 	if (!found.replies || !found.stores)
 		return ctl_fail(ctl, "out of memory");
