@@ -35,7 +35,7 @@ static const struct flag common_flags[] = {
 
 /*
  * A descriptor of these three that is closed would be given to the next file or socket, and what
- * we print would go there.  Standard output then fails at each write, so that ctl_flush() tells,
+ * we print would go there.  Standard output then fails at each write, so that ctl_flush() reports it,
  * and standard input at each read, so that it is not taken for an empty one.
  */
 static int open_standard_fds(void)
@@ -71,7 +71,7 @@ static void print_help(void)
 		(void)printf("    %-12s %s\n", commands[i]->name, commands[i]->line);
 	(void)puts(
 		"\n"
-		"dsaioctl COMMAND --help tells more.  Options of all commands, before or after its name\n"
+		"dsaioctl COMMAND --help has more.  Options of all commands, before or after its name\n"
 		"(a command's own options stand after it):\n"
 		"    --json         print JSON, for programs (cat has no room for it)\n"
 		"    --socket PATH  the daemon's socket (else $DSAIO_SOCKET, else the system's\n"

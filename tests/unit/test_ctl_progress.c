@@ -154,6 +154,61 @@ START_TEST(plain_lines_are_few)
 }
 END_TEST
 
+/* ---- bytes ---- */
+
+START_TEST(a_bar_tells_share_rate_and_time_left)
+{
+	char text[256];
+
+	progress_format(text, sizeof(text), "copying", 50 << 20, 200 << 20, 1000000000, 80);
+	ck_assert_str_eq(text,
+			 "copying [#####..................]  25%  50 MiB of 200 MiB  50 MiB/s  ETA "
+			 "3.00 s");
+	ck_assert_uint_lt(strlen(text), 80);
+}
+END_TEST
+
+START_TEST(a_narrow_terminal_gets_no_bar)
+{
+	char text[256];
+
+	progress_format(text, sizeof(text), "copying", 0, 200 << 20, 1000000000, 30);
+	ck_assert_str_eq(text, "copying   0%  0 B of 200 MiB  0 B/s  ETA ?");
+}
+END_TEST
+
+START_TEST(without_a_known_total_there_is_no_bar)
+{
+	char text[256];
+
+	progress_format(text, sizeof(text), "writing", 50 << 20, UINT64_MAX, 2000000000, 80);
+	ck_assert_str_eq(text, "writing  50 MiB  25 MiB/s  2.00 s");
+}
+END_TEST
+
+START_TEST(a_file_that_grew_is_all_of_itself)
+{
+	char text[256];
+
+	progress_format(text, sizeof(text), "reading", 50 << 20, 40 << 20, 1000000000, 80);
+	ck_assert_str_eq(text, "reading [#####################] 100%  50 MiB of 50 MiB  50 MiB/s"
+			       "  ETA under 1 s");
+}
+END_TEST
+
+START_TEST(only_commands_of_over_two_seconds_get_a_bar)
+{
+	ck_assert(!progress_is_long(0, 100, 0));
+	ck_assert(!progress_is_long(50, 100, 900000000)); /* 1.8 s in all */
+	ck_assert(progress_is_long(20, 100, 600000000));  /* 3 s in all */
+	ck_assert(!progress_is_long(1, 100, 100000000));  /* too early to tell */
+	ck_assert(!progress_is_long(0, 100, 1900000000));
+	ck_assert(progress_is_long(0, 100, 2000000000));
+	ck_assert(!progress_is_long(1, UINT64_MAX, 1900000000)); /* no total, no estimate */
+	ck_assert(!progress_is_long(200, 100, 1900000000));
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, each_kind_has_its_own_mean);
@@ -165,6 +220,11 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, the_time_left_is_whole_in_a_narrow_terminal);
 	tcase_add_test(tcase, a_number_of_points_that_nobody_knows_is_not_shown);
 	tcase_add_test(tcase, plain_lines_are_few);
+	tcase_add_test(tcase, a_bar_tells_share_rate_and_time_left);
+	tcase_add_test(tcase, a_narrow_terminal_gets_no_bar);
+	tcase_add_test(tcase, without_a_known_total_there_is_no_bar);
+	tcase_add_test(tcase, a_file_that_grew_is_all_of_itself);
+	tcase_add_test(tcase, only_commands_of_over_two_seconds_get_a_bar);
 }
 
 SUITE("ctl progress", add_tests)

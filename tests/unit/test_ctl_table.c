@@ -1,5 +1,4 @@
-/* table and progress: what people see on the terminal. */
-#include "client/ctl/ui/progress.h"
+/* table: columns fit their cells, and no cell draws on the terminal. */
 #include "client/ctl/ui/table.h"
 #include "proto/util/cleanup.h"
 
@@ -77,59 +76,6 @@ START_TEST(a_table_without_rows_is_its_titles)
 }
 END_TEST
 
-START_TEST(a_bar_tells_share_rate_and_time_left)
-{
-	char text[256];
-
-	progress_format(text, sizeof(text), "copying", 50 << 20, 200 << 20, 1000000000, 80);
-	ck_assert_str_eq(text,
-			 "copying [#####..................]  25%  50 MiB of 200 MiB  50 MiB/s  ETA "
-			 "3.00 s");
-	ck_assert_uint_lt(strlen(text), 80);
-}
-END_TEST
-
-START_TEST(a_narrow_terminal_gets_no_bar)
-{
-	char text[256];
-
-	progress_format(text, sizeof(text), "copying", 0, 200 << 20, 1000000000, 30);
-	ck_assert_str_eq(text, "copying   0%  0 B of 200 MiB  0 B/s  ETA ?");
-}
-END_TEST
-
-START_TEST(without_a_known_total_there_is_no_bar)
-{
-	char text[256];
-
-	progress_format(text, sizeof(text), "writing", 50 << 20, UINT64_MAX, 2000000000, 80);
-	ck_assert_str_eq(text, "writing  50 MiB  25 MiB/s  2.00 s");
-}
-END_TEST
-
-START_TEST(a_file_that_grew_is_all_of_itself)
-{
-	char text[256];
-
-	progress_format(text, sizeof(text), "reading", 50 << 20, 40 << 20, 1000000000, 80);
-	ck_assert_str_eq(text, "reading [#####################] 100%  50 MiB of 50 MiB  50 MiB/s"
-			       "  ETA under 1 s");
-}
-END_TEST
-
-START_TEST(only_commands_of_over_two_seconds_get_a_bar)
-{
-	ck_assert(!progress_is_long(0, 100, 0));
-	ck_assert(!progress_is_long(50, 100, 900000000)); /* 1.8 s in all */
-	ck_assert(progress_is_long(20, 100, 600000000));  /* 3 s in all */
-	ck_assert(!progress_is_long(1, 100, 100000000));  /* too early to tell */
-	ck_assert(!progress_is_long(0, 100, 1900000000));
-	ck_assert(progress_is_long(0, 100, 2000000000));
-	ck_assert(!progress_is_long(1, UINT64_MAX, 1900000000)); /* no total, no estimate */
-	ck_assert(!progress_is_long(200, 100, 1900000000));
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("ctl table");
@@ -141,11 +87,6 @@ int main(void)
 	tcase_add_test(tcase, control_characters_of_a_client_do_not_reach_the_terminal);
 	tcase_add_test(tcase, letters_of_several_bytes_count_as_one_column);
 	tcase_add_test(tcase, a_table_without_rows_is_its_titles);
-	tcase_add_test(tcase, a_bar_tells_share_rate_and_time_left);
-	tcase_add_test(tcase, a_narrow_terminal_gets_no_bar);
-	tcase_add_test(tcase, without_a_known_total_there_is_no_bar);
-	tcase_add_test(tcase, a_file_that_grew_is_all_of_itself);
-	tcase_add_test(tcase, only_commands_of_over_two_seconds_get_a_bar);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

@@ -552,7 +552,7 @@ static void add_overhead(struct bench *bench)
 	bench_results_set(&bench->results, "overhead", object);
 }
 
-/* A run in which every point failed is not complete: it takes nobody's place. */
+/* A run in which every point failed is not complete: it replaces no other run. */
 static int end_results(struct bench *bench, int status)
 {
 	const bool is_complete = status == CTL_OK && bench_results_n_good(&bench->results) > 0;

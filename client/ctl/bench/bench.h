@@ -115,7 +115,7 @@ int bench_append(struct bench *bench, const char *key, struct json_object *objec
 int bench_close(struct bench *bench, int status);
 void bench_free(struct bench *bench);
 
-/* Of a run that ended with this status before its end: what is kept of it, and how it goes on. */
+/* Reports what is saved of a run that ended early with this status, and how to continue it. */
 void bench_tell_unfinished(const struct bench *bench, int status);
 
 #endif

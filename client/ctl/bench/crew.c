@@ -28,7 +28,7 @@
 struct bench_board {
 	_Atomic uint32_t n_waiting;
 	_Atomic uint32_t round;	    /* the futex word; processes and parent, release */
-	_Atomic uint32_t is_broken; /* set before round: nobody waits until the next call */
+	_Atomic uint32_t is_broken; /* set before round: no process waits until the next call */
 	uint32_t n_processes;
 };
 
@@ -170,14 +170,14 @@ static int child_start(struct bench_crew *crew, unsigned i, char *text)
 	int fds[2], r;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return fail(text, -errno, "can not make a socket for a process");
+		return fail(text, -errno, "cannot make a socket for a process");
 	child->pid = fork();
 	if (child->pid < 0) {
 		r = -errno;
 		(void)close(fds[0]);
 		(void)close(fds[1]);
 		child->pid = 0;
-		(void)snprintf(text, BENCH_TEXT_BYTES, "can not start process %u of %u: %s", i + 1,
+		(void)snprintf(text, BENCH_TEXT_BYTES, "cannot start process %u of %u: %s", i + 1,
 			       crew->options.n_processes, strerror(-r));
 		return r;
 	}
@@ -236,18 +236,18 @@ static int child_read(struct bench_crew *crew, unsigned i, char *text)
 	}
 	child->is_busy = false;
 	if (answer.r == 0 || answer.r == -ECANCELED)
-		return 0; /* cancelled: another one failed, and tells */
+		return 0; /* cancelled: another process failed, and reports */
 	memcpy(text, answer.text, sizeof(answer.text));
 	break_barrier(crew);
 	return -EIO;
 }
 
-/* Waits until nobody is busy.  Returns as bench_crew_call(). */
+/* Waits until no process is busy.  Returns as bench_crew_call(). */
 static int wait_for_all(struct bench_crew *crew, char *text)
 {
 	unsigned n = crew->options.n_processes, n_busy;
 	_cleanup_(freep) struct pollfd *polls = calloc(n + 1, sizeof(*polls));
-	char later[BENCH_TEXT_BYTES] = ""; /* only the first failure is told */
+	char later[BENCH_TEXT_BYTES] = ""; /* only the first failure is reported */
 	int r = 0;
 
 	if (!polls)

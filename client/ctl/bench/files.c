@@ -58,7 +58,7 @@ const char *bench_files_path(const char *folder, bool is_write, char *path)
 	return path;
 }
 
-/* A directory that a bench of this user made: nobody else can have put anything into it. */
+/* A directory that a bench of this user made: no other user can have put anything into it. */
 static int open_own(int folder_fd, const char *name)
 {
 	_cleanup_(closep) int fd = openat(folder_fd, name,
@@ -273,7 +273,7 @@ static int fill(struct filling *filling, int fd, const char *path)
 		}
 		if (n < 0 && errno != EINTR)
 			return ctl_fail(filling->ctl,
-					"%s: can not fill the file: %s after %" PRIu64 " bytes",
+					"%s: cannot fill the file: %s after %" PRIu64 " bytes",
 					path, strerror(errno), done);
 		done += n > 0 ? (uint64_t)n : 0;
 		filling->done_bytes += n > 0 ? (uint64_t)n : 0;

@@ -6,8 +6,8 @@
  * made: its name and inode.
  *
  * All is removed by bench_files_free(), unless it is to be kept.  What a killed bench left is
- * removed by the next one in that folder: only directories of that name, ours, whose lock nobody
- * holds, and in them only files of the names and inodes that are listed.
+ * removed by the next one in that folder: only directories of that name, ours, whose lock no
+ * process holds, and in them only files of the names and inodes that are listed.
  */
 #ifndef DSAIO_CLIENT_CTL_BENCH_FILES_H
 #define DSAIO_CLIENT_CTL_BENCH_FILES_H
@@ -21,8 +21,8 @@ struct bench_files;
  * Removes leftovers, looks for free space, makes the directories and in them, of random bytes,
  * the files: for reads and writes one of io_size for each of the places.  Written once, also those
  * that will be written, so that no point pays for the making of blocks.
- * progress: called with the bytes done now and then; NULL: nobody is.
- * Returns CTL_OK, CTL_FAILED (told; nothing is left), or 128 + the signal that came.
+ * progress: called now and then with the bytes done; may be NULL.
+ * Returns CTL_OK, CTL_FAILED (reported; nothing is left), or 128 + the signal that came.
  */
 int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned n_places,
 		     bool reads, bool writes, uint64_t io_size,

@@ -62,7 +62,7 @@ static bool is_ours(const struct bench_guest *guest, uint32_t store)
 	return false;
 }
 
-/* Of the client's handles with a part on our stores: how many channels, and their bytes. */
+/* Counts the client's channels on our stores, and sums their bytes. */
 static unsigned sum_channels(const struct bench_guest *guest, const Wire__Client *client,
 			     uint64_t *ret_bytes)
 {

@@ -37,10 +37,10 @@ struct bench_others {
 		excess; /* since bench_guest_begin(), the kernel's own traffic included */
 	bool is_excess_known;
 	bool is_shared; /* the excess is more than the kernel's: other programs used the disks */
-	/* Of all, ours too: bytes, requests to the device, and how many in flight, over time. */
+	/* Of all clients, ours too: bytes, requests to the device, and their time in flight. */
 	uint64_t all_bytes, all_blocks, all_blocks_nsec;
 	unsigned n_clients;	       /* that have files or channels there now, ours not counted */
-	char names[BENCH_NAMES_BYTES]; /* "python3 (pid 12, uid 1000), ..."; "": nobody's */
+	char names[BENCH_NAMES_BYTES]; /* "python3 (pid 12, uid 1000), ..."; "": there are none */
 };
 
 /* What a store serves of a profile; and what it did: among others blocks may be smaller, and fewer
@@ -52,7 +52,7 @@ struct bench_served {
 
 /*
  * Connects, and finds the store of each place (filled in).
- * Returns CTL_OK or CTL_FAILED (told).
+ * Returns CTL_OK or CTL_FAILED (reported).
  */
 int bench_guest_start(struct ctl *ctl, struct bench_place *places, unsigned n_places,
 		      struct bench_guest **ret_guest);
@@ -86,7 +86,7 @@ struct bench_total {
 };
 void bench_total_add(struct bench_total *total, uint64_t own_bytes,
 		     const struct bench_others *others);
-/* Prints who else used stores and disks, or that nobody did, or what cannot be seen. */
+/* Prints the other users of stores and disks, or that there were none, or what is not known. */
 void bench_guest_tell(const struct bench_guest *guest, const struct bench_total *total);
 
 /* Asks the first place's store.  CTL_OK or CTL_FAILED, and then the sentence in text (of size). */

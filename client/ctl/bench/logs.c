@@ -451,7 +451,7 @@ int bench_logs_add(struct bench_logs *logs, const struct bench_results *results,
 	return CTL_OK;
 }
 
-/* Of a run that measured nothing. */
+/* Removes the directory of a run that measured nothing. */
 static void remove_run(struct bench_logs *logs)
 {
 	(void)unlinkat(logs->run_fd, logs->name, 0); /* what cannot be removed only stays */
@@ -513,7 +513,7 @@ void bench_logs_close(struct bench_logs *logs)
 {
 	if (!logs)
 		return;
-	/* Before the lock ends: so nobody else's is removed. */
+	/* Before the lock ends, so that no lock file of another bench is removed. */
 	if (logs->lock_fd >= 0)
 		(void)unlinkat(logs->fd, LOCK_NAME, 0); /* if it stays, it is free */
 	closep(&logs->lock_fd);

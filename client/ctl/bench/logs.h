@@ -29,14 +29,14 @@ struct bench_logs;
 /*
  * Makes log_dir and those above it, and locks it: one bench at a time works there.  The lock ends
  * with bench_logs_close() or the process, but not with one that it forked.  log_dir: borrowed.
- * Returns CTL_OK, or CTL_FAILED (told); nothing that was there has changed then.
+ * Returns CTL_OK, or CTL_FAILED (reported); nothing that was there has changed then.
  */
 int bench_logs_open(struct ctl *ctl, const char *log_dir, const char *kind,
 		    struct bench_logs **ret_logs);
 
 /*
  * What --resume continues: the last run that was interrupted, or the last complete one.  Its root
- * is NULL if there is none.  ret_old: of bench_results_deinit().  Returns CTL_OK or CTL_FAILED.
+ * is NULL if there is none.  The caller deinits ret_old.  Returns CTL_OK or CTL_FAILED.
  */
 int bench_logs_resume(struct bench_logs *logs, struct bench_results *ret_old);
 
@@ -62,8 +62,8 @@ const char *bench_logs_path(const struct bench_logs *logs, char *path);
 void bench_logs_close(struct bench_logs *logs); /* NULL is fine */
 
 /*
- * The name of a directory in dir_fd with what the last run of that kind left unfinished, for
- * whoever only reads.  name: of NAME_MAX + 1.  Returns whether there is one.
+ * The directory in dir_fd of the last run of that kind that has not been published.
+ * name: of NAME_MAX + 1.  Returns whether there is one.
  */
 bool bench_logs_find_unfinished(int dir_fd, const char *kind, char *name);
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Of one process, over all loops that count. */
+/* The sums of one process over all loops that count. */
 struct measure_part {
 	double task_sec; /* the I/O calls alone */
 	double e2e_sec;	 /* the wait for the other processes, too */

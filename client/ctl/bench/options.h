@@ -74,12 +74,12 @@ struct bench_options {
 	"     \"sequential_requests\": [true, false], \"single_submit\": [false, true],\n"          \
 	"     \"io_parallel\": [1, 2, 4, 8]}\n"
 
-/* Refuses what can not be.  command: "sweep", for messages.  Returns CTL_OK or CTL_USAGE (told). */
+/* Refuses what cannot be.  command: "sweep", for messages.  Returns CTL_OK or CTL_USAGE (reported). */
 int bench_options_check(const struct ctl *ctl, const struct bench_options *options);
 
 /*
  * --gpu, --gds: refuses them and names what is missing.  For all benches.
- * Returns CTL_OK (neither was given) or CTL_USAGE (told).
+ * Returns CTL_OK (neither was given) or CTL_USAGE (reported).
  */
 int bench_options_refuse_gpu(const struct ctl *ctl, bool gpu, bool gds, const char *gds_flag);
 

@@ -23,7 +23,7 @@ struct bench_place {
 	ino_t inode;	       /* of the folder */
 	dev_t device;	       /* 0: none is known */
 	char device_name[64];  /* "nvme0n1p1"; "": none */
-	char model[128];       /* "": it tells none */
+	char model[128];       /* "": the device has none */
 	char fs_type[32], mount[PATH_MAX];
 	uint64_t size_bytes, free_bytes;
 	bool is_memory;	 /* tmpfs, ramfs */

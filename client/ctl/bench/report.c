@@ -97,8 +97,7 @@ static void best_cells(FILE *out, const struct bench_row *row)
 	(void)fputs("</td>", out);
 }
 
-/* Of bench tune: what it recommends for the goal, and how many it could not tell apart from the
-   fastest. */
+/* The profile that bench tune recommends for the goal, and how many are tied with the fastest. */
 static void recommended_cells(FILE *out, struct json_object *goal)
 {
 	const size_t n = report_n_ranks(goal), at = report_recommended(goal);

@@ -280,7 +280,7 @@ bool bench_results_is_complete(const struct bench_results *results)
 	return json_object_get_boolean(bench_results_get(results, "is_complete"));
 }
 
-/* What is set stands before the points, for whoever looks at the file's beginning. */
+/* Members are put before the points, so that the head of the file shows them. */
 void bench_results_set(struct bench_results *results, const char *key, struct json_object *value)
 {
 	struct json_object *last = json_object_get(points(results));

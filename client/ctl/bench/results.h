@@ -90,7 +90,7 @@ struct json_object *bench_results_get(const struct bench_results *results, const
 /* Rows, in the order in which they were measured. */
 size_t bench_results_n_rows(const struct bench_results *results);
 
-/* Of bench_row_deinit().  Returns 0, -ENOMEM, or -EINVAL (what is there is no row). */
+/* Returns 0, -ENOMEM, or -EINVAL (it is no row).  Call bench_row_deinit() after 0. */
 int bench_results_row(const struct bench_results *results, size_t i, struct bench_row *ret_row);
 
 size_t bench_results_n_good(const struct bench_results *results); /* rows without an error */

@@ -40,7 +40,7 @@ struct svg_series {
 };
 #define SVG_COLOURS 6u
 
-/* title: for who can not see it. */
+/* title: for screen readers. */
 void svg_plot(FILE *out, const char *title, const struct svg_axis *x, const struct svg_axis *y,
 	      const struct svg_series *series, size_t n_series);
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define ROUNDS_MAX 64u
-/* Of whole transfers, whatever the budget: fewer give no interval that is worth something. */
+/* Rounds of whole transfers, whatever the budget: fewer give no useful interval. */
 #define FINAL_ROUNDS_MIN 5u
 /* The first round's steps are no shorter than this part of a whole one: what a transfer costs at its
    start and end must not decide. */
@@ -36,7 +36,7 @@ struct point {
 	float logs[2][ROUNDS_MAX]; /* of speeds, by op; NAN: not measured */
 };
 
-/* Of a goal's points in the first round. */
+/* A group's points of one goal in the first round. */
 struct group {
 	size_t n;
 	double mean;	 /* of the logarithms */
@@ -123,8 +123,8 @@ static double round_mean(const struct tuner *tuner, enum tuner_goal goal, unsign
 	return sum / (double)n;
 }
 
-/* Of the rounds from first on: all who race were measured in each.  means: of the logarithms, NAN
-   for who does not race; room for all points. */
+/* Analyses the rounds from first on, in which all points that race were measured.  means: of the
+   logarithms; room for all points; NAN: the point does not race. */
 static struct analysis analyse(const struct tuner *tuner, enum tuner_goal goal, unsigned first,
 			       double *means)
 {
@@ -165,8 +165,8 @@ static struct analysis analyse(const struct tuner *tuner, enum tuner_goal goal, 
 }
 
 /*
- * Half of the interval of the difference of two means, for all differences to the best at once:
- * who leads among many leads by luck, too.  (Bonferroni; for a normal distribution the quantile of
+ * Half of the interval of the difference of two means, for all differences to the best at once,
+ * since the best of many points is partly the luckiest.  (Bonferroni; for a normal distribution the quantile of
  * 1 / n of the risk is about the root of the quantile's square + 2 ln n.)
  */
 static double half_width(const struct analysis *a)
@@ -313,7 +313,7 @@ static void thin_out(struct tuner *tuner, enum tuner_goal goal)
 	swing = find_swing(tuner, goal, &degrees);
 	for (size_t k = 0; degrees && k < n_points; k++) {
 		struct group *group = &tuner->groups[k];
-		/* Of the two means, and of what the final rounds can tell apart. */
+		/* The uncertainty of both means, and the resolution of the final rounds. */
 		const double half = student_95(degrees) * swing *
 				    (sqrt(1 / (double)(group->n ? group->n : 1) +
 					  1 / (double)tuner->groups[best].n) +
@@ -487,7 +487,7 @@ struct interval {
 	unsigned n; /* 0: there is none */
 };
 
-/* Of a point's own speed from a round on: how far it swung, drift and all. */
+/* The interval of a point's own speed from a round on, with the drift of the device. */
 static struct interval own_speed(const struct tuner *tuner, enum tuner_goal goal, size_t point,
 				 unsigned first)
 {

@@ -37,7 +37,7 @@ enum tuner_goal { TUNER_READ, TUNER_WRITE, TUNER_SUM, N_TUNER_GOALS };
 
 struct tuner_options {
 	size_t n_points;
-	/* Of each point, copied. */
+	/* Arrays of n_points, copied. */
 	const uint64_t *costs;	/* the least wins among points as fast as each other */
 	const uint64_t *needs;	/* bytes that reach its depth; more than io_size: it cannot */
 	const uint32_t *groups; /* points with the same number are a group: below n_points */
@@ -54,7 +54,7 @@ struct tuner_step {
 	uint64_t bytes;
 };
 
-/* Of a goal, when all is done. */
+/* A goal's result, after the last step. */
 struct tuner_rank {
 	size_t point;
 	double speed, speed_low, speed_high; /* mean, and its interval */

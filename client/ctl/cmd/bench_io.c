@@ -118,7 +118,7 @@ static const char help[] =
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage\n";
 
-/* What a process tells: in its shared memory. */
+/* A process's result, in its shared memory. */
 struct result {
 	struct measure_part part;
 	uint64_t moved_bytes, moved_ops; /* also those that do not count */

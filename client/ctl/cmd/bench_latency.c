@@ -29,7 +29,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SIZES_MAX 64u /* a guess: more nobody reads */
+#define SIZES_MAX 64u /* a guess: more are not readable */
 #define OPEN_MAX 64u  /* ops under way at a time in the open loop */
 /* The file, and the buffer: transfers take places in turn that no other one has, so that they neither
    wait for each other nor find the same bytes again and again. */
@@ -200,7 +200,7 @@ static void sleep_until(int fd, uint64_t nsec)
 	(void)ppoll(&pollfd, 1, nsec == UINT64_MAX ? NULL : &ts, NULL); /* early: looked again */
 }
 
-/* Records who has ended, each when it is seen.  How many, or bench_process_fail()'s value. */
+/* Records the ops that have ended.  Returns their number, or bench_process_fail()'s value. */
 static int reap(struct bench_process *process, struct dsaio_handle *handle,
 		const struct latency_job *job, struct latency_record *record, uint64_t begun)
 {
@@ -224,8 +224,8 @@ static int reap(struct bench_process *process, struct dsaio_handle *handle,
 	return n;
 }
 
-/* As many are under way as there are places, or OPEN_MAX: who is due beyond that waits, and its
-   waiting counts. */
+/* At most one op for each place, and at most OPEN_MAX, are in flight.  An op that is due beyond
+   that waits, and its wait counts. */
 static int open_loop(struct bench_process *process, struct dsaio_handle *handle,
 		     struct dsaio_file *file, const struct latency_job *job,
 		     struct latency_record *record)

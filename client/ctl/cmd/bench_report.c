@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RUNS_MAX 32 /* more beside each other nobody reads */
+#define RUNS_MAX 32 /* a guess: more columns are not readable */
 #define REPORT_NAME "report.html"
 
 static const char *output;
@@ -60,7 +60,7 @@ static void runs_deinit(struct runs *runs)
 	}
 }
 
-/* Takes name; NULL: it is arg.  Returns CTL_OK or CTL_FAILED (told). */
+/* Takes name; NULL: it is arg.  Returns CTL_OK or CTL_FAILED (reported). */
 static int add_run(struct ctl *ctl, struct runs *runs, const char *arg, char *name, int dir_fd,
 		   const char *file)
 {

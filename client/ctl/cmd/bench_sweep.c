@@ -107,7 +107,7 @@ static int print_table(struct ctl *ctl, const struct bench_results *results, siz
 	if (ctl->is_json)
 		return CTL_OK;
 	r = table_print(&table, stdout);
-	/* Any other failure is standard output's, which ctl_flush() tells. */
+	/* Any other failure is standard output's, which ctl_flush() reports. */
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 

@@ -87,7 +87,7 @@ struct tune {
 	struct bench_space space;
 	struct tuner *tuner;
 	size_t n_old;  /* rows of an earlier run */
-	bool *is_told; /* of them: told to the tuner */
+	bool *is_told; /* for each of them: the tuner has it */
 	/* of the steps of this run */
 	uint64_t step_nsec, transfer_nsec, bytes;
 	size_t n_steps;
@@ -290,7 +290,7 @@ static int measure_step(struct tune *tune, const struct bench_task *task)
 	return r;
 }
 
-/* The steps that an earlier run did are told, the others measured. */
+/* The tuner gets the results of an earlier run; all other steps are measured. */
 static int measure_all(struct tune *tune)
 {
 	struct tuner_step step;

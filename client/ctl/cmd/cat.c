@@ -36,7 +36,7 @@ static const char help[] =
 	"\n"
 	"Each FILE, or block device, must lie on a store of the daemon.  It is read until it ends,\n"
 	"also where it grows meanwhile; one that becomes shorter is an error.  After a FILE that\n"
-	"can not be read the others are still written.  A bar is shown on a terminal that does not\n"
+	"cannot be read the others are still written.  A bar is shown on a terminal that does not\n"
 	"get the output.  If the reader goes away the command ends quietly, as cat(1) does.\n"
 	"\n"
 	"    --offset N[K|M|G]  of each FILE, the first byte to write (0)\n"
@@ -118,7 +118,7 @@ static int cat_file(struct file_copy *copy, const char *path)
 	return r;
 }
 
-/* Of each file, its directory: for the stores of a private daemon. */
+/* Connects; a private daemon gets a store for each file's directory. */
 static int connect_for(struct file_copy *copy)
 {
 	size_t n = (size_t)copy->ctl->n_args;

@@ -1,5 +1,5 @@
 /*
- * dsaioctl clients: who uses the daemon, and for what.
+ * dsaioctl clients: the clients of the daemon, their handles and channels.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"

@@ -41,7 +41,7 @@ static const char help[] =
 	"written without it.  The copy has the size of the original and is on the device when the\n"
 	"command says so.  It is written to a temporary file beside DST, which becomes DST in the\n"
 	"end: after a failure DST is as it was.  A DST that is there keeps mode and owner.  A bar\n"
-	"tells how far it is where it takes over two seconds.\n"
+	"shows the progress if the command takes over two seconds.\n"
 	"\n"
 	"    --in-place     write DST itself; after a failure it is incomplete\n"
 	"    --verify       read both files from their devices and compare all bytes\n"
@@ -87,7 +87,7 @@ static int start_pair(struct file_copy *copy, struct chunk *pair, uint64_t off)
 
 static int finish_pair(struct file_copy *copy, struct chunk *pair)
 {
-	size_t done; /* all, or it is told as an error */
+	size_t done; /* all, or an error was reported */
 	int r = file_copy_finish_read(copy, &copy->from, &pair[0], &done);
 
 	if (r == CTL_OK)

@@ -1,5 +1,5 @@
 /*
- * dsaioctl pool: the pinned memory, and who has it.
+ * dsaioctl pool: the pinned memory and the clients that hold it.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
@@ -15,7 +15,7 @@
 #define BAR_WIDTH 40u
 
 static const char help[] =
-	"dsaioctl pool - the pinned memory, and who has it\n"
+	"dsaioctl pool - the pinned memory and the clients that hold it\n"
 	"\n"
 	"    dsaioctl pool\n"
 	"    dsaioctl pool --json | jq '.pool.used_bytes'\n"
@@ -127,9 +127,9 @@ static int pool_run(struct ctl *ctl)
 	if (r != CTL_OK)
 		return r;
 	if (!reply->status->pool)
-		return ctl_fail(ctl, "the daemon tells nothing of its pool: is it dsaiod?");
+		return ctl_fail(ctl, "the daemon reports no pool: is it dsaiod?");
 	return ctl->is_json ? print_json(ctl, reply->status) : print_table(ctl, reply->status);
 }
 
-const struct command command_pool = { "pool", pool_run,	   "the pinned memory, and who has it",
+const struct command command_pool = { "pool", pool_run,	   "the pinned memory and its holders",
 				      help,   { NULL, 0 }, NULL };

@@ -28,7 +28,7 @@ static const char help[] =
 	"    dsaioctl profile reset nvme0                as configured, or the default, again\n"
 	"\n"
 	"A STORE with a '/' is a path, any other a name.  Values that are not named stay.  What is\n"
-	"set is kept across restarts (if it can not be, that is told) and holds for handles that\n"
+	"set is kept across restarts (else that is reported) and holds for handles that\n"
 	"open a channel from now on; a handle that was opened with a profile of its own has that.\n"
 	"Setting and resetting are for administrators.\n"
 	"\n"
@@ -112,7 +112,7 @@ static int show_run(struct ctl *ctl)
 	return r == CTL_OK ? print_profiles(ctl, &reply->store_get, 1) : r;
 }
 
-/* The daemon's own sentence says more: for example why it can not be kept. */
+/* The daemon's own sentence says more: for example why it cannot be kept. */
 static int print_changed(const struct ctl *ctl, const Wire__Reply *reply, const char *sentence)
 {
 	Wire__Store *store = reply->store_get;
@@ -163,7 +163,7 @@ static int set_run(struct ctl *ctl)
 	if (ctl->n_args < 3)
 		return ctl_usage(ctl, "set: name a store or path and values: dsaioctl profile set "
 				      "STORE KEY=VALUE...: see dsaioctl profile --help");
-	/* What is wrong whatever the other values are is told without a daemon. */
+	/* A value that is wrong in any profile is refused without a daemon. */
 	r = apply_settings(ctl, &profile);
 	if (r == CTL_OK)
 		r = check_profile(ctl, &profile);

@@ -21,7 +21,7 @@ static const char help[] =
 	"\n"
 	"ENGINE is what does the blocks: libaio, or as many helper threads as the profile's queue\n"
 	"depth says, where io_submit(2) would wait until the bytes are moved; in brackets why.\n"
-	"FROM tells where the profile comes from: the default, the configuration, kept from\n"
+	"FROM is the source of the profile: the default, the configuration, kept from\n"
 	"dsaioctl profile set, or set and not kept.  AUTO is a store that no configuration names.\n"
 	"BLOCK SIZE is what one request to the device has: the profile's block size, or less where\n"
 	"the device takes less at once.\n"

@@ -10,7 +10,7 @@
 /*
  * Each connects if *client is NULL, and fills *ret_reply (of wire_replyp()): its status or
  * store_get.  With --private the daemon has a store on the path's file system, or on this
- * directory's.  Returns CTL_OK or CTL_FAILED (told).
+ * directory's.  Returns CTL_OK or CTL_FAILED (reported).
  */
 /* All pages of the status, as one reply. */
 int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply);

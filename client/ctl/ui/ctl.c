@@ -42,7 +42,7 @@ static void say_error(const struct ctl *ctl, const char *sentence, const char *f
 
 		json_object_object_add(object, "error",
 				       json_object_new_string(text ? text : sentence));
-		(void)ctl_print_json(ctl, object); /* an error is being told already */
+		(void)ctl_print_json(ctl, object); /* an error is being reported already */
 	}
 }
 
@@ -126,7 +126,7 @@ int ctl_flush(const struct ctl *ctl)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return CTL_OK;
-	say(ctl, "standard output: can not write all of it");
+	say(ctl, "standard output: cannot write all of it");
 	return CTL_FAILED;
 }
 

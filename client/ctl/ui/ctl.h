@@ -51,7 +51,7 @@ int ctl_start_private(struct ctl *ctl, const char *const *dirs, size_t n_dirs);
 int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 		struct dsaio_client **ret_client);
 
-/* Prints the object and lets go of it.  Returns CTL_OK or CTL_FAILED. */
+/* Prints the object and frees it.  Returns CTL_OK or CTL_FAILED. */
 int ctl_print_json(const struct ctl *ctl, struct json_object *object);
 
 /* Standard output may be a full disk.  Returns CTL_OK or CTL_FAILED. */

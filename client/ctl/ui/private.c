@@ -104,7 +104,7 @@ static int make_directory(char *path, size_t size, char *text, size_t text_size)
 		if ((size_t)snprintf(path, size, "%s/dsaioctl-XXXXXX", parents[i]) < size &&
 		    mkdtemp(path))
 			return 0;
-	(void)snprintf(text, text_size, "%s: can not make a directory for the socket: %s", path,
+	(void)snprintf(text, text_size, "%s: cannot make a directory for the socket: %s", path,
 		       strerror(errno));
 	return -errno;
 }
@@ -114,7 +114,7 @@ static void run_daemon(char *const *argv, int log_fd, pid_t parent)
 {
 	int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	/* The keeper may have ended before this took effect: then nobody would stop us. */
+	/* The keeper may have ended before this took effect: then nothing would stop us. */
 	if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != parent)
 		_exit(1);
 	if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(null_fd, STDOUT_FILENO) < 0 ||
@@ -135,7 +135,7 @@ static void take_line(struct keeper *keeper)
 	if (keeper->is_ready || !strstr(keeper->last, READY))
 		return;
 	keeper->is_ready = true;
-	/* If it does not arrive, dsaioctl is gone, and the pipe tells so. */
+	/* If it does not arrive, dsaioctl has ended, and the pipe is closed. */
 	(void)!write(keeper->answer_fd, READY, strlen(READY));
 	(void)close(keeper->answer_fd);
 	keeper->answer_fd = -1;
@@ -290,7 +290,7 @@ int private_start(const char *const *dirs, size_t n_dirs, struct private_daemon 
 	r = -errno;
 	if (keeper < 0) {
 		(void)rmdir(dir);
-		(void)snprintf(text, size, "can not start a private daemon: %s", strerror(-r));
+		(void)snprintf(text, size, "cannot start a private daemon: %s", strerror(-r));
 		return r;
 	}
 	close_now(&answer_write);

@@ -98,7 +98,7 @@ void progress_update(struct progress *progress, uint64_t done_bytes)
 		size.ws_col = WIDTH_DEFAULT;
 	progress_format(line, sizeof(line), progress->label, done_bytes, progress->total_bytes,
 			elapsed, size.ws_col);
-	(void)fprintf(stderr, "\r%s\033[K", line); /* nobody to tell if standard error fails */
+	(void)fprintf(stderr, "\r%s\033[K", line); /* its failure cannot be reported */
 	(void)fflush(stderr);
 	progress->drawn_nsec = now;
 }
@@ -164,7 +164,7 @@ static size_t points_done(const struct progress_points *points)
 	return points->n_all - n_left;
 }
 
-/* "3 of 32", or "3" while nobody knows how many there will be. */
+/* "3 of 32", or "3" while their number is not known. */
 static void format_point(char *text, size_t size, const struct progress_points *points, size_t n)
 {
 	if (n > points->n_all)
@@ -225,7 +225,7 @@ void progress_points_tick(struct progress_points *points)
 	progress_points_format(line, sizeof(line), points, now, size.ws_col);
 	if (strlen(line) >= size.ws_col)
 		line[size.ws_col - 1] = '\0';
-	(void)fprintf(stderr, "\r%s\033[K", line); /* nobody to tell if standard error fails */
+	(void)fprintf(stderr, "\r%s\033[K", line); /* its failure cannot be reported */
 	(void)fflush(stderr);
 	points->drawn_nsec = now;
 }
@@ -287,7 +287,7 @@ void progress_points_end(struct progress_points *points, const char *text)
 void progress_points_clear(struct progress_points *points)
 {
 	if (points->drawn_nsec)
-		(void)fputs("\r\033[K", stderr); /* nobody to tell if standard error fails */
+		(void)fputs("\r\033[K", stderr); /* its failure cannot be reported */
 	points->drawn_nsec = 0;
 }
 

@@ -1,11 +1,11 @@
 /*
- * One line on standard error that tells how far a long command is.
+ * One line on standard error that shows the progress of a long command.
  *
- * Of bytes: bar, percent, rate, time left; it shows only on a terminal, and only when the command
- * takes over two seconds, so short commands and logs stay quiet.
+ * For bytes: bar, percent, rate, time left.  It is shown only on a terminal, and only when the
+ * command takes over two seconds, so short commands and logs stay quiet.
  *
- * Of points that are measured: point k of n, what the last one came to, time left; where there is
- * no terminal, a plain line for the first point and for each tenth of all instead.
+ * For points that are measured: point k of n, the last result, time left.  Without a terminal, it
+ * is a plain line for the first point and for each tenth of all.
  */
 #ifndef DSAIO_CLIENT_CTL_UI_PROGRESS_H
 #define DSAIO_CLIENT_CTL_UI_PROGRESS_H
@@ -23,7 +23,7 @@ struct progress {
 
 /*
  * Writes the line, without its end, into text.  width: columns of the terminal.
- * total_bytes: UINT64_MAX: nobody knows; then there is no bar.
+ * total_bytes: UINT64_MAX: not known; then there is no bar.
  */
 void progress_format(char *text, size_t size, const char *label, uint64_t done_bytes,
 		     uint64_t total_bytes, uint64_t elapsed_nsec, unsigned width);
@@ -51,7 +51,7 @@ struct progress_points {
 	size_t n_all;
 	unsigned kind; /* of the point that is under way */
 	uint64_t begun_nsec, drawn_nsec;
-	uint64_t given_nsec, given_left_nsec; /* when somebody knew better, and what; 0: nobody */
+	uint64_t given_nsec, given_left_nsec; /* the caller's estimate, and when; 0: none */
 	char text[PROGRESS_TEXT_BYTES];	      /* the last point's numbers */
 	unsigned next_tenths;		      /* of all points: then the next plain line is due */
 	bool tells_all;			      /* set by the caller: a plain line for each point */
@@ -60,7 +60,7 @@ struct progress_points {
 
 /*
  * How long all that is left takes: each kind's own mean (that of all, while none of a kind is
- * done), less what the point under way has had.  UINT64_MAX: nobody knows yet.
+ * done), less what the point under way has had.  UINT64_MAX: not known yet.
  */
 uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_t now_nsec);
 

@@ -3,7 +3,7 @@
  * widest cell.
  *
  * Cells may come from other programs (a client chooses its name): control characters are
- * printed as '?', so that nobody draws on the reader's terminal.
+ * printed as '?', so that no other user draws on the reader's terminal.
  * Out of memory is kept until table_print(), which then returns -ENOMEM.
  */
 #ifndef DSAIO_CLIENT_CTL_UI_TABLE_H
