@@ -293,6 +293,34 @@ int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile
  */
 int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory);
 
+/* A flag of dsaio_alloc_with(): the content is undefined, which spares the time to zero used memory. */
+#define DSAIO_ALLOC_NO_ZERO 1u
+
+/* How to allocate. */
+struct dsaio_alloc_options {
+	size_t size;
+	uint32_t flags; /* DSAIO_ALLOC_... */
+	uint32_t zero;
+	/* How long to wait for room in the pool instead of returning -ENOMEM; -1: for ever.  Room goes
+	   to whoever asks when there is some: a large request can starve beside small ones. */
+	int64_t wait_usec;
+};
+#define DSAIO_ALLOC_OPTIONS_INIT                            \
+	{                                                   \
+		sizeof(struct dsaio_alloc_options), 0, 0, 0 \
+	}
+
+/*
+ * dsaio_alloc_with - dsaio_alloc() with options (NULL: DSAIO_ALLOC_OPTIONS_INIT)
+ *
+ * Returns as dsaio_alloc(), and
+ *   -E2BIG   a flag or field is set that this version of the library does not know
+ *   -EINVAL  wait_usec is less than -1
+ * Blocks for up to wait_usec.
+ */
+int dsaio_alloc_with(struct dsaio_client *client, size_t bytes,
+		     const struct dsaio_alloc_options *options, void **ret_memory);
+
 /*
  * dsaio_free - give memory of dsaio_alloc() back
  *
@@ -302,6 +330,56 @@ int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory);
  * NULL is fine.  Threads: any.  DeepNVMe: free_cpu_locked_tensor().
  */
 int dsaio_free(struct dsaio_client *client, void *memory);
+
+enum dsaio_memory_kind {
+	DSAIO_MEMORY_NONE = 0,	  /* not registered: ops copy it */
+	DSAIO_MEMORY_POOL = 1,	  /* of dsaio_alloc() */
+	DSAIO_MEMORY_FD = 2,	  /* shared memory that has a descriptor */
+	DSAIO_MEMORY_PRIVATE = 3, /* registered private memory: later */
+	DSAIO_MEMORY_CUDA = 4,	  /* GPU memory: later */
+	DSAIO_MEMORY_VIEW = 5,	  /* read-only memory that several clients map: later */
+};
+
+/* Memory to register. */
+struct dsaio_memory {
+	size_t size;
+	uint32_t kind; /* enum dsaio_memory_kind */
+	int fd;	       /* DSAIO_MEMORY_FD: as in dsaio_import() */
+	void *start;   /* where the memory is mapped */
+	size_t bytes;
+	uint64_t fd_off; /* DSAIO_MEMORY_FD */
+};
+#define DSAIO_MEMORY_INIT                                                      \
+	{                                                                      \
+		sizeof(struct dsaio_memory), DSAIO_MEMORY_NONE, -1, NULL, 0, 0 \
+	}
+
+/*
+ * dsaio_memory_register - let ops use memory of the caller's without a copy
+ *
+ * Returns as dsaio_import(), which does it for DSAIO_MEMORY_FD, and
+ *   -EOPNOTSUPP  this version cannot register that kind
+ *   -E2BIG       a field is set that this version of the library does not know
+ * Ownership: the memory stays the caller's; dsaio_memory_unregister() before it is unmapped.
+ * Threads: any.
+ */
+int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory *memory);
+
+/*
+ * dsaio_memory_unregister - forget registered memory, by its start
+ *
+ * Returns 0, -EINVAL (memory is not the start of such memory) or -EBUSY (an open op uses it).
+ * NULL is fine.  Threads: any.
+ */
+int dsaio_memory_unregister(struct dsaio_client *client, void *memory);
+
+/*
+ * dsaio_memory_kind - the kind of memory that the whole range is
+ *
+ * Returns an enum dsaio_memory_kind; DSAIO_MEMORY_NONE also where parts of it are of other kinds.
+ * Threads: any.  Never sleeps.
+ */
+int dsaio_memory_kind(struct dsaio_client *client, const void *memory, size_t bytes);
 
 /*
  * dsaio_import - let ops use shared memory of the caller's without a copy
@@ -323,10 +401,7 @@ int dsaio_free(struct dsaio_client *client, void *memory);
 int dsaio_import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t bytes, void *memory);
 
 /*
- * dsaio_unimport - forget memory of dsaio_import()
- *
- * Returns 0, -EINVAL (memory is not the start of such memory) or -EBUSY (an open op uses it).
- * NULL is fine.  Threads: any.
+ * dsaio_unimport - dsaio_memory_unregister() by another name
  */
 int dsaio_unimport(struct dsaio_client *client, void *memory);
 

@@ -44,8 +44,8 @@ START_TEST(a_range_that_leaves_its_piece_is_not_referenced)
 	struct buffer_place place;
 
 	ck_assert(!buffers_ref(&buffers, low + 1, BYTES, &place));
-	ck_assert(buffers_have(&buffers, low, BYTES));
-	ck_assert(!buffers_have(&buffers, low + 1, BYTES));
+	ck_assert(buffers_have(&buffers, low, BYTES, NULL));
+	ck_assert(!buffers_have(&buffers, low + 1, BYTES, NULL));
 }
 END_TEST
 

@@ -110,6 +110,8 @@ static const struct {
 	{ &SIZED_PROFILE, 24, sizeof(struct dsaio_profile) },
 	{ &SIZED_CONNECT_OPTIONS, 32, sizeof(struct dsaio_connect_options) },
 	{ &SIZED_OPEN_OPTIONS, 48, sizeof(struct dsaio_open_options) },
+	{ &SIZED_MEMORY, 40, sizeof(struct dsaio_memory) },
+	{ &SIZED_ALLOC_OPTIONS, 24, sizeof(struct dsaio_alloc_options) },
 	{ &SIZED_HANDLE_OPTIONS, 48, sizeof(struct dsaio_handle_options) },
 };
 

@@ -4,8 +4,10 @@
  * They check the arguments and make the sentences; memory/ does the work.
  */
 #include "client/lib/base/cancel.h"
+#include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
+#include "client/lib/base/sized.h"
 #include "client/lib/io/client.h"
 #include "client/lib/memory/import.h"
 #include "client/lib/memory/slab.h"
@@ -13,10 +15,61 @@
 
 #include <inttypes.h>
 #include <sys/stat.h>
+#include <time.h>
 
-int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory)
+/* Between two questions for room in the pool: a guess. */
+#define ALLOC_PAUSE_MIN_NSEC UINT64_C(1000000)
+#define ALLOC_PAUSE_MAX_NSEC UINT64_C(32000000)
+
+static int check_alloc_options(const struct dsaio_alloc_options *o)
+{
+	if (o->flags & ~DSAIO_ALLOC_NO_ZERO)
+		return error_fail(
+			-E2BIG,
+			"alloc: flags %#x are not known to this library (version %s): leave "
+			"them out, or install a newer library",
+			o->flags & ~DSAIO_ALLOC_NO_ZERO, dsaio_version());
+	if (o->zero)
+		return error_fail(-E2BIG,
+				  "alloc: a field of struct dsaio_alloc_options is set that this "
+				  "library (version %s) does not know: leave it zero",
+				  dsaio_version());
+	if (o->wait_usec < -1)
+		return error_fail(-EINVAL,
+				  "alloc: wait_usec %" PRId64 ": must be -1 (for ever), 0 (do not "
+				  "wait) or positive",
+				  o->wait_usec);
+	return 0;
+}
+
+/* Asks again while the pool has no room.  The daemon has no queue for that, so others may be first. */
+static int alloc_wait(struct dsaio_client *client, size_t bytes,
+		      const struct dsaio_alloc_options *o, void **ret_memory)
+{
+	uint64_t deadline = deadline_in_usec(o->wait_usec), pause_nsec = ALLOC_PAUSE_MIN_NSEC;
+	uint64_t client_max = client->link.conn->client_pool_max;
+	bool can_be = bytes <= client_max || !client_max;
+
+	for (;;) {
+		struct timespec pause = { .tv_nsec = (long)pause_nsec };
+		int r = client_check_alive(client, "alloc");
+
+		if (r == 0)
+			r = buffers_alloc(&client->buffers, bytes,
+					  !(o->flags & DSAIO_ALLOC_NO_ZERO), ret_memory);
+		if (r != -ENOMEM || !can_be || !o->wait_usec || deadline_is_over(deadline))
+			return r;
+		(void)nanosleep(&pause, NULL); /* EINTR: asks sooner */
+		if (pause_nsec < ALLOC_PAUSE_MAX_NSEC)
+			pause_nsec *= 2;
+	}
+}
+
+int dsaio_alloc_with(struct dsaio_client *client, size_t bytes,
+		     const struct dsaio_alloc_options *options, void **ret_memory)
 {
 	CANCEL_DISABLE();
+	struct dsaio_alloc_options o = DSAIO_ALLOC_OPTIONS_INIT;
 	int r = client_check(client, "alloc");
 
 	if (r < 0)
@@ -25,8 +78,16 @@ int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory)
 		return client_null("alloc", "place for the memory");
 	if (!bytes)
 		return error_fail(-EINVAL, "alloc: 0 bytes: ask for at least 1");
-	r = client_check_alive(client, "alloc");
-	return r < 0 ? r : buffers_alloc(&client->buffers, bytes, ret_memory);
+	if (options)
+		r = sized_read("alloc", &SIZED_ALLOC_OPTIONS, options, &o);
+	if (r == 0)
+		r = check_alloc_options(&o);
+	return r < 0 ? r : alloc_wait(client, bytes, &o, ret_memory);
+}
+
+int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory)
+{
+	return dsaio_alloc_with(client, bytes, NULL, ret_memory);
 }
 
 int dsaio_free(struct dsaio_client *client, void *memory)
@@ -50,24 +111,32 @@ int dsaio_free(struct dsaio_client *client, void *memory)
 	return r;
 }
 
-bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t bytes)
+int dsaio_memory_kind(struct dsaio_client *client, const void *memory, size_t bytes)
 {
-	if (client_check(client, "is_pinned") < 0 || !memory)
-		return false;
-	return buffers_have(&client->buffers, memory, bytes);
+	bool is_imported = false;
+	int r = client_check(client, "memory_kind");
+
+	if (r < 0)
+		return r;
+	if (!memory || !buffers_have(&client->buffers, memory, bytes, &is_imported))
+		return DSAIO_MEMORY_NONE;
+	return is_imported ? DSAIO_MEMORY_FD : DSAIO_MEMORY_POOL;
 }
 
-int dsaio_import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t bytes, void *memory)
+bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t bytes)
 {
-	CANCEL_DISABLE();
+	return dsaio_memory_kind(client, memory, bytes) > DSAIO_MEMORY_NONE;
+}
+
+/* The client was checked. */
+static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t bytes, void *memory)
+{
 	struct import_range range = { .start = (uintptr_t)memory, .off = fd_off };
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint32_t slab = 0;
 	struct stat st;
-	int copy, r = client_check(client, "import");
+	int copy, r;
 
-	if (r < 0)
-		return r;
 	if (!memory)
 		return client_null("import", "memory");
 	if (!bytes)
@@ -122,7 +191,48 @@ int dsaio_import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t by
 	return 0;
 }
 
-int dsaio_unimport(struct dsaio_client *client, void *memory)
+int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory *memory)
+{
+	CANCEL_DISABLE();
+	struct dsaio_memory m = DSAIO_MEMORY_INIT;
+	int r = client_check(client, "memory_register");
+
+	if (r < 0)
+		return r;
+	if (!memory)
+		return client_null("memory_register", "description");
+	r = sized_read("memory_register", &SIZED_MEMORY, memory, &m);
+	if (r < 0)
+		return r;
+	switch (m.kind) {
+	case DSAIO_MEMORY_FD:
+		return import(client, m.fd, m.fd_off, m.bytes, m.start);
+	case DSAIO_MEMORY_PRIVATE:
+	case DSAIO_MEMORY_CUDA:
+	case DSAIO_MEMORY_VIEW:
+		return error_fail(-EOPNOTSUPP,
+				  "memory_register: kind %u: this library (version %s) registers "
+				  "DSAIO_MEMORY_FD alone; ops take private memory as it is",
+				  m.kind, dsaio_version());
+	default:
+		return error_fail(-EINVAL, "memory_register: kind %u: must be from %d to %d",
+				  m.kind, DSAIO_MEMORY_FD, DSAIO_MEMORY_VIEW);
+	}
+}
+
+int dsaio_import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t bytes, void *memory)
+{
+	struct dsaio_memory m = DSAIO_MEMORY_INIT;
+
+	m.kind = DSAIO_MEMORY_FD;
+	m.fd = fd;
+	m.fd_off = fd_off;
+	m.bytes = bytes;
+	m.start = memory;
+	return dsaio_memory_register(client, &m);
+}
+
+int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 {
 	CANCEL_DISABLE();
 	uint32_t slab = 0;
@@ -144,4 +254,9 @@ int dsaio_unimport(struct dsaio_client *client, void *memory)
 			memory);
 	slab_give_back(&client->link, slab);
 	return 0;
+}
+
+int dsaio_unimport(struct dsaio_client *client, void *memory)
+{
+	return dsaio_memory_unregister(client, memory);
 }

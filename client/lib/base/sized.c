@@ -28,6 +28,16 @@ const struct sized SIZED_OPEN_OPTIONS = {
 	sizeof(struct dsaio_open_options),
 	BYTES_UP_TO(struct dsaio_open_options, zero),
 };
+const struct sized SIZED_MEMORY = {
+	"struct dsaio_memory",
+	sizeof(struct dsaio_memory),
+	BYTES_UP_TO(struct dsaio_memory, fd_off),
+};
+const struct sized SIZED_ALLOC_OPTIONS = {
+	"struct dsaio_alloc_options",
+	sizeof(struct dsaio_alloc_options),
+	BYTES_UP_TO(struct dsaio_alloc_options, wait_usec),
+};
 const struct sized SIZED_HANDLE_OPTIONS = {
 	"struct dsaio_handle_options",
 	sizeof(struct dsaio_handle_options),

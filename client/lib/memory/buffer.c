@@ -217,7 +217,7 @@ static int buffers_grow(struct buffers *buffers, size_t bytes, size_t last, char
 	return 0;
 }
 
-int buffers_alloc(struct buffers *buffers, size_t bytes, void **ret_memory)
+int buffers_alloc(struct buffers *buffers, size_t bytes, bool wants_zeroes, void **ret_memory)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
 	char *memory = NULL;
@@ -242,7 +242,7 @@ int buffers_alloc(struct buffers *buffers, size_t bytes, void **ret_memory)
 		r = error_fail_errno(r, "alloc of %zu bytes", bytes);
 	if (r < 0)
 		return r;
-	if (is_dirty)
+	if (is_dirty && wants_zeroes)
 		memset(memory, 0, (bytes + CUT_PAGE - 1) & ~(size_t)(CUT_PAGE - 1));
 	*ret_memory = memory;
 	return 0;
@@ -394,7 +394,7 @@ int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_
 	return r;
 }
 
-bool buffers_have(struct buffers *buffers, const void *memory, size_t bytes)
+bool buffers_have(struct buffers *buffers, const void *memory, size_t bytes, bool *ret_is_imported)
 {
 	size_t i, p, off;
 	bool is_there = false;
@@ -411,6 +411,8 @@ bool buffers_have(struct buffers *buffers, const void *memory, size_t bytes)
 			       slab->cut.pieces[p]->off + slab->cut.pieces[p]->len < off + bytes)
 				p++;
 			is_there = p < slab->cut.n && !slab->cut.pieces[p]->is_free;
+			if (ret_is_imported && is_there)
+				*ret_is_imported = slab->slab.is_imported;
 		}
 	}
 	(void)pthread_rwlock_unlock(&buffers->lock);

@@ -51,8 +51,8 @@ void buffers_deinit(struct buffers *buffers);
 /* Bytes of a new slab for a buffer of `bytes`, the last slab having had `last` (0: none). */
 size_t buffer_slab_bytes(size_t bytes, size_t last);
 
-/* dsaio_alloc(): `bytes` of zeroes.  Returns 0 or a negative errno, with a sentence. */
-int buffers_alloc(struct buffers *buffers, size_t bytes, void **ret_memory);
+/* dsaio_alloc(): `bytes`, zeroed if wanted.  Returns 0 or a negative errno, with a sentence. */
+int buffers_alloc(struct buffers *buffers, size_t bytes, bool wants_zeroes, void **ret_memory);
 
 /* dsaio_free().  Returns 0, -EINVAL (no buffer starts there) or -EBUSY (an op uses it). */
 int buffers_free(struct buffers *buffers, void *memory);
@@ -72,8 +72,8 @@ int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_
 /* Is part of the range in a slab? */
 bool buffers_overlap(struct buffers *buffers, const void *memory, size_t bytes);
 
-/* Is the whole range in buffers? */
-bool buffers_have(struct buffers *buffers, const void *memory, size_t bytes);
+/* Is the whole range in buffers?  *ret_is_imported (not NULL) says of which kind. */
+bool buffers_have(struct buffers *buffers, const void *memory, size_t bytes, bool *ret_is_imported);
 
 /* References the piece that holds the whole range; false if there is none. */
 bool buffers_ref(struct buffers *buffers, const void *memory, size_t len,

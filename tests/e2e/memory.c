@@ -1,0 +1,160 @@
+/*
+ * Memory: options of dsaio_alloc_with, registration by a description, and what kind a range is.
+ */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SEED 9
+
+static int alloc_with(struct rig *rig, size_t bytes, uint32_t flags, int64_t wait_usec, void **ret)
+{
+	struct dsaio_alloc_options options = DSAIO_ALLOC_OPTIONS_INIT;
+
+	options.flags = flags;
+	options.wait_usec = wait_usec;
+	return dsaio_alloc_with(rig->client, bytes, &options, ret);
+}
+
+TEST(zeroes, "memory that was used is zeroed, unless DSAIO_ALLOC_NO_ZERO says not to")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	uint8_t *memory;
+	void *start, *again;
+
+	rig_open(&rig, NULL);
+	for (unsigned round = 0; round < 4; round++) {
+		bool is_zeroed = round % 2;
+
+		CHECK_CALL(dsaio_alloc(rig.client, MIB, &start));
+		memset(start, 0xee, MIB);
+		CHECK_CALL(dsaio_free(rig.client, start));
+		CHECK_CALL(alloc_with(&rig, MIB, is_zeroed ? 0 : DSAIO_ALLOC_NO_ZERO, 0, &again));
+		CHECK(again == start); /* else this test says nothing */
+		memory = again;
+		for (size_t i = 0; i < MIB; i += 511)
+			CHECK_EQ(memory[i], is_zeroed ? 0 : 0xee);
+		CHECK_CALL(dsaio_free(rig.client, again));
+	}
+	CHECK_FAILS(alloc_with(&rig, MIB, 2, 0, &again), -E2BIG, "0x2;" DSAIO_VERSION);
+	CHECK_FAILS(alloc_with(&rig, MIB, 0, -2, &again), -EINVAL, "-2");
+	CHECK_FAILS(alloc_with(&rig, 0, 0, 0, &again), -EINVAL, "0 bytes");
+}
+
+struct freer {
+	struct rig *rig;
+	void *memory;
+};
+
+static void *freer_run(void *arg)
+{
+	struct freer *f = arg;
+
+	(void)usleep(
+		100000); /* the other thread is to find no room at first; it may also find some */
+	CHECK_CALL(dsaio_free(f->rig->client, f->memory));
+	return NULL;
+}
+
+TEST(room, "dsaio_alloc_with waits for room in the pool")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct freer freer = { .rig = &rig };
+	pthread_t thread;
+	const char *path;
+	int64_t start;
+	void *second;
+	FILE *file;
+
+	path = test_text("%s/conf", test_dir());
+	file = fopen(path, "we");
+	CHECK(file && fputs("[daemon]\npool_size = 64M\nclient_pool_max = 64M\n", file) >= 0);
+	CHECK_EQ(fclose(file), 0);
+	rig.daemon = daemon_start(DAEMON_ARGS("--config", path));
+	rig_open(&rig, NULL);
+	CHECK_CALL(dsaio_alloc(rig.client, 48 * MIB, &freer.memory));
+	CHECK_EQ(dsaio_alloc(rig.client, 32 * MIB, &second), -ENOMEM);
+	start = now_usec();
+	CHECK_EQ(alloc_with(&rig, 32 * MIB, 0, 50000, &second), -ENOMEM);
+	CHECK(now_usec() - start >= 50000);
+	CHECK_EQ(pthread_create(&thread, NULL, freer_run, &freer), 0);
+	CHECK_CALL(alloc_with(&rig, 32 * MIB, 0, -1, &second));
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	memset(second, 1, 32 * MIB);
+	/* What can never be had is not waited for. */
+	CHECK_EQ(alloc_with(&rig, (size_t)1 << 45, 0, -1, &second), -ENOMEM);
+}
+
+TEST(registered, "registered memory is read into without a copy, and has its kind")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_memory description = DSAIO_MEMORY_INIT;
+	struct dsaio_file *file;
+	uint8_t private[4096], *shared;
+	void *pool;
+	int fd;
+
+	rig_open(&rig, NULL);
+	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, SEED);
+	file = rig_file(&rig, "f", O_RDONLY);
+	fd = (int)CHECK_SYS(memfd_create("test", MFD_CLOEXEC));
+	CHECK_SYS(ftruncate(fd, MIB));
+	shared = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(shared != MAP_FAILED);
+	CHECK_EQ(dsaio_memory_kind(rig.client, shared, MIB), DSAIO_MEMORY_NONE);
+	description.kind = DSAIO_MEMORY_FD;
+	description.fd = fd;
+	description.start = shared;
+	description.bytes = MIB;
+	CHECK_CALL(dsaio_memory_register(rig.client, &description));
+	CHECK_EQ(dsaio_memory_register(rig.client, &description), -EEXIST);
+	close(fd);
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, &pool));
+	CHECK_EQ(dsaio_memory_kind(rig.client, shared, MIB), DSAIO_MEMORY_FD);
+	CHECK_EQ(dsaio_memory_kind(rig.client, shared + 5, 100), DSAIO_MEMORY_FD);
+	CHECK_EQ(dsaio_memory_kind(rig.client, shared + MIB - 1, 2), DSAIO_MEMORY_NONE);
+	CHECK_EQ(dsaio_memory_kind(rig.client, pool, MIB), DSAIO_MEMORY_POOL);
+	CHECK_EQ(dsaio_memory_kind(rig.client, private, sizeof(private)), DSAIO_MEMORY_NONE);
+	CHECK_EQ(dsaio_memory_kind(rig.client, NULL, 1), DSAIO_MEMORY_NONE);
+	CHECK_EQ(dsaio_memory_kind(NULL, shared, 1), -EINVAL);
+	CHECK_EQ(dsaio_pread(rig.handle, file, shared, MIB, 0), MIB);
+	pattern_check(shared, MIB, SEED, 0, "registered");
+	CHECK_CALL(dsaio_memory_unregister(rig.client, shared));
+	CHECK_EQ(dsaio_memory_unregister(rig.client, shared), -EINVAL);
+	CHECK_EQ(dsaio_memory_kind(rig.client, shared, MIB), DSAIO_MEMORY_NONE);
+}
+
+static const struct {
+	const char *what;
+	uint32_t kind;
+	int error;
+} kinds[] = {
+	{ "none", DSAIO_MEMORY_NONE, -EINVAL },
+	{ "of the pool", DSAIO_MEMORY_POOL, -EINVAL },
+	{ "private", DSAIO_MEMORY_PRIVATE, -EOPNOTSUPP },
+	{ "CUDA", DSAIO_MEMORY_CUDA, -EOPNOTSUPP },
+	{ "a view", DSAIO_MEMORY_VIEW, -EOPNOTSUPP },
+	{ "of a later version", DSAIO_MEMORY_VIEW + 1, -EINVAL },
+};
+
+TEST_TABLE(refused, kinds, "dsaio_memory_register refuses the kind")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_memory description = DSAIO_MEMORY_INIT;
+	char memory[64];
+
+	rig_open(&rig, NULL);
+	description.kind = kinds[row].kind;
+	description.start = memory;
+	description.bytes = sizeof(memory);
+	CHECK_FAILS(dsaio_memory_register(rig.client, &description), kinds[row].error,
+		    test_text("kind %u", kinds[row].kind));
+	CHECK_FAILS(dsaio_memory_register(rig.client, NULL), -EINVAL, "description");
+}
+
+TEST_MAIN
