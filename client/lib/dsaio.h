@@ -32,18 +32,53 @@
  * submitted before it on that handle.  All else runs and ends in any order.
  *
  * Threads.  Every function may be called from any thread at any time, unless its comment says
- * otherwise; an object must not be freed while another thread is in a call with it.  Of its own the
- * library has none, but for the first async op on memory that has to be copied: then one for the
- * client, with all signals blocked, until dsaio_disconnect().  A call that hangs because a file
- * system does not answer holds up no call on other files, handles or memory.  No call is a
- * cancellation point: if pthread_cancel(3) comes while a thread is in a call, it takes effect after
- * the call has returned.  (This holds for deferred cancellation, the default type.)
+ * otherwise; an object must not be freed while another thread is in a call with it.  The library starts
+ * threads only where a client needs them, with all signals blocked, and they end in
+ * dsaio_disconnect(): one from the first async op whose memory has to be copied, or which has to wait
+ * outside its ring; and up to three that help to copy large reads, on hosts with more than two
+ * processors.  A call that hangs because a file system does not answer holds up no call on other
+ * files, handles or memory.
+ *
+ * Blocking.  These calls never sleep: dsaio_version(), dsaio_version_number(), dsaio_error(),
+ * dsaio_client_state(), dsaio_client_fd(), dsaio_handle_fd(), dsaio_handle_profile(),
+ * dsaio_memory_kind(), dsaio_is_pinned(), dsaio_alignment(), dsaio_reap(), dsaio_op_test(),
+ * dsaio_op_result(), dsaio_op_done(), dsaio_op_error(), dsaio_op_data() and dsaio_op_free().
+ * The others may sleep, for nothing else than this:
+ *   the daemon's answer     dsaio_connect(), _connect_with(), _handle_open(), _handle_open_with(),
+ *                           _memory_register(), _memory_unregister(), _import(),
+ *                           _unimport(), _op_cancel(); where the cache does not have the file,
+ *                           dsaio_open(), _file_open() and _file_from_fd(); dsaio_file_close() of a
+ *                           file that is not cached; dsaio_alloc() and dsaio_free() for a new or the
+ *                           last buffer of a slab; the first op of a handle on a store, and the first
+ *                           write of a file that is not aligned; dsaio_file_size() and
+ *                           dsaio_truncate() of a file whose descriptor is not kept here.  A daemon
+ *                           that is stopped (SIGSTOP) answers when it goes on.
+ *   room in the pool        dsaio_alloc_with(), up to its wait_usec
+ *   the file system         dsaio_open(), _file_open(), _file_from_fd(), _file_size(), _truncate(); a
+ *                           read that may end behind the end of the file, and a write that may
+ *                           extend it, ask for its size
+ *   room in the ring        dsaio_submit() without DSAIO_NOWAIT, and the _async calls
+ *   the op's end            dsaio_pread(), _pwrite(), _fsync(), _fdatasync()
+ *   the end of ops          dsaio_op_wait(), _wait() and _reap_wait(), up to their timeout_usec;
+ *                           dsaio_handle_close() and dsaio_disconnect()
+ *
+ * Signals.  No call returns -EINTR: one that sleeps goes on to sleep after a signal handler has run.
+ * A signal handler may make no call, and may not leave one by longjmp(3).
+ *
+ * pthread_cancel.  No call is a cancellation point: if pthread_cancel(3) comes while a thread is in a
+ * call, it takes effect after the call has returned.  (This holds for deferred cancellation, the
+ * default type.)
  *
  * fork.  In a child of the process that connected, every call returns -EPERM (dsaio_disconnect
  * and the free functions do nothing); the parent is undisturbed.  A child may connect for itself.
  * A child inherits memory of dsaio_alloc() as shared memory: parent and child see each other's
  * writes, so workers can read tensors there that the parent has read.  The content is gone (zeros)
- * when the parent frees the memory, disconnects or ends.
+ * when the parent frees the memory, disconnects or ends.  Between fork() and exec() of a process with
+ * several threads a child may only call what signal-safety(7) allows, and so nothing of the library.
+ *
+ * GPUs.  Memory of dsaio_alloc() is a shared mapping of a memfd, as cudaHostRegister() takes it; it is
+ * to be unregistered there before dsaio_free() and dsaio_disconnect(), which unmap it.  (Not tested
+ * with a GPU in this version.)
  *
  * The daemon goes away.  Every open op ends with -ECONNRESET, once, when no block of it can
  * still touch memory or file; later calls return -ENOTCONN.  These two, -EPERM after a fork,
