@@ -353,9 +353,13 @@ static uint32_t wait_for_overlap(struct order *order, uint16_t node, enum order_
 {
 	struct order_node *n = &order->nodes[node];
 	struct order_list *list = &order->files[n->file].kinds[kind];
-	struct found found = { .first = n->first, .end = n->end };
-	bool is_all = !plant_overlap(order, list, n->first, n->end);
+	struct found found;
+	bool is_all;
 
+	if (!list->first)
+		return n_before;
+	is_all = !plant_overlap(order, list, n->first, n->end);
+	found = (struct found){ .first = n->first, .end = n->end };
 	tree_find(order->nodes, list->root, &found);
 	is_all = is_all || found.has_more || n_before + found.n > ORDER_PREDECESSORS_MAX;
 	if (is_all)
