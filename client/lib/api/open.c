@@ -4,7 +4,7 @@
 #include "client/lib/base/cancel.h"
 #include "client/lib/base/sized.h"
 #include "client/lib/base/uri.h"
-#include "client/lib/io/file.h"
+#include "client/lib/io/file_open.h"
 #include "proto/util/cleanup.h"
 
 #include <stdlib.h>

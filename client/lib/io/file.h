@@ -28,7 +28,9 @@
 #ifndef DSAIO_CLIENT_LIB_IO_FILE_H
 #define DSAIO_CLIENT_LIB_IO_FILE_H
 
-#include "client/lib/io/inode.h"
+#include "client/lib/io/client.h"
+
+struct inode;
 
 struct dsaio_file {
 	struct client_object object;
@@ -51,47 +53,47 @@ struct dsaio_file {
 	bool is_settling;	  /* file_settle() will come */
 };
 
-#define FILE_MODE_DEFAULT 0666u /* less the umask */
-
-/*
- * Opens a path, or finds it in the cache.  flags: as of dsaio_file_open(); mode: of a new file.
- * Returns 0 or as dsaio_file_open(), with a sentence.  The caller has checked the client.
- */
-int file_open(struct dsaio_client *client, const char *path, int flags, mode_t mode,
-	      struct dsaio_file **ret_file);
-
-static inline void file_ref(struct dsaio_file *file)
+static inline void file_add_ref(struct dsaio_file *file)
 {
 	/* relaxed: the caller holds one */
 	(void)atomic_fetch_add_explicit(&file->n_refs, 1, memory_order_relaxed);
 }
 /* The last one leaves the file on the client's garbage list.  Any thread, any lock held. */
-void file_unref(struct dsaio_file *file);
+void file_drop_ref(struct dsaio_file *file);
+
+/* ---- for file_open.c ---- */
+
+/* Of so many files that the daemon lets us have, room is left for those in use. */
+uint32_t files_max(const struct dsaio_client *client);
+
+/* Are there more than n_max files?  Then the one that is idle longest goes; false: none did. */
+bool files_evict(struct dsaio_client *client, uint32_t n_max);
 
 /*
- * A descriptor of the file for a moment, until file_fd_give(): for the inode's size and nothing
- * that needs the page cache.  Returns it, or a negative errno with a sentence.  Any thread.
+ * The daemon had no room for one more file.  Lets an idle one go, and waits until the daemon has
+ * closed some file since n_answered was read: this one, or another whose close did not hang.
+ * false: there is none.
  */
-int file_fd_take(struct dsaio_file *file);
-void file_fd_give(struct dsaio_file *file);
-
-/* Bytes now, or a negative errno. */
-int64_t file_size(struct dsaio_file *file);
+bool files_make_room(struct dsaio_client *client, uint64_t n_answered);
 
 /*
- * Before a write up to byte `end`: may it end beyond the file?  Returns 0 and the entry's grow_end (0:
- * no), or -EFBIG: this process's RLIMIT_FSIZE allows no such file.
+ * Ends an open of the file.  The last one closes the descriptor, which would keep the space of a
+ * deleted file; so whoever settles the file later has nothing to close.
  */
-int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end);
+void file_release(struct dsaio_file *file, bool may_wait);
 
-/* Bytes as the kernel has them now, if that takes neither a message nor a file server; or -1. */
-int64_t file_size_seen(struct dsaio_file *file);
+/* The file of that key, opened for the caller, if it still is what the key names; or NULL. */
+struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_key *key);
 
-/*
- * Before an op that is not aligned and writes: the daemon has to have the file's buffered
- * description.  Returns 0, or a negative errno with a sentence that such an op ends with; -EACCES:
- * the file can not be opened anew.  Sends a message the first time.  No lock held.
- */
-int file_need_buffered(struct dsaio_file *file);
+/* A new file: from now on it is found by its key, if it can be kept and no other is there. */
+void file_list(struct dsaio_file *file);
+
+/* A file that is in no list: closes the descriptor, frees the rest.  NULL is fine. */
+void file_free(struct dsaio_file *file);
+void file_freep(struct dsaio_file **file);
+
+/* Of its client_object. */
+void file_on_collect(struct client_object *object);
+void file_on_disconnect(struct client_object *object);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include "client/lib/base/debug.h"
 #include "client/lib/io/file.h"
+#include "client/lib/io/file_fd.h"
+#include "client/lib/io/inode.h"
 #include "client/lib/io/handle.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/cpu.h"
@@ -64,7 +66,7 @@ void op_set_io(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len,
 
 void op_set_file(struct dsaio_op *op, struct dsaio_file *file)
 {
-	file_ref(file);
+	file_add_ref(file);
 	op->file = file;
 }
 
@@ -206,7 +208,7 @@ void op_settle(struct dsaio_op *op)
 		buffer_unref(op->buffer.piece);
 	if (op->result < 0 && !op->text && !op->whole)
 		op_make_text(op);
-	file_unref(TAKE_PTR(op->file));
+	file_drop_ref(TAKE_PTR(op->file));
 }
 
 void op_ended(struct dsaio_op *op, uint64_t end_number)

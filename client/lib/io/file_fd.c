@@ -1,0 +1,213 @@
+#include "client/lib/io/file_fd.h"
+
+#include "client/lib/base/fd.h"
+#include "client/lib/io/inode.h"
+#include "proto/util/cleanup.h"
+
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#define SPARED_MAX 64 /* descriptors closed at a time: a guess */
+
+int file_fd_give_up(struct dsaio_file *file)
+{
+	if (file->fd >= 0)
+		file->client->files.n_fds--;
+	return TAKE_FD(file->fd);
+}
+
+/* Under files.lock; -1: not taken. */
+static int fd_take_kept(struct dsaio_file *file)
+{
+	if (file->fd >= 0)
+		file->n_fd_users++;
+	return file->fd;
+}
+
+/*
+ * This process has as many descriptors open as it may: closes some of ours, which can be got back.
+ * false: there is none.  errno stays.
+ */
+static bool files_spare_fds(struct dsaio_client *client)
+{
+	int fds[SPARED_MAX], n = 0, error = errno;
+
+	(void)pthread_mutex_lock(&client->files.lock); /* plain mutexes: can not fail */
+	(void)pthread_mutex_lock(&client->lock);
+	for (struct client_object *object = client->objects[CLIENT_FILE]; object && n < SPARED_MAX;
+	     object = object->next) {
+		struct dsaio_file *file = container_of(object, struct dsaio_file, object);
+
+		if (file->fd >= 0 && !file->n_fd_users)
+			fds[n++] = file_fd_give_up(file);
+	}
+	(void)pthread_mutex_unlock(&client->lock);
+	(void)pthread_mutex_unlock(&client->files.lock);
+	for (int i = 0; i < n; i++)
+		(void)close(fds[i]); /* what has to last was synced */
+	errno = error;
+	return n;
+}
+
+bool file_fd_may_retry(struct dsaio_client *client, int fd)
+{
+	return fd < 0 && errno == EMFILE && files_spare_fds(client);
+}
+
+static int daemon_get(struct dsaio_file *file, int *ret_fd)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__FileGet body = WIRE__FILE_GET__INIT;
+	int fds[FRAME_FDS_MAX], r;
+	unsigned n_fds = 0;
+
+	body.file = file->id;
+	request.body_case = WIRE__REQUEST__BODY_FILE_GET;
+	request.file_get = &body;
+	do
+		r = conn_call(file->client->link.conn, "file", &request, NULL, 0, NULL, fds,
+			      &n_fds);
+	while (r == -EMFILE && files_spare_fds(file->client));
+	if (r < 0)
+		return r;
+	for (unsigned i = 1; i < n_fds; i++)
+		closep(&fds[i]);
+	if (!n_fds) {
+		conn_break(file->client->link.conn);
+		return error_fail(-ENOTCONN,
+				  "file %s: the daemon does not give its descriptor back: it is "
+				  "broken",
+				  file->name);
+	}
+	*ret_fd = fds[0];
+	return 0;
+}
+
+int file_fd_take(struct dsaio_file *file)
+{
+	struct client_files *files = &file->client->files;
+	_cleanup_(closep) int got = -1;
+	int fd, r;
+
+	(void)pthread_mutex_lock(&files->lock);
+	fd = fd_take_kept(file);
+	(void)pthread_mutex_unlock(&files->lock);
+	if (fd >= 0)
+		return fd;
+	r = daemon_get(file, &got);
+	if (r < 0)
+		return r;
+	(void)pthread_mutex_lock(&files->lock);
+	if (file->fd < 0) { /* else another thread was first */
+		file->fd = TAKE_FD(got);
+		files->n_fds++;
+	}
+	fd = fd_take_kept(file);
+	(void)pthread_mutex_unlock(&files->lock);
+	return fd;
+}
+
+void file_fd_give(struct dsaio_file *file)
+{
+	struct client_files *files = &file->client->files;
+	_cleanup_(closep) int unwanted = -1;
+
+	(void)pthread_mutex_lock(&files->lock);
+	if (!--file->n_fd_users && (!file->n_opens || files->n_fds > files->n_fds_wanted))
+		unwanted = file_fd_give_up(file);
+	(void)pthread_mutex_unlock(&files->lock);
+}
+
+int file_statx(const struct cache_key *key, int sync, struct statx *ret_stx)
+{
+	int r = key->path ? statx(AT_FDCWD, key->path, sync, FILE_STATX_MASK, ret_stx)
+			  : statx(key->fd, "", AT_EMPTY_PATH | sync, FILE_STATX_MASK, ret_stx);
+
+	return r < 0 ? -errno : 0;
+}
+
+bool file_is_same(const struct dsaio_file *file, const struct statx *stx)
+{
+	struct cache_identity identity = cache_identity_of(stx);
+
+	return cache_is_same(&file->identity, &identity);
+}
+
+static int64_t fd_size(const struct dsaio_file *file, int fd)
+{
+	struct stat st;
+	uint64_t bytes;
+
+	if (file->is_block_device)
+		return ioctl(fd, BLKGETSIZE64, &bytes) < 0 ? -errno : (int64_t)bytes;
+	return fstat(fd, &st) < 0 ? -errno : (int64_t)st.st_size;
+}
+
+int64_t file_size(struct dsaio_file *file)
+{
+	struct statx stx;
+	int64_t size;
+	int fd;
+
+	(void)pthread_mutex_lock(&file->client->files.lock);
+	fd = fd_take_kept(file);
+	(void)pthread_mutex_unlock(&file->client->files.lock);
+	if (fd < 0 && !file->is_block_device &&
+	    file_statx(&file->entry.key, AT_STATX_SYNC_AS_STAT, &stx) == 0 &&
+	    file_is_same(file, &stx))
+		return (int64_t)stx.stx_size;
+	if (fd < 0)
+		fd = file_fd_take(file);
+	if (fd < 0)
+		return fd;
+	size = fd_size(file, fd);
+	file_fd_give(file);
+	return size;
+}
+
+/* Looks at it without a message; sync: AT_STATX_...; -1: that does not tell. */
+static int64_t size_look(struct dsaio_file *file, int sync)
+{
+	struct statx stx;
+	int fd, r;
+
+	(void)pthread_mutex_lock(&file->client->files.lock);
+	fd = fd_take_kept(file);
+	(void)pthread_mutex_unlock(&file->client->files.lock);
+	if (fd < 0)
+		return file_statx(&file->entry.key, sync, &stx) == 0 && file_is_same(file, &stx)
+			       ? (int64_t)stx.stx_size
+			       : -1;
+	r = statx(fd, "", AT_EMPTY_PATH | sync, FILE_STATX_MASK, &stx);
+	file_fd_give(file);
+	return r < 0 ? -1 : (int64_t)stx.stx_size;
+}
+
+int64_t file_size_seen(struct dsaio_file *file)
+{
+	return size_look(file, AT_STATX_DONT_SYNC);
+}
+
+int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end)
+{
+	struct rlimit limit;
+	int64_t size;
+
+	*ret_grow_end = 0;
+	if (inode_is_long(file->inode, end))
+		return 0;
+	size = size_look(file, AT_STATX_SYNC_AS_STAT); /* -1: the daemon does without */
+	if (size >= 0 && (uint64_t)size >= end) {
+		inode_know_size(file->inode, (uint64_t)size);
+		return 0;
+	}
+	/* The kernel knows only the daemon's limit. */
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur)
+		return -EFBIG;
+	/* A daemon of an earlier version lets the blocks extend the file, which is slower. */
+	if (file->client->link.conn->features & RING_FEATURE_GROW)
+		*ret_grow_end = end;
+	return 0;
+}

@@ -1,0 +1,51 @@
+/*
+ * The descriptor of a file that stays in this process, and what it tells: the file's size.
+ *
+ * It is a duplicate of the direct description that the daemon has.  At most a quarter of the
+ * descriptors that the process may have open are kept for files.  Beyond that the daemon gives the
+ * file's descriptor back for the moment in which it is needed.
+ */
+#ifndef DSAIO_CLIENT_LIB_IO_FILE_FD_H
+#define DSAIO_CLIENT_LIB_IO_FILE_FD_H
+
+#include "client/lib/io/file.h"
+
+#include <sys/stat.h>
+
+/* What file_statx() asks for. */
+#define FILE_STATX_MASK (STATX_TYPE | STATX_INO | STATX_SIZE | STATX_BTIME)
+
+/*
+ * A descriptor of the file for a moment, until file_fd_give(): for the inode's size and nothing
+ * that needs the page cache.  Returns it, or a negative errno with a sentence.  Any thread.
+ */
+int file_fd_take(struct dsaio_file *file);
+void file_fd_give(struct dsaio_file *file);
+
+/* Bytes now, or a negative errno. */
+int64_t file_size(struct dsaio_file *file);
+
+/*
+ * Before a write up to byte `end`: may it end beyond the file?  Returns 0 and the entry's grow_end (0:
+ * no), or -EFBIG: this process's RLIMIT_FSIZE allows no such file.
+ */
+int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end);
+
+/* Bytes as the kernel has them now, if that takes neither a message nor a file server; or -1. */
+int64_t file_size_seen(struct dsaio_file *file);
+
+/* The kept descriptor, the caller's to close; or -1.  Under files.lock. */
+int file_fd_give_up(struct dsaio_file *file);
+
+/*
+ * fd is a new descriptor, or -1 with errno.  If the process has too many open, closes some that are
+ * kept for files.  Returns whether the caller should try again.
+ */
+bool file_fd_may_retry(struct dsaio_client *client, int fd);
+
+/* Looks at what the key names now; sync: AT_STATX_...  Returns 0 or a negative errno. */
+int file_statx(const struct cache_key *key, int sync, struct statx *ret_stx);
+/* Is that this file? */
+bool file_is_same(const struct dsaio_file *file, const struct statx *stx);
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * Opening a file: by a path, or anew by a descriptor of the program's, for direct I/O; and its
+ * buffered description, when an unaligned write first needs it.
+ */
+#ifndef DSAIO_CLIENT_LIB_IO_FILE_OPEN_H
+#define DSAIO_CLIENT_LIB_IO_FILE_OPEN_H
+
+#include "client/lib/io/file.h"
+
+#define FILE_MODE_DEFAULT 0666u /* less the umask */
+
+/*
+ * Opens a path, or finds it in the cache.  flags: as of dsaio_file_open(); mode: of a new file.
+ * Returns 0 or as dsaio_file_open(), with a sentence.  The caller has checked the client.
+ */
+int file_open(struct dsaio_client *client, const char *path, int flags, mode_t mode,
+	      struct dsaio_file **ret_file);
+
+/* dsaio_file_from_fd(), as file_open(). */
+int file_open_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_file);
+
+/*
+ * Before an op that is not aligned and writes: the daemon has to have the file's buffered
+ * description.  Returns 0, or a negative errno with a sentence that such an op ends with; -EACCES:
+ * the file can not be opened anew.  Sends a message the first time.  No lock held.
+ */
+int file_need_buffered(struct dsaio_file *file);
+
+#endif

@@ -1,0 +1,144 @@
+#include "client/lib/io/file_fd.h"
+#include "client/lib/io/file_open.h"
+#include "client/lib/io/inode.h"
+#include "tests/unit/suite.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A file whose descriptor is kept: no daemon is asked. */
+static struct dsaio_client client;
+static struct dsaio_conn conn;
+static struct dsaio_file file;
+
+static void file_setup(void)
+{
+	memset(&client, 0, sizeof(client));
+	memset(&conn, 0, sizeof(conn));
+	memset(&file, 0, sizeof(file));
+	client.link.conn = &conn;
+	(void)pthread_mutex_init(&client.lock, NULL);
+	(void)pthread_mutex_init(&client.files.lock, NULL);
+	client.files.n_fds = 1;
+	client.files.n_fds_wanted = 1;
+	file.client = &client;
+	file.object.kind = CLIENT_FILE;
+	file.n_opens = 1;
+	atomic_init(&file.n_refs, 1);
+	file.fd = memfd_create("file", MFD_CLOEXEC);
+	ck_assert_int_ge(file.fd, 0);
+	ck_assert_int_eq(ftruncate(file.fd, 5000), 0);
+	ck_assert_int_eq(inode_hold(&client, 1, 2, &file.inode), 0);
+	client_add(&client, &file.object);
+}
+
+static void file_teardown(void)
+{
+	client_remove(&client, &file.object);
+	if (file.fd >= 0)
+		(void)close(file.fd);
+	inode_drop(&client, file.inode);
+}
+
+START_TEST(a_kept_descriptor_tells_the_size)
+{
+	ck_assert_int_eq(file_size(&file), 5000);
+	ck_assert_int_eq(file_size_seen(&file), 5000);
+	ck_assert_uint_eq(file.n_fd_users, 0);
+}
+END_TEST
+
+START_TEST(a_write_beyond_the_end_says_where_it_ends)
+{
+	uint64_t grow_end = 1;
+
+	ck_assert_int_eq(file_grow(&file, 5000, &grow_end), 0);
+	ck_assert_uint_eq(grow_end, 0);
+	ck_assert_int_eq(file_grow(&file, 5001, &grow_end), 0);
+	ck_assert_uint_eq(grow_end, 0); /* this daemon does not extend files */
+	conn.features = RING_FEATURE_GROW;
+	ck_assert_int_eq(file_grow(&file, 5001, &grow_end), 0);
+	ck_assert_uint_eq(grow_end, 5001);
+}
+END_TEST
+
+START_TEST(a_descriptor_in_use_is_not_given_up)
+{
+	int fd = file_fd_take(&file);
+
+	ck_assert_int_eq(fd, file.fd);
+	errno = EMFILE;
+	ck_assert(!file_fd_may_retry(&client, -1)); /* there is none to spare */
+	ck_assert_int_eq(errno, EMFILE);
+	file_fd_give(&file);
+	ck_assert(!file_fd_may_retry(&client, fd)); /* no failure */
+	errno = EACCES;
+	ck_assert(!file_fd_may_retry(&client, -1)); /* not for want of descriptors */
+	errno = EMFILE;
+	ck_assert(file_fd_may_retry(&client, -1));
+	ck_assert_int_eq(file.fd, -1);
+	ck_assert_uint_eq(client.files.n_fds, 0);
+	ck_assert_int_lt(fcntl(fd, F_GETFD), 0); /* closed */
+}
+END_TEST
+
+START_TEST(beyond_the_limit_a_descriptor_goes_after_its_use)
+{
+	client.files.n_fds_wanted = 0;
+	ck_assert_int_ge(file_fd_take(&file), 0);
+	ck_assert_int_ge(file_fd_take(&file), 0);
+	file_fd_give(&file);
+	ck_assert_int_ge(file.fd, 0); /* another thread uses it */
+	file_fd_give(&file);
+	ck_assert_int_eq(file.fd, -1);
+}
+END_TEST
+
+START_TEST(the_last_reference_leaves_the_file_on_the_garbage_list)
+{
+	file_add_ref(&file);
+	file_drop_ref(&file);
+	ck_assert_ptr_null(atomic_load(&client.garbage));
+	file_drop_ref(&file);
+	ck_assert_ptr_eq(atomic_load(&client.garbage), &file.object);
+	ck_assert(file.is_settling);
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	int flags, result;
+} flags[] = {
+	{ "appending", O_WRONLY | O_APPEND, -EINVAL },
+	{ "two access modes", O_WRONLY | O_RDWR, -EINVAL },
+	{ "a flag of others", O_RDONLY | O_DIRECTORY, -EINVAL },
+	{ "cutting what is only read", O_RDONLY | O_TRUNC, -EINVAL },
+};
+
+START_TEST(flags_that_cannot_be_served_are_refused_before_the_file_is_opened)
+{
+	struct dsaio_file *opened = NULL;
+
+	ck_assert_msg(file_open(&client, "/nonexistent/x", flags[_i].flags, FILE_MODE_DEFAULT,
+				&opened) == flags[_i].result,
+		      "%s", flags[_i].what);
+	ck_assert_ptr_null(opened);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, file_setup, file_teardown);
+	tcase_add_test(tcase, a_kept_descriptor_tells_the_size);
+	tcase_add_test(tcase, a_write_beyond_the_end_says_where_it_ends);
+	tcase_add_test(tcase, a_descriptor_in_use_is_not_given_up);
+	tcase_add_test(tcase, beyond_the_limit_a_descriptor_goes_after_its_use);
+	tcase_add_test(tcase, the_last_reference_leaves_the_file_on_the_garbage_list);
+	tcase_add_loop_test(tcase,
+			    flags_that_cannot_be_served_are_refused_before_the_file_is_opened, 0,
+			    N_ROWS(flags));
+}
+
+SUITE("client_file_fd", add_tests)
