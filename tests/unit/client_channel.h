@@ -41,7 +41,7 @@ static inline void channel_setup(void)
 	channel.client = &client;
 	channel.rows = rows;
 	channel.free_rows = free_rows;
-	channel.bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	channel.doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	for (uint32_t i = 0; i < ENTRIES; i++) {
 		rows[i].id = i;
 		free_rows[i] = i;
@@ -53,7 +53,7 @@ static inline void channel_teardown(void)
 {
 	(void)close(sockets[0]);
 	(void)close(sockets[1]);
-	(void)close(channel.bell_fd);
+	(void)close(channel.doorbell_fd);
 }
 
 /* The lane's side: the id of the next entry. */

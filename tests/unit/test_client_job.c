@@ -39,8 +39,8 @@ static void job_setup(void)
 	slots.n_slabs = 1;
 	slots.n_units = slots.n_free = 64;
 	slots.is_growing = true; /* as if another thread asked for more */
-	file.offset_align = 512;
-	file.memory_align = 4;
+	file.session.offset_align = 512;
+	file.session.memory_align = 4;
 	file.name = (char *)(uintptr_t) "test";
 	atomic_init(&file.n_refs, 1);
 }

@@ -156,7 +156,7 @@ START_TEST(an_op_can_be_submitted_again_with_the_numbers_of_a_new_session)
 	struct slab slab = { .id = 5 };
 	struct ring_entry first, again;
 
-	file.id = 3;
+	file.session.id = 3;
 	op_set_io(&ops[0], RING_OP_WRITE, 4096, 1000,
 		  &(struct buffer_place){ .slab = &slab, .slab_off = 8192 });
 	op_set_grow_end(&ops[0], 5096);
@@ -168,7 +168,7 @@ START_TEST(an_op_can_be_submitted_again_with_the_numbers_of_a_new_session)
 	ck_assert_uint_eq(first.slab_off, 8192);
 	ck_assert_uint_eq(first.grow_end, 5096);
 	ck_assert_uint_eq(first.timeout_msec, 70);
-	file.id = 4;
+	file.session.id = 4;
 	slab.id = 6;
 	again = op_entry(atomic_load(&rows[(uint32_t)first.id].op));
 	first.file = 4;
@@ -217,13 +217,13 @@ START_TEST(a_batch_is_seen_at_once_and_rings_once)
 	for (unsigned i = 0; i < 3; i++)
 		ck_assert_int_eq(channel_add(&ops[i]), 0);
 	ck_assert_int_eq(ring_lane_ready(&lane), 0);
-	ck_assert_int_lt(eventfd_read(channel.bell_fd, &n_rings), 0);
+	ck_assert_int_lt(eventfd_read(channel.doorbell_fd, &n_rings), 0);
 	channel_publish(&channel);
 	ck_assert_int_eq(ring_lane_ready(&lane), 3);
-	ck_assert_int_eq(eventfd_read(channel.bell_fd, &n_rings), 0);
+	ck_assert_int_eq(eventfd_read(channel.doorbell_fd, &n_rings), 0);
 	ck_assert_uint_eq(n_rings, 1);
 	channel_publish(&channel); /* of nothing */
-	ck_assert_int_lt(eventfd_read(channel.bell_fd, &n_rings), 0);
+	ck_assert_int_lt(eventfd_read(channel.doorbell_fd, &n_rings), 0);
 	for (unsigned i = 0; i < 3; i++)
 		ck_assert_uint_eq(take(), atomic_load(&ops[i].ring_id));
 	atomic_store(&b->lane_state, 0);

@@ -43,7 +43,7 @@ static int guard_new(const _Atomic uint32_t **ret_guard)
 	if (madvise(map, page, MADV_WIPEONFORK) < 0) {
 		int r = -errno;
 
-		(void)munmap(map, page); /* just mapped: can not fail */
+		(void)munmap(map, page); /* just mapped: cannot fail */
 		return r;
 	}
 	atomic_init(guard, CLIENT_GUARD);
@@ -66,7 +66,7 @@ static void client_freep(struct dsaio_client **client)
 	buffers_deinit(&c->buffers);
 	conn_close(c->link.conn);
 	closep(&c->state_fd);
-	if (c->guard) /* our own mapping: can not fail */
+	if (c->guard) /* our own mapping: cannot fail */
 		(void)munmap((void *)(uintptr_t)c->guard, (size_t)sysconf(_SC_PAGESIZE));
 	cache_deinit(&c->files.cache);
 	(void)pthread_mutex_destroy(&c->files.lock);
@@ -112,7 +112,7 @@ int dsaio_connect_with(const struct dsaio_connect_options *options,
 	if (!client)
 		return error_fail_errno(-ENOMEM, "connect");
 	client->state_fd = -1;
-	(void)pthread_mutex_init(&client->lock, NULL); /* default attributes: can not fail */
+	(void)pthread_mutex_init(&client->lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_mutex_init(&client->files.lock, NULL);
 	buffers_init(&client->buffers, &client->link, trim_bounce);
 	r = guard_new(&client->guard);

@@ -52,7 +52,8 @@ size_t dsaio_alignment(const struct dsaio_file *file)
 {
 	if (!file)
 		return 0;
-	return file->offset_align > file->memory_align ? file->offset_align : file->memory_align;
+	return file->session.offset_align > file->session.memory_align ? file->session.offset_align
+								       : file->session.memory_align;
 }
 
 int64_t dsaio_file_size(const struct dsaio_file *file)

@@ -101,7 +101,7 @@ void debug_write(const char *format, ...)
 		errno = error;
 		return;
 	}
-	(void)clock_gettime(CLOCK_REALTIME, &now); /* can not fail */
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail */
 	(void)gmtime_r(&now.tv_sec, &tm);	   /* the year fits */
 	len = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
 	n = snprintf(line + len, sizeof(line) - len, ".%06ldZ %d.%d ", now.tv_nsec / 1000, getpid(),

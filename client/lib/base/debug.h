@@ -1,7 +1,7 @@
 /*
- * $DSAIO_DEBUG=FILE: what the library does, one line for each event worth knowing: discovery and
- * why each place was passed over, connecting, the start of a daemon, errors returned, objects made,
- * slow ops, the session's end.  Nothing per op.
+ * $DSAIO_DEBUG=FILE: one line for each event: discovery and the reason why each place was passed over,
+ * connecting, the start of a daemon, errors returned, objects made, slow ops, the session's end.  No
+ * line per op.
  *
  *     2026-11-21T14:24:34.123456Z 4711.4712 connect: /run/dsaiod/dsaiod.sock: no such file
  *                                 pid.tid
@@ -9,7 +9,7 @@
  * The variable is read at the first event, and not at all in a set-user-id program.  The file is
  * opened anew for each line, so that no descriptor of the program's is held, and renaming it
  * starts another; it is made with mode 0600, appended to, and no symbolic link is followed, but
- * /dev/stderr is the standard error.  A line that can not be written is lost: no result depends on
+ * /dev/stderr is the standard error.  A line that cannot be written is lost: no result depends on
  * it.
  *
  * Any thread, any lock held; errno stays.
@@ -23,7 +23,7 @@
 enum debug_state { DEBUG_UNKNOWN, DEBUG_OFF, DEBUG_ON };
 extern _Atomic int debug_state;
 
-/* Costs a load when off.  For what is dear to say: ask first. */
+/* Costs a load when off.  Check it before an expensive message. */
 static inline bool debug_is_on(void)
 {
 	/* relaxed: who sees DEBUG_ON goes through pthread_once() before the path is used */

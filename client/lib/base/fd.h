@@ -2,7 +2,7 @@
  * Descriptors above 0, 1 and 2.
  *
  * A program whose stdout is closed would get the daemon's socket, or a tensor file, as its fd 1,
- * and its next line of output would land there.  So whatever the library keeps lies above them.
+ * and its next line of output would land there.  So all descriptors that the library keeps are above.
  */
 #ifndef DSAIO_CLIENT_LIB_BASE_FD_H
 #define DSAIO_CLIENT_LIB_BASE_FD_H

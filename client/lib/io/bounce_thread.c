@@ -427,7 +427,7 @@ static uint64_t sleep_nsec(struct client_bounce *bounce)
 	return nsec;
 }
 
-/* Sleeps on the control socket's end, its own eventfd and the companions' bells. */
+/* Sleeps on the control socket's end, its own eventfd and the companions' doorbells. */
 static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
 {
 	struct pollfd few[16], *fds = few;
@@ -440,7 +440,7 @@ static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
 		n++;
 	if (n > sizeof(few) / sizeof(few[0]))
 		fds = calloc(n, sizeof(*fds));
-	if (!fds) { /* without the bells it has to look by itself */
+	if (!fds) { /* without the doorbells it has to look by itself */
 		fds = few;
 		n = 2;
 		ts = (struct timespec){ .tv_nsec = LOOK_MAX_NSEC };
@@ -454,7 +454,7 @@ static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
 			is_empty = false;
 		if (fds != few || n < sizeof(few) / sizeof(few[0]))
 			fds[n++] = (struct pollfd){
-				.fd = companion->is_bell_at_end ? -1 : companion->bell_fd,
+				.fd = companion->is_doorbell_at_end ? -1 : companion->doorbell_fd,
 				.events = POLLIN,
 			};
 	}

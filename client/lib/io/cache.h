@@ -1,14 +1,14 @@
 /*
- * The file cache's table: files by what they are opened by, and which idle one is the next to go.
+ * The table of the file cache: files by the name that opens them, and the order of the idle ones.
  *
- * A key is a path, or the number of a descriptor of the program's, with the access mode.  Of each
- * key the table has one entry at most.  What the entry is, is told apart from it: the kernel's
- * answer to statx(2), which the caller compares at each use, since the same path may be another
- * file by then (it was replaced, or the directory changed), and the same number another descriptor.
+ * A key is a path, or the number of a descriptor of the program's, with the access mode.  The table has
+ * at most one entry for a key.  The file's identity is kept beside it: the kernel's answer to
+ * statx(2).  The caller compares it at each use, since the same path may name another file by then,
+ * and the same number another descriptor.
  *
- * An idle entry is one that nobody has open.  They stand in the order in which they became idle.
+ * An idle entry is not open.  Idle entries are listed in the order in which they became idle.
  *
- * Knows neither system calls nor the daemon.  No lock: the caller's.
+ * Knows neither system calls nor the daemon.  The caller has the lock.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_CACHE_H
 #define DSAIO_CLIENT_LIB_IO_CACHE_H
@@ -25,7 +25,7 @@ struct cache_key {
 	int access_mode;
 };
 
-/* What statx(2) tells of an inode, as far as that never changes. */
+/* The results of statx(2) that never change for an inode. */
 struct cache_identity {
 	uint64_t dev, ino, rdev;
 	uint32_t kind; /* S_IFMT of the mode */
@@ -36,7 +36,7 @@ struct cache_identity {
 struct cache_identity cache_identity_of(const struct statx *stx);
 bool cache_is_same(const struct cache_identity *a, const struct cache_identity *b);
 
-/* A part of what it is the entry of. */
+/* Embedded in the file. */
 struct cache_entry {
 	struct cache_key key;
 	struct cache_entry *next; /* in its bucket */

@@ -14,12 +14,12 @@ void channel_close(struct channel *channel)
 {
 	if (!channel)
 		return;
-	if (channel->map) /* our own mappings: can not fail */
+	if (channel->map) /* our own mappings: cannot fail */
 		(void)munmap(channel->map, channel->map_bytes);
 	if (channel->board)
 		(void)munmap(channel->board, BOARD_BYTES);
-	if (channel->bell_fd >= 0)
-		(void)close(channel->bell_fd); /* an eventfd has nothing left to say */
+	if (channel->doorbell_fd >= 0)
+		(void)close(channel->doorbell_fd); /* an eventfd has nothing left to say */
 	(void)pthread_mutex_destroy(&channel->submit_lock);
 	free(channel->rows);
 	free(channel->free_rows);
@@ -72,8 +72,8 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	if (!channel)
 		return error_fail_errno(-ENOMEM, "channel");
 	channel->client = client;
-	channel->bell_fd = -1;
-	(void)pthread_mutex_init(&channel->submit_lock, NULL); /* can not fail by default */
+	channel->doorbell_fd = -1;
+	(void)pthread_mutex_init(&channel->submit_lock, NULL); /* cannot fail by default */
 	body.handle = handle;
 	body.store = store;
 	body.entries = entries;
@@ -86,7 +86,7 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	channel->store = store;
 	r = n_fds == 3 ? channel_map(channel, reply->channel_open->entries, fds) : -EPROTO;
 	if (n_fds == 3)
-		channel->bell_fd = TAKE_FD(fds[1]);
+		channel->doorbell_fd = TAKE_FD(fds[1]);
 	for (unsigned i = 0; i < n_fds; i++)
 		closep(&fds[i]); /* the mappings hold them */
 	if (r == -EPROTO)
@@ -124,7 +124,7 @@ static int add(struct dsaio_op *op)
 
 static void ring_doorbell(struct channel *channel)
 {
-	(void)eventfd_write(channel->bell_fd, 1); /* full: it is readable all the more */
+	(void)eventfd_write(channel->doorbell_fd, 1); /* full: it is readable all the more */
 }
 
 int channel_put(struct dsaio_op *op)

@@ -1,13 +1,16 @@
 /*
- * A channel: a handle's part on one store.  Its rings, and the table of rows.
+ * A channel: a handle's part on one store.  Its rings, and its op table.
  *
- * A row is an op from before its entry is written until its completion is consumed.  Row numbers
- * go round like the ring's slots: submission n takes free_rows[n], completion n puts the row that
- * it ended there, and submission n + entries finds it again, which by ring.h's rule comes only
- * after.  So the submitter and the consumer need no lock between them.
+ * A row of the table is an op, from before its entry is written until its completion is consumed.  Row
+ * numbers go round like the ring's slots.  Submission n takes free_rows[n].  Completion n puts there
+ * the row that it ended.  Submission n + entries takes that one, and by ring.h's rule comes after.  So
+ * the submitter and the consumer need no lock between them.
  *
- * A completion names its row by an id with a generation.  One that names no open row shows that
- * the daemon is broken: the rings are left alone from then on, and the end of file ends the ops.
+ * A completion names its row by an id with a generation.  If it names no open row, the daemon is
+ * broken.  The rings are not read any more then, and the end of file ends the ops.
+ *
+ * With a new connection the ids, mappings and rings are made anew, and the ops in the table are put
+ * into the new ring: op_entry() makes their entries.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_CHANNEL_H
 #define DSAIO_CLIENT_LIB_IO_CHANNEL_H
@@ -24,13 +27,19 @@ struct channel_row {
 
 struct channel {
 	struct dsaio_client *client;
-	uint32_t id, store;
+	uint32_t store;
+
+	/* of the present session: made anew with a new connection */
+	uint32_t id;
 	void *map, *board;
 	size_t map_bytes;
-	int bell_fd;
+	int doorbell_fd;
+	struct ring_client ring;
+
+	/* the op table: its ops go into the new ring */
 	struct channel_row *rows; /* entries */
 	uint32_t *free_rows;	  /* entries; see above */
-	struct ring_client ring;
+
 	pthread_mutex_t submit_lock;
 	_Atomic bool is_dead; /* takes no more entries; set under submit_lock, read anywhere */
 	bool is_broken;	      /* the consumer's: its rings are not looked at any more */
@@ -71,14 +80,14 @@ void channel_publish(struct channel *channel);
 uint32_t channel_room(struct channel *channel);
 
 /*
- * Asks the daemon to cancel an op of that channel; nothing, if it is not in the ring yet: who puts
- * it there looks at is_cancelled after.  Returns 0 or conn_call()'s errors.
+ * Asks the daemon to cancel an op of that channel.  Does nothing if it is not in the ring yet: the
+ * thread that puts it there checks is_cancelled after.  Returns 0 or conn_call()'s errors.
  */
 int channel_cancel(const struct dsaio_op *op);
 
 /* ---- the consumer role ---- */
 
-/* Is there something to consume? */
+/* Are there completions? */
 static inline bool channel_is_ready(const struct channel *channel)
 {
 	return !channel->is_broken && ring_client_ready(&channel->ring) != 0;
@@ -88,8 +97,8 @@ static inline bool channel_is_ready(const struct channel *channel)
 void channel_consume(struct channel *channel, struct op_list *list);
 
 /*
- * When the daemon has let go of the channel (it said so, or is at its end of file): no entry is
- * taken any more, and all open ops go to the list, with that result.
+ * The daemon has closed the channel (it said so, or is gone): no entry is accepted any more, and all
+ * open ops go to the list, with that result.
  */
 void channel_bury(struct channel *channel, int result, struct op_list *list);
 

@@ -71,15 +71,15 @@ static bool file_wake(struct dsaio_file *file)
 
 	cache_set_used(&file->client->files.cache, &file->entry);
 	/* A word that makes no sense is the daemon's fault: then it still has the file. */
-	return file_board_take(board, file->id, FILE_BOARD_USED) ||
-	       !file_board_is_gone(board, file->id);
+	return file_board_take(board, file->session.id, FILE_BOARD_USED) ||
+	       !file_board_is_gone(board, file->session.id);
 }
 
 /* Takes it out of the account; file_bury() has to follow, without the lock.  Under files.lock. */
 static void file_strike(struct dsaio_file *file)
 {
 	cache_remove(&file->client->files.cache, &file->entry);
-	file->client->files.n -= 1u + atomic_load(&file->has_buffered);
+	file->client->files.n -= 1u + atomic_load(&file->session.has_buffered);
 }
 
 /* is_removed: the daemon has let it go. */
@@ -87,7 +87,7 @@ static void file_bury(struct dsaio_file *file, bool is_removed, bool may_wait)
 {
 	client_remove(file->client, &file->object);
 	if (!is_removed)
-		daemon_remove(file->client, file->id, may_wait);
+		daemon_remove(file->client, file->session.id, may_wait);
 	file_free(file);
 }
 
@@ -136,7 +136,7 @@ static void file_settle(struct dsaio_file *file, bool may_wait)
 	is_kept = file->entry.is_listed;
 	if (is_kept) {
 		cache_set_idle(&client->files.cache, &file->entry);
-		file_board_set(client->link.conn->file_board, file->id, FILE_BOARD_IDLE);
+		file_board_set(client->link.conn->file_board, file->session.id, FILE_BOARD_IDLE);
 	} else {
 		file_strike(file);
 	}
@@ -278,11 +278,11 @@ void file_list(struct dsaio_file *file)
 	(void)pthread_mutex_lock(&client->files.lock);
 	client->files.n++;
 	/*
-	 * Not kept are: what can not be opened anew, since its description is the program's; and
+	 * Not kept are: what cannot be opened anew, since its description is the program's; and
 	 * block devices, which must not look as if they were in use.
 	 */
 	if (!file->is_shared && !file->is_block_device &&
-	    file_board_index(file->id) <
+	    file_board_index(file->session.id) <
 		    file_board_bytes(client->link.conn->max_files) / sizeof(uint32_t))
 		(void)cache_add(&client->files.cache, &file->entry);
 	(void)pthread_mutex_unlock(&client->files.lock);

@@ -1,29 +1,28 @@
 /*
- * A file: what the program opened with its own rights, handed over to the daemon.
+ * A file: the program opened it with its own rights, and handed it over to the daemon.
  *
- * The daemon has its direct description and, once a write that is not aligned was asked for, a
- * buffered one.  Here stays a duplicate of the direct one, for the size and for moving it, as long
- * as these are few (a quarter of what the process may have); beyond that the daemon gives it back
- * for the moment in which it is needed.
+ * The daemon has a direct description of it and, after the first unaligned write, a buffered one.  A
+ * duplicate of the direct one may stay in this process (file_fd.h).
  *
- *   in use   it is open, or an op on it is: n_refs is not 0
- *   leaving  the last has let go.  dsaio_file_close() settles it at once; an op's end may hold locks,
- *            so it leaves the file on the client's garbage list	-> in use, idle, freed
- *   idle     in the cache: nothing of it is open in this process; the file board says so, and the
- *            daemon lets it go when its last link is gone (proto/file_board.h)
- *									-> in use, freed
+ *   in use   the file is open, or an op on it is: n_refs is not 0
+ *   leaving  the last reference is gone.  dsaio_file_close() settles the file at once.  The end of an
+ *            op may hold locks: it leaves the file on the client's garbage list
+ *                                                                      -> in use, idle, freed
+ *   idle     in the cache: nothing of it is open in this process.  The file board says so, and the
+ *            daemon closes it when its last link is gone (proto/file_board.h)
+ *                                                                      -> in use, freed
  *
- * Opened again it is found by its path (or the number of the caller's descriptor) and access mode.
+ * An open finds an idle file by its path (or the number of the caller's descriptor) and access mode.
  * Each time the kernel is asked what that names and whether this process may open it: two system
- * calls, no open(2), no message.  If it is another inode by now, the file is forgotten: nobody finds
- * it, and its last user frees it.  A descriptor that can not be opened anew (a foreign file) shares
- * the program's description; it is not kept, nor are block devices.
+ * calls, no open(2), no message.  If the name is another inode by now, the file leaves the cache, and
+ * its last user frees it.  A descriptor that cannot be opened anew shares the program's description.
+ * Such files and block devices are not kept.
  *
- * Another file's close can hang if its mount is dead.  So a thread closes the descriptor of the file
- * that it was given, and the daemon is asked to close other files without waiting for its reply.
+ * Closing a file can hang if its mount is dead.  So a thread closes the descriptor of no other file
+ * than its own, and the daemon is asked to close others without waiting for the reply.
  *
- * All files together are at most 7/8 of what the daemon grants, as long as some are idle: the one
- * that is idle longest goes first.
+ * While some files are idle, all files together are at most 7/8 of what the daemon grants.  The file
+ * that was idle longest goes first.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_FILE_H
 #define DSAIO_CLIENT_LIB_IO_FILE_H
@@ -32,15 +31,20 @@
 
 struct inode;
 
+/* What holds in the present session only, and is made anew with a new connection. */
+struct file_session {
+	uint32_t id, store;		     /* the daemon's numbers */
+	uint32_t offset_align, memory_align; /* powers of two */
+	_Atomic bool has_buffered;	     /* the daemon has the buffered description, too */
+};
+
 struct dsaio_file {
 	struct client_object object;
 	struct dsaio_client *client;
 	_Atomic uint32_t n_refs; /* opens and open ops; from and to 0 only under files.lock */
-	uint32_t id, store;	 /* the daemon's numbers */
+	struct file_session session;
 	bool is_shared;
-	_Atomic bool has_buffered; /* the daemon has the buffered description, too */
 	bool can_read, can_write, is_block_device;
-	uint32_t offset_align, memory_align; /* powers of two */
 	struct inode *inode;
 	struct cache_identity identity;
 	char *name; /* for people; the path, if it was opened by one */

@@ -34,7 +34,7 @@ static bool files_spare_fds(struct dsaio_client *client)
 {
 	int fds[SPARED_MAX], n = 0, error = errno;
 
-	(void)pthread_mutex_lock(&client->files.lock); /* plain mutexes: can not fail */
+	(void)pthread_mutex_lock(&client->files.lock); /* plain mutexes: cannot fail */
 	(void)pthread_mutex_lock(&client->lock);
 	for (struct client_object *object = client->objects[CLIENT_FILE]; object && n < SPARED_MAX;
 	     object = object->next) {
@@ -63,7 +63,7 @@ static int daemon_get(struct dsaio_file *file, int *ret_fd)
 	int fds[FRAME_FDS_MAX], r;
 	unsigned n_fds = 0;
 
-	body.file = file->id;
+	body.file = file->session.id;
 	request.body_case = WIRE__REQUEST__BODY_FILE_GET;
 	request.file_get = &body;
 	do

@@ -71,7 +71,7 @@ static int open_direct(struct dsaio_client *client, const char *name, const char
 	r = direct ? 0 : check_undirect(name, fd);
 	if (r < 0)
 		return r;
-	(void)fcntl(fd, F_SETFL, (flags & O_ACCMODE) | direct); /* as it was opened: can not fail */
+	(void)fcntl(fd, F_SETFL, (flags & O_ACCMODE) | direct); /* as it was opened: cannot fail */
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -90,17 +90,20 @@ static int daemon_add(struct dsaio_file *file, int fd)
 	r = conn_call(file->client->link.conn, "open", &request, &fd, 1, &reply, NULL, NULL);
 	if (r < 0)
 		return r;
-	file->id = reply->file_add->file;
-	file->store = reply->file_add->store;
-	file->offset_align = reply->file_add->offset_align;
-	file->memory_align = reply->file_add->memory_align;
-	if (!file->offset_align || (file->offset_align & (file->offset_align - 1)) ||
-	    !file->memory_align || (file->memory_align & (file->memory_align - 1))) {
+	file->session.id = reply->file_add->file;
+	file->session.store = reply->file_add->store;
+	file->session.offset_align = reply->file_add->offset_align;
+	file->session.memory_align = reply->file_add->memory_align;
+	if (!file->session.offset_align ||
+	    (file->session.offset_align & (file->session.offset_align - 1)) ||
+	    !file->session.memory_align ||
+	    (file->session.memory_align & (file->session.memory_align - 1))) {
 		conn_break(file->client->link.conn);
 		return error_fail(-ENOTCONN,
 				  "open %s: the daemon tells alignments of %u and %u, which are no "
 				  "powers of two: it is broken",
-				  file->name, file->offset_align, file->memory_align);
+				  file->name, file->session.offset_align,
+				  file->session.memory_align);
 	}
 	return 0;
 }
@@ -131,7 +134,7 @@ static uint32_t fds_wanted(void)
 {
 	struct rlimit limit = { .rlim_cur = 0 };
 
-	(void)getrlimit(RLIMIT_NOFILE, &limit); /* can not fail */
+	(void)getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail */
 	limit.rlim_cur /= 4;
 	return limit.rlim_cur < UINT32_MAX ? (uint32_t)limit.rlim_cur : UINT32_MAX;
 }
@@ -192,7 +195,8 @@ static int file_new(struct dsaio_client *client, const struct cache_key *key, ch
 	}
 	(void)pthread_mutex_unlock(&client->files.lock);
 	file_list(file);
-	debug_log("open %s: file %#x of store %u", file->name, file->id, file->store);
+	debug_log("open %s: file %#x of store %u", file->name, file->session.id,
+		  file->session.store);
 	*ret_file = TAKE_PTR(file);
 	return 0;
 }
@@ -367,7 +371,7 @@ static int daemon_give_buffered(struct dsaio_file *file, int fd)
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileBuffered body = WIRE__FILE_BUFFERED__INIT;
 
-	body.file = file->id;
+	body.file = file->session.id;
 	request.body_case = WIRE__REQUEST__BODY_FILE_BUFFERED;
 	request.file_buffered = &body;
 	return conn_call(file->client->link.conn, "open", &request, &fd, 1, NULL, NULL, NULL);
@@ -411,7 +415,7 @@ int file_need_buffered(struct dsaio_file *file)
 	int fd, r;
 
 	/* acquire: pairs with the store below */
-	if (atomic_load_explicit(&file->has_buffered, memory_order_acquire))
+	if (atomic_load_explicit(&file->session.has_buffered, memory_order_acquire))
 		return 0;
 	do {
 		n_answered = conn_posts_answered(file->client->link.conn);
@@ -428,6 +432,6 @@ int file_need_buffered(struct dsaio_file *file)
 	file->client->files.n++;
 	(void)pthread_mutex_unlock(&file->client->files.lock);
 	/* release: who sees it sends its ops after the daemon had the description */
-	atomic_store_explicit(&file->has_buffered, true, memory_order_release);
+	atomic_store_explicit(&file->session.has_buffered, true, memory_order_release);
 	return 0;
 }

@@ -22,7 +22,7 @@ int file_open_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_fi
 /*
  * Before an op that is not aligned and writes: the daemon has to have the file's buffered
  * description.  Returns 0, or a negative errno with a sentence that such an op ends with; -EACCES:
- * the file can not be opened anew.  Sends a message the first time.  No lock held.
+ * the file cannot be opened anew.  Sends a message the first time.  No lock held.
  */
 int file_need_buffered(struct dsaio_file *file);
 

@@ -58,8 +58,8 @@ static void handle_free(struct dsaio_handle *handle)
 	}
 	op_pool_deinit(&handle->pool);
 	closep(&handle->epoll_fd);
-	closep(&handle->own_bell_fd);
-	closep(&handle->bell_fd);
+	closep(&handle->own_doorbell_fd);
+	closep(&handle->doorbell_fd);
 	(void)pthread_mutex_destroy(&handle->open_lock);
 	(void)pthread_mutex_destroy(&handle->lock);
 	free(handle);
@@ -232,14 +232,14 @@ static int daemon_open(struct dsaio_handle *handle)
 		return r;
 	handle->id = reply->handle_open->handle;
 	if (n_fds == 1)
-		handle->bell_fd = TAKE_FD(fds[0]);
+		handle->doorbell_fd = TAKE_FD(fds[0]);
 	for (unsigned i = 0; i < n_fds; i++)
 		closep(&fds[i]);
-	if (handle->bell_fd < 0) {
+	if (handle->doorbell_fd < 0) {
 		conn_break(handle->client->link.conn);
 		return error_fail(-ENOTCONN,
 				  "handle_open: the daemon sent %u descriptors, not its "
-				  "bell socket: it is broken",
+				  "doorbell socket: it is broken",
 				  n_fds);
 	}
 	return 0;
@@ -253,8 +253,8 @@ static struct dsaio_handle *handle_new(struct dsaio_client *client)
 		return NULL;
 	handle->client = client;
 	ended_init(&handle->ended, &handle->pool);
-	handle->epoll_fd = handle->own_bell_fd = handle->bell_fd = -1;
-	(void)pthread_mutex_init(&handle->open_lock, NULL); /* can not fail by default */
+	handle->epoll_fd = handle->own_doorbell_fd = handle->doorbell_fd = -1;
+	(void)pthread_mutex_init(&handle->open_lock, NULL); /* cannot fail by default */
 	(void)pthread_mutex_init(&handle->lock, NULL);
 	return handle;
 }
@@ -357,9 +357,9 @@ static void handle_shut(struct dsaio_handle *handle)
 		channel_close(channel);
 	}
 	closep(&handle->epoll_fd);
-	closep(&handle->own_bell_fd);
-	closep(&handle->bell_fd);
-	handle->epoll_fd = handle->own_bell_fd = handle->bell_fd = -1;
+	closep(&handle->own_doorbell_fd);
+	closep(&handle->doorbell_fd);
+	handle->epoll_fd = handle->own_doorbell_fd = handle->doorbell_fd = -1;
 
 	(void)pthread_mutex_lock(&handle->lock);
 	ended_clear(&handle->ended);
@@ -466,17 +466,18 @@ int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile
 static int make_fd(struct dsaio_handle *handle)
 {
 	_cleanup_(closep) int epoll_fd = fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
-	_cleanup_(closep) int own_bell_fd = fd_above_stdio(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
-	struct epoll_event bell = { .events = EPOLLIN };
+	_cleanup_(closep) int own_doorbell_fd = fd_above_stdio(
+		eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+	struct epoll_event doorbell = { .events = EPOLLIN };
 	struct epoll_event control = { .events = EPOLLRDHUP };
 
-	if (epoll_fd < 0 || own_bell_fd < 0 ||
-	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->bell_fd, &bell) < 0 ||
-	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, own_bell_fd, &bell) < 0 ||
+	if (epoll_fd < 0 || own_doorbell_fd < 0 ||
+	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->doorbell_fd, &doorbell) < 0 ||
+	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, own_doorbell_fd, &doorbell) < 0 ||
 	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->client->link.conn->fd, &control) < 0)
 		return error_fail_errno(-errno, "handle_fd");
 	handle->epoll_fd = TAKE_FD(epoll_fd);
-	handle->own_bell_fd = TAKE_FD(own_bell_fd);
+	handle->own_doorbell_fd = TAKE_FD(own_doorbell_fd);
 	/* Readable, so that the loop begins with a dsaio_reap(), which arms it. */
 	handle->is_own_rung = true;
 	return 0;

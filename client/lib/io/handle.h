@@ -2,12 +2,12 @@
  * A handle: what a program opens to do I/O.  Its options, its channels, its op objects, and its ended
  * ops that were not reported yet (ended.h).
  *
- * An op object comes from the free list and goes back there when nobody refers to it any more.
- * Ops outlive dsaio_handle_close() while a caller holds them: the closed handle then stays as
- * their owner until the last of them is freed.
+ * An op object comes from the handle's pool and returns there with its last reference.  Ops that a
+ * caller holds outlive dsaio_handle_close(): the closed handle stays as their owner until the last of
+ * them is freed.
  *
- * Async ops that are bounced (bounce.h) go by the rings of a companion: a second handle with the
- * same options, which only the library's thread uses, so that this one's consumer stays what it is.
+ * Async ops that are bounced (bounce.h) go by the rings of a companion.  That is a second handle with
+ * the same options, which only the bounce thread uses.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_HANDLE_H
 #define DSAIO_CLIENT_LIB_IO_HANDLE_H
@@ -21,51 +21,53 @@ struct waiter;
 struct dsaio_handle {
 	struct client_object object;
 	struct dsaio_client *client;
-	uint32_t id; /* the daemon's number */
 	struct profile profile;
 	bool has_profile;
 	uint32_t entries;
 	uint32_t timeout_msec; /* as in struct ring_entry */
 	enum dsaio_class io_class;
 	uint32_t weight;
-	uint64_t spin_nsec;	   /* how long a wait spins at most */
-	bool is_spin_given;	   /* the caller's choice; else only where it lately paid */
-	int bell_fd;		   /* our end of the bell socket */
+	uint64_t spin_nsec;	   /* limit on the spinning of one wait */
+	bool is_spin_given;	   /* the caller chose it; else a wait spins only where it pays */
 	pthread_mutex_t open_lock; /* a channel, or the companion, is being made */
-	struct dsaio_handle *_Atomic companion; /* NULL: none yet; release by who made it */
-	struct channel *_Atomic channels;	/* newest first; release by who made it */
+
+	/* of the present session: made anew with a new connection, from the options above */
+	uint32_t id;				/* the daemon's number */
+	int doorbell_fd;			/* our end of the doorbell socket */
+	struct dsaio_handle *_Atomic companion; /* NULL: none yet; release by its maker */
+	struct channel *_Atomic channels;	/* newest first; release by the maker */
 
 	pthread_mutex_t lock;		      /* of all below */
 	bool has_consumer;		      /* a thread has the consumer role: wait.h */
-	const struct wait_for *consumer_wait; /* what that thread waits for; NULL: it only looks */
+	const struct wait_for *consumer_wait; /* the wait of that thread; NULL: it does not sleep */
 	struct waiter *waiters;
 	uint64_t n_open_async; /* async ops that have not ended */
-	uint64_t n_open_ring;  /* ops that have not ended and (will) end by a ring */
+	uint64_t n_open_ring;  /* ops that have not ended and go by a ring */
 	struct op_pool pool;
 	struct ended ended; /* async ops that have ended and were not reported */
 	bool is_closed;
-	bool is_abandoned; /* closed without the daemon's word: ended ops keep their memory */
-	int epoll_fd;	   /* dsaio_handle_fd(); -1: not asked for yet */
-	int own_bell_fd;   /* an eventfd of this process alone, in epoll_fd */
-	bool is_fd_armed;  /* dsaio_reap() returned 0: whoever ends ops has to make it readable */
+	bool is_abandoned;   /* closed without the daemon's word: ended ops keep their memory */
+	int epoll_fd;	     /* dsaio_handle_fd(); -1: not asked for yet */
+	int own_doorbell_fd; /* an eventfd of this process alone, in epoll_fd */
+	bool is_fd_armed;    /* dsaio_reap() returned 0: the next end makes it readable */
 	bool is_own_rung;
 
 	/* the consumer's */
-	bool is_bell_at_end;	   /* the daemon closed its end of the bell socket */
-	uint64_t looked_nsec;	   /* at the control socket's end */
-	uint64_t wait_began_nsec;  /* 0: there was something to consume at once */
-	uint64_t mean_wait_nsec;   /* of those where there was not */
-	uint64_t rests_until_nsec; /* it does not spin: the core is wanted */
-	bool has_small_ops;	   /* what was consumed last */
+	bool is_doorbell_at_end;   /* the daemon closed its end of the doorbell socket */
+	uint64_t looked_nsec;	   /* last look for the end of the control socket */
+	uint64_t wait_began_nsec;  /* 0: completions were there at once */
+	uint64_t mean_wait_nsec;   /* of waits without completions at once */
+	uint64_t rests_until_nsec; /* until then it does not spin: another thread needs the core */
+	bool has_small_ops;	   /* the ops consumed last were small */
 
 	/* bounce.lock */
-	uint32_t n_jobs; /* ops that bounce.c's thread has */
-	bool is_ending;	 /* it closes */
+	uint32_t n_jobs; /* jobs of its ops in the bounce thread */
+	bool is_ending;	 /* it is being closed */
 
-	/* the library's thread's: of a companion, but for the last */
-	struct dsaio_handle *next_active; /* list of those with pieces in flight */
+	/* the bounce thread's; the first two for a companion */
+	struct dsaio_handle *next_active; /* list of companions with pieces in flight */
 	uint32_t n_pieces;		  /* in flight */
-	uint64_t polled;		  /* the turn in which it was looked at */
+	uint64_t polled;		  /* the turn in which its rings were consumed */
 };
 
 /* Returns 0 or as client_check(). */

@@ -152,7 +152,7 @@ static uint64_t tick_now(void)
 {
 	struct timespec ts;
 
-	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &ts); /* it exists: can not fail */
+	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &ts); /* it exists: cannot fail */
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 

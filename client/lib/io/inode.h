@@ -1,13 +1,14 @@
 /*
- * An inode: what all files of a client that are one inode share.
+ * An inode: shared by all files of a client that are the same inode.
  *
- * Its open ops, in the order in which they were submitted.  Those of one handle that are in its
- * ring are kept in order by the daemon.  One that is off the ring (bounced, or it waits for such a
- * one) the daemon does not know, or not as a whole: who conflicts with it waits for its end.
+ * It lists its open ops in the order of their submission.  The daemon orders the ops of a handle that
+ * are in its ring.  It does not know, or not as a whole, an op that is off the ring (op.h).  So a
+ * later op that conflicts with such an op waits for its end.
  *
- * Its size, as far as it is known: a write that may end beyond it says so in its entry, and the daemon
- * extends the file.  What is known may be wrong, since other processes extend and truncate the file,
- * so it only decides which way is fast.  The library shrinks a file for dsaio_truncate() alone.
+ * It records the file's size as far as it is known.  A write that may end beyond it says so in its
+ * entry, and the daemon extends the file.  Other processes may extend and truncate the file, so the
+ * known size may be wrong: it only selects the faster way.  The library shrinks a file only for
+ * dsaio_truncate().
  */
 #ifndef DSAIO_CLIENT_LIB_IO_INODE_H
 #define DSAIO_CLIENT_LIB_IO_INODE_H

@@ -46,7 +46,8 @@ static void job_has_no_slot(struct job *job, int r)
 int job_start_piece(struct job *job, bool is_blocking, bool is_further)
 {
 	struct dsaio_op *op = job->op;
-	struct slice_align align = { op->file->offset_align, op->file->memory_align };
+	struct slice_align align = { op->file->session.offset_align,
+				     op->file->session.memory_align };
 	bool is_write = op->opcode == RING_OP_WRITE;
 	struct job_piece *piece = &job->pieces[(job->first + job->n) % JOB_PIECES_MAX];
 	uint64_t bytes = slice_bytes(job->next, job->end, align), done;

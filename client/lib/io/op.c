@@ -96,7 +96,7 @@ struct ring_entry op_entry(const struct dsaio_op *op)
 {
 	return (struct ring_entry){
 		.opcode = op->opcode,
-		.file = op->file->id,
+		.file = op->file->session.id,
 		.off = op->off,
 		.len = op->len,
 		.slab = op->buffer.slab ? op->buffer.slab->id : 0,

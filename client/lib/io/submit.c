@@ -67,7 +67,7 @@ enum way { WAY_AT_ONCE, WAY_RING, WAY_BOUNCED, WAY_VECTOR };
 /* The file's place of the op's ends: does a write of it need the buffered description? */
 static bool is_ragged(const struct op_request *q)
 {
-	return (q->off | q->len) & (q->file->offset_align - 1);
+	return (q->off | q->len) & (q->file->session.offset_align - 1);
 }
 
 /*
@@ -76,7 +76,7 @@ static bool is_ragged(const struct op_request *q)
  */
 static bool is_incongruent(const struct op_request *q, const struct buffer_place *place)
 {
-	return (place->slab_off - q->off) & (q->file->memory_align - 1);
+	return (place->slab_off - q->off) & (q->file->session.memory_align - 1);
 }
 
 /*
@@ -224,7 +224,7 @@ static int op_prepare(const struct op_request *q, enum way way, struct op_means 
 			r = handle_companion(handle, &means->companion);
 		handle = means->companion;
 	}
-	return r < 0 ? r : handle_channel(handle, q->file->store, &means->channel);
+	return r < 0 ? r : handle_channel(handle, q->file->session.store, &means->channel);
 }
 
 /* ---- an op, in two steps ---- */

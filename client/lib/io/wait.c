@@ -44,7 +44,7 @@ static struct channel *next_channel(const struct channel *channel)
 	return atomic_load_explicit(&channel->next, memory_order_relaxed); /* set before shown */
 }
 
-/* ---- whom to wake (handle->lock) ---- */
+/* ---- waiting threads (handle->lock) ---- */
 
 static bool is_done(const struct dsaio_handle *handle, const struct wait_for *w)
 {
@@ -63,7 +63,7 @@ static bool is_done(const struct dsaio_handle *handle, const struct wait_for *w)
 	return true;
 }
 
-/* Does what is waited for come by a ring, so that the waiter does well to consume? */
+/* Can completions of a ring end this wait, so that the thread should take the role? */
 static bool may_consume(const struct dsaio_handle *handle, const struct wait_for *w)
 {
 	switch (w->what) {
@@ -86,7 +86,7 @@ void wait_wake(struct dsaio_handle *handle)
 
 	for (struct waiter *w = handle->waiters; w; w = w->next)
 		if (is_done(handle, w->wait_for))
-			(void)pthread_cond_signal(&w->cond); /* can not fail */
+			(void)pthread_cond_signal(&w->cond); /* cannot fail */
 		else if (!heir && may_consume(handle, w->wait_for))
 			heir = w;
 	if (heir && !handle->has_consumer)
@@ -96,14 +96,14 @@ void wait_wake(struct dsaio_handle *handle)
 /* ---- the descriptor ---- */
 
 /* Makes the descriptor readable.  Under handle->lock. */
-static void ring_own_bell(struct dsaio_handle *handle)
+static void ring_own_doorbell(struct dsaio_handle *handle)
 {
 	handle->is_fd_armed = false;
 	handle->is_own_rung = true;
-	(void)eventfd_write(handle->own_bell_fd, 1); /* full: it is readable all the more */
+	(void)eventfd_write(handle->own_doorbell_fd, 1); /* full: it is readable all the more */
 }
 
-/* Arms all rings for the bell socket; false: there is something to consume. */
+/* Arms all rings for the doorbell socket; false: there is something to consume. */
 static bool arm_all(struct dsaio_handle *handle)
 {
 	bool is_empty = true;
@@ -121,21 +121,22 @@ static void disarm_all(struct dsaio_handle *handle)
 			ring_client_disarm(&c->ring);
 }
 
-static void drain_bell(struct dsaio_handle *handle)
+static void drain_doorbell(struct dsaio_handle *handle)
 {
 	char bytes[64];
 	ssize_t n = 1;
 
-	while (n > 0 && !handle->is_bell_at_end) {
-		n = recv(handle->bell_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	while (n > 0 && !handle->is_doorbell_at_end) {
+		n = recv(handle->doorbell_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
 		if (n == 0)
-			handle->is_bell_at_end = true; /* the control socket's end will follow */
+			handle->is_doorbell_at_end =
+				true; /* the control socket's end will follow */
 	}
 }
 
 /*
  * A consumer that sleeps on a ring's futex looks again.  One that is just about to sleep, or sleeps
- * on the bell socket, misses this and looks after LOOK_NSEC.
+ * on the doorbell socket, misses this and looks after LOOK_NSEC.
  */
 static void wake_futexes(struct dsaio_handle *handle)
 {
@@ -147,10 +148,10 @@ static void wake_futexes(struct dsaio_handle *handle)
 void wait_after_ends(struct dsaio_handle *handle, bool has_listed, bool by_consumer)
 {
 	if (has_listed && handle->is_fd_armed)
-		ring_own_bell(handle);
+		ring_own_doorbell(handle);
 	if (handle->waiters)
 		wait_wake(handle);
-	/* What the consumer waits for did not come by its rings. */
+	/* The consumer's wait ended otherwise than by its rings. */
 	if (!by_consumer && handle->consumer_wait && is_done(handle, handle->consumer_wait))
 		wake_futexes(handle);
 }
@@ -164,12 +165,12 @@ int wait_reap(struct dsaio_handle *handle, struct dsaio_op **ret_ops, int n)
 		eventfd_t count;
 
 		handle->is_own_rung = false;
-		(void)eventfd_read(handle->own_bell_fd, &count); /* not blocking */
+		(void)eventfd_read(handle->own_doorbell_fd, &count); /* not blocking */
 	}
 	got = ended_take(&handle->ended, ret_ops, n);
 	/* Not all were taken: the descriptor stays readable. */
 	if (handle->ended.ops.first && handle->epoll_fd >= 0 && !handle->is_own_rung)
-		ring_own_bell(handle);
+		ring_own_doorbell(handle);
 	(void)pthread_mutex_unlock(&handle->lock);
 	return got;
 }
@@ -189,7 +190,7 @@ static bool consume_all(struct dsaio_handle *handle)
 	return true;
 }
 
-/* What the rings still hold counts, the rest ends with that result. */
+/* Consumes the rings; all other open ops end with that result. */
 static void bury_all(struct dsaio_handle *handle, int result)
 {
 	struct op_list list = { NULL, NULL };
@@ -243,16 +244,16 @@ static void sleep_on_socket(struct dsaio_handle *handle, uint64_t nsec)
 	struct timespec ts = timespec_of(nsec);
 	struct pollfd fds[] = {
 		{ .fd = handle->client->link.conn->fd, .events = POLLRDHUP },
-		{ .fd = handle->is_bell_at_end ? -1 : handle->bell_fd, .events = POLLIN },
+		{ .fd = handle->is_doorbell_at_end ? -1 : handle->doorbell_fd, .events = POLLIN },
 	};
 
 	if (arm_all(handle) && ppoll(fds, 2, &ts, NULL) > 0 && fds[0].revents)
 		(void)conn_is_gone(handle->client->link.conn); /* remembers it */
 	disarm_all(handle);
-	drain_bell(handle);
+	drain_doorbell(handle);
 }
 
-/* Completions came after a wait: how long was it? */
+/* Completions came after a wait: records how long it was. */
 static void note_wait(struct dsaio_handle *handle)
 {
 	uint64_t nsec = clock_nsec() - handle->wait_began_nsec;
@@ -332,14 +333,14 @@ static void leave_role(struct dsaio_handle *handle)
 {
 	handle->has_consumer = false;
 	handle->consumer_wait = NULL;
-	/* Our sleep may have disarmed the rings for whoever polls the descriptor. */
+	/* Our sleep may have disarmed the rings, for which the program polls the descriptor. */
 	if (handle->is_fd_armed && !arm_all(handle))
-		ring_own_bell(handle);
+		ring_own_doorbell(handle);
 	if (handle->waiters)
 		wait_wake(handle);
 }
 
-/* Sleeps until somebody signals, or the time is over.  Under handle->lock, which it lets go. */
+/* Sleeps until a signal, or the deadline.  Under handle->lock, which is released meanwhile. */
 static void follow(struct dsaio_handle *handle, const struct wait_for *wait_for,
 		   uint64_t deadline_nsec)
 {
@@ -428,7 +429,7 @@ bool wait_arm(struct dsaio_handle *companion)
 void wait_disarm(struct dsaio_handle *companion)
 {
 	disarm_all(companion);
-	drain_bell(companion);
+	drain_doorbell(companion);
 }
 
 void wait_poll(struct dsaio_handle *handle)
@@ -456,14 +457,14 @@ bool wait_poll_or_arm(struct dsaio_handle *handle)
 	if (!handle->has_consumer) {
 		handle->has_consumer = true;
 		(void)pthread_mutex_unlock(&handle->lock);
-		drain_bell(handle);
+		drain_doorbell(handle);
 		consume_or_sleep(handle, 0, 0, true);
 		(void)pthread_mutex_lock(&handle->lock);
 		has_ops = handle->ended.ops.first;
 		if (!has_ops && handle->epoll_fd >= 0)
 			handle->is_fd_armed = true;
 		leave_role(handle); /* arms the rings */
-	} else {		    /* who has the role ends the ops, then rings our own bell */
+	} else {		    /* the consumer ends the ops, then rings our own doorbell */
 		has_ops = handle->ended.ops.first;
 		if (!has_ops && handle->epoll_fd >= 0)
 			handle->is_fd_armed = true;
@@ -477,7 +478,7 @@ void wait_channel_added(struct dsaio_handle *handle)
 {
 	(void)pthread_mutex_lock(&handle->lock);
 	if (!handle->has_consumer && handle->is_fd_armed && !arm_all(handle))
-		ring_own_bell(handle);
+		ring_own_doorbell(handle);
 	if (handle->has_consumer) /* it may sleep on another ring's */
 		wake_futexes(handle);
 	(void)pthread_mutex_unlock(&handle->lock);
@@ -488,7 +489,7 @@ void wait_finish(struct dsaio_handle *handle, int result)
 	struct wait_for role = { .what = WAIT_ROLE };
 
 	do {
-		(void)wait_until(handle, &role, UINT64_MAX); /* can not time out */
+		(void)wait_until(handle, &role, UINT64_MAX); /* cannot time out */
 		(void)pthread_mutex_lock(&handle->lock);
 	} while (handle->has_consumer && pthread_mutex_unlock(&handle->lock) == 0);
 	handle->has_consumer = true;

@@ -131,7 +131,7 @@ int conn_map(int fd, size_t bytes, int protection, void **ret_map)
 	return 0;
 }
 
-/* Before Linux 6.5 the daemon can not ask the socket for a pidfd: then we give it one. */
+/* Before Linux 6.5 the daemon cannot ask the socket for a pidfd: then we give it one. */
 static int conn_pidfd(int socket_fd)
 {
 	int fd = -1;

@@ -10,7 +10,7 @@
  * Only the end of file proves that the daemon is gone (conn_is_gone()).  A stream that stopped making
  * sense is shut down for writing; the daemon then ends the session, and its end of file comes.
  *
- * conn_call.c has the calls, conn.c all else.  dsaioctl links these objects too: it connects with
+ * conn_call.c has the calls, silence.c decides when a daemon counts as stopped, conn.c has the rest.  dsaioctl links these objects too: it connects with
  * dsaio_connect(), takes the connection with client_conn() (client.h) and sends its Status with
  * conn_call().
  */

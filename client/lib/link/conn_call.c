@@ -1,9 +1,9 @@
 /*
  * Calls: requests, and the replies that come in any order.
  *
- * Everything here runs under conn->lock, but for poll(2) and the conditions.  The socket does not
- * block: a request that it does not take at once stays in the writer, and the thread that brought it
- * polls for room.  So there are two kinds of waiting threads:
+ * Everything here runs under conn->lock, except poll(2) and the conditions.  The socket does not block.
+ * A request that it does not accept at once stays in the writer, and the thread that brought it polls
+ * for room.  So there are two kinds of waiting threads:
  *
  *     polling    one of them, and each one as long as the writer holds requests: sleeps in poll(2),
  *                then sends and reads what it can, and completes the calls whose replies came

@@ -183,7 +183,7 @@ static int log_open(const struct socket_dir *dir, struct found *found)
 }
 
 /*
- * Makes the listening socket.  A path can not be given relative to a descriptor, so the file is
+ * Makes the listening socket.  A path cannot be given relative to a descriptor, so the file is
  * looked for in the directory that was checked.
  */
 static int listen_open(const struct socket_dir *dir, int *ret_fd)
@@ -273,7 +273,7 @@ static int lock_try(const struct socket_dir *dir, int *lock_fd)
 static void lock_dropp(int *lock_fd)
 {
 	if (*lock_fd >= 0)
-		(void)flock(*lock_fd, LOCK_UN); /* can not fail for a lock of ours */
+		(void)flock(*lock_fd, LOCK_UN); /* cannot fail for a lock of ours */
 	closep(lock_fd);
 }
 

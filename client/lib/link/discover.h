@@ -10,7 +10,7 @@
  * Starting.  Whoever gets the start lock (SOCKET.lock, which the daemon then holds while it lives)
  * looks again, makes the listening socket and hands it to the daemon.  So all others, and we, are
  * connected at once, and the first Hello waits in the socket until the daemon reads it.  A daemon
- * that can not start closes the socket: the end of file is the news, and its log says why.
+ * that cannot start closes the socket: the end of file is the news, and its log says why.
  *
  * Any thread; processes may do so at the same time.
  */

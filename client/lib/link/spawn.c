@@ -228,7 +228,7 @@ static void descriptors_reset(struct spawn *spawn)
 		if (null_fd != fd && syscall(SYS_dup3, null_fd, fd, 0) < 0)
 			child_fail(spawn, "/dev/null");
 	if (null_fd > LISTEN_FD)
-		(void)syscall(SYS_close, null_fd); /* just opened: can not fail */
+		(void)syscall(SYS_close, null_fd); /* just opened: cannot fail */
 }
 
 static void pid_write(struct spawn *spawn)
@@ -284,14 +284,14 @@ static int children_run(struct spawn *spawn)
 	int r;
 
 	/* A handler of the program's must not run in a child that shares its memory. */
-	(void)sigfillset(&all); /* both can not fail */
+	(void)sigfillset(&all); /* both cannot fail */
 	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
 	middle = __clone(middle_main, spawn->stacks + STACK_BYTES, CLONE_VM | CLONE_VFORK, spawn);
 	r = middle < 0 ? -errno : 0;
 	/* It has ended.  ECHILD: the program waits for children of every kind, and was faster. */
 	while (middle > 0 && waitpid(middle, NULL, (int)__WCLONE) < 0 && errno == EINTR)
 		;
-	(void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* can not fail */
+	(void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* cannot fail */
 	return r;
 }
 
@@ -316,7 +316,7 @@ int spawn_daemon(const char *program, const char *socket_path, int listen_fd, in
 		return error_fail_errno(-errno, "%s: can not start it: stack", program);
 	spawn.stacks = stacks;
 	r = children_run(&spawn);
-	(void)munmap(stacks, 2 * STACK_BYTES); /* our own: can not fail */
+	(void)munmap(stacks, 2 * STACK_BYTES); /* our own: cannot fail */
 	if (r < 0)
 		return error_fail_errno(r, "%s: can not start it: clone", program);
 	if (spawn.error)

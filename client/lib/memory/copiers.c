@@ -97,7 +97,7 @@ static void *copier_main(void *arg)
 {
 	struct copiers *copiers = arg;
 
-	(void)pthread_mutex_lock(&copiers->lock); /* a plain mutex: can not fail */
+	(void)pthread_mutex_lock(&copiers->lock); /* a plain mutex: cannot fail */
 	while (await_posted(copiers)) {
 		copiers->n_idle--;
 		make(copiers, copiers->first);
@@ -116,7 +116,7 @@ static void join_ended(struct copier *copier)
 {
 	if (copier->state != COPIER_ENDED)
 		return;
-	(void)pthread_join(copier->thread, NULL); /* it is ours: can not fail */
+	(void)pthread_join(copier->thread, NULL); /* it is ours: cannot fail */
 	copier->state = COPIER_NONE;
 }
 

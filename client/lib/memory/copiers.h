@@ -1,14 +1,14 @@
 /*
- * Copiers: a few threads of the library that make copies for who has several to make at once.
+ * Copiers: a few threads of the library that help a thread that has several copies to make.
  *
  *     post -> queued -> running -> done        a copier's
  *                   \-> done                   its owner's: copiers_make()
  *
- * A copy belongs to its owner, who posts it, and then makes it after all if no copier has come to
- * it: nothing is ever left to threads that may not run.  What the copies are is the owners' affair.
+ * A copy belongs to its owner.  The owner posts it, and makes it itself if no copier has begun with it.
+ * So no copy depends on a thread that may not run.
  *
  * The threads are started when copies are posted and none is idle, at most n_max; they end when
- * idle for a while.  Where one can not be started it goes without, and tries again after a second.
+ * idle for a while.  If one cannot be started, the owner copies alone and tries again after a second.
  * A forked child has no copiers, and no call of the library gets there (client_check()).
  *
  * Any thread.
@@ -23,7 +23,7 @@
 #define COPIERS_MAX 3u /* a fourth thread's copies gain little: the page faults share locks */
 #define COPIERS_IDLE_NSEC UINT64_C(3000000000) /* a guess: between two tensors, not two phases */
 
-/* In what owns it, which run() finds by container_of(). */
+/* Embedded in its owner, which run() finds by container_of(). */
 struct copy {
 	void (*run)(struct copy *copy);
 	enum copy_state {
@@ -59,14 +59,14 @@ struct copiers {
 	struct copier threads[COPIERS_MAX];
 };
 
-/* How many may help on this host: two CPUs are left to who waits for the copies and to the daemon. */
+/* How many may help on this host: two CPUs are left, for the owner and for the daemon. */
 unsigned copiers_wish(void);
 
 void copiers_init(struct copiers *copiers, unsigned n_max, uint64_t idle_nsec);
 /* No copy is posted.  The threads end. */
 void copiers_deinit(struct copiers *copiers);
 
-/* Gives a copy to whoever comes first.  False: there is no thread; it stays the caller's. */
+/* Queues a copy for the copiers.  False: there is no thread; it stays the caller's. */
 bool copiers_post(struct copiers *copiers, struct copy *copy);
 
 /* Makes a posted copy here if nobody has begun with it. */

@@ -2,8 +2,8 @@
  * Cutting a slab into pieces, by whole pages.
  *
  * The pieces, used and free, lie side by side in the order of their offsets and fill the slab;
- * no two free ones touch.  A piece that was used before is dirty: who takes it has to zero it.
- * Knows no memory, only offsets.  No lock: the caller's.
+ * no two free ones touch.  A piece that was used before is dirty: its next user has to zero it.
+ * Knows only offsets, no memory.  The caller has the lock.
  */
 #ifndef DSAIO_CLIENT_LIB_MEMORY_CUT_H
 #define DSAIO_CLIENT_LIB_MEMORY_CUT_H

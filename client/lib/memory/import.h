@@ -1,7 +1,7 @@
 /*
  * Imported memory: shared memory of the program's own that the daemon maps, too.
  *
- * The program says that memory is where it has mapped a file; what it says is checked against
+ * The program names the memory and the file that it has mapped there.  That is checked against
  * /proc/self/maps, since an op on another place would move other bytes than the program sees.
  */
 #ifndef DSAIO_CLIENT_LIB_MEMORY_IMPORT_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What has to be mapped, and where. */
+/* The mapping that has to exist. */
 struct import_range {
 	uint64_t start, end; /* addresses */
 	uint64_t off;	     /* in the file, of start */

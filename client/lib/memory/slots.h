@@ -1,9 +1,9 @@
 /*
- * Slots: the memory that private memory is copied through.
+ * Slots: bounce buffers, through which private memory is copied.
  *
- * Some slabs of a few MiB, taken from the daemon's pool one by one as they are needed, at most
- * SLOTS_BYTES together, and kept, but given back when dsaio_alloc() finds the pool empty.  A slot is a power of two of units
- * of one slab, and starts at a multiple of its own size there.
+ * They are cut from slabs of a few MiB.  Slabs are taken from the daemon's pool one by one as they are
+ * needed, at most SLOTS_BYTES together.  They are kept until dsaio_alloc() finds the pool empty.  A
+ * slot is a power of two of units of one slab, and starts at a multiple of its own size there.
  *
  * A slab is not mapped here: slots are filled and emptied by pwrite(2) and pread(2) on its memfd,
  * so that a wrong address of the program's is -EFAULT and never a signal.  (Copies of 4 KiB took
@@ -12,13 +12,13 @@
  * on hugetlbfs, which has no write(2), the slab is mapped for that copy, and the slot is filled by
  * process_vm_readv().
  *
- * Shares.  The slots in use are counted for each store.  An op's further pieces may make their store
- * use as much as stays free, an op's first piece twice as much, and a store that uses nothing gets the
- * smallest slot whatever is left.  So a store that hangs holds two thirds of the memory at most, a
- * second one two thirds of the rest, and a store that works finds some.
+ * Shares.  The slots in use are counted for each store.  With an op's further pieces a store may use as
+ * much as remains free, with an op's first piece twice as much.  A store that uses nothing gets the
+ * smallest slot in any case.  So a store that hangs holds at most two thirds of the memory, a second
+ * one two thirds of the rest, and a store that works finds some.
  *
- * Who holds slots never waits for others: a first slot can be waited for, in the order of the waiters
- * of a store; further ones are there or are not, and leave some of the memory for the first ones.
+ * A thread that holds slots never waits for others.  It can wait for a first slot, in the order of the
+ * store's waiters.  Further slots are taken only if they are free, and leave memory for first ones.
  *
  * Any thread.
  */
