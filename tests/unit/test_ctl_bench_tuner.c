@@ -121,7 +121,7 @@ START_TEST(runs_that_swing_recommend_the_same_point)
 	for (uint64_t seed = 1; seed <= 50; seed++) {
 		struct tuner_verdict v;
 
-		device_init(seed, 0.01, 0.02);
+		device_init(seed, 0.04, 0.02);
 		for (unsigned i = 2 * GROUP_POINTS; i < N_POINTS; i++)
 			device.speeds[i] = 1.4;
 		v = judge(run(N_POINTS, true, true, seed), TUNER_SUM);
@@ -149,7 +149,7 @@ START_TEST(runs_that_swing_more_recommend_a_fast_point)
 END_TEST
 
 /* A run with wide intervals once recommended a profile that was 46% slower. */
-START_TEST(a_wide_interval_recommends_no_point_that_is_slower_by_more_than_1_5_percent)
+START_TEST(a_wide_interval_recommends_no_point_that_is_slower_by_more_than_5_percent)
 {
 	unsigned n_wide = 0;
 
@@ -162,7 +162,7 @@ START_TEST(a_wide_interval_recommends_no_point_that_is_slower_by_more_than_1_5_p
 		for (size_t i = 0; i < v.n_ranks; i++)
 			n_wide += v.ranks[i].point == 0 && v.ranks[i].is_tied &&
 				  v.ranks[i].loss > 0.3;
-		ck_assert_double_le(v.ranks[v.recommended].loss, 0.015);
+		ck_assert_double_le(v.ranks[v.recommended].loss, 0.05);
 		free(v.ranks);
 	}
 	ck_assert_uint_gt(n_wide, 50); /* else this tests nothing */
@@ -180,7 +180,7 @@ START_TEST(a_cheaper_point_is_recommended_if_intervals_overlap_and_it_loses_litt
 		device.speeds[1] = 1.02; /* and costs more */
 		v = judge(run(2, true, false, seed), TUNER_READ);
 		if (v.n_ranks == 2 && v.ranks[1].speed_high >= v.ranks[0].speed_low &&
-		    (v.ranks[1].loss <= 0.015 || v.ranks[0].point == 0)) {
+		    (v.ranks[1].loss <= 0.05 || v.ranks[0].point == 0)) {
 			n_overlaps++;
 			ck_assert_uint_eq(v.ranks[v.recommended].point, 0);
 		}
@@ -445,7 +445,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, runs_that_swing_recommend_the_same_point);
 	tcase_add_test(tcase, runs_that_swing_more_recommend_a_fast_point);
 	tcase_add_test(tcase,
-		       a_wide_interval_recommends_no_point_that_is_slower_by_more_than_1_5_percent);
+		       a_wide_interval_recommends_no_point_that_is_slower_by_more_than_5_percent);
 	tcase_add_test(tcase,
 		       a_cheaper_point_is_recommended_if_intervals_overlap_and_it_loses_little);
 	tcase_add_test(tcase, a_step_that_misses_its_depth_is_repeated_longer);

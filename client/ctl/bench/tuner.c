@@ -24,7 +24,7 @@
 #define KEPT_MAX (FASTEST_KEPT + GROUPS_KEPT + 1u) /* and the cheapest of the fast ones */
 
 /* A wide interval ties a point with the fastest, whatever its mean: this bounds what that may cost. */
-#define LOSS_MAX 0.015
+#define LOSS_MAX 0.05
 
 enum fate { RACES, SLOWER, NOT_FOLLOWED, NOT_REACHED, FAILED };
 

@@ -64,7 +64,7 @@ struct tuner_rank {
 struct tuner_verdict {
 	struct tuner_rank *ranks; /* measured to the end, the fastest first */
 	size_t n_ranks, n_tied;	  /* 0: all failed */
-	size_t recommended;	  /* in ranks: the cheapest that is tied and loses at most 1.5% */
+	size_t recommended;	  /* in ranks: the cheapest that is tied and loses at most 5% */
 	size_t n_slower;	  /* dropped since they were clearly slower */
 	size_t n_not_followed;	  /* since others were as fast, or as cheap */
 	size_t n_not_reached;	  /* since no transfer reached their depth */

@@ -73,7 +73,7 @@ static const char help[] =
 	"point that no transfer of --io_size brings to its depth is reported and not ranked.  The best\n"
 	"few are then measured as a sweep does, in rounds with a new order each time.  A point that\n"
 	"cannot be told apart from the fastest is tied with it; the cheapest of those (least memory in\n"
-	"flight, then fewest parts) whose mean is at most 1.5% below the fastest is recommended.  It\n"
+	"flight, then fewest parts) whose mean is at most 5% below the fastest is recommended.  It\n"
 	"takes at most a fifth of the time of a sweep with five loops a point; --loops N: N times as\n"
 	"long.\n"
 	"\n"
