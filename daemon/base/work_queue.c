@@ -1,6 +1,7 @@
 #include "daemon/base/work_queue.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
+#include "proto/util/cleanup.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -35,6 +36,7 @@ struct work_queue {
 	pthread_cond_t has_work, left_spare;
 	/* under lock */
 	struct work *first, **last_next;
+	struct list rooms; /* struct work_room: to be told of room */
 	bool is_stopping;
 	bool is_at_spare; /* which has it in its list, or works for it */
 	unsigned n_threads, n_idle, n_queued;
@@ -59,6 +61,19 @@ static struct {
 	    .has_work_queue = PTHREAD_COND_INITIALIZER,
 	    .last_next = &spare.first };
 
+/* Under the lock: a thread has nothing to do. */
+static void tell_of_room(struct work_queue *work_queue)
+{
+	struct list_node *node;
+
+	while ((node = list_pop(&work_queue->rooms))) {
+		struct work_room *room = container_of(node, struct work_room, node);
+
+		room->is_waiting = false;
+		room->on_room(room);
+	}
+}
+
 /* Under the lock: waits for work; false if the thread is to end. */
 static bool wait_for_work(struct work_queue *work_queue)
 {
@@ -69,6 +84,7 @@ static bool wait_for_work(struct work_queue *work_queue)
 	until.tv_sec += IDLE_SEC;
 	while (!work_queue->first && !work_queue->is_stopping && r != ETIMEDOUT) {
 		work_queue->n_idle++;
+		tell_of_room(work_queue);
 		r = pthread_cond_clockwait(&work_queue->has_work, &work_queue->lock,
 					   CLOCK_MONOTONIC, &until);
 		work_queue->n_idle--;
@@ -199,6 +215,7 @@ static void *spare_main(void *arg)
 			spare_take(work_queue);
 		} else {
 			work_queue->is_at_spare = false;
+			tell_of_room(work_queue);
 			(void)pthread_cond_signal(&work_queue->left_spare);
 		}
 		(void)pthread_mutex_unlock(&work_queue->lock);
@@ -304,35 +321,67 @@ static void log_submit(const struct work_queue *work_queue, int why)
 	(void)pthread_mutex_unlock(&spare.lock);
 }
 
-void work_queue_submit(struct work_queue *work_queue, struct work *work)
+/* Under the lock. */
+static void queue_work(struct work_queue *work_queue, struct work *work, int why_no_thread)
 {
-	int r = 0;
-
 	work->next = NULL;
-	(void)pthread_mutex_lock(&work_queue->lock);
-	assert(!work_queue->is_stopping);
-	if (work_queue->n_queued >= work_queue->n_idle && thread_take(work_queue))
-		r = thread_start(work_queue);
 	*work_queue->last_next = work;
 	work_queue->last_next = &work->next;
 	work_queue->n_queued++;
 	(void)pthread_cond_signal(&work_queue->has_work);
 	if (!work_queue->n_threads && !work_queue->is_at_spare) {
 		work_queue->is_at_spare = true;
-		log_submit(work_queue, r);
+		log_submit(work_queue, why_no_thread);
 		spare_take(work_queue);
 	}
+}
+
+void work_queue_submit(struct work_queue *work_queue, struct work *work)
+{
+	int r = 0;
+
+	(void)pthread_mutex_lock(&work_queue->lock);
+	assert(!work_queue->is_stopping);
+	if (work_queue->n_queued >= work_queue->n_idle && thread_take(work_queue))
+		r = thread_start(work_queue);
+	queue_work(work_queue, work, r);
 	(void)pthread_mutex_unlock(&work_queue->lock);
 }
 
-bool work_queue_has_room(struct work_queue *work_queue)
+bool work_queue_try_submit(struct work_queue *work_queue, struct work *work, struct work_room *room)
 {
 	bool has_room;
+	int r = 0;
 
 	(void)pthread_mutex_lock(&work_queue->lock);
-	has_room = work_queue->n_queued < work_queue->n_idle || may_start(work_queue);
+	assert(!work_queue->is_stopping);
+	has_room = work_queue->n_queued < work_queue->n_idle;
+	if (!has_room && thread_take(work_queue)) {
+		r = thread_start(work_queue);
+		/* Without any thread the spare does one piece of work at a time. */
+		has_room = r == 0 || (!work_queue->n_threads && !work_queue->is_at_spare);
+	}
+	if (has_room) {
+		queue_work(work_queue, work, r);
+	} else if (!room->is_waiting) {
+		room->is_waiting = true;
+		list_push(&work_queue->rooms, &room->node);
+	}
 	(void)pthread_mutex_unlock(&work_queue->lock);
 	return has_room;
+}
+
+bool work_queue_stop_waiting(struct work_queue *work_queue, struct work_room *room)
+{
+	bool was_waiting;
+
+	(void)pthread_mutex_lock(&work_queue->lock);
+	was_waiting = room->is_waiting;
+	if (was_waiting)
+		list_remove(&work_queue->rooms, &room->node);
+	room->is_waiting = false;
+	(void)pthread_mutex_unlock(&work_queue->lock);
+	return was_waiting;
 }
 
 void work_queue_free(struct work_queue *work_queue)

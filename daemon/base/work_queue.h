@@ -16,6 +16,8 @@
 
 #include "daemon/base/hung.h"
 
+#include "proto/util/list.h"
+
 #include <stdbool.h>
 
 struct work_queue;
@@ -43,8 +45,22 @@ int work_queue_new_deep(const char *name, unsigned max_threads, unsigned max_fur
  */
 void work_queue_submit(struct work_queue *work_queue, struct work *work);
 
-/* Whether work would begin at once: a thread is idle, or can be started.  Any thread. */
-bool work_queue_has_room(struct work_queue *work_queue);
+/* Waits for room, embedded in the object that has work. */
+struct work_room {
+	struct list_node node;
+	bool is_waiting; /* under the work queue's lock */
+	void (*on_room)(struct work_room *room);
+};
+
+/*
+ * Queues work if it begins at once: a thread is idle, or can be started.  Else returns false and
+ * calls on_room() once there may be room: once, on any thread, under the work queue's lock.  The room
+ * may be asked for again before that.
+ */
+bool work_queue_try_submit(struct work_queue *work_queue, struct work *work,
+			   struct work_room *room);
+/* False: on_room() has been called already.  True: it will not be. */
+bool work_queue_stop_waiting(struct work_queue *work_queue, struct work_room *room);
 
 /* Runs what is queued, joins the threads and frees.  Not from one of its threads.  NULL is fine. */
 void work_queue_free(struct work_queue *work_queue);

@@ -209,7 +209,7 @@ static bool depth_allows(const struct admit_channel *channel, const struct admit
 {
 	const struct admit_lane *lane = &channel->lanes[head->lane];
 
-	return head->workers_room &&
+	return head->is_counted ||
 	       (channel->overlap ? lane->n_in_flight : lane->n_started) < channel->depth;
 }
 
@@ -333,6 +333,12 @@ void admit_start(struct admit *admit, struct admit_channel *channel, uint32_t la
 	channel->lanes[lane].n_in_flight++;
 	channel->lanes[lane].n_started++;
 	sched_charge(&admit->sched, &channel->queue, bytes, now_nsec);
+}
+
+void admit_start_again(struct admit *admit, struct admit_channel *channel, uint64_t now_nsec)
+{
+	wait_no_more(admit, channel);
+	sched_charge(&admit->sched, &channel->queue, 0, now_nsec);
 }
 
 void admit_end(struct admit *admit, struct admit_channel *channel, uint32_t lane, uint64_t now_nsec)

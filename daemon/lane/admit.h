@@ -47,13 +47,13 @@ struct admit_channel {
 
 /* The next block of a channel's head op. */
 struct admit_head {
-	uint32_t bytes;	   /* 0: a sync */
-	uint32_t lane;	   /* that does it; 0: home */
-	bool is_piece;	   /* a worker thread does it: the window does not count it */
-	bool must_defer;   /* its op has to wait outside of the channel first */
-	bool needs_page;   /* a bounce page */
-	bool has_room;	   /* its lane's engine takes another block */
-	bool workers_room; /* the channel has not too many pieces to start another block */
+	uint32_t bytes;	 /* 0: a sync */
+	uint32_t lane;	 /* that does it; 0: home */
+	bool is_piece;	 /* a worker thread does it: the window does not count it */
+	bool must_defer; /* its op has to wait outside of the channel first */
+	bool needs_page; /* a bounce page */
+	bool has_room;	 /* its lane's engine takes another block */
+	bool is_counted; /* it was started before, so it is in the depth already */
 };
 
 enum admit_what {
@@ -139,6 +139,8 @@ struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec);
 /* A block of the channel starts in a lane, or has ended. */
 void admit_start(struct admit *admit, struct admit_channel *channel, uint32_t lane, uint32_t bytes,
 		 uint64_t now_nsec);
+/* A block that is counted starts again: it has been charged. */
+void admit_start_again(struct admit *admit, struct admit_channel *channel, uint64_t now_nsec);
 void admit_end(struct admit *admit, struct admit_channel *channel, uint32_t lane,
 	       uint64_t now_nsec);
 

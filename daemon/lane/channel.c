@@ -68,6 +68,7 @@ void channel_free(struct channel *channel)
 	admit_channel_deinit(&channel->admit);
 	order_deinit(&channel->order);
 	op_ids_deinit(&channel->ids);
+	free(channel->pieces);
 	free(channel->ops);
 	free(channel);
 }
@@ -140,7 +141,10 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 				       .overlap = channel->profile.overlap_events,
 			       });
 	channel->ops = calloc(channel->entries, sizeof(*channel->ops));
-	if (r < 0 || !channel->ops ||
+	channel->n_pieces_max = channel->admit.depth * config->profile.intra_op_parallelism +
+				WORKERS_DEPTH;
+	channel->pieces = calloc(channel->n_pieces_max, sizeof(*channel->pieces));
+	if (r < 0 || !channel->ops || !channel->pieces ||
 	    deadlines_init(&channel->deadlines, channel->ops, channel->entries) < 0 ||
 	    order_init(&channel->order, channel->entries) < 0)
 		return error_set(error, -ENOMEM, "channel: %" PRIu32 " ops", channel->entries);

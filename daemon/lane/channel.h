@@ -10,6 +10,7 @@
 #define DSAIO_DAEMON_LANE_CHANNEL_H
 
 #include "daemon/base/quota.h"
+#include "daemon/base/work_queue.h"
 #include "daemon/lane/deadline.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/object/objects.h"
@@ -80,8 +81,14 @@ struct channel {
 	uint64_t timed_nsec;		    /* stats' sums of time are as of then */
 	struct deadlines deadlines;	    /* of them; gone when they were due */
 	uint32_t n_gated;		    /* open ops with is_gated */
-	uint32_t n_pieces, n_pieces_helped; /* not done; of them, those that the work queue has */
-	struct piece *first_piece, *last_piece; /* that wait for it, in order */
+	uint32_t n_pieces;		    /* that workers have */
+	struct piece *pieces, *free_pieces; /* set aside: for workers' blocks and returned ones */
+	uint32_t n_pieces_max, n_fresh_pieces; /* so many; of them used at least once */
+	struct list worker_waiters;	       /* ops, for a worker */
+	struct work_room room;		       /* its work queue's, when none was free */
+	bool waits_for_room; /* it was asked for, and room_message did not run yet */
+	struct message room_message;
+	struct transfer *transfer; /* borrowed: for room_message */
 	struct admit_channel admit;
 	struct channel *next, *prev; /* in the lane's list of those awake */
 	struct channel *next_ended;  /* in the lane's list of channels with ended ops */

@@ -147,6 +147,8 @@ static void take_entry(struct intake *intake, struct channel *channel,
 	op->is_misaligned = op->is_gated = false;
 	op->next_block = op->next_inner = op->n_in_flight = 0;
 	op->error = 0;
+	op->cancel_error = 0;
+	op->returned = NULL;
 	op->taken_nsec = intake->turn->now_nsec;
 	op->deadline_nsec = 0;
 	metrics_add(&channel->metrics.open_ops, 1);
@@ -325,7 +327,7 @@ void intake_remove_idle(struct intake *intake)
 			channel->drain = false;
 			cancel_all(intake, channel);
 		}
-		if (channel->n_open)
+		if (channel->n_open || !transfer_let_go(channel))
 			continue;
 		if (channel->has_rings)
 			poller_remove_channel(intake->poller, channel);
@@ -341,6 +343,7 @@ void intake_remove_idle(struct intake *intake)
 void intake_add_channel(struct intake *intake, struct channel *channel)
 {
 	intake->n_channels++;
+	transfer_add_channel(intake->transfer, channel);
 	intake_wake(intake, channel);
 	/* Lanes that a channel is the first to need are added before it. */
 	admit_add_channel(intake->admit, &channel->admit,

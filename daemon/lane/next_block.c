@@ -1,5 +1,7 @@
 #include "daemon/lane/next_block.h"
 
+#include "daemon/lane/piece.h"
+
 /* Of a file whose device need not be the store's: what takes several of the kernel's requests is
    refused with RWF_NOWAIT, and few devices take less. */
 #define FOREIGN_NOWAIT_BYTES (256u << 10)
@@ -42,9 +44,23 @@ static void look_at_extension(struct op *op, const struct split *split, struct n
 }
 
 /* Steps over parts that have fewer blocks; the head op has at least one left. */
+/*
+ * The op whose block is next: an op with a block that came back goes first, since that block is counted
+ * in the depth, which may be full.  Only ops that were deferred, and the one behind them, have started
+ * anything.
+ */
+static struct op *next_op(const struct channel *channel)
+{
+	struct op *head = op_of_node(channel->ready.first), *op = head;
+
+	while (op && !op->returned && op->is_gated)
+		op = op_of_node(op->waiter.node.next);
+	return op && op->returned ? op : head;
+}
+
 struct next_block next_block_look(const struct channel *channel, const struct block_rules *rules)
 {
-	struct op *op = op_of_node(channel->ready.first);
+	struct op *op = next_op(channel);
 	const struct file *file = op->file;
 	struct split split = channel_split(channel, op);
 	struct next_block next = { .op = op };
@@ -52,6 +68,13 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	struct split_block block;
 	bool is_engine; /* worker threads are */
 
+	if (op->returned) {
+		next.returned = op->returned;
+		next.len = op->returned->bytes;
+		next.lane = op->returned->channel_lane;
+		next.is_piece = true;
+		return next;
+	}
 	if (op_is_sync(op)) {
 		next.is_piece = true;
 		return next;
@@ -94,7 +117,7 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	return next;
 }
 
-bool next_block_step_over(const struct next_block *next)
+void next_block_step_over(const struct next_block *next)
 {
 	struct op *op = next->op;
 	struct split split = channel_split(op->channel, op);
@@ -112,7 +135,13 @@ bool next_block_step_over(const struct next_block *next)
 	while (!op->next_inner && op->next_block < split_n_blocks(&split) &&
 	       !split_block(&split, op->next_block).len)
 		op->next_block++;
-	return !op->edges_left && op->next_block == split_n_blocks(&split);
+}
+
+bool next_block_is_over(const struct op *op)
+{
+	struct split split = channel_split(op->channel, op);
+
+	return !op->returned && !op->edges_left && op->next_block == split_n_blocks(&split);
 }
 
 /* Done is what stands before the first block of any part that did not start. */

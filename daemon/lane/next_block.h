@@ -12,6 +12,7 @@
 
 struct next_block {
 	struct op *op;
+	struct piece *returned; /* to be started again; NULL: a new block */
 	uint64_t op_off;
 	uint32_t len;  /* 0: a sync */
 	uint32_t lane; /* 0: home */
@@ -34,8 +35,10 @@ bool uses_workers(const struct lane_store *store, const struct file *file);
 
 /* The channel has an op that is ready, with a block left. */
 struct next_block next_block_look(const struct channel *channel, const struct block_rules *rules);
-/* The block has started: its op's counters step over it.  True: it was the last. */
-bool next_block_step_over(const struct next_block *next);
+/* The block has started: its op's counters step over it. */
+void next_block_step_over(const struct next_block *next);
+/* Nothing of the op is left to start. */
+bool next_block_is_over(const struct op *op);
 /* The step that the head op, which may have none of its next blocks yet, needs. */
 struct extend_step next_block_extend_step(const struct op *op);
 /* Cuts the op off before its first block that has not started, and those of its other parts. */

@@ -32,14 +32,13 @@ enum op_state {
 	/* In no list: being checked, or the channel's order makes it wait for earlier ops.
 	   -> READY; ENDED: it was refused, is of no bytes, or was cancelled */
 	OP_WAITS_ORDER,
-	/* In the channel's ready list: it has blocks to start.
-	   -> WAITS_MODE_LOCK, WAITS_EXTENSION, RUNNING */
+	/* In the channel's ready list: it has blocks to start.  -> DEFERRED, RUNNING */
 	OP_READY,
-	/* In its inode's mode lock.  -> READY; RUNNING: it was cancelled */
-	OP_WAITS_MODE_LOCK,
-	/* In its file's extension.  -> READY; RUNNING: it was cancelled */
-	OP_WAITS_EXTENSION,
-	/* In no list: it starts nothing more, and its blocks in flight are awaited.  -> ENDED */
+	/* Waits outside of the ready list: in its inode's mode lock, in its file's extension, or in its
+	   channel's list of ops that wait for a worker.  -> READY; RUNNING: it was cancelled */
+	OP_DEFERRED,
+	/* In no list: it starts nothing more, and its blocks in flight are awaited.
+	   -> ENDED; READY: one came back, and has to be started again */
 	OP_RUNNING,
 	/* In the channel's list of ended ops: its completion is written, not yet published, and it
 	   still keeps order.  -> FREE */
@@ -53,6 +52,8 @@ enum op_state {
 
 struct op {
 	struct mode_lock_waiter waiter; /* its node: in the list that the state names */
+	struct list *list;		/* READY or DEFERRED: that list */
+	struct piece *returned;		/* blocks to be started again, by workers */
 	struct channel *channel;
 	struct file *file;   /* held; NULL: the entry was refused */
 	struct slab *slab;   /* held; NULL for syncs */
@@ -77,10 +78,11 @@ struct op {
 	uint8_t opcode;		   /* enum ring_opcode */
 	uint8_t state;		   /* enum op_state */
 	uint8_t edges_left;
+	uint8_t cancel_error;	/* positive errno: no block of it starts, nor starts again */
 	bool is_misaligned : 1; /* its memory is: all of it goes by worker threads */
-	bool is_gated : 1; /* had to wait for the mode lock or an extension; counted in n_gated */
+	bool is_gated : 1;	/* was deferred; counted in the channel's n_gated */
 };
-static_assert(sizeof(struct op) <= 160, "a channel has one for each entry, in use or not");
+static_assert(sizeof(struct op) <= 184, "a channel has one for each entry, in use or not");
 
 /* Asserts that the state may follow the present one.  The caller moves it between lists. */
 void op_set_state(struct op *op, enum op_state state);

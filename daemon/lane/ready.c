@@ -10,7 +10,8 @@ void ready_update(struct ready *ready, struct channel *channel)
 void ready_add(struct ready *ready, struct op *op)
 {
 	op_set_state(op, OP_READY);
-	list_push(&op->channel->ready, &op->waiter.node);
+	op->list = &op->channel->ready;
+	list_push(op->list, &op->waiter.node);
 	ready_update(ready, op->channel);
 }
 
@@ -28,7 +29,8 @@ static void let_in(struct mode_lock_waiter *waiter, void *arg)
 	struct op *op = container_of(waiter, struct op, waiter);
 
 	op_set_state(op, OP_READY);
-	list_push_front(&op->channel->ready, &op->waiter.node);
+	op->list = &op->channel->ready;
+	list_push_front(op->list, &op->waiter.node);
 	ready_update(arg, op->channel);
 }
 
@@ -78,7 +80,7 @@ void ready_unlock(struct ready *ready, struct op *op)
 
 /* ---- waiting outside ---- */
 
-bool ready_defer(struct ready *ready, struct op *op, enum op_state state)
+bool ready_defer(struct ready *ready, struct op *op, struct list *list)
 {
 	struct channel *channel = op->channel;
 
@@ -89,36 +91,43 @@ bool ready_defer(struct ready *ready, struct op *op, enum op_state state)
 	}
 	channel->n_gated += !op->is_gated;
 	op->is_gated = true;
-	list_remove(&channel->ready, &op->waiter.node);
-	op_set_state(op, state);
-	if (state == OP_WAITS_MODE_LOCK)
+	list_remove(op->list, &op->waiter.node);
+	op_set_state(op, OP_DEFERRED);
+	op->list = list;
+	if (list == &op->file->inode->mode_lock.waiting)
 		mode_lock_wait(&op->file->inode->mode_lock, &op->waiter, op_write_mode(op));
 	else
-		list_push(&op->file->extension.waiting, &op->waiter.node);
+		list_push(list, &op->waiter.node);
 	ready_update(ready, channel);
 	return true;
 }
 
-void ready_end_extension(struct ready *ready, struct extension *extension)
+void ready_let_in(struct ready *ready, struct list *list)
 {
-	while (extension->waiting.first) { /* in order: each stands before those behind it */
-		struct op *last = op_of_node(extension->waiting.last);
+	while (list->first) { /* in order: each stands before those behind it */
+		struct op *last = op_of_node(list->last);
 
-		list_remove(&extension->waiting, &last->waiter.node);
+		list_remove(list, &last->waiter.node);
 		let_in(&last->waiter, ready);
 	}
+}
+
+void ready_again(struct ready *ready, struct op *op)
+{
+	/* Deferred ops may stand before it or behind it: it must not have to wait for one of them. */
+	op->channel->n_gated += !op->is_gated;
+	op->is_gated = true;
+	if (op->state == OP_RUNNING)
+		let_in(&op->waiter, ready);
+	else
+		ready_update(ready, op->channel);
 }
 
 void ready_end(struct ready *ready, struct op *op)
 {
 	struct channel *channel = op->channel;
 
-	if (op->state == OP_READY)
-		list_remove(&channel->ready, &op->waiter.node);
-	else if (op->state == OP_WAITS_MODE_LOCK)
-		mode_lock_leave(&op->file->inode->mode_lock, &op->waiter);
-	else
-		list_remove(&op->file->extension.waiting, &op->waiter.node);
+	list_remove(op->list, &op->waiter.node);
 	channel->n_gated -= op->is_gated;
 	op->is_gated = false;
 	op_set_state(op, OP_RUNNING);

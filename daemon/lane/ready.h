@@ -1,6 +1,6 @@
 /*
  * Ops that have blocks to start: in the ready list of their channel, or outside of it while they
- * wait for the mode lock of their inode or for the extension of their file.
+ * wait for the mode lock of their inode, for the extension of their file or for a worker.
  *
  * Admission is told whenever the ready list of a channel changes.  Home lane only.
  */
@@ -18,16 +18,18 @@ struct ready {
 /* Nothing stands before the op any more. */
 void ready_add(struct ready *ready, struct op *op);
 /*
- * The head of its channel's ready list waits outside of the channel, in that state, if it may; else
+ * The head of its channel's ready list waits outside of the channel, in that list, if it may; else
  * the channel waits.
  */
-bool ready_defer(struct ready *ready, struct op *op, enum op_state state);
+bool ready_defer(struct ready *ready, struct op *op, struct list *list);
+/* The ops of such a list may start again, before those that have not waited. */
+void ready_let_in(struct ready *ready, struct list *list);
+/* A block of the op, which runs or is ready, has to be started again. */
+void ready_again(struct ready *ready, struct op *op);
 /* Nothing more of the op will start.  It leaves its list and gives back what is promised to it. */
 void ready_end(struct ready *ready, struct op *op);
 /* The head of the channel's ready list may have become another, or may start again. */
 void ready_update(struct ready *ready, struct channel *channel);
-/* A step of the extension is done, or not needed any more: all ops that wait look again. */
-void ready_end_extension(struct ready *ready, struct extension *extension);
 
 /* May the op's next block start, as far as the mode lock goes? */
 bool ready_has_lock(const struct ready *ready, const struct op *op);

@@ -4,19 +4,16 @@
 #include "daemon/object/file.h"
 #include "proto/util/cleanup.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Pieces of one channel that a worker has at a time: half of its threads, so that one client that
-   blocks them does not hold up the others of its user.  Where worker threads are the engine: as many as the
-   profile says, up to WORKERS_DEPTH. */
+/* Pieces of one channel that workers have at a time: half of a user's threads, so that a client whose
+   calls hang does not hold up the other clients of its user.  Where worker threads are the engine: as many
+   as the profile says, up to WORKERS_DEPTH. */
 #define PIECES_AT_ONCE 4u
-/* And that it has or waits for: with more, what is left waits for its turn in the scheduler, where
-   class and weight count.  A guess.  Where worker threads are the engine further ones start only when a
-   thread has room for them. */
-#define PIECES_MAX 8u
 /* A block that comes back with -EINTR or -EAGAIN is tried again so often: a guess. */
 #define BLOCK_RETRIES 16u
 /*
@@ -97,6 +94,27 @@ static void block_give(struct transfer *transfer, struct block *block)
 
 /* ---- pieces: what worker threads do ---- */
 
+/* There is one: the depth and PIECES_AT_ONCE bound those in use. */
+static struct piece *piece_take(struct channel *channel)
+{
+	struct piece *piece = channel->free_pieces;
+
+	if (piece) {
+		channel->free_pieces = piece->next;
+	} else {
+		assert(channel->n_fresh_pieces < channel->n_pieces_max);
+		piece = &channel->pieces[channel->n_fresh_pieces++];
+	}
+	memset(piece, 0, sizeof(*piece));
+	return piece;
+}
+
+static void piece_give(struct channel *channel, struct piece *piece)
+{
+	piece->next = channel->free_pieces;
+	channel->free_pieces = piece;
+}
+
 static void piece_run(struct work *work)
 {
 	struct piece *piece = container_of(work, struct piece, work);
@@ -144,7 +162,6 @@ static void count_done(struct transfer *transfer, struct op *op, uint16_t channe
 		channel_count_time(channel, transfer->turn->now_nsec);
 		channel->n_in_device--;
 	}
-	ready_unlock(transfer->ready, op);
 	if (!op->n_in_flight && op->state == OP_RUNNING)
 		publish_end(transfer->publish, op);
 	ready_update(transfer->ready, channel); /* it may have waited for depth */
@@ -171,8 +188,8 @@ static void step_end(struct piece *piece)
 		extension_note(extension, &piece->step);
 		op->n_extended = piece->step.n_extended;
 	}
-	free(piece);
-	ready_end_extension(transfer->ready, extension);
+	piece_give(op->channel, piece);
+	ready_let_in(transfer->ready, &extension->waiting);
 	if (op->state != OP_READY) { /* cancelled meanwhile */
 		if (!op->n_in_flight)
 			publish_end(transfer->publish, op);
@@ -181,7 +198,6 @@ static void step_end(struct piece *piece)
 	}
 }
 
-/* Done, or dropped. */
 static void piece_end(struct piece *piece)
 {
 	struct transfer *transfer = piece->transfer;
@@ -201,41 +217,55 @@ static void piece_end(struct piece *piece)
 	}
 	if (piece->is_block)
 		admit_worker_end(&op->channel->admit, transfer->turn->now_nsec);
+	ready_unlock(transfer->ready, op);
 	count_done(transfer, op, piece->channel_lane, piece->bytes);
-	free(piece);
-}
-
-/* Hands pieces to the work queue, some at a time. */
-static void submit_pieces(struct channel *channel)
-{
-	while (channel->first_piece) {
-		struct piece *piece = channel->first_piece;
-		uint32_t max = uses_workers(piece->transfer->store, piece->op->file)
-				       ? WORKERS_DEPTH
-				       : PIECES_AT_ONCE;
-
-		if (channel->n_pieces_helped >= max)
-			break;
-		channel->first_piece = piece->next;
-		if (!channel->first_piece)
-			channel->last_piece = NULL;
-		channel->n_pieces_helped++;
-		work_queue_submit(channel->work_queue, &piece->work);
-	}
+	piece_give(op->channel, piece);
 }
 
 static void piece_done(struct message *message)
 {
 	struct piece *piece = container_of(message, struct piece, message);
+	struct transfer *transfer = piece->transfer;
 	struct channel *channel = piece->op->channel;
 
-	channel->n_pieces_helped--;
 	piece_end(piece);
-	submit_pieces(channel);
+	ready_let_in(transfer->ready, &channel->worker_waiters);
 }
 
-/* Takes the piece, filled in but for what is the lane's. */
-static void give_piece(struct transfer *transfer, struct piece *piece)
+static void room_told(struct message *message)
+{
+	struct channel *channel = container_of(message, struct channel, room_message);
+
+	channel->waits_for_room = false;
+	ready_let_in(channel->transfer->ready, &channel->worker_waiters);
+}
+
+/* Any thread, under the work queue's lock. */
+static void on_room(struct work_room *room)
+{
+	struct channel *channel = container_of(room, struct channel, room);
+
+	mailbox_post(channel->transfer->mailbox, &channel->room_message);
+}
+
+void transfer_add_channel(struct transfer *transfer, struct channel *channel)
+{
+	channel->transfer = transfer;
+	channel->room.on_room = on_room;
+	channel->room_message.run = room_told;
+}
+
+/* May a worker begin with a piece of the channel, as far as the lane knows? */
+static bool has_worker(const struct transfer *transfer, const struct channel *channel,
+		       const struct file *file)
+{
+	return !channel->waits_for_room &&
+	       channel->n_pieces <
+		       (uses_workers(transfer->store, file) ? WORKERS_DEPTH : PIECES_AT_ONCE);
+}
+
+/* Gives the piece, filled in but for what is the lane's, to a worker.  False: none is free. */
+static bool give_piece(struct transfer *transfer, struct piece *piece)
 {
 	struct channel *channel = piece->op->channel;
 
@@ -248,39 +278,39 @@ static void give_piece(struct transfer *transfer, struct piece *piece)
 							: piece->is_write	   ? "write"
 										   : "read");
 	piece->message.run = piece_done;
-	if (channel->last_piece)
-		channel->last_piece->next = piece;
-	else
-		channel->first_piece = piece;
-	channel->last_piece = piece;
+	if (!work_queue_try_submit(channel->work_queue, &piece->work, &channel->room)) {
+		channel->waits_for_room = true;
+		return false;
+	}
 	transfer->n_pieces++;
 	channel->n_pieces++;
-	submit_pieces(channel);
+	return true;
 }
 
-/* Pieces of it that no worker has yet. */
-static void drop_pieces(struct op *op, int error)
+/* The op waits outside of its channel until a worker may begin with its next piece. */
+static void wait_for_worker(struct transfer *transfer, struct op *op)
 {
-	struct channel *channel = op->channel;
-	struct piece **at = &channel->first_piece, *dropped = NULL;
+	ready_unpromise(transfer->ready, op); /* it may take long */
+	(void)ready_defer(transfer->ready, op, &op->channel->worker_waiters);
+}
 
-	channel->last_piece = NULL;
-	while (*at) {
-		struct piece *piece = *at;
+bool transfer_let_go(struct channel *channel)
+{
+	if (channel->waits_for_room && work_queue_stop_waiting(channel->work_queue, &channel->room))
+		channel->waits_for_room = false;
+	return !channel->waits_for_room; /* else its message is on its way */
+}
 
-		if (piece->op != op) {
-			channel->last_piece = piece;
-			at = &piece->next;
-			continue;
-		}
-		*at = piece->next;
-		piece->next = dropped;
-		dropped = piece;
-	}
-	for (struct piece *next; dropped; dropped = next) {
-		next = dropped->next;
-		dropped->error = error;
-		piece_end(dropped);
+/* Blocks that came back and did not start again. */
+static void drop_returned(struct transfer *transfer, struct op *op, int error)
+{
+	while (op->returned) {
+		struct piece *piece = op->returned;
+
+		op->returned = piece->next;
+		op_stop_at(op, piece->off - op->off + piece->done, error);
+		count_done(transfer, op, piece->channel_lane, piece->bytes);
+		piece_give(op->channel, piece);
 	}
 }
 
@@ -301,18 +331,17 @@ void transfer_cancel(struct transfer *transfer, struct op *op, int error)
 		publish_end(transfer->publish, op);
 		return;
 	case OP_READY:
-	case OP_WAITS_MODE_LOCK:
-	case OP_WAITS_EXTENSION:
+	case OP_DEFERRED:
 		next_block_stop(op, error);
+		op->cancel_error = (uint8_t)error;
 		ready_end(transfer->ready, op);
-		if (!op->n_in_flight)
+		if (op->returned)
+			drop_returned(transfer, op, error);
+		else if (!op->n_in_flight)
 			publish_end(transfer->publish, op);
-		else
-			drop_pieces(op, error);
 		return;
 	case OP_RUNNING:
-		/* All of it is in flight, or a worker syncs: awaited, but for what it only queues. */
-		drop_pieces(op, error);
+		op->cancel_error = (uint8_t)error; /* all of it is in flight: awaited */
 		return;
 	}
 }
@@ -334,17 +363,6 @@ static struct block_rules rules(const struct transfer *transfer)
 				     .must_not_wait = must_not_wait(transfer),
 				     .max_bytes = whole < most ? whole : most,
 				     .n_lanes = 1 + transfer->n_sides };
-}
-
-/* What the pieces that it has leave.  Room is the work queue's to tell, under its lock: held for some
-   instructions, and asked only by channels that have many pieces where worker threads are the engine. */
-static bool pieces_allow(const struct transfer *transfer, const struct channel *channel,
-			 const struct next_block *next)
-{
-	if (channel->n_pieces < PIECES_MAX)
-		return true;
-	return next->is_piece && uses_workers(transfer->store, next->op->file) &&
-	       channel->n_pieces < WORKERS_DEPTH && work_queue_has_room(channel->work_queue);
 }
 
 static bool lane_has_room(const struct transfer *transfer, uint32_t index)
@@ -375,26 +393,38 @@ static void count_started(struct transfer *transfer, struct channel *channel,
 	admit_start(transfer->admit, &channel->admit, next->lane, bytes, transfer->turn->now_nsec);
 }
 
-/* The op steps over what has started; if that was the last of it, it runs. */
-static void step_over(struct transfer *transfer, const struct next_block *next)
+/* If the last block of the op has started, it runs. */
+static void end_if_over(struct transfer *transfer, struct op *op)
 {
-	if (next_block_step_over(next))
-		ready_end(transfer->ready, next->op);
+	if (next_block_is_over(op))
+		ready_end(transfer->ready, op);
 }
 
-static void start_piece(struct transfer *transfer, struct channel *channel,
+/* Starts a block again, which the kernel returned and which is counted still. */
+static bool start_returned(struct transfer *transfer, const struct next_block *next)
+{
+	struct op *op = next->op;
+	struct piece *after = next->returned->next;
+
+	if (!give_piece(transfer, next->returned)) {
+		wait_for_worker(transfer, op);
+		return false;
+	}
+	op->returned = after;
+	ready_lock(transfer->ready, op);
+	admit_start_again(transfer->admit, &op->channel->admit, transfer->turn->now_nsec);
+	end_if_over(transfer, op);
+	return true;
+}
+
+/* False: no worker is free. */
+static bool start_piece(struct transfer *transfer, struct channel *channel,
 			const struct next_block *next)
 {
 	struct op *op = next->op;
-	struct piece *piece = calloc(1, sizeof(*piece));
+	struct piece *piece = piece_take(channel);
+	bool is_block = next->len && uses_workers(transfer->store, op->file);
 
-	count_started(transfer, channel, next, next->len);
-	step_over(transfer, next);
-	if (!piece) {
-		op_stop_at(op, next->op_off, ENOMEM);
-		count_done(transfer, op, (uint16_t)next->lane, next->len);
-		return;
-	}
 	piece->op = op;
 	piece->is_write = op->opcode == RING_OP_WRITE;
 	if (op_is_sync(op))
@@ -408,10 +438,19 @@ static void start_piece(struct transfer *transfer, struct channel *channel,
 	piece->off = op->off + next->op_off;
 	piece->len = piece->bytes = next->len;
 	piece->channel_lane = (uint16_t)next->lane;
-	piece->is_block = next->len && uses_workers(transfer->store, op->file);
-	if (piece->is_block)
+	piece->is_block = is_block;
+	/* The lane counts after that: it alone takes the piece back, and not before. */
+	if (!give_piece(transfer, piece)) {
+		piece_give(channel, piece);
+		wait_for_worker(transfer, op);
+		return false;
+	}
+	if (is_block)
 		admit_worker_start(&channel->admit);
-	give_piece(transfer, piece);
+	count_started(transfer, channel, next, next->len);
+	next_block_step_over(next);
+	end_if_over(transfer, op);
+	return true;
 }
 
 static void start_block(struct transfer *transfer, struct channel *channel,
@@ -456,34 +495,45 @@ static void start_block(struct transfer *transfer, struct channel *channel,
 	} else {
 		engine_queue_add(transfer->engine, block);
 	}
-	step_over(transfer, next);
+	next_block_step_over(next);
+	end_if_over(transfer, op);
 }
 
 /* The head op of its channel waits for its file's extension; if none runs, its step is started. */
 static void extend(struct transfer *transfer, struct op *op)
 {
 	struct extension *extension = &op->file->extension;
+	struct channel *channel = op->channel;
 	struct piece *piece;
 
 	ready_unpromise(transfer->ready, op); /* it may take long */
-	if (!ready_defer(transfer->ready, op, OP_WAITS_EXTENSION) || extension->is_running)
-		return;
-	piece = calloc(1, sizeof(*piece));
-	if (!piece) {
-		transfer_cancel(transfer, op, ENOMEM);
+	if (extension->is_running) {
+		(void)ready_defer(transfer->ready, op, &extension->waiting);
 		return;
 	}
+	if (!has_worker(transfer, channel, op->file)) {
+		wait_for_worker(transfer, op);
+		return;
+	}
+	if (!ready_defer(transfer->ready, op, &extension->waiting))
+		return;
+	piece = piece_take(channel);
 	piece->op = op;
 	piece->way = PIECE_EXTEND;
 	piece->fd = op->file->fd;
 	piece->step = next_block_extend_step(op);
+	if (!give_piece(transfer, piece)) {
+		piece_give(channel, piece);
+		ready_let_in(transfer->ready, &extension->waiting);
+		wait_for_worker(transfer, op);
+		return;
+	}
 	extension->is_running = true;
 	if (!op->n_in_flight) {
-		channel_count_time(op->channel, transfer->turn->now_nsec);
-		op->channel->n_in_device++;
+		channel_count_time(channel, transfer->turn->now_nsec);
+		channel->n_in_device++;
 	}
 	op->n_in_flight++;
-	give_piece(transfer, piece);
 }
 
 /* What admission has to know of the channel's head block. */
@@ -499,10 +549,11 @@ struct admit_head transfer_look(struct admit_channel *admit, void *arg)
 		.bytes = next->len,
 		.lane = next->lane,
 		.is_piece = next->is_piece,
-		.must_defer = next->is_step || !ready_has_lock(transfer->ready, next->op),
+		.must_defer = next->is_step || !ready_has_lock(transfer->ready, next->op) ||
+			      (next->is_piece && !has_worker(transfer, channel, next->op->file)),
 		.needs_page = next->is_bounce,
 		.has_room = lane_has_room(transfer, next->lane),
-		.workers_room = pieces_allow(transfer, channel, next),
+		.is_counted = next->returned,
 	};
 }
 
@@ -513,7 +564,11 @@ static int defer(struct transfer *transfer, const struct next_block *next)
 		extend(transfer, next->op);
 		return 1;
 	}
-	(void)ready_defer(transfer->ready, next->op, OP_WAITS_MODE_LOCK);
+	if (next->is_piece && !has_worker(transfer, next->op->channel, next->op->file))
+		wait_for_worker(transfer, next->op);
+	else
+		(void)ready_defer(transfer->ready, next->op,
+				  &next->op->file->inode->mode_lock.waiting);
 	return 0;
 }
 
@@ -544,11 +599,14 @@ int transfer_start(struct transfer *transfer)
 				ready_unpromise_all(transfer->ready, channel);
 			continue;
 		}
-		if (transfer->next.is_piece)
-			start_piece(transfer, channel, &transfer->next);
-		else
+		if (transfer->next.returned) {
+			n += start_returned(transfer, &transfer->next);
+		} else if (transfer->next.is_piece) {
+			n += start_piece(transfer, channel, &transfer->next);
+		} else {
 			start_block(transfer, channel, &transfer->next);
-		n++;
+			n++;
+		}
 		if (engine_queue_is_full(transfer->engine) &&
 		    engine_queue_submit(transfer->engine) == 0)
 			break;
@@ -668,23 +726,18 @@ static void block_done(struct transfer *transfer, struct block *block)
 		op_stop_at(op, op_off + block->best, error);
 	}
 	block_leave(transfer, block);
+	ready_unlock(transfer->ready, op);
 	count_done(transfer, op, channel_lane, bytes);
 }
 
-/* The kernel would have had to wait: a worker thread may. */
+/* The kernel would have had to wait: a worker may.  Until one begins, the mode lock is given back. */
 static void hand_over(struct transfer *transfer, struct block *block)
 {
 	struct op *op = block->op;
-	struct piece *piece;
+	struct piece *piece = piece_take(op->channel);
 
 	if (block->result == -EOPNOTSUPP)
 		op->file->no_nowait = true;
-	piece = calloc(1, sizeof(*piece));
-	if (!piece) {
-		block->result = -ENOMEM;
-		block_done(transfer, block);
-		return;
-	}
 	piece->op = op;
 	piece->is_write = block->is_write;
 	piece->fd = block->fd;
@@ -707,7 +760,13 @@ static void hand_over(struct transfer *transfer, struct block *block)
 	}
 	piece->memory = op->memory + (piece->off - op->off);
 	block_leave(transfer, block);
-	give_piece(transfer, piece);
+	ready_unlock(transfer->ready, op);
+	piece->next = op->returned;
+	op->returned = piece;
+	if (op->cancel_error)
+		drop_returned(transfer, op, op->cancel_error);
+	else
+		ready_again(transfer->ready, op);
 }
 
 /* A block is back from its engine: all of it, or it goes there again. */

@@ -7,6 +7,9 @@
  * the mailbox.  So do blocks that the kernel returned since it would have had to wait (RWF_NOWAIT).
  * One exception: a user's own daemon lets blocks of a client that is alone on the store wait.
  *
+ * A piece starts only when a worker begins with it at once.  Until then its op waits outside of the
+ * channel and holds no mode lock: the user's other calls may hang, and nobody else may wait for them.
+ *
  * A piece no longer counts in the store's window and the engine's depth, but in its op and in the
  * depth of its channel.  On a store where io_submit itself does the work (probe.h), and for files where
  * RWF_NOWAIT is not known and another client would have to wait, worker threads are the engine: all
@@ -63,7 +66,7 @@ struct transfer {
 	uint32_t n_blocks, n_fresh;	       /* in all arrays; of them used at least once */
 	struct block *free_blocks;
 	struct bounces bounces;
-	uint32_t n_pieces;	/* with worker threads, or waiting for them */
+	uint32_t n_pieces;	/* with worker threads */
 	struct next_block next; /* the last that admission looked at */
 	uint64_t until_nsec;	/* when a block may start that may not now; 0: not known */
 	uint64_t told_window_bytes;
@@ -85,6 +88,10 @@ struct admit_head transfer_look(struct admit_channel *admit, void *transfer);
 int transfer_start(struct transfer *transfer);
 /* Takes blocks back that engines have done; returns how many. */
 int transfer_reap(struct transfer *transfer);
+/* Before the first op of the channel. */
+void transfer_add_channel(struct transfer *transfer, struct channel *channel);
+/* A closing channel with no op open: its work queue does not know it any more. */
+bool transfer_let_go(struct channel *channel);
 /* Starts nothing more of the op; it ends now, or when its blocks are back. */
 void transfer_cancel(struct transfer *transfer, struct op *op, int error);
 /* transfer_reap() would find something: the look before a sleep. */

@@ -48,11 +48,6 @@ void mode_lock_wait(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter
 	list_push(&mode_lock->waiting, &waiter->node);
 }
 
-void mode_lock_leave(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter)
-{
-	list_remove(&mode_lock->waiting, &waiter->node);
-}
-
 static struct mode_lock_waiter *to_waiter(struct list_node *node)
 {
 	return container_of(node, struct mode_lock_waiter, node);

@@ -60,11 +60,9 @@ void mode_lock_end(struct mode_lock *mode_lock);
 /* The waiter, which has a promise, does not need it any more. */
 void mode_lock_unpromise(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter);
 
-/* Waits, behind the others, for a turn of this kind. */
+/* Waits, behind the others, for a turn of this kind.  A waiter that gives up leaves the list. */
 void mode_lock_wait(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter,
 		    enum write_mode kind);
-/* A waiter gives up. */
-void mode_lock_leave(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter);
 
 /*
  * After mode_lock_end() and mode_lock_unpromise(): if nothing holds the mode lock any more, it turns.

@@ -6,6 +6,7 @@
 #define DSAIO_TESTS_UNIT_PARTS_H
 
 #include "daemon/lane/intake.h"
+#include "daemon/lane/piece.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
@@ -159,6 +160,8 @@ static void parts_setup(void)
 				      .ring_fd = -1,
 				      .client_doorbell_fd = -1 };
 	p.channel.doorbell_fd = -1;
+	p.channel.n_pieces_max = 2 * PARTS_DEPTH;
+	p.channel.pieces = calloc(p.channel.n_pieces_max, sizeof(struct piece));
 	p.channel.ops = calloc(PARTS_ENTRIES, sizeof(struct op));
 	ck_assert_int_eq(deadlines_init(&p.channel.deadlines, p.channel.ops, PARTS_ENTRIES), 0);
 	ck_assert_int_eq(order_init(&p.channel.order, PARTS_ENTRIES), 0);
@@ -178,6 +181,7 @@ static void parts_setup(void)
 	p.board.magic = LANE_BOARD_MAGIC;
 	p.board.version = RING_VERSION;
 	ck_assert_int_eq(ring_client_init(&p.ring, map, &p.board, PARTS_ENTRIES), 0);
+	transfer_add_channel(&p.transfer, &p.channel);
 	admit_add_channel(&p.admit, &p.channel.admit, PARTS_BLOCK * PARTS_DEPTH);
 	intake_wake(&p.intake, &p.channel);
 }
@@ -196,6 +200,7 @@ static void parts_teardown(void)
 	op_ids_deinit(&p.channel.ids);
 	admit_channel_deinit(&p.channel.admit);
 	free(p.channel.ring.shared);
+	free(p.channel.pieces);
 	free(p.channel.ops);
 	free(p.memory);
 	mailbox_deinit(&p.mailbox);

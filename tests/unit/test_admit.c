@@ -47,9 +47,7 @@ static void setup(void)
 						    }),
 				 0);
 		admit_add_channel(&admit, &side->channel, MIB(16));
-		side->head = (struct admit_head){ .bytes = MIB(1),
-						  .has_room = true,
-						  .workers_room = true };
+		side->head = (struct admit_head){ .bytes = MIB(1), .has_room = true };
 	}
 }
 
@@ -94,7 +92,7 @@ static void end(int i, uint32_t lane, uint64_t bytes, uint64_t now)
 	admit_end(&admit, &sides[i].channel, lane, now);
 }
 
-#define HEAD(...) .has_room = true, .workers_room = true, __VA_ARGS__
+#define HEAD(...) .has_room = true, __VA_ARGS__
 
 static const struct decision_row {
 	const char *name;
@@ -120,38 +118,25 @@ static const struct decision_row {
 	  { { HEAD(.bytes = MIB(65)) } },
 	  ADMIT_START,
 	  0 },
-	{ "no room in the engine",
-	  1,
-	  0,
-	  { { .bytes = 4096, .workers_room = true } },
-	  ADMIT_NOTHING,
-	  -1 },
+	{ "no room in the engine", 1, 0, { { .bytes = 4096 } }, ADMIT_NOTHING, -1 },
 	{ "no room in the engine, but a worker thread does it",
 	  1,
 	  0,
-	  { { .bytes = 4096, .workers_room = true, .is_piece = true } },
+	  { { .bytes = 4096, .is_piece = true } },
 	  ADMIT_START,
 	  0 },
 	{ "a sync needs no room",
 	  1,
 	  MIB(64),
-	  { { .bytes = 0, .workers_room = true, .is_piece = true } },
+	  { { .bytes = 0, .is_piece = true } },
 	  ADMIT_START,
 	  0 },
-	{ "too many pieces", 1, 0, { { .bytes = 4096, .has_room = true } }, ADMIT_FULL, 0 },
 	{ "the op has to wait outside",
 	  1,
 	  0,
 	  { { HEAD(.bytes = 4096, .must_defer = true) } },
 	  ADMIT_DEFER,
 	  0 },
-	{ "too many pieces takes precedence over an op that has to wait",
-	  1,
-	  0,
-	  { { .bytes = 4096, .must_defer = true } },
-	  ADMIT_FULL,
-	  0 },
-	/* Two clients: the second has nothing in flight, and the window begins at its least. */
 	{ "shared: a block starts",
 	  2,
 	  0,
@@ -191,7 +176,7 @@ static const struct decision_row {
 	{ "shared: nor one without room in the engine",
 	  2,
 	  MIB(2),
-	  { { HEAD(.bytes = MIB(1)) }, { .bytes = 4096, .workers_room = true } },
+	  { { HEAD(.bytes = MIB(1)) }, { .bytes = 4096 } },
 	  ADMIT_NOTHING,
 	  -1 },
 	{ "shared: a piece starts whatever is in flight",

@@ -83,9 +83,7 @@ static struct admit_head sim_look(struct admit_channel *channel, void *arg)
 		bytes = party->config->block_bytes;
 	if (bytes > admit_block_bytes(&admit))
 		bytes = admit_block_bytes(&admit);
-	return (struct admit_head){ .bytes = (uint32_t)bytes,
-				    .has_room = true,
-				    .workers_room = true };
+	return (struct admit_head){ .bytes = (uint32_t)bytes, .has_room = true };
 }
 
 static void sim_setup(const struct device *device, const struct party_config *configs, int n)

@@ -72,7 +72,7 @@ static void run_main_inbox(void)
 static struct {
 	_Atomic uint32_t n_blocks, n_single, max_bytes, max_in_flight;
 	_Atomic uint32_t n_fills; /* blocks that were submitted when none was in flight */
-	_Atomic uint32_t n_bounced;
+	_Atomic uint32_t n_bounced, n_refused;
 	_Atomic uint32_t max_shared_bytes;		     /* of those that may not wait */
 	_Atomic uint32_t n_direct_writes, n_buffered_writes; /* under way */
 	_Atomic uint32_t n_mixed;			     /* times that both were */
@@ -155,6 +155,7 @@ static int watched_submit(struct engine *engine, struct block **blocks, int n)
 		told.refused = blocks[0];
 		engine->n_in_flight++;
 		seen.n_blocks++;
+		seen.n_refused++;
 		return 1;
 	}
 	for (int i = 0; i < n; i++) {
@@ -1161,6 +1162,62 @@ START_TEST(buffered_and_direct_writes_of_an_inode_take_turns)
 }
 END_TEST
 
+/*
+ * The user's own calls hang, so no worker begins with this write of one client.  It must not keep
+ * another client's writes of the inode waiting.
+ */
+START_TEST(a_write_that_no_worker_has_begun_holds_no_mode_lock)
+{
+	const struct profile profile = { 65536, 8, false, true, 1 };
+	struct batch *batch;
+
+	setup_engine(profile, 0, true, true);
+	add_buffered();
+	second_open(profile);
+	atomic_store(&holds_calls, true);
+	for (unsigned i = 0; i < 4; i++)
+		put(i, RING_OP_READ, 0, 131072, 1); /* misaligned: a worker's at once */
+	submit();
+	while (atomic_load(&n_held) < 4)
+		(void)usleep(1000);
+	put(4, RING_OP_WRITE, (3u << 20) + 100, 100, 0); /* buffered */
+	submit();
+	ck_assert_int_eq(do_op(RING_OP_READ, 4u << 20, 65536, 4u << 20), 65536); /* so it waits */
+	second_submit_entry((struct ring_entry){ .opcode = RING_OP_WRITE,
+						 .file = t.file_id,
+						 .slab = t.slab_id,
+						 .off = 1u << 20,
+						 .slab_off = 1u << 20,
+						 .len = 65536 },
+			    &batch);
+	second_wait(batch, 65536);
+
+	/* Nor does a block that came back from the kernel. */
+	told.refusal = -EAGAIN;
+	put(5, RING_OP_WRITE, 2u << 20, 65536, 2u << 20);
+	submit();
+	while (!atomic_load(&seen.n_refused))
+		(void)usleep(1000);
+	second_submit_entry((struct ring_entry){ .opcode = 99 }, &batch);
+	second_wait(batch, ring_result_failed(EOPNOTSUPP, 0)); /* a turn later */
+	second_submit_entry((struct ring_entry){ .opcode = 99 }, &batch);
+	second_wait(batch, ring_result_failed(EOPNOTSUPP, 0));
+	ck_assert_uint_eq(t.file.inode->mode_lock.n_busy, 0);
+	told.refusal = 0;
+	atomic_store(&holds_calls, false);
+	for (unsigned i = 0; i < 6; i++) {
+		struct ring_completion completion = get();
+
+		ck_assert_int_eq(completion.result, completion.id < 4	 ? 131072
+						    : completion.id == 4 ? 100
+									 : 65536);
+	}
+	second_close();
+	teardown(true);
+	(void)close(t.file.buffered_fd);
+}
+END_TEST
+
 START_TEST(an_op_that_waits_for_the_gate_can_be_cancelled)
 {
 	setup_engine((struct profile){ 16384, 8, false, true, 1 }, 0, true, true);
@@ -1530,6 +1587,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, where_nothing_can_be_allocated_helpers_write);
 	tcase_add_test(tcase, a_short_write_grows_its_file_by_itself);
 	tcase_add_test(tcase, buffered_and_direct_writes_of_an_inode_take_turns);
+	tcase_add_test(tcase, a_write_that_no_worker_has_begun_holds_no_mode_lock);
 	tcase_add_test(tcase, an_op_that_waits_for_the_gate_can_be_cancelled);
 	tcase_add_test(tcase, ragged_reads_wait_for_a_bounce_page);
 	tcase_add_test(tcase, what_waits_for_a_bounce_page_can_be_cancelled);

@@ -126,15 +126,15 @@ START_TEST(an_op_can_leave_the_list)
 	setup();
 	for (int i = 0; i < 4; i++)
 		wait_for_turn(i);
-	mode_lock_leave(&mode_lock, &waiters[0]);
-	mode_lock_leave(&mode_lock, &waiters[3]);
+	list_remove(&mode_lock.waiting, &waiters[0].node);
+	list_remove(&mode_lock.waiting, &waiters[3].node);
 	ck_assert_ptr_eq(mode_lock.waiting.first, &waiters[1].node);
 	ck_assert_ptr_eq(mode_lock.waiting.last, &waiters[2].node);
 	wait_for_turn(4);
 	ck_assert_ptr_eq(waiters[2].node.next, &waiters[4].node);
-	mode_lock_leave(&mode_lock, &waiters[2]);
-	mode_lock_leave(&mode_lock, &waiters[1]);
-	mode_lock_leave(&mode_lock, &waiters[4]);
+	list_remove(&mode_lock.waiting, &waiters[2].node);
+	list_remove(&mode_lock.waiting, &waiters[1].node);
+	list_remove(&mode_lock.waiting, &waiters[4].node);
 	ck_assert(!mode_lock.waiting.first && !mode_lock.waiting.last);
 }
 END_TEST

@@ -42,7 +42,7 @@ START_TEST(a_write_of_the_other_mode_waits_outside_and_is_let_in_first)
 	ready_end(&p.ready, &ops[0]); /* all of it has started */
 	ck_assert_ptr_eq(head(), &ops[1]);
 	ck_assert(!ready_has_lock(&p.ready, &ops[1]));
-	ck_assert(ready_defer(&p.ready, &ops[1], OP_WAITS_MODE_LOCK));
+	ck_assert(ready_defer(&p.ready, &ops[1], &p.inode.mode_lock.waiting));
 	ck_assert_ptr_eq(head(), &ops[2]);
 	ready_unlock(&p.ready, &ops[0]);
 	ck_assert_ptr_eq(head(), &ops[1]);
@@ -60,8 +60,8 @@ START_TEST(a_channel_has_so_many_ops_outside)
 	setup();
 	ready_lock(&p.ready, &ops[0]);
 	for (unsigned i = 0; i < MODE_LOCK_OPS_MAX; i++)
-		ck_assert(ready_defer(&p.ready, head(), OP_WAITS_MODE_LOCK));
-	ck_assert(!ready_defer(&p.ready, head(), OP_WAITS_MODE_LOCK));
+		ck_assert(ready_defer(&p.ready, head(), &p.inode.mode_lock.waiting));
+	ck_assert(!ready_defer(&p.ready, head(), &p.inode.mode_lock.waiting));
 	ck_assert_ptr_null(sched_next(&p.admit.sched, p.turn.now_nsec)); /* the channel waits */
 	ready_unlock(&p.ready, &ops[0]);
 	ck_assert_ptr_nonnull(sched_next(&p.admit.sched, p.turn.now_nsec));
@@ -73,9 +73,9 @@ START_TEST(ops_that_waited_for_an_extension_stand_in_order_before_the_others)
 {
 	setup();
 	for (int i = 0; i < 3; i++)
-		ck_assert(ready_defer(&p.ready, &ops[i], OP_WAITS_EXTENSION));
+		ck_assert(ready_defer(&p.ready, &ops[i], &p.file.extension.waiting));
 	ck_assert_ptr_eq(head(), &ops[3]);
-	ready_end_extension(&p.ready, &p.file.extension);
+	ready_let_in(&p.ready, &p.file.extension.waiting);
 	ck_assert_ptr_eq(head(), &ops[0]);
 	ck_assert_ptr_eq(ops[0].waiter.node.next, &ops[1].waiter.node);
 	ck_assert_ptr_eq(ops[2].waiter.node.next, &ops[3].waiter.node);
@@ -90,8 +90,8 @@ START_TEST(a_channel_that_may_be_blocked_gives_its_promises_back)
 
 	setup();
 	ready_lock(&p.ready, &ops[0]);
-	ck_assert(ready_defer(&p.ready, &ops[0], OP_WAITS_EXTENSION));
-	ck_assert(ready_defer(&p.ready, &ops[1], OP_WAITS_MODE_LOCK));
+	ck_assert(ready_defer(&p.ready, &ops[0], &p.file.extension.waiting));
+	ck_assert(ready_defer(&p.ready, &ops[1], &p.inode.mode_lock.waiting));
 	ready_unlock(&p.ready, &ops[0]);
 	ck_assert_uint_eq(lock->n_promised, 1);
 	ready_unpromise_all(&p.ready, &p.channel);

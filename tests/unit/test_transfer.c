@@ -126,6 +126,34 @@ START_TEST(a_cancelled_op_awaits_its_blocks)
 }
 END_TEST
 
+START_TEST(a_returned_block_waits_for_a_worker_without_the_mode_lock)
+{
+	struct op *op;
+
+	parts_setup();
+	p.store.is_multi_user = true;
+	p.channel.n_pieces = 4; /* as many as may hang */
+	parts_put(1, RING_OP_WRITE, 0, 2 * PARTS_BLOCK);
+	parts_turn();
+	op = &p.channel.ops[0];
+	ck_assert_uint_eq(op->state, OP_RUNNING);
+	ck_assert(p.fake.blocks[0]->is_nowait);
+	ck_assert_uint_eq(p.inode.mode_lock.n_busy, 2);
+	parts_end_block(-EAGAIN);
+	parts_turn();
+	ck_assert_uint_eq(op->state, OP_DEFERRED);
+	ck_assert_uint_eq(p.inode.mode_lock.n_busy, 1);
+	ck_assert_ptr_null(p.channel.ready.first);
+	transfer_cancel(&p.transfer, op, ECANCELED);
+	parts_end_block(-EAGAIN); /* comes back when it is cancelled */
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, ring_result_failed(ECANCELED, 0));
+	ck_assert_uint_eq(p.inode.mode_lock.n_busy, 0);
+	p.channel.n_pieces = 0;
+	parts_teardown();
+}
+END_TEST
+
 START_TEST(a_side_lane_gets_blocks_of_its_part)
 {
 	static struct side_lane side;
@@ -166,6 +194,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, a_result_reaches_the_op, 0, N_ROWS(ends));
 	tcase_add_test(tcase, an_error_names_the_bytes_before_it);
 	tcase_add_test(tcase, a_cancelled_op_awaits_its_blocks);
+	tcase_add_test(tcase, a_returned_block_waits_for_a_worker_without_the_mode_lock);
 	tcase_add_test(tcase, a_side_lane_gets_blocks_of_its_part);
 }
 

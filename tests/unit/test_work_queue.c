@@ -129,6 +129,50 @@ static void hang(struct work_queue *work_queue, struct task *tasks, unsigned n, 
 	}
 }
 
+static struct work_room no_room; /* nobody is told of it */
+
+static bool try_hang(struct work_queue *work_queue, struct task *task, sem_t *go)
+{
+	*task = (struct task){ .work.run = task_run, .wait = go };
+	return work_queue_try_submit(work_queue, &task->work, &no_room);
+}
+
+struct waiting_room {
+	struct work_room room;
+	sem_t told;
+};
+
+static void on_room(struct work_room *room)
+{
+	(void)sem_post(&container_of(room, struct waiting_room, room)->told);
+}
+
+START_TEST(work_that_does_not_begin_at_once_is_told_of_room)
+{
+	struct task hung = { .work.run = task_run }, late = { .work.run = task_run };
+	struct waiting_room waits = { .room.on_room = on_room };
+	struct work_queue *work_queue;
+	sem_t go;
+
+	(void)sem_init(&go, 0, 0);
+	(void)sem_init(&waits.told, 0, 0);
+	hung.wait = &go;
+	ck_assert_int_eq(work_queue_new("room", 1, &work_queue), 0);
+	ck_assert(work_queue_try_submit(work_queue, &hung.work, &waits.room));
+	for (int i = 0; i < 2; i++) /* asked twice, told once */
+		ck_assert(!work_queue_try_submit(work_queue, &late.work, &waits.room));
+	ck_assert_int_eq(sem_trywait(&waits.told), -1);
+	(void)sem_post(&go);
+	ck_assert_int_eq(sem_wait(&waits.told), 0);
+	ck_assert(!work_queue_stop_waiting(work_queue, &waits.room));
+	while (!work_queue_try_submit(work_queue, &late.work, &waits.room))
+		ck_assert_int_eq(sem_wait(&waits.told), 0);
+	work_queue_free(work_queue);
+	ck_assert_int_eq(n_run, 2);
+	ck_assert_int_eq(sem_trywait(&waits.told), -1);
+}
+END_TEST
+
 START_TEST(further_threads_are_shared_and_none_takes_more_than_it_leaves)
 {
 	static struct task tasks[3][WORK_QUEUE_FURTHER_MAX + 8];
@@ -142,11 +186,11 @@ START_TEST(further_threads_are_shared_and_none_takes_more_than_it_leaves)
 	(void)sem_init(&go, 0, 0);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq(work_queue_new_deep("deep", 2, max[i], &work_queues[i]), 0);
-		ck_assert(work_queue_has_room(work_queues[i]));
 		hang(work_queues[i], tasks[i], want[i] - 1, &go);
-		ck_assert(work_queue_has_room(work_queues[i]));
-		hang(work_queues[i], tasks[i] + want[i] - 1, 2, &go);
-		ck_assert(!work_queue_has_room(work_queues[i]));
+		ck_assert(try_hang(work_queues[i], &tasks[i][want[i] - 1], &go));
+		ck_assert(!try_hang(work_queues[i], &tasks[i][want[i]], &go));
+		ck_assert(work_queue_stop_waiting(work_queues[i], &no_room));
+		hang(work_queues[i], tasks[i] + want[i], 1, &go);
 	}
 	ck_assert_uint_eq(count_threads("deep"), want[0] + want[1] + want[2]);
 	for (int i = 0; i < 3; i++)
@@ -157,7 +201,7 @@ START_TEST(further_threads_are_shared_and_none_takes_more_than_it_leaves)
 	/* All are back. */
 	ck_assert_int_eq(work_queue_new_deep("again", 2, max[0], &work_queues[0]), 0);
 	hang(work_queues[0], tasks[0], want[0] - 1, &go);
-	ck_assert(work_queue_has_room(work_queues[0]));
+	ck_assert(try_hang(work_queues[0], &tasks[0][want[0] - 1], &go));
 	for (unsigned k = 0; k < want[0]; k++)
 		(void)sem_post(&go);
 	work_queue_free(work_queues[0]);
@@ -234,6 +278,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, one_thread_does_work_in_order);
 	tcase_add_test(tcase, work_that_hangs_leaves_the_other_threads);
 	tcase_add_test(tcase, threads_without_work_end_and_others_start_when_there_is_some);
+	tcase_add_test(tcase, work_that_does_not_begin_at_once_is_told_of_room);
 	tcase_add_test(tcase, further_threads_are_shared_and_none_takes_more_than_it_leaves);
 	tcase_add_test(tcase, a_helper_without_work_starts_no_thread_and_can_be_freed);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
