@@ -154,6 +154,42 @@ START_TEST(a_returned_block_waits_for_a_worker_without_the_mode_lock)
 }
 END_TEST
 
+/* Its depth is full of blocks that came back, so no other op of the channel can go before them. */
+START_TEST(returned_blocks_go_before_ops_that_need_their_depth)
+{
+	struct op *returned, *other;
+	struct admit_head head;
+
+	parts_setup();
+	p.store.is_multi_user = true;
+	atomic_store(&p.file.buffered_fd, 99);
+	p.channel.n_pieces = 4;
+	parts_put(1, RING_OP_WRITE, 0, PARTS_DEPTH * PARTS_BLOCK / 2);
+	parts_put(2, RING_OP_WRITE, (1u << 20) + 100, 100); /* buffered: waits for the mode lock */
+	for (int i = 0; i < 6; i++)
+		parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, PARTS_DEPTH / 2);
+	while (p.fake.n_done < (int)PARTS_DEPTH / 2)
+		parts_end_block(-EAGAIN);
+	parts_turn();
+	returned = &p.channel.ops[0];
+	other = &p.channel.ops[1];
+	p.channel.n_pieces = 0; /* a worker is free */
+	ready_let_in(&p.ready, &p.channel.worker_waiters);
+	ck_assert_uint_eq(returned->state, OP_READY);
+	ck_assert_uint_eq(other->state, OP_READY);
+	list_remove(&p.channel.ready, &other->waiter.node);
+	list_push_front(&p.channel.ready, &other->waiter.node);
+	head = transfer_look(&p.channel.admit, &p.transfer);
+	ck_assert_ptr_eq(p.transfer.next.op, returned);
+	ck_assert(head.is_piece && head.is_counted && !head.must_defer);
+	transfer_cancel(&p.transfer, returned, ECANCELED);
+	transfer_cancel(&p.transfer, other, ECANCELED);
+	(void)publish_run(&p.publish);
+	parts_teardown();
+}
+END_TEST
+
 START_TEST(a_side_lane_gets_blocks_of_its_part)
 {
 	static struct side_lane side;
@@ -195,6 +231,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, an_error_names_the_bytes_before_it);
 	tcase_add_test(tcase, a_cancelled_op_awaits_its_blocks);
 	tcase_add_test(tcase, a_returned_block_waits_for_a_worker_without_the_mode_lock);
+	tcase_add_test(tcase, returned_blocks_go_before_ops_that_need_their_depth);
 	tcase_add_test(tcase, a_side_lane_gets_blocks_of_its_part);
 }
 
