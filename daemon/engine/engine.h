@@ -10,7 +10,6 @@
 #include "daemon/base/error.h"
 #include "daemon/config/config.h"
 
-#include <libaio.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,7 +20,6 @@ struct hung_who;
 struct block {
 	struct block *next;
 	struct op *op;
-	struct iocb iocb;
 	uint64_t off;	 /* in the file: of what is asked for now */
 	char *memory;	 /* never touched */
 	uint32_t len;	 /* what is asked for now */

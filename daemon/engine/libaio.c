@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <libaio.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,7 +193,8 @@ static void note_submitted(struct engine_libaio *e)
 static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 {
 	struct engine_libaio *e = libaio(engine);
-	struct iocb *iocbs[SUBMIT_BATCH_AT_ONCE];
+	/* The kernel has copied them when io_submit returns. */
+	struct iocb iocbs[SUBMIT_BATCH_AT_ONCE], *pointers[SUBMIT_BATCH_AT_ONCE];
 	int done = 0;
 
 	while (done < n) {
@@ -214,20 +216,20 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 			}
 			if (block->is_single)
 				batch = 1;
-			iocbs[i] = &block->iocb;
+			pointers[i] = &iocbs[i];
 			if (block->is_write)
-				io_prep_pwrite(&block->iocb, block->fd, block->memory, block->len,
+				io_prep_pwrite(&iocbs[i], block->fd, block->memory, block->len,
 					       (long long)block->off);
 			else
-				io_prep_pread(&block->iocb, block->fd, block->memory, block->len,
+				io_prep_pread(&iocbs[i], block->fd, block->memory, block->len,
 					      (long long)block->off);
-			block->iocb.aio_rw_flags = block->is_nowait ? RWF_NOWAIT : 0;
-			io_set_eventfd(&block->iocb, e->event_fd);
-			block->iocb.data = block;
+			iocbs[i].aio_rw_flags = block->is_nowait ? RWF_NOWAIT : 0;
+			io_set_eventfd(&iocbs[i], e->event_fd);
+			iocbs[i].data = block;
 		}
 		if (engine->watch)
 			hung_enter(engine->watch, blocks[done]->who);
-		r = io_submit(e->context, batch, iocbs);
+		r = io_submit(e->context, batch, pointers);
 		if (engine->watch)
 			hung_leave(engine->watch);
 		if (r == -EINTR)
