@@ -78,7 +78,7 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 	if (session_is_ending(session))
 		result = error_set(&error, -ECANCELED, "file %s: the connection ends", file->name);
 	else
-		result = registry_for_file(&session->service->stores, &file->facts, file->name,
+		result = registry_for_file(&session->service->registry, &file->facts, file->name,
 					   &session->peer, &store, &error);
 	if (result == 0) {
 		share = share_get(session, store);

@@ -201,7 +201,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 			 int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds, struct error *error)
 {
 	struct handle *handle = id_table_get(&session->handles.handles, handle_id);
-	struct store *store = registry_by_id(&session->service->stores, store_id);
+	struct store *store = registry_by_id(&session->service->registry, store_id);
 	_cleanup_(freep) struct member *member = NULL;
 	_cleanup_(share_settlep) struct share *share = NULL;
 	struct channel *channel;
@@ -214,7 +214,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		return error_set_plain(
 			error, -ENXIO,
 			"channel: store %" PRIu32 ": the daemon has none with this id", store_id);
-	r = registry_check_access(&session->service->stores, store, &session->peer, "channel",
+	r = registry_check_access(&session->service->registry, store, &session->peer, "channel",
 				  error);
 	if (r < 0)
 		return r;

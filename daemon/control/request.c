@@ -358,7 +358,7 @@ static void on_store(struct store *store, int result, const struct error *failed
 static int serve_store(struct session *session, const char *name, const Wire__ProfileSet *set,
 		       struct frame *frame, struct call *call, struct error *error)
 {
-	struct registry *stores = &session->service->stores;
+	struct registry *registry = &session->service->registry;
 	struct registry_asking asking = {
 		.name = name,
 		.fd = frame->n_fds ? frame->fds[0] : -1,
@@ -373,8 +373,8 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 
 	if (set && set->profile)
 		profile = profile_from_wire(set->profile);
-	r = set ? registry_set_profile(stores, &asking, set->profile ? &profile : NULL, error)
-		: registry_get(stores, &asking, error);
+	r = set ? registry_set_profile(registry, &asking, set->profile ? &profile : NULL, error)
+		: registry_get(registry, &asking, error);
 	if (r == 0 && frame->n_fds)
 		(void)TAKE_FD(frame->fds[0]); /* it has it */
 	return r;
@@ -406,7 +406,7 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.max_entries = RING_ENTRIES_MAX;
 	ours.spin_usec = service->spin_usec;
 	ours.max_files = session_max_files(session);
-	ours.is_admin = config_is_admin(service->stores.config, &session->peer);
+	ours.is_admin = config_is_admin(service->registry.config, &session->peer);
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_HELLO;
 	reply.hello = &ours;

@@ -276,7 +276,7 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 		return error_set(error, -ENOMEM, "dsaiod: event");
 	if (hung_init(base, &server->mailbox) < 0)
 		return error_set(error, -ENOMEM, "dsaiod: event");
-	r = registry_init(&server->service.stores, config, base, &server->mailbox, error);
+	r = registry_init(&server->service.registry, config, base, &server->mailbox, error);
 	if (r < 0)
 		return r;
 	r = server_listen(server, error);
@@ -285,7 +285,7 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 	r = privileges_drop(config->is_user, error);
 	if (r < 0)
 		return r;
-	r = registry_start(&server->service.stores, error);
+	r = registry_start(&server->service.registry, error);
 	if (r < 0)
 		return r;
 	*ret_server = TAKE_PTR(server);
@@ -342,7 +342,7 @@ void server_free(struct server *server)
 	if (server->leave_event)
 		event_free(server->leave_event);
 	closep(&server->listen_fd);
-	registry_deinit(&server->service.stores);
+	registry_deinit(&server->service.registry);
 	if (server->mailbox.event_fd >= 0)
 		(void)mailbox_run(
 			&server->mailbox); /* that a probe has begun: to be told no more */

@@ -30,7 +30,7 @@ struct service {
 	struct event_base *base;
 	struct mailbox *mailbox; /* the main thread's */
 	struct pool pool;
-	struct registry stores;
+	struct registry registry;
 	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];
 	uint64_t max_closing_sockets; /* see service_may_accept() */
 	uint32_t spin_usec;

@@ -214,7 +214,7 @@ static int page_add_stores(struct page *page, const struct service *service, uin
 	wire->stores = calloc(PAGE_OBJECTS_MAX, sizeof(Wire__Store *));
 	if (!wire->stores)
 		return -ENOMEM;
-	for (const struct store *store = service->stores.first; store; store = store->next) {
+	for (const struct store *store = service->registry.first; store; store = store->next) {
 		Wire__Store *one;
 		bool fits;
 
@@ -389,7 +389,7 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 	const Wire__StatusPage *from = asked->page ? asked->page : &first;
 	const struct service *service = session->service;
 	const struct view view = { .uid = session->peer.uid,
-				   .is_admin = config_is_admin(service->stores.config,
+				   .is_admin = config_is_admin(service->registry.config,
 							       &session->peer) };
 	struct page page = { .wire = wire };
 

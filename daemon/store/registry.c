@@ -26,9 +26,9 @@
 
 /* ---- names ---- */
 
-static struct store *store_named(const struct registry *stores, const char *name)
+static struct store *store_named(const struct registry *registry, const char *name)
 {
-	for (struct store *store = stores->first; store; store = store->next)
+	for (struct store *store = registry->first; store; store = store->next)
 		if (strcmp(store->name, name) == 0)
 			return store;
 	return NULL;
@@ -60,7 +60,7 @@ static bool block_name(dev_t dev, char name[NAME_BYTES])
 }
 
 /* A name that no other store has, of the letters that names of stores may have. */
-static void name_make(const struct registry *stores, dev_t dev, const char *fs_type,
+static void name_make(const struct registry *registry, dev_t dev, const char *fs_type,
 		      char name[NAME_BYTES])
 {
 	char base[NAME_BYTES];
@@ -71,35 +71,35 @@ static void name_make(const struct registry *stores, dev_t dev, const char *fs_t
 		if (!strchr(STORE_NAME_LETTERS, *c))
 			*c = '_';
 	(void)strcpy(name, base);
-	for (unsigned n = 2; store_named(stores, name); n++)
+	for (unsigned n = 2; store_named(registry, name); n++)
 		(void)snprintf(name, NAME_BYTES, "%.24s-%u", base, n);
 }
 
 /* "t=/mnt/t, u=/mnt/u", as far as it fits. */
-static void registry_name(const struct registry *stores, char *text, size_t size)
+static void registry_name(const struct registry *registry, char *text, size_t size)
 {
 	size_t n = 0;
 
 	(void)snprintf(text, size, "nothing");
-	for (const struct store *store = stores->first; store && n < size; store = store->next)
+	for (const struct store *store = registry->first; store && n < size; store = store->next)
 		n += (size_t)snprintf(text + n, size - n, "%s%s=%s", n ? ", " : "", store->name,
 				      store->path);
 }
 
 /* ---- profiles ---- */
 
-/* Takes the key under which the store's profile is kept, and what is kept. */
-static int store_take_key(const struct registry *stores, struct store *store, const char *key)
+/* Takes the key under which the store's profile is saved, and what is saved. */
+static int store_take_key(const struct registry *registry, struct store *store, const char *key)
 {
-	const struct profile *kept;
+	const struct profile *saved;
 
 	store->saved_key = strdup(key);
 	if (!store->saved_key)
 		return -ENOMEM;
-	kept = saved_find(&stores->kept, key);
-	if (kept) {
-		store->profile = *kept;
-		store->profile_source = PROFILE_KEPT;
+	saved = saved_find(&registry->saved, key);
+	if (saved) {
+		store->profile = *saved;
+		store->profile_source = PROFILE_SAVED;
 	}
 	return 0;
 }
@@ -148,7 +148,7 @@ const char *store_profile_source(const struct store *store)
 	static const char *const names[] = {
 		[PROFILE_DEFAULTED] = "default",
 		[PROFILE_CONFIGURED] = "configuration",
-		[PROFILE_KEPT] = "kept",
+		[PROFILE_SAVED] = "saved",
 		[PROFILE_SET] = "set",
 	};
 
@@ -157,9 +157,9 @@ const char *store_profile_source(const struct store *store)
 
 /* ---- coming and going ---- */
 
-static struct store **registry_end(struct registry *stores)
+static struct store **registry_end(struct registry *registry)
 {
-	struct store **at = &stores->first;
+	struct store **at = &registry->first;
 
 	while (*at)
 		at = &(*at)->next;
@@ -181,37 +181,37 @@ static void going_run(struct work *work)
 }
 
 /* Of an automatic one that nobody holds. */
-static void store_let_go(struct registry *stores, struct store *store)
+static void store_let_go(struct registry *registry, struct store *store)
 {
 	struct going *going = malloc(sizeof(*going));
-	struct store **at = &stores->first;
+	struct store **at = &registry->first;
 
 	assert(store->is_automatic && !store->n_holds);
 	while (*at != store)
 		at = &(*at)->next;
 	*at = store->next;
-	stores->n_automatic--;
-	log_client(&stores->log_limit, "store %s: nobody uses it: let go", store->name);
+	registry->n_automatic--;
+	log_client(&registry->log_limit, "store %s: nobody uses it: let go", store->name);
 	if (!going) { /* rather a moment's wait */
 		store_free(store);
 		return;
 	}
 	*going = (struct going){ .work.run = going_run, .store = store };
-	work_queue_submit(stores->work_queue, &going->work);
+	work_queue_submit(registry->work_queue, &going->work);
 }
 
-void registry_sweep(struct registry *stores, uint64_t now_nsec)
+void registry_sweep(struct registry *registry, uint64_t now_nsec)
 {
 	struct store *next;
 
-	for (struct store *store = stores->first; store; store = next) {
+	for (struct store *store = registry->first; store; store = next) {
 		next = store->next;
 		if (store->is_automatic && !store->n_holds &&
-		    now_nsec >= store->unused_since_nsec + STORES_UNUSED_NSEC)
-			store_let_go(stores, store);
+		    now_nsec >= store->unused_since_nsec + REGISTRY_UNUSED_NSEC)
+			store_let_go(registry, store);
 	}
-	if (!stores->n_automatic && stores->sweep_event)
-		(void)event_del(stores->sweep_event); /* it was added, or not: fine too */
+	if (!registry->n_automatic && registry->sweep_event)
+		(void)event_del(registry->sweep_event); /* it was added, or not: fine too */
 }
 
 static void on_sweep(evutil_socket_t fd, short what, void *arg)
@@ -222,14 +222,14 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 }
 
 /* Makes room for one more automatic store: false if all are in use. */
-static bool registry_make_room(struct registry *stores, const struct peer *peer)
+static bool registry_make_room(struct registry *registry, const struct peer *peer)
 {
-	uint32_t n_user = 0, user_max = STORES_AUTOMATIC_USER_MAX;
+	uint32_t n_user = 0, user_max = REGISTRY_AUTOMATIC_USER_MAX;
 	struct store *oldest = NULL, *oldest_of_user = NULL;
 
-	if (config_is_admin(stores->config, peer))
-		user_max = STORES_AUTOMATIC_MAX;
-	for (struct store *store = stores->first; store; store = store->next) {
+	if (config_is_admin(registry->config, peer))
+		user_max = REGISTRY_AUTOMATIC_MAX;
+	for (struct store *store = registry->first; store; store = store->next) {
 		bool is_users = store->is_automatic && store->made_for == peer->uid;
 
 		n_user += is_users;
@@ -243,15 +243,15 @@ static bool registry_make_room(struct registry *stores, const struct peer *peer)
 	}
 	if (n_user >= user_max)
 		oldest = oldest_of_user;
-	else if (stores->n_automatic < STORES_AUTOMATIC_MAX)
+	else if (registry->n_automatic < REGISTRY_AUTOMATIC_MAX)
 		return true;
 	if (!oldest)
 		return false;
-	store_let_go(stores, oldest);
+	store_let_go(registry, oldest);
 	return true;
 }
 
-static int store_make_automatic(struct registry *stores, const struct file_facts *facts,
+static int store_make_automatic(struct registry *registry, const struct file_facts *facts,
 				const struct mount *mount, const struct peer *peer,
 				struct store **ret_store, struct error *error)
 {
@@ -261,27 +261,27 @@ static int store_make_automatic(struct registry *stores, const struct file_facts
 	struct store *store;
 	int r;
 
-	name_make(stores, facts->dev, facts->fs_type->name, name);
-	config_default_store(stores->config, &config);
+	name_make(registry, facts->dev, facts->fs_type->name, name);
+	config_default_store(registry->config, &config);
 	config.name = name;
 	config.path = mount->point ? mount->point : "";
-	r = store_new_on(stores->last_id + 1, &config, facts->dev, facts->fs_type,
-			 stores->main_mailbox, &store, error);
+	r = store_new_on(registry->last_id + 1, &config, facts->dev, facts->fs_type,
+			 registry->main_mailbox, &store, error);
 	if (r < 0)
 		return r;
-	if (key_find(facts, mount, key) && store_take_key(stores, store, key) < 0) {
+	if (key_find(facts, mount, key) && store_take_key(registry, store, key) < 0) {
 		store_free(store);
 		return error_set(error, -ENOMEM, "store %s", name);
 	}
-	stores->last_id++;
-	stores->n_automatic++;
+	registry->last_id++;
+	registry->n_automatic++;
 	store->is_automatic = true;
 	store->made_for = peer->uid;
-	*registry_end(stores) = store;
-	if (stores->sweep_event)
-		(void)event_add(stores->sweep_event, &period); /* fails for want of memory: it is
+	*registry_end(registry) = store;
+	if (registry->sweep_event)
+		(void)event_add(registry->sweep_event, &period); /* fails for want of memory: it is
 								  added with the next store */
-	log_client(&stores->log_limit, "store %s: automatic, for user %u: %s on device %u:%u%s%s",
+	log_client(&registry->log_limit, "store %s: automatic, for user %u: %s on device %u:%u%s%s",
 		   store->name, peer->uid, facts->fs_type->name, major(store->dev),
 		   minor(store->dev), store->path[0] ? " at " : "", store->path);
 	*ret_store = store;
@@ -290,28 +290,28 @@ static int store_make_automatic(struct registry *stores, const struct file_facts
 
 /* ---- which store ---- */
 
-struct store *registry_by_id(const struct registry *stores, uint32_t id)
+struct store *registry_by_id(const struct registry *registry, uint32_t id)
 {
-	for (struct store *store = stores->first; store; store = store->next)
+	for (struct store *store = registry->first; store; store = store->next)
 		if (store->id == id)
 			return store;
 	return NULL;
 }
 
-static struct store *store_on(const struct registry *stores, dev_t dev)
+static struct store *store_on(const struct registry *registry, dev_t dev)
 {
-	for (struct store *store = stores->first; store; store = store->next)
+	for (struct store *store = registry->first; store; store = store->next)
 		if (store->dev == dev)
 			return store;
 	return NULL;
 }
 
-static int refuse(const struct registry *stores, const struct file_facts *facts, const char *name,
+static int refuse(const struct registry *registry, const struct file_facts *facts, const char *name,
 		  const char *mount_point, const char *why, struct error *error)
 {
 	char served[100];
 
-	registry_name(stores, served, sizeof(served));
+	registry_name(registry, served, sizeof(served));
 	return error_set_plain(
 		error, -ENXIO,
 		"file %.100s: is on device %u:%u (%s), which the daemon does not serve%s (it serves "
@@ -321,8 +321,9 @@ static int refuse(const struct registry *stores, const struct file_facts *facts,
 		mount_point, mount_point);
 }
 
-static int make_for_file(struct registry *stores, const struct file_facts *facts, const char *name,
-			 const struct peer *peer, struct store **ret_store, struct error *error)
+static int make_for_file(struct registry *registry, const struct file_facts *facts,
+			 const char *name, const struct peer *peer, struct store **ret_store,
+			 struct error *error)
 {
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	const char *where;
@@ -330,16 +331,16 @@ static int make_for_file(struct registry *stores, const struct file_facts *facts
 	if (!facts->is_block_device)
 		(void)mount_find(0, facts->mount_id, facts->dev, &mount); /* without: no path */
 	where = mount.point ? mount.point : facts->is_block_device ? "DEVICE" : "DIR";
-	if (!facts->is_block_device && facts->dev == stores->memfd_dev)
+	if (!facts->is_block_device && facts->dev == registry->memfd_dev)
 		return error_set_plain(error, -ENXIO,
 				       "file %s: is a memfd, which is memory and lies on no store",
 				       name);
-	if (!stores->config->auto_stores)
-		return refuse(stores, facts, name, where, " (auto_stores = no)", error);
-	if (!stores->config->is_user && !facts->fs_type->is_trusted)
-		return refuse(stores, facts, name, where,
+	if (!registry->config->auto_stores)
+		return refuse(registry, facts, name, where, " (auto_stores = no)", error);
+	if (!registry->config->is_user && !facts->fs_type->is_trusted)
+		return refuse(registry, facts, name, where,
 			      ", since its server can block the I/O of the daemon", error);
-	if (!registry_make_room(stores, peer))
+	if (!registry_make_room(registry, peer))
 		return error_set_plain(
 			error, -EMFILE,
 			"file %s: is on device %u:%u (%s), which no store names, and of %u "
@@ -347,14 +348,14 @@ static int make_for_file(struct registry *stores, const struct file_facts *facts
 			"other file systems first, or have the administrator name this one in "
 			"dsaiod.conf",
 			name, major(facts->dev), minor(facts->dev), facts->fs_type->name,
-			STORES_AUTOMATIC_MAX, STORES_AUTOMATIC_USER_MAX);
-	return store_make_automatic(stores, facts, &mount, peer, ret_store, error);
+			REGISTRY_AUTOMATIC_MAX, REGISTRY_AUTOMATIC_USER_MAX);
+	return store_make_automatic(registry, facts, &mount, peer, ret_store, error);
 }
 
-int registry_check_access(const struct registry *stores, const struct store *store,
+int registry_check_access(const struct registry *registry, const struct store *store,
 			  const struct peer *peer, const char *what, struct error *error)
 {
-	if (config_is_admin(stores->config, peer) || access_allows(&store->access, peer))
+	if (config_is_admin(registry->config, peer) || access_allows(&store->access, peer))
 		return 0;
 	return error_set_plain(error, -EACCES,
 			       "%s: store %s does not serve user %u (it serves %.120s): ask the "
@@ -378,34 +379,34 @@ static bool is_same(const struct store *store, const struct file_facts *facts)
 
 /* is_look: by anybody and by any descriptor, say of a device's node that only root may open, which is
    no reason to forget a store's counters and the profile that was set. */
-static int find_or_make(struct registry *stores, const struct file_facts *facts, const char *name,
+static int find_or_make(struct registry *registry, const struct file_facts *facts, const char *name,
 			const struct peer *peer, bool is_look, struct store **ret_store,
 			struct error *error)
 {
-	*ret_store = store_on(stores, facts->dev);
+	*ret_store = store_on(registry, facts->dev);
 	/* Its device number may be another's within the minute. */
 	if (!is_look && *ret_store && (*ret_store)->is_automatic && !(*ret_store)->n_holds &&
 	    !is_same(*ret_store, facts)) {
-		store_let_go(stores, *ret_store);
+		store_let_go(registry, *ret_store);
 		*ret_store = NULL;
 	}
 	if (*ret_store)
 		return 0;
-	return make_for_file(stores, facts, name, peer, ret_store, error);
+	return make_for_file(registry, facts, name, peer, ret_store, error);
 }
 
-int registry_for_file(struct registry *stores, const struct file_facts *facts, const char *name,
+int registry_for_file(struct registry *registry, const struct file_facts *facts, const char *name,
 		      const struct peer *peer, struct store **ret_store, struct error *error)
 {
 	struct store *store;
 	char what[160];
 	int r;
 
-	r = find_or_make(stores, facts, name, peer, false, &store, error);
+	r = find_or_make(registry, facts, name, peer, false, &store, error);
 	if (r < 0)
 		return r;
 	(void)snprintf(what, sizeof(what), "file %s", name);
-	r = registry_check_access(stores, store, peer, what, error);
+	r = registry_check_access(registry, store, peer, what, error);
 	if (r == 0)
 		*ret_store = store;
 	return r;
@@ -415,7 +416,7 @@ int registry_for_file(struct registry *stores, const struct file_facts *facts, c
 
 /* One who asks, on the way through helper and disk. */
 struct query {
-	struct registry *stores;
+	struct registry *registry;
 	struct registry_asking asking;
 	bool is_set; /* else it is a look */
 	bool has_profile;
@@ -438,10 +439,10 @@ static void query_done(struct query *query, const char *note)
 	free(query);
 }
 
-/* How long what can not be kept lasts. */
+/* How long what can not be saved lasts. */
 static void lasts_note(const struct store *store, const char *why, char *note, size_t size)
 {
-	(void)snprintf(note, size, "store %s: the profile is not kept: %s; it lasts until %s",
+	(void)snprintf(note, size, "store %s: the profile is not saved: %s; it lasts until %s",
 		       store->name, why,
 		       store->is_automatic ? "nobody has used the store for a minute"
 					   : "the daemon ends");
@@ -455,7 +456,7 @@ static void on_saved(void *arg, int result, const struct error *error)
 	if (result < 0) {
 		if (query->has_profile)
 			query->store->profile_source = PROFILE_SET;
-		log_warning("store %s: its profile can not be kept: %s", query->store->name,
+		log_warning("store %s: its profile can not be saved: %s", query->store->name,
 			    error->text);
 		lasts_note(query->store, error->text, note, sizeof(note));
 	}
@@ -464,19 +465,19 @@ static void on_saved(void *arg, int result, const struct error *error)
 
 static void query_set(struct query *query)
 {
-	struct registry *stores = query->stores;
+	struct registry *registry = query->registry;
 	struct store *store = query->store;
 	char note[NOTE_BYTES];
 
 	/* Stores with one key (subvolumes of a btrfs) are one file system. */
-	for (struct store *s = stores->first; s; s = s->next) {
+	for (struct store *s = registry->first; s; s = s->next) {
 		if (s != store && (!store->saved_key || !s->saved_key ||
 				   strcmp(s->saved_key, store->saved_key) != 0))
 			continue;
 		s->profile = query->has_profile ? query->profile : s->given_profile;
-		s->profile_source = query->has_profile ? PROFILE_KEPT : s->given_source;
+		s->profile_source = query->has_profile ? PROFILE_SAVED : s->given_source;
 	}
-	if (!store->saved_key || !stores->kept.dir) {
+	if (!store->saved_key || !registry->saved.dir) {
 		if (query->has_profile)
 			store->profile_source = PROFILE_SET;
 		lasts_note(
@@ -490,7 +491,7 @@ static void query_set(struct query *query)
 		query_done(query, query->has_profile ? note : "");
 		return;
 	}
-	query->result = saved_set(&stores->kept, store->saved_key, store->name,
+	query->result = saved_set(&registry->saved, store->saved_key, store->name,
 				  query->has_profile ? &query->profile : NULL, on_saved, query,
 				  &query->error);
 	if (query->result < 0)
@@ -516,7 +517,7 @@ static void looked_main(struct message *message)
 	struct store *store = NULL;
 
 	if (query->result == 0)
-		query->result = find_or_make(query->stores, &query->facts, query->path,
+		query->result = find_or_make(query->registry, &query->facts, query->path,
 					     query->asking.peer, !query->is_set, &store,
 					     &query->error);
 	query_go_on(query, store);
@@ -538,13 +539,13 @@ static void look_run(struct work *work)
 	query->result = file_look(query->asking.fd, query->path, &query->facts, &query->error);
 	closep(&query->asking.fd);
 	query->message.run = looked_main;
-	mailbox_post(query->stores->main_mailbox, &query->message);
+	mailbox_post(query->registry->main_mailbox, &query->message);
 }
 
-static int query_start(struct registry *stores, const struct registry_asking *asking, bool is_set,
+static int query_start(struct registry *registry, const struct registry_asking *asking, bool is_set,
 		       const struct profile *profile, struct error *error)
 {
-	struct store *store = store_named(stores, asking->name);
+	struct store *store = store_named(registry, asking->name);
 	struct query *query;
 	char served[200];
 
@@ -553,7 +554,7 @@ static int query_start(struct registry *stores, const struct registry_asking *as
 				       "store: either its name or a descriptor of something on it "
 				       "is needed, and not both");
 	if (asking->name[0] && !store) {
-		registry_name(stores, served, sizeof(served));
+		registry_name(registry, served, sizeof(served));
 		return error_set_plain(error, -ENXIO,
 				       "store %.64s: the daemon has none with this name (it serves "
 				       "%s): name one of them, or a file or directory that lies on "
@@ -563,7 +564,7 @@ static int query_start(struct registry *stores, const struct registry_asking *as
 	query = calloc(1, sizeof(*query));
 	if (!query)
 		return error_set(error, -ENOMEM, "store");
-	query->stores = stores;
+	query->registry = registry;
 	query->asking = *asking;
 	query->is_set = is_set;
 	query->has_profile = profile;
@@ -581,17 +582,18 @@ static int query_start(struct registry *stores, const struct registry_asking *as
 	return 0;
 }
 
-int registry_get(struct registry *stores, const struct registry_asking *asking, struct error *error)
+int registry_get(struct registry *registry, const struct registry_asking *asking,
+		 struct error *error)
 {
-	return query_start(stores, asking, false, NULL, error);
+	return query_start(registry, asking, false, NULL, error);
 }
 
-int registry_set_profile(struct registry *stores, const struct registry_asking *asking,
+int registry_set_profile(struct registry *registry, const struct registry_asking *asking,
 			 const struct profile *profile, struct error *error)
 {
 	char why[ERROR_TEXT_BYTES - 64];
 
-	if (!config_is_admin(stores->config, asking->peer))
+	if (!config_is_admin(registry->config, asking->peer))
 		return error_set_plain(
 			error, -EPERM,
 			"profile: only administrators set it (root, the daemon's own user, members "
@@ -599,7 +601,7 @@ int registry_set_profile(struct registry *stores, const struct registry_asking *
 			"its own");
 	if (profile && profile_check(profile, why, sizeof(why)) < 0)
 		return error_set_plain(error, -EINVAL, "%s", why);
-	return query_start(stores, asking, true, profile, error);
+	return query_start(registry, asking, true, profile, error);
 }
 
 /* ---- all of them ---- */
@@ -613,7 +615,7 @@ static dev_t memfd_device(void)
 	return fd >= 0 && fstat(fd, &st) == 0 ? st.st_dev : 0;
 }
 
-static int store_make_configured(struct registry *stores, const struct store_config *config,
+static int store_make_configured(struct registry *registry, const struct store_config *config,
 				 struct error *error)
 {
 	_cleanup_(closep) int fd = -1;
@@ -621,54 +623,54 @@ static int store_make_configured(struct registry *stores, const struct store_con
 	struct file_facts facts;
 	char key[SAVED_KEY_BYTES];
 	struct store *store, *before;
-	int r = store_new(stores->last_id + 1, config, stores->main_mailbox, &store, error);
+	int r = store_new(registry->last_id + 1, config, registry->main_mailbox, &store, error);
 
 	if (r < 0)
 		return r;
-	stores->last_id++;
-	before = store_on(stores, store->dev);
+	registry->last_id++;
+	before = store_on(registry, store->dev);
 	if (before)
 		log_warning("store %s: is on the same device as store %s, which serves all its "
 			    "files",
 			    store->name, before->name);
-	*registry_end(stores) = store;
+	*registry_end(registry) = store;
 
 	/* At the start, and the administrator's own path: it may block. */
 	fd = open(config->path, O_PATH | O_CLOEXEC);
 	if (fd >= 0 && file_look(fd, config->path, &facts, error) == 0) {
 		(void)mount_find(0, facts.mount_id, facts.dev, &mount); /* without: no source */
 		if (key_find(&facts, &mount, key))
-			return store_take_key(stores, store, key) < 0
+			return store_take_key(registry, store, key) < 0
 				       ? error_set(error, -ENOMEM, "store %s", store->name)
 				       : 0;
 	}
 	saved_key_by_name(store->name, key);
-	return store_take_key(stores, store, key) < 0
+	return store_take_key(registry, store, key) < 0
 		       ? error_set(error, -ENOMEM, "store %s", store->name)
 		       : 0;
 }
 
-static void registry_deinitp(struct registry **stores)
+static void registry_deinitp(struct registry **registry)
 {
-	if (*stores)
-		registry_deinit(*stores);
+	if (*registry)
+		registry_deinit(*registry);
 }
 
-int registry_init(struct registry *stores, const struct config *config, struct event_base *base,
+int registry_init(struct registry *registry, const struct config *config, struct event_base *base,
 		  struct mailbox *main_mailbox, struct error *error)
 {
-	_cleanup_(registry_deinitp) struct registry *made = stores;
+	_cleanup_(registry_deinitp) struct registry *made = registry;
 	int r;
 
-	*stores = (struct registry){ .config = config, .main_mailbox = main_mailbox };
-	stores->memfd_dev = memfd_device();
-	r = config->state_dir ? saved_init(&stores->kept, config->state_dir, main_mailbox, error)
+	*registry = (struct registry){ .config = config, .main_mailbox = main_mailbox };
+	registry->memfd_dev = memfd_device();
+	r = config->state_dir ? saved_init(&registry->saved, config->state_dir, main_mailbox, error)
 			      : 0;
 	if (r < 0)
 		return r;
 	if (base) {
-		stores->sweep_event = event_new(base, -1, EV_PERSIST, on_sweep, stores);
-		if (!stores->sweep_event)
+		registry->sweep_event = event_new(base, -1, EV_PERSIST, on_sweep, registry);
+		if (!registry->sweep_event)
 			return error_set(error, -ENOMEM, "stores: event");
 	}
 	for (unsigned i = 0; i < config->n_stores; i++) {
@@ -677,7 +679,7 @@ int registry_init(struct registry *stores, const struct config *config, struct e
 		if (one.spin_usec == CONFIG_SPIN_INHERIT)
 			one.spin_usec = config->spin_usec;
 		one.is_multi_user = !config->is_user;
-		r = store_make_configured(stores, &one, error);
+		r = store_make_configured(registry, &one, error);
 		if (r < 0)
 			return r;
 	}
@@ -685,33 +687,33 @@ int registry_init(struct registry *stores, const struct config *config, struct e
 	return 0;
 }
 
-int registry_start(struct registry *stores, struct error *error)
+int registry_start(struct registry *registry, struct error *error)
 {
-	int r = work_queue_new("stores", 1, &stores->work_queue);
+	int r = work_queue_new("stores", 1, &registry->work_queue);
 
-	if (r == 0 && stores->kept.dir)
-		r = saved_start(&stores->kept);
-	if (r == 0 && stores->first) /* one that never comes back holds up no other */
-		r = work_queue_new("probe", stores->config->n_stores, &stores->prober);
+	if (r == 0 && registry->saved.dir)
+		r = saved_start(&registry->saved);
+	if (r == 0 && registry->first) /* one that never comes back holds up no other */
+		r = work_queue_new("probe", registry->config->n_stores, &registry->prober);
 	if (r < 0)
 		return error_set(error, r, "stores");
-	for (struct store *store = stores->first; store; store = store->next)
-		store_probe(store, stores->prober);
+	for (struct store *store = registry->first; store; store = store->next)
+		store_probe(store, registry->prober);
 	return 0;
 }
 
-void registry_deinit(struct registry *stores)
+void registry_deinit(struct registry *registry)
 {
-	if (stores->sweep_event)
-		event_free(stores->sweep_event);
-	work_queue_free(stores->prober);
-	while (stores->first) {
-		struct store *store = stores->first;
+	if (registry->sweep_event)
+		event_free(registry->sweep_event);
+	work_queue_free(registry->prober);
+	while (registry->first) {
+		struct store *store = registry->first;
 
-		stores->first = store->next;
+		registry->first = store->next;
 		store_free(store);
 	}
-	work_queue_free(stores->work_queue);
-	saved_deinit(&stores->kept);
-	*stores = (struct registry){ 0 };
+	work_queue_free(registry->work_queue);
+	saved_deinit(&registry->saved);
+	*registry = (struct registry){ 0 };
 }

@@ -26,9 +26,9 @@ struct event;
 struct event_base;
 struct work_queue;
 
-#define STORES_AUTOMATIC_MAX 64u	/* a guess: each has threads and libaio contexts */
-#define STORES_AUTOMATIC_USER_MAX 16u	/* of them made for files of one user */
-#define STORES_UNUSED_NSEC 60000000000u /* after which an automatic one goes */
+#define REGISTRY_AUTOMATIC_MAX 64u	  /* a guess: each has threads and libaio contexts */
+#define REGISTRY_AUTOMATIC_USER_MAX 16u	  /* of them made for files of one user */
+#define REGISTRY_UNUSED_NSEC 60000000000u /* after which an automatic one goes */
 
 struct registry {
 	const struct config *config;  /* borrowed */
@@ -36,7 +36,7 @@ struct registry {
 	struct store *first;	      /* list, in order of id: configured ones first */
 	uint32_t last_id, n_automatic;
 	struct event *sweep_event; /* while there are automatic ones; NULL without a base */
-	struct saved_profiles kept;
+	struct saved_profiles saved;
 	struct log_limit log_limit;
 	dev_t memfd_dev;	       /* where memfds lie: memory, and no store */
 	struct work_queue *work_queue; /* stops lanes: the kernel takes its time to end a context */
@@ -47,14 +47,14 @@ struct registry {
  * Makes those that config names, which lives as long.  base: for the sweep; NULL: none.
  * Returns 0, or an error of the first that can not be made; then nothing is to be undone.
  */
-int registry_init(struct registry *stores, const struct config *config, struct event_base *base,
+int registry_init(struct registry *registry, const struct config *config, struct event_base *base,
 		  struct mailbox *main_mailbox, struct error *error);
 /* Then, once: starts threads, which measure those stores; before anything below.  0 or an error. */
-int registry_start(struct registry *stores, struct error *error);
-void registry_deinit(struct registry *stores); /* nobody holds any; a zeroed one is fine */
+int registry_start(struct registry *registry, struct error *error);
+void registry_deinit(struct registry *registry); /* nobody holds any; a zeroed one is fine */
 
 /* NULL: there is none with this id. */
-struct store *registry_by_id(const struct registry *stores, uint32_t id);
+struct store *registry_by_id(const struct registry *registry, uint32_t id);
 
 /*
  * The store of a file that peer handed over, made if need be; the caller holds it (store_ref).
@@ -63,11 +63,11 @@ struct store *registry_by_id(const struct registry *stores, uint32_t id);
  *   -EACCES  the store does not serve this user
  *   -EMFILE  there are as many automatic stores as may be
  */
-int registry_for_file(struct registry *stores, const struct file_facts *facts, const char *name,
+int registry_for_file(struct registry *registry, const struct file_facts *facts, const char *name,
 		      const struct peer *peer, struct store **ret_store, struct error *error);
 
 /* 0, or -EACCES: the store does not serve this user.  what: what the sentence starts with. */
-int registry_check_access(const struct registry *stores, const struct store *store,
+int registry_check_access(const struct registry *registry, const struct store *store,
 			  const struct peer *peer, const char *what, struct error *error);
 
 /*
@@ -92,21 +92,21 @@ struct registry_asking {
  * calls on_done; or returns an error, calls nothing, and fd is still the caller's.  Errors are
  * those of registry_for_file(), and -ENXIO for a name that no store has.
  */
-int registry_get(struct registry *stores, const struct registry_asking *asking,
+int registry_get(struct registry *registry, const struct registry_asking *asking,
 		 struct error *error);
 
 /*
  * The same, and sets its profile (NULL: back to the configuration's, or the default) for channels
- * opened from now on; kept if it can be, else the note says so.  -EPERM: who asks is no
+ * opened from now on; saved if it can be, else the note says so.  -EPERM: who asks is no
  * administrator.  -EINVAL: the profile's numbers.
  */
-int registry_set_profile(struct registry *stores, const struct registry_asking *asking,
+int registry_set_profile(struct registry *registry, const struct registry_asking *asking,
 			 const struct profile *profile, struct error *error);
 
-/* "default", "configuration", "kept" or "set". */
+/* "default", "configuration", "saved" or "set". */
 const char *store_profile_source(const struct store *store);
 
 /* Lets automatic stores go that were unused for long. */
-void registry_sweep(struct registry *stores, uint64_t now_nsec);
+void registry_sweep(struct registry *registry, uint64_t now_nsec);
 
 #endif

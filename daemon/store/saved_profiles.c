@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* More would be no kept profile of ours. */
+/* More would be no saved profile of ours. */
 #define FILE_BYTES_MAX 65536
 /* Far more stores than a host has: what else lies there is not read without end. */
 #define PROFILES_MAX 4096u
@@ -97,12 +97,12 @@ bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYT
 
 /* ---- reading ---- */
 
-/* What is kept under a key, made if need be; NULL without memory. */
-static struct saved_profile *profile_get(struct saved_profiles *kept, const char *key)
+/* What is saved under a key, made if need be; NULL without memory. */
+static struct saved_profile *profile_get(struct saved_profiles *saved, const char *key)
 {
 	struct saved_profile *p;
 
-	for (p = kept->profiles; p && strcmp(p->key, key) != 0; p = p->next)
+	for (p = saved->profiles; p && strcmp(p->key, key) != 0; p = p->next)
 		;
 	if (p)
 		return p;
@@ -110,12 +110,12 @@ static struct saved_profile *profile_get(struct saved_profiles *kept, const char
 	if (!p)
 		return NULL;
 	(void)snprintf(p->key, sizeof(p->key), "%s", key);
-	p->next = kept->profiles;
-	kept->profiles = p;
+	p->next = saved->profiles;
+	saved->profiles = p;
 	return p;
 }
 
-static int file_load(struct saved_profiles *kept, int dir_fd, const char *name)
+static int file_load(struct saved_profiles *saved, int dir_fd, const char *name)
 {
 	size_t n = strlen(name);
 	_cleanup_(fclosep) FILE *file = NULL;
@@ -129,8 +129,8 @@ static int file_load(struct saved_profiles *kept, int dir_fd, const char *name)
 	    n - 5 >= SAVED_KEY_BYTES)
 		return 0; /* not ours */
 	(void)snprintf(key, sizeof(key), "%.*s", (int)(n - 5), name);
-	(void)snprintf(path, sizeof(path), "%s/%s", kept->dir, name);
-	p = profile_get(kept, key);
+	(void)snprintf(path, sizeof(path), "%s/%s", saved->dir, name);
+	p = profile_get(saved, key);
 	if (!p)
 		return -ENOMEM;
 	fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -143,59 +143,59 @@ static int file_load(struct saved_profiles *kept, int dir_fd, const char *name)
 		return 0;
 	}
 	p->is_damaged = true;
-	log_warning("kept profile %s: is ignored: %s", path,
+	log_warning("saved profile %s: is ignored: %s", path,
 		    file ? error.text : "can not be read, or is no file of this daemon's");
 	return 0;
 }
 
-int saved_init(struct saved_profiles *kept, const char *dir_path, struct mailbox *main_mailbox,
+int saved_init(struct saved_profiles *saved, const char *dir_path, struct mailbox *main_mailbox,
 	       struct error *error)
 {
 	_cleanup_(dirp_close) DIR *dir = NULL;
 	const struct dirent *entry;
 	unsigned n = 0;
 
-	*kept = (struct saved_profiles){ .dir = strdup(dir_path), .main_mailbox = main_mailbox };
-	if (!kept->dir)
-		return error_set(error, -ENOMEM, "kept profiles");
+	*saved = (struct saved_profiles){ .dir = strdup(dir_path), .main_mailbox = main_mailbox };
+	if (!saved->dir)
+		return error_set(error, -ENOMEM, "saved profiles");
 	dir = opendir(dir_path);
 	if (!dir) {
 		if (errno != ENOENT)
-			log_warning("kept profiles: %s: %s: none is read", dir_path,
+			log_warning("saved profiles: %s: %s: none is read", dir_path,
 				    strerrordesc_np(errno));
 		return 0;
 	}
 	while (n < PROFILES_MAX && (entry = readdir(dir))) {
 		n++;
-		if (file_load(kept, dirfd(dir), entry->d_name) < 0) {
-			saved_deinit(kept);
-			return error_set(error, -ENOMEM, "kept profiles");
+		if (file_load(saved, dirfd(dir), entry->d_name) < 0) {
+			saved_deinit(saved);
+			return error_set(error, -ENOMEM, "saved profiles");
 		}
 	}
 	return 0;
 }
 
-int saved_start(struct saved_profiles *kept)
+int saved_start(struct saved_profiles *saved)
 {
-	return work_queue_new("kept", 1, &kept->work_queue);
+	return work_queue_new("saved", 1, &saved->work_queue);
 }
 
-void saved_deinit(struct saved_profiles *kept)
+void saved_deinit(struct saved_profiles *saved)
 {
-	work_queue_free(kept->work_queue);
-	while (kept->profiles) {
-		struct saved_profile *p = kept->profiles;
+	work_queue_free(saved->work_queue);
+	while (saved->profiles) {
+		struct saved_profile *p = saved->profiles;
 
-		kept->profiles = p->next;
+		saved->profiles = p->next;
 		free(p);
 	}
-	free(kept->dir);
-	*kept = (struct saved_profiles){ 0 };
+	free(saved->dir);
+	*saved = (struct saved_profiles){ 0 };
 }
 
-const struct profile *saved_find(const struct saved_profiles *kept, const char *key)
+const struct profile *saved_find(const struct saved_profiles *saved, const char *key)
 {
-	for (const struct saved_profile *p = kept->profiles; p; p = p->next)
+	for (const struct saved_profile *p = saved->profiles; p; p = p->next)
 		if (p->is_there && strcmp(p->key, key) == 0)
 			return &p->profile;
 	return NULL;
@@ -270,12 +270,12 @@ static int file_write(const struct writing *writing, struct error *error)
 		return error_set(error, r, "%s: making the directory", dir);
 	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir_fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !writing->what.is_there)
-		return 0; /* nothing was ever kept */
+		return 0; /* nothing was ever saved */
 	if (dir_fd < 0)
 		return error_set(error, -errno, "%s", dir);
 
 	if (writing->what.is_damaged && renameat(dir_fd, name, dir_fd, aside) == 0)
-		log_notice("kept profile %s/%s: is put aside as %s", dir, name, aside);
+		log_notice("saved profile %s/%s: is put aside as %s", dir, name, aside);
 	if (writing->what.is_there) {
 		text = profile_text(writing);
 		if (!text)
@@ -323,31 +323,31 @@ static void write_run(struct work *work)
 	mailbox_post(writing->main_mailbox, &writing->message);
 }
 
-int saved_set(struct saved_profiles *kept, const char *key, const char *title,
+int saved_set(struct saved_profiles *saved, const char *key, const char *title,
 	      const struct profile *profile,
 	      void (*on_done)(void *arg, int result, const struct error *error), void *arg,
 	      struct error *error)
 {
-	struct saved_profile *p = profile_get(kept, key);
+	struct saved_profile *p = profile_get(saved, key);
 	struct writing *writing = calloc(1, sizeof(*writing));
 
 	if (writing) {
-		writing->dir = strdup(kept->dir);
+		writing->dir = strdup(saved->dir);
 		writing->title = strdup(title);
 	}
 	if (!p || !writing || !writing->dir || !writing->title) {
 		writing_free(writing);
-		return error_set(error, -ENOMEM, "kept profile %s", key);
+		return error_set(error, -ENOMEM, "saved profile %s", key);
 	}
 	p->is_there = profile;
 	if (profile)
 		p->profile = *profile;
 	writing->what = *p;
 	p->is_damaged = false; /* what is damaged is put aside by this one */
-	writing->main_mailbox = kept->main_mailbox;
+	writing->main_mailbox = saved->main_mailbox;
 	writing->on_done = on_done;
 	writing->arg = arg;
 	writing->work.run = write_run;
-	work_queue_submit(kept->work_queue, &writing->work);
+	work_queue_submit(saved->work_queue, &writing->work);
 	return 0;
 }

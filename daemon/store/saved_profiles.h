@@ -35,21 +35,21 @@ struct saved_profiles {
 };
 
 /* Reads what is in dir, which need not exist.  0, or an error without memory. */
-int saved_init(struct saved_profiles *kept, const char *dir, struct mailbox *main_mailbox,
+int saved_init(struct saved_profiles *saved, const char *dir, struct mailbox *main_mailbox,
 	       struct error *error);
 int saved_start(
-	struct saved_profiles *kept); /* before saved_set(), which needs a thread; 0 or -errno */
-void saved_deinit(struct saved_profiles *kept); /* after all on_done; a zeroed one is fine */
+	struct saved_profiles *saved); /* before saved_set(), which needs a thread; 0 or -errno */
+void saved_deinit(struct saved_profiles *saved); /* after all on_done; a zeroed one is fine */
 
-/* NULL: none is kept. */
-const struct profile *saved_find(const struct saved_profiles *kept, const char *key);
+/* NULL: none is saved. */
+const struct profile *saved_find(const struct saved_profiles *saved, const char *key);
 
 /*
  * Keeps a profile, or (NULL) none any more.  Returns 0, and saved_find() has it from now on, and
  * later calls on_done, with 0 when it will outlast a crash, or an error: then it lasts as long
  * as the daemon.  Or returns -ENOMEM and calls nothing.  title: of the store, for who reads it.
  */
-int saved_set(struct saved_profiles *kept, const char *key, const char *title,
+int saved_set(struct saved_profiles *saved, const char *key, const char *title,
 	      const struct profile *profile,
 	      void (*on_done)(void *arg, int result, const struct error *error), void *arg,
 	      struct error *error);

@@ -32,8 +32,8 @@ struct lane;
 enum profile_source {
 	PROFILE_DEFAULTED,
 	PROFILE_CONFIGURED,
-	PROFILE_KEPT, /* an administrator has set it */
-	PROFILE_SET,  /* the same, and it can not be kept */
+	PROFILE_SAVED, /* an administrator has set it */
+	PROFILE_SET,   /* the same, and it cannot be saved */
 };
 
 struct store {
@@ -46,7 +46,7 @@ struct store {
 	enum profile_source profile_source;
 	struct profile given_profile; /* the configuration's, or the default */
 	enum profile_source given_source;
-	char *saved_key; /* under which a profile is kept; NULL: it has no name */
+	char *saved_key; /* under which a profile is saved; NULL: it has no name */
 	const struct engine_ops *engine;
 	uint32_t max_lanes;
 	struct access access; /* borrowed */

@@ -27,13 +27,13 @@ a_path_inside_names_its_store() {
 }
 
 named_values_change_and_the_others_stay() {
-	expect 0 "$ctl" profile set t queue_depth=64 && shows '1 MiB' 64 no yes 1 kept &&
-		says "$dir/out" "kept across restarts; holds for handles that open a channel from now on" &&
+	expect 0 "$ctl" profile set t queue_depth=64 && shows '1 MiB' 64 no yes 1 saved &&
+		says "$dir/out" "saved across restarts; holds for handles that open a channel from now on" &&
 		expect 0 "$ctl" profile set "$store/" block-size=256K single_submit=yes overlap_events=no &&
-		shows '256 KiB' 64 yes no 1 kept &&
+		shows '256 KiB' 64 yes no 1 saved &&
 		expect 0 "$ctl" profile set t intra_op_parallelism=4 --json &&
 		says "$dir/out" '"intra_op_parallelism": 4' '"queue_depth": 64' &&
-		expect 0 "$ctl" profile show t && shows '256 KiB' 64 yes no 4 kept
+		expect 0 "$ctl" profile show t && shows '256 KiB' 64 yes no 4 saved
 }
 
 a_handle_opened_now_has_it() {
@@ -43,21 +43,21 @@ a_handle_opened_now_has_it() {
 	same "$dir/src" "$store/f" && expect 0 "$ctl" cat "$store/f" && same "$dir/src" "$dir/out"
 }
 
-it_is_kept_over_a_restart() {
+it_is_saved_over_a_restart() {
 	expect 0 "$ctl" profile set t queue_depth=77 block_size=512K single_submit=no overlap_events=yes \
 		intra_op_parallelism=2 || return 1
 	stop_daemon || { why="the daemon did not stop in order"; return 1; }
 	start_daemon
-	expect 0 "$ctl" profile show t && shows '512 KiB' 77 no yes 2 kept
+	expect 0 "$ctl" profile show t && shows '512 KiB' 77 no yes 2 saved
 }
 
-it_is_kept_over_a_kill() {
+it_is_saved_over_a_kill() {
 	expect 0 "$ctl" profile set t queue_depth=78 || return 1
 	kill -KILL "$daemon"
 	wait "$daemon" 2>/dev/null
 	daemon=
 	start_daemon
-	expect 0 "$ctl" profile show t && shows '512 KiB' 78 no yes 2 kept
+	expect 0 "$ctl" profile show t && shows '512 KiB' 78 no yes 2 saved
 }
 
 reset_forgets_it() {
@@ -73,16 +73,16 @@ reset_goes_back_to_the_configuration() {
 	printf '[store t]\npath = %s\nqueue_depth = 99\n' "$store" >"$dir/dsaiod.conf"
 	start_daemon
 	expect 0 "$ctl" profile show t && shows '1 MiB' 99 no yes 1 configuration &&
-		expect 0 "$ctl" profile set t queue_depth=11 && shows '1 MiB' 11 no yes 1 kept &&
+		expect 0 "$ctl" profile set t queue_depth=11 && shows '1 MiB' 11 no yes 1 saved &&
 		expect 0 "$ctl" profile reset t && shows '1 MiB' 99 no yes 1 configuration
 }
 
 # A tmpfs has nothing to know it by after a restart.
-what_can_not_be_kept_is_told() {
-	expect 0 "$ctl" profile set /dev/shm/ queue_depth=9 && says "$dir/out" "the profile is not kept: " " set" || return 1
-	why="it claims to be kept: $(cat "$dir/out")"
-	! grep -q "kept across restarts" "$dir/out" || return 1
-	expect 0 "$ctl" profile set /dev/shm/ queue_depth=8 --json && says "$dir/err" "is not kept" &&
+a_profile_that_cannot_be_saved_is_reported() {
+	expect 0 "$ctl" profile set /dev/shm/ queue_depth=9 && says "$dir/out" "the profile is not saved: " " set" || return 1
+	why="it claims to be saved: $(cat "$dir/out")"
+	! grep -q "saved across restarts" "$dir/out" || return 1
+	expect 0 "$ctl" profile set /dev/shm/ queue_depth=8 --json && says "$dir/err" "is not saved" &&
 		says "$dir/out" '"profile_source": "set"' && expect 0 "$ctl" profile reset /dev/shm/
 }
 
@@ -97,7 +97,7 @@ wrong_values_are_refused() {
 	expect 0 "$ctl" profile show t && shows '1 MiB' 99 no yes 1 configuration
 }
 
-wrong_usage_is_told() {
+wrong_usage_is_reported() {
 	expect 2 "$ctl" profile && says "$dir/err" "show, set or reset?" && expect 2 "$ctl" profile list t &&
 		expect 2 "$ctl" profile set t && expect 2 "$ctl" profile set && expect 2 "$ctl" profile reset &&
 		expect 2 "$ctl" profile reset t t && expect 2 "$ctl" profile show t t &&
@@ -121,8 +121,8 @@ others_may_look_and_not_set() {
 
 start_daemon
 for t in the_default_is_shown a_path_inside_names_its_store named_values_change_and_the_others_stay \
-	a_handle_opened_now_has_it it_is_kept_over_a_restart it_is_kept_over_a_kill reset_forgets_it \
-	reset_goes_back_to_the_configuration what_can_not_be_kept_is_told wrong_values_are_refused wrong_usage_is_told \
+	a_handle_opened_now_has_it it_is_saved_over_a_restart it_is_saved_over_a_kill reset_forgets_it \
+	reset_goes_back_to_the_configuration a_profile_that_cannot_be_saved_is_reported wrong_values_are_refused wrong_usage_is_reported \
 	unknown_stores_are_told others_may_look_and_not_set; do
 	run_test $t
 done

@@ -247,7 +247,8 @@ static uint32_t channel_depth(const struct daemon *daemon)
 	return answer.reply->channel_open->queue_depth;
 }
 
-TEST(kept, "a profile that was set applies to new channels, is saved across restarts, and is reset")
+TEST(saved,
+     "a profile that was set applies to new channels, is saved across restarts, and is reset")
 {
 	const Wire__Profile profile = profile_of_depth(17);
 	struct daemon *daemon = daemon_start(NULL);
@@ -260,7 +261,7 @@ TEST(kept, "a profile that was set applies to new channels, is saved across rest
 		check_profile(&before, 128, "default");
 		CHECK_EQ(channel_depth(daemon), 128);
 		profile_set(daemon, "t", -1, &profile, &set);
-		check_profile(&set, 17, "kept");
+		check_profile(&set, 17, "saved");
 		CHECK_EQ(strcmp(set.reply->text, ""), 0);
 		CHECK_EQ(channel_depth(daemon), 17);
 
@@ -270,7 +271,7 @@ TEST(kept, "a profile that was set applies to new channels, is saved across rest
 			daemon_kill(daemon);
 		daemon = daemon_start(NULL);
 		store_get(daemon, "t", -1, &after);
-		check_profile(&after, 17, "kept");
+		check_profile(&after, 17, "saved");
 		CHECK_EQ(after.reply->store_get->profile->block_size, 256u << 10);
 		CHECK_EQ(channel_depth(daemon), 17);
 
@@ -281,7 +282,7 @@ TEST(kept, "a profile that was set applies to new channels, is saved across rest
 	}
 }
 
-TEST(kept_order,
+TEST(saved_order,
      "a set profile takes precedence over the configuration's, and that over the default")
 {
 	const char *dir = test_text("%s/store", test_dir());
@@ -301,16 +302,16 @@ TEST(kept_order,
 	store_get(daemon, "c", -1, &before);
 	check_profile(&before, 33, "configuration");
 	profile_set(daemon, "c", -1, &profile, &set);
-	check_profile(&set, 17, "kept");
+	check_profile(&set, 17, "saved");
 	daemon_stop(daemon);
 	daemon = daemon_start_with(&options);
 	store_get(daemon, "c", -1, &after);
-	check_profile(&after, 17, "kept");
+	check_profile(&after, 17, "saved");
 	profile_set(daemon, "c", -1, NULL, &reset);
 	check_profile(&reset, 33, "configuration");
 }
 
-TEST(kept_damaged, "a kept profile that is damaged is logged and left alone")
+TEST(saved_damaged, "a saved profile that is damaged is logged and left alone")
 {
 	const Wire__Profile profile = profile_of_depth(17);
 	_cleanup_(answer_free) struct answer set = ANSWER_NONE, after = ANSWER_NONE;
@@ -333,7 +334,7 @@ TEST(kept_damaged, "a kept profile that is damaged is logged and left alone")
 	CHECK_EQ(file_size(path), 100);
 }
 
-TEST(not_kept,
+TEST(not_saved,
      "a profile that cannot be saved applies until the end, and the answer says for how long")
 {
 	const Wire__Profile profile = profile_of_depth(17);
@@ -344,7 +345,7 @@ TEST(not_kept,
 	profile_set(daemon, "", fd, &profile, &set);
 	check_profile(&set, 17, "set");
 	CHECK(set.reply->store_get->is_automatic);
-	CHECK_MSG(strstr(set.reply->text, "not kept") && strstr(set.reply->text, "a minute"),
+	CHECK_MSG(strstr(set.reply->text, "not saved") && strstr(set.reply->text, "a minute"),
 		  "it says: %s", set.reply->text);
 	CHECK_EQ(channel_depth(daemon), 17);
 }
@@ -451,7 +452,7 @@ TEST(status_admin, "status tells all to a member of admin_group, and Hello says 
 			CHECK(!all.reply->status->others);
 			CHECK_EQ(all.reply->status->n_clients, 2);
 			profile_set(daemon, "t", -1, &profile, &set);
-			check_profile(&set, 5, "kept");
+			check_profile(&set, 5, "saved");
 			_exit(0);
 		}
 		child_wait_ok(pid);

@@ -1,5 +1,5 @@
 /*
- * A configuration file, and a --store; and the same bytes as a kept profile.  Input: the file; its
+ * A configuration file, and a --store; and the same bytes as a saved profile.  Input: the file; its
  * first line is the --store, too.
  */
 #include "daemon/config/config.h"

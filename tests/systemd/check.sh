@@ -311,7 +311,7 @@ check "stop" ctl stop dsaiod.service
 check "no more active, and the end was orderly" \
 	says $'Result=success\nActiveState=inactive' ctl show -p Result -p ActiveState dsaiod
 check "started again by a client through the socket" client_works /srv/store/socket
-check "the profile was kept, in the state directory" says 17 inside dsaioctl profile show check
+check "the profile was saved, in the state directory" says 17 inside dsaioctl profile show check
 check "a bind mount of /run/dsaiod works over a restart" bind_mount_works 'restart dsaiod'
 check "a bind mount of /run/dsaiod works over a stop, and a start by the client" \
 	bind_mount_works 'stop dsaiod.service'

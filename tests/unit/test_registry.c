@@ -192,9 +192,9 @@ START_TEST(an_automatic_store_goes_a_minute_after_its_last_use)
 	ck_assert_uint_eq(stores.n_automatic, 1);
 	store_unref(store);
 	since = store->unused_since_nsec;
-	registry_sweep(&stores, since + STORES_UNUSED_NSEC - 1);
+	registry_sweep(&stores, since + REGISTRY_UNUSED_NSEC - 1);
 	ck_assert_uint_eq(stores.n_automatic, 1);
-	registry_sweep(&stores, since + STORES_UNUSED_NSEC);
+	registry_sweep(&stores, since + REGISTRY_UNUSED_NSEC);
 	ck_assert_uint_eq(stores.n_automatic, 0);
 	ck_assert_ptr_nonnull(stores.first); /* the configured one stays */
 	ck_assert_ptr_null(stores.first->next);
@@ -225,22 +225,22 @@ END_TEST
 START_TEST(automatic_stores_have_bounds_and_unused_ones_make_room)
 {
 	struct file_facts facts = facts_of(TMPFS_MAGIC, 999);
-	struct store *held[STORES_AUTOMATIC_MAX], *store;
+	struct store *held[REGISTRY_AUTOMATIC_MAX], *store;
 
 	start();
-	for (unsigned i = 0; i < STORES_AUTOMATIC_USER_MAX; i++)
+	for (unsigned i = 0; i < REGISTRY_AUTOMATIC_USER_MAX; i++)
 		store_ref(held[i] = store_of(TMPFS_MAGIC, 100 + i, &alice));
 	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &alice, &store, &error), -EMFILE);
 	ck_assert_msg(strstr(error.text, "16 for one user"), "%s", error.text);
 	/* Another user has room, and one that is unused makes room for its own user. */
-	for (unsigned i = STORES_AUTOMATIC_USER_MAX; i < STORES_AUTOMATIC_MAX; i++)
+	for (unsigned i = REGISTRY_AUTOMATIC_USER_MAX; i < REGISTRY_AUTOMATIC_MAX; i++)
 		store_ref(held[i] = store_of(TMPFS_MAGIC, 100 + i, &root));
 	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &root, &store, &error), -EMFILE);
 	store_unref(held[3]);
 	held[3] = store_of(TMPFS_MAGIC, 999, &alice);
-	ck_assert_uint_eq(stores.n_automatic, STORES_AUTOMATIC_MAX);
+	ck_assert_uint_eq(stores.n_automatic, REGISTRY_AUTOMATIC_MAX);
 	store_ref(held[3]);
-	for (unsigned i = 0; i < STORES_AUTOMATIC_MAX; i++)
+	for (unsigned i = 0; i < REGISTRY_AUTOMATIC_MAX; i++)
 		store_unref(held[i]);
 }
 END_TEST
@@ -394,7 +394,7 @@ START_TEST(what_can_not_be_kept_is_set_and_told)
 	ck_assert_int_eq(ask("p", -1, &root, &profile, true), 0);
 	ck_assert_int_eq(answer.result, 0);
 	ck_assert_uint_eq(answer.profile.queue_depth, 7);
-	ck_assert_msg(strstr(answer.note, "not kept") &&
+	ck_assert_msg(strstr(answer.note, "not saved") &&
 			      strstr(answer.note, "until the daemon ends"),
 		      "%s", answer.note);
 	ck_assert_str_eq(store_profile_source(stores.first), "set");

@@ -13,7 +13,7 @@
 
 static char dir[64], state[80];
 static struct mailbox mailbox;
-static struct saved_profiles kept;
+static struct saved_profiles saved;
 static struct error error;
 static int done_result;
 static bool is_done;
@@ -26,12 +26,12 @@ static const struct profile profile = { .block_size = 8192,
 
 static void setup(void)
 {
-	(void)strcpy(dir, "/tmp/dsaio-kept-XXXXXX");
+	(void)strcpy(dir, "/tmp/dsaio-saved-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	(void)snprintf(state, sizeof(state), "%s/a/state", dir);
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
-	ck_assert_int_eq(saved_init(&kept, state, &mailbox, &error), 0);
-	ck_assert_int_eq(saved_start(&kept), 0);
+	ck_assert_int_eq(saved_init(&saved, state, &mailbox, &error), 0);
+	ck_assert_int_eq(saved_start(&saved), 0);
 }
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
@@ -44,21 +44,21 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 
 static void teardown(void)
 {
-	saved_deinit(&kept);
+	saved_deinit(&saved);
 	mailbox_deinit(&mailbox);
 	ck_assert_int_eq(nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 static void restart(void)
 {
-	saved_deinit(&kept);
-	ck_assert_int_eq(saved_init(&kept, state, &mailbox, &error), 0);
-	ck_assert_int_eq(saved_start(&kept), 0);
+	saved_deinit(&saved);
+	ck_assert_int_eq(saved_init(&saved, state, &mailbox, &error), 0);
+	ck_assert_int_eq(saved_start(&saved), 0);
 }
 
 static void on_done(void *arg, int result, const struct error *why)
 {
-	ck_assert_ptr_eq(arg, &kept);
+	ck_assert_ptr_eq(arg, &saved);
 	ck_assert(!is_done);
 	is_done = true;
 	done_result = result;
@@ -73,7 +73,7 @@ static int set(const char *key, const struct profile *what)
 	struct pollfd pollfd = { .fd = mailbox.event_fd, .events = POLLIN };
 
 	is_done = false;
-	ck_assert_int_eq(saved_set(&kept, key, "nvme0", what, on_done, &kept, &error), 0);
+	ck_assert_int_eq(saved_set(&saved, key, "nvme0", what, on_done, &saved, &error), 0);
 	while (!is_done) {
 		ck_assert_int_ge(poll(&pollfd, 1, 60000), 0);
 		(void)mailbox_run(&mailbox);
@@ -109,22 +109,22 @@ static void mkdirs(void)
 
 START_TEST(a_profile_is_kept_across_a_restart_until_it_is_reset)
 {
-	ck_assert_ptr_null(saved_find(&kept, "uuid-1"));
+	ck_assert_ptr_null(saved_find(&saved, "uuid-1"));
 	ck_assert_msg(set("uuid-1", &profile) == 0, "%s", error.text);
-	ck_assert_ptr_nonnull(saved_find(&kept, "uuid-1"));
+	ck_assert_ptr_nonnull(saved_find(&saved, "uuid-1"));
 	restart();
-	ck_assert_ptr_nonnull(saved_find(&kept, "uuid-1"));
-	ck_assert_uint_eq(saved_find(&kept, "uuid-1")->block_size, 8192);
-	ck_assert_uint_eq(saved_find(&kept, "uuid-1")->queue_depth, 9);
-	ck_assert(saved_find(&kept, "uuid-1")->single_submit);
-	ck_assert(!saved_find(&kept, "uuid-1")->overlap_events);
-	ck_assert_uint_eq(saved_find(&kept, "uuid-1")->intra_op_parallelism, 3);
-	ck_assert_ptr_null(saved_find(&kept, "uuid-2"));
+	ck_assert_ptr_nonnull(saved_find(&saved, "uuid-1"));
+	ck_assert_uint_eq(saved_find(&saved, "uuid-1")->block_size, 8192);
+	ck_assert_uint_eq(saved_find(&saved, "uuid-1")->queue_depth, 9);
+	ck_assert(saved_find(&saved, "uuid-1")->single_submit);
+	ck_assert(!saved_find(&saved, "uuid-1")->overlap_events);
+	ck_assert_uint_eq(saved_find(&saved, "uuid-1")->intra_op_parallelism, 3);
+	ck_assert_ptr_null(saved_find(&saved, "uuid-2"));
 	ck_assert_int_eq(set("uuid-1", NULL), 0);
-	ck_assert_ptr_null(saved_find(&kept, "uuid-1"));
+	ck_assert_ptr_null(saved_find(&saved, "uuid-1"));
 	ck_assert_int_ne(access(path_of("uuid-1.conf"), F_OK), 0);
 	restart();
-	ck_assert_ptr_null(saved_find(&kept, "uuid-1"));
+	ck_assert_ptr_null(saved_find(&saved, "uuid-1"));
 	ck_assert_int_eq(set("uuid-1", NULL), 0); /* again: nothing to do */
 }
 END_TEST
@@ -145,7 +145,7 @@ START_TEST(the_last_of_several_settings_is_what_stays)
 		ck_assert_int_eq(set("uuid-1", &other), 0);
 	}
 	restart();
-	ck_assert_uint_eq(saved_find(&kept, "uuid-1")->queue_depth, 20);
+	ck_assert_uint_eq(saved_find(&saved, "uuid-1")->queue_depth, 20);
 }
 END_TEST
 
@@ -167,7 +167,7 @@ START_TEST(a_damaged_file_is_ignored_and_put_aside_when_one_is_set)
 	mkdirs();
 	file_put("uuid-1.conf", damages[_i].text);
 	restart();
-	ck_assert_ptr_null(saved_find(&kept, "uuid-1"));
+	ck_assert_ptr_null(saved_find(&saved, "uuid-1"));
 	ck_assert_int_eq(stat(path_of("uuid-1.conf"), &st), 0); /* left as it is */
 	ck_assert_uint_eq((size_t)st.st_size, strlen(damages[_i].text));
 
@@ -175,7 +175,7 @@ START_TEST(a_damaged_file_is_ignored_and_put_aside_when_one_is_set)
 	ck_assert_int_eq(stat(path_of("uuid-1.conf.damaged"), &st), 0);
 	ck_assert_uint_eq((size_t)st.st_size, strlen(damages[_i].text));
 	restart();
-	ck_assert_ptr_nonnull(saved_find(&kept, "uuid-1"));
+	ck_assert_ptr_nonnull(saved_find(&saved, "uuid-1"));
 }
 END_TEST
 
@@ -193,7 +193,7 @@ START_TEST(what_else_lies_there_is_passed_over)
 	for (unsigned i = 1; i <= 5; i++) {
 		const char name[] = { 'u', 'u', 'i', 'd', '-', (char)('0' + i), 0 };
 
-		ck_assert_ptr_null(saved_find(&kept, name));
+		ck_assert_ptr_null(saved_find(&saved, name));
 	}
 	ck_assert_int_eq(set("uuid-1", &profile), 0); /* over what a dead daemon left */
 }
@@ -211,7 +211,7 @@ START_TEST(a_directory_that_can_not_be_written_is_told_and_the_profile_holds)
 	closep(&fd);
 	ck_assert_int_eq(set("uuid-1", &profile), -ENOTDIR);
 	ck_assert_msg(strstr(error.text, state), "%s", error.text);
-	ck_assert_ptr_nonnull(saved_find(&kept, "uuid-1"));
+	ck_assert_ptr_nonnull(saved_find(&saved, "uuid-1"));
 }
 END_TEST
 
@@ -246,4 +246,4 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, keys_are_file_names);
 }
 
-SUITE("kept", add_tests)
+SUITE("saved", add_tests)

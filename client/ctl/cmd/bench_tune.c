@@ -63,7 +63,7 @@ static const char help[] =
 	"    dsaioctl bench tune --nvme_dir /nvme0 /nvme1 --sweep_config space.json\n"
 	"    dsaioctl bench tune --nvme_dir . --io_size 64M --no_write --private --json\n"
 	"\n" BENCH_OPTIONS_HELP
-	"    --apply                set the recommended profile on the stores, kept across\n"
+	"    --apply                set the recommended profile on the stores, saved across\n"
 	"                           restarts (administrators); undo: dsaioctl profile reset\n"
 	"    --json                 tune.json on standard output\n"
 	"    --socket PATH          the daemon's socket\n"
@@ -426,7 +426,7 @@ static int apply_profile(struct tune *tune, const struct profile *profile)
 		if (r != CTL_OK)
 			return r;
 		ctl_note(tune->ctl, "store %s has the recommended profile now%s%s",
-			 place->store_name, reply->text[0] ? "; " : ", kept across restarts",
+			 place->store_name, reply->text[0] ? "; " : ", saved across restarts",
 			 reply->text);
 	}
 	return CTL_OK;

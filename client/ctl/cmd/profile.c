@@ -28,7 +28,7 @@ static const char help[] =
 	"    dsaioctl profile reset nvme0                as configured, or the default, again\n"
 	"\n"
 	"A STORE with a '/' is a path, any other a name.  Values that are not named stay.  What is\n"
-	"set is kept across restarts (else that is reported) and holds for handles that\n"
+	"set is saved across restarts (else that is reported) and holds for handles that\n"
 	"open a channel from now on; a handle that was opened with a profile of its own has that.\n"
 	"Setting and resetting are for administrators.\n"
 	"\n"
@@ -112,7 +112,7 @@ static int show_run(struct ctl *ctl)
 	return r == CTL_OK ? print_profiles(ctl, &reply->store_get, 1) : r;
 }
 
-/* The daemon's own sentence says more: for example why it cannot be kept. */
+/* The daemon's own sentence says more: for example why it cannot be saved. */
 static int print_changed(const struct ctl *ctl, const Wire__Reply *reply, const char *sentence)
 {
 	Wire__Store *store = reply->store_get;
@@ -181,9 +181,10 @@ static int set_run(struct ctl *ctl)
 	r = ask_profile_set(ctl, &client, ctl->args[1], &wire, &after);
 	if (r != CTL_OK)
 		return r;
-	return print_changed(ctl, after,
-			     "kept across restarts; holds for handles that open a channel from now "
-			     "on");
+	return print_changed(
+		ctl, after,
+		"saved across restarts; holds for handles that open a channel from now "
+		"on");
 }
 
 static int reset_run(struct ctl *ctl)
@@ -199,9 +200,10 @@ static int reset_run(struct ctl *ctl)
 	r = ask_profile_set(ctl, &client, ctl->args[1], NULL, &reply);
 	if (r != CTL_OK)
 		return r;
-	return print_changed(ctl, reply,
-			     "what was kept is forgotten; holds for handles that open a channel "
-			     "from now on");
+	return print_changed(
+		ctl, reply,
+		"the saved profile is forgotten; holds for handles that open a channel "
+		"from now on");
 }
 
 static int profile_run(struct ctl *ctl)

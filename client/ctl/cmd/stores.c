@@ -19,10 +19,10 @@ static const char help[] =
 	"    dsaioctl stores /nvme/model.bin ./tensors   those that these paths belong to\n"
 	"    dsaioctl stores --json | jq '.stores[].profile'\n"
 	"\n"
-	"ENGINE is what does the blocks: libaio, or as many helper threads as the profile's queue\n"
+	"ENGINE is what does the blocks: libaio, or as many worker threads as the profile's queue\n"
 	"depth says, where io_submit(2) would wait until the bytes are moved; in brackets why.\n"
-	"FROM is the source of the profile: the default, the configuration, kept from\n"
-	"dsaioctl profile set, or set and not kept.  AUTO is a store that no configuration names.\n"
+	"FROM is the source of the profile: the default, the configuration, saved by\n"
+	"dsaioctl profile set, or set and not saved.  AUTO is a store that no configuration names.\n"
 	"BLOCK SIZE is what one request to the device has: the profile's block size, or less where\n"
 	"the device takes less at once.\n"
 	"USERS are those it serves, CLIENTS how many have files or channels there.  OPEN are ops\n"
@@ -69,7 +69,7 @@ static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_
 		table_add(&about, "%s", store->name);
 		table_add(&about, "%s", store->path);
 		table_add(&about, "%s", store->fs_type);
-		table_add(&about, "%s (%s)", store->is_blocking ? "helper threads" : store->engine,
+		table_add(&about, "%s (%s)", store->is_blocking ? "worker threads" : store->engine,
 			  store->engine_text);
 		table_add(&about, "%" PRIu32, store->lanes);
 		table_add(&about, "%" PRIu32, store->lane_depth);
