@@ -4,8 +4,6 @@
 #ifndef DSAIO_PROTO_UTIL_CPU_H
 #define DSAIO_PROTO_UTIL_CPU_H
 
-#include "proto/util/clock.h" /* until all callers include it themselves */
-
 #include <sched.h>
 #include <unistd.h>
 

@@ -622,7 +622,7 @@ START_TEST(a_cancelled_op_ends_once)
 }
 END_TEST
 
-/* What a channel may have open: 256 writes of one page, of which the first is in flight. */
+/* A full channel: 256 writes of one page; the first is in flight. */
 static void put_chain(void)
 {
 	setup_engine(profiles[0].profile, 0, true, true);

@@ -1,5 +1,5 @@
 /*
- * What an op's result is, and which states follow each other, without a lane.
+ * The result of an op, and the transitions of its state, without a lane.
  */
 #include "daemon/lane/op.h"
 

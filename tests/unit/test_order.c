@@ -460,7 +460,7 @@ START_TEST(random_ops_follow_the_rule)
 	}
 	ck_assert_uint_gt(n_waited, 100);
 
-	/* Whatever is left can end: no op waits for ever. */
+	/* All remaining ops can end: none waits forever. */
 	for (uint32_t i = 0; i < m->n_ops; i++)
 		if (model[i].state == OPEN)
 			slots[n_open++] = (uint16_t)i;

@@ -6,7 +6,7 @@
 #include "client/lib/io/inode.h"
 #include "client/lib/io/handle.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/cpu.h"
+#include "proto/util/clock.h"
 
 #include <assert.h>
 #include <inttypes.h>
