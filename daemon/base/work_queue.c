@@ -18,31 +18,20 @@
 /* A thread without work ends after that: a new one costs little, ten thousand idle ones don't. */
 #define IDLE_SEC 1
 
-/*
- * A thread that ends marks its place as its last act under the lock; whoever takes the place
- * next, or work_queue_free(), joins it, which does not wait.
- */
-enum place_state { PLACE_FREE, PLACE_RUNS, PLACE_OVER };
-
-struct place {
-	enum place_state state;
-	pthread_t thread;
-	struct work_queue *work_queue;
-};
-
 struct work_queue {
 	char name[16];	      /* a thread's name has 15 characters */
 	pthread_mutex_t lock; /* before the spare's */
-	pthread_cond_t has_work, left_spare;
+	pthread_cond_t has_work;
+	pthread_cond_t is_quiet; /* no thread works for it any more */
 	/* under lock */
 	struct work *first, **last_next;
 	struct list rooms; /* struct work_room: to be told of room */
 	bool is_stopping;
+	bool is_left;	  /* stopping, and the last thread frees it */
 	bool is_at_spare; /* which has it in its list, or works for it */
 	unsigned n_threads, n_idle, n_queued;
 	unsigned max_threads, max_further; /* constant */
 	struct work_queue *next_at_spare;  /* under the spare's lock */
-	struct place places[];		   /* as many as both */
 };
 
 /* Of WORK_QUEUE_FURTHER_MAX; taken and given back under the lock of some helper.  Relaxed: nothing else
@@ -161,17 +150,46 @@ static void first_run(struct work_queue *work_queue)
 	(void)pthread_mutex_lock(&work_queue->lock);
 }
 
+static void queue_destroy(struct work_queue *work_queue)
+{
+	assert(!work_queue->first);
+	(void)pthread_cond_destroy(&work_queue->has_work);
+	(void)pthread_cond_destroy(&work_queue->is_quiet);
+	(void)pthread_mutex_destroy(&work_queue->lock);
+	free(work_queue);
+}
+
+/* Under the lock: no thread works for it, nor will. */
+static bool is_over(const struct work_queue *work_queue)
+{
+	return work_queue->is_stopping && !work_queue->n_threads && !work_queue->is_at_spare;
+}
+
+/*
+ * Leaves the lock, as the last thing that a thread does with the queue.  The last thread frees a queue
+ * that work_queue_leave() gave up, or lets work_queue_free() do so.
+ */
+static void queue_unlock(struct work_queue *work_queue)
+{
+	bool is_last = is_over(work_queue), is_left = work_queue->is_left;
+
+	if (is_last)
+		(void)pthread_cond_signal(&work_queue->is_quiet);
+	(void)pthread_mutex_unlock(&work_queue->lock);
+	if (is_last && is_left)
+		queue_destroy(work_queue);
+}
+
 static void *worker_main(void *arg)
 {
-	struct place *place = arg;
-	struct work_queue *work_queue = place->work_queue;
+	struct work_queue *work_queue = arg;
 
+	(void)pthread_setname_np(pthread_self(), work_queue->name); /* a name is for people only */
 	(void)pthread_mutex_lock(&work_queue->lock); /* of the default kind: can not fail */
 	while (wait_for_work(work_queue))
 		first_run(work_queue);
 	thread_give(work_queue);
-	place->state = PLACE_OVER;
-	(void)pthread_mutex_unlock(&work_queue->lock);
+	queue_unlock(work_queue);
 	return NULL;
 }
 
@@ -204,6 +222,7 @@ static struct work_queue *spare_next(void)
 static void *spare_main(void *arg)
 {
 	(void)arg;
+	(void)pthread_setname_np(pthread_self(), "spare"); /* a name is for people only */
 	privileges_serve_clients();
 	for (;;) {
 		struct work_queue *work_queue = spare_next();
@@ -211,21 +230,21 @@ static void *spare_main(void *arg)
 		(void)pthread_mutex_lock(&work_queue->lock);
 		if (work_queue->first) /* else a thread of its own was there first */
 			first_run(work_queue);
-		if (work_queue->first) {
+		if (work_queue->first)
 			spare_take(work_queue);
-		} else {
+		else
 			work_queue->is_at_spare = false;
+		if (!work_queue->is_at_spare)
 			tell_of_room(work_queue);
-			(void)pthread_cond_signal(&work_queue->left_spare);
-		}
-		(void)pthread_mutex_unlock(&work_queue->lock);
+		queue_unlock(work_queue);
 	}
 	return NULL;
 }
 
 /* All signals are the main thread's: a thread begins with its maker's mask. */
-static int thread_create(pthread_t *thread, void *(*run)(void *arg), void *arg)
+static int thread_create(void *(*run)(void *arg), void *arg)
 {
+	pthread_t thread;
 	sigset_t all, before;
 	pthread_attr_t attr;
 	int r;
@@ -234,9 +253,10 @@ static int thread_create(pthread_t *thread, void *(*run)(void *arg), void *arg)
 	if (r)
 		return -r;
 	(void)pthread_attr_setstacksize(&attr, STACK_BYTES); /* over PTHREAD_STACK_MIN */
+	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED); /* a known state */
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before); /* fails for a wrong first argument */
-	r = pthread_create(thread, &attr, run, arg);
+	r = pthread_create(&thread, &attr, run, arg);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	(void)pthread_attr_destroy(&attr);
 	return -r;
@@ -244,17 +264,13 @@ static int thread_create(pthread_t *thread, void *(*run)(void *arg), void *arg)
 
 static int spare_start(void)
 {
-	pthread_t thread;
 	int r = 0;
 
 	(void)pthread_mutex_lock(&spare.lock);
 	if (!spare.is_there)
-		r = thread_create(&thread, spare_main, NULL);
-	if (!spare.is_there && r == 0) {
-		(void)pthread_setname_np(thread, "spare"); /* a name is for people only */
-		(void)pthread_detach(thread);
+		r = thread_create(spare_main, NULL);
+	if (r == 0)
 		spare.is_there = true;
-	}
 	(void)pthread_mutex_unlock(&spare.lock);
 	return r;
 }
@@ -268,14 +284,13 @@ int work_queue_new_deep(const char *name, unsigned max_threads, unsigned max_fur
 	assert(max_threads > 0);
 	if (r < 0)
 		return r;
-	work_queue = calloc(1, sizeof(*work_queue) +
-				       (max_threads + max_further) * sizeof(struct place));
+	work_queue = calloc(1, sizeof(*work_queue));
 	if (!work_queue)
 		return -ENOMEM;
 	(void)snprintf(work_queue->name, sizeof(work_queue->name), "%s", name); /* cut is fine */
 	(void)pthread_mutex_init(&work_queue->lock, NULL); /* of the default kind: can not fail */
 	(void)pthread_cond_init(&work_queue->has_work, NULL);
-	(void)pthread_cond_init(&work_queue->left_spare, NULL);
+	(void)pthread_cond_init(&work_queue->is_quiet, NULL);
 	work_queue->last_next = &work_queue->first;
 	work_queue->max_threads = max_threads;
 	work_queue->max_further = max_further;
@@ -288,28 +303,6 @@ int work_queue_new(const char *name, unsigned max_threads, struct work_queue **r
 	return work_queue_new_deep(name, max_threads, 0, ret_queue);
 }
 
-/* Under the lock, and one is taken, so there is a place. */
-static int thread_start(struct work_queue *work_queue)
-{
-	struct place *place = work_queue->places;
-	int r;
-
-	while (place->state == PLACE_RUNS)
-		place++;
-	if (place->state == PLACE_OVER)
-		(void)pthread_join(place->thread, NULL); /* started, and joined once */
-	place->state = PLACE_FREE;
-	place->work_queue = work_queue;
-	r = thread_create(&place->thread, worker_main, place);
-	if (r < 0) {
-		thread_give(work_queue);
-		return r;
-	}
-	(void)pthread_setname_np(place->thread, work_queue->name); /* a name is for people only */
-	place->state = PLACE_RUNS;
-	return 0;
-}
-
 static void log_submit(const struct work_queue *work_queue, int why)
 {
 	(void)pthread_mutex_lock(&spare.lock);
@@ -319,6 +312,16 @@ static void log_submit(const struct work_queue *work_queue, int why)
 		"is spare",
 		work_queue->name, strerrordesc_np(-why));
 	(void)pthread_mutex_unlock(&spare.lock);
+}
+
+/* Under the lock: starts the thread that thread_take() counted. */
+static int thread_start(struct work_queue *work_queue)
+{
+	int r = thread_create(worker_main, work_queue);
+
+	if (r < 0)
+		thread_give(work_queue);
+	return r;
 }
 
 /* Under the lock. */
@@ -384,29 +387,31 @@ bool work_queue_stop_waiting(struct work_queue *work_queue, struct work_room *ro
 	return was_waiting;
 }
 
+/* Under the lock: idle threads end now, the others after what is queued. */
+static void stop(struct work_queue *work_queue)
+{
+	work_queue->is_stopping = true;
+	(void)pthread_cond_broadcast(&work_queue->has_work);
+}
+
 void work_queue_free(struct work_queue *work_queue)
 {
 	if (!work_queue)
 		return;
 	(void)pthread_mutex_lock(&work_queue->lock);
-	work_queue->is_stopping = true;
-	(void)pthread_cond_broadcast(&work_queue->has_work);
-	while (work_queue->is_at_spare)
-		(void)pthread_cond_wait(&work_queue->left_spare, &work_queue->lock);
+	stop(work_queue);
+	while (!is_over(work_queue))
+		(void)pthread_cond_wait(&work_queue->is_quiet, &work_queue->lock);
 	(void)pthread_mutex_unlock(&work_queue->lock);
-	for (unsigned i = 0; i < work_queue->max_threads + work_queue->max_further; i++) {
-		bool is_there;
+	queue_destroy(work_queue);
+}
 
-		(void)pthread_mutex_lock(&work_queue->lock);
-		is_there = work_queue->places[i].state != PLACE_FREE; /* no new one is made now */
-		(void)pthread_mutex_unlock(&work_queue->lock);
-		if (is_there)
-			(void)pthread_join(work_queue->places[i].thread,
-					   NULL); /* joined only once */
-	}
-	assert(!work_queue->first);
-	(void)pthread_cond_destroy(&work_queue->has_work);
-	(void)pthread_cond_destroy(&work_queue->left_spare);
-	(void)pthread_mutex_destroy(&work_queue->lock);
-	free(work_queue);
+void work_queue_leave(struct work_queue *work_queue)
+{
+	if (!work_queue)
+		return;
+	(void)pthread_mutex_lock(&work_queue->lock);
+	stop(work_queue);
+	work_queue->is_left = true;
+	queue_unlock(work_queue);
 }

@@ -62,7 +62,13 @@ bool work_queue_try_submit(struct work_queue *work_queue, struct work *work,
 /* False: on_room() has been called already.  True: it will not be. */
 bool work_queue_stop_waiting(struct work_queue *work_queue, struct work_room *room);
 
-/* Runs what is queued, joins the threads and frees.  Not from one of its threads.  NULL is fine. */
+/* Runs what is queued, waits for it and frees.  Not from one of its threads.  NULL is fine. */
 void work_queue_free(struct work_queue *work_queue);
+
+/*
+ * The same without waiting: the last of its threads frees it.  What is queued, or hangs, must need
+ * nothing that the caller frees.
+ */
+void work_queue_leave(struct work_queue *work_queue);
 
 #endif

@@ -65,8 +65,9 @@ void user_unref(struct user *user)
 	while (*at != user)
 		at = &(*at)->next;
 	*at = user->next;
-	work_queue_free(user->slab_work_queue);
-	work_queue_free(user->work_queue);
+	/* All their work is done: the user's last session held what it was for. */
+	work_queue_leave(user->slab_work_queue);
+	work_queue_leave(user->work_queue);
 	free(user);
 }
 

@@ -55,7 +55,8 @@ void workers_give(struct workers *workers, uid_t uid)
 		assert(user->n_taken > 0);
 		if (--user->n_taken == 0) {
 			*p = user->next;
-			work_queue_free(user->work_queue);
+			work_queue_leave(
+				user->work_queue); /* its channels are gone, so it is idle */
 			free(user);
 		}
 		return;

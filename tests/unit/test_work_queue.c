@@ -273,6 +273,55 @@ START_TEST(without_threads_the_spare_does_it_in_order_and_by_turns)
 }
 END_TEST
 
+START_TEST(a_queue_that_is_left_runs_what_is_queued_and_nobody_waits)
+{
+	struct work_queue *work_queue;
+	struct task hung = { .work.run = task_run, .number = 1 };
+	struct task queued = { .work.run = task_run, .number = 2 };
+	sem_t go, done;
+
+	(void)sem_init(&go, 0, 0);
+	(void)sem_init(&done, 0, 0);
+	hung.wait = &go;
+	queued.done = &done;
+	ck_assert_int_eq(work_queue_new("left", 1, &work_queue), 0);
+	work_queue_submit(work_queue, &hung.work);
+	work_queue_submit(work_queue, &queued.work);
+	work_queue_leave(work_queue); /* returns while the first hangs */
+	ck_assert_int_eq(n_run, 0);
+	(void)sem_post(&go);
+	(void)sem_wait(&done);
+	ck_assert_int_eq(n_run, 2);
+	while (count_threads("left")) /* nobody tells when a thread has gone */
+		(void)usleep(1000);
+	work_queue_leave(NULL);
+}
+END_TEST
+
+START_TEST(the_last_thread_of_a_queue_that_is_left_frees_it)
+{
+	struct work_queue *work_queues[20];
+	struct task tasks[20][4];
+	sem_t done;
+
+	(void)sem_init(&done, 0, 0);
+	for (int i = 0; i < 20; i++) {
+		ck_assert_int_eq(work_queue_new("left", 4, &work_queues[i]), 0);
+		for (int j = 0; j < 4; j++) {
+			tasks[i][j] = (struct task){ .work.run = task_run, .done = &done };
+			work_queue_submit(work_queues[i], &tasks[i][j].work);
+		}
+	}
+	for (int i = 0; i < 20 * 4; i++)
+		(void)sem_wait(&done);
+	for (int i = 0; i < 20; i++)
+		work_queue_leave(work_queues[i]);
+	while (count_threads("left"))
+		(void)usleep(1000);
+	ck_assert_int_eq(n_run, 20 * 4);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, one_thread_does_work_in_order);
@@ -281,6 +330,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, work_that_does_not_begin_at_once_is_told_of_room);
 	tcase_add_test(tcase, further_threads_are_shared_and_none_takes_more_than_it_leaves);
 	tcase_add_test(tcase, a_helper_without_work_starts_no_thread_and_can_be_freed);
+	tcase_add_test(tcase, a_queue_that_is_left_runs_what_is_queued_and_nobody_waits);
+	tcase_add_test(tcase, the_last_thread_of_a_queue_that_is_left_frees_it);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	tcase_add_test(
 		tcase,
