@@ -306,11 +306,10 @@ int work_queue_new(const char *name, unsigned max_threads, struct work_queue **r
 static void log_submit(const struct work_queue *work_queue, int why)
 {
 	(void)pthread_mutex_lock(&spare.lock);
-	log_client(
-		&spare.log_limit,
-		"helper %s: no thread can be started for it: %s: its work waits for the one that "
-		"is spare",
-		work_queue->name, strerrordesc_np(-why));
+	log_client(&spare.log_limit,
+		   "work queue %s: no thread can be started: %s: its work waits for the spare "
+		   "thread",
+		   work_queue->name, strerrordesc_np(-why));
 	(void)pthread_mutex_unlock(&spare.lock);
 }
 

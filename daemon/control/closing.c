@@ -1,5 +1,6 @@
 #include "daemon/control/closing.h"
 
+#include "daemon/base/job.h"
 #include "proto/util/cleanup.h"
 
 #include <stdlib.h>
@@ -9,15 +10,14 @@ struct closing {
 	struct user *user;
 	void (*on_closed)(void *arg);
 	void *arg;
-	struct work work;
-	struct message message;
+	struct job job;
 	unsigned n_fds;
 	int fds[];
 };
 
-static void closing_done(struct message *message)
+static void closing_done(struct job *job)
 {
-	struct closing *closing = container_of(message, struct closing, message);
+	struct closing *closing = container_of(job, struct closing, job);
 	struct user *user = closing->user;
 	void (*on_closed)(void *arg) = closing->on_closed;
 	void *arg = closing->arg;
@@ -29,13 +29,12 @@ static void closing_done(struct message *message)
 	on_closed(arg); /* may give the user up */
 }
 
-static void closing_run(struct work *work)
+static void closing_run(struct job *job)
 {
-	struct closing *closing = container_of(work, struct closing, work);
+	struct closing *closing = container_of(job, struct closing, job);
 
 	for (unsigned i = 0; i < closing->n_fds; i++)
 		closep(&closing->fds[i]);
-	mailbox_post(closing->user->users->mailbox, &closing->message);
 }
 
 bool closing_start(struct user *user, const struct hung_who *who, const char *file, const int *fds,
@@ -62,15 +61,16 @@ bool closing_start(struct user *user, const struct hung_who *who, const char *fi
 	for (unsigned i = 0; i < n_fds; i++)
 		if (fds[i] >= 0)
 			closing->fds[closing->n_fds++] = fds[i];
-	closing->message.run = closing_done;
-	closing->work.run = closing_run;
-	closing->work.about = (struct hung_about){
+	closing->job.run = closing_run;
+	closing->job.done = closing_done;
+	closing->job.mailbox = user->users->mailbox;
+	closing->job.work.about = (struct hung_about){
 		.what = "close",
 		.file = file,
 		.fd = closing->fds[0],
 		.who = *who,
 	};
 	user->n_closing_fds += closing->n_fds;
-	work_queue_submit(user->work_queue, &closing->work);
+	job_submit(user->work_queue, &closing->job);
 	return true;
 }

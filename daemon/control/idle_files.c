@@ -1,5 +1,6 @@
 #include "daemon/control/idle_files.h"
 
+#include "daemon/base/job.h"
 #include "daemon/control/objects.h"
 #include "daemon/control/session.h"
 #include "proto/file_board.h"
@@ -24,8 +25,7 @@
 /* Idle files of one client, referenced, while a worker looks which of them have no link any more. */
 struct look {
 	struct session *session;
-	struct work work;
-	struct message message;
+	struct job job;
 	uint32_t cursor; /* in the table of files: where the next turn goes on */
 	bool has_found;	 /* some file was taken, in this turn or an earlier one */
 	unsigned n_files;
@@ -113,9 +113,9 @@ void idle_files_reclaim(const struct session *asking, void (*on_gone)(void *sess
 
 /* ---- files without a link ---- */
 
-static void look_run(struct work *work)
+static void look_run(struct job *job)
 {
-	struct look *look = container_of(work, struct look, work);
+	struct look *look = container_of(job, struct look, job);
 
 	for (unsigned i = 0; i < look->n_files; i++) {
 		struct statx stx;
@@ -125,7 +125,6 @@ static void look_run(struct work *work)
 			  STATX_TYPE | STATX_NLINK, &stx) == 0)
 			look->files[i].is_unlinked = S_ISREG(stx.stx_mode) && !stx.stx_nlink;
 	}
-	mailbox_post(look->session->service->mailbox, &look->message);
 }
 
 /* The next idle files, held. */
@@ -146,9 +145,9 @@ static void look_fill(struct look *look)
 }
 
 /* Lets go what has no link; then the next turn, or the end. */
-static void looked_main(struct message *message)
+static void looked_main(struct job *job)
 {
-	struct look *look = container_of(message, struct look, message);
+	struct look *look = container_of(job, struct look, job);
 	struct session *session = look->session;
 
 	for (unsigned i = 0; i < look->n_files; i++) {
@@ -164,7 +163,7 @@ static void looked_main(struct message *message)
 	else
 		look->n_files = 0;
 	if (look->n_files) {
-		work_queue_submit(session->user->work_queue, &look->work);
+		job_submit(session->user->work_queue, &look->job);
 		return;
 	}
 	if (look->has_found)
@@ -184,15 +183,16 @@ static void session_look(struct session *session)
 	if (!look)
 		return;
 	look->session = session;
-	look->work.run = look_run;
-	look->message.run = looked_main;
+	look->job.run = look_run;
+	look->job.done = looked_main;
+	look->job.mailbox = session->service->mailbox;
 	look_fill(look);
 	if (!look->n_files) {
 		free(look);
 		return;
 	}
 	session->look = look;
-	work_queue_submit(session->user->work_queue, &look->work);
+	job_submit(session->user->work_queue, &look->job);
 }
 
 static void on_look(evutil_socket_t fd, short what, void *arg)

@@ -287,9 +287,9 @@ int file_check(int fd, const char *name, struct file_facts *ret_facts, struct er
 
 /* ---- files ---- */
 
-static void file_checked_main(struct message *message)
+static void file_checked_main(struct job *job)
 {
-	struct file *file = container_of(message, struct file, message);
+	struct file *file = container_of(job, struct file, job);
 
 	if (file->result == 0) {
 		file->on_checked(file, 0, NULL, file->checked_arg);
@@ -300,15 +300,13 @@ static void file_checked_main(struct message *message)
 	free(file);
 }
 
-static void file_check_run(struct work *work)
+static void file_check_run(struct job *job)
 {
-	struct file *file = container_of(work, struct file, work);
+	struct file *file = container_of(job, struct file, job);
 
 	file->result = file_check(file->fd, file->name, &file->facts, &file->error);
 	if (file->result < 0)
 		closep(&file->fd);
-	file->message.run = file_checked_main;
-	mailbox_post(file->main_mailbox, &file->message);
 }
 
 struct hung_about file_about(const struct file *file, const char *what)
@@ -343,14 +341,15 @@ int file_make(struct quota *quota, struct work_queue *work_queue, struct mailbox
 	atomic_init(&file->buffered_fd, -1);
 	(void)snprintf(file->name, sizeof(file->name), "%s", name); /* cut is fine */
 	file->work_queue = work_queue;
-	file->main_mailbox = main_mailbox;
 	file->on_checked = on_checked;
 	file->checked_arg = arg;
 	atomic_init(&file->n_holds, 1);
 	file->who = *who;
-	file->work.run = file_check_run;
-	file->work.about = file_about(file, "check");
-	work_queue_submit(work_queue, &file->work);
+	file->job.run = file_check_run;
+	file->job.done = file_checked_main;
+	file->job.mailbox = main_mailbox;
+	file->job.work.about = file_about(file, "check");
+	job_submit(work_queue, &file->job);
 	return 0;
 }
 
@@ -365,9 +364,9 @@ int file_attach(struct file *file, struct store *store, struct inodes *inodes)
 	return 0;
 }
 
-static void file_freed_main(struct message *message)
+static void file_freed_main(struct job *job)
 {
-	struct file *file = container_of(message, struct file, message);
+	struct file *file = container_of(job, struct file, job);
 
 	quota_discharge(&file->charge);
 	quota_discharge(&file->buffered_charge);
@@ -380,16 +379,14 @@ static void file_freed_main(struct message *message)
 	free(file);
 }
 
-static void file_close_run(struct work *work)
+static void file_close_run(struct job *job)
 {
-	struct file *file = container_of(work, struct file, work);
+	struct file *file = container_of(job, struct file, job);
 
 	int buffered_fd = file_buffered_fd(file);
 
 	closep(&file->fd);
 	closep(&buffered_fd);
-	file->message.run = file_freed_main;
-	mailbox_post(file->main_mailbox, &file->message);
 }
 
 void file_unref(struct file *file)
@@ -397,17 +394,17 @@ void file_unref(struct file *file)
 	/* acq_rel: the last one sees all that the others did with it. */
 	if (atomic_fetch_sub_explicit(&file->n_holds, 1, memory_order_acq_rel) > 1)
 		return;
-	file->work.run = file_close_run;
-	file->work.about = file_about(file, "close");
-	work_queue_submit(file->work_queue, &file->work);
+	file->job.run = file_close_run;
+	file->job.done = file_freed_main;
+	file->job.work.about = file_about(file, "close");
+	job_submit(file->work_queue, &file->job);
 }
 
 /* ---- the buffered description ---- */
 
 /* A buffered description on its way through the work queue. */
 struct adding {
-	struct work work;
-	struct message message;
+	struct job job;
 	struct file *file;    /* held */
 	struct charge charge; /* until the file has it */
 	int fd;
@@ -464,9 +461,9 @@ static int buffered_check(int fd, const struct file *file, struct error *error)
 	return 0;
 }
 
-static void added_main(struct message *message)
+static void added_main(struct job *job)
 {
-	struct adding *adding = container_of(message, struct adding, message);
+	struct adding *adding = container_of(job, struct adding, job);
 	struct file *file = adding->file;
 
 	if (adding->result == 0)
@@ -479,9 +476,9 @@ static void added_main(struct message *message)
 	file_unref(file);
 }
 
-static void add_run(struct work *work)
+static void add_run(struct job *job)
 {
-	struct adding *adding = container_of(work, struct adding, work);
+	struct adding *adding = container_of(job, struct adding, job);
 	struct file *file = adding->file;
 	int none = -1;
 
@@ -495,8 +492,6 @@ static void add_run(struct work *work)
 						 file->name);
 	if (adding->result < 0)
 		closep(&adding->fd);
-	adding->message.run = added_main;
-	mailbox_post(file->main_mailbox, &adding->message);
 }
 
 int file_add_buffered(struct file *file, int fd,
@@ -519,8 +514,10 @@ int file_add_buffered(struct file *file, int fd,
 	adding->fd = fd;
 	adding->on_added = on_added;
 	adding->arg = arg;
-	adding->work.run = add_run;
-	adding->work.about = file_about(file, "check");
-	work_queue_submit(file->work_queue, &adding->work);
+	adding->job.run = add_run;
+	adding->job.done = added_main;
+	adding->job.mailbox = file->job.mailbox;
+	adding->job.work.about = file_about(file, "check");
+	job_submit(file->work_queue, &adding->job);
 	return 0;
 }

@@ -13,12 +13,11 @@
 #ifndef DSAIO_DAEMON_OBJECT_FILE_H
 #define DSAIO_DAEMON_OBJECT_FILE_H
 
+#include "daemon/base/job.h"
 #include "daemon/base/fs_type.h"
 #include "daemon/base/quota.h"
 #include "daemon/object/extend.h"
 #include "daemon/object/mode_lock.h"
-#include "daemon/base/work_queue.h"
-#include "daemon/base/mailbox.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -86,9 +85,7 @@ struct file {
 	struct charge charge, buffered_charge;
 	_Atomic uint32_t n_holds;      /* as in struct slab */
 	struct work_queue *work_queue; /* borrowed: the user's */
-	struct mailbox *main_mailbox;
-	struct work work;
-	struct message message;
+	struct job job;
 	struct error error;
 	int result;
 	void (*on_checked)(struct file *file, int result, const struct error *error, void *arg);

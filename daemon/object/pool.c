@@ -298,9 +298,9 @@ static void slab_give_charges(struct slab *slab)
 	quota_discharge(&slab->slab_charge);
 }
 
-static void slab_made_main(struct message *message)
+static void slab_made_main(struct job *job)
 {
-	struct slab *slab = container_of(message, struct slab, message);
+	struct slab *slab = container_of(job, struct slab, job);
 	struct pool *pool = slab->pool;
 
 	if (slab->result < 0) {
@@ -319,15 +319,13 @@ static void slab_made_main(struct message *message)
 	slab->on_made(slab, 0, NULL, slab->made_arg);
 }
 
-static void slab_make_run(struct work *work)
+static void slab_make_run(struct job *job)
 {
-	struct slab *slab = container_of(work, struct slab, work);
+	struct slab *slab = container_of(job, struct slab, job);
 
 	slab->result = slab->is_imported ? slab_do_import(slab) : slab_do_make(slab);
 	if (slab->result < 0)
 		slab_unmake(slab);
-	slab->message.run = slab_made_main;
-	mailbox_post(slab->pool->main_mailbox, &slab->message);
 }
 
 /* A slab that is charged, with nothing in it yet. */
@@ -371,8 +369,10 @@ static void slab_start(struct slab *slab,
 {
 	slab->on_made = on_made;
 	slab->made_arg = arg;
-	slab->work.run = slab_make_run;
-	work_queue_submit(slab->work_queue, &slab->work);
+	slab->job.run = slab_make_run;
+	slab->job.done = slab_made_main;
+	slab->job.mailbox = slab->pool->main_mailbox;
+	job_submit(slab->work_queue, &slab->job);
 }
 
 int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
@@ -415,9 +415,9 @@ int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_
 	return 0;
 }
 
-static void slab_freed_main(struct message *message)
+static void slab_freed_main(struct job *job)
 {
-	struct slab *slab = container_of(message, struct slab, message);
+	struct slab *slab = container_of(job, struct slab, job);
 
 	if (slab->is_huge)
 		slab->pool->huge_bytes -= slab->size_bytes;
@@ -427,13 +427,11 @@ static void slab_freed_main(struct message *message)
 	free(slab);
 }
 
-static void slab_free_run(struct work *work)
+static void slab_free_run(struct job *job)
 {
-	struct slab *slab = container_of(work, struct slab, work);
+	struct slab *slab = container_of(job, struct slab, job);
 
 	slab_unmake(slab);
-	slab->message.run = slab_freed_main;
-	mailbox_post(slab->pool->main_mailbox, &slab->message);
 }
 
 void slab_unref(struct slab *slab)
@@ -441,6 +439,8 @@ void slab_unref(struct slab *slab)
 	/* acq_rel: the last one sees all that the others did with it. */
 	if (atomic_fetch_sub_explicit(&slab->n_holds, 1, memory_order_acq_rel) > 1)
 		return;
-	slab->work.run = slab_free_run;
-	work_queue_submit(slab->work_queue, &slab->work);
+	slab->job.run = slab_free_run;
+	slab->job.done = slab_freed_main;
+	slab->job.mailbox = slab->pool->main_mailbox;
+	job_submit(slab->work_queue, &slab->job);
 }

@@ -23,9 +23,8 @@
 #ifndef DSAIO_DAEMON_OBJECT_POOL_H
 #define DSAIO_DAEMON_OBJECT_POOL_H
 
+#include "daemon/base/job.h"
 #include "daemon/base/quota.h"
-#include "daemon/base/work_queue.h"
-#include "daemon/base/mailbox.h"
 #include "daemon/config/config.h"
 
 #include <stdatomic.h>
@@ -57,8 +56,7 @@ struct slab {
 	struct pool *pool;
 	struct work_queue *work_queue; /* borrowed: the user's */
 	/* for what runs elsewhere */
-	struct work work;
-	struct message message;
+	struct job job;
 	struct error error;
 	int result;
 	void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg);

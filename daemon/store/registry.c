@@ -1,5 +1,6 @@
 #include "daemon/store/registry.h"
 
+#include "daemon/base/job.h"
 #include "daemon/base/memfd.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/base/mount.h"
@@ -422,8 +423,7 @@ struct query {
 	bool has_profile;
 	struct profile profile;
 	struct store *store; /* held while its profile is on the way to the disk */
-	struct work work;
-	struct message message;
+	struct job job;
 	char path[128]; /* of the descriptor, for the sentence */
 	struct file_facts facts;
 	int result;
@@ -511,9 +511,9 @@ static void query_go_on(struct query *query, struct store *store)
 		query_done(query, "");
 }
 
-static void looked_main(struct message *message)
+static void looked_main(struct job *job)
 {
-	struct query *query = container_of(message, struct query, message);
+	struct query *query = container_of(job, struct query, job);
 	struct store *store = NULL;
 
 	if (query->result == 0)
@@ -523,9 +523,9 @@ static void looked_main(struct message *message)
 	query_go_on(query, store);
 }
 
-static void look_run(struct work *work)
+static void look_run(struct job *job)
 {
-	struct query *query = container_of(work, struct query, work);
+	struct query *query = container_of(job, struct query, job);
 	char link[32];
 	ssize_t n;
 
@@ -538,8 +538,6 @@ static void look_run(struct work *work)
 			*c = '?';
 	query->result = file_look(query->asking.fd, query->path, &query->facts, &query->error);
 	closep(&query->asking.fd);
-	query->message.run = looked_main;
-	mailbox_post(query->registry->main_mailbox, &query->message);
 }
 
 static int query_start(struct registry *registry, const struct registry_asking *asking, bool is_set,
@@ -574,11 +572,13 @@ static int query_start(struct registry *registry, const struct registry_asking *
 		query_go_on(query, store);
 		return 0;
 	}
-	query->work.run = look_run;
-	query->work.about = (struct hung_about){
+	query->job.run = look_run;
+	query->job.done = looked_main;
+	query->job.mailbox = registry->main_mailbox;
+	query->job.work.about = (struct hung_about){
 		.what = "check", .file = "(store)", .fd = asking->fd, .who = *asking->who
 	};
-	work_queue_submit(asking->work_queue, &query->work);
+	job_submit(asking->work_queue, &query->job);
 	return 0;
 }
 

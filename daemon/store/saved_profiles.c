@@ -1,5 +1,6 @@
 #include "daemon/store/saved_profiles.h"
 
+#include "daemon/base/job.h"
 #include "daemon/config/config.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/base/log.h"
@@ -29,11 +30,9 @@ struct saved_profile {
 
 /* One file on its way to the disk. */
 struct writing {
-	struct work work;
-	struct message message;
+	struct job job;
 	char *dir, *title;
 	struct saved_profile what;
-	struct mailbox *main_mailbox;
 	int result;
 	struct error error;
 	void (*on_done)(void *arg, int result, const struct error *error);
@@ -304,23 +303,21 @@ static void writing_free(struct writing *writing)
 	free(writing);
 }
 
-static void written_main(struct message *message)
+static void written_main(struct job *job)
 {
-	struct writing *writing = container_of(message, struct writing, message);
+	struct writing *writing = container_of(job, struct writing, job);
 
 	writing->on_done(writing->arg, writing->result,
 			 writing->result < 0 ? &writing->error : NULL);
 	writing_free(writing);
 }
 
-static void write_run(struct work *work)
+static void write_run(struct job *job)
 {
-	struct writing *writing = container_of(work, struct writing, work);
+	struct writing *writing = container_of(job, struct writing, job);
 
 	privileges_own_files();
 	writing->result = file_write(writing, &writing->error);
-	writing->message.run = written_main;
-	mailbox_post(writing->main_mailbox, &writing->message);
 }
 
 int saved_set(struct saved_profiles *saved, const char *key, const char *title,
@@ -344,10 +341,11 @@ int saved_set(struct saved_profiles *saved, const char *key, const char *title,
 		p->profile = *profile;
 	writing->what = *p;
 	p->is_damaged = false; /* what is damaged is put aside by this one */
-	writing->main_mailbox = saved->main_mailbox;
+	writing->job.run = write_run;
+	writing->job.done = written_main;
+	writing->job.mailbox = saved->main_mailbox;
 	writing->on_done = on_done;
 	writing->arg = arg;
-	writing->work.run = write_run;
-	work_queue_submit(saved->work_queue, &writing->work);
+	job_submit(saved->work_queue, &writing->job);
 	return 0;
 }

@@ -1,0 +1,25 @@
+#include "daemon/base/job.h"
+
+#include "proto/util/cleanup.h"
+
+static void job_done(struct message *message)
+{
+	struct job *job = container_of(message, struct job, message);
+
+	job->done(job);
+}
+
+static void job_run(struct work *work)
+{
+	struct job *job = container_of(work, struct job, work);
+
+	job->run(job);
+	mailbox_post(job->mailbox, &job->message);
+}
+
+void job_submit(struct work_queue *work_queue, struct job *job)
+{
+	job->work.run = job_run;
+	job->message.run = job_done;
+	work_queue_submit(work_queue, &job->work);
+}
