@@ -15,29 +15,29 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* What a large op is cut into beside others, and so many of them: enough for a median. */
+/* The size into which a large op is cut while several clients are active; 16 suffice for a median. */
 #define BLOCK_BYTES (64u << 10)
 #define N_BLOCKS 16
-/* In the mean some of an NVMe's or virtio disk's time passes inside, at most half of it (4 KiB reads
-   of a cached virtio disk); of what waits, all but the way back. */
+/* Measured: on an NVMe or virtio disk at most half of a block's time passes inside io_submit (4 KiB
+   reads of a cached virtio disk).  Where io_submit blocks, nearly all of it does. */
 #define SHARE_WAITS 80u
-/* Two wake-ups, there and back, take as long: who is faster gains nothing by a thread. */
+/* Waking a worker thread and being woken takes as long, so a shorter io_submit gains nothing by one. */
 #define INSIDE_NSEC_MIN 50000u
 
 /* ---- a file ---- */
 
 static const char name_prefix[] = ".dsaiod-probe";
 
-/* One with a name that a daemon of this user left, which died before it could remove it. */
+/* Removes a named file that a daemon of this user left when it crashed. */
 static void file_remove_left(const char *path)
 {
 	struct stat st;
 
 	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid())
-		(void)unlink(path); /* if not: the name is taken, and another is found */
+		(void)unlink(path); /* on failure the caller tries another name */
 }
 
-/* A file without a name, or whose name is gone at once. */
+/* Makes an unnamed file, or a named file that is unlinked at once. */
 static int file_make_nameless(const char *dir)
 {
 	char path[4096];
@@ -58,14 +58,14 @@ static int file_make_nameless(const char *dir)
 			  0600);
 		if (fd >= 0 || errno != EEXIST)
 			break;
-		/* Another's file, or a daemon's that measures just now. */
+		/* The file belongs to another user, or to a daemon that measures now. */
 		if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
 			return -EEXIST;
 		(void)snprintf(path + n, sizeof(path) - n, "-%08" PRIx32, random);
 	}
 	if (fd < 0)
 		return -errno;
-	if (unlink(path) < 0 && errno != ENOENT) { /* that daemon took it for one left */
+	if (unlink(path) < 0 && errno != ENOENT) { /* that daemon removed it as a leftover */
 		int r = -errno;
 
 		closep(&fd);
@@ -74,7 +74,7 @@ static int file_make_nameless(const char *dir)
 	return fd;
 }
 
-/* Its blocks exist: extending writes wait on every file system. */
+/* Writes the file first: writes that extend a file block on every file system. */
 static int file_lay_out(int fd, char *memory)
 {
 	for (int i = 0; i < N_BLOCKS; i++) {
@@ -130,7 +130,7 @@ static int measure_block(io_context_t context, struct iocb *iocb, struct times *
 	return 0;
 }
 
-/* Of either direction what is worse. */
+/* Measures both directions; the result is the worse one. */
 static int measure(io_context_t context, int fd, bool is_device, char *memory, struct probe *probe)
 {
 	uint64_t end = clock_nsec() + PROBE_NSEC;
@@ -196,12 +196,12 @@ void probe_measure(const char *path, bool is_device, struct probe *ret_probe)
 	if (!probe.error) {
 		probe.knows_nowait = asks_nowait(fd, memory);
 		probe.error = measure(context, fd, is_device, memory, &probe);
-		(void)io_destroy(context); /* only fails for what is no context */
+		(void)io_destroy(context); /* fails only if context is invalid */
 	}
 	*ret_probe = probe;
 }
 
-/* ---- what follows ---- */
+/* ---- the verdict ---- */
 
 bool probe_judge(const struct probe *probe, const struct fs_type *fs_type,
 		 char text[PROBE_TEXT_BYTES])

@@ -1,20 +1,20 @@
 /*
- * A probe: whether io_submit waits on a store until the bytes are moved.
+ * A probe measures whether io_submit(2) on a store blocks until the bytes are moved.
  *
- * It should only start the I/O; FUSE, some network file systems and ZFS do all the work inside it,
- * so one thread never has more than one block under way there.  On such a store worker threads, as
- * many as a profile's queue depth, do the blocks instead of a lane's engine.
+ * io_submit should only start the I/O.  On FUSE, some network file systems and ZFS it does all the
+ * work, so one thread never has more than one block in flight there.  On such a store worker threads
+ * move the blocks instead of the lanes' engine.  A profile's queue depth is the number of threads.
  *
- * What tells is the share of a block's time that passed inside io_submit: of some overwrites and
- * reads of a nameless file in the store's directory, or reads of a device.  A copy in memory (DAX)
- * is all inside, too, but so short that waking a thread for it would cost more.  Where nothing
- * could be measured the kind of the file system says what is to be feared.
+ * The probe overwrites and reads blocks of an unnamed file in the store's directory, or reads blocks
+ * of the device.  It measures the share of each block's time that passes inside io_submit.  A copy in
+ * memory (DAX) also passes inside, but it is so short that waking a thread would cost more.  If the
+ * probe can measure nothing, the kind of the file system decides.
  *
- * Where a nameless file can not be made it has a name until it is open, .dsaiod-probe-UID; one that a
- * daemon left is removed by the next.  A store that exists only since somebody opened a file there is
- * not measured: for a client the daemon opens no path.
+ * If the file system has no unnamed files (O_TMPFILE), the file is named .dsaiod-probe-UID until it is
+ * open.  The next daemon removes a file that a crashed daemon left.  Automatic stores are not measured,
+ * because the daemon opens no path for a client.
  *
- * The measuring may block, for ever if the file system does, and runs on a worker thread.
+ * The probe blocks as long as the file system does, possibly forever, so it runs on a worker thread.
  */
 #ifndef DSAIO_DAEMON_STORE_PROBE_H
 #define DSAIO_DAEMON_STORE_PROBE_H
@@ -28,18 +28,19 @@
 
 struct probe {
 	int error;		/* a negative errno: nothing was measured */
-	uint32_t share_percent; /* median; of reads or writes, what is worse */
-	uint64_t inside_nsec;	/* of a block, median, of the same */
-	bool knows_nowait;	/* RWF_NOWAIT: so that a lane need not fear to wait */
+	uint32_t share_percent; /* median share of a block's time inside io_submit; the larger of
+				   reads and writes */
+	uint64_t inside_nsec;	/* median time of a block inside io_submit, same direction */
+	bool knows_nowait;	/* the file system accepts RWF_NOWAIT, so a lane does not block */
 };
 
-/* Measures a directory's file system, or a device.  At most PROBE_NSEC, if every block comes back. */
+/* Measures a directory's file system, or a device.  Takes at most PROBE_NSEC if no block hangs. */
 #define PROBE_NSEC 500000000u
 void probe_measure(const char *path, bool is_device, struct probe *ret_probe);
 
 /*
- * What follows for a store whose file system is of this kind, and a sentence's end
- * that says why.  probe: NULL: there was no place to measure.
+ * Returns whether io_submit blocks on a store with this file system.  text gets the reason, as the end
+ * of a sentence.  probe: NULL if nothing could be measured.
  */
 bool probe_judge(const struct probe *probe, const struct fs_type *fs_type,
 		 char text[PROBE_TEXT_BYTES]);

@@ -21,7 +21,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define SWEEP_SEC 15 /* so an unused store goes within 75 s */
+#define SWEEP_SEC 15 /* so an unused store is freed within 75 s */
 #define NAME_BYTES 32
 #define NOTE_BYTES (ERROR_TEXT_BYTES + 160)
 
@@ -35,7 +35,7 @@ static struct store *store_named(const struct registry *registry, const char *na
 	return NULL;
 }
 
-/* The kernel's name of a block device: "nvme0n1p2"; of device mapper's the one that it was given. */
+/* The kernel's name of a block device: "nvme0n1p2"; for device mapper the name of the mapping. */
 static bool block_name(dev_t dev, char name[NAME_BYTES])
 {
 	_cleanup_(fclosep) FILE *file = NULL;
@@ -60,7 +60,7 @@ static bool block_name(dev_t dev, char name[NAME_BYTES])
 	return name[0];
 }
 
-/* A name that no other store has, of the letters that names of stores may have. */
+/* Makes a name that no other store has, from the letters that store names may contain. */
 static void name_make(const struct registry *registry, dev_t dev, const char *fs_type,
 		      char name[NAME_BYTES])
 {
@@ -76,7 +76,7 @@ static void name_make(const struct registry *registry, dev_t dev, const char *fs
 		(void)snprintf(name, NAME_BYTES, "%.24s-%u", base, n);
 }
 
-/* "t=/mnt/t, u=/mnt/u", as far as it fits. */
+/* The stores as "t=/mnt/t, u=/mnt/u", cut to size. */
 static void registry_name(const struct registry *registry, char *text, size_t size)
 {
 	size_t n = 0;
@@ -89,7 +89,7 @@ static void registry_name(const struct registry *registry, char *text, size_t si
 
 /* ---- profiles ---- */
 
-/* Takes the key under which the store's profile is saved, and what is saved. */
+/* Sets the key under which the store's profile is saved, and the saved profile if there is one. */
 static int store_take_key(const struct registry *registry, struct store *store, const char *key)
 {
 	const struct profile *saved;
@@ -106,9 +106,9 @@ static int store_take_key(const struct registry *registry, struct store *store, 
 }
 
 /*
- * The block device behind a mount's source, 0 if it is none.  Looked up within the file system of
- * /dev alone, since this is the main thread: "/dev/../x", a link out of it or a mount on top of it
- * would ask another one, which may hang.
+ * The block device that a mount's source names, or 0.  This is the main thread, so the lookup stays
+ * within the file system of /dev: "/dev/../x", a link out of it or a mount on top of it would call
+ * another file system, which may hang.
  */
 static dev_t source_device(const char *source)
 {
@@ -126,8 +126,8 @@ static dev_t source_device(const char *source)
 	return fd >= 0 && fstat(fd, &st) == 0 && S_ISBLK(st.st_mode) ? st.st_rdev : 0;
 }
 
-/* The file system's UUID as it tells itself, or as /dev/disk has it for its device: its own, or
-   (btrfs) that of its mount's source. */
+/* The key is the UUID that the file system reports, else the one that /dev/disk has for its device.
+   A btrfs has no device of its own, so the device of its mount's source is used. */
 static bool key_find(const struct file_facts *facts, const struct mount *mount,
 		     char key[SAVED_KEY_BYTES])
 {
@@ -139,7 +139,7 @@ static bool key_find(const struct file_facts *facts, const struct mount *mount,
 	}
 	if (saved_key_by_device(facts->dev, facts->is_block_device, key))
 		return true;
-	/* Who mounts a FUSE file system chooses its source, too. */
+	/* The user that mounts a FUSE file system chooses its source, so the source proves nothing. */
 	source = facts->is_foreign ? 0 : source_device(mount->source);
 	return source && saved_key_by_device(source, false, key);
 }
@@ -156,7 +156,7 @@ const char *store_profile_source(const struct store *store)
 	return names[store->profile_source];
 }
 
-/* ---- coming and going ---- */
+/* ---- making and freeing stores ---- */
 
 static struct store **registry_end(struct registry *registry)
 {
@@ -167,7 +167,7 @@ static struct store **registry_end(struct registry *registry)
 	return at;
 }
 
-/* What stops a store's lanes, off the main thread: that can take the kernel some 50 ms. */
+/* A store to be freed on a worker thread: io_destroy(2) of its lanes may take 50 ms. */
 struct going {
 	struct work work;
 	struct store *store;
@@ -181,7 +181,7 @@ static void going_run(struct work *work)
 	free(going);
 }
 
-/* Of an automatic one that nobody holds. */
+/* Removes an automatic store without references from the list, and frees it. */
 static void store_let_go(struct registry *registry, struct store *store)
 {
 	struct going *going = malloc(sizeof(*going));
@@ -192,8 +192,8 @@ static void store_let_go(struct registry *registry, struct store *store)
 		at = &(*at)->next;
 	*at = store->next;
 	registry->n_automatic--;
-	log_client(&registry->log_limit, "store %s: nobody uses it: let go", store->name);
-	if (!going) { /* rather a moment's wait */
+	log_client(&registry->log_limit, "store %s: unused: removed", store->name);
+	if (!going) { /* without memory the main thread waits */
 		store_free(store);
 		return;
 	}
@@ -212,7 +212,7 @@ void registry_sweep(struct registry *registry, uint64_t now_nsec)
 			store_let_go(registry, store);
 	}
 	if (!registry->n_automatic && registry->sweep_event)
-		(void)event_del(registry->sweep_event); /* it was added, or not: fine too */
+		(void)event_del(registry->sweep_event); /* it may not be added, which is no error */
 }
 
 static void on_sweep(evutil_socket_t fd, short what, void *arg)
@@ -222,7 +222,7 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 	registry_sweep(arg, clock_nsec());
 }
 
-/* Makes room for one more automatic store: false if all are in use. */
+/* Makes room for another automatic store.  Returns false if all of them are in use. */
 static bool registry_make_room(struct registry *registry, const struct peer *peer)
 {
 	uint32_t n_user = 0, user_max = REGISTRY_AUTOMATIC_USER_MAX;
@@ -280,8 +280,8 @@ static int store_make_automatic(struct registry *registry, const struct file_fac
 	store->made_for = peer->uid;
 	*registry_end(registry) = store;
 	if (registry->sweep_event)
-		(void)event_add(registry->sweep_event, &period); /* fails for want of memory: it is
-								  added with the next store */
+		(void)event_add(registry->sweep_event,
+				&period); /* without memory the next store adds it */
 	log_client(&registry->log_limit, "store %s: automatic, for user %u: %s on device %u:%u%s%s",
 		   store->name, peer->uid, facts->fs_type->name, major(store->dev),
 		   minor(store->dev), store->path[0] ? " at " : "", store->path);
@@ -289,7 +289,7 @@ static int store_make_automatic(struct registry *registry, const struct file_fac
 	return 0;
 }
 
-/* ---- which store ---- */
+/* ---- the store of a file ---- */
 
 struct store *registry_by_id(const struct registry *registry, uint32_t id)
 {
@@ -330,7 +330,8 @@ static int make_for_file(struct registry *registry, const struct file_facts *fac
 	const char *where;
 
 	if (!facts->is_block_device)
-		(void)mount_find(0, facts->mount_id, facts->dev, &mount); /* without: no path */
+		(void)mount_find(0, facts->mount_id, facts->dev,
+				 &mount); /* without it the message has no path */
 	where = mount.point ? mount.point : facts->is_block_device ? "DEVICE" : "DIR";
 	if (!facts->is_block_device && facts->dev == registry->memfd_dev)
 		return error_set_plain(error, -ENXIO,
@@ -365,7 +366,7 @@ int registry_check_access(const struct registry *registry, const struct store *s
 			       what, store->name, peer->uid, store->access.text);
 }
 
-/* Whether an automatic store may still be the file system that it was made for. */
+/* Whether the file system with the store's device number may still be the store's own. */
 static bool is_same(const struct store *store, const struct file_facts *facts)
 {
 	char key[SAVED_KEY_BYTES];
@@ -378,14 +379,16 @@ static bool is_same(const struct store *store, const struct file_facts *facts)
 	return store->saved_key && strcmp(store->saved_key, key) == 0;
 }
 
-/* is_look: by anybody and by any descriptor, say of a device's node that only root may open, which is
-   no reason to forget a store's counters and the profile that was set. */
+/*
+ * is_look: anybody may look, by any descriptor, such as an O_PATH one of a device node that only root
+ * may open.  So a look never frees a store, which would drop its counters and profile.
+ */
 static int find_or_make(struct registry *registry, const struct file_facts *facts, const char *name,
 			const struct peer *peer, bool is_look, struct store **ret_store,
 			struct error *error)
 {
 	*ret_store = store_on(registry, facts->dev);
-	/* Its device number may be another's within the minute. */
+	/* Another file system may have got the store's device number since. */
 	if (!is_look && *ret_store && (*ret_store)->is_automatic && !(*ret_store)->n_holds &&
 	    !is_same(*ret_store, facts)) {
 		store_let_go(registry, *ret_store);
@@ -413,18 +416,18 @@ int registry_for_file(struct registry *registry, const struct file_facts *facts,
 	return r;
 }
 
-/* ---- asked about ---- */
+/* ---- questions about a store ---- */
 
-/* One who asks, on the way through helper and disk. */
+/* An open question: it passes the user's worker thread and, to save a profile, the saved profiles'. */
 struct query {
 	struct registry *registry;
 	struct registry_asking asking;
 	bool is_set; /* else it is a look */
 	bool has_profile;
 	struct profile profile;
-	struct store *store; /* held while its profile is on the way to the disk */
+	struct store *store; /* referenced until its profile is saved */
 	struct job job;
-	char path[128]; /* of the descriptor, for the sentence */
+	char path[128]; /* of the descriptor, for error texts */
 	struct file_facts facts;
 	int result;
 	struct error error;
@@ -439,7 +442,7 @@ static void query_done(struct query *query, const char *note)
 	free(query);
 }
 
-/* How long what can not be saved lasts. */
+/* The note for a profile that is not saved. */
 static void lasts_note(const struct store *store, const char *why, char *note, size_t size)
 {
 	(void)snprintf(note, size, "store %s: the profile is not saved: %s; it lasts until %s",
@@ -456,7 +459,7 @@ static void on_saved(void *arg, int result, const struct error *error)
 	if (result < 0) {
 		if (query->has_profile)
 			query->store->profile_source = PROFILE_SET;
-		log_warning("store %s: its profile can not be saved: %s", query->store->name,
+		log_warning("store %s: its profile cannot be saved: %s", query->store->name,
 			    error->text);
 		lasts_note(query->store, error->text, note, sizeof(note));
 	}
@@ -498,7 +501,7 @@ static void query_set(struct query *query)
 		query_done(query, "");
 }
 
-/* It is known which store, or that there is none. */
+/* The store has been found, or the query has an error. */
 static void query_go_on(struct query *query, struct store *store)
 {
 	if (query->result == 0 && store) { /* one implies the other, which cppcheck can't see */
@@ -529,7 +532,7 @@ static void look_run(struct job *job)
 	char link[32];
 	ssize_t n;
 
-	/* The name that the kernel has for it: asks no file system. */
+	/* The kernel knows the name: this calls no file system. */
 	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", query->asking.fd);
 	n = readlink(link, query->path, sizeof(query->path) - 1);
 	query->path[n > 0 ? n : 0] = 0;
@@ -604,9 +607,9 @@ int registry_set_profile(struct registry *registry, const struct registry_asking
 	return query_start(registry, asking, true, profile, error);
 }
 
-/* ---- all of them ---- */
+/* ---- start and stop ---- */
 
-/* The kernel has one tmpfs of its own for all; 0, which is no device, if it can not be told. */
+/* The kernel has one internal tmpfs for all memfds.  0, which is no device number, on failure. */
 static dev_t memfd_device(void)
 {
 	_cleanup_(closep) int fd = memfd_new("dsaiod", 0, 0);
@@ -635,10 +638,11 @@ static int store_make_configured(struct registry *registry, const struct store_c
 			    store->name, before->name);
 	*registry_end(registry) = store;
 
-	/* At the start, and the administrator's own path: it may block. */
+	/* This may block: it runs only at start, and the administrator chose the path. */
 	fd = open(config->path, O_PATH | O_CLOEXEC);
 	if (fd >= 0 && file_look(fd, config->path, &facts, error) == 0) {
-		(void)mount_find(0, facts.mount_id, facts.dev, &mount); /* without: no source */
+		(void)mount_find(0, facts.mount_id, facts.dev,
+				 &mount); /* without it the store has no source */
 		if (key_find(&facts, &mount, key))
 			return store_take_key(registry, store, key) < 0
 				       ? error_set(error, -ENOMEM, "store %s", store->name)
@@ -693,7 +697,7 @@ int registry_start(struct registry *registry, struct error *error)
 
 	if (r == 0 && registry->saved.dir)
 		r = saved_start(&registry->saved);
-	if (r == 0 && registry->first) /* one that never comes back holds up no other */
+	if (r == 0 && registry->first) /* a thread for each store: a hung one delays no other */
 		r = work_queue_new("probe", registry->config->n_stores, &registry->prober);
 	if (r < 0)
 		return error_set(error, r, "stores");

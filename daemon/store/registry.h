@@ -1,16 +1,16 @@
 /*
- * All stores of the daemon: those that the configuration names, and automatic ones, which are made
- * when the first file of a device comes that no [store] names.
+ * The registry contains all stores of the daemon: configured stores, and automatic stores.  The
+ * daemon makes an automatic store when a client adds the first file on a device that no [store] names.
  *
- * Files come by descriptor, so an automatic store grants nobody anything.  But who serves a FUSE or
- * network file system can hold its I/O for ever: the system's daemon makes automatic stores only
- * for file systems that the kernel serves from this host's devices and memory, and for block
- * devices; others the administrator has to name.  A user's own daemon takes all.
+ * Files arrive as descriptors, so an automatic store grants no new access.  But the server of a FUSE
+ * or network file system can block its I/O forever.  So the system daemon makes automatic stores only
+ * for block devices and for file systems that the kernel serves from this host's devices and memory.
+ * The administrator must name the others.  A user's own daemon accepts all file systems.
  *
- * An automatic store that nobody held for a minute goes away, so that a device number that is
- * used again, by another file system, gets a store that knows it.  Ids are never used again.
+ * An automatic store is freed after a minute without references.  So if another file system gets its
+ * device number, that file system gets a store of its own.  Ids are never reused.
  *
- * Main thread; it asks /proc and /sys, never a file system that a client chose.
+ * Main thread.  It reads /proc and /sys, and never calls a file system that a client chose.
  */
 #ifndef DSAIO_DAEMON_STORE_REGISTRY_H
 #define DSAIO_DAEMON_STORE_REGISTRY_H
@@ -27,58 +27,63 @@ struct event_base;
 struct work_queue;
 
 #define REGISTRY_AUTOMATIC_MAX 64u	  /* a guess: each has threads and libaio contexts */
-#define REGISTRY_AUTOMATIC_USER_MAX 16u	  /* of them made for files of one user */
-#define REGISTRY_UNUSED_NSEC 60000000000u /* after which an automatic one goes */
+#define REGISTRY_AUTOMATIC_USER_MAX 16u	  /* automatic stores that one user's files may make */
+#define REGISTRY_UNUSED_NSEC 60000000000u /* an automatic store lives so long without references */
 
 struct registry {
 	const struct config *config;  /* borrowed */
 	struct mailbox *main_mailbox; /* borrowed */
-	struct store *first;	      /* list, in order of id: configured ones first */
+	struct store *first;	      /* list, in order of id: configured stores first */
 	uint32_t last_id, n_automatic;
-	struct event *sweep_event; /* while there are automatic ones; NULL without a base */
+	struct event *sweep_event; /* added while automatic stores exist; NULL without a base */
 	struct saved_profiles saved;
 	struct log_limit log_limit;
-	dev_t memfd_dev;	       /* where memfds lie: memory, and no store */
-	struct work_queue *work_queue; /* stops lanes: the kernel takes its time to end a context */
+	dev_t memfd_dev;	       /* the device number of memfds, which belong to no store */
+	struct work_queue *work_queue; /* frees stores: io_destroy(2) may take 50 ms */
 	struct work_queue *prober;     /* a thread for each configured store; NULL: there is none */
 };
 
 /*
- * Makes those that config names, which lives as long.  base: for the sweep; NULL: none.
- * Returns 0, or an error of the first that can not be made; then nothing is to be undone.
+ * Makes the configured stores.  config must live as long as the registry.  base: for the sweep; NULL:
+ * no sweep.  Returns 0, or the error of the first store that cannot be made.  After an error the
+ * registry needs no deinit.
  */
 int registry_init(struct registry *registry, const struct config *config, struct event_base *base,
 		  struct mailbox *main_mailbox, struct error *error);
-/* Then, once: starts threads, which measure those stores; before anything below.  0 or an error. */
+/*
+ * Starts the threads that probe the configured stores.  Call it once, before the functions below.
+ * Returns 0 or an error.
+ */
 int registry_start(struct registry *registry, struct error *error);
-void registry_deinit(struct registry *registry); /* nobody holds any; a zeroed one is fine */
+void registry_deinit(
+	struct registry *registry); /* no store has a reference; a zeroed registry is fine */
 
-/* NULL: there is none with this id. */
+/* Returns NULL if no store has this id. */
 struct store *registry_by_id(const struct registry *registry, uint32_t id);
 
 /*
- * The store of a file that peer handed over, made if need be; the caller holds it (store_ref).
- * name: the file's, for the sentence.  Returns 0, or
- *   -ENXIO   no store names its device and none is made for it
+ * Finds the store of a file that peer passed, or makes an automatic store.  The caller takes a
+ * reference (store_ref()).  name: the file's name, for the error text.  Returns 0, or
+ *   -ENXIO   no store names the file's device, and it may have no automatic store
  *   -EACCES  the store does not serve this user
- *   -EMFILE  there are as many automatic stores as may be
+ *   -EMFILE  the limit on automatic stores is reached
  */
 int registry_for_file(struct registry *registry, const struct file_facts *facts, const char *name,
 		      const struct peer *peer, struct store **ret_store, struct error *error);
 
-/* 0, or -EACCES: the store does not serve this user.  what: what the sentence starts with. */
+/* Returns 0, or -EACCES: the store does not serve this user.  what: the start of the error text. */
 int registry_check_access(const struct registry *registry, const struct store *store,
 			  const struct peer *peer, const char *what, struct error *error);
 
 /*
- * Who asks about a store: by its name, or (name "") by a descriptor of anything that lies on it,
- * which may be O_PATH.  peer and helper are borrowed until on_done.
+ * A question about a store.  It names the store, or (name "") has a descriptor of any file on it,
+ * which may be O_PATH.  peer and work_queue are borrowed until on_done.
  */
 struct registry_asking {
 	const char *name;
 	int fd; /* -1: none */
 	const struct peer *peer;
-	struct work_queue *work_queue; /* the user's: the look may block */
+	struct work_queue *work_queue; /* the user's: fstat(2) of the descriptor may block */
 	const struct hung_who *who;
 	/* Once, in the main thread: with 0 and a store, which lives until it returns, or an error
 	   and NULL.  note: a sentence for people that goes with success, or "". */
@@ -88,17 +93,17 @@ struct registry_asking {
 };
 
 /*
- * Which store that is; made automatically, if need be.  Returns 0, takes fd, and now or later
- * calls on_done; or returns an error, calls nothing, and fd is still the caller's.  Errors are
- * those of registry_for_file(), and -ENXIO for a name that no store has.
+ * Finds the store, or makes an automatic store.  Returns 0, takes fd, and calls on_done now or later.
+ * After an error it does not call on_done, and fd remains the caller's.  Errors: those of
+ * registry_for_file(), and -ENXIO for a name that no store has.
  */
 int registry_get(struct registry *registry, const struct registry_asking *asking,
 		 struct error *error);
 
 /*
- * The same, and sets its profile (NULL: back to the configuration's, or the default) for channels
- * opened from now on; saved if it can be, else the note says so.  -EPERM: who asks is no
- * administrator.  -EINVAL: the profile's numbers.
+ * Finds the store like registry_get(), then sets the profile of channels that are opened from now on.
+ * profile: NULL: the configured profile, or the default.  The profile is saved; if that fails, the
+ * note says so.  Other errors: -EPERM: the peer is no administrator; -EINVAL: the profile is invalid.
  */
 int registry_set_profile(struct registry *registry, const struct registry_asking *asking,
 			 const struct profile *profile, struct error *error);
@@ -106,7 +111,7 @@ int registry_set_profile(struct registry *registry, const struct registry_asking
 /* "default", "configuration", "saved" or "set". */
 const char *store_profile_source(const struct store *store);
 
-/* Lets automatic stores go that were unused for long. */
+/* Frees automatic stores that had no reference for REGISTRY_UNUSED_NSEC. */
 void registry_sweep(struct registry *registry, uint64_t now_nsec);
 
 #endif

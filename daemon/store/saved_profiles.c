@@ -15,20 +15,20 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* More would be no saved profile of ours. */
+/* A larger file is no saved profile. */
 #define FILE_BYTES_MAX 65536
-/* Far more stores than a host has: what else lies there is not read without end. */
+/* Far more stores than a host has; it bounds the time to read a directory with other files. */
 #define PROFILES_MAX 4096u
 
 struct saved_profile {
 	struct saved_profile *next;
 	char key[SAVED_KEY_BYTES];
-	bool is_there; /* false: not any more, or damaged */
+	bool is_there; /* false: removed or damaged */
 	bool is_damaged;
 	struct profile profile;
 };
 
-/* One file on its way to the disk. */
+/* A file that is to be written or removed. */
 struct writing {
 	struct job job;
 	char *dir, *title;
@@ -42,12 +42,12 @@ struct writing {
 static void dirp_close(DIR **dir)
 {
 	if (*dir)
-		(void)closedir(*dir); /* was only read */
+		(void)closedir(*dir); /* it was only read, so an error means nothing */
 }
 
 /* ---- keys ---- */
 
-/* Appends text to a key, with what a file name can not have as '_'. */
+/* Appends text to a key, with '_' for characters that a file name cannot contain. */
 static void key_add(char key[SAVED_KEY_BYTES], const char *text)
 {
 	size_t n = strlen(key);
@@ -80,7 +80,7 @@ bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYT
 	const struct dirent *entry;
 	struct stat st;
 
-	/* A device has several ids: always the same of them. */
+	/* A device has several ids: always choose the same one. */
 	while (dir && (entry = readdir(dir)))
 		if (entry->d_name[0] != '.' && fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 &&
 		    S_ISBLK(st.st_mode) && st.st_rdev == dev &&
@@ -96,7 +96,7 @@ bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYT
 
 /* ---- reading ---- */
 
-/* What is saved under a key, made if need be; NULL without memory. */
+/* Returns the profile of a key, made if there is none; NULL without memory. */
 static struct saved_profile *profile_get(struct saved_profiles *saved, const char *key)
 {
 	struct saved_profile *p;
@@ -126,7 +126,7 @@ static int file_load(struct saved_profiles *saved, int dir_fd, const char *name)
 
 	if (n <= 5 || name[0] == '.' || strcmp(name + n - 5, ".conf") != 0 ||
 	    n - 5 >= SAVED_KEY_BYTES)
-		return 0; /* not ours */
+		return 0; /* another program's file */
 	(void)snprintf(key, sizeof(key), "%.*s", (int)(n - 5), name);
 	(void)snprintf(path, sizeof(path), "%s/%s", saved->dir, name);
 	p = profile_get(saved, key);
@@ -136,14 +136,14 @@ static int file_load(struct saved_profiles *saved, int dir_fd, const char *name)
 	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= FILE_BYTES_MAX)
 		file = fdopen(fd, "re");
 	if (file)
-		(void)TAKE_FD(fd); /* the stream's */
+		(void)TAKE_FD(fd); /* the stream owns it now */
 	if (file && config_read_profile(file, path, &p->profile, &error) == 0) {
 		p->is_there = true;
 		return 0;
 	}
 	p->is_damaged = true;
-	log_warning("saved profile %s: is ignored: %s", path,
-		    file ? error.text : "can not be read, or is no file of this daemon's");
+	log_warning("saved profile %s: ignored: %s", path,
+		    file ? error.text : "cannot be read, or is no file of this daemon's");
 	return 0;
 }
 
@@ -202,7 +202,7 @@ const struct profile *saved_find(const struct saved_profiles *saved, const char 
 
 /* ---- writing, on the work queue's thread ---- */
 
-/* Makes the directory and what is missing above it. */
+/* Makes the directory and its missing parents. */
 static int dir_make(const char *path)
 {
 	_cleanup_(freep) char *copy = strdup(path);
@@ -211,7 +211,7 @@ static int dir_make(const char *path)
 		return -ENOMEM;
 	for (char *slash = copy + 1; (slash = strchr(slash, '/')); slash++) {
 		*slash = 0;
-		(void)mkdir(copy, 0755); /* what is wrong with it the last one tells */
+		(void)mkdir(copy, 0755); /* the last mkdir(2) reports the error */
 		*slash = '/';
 	}
 	return mkdir(copy, 0700) == 0 || errno == EEXIST ? 0 : -errno;
@@ -223,7 +223,7 @@ static int bytes_write(int dir_fd, const char *name, const char *text)
 	size_t len = strlen(text);
 	ssize_t n;
 
-	(void)unlinkat(dir_fd, name, 0); /* of a daemon that died over it */
+	(void)unlinkat(dir_fd, name, 0); /* left by a daemon that crashed */
 	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return -errno;
@@ -269,12 +269,12 @@ static int file_write(const struct writing *writing, struct error *error)
 		return error_set(error, r, "%s: making the directory", dir);
 	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir_fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !writing->what.is_there)
-		return 0; /* nothing was ever saved */
+		return 0; /* there is nothing to remove */
 	if (dir_fd < 0)
 		return error_set(error, -errno, "%s", dir);
 
 	if (writing->what.is_damaged && renameat(dir_fd, name, dir_fd, aside) == 0)
-		log_notice("saved profile %s/%s: is put aside as %s", dir, name, aside);
+		log_notice("saved profile %s/%s: damaged: renamed to %s", dir, name, aside);
 	if (writing->what.is_there) {
 		text = profile_text(writing);
 		if (!text)
@@ -283,7 +283,7 @@ static int file_write(const struct writing *writing, struct error *error)
 		if (r == 0 && renameat(dir_fd, temporary, dir_fd, name) < 0)
 			r = -errno;
 		if (r < 0) {
-			(void)unlinkat(dir_fd, temporary, 0); /* nobody reads it */
+			(void)unlinkat(dir_fd, temporary, 0); /* no daemon reads a leftover */
 			return error_set(error, r, "%s/%s", dir, name);
 		}
 	} else if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT) {
@@ -340,7 +340,7 @@ int saved_set(struct saved_profiles *saved, const char *key, const char *title,
 	if (profile)
 		p->profile = *profile;
 	writing->what = *p;
-	p->is_damaged = false; /* what is damaged is put aside by this one */
+	p->is_damaged = false; /* this write renames the damaged file */
 	writing->job.run = write_run;
 	writing->job.done = written_main;
 	writing->job.mailbox = saved->main_mailbox;

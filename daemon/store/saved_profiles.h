@@ -1,14 +1,13 @@
 /*
- * Kept profiles: what administrators have set, across restarts.
+ * Saved profiles: the profiles that administrators have set, saved across restarts.
  *
- * One small INI file, KEY.conf, for each store in the state directory, written whole under
- * another name and renamed, so that it is always one or the other.  The key says what the store
- * is, wherever it is mounted and whatever number its device has: the file system's UUID, the
- * device's id, or, where there is neither, the name that the administrator gave it.
+ * The state directory has one small INI file, KEY.conf, for each store.  It is replaced by a rename,
+ * so it has either the old or the new profile.  The key identifies the store independently of its
+ * mount point and device number: it is the file system's UUID, else the device's id, else the name
+ * that the administrator gave the store.
  *
- * All are read at the start and held in memory; files are written on a thread of this module's,
- * one after the other.  A damaged file is logged and left alone; when a new profile is set it is
- * put aside as KEY.conf.damaged.
+ * The files are read at start.  A thread of this module writes them one after the other.  A damaged
+ * file is logged and ignored.  When a new profile is set, it is renamed to KEY.conf.damaged.
  *
  * Main thread.
  */
@@ -34,28 +33,28 @@ struct saved_profiles {
 	struct saved_profile *profiles;
 };
 
-/* Reads what is in dir, which need not exist.  0, or an error without memory. */
+/* Reads the files in dir, which need not exist.  Returns 0 or -ENOMEM. */
 int saved_init(struct saved_profiles *saved, const char *dir, struct mailbox *main_mailbox,
 	       struct error *error);
 int saved_start(
 	struct saved_profiles *saved); /* before saved_set(), which needs a thread; 0 or -errno */
-void saved_deinit(struct saved_profiles *saved); /* after all on_done; a zeroed one is fine */
+void saved_deinit(struct saved_profiles *saved); /* after all calls of on_done; zeroes are fine */
 
-/* NULL: none is saved. */
+/* Returns NULL if no profile is saved under the key. */
 const struct profile *saved_find(const struct saved_profiles *saved, const char *key);
 
 /*
- * Keeps a profile, or (NULL) none any more.  Returns 0, and saved_find() has it from now on, and
- * later calls on_done, with 0 when it will outlast a crash, or an error: then it lasts as long
- * as the daemon.  Or returns -ENOMEM and calls nothing.  title: of the store, for who reads it.
+ * Saves a profile, or (NULL) removes the saved one.  Returns 0 or -ENOMEM.  After 0 saved_find() returns
+ * the new profile, and on_done is called later: with 0 when the profile is on the disk, or with an
+ * error, when it lasts only as long as the daemon.  title: the store's name, for a comment in the file.
  */
 int saved_set(struct saved_profiles *saved, const char *key, const char *title,
 	      const struct profile *profile,
 	      void (*on_done)(void *arg, int result, const struct error *error), void *arg,
 	      struct error *error);
 
-/* The keys: by UUID; by the device's id or its file system's UUID as /dev/disk has them (false:
-   it has none); by the store's name. */
+/* Keys made from a UUID, from the device's id or UUID in /dev/disk (false: it has neither), and from
+   the store's name. */
 void saved_key_by_uuid(const uint8_t uuid[16], char key[SAVED_KEY_BYTES]);
 bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYTES]);
 void saved_key_by_name(const char *name, char key[SAVED_KEY_BYTES]);

@@ -21,7 +21,7 @@
 
 /* The deepest profile fits one lane, if fs.aio-max-nr allows. */
 #define LANE_DEPTH 4096u
-/* Less would not keep a device busy. */
+/* A shallower queue would not keep a device busy. */
 #define LANE_DEPTH_MIN 32u
 
 /* A larger block of a raw block device becomes several requests, and RWF_NOWAIT refuses it. */
@@ -36,7 +36,7 @@ static uint32_t whole_bytes(dev_t dev, const struct fs_type *fs_type)
 {
 	static const char *const paths[] = {
 		"/sys/dev/block/%u:%u/queue/max_sectors_kb",
-		"/sys/dev/block/%u:%u/../queue/max_sectors_kb", /* of a partition */
+		"/sys/dev/block/%u:%u/../queue/max_sectors_kb", /* a partition: its disk has the limit */
 	};
 	uint32_t most = fs_type->is_device ? RAW_NOWAIT_BYTES : PROFILE_BLOCK_SIZE_MAX;
 
@@ -176,7 +176,7 @@ void store_free(struct store *store)
 	free(store);
 }
 
-/* Unless told otherwise: one core is the client's; more lanes than cores only fight. */
+/* The default leaves one core to the client: more lanes than cores only compete for them. */
 static uint32_t max_lanes(const struct store *store)
 {
 	cpu_set_t set;

@@ -1,9 +1,9 @@
 /*
  * A store: a file system (named by a directory on it) or a raw block device that the daemon
- * serves, with its own lanes.  A file belongs to it by its device number.
+ * serves, with its own lanes.  A file belongs to the store that has its device number.
  *
- * Its first lane is the home of all its channels and alone schedules; further ones start when a
- * handle asks for more parallelism, at most cores - 1.
+ * The first lane is the home lane of all channels and the only one that schedules.  Side lanes start
+ * when a handle's profile asks for more parallelism; by default a store has at most cores - 1 lanes.
  *
  * Main thread.
  */
@@ -28,12 +28,12 @@
 struct engine_ops;
 struct lane;
 
-/* Where a store's profile is from: what stands lower goes before. */
+/* The source of a store's profile: a later value takes precedence over an earlier one. */
 enum profile_source {
 	PROFILE_DEFAULTED,
 	PROFILE_CONFIGURED,
 	PROFILE_SAVED, /* an administrator has set it */
-	PROFILE_SET,   /* the same, and it cannot be saved */
+	PROFILE_SET,   /* an administrator has set it, and it cannot be saved */
 };
 
 struct store {
@@ -46,13 +46,13 @@ struct store {
 	enum profile_source profile_source;
 	struct profile given_profile; /* the configuration's, or the default */
 	enum profile_source given_source;
-	char *saved_key; /* under which a profile is saved; NULL: it has no name */
+	char *saved_key; /* under which its profile is saved; NULL: the store has no key */
 	const struct engine_ops *engine;
 	uint32_t max_lanes;
 	struct access access; /* borrowed */
 	bool is_automatic;
-	uid_t made_for;		    /* an automatic one: whose file asked for it first */
-	uint32_t n_holds;	    /* files on it, and sessions' shares of it */
+	uid_t made_for;		    /* an automatic store: the user of its first file */
+	uint32_t n_holds;	    /* references: files, shares of sessions, queries */
 	uint32_t n_shares;	    /* sessions that have files or channels there */
 	uint64_t unused_since_nsec; /* with n_holds 0 */
 	struct lane *lanes[STORE_LANES_MAX];
@@ -60,39 +60,39 @@ struct store {
 	struct lane_store lane_store;
 	struct store_probe {
 		struct work work;
-		char text_before[PROBE_TEXT_BYTES]; /* why, before it is measured, */
-		char text[PROBE_TEXT_BYTES];	    /* and since */
-		_Atomic bool is_done;		    /* text is there: release, acquire */
+		char text_before[PROBE_TEXT_BYTES]; /* the reason until the probe is done */
+		char text[PROBE_TEXT_BYTES];	    /* the reason afterwards */
+		_Atomic bool is_done;		    /* text is set: release, acquire */
 	} probe;
 	struct inodes inodes; /* of all files on it */
 };
 
 /*
- * Looks at path and makes the store; no lane yet.  Copies config's strings.
+ * Checks the path and makes the store, without lanes.  Copies config's strings.
  * Returns 0, or a negative errno with a sentence (-ENOENT: no such directory, -ENOTDIR, ...).
  */
 int store_new(uint32_t id, const struct store_config *config, struct mailbox *main_mailbox,
 	      struct store **ret_store, struct error *error);
-/* The same without a look: the device is known.  0 or -ENOMEM. */
+/* Makes a store without a check of its path, for a known device.  Returns 0 or -ENOMEM. */
 int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
 		 const struct fs_type *fs_type, struct mailbox *main_mailbox,
 		 struct store **ret_store, struct error *error);
-/* Stops the lanes, which must have no channel any more.  NULL is fine. */
+/* Stops the lanes, which must have no channel, and frees the store.  NULL is fine. */
 void store_free(struct store *store);
 
 /*
- * Measures, on a thread of this helper's, whether io_submit waits there; until that is known, and
- * where it can not be, the kind of file system decides.  Free the work queue before the store.
+ * Probes on the work queue whether io_submit blocks on this store.  Until the probe is done, and if it
+ * fails, the kind of file system decides.  Free the work queue before the store.
  */
 void store_probe(struct store *store, struct work_queue *work_queue);
 static inline bool store_is_blocking(const struct store *store)
 {
 	return lane_store_is_blocking(&store->lane_store);
 }
-/* Why it is, or is not: the end of a sentence. */
+/* The reason for store_is_blocking(): the end of a sentence. */
 const char *store_engine_text(const struct store *store);
 
-/* An automatic store that nobody holds goes away after a while (stores.h). */
+/* The registry frees an automatic store a minute after its last reference (registry.h). */
 static inline void store_ref(struct store *store)
 {
 	store->n_holds++;
@@ -104,10 +104,10 @@ static inline void store_unref(struct store *store)
 }
 
 /*
- * Sees to it that lanes for this profile run: at least one, at most intra_op_parallelism
- * and what the configuration allows.
- * Returns 0 if at least the home lane runs; else -EAGAIN (aio-max-nr is used up; the sentence
- * says what to raise) or what thread creation says.
+ * Starts the lanes that this profile needs and that do not run: up to intra_op_parallelism, but no
+ * more than the configuration allows.
+ * Returns 0 if at least the home lane runs, else -EAGAIN (fs.aio-max-nr is exhausted) or the error of
+ * pthread_create(3).
  */
 int store_start_lanes(struct store *store, const struct profile *profile, struct error *error);
 
@@ -116,10 +116,10 @@ static inline struct lane *store_home(const struct store *store)
 	return store->lanes[0];
 }
 
-/* The size of blocks that the store transfers for a profile, while one client uses it. */
+/* The block size that the store uses for a profile while one client is active. */
 uint32_t store_block_bytes(const struct store *store, const struct profile *profile);
 
-/* Blocks that a lane's engine queue holds; 0 without lanes. */
+/* The depth of a lane's engine queue, in blocks; 0 without lanes. */
 uint32_t store_lane_depth(const struct store *store);
 
 #endif
