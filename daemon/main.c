@@ -1,11 +1,11 @@
 /*
  * dsaiod: options, signals, and the order of start and stop.
  *
- * Start: descriptors, configuration, the budget for libaio, the user, the server, which drops
- * privileges before the first thread; then it says that it is ready.
+ * Start: descriptor limit, configuration, libaio's budget, user, server.  The server drops privileges
+ * before the first thread starts.  Then main reports that the daemon is ready.
  *
- * Stop (SIGTERM or SIGINT): the server lets what was taken end; on a second signal it drops what has
- * not started.  Blocks in flight have to come back in any case.
+ * Stop (SIGTERM or SIGINT): the server completes the ops that it has read.  A second signal cancels ops
+ * that have not started.  The stop always waits for blocks in flight.
  */
 #include "proto/version.h" /* the version is the project's */
 #include "daemon/check.h"
@@ -44,14 +44,14 @@ static const char help[] =
 	"usage: dsaiod [--user] [--config FILE] [--socket PATH] [--store NAME=DIR]...\n"
 	"              [--check-config]\n"
 	"\n"
-	"It stays in the foreground, logs to stderr, says \"ready\" when it serves, and ends in\n"
-	"order on SIGTERM or SIGINT.\n"
+	"It stays in the foreground, logs to stderr, logs \"ready\" when it serves, and stops\n"
+	"in order on SIGTERM or SIGINT.\n"
 	"\n"
 	"  serve one file system, named nvme0, on the usual socket:\n"
 	"      dsaiod --store nvme0=/mnt/nvme0\n"
-	"  your own, without root, as programs start it where there is none:\n"
+	"  your own, without root, as the library starts it if there is no daemon:\n"
 	"      dsaiod --user\n"
-	"  look whether a configuration is right, and no more:\n"
+	"  check a configuration, and serve nothing:\n"
 	"      dsaiod --config ./dsaiod.conf --check-config\n"
 	"\n"
 	"options:\n"
@@ -72,17 +72,17 @@ static const char help[] =
 	"  pool_size = 64G            ; of pinned memory for all\n"
 	"  [store nvme0]\n"
 	"  path = /mnt/nvme0\n"
-	"  queue_depth = 64           ; of the profile of handles that bring none\n"
+	"  queue_depth = 64           ; of the profile of handles without their own\n"
 	"\n"
-	"exit status: 0 orderly stop, or the configuration is right; 1 it can not start;\n"
+	"exit status: 0 orderly stop, or the configuration is right; 1 it cannot start;\n"
 	"             2 options or configuration are wrong\n";
 
-/* What the command line asks for. */
+/* The options that are not settings. */
 struct options {
-	const char *config_path; /* NULL: the usual ones */
+	const char *config_path; /* NULL: the default path */
 	bool is_user, has_socket;
 	bool only_check;
-	bool is_done; /* --help, --version or --sample-config was all */
+	bool is_done; /* --help, --version or --sample-config: nothing remains to do */
 };
 
 static void config_deinitp(struct config *config)
@@ -91,8 +91,8 @@ static void config_deinitp(struct config *config)
 }
 
 /*
- * One turn through the options.  config: NULL: looks at what comes before the file; else puts the
- * others on top of it.  0, or -EINVAL and told.
+ * Parses the options once.  With config NULL it sets only *options, which decides the configuration
+ * file.  Else the options that are settings override those of config.  Returns 0, or -EINVAL (logged).
  */
 static int options_turn(int argc, char **argv, struct options *options, struct config *config)
 {
@@ -108,7 +108,7 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 	struct error error;
 	int option, r = 0;
 
-	optind = 0; /* glibc: from the start again */
+	optind = 0; /* glibc: restarts the parse */
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
 		switch (option) {
@@ -133,7 +133,7 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 			options->is_done = true;
 			return 0;
 		case 'h':
-			(void)fputs(help, stdout); /* who closed stdout asked for nothing */
+			(void)fputs(help, stdout); /* a closed stdout is no error */
 			options->is_done = true;
 			return 0;
 		case 'V':
@@ -161,7 +161,7 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 	return 0;
 }
 
-/* The usual configuration file, or NULL if there is none. */
+/* The default configuration file, or NULL if there is none. */
 static const char *config_usual(const struct options *options, char *path, size_t size)
 {
 	const char *home = secure_getenv("HOME"), *config_home = secure_getenv("XDG_CONFIG_HOME");
@@ -169,19 +169,19 @@ static const char *config_usual(const struct options *options, char *path, size_
 
 	if (!options->is_user)
 		n = (size_t)snprintf(path, size, CONFIG_SYSTEM);
-	else if (config_home && *config_home == '/') /* what is relative is to be ignored */
+	else if (config_home && *config_home == '/') /* XDG: relative paths are ignored */
 		n = (size_t)snprintf(path, size, "%s/dsaiod/dsaiod.conf", config_home);
 	else if (home && *home == '/')
 		n = (size_t)snprintf(path, size, "%s/.config/dsaiod/dsaiod.conf", home);
 	else
 		return NULL;
-	/* What is there and can not be read is told, not passed over. */
+	/* A file that exists but cannot be read is an error, so it is not skipped here. */
 	return n < size && (access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))
 		       ? path
 		       : NULL;
 }
 
-/* A user's own socket, if nothing names another, lies in a directory that is made and checked. */
+/* Sets the default socket of a user's own daemon, whose directory is made and checked. */
 static int socket_usual(struct config *config, struct error *error)
 {
 	struct socket_dir dir = { .fd = -1 };
@@ -200,7 +200,7 @@ static void mistakes_print(const struct config *config)
 			    config->mistakes[i] ? config->mistakes[i] : "out of memory");
 }
 
-/* The file comes first wherever --config stands.  0, or -EINVAL and told. */
+/* Options override the file, wherever --config stands.  Returns 0, or -EINVAL (logged). */
 static int options_read(int argc, char **argv, struct config *config, struct options *ret_options)
 {
 	struct options options = { 0 };
@@ -219,7 +219,7 @@ static int options_read(int argc, char **argv, struct config *config, struct opt
 	if (!options.config_path)
 		options.config_path = config_usual(&options, usual, sizeof(usual));
 	if (options.config_path && config_read(config, options.config_path, &error) < 0) {
-		mistakes_print(config); /* those before what could not be read */
+		mistakes_print(config); /* those in the lines before the error */
 		log_mistake("dsaiod: %s", error.text);
 		return -EINVAL;
 	}
@@ -240,16 +240,17 @@ static void limit_raise(__rlimit_resource_t resource)
 	if (getrlimit(resource, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
 		return;
 	limit.rlim_cur = limit.rlim_max;
-	(void)setrlimit(resource, &limit); /* the bounds follow what is there */
+	(void)setrlimit(resource, &limit); /* on failure the limits follow the lower value */
 }
 
 static void on_stop(evutil_socket_t number, short what, void *arg)
 {
 	(void)what;
-	log_notice("dsaiod: stopping on %s: what was taken ends first, or is dropped on the next",
-		   strsignal(number));
-	(void)sd_notify(0, "STOPPING=1\nSTATUS=letting the ops that were taken end"); /* may be
-									nobody there */
+	log_notice(
+		"dsaiod: stopping on %s: ops that were read complete first; another signal cancels them",
+		strsignal(number));
+	/* fails if systemd did not start the daemon */
+	(void)sd_notify(0, "STOPPING=1\nSTATUS=completing the ops that were read");
 	server_stop(arg);
 }
 
@@ -272,22 +273,22 @@ static struct event_base *base_new(void)
 
 	if (!config)
 		return NULL;
-	/* Only this thread touches it; others write to the mailbox's eventfd. */
+	/* Only this thread uses the base; other threads write to the mailbox's eventfd. */
 	if (event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK) == 0)
 		base = event_base_new_with_config(config);
 	event_config_free(config);
 	return base;
 }
 
-/* Until the configuration can be read again while it serves. */
+/* The configuration cannot be read again while the daemon serves. */
 static void on_hangup(evutil_socket_t number, short what, void *arg)
 {
 	(void)number;
 	(void)what;
 	(void)arg;
 	log_notice(
-		"dsaiod: SIGHUP has no effect: the configuration is read at the start: restart the "
-		"daemon (systemctl reload dsaiod checks the configuration before)");
+		"dsaiod: SIGHUP has no effect: the configuration is read only at start: restart the "
+		"daemon (systemctl reload dsaiod checks the configuration first)");
 }
 
 static int serve(const struct config *config)
@@ -300,11 +301,11 @@ static int serve(const struct config *config)
 	struct error error;
 
 	if (!base) {
-		log_error("dsaiod: can not start: no event loop: %s", strerrordesc_np(errno));
+		log_error("dsaiod: cannot start: no event loop: %s", strerrordesc_np(errno));
 		return STATUS_FAILED;
 	}
 	if (server_new(config, base, &server, &error) < 0) {
-		log_error("dsaiod: can not start: %s", error.text);
+		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;
 	}
 	term = evsignal_new(base, SIGTERM, on_stop, server);
@@ -312,7 +313,7 @@ static int serve(const struct config *config)
 	hangup = evsignal_new(base, SIGHUP, on_hangup, NULL);
 	if (!term || !interrupt || !hangup || event_add(term, NULL) < 0 ||
 	    event_add(interrupt, NULL) < 0 || event_add(hangup, NULL) < 0) {
-		log_error("dsaiod: can not start: signals: %s", strerrordesc_np(errno));
+		log_error("dsaiod: cannot start: signals: %s", strerrordesc_np(errno));
 		server_free(server);
 		return STATUS_FAILED;
 	}
@@ -320,19 +321,19 @@ static int serve(const struct config *config)
 	log_notice("dsaiod: ready: %s: %u store%s", server_socket_path(server),
 		   server_n_stores(server), server_n_stores(server) == 1 ? "" : "s");
 	(void)sd_notifyf(0, "READY=1\nSTATUS=serving %u store(s)", server_n_stores(server));
-	(void)event_base_dispatch(base); /* left by server_stop() */
+	(void)event_base_dispatch(base); /* server_stop() ends it */
 	server_free(server);
 	log_notice("dsaiod: stopped");
 	return STATUS_FINE;
 }
 
-/* What is closed is nobody's socket or pipe by chance, into which the log would then go. */
+/* Opens standard descriptors that are closed, else a socket could get number 2 and the log with it. */
 static void stdio_open(void)
 {
 	int fd;
 
 	do
-		fd = open("/dev/null", O_RDWR); /* not O_CLOEXEC: they are the standard ones */
+		fd = open("/dev/null", O_RDWR); /* not O_CLOEXEC: standard descriptors */
 	while (fd >= 0 && fd <= STDERR_FILENO);
 	closep(&fd);
 }
@@ -359,7 +360,7 @@ static int run(int argc, char **argv)
 		return STATUS_FINE;
 	}
 	if (!config.socket_path && socket_usual(&config, &error) < 0) {
-		log_error("dsaiod: can not start: %s", error.text);
+		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;
 	}
 	engine_libaio_budget_init();
@@ -372,16 +373,16 @@ int main(int argc, char **argv)
 {
 	int waiting_fd, status;
 
-	/* Threads allocate little: an arena for each would cost more than all of it. */
+	/* Threads allocate little: an arena per thread would cost more memory than they use. */
 	(void)mallopt(M_ARENA_MAX, 2);
 	stdio_open();
-	(void)signal(SIGPIPE, SIG_IGN); /* known to every kernel, as the next */
-	(void)signal(SIGHUP, SIG_IGN);	/* until it is logged */
-	/* RLIMIT_FSIZE may be the one of a program that has started us: that is an error of a call. */
+	(void)signal(SIGPIPE, SIG_IGN); /* cannot fail, like the next two */
+	(void)signal(SIGHUP, SIG_IGN);	/* until on_hangup() handles it */
+	/* RLIMIT_FSIZE may come from the program that started the daemon: calls then return EFBIG. */
 	(void)signal(SIGXFSZ, SIG_IGN);
 	log_init();
 	limit_raise(RLIMIT_NOFILE); /* each file, slab and channel of a client needs descriptors */
-	limit_raise(RLIMIT_FSIZE);  /* bounds slabs and clients' writes alike */
+	limit_raise(RLIMIT_FSIZE);  /* limits slabs and clients' writes */
 	waiting_fd = refusal_prepare();
 	status = run(argc, argv);
 	if (status != STATUS_FINE)

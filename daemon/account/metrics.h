@@ -1,8 +1,9 @@
 /*
- * Counters and latencies.  One thread (a home lane) writes, the main thread reads for status:
- * relaxed atomics, a reading may be a moment old.
+ * Counters and latencies of a channel, a client or a store.  One thread (a home lane) writes them, and
+ * the main thread reads them for status.  All accesses are relaxed atomics: a reader may see values
+ * that are slightly old.
  *
- * Latencies go to buckets of 1/8 of a power of two, so a percentile is within 7%.
+ * Latency buckets are 1/8 of a power of two wide, so a percentile is within 7%.
  */
 #ifndef DSAIO_DAEMON_ACCOUNT_METRICS_H
 #define DSAIO_DAEMON_ACCOUNT_METRICS_H
@@ -15,9 +16,10 @@
 struct metrics {
 	_Atomic uint64_t reads, writes, fsyncs, errors, read_bytes, write_bytes;
 	_Atomic uint64_t open_ops, blocks_in_flight, bytes_in_flight;
-	/* Of a store: blocks and pieces started so far, and how many were in flight, over time. */
+	/* A store's: blocks and pieces started, and the integral of their number in flight over time. */
 	_Atomic uint64_t blocks, blocks_nsec;
-	/* Of all ops: open, and of that with a block or piece in flight; open, of those that ended. */
+	/* Sums over ops: time open, the part of it with a block or piece in flight, and the time open of
+	   the ops that have ended. */
 	_Atomic uint64_t open_nsec, device_nsec, ended_nsec;
 	_Atomic uint32_t latency[STATS_BUCKETS];
 };
@@ -35,7 +37,8 @@ static inline uint64_t metrics_get(const _Atomic uint64_t *counter)
 
 void metrics_add_latency(struct metrics *metrics, uint64_t nsec);
 
-/* The latency that the given share of ops (0 to 1) did not pass, in nsec; 0 if there was no op. */
+/* The percentile: the latency in nsec that the given share of ops (0 to 1) does not exceed.  0 without
+   ops. */
 uint64_t metrics_percentile(const struct metrics *metrics, double share);
 
 #endif

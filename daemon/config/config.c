@@ -325,7 +325,7 @@ int config_read(struct config *config, const char *path, struct error *error)
 		return error_set(error, -errno, "configuration %s", path);
 	if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode)) /* /dev/null is fine; a FIFO waits */
 		return error_set_plain(error, -EIO,
-				       "configuration %s: can not be read: is it a file?", path);
+				       "configuration %s: cannot be read: is it a file?", path);
 	file = reading.parser.file = fdopen(fd, "r");
 	if (!file)
 		return error_set(error, -errno, "configuration %s", path);

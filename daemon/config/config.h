@@ -20,10 +20,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* A store's spin_usec that was not given: it is the daemon's. */
+/* The spin_usec of a store that does not set it: the daemon's applies. */
 #define CONFIG_SPIN_INHERIT UINT32_MAX
 
-/* A store's name has 1 to STORE_NAME_MAX of these. */
+/* A store's name consists of 1 to STORE_NAME_MAX of these. */
 #define STORE_NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 #define STORE_NAME_MAX 31u /* so that log lines stay short */
 
@@ -58,7 +58,7 @@ struct store_config {
 	bool has_profile; /* some of it is given */
 	enum engine_kind engine;
 	uint32_t spin_usec;    /* how long lanes spin before they sleep; 0: not at all */
-	uint64_t window_bytes; /* the window's most; 0: what profiles say */
+	uint64_t window_bytes; /* maximum of the window; 0: as large as profiles ask */
 	uint32_t max_lanes;    /* 0: one less than there are cores */
 	struct access access;  /* borrowed by the store */
 	bool is_multi_user;    /* its users need not trust each other: see struct store */
@@ -67,7 +67,7 @@ struct store_config {
 /* keys.c has the meaning and the default of the fields that a key sets. */
 struct config {
 	bool is_user;	   /* --user: one user's own daemon; config_set_user() */
-	char *socket_path; /* NULL: a user's own daemon in the directory for that */
+	char *socket_path; /* NULL: a user's own daemon, on its default socket */
 	uint64_t pool_size, client_pool_max, user_pool_max; /* bytes */
 	enum pool_pages huge_pages;
 	enum pool_lock lock; /* default: yes as root or under systemd, else auto */
@@ -77,14 +77,14 @@ struct config {
 	gid_t admin_group;
 	char *state_dir; /* NULL: profiles are not saved */
 	uint32_t idle_exit_sec;
-	/* The pool's bytes among them after config_check(). */
+	/* config_check() sets those of the pool's bytes. */
 	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];
 	uint64_t n_descriptors;			 /* RLIMIT_NOFILE */
-	bool follows_descriptors[N_QUOTA_KINDS]; /* limits that it made smaller */
+	bool follows_descriptors[N_QUOTA_KINDS]; /* limits that RLIMIT_NOFILE made smaller */
 	struct store_config *stores;
 	unsigned n_stores;
 
-	/* the file's */
+	/* about the file */
 	char *path;			     /* NULL: none was read */
 	unsigned key_lines[CONFIG_KEYS_MAX]; /* of the keys of [daemon]; 0: not given */
 	char *mistakes[CONFIG_MISTAKES_MAX]; /* "FILE:LINE: ...", in order */
@@ -97,8 +97,8 @@ void config_deinit(struct config *config);
 void config_set_user(struct config *config);
 
 /*
- * Reads an INI file on top.  0, or -errno with a sentence if it can not be read; the mistakes in
- * it are config_check()'s to tell.
+ * Reads an INI file, whose values override earlier ones.  Returns 0, or -errno with a sentence if it
+ * cannot be read.  config_check() reports the mistakes in it.
  */
 int config_read(struct config *config, const char *path, struct error *error);
 /* --socket.  0 or -ENOMEM. */
@@ -117,7 +117,7 @@ unsigned config_key_line(const struct config *config, const char *key);
 void config_mistake(struct config *config, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* What a store has of which nothing is configured: no name, no path. */
+/* The defaults of a store: no name, no path. */
 void config_default_store(const struct config *config, struct store_config *ret_store);
 
 /* Reads a file that has one section [profile] with each key of a profile.  0, or -EINVAL with

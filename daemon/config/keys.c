@@ -115,8 +115,8 @@ static int lock_set(void *field, const struct key *key, const char *text, struct
 
 	(void)key;
 	return word_set(field, words,
-			"yes (refuse what can not be locked) or auto (serve it unlocked)", text,
-			error);
+			"yes (refuse memory that cannot be locked) or auto (serve it unlocked)",
+			text, error);
 }
 
 static int pages_set(void *field, const struct key *key, const char *text, struct error *error)

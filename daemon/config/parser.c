@@ -47,7 +47,7 @@ static int line_read(struct parser *parser, struct error *error)
 	}
 	parser->is_over = c == EOF || n == ENDLESS_BYTES;
 	if (ferror(parser->file))
-		return error_set_plain(error, -EIO, "can not be read: is it a file?");
+		return error_set_plain(error, -EIO, "cannot be read: is it a file?");
 	if (c == EOF && n == 0)
 		return 0;
 	parser->line++;

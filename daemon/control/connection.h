@@ -2,8 +2,8 @@
  * A connection: the socket side of one client.  It reads requests by turns (turns.h), sends replies
  * and watches for the client's death.
  *
- *   reading -> paused    its owner says that it may not read: the requests stay in the client's socket
- *   paused  -> reading   connection_resume(), when what held it up may be over
+ *   reading -> paused    may_read() returned false: requests stay in the client's socket
+ *   paused  -> reading   connection_resume(), when the reason for the pause may be over
  *   mute                 nothing can reach the client any more; replies are dropped
  *
  * A death shows on the socket and on a pidfd: a forked child may keep the socket open.

@@ -144,7 +144,7 @@ int session_handle_open(struct session *session, const struct handle_config *con
 		return r;
 	}
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0) {
-		r = error_set(error, -errno, "handle: bell socket");
+		r = error_set(error, -errno, "handle: doorbell");
 		handle_free(handle);
 		return r;
 	}

@@ -1,6 +1,5 @@
 /*
- * Handles: what a session's program opens to do I/O, with their channels on stores and the session's
- * shares of stores.
+ * The handles of a session, their channels, and the session's shares of stores.
  *
  * A handle that is closed has no id any more.  It is freed when the lanes have given back all of its
  * channels.  A share exists while the session has channels or files on the store.
@@ -61,7 +60,7 @@ struct member {
 	uint32_t n_submitted; /* entries of open Submits */
 };
 
-/* The session's part of all this. */
+/* All handles, channels and shares of a session. */
 struct handles {
 	struct id_table handles, channels; /* struct handle, struct member */
 	struct share *shares;
@@ -71,9 +70,9 @@ struct handles {
 /* No channel, no share is left. */
 void handles_deinit(struct handles *handles);
 
-/* Closes all of them.  Ops that were taken end (drain) or, if they have not started, are cancelled. */
+/* Closes all handles.  With drain the ops that were read complete, else those not started are cancelled. */
 void handles_close_all(struct session *session, bool drain);
-/* After handles_close_all() with drain: their ops are cancelled after all. */
+/* After handles_close_all() with drain: cancels the ops that have not started. */
 void handles_hurry(struct session *session);
 
 /*
@@ -82,7 +81,7 @@ void handles_hurry(struct session *session);
  */
 struct share *share_get(struct session *session, struct store *store);
 void share_settle(struct share *share);
-/* A file there is closed. */
+/* A file on the share's store is closed. */
 void share_lose_file(struct share *share);
 
 struct handle_config {

@@ -120,7 +120,7 @@ static void look_run(struct job *job)
 	for (unsigned i = 0; i < look->n_files; i++) {
 		struct statx stx;
 
-		/* What is known here will do: a network server or a FUSE program is not asked. */
+		/* Cached attributes suffice; a query of a network or FUSE server may hang. */
 		if (statx(look->files[i].file->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
 			  STATX_TYPE | STATX_NLINK, &stx) == 0)
 			look->files[i].is_unlinked = S_ISREG(stx.stx_mode) && !stx.stx_nlink;

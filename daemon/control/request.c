@@ -19,7 +19,7 @@
 
 /* ---- decode and check: no session ---- */
 
-/* What may come with each request; by body_case. */
+/* The descriptors that each request may have; by body_case. */
 static const struct {
 	const char *name;
 	unsigned n_fds_min, n_fds_max;
@@ -502,7 +502,7 @@ static int serve_file_add(struct session *session, const Wire__FileAdd *add, str
 	return session_file_add(session, TAKE_FD(frame->fds[0]), name, call, error);
 }
 
-/* What is answered at once, without a call: 0 if it was, 1 if it needs one. */
+/* Answers requests that need no call.  Returns 0 if it did, 1 if the request needs a call. */
 static int serve_now(struct session *session, const Wire__Request *request, struct frame *frame,
 		     struct error *error)
 {

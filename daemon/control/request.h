@@ -5,8 +5,8 @@
  * call what a hostile client calls: request_decode(), then request_check() with any number of
  * descriptors, request_entries() on a Submit that passed, request_free().
  *
- * What the client asks wrongly is refused and its session lives; what is no request, and what
- * comes before Hello, ends it, with one line in the log.
+ * A request with wrong values is refused, and its session lives.  Bytes that are no request, and a
+ * request before Hello, end the session, with one line in the log.
  */
 #ifndef DSAIO_DAEMON_CONTROL_REQUEST_H
 #define DSAIO_DAEMON_CONTROL_REQUEST_H
@@ -26,7 +26,7 @@ int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,
 void request_free(Wire__Request *request); /* NULL is fine */
 
 /*
- * All that can be told of a request and its number of descriptors without a session.  Returns 0,
+ * Makes all checks of a request and its number of descriptors that need no session.  Returns 0,
  * or with a sentence that names value and limit: -EINVAL, -EOPNOTSUPP (not known),
  * -EPROTONOSUPPORT (no common version).
  */

@@ -345,7 +345,7 @@ void server_free(struct server *server)
 	registry_deinit(&server->service.registry);
 	if (server->mailbox.event_fd >= 0)
 		(void)mailbox_run(
-			&server->mailbox); /* that a probe has begun: to be told no more */
+			&server->mailbox); /* runs the messages of probes that have begun */
 	hung_deinit();
 	if (server->mailbox_event)
 		event_free(server->mailbox_event);

@@ -21,14 +21,14 @@ struct server;
 /*
  * Borrows config and base for its life.  Returns 0, and the socket listens; or a negative errno
  * with a sentence: -ENAMETOOLONG, -ENOENT (no such directory), -EADDRINUSE (a daemon serves it),
- * -EEXIST (something else is there), or what a store or the kernel says.
+ * -EEXIST (another kind of file is there), or an error of a store or the kernel.
  */
 int server_new(const struct config *config, struct event_base *base, struct server **ret_server,
 	       struct error *error);
 
 /*
- * Begins the orderly stop: what was taken ends.  Called again, it drops what has not started.  The
- * base's loop is left when the last session is gone.
+ * Begins the orderly stop: ops that were read complete.  A second call cancels ops that have not
+ * started.  The event loop ends when the last session is freed.
  */
 void server_stop(struct server *server);
 

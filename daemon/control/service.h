@@ -1,5 +1,5 @@
 /*
- * The service: what all sessions share, and the control sockets that have no session any more.
+ * The service: the state that all sessions share, and control sockets whose session has ended.
  *
  * A control socket that contains unread messages is closed on a worker thread of its user, because
  * close(2) also closes the descriptors in those messages and may hang.
@@ -38,7 +38,7 @@ struct service {
 	/* Serves one frame of a session: the layer above.  It takes descriptors with TAKE_FD; the
 	   rest is closed on the user's worker threads. */
 	void (*on_frame)(struct session *session, struct frame *frame);
-	/* The bytes are no frame: tells the client if that is possible, and ends the session. */
+	/* The bytes are no frame: replies with an error if that is possible, and ends the session. */
 	void (*on_garbage)(struct session *session, const char *why);
 	/* A session has gone, or a control socket that had unread messages is closed. */
 	void (*on_gone)(struct service *service);

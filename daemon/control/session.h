@@ -4,11 +4,13 @@
  * The parts are in files of their own: the socket (connection.h), requests that are not yet answered
  * (call.h), handles and channels (handles.h), slabs (objects.h), files (files.h, idle_files.h).
  *
- * The end has one order, kept by session_advance() alone: nothing is read any more; the lanes
- * give the channels back, when no block is in flight; only then slabs and files are unreferenced;
- * when the last is free and no call is open, the session is freed and its charges are discharged.
- * The close of the control socket is the last act: clients take the end of file as proof that the
- * daemon uses nothing of theirs.
+ * session_advance() ends a session, always in this order:
+ *  1. it stops reading requests;
+ *  2. the lanes return the channels, when no block is in flight;
+ *  3. it unreferences slabs and files;
+ *  4. when all of them are free and no call is open, it discharges the charges and frees the session;
+ *  5. it closes the control socket.  This is last, because clients take the end of file as proof that
+ *     the daemon uses none of their memory and files.
  *
  * Main thread.
  */
@@ -51,7 +53,7 @@ struct session {
 	struct service *service;
 	struct user *user;
 	uint32_t id;
-	struct peer peer;    /* as the kernel says */
+	struct peer peer;    /* from the kernel */
 	struct hung_who who; /* the same, for reports of calls that hang */
 	char name[64];	     /* the program's, printable ASCII; "" before Hello */
 	enum session_state state;
@@ -60,18 +62,18 @@ struct session {
 
 	struct objects objects; /* slabs and files; lanes look them up */
 	struct handles handles;
-	uint32_t n_objects;  /* slabs and files being made, there, or not yet free */
+	uint32_t n_objects;  /* slabs and files: in the making, in the table, or not yet freed */
 	uint32_t n_closings; /* session_close_fds() calls whose descriptors are not yet closed */
 	uint32_t n_calls;
 
 	_Atomic uint32_t *board; /* of its files; NULL before Hello */
 	size_t board_bytes;
-	struct look *look;  /* at idle files, on its way through the work queue; or NULL */
+	struct look *look;  /* at idle files, in the user's work queue; or NULL */
 	bool has_got_files; /* descriptors for replies may be of its files */
 
 	struct connection connection;
 	struct message
-		advance; /* to the main mailbox itself: no caller's session is freed under it */
+		advance; /* to this thread's own mailbox, so no caller's session is freed under it */
 	bool is_advancing;
 };
 
@@ -82,15 +84,15 @@ struct session {
 int session_new(struct service *service, int fd, struct error *error);
 
 /*
- * Ends a session; returns at once, the session goes later, never within the call.  Ops that
- * were taken end (drain) or, if they have not started, are cancelled.
+ * Begins the end of a session; the session is freed after the call.  With drain the ops that were read
+ * complete, else those that have not started are cancelled.
  */
 void session_end(struct session *session, bool drain);
 static inline bool session_is_ending(const struct session *session)
 {
 	return session->state >= SESSION_ENDING;
 }
-/* Something that the end waits for may have happened. */
+/* Checks whether the session's end can go on. */
 void session_touch(struct session *session);
 
 /* Serves requests for one turn; returns whether more may wait. */
@@ -99,7 +101,8 @@ bool session_serve(struct session *session);
 /* "client 7 (pid 123, name)": the object that a log line starts with. */
 const char *session_title(const struct session *session);
 
-/* Queues one reply and sends what goes.  Takes fds: the daemon's own, or of session_file_get(). */
+/* Queues one reply and sends what the socket takes.  Takes fds: the daemon's own, or those of
+   session_file_get(). */
 void session_send(struct session *session, const void *body, size_t len, const int *fds,
 		  unsigned n_fds);
 

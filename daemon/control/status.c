@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of what is stuck, the longest are told: a client can make as many as it has threads. */
+/* Hung calls that status reports, the oldest first: a client can make one per worker thread. */
 #define HUNG_MAX 64u
 /* Stores and clients of one page, packed: takes about 100 us (a guess).  One object may be larger;
    a handle, the largest, has at most one channel for each store. */
 #define PAGE_BYTES (16u << 10)
-/* What each of them counts beside its own bytes: its tag and length, at least. */
+/* The overhead of each nested message: at least its tag and length. */
 #define NESTED_BYTES 8u
 #define PAGE_OBJECTS_MAX (PAGE_BYTES / NESTED_BYTES + 1)
 
@@ -126,7 +126,7 @@ static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
 		one->counters = counters_to_wire(&channel->metrics);
 		if (!one->counters)
 			return -ENOMEM;
-		/* What the client saw of its ops' time, less what we know of. */
+		/* The ops' time as the client measured it, less the time until their completion here. */
 		if (channel->has_rings)
 			one->counters->delivery_nsec = minus(
 				ring_lane_client_nsec(&channel->ring),

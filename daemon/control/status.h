@@ -1,6 +1,8 @@
 /*
- * Status: what the daemon tells about itself, its stores and its clients.  Administrators see all
- * clients, others those of their own user and the rest in sum.  Main thread.
+ * Status: the daemon's report on itself, its stores and its clients.  Administrators see all clients.
+ * Others see the clients of their own user, and sums of the rest.
+ *
+ * Main thread.
  */
 #ifndef DSAIO_DAEMON_CONTROL_STATUS_H
 #define DSAIO_DAEMON_CONTROL_STATUS_H
@@ -9,13 +11,14 @@
 #include "proto/dsaio.pb-c.h"
 
 /*
- * Fills a message that wire__status_reply__free_unpacked() frees, also after an error: one page of
- * what the session's user may see, from the place that asked names.  0 or -ENOMEM.
+ * Fills in one page of what the session's user may see, from the place that asked names.  The caller
+ * frees the message with wire__status_reply__free_unpacked(), also after an error.  Returns 0 or
+ * -ENOMEM.
  */
 int status_to_wire(const struct session *session, const Wire__Status *asked,
 		   Wire__StatusReply *wire);
 
-/* One store.  0 or -ENOMEM; what was filled in is freed with the message. */
+/* Fills in one store.  Returns 0 or -ENOMEM; the message owns the fields that are set. */
 int store_to_wire(const struct store *store, Wire__Store *wire);
 
 #endif

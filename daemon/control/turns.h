@@ -1,5 +1,5 @@
 /*
- * Turns on the main thread: who is served next, when several have requests waiting.
+ * Turns on the main thread: the order in which sessions with waiting requests are served.
  *
  * Each owner (a user) has a queue of turns (its sessions with something to read).  The service is
  * round robin over owners, then over an owner's turns, so a user with a thousand busy connections

@@ -1,7 +1,7 @@
 /*
- * A user: all sessions of one uid.  They share bounds (quotas), a place in the turns of the main
- * thread, and worker threads on which the daemon checks and closes the user's descriptors.  So a hung
- * file system of one user hangs only that user.
+ * A user: all sessions of one uid.  They share a quota, a place in the turns of the main thread, and
+ * worker threads on which the daemon checks and closes the user's descriptors.  So a hung file system
+ * of one user hangs only that user.
  *
  * A user exists from its first reference (a session, or a control socket that waits for its close)
  * to its last.
@@ -28,7 +28,7 @@ struct users {
 	struct quota *quota;	 /* the daemon's: the parent of each user's */
 	const uint64_t *limit;	 /* of one user; N_QUOTA_KINDS */
 	struct mailbox *mailbox; /* the main thread's */
-	/* A bound at which all sessions of the user waited is not reached any more. */
+	/* The user is below the limit at which all its sessions waited. */
 	void (*on_room)(struct user *user, void *arg);
 	void *arg;
 };
@@ -45,19 +45,19 @@ struct user {
 	unsigned n_closing_fds;		    /* waiting for close(2) on the work queue: closing.h */
 	uint32_t n_leaving; /* idle files taken from its clients and not yet closed */
 	struct file_add *first_add, **last_add; /* files that wait for that */
-	uint32_t fruitless_id;			/* the client for which too few were found, then: */
-	uint64_t fruitless_nsec;
-	struct log_limit log_limit; /* of lines that its clients cause */
+	uint32_t fruitless_id;			/* the last client for which too few were found, */
+	uint64_t fruitless_nsec;		/* and when */
+	struct log_limit log_limit;		/* of lines that its clients cause */
 };
 
-/* The user with this uid, made if there is none.  Returns 0, -ENOMEM, or why no thread can start. */
+/* Finds or makes the user with this uid.  Returns 0, -ENOMEM, or the error of thread creation. */
 int user_ref(struct users *users, uid_t uid, struct user **ret_user);
 void user_unref(struct user *user);
 
-/* While it is full no session of the user reads requests. */
+/* While this is true, no session of the user reads requests. */
 bool user_is_full(const struct user *user);
 
-/* Tells the sessions if a user that was full is not full any more. */
+/* Resumes the sessions if the user was full and is not full any more. */
 void user_room(struct user *user, bool was_full);
 
 bool user_is_out_of_files(const struct user *user);

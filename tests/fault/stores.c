@@ -274,7 +274,7 @@ TEST(e11_unreadable, "E11 an unreadable configuration is named")
 			.args = DAEMON_ARGS("--config", test_text("%s/fifo", test_dir())) },
 		&said);
 	CHECK_EQ(status, 2);
-	CHECK_MSG(strstr(said, "fifo: can not be read"), "%s", said);
+	CHECK_MSG(strstr(said, "fifo: cannot be read"), "%s", said);
 }
 
 TEST_MAIN
