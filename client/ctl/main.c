@@ -55,7 +55,7 @@ static void print_help(void)
 	(void)puts(
 		"dsaioctl - look at dsaiod, tune it, move files through it, measure it\n"
 		"\n"
-		"    dsaioctl status                              what it serves, and to whom\n"
+		"    dsaioctl status                              its stores, clients and speed\n"
 		"    dsaioctl stores /nvme/model.bin              which store a path belongs to\n"
 		"    dsaioctl profile set /nvme/ queue_depth=64   how it is used from now on\n"
 		"    dsaioctl cp model.bin /nvme/                 a file to a store, synced\n"

@@ -26,7 +26,7 @@ static void closing_done(struct job *job)
 	user->n_closing_fds -= closing->n_fds;
 	free(closing);
 	user_room(user, was_full);
-	on_closed(arg); /* may give the user up */
+	on_closed(arg); /* may drop the last reference to the user */
 }
 
 static void closing_run(struct job *job)

@@ -35,7 +35,7 @@ static void connection_flush(struct connection *connection)
 		return;
 	r = frame_flush(&connection->writer, connection->fd);
 	if (r == -EAGAIN)
-		(void)event_add(connection->write_event, NULL); /* as for reading */
+		(void)event_add(connection->write_event, NULL); /* like the read event */
 	else if (r == -ETOOMANYREFS && event_add(connection->retry_event, &retry) == 0)
 		return; /* the uid has more descriptors in flight than the daemon may open */
 	else if (r < 0)
@@ -87,7 +87,8 @@ void connection_resume(struct connection *connection)
 	if (connection->is_reading || !connection->ops->may_read(connection))
 		return;
 	connection->is_reading = true;
-	(void)event_add(connection->read_event, NULL);	 /* epoll knew this descriptor before */
+	(void)event_add(connection->read_event,
+			NULL); /* cannot fail: epoll has had this descriptor */
 	turns_add(connection->turns, &connection->turn); /* frames may wait in the reader */
 }
 

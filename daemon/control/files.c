@@ -108,7 +108,7 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 
 static int add_try(struct file_add *add, struct error *error);
 
-/* Those that wait for room go on, or fail when there is none to come. */
+/* Files that wait for room are added, or refused if no room will come. */
 static void user_retry(struct user *user)
 {
 	struct file_add *add;
@@ -180,7 +180,7 @@ int session_file_add(struct session *session, int fd, const char *name, struct c
 	return r;
 }
 
-/* The session ends: what of it waits does not. */
+/* The session ends: its files that wait for room get -ECANCELED. */
 void session_stop_adds(struct session *session)
 {
 	struct user *user = session->user;
@@ -222,8 +222,8 @@ int session_file_buffered(struct session *session, uint32_t id, int fd, struct c
 	struct file *file = id_table_get(&session->objects.files, id);
 	int r;
 
-	idle_files_reclaim(session,
-			   on_reclaimed); /* it counts as a file; it does not wait, though */
+	idle_files_reclaim(
+		session, on_reclaimed); /* it is charged like a file, but does not wait for room */
 	if (file)
 		r = file_add_buffered(file, fd, on_buffered_added, call, error);
 	else

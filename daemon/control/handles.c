@@ -24,7 +24,7 @@ static void handle_free(struct handle *handle)
 		call->on_done(call, 0, NULL);
 }
 
-/* Its ids are gone at once; the handle when its lanes have given all channels back. */
+/* Releases the ids at once.  The handle is freed when the lanes have returned all channels. */
 static void handle_close(struct handle *handle, bool drain)
 {
 	struct session *session = handle->session;
@@ -148,8 +148,8 @@ int session_handle_open(struct session *session, const struct handle_config *con
 		handle_free(handle);
 		return r;
 	}
-	/* Nothing is read there.  So the client can send nothing, and no descriptor of the client's
-	   waits in the socket to be closed with it. */
+	/* The daemon reads nothing from it.  After shutdown(2) the client can send nothing, so no
+	   descriptor of the client's waits in the socket to be closed with it. */
 	(void)shutdown(fds[0], SHUT_RD); /* a connected socket: cannot fail */
 	handle->doorbell_fd = fds[0];
 	r = id_table_add(&session->handles.handles, handle, &handle->id);
@@ -175,7 +175,7 @@ int session_handle_close(struct session *session, uint32_t id, struct call *call
 	return 0;
 }
 
-/* Copies of what a client needs of a channel with rings. */
+/* Copies the descriptors that a client needs for a channel with rings. */
 static int channel_copy_fds(const struct channel *channel, int ret_fds[FRAME_FDS_MAX],
 			    unsigned *ret_n_fds)
 {
@@ -222,7 +222,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		if (m->share->store == store)
 			return error_set_plain(error, -EEXIST,
 					       "channel: handle %" PRIu32
-					       " has one on store %s already",
+					       " already has a channel on store %s",
 					       handle_id, store->name);
 	member = calloc(1, sizeof(*member));
 	share = share_get(session, store);

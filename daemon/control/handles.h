@@ -70,7 +70,8 @@ struct handles {
 /* No channel, no share is left. */
 void handles_deinit(struct handles *handles);
 
-/* Closes all handles.  With drain the ops that were read complete, else those not started are cancelled. */
+/* Closes all handles.  With drain the ops that were read complete, else those that have not started are
+   cancelled. */
 void handles_close_all(struct session *session, bool drain);
 /* After handles_close_all() with drain: cancels the ops that have not started. */
 void handles_hurry(struct session *session);

@@ -12,11 +12,12 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* Idle files of one user that go at once when it is near its bound on files. */
+/* Idle files of one user that are closed together when it is near its limit on files. */
 #define RECLAIM_FILES 64u
-#define RECLAIM_NSEC 100000000u /* there were fewer: not sooner again for this client */
+#define RECLAIM_NSEC \
+	100000000u /* if there were fewer, this client causes no other reclaim within this time */
 
-/* How soon after the last file was added, or idle ones were taken, and how often then. */
+/* The time from an added file, or a reclaimed one, to the next look, and the period of looks. */
 #define LOOK_SOON_SEC 3
 #define LOOK_SEC 5
 /* Files of one client that a worker looks at before other work has its turn: a millisecond. */
@@ -37,7 +38,7 @@ struct look {
 
 static void on_look(evutil_socket_t fd, short what, void *arg);
 
-/* A look at all idle files, by then. */
+/* Schedules a look at all idle files at that time, or earlier. */
 static void look_in(struct service *service, unsigned sec)
 {
 	const struct timeval timeout = { .tv_sec = sec };
@@ -53,28 +54,28 @@ static void look_in(struct service *service, unsigned sec)
 		service->look_due_nsec = due;
 }
 
-/* Takes an idle file from the client; n_holds of it are ours.  True if on_freed(session) will be
-   called. */
+/* Takes an idle file from the client.  n_holds of its references are the caller's.  Returns true if
+   on_freed(session) will be called. */
 static bool file_take(struct session *session, struct file *file, uint32_t n_holds,
 		      void (*on_freed)(void *arg))
 {
 	struct error error;
 	uint32_t id = file->id;
 
-	/* Removed meanwhile; or an op is on it, whatever the client says: relaxed, its own harm. */
+	/* The file was removed meanwhile, or an op uses it.  Relaxed: a client that lies harms only itself. */
 	if (id_table_get(&session->objects.files, id) != file ||
 	    atomic_load_explicit(&file->n_holds, memory_order_relaxed) > n_holds)
 		return false;
 	if (!file_board_take(session->board, id, FILE_BOARD_GONE))
 		return false;
-	/* For want of memory it stays, GONE, until the session's end. */
+	/* Without memory the file stays open, marked GONE, until the session ends. */
 	return session_remove(session, &session->objects.files, id, "file", file_unref_for,
 			      on_freed, session, &error) == 0;
 }
 
 /* ---- reclaim ---- */
 
-/* Lets idle files of one session go, at most n; returns how many. */
+/* Takes at most n idle files from one session; returns their number. */
 static uint32_t session_reclaim(struct session *session, uint32_t n, void (*on_gone)(void *session))
 {
 	uint32_t cursor = 0, n_gone = 0;
@@ -87,8 +88,8 @@ static uint32_t session_reclaim(struct session *session, uint32_t n, void (*on_g
 }
 
 /*
- * A user's files that lie idle in one client's cache do not keep another from opening some: near
- * the user's bound they go.  Closing takes its time: who comes meanwhile at the bound waits.
+ * Idle files in one client's cache must not keep the user's other clients from opening files, so they
+ * are closed near the user's limit.  Until close(2) returns, new files at the limit wait.
  */
 void idle_files_reclaim(const struct session *asking, void (*on_gone)(void *session))
 {
@@ -127,7 +128,7 @@ static void look_run(struct job *job)
 	}
 }
 
-/* The next idle files, held. */
+/* Takes references to the next idle files. */
 static void look_fill(struct look *look)
 {
 	struct session *session = look->session;
@@ -144,7 +145,7 @@ static void look_fill(struct look *look)
 	}
 }
 
-/* Lets go what has no link; then the next turn, or the end. */
+/* Closes files without a link, then starts the next turn or ends the look. */
 static void looked_main(struct job *job)
 {
 	struct look *look = container_of(job, struct look, job);
@@ -154,8 +155,9 @@ static void looked_main(struct job *job)
 		struct file *file = look->files[i].file;
 
 		if (look->files[i].is_unlinked && !session_is_ending(session))
-			look->has_found |= file_take(session, file, 2,
-						     session_object_gone); /* the table's, too */
+			look->has_found |= file_take(
+				session, file, 2,
+				session_object_gone); /* our reference and the table's */
 		file_unref(file);
 	}
 	if (!session_is_ending(session) && look->n_files == LOOK_FILES)
@@ -179,7 +181,7 @@ static void session_look(struct session *session)
 
 	if (session->look || session_is_ending(session))
 		return;
-	look = calloc(1, sizeof(*look)); /* without memory: the next time */
+	look = calloc(1, sizeof(*look)); /* without memory the next look tries again */
 	if (!look)
 		return;
 	look->session = session;

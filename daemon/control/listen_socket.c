@@ -40,12 +40,11 @@ int listen_socket_check(const char *path, struct error *error)
 	if (r < 0)
 		return r;
 	if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
-		return error_set_plain(
-			error, -EEXIST,
-			"socket %s: something that is no socket is there: remove it, "
-			"or use another --socket",
-			path);
-	return 0; /* another fault shows when the path is used */
+		return error_set_plain(error, -EEXIST,
+				       "socket %s: the file there is no socket: remove it, "
+				       "or use another --socket",
+				       path);
+	return 0; /* other errors are reported when the path is used */
 }
 
 static void strv_freep(char ***names)
@@ -55,7 +54,7 @@ static void strv_freep(char ***names)
 	free(*names);
 }
 
-/* We have the lock: what is at the path is a left-over, or not ours to touch. */
+/* This daemon has the start lock, so a socket at the path is stale or not dsaiod's. */
 static int socket_clear(const char *path, const struct sockaddr_un *address, struct error *error)
 {
 	_cleanup_(closep) int fd = -1;
@@ -66,7 +65,7 @@ static int socket_clear(const char *path, const struct sockaddr_un *address, str
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return error_set(error, -errno, "socket");
-	/* EAGAIN: its backlog is full, so somebody listens. */
+	/* EAGAIN: its backlog is full, so a process listens. */
 	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN)
 		return error_set_plain(
 			error, -EADDRINUSE,
@@ -104,7 +103,7 @@ int listen_socket_make(const char *path, bool is_user, bool *ret_is_bound, int *
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return error_set(error, -errno, "socket");
-	mask = umask(0177); /* nobody gets in before the mode is right */
+	mask = umask(0177); /* no client may connect before the mode is set */
 	r = bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
 	(void)umask(mask);
 	if (r < 0)

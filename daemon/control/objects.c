@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A slab or file whose id is gone, until its home lanes have answered. */
+/* A slab or file that was removed from the table, until all home lanes have answered. */
 struct removal {
 	struct id_table *table;
 	uint32_t id;

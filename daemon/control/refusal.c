@@ -16,7 +16,7 @@
 /* A client writes its Hello when it is connected: a peer that is gone by then cannot answer it. */
 #define HELLO_WAIT_NSEC UINT64_C(1000000000)
 
-/* It names no value of the configuration, which not every user may read. */
+/* The text names no value of the configuration, because not every user may read it. */
 static const struct error refused = {
 	.code = -ECHILD,
 	.text = "the service cannot start: its log has the cause (journalctl -u dsaiod), and "

@@ -80,7 +80,7 @@ static int hello_check(const Wire__Hello *hello, struct error *error)
 	return 0;
 }
 
-/* 0 and our class, or -1: enums of proto3 can have any value. */
+/* Returns 0 and the class, or -1: proto3 enums can have any value. */
 static int class_from_wire(Wire__Class wire, enum sched_class *ret_class)
 {
 	switch (wire) {
@@ -130,7 +130,7 @@ static int submit_check(const Wire__Submit *submit, struct error *error)
 	return 0;
 }
 
-/* A request of a later protocol shows as a field that this one does not have. */
+/* A request of a later protocol version is an unknown field. */
 static int unknown_refuse(const Wire__Request *request, struct error *error)
 {
 	if (!request->base.n_unknown_fields)
@@ -162,7 +162,7 @@ int request_check(const Wire__Request *request, unsigned n_fds, struct error *er
 	case WIRE__REQUEST__BODY_SUBMIT:
 		return submit_check(request->submit, error);
 	default:
-		return 0; /* ids and sizes are the session's to judge */
+		return 0; /* the session checks ids and sizes */
 	}
 }
 
@@ -204,7 +204,7 @@ static void reply_send(struct session *session, const Wire__Reply *reply, const 
 	size_t len = 0;
 	_cleanup_(freep) uint8_t *body = reply_pack(reply, &len);
 
-	/* Without memory it sends nothing, which ends the session as any reply that is lost. */
+	/* Without memory it sends nothing, and the lost reply ends the session. */
 	session_send(session, body, len, fds, n_fds);
 }
 
@@ -230,7 +230,7 @@ void request_refuse(int fd, const struct error *error)
 	body = reply_pack(&reply, &len);
 	frame_writer_init(&writer);
 	if (frame_queue(&writer, body, len, NULL, 0) == 0)
-		(void)frame_flush(&writer, fd); /* a new socket has room; if not, bad luck */
+		(void)frame_flush(&writer, fd); /* a new socket has room for it */
 	frame_writer_deinit(&writer);
 }
 
@@ -245,7 +245,7 @@ void request_refuse_garbage(struct session *session, const char *why)
 	session_end(session, false);
 }
 
-/* A call has ended: every reply but to Hello, Status and what is refused goes out here. */
+/* A call has ended.  This sends all replies except those to Hello, Status and refused requests. */
 static void call_done(struct call *call, int result, const struct error *error)
 {
 	Wire__Reply reply = WIRE__REPLY__INIT;
@@ -270,7 +270,7 @@ static void call_done(struct call *call, int result, const struct error *error)
 		reply.body_case = call->what == WIRE__REQUEST__BODY_SLAB_NEW
 					  ? WIRE__REPLY__BODY_SLAB_NEW
 					  : WIRE__REPLY__BODY_SLAB_IMPORT;
-		reply.slab_new = &slab; /* the other's pointer, too: one union */
+		reply.slab_new = &slab; /* clears both pointers: they are a union */
 		break;
 	case WIRE__REQUEST__BODY_FILE_ADD:
 		file.file = call->file->id;
@@ -289,9 +289,9 @@ static void call_done(struct call *call, int result, const struct error *error)
 		reply.submit = &submit;
 		break;
 	default:
-		break; /* that it is done is all there is to say */
+		break; /* the reply has no fields */
 	}
-	call->n_reply_fds = 0; /* the writer has them */
+	call->n_reply_fds = 0; /* the writer owns them now */
 	reply_send(call->session, &reply, call->reply_fds, n_fds);
 	call_free(call);
 }
@@ -326,7 +326,7 @@ static void store_freep(Wire__Store **store)
 	wire__store__free_unpacked(*store, NULL);
 }
 
-/* To StoreGet and ProfileSet. */
+/* The reply to StoreGet and ProfileSet. */
 static void on_store(struct store *store, int result, const struct error *failed, const char *note,
 		     void *arg)
 {
@@ -354,7 +354,7 @@ static void on_store(struct store *store, int result, const struct error *failed
 	call_free(call);
 }
 
-/* set: NULL for a look. */
+/* set: NULL for StoreGet. */
 static int serve_store(struct session *session, const char *name, const Wire__ProfileSet *set,
 		       struct frame *frame, struct call *call, struct error *error)
 {
@@ -522,7 +522,7 @@ static int serve_now(struct session *session, const Wire__Request *request, stru
 	}
 }
 
-/* The others: call_done() answers, unless an error is returned. */
+/* Serves requests that need a call.  call_done() answers, unless this returns an error. */
 static int serve_later(struct session *session, const Wire__Request *request, struct frame *frame,
 		       struct call *call, struct error *error)
 {

@@ -17,9 +17,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Clients accepted before others have their turn: about as long as TURNS_NSEC. */
+/* Clients accepted before the event loop runs again: takes about as long as TURNS_NSEC. */
 #define ACCEPTS_PER_TURN 16u
-/* Part of the daemon's descriptors that control sockets may take while their close hangs: a guess. */
+/* The share of the daemon's descriptors that control sockets with a hung close may use: a guess. */
 #define CLOSING_SOCKETS_DIVISOR 4u
 /* How long a stop waits for the close of control sockets: they belong to no session.  A guess. */
 #define CLOSING_SOCKETS_WAIT_SEC 2
@@ -30,12 +30,12 @@ struct server {
 	struct mailbox mailbox;
 	struct event *mailbox_event, *listen_event, *resume_event;
 	struct event
-		*idle_event; /* armed when the last session has gone, if that is to be the end */
+		*idle_event; /* armed when the last session is freed, if the daemon then exits */
 	struct event *leave_event; /* armed when only hanging closes delay the exit */
 	int listen_fd, lock_fd;
-	bool has_socket_file; /* made by us or for us: ours to remove */
-	bool is_handed_over;  /* the library has made the socket, and nobody else listens there */
-	bool is_paused;	      /* out of descriptors: until a session ends, or a second */
+	bool has_socket_file; /* made by or for this daemon, which removes it */
+	bool is_handed_over;  /* the library made the socket, and no other process listens on it */
+	bool is_paused;	      /* out of descriptors: until a session ends, or for a second */
 	bool is_told;	      /* the log has it */
 	bool is_stopping;
 };
@@ -51,7 +51,7 @@ static void server_idle(struct server *server)
 								 after the next client */
 }
 
-/* A client that connects at this moment is hung up on, and looks for a daemon again. */
+/* A client that connects at this moment is disconnected, and looks for a daemon again. */
 static void on_idle(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *server = arg;
@@ -75,10 +75,11 @@ static void server_pause(struct server *server)
 			"closed; dsaioctl status shows the users; end the processes of these users",
 			server->service.n_closing_sockets);
 	else if (!server->is_told)
-		log_warning("dsaiod: all its descriptors are open (RLIMIT_NOFILE %" PRIu64
-			    "): the next client waits until another leaves; raise the limit where "
-			    "the daemon starts (ulimit -n; LimitNOFILE= of a service)",
-			    server->config->n_descriptors);
+		log_warning(
+			"dsaiod: all its descriptors are open (RLIMIT_NOFILE %" PRIu64
+			"): the next client waits until another disconnects; raise the limit where "
+			"the daemon starts (ulimit -n; LimitNOFILE= of a service)",
+			server->config->n_descriptors);
 	server->is_told = true;
 	server->is_paused = true;
 	(void)event_del(server->listen_event);		  /* it was added */
@@ -131,7 +132,7 @@ static void on_connect(evutil_socket_t listen_fd, short what, void *arg)
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
 			server_pause(server);
-		return; /* none left, or one that is gone again: the event comes back */
+		return; /* none left, or the client is gone: the event is level-triggered */
 	}
 }
 
@@ -145,7 +146,7 @@ static void server_leave_if_empty(struct server *server)
 		(void)event_base_loopbreak(server->service.base); /* fails without a base only */
 	else if (!evtimer_pending(server->leave_event, NULL))
 		(void)evtimer_add(server->leave_event,
-				  &wait); /* without memory: after the closes */
+				  &wait); /* without memory the daemon exits after the closes */
 }
 
 /* The end of the process closes the sockets: the kernel interrupts a close that waits. */
@@ -218,7 +219,7 @@ static int server_listen(struct server *server, struct error *error)
 	const char *path = server->config->socket_path;
 	int r, is_inherited;
 
-	/* First, because the name of the lock is made from the path. */
+	/* Before the lock, because the lock's name is made from the path. */
 	r = listen_socket_check(path, error);
 	if (r < 0)
 		return r;
@@ -226,11 +227,11 @@ static int server_listen(struct server *server, struct error *error)
 					     error);
 	if (is_inherited < 0)
 		return is_inherited;
-	/* A daemon that lives has found the socket that the library handed over, and ends. */
+	/* A daemon that is starting may have found the socket that the library handed over, and will exit. */
 	r = start_lock_take(path, server->is_handed_over, &server->lock_fd, error);
 	if (r < 0)
 		return r;
-	server->has_socket_file = server->is_handed_over; /* not before the lock is ours */
+	server->has_socket_file = server->is_handed_over; /* only after the lock is taken */
 	if (!is_inherited)
 		r = listen_socket_make(path, server->config->is_user, &server->has_socket_file,
 				       &server->listen_fd, error);
@@ -309,7 +310,7 @@ static void server_close_listening(struct server *server)
 
 void server_stop(struct server *server)
 {
-	if (server->is_stopping) { /* again: what was taken and has not started does not start */
+	if (server->is_stopping) { /* second call: ops that have not started are cancelled */
 		for (struct session *s = server->service.sessions; s; s = s->next)
 			session_end(s, false);
 		return;
@@ -355,7 +356,7 @@ void server_free(struct server *server)
 		privileges_own_files();
 		(void)unlink(server->config->socket_path); /* a stale one is taken over, too */
 	}
-	closep(&server->lock_fd); /* last: then another may start */
+	closep(&server->lock_fd); /* last, because then another daemon may start */
 	if (!is_hanging)
 		free(server);
 }

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A control socket on its way to close(2). */
+/* A control socket that a worker thread closes. */
 struct closing_socket {
 	struct service *service;
 	struct user *user;
@@ -74,7 +74,7 @@ bool service_may_accept(const struct service *service)
 	return service->n_closing_sockets < service->max_closing_sockets;
 }
 
-/* All sessions of the user waited for room. */
+/* The user has room again: resumes its sessions. */
 static void on_room(struct user *user, void *arg)
 {
 	struct service *service = arg;

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Replies that a client leaves unread, and descriptors with them: beyond this its requests wait. */
+/* Unread replies of a client, and descriptors in them: beyond this its requests wait. */
 #define SESSION_UNSENT_MAX (256u << 10)
 #define SESSION_UNSENT_FDS_MAX 16u
 
@@ -45,7 +45,7 @@ void session_close_fds(struct session *session, const int *fds, unsigned n_fds)
 
 /* ---- the connection ---- */
 
-/* Only the owner of what is at its bound waits: its requests stay in its own socket. */
+/* Only the client or user at its limit waits: its requests stay in its own socket. */
 static bool on_may_read(const struct connection *connection)
 {
 	const struct session *session = container_of((struct connection *)(uintptr_t)connection,
@@ -82,7 +82,7 @@ static void on_close_fds(struct connection *connection, const int *fds, unsigned
 	session_close_fds(container_of(connection, struct session, connection), fds, n_fds);
 }
 
-/* Only for files of the client a close can hang. */
+/* Only the close of a client's file can hang. */
 static void on_close_reply_fds(struct connection *connection, const int *fds, unsigned n_fds)
 {
 	struct session *session = container_of(connection, struct session, connection);
@@ -92,7 +92,7 @@ static void on_close_reply_fds(struct connection *connection, const int *fds, un
 		return;
 	}
 	for (unsigned i = 0; i < n_fds; i++)
-		(void)close(fds[i]); /* our own */
+		(void)close(fds[i]); /* the daemon's own */
 }
 
 static const struct connection_ops connection_ops = {
@@ -122,7 +122,7 @@ bool session_serve(struct session *session)
 {
 	bool has_more = connection_serve(&session->connection);
 
-	session_touch(session); /* its end waits for its turn */
+	session_touch(session); /* the turn ends the session */
 	return has_more && !session_is_ending(session);
 }
 
@@ -145,7 +145,7 @@ int session_hello(struct session *session, const char *name, int pidfd, int *ret
 			*c = '?';
 	session->state = SESSION_OPEN;
 
-	/* A false one hurts only its sender. */
+	/* A wrong pidfd hurts only its sender. */
 	r = pidfd < 0 ? -EINVAL : connection_watch_pidfd(&session->connection, pidfd);
 	if (r == -ENOMEM)
 		log_client(&session->user->log_limit, "%s: its pidfd cannot be watched",
@@ -181,7 +181,7 @@ static void session_free(struct session *session)
 	quota_discharge(&session->session_charge);
 	peer_deinit(&session->peer);
 
-	/* The last act: the end of file proves to the client that the daemon uses nothing of it. */
+	/* Last: the end of file proves to the client that the daemon uses none of its memory and files. */
 	if (session->connection.fd >= 0)
 		service_close_socket(service, session->user, session->connection.fd, &session->who,
 				     "descriptors that a client sent before its end");
@@ -190,7 +190,7 @@ static void session_free(struct session *session)
 	free(session);
 }
 
-/* The way to the end, as far as it goes now. */
+/* Advances the end of the session as far as possible. */
 static void session_advance(struct message *message)
 {
 	struct session *session = container_of(message, struct session, advance);
@@ -204,7 +204,8 @@ static void session_advance(struct message *message)
 	if (session->state != SESSION_EMPTYING || session->n_objects || session->n_calls ||
 	    session->look || session->connection.turn.is_queued)
 		return;
-	connection_mute(&session->connection); /* its descriptors may be of the client's files */
+	connection_mute(
+		&session->connection); /* descriptors of replies may be of the client's files */
 	if (session->n_closings)
 		return;
 	session_free(session);

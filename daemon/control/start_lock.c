@@ -17,7 +17,7 @@
    the file does not name a living holder: the holder may be about to write its name. */
 #define LOCK_TRY_NSEC 10000000
 #define LOCK_UNKNOWN_TRIES 100u
-/* How often systemd is asked for more time, and for how much. */
+/* The period of requests to systemd for more start time, and the time of each. */
 #define LOCK_NOTIFY_TRIES 500u
 #define LOCK_EXTEND "EXTEND_TIMEOUT_USEC=30000000\n"
 #define PF_EXITING 0x4ul /* include/linux/sched.h; field 9 of /proc/PID/stat */
@@ -40,7 +40,7 @@ static bool process_look(pid_t pid, char *ret_state, unsigned long *ret_flags,
 	file = fopen(path, "re");
 	if (!file || !fgets(line, sizeof(line), file))
 		return false;
-	end = strrchr(line, ')'); /* the name before it can hold anything */
+	end = strrchr(line, ')'); /* the name in parentheses may contain anything */
 	return end && sscanf(end + 1,
 			     " %c %*d %*d %*d %*d %*d %lu %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
 			     "%*d %*d %llu",
@@ -61,7 +61,7 @@ static enum holder_state holder_look(int lock_fd, struct holder *ret_holder)
 		return HOLDER_UNKNOWN;
 	if (!process_look(ret_holder->pid, &state, &flags, &started) ||
 	    started != ret_holder->started)
-		return HOLDER_UNKNOWN; /* the one before it: this one has not written yet */
+		return HOLDER_UNKNOWN; /* the previous holder: this one has not yet written */
 	return state == 'Z' || (flags & PF_EXITING) ? HOLDER_DIES : HOLDER_LIVES;
 }
 
@@ -73,7 +73,7 @@ static int holder_write(int lock_fd)
 	int n;
 
 	if (!process_look(getpid(), &state, &flags, &started))
-		return -ESRCH; /* no /proc: nobody could tell whether we live */
+		return -ESRCH; /* without /proc no other daemon could check whether this one lives */
 	n = snprintf(text, sizeof(text), "%d %llu\n", getpid(), started);
 	if (ftruncate(lock_fd, 0) < 0 || pwrite(lock_fd, text, (size_t)n, 0) != n)
 		return -errno;
@@ -112,7 +112,7 @@ static int lock_wait(const char *path, bool may_find_starting, int lock_fd, stru
 			if (n % LOCK_NOTIFY_TRIES)
 				break;
 			log_notice("dsaiod: waiting until the last block of the dying dsaiod with "
-				   "pid %d is back",
+				   "pid %d has completed",
 				   holder.pid);
 			(void)sd_notifyf(0,
 					 LOCK_EXTEND "STATUS=waiting for the dying dsaiod with "

@@ -154,7 +154,7 @@ static int handle_to_wire(const struct handle *handle, Wire__Handle *wire)
 	return channels_to_wire(handle, wire);
 }
 
-/* All but its handles; there is room for them. */
+/* Fills in all fields except the handles, for which it makes room. */
 static int client_to_wire(const struct session *session, Wire__Client *wire)
 {
 	wire->client = session->id;
@@ -281,7 +281,7 @@ static int page_add_client(struct page *page, const struct session *session, uin
 	return page_add_handles(page, session, cursor, one);
 }
 
-/* Whose objects a session's user may see. */
+/* Whether a session's user may see another session's objects. */
 struct view {
 	uid_t uid;
 	bool is_admin;
@@ -313,7 +313,7 @@ static int page_add_clients(struct page *page, const struct service *service,
 	return 0;
 }
 
-/* ---- what is on each page, or the first ---- */
+/* ---- the parts of each page, or of the first ---- */
 
 /* Clients of other users, in sum, and how many others there are. */
 static int users_to_wire(const struct service *service, const struct view *view,

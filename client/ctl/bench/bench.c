@@ -439,7 +439,7 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 		return stop_signal() ? stop_status() : status;
 	if (r < 0) {
 		(void)snprintf(row->error, sizeof(row->error), "%s", text);
-		/* What the failed op moved of its bytes is not known. */
+		/* It is not known how many bytes the failed op moved. */
 		row->others = (struct bench_others){ 0 };
 	} else {
 		find_source(bench, row, moved->bytes);

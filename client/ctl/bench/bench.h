@@ -1,5 +1,5 @@
 /*
- * A bench from its options to its results: what sweep, tune and latency have in common.
+ * A bench from its options to its results: the common part of sweep, tune and latency.
  *
  *     r = bench_open(ctl, &needs, &bench);              what is cheap: options, folders, daemon
  *     if (r == CTL_OK && something is left to do)
@@ -37,11 +37,11 @@
 struct bench_needs {
 	const char *kind;		     /* "sweep" */
 	const struct bench_options *options; /* borrowed; log_dir: NULL: there are no results */
-	bool reads, writes;		     /* what will be measured, and so made files for */
-	uint32_t loops;			     /* that one bench_measure() may have at most */
-	bool sets_profiles;		     /* a user without that right is refused first */
-	size_t shared_bytes;		     /* of each process, if bench_call() needs more */
-	struct json_object *parameters;	     /* taken: what a run that is resumed must have in
+	bool reads, writes;		/* directions that are measured, each with test files */
+	uint32_t loops;			/* that one bench_measure() may have at most */
+	bool sets_profiles;		/* a user without that right is refused first */
+	size_t shared_bytes;		/* of each process, if bench_call() needs more */
+	struct json_object *parameters; /* taken: what a run that is resumed must have in
 						common, beside what the options say; or NULL */
 };
 
@@ -87,8 +87,8 @@ int bench_prepare(struct bench *bench);
 int bench_measure(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row);
 
 /*
- * What the store serves of a profile.  All 0 if the daemon does not say: the point then fails for the
- * same reason.
+ * Asks how much of a profile the store serves.  All fields are 0 if the daemon returns an error; the
+ * point then fails with the same error.
  */
 struct bench_served bench_served(struct bench *bench, const struct profile *profile);
 
@@ -107,10 +107,10 @@ int bench_add(struct bench *bench, const struct bench_row *row);
 int bench_append(struct bench *bench, const char *key, struct json_object *object);
 
 /*
- * Ends processes, removes files, writes the results as a whole (complete, if status is CTL_OK and
- * a point has numbers: then they take the place of the last complete run's) and says what there is to say of the run: how busy the store was with others, what came from
- * a cache.  NULL is fine.  Returns status, or, if that was CTL_OK and the end failed, CTL_FAILED.
- * bench->results stay for bench_free(), which ends it.
+ * Ends processes, removes test files, and writes the results file.  If status is CTL_OK and a point
+ * has numbers, the run is complete and replaces the last complete run.  Reports the traffic of other
+ * clients, and points that came from a cache.  NULL is fine.  Returns status, or CTL_FAILED if status
+ * was CTL_OK and the end failed.  bench->results remain until bench_free().
  */
 int bench_close(struct bench *bench, int status);
 void bench_free(struct bench *bench);

@@ -46,7 +46,7 @@ struct bench_crew {
 	struct child *children;
 };
 
-/* What goes over a process's socket.  The function is where it was before the fork. */
+/* The message to a process.  fn is valid there, because the process is a fork of this one. */
 struct crew_call {
 	bench_crew_fn *fn;
 	char arg[BENCH_CREW_ARG_BYTES];

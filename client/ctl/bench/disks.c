@@ -15,7 +15,7 @@
 #define LINE_BYTES 256u
 
 /*
- * What the kernel and the daemon move beside the transfers.  Measured on ext4 on a loop device: the
+ * Bytes that the kernel and the daemon move beside the transfers.  Measured on ext4 on a loop device: the
  * daemon's probe of a store, once, 1.0 MiB written and 1.1 MiB read; journal and metadata mostly
  * nothing, at most 0.1 MiB in an interval.  A share, since both grow with long intervals: what takes
  * 1% of a device changes no speed that intervals could tell apart.

@@ -240,7 +240,7 @@ static int make_dir(const struct ctl *ctl, const char *folder, struct dir *dir)
 	return CTL_OK;
 }
 
-/* What is made, and whom to tell how far. */
+/* The files that are being filled, and the progress callback. */
 struct filling {
 	struct ctl *ctl;
 	uint64_t io_size, done_bytes; /* of a file; of all */
@@ -249,7 +249,8 @@ struct filling {
 	uint8_t *piece;
 };
 
-/* Direct, so that the file is not in the page cache afterwards; the ragged end is not. */
+/* Writes direct, so that the file is not in the page cache afterwards; only the unaligned tail is
+   buffered. */
 static int fill(struct filling *filling, int fd, const char *path)
 {
 	int r = posix_fallocate(fd, 0, (off_t)filling->io_size);

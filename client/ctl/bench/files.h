@@ -5,9 +5,9 @@
  * a file "made_by_dsaioctl", which is locked while the bench runs and has a line for each file
  * made: its name and inode.
  *
- * All is removed by bench_files_free(), unless it is to be kept.  What a killed bench left is
- * removed by the next one in that folder: only directories of that name, ours, whose lock no
- * process holds, and in them only files of the names and inodes that are listed.
+ * bench_files_free() removes all of it, unless the caller keeps it.  The next bench in the folder
+ * removes the leftovers of a killed bench.  It removes only directories with such a name that belong
+ * to this user and whose lock is free, and in them only files whose name and inode are listed.
  */
 #ifndef DSAIO_CLIENT_CTL_BENCH_FILES_H
 #define DSAIO_CLIENT_CTL_BENCH_FILES_H

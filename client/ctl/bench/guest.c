@@ -16,7 +16,7 @@
 
 #define WATCH_MSEC 250u /* --exclusive, before the start: a guess, short and longer than a pause */
 
-/* What a client had done on our stores when it was last looked at. */
+/* The bytes that a client had moved on the bench's stores at the last look. */
 struct seen {
 	uint32_t client;
 	uint64_t bytes;

@@ -1,14 +1,15 @@
 /*
- * A bench as a guest of the daemon: how busy its stores and disks were with others meanwhile,
- * whether it has them for itself (--exclusive), what they serve of a profile.
+ * A bench as a guest of the daemon.  It measures the traffic of other clients and programs on the
+ * bench's stores and disks, checks for it (--exclusive), and asks how much of a profile a store serves.
  *
- * The work of other clients is the growth of the stores' counters less what the bench itself
- * moved; who they are is known of clients of the same user, or, to administrators, of all.
- * Programs that use the disk without the daemon show in the disk's own counters only: its growth
- * less all that the daemon moved (disks.h).
+ * The traffic of other clients is the growth of the stores' counters less the bench's own bytes.
+ * Names are known of clients of the same user; administrators see all names.  The traffic of
+ * programs without the daemon is the growth of the disk's counters less all that the daemon moved
+ * (disks.h).
  *
- * Nothing keeps the others away: --exclusive refuses to begin while a store has other clients or
- * a disk is busy, and looks again after each point, which then names who disturbed it.
+ * The daemon does not exclude other clients.  --exclusive refuses to begin while a store has other
+ * clients or a disk is busy.  It checks again after each point, and a disturbed point's row names the
+ * clients.
  */
 #ifndef DSAIO_CLIENT_CTL_BENCH_GUEST_H
 #define DSAIO_CLIENT_CTL_BENCH_GUEST_H
@@ -22,7 +23,7 @@
 
 struct bench_guest;
 
-/* What the bench itself did since the last look. */
+/* The bench's own traffic since the last look. */
 struct bench_own {
 	uint64_t bytes, ops;  /* by the daemon */
 	uint64_t past_bytes;  /* direct reads without the daemon */
@@ -30,21 +31,21 @@ struct bench_own {
 	bool has_edges;	      /* transfers are no multiples of 4096: part of them is buffered */
 };
 
-/* What others did between two looks: on the stores, and (excess) on the disks without the daemon. */
+/* Foreign traffic between two looks: of other clients, and (excess) of programs without the daemon. */
 struct bench_others {
 	uint64_t bytes, ops;
 	struct bench_moves
 		excess; /* since bench_guest_begin(), the kernel's own traffic included */
 	bool is_excess_known;
 	bool is_shared; /* the excess is more than the kernel's: other programs used the disks */
-	/* Of all clients, ours too: bytes, requests to the device, and their time in flight. */
+	/* Sums over all clients and the bench: bytes, device requests, and their time in flight. */
 	uint64_t all_bytes, all_blocks, all_blocks_nsec;
 	unsigned n_clients;	       /* that have files or channels there now, ours not counted */
 	char names[BENCH_NAMES_BYTES]; /* "python3 (pid 12, uid 1000), ..."; "": there are none */
 };
 
-/* What a store serves of a profile; and what it did: among others blocks may be smaller, and fewer
-   of them in flight. */
+/* The part of a profile that a store grants, and the measured means: while other clients are active,
+   blocks may be smaller, and fewer of them in flight. */
 struct bench_served {
 	uint32_t block_size, queue_depth, lanes; /* granted */
 	double mean_block, mean_depth;		 /* of all on the stores meanwhile; 0: not known */
@@ -68,7 +69,7 @@ int bench_guest_check_alone(struct bench_guest *guest);
 void bench_guest_begin(struct bench_guest *guest);
 
 /*
- * Looks.  What others did since the last look goes to *ret_others.
+ * Computes the foreign traffic since the last look.
  * Returns CTL_OK or CTL_FAILED (printed).
  */
 int bench_guest_look(struct bench_guest *guest, const struct bench_own *own,

@@ -224,7 +224,7 @@ static int move_all(const struct bench_logs *logs, int from_fd, int to_fd, const
 	return move(from_fd, to_fd, logs->name);
 }
 
-/* What is at the top moves to the directory that it was measured in. */
+/* Moves the results at the top to the directory of their run. */
 static int put_aside(struct bench_logs *logs)
 {
 	_cleanup_(closep) int fd = -1;

@@ -35,8 +35,8 @@ int bench_logs_open(struct ctl *ctl, const char *log_dir, const char *kind,
 		    struct bench_logs **ret_logs);
 
 /*
- * What --resume continues: the last run that was interrupted, or the last complete one.  Its root
- * is NULL if there is none.  The caller deinits ret_old.  Returns CTL_OK or CTL_FAILED.
+ * Loads the run that --resume continues: the last interrupted run, else the last complete run.  Its
+ * root is NULL if there is none.  The caller deinits ret_old.  Returns CTL_OK or CTL_FAILED.
  */
 int bench_logs_resume(struct bench_logs *logs, struct bench_results *ret_old);
 

@@ -1,6 +1,6 @@
 /*
- * What a measurement of several processes comes to, in ds_io's terms: bytes are the sum over all
- * processes, a latency is the slowest process's sum over its loops, 1 GB is 1024^3.
+ * The result of a measurement of several processes, in ds_io's terms.  Bytes are the sum over all
+ * processes, a latency is the slowest process's sum over its loops, and 1 GB is 1024^3 bytes.
  */
 #ifndef DSAIO_CLIENT_CTL_BENCH_MEASURE_H
 #define DSAIO_CLIENT_CTL_BENCH_MEASURE_H

@@ -66,7 +66,7 @@ struct bench_options {
 	"    --keep                 leave the test files there\n"                              \
 	"    --verbose              say more of each point\n"
 
-/* What --sweep_config is, for --help. */
+/* The description of --sweep_config in --help. */
 #define BENCH_SPACE_HELP                                                                            \
 	"The space, by default these 64 points, is a product; a list that is missing has ds_io's\n" \
 	"default as its only value (1M, 32, false, false, 1):\n"                                    \

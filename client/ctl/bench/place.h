@@ -1,5 +1,5 @@
 /*
- * What a bench measures: the folders with their file systems and devices, and the machine.
+ * The subject of a bench: its folders with their file systems and devices, and the machine.
  *
  * A folder's device is found by its device number, or, where the file system has one of its own
  * (btrfs, overlay), by the mount's source.  tmpfs and the like have none.
@@ -36,7 +36,7 @@ struct bench_place {
 /* Returns 0, or a negative errno and in text (of size bytes) the sentence. */
 int bench_place_find(const char *folder, struct bench_place *ret_place, char *text, size_t size);
 
-/* Bytes that the devices of all these say were read and written since they are there. */
+/* Bytes read and written since boot, by the counters of the devices of these places. */
 struct bench_traffic {
 	uint64_t read_bytes, write_bytes;
 	bool is_known; /* of each folder */

@@ -12,7 +12,7 @@
 
 #define OPENING_BYTES 4096u /* of the op that opens the channel, which is not measured */
 
-/* What a process leaves in its shared memory. */
+/* A process's results, in its shared memory. */
 struct result {
 	struct bench_moved moved;
 	struct {

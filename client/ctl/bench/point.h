@@ -1,14 +1,14 @@
 /*
  * One point of a bench: a profile, measured by all processes of a crew side by side.
  *
- * A repetition is a loop in which each process moves io_size bytes of its own file by one op, all
- * beginning together.  In ds_io's terms "task" is the time of the op alone, "e2e" has the wait for
- * the other processes, too: here the barrier behind the op, which is the next loop's before it, so
- * that a repetition ends with its last byte, and an op that others outlive does not look fast.  (ds_io
- * has a barrier before each loop.)  Before the first loop there is one that nothing counts, behind an
- * op that opens the channel.  Of a repetition and of the sum over them the slowest process's counts.
+ * In a repetition (a loop) each process moves io_size bytes of its own file by one op.  All processes
+ * start together.  In ds_io's terms "task" is the time of the op, and "e2e" includes the wait for the
+ * other processes.  The barrier is behind the op, so a repetition ends with the last byte of all
+ * processes.  (ds_io has a barrier before each loop.)  Before the first loop an op opens the channel;
+ * a barrier that is not measured follows it.  The slowest process's times count, in each repetition
+ * and in the sum over them.
  *
- * What is measured is a guest: its handles are of the class background.
+ * The bench is a guest: its handles have the class background.
  */
 #ifndef DSAIO_CLIENT_CTL_BENCH_POINT_H
 #define DSAIO_CLIENT_CTL_BENCH_POINT_H
@@ -38,13 +38,13 @@ struct bench_task {
 	uint32_t loops;	       /* at most those the crew has room for: bench_point_shared_bytes() */
 };
 
-/* What all processes did for a point, warming up too, also if it then failed. */
+/* The traffic of all processes for a point, warm-up included, also if the point failed. */
 struct bench_moved {
 	uint64_t bytes, ops;
 	uint64_t nsec; /* of the slowest, from its first transfer to the end of its last */
 };
 
-/* What the crew's options need for so many measured loops. */
+/* The shared_bytes that the crew's options need for so many measured loops. */
 size_t bench_point_shared_bytes(uint32_t loops);
 
 /*

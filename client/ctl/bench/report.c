@@ -136,8 +136,8 @@ static void run_cells(FILE *out, const struct report_run *run, enum bench_op op)
 		best_cells(out, fastest(run, op));
 }
 
-/* What bench tune recommends, or else the pair with the largest sum, as DeepSpeed's configuration
-   has it. */
+/* The profile that bench tune recommends, else the one with the largest sum of read and write speed,
+   as a DeepSpeed configuration. */
 static int write_best_block(FILE *out, const struct report_run *run)
 {
 	struct json_object *best = bench_results_get(run->results, "best");
@@ -179,8 +179,8 @@ static int write_best(FILE *out, const struct report_run *runs, size_t n_runs)
 		"<h2>Best profiles</h2>\n<p>GB/s, 1 GB being 1024<sup>3</sup> bytes, with the "
 		"waits between processes. A profile: block size, queue depth (d), parts of a "
 		"transfer side by side (p); overlap refills the queue as requests end, seq "
-		"waits for all of it; single submits one by one. Of a sweep this is the fastest "
-		"profile, and the fastest of many is partly luck: see the intervals. Of bench "
+		"waits for all of it; single submits one by one. For a sweep this is the fastest "
+		"profile, and the fastest of many is partly luck: see the intervals. For bench "
 		"tune it is the profile that it recommends for reads or writes alone, the "
 		"cheapest of those that are tied with the fastest, with its interval of "
 		"95%.</p>\n<div class=\"wide\"><table>\n<tr><th>run</th>"

@@ -37,7 +37,7 @@ static const struct key {
 #define N_KEYS (sizeof(keys) / sizeof(keys[0]))
 #define KEYS_TEXT "block_size, queue_depth, sequential_requests, single_submit, io_parallel"
 
-/* What is being read, for sentences. */
+/* The text that is being parsed, for error texts. */
 struct source {
 	const char *json;
 	size_t len;

@@ -1,6 +1,6 @@
 /*
  * The space of a sweep: the Cartesian product of five lists, in DeepSpeed's order: block_size
- * changes slowest, io_parallel fastest.  Pure functions, but for bench_space_read().
+ * changes slowest, io_parallel fastest.  Pure functions, except bench_space_read().
  *
  * As JSON: {"block_size": ["128K", 1048576], "queue_depth": [32, 128], "sequential_requests":
  * [true, false], "single_submit": [false], "io_parallel": [1, 8]}.  A key that is missing has

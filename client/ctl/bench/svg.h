@@ -5,7 +5,7 @@
  * A series is <g class="series" data-points="N"> and has N elements of class "pt", or a line of N
  * points; so a test can tell whether all of them are there.
  *
- * Pure, but for the stream; the caller asks ferror().
+ * The functions only write to the stream; the caller checks ferror().
  */
 #ifndef DSAIO_CLIENT_CTL_BENCH_SVG_H
 #define DSAIO_CLIENT_CTL_BENCH_SVG_H
@@ -17,7 +17,7 @@
 /* Text from elsewhere: "<", "&" and quotes are escaped, control characters become '?'. */
 void svg_text(FILE *out, const char *text);
 
-/* What an axis counts: how its ticks are labelled. */
+/* The unit of an axis, which decides the labels of its ticks. */
 enum svg_unit { SVG_SECONDS, SVG_NSEC, SVG_GB_PER_SEC, SVG_SHARE };
 
 struct svg_axis {

@@ -57,7 +57,7 @@ struct tuner {
 	bool *is_kept; /* thin_out()'s, for each point */
 };
 
-/* What a goal's rounds say of the points that race. */
+/* The statistics of a goal's rounds, for the points in its final. */
 struct analysis {
 	size_t n; /* that race */
 	size_t best;
@@ -87,7 +87,7 @@ bool tuner_has_goal(const struct tuner *tuner, enum tuner_goal goal)
 	}
 }
 
-/* What the point came to in a round, as the goal counts it: a logarithm. */
+/* The logarithm of the point's speed in a round, for this goal. */
 static double value(const struct point *point, enum tuner_goal goal, unsigned round)
 {
 	const float r = point->logs[BENCH_READ][round], w = point->logs[BENCH_WRITE][round];

@@ -1,20 +1,20 @@
 /*
- * The tuner: which point to measure next, for how long, and what the measurements say.  It knows
- * points as numbers with costs and measures nothing itself: pure, but for its memory.
+ * The tuner decides which point to measure next and for how long, and analyses the measurements.  It
+ * knows points as numbers with costs, and measures nothing itself.  It has no state except its memory.
  *
  * There are three goals: the fastest read, the fastest write, the largest sum of both.  First all
  * points are measured once, each by the shortest transfer that reaches the point's queue depth.
  * Points of one group (the same block size and depth) say together how fast the group is and how
  * far single measurements swing.  Groups that are clearly slower are dropped.  Each goal then keeps
- * a few points: the fastest, the cheapest that cannot be told apart from it, and the cheapest of
+ * a few points: the fastest, the cheapest that is tied with it, and the cheapest of
  * some groups.  These are measured in rounds of whole transfers, as a sweep measures them, each
  * round in an order of its own, so a device that drifts favours none.
  *
  * A measurement that did not reach its depth says nothing about the point.  It is repeated with a
  * longer transfer, up to a whole one; a point that still does not reach its depth leaves all goals.
  *
- * What is compared are logarithms of speeds of the same rounds, so what slows a whole round down
- * cancels out; the spread that is left is estimated from all points together.  Intervals are
+ * The tuner compares logarithms of speeds of the same rounds, so a disturbance of a whole round
+ * cancels out.  It estimates the remaining spread from all points together.  Intervals are
  * Student's: 95% of a point's own speed, and of all the differences to the fastest at once.
  *
  * For the caller's thread alone.
@@ -44,7 +44,7 @@ struct tuner_options {
 	bool reads, writes;	/* at least one */
 	uint64_t io_size;	/* bytes of a whole measurement */
 	uint64_t align;		/* steps are multiples of this, or io_size */
-	uint64_t budget_bytes;	/* to be read and written in all, but for FINAL_ROUNDS_MIN */
+	uint64_t budget_bytes;	/* to be read and written in all; FINAL_ROUNDS_MIN may exceed it */
 	uint64_t seed;		/* of the orders */
 };
 
@@ -75,7 +75,7 @@ struct tuner_verdict {
 int tuner_new(const struct tuner_options *options, struct tuner **ret_tuner);
 void tuner_free(struct tuner *tuner);
 
-/* What to measure now.  False: all is done, or no point is left. */
+/* The next measurement.  Returns false if all is done, or no point is left. */
 bool tuner_next(struct tuner *tuner, struct tuner_step *ret_step);
 
 /*

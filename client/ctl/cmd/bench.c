@@ -1,8 +1,8 @@
 /*
- * dsaioctl bench: which measurements there are.
+ * dsaioctl bench: the list of measurements.
  *
- * Each has its own file, flags and help.  What they share stands in bench*.[ch]; bench.h is the
- * way through it.
+ * Each measurement has its own file, flags and help.  Their common part is in the folder bench/; start
+ * with bench.h.
  */
 
 #include "client/ctl/cmd/command.h"

@@ -37,7 +37,7 @@ static struct {
 	uint32_t multi_process, queue_depth, io_parallel, loops, warmup_loops;
 	bool is_read, single_submit, sequential_requests, validate, include_warmup_time,
 		different_files, exclusive;
-	/* What only torch, or a GPU, could do. */
+	/* Options of ds_io that need torch or a GPU. */
 	bool gpu, use_gds, legacy_save, accelerator_memory, slow_bounce;
 	const char *fast_io_size;
 } options = {
@@ -125,7 +125,7 @@ struct result {
 	uint64_t validated_bytes;	 /* read without the daemon */
 };
 
-/* What a process has, beside what the crew gave it. */
+/* The state of a process, beside the crew's. */
 struct task {
 	struct bench_process *process;
 	struct dsaio_handle *handle;
@@ -193,7 +193,7 @@ static int task_loop(struct task *task, unsigned loop)
 	int r;
 
 	bench_io_path(process, options.is_read, options.io_size, i, path);
-	/* What an earlier loop left must not pass for this one's work. */
+	/* Bytes of an earlier loop must not look like this loop's. */
 	if (options.validate && options.is_read)
 		memset(process->buffer, 0x5a, options.io_size);
 	else if (options.validate)
@@ -225,7 +225,7 @@ static int task_loop(struct task *task, unsigned loop)
 	return bench_io_validate(process, path, process->buffer, options.io_size, options.is_read);
 }
 
-/* The crew's first call.  What it opens ends with its process. */
+/* The crew's first call.  The end of the process closes what this opens. */
 static int prepare_task(struct bench_process *process, const void *arg)
 {
 	struct task *task = calloc(1, sizeof(*task));

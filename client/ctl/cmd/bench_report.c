@@ -81,8 +81,8 @@ static int add_run(struct ctl *ctl, struct runs *runs, const char *arg, char *na
 }
 
 /*
- * Of each kind of bench what was published there, or else what its last run left unfinished.  The
- * only one has the directory's name, several have their files' names, too.
+ * Adds the published run of each kind of bench, or its last unfinished run.  A single run has the
+ * directory's name; several have their files' names too.
  */
 static int add_dir(struct ctl *ctl, struct runs *runs, const char *arg, int dir_fd)
 {

@@ -2,9 +2,9 @@
  * dsaioctl bench sweep: measures every point of a space of profiles, reads and writes, with the
  * flags, default space, log names and log lines of DeepSpeed's aio_bench_perf_sweep.
  *
- * Points go in DeepSpeed's order, but each is read and then written before the next: so both see
- * the same device where it drifts, what an interrupted sweep has is of use, and the time left can
- * be told.  A point that fails is a row with its error.
+ * Points are measured in DeepSpeed's order, but each point is read and then written before the next.
+ * So both directions see the same state of a device that drifts, an interrupted sweep is useful, and
+ * the remaining time can be estimated.  A point that fails is a row with its error.
  */
 #include "client/ctl/bench/bench.h"
 #include "client/ctl/bench/text_logs.h"
@@ -191,7 +191,7 @@ static int sweep_points(struct bench *bench, const struct bench_space *space)
 	return r;
 }
 
-/* What there is to show of it, whole or not. */
+/* Prints the sweep's results, complete or not. */
 static int show(struct bench *bench, int status)
 {
 	struct ctl *ctl = bench->ctl;

@@ -32,16 +32,16 @@
 #include <sys/random.h>
 
 /*
- * Of the bytes that a sweep with five repetitions moves: with the sweep's loops that warm up this is a
- * fifth of its time at most.  Less is not possible: to reach its depth once, half a whole transfer is
- * needed for a mean point, and the final rounds are of whole transfers.
+ * The share of the bytes that a sweep with five repetitions moves.  With the sweep's warm-up loops,
+ * tune takes at most a fifth of the sweep's time.  A smaller share is not possible: a mean point needs
+ * half a whole transfer to reach its depth once, and the final rounds are of whole transfers.
  */
 #define BUDGET_SHARE 0.2
 #define SWEEP_REPETITIONS 5u
 /*
  * A transfer of n blocks with d of them in flight ends with d / 2 in the mean while the queue drains:
  * over all d * (1 - d / 2n), three quarters of d for n = 2d, and two thirds for the shortest transfer
- * that is taken for one of that depth, n = 1.5d.  What reaches less than these shares was not
+ * that is taken for one of that depth, n = 1.5d.  A point below these shares was not
  * limited by its depth.  Sequential requests let each batch drain before the next one: the mean of
  * a queue that is full each time is half of its depth.
  */
@@ -72,7 +72,7 @@ static const char help[] =
 	"Each point is measured once, by a transfer that is long enough to reach its queue depth; a\n"
 	"point that no transfer of --io_size brings to its depth is reported and not ranked.  The best\n"
 	"few are then measured as a sweep does, in rounds with a new order each time.  A point that\n"
-	"cannot be told apart from the fastest is tied with it; the cheapest of those (least memory in\n"
+	"is not clearly slower than the fastest is tied with it; the cheapest of those (least memory in\n"
 	"flight, then fewest parts) whose mean is at most 5% below the fastest is recommended.  It\n"
 	"takes at most a fifth of the time of a sweep with five loops a point; --loops N: N times as\n"
 	"long.\n"
@@ -382,7 +382,7 @@ static void add_rank(struct table *table, const struct tune *tune, enum tuner_go
 		  i == verdict->recommended ? "recommended" : "");
 }
 
-/* What DeepSpeed's tuner ends with; its readers take these lines. */
+/* Prints the last lines of DeepSpeed's tuner, which other programs parse. */
 static int print_best(const struct tune *tune, size_t point, struct json_object *best)
 {
 	double speed[2], low[2], high[2];

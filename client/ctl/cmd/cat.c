@@ -55,7 +55,7 @@ static bool is_bar_wanted(void)
 	       fstat(STDERR_FILENO, &err) < 0 || out.st_rdev != err.st_rdev;
 }
 
-/* It would be read for ever, as it grows. */
+/* cat would read the growing file forever. */
 static int check_not_output(const struct file_copy *copy, const struct stat *st)
 {
 	struct stat out;

@@ -1,9 +1,9 @@
 /*
  * dsaioctl cp: a file through the daemon.
  *
- * A side that lies on none of the daemon's stores is read or written by plain system calls, and
- * the command says so; one of the two must be on a store.  What is copied by copy.c is synced
- * and, if that is asked for, compared; then it takes the destination's place.
+ * A side that is on none of the daemon's stores is read or written by plain system calls, and the
+ * command reports that.  At least one side must be on a store.  file_copy.c copies to a temporary
+ * file, which is synced and, with --verify, compared.  Then it replaces the destination.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/file_copy.h"

@@ -1,7 +1,7 @@
 /*
- * dsaioctl profile: the tuning numbers of stores: shown, set, or left to the configuration again.
+ * dsaioctl profile: shows, sets or resets the profiles of stores.
  *
- * What is set goes as a whole profile, so the values that are not named are asked for before.
+ * The protocol sets a whole profile, so set first asks for the values that are not named.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/setting.h"
@@ -27,9 +27,9 @@ static const char help[] =
 	"    dsaioctl profile set ./ overlap_events=no   of the one that this directory is on\n"
 	"    dsaioctl profile reset nvme0                as configured, or the default, again\n"
 	"\n"
-	"A STORE with a '/' is a path, any other a name.  Values that are not named stay.  What is\n"
-	"set is saved across restarts (else that is reported) and holds for handles that\n"
-	"open a channel from now on; a handle that was opened with a profile of its own has that.\n"
+	"A STORE with a '/' is a path, any other a name.  Values that are not named stay.  A\n"
+	"profile that is set is saved across restarts (a failure is reported).  It applies to handles\n"
+	"that open a channel from now on, except handles opened with a profile of their own.\n"
 	"Setting and resetting are for administrators.\n"
 	"\n"
 	"    block_size=N[K|M]       bytes of one request to the device: 512 to 64M, in steps of 512\n"

@@ -1,7 +1,7 @@
 /*
- * What a daemon says of itself, as text: pieces of tables and of JSON that commands share.
+ * The daemon's status as text: parts of tables and of JSON that commands share.
  *
- * JSON has all numbers as they came: bytes, nanoseconds, whole ids.
+ * JSON has numbers unchanged: bytes, nanoseconds, whole ids.
  */
 #ifndef DSAIO_CLIENT_CTL_CMD_SHOW_H
 #define DSAIO_CLIENT_CTL_CMD_SHOW_H
@@ -23,12 +23,12 @@ const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id)
 /* Prints how many clients are shown, if these are not all. */
 void show_left_out(const Wire__StatusReply *status);
 
-/* The same; then a line about clients of other users, if any. */
+/* Prints the same, then a line about clients of other users, if any. */
 void show_others(const Wire__StatusReply *status);
 
 /*
- * Prints what file systems have not answered, under a title, with an empty line behind; or
- * nothing.  Returns 0, -ENOMEM or -EIO.
+ * Prints the hung calls under a title, with an empty line after them; nothing if there are none.
+ * Returns 0, -ENOMEM or -EIO.
  */
 int show_stuck(const Wire__StatusReply *status, FILE *out);
 

@@ -1,8 +1,8 @@
 /*
- * dsaioctl status: what the daemon serves, to whom, and how fast.
+ * dsaioctl status: the daemon's stores, clients and speed.
  *
- * One Status request; its reply is printed as tables, or whole as JSON.  The commands stores,
- * clients and pool tell more of each.
+ * Sends one Status request and prints its reply as tables, or all of it as JSON.  The commands stores,
+ * clients and pool show more of each.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
@@ -16,7 +16,7 @@
 #include <stdio.h>
 
 static const char help[] =
-	"dsaioctl status - what the daemon serves, to whom, and how fast\n"
+	"dsaioctl status - the daemon's stores, clients and speed\n"
 	"\n"
 	"    dsaioctl status\n"
 	"    dsaioctl status --socket /run/user/1000/dsaiod/dsaiod.sock\n"
@@ -200,6 +200,5 @@ static int status_run(struct ctl *ctl)
 }
 
 const struct command command_status = {
-	"status", status_run,  "what the daemon serves, to whom, and how fast",
-	help,	  { NULL, 0 }, NULL
+	"status", status_run, "the daemon's stores, clients and speed", help, { NULL, 0 }, NULL
 };

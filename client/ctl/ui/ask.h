@@ -1,5 +1,5 @@
 /*
- * What commands that only look, or set, ask the daemon: one connection, one request, its reply.
+ * Requests of commands that show or set something: one connection, one request, its reply.
  */
 #ifndef DSAIO_CLIENT_CTL_UI_ASK_H
 #define DSAIO_CLIENT_CTL_UI_ASK_H

@@ -1,5 +1,5 @@
 /*
- * What all commands share: the options that each of them has, errors of one shape, the way to a
+ * The common part of all commands: their common options, the form of errors, and the connection to a
  * daemon.
  *
  * An error is printed once, where it happens, by ctl_fail() or ctl_usage(), whose value is the

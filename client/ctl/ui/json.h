@@ -1,5 +1,5 @@
 /*
- * What commands need of JSON beyond json-c.
+ * JSON functions that json-c lacks.
  */
 #ifndef DSAIO_CLIENT_CTL_UI_JSON_H
 #define DSAIO_CLIENT_CTL_UI_JSON_H

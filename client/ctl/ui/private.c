@@ -21,7 +21,7 @@
 #define DIR_BYTES 100u	     /* a socket path has at most 107 */
 #define READY "ready:"
 
-/* What the keeper knows. */
+/* The keeper's state. */
 struct keeper {
 	int command_fd; /* dsaioctl's pipe: end of file is the order to stop */
 	int answer_fd;	/* to dsaioctl, once: READY, or why not */
