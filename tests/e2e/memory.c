@@ -86,7 +86,7 @@ TEST(room, "dsaio_alloc_with waits for room in the pool")
 	CHECK_CALL(alloc_with(&rig, 32 * MIB, 0, -1, &second));
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	memset(second, 1, 32 * MIB);
-	/* What can never be had is not waited for. */
+	/* No wait for memory that the daemon never has. */
 	CHECK_EQ(alloc_with(&rig, (size_t)1 << 45, 0, -1, &second), -ENOMEM);
 }
 

@@ -129,7 +129,7 @@ static void hang(struct work_queue *work_queue, struct task *tasks, unsigned n, 
 	}
 }
 
-static struct work_room no_room; /* nobody is told of it */
+static struct work_room no_room; /* its on_room() is never called */
 
 static bool try_hang(struct work_queue *work_queue, struct task *task, sem_t *go)
 {
@@ -159,7 +159,7 @@ START_TEST(work_that_does_not_begin_at_once_is_told_of_room)
 	hung.wait = &go;
 	ck_assert_int_eq(work_queue_new("room", 1, &work_queue), 0);
 	ck_assert(work_queue_try_submit(work_queue, &hung.work, &waits.room));
-	for (int i = 0; i < 2; i++) /* asked twice, told once */
+	for (int i = 0; i < 2; i++) /* asked twice, called once */
 		ck_assert(!work_queue_try_submit(work_queue, &late.work, &waits.room));
 	ck_assert_int_eq(sem_trywait(&waits.told), -1);
 	(void)sem_post(&go);
