@@ -230,12 +230,17 @@ int dsaio_client_fd(struct dsaio_client *client);
 /*
  * dsaio_disconnect - close everything of this client, then the connection
  *
- * Ops not yet started are cancelled, the others awaited; then handles, files, ops and memory of
- * the client are gone.  Children of a fork do not keep the session.  NULL is fine.
+ * Ops not yet started are cancelled, the others awaited; then the session has ended, and the daemon
+ * has nothing of this client any more.  Handles, files, ops and memory that were not closed or freed
+ * before may be so after, in any order and from any thread; nothing else may be done with them.  Memory
+ * of dsaio_alloc() stays mapped until dsaio_free(), its content undefined, so a thread that still looks
+ * at it does not crash.  What the program does not free stays until it ends.
+ * Children of a fork do not keep the session.  NULL is fine.
  * A daemon that answers nothing for 30 s, since it is stopped, is given up, with the connection, but
  * for ops on private or imported memory: they are awaited without limit, as is a daemon that
  * answers but whose device hangs.
- * Threads: no other call with anything of this client may be running or follow.
+ * Threads: no other call with anything of this client may be running; only those that close and free
+ *   may follow (dsaio_free() and dsaio_memory_unregister() with this client).
  */
 void dsaio_disconnect(struct dsaio_client *client);
 

@@ -53,28 +53,48 @@ START_TEST(memory_that_an_op_uses_is_not_forgotten)
 {
 	struct buffer_place place;
 	uint32_t slab = 0;
+	bool is_last;
 
 	ck_assert(buffers_ref(&buffers, low, 1, &place));
-	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab), -EBUSY);
+	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab, &is_last), -EBUSY);
 	buffer_unref(place.piece);
-	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab), 0);
+	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab, &is_last), 0);
 	ck_assert_uint_eq(slab, 8);
-	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab), -EINVAL);
+	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab, &is_last), -EINVAL);
 	ck_assert(!buffers_overlap(&buffers, low, BYTES));
 }
 END_TEST
 
 START_TEST(memory_is_imported_once)
 {
+	bool is_last;
+
 	ck_assert_int_eq(buffers_import(&buffers, low + CUT_PAGE, CUT_PAGE, 9), -EEXIST);
 	ck_assert(buffers_overlap(&buffers, low + BYTES - 1, 1));
-	ck_assert_int_eq(buffers_free(&buffers, low), -EINVAL); /* not from dsaio_alloc() */
+	ck_assert_int_eq(buffers_free(&buffers, low, &is_last),
+			 -EINVAL); /* not from dsaio_alloc() */
+}
+END_TEST
+
+START_TEST(memory_stays_until_it_is_freed_after_the_session)
+{
+	uint32_t slab;
+	bool is_last = false;
+
+	ck_assert(buffers_leave(&buffers));
+	ck_assert(buffers_have(&buffers, low, BYTES, NULL));
+	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab, &is_last), 0);
+	ck_assert(!is_last);
+	ck_assert_int_eq(buffers_unimport(&buffers, high, &slab, &is_last), 0);
+	ck_assert(is_last);
+	ck_assert(!buffers_leave(&buffers));
 }
 END_TEST
 
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, buffers_setup, buffers_teardown);
+	tcase_add_test(tcase, memory_stays_until_it_is_freed_after_the_session);
 	tcase_add_test(tcase, a_reference_names_slab_and_offset);
 	tcase_add_test(tcase, a_range_that_leaves_its_piece_is_not_referenced);
 	tcase_add_test(tcase, memory_that_an_op_uses_is_not_forgotten);

@@ -59,19 +59,7 @@ static bool trim_bounce(struct buffers *buffers)
 
 static void client_freep(struct dsaio_client **client)
 {
-	struct dsaio_client *c = *client;
-
-	if (!c)
-		return;
-	buffers_deinit(&c->buffers);
-	conn_close(c->link.conn);
-	closep(&c->state_fd);
-	if (c->guard) /* our own mapping: cannot fail */
-		(void)munmap((void *)(uintptr_t)c->guard, (size_t)sysconf(_SC_PAGESIZE));
-	cache_deinit(&c->files.cache);
-	(void)pthread_mutex_destroy(&c->files.lock);
-	(void)pthread_mutex_destroy(&c->lock);
-	free(c);
+	client_free(*client);
 }
 
 static int check_options(const struct dsaio_connect_options *o)
@@ -192,13 +180,13 @@ void dsaio_disconnect(struct dsaio_client *client)
 	debug_log("disconnect: the session on %s ends", client->link.conn->path);
 	client_collect(client);
 	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++) {
-		struct client_object *object;
+		struct client_object *object, *next;
 
-		while ((object = client->objects[kind])) {
-			client_remove(client, object);
+		for (object = client->objects[kind]; object; object = next) {
+			next = object->next;
 			object->on_disconnect(object);
 		}
 		client_collect(client); /* files that an op was the last to hold */
 	}
-	client_freep(&client);
+	client_leave(client);
 }

@@ -40,12 +40,17 @@ void dsaio_file_close(struct dsaio_file *file)
 {
 	CANCEL_DISABLE();
 	struct dsaio_client *client;
+	bool is_closed;
 
 	if (!file || client_is_forked(file->client))
 		return;
 	client = file->client;
-	file_release(file, true);
+	client_hold(client);
+	is_closed = file_release(file, true);
 	client_collect(client);
+	if (is_closed)
+		client_left(client);
+	client_left(client);
 }
 
 size_t dsaio_alignment(const struct dsaio_file *file)

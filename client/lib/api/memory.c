@@ -93,13 +93,18 @@ int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory)
 int dsaio_free(struct dsaio_client *client, void *memory)
 {
 	CANCEL_DISABLE();
+	bool is_last;
 	int r;
 
 	if (!client)
 		return client_null("free", "client");
 	if (!memory || client_is_forked(client))
 		return 0;
-	r = buffers_free(&client->buffers, memory);
+	client_hold(client);
+	r = buffers_free(&client->buffers, memory, &is_last);
+	if (is_last)
+		client_left(client);
+	client_left(client);
 	if (r == -EINVAL)
 		return error_fail(r,
 				  "free: %p is not the start of memory of dsaio_alloc(), or was "
@@ -236,13 +241,20 @@ int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 {
 	CANCEL_DISABLE();
 	uint32_t slab = 0;
+	bool is_last;
 	int r;
 
 	if (!client)
 		return client_null("unimport", "client");
 	if (!memory || client_is_forked(client))
 		return 0;
-	r = buffers_unimport(&client->buffers, memory, &slab);
+	client_hold(client);
+	r = buffers_unimport(&client->buffers, memory, &slab, &is_last);
+	if (r == 0 && !client->is_disconnected)
+		slab_give_back(&client->link, slab);
+	if (is_last)
+		client_left(client);
+	client_left(client);
 	if (r == -EBUSY)
 		return error_fail(r, "unimport: an open op uses the memory at %p: wait for its end",
 				  memory);
@@ -252,7 +264,6 @@ int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 			"unimport: %p is not the start of memory of dsaio_import(), or was "
 			"forgotten before",
 			memory);
-	slab_give_back(&client->link, slab);
 	return 0;
 }
 

@@ -33,6 +33,9 @@ static void bounce_on_disconnect(struct client_object *object)
 		client_poke(bounce->client);
 		(void)pthread_join(bounce->thread, NULL); /* it is ours: cannot fail */
 	}
+	atomic_store(&bounce->client->poke_fd, 0);
+	atomic_store(&bounce->client->bounce, NULL);
+	client_remove(bounce->client, object);
 	bounce_free(bounce);
 }
 

@@ -1,5 +1,10 @@
 #include "client/lib/io/client.h"
 
+#include "proto/util/cleanup.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
 int client_null(const char *function, const char *object)
 {
 	return error_fail(-EINVAL, "%s: the %s is NULL", function, object);
@@ -73,4 +78,62 @@ void client_collect_slow(struct dsaio_client *client)
 		next = object->next_garbage;
 		object->on_collect(object);
 	}
+}
+
+/* ---- the end ---- */
+
+/* Disconnected clients of which the program still holds something: found here by leak checkers. */
+static struct dsaio_client *all_left;
+static pthread_mutex_t all_left_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void client_free(struct dsaio_client *client)
+{
+	if (!client)
+		return;
+	buffers_deinit(&client->buffers);
+	conn_close(client->link.conn);
+	closep(&client->state_fd);
+	if (client->guard) /* our own mapping: cannot fail */
+		(void)munmap((void *)(uintptr_t)client->guard, (size_t)sysconf(_SC_PAGESIZE));
+	cache_deinit(&client->files.cache);
+	(void)pthread_mutex_destroy(&client->files.lock);
+	(void)pthread_mutex_destroy(&client->lock);
+	free(client);
+}
+
+void client_leave(struct dsaio_client *client)
+{
+	uint32_t n = 1; /* ours, below */
+
+	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++)
+		for (struct client_object *o = client->objects[kind]; o; o = o->next)
+			n++;
+	n += buffers_leave(&client->buffers);
+	conn_end(client->link.conn);
+	closep(&client->state_fd);
+	client->state_fd = -1;
+	atomic_store(&client->n_left, n);
+	client->is_disconnected = true;
+	(void)pthread_mutex_lock(&all_left_lock);
+	client->next_left = all_left;
+	client->prev_left = &all_left;
+	if (all_left)
+		all_left->prev_left = &client->next_left;
+	all_left = client;
+	(void)pthread_mutex_unlock(&all_left_lock);
+	client_left(client);
+}
+
+void client_left(struct dsaio_client *client)
+{
+	/* acq_rel: the last one sees all use before */
+	if (!client->is_disconnected ||
+	    atomic_fetch_sub_explicit(&client->n_left, 1, memory_order_acq_rel) != 1)
+		return;
+	(void)pthread_mutex_lock(&all_left_lock);
+	*client->prev_left = client->next_left;
+	if (client->next_left)
+		client->next_left->prev_left = client->prev_left;
+	(void)pthread_mutex_unlock(&all_left_lock);
+	client_free(client);
 }

@@ -50,7 +50,8 @@ enum client_object_kind {
 /* The part of a handle, a file or the bounce thread that its client knows. */
 struct client_object {
 	enum client_object_kind kind;
-	/* The client is closed: frees the object.  Sends no message that the session's end implies. */
+	/* The client is closed: ends what the object does.  Frees and removes it, unless the program
+	   holds it.  Sends no message that the session's end implies. */
 	void (*on_disconnect)(struct client_object *object);
 	/* The object was on the garbage list: closes it, without sleeping. */
 	void (*on_collect)(struct client_object *object);
@@ -80,7 +81,11 @@ struct dsaio_client {
 	struct client_bounce *_Atomic bounce; /* bounce.c; NULL before the first use */
 	_Atomic int poke_fd; /* an eventfd that wakes bounce.c's thread; 0: no thread */
 	struct client_files files;
-	void *inodes; /* inode.c: tsearch(3) tree; client.lock */
+	/* Set by dsaio_disconnect(), when no other call runs. */
+	bool is_disconnected;
+	_Atomic uint32_t n_left; /* objects that the program still holds; see client_left() */
+	struct dsaio_client *next_left, **prev_left; /* client.c: all such clients */
+	void *inodes;				     /* inode.c: tsearch(3) tree; client.lock */
 };
 
 #define CLIENT_GUARD 0x64736169u
@@ -109,6 +114,25 @@ static inline void client_poke(const struct dsaio_client *client)
 	if (fd)
 		(void)eventfd_write(fd, 1); /* full: it is awake */
 }
+
+/*
+ * The session has ended.  Handles and files that the program has not closed, closed handles whose ops
+ * it has not freed, and memory that it has not freed stay: until then the client stays, too.
+ */
+void client_leave(struct dsaio_client *client);
+
+/* While a call lets go of one of these, other threads may let go of the rest; client_left() ends it. */
+static inline void client_hold(struct dsaio_client *client)
+{
+	if (client->is_disconnected) /* relaxed: the caller's object is counted, too */
+		(void)atomic_fetch_add_explicit(&client->n_left, 1, memory_order_relaxed);
+}
+
+/* The program has let go of one of these.  May free the client, if it is disconnected. */
+void client_left(struct dsaio_client *client);
+
+/* Frees it. NULL is fine. */
+void client_free(struct dsaio_client *client);
 
 void client_add(struct dsaio_client *client, struct client_object *object);
 void client_remove(struct dsaio_client *client, struct client_object *object);

@@ -154,7 +154,16 @@ void file_on_collect(struct client_object *object)
 
 void file_on_disconnect(struct client_object *object)
 {
-	file_free(container_of(object, struct dsaio_file, object));
+	struct dsaio_file *file = container_of(object, struct dsaio_file, object);
+
+	if (file->n_opens) { /* the program has it */
+		cache_remove(&file->client->files.cache, &file->entry);
+		closep(&file->fd);
+		file->fd = -1;
+		return;
+	}
+	client_remove(file->client, object);
+	file_free(file);
 }
 
 /* Drops a reference.  Returns true if it was the last: file_settle() has to follow.  Under files.lock. */
@@ -183,20 +192,22 @@ void file_drop_ref(struct dsaio_file *file)
 	(void)pthread_mutex_unlock(&file->client->files.lock);
 }
 
-void file_release(struct dsaio_file *file, bool may_wait)
+bool file_release(struct dsaio_file *file, bool may_wait)
 {
 	struct client_files *files = &file->client->files;
-	bool is_last;
+	bool is_last, is_closed;
 	int fd = -1;
 
 	(void)pthread_mutex_lock(&files->lock);
-	if (!--file->n_opens && !file->n_fd_users)
+	is_closed = !--file->n_opens;
+	if (is_closed && !file->n_fd_users)
 		fd = file_fd_give_up(file);
 	is_last = file_drop(file);
 	(void)pthread_mutex_unlock(&files->lock);
 	closep(&fd);
 	if (is_last)
 		file_settle(file, may_wait);
+	return is_closed;
 }
 
 /* ---- the cache ---- */
@@ -259,7 +270,7 @@ struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_k
 		inode_opened(file->inode, stx.stx_size);
 		return file;
 	}
-	file_release(file, false);
+	(void)file_release(file, false);
 	return NULL;
 }
 
@@ -273,7 +284,7 @@ void file_list(struct dsaio_file *file)
 		is_same = cache_is_same(&other->identity, &file->identity);
 		if (!is_same)
 			file_forget(other);
-		file_release(other, false);
+		(void)file_release(other, false);
 	}
 	(void)pthread_mutex_lock(&client->files.lock);
 	client->files.n++;

@@ -81,10 +81,10 @@ bool files_evict(struct dsaio_client *client, uint32_t n_max);
 bool files_make_room(struct dsaio_client *client, uint64_t n_answered);
 
 /*
- * Ends an open of the file.  The last one closes the descriptor, which would keep the space of a
- * deleted file; so whoever settles the file later has nothing to close.
+ * Ends an open of the file.  Returns whether it was the last one: that closes the descriptor, which
+ * would keep the space of a deleted file.  A later file_settle() then has nothing to close.
  */
-void file_release(struct dsaio_file *file, bool may_wait);
+bool file_release(struct dsaio_file *file, bool may_wait);
 
 /* The file of that key, opened for the caller, if it still is what the key names; or NULL. */
 struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_key *key);

@@ -260,7 +260,7 @@ static int open_path(struct dsaio_client *client, const char *path, int flags, m
 	if (flags & O_TRUNC)
 		r = truncate_opened(file);
 	if (r < 0)
-		file_release(file, false);
+		(void)file_release(file, false);
 	else
 		*ret_file = file;
 	return r;

@@ -73,6 +73,7 @@ static void handle_freep(struct dsaio_handle **handle)
 void handle_op_unref(struct dsaio_op *op)
 {
 	struct dsaio_handle *handle = op->handle;
+	struct dsaio_client *client = handle->client;
 	bool is_last;
 
 	if (!op_unref(op))
@@ -82,8 +83,9 @@ void handle_op_unref(struct dsaio_op *op)
 	is_last = handle->is_closed && !handle->pool.n_used;
 	(void)pthread_mutex_unlock(&handle->lock);
 	if (is_last) {
-		client_remove(handle->client, &handle->object);
+		client_remove(client, &handle->object);
 		handle_free(handle);
+		client_left(client);
 	}
 }
 
@@ -364,6 +366,7 @@ static void handle_shut(struct dsaio_handle *handle)
 	(void)pthread_mutex_lock(&handle->lock);
 	ended_clear(&handle->ended);
 	(void)pthread_mutex_unlock(&handle->lock);
+	handle->is_shut = true;
 }
 
 void dsaio_handle_close(struct dsaio_handle *handle)
@@ -375,7 +378,9 @@ void dsaio_handle_close(struct dsaio_handle *handle)
 	if (!handle || client_is_forked(handle->client))
 		return;
 	client = handle->client;
-	handle_shut(handle);
+	client_hold(client);
+	if (!handle->is_shut) /* else by dsaio_disconnect() */
+		handle_shut(handle);
 	(void)pthread_mutex_lock(&handle->lock);
 	handle->is_closed = true;
 	is_last = !handle->pool.n_used;
@@ -385,6 +390,9 @@ void dsaio_handle_close(struct dsaio_handle *handle)
 		handle_free(handle);
 	}
 	client_collect(client);
+	if (is_last)
+		client_left(client);
+	client_left(client);
 }
 
 static void handle_on_disconnect(struct client_object *object)
@@ -393,7 +401,7 @@ static void handle_on_disconnect(struct client_object *object)
 
 	if (!handle->is_closed)
 		handle_shut(handle);
-	handle_free(handle);
+	/* The program has it, or ops of it. */
 }
 
 /* ---- public ---- */

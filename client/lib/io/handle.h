@@ -46,6 +46,7 @@ struct dsaio_handle {
 	struct op_pool pool;
 	struct ended ended; /* async ops that have ended and were not reported */
 	bool is_closed;
+	bool is_shut;	     /* its ops have ended, its channels are gone: handle_shut() */
 	bool is_abandoned;   /* closed without the daemon's word: ended ops keep their memory */
 	int epoll_fd;	     /* dsaio_handle_fd(); -1: not asked for yet */
 	int own_doorbell_fd; /* an eventfd of this process alone, in epoll_fd */

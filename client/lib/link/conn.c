@@ -26,15 +26,29 @@
 #define AWAIT_END_MSEC 100
 #define CONNECT_TURNS 3 /* finds of a daemon that then hangs up */
 
+/* A child of a fork has the socket open, too: a close alone would not end the session. */
+static void socket_close(struct dsaio_conn *conn)
+{
+	if (conn->fd < 0)
+		return;
+	(void)shutdown(conn->fd, SHUT_RDWR); /* fails only if the daemon is gone */
+	(void)close(conn->fd);		     /* a socket has nothing left to say */
+	conn->fd = -1;
+}
+
+void conn_end(struct dsaio_conn *conn)
+{
+	atomic_store(&conn->is_broken, true);
+	atomic_store(&conn->is_gone, true);
+	socket_close(conn);
+	conn_places_free(conn);
+}
+
 static void conn_free(struct dsaio_conn *conn)
 {
 	if (!conn)
 		return;
-	if (conn->fd >= 0) {
-		/* A child of a fork has the socket open, too: a close alone would not end the session. */
-		(void)shutdown(conn->fd, SHUT_RDWR); /* fails only if the daemon is gone */
-		(void)close(conn->fd);		     /* a socket has nothing left to say */
-	}
+	socket_close(conn);
 	if (conn->file_board) /* our own mapping: cannot fail */
 		(void)munmap((void *)conn->file_board, file_board_bytes(conn->max_files));
 	conn_calls_deinit(conn);

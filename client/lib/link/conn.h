@@ -85,6 +85,8 @@ struct link {
  */
 int conn_open(const char *path, const char *name, struct dsaio_conn **ret_conn);
 void conn_close(struct dsaio_conn *conn); /* NULL is fine */
+/* Ends the session, and keeps the struct: every later call returns -ENOTCONN at once. */
+void conn_end(struct dsaio_conn *conn);
 
 /*
  * Sends a request (seq is filled in) with n_fds descriptors and waits for its reply.
@@ -128,6 +130,7 @@ bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered);
 /* For conn.c: the writer's hook; and frees what calls left behind, when no call is in progress. */
 void conn_keep_fds(struct frame_writer *writer, const int *fds, unsigned n_fds);
 void conn_calls_deinit(struct dsaio_conn *conn);
+void conn_places_free(struct dsaio_conn *conn); /* no call is in progress, nor will be */
 /* For conn_call.c: the connection is of no use any more.  Returns -ENOTCONN, with a sentence. */
 int conn_lost(struct dsaio_conn *conn, const char *what, const char *why);
 

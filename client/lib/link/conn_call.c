@@ -502,10 +502,16 @@ void conn_keep_fds(struct frame_writer *writer, const int *fds, unsigned n_fds)
 	(void)n_fds;
 }
 
-void conn_calls_deinit(struct dsaio_conn *conn)
+void conn_places_free(struct dsaio_conn *conn)
 {
 	places_give_up(conn, 0);
 	free(conn->places);
+	conn->places = NULL;
+}
+
+void conn_calls_deinit(struct dsaio_conn *conn)
+{
+	conn_places_free(conn);
 	frame_reader_deinit(&conn->reader);
 	frame_writer_deinit(&conn->writer);
 }

@@ -251,6 +251,8 @@ int buffers_alloc(struct buffers *buffers, size_t bytes, bool wants_zeroes, void
 /* Is this entirely free slab one too many?  One that is small is kept.  Under the lock. */
 static bool buffers_spare(const struct buffers *buffers, size_t index)
 {
+	if (buffers->is_left)
+		return true;
 	if (buffers->slabs[index]->bytes > BUFFER_SLAB_FIRST)
 		return true;
 	for (size_t i = 0; i < buffers->n; i++)
@@ -259,7 +261,23 @@ static bool buffers_spare(const struct buffers *buffers, size_t index)
 	return false;
 }
 
-int buffers_free(struct buffers *buffers, void *memory)
+bool buffers_leave(struct buffers *buffers)
+{
+	size_t n = 0;
+
+	(void)pthread_rwlock_wrlock(&buffers->lock);
+	buffers->is_left = true;
+	for (size_t i = 0; i < buffers->n; i++)
+		if (buffers->slabs[i]->cut.used_bytes)
+			buffers->slabs[n++] = buffers->slabs[i];
+		else
+			slab_free(buffers->slabs[i]);
+	buffers->n = n;
+	(void)pthread_rwlock_unlock(&buffers->lock);
+	return n;
+}
+
+int buffers_free(struct buffers *buffers, void *memory, bool *ret_is_last)
 {
 	_cleanup_(slab_freep) struct mapped_slab *spare = NULL;
 	struct mapped_slab *slab = NULL;
@@ -268,6 +286,7 @@ int buffers_free(struct buffers *buffers, void *memory)
 	uint32_t id;
 	int r = 0;
 
+	*ret_is_last = false;
 	(void)pthread_rwlock_wrlock(&buffers->lock);
 	i = buffers_find(buffers, memory);
 	if (i == buffers->n) {
@@ -279,13 +298,15 @@ int buffers_free(struct buffers *buffers, void *memory)
 		if (slab->slab.is_imported || piece->is_free ||
 		    slab->memory + piece->off != (char *)memory)
 			r = -EINVAL;
-		else if (atomic_load_explicit(&piece->n_ops, memory_order_acquire)) /* unref */
+		else if (!buffers->is_left && /* else it was given up */
+			 atomic_load_explicit(&piece->n_ops, memory_order_acquire)) /* unref */
 			r = -EBUSY;
 		else
 			cut_give(&slab->cut, p);
 		if (r == 0 && !slab->cut.used_bytes && buffers_spare(buffers, i)) {
 			spare = slab;
 			buffers_remove(buffers, i);
+			*ret_is_last = buffers->is_left && !buffers->n;
 		}
 	}
 	(void)pthread_rwlock_unlock(&buffers->lock);
@@ -293,7 +314,8 @@ int buffers_free(struct buffers *buffers, void *memory)
 		return r;
 	id = spare->slab.id;
 	slab_free(TAKE_PTR(spare)); /* unmapped first: the pool punches it quicker */
-	slab_give_back(buffers->link, id);
+	if (!buffers->is_left)
+		slab_give_back(buffers->link, id);
 	return 0;
 }
 
@@ -370,7 +392,8 @@ int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t
 	return r;
 }
 
-int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_slab)
+int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_slab,
+		     bool *ret_is_last)
 {
 	_cleanup_(slab_freep) struct mapped_slab *slab = NULL;
 	int r = -EINVAL;
@@ -390,6 +413,7 @@ int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_
 		*ret_slab = slab->slab.id;
 		buffers_remove(buffers, i);
 	}
+	*ret_is_last = r == 0 && buffers->is_left && !buffers->n;
 	(void)pthread_rwlock_unlock(&buffers->lock);
 	return r;
 }

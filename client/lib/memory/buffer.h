@@ -34,6 +34,7 @@ struct buffers {
 	pthread_rwlock_t lock;	    /* of the rest; ops look up under a read lock */
 	struct mapped_slab **slabs; /* by address */
 	size_t n, n_allocated;
+	bool is_left; /* the session has ended: no slab is the daemon's */
 };
 
 /* Where the memory of an op lies. */
@@ -54,8 +55,17 @@ size_t buffer_slab_bytes(size_t bytes, size_t last);
 /* dsaio_alloc(): `bytes`, zeroed if wanted.  Returns 0 or a negative errno, with a sentence. */
 int buffers_alloc(struct buffers *buffers, size_t bytes, bool wants_zeroes, void **ret_memory);
 
-/* dsaio_free().  Returns 0, -EINVAL (no buffer starts there) or -EBUSY (an op uses it). */
-int buffers_free(struct buffers *buffers, void *memory);
+/*
+ * The session has ended, or is about to: buffers stay mapped until they are freed.  Returns whether
+ * there are any.
+ */
+bool buffers_leave(struct buffers *buffers);
+
+/*
+ * dsaio_free().  Returns 0, -EINVAL (no buffer starts there) or -EBUSY (an op uses it).  *ret_is_last:
+ * it was the last one that buffers_leave() has left.
+ */
+int buffers_free(struct buffers *buffers, void *memory, bool *ret_is_last);
 
 /* Gives back slabs without buffers, also the one that is kept.  Returns whether there was one. */
 bool buffers_trim(struct buffers *buffers);
@@ -67,7 +77,8 @@ bool buffers_trim(struct buffers *buffers);
 int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t slab);
 
 /* Forgets imported memory.  Returns 0 and the slab's number, -EINVAL or -EBUSY. */
-int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_slab);
+int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_slab,
+		     bool *ret_is_last);
 
 /* Is part of the range in a slab? */
 bool buffers_overlap(struct buffers *buffers, const void *memory, size_t bytes);
