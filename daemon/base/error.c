@@ -17,7 +17,7 @@ static size_t text_fill(struct error *error, const char *format, va_list args)
 	return (size_t)n < sizeof(error->text) ? (size_t)n : sizeof(error->text) - 1;
 }
 
-/* The client that reads it has a limit of its own. */
+/* The text names the pid, because the client that reads it has a limit of its own. */
 static const char *descriptors_text(char *text, size_t size)
 {
 	struct rlimit limit = { 0 };
@@ -38,7 +38,7 @@ int error_set(struct error *error, int code, const char *format, ...)
 	va_list args;
 	size_t n;
 
-	/* What the daemon makes has no file system's limit, and the process's is often forgotten. */
+	/* The daemon's own objects have no file-system limit, so EFBIG means the process's limit. */
 	if (code == -EFBIG)
 		why = "File too large: raise the daemon's RLIMIT_FSIZE (ulimit -f, LimitFSIZE=)";
 	if (code == -EMFILE)

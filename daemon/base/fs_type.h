@@ -1,6 +1,6 @@
 /*
- * The table of file systems: what the daemon knows of each, by the number that statfs(2) reports.
- * A file system that is not in it is "other", of which nothing is known.
+ * The table of file systems: their properties, by the number that statfs(2) reports.  A file system
+ * that is not in the table is "other": the daemon assumes the worst of it.
  */
 #ifndef DSAIO_DAEMON_BASE_FS_TYPE_H
 #define DSAIO_DAEMON_BASE_FS_TYPE_H
@@ -11,13 +11,13 @@
 struct fs_type {
 	uint64_t magic; /* f_type */
 	const char *name;
-	/* The kernel does its I/O, on devices of this host.  Else its server can hold an op for ever. */
+	/* The kernel does its I/O, on devices of this host.  Else its server can block an op forever. */
 	bool is_local;
-	/* The system's daemon may make an automatic store for it: overlayfs, which is local, may lie
-	   on one that is not. */
+	/* The system daemon may make an automatic store for it.  Not overlayfs: it is local, but its
+	   layers may be on a file system that is not. */
 	bool is_trusted;
-	bool has_uuid;	/* that stays: tmpfs and overlayfs make one up */
-	bool may_wait;	/* io_submit does the work inside, or waits for a server */
+	bool has_uuid;	/* a permanent one: tmpfs and overlayfs invent one at mount */
+	bool may_wait;	/* io_submit(2) does the work itself, or waits for a server */
 	bool is_tmpfs;	/* I/O is a copy in memory */
 	bool is_memory; /* its files' pages are memory that ops may name */
 	bool is_device; /* not a file system: a raw block device */

@@ -20,8 +20,9 @@
 #define WHO_BYTES 40 /* two numbers of 32 bits, and words */
 
 /*
- * is_watching: the main thread has been told of a call, or has a timer for one; only it ends that,
- * when none is left that was not told.  So a call costs it one wake-up at most, per HUNG_NSEC.
+ * is_watching: the main thread has got a message about a call, or has a timer for one.  Only the main
+ * thread clears it, when all recorded calls have been reported.  So calls cost it at most one wake-up
+ * per HUNG_NSEC.
  */
 static struct {
 	pthread_mutex_t lock;
@@ -42,7 +43,7 @@ static struct {
 
 /* ---- any thread ---- */
 
-/* The mount of an open descriptor: what /proc says never asks the file system. */
+/* The mount of an open descriptor.  A read of /proc never calls the file system. */
 static uint64_t fd_mount_id(int fd)
 {
 	_cleanup_(fclosep) FILE *file = NULL;
@@ -149,7 +150,7 @@ void hung_watch_remove(struct hung_watch *watch)
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
-/* Asks the main thread to look: once for all lanes, and again only after it has looked. */
+/* Asks the main thread to read the watches: once for all lanes, and again only after it has done so. */
 static void watch_ask(struct hung_watch *watch)
 {
 	(void)pthread_mutex_lock(&stuck.lock);
@@ -180,14 +181,14 @@ void hung_leave(struct hung_watch *watch)
 	atomic_store_explicit(&watch->since_nsec, 0, memory_order_relaxed);
 }
 
-/* ---- what is told ---- */
+/* ---- the text of a report ---- */
 
-/* What frees it, by the kind of file system. */
+/* The command or event that frees the call, by the kind of file system. */
 static void tell_way_out(const struct mount *mount, uid_t uid, char *text, size_t size)
 {
 	const struct fs_type *type = fs_type_of_mount(mount->fs_type);
 
-	/* A connection's name there is the kernel's own number of the device. */
+	/* The connection is named by the kernel's internal device number. */
 	if (type->is_fuse)
 		(void)snprintf(text, size, "echo 1 > /sys/fs/fuse/connections/%u/abort",
 			       major(mount->dev) << 20 | minor(mount->dev));
@@ -231,12 +232,12 @@ static void place_find(const struct hung_about *about, struct hung_place *place)
 		       "socket");
 }
 
-/* A client's mounts may be many, and are read once for each call that lasts. */
+/* A client may have many mounts, so they are read once for each hung call. */
 static void place_keep(uint64_t number, const struct hung_place *place)
 {
 	(void)pthread_mutex_lock(&stuck.lock);
 	for (struct hung *s = stuck.first; s; s = s->next)
-		if (s->number == number) { /* else it has come back */
+		if (s->number == number) { /* else the call has returned */
 			s->place = *place;
 			s->has_place = true;
 		}
@@ -256,7 +257,7 @@ static void tell(struct hung *s, uint64_t now_nsec, struct hung_told *told)
 	told->place = s->place;
 }
 
-/* Copies of those that have lasted for at least so long (and, if so wanted, were not told). */
+/* Copies the calls that have lasted for at least so long, or only those not yet reported. */
 static int list_copy(uint64_t now_nsec, bool only_untold, struct hung **ret_list, size_t *ret_n,
 		     uint64_t *ret_next_due_nsec)
 {
@@ -341,7 +342,7 @@ static void look_in(uint64_t nsec)
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
-/* Tells what is due, and comes back when the next will be. */
+/* Reports the calls that are due, and sets the timer for the next one. */
 static void look(void)
 {
 	_cleanup_(freep) struct hung *list = NULL;
@@ -359,7 +360,7 @@ static void look(void)
 		log_told(&told, stuck.is_stopping);
 	}
 	if (next_due != UINT64_MAX)
-		look_in(next_due - now_nsec); /* else it would have been told */
+		look_in(next_due - now_nsec); /* else it would have been reported */
 }
 
 static void on_due(evutil_socket_t fd, short what, void *arg)

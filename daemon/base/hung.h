@@ -1,17 +1,17 @@
 /*
- * Stuck: what a file system of a client's has not answered for a while.
+ * Hung calls: system calls on a client's file system that do not return for a long time.
  *
- * Who serves a FUSE or network file system can hold whatever the daemon asks of it for ever: a
- * check, a close, a sync, blocking I/O.  All of that is done by worker threads, and each such call
- * is written down here for as long as it lasts.  After HUNG_NSEC the log names the user, the file,
- * its mount and what frees it, once, and again when the call has come back; hung_list() tells
- * status.  Nothing here asks the file system itself: mounts are found in /proc.
+ * The server of a FUSE or network file system can block the daemon's calls forever: checks, closes,
+ * syncs, blocking I/O.  Worker threads make these calls, and each call is recorded here while it lasts.
+ * After HUNG_NSEC one log line names the user, the file, its mount, and the command that frees it.
+ * Another line reports the return of the call.  hung_list() is for status.  This module never calls
+ * the file system itself: it finds mounts in /proc.
  *
- * While no call lasts there is no timer.  One for the process, as the log is.
+ * There is one list per process, like the log.  While no call is recorded there is no timer.
  *
- * Lanes make too many calls of io_submit to write each down.  Each lane has a watch, which says since
- * when it is inside one.  The main thread looks once a second while lanes submit, and writes down the
- * call of a lane that is inside for over HUNG_LANE_NSEC.  Lanes at rest cost nothing.
+ * Lanes call io_submit(2) too often to record each call.  Each lane has a watch, which has the start
+ * time of the present call.  While lanes submit, the main thread reads the watches once a second, and
+ * records a call that has lasted for HUNG_LANE_NSEC.  Idle lanes cost nothing.
  *
  * hung_begin(), hung_end(), hung_watch_*(): any thread.  All else: main thread.
  */
@@ -28,73 +28,73 @@ struct event_base;
 struct mailbox;
 
 #define HUNG_NSEC 5000000000u
-/* In a lane nothing may wait, and all users of the store wait for it. */
+/* Shorter, because a lane must never block, and all users of the store wait for it. */
 #define HUNG_LANE_NSEC 1000000000u
 
-/* For whom. */
+/* The client for which a call is made. */
 struct hung_who {
 	uid_t uid;
-	pid_t pid;	 /* whose mounts may show it; 0: not known */
+	pid_t pid;	 /* its mount namespace may have the mount; 0: not known */
 	uint32_t client; /* number of the session; 0: none */
 };
 
-/* What is about to be done. */
+/* The description of a call. */
 struct hung_about {
 	const char *
-		what; /* "check", "close", "fallocate", "fsync", "io_submit", "probe", "read", "write"; NULL: cannot get
-			     stuck */
+		what; /* "check", "close", "fallocate", "fsync", "io_submit", "probe", "read", "write"; NULL: cannot
+			     hang */
 	const char *file; /* its name, copied by hung_begin() */
-	int fd;		  /* with mount_id 0: where to find it; open when the call begins */
+	int fd;		  /* with mount_id 0: gives the mount; open when the call begins */
 	dev_t dev;	  /* of its file system; 0: not known */
 	uint64_t mount_id;
 	struct hung_who who;
 };
 
-/* A call that lasts: where it is made, say on the thread's stack. */
+/* A recorded call.  It lies on the stack of the calling thread, for example. */
 struct hung {
 	struct hung *next, **prev_next;
 	struct hung_about about;
 	char file[128];
 	uint64_t since_nsec, number;
-	uint64_t limit_nsec; /* it is reported when it has lasted so long */
-	bool is_told;
-	bool has_place; /* found once: mount and what frees it do not change while it lasts */
+	uint64_t limit_nsec; /* the call is reported when it has lasted so long */
+	bool is_told;	     /* it has been reported */
+	bool has_place;	     /* place is set; it does not change while the call lasts */
 	struct hung_place {
-		char mount[320]; /* where it is mounted, type and device */
-		char text[256];	 /* what frees it */
+		char mount[320]; /* mount point, type and device */
+		char text[256];	 /* the command or event that frees the call */
 	} place;
 };
 
-/* Before and without it nothing is told.  0 or -ENOMEM. */
+/* Without it nothing is reported.  Returns 0 or -ENOMEM. */
 int hung_init(struct event_base *base, struct mailbox *main_mailbox);
-/* When no worker is left. */
+/* All worker threads must have ended. */
 void hung_deinit(void);
 
 void hung_begin(struct hung *stuck, const struct hung_about *about);
 void hung_end(struct hung *stuck);
 
-/* Of a thread that makes many short calls, one at a time. */
+/* The watch of a thread that makes many short calls, one at a time. */
 struct hung_watch {
 	struct hung_watch *next, **prev_next;
 	struct hung_about about;      /* of each call; file lives as long as the watch */
 	_Atomic uint64_t since_nsec;  /* of the call under way; 0: none */
-	_Atomic uint32_t uid, client; /* for whom; set before since_nsec */
-	_Atomic bool is_watched;      /* the main thread will look, or has a timer for it */
+	_Atomic uint32_t uid, client; /* of the call; set before since_nsec */
+	_Atomic bool is_watched;      /* the main thread will read it, or has a timer for it */
 	/* the main thread's */
-	uint64_t hung_since_nsec; /* of the call that stuck is about; 0: none */
+	uint64_t hung_since_nsec; /* of the call that is recorded in stuck; 0: none */
 	struct hung stuck;
 };
 void hung_watch_add(struct hung_watch *watch, const struct hung_about *about);
-/* No call is under way. */
+/* No call may be under way. */
 void hung_watch_remove(struct hung_watch *watch);
-/* Around each call. */
+/* The thread brackets each call with these. */
 void hung_enter(struct hung_watch *watch, const struct hung_who *who);
 void hung_leave(struct hung_watch *watch);
 
-/* From now on what is stuck also holds up the daemon's exit: says so of what there is. */
+/* The daemon stops: from now on reports say that a hung call delays its exit.  Reports open ones again. */
 void hung_stopping(void);
 
-/* One thing that is stuck, as it is to be told. */
+/* A hung call as status reports it. */
 struct hung_told {
 	struct hung_who who;
 	const char *what;
@@ -104,8 +104,8 @@ struct hung_told {
 };
 
 /*
- * The oldest that are stuck now, at most max, oldest first, of those users of whom may_tell(uid, arg)
- * says so (NULL: of all): 0 and a list for free(), or -ENOMEM.
+ * Lists at most max hung calls, the oldest first, of the users for which may_tell(uid, arg) returns
+ * true (NULL: all users).  Returns 0 and a list for free(), or -ENOMEM.
  */
 int hung_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, size_t max,
 	      struct hung_told **ret_list, size_t *ret_n);

@@ -15,13 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Longer lines are cut: an error's text and what stands before it fit. */
+/* Longer lines are cut.  An error's text with its prefix fits. */
 #define LINE_BYTES 1024
 
 static bool is_journal; /* written once, before any other thread */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what is written, and of: */
-static unsigned n_lost;					 /* lines that nobody took */
+static unsigned n_lost;					 /* dropped lines */
 
 void log_init(void)
 {
@@ -29,12 +29,12 @@ void log_init(void)
 	uintmax_t dev, ino;
 	struct stat st;
 
-	/* A variable that was inherited past a redirection names another stream. */
+	/* After a redirection of stderr, the inherited variable names another stream. */
 	is_journal = stream && sscanf(stream, "%ju:%ju", &dev, &ino) == 2 &&
 		     fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
 }
 
-/* What stands before the text: a priority for the journal, else the time (has_time) for people. */
+/* The prefix of a line: a priority for the journal, else the time (has_time). */
 static int line_start(char *line, size_t size, const char *priority, bool has_time)
 {
 	struct timespec now;
@@ -53,9 +53,9 @@ static int line_start(char *line, size_t size, const char *priority, bool has_ti
 }
 
 /*
- * Whoever reads stderr may have stopped reading: then neither the main thread nor a lane waits for
- * him.  A pipe that is writable takes PIPE_BUF bytes, so no flag of the description, which others
- * share, has to be changed.
+ * The reader of stderr may have stopped reading.  Neither the main thread nor a lane may wait for it.
+ * A pipe that polls writable takes PIPE_BUF bytes, so O_NONBLOCK is not needed: other processes share
+ * the file description.
  */
 static bool is_writable(void)
 {
@@ -69,7 +69,7 @@ static void line_write(const char *line, size_t n)
 	char text[96];
 	int n_text;
 
-	(void)pthread_mutex_lock(&lock); /* a plain mutex: can not fail */
+	(void)pthread_mutex_lock(&lock); /* a plain mutex: cannot fail */
 	if (n_lost && is_writable()) {
 		n_text = snprintf(text, sizeof(text),
 				  "%sdsaiod: %u lines were lost: nobody read them\n",
@@ -90,7 +90,7 @@ static void log_line(const char *priority, bool has_time, const char *format, va
 
 	if (vsnprintf(text, sizeof(text), format, args) < 0)
 		return;
-	/* Names come from clients: none of them may end a line or speak to a terminal. */
+	/* Names come from clients: replaces control characters, which could end a line or control a terminal. */
 	(void)escape_text(line + start, sizeof(line) - 1 - (size_t)start, text);
 	end = strlen(line);
 	line[end] = '\n';

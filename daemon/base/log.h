@@ -2,8 +2,8 @@
  * The log: lines on stderr with sd-daemon priorities ("<6>...") when the journal reads them,
  * else with a time.  Object first ("store nvme0: lane 2: "), errno text last; nothing per op.
  *
- * A line is one write(2), and never waited for: where nobody reads stderr, lines are dropped and
- * later counted.  Any thread.
+ * A line is one write(2) that never blocks.  If stderr's reader is too slow, lines are dropped, and a
+ * later line reports their number.  Any thread.
  */
 #ifndef DSAIO_DAEMON_BASE_LOG_H
 #define DSAIO_DAEMON_BASE_LOG_H
@@ -13,12 +13,12 @@ void log_init(void); /* looks at $JOURNAL_STREAM once */
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* What is wrong with options or configuration: an error for the journal, without a time for people. */
+/* A mistake in options or configuration: an error in the journal, without a time elsewhere. */
 void log_mistake(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * A line that a client, or a failing device, caused: at most LOG_LIMIT_LINES a second of those that share the limit, the
- * others are counted.  limit: one thread's, zeroed at first.
+ * A line that a client or a failing device caused.  At most LOG_LIMIT_LINES a second are written for
+ * each limit; the others are counted.  limit: used by one thread, zeroed at first.
  */
 #define LOG_LIMIT_LINES 10u
 struct log_limit {

@@ -13,7 +13,7 @@ int mailbox_init(struct mailbox *mailbox)
 	if (fd < 0)
 		return -errno;
 	*mailbox = (struct mailbox){ .event_fd = fd, .last_next = &mailbox->first };
-	(void)pthread_mutex_init(&mailbox->lock, NULL); /* of the default kind: can not fail */
+	(void)pthread_mutex_init(&mailbox->lock, NULL); /* of the default kind: cannot fail */
 	atomic_init(&mailbox->has_any, false);
 	return 0;
 }
@@ -31,16 +31,16 @@ void mailbox_post(struct mailbox *mailbox, struct message *message)
 	bool was_empty;
 
 	message->next = NULL;
-	(void)pthread_mutex_lock(&mailbox->lock); /* of the default kind: can not fail */
+	(void)pthread_mutex_lock(&mailbox->lock); /* of the default kind: cannot fail */
 	was_empty = !mailbox->first;
 	*mailbox->last_next = message;
 	mailbox->last_next = &message->next;
 	atomic_store_explicit(&mailbox->has_any, true, memory_order_release);
 
 	/*
-	 * One wake-up for a list: the owner takes it whole.  Under the lock, since the message
-	 * may be the last one that the owner waits for before it frees the mailbox.
-	 */
+ * One wake-up per list, because the owner takes the whole list.  The write happens under the lock,
+ * because the owner may free the mailbox after this message.
+ */
 	if (was_empty && write(mailbox->event_fd, &one, sizeof(one)) < 0)
 		assert(errno == EAGAIN); /* full: readable all the same */
 	(void)pthread_mutex_unlock(&mailbox->lock);
@@ -75,7 +75,8 @@ int mailbox_run(struct mailbox *mailbox)
 		if (!message)
 			return n;
 		while (message) {
-			struct message *next = message->next; /* it may be gone when it has run */
+			struct message *next =
+				message->next; /* the message may be freed when it has run */
 
 			message->run(message);
 			message = next;

@@ -1,9 +1,9 @@
 /*
- * A mailbox: how other threads tell a thread what to do.  Messages are run by the owner, in
- * order, one at a time; the eventfd becomes readable when there are some.
+ * A mailbox: a queue of messages from other threads to its owner.  The owner runs the messages in
+ * order, one at a time.  The eventfd is readable while the mailbox has messages.
  *
- * A message is embedded in the object that it is about; it is free for use again as soon as it
- * runs.  mailbox_post(): any thread; it wakes the owner.  All else: the owner.
+ * A message is embedded in the object that it is about.  It may be posted again as soon as it runs.
+ * mailbox_post(): any thread; it wakes the owner.  All else: the owner.
  */
 #ifndef DSAIO_DAEMON_BASE_MAILBOX_H
 #define DSAIO_DAEMON_BASE_MAILBOX_H
@@ -34,7 +34,7 @@ static inline bool mailbox_has_any(const struct mailbox *mailbox)
 	return atomic_load_explicit(&mailbox->has_any, memory_order_acquire);
 }
 
-/* Runs all messages that are there, also those that come meanwhile; returns how many. */
+/* Runs all messages, also those that are posted meanwhile; returns their number. */
 int mailbox_run(struct mailbox *mailbox);
 
 #endif

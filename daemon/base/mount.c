@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
-/* Of another process, which may have a namespace of its own: so many lines are read in a moment. */
+/* Lines that are read of another process, which may have its own namespace: takes a few ms. */
 #define LINES_MAX 10000u
 
 void mount_deinit(struct mount *mount)

@@ -1,6 +1,7 @@
 /*
- * Mounts: where a file system is mounted, as /proc/PID/mountinfo tells.  For people to read: a
- * mount of a client's own namespace shows only there, and who mounts chooses the words.
+ * Mounts: the mount point of a file system, from /proc/PID/mountinfo.  Use it only in messages: the
+ * user that mounts chooses the strings.  A mount in a client's own namespace is only in the
+ * mountinfo of that client.
  */
 #ifndef DSAIO_DAEMON_BASE_MOUNT_H
 #define DSAIO_DAEMON_BASE_MOUNT_H
@@ -17,13 +18,13 @@ struct mount {
 void mount_deinit(struct mount *mount);
 
 /*
- * The mount with this id (0: not known), else one of the device, if there is one its root; of
- * those that process pid sees (0: this one; of another's the first 10,000).
- * Returns 0, -ENOENT, or what reading says.  Never asks the file system itself.
+ * Finds the mount with this id (0: not known), else a mount of the device, preferably of its root.
+ * Reads the mounts of process pid (0: this process; of another process only the first 10,000).
+ * Returns 0, -ENOENT, or the error of read(2).  Never calls the file system itself.
  */
 int mount_find(pid_t pid, uint64_t id, dev_t dev, struct mount *ret_mount);
 
-/* One line of mountinfo, which is cut into pieces.  False: it is none. */
+/* Parses a line of mountinfo in place.  Returns false if it is malformed. */
 struct mount_line {
 	uint64_t id;
 	dev_t dev;

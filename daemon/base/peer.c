@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-/* The kernel's NGROUPS_MAX: nobody has more. */
+/* The kernel's NGROUPS_MAX. */
 #define GROUPS_MAX 65536u
-/* Enough for nearly everybody, so that one call does. */
+/* Enough for nearly all users, so that one call suffices. */
 #define GROUPS_USUAL 64u
 
 static int groups_look(struct peer *peer, int fd)

@@ -1,6 +1,6 @@
 /*
- * A peer: the identity of a client, as the kernel reports it for the connection.  What a client
- * says about itself does not count.
+ * A peer: the identity of a client, as the kernel reports it for the connection.  A client's own
+ * claims are not used.
  */
 #ifndef DSAIO_DAEMON_BASE_PEER_H
 #define DSAIO_DAEMON_BASE_PEER_H
@@ -11,14 +11,14 @@
 #include <sys/types.h>
 
 struct peer {
-	pid_t pid; /* 0: in a namespace that does not show here */
+	pid_t pid; /* 0: in a PID namespace that is not visible here */
 	uid_t uid;
 	gid_t gid;
 	gid_t *groups; /* supplementary; owned */
 	unsigned n_groups;
 };
 
-/* Asks the kernel who is at the other end of a connected Unix socket.  0 or an error. */
+/* Gets the identity of the other end of a connected Unix socket.  Returns 0 or an error. */
 int peer_init(struct peer *peer, int fd, struct error *error);
 void peer_deinit(struct peer *peer); /* a zeroed one is fine */
 

@@ -1,5 +1,6 @@
 /*
- * What root's daemon gives up, so that a client's op has no more rights than the client.
+ * Privileges that a daemon started by root drops, so that a client's op has no more rights than the
+ * client.
  *
  * The kernel checks some of an op's rights when the block is submitted, against the thread that
  * submits it: CAP_FSETID keeps set-user-ID bits, CAP_SYS_RESOURCE passes quotas and reserved
@@ -7,9 +8,9 @@
  *
  *  - Every daemon drops all capabilities but CAP_IPC_LOCK, which pins the pool.
  *  - The system's daemon, if root starts it, becomes user dsaiod.  Where it cannot, it stays uid 0
- *    and says why; its threads then have the file-system uid and gid of nobody, which these checks
- *    use.  Those that use the daemon's own files alone take root's back.
- *  - Root's own daemon (--user) stays root: it serves root alone, whom ext4 lets in anyway.
+ *    and logs the reason.  Its threads then have the file-system uid and gid of nobody, which these
+ *    checks use.  Threads that use only the daemon's own files take root's ids again.
+ *  - Root's own daemon (--user) stays root, because it serves only root.
  *
  * Capabilities and file-system ids belong to a thread; a new thread inherits them.  So both calls
  * come from the main thread before there is another.

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* What each kind is called, in messages and in the configuration; its errno, and what helps. */
+/* For each kind: its name in messages and in the configuration, its errno, and the advice. */
 static const struct {
 	const char *name, *key;
 	int code;
@@ -32,7 +32,7 @@ static enum level quota_level(const struct quota *quota)
 	return quota->parent->parent ? LEVEL_CLIENT : LEVEL_USER;
 }
 
-/* "client_files": the bound's key in dsaiod.conf. */
+/* "client_files": the limit's key in dsaiod.conf. */
 static const char *key_of(const struct quota *quota, enum quota_kind kind, char *key, size_t size)
 {
 	static const char *const pool_keys[] = { "client_pool_max", "user_pool_max", "pool_size" };
@@ -41,11 +41,11 @@ static const char *key_of(const struct quota *quota, enum quota_kind kind, char 
 	if (!kinds[kind].key)
 		return pool_keys[level];
 	(void)snprintf(key, size, "%s_%s", level == LEVEL_CLIENT ? "client" : "user",
-		       kinds[kind].key); /* the daemon as a whole has no bound of these */
+		       kinds[kind].key); /* the daemon as a whole has no limit on these */
 	return key;
 }
 
-/* What the default of a bound follows from, for the end of a sentence. */
+/* The source of a limit's default, as the end of a sentence. */
 static void text_descriptors(const struct quota *quota, enum quota_kind kind, char *text,
 			     size_t size)
 {

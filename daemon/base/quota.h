@@ -1,7 +1,6 @@
 /*
- * What clients use is charged: to the client's quota, and through its parents to its user's
- * and the daemon's.  A charge is taken when an object is made and given back by that object's
- * free, nowhere else.
+ * Quotas: an object that a client uses is charged to the quotas of the client, its user and the daemon.
+ * A charge is taken when the object is made, and discharged only by that object's free function.
  *
  * Main thread only.
  */
@@ -19,7 +18,7 @@ enum quota_kind {
 	QUOTA_FILES,
 	QUOTA_HANDLES,
 	QUOTA_CHANNELS,
-	QUOTA_ENTRIES, /* of rings: the bound on open ops */
+	QUOTA_ENTRIES, /* of rings: the limit on open ops */
 	QUOTA_CALLS,   /* requests not yet answered */
 	QUOTA_SESSIONS,
 	N_QUOTA_KINDS
@@ -30,26 +29,26 @@ struct quota {
 	struct quota *parent;
 	uint64_t used[N_QUOTA_KINDS];
 	uint64_t limit[N_QUOTA_KINDS];
-	/* Of a quota without a parent: the daemon's descriptors (RLIMIT_NOFILE), and the kinds
-	   whose bounds below it follow from them. */
+	/* Set only in the daemon's quota: its descriptors (RLIMIT_NOFILE), and the kinds whose limits
+	   follow from them. */
 	uint64_t n_descriptors;
 	bool follows_descriptors[N_QUOTA_KINDS];
 };
 
 struct charge {
-	struct quota *quota; /* NULL: nothing taken */
+	struct quota *quota; /* NULL: nothing is charged */
 	enum quota_kind kind;
 	uint64_t n;
 };
 
 /*
- * Takes n from the quota and all its parents, or from none.  Returns 0, or, with a sentence
+ * Charges n to the quota and all its parents, or to none.  Returns 0, or, with a sentence
  * that names the quota, the limit and what to do: -ENOMEM for bytes, -EMFILE for objects,
  * -EUSERS for sessions.
  */
 int quota_charge(struct charge *charge, struct quota *quota, enum quota_kind kind, uint64_t n,
 		 struct error *error);
-void quota_discharge(struct charge *charge); /* also of one that was not taken */
+void quota_discharge(struct charge *charge); /* zeroes are fine */
 
 /* True if nothing is charged to it. */
 int quota_is_zero(const struct quota *quota);

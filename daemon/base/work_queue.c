@@ -25,7 +25,7 @@ struct work_queue {
 	pthread_cond_t is_quiet; /* no thread works for it any more */
 	/* under lock */
 	struct work *first, **last_next;
-	struct list rooms; /* struct work_room: to be told of room */
+	struct list rooms; /* struct work_room: wait for on_room() */
 	bool is_stopping;
 	bool is_left;	  /* stopping, and the last thread frees it */
 	bool is_at_spare; /* which has it in its list, or works for it */
@@ -34,8 +34,8 @@ struct work_queue {
 	struct work_queue *next_at_spare;  /* under the spare's lock */
 };
 
-/* Of WORK_QUEUE_FURTHER_MAX; taken and given back under the lock of some helper.  Relaxed: nothing else
-   travels with it. */
+/* The used part of WORK_QUEUE_FURTHER_MAX, changed under the lock of any queue.  Relaxed: it orders no
+   other memory. */
 static _Atomic unsigned n_further_free = WORK_QUEUE_FURTHER_MAX;
 
 /* Never ends. */
@@ -93,7 +93,7 @@ static void work_run(struct work *work)
 		hung_end(&stuck);
 }
 
-/* Under the lock: threads that it has beyond its own. */
+/* Under the lock: the number of further threads of the queue. */
 static unsigned n_further(const struct work_queue *work_queue)
 {
 	return work_queue->n_threads > work_queue->max_threads
@@ -101,7 +101,7 @@ static unsigned n_further(const struct work_queue *work_queue)
 		       : 0;
 }
 
-/* Under the lock: may one more start, as far as numbers go? */
+/* Under the lock: whether the limits allow another thread. */
 static bool may_start(const struct work_queue *work_queue)
 {
 	if (work_queue->n_threads + work_queue->is_at_spare < work_queue->max_threads)
@@ -110,7 +110,7 @@ static bool may_start(const struct work_queue *work_queue)
 	       n_further(work_queue) < atomic_load_explicit(&n_further_free, memory_order_relaxed);
 }
 
-/* Under the lock: counts one more thread, if there may be; others take at the same time. */
+/* Under the lock: counts another thread if the limits allow it; other queues do so concurrently. */
 static bool thread_take(struct work_queue *work_queue)
 {
 	unsigned n = atomic_load_explicit(&n_further_free, memory_order_relaxed);
@@ -128,7 +128,7 @@ static bool thread_take(struct work_queue *work_queue)
 	return true;
 }
 
-/* Under the lock: one less runs. */
+/* Under the lock: a thread ends. */
 static void thread_give(struct work_queue *work_queue)
 {
 	if (n_further(work_queue))
@@ -136,7 +136,7 @@ static void thread_give(struct work_queue *work_queue)
 	work_queue->n_threads--;
 }
 
-/* Under the lock, which is left meanwhile, and with work there. */
+/* Runs one piece of work.  Under the lock, which is released meanwhile; there must be work. */
 static void first_run(struct work_queue *work_queue)
 {
 	struct work *work = work_queue->first;
@@ -185,7 +185,7 @@ static void *worker_main(void *arg)
 	struct work_queue *work_queue = arg;
 
 	(void)pthread_setname_np(pthread_self(), work_queue->name); /* a name is for people only */
-	(void)pthread_mutex_lock(&work_queue->lock); /* of the default kind: can not fail */
+	(void)pthread_mutex_lock(&work_queue->lock); /* of the default kind: cannot fail */
 	while (wait_for_work(work_queue))
 		first_run(work_queue);
 	thread_give(work_queue);
@@ -228,7 +228,7 @@ static void *spare_main(void *arg)
 		struct work_queue *work_queue = spare_next();
 
 		(void)pthread_mutex_lock(&work_queue->lock);
-		if (work_queue->first) /* else a thread of its own was there first */
+		if (work_queue->first) /* else a thread of the queue did the work */
 			first_run(work_queue);
 		if (work_queue->first)
 			spare_take(work_queue);
@@ -241,7 +241,7 @@ static void *spare_main(void *arg)
 	return NULL;
 }
 
-/* All signals are the main thread's: a thread begins with its maker's mask. */
+/* The main thread handles all signals; a new thread inherits its creator's mask. */
 static int thread_create(void *(*run)(void *arg), void *arg)
 {
 	pthread_t thread;
@@ -288,7 +288,7 @@ int work_queue_new_deep(const char *name, unsigned max_threads, unsigned max_fur
 	if (!work_queue)
 		return -ENOMEM;
 	(void)snprintf(work_queue->name, sizeof(work_queue->name), "%s", name); /* cut is fine */
-	(void)pthread_mutex_init(&work_queue->lock, NULL); /* of the default kind: can not fail */
+	(void)pthread_mutex_init(&work_queue->lock, NULL); /* of the default kind: cannot fail */
 	(void)pthread_cond_init(&work_queue->has_work, NULL);
 	(void)pthread_cond_init(&work_queue->is_quiet, NULL);
 	work_queue->last_next = &work_queue->first;

@@ -1,15 +1,15 @@
 /*
- * Worker threads: what may block runs here, never in a lane or the main thread.  Checking and
- * closing foreign descriptors, making and freeing slabs (one helper for each user), syncs (one
- * for each user and store), so a hung file system of one user holds up nobody else.
+ * A work queue runs work that may block on worker threads, never in a lane or the main thread.  Each
+ * user has a work queue for checks and closes of descriptors, one for slabs, and one per store for
+ * I/O.  So a hung file system of one user blocks no other user.
  *
- * Threads start when work comes and none is idle, at most max_threads; one that has had no work
- * for a second ends.  Where more of them are a store's queue depth, a worker may have further ones
- * out of a number that all worker threads share; none takes more than it leaves to the others, so whoever
- * holds up all of his own keeps nobody else's from working.  work_queue_submit(): any thread.
+ * A thread starts when work is queued and no thread is idle, up to max_threads.  It ends after a second
+ * without work.  Where the number of threads is a store's queue depth, a queue may use further threads
+ * from a number that all queues share.  No queue takes more of them than it leaves to the others, so a
+ * queue whose threads all hang does not stop the others.  work_queue_submit(): any thread.
  *
- * If none can be started for a worker that has none, its work goes to the spare: a thread that is
- * there from the first work_queue_new() on, which does one piece of work of each such helper in turn.
+ * If a queue without threads cannot start one, the spare does its work.  The spare is a thread that
+ * exists from the first work_queue_new() on.  It serves such queues in turn, one piece of work at a time.
  */
 #ifndef DSAIO_DAEMON_BASE_WORK_QUEUE_H
 #define DSAIO_DAEMON_BASE_WORK_QUEUE_H
@@ -22,8 +22,8 @@
 
 struct work_queue;
 
-/* Further threads of all worker threads together.  A thread takes some 20 KiB, so they are 20 MiB, and a
-   quarter of the tasks that systemd lets a service have where a host has a default limit of 32768. */
+/* Further threads of all queues.  A thread takes some 20 KiB, so all of them take 20 MiB.  They are a
+   quarter of systemd's default limit on the tasks of a service, on a host with 32768 tasks. */
 #define WORK_QUEUE_FURTHER_MAX 1024u
 
 /* Embedded in the object that it is about. */
@@ -31,12 +31,12 @@ struct work {
 	struct work *next;
 	void (*run)(struct work *work); /* on a worker thread; the last thing that touches work
 					   unless it hands it on (say, posts a message) */
-	struct hung_about about; /* what it asks of a client's file system; zeroes: nothing */
+	struct hung_about about;	/* its call on a client's file system; zeroes: none */
 };
 
-/* 0, -ENOMEM, or why the spare can not be started. */
+/* Returns 0, -ENOMEM, or the error of starting the spare. */
 int work_queue_new(const char *name, unsigned max_threads, struct work_queue **ret_queue);
-/* The same, with up to max_further beyond max_threads while there are any left. */
+/* Makes a queue with up to max_further threads beyond max_threads, while any are left. */
 int work_queue_new_deep(const char *name, unsigned max_threads, unsigned max_further,
 			struct work_queue **ret_queue);
 
@@ -62,12 +62,13 @@ bool work_queue_try_submit(struct work_queue *work_queue, struct work *work,
 /* False: on_room() has been called already.  True: it will not be. */
 bool work_queue_stop_waiting(struct work_queue *work_queue, struct work_room *room);
 
-/* Runs what is queued, waits for it and frees.  Not from one of its threads.  NULL is fine. */
+/* Runs the queued work, waits for its end, and frees the queue.  Not from one of its threads.  NULL is
+   fine. */
 void work_queue_free(struct work_queue *work_queue);
 
 /*
- * The same without waiting: the last of its threads frees it.  What is queued, or hangs, must need
- * nothing that the caller frees.
+ * Gives the queue up without waiting: its last thread frees it.  Work that is queued or hangs must not
+ * use memory that the caller frees.
  */
 void work_queue_leave(struct work_queue *work_queue);
 

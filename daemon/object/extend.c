@@ -95,7 +95,7 @@ void extension_add_op(struct extension *extension)
 
 void extension_remove_op(struct extension *extension)
 {
-	/* Whoever truncates the file does not say so here: what is remembered must not last. */
+	/* A process may truncate the file unnoticed, so the remembered range must not last. */
 	if (--extension->n_ops == 0)
 		extension->from = extension->to = 0;
 }

@@ -1,27 +1,27 @@
 /*
- * Extension: a file becomes long enough before direct blocks are written behind its end.
+ * Extension: the daemon extends a file before it writes direct blocks behind the file's end.
  *
- * A direct write that extends a file holds the inode's lock until the device is done, so such blocks
- * run one at a time, and io_submit waits for them.  So the range is allocated first: fallocate(2) on
- * a worker thread moves the size and reserves blocks, then the blocks go by the engine as any others.
+ * A direct write that extends a file holds the inode's lock until the device is done.  Such blocks would
+ * run one at a time, and io_submit would block.  So a worker thread allocates the range first:
+ * fallocate(2) moves the size and reserves blocks.  Then the engine moves the blocks like others.
  *
  * It advances in steps of at most EXTEND_BYTES (or a block of each part) for all parts of an op
- * together.  A step starts when all blocks within the step before have started, so a write that is
- * too large for the file system never holds more than one step of free space that it has no data
- * for.  It does not start earlier: fallocate(2) waits for the inode's direct I/O in flight, and holds
- * up what is started meanwhile.
+ * together.  A step starts when all blocks of the previous step have started.  So a write that is too
+ * large for the file system never allocates more than one step beyond its data.  A step does not start
+ * earlier, because fallocate(2) waits for the inode's direct I/O in flight, and delays direct I/O that
+ * starts meanwhile.
  *
- * Nothing here, nor in the client library, shrinks a file after a failure: only the kernel knows
+ * Neither the daemon nor the client library shrinks a file after a failure: only the kernel knows
  * whether another process has written behind the end by then.  After the first step that fails the
  * op starts no further block and ends with that errno; the file keeps the size that it has.
  *
- * A file has one step at a time.  Ops that need one meanwhile wait outside of their channels, as at
- * the mode lock.  A file is one client's, and only that client waits for the step: it may be queued for as
- * long as other calls of the same user hang.  Steps of several clients for one inode run together;
- * the kernel puts them in order.  The step holds no mode lock: the kernel lets no direct I/O of the inode
- * run beside it.
+ * A file has one step at a time.  Ops that need a step meanwhile wait outside of their channels, as at
+ * the mode lock.  A file belongs to one client, and only that client waits for the step, which may be
+ * queued while other calls of the same user hang.  Steps of several clients for one inode run
+ * concurrently, and the kernel orders them.  The step takes no mode lock, because the kernel runs no
+ * direct I/O of the inode at the same time.
  *
- * An op may be one piece of a larger write (ring_entry.grow_end): its step goes on to that end, and
+ * An op may be a piece of a larger write (ring_entry.grow_end): its step extends to that end, and
  * the extension remembers the range for the pieces that follow.
  *
  * extend_step_do(): any thread; struct extension: home lane; the rest are pure functions.
@@ -39,7 +39,7 @@
 
 struct extend_step {
 	uint64_t off, len;   /* the first range, in the file */
-	uint64_t own_len;    /* of it, what the op itself needs */
+	uint64_t own_len;    /* the part of len that the op itself needs */
 	uint64_t stride;     /* from the start of a range to that of the next */
 	uint64_t end;	     /* no range goes beyond */
 	uint32_t n_ranges;   /* one, or one for each part */
@@ -54,19 +54,19 @@ struct extend_step extend_step(const struct split *split, uint32_t block, uint64
 			       uint64_t grow_end);
 
 /*
- * Allocates the step's ranges.  Where there is no room for more than the op needs, it tries that
- * and cuts the step.  May block.  Returns 0 or a positive errno.
+ * Allocates the step's ranges.  If there is no room for all of it, allocates only the op's own part and
+ * cuts the step.  May block.  Returns 0 or a positive errno.
  */
 int extend_step_do(int fd, struct extend_step *step);
 
 struct extension {
-	struct list waiting; /* ops, for the step that runs; the op that it is for is among them */
+	struct list waiting; /* ops that wait for the step that runs, also the op that needs it */
 	bool is_running;
 	uint32_t n_ops;	   /* open ops that may need steps */
 	uint64_t from, to; /* the range allocated last; of no use once all these ops have ended */
 };
 
-/* Is what the op needs of this step allocated? */
+/* Whether the part of this step that the op needs is allocated. */
 bool extension_has(const struct extension *extension, const struct extend_step *step);
 /* The step was done. */
 void extension_note(struct extension *extension, const struct extend_step *step);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-/* Where the kernel tells nothing: no known device has larger sectors, and pages are that large. */
+/* Used if the kernel reports no alignment: no known device has larger sectors, and pages are as large. */
 #define ALIGN_SAFE 4096u
 #define ALIGN_PROBE_MIN 512u
 #define ALIGN_PROBE_MAX 65536u
@@ -102,14 +102,14 @@ static void uuid_ask(int fd, struct file_facts *facts)
 	facts->has_uuid = true;
 }
 
-/* Where it lies, and of which kind it is (st_mode). */
+/* The file system and the kind (st_mode) of a descriptor. */
 static int place_look(int fd, const char *name, struct file_facts *facts, mode_t *ret_mode,
 		      struct error *error)
 {
 	struct statfs fs;
 	struct stat st;
 
-	/* Before anything else: it tells the file system, and hangs if that one does. */
+	/* First, because it finds the kind of file system, and hangs only if the file system does. */
 	if (fstatfs(fd, &fs) < 0)
 		return error_set(error, -errno, "file %s: fstatfs", name);
 	if (fstat(fd, &st) < 0)
@@ -128,7 +128,7 @@ static int place_look(int fd, const char *name, struct file_facts *facts, mode_t
 	return 0;
 }
 
-/* A descriptor with O_PATH can not be asked for the UUID; the root of its mount can. */
+/* An O_PATH descriptor cannot be asked for the UUID, but the root of its mount can. */
 static void uuid_ask_mount(struct file_facts *facts)
 {
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
@@ -205,8 +205,8 @@ static int flags_check(int fd, const char *name, struct file_facts *facts, struc
 }
 
 /*
- * Linux before 6.1 does not tell: the smallest direct read that works does.  Nothing is learned
- * where the file has no bytes, since some file systems look at the end of the file first.
+ * Linux before 6.1 does not report the alignment.  The smallest direct read that succeeds shows it.
+ * Reads behind the end show nothing, because some file systems check the end of the file first.
  */
 static uint32_t align_probe(int fd)
 {
@@ -402,7 +402,7 @@ void file_unref(struct file *file)
 
 /* ---- the buffered description ---- */
 
-/* A buffered description on its way through the work queue. */
+/* A buffered description that the work queue checks. */
 struct adding {
 	struct job job;
 	struct file *file;    /* held */

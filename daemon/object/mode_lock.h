@@ -1,20 +1,20 @@
 /*
- * The mode lock of an inode: direct writes and buffered writes of it are never under way together,
- * whoever's they are.
+ * The mode lock of an inode: it keeps direct and buffered writes of the inode, by all clients, apart in
+ * time.
  *
- * A direct write that finds, when it ends, a dirty folio of the page cache over its range (folios
- * may be large, so the dirty bytes may be a neighbour's) can not invalidate it: the kernel then
- * makes the next fsync return EIO, though nothing was lost.  Reads are no trouble.
+ * At the end of a direct write the kernel invalidates the page cache of its range.  It cannot
+ * invalidate a dirty folio (folios may be large, so the dirty bytes may be outside the range).  It then
+ * makes the next fsync return EIO, although no data was lost.  Reads do not have this problem.
  *
- * One kind at a time is let in, block by block.  As soon as an op of the other kind waits, no more
- * of this kind start but for a short slice; when the last is done, the kind of the first that
- * waits has its turn, and all who wait with it.  They are promised a start: the mode lock does not turn
- * again before each has started something, so neither kind starves.
+ * The lock admits writes of one kind at a time, block by block.  When an op of the other kind waits,
+ * the present kind starts writes only for a short slice.  After its last write has ended, the lock
+ * turns to the kind of the first waiter and admits all waiters of that kind.  Each of them has a
+ * promise: the lock does not turn again before it has started a write.  So neither kind starves.
  *
- * Ops that wait stand in its list, in order, outside of their channels: a write of another client
- * may take long, and what else a channel has need not wait for it.  At most MODE_LOCK_OPS_MAX ops of a
- * channel do so (op.is_gated; ops that wait for an extension, extend.h, count, too).  With more, the
- * channel waits.  So nobody waits for more of another client's ops than its channels times that.
+ * Waiting ops are in the lock's list, in order, outside of their channels, so that other ops of a
+ * channel need not wait for another client's long write.  At most MODE_LOCK_OPS_MAX ops of a channel do
+ * so (op.is_gated; ops that wait for an extension, extend.h, count too).  With more, the channel waits.
+ * This bounds the ops of another client that an op can wait for.
  *
  * Home lane of the store only.
  */
@@ -28,31 +28,31 @@
 
 enum write_mode { MODE_DIRECT, MODE_BUFFERED };
 
-/* How long a kind goes on while the other waits: a few blocks, so that turns are not all that is
-   done.  A guess. */
+/* The slice of a kind while the other waits: a few blocks, so that turns do not cost too much.  A
+   guess. */
 #define MODE_LOCK_SLICE_NSEC 2000000u
 
-/* Ops of one channel that may stand outside of it.  A guess. */
+/* Ops of one channel that may wait outside of it.  A guess. */
 #define MODE_LOCK_OPS_MAX 8u
 
 /* Embedded in each op.  Its node is the op's own while the op does not wait here. */
 struct mode_lock_waiter {
 	struct list_node node;
 	uint8_t mode;	  /* enum write_mode: the one that it waits for */
-	bool is_promised; /* the mode lock is kept for it until it starts */
+	bool is_promised; /* the lock does not turn until this op starts a write */
 };
 
 struct mode_lock {
 	struct list waiting;  /* of struct mode_lock_waiter */
 	uint32_t n_busy;      /* writes of its kind under way */
-	uint32_t n_promised;  /* ops let in that have not started yet */
-	enum write_mode kind; /* of those */
-	uint64_t since_nsec;  /* when it last turned */
+	uint32_t n_promised;  /* admitted ops that have not started yet */
+	enum write_mode kind; /* of the present writes */
+	uint64_t since_nsec;  /* time of the last turn */
 };
 
 /* May an op that has no promise start a write of this kind now? */
 bool mode_lock_is_open(const struct mode_lock *mode_lock, enum write_mode kind, uint64_t now_nsec);
-/* A write of this kind starts.  A promise to the waiter is met by that. */
+/* A write of this kind starts.  This fulfils a promise to the waiter. */
 void mode_lock_start(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter,
 		     enum write_mode kind);
 /* A write is done. */
@@ -65,8 +65,8 @@ void mode_lock_wait(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter
 		    enum write_mode kind);
 
 /*
- * After mode_lock_end() and mode_lock_unpromise(): if nothing holds the mode lock any more, it turns.
- * let_in() gets the waiters whose turn it is, in order.  Each is out of the list and has a promise.
+ * Turns the lock if it is free.  Call it after mode_lock_end() and mode_lock_unpromise().  It calls
+ * let_in() for each admitted waiter, in order.  The waiter is out of the list and has a promise.
  */
 void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
 		    void (*let_in)(struct mode_lock_waiter *waiter, void *arg), void *arg);

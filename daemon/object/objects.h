@@ -1,6 +1,6 @@
 /*
- * What a session's ops may name: its slabs and files, by id.  The main thread owns it; lanes
- * look up (id_table.h says how that is safe).
+ * The objects that a session's ops may name by id: its slabs and files.  The main thread adds and
+ * removes them, and lanes look them up (id_table.h explains why that is safe).
  */
 #ifndef DSAIO_DAEMON_OBJECT_OBJECTS_H
 #define DSAIO_DAEMON_OBJECT_OBJECTS_H

@@ -26,24 +26,24 @@
 
 /* The size that x86-64 and arm64 have beside their base page; also the library's step. */
 #define HUGE_BYTES (UINT64_C(2) << 20)
-/* Collapsed in one call, which makes all processors give back what they hold: not for each page; and
-   can not be killed meanwhile. */
+/* The bytes of one MADV_COLLAPSE call.  Each call flushes the per-CPU page lists of all processors, so a
+   call for each page is too slow; and a call cannot be interrupted. */
 #define COLLAPSE_BYTES (UINT64_C(64) << 20)
 #define SLAB_BYTES_MAX (UINT64_C(1) << 46) /* a quarter of what a process can map */
-/* So much of a mapping is filled, or taken down, in one call, which keeps others from changing the
-   process's mappings (and, behind those that wait, from copying to them) for as long: 0.5 ms, or some
-   where a hypervisor has to find the memory first.  Less makes all of it slower. */
+/* The bytes of a mapping that one call fills or unmaps.  Meanwhile no other thread can change the
+   process's mappings (nor, behind such a thread, copy to them): 0.5 ms, or a few ms if a hypervisor has
+   to find the memory.  Smaller steps make it slower. */
 #define STEP_BYTES (2u << 20)
 
-/* A page that it would only fill in part would take more than is charged. */
+/* A partly used huge page would take more memory than is charged. */
 static bool can_be_huge(const struct slab *slab)
 {
 	return slab->pool->pages != POOL_PAGES_SMALL && !slab->is_imported &&
 	       slab->size_bytes % HUGE_BYTES == 0;
 }
 
-/* Maps it at a multiple of a huge page, as it has to be for the kernel to use one; or anywhere, if
-   another thread has mapped something there since that place was seen to be free. */
+/* Maps it at a multiple of a huge page, which the kernel needs to use huge pages; or anywhere, if
+   another thread takes that address meanwhile. */
 static void *map_aligned(const struct slab *slab)
 {
 	uint64_t room = slab->map_bytes + HUGE_BYTES;
@@ -52,7 +52,7 @@ static void *map_aligned(const struct slab *slab)
 	void *memory = MAP_FAILED;
 
 	if (start != MAP_FAILED) {
-		(void)munmap(start, room); /* ours, and whole: can not fail */
+		(void)munmap(start, room); /* our own mapping, whole: cannot fail */
 		start += -(uintptr_t)start % HUGE_BYTES;
 		/* Linux before 4.17 takes it for a hint. */
 		memory = mmap(start, slab->map_bytes, PROT_READ | PROT_WRITE,
@@ -100,9 +100,9 @@ static void memlock_limit(char *text, size_t size)
 }
 
 /*
- * Not mlock(), which the sanitizers replace by nothing.  The limit is asked at once and of all of it,
- * the pages come in steps.  Huge pages come also where they may not be locked: a daemon that a user
- * starts for himself can lock next to nothing.
+ * Not mlock(), which the sanitizers ignore.  One call checks the limit for all of the memory, then
+ * steps fill in the pages.  Huge pages are used also without the right to lock: a user's own daemon
+ * can lock almost nothing.
  */
 static int mapping_lock(struct slab *slab)
 {
@@ -131,15 +131,15 @@ static void mapping_remove(char *memory, size_t bytes)
 		memory += STEP_BYTES;
 		bytes -= STEP_BYTES;
 	}
-	/* The last of it; or all, in huge pages that are larger than a step. */
-	(void)munmap(memory, bytes); /* whole pages of ours: can not fail */
+	/* The last step; or all of it, if huge pages are larger than a step. */
+	(void)munmap(memory, bytes); /* whole pages of our own mapping: cannot fail */
 }
 
-/* Locks the mapping if it can be; if not, that is an error only with lock = yes. */
+/* Locks the mapping.  A failure is an error only with lock = yes. */
 static int slab_lock(struct slab *slab)
 {
 	char limit[32];
-	/* EPERM, ENOMEM or EAGAIN: for the client it is all memory that is not had. */
+	/* EPERM, ENOMEM or EAGAIN: for the client each of them means no memory. */
 	int code = mapping_lock(slab);
 
 	if (code == 0) {
@@ -148,7 +148,7 @@ static int slab_lock(struct slab *slab)
 	}
 	memlock_limit(limit, sizeof(limit));
 	(void)error_set_plain(&slab->error, -ENOMEM,
-			      "slab of %" PRIu64 " bytes: can not be locked in memory (%s; "
+			      "slab of %" PRIu64 " bytes: cannot be locked in memory (%s; "
 			      "RLIMIT_MEMLOCK is %s): start the daemon with LimitMEMLOCK=infinity "
 			      "(ulimit -l unlimited)%s",
 			      slab->size_bytes, strerrordesc_np(-code), limit,
@@ -161,7 +161,7 @@ static int slab_lock(struct slab *slab)
 	return 0;
 }
 
-/* Maps and locks what fd has. */
+/* Maps and locks the memory of fd. */
 static int slab_map(struct slab *slab)
 {
 	bool is_aligned = can_be_huge(slab) && !slab->is_huge;
@@ -187,7 +187,7 @@ static int import_check(struct slab *slab, struct error *error)
 	struct statfs fs;
 	struct stat st;
 
-	/* Before anything else: it tells the file system, and hangs if that one does. */
+	/* First, because it finds the kind of file system, and hangs only if the file system does. */
 	if (fstatfs(slab->fd, &fs) < 0)
 		return error_set(error, -errno, "import: fstatfs");
 	type = fs_type_of((uint64_t)fs.f_type);
@@ -210,7 +210,7 @@ static int import_check(struct slab *slab, struct error *error)
 			error, -EACCES,
 			"import: the descriptor is not open for reading and writing: "
 			"open it with O_RDWR");
-	seals = fcntl(slab->fd, F_GET_SEALS); /* -1: it can not have any */
+	seals = fcntl(slab->fd, F_GET_SEALS); /* -1: the file cannot have seals */
 	if (seals > 0 && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
 		return error_set_plain(
 			error, -EACCES,
@@ -223,7 +223,7 @@ static int import_check(struct slab *slab, struct error *error)
 				       "import: offset %" PRIu64
 				       ": must be a multiple of its page size, %" PRIu64,
 				       off, page);
-	/* It may shrink later: its ops then fail with EFAULT, nobody else notices. */
+	/* If it shrinks later, only ops on it fail, with EFAULT. */
 	if (off > (uint64_t)st.st_size || size_bytes > (uint64_t)st.st_size - off)
 		return error_set_plain(error, -ERANGE,
 				       "import: %" PRIu64 " bytes from %" PRIu64
@@ -244,11 +244,11 @@ static int slab_do_import(struct slab *slab)
 	return r;
 }
 
-/* The helper's thread: the memory goes back although a child of the client may map it. */
+/* On the work queue: frees the memory although a child of the client may map it. */
 static void slab_unmake(struct slab *slab)
 {
-	/* First, for it takes the pages out of the mapping without holding up who changes others.
-	   Fails only if a signal comes; worker threads block all. */
+	/* First, because it removes the pages from the mapping without blocking threads that change other
+   mappings.  It fails only on a signal, and worker threads block all signals. */
 	if (slab->fd >= 0)
 		(void)fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 				(off_t)slab->size_bytes);
@@ -258,7 +258,7 @@ static void slab_unmake(struct slab *slab)
 		(void)close(slab->fd);
 }
 
-/* Of reserved huge pages: mmap fails if too few are free. */
+/* Makes it of reserved huge pages: mmap(2) fails if too few are free. */
 static int slab_make_huge(struct slab *slab)
 {
 	int r;
@@ -268,7 +268,8 @@ static int slab_make_huge(struct slab *slab)
 		return slab->fd;
 	slab->is_huge = true;
 	r = slab_map(slab);
-	/* What is not there yet may never be, and who touches it then dies (cgroups bound it, too). */
+	/* Allocates all pages now: later they may not be available, and an access would then kill the process
+   (cgroups limit them too). */
 	if (r < 0 || !slab->is_locked) {
 		r = -ENOMEM;
 		slab_unmake(slab);
@@ -279,7 +280,7 @@ static int slab_make_huge(struct slab *slab)
 	return r;
 }
 
-/* The helper's thread: sets fd, memory, is_locked.  What failed is undone by slab_unmake(). */
+/* On the work queue: sets fd, memory, is_locked.  slab_unmake() undoes a failure. */
 static int slab_do_make(struct slab *slab)
 {
 	if (slab->pool->pages == POOL_PAGES_RESERVED && can_be_huge(slab) &&
@@ -314,7 +315,7 @@ static void slab_made_main(struct job *job)
 	if (!slab->is_locked && pool->is_locked) {
 		pool->is_locked = false;
 		(void)snprintf(pool->why_unlocked, sizeof(pool->why_unlocked), "%s",
-			       slab->error.text); /* its head says enough */
+			       slab->error.text); /* the short form is enough */
 	}
 	slab->on_made(slab, 0, NULL, slab->made_arg);
 }
@@ -328,7 +329,7 @@ static void slab_make_run(struct job *job)
 		slab_unmake(slab);
 }
 
-/* A slab that is charged, with nothing in it yet. */
+/* A slab that is charged, without memory. */
 static int slab_new(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
 		    uint64_t size_bytes, struct slab **ret_slab, struct error *error)
 {

@@ -1,24 +1,25 @@
 /*
  * The pool: the daemon's budget of pinned memory, and the slabs cut from it.
  *
- * A slab: one memfd from the pool, for one client and never for two, sealed so that its size
- * can not change, mapped and (if the pool locks) locked.  The daemon never touches its bytes.
+ * A slab is a memfd of one client, never shared between clients.  It is sealed so that its size cannot
+ * change, mapped, and (if the pool locks) locked.  The daemon never accesses its bytes.
  *
- * Its session and each op on it hold it; the last returns it to the pool, so a killed client's
- * memory is not reused while a device writes to it.  It is punched, not only closed: a child of
- * the client may still map it.
+ * The session and each op on the slab have a reference.  The last unreference returns the memory to the
+ * pool, so memory of a killed client is not reused while a device writes to it.  The memory is
+ * punched, not only closed, because a child of the client may still map it.
  *
- * One whose size is a multiple of a huge page's is made of such, locked or not, where pool_pages says
- * so and the kernel has them.
+ * A slab whose size is a multiple of a huge page consists of huge pages, locked or not, if pool_pages
+ * allows it and the kernel has them.
  *
- * Or its memory is the client's own, imported by descriptor: tmpfs or hugetlbfs only, since a page
- * fault on anything else could hang.  It is charged, mapped and locked like another, but the client
- * may shrink or punch it at any time: the kernel's copies then fail with EFAULT.  It is only
- * unmapped.
+ * An imported slab is the client's own memory, passed by descriptor.  Only tmpfs and hugetlbfs are
+ * accepted, because a page fault on another file system could hang.  It is charged, mapped and locked
+ * like other slabs, but the client may shrink or punch it at any time.  The kernel's copies then fail
+ * with EFAULT.  Freeing only unmaps it.
  *
- * Making and freeing take 0.1-0.3 s a GiB and run on the user's worker thread, in steps: a call that
- * fills or takes down a mapping keeps all other threads from changing theirs.
- * Main thread, but for slab_ref() and slab_unref(): lanes too.
+ * Making and freeing take 0.1 to 0.3 s a GiB.  They run on the user's worker thread, in steps, because
+ * a call that fills or unmaps memory blocks all other threads from changing mappings.
+ *
+ * Main thread.  slab_ref() and slab_unref(): lanes too.
  */
 #ifndef DSAIO_DAEMON_OBJECT_POOL_H
 #define DSAIO_DAEMON_OBJECT_POOL_H
@@ -35,15 +36,15 @@ struct pool {
 	struct quota quota; /* the daemon's: parent of all users' */
 	enum pool_lock lock;
 	enum pool_pages pages;
-	uint64_t huge_bytes; /* of slabs in reserved ones */
-	bool is_locked;	     /* false: some slab had to be served unlocked (lock = auto) */
+	uint64_t huge_bytes; /* bytes of slabs in reserved huge pages */
+	bool is_locked;	     /* false: a slab is served unlocked (lock = auto) */
 	char why_unlocked[ERROR_TEXT_BYTES];
 	struct mailbox *main_mailbox; /* where slabs report */
 };
 
 struct slab {
 	uint32_t id;  /* in its session; 0 before it has one */
-	int fd;	      /* sealed: the size can not change; -1: imported, closed when it is mapped */
+	int fd;	      /* sealed: the size cannot change; -1: imported, closed when it is mapped */
 	void *memory; /* the daemon's mapping: an address for iocbs, never touched */
 	uint64_t size_bytes, map_bytes; /* what ops may use; whole pages, that and more */
 	bool is_imported;
@@ -55,7 +56,7 @@ struct slab {
 				     -1 acq_rel (the last sees all use before) */
 	struct pool *pool;
 	struct work_queue *work_queue; /* borrowed: the user's */
-	/* for what runs elsewhere */
+	/* for the work queue */
 	struct job job;
 	struct error error;
 	int result;
@@ -80,8 +81,8 @@ int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_qu
  * helper's thread.  Its memory is charged in whole pages.  Further errors: -EINVAL (off + size_bytes
  * passes 2^63; off is not at a page), -EOPNOTSUPP (neither on tmpfs nor on hugetlbfs, no regular
  * file), -EACCES (not open for reading and writing, sealed against writing), -ERANGE (the file is
- * shorter).  If on_made will be called, fd is taken; else it is still the caller's, who can not just
- * close it.
+ * shorter).  If on_made will be called, fd is taken; else it is still the caller's, which must
+ * not simply close it.
  */
 int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_queue, int fd,
 		uint64_t off, uint64_t size_bytes,
@@ -93,8 +94,8 @@ static inline void slab_ref(struct slab *slab)
 {
 	(void)atomic_fetch_add_explicit(&slab->n_holds, 1, memory_order_relaxed);
 }
-/* The last drop punches and frees it on the work queue's thread, gives the charges back in the main
-   thread and then calls on_freed, if it was set. */
+/* The last unreference punches and frees the slab on the work queue, discharges the charges in the main
+   thread, and then calls on_freed, if it is set. */
 void slab_unref(struct slab *slab);
 
 #endif

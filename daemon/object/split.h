@@ -1,5 +1,5 @@
 /*
- * From ops to parts and blocks.  Pure functions.
+ * Split: cuts ops into parts and blocks.  Pure functions.
  *
  * An op is cut into n_parts contiguous parts of whole alignment units, each into blocks of at
  * most block_size.  Blocks are numbered across parts (first block of part 0, of part 1, ...,
