@@ -21,6 +21,7 @@
 #define NONE ((uint16_t)0) /* no node, no edge, no file */
 /* Nodes that one op plants: bounds the work for it.  A guess: as many as take a few microseconds. */
 #define PLANT_MAX 64u
+#define SEQ_MASK ((UINT64_C(1) << 55) - 1)
 #define KINDS 2 /* with a tree and a list: ORDER_READ and ORDER_WRITE */
 
 /* The unit test counts what the order looks at. */
@@ -28,29 +29,39 @@
 #define ORDER_STEP() ((void)0)
 #endif
 
-/*
- * Its edges lead to its predecessors.  Edge i of node n has the number n * 8 + i, and lies in the
- * list of edges that lead to the same predecessor.
- */
+/* What every op needs. */
 struct order_node {
-	uint64_t first, end; /* pages; equal: none */
-	uint64_t max_end;    /* of the subtree */
-	uint64_t seq;
-	uint16_t left, right;		/* in the tree */
-	uint16_t next, prev;		/* in the list of its kind; next: free */
-	uint16_t next_waiter[KINDS];	/* of those that wait for all earlier nodes of the kind;
-					    the first: of those that leave */
-	uint16_t first_edge, last_edge; /* that lead to it */
-	uint16_t edges[ORDER_PREDECESSORS_MAX]; /* the next with the same predecessor */
+	uint64_t first, end;  /* pages; equal: none */
+	uint64_t seq : 55;    /* a million ops in each second need 1100 years */
+	uint64_t kind : 2;    /* enum order_kind */
+	uint64_t n_waits : 4; /* for predecessors and for kinds */
+	uint64_t is_in_tree : 1;
+	uint64_t is_abandoned : 1;
+	uint64_t has_followers : 1; /* edges lead to it */
+	uint16_t next, prev;	    /* in the list of its kind; next: free */
 	uint16_t op;
 	uint16_t file;
-	uint8_t height;	 /* of the subtree */
-	uint8_t kind;	 /* enum order_kind */
-	uint8_t n_waits; /* for predecessors and for kinds */
-	bool is_in_tree : 1;
-	bool is_abandoned : 1;
 };
-static_assert(sizeof(struct order_node) <= 72, "a channel has 1.5 for each entry, used or not");
+static_assert(sizeof(struct order_node) == 32, "each op of a full channel has touched its own");
+
+/*
+ * What a node needs in a tree, or while it waits or others wait for it.  Most nodes never do, so the
+ * memory for these is apart, and most of it is never touched.
+ *
+ * The edges of a node lead to its predecessors.  Edge i of node n has the number n * 8 + i, and lies in
+ * the list of edges that lead to the same predecessor.
+ */
+struct order_links {
+	uint64_t max_end;		/* of the subtree */
+	uint16_t left, right;		/* in the tree */
+	uint16_t next_waiter[KINDS];	/* of those that wait for all earlier nodes of the kind;
+					   the first: of those that leave */
+	uint16_t first_edge, last_edge; /* that lead to it, if has_followers */
+	uint16_t edges[ORDER_PREDECESSORS_MAX]; /* the next with the same predecessor */
+	uint8_t height;				/* of the subtree */
+};
+static_assert(sizeof(struct order_links) <= 40, "a channel of ops that conflict touches all");
+static_assert(ORDER_PREDECESSORS_MAX + KINDS < 16, "n_waits has 4 bits");
 static_assert((ORDER_OPS_MAX + ORDER_OPS_MAX / 2 + 1) * ORDER_PREDECESSORS_MAX <= UINT16_MAX,
 	      "edges have 16-bit numbers");
 
@@ -84,9 +95,10 @@ int order_init(struct order *order, uint32_t n_ops)
 		.n_abandoned_max = (uint16_t)(n_ops / 2),
 	};
 	order->nodes = calloc(order->n_nodes, sizeof(*order->nodes));
+	order->links = calloc(order->n_nodes, sizeof(*order->links));
 	order->files = calloc(order->n_files, sizeof(*order->files));
 	order->buckets = calloc((size_t)1 << bits, sizeof(*order->buckets));
-	if (!order->nodes || !order->files || !order->buckets) {
+	if (!order->nodes || !order->links || !order->files || !order->buckets) {
 		order_deinit(order);
 		return -ENOMEM;
 	}
@@ -96,6 +108,7 @@ int order_init(struct order *order, uint32_t n_ops)
 void order_deinit(struct order *order)
 {
 	free(order->nodes);
+	free(order->links);
 	free(order->files);
 	free(order->buckets);
 	*order = (struct order){ 0 };
@@ -147,64 +160,68 @@ static void file_put(struct order *order, uint16_t file)
 
 /* ---- trees: AVL, each node knows where the ranges of its subtree end ---- */
 
-static void tree_update(struct order_node *nodes, uint16_t at)
+static void tree_update(struct order *order, uint16_t at)
 {
-	struct order_node *node = &nodes[at];
-	const struct order_node *left = &nodes[node->left], *right = &nodes[node->right];
+	struct order_links *links = &order->links[at];
+	const struct order_links *left = &order->links[links->left];
+	const struct order_links *right = &order->links[links->right];
 
 	/* Node 0 is all zeroes. */
-	node->height = (uint8_t)((left->height > right->height ? left->height : right->height) + 1);
-	node->max_end = node->end;
-	if (left->max_end > node->max_end)
-		node->max_end = left->max_end;
-	if (right->max_end > node->max_end)
-		node->max_end = right->max_end;
+	links->height = (uint8_t)((left->height > right->height ? left->height : right->height) +
+				  1);
+	links->max_end = order->nodes[at].end;
+	if (left->max_end > links->max_end)
+		links->max_end = left->max_end;
+	if (right->max_end > links->max_end)
+		links->max_end = right->max_end;
 }
 
-static uint16_t rotate_right(struct order_node *nodes, uint16_t at)
+static uint16_t rotate_right(struct order *order, uint16_t at)
 {
-	uint16_t left = nodes[at].left;
+	struct order_links *links = order->links;
+	uint16_t left = links[at].left;
 
-	nodes[at].left = nodes[left].right;
-	nodes[left].right = at;
-	tree_update(nodes, at);
-	tree_update(nodes, left);
+	links[at].left = links[left].right;
+	links[left].right = at;
+	tree_update(order, at);
+	tree_update(order, left);
 	return left;
 }
 
-static uint16_t rotate_left(struct order_node *nodes, uint16_t at)
+static uint16_t rotate_left(struct order *order, uint16_t at)
 {
-	uint16_t right = nodes[at].right;
+	struct order_links *links = order->links;
+	uint16_t right = links[at].right;
 
-	nodes[at].right = nodes[right].left;
-	nodes[right].left = at;
-	tree_update(nodes, at);
-	tree_update(nodes, right);
+	links[at].right = links[right].left;
+	links[right].left = at;
+	tree_update(order, at);
+	tree_update(order, right);
 	return right;
 }
 
 /* Returns the new root of a subtree in which the heights below the root differ by 2 at most. */
-static uint16_t tree_balance(struct order_node *nodes, uint16_t at)
+static uint16_t tree_balance(struct order *order, uint16_t at)
 {
-	struct order_node *node = &nodes[at];
-	int tilt = nodes[node->left].height - nodes[node->right].height;
+	struct order_links *links = order->links, *top = &links[at];
+	int tilt = links[top->left].height - links[top->right].height;
 
 	ORDER_STEP();
 	if (tilt > 1) {
-		const struct order_node *left = &nodes[node->left];
+		const struct order_links *left = &links[top->left];
 
-		if (nodes[left->left].height < nodes[left->right].height)
-			node->left = rotate_left(nodes, node->left);
-		return rotate_right(nodes, at);
+		if (links[left->left].height < links[left->right].height)
+			top->left = rotate_left(order, top->left);
+		return rotate_right(order, at);
 	}
 	if (tilt < -1) {
-		const struct order_node *right = &nodes[node->right];
+		const struct order_links *right = &links[top->right];
 
-		if (nodes[right->right].height < nodes[right->left].height)
-			node->right = rotate_right(nodes, node->right);
-		return rotate_left(nodes, at);
+		if (links[right->right].height < links[right->left].height)
+			top->right = rotate_right(order, top->right);
+		return rotate_left(order, at);
 	}
-	tree_update(nodes, at);
+	tree_update(order, at);
 	return at;
 }
 
@@ -216,45 +233,51 @@ static bool is_left_of(const struct order_node *nodes, uint16_t a, uint16_t b)
 
 /* Each of these returns the new root.  They recurse at most 1.44 log2(n) deep, which is 19. */
 
-static uint16_t tree_insert(struct order_node *nodes, uint16_t at, uint16_t node)
+static uint16_t tree_insert(struct order *order, uint16_t at, uint16_t node)
 {
+	struct order_links *links = order->links;
+
 	if (!at) {
-		nodes[node].left = nodes[node].right = NONE;
+		links[node].left = links[node].right = NONE;
 		at = node;
-	} else if (is_left_of(nodes, node, at)) {
-		nodes[at].left = tree_insert(nodes, nodes[at].left, node);
+	} else if (is_left_of(order->nodes, node, at)) {
+		links[at].left = tree_insert(order, links[at].left, node);
 	} else {
-		nodes[at].right = tree_insert(nodes, nodes[at].right, node);
+		links[at].right = tree_insert(order, links[at].right, node);
 	}
-	return tree_balance(nodes, at);
+	return tree_balance(order, at);
 }
 
-static uint16_t tree_remove_leftmost(struct order_node *nodes, uint16_t at, uint16_t *ret_leftmost)
+static uint16_t tree_remove_leftmost(struct order *order, uint16_t at, uint16_t *ret_leftmost)
 {
-	if (!nodes[at].left) {
+	struct order_links *links = &order->links[at];
+
+	if (!links->left) {
 		*ret_leftmost = at;
-		return nodes[at].right;
+		return links->right;
 	}
-	nodes[at].left = tree_remove_leftmost(nodes, nodes[at].left, ret_leftmost);
-	return tree_balance(nodes, at);
+	links->left = tree_remove_leftmost(order, links->left, ret_leftmost);
+	return tree_balance(order, at);
 }
 
-static uint16_t tree_remove(struct order_node *nodes, uint16_t at, uint16_t node)
+static uint16_t tree_remove(struct order *order, uint16_t at, uint16_t node)
 {
-	if (at != node) {
-		if (is_left_of(nodes, node, at))
-			nodes[at].left = tree_remove(nodes, nodes[at].left, node);
-		else
-			nodes[at].right = tree_remove(nodes, nodes[at].right, node);
-	} else if (!nodes[node].right) {
-		return nodes[node].left;
-	} else {
-		uint16_t right = tree_remove_leftmost(nodes, nodes[node].right, &at);
+	struct order_links *links = order->links;
 
-		nodes[at].left = nodes[node].left;
-		nodes[at].right = right;
+	if (at != node) {
+		if (is_left_of(order->nodes, node, at))
+			links[at].left = tree_remove(order, links[at].left, node);
+		else
+			links[at].right = tree_remove(order, links[at].right, node);
+	} else if (!links[node].right) {
+		return links[node].left;
+	} else {
+		uint16_t right = tree_remove_leftmost(order, links[node].right, &at);
+
+		links[at].left = links[node].left;
+		links[at].right = right;
 	}
-	return tree_balance(nodes, at);
+	return tree_balance(order, at);
 }
 
 /* What overlaps a range: as many as there is room for, and whether there are more. */
@@ -265,11 +288,13 @@ struct found {
 	bool has_more;
 };
 
-static void tree_find(const struct order_node *nodes, uint16_t at, struct found *found)
+static void tree_find(const struct order *order, uint16_t at, struct found *found)
 {
-	while (nodes[at].max_end > found->first && !found->has_more) {
+	const struct order_node *nodes = order->nodes;
+
+	while (order->links[at].max_end > found->first && !found->has_more) {
 		ORDER_STEP();
-		tree_find(nodes, nodes[at].left, found);
+		tree_find(order, order->links[at].left, found);
 		if (nodes[at].first >= found->end || found->has_more)
 			return;
 		if (nodes[at].end > found->first) {
@@ -278,7 +303,7 @@ static void tree_find(const struct order_node *nodes, uint16_t at, struct found 
 			else
 				found->has_more = true;
 		}
-		at = nodes[at].right;
+		at = order->links[at].right;
 	}
 }
 
@@ -289,7 +314,7 @@ static void tree_leave(struct order *order, uint16_t node)
 
 	if (!n->is_in_tree)
 		return;
-	*root = tree_remove(order->nodes, *root, node);
+	*root = tree_remove(order, *root, node);
 	n->is_in_tree = false;
 }
 
@@ -298,15 +323,16 @@ static void tree_leave(struct order *order, uint16_t node)
 static void wait_for_node(struct order *order, uint16_t node, uint16_t predecessor,
 			  uint32_t n_before)
 {
-	struct order_node *p = &order->nodes[predecessor];
+	struct order_links *links = order->links, *p = &links[predecessor];
 	uint16_t edge = (uint16_t)(node * ORDER_PREDECESSORS_MAX + n_before);
 
-	order->nodes[node].edges[n_before] = NONE;
-	if (p->last_edge)
-		order->nodes[p->last_edge / ORDER_PREDECESSORS_MAX]
+	links[node].edges[n_before] = NONE;
+	if (order->nodes[predecessor].has_followers)
+		links[p->last_edge / ORDER_PREDECESSORS_MAX]
 			.edges[p->last_edge % ORDER_PREDECESSORS_MAX] = edge;
 	else
 		p->first_edge = edge;
+	order->nodes[predecessor].has_followers = true;
 	p->last_edge = edge;
 	order->nodes[node].n_waits++;
 }
@@ -318,9 +344,9 @@ static void wait_for_kind(struct order *order, uint16_t node, enum order_kind ki
 
 	if (!list->first)
 		return;
-	order->nodes[node].next_waiter[kind] = NONE;
+	order->links[node].next_waiter[kind] = NONE;
 	if (list->last_waiter)
-		order->nodes[list->last_waiter].next_waiter[kind] = node;
+		order->links[list->last_waiter].next_waiter[kind] = node;
 	else
 		list->first_waiter = node;
 	list->last_waiter = node;
@@ -341,7 +367,7 @@ static bool plant_overlap(struct order *order, struct order_list *list, uint64_t
 		list->first_bare = nodes[node].next;
 		if (nodes[node].first == nodes[node].end)
 			continue;
-		list->root = tree_insert(nodes, list->root, node);
+		list->root = tree_insert(order, list->root, node);
 		nodes[node].is_in_tree = true;
 	}
 	return !list->first_bare;
@@ -360,7 +386,7 @@ static uint32_t wait_for_overlap(struct order *order, uint16_t node, enum order_
 		return n_before;
 	is_all = !plant_overlap(order, list, n->first, n->end);
 	found = (struct found){ .first = n->first, .end = n->end };
-	tree_find(order->nodes, list->root, &found);
+	tree_find(order, list->root, &found);
 	is_all = is_all || found.has_more || n_before + found.n > ORDER_PREDECESSORS_MAX;
 	if (is_all)
 		wait_for_kind(order, node, kind);
@@ -417,12 +443,11 @@ uint16_t order_add(struct order *order, const void *file, enum order_kind kind, 
 	struct order_node *n = &order->nodes[node];
 	uint32_t n_before;
 
-	n->seq = ++order->seq;
+	n->seq = ++order->seq & SEQ_MASK;
 	n->op = op;
-	n->kind = (uint8_t)kind;
+	n->kind = kind & 3u;
 	n->n_waits = 0;
-	n->is_in_tree = n->is_abandoned = false;
-	n->first_edge = n->last_edge = NONE;
+	n->is_in_tree = n->is_abandoned = n->has_followers = false;
 	n->first = off >> PAGE_SHIFT;
 	n->end = len ? ((off + len - 1) >> PAGE_SHIFT) + 1 : n->first;
 	n->file = file_get(order, file);
@@ -479,7 +504,7 @@ static void release(struct leaving *leaving, uint16_t node)
 		return;
 	}
 	leaving->order->n_abandoned--;
-	n->next_waiter[0] = leaving->first;
+	leaving->order->links[node].next_waiter[0] = leaving->first;
 	leaving->first = node;
 }
 
@@ -508,7 +533,7 @@ static void release_waiters(struct leaving *leaving, struct order_list *list, en
 
 	while ((waiter = list->first_waiter) &&
 	       (!list->first || nodes[list->first].seq >= nodes[waiter].seq)) {
-		list->first_waiter = nodes[waiter].next_waiter[kind];
+		list->first_waiter = leaving->order->links[waiter].next_waiter[kind];
 		if (!list->first_waiter)
 			list->last_waiter = NONE;
 		release(leaving, waiter);
@@ -521,15 +546,17 @@ static void leave(struct leaving *leaving, uint16_t node)
 	struct order_node *n = &order->nodes[node];
 
 	tree_leave(order, node);
-	for (uint16_t edge = n->first_edge, next; edge; edge = next) {
+	for (uint16_t edge = n->has_followers ? order->links[node].first_edge : NONE, next; edge;
+	     edge = next) {
 		uint16_t follower = edge / ORDER_PREDECESSORS_MAX;
 
-		next = order->nodes[follower].edges[edge % ORDER_PREDECESSORS_MAX];
+		next = order->links[follower].edges[edge % ORDER_PREDECESSORS_MAX];
 		release(leaving, follower);
 	}
 	if (n->kind != ORDER_SYNC) {
 		list_leave(order, node);
-		release_waiters(leaving, &order->files[n->file].kinds[n->kind], n->kind);
+		release_waiters(leaving, &order->files[n->file].kinds[n->kind],
+				(enum order_kind)n->kind);
 	}
 	file_put(order, n->file);
 	n->next = order->free_node;
@@ -543,7 +570,7 @@ void order_end(struct order *order, uint16_t node, void (*ready)(uint16_t op, vo
 	assert(!order->nodes[node].n_waits && !order->nodes[node].is_abandoned);
 	leave(&leaving, node);
 	while ((node = leaving.first)) {
-		leaving.first = order->nodes[node].next_waiter[0];
+		leaving.first = order->links[node].next_waiter[0];
 		leave(&leaving, node);
 	}
 }

@@ -32,10 +32,12 @@
 enum order_kind { ORDER_READ, ORDER_WRITE, ORDER_SYNC };
 
 struct order_node;
+struct order_links;
 struct order_file;
 
 struct order {
 	struct order_node *nodes;	 /* owned; numbers begin at 1; 0: none */
+	struct order_links *links;	 /* owned; one for each node, touched if it conflicts */
 	struct order_file *files;	 /* owned; likewise; those with a node */
 	uint16_t *buckets;		 /* owned; the first file of each value of the hash */
 	uint32_t n_nodes, n_files;	 /* in the arrays */
