@@ -18,6 +18,7 @@
 
 /* Parts start at pages, so that no two lanes write the same one. */
 #define PART_ALIGN 4096u
+static_assert(sizeof(struct op_rare) % _Alignof(struct piece) == 0, "pieces lie behind these");
 
 /* What is granted: a power of two within the ring's limits. */
 static uint32_t round_entries(uint32_t wanted)
@@ -68,7 +69,7 @@ void channel_free(struct channel *channel)
 	admit_channel_deinit(&channel->admit);
 	order_deinit(&channel->order);
 	op_ids_deinit(&channel->ids);
-	free(channel->pieces);
+	free(channel->ops_rare);
 	free(channel->ops);
 	free(channel);
 }
@@ -143,11 +144,15 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 	channel->ops = calloc(channel->entries, sizeof(*channel->ops));
 	channel->n_pieces_max = channel->admit.depth * config->profile.intra_op_parallelism +
 				WORKERS_DEPTH;
-	channel->pieces = calloc(channel->n_pieces_max, sizeof(*channel->pieces));
-	if (r < 0 || !channel->ops || !channel->pieces ||
-	    deadlines_init(&channel->deadlines, channel->ops, channel->entries) < 0 ||
+	/* Together, so that a deep channel's are large enough for pages that calloc() does not touch. */
+	channel->ops_rare = calloc(1, channel->entries * sizeof(*channel->ops_rare) +
+					      channel->n_pieces_max * sizeof(*channel->pieces));
+	if (r < 0 || !channel->ops || !channel->ops_rare ||
+	    deadlines_init(&channel->deadlines, channel->ops, channel->ops_rare, channel->entries) <
+		    0 ||
 	    order_init(&channel->order, channel->entries) < 0)
 		return error_set(error, -ENOMEM, "channel: %" PRIu32 " ops", channel->entries);
+	channel->pieces = (struct piece *)(void *)(channel->ops_rare + channel->entries);
 	r = op_ids_init(&channel->ids, channel->ops, channel->entries);
 	if (r < 0)
 		return error_set(error, r, "channel: table of %" PRIu32 " ops", channel->entries);
@@ -275,7 +280,7 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 			return r;
 		}
 	}
-	op->edges_left = (uint8_t)((op->head ? OP_HEAD : 0) | (op->tail ? OP_TAIL : 0));
+	op->edges_left = ((op->head ? OP_HEAD : 0) | (op->tail ? OP_TAIL : 0)) & 3u;
 	file_ref(file);
 	if (slab)
 		slab_ref(slab);
@@ -284,9 +289,8 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 	op->opcode = entry->opcode;
 	op->off = entry->off;
 	/* A write(2) to tmpfs extends at no cost, and a device has the size that it has. */
-	op->grow_end = file->facts.is_tmpfs || file->facts.is_block_device || !entry->len
-			       ? 0
-			       : entry->grow_end;
+	op->may_grow = entry->grow_end && entry->len && !file->facts.is_tmpfs &&
+		       !file->facts.is_block_device;
 	op->end = entry->len;
 	return 0;
 }

@@ -69,20 +69,22 @@ struct channel {
 
 	/* the home lane's */
 	struct ring_lane ring;
-	struct op *ops;			    /* one for each entry, set aside */
-	struct list free_ops;		    /* of them: were used, and are free again */
-	uint32_t n_fresh_ops;		    /* used at least once: the others have no memory yet */
-	struct list ready;		    /* with blocks to start, in order */
-	struct list ended;		    /* completion written, not yet published */
-	struct order order;		    /* of open ops that were not refused */
-	struct op_ids ids;		    /* of open ops */
-	uint32_t n_open;		    /* taken, not yet shown as ended */
-	uint32_t n_in_device;		    /* of them with a block or piece in flight */
-	uint64_t timed_nsec;		    /* stats' sums of time are as of then */
-	struct deadlines deadlines;	    /* of them; gone when they were due */
-	uint32_t n_gated;		    /* open ops with is_gated */
-	uint32_t n_pieces;		    /* that workers have */
-	struct piece *pieces, *free_pieces; /* set aside: for workers' blocks and returned ones */
+	struct op *ops;		    /* one for each entry, set aside */
+	struct op_rare *ops_rare;   /* likewise; touched by the few ops that need it */
+	struct list free_ops;	    /* of them: were used, and are free again */
+	uint32_t n_fresh_ops;	    /* used at least once: the others have no memory yet */
+	struct list ready;	    /* with blocks to start, in order */
+	struct list ended;	    /* completion written, not yet published */
+	struct order order;	    /* of open ops that were not refused */
+	struct op_ids ids;	    /* of open ops */
+	uint32_t n_open;	    /* taken, not yet shown as ended */
+	uint32_t n_in_device;	    /* of them with a block or piece in flight */
+	uint64_t timed_nsec;	    /* stats' sums of time are as of then */
+	struct deadlines deadlines; /* of them; gone when they were due */
+	uint32_t n_gated;	    /* open ops with is_gated */
+	uint32_t n_pieces;	    /* that workers have */
+	struct piece *pieces,
+		*free_pieces; /* for workers' blocks and returned ones; behind ops_rare */
 	uint32_t n_pieces_max, n_fresh_pieces; /* so many; of them used at least once */
 	struct list worker_waiters;	       /* ops, for a worker */
 	struct work_room room;		       /* its work queue's, when none was free */
@@ -131,7 +133,7 @@ void channel_free(struct channel *channel);
 /*
  * Checks one entry, a private copy, against the session's objects and makes it an op's: file,
  * slab, address, ranges, alignment.  All checks of foreign entries are here.  Returns 0 (op
- * holds file and slab) or a positive errno.  Home lane; the fuzz target.
+ * holds file and slab; the end of its growth is the entry's) or a positive errno.  Home lane; the fuzz target.
  */
 int channel_check_entry(const struct channel *channel, const struct ring_entry *entry,
 			struct op *op);
@@ -141,6 +143,24 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
  * how many did, summed over time, so none of them has to remember when it began.
  */
 void channel_count_time(struct channel *channel, uint64_t now_nsec);
+
+/* The fields of an op of the channel that most ops do not need. */
+static inline struct op_rare *op_rare(const struct op *op)
+{
+	return &op->channel->ops_rare[op - op->channel->ops];
+}
+
+/* Its blocks that came back; NULL: none. */
+static inline struct piece *op_returned(const struct op *op)
+{
+	return op->has_returned ? op_rare(op)->returned : NULL;
+}
+
+static inline void op_set_returned(struct op *op, struct piece *returned)
+{
+	op->has_returned = returned != NULL;
+	op_rare(op)->returned = returned;
+}
 
 /* How the middles of ops of this length are cut here, or all of an op whose memory is misaligned. */
 struct split channel_split(const struct channel *channel, const struct op *op);

@@ -3,9 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int deadlines_init(struct deadlines *deadlines, struct op *ops, uint32_t n_ops)
+int deadlines_init(struct deadlines *deadlines, struct op *ops, struct op_rare *rare,
+		   uint32_t n_ops)
 {
-	*deadlines = (struct deadlines){ .ops = ops };
+	*deadlines = (struct deadlines){ .ops = ops, .rare = rare };
 	deadlines->heap = calloc(n_ops, sizeof(*deadlines->heap));
 	return deadlines->heap ? 0 : -ENOMEM;
 }
@@ -18,52 +19,54 @@ void deadlines_deinit(struct deadlines *deadlines)
 
 static uint64_t nsec_at(const struct deadlines *deadlines, uint32_t at)
 {
-	return deadlines->ops[deadlines->heap[at]].deadline_nsec;
+	return deadlines->rare[deadlines->heap[at]].deadline_nsec;
 }
 
-static void place(struct deadlines *deadlines, uint32_t at, struct op *op)
+static void place(struct deadlines *deadlines, uint32_t at, uint16_t op)
 {
-	deadlines->heap[at] = (uint16_t)(op - deadlines->ops);
-	op->deadline_at = (uint16_t)at;
+	deadlines->heap[at] = op;
+	deadlines->rare[op].deadline_at = (uint16_t)at;
 }
 
-/* The place is free: whoever is later moves down into it, or earlier up, until op fits. */
-static void sift(struct deadlines *deadlines, uint32_t at, struct op *op)
+/* The place is free: a later op moves down into it, or an earlier one up, until op fits. */
+static void sift(struct deadlines *deadlines, uint32_t at, uint16_t op)
 {
-	while (at && nsec_at(deadlines, (at - 1) / 2) > op->deadline_nsec) {
-		place(deadlines, at, &deadlines->ops[deadlines->heap[(at - 1) / 2]]);
+	const uint64_t nsec = deadlines->rare[op].deadline_nsec;
+
+	while (at && nsec_at(deadlines, (at - 1) / 2) > nsec) {
+		place(deadlines, at, deadlines->heap[(at - 1) / 2]);
 		at = (at - 1) / 2;
 	}
 	for (uint32_t child; (child = 2 * at + 1) < deadlines->n; at = child) {
 		if (child + 1 < deadlines->n &&
 		    nsec_at(deadlines, child + 1) < nsec_at(deadlines, child))
 			child++;
-		if (nsec_at(deadlines, child) >= op->deadline_nsec)
+		if (nsec_at(deadlines, child) >= nsec)
 			break;
-		place(deadlines, at, &deadlines->ops[deadlines->heap[child]]);
+		place(deadlines, at, deadlines->heap[child]);
 	}
 	place(deadlines, at, op);
 }
 
 void deadlines_add(struct deadlines *deadlines, struct op *op, uint64_t deadline_nsec)
 {
-	uint32_t at = deadlines->n;
+	uint16_t number = (uint16_t)(op - deadlines->ops);
 
-	op->deadline_nsec = deadline_nsec;
-	place(deadlines, at, op);
+	op->has_deadline = true;
+	deadlines->rare[number].deadline_nsec = deadline_nsec;
 	deadlines->n++;
-	sift(deadlines, at, op);
+	sift(deadlines, deadlines->n - 1, number);
 }
 
 void deadlines_remove(struct deadlines *deadlines, struct op *op)
 {
-	uint32_t at = op->deadline_at;
-	struct op *last;
+	uint32_t at;
 
-	if (!op->deadline_nsec)
+	if (!op->has_deadline)
 		return;
-	op->deadline_nsec = 0;
-	last = &deadlines->ops[deadlines->heap[--deadlines->n]];
-	if (last != op)
-		sift(deadlines, at, last);
+	op->has_deadline = false;
+	at = deadlines->rare[op - deadlines->ops].deadline_at;
+	deadlines->n--;
+	if (at != deadlines->n)
+		sift(deadlines, at, deadlines->heap[deadlines->n]);
 }

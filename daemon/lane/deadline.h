@@ -11,12 +11,14 @@
 #include <stddef.h>
 
 struct deadlines {
-	struct op *ops; /* borrowed: the channel's */
-	uint16_t *heap; /* owned; a channel has at most 4096 ops */
+	struct op *ops;	      /* borrowed: the channel's */
+	struct op_rare *rare; /* likewise */
+	uint16_t *heap;	      /* owned; a channel has at most 4096 ops */
 	uint32_t n;
 };
 
-int deadlines_init(struct deadlines *deadlines, struct op *ops, uint32_t n_ops); /* 0, -ENOMEM */
+int deadlines_init(struct deadlines *deadlines, struct op *ops, struct op_rare *rare,
+		   uint32_t n_ops);		    /* 0, -ENOMEM */
 void deadlines_deinit(struct deadlines *deadlines); /* zeroes are fine */
 
 /* The op has none yet; deadline_nsec > 0. */
@@ -28,6 +30,12 @@ void deadlines_remove(struct deadlines *deadlines, struct op *op);
 static inline struct op *deadlines_first(const struct deadlines *deadlines)
 {
 	return deadlines->n ? &deadlines->ops[deadlines->heap[0]] : NULL;
+}
+
+/* The deadline of that op.  There is such an op. */
+static inline uint64_t deadlines_next_nsec(const struct deadlines *deadlines)
+{
+	return deadlines->rare[deadlines->heap[0]].deadline_nsec;
 }
 
 #endif

@@ -136,21 +136,24 @@ static void take_entry(struct intake *intake, struct channel *channel,
 	op_set_state(op, OP_WAITS_ORDER);
 	op->id = entry->id;
 	op_ids_add(&channel->ids, op);
-	op->batch = batch;
-	op->batch_index = (uint16_t)batch_index;
+	op->is_submitted = batch != NULL;
+	if (batch) {
+		op_rare(op)->batch = batch;
+		op_rare(op)->batch_index = (uint16_t)batch_index;
+	}
 	op->opcode = entry->opcode;
 	op->file = NULL;
 	op->slab = NULL;
 	op->node = 0;
-	op->len = op->end = op->grow_end = 0;
-	op->head = op->tail = op->edges_left = 0;
+	op->len = op->end = 0;
+	op->head = op->tail = 0;
+	op->edges_left = 0;
 	op->is_misaligned = op->is_gated = false;
+	op->has_deadline = op->may_grow = op->has_returned = false;
 	op->next_block = op->next_inner = op->n_in_flight = 0;
 	op->error = 0;
 	op->cancel_error = 0;
-	op->returned = NULL;
 	op->taken_nsec = intake->turn->now_nsec;
-	op->deadline_nsec = 0;
 	metrics_add(&channel->metrics.open_ops, 1);
 	metrics_add(&intake->store->metrics.open_ops, 1);
 
@@ -161,16 +164,20 @@ static void take_entry(struct intake *intake, struct channel *channel,
 		publish_end(intake->publish, op);
 		return;
 	}
-	op->n_extended = op->grow_end ? 0 : UINT32_MAX;
-	if (op->grow_end)
+	if (op->may_grow) {
+		op_rare(op)->grow_end = entry->grow_end;
+		op_rare(op)->n_extended = 0;
 		extension_add_op(&op->file->extension);
+	}
 	admit_note_op(intake->admit, &channel->admit, op->len, op_is_sync(op),
 		      intake->turn->now_nsec);
 	if (entry->timeout_msec) {
-		deadlines_add(&channel->deadlines, op,
-			      intake->turn->now_nsec + entry->timeout_msec * UINT64_C(1000000));
-		if (!intake->next_deadline_nsec || op->deadline_nsec < intake->next_deadline_nsec)
-			intake->next_deadline_nsec = op->deadline_nsec;
+		uint64_t deadline_nsec = intake->turn->now_nsec +
+					 entry->timeout_msec * UINT64_C(1000000);
+
+		deadlines_add(&channel->deadlines, op, deadline_nsec);
+		if (!intake->next_deadline_nsec || deadline_nsec < intake->next_deadline_nsec)
+			intake->next_deadline_nsec = deadline_nsec;
 	}
 	op->node = order_add(&channel->order, op->file->inode, op_order_kind(op), op->off, op->len,
 			     (uint16_t)(op - channel->ops));
@@ -247,12 +254,13 @@ void intake_run_deadlines(struct intake *intake)
 		struct op *op;
 
 		while ((op = deadlines_first(&channel->deadlines)) &&
-		       op->deadline_nsec <= intake->turn->now_nsec && n-- > 0) {
+		       deadlines_next_nsec(&channel->deadlines) <= intake->turn->now_nsec &&
+		       n-- > 0) {
 			deadlines_remove(&channel->deadlines, op);
 			transfer_cancel(intake->transfer, op, ETIMEDOUT);
 		}
-		if (op && (!next || op->deadline_nsec < next))
-			next = op->deadline_nsec;
+		if (op && (!next || deadlines_next_nsec(&channel->deadlines) < next))
+			next = deadlines_next_nsec(&channel->deadlines);
 	}
 	intake->next_deadline_nsec = next;
 }

@@ -18,7 +18,7 @@ bool uses_workers(const struct lane_store *store, const struct file *file)
 
 static struct extend_step next_step(const struct op *op, const struct split *split)
 {
-	return extend_step(split, op->next_block, op->off + op->head, op->grow_end);
+	return extend_step(split, op->next_block, op->off + op->head, op_rare(op)->grow_end);
 }
 
 struct extend_step next_block_extend_step(const struct op *op)
@@ -36,8 +36,8 @@ static void look_at_extension(struct op *op, const struct split *split, struct n
 	if (next->is_piece) /* extends the file itself */
 		return;
 	if (extension_has(&op->file->extension, &step))
-		op->n_extended = step.n_extended;
-	else if (op->file->no_fallocate || op->grow_end - op->off <= EXTEND_SMALL_BYTES)
+		op_rare(op)->n_extended = step.n_extended;
+	else if (op->file->no_fallocate || op_rare(op)->grow_end - op->off <= EXTEND_SMALL_BYTES)
 		next->is_piece = true;
 	else
 		next->is_step = true;
@@ -53,9 +53,9 @@ static struct op *next_op(const struct channel *channel)
 {
 	struct op *head = op_of_node(channel->ready.first), *op = head;
 
-	while (op && !op->returned && op->is_gated)
+	while (op && !op->has_returned && op->is_gated)
 		op = op_of_node(op->waiter.node.next);
-	return op && op->returned ? op : head;
+	return op && op->has_returned ? op : head;
 }
 
 struct next_block next_block_look(const struct channel *channel, const struct block_rules *rules)
@@ -68,10 +68,10 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	struct split_block block;
 	bool is_engine; /* worker threads are */
 
-	if (op->returned) {
-		next.returned = op->returned;
-		next.len = op->returned->bytes;
-		next.lane = op->returned->channel_lane;
+	next.returned = op_returned(op);
+	if (next.returned) {
+		next.len = next.returned->bytes;
+		next.lane = next.returned->channel_lane;
 		next.is_piece = true;
 		return next;
 	}
@@ -96,7 +96,7 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	block = split_block(&split, op->next_block);
 	while (!block.len)
 		block = split_block(&split, ++op->next_block);
-	if (op->next_block >= op->n_extended)
+	if (op->may_grow && op->next_block >= op_rare(op)->n_extended)
 		look_at_extension(op, &split, &next);
 	next.op_off = op->head + block.off + op->next_inner;
 	next.len = block.len - op->next_inner;
@@ -123,7 +123,7 @@ void next_block_step_over(const struct next_block *next)
 	struct split split = channel_split(op->channel, op);
 
 	if (next->is_edge) {
-		op->edges_left &= op->edges_left & OP_HEAD ? (uint8_t)~OP_HEAD : (uint8_t)~OP_TAIL;
+		op->edges_left = op->edges_left & OP_HEAD ? op->edges_left & OP_TAIL : 0;
 	} else if (next->len) {
 		op->next_inner += next->len;
 		if (op->next_inner == split_block(&split, op->next_block).len) {
@@ -141,7 +141,7 @@ bool next_block_is_over(const struct op *op)
 {
 	struct split split = channel_split(op->channel, op);
 
-	return !op->returned && !op->edges_left && op->next_block == split_n_blocks(&split);
+	return !op->has_returned && !op->edges_left && op->next_block == split_n_blocks(&split);
 }
 
 /* Done is what stands before the first block of any part that did not start. */

@@ -52,37 +52,50 @@ enum op_state {
 
 struct op {
 	struct mode_lock_waiter waiter; /* its node: in the list that the state names */
-	struct list *list;		/* READY or DEFERRED: that list */
-	struct piece *returned;		/* blocks to be started again, by workers */
 	struct channel *channel;
-	struct file *file;   /* held; NULL: the entry was refused */
-	struct slab *slab;   /* held; NULL for syncs */
-	char *memory;	     /* the range's address in the daemon's mapping: for iocbs only */
-	struct batch *batch; /* by Submit; NULL: by the ring */
+	struct file *file; /* held; NULL: the entry was refused */
+	struct slab *slab; /* held; NULL for syncs */
+	char *memory;	   /* the range's address in the daemon's mapping: for iocbs only */
 	uint64_t id;
 	uint64_t off, len;
-	uint64_t grow_end; /* the file may become this long for it; 0: it lies within the file */
-	uint64_t end;	   /* first byte of the range that is known not to be done */
+	uint64_t end; /* first byte of the range that is known not to be done */
 	uint64_t taken_nsec;
-	uint64_t deadline_nsec; /* 0: none */
-	uint32_t head, tail;	/* bytes of its ragged ends: edge.h */
-	uint32_t next_block;	/* split_block()'s counter; of the middle */
-	uint32_t next_inner;	/* bytes of that block already started */
-	uint32_t n_extended;	/* blocks with lower numbers may start: extend.h */
+	uint32_t head, tail; /* bytes of its ragged ends: edge.h */
+	uint32_t next_block; /* split_block()'s counter; of the middle */
+	uint32_t next_inner; /* bytes of that block already started */
 	uint32_t n_in_flight;
 	uint16_t node;		   /* in the channel's order; 0: none */
 	uint16_t id_next, id_prev; /* op_ids.h */
-	uint16_t batch_index;	   /* 16 bits, as its neighbours: below RING_ENTRIES_MAX */
-	uint16_t deadline_at;	   /* its place among the channel's: deadline.h */
 	uint16_t error;		   /* positive errno of the failure with the lowest offset */
 	uint8_t opcode;		   /* enum ring_opcode */
 	uint8_t state;		   /* enum op_state */
-	uint8_t edges_left;
-	uint8_t cancel_error;	/* positive errno: no block of it starts, nor starts again */
+	uint8_t cancel_error;	   /* positive errno: no block of it starts, nor starts again */
+	uint8_t edges_left : 2;
 	bool is_misaligned : 1; /* its memory is: all of it goes by worker threads */
 	bool is_gated : 1;	/* was deferred; counted in the channel's n_gated */
+	/* These say which fields of its struct op_rare are valid. */
+	bool is_submitted : 1; /* by Submit: batch, batch_index; else it came by the ring */
+	bool may_grow : 1;     /* it may lie behind the end of the file: grow_end, n_extended */
+	bool has_returned : 1; /* returned */
+	bool has_deadline : 1; /* deadline_nsec, deadline_at */
 };
-static_assert(sizeof(struct op) <= 184, "a channel has one for each entry, in use or not");
+static_assert(sizeof(struct op) == 128,
+	      "two cache lines; each op of a full channel touches its own");
+
+/*
+ * What most ops never need: a channel has an array of these, too, and most of its memory is never
+ * touched.  op_rare() of channel.h finds it.
+ */
+struct op_rare {
+	struct list *list;	/* DEFERRED: that list */
+	struct piece *returned; /* blocks to be started again, by workers */
+	struct batch *batch;
+	uint64_t deadline_nsec;
+	uint64_t grow_end;    /* the file may become this long for it */
+	uint32_t n_extended;  /* blocks with lower numbers may start: extend.h */
+	uint16_t batch_index; /* 16 bits, as its neighbour: below RING_ENTRIES_MAX */
+	uint16_t deadline_at; /* its place among the channel's: deadline.h */
+};
 
 /* Asserts that the state may follow the present one.  The caller moves it between lists. */
 void op_set_state(struct op *op, enum op_state state);

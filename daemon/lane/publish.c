@@ -27,8 +27,8 @@ void publish_end(struct publish *publish, struct op *op)
 
 	assert(op->n_in_flight == 0);
 	op_set_state(op, OP_ENDED);
-	if (op->batch)
-		op->batch->results[op->batch_index] = result;
+	if (op->is_submitted)
+		op_rare(op)->batch->results[op_rare(op)->batch_index] = result;
 	else
 		ring_lane_complete(&channel->ring, op->id, result);
 
@@ -108,17 +108,15 @@ static void on_ready(uint16_t number, void *arg)
 static void free_op(struct publish *publish, struct op *op)
 {
 	struct channel *channel = op->channel;
-	struct batch *batch = op->batch;
+	struct batch *batch = op->is_submitted ? op_rare(op)->batch : NULL;
 	struct slab *slab = op->slab;
 	struct file *file = op->file;
 	uint64_t nsec = publish->turn->now_nsec - op->taken_nsec;
 
 	count_op(&channel->metrics, op, nsec);
 	count_op(&publish->store->metrics, op, nsec);
-	if (file) {
-		if (op->grow_end)
-			extension_remove_op(&file->extension);
-	}
+	if (op->may_grow)
+		extension_remove_op(&file->extension);
 	if (op->node)
 		order_end(&channel->order, op->node, on_ready,
 			  &(struct ready_arg){ publish, channel });

@@ -10,9 +10,14 @@ void ready_update(struct ready *ready, struct channel *channel)
 void ready_add(struct ready *ready, struct op *op)
 {
 	op_set_state(op, OP_READY);
-	op->list = &op->channel->ready;
-	list_push(op->list, &op->waiter.node);
+	list_push(&op->channel->ready, &op->waiter.node);
 	ready_update(ready, op->channel);
+}
+
+/* The list that its state names. */
+static struct list *list_of(const struct op *op)
+{
+	return op->state == OP_DEFERRED ? op_rare(op)->list : &op->channel->ready;
 }
 
 /* ---- the mode lock ---- */
@@ -29,8 +34,7 @@ static void let_in(struct mode_lock_waiter *waiter, void *arg)
 	struct op *op = container_of(waiter, struct op, waiter);
 
 	op_set_state(op, OP_READY);
-	op->list = &op->channel->ready;
-	list_push_front(op->list, &op->waiter.node);
+	list_push_front(&op->channel->ready, &op->waiter.node);
 	ready_update(arg, op->channel);
 }
 
@@ -91,9 +95,9 @@ bool ready_defer(struct ready *ready, struct op *op, struct list *list)
 	}
 	channel->n_gated += !op->is_gated;
 	op->is_gated = true;
-	list_remove(op->list, &op->waiter.node);
+	list_remove(list_of(op), &op->waiter.node);
 	op_set_state(op, OP_DEFERRED);
-	op->list = list;
+	op_rare(op)->list = list;
 	if (list == &op->file->inode->mode_lock.waiting)
 		mode_lock_wait(&op->file->inode->mode_lock, &op->waiter, op_write_mode(op));
 	else
@@ -127,7 +131,7 @@ void ready_end(struct ready *ready, struct op *op)
 {
 	struct channel *channel = op->channel;
 
-	list_remove(op->list, &op->waiter.node);
+	list_remove(list_of(op), &op->waiter.node);
 	channel->n_gated -= op->is_gated;
 	op->is_gated = false;
 	op_set_state(op, OP_RUNNING);

@@ -186,7 +186,7 @@ static void step_end(struct piece *piece)
 		error = 0;
 	} else if (!error) {
 		extension_note(extension, &piece->step);
-		op->n_extended = piece->step.n_extended;
+		op_rare(op)->n_extended = piece->step.n_extended;
 	}
 	piece_give(op->channel, piece);
 	ready_let_in(transfer->ready, &extension->waiting);
@@ -304,10 +304,10 @@ bool transfer_let_go(struct channel *channel)
 /* Blocks that came back and did not start again. */
 static void drop_returned(struct transfer *transfer, struct op *op, int error)
 {
-	while (op->returned) {
-		struct piece *piece = op->returned;
+	struct piece *piece;
 
-		op->returned = piece->next;
+	while ((piece = op_returned(op))) {
+		op_set_returned(op, piece->next);
 		op_stop_at(op, piece->off - op->off + piece->done, error);
 		count_done(transfer, op, piece->channel_lane, piece->bytes);
 		piece_give(op->channel, piece);
@@ -335,7 +335,7 @@ void transfer_cancel(struct transfer *transfer, struct op *op, int error)
 		next_block_stop(op, error);
 		op->cancel_error = (uint8_t)error;
 		ready_end(transfer->ready, op);
-		if (op->returned)
+		if (op->has_returned)
 			drop_returned(transfer, op, error);
 		else if (!op->n_in_flight)
 			publish_end(transfer->publish, op);
@@ -410,7 +410,7 @@ static bool start_returned(struct transfer *transfer, const struct next_block *n
 		wait_for_worker(transfer, op);
 		return false;
 	}
-	op->returned = after;
+	op_set_returned(op, after);
 	ready_lock(transfer->ready, op);
 	admit_start_again(transfer->admit, &op->channel->admit, transfer->turn->now_nsec);
 	end_if_over(transfer, op);
@@ -761,8 +761,8 @@ static void hand_over(struct transfer *transfer, struct block *block)
 	piece->memory = op->memory + (piece->off - op->off);
 	block_leave(transfer, block);
 	ready_unlock(transfer->ready, op);
-	piece->next = op->returned;
-	op->returned = piece;
+	piece->next = op_returned(op);
+	op_set_returned(op, piece);
 	if (op->cancel_error)
 		drop_returned(transfer, op, op->cancel_error);
 	else

@@ -163,7 +163,10 @@ static void parts_setup(void)
 	p.channel.n_pieces_max = 2 * PARTS_DEPTH;
 	p.channel.pieces = calloc(p.channel.n_pieces_max, sizeof(struct piece));
 	p.channel.ops = calloc(PARTS_ENTRIES, sizeof(struct op));
-	ck_assert_int_eq(deadlines_init(&p.channel.deadlines, p.channel.ops, PARTS_ENTRIES), 0);
+	p.channel.ops_rare = calloc(PARTS_ENTRIES, sizeof(struct op_rare));
+	ck_assert_int_eq(deadlines_init(&p.channel.deadlines, p.channel.ops, p.channel.ops_rare,
+					PARTS_ENTRIES),
+			 0);
 	ck_assert_int_eq(order_init(&p.channel.order, PARTS_ENTRIES), 0);
 	ck_assert_int_eq(op_ids_init(&p.channel.ids, p.channel.ops, PARTS_ENTRIES), 0);
 	ck_assert_int_eq(
@@ -201,6 +204,7 @@ static void parts_teardown(void)
 	admit_channel_deinit(&p.channel.admit);
 	free(p.channel.ring.shared);
 	free(p.channel.pieces);
+	free(p.channel.ops_rare);
 	free(p.channel.ops);
 	free(p.memory);
 	mailbox_deinit(&p.mailbox);

@@ -148,15 +148,16 @@ START_TEST(a_write_behind_the_end_of_the_file)
 	const struct block_rules rules = rules_of(0);
 	struct next_block next;
 
-	op->grow_end = growths[_i].grow_end;
-	op->n_extended = 0;
+	op->may_grow = true;
+	op_rare(op)->grow_end = growths[_i].grow_end;
+	op_rare(op)->n_extended = 0;
 	extension_add_op(&p.file.extension);
 	p.file.no_fallocate = growths[_i].no_fallocate;
 	next = next_block_look(&p.channel, &rules);
 	ck_assert_msg(next.is_piece == growths[_i].is_piece && next.is_step == growths[_i].is_step,
 		      "%s", growths[_i].what);
 	/* Once it is allocated, the block goes to the engine. */
-	op->n_extended = UINT32_MAX;
+	op_rare(op)->n_extended = UINT32_MAX;
 	next = next_block_look(&p.channel, &rules);
 	ck_assert(!next.is_step && !next.is_piece);
 	teardown(op);

@@ -3,12 +3,14 @@
  */
 #include "tests/unit/parts.h"
 
-static struct op ops[MODE_LOCK_OPS_MAX + 2]; /* writes; those with odd numbers are buffered */
+#define N_OPS (MODE_LOCK_OPS_MAX + 2)
+static struct op *ops; /* the channel's: writes; those with odd numbers are buffered */
 
 static void setup(void)
 {
 	parts_setup();
-	for (int i = 0; i < N_ROWS(ops); i++) {
+	ops = p.channel.ops;
+	for (int i = 0; i < (int)N_OPS; i++) {
 		ops[i] = (struct op){ .channel = &p.channel,
 				      .file = &p.file,
 				      .opcode = RING_OP_WRITE,
@@ -20,7 +22,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	for (int i = 0; i < N_ROWS(ops); i++)
+	for (int i = 0; i < (int)N_OPS; i++)
 		if (ops[i].state != OP_RUNNING)
 			ready_end(&p.ready, &ops[i]);
 	ck_assert_ptr_null(p.channel.ready.first);
