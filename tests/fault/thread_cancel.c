@@ -16,11 +16,15 @@
 #include <unistd.h>
 
 #define NOTHING INT64_MIN /* the call has not returned */
+#define N_IOS 2048	  /* more than a ring has entries */
+#define WAIT_USEC 50000
+#define POOL_MIB 256
 
 struct kit {
 	struct rig rig;
 	struct dsaio_file *file;
 	struct dsaio_op *op; /* open while the daemon is stopped */
+	struct dsaio_io ios[N_IOS];
 	void *memory, *large;
 	int fd; /* a memfd, mapped at shared */
 	void *shared;
@@ -122,6 +126,91 @@ static int64_t call_file_open(struct kit *kit)
 			       O_RDWR | O_CREAT, &file);
 }
 
+static int64_t call_connect_with(struct kit *kit)
+{
+	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
+	struct dsaio_client *client;
+	int r;
+
+	options.socket_path = kit->rig.daemon->socket_path;
+	options.name = "cancelled";
+	r = dsaio_connect_with(&options, &client);
+	if (r == 0)
+		dsaio_disconnect(client);
+	return r;
+}
+
+static int64_t alloc_with(struct kit *kit, size_t bytes, int64_t wait_usec)
+{
+	struct dsaio_alloc_options options = DSAIO_ALLOC_OPTIONS_INIT;
+	void *memory;
+
+	options.flags = DSAIO_ALLOC_NO_ZERO;
+	options.wait_usec = wait_usec;
+	return dsaio_alloc_with(kit->rig.client, bytes, &options, &memory);
+}
+
+static int64_t call_alloc_with(struct kit *kit)
+{
+	return alloc_with(kit, 64 * MIB, 0);
+}
+
+/* Less than the pool, but kit->large has a quarter of it. */
+static int64_t call_alloc_wait(struct kit *kit)
+{
+	return alloc_with(kit, (POOL_MIB - 32) * MIB, WAIT_USEC);
+}
+
+static int64_t call_memory_register(struct kit *kit)
+{
+	struct dsaio_memory memory = DSAIO_MEMORY_INIT;
+
+	memory.kind = DSAIO_MEMORY_FD;
+	memory.fd = kit->fd;
+	memory.start = kit->shared;
+	memory.bytes = MIB;
+	return dsaio_memory_register(kit->rig.client, &memory);
+}
+
+static int64_t call_open(struct kit *kit)
+{
+	struct dsaio_open_options options = DSAIO_OPEN_OPTIONS_INIT;
+	struct dsaio_file *file;
+
+	options.flags = DSAIO_OPEN_READ | DSAIO_OPEN_WRITE | DSAIO_OPEN_CREATE;
+	return dsaio_open(kit->rig.client, daemon_path(kit->rig.daemon, "new"), &options, &file);
+}
+
+/* The ring has no room for so many. */
+static int64_t call_submit(struct kit *kit)
+{
+	for (unsigned i = 0; i < N_IOS; i++) {
+		kit->ios[i].opcode = DSAIO_READ;
+		kit->ios[i].file = kit->file;
+		kit->ios[i].buf = kit->memory;
+		kit->ios[i].len = 4096;
+	}
+	return dsaio_submit(kit->rig.handle, kit->ios, N_IOS, 0, NULL);
+}
+
+static int64_t call_submit_path(struct kit *kit)
+{
+	struct dsaio_io *io = &kit->ios[0];
+
+	io->opcode = DSAIO_WRITE;
+	io->path = daemon_path(kit->rig.daemon, "new");
+	io->buf = kit->memory;
+	io->len = 4096;
+	return dsaio_submit(kit->rig.handle, io, 1, 0, NULL);
+}
+
+static int64_t call_reap_wait(struct kit *kit)
+{
+	struct dsaio_op *ended;
+
+	return dsaio_reap_wait(kit->rig.handle, &ended, 1, 1, -1);
+}
+
 static const struct {
 	const char *what;
 	int64_t (*call)(struct kit *kit);
@@ -143,6 +232,14 @@ static const struct {
 	{ "free", call_free, false, 0 },
 	{ "import", call_import, false, 0 },
 	{ "file_open", call_file_open, false, 0 },
+	{ "connect_with", call_connect_with, false, 0 },
+	{ "alloc_with", call_alloc_with, false, 0 },
+	{ "alloc_with that waits for room", call_alloc_wait, false, -ENOMEM },
+	{ "memory_register", call_memory_register, false, 0 },
+	{ "open", call_open, false, 0 },
+	{ "submit to a full ring", call_submit, false, N_IOS },
+	{ "submit of a path", call_submit_path, false, 1 },
+	{ "reap_wait", call_reap_wait, true, 1 },
 };
 
 static void *kit_main(void *arg)
@@ -167,7 +264,14 @@ static bool is_asleep(pid_t tid)
 
 static void kit_open(struct kit *kit)
 {
+	const char *path = test_text("%s/conf", test_dir());
+	FILE *config = fopen(path, "we");
+
 	*kit = (struct kit){ .rig = RIG_NONE, .result = NOTHING };
+	CHECK(config && fprintf(config, "[daemon]\npool_size = %dM\nclient_pool_max = %dM\n",
+				POOL_MIB, POOL_MIB) > 0);
+	CHECK_EQ(fclose(config), 0);
+	kit->rig.daemon = daemon_start(DAEMON_ARGS("--config", path));
 	rig_open(&kit->rig, NULL);
 	file_make_pattern(daemon_path(kit->rig.daemon, "f"), MIB, 1);
 	kit->file = rig_file(&kit->rig, "f", O_RDWR);
