@@ -350,6 +350,22 @@ TEST_TABLE(killed_fd, memories, "kill -9 makes dsaio_handle_fd readable")
 	CHECK_FAILS(r, -ENOTCONN, "daemon");
 }
 
+TEST(killed_fd_later,
+     "dsaio_handle_fd first called after kill -9 is readable; then dsaio_reap fails")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_op *taken[4];
+	int fd;
+
+	rig_open(&rig, NULL);
+	daemon_kill(rig.daemon);
+	fd = (int)CHECK_CALL(dsaio_handle_fd(rig.handle));
+	CHECK(wait_readable(fd, 10000000));
+	CHECK_FAILS(dsaio_reap(rig.handle, taken, 4), -ENOTCONN, "daemon");
+	CHECK_EQ(dsaio_handle_fd(rig.handle), fd); /* it never changes */
+	CHECK(wait_readable(fd, 10000000));
+}
+
 TEST(restart, "after kill -9 a new daemon takes the socket over, and a new connection works")
 {
 	struct daemon *daemon = daemon_start(NULL), *next;
