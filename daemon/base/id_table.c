@@ -34,11 +34,6 @@ static struct id_table_slot *slot_of(const struct id_table *table, uint32_t id)
 	return slot && slot->id == id && id >> INDEX_BITS ? slot : NULL;
 }
 
-void id_table_init(struct id_table *table)
-{
-	memset(table, 0, sizeof(*table));
-}
-
 void id_table_deinit(struct id_table *table)
 {
 	assert(table->n_objects == 0);

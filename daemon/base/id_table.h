@@ -30,7 +30,6 @@ struct id_table {
 	uint32_t first_free, last_free; /* oldest first, so that generations last; index + 1 */
 };
 
-void id_table_init(struct id_table *table);
 void id_table_deinit(struct id_table *table); /* all must have been released */
 
 /* At most n objects will be there, added and not released: no index will reach n, either. */

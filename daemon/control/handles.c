@@ -61,7 +61,7 @@ struct share *share_get(struct session *session, struct store *store)
 	return share;
 }
 
-void share_settle(struct share *share)
+static void share_settle(struct share *share)
 {
 	struct share **at = &share->session->handles.shares;
 

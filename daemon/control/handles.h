@@ -77,11 +77,9 @@ void handles_close_all(struct session *session, bool drain);
 void handles_hurry(struct session *session);
 
 /*
- * The session's share of a store, made if there is none.  NULL: no memory.  The caller adds a channel
- * or a file; then, or without, it calls share_settle(), which frees a share that has nothing.
+ * The session's share of a store, made if there is none.  NULL: no memory.  The caller adds a file.
  */
 struct share *share_get(struct session *session, struct store *store);
-void share_settle(struct share *share);
 /* A file on the share's store is closed. */
 void share_lose_file(struct share *share);
 

@@ -48,7 +48,7 @@ void session_object_removed(void *arg)
 	session_object_gone(session);
 }
 
-void slab_unref_for(void *object, void (*on_freed)(void *arg), void *arg)
+static void slab_unref_for(void *object, void (*on_freed)(void *arg), void *arg)
 {
 	struct slab *slab = object;
 

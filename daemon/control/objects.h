@@ -36,7 +36,6 @@ int session_slab_free(struct session *session, uint32_t id, struct call *call, s
 /* ---- for files.c and idle_files.c ---- */
 
 /* Unreferences the object; on_freed(arg) when it is freed. */
-void slab_unref_for(void *slab, void (*on_freed)(void *arg), void *arg);
 void file_unref_for(void *file, void (*on_freed)(void *arg), void *arg);
 
 /* Removes an id.  unref(object, on_freed, arg) follows when no lane looks any more.  0 or -errno. */

@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A client counts as active for so long after its last op (PROTOCOL section 8). */
+/* A client counts as active for so long after its last op (proto/README.md "Fair shares"). */
 #define ADMIT_ACTIVE_NSEC 100000000u
 /* Blocks are at most so large while clients with smaller ops, or of several classes, share the
    store, so that a small block need not wait long behind a large one. */

@@ -10,7 +10,8 @@
  * and when a turn did nothing, it spins for a while and then sleeps (poller.h).  A side lane
  * (side_lane.h) does the same with blocks from a queue of the home lane's instead of entries.
  *
- * Each step is a part of the lane with a file of its own, and knows only the steps below it:
+ * Each step is a part of the lane with a file of its own, and knows only the steps below it, except
+ * that transfer gives ops back to ready, and publish ends them in order and admission:
  *
  *     intake -> order -> ready -> admit -> transfer -> publish
  */

@@ -2,7 +2,7 @@
  * A lane: an I/O thread of a store with its own engine queue.
  *
  * The store's first lane is home: it alone reads rings, keeps order, schedules and shows
- * completions (PROTOCOL section 2 is its loop).  The others do blocks that it gives them.
+ * completions (proto/README.md "Sleep and wake-up" is its loop).  The others do blocks that it gives them.
  * It sleeps only when it has nothing to take, nothing ended and nothing it may start; no system
  * call, lock or allocation on the way of an op but io_submit and, for sleepers, a doorbell.
  *
@@ -16,10 +16,10 @@
 #include "daemon/base/mailbox.h"
 
 /* Long enough that a program which waits for each op and works on what it read is not parked
-   between two (PROTOCOL section 2). */
+   between two (proto/README.md "Sleep and wake-up"). */
 #define LANE_PARK_NSEC UINT64_C(10000000)
 
-/* A doorbell that rings idly more often than this in a second leaves epoll (PROTOCOL section 4). */
+/* A doorbell that rings idly more often than this in a second leaves epoll (proto/README.md "Hostile input"). */
 #define LANE_IDLE_BELLS_MAX 10000u
 
 struct lane;
@@ -41,7 +41,7 @@ void lane_stop(struct lane *lane);
 void lane_free(struct lane *lane);
 
 uint32_t lane_depth(const struct lane *lane);
-/* What its window takes for the lowest latency of such blocks; while it has nothing to do. */
+/* For tests, while the lane has nothing to do: the lowest latency of such blocks in its window. */
 uint64_t lane_lowest_nsec(const struct lane *lane, bool is_write, uint32_t bytes);
 int lane_board_fd(const struct lane *lane); /* borrowed; home only */
 

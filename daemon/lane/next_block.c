@@ -43,7 +43,6 @@ static void look_at_extension(struct op *op, const struct split *split, struct n
 		next->is_step = true;
 }
 
-/* Steps over parts that have fewer blocks; the head op has at least one left. */
 /*
  * The op whose block is next: an op with a block that came back goes first, since that block is counted
  * in the depth, which may be full.  Only ops that were deferred, and the one behind them, have started
@@ -94,6 +93,7 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 		return next;
 	}
 	block = split_block(&split, op->next_block);
+	/* Parts may have fewer blocks than others; the op has at least one left. */
 	while (!block.len)
 		block = split_block(&split, ++op->next_block);
 	if (op->may_grow && op->next_block >= op_rare(op)->n_extended)

@@ -60,7 +60,7 @@ struct op {
 	uint64_t off, len;
 	uint64_t end; /* first byte of the range that is known not to be done */
 	uint64_t taken_nsec;
-	uint32_t head, tail; /* bytes of its ragged ends: edge.h */
+	uint32_t head, tail; /* bytes of its unaligned ends: unaligned.h */
 	uint32_t next_block; /* split_block()'s counter; of the middle */
 	uint32_t next_inner; /* bytes of that block already started */
 	uint32_t n_in_flight;

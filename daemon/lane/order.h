@@ -1,6 +1,6 @@
 /*
  * Order of the ops of one channel: an op starts after all earlier ops that it conflicts with
- * (PROTOCOL section 3).  Each op costs O(log n) steps, whatever the other ops are.
+ * (proto/README.md "Submission, order, completion").  Each op costs O(log n) steps, whatever the other ops are.
  *
  * An op has a node from order_add() until order_end().  A node waits for at most 8 nodes by name, its
  * predecessors.  With more it waits for all earlier writes, or all earlier reads, of its file: these

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-int block_queue_init(struct block_queue *queue, uint32_t n_slots)
+static int block_queue_init(struct block_queue *queue, uint32_t n_slots)
 {
 	uint32_t size = 1;
 
@@ -16,7 +16,7 @@ int block_queue_init(struct block_queue *queue, uint32_t n_slots)
 	return queue->slots ? 0 : -ENOMEM;
 }
 
-void block_queue_deinit(struct block_queue *queue)
+static void block_queue_deinit(struct block_queue *queue)
 {
 	free(queue->slots);
 	queue->slots = NULL;

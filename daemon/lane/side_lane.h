@@ -20,8 +20,6 @@ struct block_queue {
 	struct block **slots;
 };
 
-int block_queue_init(struct block_queue *queue, uint32_t n_slots); /* 0, -ENOMEM */
-void block_queue_deinit(struct block_queue *queue);		   /* zeroes are fine */
 /* There is room: no more blocks go round than the queue has slots. */
 void block_queue_push(struct block_queue *queue, struct block *block);
 struct block *block_queue_pop(struct block_queue *queue); /* NULL: it is empty */

@@ -32,8 +32,8 @@ static void setup(void)
 	};
 	int r = 0;
 
-	id_table_init(&objects.files);
-	id_table_init(&objects.slabs);
+	objects.files = (struct id_table){ 0 };
+	objects.slabs = (struct id_table){ 0 };
 	for (uint32_t i = 0; i < N_FILES; i++) {
 		files[i].facts = facts[i];
 		atomic_init(&files[i].buffered_fd, i == 0 || i == 3 ? 99 : -1);

@@ -135,8 +135,8 @@ static void parts_setup(void)
 							.transfer = &p.transfer,
 							.park_nsec = 10000000 });
 
-	id_table_init(&p.objects.files);
-	id_table_init(&p.objects.slabs);
+	p.objects.files = (struct id_table){ 0 };
+	p.objects.slabs = (struct id_table){ 0 };
 	p.file = (struct file){ .fd = -1,
 				.inode = &p.inode,
 				.facts = { .can_read = true,

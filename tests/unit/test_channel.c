@@ -33,8 +33,8 @@ static void add(struct file *file, int i, struct store *on, bool can_read, bool 
 
 static void setup(void)
 {
-	id_table_init(&objects.files);
-	id_table_init(&objects.slabs);
+	objects.files = (struct id_table){ 0 };
+	objects.slabs = (struct id_table){ 0 };
 	add(&readable, 0, &store, true, false, 512);
 	add(&writable, 1, &store, false, true, 512);
 	add(&elsewhere, 2, &other_store, true, true, 512);

@@ -1,5 +1,5 @@
 /*
- * The order of a channel's ops, against the rule of PROTOCOL section 3, and how many steps it takes.
+ * The order of a channel's ops, against the rule of proto/README.md "Submission, order, completion", and how many steps it takes.
  */
 #include <stdint.h>
 

@@ -589,7 +589,7 @@ static bool lane_take(struct stress *s)
 	return n > 0;
 }
 
-/* The lane's loop of PROTOCOL section 2, with one channel and no engine. */
+/* The lane's loop of proto/README.md "Sleep and wake-up", with one channel and no engine. */
 static void *lane_main(void *arg)
 {
 	struct stress *s = arg;
@@ -658,7 +658,7 @@ static void client_sleep(struct stress *s, bool on_socket, uint32_t bell)
 	}
 }
 
-/* Waits as PROTOCOL section 2 says, until completions are there. */
+/* Waits as proto/README.md "Sleep and wake-up" says, until completions are there. */
 static uint32_t client_wait(struct stress *s, uint64_t *random)
 {
 	struct ring_client *ring = &s->pair.client;

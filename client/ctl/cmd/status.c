@@ -59,7 +59,7 @@ static int print_stores(const Wire__StatusReply *status)
 		table_add(&about, "%s", store->name);
 		table_add(&about, "%s", store->path);
 		table_add(&about, "%s", store->fs_type);
-		table_add(&about, "%s", store->is_blocking ? "helpers" : store->engine);
+		table_add(&about, "%s", store->is_blocking ? "threads" : store->engine);
 		table_add(&about, "%" PRIu32, store->lanes);
 		table_add(&about, "%" PRIu32, store->lane_depth);
 		table_add(&about, "%s",

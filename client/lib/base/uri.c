@@ -28,7 +28,8 @@ static int hex_value(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-int uri_scheme(const char *name)
+/* The length of the scheme; 0: the name is no URI. */
+static int uri_scheme(const char *name)
 {
 	int n = 0;
 

@@ -6,9 +6,6 @@
 #ifndef DSAIO_CLIENT_LIB_BASE_URI_H
 #define DSAIO_CLIENT_LIB_BASE_URI_H
 
-/* Is it a URI?  Then returns the length of its scheme, else 0. */
-int uri_scheme(const char *name);
-
 /*
  * The path of a name.  *ret_path is the caller's, for free().  Returns 0, or with a sentence
  *   -EPROTONOSUPPORT  a URI of another scheme

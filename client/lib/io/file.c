@@ -26,7 +26,7 @@ uint32_t files_max(const struct dsaio_client *client)
 /* ---- in use, idle, gone ---- */
 
 /* What the daemon and the client's list no longer have. */
-void file_free(struct dsaio_file *file)
+static void file_free(struct dsaio_file *file)
 {
 	if (!file)
 		return;

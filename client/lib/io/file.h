@@ -93,7 +93,6 @@ struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_k
 void file_list(struct dsaio_file *file);
 
 /* A file that is in no list: closes the descriptor, frees the rest.  NULL is fine. */
-void file_free(struct dsaio_file *file);
 void file_freep(struct dsaio_file **file);
 
 /* Of its client_object. */
