@@ -1,8 +1,9 @@
 /*
- * An engine: what moves blocks.  One queue for each lane; only its lane calls.
+ * An engine moves blocks.  Each lane has an engine queue of its own, and only that lane calls it.
  *
- * A block is one read or write of one range: a lane fills in what, the engine does it and fills
- * in the result.  Blocks are the lane's, in the engine's hands between submit and reap.
+ * A block is one read or write of one contiguous range.  The lane fills in the request, and the engine
+ * executes it and fills in the result.  The lane owns the blocks; the engine uses a block between
+ * submit and reap.
  */
 #ifndef DSAIO_DAEMON_ENGINE_ENGINE_H
 #define DSAIO_DAEMON_ENGINE_ENGINE_H
@@ -20,9 +21,9 @@ struct hung_who;
 struct block {
 	struct block *next;
 	struct op *op;
-	uint64_t off;	 /* in the file: of what is asked for now */
+	uint64_t off;	 /* in the file: start of the present request */
 	char *memory;	 /* never touched */
-	uint32_t len;	 /* what is asked for now */
+	uint32_t len;	 /* of the present request */
 	uint32_t before; /* bytes of the block before off: a short transfer is continued */
 	uint32_t best;	 /* bytes of the block known to be done */
 	uint32_t bytes;	 /* of the block */
@@ -30,8 +31,8 @@ struct block {
 	uint16_t n_retries;
 	bool is_write;
 	bool is_single; /* an io_submit of its own */
-	bool is_nowait; /* comes back with -EAGAIN or -EOPNOTSUPP rather than block the lane */
-	bool is_small;	/* the guard is for it: window.h */
+	bool is_nowait; /* fails with -EAGAIN or -EOPNOTSUPP instead of blocking the lane */
+	bool is_small;	/* the guard protects it: window.h */
 	char *bounce;	/* the lane's page that memory is; NULL: memory is the op's */
 	int fd;
 	const struct hung_who *who; /* the file's; borrowed */
@@ -50,16 +51,16 @@ struct engine_ops {
 	void (*close)(struct engine *engine); /* nothing in flight; NULL is fine */
 
 	/*
-	 * Starts blocks, in few system calls or (is_single) one each.  Returns how many of the
-	 * first it took; one that can not be started comes back through reap with its error.
-	 * Fewer than n: the queue, or the kernel's, is full for now.
+	 * Starts blocks, with few system calls or (is_single) one each.  Returns how many of the
+	 * first blocks it took.  A block that cannot be started is reaped with its error.  A
+	 * result less than n means that the engine's queue, or the kernel's, is full.
 	 */
 	int (*submit)(struct engine *engine, struct block **blocks, int n);
 
-	/* Blocks that are done, at most n; never sleeps. */
+	/* Returns completed blocks, at most n; never sleeps. */
 	int (*reap)(struct engine *engine, struct block **blocks, int n);
 
-	/* True if reap would return something: the look before a sleep. */
+	/* Whether reap would return a block: the check before a sleep. */
 	bool (*is_ready)(const struct engine *engine);
 
 	/* An eventfd that counts completions; for an edge-triggered epoll set. */
@@ -71,7 +72,7 @@ struct engine {
 	uint32_t depth; /* blocks that fit */
 	uint32_t n_in_flight;
 	struct hung_watch *watch; /* of its lane: around each call that may hang; NULL: none */
-	bool is_at_once; /* lately a block was done when submit returned: a copy, no device */
+	bool is_at_once; /* lately blocks were complete when submit returned: copies in memory */
 };
 
 extern const struct engine_ops engine_libaio;

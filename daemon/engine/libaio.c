@@ -23,7 +23,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* What io_setup maps; stable since Linux 2.5 (fs/aio.c), told by its magic. */
+/* The ring that io_setup(2) maps; stable since Linux 2.5 (fs/aio.c); its magic is checked. */
 struct aio_ring {
 	uint32_t id, nr;
 	_Atomic uint32_t head; /* this process writes */

@@ -9,8 +9,8 @@
 
 /* Blocking calls of one user on one store that may be under way at once: a guess. */
 #define THREADS 8u
-/* And further ones where worker threads are the engine: for two channels at their full depth, so that
-   one whose blocks never come back does not hold up the others of its user. */
+/* Further threads where worker threads are the engine: for two channels at full depth, so that a channel
+   whose blocks hang does not block the user's other channels. */
 #define THREADS_FURTHER (2 * WORKERS_DEPTH - THREADS)
 
 struct workers_of_user {

@@ -1,6 +1,6 @@
 /*
- * Worker threads of a store's users: for calls that may block.  A work queue for each uid, so a
- * user whose calls hang holds up no other user.  It is there while a channel of the user's is.
+ * The work queues of a store's users, for calls that may block.  Each uid has its own, so a user whose
+ * calls hang blocks no other user.  A work queue exists while the user has channels on the store.
  *
  * Main thread.
  */
@@ -12,8 +12,8 @@
 
 struct work_queue;
 
-/* Blocks of one channel that worker threads have at a time where these are the engine: the default
-   profile's queue depth.  Deeper ones are served so deep: each thread costs some 20 KiB. */
+/* Where worker threads are the engine: the maximum of one channel's blocks in flight, which is the
+   default profile's queue depth.  Deeper profiles are limited to it, because a thread costs 20 KiB. */
 #define WORKERS_DEPTH 128u
 
 /* Zeroes: none. */
@@ -21,7 +21,7 @@ struct workers {
 	struct workers_of_user *first;
 };
 
-/* The user's work queue, counted: workers_give() once for each.  0, or why there is none. */
+/* Takes a reference to the user's work queue, for workers_give().  Returns 0 or the error of making it. */
 int workers_take(struct workers *workers, uid_t uid, struct work_queue **ret_queue);
 void workers_give(struct workers *workers, uid_t uid);
 

@@ -1,13 +1,13 @@
 /*
- * Admission: which channel of a store starts its head block next, and when none may.
+ * Admission decides which channel of a store starts its head block next, and when none may.
  *
- * The scheduler says whose turn it is.  Admission adds the limits: the depth of each channel in
+ * The scheduler decides the order.  Admission adds the limits: the depth of each channel in
  * each lane, bounce pages, and the bytes in flight.  A client that is alone on the store may have
  * up to the limit of its profile or 64 MiB in flight.  Several clients share the window, and a
  * small block may pass it if its client has nothing in flight.
  *
- * A channel is here an admit_channel and its next block an admit_head, which look() describes.  So
- * admission knows no op, file or thread, and a test needs none.
+ * Admission knows a channel as an admit_channel, and its next block as an admit_head, which look()
+ * fills in.  It knows no op, file or thread, so a test needs none.
  *
  * A block goes through admit_next(), admit_start() and admit_end().  While it is with an engine it
  * is also between admit_engine_start() and admit_engine_end(), which count it in the window.
@@ -155,7 +155,7 @@ void admit_worker_end(struct admit_channel *channel, uint64_t now_nsec);
 void admit_take_page(struct admit *admit, struct admit_channel *channel);
 void admit_give_page(struct admit *admit, struct admit_channel *channel);
 
-/* A block of the device took so long. */
+/* A block of the device has ended after nsec. */
 void admit_note_done(struct admit *admit, bool is_write, uint32_t bytes, uint64_t nsec,
 		     uint64_t now_nsec);
 

@@ -20,7 +20,7 @@
 #define PART_ALIGN 4096u
 static_assert(sizeof(struct op_rare) % _Alignof(struct piece) == 0, "pieces lie behind these");
 
-/* What is granted: a power of two within the ring's limits. */
+/* The granted number of entries: a power of two within the ring's limits. */
 static uint32_t round_entries(uint32_t wanted)
 {
 	uint32_t entries = RING_ENTRIES_MIN;
@@ -58,7 +58,7 @@ void channel_free(struct channel *channel)
 	assert(channel->n_open == 0);
 	if (channel->ring.shared)
 		(void)munmap(channel->ring.shared,
-			     channel->map_bytes); /* it is ours: can not fail */
+			     channel->map_bytes); /* our own mapping: cannot fail */
 	closep(&channel->ring_fd);
 	closep(&channel->doorbell_fd);
 	if (channel->work_queue)
@@ -179,7 +179,7 @@ void channel_count_time(struct channel *channel, uint64_t now_nsec)
 struct split channel_split(const struct channel *channel, const struct op *op)
 {
 	const struct file_facts *facts = &op->file->facts;
-	/* Of a block: its offset in the file and its place in memory, both powers of two. */
+	/* The alignment of a block: of its offset in the file and of its memory, both powers of two. */
 	uint32_t align = facts->offset_align > facts->memory_align ? facts->offset_align
 								   : facts->memory_align;
 	uint32_t block_size = channel->profile.block_size;

@@ -1,7 +1,7 @@
 /*
- * Deadlines of one channel's ops: a binary heap of the ops that have one, as their numbers in the
- * channel's array, so that the next is known at once and none is looked at before it is due.
- * Room for all ops is set aside.  Home lane only.
+ * The deadlines of one channel's ops: a binary heap of the ops with a deadline.  It has their numbers in
+ * the channel's array.  So the next deadline is found at once, and an op costs nothing before it is due.
+ * Room for all ops is allocated in advance.  Home lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_DEADLINE_H
 #define DSAIO_DAEMON_LANE_DEADLINE_H

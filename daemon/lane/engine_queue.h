@@ -1,5 +1,5 @@
 /*
- * A lane's own engine, and the blocks that it has not taken yet since it, or the kernel, was full.
+ * A lane's engine, and the blocks that wait because the engine or the kernel was full.
  */
 #ifndef DSAIO_DAEMON_LANE_ENGINE_QUEUE_H
 #define DSAIO_DAEMON_LANE_ENGINE_QUEUE_H

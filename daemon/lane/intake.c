@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 
-/* Entries taken from one client's channels in a turn: full rings hold up the others no longer. */
+/* Entries taken from one client's channels in a turn: bounds the time that full rings cost others. */
 #define TAKES_PER_TURN 64
 
 void intake_init(struct intake *intake, const struct intake_config *config)
@@ -55,8 +55,8 @@ void intake_wake(struct intake *intake, struct channel *channel)
 	channel->client->n_awake++;
 }
 
-/* With an op open it has deadlines, and pieces, that turns look for; without a doorbell that is heard
-   nothing would wake it. */
+/* A channel with open ops is not parked, because turns check its deadlines and pieces.  Nor is a channel
+   whose doorbell is not in epoll, because nothing would wake it. */
 static bool may_park(const struct intake *intake, const struct channel *channel)
 {
 	return !channel->n_open && !channel->is_closing && !channel->is_broken &&
@@ -224,7 +224,7 @@ static int take_ring(struct intake *intake, struct channel *channel, int n_max)
 	return n;
 }
 
-/* Of one channel; it may have as many as can start. */
+/* The number of entries that are taken from one channel, at least as many as can start. */
 static int takes_per_turn(const struct channel *channel)
 {
 	int n = TAKES_PER_TURN / (int)channel->client->n_awake;
@@ -358,7 +358,7 @@ void intake_add_channel(struct intake *intake, struct channel *channel)
 			  (uint64_t)channel->profile.block_size * channel->profile.queue_depth *
 				  (1 + intake->transfer->n_sides));
 	if (channel->has_rings && poller_add_channel(intake->poller, channel) < 0)
-		channel_broke(channel, "its bell can not be heard (epoll_ctl)");
+		channel_broke(channel, "its doorbell cannot be added to epoll (epoll_ctl)");
 }
 
 void intake_remove_channel(struct intake *intake, struct channel *channel)

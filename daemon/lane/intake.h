@@ -1,10 +1,10 @@
 /*
- * Intake: entries become ops.  They come from the rings of all channels, some of each in a turn, and
- * by Submit in batches.  Cancels and deadlines end ops early.
+ * Intake makes ops of entries.  Entries come from the rings of all channels, some of each in a turn, and
+ * in batches by Submit.  Intake also ends ops early, by cancels and deadlines.
  *
- * What a turn costs depends on the channels in use, not on those that are open: a channel that is
- * quiet and has nothing open is parked.  No turn looks at it until its doorbell rings, which a lane
- * that does not sleep hears by polling.  All loops over channels are over those awake.
+ * The cost of a turn depends on the channels in use, not on the open ones: a quiet channel without open
+ * ops is parked.  No turn polls it until its doorbell is written.  A lane that does not sleep polls
+ * the doorbells.  All loops over channels skip parked ones.
  *
  * Home lane only.
  */
@@ -47,10 +47,10 @@ void intake_init(struct intake *intake, const struct intake_config *config);
 
 void intake_add_channel(struct intake *intake, struct channel *channel);
 void intake_remove_channel(struct intake *intake, struct channel *channel);
-/* Its doorbell rang. */
+/* The channel's doorbell was written. */
 void intake_wake(struct intake *intake, struct channel *channel);
 
-/* What main-thread messages ask for. */
+/* Requests of the main thread. */
 void intake_submit(struct intake *intake, struct batch *batch);
 void intake_cancel(struct intake *intake, struct lane_cancel *cancel);
 
@@ -58,13 +58,13 @@ void intake_cancel(struct intake *intake, struct lane_cancel *cancel);
 int intake_take(struct intake *intake);
 /* Cancels ops whose deadline has passed. */
 void intake_run_deadlines(struct intake *intake);
-/* No earlier op stands before this one any more: for publish. */
+/* Publish reports that the op waits for no earlier op any more. */
 void intake_may_start(struct op *op, void *intake);
-/* Lets go of closing channels that have nothing open any more. */
+/* Returns closing channels without open ops to their owner. */
 void intake_remove_idle(struct intake *intake);
-/* Parks channels that are quiet, if it is time to look for such. */
+/* Parks quiet channels, if it is time to look for them. */
 void intake_park(struct intake *intake);
-/* A ring has entries: the look before a sleep. */
+/* Whether a ring has entries: the check before a sleep. */
 bool intake_is_ready(const struct intake *intake);
 
 #endif

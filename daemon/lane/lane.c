@@ -347,7 +347,7 @@ void lane_stop(struct lane *lane)
 {
 	lane->stop_message.run = do_stop;
 	mailbox_post(&lane->mailbox, &lane->stop_message);
-	(void)pthread_join(lane->thread, NULL); /* it was started: can not fail */
+	(void)pthread_join(lane->thread, NULL); /* it was started: cannot fail */
 	hung_watch_remove(&lane->watch);
 	assert(!lane->intake.n_channels && !lane->admit.n_in_flight && !lane->transfer.n_pieces);
 }

@@ -1,6 +1,6 @@
 /*
- * What lanes and channels know of their store: settings, where they report, and the store itself
- * as an opaque pointer.  The store embeds it and fills it in before its first lane starts.
+ * The part of a store that lanes and channels use: its settings, the mailbox for reports, and the store
+ * itself as an opaque pointer.  The store embeds it and fills it in before its first lane starts.
  */
 #ifndef DSAIO_DAEMON_LANE_LANE_STORE_H
 #define DSAIO_DAEMON_LANE_LANE_STORE_H
@@ -24,21 +24,21 @@ struct lane_store {
 	dev_t dev;
 	struct mailbox *main_mailbox; /* borrowed: where lanes report */
 	uint32_t spin_usec;	      /* how long lanes spin before they sleep; 0: not at all */
-	uint64_t window_bytes;	      /* the window's most; 0: what profiles say */
+	uint64_t window_bytes;	      /* maximum of the window; 0: as large as profiles ask */
 	uint32_t whole_bytes;	      /* the largest block that its device takes in one request */
 	/*
-	 * Its clients may be of several users.  A client can make a direct op wait for as long as it
-	 * wants: another process of its own holds the inode's lock.  So no block of such a store waits in
-	 * io_submit, not even while one client is alone: the next client could not be served.
+	 * Its clients may belong to several users.  A client can block a direct op for any time: another
+	 * of its processes holds the inode's lock.  So no block of such a store may wait in io_submit,
+	 * not even while one client is alone, because the next client could not be served.
 	 */
 	bool is_multi_user;
-	/* Whether worker threads are its engine, since io_submit would wait.  The main thread writes,
-	   then the probe's; lanes read, relaxed: either way every block is done. */
+	/* Whether worker threads are its engine, because io_submit would block.  The main thread and
+	   then the probe's thread write it.  Lanes read it; relaxed, because both ways are correct. */
 	_Atomic bool is_blocking;
 	struct lane *home;		   /* main thread; NULL before the first channel */
-	struct workers workers;		   /* of its users; main thread */
+	struct workers workers;		   /* its users' work queues; main thread */
 	struct metrics metrics;		   /* of all its channels so far; home lane writes */
-	_Atomic uint64_t now_window_bytes; /* home lane: as it is; relaxed */
+	_Atomic uint64_t now_window_bytes; /* the present window; home lane writes, relaxed */
 };
 
 static inline bool lane_store_is_blocking(const struct lane_store *store)
@@ -46,7 +46,7 @@ static inline bool lane_store_is_blocking(const struct lane_store *store)
 	return atomic_load_explicit(&store->is_blocking, memory_order_relaxed);
 }
 
-/* The size of blocks that the store transfers for a profile, while one client uses it. */
+/* The block size that the store uses for a profile while one client is active. */
 static inline uint32_t lane_store_block_bytes(const struct lane_store *store,
 					      const struct profile *profile)
 {

@@ -2,8 +2,8 @@
 
 #include "daemon/lane/piece.h"
 
-/* Of a file whose device need not be the store's: what takes several of the kernel's requests is
-   refused with RWF_NOWAIT, and few devices take less. */
+/* The largest RWF_NOWAIT block of a file whose device may not be the store's.  The kernel refuses blocks
+   that need several requests, and nearly all devices take requests of this size. */
 #define FOREIGN_NOWAIT_BYTES (256u << 10)
 /* A write that extends its file by no more than this is done by a worker thread: fallocate(2) and
    the engine take longer than a write(2) that waits. */
@@ -28,7 +28,7 @@ struct extend_step next_block_extend_step(const struct op *op)
 	return next_step(op, &split);
 }
 
-/* Of an op whose next block may lie beyond the file: which way does it go? */
+/* Decides the way of a block that may lie behind the end of the file. */
 static void look_at_extension(struct op *op, const struct split *split, struct next_block *next)
 {
 	struct extend_step step = next_step(op, split);

@@ -1,9 +1,9 @@
 /*
- * What the head op of a channel starts next: cutting it, block by block, and which way the block
- * goes.  Pure functions of the op, its file and the rules.
+ * The next block of a channel's head op: its range, and whether a lane or a worker thread carries it
+ * out.  Pure functions of the op, its file and the rules.
  *
- * What may block goes to a worker thread: syncs, unaligned writes, writes to tmpfs, and blocks of
- * files where RWF_NOWAIT is not known and another client would have to wait.
+ * Calls that may block run on a worker thread: syncs, unaligned writes, writes to tmpfs, and blocks of
+ * files without RWF_NOWAIT while another client would have to wait.
  */
 #ifndef DSAIO_DAEMON_LANE_NEXT_BLOCK_H
 #define DSAIO_DAEMON_LANE_NEXT_BLOCK_H
@@ -18,11 +18,11 @@ struct next_block {
 	uint32_t lane; /* 0: home */
 	bool is_edge, is_nowait;
 	bool is_piece;	/* for a worker, not the engine */
-	bool is_step;	/* the file has to be extended before */
-	bool is_bounce; /* takes a page */
+	bool is_step;	/* the file must be extended first */
+	bool is_bounce; /* needs a bounce page */
 };
 
-/* What holds for all blocks of a turn. */
+/* The rules for all blocks of a turn. */
 struct block_rules {
 	const struct lane_store *store;
 	bool must_not_wait; /* no block may wait in io_submit */
@@ -33,15 +33,15 @@ struct block_rules {
 /* Whether worker threads are the engine for the blocks of this file. */
 bool uses_workers(const struct lane_store *store, const struct file *file);
 
-/* The channel has an op that is ready, with a block left. */
+/* Describes the next block.  The channel must have a ready op with a block left. */
 struct next_block next_block_look(const struct channel *channel, const struct block_rules *rules);
-/* The block has started: its op's counters step over it. */
+/* The block has started: advances the op's counters. */
 void next_block_step_over(const struct next_block *next);
-/* Nothing of the op is left to start. */
+/* Whether all blocks of the op have started. */
 bool next_block_is_over(const struct op *op);
-/* The step that the head op, which may have none of its next blocks yet, needs. */
+/* The extension step that the next block of the head op needs. */
 struct extend_step next_block_extend_step(const struct op *op);
-/* Cuts the op off before its first block that has not started, and those of its other parts. */
+/* Ends the op before the first block of each part that has not started. */
 void next_block_stop(struct op *op, int error);
 
 #endif

@@ -280,7 +280,7 @@ static uint16_t tree_remove(struct order *order, uint16_t at, uint16_t node)
 	return tree_balance(order, at);
 }
 
-/* What overlaps a range: as many as there is room for, and whether there are more. */
+/* The nodes that overlap a range: as many as there is room for, and whether there are more. */
 struct found {
 	uint64_t first, end;
 	uint16_t nodes[ORDER_PREDECESSORS_MAX];

@@ -4,7 +4,7 @@
  *
  * An op has a node from order_add() until order_end().  A node waits for at most 8 nodes by name, its
  * predecessors.  With more it waits for all earlier writes, or all earlier reads, of its file: these
- * stand in lists in the order of their sequence numbers, so that only the first has to be compared.
+ * are in lists in the order of their sequence numbers, so that only the first has to be compared.
  * A sync waits for all earlier writes in the same way.
  *
  * Two balanced trees for each file, of reads and of writes, find the nodes that overlap a range.  A

@@ -1,10 +1,10 @@
 /*
- * A piece: a range of an op that a worker thread does with blocking calls, because a lane must
- * not block in it: ragged ends of writes, ranges whose memory is misaligned, and blocks that the
- * kernel gave back (RWF_NOWAIT: it would have had to wait).  Syncs, and steps of an extension
- * (extend.h), are pieces without a range.
+ * A piece: a range of an op that a worker thread transfers with blocking calls, because a lane must not
+ * block.  Pieces are the unaligned heads and tails of writes, ranges with misaligned memory, and
+ * blocks that the kernel returned because they would block (RWF_NOWAIT).  Syncs, and steps of an
+ * extension (extend.h), are pieces without a range.
  *
- * The lane fills it in, piece_do() does it on the work queue's thread, the lane takes the result.
+ * The lane fills it in, piece_do() runs on the work queue, and the lane takes the result.
  */
 #ifndef DSAIO_DAEMON_LANE_PIECE_H
 #define DSAIO_DAEMON_LANE_PIECE_H
@@ -19,13 +19,13 @@
 struct transfer;
 struct op;
 
-/* Of a misaligned range: bounds the memory of a read, and how long a thread is at it. */
+/* The largest piece of a misaligned range: bounds the memory of a read, and the time of a thread. */
 #define PIECE_BYTES (1u << 20)
 
 enum piece_way {
 	PIECE_DIRECT,	/* read or write by the direct description; all is aligned */
 	PIECE_BUFFERED, /* write by the buffered description */
-	PIECE_BOUNCE,	/* read whole units by the direct one, copy what is wanted */
+	PIECE_BOUNCE,	/* read whole units by the direct description, copy the wanted bytes */
 	PIECE_SYNC,	/* fsync, of no bytes */
 	PIECE_DATASYNC,
 	PIECE_EXTEND, /* allocate; no bytes */
@@ -40,9 +40,9 @@ struct piece {
 	uint64_t off;
 	uint32_t len;
 	uint32_t offset_align, memory_align; /* of the file: transfers continue at multiples */
-	uint32_t done;		 /* bytes; of a block that was given back, those done before */
-	int error;		 /* positive; 0 and done < len: the end of the file */
-	struct extend_step step; /* of PIECE_EXTEND */
+	uint32_t done;			     /* bytes, with those that a returned block had done */
+	int error;			     /* positive; 0 and done < len: the end of the file */
+	struct extend_step step;	     /* of PIECE_EXTEND */
 
 	/* the lane's */
 	struct transfer *transfer;

@@ -15,8 +15,8 @@
 
 /*
  * A pause counts as a gap of this at most, so that a busy client soon makes spinning pay again: a
- * guess.  What comes in a bunch is no gap: a lane that looks once more before it sleeps finds it without
- * spinning.  Nor is a turn that took long: there was nothing to wait for.
+ * guess.  Events in a bunch have no gap: the check before a sleep finds them without spinning.
+ * A long turn is no gap either, because the lane did not wait.
  */
 #define GAP_MAX_NSEC 1000000u
 #define GAP_MIN_NSEC 5000u
@@ -69,7 +69,8 @@ int poller_init(struct poller *poller, const struct poller_config *config, struc
 void poller_deinit(struct poller *poller)
 {
 	if (poller->board)
-		(void)munmap(poller->board, (size_t)sysconf(_SC_PAGESIZE)); /* ours: can not fail */
+		(void)munmap(poller->board,
+			     (size_t)sysconf(_SC_PAGESIZE)); /* our own mapping: cannot fail */
 	closep(&poller->board_fd);
 	closep(&poller->epoll_fd);
 }
@@ -131,8 +132,8 @@ static int sleep_msec(const struct poller *poller, uint64_t until_nsec)
 	return left < INT_MAX ? (int)left : INT_MAX;
 }
 
-/* Acts on every event, whichever call returned it: its edge does not come again.  What the engine
-   and the mailbox have to say is looked for in each turn, and before each sleep. */
+/* Acts on every event, because its edge does not come again.  The lane polls its engine and its mailbox
+   in each turn and before each sleep, so their events need no action. */
 static void act_on(struct poller *poller, const struct epoll_event *events, int n)
 {
 	assert(n >= 0 || errno == EINTR);

@@ -144,7 +144,7 @@ static int free_ended(struct publish *publish, struct channel *channel)
 	int n = 0;
 
 	channel->has_ended = false;
-	/* What ends meanwhile, behind the last, is published in the next turn. */
+	/* Ops that end meanwhile are published in the next turn. */
 	do {
 		op = op_of_node(list_pop(&channel->ended));
 		free_op(publish, op);
@@ -176,6 +176,6 @@ int publish_run(struct publish *publish)
 		c->quiet_nsec = publish->turn->now_nsec;
 		n += free_ended(publish, c);
 	}
-	/* What is left must not be slept on. */
+	/* The lane must not sleep while channels with ended ops are left. */
 	return n + (publish->first_ended != NULL);
 }

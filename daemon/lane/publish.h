@@ -1,7 +1,8 @@
 /*
- * Publishing: an op ends here, once.  Its completion is written in publish_end() and shown by the
- * next publish_run(), which wakes clients that sleep and then frees the op, so that ops which waited
- * for it may start.  Home lane only.
+ * Publish ends ops.  publish_end() writes an op's completion.  The next publish_run() publishes the
+ * completions, wakes clients that sleep, and frees the ops, so that ops that waited for them may start.
+ *
+ * Home lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_PUBLISH_H
 #define DSAIO_DAEMON_LANE_PUBLISH_H
@@ -13,15 +14,15 @@ struct publish {
 	struct lane_store *store; /* borrowed, as all pointers here */
 	const struct turn *turn;
 	struct admit *admit;
-	/* No earlier op stands before this one any more. */
+	/* The op waits for no earlier op any more. */
 	void (*may_start)(struct op *op, void *arg);
 	void *arg;
 	struct channel *first_ended; /* channels with ended ops */
 };
 
-/* Writes the completion: the op has nothing in flight and starts nothing more. */
+/* Writes the completion.  The op must have nothing in flight and nothing left to start. */
 void publish_end(struct publish *publish, struct op *op);
-/* 0: nothing had ended. */
+/* Returns 0 if no op had ended. */
 int publish_run(struct publish *publish);
 /* Reports that all ops of a batch have ended. */
 void publish_batch(struct batch *batch);

@@ -62,9 +62,9 @@ void ready_unpromise_all(struct ready *ready, struct channel *channel)
 {
 	struct op *op = op_of_node(channel->ready.first);
 
-	/* Ops that were let in stand before the others. */
+	/* Admitted ops are before the others in the list. */
 	for (; op && op->is_gated; op = op_of_node(op->waiter.node.next))
-		ready_unpromise(ready, op); /* who is let in by that stands before op */
+		ready_unpromise(ready, op); /* ops that this admits are put before op */
 }
 
 void ready_lock(struct ready *ready, struct op *op)
@@ -89,7 +89,8 @@ bool ready_defer(struct ready *ready, struct op *op, struct list *list)
 	struct channel *channel = op->channel;
 
 	if (!op->is_gated && channel->n_gated >= MODE_LOCK_OPS_MAX) {
-		/* All those are held, since they stand before the others: back when one is let in. */
+		/* The channel waits: its gated ops are before its other ops.  It goes on when the mode
+		   lock admits one of them. */
 		admit_set_ready(ready->admit, &channel->admit, false, ready->turn->now_nsec);
 		return false;
 	}

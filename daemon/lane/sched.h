@@ -1,15 +1,16 @@
 /*
- * The scheduler of a store: whose turn it is.  It knows queues (one a channel), not ops.
+ * The scheduler of a store decides which channel's turn it is.  It knows queues (one per channel), not
+ * ops.
  *
- * Classes in order; within a class deficit round robin over clients by bytes, within a client
- * over its queues, quantum 256 KiB x weight.  A queue whose head block has waited 10 ms is
- * lifted a class for that one block, so nothing starves.
+ * Classes are served in order.  Within a class it is deficit round robin by bytes: over clients, then
+ * over a client's queues, with a quantum of 256 KiB x weight.  A queue whose head block has waited
+ * 10 ms is lifted by one class for that block, so nothing starves.
  *
- * A client that keeps only one op open has nothing to start from its last block's start until it
- * has seen the end and sent the next.  It is away: it keeps its place and gets its quantum when its
- * turn comes, up to what it did before; when it is back it is next.  What it is owed meanwhile
- * the others had better not fill the device with (sched_owed_bytes), or it would have to stand
- * behind that each time.
+ * A client with one op open has no block to start while its last block is in flight, and until it
+ * submits the next op.  In that time it is "away": it keeps its place and gets its quantum when its
+ * turn comes, at most as many bytes as it used before.  When it is back, it is next.  The others
+ * should not fill the device with these owed bytes (sched_owed_bytes()), or the client would wait
+ * behind them each time.
  *
  * Home lane only.
  */
@@ -25,14 +26,14 @@ enum sched_class { SCHED_DEMAND, SCHED_NORMAL, SCHED_BACKGROUND, N_SCHED_CLASSES
 
 #define SCHED_QUANTUM_BYTES (256u << 10)
 #define SCHED_AGEING_NSEC 10000000u
-/* The largest block; a debt is no larger either, or out of turn a client could run up one that it
-   pays for minutes. */
+/* The largest block, and the largest debt.  Else a client with blocks out of turn could get a debt that
+   takes minutes to pay. */
 #define SCHED_DEBT_MAX (INT64_C(64) << 20)
 #define SCHED_WEIGHT_MAX 16u
-/* A client is away while it has blocks in flight and so long after: to wake up, look at what it got
-   and send more takes tens of microseconds, some hundreds where cores are short.  A guess. */
+/* A client is away while it has blocks in flight, and for this time after.  To wake up, process the data
+   and submit takes tens of microseconds, some hundreds on a busy host.  A guess. */
 #define SCHED_AWAY_NSEC 1000000u
-/* What it is owed at most when it is back. */
+/* The maximum that a client is owed when it is back. */
 #define SCHED_OWED_MAX (INT64_C(16) << 20)
 
 struct sched_queue;
@@ -40,7 +41,7 @@ struct sched_queue;
 /* A client's share in one class. */
 struct sched_turn {
 	struct sched_turn *next, *prev; /* in the class's ring of clients that are active or away */
-	struct sched_queue *queues;	/* ring of its queues with something to do; NULL: none */
+	struct sched_queue *queues;	/* ring of its queues with a block to start; NULL: none */
 	int64_t deficit_bytes;
 	int64_t stay_bytes;    /* started since it was last inactive or away */
 	int64_t owed_max;      /* away: the deficit it may have */
@@ -52,8 +53,8 @@ struct sched_turn {
 
 struct sched_client {
 	struct sched_turn turns[N_SCHED_CLASSES];
-	/* kept by the lane, which has no other struct for a client; of these the scheduler reads
-	   blocks_in_flight and done_nsec */
+	/* Maintained by the lane, which has no other struct for a client.  The scheduler reads only
+	   blocks_in_flight and done_nsec. */
 	uint32_t n_channels, n_awake, blocks_in_flight, n_bounces;
 	uint64_t done_nsec; /* a block was back */
 	uint32_t n_open;    /* ops taken, not yet shown as ended */
@@ -73,8 +74,8 @@ struct sched_queue {
 };
 
 struct sched {
-	struct sched_turn *turns[N_SCHED_CLASSES]; /* ring; whose turn it is */
-	uint32_t n_active[N_SCHED_CLASSES];	   /* of those turns: with something to do */
+	struct sched_turn *turns[N_SCHED_CLASSES]; /* ring; the present turn */
+	uint32_t n_active[N_SCHED_CLASSES];	   /* turns with a block to start */
 	int64_t owed_bytes[N_SCHED_CLASSES];	   /* to those that are away */
 	uint32_t n_queues;
 	uint64_t next_ageing_nsec;
@@ -85,25 +86,25 @@ void sched_client_init(struct sched_client *client);
 void sched_queue_init(struct sched_queue *queue, struct sched_client *client,
 		      enum sched_class io_class, uint32_t weight);
 
-/* None of the client's queues will be added any more. */
+/* The client's queues will not be added any more. */
 void sched_client_gone(struct sched *sched, struct sched_client *client);
 
 /* The queue has a block to start. */
 void sched_add(struct sched *sched, struct sched_queue *queue, uint64_t now_nsec);
-/* It has none, or may not start one now.  Fine if it was not added. */
+/* The queue has no block, or may not start it now.  Fine if it was not added. */
 void sched_remove(struct sched *sched, struct sched_queue *queue);
-/* An active one's head block may not start now: as removed, but when it is added again it is as
-   old as it was, and as high. */
+/* The head block of an active queue may not start now.  Like sched_remove(), but when the queue is added
+   again, its head block keeps its age and class. */
 void sched_pause(struct sched *sched, struct sched_queue *queue);
 
-/* Whose turn it is, or NULL.  The caller starts its head block and calls sched_charge(), or
-   sched_remove(), or stops asking until something changes. */
+/* The queue whose turn it is, or NULL.  The caller starts its head block and calls sched_charge(), or
+   calls sched_remove(), or does not ask again until something changes. */
 struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec);
 /* The first queue, in the order of turns, for which may() is true: for a block that need not
    wait for its turn. */
 struct sched_queue *sched_find(struct sched *sched,
 			       bool (*may)(const struct sched_queue *queue, void *arg), void *arg);
-/* What clients of the queue's class that are away have to their credit. */
+/* The bytes owed to clients of the queue's class that are away. */
 uint64_t sched_owed_bytes(const struct sched *sched, const struct sched_queue *queue);
 /* A block of so many bytes of that queue was started. */
 void sched_charge(struct sched *sched, struct sched_queue *queue, uint64_t bytes,

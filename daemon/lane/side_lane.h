@@ -1,9 +1,9 @@
 /*
- * A side lane: it gets blocks from a queue of the home lane's, carries them out by its own engine and
- * gives them back by a second queue.  Both queues have one writer and one reader.
+ * A side lane takes blocks from a queue of the home lane, carries them out with its own engine, and
+ * returns them through a second queue.  Both queues have one writer and one reader.
  *
- * A lane that sleeps is rung through its mailbox's eventfd, by the same announce-fence-look on both
- * sides as between a client and a lane.
+ * A sleeping lane is woken through its mailbox's eventfd.  Both sides announce, fence and check as a
+ * client and a lane do (PROTOCOL section 2).
  */
 #ifndef DSAIO_DAEMON_LANE_SIDE_LANE_H
 #define DSAIO_DAEMON_LANE_SIDE_LANE_H

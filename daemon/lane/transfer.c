@@ -10,15 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pieces of one channel that workers have at a time: half of a user's threads, so that a client whose
-   calls hang does not hold up the other clients of its user.  Where worker threads are the engine: as many
-   as the profile says, up to WORKERS_DEPTH. */
+/* Pieces of one channel on worker threads: half of a user's threads, so that a client whose calls hang
+   does not block the user's other clients.  Where worker threads are the engine the limit is the
+   profile's queue depth, up to WORKERS_DEPTH. */
 #define PIECES_AT_ONCE 4u
 /* A block that comes back with -EINTR or -EAGAIN is tried again so often: a guess. */
 #define BLOCK_RETRIES 16u
 /*
- * Blocks started in a turn.  io_submit takes 5-10 us for each: with more, what has ended waits to
- * be told, client and device take turns instead of overlapping, and the queue drains in waves.
+ * Blocks started in a turn.  io_submit takes 5 to 10 us for each.  With more blocks, completions are
+ * published late, client and device work in turns instead of overlapping, and the queue drains in waves.
  */
 #define STARTS_PER_TURN 4
 /* Where they are done at once (tmpfs), as long as these are no more bytes. */
@@ -264,7 +264,7 @@ static bool has_worker(const struct transfer *transfer, const struct channel *ch
 		       (uses_workers(transfer->store, file) ? WORKERS_DEPTH : PIECES_AT_ONCE);
 }
 
-/* Gives the piece, filled in but for what is the lane's, to a worker.  False: none is free. */
+/* Gives a piece to a worker and fills in the lane's fields.  Returns false if no worker is free. */
 static bool give_piece(struct transfer *transfer, struct piece *piece)
 {
 	struct channel *channel = piece->op->channel;
@@ -536,7 +536,7 @@ static void extend(struct transfer *transfer, struct op *op)
 	op->n_in_flight++;
 }
 
-/* What admission has to know of the channel's head block. */
+/* Describes the channel's head block for admission. */
 struct admit_head transfer_look(struct admit_channel *admit, void *arg)
 {
 	struct transfer *transfer = arg;
@@ -647,7 +647,7 @@ static bool must_continue(struct block *block, uint32_t align)
 	return true;
 }
 
-/* Of a bounce block: copies what is wanted; says how much of that is there, and what failed. */
+/* Copies the wanted bytes of a bounce block.  Returns how many are valid, and the error. */
 static uint32_t bounce_out(const struct op *op, const struct block *block, int *error)
 {
 	uint64_t start = block->off - block->before; /* in the file */
@@ -713,7 +713,7 @@ static void block_done(struct transfer *transfer, struct block *block)
 		admit_note_done(transfer->admit, block->is_write, block->bytes,
 				transfer->turn->now_nsec - block->started_nsec,
 				transfer->turn->now_nsec);
-	/* Nothing is moved, but for its end, by telling that it stopped where it is whole. */
+	/* op_stop_at() with the op's end changes nothing, so a complete block may call it too. */
 	if (block->bounce) {
 		uint32_t wanted = (uint32_t)(op->len - op_off);
 		uint32_t done = bounce_out(op, block, &error);

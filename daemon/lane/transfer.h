@@ -1,23 +1,23 @@
 /*
- * Transfer: blocks of ops start as admission says, go to an engine, come back, are continued where
- * they were short, and reach their op.
+ * Transfer starts blocks in the order of admission, hands them to an engine, takes them back, continues
+ * short ones, and adds their results to their op.
  *
- * Blocks go to the home lane's own engine, or by a queue to a side lane.  What may block is never
- * done in a lane: such blocks go to the worker threads of the user as pieces, which come back through
- * the mailbox.  So do blocks that the kernel returned since it would have had to wait (RWF_NOWAIT).
- * One exception: a user's own daemon lets blocks of a client that is alone on the store wait.
+ * Blocks go to the home lane's own engine, or through a queue to a side lane.  A lane must not block, so
+ * blocks that may block go to the worker threads of the user as pieces, and return through the mailbox.
+ * Blocks that the kernel returned because they would block (RWF_NOWAIT) do so too.  One exception: in a
+ * user's own daemon, blocks of a client that is alone on the store may wait.
  *
- * A piece starts only when a worker begins with it at once.  Until then its op waits outside of the
- * channel and holds no mode lock: the user's other calls may hang, and nobody else may wait for them.
+ * A piece starts only if a worker thread is free.  Until then its op waits outside of the channel and
+ * holds no mode lock, because the user's other calls may hang and must not delay other users.
  *
- * A piece no longer counts in the store's window and the engine's depth, but in its op and in the
- * depth of its channel.  On a store where io_submit itself does the work (probe.h), and for files where
- * RWF_NOWAIT is not known and another client would have to wait, worker threads are the engine: all
- * blocks are pieces.  There no window bounds the bytes in flight, which a file that hangs would fill for
- * all: only the depth of each channel does.
+ * A piece counts in its op and in the depth of its channel, but not in the store's window and the
+ * engine's depth.  Worker threads are the engine on a store where io_submit itself does the work
+ * (probe.h), and for files without RWF_NOWAIT while another client would have to wait.  Then all
+ * blocks are pieces.  No window limits them, because a hung file would fill it for all clients.  Only
+ * the depth of each channel does.
  *
- * A file that a write makes longer is extended first, by a worker thread (extend.h).  A write that is
- * too short for that to pay is a piece, and extends the file itself.
+ * A worker thread extends a file before direct writes behind its end (extend.h).  A short write is a
+ * piece instead, and extends the file itself.
  *
  * Home lane only.
  */
@@ -32,7 +32,7 @@
 #include "daemon/lane/side_lane.h"
 #include "daemon/lane/unaligned.h"
 
-/* Blocks started in a turn where the engine does them at once. */
+/* Blocks started in a turn if the engine completes them in submit. */
 #define TRANSFER_STARTS_AT_ONCE 8
 
 struct transfer_config {

@@ -67,7 +67,8 @@ void bounces_deinit(struct bounces *bounces)
 	if (!bounces->memory)
 		return;
 	assert(bounces->n_free == BOUNCES);
-	(void)munmap(bounces->memory, (size_t)BOUNCES * BOUNCE_BYTES); /* ours: can not fail */
+	(void)munmap(bounces->memory,
+		     (size_t)BOUNCES * BOUNCE_BYTES); /* our own mapping: cannot fail */
 	bounces->memory = NULL;
 }
 

@@ -1,19 +1,20 @@
 /*
- * Edges: what of an op can not go direct, because its offset, length or memory is not aligned.
+ * Edges: the parts of an op that cannot be transferred direct, because offset, length or memory is not
+ * aligned.
  *
  *     op      |----------------------------------------|
  *     unit  +-------+-------+-------+-------+-------+-------+     unit: max(offset_align, 4096)
  *             head  |            middle             | tail
  *
- * The middle goes direct.  Head and tail are ragged: a read fetches whole units into a page of
- * the lane (struct bounces) and copies the wanted bytes with process_vm_writev to the daemon
- * itself, so that memory of a client is never touched but by the kernel; a write sends them
- * through the file's buffered description, on a worker thread.  The cut is at units of at least
- * a page, so that the page cache and a direct write never own the same one within an op.
+ * The middle is transferred direct.  For the unaligned head and tail, a read fetches whole units into
+ * a page of the lane (struct bounces) and copies the wanted bytes with process_vm_writev to the daemon
+ * itself, so that only the kernel touches a client's memory.  A write sends them through the file's
+ * buffered description, on a worker thread.  A unit is at least a page, so that within an op the
+ * page cache and a direct write never have the same page.
  *
- * A short range is one ragged piece, the head, and has no middle: reads when all its units fit
- * into a bounce page, writes when nothing of it can go direct, either.  A long one whose memory is
- * at a wrong distance from its offset is misaligned: worker threads do it, in bounded pieces.
+ * A short range has only a head and no middle: a read whose units all fit into a bounce page, or a write
+ * without any aligned unit.  A long range whose memory is not aligned like its offset is misaligned:
+ * worker threads transfer it, in bounded pieces.
  *
  * bounce_copy(): any thread; struct bounces: one thread; the cut is a pure function.
  */
@@ -26,10 +27,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of a bounce page: the largest alignment that is probed for.  Only what is used is touched. */
+/* The size of a bounce page: the largest alignment that is probed for.  Unused memory costs nothing. */
 #define BOUNCE_BYTES ((uint32_t)64 << 10)
-/* In one home lane, half of them at most for one client: at 4 KiB each, more than devices need to
-   be busy (a guess). */
+/* Bounce pages of a home lane.  One client may use half of them: at 4 KiB each, more than a device needs
+   to be busy (a guess). */
 #define BOUNCES 256u
 
 struct unaligned_range {
@@ -41,12 +42,12 @@ struct unaligned_range {
 
 struct unaligned_cut {
 	uint32_t head, tail; /* bytes; the middle is the rest */
-	bool is_misaligned;  /* no head, no tail, and the middle can not go direct */
+	bool is_misaligned;  /* no head, no tail, and the middle cannot be transferred direct */
 };
 
 struct unaligned_cut unaligned_cut(const struct unaligned_range *range);
 
-/* At what the file is cut. */
+/* The unit at whose multiples a range is cut. */
 static inline uint32_t unaligned_unit(uint32_t offset_align)
 {
 	return offset_align > 4096 ? offset_align : 4096;
@@ -58,7 +59,7 @@ struct unaligned_cover {
 };
 struct unaligned_cover unaligned_cover(uint64_t off, uint64_t len, uint32_t unit);
 
-/* Bounce pages, made at once, in memory when they are first used. */
+/* Bounce pages.  All are mapped at the start; the kernel allocates a page at its first use. */
 struct bounces {
 	char *memory;
 	uint32_t n_free;
@@ -71,8 +72,8 @@ char *bounce_take(struct bounces *bounces);
 void bounce_give(struct bounces *bounces, char *page);
 
 /*
- * Copies to memory that a client may unmap or shrink at any time: the kernel does it.  Returns
- * 0 or a positive errno (EFAULT); *ret_done is how far it came.
+ * Copies to memory that a client may unmap or shrink at any time, by a system call.  Returns 0 or a
+ * positive errno (EFAULT); *ret_done is the number of bytes copied.
  */
 int bounce_copy(char *to, const char *from, size_t len, size_t *ret_done);
 

@@ -3,14 +3,14 @@
 #include <stddef.h>
 #include <string.h>
 
-/* What may wait at the device: between the two nothing changes.  Measured on a virtual disk of
+/* Limits on the bytes that queue in the device: between them the window stays.  On a virtual disk of
    3 GB/s: with a quarter of it nothing was there to do when a block came back. */
 #define QUEUED_MOST_BYTES (4u << 20)
 #define QUEUED_LEAST_BYTES (2u << 20)
 /* It is never more than the device does in so long, beside what a block takes by itself: what
    comes behind it waits that long. */
 #define WINDOW_NSEC 4000000u
-/* Of the rate, over about so many intervals: others share virtual disks, which stall. */
+/* The rate is averaged over about so many intervals, because shared virtual disks stall. */
 #define RATE_WEIGHT 8
 /* Ratios are in 1/256. */
 #define RATIO_ONE 256u

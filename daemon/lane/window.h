@@ -1,17 +1,18 @@
 /*
- * The window of a store: how many bytes it lets be in flight while several clients are active, so
- * that a small read does not wait behind what the device queues up, and the device has enough to do.
+ * The window of a store: the limit on bytes in flight while several clients are active.  It keeps a
+ * small read from waiting behind the device's queue, and keeps the device busy.
  *
- * A block's latency beside the lowest one lately of its direction and size says how much of the
- * window only waits: window x (1 - 1/ratio).  Each 10 ms the window gives an eighth back if that is
- * over 4 MiB, and takes one if it is under 2 MiB and the window was full.  So that the lowest
- * latency is one of blocks with little before them, it closes to its least for 10 ms of every 5 s.
+ * The ratio of a block's latency to the lowest recent latency of its direction and size tells how many
+ * bytes only queue in the device: window x (1 - 1/ratio).  Every 10 ms the window shrinks by an eighth
+ * if these are more than 4 MiB.  It grows by an eighth if they are less than 2 MiB and the window was
+ * full.  For 10 ms of every 5 s it closes to its minimum, so that the lowest latency is measured with an
+ * almost empty queue.
  *
- * The guard: devices and kernels, too, may let a small block wait behind many large ones.  While a
- * small one is late no large block starts, but not for long: it may be late for another reason.  Then it
- * rests as long as it guarded.
+ * The guard: devices and kernels may also delay a small block behind many large blocks.  While a small
+ * block is late, no large block starts.  This has a time limit, because the block may be late for
+ * another reason; after it the guard rests for as long as it was active.
  *
- * Times are the caller's, nothing here asks a clock.  Home lane only.
+ * The caller passes all times.  Home lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_WINDOW_H
 #define DSAIO_DAEMON_LANE_WINDOW_H
@@ -24,7 +25,7 @@
 #define WINDOW_INTERVAL_NSEC 10000000u
 #define WINDOW_INTERVAL_BLOCKS 16u /* an interval is longer, if it has fewer */
 #define WINDOW_ERA_NSEC UINT64_C(5000000000)
-/* Blocks that the guard is for: no larger ones. */
+/* The largest block that the guard protects. */
 #define WINDOW_SMALL_BYTES (64u << 10)
 #define WINDOW_LATE_NSEC 2000000u
 #define WINDOW_GUARD_NSEC 20000000u
@@ -33,11 +34,11 @@
 #define WINDOW_SAMPLES 64u /* ratios of an interval: of more, the last */
 #define WINDOW_SIZES 15u   /* powers of two from 4 KiB to 64 MiB */
 
-/* A small block in flight of a client that has no other: a member of what the block belongs to. */
+/* A small block in flight of a client without other blocks; embedded in the client. */
 struct window_small {
 	struct window_small *next, *prev;
 	uint64_t since_nsec;
-	uint64_t patience_nsec; /* it is late when it took longer */
+	uint64_t patience_nsec; /* the block is late after this time */
 };
 
 struct window {
@@ -46,47 +47,48 @@ struct window {
 
 	/* of this interval */
 	uint64_t since_nsec, done_bytes;
-	uint64_t own_nsec; /* of its blocks together: the lowest latencies */
+	uint64_t own_nsec; /* sum of the lowest latencies of its blocks */
 	uint32_t n_done;
 	bool was_full;
 	uint16_t ratios[WINDOW_SAMPLES]; /* in 1/256 */
 
-	double bytes_per_sec; /* while it was full: the mean of some intervals; 0: not yet */
+	double bytes_per_sec; /* mean of some intervals in which it was full; 0: none yet */
 
 	/* the lowest latency by direction and size in this era and the last; 0: none */
 	uint64_t lowest_nsec[2][2][WINDOW_SIZES];
 	uint64_t era_nsec;	    /* when it began */
-	bool is_closed, was_closed; /* to its least: once in an era */
+	bool is_closed, was_closed; /* to its minimum: once in an era */
 
 	struct window_small *first_small, *last_small; /* by age */
-	uint64_t guard_nsec;			       /* when it began to guard; 0: it does not */
+	uint64_t guard_nsec;			       /* when the guard began; 0: it is off */
 };
 
 void window_init(struct window *window);
-/* most_bytes: it shall not grow beyond that.  May be less than the least. */
+/* Sets the maximum, which may be less than the minimum. */
 void window_set_most(struct window *window, uint64_t most_bytes);
 /* Several clients are active, after a time when they were not. */
 void window_open(struct window *window, uint64_t now_nsec);
 
 /* Bytes that may be in flight now. */
 uint64_t window_bytes(const struct window *window);
-/* A block did not start since the window is full. */
+/* A block did not start because the window is full. */
 static inline void window_note_full(struct window *window)
 {
 	window->was_full = true;
 }
-/* A block of these is back, whole, and a device did it: the end of a file comes back at once, and
-   beside that all others would seem to have waited.  is_shared: several clients are active. */
+/* A complete block of a device has ended.  Reads at the end of a file do not count: they end at once, and
+   compared with them all others would seem to have queued.  is_shared: several clients are active. */
 void window_note_done(struct window *window, bool is_write, uint32_t bytes, uint64_t nsec,
 		      bool is_shared, uint64_t now_nsec);
-/* The lowest latency of such blocks lately; 0: none was seen. */
+/* The lowest recent latency of such blocks; 0: none was measured. */
 uint64_t window_lowest_nsec(const struct window *window, bool is_write, uint32_t bytes);
 
-/* A small block starts, or is back. */
+/* A small block starts, or has ended. */
 void window_small_start(struct window *window, struct window_small *small, bool is_write,
 			uint32_t bytes, uint64_t now_nsec);
 void window_small_end(struct window *window, struct window_small *small);
-/* May a larger block start now?  0: yes; else not before that time, or the end of a small one. */
+/* Returns 0 if a larger block may start now; else it must wait until that time, or until a small block
+   ends. */
 uint64_t window_guard(struct window *window, uint64_t now_nsec);
 
 #endif
