@@ -33,7 +33,7 @@ static inline bool deadline_is_over(uint64_t deadline_nsec)
 	return deadline_nsec != DEADLINE_NEVER && clock_nsec() >= deadline_nsec;
 }
 
-/* What is left, rounded up, at least 1; 0: no deadline. */
+/* The remaining time, rounded up, at least 1; 0: no deadline. */
 static inline uint32_t deadline_left_msec(uint64_t deadline_nsec)
 {
 	uint64_t now;

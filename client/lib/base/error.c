@@ -20,7 +20,7 @@ const char *dsaio_error(void)
 }
 
 /*
- * Formats into a copy first: an argument may be the old sentence.  What is too long is cut.
+ * Formats into a copy first, because an argument may be the old sentence.  Cuts a text that is too long.
  */
 static void error_set(const char *format, va_list args, const char *reason)
 {
@@ -65,7 +65,7 @@ int error_fail_errno(int error, const char *format, ...)
 	return error;
 }
 
-/* What a person can do about an errno that an op ended with. */
+/* The advice for an errno that an op ended with. */
 static const struct {
 	int error;
 	const char *advice;

@@ -355,7 +355,7 @@ static bool start_piece(struct client_bounce *bounce, struct job *job)
 
 /*
  * A piece of each channel in turn, and in each of its jobs in turn, as long as there are slots and room.
- * A channel whose ring is full, or whose store has no slot, holds up no other.
+ * A channel whose ring is full, or whose store has no slot, does not delay the others.
  */
 static bool start_pieces(struct client_bounce *bounce)
 {

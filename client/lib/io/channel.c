@@ -92,7 +92,7 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	if (r == -EPROTO)
 		conn_break(client->link.conn);
 	if (r < 0) /* the handle's end ends the daemon's part */
-		return error_fail_errno(r, "channel: the daemon made one, but its rings can not be "
+		return error_fail_errno(r, "channel: the daemon made one, but its rings cannot be "
 					   "used here");
 	debug_log("channel: %#x of handle %#x on store %u, %u entries", channel->id, handle, store,
 		  channel->ring.entries);

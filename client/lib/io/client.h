@@ -59,7 +59,7 @@ struct client_object {
 	struct client_object *next_garbage; /* client.lock */
 };
 
-/* What all files of a client share: file.c. */
+/* The state that all files of a client share: file.c. */
 struct client_files {
 	pthread_mutex_t lock; /* protects this struct and the fields of files marked so */
 	struct cache cache;
@@ -108,7 +108,7 @@ int client_null(const char *function, const char *object);
 /* Wakes the library's thread, if there is one.  The caller may hold any lock. */
 static inline void client_poke(const struct dsaio_client *client)
 {
-	/* relaxed: whoever waits for this thread has started it */
+	/* relaxed: a thread that waits for the bounce thread has started it */
 	int fd = atomic_load_explicit(&client->poke_fd, memory_order_relaxed);
 
 	if (fd)

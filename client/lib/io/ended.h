@@ -2,8 +2,8 @@
  * Ended ops: the async ops of a handle that have ended and were not reported yet, in the order of
  * their ends.  dsaio_reap() reports the first ones, dsaio_wait() all.
  *
- * An op that the caller freed before leaves the list and is only counted.  Of freed ops that failed
- * the first one is kept, for dsaio_wait().
+ * An op that the caller freed before leaves the list and is only counted.  The first
+ * freed op that failed is recorded, for dsaio_wait().
  *
  * Everything is under handle->lock.  A listed op has a reference of the list's.
  */

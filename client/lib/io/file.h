@@ -31,7 +31,7 @@
 
 struct inode;
 
-/* What holds in the present session only, and is made anew with a new connection. */
+/* The state of the present session; a new connection makes it anew. */
 struct file_session {
 	uint32_t id, store;		     /* the daemon's numbers */
 	uint32_t offset_align, memory_align; /* powers of two */
@@ -67,7 +67,7 @@ void file_drop_ref(struct dsaio_file *file);
 
 /* ---- for file_open.c ---- */
 
-/* Of so many files that the daemon lets us have, room is left for those in use. */
+/* The limit on cached files: the daemon's limit less room for files in use. */
 uint32_t files_max(const struct dsaio_client *client);
 
 /* Are there more than n_max files?  Then the one that is idle longest goes; false: none did. */
@@ -95,7 +95,7 @@ void file_list(struct dsaio_file *file);
 /* A file that is in no list: closes the descriptor, frees the rest.  NULL is fine. */
 void file_freep(struct dsaio_file **file);
 
-/* Of its client_object. */
+/* The callbacks of its client_object. */
 void file_on_collect(struct client_object *object);
 void file_on_disconnect(struct client_object *object);
 

@@ -12,7 +12,7 @@
 
 #include <sys/stat.h>
 
-/* What file_statx() asks for. */
+/* The fields that file_statx() requests. */
 #define FILE_STATX_MASK (STATX_TYPE | STATX_INO | STATX_SIZE | STATX_BTIME)
 
 /*

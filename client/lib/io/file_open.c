@@ -332,7 +332,7 @@ static int open_fd(struct dsaio_client *client, const struct cache_key *key, int
 		is_shared = true;
 		if (!(flags & O_DIRECT))
 			return error_fail_errno(r,
-						"file %s: it can not be opened anew, and its "
+						"file %s: it cannot be reopened, and its "
 						"descriptor is not for direct I/O: open it with "
 						"O_DIRECT",
 						name);
@@ -386,7 +386,7 @@ static int open_buffered(struct dsaio_file *file)
 	if (file->is_shared)
 		return error_fail(
 			-EACCES,
-			"%s: the file came as a descriptor that can not be opened anew, so only "
+			"%s: the file came as a descriptor that cannot be reopened, so only "
 			"aligned ops are possible: use memory of dsaio_alloc() and multiples of "
 			"dsaio_alignment(), or open the file by its path",
 			file->name);

@@ -81,7 +81,7 @@ struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool 
 /* Drops a reference.  The last one frees the op, and with it maybe a closed handle.  No handle->lock. */
 void handle_op_unref(struct dsaio_op *op);
 
-/* Is an async op open?  What has ended when this returns false, wait_reap() finds after it. */
+/* Whether an async op is open.  After it returns false, wait_reap() finds all ops that have ended. */
 bool handle_has_open(struct dsaio_handle *handle);
 
 /* The handle's companion, made if need be.  Returns 0 or a negative errno, with a sentence. */

@@ -147,7 +147,7 @@ int inode_put(struct inode *inode, struct dsaio_op *op)
 	return r;
 }
 
-/* Of the coarse clock: reading it is no system call.  0 is before all ticks. */
+/* A tick of the coarse clock, which is read without a system call.  0 is before all ticks. */
 static uint64_t tick_now(void)
 {
 	struct timespec ts;

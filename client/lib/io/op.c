@@ -280,7 +280,7 @@ void op_pool_deinit(struct op_pool *pool)
 	for (chunk = pool->chunks; chunk; chunk = next) {
 		next = chunk->next;
 		for (int i = 0; i < OPS_PER_CHUNK; i++)
-			free(chunk->ops[i].text); /* NULL but for ops that a caller holds */
+			free(chunk->ops[i].text); /* NULL except for ops that a caller owns */
 		free(chunk);
 	}
 }

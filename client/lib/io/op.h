@@ -5,7 +5,7 @@
  * consumed.  It holds all that its entry is made of, so it can be submitted again: op_entry() makes
  * the entry from the op alone, with the file's and the slab's number in the present session.
  *
- *     state         what holds, and who owns the fields              next states
+ *     state         what holds; the owner of the fields              next states
  *     OP_FREE       on its pool's free list                          PREPARED
  *     OP_PREPARED   the submitting thread's; maybe in its inode      SUBMITTED WAITING BOUNCED ENDED
  *     OP_WAITING    the bounce thread's: waits for an earlier op,    SUBMITTED ENDED
@@ -113,7 +113,7 @@ static inline bool op_is_off_ring(const struct dsaio_op *op)
 void op_init(struct dsaio_op *op, struct dsaio_handle *handle, struct channel *channel,
 	     bool is_async, bool is_callers);
 
-/* What it does.  Takes the reference in `buffer`. */
+/* Sets the op's request.  Takes the reference in `buffer`. */
 void op_set_io(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len,
 	       const struct buffer_place *buffer);
 /* References the file. */
@@ -144,7 +144,7 @@ void op_set_awaited(struct dsaio_op *op);
 
 /* ---- its end ---- */
 
-/* What came of it.  result: bytes or a negative errno. */
+/* Sets the op's result: bytes or a negative errno. */
 void op_set_result(struct dsaio_op *op, int64_t result, uint64_t done);
 /* The sentence of an op that fails.  Takes text; NULL: the errno has to do. */
 void op_set_text(struct dsaio_op *op, char *text);

@@ -81,7 +81,7 @@ static bool is_incongruent(const struct op_request *q, const struct buffer_place
 
 /*
  * Cuts a read at the file's end, as it is when all ops before it have ended: a direct read of the
- * file's last, ragged block would also write behind the end's place in the buffer.
+ * file's last, incomplete block would also write behind the end's place in the buffer.
  */
 static int cut_at_end(struct op_request *q)
 {
@@ -120,9 +120,9 @@ static enum way op_route(const struct op_request *q, struct buffer_place *place)
 	return WAY_RING;
 }
 
-/* What an op needs before it is one: channels, the thread. */
+/* The prerequisites of an op: channels, the bounce thread. */
 struct op_means {
-	struct channel *channel;	/* that takes it, or its pieces */
+	struct channel *channel;	/* gets the op, or its pieces */
 	struct dsaio_handle *companion; /* async and bounced: whose channel that is */
 };
 

@@ -195,7 +195,7 @@ static int conn_hello(struct dsaio_conn *conn, const char *name)
 	hello.pid = (uint32_t)getpid();
 	request.body_case = WIRE__REQUEST__BODY_HELLO;
 	request.hello = &hello;
-	/* What does not speak is an error, not a hang.  A daemon under systemd may be starting. */
+	/* A silent peer is an error, not a hang.  A daemon under systemd may be starting. */
 	r = conn_call_while_alive(conn, "connect", &request, &pidfd, pidfd >= 0, &reply, fds,
 				  &n_fds);
 	if (r < 0)

@@ -143,7 +143,7 @@ int conn_map(int fd, size_t bytes, int protection, void **ret_map);
 /* Looks whether the end of file has come.  One system call until it has.  Any thread. */
 bool conn_is_gone(struct dsaio_conn *conn);
 
-/* What was seen so far; no system call. */
+/* Whether an earlier call found the daemon gone; makes no system call. */
 static inline bool conn_was_gone(const struct dsaio_conn *conn)
 {
 	return atomic_load_explicit(&conn->is_gone, memory_order_acquire);

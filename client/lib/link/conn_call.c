@@ -416,7 +416,7 @@ static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *r
 	_cleanup_(pending_deinit) struct conn_pending call = { .cond = PTHREAD_COND_INITIALIZER };
 	int r = call_run(conn, what, request, fds, n_fds, while_alive, &call);
 
-	/* Without the lock: a close may wait for whoever serves the file's mount. */
+	/* Without the lock, because close(2) may wait for the server of the file's mount. */
 	for (unsigned i = 0; i < n_fds; i++)
 		(void)close(fds[i]); /* nothing was written to it */
 	if (r < 0)

@@ -216,11 +216,10 @@ static int daemon_start(const struct socket_dir *dir, struct found *found)
 
 	r = spawn_find(program, sizeof(program));
 	if (r < 0)
-		return error_fail(
-			r,
-			"connect: no daemon runs, and one can not be started: %s; or have "
-			"the system's started: systemctl start dsaiod",
-			dsaio_error());
+		return error_fail(r,
+				  "connect: no daemon runs, and one cannot be started: %s; or have "
+				  "the system's started: systemctl start dsaiod",
+				  dsaio_error());
 	r = log_open(dir, found);
 	if (r < 0)
 		return r;
@@ -331,7 +330,7 @@ static int own_find(const struct socket_dir *dir, struct found *found)
 			debug_log("connect: waiting for %s.lock", dir->path);
 		(void)nanosleep(&pause, NULL); /* a signal only shortens it */
 	}
-	/* Who had it before may have started one. */
+	/* The previous holder of the lock may have started a daemon. */
 	r = own_connect(dir, found);
 	return r == -ENOENT || r == -ECONNREFUSED ? daemon_start(dir, found) : r;
 }

@@ -6,7 +6,7 @@
  * the whole limit has passed without its end of file.  Once silent, always silent: a connection waits
  * for that once.
  *
- * Pure but for is_silent.  The other fields are under conn->lock.
+ * is_silent is atomic.  The other fields are under conn->lock.
  */
 #ifndef DSAIO_CLIENT_LIB_LINK_SILENCE_H
 #define DSAIO_CLIENT_LIB_LINK_SILENCE_H

@@ -114,7 +114,7 @@ struct spawn {
 	char *pid_text;			      /* in LISTEN_PID=: the child writes it */
 	int listen_fd, log_fd;
 	char *stacks; /* of both children */
-	/* What the daemon's process could not do, by errno; 0: the program runs. */
+	/* The errno of the step that failed in the daemon's process; 0: the program runs. */
 	int error;
 	const char *what;
 };
@@ -309,18 +309,18 @@ int spawn_daemon(const char *program, const char *socket_path, int listen_fd, in
 
 	r = environment_make(&spawn);
 	if (r < 0)
-		return error_fail_errno(r, "%s: can not start it", program);
+		return error_fail_errno(r, "%s: cannot start it", program);
 	stacks = mmap(NULL, 2 * STACK_BYTES, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 	if (stacks == MAP_FAILED)
-		return error_fail_errno(-errno, "%s: can not start it: stack", program);
+		return error_fail_errno(-errno, "%s: cannot start it: stack", program);
 	spawn.stacks = stacks;
 	r = children_run(&spawn);
 	(void)munmap(stacks, 2 * STACK_BYTES); /* our own: cannot fail */
 	if (r < 0)
-		return error_fail_errno(r, "%s: can not start it: clone", program);
+		return error_fail_errno(r, "%s: cannot start it: clone", program);
 	if (spawn.error)
-		return error_fail_errno(-spawn.error, "%s: can not start it: %s", program,
+		return error_fail_errno(-spawn.error, "%s: cannot start it: %s", program,
 					spawn.what);
 	debug_log("connect: started %s --user --socket %s", program, socket_path);
 	return 0;

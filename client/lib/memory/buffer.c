@@ -62,7 +62,7 @@ static int slab_map(struct mapped_slab *slab, int fd)
 	if (map == MAP_FAILED)
 		return -errno;
 	slab->memory = map;
-	/* A core dump of gigabytes would hold up the end of this process. Only a wish. */
+	/* A core dump of gigabytes would delay the end of this process.  A failure does not matter. */
 	(void)madvise(map, slab->bytes, MADV_DONTDUMP);
 	return 0;
 }

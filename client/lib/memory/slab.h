@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What an entry says of a slab.  Part of what maps it or copies through it. */
+/* The fields of an entry that name a slab.  Embedded in objects that map it or copy through it. */
 struct slab {
 	uint32_t id;	  /* the daemon's number for it in this session */
 	bool is_imported; /* the memory is the program's own */

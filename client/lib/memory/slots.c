@@ -183,7 +183,7 @@ static int grow(struct slots *slots, bool may_be_small)
 	return 0;
 }
 
-/* Who waits may look: the first of each store's, and the thread.  Under the lock. */
+/* Wakes the first waiter of each store, and the bounce thread.  Under the lock. */
 static void wake_next(struct slots *slots)
 {
 	for (struct slots_share *share = slots->shares; share; share = share->next)
