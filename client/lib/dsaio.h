@@ -36,7 +36,7 @@
  * threads only where a client needs them, with all signals blocked, and they end in
  * dsaio_disconnect(): one from the first async op whose memory has to be copied, or which has to wait
  * outside its ring; and up to three that help to copy large reads, on hosts with more than two
- * processors.  A call that hangs because a file system does not answer holds up no call on other
+ * processors.  A call that hangs because a file system does not answer delays no call on other
  * files, handles or memory.
  *
  * Blocking.  These calls never sleep: dsaio_version(), dsaio_version_number(), dsaio_error(),
@@ -99,7 +99,7 @@
 extern "C" {
 #endif
 
-/* What the library shows; all else in it is built hidden. */
+/* The exported functions; all others are built hidden. */
 #pragma GCC visibility push(default)
 
 struct dsaio_client; /* a connection to the daemon */
@@ -234,7 +234,7 @@ int dsaio_client_fd(struct dsaio_client *client);
  * has nothing of this client any more.  Handles, files, ops and memory that were not closed or freed
  * before may be so after, in any order and from any thread; nothing else may be done with them.  Memory
  * of dsaio_alloc() stays mapped until dsaio_free(), its content undefined, so a thread that still looks
- * at it does not crash.  What the program does not free stays until it ends.
+ * at it does not crash.  Memory that is not freed stays until the program ends.
  * Children of a fork do not keep the session.  NULL is fine.
  * A daemon that answers nothing for 30 s, since it is stopped, is given up, with the connection, but
  * for ops on private or imported memory: they are awaited without limit, as is a daemon that
@@ -261,7 +261,7 @@ struct dsaio_profile {
 		sizeof(struct dsaio_profile), 1u << 20, 128, false, true, 1 \
 	}
 
-/* Demand goes before normal, normal before background; none starves. */
+/* Demand takes precedence over normal, normal over background; none starves. */
 enum dsaio_class { DSAIO_CLASS_NORMAL = 0, DSAIO_CLASS_DEMAND = 1, DSAIO_CLASS_BACKGROUND = 2 };
 
 /* How a handle is opened. */
@@ -325,7 +325,7 @@ int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile
  * Costs no round trip while an earlier slab has room.
  * Returns 0, or
  *   -EINVAL   bytes is 0
- *   -ENOMEM   the pool, or this client's share of it, is exhausted, or the daemon can not lock so
+ *   -ENOMEM   the pool, or this client's share of it, is exhausted, or the daemon cannot lock so
  *             much memory and its configuration says lock = yes; the sentence tells which
  *   -EMFILE   a new slab needs a descriptor, and this process may open no more (RLIMIT_NOFILE)
  * Ownership: *ret_memory is the caller's, for dsaio_free(); dsaio_disconnect() takes all.
@@ -341,8 +341,8 @@ struct dsaio_alloc_options {
 	size_t size;
 	uint32_t flags; /* DSAIO_ALLOC_... */
 	uint32_t zero;
-	/* How long to wait for room in the pool instead of returning -ENOMEM; -1: for ever.  Room goes
-	   to whoever asks when there is some: a large request can starve beside small ones. */
+	/* How long to wait for room in the pool instead of returning -ENOMEM; -1: forever.  Free room
+	   goes to the next request that fits, so a large request can starve beside small ones. */
 	int64_t wait_usec;
 };
 #define DSAIO_ALLOC_OPTIONS_INIT                            \
@@ -434,7 +434,7 @@ int dsaio_memory_kind(struct dsaio_client *client, const void *memory, size_t by
  *   -EEXIST      part of it is imported, or of dsaio_alloc(), already
  *   -EACCES      fd is not open for reading and writing, or is sealed against writing
  *   -EOPNOTSUPP  fd is on neither tmpfs nor hugetlbfs
- *   -ENOMEM      this client's share of the pool is exhausted, or it can not be locked
+ *   -ENOMEM      this client's share of the pool is exhausted, or it cannot be locked
  * Ownership: memory stays the caller's; dsaio_unimport() before it is unmapped.
  * Threads: any.
  */
@@ -466,7 +466,7 @@ bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t byt
  * these opens, and the file stays valid for the threads that hold the others.
  * Returns 0, or what open(2) says, or
  *   -EINVAL      other flags (O_APPEND: its writes would land at the end, not at their offset)
- *   -EACCES      also where the store does not serve this user; the sentence says whom it does
+ *   -EACCES      also where the store does not serve this user; the sentence says which it serves
  *   -ENXIO       the file lies on no store of the daemon; the sentence names the stores
  *   -EOPNOTSUPP  neither a regular file nor a block device, or no direct I/O there
  *   -EMFILE      the client, or its user, has as many files as it may have
@@ -527,7 +527,7 @@ int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **
  *
  * It stays in the cache, and so open in the daemon, until many others were opened since, its last
  * link is gone (then its space is free within seconds), or dsaio_disconnect(): till then its file
- * system can not be unmounted.  Block devices are closed at once.
+ * system cannot be unmounted.  Block devices are closed at once.
  * Threads: no other call by way of this open may be running or follow.  Where the same file was
  *   returned for several opens, calls by way of the others may.
  */
@@ -564,10 +564,10 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size);
  *   -EBADF      the file is not open for that, or belongs to another client
  *   -EINVAL     off + len passes 2^63
  *   -EFAULT     buf is not memory of this process
- *   -EAGAIN     the first op of a handle on a store, whose lane can not start since fs.aio-max-nr is
+ *   -EAGAIN     the first op of a handle on a store, whose lane cannot start since fs.aio-max-nr is
  *               used up; the sentence says what to raise
  *   -ETIMEDOUT  the handle's op_timeout_usec is over
- *   -EACCES     a write that is not aligned, of a file that came as a descriptor which can not be
+ *   -EACCES     a write that is not aligned, of a file that came as a descriptor which cannot be
  *               opened anew
  *   -EMFILE     the handle's first op on a store needs three descriptors, and this process may
  *               not open as many (RLIMIT_NOFILE); it can be tried again
@@ -602,7 +602,7 @@ int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file);
  *   -EBADF   the file is not open for that, or belongs to another client
  *   -EINVAL  off + len passes 2^63
  *   -EMFILE  as dsaio_pread(); an op on private memory needs a handle and its descriptors once more
- *   -EAGAIN  the library's thread can not be started (RLIMIT_NPROC)
+ *   -EAGAIN  the library's thread cannot be started (RLIMIT_NPROC)
  * Ownership: *ret_op is the caller's, for dsaio_op_free().  ret_op may be NULL: then only
  *   dsaio_wait() and dsaio_reap() tell of the op.  file and buf are borrowed until the op ends.
  * Threads: any.  DeepNVMe: aio_handle.async_pread(), async_pwrite().
@@ -668,7 +668,7 @@ int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, int n,
 /*
  * dsaio_op_wait - wait until the op has ended
  *
- * timeout_usec: -1 for ever, 0 to look only.
+ * timeout_usec: -1 forever, 0 to look only.
  * Returns the outcome of the wait alone: 0 when the op has ended, or -ETIMEDOUT when the time is
  *   over.  That ends the wait, not the op, whose buffer stays taken.
  * *ret_result (ret_result may be NULL) is set if the wait returns 0: the op's result, as
@@ -717,7 +717,7 @@ void *dsaio_op_data(const struct dsaio_op *op);
 /*
  * dsaio_wait - wait until every async op of the handle has ended
  *
- * Returns the outcome of the wait alone: 0, or -ETIMEDOUT when timeout_usec (-1: for ever) is over,
+ * Returns the outcome of the wait alone: 0, or -ETIMEDOUT when timeout_usec (-1: forever) is over,
  *   which changes nothing.
  * *ret_result (ret_result may be NULL) is set if the wait returns 0: how many ops ended since the
  *   last dsaio_wait() and were not reported by dsaio_reap(), or the negative errno of the first of
@@ -730,7 +730,7 @@ int dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_r
 /*
  * dsaio_reap - take async ops that have ended, without waiting
  *
- * Fills ops with up to n of them, each told of once.  Those that were submitted with a NULL
+ * Fills ops with up to n of them, each reported once.  Those that were submitted with a NULL
  *   ret_op are now the caller's, for dsaio_op_free(), like all others.  Ops whose owner freed
  *   them before are left out.
  * Returns how many; 0: none, and dsaio_handle_fd() will become readable when there is one.
@@ -744,7 +744,7 @@ int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
  * As dsaio_reap() with room for max ops, but sleeps until it has min of them, 1 to max.
  * Returns how many.  That is fewer than min, or 0, if no async op of the handle is open any more:
  *   ops that their owner freed are left out, and other threads may have taken some.  It is also
- *   fewer than min if timeout_usec (-1: for ever, 0: do not sleep) is over; if it would be 0
+ *   fewer than min if timeout_usec (-1: forever, 0: do not sleep) is over; if it would be 0
  *   then, -ETIMEDOUT.
  * Threads: any, several at once.
  */
@@ -755,7 +755,7 @@ int dsaio_reap_wait(struct dsaio_handle *handle, struct dsaio_op **ops, int min,
  * dsaio_handle_fd - a descriptor that becomes readable when dsaio_reap() has something
  *
  * For poll(2), epoll(7) and event loops.  It is armed by dsaio_reap() returning 0, and readable
- * too when the daemon has gone away.  The wake-up for an op that was told of by other means may
+ * too when the daemon has gone away.  The wake-up for an op that was reported by other means may
  * still come: then dsaio_reap() returns 0, and arms it again.  Returns it (the library's; it never changes) or a
  * negative errno.
  */

@@ -36,7 +36,7 @@ static int check_alloc_options(const struct dsaio_alloc_options *o)
 				  dsaio_version());
 	if (o->wait_usec < -1)
 		return error_fail(-EINVAL,
-				  "alloc: wait_usec %" PRId64 ": must be -1 (for ever), 0 (do not "
+				  "alloc: wait_usec %" PRId64 ": must be -1 (forever), 0 (do not "
 				  "wait) or positive",
 				  o->wait_usec);
 	return 0;
