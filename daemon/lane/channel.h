@@ -24,7 +24,7 @@
 #include "proto/profile.h"
 #include "proto/ring.h"
 
-/* What a channel tells its session, in the main thread. */
+/* Callbacks of a channel to its session, in the main thread. */
 struct channel_owner {
 	/* The lane has let go of it: no op open, no block in flight.  channel_free() is next. */
 	void (*on_removed)(struct channel *channel, void *arg);
@@ -139,8 +139,8 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 			struct op *op);
 
 /*
- * Before n_open or n_in_device changes: brings the sums of time up to now.  What ops waited in all is
- * how many did, summed over time, so none of them has to remember when it began.
+ * Before n_open or n_in_device changes: brings the sums of time up to now.  The time that all
+ * ops waited is their number, summed over time, so no op has to remember when its wait began.
  */
 void channel_count_time(struct channel *channel, uint64_t now_nsec);
 

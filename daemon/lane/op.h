@@ -3,7 +3,7 @@
  * completion is shown.  It ends exactly once.
  *
  * Slots are set aside for all entries of a channel when that is made; nothing is allocated on
- * the way.  Home lane only, but for a sync while its worker thread has it.
+ * the way.  Home lane only, except for a sync while its worker thread has it.
  *
  * enum op_state says in which list an op is and what follows; op_set_state() alone moves it.
  */
@@ -46,7 +46,7 @@ enum op_state {
 	N_OP_STATES
 };
 
-/* Its ragged ends, in edges_left until they have started. */
+/* Its unaligned ends, in edges_left until they have started. */
 #define OP_HEAD 1u
 #define OP_TAIL 2u
 
@@ -83,8 +83,8 @@ static_assert(sizeof(struct op) == 128,
 	      "two cache lines; each op of a full channel touches its own");
 
 /*
- * What most ops never need: a channel has an array of these, too, and most of its memory is never
- * touched.  op_rare() of channel.h finds it.
+ * Fields that most ops never need: a channel has an array of these, too, and most of its memory is
+ * never touched.  op_rare() of channel.h finds it.
  */
 struct op_rare {
 	struct list *list;	/* DEFERRED: that list */
@@ -116,7 +116,7 @@ static inline enum order_kind op_order_kind(const struct op *op)
 	return op_is_sync(op) ? ORDER_SYNC : op->opcode == RING_OP_WRITE ? ORDER_WRITE : ORDER_READ;
 }
 
-/* What kind of write comes next of it. */
+/* The mode of its next write. */
 static inline enum write_mode op_write_mode(const struct op *op)
 {
 	return op->edges_left || op->is_misaligned ? MODE_BUFFERED : MODE_DIRECT;
@@ -125,7 +125,7 @@ static inline enum write_mode op_write_mode(const struct op *op)
 /* At byte pos of the op a transfer stopped: with a positive errno, or (0) at the end of file. */
 void op_stop_at(struct op *op, uint64_t pos, int error);
 
-/* What the completion says: bytes done, or ring_result_failed(). */
+/* The result in the completion: bytes done, or ring_result_failed(). */
 int64_t op_result(const struct op *op);
 
 #endif

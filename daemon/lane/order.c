@@ -29,7 +29,7 @@
 #define ORDER_STEP() ((void)0)
 #endif
 
-/* What every op needs. */
+/* The part that every op needs. */
 struct order_node {
 	uint64_t first, end;  /* pages; equal: none */
 	uint64_t seq : 55;    /* a million ops in each second need 1100 years */
@@ -45,7 +45,7 @@ struct order_node {
 static_assert(sizeof(struct order_node) == 32, "each op of a full channel has touched its own");
 
 /*
- * What a node needs in a tree, or while it waits or others wait for it.  Most nodes never do, so the
+ * The links of a node in a tree, or while it waits or others wait for it.  Most nodes never do, so the
  * memory for these is apart, and most of it is never touched.
  *
  * The edges of a node lead to its predecessors.  Edge i of node n has the number n * 8 + i, and lies in

@@ -25,7 +25,7 @@ uint32_t files_max(const struct dsaio_client *client)
 
 /* ---- in use, idle, gone ---- */
 
-/* What the daemon and the client's list no longer have. */
+/* Frees a file that neither the daemon nor the client's list has any more. */
 static void file_free(struct dsaio_file *file)
 {
 	if (!file)
@@ -119,8 +119,8 @@ bool files_make_room(struct dsaio_client *client, uint64_t n_answered)
 }
 
 /*
- * Nobody uses the file any more, it seems: keeps it in the cache, or lets it go.  Without may_wait
- * it never sleeps: whoever collects garbage is on another file's business.
+ * No op and no open seems to use the file any more: keeps it in the cache, or closes it.  Without
+ * may_wait it never sleeps, since the caller works on another file.
  */
 static void file_settle(struct dsaio_file *file, bool may_wait)
 {
