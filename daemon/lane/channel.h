@@ -83,6 +83,7 @@ struct channel {
 	struct deadlines deadlines; /* of them; gone when they were due */
 	uint32_t n_gated;	    /* open ops with is_gated */
 	uint32_t n_pieces;	    /* that workers have */
+	uint32_t n_returned;	    /* blocks that came back, not yet started again: in the depth */
 	struct piece *pieces,
 		*free_pieces; /* for workers' blocks and returned ones; behind ops_rare */
 	uint32_t n_pieces_max, n_fresh_pieces; /* so many; of them used at least once */

@@ -308,6 +308,7 @@ static void drop_returned(struct transfer *transfer, struct op *op, int error)
 
 	while ((piece = op_returned(op))) {
 		op_set_returned(op, piece->next);
+		op->channel->n_returned--;
 		op_stop_at(op, piece->off - op->off + piece->done, error);
 		count_done(transfer, op, piece->channel_lane, piece->bytes);
 		piece_give(op->channel, piece);
@@ -411,6 +412,7 @@ static bool start_returned(struct transfer *transfer, const struct next_block *n
 		return false;
 	}
 	op_set_returned(op, after);
+	op->channel->n_returned--;
 	ready_lock(transfer->ready, op);
 	admit_start_again(transfer->admit, &op->channel->admit, transfer->turn->now_nsec);
 	end_if_over(transfer, op);
@@ -595,7 +597,11 @@ int transfer_start(struct transfer *transfer)
 			continue;
 		}
 		if (decision.what == ADMIT_FULL) {
-			if (channel->n_pieces)
+			/*
+			 * Blocks that workers have may never end, and returned ones may wait for
+			 * the lock that is promised to an op behind them.
+			 */
+			if (channel->n_pieces || channel->n_returned)
 				ready_unpromise_all(transfer->ready, channel);
 			continue;
 		}
@@ -763,6 +769,7 @@ static void hand_over(struct transfer *transfer, struct block *block)
 	ready_unlock(transfer->ready, op);
 	piece->next = op_returned(op);
 	op_set_returned(op, piece);
+	op->channel->n_returned++;
 	if (op->cancel_error)
 		drop_returned(transfer, op, op->cancel_error);
 	else
