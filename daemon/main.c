@@ -90,6 +90,15 @@ static void config_deinitp(struct config *config)
 	config_deinit(config);
 }
 
+/* An output that was cut must not look whole: a full disk would leave a cut configuration. */
+static int stdout_flush(void)
+{
+	if (!ferror(stdout) && fflush(stdout) == 0)
+		return 0;
+	log_mistake("dsaiod: standard output: cannot write all of it: %s", strerrordesc_np(errno));
+	return -EIO;
+}
+
 /*
  * Parses the options once.  With config NULL it sets only *options, which decides the configuration
  * file.  Else the options that are settings override those of config.  Returns 0, or -EINVAL (logged).
@@ -131,15 +140,15 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 		case 'p':
 			keys_print(stdout);
 			options->is_done = true;
-			return 0;
+			return stdout_flush();
 		case 'h':
-			(void)fputs(help, stdout); /* a closed stdout is no error */
+			(void)fputs(help, stdout); /* stdout_flush() reports an error */
 			options->is_done = true;
-			return 0;
+			return stdout_flush();
 		case 'V':
 			(void)printf("dsaiod %s\n", DSAIO_VERSION);
 			options->is_done = true;
-			return 0;
+			return stdout_flush();
 		default:
 			if (!config)
 				log_mistake("dsaiod: %s: no such option, or it lacks its argument: "

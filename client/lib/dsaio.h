@@ -668,7 +668,7 @@ int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, int n,
 /*
  * dsaio_op_wait - wait until the op has ended
  *
- * timeout_usec: -1 forever, 0 to look only.
+ * timeout_usec: -1 forever, 0 to look only; less than -1 is -EINVAL.
  * Returns the outcome of the wait alone: 0 when the op has ended, or -ETIMEDOUT when the time is
  *   over.  That ends the wait, not the op, whose buffer stays taken.
  * *ret_result (ret_result may be NULL) is set if the wait returns 0: the op's result, as
@@ -718,7 +718,7 @@ void *dsaio_op_data(const struct dsaio_op *op);
  * dsaio_wait - wait until every async op of the handle has ended
  *
  * Returns the outcome of the wait alone: 0, or -ETIMEDOUT when timeout_usec (-1: forever) is over,
- *   which changes nothing.
+ *   which changes nothing; -EINVAL: timeout_usec is less than -1.
  * *ret_result (ret_result may be NULL) is set if the wait returns 0: how many ops ended since the
  *   last dsaio_wait() and were not reported by dsaio_reap(), or the negative errno of the first of
  *   them that failed.  Then dsaio_error() has its sentence, and the count starts anew.  0 if there
@@ -745,7 +745,7 @@ int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
  * Returns how many.  That is fewer than min, or 0, if no async op of the handle is open any more:
  *   ops that their owner freed are left out, and other threads may have taken some.  It is also
  *   fewer than min if timeout_usec (-1: forever, 0: do not sleep) is over; if it would be 0
- *   then, -ETIMEDOUT.
+ *   then, -ETIMEDOUT.  -EINVAL: timeout_usec is less than -1, or min is not from 1 to max.
  * Threads: any, several at once.
  */
 int dsaio_reap_wait(struct dsaio_handle *handle, struct dsaio_op **ops, int min, int max,

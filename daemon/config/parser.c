@@ -82,6 +82,13 @@ int parser_next(struct parser *parser, struct error *error)
 					       SHOWN_BYTES, text);
 		*end = 0;
 		if (text[0] == '[') {
+			end = blanks_cut(end + 1);
+			if (end[0] && !strchr(";#", end[0]))
+				return error_set_plain(
+					error, -EINVAL,
+					"[%.*s]%.*s: text after the section's name: put "
+					"it on a line of its own",
+					SHOWN_BYTES, text + 1, SHOWN_BYTES, end);
 			parser->name = text + 1;
 			return PARSER_SECTION;
 		}

@@ -127,7 +127,7 @@ static const struct {
 	  "/nowhere/x",
 	  true },
 	{ "a sync of a range", { .opcode = DSAIO_FSYNC, .len = 1 }, -EINVAL, "sync", false },
-	{ "n_iov without iov", { .opcode = DSAIO_READ, .n_iov = 1 }, -E2BIG, "dsaio_io", false },
+	{ "n_iov without iov", { .opcode = DSAIO_READ, .n_iov = 1 }, -EINVAL, "set iov", false },
 	{ "iov and len",
 	  { .opcode = DSAIO_READ, .iov = &one_buffer, .n_iov = 1, .len = 1 },
 	  -EINVAL,

@@ -129,6 +129,8 @@ what_is_no_result_is_told_and_an_old_report_stays() {
 		echo old >"$dir/wrong/report.html" || return 1
 	expect 1 "$ctl" bench report "$dir/wrong" && says "$dir/err" "is no results of dsaioctl bench" &&
 		says "$dir/wrong/report.html" old &&
+		mkfifo "$dir/pipe" && expect 1 "$ctl" bench report "$dir/logs" -o "$dir/pipe" &&
+		says "$dir/err" "is no regular file" && [ -p "$dir/pipe" ] &&
 		expect 1 "$ctl" bench report "$dir/none" && says "$dir/err" "$dir/none" &&
 		expect 2 "$ctl" bench report && expect 2 "$ctl" bench report "$dir/wrong" -o &&
 		says "$dir/err" "-o: needs a value" || return 1

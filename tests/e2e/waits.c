@@ -63,6 +63,9 @@ TEST(wait_is_over, "a wait that times out leaves the result alone")
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, LARGE, 0, &op));
 	CHECK_FAILS(dsaio_op_wait(op, 1000, &result), -ETIMEDOUT, "1000 us");
 	CHECK_FAILS(dsaio_wait(rig.handle, 1000, &result), -ETIMEDOUT, "1000 us");
+	/* A program that counts down to its deadline must not wait forever. */
+	CHECK_FAILS(dsaio_op_wait(op, -2, &result), -EINVAL, "timeout_usec -2");
+	CHECK_FAILS(dsaio_wait(rig.handle, -1000, &result), -EINVAL, "timeout_usec -1000");
 	CHECK_EQ(result, 77);
 	CHECK_SYS(kill(rig.daemon->pid, SIGCONT));
 	CHECK_EQ(dsaio_op_wait(op, -1, &result), 0);
@@ -154,6 +157,7 @@ TEST(reap_wait_time, "dsaio_reap_wait: a time-out reports what has ended")
 	CHECK(taken[0] == op);
 	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 1, N, 10000), -ETIMEDOUT, "10000 us");
 	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 1, N, 0), -ETIMEDOUT, "reap_wait");
+	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 1, N, -2), -EINVAL, "timeout_usec -2");
 	CHECK_SYS(kill(rig.daemon->pid, SIGCONT));
 	CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 4, N, -1), 4);
 }

@@ -57,15 +57,22 @@ END_TEST
 
 START_TEST(sections_keys_and_mistakes_come_with_their_lines)
 {
-	static const char text[] = "[a]\n\nb = c\n# d\n[ e f ] g\nhello\n[h\ni = j";
+	static const char text[] =
+		"[a]\n\nb = c\n# d\n[ e f ] ; g\n[a] b = c\n[a]]\nhello\n[h\ni = j";
 	static const struct {
 		int item;
 		unsigned line;
 		const char *name;
 	} want[] = {
-		{ PARSER_SECTION, 1, "a" }, { PARSER_KEY, 3, "b" }, { PARSER_SECTION, 5, " e f " },
-		{ -EINVAL, 6, "hello: " },  { -EINVAL, 7, "[h: " }, { PARSER_KEY, 8, "i" },
-		{ PARSER_END, 8, NULL },
+		{ PARSER_SECTION, 1, "a" },
+		{ PARSER_KEY, 3, "b" },
+		{ PARSER_SECTION, 5, " e f " },
+		{ -EINVAL, 6, "[a]b = c: text after" },
+		{ -EINVAL, 7, "[a]]: text after" },
+		{ -EINVAL, 8, "hello: " },
+		{ -EINVAL, 9, "[h: " },
+		{ PARSER_KEY, 10, "i" },
+		{ PARSER_END, 10, NULL },
 	};
 
 	parse(text, strlen(text));

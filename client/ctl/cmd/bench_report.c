@@ -206,10 +206,18 @@ static int write_page(struct ctl *ctl, const char *page, const struct bench_repo
 	_cleanup_(freep) char *path = strdup(page);
 	_cleanup_(closep) int dir_fd = -1;
 	const char *name = NULL;
+	struct stat st;
 	int r = -ENOMEM;
 
 	if (path)
 		r = dir_fd = open_parent(path, &name);
+	/* The page takes its place by rename(2), and would take that of a device, too. */
+	if (r >= 0 && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return ctl_fail(ctl,
+				"%s: is no regular file: name another page with -o; -o - writes to "
+				"standard output",
+				page);
 	if (r >= 0)
 		r = name[0] ? write_file(dir_fd, name, runs, n_runs) : -EISDIR;
 	return r < 0 ? ctl_fail(ctl, "%s: cannot be written: %s: name another page with -o", page,

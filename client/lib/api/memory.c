@@ -220,8 +220,10 @@ int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory
 				  "DSAIO_MEMORY_FD alone; ops take private memory as it is",
 				  m.kind, dsaio_version());
 	default:
-		return error_fail(-EINVAL, "memory_register: kind %u: must be from %d to %d",
-				  m.kind, DSAIO_MEMORY_FD, DSAIO_MEMORY_VIEW);
+		return error_fail(-EINVAL,
+				  "memory_register: kind %u: set DSAIO_MEMORY_FD (%d), the kind "
+				  "that this library (version %s) registers",
+				  m.kind, DSAIO_MEMORY_FD, dsaio_version());
 	}
 }
 

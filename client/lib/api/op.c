@@ -163,7 +163,7 @@ static bool is_unset(const struct dsaio_io *io)
 	for (size_t i = 0; i < sizeof(io->zero) / sizeof(io->zero[0]); i++)
 		if (io->zero[i])
 			return false;
-	return !io->flags && !io->zero0 && (io->iov || !io->n_iov);
+	return !io->flags && !io->zero0;
 }
 
 static int io_check(const struct dsaio_io *io)
@@ -180,6 +180,9 @@ static int io_check(const struct dsaio_io *io)
 	if (io->file && io->path)
 		return error_fail(-EINVAL, "submit: file and path %s: leave out one of them",
 				  io->path);
+	if (io->n_iov && !io->iov)
+		return error_fail(-EINVAL, "submit: n_iov %u without iov: set iov, or n_iov 0",
+				  io->n_iov);
 	if (io->iov && (io->buf || io->len || !io->n_iov || io->n_iov > IOV_MAX))
 		return error_fail(
 			-EINVAL,
@@ -300,6 +303,17 @@ int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, int n,
 
 /* ---- one op ---- */
 
+/* A program that counts down to its own deadline may come below 0: that must not wait forever. */
+static int timeout_check(int64_t timeout_usec, const char *function)
+{
+	if (timeout_usec >= -1)
+		return 0;
+	return error_fail(-EINVAL,
+			  "%s: timeout_usec %" PRId64
+			  ": must be -1 (forever), 0 (only look) or more",
+			  function, timeout_usec);
+}
+
 static int op_object_check(const struct dsaio_op *op, const char *function)
 {
 	if (!op)
@@ -313,6 +327,8 @@ int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result
 	int64_t result;
 	int r = op_object_check(op, "op_wait");
 
+	if (r == 0)
+		r = timeout_check(timeout_usec, "op_wait");
 	if (r < 0)
 		return r;
 	if (!op_has_ended(op)) {
@@ -409,6 +425,8 @@ int dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_r
 	int64_t result;
 	int r = handle_check(handle, "wait");
 
+	if (r == 0)
+		r = timeout_check(timeout_usec, "wait");
 	if (r < 0)
 		return r;
 	r = wait_until(handle, &all, deadline_in_usec(timeout_usec));
@@ -469,6 +487,8 @@ int dsaio_reap_wait(struct dsaio_handle *handle, struct dsaio_op **ops, int min,
 	uint64_t deadline = deadline_in_usec(timeout_usec);
 	int got = 0, r = reap_check(handle, "reap_wait", ops, max);
 
+	if (r == 0)
+		r = timeout_check(timeout_usec, "reap_wait");
 	if (r < 0)
 		return r;
 	if (min < 1 || min > max)
