@@ -32,8 +32,8 @@ static void setup(void)
 	};
 	int r = 0;
 
-	objects.files = (struct id_table){ 0 };
-	objects.slabs = (struct id_table){ 0 };
+	memset(&objects.files, 0, sizeof(objects.files));
+	memset(&objects.slabs, 0, sizeof(objects.slabs));
 	for (uint32_t i = 0; i < N_FILES; i++) {
 		files[i].facts = facts[i];
 		atomic_init(&files[i].buffered_fd, i == 0 || i == 3 ? 99 : -1);

@@ -135,8 +135,8 @@ static void parts_setup(void)
 							.transfer = &p.transfer,
 							.park_nsec = 10000000 });
 
-	p.objects.files = (struct id_table){ 0 };
-	p.objects.slabs = (struct id_table){ 0 };
+	memset(&p.objects.files, 0, sizeof(p.objects.files));
+	memset(&p.objects.slabs, 0, sizeof(p.objects.slabs));
 	p.file = (struct file){ .fd = -1,
 				.inode = &p.inode,
 				.facts = { .can_read = true,

@@ -33,8 +33,8 @@ static void add(struct file *file, int i, struct store *on, bool can_read, bool 
 
 static void setup(void)
 {
-	objects.files = (struct id_table){ 0 };
-	objects.slabs = (struct id_table){ 0 };
+	memset(&objects.files, 0, sizeof(objects.files));
+	memset(&objects.slabs, 0, sizeof(objects.slabs));
 	add(&readable, 0, &store, true, false, 512);
 	add(&writable, 1, &store, false, true, 512);
 	add(&elsewhere, 2, &other_store, true, true, 512);

@@ -2,6 +2,7 @@
 
 #include "tests/unit/suite.h"
 
+#include <string.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -13,7 +14,7 @@ START_TEST(an_id_finds_its_object_until_it_is_removed)
 	int a, b;
 	uint32_t id_a, id_b;
 
-	table = (struct id_table){ 0 };
+	memset(&table, 0, sizeof(table));
 	ck_assert_int_eq(id_table_add(&table, &a, &id_a), 0);
 	ck_assert_int_eq(id_table_add(&table, &b, &id_b), 0);
 	ck_assert_uint_ne(id_a, 0);
@@ -44,7 +45,7 @@ START_TEST(invented_ids_find_nothing)
 	int a;
 	uint32_t id;
 
-	table = (struct id_table){ 0 };
+	memset(&table, 0, sizeof(table));
 	for (int round = 0; round < 2; round++) {
 		for (unsigned i = 0; i < sizeof(ids) / sizeof(*ids); i++) {
 			ck_assert_ptr_null(id_table_get(&table, ids[i]));
@@ -66,7 +67,7 @@ START_TEST(a_stale_id_does_not_find_its_slots_next_object)
 	uint32_t first, id;
 	bool is_same_slot = false;
 
-	table = (struct id_table){ 0 };
+	memset(&table, 0, sizeof(table));
 	ck_assert_int_eq(id_table_add(&table, &a, &first), 0);
 	(void)id_table_remove(&table, first);
 	id_table_release(&table, first);
@@ -88,7 +89,7 @@ START_TEST(generations_wrap_without_an_id_of_zero)
 	int a;
 	uint32_t id;
 
-	table = (struct id_table){ 0 };
+	memset(&table, 0, sizeof(table));
 	for (unsigned i = 0; i < 70000 * ID_TABLE_CHUNK; i++) {
 		/* An assertion of Check's costs a system call. */
 		if (id_table_add(&table, &a, &id) < 0 || !(id >> 16) ||
@@ -105,7 +106,7 @@ START_TEST(a_removed_slot_waits_for_its_release)
 	int a;
 	uint32_t ids[ID_TABLE_CHUNK], id;
 
-	table = (struct id_table){ 0 };
+	memset(&table, 0, sizeof(table));
 	for (unsigned i = 0; i < ID_TABLE_CHUNK; i++)
 		ck_assert_int_eq(id_table_add(&table, &a, &ids[i]), 0);
 	(void)id_table_remove(&table, ids[5]);
@@ -131,7 +132,7 @@ START_TEST(a_full_table_says_so_and_goes_on_when_there_is_room)
 	uint32_t id, cursor = 0, n = 0;
 	int a;
 
-	table = (struct id_table){ 0 };
+	memset(&table, 0, sizeof(table));
 	for (unsigned i = 0; i < ID_TABLE_SLOTS_MAX; i++)
 		ck_assert_int_eq(id_table_add(&table, &a, &ids[i]), 0);
 	ck_assert_int_eq(id_table_add(&table, &a, &id), -EMFILE);
@@ -154,7 +155,7 @@ START_TEST(next_goes_over_all_objects_and_no_others)
 	int objects[4];
 	uint32_t ids[4], cursor = 0;
 
-	table = (struct id_table){ 0 };
+	memset(&table, 0, sizeof(table));
 	for (int i = 0; i < 4; i++)
 		ck_assert_int_eq(id_table_add(&table, &objects[i], &ids[i]), 0);
 	(void)id_table_remove(&table, ids[1]);
@@ -196,7 +197,7 @@ START_TEST(lookups_go_on_while_objects_come_and_go)
 	pthread_t thread;
 	void *wrong;
 
-	table = (struct id_table){ 0 };
+	memset(&table, 0, sizeof(table));
 	ck_assert_int_eq(pthread_create(&thread, NULL, look, NULL), 0);
 	for (unsigned i = 0; i < 600; i++) {
 		objects[i] = 4711;
@@ -220,7 +221,7 @@ START_TEST(a_bound_on_objects_is_one_on_indices)
 	uint32_t id, ids[100];
 	int object;
 
-	table = (struct id_table){ 0 };
+	memset(&table, 0, sizeof(table));
 	id_table_bound(&table, 100);
 	for (unsigned i = 0; i < 1000; i++) {
 		ck_assert_int_eq(id_table_add(&table, &object, &id), 0);

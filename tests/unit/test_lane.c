@@ -267,8 +267,8 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 	ck_assert_msg(store_start_lanes(t.store, &profile, &error) == 0, "%s", error.text);
 	sched_client_init(&t.client);
 	inodes_init(&t.inodes);
-	t.objects.files = (struct id_table){ 0 };
-	t.objects.slabs = (struct id_table){ 0 };
+	memset(&t.objects.files, 0, sizeof(t.objects.files));
+	memset(&t.objects.slabs, 0, sizeof(t.objects.slabs));
 
 	(void)snprintf(path, sizeof(path), "%s/dsaio-lane.XXXXXX", dir);
 	t.file.fd = mkostemp(path, O_DIRECT);

@@ -127,8 +127,8 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	t.board = mmap(NULL, 4096, PROT_READ, MAP_SHARED, lane_board_fd(t.store->lanes[0]), 0);
 	ck_assert_ptr_ne(t.board, MAP_FAILED);
 	inodes_init(&t.inodes);
-	t.objects.files = (struct id_table){ 0 };
-	t.objects.slabs = (struct id_table){ 0 };
+	memset(&t.objects.files, 0, sizeof(t.objects.files));
+	memset(&t.objects.slabs, 0, sizeof(t.objects.slabs));
 
 	(void)snprintf(path, sizeof(path), "%s/dsaio-park.XXXXXX", store_config.path);
 	t.file.fd = mkostemp(path, O_DIRECT);
