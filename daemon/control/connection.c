@@ -222,12 +222,11 @@ int connection_start(struct connection *connection, int fd, struct event_base *b
 	connection->retry_event = evtimer_new(base, on_writable, connection);
 	if (!connection->read_event || !connection->write_event || !connection->retry_event)
 		return error_set(error, -ENOMEM, "connection: events");
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) < 0)
-		pidfd = -1; /* an older kernel: the client may send one */
-	else if (watch(connection, base, pidfd) < 0)
+	/* Fails in an older kernel: the client may send one. */
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0 &&
+	    watch(connection, base, pidfd) < 0)
 		return error_set(error, -ENOMEM, "connection: pidfd event");
-	else
-		pidfd = -1; /* the connection has it */
+	TAKE_FD(pidfd); /* the connection has it */
 	if (event_add(connection->read_event, NULL) < 0)
 		return error_set(error, -ENOMEM, "connection: event");
 	connection->is_reading = true;

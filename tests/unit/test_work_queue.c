@@ -192,6 +192,9 @@ START_TEST(further_threads_are_shared_and_none_takes_more_than_it_leaves)
 		ck_assert(work_queue_stop_waiting(work_queues[i], &no_room));
 		hang(work_queues[i], tasks[i] + want[i], 1, &go);
 	}
+	/* A thread gives itself its name. */
+	while (count_threads("deep") < want[0] + want[1] + want[2])
+		(void)usleep(10000);
 	ck_assert_uint_eq(count_threads("deep"), want[0] + want[1] + want[2]);
 	for (int i = 0; i < 3; i++)
 		for (unsigned k = 0; k < want[i] + 1; k++)

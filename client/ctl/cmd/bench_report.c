@@ -211,9 +211,13 @@ static int write_page(struct ctl *ctl, const char *page, const struct bench_repo
 
 	if (path)
 		r = dir_fd = open_parent(path, &name);
-	/* The page takes its place by rename(2), and would take that of a device, too. */
+	/*
+	 * The page takes its place by rename(2), and would take that of a device, too.  A link at the
+	 * usual place may be another user's trap, and is replaced; one that -o names, as /dev/stdout, is
+	 * not.
+	 */
 	if (r >= 0 && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+	    !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && (output || !S_ISLNK(st.st_mode)))
 		return ctl_fail(ctl,
 				"%s: is no regular file: name another page with -o; -o - writes to "
 				"standard output",

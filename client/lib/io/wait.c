@@ -4,7 +4,6 @@
 #include "client/lib/io/end.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
-#include "proto/util/clock.h"
 #include "proto/util/cpu.h"
 #include "proto/util/spin.h"
 
