@@ -43,28 +43,28 @@ static void turn_mode_lock(struct ready *ready, struct inode *inode)
 	mode_lock_turn(&inode->mode_lock, ready->turn->now_nsec, let_in, ready);
 }
 
-void ready_unpromise(struct ready *ready, struct op *op)
+void ready_unreserve(struct ready *ready, struct op *op)
 {
-	if (!op->waiter.is_promised)
+	if (!op->waiter.is_reserved)
 		return;
-	mode_lock_unpromise(&op->file->inode->mode_lock, &op->waiter);
+	mode_lock_unreserve(&op->file->inode->mode_lock, &op->waiter);
 	turn_mode_lock(ready, op->file->inode);
 }
 
 bool ready_has_lock(const struct ready *ready, const struct op *op)
 {
-	return op->waiter.is_promised || !has_mode_lock(op) ||
+	return op->waiter.is_reserved || !has_mode_lock(op) ||
 	       mode_lock_is_open(&op->file->inode->mode_lock, op_write_mode(op),
 				 ready->turn->now_nsec);
 }
 
-void ready_unpromise_all(struct ready *ready, struct channel *channel)
+void ready_unreserve_all(struct ready *ready, struct channel *channel)
 {
 	struct op *op = op_of_node(channel->ready.first);
 
 	/* Admitted ops are before the others in the list. */
 	for (; op && op->is_gated; op = op_of_node(op->waiter.node.next))
-		ready_unpromise(ready, op); /* ops that this admits are put before op */
+		ready_unreserve(ready, op); /* ops that this admits are put before op */
 }
 
 void ready_lock(struct ready *ready, struct op *op)
@@ -136,6 +136,6 @@ void ready_end(struct ready *ready, struct op *op)
 	channel->n_gated -= op->is_gated;
 	op->is_gated = false;
 	op_set_state(op, OP_RUNNING);
-	ready_unpromise(ready, op);
+	ready_unreserve(ready, op);
 	ready_update(ready, channel);
 }

@@ -290,7 +290,7 @@ static bool give_piece(struct transfer *transfer, struct piece *piece)
 /* The op waits outside of its channel until a worker may begin with its next piece. */
 static void wait_for_worker(struct transfer *transfer, struct op *op)
 {
-	ready_unpromise(transfer->ready, op); /* it may take long */
+	ready_unreserve(transfer->ready, op); /* it may take long */
 	(void)ready_defer(transfer->ready, op, &op->channel->worker_waiters);
 }
 
@@ -373,7 +373,7 @@ static bool lane_has_room(const struct transfer *transfer, uint32_t index)
 	return engine_queue_has_room(transfer->engine);
 }
 
-/* Its promise is met, its mode lock held; counts it as in flight for those who do until its end. */
+/* Its reservation is used, its mode lock held; counts it as in flight for those who do until its end. */
 static void count_started(struct transfer *transfer, struct channel *channel,
 			  const struct next_block *next, uint32_t bytes)
 {
@@ -508,7 +508,7 @@ static void extend(struct transfer *transfer, struct op *op)
 	struct channel *channel = op->channel;
 	struct piece *piece;
 
-	ready_unpromise(transfer->ready, op); /* it may take long */
+	ready_unreserve(transfer->ready, op); /* it may take long */
 	if (extension->is_running) {
 		(void)ready_defer(transfer->ready, op, &extension->waiting);
 		return;
@@ -599,10 +599,10 @@ int transfer_start(struct transfer *transfer)
 		if (decision.what == ADMIT_FULL) {
 			/*
 			 * Blocks that workers have may never end, and returned ones may wait for
-			 * the lock that is promised to an op behind them.
+			 * the lock that is reserved for an op behind them.
 			 */
 			if (channel->n_pieces || channel->n_returned)
-				ready_unpromise_all(transfer->ready, channel);
+				ready_unreserve_all(transfer->ready, channel);
 			continue;
 		}
 		if (transfer->next.returned) {

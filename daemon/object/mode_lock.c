@@ -7,7 +7,7 @@
 
 static bool mode_lock_is_idle(const struct mode_lock *mode_lock)
 {
-	return !mode_lock->n_busy && !mode_lock->n_promised;
+	return !mode_lock->n_busy && !mode_lock->n_reserved;
 }
 
 bool mode_lock_is_open(const struct mode_lock *mode_lock, enum write_mode kind, uint64_t now_nsec)
@@ -24,8 +24,8 @@ void mode_lock_start(struct mode_lock *mode_lock, struct mode_lock_waiter *waite
 	assert(mode_lock_is_idle(mode_lock) || mode_lock->kind == kind);
 	mode_lock->kind = kind;
 	mode_lock->n_busy++;
-	if (waiter->is_promised)
-		mode_lock_unpromise(mode_lock, waiter);
+	if (waiter->is_reserved)
+		mode_lock_unreserve(mode_lock, waiter);
 }
 
 void mode_lock_end(struct mode_lock *mode_lock)
@@ -34,11 +34,11 @@ void mode_lock_end(struct mode_lock *mode_lock)
 	mode_lock->n_busy--;
 }
 
-void mode_lock_unpromise(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter)
+void mode_lock_unreserve(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter)
 {
-	assert(mode_lock->n_promised && waiter->is_promised);
-	mode_lock->n_promised--;
-	waiter->is_promised = false;
+	assert(mode_lock->n_reserved && waiter->is_reserved);
+	mode_lock->n_reserved--;
+	waiter->is_reserved = false;
 }
 
 void mode_lock_wait(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter,
@@ -71,8 +71,8 @@ void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
 			list_push(&mode_lock->waiting, node);
 			continue;
 		}
-		mode_lock->n_promised++;
-		waiter->is_promised = true;
+		mode_lock->n_reserved++;
+		waiter->is_reserved = true;
 		let_in(waiter, arg);
 	}
 }

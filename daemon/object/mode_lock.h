@@ -9,7 +9,7 @@
  * The lock admits writes of one kind at a time, block by block.  When an op of the other kind waits,
  * the present kind starts writes only for a short slice.  After its last write has ended, the lock
  * turns to the kind of the first waiter and admits all waiters of that kind.  Each of them has a
- * promise: the lock does not turn again before it has started a write.  So neither kind starves.
+ * reservation: the lock does not turn again before it has started a write.  So neither kind starves.
  *
  * Waiting ops are in the lock's list, in order, outside of their channels, so that other ops of a
  * channel need not wait for another client's long write.  At most MODE_LOCK_OPS_MAX ops of a channel do
@@ -39,34 +39,34 @@ enum write_mode { MODE_DIRECT, MODE_BUFFERED };
 struct mode_lock_waiter {
 	struct list_node node;
 	uint8_t mode;	  /* enum write_mode: the one that it waits for */
-	bool is_promised; /* the lock does not turn until this op starts a write */
+	bool is_reserved; /* the lock does not turn until this op starts a write */
 };
 
 struct mode_lock {
 	struct list waiting;  /* of struct mode_lock_waiter */
 	uint32_t n_busy;      /* writes of its kind under way */
-	uint32_t n_promised;  /* admitted ops that have not started yet */
+	uint32_t n_reserved;  /* admitted ops that have not started yet */
 	enum write_mode kind; /* of the present writes */
 	uint64_t since_nsec;  /* time of the last turn */
 };
 
-/* May an op that has no promise start a write of this kind now? */
+/* May an op that has no reservation start a write of this kind now? */
 bool mode_lock_is_open(const struct mode_lock *mode_lock, enum write_mode kind, uint64_t now_nsec);
-/* A write of this kind starts.  This fulfils a promise to the waiter. */
+/* A write of this kind starts.  This uses the waiter's reservation, if it has one. */
 void mode_lock_start(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter,
 		     enum write_mode kind);
 /* A write is done. */
 void mode_lock_end(struct mode_lock *mode_lock);
-/* The waiter, which has a promise, does not need it any more. */
-void mode_lock_unpromise(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter);
+/* The waiter, which has a reservation, does not need it any more. */
+void mode_lock_unreserve(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter);
 
 /* Waits, behind the others, for a turn of this kind.  A waiter that gives up leaves the list. */
 void mode_lock_wait(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter,
 		    enum write_mode kind);
 
 /*
- * Turns the lock if it is free.  Call it after mode_lock_end() and mode_lock_unpromise().  It calls
- * let_in() for each admitted waiter, in order.  The waiter is out of the list and has a promise.
+ * Turns the lock if it is free.  Call it after mode_lock_end() and mode_lock_unreserve().  It calls
+ * let_in() for each admitted waiter, in order.  The waiter is out of the list and has a reservation.
  */
 void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
 		    void (*let_in)(struct mode_lock_waiter *waiter, void *arg), void *arg);

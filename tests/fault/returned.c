@@ -1,7 +1,7 @@
 /*
  * Direct and buffered writes of one sparse file by a channel of little depth.  The kernel returns
  * direct writes to holes (RWF_NOWAIT), and they wait for the mode lock while they count in the depth.
- * The buffered write that the lock was promised to waited for depth: no op of the file, of whatever
+ * The buffered write that the lock was reserved for waited for depth: no op of the file, of whatever
  * client, ended any more.
  */
 #include "tests/harness.h"

@@ -74,7 +74,7 @@ START_TEST(who_waits_is_not_passed_for_ever)
 	turn(MODE_LOCK_SLICE_NSEC);
 	ck_assert_int_eq(n_let_in, 1);
 	ck_assert_int_eq(let_in[0], 1);
-	ck_assert(waiters[1].is_promised);
+	ck_assert(waiters[1].is_reserved);
 	ck_assert(!mode_lock_is_open(&mode_lock, MODE_DIRECT, 2 * MODE_LOCK_SLICE_NSEC));
 }
 END_TEST
@@ -109,9 +109,9 @@ START_TEST(all_of_a_kind_have_their_turn_in_order)
 	start(1);
 	mode_lock_end(&mode_lock);
 	turn(MODE_LOCK_SLICE_NSEC * 10);
-	ck_assert_int_eq(n_let_in, 3); /* two have a promise still */
+	ck_assert_int_eq(n_let_in, 3); /* two still have a reservation */
 	start(3);
-	mode_lock_unpromise(&mode_lock, &waiters[5]); /* the last was cancelled */
+	mode_lock_unreserve(&mode_lock, &waiters[5]); /* the last was cancelled */
 	turn(MODE_LOCK_SLICE_NSEC * 10);
 	ck_assert_int_eq(n_let_in, 3);
 	mode_lock_end(&mode_lock);

@@ -27,7 +27,7 @@ static void teardown(void)
 			ready_end(&p.ready, &ops[i]);
 	ck_assert_ptr_null(p.channel.ready.first);
 	ck_assert_uint_eq(p.channel.n_gated, 0);
-	ck_assert_uint_eq(p.inode.mode_lock.n_promised, 0);
+	ck_assert_uint_eq(p.inode.mode_lock.n_reserved, 0);
 	parts_teardown();
 }
 
@@ -50,8 +50,8 @@ START_TEST(a_write_of_the_other_mode_waits_outside_and_is_let_in_first)
 	ck_assert_ptr_eq(head(), &ops[1]);
 	ck_assert_uint_eq(ops[1].state, OP_READY);
 	ck_assert(ready_has_lock(&p.ready, &ops[1]));
-	ck_assert(!ready_has_lock(&p.ready, &ops[2])); /* it is promised to the other mode */
-	ready_unpromise(&p.ready, &ops[1]);
+	ck_assert(!ready_has_lock(&p.ready, &ops[2])); /* it is reserved for the other mode */
+	ready_unreserve(&p.ready, &ops[1]);
 	ck_assert(ready_has_lock(&p.ready, &ops[2]));
 	teardown();
 }
@@ -86,7 +86,7 @@ START_TEST(ops_that_waited_for_an_extension_stand_in_order_before_the_others)
 }
 END_TEST
 
-START_TEST(a_channel_that_may_be_blocked_gives_its_promises_back)
+START_TEST(a_channel_that_may_be_blocked_gives_its_reservations_back)
 {
 	struct mode_lock *lock = &p.inode.mode_lock;
 
@@ -95,9 +95,9 @@ START_TEST(a_channel_that_may_be_blocked_gives_its_promises_back)
 	ck_assert(ready_defer(&p.ready, &ops[0], &p.file.extension.waiting));
 	ck_assert(ready_defer(&p.ready, &ops[1], &p.inode.mode_lock.waiting));
 	ready_unlock(&p.ready, &ops[0]);
-	ck_assert_uint_eq(lock->n_promised, 1);
-	ready_unpromise_all(&p.ready, &p.channel);
-	ck_assert_uint_eq(lock->n_promised, 0);
+	ck_assert_uint_eq(lock->n_reserved, 1);
+	ready_unreserve_all(&p.ready, &p.channel);
+	ck_assert_uint_eq(lock->n_reserved, 0);
 	teardown();
 }
 END_TEST
@@ -107,7 +107,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_write_of_the_other_mode_waits_outside_and_is_let_in_first);
 	tcase_add_test(tcase, a_channel_has_so_many_ops_outside);
 	tcase_add_test(tcase, ops_that_waited_for_an_extension_stand_in_order_before_the_others);
-	tcase_add_test(tcase, a_channel_that_may_be_blocked_gives_its_promises_back);
+	tcase_add_test(tcase, a_channel_that_may_be_blocked_gives_its_reservations_back);
 }
 
 SUITE("ready", add_tests)
