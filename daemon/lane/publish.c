@@ -78,6 +78,20 @@ static void count_op(struct metrics *metrics, const struct op *op, uint64_t nsec
 	metrics_add_latency(metrics, nsec);
 }
 
+/* Before anything of them is published: counts the channel's ended ops, and the time of all its ops. */
+static void count_ended(const struct publish *publish, struct channel *channel)
+{
+	const uint64_t now_nsec = publish->turn->now_nsec;
+
+	channel_count_time(channel, now_nsec);
+	for (struct list_node *node = channel->ended.first; node; node = node->next) {
+		const struct op *op = op_of_node(node);
+
+		count_op(&channel->metrics, op, now_nsec - op->taken_nsec);
+		count_op(&publish->store->metrics, op, now_nsec - op->taken_nsec);
+	}
+}
+
 static void report_batch(struct message *message)
 {
 	struct batch *batch = container_of(message, struct batch, message);
@@ -111,10 +125,7 @@ static void free_op(struct publish *publish, struct op *op)
 	struct batch *batch = op->is_submitted ? op_rare(op)->batch : NULL;
 	struct slab *slab = op->slab;
 	struct file *file = op->file;
-	uint64_t nsec = publish->turn->now_nsec - op->taken_nsec;
 
-	count_op(&channel->metrics, op, nsec);
-	count_op(&publish->store->metrics, op, nsec);
 	if (op->may_grow)
 		extension_remove_op(&file->extension);
 	if (op->node)
@@ -125,8 +136,7 @@ static void free_op(struct publish *publish, struct op *op)
 	op_set_state(op, OP_FREE);
 	/* Last in, first out: it is in the cache. */
 	list_push_front(&channel->free_ops, &op->waiter.node);
-	channel_count_time(channel, publish->turn->now_nsec);
-	channel->n_open--;
+	channel->n_open--; /* count_ended() has counted its time */
 	admit_close_op(publish->admit, &channel->admit);
 	if (slab)
 		slab_unref(slab);
@@ -162,6 +172,8 @@ int publish_run(struct publish *publish)
 
 	if (!channels)
 		return 0;
+	for (struct channel *c = channels; c; c = c->next_ended)
+		count_ended(publish, c);
 	for (struct channel *c = channels; c; c = c->next_ended)
 		if (c->has_rings)
 			(void)ring_lane_publish(&c->ring); /* false: only refused ones before */

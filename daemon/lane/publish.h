@@ -1,6 +1,7 @@
 /*
- * Publish ends ops.  publish_end() writes an op's completion.  The next publish_run() publishes the
- * completions, wakes clients that sleep, and frees the ops, so that ops that waited for them may start.
+ * Publish ends ops.  publish_end() writes an op's completion.  The next publish_run() counts the
+ * ops, publishes the completions, wakes clients that sleep, and frees the ops, so that ops that waited for
+ * them may start.  A client that has seen a completion finds the op in the counters.
  *
  * Home lane only.
  */
