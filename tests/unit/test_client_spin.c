@@ -99,8 +99,8 @@ START_TEST(a_wait_spins_among_many_ops_only_where_the_lane_has_a_core)
 {
 	struct dsaio_client client = { .n_cpus = waits[_i].n_cpus };
 	struct dsaio_handle handle = { .client = &client,
-				       .spin_nsec = waits[_i].spin_nsec,
-				       .is_spin_given = waits[_i].is_given,
+				       .settings = { .spin_nsec = waits[_i].spin_nsec,
+						     .is_spin_given = waits[_i].is_given },
 				       .mean_wait_nsec = waits[_i].mean_nsec,
 				       .has_small_ops = waits[_i].has_small_ops };
 

@@ -62,7 +62,7 @@ static void client_freep(struct dsaio_client **client)
 	client_free(*client);
 }
 
-static int check_options(const struct dsaio_connect_options *o)
+static int check_connect_options(const struct dsaio_connect_options *o)
 {
 	if (o->name && !*o->name)
 		return error_fail(-EINVAL,
@@ -93,7 +93,7 @@ int dsaio_connect_with(const struct dsaio_connect_options *options,
 	if (options)
 		r = sized_read("connect", &SIZED_CONNECT_OPTIONS, options, &o);
 	if (r == 0)
-		r = check_options(&o);
+		r = check_connect_options(&o);
 	if (r < 0)
 		return r;
 	client = calloc(1, sizeof(*client));

@@ -32,7 +32,7 @@ static int op_start(struct op_request *q, struct dsaio_op **ret_op)
 
 	if (r < 0)
 		return r;
-	q->timeout_msec = q->handle->timeout_msec;
+	q->timeout_msec = q->handle->settings.timeout_msec;
 	return submit_op(q, ret_op);
 }
 
@@ -205,7 +205,7 @@ static int io_check(const struct dsaio_io *io)
 static uint32_t io_timeout_msec(const struct dsaio_handle *handle, const struct dsaio_io *io)
 {
 	if (io->timeout_usec == 0)
-		return handle->timeout_msec;
+		return handle->settings.timeout_msec;
 	return io->timeout_usec < 0 ? 0 : (uint32_t)((io->timeout_usec + 999) / 1000);
 }
 

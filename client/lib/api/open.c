@@ -14,7 +14,7 @@
 	(DSAIO_OPEN_READ | DSAIO_OPEN_WRITE | DSAIO_OPEN_CREATE | DSAIO_OPEN_EXCLUSIVE | \
 	 DSAIO_OPEN_TRUNCATE)
 
-static int check_options(const char *name, const struct dsaio_open_options *o)
+static int check_open_options(const char *name, const struct dsaio_open_options *o)
 {
 	bool is_zero = true;
 
@@ -75,7 +75,7 @@ int dsaio_open(struct dsaio_client *client, const char *name,
 	if (options)
 		r = sized_read("open", &SIZED_OPEN_OPTIONS, options, &o);
 	if (r == 0)
-		r = check_options(name, &o);
+		r = check_open_options(name, &o);
 	if (r == 0)
 		r = uri_path(name, &path);
 	if (r < 0)

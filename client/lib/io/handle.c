@@ -1,10 +1,8 @@
 #include "client/lib/io/handle.h"
 
 #include "client/lib/io/bounce.h"
-#include "client/lib/base/cancel.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
-#include "client/lib/base/sized.h"
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -15,8 +13,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-#define ENTRIES_DEFAULT 1024u
-#define WEIGHT_MAX 16u
 #define COMPANION_ENTRIES_MAX 512u /* pieces that can be in flight: one for each unit of slots.h */
 
 int handle_check(const struct dsaio_handle *handle, const char *function)
@@ -125,7 +121,8 @@ int handle_channel(struct dsaio_handle *handle, uint32_t store, struct channel *
 	locked = &handle->open_lock;
 	channel = find_channel(handle, store);
 	if (!channel) {
-		r = channel_open(handle->client, handle->id, store, handle->entries, &channel);
+		r = channel_open(handle->client, handle->id, store, handle->settings.entries,
+				 &channel);
 		if (r < 0)
 			return r;
 		atomic_init(&channel->next, atomic_load(&handle->channels));
@@ -138,61 +135,6 @@ int handle_channel(struct dsaio_handle *handle, uint32_t store, struct channel *
 }
 
 /* ---- open ---- */
-
-static int check_options(struct dsaio_handle *handle, const struct dsaio_handle_options *o)
-{
-	char text[160];
-	int r;
-
-	if ((unsigned)o->io_class > DSAIO_CLASS_BACKGROUND)
-		return error_fail(-EINVAL, "handle_open: io_class %d: must be from 0 to %d",
-				  (int)o->io_class, DSAIO_CLASS_BACKGROUND);
-	if (o->weight < 1 || o->weight > WEIGHT_MAX)
-		return error_fail(-EINVAL, "handle_open: weight %u: must be from 1 to %u",
-				  o->weight, WEIGHT_MAX);
-	if (o->entries && (o->entries < RING_ENTRIES_MIN || o->entries > RING_ENTRIES_MAX))
-		return error_fail(-EINVAL, "handle_open: entries %u: must be 0 or from %u to %u",
-				  o->entries, RING_ENTRIES_MIN, RING_ENTRIES_MAX);
-	if (o->op_timeout_usec < -1 || o->op_timeout_usec == 0 ||
-	    o->op_timeout_usec > (int64_t)UINT32_MAX * 1000)
-		return error_fail(-EINVAL,
-				  "handle_open: op_timeout_usec %" PRId64 ": must be -1 (never) or "
-				  "from 1 to %" PRId64,
-				  o->op_timeout_usec, (int64_t)UINT32_MAX * 1000);
-	if (o->spin_usec < -1 || o->spin_usec > 1000000)
-		return error_fail(-EINVAL,
-				  "handle_open: spin_usec %" PRId64 ": must be -1 (the default) or "
-				  "from 0 to 1000000",
-				  o->spin_usec);
-	handle->profile = PROFILE_DEFAULT;
-	if (o->profile) {
-		struct dsaio_profile p = DSAIO_PROFILE_INIT;
-
-		r = sized_read("handle_open", &SIZED_PROFILE, o->profile, &p);
-		if (r < 0)
-			return r;
-		handle->has_profile = true;
-		handle->profile = (struct profile){
-			.block_size = p.block_size,
-			.queue_depth = p.queue_depth,
-			.single_submit = p.single_submit,
-			.overlap_events = p.overlap_events,
-			.intra_op_parallelism = p.intra_op_parallelism,
-		};
-		r = profile_check(&handle->profile, text, sizeof(text));
-		if (r < 0)
-			return error_fail(r, "handle_open: %s", text);
-	}
-	handle->entries = o->entries ? o->entries : ENTRIES_DEFAULT;
-	handle->io_class = o->io_class;
-	handle->weight = o->weight;
-	if (o->op_timeout_usec > 0)
-		handle->timeout_msec = (uint32_t)((o->op_timeout_usec + 999) / 1000);
-	handle->is_spin_given = o->spin_usec >= 0;
-	handle->spin_nsec = 1000 * (handle->is_spin_given ? (uint64_t)o->spin_usec
-							  : handle->client->spin_usec);
-	return 0;
-}
 
 static Wire__Class wire_class(enum dsaio_class io_class)
 {
@@ -216,16 +158,16 @@ static int daemon_open(struct dsaio_handle *handle)
 	unsigned n_fds = 0;
 	int r;
 
-	if (handle->has_profile) {
-		profile.block_size = handle->profile.block_size;
-		profile.queue_depth = handle->profile.queue_depth;
-		profile.single_submit = handle->profile.single_submit;
-		profile.overlap_events = handle->profile.overlap_events;
-		profile.intra_op_parallelism = handle->profile.intra_op_parallelism;
+	if (handle->settings.has_profile) {
+		profile.block_size = handle->settings.profile.block_size;
+		profile.queue_depth = handle->settings.profile.queue_depth;
+		profile.single_submit = handle->settings.profile.single_submit;
+		profile.overlap_events = handle->settings.profile.overlap_events;
+		profile.intra_op_parallelism = handle->settings.profile.intra_op_parallelism;
 		body.profile = &profile;
 	}
-	body.io_class = wire_class(handle->io_class);
-	body.weight = handle->weight;
+	body.io_class = wire_class(handle->settings.io_class);
+	body.weight = handle->settings.weight;
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
 	request.handle_open = &body;
 	r = conn_call(handle->client->link.conn, "handle_open", &request, NULL, 0, &reply, fds,
@@ -247,13 +189,15 @@ static int daemon_open(struct dsaio_handle *handle)
 	return 0;
 }
 
-static struct dsaio_handle *handle_new(struct dsaio_client *client)
+static struct dsaio_handle *handle_new(struct dsaio_client *client,
+				       const struct handle_settings *settings)
 {
 	struct dsaio_handle *handle = calloc(1, sizeof(*handle));
 
 	if (!handle)
 		return NULL;
 	handle->client = client;
+	handle->settings = *settings;
 	ended_init(&handle->ended, &handle->pool);
 	handle->epoll_fd = handle->own_doorbell_fd = handle->doorbell_fd = -1;
 	(void)pthread_mutex_init(&handle->open_lock, NULL); /* cannot fail by default */
@@ -276,15 +220,11 @@ int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_comp
 	*ret_companion = atomic_load_explicit(&handle->companion, memory_order_acquire);
 	if (*ret_companion)
 		return 0;
-	companion = handle_new(handle->client);
+	companion = handle_new(handle->client, &handle->settings);
 	if (!companion)
 		return error_fail_errno(-ENOMEM, "handle");
-	companion->profile = handle->profile;
-	companion->has_profile = handle->has_profile;
-	companion->io_class = handle->io_class;
-	companion->weight = handle->weight;
-	companion->entries = handle->entries < COMPANION_ENTRIES_MAX ? handle->entries
-								     : COMPANION_ENTRIES_MAX;
+	if (companion->settings.entries > COMPANION_ENTRIES_MAX)
+		companion->settings.entries = COMPANION_ENTRIES_MAX;
 	r = daemon_open(companion);
 	if (r < 0)
 		return r;
@@ -369,15 +309,11 @@ static void handle_shut(struct dsaio_handle *handle)
 	handle->is_shut = true;
 }
 
-void dsaio_handle_close(struct dsaio_handle *handle)
+void handle_close(struct dsaio_handle *handle)
 {
-	CANCEL_DISABLE();
-	struct dsaio_client *client;
+	struct dsaio_client *client = handle->client;
 	bool is_last;
 
-	if (!handle || client_is_forked(handle->client))
-		return;
-	client = handle->client;
 	client_hold(client);
 	if (!handle->is_shut) /* else by dsaio_disconnect() */
 		handle_shut(handle);
@@ -404,71 +340,29 @@ static void handle_on_disconnect(struct client_object *object)
 	/* The program has it, or ops of it. */
 }
 
-/* ---- public ---- */
-
-int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handle_options *options,
-			   struct dsaio_handle **ret_handle)
+int handle_open(struct dsaio_client *client, const struct handle_settings *settings,
+		struct dsaio_handle **ret_handle)
 {
-	CANCEL_DISABLE();
-	_cleanup_(handle_freep) struct dsaio_handle *handle = NULL;
-	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
-	int r = client_check(client, "handle_open");
+	_cleanup_(handle_freep) struct dsaio_handle *handle = handle_new(client, settings);
+	uint32_t max_entries = client->link.conn->max_entries;
+	int r;
 
-	if (r < 0)
-		return r;
-	if (!ret_handle)
-		return client_null("handle_open", "place for the handle");
-	if (options)
-		r = sized_read("handle_open", &SIZED_HANDLE_OPTIONS, options, &o);
-	if (r < 0)
-		return r;
-	r = client_check_alive(client, "handle_open");
-	if (r < 0)
-		return r;
-	handle = handle_new(client);
 	if (!handle)
 		return error_fail_errno(-ENOMEM, "handle_open");
 	handle->object.kind = CLIENT_HANDLE;
 	handle->object.on_disconnect = handle_on_disconnect;
-	r = check_options(handle, &o);
-	if (r < 0)
-		return r;
-	if (client->link.conn->max_entries && handle->entries > client->link.conn->max_entries)
-		handle->entries = client->link.conn->max_entries;
+	if (max_entries && handle->settings.entries > max_entries)
+		handle->settings.entries = max_entries;
 	r = daemon_open(handle);
 	if (r < 0)
 		return r;
 	client_add(client, &handle->object);
-	debug_log("handle_open: handle %#x, %u entries", handle->id, handle->entries);
+	debug_log("handle_open: handle %#x, %u entries", handle->id, handle->settings.entries);
 	*ret_handle = TAKE_PTR(handle);
 	return 0;
 }
 
-int dsaio_handle_open(struct dsaio_client *client, const struct dsaio_profile *profile,
-		      struct dsaio_handle **ret_handle)
-{
-	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
-
-	options.profile = profile;
-	return dsaio_handle_open_with(client, &options, ret_handle);
-}
-
-int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile *ret_profile)
-{
-	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
-	int r = handle_check(handle, "handle_profile");
-
-	if (r < 0)
-		return r;
-	if (!ret_profile)
-		return client_null("handle_profile", "profile");
-	profile.block_size = handle->profile.block_size;
-	profile.queue_depth = handle->profile.queue_depth;
-	profile.single_submit = handle->profile.single_submit;
-	profile.overlap_events = handle->profile.overlap_events;
-	profile.intra_op_parallelism = handle->profile.intra_op_parallelism;
-	return sized_write("handle_profile", &SIZED_PROFILE, &profile, ret_profile);
-}
+/* ---- the descriptor ---- */
 
 /* Under handle->lock. */
 static int make_fd(struct dsaio_handle *handle)
@@ -491,13 +385,10 @@ static int make_fd(struct dsaio_handle *handle)
 	return 0;
 }
 
-int dsaio_handle_fd(struct dsaio_handle *handle)
+int handle_fd(struct dsaio_handle *handle)
 {
-	CANCEL_DISABLE();
-	int r = handle_check(handle, "handle_fd");
+	int r = 0;
 
-	if (r < 0)
-		return r;
 	(void)pthread_mutex_lock(&handle->lock);
 	if (handle->epoll_fd < 0)
 		r = make_fd(handle);

@@ -18,20 +18,25 @@
 
 struct waiter;
 
-struct dsaio_handle {
-	struct client_object object;
-	struct dsaio_client *client;
+/* The options of a handle, checked. */
+struct handle_settings {
 	struct profile profile;
 	bool has_profile;
 	uint32_t entries;
 	uint32_t timeout_msec; /* as in struct ring_entry */
 	enum dsaio_class io_class;
 	uint32_t weight;
-	uint64_t spin_nsec;	   /* limit on the spinning of one wait */
-	bool is_spin_given;	   /* the caller chose it; else a wait spins only where it pays */
+	uint64_t spin_nsec; /* limit on the spinning of one wait */
+	bool is_spin_given; /* the caller chose it; else a wait spins only where it pays */
+};
+
+struct dsaio_handle {
+	struct client_object object;
+	struct dsaio_client *client;
+	struct handle_settings settings;
 	pthread_mutex_t open_lock; /* a channel, or the companion, is being made */
 
-	/* of the present session: made anew with a new connection, from the options above */
+	/* of the present session: made anew with a new connection, from the settings */
 	uint32_t id;				/* the daemon's number */
 	int doorbell_fd;			/* our end of the doorbell socket */
 	struct dsaio_handle *_Atomic companion; /* NULL: none yet; release by its maker */
@@ -70,6 +75,16 @@ struct dsaio_handle {
 	uint32_t n_pieces;		  /* in flight */
 	uint64_t polled;		  /* the turn in which its rings were consumed */
 };
+
+/* Opens a handle.  Returns 0 or conn_call()'s errors, with a sentence. */
+int handle_open(struct dsaio_client *client, const struct handle_settings *settings,
+		struct dsaio_handle **ret_handle);
+
+/* dsaio_handle_close(): sleeps until its ops have ended. */
+void handle_close(struct dsaio_handle *handle);
+
+/* dsaio_handle_fd(): the descriptor, made if need be; or a negative errno, with a sentence. */
+int handle_fd(struct dsaio_handle *handle);
 
 /* Returns 0 or as client_check(). */
 int handle_check(const struct dsaio_handle *handle, const char *function);

@@ -49,7 +49,7 @@ void op_init(struct dsaio_op *op, struct dsaio_handle *handle, struct channel *c
 	op->channel = channel;
 	op->is_async = is_async;
 	op->is_callers = is_callers;
-	op->timeout_msec = handle->timeout_msec;
+	op->timeout_msec = handle->settings.timeout_msec;
 	op->began_nsec = debug_is_on() ? clock_nsec() : 0;
 	/* relaxed: no other thread knows it yet */
 	atomic_store_explicit(&op->n_refs, is_callers ? 2 : 1, memory_order_relaxed);

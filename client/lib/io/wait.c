@@ -211,7 +211,7 @@ static bool is_any_ready(const struct dsaio_handle *handle)
 
 static bool spin(struct dsaio_handle *handle, uint64_t now, uint64_t deadline_nsec)
 {
-	uint64_t end = now + handle->spin_nsec;
+	uint64_t end = now + handle->settings.spin_nsec;
 
 	if (end > deadline_nsec)
 		end = deadline_nsec;
@@ -257,7 +257,7 @@ static void note_wait(struct dsaio_handle *handle)
 {
 	uint64_t nsec = clock_nsec() - handle->wait_began_nsec;
 
-	spin_note_wait(&handle->mean_wait_nsec, nsec, WAIT_COUNTS_MAX * handle->spin_nsec);
+	spin_note_wait(&handle->mean_wait_nsec, nsec, WAIT_COUNTS_MAX * handle->settings.spin_nsec);
 	handle->wait_began_nsec = 0;
 }
 
@@ -268,10 +268,10 @@ static void note_wait(struct dsaio_handle *handle)
  */
 bool wait_may_spin(const struct dsaio_handle *handle, uint64_t n_open, uint64_t now_nsec)
 {
-	if (handle->is_spin_given)
-		return handle->spin_nsec;
-	return spin_pays(handle->mean_wait_nsec, handle->rests_until_nsec, handle->spin_nsec,
-			 now_nsec) &&
+	if (handle->settings.is_spin_given)
+		return handle->settings.spin_nsec;
+	return spin_pays(handle->mean_wait_nsec, handle->rests_until_nsec,
+			 handle->settings.spin_nsec, now_nsec) &&
 	       (n_open <= SPIN_OPS_MAX ||
 		(handle->client->n_cpus >= SPIN_CPUS_MIN && handle->has_small_ops));
 }

@@ -1,0 +1,129 @@
+/*
+ * Public calls on handles: they check the arguments.  io/handle.c opens, closes and makes the descriptor.
+ */
+#include "client/lib/base/cancel.h"
+#include "client/lib/base/sized.h"
+#include "client/lib/io/handle.h"
+
+#include <inttypes.h>
+
+#define ENTRIES_DEFAULT 1024u
+#define WEIGHT_MAX 16u
+
+/* Checks the options, and fills in the settings, which are zero. */
+static int read_options(const struct dsaio_client *client, const struct dsaio_handle_options *o,
+			struct handle_settings *ret)
+{
+	char text[160];
+	int r;
+
+	if ((unsigned)o->io_class > DSAIO_CLASS_BACKGROUND)
+		return error_fail(-EINVAL, "handle_open: io_class %d: must be from 0 to %d",
+				  (int)o->io_class, DSAIO_CLASS_BACKGROUND);
+	if (o->weight < 1 || o->weight > WEIGHT_MAX)
+		return error_fail(-EINVAL, "handle_open: weight %u: must be from 1 to %u",
+				  o->weight, WEIGHT_MAX);
+	if (o->entries && (o->entries < RING_ENTRIES_MIN || o->entries > RING_ENTRIES_MAX))
+		return error_fail(-EINVAL, "handle_open: entries %u: must be 0 or from %u to %u",
+				  o->entries, RING_ENTRIES_MIN, RING_ENTRIES_MAX);
+	if (o->op_timeout_usec < -1 || o->op_timeout_usec == 0 ||
+	    o->op_timeout_usec > (int64_t)UINT32_MAX * 1000)
+		return error_fail(-EINVAL,
+				  "handle_open: op_timeout_usec %" PRId64 ": must be -1 (never) or "
+				  "from 1 to %" PRId64,
+				  o->op_timeout_usec, (int64_t)UINT32_MAX * 1000);
+	if (o->spin_usec < -1 || o->spin_usec > 1000000)
+		return error_fail(-EINVAL,
+				  "handle_open: spin_usec %" PRId64 ": must be -1 (the default) or "
+				  "from 0 to 1000000",
+				  o->spin_usec);
+	ret->profile = PROFILE_DEFAULT;
+	if (o->profile) {
+		struct dsaio_profile p = DSAIO_PROFILE_INIT;
+
+		r = sized_read("handle_open", &SIZED_PROFILE, o->profile, &p);
+		if (r < 0)
+			return r;
+		ret->has_profile = true;
+		ret->profile = (struct profile){
+			.block_size = p.block_size,
+			.queue_depth = p.queue_depth,
+			.single_submit = p.single_submit,
+			.overlap_events = p.overlap_events,
+			.intra_op_parallelism = p.intra_op_parallelism,
+		};
+		r = profile_check(&ret->profile, text, sizeof(text));
+		if (r < 0)
+			return error_fail(r, "handle_open: %s", text);
+	}
+	ret->entries = o->entries ? o->entries : ENTRIES_DEFAULT;
+	ret->io_class = o->io_class;
+	ret->weight = o->weight;
+	if (o->op_timeout_usec > 0)
+		ret->timeout_msec = (uint32_t)((o->op_timeout_usec + 999) / 1000);
+	ret->is_spin_given = o->spin_usec >= 0;
+	ret->spin_nsec = 1000 * (ret->is_spin_given ? (uint64_t)o->spin_usec : client->spin_usec);
+	return 0;
+}
+
+int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handle_options *options,
+			   struct dsaio_handle **ret_handle)
+{
+	CANCEL_DISABLE();
+	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
+	struct handle_settings settings = { .has_profile = false };
+	int r = client_check(client, "handle_open");
+
+	if (r < 0)
+		return r;
+	if (!ret_handle)
+		return client_null("handle_open", "place for the handle");
+	if (options)
+		r = sized_read("handle_open", &SIZED_HANDLE_OPTIONS, options, &o);
+	if (r == 0)
+		r = client_check_alive(client, "handle_open");
+	if (r == 0)
+		r = read_options(client, &o, &settings);
+	return r < 0 ? r : handle_open(client, &settings, ret_handle);
+}
+
+int dsaio_handle_open(struct dsaio_client *client, const struct dsaio_profile *profile,
+		      struct dsaio_handle **ret_handle)
+{
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+
+	options.profile = profile;
+	return dsaio_handle_open_with(client, &options, ret_handle);
+}
+
+int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile *ret_profile)
+{
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	int r = handle_check(handle, "handle_profile");
+
+	if (r < 0)
+		return r;
+	if (!ret_profile)
+		return client_null("handle_profile", "profile");
+	profile.block_size = handle->settings.profile.block_size;
+	profile.queue_depth = handle->settings.profile.queue_depth;
+	profile.single_submit = handle->settings.profile.single_submit;
+	profile.overlap_events = handle->settings.profile.overlap_events;
+	profile.intra_op_parallelism = handle->settings.profile.intra_op_parallelism;
+	return sized_write("handle_profile", &SIZED_PROFILE, &profile, ret_profile);
+}
+
+int dsaio_handle_fd(struct dsaio_handle *handle)
+{
+	CANCEL_DISABLE();
+	int r = handle_check(handle, "handle_fd");
+
+	return r < 0 ? r : handle_fd(handle);
+}
+
+void dsaio_handle_close(struct dsaio_handle *handle)
+{
+	CANCEL_DISABLE();
+	if (handle && !client_is_forked(handle->client))
+		handle_close(handle);
+}
