@@ -22,17 +22,6 @@
 
 /* ---- inodes ---- */
 
-static int inode_compare(const void *pa, const void *pb)
-{
-	const struct inode *a = pa, *b = pb;
-
-	if (a->dev != b->dev)
-		return a->dev < b->dev ? -1 : 1;
-	if (a->ino != b->ino)
-		return a->ino < b->ino ? -1 : 1;
-	return 0;
-}
-
 void inodes_init(struct inodes *inodes)
 {
 	inodes->root = NULL;
@@ -50,9 +39,8 @@ static int inodes_take(struct inodes *inodes, dev_t dev, ino_t ino, struct inode
 
 	if (!inode)
 		return -ENOMEM;
-	inode->dev = dev;
-	inode->ino = ino;
-	found = tsearch(inode, &inodes->root, inode_compare);
+	inode->id = (struct inode_id){ dev, ino };
+	found = tsearch(inode, &inodes->root, inode_id_compare);
 	if (!found)
 		return -ENOMEM;
 	(*found)->n_files++;
@@ -66,7 +54,7 @@ static void inodes_give(struct inodes *inodes, struct inode *inode)
 {
 	if (--inode->n_files)
 		return;
-	(void)tdelete(inode, &inodes->root, inode_compare); /* it is there */
+	(void)tdelete(inode, &inodes->root, inode_id_compare); /* it is there */
 	free(inode);
 }
 

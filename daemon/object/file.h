@@ -19,6 +19,7 @@
 #include "daemon/base/quota.h"
 #include "daemon/object/extend.h"
 #include "daemon/object/mode_lock.h"
+#include "proto/util/inode_id.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -29,15 +30,14 @@ struct share;
 struct store;
 
 struct inode {
-	dev_t dev;
-	ino_t ino;
+	struct inode_id id;	    /* first: the tree's key */
 	uint32_t n_files;	    /* that are this inode */
 	struct mode_lock mode_lock; /* the home lane's; all else: main thread */
 };
 
 /* The inodes of one store.  Main thread. */
 struct inodes {
-	void *root; /* tsearch(3) tree by dev and ino */
+	void *root; /* tsearch(3) tree by id */
 };
 void inodes_init(struct inodes *inodes);
 void inodes_deinit(struct inodes *inodes); /* asserts that it is empty */

@@ -288,7 +288,7 @@ START_TEST(files_of_one_inode_share_it_and_the_last_takes_it_along)
 	ck_assert_int_eq(file_attach(first, NULL, &inodes), 0);
 	inode = first->inode;
 	ck_assert_uint_eq(inode->n_files, 1);
-	ck_assert_uint_eq(inode->ino, first->facts.ino);
+	ck_assert_uint_eq(inode->id.ino, first->facts.ino);
 
 	ck_assert_int_eq(make(fd_make(REGULAR, O_RDONLY | O_DIRECT)), 0);
 	second = checked;

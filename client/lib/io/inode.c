@@ -7,17 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static int inode_compare(const void *a, const void *b)
-{
-	const struct inode *x = a, *y = b;
-
-	if (x->dev != y->dev)
-		return x->dev < y->dev ? -1 : 1;
-	if (x->ino != y->ino)
-		return x->ino < y->ino ? -1 : 1;
-	return 0;
-}
-
 int inode_hold(struct dsaio_client *client, dev_t dev, ino_t ino, struct inode **ret_inode)
 {
 	struct inode *fresh = calloc(1, sizeof(*fresh));
@@ -25,11 +14,10 @@ int inode_hold(struct dsaio_client *client, dev_t dev, ino_t ino, struct inode *
 
 	if (!fresh)
 		return -ENOMEM;
-	fresh->dev = dev;
-	fresh->ino = ino;
+	fresh->id = (struct inode_id){ dev, ino };
 	(void)pthread_mutex_init(&fresh->lock, NULL); /* cannot fail by default */
 	(void)pthread_mutex_lock(&client->lock);
-	found = tsearch(fresh, &client->inodes, inode_compare);
+	found = tsearch(fresh, &client->inodes, inode_id_compare);
 	if (found) {
 		*ret_inode = *found;
 		(*found)->n_files++;
@@ -49,7 +37,7 @@ void inode_drop(struct dsaio_client *client, struct inode *inode)
 	(void)pthread_mutex_lock(&client->lock);
 	is_last = --inode->n_files == 0;
 	if (is_last)
-		(void)tdelete(inode, &client->inodes, inode_compare); /* it is there */
+		(void)tdelete(inode, &client->inodes, inode_id_compare); /* it is there */
 	(void)pthread_mutex_unlock(&client->lock);
 	if (!is_last)
 		return;

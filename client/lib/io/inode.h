@@ -14,12 +14,10 @@
 #define DSAIO_CLIENT_LIB_IO_INODE_H
 
 #include "client/lib/io/channel.h"
-
-#include <sys/types.h>
+#include "proto/util/inode_id.h"
 
 struct inode {
-	dev_t dev;
-	ino_t ino;
+	struct inode_id id;   /* first: the tree's key */
 	uint32_t n_files;     /* client.lock */
 	pthread_mutex_t lock; /* of all below */
 	uint64_t known_size;  /* the file is at least that long, unless others cut it */

@@ -1,0 +1,119 @@
+/* Options of a handle: what is refused before the daemon is asked, and what the settings become. */
+#include "client/lib/dsaio.h"
+#include "client/lib/io/handle.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <string.h>
+
+static _Atomic uint32_t guard = CLIENT_GUARD;
+static struct dsaio_conn conn;
+static struct dsaio_client client;
+
+static void handle_setup(void)
+{
+	memset(&conn, 0, sizeof(conn));
+	memset(&client, 0, sizeof(client));
+	conn.path = (char *)(uintptr_t) "test"; /* only read */
+	client.guard = &guard;
+	client.link.conn = &conn;
+	atomic_store(&conn.is_broken, true); /* a request would be refused: -ENOTCONN */
+	conn.fd = -1;
+}
+
+static struct dsaio_profile odd_profile(void)
+{
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+
+	profile.block_size = 12345;
+	return profile;
+}
+
+static const struct {
+	const char *what;
+	enum dsaio_class io_class;
+	uint32_t weight, entries;
+	int64_t op_timeout_usec, spin_usec;
+	int error;
+	const char *words;
+} options[] = {
+	{ "the defaults", DSAIO_CLASS_NORMAL, 1, 0, -1, -1, -ENOTCONN, "test" },
+	{ "no such class", (enum dsaio_class)9, 1, 0, -1, -1, -EINVAL, "io_class 9" },
+	{ "no weight", DSAIO_CLASS_DEMAND, 0, 0, -1, -1, -EINVAL, "weight 0" },
+	{ "too much weight", DSAIO_CLASS_DEMAND, 17, 0, -1, -1, -EINVAL, "weight 17" },
+	{ "too few entries", DSAIO_CLASS_NORMAL, 1, 1, -1, -1, -EINVAL, "entries 1" },
+	{ "too many entries", DSAIO_CLASS_NORMAL, 1, UINT32_MAX, -1, -1, -EINVAL, "entries" },
+	{ "no time", DSAIO_CLASS_NORMAL, 1, 0, 0, -1, -EINVAL, "op_timeout_usec 0" },
+	{ "time below never", DSAIO_CLASS_NORMAL, 1, 0, -2, -1, -EINVAL, "op_timeout_usec -2" },
+	{ "a spin of hours", DSAIO_CLASS_NORMAL, 1, 0, -1, 3600000000, -EINVAL, "spin_usec" },
+	{ "all in range", DSAIO_CLASS_BACKGROUND, 16, 64, 1, 0, -ENOTCONN, "test" },
+};
+
+START_TEST(options_are_checked_before_the_daemon_is_asked)
+{
+	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
+	struct dsaio_handle *handle = NULL;
+	int r;
+
+	o.io_class = options[_i].io_class;
+	o.weight = options[_i].weight;
+	o.entries = options[_i].entries;
+	o.op_timeout_usec = options[_i].op_timeout_usec;
+	o.spin_usec = options[_i].spin_usec;
+	r = dsaio_handle_open_with(&client, &o, &handle);
+	ck_assert_msg(r == options[_i].error, "%s: %d: %s", options[_i].what, r, dsaio_error());
+	ck_assert_msg(strstr(dsaio_error(), options[_i].words), "%s: %s", options[_i].what,
+		      dsaio_error());
+	ck_assert_ptr_null(handle);
+}
+END_TEST
+
+START_TEST(a_profile_that_cannot_be_is_refused)
+{
+	struct dsaio_profile profile = odd_profile();
+	struct dsaio_handle *handle;
+
+	ck_assert_int_eq(dsaio_handle_open(&client, &profile, &handle), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(dsaio_error(), "12345"));
+}
+END_TEST
+
+START_TEST(null_arguments_and_forked_children_are_refused)
+{
+	_Atomic uint32_t forked_guard = 0;
+	struct dsaio_handle handle = { .client = &client };
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+
+	ck_assert_int_eq(dsaio_handle_open(NULL, NULL, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_handle_open(&client, NULL, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_handle_fd(NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_handle_profile(&handle, NULL), -EINVAL);
+	dsaio_handle_close(NULL);
+	client.guard = &forked_guard;
+	ck_assert_int_eq(dsaio_handle_profile(&handle, &profile), -EPERM);
+	ck_assert_int_eq(dsaio_handle_fd(&handle), -EPERM);
+	dsaio_handle_close(&handle); /* does nothing */
+}
+END_TEST
+
+START_TEST(a_daemon_that_is_gone_is_not_asked)
+{
+	struct dsaio_handle *handle;
+
+	atomic_store(&conn.is_gone, true);
+	ck_assert_int_eq(dsaio_handle_open(&client, NULL, &handle), -ENOTCONN);
+	ck_assert_ptr_nonnull(strstr(dsaio_error(), "gone away"));
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, handle_setup, NULL);
+	tcase_add_loop_test(tcase, options_are_checked_before_the_daemon_is_asked, 0,
+			    N_ROWS(options));
+	tcase_add_test(tcase, a_profile_that_cannot_be_is_refused);
+	tcase_add_test(tcase, null_arguments_and_forked_children_are_refused);
+	tcase_add_test(tcase, a_daemon_that_is_gone_is_not_asked);
+}
+
+SUITE("client_handle", add_tests)
