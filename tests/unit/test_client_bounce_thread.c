@@ -39,6 +39,7 @@ static void thread_setup(void)
 	file.name = (char *)(uintptr_t) "test";
 	atomic_init(&file.n_refs, 1);
 	ck_assert_int_eq(inode_hold(&client, 1, 2, &inode), 0);
+	file.inode = inode;
 	earlier = open_op(NULL, OP_BOUNCED);
 	deferred = open_op(&channel, OP_WAITING);
 	job_init(job, deferred, NULL, NULL, NULL, NULL, NULL);

@@ -29,7 +29,7 @@ static void vector_setup(void)
 	memset(&handle, 0, sizeof(handle));
 	(void)pthread_mutex_init(&handle.lock, NULL);
 	whole = op_new(OFF, N_PARTS * PART_BYTES);
-	vector_open(whole);
+	ck_assert_int_eq(vector_open(whole, N_PARTS), 0);
 	for (unsigned i = 0; i < N_PARTS; i++) {
 		parts[i] = op_new(OFF + i * PART_BYTES, PART_BYTES);
 		vector_add(whole, parts[i]);
@@ -124,16 +124,16 @@ END_TEST
 
 START_TEST(its_parts_are_walked_also_while_it_ends)
 {
-	struct dsaio_op *part = vector_next(whole, NULL), *next;
+	struct dsaio_op *part = vector_part(whole, 0), *next = vector_part(whole, 1);
 
 	ck_assert_ptr_eq(part, parts[0]);
-	next = vector_next(whole, part);
 	ck_assert_ptr_eq(next, parts[1]);
+	ck_assert_ptr_null(vector_part(whole, N_PARTS));
 	ck_assert(!vector_close(whole));
 	for (unsigned i = 0; i < N_PARTS; i++)
 		(void)end_part(i, PART_BYTES, 0);
-	ck_assert_ptr_null(vector_next(whole, next));
-	ck_assert_ptr_null(vector_next(whole, NULL));
+	ck_assert_ptr_null(vector_part(whole, 2));
+	ck_assert_ptr_null(vector_part(whole, 0));
 	op_pool_unref(&handle.pool, part);
 	op_pool_unref(&handle.pool, next);
 	ck_assert_uint_eq(handle.pool.n_used, 1);

@@ -5,6 +5,7 @@
 #include "client/lib/base/thread.h"
 #include "client/lib/io/bounce_thread.h"
 #include "client/lib/io/end.h"
+#include "client/lib/io/file.h"
 #include "client/lib/io/inode.h"
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
@@ -154,7 +155,7 @@ int bounce_await_earlier(struct dsaio_op *op, bool is_in_ring, uint64_t deadline
 	struct dsaio_op *earlier;
 	int r = 0;
 
-	while (r == 0 && (earlier = inode_conflict(op->inode, op, is_in_ring))) {
+	while (r == 0 && (earlier = inode_conflict(op->file->inode, op, is_in_ring))) {
 		struct wait_for end = { .what = WAIT_OP, .op = earlier };
 
 		r = wait_until(earlier->handle, &end, deadline_nsec);

@@ -1,6 +1,7 @@
 #include "client/lib/io/bounce_thread.h"
 
 #include "client/lib/base/deadline.h"
+#include "client/lib/io/file.h"
 #include "client/lib/io/inode.h"
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
@@ -122,7 +123,7 @@ static void look_at_ring(struct client_bounce *bounce, struct dsaio_handle *hand
 /* Finds the op that the job has to wait for; false: none. */
 static bool job_has_earlier(struct job *job)
 {
-	struct dsaio_op *earlier = inode_conflict(job->op->inode, job->op, job->is_for_ring);
+	struct dsaio_op *earlier = inode_conflict(job->op->file->inode, job->op, job->is_for_ring);
 
 	if (!earlier)
 		return false;
@@ -142,7 +143,7 @@ static bool job_put(struct client_bounce *bounce, struct job *job)
 
 	op_set_timeout(op, deadline_left_msec(job->deadline_nsec));
 	op_ref(op); /* it may end at once */
-	r = inode_put(op->inode, op);
+	r = inode_put(op->file->inode, op);
 	if (r == 0) {
 		if (atomic_load(&op->is_cancelled)) /* too early for the daemon to find it */
 			(void)channel_cancel(op);   /* fails with the connection: then all end */

@@ -114,6 +114,7 @@ static int add(struct dsaio_op *op)
 		return -EAGAIN;
 	row = &channel->rows[channel->free_rows[ring->tail & (ring->entries - 1)]];
 	row->id += UINT64_C(1) << 32; /* the next generation */
+	row->put_nsec = clock_nsec();
 	op_submitted(op, row->id);
 	entry.id = row->id;
 	/* release: the consumer, which acquires, finds the op filled in */
@@ -223,7 +224,7 @@ void channel_consume(struct channel *channel, struct op_list *list)
 		/* relaxed: the next submitter comes to the row through ring.head */
 		atomic_store_explicit(&row->op, NULL, memory_order_relaxed);
 		channel->free_rows[(head + i) & (ring->entries - 1)] = index;
-		nsec += now - op->put_nsec;
+		nsec += now - row->put_nsec;
 		op_set_result(op,
 			      completion.result < 0 ? -ring_result_errno(completion.result)
 						    : completion.result,

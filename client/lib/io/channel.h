@@ -23,6 +23,7 @@ struct channel_row {
 	struct dsaio_op *_Atomic op; /* release by the submitter, acquire by the consumer; NULL:
 					free */
 	uint64_t id;
+	uint64_t put_nsec; /* when the op was put into the ring */
 };
 
 struct channel {

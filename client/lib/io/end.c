@@ -23,7 +23,7 @@ void end_ops(struct dsaio_handle *handle, struct dsaio_op *first, bool by_consum
 		struct dsaio_op *whole;
 
 		op_settle(op);
-		whole = op->whole ? vector_end_part(op) : NULL;
+		whole = op->vector && !op->is_vector ? vector_end_part(op) : NULL;
 		if (whole) { /* it ends next */
 			whole->node.next = op->node.next;
 			op->node.next = &whole->node;

@@ -66,7 +66,7 @@ void inode_add(struct inode *inode, struct dsaio_op *op)
 	(void)pthread_mutex_lock(&inode->lock); /* a plain mutex: cannot fail */
 	if (!inode->ops.first)
 		inode->n_pages = 0;
-	op_enter_inode(op, inode, is_clear_of_all(inode, op));
+	op_enter_inode(op, is_clear_of_all(inode, op));
 	if (op->len && (op->off + op->len - 1) >> 12 >= inode->n_pages)
 		inode->n_pages = ((op->off + op->len - 1) >> 12) + 1;
 	inode->n_writing += op->opcode == RING_OP_WRITE;

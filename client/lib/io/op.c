@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPS_PER_CHUNK 64	       /* a guess: 14 KiB at a time */
+#define OPS_PER_CHUNK 64	       /* a guess: 13 KiB at a time */
 #define SLOW_NSEC UINT64_C(1000000000) /* $DSAIO_DEBUG reports ops that took longer */
 
 struct op_chunk {
@@ -92,6 +92,12 @@ void op_set_part(struct dsaio_op *op, struct job_piece *part_of, const struct ds
 	op->grow_end = whole->grow_end;
 }
 
+void op_set_vector(struct dsaio_op *op, struct vector *vector, bool is_vector)
+{
+	op->vector = vector;
+	op->is_vector = is_vector;
+}
+
 struct ring_entry op_entry(const struct dsaio_op *op)
 {
 	return (struct ring_entry){
@@ -108,21 +114,20 @@ struct ring_entry op_entry(const struct dsaio_op *op)
 
 /* ---- on its way ---- */
 
-void op_enter_inode(struct dsaio_op *op, struct inode *inode, bool is_clear)
+void op_enter_inode(struct dsaio_op *op, bool is_clear)
 {
-	op->inode = inode;
+	op->is_in_inode = true;
 	op->is_clear = is_clear;
 }
 
 void op_leave_inode(struct dsaio_op *op)
 {
-	op->inode = NULL;
+	op->is_in_inode = false;
 }
 
 void op_submitted(struct dsaio_op *op, uint64_t ring_id)
 {
 	op_change_state(op, OP_SUBMITTED);
-	op->put_nsec = clock_nsec();
 	atomic_store(&op->ring_id, ring_id); /* seq_cst: see op_set_cancelled() */
 }
 
@@ -202,11 +207,11 @@ void op_settle(struct dsaio_op *op)
 		return;
 	if (op->began_nsec)
 		op_report_slow(op);
-	if (op->inode)
-		inode_remove(op->inode, op);
+	if (op->is_in_inode)
+		inode_remove(op->file->inode, op);
 	if (op->buffer.piece && !op->handle->is_abandoned) /* else a device may still write to it */
 		buffer_unref(op->buffer.piece);
-	if (op->result < 0 && !op->text && !op->whole)
+	if (op->result < 0 && !op->text && (!op->vector || op->is_vector))
 		op_make_text(op);
 	file_drop_ref(TAKE_PTR(op->file));
 }
@@ -263,10 +268,19 @@ struct dsaio_op *op_pool_take(struct op_pool *pool)
 	return op;
 }
 
-void op_pool_give(struct op_pool *pool, struct dsaio_op *op)
+/* Frees what an op has apart. */
+static void op_clear(struct dsaio_op *op)
 {
 	free(op->text);
 	op->text = NULL;
+	if (op->is_vector)
+		free(op->vector);
+	op->vector = NULL;
+}
+
+void op_pool_give(struct op_pool *pool, struct dsaio_op *op)
+{
+	op_clear(op);
 	op_change_state(op, OP_FREE);
 	op->node.next = pool->free ? &pool->free->node : NULL;
 	pool->free = op;
@@ -280,7 +294,7 @@ void op_pool_deinit(struct op_pool *pool)
 	for (chunk = pool->chunks; chunk; chunk = next) {
 		next = chunk->next;
 		for (int i = 0; i < OPS_PER_CHUNK; i++)
-			free(chunk->ops[i].text); /* NULL except for ops that a caller owns */
+			op_clear(&chunk->ops[i]); /* nothing except for ops that a caller owns */
 		free(chunk);
 	}
 }

@@ -16,8 +16,7 @@
  *     OP_ENDED      result, done and text are final                  FREE
  *
  * WAITING and BOUNCED ops are off the ring: the daemon does not know them, so it cannot order them
- * (inode.h).  Only op.c and this header write to an op's fields, and vector.c to those of parts; list
- * nodes belong to their lists.
+ * (inode.h).  Only op.c and this header write to an op's fields; list nodes belong to their lists.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_OP_H
 #define DSAIO_CLIENT_LIB_IO_OP_H
@@ -35,56 +34,45 @@ struct job_piece;
 struct channel;
 struct dsaio_file;
 struct dsaio_handle;
-struct inode;
 struct op_chunk;
+struct vector;
 
 enum op_state { OP_FREE, OP_PREPARED, OP_WAITING, OP_SUBMITTED, OP_BOUNCED, OP_ENDED };
 
-/* The parts of a vectored op (vector.h).  handle->lock, but is_vector never changes. */
-struct op_parts {
-	struct dsaio_op *first, *last; /* referenced */
-	char *text;		       /* as error */
-	uint64_t stop_off; /* where the first part that was not whole stopped, or UINT64_MAX */
-	int error;	   /* that part's; 0: it was at the end of the file */
-	uint32_t n_open;   /* and 1 while further ones come */
-	bool is_vector;
-};
-
+/* Fields that few ops need come last. */
 struct dsaio_op {
 	struct dsaio_handle *handle;
-	struct dsaio_file *file;    /* referenced until the end; of a piece: borrowed */
-	struct inode *inode;	    /* of the file; NULL: not among its open ops */
-	struct channel *channel;    /* NULL: does not go by a ring */
-	struct buffer_place buffer; /* its piece is referenced until the end */
+	struct dsaio_file *file; /* referenced until the end; of a piece: borrowed */
+	struct channel *channel; /* NULL: does not go by a ring */
 	uint64_t off, len;
-	uint64_t grow_end;	   /* a write: as in struct ring_entry */
-	uint64_t began_nsec;	   /* 0: debug.h does not want to know how long it took */
-	uint64_t put_nsec;	   /* when it was put into the ring */
-	_Atomic uint64_t ring_id;  /* 0: in no ring yet; seq_cst, against is_cancelled */
-	struct job_piece *part_of; /* it is a piece of a bounced op: only bounce.c knows it */
-	struct op_parts parts;
-	struct dsaio_op *whole;	     /* it is a part of that vectored op; NULL: it is none */
-	struct dsaio_op *next_part;  /* handle->lock */
+	struct buffer_place buffer; /* its piece is referenced until the end */
+	uint64_t grow_end;	    /* a write: as in struct ring_entry */
+	_Atomic uint64_t ring_id;   /* 0: in no ring yet; seq_cst, against is_cancelled */
+	struct job_piece *part_of;  /* it is a piece of a bounced op: only bounce.c knows it */
+	struct vector *vector;	    /* it is a vectored op, or a part of one; NULL: neither */
+	_Atomic uint32_t n_refs;    /* the library's (it passes to the ended list), the caller's,
+					 those of threads that wait; the last one frees it */
+	_Atomic int state;	    /* enum op_state; op_change_state() */
+	uint32_t timeout_msec;	    /* as in struct ring_entry */
+	uint8_t opcode;		    /* enum ring_opcode */
+	_Atomic bool is_cancelled;
+	bool is_async;	  /* dsaio_wait() and dsaio_reap() report it */
+	bool is_vector;	  /* it is a vectored op; never changes */
+	bool is_in_inode; /* among the file's inode's open ops */
+	bool is_clear;	  /* inode.lock; no op that was open before it conflicts */
+	/* handle->lock */
+	bool is_callers;	     /* the caller has, or had, a reference */
+	bool is_orphan;		     /* the caller has freed it */
+	bool is_listed;		     /* on the list of ended ops */
+	bool is_awaited;	     /* at its end, client_poke() */
 	int64_t result;		     /* bytes, or a negative errno */
 	uint64_t done;		     /* bytes, also of one that failed */
-	char *text;		     /* sentence of one that failed; NULL: none */
-	void *data;		     /* dsaio_op_data() */
 	struct list_node inode_node; /* inode.lock */
 	struct list_node node;	     /* ended ops: handle->lock; its next also in op_list, pool */
 	uint64_t end_number;	     /* handle->lock; numbers the ends of a handle */
-	_Atomic uint32_t n_refs;     /* the library's (it passes to the ended list), the caller's,
-					   those of threads that wait; the last one frees it */
-	_Atomic int state;	     /* enum op_state; op_change_state() */
-	uint32_t timeout_msec;	     /* as in struct ring_entry */
-	uint8_t opcode;		     /* enum ring_opcode */
-	_Atomic bool is_cancelled;
-	bool is_async; /* dsaio_wait() and dsaio_reap() report it */
-	bool is_clear; /* inode.lock; no op that was open before it conflicts */
-	/* handle->lock */
-	bool is_callers; /* the caller has, or had, a reference */
-	bool is_orphan;	 /* the caller has freed it */
-	bool is_listed;	 /* on the list of ended ops */
-	bool is_awaited; /* at its end, client_poke() */
+	void *data;		     /* dsaio_op_data() */
+	char *text;		     /* sentence of one that failed; NULL: none */
+	uint64_t began_nsec;	     /* 0: debug.h does not want to know how long it took */
 };
 
 static inline enum op_state op_state(const struct dsaio_op *op)
@@ -124,13 +112,16 @@ void op_set_data(struct dsaio_op *op, void *data);
 /* A piece of that op: borrows its file. */
 void op_set_part(struct dsaio_op *op, struct job_piece *part_of, const struct dsaio_op *whole);
 
+/* A vectored op, whose vector is freed with it; or a part of one. */
+void op_set_vector(struct dsaio_op *op, struct vector *vector, bool is_vector);
+
 /* The submission entry, without id.  A pure function. */
 struct ring_entry op_entry(const struct dsaio_op *op);
 
 /* ---- on its way ---- */
 
 /* Under inode.lock. */
-void op_enter_inode(struct dsaio_op *op, struct inode *inode, bool is_clear);
+void op_enter_inode(struct dsaio_op *op, bool is_clear);
 void op_leave_inode(struct dsaio_op *op);
 
 /* In the ring by that id, from now.  Before the consumer can find it. */

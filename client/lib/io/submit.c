@@ -182,7 +182,7 @@ static void op_defer(struct dsaio_op *op)
 		end_op(op, r, 0);
 		return;
 	}
-	inode_leave_ring(op->inode, op);
+	inode_leave_ring(op->file->inode, op);
 	bounce_defer(op);
 }
 
@@ -191,7 +191,7 @@ static void put_in_order(const struct op_plan *plan, bool is_batched)
 {
 	struct dsaio_op *op = plan->op;
 	uint64_t deadline = deadline_in_msec(op->timeout_msec);
-	struct dsaio_op *earlier = inode_conflict(op->inode, op, true);
+	struct dsaio_op *earlier = inode_conflict(op->file->inode, op, true);
 	int r = 0;
 
 	if (earlier) {
@@ -308,10 +308,12 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	plan->op = op;
 	if (whole)
 		vector_add(whole, op);
-	if (way == WAY_VECTOR)
-		vector_open(op);
-	else if (way != WAY_AT_ONCE)
+	if (way == WAY_VECTOR && vector_open(op, q->n_iov) < 0) {
+		op_set_result(op, -ENOMEM, 0);
+		plan->way = WAY_AT_ONCE;
+	} else if (way == WAY_RING || way == WAY_BOUNCED) {
 		plan_file(plan, needs_buffered);
+	}
 	return 0;
 }
 
@@ -377,15 +379,14 @@ static void go_parts(const struct op_plan *plan)
 
 static int cancel_parts(struct dsaio_op *whole)
 {
-	struct dsaio_op *part = vector_next(whole, NULL), *next;
+	struct dsaio_op *part;
 	int result = 0;
 
-	for (; part; part = next) {
+	for (uint32_t i = 0; (part = vector_part(whole, i)); i++) {
 		int r = op_has_ended(part) ? 0 : submit_cancel(part);
 
 		if (r < 0)
 			result = r;
-		next = vector_next(whole, part);
 		handle_op_unref(part);
 	}
 	return result;
@@ -396,7 +397,7 @@ int submit_cancel(struct dsaio_op *op)
 	int r;
 
 	op_set_cancelled(op);
-	if (op->parts.is_vector)
+	if (op->is_vector)
 		return cancel_parts(op);
 	bounce_cancel(op->handle->client);
 	r = op->channel ? channel_cancel(op) : 0;

@@ -67,7 +67,7 @@ static bool may_consume(const struct dsaio_handle *handle, const struct wait_for
 {
 	switch (w->what) {
 	case WAIT_OP:
-		return w->op->channel || (w->op->parts.is_vector && handle->n_open_ring);
+		return w->op->channel || (w->op->is_vector && handle->n_open_ring);
 	case WAIT_ALL:
 	case WAIT_REAP:
 		return handle->n_open_ring;
