@@ -130,12 +130,8 @@ status_during_a_bench_shows_all_four_processes() {
 	"$ctl" bench io --folder "$store" --io_size 16M --multi_process 4 --loops 1000000 >"$dir/bench" 2>&1 &
 	pid=$!
 	# Until all four have begun, which the first seconds show.
-	for _ in $(seq 200); do
-		expect 0 "$ctl" status --json || break
-		seen=$(grep -c '"write_bytes": [1-9]' "$dir/out")
-		[ "$seen" -ge 5 ] && break # four channels and the store
-		read -rt 0.05 <> <(:)
-	done
+	await "$pid" writers_are 5 # four channels and the store
+	seen=$(grep -c '"write_bytes": [1-9]' "$dir/out")
 	expect 0 "$ctl" status
 	rc=$(grep -cE '^ *[0-9]+ +dsaioctl ' "$dir/out")
 	kill "$pid"

@@ -91,11 +91,8 @@ ctrl_c_removes_the_file() {
 	env --default-signal=INT "$ctl" bench latency --nvme-path "$store" --sizes 1M --iterations 100000000 \
 		>"$dir/out" 2>"$dir/err" </dev/null &
 	local bench=$!
-	for _ in $(seq 600); do
-		find "$store" -path '*_dsaioctl_bench.*' -name '*' -size +1000k 2>/dev/null | grep -q . && break
-		kill -0 "$bench" 2>/dev/null || break
-		read -rt 0.02 <> <(:)
-	done
+	file_is_there() { find "$store" -path '*_dsaioctl_bench.*' -size +1000k 2>/dev/null | grep -q .; }
+	await "$bench" file_is_there
 	kill -INT "$bench"
 	wait "$bench"
 	local rc=$?

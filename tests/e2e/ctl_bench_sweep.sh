@@ -29,11 +29,8 @@ start_sweep() {
 	env --default-signal=INT "$ctl" bench sweep --nvme_dir "${where:-$store}" --sweep_config "$space" --io_size 1M \
 		--log_dir "$logs" --loops 100 "$@" >"$dir/sweep.out" 2>"$dir/sweep.err" </dev/null &
 	bench=$!
-	for _ in $(seq 600); do
-		[ "$(last_run)" != "$earlier" ] && [ "$(n_points "$logs" sweep)" -ge 2 ] && return 0
-		kill -0 "$bench" 2>/dev/null || break
-		read -rt 0.02 <> <(:)
-	done
+	two_are_there() { [ "$(last_run)" != "$1" ] && has_points 2 "$logs" sweep; }
+	await "$bench" two_are_there "$earlier" && return 0
 	why="no point was measured: $(cat "$dir/sweep.err")"
 	kill "$bench" 2>/dev/null
 	wait "$bench"
@@ -255,11 +252,7 @@ a_killed_sweep_of_short_points_has_every_row_that_it_wrote() {
 	"$ctl" bench sweep --nvme_dir "$store" --sweep_config "$space" --io_size 4K --log_dir "$logs" --no_write \
 		>"$dir/sweep.out" 2>"$dir/sweep.err" </dev/null &
 	bench=$!
-	for _ in $(seq 600); do
-		[ "$(n_points "$logs" sweep)" -ge 50 ] && break
-		kill -0 "$bench" 2>/dev/null || break
-		read -rt 0.02 <> <(:)
-	done
+	await "$bench" has_points 50 "$logs" sweep
 	why="it was over before it could be killed: $(cat "$dir/sweep.err")"
 	kill -KILL "$bench" 2>/dev/null || return 1
 	wait "$bench" 2>/dev/null
@@ -283,10 +276,7 @@ a_process_that_dies_is_a_row_with_an_error() {
 	kill -KILL "$worker"
 	local n
 	n=$(n_points "$logs" sweep)
-	for _ in $(seq 600); do
-		[ "$(n_points "$logs" sweep)" -ge $((n + 3)) ] && break
-		read -rt 0.02 <> <(:)
-	done
+	await "$bench" has_points $((n + 3)) "$logs" sweep
 	kill -INT "$bench"
 	wait "$bench"
 	says "$(here)/results.json" '"error": "process 0: ended by signal 9"' || return 1
@@ -515,9 +505,7 @@ one_ctrl_c_is_enough_while_the_daemon_is_stopped() {
 	env --default-signal=INT "$ctl" bench sweep --nvme_dir "$store" --io_size 1M --loops 1000 --log_dir "$dir/stopped" \
 		>"$dir/out" 2>"$dir/err" &
 	pid=$!
-	while [ "$(n_points "$dir/stopped" sweep)" -lt 1 ] && kill -0 "$pid" 2>/dev/null; do
-		read -rt 0.02 <> <(:)
-	done
+	await "$pid" has_points 1 "$dir/stopped" sweep
 	kill -STOP "$daemon"
 	began=$SECONDS
 	kill -INT "$pid"
@@ -581,11 +569,7 @@ others_are_told_and_exclusive_is_refused_while_they_are_there() {
 	local other rc
 	"$ctl" bench io --folder "$store" --io_size 4M --loops 1000000 >/dev/null 2>&1 &
 	other=$!
-	for _ in $(seq 400); do
-		expect 0 "$ctl" status --json || break
-		grep -q '"write_bytes": [1-9]' "$dir/out" && break
-		read -rt 0.05 <> <(:)
-	done
+	await "$other" writers_are 1
 	two_points
 	expect 0 sweep --loops 50 && says "$dir/err" "the store was busy with others: " "by dsaioctl (pid " || rc=1
 	two_points
@@ -607,10 +591,8 @@ exclusive_tells_which_points_were_disturbed() {
 	start_sweep --exclusive || return 1
 	"$ctl" bench io --folder "$memory" --io_size 4M --loops 1000000 >/dev/null 2>&1 &
 	other=$!
-	for _ in $(seq 600); do
-		grep -qE '"is_disturbed": ?true' "$(here)"/rows.jsonl && break
-		read -rt 0.02 <> <(:)
-	done
+	one_is_disturbed() { grep -qE '"is_disturbed": ?true' "$(here)"/rows.jsonl; }
+	await "$bench" one_is_disturbed
 	kill "$other"
 	wait "$other" 2>/dev/null
 	kill -INT "$bench"

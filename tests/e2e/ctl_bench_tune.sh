@@ -116,11 +116,7 @@ a_killed_tune_goes_on_where_it_was() {
 	"$ctl" bench tune --nvme_dir "$store" --sweep_config "$space" --io_size 64M --log_dir "$logs" \
 		>"$dir/out" 2>"$dir/err" </dev/null &
 	local bench=$!
-	for _ in $(seq 600); do
-		[ "$(n_points "$logs" tune)" -ge 20 ] && break
-		kill -0 "$bench" 2>/dev/null || break
-		read -rt 0.02 <> <(:)
-	done
+	await "$bench" has_points 20 "$logs" tune
 	why="it was over before it could be killed"
 	kill -9 "$bench" 2>/dev/null || return 1
 	wait "$bench" 2>/dev/null

@@ -136,19 +136,38 @@ random_file() {
 	head -c "$2" /dev/urandom >"$1"
 }
 
-# Waits until the command of that pid has written 16 MiB to its temporary file in that directory.
-await_half_copy() {
-	local pid=$1 in=$2
-	while [ "$(stat -c %s "$in"/.dsaio-*.tmp 2>/dev/null || echo 0)" -lt 16777216 ] && kill -0 "$pid" 2>/dev/null; do
+# await PID COMMAND...: until the command succeeds, or that process has ended: then it fails.  Only
+# run.sh limits the time.
+await() {
+	local pid=$1
+	shift
+	until "$@"; do
+		kill -0 "$pid" 2>/dev/null || return 1
 		read -rt 0.02 <> <(:)
 	done
+	return 0
 }
 
-# Waits until that process has a socket: it connects to the daemon.
+# await_half_copy PID DIR: it has written 16 MiB to its temporary file there.
+await_half_copy() {
+	half_is_there() { [ "$(stat -c %s "$1"/.dsaio-*.tmp 2>/dev/null || echo 0)" -ge 16777216 ]; }
+	await "$1" half_is_there "$2"
+}
+
+# await_socket PID: it connects to the daemon.
 await_socket() {
-	while kill -0 "$1" 2>/dev/null && ! readlink "/proc/$1"/fd/* 2>/dev/null | grep -q ^socket:; do
-		read -rt 0.02 <> <(:)
-	done
+	has_socket() { readlink "/proc/$1"/fd/* 2>/dev/null | grep -q ^socket:; }
+	await "$1" has_socket "$1"
+}
+
+# has_points N LOG_DIR KIND
+has_points() {
+	[ "$(n_points "$2" "$3")" -ge "$1" ]
+}
+
+# writers_are N: so many entries of the status, of stores and of channels, have written.
+writers_are() {
+	expect 0 "$ctl" status --json && [ "$(grep -c '"write_bytes": [1-9]' "$dir/out")" -ge "$1" ]
 }
 
 # no_temporary DIR: nothing of a copy that failed is there.

@@ -17,12 +17,13 @@ daemons() {
 
 # The daemon of an ended command needs a moment where the command was killed.
 nothing_is_left() {
-	for _ in $(seq 200); do
-		[ -z "$(ls -A "$dir/run")$(daemons)" ] && return 0
-		read -rt 0.05 <> <(:)
+	local began=$SECONDS
+	until [ -z "$(ls -A "$dir/run")$(daemons)" ]; do
+		why="left: $(ls -AR "$dir/run") $(daemons)"
+		[ $((SECONDS - began)) -lt 60 ] || return 1
+		read -rt 0.02 <> <(:)
 	done
-	why="left: $(ls -AR "$dir/run") $(daemons)"
-	return 1
+	return 0
 }
 
 copies_without_a_running_daemon() {
@@ -79,10 +80,7 @@ ends_by() {
 	"$ctl" bench io --private --folder "$store" --io_size 4M --multi_process 2 --loops 1000000 \
 		>/dev/null 2>&1 &
 	pid=$!
-	for _ in $(seq 200); do
-		[ -s "$store/_aio_write_4194304.pt.1_0" ] && break
-		read -rt 0.05 <> <(:)
-	done
+	await "$pid" test -s "$store/_aio_write_4194304.pt.1_0"
 	kill "-$1" "$pid"
 	wait "$pid" 2>/dev/null
 	rm -f "$store"/_aio_*

@@ -7,13 +7,8 @@
 start_client() {
 	"$ctl" bench io --folder "$store" --io_size 4M --loops 1000000 >/dev/null 2>&1 &
 	client=$!
-	for _ in $(seq 400); do
-		expect 0 "$ctl" status --json || return 1
-		grep -q '"write_bytes": [1-9]' "$dir/out" && return 0
-		read -rt 0.05 <> <(:)
-	done
 	why="the client wrote nothing"
-	return 1
+	await "$client" writers_are 1
 }
 
 stop_client() {
