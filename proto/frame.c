@@ -23,7 +23,7 @@
 #define READER_BYTES 4096u
 
 struct frame_out {
-	struct frame_out *next;
+	struct list_node node;
 	size_t size, sent; /* header and body */
 	int fds[FRAME_FDS_MAX];
 	unsigned n_fds; /* not yet sent */
@@ -267,11 +267,6 @@ unsigned frame_coming_fds(const struct frame_reader *reader, int socket_fd)
 	return header_get(header, &len, &n_fds, text, sizeof(text)) < 0 ? 0 : n_fds;
 }
 
-void frame_writer_init(struct frame_writer *writer)
-{
-	*writer = (struct frame_writer){ .last_next = &writer->first };
-}
-
 static void writer_close_fds(struct frame_writer *writer, const int *fds, unsigned n_fds)
 {
 	if (writer->close_fds)
@@ -290,11 +285,8 @@ static void out_close_fds(struct frame_writer *writer, struct frame_out *out)
 /* Removes the oldest frame, which was sent or never will be. */
 static void writer_pop(struct frame_writer *writer)
 {
-	struct frame_out *out = writer->first;
+	struct frame_out *out = list_entry(list_pop(&writer->queue), struct frame_out, node);
 
-	writer->first = out->next;
-	if (!writer->first)
-		writer->last_next = &writer->first;
 	writer->queued_bytes -= out->size - out->sent;
 	out_close_fds(writer, out);
 	free(out);
@@ -302,7 +294,7 @@ static void writer_pop(struct frame_writer *writer)
 
 void frame_writer_deinit(struct frame_writer *writer)
 {
-	while (writer->first)
+	while (writer->queue.first)
 		writer_pop(writer);
 }
 
@@ -319,7 +311,6 @@ int frame_queue(struct frame_writer *writer, const void *body, size_t len, const
 		return fits ? -ENOMEM : -EMSGSIZE;
 	}
 
-	out->next = NULL;
 	out->size = FRAME_HEADER_BYTES + len;
 	out->sent = 0;
 	out->n_fds = n_fds;
@@ -328,8 +319,7 @@ int frame_queue(struct frame_writer *writer, const void *body, size_t len, const
 	header_put(out->bytes, (uint32_t)len, (uint16_t)n_fds);
 	memcpy(out->bytes + FRAME_HEADER_BYTES, body, len);
 
-	*writer->last_next = out;
-	writer->last_next = &out->next;
+	list_push(&writer->queue, &out->node);
 	writer->queued_bytes += out->size;
 	writer->n_queued_fds += n_fds;
 	return 0;
@@ -359,8 +349,9 @@ static ssize_t out_send(const struct frame_out *out, int socket_fd)
 
 int frame_flush(struct frame_writer *writer, int socket_fd)
 {
-	while (writer->first) {
-		struct frame_out *out = writer->first;
+	struct frame_out *out;
+
+	while ((out = list_entry(writer->queue.first, struct frame_out, node))) {
 		ssize_t n = out_send(out, socket_fd);
 
 		if (n < 0 && errno == EINTR)

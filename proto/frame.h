@@ -12,6 +12,8 @@
 #ifndef DSAIO_PROTO_FRAME_H
 #define DSAIO_PROTO_FRAME_H
 
+#include "proto/util/list.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -64,17 +66,15 @@ int frame_read(struct frame_reader *reader, int socket_fd, struct frame *ret_fra
  */
 unsigned frame_coming_fds(const struct frame_reader *reader, int socket_fd);
 
-/* Frames to be sent, oldest first. */
-struct frame_out;
+/* Frames to be sent, oldest first.  Zeroes: none. */
 struct frame_writer {
-	struct frame_out *first, **last_next;
+	struct list queue;   /* struct frame_out */
 	size_t queued_bytes; /* bodies and headers not yet sent */
 	unsigned n_queued_fds;
 	/* Called for descriptors that were sent, or never will be; NULL: close(2).  An owner sets
 	   it if the close of some of its descriptors can hang. */
 	void (*close_fds)(struct frame_writer *writer, const int *fds, unsigned n_fds);
 };
-void frame_writer_init(struct frame_writer *writer);
 void frame_writer_deinit(struct frame_writer *writer); /* closes descriptors not sent */
 
 /*

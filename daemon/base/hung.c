@@ -27,13 +27,13 @@
 static struct {
 	pthread_mutex_t lock;
 	/* under lock */
-	struct hung *first; /* newest first */
+	struct list calls; /* struct hung, newest first */
 	uint64_t last_number;
 	struct mailbox *mailbox; /* NULL: before hung_init() */
 	bool is_watching;
 	bool is_stopping;
 	struct message message;
-	struct hung_watch *first_watch;
+	struct list watches;
 	bool is_asked; /* watch_message is under way, or watch_event will come */
 	struct message watch_message;
 	struct log_limit log_limit;
@@ -73,11 +73,7 @@ static void hung_init_call(struct hung *s, const struct hung_about *about, uint6
 static void hung_push(struct hung *s)
 {
 	s->number = ++stuck.last_number;
-	s->prev_next = &stuck.first;
-	s->next = stuck.first;
-	if (s->next)
-		s->next->prev_next = &s->next;
-	stuck.first = s;
+	list_push_front(&stuck.calls, &s->node);
 	if (stuck.mailbox && !stuck.is_watching) {
 		stuck.is_watching = true;
 		mailbox_post(stuck.mailbox, &stuck.message);
@@ -109,9 +105,7 @@ static void hung_pop(struct hung *s)
 {
 	char who[WHO_BYTES];
 
-	*s->prev_next = s->next;
-	if (s->next)
-		s->next->prev_next = s->prev_next;
+	list_remove(&stuck.calls, &s->node);
 	if (s->is_told)
 		log_client(&stuck.log_limit, "%s: %s: %s came back after %" PRIu64 " s",
 			   who_title(&s->about.who, who), s->file, s->about.what,
@@ -131,20 +125,14 @@ void hung_watch_add(struct hung_watch *watch, const struct hung_about *about)
 {
 	watch->about = *about;
 	(void)pthread_mutex_lock(&stuck.lock);
-	watch->prev_next = &stuck.first_watch;
-	watch->next = stuck.first_watch;
-	if (watch->next)
-		watch->next->prev_next = &watch->next;
-	stuck.first_watch = watch;
+	list_push(&stuck.watches, &watch->node);
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
 void hung_watch_remove(struct hung_watch *watch)
 {
 	(void)pthread_mutex_lock(&stuck.lock);
-	*watch->prev_next = watch->next;
-	if (watch->next)
-		watch->next->prev_next = watch->prev_next;
+	list_remove(&stuck.watches, &watch->node);
 	if (watch->hung_since_nsec)
 		hung_pop(&watch->stuck);
 	(void)pthread_mutex_unlock(&stuck.lock);
@@ -236,7 +224,7 @@ static void place_find(const struct hung_about *about, struct hung_place *place)
 static void place_keep(uint64_t number, const struct hung_place *place)
 {
 	(void)pthread_mutex_lock(&stuck.lock);
-	for (struct hung *s = stuck.first; s; s = s->next)
+	LIST_EACH (struct hung, s, &stuck.calls, node)
 		if (s->number == number) { /* else the call has returned */
 			s->place = *place;
 			s->has_place = true;
@@ -268,13 +256,13 @@ static int list_copy(uint64_t now_nsec, bool only_untold, struct hung **ret_list
 	(void)pthread_mutex_lock(&stuck.lock);
 	locked = &stuck.lock;
 	*ret_next_due_nsec = UINT64_MAX;
-	for (const struct hung *s = stuck.first; s; s = s->next)
+	for (const struct list_node *node = stuck.calls.first; node; node = node->next)
 		n++;
 	list = calloc(n ? n : 1, sizeof(*list));
 	if (!list)
 		return -ENOMEM;
 	n = 0;
-	for (struct hung *s = stuck.first; s; s = s->next) {
+	LIST_EACH (struct hung, s, &stuck.calls, node) {
 		const uint64_t due_nsec = s->since_nsec + s->limit_nsec;
 		bool is_due = now_nsec >= due_nsec;
 
@@ -412,7 +400,7 @@ static void watches_look_in_a_while(void)
 		return;
 	(void)pthread_mutex_lock(&stuck.lock);
 	stuck.is_asked = false; /* without memory: the next call asks again */
-	for (struct hung_watch *watch = stuck.first_watch; watch; watch = watch->next)
+	LIST_EACH (struct hung_watch, watch, &stuck.watches, node)
 		atomic_store(&watch->is_watched, false);
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
@@ -426,7 +414,7 @@ static void on_watch_due(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	(void)arg;
 	(void)pthread_mutex_lock(&stuck.lock);
-	for (struct hung_watch *watch = stuck.first_watch; watch; watch = watch->next)
+	LIST_EACH (struct hung_watch, watch, &stuck.watches, node)
 		must_look |= watch_look(watch, now_nsec);
 	stuck.is_asked = must_look;
 	(void)pthread_mutex_unlock(&stuck.lock);

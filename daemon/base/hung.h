@@ -18,6 +18,8 @@
 #ifndef DSAIO_DAEMON_BASE_HUNG_H
 #define DSAIO_DAEMON_BASE_HUNG_H
 
+#include "proto/util/list.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,7 +54,7 @@ struct hung_about {
 
 /* A recorded call.  It lies on the stack of the calling thread, for example. */
 struct hung {
-	struct hung *next, **prev_next;
+	struct list_node node;
 	struct hung_about about;
 	char file[128];
 	uint64_t since_nsec, number;
@@ -75,7 +77,7 @@ void hung_end(struct hung *stuck);
 
 /* The watch of a thread that makes many short calls, one at a time. */
 struct hung_watch {
-	struct hung_watch *next, **prev_next;
+	struct list_node node;
 	struct hung_about about;      /* of each call; file lives as long as the watch */
 	_Atomic uint64_t since_nsec;  /* of the call under way; 0: none */
 	_Atomic uint32_t uid, client; /* of the call; set before since_nsec */

@@ -24,14 +24,14 @@ struct work_queue {
 	pthread_cond_t has_work;
 	pthread_cond_t is_quiet; /* no thread works for it any more */
 	/* under lock */
-	struct work *first, **last_next;
+	struct list works; /* struct work: queued */
 	struct list rooms; /* struct work_room: wait for on_room() */
 	bool is_stopping;
 	bool is_left;	  /* stopping, and the last thread frees it */
 	bool is_at_spare; /* which has it in its list, or works for it */
 	unsigned n_threads, n_idle, n_queued;
 	unsigned max_threads, max_further; /* constant */
-	struct work_queue *next_at_spare;  /* under the spare's lock */
+	struct list_node spare_node;	   /* under the spare's lock */
 };
 
 /* The used part of WORK_QUEUE_FURTHER_MAX, changed under the lock of any queue.  Relaxed: it orders no
@@ -43,21 +43,17 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t has_work_queue;
 	/* under lock */
-	struct work_queue *first, **last_next;
+	struct list work_queues;
 	bool is_there;
 	struct log_limit log_limit;
-} spare = { .lock = PTHREAD_MUTEX_INITIALIZER,
-	    .has_work_queue = PTHREAD_COND_INITIALIZER,
-	    .last_next = &spare.first };
+} spare = { .lock = PTHREAD_MUTEX_INITIALIZER, .has_work_queue = PTHREAD_COND_INITIALIZER };
 
 /* Under the lock: a thread has nothing to do. */
 static void tell_of_room(struct work_queue *work_queue)
 {
-	struct list_node *node;
+	struct work_room *room;
 
-	while ((node = list_pop(&work_queue->rooms))) {
-		struct work_room *room = container_of(node, struct work_room, node);
-
+	while ((room = list_entry(list_pop(&work_queue->rooms), struct work_room, node))) {
 		room->is_waiting = false;
 		room->on_room(room);
 	}
@@ -71,14 +67,14 @@ static bool wait_for_work(struct work_queue *work_queue)
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &until); /* this clock is always there */
 	until.tv_sec += IDLE_SEC;
-	while (!work_queue->first && !work_queue->is_stopping && r != ETIMEDOUT) {
+	while (!work_queue->works.first && !work_queue->is_stopping && r != ETIMEDOUT) {
 		work_queue->n_idle++;
 		tell_of_room(work_queue);
 		r = pthread_cond_clockwait(&work_queue->has_work, &work_queue->lock,
 					   CLOCK_MONOTONIC, &until);
 		work_queue->n_idle--;
 	}
-	return work_queue->first;
+	return work_queue->works.first;
 }
 
 static void work_run(struct work *work)
@@ -139,11 +135,8 @@ static void thread_give(struct work_queue *work_queue)
 /* Runs one piece of work.  Under the lock, which is released meanwhile; there must be work. */
 static void first_run(struct work_queue *work_queue)
 {
-	struct work *work = work_queue->first;
+	struct work *work = list_entry(list_pop(&work_queue->works), struct work, node);
 
-	work_queue->first = work->next;
-	if (!work_queue->first)
-		work_queue->last_next = &work_queue->first;
 	work_queue->n_queued--;
 	(void)pthread_mutex_unlock(&work_queue->lock);
 	work_run(work);
@@ -152,7 +145,7 @@ static void first_run(struct work_queue *work_queue)
 
 static void queue_destroy(struct work_queue *work_queue)
 {
-	assert(!work_queue->first);
+	assert(!work_queue->works.first);
 	(void)pthread_cond_destroy(&work_queue->has_work);
 	(void)pthread_cond_destroy(&work_queue->is_quiet);
 	(void)pthread_mutex_destroy(&work_queue->lock);
@@ -197,26 +190,20 @@ static void *worker_main(void *arg)
 static void spare_take(struct work_queue *work_queue)
 {
 	(void)pthread_mutex_lock(&spare.lock);
-	work_queue->next_at_spare = NULL;
-	*spare.last_next = work_queue;
-	spare.last_next = &work_queue->next_at_spare;
+	list_push(&spare.work_queues, &work_queue->spare_node);
 	(void)pthread_cond_signal(&spare.has_work_queue);
 	(void)pthread_mutex_unlock(&spare.lock);
 }
 
 static struct work_queue *spare_next(void)
 {
-	struct work_queue *work_queue;
+	struct list_node *node;
 
 	(void)pthread_mutex_lock(&spare.lock);
-	while (!spare.first)
+	while (!(node = list_pop(&spare.work_queues)))
 		(void)pthread_cond_wait(&spare.has_work_queue, &spare.lock);
-	work_queue = spare.first;
-	spare.first = work_queue->next_at_spare;
-	if (!spare.first)
-		spare.last_next = &spare.first;
 	(void)pthread_mutex_unlock(&spare.lock);
-	return work_queue;
+	return container_of(node, struct work_queue, spare_node);
 }
 
 static void *spare_main(void *arg)
@@ -228,9 +215,9 @@ static void *spare_main(void *arg)
 		struct work_queue *work_queue = spare_next();
 
 		(void)pthread_mutex_lock(&work_queue->lock);
-		if (work_queue->first) /* else a thread of the queue did the work */
+		if (work_queue->works.first) /* else a thread of the queue did the work */
 			first_run(work_queue);
-		if (work_queue->first)
+		if (work_queue->works.first)
 			spare_take(work_queue);
 		else
 			work_queue->is_at_spare = false;
@@ -291,7 +278,6 @@ int work_queue_new_deep(const char *name, unsigned max_threads, unsigned max_fur
 	(void)pthread_mutex_init(&work_queue->lock, NULL); /* of the default kind: cannot fail */
 	(void)pthread_cond_init(&work_queue->has_work, NULL);
 	(void)pthread_cond_init(&work_queue->is_quiet, NULL);
-	work_queue->last_next = &work_queue->first;
 	work_queue->max_threads = max_threads;
 	work_queue->max_further = max_further;
 	*ret_queue = work_queue;
@@ -326,9 +312,7 @@ static int thread_start(struct work_queue *work_queue)
 /* Under the lock. */
 static void queue_work(struct work_queue *work_queue, struct work *work, int why_no_thread)
 {
-	work->next = NULL;
-	*work_queue->last_next = work;
-	work_queue->last_next = &work->next;
+	list_push(&work_queue->works, &work->node);
 	work_queue->n_queued++;
 	(void)pthread_cond_signal(&work_queue->has_work);
 	if (!work_queue->n_threads && !work_queue->is_at_spare) {

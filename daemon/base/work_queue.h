@@ -28,7 +28,7 @@ struct work_queue;
 
 /* Embedded in the object that it is about. */
 struct work {
-	struct work *next;
+	struct list_node node;
 	void (*run)(struct work *work); /* on a worker thread; the last thing that touches work
 					   unless it hands it on (say, posts a message) */
 	struct hung_about about;	/* its call on a client's file system; zeroes: none */

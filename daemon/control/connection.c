@@ -202,7 +202,6 @@ void connection_unwatch(struct connection *connection)
 void connection_init(struct connection *connection, const struct connection_ops *ops)
 {
 	*connection = (struct connection){ .ops = ops, .fd = -1, .pidfd = -1 };
-	frame_writer_init(&connection->writer);
 	connection->writer.close_fds = close_reply_fds;
 }
 

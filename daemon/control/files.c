@@ -16,7 +16,7 @@
 
 /* A file that waits for room within the user's bound. */
 struct file_add {
-	struct file_add *next;
+	struct list_node node;
 	struct call *call;
 	int fd;
 	char name[128];
@@ -113,16 +113,14 @@ static void user_retry(struct user *user)
 {
 	struct file_add *add;
 
-	while ((add = user->first_add)) {
+	while ((add = list_entry(user->adds.first, struct file_add, node))) {
 		struct session *session = add->call->session;
 		struct error error;
 		int r = add_try(add, &error);
 
 		if (r == -EMFILE && user->n_leaving)
 			return;
-		user->first_add = add->next;
-		if (!user->first_add)
-			user->last_add = &user->first_add;
+		list_remove(&user->adds, &add->node);
 		if (r < 0) {
 			session_close_fds(session, &add->fd, 1);
 			add->call->on_done(add->call, r, &error);
@@ -170,8 +168,7 @@ int session_file_add(struct session *session, int fd, const char *name, struct c
 	idle_files_reclaim(session, on_reclaimed);
 	r = add_try(add, error);
 	if (r == -EMFILE && user_is_out_of_files(user) && user->n_leaving) {
-		*user->last_add = add;
-		user->last_add = &add->next;
+		list_push(&user->adds, &add->node);
 		return 0;
 	}
 	if (r < 0)
@@ -184,21 +181,17 @@ int session_file_add(struct session *session, int fd, const char *name, struct c
 void session_stop_adds(struct session *session)
 {
 	struct user *user = session->user;
-	struct file_add **at = &user->first_add, *add;
 	struct error error;
 
-	while ((add = *at)) {
-		if (add->call->session != session) {
-			at = &add->next;
+	LIST_EACH (struct file_add, add, &user->adds, node) {
+		if (add->call->session != session)
 			continue;
-		}
-		*at = add->next;
+		list_remove(&user->adds, &add->node);
 		session_close_fds(session, &add->fd, 1);
 		(void)error_set(&error, -ECANCELED, "file %s: the connection ends", add->name);
 		add->call->on_done(add->call, error.code, &error);
 		free(add);
 	}
-	user->last_add = at;
 }
 
 int session_file_remove(struct session *session, uint32_t id, struct call *call,

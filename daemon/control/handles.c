@@ -32,7 +32,7 @@ static void handle_close(struct handle *handle, bool drain)
 	(void)id_table_remove(&session->handles.handles, handle->id); /* it is there */
 	id_table_release(&session->handles.handles, handle->id);      /* lanes never look there */
 	handle->is_closed = true;
-	for (struct member *member = handle->members; member; member = member->next) {
+	LIST_EACH (struct member, member, &handle->members, node) {
 		(void)id_table_remove(&session->handles.channels, member->channel->id);
 		id_table_release(&session->handles.channels, member->channel->id);
 		lane_remove_channel(member->channel->home, member->channel, drain);
@@ -45,9 +45,9 @@ struct share *share_get(struct session *session, struct store *store)
 {
 	struct share *share;
 
-	for (share = session->handles.shares; share; share = share->next)
-		if (share->store == store)
-			return share;
+	LIST_EACH (struct share, known, &session->handles.shares, node)
+		if (known->store == store)
+			return known;
 	share = calloc(1, sizeof(*share));
 	if (!share)
 		return NULL;
@@ -56,20 +56,15 @@ struct share *share_get(struct session *session, struct store *store)
 	store_ref(store);
 	store->n_shares++;
 	sched_client_init(&share->client);
-	share->next = session->handles.shares;
-	session->handles.shares = share;
+	list_push(&session->handles.shares, &share->node);
 	return share;
 }
 
 static void share_settle(struct share *share)
 {
-	struct share **at = &share->session->handles.shares;
-
 	if (share->n_channels || share->n_files)
 		return;
-	while (*at != share)
-		at = &(*at)->next;
-	*at = share->next;
+	list_remove(&share->session->handles.shares, &share->node);
 	share->store->n_shares--;
 	store_unref(share->store);
 	free(share);
@@ -89,17 +84,13 @@ static void share_settlep(struct share **share)
 
 static void on_channel_removed(struct channel *channel, void *arg)
 {
-	struct member *member = arg, **at;
+	struct member *member = arg;
 	struct handle *handle = member->handle;
 	struct session *session = handle->session;
 
 	assert(handle->is_closed);
-	for (at = &handle->members; *at != member; at = &(*at)->next)
-		;
-	*at = member->next;
-	for (at = &session->handles.members; *at != member; at = &(*at)->next_in_session)
-		;
-	*at = member->next_in_session;
+	list_remove(&handle->members, &member->node);
+	list_remove(&session->handles.members, &member->session_node);
 	handle->n_channels--;
 	session->handles.n_channels--;
 	channel_free(channel);
@@ -218,7 +209,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 				  error);
 	if (r < 0)
 		return r;
-	for (const struct member *m = handle->members; m; m = m->next)
+	LIST_EACH (const struct member, m, &handle->members, node)
 		if (m->share->store == store)
 			return error_set_plain(error, -EEXIST,
 					       "channel: handle %" PRIu32
@@ -269,10 +260,8 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 	member->handle = handle;
 	member->share = share;
 	member->channel = channel;
-	member->next = handle->members;
-	member->next_in_session = session->handles.members;
-	session->handles.members = member;
-	handle->members = TAKE_PTR(member);
+	list_push(&session->handles.members, &member->session_node);
+	list_push(&handle->members, &TAKE_PTR(member)->node);
 	share->n_channels++;
 	handle->n_channels++;
 	session->handles.n_channels++;
@@ -293,13 +282,13 @@ void handles_close_all(struct session *session, bool drain)
 
 void handles_hurry(struct session *session)
 {
-	for (struct member *m = session->handles.members; m; m = m->next_in_session)
+	LIST_EACH (struct member, m, &session->handles.members, session_node)
 		lane_hurry_channel(m->channel);
 }
 
 void handles_deinit(struct handles *handles)
 {
-	assert(!handles->n_channels && !handles->shares);
+	assert(!handles->n_channels && !handles->shares.first);
 	id_table_deinit(&handles->handles);
 	id_table_deinit(&handles->channels);
 }

@@ -15,6 +15,7 @@
 #include "daemon/lane/sched.h"
 #include "proto/frame.h"
 #include "proto/profile.h"
+#include "proto/util/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,7 +29,7 @@ struct store;
 /* A session's part of a store, while it has files or channels there: its turn in the scheduler,
    over all its channels. */
 struct share {
-	struct share *next;
+	struct list_node node;
 	struct session *session;
 	struct store *store; /* referenced */
 	struct sched_client client;
@@ -43,8 +44,8 @@ struct handle {
 	struct profile profile;
 	enum sched_class io_class;
 	uint32_t weight;
-	int doorbell_fd; /* the daemon's end */
-	struct member *members;
+	int doorbell_fd;     /* the daemon's end */
+	struct list members; /* struct member */
 	uint32_t n_channels; /* of it, not yet given back */
 	bool is_closed;
 	struct call *close_call; /* waits for the channels, or NULL */
@@ -53,7 +54,7 @@ struct handle {
 
 /* A channel, as its session sees it. */
 struct member {
-	struct member *next, *next_in_session; /* in the handle's list, and in the session's */
+	struct list_node node, session_node; /* in the handle's list, and in the session's */
 	struct handle *handle;
 	struct share *share;
 	struct channel *channel;
@@ -63,8 +64,8 @@ struct member {
 /* All handles, channels and shares of a session. */
 struct handles {
 	struct id_table handles, channels; /* struct handle, struct member */
-	struct share *shares;
-	struct member *members;
+	struct list shares;
+	struct list members; /* struct member, by session_node */
 	uint32_t n_channels; /* not yet given back by their lanes */
 };
 /* No channel, no share is left. */

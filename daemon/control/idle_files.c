@@ -103,8 +103,8 @@ void idle_files_reclaim(const struct session *asking, void (*on_gone)(void *sess
 	now_nsec = clock_nsec();
 	if (user->fruitless_id == asking->id && now_nsec - user->fruitless_nsec < RECLAIM_NSEC)
 		return;
-	for (struct session *s = asking->service->sessions; s && n; s = s->next)
-		if (s->user == user && s != asking && s->state == SESSION_OPEN)
+	LIST_EACH (struct session, s, &asking->service->sessions, node)
+		if (n && s->user == user && s != asking && s->state == SESSION_OPEN)
 			n -= session_reclaim(s, n, on_gone);
 	if (n) {
 		user->fruitless_id = asking->id;
@@ -204,7 +204,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	for (struct session *session = service->sessions; session; session = session->next) {
+	LIST_EACH (struct session, session, &service->sessions, node) {
 		if (!session->objects.files.n_objects)
 			continue;
 		has_files = true;

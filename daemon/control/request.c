@@ -221,14 +221,13 @@ static void reply_error(struct session *session, uint64_t seq, const struct erro
 void request_refuse(int fd, const struct error *error)
 {
 	Wire__Reply reply = WIRE__REPLY__INIT;
-	struct frame_writer writer;
+	struct frame_writer writer = { 0 };
 	size_t len = 0;
 	_cleanup_(freep) uint8_t *body = NULL;
 
 	reply.error = error->code;
 	reply.text = (char *)(uintptr_t)error->text; /* only read */
 	body = reply_pack(&reply, &len);
-	frame_writer_init(&writer);
 	if (frame_queue(&writer, body, len, NULL, 0) == 0)
 		(void)frame_flush(&writer, fd); /* a new socket has room for it */
 	frame_writer_deinit(&writer);

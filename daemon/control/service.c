@@ -79,7 +79,7 @@ static void on_room(struct user *user, void *arg)
 {
 	struct service *service = arg;
 
-	for (struct session *s = service->sessions; s; s = s->next)
+	LIST_EACH (struct session, s, &service->sessions, node)
 		if (s->user == user)
 			connection_resume(&s->connection);
 }
@@ -92,7 +92,6 @@ static bool turn_serve(struct turn *turn)
 int service_init(struct service *service, struct event_base *base)
 {
 	service->base = base;
-	service->last_session = &service->sessions;
 	service->users = (struct users){
 		.quota = &service->pool.quota,
 		.limit = service->user_limit,

@@ -17,6 +17,7 @@
 #include "daemon/object/pool.h"
 #include "daemon/store/registry.h"
 #include "proto/frame.h"
+#include "proto/util/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,7 +46,7 @@ struct service {
 
 	struct turns turns; /* of sessions with requests to read; set by service_init() */
 	struct users users;
-	struct session *sessions, **last_session; /* oldest first */
+	struct list sessions; /* struct session, oldest first */
 	uint32_t n_sessions;
 	uint32_t n_closing_sockets; /* with unread messages, not yet closed by a worker thread */
 	uint32_t last_id;

@@ -164,12 +164,8 @@ static void session_free(struct session *session)
 	service = session->service;
 	assert(!session->n_objects && !session->n_calls && !session->n_closings && !session->look &&
 	       !session->is_advancing && !session->connection.turn.is_queued);
-	if (session->prev_next) {
-		*session->prev_next = session->next;
-		if (session->next)
-			session->next->prev_next = session->prev_next;
-		else
-			service->last_session = session->prev_next;
+	if (session->connection.fd >= 0) {
+		list_remove(&service->sessions, &session->node);
 		service->n_sessions--;
 	}
 	connection_deinit(&session->connection);
@@ -283,9 +279,6 @@ int session_new(struct service *service, int fd, struct error *error)
 
 	service->last_id++;
 	service->n_sessions++;
-	session->prev_next = service->last_session;
-	*service->last_session = session;
-	service->last_session = &session->next;
-	session = NULL; /* the service's list has it */
+	list_push(&service->sessions, &TAKE_PTR(session)->node);
 	return 0;
 }

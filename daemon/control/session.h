@@ -49,7 +49,7 @@ enum session_state {
 };
 
 struct session {
-	struct session *next, **prev_next; /* in the service's list */
+	struct list_node node; /* in the service's list while it has a socket */
 	struct service *service;
 	struct user *user;
 	uint32_t id;

@@ -112,7 +112,7 @@ static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
 				sizeof(Wire__Channel *));
 	if (!wire->channels)
 		return -ENOMEM;
-	for (const struct member *member = handle->members; member; member = member->next) {
+	LIST_EACH (const struct member, member, &handle->members, node) {
 		const struct channel *channel = member->channel;
 		Wire__Channel *one = WIRE_NEW(Wire__Channel, wire__channel);
 
@@ -214,7 +214,7 @@ static int page_add_stores(struct page *page, const struct service *service, uin
 	wire->stores = calloc(PAGE_OBJECTS_MAX, sizeof(Wire__Store *));
 	if (!wire->stores)
 		return -ENOMEM;
-	for (const struct store *store = service->registry.first; store; store = store->next) {
+	LIST_EACH (const struct store, store, &service->registry.stores, node) {
 		Wire__Store *one;
 		bool fits;
 
@@ -301,9 +301,11 @@ static int page_add_clients(struct page *page, const struct service *service,
 	wire->clients = calloc(PAGE_OBJECTS_MAX, sizeof(Wire__Client *));
 	if (!wire->clients)
 		return -ENOMEM;
-	for (const struct session *s = service->sessions; s && !page->is_full; s = s->next) {
+	LIST_EACH (const struct session, s, &service->sessions, node) {
 		int r;
 
+		if (page->is_full)
+			break;
 		if (s->id < first_client || !may_see(view, s->peer.uid))
 			continue;
 		r = page_add_client(page, s, s->id == first_client ? first_handle : 0);
@@ -321,7 +323,7 @@ static int users_to_wire(const struct service *service, const struct view *view,
 {
 	Wire__Others others = WIRE__OTHERS__INIT;
 
-	for (const struct user *user = service->users.first; user; user = user->next) {
+	LIST_EACH (const struct user, user, &service->users.all, node) {
 		const uint64_t *used = user->quota.used;
 
 		if (may_see(view, user->uid)) {

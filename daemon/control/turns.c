@@ -21,27 +21,14 @@ static void turns_arm(struct turns *turns)
 		event_active(turns->event, EV_TIMEOUT, 0); /* no memory: late events, but turns */
 }
 
-static void owner_queue(struct turns *turns, struct turn_owner *owner)
-{
-	owner->next = NULL;
-	*turns->last_next = owner;
-	turns->last_next = &owner->next;
-}
-
 /* The next turn.  Its owner goes to the end of the list if it has another one. */
 static struct turn *turns_pop(struct turns *turns)
 {
-	struct turn_owner *owner = turns->first;
-	struct turn *turn = owner->first;
+	struct turn_owner *owner = list_entry(list_pop(&turns->owners), struct turn_owner, node);
+	struct turn *turn = list_entry(list_pop(&owner->turns), struct turn, node);
 
-	turns->first = owner->next;
-	if (!turns->first)
-		turns->last_next = &turns->first;
-	owner->first = turn->next;
-	if (owner->first)
-		owner_queue(turns, owner);
-	else
-		owner->last_next = &owner->first;
+	if (owner->turns.first)
+		list_push(&turns->owners, &owner->node);
 	turn->is_queued = false;
 	return turn;
 }
@@ -53,7 +40,7 @@ static void on_turns(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	while (turns->first) {
+	while (turns->owners.first) {
 		struct turn *turn = turns_pop(turns);
 
 		if (turns->serve(turn))
@@ -61,28 +48,23 @@ static void on_turns(evutil_socket_t fd, short what, void *arg)
 		if (clock_nsec() >= end_nsec)
 			break;
 	}
-	if (turns->first)
+	if (turns->owners.first)
 		turns_arm(turns);
 }
 
 int turns_init(struct turns *turns, struct event_base *base, bool (*serve)(struct turn *turn))
 {
-	*turns = (struct turns){ .last_next = &turns->first, .serve = serve };
+	*turns = (struct turns){ .serve = serve };
 	turns->event = evtimer_new(base, on_turns, turns);
 	return turns->event ? 0 : -ENOMEM;
 }
 
 void turns_deinit(struct turns *turns)
 {
-	assert(!turns->first);
+	assert(!turns->owners.first);
 	if (turns->event)
 		event_free(turns->event);
 	turns->event = NULL;
-}
-
-void turn_owner_init(struct turn_owner *owner)
-{
-	*owner = (struct turn_owner){ .last_next = &owner->first };
 }
 
 void turns_add(struct turns *turns, struct turn *turn)
@@ -92,10 +74,8 @@ void turns_add(struct turns *turns, struct turn *turn)
 	if (turn->is_queued)
 		return;
 	turn->is_queued = true;
-	turn->next = NULL;
-	if (!owner->first)
-		owner_queue(turns, owner);
-	*owner->last_next = turn;
-	owner->last_next = &turn->next;
+	if (!owner->turns.first)
+		list_push(&turns->owners, &owner->node);
+	list_push(&owner->turns, &turn->node);
 	turns_arm(turns);
 }

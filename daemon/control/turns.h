@@ -13,6 +13,8 @@
 #ifndef DSAIO_DAEMON_CONTROL_TURNS_H
 #define DSAIO_DAEMON_CONTROL_TURNS_H
 
+#include "proto/util/list.h"
+
 #include <stdbool.h>
 
 struct event;
@@ -21,19 +23,20 @@ struct event_base;
 /* Service without a look at other events: a guess.  One request may take longer. */
 #define TURNS_NSEC 1000000u
 
+/* Zeroes: without turns. */
 struct turn_owner {
-	struct turn_owner *next; /* in the list of owners; it is there while it has turns */
-	struct turn *first, **last_next;
+	struct list_node node; /* in the list of owners while it has turns */
+	struct list turns;
 };
 
 struct turn {
-	struct turn *next;
+	struct list_node node;
 	struct turn_owner *owner;
 	bool is_queued;
 };
 
 struct turns {
-	struct turn_owner *first, **last_next;
+	struct list owners;
 	struct event *event;
 	/* Serves one turn for a short time; returns whether more is left to do. */
 	bool (*serve)(struct turn *turn);
@@ -43,8 +46,6 @@ struct turns {
 int turns_init(struct turns *turns, struct event_base *base, bool (*serve)(struct turn *turn));
 /* No turn may be queued.  Zeroes are fine. */
 void turns_deinit(struct turns *turns);
-
-void turn_owner_init(struct turn_owner *owner);
 
 /* Queues a turn behind its owner's others; nothing happens if it is queued already. */
 void turns_add(struct turns *turns, struct turn *turn);

@@ -21,10 +21,10 @@ int user_ref(struct users *users, uid_t uid, struct user **ret_user)
 	struct user *user;
 	int r;
 
-	for (user = users->first; user; user = user->next) {
-		if (user->uid == uid) {
-			user->n_refs++;
-			*ret_user = user;
+	LIST_EACH (struct user, known, &users->all, node) {
+		if (known->uid == uid) {
+			known->n_refs++;
+			*ret_user = known;
 			return 0;
 		}
 	}
@@ -43,28 +43,21 @@ int user_ref(struct users *users, uid_t uid, struct user **ret_user)
 	}
 	user->users = users;
 	user->uid = uid;
-	user->last_add = &user->first_add;
-	turn_owner_init(&user->turns);
 	user->n_refs = 1;
 	(void)snprintf(user->quota.name, sizeof(user->quota.name), "user %u", uid);
 	user->quota.parent = users->quota;
 	memcpy(user->quota.limit, users->limit, sizeof(user->quota.limit));
-	user->next = users->first;
-	users->first = user;
+	list_push_front(&users->all, &user->node);
 	*ret_user = user;
 	return 0;
 }
 
 void user_unref(struct user *user)
 {
-	struct user **at = &user->users->first;
-
 	if (--user->n_refs)
 		return;
 	assert(quota_is_zero(&user->quota));
-	while (*at != user)
-		at = &(*at)->next;
-	*at = user->next;
+	list_remove(&user->users->all, &user->node);
 	/* All their work is done: the user's last session held what it was for. */
 	work_queue_leave(user->slab_work_queue);
 	work_queue_leave(user->work_queue);

@@ -16,15 +16,16 @@
 #include "daemon/base/quota.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/control/turns.h"
+#include "proto/util/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-struct file_add;
+struct user;
 
 struct users {
-	struct user *first;
+	struct list all;	 /* struct user */
 	struct quota *quota;	 /* the daemon's: the parent of each user's */
 	const uint64_t *limit;	 /* of one user; N_QUOTA_KINDS */
 	struct mailbox *mailbox; /* the main thread's */
@@ -34,7 +35,7 @@ struct users {
 };
 
 struct user {
-	struct user *next;
+	struct list_node node;
 	struct users *users;
 	uid_t uid;
 	uint32_t n_refs;
@@ -43,11 +44,11 @@ struct user {
 	struct work_queue *slab_work_queue; /* makes and frees slabs: no file system can hang it */
 	struct work_queue *work_queue;	    /* calls file systems */
 	unsigned n_closing_fds;		    /* waiting for close(2) on the work queue: closing.h */
-	uint32_t n_leaving; /* idle files taken from its clients and not yet closed */
-	struct file_add *first_add, **last_add; /* files that wait for that */
-	uint32_t fruitless_id;			/* the last client for which too few were found, */
-	uint64_t fruitless_nsec;		/* and when */
-	struct log_limit log_limit;		/* of lines that its clients cause */
+	uint32_t n_leaving;	    /* idle files taken from its clients and not yet closed */
+	struct list adds;	    /* struct file_add: files that wait for that */
+	uint32_t fruitless_id;	    /* the last client for which too few were found, */
+	uint64_t fruitless_nsec;    /* and when */
+	struct log_limit log_limit; /* of lines that its clients cause */
 };
 
 /* Finds or makes the user with this uid.  Returns 0, -ENOMEM, or the error of thread creation. */

@@ -29,7 +29,7 @@
 
 static struct store *store_named(const struct registry *registry, const char *name)
 {
-	for (struct store *store = registry->first; store; store = store->next)
+	LIST_EACH (struct store, store, &registry->stores, node)
 		if (strcmp(store->name, name) == 0)
 			return store;
 	return NULL;
@@ -82,7 +82,7 @@ static void registry_name(const struct registry *registry, char *text, size_t si
 	size_t n = 0;
 
 	(void)snprintf(text, size, "nothing");
-	for (const struct store *store = registry->first; store && n < size; store = store->next)
+	LIST_EACH (const struct store, store, &registry->stores, node)
 		n += (size_t)snprintf(text + n, size - n, "%s%s=%s", n ? ", " : "", store->name,
 				      store->path);
 }
@@ -158,15 +158,6 @@ const char *store_profile_source(const struct store *store)
 
 /* ---- making and freeing stores ---- */
 
-static struct store **registry_end(struct registry *registry)
-{
-	struct store **at = &registry->first;
-
-	while (*at)
-		at = &(*at)->next;
-	return at;
-}
-
 /* A store to be freed on a worker thread: io_destroy(2) of its lanes may take 50 ms. */
 struct going {
 	struct work work;
@@ -185,12 +176,9 @@ static void going_run(struct work *work)
 static void store_let_go(struct registry *registry, struct store *store)
 {
 	struct going *going = malloc(sizeof(*going));
-	struct store **at = &registry->first;
 
 	assert(store->is_automatic && !store->n_holds);
-	while (*at != store)
-		at = &(*at)->next;
-	*at = store->next;
+	list_remove(&registry->stores, &store->node);
 	registry->n_automatic--;
 	log_client(&registry->log_limit, "store %s: unused: removed", store->name);
 	if (!going) { /* without memory the main thread waits */
@@ -203,14 +191,10 @@ static void store_let_go(struct registry *registry, struct store *store)
 
 void registry_sweep(struct registry *registry, uint64_t now_nsec)
 {
-	struct store *next;
-
-	for (struct store *store = registry->first; store; store = next) {
-		next = store->next;
+	LIST_EACH (struct store, store, &registry->stores, node)
 		if (store->is_automatic && !store->n_holds &&
 		    now_nsec >= store->unused_since_nsec + REGISTRY_UNUSED_NSEC)
 			store_let_go(registry, store);
-	}
 	if (!registry->n_automatic && registry->sweep_event)
 		(void)event_del(registry->sweep_event); /* it may not be added, which is no error */
 }
@@ -230,7 +214,7 @@ static bool registry_make_room(struct registry *registry, const struct peer *pee
 
 	if (config_is_admin(registry->config, peer))
 		user_max = REGISTRY_AUTOMATIC_MAX;
-	for (struct store *store = registry->first; store; store = store->next) {
+	LIST_EACH (struct store, store, &registry->stores, node) {
 		bool is_users = store->is_automatic && store->made_for == peer->uid;
 
 		n_user += is_users;
@@ -278,7 +262,7 @@ static int store_make_automatic(struct registry *registry, const struct file_fac
 	registry->n_automatic++;
 	store->is_automatic = true;
 	store->made_for = peer->uid;
-	*registry_end(registry) = store;
+	list_push(&registry->stores, &store->node);
 	if (registry->sweep_event)
 		(void)event_add(registry->sweep_event,
 				&period); /* without memory the next store adds it */
@@ -293,7 +277,7 @@ static int store_make_automatic(struct registry *registry, const struct file_fac
 
 struct store *registry_by_id(const struct registry *registry, uint32_t id)
 {
-	for (struct store *store = registry->first; store; store = store->next)
+	LIST_EACH (struct store, store, &registry->stores, node)
 		if (store->id == id)
 			return store;
 	return NULL;
@@ -301,7 +285,7 @@ struct store *registry_by_id(const struct registry *registry, uint32_t id)
 
 static struct store *store_on(const struct registry *registry, dev_t dev)
 {
-	for (struct store *store = registry->first; store; store = store->next)
+	LIST_EACH (struct store, store, &registry->stores, node)
 		if (store->dev == dev)
 			return store;
 	return NULL;
@@ -473,7 +457,7 @@ static void query_set(struct query *query)
 	char note[NOTE_BYTES];
 
 	/* Stores with one key (subvolumes of a btrfs) are one file system. */
-	for (struct store *s = registry->first; s; s = s->next) {
+	LIST_EACH (struct store, s, &registry->stores, node) {
 		if (s != store && (!store->saved_key || !s->saved_key ||
 				   strcmp(s->saved_key, store->saved_key) != 0))
 			continue;
@@ -636,7 +620,7 @@ static int store_make_configured(struct registry *registry, const struct store_c
 		log_warning("store %s: is on the same device as store %s, which serves all its "
 			    "files",
 			    store->name, before->name);
-	*registry_end(registry) = store;
+	list_push(&registry->stores, &store->node);
 
 	/* This may block: it runs only at start, and the administrator chose the path. */
 	fd = open(config->path, O_PATH | O_CLOEXEC);
@@ -697,11 +681,12 @@ int registry_start(struct registry *registry, struct error *error)
 
 	if (r == 0 && registry->saved.dir)
 		r = saved_start(&registry->saved);
-	if (r == 0 && registry->first) /* a thread for each store: a hung one delays no other */
+	if (r == 0 &&
+	    registry->stores.first) /* a thread for each store: a hung one delays no other */
 		r = work_queue_new("probe", registry->config->n_stores, &registry->prober);
 	if (r < 0)
 		return error_set(error, r, "stores");
-	for (struct store *store = registry->first; store; store = store->next)
+	LIST_EACH (struct store, store, &registry->stores, node)
 		store_probe(store, registry->prober);
 	return 0;
 }
@@ -711,12 +696,8 @@ void registry_deinit(struct registry *registry)
 	if (registry->sweep_event)
 		event_free(registry->sweep_event);
 	work_queue_free(registry->prober);
-	while (registry->first) {
-		struct store *store = registry->first;
-
-		registry->first = store->next;
+	LIST_EACH (struct store, store, &registry->stores, node)
 		store_free(store);
-	}
 	work_queue_free(registry->work_queue);
 	saved_deinit(&registry->saved);
 	*registry = (struct registry){ 0 };

@@ -33,7 +33,7 @@ struct work_queue;
 struct registry {
 	const struct config *config;  /* borrowed */
 	struct mailbox *main_mailbox; /* borrowed */
-	struct store *first;	      /* list, in order of id: configured stores first */
+	struct list stores;	      /* in order of id: configured stores first */
 	uint32_t last_id, n_automatic;
 	struct event *sweep_event; /* added while automatic stores exist; NULL without a base */
 	struct saved_profiles saved;

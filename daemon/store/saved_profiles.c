@@ -21,7 +21,7 @@
 #define PROFILES_MAX 4096u
 
 struct saved_profile {
-	struct saved_profile *next;
+	struct list_node node;
 	char key[SAVED_KEY_BYTES];
 	bool is_there; /* false: removed or damaged */
 	bool is_damaged;
@@ -101,16 +101,14 @@ static struct saved_profile *profile_get(struct saved_profiles *saved, const cha
 {
 	struct saved_profile *p;
 
-	for (p = saved->profiles; p && strcmp(p->key, key) != 0; p = p->next)
-		;
-	if (p)
-		return p;
+	LIST_EACH (struct saved_profile, known, &saved->profiles, node)
+		if (strcmp(known->key, key) == 0)
+			return known;
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return NULL;
 	(void)snprintf(p->key, sizeof(p->key), "%s", key);
-	p->next = saved->profiles;
-	saved->profiles = p;
+	list_push(&saved->profiles, &p->node);
 	return p;
 }
 
@@ -182,19 +180,15 @@ int saved_start(struct saved_profiles *saved)
 void saved_deinit(struct saved_profiles *saved)
 {
 	work_queue_free(saved->work_queue);
-	while (saved->profiles) {
-		struct saved_profile *p = saved->profiles;
-
-		saved->profiles = p->next;
+	LIST_EACH (struct saved_profile, p, &saved->profiles, node)
 		free(p);
-	}
 	free(saved->dir);
 	*saved = (struct saved_profiles){ 0 };
 }
 
 const struct profile *saved_find(const struct saved_profiles *saved, const char *key)
 {
-	for (const struct saved_profile *p = saved->profiles; p; p = p->next)
+	LIST_EACH (const struct saved_profile, p, &saved->profiles, node)
 		if (p->is_there && strcmp(p->key, key) == 0)
 			return &p->profile;
 	return NULL;

@@ -17,6 +17,7 @@
 #include "daemon/base/error.h"
 #include "daemon/base/mailbox.h"
 #include "proto/profile.h"
+#include "proto/util/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,7 +31,7 @@ struct saved_profiles {
 	char *dir;
 	struct mailbox *main_mailbox;  /* borrowed */
 	struct work_queue *work_queue; /* writes */
-	struct saved_profile *profiles;
+	struct list profiles;	       /* struct saved_profile */
 };
 
 /* Reads the files in dir, which need not exist.  Returns 0 or -ENOMEM. */

@@ -19,6 +19,7 @@
 #include "daemon/lane/lane_store.h"
 #include "proto/util/clock.h"
 #include "proto/profile.h"
+#include "proto/util/list.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -37,8 +38,8 @@ enum profile_source {
 };
 
 struct store {
-	struct store *next; /* in the list of struct registry */
-	uint32_t id;	    /* from 1 */
+	struct list_node node; /* in the list of struct registry */
+	uint32_t id;	       /* from 1 */
 	char *name, *path;
 	const struct fs_type *fs_type;
 	dev_t dev;

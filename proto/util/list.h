@@ -1,13 +1,19 @@
 /*
  * A list whose members embed their node.  It is left in one step, from any place.
  *
- * Whoever owns the list also owns the nodes' fields: one thread, or under its lock.  Zeroes are an
- * empty list.
+ * The owner of the list also owns the nodes' fields: one thread, or the holder of its lock.  Zeroes
+ * are an empty list.
+ *
+ * It is the only list.  Others remain only on the way of an op, where a member is known to be the first
+ * or to have no predecessor to care about: stacks of free blocks, ops and pieces, and the messages of
+ * a mailbox, which its owner takes all at once.
  */
 #ifndef DSAIO_PROTO_UTIL_LIST_H
 #define DSAIO_PROTO_UTIL_LIST_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct list_node {
 	struct list_node *next, *prev;
@@ -16,6 +22,19 @@ struct list_node {
 struct list {
 	struct list_node *first, *last;
 };
+
+/* The struct of the given type whose member the node is.  NULL: NULL. */
+#define list_entry(node, type, member) ((type *)list_container(node, offsetof(type, member)))
+static inline void *list_container(const struct list_node *node, size_t offset)
+{
+	return node ? (void *)((uintptr_t)node - offset) : NULL;
+}
+
+/* Visits the structs of a list, as type *item.  The item may leave the list, and be freed. */
+#define LIST_EACH(type, item, list, member)                                             \
+	for (type *item = list_entry((list)->first, type, member), *item##_next;        \
+	     item && (item##_next = list_entry(item->member.next, type, member), true); \
+	     item = item##_next)
 
 /* The node is in no list. */
 static inline void list_push(struct list *list, struct list_node *node)

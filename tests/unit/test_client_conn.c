@@ -29,7 +29,6 @@ static void conn_setup(void)
 	conn.silence.limit_msec = CONN_SILENT_MSEC;
 	conn.path = (char *)(uintptr_t) "test"; /* only read */
 	conn.reader.is_exact = true;
-	frame_writer_init(&conn.writer);
 	conn.writer.close_fds = conn_keep_fds;
 	(void)pthread_mutex_init(&conn.lock, NULL);
 	ck_assert_int_eq(fcntl(conn.fd, F_SETFL, O_RDWR | O_NONBLOCK), 0);
@@ -71,7 +70,7 @@ static void daemon_reply(uint64_t seq, uint64_t bytes)
 {
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__SlabNewReply slab = WIRE__SLAB_NEW_REPLY__INIT;
-	struct frame_writer writer;
+	struct frame_writer writer = { 0 };
 	uint8_t body[256];
 	size_t len;
 	int fd = -1;
@@ -85,7 +84,6 @@ static void daemon_reply(uint64_t seq, uint64_t bytes)
 		ck_assert_int_eq(ftruncate(fd, (off_t)bytes), 0);
 	}
 	len = wire__reply__pack(&reply, body);
-	frame_writer_init(&writer);
 	ck_assert_int_eq(frame_queue(&writer, body, len, &fd, fd >= 0), 0);
 	ck_assert_int_eq(frame_flush(&writer, daemon_fd), 0);
 	frame_writer_deinit(&writer);
@@ -277,7 +275,7 @@ START_TEST(posts_that_the_socket_does_not_take_go_out_later)
 
 	for (unsigned i = 0; i < N; i++)
 		post();
-	ck_assert_ptr_nonnull(conn.writer.first);
+	ck_assert_ptr_nonnull(conn.writer.queue.first);
 	ck_assert_int_eq(pthread_create(&caller.thread, NULL, caller_main, &caller), 0);
 	for (unsigned i = 0; i < N; i++)
 		daemon_reply(daemon_receive(NULL), 0);

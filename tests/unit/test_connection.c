@@ -83,7 +83,7 @@ static void setup(void)
 	n_frames = n_garbage = n_lost = n_closed = 0;
 	base = event_base_new();
 	ck_assert_int_eq(turns_init(&turns, base, serve), 0);
-	turn_owner_init(&owner);
+	owner = (struct turn_owner){ 0 };
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
 	connection_init(&connection, &ops);
 	ck_assert_int_eq(connection_start(&connection, fds[0], base, &turns, &owner, &error), 0);
@@ -104,9 +104,8 @@ static void teardown(void)
 
 static void send_frame(const int *fds, unsigned n_fds)
 {
-	struct frame_writer writer;
+	struct frame_writer writer = { 0 };
 
-	frame_writer_init(&writer);
 	ck_assert_int_eq(frame_queue(&writer, "x", 1, fds, n_fds), 0);
 	ck_assert_int_eq(frame_flush(&writer, peer_fd), 0);
 	frame_writer_deinit(&writer);

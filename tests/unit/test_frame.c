@@ -25,7 +25,6 @@ static void pair_init(struct pair *pair)
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
 	pair->a = fds[0];
 	pair->b = fds[1];
-	frame_writer_init(&pair->writer);
 }
 
 static void pair_deinit(struct pair *pair)

@@ -5,6 +5,8 @@
 
 #include "tests/unit/suite.h"
 
+#include <string.h>
+
 static struct list list;
 static struct list_node nodes[4];
 
@@ -66,8 +68,56 @@ START_TEST(a_list_is_emptied_from_its_front)
 }
 END_TEST
 
+/* The list's structs have their node behind another field. */
+struct item {
+	int number;
+	struct list_node node;
+};
+
+START_TEST(a_visited_item_may_leave_and_be_freed)
+{
+	int n = 0;
+
+	list = (struct list){ 0 };
+	for (int i = 0; i < 5; i++) {
+		struct item *item = malloc(sizeof(*item));
+
+		item->number = i;
+		list_push(&list, &item->node);
+	}
+	LIST_EACH (struct item, item, &list, node) {
+		ck_assert_int_eq(item->number, n++);
+		if (item->number % 2)
+			continue;
+		list_remove(&list, &item->node);
+		memset(item, 0xff, sizeof(*item));
+		free(item);
+	}
+	ck_assert_int_eq(n, 5);
+	n = 1;
+	LIST_EACH (const struct item, item, &list, node) {
+		ck_assert_int_eq(item->number, n);
+		n += 2;
+	}
+	ck_assert_int_eq(n, 5);
+	LIST_EACH (struct item, item, &list, node)
+		free(item);
+}
+END_TEST
+
+START_TEST(an_empty_list_has_no_entry_and_nothing_to_visit)
+{
+	list = (struct list){ 0 };
+	ck_assert_ptr_null(list_entry(list_pop(&list), struct item, node));
+	LIST_EACH (struct item, item, &list, node)
+		ck_abort_msg("there is item %p", (void *)item);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
+	tcase_add_test(tcase, a_visited_item_may_leave_and_be_freed);
+	tcase_add_test(tcase, an_empty_list_has_no_entry_and_nothing_to_visit);
 	tcase_add_test(tcase, nodes_stand_in_order);
 	tcase_add_test(tcase, a_node_leaves_from_any_place);
 	tcase_add_test(tcase, a_list_is_emptied_from_its_front);

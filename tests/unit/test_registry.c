@@ -58,6 +58,11 @@ static void teardown(void)
 	config_deinit(&config);
 }
 
+static struct store *first_store(void)
+{
+	return list_entry(stores.stores.first, struct store, node);
+}
+
 /* A file of an anonymous device (btrfs, tmpfs), as far as stores look. */
 static struct file_facts facts_of(uint64_t magic, unsigned minor_no)
 {
@@ -196,8 +201,8 @@ START_TEST(an_automatic_store_goes_a_minute_after_its_last_use)
 	ck_assert_uint_eq(stores.n_automatic, 1);
 	registry_sweep(&stores, since + REGISTRY_UNUSED_NSEC);
 	ck_assert_uint_eq(stores.n_automatic, 0);
-	ck_assert_ptr_nonnull(stores.first); /* the configured one stays */
-	ck_assert_ptr_null(stores.first->next);
+	ck_assert_ptr_nonnull(stores.stores.first); /* the configured one stays */
+	ck_assert_ptr_eq(stores.stores.first, stores.stores.last);
 }
 END_TEST
 
@@ -258,11 +263,11 @@ START_TEST(a_store_serves_whom_it_is_for)
 	facts.dev = st.st_dev;
 	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
 	start();
-	stores.first->access = (struct access){ .users = users,
-						.n_users = 1,
-						.text = "users alice" };
+	first_store()->access = (struct access){ .users = users,
+						 .n_users = 1,
+						 .text = "users alice" };
 	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
-	ck_assert_ptr_eq(store, stores.first);
+	ck_assert_ptr_eq(store, first_store());
 	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &root, &store, &error), 0);
 	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &bob, &store, &error), -EACCES);
 	(void)snprintf(says, sizeof(says), "store p does not serve user %u (it serves users alice)",
@@ -378,7 +383,7 @@ START_TEST(only_administrators_set_a_profile)
 	profile.queue_depth = 0;
 	ck_assert_int_eq(ask("p", -1, &root, &profile, true), -EINVAL);
 	ck_assert_msg(strstr(error.text, "queue_depth 0"), "%s", error.text);
-	ck_assert_uint_eq(stores.first->profile.queue_depth, 128);
+	ck_assert_uint_eq(first_store()->profile.queue_depth, 128);
 }
 END_TEST
 
@@ -397,10 +402,10 @@ START_TEST(what_can_not_be_kept_is_set_and_told)
 	ck_assert_msg(strstr(answer.note, "not saved") &&
 			      strstr(answer.note, "until the daemon ends"),
 		      "%s", answer.note);
-	ck_assert_str_eq(store_profile_source(stores.first), "set");
+	ck_assert_str_eq(store_profile_source(first_store()), "set");
 	ck_assert_int_eq(ask("p", -1, &root, NULL, true), 0);
 	ck_assert_uint_eq(answer.profile.queue_depth, 128);
-	ck_assert_str_eq(store_profile_source(stores.first), "default");
+	ck_assert_str_eq(store_profile_source(first_store()), "default");
 }
 END_TEST
 

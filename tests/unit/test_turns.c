@@ -48,7 +48,7 @@ static void teardown(void)
 
 START_TEST(a_user_with_many_sessions_gets_as_many_turns_as_a_user_with_one)
 {
-	struct turn_owner many, one;
+	struct turn_owner many = { 0 }, one = { 0 };
 	struct asking all[] = {
 		{ .turn.owner = &many, .letter = 'a', .n_left = 2 },
 		{ .turn.owner = &many, .letter = 'b', .n_left = 2 },
@@ -56,8 +56,6 @@ START_TEST(a_user_with_many_sessions_gets_as_many_turns_as_a_user_with_one)
 		{ .turn.owner = &one, .letter = 'X', .n_left = 3 },
 	};
 
-	turn_owner_init(&many);
-	turn_owner_init(&one);
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		turns_add(&turns, &all[i].turn);
 	ck_assert_int_eq(event_base_dispatch(base), 1); /* until there is no turn any more */
@@ -67,10 +65,9 @@ END_TEST
 
 START_TEST(a_turn_that_is_queued_is_not_queued_again)
 {
-	struct turn_owner owner;
+	struct turn_owner owner = { 0 };
 	struct asking one = { .turn.owner = &owner, .letter = 'a', .n_left = 1 };
 
-	turn_owner_init(&owner);
 	turns_add(&turns, &one.turn);
 	turns_add(&turns, &one.turn);
 	ck_assert_int_eq(event_base_dispatch(base), 1);
@@ -89,12 +86,11 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 START_TEST(turns_without_end_hid_all_other_events)
 {
-	struct turn_owner owner;
+	struct turn_owner owner = { 0 };
 	struct asking endless = { .turn.owner = &owner, .letter = 'a', .n_left = UINT32_MAX };
 	struct event *event;
 	int fds[2];
 
-	turn_owner_init(&owner);
 	ck_assert_int_eq(pipe(fds), 0);
 	ck_assert_int_eq(write(fds[1], "", 1), 1);
 	event = event_new(base, fds[0], EV_READ, on_readable, &endless);

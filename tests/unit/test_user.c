@@ -40,7 +40,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	ck_assert_ptr_null(users.first);
+	ck_assert_ptr_null(users.all.first);
 	mailbox_deinit(&mailbox);
 }
 

@@ -232,7 +232,6 @@ static int conn_try(const char *path, const char *name, struct found *found,
 	conn->fd = -1;
 	conn->silence.limit_msec = CONN_SILENT_MSEC;
 	conn->reader.is_exact = true;
-	frame_writer_init(&conn->writer);
 	conn->writer.close_fds = conn_keep_fds;
 	(void)pthread_mutex_init(&conn->lock, NULL); /* default attributes: cannot fail */
 	r = discover(path, found);

@@ -283,7 +283,8 @@ static int request_queue(struct dsaio_conn *conn, Wire__Request *request, const 
 static void pending_poll(struct dsaio_conn *conn, int msec)
 {
 	struct pollfd p = { .fd = conn->fd,
-			    .events = (short)(conn->writer.first ? POLLIN | POLLOUT : POLLIN) };
+			    .events = (short)(conn->writer.queue.first ? POLLIN | POLLOUT
+								       : POLLIN) };
 
 	conn->n_polling++;
 	(void)pthread_mutex_unlock(&conn->lock);
@@ -335,7 +336,7 @@ static int pending_await(struct dsaio_conn *conn, struct conn_pending *call, boo
 	int msec = while_alive ? silence_look(conn, began_nsec) : -1;
 
 	while (!call->is_done && msec) {
-		if (conn->n_polling && !conn->writer.first)
+		if (conn->n_polling && !conn->writer.queue.first)
 			pending_follow(conn, call, msec);
 		else
 			pending_poll(conn, msec);
