@@ -246,14 +246,15 @@ put_refuses_what_is_no_file() {
 	[ ! -e "$store/fresh" ]
 }
 
-a_full_disk_is_told_with_what_was_written() {
+a_full_disk_is_reported_and_leaves_nothing() {
 	[ "$(id -u)" = 0 ] || return 2 # mounts a small file system
 	local small=$dir/small rc
 	mkdir "$small" && mount -t tmpfs -o size=16M none "$small" 2>/dev/null || return 2
 	head -c 40000000 /dev/zero | "$ctl" put --private "$small/f" >"$dir/out" 2>"$dir/err"
 	rc=${PIPESTATUS[1]}
 	why="exit status $rc"
-	if [ "$rc" = 1 ] && says "$dir/err" "No space left on device" "was not made" && no_temporary "$small" &&
+	if [ "$rc" = 1 ] && says "$dir/err" "No space left on device" "was not made" &&
+		says_not "$dir/err" "were copied" && no_temporary "$small" &&
 		[ ! -e "$small/f" ]; then
 		head -c 40000000 /dev/zero | "$ctl" put --private --size 40000000 "$small/f" >"$dir/out" 2>"$dir/err"
 		rc=${PIPESTATUS[1]}
@@ -268,7 +269,7 @@ a_full_disk_is_told_with_what_was_written() {
 	return "$rc"
 }
 
-a_terminated_put_says_how_far_it_got() {
+a_terminated_put_leaves_the_file_as_it_was() {
 	local fd pid rc
 	rm -f "$dir/fifo"
 	random_file "$store/b" 5000001
@@ -284,7 +285,7 @@ a_terminated_put_says_how_far_it_got() {
 	rc=$?
 	exec {fd}>&-
 	why="exit status $rc: $(cat "$dir/err")"
-	[ "$rc" = 143 ] && says "$dir/err" "interrupted" "b is as it was" && same "$dir/before" "$store/b" && no_temporary "$store"
+	[ "$rc" = 143 ] && says "$dir/err" "interrupted" "b is as it was" && says_not "$dir/err" "were copied" && same "$dir/before" "$store/b" && no_temporary "$store"
 }
 
 # A bar comes after two seconds: the reader takes that long.
@@ -311,7 +312,7 @@ for t in sizes_of_all_kinds_go_round_through_pipes cat_and_put_in_one_pipe files
 	a_reader_that_goes_away_ends_it_quietly output_that_is_the_file_itself_is_refused \
 	a_file_that_grows_is_read_to_its_end a_file_that_becomes_shorter_is_an_error \
 	put_replaces_a_file_or_writes_in_place_and_cuts put_tells_json an_announced_size_must_come a_failed_put_in_place_cuts_nothing put_refuses_what_is_no_file \
-	a_full_disk_is_told_with_what_was_written a_terminated_put_says_how_far_it_got \
+	a_full_disk_is_reported_and_leaves_nothing a_terminated_put_leaves_the_file_as_it_was \
 	a_terminal_that_gets_no_output_sees_a_bar without_a_daemon_a_private_one_serves; do
 	run_test $t
 done

@@ -104,6 +104,13 @@ says() {
 	done
 }
 
+# says_not FILE TEXT: the file does not have the text.
+says_not() {
+	! grep -qF -e "$2" "$1" && return 0
+	why="\"$2\" is in: $(head -c 600 "$1" | tr '\n' ' ')"
+	return 1
+}
+
 # run_dir LOG_DIR KIND: where the results of the last run are: in its own directory until it is complete.
 run_dir() {
 	local run

@@ -244,7 +244,8 @@ a_directory_that_takes_no_file_is_reported_with_in_place() {
 	expect 1 "${nobody[@]}" "$ctl" cp "$store/src" "$store/closed/dst" && says "$dir/err" "dst: Permission denied"
 }
 
-a_terminated_copy_says_how_far_it_got() {
+# It once reported the size of the temporary file that it had removed.
+a_terminated_copy_leaves_the_destination_as_it_was() {
 	local pid rc how
 	truncate -s 1G "$dir/huge" # reads as zeros: the copy takes a while
 	random_file "$dir/old" 5000001
@@ -257,7 +258,7 @@ a_terminated_copy_says_how_far_it_got() {
 		wait "$pid"
 		rc=$?
 		why="exit status $rc: $(cat "$dir/err")"
-		[ "$rc" = 143 ] && says "$dir/err" "interrupted" "were copied" && no_temporary "$store" || return 1
+		[ "$rc" = 143 ] && says "$dir/err" "interrupted" && says_not "$dir/err" "were copied" && no_temporary "$store" || return 1
 		case $how in
 		new) says "$dir/err" "dst was not made" && { why="a file was left"; [ ! -e "$store/dst" ]; } ;;
 		old) says "$dir/err" "dst is as it was" && same "$dir/old" "$store/dst" ;;
@@ -320,7 +321,7 @@ for t in sizes_of_all_kinds_arrive_byte_by_byte a_longer_copy_is_cut_and_a_short
 	one_side_may_lie_on_no_store a_file_of_proc_is_refused a_full_disk_changes_nothing \
 	an_old_file_keeps_its_mode_and_owner an_owner_that_cannot_be_kept_is_reported a_link_leads_to_the_new_file \
 	a_directory_that_takes_no_file_is_reported_with_in_place \
-	a_terminated_copy_says_how_far_it_got ctrl_c_ends_a_loop_around_cp \
+	a_terminated_copy_leaves_the_destination_as_it_was ctrl_c_ends_a_loop_around_cp \
 	one_ctrl_c_is_enough_while_the_daemon_is_stopped; do
 	run_test $t
 done

@@ -64,13 +64,14 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
 	    (copy->destination.is_made || destination_has_temp(&copy->destination) ||
 	     !copy->destination.is_changed))
 		return ctl_fail(copy->ctl, "%s: nothing was copied", why);
+	/* The temporary file is removed, so its size is of no use. */
+	if (destination_has_temp(&copy->destination))
+		return ctl_fail(copy->ctl, "%s: %s %s", why, copy->to.path,
+				copy->destination.was_there ? "is as it was" : "was not made");
 	if (copy->end != UINT64_MAX)
 		(void)units_format_size(size, copy->end - copy->start);
-	return ctl_fail(copy->ctl, "%s: %s%s%s were copied; %s %s", why, done,
-			size[0] ? " of " : "", size, copy->to.path,
-			!destination_has_temp(&copy->destination) ? "is not complete"
-			: copy->destination.was_there		  ? "is as it was"
-								  : "was not made");
+	return ctl_fail(copy->ctl, "%s: %s%s%s were copied; %s is not complete", why, done,
+			size[0] ? " of " : "", size, copy->to.path);
 }
 
 /* ---- chunks ---- */
