@@ -101,6 +101,22 @@ another_user_sees_the_others_as_one_line() {
 	expect 0 "$ctl" status --json && says "$dir/out" '"is_admin": true' '"others": null'
 }
 
+# It once said nothing for 30 s.
+a_wait_for_a_silent_daemon_is_reported() {
+	local pid rc
+	kill -STOP "$daemon"
+	"$ctl" status >"$dir/out" 2>"$dir/err" &
+	pid=$!
+	while ! grep -q "dsaioctl: status: waiting for the daemon's answer" "$dir/err" && kill -0 "$pid" 2>/dev/null; do
+		read -rt 0.05 <> <(:)
+	done
+	kill -CONT "$daemon"
+	wait "$pid"
+	rc=$?
+	why="exit status $rc: $(cat "$dir/err")"
+	[ "$rc" = 0 ] && says "$dir/err" "waiting for the daemon's answer" && says "$dir/out" "STORE"
+}
+
 a_private_daemon_serves_this_directory() {
 	expect 0 env -u DSAIO_SOCKET "$ctl" stores --private && says "$dir/out" "private1" &&
 		expect 0 env -u DSAIO_SOCKET "$ctl" stores --private "$store" && says "$dir/out" "$store"
@@ -112,7 +128,7 @@ start_client || { echo "not ok ctl: a client starts: $why"; failed=1; }
 for t in status_shows_store_pool_and_counters clients_show_where_time_went handles_have_small_numbers clients_show_sums_and_handles \
 	pool_shows_a_bar_for_each_client stores_show_all_or_those_of_paths a_path_needs_no_right_to_read_it \
 	a_path_on_no_store_is_told nothing_takes_other_arguments another_user_sees_the_others_as_one_line \
-	a_private_daemon_serves_this_directory; do
+	a_wait_for_a_silent_daemon_is_reported a_private_daemon_serves_this_directory; do
 	run_test $t
 done
 stop_client

@@ -105,7 +105,9 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 	/* -ENOMEM: then one is started, which does no harm. */
 	if (ctl->only_looks)
 		(void)setenv("DSAIO_AUTOSTART", "0", 1);
+	stop_wait_begin(ctl->command);
 	r = dsaio_connect(ctl->socket_path, ret_client);
+	stop_wait_end();
 	named = getenv("DSAIO_SOCKET");
 	if ((r == -ENOENT || r == -ECONNREFUSED) && ctl->only_looks && !ctl->socket_path &&
 	    !(named && *named))

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,7 +16,11 @@ static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 /* Time to end with the daemon's help.  A transfer of 8 MiB takes some 10 ms; 1 s is a guess. */
 #define GRACE_SEC 1u
 
+/* A command that waits for the daemon longer than this reports it. */
+#define SILENT_WAIT_SEC 1u
+
 static volatile sig_atomic_t caught, is_grace_over;
+static char waiting_line[128]; /* of stop_wait_begin() */
 static int event_fd = -1;
 static _Atomic int daemon_fd =
 	-1; /* written by this thread, read by the handler: no order needed */
@@ -37,21 +42,46 @@ static void on_alarm(int number)
 	int saved = errno;
 
 	(void)number;
-	is_grace_over = 1;
-	(void)shutdown(daemon_fd, SHUT_RDWR); /* -1, or a file by now: fails */
+	if (caught) {
+		is_grace_over = 1;
+		(void)shutdown(daemon_fd, SHUT_RDWR); /* -1, or a file by now: fails */
+	} else {
+		(void)!write(STDERR_FILENO, waiting_line, strlen(waiting_line));
+	}
 	errno = saved;
+}
+
+static int catch_alarm(void)
+{
+	const struct sigaction action = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+
+	return sigaction(SIGALRM, &action, NULL) < 0 ? -errno : 0;
+}
+
+void stop_wait_begin(const char *command)
+{
+	(void)snprintf(waiting_line, sizeof(waiting_line),
+		       "dsaioctl: %s: waiting for the daemon's answer\n", command);
+	if (catch_alarm() == 0)
+		(void)alarm(SILENT_WAIT_SEC);
+}
+
+void stop_wait_end(void)
+{
+	(void)alarm(0);
+	if (caught && !is_grace_over) /* the alarm was that of on_signal() */
+		(void)alarm(GRACE_SEC);
 }
 
 int stop_catch(int sa_flags)
 {
 	struct sigaction action = { .sa_handler = on_signal, .sa_flags = sa_flags };
-	struct sigaction alarm_action = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
 
 	if (event_fd < 0)
 		event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (event_fd < 0)
 		return -errno;
-	if (sigaction(SIGALRM, &alarm_action, NULL) < 0)
+	if (catch_alarm() < 0)
 		return -errno;
 	for (size_t i = 0; i < N_SIGNALS; i++) {
 		struct sigaction old;

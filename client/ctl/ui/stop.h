@@ -1,5 +1,5 @@
 /*
- * Ctrl-C in commands that have something to clean up.
+ * Ctrl-C in commands that have something to clean up, and waits for a daemon that is silent.
  *
  * SIGINT, SIGTERM, SIGHUP and SIGPIPE set a flag and make a descriptor readable.  The command then
  * ends in its own way: it stops processes, removes files, saves results.  At the very end stop_end()
@@ -23,6 +23,10 @@ int stop_catch(int sa_flags);
 
 /* The connection that is shut down one second after the signal; the last one named counts. */
 void stop_hangs_up(int fd);
+
+/* Between these two the command waits for the daemon: after a second a line on standard error says so. */
+void stop_wait_begin(const char *command);
+void stop_wait_end(void);
 
 /* The signal that came, or 0. */
 int stop_signal(void);
