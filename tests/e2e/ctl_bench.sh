@@ -62,6 +62,24 @@ a_full_disk_keeps_no_file_that_a_failed_write_made() {
 	return "$rc"
 }
 
+# It once ended without a word, and left its files.
+ctrl_c_removes_the_files_that_it_made_and_says_so() {
+	local pid rc there=$store/stopped
+	mkdir "$there" && : >"$there/_aio_write_4194304.pt.1_0" || return 1
+	env --default-signal=INT "$ctl" bench io --folder "$there" --io_size 4M --multi_process 3 --loops 1000000 \
+		>"$dir/out" 2>"$dir/err" </dev/null &
+	pid=$!
+	while [ "$(find "$there" -size +4000k | wc -l)" != 3 ] && kill -0 "$pid" 2>/dev/null; do
+		read -rt 0.02 <> <(:)
+	done
+	kill -INT "$pid"
+	wait "$pid"
+	rc=$?
+	why="exit status $rc, left: $(ls "$there"): $(cat "$dir/err")"
+	[ "$rc" = 130 ] && [ "$(ls "$there")" = _aio_write_4194304.pt.1_0 ] &&
+		says "$dir/err" "interrupted: the transfers are stopped" "made are removed (2)"
+}
+
 each_loop_may_have_its_own_file() {
 	expect 0 "$ctl" bench io --folder "$store" --io_size 64K --loops 2 --warmup_loops 1 \
 		--different_file_each_iteration --single_submit --sequential_requests --io_parallel 3 \
@@ -145,7 +163,8 @@ trap 'finish; rm -rf "$memory"' EXIT
 start_daemon
 for t in writes_print_ds_ios_lines_and_leave_its_files \
 	reads_make_their_files_where_missing_or_of_another_size a_full_disk_leaves_no_part_of_a_file_to_read \
-	a_full_disk_keeps_no_file_that_a_failed_write_made each_loop_may_have_its_own_file \
+	a_full_disk_keeps_no_file_that_a_failed_write_made \
+	ctrl_c_removes_the_files_that_it_made_and_says_so each_loop_may_have_its_own_file \
 	json_tells_the_numbers_and_what_was_served mappings_have_a_process_each \
 	an_error_of_one_process_ends_all a_planted_link_is_not_written_through \
 	another_users_file_is_not_written \

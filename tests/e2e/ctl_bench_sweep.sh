@@ -217,7 +217,7 @@ a_log_dir_that_vanished_is_not_called_kept() {
 	rm -rf "$logs"
 	wait "$bench"
 	why="exit status $?"
-	[ "$why" = "exit status 1" ] && says "$dir/sweep.err" "could not be kept" && nothing_is_left
+	[ "$why" = "exit status 1" ] && says "$dir/sweep.err" "could not be saved" && nothing_is_left
 }
 
 a_killed_sweep_is_resumed_and_its_files_are_removed() {
@@ -294,7 +294,7 @@ a_daemon_that_goes_away_leaves_what_was_measured() {
 	n=$(grep -c '"error": null' "$(here)/results.json")
 	start_daemon
 	why="exit status $rc, $n points"
-	[ $rc = 1 ] && [ "$n" -ge 2 ] && says "$dir/sweep.err" "points are in $logs/sweep.1/results.json: --resume goes on" &&
+	[ $rc = 1 ] && [ "$n" -ge 2 ] && says "$dir/sweep.err" "points are in $logs/sweep.1: --resume goes on" &&
 		nothing_is_left || return 1
 	expect 0 sweep --loops 100 --resume || return 1
 	why="points: $(n_points "$logs" sweep)"
@@ -537,6 +537,25 @@ a_disk_that_is_too_full_is_told_before_anything_is_made() {
 	return $rc
 }
 
+# It once named a results file that had none of its points.
+a_disk_that_fills_up_meanwhile_is_named_with_the_points_that_it_has() {
+	[ "$(id -u)" = 0 ] || return 2
+	local small=$dir/filled logs=$dir/filled/logs rc n
+	mkdir "$small" && mount -t tmpfs -o size=12M none "$small" 2>/dev/null || return 2
+	many_points
+	start_sweep || return 1
+	head -c 12M /dev/zero >"$small/zero" 2>/dev/null
+	wait "$bench"
+	rc=$?
+	n=$(sed -nE "s|.*not complete: ([0-9]+) points are in $logs/sweep.1: --resume goes on|\\1|p" "$dir/sweep.err")
+	why="exit status $rc, $(grep -c '^{"points":.*}$' "$logs/sweep.1/rows.jsonl") rows: $(cat "$dir/sweep.err")"
+	[ "$rc" = 1 ] && [ "${n:-0}" -ge 1 ] &&
+		[ "$(grep -c '^{"points":.*}$' "$logs/sweep.1/rows.jsonl")" = "$n" ] && nothing_is_left
+	rc=$?
+	umount "$small"
+	return $rc
+}
+
 a_folder_that_can_not_be_written_is_told() {
 	two_points
 	expect 1 "$ctl" bench sweep --nvme_dir "$dir/nowhere" --log_dir "$logs" &&
@@ -689,7 +708,8 @@ for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_s
 	a_log_directory_of_another_user_does_not_redirect_roots_writes keep_leaves_the_files \
 	the_share_of_the_buffers_in_huge_pages_is_told \
 	one_ctrl_c_is_enough_while_the_daemon_is_stopped \
-	a_disk_that_is_too_full_is_told_before_anything_is_made a_folder_that_can_not_be_written_is_told \
+	a_disk_that_is_too_full_is_told_before_anything_is_made \
+	a_disk_that_fills_up_meanwhile_is_named_with_the_points_that_it_has a_folder_that_can_not_be_written_is_told \
 	flushing_needs_root_and_says_so_without_failing \
 	others_are_told_and_exclusive_is_refused_while_they_are_there exclusive_tells_which_points_were_disturbed \
 	its_handles_are_of_the_class_background gpu_flags_are_refused_and_say_what_is_missing \

@@ -250,11 +250,8 @@ static int start_crew(struct bench *bench)
 		.tick_data = bench,
 	};
 	char text[BENCH_TEXT_BYTES];
-	int r = bench_crew_start(&options, &bench->crew, text);
 
-	if (r == -EINTR)
-		return stop_status();
-	return r < 0 ? ctl_fail(bench->ctl, "%s", text) : CTL_OK;
+	return bench_crew_status(bench->ctl, bench_crew_start(&options, &bench->crew, text), text);
 }
 
 /* In a process: what its buffer is made of. */
@@ -278,12 +275,11 @@ static int look_at_memory(struct bench *bench)
 {
 	struct json_object *object;
 	char text[BENCH_TEXT_BYTES];
-	int r = bench_crew_call(bench->crew, look_at_buffer, NULL, 0, text);
+	int r = bench_crew_status(
+		bench->ctl, bench_crew_call(bench->crew, look_at_buffer, NULL, 0, text), text);
 
-	if (r == -EINTR)
-		return stop_status();
-	if (r < 0)
-		return ctl_fail(bench->ctl, "%s", text);
+	if (r != CTL_OK)
+		return r;
 	for (unsigned i = 0; i < bench->n_places; i++) {
 		const struct memory *memory = bench_crew_shared(bench->crew, i);
 
@@ -584,20 +580,22 @@ int bench_close(struct bench *bench, int status)
 	return status;
 }
 
-void bench_tell_unfinished(const struct bench *bench, int status)
+void bench_report_unfinished(const struct bench *bench, int status)
 {
-	const char *how = status > CTL_USAGE ? "interrupted" : "not complete", *kept;
+	const char *how = status > CTL_USAGE ? "interrupted" : "not complete", *kept = NULL;
 	char path[PATH_MAX];
 
-	if (status == CTL_OK || status == CTL_USAGE || !bench->results.root || !bench->logs)
+	if (!bench || !bench->results.root || status == CTL_OK || status == CTL_USAGE)
 		return;
-	/* A directory that was removed, or a full disk, may have kept less than was measured. */
-	kept = bench->n_kept ? bench_logs_path(bench->logs, path) : NULL;
+	/* A directory that was removed, or a full disk, may have fewer than were measured. */
+	if (bench->logs && bench->n_kept)
+		kept = bench_logs_path(bench->logs, path);
 	if (kept)
-		ctl_note(bench->ctl, "%s: %zu points are in %s: --resume goes on", how,
-			 bench->n_kept, kept);
+		ctl_note(bench->ctl, "%s: %zu points are in %s%s", how, bench->n_kept, kept,
+			 bench->needs.can_resume ? ": --resume goes on" : "");
 	else if (bench->n_measured)
-		ctl_note(bench->ctl, "%s: what was measured could not be kept", how);
+		ctl_note(bench->ctl, "%s after %u points%s", how, bench->n_measured,
+			 bench->logs ? ", which could not be saved" : "");
 	else if (status > CTL_USAGE)
 		ctl_note(bench->ctl, "%s before anything was measured", how);
 }

@@ -39,6 +39,7 @@ struct bench_needs {
 	const struct bench_options *options; /* borrowed; log_dir: NULL: there are no results */
 	bool reads, writes;		/* directions that are measured, each with test files */
 	uint32_t loops;			/* that one bench_measure() may have at most */
+	bool can_resume;		/* it has --resume */
 	bool sets_profiles;		/* a user without that right is refused first */
 	size_t shared_bytes;		/* of each process, if bench_call() needs more */
 	struct json_object *parameters; /* taken: what a run that is resumed must have in
@@ -115,7 +116,10 @@ int bench_append(struct bench *bench, const char *key, struct json_object *objec
 int bench_close(struct bench *bench, int status);
 void bench_free(struct bench *bench);
 
-/* Reports what is saved of a run that ended early with this status, and how to continue it. */
-void bench_tell_unfinished(const struct bench *bench, int status);
+/*
+ * After bench_close(): reports what is saved of a run that ended early with this status, and how to
+ * continue it.  NULL is fine.
+ */
+void bench_report_unfinished(const struct bench *bench, int status);
 
 #endif

@@ -151,6 +151,13 @@ static int fail(char *text, int r, const char *what)
 	return r;
 }
 
+int bench_crew_status(const struct ctl *ctl, int r, const char *text)
+{
+	if (r == -EINTR)
+		return stop_status();
+	return r < 0 ? ctl_fail(ctl, "%s", text) : CTL_OK;
+}
+
 void *bench_crew_shared(struct bench_crew *crew, unsigned i)
 {
 	return crew->shared + i * crew->options.shared_bytes;

@@ -15,6 +15,7 @@
 #ifndef DSAIO_CLIENT_CTL_BENCH_CREW_H
 #define DSAIO_CLIENT_CTL_BENCH_CREW_H
 
+#include "client/ctl/ui/ctl.h"
 #include "client/lib/dsaio.h"
 
 #include <stdbool.h>
@@ -66,6 +67,9 @@ int bench_crew_start(const struct bench_crew_options *options, struct bench_crew
 		     char *text);
 int bench_crew_call(struct bench_crew *crew, bench_crew_fn *fn, const void *arg, size_t arg_bytes,
 		    char *text);
+
+/* The command's status for such a value: CTL_OK, 128 + the signal, or CTL_FAILED (text is printed). */
+int bench_crew_status(const struct ctl *ctl, int r, const char *text);
 
 /* The shared memory of process i; zero at the start of each call. */
 void *bench_crew_shared(struct bench_crew *crew, unsigned i);

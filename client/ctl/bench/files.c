@@ -385,6 +385,8 @@ static void free_dir(struct ctl *ctl, const struct dir *dir, bool keep)
 		r = remove_listed(dir->folder_fd, dir->name, dir->fd, dir->marker_fd);
 	if (r < 0)
 		ctl_note(ctl, "%s: cannot be removed: %s", dir->path, strerror(-r));
+	else if (stop_signal())
+		ctl_note(ctl, "interrupted: the test files in %s are removed", dir->path);
 }
 
 void bench_files_free(struct ctl *ctl, struct bench_files *files, bool keep)

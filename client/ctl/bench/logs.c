@@ -505,7 +505,7 @@ const char *bench_logs_path(const struct bench_logs *logs, char *path)
 	if (logs->is_published)
 		n = snprintf(path, PATH_MAX, "%s/%s", logs->path, logs->name);
 	else
-		n = snprintf(path, PATH_MAX, "%s/%s/%s", logs->path, logs->run_name, logs->name);
+		n = snprintf(path, PATH_MAX, "%s/%s", logs->path, logs->run_name);
 	return n < PATH_MAX ? path : NULL;
 }
 

@@ -56,7 +56,10 @@ int bench_logs_add(struct bench_logs *logs, const struct bench_results *results,
  */
 int bench_logs_end(struct bench_logs *logs, struct bench_results *results, bool publishes);
 
-/* The results file of this run, for messages.  path: of PATH_MAX.  NULL: there is none. */
+/*
+ * The place of this run's rows, for messages: the results file, or, until the run is published, its
+ * directory, where some rows may be in the rows file alone.  path: of PATH_MAX.  NULL: there is none.
+ */
 const char *bench_logs_path(const struct bench_logs *logs, char *path);
 
 void bench_logs_close(struct bench_logs *logs); /* NULL is fine */

@@ -14,17 +14,21 @@
 #include "client/ctl/bench/results.h"
 #include "client/ctl/cmd/bench_io_files.h"
 #include "client/ctl/cmd/command.h"
+#include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "proto/profile.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define PROCESSES_MAX 1024u /* a guess: more is a mistake */
@@ -116,7 +120,8 @@ static const char help[] =
 	"1 GB is 1024^3 bytes.  \"Task\" is the time of the transfers alone, \"E2E\" has the wait for\n"
 	"the other processes, too; a latency is the slowest process's, over all loops.\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 129, 130 and 143 interrupted (files that the\n"
+	"run made to write to are removed)\n";
 
 /* A process's result, in its shared memory. */
 struct result {
@@ -129,10 +134,14 @@ struct result {
 struct task {
 	struct bench_process *process;
 	struct dsaio_handle *handle;
-	struct dsaio_file **files; /* one, or one for each loop */
-	bool *is_made;		   /* for each file: it was missing before this run */
-	unsigned n_files;
+	struct dsaio_file **files; /* n_files() */
 };
+
+/*
+ * Shared by all processes: for each file of each of them, whether this run made it and it is removed
+ * if the run fails.
+ */
+static bool *are_partial;
 
 static struct profile make_profile(void)
 {
@@ -148,6 +157,12 @@ static unsigned total_loops(void)
 	return options.loops + options.warmup_loops;
 }
 
+/* The number of files of each process. */
+static unsigned n_files(void)
+{
+	return options.different_files ? total_loops() : 1;
+}
+
 /* Makes all that the loops use. */
 static int task_prepare(struct task *task)
 {
@@ -157,18 +172,18 @@ static int task_prepare(struct task *task)
 
 	if (r < 0)
 		return r;
-	task->n_files = options.different_files ? total_loops() : 1;
-	task->files = calloc(task->n_files, sizeof(struct dsaio_file *));
-	task->is_made = calloc(task->n_files, sizeof(*task->is_made));
-	if (!task->files || !task->is_made)
+	task->files = calloc(n_files(), sizeof(struct dsaio_file *));
+	if (!task->files)
 		return bench_process_fail(process, "out of memory");
-	for (unsigned i = 0; i < task->n_files; i++) {
+	for (unsigned i = 0; i < n_files(); i++) {
 		_cleanup_(closep) int fd = -1;
+		bool *is_partial = &are_partial[process->id * n_files() + i];
 		char path[PATH_MAX];
 
 		bench_io_path(process, options.is_read, options.io_size, i, path);
-		r = options.is_read ? bench_io_open_read(process, path, options.io_size, &fd)
-				    : bench_io_open_write(process, path, &fd, &task->is_made[i]);
+		r = options.is_read
+			    ? bench_io_open_read(process, path, options.io_size, &fd, is_partial)
+			    : bench_io_open_write(process, path, &fd, is_partial);
 		if (r < 0)
 			return r;
 		if (dsaio_file_from_fd(process->client, fd, &task->files[i]) < 0)
@@ -249,20 +264,28 @@ static int run_task(struct bench_process *process, const void *arg)
 	return r;
 }
 
-/* The last call, if another one failed: removes the files that this run made to write to. */
-static int remove_made(struct bench_process *process, const void *arg)
+/* After a failure or a signal, when no process is left. */
+static void remove_partial(const struct ctl *ctl, const char *const *folders, unsigned n)
 {
-	const struct task *task = process->state;
 	char path[PATH_MAX];
+	unsigned n_removed = 0;
 
-	(void)arg; /* there is none */
-	for (unsigned i = 0; task && task->is_made && i < task->n_files; i++) {
-		if (!task->is_made[i])
+	for (unsigned i = 0; i < n * n_files(); i++) {
+		struct bench_process process;
+
+		if (!are_partial[i])
 			continue;
-		bench_io_path(process, options.is_read, options.io_size, i, path);
-		(void)unlink(path); /* the first failure is reported already */
+		process = (struct bench_process){ .id = i / n_files(),
+						  .folder = folders[i / n_files()] };
+		bench_io_path(&process, options.is_read, options.io_size, i % n_files(), path);
+		n_removed += unlink(path) == 0; /* the first failure is reported already */
 	}
-	return 0;
+	if (stop_signal())
+		(void)ctl_fail(
+			ctl,
+			"interrupted: the transfers are stopped, and the files that this run "
+			"made are removed (%u)",
+			n_removed);
 }
 
 static void add_float(struct json_object *object, const char *key, double value)
@@ -443,26 +466,32 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	struct bench_guest *guest = NULL;
 	struct bench_crew *crew = NULL;
 	char text[BENCH_TEXT_BYTES];
+	bool is_measured;
 	int r = bench_guest_start(ctl, places, n, &guest);
 
 	if (r == CTL_OK && options.exclusive)
 		r = bench_guest_check_alone(guest);
+	/* Nothing has to be removed yet, so until here a signal may end the process at once. */
+	if (r == CTL_OK && stop_catch(SA_RESTART) < 0)
+		r = ctl_fail(ctl, "signals: %s", strerror(errno));
 	if (r != CTL_OK) {
 		bench_guest_free(guest);
 		return r;
 	}
 	crew_options.socket_path = ctl->socket_path; /* a private daemon's */
-	if (bench_crew_start(&crew_options, &crew, text) < 0 ||
-	    bench_crew_call(crew, prepare_task, NULL, 0, text) < 0)
-		r = ctl_fail(ctl, "%s", text);
-	bench_guest_begin(guest);
-	if (r == CTL_OK && bench_crew_call(crew, run_task, NULL, 0, text) < 0)
-		r = ctl_fail(ctl, "%s", text);
-	if (r != CTL_OK && crew)
-		(void)bench_crew_call(crew, remove_made, NULL, 0, text);
+	r = bench_crew_status(ctl, bench_crew_start(&crew_options, &crew, text), text);
 	if (r == CTL_OK)
+		r = bench_crew_status(ctl, bench_crew_call(crew, prepare_task, NULL, 0, text),
+				      text);
+	bench_guest_begin(guest);
+	if (r == CTL_OK)
+		r = bench_crew_status(ctl, bench_crew_call(crew, run_task, NULL, 0, text), text);
+	is_measured = r == CTL_OK;
+	if (is_measured)
 		r = print_result(ctl, guest, crew, n);
 	bench_crew_free(crew);
+	if (!is_measured)
+		remove_partial(ctl, folders, n);
 	bench_guest_free(guest);
 	return r;
 }
@@ -479,7 +508,9 @@ static int io_run(struct ctl *ctl)
 		_cleanup_(freep) const char **folders = calloc(n, sizeof(*folders));
 		_cleanup_(freep) struct bench_place *places = calloc(n, sizeof(*places));
 
-		if (!folders || !places)
+		are_partial = mmap(NULL, n * n_files(), PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		if (!folders || !places || are_partial == MAP_FAILED)
 			return ctl_fail(ctl, "out of memory");
 		r = list_folders(ctl, folders, places, n);
 		if (r == CTL_OK)

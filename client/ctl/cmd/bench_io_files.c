@@ -82,7 +82,8 @@ static int fill_file(int fd, bool is_new, uint64_t bytes, uint64_t *ret_done)
 }
 
 /* Makes the file of random bytes, unless it is there in that size. */
-static int make_read_file(struct bench_process *process, const char *path, uint64_t bytes)
+static int make_read_file(struct bench_process *process, const char *path, uint64_t bytes,
+			  bool *is_partial)
 {
 	_cleanup_(closep) int fd = -1;
 	uint64_t done = 0;
@@ -96,34 +97,36 @@ static int make_read_file(struct bench_process *process, const char *path, uint6
 	r = open_file(process, path, O_WRONLY | (is_ours ? O_CREAT | O_EXCL : 0), &fd, &st);
 	if (r < 0)
 		return r;
+	*is_partial = is_ours;
 	r = fill_file(fd, is_ours, bytes, &done);
-	if (r == 0)
+	if (r == 0) {
+		*is_partial = false;
 		return 0;
-	if (is_ours)
-		(void)unlink(path); /* the message names the first failure */
+	}
 	return bench_process_fail(
 		process, "%s: cannot make the file to read: %s after %" PRIu64 " bytes%s", path,
 		strerror(-r), done,
 		r == -ENOSPC ? ": free some space, or use a smaller --io_size" : "");
 }
 
-int bench_io_open_read(struct bench_process *process, const char *path, uint64_t bytes, int *ret_fd)
+int bench_io_open_read(struct bench_process *process, const char *path, uint64_t bytes, int *ret_fd,
+		       bool *is_partial)
 {
 	struct stat st;
-	int r = make_read_file(process, path, bytes);
+	int r = make_read_file(process, path, bytes, is_partial);
 
 	return r == 0 ? open_file(process, path, O_RDONLY, ret_fd, &st) : r;
 }
 
 int bench_io_open_write(struct bench_process *process, const char *path, int *ret_fd,
-			bool *ret_is_made)
+			bool *is_partial)
 {
 	struct stat st;
 	bool is_made = faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 	int r = open_file(process, path, O_WRONLY | (is_made ? O_CREAT | O_EXCL : 0), ret_fd, &st);
 
 	if (r == 0)
-		*ret_is_made = is_made;
+		*is_partial = is_made;
 	return r;
 }
 

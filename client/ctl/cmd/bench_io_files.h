@@ -16,14 +16,14 @@ void bench_io_path(const struct bench_process *process, bool is_read, uint64_t b
 
 /*
  * Opens a file to be read.  If it is missing or has another size, it is made of random bytes
- * first.  If that fails, a file that was missing is missing again.
+ * first.  is_partial: true while this process fills a file that was missing, also after a failure.
  */
-int bench_io_open_read(struct bench_process *process, const char *path, uint64_t bytes,
-		       int *ret_fd);
+int bench_io_open_read(struct bench_process *process, const char *path, uint64_t bytes, int *ret_fd,
+		       bool *is_partial);
 
-/* Opens a file to be written.  ret_is_made: it was missing, and this process made it. */
+/* Opens a file to be written.  is_partial: true if it was missing, and this process made it. */
 int bench_io_open_write(struct bench_process *process, const char *path, int *ret_fd,
-			bool *ret_is_made);
+			bool *is_partial);
 
 /* Reads the file without the page cache, where that is possible, and compares it with expected. */
 int bench_io_validate(struct bench_process *process, const char *path, const void *expected,

@@ -455,6 +455,7 @@ static int latency_run(struct ctl *ctl)
 	if (r == CTL_OK)
 		r = measure_all(&latency);
 	r = bench_close(latency.bench, r);
+	bench_report_unfinished(latency.bench, r);
 	if (r == CTL_OK && latency.bench->n_failed)
 		r = ctl_fail(ctl, "%u of %u measurements failed: they say why",
 			     latency.bench->n_failed, latency.bench->n_measured);

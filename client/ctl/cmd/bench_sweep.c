@@ -206,7 +206,7 @@ static int show(struct bench *bench, int status)
 		if (ctl->is_json)
 			r = ctl_print_json(ctl, json_object_get(bench->results.root));
 	}
-	bench_tell_unfinished(bench, status);
+	bench_report_unfinished(bench, status);
 	if (status != CTL_OK)
 		return status;
 	if (n_good == 0) {
@@ -223,6 +223,7 @@ static int sweep_run(struct ctl *ctl)
 {
 	struct bench_needs needs = { .kind = "sweep",
 				     .options = &options,
+				     .can_resume = true,
 				     .reads = !options.no_read,
 				     .writes = !options.no_write,
 				     .loops = options.loops };

@@ -537,6 +537,7 @@ static int tune_run(struct ctl *ctl)
 {
 	struct bench_needs needs = { .kind = "tune",
 				     .options = &options,
+				     .can_resume = true,
 				     .reads = !options.no_read,
 				     .writes = !options.no_write,
 				     .loops = 1,
@@ -557,13 +558,12 @@ static int tune_run(struct ctl *ctl)
 	needs.parameters = json_object_new_object();
 	json_object_object_add(needs.parameters, "space", bench_space_json(&tune.space));
 	r = run_tune(&tune, &needs);
+	bench_report_unfinished(tune.bench, r);
 	if (ctl->is_json && tune.bench && tune.bench->results.root && r != CTL_USAGE) {
 		const int printed = ctl_print_json(ctl, json_object_get(tune.bench->results.root));
 
 		r = r == CTL_OK ? printed : r;
 	}
-	if (tune.bench)
-		bench_tell_unfinished(tune.bench, r);
 	tuner_free(tune.tuner);
 	free(tune.is_told);
 	bench_free(tune.bench);
