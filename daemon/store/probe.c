@@ -11,18 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
-/* The size into which a large op is cut while several clients are active; 16 suffice for a median. */
+/* The size into which a large op is cut while several clients are active. */
 #define BLOCK_BYTES (64u << 10)
-#define N_BLOCKS 16
-/* Measured: on an NVMe or virtio disk at most half of a block's time passes inside io_submit (4 KiB
-   reads of a cached virtio disk).  Where io_submit blocks, nearly all of it does. */
-#define SHARE_WAITS 80u
 /* Waking a worker thread and being woken takes as long, so a shorter io_submit gains nothing by one. */
-#define INSIDE_NSEC_MIN 50000u
+#define WORK_NSEC_MIN 50000u
 
 /* ---- a file ---- */
 
@@ -77,7 +75,7 @@ static int file_make_nameless(const char *dir)
 /* Writes the file first: writes that extend a file block on every file system. */
 static int file_lay_out(int fd, char *memory)
 {
-	for (int i = 0; i < N_BLOCKS; i++) {
+	for (int i = 0; i < PROBE_BLOCKS; i++) {
 		ssize_t n = pwrite(fd, memory, BLOCK_BYTES, (off_t)i * BLOCK_BYTES);
 
 		if (n != (ssize_t)BLOCK_BYTES)
@@ -88,55 +86,55 @@ static int file_lay_out(int fd, char *memory)
 
 /* ---- blocks ---- */
 
-struct times {
-	uint64_t inside[N_BLOCKS], share[N_BLOCKS];
-	int n;
-};
-
-static int compare(const void *a, const void *b)
+static uint64_t thread_cpu_nsec(void)
 {
-	const uint64_t *x = a, *y = b;
+	struct timespec now;
 
-	return *x < *y ? -1 : *x > *y;
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); /* fails only for other threads' */
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t median(uint64_t *values, int n)
+/* How often the thread slept.  When another thread took the processor from it, that does not count. */
+static long thread_n_sleeps(void)
 {
-	qsort(values, (size_t)n, sizeof(*values), compare);
-	return values[n / 2];
+	struct rusage usage;
+
+	(void)getrusage(RUSAGE_THREAD, &usage); /* no error possible */
+	return usage.ru_nvcsw;
 }
 
-static int measure_block(io_context_t context, struct iocb *iocb, struct times *times)
+static int measure_block(io_context_t context, struct iocb *iocb, struct probe_block *ret_block)
 {
+	struct timespec none = { 0 };
 	struct iocb *iocbs[] = { iocb };
-	uint64_t start = clock_nsec(), inside, all;
+	long n_sleeps = thread_n_sleeps();
+	uint64_t nsec = thread_cpu_nsec();
 	struct io_event event;
 	int r;
 
 	r = io_submit(context, 1, iocbs);
-	inside = clock_nsec() - start;
+	nsec = thread_cpu_nsec() - nsec;
+	n_sleeps = thread_n_sleeps() - n_sleeps;
 	if (r != 1)
 		return r < 0 ? r : -EIO;
-	do
+	r = io_getevents(context, 0, 1, &event, &none);
+	*ret_block = (struct probe_block){ .has_slept = n_sleeps > 0,
+					   .was_done = r == 1,
+					   .cpu_nsec = nsec };
+	while (r == 0 || r == -EINTR)
 		r = io_getevents(context, 1, 1, &event, NULL);
-	while (r == -EINTR);
-	all = clock_nsec() - start;
 	if (r != 1)
 		return r < 0 ? r : -EIO;
 	if ((int64_t)event.res != BLOCK_BYTES) /* declared unsigned */
 		return (int64_t)event.res < 0 ? (int)(int64_t)event.res : -EIO;
-	times->inside[times->n] = inside;
-	times->share[times->n++] = all ? inside * 100 / all : 0;
 	return 0;
 }
 
-/* Measures both directions; the result is the worse one. */
 static int measure(io_context_t context, int fd, bool is_device, char *memory, struct probe *probe)
 {
 	uint64_t end = clock_nsec() + PROBE_NSEC;
-	struct times times[2] = { 0 }; /* reads, writes */
 
-	for (int i = 0; i < N_BLOCKS && (i == 0 || clock_nsec() < end); i++) {
+	for (int i = 0; i < PROBE_BLOCKS && (i == 0 || clock_nsec() < end); i++) {
 		for (int is_write = !is_device; is_write >= 0; is_write--) {
 			struct iocb iocb;
 			int r;
@@ -147,18 +145,11 @@ static int measure(io_context_t context, int fd, bool is_device, char *memory, s
 			else
 				io_prep_pread(&iocb, fd, memory, BLOCK_BYTES,
 					      (long long)i * BLOCK_BYTES);
-			r = measure_block(context, &iocb, &times[is_write]);
+			r = measure_block(context, &iocb, &probe->blocks[is_write][i]);
 			if (r < 0)
 				return r;
+			probe->n_blocks[is_write]++;
 		}
-	}
-	for (int i = 0; i < 2; i++) {
-		uint64_t share = times[i].n ? median(times[i].share, times[i].n) : 0;
-
-		if (!times[i].n || share < probe->share_percent)
-			continue;
-		probe->share_percent = (uint32_t)share;
-		probe->inside_nsec = median(times[i].inside, times[i].n);
 	}
 	return 0;
 }
@@ -203,10 +194,33 @@ void probe_measure(const char *path, bool is_device, struct probe *ret_probe)
 
 /* ---- the verdict ---- */
 
+static bool has_waited(const struct probe_block *block)
+{
+	return block->was_done && (block->has_slept || block->cpu_nsec >= WORK_NSEC_MIN);
+}
+
+/* Blocks of one direction. */
+struct count {
+	const char *direction;
+	unsigned n, n_waited;
+};
+
+/* Counts the blocks of the direction in which more of them waited. */
+static struct count count_waited(const struct probe *probe)
+{
+	struct count counts[2] = { { .direction = "reads" }, { .direction = "writes" } };
+
+	for (int i = 0; i < 2; i++)
+		for (counts[i].n = 0; counts[i].n < probe->n_blocks[i]; counts[i].n++)
+			counts[i].n_waited += has_waited(&probe->blocks[i][counts[i].n]);
+	return counts[1].n_waited > counts[0].n_waited ? counts[1] : counts[0];
+}
+
 bool probe_judge(const struct probe *probe, const struct fs_type *fs_type,
 		 char text[PROBE_TEXT_BYTES])
 {
-	bool waits = fs_type->may_wait;
+	bool may_wait = fs_type->may_wait;
+	struct count count;
 
 	if (fs_type->is_tmpfs) {
 		(void)snprintf(text, PROBE_TEXT_BYTES, "a copy in memory");
@@ -214,29 +228,26 @@ bool probe_judge(const struct probe *probe, const struct fs_type *fs_type,
 	}
 	if (!probe || probe->error) {
 		(void)snprintf(text, PROBE_TEXT_BYTES, "%s: io_submit %s; not measured%s%s",
-			       fs_type->name, waits ? "may wait" : "does not wait",
+			       fs_type->name, may_wait ? "may wait" : "does not wait",
 			       probe ? ": " : "", probe ? strerrordesc_np(-probe->error) : "");
-		return waits;
+		return may_wait;
 	}
-	if (probe->share_percent >= SHARE_WAITS && probe->inside_nsec >= INSIDE_NSEC_MIN) {
-		(void)snprintf(text, PROBE_TEXT_BYTES, "io_submit waits: measured %" PRIu32 "%%",
-			       probe->share_percent);
+	count = count_waited(probe);
+	/* Single blocks may sleep anywhere, for example behind a commit of the journal. */
+	if (count.n_waited > count.n / 2) {
+		(void)snprintf(text, PROBE_TEXT_BYTES, "io_submit waits: measured in %u of %u %s",
+			       count.n_waited, count.n, count.direction);
 		return true;
 	}
-	if (waits && !probe->knows_nowait) {
+	if (may_wait && !probe->knows_nowait) {
 		/* The server can change its behaviour at any time. */
-		(void)snprintf(text, PROBE_TEXT_BYTES,
-			       "%s: io_submit has no RWF_NOWAIT here; measured %" PRIu32 "%%",
-			       fs_type->name, probe->share_percent);
+		(void)snprintf(
+			text, PROBE_TEXT_BYTES,
+			"%s: io_submit has no RWF_NOWAIT here; measured to wait in %u of %u %s",
+			fs_type->name, count.n_waited, count.n, count.direction);
 		return true;
 	}
-	if (probe->share_percent >= SHARE_WAITS)
-		(void)snprintf(text, PROBE_TEXT_BYTES,
-			       "io_submit does the work, in %" PRIu64 " us: measured %" PRIu32 "%%",
-			       probe->inside_nsec / 1000, probe->share_percent);
-	else
-		(void)snprintf(text, PROBE_TEXT_BYTES,
-			       "io_submit does not wait: measured %" PRIu32 "%%",
-			       probe->share_percent);
+	(void)snprintf(text, PROBE_TEXT_BYTES, "io_submit does not wait: measured in %u of %u %s",
+		       count.n - count.n_waited, count.n, count.direction);
 	return false;
 }

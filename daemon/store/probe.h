@@ -6,9 +6,11 @@
  * move the blocks instead of the lanes' engine.  A profile's queue depth is the number of threads.
  *
  * The probe overwrites and reads blocks of an unnamed file in the store's directory, or reads blocks
- * of the device.  It measures the share of each block's time that passes inside io_submit.  A copy in
- * memory (DAX) also passes inside, but it is so short that waking a thread would cost more.  If the
- * probe can measure nothing, the kind of the file system decides.
+ * of the device.  A block has waited if it was done when io_submit returned, and the thread slept in
+ * io_submit or worked there for long.  These are causes, not times, because a busy host takes the
+ * processor away anywhere in io_submit, and a fast disk is done by then.  A copy in memory (DAX) is
+ * done inside, too, but it is so short that waking a thread would cost more.  The verdict is that of
+ * most blocks.  If the probe can measure nothing, the kind of the file system decides.
  *
  * If the file system has no unnamed files (O_TMPFILE), the file is named .dsaiod-probe-UID until it is
  * open.  The next daemon removes a file that a crashed daemon left.  Automatic stores are not measured,
@@ -26,12 +28,19 @@
 
 #define PROBE_TEXT_BYTES 120
 
+#define PROBE_BLOCKS 16 /* in each direction; a guess */
+
+struct probe_block {
+	bool was_done;	   /* when io_submit returned */
+	bool has_slept;	   /* in io_submit: not only since another thread got the processor */
+	uint64_t cpu_nsec; /* the thread's, in io_submit */
+};
+
 struct probe {
-	int error;		/* a negative errno: nothing was measured */
-	uint32_t share_percent; /* median share of a block's time inside io_submit; the larger of
-				   reads and writes */
-	uint64_t inside_nsec;	/* median time of a block inside io_submit, same direction */
-	bool knows_nowait;	/* the file system accepts RWF_NOWAIT, so a lane does not block */
+	int error;	   /* a negative errno: nothing was measured */
+	bool knows_nowait; /* the file system accepts RWF_NOWAIT, so a lane does not block */
+	unsigned n_blocks[2];
+	struct probe_block blocks[2][PROBE_BLOCKS]; /* reads, writes */
 };
 
 /* Measures a directory's file system, or a device.  Takes at most PROBE_NSEC if no block hangs. */

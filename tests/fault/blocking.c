@@ -52,7 +52,8 @@ TEST(measured, "a store's io_submit is measured when the daemon starts")
 
 	test_needs_root();
 	fuse_start(&fs, 0);
-	atomic_store(&fs.control->delay_usec, 500); /* or the server is as fast as memory */
+	/* Else the server may be done before the daemon's thread sleeps. */
+	atomic_store(&fs.control->delay_usec, 500);
 	rig.daemon = daemon_start(DAEMON_ARGS("--store", test_text("f=%s", fs.dir)));
 	check_engine(rig.daemon, fs.dir, "io_submit waits: measured ", true);
 	check_engine(rig.daemon, rig.daemon->store_dir, "measured ", false);

@@ -9,30 +9,75 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Kinds of blocks. */
+static const struct probe_block later = { false, false, 20000 }; /* io_submit started it */
+static const struct probe_block slept = { true, true, 20000 };
+static const struct probe_block copied = { true, false, 9000 }; /* DAX, or a busy host */
+static const struct probe_block worked = { true, false, 50000 };
+static const struct probe_block almost = { true, false, 49999 };
+static const struct probe_block queued = { false, true, 20000 }; /* slept, and then started it */
+
+/* The first so many blocks, and all others. */
+struct direction {
+	unsigned n, n_first;
+	const struct probe_block *first, *rest;
+};
+#define ALL(kind)                                  \
+	{                                          \
+		PROBE_BLOCKS, 0, &(kind), &(kind), \
+	}
+#define SOME(n_first, first, rest)                       \
+	{                                                \
+		PROBE_BLOCKS, n_first, &(first), &(rest) \
+	}
+#define ONE(kind)                       \
+	{                               \
+		1, 0, &(kind), &(kind), \
+	}
+#define NONE                     \
+	{                        \
+		0, 0, NULL, NULL \
+	}
+
 static const struct {
 	const char *fs_type;
-	bool was_there;
-	struct probe probe;
+	bool knows_nowait;
+	struct direction reads, writes;
 	bool wanted;
 	const char *words;
 } judgements[] = {
-	{ "ext4", true, { 0, 27, 18000, true }, false, "does not wait: measured 27%" },
-	{ "ext4", true, { 0, 97, 900000, true }, true, "io_submit waits: measured 97%" },
-	{ "ext4", true, { 0, 80, 50000, true }, true, "waits: measured 80%" },
-	{ "ext4", true, { 0, 79, 900000, true }, false, "does not wait: measured 79%" },
-	/* a copy: DAX */
-	{ "xfs", true, { 0, 99, 9000, true }, false, "does the work, in 9 us: measured 99%" },
-	{ "fuse", true, { 0, 99, 9000, false }, true, "has no RWF_NOWAIT" },
-	{ "nfs", true, { 0, 10, 9000, false }, true, "has no RWF_NOWAIT" },
-	{ "nfs", true, { 0, 10, 9000, true }, false, "does not wait: measured 10%" },
-	{ "vfat", true, { 0, 10, 9000, false }, false, "does not wait: measured 10%" },
-	{ "ext4", true, { -EACCES, 0, 0, false }, false, "not measured: Permission denied" },
-	{ "fuse", true, { -EROFS, 0, 0, false }, true, "fuse: io_submit may wait; not measured" },
-	{ "ext4", false, { 0 }, false, "ext4: io_submit does not wait; not measured" },
-	{ "block device", false, { 0 }, false, "does not wait; not measured" },
-	{ "zfs", false, { 0 }, true, "zfs: io_submit may wait" },
-	{ "other", false, { 0 }, true, "may wait" },
-	{ "tmpfs", false, { 0 }, false, "a copy in memory" },
+	{ "ext4", true, ALL(later), ALL(later), false, "not wait: measured in 16 of 16 reads" },
+	{ "ext4", true, ALL(slept), ALL(later), true, "submit waits: measured in 16 of 16 reads" },
+	{ "ext4", true, ALL(later), SOME(9, slept, later), true, "in 9 of 16 writes" },
+	{ "ext4", true, SOME(1, slept, later), SOME(8, slept, later), false, "8 of 16 wri" },
+	{ "ext4", true, ALL(copied), ALL(copied), false, "does not wait" },
+	{ "ext4", true, ALL(queued), ALL(queued), false, "does not wait" },
+	{ "ext4", true, ALL(later), ALL(worked), true, "waits: measured in 16 of 16 writes" },
+	{ "ext4", true, ALL(later), ALL(almost), false, "does not wait" },
+	{ "ext4", true, SOME(5, slept, worked), NONE, true, "waits: measured in 16 of 16" },
+	/* The time was over. */
+	{ "ext4", true, ONE(slept), ONE(later), true, "measured in 1 of 1 reads" },
+	{ "block device", true, ALL(later), NONE, false, "does not wait" },
+	{ "fuse", false, ALL(later), NONE, true, "has no RWF_NOWAIT here" },
+	{ "nfs", false, ALL(later), NONE, true, "measured to wait in 0 of 16 reads" },
+	{ "nfs", true, ALL(later), NONE, false, "does not wait" },
+	{ "vfat", false, ALL(later), NONE, false, "does not wait" },
+};
+
+/* Without a probe (0), or with one that failed. */
+static const struct {
+	const char *fs_type;
+	int error;
+	bool wanted;
+	const char *words;
+} unmeasured[] = {
+	{ "ext4", -EACCES, false, "io_submit does not wait; not measured: Permission denied" },
+	{ "fuse", -EROFS, true, "fuse: io_submit may wait; not measured: Read-only" },
+	{ "ext4", 0, false, "ext4: io_submit does not wait; not measured" },
+	{ "block device", 0, false, "does not wait; not measured" },
+	{ "zfs", 0, true, "zfs: io_submit may wait" },
+	{ "other", 0, true, "may wait" },
+	{ "tmpfs", 0, false, "a copy in memory" },
 };
 
 static const struct fs_type *type_of(const char *name)
@@ -41,14 +86,37 @@ static const struct fs_type *type_of(const char *name)
 							    : fs_type_of_mount(name);
 }
 
-START_TEST(judgement)
+static void add_blocks(struct probe *probe, bool is_write, const struct direction *direction)
 {
-	char text[PROBE_TEXT_BYTES];
-	bool waits = probe_judge(judgements[_i].was_there ? &judgements[_i].probe : NULL,
-				 type_of(judgements[_i].fs_type), text);
+	for (unsigned i = 0; i < direction->n; i++)
+		probe->blocks[is_write][i] = i < direction->n_first ? *direction->first
+								    : *direction->rest;
+	probe->n_blocks[is_write] = direction->n;
+}
 
-	ck_assert_msg(waits == judgements[_i].wanted, "%s: %s", judgements[_i].fs_type, text);
+START_TEST(most_blocks_decide)
+{
+	struct probe probe = { .knows_nowait = judgements[_i].knows_nowait };
+	char text[PROBE_TEXT_BYTES];
+	bool waits;
+
+	add_blocks(&probe, false, &judgements[_i].reads);
+	add_blocks(&probe, true, &judgements[_i].writes);
+	waits = probe_judge(&probe, type_of(judgements[_i].fs_type), text);
+	ck_assert_msg(waits == judgements[_i].wanted, "row %d: %s", _i, text);
 	ck_assert_msg(strstr(text, judgements[_i].words), "%s", text);
+}
+END_TEST
+
+START_TEST(without_a_measurement_the_kind_of_file_system_decides)
+{
+	struct probe probe = { .error = unmeasured[_i].error };
+	char text[PROBE_TEXT_BYTES];
+	bool waits = probe_judge(probe.error ? &probe : NULL, type_of(unmeasured[_i].fs_type),
+				 text);
+
+	ck_assert_msg(waits == unmeasured[_i].wanted, "%s: %s", unmeasured[_i].fs_type, text);
+	ck_assert_msg(strstr(text, unmeasured[_i].words), "%s", text);
 }
 END_TEST
 
@@ -62,8 +130,10 @@ START_TEST(a_directory_is_measured_and_nothing_is_left_there)
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	probe_measure(dir, false, &probe);
 	ck_assert_int_eq(probe.error, 0);
-	ck_assert_uint_le(probe.share_percent, 100);
-	ck_assert_uint_gt(probe.inside_nsec, 0);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_uint_ge(probe.n_blocks[i], 1);
+		ck_assert_uint_gt(probe.blocks[i][0].cpu_nsec, 0);
+	}
 	ck_assert_int_eq(rmdir(dir), 0);
 }
 END_TEST
@@ -101,7 +171,9 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_loop_test(tcase, judgement, 0, N_ROWS(judgements));
+	tcase_add_loop_test(tcase, most_blocks_decide, 0, N_ROWS(judgements));
+	tcase_add_loop_test(tcase, without_a_measurement_the_kind_of_file_system_decides, 0,
+			    N_ROWS(unmeasured));
 	tcase_add_test(tcase, a_directory_is_measured_and_nothing_is_left_there);
 	tcase_add_test(tcase, a_file_that_a_dead_daemon_left_is_removed);
 	tcase_add_test(tcase, what_can_not_be_measured_says_why);
