@@ -233,7 +233,7 @@ int session_file_get(struct session *session, uint32_t id, int *ret_fd, struct e
 
 	if (!file)
 		return session_no_such(error, "file", id);
-	fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3);
+	fd = fcntl(file->target.fd, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
 		return error_set(error, -errno, "file %s: a descriptor for it", file->name);
 	session->has_got_files = true;

@@ -122,7 +122,7 @@ static void look_run(struct job *job)
 		struct statx stx;
 
 		/* Cached attributes suffice; a query of a network or FUSE server may hang. */
-		if (statx(look->files[i].file->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+		if (statx(look->files[i].file->target.fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
 			  STATX_TYPE | STATX_NLINK, &stx) == 0)
 			look->files[i].is_unlinked = S_ISREG(stx.stx_mode) && !stx.stx_nlink;
 	}

@@ -1,43 +1,43 @@
 /*
  * An engine moves blocks.  Each lane has an engine queue of its own, and only that lane calls it.
  *
- * A block is one read or write of one contiguous range.  The lane fills in the request, and the engine
- * executes it and fills in the result.  The lane owns the blocks; the engine uses a block between
- * submit and reap.
+ * A block is one read or write of one contiguous range.  It names a target and a region, so that lanes
+ * need not know their kinds.  The lane fills in the request, and the engine executes it and fills in the
+ * result.  The lane owns the blocks; the engine uses a block between submit and reap.
  */
 #ifndef DSAIO_DAEMON_ENGINE_ENGINE_H
 #define DSAIO_DAEMON_ENGINE_ENGINE_H
 
 #include "daemon/base/error.h"
 #include "daemon/config/config.h"
+#include "daemon/object/region.h"
+#include "daemon/object/target.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct op;
 struct hung_watch;
-struct hung_who;
 
 struct block {
 	struct block *next;
 	struct op *op;
-	uint64_t off;	 /* in the file: start of the present request */
-	char *memory;	 /* never touched */
-	uint32_t len;	 /* of the present request */
-	uint32_t before; /* bytes of the block before off: a short transfer is continued */
-	uint32_t best;	 /* bytes of the block known to be done */
-	uint32_t bytes;	 /* of the block */
-	uint16_t lane;	 /* index of the lane that does it */
+	const struct target *target; /* both are borrowed from the op's objects, or the lane */
+	const struct region *region;
+	uint64_t off;	     /* in the target: start of the present request */
+	uint64_t region_off; /* in the region: likewise */
+	uint32_t len;	     /* of the present request */
+	uint32_t before;     /* bytes of the block before off: a short transfer is continued */
+	uint32_t best;	     /* bytes of the block known to be done */
+	uint32_t bytes;	     /* of the block */
+	uint16_t lane;	     /* index of the lane that does it */
 	uint16_t n_retries;
 	bool is_write;
-	bool is_single; /* an io_submit of its own */
-	bool is_nowait; /* fails with -EAGAIN or -EOPNOTSUPP instead of blocking the lane */
-	bool is_small;	/* the guard protects it: window.h */
-	char *bounce;	/* the lane's page that memory is; NULL: memory is the op's */
-	int fd;
-	const struct hung_who *who; /* the file's; borrowed */
-	uint64_t started_nsec;	    /* given to the engine, the first time */
-	int64_t result;		    /* bytes, or a negative errno */
+	bool is_single;	       /* an io_submit of its own */
+	bool is_nowait;	       /* fails with -EAGAIN or -EOPNOTSUPP instead of blocking the lane */
+	bool is_small;	       /* the guard protects it: window.h */
+	uint64_t started_nsec; /* given to the engine, the first time */
+	int64_t result;	       /* bytes, or a negative errno */
 };
 
 struct engine;

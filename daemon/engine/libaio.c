@@ -190,6 +190,11 @@ static void note_submitted(struct engine_libaio *e)
 	e->engine.is_at_once = e->n_at_once == AT_ONCE_COUNTS;
 }
 
+static uid_t uid_of(const struct block *block)
+{
+	return block->target->about.who.uid;
+}
+
 static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 {
 	struct engine_libaio *e = libaio(engine);
@@ -208,9 +213,10 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 			break;
 		for (int i = 0; i < batch; i++) {
 			struct block *block = blocks[done + i];
+			char *memory = block->region->base + block->region_off;
 
 			/* A call that hangs is reported as one user's. */
-			if (i && (block->is_single || block->who->uid != blocks[done]->who->uid)) {
+			if (i && (block->is_single || uid_of(block) != uid_of(blocks[done]))) {
 				batch = i;
 				break;
 			}
@@ -218,17 +224,17 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 				batch = 1;
 			pointers[i] = &iocbs[i];
 			if (block->is_write)
-				io_prep_pwrite(&iocbs[i], block->fd, block->memory, block->len,
+				io_prep_pwrite(&iocbs[i], block->target->fd, memory, block->len,
 					       (long long)block->off);
 			else
-				io_prep_pread(&iocbs[i], block->fd, block->memory, block->len,
+				io_prep_pread(&iocbs[i], block->target->fd, memory, block->len,
 					      (long long)block->off);
 			iocbs[i].aio_rw_flags = block->is_nowait ? RWF_NOWAIT : 0;
 			io_set_eventfd(&iocbs[i], e->event_fd);
 			iocbs[i].data = block;
 		}
 		if (engine->watch)
-			hung_enter(engine->watch, blocks[done]->who);
+			hung_enter(engine->watch, &blocks[done]->target->about.who);
 		r = io_submit(e->context, batch, pointers);
 		if (engine->watch)
 			hung_leave(engine->watch);

@@ -1,7 +1,7 @@
 #include "daemon/lane/channel.h"
 
 #include "daemon/lane/lane.h"
-#include "daemon/lane/unaligned.h"
+#include "daemon/object/unaligned.h"
 #include "daemon/base/memfd.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/lane/piece.h"
@@ -178,10 +178,7 @@ void channel_count_time(struct channel *channel, uint64_t now_nsec)
 
 struct split channel_split(const struct channel *channel, const struct op *op)
 {
-	const struct file_facts *facts = &op->file->facts;
-	/* The alignment of a block: of its offset in the file and of its memory, both powers of two. */
-	uint32_t align = facts->offset_align > facts->memory_align ? facts->offset_align
-								   : facts->memory_align;
+	uint32_t align = target_align(&op->file->target);
 	uint32_t block_size = channel->profile.block_size;
 
 	if (op->is_misaligned)
@@ -259,8 +256,8 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 			.off = entry->off,
 			.len = entry->len,
 			.slab_off = entry->slab_off,
-			.offset_align = file->facts.offset_align,
-			.memory_align = file->facts.memory_align,
+			.offset_align = file->target.offset_align,
+			.memory_align = file->target.memory_align,
 			.is_write = is_write,
 		});
 		struct split split;
@@ -273,7 +270,7 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 		if (!split_is_countable(&split))
 			r = E2BIG;
 		else if (is_write && (cut.head || cut.tail || cut.is_misaligned) &&
-			 file_buffered_fd(file) < 0)
+			 target_buffered_fd(&file->target) < 0)
 			r = EOPNOTSUPP;
 		if (r) {
 			op->file = NULL;
@@ -285,7 +282,7 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 	if (slab)
 		slab_ref(slab);
 	op->slab = slab;
-	op->memory = slab ? (char *)slab->memory + entry->slab_off : NULL;
+	op->slab_off = entry->slab_off;
 	op->opcode = entry->opcode;
 	op->off = entry->off;
 	/* A write(2) to tmpfs extends at no cost, and a device has the size that it has. */

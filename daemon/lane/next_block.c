@@ -105,9 +105,9 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 
 		if (file->facts.is_foreign && max > FOREIGN_NOWAIT_BYTES)
 			max = FOREIGN_NOWAIT_BYTES;
-		max &= ~(file->facts.offset_align - 1);
+		max &= ~(file->target.offset_align - 1);
 		if (!max)
-			max = file->facts.offset_align;
+			max = file->target.offset_align;
 		if (next.len > max)
 			next.len = max;
 	}

@@ -55,7 +55,7 @@ struct op {
 	struct channel *channel;
 	struct file *file; /* held; NULL: the entry was refused */
 	struct slab *slab; /* held; NULL for syncs */
-	char *memory;	   /* the range's address in the daemon's mapping: for iocbs only */
+	uint64_t slab_off; /* where the range starts in the slab's region */
 	uint64_t id;
 	uint64_t off, len;
 	uint64_t end; /* first byte of the range that is known not to be done */

@@ -1,6 +1,6 @@
 #include "daemon/lane/piece.h"
 
-#include "daemon/lane/unaligned.h"
+#include "daemon/object/unaligned.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>

@@ -92,6 +92,24 @@ static void block_give(struct transfer *transfer, struct block *block)
 	transfer->free_blocks = block;
 }
 
+/* The address of byte pos of the op's range, for system calls. */
+static char *address(const struct op *op, uint64_t pos)
+{
+	return op->slab->region.base + op->slab_off + pos;
+}
+
+/* Whether the block goes to a bounce page, from which the lane copies. */
+static bool is_on_page(const struct transfer *transfer, const struct block *block)
+{
+	return block->region == &transfer->bounces.region;
+}
+
+/* The start of its bounce page. */
+static uint64_t page_off(const struct block *block)
+{
+	return block->region_off - block->before;
+}
+
 /* ---- pieces: what worker threads do ---- */
 
 /* There is one: the depth and PIECES_AT_ONCE bound those in use. */
@@ -270,13 +288,14 @@ static bool give_piece(struct transfer *transfer, struct piece *piece)
 	struct channel *channel = piece->op->channel;
 
 	piece->transfer = transfer;
-	piece->offset_align = piece->op->file->facts.offset_align;
-	piece->memory_align = piece->op->file->facts.memory_align;
+	piece->offset_align = piece->op->file->target.offset_align;
+	piece->memory_align = piece->op->file->target.memory_align;
 	piece->work.run = piece_run;
-	piece->work.about = file_about(piece->op->file, piece->way == PIECE_EXTEND ? "fallocate"
-							: op_is_sync(piece->op)	   ? "fsync"
-							: piece->is_write	   ? "write"
-										   : "read");
+	piece->work.about = target_about(&piece->op->file->target, piece->way == PIECE_EXTEND
+									   ? "fallocate"
+								   : op_is_sync(piece->op) ? "fsync"
+								   : piece->is_write	   ? "write"
+										     : "read");
 	piece->message.run = piece_done;
 	if (!work_queue_try_submit(channel->work_queue, &piece->work, &channel->room)) {
 		channel->waits_for_room = true;
@@ -435,8 +454,9 @@ static bool start_piece(struct transfer *transfer, struct channel *channel,
 		piece->way = PIECE_DIRECT;
 	else
 		piece->way = piece->is_write ? PIECE_BUFFERED : PIECE_BOUNCE;
-	piece->fd = piece->way == PIECE_BUFFERED ? file_buffered_fd(op->file) : op->file->fd;
-	piece->memory = op->memory ? op->memory + next->op_off : NULL;
+	piece->fd = piece->way == PIECE_BUFFERED ? target_buffered_fd(&op->file->target)
+						 : op->file->target.fd;
+	piece->memory = op->slab ? address(op, next->op_off) : NULL;
 	piece->off = op->off + next->op_off;
 	piece->len = piece->bytes = next->len;
 	piece->channel_lane = (uint16_t)next->lane;
@@ -462,15 +482,17 @@ static void start_block(struct transfer *transfer, struct channel *channel,
 	struct block *block = block_take(transfer);
 
 	block->op = op;
-	block->bounce = NULL;
+	block->target = &op->file->target;
+	block->region = &op->slab->region;
 	block->off = op->off + next->op_off;
-	block->memory = op->memory + next->op_off;
+	block->region_off = op->slab_off + next->op_off;
 	block->bytes = next->len;
 	if (next->is_bounce) {
 		struct unaligned_cover cover = unaligned_cover(
-			block->off, next->len, unaligned_unit(op->file->facts.offset_align));
+			block->off, next->len, unaligned_unit(block->target->offset_align));
 
-		block->bounce = block->memory = bounce_take(&transfer->bounces);
+		block->region = &transfer->bounces.region;
+		block->region_off = bounce_take(&transfer->bounces);
 		admit_take_page(transfer->admit, &channel->admit);
 		block->off = cover.off;
 		block->bytes = (uint32_t)cover.len;
@@ -482,8 +504,6 @@ static void start_block(struct transfer *transfer, struct channel *channel,
 	block->is_write = op->opcode == RING_OP_WRITE;
 	block->is_single = channel->profile.single_submit;
 	block->is_nowait = next->is_nowait;
-	block->fd = op->file->fd;
-	block->who = &op->file->who;
 	block->started_nsec = transfer->turn->now_nsec;
 	admit_engine_start(transfer->admit, &channel->admit, block->is_write, block->bytes,
 			   transfer->turn->now_nsec, &block->is_small);
@@ -522,7 +542,7 @@ static void extend(struct transfer *transfer, struct op *op)
 	piece = piece_take(channel);
 	piece->op = op;
 	piece->way = PIECE_EXTEND;
-	piece->fd = op->file->fd;
+	piece->fd = op->file->target.fd;
 	piece->step = next_block_extend_step(op);
 	if (!give_piece(transfer, piece)) {
 		piece_give(channel, piece);
@@ -647,7 +667,7 @@ static bool must_continue(struct block *block, uint32_t align)
 	block->best = end;
 	boundary = end & ~(align - 1); /* xfs refuses another */
 	block->off += boundary - block->before;
-	block->memory += boundary - block->before;
+	block->region_off += boundary - block->before;
 	block->len = block->bytes - boundary;
 	block->before = boundary;
 	return true;
@@ -656,6 +676,7 @@ static bool must_continue(struct block *block, uint32_t align)
 /* Copies the wanted bytes of a bounce block.  Returns how many are valid, and the error. */
 static uint32_t bounce_out(const struct op *op, const struct block *block, int *error)
 {
+	const char *page = block->region->base + page_off(block);
 	uint64_t start = block->off - block->before; /* in the file */
 	uint64_t from = start > op->off ? start : op->off;
 	uint64_t end = start + block->bytes < op->off + op->len ? start + block->bytes
@@ -667,7 +688,7 @@ static uint32_t bounce_out(const struct op *op, const struct block *block, int *
 	n = n > from ? n - from : 0;
 	if (n == end - from)
 		*error = 0; /* what failed lies behind */
-	r = bounce_copy(op->memory + (from - op->off), block->bounce + (from - start), n, &copied);
+	r = bounce_copy(address(op, from - op->off), page + (from - start), n, &copied);
 	if (r)
 		*error = r;
 	return (uint32_t)copied;
@@ -680,8 +701,8 @@ static void block_leave(struct transfer *transfer, struct block *block)
 
 	admit_engine_end(transfer->admit, channel, block->bytes, block->is_small,
 			 transfer->turn->now_nsec);
-	if (block->bounce) {
-		bounce_give(&transfer->bounces, block->bounce);
+	if (is_on_page(transfer, block)) {
+		bounce_give(&transfer->bounces, page_off(block));
 		admit_give_page(transfer->admit, channel);
 	}
 	block_give(transfer, block);
@@ -720,7 +741,7 @@ static void block_done(struct transfer *transfer, struct block *block)
 				transfer->turn->now_nsec - block->started_nsec,
 				transfer->turn->now_nsec);
 	/* op_stop_at() with the op's end changes nothing, so a complete block may call it too. */
-	if (block->bounce) {
+	if (is_on_page(transfer, block)) {
 		uint32_t wanted = (uint32_t)(op->len - op_off);
 		uint32_t done = bounce_out(op, block, &error);
 
@@ -746,11 +767,11 @@ static void hand_over(struct transfer *transfer, struct block *block)
 		op->file->no_nowait = true;
 	piece->op = op;
 	piece->is_write = block->is_write;
-	piece->fd = block->fd;
+	piece->fd = block->target->fd;
 	piece->bytes = block->bytes;
 	piece->channel_lane = block->lane;
 	piece->off = block->off - block->before;
-	if (block->bounce) {
+	if (is_on_page(transfer, block)) {
 		uint64_t end = piece->off + block->bytes;
 
 		piece->way = PIECE_BOUNCE;
@@ -764,7 +785,7 @@ static void hand_over(struct transfer *transfer, struct block *block)
 		piece->len = block->bytes;
 		piece->done = block->best;
 	}
-	piece->memory = op->memory + (piece->off - op->off);
+	piece->memory = address(op, piece->off - op->off);
 	block_leave(transfer, block);
 	ready_unlock(transfer->ready, op);
 	piece->next = op_returned(op);
@@ -780,7 +801,6 @@ static void hand_over(struct transfer *transfer, struct block *block)
 static void block_back(struct transfer *transfer, struct block *block)
 {
 	struct transfer_side *side = block->lane ? &transfer->sides[block->lane - 1] : NULL;
-	const struct file_facts *facts = &block->op->file->facts;
 
 	if (block->is_nowait && (block->result == -EAGAIN || block->result == -EOPNOTSUPP)) {
 		if (side)
@@ -788,8 +808,7 @@ static void block_back(struct transfer *transfer, struct block *block)
 		hand_over(transfer, block);
 		return;
 	}
-	if (must_continue(block, facts->offset_align > facts->memory_align ? facts->offset_align
-									   : facts->memory_align)) {
+	if (must_continue(block, target_align(block->target))) {
 		if (side) {
 			block_queue_push(&side->side->from_home, block);
 			lane_doorbell_ring(&side->doorbell);

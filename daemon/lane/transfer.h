@@ -30,7 +30,7 @@
 #include "daemon/lane/publish.h"
 #include "daemon/lane/ready.h"
 #include "daemon/lane/side_lane.h"
-#include "daemon/lane/unaligned.h"
+#include "daemon/object/unaligned.h"
 
 /* Blocks started in a turn if the engine completes them in submit. */
 #define TRANSFER_STARTS_AT_ONCE 8

@@ -292,21 +292,17 @@ static void file_check_run(struct job *job)
 {
 	struct file *file = container_of(job, struct file, job);
 
-	file->result = file_check(file->fd, file->name, &file->facts, &file->error);
-	if (file->result < 0)
-		closep(&file->fd);
-}
+	struct target *target = &file->target;
 
-struct hung_about file_about(const struct file *file, const char *what)
-{
-	return (struct hung_about){
-		.what = what,
-		.file = file->name,
-		.fd = file->fd,
-		.dev = file->facts.dev,
-		.mount_id = file->facts.mount_id,
-		.who = file->who,
-	};
+	file->result = file_check(target->fd, file->name, &file->facts, &file->error);
+	if (file->result < 0) {
+		closep(&target->fd);
+		return;
+	}
+	target->offset_align = file->facts.offset_align;
+	target->memory_align = file->facts.memory_align;
+	target->about.dev = file->facts.dev;
+	target->about.mount_id = file->facts.mount_id;
 }
 
 int file_make(struct quota *quota, struct work_queue *work_queue, struct mailbox *main_mailbox,
@@ -325,18 +321,19 @@ int file_make(struct quota *quota, struct work_queue *work_queue, struct mailbox
 		free(file);
 		return r;
 	}
-	file->fd = fd;
-	atomic_init(&file->buffered_fd, -1);
 	(void)snprintf(file->name, sizeof(file->name), "%s", name); /* cut is fine */
+	file->target.kind = TARGET_FILE;
+	file->target.fd = fd;
+	atomic_init(&file->target.buffered_fd, -1);
+	file->target.about = (struct hung_about){ .file = file->name, .fd = fd, .who = *who };
 	file->work_queue = work_queue;
 	file->on_checked = on_checked;
 	file->checked_arg = arg;
 	atomic_init(&file->n_holds, 1);
-	file->who = *who;
 	file->job.run = file_check_run;
 	file->job.done = file_checked_main;
 	file->job.mailbox = main_mailbox;
-	file->job.work.about = file_about(file, "check");
+	file->job.work.about = target_about(&file->target, "check");
 	job_submit(work_queue, &file->job);
 	return 0;
 }
@@ -371,9 +368,9 @@ static void file_close_run(struct job *job)
 {
 	struct file *file = container_of(job, struct file, job);
 
-	int buffered_fd = file_buffered_fd(file);
+	int buffered_fd = target_buffered_fd(&file->target);
 
-	closep(&file->fd);
+	closep(&file->target.fd);
 	closep(&buffered_fd);
 }
 
@@ -384,7 +381,7 @@ void file_unref(struct file *file)
 		return;
 	file->job.run = file_close_run;
 	file->job.done = file_freed_main;
-	file->job.work.about = file_about(file, "close");
+	file->job.work.about = target_about(&file->target, "close");
 	job_submit(file->work_queue, &file->job);
 }
 
@@ -471,9 +468,9 @@ static void add_run(struct job *job)
 	int none = -1;
 
 	adding->result = buffered_check(adding->fd, file, &adding->error);
-	/* release: pairs with file_buffered_fd() */
+	/* release: pairs with target_buffered_fd() */
 	if (adding->result == 0 &&
-	    !atomic_compare_exchange_strong_explicit(&file->buffered_fd, &none, adding->fd,
+	    !atomic_compare_exchange_strong_explicit(&file->target.buffered_fd, &none, adding->fd,
 						     memory_order_release, memory_order_relaxed))
 		adding->result = error_set_plain(&adding->error, -EEXIST,
 						 "file %s: has a buffered description already",
@@ -505,7 +502,7 @@ int file_add_buffered(struct file *file, int fd,
 	adding->job.run = add_run;
 	adding->job.done = added_main;
 	adding->job.mailbox = file->job.mailbox;
-	adding->job.work.about = file_about(file, "check");
+	adding->job.work.about = target_about(&file->target, "check");
 	job_submit(file->work_queue, &adding->job);
 	return 0;
 }

@@ -19,6 +19,7 @@
 #include "daemon/base/quota.h"
 #include "daemon/object/extend.h"
 #include "daemon/object/mode_lock.h"
+#include "daemon/object/target.h"
 #include "proto/util/inode_id.h"
 
 #include <stdatomic.h>
@@ -72,9 +73,8 @@ int file_look(int fd, const char *name, struct file_facts *ret_facts, struct err
 
 struct file {
 	uint32_t id; /* in its session; 0 before it has one */
-	int fd;
-	_Atomic int buffered_fd; /* -1: none; set once by the work queue (release), lanes acquire */
-	char name[128];		 /* the client's name for it, cut; for messages */
+	struct target target;
+	char name[128]; /* the client's name for it, cut; for messages */
 	struct file_facts facts;
 	struct store *store;
 	struct inode *inode;
@@ -82,7 +82,6 @@ struct file {
 	bool no_fallocate;	    /* home lane: it has no fallocate(2) */
 	struct extension extension; /* home lane */
 	struct inodes *inodes;	    /* borrowed: the store's */
-	struct hung_who who;
 	struct charge charge, buffered_charge;
 	_Atomic uint32_t n_holds;      /* as in struct slab */
 	struct work_queue *work_queue; /* borrowed: the user's */
@@ -124,17 +123,6 @@ int file_add_buffered(struct file *file, int fd,
 		      void (*on_added)(struct file *file, int result, const struct error *error,
 				       void *arg),
 		      void *arg, struct error *error);
-
-/* The description of a call on the file, for reports of a hang.  what: for example "fsync". */
-struct hung_about file_about(const struct file *file, const char *what);
-
-/* The buffered description, or -1.  Any thread. */
-static inline int file_buffered_fd(const struct file *file)
-{
-	/* acquire: pairs with the release in file.c: a thread that reads the number may use the
-	   descriptor */
-	return atomic_load_explicit(&file->buffered_fd, memory_order_acquire);
-}
 
 static inline void file_ref(struct file *file)
 {

@@ -72,7 +72,7 @@ static void *map_aligned(const struct slab *slab)
  */
 static void fill_huge(struct slab *slab)
 {
-	char *memory = slab->memory;
+	char *memory = slab->region.base;
 
 	(void)madvise(memory, slab->map_bytes, MADV_HUGEPAGE);
 	for (uint64_t at = 0; at < slab->map_bytes; at += HUGE_BYTES)
@@ -106,7 +106,7 @@ static void memlock_limit(char *text, size_t size)
  */
 static int mapping_lock(struct slab *slab)
 {
-	char *memory = slab->memory;
+	char *memory = slab->region.base;
 	size_t bytes = slab->map_bytes;
 	int r = mlock2(memory, bytes, MLOCK_ONFAULT) < 0 ? -errno : 0;
 
@@ -157,7 +157,7 @@ static int slab_lock(struct slab *slab)
 	if (slab->pool->lock == POOL_LOCK_YES)
 		return -ENOMEM;
 	/* It may have failed halfway; what is locked counts against the limit. */
-	(void)munlock(slab->memory, slab->map_bytes); /* what was never locked is fine */
+	(void)munlock(slab->region.base, slab->map_bytes); /* what was never locked is fine */
 	return 0;
 }
 
@@ -172,7 +172,7 @@ static int slab_map(struct slab *slab)
 	if (memory == MAP_FAILED)
 		return error_set(&slab->error, -errno, "%s of %" PRIu64 " bytes: mmap",
 				 slab->is_imported ? "import" : "slab", slab->size_bytes);
-	slab->memory = memory;
+	slab->region = (struct region){ .kind = REGION_HOST, .base = memory };
 	/* A core dump would delay the end of file by which clients see the daemon's death. */
 	(void)madvise(memory, slab->map_bytes, MADV_DONTDUMP); /* known since Linux 3.4 */
 	return slab_lock(slab);
@@ -252,8 +252,8 @@ static void slab_unmake(struct slab *slab)
 	if (slab->fd >= 0)
 		(void)fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 				(off_t)slab->size_bytes);
-	if (slab->memory)
-		mapping_remove(slab->memory, slab->map_bytes);
+	if (slab->region.base)
+		mapping_remove(slab->region.base, slab->map_bytes);
 	if (slab->fd >= 0)
 		(void)close(slab->fd);
 }
@@ -274,7 +274,7 @@ static int slab_make_huge(struct slab *slab)
 		r = -ENOMEM;
 		slab_unmake(slab);
 		slab->is_huge = false;
-		slab->memory = NULL;
+		slab->region.base = NULL;
 		slab->fd = -1;
 	}
 	return r;

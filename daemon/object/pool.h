@@ -27,6 +27,7 @@
 #include "daemon/base/job.h"
 #include "daemon/base/quota.h"
 #include "daemon/config/config.h"
+#include "daemon/object/region.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -43,9 +44,9 @@ struct pool {
 };
 
 struct slab {
-	uint32_t id;  /* in its session; 0 before it has one */
-	int fd;	      /* sealed: the size cannot change; -1: imported, closed when it is mapped */
-	void *memory; /* the daemon's mapping: an address for iocbs, never touched */
+	uint32_t id; /* in its session; 0 before it has one */
+	int fd;	     /* sealed: the size cannot change; -1: imported, closed when it is mapped */
+	struct region region;		/* the daemon's mapping */
 	uint64_t size_bytes, map_bytes; /* what ops may use; whole pages, that and more */
 	bool is_imported;
 	uint64_t import_off;

@@ -8,7 +8,7 @@
  */
 #include "daemon/lane/channel.h"
 #include "daemon/store/store.h"
-#include "daemon/lane/unaligned.h"
+#include "daemon/object/unaligned.h"
 #include "tests/fuzz/fuzz.h"
 
 #define N_FILES 6u
@@ -22,26 +22,28 @@ static uint32_t file_ids[N_FILES], slab_ids[N_SLABS];
 
 static void setup(void)
 {
-	static const struct file_facts facts[N_FILES] = {
-		{ .can_read = true, .can_write = true, .offset_align = 512, .memory_align = 512 },
-		{ .can_read = true, .offset_align = 4096, .memory_align = 4 },
-		{ .can_write = true, .offset_align = 512, .memory_align = 4096 },
-		{ .can_read = true, .can_write = true, .offset_align = 1, .memory_align = 1 },
-		{ .can_read = true, .can_write = true, .offset_align = 512, .memory_align = 512 },
-		{ .can_read = true, .can_write = true, .offset_align = 512, .memory_align = 512 },
+	static const struct {
+		bool can_read, can_write;
+		uint32_t offset_align, memory_align;
+	} kinds[N_FILES] = {
+		{ true, true, 512, 512 }, { true, false, 4096, 4 }, { false, true, 512, 4096 },
+		{ true, true, 1, 1 },	  { true, true, 512, 512 }, { true, true, 512, 512 },
 	};
 	int r = 0;
 
 	memset(&objects.files, 0, sizeof(objects.files));
 	memset(&objects.slabs, 0, sizeof(objects.slabs));
 	for (uint32_t i = 0; i < N_FILES; i++) {
-		files[i].facts = facts[i];
-		atomic_init(&files[i].buffered_fd, i == 0 || i == 3 ? 99 : -1);
+		files[i].facts.can_read = kinds[i].can_read;
+		files[i].facts.can_write = kinds[i].can_write;
+		files[i].target.offset_align = kinds[i].offset_align;
+		files[i].target.memory_align = kinds[i].memory_align;
+		atomic_init(&files[i].target.buffered_fd, i == 0 || i == 3 ? 99 : -1);
 		files[i].store = i == 4 ? &other_store : &store;
 		r |= id_table_add(&objects.files, &files[i], &file_ids[i]);
 	}
 	for (uint32_t i = 0; i < N_SLABS; i++) {
-		slabs[i].memory = (void *)((uintptr_t)1 << 40); /* never touched */
+		slabs[i].region.base = (void *)((uintptr_t)1 << 40); /* never touched */
 		slabs[i].size_bytes = (uint64_t)4096 << (i * 18);
 		r |= id_table_add(&objects.slabs, &slabs[i], &slab_ids[i]);
 	}
@@ -50,14 +52,14 @@ static void setup(void)
 	(void)id_table_remove(&objects.slabs, slab_ids[2]);
 }
 
-static void check_cut(const struct op *op, uint64_t slab_off)
+static void check_cut(const struct op *op)
 {
-	const struct file_facts *facts = &op->file->facts;
-	bool is_direct = op->opcode == RING_OP_READ || file_buffered_fd(op->file) < 0;
-	uint32_t unit = unaligned_unit(facts->offset_align);
-	uint64_t edges = (uint64_t)op->head + op->tail;
+	const struct target *target = &op->file->target;
+	bool is_direct = op->opcode == RING_OP_READ || target_buffered_fd(target) < 0;
+	uint32_t unit = unaligned_unit(target->offset_align);
+	uint64_t unaligned = (uint64_t)op->head + op->tail;
 
-	assert(edges <= op->len);
+	assert(unaligned <= op->len);
 	assert(!(op->edges_left & OP_HEAD) == !op->head);
 	assert(!(op->edges_left & OP_TAIL) == !op->tail);
 	/* Bounce pages hold what is read into them; the page cache owns no page of the middle. */
@@ -66,19 +68,19 @@ static void check_cut(const struct op *op, uint64_t slab_off)
 	if (op->tail)
 		assert(unaligned_cover(op->off + op->len - op->tail, op->tail, unit).len <=
 		       BOUNCE_BYTES);
-	if (op->head && edges < op->len)
+	if (op->head && unaligned < op->len)
 		assert((op->off + op->head) % unit == 0);
-	if (op->tail && edges < op->len)
+	if (op->tail && unaligned < op->len)
 		assert((op->off + op->len - op->tail) % unit == 0);
 	if (op->is_misaligned) {
-		assert(!edges && (is_direct || op->file == &files[0] || op->file == &files[3]));
-	} else if (edges < op->len) {
-		assert((op->off + op->head) % facts->offset_align == 0);
-		assert((op->len - edges) % facts->offset_align == 0);
-		assert((slab_off + op->head) % facts->memory_align == 0);
+		assert(!unaligned && (is_direct || op->file == &files[0] || op->file == &files[3]));
+	} else if (unaligned < op->len) {
+		assert((op->off + op->head) % target->offset_align == 0);
+		assert((op->len - unaligned) % target->offset_align == 0);
+		assert((op->slab_off + op->head) % target->memory_align == 0);
 	}
-	if (op->opcode == RING_OP_WRITE && file_buffered_fd(op->file) < 0)
-		assert(!edges && !op->is_misaligned);
+	if (op->opcode == RING_OP_WRITE && target_buffered_fd(target) < 0)
+		assert(!unaligned && !op->is_misaligned);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -117,12 +119,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(op.file->store == &store && op.file->n_holds == 2 && op.file != &files[5]);
 		assert(op.off <= INT64_MAX && op.len <= INT64_MAX - op.off);
 		if (op.opcode == RING_OP_READ || op.opcode == RING_OP_WRITE) {
-			uint64_t slab_off = (uint64_t)(op.memory - (char *)op.slab->memory);
-
 			assert(op.slab != &slabs[2] && op.slab->n_holds == 2);
-			assert(slab_off <= op.slab->size_bytes &&
-			       op.len <= op.slab->size_bytes - slab_off);
-			check_cut(&op, slab_off);
+			assert(op.slab_off <= op.slab->size_bytes &&
+			       op.len <= op.slab->size_bytes - op.slab_off);
+			check_cut(&op);
 			assert(op.opcode == RING_OP_WRITE ? op.file->facts.can_write
 							  : op.file->facts.can_read);
 		} else {

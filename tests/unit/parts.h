@@ -137,17 +137,16 @@ static void parts_setup(void)
 
 	memset(&p.objects.files, 0, sizeof(p.objects.files));
 	memset(&p.objects.slabs, 0, sizeof(p.objects.slabs));
-	p.file = (struct file){ .fd = -1,
+	p.file = (struct file){ .target = { .fd = -1, .offset_align = 4096, .memory_align = 512 },
 				.inode = &p.inode,
-				.facts = { .can_read = true,
-					   .can_write = true,
-					   .offset_align = 4096,
-					   .memory_align = 512 },
+				.facts = { .can_read = true, .can_write = true },
 				.n_holds = 1000000 };
-	atomic_init(&p.file.buffered_fd, -1);
+	atomic_init(&p.file.target.buffered_fd, -1);
 	ck_assert_int_eq(id_table_add(&p.objects.files, &p.file, &p.file_id), 0);
 	p.memory = aligned_alloc(4096, PARTS_SLAB);
-	p.slab = (struct slab){ .memory = p.memory, .size_bytes = PARTS_SLAB, .n_holds = 1000000 };
+	p.slab = (struct slab){ .region = { .base = p.memory },
+				.size_bytes = PARTS_SLAB,
+				.n_holds = 1000000 };
 	ck_assert_int_eq(id_table_add(&p.objects.slabs, &p.slab, &p.slab_id), 0);
 
 	sched_client_init(&p.client);

@@ -22,12 +22,10 @@ static void add(struct file *file, int i, struct store *on, bool can_read, bool 
 		uint32_t align)
 {
 	file->store = on;
-	file->facts = (struct file_facts){ .can_read = can_read,
-					   .can_write = can_write,
-					   .offset_align = align,
-					   .memory_align = align };
+	file->facts = (struct file_facts){ .can_read = can_read, .can_write = can_write };
 	file->n_holds = 1;
-	atomic_init(&file->buffered_fd, -1);
+	file->target = (struct target){ .offset_align = align, .memory_align = align };
+	atomic_init(&file->target.buffered_fd, -1);
 	ck_assert_int_eq(id_table_add(&objects.files, file, &ids[i]), 0);
 }
 
@@ -40,8 +38,8 @@ static void setup(void)
 	add(&elsewhere, 2, &other_store, true, true, 512);
 	add(&big_sectors, 3, &store, true, true, 8192);
 	add(&buffered, 4, &store, true, true, 512);
-	atomic_init(&buffered.buffered_fd, 99);
-	slab = (struct slab){ .memory = &slab, .size_bytes = SLAB_BYTES, .n_holds = 1 };
+	atomic_init(&buffered.target.buffered_fd, 99);
+	slab = (struct slab){ .size_bytes = SLAB_BYTES, .n_holds = 1 };
 	ck_assert_int_eq(id_table_add(&objects.slabs, &slab, &slab_id), 0);
 	channel = (struct channel){ .store = &store,
 				    .objects = &objects,

@@ -20,7 +20,8 @@
 
 static struct engine *engine;
 static struct block blocks[N];
-static const struct hung_who who = { .uid = 77 };
+static struct target target = { .about.who.uid = 77 };
+static struct region region;
 static char *memory;
 static int fd;
 
@@ -35,15 +36,17 @@ static void setup(void)
 	ck_assert_msg(fd >= 0, "%s: %s", path, strerror(errno));
 	ck_assert_int_eq(unlink(path), 0);
 	ck_assert_int_eq(posix_memalign((void **)&memory, 4096, (size_t)N * BYTES), 0);
+	target.fd = fd;
+	region.base = memory;
 	engine_libaio_budget_init();
 	ck_assert_int_eq(engine_libaio.open(N, 4, &engine, &error), 0);
 	ck_assert_uint_ge(engine->depth, 4);
 	for (int i = 0; i < N; i++)
 		blocks[i] = (struct block){ .off = (uint64_t)i * BYTES,
-					    .memory = memory + (size_t)i * BYTES,
-					    .len = BYTES,
-					    .fd = fd,
-					    .who = &who };
+					    .target = &target,
+					    .region = &region,
+					    .region_off = (uint64_t)i * BYTES,
+					    .len = BYTES };
 }
 
 static void teardown(void)
@@ -94,10 +97,12 @@ END_TEST
 
 START_TEST(an_error_is_a_negative_number_and_hits_no_neighbour)
 {
+	const struct target closed = { .fd = -1, .about.who.uid = 77 };
+
 	setup();
 	run_all(true);
 	blocks[3].off = 1;		       /* not aligned */
-	blocks[5].fd = -1;		       /* refused by io_submit itself */
+	blocks[5].target = &closed;	       /* refused by io_submit itself */
 	blocks[7].off = (uint64_t)100 * BYTES; /* behind the end */
 	run_all(false);
 	for (int i = 0; i < N; i++)
@@ -137,13 +142,12 @@ START_TEST(more_than_fits_is_left)
 END_TEST
 
 /* Fills done; true: the engine took all and knows them to be done already. */
-static bool is_done_at_once(int file)
+static bool is_done_at_once(void)
 {
 	struct block *list[N], *done[N];
 	int n = 0;
 
 	for (int i = 0; i < N; i++) {
-		blocks[i].fd = file;
 		blocks[i].is_write = false;
 		list[i] = &blocks[i];
 	}
@@ -162,7 +166,8 @@ START_TEST(memory_is_known_from_a_device_after_a_while)
 	ck_assert_int_ge(memory_fd, 0);
 	ck_assert_int_eq(ftruncate(memory_fd, N * BYTES), 0);
 	ck_assert(!engine->is_at_once);
-	while (!is_done_at_once(memory_fd))
+	target.fd = memory_fd;
+	while (!is_done_at_once())
 		ck_assert_int_lt(++turns, 10);
 	ck_assert_int_gt(turns, 0);
 	for (int i = 0; i < N; i++)

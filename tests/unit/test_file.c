@@ -238,8 +238,12 @@ START_TEST(a_file_is_closed_and_given_back_when_the_last_holder_drops_it)
 	int fd = fd_make(REGULAR, O_RDWR | O_DIRECT);
 
 	ck_assert_int_eq(make(fd), 0);
-	ck_assert_int_eq(checked->fd, fd);
+	ck_assert_int_eq(checked->target.fd, fd);
 	ck_assert_str_eq(checked->name, "f");
+	ck_assert_uint_eq(checked->target.offset_align, checked->facts.offset_align);
+	ck_assert_uint_eq(checked->target.memory_align, checked->facts.memory_align);
+	ck_assert_str_eq(target_about(&checked->target, "read").file, "f");
+	ck_assert_uint_eq(target_about(&checked->target, "read").dev, checked->facts.dev);
 	ck_assert_uint_eq(client.used[QUOTA_FILES], 1);
 	file_ref(checked);
 	file_unref(checked);
@@ -359,13 +363,13 @@ START_TEST(a_buffered_description_is_of_the_same_file)
 	int fd;
 
 	ck_assert_int_eq(make(fd_make(REGULAR, buffered[_i].file_flags | O_DIRECT)), 0);
-	ck_assert_int_eq(file_buffered_fd(checked), -1);
+	ck_assert_int_eq(target_buffered_fd(&checked->target), -1);
 	if (buffered[_i].is_other)
 		ck_assert_int_eq(rename(path_of("f"), path_of("g")), 0);
 	fd = fd_make(buffered[_i].kind, buffered[_i].flags);
 	ck_assert_msg(add_buffered(fd) == buffered[_i].want && strstr(added_text, buffered[_i].why),
 		      "%s: %d %s", buffered[_i].what, added_result, added_text);
-	ck_assert_int_eq(file_buffered_fd(checked), buffered[_i].want ? -1 : fd);
+	ck_assert_int_eq(target_buffered_fd(&checked->target), buffered[_i].want ? -1 : fd);
 	if (buffered[_i].want)
 		ck_assert_int_eq(fcntl(fd, F_GETFD), -1); /* it was taken and closed */
 	drop(checked);
@@ -381,7 +385,7 @@ START_TEST(a_second_buffered_description_is_refused)
 	fd = fd_make(REGULAR, O_RDWR);
 	ck_assert_int_eq(add_buffered(fd), 0);
 	ck_assert_int_eq(add_buffered(fd_make(REGULAR, O_RDWR)), -EEXIST);
-	ck_assert_int_eq(file_buffered_fd(checked), fd);
+	ck_assert_int_eq(target_buffered_fd(&checked->target), fd);
 	drop(checked);
 }
 END_TEST

@@ -114,11 +114,11 @@ ssize_t pwritev2(int fd, const struct iovec *ranges, int n, off_t off, int flags
 	ssize_t r;
 
 	call_wait();
-	(void)atomic_fetch_add(&seen.n_buffered_writes, fd == file_buffered_fd(&t.file));
+	(void)atomic_fetch_add(&seen.n_buffered_writes, fd == target_buffered_fd(&t.file.target));
 	if (atomic_load(&seen.n_buffered_writes) && atomic_load(&seen.n_direct_writes))
 		(void)atomic_fetch_add(&seen.n_mixed, 1);
 	r = syscall(SYS_pwritev2, fd, ranges, n, off, 0, flags);
-	(void)atomic_fetch_sub(&seen.n_buffered_writes, fd == file_buffered_fd(&t.file));
+	(void)atomic_fetch_sub(&seen.n_buffered_writes, fd == target_buffered_fd(&t.file.target));
 	return r;
 }
 
@@ -145,6 +145,11 @@ int fallocate(int fd, int mode, off_t off, off_t len)
 	return (int)syscall(SYS_fallocate, fd, mode, off, len);
 }
 
+static bool is_bounced(const struct block *block)
+{
+	return block->region != &t.slab.region;
+}
+
 static int watched_submit(struct engine *engine, struct block **blocks, int n)
 {
 	uint32_t before = engine->n_in_flight;
@@ -163,14 +168,14 @@ static int watched_submit(struct engine *engine, struct block **blocks, int n)
 	}
 	for (int i = 0; i < n; i++) {
 		(void)atomic_fetch_add(&seen.n_direct_writes, blocks[i]->is_write);
-		seen.n_bounced += blocks[i]->bounce != NULL;
+		seen.n_bounced += is_bounced(blocks[i]);
 	}
 	if (atomic_load(&seen.n_buffered_writes) && atomic_load(&seen.n_direct_writes))
 		(void)atomic_fetch_add(&seen.n_mixed, 1);
 	r = engine_libaio.submit(engine, blocks, n);
 	for (int i = r; i < n; i++) {
 		(void)atomic_fetch_sub(&seen.n_direct_writes, blocks[i]->is_write);
-		seen.n_bounced -= blocks[i]->bounce != NULL;
+		seen.n_bounced -= is_bounced(blocks[i]);
 	}
 	seen.n_fills += r > 0 && before == 0;
 	for (int i = 0; i < r; i++) {
@@ -271,12 +276,14 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 	memset(&t.objects.slabs, 0, sizeof(t.objects.slabs));
 
 	(void)snprintf(path, sizeof(path), "%s/dsaio-lane.XXXXXX", dir);
-	t.file.fd = mkostemp(path, O_DIRECT);
-	ck_assert_msg(t.file.fd >= 0, "%s: %s", path, strerror(errno));
+	t.file.target.fd = mkostemp(path, O_DIRECT);
+	ck_assert_msg(t.file.target.fd >= 0, "%s: %s", path, strerror(errno));
 	ck_assert_int_eq(unlink(path), 0);
-	ck_assert_int_eq(fallocate(t.file.fd, 0, 0, FILE_BYTES), 0);
-	atomic_init(&t.file.buffered_fd, -1);
-	ck_assert_int_eq(file_check(t.file.fd, path, &t.file.facts, &error), 0);
+	ck_assert_int_eq(fallocate(t.file.target.fd, 0, 0, FILE_BYTES), 0);
+	atomic_init(&t.file.target.buffered_fd, -1);
+	ck_assert_int_eq(file_check(t.file.target.fd, path, &t.file.facts, &error), 0);
+	t.file.target.offset_align = t.file.facts.offset_align;
+	t.file.target.memory_align = t.file.facts.memory_align;
 	t.file.n_holds = 1000000; /* ours: the last drop is not tested here */
 	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes), 0);
 	ck_assert_int_eq(id_table_add(&t.objects.files, &t.file, &t.file_id), 0);
@@ -284,7 +291,9 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 	t.memory = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			0);
 	ck_assert_ptr_ne(t.memory, MAP_FAILED);
-	t.slab = (struct slab){ .memory = t.memory, .size_bytes = SLAB_BYTES, .n_holds = 1000000 };
+	t.slab = (struct slab){ .region = { .base = t.memory },
+				.size_bytes = SLAB_BYTES,
+				.n_holds = 1000000 };
 	ck_assert_int_eq(id_table_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, t.bell), 0);
@@ -327,7 +336,7 @@ static void teardown(bool drain)
 	store_free(t.store);
 	ck_assert_uint_eq(t.client.blocks_in_flight, 0);
 	mailbox_deinit(&t.main_mailbox);
-	(void)close(t.file.fd);
+	(void)close(t.file.target.fd);
 	(void)munmap(t.memory, SLAB_BYTES);
 }
 
@@ -459,7 +468,7 @@ START_TEST(a_read_ends_at_the_end_of_the_file)
 	setup(profiles[0].profile, 0, true);
 	ck_assert_int_eq(do_op(RING_OP_READ, FILE_BYTES - 8192, 65536, 0), 8192);
 	ck_assert_int_eq(do_op(RING_OP_READ, FILE_BYTES, 65536, 0), 0);
-	ck_assert_int_eq(ftruncate(t.file.fd, 10000), 0);
+	ck_assert_int_eq(ftruncate(t.file.target.fd, 10000), 0);
 	ck_assert_int_eq(do_op(RING_OP_READ, 0, 65536, 0), 10000);
 	ck_assert_int_eq(do_op(RING_OP_READ, 8192, 4096, 0), 10000 - 8192);
 	teardown(true);
@@ -469,7 +478,7 @@ END_TEST
 START_TEST(many_reads_across_the_end_at_once)
 {
 	setup(profiles[0].profile, 0, true);
-	ck_assert_int_eq(ftruncate(t.file.fd, 1000), 0);
+	ck_assert_int_eq(ftruncate(t.file.target.fd, 1000), 0);
 	for (int round = 0; round < 20; round++) {
 		for (unsigned i = 0; i < 200; i++)
 			put(i, RING_OP_READ, 0, 4096, i * 4096);
@@ -732,10 +741,10 @@ static void add_buffered(void)
 	char path[64];
 	int fd;
 
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", t.file.fd);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", t.file.target.fd);
 	fd = open(path, O_RDWR);
 	ck_assert_int_ge(fd, 0);
-	atomic_store(&t.file.buffered_fd, fd);
+	atomic_store(&t.file.target.buffered_fd, fd);
 }
 
 static const int refusals[] = { -EAGAIN, -EOPNOTSUPP };
@@ -752,7 +761,7 @@ START_TEST(what_the_kernel_gives_back_a_helper_does)
 	/* Ragged, too: its page is free again, and the work queue copies. */
 	ck_assert_int_eq(do_op(RING_OP_READ, 100, 300000, (4u << 20) + 100), 300000);
 	ck_assert_int_eq(memcmp(t.memory + 100, t.memory + (4u << 20) + 100, 300000), 0);
-	ck_assert_int_eq(ftruncate(t.file.fd, 100000), 0);
+	ck_assert_int_eq(ftruncate(t.file.target.fd, 100000), 0);
 	ck_assert_int_eq(do_op(RING_OP_READ, 65536, 65536, 1u << 20), 100000 - 65536);
 	ck_assert_int_eq(do_op(RING_OP_READ, 99999, 10, 1u << 20), 1);
 	/* A file without RWF_NOWAIT is not tried again.  A file that had to wait may not, next time. */
@@ -768,18 +777,20 @@ END_TEST
 /* Another file, as of another client, of the same inode. */
 static void add_other(struct file *other, uint32_t *ret_id)
 {
-	other->fd = t.file.fd;
+	other->target.fd = t.file.target.fd;
+	other->target.offset_align = t.file.target.offset_align;
+	other->target.memory_align = t.file.target.memory_align;
 	other->facts = t.file.facts;
 	other->store = t.store;
 	other->n_holds = 1000000;
-	atomic_init(&other->buffered_fd, -1);
+	atomic_init(&other->target.buffered_fd, -1);
 	ck_assert_int_eq(file_attach(other, t.store, &t.inodes), 0);
 	ck_assert_int_eq(id_table_add(&t.objects.files, other, ret_id), 0);
 }
 
 START_TEST(a_call_that_hangs_holds_up_nobody_else)
 {
-	struct file other = { .fd = -1 };
+	struct file other = { 0 };
 	uint32_t other_id;
 
 	setup_engine((struct profile){ 65536, 64, false, true, 1 }, 0, true, true);
@@ -935,7 +946,7 @@ static void await_allocation(uint32_t n)
 
 static off_t size_now(void)
 {
-	return lseek(t.file.fd, 0, SEEK_END);
+	return lseek(t.file.target.fd, 0, SEEK_END);
 }
 
 START_TEST(a_write_that_grows_its_file_waits_for_that_and_others_do_not)
@@ -1026,7 +1037,7 @@ END_TEST
 START_TEST(a_step_that_has_not_begun_holds_up_no_other_client)
 {
 	const struct profile profile = { 65536, 8, false, true, 1 };
-	struct file other = { .fd = -1 };
+	struct file other = { 0 };
 	struct batch *batch;
 	uint32_t other_id;
 
@@ -1175,7 +1186,7 @@ START_TEST(buffered_and_direct_writes_of_an_inode_take_turns)
 	ck_assert_int_eq(do_op(RING_OP_READ, 0, off, FILE_BYTES), (int64_t)off);
 	ck_assert_int_eq(memcmp(t.memory, t.memory + FILE_BYTES, off), 0);
 	teardown(true);
-	(void)close(t.file.buffered_fd);
+	(void)close(t.file.target.buffered_fd);
 }
 END_TEST
 
@@ -1231,7 +1242,7 @@ START_TEST(a_write_that_no_worker_has_begun_holds_no_mode_lock)
 	}
 	second_close();
 	teardown(true);
-	(void)close(t.file.buffered_fd);
+	(void)close(t.file.target.buffered_fd);
 }
 END_TEST
 
@@ -1268,7 +1279,7 @@ START_TEST(an_op_that_waits_for_the_gate_can_be_cancelled)
 	while (!t.was_removed)
 		run_main_inbox();
 	teardown(false);
-	(void)close(t.file.buffered_fd);
+	(void)close(t.file.target.buffered_fd);
 }
 END_TEST
 
@@ -1363,7 +1374,7 @@ START_TEST(any_range_goes_there_and_back_with_any_profile)
 	}
 	ck_assert_int_eq(do_op(RING_OP_FSYNC, 0, 0, 0), 0);
 	teardown(true);
-	(void)close(t.file.buffered_fd);
+	(void)close(t.file.target.buffered_fd);
 }
 END_TEST
 

@@ -148,4 +148,4 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, an_op_can_leave_the_list);
 }
 
-SUITE("gate", add_tests)
+SUITE("mode_lock", add_tests)

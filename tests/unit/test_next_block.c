@@ -59,7 +59,7 @@ static struct block_rules rules_of(unsigned how)
 static struct op *setup(uint8_t opcode, uint64_t off, uint64_t len)
 {
 	parts_setup();
-	atomic_store(&p.file.buffered_fd, 99);
+	atomic_store(&p.file.target.buffered_fd, 99);
 	parts_put(1, opcode, off, len);
 	ck_assert_int_eq(intake_take(&p.intake), 1);
 	ck_assert_uint_eq(p.channel.ops[0].state, OP_READY);

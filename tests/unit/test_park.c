@@ -131,17 +131,21 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	memset(&t.objects.slabs, 0, sizeof(t.objects.slabs));
 
 	(void)snprintf(path, sizeof(path), "%s/dsaio-park.XXXXXX", store_config.path);
-	t.file.fd = mkostemp(path, O_DIRECT);
-	ck_assert_msg(t.file.fd >= 0, "%s: %s", path, strerror(errno));
+	t.file.target.fd = mkostemp(path, O_DIRECT);
+	ck_assert_msg(t.file.target.fd >= 0, "%s: %s", path, strerror(errno));
 	ck_assert_int_eq(unlink(path), 0);
-	atomic_init(&t.file.buffered_fd, -1);
-	ck_assert_int_eq(file_check(t.file.fd, path, &t.file.facts, &error), 0);
+	atomic_init(&t.file.target.buffered_fd, -1);
+	ck_assert_int_eq(file_check(t.file.target.fd, path, &t.file.facts, &error), 0);
+	t.file.target.offset_align = t.file.facts.offset_align;
+	t.file.target.memory_align = t.file.facts.memory_align;
 	t.file.n_holds = 1u << 31; /* ours: the last drop is not tested here */
 	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes), 0);
 	ck_assert_int_eq(id_table_add(&t.objects.files, &t.file, &t.file_id), 0);
 	t.memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(t.memory, MAP_FAILED);
-	t.slab = (struct slab){ .memory = t.memory, .size_bytes = 4096, .n_holds = 1u << 31 };
+	t.slab = (struct slab){ .region = { .base = t.memory },
+				.size_bytes = 4096,
+				.n_holds = 1u << 31 };
 	ck_assert_int_eq(id_table_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
 	side_open(&a);
 	side_open(&b);
@@ -154,7 +158,7 @@ static void teardown(void)
 	ck_assert(quota_is_zero(&t.quota));
 	store_free(t.store);
 	mailbox_deinit(&t.main_mailbox);
-	(void)close(t.file.fd);
+	(void)close(t.file.target.fd);
 	(void)munmap(t.memory, 4096);
 }
 

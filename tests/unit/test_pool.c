@@ -281,7 +281,7 @@ START_TEST(what_is_not_locked_is_of_huge_pages_as_what_is)
 	uint64_t locked;
 
 	ck_assert_int_eq(make(4 * MIB), 0);
-	locked = made->is_locked ? huge_bytes_at(made->memory) : 0;
+	locked = made->is_locked ? huge_bytes_at(made->region.base) : 0;
 	drop();
 	run_until(&n_freed);
 	if (!locked)
@@ -291,7 +291,7 @@ START_TEST(what_is_not_locked_is_of_huge_pages_as_what_is)
 	ck_assert_int_eq(work_queue_new("pool", 1, &work_queue), 0);
 	ck_assert_int_eq(make(4 * MIB), 0);
 	ck_assert(!made->is_locked);
-	ck_assert_uint_eq(huge_bytes_at(made->memory), locked);
+	ck_assert_uint_eq(huge_bytes_at(made->region.base), locked);
 	drop();
 	run_until(&n_freed);
 }
@@ -426,7 +426,7 @@ START_TEST(imported_memory_is_the_clients_own_also_when_it_is_freed)
 
 	ck_assert_int_eq(pwrite(own, "abcd", 4, 8192), 4);
 	ck_assert_int_eq(import(fd, 8192, 4096), 0);
-	ck_assert_int_eq(memcmp(made->memory, "abcd", 4), 0);
+	ck_assert_int_eq(memcmp(made->region.base, "abcd", 4), 0);
 	drop();
 	run_until(&n_freed);
 	ck_assert_int_eq(pread(own, bytes, 4, 8192), 4); /* neither punched nor cut */
@@ -525,12 +525,12 @@ START_TEST(a_slab_of_whole_huge_pages_takes_reserved_ones_or_is_made_without)
 			 huge_sizes[_i].can_be_huge && n_before >= 2 && made->is_locked);
 	ck_assert_uint_eq(pool.huge_bytes, made->is_huge ? made->size_bytes : 0);
 	if (huge_sizes[_i].can_be_huge) /* or transparent ones could not be either */
-		ck_assert_uint_eq((uintptr_t)made->memory % (2 * MIB), 0);
+		ck_assert_uint_eq((uintptr_t)made->region.base % (2 * MIB), 0);
 	ck_assert_int_eq(fstat(made->fd, &st), 0);
 	ck_assert_int_eq(st.st_size, (off_t)huge_sizes[_i].bytes);
 	if (made->is_huge)
 		ck_assert_uint_eq(n_huge_free(), n_before - 2);
-	memset(made->memory, 1, made->size_bytes);
+	memset(made->region.base, 1, made->size_bytes);
 	drop();
 	run_until(&n_freed);
 	ck_assert_uint_eq(pool.huge_bytes, 0);

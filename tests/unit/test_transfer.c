@@ -13,7 +13,9 @@ START_TEST(an_op_goes_block_by_block)
 	ck_assert_uint_eq(p.fake.engine.n_in_flight, 3);
 	for (uint32_t i = 0; i < 3; i++) {
 		ck_assert_uint_eq(p.fake.blocks[i]->off, i * PARTS_BLOCK);
-		ck_assert_ptr_eq(p.fake.blocks[i]->memory, p.memory + i * PARTS_BLOCK);
+		ck_assert_ptr_eq(p.fake.blocks[i]->target, &p.file.target);
+		ck_assert_ptr_eq(p.fake.blocks[i]->region, &p.slab.region);
+		ck_assert_uint_eq(p.fake.blocks[i]->region_off, i * PARTS_BLOCK);
 		ck_assert(!p.fake.blocks[i]->is_write && !p.fake.blocks[i]->is_nowait);
 	}
 	ck_assert_uint_eq(p.admit.bytes_in_flight, 3 * PARTS_BLOCK);
@@ -56,7 +58,7 @@ START_TEST(a_short_block_goes_on_at_a_boundary)
 	ck_assert_uint_eq(p.fake.engine.n_in_flight, 1);
 	ck_assert_uint_eq(p.fake.blocks[0]->off, 8192 + 4096);
 	ck_assert_uint_eq(p.fake.blocks[0]->len, PARTS_BLOCK - 4096);
-	ck_assert_ptr_eq(p.fake.blocks[0]->memory, p.memory + 4096);
+	ck_assert_uint_eq(p.fake.blocks[0]->region_off, 4096);
 	parts_end_block(PARTS_BLOCK - 4096);
 	parts_turn();
 	ck_assert_int_eq(parts_get().result, PARTS_BLOCK);
@@ -162,7 +164,7 @@ START_TEST(returned_blocks_go_before_ops_that_need_their_depth)
 
 	parts_setup();
 	p.store.is_multi_user = true;
-	atomic_store(&p.file.buffered_fd, 99);
+	atomic_store(&p.file.target.buffered_fd, 99);
 	p.channel.n_pieces = 4;
 	parts_put(1, RING_OP_WRITE, 0, PARTS_DEPTH * PARTS_BLOCK / 2);
 	parts_put(2, RING_OP_WRITE, (1u << 20) + 100, 100); /* buffered: waits for the mode lock */

@@ -1,4 +1,4 @@
-#include "daemon/lane/unaligned.h"
+#include "daemon/object/unaligned.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -55,7 +55,7 @@ int bounces_init(struct bounces *bounces)
 	   or the first use of one would clear 2 MiB.  Both are only advice. */
 	(void)madvise(memory, bytes, MADV_DONTDUMP);
 	(void)madvise(memory, bytes, MADV_NOHUGEPAGE);
-	bounces->memory = memory;
+	bounces->region = (struct region){ .kind = REGION_HOST, .base = memory };
 	bounces->n_free = BOUNCES;
 	for (uint32_t i = 0; i < BOUNCES; i++)
 		bounces->free[i] = (uint8_t)(BOUNCES - 1 - i);
@@ -64,26 +64,24 @@ int bounces_init(struct bounces *bounces)
 
 void bounces_deinit(struct bounces *bounces)
 {
-	if (!bounces->memory)
+	if (!bounces->region.base)
 		return;
 	assert(bounces->n_free == BOUNCES);
-	(void)munmap(bounces->memory,
+	(void)munmap(bounces->region.base,
 		     (size_t)BOUNCES * BOUNCE_BYTES); /* our own mapping: cannot fail */
-	bounces->memory = NULL;
+	bounces->region.base = NULL;
 }
 
-char *bounce_take(struct bounces *bounces)
+uint64_t bounce_take(struct bounces *bounces)
 {
-	if (!bounces->n_free)
-		return NULL;
-	return bounces->memory + (size_t)bounces->free[--bounces->n_free] * BOUNCE_BYTES;
+	assert(bounces->n_free > 0);
+	return (uint64_t)bounces->free[--bounces->n_free] * BOUNCE_BYTES;
 }
 
-void bounce_give(struct bounces *bounces, char *page)
+void bounce_give(struct bounces *bounces, uint64_t page_off)
 {
 	assert(bounces->n_free < BOUNCES);
-	bounces->free[bounces->n_free++] = (uint8_t)((size_t)(page - bounces->memory) /
-						     BOUNCE_BYTES);
+	bounces->free[bounces->n_free++] = (uint8_t)(page_off / BOUNCE_BYTES);
 }
 
 int bounce_copy(char *to, const char *from, size_t len, size_t *ret_done)

@@ -1,6 +1,6 @@
 /*
- * Edges: the parts of an op that cannot be transferred direct, because offset, length or memory is not
- * aligned.
+ * The unaligned head and tail of an op: the parts that cannot be transferred direct, because offset,
+ * length or memory is not aligned.
  *
  *     op      |----------------------------------------|
  *     unit  +-------+-------+-------+-------+-------+-------+     unit: max(offset_align, 4096)
@@ -18,10 +18,11 @@
  *
  * bounce_copy(): any thread; struct bounces: one thread; the cut is a pure function.
  */
-#ifndef DSAIO_DAEMON_LANE_UNALIGNED_H
-#define DSAIO_DAEMON_LANE_UNALIGNED_H
+#ifndef DSAIO_DAEMON_OBJECT_UNALIGNED_H
+#define DSAIO_DAEMON_OBJECT_UNALIGNED_H
 
 #include "daemon/base/error.h"
+#include "daemon/object/region.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,15 +62,15 @@ struct unaligned_cover unaligned_cover(uint64_t off, uint64_t len, uint32_t unit
 
 /* Bounce pages.  All are mapped at the start; the kernel allocates a page at its first use. */
 struct bounces {
-	char *memory;
+	struct region region;
 	uint32_t n_free;
 	uint8_t free[BOUNCES]; /* last in, first out: it is in the cache */
 };
 int bounces_init(struct bounces *bounces);    /* 0 or -errno */
 void bounces_deinit(struct bounces *bounces); /* zeroes are fine */
-/* NULL: none is free. */
-char *bounce_take(struct bounces *bounces);
-void bounce_give(struct bounces *bounces, char *page);
+/* The offset of a page in the region.  One must be free. */
+uint64_t bounce_take(struct bounces *bounces);
+void bounce_give(struct bounces *bounces, uint64_t page_off);
 
 /*
  * Copies to memory that a client may unmap or shrink at any time, by a system call.  Returns 0 or a

@@ -1,0 +1,20 @@
+/*
+ * A region: memory that blocks read into or write from.  An engine declares the kinds that it takes
+ * (engine.h).  Lanes name a range of it by an offset, so a new kind touches engines and its owner only.
+ *
+ * The owner embeds it: a slab, or a lane's bounce pages.  The daemon never accesses the bytes.
+ */
+#ifndef DSAIO_DAEMON_OBJECT_REGION_H
+#define DSAIO_DAEMON_OBJECT_REGION_H
+
+enum region_kind {
+	REGION_HOST, /* memory that is mapped in the daemon */
+	N_REGION_KINDS
+};
+
+struct region {
+	enum region_kind kind;
+	char *base; /* the address of its first byte; NULL: not mapped */
+};
+
+#endif
