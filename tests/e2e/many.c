@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,19 +313,19 @@ TEST_TABLE(cancel, memories,
 TEST(wait_timeout, "a time-out of a wait ends the wait, not the op")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
-	const size_t len = 256 * MIB;
+	const size_t len = 4 * MIB;
 	struct dsaio_file *file;
 	struct dsaio_op *op;
 	void *memory;
 	int64_t r;
 
-	profile.queue_depth = 1;
-	profile.block_size = 4u << 10;
-	rig_open(&rig, &profile);
+	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), len, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 4096, 0), 4096); /* the channel is open */
+	CHECK_EQ(handle_wait(rig.handle, -1), 0);
+	process_stop(rig.daemon->pid);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, len, 0, &op));
 	CHECK_EQ(op_wait(op, 0), -ETIMEDOUT);
 	CHECK_EQ(dsaio_op_test(op), 0);
@@ -332,6 +333,7 @@ TEST(wait_timeout, "a time-out of a wait ends the wait, not the op")
 	CHECK_EQ(op_wait(op, 1000), -ETIMEDOUT);
 	CHECK_EQ(handle_wait(rig.handle, 1000), -ETIMEDOUT);
 	CHECK_EQ(dsaio_free(rig.client, memory), -EBUSY);
+	CHECK_SYS(kill(rig.daemon->pid, SIGCONT));
 	r = op_wait(op, -1);
 	CHECK_EQ(r, len);
 	CHECK_EQ(handle_wait(rig.handle, -1), 1);
@@ -346,7 +348,7 @@ TEST_TABLE(op_timeout, memories,
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
-	const size_t len = 256 * MIB;
+	const size_t len = 64 * MIB;
 	struct dsaio_file *file;
 	struct dsaio_op *op;
 	uint8_t buf[4096];

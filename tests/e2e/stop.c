@@ -328,7 +328,6 @@ static const struct {
 TEST_TABLE(killed_fd, memories, "kill -9 makes dsaio_handle_fd readable")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	int64_t end = now_usec() + 10000000;
 	struct dsaio_op *taken[4];
 	uint8_t buf[4096];
 	void *memory;
@@ -346,7 +345,7 @@ TEST_TABLE(killed_fd, memories, "kill -9 makes dsaio_handle_fd readable")
 	do { /* as an event loop does */
 		CHECK(wait_readable(fd, 10000000));
 		r = dsaio_reap(rig.handle, taken, 4);
-	} while (r == 0 && now_usec() < end);
+	} while (r == 0);
 	CHECK_FAILS(r, -ENOTCONN, "daemon");
 }
 
