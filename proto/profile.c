@@ -27,3 +27,20 @@ int profile_check(const struct profile *profile, char *text, size_t size)
 	}
 	return 0;
 }
+
+struct profile profile_fill(const struct partial_profile *partial, const struct profile *whole)
+{
+	const struct profile *p = &partial->profile;
+	unsigned given = partial->given;
+
+	return (struct profile){
+		.block_size = given & PROFILE_BLOCK_SIZE ? p->block_size : whole->block_size,
+		.queue_depth = given & PROFILE_QUEUE_DEPTH ? p->queue_depth : whole->queue_depth,
+		.single_submit = given & PROFILE_SINGLE_SUBMIT ? p->single_submit
+							       : whole->single_submit,
+		.overlap_events = given & PROFILE_OVERLAP_EVENTS ? p->overlap_events
+								 : whole->overlap_events,
+		.intra_op_parallelism = given & PROFILE_PARALLELISM ? p->intra_op_parallelism
+								    : whole->intra_op_parallelism,
+	};
+}

@@ -1,6 +1,8 @@
 /*
  * A profile: the five tuning numbers of DeepNVMe, for a handle or a store.
  *
+ * A store has a whole profile.  A handle gives some fields, and uses those of each store for the rest.
+ *
  * Both sides call profile_check(): the library to report a mistake at once, the daemon because a
  * client may use another library.
  */
@@ -33,6 +35,26 @@ struct profile {
 			   .single_submit = false, \
 			   .overlap_events = true, \
 			   .intra_op_parallelism = 1 })
+
+/* The fields of a profile, as bits of a set. */
+enum profile_field {
+	PROFILE_BLOCK_SIZE = 1,
+	PROFILE_QUEUE_DEPTH = 2,
+	PROFILE_SINGLE_SUBMIT = 4,
+	PROFILE_OVERLAP_EVENTS = 8,
+	PROFILE_PARALLELISM = 16,
+	PROFILE_ALL = 31,
+};
+
+/* Some fields of a profile. */
+struct partial_profile {
+	struct profile profile; /* a field that is not given has the default's value */
+	unsigned given;		/* of enum profile_field */
+};
+#define PARTIAL_PROFILE_NONE ((struct partial_profile){ .profile = PROFILE_DEFAULT, .given = 0 })
+
+/* The fields that are given, and those of a whole profile for the rest. */
+struct profile profile_fill(const struct partial_profile *partial, const struct profile *whole);
 
 /*
  * Returns 0, or -EINVAL and a sentence in text (of size bytes) that names the value and its

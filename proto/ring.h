@@ -52,6 +52,9 @@ enum ring_opcode {
 /* A feature bit of Hello: the daemon knows grow_end.  Without it, that word must be 0. */
 #define RING_FEATURE_GROW UINT64_C(1)
 
+/* Another: fields of a profile can be absent, and ChannelOpenReply has a profile (dsaio.proto). */
+#define RING_FEATURE_INHERIT UINT64_C(2)
+
 /* A slot of the submission ring. */
 struct ring_entry {
 	uint64_t id;	/* the client's own; echoed, never an index */

@@ -7,6 +7,7 @@
 #include "proto/dsaio.pb-c.h"
 #include "proto/profile.h"
 
+/* A whole profile. */
 static inline struct profile profile_from_wire(const Wire__Profile *wire)
 {
 	return (struct profile){
@@ -25,6 +26,23 @@ static inline void profile_to_wire(const struct profile *profile, Wire__Profile 
 	wire->single_submit = profile->single_submit;
 	wire->overlap_events = profile->overlap_events;
 	wire->intra_op_parallelism = profile->intra_op_parallelism;
+	wire->absent = 0;
+}
+
+static inline struct partial_profile partial_from_wire(const Wire__Profile *wire)
+{
+	const struct profile defaults = PROFILE_DEFAULT;
+	struct partial_profile partial = { .profile = profile_from_wire(wire),
+					   .given = PROFILE_ALL & ~wire->absent };
+
+	partial.profile = profile_fill(&partial, &defaults);
+	return partial;
+}
+
+static inline void partial_to_wire(const struct partial_profile *partial, Wire__Profile *wire)
+{
+	profile_to_wire(&partial->profile, wire);
+	wire->absent = PROFILE_ALL & ~partial->given;
 }
 
 #endif

@@ -49,10 +49,11 @@
  *                           _unimport(), _op_cancel(); where the cache does not have the file,
  *                           dsaio_open(), _file_open() and _file_from_fd(); dsaio_file_close() of a
  *                           file that is not cached; dsaio_alloc() and dsaio_free() for a new or the
- *                           last buffer of a slab; the first op of a handle on a store, and the first
- *                           write of a file that is not aligned; dsaio_file_size() and
- *                           dsaio_truncate() of a file whose descriptor is not kept here.  A daemon
- *                           that is stopped (SIGSTOP) answers when it goes on.
+ *                           last buffer of a slab; the first op of a handle on a store, or
+ *                           dsaio_handle_profile_on() before it; the first write of a file that is
+ *                           not aligned; dsaio_file_size() and dsaio_truncate() of a file whose
+ *                           descriptor is not kept here.  A daemon that is stopped (SIGSTOP) answers
+ *                           when it goes on.
  *   room in the pool        dsaio_alloc_with(), up to its wait_usec
  *   the file system         dsaio_open(), _file_open(), _file_from_fd(), _file_size(), _truncate(); a
  *                           read that may end behind the end of the file, and a write that may
@@ -246,19 +247,26 @@ void dsaio_disconnect(struct dsaio_client *client);
 
 /* ---- handles ---- */
 
-/* The five tuning numbers, with DeepNVMe's meanings. */
+/* A field of a profile that is yes or no, or inherited. */
+enum dsaio_choice { DSAIO_INHERIT = 0, DSAIO_YES = 1, DSAIO_NO = 2 };
+
+/*
+ * The five tuning numbers, with DeepNVMe's meanings.  A field that is 0 is inherited: on each store the
+ * handle uses the one of the store's own profile, as it is when the handle first uses that store.
+ */
 struct dsaio_profile {
 	size_t size;
-	uint32_t block_size;	       /* bytes of an iocb: 512 to 64 MiB in steps of 512;
-					  the daemon transfers at least the file's alignment */
-	uint32_t queue_depth;	       /* blocks in flight, 1 to 4096 */
-	bool single_submit;	       /* one io_submit call per block */
-	bool overlap_events;	       /* refill as completions come; false: fill, wait for all */
+	uint32_t block_size;		  /* bytes of an iocb: 512 to 64 MiB in steps of 512;
+				 the daemon transfers at least the file's alignment */
+	uint32_t queue_depth;		  /* blocks in flight, 1 to 4096 */
+	enum dsaio_choice single_submit;  /* one io_submit call per block */
+	enum dsaio_choice overlap_events; /* refill as completions come; no: fill, wait for all */
 	uint32_t intra_op_parallelism; /* 1 to 64 parts of an op, on as many lanes as there are */
+	uint32_t zero;
 };
-#define DSAIO_PROFILE_INIT                                                  \
-	{                                                                   \
-		sizeof(struct dsaio_profile), 1u << 20, 128, false, true, 1 \
+#define DSAIO_PROFILE_INIT                                                             \
+	{                                                                              \
+		sizeof(struct dsaio_profile), 0, 0, DSAIO_INHERIT, DSAIO_INHERIT, 0, 0 \
 	}
 
 /* Demand takes precedence over normal, normal over background; none starves. */
@@ -267,7 +275,7 @@ enum dsaio_class { DSAIO_CLASS_NORMAL = 0, DSAIO_CLASS_DEMAND = 1, DSAIO_CLASS_B
 /* How a handle is opened. */
 struct dsaio_handle_options {
 	size_t size;
-	const struct dsaio_profile *profile; /* NULL: each store's own */
+	const struct dsaio_profile *profile; /* NULL: all of it is inherited */
 	enum dsaio_class io_class;
 	uint32_t weight;	 /* share within the class, 1 to 16 */
 	uint32_t entries;	 /* ops submitted and not consumed, 4 to 4096; 0: 1024 */
@@ -280,12 +288,14 @@ struct dsaio_handle_options {
 	}
 
 /*
- * dsaio_handle_open - open a handle with a profile (NULL: each store's own) and plain options
+ * dsaio_handle_open - open a handle with a profile (NULL: all inherited) and plain options
  * dsaio_handle_open_with - the same with all options (NULL: DSAIO_HANDLE_OPTIONS_INIT)
  *
  * Returns 0, or
  *   -EINVAL   a value is out of range; the sentence names value and limit
  *   -E2BIG    options or profile set a field that this version of the library does not know
+ *   -EOPNOTSUPP  some fields of the profile are inherited and some not, and the daemon is of an older
+ *             version, which knows profiles only as a whole
  *   -EMFILE   the client, or its user, has as many handles as it may have, or this process
  *             as many descriptors (RLIMIT_NOFILE)
  * Ownership: *ret_handle is the caller's, for dsaio_handle_close().
@@ -310,12 +320,40 @@ int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handl
 void dsaio_handle_close(struct dsaio_handle *handle);
 
 /*
- * dsaio_handle_profile - what this handle asked for, or (opened with NULL) the defaults
+ * dsaio_handle_profile - what this handle asked for; inherited fields are 0
  *
  * Fills *ret_profile up to ret_profile->size bytes, which the caller has set; fields that the library
  * does not know become 0.  Returns 0, or -EINVAL for a size smaller than the first version's.
  */
 int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile *ret_profile);
+
+/* The part of a profile that a store grants.  (Blocks may be smaller while it has other clients, too.) */
+struct dsaio_granted {
+	size_t size;
+	uint32_t block_size; /* at most what the device takes in one request */
+	uint32_t
+		queue_depth; /* blocks in flight on each lane, of block_size as the profile has it */
+	uint32_t lanes;	     /* I/O threads, for the parts of an op: 1 or more */
+	uint32_t zero;
+};
+#define DSAIO_GRANTED_INIT                               \
+	{                                                \
+		sizeof(struct dsaio_granted), 0, 0, 0, 0 \
+	}
+
+/*
+ * dsaio_handle_profile_on - what the store of a file uses for this handle
+ *
+ * *ret_profile: the handle's profile, with inherited fields filled in from the store.
+ * *ret_granted: how much of it the store grants.
+ * Both are filled in as by dsaio_handle_profile(), and may be NULL.
+ * Returns 0, or -EINVAL (a size smaller than the first version's), -EBADF (file belongs to another
+ *   client), -EOPNOTSUPP (the daemon is of an older version, which does not report it), or as the first
+ *   op of a handle on a store: -EAGAIN, -EMFILE.
+ * Threads: any.
+ */
+int dsaio_handle_profile_on(struct dsaio_handle *handle, struct dsaio_file *file,
+			    struct dsaio_profile *ret_profile, struct dsaio_granted *ret_granted);
 
 /* ---- memory ---- */
 

@@ -124,9 +124,7 @@ int session_handle_open(struct session *session, const struct handle_config *con
 		return error_set(error, -ENOMEM, "handle");
 	handle->doorbell_fd = -1;
 	handle->session = session;
-	handle->has_profile = config->profile;
-	if (config->profile)
-		handle->profile = *config->profile;
+	handle->profile = config->profile;
 	handle->io_class = config->io_class;
 	handle->weight = config->weight;
 	r = quota_charge(&handle->charge, &session->quota, QUOTA_HANDLES, 1, error);
@@ -189,7 +187,8 @@ static int channel_copy_fds(const struct channel *channel, int ret_fds[FRAME_FDS
 
 int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_id,
 			 uint32_t entries, bool has_rings, struct channel **ret_channel,
-			 int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds, struct error *error)
+			 struct profile *ret_asked, int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds,
+			 struct error *error)
 {
 	struct handle *handle = id_table_get(&session->handles.handles, handle_id);
 	struct store *store = registry_by_id(&session->service->registry, store_id);
@@ -226,7 +225,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		.client = &share->client,
 		.quota = &session->quota,
 		.uid = session->user->uid,
-		.profile = handle->has_profile ? handle->profile : store->profile,
+		.profile = profile_fill(&handle->profile, &store->profile),
 		.io_class = handle->io_class,
 		.weight = handle->weight,
 		.entries = entries,
@@ -267,6 +266,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 	session->handles.n_channels++;
 	lane_add_channel(channel->home, channel);
 	*ret_channel = channel;
+	*ret_asked = config.profile;
 	*ret_n_fds = n_fds;
 	return 0;
 }

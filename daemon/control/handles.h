@@ -40,8 +40,7 @@ struct share {
 struct handle {
 	uint32_t id;
 	struct session *session;
-	bool has_profile; /* else each store's own */
-	struct profile profile;
+	struct partial_profile profile; /* the rest is each store's own */
 	enum sched_class io_class;
 	uint32_t weight;
 	int doorbell_fd;     /* the daemon's end */
@@ -85,7 +84,7 @@ struct share *share_get(struct session *session, struct store *store);
 void share_lose_file(struct share *share);
 
 struct handle_config {
-	const struct profile *profile; /* NULL: each store's own */
+	struct partial_profile profile; /* the rest is each store's own */
 	enum sched_class io_class;
 	uint32_t weight;
 };
@@ -96,10 +95,12 @@ int session_handle_open(struct session *session, const struct handle_config *con
 int session_handle_close(struct session *session, uint32_t id, struct call *call,
 			 struct error *error);
 
-/* Fills in the reply's descriptors: the caller's. */
+/* *ret_asked: the handle's profile, with inherited fields filled in.  Fills in the reply's descriptors:
+   the caller's. */
 int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_id,
 			 uint32_t entries, bool has_rings, struct channel **ret_channel,
-			 int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds, struct error *error);
+			 struct profile *ret_asked, int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds,
+			 struct error *error);
 
 /* Copies n entries.  on_done: call->batch has the results until call_free(). */
 int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,

@@ -15,7 +15,7 @@
 #include <time.h>
 
 /* Features of Hello that this daemon has. */
-#define FEATURES RING_FEATURE_GROW
+#define FEATURES (RING_FEATURE_GROW | RING_FEATURE_INHERIT)
 
 /* ---- decode and check: no session ---- */
 
@@ -104,9 +104,9 @@ static int handle_open_check(const Wire__HandleOpen *open, struct error *error)
 	char why[ERROR_TEXT_BYTES - 32];
 
 	if (open->profile) {
-		struct profile profile = profile_from_wire(open->profile);
+		struct partial_profile partial = partial_from_wire(open->profile);
 
-		if (profile_check(&profile, why, sizeof(why)) < 0)
+		if (profile_check(&partial.profile, why, sizeof(why)) < 0)
 			return error_set_plain(error, -EINVAL, "handle_open: %s", why);
 	}
 	if (class_from_wire(open->io_class, &io_class) < 0)
@@ -367,11 +367,11 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 		.on_done = on_store,
 		.arg = call,
 	};
-	struct profile profile;
+	struct partial_profile profile;
 	int r;
 
 	if (set && set->profile)
-		profile = profile_from_wire(set->profile);
+		profile = partial_from_wire(set->profile);
 	r = set ? registry_set_profile(registry, &asking, set->profile ? &profile : NULL, error)
 		: registry_get(registry, &asking, error);
 	if (r == 0 && frame->n_fds)
@@ -432,15 +432,13 @@ static int serve_handle_open(struct session *session, uint64_t seq, const Wire__
 {
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__HandleOpenReply opened = WIRE__HANDLE_OPEN_REPLY__INIT;
-	struct handle_config config = { .weight = open->weight ? open->weight : 1 };
-	struct profile profile;
+	struct handle_config config = { .profile = PARTIAL_PROFILE_NONE,
+					.weight = open->weight ? open->weight : 1 };
 	struct handle *handle;
 	int client_fd, r;
 
-	if (open->profile) {
-		profile = profile_from_wire(open->profile);
-		config.profile = &profile;
-	}
+	if (open->profile)
+		config.profile = partial_from_wire(open->profile);
 	(void)class_from_wire(open->io_class, &config.io_class); /* has been checked */
 	r = session_handle_open(session, &config, &handle, &client_fd, error);
 	if (r < 0)
@@ -458,12 +456,14 @@ static int serve_channel_open(struct session *session, uint64_t seq, const Wire_
 {
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__ChannelOpenReply opened = WIRE__CHANNEL_OPEN_REPLY__INIT;
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+	struct profile asked;
 	struct channel *channel;
 	int fds[FRAME_FDS_MAX], r;
 	unsigned n_fds;
 
 	r = session_channel_open(session, open->handle, open->store, open->entries,
-				 !open->without_rings, &channel, fds, &n_fds, error);
+				 !open->without_rings, &channel, &asked, fds, &n_fds, error);
 	if (r < 0)
 		return r;
 	opened.channel = channel->id;
@@ -473,6 +473,8 @@ static int serve_channel_open(struct session *session, uint64_t seq, const Wire_
 	opened.lanes = channel->store->n_lanes;
 	if (opened.lanes > channel->profile.intra_op_parallelism)
 		opened.lanes = channel->profile.intra_op_parallelism;
+	profile_to_wire(&asked, &profile);
+	opened.profile = &profile;
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_CHANNEL_OPEN;
 	reply.channel_open = &opened;

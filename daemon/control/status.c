@@ -146,10 +146,11 @@ static int handle_to_wire(const struct handle *handle, Wire__Handle *wire)
 	wire->handle = handle->id;
 	wire->io_class = classes[handle->io_class];
 	wire->weight = handle->weight;
-	if (handle->has_profile) {
-		wire->profile = profile_to_new_wire(&handle->profile);
+	if (handle->profile.given) {
+		wire->profile = WIRE_NEW(Wire__Profile, wire__profile);
 		if (!wire->profile)
 			return -ENOMEM;
+		partial_to_wire(&handle->profile, wire->profile);
 	}
 	return channels_to_wire(handle, wire);
 }

@@ -406,10 +406,10 @@ int registry_for_file(struct registry *registry, const struct file_facts *facts,
 struct query {
 	struct registry *registry;
 	struct registry_asking asking;
-	bool is_set; /* else it is a look */
-	bool has_profile;
-	struct profile profile;
-	struct store *store; /* referenced until its profile is saved */
+	bool is_set;			/* else it is a look */
+	bool has_profile;		/* else the profile is reset */
+	struct partial_profile profile; /* the rest stays */
+	struct store *store;		/* referenced until its profile is saved */
 	struct job job;
 	char path[128]; /* of the descriptor, for error texts */
 	struct file_facts facts;
@@ -454,6 +454,7 @@ static void query_set(struct query *query)
 {
 	struct registry *registry = query->registry;
 	struct store *store = query->store;
+	const struct profile profile = profile_fill(&query->profile, &store->profile);
 	char note[NOTE_BYTES];
 
 	/* Stores with one key (subvolumes of a btrfs) are one file system. */
@@ -461,7 +462,7 @@ static void query_set(struct query *query)
 		if (s != store && (!store->saved_key || !s->saved_key ||
 				   strcmp(s->saved_key, store->saved_key) != 0))
 			continue;
-		s->profile = query->has_profile ? query->profile : s->given_profile;
+		s->profile = query->has_profile ? profile : s->given_profile;
 		s->profile_source = query->has_profile ? PROFILE_SAVED : s->given_source;
 	}
 	if (!store->saved_key || !registry->saved.dir) {
@@ -479,7 +480,7 @@ static void query_set(struct query *query)
 		return;
 	}
 	query->result = saved_set(&registry->saved, store->saved_key, store->name,
-				  query->has_profile ? &query->profile : NULL, on_saved, query,
+				  query->has_profile ? &profile : NULL, on_saved, query,
 				  &query->error);
 	if (query->result < 0)
 		query_done(query, "");
@@ -528,7 +529,7 @@ static void look_run(struct job *job)
 }
 
 static int query_start(struct registry *registry, const struct registry_asking *asking, bool is_set,
-		       const struct profile *profile, struct error *error)
+		       const struct partial_profile *profile, struct error *error)
 {
 	struct store *store = store_named(registry, asking->name);
 	struct query *query;
@@ -576,7 +577,7 @@ int registry_get(struct registry *registry, const struct registry_asking *asking
 }
 
 int registry_set_profile(struct registry *registry, const struct registry_asking *asking,
-			 const struct profile *profile, struct error *error)
+			 const struct partial_profile *profile, struct error *error)
 {
 	char why[ERROR_TEXT_BYTES - 64];
 
@@ -586,7 +587,7 @@ int registry_set_profile(struct registry *registry, const struct registry_asking
 			"profile: only administrators set it (root, the daemon's own user, members "
 			"of admin_group in dsaiod.conf): ask one, or give a handle a profile of "
 			"its own");
-	if (profile && profile_check(profile, why, sizeof(why)) < 0)
+	if (profile && profile_check(&profile->profile, why, sizeof(why)) < 0)
 		return error_set_plain(error, -EINVAL, "%s", why);
 	return query_start(registry, asking, true, profile, error);
 }

@@ -102,11 +102,11 @@ int registry_get(struct registry *registry, const struct registry_asking *asking
 
 /*
  * Finds the store like registry_get(), then sets the profile of channels that are opened from now on.
- * profile: NULL: the configured profile, or the default.  The profile is saved; if that fails, the
- * note says so.  Other errors: -EPERM: the peer is no administrator; -EINVAL: the profile is invalid.
+ * profile: fields that are not given stay.  NULL: the configured profile, or the default.  The profile
+ * is saved; if that fails, the note says so.  Other errors: -EPERM: the peer is no administrator; -EINVAL: the profile is invalid.
  */
 int registry_set_profile(struct registry *registry, const struct registry_asking *asking,
-			 const struct profile *profile, struct error *error);
+			 const struct partial_profile *profile, struct error *error);
 
 /* "default", "configuration", "saved" or "set". */
 const char *store_profile_source(const struct store *store);

@@ -497,10 +497,9 @@ int repeat(struct bench *b, struct row *row, int (*ours)(struct bench *, double 
 
 int ours_open_large(struct bench *b)
 {
-	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	struct dsaio_profile profile = point_profile(LARGE_DEPTH);
 
 	profile.block_size = LARGE_BYTES;
-	profile.queue_depth = LARGE_DEPTH;
 	return ours_open(b, "", &profile, FILE_BYTES);
 }
 

@@ -10,10 +10,9 @@
 
 struct dsaio_profile deepnvme_point(unsigned i)
 {
-	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	struct dsaio_profile profile = point_profile(32);
 
 	profile.block_size = (i % 2 == 0 ? 1u : 8u) << 20;
-	profile.queue_depth = 32;
 	profile.intra_op_parallelism = i / 2 == 0 ? 1 : 8;
 	return profile;
 }

@@ -124,7 +124,7 @@ static void prepare(struct worker *w, unsigned slot, const struct op *op, struct
 /* The first n of the context's iocbs.  The original takes any positive answer for all of them. */
 static int submit(struct worker *w, unsigned n)
 {
-	const unsigned step = w->handle->profile.single_submit ? 1 : n;
+	const unsigned step = w->handle->profile.single_submit == DSAIO_YES ? 1 : n;
 
 	for (unsigned i = 0; i < n;) {
 		const int r = io_submit(w->context, (long)(step < n - i ? step : n - i),
@@ -226,8 +226,8 @@ static void *worker_main(void *argument)
 		struct op *op = item->op;
 		const struct slice slice = deepnvme_slice(op->bytes, profile->intra_op_parallelism,
 							  w->index);
-		const int r = profile->overlap_events ? run_overlap(w, op, slice)
-						      : run_sequential(w, op, slice);
+		const int r = profile->overlap_events == DSAIO_YES ? run_overlap(w, op, slice)
+								   : run_sequential(w, op, slice);
 
 		if (r < 0)
 			op->error = r;

@@ -214,9 +214,10 @@ static struct json_object *profile_json(const struct dsaio_profile *p)
 
 	add_int(o, "block_size", p->block_size);
 	add_int(o, "queue_depth", p->queue_depth);
-	(void)json_object_object_add(o, "single_submit", json_object_new_boolean(p->single_submit));
+	(void)json_object_object_add(o, "single_submit",
+				     json_object_new_boolean(p->single_submit == DSAIO_YES));
 	(void)json_object_object_add(o, "overlap_events",
-				     json_object_new_boolean(p->overlap_events));
+				     json_object_new_boolean(p->overlap_events == DSAIO_YES));
 	add_int(o, "intra_op_parallelism", p->intra_op_parallelism);
 	return o;
 }

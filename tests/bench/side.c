@@ -122,9 +122,10 @@ uint64_t point_memory_bytes(const struct point *point)
 
 struct dsaio_profile point_profile(unsigned depth)
 {
-	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
-
-	profile.block_size = 1u << 20;
-	profile.queue_depth = depth;
-	return profile;
+	return (struct dsaio_profile){ .size = sizeof(struct dsaio_profile),
+				       .block_size = 1u << 20,
+				       .queue_depth = depth,
+				       .single_submit = DSAIO_NO,
+				       .overlap_events = DSAIO_YES,
+				       .intra_op_parallelism = 1 };
 }

@@ -8,12 +8,11 @@
 
 struct dsaio_profile tune_candidate(unsigned i)
 {
-	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	struct dsaio_profile profile = point_profile(i & 4 ? 128 : 32);
 
 	profile.intra_op_parallelism = 1u << (i & 3);
-	profile.queue_depth = i & 4 ? 128 : 32;
-	profile.overlap_events = !(i & 8);
-	profile.single_submit = i & 16;
+	profile.overlap_events = i & 8 ? DSAIO_NO : DSAIO_YES;
+	profile.single_submit = i & 16 ? DSAIO_YES : DSAIO_NO;
 	profile.block_size = i & 32 ? 8u << 20 : 1u << 20;
 	return profile;
 }

@@ -1,7 +1,9 @@
 /*
- * The five knobs at their limits: the data is right whatever the profile, and the handle says
- * which it has.  tests/fault/limits.c has the values out of range.
+ * The five numbers of a profile at their limits: the data is right whatever they are, and the handle says
+ * which it has.  Fields that are left out are inherited from each store.  tests/fault/limits.c has the
+ * values out of range.
  */
+#include "proto/profile.h"
 #include "tests/harness.h"
 
 #include <errno.h>
@@ -11,29 +13,29 @@ static const struct {
 	const char *what;
 	struct dsaio_profile profile;
 } profiles[] = {
-#define P(...)                                            \
-	{                                                 \
-		sizeof(struct dsaio_profile), __VA_ARGS__ \
+#define P(...)                                               \
+	{                                                    \
+		sizeof(struct dsaio_profile), __VA_ARGS__, 0 \
 	}
 	/* block_size, queue_depth, single_submit, overlap_events, intra_op_parallelism */
-	{ "DeepNVMe's defaults", P(1u << 20, 128, false, false, 1) },
-	{ "DeepSpeed's configuration", P(1u << 20, 8, false, true, 1) },
-	{ "the smallest blocks", P(4u << 10, 128, false, true, 1) },
-	{ "the smallest blocks, one at a time", P(4u << 10, 1, true, false, 1) },
-	{ "odd blocks of 12 KiB", P(12u << 10, 7, false, true, 1) },
-	{ "the largest blocks", P(64u << 20, 4, false, true, 1) },
-	{ "the largest blocks, deepest queue", P(64u << 20, 4096, false, true, 1) },
-	{ "depth 1", P(1u << 20, 1, false, true, 1) },
-	{ "depth 1, no overlap", P(1u << 20, 1, false, false, 1) },
-	{ "depth 4096", P(4u << 10, 4096, false, true, 1) },
-	{ "depth 4096, no overlap", P(4u << 10, 4096, false, false, 1) },
-	{ "single submit", P(64u << 10, 32, true, true, 1) },
-	{ "single submit, no overlap", P(64u << 10, 32, true, false, 1) },
-	{ "3 parts", P(1u << 20, 32, false, true, 3) },
-	{ "3 parts, no overlap", P(64u << 10, 5, false, false, 3) },
-	{ "7 parts", P(128u << 10, 16, false, true, 7) },
-	{ "64 parts", P(4u << 10, 4, false, true, 64) },
-	{ "64 parts of the largest blocks", P(64u << 20, 4096, true, false, 64) },
+	{ "DeepNVMe's defaults", P(1u << 20, 128, DSAIO_NO, DSAIO_NO, 1) },
+	{ "DeepSpeed's configuration", P(1u << 20, 8, DSAIO_NO, DSAIO_YES, 1) },
+	{ "the smallest blocks", P(4u << 10, 128, DSAIO_NO, DSAIO_YES, 1) },
+	{ "the smallest blocks, one at a time", P(4u << 10, 1, DSAIO_YES, DSAIO_NO, 1) },
+	{ "odd blocks of 12 KiB", P(12u << 10, 7, DSAIO_NO, DSAIO_YES, 1) },
+	{ "the largest blocks", P(64u << 20, 4, DSAIO_NO, DSAIO_YES, 1) },
+	{ "the largest blocks, deepest queue", P(64u << 20, 4096, DSAIO_NO, DSAIO_YES, 1) },
+	{ "depth 1", P(1u << 20, 1, DSAIO_NO, DSAIO_YES, 1) },
+	{ "depth 1, no overlap", P(1u << 20, 1, DSAIO_NO, DSAIO_NO, 1) },
+	{ "depth 4096", P(4u << 10, 4096, DSAIO_NO, DSAIO_YES, 1) },
+	{ "depth 4096, no overlap", P(4u << 10, 4096, DSAIO_NO, DSAIO_NO, 1) },
+	{ "single submit", P(64u << 10, 32, DSAIO_YES, DSAIO_YES, 1) },
+	{ "single submit, no overlap", P(64u << 10, 32, DSAIO_YES, DSAIO_NO, 1) },
+	{ "3 parts", P(1u << 20, 32, DSAIO_NO, DSAIO_YES, 3) },
+	{ "3 parts, no overlap", P(64u << 10, 5, DSAIO_NO, DSAIO_NO, 3) },
+	{ "7 parts", P(128u << 10, 16, DSAIO_NO, DSAIO_YES, 7) },
+	{ "64 parts", P(4u << 10, 4, DSAIO_NO, DSAIO_YES, 64) },
+	{ "64 parts of the largest blocks", P(64u << 20, 4096, DSAIO_YES, DSAIO_NO, 64) },
 #undef P
 };
 
@@ -190,6 +192,224 @@ TEST(store_profile, "a handle opened with NULL uses the store's own profile of t
 	CHECK_EQ(store->profile->intra_op_parallelism, 2);
 	CHECK(store->counters && store->counters->writes >= OPS && store->counters->reads >= OPS);
 	CHECK(store->counters->write_bytes >= OPS * OPS_BYTES);
+}
+
+/* ---- inherited fields ---- */
+
+/* Two stores with profiles of their own: "t", and "u" on /dev/shm. */
+static struct daemon *two_stores(const char **ret_other_dir)
+{
+	const char *path = test_text("%s/dsaiod.conf", test_dir());
+	const char *dir = test_dir_in(test_dir()), *other_dir = test_dir_in("/dev/shm");
+	_cleanup_(fclosep) FILE *config = fopen(path, "we");
+	struct daemon *daemon;
+
+	CHECK(config);
+	CHECK(fprintf(config,
+		      "[store t]\npath = %s\nblock_size = 64K\nqueue_depth = 9\n"
+		      "single_submit = yes\noverlap_events = no\nintra_op_parallelism = 2\n"
+		      "[store u]\npath = %s\nblock_size = 128K\nqueue_depth = 5\n"
+		      "single_submit = no\noverlap_events = yes\n",
+		      dir, other_dir) > 0);
+	CHECK(fflush(config) == 0);
+	daemon = daemon_start_with(
+		&(struct daemon_options){ .args = DAEMON_ARGS("--config", path), .store_dir = "" });
+	CHECK(strlen(dir) < sizeof(daemon->store_dir));
+	memcpy(daemon->store_dir, dir, strlen(dir) + 1);
+	*ret_other_dir = other_dir;
+	return daemon;
+}
+
+static void check_used(struct dsaio_handle *handle, struct dsaio_file *file,
+		       const struct dsaio_profile *wanted)
+{
+	struct dsaio_profile used = DSAIO_PROFILE_INIT;
+	struct dsaio_granted granted = DSAIO_GRANTED_INIT;
+
+	CHECK_CALL(dsaio_handle_profile_on(handle, file, &used, &granted));
+	CHECK_EQ(used.block_size, wanted->block_size);
+	CHECK_EQ(used.queue_depth, wanted->queue_depth);
+	CHECK_EQ(used.single_submit, wanted->single_submit);
+	CHECK_EQ(used.overlap_events, wanted->overlap_events);
+	CHECK_EQ(used.intra_op_parallelism, wanted->intra_op_parallelism);
+	CHECK(granted.block_size >= 4096 && granted.block_size <= wanted->block_size);
+	CHECK_EQ(granted.queue_depth, wanted->queue_depth); /* fits any lane */
+	CHECK(granted.lanes >= 1 && granted.lanes <= wanted->intra_op_parallelism);
+}
+
+static const struct {
+	const char *what;
+	struct dsaio_profile asked, on_t, on_u;
+} inherited[] = {
+#define P(...)                                               \
+	{                                                    \
+		sizeof(struct dsaio_profile), __VA_ARGS__, 0 \
+	}
+	{ "all", DSAIO_PROFILE_INIT, P(64u << 10, 9, DSAIO_YES, DSAIO_NO, 2),
+	  P(128u << 10, 5, DSAIO_NO, DSAIO_YES, 1) },
+	{ "all but the depth", P(0, 3, DSAIO_INHERIT, DSAIO_INHERIT, 0),
+	  P(64u << 10, 3, DSAIO_YES, DSAIO_NO, 2), P(128u << 10, 3, DSAIO_NO, DSAIO_YES, 1) },
+	{ "the numbers", P(0, 0, DSAIO_NO, DSAIO_NO, 0), P(64u << 10, 9, DSAIO_NO, DSAIO_NO, 2),
+	  P(128u << 10, 5, DSAIO_NO, DSAIO_NO, 1) },
+	{ "yes or no", P(4096, 7, DSAIO_INHERIT, DSAIO_INHERIT, 3),
+	  P(4096, 7, DSAIO_YES, DSAIO_NO, 3), P(4096, 7, DSAIO_NO, DSAIO_YES, 3) },
+	{ "none", P(4096, 7, DSAIO_YES, DSAIO_YES, 3), P(4096, 7, DSAIO_YES, DSAIO_YES, 3),
+	  P(4096, 7, DSAIO_YES, DSAIO_YES, 3) },
+#undef P
+};
+
+TEST_TABLE(inherits, inherited, "a handle on two stores inherits the fields that it leaves out")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_profile asked = DSAIO_PROFILE_INIT;
+	struct dsaio_file *file, *other;
+	const char *other_dir;
+
+	rig.daemon = two_stores(&other_dir);
+	rig_open(&rig, &inherited[row].asked);
+	file = rig_file(&rig, daemon_path(rig.daemon, "f"), O_RDWR | O_CREAT);
+	other = rig_file(&rig, test_text("%s/f", other_dir), O_RDWR | O_CREAT);
+	check_used(rig.handle, file, &inherited[row].on_t); /* before the first op */
+	check_used(rig.handle, other, &inherited[row].on_u);
+	check_many(&rig, file, daemon_path(rig.daemon, "f"));
+	check_many(&rig, other, test_text("%s/f", other_dir));
+	check_used(rig.handle, file, &inherited[row].on_t); /* after it */
+	CHECK_CALL(dsaio_handle_profile(rig.handle, &asked));
+	CHECK_EQ(memcmp(&asked, &inherited[row].asked, sizeof(asked)), 0);
+}
+
+/* The profile of store t; fields that are absent stay. */
+static void profile_set(const struct daemon *daemon, Wire__Profile *profile)
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__ProfileSet set = WIRE__PROFILE_SET__INIT;
+	Wire__Request request = RAW_REQUEST(PROFILE_SET, profile_set, &set);
+
+	raw_open(&raw, daemon);
+	set.name = (char *)(uintptr_t) "t";
+	set.profile = profile;
+	raw_call_ok(&raw, &request, NULL, 0, &answer);
+}
+
+TEST(inherits_later, "a store's profile that changes is inherited from the next first use on")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_profile before = inherited[0].on_t, after = inherited[0].on_t;
+	Wire__Profile depth = WIRE__PROFILE__INIT;
+	struct dsaio_handle *early, *later;
+	struct dsaio_file *file;
+	const char *other_dir;
+
+	rig.daemon = two_stores(&other_dir);
+	rig_open(&rig, NULL);
+	file = rig_file(&rig, daemon_path(rig.daemon, "f"), O_RDWR | O_CREAT);
+	check_used(rig.handle, file, &before);
+	CHECK_CALL(dsaio_handle_open(rig.client, NULL, &early));
+	depth.queue_depth = 4;
+	depth.absent = PROFILE_ALL & ~PROFILE_QUEUE_DEPTH;
+	profile_set(rig.daemon, &depth);
+	after.queue_depth = 4;
+	CHECK_CALL(dsaio_handle_open(rig.client, NULL, &later));
+	check_used(rig.handle, file, &before);
+	check_used(early, file, &after); /* opened before, but not used */
+	check_used(later, file, &after);
+}
+
+/* Checks what status has of the first handle of the client that asks. */
+static void check_shown(struct raw *raw, uint32_t absent, uint32_t queue_depth)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__Status status = WIRE__STATUS__INIT;
+	Wire__Request request = RAW_REQUEST(STATUS, status, &status);
+	const Wire__Handle *handle;
+
+	raw_call_ok(raw, &request, NULL, 0, &answer);
+	CHECK_EQ(answer.reply->status->n_clients, 1);
+	handle = answer.reply->status->clients[0]->handles[0];
+	CHECK(handle->profile);
+	CHECK_EQ(handle->profile->absent, absent);
+	CHECK_EQ(handle->profile->queue_depth, queue_depth);
+}
+
+static const struct {
+	const char *what;
+	uint32_t absent, block_size;
+	bool single_submit, overlap_events;
+	uint32_t parallelism;
+} on_wire[] = {
+	/* It sends no field that is 0 or false, and has not heard of absent ones. */
+	{ "a client of the previous version", 0, 4096, false, false, 1 },
+	{ "a client of this one",
+	  PROFILE_BLOCK_SIZE | PROFILE_SINGLE_SUBMIT | PROFILE_OVERLAP_EVENTS | PROFILE_PARALLELISM,
+	  64u << 10, true, false, 2 },
+};
+
+TEST_TABLE(wire, on_wire, "fields on the wire")
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(answer_free) struct answer opened = ANSWER_NONE, channel = ANSWER_NONE;
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+	Wire__HandleOpen handle_open = WIRE__HANDLE_OPEN__INIT;
+	Wire__Request open = RAW_REQUEST(HANDLE_OPEN, handle_open, &handle_open);
+	Wire__ChannelOpen channel_open = WIRE__CHANNEL_OPEN__INIT;
+	Wire__Request on_store = RAW_REQUEST(CHANNEL_OPEN, channel_open, &channel_open);
+	const Wire__Profile *used;
+	const char *other_dir;
+
+	raw_open(&raw, two_stores(&other_dir));
+	profile.absent = on_wire[row].absent;
+	profile.queue_depth = 6;
+	if (!profile.absent) {
+		profile.block_size = 4096;
+		profile.intra_op_parallelism = 1;
+	}
+	handle_open.profile = &profile;
+	raw_call_ok(&raw, &open, NULL, 0, &opened);
+	check_shown(&raw, on_wire[row].absent, 6);
+	channel_open.handle = opened.reply->handle_open->handle;
+	channel_open.store = 1;
+	channel_open.entries = 16;
+	channel_open.without_rings = true;
+	raw_call_ok(&raw, &on_store, NULL, 0, &channel);
+	used = channel.reply->channel_open->profile;
+	CHECK(used);
+	CHECK_EQ(used->absent, 0);
+	CHECK_EQ(used->block_size, on_wire[row].block_size);
+	CHECK_EQ(used->queue_depth, 6);
+	CHECK_EQ(used->single_submit, on_wire[row].single_submit);
+	CHECK_EQ(used->overlap_events, on_wire[row].overlap_events);
+	CHECK_EQ(used->intra_op_parallelism, on_wire[row].parallelism);
+	CHECK_EQ(channel.reply->channel_open->queue_depth, 6);
+}
+
+TEST(used_arguments, "what a store uses: either result alone, sizes, and another client's file")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE, other = RIG_NONE;
+	struct dsaio_profile used = DSAIO_PROFILE_INIT;
+	struct dsaio_granted granted = DSAIO_GRANTED_INIT;
+	struct dsaio_file *file;
+
+	rig_open(&rig, NULL);
+	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
+	CHECK_CALL(dsaio_handle_profile_on(rig.handle, file, &used, NULL));
+	CHECK_EQ(used.queue_depth, 128);
+	CHECK_CALL(dsaio_handle_profile_on(rig.handle, file, NULL, &granted));
+	CHECK(granted.queue_depth >= 1 && granted.queue_depth <= 128);
+	CHECK_CALL(dsaio_handle_profile_on(rig.handle, file, NULL, NULL));
+	CHECK_FAILS(dsaio_handle_profile_on(NULL, file, &used, NULL), -EINVAL, "handle is NULL");
+	CHECK_FAILS(dsaio_handle_profile_on(rig.handle, NULL, &used, NULL), -EINVAL,
+		    "file is NULL");
+	granted.size = 8;
+	CHECK_FAILS(dsaio_handle_profile_on(rig.handle, file, NULL, &granted), -EINVAL,
+		    "dsaio_granted;8");
+	used.size = 8;
+	CHECK_FAILS(dsaio_handle_profile_on(rig.handle, file, &used, NULL), -EINVAL,
+		    "dsaio_profile;8");
+	other.daemon = rig.daemon;
+	rig_open(&other, NULL);
+	CHECK_FAILS(dsaio_handle_profile_on(other.handle, file, NULL, NULL), -EBADF,
+		    "different clients");
 }
 
 /* A program that was built with a later version has larger structs. */

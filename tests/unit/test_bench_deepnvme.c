@@ -77,11 +77,11 @@ END_TEST
 #define FILE_BYTES 65536u
 
 static const struct dsaio_profile profiles[] = {
-	{ sizeof(struct dsaio_profile), 4096, 3, false, true, 1 },
-	{ sizeof(struct dsaio_profile), 4096, 3, false, false, 1 },
-	{ sizeof(struct dsaio_profile), 4096, 4, true, true, 4 },
-	{ sizeof(struct dsaio_profile), 4096, 4, true, false, 4 },
-	{ sizeof(struct dsaio_profile), 1u << 20, 32, false, true, 8 },
+	{ sizeof(struct dsaio_profile), 4096, 3, DSAIO_NO, DSAIO_YES, 1, 0 },
+	{ sizeof(struct dsaio_profile), 4096, 3, DSAIO_NO, DSAIO_NO, 1, 0 },
+	{ sizeof(struct dsaio_profile), 4096, 4, DSAIO_YES, DSAIO_YES, 4, 0 },
+	{ sizeof(struct dsaio_profile), 4096, 4, DSAIO_YES, DSAIO_NO, 4, 0 },
+	{ sizeof(struct dsaio_profile), 1u << 20, 32, DSAIO_NO, DSAIO_YES, 8, 0 },
 };
 
 START_TEST(what_was_written_is_read_back)

@@ -107,7 +107,8 @@ static const struct {
 	const struct sized *kind;
 	size_t first_bytes, size_bytes;
 } kinds[] = {
-	{ &SIZED_PROFILE, 24, sizeof(struct dsaio_profile) },
+	{ &SIZED_PROFILE, 32, sizeof(struct dsaio_profile) },
+	{ &SIZED_GRANTED, 24, sizeof(struct dsaio_granted) },
 	{ &SIZED_CONNECT_OPTIONS, 32, sizeof(struct dsaio_connect_options) },
 	{ &SIZED_OPEN_OPTIONS, 48, sizeof(struct dsaio_open_options) },
 	{ &SIZED_MEMORY, 40, sizeof(struct dsaio_memory) },

@@ -1,6 +1,7 @@
 /* Replies of the daemon as cells and as JSON. */
 #include "client/ctl/cmd/show.h"
 #include "proto/util/cleanup.h"
+#include "proto/profile.h"
 #include "tests/unit/suite.h"
 
 #include <json-c/json.h>
@@ -36,6 +37,11 @@ START_TEST(a_profile_tells_what_is_not_as_usual)
 	profile.overlap_events = false;
 	ck_assert_str_eq(profile_text(text, sizeof(text), &profile),
 			 "1 MiB x 128 in 4 single sequential");
+	profile.absent = PROFILE_BLOCK_SIZE | PROFILE_SINGLE_SUBMIT | PROFILE_OVERLAP_EVENTS;
+	ck_assert_str_eq(profile_text(text, sizeof(text), &profile), "store's x 128 in 4");
+	profile.absent = PROFILE_ALL & ~PROFILE_OVERLAP_EVENTS;
+	ck_assert_str_eq(profile_text(text, sizeof(text), &profile),
+			 "store's x store's sequential");
 	ck_assert_str_eq(profile_text(text, sizeof(text), NULL), "store's");
 }
 END_TEST

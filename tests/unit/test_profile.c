@@ -60,6 +60,39 @@ START_TEST(the_default_is_DeepNVMe_s_with_events_overlapped)
 }
 END_TEST
 
+START_TEST(a_field_that_is_not_given_is_the_whole_profile_s)
+{
+	const struct profile whole = { 4096, 7, true, false, 3 };
+	const struct partial_profile partial = { { 512, 1, false, true, 1 }, 1u << _i };
+	struct profile want = whole, got = profile_fill(&partial, &whole);
+
+	switch (partial.given) {
+	case PROFILE_BLOCK_SIZE:
+		want.block_size = 512;
+		break;
+	case PROFILE_QUEUE_DEPTH:
+		want.queue_depth = 1;
+		break;
+	case PROFILE_SINGLE_SUBMIT:
+		want.single_submit = false;
+		break;
+	case PROFILE_OVERLAP_EVENTS:
+		want.overlap_events = true;
+		break;
+	case PROFILE_PARALLELISM:
+		want.intra_op_parallelism = 1;
+		break;
+	default:
+		break; /* none */
+	}
+	ck_assert_uint_eq(got.block_size, want.block_size);
+	ck_assert_uint_eq(got.queue_depth, want.queue_depth);
+	ck_assert_uint_eq(got.single_submit, want.single_submit);
+	ck_assert_uint_eq(got.overlap_events, want.overlap_events);
+	ck_assert_uint_eq(got.intra_op_parallelism, want.intra_op_parallelism);
+}
+END_TEST
+
 START_TEST(a_refusal_fits_any_text)
 {
 	struct profile profile = { 4097, 1, false, true, 1 };
@@ -81,6 +114,7 @@ int main(void)
 	tcase_add_loop_test(tcase, a_profile_is_in_its_limits_or_the_refusal_names_value_and_limit,
 			    0, sizeof(profiles) / sizeof(profiles[0]));
 	tcase_add_test(tcase, the_default_is_DeepNVMe_s_with_events_overlapped);
+	tcase_add_loop_test(tcase, a_field_that_is_not_given_is_the_whole_profile_s, 0, 6);
 	tcase_add_test(tcase, a_refusal_fits_any_text);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);

@@ -300,7 +300,7 @@ static void on_done(struct store *store, int result, const struct error *why, co
 }
 
 /* 0: it was answered; set: or NULL. */
-static int ask(const char *name, int fd, const struct peer *peer, const struct profile *set,
+static int ask(const char *name, int fd, const struct peer *peer, const struct partial_profile *set,
 	       bool is_set)
 {
 	const struct registry_asking asking = {
@@ -374,13 +374,13 @@ END_TEST
 
 START_TEST(only_administrators_set_a_profile)
 {
-	struct profile profile = PROFILE_DEFAULT;
+	struct partial_profile profile = { PROFILE_DEFAULT, PROFILE_ALL };
 
 	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
 	start();
 	ck_assert_int_eq(ask("p", -1, &alice, &profile, true), -EPERM);
 	ck_assert_int_eq(ask("p", -1, &alice, NULL, true), -EPERM);
-	profile.queue_depth = 0;
+	profile.profile.queue_depth = 0;
 	ck_assert_int_eq(ask("p", -1, &root, &profile, true), -EINVAL);
 	ck_assert_msg(strstr(error.text, "queue_depth 0"), "%s", error.text);
 	ck_assert_uint_eq(first_store()->profile.queue_depth, 128);
@@ -389,16 +389,23 @@ END_TEST
 
 START_TEST(what_can_not_be_kept_is_set_and_told)
 {
-	struct profile profile = PROFILE_DEFAULT;
+	struct partial_profile profile = PARTIAL_PROFILE_NONE;
 
 	/* A file in the directory's place stops root, too. */
 	ck_assert_int_eq(setenv("STATE_DIRECTORY", "/proc/version/state", 1), 0);
 	ck_assert_int_eq(config_add_store(&config, "p=/proc", &error), 0);
 	start();
-	profile.queue_depth = 7;
+	profile.profile.queue_depth = 7;
+	profile.given = PROFILE_QUEUE_DEPTH;
 	ck_assert_int_eq(ask("p", -1, &root, &profile, true), 0);
 	ck_assert_int_eq(answer.result, 0);
 	ck_assert_uint_eq(answer.profile.queue_depth, 7);
+	ck_assert_uint_eq(answer.profile.block_size, 1u << 20);
+	profile.profile.block_size = 4096;
+	profile.given = PROFILE_BLOCK_SIZE;
+	ck_assert_int_eq(ask("p", -1, &root, &profile, true), 0);
+	ck_assert_uint_eq(answer.profile.block_size, 4096);
+	ck_assert_uint_eq(answer.profile.queue_depth, 7); /* stays */
 	ck_assert_msg(strstr(answer.note, "not saved") &&
 			      strstr(answer.note, "until the daemon ends"),
 		      "%s", answer.note);

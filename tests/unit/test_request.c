@@ -171,25 +171,32 @@ static const struct {
 	int io_class;
 	uint32_t weight;
 	const char *why; /* NULL: fine */
+	uint32_t absent;
 } handles[] = {
-	{ "fine", 4096, 1, 1, 0, 0, NULL },
-	{ "the largest", 64u << 20, 4096, 64, 2, 16, NULL },
-	{ "block too small", 256, 1, 1, 0, 1, "block_size 256" },
-	{ "block too large", (64u << 20) + 4096, 1, 1, 0, 1, "to 67108864" },
-	{ "block uneven", 4097, 1, 1, 0, 1, "multiple of 512" },
-	{ "no depth", 4096, 0, 1, 0, 1, "queue_depth 0" },
-	{ "too deep", 4096, 4097, 1, 0, 1, "from 1 to 4096" },
-	{ "no parts", 4096, 1, 0, 0, 1, "intra_op_parallelism 0" },
-	{ "too many parts", 4096, 1, 65, 0, 1, "from 1 to 64" },
-	{ "a class that there is not", 4096, 1, 1, 3, 1, "class 3" },
-	{ "a negative class", 4096, 1, 1, -1, 1, "class -1" },
-	{ "too heavy", 4096, 1, 1, 0, 17, "weight 17: must be from 1 to 16" },
+	{ "fine", 4096, 1, 1, 0, 0, NULL, 0 },
+	{ "the largest", 64u << 20, 4096, 64, 2, 16, NULL, 0 },
+	{ "block too small", 256, 1, 1, 0, 1, "block_size 256", 0 },
+	{ "block too large", (64u << 20) + 4096, 1, 1, 0, 1, "to 67108864", 0 },
+	{ "block uneven", 4097, 1, 1, 0, 1, "multiple of 512", 0 },
+	{ "no depth", 4096, 0, 1, 0, 1, "queue_depth 0", 0 },
+	{ "too deep", 4096, 4097, 1, 0, 1, "from 1 to 4096", 0 },
+	{ "no parts", 4096, 1, 0, 0, 1, "intra_op_parallelism 0", 0 },
+	{ "too many parts", 4096, 1, 65, 0, 1, "from 1 to 64", 0 },
+	{ "a class that there is not", 4096, 1, 1, 3, 1, "class 3", 0 },
+	{ "a negative class", 4096, 1, 1, -1, 1, "class -1", 0 },
+	{ "too heavy", 4096, 1, 1, 0, 17, "weight 17: must be from 1 to 16", 0 },
+	{ "all absent", 0, 0, 0, 0, 1, NULL, PROFILE_ALL },
+	{ "all absent, and bits of a later version", 0, 0, 0, 0, 1, NULL, UINT32_MAX },
+	{ "the depth alone, and wrong", 0, 4097, 0, 0, 1, "from 1 to 4096",
+	  PROFILE_BLOCK_SIZE | PROFILE_PARALLELISM },
+	{ "the block alone is absent", 0, 0, 1, 0, 1, "queue_depth 0", PROFILE_BLOCK_SIZE },
 };
 
 START_TEST(handles_are_checked_with_value_and_limit)
 {
 	int r;
 
+	profile.absent = handles[_i].absent;
 	profile.block_size = handles[_i].block_size;
 	profile.queue_depth = handles[_i].queue_depth;
 	profile.intra_op_parallelism = handles[_i].parallelism;

@@ -45,8 +45,8 @@ int bench_open_handle(struct bench_process *process, const struct profile *profi
 
 	public_profile.block_size = profile->block_size;
 	public_profile.queue_depth = profile->queue_depth;
-	public_profile.single_submit = profile->single_submit;
-	public_profile.overlap_events = profile->overlap_events;
+	public_profile.single_submit = profile->single_submit ? DSAIO_YES : DSAIO_NO;
+	public_profile.overlap_events = profile->overlap_events ? DSAIO_YES : DSAIO_NO;
 	public_profile.intra_op_parallelism = profile->intra_op_parallelism;
 	options.profile = &public_profile;
 	options.io_class = DSAIO_CLASS_BACKGROUND;

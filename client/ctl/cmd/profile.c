@@ -1,7 +1,5 @@
 /*
  * dsaioctl profile: shows, sets or resets the profiles of stores.
- *
- * The protocol sets a whole profile, so set first asks for the values that are not named.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/setting.h"
@@ -142,7 +140,7 @@ static int check_profile(const struct ctl *ctl, const struct profile *profile)
 			 text + (strncmp(text, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0));
 }
 
-static int apply_settings(const struct ctl *ctl, struct profile *profile)
+static int apply_settings(const struct ctl *ctl, struct partial_profile *profile)
 {
 	char text[256];
 
@@ -155,29 +153,21 @@ static int apply_settings(const struct ctl *ctl, struct profile *profile)
 static int set_run(struct ctl *ctl)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
-	_cleanup_(wire_replyp) Wire__Reply *before = NULL, *after = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *after = NULL;
 	Wire__Profile wire = WIRE__PROFILE__INIT;
-	struct profile profile = PROFILE_DEFAULT;
+	struct partial_profile profile = PARTIAL_PROFILE_NONE;
 	int r;
 
 	if (ctl->n_args < 3)
 		return ctl_usage(ctl, "set: name a store or path and values: dsaioctl profile set "
 				      "STORE KEY=VALUE...: see dsaioctl profile --help");
-	/* A value that is wrong in any profile is refused without a daemon. */
+	/* A wrong value is refused without a daemon. */
 	r = apply_settings(ctl, &profile);
 	if (r == CTL_OK)
-		r = check_profile(ctl, &profile);
+		r = check_profile(ctl, &profile.profile);
 	if (r != CTL_OK)
 		return r;
-	r = ask_store(ctl, &client, ctl->args[1], &before);
-	if (r != CTL_OK)
-		return r;
-	if (before->store_get->profile)
-		profile = profile_from_wire(before->store_get->profile);
-	r = apply_settings(ctl, &profile);
-	if (r != CTL_OK)
-		return r;
-	profile_to_wire(&profile, &wire);
+	partial_to_wire(&profile, &wire);
 	r = ask_profile_set(ctl, &client, ctl->args[1], &wire, &after);
 	if (r != CTL_OK)
 		return r;

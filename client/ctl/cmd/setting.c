@@ -13,12 +13,17 @@ static const struct setting {
 	const char *key;
 	enum setting_kind kind;
 	size_t offset; /* in struct profile */
+	enum profile_field field;
 } settings[] = {
-	{ "block_size", SETTING_SIZE, offsetof(struct profile, block_size) },
-	{ "queue_depth", SETTING_COUNT, offsetof(struct profile, queue_depth) },
-	{ "single_submit", SETTING_BOOL, offsetof(struct profile, single_submit) },
-	{ "overlap_events", SETTING_BOOL, offsetof(struct profile, overlap_events) },
-	{ "intra_op_parallelism", SETTING_COUNT, offsetof(struct profile, intra_op_parallelism) },
+	{ "block_size", SETTING_SIZE, offsetof(struct profile, block_size), PROFILE_BLOCK_SIZE },
+	{ "queue_depth", SETTING_COUNT, offsetof(struct profile, queue_depth),
+	  PROFILE_QUEUE_DEPTH },
+	{ "single_submit", SETTING_BOOL, offsetof(struct profile, single_submit),
+	  PROFILE_SINGLE_SUBMIT },
+	{ "overlap_events", SETTING_BOOL, offsetof(struct profile, overlap_events),
+	  PROFILE_OVERLAP_EVENTS },
+	{ "intra_op_parallelism", SETTING_COUNT, offsetof(struct profile, intra_op_parallelism),
+	  PROFILE_PARALLELISM },
 };
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
@@ -30,7 +35,7 @@ static bool same_key(const char *key, const char *given, size_t len)
 	return key[len] == '\0';
 }
 
-int setting_parse(const char *setting, struct profile *profile, char *text, size_t size)
+int setting_parse(const char *setting, struct partial_profile *profile, char *text, size_t size)
 {
 	const struct setting *found = NULL;
 	const char *equals = strchr(setting, '='), *value;
@@ -54,10 +59,12 @@ int setting_parse(const char *setting, struct profile *profile, char *text, size
 		return -EINVAL;
 	}
 	value = equals + 1;
-	place = (char *)profile + found->offset;
+	place = (char *)&profile->profile + found->offset;
 	if (found->kind == SETTING_BOOL) {
-		if (yes_no_parse(value, (bool *)place) == 0)
+		if (yes_no_parse(value, (bool *)place) == 0) {
+			profile->given |= found->field;
 			return 0;
+		}
 		(void)snprintf(text, size, "%s: must be yes or no", setting);
 		return -EINVAL;
 	}
@@ -73,5 +80,6 @@ int setting_parse(const char *setting, struct profile *profile, char *text, size
 		return -EINVAL;
 	}
 	*(uint32_t *)(void *)place = (uint32_t)number;
+	profile->given |= found->field;
 	return 0;
 }

@@ -7,10 +7,10 @@
 #include "proto/profile.h"
 
 /*
- * Sets the value in the profile that "key=value" names; '-' and '_' in key are the same.
+ * Gives the profile the value that "key=value" names; '-' and '_' in key are the same.
  * Returns 0, or -EINVAL and in text (of size bytes) a sentence that names what is possible.
  * Ranges are profile_check()'s.
  */
-int setting_parse(const char *setting, struct profile *profile, char *text, size_t size);
+int setting_parse(const char *setting, struct partial_profile *profile, char *text, size_t size);
 
 #endif

@@ -154,18 +154,26 @@ Wire__Counters show_sum(const Wire__Client *client)
 	return sum;
 }
 
-void show_profile(struct table *table, const Wire__Profile *profile)
+void show_profile(struct table *table, const Wire__Profile *wire)
 {
-	char size[UNITS_TEXT_BYTES], parts[UNITS_TEXT_BYTES] = "";
+	char size[UNITS_TEXT_BYTES] = "store's", depth[UNITS_TEXT_BYTES] = "store's";
+	char parts[UNITS_TEXT_BYTES] = "";
+	struct partial_profile partial;
+	const struct profile *profile = &partial.profile;
 
-	if (!profile) {
+	if (!wire) {
 		table_add(table, "store's");
 		return;
 	}
+	partial = partial_from_wire(wire); /* what is absent is as usual, and not shown */
+	if (partial.given & PROFILE_BLOCK_SIZE)
+		(void)units_format_size(size, profile->block_size);
+	if (partial.given & PROFILE_QUEUE_DEPTH)
+		(void)snprintf(depth, sizeof(depth), "%" PRIu32, profile->queue_depth);
 	if (profile->intra_op_parallelism != 1)
 		(void)snprintf(parts, sizeof(parts), " in %" PRIu32, profile->intra_op_parallelism);
-	table_add(table, "%s x %" PRIu32 "%s%s%s", units_format_size(size, profile->block_size),
-		  profile->queue_depth, parts, profile->single_submit ? " single" : "",
+	table_add(table, "%s x %s%s%s%s", size, depth, parts,
+		  profile->single_submit ? " single" : "",
 		  profile->overlap_events ? "" : " sequential");
 }
 
@@ -229,6 +237,27 @@ static struct json_object *profile_json(const Wire__Profile *wire)
 		return NULL;
 	profile = profile_from_wire(wire);
 	return json_profile(&profile);
+}
+
+/* Inherited fields are null. */
+static struct json_object *handle_profile_json(const Wire__Profile *wire)
+{
+	static const struct {
+		enum profile_field field;
+		const char *key;
+	} fields[] = {
+		{ PROFILE_BLOCK_SIZE, "block_size" },
+		{ PROFILE_QUEUE_DEPTH, "queue_depth" },
+		{ PROFILE_SINGLE_SUBMIT, "single_submit" },
+		{ PROFILE_OVERLAP_EVENTS, "overlap_events" },
+		{ PROFILE_PARALLELISM, "intra_op_parallelism" },
+	};
+	struct json_object *object = profile_json(wire);
+
+	for (size_t i = 0; wire && i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (wire->absent & fields[i].field)
+			json_object_object_add(object, fields[i].key, NULL);
+	return object;
 }
 
 struct json_object *show_pool_json(const Wire__Pool *pool)
@@ -304,7 +333,7 @@ static struct json_object *client_json(const Wire__StatusReply *status, const Wi
 		struct json_object *channels = json_object_new_array();
 
 		add_number(one, "handle", handle->handle);
-		json_object_object_add(one, "profile", profile_json(handle->profile));
+		json_object_object_add(one, "profile", handle_profile_json(handle->profile));
 		add_text(one, "class", show_class(handle->io_class));
 		add_number(one, "weight", handle->weight);
 		for (size_t k = 0; k < handle->n_channels; k++)

@@ -59,7 +59,7 @@ void show_times(struct table *table, const Wire__Counters *counters);
 Wire__Counters show_sum(const Wire__Client *client);
 
 /* "1 MiB x 128", and what is not as it mostly is; NULL: "store's", to which it was left. */
-void show_profile(struct table *table, const Wire__Profile *profile);
+void show_profile(struct table *table, const Wire__Profile *wire);
 
 /* "3/0": the client's number and the handle's. */
 void show_handle(struct table *table, const Wire__Client *client, const Wire__Handle *handle);

@@ -19,7 +19,7 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 int ask_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
 	      Wire__Reply **ret_reply);
 
-/* Sets its profile; NULL: resets it.  The reply is the store as it is then. */
+/* Sets the fields of its profile that are there; NULL: resets it.  The reply is the store as it is then. */
 int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *store,
 		    Wire__Profile *profile, Wire__Reply **ret_reply);
 

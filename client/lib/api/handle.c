@@ -1,6 +1,7 @@
 /*
  * Public calls on handles: they check the arguments.  io/handle.c opens, closes and makes the descriptor.
  */
+#include "client/lib/api/profile.h"
 #include "client/lib/base/cancel.h"
 #include "client/lib/base/sized.h"
 #include "client/lib/io/handle.h"
@@ -14,9 +15,6 @@
 static int read_options(const struct dsaio_client *client, const struct dsaio_handle_options *o,
 			struct handle_settings *ret)
 {
-	char text[160];
-	int r;
-
 	if ((unsigned)o->io_class > DSAIO_CLASS_BACKGROUND)
 		return error_fail(-EINVAL, "handle_open: io_class %d: must be from 0 to %d",
 				  (int)o->io_class, DSAIO_CLASS_BACKGROUND);
@@ -37,25 +35,6 @@ static int read_options(const struct dsaio_client *client, const struct dsaio_ha
 				  "handle_open: spin_usec %" PRId64 ": must be -1 (the default) or "
 				  "from 0 to 1000000",
 				  o->spin_usec);
-	ret->profile = PROFILE_DEFAULT;
-	if (o->profile) {
-		struct dsaio_profile p = DSAIO_PROFILE_INIT;
-
-		r = sized_read("handle_open", &SIZED_PROFILE, o->profile, &p);
-		if (r < 0)
-			return r;
-		ret->has_profile = true;
-		ret->profile = (struct profile){
-			.block_size = p.block_size,
-			.queue_depth = p.queue_depth,
-			.single_submit = p.single_submit,
-			.overlap_events = p.overlap_events,
-			.intra_op_parallelism = p.intra_op_parallelism,
-		};
-		r = profile_check(&ret->profile, text, sizeof(text));
-		if (r < 0)
-			return error_fail(r, "handle_open: %s", text);
-	}
 	ret->entries = o->entries ? o->entries : ENTRIES_DEFAULT;
 	ret->io_class = o->io_class;
 	ret->weight = o->weight;
@@ -63,7 +42,7 @@ static int read_options(const struct dsaio_client *client, const struct dsaio_ha
 		ret->timeout_msec = (uint32_t)((o->op_timeout_usec + 999) / 1000);
 	ret->is_spin_given = o->spin_usec >= 0;
 	ret->spin_nsec = 1000 * (ret->is_spin_given ? (uint64_t)o->spin_usec : client->spin_usec);
-	return 0;
+	return asked_profile_read("handle_open", o->profile, &ret->profile);
 }
 
 int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handle_options *options,
@@ -71,7 +50,7 @@ int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handl
 {
 	CANCEL_DISABLE();
 	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
-	struct handle_settings settings = { .has_profile = false };
+	struct handle_settings settings = { .entries = 0 };
 	int r = client_check(client, "handle_open");
 
 	if (r < 0)
@@ -94,23 +73,6 @@ int dsaio_handle_open(struct dsaio_client *client, const struct dsaio_profile *p
 
 	options.profile = profile;
 	return dsaio_handle_open_with(client, &options, ret_handle);
-}
-
-int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile *ret_profile)
-{
-	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
-	int r = handle_check(handle, "handle_profile");
-
-	if (r < 0)
-		return r;
-	if (!ret_profile)
-		return client_null("handle_profile", "profile");
-	profile.block_size = handle->settings.profile.block_size;
-	profile.queue_depth = handle->settings.profile.queue_depth;
-	profile.single_submit = handle->settings.profile.single_submit;
-	profile.overlap_events = handle->settings.profile.overlap_events;
-	profile.intra_op_parallelism = handle->settings.profile.intra_op_parallelism;
-	return sized_write("handle_profile", &SIZED_PROFILE, &profile, ret_profile);
 }
 
 int dsaio_handle_fd(struct dsaio_handle *handle)

@@ -16,7 +16,12 @@
 const struct sized SIZED_PROFILE = {
 	"struct dsaio_profile",
 	sizeof(struct dsaio_profile),
-	BYTES_UP_TO(struct dsaio_profile, intra_op_parallelism),
+	BYTES_UP_TO(struct dsaio_profile, zero),
+};
+const struct sized SIZED_GRANTED = {
+	"struct dsaio_granted",
+	sizeof(struct dsaio_granted),
+	BYTES_UP_TO(struct dsaio_granted, zero),
 };
 const struct sized SIZED_CONNECT_OPTIONS = {
 	"struct dsaio_connect_options",

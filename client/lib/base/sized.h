@@ -21,7 +21,7 @@ struct sized {
 };
 
 extern const struct sized SIZED_PROFILE, SIZED_HANDLE_OPTIONS, SIZED_CONNECT_OPTIONS,
-	SIZED_OPEN_OPTIONS, SIZED_MEMORY, SIZED_ALLOC_OPTIONS;
+	SIZED_OPEN_OPTIONS, SIZED_MEMORY, SIZED_ALLOC_OPTIONS, SIZED_GRANTED;
 
 /*
  * Reads a struct of the program's.  *ret has this version's layout and all defaults before; its size

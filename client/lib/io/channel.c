@@ -3,6 +3,7 @@
 #include "client/lib/base/debug.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
+#include "proto/wire.h"
 
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -84,6 +85,11 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 		return r;
 	channel->id = reply->channel_open->channel;
 	channel->store = store;
+	channel->block_size = reply->channel_open->block_size;
+	channel->queue_depth = reply->channel_open->queue_depth;
+	channel->lanes = reply->channel_open->lanes;
+	if (reply->channel_open->profile) /* an older daemon does not report it */
+		channel->profile = profile_from_wire(reply->channel_open->profile);
 	r = n_fds == 3 ? channel_map(channel, reply->channel_open->entries, fds) : -EPROTO;
 	if (n_fds == 3)
 		channel->doorbell_fd = TAKE_FD(fds[1]);

@@ -17,6 +17,7 @@
 
 #include "client/lib/io/client.h"
 #include "client/lib/io/op.h"
+#include "proto/profile.h"
 #include "proto/ring.h"
 
 struct channel_row {
@@ -32,6 +33,9 @@ struct channel {
 
 	/* of the present session: made anew with a new connection */
 	uint32_t id;
+	/* The handle's profile as the store uses it, and how much of it is granted. */
+	struct profile profile;
+	uint32_t block_size, queue_depth, lanes;
 	void *map, *board;
 	size_t map_bytes;
 	int doorbell_fd;

@@ -6,6 +6,7 @@
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
+#include "proto/wire.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -154,16 +155,20 @@ static int daemon_open(struct dsaio_handle *handle)
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__HandleOpen body = WIRE__HANDLE_OPEN__INIT;
 	Wire__Profile profile = WIRE__PROFILE__INIT;
+	const struct partial_profile *asked = &handle->settings.profile;
+	struct dsaio_conn *conn = handle->client->link.conn;
 	int fds[FRAME_FDS_MAX];
 	unsigned n_fds = 0;
 	int r;
 
-	if (handle->settings.has_profile) {
-		profile.block_size = handle->settings.profile.block_size;
-		profile.queue_depth = handle->settings.profile.queue_depth;
-		profile.single_submit = handle->settings.profile.single_submit;
-		profile.overlap_events = handle->settings.profile.overlap_events;
-		profile.intra_op_parallelism = handle->settings.profile.intra_op_parallelism;
+	if (asked->given && asked->given != PROFILE_ALL && !(conn->features & RING_FEATURE_INHERIT))
+		return error_fail(
+			-EOPNOTSUPP,
+			"handle_open: the daemon (version %s) cannot inherit single fields of a "
+			"profile: set all five or none, or install a newer daemon",
+			conn->daemon_version);
+	if (asked->given) {
+		partial_to_wire(asked, &profile);
 		body.profile = &profile;
 	}
 	body.io_class = wire_class(handle->settings.io_class);

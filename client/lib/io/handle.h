@@ -20,8 +20,7 @@ struct waiter;
 
 /* The options of a handle, checked. */
 struct handle_settings {
-	struct profile profile;
-	bool has_profile;
+	struct partial_profile profile; /* the rest is each store's */
 	uint32_t entries;
 	uint32_t timeout_msec; /* as in struct ring_entry */
 	enum dsaio_class io_class;

@@ -29,7 +29,7 @@
 
 #define CONN_VERSION_MIN 1u
 #define CONN_VERSION_MAX 1u
-#define CONN_FEATURES RING_FEATURE_GROW
+#define CONN_FEATURES (RING_FEATURE_GROW | RING_FEATURE_INHERIT)
 
 /* A daemon that was asked and has said nothing for so long is taken for stopped. */
 #define CONN_SILENT_MSEC 30000u

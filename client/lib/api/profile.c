@@ -1,0 +1,145 @@
+/*
+ * Profiles: the one that a program asks for, and public calls that report it and what a store uses.
+ */
+#include "client/lib/api/profile.h"
+
+#include "client/lib/base/cancel.h"
+#include "client/lib/base/sized.h"
+#include "client/lib/io/file.h"
+#include "client/lib/io/handle.h"
+
+static int choice_read(const char *function, const char *name, enum dsaio_choice choice,
+		       unsigned field, bool *ret_value, unsigned *given)
+{
+	switch (choice) {
+	case DSAIO_INHERIT:
+		return 0;
+	case DSAIO_YES:
+	case DSAIO_NO:
+		*ret_value = choice == DSAIO_YES;
+		*given |= field;
+		return 0;
+	default:
+		return error_fail(-EINVAL,
+				  "%s: profile: %s %u: must be DSAIO_INHERIT (%d), DSAIO_YES (%d) "
+				  "or DSAIO_NO (%d)",
+				  function, name, (unsigned)choice, DSAIO_INHERIT, DSAIO_YES,
+				  DSAIO_NO);
+	}
+}
+
+static void number_read(uint32_t number, unsigned field, uint32_t *ret_value, unsigned *given)
+{
+	if (!number)
+		return;
+	*ret_value = number;
+	*given |= field;
+}
+
+int asked_profile_read(const char *function, const struct dsaio_profile *given,
+		       struct partial_profile *ret_profile)
+{
+	struct partial_profile partial = PARTIAL_PROFILE_NONE;
+	struct dsaio_profile p = DSAIO_PROFILE_INIT;
+	struct profile *values = &partial.profile;
+	char text[160];
+	int r = 0;
+
+	if (given)
+		r = sized_read(function, &SIZED_PROFILE, given, &p);
+	if (r == 0 && p.zero)
+		r = error_fail(-E2BIG,
+			       "%s: a field of struct dsaio_profile is set that this library "
+			       "(version %s) does not know: leave it zero",
+			       function, dsaio_version());
+	if (r == 0)
+		r = choice_read(function, "single_submit", p.single_submit, PROFILE_SINGLE_SUBMIT,
+				&values->single_submit, &partial.given);
+	if (r == 0)
+		r = choice_read(function, "overlap_events", p.overlap_events,
+				PROFILE_OVERLAP_EVENTS, &values->overlap_events, &partial.given);
+	if (r < 0)
+		return r;
+	number_read(p.block_size, PROFILE_BLOCK_SIZE, &values->block_size, &partial.given);
+	number_read(p.queue_depth, PROFILE_QUEUE_DEPTH, &values->queue_depth, &partial.given);
+	number_read(p.intra_op_parallelism, PROFILE_PARALLELISM, &values->intra_op_parallelism,
+		    &partial.given);
+	r = profile_check(values, text, sizeof(text));
+	if (r < 0)
+		return error_fail(r, "%s: %s", function, text);
+	*ret_profile = partial;
+	return 0;
+}
+
+static enum dsaio_choice choice_of(bool value, unsigned is_given)
+{
+	if (!is_given)
+		return DSAIO_INHERIT;
+	return value ? DSAIO_YES : DSAIO_NO;
+}
+
+int asked_profile_write(const char *function, const struct partial_profile *profile,
+			struct dsaio_profile *ret_given)
+{
+	const struct profile *values = &profile->profile;
+	const unsigned given = profile->given;
+	struct dsaio_profile p = DSAIO_PROFILE_INIT;
+
+	p.block_size = given & PROFILE_BLOCK_SIZE ? values->block_size : 0;
+	p.queue_depth = given & PROFILE_QUEUE_DEPTH ? values->queue_depth : 0;
+	p.single_submit = choice_of(values->single_submit, given & PROFILE_SINGLE_SUBMIT);
+	p.overlap_events = choice_of(values->overlap_events, given & PROFILE_OVERLAP_EVENTS);
+	p.intra_op_parallelism = given & PROFILE_PARALLELISM ? values->intra_op_parallelism : 0;
+	return sized_write(function, &SIZED_PROFILE, &p, ret_given);
+}
+
+int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile *ret_profile)
+{
+	int r = handle_check(handle, "handle_profile");
+
+	if (r < 0)
+		return r;
+	if (!ret_profile)
+		return client_null("handle_profile", "profile");
+	return asked_profile_write("handle_profile", &handle->settings.profile, ret_profile);
+}
+
+int dsaio_handle_profile_on(struct dsaio_handle *handle, struct dsaio_file *file,
+			    struct dsaio_profile *ret_profile, struct dsaio_granted *ret_granted)
+{
+	CANCEL_DISABLE();
+	struct partial_profile profile = { .given = PROFILE_ALL };
+	struct dsaio_granted granted = DSAIO_GRANTED_INIT;
+	struct channel *channel;
+	int r = handle_check(handle, "handle_profile_on");
+
+	if (r < 0)
+		return r;
+	if (!file)
+		return client_null("handle_profile_on", "file");
+	if (file->client != handle->client)
+		return error_fail(-EBADF,
+				  "handle_profile_on: file %s and handle belong to different "
+				  "clients: open the file with the handle's",
+				  file->name);
+	r = client_check_alive(handle->client, "handle_profile_on");
+	if (r < 0)
+		return r;
+	if (!(handle->client->link.conn->features & RING_FEATURE_INHERIT))
+		return error_fail(-EOPNOTSUPP,
+				  "handle_profile_on: the daemon (version %s) does not report it: "
+				  "install a newer daemon",
+				  handle->client->link.conn->daemon_version);
+	r = handle_channel(handle, file->session.store, &channel);
+	if (r < 0)
+		return r;
+	profile.profile = channel->profile;
+	granted.block_size = channel->block_size;
+	granted.queue_depth = channel->queue_depth;
+	granted.lanes = channel->lanes;
+	if (ret_profile)
+		r = asked_profile_write("handle_profile_on", &profile, ret_profile);
+	if (r == 0 && ret_granted)
+		r = sized_write("handle_profile_on", &SIZED_GRANTED, &granted, ret_granted);
+	return r;
+}

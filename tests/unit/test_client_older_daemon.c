@@ -1,0 +1,69 @@
+/* A daemon of an older version grants no feature: what needs one is refused, and nothing is sent. */
+#include "client/lib/io/file.h"
+#include "client/lib/io/handle.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const _Atomic uint32_t guard = CLIENT_GUARD;
+static struct dsaio_client client;
+static struct dsaio_conn conn;
+static int peer_fd;
+
+static void setup(void)
+{
+	int fds[2];
+
+	memset(&client, 0, sizeof(client));
+	memset(&conn, 0, sizeof(conn));
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+	conn.fd = fds[0];
+	peer_fd = fds[1];
+	conn.daemon_version = (char *)(uintptr_t) "0.0.9";
+	client.guard = &guard;
+	client.link.conn = &conn;
+}
+
+static void teardown(void)
+{
+	char byte;
+
+	ck_assert_int_eq(recv(peer_fd, &byte, 1, 0), -1);
+	ck_assert_int_eq(errno, EAGAIN);
+	(void)close(conn.fd);
+	(void)close(peer_fd);
+}
+
+START_TEST(a_profile_of_some_fields_is_refused)
+{
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	struct dsaio_handle *handle;
+
+	profile.queue_depth = 7;
+	ck_assert_int_eq(dsaio_handle_open(&client, &profile, &handle), -EOPNOTSUPP);
+	ck_assert_msg(strstr(dsaio_error(), "0.0.9") && strstr(dsaio_error(), "all five or none"),
+		      "%s", dsaio_error());
+}
+END_TEST
+
+START_TEST(what_a_store_uses_is_not_known)
+{
+	struct dsaio_handle handle = { .client = &client };
+	struct dsaio_file file = { .client = &client };
+
+	ck_assert_int_eq(dsaio_handle_profile_on(&handle, &file, NULL, NULL), -EOPNOTSUPP);
+	ck_assert_msg(strstr(dsaio_error(), "0.0.9"), "%s", dsaio_error());
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_profile_of_some_fields_is_refused);
+	tcase_add_test(tcase, what_a_store_uses_is_not_known);
+}
+
+SUITE("client_older_daemon", add_tests)
