@@ -7,12 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a block that have to fit into the window: half of the window's least, so that a large
-   block starts beside a few small ones even then. */
-#define COUNTED_BYTES (256u << 10)
-/* Room in the window, in shares of what is owed to clients that are away.  With 1, and 2 to 4 MiB that
-   wait at the device, a client with one op of 1 MiB open had a third of what one with sixteen had. */
-#define OWED_ROOM 4u
+/* Bytes of the limit that are reserved for each byte owed to clients that are away.  With 1, and 2 to 4 MiB
+   that wait at the device, a client with one op of 1 MiB open had a third of what one with
+   sixteen had. */
+#define RESERVED_PER_OWED 4u
 
 void admit_init(struct admit *admit, uint64_t window_max_bytes, uint32_t n_pages, admit_look *look,
 		void *arg)
@@ -23,7 +21,6 @@ void admit_init(struct admit *admit, uint64_t window_max_bytes, uint32_t n_pages
 	admit->look = look;
 	admit->arg = arg;
 	admit->window_max_bytes = window_max_bytes;
-	admit->alone_bytes = ADMIT_ALONE_BYTES;
 	admit->n_free_pages = n_pages;
 }
 
@@ -45,20 +42,19 @@ void admit_channel_deinit(struct admit_channel *channel)
 	channel->lanes = NULL;
 }
 
-/* The window may hold what a channel may have in flight, or what the administrator says. */
 void admit_add_channel(struct admit *admit, struct admit_channel *channel, uint64_t bytes)
 {
+	uint64_t most;
+
 	admit->n_channels++;
 	channel->queue.client->n_channels++;
-	if (admit->alone_bytes < bytes)
-		admit->alone_bytes = bytes;
-	if (admit->most_bytes < WINDOW_LEAST_BYTES)
-		admit->most_bytes = WINDOW_LEAST_BYTES;
-	if (admit->most_bytes < bytes)
-		admit->most_bytes = bytes;
-	if (admit->window_max_bytes && admit->window_max_bytes < admit->most_bytes)
-		admit->most_bytes = admit->window_max_bytes;
-	window_set_most(&admit->window, admit->most_bytes);
+	if (admit->profile_bytes < bytes)
+		admit->profile_bytes = bytes;
+	most = admit->profile_bytes > WINDOW_LEAST_BYTES ? admit->profile_bytes
+							 : WINDOW_LEAST_BYTES;
+	if (admit->window_max_bytes && admit->window_max_bytes < most)
+		most = admit->window_max_bytes;
+	window_set_most(&admit->window, most);
 }
 
 void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
@@ -68,7 +64,7 @@ void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
 	assert(!channel->waits_for_page);
 	sched_remove(&admit->sched, &channel->queue);
 	if (--admit->n_channels == 0)
-		admit->most_bytes = 0;
+		admit->profile_bytes = 0;
 	if (--client->n_channels == 0)
 		sched_client_gone(&admit->sched, client);
 	if (admit->recent_client == client)
@@ -219,7 +215,8 @@ struct small_search {
 	struct admit_head head;
 };
 
-static bool may_pass_window(const struct sched_queue *queue, void *arg)
+/* One small block of each client with nothing in flight may exceed the limit. */
+static bool may_pass_limit(const struct sched_queue *queue, void *arg)
 {
 	struct small_search *search = arg;
 	struct admit *admit = search->admit;
@@ -235,45 +232,44 @@ static bool may_pass_window(const struct sched_queue *queue, void *arg)
 }
 
 /*
- * Is the window full for a block of that queue?  OWED_ROOM times what is owed to others stays free,
- * down to the least: a client with one op open has no more than that in flight when it is back, and
- * gets as much as the others only if they have no more, either.
+ * The limit of bytes in flight for a block of that queue.  A client with one op open has no more than
+ * that op in flight when it is back from being away.  It gets as much as the others only if they have no
+ * more in flight, either.  If it does not come back, nothing is reserved for long (sched.h), so others
+ * use it.
  */
-static bool is_window_full(const struct admit *admit, const struct sched_queue *queue,
-			   uint32_t bytes)
+static uint64_t limit_bytes(const struct admit *admit, const struct sched_queue *queue)
 {
-	uint64_t most = window_bytes(&admit->window);
-	uint64_t owed = OWED_ROOM * sched_owed_bytes(&admit->sched, queue);
-	uint64_t least = admit->window.least_bytes;
+	const uint64_t least = admit->window.least_bytes;
+	uint64_t bytes, reserved;
 
-	most = most > least + owed ? most - owed : least;
-	return admit->bytes_in_flight &&
-	       admit->bytes_in_flight + (bytes < COUNTED_BYTES ? bytes : COUNTED_BYTES) > most;
+	if (!admit->is_shared)
+		return admit->profile_bytes > ADMIT_ALONE_BYTES ? admit->profile_bytes
+								: ADMIT_ALONE_BYTES;
+	bytes = window_bytes(&admit->window);
+	reserved = RESERVED_PER_OWED * sched_owed_bytes(&admit->sched, queue);
+	return bytes > least + reserved ? bytes - reserved : least;
 }
 
-/* A small block is late at the device: larger ones wait. */
-static bool is_guarded(struct admit *admit, uint32_t bytes, uint64_t now_nsec)
+/* A block fits if at least half of it does, so that a large one starts beside a few small ones even at
+   the lowest limit. */
+static bool fits(const struct admit *admit, uint32_t bytes, uint64_t limit)
 {
-	if (bytes <= WINDOW_SMALL_BYTES)
-		return false;
-	admit->guard_end_nsec = window_guard(&admit->window, now_nsec);
-	return admit->guard_end_nsec > 0;
+	return admit->bytes_in_flight + (bytes < limit ? bytes : limit) / 2 <= limit;
 }
 
-static bool must_wait_for_window(struct admit *admit, const struct sched_queue *queue,
-				 uint32_t bytes, uint64_t now_nsec)
+/* May the block whose turn it is start? */
+static bool is_admitted(struct admit *admit, const struct sched_queue *queue, uint32_t bytes,
+			uint64_t now_nsec)
 {
-	if (is_guarded(admit, bytes, now_nsec))
+	if (bytes > WINDOW_SMALL_BYTES) {
+		admit->guard_end_nsec = window_guard(&admit->window, now_nsec);
+		if (admit->guard_end_nsec)
+			return false;
+	}
+	if (fits(admit, bytes, limit_bytes(admit, queue)))
 		return true;
-	if (!is_window_full(admit, queue, bytes))
-		return false;
 	window_note_full(&admit->window);
-	return true;
-}
-
-static bool is_full_alone(const struct admit *admit, uint32_t bytes)
-{
-	return admit->bytes_in_flight && admit->bytes_in_flight + bytes > admit->alone_bytes;
+	return false;
 }
 
 void admit_begin_turn(struct admit *admit, uint64_t now_nsec)
@@ -283,11 +279,11 @@ void admit_begin_turn(struct admit *admit, uint64_t now_nsec)
 	offer_pages(admit, now_nsec);
 }
 
-/* The block that the window lets start instead of the one whose turn it is, if any. */
-static struct admit_decision pass_window(struct admit *admit)
+/* The block that may exceed the limit, if any. */
+static struct admit_decision pass_limit(struct admit *admit)
 {
 	struct small_search search = { .admit = admit };
-	struct sched_queue *queue = sched_find(&admit->sched, may_pass_window, &search);
+	struct sched_queue *queue = sched_find(&admit->sched, may_pass_limit, &search);
 
 	if (!queue || (!search.head.is_piece && !search.head.has_room))
 		return (struct admit_decision){ ADMIT_NOTHING, NULL, admit->guard_end_nsec };
@@ -315,9 +311,9 @@ struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec)
 		}
 		if (head.is_piece)
 			return (struct admit_decision){ ADMIT_START, channel, 0 };
-		if (admit->is_shared && must_wait_for_window(admit, queue, head.bytes, now_nsec))
-			return pass_window(admit);
-		if (!head.has_room || (!admit->is_shared && is_full_alone(admit, head.bytes)))
+		if (!is_admitted(admit, queue, head.bytes, now_nsec))
+			return pass_limit(admit);
+		if (!head.has_room)
 			break;
 		return (struct admit_decision){ ADMIT_START, channel, 0 };
 	}

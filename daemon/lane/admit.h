@@ -1,10 +1,14 @@
 /*
  * Admission decides which channel of a store starts its head block next, and when none may.
  *
- * The scheduler decides the order.  Admission adds the limits: the depth of each channel in
- * each lane, bounce pages, and the bytes in flight.  A client that is alone on the store may have
- * up to the limit of its profile or 64 MiB in flight.  Several clients share the window, and a
- * small block may pass it if its client has nothing in flight.
+ * The scheduler decides the order.  A channel whose turn it is may be at its depth in a lane, or wait
+ * for a bounce page.  Then the next channel has its turn.  A block for an engine must also fit into the
+ * limit of bytes in flight.  For a client that is alone on the store the limit is that of its profile,
+ * but at least 64 MiB.  For clients that share the store it is the window (window.h) less what is
+ * reserved for clients that are away (sched.h).  One block of at most 64 KiB of each client with nothing
+ * in flight may exceed the limit.
+ *
+ * The latency guard (window.h) stops larger blocks for a short time, whatever the limit.
  *
  * Admission knows a channel as an admit_channel, and its next block as an admit_head, which look()
  * fills in.  It knows no op, file or thread, so a test needs none.
@@ -81,8 +85,7 @@ struct admit {
 	uint32_t n_in_flight; /* blocks in the engines */
 	uint64_t bytes_in_flight;
 	uint64_t window_max_bytes; /* the administrator's limit; 0: none */
-	uint64_t most_bytes;	   /* of the window, by the channels so far */
-	uint64_t alone_bytes;	   /* in flight while the window does not count */
+	uint64_t profile_bytes;	   /* the most that one of the profiles allows in flight */
 	uint64_t guard_end_nsec;   /* large blocks wait until then; 0: they do not */
 
 	uint32_t n_free_pages;

@@ -105,19 +105,36 @@ static const struct decision_row {
 	/* One client. */
 	{ "alone: a block starts", 1, 0, { { HEAD(.bytes = MIB(1)) } }, ADMIT_START, 0 },
 	{ "alone: at the limit", 1, MIB(64), { { HEAD(.bytes = 4096) } }, ADMIT_NOTHING, -1 },
-	{ "alone: the last that fits", 1, MIB(63), { { HEAD(.bytes = MIB(1)) } }, ADMIT_START, 0 },
-	{ "alone: one byte more than fits",
+	{ "alone: the last that fits",
 	  1,
-	  MIB(63),
-	  { { HEAD(.bytes = MIB(1) + 1) } },
+	  MIB(63) + KIB(512),
+	  { { HEAD(.bytes = MIB(1)) } },
+	  ADMIT_START,
+	  0 },
+	{ "alone: less than half of it fits",
+	  1,
+	  MIB(63) + KIB(513),
+	  { { HEAD(.bytes = MIB(1)) } },
 	  ADMIT_NOTHING,
 	  -1 },
 	{ "alone: a block larger than the limit, nothing in flight",
 	  1,
 	  0,
-	  { { HEAD(.bytes = MIB(65)) } },
+	  { { HEAD(.bytes = MIB(256)) } },
 	  ADMIT_START,
 	  0 },
+	{ "alone: a block larger than the limit, half of it in flight",
+	  1,
+	  MIB(32),
+	  { { HEAD(.bytes = MIB(256)) } },
+	  ADMIT_START,
+	  0 },
+	{ "alone: a block larger than the limit, and more in flight",
+	  1,
+	  MIB(32) + 512,
+	  { { HEAD(.bytes = MIB(256)) } },
+	  ADMIT_NOTHING,
+	  -1 },
 	{ "no room in the engine", 1, 0, { { .bytes = 4096 } }, ADMIT_NOTHING, -1 },
 	{ "no room in the engine, but a worker thread does it",
 	  1,
@@ -185,19 +202,25 @@ static const struct decision_row {
 	  { { HEAD(.bytes = MIB(1), .is_piece = true) }, { HEAD(.bytes = MIB(1)) } },
 	  ADMIT_START,
 	  0 },
-	{ "shared: a large block counts as half of that",
+	{ "shared: half of the block fits",
 	  2,
 	  KIB(256),
-	  { { HEAD(.bytes = MIB(1)) }, { HEAD(.bytes = MIB(1)) } },
+	  { { HEAD(.bytes = KIB(512)) }, { HEAD(.bytes = MIB(1)) } },
 	  ADMIT_START,
 	  0 },
-	{ "shared: no more than half of it is free",
+	{ "shared: less than half of it fits",
 	  2,
 	  KIB(256) + 512,
-	  { { HEAD(.bytes = MIB(1)) }, { HEAD(.bytes = MIB(1)) } },
+	  { { HEAD(.bytes = KIB(512)) }, { HEAD(.bytes = MIB(1)) } },
 	  ADMIT_NOTHING,
 	  -1 },
-	{ "shared: a small block that fits",
+	{ "shared: a block larger than the limit, half of it in flight",
+	  2,
+	  KIB(256),
+	  { { HEAD(.bytes = MIB(8)) }, { HEAD(.bytes = MIB(1)) } },
+	  ADMIT_START,
+	  0 },
+	{ "shared: a smaller block that fits",
 	  2,
 	  KIB(256) + 512,
 	  { { HEAD(.bytes = KIB(128)) }, { HEAD(.bytes = MIB(1)) } },
@@ -445,22 +468,66 @@ START_TEST(larger_blocks_wait_while_a_small_one_is_late)
 }
 END_TEST
 
-START_TEST(the_largest_profile_says_how_much_one_client_may_have)
+START_TEST(the_limit_goes_as_far_as_the_largest_profile)
 {
 	setup();
-	ck_assert_uint_eq(admit.alone_bytes, MIB(64));
 	ck_assert_uint_eq(admit.window.most_bytes, MIB(16));
 	admit_add_channel(&admit, &sides[0].channel, MIB(256));
-	ck_assert_uint_eq(admit.alone_bytes, MIB(256));
 	ck_assert_uint_eq(admit.window.most_bytes, MIB(256));
+	open_op(0, 0);
+	for (int i = 0; i < 4; i++)
+		start(0, 1, MIB(64), 0);
+	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
+	end(0, 1, MIB(64), 0);
+	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
+	for (int i = 0; i < 3; i++)
+		end(0, 1, MIB(64), 0);
+	close_op(0);
 	admit_remove_channel(&admit, &sides[0].channel);
 	teardown();
 
+	admit_add_channel(&admit, &sides[0].channel, MIB(8)); /* the first one again */
+	ck_assert_uint_eq(admit.window.most_bytes, MIB(8));
+	admit_remove_channel(&admit, &sides[0].channel);
 	admit_init(&admit, MIB(1), N_PAGES, look, NULL); /* the administrator's limit */
 	admit_add_channel(&admit, &sides[0].channel, MIB(256));
 	ck_assert_uint_eq(admit.window.most_bytes, MIB(1));
 	admit_remove_channel(&admit, &sides[0].channel);
 	ck_assert_uint_eq(admit.n_channels, 0);
+}
+END_TEST
+
+/* A client with one op open is away: the other leaves room for what it does each time. */
+START_TEST(room_is_reserved_for_a_client_that_is_away_and_lent_when_it_stays_away)
+{
+	setup();
+	open_op(0, 0);
+	open_op(1, 0);
+	admit.window.bytes = MIB(3); /* as it may be after a while */
+	admit.window.is_closed = false;
+	sides[0].head.bytes = KIB(256);
+	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
+	start(0, 0, KIB(256), 0);
+	ck_assert_int_eq(next_is(1, 0), ADMIT_START);
+	start(1, 0, KIB(512), 0);
+	admit_set_ready(&admit, &sides[1].channel, false, 0);
+	/* The first pays for what the second had too much.  Then each turn is to the second's credit. */
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(next_is(0, 0), ADMIT_START);
+		start(0, 0, KIB(256), 0);
+	}
+	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING); /* 1.5 MiB: over 3 MiB less 4 * 512 KiB */
+	end(1, 0, KIB(512), 0);
+	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
+	end(0, 0, KIB(256), 0);
+	ck_assert_int_eq(next_is(0, SCHED_AWAY_NSEC - 1), ADMIT_START);
+	start(0, 0, KIB(256), SCHED_AWAY_NSEC - 1);
+	ck_assert_int_eq(next_is(0, SCHED_AWAY_NSEC), ADMIT_START); /* it is gone: all is lent */
+	for (int i = 0; i < 4; i++)
+		end(0, 0, KIB(256), 0);
+	close_op(0);
+	admit_close_op(&admit, &sides[1].channel);
+	teardown();
 }
 END_TEST
 
@@ -473,7 +540,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, clients_share_while_both_are_active);
 	tcase_add_loop_test(tcase, blocks_are_cut_where_that_spares_a_wait, 0, N_ROWS(cut_rows));
 	tcase_add_test(tcase, larger_blocks_wait_while_a_small_one_is_late);
-	tcase_add_test(tcase, the_largest_profile_says_how_much_one_client_may_have);
+	tcase_add_test(tcase,
+		       room_is_reserved_for_a_client_that_is_away_and_lent_when_it_stays_away);
+	tcase_add_test(tcase, the_limit_goes_as_far_as_the_largest_profile);
 }
 
 SUITE("admit", add_tests)

@@ -324,6 +324,12 @@ static const struct share_row {
 	{ "1 op of 1 MiB beside 16",
 	  { { MIB(1), KIB(256), 1, 1, SCHED_NORMAL }, { MIB(1), KIB(256), 16, 1, SCHED_NORMAL } },
 	  0.5 },
+	{ "1 op of 1 MiB beside 16, blocks as large as they are beside small ops",
+	  { { MIB(1), KIB(512), 1, 1, SCHED_NORMAL }, { MIB(1), KIB(512), 16, 1, SCHED_NORMAL } },
+	  0.5 },
+	{ "1 op of 8 MiB beside 16",
+	  { { MIB(8), KIB(256), 1, 1, SCHED_NORMAL }, { MIB(8), KIB(256), 16, 1, SCHED_NORMAL } },
+	  0.5 },
 	{ "1 op of 8 MiB beside 16, large blocks",
 	  { { MIB(8), MIB(1), 1, 1, SCHED_NORMAL }, { MIB(8), MIB(1), 16, 1, SCHED_NORMAL } },
 	  0.5 },
@@ -333,6 +339,9 @@ static const struct share_row {
 	{ "weights 1 to 4, one op beside many",
 	  { { MIB(1), KIB(256), 1, 1, SCHED_NORMAL }, { MIB(1), KIB(256), 16, 4, SCHED_NORMAL } },
 	  0.2 },
+	{ "weights 4 to 1, one op of 8 MiB beside many",
+	  { { MIB(8), KIB(256), 1, 4, SCHED_NORMAL }, { MIB(8), KIB(256), 16, 1, SCHED_NORMAL } },
+	  0.8 },
 };
 
 START_TEST(clients_share_by_weight_however_many_ops_they_keep_open)
@@ -440,6 +449,9 @@ START_TEST(a_4_kib_reader_does_not_wait_behind_400_mib_reads)
 	ck_assert_msg(p99 <= reader_rows[_i].p99_nsec, "%s: p99 %ju usec", reader_rows[_i].name,
 		      (uintmax_t)(p99 / USEC));
 	ck_assert_msg(busy() >= reader_rows[_i].busy, "%s: %f busy", reader_rows[_i].name, busy());
+	/* Nor does the guard take anything from the controller's value. */
+	ck_assert_msg(admit.window.bytes >= WINDOW_START_BYTES, "%s: %ju", reader_rows[_i].name,
+		      (uintmax_t)admit.window.bytes);
 	sim_teardown();
 }
 END_TEST

@@ -5,8 +5,6 @@
 
 #include "tests/unit/suite.h"
 
-#include <string.h>
-
 #define KIB(n) ((uint64_t)(n) << 10)
 
 static struct sched sched;
@@ -135,155 +133,6 @@ START_TEST(a_head_block_that_waits_is_lifted_and_falls_back)
 }
 END_TEST
 
-/* ---- shares on a device ---- */
-
-/*
- * Two clients that keep so many ops open, on a device that does one block after the other.  An op's
- * next is sent a while after its end.  The rule for starts is the lane's, with a fixed window.
- */
-struct pair {
-	const char *what;
-	uint64_t op_kib, block_kib;
-	uint32_t depth[2], weight[2];
-	double want; /* the first's share */
-};
-
-#define WINDOW KIB(1024)
-#define LEAST KIB(512)
-#define SENDING_NSEC 60000u
-
-static struct party {
-	struct sched_client client;
-	struct sched_queue queue;
-	uint32_t n_ready; /* ops that wait */
-	uint64_t left;	  /* bytes of the first that have not started */
-	uint64_t done_bytes;
-	uint64_t sends[64]; /* when further ops come, in order */
-	uint32_t sent, sends_end;
-} parties[2];
-
-static struct flight {
-	struct party *party;
-	uint64_t bytes;
-	bool is_last; /* of its op */
-	uint64_t end_nsec;
-} flights[256];
-static uint32_t flight_first, flight_end;
-static uint64_t bytes_in_flight;
-
-static bool start_one(const struct pair *pair, uint64_t now)
-{
-	struct sched_queue *queue = sched_next(&sched, now);
-	struct party *party;
-	struct flight *flight = &flights[flight_end % 256], *before = flight;
-	uint64_t free_until = now, len, counted, room, owed;
-
-	if (!queue)
-		return false;
-	party = queue == &parties[0].queue ? &parties[0] : &parties[1];
-	len = party->left < KIB(pair->block_kib) ? party->left : KIB(pair->block_kib);
-	counted = len < KIB(256) ? len : KIB(256);
-	owed = sched_owed_bytes(&sched, queue);
-	room = WINDOW > LEAST + owed ? WINDOW - owed : LEAST;
-	if (bytes_in_flight && bytes_in_flight + counted > room)
-		return false;
-	if (flight_end != flight_first)
-		before = &flights[(flight_end - 1) % 256];
-	if (before != flight && before->end_nsec > now)
-		free_until = before->end_nsec;
-	party->left -= len;
-	*flight = (struct flight){ party, len, !party->left, free_until + len }; /* 1 byte a nsec */
-	flight_end++;
-	bytes_in_flight += len;
-	party->client.blocks_in_flight++;
-	sched_charge(&sched, queue, len, now);
-	if (!party->left) {
-		if (--party->n_ready)
-			party->left = KIB(pair->op_kib);
-		else
-			sched_remove(&sched, queue);
-	}
-	return true;
-}
-
-static void send_op(const struct pair *pair, struct party *party, uint64_t now)
-{
-	if (party->n_ready++ == 0)
-		party->left = KIB(pair->op_kib);
-	sched_add(&sched, &party->queue, now);
-}
-
-/* The next thing happens: a block is back, or an op comes. */
-static uint64_t step(const struct pair *pair)
-{
-	struct flight *flight = flight_first != flight_end ? &flights[flight_first % 256] : NULL;
-	uint64_t now = flight ? flight->end_nsec : UINT64_MAX;
-	struct party *sender = NULL;
-
-	for (int i = 0; i < 2; i++) {
-		struct party *party = &parties[i];
-
-		if (party->sent != party->sends_end && party->sends[party->sent % 64] < now) {
-			sender = party;
-			now = party->sends[party->sent % 64];
-		}
-	}
-	if (sender) {
-		sender->sent++;
-		send_op(pair, sender, now);
-		return now;
-	}
-	flight_first++;
-	bytes_in_flight -= flight->bytes;
-	flight->party->client.blocks_in_flight--;
-	flight->party->client.done_nsec = now;
-	flight->party->done_bytes += flight->bytes;
-	if (flight->is_last)
-		flight->party->sends[flight->party->sends_end++ % 64] = now + SENDING_NSEC;
-	return now;
-}
-
-static const struct pair pairs[] = {
-	{ "1 op of 1 MiB beside 16", 1024, 256, { 1, 16 }, { 1, 1 }, 0.5 },
-	{ "1 op beside 16, blocks as large", 1024, 1024, { 1, 16 }, { 1, 1 }, 0.5 },
-	{ "1 op of 8 MiB beside 16", 8192, 256, { 1, 16 }, { 1, 1 }, 0.5 },
-	{ "1 op of 8 MiB beside 16, large blocks", 8192, 1024, { 1, 16 }, { 1, 1 }, 0.5 },
-	{ "weights 1 to 4, both with many", 1024, 256, { 16, 16 }, { 1, 4 }, 0.2 },
-	{ "weights 1 to 4, one op beside many", 1024, 256, { 1, 16 }, { 1, 4 }, 0.2 },
-	{ "weights 4 to 1, one op beside many", 8192, 256, { 1, 16 }, { 4, 1 }, 0.8 },
-};
-
-START_TEST(who_keeps_one_op_open_gets_as_much_as_who_keeps_many)
-{
-	const struct pair *pair = &pairs[_i];
-	uint64_t now = 0;
-	double got;
-
-	setup();
-	memset(parties, 0, sizeof(parties));
-	flight_first = flight_end = 0;
-	bytes_in_flight = 0;
-	for (int i = 0; i < 2; i++) {
-		sched_client_init(&parties[i].client);
-		sched_queue_init(&parties[i].queue, &parties[i].client, SCHED_NORMAL,
-				 pair->weight[i]);
-		for (uint32_t n = 0; n < pair->depth[i]; n++)
-			send_op(pair, &parties[i], 0);
-	}
-	while (now < UINT64_C(3000000000)) {
-		while (start_one(pair, now))
-			;
-		now = step(pair);
-	}
-	got = (double)parties[0].done_bytes /
-	      (double)(parties[0].done_bytes + parties[1].done_bytes);
-	ck_assert_msg(got > pair->want * 0.97 && got < pair->want * 1.03, "%s: %f", pair->what,
-		      got);
-	/* And nothing of the device was lost but the moments without a block. */
-	ck_assert_uint_ge(parties[0].done_bytes + parties[1].done_bytes, now / 100 * 90);
-}
-END_TEST
-
 START_TEST(who_does_not_come_back_is_owed_nothing)
 {
 	struct sched_queue queues[2];
@@ -348,8 +197,6 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, classes_go_in_order);
 	tcase_add_test(tcase, a_head_block_that_waits_is_lifted_and_falls_back);
 	tcase_add_test(tcase, a_queue_can_be_found_out_of_turn);
-	tcase_add_loop_test(tcase, who_keeps_one_op_open_gets_as_much_as_who_keeps_many, 0,
-			    N_ROWS(pairs));
 	tcase_add_test(tcase, who_does_not_come_back_is_owed_nothing);
 }
 
