@@ -171,7 +171,7 @@ static int slab_map(struct slab *slab)
 
 	if (memory == MAP_FAILED)
 		return error_set(&slab->error, -errno, "%s of %" PRIu64 " bytes: mmap",
-				 slab->is_imported ? "import" : "slab", slab->size_bytes);
+				 slab->is_imported ? "shared memory" : "slab", slab->size_bytes);
 	slab->region = (struct region){ .kind = REGION_HOST, .base = memory };
 	/* A core dump would delay the end of file by which clients see the daemon's death. */
 	(void)madvise(memory, slab->map_bytes, MADV_DONTDUMP); /* known since Linux 3.4 */
@@ -189,44 +189,45 @@ static int import_check(struct slab *slab, struct error *error)
 
 	/* First, because it finds the kind of file system, and hangs only if the file system does. */
 	if (fstatfs(slab->fd, &fs) < 0)
-		return error_set(error, -errno, "import: fstatfs");
+		return error_set(error, -errno, "shared memory: fstatfs");
 	type = fs_type_of((uint64_t)fs.f_type);
 	if (!type->is_memory)
-		return error_set_plain(error, -EOPNOTSUPP,
-				       "import: the descriptor is on neither tmpfs nor hugetlbfs "
-				       "(file-system type 0x%lx): use memfd_create(2) or a file in "
-				       "/dev/shm, or dsaio_alloc()",
-				       (unsigned long)fs.f_type);
+		return error_set_plain(
+			error, -EOPNOTSUPP,
+			"shared memory: the descriptor is on neither tmpfs nor hugetlbfs "
+			"(file-system type 0x%lx): use memfd_create(2) or a file in "
+			"/dev/shm, or dsaio_alloc()",
+			(unsigned long)fs.f_type);
 	if (fstat(slab->fd, &st) < 0)
-		return error_set(error, -errno, "import: fstat");
+		return error_set(error, -errno, "shared memory: fstat");
 	if (!S_ISREG(st.st_mode))
 		return error_set_plain(error, -EOPNOTSUPP,
-				       "import: the descriptor is of no regular file");
+				       "shared memory: the descriptor is of no regular file");
 	flags = fcntl(slab->fd, F_GETFL);
 	if (flags < 0)
-		return error_set(error, -errno, "import: fcntl(F_GETFL)");
+		return error_set(error, -errno, "shared memory: fcntl(F_GETFL)");
 	if ((flags & O_PATH) || (flags & O_ACCMODE) != O_RDWR)
 		return error_set_plain(
 			error, -EACCES,
-			"import: the descriptor is not open for reading and writing: "
+			"shared memory: the descriptor is not open for reading and writing: "
 			"open it with O_RDWR");
 	seals = fcntl(slab->fd, F_GET_SEALS); /* -1: the file cannot have seals */
 	if (seals > 0 && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
 		return error_set_plain(
 			error, -EACCES,
-			"import: the file is sealed against writing (F_SEAL_%sWRITE)",
+			"shared memory: the file is sealed against writing (F_SEAL_%sWRITE)",
 			seals & F_SEAL_WRITE ? "" : "FUTURE_");
 
 	page = type->is_tmpfs ? (uint64_t)sysconf(_SC_PAGESIZE) : (uint64_t)fs.f_bsize;
 	if (off % page)
 		return error_set_plain(error, -EINVAL,
-				       "import: offset %" PRIu64
+				       "shared memory: offset %" PRIu64
 				       ": must be a multiple of its page size, %" PRIu64,
 				       off, page);
 	/* If it shrinks later, only ops on it fail, with EFAULT. */
 	if (off > (uint64_t)st.st_size || size_bytes > (uint64_t)st.st_size - off)
 		return error_set_plain(error, -ERANGE,
-				       "import: %" PRIu64 " bytes from %" PRIu64
+				       "shared memory: %" PRIu64 " bytes from %" PRIu64
 				       " on: the file has %jd bytes",
 				       size_bytes, off, (intmax_t)st.st_size);
 	slab->map_bytes = (size_bytes + page - 1) / page * page;
@@ -403,7 +404,7 @@ int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_
 
 	if (__builtin_add_overflow(off, size_bytes, &end) || end > INT64_MAX)
 		return error_set_plain(error, -EINVAL,
-				       "import: %" PRIu64 " bytes from %" PRIu64
+				       "shared memory: %" PRIu64 " bytes from %" PRIu64
 				       " on: their end passes 2^63",
 				       size_bytes, off);
 	r = slab_new(pool, quota, work_queue, size_bytes, &slab, error);

@@ -160,7 +160,7 @@ TEST(refused, "another mapping, or memory of another kind, is refused with the r
 	private = map(fd, BYTES, 0, MAP_PRIVATE);
 	disk_memory = map(disk, BYTES, 0, MAP_SHARED);
 
-	CHECK_FAILS(dsaio_import(NULL, fd, 0, BYTES, memory), -EINVAL, "NULL");
+	CHECK_FAILS(dsaio_import(NULL, fd, 0, BYTES, memory), -EINVAL, "memory_register: ");
 	CHECK_FAILS(dsaio_import(rig.client, fd, 0, BYTES, NULL), -EINVAL, "NULL");
 	CHECK_FAILS(dsaio_import(rig.client, fd, 0, 0, memory), -EINVAL, "0 bytes");
 	CHECK_FAILS(dsaio_import(rig.client, fd, 0, 4096, memory + 1), -EINVAL, "4096");
@@ -171,10 +171,11 @@ TEST(refused, "another mapping, or memory of another kind, is refused with the r
 	CHECK_FAILS(dsaio_import(rig.client, fd, 0, BYTES, private), -EINVAL, "MAP_SHARED");
 	CHECK_FAILS(dsaio_import(rig.client, fd, 4096, 4096, memory), -EINVAL, "MAP_SHARED");
 	CHECK_FAILS(dsaio_import(rig.client, other, 0, BYTES, memory), -EINVAL, "MAP_SHARED");
-	CHECK_FAILS(dsaio_import(rig.client, disk, 0, BYTES, disk_memory), -EOPNOTSUPP, "tmpfs");
+	CHECK_FAILS(dsaio_import(rig.client, disk, 0, BYTES, disk_memory), -EOPNOTSUPP,
+		    "shared memory: ;tmpfs");
 	CHECK_FAILS(dsaio_import(rig.client, read_only, 0, BYTES, memory), -EACCES, "");
 	CHECK_FAILS(dsaio_import(rig.client, sealed, 0, 4096, sealed_memory), -EACCES, "SEAL");
-	CHECK_FAILS(dsaio_unimport(rig.client, memory), -EINVAL, "dsaio_import");
+	CHECK_FAILS(dsaio_unimport(rig.client, memory), -EINVAL, "memory_unregister: ");
 
 	CHECK_CALL(dsaio_import(rig.client, fd, 0, MIB, memory));
 	CHECK_FAILS(dsaio_import(rig.client, fd, 0, MIB, memory), -EEXIST, "already");
@@ -184,7 +185,7 @@ TEST(refused, "another mapping, or memory of another kind, is refused with the r
 	CHECK_FAILS(dsaio_unimport(rig.client, memory + 4096), -EINVAL, "start");
 	CHECK_FAILS(dsaio_free(rig.client, memory), -EINVAL, "dsaio_alloc");
 	CHECK_CALL(dsaio_alloc(rig.client, 4096, &pinned));
-	CHECK_FAILS(dsaio_unimport(rig.client, pinned), -EINVAL, "dsaio_import");
+	CHECK_FAILS(dsaio_unimport(rig.client, pinned), -EINVAL, "registered memory");
 	CHECK_CALL(dsaio_unimport(rig.client, memory));
 	CHECK_CALL(dsaio_unimport(rig.client, NULL));
 	CHECK_FAILS(dsaio_unimport(rig.client, memory), -EINVAL, "before");

@@ -1,5 +1,5 @@
 /*
- * Public calls on memory: dsaio_alloc() and dsaio_import(), and what undoes them.
+ * Public calls on memory: dsaio_alloc() and dsaio_memory_register(), and their opposites.
  *
  * They check the arguments and make the sentences; memory/ does the work.
  */
@@ -143,25 +143,26 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 	int copy, r;
 
 	if (!memory)
-		return client_null("import", "memory");
+		return client_null("memory_register", "memory");
 	if (!bytes)
-		return error_fail(-EINVAL, "import: 0 bytes: there must be at least 1");
+		return error_fail(-EINVAL, "memory_register: 0 bytes: there must be at least 1");
 	if (fd_off % page || range.start % page ||
 	    __builtin_add_overflow(range.start, bytes, &range.end))
 		return error_fail(-EINVAL,
-				  "import of %zu bytes at %p, %" PRIu64
-				  " in the file: both must be "
-				  "multiples of %" PRIu64 ", as mmap(2) gives them",
+				  "memory_register: %zu bytes at %p, %" PRIu64
+				  " in the file: both must be multiples of %" PRIu64
+				  ", as mmap(2) gives them",
 				  bytes, memory, fd_off, page);
-	r = client_check_alive(client, "import");
+	r = client_check_alive(client, "memory_register");
 	if (r < 0)
 		return r;
 	if (fstat(fd, &st) < 0)
-		return error_fail_errno(-errno, "import: file descriptor %d", fd);
+		return error_fail_errno(-errno, "memory_register: file descriptor %d", fd);
 	if (st.st_size < 0 || fd_off > (uint64_t)st.st_size ||
 	    bytes > (uint64_t)st.st_size - fd_off)
 		return error_fail(-ERANGE,
-				  "import of %zu bytes from %" PRIu64 " on: the file has only %jd: "
+				  "memory_register: %zu bytes from %" PRIu64
+				  " on: the file has only %jd: "
 				  "make it longer first (ftruncate)",
 				  bytes, fd_off, (intmax_t)st.st_size);
 	range.dev = st.st_dev;
@@ -170,29 +171,30 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 	if (r == -EINVAL)
 		return error_fail(
 			r,
-			"import of %zu bytes: at %p this process has not mapped that file "
+			"memory_register: %zu bytes: at %p this process has not mapped that file "
 			"from byte %" PRIu64 " on with MAP_SHARED: give the address that "
 			"mmap(2) returned for it",
 			bytes, memory, fd_off);
 	if (r < 0)
-		return error_fail_errno(r, "import: /proc/self/maps");
+		return error_fail_errno(r, "memory_register: /proc/self/maps");
 	if (buffers_overlap(&client->buffers, memory, bytes))
-		return error_fail(-EEXIST,
-				  "import of %zu bytes at %p: part of it is imported, or of "
-				  "dsaio_alloc(), already",
-				  bytes, memory);
+		return error_fail(
+			-EEXIST,
+			"memory_register: %zu bytes at %p: part of it is registered, or of "
+			"dsaio_alloc(), already",
+			bytes, memory);
 	copy = fd_duplicate(fd);
 	if (copy < 0)
-		return error_fail_errno(-errno, "import: file descriptor %d", fd);
+		return error_fail_errno(-errno, "memory_register: file descriptor %d", fd);
 	r = slab_import_fd(&client->link, copy, fd_off, bytes, &slab);
 	if (r < 0)
 		return r;
 	r = buffers_import(&client->buffers, memory, bytes, slab);
 	if (r < 0) {
 		slab_give_back(&client->link, slab);
-		return error_fail_errno(r, "import of %zu bytes at %p", bytes, memory);
+		return error_fail_errno(r, "memory_register: %zu bytes at %p", bytes, memory);
 	}
-	debug_log("import: slab %u: %zu bytes of the program's own", slab, bytes);
+	debug_log("memory_register: slab %u: %zu bytes of the program's own", slab, bytes);
 	return 0;
 }
 
@@ -247,7 +249,7 @@ int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 	int r;
 
 	if (!client)
-		return client_null("unimport", "client");
+		return client_null("memory_unregister", "client");
 	if (!memory || client_is_forked(client))
 		return 0;
 	client_hold(client);
@@ -258,13 +260,14 @@ int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 		client_left(client);
 	client_left(client);
 	if (r == -EBUSY)
-		return error_fail(r, "unimport: an open op uses the memory at %p: wait for its end",
-				  memory);
+		return error_fail(
+			r, "memory_unregister: an open op uses the memory at %p: wait for its end",
+			memory);
 	if (r < 0)
 		return error_fail(
 			r,
-			"unimport: %p is not the start of memory of dsaio_import(), or was "
-			"forgotten before",
+			"memory_unregister: %p is not the start of registered memory, or was "
+			"unregistered before",
 			memory);
 	return 0;
 }

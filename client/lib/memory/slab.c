@@ -44,7 +44,7 @@ int slab_import_fd(struct link *link, int fd, uint64_t off, uint64_t bytes, uint
 	body.size_bytes = bytes;
 	request.body_case = WIRE__REQUEST__BODY_SLAB_IMPORT;
 	request.slab_import = &body;
-	r = conn_call(link->conn, "import", &request, &fd, 1, &reply, NULL, NULL);
+	r = conn_call(link->conn, "memory_register", &request, &fd, 1, &reply, NULL, NULL);
 	if (r == 0)
 		*ret_id = reply->slab_import->slab;
 	return r;
