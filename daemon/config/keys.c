@@ -46,7 +46,8 @@ static int number_check(const struct key *key, const char *text, bool is_size, u
 		return error_set_plain(
 			error, -EINVAL, "must be a number from %" PRIu64 " to %" PRIu64 "%s",
 			key->min, key->max,
-			is_size ? " (bytes, or with K, M, G, KiB, MiB, GiB behind it)" : "");
+			is_size ? " (bytes, or with K, M, G, T, KiB, MiB, GiB, TiB behind it)"
+				: "");
 	return 0;
 }
 

@@ -16,6 +16,27 @@ help_teaches_by_example() {
 	done <"$dir/commands"
 }
 
+# It once lacked three of the benches.
+the_synopsis_names_all_commands() {
+	local command
+	sed -n '/^.Sh SYNOPSIS/,/^.Sh DESCRIPTION/p' man/dsaioctl.1 >"$dir/synopsis"
+	{ "$ctl" --help; "$ctl" bench --help; } | sed -nE 's/^    dsaioctl bench ([a-z]+) .*/\1/p; /^commands:/,/^$/s/^    ([a-z]+) .*/\1/p' |
+		sort -u >"$dir/commands"
+	why="commands: $(tr '\n' ' ' <"$dir/commands")"
+	[ "$(wc -l <"$dir/commands")" -ge 14 ] || return 1
+	while read -r command; do
+		why="$command is missing"
+		grep -qw -e "$command" "$dir/synopsis" || return 1
+	done <"$dir/commands"
+}
+
+# Its options once said that --loops are loops of a point, and its text that they are times as long.
+tune_explains_loops_once() {
+	expect 0 "$ctl" bench tune --help && says "$dir/out" "--loops N              move N times the bytes" || return 1
+	why="--loops is explained $(grep -c -e '--loops' "$dir/out") times"
+	[ "$(grep -c -e --loops "$dir/out")" = 1 ]
+}
+
 version_is_told() {
 	local version
 	expect 0 "$ctl" --version || return 1
@@ -110,7 +131,7 @@ bench_checks_its_options() {
 		says "$dir/err" "$dir/missing" "No such file"
 }
 
-for t in help_teaches_by_example version_is_told wrong_usage_ends_with_2 \
+for t in help_teaches_by_example the_synopsis_names_all_commands tune_explains_loops_once version_is_told wrong_usage_ends_with_2 \
 	a_list_option_before_the_command_takes_no_command without_a_daemon_it_says_what_to_do looking_starts_no_daemon a_full_standard_output_is_an_error \
 	torch_only_flags_end_with_2_and_one_sentence bench_checks_its_options; do
 	run_test $t

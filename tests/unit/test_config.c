@@ -188,7 +188,7 @@ static const struct {
 	{ "[daemon]\npool_size = 1\n", 2, "from 1048576 to 70368744177664" },
 	{ "[daemon]\npool_size = 99999999999T\n", 2, "from 1048576" },
 	{ "[daemon]\npool_size = 1G1\n", 2, "pool_size = 1G1" },
-	{ "[daemon]\npool_size = 99999999999999999999999\n", 2, "must be a number" },
+	{ "[daemon]\npool_size = 99999999999999999999999\n", 2, "K, M, G, T, KiB" },
 	{ "[daemon]\nlock = no\n", 2, "yes (refuse" },
 	{ "[daemon]\nspin_usec = 1000001\n", 2, "0 to 1000000" },
 	{ "[daemon]\nspin_usec = 1K\n", 2, "spin_usec = 1K" },

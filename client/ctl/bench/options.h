@@ -49,21 +49,20 @@ struct bench_options {
 		"exclusive", FLAG_BOOL, &(o).exclusive, 0, 0                                \
 	}
 
-/* The lines of --help for these. */
-#define BENCH_OPTIONS_HELP                                                                     \
-	"    --nvme_dir DIR ...     where the test files lie: a process for each\n"            \
-	"    --sweep_config FILE    the space, as JSON (below)\n"                              \
-	"    --no_read, --no_write  leave reads, or writes, out\n"                             \
-	"    --io_size N[K|M|G]     bytes that one loop of one process moves (400M)\n"         \
-	"    --loops N              measured loops of a point, behind one that warms up (1)\n" \
-	"    --flush_page_cache     empty the page cache before each point (needs root)\n"     \
-	"    --no_sudo              taken, and without effect: nothing here uses sudo\n"       \
-	"    --gpu, --gds           refused: this version has no GPU engine\n"                 \
-	"    --log_dir DIR          for results and logs; earlier ones are kept\n"             \
-	"                           (_aio_bench_logs)\n"                                       \
-	"    --resume               continue the last run in --log_dir\n"                      \
-	"    --exclusive            only while nobody else uses the store\n"                   \
-	"    --keep                 leave the test files there\n"                              \
+/* The lines of --help for these, except --loops, which each explains. */
+#define BENCH_OPTIONS_HELP                                                                 \
+	"    --nvme_dir DIR ...     where the test files lie: a process for each\n"        \
+	"    --sweep_config FILE    the space, as JSON (below)\n"                          \
+	"    --no_read, --no_write  leave reads, or writes, out\n"                         \
+	"    --io_size N[K|M|G|T]   bytes that one loop of one process moves (400M)\n"     \
+	"    --flush_page_cache     empty the page cache before each point (needs root)\n" \
+	"    --no_sudo              taken, and without effect: nothing here uses sudo\n"   \
+	"    --gpu, --gds           refused: this version has no GPU engine\n"             \
+	"    --log_dir DIR          for results and logs; earlier ones are kept\n"         \
+	"                           (_aio_bench_logs)\n"                                   \
+	"    --resume               continue the last run in --log_dir\n"                  \
+	"    --exclusive            only while nobody else uses the store\n"               \
+	"    --keep                 leave the test files there\n"                          \
 	"    --verbose              say more of each point\n"
 
 /* The description of --sweep_config in --help. */

@@ -91,7 +91,7 @@ static const char help[] =
 	"    --folder DIR           where the test files lie, or:\n"
 	"    --folder_to_device_mapping DIR:DEV ...\n"
 	"                           a process for each (DEV counts with a GPU only)\n"
-	"    --io_size N[K|M|G]     bytes that one loop of one process moves\n"
+	"    --io_size N[K|M|G|T]   bytes that one loop of one process moves\n"
 	"    --read                 read; else write\n"
 	"    --multi_process N      so many processes on the folder (1)\n"
 	"    --block_size N[K|M|G]  bytes of one request to the device (1M)\n"

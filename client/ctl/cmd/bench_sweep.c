@@ -34,7 +34,9 @@ static const char help[] =
 	"    dsaioctl bench sweep --nvme_dir /nvme --sweep_config space.json --log_dir logs\n"
 	"    dsaioctl bench sweep --nvme_dir /nvme --sweep_config space.json --log_dir logs --resume\n"
 	"    dsaioctl bench sweep --nvme_dir . --io_size 64M --no_write --private --json\n"
-	"\n" BENCH_OPTIONS_HELP "    --json                 results.json on standard output\n"
+	"\n" BENCH_OPTIONS_HELP
+	"    --loops N              measured loops of a point, behind one that warms up (1)\n"
+	"    --json                 results.json on standard output\n"
 	"    --socket PATH          the daemon's socket\n"
 	"    --private              a daemon for this command alone\n"
 	"\n" BENCH_SPACE_HELP "\n"

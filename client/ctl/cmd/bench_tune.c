@@ -63,6 +63,7 @@ static const char help[] =
 	"    dsaioctl bench tune --nvme_dir /nvme0 /nvme1 --sweep_config space.json\n"
 	"    dsaioctl bench tune --nvme_dir . --io_size 64M --no_write --private --json\n"
 	"\n" BENCH_OPTIONS_HELP
+	"    --loops N              move N times the bytes, in N times the time (1)\n"
 	"    --apply                set the recommended profile on the stores, saved across\n"
 	"                           restarts (administrators); undo: dsaioctl profile reset\n"
 	"    --json                 tune.json on standard output\n"
@@ -74,8 +75,7 @@ static const char help[] =
 	"few are then measured as a sweep does, in rounds with a new order each time.  A point that\n"
 	"is not clearly slower than the fastest is tied with it; the cheapest of those (least memory in\n"
 	"flight, then fewest parts) whose mean is at most 5% below the fastest is recommended.  It\n"
-	"takes at most a fifth of the time of a sweep with five loops a point; --loops N: N times as\n"
-	"long.\n"
+	"takes at most a fifth of the time of a sweep with five times as many loops a point.\n"
 	"\n"
 	"exit status: 0 done, 1 failed, also if no point could be measured, 2 wrong usage, 129, 130\n"
 	"and 143 interrupted (--resume goes on)\n";

@@ -39,10 +39,10 @@ static const char help[] =
 	"cannot be read the others are still written.  A bar is shown on a terminal that does not\n"
 	"get the output.  If the reader goes away the command ends quietly, as cat(1) does.\n"
 	"\n"
-	"    --offset N[K|M|G]  of each FILE, the first byte to write (0)\n"
-	"    --length N[K|M|G]  at most so many bytes of it (all)\n"
-	"    --socket PATH      the daemon's socket\n"
-	"    --private          a daemon for this command alone\n"
+	"    --offset N[K|M|G|T]  of each FILE, the first byte to write (0)\n"
+	"    --length N[K|M|G|T]  at most so many bytes of it (all)\n"
+	"    --socket PATH        the daemon's socket\n"
+	"    --private            a daemon for this command alone\n"
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage\n";
 

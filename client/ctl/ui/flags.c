@@ -50,7 +50,7 @@ static int parse_number(const struct flag *flag, const char *arg, char *text, si
 	if (r == -EINVAL) {
 		(void)snprintf(text, size, "%s%s %s: is no number: write %s", dashes_of(flag),
 			       flag->name, arg,
-			       flag->kind == FLAG_SIZE ? "for example 4096, 64K, 1MiB or 2G"
+			       flag->kind == FLAG_SIZE ? "for example 4096, 64K, 1MiB, 2G or 1T"
 						       : "for example 8");
 		return -EINVAL;
 	}

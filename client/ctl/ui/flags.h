@@ -15,7 +15,7 @@
 enum flag_kind {
 	FLAG_BOOL,   /* value: bool *, set to true; takes no argument */
 	FLAG_STRING, /* value: const char **, into argv; never empty */
-	FLAG_SIZE,   /* value: uint64_t *, with K, M, G */
+	FLAG_SIZE,   /* value: uint64_t *, with K, M, G, T */
 	FLAG_COUNT,  /* value: uint32_t * */
 	FLAG_LIST, /* value: struct flag_list *: all arguments up to the next option; may repeat */
 };
