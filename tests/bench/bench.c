@@ -271,13 +271,13 @@ void ours_close(struct bench *b)
 
 static int ours_bandwidth(struct bench *b, bool is_write, double *ret_bandwidth)
 {
-	const int64_t start = clock_nsec();
+	const int64_t start = now_nsec();
 	const int64_t n = is_write ? dsaio_pwrite(b->handle, b->file, b->memory, READ_BYTES, 0)
 				   : dsaio_pread(b->handle, b->file, b->memory, READ_BYTES, 0);
 
 	if (n != (int64_t)READ_BYTES)
 		return failed(is_write ? "write" : "read");
-	*ret_bandwidth = (double)n * 1e9 / (double)(clock_nsec() - start);
+	*ret_bandwidth = (double)n * 1e9 / (double)(now_nsec() - start);
 	return 0;
 }
 
@@ -293,7 +293,7 @@ int ours_write_bandwidth(struct bench *b, double *ret_bandwidth)
 
 static int ours_latency(struct bench *b, double *ret_usec)
 {
-	const int64_t start = clock_nsec(), end = start + SLICE_USEC * 1000;
+	const int64_t start = now_nsec(), end = start + SLICE_USEC * 1000;
 	uint64_t n = 0, seed = random_seed();
 	int64_t now;
 
@@ -304,7 +304,7 @@ static int ours_latency(struct bench *b, double *ret_usec)
 		    (int64_t)SMALL_BYTES)
 			return failed("read");
 		n++;
-		now = clock_nsec();
+		now = now_nsec();
 	} while (now < end);
 	*ret_usec = (double)(now - start) / 1e3 / (double)n;
 	return 0;
@@ -344,7 +344,7 @@ static int ours_iops(struct bench *b, double *ret_iops)
 {
 	struct flying flying[SMALL_DEPTH];
 	struct queue queue = TAILQ_HEAD_INITIALIZER(queue);
-	const int64_t start = clock_nsec(), end = start + SLICE_USEC * 1000;
+	const int64_t start = now_nsec(), end = start + SLICE_USEC * 1000;
 	uint64_t n_done = 0, seed = random_seed();
 	bool is_over = false;
 
@@ -361,7 +361,7 @@ static int ours_iops(struct bench *b, double *ret_iops)
 		n = dsaio_reap(b->handle, ended, SMALL_DEPTH);
 		if (n < 0)
 			return failed("reap");
-		is_over = is_over || clock_nsec() >= end;
+		is_over = is_over || now_nsec() >= end;
 		for (int i = 0; i < n; i++) {
 			struct flying *f = dsaio_op_data(ended[i]);
 
@@ -376,7 +376,7 @@ static int ours_iops(struct bench *b, double *ret_iops)
 		}
 		n_done += (uint64_t)n;
 	}
-	*ret_iops = (double)n_done * 1e9 / (double)(clock_nsec() - start);
+	*ret_iops = (double)n_done * 1e9 / (double)(now_nsec() - start);
 	return 0;
 }
 
@@ -461,13 +461,12 @@ int round_run(struct bench *b, const struct row *row, unsigned round,
 int compare(struct bench *b, struct row *row, double unit, int (*ours)(struct bench *, double *),
 	    int (*reference)(struct bench *, double *))
 {
-	const int64_t end = clock_nsec() + COMPARISON_NSEC;
+	const int64_t end = now_nsec() + COMPARISON_NSEC;
 	double values[2];
 	int r = 0;
 
 	for (unsigned i = 0;
-	     row->n_rounds < ROUNDS_MAX && (row->n_rounds < ROUNDS_MIN || clock_nsec() < end);
-	     i++) {
+	     row->n_rounds < ROUNDS_MAX && (row->n_rounds < ROUNDS_MIN || now_nsec() < end); i++) {
 		r = round_run(b, row, i,
 			      (int (*const[])(struct bench *, double *)){ ours, reference }, 2,
 			      values);

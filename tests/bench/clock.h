@@ -2,15 +2,12 @@
 #ifndef DSAIO_TESTS_BENCH_CLOCK_H
 #define DSAIO_TESTS_BENCH_CLOCK_H
 
-#include <stdint.h>
-#include <time.h>
+#include "proto/util/clock.h"
 
-static inline int64_t clock_nsec(void)
+/* Signed, so that differences may be negative. */
+static inline int64_t now_nsec(void)
 {
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail */
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+	return (int64_t)clock_nsec();
 }
 
 /* xorshift64*: cheaper than any read; the state must not be 0. */
@@ -25,7 +22,7 @@ static inline uint64_t random_next(uint64_t *state)
 /* Each slice has its own offsets: nobody reads what the other has just made warm. */
 static inline uint64_t random_seed(void)
 {
-	uint64_t seed = (uint64_t)clock_nsec() | 1;
+	uint64_t seed = clock_nsec() | 1;
 
 	(void)random_next(&seed);
 	return seed;

@@ -64,7 +64,7 @@ _Noreturn static void member_main(const struct crew_member *member, const struct
 		sleep_until(work->start_nsec);
 		cpu = cpu_nsec();
 		r = member->run(state, work);
-		work->done_nsec = clock_nsec();
+		work->done_nsec = now_nsec();
 		work->cpu_nsec = cpu_nsec() - cpu;
 		work->error = r;
 	}
@@ -236,7 +236,7 @@ static double process_cpu_seconds(clockid_t clock)
 
 int crew_slice(struct side *side, struct crew *crew, pid_t other_pid, struct result *ret_result)
 {
-	const int64_t start = clock_nsec() + START_NSEC;
+	const int64_t start = now_nsec() + START_NSEC;
 	struct result result = { 0 };
 	clockid_t clock = CLOCK_MONOTONIC;
 	double before = 0;

@@ -58,7 +58,7 @@ static int small_files_make(struct bench *b)
 static int ours_files(struct bench *b, double *ret_usec)
 {
 	static struct dsaio_file *files[FILES];
-	const int64_t start = clock_nsec();
+	const int64_t start = now_nsec();
 	char path[4200];
 	int64_t n_ended;
 	int r = 0;
@@ -74,7 +74,7 @@ static int ours_files(struct bench *b, double *ret_usec)
 		r = failed("wait");
 	for (unsigned i = 0; i < FILES; i++)
 		dsaio_file_close(files[i]);
-	*ret_usec = (double)(clock_nsec() - start) / 1e3 / FILES;
+	*ret_usec = (double)(now_nsec() - start) / 1e3 / FILES;
 	return r;
 }
 
@@ -100,7 +100,7 @@ static int deepnvme_failed(const char *path, int64_t r)
 
 static int deepnvme_files(struct bench *b, double *ret_usec)
 {
-	const int64_t start = clock_nsec();
+	const int64_t start = now_nsec();
 	char path[4200];
 	int64_t r;
 
@@ -114,7 +114,7 @@ static int deepnvme_files(struct bench *b, double *ret_usec)
 		}
 	}
 	r = deepnvme_wait(deepnvme);
-	*ret_usec = (double)(clock_nsec() - start) / 1e3 / FILES;
+	*ret_usec = (double)(now_nsec() - start) / 1e3 / FILES;
 	return r == FILES ? 0 : deepnvme_failed("wait", r);
 }
 
@@ -183,7 +183,7 @@ static uint64_t small_off(uint64_t *seed)
 
 static int ours_path(struct bench *b, double *ret_usec)
 {
-	const int64_t start = clock_nsec(), end = start + SLICE_USEC * 1000;
+	const int64_t start = now_nsec(), end = start + SLICE_USEC * 1000;
 	uint64_t n = 0, seed = random_seed();
 	struct dsaio_file *file;
 	int64_t now, r;
@@ -196,7 +196,7 @@ static int ours_path(struct bench *b, double *ret_usec)
 		if (r != (int64_t)SMALL_BYTES)
 			return failed("read");
 		n++;
-		now = clock_nsec();
+		now = now_nsec();
 	} while (now < end);
 	*ret_usec = (double)(now - start) / 1e3 / (double)n;
 	return 0;
@@ -204,7 +204,7 @@ static int ours_path(struct bench *b, double *ret_usec)
 
 static int deepnvme_path(struct bench *b, double *ret_usec)
 {
-	const int64_t start = clock_nsec(), end = start + SLICE_USEC * 1000;
+	const int64_t start = now_nsec(), end = start + SLICE_USEC * 1000;
 	uint64_t n = 0, seed = random_seed();
 	int64_t now, r;
 
@@ -216,7 +216,7 @@ static int deepnvme_path(struct bench *b, double *ret_usec)
 		if (r != 1)
 			return deepnvme_failed(b->path, r);
 		n++;
-		now = clock_nsec();
+		now = now_nsec();
 	} while (now < end);
 	*ret_usec = (double)(now - start) / 1e3 / (double)n;
 	return 0;
@@ -242,11 +242,11 @@ static char *private_memory;
 static int read_range(struct bench *b, char *memory, uint64_t len, uint64_t off,
 		      double *ret_bandwidth)
 {
-	const int64_t start = clock_nsec();
+	const int64_t start = now_nsec();
 
 	if (dsaio_pread(b->handle, b->file, memory, len, off) != (int64_t)len)
 		return failed("read");
-	*ret_bandwidth = (double)len * 1e9 / (double)(clock_nsec() - start);
+	*ret_bandwidth = (double)len * 1e9 / (double)(now_nsec() - start);
 	return 0;
 }
 
@@ -257,20 +257,20 @@ static int ours_private(struct bench *b, double *ret_bandwidth)
 
 static int ours_private_write(struct bench *b, double *ret_bandwidth)
 {
-	const int64_t start = clock_nsec();
+	const int64_t start = now_nsec();
 
 	if (dsaio_pwrite(b->handle, b->file, private_memory, READ_BYTES, 0) != (int64_t)READ_BYTES)
 		return failed("write");
-	*ret_bandwidth = (double)READ_BYTES * 1e9 / (double)(clock_nsec() - start);
+	*ret_bandwidth = (double)READ_BYTES * 1e9 / (double)(now_nsec() - start);
 	return 0;
 }
 
 static void copy(char *to, const char *from, double *ret_bandwidth)
 {
-	const int64_t start = clock_nsec();
+	const int64_t start = now_nsec();
 
 	memcpy(to, from, READ_BYTES);
-	*ret_bandwidth = (double)READ_BYTES * 1e9 / (double)(clock_nsec() - start);
+	*ret_bandwidth = (double)READ_BYTES * 1e9 / (double)(now_nsec() - start);
 }
 
 static int copy_of_read(struct bench *b, double *ret_bandwidth)
@@ -293,12 +293,12 @@ static int copy_of_write(struct bench *b, double *ret_bandwidth)
 static int private_compare(struct bench *b, int (*const sides[3])(struct bench *, double *),
 			   struct row *beside_pinned, struct row *beside_copy)
 {
-	const int64_t end = clock_nsec() + COMPARISON_NSEC;
+	const int64_t end = now_nsec() + COMPARISON_NSEC;
 	double values[3];
 	int r;
 
 	for (unsigned i = 0; beside_pinned->n_rounds < ROUNDS_MIN ||
-			     (beside_pinned->n_rounds < ROUNDS_MAX && clock_nsec() < end);
+			     (beside_pinned->n_rounds < ROUNDS_MAX && now_nsec() < end);
 	     i++) {
 		r = round_run(b, beside_pinned, i, sides, 3, values);
 		if (r < 0)
@@ -399,7 +399,7 @@ static int autostarted_end(const char *socket_path)
 static int ours_autostart(struct bench *b, double *ret_msec)
 {
 	_cleanup_(freep) char *socket_path = NULL;
-	const int64_t start = clock_nsec();
+	const int64_t start = now_nsec();
 	void *memory;
 	int r = 0;
 
@@ -410,7 +410,7 @@ static int ours_autostart(struct bench *b, double *ret_msec)
 	    dsaio_file_open(b->client, b->path, O_RDONLY, &b->file) < 0 ||
 	    dsaio_pread(b->handle, b->file, memory, SMALL_BYTES, 0) != (int64_t)SMALL_BYTES)
 		r = failed("the first op");
-	*ret_msec = (double)(clock_nsec() - start) / 1e6;
+	*ret_msec = (double)(now_nsec() - start) / 1e6;
 	ours_close(b);
 	if (asprintf(&socket_path, "%s/dsaiod/dsaiod.sock", getenv("XDG_RUNTIME_DIR")) < 0)
 		return -ENOMEM;

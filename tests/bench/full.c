@@ -92,7 +92,7 @@ static void on_signal(int number)
 static void progress(const struct full *f, const char *what)
 {
 	char left[32] = "";
-	const double done = (double)(clock_nsec() - f->start_nsec) / 1e9;
+	const double done = (double)(now_nsec() - f->start_nsec) / 1e9;
 
 	if (!isatty(STDERR_FILENO))
 		return;
@@ -126,9 +126,9 @@ static int files_ready(struct full *f, const struct point *point, bool is_new)
 	int r;
 
 	if (is_same && !is_new &&
-	    (point->is_write || clock_nsec() - f->files_nsec < FILES_AGE_NSEC)) {
+	    (point->is_write || now_nsec() - f->files_nsec < FILES_AGE_NSEC)) {
 		if (point->is_write)
-			f->files_nsec = clock_nsec();
+			f->files_nsec = now_nsec();
 		return 0;
 	}
 	if (!is_same) {
@@ -142,7 +142,7 @@ static int files_ready(struct full *f, const struct point *point, bool is_new)
 	r = files_make(point->dir, point->n_processes, point->file_bytes);
 	f->files = *point;
 	f->n_files = point->n_processes;
-	f->files_nsec = clock_nsec();
+	f->files_nsec = now_nsec();
 	return r;
 }
 
@@ -583,7 +583,7 @@ static int measure(struct full *f)
 		r = dir_make(f, (unsigned)f->matrix.places.values[i]);
 	if (r < 0)
 		return r;
-	f->start_nsec = clock_nsec();
+	f->start_nsec = now_nsec();
 	commands_print(f);
 	grid_print_head(stdout);
 	for (unsigned i = 0; r == 0 && i < f->n_points; i++)

@@ -80,7 +80,7 @@ int local_read(struct local *local, uint64_t file_bytes, unsigned depth, int64_t
 	struct iocb iocbs[LOCAL_DEPTH_MAX];
 	struct io_event events[LOCAL_DEPTH_MAX];
 	uint64_t n_done = 0, seed = random_seed();
-	const int64_t start = clock_nsec(), end = start + usec * 1000;
+	const int64_t start = now_nsec(), end = start + usec * 1000;
 	unsigned n_flying = 0;
 	bool is_over = false;
 	int r = 0;
@@ -96,7 +96,7 @@ int local_read(struct local *local, uint64_t file_bytes, unsigned depth, int64_t
 			continue;
 		if (n < 0)
 			r = n;
-		is_over = is_over || clock_nsec() >= end;
+		is_over = is_over || now_nsec() >= end;
 		for (int i = 0; r == 0 && i < n; i++) {
 			/* libaio declares it unsigned: errors are negative numbers. */
 			const int64_t result = (int64_t)events[i].res;
@@ -115,7 +115,7 @@ int local_read(struct local *local, uint64_t file_bytes, unsigned depth, int64_t
 	if (r < 0)
 		fprintf(stderr, "bench: libaio: %s\n", strerror(-r));
 	*ret_n = n_done;
-	*ret_seconds = (double)(clock_nsec() - start) / 1e9;
+	*ret_seconds = (double)(now_nsec() - start) / 1e9;
 	return r;
 }
 
@@ -125,7 +125,7 @@ int local_stream(struct local *local, char *memory, uint64_t bytes, unsigned dep
 	const uint64_t step = local->block_bytes;
 	struct iocb iocbs[LOCAL_DEPTH_MAX], *batch[LOCAL_DEPTH_MAX];
 	struct io_event events[LOCAL_DEPTH_MAX];
-	const int64_t start = clock_nsec();
+	const int64_t start = now_nsec();
 	uint64_t off = 0, n_done = 0;
 	int n = (int)depth, n_events, r = 0;
 
@@ -165,6 +165,6 @@ int local_stream(struct local *local, char *memory, uint64_t bytes, unsigned dep
 	}
 	if (r < 0)
 		fprintf(stderr, "bench: libaio: %s\n", strerror(-r));
-	*ret_seconds = (double)(clock_nsec() - start) / 1e9;
+	*ret_seconds = (double)(now_nsec() - start) / 1e9;
 	return r < 0 ? r : 0;
 }

@@ -105,7 +105,7 @@ static int client_submit(struct work *w, struct queue *queue, struct flying *f)
 				     .off = next_offset(w),
 				     .user_data = f };
 
-	f->begin = clock_nsec();
+	f->begin = now_nsec();
 	if (dsaio_submit(w->handle, &io, 1, 0, &f->op) < 0)
 		return client_failed();
 	TAILQ_INSERT_TAIL(queue, f, link);
@@ -129,7 +129,7 @@ static int client_run(struct work *w, int64_t end)
 
 		(void)dsaio_op_wait(TAILQ_FIRST(&queue)->op, -1, NULL); /* the result: below */
 		n = dsaio_reap(w->handle, ended, NEIGHBOUR_QUEUED_MAX);
-		now = clock_nsec();
+		now = now_nsec();
 		r = n < 0 ? n : 0;
 		for (int i = 0; r == 0 && i < n; i++) {
 			struct flying *f = dsaio_op_data(ended[i]);
@@ -203,9 +203,9 @@ static int arrival_run(struct work *w, int64_t end)
 	int r;
 
 	do {
-		begin = clock_nsec();
+		begin = now_nsec();
 		r = arrival_op(w);
-		now = clock_nsec();
+		now = now_nsec();
 		if (r == 0)
 			r = note(w, begin, now);
 	} while (r == 0 && now < end);
@@ -232,7 +232,7 @@ _Noreturn static void child(const struct neighbour *neighbour, int fd, pid_t par
 	r = job->socket_path ? client_open(&w) : arrival_open(&w);
 	while (r == 0 && write(fd, &done, 1) == 1 && read(fd, &end, sizeof(end)) == sizeof(end)) {
 		w.log->n = 0;
-		w.log->start = clock_nsec();
+		w.log->start = now_nsec();
 		r = job->socket_path ? client_run(&w, end) : arrival_run(&w, end);
 	}
 	_exit(r < 0);

@@ -28,7 +28,7 @@ struct neighbour_job {
 #define NEIGHBOUR_OPS_MAX (1u << 17)
 struct neighbour_log {
 	uint32_t n;
-	int64_t start; /* when the first was submitted, as clock_nsec() tells it */
+	int64_t start; /* when the first was submitted, as now_nsec() tells it */
 	int64_t begins[NEIGHBOUR_OPS_MAX];
 	int64_t ends[NEIGHBOUR_OPS_MAX];
 };

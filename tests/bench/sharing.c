@@ -43,7 +43,7 @@ static int slice(unsigned one, unsigned two, int64_t nsec, int64_t *ret_from, in
 {
 	struct neighbour *const both[] = { &neighbours[one], &neighbours[two % N_NEIGHBOURS] };
 
-	*ret_from = clock_nsec() + SETTLE_NSEC;
+	*ret_from = now_nsec() + SETTLE_NSEC;
 	*ret_to = *ret_from + nsec;
 	return neighbours_run(both, two == N_NEIGHBOURS ? 1 : 2, *ret_to);
 }

@@ -79,7 +79,7 @@ static int program_batch(struct program *p, unsigned n, struct work *work)
 	unsigned i;
 
 	for (i = 0; r == 0 && i < n; i++) {
-		p->start_nsec[i] = clock_nsec();
+		p->start_nsec[i] = now_nsec();
 		r = deepnvme_submit(p->handle, p->point.is_write, p->path, p->memory + i * len, len,
 				    offsets_next(&p->offsets));
 	}
@@ -87,7 +87,7 @@ static int program_batch(struct program *p, unsigned n, struct work *work)
 		(void)deepnvme_wait(p->handle); /* the first error tells */
 	else
 		r = deepnvme_wait(p->handle);
-	now = clock_nsec();
+	now = now_nsec();
 	if (r != n) {
 		(void)snprintf(work->why, sizeof(work->why), "an op failed: %s", strerror((int)-r));
 		return r < 0 ? (int)r : -EIO;
@@ -104,7 +104,7 @@ static int program_run(void *state, struct work *work)
 	const unsigned n_max = p->point.slice_ops;
 	int r = 0;
 
-	while (r == 0 && (n_max > 0 ? work->ops < n_max : clock_nsec() < work->end_nsec)) {
+	while (r == 0 && (n_max > 0 ? work->ops < n_max : now_nsec() < work->end_nsec)) {
 		const uint64_t left = n_max > 0 ? n_max - work->ops : p->n_flying;
 
 		r = program_batch(p, left < p->n_flying ? (unsigned)left : p->n_flying, work);

@@ -217,10 +217,10 @@ static int program_run(void *state, struct work *work)
 
 	p->n_started = 0;
 	p->current = NULL;
-	r = refill(p, work, clock_nsec());
+	r = refill(p, work, now_nsec());
 	while (r == 0 && p->n_free < p->point.depth) {
 		const int n = io_getevents(p->context, 1, (long)p->point.depth, p->events, NULL);
-		const int64_t now = clock_nsec();
+		const int64_t now = now_nsec();
 
 		if (n < 0 && n != -EINTR)
 			r = n;

@@ -167,7 +167,7 @@ static int client_start(struct client *c, struct flying *f, struct queue *queue)
 				     .user_data = f };
 	int r;
 
-	f->start_nsec = clock_nsec();
+	f->start_nsec = now_nsec();
 	r = dsaio_submit(c->handle, &io, 1, 0, &f->op);
 	if (r < 0)
 		return r;
@@ -216,7 +216,7 @@ static int client_run_many(struct client *c, unsigned n_flying, struct work *wor
 		n = dsaio_reap(c->handle, c->ended, (int)n_flying);
 		if (n < 0)
 			return client_failed(n, "reap", work->why, sizeof(work->why));
-		now = clock_nsec();
+		now = now_nsec();
 		for (int i = 0; i < n; i++) {
 			struct flying *f = dsaio_op_data(c->ended[i]);
 
@@ -237,7 +237,7 @@ static int client_run_many(struct client *c, unsigned n_flying, struct work *wor
 static int client_run_one(struct client *c, struct work *work)
 {
 	const size_t len = c->point.op_bytes;
-	int64_t now = clock_nsec();
+	int64_t now = now_nsec();
 
 	while (work_goes_on(c, work, work->ops, now)) {
 		const uint64_t off = offsets_next(&c->offsets);
@@ -248,7 +248,7 @@ static int client_run_one(struct client *c, struct work *work)
 
 		if (n != (int64_t)len)
 			return client_failed((int)n, "op", work->why, sizeof(work->why));
-		now = clock_nsec();
+		now = now_nsec();
 		histogram_add(&work->histogram, now - start);
 		work->ops++;
 	}

@@ -482,20 +482,29 @@ TEST(vectored_end, "a vectored read at the end of the file leaves the buffers be
 	dsaio_op_free(op);
 }
 
+/* A file "f" of four blocks, and a write of n blocks of pinned memory to it. */
+static void write_open(struct rig *rig, struct dsaio_io *io, struct iovec *iov, unsigned n)
+{
+	void *memory;
+
+	rig_open(rig, NULL);
+	file_make_pattern(daemon_path(rig->daemon, "f"), 4 * BLOCK, SEED);
+	CHECK_CALL(dsaio_alloc(rig->client, 4 * BLOCK, &memory));
+	for (unsigned i = 0; i < n; i++)
+		iov[i] = (struct iovec){ (char *)memory + i * BLOCK, BLOCK };
+	*io = (struct dsaio_io){
+		.opcode = DSAIO_WRITE, .file = rig_file(rig, "f", O_RDWR), .iov = iov, .n_iov = n
+	};
+}
+
 TEST(vectored_fails, "a vectored op's result is that of its first part that failed")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct iovec iov[4];
-	struct dsaio_io io = { .opcode = DSAIO_WRITE, .iov = iov, .n_iov = 4 };
+	struct dsaio_io io;
 	struct dsaio_op *op;
-	void *memory;
 
-	rig_open(&rig, NULL);
-	file_make_pattern(daemon_path(rig.daemon, "f"), 4 * BLOCK, SEED);
-	io.file = rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, 4 * BLOCK, &memory));
-	for (unsigned i = 0; i < 4; i++)
-		iov[i] = (struct iovec){ (char *)memory + i * BLOCK, BLOCK };
+	write_open(&rig, &io, iov, 4);
 	iov[1].iov_base = iov[3].iov_base = (void *)(uintptr_t)BLOCK; /* nothing is there */
 	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
 	CHECK_EQ(op_wait(op, -1), -EFAULT);
@@ -503,7 +512,7 @@ TEST(vectored_fails, "a vectored op's result is that of its first part that fail
 	CHECK_MSG(strstr(dsaio_op_error(op), "16384 bytes at 0"), "%s", dsaio_op_error(op));
 	dsaio_op_free(op);
 	CHECK_EQ(handle_wait(rig.handle, -1), -EFAULT);
-	iov[1].iov_base = iov[3].iov_base = memory;
+	iov[1].iov_base = iov[3].iov_base = iov[0].iov_base;
 	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
 	CHECK_EQ(op_wait(op, -1), 4 * BLOCK);
 	dsaio_op_free(op);
@@ -553,16 +562,10 @@ TEST(vectored_gone, "the daemon is killed under a vectored op")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct iovec iov[3];
-	struct dsaio_io io = { .opcode = DSAIO_WRITE, .iov = iov, .n_iov = 3 };
+	struct dsaio_io io;
 	struct dsaio_op *op;
-	void *memory;
 
-	rig_open(&rig, NULL);
-	file_make_pattern(daemon_path(rig.daemon, "f"), 4 * BLOCK, SEED);
-	io.file = rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, 4 * BLOCK, &memory));
-	for (unsigned i = 0; i < 3; i++)
-		iov[i] = (struct iovec){ (char *)memory + i * BLOCK, BLOCK };
+	write_open(&rig, &io, iov, 3);
 	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, NULL), 1);
 	CHECK_EQ(handle_wait(rig.handle, -1), 1);
 	process_stop(rig.daemon->pid);

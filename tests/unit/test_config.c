@@ -1,6 +1,7 @@
 #include "daemon/config/config.h"
 #include "proto/util/cleanup.h"
 
+#include "tests/unit/file_text.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
@@ -327,24 +328,10 @@ START_TEST(a_kept_profile_has_each_of_its_keys_and_no_other)
 }
 END_TEST
 
-/* The content of a file, or NULL. */
-static char *file_text(const char *name)
-{
-	_cleanup_(fclosep) FILE *file = fopen(name, "re");
-	char *text = calloc(1, 1 << 20);
-
-	if (!file || !text || fread(text, 1, (1 << 20) - 1, file) == 0) {
-		free(text);
-		return NULL;
-	}
-	return text;
-}
-
 START_TEST(the_sample_is_right_as_it_is_and_with_all_its_keys)
 {
 	_cleanup_(freep) char *text = file_text("systemd/dsaiod.conf");
 
-	ck_assert_ptr_nonnull(text);
 	ck_assert_msg(read_text(text) == 0, "%s", error.text);
 	ck_assert_uint_eq(config.n_stores, 0);
 	for (char *at = text; (at = strstr(at, "\n;"));)
@@ -362,7 +349,6 @@ START_TEST(the_samples_bounds_are_the_defaults_under_the_units_limit)
 	const struct rlimit unit = { .rlim_cur = 524288, .rlim_max = 524288 };
 	struct config given = { 0 };
 
-	ck_assert_ptr_nonnull(text);
 	if (setrlimit(RLIMIT_NOFILE, &unit) < 0)
 		return; /* only root may have so many here */
 	for (char *at = text; (at = strstr(at, "\n;"));)

@@ -1,42 +1,32 @@
 /* bench_io_files: no link is followed, no file of another user is written, a half made one is reported. */
 #include "client/ctl/cmd/bench_io_files.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/temp_dir.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char dir[] = "/var/tmp/dsaio-io-XXXXXX";
 static char path[PATH_MAX];
 static struct bench_process process = { .id = 3, .folder = dir };
 static int fd;
 static bool is_partial;
 
-static void make_dir(void)
+static void setup(void)
 {
-	(void)memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
-	ck_assert_ptr_nonnull(mkdtemp(dir));
+	make_dir();
 	bench_io_path(&process, true, 5000, 7, path);
 	fd = -1;
 }
 
-static int remove_entry(const char *name, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(name);
-}
-
-static void remove_dir(void)
+static void teardown(void)
 {
 	if (fd >= 0)
 		(void)close(fd);
-	ck_assert_int_eq(nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+	remove_dir();
 }
 
 START_TEST(a_file_is_named_as_ds_io_names_it)
@@ -119,7 +109,7 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_checked_fixture(tcase, make_dir, remove_dir);
+	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_file_is_named_as_ds_io_names_it);
 	tcase_add_test(tcase, a_file_to_read_is_made_once);
 	tcase_add_test(tcase, a_file_that_does_not_fit_is_partial);

@@ -2,10 +2,10 @@
 #include "client/ctl/bench/logs.h"
 #include "client/ctl/bench/text_logs.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/temp_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <limits.h>
@@ -18,31 +18,6 @@
 #define WRITES "_aio_bench_write_logs"
 
 static struct ctl ctl = { .command = "test" };
-static char dir[] = "/var/tmp/dsaio-logs-XXXXXX";
-static int dir_fd;
-
-static void make_dir(void)
-{
-	(void)memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
-	ck_assert_ptr_nonnull(mkdtemp(dir));
-	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_ge(dir_fd, 0);
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
-static void remove_dir(void)
-{
-	ck_assert_int_eq(close(dir_fd), 0);
-	ck_assert_int_eq(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
-}
-
 static bool has(const char *name)
 {
 	struct stat st;

@@ -2,6 +2,7 @@
 #include "client/ctl/bench/results.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/temp_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,17 +12,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char dir[] = "/tmp/dsaio-results-XXXXXX";
-static int dir_fd;
-
-static void make_dir(void)
-{
-	(void)memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
-	ck_assert_ptr_nonnull(mkdtemp(dir));
-	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_ge(dir_fd, 0);
-}
 
 static void write_file(const char *name, const char *json)
 {
@@ -35,13 +25,12 @@ static void write_file(const char *name, const char *json)
 	ck_assert_int_eq(fclose(file), 0);
 }
 
-static void remove_dir(void)
+static void remove_results(void)
 {
 	for (unsigned i = 0; i < BENCH_RESULTS_KINDS; i++)
 		(void)unlinkat(dir_fd, bench_results_files[i].name, 0);
 	(void)unlinkat(dir_fd, BENCH_ROWS_NAME, 0);
-	ck_assert_int_eq(close(dir_fd), 0);
-	ck_assert_int_eq(rmdir(dir), 0); /* nothing else is left there */
+	remove_empty_dir();
 }
 
 static struct bench_row make_row(struct bench_repetition *repetitions)
@@ -134,7 +123,7 @@ START_TEST(a_row_comes_back_digit_for_digit)
 	bench_row_deinit(&back);
 	bench_results_deinit(&loaded);
 	bench_results_deinit(&results);
-	remove_dir();
+	remove_results();
 }
 END_TEST
 
@@ -181,7 +170,7 @@ START_TEST(rows_are_read_from_the_rows_file_until_one_is_cut_short)
 	bench_results_deinit(&loaded);
 	bench_results_deinit(&results);
 	ck_assert_int_eq(close(fd), 0);
-	remove_dir();
+	remove_results();
 }
 END_TEST
 
@@ -204,7 +193,7 @@ START_TEST(a_link_is_neither_read_nor_written_through)
 	ck_assert_int_eq(fstatat(dir_fd, "target", &st, 0), 0);
 	ck_assert_int_eq(st.st_size, 6);
 	ck_assert_int_eq(unlinkat(dir_fd, "target", 0), 0);
-	remove_dir();
+	remove_results();
 }
 END_TEST
 
@@ -275,7 +264,7 @@ START_TEST(what_is_not_ours_is_refused)
 	ck_assert_int_eq(bench_results_load(dir_fd, "results.json", &results, text, sizeof(text)),
 			 -EINVAL);
 	ck_assert_msg(strstr(text, "is no results of dsaioctl bench"), "%s", text);
-	remove_dir();
+	remove_results();
 }
 END_TEST
 
@@ -307,7 +296,7 @@ START_TEST(rows_that_are_none_do_no_harm)
 	(void)bench_results_has(&results, BENCH_READ, &profile);
 	(void)bench_results_drop_failed(&results);
 	bench_results_deinit(&results);
-	remove_dir();
+	remove_results();
 }
 END_TEST
 

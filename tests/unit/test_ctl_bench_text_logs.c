@@ -2,10 +2,10 @@
 #include "client/ctl/bench/own_dir.h"
 #include "client/ctl/bench/text_logs.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/temp_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,31 +13,6 @@
 #include <unistd.h>
 
 static struct ctl ctl = { .command = "test" };
-static char dir[] = "/var/tmp/dsaio-text-XXXXXX";
-static int dir_fd;
-
-static void make_dir(void)
-{
-	(void)memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
-	ck_assert_ptr_nonnull(mkdtemp(dir));
-	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_ge(dir_fd, 0);
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
-static void remove_dir(void)
-{
-	(void)close(dir_fd);
-	ck_assert_int_eq(nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
-}
-
 static bool is_there(const char *name)
 {
 	return faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;

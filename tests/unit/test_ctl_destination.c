@@ -1,6 +1,7 @@
 /* destination: after a failure the old file is as it was, and no temporary file is left. */
 #include "client/ctl/cmd/destination.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/temp_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,21 +10,19 @@
 #include <unistd.h>
 
 static struct ctl ctl = { .command = "test" };
-static char dir[] = "/var/tmp/dsaio-destination-XXXXXX";
 static char path[PATH_MAX], text[DESTINATION_TEXT_BYTES];
 static const struct stat no_source = { .st_ino = 0 };
 
-static void make_dir(void)
+static void setup(void)
 {
-	(void)memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
-	ck_assert_ptr_nonnull(mkdtemp(dir));
+	make_dir();
 	(void)snprintf(path, sizeof(path), "%s/file", dir);
 }
 
-static void remove_dir(void)
+static void teardown(void)
 {
 	(void)unlink(path);
-	ck_assert_int_eq(rmdir(dir), 0); /* fails if a temporary file is left */
+	remove_empty_dir(); /* no temporary file is left */
 }
 
 static void make_old(mode_t mode)
@@ -219,7 +218,7 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_checked_fixture(tcase, make_dir, remove_dir);
+	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_placed_file_replaces_the_old_one_with_its_mode);
 	tcase_add_test(tcase, a_failure_leaves_the_old_file);
 	tcase_add_test(tcase, a_file_that_appeared_meanwhile_stays);

@@ -1,11 +1,10 @@
 /* flags: command lines as tables; and each command's help names its options. */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/flags.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static bool is_read;
@@ -127,25 +126,16 @@ START_TEST(each_option_of_a_command_is_in_its_help)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *tcase)
 {
-	Suite *suite = suite_create("ctl flags");
-	TCase *tcase = tcase_create("flags");
-	SRunner *runner;
-	int n_failed;
-
 	tcase_add_checked_fixture(tcase, reset, reset);
 	tcase_add_test(tcase, options_may_stand_anywhere);
 	tcase_add_test(tcase, hyphens_and_underscores_are_the_same);
 	tcase_add_test(tcase, a_list_goes_up_to_the_next_option_and_may_come_again);
 	tcase_add_test(tcase, behind_two_dashes_nothing_is_an_option);
 	tcase_add_loop_test(tcase, a_mistake_names_the_option_and_what_it_takes, 0,
-			    (int)(sizeof(mistakes) / sizeof(mistakes[0])));
+			    N_ROWS(mistakes));
 	tcase_add_test(tcase, each_option_of_a_command_is_in_its_help);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+SUITE("ctl flags", add_tests)

@@ -1,9 +1,7 @@
 /* measure: ds_io's sums and its result lines. */
 #include "client/ctl/bench/measure.h"
 #include "proto/util/cleanup.h"
-
-#include <check.h>
-#include <stdlib.h>
+#include "tests/unit/suite.h"
 
 START_TEST(bytes_add_up_and_the_slowest_process_counts)
 {
@@ -59,20 +57,11 @@ START_TEST(result_lines_are_those_of_ds_io)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *tcase)
 {
-	Suite *suite = suite_create("ctl measure");
-	TCase *tcase = tcase_create("measure");
-	SRunner *runner;
-	int n_failed;
-
 	tcase_add_test(tcase, bytes_add_up_and_the_slowest_process_counts);
 	tcase_add_test(tcase, no_time_gives_no_speed);
 	tcase_add_test(tcase, result_lines_are_those_of_ds_io);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+SUITE("ctl measure", add_tests)

@@ -1,6 +1,7 @@
 /* newfile: a reader finds the old content or the new content, and no temporary file is left. */
 #include "client/ctl/ui/newfile.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/temp_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,22 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char dir[] = "/var/tmp/dsaio-newfile-XXXXXX";
-static int dir_fd;
-
-static void make_dir(void)
-{
-	(void)memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
-	ck_assert_ptr_nonnull(mkdtemp(dir));
-	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_ge(dir_fd, 0);
-}
-
-static void remove_dir(void)
+static void teardown(void)
 {
 	(void)unlinkat(dir_fd, "a", 0);
-	ck_assert_int_eq(rmdir(dir), 0); /* fails if a temporary file is left */
-	(void)close(dir_fd);
+	remove_empty_dir(); /* no temporary file is left */
 }
 
 static void write_text(int fd, const char *text)
@@ -149,7 +138,7 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_checked_fixture(tcase, make_dir, remove_dir);
+	tcase_add_checked_fixture(tcase, make_dir, teardown);
 	tcase_add_test(tcase, a_commit_replaces_the_file_of_that_name);
 	tcase_add_test(tcase, a_discarded_file_leaves_nothing);
 	tcase_add_test(tcase, a_commit_that_fails_leaves_nothing);

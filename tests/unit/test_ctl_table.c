@@ -1,9 +1,8 @@
 /* table: columns fit their cells, and no cell draws on the terminal. */
 #include "client/ctl/ui/table.h"
 #include "proto/util/cleanup.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct table_column columns[] = { { "NAME", false }, { "N", true }, { "X", false } };
@@ -76,21 +75,12 @@ START_TEST(a_table_without_rows_is_its_titles)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *tcase)
 {
-	Suite *suite = suite_create("ctl table");
-	TCase *tcase = tcase_create("table");
-	SRunner *runner;
-	int n_failed;
-
 	tcase_add_test(tcase, columns_are_as_wide_as_their_widest_cell);
 	tcase_add_test(tcase, control_characters_of_a_client_do_not_reach_the_terminal);
 	tcase_add_test(tcase, letters_of_several_bytes_count_as_one_column);
 	tcase_add_test(tcase, a_table_without_rows_is_its_titles);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+SUITE("ctl table", add_tests)

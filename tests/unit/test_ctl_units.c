@@ -1,9 +1,8 @@
 /* units: numbers for people, and back. */
 #include "client/ctl/ui/units.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <errno.h>
-#include <stdlib.h>
 
 static const struct {
 	uint64_t bytes;
@@ -115,25 +114,14 @@ START_TEST(a_bar_is_full_at_all_and_no_earlier)
 }
 END_TEST
 
-#define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
-
-int main(void)
+static void add_tests(TCase *tcase)
 {
-	Suite *suite = suite_create("ctl units");
-	TCase *tcase = tcase_create("units");
-	SRunner *runner;
-	int n_failed;
-
-	tcase_add_loop_test(tcase, sizes_are_shown_with_three_digits, 0, ROWS(shown_sizes));
-	tcase_add_loop_test(tcase, times_are_shown_in_their_own_unit, 0, ROWS(times));
+	tcase_add_loop_test(tcase, sizes_are_shown_with_three_digits, 0, N_ROWS(shown_sizes));
+	tcase_add_loop_test(tcase, times_are_shown_in_their_own_unit, 0, N_ROWS(times));
 	tcase_add_test(tcase, a_rate_without_time_is_a_dash);
 	tcase_add_test(tcase, counts_stay_whole_up_to_a_million);
-	tcase_add_loop_test(tcase, floats_are_printed_as_python_does, 0, ROWS(floats));
-	tcase_add_loop_test(tcase, a_bar_is_full_at_all_and_no_earlier, 0, ROWS(bars));
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	tcase_add_loop_test(tcase, floats_are_printed_as_python_does, 0, N_ROWS(floats));
+	tcase_add_loop_test(tcase, a_bar_is_full_at_all_and_no_earlier, 0, N_ROWS(bars));
 }
+
+SUITE("ctl units", add_tests)

@@ -1,9 +1,8 @@
 /* Profiles: each number at and beyond its limits, and what a refusal says. */
 #include "proto/profile.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -104,22 +103,13 @@ START_TEST(a_refusal_fits_any_text)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *tcase)
 {
-	Suite *suite = suite_create("profile");
-	TCase *tcase = tcase_create("profile");
-	SRunner *runner;
-	int n_failed;
-
 	tcase_add_loop_test(tcase, a_profile_is_in_its_limits_or_the_refusal_names_value_and_limit,
-			    0, sizeof(profiles) / sizeof(profiles[0]));
+			    0, N_ROWS(profiles));
 	tcase_add_test(tcase, the_default_is_DeepNVMe_s_with_events_overlapped);
 	tcase_add_loop_test(tcase, a_field_that_is_not_given_is_the_whole_profile_s, 0, 6);
 	tcase_add_test(tcase, a_refusal_fits_any_text);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed ? 1 : 0;
 }
+
+SUITE("profile", add_tests)

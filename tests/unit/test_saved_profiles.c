@@ -2,16 +2,16 @@
 
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/temp_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char dir[64], state[80];
+static char state[80];
 static struct mailbox mailbox;
 static struct saved_profiles saved;
 static struct error error;
@@ -26,27 +26,18 @@ static const struct profile profile = { .block_size = 8192,
 
 static void setup(void)
 {
-	(void)strcpy(dir, "/tmp/dsaio-saved-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(dir));
+	make_dir();
 	(void)snprintf(state, sizeof(state), "%s/a/state", dir);
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	ck_assert_int_eq(saved_init(&saved, state, &mailbox, &error), 0);
 	ck_assert_int_eq(saved_start(&saved), 0);
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
-{
-	(void)st;
-	(void)kind;
-	(void)ftw;
-	return remove(path);
-}
-
 static void teardown(void)
 {
 	saved_deinit(&saved);
 	mailbox_deinit(&mailbox);
-	ck_assert_int_eq(nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+	remove_dir();
 }
 
 static void restart(void)
