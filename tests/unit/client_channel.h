@@ -33,7 +33,7 @@ static inline void channel_setup(void)
 	memset(rows, 0, sizeof(rows));
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
 	conn.fd = sockets[0];
-	client.link.conn = &conn;
+	client.conn = &conn;
 	b->magic = LANE_BOARD_MAGIC;
 	b->version = RING_VERSION;
 	ring_lane_init(&lane, map, ENTRIES);

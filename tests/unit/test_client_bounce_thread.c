@@ -84,11 +84,11 @@ END_TEST
 
 START_TEST(a_deferred_op_ends_when_the_daemon_is_gone)
 {
-	atomic_store(&conn.is_gone, true);
+	atomic_store(&conn.n_gone, 1);
 	(void)bounce_turn(&bounce);
 	ck_assert_int_eq(deferred->result, -ECONNRESET);
 	end_op(earlier, -ECONNRESET, 0);
-	atomic_store(&conn.is_gone, false);
+	atomic_store(&conn.n_gone, 0);
 }
 END_TEST
 

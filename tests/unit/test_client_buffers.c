@@ -8,13 +8,12 @@
 
 /* Imported memory needs no daemon. */
 static struct dsaio_conn conn;
-static struct link to_daemon = { &conn };
 static struct buffers buffers;
 static _Alignas(4096) char low[BYTES], high[BYTES];
 
 static void buffers_setup(void)
 {
-	buffers_init(&buffers, &to_daemon, NULL);
+	buffers_init(&buffers, &conn, NULL);
 	ck_assert_int_eq(buffers_import(&buffers, high, BYTES, 7), 0);
 	ck_assert_int_eq(buffers_import(&buffers, low, BYTES, 8), 0);
 }

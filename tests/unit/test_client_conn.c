@@ -1,12 +1,16 @@
 #include "client/lib/link/conn.h"
 
+#include "client/lib/io/client.h"
 #include "client/lib/memory/slab.h"
+#include "proto/file_board.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -28,8 +32,7 @@ static void conn_setup(void)
 	conn.fd = fds[0];
 	conn.silence.limit_msec = CONN_SILENT_MSEC;
 	conn.path = (char *)(uintptr_t) "test"; /* only read */
-	conn.reader.is_exact = true;
-	conn.writer.close_fds = conn_keep_fds;
+	conn_calls_init(&conn);
 	(void)pthread_mutex_init(&conn.lock, NULL);
 	ck_assert_int_eq(fcntl(conn.fd, F_SETFL, O_RDWR | O_NONBLOCK), 0);
 	daemon_fd = fds[1];
@@ -40,6 +43,7 @@ static void conn_teardown(void)
 	ck_assert_uint_eq(conn.n_places, 0);
 	ck_assert_ptr_null(conn.pending);
 	conn_calls_deinit(&conn);
+	free(conn.watches);
 	frame_reader_deinit(&reader);
 	(void)close(conn.fd);
 	closep(&daemon_fd);
@@ -102,7 +106,6 @@ static void *caller_main(void *arg)
 	struct caller *caller = arg;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__HandleClose handle_close = WIRE__HANDLE_CLOSE__INIT;
-	struct link to_daemon = { &conn };
 	uint32_t slab;
 	int fd;
 
@@ -113,7 +116,7 @@ static void *caller_main(void *arg)
 						       NULL, NULL, NULL);
 		return NULL;
 	}
-	caller->result = slab_ask(&to_daemon, "alloc", caller->bytes, &slab, &fd);
+	caller->result = slab_ask(&conn, "alloc", caller->bytes, &slab, &fd);
 	if (caller->result == 0) {
 		ck_assert_uint_eq(slab, caller->bytes);
 		ck_assert_int_eq(lseek(fd, 0, SEEK_END), (off_t)caller->bytes);
@@ -316,6 +319,123 @@ START_TEST(a_daemon_that_lives_is_waited_for)
 }
 END_TEST
 
+/* ---- another session ---- */
+
+/* The session of another daemon; the test's end becomes daemon_fd, what it was is returned. */
+static int session_replace(void)
+{
+	struct dsaio_conn *next = calloc(1, sizeof(*next));
+	int fds[2], old_fd = daemon_fd;
+
+	ck_assert_ptr_nonnull(next);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	ck_assert_int_eq(fcntl(fds[0], F_SETFL, O_RDWR | O_NONBLOCK), 0);
+	conn_calls_init(next);
+	(void)pthread_mutex_init(&next->lock, NULL);
+	next->fd = fds[0];
+	next->facts.max_entries = 7;
+	conn_replace(&conn, next);
+	frame_reader_deinit(&reader);
+	memset(&reader, 0, sizeof(reader));
+	daemon_fd = fds[1];
+	return old_fd;
+}
+
+static void check_one_call(void)
+{
+	struct caller caller = { .bytes = 1 };
+	uint64_t seq, bytes;
+
+	ck_assert_int_eq(pthread_create(&caller.thread, NULL, caller_main, &caller), 0);
+	seq = daemon_receive(&bytes);
+	daemon_reply(seq, bytes);
+	callers_join(&caller, 1, 0);
+}
+
+START_TEST(a_call_after_a_replacement_goes_to_the_new_daemon)
+{
+	struct dsaio_client client = { .conn = &conn };
+	const int number = conn.fd;
+	char byte;
+	int old_fd;
+
+	check_one_call();
+	closep(&daemon_fd);
+	daemon_fd = -1;
+	ck_assert(conn_is_gone(&conn));
+	ck_assert_int_eq(client_check_alive(&client, "f"), -ENOTCONN);
+	old_fd = session_replace();
+	ck_assert_int_eq(old_fd, -1);
+	ck_assert_int_eq(conn.fd, number);
+	ck_assert_int_eq(client_check_alive(&client, "f"), 0);
+	ck_assert_uint_eq(conn_facts(client.conn).max_entries, 7);
+	check_one_call();
+
+	old_fd = session_replace(); /* the daemon lives: its session ends */
+	ck_assert_int_eq(recv(old_fd, &byte, 1, 0), 0);
+	(void)close(old_fd);
+	ck_assert(!conn_is_gone(&conn));
+	check_one_call();
+}
+END_TEST
+
+START_TEST(a_replacement_ends_calls_in_progress)
+{
+	struct caller callers[N_CALLS] = { 0 };
+
+	callers_start(callers, N_CALLS);
+	for (unsigned i = 0; i < N_CALLS; i++)
+		(void)daemon_receive(&(uint64_t){ 0 });
+	(void)close(session_replace());
+	callers_join(callers, N_CALLS, -ENOTCONN);
+	ck_assert(!atomic_load(&conn.is_broken));
+	ck_assert(!conn_is_gone(&conn));
+	check_one_call();
+}
+END_TEST
+
+START_TEST(sleeps_and_watches_see_the_end_of_the_session_that_is)
+{
+	_cleanup_(closep) int watch_fd = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event event;
+	struct pollfd fds[1];
+
+	ck_assert_int_eq(conn_watch(&conn, watch_fd, EPOLLRDHUP), 0);
+	(void)close(session_replace());
+	ck_assert_int_eq(epoll_wait(watch_fd, &event, 1, 0), 0);
+	ck_assert_int_eq(conn_sleep(&conn, fds, 1, &(struct timespec){ 0, 1 }), 0);
+	closep(&daemon_fd);
+	daemon_fd = -1;
+	ck_assert_int_eq(epoll_wait(watch_fd, &event, 1, -1), 1);
+	ck_assert(!conn_was_gone(&conn));
+	ck_assert_int_eq(conn_sleep(&conn, fds, 1, NULL), 1);
+	ck_assert(conn_was_gone(&conn));
+
+	(void)session_replace();
+	ck_assert(!conn_was_gone(&conn));
+	ck_assert_int_eq(epoll_wait(watch_fd, &event, 1, 0), 0);
+	conn_unwatch(&conn, watch_fd);
+	ck_assert_uint_eq(conn.n_watches, 0);
+}
+END_TEST
+
+START_TEST(the_file_board_has_a_word_for_as_many_files_as_the_daemon_says)
+{
+	_Alignas(4096) _Atomic uint32_t board[1024] = { 0 };
+	const uint32_t file = 5u << 16 | 1023u;
+
+	conn.file_board = board;
+	conn.facts.max_files = 1000; /* a whole page */
+	ck_assert(conn_file_idle(&conn, file));
+	ck_assert(!conn_file_idle(&conn, file + 1)); /* it cannot be kept */
+	ck_assert(conn_file_use(&conn, file));
+	ck_assert(conn_file_idle(&conn, file));
+	ck_assert(file_board_take(board, file, FILE_BOARD_GONE));
+	ck_assert(!conn_file_use(&conn, file));
+	conn.file_board = NULL;
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, conn_setup, conn_teardown);
@@ -329,6 +449,10 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, posts_that_the_socket_does_not_take_go_out_later);
 	tcase_add_test(tcase, a_silent_daemon_is_given_up_after_it_was_asked);
 	tcase_add_test(tcase, a_daemon_that_lives_is_waited_for);
+	tcase_add_test(tcase, a_call_after_a_replacement_goes_to_the_new_daemon);
+	tcase_add_test(tcase, a_replacement_ends_calls_in_progress);
+	tcase_add_test(tcase, sleeps_and_watches_see_the_end_of_the_session_that_is);
+	tcase_add_test(tcase, the_file_board_has_a_word_for_as_many_files_as_the_daemon_says);
 }
 
 SUITE("client_conn", add_tests)

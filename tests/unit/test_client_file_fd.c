@@ -18,7 +18,7 @@ static void file_setup(void)
 	memset(&client, 0, sizeof(client));
 	memset(&conn, 0, sizeof(conn));
 	memset(&file, 0, sizeof(file));
-	client.link.conn = &conn;
+	client.conn = &conn;
 	(void)pthread_mutex_init(&client.lock, NULL);
 	(void)pthread_mutex_init(&client.files.lock, NULL);
 	client.files.n_fds = 1;
@@ -58,7 +58,7 @@ START_TEST(a_write_beyond_the_end_says_where_it_ends)
 	ck_assert_uint_eq(grow_end, 0);
 	ck_assert_int_eq(file_grow(&file, 5001, &grow_end), 0);
 	ck_assert_uint_eq(grow_end, 0); /* this daemon does not extend files */
-	conn.features = RING_FEATURE_GROW;
+	conn.facts.features = RING_FEATURE_GROW;
 	ck_assert_int_eq(file_grow(&file, 5001, &grow_end), 0);
 	ck_assert_uint_eq(grow_end, 5001);
 }

@@ -16,7 +16,7 @@ static void handle_setup(void)
 	memset(&client, 0, sizeof(client));
 	conn.path = (char *)(uintptr_t) "test"; /* only read */
 	client.guard = &guard;
-	client.link.conn = &conn;
+	client.conn = &conn;
 	atomic_store(&conn.is_broken, true); /* a request would be refused: -ENOTCONN */
 	conn.fd = -1;
 }
@@ -100,7 +100,7 @@ START_TEST(a_daemon_that_is_gone_is_not_asked)
 {
 	struct dsaio_handle *handle;
 
-	atomic_store(&conn.is_gone, true);
+	atomic_store(&conn.n_gone, 1);
 	ck_assert_int_eq(dsaio_handle_open(&client, NULL, &handle), -ENOTCONN);
 	ck_assert_ptr_nonnull(strstr(dsaio_error(), "gone away"));
 }

@@ -30,7 +30,7 @@ static void job_setup(void)
 	memset(memory, 0, sizeof(memory));
 	handle.client = &client;
 	ended_init(&handle.ended, &handle.pool);
-	buffers_init(&buffers, &client.link, NULL);
+	buffers_init(&buffers, &conn, NULL);
 	slots_init(&slots, &buffers, ignore_room);
 	slots.slabs[0] = (struct slots_slab){ .slab = { .id = 9 },
 					      .fd = memfd_create("slots", MFD_CLOEXEC),

@@ -22,9 +22,9 @@ static void setup(void)
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
 	conn.fd = fds[0];
 	peer_fd = fds[1];
-	conn.daemon_version = (char *)(uintptr_t) "0.0.9";
+	(void)strcpy(conn.facts.daemon_version, "0.0.9");
 	client.guard = &guard;
-	client.link.conn = &conn;
+	client.conn = &conn;
 }
 
 static void teardown(void)

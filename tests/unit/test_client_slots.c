@@ -35,8 +35,7 @@ END_TEST
 
 /* The slab is a memfd of the test's own; no daemon is asked. */
 static struct dsaio_conn conn = { .fd = -1 };
-static struct link to_daemon = { &conn };
-static struct buffers buffers = { .link = &to_daemon };
+static struct buffers buffers = { .conn = &conn };
 static struct slots slots;
 static struct slots_share *share; /* of store 0 */
 

@@ -463,7 +463,7 @@ int bench_guest_start(struct ctl *ctl, struct bench_place *places, unsigned n_pl
 		return r;
 	}
 	(void)snprintf(guest->daemon_version, sizeof(guest->daemon_version), "%s",
-		       client_conn(guest->client)->daemon_version);
+		       conn_facts(client_conn(guest->client)).daemon_version);
 	*ret_guest = guest;
 	return CTL_OK;
 }

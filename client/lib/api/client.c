@@ -28,7 +28,7 @@ uint32_t dsaio_version_number(void)
 
 struct dsaio_conn *client_conn(struct dsaio_client *client)
 {
-	return client->link.conn;
+	return client->conn;
 }
 
 /* The word that fork wipes. */
@@ -102,14 +102,14 @@ int dsaio_connect_with(const struct dsaio_connect_options *options,
 	client->state_fd = -1;
 	(void)pthread_mutex_init(&client->lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_mutex_init(&client->files.lock, NULL);
-	buffers_init(&client->buffers, &client->link, trim_bounce);
 	r = guard_new(&client->guard);
 	if (r < 0)
 		return error_fail_errno(r, "connect: a page that fork wipes");
-	r = conn_open(o.socket_path, o.name, &client->link.conn);
+	r = conn_open(o.socket_path, o.name, &client->conn);
 	if (r < 0)
 		return r;
-	client->spin_usec = client->link.conn->spin_usec;
+	buffers_init(&client->buffers, client->conn, trim_bounce);
+	client->spin_usec = conn_facts(client->conn).spin_usec;
 	if (client->spin_usec > SPIN_USEC_MAX)
 		client->spin_usec = SPIN_USEC_MAX;
 	client->n_cpus = cpu_count();
@@ -131,10 +131,10 @@ int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client)
 static int make_state_fd(struct dsaio_client *client)
 {
 	_cleanup_(closep) int fd = fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
-	struct epoll_event end = { .events = EPOLLRDHUP | EPOLLET };
+	int r = fd < 0 ? -errno : conn_watch(client->conn, fd, EPOLLRDHUP | EPOLLET);
 
-	if (fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, client->link.conn->fd, &end) < 0)
-		return error_fail_errno(-errno, "client_fd");
+	if (r < 0)
+		return error_fail_errno(r, "client_fd");
 	client->state_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -169,7 +169,7 @@ int dsaio_client_state(struct dsaio_client *client)
 	/* Before the look: what changes after it makes the descriptor readable again. */
 	if (fd >= 0)
 		(void)epoll_wait(fd, &event, 1, 0); /* a hint: the look tells */
-	return conn_is_gone(client->link.conn) ? DSAIO_LOST : DSAIO_CONNECTED;
+	return conn_is_gone(client->conn) ? DSAIO_LOST : DSAIO_CONNECTED;
 }
 
 void dsaio_disconnect(struct dsaio_client *client)
@@ -177,7 +177,7 @@ void dsaio_disconnect(struct dsaio_client *client)
 	CANCEL_DISABLE();
 	if (!client || client_is_forked(client))
 		return;
-	debug_log("disconnect: the session on %s ends", client->link.conn->path);
+	debug_log("disconnect: the session on %s ends", client->conn->path);
 	client_collect(client);
 	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++) {
 		struct client_object *object, *next;

@@ -47,7 +47,7 @@ static int alloc_wait(struct dsaio_client *client, size_t bytes,
 		      const struct dsaio_alloc_options *o, void **ret_memory)
 {
 	uint64_t deadline = deadline_in_usec(o->wait_usec), pause_nsec = ALLOC_PAUSE_MIN_NSEC;
-	uint64_t client_max = client->link.conn->client_pool_max;
+	uint64_t client_max = conn_facts(client->conn).client_pool_max;
 	bool can_be = bytes <= client_max || !client_max;
 
 	for (;;) {
@@ -186,12 +186,12 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 	copy = fd_duplicate(fd);
 	if (copy < 0)
 		return error_fail_errno(-errno, "memory_register: file descriptor %d", fd);
-	r = slab_import_fd(&client->link, copy, fd_off, bytes, &slab);
+	r = slab_import_fd(client->conn, copy, fd_off, bytes, &slab);
 	if (r < 0)
 		return r;
 	r = buffers_import(&client->buffers, memory, bytes, slab);
 	if (r < 0) {
-		slab_give_back(&client->link, slab);
+		slab_give_back(client->conn, slab);
 		return error_fail_errno(r, "memory_register: %zu bytes at %p", bytes, memory);
 	}
 	debug_log("memory_register: slab %u: %zu bytes of the program's own", slab, bytes);
@@ -255,7 +255,7 @@ int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 	client_hold(client);
 	r = buffers_unimport(&client->buffers, memory, &slab, &is_last);
 	if (r == 0 && !client->is_disconnected)
-		slab_give_back(&client->link, slab);
+		slab_give_back(client->conn, slab);
 	if (is_last)
 		client_left(client);
 	client_left(client);

@@ -252,7 +252,7 @@ static bool collect(struct client_bounce *bounce)
 {
 	struct op_list list = { NULL, NULL };
 	struct dsaio_handle **link = &bounce->active, *companion;
-	bool is_gone = conn_was_gone(bounce->client->link.conn);
+	bool is_gone = conn_was_gone(bounce->client->conn);
 
 	while ((companion = *link)) {
 		if (is_gone)
@@ -299,7 +299,7 @@ static void fail_waiting(struct client_bounce *bounce)
 {
 	struct job *job, *next;
 
-	if (!conn_was_gone(bounce->client->link.conn))
+	if (!conn_was_gone(bounce->client->conn))
 		return;
 	for (job = job_of(bounce->jobs[JOB_WAITING].first); job; job = next) {
 		next = job_of(job->node.next);
@@ -447,7 +447,6 @@ static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
 		ts = (struct timespec){ .tv_nsec = LOOK_MAX_NSEC };
 		nsec = LOOK_MAX_NSEC;
 	}
-	fds[0] = (struct pollfd){ .fd = bounce->client->link.conn->fd, .events = POLLRDHUP };
 	fds[1] = (struct pollfd){ .fd = bounce->wake_fd, .events = POLLIN };
 	n = 2;
 	for (companion = bounce->active; companion; companion = companion->next_active) {
@@ -459,13 +458,12 @@ static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
 				.events = POLLIN,
 			};
 	}
-	if (is_empty && ppoll(fds, n, nsec == UINT64_MAX ? NULL : &ts, NULL) > 0) {
+	if (is_empty &&
+	    conn_sleep(bounce->client->conn, fds, n, nsec == UINT64_MAX ? NULL : &ts) > 0 &&
+	    fds[1].revents) {
 		eventfd_t count;
 
-		if (fds[0].revents)
-			(void)conn_is_gone(bounce->client->link.conn); /* remembers it */
-		if (fds[1].revents)
-			(void)eventfd_read(bounce->wake_fd, &count); /* not blocking */
+		(void)eventfd_read(bounce->wake_fd, &count); /* not blocking */
 	}
 	for (companion = bounce->active; companion; companion = companion->next_active)
 		wait_disarm(companion);

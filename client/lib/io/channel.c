@@ -80,7 +80,7 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	body.entries = entries;
 	request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
 	request.channel_open = &body;
-	r = conn_call(client->link.conn, "channel", &request, NULL, 0, &reply, fds, &n_fds);
+	r = conn_call(client->conn, "channel", &request, NULL, 0, &reply, fds, &n_fds);
 	if (r < 0)
 		return r;
 	channel->id = reply->channel_open->channel;
@@ -96,7 +96,7 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	for (unsigned i = 0; i < n_fds; i++)
 		closep(&fds[i]); /* the mappings hold them */
 	if (r == -EPROTO)
-		conn_break(client->link.conn);
+		conn_break(client->conn);
 	if (r < 0) /* the handle's end ends the daemon's part */
 		return error_fail_errno(r, "channel: the daemon made one, but its rings cannot be "
 					   "used here");
@@ -192,7 +192,7 @@ int channel_cancel(const struct dsaio_op *op)
 		return 0;
 	request.body_case = WIRE__REQUEST__BODY_CANCEL;
 	request.cancel = &body;
-	return conn_call(op->channel->client->link.conn, "op_cancel", &request, NULL, 0, NULL, NULL,
+	return conn_call(op->channel->client->conn, "op_cancel", &request, NULL, 0, NULL, NULL,
 			 NULL);
 }
 
@@ -210,7 +210,7 @@ void channel_consume(struct channel *channel, struct op_list *list)
 		return;
 	if (n > ring->entries) {
 		channel->is_broken = true;
-		conn_break(channel->client->link.conn);
+		conn_break(channel->client->conn);
 		return;
 	}
 	now = clock_nsec();
@@ -224,7 +224,7 @@ void channel_consume(struct channel *channel, struct op_list *list)
 
 		if (!op || row->id != completion.id) {
 			channel->is_broken = true;
-			conn_break(channel->client->link.conn);
+			conn_break(channel->client->conn);
 			break;
 		}
 		/* relaxed: the next submitter comes to the row through ring.head */

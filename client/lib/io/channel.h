@@ -9,7 +9,7 @@
  * A completion names its row by an id with a generation.  If it names no open row, the daemon is
  * broken.  The rings are not read any more then, and the end of file ends the ops.
  *
- * With a new connection the ids, mappings and rings are made anew, and the ops in the table are put
+ * With a new session (conn.h) the ids, mappings and rings are made anew, and the ops in the table are put
  * into the new ring: op_entry() makes their entries.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_CHANNEL_H
@@ -31,7 +31,7 @@ struct channel {
 	struct dsaio_client *client;
 	uint32_t store;
 
-	/* of the present session: made anew with a new connection */
+	/* of the present session: made anew with a new one */
 	uint32_t id;
 	/* The handle's profile as the store uses it, and how much of it is granted. */
 	struct profile profile;

@@ -24,12 +24,12 @@ int client_check(const struct dsaio_client *client, const char *function)
 
 int client_check_alive(const struct dsaio_client *client, const char *function)
 {
-	if (conn_was_gone(client->link.conn))
+	if (conn_was_gone(client->conn))
 		return error_fail(
 			-ENOTCONN,
 			"%s: the daemon on %s has gone away: start it again, then connect "
 			"again",
-			function, client->link.conn->path);
+			function, client->conn->path);
 	return 0;
 }
 
@@ -91,7 +91,7 @@ void client_free(struct dsaio_client *client)
 	if (!client)
 		return;
 	buffers_deinit(&client->buffers);
-	conn_close(client->link.conn);
+	conn_close(client->conn);
 	closep(&client->state_fd);
 	if (client->guard) /* our own mapping: cannot fail */
 		(void)munmap((void *)(uintptr_t)client->guard, (size_t)sysconf(_SC_PAGESIZE));
@@ -109,7 +109,8 @@ void client_leave(struct dsaio_client *client)
 		for (struct client_object *o = client->objects[kind]; o; o = o->next)
 			n++;
 	n += buffers_leave(&client->buffers);
-	conn_end(client->link.conn);
+	conn_unwatch(client->conn, client->state_fd);
+	conn_end(client->conn);
 	closep(&client->state_fd);
 	client->state_fd = -1;
 	atomic_store(&client->n_left, n);

@@ -19,9 +19,9 @@
  *   copiers.lock        queued copies
  *   handle.lock         op objects, ended ops, counters, waiters
  *   buffers.lock        slabs and pieces
- *   conn.lock           calls in progress; not held while a thread waits for its reply
  *   files.lock          the file cache, descriptors of files
  *   client.lock         the lists here
+ *   conn.lock           calls in progress; not held while a thread waits for its reply
  * No thread waits for an op while it holds any of them.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_CLIENT_H
@@ -70,7 +70,7 @@ struct client_files {
 
 struct dsaio_client {
 	const _Atomic uint32_t *guard; /* CLIENT_GUARD; 0 in a forked child */
-	struct link link;	       /* the only pointer to the connection */
+	struct dsaio_conn *conn;       /* for its whole life */
 	uint32_t spin_usec;	       /* default limit of a wait's spinning */
 	unsigned n_cpus;	       /* in the process's affinity mask when it connected */
 	pthread_mutex_t lock;

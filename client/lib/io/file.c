@@ -5,7 +5,6 @@
 #include "client/lib/io/file_fd.h"
 #include "client/lib/io/inode.h"
 #include "proto/util/cleanup.h"
-#include "proto/file_board.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -20,7 +19,9 @@
 
 uint32_t files_max(const struct dsaio_client *client)
 {
-	return client->link.conn->max_files - client->link.conn->max_files / 8;
+	uint32_t max = conn_facts(client->conn).max_files;
+
+	return max - max / 8;
 }
 
 /* ---- in use, idle, gone ---- */
@@ -55,10 +56,9 @@ static void daemon_remove(struct dsaio_client *client, uint32_t id, bool may_wai
 	request.file_remove = &body;
 	/* Fails only if the daemon is gone: then it has closed the file, too. */
 	if (may_wait)
-		(void)conn_call(client->link.conn, "file close", &request, NULL, 0, NULL, NULL,
-				NULL);
+		(void)conn_call(client->conn, "file close", &request, NULL, 0, NULL, NULL, NULL);
 	else
-		conn_post(client->link.conn, &request);
+		conn_post(client->conn, &request);
 }
 
 /*
@@ -67,12 +67,8 @@ static void daemon_remove(struct dsaio_client *client, uint32_t id, bool may_wai
  */
 static bool file_wake(struct dsaio_file *file)
 {
-	_Atomic uint32_t *board = file->client->link.conn->file_board;
-
 	cache_set_used(&file->client->files.cache, &file->entry);
-	/* A word that makes no sense is the daemon's fault: then it still has the file. */
-	return file_board_take(board, file->session.id, FILE_BOARD_USED) ||
-	       !file_board_is_gone(board, file->session.id);
+	return conn_file_use(file->client->conn, file->session.id);
 }
 
 /* Takes it out of the account; file_bury() has to follow, without the lock.  Under files.lock. */
@@ -115,7 +111,7 @@ bool files_make_room(struct dsaio_client *client, uint64_t n_answered)
 {
 	bool did = files_evict(client, 0);
 
-	return conn_await_post(client->link.conn, n_answered) || did;
+	return conn_await_post(client->conn, n_answered) || did;
 }
 
 /*
@@ -133,13 +129,11 @@ static void file_settle(struct dsaio_file *file, bool may_wait)
 		(void)pthread_mutex_unlock(&client->files.lock);
 		return;
 	}
-	is_kept = file->entry.is_listed;
-	if (is_kept) {
+	is_kept = file->entry.is_listed && conn_file_idle(client->conn, file->session.id);
+	if (is_kept)
 		cache_set_idle(&client->files.cache, &file->entry);
-		file_board_set(client->link.conn->file_board, file->session.id, FILE_BOARD_IDLE);
-	} else {
+	else
 		file_strike(file);
-	}
 	(void)pthread_mutex_unlock(&client->files.lock);
 	if (!is_kept)
 		file_bury(file, false, may_wait);
@@ -292,9 +286,7 @@ void file_list(struct dsaio_file *file)
 	 * Not kept are: what cannot be opened anew, since its description is the program's; and
 	 * block devices, which must not look as if they were in use.
 	 */
-	if (!file->is_shared && !file->is_block_device &&
-	    file_board_index(file->session.id) <
-		    file_board_bytes(client->link.conn->max_files) / sizeof(uint32_t))
+	if (!file->is_shared && !file->is_block_device)
 		(void)cache_add(&client->files.cache, &file->entry);
 	(void)pthread_mutex_unlock(&client->files.lock);
 	client_add(client, &file->object);

@@ -31,7 +31,7 @@
 
 struct inode;
 
-/* The state of the present session; a new connection makes it anew. */
+/* The state of the present session; a new one makes it anew. */
 struct file_session {
 	uint32_t id, store;		     /* the daemon's numbers */
 	uint32_t offset_align, memory_align; /* powers of two */

@@ -67,15 +67,14 @@ static int daemon_get(struct dsaio_file *file, int *ret_fd)
 	request.body_case = WIRE__REQUEST__BODY_FILE_GET;
 	request.file_get = &body;
 	do
-		r = conn_call(file->client->link.conn, "file", &request, NULL, 0, NULL, fds,
-			      &n_fds);
+		r = conn_call(file->client->conn, "file", &request, NULL, 0, NULL, fds, &n_fds);
 	while (r == -EMFILE && files_spare_fds(file->client));
 	if (r < 0)
 		return r;
 	for (unsigned i = 1; i < n_fds; i++)
 		closep(&fds[i]);
 	if (!n_fds) {
-		conn_break(file->client->link.conn);
+		conn_break(file->client->conn);
 		return error_fail(-ENOTCONN,
 				  "file %s: the daemon does not give its descriptor back: it is "
 				  "broken",
@@ -207,7 +206,7 @@ int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end)
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur)
 		return -EFBIG;
 	/* A daemon of an earlier version lets the blocks extend the file, which is slower. */
-	if (file->client->link.conn->features & RING_FEATURE_GROW)
+	if (conn_facts(file->client->conn).features & RING_FEATURE_GROW)
 		*ret_grow_end = end;
 	return 0;
 }

@@ -87,7 +87,7 @@ static int daemon_add(struct dsaio_file *file, int fd)
 	body.name = file->name;
 	request.body_case = WIRE__REQUEST__BODY_FILE_ADD;
 	request.file_add = &body;
-	r = conn_call(file->client->link.conn, "open", &request, &fd, 1, &reply, NULL, NULL);
+	r = conn_call(file->client->conn, "open", &request, &fd, 1, &reply, NULL, NULL);
 	if (r < 0)
 		return r;
 	file->session.id = reply->file_add->file;
@@ -98,7 +98,7 @@ static int daemon_add(struct dsaio_file *file, int fd)
 	    (file->session.offset_align & (file->session.offset_align - 1)) ||
 	    !file->session.memory_align ||
 	    (file->session.memory_align & (file->session.memory_align - 1))) {
-		conn_break(file->client->link.conn);
+		conn_break(file->client->conn);
 		return error_fail(-ENOTCONN,
 				  "open %s: the daemon tells alignments of %u and %u, which are no "
 				  "powers of two: it is broken",
@@ -118,7 +118,7 @@ static int daemon_add_copy(struct dsaio_file *file, int fd)
 	while (files_evict(client, files_max(client) - 1))
 		;
 	do {
-		n_answered = conn_posts_answered(client->link.conn);
+		n_answered = conn_posts_answered(client->conn);
 		do
 			copy = fd_duplicate(fd);
 		while (file_fd_may_retry(client, copy));
@@ -374,7 +374,7 @@ static int daemon_give_buffered(struct dsaio_file *file, int fd)
 	body.file = file->session.id;
 	request.body_case = WIRE__REQUEST__BODY_FILE_BUFFERED;
 	request.file_buffered = &body;
-	return conn_call(file->client->link.conn, "open", &request, &fd, 1, NULL, NULL, NULL);
+	return conn_call(file->client->conn, "open", &request, &fd, 1, NULL, NULL, NULL);
 }
 
 /* The same file, opened anew without O_DIRECT; or a negative errno with a sentence. */
@@ -418,7 +418,7 @@ int file_need_buffered(struct dsaio_file *file)
 	if (atomic_load_explicit(&file->session.has_buffered, memory_order_acquire))
 		return 0;
 	do {
-		n_answered = conn_posts_answered(file->client->link.conn);
+		n_answered = conn_posts_answered(file->client->conn);
 		fd = open_buffered(file);
 		if (fd < 0)
 			return fd;

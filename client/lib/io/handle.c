@@ -156,17 +156,17 @@ static int daemon_open(struct dsaio_handle *handle)
 	Wire__HandleOpen body = WIRE__HANDLE_OPEN__INIT;
 	Wire__Profile profile = WIRE__PROFILE__INIT;
 	const struct partial_profile *asked = &handle->settings.profile;
-	struct dsaio_conn *conn = handle->client->link.conn;
+	const struct conn_facts facts = conn_facts(handle->client->conn);
 	int fds[FRAME_FDS_MAX];
 	unsigned n_fds = 0;
 	int r;
 
-	if (asked->given && asked->given != PROFILE_ALL && !(conn->features & RING_FEATURE_INHERIT))
+	if (asked->given && asked->given != PROFILE_ALL && !(facts.features & RING_FEATURE_INHERIT))
 		return error_fail(
 			-EOPNOTSUPP,
 			"handle_open: the daemon (version %s) cannot inherit single fields of a "
 			"profile: set all five or none, or install a newer daemon",
-			conn->daemon_version);
+			facts.daemon_version);
 	if (asked->given) {
 		partial_to_wire(asked, &profile);
 		body.profile = &profile;
@@ -175,8 +175,7 @@ static int daemon_open(struct dsaio_handle *handle)
 	body.weight = handle->settings.weight;
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
 	request.handle_open = &body;
-	r = conn_call(handle->client->link.conn, "handle_open", &request, NULL, 0, &reply, fds,
-		      &n_fds);
+	r = conn_call(handle->client->conn, "handle_open", &request, NULL, 0, &reply, fds, &n_fds);
 	if (r < 0)
 		return r;
 	handle->id = reply->handle_open->handle;
@@ -185,7 +184,7 @@ static int daemon_open(struct dsaio_handle *handle)
 	for (unsigned i = 0; i < n_fds; i++)
 		closep(&fds[i]);
 	if (handle->doorbell_fd < 0) {
-		conn_break(handle->client->link.conn);
+		conn_break(handle->client->conn);
 		return error_fail(-ENOTCONN,
 				  "handle_open: the daemon sent %u descriptors, not its "
 				  "doorbell socket: it is broken",
@@ -263,7 +262,7 @@ static bool has_op_on_import(const struct dsaio_handle *handle)
  */
 static void handle_give_up(struct dsaio_handle *handle)
 {
-	struct dsaio_conn *conn = handle->client->link.conn;
+	struct dsaio_conn *conn = handle->client->conn;
 
 	conn_break(conn);
 	wait_poll(handle); /* what was completed is not open any more */
@@ -292,8 +291,8 @@ static void handle_shut(struct dsaio_handle *handle)
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
 	request.handle_close = &body;
 	/* Not before the daemon says so, or is at its end, may an op be called ended. */
-	if (conn_call_while_alive(handle->client->link.conn, "handle_close", &request, NULL, 0,
-				  NULL, NULL, NULL) < 0) {
+	if (conn_call_while_alive(handle->client->conn, "handle_close", &request, NULL, 0, NULL,
+				  NULL, NULL) < 0) {
 		handle_give_up(handle);
 		result = -ECONNRESET;
 	}
@@ -303,6 +302,7 @@ static void handle_shut(struct dsaio_handle *handle)
 		next = atomic_load(&channel->next);
 		channel_close(channel);
 	}
+	conn_unwatch(handle->client->conn, handle->epoll_fd);
 	closep(&handle->epoll_fd);
 	closep(&handle->own_doorbell_fd);
 	closep(&handle->doorbell_fd);
@@ -349,7 +349,7 @@ int handle_open(struct dsaio_client *client, const struct handle_settings *setti
 		struct dsaio_handle **ret_handle)
 {
 	_cleanup_(handle_freep) struct dsaio_handle *handle = handle_new(client, settings);
-	uint32_t max_entries = client->link.conn->max_entries;
+	uint32_t max_entries = conn_facts(client->conn).max_entries;
 	int r;
 
 	if (!handle)
@@ -376,13 +376,15 @@ static int make_fd(struct dsaio_handle *handle)
 	_cleanup_(closep) int own_doorbell_fd = fd_above_stdio(
 		eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
 	struct epoll_event doorbell = { .events = EPOLLIN };
-	struct epoll_event control = { .events = EPOLLRDHUP };
+	int r;
 
 	if (epoll_fd < 0 || own_doorbell_fd < 0 ||
 	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->doorbell_fd, &doorbell) < 0 ||
-	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, own_doorbell_fd, &doorbell) < 0 ||
-	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->client->link.conn->fd, &control) < 0)
+	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, own_doorbell_fd, &doorbell) < 0)
 		return error_fail_errno(-errno, "handle_fd");
+	r = conn_watch(handle->client->conn, epoll_fd, EPOLLRDHUP);
+	if (r < 0)
+		return error_fail_errno(r, "handle_fd");
 	handle->epoll_fd = TAKE_FD(epoll_fd);
 	handle->own_doorbell_fd = TAKE_FD(own_doorbell_fd);
 	/* Readable, so that the loop begins with a dsaio_reap(), which arms it. */

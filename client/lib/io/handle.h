@@ -35,7 +35,7 @@ struct dsaio_handle {
 	struct handle_settings settings;
 	pthread_mutex_t open_lock; /* a channel, or the companion, is being made */
 
-	/* of the present session: made anew with a new connection, from the settings */
+	/* of the present session: made anew with a new one, from the settings */
 	uint32_t id;				/* the daemon's number */
 	int doorbell_fd;			/* our end of the doorbell socket */
 	struct dsaio_handle *_Atomic companion; /* NULL: none yet; release by its maker */

@@ -241,13 +241,12 @@ static void sleep_on_futex(struct channel *channel, uint64_t nsec)
 static void sleep_on_socket(struct dsaio_handle *handle, uint64_t nsec)
 {
 	struct timespec ts = timespec_of(nsec);
-	struct pollfd fds[] = {
-		{ .fd = handle->client->link.conn->fd, .events = POLLRDHUP },
-		{ .fd = handle->is_doorbell_at_end ? -1 : handle->doorbell_fd, .events = POLLIN },
-	};
+	struct pollfd fds[2];
 
-	if (arm_all(handle) && ppoll(fds, 2, &ts, NULL) > 0 && fds[0].revents)
-		(void)conn_is_gone(handle->client->link.conn); /* remembers it */
+	fds[1] = (struct pollfd){ .fd = handle->is_doorbell_at_end ? -1 : handle->doorbell_fd,
+				  .events = POLLIN };
+	if (arm_all(handle))
+		(void)conn_sleep(handle->client->conn, fds, 2, &ts); /* EINTR: looks again */
 	disarm_all(handle);
 	drain_doorbell(handle);
 }
@@ -284,7 +283,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 			     bool on_socket)
 {
 	struct channel *channel = first_channel(handle);
-	struct dsaio_conn *conn = handle->client->link.conn;
+	struct dsaio_conn *conn = handle->client->conn;
 	uint64_t now, nsec;
 
 	if (consume_all(handle))

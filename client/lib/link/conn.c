@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -39,9 +40,15 @@ static void socket_close(struct dsaio_conn *conn)
 void conn_end(struct dsaio_conn *conn)
 {
 	atomic_store(&conn->is_broken, true);
-	atomic_store(&conn->is_gone, true);
+	atomic_store(&conn->n_gone, atomic_load(&conn->n_replaced) + 1);
 	socket_close(conn);
 	conn_places_free(conn);
+}
+
+static void board_unmap(struct dsaio_conn *conn)
+{
+	if (conn->file_board) /* our own mapping: cannot fail */
+		(void)munmap((void *)conn->file_board, file_board_bytes(conn->facts.max_files));
 }
 
 static void conn_free(struct dsaio_conn *conn)
@@ -49,12 +56,11 @@ static void conn_free(struct dsaio_conn *conn)
 	if (!conn)
 		return;
 	socket_close(conn);
-	if (conn->file_board) /* our own mapping: cannot fail */
-		(void)munmap((void *)conn->file_board, file_board_bytes(conn->max_files));
+	board_unmap(conn);
 	conn_calls_deinit(conn);
+	free(conn->watches);
 	(void)pthread_mutex_destroy(&conn->lock); /* nobody is in a call: cannot fail */
 	free(conn->path);
-	free(conn->daemon_version);
 	free(conn);
 }
 
@@ -70,6 +76,8 @@ void conn_close(struct dsaio_conn *conn)
 
 bool conn_is_gone(struct dsaio_conn *conn)
 {
+	/* Before the look: an end that is seen is of this session, or of an earlier one. */
+	const uint32_t n_gone = atomic_load(&conn->n_replaced) + 1;
 	struct pollfd p = { .fd = conn->fd, .events = POLLRDHUP };
 
 	if (conn_was_gone(conn))
@@ -77,9 +85,9 @@ bool conn_is_gone(struct dsaio_conn *conn)
 	if (poll(&p, 1, 0) <= 0 || !(p.revents & (POLLRDHUP | POLLHUP)))
 		return false;
 	/* release: who sees it sees also what the daemon published before it died */
-	if (!atomic_exchange_explicit(&conn->is_gone, true, memory_order_release))
+	if (atomic_exchange_explicit(&conn->n_gone, n_gone, memory_order_release) != n_gone)
 		debug_log("session: the daemon on %s has gone away", conn->path);
-	return true;
+	return conn_was_gone(conn);
 }
 
 void conn_break(struct dsaio_conn *conn)
@@ -94,9 +102,10 @@ bool conn_await_end(struct dsaio_conn *conn, bool has_limit)
 {
 	struct pollfd p = { .fd = conn->fd, .events = POLLRDHUP };
 	const uint64_t began_nsec = clock_nsec();
+	const uint32_t n_replaced = atomic_load(&conn->n_replaced);
 
-	while (!conn_is_gone(conn)) {
-		int msec = -1;
+	while (!conn_is_gone(conn) && atomic_load(&conn->n_replaced) == n_replaced) {
+		int msec = AWAIT_END_MSEC;
 
 		if (has_limit) {
 			(void)pthread_mutex_lock(&conn->lock);
@@ -107,19 +116,10 @@ bool conn_await_end(struct dsaio_conn *conn, bool has_limit)
 			atomic_store(&conn->silence.is_silent, true);
 			return false;
 		}
-		/* EINTR: looks again.  With a limit it looks often: another thread's may be over. */
+		/* EINTR: looks again.  It looks often: another thread's limit may be over. */
 		(void)poll(&p, 1, msec > AWAIT_END_MSEC ? AWAIT_END_MSEC : msec);
 	}
 	return true;
-}
-
-int conn_lost(struct dsaio_conn *conn, const char *what, const char *why)
-{
-	conn_break(conn);
-	if (conn_is_gone(conn))
-		why = "the daemon has gone away";
-	return error_fail(-ENOTCONN, "%s: %s (%s): start it again if need be, then connect again",
-			  what, why, conn->path);
 }
 
 int conn_map(int fd, size_t bytes, int protection, void **ret_map)
@@ -174,7 +174,7 @@ static int conn_map_board(struct dsaio_conn *conn, uint32_t max_files, const int
 	r = conn_map(fds[0], file_board_bytes(max_files), PROT_READ | PROT_WRITE, &map);
 	if (r < 0)
 		return error_fail_errno(r, "connect: the daemon's file board");
-	conn->max_files = max_files;
+	conn->facts.max_files = max_files;
 	conn->file_board = map;
 	return 0;
 }
@@ -212,12 +212,13 @@ static int conn_hello(struct dsaio_conn *conn, const char *name)
 		closep(&fds[i]); /* the mapping holds it */
 	if (r < 0)
 		return r;
-	conn->features = reply->hello->features & CONN_FEATURES;
-	conn->client_pool_max = reply->hello->client_pool_max;
-	conn->max_entries = reply->hello->max_entries;
-	conn->spin_usec = reply->hello->spin_usec;
-	conn->daemon_version = strdup(reply->hello->daemon_version);
-	return conn->daemon_version ? 0 : error_fail_errno(-ENOMEM, "connect");
+	conn->facts.features = reply->hello->features & CONN_FEATURES;
+	conn->facts.client_pool_max = reply->hello->client_pool_max;
+	conn->facts.max_entries = reply->hello->max_entries;
+	conn->facts.spin_usec = reply->hello->spin_usec;
+	(void)snprintf(conn->facts.daemon_version, sizeof(conn->facts.daemon_version), "%s",
+		       reply->hello->daemon_version); /* cut is fine */
+	return 0;
 }
 
 /* One turn of finding a daemon and saying Hello.  -ENOTCONN: it has not answered as it should. */
@@ -231,8 +232,7 @@ static int conn_try(const char *path, const char *name, struct found *found,
 		return error_fail_errno(-ENOMEM, "connect");
 	conn->fd = -1;
 	conn->silence.limit_msec = CONN_SILENT_MSEC;
-	conn->reader.is_exact = true;
-	conn->writer.close_fds = conn_keep_fds;
+	conn_calls_init(conn);
 	(void)pthread_mutex_init(&conn->lock, NULL); /* default attributes: cannot fail */
 	r = discover(path, found);
 	if (r < 0)
@@ -258,7 +258,7 @@ int conn_open(const char *path, const char *name, struct dsaio_conn **ret_conn)
 
 		if (r == 0)
 			debug_log("connect: dsaiod %s on %s, session begins",
-				  (*ret_conn)->daemon_version, (*ret_conn)->path);
+				  (*ret_conn)->facts.daemon_version, (*ret_conn)->path);
 		if (r != -ENOTCONN)
 			return r;
 		if (found.is_started)
@@ -273,4 +273,113 @@ int conn_open(const char *path, const char *name, struct dsaio_conn **ret_conn)
 		debug_log("connect: %s: hung up before Hello was answered: looking again",
 			  found.path);
 	}
+}
+
+/* ---- another session ---- */
+
+static void watch_all(struct dsaio_conn *conn, int op)
+{
+	for (unsigned i = 0; i < conn->n_watches; i++) {
+		struct epoll_event event = { .events = conn->watches[i].events };
+
+		(void)epoll_ctl(conn->watches[i].epoll_fd, op, conn->fd, &event);
+	}
+}
+
+void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
+{
+	(void)pthread_mutex_lock(&conn->lock);
+	conn_calls_stop(conn);
+	conn_calls_deinit(conn);
+	conn_calls_init(conn);
+	watch_all(conn, EPOLL_CTL_DEL);
+	(void)dup3(next->fd, conn->fd, O_CLOEXEC); /* both are open: cannot fail */
+	watch_all(conn, EPOLL_CTL_ADD); /* the kernel may lack memory: the program then finds out by
+					   its next call */
+	board_unmap(conn);
+	conn->file_board = TAKE_PTR(next->file_board);
+	conn->facts = next->facts;
+	conn->silence = (struct silence){ .limit_msec = conn->silence.limit_msec };
+	atomic_fetch_add(&conn->n_replaced, 1);
+	atomic_store(&conn->is_broken, false);
+	(void)pthread_mutex_unlock(&conn->lock);
+	closep(&next->fd); /* not shut down: the session goes on */
+	next->fd = -1;
+	conn_free(next);
+}
+
+struct conn_facts conn_facts(struct dsaio_conn *conn)
+{
+	struct conn_facts facts;
+
+	(void)pthread_mutex_lock(&conn->lock);
+	facts = conn->facts;
+	(void)pthread_mutex_unlock(&conn->lock);
+	return facts;
+}
+
+int conn_sleep(struct dsaio_conn *conn, struct pollfd *fds, nfds_t n, const struct timespec *ts)
+{
+	int r;
+
+	fds[0] = (struct pollfd){ .fd = conn->fd, .events = POLLRDHUP };
+	r = ppoll(fds, n, ts, NULL);
+	if (r > 0 && fds[0].revents)
+		(void)conn_is_gone(conn); /* remembers it */
+	return r;
+}
+
+int conn_watch(struct dsaio_conn *conn, int epoll_fd, uint32_t events)
+{
+	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
+	struct epoll_event event = { .events = events };
+	struct conn_watch *watches;
+
+	(void)pthread_mutex_lock(locked);
+	watches = reallocarray(conn->watches, conn->n_watches + 1, sizeof(*watches));
+	if (!watches)
+		return -ENOMEM;
+	conn->watches = watches;
+	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, conn->fd, &event) < 0)
+		return -errno;
+	watches[conn->n_watches++] = (struct conn_watch){ epoll_fd, events };
+	return 0;
+}
+
+void conn_unwatch(struct dsaio_conn *conn, int epoll_fd)
+{
+	(void)pthread_mutex_lock(&conn->lock);
+	for (unsigned i = 0; i < conn->n_watches; i++)
+		if (conn->watches[i].epoll_fd == epoll_fd)
+			conn->watches[i--] = conn->watches[--conn->n_watches];
+	(void)pthread_mutex_unlock(&conn->lock);
+}
+
+/* ---- the file board ---- */
+
+static bool has_word(const struct dsaio_conn *conn, uint32_t file)
+{
+	return file_board_index(file) <
+	       file_board_bytes(conn->facts.max_files) / sizeof(conn->file_board[0]);
+}
+
+bool conn_file_idle(struct dsaio_conn *conn, uint32_t file)
+{
+	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
+
+	(void)pthread_mutex_lock(locked);
+	if (!has_word(conn, file))
+		return false;
+	file_board_set(conn->file_board, file, FILE_BOARD_IDLE);
+	return true;
+}
+
+bool conn_file_use(struct dsaio_conn *conn, uint32_t file)
+{
+	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
+
+	(void)pthread_mutex_lock(locked);
+	/* A word that makes no sense is the daemon's fault: then it still has the file. */
+	return !has_word(conn, file) || file_board_take(conn->file_board, file, FILE_BOARD_USED) ||
+	       !file_board_is_gone(conn->file_board, file);
 }

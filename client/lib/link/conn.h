@@ -1,5 +1,10 @@
 /*
- * The control socket: Hello, then requests and their replies.
+ * A client's connection: the control socket, Hello, then requests and their replies.
+ *
+ * A session lasts as long as its socket.  The connection lasts as long as its client: the struct keeps
+ * its address, and its descriptor keeps its number.  So all parts of the library may hold the
+ * pointer, and none of them holds the descriptor: they sleep with conn_sleep(), and show the
+ * session's end on descriptors of theirs with conn_watch().
  *
  * Any thread may call conn_call().  Each call in progress has a record with its sequence number, and
  * the daemon may reply in any order, so a request that hangs delays no other.  One of the waiting
@@ -7,12 +12,24 @@
  * to the call that it belongs to.  When the polling thread has its own reply, another one polls.
  * conn->lock is held for moments only, never while a thread sleeps.
  *
+ * Replacement.  conn_replace() begins another session, after a restart of the daemon.  Calls in
+ * progress end with -ENOTCONN; sleeps and watches continue with the new socket.  The new daemon knows
+ * nothing of the old session.  The caller makes its objects anew, from the fields of each that are not
+ * marked "of the present session":
+ *   slabs      their memfds, which are still mapped; a new number for each
+ *   files      their descriptors; new numbers, and what the new daemon tells of the store
+ *   handles    their settings; a new number and doorbell
+ *   channels   new rings.  The op table has each op that the old daemon had not ended, and op_entry()
+ *              makes its entry from the op, with the new numbers of slab and file
+ * From the end of the old session until then the caller has the consumer role of each handle and the
+ * submit_lock of each channel, so that no thread uses old rings.
+ *
  * Only the end of file proves that the daemon is gone (conn_is_gone()).  A stream that stopped making
  * sense is shut down for writing; the daemon then ends the session, and its end of file comes.
  *
- * conn_call.c has the calls, silence.c decides when a daemon counts as stopped, conn.c has the rest.  dsaioctl links these objects too: it connects with
- * dsaio_connect(), takes the connection with client_conn() (client.h) and sends its Status with
- * conn_call().
+ * conn_call.c has the calls, silence.c decides when a daemon counts as stopped, conn.c has the rest.
+ * dsaioctl links these objects too: it connects with dsaio_connect(), takes the connection with
+ * client_conn() (client.h) and sends its Status with conn_call().
  */
 #ifndef DSAIO_CLIENT_LIB_LINK_CONN_H
 #define DSAIO_CLIENT_LIB_LINK_CONN_H
@@ -22,6 +39,7 @@
 #include "proto/frame.h"
 #include "proto/ring.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -39,11 +57,29 @@
 
 struct conn_pending;
 
+/* Facts from HelloReply. */
+struct conn_facts {
+	uint64_t features;
+	uint64_t client_pool_max;
+	uint32_t max_entries;
+	uint32_t spin_usec;
+	uint32_t max_files;
+	char daemon_version[64];
+};
+
+/* A descriptor that shows the end of the session. */
+struct conn_watch {
+	int epoll_fd;
+	uint32_t events;
+};
+
 struct dsaio_conn {
 	int fd; /* not blocking */
 	char *path;
 	_Atomic bool is_broken; /* no request makes sense any more; the end of file will come */
-	_Atomic bool is_gone;	/* it has come */
+	_Atomic uint32_t n_replaced;
+	_Atomic uint32_t
+		n_gone; /* more than n_replaced: the present session's end of file has come */
 
 	pthread_mutex_t lock; /* of the rest of this group */
 	uint64_t seq;
@@ -59,23 +95,10 @@ struct dsaio_conn {
 	struct silence silence; /* limit: CONN_SILENT_MSEC; tests have no patience */
 	bool is_ended;		/* nothing is read any more, for this reason: */
 	char end_text[CONN_TEXT_BYTES];
-
-	/* from HelloReply */
-	uint64_t features;
-	uint64_t client_pool_max;
-	uint32_t max_entries;
-	uint32_t spin_usec;
-	uint32_t max_files;
+	struct conn_watch *watches;
+	unsigned n_watches;
+	struct conn_facts facts;
 	_Atomic uint32_t *file_board; /* words for max_files: proto/file_board.h */
-	char *daemon_version;
-};
-
-/*
- * A client's place for its connection.  All parts of the library reach the connection through it and
- * copy no pointer, so that a later connection can take its place.
- */
-struct link {
-	struct dsaio_conn *conn;
 };
 
 /*
@@ -87,6 +110,24 @@ int conn_open(const char *path, const char *name, struct dsaio_conn **ret_conn);
 void conn_close(struct dsaio_conn *conn); /* NULL is fine */
 /* Ends the session, and keeps the struct: every later call returns -ENOTCONN at once. */
 void conn_end(struct dsaio_conn *conn);
+
+/* Takes the session of `next`, which it frees.  Sleeps until no thread polls for the old one. */
+void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next);
+
+struct conn_facts conn_facts(struct dsaio_conn *conn);
+
+/* As ppoll(2); the first of fds becomes the end of the session, which conn_was_gone() then knows. */
+int conn_sleep(struct dsaio_conn *conn, struct pollfd *fds, nfds_t n, const struct timespec *ts);
+
+/* From now on the epoll descriptor shows the session's end.  Returns 0 or a negative errno. */
+int conn_watch(struct dsaio_conn *conn, int epoll_fd, uint32_t events);
+/* Before the descriptor is closed. */
+void conn_unwatch(struct dsaio_conn *conn, int epoll_fd);
+
+/* Tells the daemon by the file board that the file is idle.  false: the board has no word for it. */
+bool conn_file_idle(struct dsaio_conn *conn, uint32_t file);
+/* An idle file is used again.  false: the daemon has closed it. */
+bool conn_file_use(struct dsaio_conn *conn, uint32_t file);
 
 /*
  * Sends a request (seq is filled in) with n_fds descriptors and waits for its reply.
@@ -127,12 +168,12 @@ void conn_post(struct dsaio_conn *conn, Wire__Request *request);
 uint64_t conn_posts_answered(struct dsaio_conn *conn);
 bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered);
 
-/* For conn.c: the writer's hook; and frees what calls left behind, when no call is in progress. */
-void conn_keep_fds(struct frame_writer *writer, const int *fds, unsigned n_fds);
+/* For conn.c: no call is in progress, nor are there requests or replies; and frees what was. */
+void conn_calls_init(struct dsaio_conn *conn);
 void conn_calls_deinit(struct dsaio_conn *conn);
+/* Ends all calls, and sleeps until no thread polls.  Under the lock, which is released meanwhile. */
+void conn_calls_stop(struct dsaio_conn *conn);
 void conn_places_free(struct dsaio_conn *conn); /* no call is in progress, nor will be */
-/* For conn_call.c: the connection is of no use any more.  Returns -ENOTCONN, with a sentence. */
-int conn_lost(struct dsaio_conn *conn, const char *what, const char *why);
 
 /*
  * Maps a memfd of the daemon's, which has to have at least that many bytes; not for forked
@@ -146,15 +187,16 @@ bool conn_is_gone(struct dsaio_conn *conn);
 /* Whether an earlier call found the daemon gone; makes no system call. */
 static inline bool conn_was_gone(const struct dsaio_conn *conn)
 {
-	return atomic_load_explicit(&conn->is_gone, memory_order_acquire);
+	return atomic_load_explicit(&conn->n_gone, memory_order_acquire) >
+	       atomic_load_explicit(&conn->n_replaced, memory_order_acquire);
 }
 
 /* The daemon broke the protocol: asks it to end the session.  Any thread. */
 void conn_break(struct dsaio_conn *conn);
 
 /*
- * Sleeps until the end of file of a broken connection has come.  has_limit: for at most
- * CONN_SILENT_MSEC, once for all such waits of the connection.  Returns whether it has come.
+ * Sleeps until the end of file of a broken session has come.  has_limit: for at most
+ * CONN_SILENT_MSEC, once for all such waits of the session.  Returns whether it has come.
  */
 bool conn_await_end(struct dsaio_conn *conn, bool has_limit);
 

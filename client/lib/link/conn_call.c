@@ -25,6 +25,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define ERRNO_MAX 4095 /* the kernel's */
 
@@ -358,6 +359,22 @@ static int pending_await(struct dsaio_conn *conn, struct conn_pending *call, boo
 
 /* ---- calls ---- */
 
+/* The sentence of a call whose session is of no use any more.  Returns -ENOTCONN. */
+static int lost(struct dsaio_conn *conn, const char *what, const char *why)
+{
+	if (conn_is_gone(conn))
+		why = "the daemon has gone away";
+	return error_fail(-ENOTCONN, "%s: %s (%s): start it again if need be, then connect again",
+			  what, why, conn->path);
+}
+
+/* Such a reply ends the session. */
+static int conn_lost(struct dsaio_conn *conn, const char *what, const char *why)
+{
+	conn_break(conn);
+	return lost(conn, what, why);
+}
+
 /* Sends the request and waits; leaves the call done.  Returns 0 or a negative errno, with a sentence. */
 static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 		    const int *fds, unsigned n_fds, bool while_alive, struct conn_pending *call)
@@ -369,7 +386,7 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 	(void)pthread_mutex_lock(locked); /* a plain mutex: cannot fail */
 	if (atomic_load(&conn->is_broken)) {
 		(void)pthread_mutex_unlock(TAKE_PTR(locked));
-		return conn_lost(conn, what, "the connection is broken");
+		return lost(conn, what, "the connection is broken");
 	}
 	r = places_take(conn, what, reply_fds(request));
 	if (r < 0)
@@ -398,7 +415,7 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 				  "shows them), or is it another program?",
 				  what, conn->path, conn->silence.limit_msec / 1000);
 	if (call->error == -ENOTCONN)
-		return conn_lost(conn, what, why);
+		return lost(conn, what, why);
 	return call->error < 0 ? error_fail(call->error, "%s: %s", what, why) : 0;
 }
 
@@ -495,8 +512,22 @@ bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered)
 	return is_answered;
 }
 
+void conn_calls_stop(struct dsaio_conn *conn)
+{
+	struct conn_pending last = { .cond = PTHREAD_COND_INITIALIZER };
+
+	calls_end(conn, -ENOTCONN, "another session has begun");
+	(void)shutdown(conn->fd,
+		       SHUT_RDWR); /* wakes the polling threads; fails if it is at its end */
+	pending_add(conn, &last);
+	while (conn->n_polling) /* the last of them signals */
+		(void)pthread_cond_wait(&last.cond, &conn->lock);
+	pending_remove(conn, &last);
+	(void)pthread_cond_destroy(&last.cond);
+}
+
 /* The writer's hook: each call closes its own descriptors, when it is done. */
-void conn_keep_fds(struct frame_writer *writer, const int *fds, unsigned n_fds)
+static void keep_fds(struct frame_writer *writer, const int *fds, unsigned n_fds)
 {
 	(void)writer;
 	(void)fds;
@@ -508,6 +539,15 @@ void conn_places_free(struct dsaio_conn *conn)
 	places_give_up(conn, 0);
 	free(conn->places);
 	conn->places = NULL;
+	conn->n_places_allocated = 0;
+}
+
+void conn_calls_init(struct dsaio_conn *conn)
+{
+	conn->reader = (struct frame_reader){ .is_exact = true };
+	conn->writer = (struct frame_writer){ .close_fds = keep_fds };
+	conn->n_unawaited = 0;
+	conn->is_ended = false;
 }
 
 void conn_calls_deinit(struct dsaio_conn *conn)

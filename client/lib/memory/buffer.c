@@ -67,7 +67,7 @@ static int slab_map(struct mapped_slab *slab, int fd)
 	return 0;
 }
 
-static int slab_new(struct link *link, size_t bytes, struct mapped_slab **ret_slab)
+static int slab_new(struct dsaio_conn *conn, size_t bytes, struct mapped_slab **ret_slab)
 {
 	_cleanup_(slab_freep) struct mapped_slab *slab = calloc(1, sizeof(*slab));
 	_cleanup_(closep) int fd = -1;
@@ -75,17 +75,17 @@ static int slab_new(struct link *link, size_t bytes, struct mapped_slab **ret_sl
 
 	if (!slab)
 		return error_fail_errno(-ENOMEM, "alloc");
-	r = slab_ask(link, "alloc", bytes, &slab->slab.id, &fd);
+	r = slab_ask(conn, "alloc", bytes, &slab->slab.id, &fd);
 	if (r < 0)
 		return r;
 	slab->bytes = bytes;	/* the daemon may have rounded it up */
 	r = slab_map(slab, fd); /* the mapping holds it */
 	if (r == -EPROTO)
-		conn_break(link->conn);
+		conn_break(conn);
 	if (r == 0)
 		r = cut_init(&slab->cut, bytes);
 	if (r < 0) {
-		slab_give_back(link, slab->slab.id);
+		slab_give_back(conn, slab->slab.id);
 		return error_fail_errno(
 			r, "alloc: a slab of %zu bytes was made, but cannot be mapped", bytes);
 	}
@@ -93,9 +93,10 @@ static int slab_new(struct link *link, size_t bytes, struct mapped_slab **ret_sl
 	return 0;
 }
 
-void buffers_init(struct buffers *buffers, struct link *link, bool (*trim)(struct buffers *buffers))
+void buffers_init(struct buffers *buffers, struct dsaio_conn *conn,
+		  bool (*trim)(struct buffers *buffers))
 {
-	*buffers = (struct buffers){ .link = link, .trim = trim };
+	*buffers = (struct buffers){ .conn = conn, .trim = trim };
 	(void)pthread_mutex_init(&buffers->grow_lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_rwlock_init(&buffers->lock, NULL);
 }
@@ -186,18 +187,18 @@ static int buffers_take(struct buffers *buffers, size_t bytes, char **ret_memory
 /* A new slab, and a piece of it for the caller before anybody else comes. */
 static int buffers_grow(struct buffers *buffers, size_t bytes, size_t last, char **ret_memory)
 {
-	struct link *link = buffers->link;
+	struct dsaio_conn *conn = buffers->conn;
 	_cleanup_(slab_freep) struct mapped_slab *slab = NULL;
 	struct cut_piece *piece;
 	uint32_t id;
 	size_t want = buffer_slab_bytes(bytes, last);
 	size_t least = (bytes + CUT_PAGE - 1) & ~(size_t)(CUT_PAGE - 1);
-	int r = slab_new(link, want, &slab);
+	int r = slab_new(conn, want, &slab);
 
 	if (r == -ENOMEM && want > least) /* near the bound: no more than is needed */
-		r = slab_new(link, least, &slab);
+		r = slab_new(conn, least, &slab);
 	if (r == -ENOMEM && buffers->trim && buffers->trim(buffers))
-		r = slab_new(link, least, &slab);
+		r = slab_new(conn, least, &slab);
 	if (r < 0)
 		return r;
 	id = slab->slab.id;
@@ -209,7 +210,7 @@ static int buffers_grow(struct buffers *buffers, size_t bytes, size_t last, char
 		(void)pthread_rwlock_unlock(&buffers->lock);
 	}
 	if (r < 0) {
-		slab_give_back(link, id);
+		slab_give_back(conn, id);
 		return error_fail_errno(r, "alloc of %zu bytes", bytes);
 	}
 	debug_log("alloc: slab %u of %zu bytes", id, slab->bytes);
@@ -229,7 +230,7 @@ int buffers_alloc(struct buffers *buffers, size_t bytes, bool wants_zeroes, void
 		return error_fail(-ENOMEM,
 				  "alloc of %zu bytes: this client may have %" PRIu64 " bytes: ask "
 				  "for less, or raise the daemon's client_pool_max",
-				  bytes, buffers->link->conn->client_pool_max);
+				  bytes, conn_facts(buffers->conn).client_pool_max);
 	r = buffers_take(buffers, bytes, &memory, &is_dirty, &last);
 	if (r == -ENOSPC) {
 		(void)pthread_mutex_lock(&buffers->grow_lock);
@@ -315,7 +316,7 @@ int buffers_free(struct buffers *buffers, void *memory, bool *ret_is_last)
 	id = spare->slab.id;
 	slab_free(TAKE_PTR(spare)); /* unmapped first: the pool punches it quicker */
 	if (!buffers->is_left)
-		slab_give_back(buffers->link, id);
+		slab_give_back(buffers->conn, id);
 	return 0;
 }
 
@@ -336,7 +337,7 @@ bool buffers_trim(struct buffers *buffers)
 		return false;
 	id = spare->slab.id;
 	slab_free(spare);
-	slab_give_back(buffers->link, id);
+	slab_give_back(buffers->conn, id);
 	return true;
 }
 

@@ -27,7 +27,7 @@ struct mapped_slab;
 
 /* All buffers of a client. */
 struct buffers {
-	struct link *link;
+	struct dsaio_conn *conn;
 	/* The pool is empty: gives back other slabs of this client.  Returns whether it did.  Or NULL. */
 	bool (*trim)(struct buffers *buffers);
 	pthread_mutex_t grow_lock;  /* one new slab at a time: a second thread uses the first's */
@@ -44,7 +44,7 @@ struct buffer_place {
 	struct cut_piece *piece; /* referenced: buffer_unref(); NULL: none */
 };
 
-void buffers_init(struct buffers *buffers, struct link *link,
+void buffers_init(struct buffers *buffers, struct dsaio_conn *conn,
 		  bool (*trim)(struct buffers *buffers));
 /* Unmaps all.  The slabs stay the session's, whose end frees them. */
 void buffers_deinit(struct buffers *buffers);

@@ -5,7 +5,8 @@
 
 #include <unistd.h>
 
-int slab_ask(struct link *link, const char *what, uint64_t bytes, uint32_t *ret_id, int *ret_fd)
+int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes, uint32_t *ret_id,
+	     int *ret_fd)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
@@ -17,13 +18,13 @@ int slab_ask(struct link *link, const char *what, uint64_t bytes, uint32_t *ret_
 	body.size_bytes = bytes;
 	request.body_case = WIRE__REQUEST__BODY_SLAB_NEW;
 	request.slab_new = &body;
-	r = conn_call(link->conn, what, &request, NULL, 0, &reply, fds, &n_fds);
+	r = conn_call(conn, what, &request, NULL, 0, &reply, fds, &n_fds);
 	if (r < 0)
 		return r;
 	if (n_fds != 1) {
 		for (unsigned i = 0; i < n_fds; i++)
 			(void)close(fds[i]); /* not ours to use */
-		conn_break(link->conn);
+		conn_break(conn);
 		return error_fail(-ENOTCONN,
 				  "%s: the daemon sent %u descriptors, not a slab's: it is broken",
 				  what, n_fds);
@@ -33,7 +34,7 @@ int slab_ask(struct link *link, const char *what, uint64_t bytes, uint32_t *ret_
 	return 0;
 }
 
-int slab_import_fd(struct link *link, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id)
+int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
@@ -44,13 +45,13 @@ int slab_import_fd(struct link *link, int fd, uint64_t off, uint64_t bytes, uint
 	body.size_bytes = bytes;
 	request.body_case = WIRE__REQUEST__BODY_SLAB_IMPORT;
 	request.slab_import = &body;
-	r = conn_call(link->conn, "memory_register", &request, &fd, 1, &reply, NULL, NULL);
+	r = conn_call(conn, "memory_register", &request, &fd, 1, &reply, NULL, NULL);
 	if (r == 0)
 		*ret_id = reply->slab_import->slab;
 	return r;
 }
 
-void slab_give_back(struct link *link, uint32_t id)
+void slab_give_back(struct dsaio_conn *conn, uint32_t id)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__SlabFree body = WIRE__SLAB_FREE__INIT;
@@ -59,5 +60,5 @@ void slab_give_back(struct link *link, uint32_t id)
 	request.body_case = WIRE__REQUEST__BODY_SLAB_FREE;
 	request.slab_free = &body;
 	/* fails only if the daemon is gone, and its pool with it */
-	(void)conn_call(link->conn, "free", &request, NULL, 0, NULL, NULL, NULL);
+	(void)conn_call(conn, "free", &request, NULL, 0, NULL, NULL, NULL);
 }

@@ -22,15 +22,16 @@ struct slab {
  * Asks the daemon for a slab of that many bytes.  what: for the sentence.  Returns 0, with its number
  * and its memfd (the caller's), or conn_call()'s errors with a sentence.
  */
-int slab_ask(struct link *link, const char *what, uint64_t bytes, uint32_t *ret_id, int *ret_fd);
+int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes, uint32_t *ret_id,
+	     int *ret_fd);
 
 /*
  * Asks the daemon to map part of a file of the program's own as a slab.  Takes fd, also on error.
  * Returns 0 or conn_call()'s errors with a sentence.
  */
-int slab_import_fd(struct link *link, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id);
+int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id);
 
 /* Gives back a slab that no op uses. */
-void slab_give_back(struct link *link, uint32_t id);
+void slab_give_back(struct dsaio_conn *conn, uint32_t id);
 
 #endif

@@ -155,7 +155,7 @@ static int grow(struct slots *slots, bool may_be_small)
 	slots->is_growing = true;
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (;;) {
-		r = slab_ask(slots->buffers->link, "private memory", bytes, &id, &fd);
+		r = slab_ask(slots->buffers->conn, "private memory", bytes, &id, &fd);
 		if (r != -ENOMEM || !may_be_small)
 			break;
 		if (bytes > SLAB_BYTES_MIN)
@@ -291,7 +291,7 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 				until = deadline_nsec;
 			ts = timespec_of(until);
 			(void)pthread_cond_timedwait(&waiter.cond, &slots->lock, &ts);
-			if (conn_is_gone(slots->buffers->link->conn))
+			if (conn_is_gone(slots->buffers->conn))
 				r = -ECONNRESET;
 			else if (share->first == &waiter)
 				r = take(share, bytes, false, ret_slot);
@@ -340,7 +340,7 @@ bool slots_trim(struct slots *slots)
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (unsigned i = 0; i < n; i++) {
 		(void)close(spare[i].fd); /* a memfd */
-		slab_give_back(slots->buffers->link, spare[i].slab.id);
+		slab_give_back(slots->buffers->conn, spare[i].slab.id);
 	}
 	return n;
 }
