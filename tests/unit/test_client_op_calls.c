@@ -1,0 +1,200 @@
+/* The public calls on ops (api/op.c): arguments, results of waits, and how ops are reported. */
+#include "client/lib/dsaio.h"
+#include "tests/unit/client_handle.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+
+/* Completes all that is in the ring with that result. */
+static void lane_complete(int64_t result)
+{
+	while (ring_lane_ready(&lane) > 0)
+		complete(take(), result);
+}
+
+static struct dsaio_op *read_start(void)
+{
+	struct dsaio_op *op;
+
+	ck_assert_int_eq(dsaio_pread_async(&handle, &file, memory, 512, 0, &op), 0);
+	return op;
+}
+
+/* ---- arguments ---- */
+
+static const struct iovec iov[] = { { memory, 512 } };
+static const struct iovec endless[] = { { memory, SIZE_MAX }, { memory, 1 } };
+
+static const struct {
+	const char *what;
+	struct dsaio_io io;
+	int error;
+	const char *words;
+} ios[] = {
+	{ "no such opcode", { .opcode = 77 }, -EINVAL, "opcode 77" },
+	{ "a flag", { .opcode = DSAIO_READ, .flags = 1 }, -E2BIG, DSAIO_VERSION },
+	{ "file and path",
+	  { .opcode = DSAIO_READ, .file = &file, .path = "x" },
+	  -EINVAL,
+	  "path x" },
+	{ "no iov", { .opcode = DSAIO_READ, .file = &file, .n_iov = 2 }, -EINVAL, "n_iov 2" },
+	{ "buf and iov",
+	  { .opcode = DSAIO_READ, .file = &file, .buf = memory, .iov = iov, .n_iov = 1 },
+	  -EINVAL,
+	  "with iov" },
+	{ "no buffer of iov", { .opcode = DSAIO_READ, .file = &file, .iov = iov }, -EINVAL, "iov" },
+	{ "iov of 2^64 bytes",
+	  { .opcode = DSAIO_READ, .file = &file, .iov = endless, .n_iov = 2 },
+	  -EINVAL,
+	  "2^64" },
+	{ "a sync of a range",
+	  { .opcode = DSAIO_FSYNC, .file = &file, .len = 1 },
+	  -EINVAL,
+	  "whole file" },
+	{ "time below never",
+	  { .opcode = DSAIO_READ, .file = &file, .timeout_usec = -2 },
+	  -EINVAL,
+	  "timeout_usec -2" },
+	{ "no file", { .opcode = DSAIO_READ }, -EINVAL, "file is NULL" },
+};
+
+START_TEST(an_io_that_cannot_be_is_refused_with_its_sentence)
+{
+	int r = dsaio_submit(&handle, &ios[_i].io, 1, 0, NULL);
+
+	ck_assert_msg(r == ios[_i].error, "%s: %d", ios[_i].what, r);
+	ck_assert_msg(strstr(dsaio_error(), ios[_i].words), "%s: %s", ios[_i].what, dsaio_error());
+}
+END_TEST
+
+START_TEST(arguments_of_calls_are_checked)
+{
+	struct dsaio_io io = { .opcode = DSAIO_READ };
+	struct dsaio_op *ops[2];
+
+	ck_assert_int_eq(dsaio_submit(NULL, &io, 1, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_submit(&handle, NULL, 1, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_submit(&handle, &io, -1, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_submit(&handle, &io, 1, ~0u, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_submit(&handle, &io, 0, 0, NULL), 0);
+	ck_assert_int_eq(dsaio_reap(&handle, NULL, 1), -EINVAL);
+	ck_assert_int_eq(dsaio_reap(&handle, ops, 0), -EINVAL);
+	ck_assert_int_eq(dsaio_reap_wait(&handle, ops, 0, 2, 0), -EINVAL);
+	ck_assert_int_eq(dsaio_reap_wait(&handle, ops, 3, 2, 0), -EINVAL);
+	ck_assert_int_eq(dsaio_reap_wait(&handle, ops, 1, 2, -2), -EINVAL);
+	ck_assert_int_eq(dsaio_wait(&handle, -2, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_op_wait(NULL, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_op_test(NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_op_cancel(NULL), -EINVAL);
+	ck_assert_ptr_null(dsaio_op_data(NULL));
+	dsaio_op_free(NULL);
+}
+END_TEST
+
+/* ---- one op ---- */
+
+START_TEST(an_open_op_has_no_result_and_a_wait_that_is_over_does_not_end_it)
+{
+	struct dsaio_op *op = read_start();
+	int64_t result = 77;
+
+	ck_assert_int_eq(dsaio_op_test(op), 0);
+	ck_assert_int_eq(dsaio_op_result(op), -EINPROGRESS);
+	ck_assert_uint_eq(dsaio_op_done(op), 0);
+	ck_assert_str_eq(dsaio_op_error(op), "");
+	ck_assert_int_eq(dsaio_op_wait(op, 0, &result), -ETIMEDOUT);
+	ck_assert_int_eq(result, 77); /* set on success only */
+	ck_assert_int_eq(dsaio_wait(&handle, 0, &result), -ETIMEDOUT);
+	lane_complete(512);
+	ck_assert_int_eq(dsaio_op_wait(op, -1, &result), 0);
+	ck_assert_int_eq(result, 512);
+	ck_assert_uint_eq(dsaio_op_done(op), 512);
+	dsaio_op_free(op);
+}
+END_TEST
+
+START_TEST(a_failed_op_tells_why_and_how_far_it_came)
+{
+	struct dsaio_op *op = read_start();
+	int64_t result;
+
+	lane_complete(ring_result_failed(EIO, 100));
+	ck_assert_int_eq(dsaio_op_wait(op, -1, &result), 0); /* the wait's outcome */
+	ck_assert_int_eq(result, -EIO);
+	ck_assert_uint_eq(dsaio_op_done(op), 100);
+	ck_assert_ptr_nonnull(strstr(dsaio_op_error(op), "after 100 bytes"));
+	ck_assert_str_eq(dsaio_op_error(op), dsaio_error());
+	dsaio_op_free(op);
+}
+END_TEST
+
+START_TEST(user_data_is_there_from_the_submission_on)
+{
+	struct dsaio_io io = {
+		.opcode = DSAIO_READ, .file = &file, .buf = memory, .len = 512, .user_data = &io
+	};
+	struct dsaio_op *op;
+
+	ck_assert_int_eq(dsaio_submit(&handle, &io, 1, 0, &op), 1);
+	ck_assert_ptr_eq(dsaio_op_data(op), &io);
+	lane_complete(512);
+	ck_assert_int_eq(dsaio_op_wait(op, -1, NULL), 0);
+	dsaio_op_free(op);
+}
+END_TEST
+
+/* ---- all ops of a handle ---- */
+
+START_TEST(ended_ops_are_reaped_once)
+{
+	struct dsaio_op *ops[3] = { read_start(), read_start(), read_start() }, *got[3];
+
+	ck_assert_int_eq(dsaio_reap(&handle, got, 3), 0);
+	ck_assert_int_eq(dsaio_reap_wait(&handle, got, 1, 3, 0), -ETIMEDOUT);
+	complete(take(), 512);
+	complete(take(), 512);
+	ck_assert_int_eq(dsaio_reap(&handle, got, 1), 1);
+	ck_assert_ptr_eq(got[0], ops[0]);
+	ck_assert_int_eq(dsaio_reap_wait(&handle, got, 2, 3, 0), 1); /* as many as there were */
+	ck_assert_ptr_eq(got[0], ops[1]);
+	lane_complete(512);
+	ck_assert_int_eq(dsaio_reap_wait(&handle, got, 1, 3, -1), 1);
+	ck_assert_int_eq(dsaio_reap_wait(&handle, got, 1, 3, -1), 0); /* none is open */
+	for (unsigned i = 0; i < 3; i++)
+		dsaio_op_free(ops[i]);
+}
+END_TEST
+
+START_TEST(a_wait_for_all_counts_those_that_nobody_holds)
+{
+	int64_t result;
+
+	ck_assert_int_eq(dsaio_pread_async(&handle, &file, memory, 512, 0, NULL), 0);
+	dsaio_op_free(read_start());
+	lane_complete(512);
+	ck_assert_int_eq(dsaio_wait(&handle, -1, &result), 0);
+	ck_assert_int_eq(result, 2);
+	ck_assert_int_eq(dsaio_pread_async(&handle, &file, memory, 512, 0, NULL), 0);
+	lane_complete(ring_result_failed(ENOSPC, 0));
+	ck_assert_int_eq(dsaio_wait(&handle, -1, &result), 0);
+	ck_assert_int_eq(result, -ENOSPC);
+	ck_assert_ptr_nonnull(strstr(dsaio_error(), "pread of 512 bytes"));
+	ck_assert_int_eq(dsaio_wait(&handle, -1, &result), 0);
+	ck_assert_int_eq(result, 0);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, handle_setup, handle_teardown);
+	tcase_add_loop_test(tcase, an_io_that_cannot_be_is_refused_with_its_sentence, 0,
+			    N_ROWS(ios));
+	tcase_add_test(tcase, arguments_of_calls_are_checked);
+	tcase_add_test(tcase, an_open_op_has_no_result_and_a_wait_that_is_over_does_not_end_it);
+	tcase_add_test(tcase, a_failed_op_tells_why_and_how_far_it_came);
+	tcase_add_test(tcase, user_data_is_there_from_the_submission_on);
+	tcase_add_test(tcase, ended_ops_are_reaped_once);
+	tcase_add_test(tcase, a_wait_for_all_counts_those_that_nobody_holds);
+}
+
+SUITE("client_op_calls", add_tests)
