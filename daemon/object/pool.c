@@ -1,5 +1,6 @@
 #include "daemon/object/pool.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/map.h"
 
 #include "daemon/base/fs_type.h"
 #include "daemon/base/memfd.h"
@@ -24,8 +25,6 @@
 #define MFD_HUGE_2MB (21U << 26)
 #endif
 
-/* The size that x86-64 and arm64 have beside their base page; also the library's step. */
-#define HUGE_BYTES (UINT64_C(2) << 20)
 /* The bytes of one MADV_COLLAPSE call.  Each call flushes the per-CPU page lists of all processors, so a
    call for each page is too slow; and a call cannot be interrupted. */
 #define COLLAPSE_BYTES (UINT64_C(64) << 20)
@@ -39,29 +38,7 @@
 static bool can_be_huge(const struct slab *slab)
 {
 	return slab->pool->pages != POOL_PAGES_SMALL && !slab->is_imported &&
-	       slab->size_bytes % HUGE_BYTES == 0;
-}
-
-/* Maps it at a multiple of a huge page, which the kernel needs to use huge pages; or anywhere, if
-   another thread takes that address meanwhile. */
-static void *map_aligned(const struct slab *slab)
-{
-	uint64_t room = slab->map_bytes + HUGE_BYTES;
-	char *start = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-			   0);
-	void *memory = MAP_FAILED;
-
-	if (start != MAP_FAILED) {
-		(void)munmap(start, room); /* our own mapping, whole: cannot fail */
-		start += -(uintptr_t)start % HUGE_BYTES;
-		/* Linux before 4.17 takes it for a hint. */
-		memory = mmap(start, slab->map_bytes, PROT_READ | PROT_WRITE,
-			      MAP_SHARED | MAP_FIXED_NOREPLACE, slab->fd, 0);
-	}
-	if (memory == MAP_FAILED)
-		memory = mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
-			      0);
-	return memory;
+	       slab->size_bytes % MAP_HUGE_BYTES == 0;
 }
 
 /*
@@ -75,7 +52,7 @@ static void fill_huge(struct slab *slab)
 	char *memory = slab->region.base;
 
 	(void)madvise(memory, slab->map_bytes, MADV_HUGEPAGE);
-	for (uint64_t at = 0; at < slab->map_bytes; at += HUGE_BYTES)
+	for (uint64_t at = 0; at < slab->map_bytes; at += MAP_HUGE_BYTES)
 		if (madvise(memory + at, 1, MADV_POPULATE_WRITE) < 0)
 			return;
 	for (uint64_t at = 0; at < slab->map_bytes; at += COLLAPSE_BYTES) {
@@ -165,7 +142,7 @@ static int slab_lock(struct slab *slab)
 static int slab_map(struct slab *slab)
 {
 	bool is_aligned = can_be_huge(slab) && !slab->is_huge;
-	void *memory = is_aligned ? map_aligned(slab)
+	void *memory = is_aligned ? map_aligned(slab->fd, slab->map_bytes)
 				  : mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
 					 slab->fd, (off_t)slab->import_off);
 

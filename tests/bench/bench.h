@@ -1,8 +1,8 @@
 /*
  * Shared by the measures: the rows, a private daemon with its open objects, and the course of a
  * comparison.  bench.c has measures of the core, digest.c those beside fio and DeepNVMe,
- * everyday.c those of any memory, any file and no configuration, sharing.c those of programs side
- * by side.
+ * everyday.c those of any memory, any file and no configuration, fresh.c the first use of memory,
+ * sharing.c those of programs side by side.
  */
 #ifndef DSAIO_TESTS_BENCH_BENCH_H
 #define DSAIO_TESTS_BENCH_BENCH_H
@@ -62,6 +62,8 @@ enum {
 	ROW_MEMORY_ONE,
 	ROW_MEMORY_FURTHER,
 	ROW_MEMORY_HANDLE,
+	ROW_FRESH,
+	ROW_FRESH_WRITTEN,
 	ROW_SMALL_BESIDE,
 	ROW_BIG_BESIDE,
 	ROW_SHARES,
@@ -145,6 +147,9 @@ int measure_private(struct bench *b);
 int measure_odd(struct bench *b);
 int measure_autostart(struct bench *b);
 int measure_nowait(struct bench *b);
+
+/* fresh.c */
+int measure_fresh(struct bench *b);
 
 /* sharing.c */
 int measure_neighbour(struct bench *b);

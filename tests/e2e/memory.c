@@ -157,4 +157,16 @@ TEST_TABLE(refused, kinds, "dsaio_memory_register refuses the kind")
 	CHECK_FAILS(dsaio_memory_register(rig.client, NULL), -EINVAL, "description");
 }
 
+TEST(aligned, "a slab is mapped where the kernel can use huge pages")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	void *memory;
+
+	rig_open(&rig, NULL);
+	for (size_t i = 1; i <= 3; i++) { /* larger than a shared slab has room for */
+		CHECK_CALL(dsaio_alloc(rig.client, i * 30 * MIB, &memory));
+		CHECK_EQ((uintptr_t)memory % (2 * MIB), 0);
+	}
+}
+
 TEST_MAIN

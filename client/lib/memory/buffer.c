@@ -4,6 +4,7 @@
 #include "client/lib/base/debug.h"
 #include "client/lib/base/error.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/map.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -58,7 +59,8 @@ static int slab_map(struct mapped_slab *slab, int fd)
 		return -errno;
 	if (st.st_size < 0 || (uint64_t)st.st_size < slab->bytes)
 		return -EPROTO; /* touching what is not there would be a SIGBUS */
-	map = mmap(NULL, slab->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	/* Else each 4 KiB of memory on huge pages would cost a page fault here. */
+	map = map_aligned(fd, slab->bytes);
 	if (map == MAP_FAILED)
 		return -errno;
 	slab->memory = map;

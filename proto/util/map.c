@@ -1,0 +1,23 @@
+#include "proto/util/map.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+
+void *map_aligned(int fd, size_t bytes)
+{
+	size_t room = bytes + MAP_HUGE_BYTES;
+	char *start = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+			   0);
+	void *memory = MAP_FAILED;
+
+	if (start != MAP_FAILED) {
+		(void)munmap(start, room); /* our own mapping, whole: cannot fail */
+		start += -(uintptr_t)start % MAP_HUGE_BYTES;
+		/* Linux before 4.17 takes it for a hint. */
+		memory = mmap(start, bytes, PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+	}
+	if (memory == MAP_FAILED)
+		memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	return memory;
+}
