@@ -1,13 +1,16 @@
 /*
  * Large ranges, at any offset and address, on each kind of store: as sizes.c has it for small ones.
- * 400 MiB; under a sanitizer, which slows the comparing down much, 40 MiB.
+ *
+ * A range of 400 MiB has more blocks than the queue depth.  Each row has that length on one kind of
+ * store, so that each kind has it, too.  On the others, and under a sanitizer, which slows the
+ * comparing down much, it has 40 MiB: all of 400 MiB would be written and read 15 GiB in all.
  */
 #include "tests/harness.h"
 #include "tests/stores.h"
 
-static struct range scaled(struct range range)
+static struct range scaled(struct range range, enum store_kind kind, int row)
 {
-	if (test_is_slow())
+	if (test_is_slow() || row % N_STORE_KINDS != (int)kind)
 		range.len -= 360 * MIB;
 	return range;
 }
@@ -25,10 +28,10 @@ static const struct {
 	{ "one byte less, pinned, odd offset and address", { 400 * MIB - 1, 333, 5, true, false } },
 };
 
-TEST_STORES(large_range, N_STORE_KINDS, large, "400 MiB")
+TEST_STORES(large_range, N_STORE_KINDS, large, "a large range")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	const struct range range = scaled(large[row].range);
+	const struct range range = scaled(large[row].range, kind, row);
 	struct dsaio_file *file;
 	struct store store;
 
@@ -48,11 +51,11 @@ static const struct {
 	{ "one byte less, at an odd offset", { 400 * MIB - 1, 333, 5, true, false } },
 };
 
-TEST_STORES(large_fresh, N_FILE_STORE_KINDS, fresh, "400 MiB into a new file")
+TEST_STORES(large_fresh, N_FILE_STORE_KINDS, fresh, "a large range into a new file")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	_cleanup_(guarded_free) struct guarded g = { 0 };
-	const struct range range = scaled(fresh[row].range);
+	const struct range range = scaled(fresh[row].range, kind, row);
 	struct store store;
 
 	test_time_limit(300);
