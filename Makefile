@@ -221,7 +221,7 @@ asan: ## run all tests with the address sanitizer
 ubsan: ## run all tests with the undefined behaviour sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/ubsan SANITIZE=undefined check
 tsan: ## run all tests with the thread sanitizer (clang)
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SANITIZE=thread CC=$(CLANG) check
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SANITIZE=thread CC="$(CLANG)" check
 valgrind: ## run the unit tests under valgrind
 	@$(MAKE) --no-print-directory tests
 	@BUILD=$(BUILD) VALGRIND=1 tests/run.sh
@@ -246,7 +246,7 @@ check-tune: ## compare bench tune with a full sweep: ten minutes, needs an idle 
 
 fuzz: ## fuzz the parsers of foreign bytes [FUZZ_SECONDS=30]
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz SANITIZE=fuzzer-no-link,address,undefined \
-		CC=$(CLANG) fuzz-targets
+		CC="$(CLANG)" fuzz-targets
 	@BUILD=$(BUILD)/fuzz tests/fuzz/run.sh
 .PHONY: fuzz-targets
 fuzz-targets: $(FUZZ_BIN)

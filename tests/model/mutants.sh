@@ -29,7 +29,7 @@ for fence in SUBMIT SLEEP PARK COMPLETE WAIT; do
 		run_case=park
 	fi
 	program=$BUILD/test_mutant$number
-	mkdir -p "$BUILD" && "${CC:-gcc}" -std=gnu17 -D_GNU_SOURCE -I. -I"$BUILD" -O2 -pthread \
+	mkdir -p "$BUILD" && ${CC:-gcc} -std=gnu17 -D_GNU_SOURCE -I. -I"$BUILD" -O2 -pthread \
 		-DRING_MUTANT="$number" -o "$program" "${sources[@]}" -lcheck -lsubunit -lrt -lm || exit 1
 	hardware="not caught in $limit s by the stress test"
 	start=$SECONDS
