@@ -1,7 +1,7 @@
 /*
  * dsaiod: options, signals, and the order of start and stop.
  *
- * Start: descriptor limit, configuration, libaio's budget, user, server.  The server drops privileges
+ * Start: descriptor limit, configuration, engines, user, server.  The server drops privileges
  * before the first thread starts.  Then main reports that the daemon is ready.
  *
  * Stop (SIGTERM or SIGINT): the server completes the ops that it has read.  A second signal cancels ops
@@ -372,7 +372,7 @@ static int run(int argc, char **argv)
 		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;
 	}
-	engine_libaio_budget_init();
+	engine_init();
 	if (!config.is_user)
 		privileges_change_user(config.socket_path, config.state_dir);
 	return serve(&config);

@@ -16,9 +16,9 @@
 struct metrics {
 	_Atomic uint64_t reads, writes, fsyncs, errors, read_bytes, write_bytes;
 	_Atomic uint64_t open_ops, blocks_in_flight, bytes_in_flight;
-	/* A store's: blocks and pieces started, and the integral of their number in flight over time. */
+	/* A store's: blocks started, and the integral of their number in flight over time. */
 	_Atomic uint64_t blocks, blocks_nsec;
-	/* Sums over ops: time open, the part of it with a block or piece in flight, and the time open of
+	/* Sums over ops: time open, the part of it with a block in flight, and the time open of
 	   the ops that have ended. */
 	_Atomic uint64_t open_nsec, device_nsec, ended_nsec;
 	_Atomic uint32_t latency[STATS_BUCKETS];

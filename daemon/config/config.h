@@ -33,8 +33,12 @@
 /* Mistakes of one file that are reported. */
 #define CONFIG_MISTAKES_MAX 100u
 
-/* Moves a store's blocks; engine_ops_get() has its functions. */
-enum engine_kind { ENGINE_LIBAIO, N_ENGINE_KINDS };
+/* Moves blocks; engine_ops_get() has its functions. */
+enum engine_kind {
+	ENGINE_LIBAIO,
+	ENGINE_THREADS, /* every store has it, so it is no value of a key */
+	N_ENGINE_KINDS
+};
 
 /* Memory that cannot be locked is refused, or served unlocked. */
 enum pool_lock { POOL_LOCK_YES, POOL_LOCK_AUTO };

@@ -3,6 +3,7 @@
 #include "daemon/base/memfd.h"
 #include "daemon/control/idle_files.h"
 #include "daemon/control/session.h"
+#include "daemon/engine/engine.h"
 #include "proto/file_board.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/socket.h"
@@ -88,7 +89,7 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 		share->n_files++;
 		file->share = share;
 		file->on_closed = share_lose_file;
-		result = file_attach(file, store, &store->inodes);
+		result = file_attach(file, store, &store->inodes, store->engine->align);
 		if (result == 0)
 			result = id_table_add(&session->objects.files, file, &file->id);
 		if (result < 0)

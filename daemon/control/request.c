@@ -274,8 +274,8 @@ static void call_done(struct call *call, int result, const struct error *error)
 	case WIRE__REQUEST__BODY_FILE_ADD:
 		file.file = call->file->id;
 		file.store = call->file->store->id;
-		file.offset_align = call->file->facts.offset_align;
-		file.memory_align = call->file->facts.memory_align;
+		file.offset_align = call->file->target.offset_align;
+		file.memory_align = call->file->target.memory_align;
 		profile_to_wire(&call->file->store->profile, &profile);
 		file.profile = &profile;
 		reply.body_case = WIRE__REPLY__BODY_FILE_ADD;

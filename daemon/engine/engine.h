@@ -1,9 +1,14 @@
 /*
- * An engine moves blocks.  Each lane has an engine queue of its own, and only that lane calls it.
+ * An engine moves blocks.  Each lane opens an engine of its store's kind, and a home lane also the engine
+ * `threads` for what may block.  Only the lane that opened an engine calls it.
  *
- * A block is one read or write of one contiguous range.  It names a target and a region, so that lanes
- * need not know their kinds.  The lane fills in the request, and the engine executes it and fills in the
- * result.  The lane owns the blocks; the engine uses a block between submit and reap.
+ * A block is one read or write of one contiguous range, or a sync, or an allocation.  It names a target
+ * and a region, so that lanes need not know their kinds.  The lane fills in the request, and the engine
+ * executes it and fills in the result.  The lane owns the blocks; the engine uses a block between
+ * submit and reap.
+ *
+ * An engine declares what it can do in its struct engine_ops, and lanes decide by that.  A new engine is
+ * a file of its own and a line in the table of engine.c.
  */
 #ifndef DSAIO_DAEMON_ENGINE_ENGINE_H
 #define DSAIO_DAEMON_ENGINE_ENGINE_H
@@ -16,34 +21,76 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct op;
+struct extend_step;
 struct hung_watch;
+struct op;
+
+enum block_operation {
+	BLOCK_READ,
+	BLOCK_WRITE,
+	BLOCK_FSYNC, /* this and the next two are of no bytes */
+	BLOCK_FDATASYNC,
+	BLOCK_EXTEND, /* allocates what a step of an extension says: extend.h */
+	N_BLOCK_OPERATIONS
+};
 
 struct block {
 	struct block *next;
 	struct op *op;
-	const struct target *target; /* both are borrowed from the op's objects, or the lane */
-	const struct region *region;
-	uint64_t off;	     /* in the target: start of the present request */
-	uint64_t region_off; /* in the region: likewise */
-	uint32_t len;	     /* of the present request */
-	uint32_t before;     /* bytes of the block before off: a short transfer is continued */
-	uint32_t best;	     /* bytes of the block known to be done */
-	uint32_t bytes;	     /* of the block */
-	uint16_t lane;	     /* index of the lane that does it */
-	uint16_t n_retries;
-	bool is_write;
-	bool is_single;	       /* an io_submit of its own */
+	const struct target *target; /* borrowed, as all below, from the op's objects or the lane */
+	union {
+		const struct region *region; /* the memory of a read or write */
+		struct extend_step *step;    /* of BLOCK_EXTEND; the engine may cut it */
+	};
+	uint64_t off;		/* in the target: start of the present request */
+	uint64_t region_off;	/* in the region: likewise */
+	uint32_t len;		/* of the present request */
+	uint32_t before;	/* bytes of the block before off: a short transfer is continued */
+	uint32_t best;		/* bytes of the block known to be done */
+	uint32_t bytes;		/* of the block */
+	uint32_t counted_bytes; /* in flight, as counted at its start */
+	uint16_t lane;		/* whose depth it counts in */
+	uint8_t operation;	/* enum block_operation */
+	uint8_t n_retries;
+	bool is_single;	       /* a system call of its own */
 	bool is_nowait;	       /* fails with -EAGAIN or -EOPNOTSUPP instead of blocking the lane */
-	bool is_small;	       /* the guard protects it: window.h */
+	bool is_buffered;      /* a write by the buffered description: any offset and length */
+	bool is_bounced;       /* a read of any range, by way of memory of the engine's */
+	bool is_for_workers;   /* part of a struct worker_block: threads.h */
+	bool is_guarded;       /* for admission: admit.h */
+	bool is_client_block;  /* likewise: worker threads are its file's engine */
 	uint64_t started_nsec; /* given to the engine, the first time */
-	int64_t result;	       /* bytes, or a negative errno */
+	int64_t result;	       /* of the last request: bytes, or a negative errno */
 };
+
+/*
+ * After a request of the block: whether the rest has to be requested still, because the transfer was
+ * short, or the call has to be repeated.  Then the block describes the next request.
+ */
+bool block_must_continue(struct block *block);
+/*
+ * Ends a read that was carried out as cover, a block of the whole units around its range: copies the
+ * range as far as it is valid.  Fills in best and result.
+ */
+void block_copy_out(struct block *block, const struct block *cover);
 
 struct engine;
 
 struct engine_ops {
 	const char *name;
+
+	/* Capabilities. */
+	uint32_t operations;	 /* bits of enum block_operation */
+	uint32_t targets;	 /* bits of enum target_kind */
+	uint32_t regions;	 /* bits of enum region_kind */
+	uint32_t max_bytes;	 /* of a block */
+	uint32_t align;		 /* of offset, length and memory, if the target's is smaller */
+	bool has_nowait;	 /* does blocks with is_nowait */
+	bool has_unaligned;	 /* does blocks with is_buffered or is_bounced */
+	bool has_window;	 /* its blocks queue at the device: the window counts them */
+	bool is_awaited_by_exit; /* the end of the process waits for its blocks */
+
+	void (*init)(void); /* once, before any open; NULL: nothing to do */
 
 	/* depth: wanted, at least depth_min; the engine's ->depth is what it got. */
 	int (*open)(uint32_t depth, uint32_t depth_min, struct engine **ret_engine,
@@ -53,7 +100,8 @@ struct engine_ops {
 	/*
 	 * Starts blocks, with few system calls or (is_single) one each.  Returns how many of the
 	 * first blocks it took.  A block that cannot be started is reaped with its error.  A
-	 * result less than n means that the engine's queue, or the kernel's, is full.
+	 * result less than n means that there is no room: in the engine, in the kernel, or (threads)
+	 * among the workers that the block names.
 	 */
 	int (*submit)(struct engine *engine, struct block **blocks, int n);
 
@@ -75,13 +123,28 @@ struct engine {
 	bool is_at_once; /* lately blocks were complete when submit returned: copies in memory */
 };
 
-extern const struct engine_ops engine_libaio;
 const struct engine_ops *engine_ops_get(enum engine_kind kind);
 
-/*
- * The budget for all libaio contexts of this process, from aio-max-nr - aio-nr: call once at
- * start, before any lane.
- */
-void engine_libaio_budget_init(void);
+/* Call it once at the start, before any lane. */
+void engine_init(void);
+
+/* Whether the engine does such blocks.  region: NULL: of no bytes. */
+static inline bool engine_takes(const struct engine_ops *ops, enum block_operation operation,
+				const struct target *target, const struct region *region)
+{
+	return (ops->operations & 1u << operation) && (ops->targets & 1u << target->kind) &&
+	       (!region || (ops->regions & 1u << region->kind));
+}
+
+static inline bool block_is_write(const struct block *block)
+{
+	return block->operation == BLOCK_WRITE;
+}
+
+/* Where the block starts in its target. */
+static inline uint64_t block_start(const struct block *block)
+{
+	return block->off - block->before;
+}
 
 #endif

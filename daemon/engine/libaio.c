@@ -5,7 +5,7 @@
  * do); where its layout is not the known one, by io_getevents with a zero time-out.  Every
  * result is read as a signed number: libaio declares it unsigned.
  */
-#include "daemon/engine/engine.h"
+#include "daemon/engine/libaio.h"
 
 #include "daemon/base/log.h"
 #include "daemon/base/hung.h"
@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <libaio.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +81,7 @@ static uint64_t budget_free(void)
 	return max > used ? max - used : 0;
 }
 
-void engine_libaio_budget_init(void)
+static void libaio_init(void)
 {
 	atomic_store(&budget, budget_free());
 }
@@ -223,7 +224,7 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 			if (block->is_single)
 				batch = 1;
 			pointers[i] = &iocbs[i];
-			if (block->is_write)
+			if (block_is_write(block))
 				io_prep_pwrite(&iocbs[i], block->target->fd, memory, block->len,
 					       (long long)block->off);
 			else
@@ -321,6 +322,15 @@ static int libaio_event_fd(const struct engine *engine)
 
 const struct engine_ops engine_libaio = {
 	.name = "libaio",
+	.operations = 1u << BLOCK_READ | 1u << BLOCK_WRITE,
+	.targets = 1u << TARGET_FILE,
+	.regions = 1u << REGION_HOST,
+	.max_bytes = INT_MAX & ~4095, /* of one read(2) or write(2) */
+	.align = 1,
+	.has_nowait = true,
+	.has_window = true,
+	.is_awaited_by_exit = true,
+	.init = libaio_init,
 	.open = libaio_open,
 	.close = libaio_close,
 	.submit = libaio_submit,

@@ -3,8 +3,6 @@
 #include "daemon/lane/lane.h"
 #include "daemon/object/unaligned.h"
 #include "daemon/base/memfd.h"
-#include "daemon/base/work_queue.h"
-#include "daemon/lane/piece.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -18,7 +16,8 @@
 
 /* Parts start at pages, so that no two lanes write the same one. */
 #define PART_ALIGN 4096u
-static_assert(sizeof(struct op_rare) % _Alignof(struct piece) == 0, "pieces lie behind these");
+static_assert(sizeof(struct op_rare) % _Alignof(struct worker_block) == 0,
+	      "blocks lie behind these");
 
 /* The granted number of entries: a power of two within the ring's limits. */
 static uint32_t round_entries(uint32_t wanted)
@@ -61,8 +60,8 @@ void channel_free(struct channel *channel)
 			     channel->map_bytes); /* our own mapping: cannot fail */
 	closep(&channel->ring_fd);
 	closep(&channel->doorbell_fd);
-	if (channel->work_queue)
-		workers_give(&channel->lane_store->workers, channel->uid);
+	if (channel->workers.queue)
+		worker_queue_unref(&channel->lane_store->worker_queues, channel->uid);
 	quota_discharge(&channel->entries_charge);
 	quota_discharge(&channel->channel_charge);
 	deadlines_deinit(&channel->deadlines);
@@ -95,10 +94,12 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 		struct error *error)
 {
 	_cleanup_(channel_freep) struct channel *channel = calloc(1, sizeof(*channel));
+	struct worker_blocks *blocks;
 	int r;
 
 	if (!channel)
 		return error_set(error, -ENOMEM, "channel");
+	blocks = &channel->worker_blocks;
 	channel->ring_fd = channel->doorbell_fd = -1;
 	channel->lane_store = config->store;
 	channel->store = config->store->store;
@@ -123,7 +124,7 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 			 error);
 	if (r < 0)
 		return r;
-	r = workers_take(&config->store->workers, config->uid, &channel->work_queue);
+	r = worker_queue_ref(&config->store->worker_queues, config->uid, &channel->workers.queue);
 	if (r < 0)
 		return error_set(error, r, "channel: work queue");
 	if (channel->has_rings) {
@@ -142,17 +143,17 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 				       .overlap = channel->profile.overlap_events,
 			       });
 	channel->ops = calloc(channel->entries, sizeof(*channel->ops));
-	channel->n_pieces_max = channel->admit.depth * config->profile.intra_op_parallelism +
-				WORKERS_DEPTH;
+	/* Those that returned and those that workers have count in the depth; extensions do not. */
+	blocks->n_max = channel->admit.depth * config->profile.intra_op_parallelism + WORKERS_DEPTH;
 	/* Together, so that a deep channel's are large enough for pages that calloc() does not touch. */
 	channel->ops_rare = calloc(1, channel->entries * sizeof(*channel->ops_rare) +
-					      channel->n_pieces_max * sizeof(*channel->pieces));
+					      blocks->n_max * sizeof(*blocks->blocks));
 	if (r < 0 || !channel->ops || !channel->ops_rare ||
 	    deadlines_init(&channel->deadlines, channel->ops, channel->ops_rare, channel->entries) <
 		    0 ||
 	    order_init(&channel->order, channel->entries) < 0)
 		return error_set(error, -ENOMEM, "channel: %" PRIu32 " ops", channel->entries);
-	channel->pieces = (struct piece *)(void *)(channel->ops_rare + channel->entries);
+	blocks->blocks = (struct worker_block *)(void *)(channel->ops_rare + channel->entries);
 	r = op_ids_init(&channel->ids, channel->ops, channel->entries);
 	if (r < 0)
 		return error_set(error, r, "channel: table of %" PRIu32 " ops", channel->entries);
@@ -185,7 +186,7 @@ struct split channel_split(const struct channel *channel, const struct op *op)
 		return (struct split){
 			.len = op->len,
 			.n_parts = 1,
-			.block_size = PIECE_BYTES,
+			.block_size = WORKERS_UNALIGNED_BYTES,
 			.align = PART_ALIGN,
 		};
 
@@ -277,7 +278,7 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 			return r;
 		}
 	}
-	op->edges_left = ((op->head ? OP_HEAD : 0) | (op->tail ? OP_TAIL : 0)) & 3u;
+	op->unaligned_left = ((op->head ? OP_HEAD : 0) | (op->tail ? OP_TAIL : 0)) & 3u;
 	file_ref(file);
 	if (slab)
 		slab_ref(slab);

@@ -10,12 +10,12 @@
 #define DSAIO_DAEMON_LANE_CHANNEL_H
 
 #include "daemon/base/quota.h"
-#include "daemon/base/work_queue.h"
 #include "daemon/lane/deadline.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/object/objects.h"
 #include "daemon/lane/op.h"
 #include "daemon/lane/admit.h"
+#include "daemon/lane/blocks.h"
 #include "daemon/lane/op_ids.h"
 #include "daemon/lane/order.h"
 #include "daemon/object/split.h"
@@ -55,7 +55,6 @@ struct channel {
 	struct lane *home;
 	struct objects *objects; /* the session's */
 	struct sched_client *client;
-	struct work_queue *work_queue; /* for what may block; taken for uid */
 	uid_t uid;
 	struct profile profile; /* as served: queue_depth fits the engine's queue */
 	uint32_t entries;
@@ -78,20 +77,16 @@ struct channel {
 	struct order order;	    /* of open ops that were not refused */
 	struct op_ids ids;	    /* of open ops */
 	uint32_t n_open;	    /* taken, not yet shown as ended */
-	uint32_t n_in_device;	    /* of them with a block or piece in flight */
+	uint32_t n_in_device;	    /* of them with a block in flight */
 	uint64_t timed_nsec;	    /* stats' sums of time are as of then */
 	struct deadlines deadlines; /* of them; gone when they were due */
 	uint32_t n_gated;	    /* open ops with is_gated */
-	uint32_t n_pieces;	    /* that workers have */
+	uint32_t n_at_workers;	    /* blocks that workers have */
 	uint32_t n_returned;	    /* blocks that came back, not yet started again: in the depth */
-	struct piece *pieces,
-		*free_pieces; /* for workers' blocks and returned ones; behind ops_rare */
-	uint32_t n_pieces_max, n_fresh_pieces; /* so many; of them used at least once */
-	struct list worker_waiters;	       /* ops, for a worker */
-	struct work_room room;		       /* its work queue's, when none was free */
-	bool waits_for_room; /* it was asked for, and room_message did not run yet */
-	struct message room_message;
-	struct transfer *transfer; /* borrowed: for room_message */
+	struct worker_blocks worker_blocks; /* also for returned ones; behind ops_rare */
+	struct list worker_waiters;	    /* ops, for a worker */
+	struct workers workers;		    /* of uid, for blocks that may block */
+	struct transfer *transfer;	    /* borrowed: for a call of workers */
 	struct admit_channel admit;
 	struct channel *next, *prev; /* in the lane's list of those awake */
 	struct channel *next_ended;  /* in the lane's list of channels with ended ops */
@@ -152,12 +147,12 @@ static inline struct op_rare *op_rare(const struct op *op)
 }
 
 /* Its blocks that came back; NULL: none. */
-static inline struct piece *op_returned(const struct op *op)
+static inline struct block *op_returned(const struct op *op)
 {
 	return op->has_returned ? op_rare(op)->returned : NULL;
 }
 
-static inline void op_set_returned(struct op *op, struct piece *returned)
+static inline void op_set_returned(struct op *op, struct block *returned)
 {
 	op->has_returned = returned != NULL;
 	op_rare(op)->returned = returned;

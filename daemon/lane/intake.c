@@ -1,6 +1,7 @@
 #include "daemon/lane/intake.h"
 
 #include "daemon/lane/lane.h"
+#include "daemon/lane/transfer_start.h"
 #include "daemon/object/file.h"
 #include "proto/util/cleanup.h"
 
@@ -55,7 +56,7 @@ void intake_wake(struct intake *intake, struct channel *channel)
 	channel->client->n_awake++;
 }
 
-/* A channel with open ops is not parked, because turns check its deadlines and pieces.  Nor is a channel
+/* A channel with open ops is not parked, because turns check its deadlines and blocks.  Nor is a channel
    whose doorbell is not in epoll, because nothing would wake it. */
 static bool may_park(const struct intake *intake, const struct channel *channel)
 {
@@ -147,7 +148,7 @@ static void take_entry(struct intake *intake, struct channel *channel,
 	op->node = 0;
 	op->len = op->end = 0;
 	op->head = op->tail = 0;
-	op->edges_left = 0;
+	op->unaligned_left = 0;
 	op->is_misaligned = op->is_gated = false;
 	op->has_deadline = op->may_grow = op->has_returned = false;
 	op->next_block = op->next_inner = op->n_in_flight = 0;
@@ -335,7 +336,7 @@ void intake_remove_idle(struct intake *intake)
 			channel->drain = false;
 			cancel_all(intake, channel);
 		}
-		if (channel->n_open || !transfer_let_go(channel))
+		if (channel->n_open || !transfer_remove_channel(channel))
 			continue;
 		if (channel->has_rings)
 			poller_remove_channel(intake->poller, channel);

@@ -18,6 +18,8 @@
 #include "daemon/lane/lane.h"
 
 #include "daemon/lane/intake.h"
+#include "daemon/lane/transfer_end.h"
+#include "daemon/lane/transfer_start.h"
 #include "proto/util/clock.h"
 #include "proto/util/cpu.h"
 
@@ -51,6 +53,7 @@ struct lane {
 	struct side_lane side; /* a side lane's */
 
 	/* the home lane's */
+	struct engine *threads;
 	struct admit admit;
 	struct ready ready;
 	struct publish publish;
@@ -209,6 +212,7 @@ void lane_free(struct lane *lane)
 	if (!lane)
 		return;
 	transfer_deinit(&lane->transfer);
+	engine_ops_get(ENGINE_THREADS)->close(lane->threads);
 	side_lane_deinit(&lane->side);
 	engine_queue_close(&lane->engine);
 	poller_deinit(&lane->poller);
@@ -275,7 +279,7 @@ static int init_home(struct lane *lane, const struct lane_config *config)
 							.ready = &lane->ready,
 							.publish = &lane->publish,
 							.engine = &lane->engine,
-							.mailbox = &lane->mailbox,
+							.threads = lane->threads,
 							.log_limit = &lane->log_limit });
 }
 
@@ -318,6 +322,9 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 
 		r = side_lane_init(&lane->side, lane->engine.depth, &home);
 	} else {
+		r = engine_ops_get(ENGINE_THREADS)->open(UINT32_MAX, 1, &lane->threads, error);
+		if (r < 0)
+			return r;
 		r = init_home(lane, config);
 	}
 	if (r < 0)
@@ -326,6 +333,8 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	r = poller_add_fd(&lane->poller, lane->mailbox.event_fd);
 	if (r == 0)
 		r = poller_add_fd(&lane->poller, config->engine->event_fd(lane->engine.engine));
+	if (r == 0 && lane->threads)
+		r = poller_add_fd(&lane->poller, lane->threads->ops->event_fd(lane->threads));
 	if (r < 0)
 		return error_set(error, r, "store %s: lane %" PRIu32 ": epoll", config->store->name,
 				 config->index);
@@ -349,7 +358,7 @@ void lane_stop(struct lane *lane)
 	mailbox_post(&lane->mailbox, &lane->stop_message);
 	(void)pthread_join(lane->thread, NULL); /* it was started: cannot fail */
 	hung_watch_remove(&lane->watch);
-	assert(!lane->intake.n_channels && !lane->admit.n_in_flight && !lane->transfer.n_pieces);
+	assert(!lane->intake.n_channels && !lane->admit.n_in_flight);
 }
 
 uint32_t lane_depth(const struct lane *lane)

@@ -7,7 +7,7 @@
 
 #include "daemon/account/metrics.h"
 #include "daemon/base/mailbox.h"
-#include "daemon/engine/workers.h"
+#include "daemon/engine/threads.h"
 #include "proto/profile.h"
 
 #include <stdatomic.h>
@@ -35,10 +35,10 @@ struct lane_store {
 	/* Whether worker threads are its engine, because io_submit would block.  The main thread and
 	   then the probe's thread write it.  Lanes read it; relaxed, because both ways are correct. */
 	_Atomic bool is_blocking;
-	struct lane *home;		   /* main thread; NULL before the first channel */
-	struct workers workers;		   /* its users' work queues; main thread */
-	struct metrics metrics;		   /* of all its channels so far; home lane writes */
-	_Atomic uint64_t now_window_bytes; /* the present window; home lane writes, relaxed */
+	struct lane *home;		    /* main thread; NULL before the first channel */
+	struct worker_queues worker_queues; /* its users'; main thread */
+	struct metrics metrics;		    /* of all its channels so far; home lane writes */
+	_Atomic uint64_t now_window_bytes;  /* the present window; home lane writes, relaxed */
 };
 
 static inline bool lane_store_is_blocking(const struct lane_store *store)

@@ -1,7 +1,5 @@
 #include "daemon/lane/next_block.h"
 
-#include "daemon/lane/piece.h"
-
 /* The largest RWF_NOWAIT block of a file whose device may not be the store's.  The kernel refuses blocks
    that need several requests, and nearly all devices take requests of this size. */
 #define FOREIGN_NOWAIT_BYTES (256u << 10)
@@ -33,12 +31,12 @@ static void look_at_extension(struct op *op, const struct split *split, struct n
 {
 	struct extend_step step = next_step(op, split);
 
-	if (next->is_piece) /* extends the file itself */
+	if (next->is_worker) /* extends the file itself */
 		return;
 	if (extension_has(&op->file->extension, &step))
 		op_rare(op)->n_extended = step.n_extended;
 	else if (op->file->no_fallocate || op_rare(op)->grow_end - op->off <= EXTEND_SMALL_BYTES)
-		next->is_piece = true;
+		next->is_worker = true;
 	else
 		next->is_step = true;
 }
@@ -57,39 +55,56 @@ static struct op *next_op(const struct channel *channel)
 	return op && op->has_returned ? op : head;
 }
 
+static enum block_operation operation_of(const struct op *op)
+{
+	switch (op->opcode) {
+	case RING_OP_READ:
+		return BLOCK_READ;
+	case RING_OP_WRITE:
+		return BLOCK_WRITE;
+	case RING_OP_FSYNC:
+		return BLOCK_FSYNC;
+	default:
+		return BLOCK_FDATASYNC;
+	}
+}
+
 struct next_block next_block_look(const struct channel *channel, const struct block_rules *rules)
 {
 	struct op *op = next_op(channel);
 	const struct file *file = op->file;
 	struct split split = channel_split(channel, op);
 	struct next_block next = { .op = op };
+	const struct region *region = op->slab ? &op->slab->region : NULL;
 	const uint32_t n_lanes = rules->n_lanes;
 	struct split_block block;
 	bool is_engine; /* worker threads are */
 
 	next.returned = op_returned(op);
 	if (next.returned) {
-		next.len = next.returned->bytes;
-		next.lane = next.returned->channel_lane;
-		next.is_piece = true;
+		next.len = next.returned->counted_bytes;
+		next.lane = next.returned->lane;
+		next.is_worker = true;
 		return next;
 	}
-	if (op_is_sync(op)) {
-		next.is_piece = true;
+	next.operation = operation_of(op);
+	next.is_worker = !engine_takes(rules->engine, next.operation, &file->target, region);
+	if (op_is_sync(op))
 		return next;
-	}
 	next.is_nowait = (rules->must_not_wait && !file->facts.is_tmpfs) || file->facts.is_foreign;
 	is_engine = uses_workers(rules->store, file);
-	next.is_piece = op->is_misaligned || is_engine || (next.is_nowait && file->no_nowait);
+	next.is_worker |= is_engine ||
+			  (next.is_nowait && (file->no_nowait || !rules->engine->has_nowait));
 	/* tmpfs has no RWF_NOWAIT: a write would wait in io_submit for the inode's lock. */
-	next.is_piece |= rules->must_not_wait && file->facts.is_tmpfs &&
-			 op->opcode == RING_OP_WRITE;
-	if (op->edges_left) {
-		next.is_edge = true;
-		next.is_piece |= op->opcode == RING_OP_WRITE;
-		next.is_bounce = !next.is_piece;
-		next.op_off = op->edges_left & OP_HEAD ? 0 : op->len - op->tail;
-		next.len = op->edges_left & OP_HEAD ? op->head : op->tail;
+	next.is_worker |= rules->must_not_wait && file->facts.is_tmpfs &&
+			  op->opcode == RING_OP_WRITE;
+	next.is_unaligned = op->unaligned_left;
+	if (op->is_misaligned || (next.is_unaligned && op->opcode == RING_OP_WRITE))
+		next.is_worker |= !rules->engine->has_unaligned;
+	if (next.is_unaligned) {
+		next.is_bounce = !next.is_worker;
+		next.op_off = op->unaligned_left & OP_HEAD ? 0 : op->len - op->tail;
+		next.len = op->unaligned_left & OP_HEAD ? op->head : op->tail;
 		return next;
 	}
 	block = split_block(&split, op->next_block);
@@ -100,6 +115,8 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 		look_at_extension(op, &split, &next);
 	next.op_off = op->head + block.off + op->next_inner;
 	next.len = block.len - op->next_inner;
+	if (next.len > rules->engine->max_bytes)
+		next.len = rules->engine->max_bytes;
 	if ((next.is_nowait || rules->must_not_wait) && !op->is_misaligned && !is_engine) {
 		uint32_t max = rules->max_bytes;
 
@@ -122,8 +139,9 @@ void next_block_step_over(const struct next_block *next)
 	struct op *op = next->op;
 	struct split split = channel_split(op->channel, op);
 
-	if (next->is_edge) {
-		op->edges_left = op->edges_left & OP_HEAD ? op->edges_left & OP_TAIL : 0;
+	if (next->is_unaligned) {
+		op->unaligned_left = op->unaligned_left & OP_HEAD ? op->unaligned_left & OP_TAIL
+								  : 0;
 	} else if (next->len) {
 		op->next_inner += next->len;
 		if (op->next_inner == split_block(&split, op->next_block).len) {
@@ -141,7 +159,7 @@ bool next_block_is_over(const struct op *op)
 {
 	struct split split = channel_split(op->channel, op);
 
-	return !op->has_returned && !op->edges_left && op->next_block == split_n_blocks(&split);
+	return !op->has_returned && !op->unaligned_left && op->next_block == split_n_blocks(&split);
 }
 
 /* Done is what stands before the first block of any part that did not start. */
@@ -152,9 +170,9 @@ void next_block_stop(struct op *op, int error)
 
 	if (op_is_sync(op))
 		op_stop_at(op, 0, error);
-	if (op->edges_left & OP_HEAD)
+	if (op->unaligned_left & OP_HEAD)
 		op_stop_at(op, 0, error);
-	if (op->edges_left & OP_TAIL)
+	if (op->unaligned_left & OP_TAIL)
 		op_stop_at(op, op->len - op->tail, error);
 	for (uint32_t i = op->next_block; i < n && i - op->next_block < split.n_parts; i++) {
 		struct split_block block = split_block(&split, i);

@@ -12,12 +12,14 @@
 
 struct next_block {
 	struct op *op;
-	struct piece *returned; /* to be started again; NULL: a new block */
+	struct block *returned; /* to be started again; NULL: a new block */
+	enum block_operation operation;
 	uint64_t op_off;
-	uint32_t len;  /* 0: a sync */
-	uint32_t lane; /* 0: home */
-	bool is_edge, is_nowait;
-	bool is_piece;	/* for a worker, not the engine */
+	uint32_t len;	   /* 0: a sync */
+	uint32_t lane;	   /* 0: home */
+	bool is_unaligned; /* the head or tail */
+	bool is_nowait;
+	bool is_worker; /* for a worker, not the engine */
 	bool is_step;	/* the file must be extended first */
 	bool is_bounce; /* needs a bounce page */
 };
@@ -25,8 +27,9 @@ struct next_block {
 /* The rules for all blocks of a turn. */
 struct block_rules {
 	const struct lane_store *store;
-	bool must_not_wait; /* no block may wait in io_submit */
-	uint32_t max_bytes; /* of a block that may not wait there */
+	const struct engine_ops *engine; /* of the lanes */
+	bool must_not_wait;		 /* no block may wait in io_submit */
+	uint32_t max_bytes;		 /* of a block that may not wait there */
 	uint32_t n_lanes;
 };
 

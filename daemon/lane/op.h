@@ -46,7 +46,7 @@ enum op_state {
 	N_OP_STATES
 };
 
-/* Its unaligned ends, in edges_left until they have started. */
+/* Its unaligned ends, in unaligned_left until they have started. */
 #define OP_HEAD 1u
 #define OP_TAIL 2u
 
@@ -70,7 +70,7 @@ struct op {
 	uint8_t opcode;		   /* enum ring_opcode */
 	uint8_t state;		   /* enum op_state */
 	uint8_t cancel_error;	   /* positive errno: no block of it starts, nor starts again */
-	uint8_t edges_left : 2;
+	uint8_t unaligned_left : 2;
 	bool is_misaligned : 1; /* its memory is: all of it goes by worker threads */
 	bool is_gated : 1;	/* was deferred; counted in the channel's n_gated */
 	/* These say which fields of its struct op_rare are valid. */
@@ -88,7 +88,7 @@ static_assert(sizeof(struct op) == 128,
  */
 struct op_rare {
 	struct list *list;	/* DEFERRED: that list */
-	struct piece *returned; /* blocks to be started again, by workers */
+	struct block *returned; /* blocks to be started again, by workers */
 	struct batch *batch;
 	uint64_t deadline_nsec;
 	uint64_t grow_end;    /* the file may become this long for it */
@@ -119,7 +119,7 @@ static inline enum order_kind op_order_kind(const struct op *op)
 /* The mode of its next write. */
 static inline enum write_mode op_write_mode(const struct op *op)
 {
-	return op->edges_left || op->is_misaligned ? MODE_BUFFERED : MODE_DIRECT;
+	return op->unaligned_left || op->is_misaligned ? MODE_BUFFERED : MODE_DIRECT;
 }
 
 /* At byte pos of the op a transfer stopped: with a positive errno, or (0) at the end of file. */

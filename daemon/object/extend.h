@@ -21,8 +21,8 @@
  * concurrently, and the kernel orders them.  The step takes no mode lock, because the kernel runs no
  * direct I/O of the inode at the same time.
  *
- * An op may be a piece of a larger write (ring_entry.grow_end): its step extends to that end, and
- * the extension remembers the range for the pieces that follow.
+ * An op may be a part of a larger write (ring_entry.grow_end): its step extends to that end, and
+ * the extension remembers the range for the parts that follow.
  *
  * extend_step_do(): any thread; struct extension: home lane; the rest are pure functions.
  */
@@ -62,7 +62,8 @@ int extend_step_do(int fd, struct extend_step *step);
 struct extension {
 	struct list waiting; /* ops that wait for the step that runs, also the op that needs it */
 	bool is_running;
-	uint32_t n_ops;	   /* open ops that may need steps */
+	struct extend_step step; /* while it runs, the worker's */
+	uint32_t n_ops;		 /* open ops that may need steps */
 	uint64_t from, to; /* the range allocated last; of no use once all these ops have ended */
 };
 

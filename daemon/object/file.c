@@ -338,14 +338,19 @@ int file_make(struct quota *quota, struct work_queue *work_queue, struct mailbox
 	return 0;
 }
 
-int file_attach(struct file *file, struct store *store, struct inodes *inodes)
+int file_attach(struct file *file, struct store *store, struct inodes *inodes, uint32_t align)
 {
+	struct target *target = &file->target;
 	int r = inodes_take(inodes, file->facts.dev, file->facts.ino, &file->inode);
 
 	if (r < 0)
 		return r;
 	file->store = store;
 	file->inodes = inodes;
+	if (target->offset_align < align)
+		target->offset_align = align;
+	if (target->memory_align < align)
+		target->memory_align = align;
 	return 0;
 }
 

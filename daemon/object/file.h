@@ -108,8 +108,11 @@ int file_make(struct quota *quota, struct work_queue *work_queue, struct mailbox
 				 void *arg),
 	      void *arg, struct error *error);
 
-/* Connects the file with its store and inode.  Returns 0 or -ENOMEM. */
-int file_attach(struct file *file, struct store *store, struct inodes *inodes);
+/*
+ * Connects the file with its store and inode.  align: what the store's engine needs, a power of two, if
+ * the file's own alignment is smaller.  Returns 0 or -ENOMEM.
+ */
+int file_attach(struct file *file, struct store *store, struct inodes *inodes, uint32_t align);
 
 /*
  * Adds a buffered description: the same device and inode, the same access mode, neither O_APPEND

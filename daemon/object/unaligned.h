@@ -14,7 +14,7 @@
  *
  * A short range has only a head and no middle: a read whose units all fit into a bounce page, or a write
  * without any aligned unit.  A long range whose memory is not aligned like its offset is misaligned:
- * worker threads transfer it, in bounded pieces.
+ * worker threads transfer it, in bounded blocks.
  *
  * bounce_copy(): any thread; struct bounces: one thread; the cut is a pure function.
  */

@@ -164,7 +164,7 @@ void store_free(struct store *store)
 {
 	if (!store)
 		return;
-	assert(!store->lane_store.workers.first && !store->n_holds);
+	assert(!store->lane_store.worker_queues.users.first && !store->n_holds);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_stop(store->lanes[i]);
 	for (uint32_t i = 0; i < store->n_lanes; i++)

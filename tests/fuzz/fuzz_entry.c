@@ -60,8 +60,8 @@ static void check_cut(const struct op *op)
 	uint64_t unaligned = (uint64_t)op->head + op->tail;
 
 	assert(unaligned <= op->len);
-	assert(!(op->edges_left & OP_HEAD) == !op->head);
-	assert(!(op->edges_left & OP_TAIL) == !op->tail);
+	assert(!(op->unaligned_left & OP_HEAD) == !op->head);
+	assert(!(op->unaligned_left & OP_TAIL) == !op->tail);
 	/* Bounce pages hold what is read into them; the page cache owns no page of the middle. */
 	if (op->head)
 		assert(unaligned_cover(op->off, op->head, unit).len <= BOUNCE_BYTES);

@@ -1,12 +1,13 @@
 /*
- * The parts of a home lane without its thread: an engine that does nothing by itself, one channel
+ * The parts of a home lane without its thread: engines that do nothing by themselves, one channel
  * with a ring in ordinary memory, one file and one slab.  Time stands still until a test moves it.
  */
 #ifndef DSAIO_TESTS_UNIT_PARTS_H
 #define DSAIO_TESTS_UNIT_PARTS_H
 
 #include "daemon/lane/intake.h"
-#include "daemon/lane/piece.h"
+#include "daemon/lane/transfer_end.h"
+#include "daemon/lane/transfer_start.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
@@ -22,15 +23,16 @@
 /* The engine: takes blocks, and gives back those that the test ends. */
 struct parts_engine {
 	struct engine engine;
-	int takes; /* so many by one call */
+	int takes;	    /* so many by one call */
+	uint32_t n_workers; /* of the engine `threads`: it takes no more */
 	struct block *blocks[PARTS_DEPTH];
 	int n_done; /* of the first of them: to be reaped */
 };
 
 static struct parts {
-	struct parts_engine fake;
+	struct parts_engine fake, workers;
 	struct lane_store store;
-	struct mailbox mailbox, main_mailbox;
+	struct mailbox main_mailbox;
 	struct log_limit log_limit;
 	struct turn turn;
 	struct engine_queue engine;
@@ -52,35 +54,47 @@ static struct parts {
 	char *memory;
 } p;
 
+static struct parts_engine *parts_engine(const struct engine *engine)
+{
+	return engine == &p.fake.engine ? &p.fake : &p.workers;
+}
+
 static int parts_submit(struct engine *engine, struct block **blocks, int n)
 {
+	struct parts_engine *e = parts_engine(engine);
 	int taken = 0;
 
-	(void)engine;
-	for (; taken < n && taken < p.fake.takes && p.fake.engine.n_in_flight < PARTS_DEPTH;
-	     taken++)
-		p.fake.blocks[p.fake.engine.n_in_flight++] = blocks[taken];
+	for (; taken < n && taken < e->takes && engine->n_in_flight < engine->depth; taken++)
+		e->blocks[engine->n_in_flight++] = blocks[taken];
+	return taken;
+}
+
+/* No worker is free: there is room when the test says so. */
+static int parts_submit_to_workers(struct engine *engine, struct block **blocks, int n)
+{
+	struct worker_block *block = container_of(blocks[0], struct worker_block, block);
+	int taken = engine->n_in_flight < p.workers.n_workers ? parts_submit(engine, blocks, n) : 0;
+
+	block->workers->waits_for_room |= !taken;
 	return taken;
 }
 
 static int parts_reap(struct engine *engine, struct block **blocks, int n)
 {
-	int r = p.fake.n_done < n ? p.fake.n_done : n;
+	struct parts_engine *e = parts_engine(engine);
+	int r = e->n_done < n ? e->n_done : n;
 
-	(void)engine;
 	for (int i = 0; i < r; i++)
-		blocks[i] = p.fake.blocks[i];
-	p.fake.engine.n_in_flight -= (uint32_t)r;
-	memmove(p.fake.blocks, p.fake.blocks + r,
-		p.fake.engine.n_in_flight * sizeof(*p.fake.blocks));
-	p.fake.n_done -= r;
+		blocks[i] = e->blocks[i];
+	engine->n_in_flight -= (uint32_t)r;
+	memmove(e->blocks, e->blocks + r, engine->n_in_flight * sizeof(*e->blocks));
+	e->n_done -= r;
 	return r;
 }
 
 static bool parts_is_ready(const struct engine *engine)
 {
-	(void)engine;
-	return p.fake.n_done > 0;
+	return parts_engine(engine)->n_done > 0;
 }
 
 /* The engine's oldest block that is not done has this result. */
@@ -90,8 +104,55 @@ __attribute__((unused)) static void parts_end_block(int64_t result)
 	p.fake.blocks[p.fake.n_done++]->result = result;
 }
 
+/* The same for the workers, who have done the first bytes of it. */
+__attribute__((unused)) static void parts_end_worker(uint32_t done, int64_t result)
+{
+	struct block *block;
+
+	ck_assert_uint_lt((unsigned)p.workers.n_done, p.workers.engine.n_in_flight);
+	block = p.workers.blocks[p.workers.n_done++];
+	block->best = done;
+	block->result = result;
+}
+
+/* So many workers are free. */
+__attribute__((unused)) static void parts_set_workers(uint32_t n)
+{
+	p.workers.n_workers = n;
+	if (n && p.channel.workers.waits_for_room) {
+		p.channel.workers.waits_for_room = false;
+		p.channel.workers.on_room(&p.channel.workers);
+	}
+}
+
+#define PARTS_READ_WRITE (1u << BLOCK_READ | 1u << BLOCK_WRITE)
+
 static const struct engine_ops parts_engine_ops = {
-	.name = "fake", .submit = parts_submit, .reap = parts_reap, .is_ready = parts_is_ready
+	.name = "fake",
+	.operations = PARTS_READ_WRITE,
+	.targets = 1u << TARGET_FILE,
+	.regions = 1u << REGION_HOST,
+	.max_bytes = 1u << 30,
+	.align = 1,
+	.has_nowait = true,
+	.has_window = true,
+	.submit = parts_submit,
+	.reap = parts_reap,
+	.is_ready = parts_is_ready,
+};
+
+static const struct engine_ops parts_workers_ops = {
+	.name = "fake threads",
+	.operations = PARTS_READ_WRITE | 1u << BLOCK_FSYNC | 1u << BLOCK_FDATASYNC |
+		      1u << BLOCK_EXTEND,
+	.targets = 1u << TARGET_FILE,
+	.regions = 1u << REGION_HOST,
+	.max_bytes = 1u << 30,
+	.align = 1,
+	.has_unaligned = true,
+	.submit = parts_submit_to_workers,
+	.reap = parts_reap,
+	.is_ready = parts_is_ready,
 };
 
 static void parts_setup(void)
@@ -100,11 +161,11 @@ static void parts_setup(void)
 
 	memset(&p, 0, sizeof(p));
 	p.fake.engine = (struct engine){ .ops = &parts_engine_ops, .depth = PARTS_DEPTH };
-	p.fake.takes = PARTS_DEPTH;
+	p.workers.engine = (struct engine){ .ops = &parts_workers_ops, .depth = PARTS_DEPTH };
+	p.fake.takes = p.workers.takes = PARTS_DEPTH;
 	p.engine = (struct engine_queue){ .ops = &parts_engine_ops,
 					  .engine = &p.fake.engine,
 					  .depth = PARTS_DEPTH };
-	ck_assert_int_eq(mailbox_init(&p.mailbox), 0);
 	ck_assert_int_eq(mailbox_init(&p.main_mailbox), 0);
 	p.store.name = "test";
 	p.store.main_mailbox = &p.main_mailbox;
@@ -124,7 +185,7 @@ static void parts_setup(void)
 								      .ready = &p.ready,
 								      .publish = &p.publish,
 								      .engine = &p.engine,
-								      .mailbox = &p.mailbox,
+								      .threads = &p.workers.engine,
 								      .log_limit = &p.log_limit }),
 		0);
 	intake_init(&p.intake, &(struct intake_config){ .store = &p.store,
@@ -159,8 +220,8 @@ static void parts_setup(void)
 				      .ring_fd = -1,
 				      .client_doorbell_fd = -1 };
 	p.channel.doorbell_fd = -1;
-	p.channel.n_pieces_max = 2 * PARTS_DEPTH;
-	p.channel.pieces = calloc(p.channel.n_pieces_max, sizeof(struct piece));
+	p.channel.worker_blocks.n_max = 2 * PARTS_DEPTH;
+	p.channel.worker_blocks.blocks = calloc(2 * PARTS_DEPTH, sizeof(struct worker_block));
 	p.channel.ops = calloc(PARTS_ENTRIES, sizeof(struct op));
 	p.channel.ops_rare = calloc(PARTS_ENTRIES, sizeof(struct op_rare));
 	ck_assert_int_eq(deadlines_init(&p.channel.deadlines, p.channel.ops, p.channel.ops_rare,
@@ -194,6 +255,8 @@ static void parts_teardown(void)
 	ck_assert_uint_eq(p.channel.n_open, 0);
 	ck_assert_uint_eq(p.channel.n_in_device, 0);
 	ck_assert_uint_eq(p.admit.n_in_flight, 0);
+	ck_assert_uint_eq(p.workers.engine.n_in_flight, 0);
+	ck_assert_uint_eq(p.inode.mode_lock.n_busy, 0);
 	ck_assert_uint_eq(p.file.n_holds, 1000000);
 	ck_assert_uint_eq(p.slab.n_holds, 1000000);
 	transfer_deinit(&p.transfer);
@@ -202,11 +265,10 @@ static void parts_teardown(void)
 	op_ids_deinit(&p.channel.ids);
 	admit_channel_deinit(&p.channel.admit);
 	free(p.channel.ring.shared);
-	free(p.channel.pieces);
+	free(p.channel.worker_blocks.blocks);
 	free(p.channel.ops_rare);
 	free(p.channel.ops);
 	free(p.memory);
-	mailbox_deinit(&p.mailbox);
 	mailbox_deinit(&p.main_mailbox);
 }
 
@@ -240,7 +302,6 @@ __attribute__((unused)) static void parts_turn(void)
 {
 	p.turn.before_nsec = p.turn.now_nsec;
 	p.turn.now_nsec += 10000;
-	(void)mailbox_run(&p.mailbox);
 	(void)intake_take(&p.intake);
 	(void)transfer_reap(&p.transfer);
 	intake_run_deadlines(&p.intake);

@@ -216,20 +216,20 @@ START_TEST(an_op_knows_its_ragged_ends)
 	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
 	ck_assert_uint_eq(op.head, 3996);
 	ck_assert_uint_eq(op.tail, 80100 - 77824);
-	ck_assert_uint_eq(op.edges_left, OP_HEAD | OP_TAIL);
+	ck_assert_uint_eq(op.unaligned_left, OP_HEAD | OP_TAIL);
 	ck_assert_uint_eq(channel_split(&channel, &op).len, 77824 - 4096);
 
 	entry.slab_off = 101;
 	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
 	ck_assert(op.is_misaligned);
-	ck_assert_uint_eq(op.head + op.tail + op.edges_left, 0);
+	ck_assert_uint_eq(op.head + op.tail + op.unaligned_left, 0);
 	ck_assert_uint_eq(channel_split(&channel, &op).len, 80000);
 
 	entry.off = entry.slab_off = 4096;
 	entry.len = 8192;
 	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
 	ck_assert(!op.is_misaligned);
-	ck_assert_uint_eq(op.head + op.tail + op.edges_left, 0);
+	ck_assert_uint_eq(op.head + op.tail + op.unaligned_left, 0);
 }
 END_TEST
 

@@ -1,7 +1,7 @@
 /*
  * The libaio engine on a real file with direct I/O.
  */
-#include "daemon/engine/engine.h"
+#include "daemon/engine/libaio.h"
 
 #include "daemon/base/hung.h"
 
@@ -38,7 +38,7 @@ static void setup(void)
 	ck_assert_int_eq(posix_memalign((void **)&memory, 4096, (size_t)N * BYTES), 0);
 	target.fd = fd;
 	region.base = memory;
-	engine_libaio_budget_init();
+	engine_init();
 	ck_assert_int_eq(engine_libaio.open(N, 4, &engine, &error), 0);
 	ck_assert_uint_ge(engine->depth, 4);
 	for (int i = 0; i < N; i++)
@@ -63,7 +63,7 @@ static void run_all(bool is_write)
 	int submitted = 0, n = 0;
 
 	for (int i = 0; i < N; i++) {
-		blocks[i].is_write = is_write;
+		blocks[i].operation = is_write ? BLOCK_WRITE : BLOCK_READ;
 		list[i] = &blocks[i];
 	}
 	while (n < N) {
@@ -125,7 +125,7 @@ START_TEST(more_than_fits_is_left)
 	run_all(true);
 	ck_assert_int_eq(engine_libaio.open(4, 4, &small, &error), 0);
 	for (int i = 0; i < N; i++) {
-		blocks[i].is_write = false;
+		blocks[i].operation = BLOCK_READ;
 		list[i] = &blocks[i];
 	}
 	taken = engine_libaio.submit(small, list, N);
@@ -148,7 +148,7 @@ static bool is_done_at_once(void)
 	int n = 0;
 
 	for (int i = 0; i < N; i++) {
-		blocks[i].is_write = false;
+		blocks[i].operation = BLOCK_READ;
 		list[i] = &blocks[i];
 	}
 	ck_assert_int_eq(engine_libaio.submit(engine, list, N), N);

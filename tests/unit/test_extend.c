@@ -72,7 +72,7 @@ static const struct {
 	    .end = 8 * MIB,
 	    .n_ranges = 1,
 	    .n_extended = UINT32_MAX } },
-	{ "a piece of a larger write: up to that one's end",
+	{ "a part of a larger write: up to that one's end",
 	  { MIB, 1, MIB, 4096 },
 	  0,
 	  8 * MIB,
@@ -272,7 +272,7 @@ END_TEST
 
 /* ---- remembering ---- */
 
-START_TEST(pieces_that_follow_find_their_range_while_one_is_open)
+START_TEST(parts_that_follow_find_their_range_while_one_is_open)
 {
 	const struct split split = { MIB, 1, MIB, 4096 };
 	struct extension extension = { 0 };
@@ -323,7 +323,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_step_stops_at_the_first_failure);
 	tcase_add_test(tcase, an_interrupted_step_goes_on);
 	tcase_add_test(tcase, where_there_is_no_room_for_what_follows_an_op_gets_its_own);
-	tcase_add_test(tcase, pieces_that_follow_find_their_range_while_one_is_open);
+	tcase_add_test(tcase, parts_that_follow_find_their_range_while_one_is_open);
 	tcase_add_test(tcase, ranges_of_several_parts_are_not_remembered);
 }
 

@@ -289,14 +289,14 @@ START_TEST(files_of_one_inode_share_it_and_the_last_takes_it_along)
 
 	ck_assert_int_eq(make(fd_make(REGULAR, O_RDWR | O_DIRECT)), 0);
 	first = checked;
-	ck_assert_int_eq(file_attach(first, NULL, &inodes), 0);
+	ck_assert_int_eq(file_attach(first, NULL, &inodes, 1), 0);
 	inode = first->inode;
 	ck_assert_uint_eq(inode->n_files, 1);
 	ck_assert_uint_eq(inode->id.ino, first->facts.ino);
 
 	ck_assert_int_eq(make(fd_make(REGULAR, O_RDONLY | O_DIRECT)), 0);
 	second = checked;
-	ck_assert_int_eq(file_attach(second, NULL, &inodes), 0);
+	ck_assert_int_eq(file_attach(second, NULL, &inodes, 1), 0);
 	ck_assert_ptr_eq(second->inode, inode);
 	ck_assert_uint_eq(inode->n_files, 2);
 	drop(first);
@@ -304,7 +304,7 @@ START_TEST(files_of_one_inode_share_it_and_the_last_takes_it_along)
 
 	ck_assert_int_eq(rename(path_of("f"), path_of("g")), 0); /* the next f is another inode */
 	ck_assert_int_eq(make(fd_make(REGULAR, O_RDWR | O_DIRECT)), 0);
-	ck_assert_int_eq(file_attach(checked, NULL, &inodes), 0);
+	ck_assert_int_eq(file_attach(checked, NULL, &inodes, 1), 0);
 	ck_assert_ptr_ne(checked->inode, inode);
 	drop(checked);
 	drop(second); /* teardown asserts that no inode is left */

@@ -145,6 +145,11 @@ int fallocate(int fd, int mode, off_t off, off_t len)
 	return (int)syscall(SYS_fallocate, fd, mode, off, len);
 }
 
+static const struct engine_ops *libaio_ops(void)
+{
+	return engine_ops_get(ENGINE_LIBAIO);
+}
+
 static bool is_bounced(const struct block *block)
 {
 	return block->region != &t.slab.region;
@@ -156,7 +161,7 @@ static int watched_submit(struct engine *engine, struct block **blocks, int n)
 	int r;
 
 	told.n_looks = 0;
-	atomic_store(&told.event_fd, engine_libaio.event_fd(engine));
+	atomic_store(&told.event_fd, libaio_ops()->event_fd(engine));
 	if (told.refusal && blocks[0]->is_nowait) {
 		blocks[0]->result = told.refusal;
 		blocks[0]->next = told.refused;
@@ -167,14 +172,14 @@ static int watched_submit(struct engine *engine, struct block **blocks, int n)
 		return 1;
 	}
 	for (int i = 0; i < n; i++) {
-		(void)atomic_fetch_add(&seen.n_direct_writes, blocks[i]->is_write);
+		(void)atomic_fetch_add(&seen.n_direct_writes, block_is_write(blocks[i]));
 		seen.n_bounced += is_bounced(blocks[i]);
 	}
 	if (atomic_load(&seen.n_buffered_writes) && atomic_load(&seen.n_direct_writes))
 		(void)atomic_fetch_add(&seen.n_mixed, 1);
-	r = engine_libaio.submit(engine, blocks, n);
+	r = libaio_ops()->submit(engine, blocks, n);
 	for (int i = r; i < n; i++) {
-		(void)atomic_fetch_sub(&seen.n_direct_writes, blocks[i]->is_write);
+		(void)atomic_fetch_sub(&seen.n_direct_writes, block_is_write(blocks[i]));
 		seen.n_bounced -= is_bounced(blocks[i]);
 	}
 	seen.n_fills += r > 0 && before == 0;
@@ -207,9 +212,9 @@ static int watched_reap(struct engine *engine, struct block **blocks, int n)
 		(void)usleep(1000); /* a turn knows the time of its beginning only */
 		return 0;
 	}
-	r = engine_libaio.reap(engine, blocks, n);
+	r = libaio_ops()->reap(engine, blocks, n);
 	for (int i = 0; i < r; i++)
-		(void)atomic_fetch_sub(&seen.n_direct_writes, blocks[i]->is_write);
+		(void)atomic_fetch_sub(&seen.n_direct_writes, block_is_write(blocks[i]));
 	return r;
 }
 
@@ -217,7 +222,7 @@ static bool watched_is_ready(const struct engine *engine)
 {
 	if (told.refused)
 		return true;
-	return !atomic_load(&told.holds_blocks) && engine_libaio.is_ready(engine);
+	return !atomic_load(&told.holds_blocks) && libaio_ops()->is_ready(engine);
 }
 
 static struct engine_ops watched;
@@ -230,7 +235,7 @@ static void start_watched_lane(void)
 	};
 	struct error error;
 
-	watched = engine_libaio;
+	watched = *libaio_ops();
 	watched.submit = watched_submit;
 	watched.reap = watched_reap;
 	watched.is_ready = watched_is_ready;
@@ -262,7 +267,7 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 	memset(&t, 0, sizeof(t));
 	for (int i = 0; i < N_QUOTA_KINDS; i++)
 		t.quota.limit[i] = UINT64_MAX;
-	engine_libaio_budget_init();
+	engine_init();
 	ck_assert_int_eq(mailbox_init(&t.main_mailbox), 0);
 	store_config.path = dir;
 	ck_assert_msg(store_new(1, &store_config, &t.main_mailbox, &t.store, &error) == 0, "%s",
@@ -285,7 +290,7 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 	t.file.target.offset_align = t.file.facts.offset_align;
 	t.file.target.memory_align = t.file.facts.memory_align;
 	t.file.n_holds = 1000000; /* ours: the last drop is not tested here */
-	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes), 0);
+	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes, 1), 0);
 	ck_assert_int_eq(id_table_add(&t.objects.files, &t.file, &t.file_id), 0);
 
 	t.memory = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -784,7 +789,7 @@ static void add_other(struct file *other, uint32_t *ret_id)
 	other->store = t.store;
 	other->n_holds = 1000000;
 	atomic_init(&other->target.buffered_fd, -1);
-	ck_assert_int_eq(file_attach(other, t.store, &t.inodes), 0);
+	ck_assert_int_eq(file_attach(other, t.store, &t.inodes, 1), 0);
 	ck_assert_int_eq(id_table_add(&t.objects.files, other, ret_id), 0);
 }
 
@@ -974,7 +979,7 @@ START_TEST(a_write_that_grows_its_file_waits_for_that_and_others_do_not)
 }
 END_TEST
 
-START_TEST(pieces_of_a_larger_write_need_one_step)
+START_TEST(parts_of_a_larger_write_need_one_step)
 {
 	setup_growing(0);
 	/* Held until all are there: each could be done before the next comes. */
@@ -1047,7 +1052,7 @@ START_TEST(a_step_that_has_not_begun_holds_up_no_other_client)
 	/* All threads that the channel may use hang, so its step of the inode waits for one. */
 	atomic_store(&holds_calls, true);
 	for (unsigned i = 0; i < 4; i++)
-		put(i, RING_OP_READ, 0, 131072, 1); /* misaligned: a piece at once */
+		put(i, RING_OP_READ, 0, 131072, 1); /* misaligned: a worker's at once */
 	put_growing(4, FILE_BYTES, 1u << 20, FILE_BYTES + (1u << 20));
 	ck_assert_int_eq(do_op(RING_OP_READ, 0, 65536, 8u << 20), 65536);
 	ck_assert_uint_eq(atomic_load(&allocations.n), 0);
@@ -1091,7 +1096,7 @@ START_TEST(ops_that_wait_for_a_step_go_on_when_the_op_it_is_for_has_gone)
 	second_open(profile); /* another channel of the same client */
 	atomic_store(&holds_calls, true);
 	for (unsigned i = 0; i < (owners[_i].is_queued ? 4 : 0); i++)
-		put(i, RING_OP_READ, 0, 131072, 1); /* misaligned: a piece at once */
+		put(i, RING_OP_READ, 0, 131072, 1); /* misaligned: a worker's at once */
 	put_growing(4, FILE_BYTES, 1u << 20, FILE_BYTES + (1u << 20));
 	if (owners[_i].is_queued)
 		ck_assert_int_eq(do_op(RING_OP_READ, 0, 65536, 8u << 20), 65536);
@@ -1601,7 +1606,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, what_the_kernel_gives_back_a_helper_does, 0, N_ROWS(refusals));
 	tcase_add_test(tcase, a_call_that_hangs_holds_up_nobody_else);
 	tcase_add_test(tcase, a_write_that_grows_its_file_waits_for_that_and_others_do_not);
-	tcase_add_test(tcase, pieces_of_a_larger_write_need_one_step);
+	tcase_add_test(tcase, parts_of_a_larger_write_need_one_step);
 	tcase_add_test(tcase, an_extension_that_fails_ends_its_op_alone);
 	tcase_add_test(tcase, a_write_whose_extension_hangs_can_be_cancelled);
 	tcase_add_test(tcase, a_step_that_has_not_begun_holds_up_no_other_client);

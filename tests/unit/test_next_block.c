@@ -19,7 +19,7 @@ static const struct {
 	uint64_t off, len;
 	uint64_t op_off; /* of the block */
 	uint32_t block;	 /* its bytes */
-	bool is_piece, is_bounce, is_nowait, is_edge;
+	bool is_worker, is_bounce, is_nowait, is_unaligned;
 } rows[] = {
 	{ "a read", 0, R, 0, KIB(200), 0, KIB(64), false, false, false, false },
 	{ "the same while others are active", SHARED, R, 0, KIB(200), 0, KIB(32), false, false,
@@ -51,7 +51,11 @@ static struct block_rules rules_of(unsigned how)
 	p.store.is_multi_user = how & MULTI_USER;
 	atomic_store(&p.store.is_blocking, how & BLOCKING);
 	return (struct block_rules){
-		.store = &p.store, .must_not_wait = how & SHARED, .max_bytes = KIB(32), .n_lanes = 1
+		.store = &p.store,
+		.engine = &parts_engine_ops,
+		.must_not_wait = how & SHARED,
+		.max_bytes = KIB(32),
+		.n_lanes = 1,
 	};
 }
 
@@ -82,11 +86,12 @@ START_TEST(the_block_is_of_a_size_and_goes_a_way)
 	ck_assert_ptr_eq(next.op, op);
 	ck_assert_msg(next.op_off == rows[_i].op_off && next.len == rows[_i].block, "%s: %u bytes",
 		      rows[_i].what, next.len);
-	ck_assert_msg(next.is_piece == rows[_i].is_piece && next.is_bounce == rows[_i].is_bounce &&
+	ck_assert_msg(next.is_worker == rows[_i].is_worker &&
+			      next.is_bounce == rows[_i].is_bounce &&
 			      next.is_nowait == rows[_i].is_nowait &&
-			      next.is_edge == rows[_i].is_edge,
-		      "%s: piece %d, bounce %d, nowait %d, edge %d", rows[_i].what, next.is_piece,
-		      next.is_bounce, next.is_nowait, next.is_edge);
+			      next.is_unaligned == rows[_i].is_unaligned,
+		      "%s: worker %d, bounce %d, nowait %d, unaligned %d", rows[_i].what,
+		      next.is_worker, next.is_bounce, next.is_nowait, next.is_unaligned);
 	teardown(op);
 }
 END_TEST
@@ -108,7 +113,7 @@ START_TEST(blocks_cover_the_op)
 		is_last = next_block_is_over(op);
 	}
 	ck_assert_uint_eq(bytes, KIB(200));
-	op->edges_left = 0;
+	op->unaligned_left = 0;
 	teardown(op);
 }
 END_TEST
@@ -134,7 +139,7 @@ END_TEST
 static const struct {
 	const char *what;
 	uint64_t len, grow_end;
-	bool no_fallocate, is_piece, is_step;
+	bool no_fallocate, is_worker, is_step;
 } growths[] = {
 	{ "a long one: the file is extended first", KIB(512), KIB(512), false, false, true },
 	{ "a short one extends the file itself", KIB(64), KIB(64), false, true, false },
@@ -154,12 +159,13 @@ START_TEST(a_write_behind_the_end_of_the_file)
 	extension_add_op(&p.file.extension);
 	p.file.no_fallocate = growths[_i].no_fallocate;
 	next = next_block_look(&p.channel, &rules);
-	ck_assert_msg(next.is_piece == growths[_i].is_piece && next.is_step == growths[_i].is_step,
+	ck_assert_msg(next.is_worker == growths[_i].is_worker &&
+			      next.is_step == growths[_i].is_step,
 		      "%s", growths[_i].what);
 	/* Once it is allocated, the block goes to the engine. */
 	op_rare(op)->n_extended = UINT32_MAX;
 	next = next_block_look(&p.channel, &rules);
-	ck_assert(!next.is_step && !next.is_piece);
+	ck_assert(!next.is_step && !next.is_worker);
 	teardown(op);
 }
 END_TEST

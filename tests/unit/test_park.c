@@ -106,7 +106,7 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 					     .profile = PROFILE_DEFAULT,
 					     .spin_usec = spin_usec,
 					     .window_bytes = 4u << 20 };
-	struct lane_config config = { .engine = &engine_libaio,
+	struct lane_config config = { .engine = engine_ops_get(ENGINE_LIBAIO),
 				      .depth = 32,
 				      .depth_min = 4,
 				      .park_nsec = park_nsec,
@@ -117,7 +117,7 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	store_config.path = dir ? dir : "/var/tmp";
 	for (int i = 0; i < N_QUOTA_KINDS; i++)
 		t.quota.limit[i] = UINT64_MAX;
-	engine_libaio_budget_init();
+	engine_init();
 	ck_assert_int_eq(mailbox_init(&t.main_mailbox), 0);
 	ck_assert_msg(store_new(1, &store_config, &t.main_mailbox, &t.store, &error) == 0, "%s",
 		      error.text);
@@ -139,7 +139,7 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	t.file.target.offset_align = t.file.facts.offset_align;
 	t.file.target.memory_align = t.file.facts.memory_align;
 	t.file.n_holds = 1u << 31; /* ours: the last drop is not tested here */
-	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes), 0);
+	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes, 1), 0);
 	ck_assert_int_eq(id_table_add(&t.objects.files, &t.file, &t.file_id), 0);
 	t.memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(t.memory, MAP_FAILED);

@@ -15,7 +15,7 @@ static void setup(void)
 				      .file = &p.file,
 				      .opcode = RING_OP_WRITE,
 				      .state = OP_WAITS_ORDER,
-				      .edges_left = i % 2 ? OP_HEAD : 0 };
+				      .unaligned_left = i % 2 ? OP_HEAD : 0 };
 		ready_add(&p.ready, &ops[i]);
 	}
 }

@@ -21,7 +21,7 @@ static const struct {
 	{ "a byte", { 100, 1, 7, 512, 512, false }, 1, 0, false },
 	{ "a byte, written", { 100, 1, 7, 512, 512, true }, 1, 0, false },
 	{ "one page, misplaced", { 0, 4096, 1, 512, 512, true }, 4096, 0, false },
-	{ "a short read is one piece", { 1, 50000, 1, 512, 512, false }, 50000, 0, false },
+	{ "a short read is one head", { 1, 50000, 1, 512, 512, false }, 50000, 0, false },
 	{ "a short write is not", { 1, 50000, 1, 512, 512, true }, 4095, 849, false },
 	{ "except misplaced memory", { 1, 50000, 2, 512, 512, true }, 50000, 0, false },
 	{ "all of a bounce page", { 1, 65535, 1, 512, 512, false }, 65535, 0, false },

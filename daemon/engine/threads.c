@@ -1,0 +1,309 @@
+#include "daemon/engine/threads.h"
+
+#include "daemon/object/extend.h"
+#include "daemon/object/unaligned.h"
+#include "proto/util/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* Blocking calls of one user on one store that may be under way at once: a guess. */
+#define THREADS 8u
+/* Further threads where worker threads are the engine: for two channels at full depth, so that a channel
+   whose blocks hang does not block the user's other channels. */
+#define THREADS_FURTHER (2 * WORKERS_DEPTH - THREADS)
+
+/* ---- users ---- */
+
+struct worker_user {
+	struct list_node node;
+	uid_t uid;
+	unsigned n_refs;
+	struct work_queue *queue;
+};
+
+static struct worker_user *user_of_node(struct list_node *node)
+{
+	return node ? container_of(node, struct worker_user, node) : NULL;
+}
+
+static struct worker_user *user_find(const struct worker_queues *queues, uid_t uid)
+{
+	struct worker_user *user = user_of_node(queues->users.first);
+
+	while (user && user->uid != uid)
+		user = user_of_node(user->node.next);
+	return user;
+}
+
+int worker_queue_ref(struct worker_queues *queues, uid_t uid, struct work_queue **ret_queue)
+{
+	struct worker_user *user = user_find(queues, uid);
+
+	if (!user) {
+		_cleanup_(freep) struct worker_user *new = calloc(1, sizeof(*new));
+		int r;
+
+		if (!new)
+			return -ENOMEM;
+		r = work_queue_new_deep("store", THREADS, THREADS_FURTHER, &new->queue);
+		if (r < 0)
+			return r;
+		new->uid = uid;
+		user = TAKE_PTR(new);
+		list_push(&queues->users, &user->node);
+	}
+	user->n_refs++;
+	*ret_queue = user->queue;
+	return 0;
+}
+
+void worker_queue_unref(struct worker_queues *queues, uid_t uid)
+{
+	struct worker_user *user = user_find(queues, uid);
+
+	assert(user && user->n_refs > 0);
+	if (--user->n_refs)
+		return;
+	list_remove(&queues->users, &user->node);
+	work_queue_leave(user->queue); /* its channels are gone, so it is idle */
+	free(user);
+}
+
+/* ---- a block, on a worker thread ---- */
+
+static int64_t transfer_once(const struct block *block)
+{
+	const struct target *target = block->target;
+	const int fd = block->is_buffered ? target_buffered_fd(target) : target->fd;
+	/*
+	 * Vectors of one, since a race detector looks at the memory of pread(2); a client may well
+	 * let two of its ops use the same.
+	 */
+	const struct iovec range = { .iov_base = block->region->base + block->region_off,
+				     .iov_len = block->len };
+	ssize_t n = block_is_write(block) ? pwritev2(fd, &range, 1, (off_t)block->off, 0)
+					  : preadv2(fd, &range, 1, (off_t)block->off, 0);
+
+	return n < 0 ? -errno : n;
+}
+
+static void transfer(struct block *block)
+{
+	do
+		block->result = transfer_once(block);
+	while (block_must_continue(block));
+}
+
+static void read_bounced(struct block *block)
+{
+	const uint32_t unit = unaligned_unit(block->target->offset_align);
+	const struct unaligned_cover units = unaligned_cover(block->off, block->bytes, unit);
+	const uint32_t align = block->target->memory_align > unit ? block->target->memory_align
+								  : unit;
+	_cleanup_(freep) void *memory = NULL;
+	struct region region = { .kind = REGION_HOST };
+	struct block cover = { .operation = BLOCK_READ,
+			       .target = block->target,
+			       .region = &region,
+			       .off = units.off,
+			       .len = (uint32_t)units.len,
+			       .bytes = (uint32_t)units.len };
+
+	if (posix_memalign(&memory, align, units.len)) {
+		block->result = -ENOMEM;
+		return;
+	}
+	region.base = memory;
+	transfer(&cover);
+	block_copy_out(block, &cover);
+}
+
+void threads_do(struct block *block)
+{
+	const int fd = block->target->fd;
+
+	switch ((enum block_operation)block->operation) {
+	case BLOCK_READ:
+	case BLOCK_WRITE:
+		if (block->is_bounced)
+			read_bounced(block);
+		else
+			transfer(block);
+		return;
+	case BLOCK_FSYNC:
+		block->result = fsync(fd) < 0 ? -errno : 0;
+		return;
+	case BLOCK_FDATASYNC:
+		block->result = fdatasync(fd) < 0 ? -errno : 0;
+		return;
+	case BLOCK_EXTEND:
+		block->result = -extend_step_do(fd, block->step);
+		return;
+	case N_BLOCK_OPERATIONS:
+		return;
+	}
+}
+
+/* ---- the engine ---- */
+
+struct engine_threads {
+	struct engine engine;
+	struct mailbox mailbox; /* workers post their blocks, and work queues report room */
+	struct block *done, **done_next;
+};
+
+static struct engine_threads *threads(const struct engine *engine)
+{
+	return container_of((struct engine *)(uintptr_t)engine, struct engine_threads, engine);
+}
+
+static void threads_close(struct engine *engine)
+{
+	if (!engine)
+		return;
+	assert(engine->n_in_flight == 0);
+	mailbox_deinit(&threads(engine)->mailbox);
+	free(threads(engine));
+}
+
+/* The depth is what work queues have room for. */
+static int threads_open(uint32_t depth, uint32_t depth_min, struct engine **ret_engine,
+			struct error *error)
+{
+	struct engine_threads *e = calloc(1, sizeof(*e));
+	int r;
+
+	(void)depth_min;
+	if (!e)
+		return error_set(error, -ENOMEM, "threads: engine");
+	r = mailbox_init(&e->mailbox);
+	if (r < 0) {
+		free(e);
+		return error_set(error, r, "threads: mailbox");
+	}
+	e->engine.ops = &engine_threads;
+	e->engine.depth = depth;
+	e->done_next = &e->done;
+	*ret_engine = &e->engine;
+	return 0;
+}
+
+/* A worker has posted the block. */
+static void on_done(struct message *message)
+{
+	struct worker_block *block = container_of(message, struct worker_block, message);
+	struct engine_threads *e = threads(block->workers->engine);
+
+	block->block.next = NULL;
+	*e->done_next = &block->block;
+	e->done_next = &block->block.next;
+}
+
+static void on_room_message(struct message *message)
+{
+	struct workers *workers = container_of(message, struct workers, message);
+
+	workers->waits_for_room = false;
+	workers->on_room(workers);
+}
+
+/* Any thread, under the work queue's lock. */
+static void on_room(struct work_room *room)
+{
+	struct workers *workers = container_of(room, struct workers, room);
+
+	mailbox_post(&threads(workers->engine)->mailbox, &workers->message);
+}
+
+static void run(struct work *work)
+{
+	struct worker_block *block = container_of(work, struct worker_block, work);
+
+	threads_do(&block->block);
+	mailbox_post(&threads(block->workers->engine)->mailbox, &block->message);
+}
+
+static int threads_submit(struct engine *engine, struct block **blocks, int n)
+{
+	static const char *const calls[N_BLOCK_OPERATIONS] = {
+		[BLOCK_READ] = "read",	     [BLOCK_WRITE] = "write",	   [BLOCK_FSYNC] = "fsync",
+		[BLOCK_FDATASYNC] = "fsync", [BLOCK_EXTEND] = "fallocate",
+	};
+
+	for (int i = 0; i < n; i++) {
+		struct worker_block *block = container_of(blocks[i], struct worker_block, block);
+		struct workers *workers = block->workers;
+
+		block->work.run = run;
+		block->work.about = target_about(block->block.target,
+						 calls[block->block.operation]);
+		block->message.run = on_done;
+		workers->room.on_room = on_room;
+		workers->message.run = on_room_message;
+		if (!work_queue_try_submit(workers->queue, &block->work, &workers->room)) {
+			workers->waits_for_room = true;
+			return i;
+		}
+		engine->n_in_flight++;
+	}
+	return n;
+}
+
+bool workers_stop_waiting(struct workers *workers)
+{
+	if (workers->waits_for_room && work_queue_stop_waiting(workers->queue, &workers->room))
+		workers->waits_for_room = false;
+	return !workers->waits_for_room;
+}
+
+static int threads_reap(struct engine *engine, struct block **blocks, int n)
+{
+	struct engine_threads *e = threads(engine);
+	int done = 0;
+
+	if (mailbox_has_any(&e->mailbox))
+		(void)mailbox_run(&e->mailbox);
+	while (done < n && e->done) {
+		blocks[done++] = e->done;
+		e->done = e->done->next;
+	}
+	if (!e->done)
+		e->done_next = &e->done;
+	engine->n_in_flight -= (uint32_t)done;
+	return done;
+}
+
+static bool threads_is_ready(const struct engine *engine)
+{
+	const struct engine_threads *e = threads(engine);
+
+	return e->done || mailbox_has_any(&e->mailbox);
+}
+
+static int threads_event_fd(const struct engine *engine)
+{
+	return threads(engine)->mailbox.event_fd;
+}
+
+const struct engine_ops engine_threads = {
+	.name = "threads",
+	.operations = 1u << BLOCK_READ | 1u << BLOCK_WRITE | 1u << BLOCK_FSYNC |
+		      1u << BLOCK_FDATASYNC | 1u << BLOCK_EXTEND,
+	.targets = 1u << TARGET_FILE,
+	.regions = 1u << REGION_HOST,
+	.max_bytes = INT_MAX & ~4095, /* of one read(2) or write(2) */
+	.align = 1,
+	.has_unaligned = true,
+	.is_awaited_by_exit = true, /* unless a signal interrupts the call (FUSE) */
+	.open = threads_open,
+	.close = threads_close,
+	.submit = threads_submit,
+	.reap = threads_reap,
+	.is_ready = threads_is_ready,
+	.event_fd = threads_event_fd,
+};

@@ -1,0 +1,280 @@
+/*
+ * Which block starts, at which engine, and what waits outside.
+ */
+#include "tests/unit/parts.h"
+
+#include <errno.h>
+
+START_TEST(an_op_goes_block_by_block)
+{
+	parts_setup();
+	parts_put(7, RING_OP_READ, 0, 3 * PARTS_BLOCK);
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		ck_assert_uint_eq(p.fake.blocks[i]->off, i * PARTS_BLOCK);
+		ck_assert_ptr_eq(p.fake.blocks[i]->target, &p.file.target);
+		ck_assert_ptr_eq(p.fake.blocks[i]->region, &p.slab.region);
+		ck_assert_uint_eq(p.fake.blocks[i]->region_off, i * PARTS_BLOCK);
+		ck_assert(p.fake.blocks[i]->operation == BLOCK_READ &&
+			  !p.fake.blocks[i]->is_nowait);
+	}
+	ck_assert_uint_eq(p.admit.bytes_in_flight, 3 * PARTS_BLOCK);
+	parts_end_block(PARTS_BLOCK);
+	parts_end_block(PARTS_BLOCK);
+	parts_turn();
+	ck_assert_uint_eq(ring_client_ready(&p.ring), 0); /* the last is in flight */
+	parts_end_block(PARTS_BLOCK);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 3 * PARTS_BLOCK);
+	parts_teardown();
+}
+END_TEST
+
+START_TEST(what_the_engine_does_not_take_is_tried_again)
+{
+	parts_setup();
+	p.fake.takes = 1;
+	parts_put(1, RING_OP_READ, 0, 3 * PARTS_BLOCK);
+	parts_turn();
+	ck_assert(engine_queue_has_waiting(&p.engine));
+	for (int i = 0; i < 4; i++)
+		parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 3);
+	for (int i = 0; i < 3; i++)
+		parts_end_block(PARTS_BLOCK);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 3 * PARTS_BLOCK);
+	parts_teardown();
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	uint8_t opcode;
+	uint64_t off, len, slab_off;
+	enum block_operation operation;
+	bool is_buffered, is_bounced;
+} for_workers[] = {
+	{ "an fsync", RING_OP_FSYNC, 0, 0, 0, BLOCK_FSYNC, false, false },
+	{ "an fdatasync", RING_OP_FDATASYNC, 0, 0, 0, BLOCK_FDATASYNC, false, false },
+	{ "an unaligned write", RING_OP_WRITE, 100, 200, 100, BLOCK_WRITE, true, false },
+	{ "a read to misaligned memory", RING_OP_READ, 0, 131072, 1, BLOCK_READ, false, true },
+	{ "a write from misaligned memory", RING_OP_WRITE, 0, 131072, 1, BLOCK_WRITE, true, false },
+};
+
+START_TEST(a_block_that_may_block_goes_to_a_worker)
+{
+	const bool is_sync = !for_workers[_i].len;
+	const struct block *block;
+
+	parts_setup();
+	atomic_store(&p.file.target.buffered_fd, 99);
+	parts_set_workers(1);
+	ring_client_put(&p.ring, &(struct ring_entry){ .id = 1,
+						       .opcode = for_workers[_i].opcode,
+						       .file = p.file_id,
+						       .slab = is_sync ? 0 : p.slab_id,
+						       .off = for_workers[_i].off,
+						       .slab_off = for_workers[_i].slab_off,
+						       .len = for_workers[_i].len });
+	(void)ring_client_submit(&p.ring);
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 0);
+	ck_assert_uint_eq(p.workers.engine.n_in_flight, 1);
+	block = p.workers.blocks[0];
+	ck_assert_msg(block->operation == for_workers[_i].operation &&
+			      block->is_buffered == for_workers[_i].is_buffered &&
+			      block->is_bounced == for_workers[_i].is_bounced &&
+			      block->bytes == for_workers[_i].len,
+		      "%s: operation %d of %u bytes", for_workers[_i].what, block->operation,
+		      block->bytes);
+	/* It counts in the depth of its channel, and not in the window. */
+	ck_assert_uint_eq(p.channel.admit.lanes[0].n_in_flight, 1);
+	ck_assert_uint_eq(p.admit.bytes_in_flight, 0);
+	ck_assert_uint_eq(p.channel.n_at_workers, 1);
+	parts_end_worker(block->bytes, 0);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, (int64_t)for_workers[_i].len);
+	ck_assert_uint_eq(p.channel.n_at_workers, 0);
+	parts_teardown();
+}
+END_TEST
+
+START_TEST(an_op_without_a_worker_waits_outside_without_the_mode_lock)
+{
+	parts_setup();
+	atomic_store(&p.file.target.buffered_fd, 99);
+	parts_put(1, RING_OP_WRITE, 100, 200);		   /* for a worker */
+	parts_put(2, RING_OP_WRITE, 1 << 20, PARTS_BLOCK); /* of the same inode */
+	parts_turn();
+	parts_turn();
+	ck_assert_uint_eq(p.channel.ops[0].state, OP_DEFERRED);
+	ck_assert_uint_eq(p.channel.ops[0].n_in_flight, 0);
+	ck_assert(!p.channel.ops[0].waiter.is_reserved);
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 1);
+	parts_end_block(PARTS_BLOCK);
+	parts_set_workers(1);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, PARTS_BLOCK);
+	ck_assert_uint_eq(p.workers.engine.n_in_flight, 1);
+	ck_assert_uint_eq(p.inode.mode_lock.n_busy, 1);
+	parts_end_worker(200, 200);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 200);
+	parts_teardown();
+}
+END_TEST
+
+START_TEST(the_engine_is_asked_what_it_can_do)
+{
+	struct engine_ops ops = parts_engine_ops;
+
+	parts_setup();
+	p.engine.ops = &ops;
+	parts_set_workers(1);
+	ops.max_bytes = 8192;
+	parts_put(1, RING_OP_READ, 0, 16384);
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 2);
+	ck_assert_uint_eq(p.fake.blocks[1]->len, 8192);
+	parts_end_block(8192);
+	parts_end_block(8192);
+	ops.operations = 1u << BLOCK_WRITE;
+	parts_put(2, RING_OP_READ, 0, 4096);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 16384);
+	ck_assert_uint_eq(p.workers.engine.n_in_flight, 1);
+	parts_end_worker(4096, 4096);
+	ops = parts_engine_ops;
+	ops.has_nowait = false;
+	p.store.is_multi_user = true; /* no block may wait */
+	parts_put(3, RING_OP_READ, 0, 4096);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 4096);
+	ck_assert_uint_eq(p.workers.engine.n_in_flight, 1);
+	parts_end_worker(4096, 4096);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 4096);
+	ops = parts_engine_ops;
+	ops.has_window = false;
+	parts_put(4, RING_OP_READ, 0, 4096);
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 1);
+	ck_assert_uint_eq(p.admit.bytes_in_flight, 0);
+	parts_end_block(4096);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 4096);
+	parts_teardown();
+}
+END_TEST
+
+START_TEST(a_file_is_extended_before_its_end_is_written)
+{
+	const struct block *step;
+
+	parts_setup();
+	parts_set_workers(1);
+	ring_client_put(&p.ring, &(struct ring_entry){ .id = 1,
+						       .opcode = RING_OP_WRITE,
+						       .file = p.file_id,
+						       .slab = p.slab_id,
+						       .len = 512u << 10,
+						       .grow_end = 512u << 10 });
+	(void)ring_client_submit(&p.ring);
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 0);
+	ck_assert_uint_eq(p.workers.engine.n_in_flight, 1);
+	step = p.workers.blocks[0];
+	ck_assert_uint_eq(step->operation, BLOCK_EXTEND);
+	ck_assert_ptr_eq(step->step, &p.file.extension.step);
+	ck_assert_uint_eq(step->step->len, 512u << 10);
+	ck_assert_uint_eq(p.channel.admit.lanes[0].n_in_flight, 0); /* no depth */
+	ck_assert_uint_eq(p.inode.mode_lock.n_busy, 0);		    /* no mode lock */
+	parts_end_worker(0, -ENOSPC);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, ring_result_failed(ENOSPC, 0));
+	ck_assert(!p.file.extension.is_running);
+	parts_teardown();
+}
+END_TEST
+
+/* Its depth is full of blocks that came back, so no other op of the channel can go before them. */
+START_TEST(returned_blocks_go_before_ops_that_need_their_depth)
+{
+	struct op *returned, *other;
+	struct admit_head head;
+
+	parts_setup();
+	p.store.is_multi_user = true;
+	atomic_store(&p.file.target.buffered_fd, 99);
+	parts_put(1, RING_OP_WRITE, 0, PARTS_DEPTH * PARTS_BLOCK / 2);
+	parts_put(2, RING_OP_WRITE, (1u << 20) + 100, 100); /* buffered: waits for the mode lock */
+	for (int i = 0; i < 6; i++)
+		parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, PARTS_DEPTH / 2);
+	while (p.fake.n_done < (int)PARTS_DEPTH / 2)
+		parts_end_block(-EAGAIN);
+	parts_turn();
+	returned = &p.channel.ops[0];
+	other = &p.channel.ops[1];
+	parts_set_workers(1);
+	ck_assert_uint_eq(returned->state, OP_READY);
+	ck_assert_uint_eq(other->state, OP_READY);
+	list_remove(&p.channel.ready, &other->waiter.node);
+	list_push_front(&p.channel.ready, &other->waiter.node);
+	head = transfer_look(&p.channel.admit, &p.transfer);
+	ck_assert_ptr_eq(p.transfer.next.op, returned);
+	ck_assert(head.is_piece && head.is_counted && !head.must_defer);
+	transfer_cancel(&p.transfer, returned, ECANCELED);
+	transfer_cancel(&p.transfer, other, ECANCELED);
+	(void)publish_run(&p.publish);
+	parts_teardown();
+}
+END_TEST
+
+START_TEST(a_side_lane_gets_blocks_of_its_part)
+{
+	static struct side_lane side;
+	const struct lane_board awake = { 0 };
+	const struct lane_doorbell doorbell = { .board = &awake, .event_fd = -1 };
+	struct block *block;
+
+	parts_setup();
+	memset(&side, 0, sizeof(side));
+	ck_assert_int_eq(side_lane_init(&side, PARTS_DEPTH, &doorbell), 0);
+	ck_assert_int_eq(transfer_prepare_side(&p.transfer, 1), 0);
+	transfer_add_side(&p.transfer, &side, PARTS_DEPTH, &doorbell);
+	admit_channel_deinit(&p.channel.admit);
+	p.channel.admit.lanes = calloc(2, sizeof(*p.channel.admit.lanes));
+	p.channel.profile.intra_op_parallelism = 2;
+	parts_put(1, RING_OP_READ, 0, 2 * PARTS_BLOCK);
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 1);
+	block = block_queue_pop(&side.from_home);
+	ck_assert_ptr_nonnull(block);
+	ck_assert_uint_eq(block->off, PARTS_BLOCK);
+	block->result = PARTS_BLOCK;
+	block_queue_push(&side.to_home, block);
+	ck_assert(transfer_is_ready(&p.transfer));
+	parts_end_block(PARTS_BLOCK);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 2 * PARTS_BLOCK);
+	side_lane_deinit(&side);
+	parts_teardown();
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, an_op_goes_block_by_block);
+	tcase_add_test(tcase, what_the_engine_does_not_take_is_tried_again);
+	tcase_add_loop_test(tcase, a_block_that_may_block_goes_to_a_worker, 0, N_ROWS(for_workers));
+	tcase_add_test(tcase, an_op_without_a_worker_waits_outside_without_the_mode_lock);
+	tcase_add_test(tcase, the_engine_is_asked_what_it_can_do);
+	tcase_add_test(tcase, a_file_is_extended_before_its_end_is_written);
+	tcase_add_test(tcase, returned_blocks_go_before_ops_that_need_their_depth);
+	tcase_add_test(tcase, a_side_lane_gets_blocks_of_its_part);
+}
+
+SUITE("transfer_start", add_tests)
