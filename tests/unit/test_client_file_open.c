@@ -1,0 +1,251 @@
+/* Files as dsaio_open() and dsaio_file_open() open them, with a daemon of the test's own. */
+#include "client/lib/dsaio.h"
+#include "client/lib/io/client.h"
+#include "client/lib/io/file_open.h"
+#include "proto/util/cleanup.h"
+#include "tests/unit/suite.h"
+#include "tests/unit/temp_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static _Alignas(4096) _Atomic uint32_t board[1024];
+static _Atomic uint32_t guard = CLIENT_GUARD;
+static struct dsaio_conn conn;
+static struct dsaio_client client;
+static char path[64];
+
+/* The daemon: a thread that answers each request, until the connection is shut down. */
+static struct {
+	pthread_t thread;
+	int fd;
+	uint32_t offset_align; /* what it tells */
+	int error;
+	int file_fd; /* of the file that was handed over last */
+	_Atomic unsigned n_added, n_buffered, n_removed;
+} d;
+
+static void daemon_answer(const Wire__Request *request, struct frame *frame)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__FileAddReply added = WIRE__FILE_ADD_REPLY__INIT;
+	struct frame_writer writer = { 0 };
+	uint8_t body[256];
+	int fd = -1;
+
+	reply.seq = request->seq;
+	if (request->body_case == WIRE__REQUEST__BODY_FILE_ADD) {
+		reply.error = d.error;
+		added.file = 1u << 16 | atomic_fetch_add(&d.n_added, 1);
+		added.store = 3;
+		added.offset_align = d.offset_align;
+		added.memory_align = 512;
+		if (!d.error)
+			reply.body_case = WIRE__REPLY__BODY_FILE_ADD;
+		reply.file_add = &added;
+		closep(&d.file_fd);
+		d.file_fd = TAKE_FD(frame->fds[0]);
+	} else if (request->body_case == WIRE__REQUEST__BODY_FILE_BUFFERED) {
+		atomic_fetch_add(&d.n_buffered, 1);
+	} else if (request->body_case == WIRE__REQUEST__BODY_FILE_GET) {
+		fd = dup(d.file_fd);
+	} else if (request->body_case == WIRE__REQUEST__BODY_FILE_REMOVE) {
+		atomic_fetch_add(&d.n_removed, 1);
+	}
+	ck_assert_int_eq(frame_queue(&writer, body, wire__reply__pack(&reply, body), &fd, fd >= 0),
+			 0);
+	(void)frame_flush(&writer, d.fd); /* fails when the connection was shut down */
+	frame_writer_deinit(&writer);
+}
+
+static void *daemon_main(void *arg)
+{
+	struct frame_reader reader = { 0 };
+	struct frame frame;
+	char text[160];
+
+	while (frame_read(&reader, d.fd, &frame, text, sizeof(text)) == 1) {
+		Wire__Request *request = wire__request__unpack(NULL, frame.len, frame.body);
+
+		ck_assert_ptr_nonnull(request);
+		daemon_answer(request, &frame);
+		wire__request__free_unpacked(request, NULL);
+		frame_deinit(&frame);
+	}
+	frame_reader_deinit(&reader);
+	return arg;
+}
+
+static void open_setup(void)
+{
+	int fds[2];
+
+	make_dir();
+	(void)snprintf(path, sizeof(path), "%s/file", dir);
+	memset(&client, 0, sizeof(client));
+	memset(&conn, 0, sizeof(conn));
+	memset(&d, 0, sizeof(d));
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	ck_assert_int_eq(fcntl(fds[0], F_SETFL, O_RDWR | O_NONBLOCK), 0);
+	conn_calls_init(&conn);
+	conn.fd = fds[0];
+	conn.path = (char *)(uintptr_t) "test"; /* only read */
+	conn.silence.limit_msec = CONN_SILENT_MSEC;
+	conn.facts.max_files = 1000;
+	conn.file_board = board;
+	client.guard = &guard;
+	client.conn = &conn;
+	client.state_fd = -1;
+	d.fd = fds[1];
+	d.file_fd = -1;
+	d.offset_align = 512;
+	ck_assert_int_eq(pthread_create(&d.thread, NULL, daemon_main, NULL), 0);
+}
+
+static void open_teardown(void)
+{
+	while (client.objects[CLIENT_FILE]) {
+		struct client_object *object = client.objects[CLIENT_FILE];
+
+		container_of(object, struct dsaio_file, object)->n_opens = 0;
+		file_on_disconnect(object);
+	}
+	cache_deinit(&client.files.cache);
+	(void)shutdown(conn.fd, SHUT_RDWR);
+	ck_assert_int_eq(pthread_join(d.thread, NULL), 0);
+	conn_calls_deinit(&conn);
+	(void)close(conn.fd);
+	(void)close(d.fd);
+	closep(&d.file_fd);
+	remove_dir();
+}
+
+static const struct {
+	const char *what, *name; /* NULL: the test's file */
+	uint32_t flags, mode;
+	uint64_t later;
+	int error;
+} options[] = {
+	{ "neither read nor write", NULL, DSAIO_OPEN_CREATE, 0, 0, -EINVAL },
+	{ "exclusive without create", NULL, DSAIO_OPEN_READ | DSAIO_OPEN_EXCLUSIVE, 0, 0, -EINVAL },
+	{ "truncate without write", NULL, DSAIO_OPEN_READ | DSAIO_OPEN_TRUNCATE, 0, 0, -EINVAL },
+	{ "a mode that is none", NULL, DSAIO_OPEN_READ, 0170000, 0, -EINVAL },
+	{ "a flag of a later version", NULL, DSAIO_OPEN_READ | 1u << 30, 0, 0, -E2BIG },
+	{ "a field of a later version", NULL, DSAIO_OPEN_READ, 0, 1, -E2BIG },
+	{ "another scheme", "rados://pool/x", DSAIO_OPEN_READ, 0, 0, -EPROTONOSUPPORT },
+	{ "what is not there", NULL, DSAIO_OPEN_READ, 0, 0, -ENOENT },
+	{ "a device", "/dev/null", DSAIO_OPEN_READ, 0, 0, -EOPNOTSUPP },
+	{ "a directory", "/", DSAIO_OPEN_READ, 0, 0, -EOPNOTSUPP },
+};
+
+START_TEST(what_cannot_be_opened_never_reaches_the_daemon)
+{
+	struct dsaio_open_options o = DSAIO_OPEN_OPTIONS_INIT;
+	struct dsaio_file *file = NULL;
+	int r;
+
+	o.flags = options[_i].flags;
+	o.mode = options[_i].mode;
+	o.zero[0] = options[_i].later;
+	r = dsaio_open(&client, options[_i].name ? options[_i].name : path, &o, &file);
+	ck_assert_msg(r == options[_i].error, "%s: %d: %s", options[_i].what, r, dsaio_error());
+	ck_assert_ptr_null(file);
+	ck_assert_uint_eq(d.n_added, 0);
+}
+END_TEST
+
+START_TEST(a_fifo_is_refused_and_not_waited_for)
+{
+	struct dsaio_file *file;
+
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDONLY, &file), -EOPNOTSUPP);
+}
+END_TEST
+
+START_TEST(a_file_is_made_handed_over_once_and_found_in_the_cache)
+{
+	struct dsaio_file *file, *again;
+	struct stat st;
+
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_uint_eq(file->session.store, 3);
+	ck_assert_uint_eq(dsaio_alignment(file), 512);
+	ck_assert_int_eq(dsaio_truncate(file, 4096), 0);
+	ck_assert_int_eq(dsaio_file_size(file), 4096);
+	dsaio_file_close(file); /* it stays, idle */
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR, &again), 0);
+	ck_assert_ptr_eq(again, file);
+	ck_assert_uint_eq(d.n_added, 1);
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_TRUNC, &again), 0);
+	ck_assert_int_eq(dsaio_file_size(file), 0);
+	ck_assert_uint_eq(d.n_removed, 0);
+}
+END_TEST
+
+START_TEST(another_file_of_that_name_is_opened_anew)
+{
+	struct dsaio_file *file, *other;
+
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	dsaio_file_close(file);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT | O_EXCL, &other), 0);
+	ck_assert_uint_eq(d.n_added, 2);
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_EXCL | O_CREAT, &file), -EEXIST);
+}
+END_TEST
+
+START_TEST(the_daemons_refusal_is_the_callers_error)
+{
+	struct dsaio_file *file;
+
+	d.error = -EACCES;
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), -EACCES);
+	ck_assert_ptr_null(client.objects[CLIENT_FILE]);
+	ck_assert_ptr_null(client.inodes);
+}
+END_TEST
+
+START_TEST(an_alignment_that_cannot_be_ends_the_session)
+{
+	struct dsaio_file *file;
+
+	d.offset_align = 3;
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), -ENOTCONN);
+	ck_assert(atomic_load(&conn.is_broken));
+}
+END_TEST
+
+START_TEST(the_buffered_description_is_handed_over_once)
+{
+	struct dsaio_file *file;
+
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(file_need_buffered(file), 0);
+	ck_assert_int_eq(file_need_buffered(file), 0);
+	ck_assert_uint_eq(d.n_buffered, 1);
+	ck_assert_uint_eq(client.files.n, 2);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, open_setup, open_teardown);
+	tcase_add_loop_test(tcase, what_cannot_be_opened_never_reaches_the_daemon, 0,
+			    N_ROWS(options));
+	tcase_add_test(tcase, a_fifo_is_refused_and_not_waited_for);
+	tcase_add_test(tcase, a_file_is_made_handed_over_once_and_found_in_the_cache);
+	tcase_add_test(tcase, another_file_of_that_name_is_opened_anew);
+	tcase_add_test(tcase, the_daemons_refusal_is_the_callers_error);
+	tcase_add_test(tcase, an_alignment_that_cannot_be_ends_the_session);
+	tcase_add_test(tcase, the_buffered_description_is_handed_over_once);
+}
+
+SUITE("client_file_open", add_tests)
