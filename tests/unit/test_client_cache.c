@@ -1,5 +1,6 @@
 #include "client/lib/io/cache.h"
 
+#include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
 #include <fcntl.h>
@@ -96,10 +97,10 @@ static void check_idle(const char *wanted)
 	char got[16] = "", back[16] = "";
 	size_t n = 0;
 
-	for (struct cache_entry *e = cache.oldest; e; e = e->newer)
-		got[n++] = (char)('0' + e->key.fd);
-	for (struct cache_entry *e = cache.newest; e; e = e->older)
-		back[--n] = (char)('0' + e->key.fd);
+	for (struct list_node *e = cache.idle.first; e; e = e->next)
+		got[n++] = (char)('0' + container_of(e, struct cache_entry, node)->key.fd);
+	for (struct list_node *e = cache.idle.last; e; e = e->prev)
+		back[--n] = (char)('0' + container_of(e, struct cache_entry, node)->key.fd);
 	ck_assert_str_eq(got, wanted);
 	ck_assert_str_eq(back, wanted);
 }

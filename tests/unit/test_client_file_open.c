@@ -109,9 +109,9 @@ static void open_setup(void)
 
 static void open_teardown(void)
 {
-	while (client.objects[CLIENT_FILE]) {
-		struct client_object *object = client.objects[CLIENT_FILE];
+	struct client_object *object;
 
+	while ((object = client_object_of(client.objects[CLIENT_FILE].first))) {
 		container_of(object, struct dsaio_file, object)->n_opens = 0;
 		file_on_disconnect(object);
 	}
@@ -208,7 +208,7 @@ START_TEST(the_daemons_refusal_is_the_callers_error)
 
 	d.error = -EACCES;
 	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), -EACCES);
-	ck_assert_ptr_null(client.objects[CLIENT_FILE]);
+	ck_assert_ptr_null(client.objects[CLIENT_FILE].first);
 	ck_assert_ptr_null(client.inodes);
 }
 END_TEST

@@ -27,12 +27,12 @@ static void count_and_leave_another(struct client_object *object)
 START_TEST(an_object_leaves_its_list_wherever_it_stands)
 {
 	client_remove(&client, &files[1]);
-	ck_assert_ptr_eq(client.objects[CLIENT_FILE], &files[2]);
-	ck_assert_ptr_eq(files[2].next, &files[0]);
+	ck_assert_ptr_eq(client.objects[CLIENT_FILE].first, &files[2].node);
+	ck_assert_ptr_eq(files[2].node.next, &files[0].node);
 	client_remove(&client, &files[2]);
-	ck_assert_ptr_eq(client.objects[CLIENT_FILE], &files[0]);
+	ck_assert_ptr_eq(client.objects[CLIENT_FILE].first, &files[0].node);
 	client_remove(&client, &files[0]);
-	ck_assert_ptr_null(client.objects[CLIENT_FILE]);
+	ck_assert_ptr_null(client.objects[CLIENT_FILE].first);
 }
 END_TEST
 
@@ -47,7 +47,7 @@ START_TEST(garbage_is_collected_once)
 	ck_assert_uint_eq(n_collected, 2);
 	client_collect(&client);
 	ck_assert_uint_eq(n_collected, 2);
-	ck_assert_ptr_eq(client.objects[CLIENT_FILE], &files[1]);
+	ck_assert_ptr_eq(client.objects[CLIENT_FILE].first, &files[1].node);
 }
 END_TEST
 

@@ -148,7 +148,7 @@ START_TEST(who_waits_for_a_slot_of_a_store_holds_up_no_other_store)
 	ck_assert_int_eq(pthread_create(&thread, NULL, await_one, share), 0);
 	do {
 		(void)pthread_mutex_lock(&slots.lock);
-		is_waiting = share->first;
+		is_waiting = share->waiters.first;
 		(void)pthread_mutex_unlock(&slots.lock);
 	} while (!is_waiting);
 	ck_assert_int_eq(slots_await(other, SLOT_UNIT, UINT64_MAX, &first), 0);

@@ -182,8 +182,9 @@ void dsaio_disconnect(struct dsaio_client *client)
 	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++) {
 		struct client_object *object, *next;
 
-		for (object = client->objects[kind]; object; object = next) {
-			next = object->next;
+		for (object = client_object_of(client->objects[kind].first); object;
+		     object = next) {
+			next = client_object_of(object->node.next);
 			object->on_disconnect(object);
 		}
 		client_collect(client); /* files that an op was the last to hold */

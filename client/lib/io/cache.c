@@ -129,24 +129,11 @@ void cache_remove(struct cache *cache, struct cache_entry *entry)
 void cache_set_idle(struct cache *cache, struct cache_entry *entry)
 {
 	entry->is_idle = true;
-	entry->newer = NULL;
-	entry->older = cache->newest;
-	if (entry->older)
-		entry->older->newer = entry;
-	else
-		cache->oldest = entry;
-	cache->newest = entry;
+	list_push(&cache->idle, &entry->node);
 }
 
 void cache_set_used(struct cache *cache, struct cache_entry *entry)
 {
-	if (entry->newer)
-		entry->newer->older = entry->older;
-	else
-		cache->newest = entry->older;
-	if (entry->older)
-		entry->older->newer = entry->newer;
-	else
-		cache->oldest = entry->newer;
+	list_remove(&cache->idle, &entry->node);
 	entry->is_idle = false;
 }

@@ -13,6 +13,8 @@
 #ifndef DSAIO_CLIENT_LIB_IO_CACHE_H
 #define DSAIO_CLIENT_LIB_IO_CACHE_H
 
+#include "proto/util/list.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,7 +42,7 @@ bool cache_is_same(const struct cache_identity *a, const struct cache_identity *
 struct cache_entry {
 	struct cache_key key;
 	struct cache_entry *next; /* in its bucket */
-	struct cache_entry *older, *newer;
+	struct list_node node;	  /* of the idle ones */
 	bool is_listed, is_idle;
 };
 
@@ -48,7 +50,7 @@ struct cache_entry {
 struct cache {
 	struct cache_entry **buckets;
 	size_t n_buckets, n_entries; /* n_buckets: 0 or a power of two */
-	struct cache_entry *oldest, *newest;
+	struct list idle;	     /* the oldest first */
 };
 
 void cache_deinit(struct cache *cache); /* the entries are the caller's */

@@ -35,26 +35,15 @@ int client_check_alive(const struct dsaio_client *client, const char *function)
 
 void client_add(struct dsaio_client *client, struct client_object *object)
 {
-	struct client_object **first = &client->objects[object->kind];
-
 	(void)pthread_mutex_lock(&client->lock); /* a plain mutex: cannot fail */
-	object->prev = NULL;
-	object->next = *first;
-	if (*first)
-		(*first)->prev = object;
-	*first = object;
+	list_push_front(&client->objects[object->kind], &object->node);
 	(void)pthread_mutex_unlock(&client->lock);
 }
 
 void client_remove(struct dsaio_client *client, struct client_object *object)
 {
 	(void)pthread_mutex_lock(&client->lock);
-	if (object->next)
-		object->next->prev = object->prev;
-	if (object->prev)
-		object->prev->next = object->next;
-	else
-		client->objects[object->kind] = object->next;
+	list_remove(&client->objects[object->kind], &object->node);
 	(void)pthread_mutex_unlock(&client->lock);
 }
 
@@ -106,7 +95,7 @@ void client_leave(struct dsaio_client *client)
 	uint32_t n = 1; /* ours, below */
 
 	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++)
-		for (struct client_object *o = client->objects[kind]; o; o = o->next)
+		for (struct list_node *o = client->objects[kind].first; o; o = o->next)
 			n++;
 	n += buffers_leave(&client->buffers);
 	conn_unwatch(client->conn, client->state_fd);

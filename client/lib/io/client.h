@@ -32,6 +32,8 @@
 #include "client/lib/link/conn.h"
 #include "client/lib/dsaio.h"
 #include "client/lib/base/error.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/list.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -55,7 +57,7 @@ struct client_object {
 	void (*on_disconnect)(struct client_object *object);
 	/* The object was on the garbage list: closes it, without sleeping. */
 	void (*on_collect)(struct client_object *object);
-	struct client_object *next, *prev;  /* client.lock */
+	struct list_node node;		    /* client.lock */
 	struct client_object *next_garbage; /* client.lock */
 };
 
@@ -75,7 +77,7 @@ struct dsaio_client {
 	unsigned n_cpus;	       /* in the process's affinity mask when it connected */
 	pthread_mutex_t lock;
 	int state_fd; /* dsaio_client_fd(); -1: not asked for yet; client.lock */
-	struct client_object *objects[N_CLIENT_OBJECT_KINDS];
+	struct list objects[N_CLIENT_OBJECT_KINDS]; /* newest first */
 	struct client_object *_Atomic garbage; /* written under the lock; read without as a hint */
 	struct buffers buffers;
 	struct client_bounce *_Atomic bounce; /* bounce.c; NULL before the first use */
@@ -133,6 +135,11 @@ void client_left(struct dsaio_client *client);
 
 /* Frees it. NULL is fine. */
 void client_free(struct dsaio_client *client);
+
+static inline struct client_object *client_object_of(struct list_node *node)
+{
+	return node ? container_of(node, struct client_object, node) : NULL;
+}
 
 void client_add(struct dsaio_client *client, struct client_object *object);
 void client_remove(struct dsaio_client *client, struct client_object *object);

@@ -94,8 +94,8 @@ bool files_evict(struct dsaio_client *client, uint32_t n_max)
 	bool is_removed = false;
 
 	(void)pthread_mutex_lock(&files->lock);
-	if (files->n > n_max && files->cache.oldest) {
-		file = container_of(files->cache.oldest, struct dsaio_file, entry);
+	if (files->n > n_max && files->cache.idle.first) {
+		file = container_of(files->cache.idle.first, struct dsaio_file, entry.node);
 		is_removed = !file_wake(file);
 		file_strike(file);
 	}

@@ -36,9 +36,9 @@ static bool files_spare_fds(struct dsaio_client *client)
 
 	(void)pthread_mutex_lock(&client->files.lock); /* plain mutexes: cannot fail */
 	(void)pthread_mutex_lock(&client->lock);
-	for (struct client_object *object = client->objects[CLIENT_FILE]; object && n < SPARED_MAX;
-	     object = object->next) {
-		struct dsaio_file *file = container_of(object, struct dsaio_file, object);
+	for (struct list_node *node = client->objects[CLIENT_FILE].first; node && n < SPARED_MAX;
+	     node = node->next) {
+		struct dsaio_file *file = container_of(node, struct dsaio_file, object.node);
 
 		if (file->fd >= 0 && !file->n_fd_users)
 			fds[n++] = file_fd_give_up(file);

@@ -36,7 +36,8 @@ struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool 
 		op_init(op, handle, channel, is_async, is_callers);
 		handle->n_open_async += is_async;
 		handle->n_open_ring += !!channel;
-		if (channel && handle->waiters) /* a wait for all ops now has a ring to look at */
+		if (channel &&
+		    handle->waiters.first) /* a wait for all ops now has a ring to look at */
 			wait_wake(handle);
 	}
 	(void)pthread_mutex_unlock(&handle->lock);

@@ -16,8 +16,6 @@
 #include "client/lib/io/ended.h"
 #include "proto/profile.h"
 
-struct waiter;
-
 /* The options of a handle, checked. */
 struct handle_settings {
 	struct partial_profile profile; /* the rest is each store's */
@@ -44,7 +42,7 @@ struct dsaio_handle {
 	pthread_mutex_t lock;		      /* of all below */
 	bool has_consumer;		      /* a thread has the consumer role: wait.h */
 	const struct wait_for *consumer_wait; /* the wait of that thread; NULL: it does not sleep */
-	struct waiter *waiters;
+	struct list waiters;
 	uint64_t n_open_async; /* async ops that have not ended */
 	uint64_t n_open_ring;  /* ops that have not ended and go by a ring */
 	struct op_pool pool;

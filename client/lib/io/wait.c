@@ -29,7 +29,7 @@
 struct waiter {
 	const struct wait_for *wait_for;
 	pthread_cond_t cond;
-	struct waiter *next, *prev;
+	struct list_node node;
 };
 
 static struct channel *first_channel(const struct dsaio_handle *handle)
@@ -83,11 +83,14 @@ void wait_wake(struct dsaio_handle *handle)
 {
 	struct waiter *heir = NULL;
 
-	for (struct waiter *w = handle->waiters; w; w = w->next)
+	for (struct list_node *node = handle->waiters.first; node; node = node->next) {
+		struct waiter *w = container_of(node, struct waiter, node);
+
 		if (is_done(handle, w->wait_for))
 			(void)pthread_cond_signal(&w->cond); /* cannot fail */
 		else if (!heir && may_consume(handle, w->wait_for))
 			heir = w;
+	}
 	if (heir && !handle->has_consumer)
 		(void)pthread_cond_signal(&heir->cond);
 }
@@ -148,7 +151,7 @@ void wait_after_ends(struct dsaio_handle *handle, bool has_listed, bool by_consu
 {
 	if (has_listed && handle->is_fd_armed)
 		ring_own_doorbell(handle);
-	if (handle->waiters)
+	if (handle->waiters.first)
 		wait_wake(handle);
 	/* The consumer's wait ended otherwise than by its rings. */
 	if (!by_consumer && handle->consumer_wait && is_done(handle, handle->consumer_wait))
@@ -334,7 +337,7 @@ static void leave_role(struct dsaio_handle *handle)
 	/* Our sleep may have disarmed the rings, for which the program polls the descriptor. */
 	if (handle->is_fd_armed && !arm_all(handle))
 		ring_own_doorbell(handle);
-	if (handle->waiters)
+	if (handle->waiters.first)
 		wait_wake(handle);
 }
 
@@ -342,7 +345,7 @@ static void leave_role(struct dsaio_handle *handle)
 static void follow(struct dsaio_handle *handle, const struct wait_for *wait_for,
 		   uint64_t deadline_nsec)
 {
-	struct waiter waiter = { .wait_for = wait_for, .next = handle->waiters };
+	struct waiter waiter = { .wait_for = wait_for };
 	struct timespec ts = timespec_of(deadline_nsec);
 	pthread_condattr_t attr;
 
@@ -350,19 +353,12 @@ static void follow(struct dsaio_handle *handle, const struct wait_for *wait_for,
 	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	(void)pthread_cond_init(&waiter.cond, &attr);
 	(void)pthread_condattr_destroy(&attr);
-	if (handle->waiters)
-		handle->waiters->prev = &waiter;
-	handle->waiters = &waiter;
+	list_push_front(&handle->waiters, &waiter.node);
 	if (deadline_nsec == UINT64_MAX)
 		(void)pthread_cond_wait(&waiter.cond, &handle->lock);
 	else
 		(void)pthread_cond_timedwait(&waiter.cond, &handle->lock, &ts);
-	if (waiter.next)
-		waiter.next->prev = waiter.prev;
-	if (waiter.prev)
-		waiter.prev->next = waiter.next;
-	else
-		handle->waiters = waiter.next;
+	list_remove(&handle->waiters, &waiter.node);
 	(void)pthread_cond_destroy(&waiter.cond);
 }
 
@@ -375,7 +371,7 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 	while (!is_done(handle, w)) {
 		if (has_looked && deadline_is_over(deadline_nsec)) {
 			/* A signal to take the role over may have come at the same time. */
-			if (handle->waiters)
+			if (handle->waiters.first)
 				wait_wake(handle);
 			r = -ETIMEDOUT;
 			break;

@@ -3,6 +3,7 @@
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/thread.h"
+#include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
 #include <errno.h>
@@ -45,23 +46,11 @@ void copiers_init(struct copiers *copiers, unsigned n_max, uint64_t idle_nsec)
 
 /* ---- under the lock ---- */
 
-static void list_remove(struct copiers *copiers, struct copy *copy)
-{
-	if (copy->next)
-		copy->next->prev = copy->prev;
-	else
-		copiers->last = copy->prev;
-	if (copy->prev)
-		copy->prev->next = copy->next;
-	else
-		copiers->first = copy->next;
-	copiers->n_queued--;
-}
-
 /* Makes a queued copy, without the lock. */
 static void make(struct copiers *copiers, struct copy *copy)
 {
-	list_remove(copiers, copy);
+	list_remove(&copiers->copies, &copy->node);
+	copiers->n_queued--;
 	copy->state = COPY_RUNNING;
 	(void)pthread_mutex_unlock(&copiers->lock);
 	copy->run(copy);
@@ -76,9 +65,9 @@ static bool await_posted(struct copiers *copiers)
 	struct timespec ts = timespec_of(until);
 	int r = 0;
 
-	while (!copiers->first && !copiers->is_stopping && r != ETIMEDOUT)
+	while (!copiers->n_queued && !copiers->is_stopping && r != ETIMEDOUT)
 		r = pthread_cond_timedwait(&copiers->posted, &copiers->lock, &ts);
-	return copiers->first;
+	return copiers->n_queued;
 }
 
 /* ---- the threads ---- */
@@ -100,7 +89,7 @@ static void *copier_main(void *arg)
 	(void)pthread_mutex_lock(&copiers->lock); /* a plain mutex: cannot fail */
 	while (await_posted(copiers)) {
 		copiers->n_idle--;
-		make(copiers, copiers->first);
+		make(copiers, container_of(copiers->copies.first, struct copy, node));
 		copiers->n_idle++;
 		(void)pthread_cond_broadcast(&copiers->done); /* its owner may be gone now */
 	}
@@ -178,13 +167,7 @@ bool copiers_post(struct copiers *copiers, struct copy *copy)
 	is_posted = copiers->n_threads;
 	if (is_posted) {
 		copy->state = COPY_QUEUED;
-		copy->next = NULL;
-		copy->prev = copiers->last;
-		if (copiers->last)
-			copiers->last->next = copy;
-		else
-			copiers->first = copy;
-		copiers->last = copy;
+		list_push(&copiers->copies, &copy->node);
 		copiers->n_queued++;
 		(void)pthread_cond_signal(&copiers->posted);
 	}

@@ -16,6 +16,8 @@
 #ifndef DSAIO_CLIENT_LIB_MEMORY_COPIERS_H
 #define DSAIO_CLIENT_LIB_MEMORY_COPIERS_H
 
+#include "proto/util/list.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,7 +34,7 @@ struct copy {
 		COPY_RUNNING, /* a copier's, or its owner's in copiers_make() */
 		COPY_DONE,    /* its owner's again; copiers touch it no more */
 	} state;
-	struct copy *next, *prev; /* of the list */
+	struct list_node node; /* of the queued ones */
 };
 
 struct copier {
@@ -50,9 +52,9 @@ struct copiers {
 
 	pthread_mutex_t lock; /* of all below, and of copies that are posted */
 	pthread_cond_t posted, done;
-	struct copy *first, *last;
-	unsigned n_queued;
-	unsigned n_idle; /* threads that will look at the list before they sleep or end */
+	struct list copies;
+	unsigned n_queued; /* in it */
+	unsigned n_idle;   /* threads that will look at the list before they sleep or end */
 	unsigned n_threads;
 	bool is_stopping;
 	uint64_t refused_nsec; /* when no thread could be started; 0: not lately */

@@ -23,7 +23,7 @@ _Static_assert(UNITS_PER_SLAB == 64, "a word of bits");
 /* A thread without a slot that sleeps for one. */
 struct slots_waiter {
 	pthread_cond_t cond;
-	struct slots_waiter *next, *prev;
+	struct list_node node;
 };
 
 void slots_init(struct slots *slots, struct buffers *buffers, void (*on_room)(struct slots *slots))
@@ -183,12 +183,17 @@ static int grow(struct slots *slots, bool may_be_small)
 	return 0;
 }
 
+static struct slots_waiter *first_waiter(const struct slots_share *share)
+{
+	return container_of(share->waiters.first, struct slots_waiter, node);
+}
+
 /* Wakes the first waiter of each store, and the bounce thread.  Under the lock. */
 static void wake_next(struct slots *slots)
 {
 	for (struct slots_share *share = slots->shares; share; share = share->next)
-		if (share->first)
-			(void)pthread_cond_signal(&share->first->cond);
+		if (share->waiters.first)
+			(void)pthread_cond_signal(&first_waiter(share)->cond);
 	if (slots->is_thread_short) {
 		slots->is_thread_short = false;
 		slots->on_room(slots);
@@ -229,7 +234,7 @@ int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struc
 	int r;
 
 	(void)pthread_mutex_lock(&slots->lock);
-	r = is_further && share->first ? -EAGAIN : take(share, bytes, is_further, ret_slot);
+	r = is_further && share->waiters.first ? -EAGAIN : take(share, bytes, is_further, ret_slot);
 	if (r == -EAGAIN && !is_further)
 		slots->is_thread_short = true;
 	(void)pthread_mutex_unlock(&slots->lock);
@@ -244,25 +249,12 @@ static void queue_add(struct slots_share *share, struct slots_waiter *waiter)
 	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	(void)pthread_cond_init(&waiter->cond, &attr);
 	(void)pthread_condattr_destroy(&attr);
-	waiter->next = NULL;
-	waiter->prev = share->last;
-	if (share->last)
-		share->last->next = waiter;
-	else
-		share->first = waiter;
-	share->last = waiter;
+	list_push(&share->waiters, &waiter->node);
 }
 
 static void queue_remove(struct slots_share *share, struct slots_waiter *waiter)
 {
-	if (waiter->next)
-		waiter->next->prev = waiter->prev;
-	else
-		share->last = waiter->prev;
-	if (waiter->prev)
-		waiter->prev->next = waiter->next;
-	else
-		share->first = waiter->next;
+	list_remove(&share->waiters, &waiter->node);
 	(void)pthread_cond_destroy(&waiter->cond);
 	wake_next(share->slots);
 }
@@ -275,7 +267,7 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 	int r = -EAGAIN;
 
 	(void)pthread_mutex_lock(&slots->lock);
-	if (!share->first)
+	if (!share->waiters.first)
 		r = take(share, bytes, false, ret_slot);
 	if (r == -EAGAIN) {
 		queue_add(share, &waiter);
@@ -293,7 +285,7 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 			(void)pthread_cond_timedwait(&waiter.cond, &slots->lock, &ts);
 			if (conn_is_gone(slots->buffers->conn))
 				r = -ECONNRESET;
-			else if (share->first == &waiter)
+			else if (share->waiters.first == &waiter.node)
 				r = take(share, bytes, false, ret_slot);
 		}
 		queue_remove(share, &waiter);

@@ -40,8 +40,6 @@ struct slots_slab {
 	uint64_t used;	  /* a bit for each unit */
 };
 
-struct slots_waiter;
-
 /* A store's part of the slots; it exists while ops use it. */
 struct slots_share {
 	struct slots *slots;
@@ -49,7 +47,7 @@ struct slots_share {
 
 	/* slots.lock */
 	unsigned n_refs, n_units; /* in use */
-	struct slots_waiter *first, *last;
+	struct list waiters;
 	struct slots_share *next;
 
 	/* the library's thread's */
