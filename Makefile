@@ -14,6 +14,8 @@ bindir      = $(exec_prefix)/bin
 sbindir     = $(exec_prefix)/sbin
 libdir      = $(exec_prefix)/lib
 includedir  = $(prefix)/include
+# No directory of one Python: the package serves all.  Programs find it by PYTHONPATH.
+pythondir   = $(libdir)/dsaio-python
 datarootdir = $(prefix)/share
 mandir      = $(datarootdir)/man
 # The host's /etc and /var for the usual prefixes, else folders below prefix.
@@ -29,6 +31,7 @@ CC = gcc
 endif
 INSTALL = install
 CLANG   = clang
+PYTHON  = /usr/bin/python3	# which runs the tests of the Python package
 
 # ---- sources ----
 
@@ -114,18 +117,23 @@ install_packages = \
 	  { $$apt update && $$apt install -y --no-install-recommends $$missing; }; } \
 		>$$log 2>&1 || { cat $$log; rm -f $$log; echo "this failed: $$line"; exit 1; }; rm -f $$log
 
-.PHONY: deps deps-check deps-ci
+# Debian's torch is of the CPU alone, and small.  Tests that need it are skipped where it is missing.
+PACKAGES_PYTHON = python3 python3-pytest python3-numpy python3-torch
+
+.PHONY: deps deps-check deps-ci deps-python
 deps: ## install the packages for build and demo (Debian)
 	@$(call install_packages,$(PACKAGES))
 deps-check: deps ## install the packages for the tests, too
 	@$(call install_packages,$(PACKAGES_CHECK),some tests are skipped)
+deps-python: deps ## install the packages for the tests of the Python package, too
+	@$(call install_packages,$(PACKAGES_PYTHON))
 deps-ci: deps-check ## install all other packages: sanitizers, fuzzing, model
 	@$(call install_packages,$(PACKAGES_CI))
 
 # ---- build ----
 
 .PHONY: all tests
-ALL = $(addprefix $(BUILD)/,dsaiod dsaioctl libdsaio-client.so libdsaio-client.pc)
+ALL = $(addprefix $(BUILD)/,dsaiod dsaioctl libdsaio-client.so libdsaio-client.pc python/dsaio)
 all: $(ALL) ## build the daemon, the library and dsaioctl
 tests: all $(UNIT_BIN) $(PROG_BIN) $(BUILD)/bench ## build the tests, too
 
@@ -152,6 +160,11 @@ $(BUILD)/libdsaio-client.pc: Makefile client/lib/dsaio.h | $(BUILD)/proto
 	@printf '%s\n' 'Name: libdsaio-client' 'Description: tensors to and from NVMe through dsaiod' \
 		'Version: $(VERSION)' 'Cflags: -I$(CURDIR)/client/lib' \
 		'Libs: -L$(abspath $(BUILD)) -ldsaio-client -Wl,-rpath,$(abspath $(BUILD))' >$@
+
+# PYTHONPATH=build/python: the package, with the library beside it.
+PYTHON_SRC = $(wildcard client/python/dsaio/*.py) client/python/dsaio/py.typed
+$(BUILD)/python/dsaio: $(PYTHON_SRC) | $(BUILD)/$(SONAME)
+	@rm -rf $@ && mkdir -p $@ && ln -s $(abspath $(PYTHON_SRC) $(BUILD)/$(SONAME)) $@/
 
 $(BUILD)/%.o: %.c | $(BUILD)/proto/dsaio.pb-c.h $(BUILD)/proto/dirs.h $(BUILD)/proto/version.h
 	@mkdir -p $(@D)
@@ -196,7 +209,7 @@ $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 
 # ---- try, test, measure ----
 
-.PHONY: demo check check-systemd check-install check-report check-tune bench bench-full asan ubsan tsan valgrind fuzz model \
+.PHONY: demo check check-python check-systemd check-install check-report check-tune bench bench-full asan ubsan tsan valgrind fuzz model \
 	ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
@@ -205,6 +218,11 @@ demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 check: deps-check ## run all tests
 	@$(MAKE) --no-print-directory tests
 	@BUILD=$(BUILD) SANITIZE=$(strip $(SANITIZE)) tests/run.sh
+
+check-python: deps-python ## run the tests of the Python package [PYTHON=/usr/bin/python3]
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache \
+		$(strip $(PYTHON)) -m pytest -q -p no:cacheprovider tests/python
 
 bench: ## measure beside fio, libaio and DeepNVMe's algorithm [BENCH_JSON=FILE]; more: build/bench --help
 	@$(call install_packages,$(PACKAGES) fio)
@@ -273,12 +291,14 @@ man_dir = $(mandir)/man$(patsubst .%,%,$(suffix $1))
 install: all ## install to $(DESTDIR)$(prefix)
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(sbindir) $(bindir) $(libdir)/pkgconfig \
 		$(includedir) $(unitdir) $(sysusersdir) $(sysconfdir)/dsaiod \
-		$(foreach page,$(MAN),$(call man_dir,$(page))))
+		$(pythondir)/dsaio $(foreach page,$(MAN),$(call man_dir,$(page))))
 	$(INSTALL) $(BUILD)/dsaiod $(DESTDIR)$(sbindir)/
 	$(INSTALL) $(BUILD)/dsaioctl $(DESTDIR)$(bindir)/
 	$(INSTALL) -m 644 $(BUILD)/$(SONAME) $(DESTDIR)$(libdir)/
 	ln -sf $(SONAME) $(DESTDIR)$(libdir)/libdsaio-client.so
 	$(INSTALL) -m 644 client/lib/dsaio.h $(DESTDIR)$(includedir)/
+	$(INSTALL) -m 644 $(PYTHON_SRC) $(DESTDIR)$(pythondir)/dsaio/
+	ln -sf $(libdir)/$(SONAME) $(DESTDIR)$(pythondir)/dsaio/
 	sed -e 's|^Cflags:.*|Cflags: -I$(includedir)|' \
 	    -e 's|^Libs:.*|Libs: -L$(libdir) -ldsaio-client$(install_rpath)|' $(BUILD)/libdsaio-client.pc \
 		>$(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc
@@ -299,6 +319,7 @@ uninstall: ## remove the installed files, except a changed configuration
 		$(includedir)/dsaio.h $(unitdir)/dsaiod.service $(unitdir)/dsaiod.socket \
 		$(sysusersdir)/dsaiod.conf \
 		$(foreach page,$(MAN),$(call man_dir,$(page))/$(notdir $(page))))
+	rm -rf $(DESTDIR)$(pythondir)/dsaio
 	! cmp -s systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf || \
 		rm -f $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf
 

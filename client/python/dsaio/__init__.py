@@ -1,0 +1,62 @@
+"""Tensors to and from NVMe storage through dsaiod.
+
+    import dsaio, torch
+
+    handle = dsaio.aio_handle()
+    tensor = handle.new_cpu_locked_tensor(1 << 20, torch.empty(0))
+    handle.async_pread(tensor, "/nvme/weights.bin")
+    handle.wait()
+
+`aio_handle` is DeepNVMe's interface.  `Handle` is the one beneath, with ops to wait for, await and cancel.
+dsaio-python(7) is the manual.  Everything is loaded at its first use.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._buffer import is_pinned as is_pinned
+    from ._file import File as File
+    from ._handle import Handle as Handle
+    from ._handle import Profile as Profile
+    from ._handle import Stats as Stats
+    from ._memory import alloc as alloc
+    from ._op import Op as Op
+    from .deepnvme import aio_handle as aio_handle
+    from .deepnvme import aio_read as aio_read
+    from .deepnvme import aio_write as aio_write
+    from .deepnvme import deepspeed_memcpy as deepspeed_memcpy
+    from .deepnvme import pin_handle as pin_handle
+
+_PLACES = {
+    "File": "_file",
+    "Handle": "_handle",
+    "Op": "_op",
+    "Profile": "_handle",
+    "Stats": "_handle",
+    "aio_handle": "deepnvme",
+    "aio_read": "deepnvme",
+    "aio_write": "deepnvme",
+    "alloc": "_memory",
+    "deepspeed_memcpy": "deepnvme",
+    "is_pinned": "_buffer",
+    "pin_handle": "deepnvme",
+}
+
+__all__ = sorted(_PLACES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'dsaio' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module("." + _PLACES[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

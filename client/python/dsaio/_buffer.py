@@ -1,0 +1,213 @@
+"""Where the bytes of a tensor, an array or another buffer lie, for an op.
+
+A buffer is a torch tensor, a numpy array, or any object with the buffer protocol (bytearray, mmap,
+memoryview, array.array; bytes for writes).  Neither torch nor numpy is imported here: where a program
+has a tensor, it has imported torch.
+
+Contiguous memory of this process is used where it lies.  Every other tensor (on a GPU, or a view with
+gaps) goes through a pinned copy: filled before a write, and copied back after a read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+from . import _memory as memory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, NamedTuple, Optional
+
+    class Place(NamedTuple):
+        """A plain tuple at run time."""
+
+        address: int
+        nbytes: int
+        keep: Any  # owns the memory: to be kept until the op has ended
+        finish: Optional[Callable[[], None]]  # to be called after a read that succeeded
+
+
+class _PyBuffer(ctypes.Structure):
+    """Py_buffer of the C API."""
+
+    _fields_ = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.py_object),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    ]
+
+
+_get_buffer = ctypes.pythonapi.PyObject_GetBuffer
+_get_buffer.argtypes = (ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
+_release_buffer = ctypes.pythonapi.PyBuffer_Release
+_release_buffer.argtypes = (ctypes.c_void_p,)
+_release_buffer.restype = None
+
+
+def locate(buffer: Any, for_read: bool) -> Place:
+    """Where the op's bytes are.  for_read: the op writes to the buffer.
+
+    Raises TypeError or ValueError if it is no buffer, or a read-only one for a read.
+    """
+    try:
+        address = buffer.data_ptr()
+        is_plain = buffer.is_cpu and buffer.is_contiguous() and not buffer.is_neg() and not buffer.is_conj()
+    except AttributeError:
+        return _locate_other(buffer, for_read)
+    except RuntimeError as e:  # a sparse, meta or fake tensor has no memory
+        raise TypeError(f"dsaio: a tensor without memory of its own: {e}") from None
+    if not is_plain:
+        return _stage_tensor(buffer, for_read)
+    nbytes = buffer.numel() * buffer.element_size()
+    return address, nbytes, memory.find(address, nbytes) or buffer, None  # type: ignore[return-value]
+
+
+def _stage_tensor(tensor: Any, for_read: bool) -> Place:
+    import torch
+
+    if tensor.is_sparse or tensor.device.type == "meta":
+        raise TypeError(f"dsaio: a tensor without memory of its own ({tensor.layout}, {tensor.device})")
+    staged = new_tensor(tensor.numel(), tensor.dtype).view(tensor.shape)
+
+    def finish() -> None:
+        with torch.no_grad():
+            tensor.copy_(staged)
+
+    if not for_read:
+        with torch.no_grad():
+            staged.copy_(tensor)
+    nbytes = staged.numel() * staged.element_size()
+    return staged.data_ptr(), nbytes, staged, finish if for_read else None  # type: ignore[return-value]
+
+
+def _is_array(buffer: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(buffer, numpy.ndarray)
+
+
+def _locate_other(buffer: Any, for_read: bool) -> Place:
+    if _is_array(buffer):
+        return _locate_array(buffer, for_read)
+    view = memoryview(buffer)  # TypeError: it is no buffer
+    if for_read and view.readonly:
+        raise ValueError(f"dsaio: cannot read into a read-only {type(buffer).__name__}")
+    if not view.c_contiguous:
+        raise ValueError(f"dsaio: a {type(buffer).__name__} with gaps: pass one whose bytes follow one another")
+    raw = _PyBuffer()
+    _get_buffer(view, ctypes.byref(raw), 0)  # the view keeps the memory where it is
+    address, nbytes = raw.buf or 0, view.nbytes
+    _release_buffer(ctypes.byref(raw))
+    return address, nbytes, (view, memory.find(address, nbytes)), None  # type: ignore[return-value]
+
+
+def _locate_array(array: Any, for_read: bool) -> Place:
+    if array.dtype.hasobject:
+        raise TypeError(f"dsaio: an array of Python objects ({array.dtype}) has no bytes to transfer")
+    address, is_read_only = array.__array_interface__["data"]
+    if for_read and is_read_only:
+        raise ValueError("dsaio: cannot read into a read-only array")
+    if not array.flags.c_contiguous:
+        return _stage_array(array, for_read)
+    return address, array.nbytes, memory.find(address, array.nbytes) or array, None  # type: ignore[return-value]
+
+
+def _stage_array(array: Any, for_read: bool) -> Place:
+    import numpy
+
+    staged = new_array(array.size, array.dtype).reshape(array.shape)
+
+    def finish() -> None:
+        numpy.copyto(array, staged)
+
+    if not for_read:
+        numpy.copyto(staged, array)
+    address = staged.__array_interface__["data"][0]
+    return address, staged.nbytes, staged, finish if for_read else None  # type: ignore[return-value]
+
+
+# ---- new pinned memory ----
+
+
+def new_tensor(n_elements: int, dtype: Any) -> Any:
+    """A pinned 1-D torch tensor of that dtype, which no other tensor is the base of."""
+    import torch
+
+    if n_elements == 0:
+        return torch.empty(0, dtype=dtype)
+    nbytes = n_elements * torch.empty(0, dtype=dtype).element_size()
+    return torch.frombuffer(memory.array(nbytes), dtype=dtype, count=n_elements)
+
+
+def new_array(n_elements: int, dtype: Any) -> Any:
+    """A pinned 1-D numpy array of that dtype."""
+    import numpy
+
+    dtype = numpy.dtype(dtype)
+    if dtype.hasobject:
+        raise TypeError(f"dsaio: an array of Python objects ({dtype}) cannot be pinned")
+    if n_elements * dtype.itemsize == 0:
+        return numpy.empty(n_elements, dtype)
+    return numpy.ndarray(n_elements, dtype, memory.array(n_elements * dtype.itemsize))
+
+
+def new_like(n_elements: int, example: Any) -> Any:
+    """A pinned 1-D tensor or array of as many elements, of the example's dtype."""
+    if n_elements < 0:
+        raise ValueError(f"dsaio: a tensor of {n_elements} elements: must be 0 or more")
+    if _is_array(example):
+        return new_array(n_elements, example.dtype)
+    if not hasattr(example, "data_ptr"):
+        raise TypeError(f"dsaio: the example must be a torch tensor or a numpy array, not {type(example).__name__}")
+    return new_tensor(n_elements, example.dtype)
+
+
+# ---- what is pinned ----
+
+
+def extent(buffer: Any) -> tuple[int, int]:
+    """The address of a buffer's first byte, and the bytes from there to its last, gaps included."""
+    if hasattr(buffer, "data_ptr"):
+        if not buffer.is_cpu:
+            return 0, 0
+        nbytes = buffer.numel() * buffer.element_size()
+        if nbytes and not buffer.is_contiguous():
+            last = sum((n - 1) * stride for n, stride in zip(buffer.shape, buffer.stride()))
+            nbytes = (last + 1) * buffer.element_size()
+        return buffer.data_ptr(), nbytes
+    if _is_array(buffer):
+        first = last = buffer.__array_interface__["data"][0]
+        for n, stride in zip(buffer.shape, buffer.strides):
+            if n and stride < 0:
+                first += (n - 1) * stride
+            elif n:
+                last += (n - 1) * stride
+        return first, last + buffer.itemsize - first if buffer.size else 0
+    address, nbytes, _, _ = _locate_other(buffer, False)
+    return address, nbytes
+
+
+def is_pinned(buffer: Any) -> bool:
+    """Does the whole range of the buffer lie in pinned memory, of dsaio or of torch?"""
+    address, nbytes = extent(buffer)
+    allocation = memory.find(address, nbytes)
+    if allocation is not None:
+        return allocation.is_locked
+    return hasattr(buffer, "data_ptr") and buffer.is_pinned()
+
+
+def unlock(address: int) -> bool:
+    """is_pinned() denies the allocation that starts there, from now on.  False: there is none."""
+    allocation = memory.find_start(address)
+    if allocation is None or not allocation.is_locked:
+        return False
+    allocation.is_locked = False
+    return True

@@ -1,0 +1,78 @@
+"""The connection of this process to the daemon.
+
+There is one, made by the first object that needs it, and shared by all.  Handles and pinned memory
+keep it open.  After the daemon has gone, the objects of the lost connection fail with
+ENOTCONN, and the next new object makes a new connection.  A child of fork() makes one of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+
+from . import _library as library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List, Optional
+
+# The children of fork() forget the objects of their parent.
+_in_child: List[Callable[[], None]] = []
+
+
+def at_fork(forget: Callable[[], None]) -> None:
+    """Calls forget() in each child of fork(), before other Python code runs there."""
+    _in_child.append(forget)
+
+
+class Connection:
+    """struct dsaio_client.  Closed when the last object that uses it is gone."""
+
+    __slots__ = ("pointer", "is_of_parent", "__weakref__")
+
+    def __init__(self) -> None:
+        pointer = ctypes.c_void_p()
+        self.pointer: Optional[int] = None
+        self.is_of_parent = False
+        library.check(library.connect(None, ctypes.byref(pointer)))
+        self.pointer = pointer.value
+        _all.add(self)
+
+    def is_lost(self) -> bool:
+        return library.client_state(self.pointer) != library.CONNECTED
+
+    def __del__(self, is_ending=library.is_ending, disconnect=library.disconnect) -> None:
+        if self.pointer and not self.is_of_parent and not is_ending():
+            disconnect(self.pointer)
+
+
+_lock = threading.Lock()
+_current: Optional[Connection] = None
+_all: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def connection() -> Connection:
+    """The connection for new objects; connects, or starts a daemon, where there is none yet.
+
+    Raises OSError; its sentence says what to do.
+    """
+    global _current
+    with _lock:
+        if _current is None or _current.is_lost():
+            _current = Connection()
+        return _current
+
+
+def _forget() -> None:
+    global _current, _lock
+    _lock = threading.Lock()
+    for of_parent in _all:
+        of_parent.is_of_parent = True
+    _current = None
+    for forget in _in_child:
+        forget()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,99 @@
+"""Open files."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from . import _library as library
+from ._connection import connection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional, Union
+
+    Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
+    FileArgument = Union[Path, int, "File"]
+
+
+def path_bytes(path: Path) -> bytes:
+    """The bytes of a path for the library.  Raises TypeError, or ValueError if one of them is 0."""
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise ValueError(f"dsaio: embedded null byte in path {path!r}")
+    return encoded
+
+
+class _Open:
+    """struct dsaio_file: closed when the File, and the last call with it, have let go of it."""
+
+    __slots__ = ("pointer", "connection")
+
+    def __init__(self, path: Path, flags: int) -> None:
+        pointer = ctypes.c_void_p()
+        self.pointer: Optional[int] = None
+        self.connection = connection()
+        library.check(
+            library.file_open(self.connection.pointer, path_bytes(path), flags, ctypes.byref(pointer)), path
+        )
+        self.pointer = pointer.value
+
+    def __del__(self, is_ending=library.is_ending, close=library.file_close) -> None:
+        if self.pointer and not self.connection.is_of_parent and not is_ending():
+            close(self.pointer)
+
+
+class File:
+    """A file that the daemon reads and writes for this process.
+
+    path: opened with this process's rights.  flags: as of os.open(): O_RDONLY, O_WRONLY or O_RDWR, and
+    O_CREAT (mode 0666 less the umask), O_EXCL, O_TRUNC.  Raises OSError.
+
+    Every method of a handle that takes a path takes a File, too, and is faster with it.  Use it
+    as a context manager, or close() it; ops on it go on after that.
+    """
+
+    __slots__ = ("name", "_open")
+
+    def __init__(self, path: Path, flags: int = os.O_RDONLY) -> None:
+        self._open: Optional[_Open] = None
+        self.name = path
+        self._open = _Open(path, flags)
+
+    def opened(self) -> _Open:
+        """What calls of the library need; ValueError after close()."""
+        opened = self._open
+        if opened is None:
+            raise ValueError(f"dsaio: file {self.name!r} is closed")
+        return opened
+
+    @property
+    def alignment(self) -> int:
+        """Offsets, sizes and addresses that are multiples of it, in bytes, go without a copy."""
+        opened = self.opened()
+        return library.alignment(opened.pointer)
+
+    def size(self) -> int:
+        """The file's size in bytes now.  Raises OSError."""
+        opened = self.opened()
+        return library.check(library.file_size(opened.pointer), self.name)
+
+    def truncate(self, size: int) -> None:
+        """Sets the file's size in bytes.  Ops on the range that goes must have ended.  Raises OSError."""
+        opened = self.opened()
+        if not 0 <= size < 1 << 63:
+            raise ValueError(f"dsaio: size {size} of {self.name!r}: must be from 0 to 2^63 - 1")
+        library.check(library.truncate(opened.pointer, size), self.name)
+
+    def close(self) -> None:
+        """Gives the file back.  Twice is fine."""
+        self._open = None
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<dsaio.File {self.name!r}{' (closed)' if self._open is None else ''}>"

@@ -1,0 +1,280 @@
+"""Handles: submission of ops, one by one or many in one call."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import threading
+import weakref
+from collections import namedtuple
+from operator import index
+
+from . import _library as library
+from . import _op
+from ._buffer import locate
+from ._connection import at_fork
+from ._op import Op
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Union
+
+    from ._buffer import Place
+    from ._file import FileArgument
+
+    Request = Union[Tuple[Any, FileArgument], Tuple[Any, FileArgument, int]]
+
+    class Profile(NamedTuple):
+        block_size: Optional[int] = None
+        queue_depth: Optional[int] = None
+        single_submit: Optional[bool] = None
+        overlap_events: Optional[bool] = None
+        intra_op_parallelism: Optional[int] = None
+
+    class Stats(NamedTuple):
+        reads: int
+        writes: int
+        syncs: int
+        failed: int
+        bytes_read: int
+        bytes_written: int
+        open: int
+        wait_seconds: float
+
+else:
+    Profile = namedtuple(
+        "Profile",
+        "block_size queue_depth single_submit overlap_events intra_op_parallelism",
+        defaults=(None,) * 5,
+    )
+    Stats = namedtuple("Stats", "reads writes syncs failed bytes_read bytes_written open wait_seconds")
+
+Profile.__doc__ = """The five tuning numbers of an I/O handle, with DeepNVMe's meanings.
+
+A value of None is inherited: on each store, the handle uses the one of the store's own profile.
+
+block_size: bytes of a block, 512 to 64 MiB in steps of 512; the daemon uses at least the file's alignment
+queue_depth: blocks in flight, 1 to 4096
+single_submit: one system call per block
+overlap_events: refill as completions come; False: fill, wait for all
+intra_op_parallelism: parts of an op, 1 to 64
+"""
+Stats.__doc__ = """What a handle has done.
+
+reads, writes, syncs: ops that have ended, those that failed included
+failed: ops that failed
+bytes_read, bytes_written: their bytes
+open: ops that were started and whose end nobody has seen yet
+wait_seconds: time that threads spent in wait(), of ops and of the handle
+"""
+
+_NO_BUFFER = (0, 0, None, None)
+
+
+def _c_profile(profile: Profile) -> library.Profile:
+    c = library.Profile(size=ctypes.sizeof(library.Profile))
+    for name in ("block_size", "queue_depth", "intra_op_parallelism"):
+        value = getattr(profile, name)
+        # 0 means inherited there, and ctypes would take others modulo 2^32.
+        if value is not None and not 0 < value < 1 << 32:
+            raise OSError(errno.EINVAL, f"profile: {name} {value}: out of range")
+        setattr(c, name, value or 0)
+    for name in ("single_submit", "overlap_events"):
+        value = getattr(profile, name)
+        setattr(c, name, library.INHERIT if value is None else library.YES if value else library.NO)
+    return c
+
+
+def _c_options(
+    profile: Optional[Profile], io_class: str, weight: int, op_timeout: Optional[float]
+) -> library.HandleOptions:
+    options = library.HandleOptions(size=ctypes.sizeof(library.HandleOptions), spin_usec=-1)
+    if profile is not None:
+        options.profile = ctypes.pointer(_c_profile(profile))
+    if io_class not in library.CLASSES:
+        raise ValueError(f"dsaio: io_class {io_class!r}: must be one of {', '.join(library.CLASSES)}")
+    options.io_class = library.CLASSES[io_class]
+    options.weight = weight
+    options.op_timeout_usec = -1 if op_timeout is None else int(op_timeout * 1e6)
+    return options
+
+
+class Handle:
+    """Reads and writes files through the daemon.
+
+    profile: the tuning numbers; None: all are inherited from each store, as `dsaioctl bench tune` finds them.
+    io_class: "demand" takes precedence over "normal", and that over "background"; none starves.
+    weight: share within the class, 1 to 16.
+    op_timeout: an op that takes longer, in seconds, ends with ETIMEDOUT; None: never.
+
+    Connects to the daemon, or starts one.  Raises OSError, EINVAL for a value that is out of range.
+
+    Buffers are torch tensors, numpy arrays, or objects with the buffer protocol; of any size, at any
+    address.  Pinned ones are fastest.  Files are paths, descriptors of open files, or dsaio.File.  An op
+    transfers the whole buffer from byte file_offset of the file on.  A read that passes the end of the
+    file fails with ENODATA.  A write creates the file if there is none, and never shortens it.
+
+    Threads may share a handle.  Ops that touch the same bytes of a file, one of them writing, take effect in
+    the order in which they were submitted to the handle.  A child of fork() may go on with the handle: it
+    then has a connection of its own, and none of the parent's ops.
+    """
+
+    def __init__(
+        self,
+        profile: Optional[Profile] = None,
+        *,
+        io_class: str = "normal",
+        weight: int = 1,
+        op_timeout: Optional[float] = None,
+    ) -> None:
+        self._is_closed = False
+        self._c: Optional[_op.CHandle] = None
+        self._counters = _op.Counters()
+        self._open_lock = threading.Lock()
+        self._options = _c_options(profile, io_class, weight, op_timeout)
+        self._connect()
+        _handles.add(self)
+
+    def _connect(self) -> None:
+        self._open()
+
+    def _opened(self, handle: Optional[_op.CHandle]) -> _op.CHandle:
+        """The handle of the C library, opened where there is none yet: at first use, or after fork()."""
+        if self._is_closed:
+            raise ValueError("dsaio: the handle is closed")
+        return handle or _op.CHandle(self._options)
+
+    def _open(self) -> _op.CHandle:
+        with self._open_lock:
+            self._c = self._opened(self._c)
+            return self._c
+
+    # ---- one op ----
+
+    def submit_read(
+        self, buffer: Any, file: FileArgument, file_offset: int = 0, *, timeout: Optional[float] = None
+    ) -> Op:
+        """Starts to read into the buffer.  timeout: seconds until the op ends with ETIMEDOUT.  Raises OSError."""
+        return self._submit(library.READ, buffer, file, file_offset, timeout)
+
+    def submit_write(
+        self, buffer: Any, file: FileArgument, file_offset: int = 0, *, timeout: Optional[float] = None
+    ) -> Op:
+        """Starts to write the buffer.  timeout: seconds until the op ends with ETIMEDOUT.  Raises OSError."""
+        return self._submit(library.WRITE, buffer, file, file_offset, timeout)
+
+    def submit_fsync(self, file: FileArgument, *, data_only: bool = False) -> Op:
+        """Starts to bring the file's data and metadata to the device.
+
+        Covers all writes that were submitted to this handle before.  data_only: without the metadata that
+        reading does not need (fdatasync(2)).  A path names a file that exists.  Raises OSError.
+        """
+        c = self._c or self._open()
+        opcode = library.FDATASYNC if data_only else library.FSYNC
+        pointer = _op.start(c, opcode, file, 0, 0, 0)
+        return Op(c, pointer, opcode, file, 0, _NO_BUFFER, self._counters)  # type: ignore[arg-type]
+
+    def _submit(
+        self, opcode: int, buffer: Any, file: FileArgument, file_offset: int, timeout: Optional[float]
+    ) -> Op:
+        place = locate(buffer, opcode == library.READ)
+        return self._submit_place(opcode, place, file, file_offset, timeout)
+
+    def _submit_place(
+        self, opcode: int, place: Place, file: FileArgument, file_offset: int, timeout: Optional[float] = None
+    ) -> Op:
+        _op.sweep()
+        c = self._c or self._open()
+        timeout_usec = 0 if timeout is None else max(1, int(timeout * 1e6))
+        pointer = _op.start(c, opcode, file, place[0], place[1], file_offset, timeout_usec)
+        return Op(c, pointer, opcode, file, file_offset, place, self._counters)
+
+    # ---- many ----
+
+    def submit_reads(self, requests: Iterable[Request]) -> List[Op]:
+        """Starts a read for each (buffer, file) or (buffer, file, file_offset), in one call of the library.
+
+        Raises OSError if one of them cannot be started; those before it have been, and are in the
+        exception's attribute `ops`.
+        """
+        return self._submit_many(library.READ, requests)
+
+    def submit_writes(self, requests: Iterable[Request]) -> List[Op]:
+        """Starts a write for each (buffer, file) or (buffer, file, file_offset), as submit_reads() does."""
+        return self._submit_many(library.WRITE, requests)
+
+    def _submit_many(self, opcode: int, requests: Iterable[Request]) -> List[Op]:
+        _op.sweep()
+        c = self._c or self._open()
+        places, files, offsets = [], [], []
+        for buffer, file, *offset in requests:
+            places.append(locate(buffer, opcode == library.READ))
+            files.append(file)
+            offsets.append(offset[0] if offset else 0)
+        pointers, failure = _op.start_many(c, opcode, files, places, offsets)
+        ops = [
+            Op(c, pointer, opcode, file, offset, place, self._counters)
+            for pointer, file, offset, place in zip(pointers, files, offsets, places)
+        ]
+        if failure is not None:
+            failure.ops = ops  # type: ignore[attr-defined]
+            raise failure
+        return ops
+
+    # ---- the rest ----
+
+    def stats(self) -> Stats:
+        """What this handle has done so far."""
+        n_open = self._n_open()
+        n = self._counters
+        with n.lock:
+            return Stats(
+                n.reads, n.writes, n.syncs, n.failed, n.bytes_read, n.bytes_written, n_open, n.wait_seconds
+            )
+
+    def _n_open(self) -> int:
+        return _op.count(self._counters)
+
+    def close(self) -> None:
+        """Waits until all ops of the handle have ended, and closes it.  Twice is fine.
+
+        Failures stay with the ops.
+        """
+        self._is_closed = True
+        self._c = None
+        _op.wait_all(self._counters)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+    def _forget(self) -> None:
+        """In a child of fork()."""
+        self._c = None
+        self._open_lock = threading.Lock()
+        self._counters = _op.Counters()
+
+
+_handles: weakref.WeakSet[Handle] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    for handle in list(_handles):
+        handle._forget()
+
+
+at_fork(_forget)
+
+
+def profile_of(
+    block_size: Any, queue_depth: Any, single_submit: Any, overlap_events: Any, intra_op_parallelism: Any
+) -> Profile:
+    """A profile of values that a program gave.  Raises TypeError, for text and fractions too."""
+    for name, value in (("single_submit", single_submit), ("overlap_events", overlap_events)):
+        if value is not None and not hasattr(type(value), "__bool__"):
+            raise TypeError(f"dsaio: {name} {value!r}: must be True or False")
+    return Profile(
+        index(block_size), index(queue_depth), bool(single_submit), bool(overlap_events), index(intra_op_parallelism)
+    )

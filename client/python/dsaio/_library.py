@@ -1,0 +1,170 @@
+"""libdsaio-client by ctypes: its functions, structs and constants, and its errors.
+
+There is one copy of the library, but two ways to call it.  `blocking` releases the GIL, and serves
+all calls that may sleep.  `quick` keeps it, and serves those that never sleep (dsaio.h lists them):
+a thread that releases the GIL for half a microsecond may wait 5 ms until it has it again.
+
+Names below are those of dsaio.h without the prefix.  All functions return a negative errno on failure,
+of which error() makes an OSError.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from ctypes import c_char_p, c_int, c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
+
+SONAME = "libdsaio-client.so.1"
+
+READ, WRITE, FSYNC, FDATASYNC = 1, 2, 3, 4
+CONNECTED = 1
+INHERIT, YES, NO = 0, 1, 2
+NO_ZERO = 1
+CLASSES = {"normal": 0, "demand": 1, "background": 2}
+
+
+class Profile(ctypes.Structure):
+    """struct dsaio_profile."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("block_size", c_uint32),
+        ("queue_depth", c_uint32),
+        ("single_submit", c_int),
+        ("overlap_events", c_int),
+        ("intra_op_parallelism", c_uint32),
+        ("zero", c_uint32),
+    ]
+
+
+class HandleOptions(ctypes.Structure):
+    """struct dsaio_handle_options."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("profile", ctypes.POINTER(Profile)),
+        ("io_class", c_int),
+        ("weight", c_uint32),
+        ("entries", c_uint32),
+        ("op_timeout_usec", c_int64),
+        ("spin_usec", c_int64),
+    ]
+
+
+class AllocOptions(ctypes.Structure):
+    """struct dsaio_alloc_options."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("flags", c_uint32),
+        ("zero", c_uint32),
+        ("wait_usec", c_int64),
+    ]
+
+
+class Io(ctypes.Structure):
+    """struct dsaio_io."""
+
+    _fields_ = [
+        ("opcode", c_uint32),
+        ("flags", c_uint32),
+        ("file", c_void_p),
+        ("path", c_char_p),
+        ("buf", c_void_p),
+        ("len", c_size_t),
+        ("off", c_uint64),
+        ("user_data", c_void_p),
+        ("timeout_usec", c_int64),
+        ("iov", c_void_p),
+        ("n_iov", c_uint32),
+        ("zero0", c_uint32),
+        ("zero", c_uint64 * 4),
+    ]
+
+
+def _path() -> str:
+    """$DSAIO_LIBRARY, else the library beside this package, else what the loader finds."""
+    named = os.environ.get("DSAIO_LIBRARY")
+    if named:
+        return named
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), SONAME)
+    return beside if os.path.exists(beside) else SONAME
+
+
+def _load(path: str) -> "tuple[ctypes.CDLL, ctypes.PyDLL]":
+    try:
+        return ctypes.CDLL(path), ctypes.PyDLL(path)
+    except OSError as e:
+        raise ImportError(
+            f"dsaio: {e}: install libdsaio-client, or name the library in DSAIO_LIBRARY", name="dsaio", path=path
+        ) from None
+
+
+blocking, quick = _load(_path())
+
+
+def _function(library, name: str, result, *arguments):
+    try:
+        function = library["dsaio_" + name]
+    except AttributeError:
+        raise ImportError(
+            f"dsaio: {blocking._name} has no function dsaio_{name}: it is older than this package", name="dsaio"
+        ) from None
+    function.restype = result
+    function.argtypes = arguments
+    return function
+
+
+_out = c_void_p  # the address of a result: ctypes.byref() of what it is
+
+connect = _function(blocking, "connect", c_int, c_char_p, _out)
+client_state = _function(quick, "client_state", c_int, c_void_p)
+disconnect = _function(blocking, "disconnect", None, c_void_p)
+
+handle_open_with = _function(blocking, "handle_open_with", c_int, c_void_p, _out, _out)
+handle_close = _function(blocking, "handle_close", None, c_void_p)
+handle_fd = _function(quick, "handle_fd", c_int, c_void_p)
+
+alloc_with = _function(blocking, "alloc_with", c_int, c_void_p, c_size_t, _out, _out)
+free = _function(blocking, "free", c_int, c_void_p, c_void_p)
+
+file_open = _function(blocking, "file_open", c_int, c_void_p, c_char_p, c_int, _out)
+file_from_fd = _function(blocking, "file_from_fd", c_int, c_void_p, c_int, _out)
+file_close = _function(blocking, "file_close", None, c_void_p)
+file_size = _function(blocking, "file_size", c_int64, c_void_p)
+alignment = _function(quick, "alignment", c_size_t, c_void_p)
+truncate = _function(blocking, "truncate", c_int, c_void_p, c_uint64)
+
+submit = _function(blocking, "submit", c_int, c_void_p, _out, c_int, c_uint, _out)
+op_wait = _function(blocking, "op_wait", c_int, c_void_p, c_int64, _out)
+op_look = _function(quick, "op_wait", c_int, c_void_p, c_int64, _out)  # with a timeout of 0 only
+op_done = _function(quick, "op_done", c_uint64, c_void_p)
+op_error = _function(quick, "op_error", c_char_p, c_void_p)
+op_cancel = _function(blocking, "op_cancel", c_int, c_void_p)
+op_free = _function(quick, "op_free", None, c_void_p)
+reap = _function(quick, "reap", c_int, c_void_p, _out, c_int)
+
+_error = _function(quick, "error", c_char_p)
+
+
+def os_error(code: int, text: str, filename=None) -> OSError:
+    """An OSError of a negative errno and its sentence."""
+    return OSError(-code, text) if filename is None else OSError(-code, text, filename)
+
+
+def error(code: int, filename=None) -> OSError:
+    """An OSError of the library's last failure in this thread."""
+    return os_error(code, _error().decode(errors="replace"), filename)
+
+
+def check(code: int, filename=None) -> int:
+    """Raises an OSError if a call of this thread returned a negative errno."""
+    if code < 0:
+        raise error(code, filename)
+    return code
+
+
+# Finalizers also run while the interpreter ends.  Then nothing is given back: other objects may still
+# use it, and the end of the process gives everything back.
+is_ending = sys.is_finalizing

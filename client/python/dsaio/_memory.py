@@ -1,0 +1,112 @@
+"""Pinned memory: who owns it, and which addresses are pinned.
+
+An Allocation owns memory of the daemon's pool, and gives it back when it is garbage.  It lives as long
+as the ctypes array that exports the memory, and the array as long as any tensor, array or view over it:
+torch.frombuffer() and numpy keep what they were made from.  Each open op keeps the Allocation, so
+memory outlives its ops whatever happens to the tensor (share_memory_() replaces a tensor's storage in
+place).
+
+`_table` and `_starts` hold all Allocations, to find one by an address inside it.  No lock guards
+them, since a finalizer may run at any point of any thread: each change is one call of a list or dict,
+and find() checks that the address lies in the Allocation that it returns.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from bisect import bisect_right, insort
+
+from . import _library as library
+from ._connection import Connection, at_fork, connection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional
+
+_starts: List[int] = []
+_table: Dict[int, weakref.ref[Allocation]] = {}
+
+
+class Allocation:
+    """Memory of the pool: `nbytes` from `address` on."""
+
+    __slots__ = ("connection", "address", "nbytes", "is_locked", "__weakref__")
+
+    def __init__(self, nbytes: int, wait_usec: int = 0) -> None:
+        options = library.AllocOptions(
+            size=ctypes.sizeof(library.AllocOptions), flags=library.NO_ZERO, wait_usec=wait_usec
+        )
+        memory = ctypes.c_void_p()
+        self.address = 0
+        self.nbytes = nbytes
+        # False after free_cpu_locked_tensor(): views may still use the memory, but is_pinned() denies it.
+        self.is_locked = True
+        self.connection: Connection = connection()
+        library.check(
+            library.alloc_with(self.connection.pointer, nbytes, ctypes.byref(options), ctypes.byref(memory))
+        )
+        self.address = memory.value or 0
+        _table[self.address] = weakref.ref(self)
+        insort(_starts, self.address)
+
+    def __del__(self, is_ending=library.is_ending, free=library.free) -> None:
+        if not self.address or self.connection.is_of_parent or is_ending():
+            return
+        _starts.remove(self.address)
+        del _table[self.address]
+        # EBUSY: the daemon was given up with an op open, which may still write there.  It stays.
+        free(self.connection.pointer, self.address)
+
+
+def find(address: int, nbytes: int) -> Optional[Allocation]:
+    """The Allocation that the whole range lies in, or None."""
+    while True:
+        i = bisect_right(_starts, address) - 1
+        if i < 0:
+            return None
+        try:
+            start = _starts[i]
+            allocation = _table[start]()
+        except (IndexError, KeyError):
+            continue  # another thread has changed them meanwhile
+        if allocation is None:
+            return None
+        if start <= address and address + nbytes <= start + allocation.nbytes:
+            return allocation
+        if bisect_right(_starts, address) - 1 == i and _starts[i] == start:
+            return None
+
+
+def find_start(address: int) -> Optional[Allocation]:
+    """The Allocation that starts at the address, or None."""
+    reference = _table.get(address)
+    return None if reference is None else reference()
+
+
+def array(nbytes: int, wait_usec: int = 0) -> ctypes.Array:
+    """New pinned memory, page aligned, as a ctypes array that owns it.  The content is undefined."""
+    allocation = Allocation(nbytes, wait_usec)
+    memory = (ctypes.c_char * nbytes).from_address(allocation.address)
+    memory.allocation = allocation  # type: ignore[attr-defined]
+    return memory
+
+
+def alloc(nbytes: int, *, wait: float = 0) -> memoryview:
+    """New pinned memory, page aligned, as a memoryview of bytes.  The content is undefined.
+
+    torch.frombuffer() and numpy.frombuffer() make tensors of it.  It returns to the pool when the last
+    view is gone.  wait: seconds to wait for room in the pool.  Raises OSError: ENOMEM if there is none.
+    """
+    if nbytes < 1:
+        raise ValueError(f"dsaio: alloc of {nbytes} bytes: must be 1 or more")
+    return memoryview(array(nbytes, int(wait * 1e6))).cast("B")
+
+
+def _forget() -> None:
+    # A child sees the parent's memory, but its own connection does not know it: ops copy it.
+    _starts.clear()
+    _table.clear()
+
+
+at_fork(_forget)

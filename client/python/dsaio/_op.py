@@ -1,0 +1,424 @@
+"""Ops: starting one, waiting for it, and its result.
+
+CHandle is a handle of the C library.  Everything that uses it has a reference, and the last one closes
+it, so close() in one thread never takes it away from a call in another.
+
+An open Op is in `_open`, which keeps it and its buffer until it has ended, also if the program has
+dropped it.  An op that has ended leaves `_open` when somebody looks at it: wait(), done(), an event
+loop, or every now and then the start of a further op.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import errno
+import os
+import threading
+import time
+
+from . import _library as library
+from ._connection import Connection, at_fork, connection
+from ._file import File, path_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Generator, List, Optional, Sequence, Tuple
+
+    from ._buffer import Place
+    from ._file import FileArgument
+
+# A wait returns to the interpreter so often, for Ctrl-C and other signal handlers.
+SLICE_USEC = 100_000
+_SWEEP_MIN = 64  # open ops, before the start of one more looks at all of them
+
+
+class CHandle:
+    """struct dsaio_handle."""
+
+    __slots__ = ("pointer", "connection", "watchers", "__weakref__")
+
+    def __init__(self, options: library.HandleOptions) -> None:
+        pointer = ctypes.c_void_p()
+        self.pointer: Optional[int] = None
+        self.connection: Connection = connection()
+        self.watchers: Any = None  # of _asyncio
+        library.check(
+            library.handle_open_with(self.connection.pointer, ctypes.byref(options), ctypes.byref(pointer))
+        )
+        self.pointer = pointer.value
+
+    def __del__(self, is_ending=library.is_ending, close=library.handle_close) -> None:
+        if self.pointer and not self.connection.is_of_parent and not is_ending():
+            close(self.pointer)
+
+
+# ---- starting ----
+
+
+class _Slot:
+    """The memory of one call of dsaio_submit()."""
+
+    __slots__ = ("io", "io_reference", "out", "out_reference")
+
+    def __init__(self) -> None:
+        self.io = library.Io()
+        self.io_reference = ctypes.byref(self.io)
+        self.out = ctypes.c_void_p()
+        self.out_reference = ctypes.byref(self.out)
+
+
+_slots: List[_Slot] = []  # free ones: pop() and append() are safe in any thread
+
+
+def _opened_fd(handle: CHandle, fd: int) -> int:
+    """The file of the caller's descriptor, to be closed."""
+    pointer = ctypes.c_void_p()
+    library.check(library.file_from_fd(handle.connection.pointer, fd, ctypes.byref(pointer)))
+    return pointer.value or 0
+
+
+def start(
+    handle: CHandle, opcode: int, file: FileArgument, address: int, nbytes: int, offset: int, timeout_usec: int = 0
+) -> int:
+    """Starts an op.  Returns struct dsaio_op, for library.op_free().  Raises OSError."""
+    if not 0 <= offset < 1 << 63:
+        raise ValueError(f"dsaio: file_offset {offset}: must be from 0 to 2^63 - 1")
+    opened = fd_file = None
+    try:
+        slot = _slots.pop()
+    except IndexError:
+        slot = _Slot()
+    io = slot.io
+    if type(file) is str:
+        io.file, io.path = None, path_bytes(file)
+    elif isinstance(file, File):
+        opened = file.opened()
+        io.file, io.path = opened.pointer, None
+    elif isinstance(file, int):
+        fd_file = _opened_fd(handle, file)
+        io.file, io.path = fd_file, None
+    else:
+        io.file, io.path = None, path_bytes(file)
+    io.opcode = opcode
+    io.buf = address
+    io.len = nbytes
+    io.off = offset
+    io.timeout_usec = timeout_usec
+    started = library.submit(handle.pointer, slot.io_reference, 1, 0, slot.out_reference)
+    op = slot.out.value
+    if started != 1:
+        e = library.error(started, file_name(file))
+        if fd_file:
+            library.file_close(fd_file)
+        raise e
+    if fd_file:
+        library.file_close(fd_file)
+    _slots.append(slot)
+    return op  # type: ignore[return-value]
+
+
+def start_many(
+    handle: CHandle, opcode: int, files: Sequence[FileArgument], places: Sequence[Place], offsets: Sequence[int]
+) -> Tuple[List[int], Optional[OSError]]:
+    """Starts ops in their order.  Returns those that were started, and why the next one was not."""
+    n = len(files)
+    ios = (library.Io * n)()
+    out = (ctypes.c_void_p * n)()
+    opened = []  # kept open until the call has returned
+    fd_files = []
+    done = 0
+    failure = None
+    try:
+        for io, file, place, offset in zip(ios, files, places, offsets):
+            if not 0 <= offset < 1 << 63:
+                raise ValueError(f"dsaio: file_offset {offset}: must be from 0 to 2^63 - 1")
+            if isinstance(file, File):
+                opened.append(file.opened())
+                io.file = opened[-1].pointer
+            elif isinstance(file, int):
+                io.file = _opened_fd(handle, file)
+                fd_files.append(io.file)
+            else:
+                io.path = path_bytes(file)
+            io.opcode = opcode
+            io.buf, io.len = place[0], place[1]
+            io.off = offset
+        while done < n and failure is None:
+            # Returns the errno of an op only where it is the first of the call.
+            at = ctypes.sizeof(library.Io) * done
+            r = library.submit(handle.pointer, ctypes.byref(ios, at), n - done, 0, ctypes.byref(out, 8 * done))
+            if r < 0:
+                failure = library.error(r, file_name(files[done]))
+            else:
+                done += r
+    finally:
+        for pointer in fd_files:
+            library.file_close(pointer)
+    return out[:done], failure
+
+
+# ---- ends ----
+
+
+def file_name(file: FileArgument) -> Any:
+    """For the attribute `filename` of an OSError."""
+    return file.name if isinstance(file, File) else file
+
+
+def await_end(pointer: int, result: ctypes.c_int64, deadline: Optional[float] = None) -> bool:
+    """Waits until the op has ended, and sets its result.  Returns False if the deadline is over.
+
+    deadline: by time.monotonic().  Signal handlers run meanwhile, so KeyboardInterrupt may come.
+    """
+    reference = ctypes.byref(result)
+    r = library.op_look(pointer, 0, reference)
+    while r == -errno.ETIMEDOUT:
+        usec = SLICE_USEC
+        if deadline is not None:
+            usec = min(usec, int((deadline - time.monotonic()) * 1e6) + 1)
+            if usec <= 0:
+                return False
+        r = library.op_wait(pointer, usec, reference)
+    library.check(r)
+    return True
+
+
+def end_error(pointer: int, result: int, opcode: int, file: FileArgument, nbytes: int, offset: int) -> Optional[OSError]:
+    """The OSError of an op that has ended, or None if it did all that it was asked for."""
+    name = file_name(file)
+    if result < 0:
+        return library.os_error(result, library.op_error(pointer).decode(errors="replace"), name)
+    if opcode == library.READ and result < nbytes:
+        shown = f"descriptor {name}" if isinstance(name, int) else os.fsdecode(name)
+        text = f"pread of {nbytes} bytes at {offset} of {shown}: the file ends after {result} of them"
+        return library.os_error(-errno.ENODATA, text, name)
+    return None
+
+
+class Op:
+    """A read, write or sync that was started by a submit_ method of a handle.
+
+    Its buffer is kept until it has ended.  `await op` waits without blocking the event loop, and
+    returns or raises as wait() does.  The end of a wait, by a timeout or because an awaiting task was
+    cancelled, is not the end of the op: its buffer stays in use until it has ended.
+    """
+
+    __slots__ = (
+        "_handle",
+        "_pointer",
+        "_opcode",
+        "_file",
+        "_nbytes",
+        "_offset",
+        "_keep",
+        "_finish",
+        "_counters",
+        "_lock",
+        "_result",
+        "_error",
+        "_waiters",
+    )
+
+    def __init__(
+        self, handle: CHandle, pointer: int, opcode: int, file: FileArgument, offset: int, place: Place, counters: Counters
+    ) -> None:
+        self._handle = handle
+        self._pointer = pointer
+        self._opcode = opcode
+        self._file = file
+        self._offset = offset
+        _, self._nbytes, self._keep, self._finish = place
+        self._counters = counters
+        self._lock = threading.Lock()
+        self._result: Optional[int] = None
+        self._error: Optional[BaseException] = None
+        self._waiters: List[Any] = []  # of _asyncio
+        _open[pointer] = self
+
+    def wait(self, timeout: Optional[float] = None) -> int:
+        """Waits until the op has ended, at most timeout seconds (None: forever).
+
+        Returns the bytes that it transferred, which are all of the buffer; 0 for a sync.  Raises the op's
+        OSError, ENODATA if a read passes the end of the file; or TimeoutError if the op has not ended,
+        which then goes on.
+        """
+        result = ctypes.c_int64()
+        if self._result is None:
+            deadline = None if timeout is None else time.monotonic() + timeout
+            began = time.perf_counter()
+            try:
+                has_ended = await_end(self._pointer, result, deadline)
+            finally:
+                self._counters.waited_since(began)
+            if not has_ended:
+                raise TimeoutError(
+                    errno.ETIMEDOUT, f"dsaio: the op has not ended after {timeout} s: it goes on, wait again"
+                )
+            self._settle(result.value)
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]
+
+    def done(self) -> bool:
+        """Has the op ended?  Never blocks."""
+        if self._result is None:
+            result = ctypes.c_int64()
+            r = library.op_look(self._pointer, 0, ctypes.byref(result))
+            if r == -errno.ETIMEDOUT:
+                return False
+            library.check(r)
+            self._settle(result.value)
+        return True
+
+    def cancel(self) -> None:
+        """Asks that the op ends soon: with ECANCELED, or with its result if all was done.
+
+        It is still to be waited for.  The content of its range is undefined then.  Raises OSError.
+        """
+        if self._result is None:
+            library.check(library.op_cancel(self._pointer))
+
+    @property
+    def bytes_done(self) -> int:
+        """Bytes transferred from the start of the buffer on, also by an op that failed; 0 while it is open."""
+        return library.op_done(self._pointer) if self._result is not None else 0
+
+    def __await__(self) -> Generator[Any, None, int]:
+        if not self.done():
+            from . import _asyncio
+
+            yield from _asyncio.ended(self).__await__()
+        return self.wait()
+
+    def _settle(self, result: int) -> None:
+        """It has ended with that result of the library.  Any thread, any number of times."""
+        with self._lock:
+            if self._result is not None:
+                return
+            failure: Optional[BaseException] = end_error(
+                self._pointer, result, self._opcode, self._file, self._nbytes, self._offset
+            )
+            if failure is None and self._finish is not None:
+                try:
+                    self._finish()
+                except Exception as e:
+                    failure = e
+            self._error = failure
+            self._keep = self._finish = None
+            self._counters.add(self._opcode, 1, max(result, 0), failure is not None)
+            self._result = result
+        _open.pop(self._pointer, None)
+        if self._waiters:
+            from . import _asyncio
+
+            _asyncio.wake(self)
+
+    def __del__(self, is_ending=library.is_ending, free=library.op_free) -> None:
+        if not is_ending() and not self._handle.connection.is_of_parent:
+            free(self._pointer)
+
+    def __repr__(self) -> str:
+        verb = ("", "read", "write", "fsync", "fdatasync")[self._opcode]
+        state = "open" if self._result is None else "failed" if self._error else "done"
+        return f"<dsaio.Op {verb} of {self._nbytes} bytes at {self._offset} of {self._file!r}: {state}>"
+
+
+_open: Dict[int, Op] = {}
+_sweep_at = _SWEEP_MIN
+
+
+def sweep() -> None:
+    """Lets go of ops that have ended and that nobody has asked for, if there may be many."""
+    global _sweep_at
+    if len(_open) < _sweep_at:
+        return
+    for op in list(_open.values()):
+        op.done()
+    _sweep_at = max(_SWEEP_MIN, 2 * len(_open))
+
+
+def reap(handle: CHandle, room: Any) -> int:
+    """Looks at ops that have ended since the last call, as many as `room`, an array of pointers, holds.
+
+    Returns how many; 0: the handle's descriptor will become readable when there is one.
+    """
+    n = library.check(library.reap(handle.pointer, room, len(room)))
+    for pointer in room[:n]:
+        op = _open.get(pointer)
+        if op is not None:
+            op.done()
+    return n
+
+
+def _of(counters: Counters) -> List[Op]:
+    return [op for op in list(_open.values()) if op._counters is counters]
+
+
+def count(counters: Counters) -> int:
+    """Ops in `_open` of the handle that has these counters."""
+    return len(_of(counters))
+
+
+def wait_all(counters: Counters) -> None:
+    """Waits until no op of the handle that has these counters is open.  Failures stay with the ops."""
+    result = ctypes.c_int64()
+    for op in _of(counters):
+        await_end(op._pointer, result)
+        op._settle(result.value)
+
+
+# ---- what a handle has done ----
+
+
+class Counters:
+    """Numbers of a handle's ops that have ended, and of the bytes that they transferred."""
+
+    __slots__ = ("lock", "reads", "writes", "syncs", "failed", "bytes_read", "bytes_written", "wait_seconds")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.reads = self.writes = self.syncs = self.failed = self.bytes_read = self.bytes_written = 0
+        self.wait_seconds = 0.0
+
+    def add(self, opcode: int, n: int, nbytes: int, n_failed: int) -> None:
+        """n ops have ended, n_failed of them failed."""
+        with self.lock:
+            self.failed += n_failed
+            if opcode == library.READ:
+                self.reads += n
+                self.bytes_read += nbytes
+            elif opcode == library.WRITE:
+                self.writes += n
+                self.bytes_written += nbytes
+            else:
+                self.syncs += n
+
+    def waited_since(self, began: float) -> None:
+        """A thread has waited since then, by time.perf_counter()."""
+        seconds = time.perf_counter() - began
+        with self.lock:
+            self.wait_seconds += seconds
+
+
+# ---- fork, exit ----
+
+_immortal: List[Any] = []
+
+
+def keep_at_exit(container: Callable[[], Any]) -> None:
+    """At exit, what container() returns then is never freed: ops may be open on memory in it."""
+
+    def leak() -> None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(container()))
+
+    atexit.register(leak)
+
+
+def _forget() -> None:
+    # The parent's ops.  Their memory is the child's own copy, so it may go.
+    _open.clear()
+
+
+keep_at_exit(lambda: _open)
+at_fork(_forget)

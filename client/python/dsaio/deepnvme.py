@@ -1,0 +1,437 @@
+"""DeepNVMe's interface: aio_handle, pin_handle and the functions of DeepSpeed's async_io module.
+
+Names, arguments, defaults and results are DeepNVMe's.  Where a call of DeepNVMe fails to start, it returns
+-1; here the reason is also logged (logger "dsaio").  An op that fails later raises from wait().
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import time
+from collections import deque
+from threading import Lock
+
+from . import _buffer
+from . import _library as library
+from . import _op
+from ._file import File
+from ._handle import Handle, _handles, profile_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Deque, List, Optional, Tuple
+
+    from ._buffer import Place
+    from ._file import FileArgument
+
+    # struct dsaio_op, opcode, file, file_offset, place, validate, and the handle, which they keep open
+    _Pending = Tuple[int, int, FileArgument, int, Place, bool, _op.CHandle]
+
+READ, WRITE = library.READ, library.WRITE
+
+
+def _report(what: str, e: OSError) -> int:
+    """Logs why a call fails to start, and returns its result."""
+    import logging
+
+    logging.getLogger("dsaio").error("%s: %s", what, e)
+    return -1
+
+
+class _Pinned:
+    """What aio_handle and pin_handle share: pinned memory, which belongs to the process."""
+
+    def free_cpu_locked_tensor(self, tensor: Any) -> bool:
+        """Frees a pinned tensor: is_pinned() denies it from now on.
+
+        The memory returns to the pool when the last view of the tensor is gone.  Returns True if the
+        tensor, or a slice that starts at its first element, was of new_cpu_locked_tensor() of any handle.
+        """
+        return _buffer.unlock(_buffer.extent(tensor)[0])
+
+    def is_pinned(self, tensor: Any) -> bool:
+        """Does the tensor lie in pinned memory, of any handle or of torch?  Also for views and slices."""
+        return _buffer.is_pinned(tensor)
+
+
+class pin_handle(_Pinned):
+    """Pinned memory alone.  Each handle of the process recognises it."""
+
+    def new_cpu_locked_tensor(self, num_elem: int, example_tensor: Any) -> Any:
+        """A pinned, page aligned 1-D tensor of the example's dtype; for an array, an array.
+
+        The content is undefined.  Raises OSError: ENOMEM if the pool has no room.
+        """
+        return _buffer.new_like(num_elem, example_tensor)
+
+    def free_cpu_locked_tensor(self, locked_tensor: Any) -> bool:
+        """As of aio_handle."""
+        return super().free_cpu_locked_tensor(locked_tensor)
+
+    def free_cpu_locked_tensor_by_ptr(self, address: int) -> bool:
+        """As free_cpu_locked_tensor(), by the address of the first byte."""
+        return _buffer.unlock(address)
+
+
+class aio_handle(Handle, _Pinned):
+    """DeepNVMe's handle, with the methods of dsaio.Handle beside its own.
+
+    block_size: bytes of a block, 512 to 64 MiB in steps of 512.  queue_depth: blocks in flight, 1 to 4096.
+    single_submit: one system call per block.  overlap_events: refill as completions come; False: fill,
+    wait for all.  intra_op_parallelism: parts of an op, 1 to 64.  The others as of dsaio.Handle.
+
+    Raises OSError, EINVAL for a value that is out of range; TypeError for text in place of a bool.
+
+    Buffers, files and threads as of dsaio.Handle: any size, address and offset works.
+    """
+
+    def __init__(
+        self,
+        block_size: int = 1048576,
+        queue_depth: int = 128,
+        single_submit: bool = False,
+        overlap_events: bool = False,
+        intra_op_parallelism: int = 1,
+        *,
+        io_class: str = "normal",
+        weight: int = 1,
+        op_timeout: Optional[float] = None,
+    ) -> None:
+        self._profile = profile_of(block_size, queue_depth, single_submit, overlap_events, intra_op_parallelism)
+        # Ops of the methods below have a C handle of their own: wait() is for them, and event loops are
+        # woken for the others.
+        self._async_c: Optional[_op.CHandle] = None
+        self._pending: Deque[_Pending] = deque()
+        self._wait_lock = Lock()
+        super().__init__(self._profile, io_class=io_class, weight=weight, op_timeout=op_timeout)
+
+    def _connect(self) -> None:
+        self._open_async()
+
+    def _open_async(self) -> _op.CHandle:
+        with self._open_lock:
+            self._async_c = self._opened(self._async_c)
+            return self._async_c
+
+    # ---- the constructor's values ----
+
+    def get_block_size(self) -> int:
+        return self._profile.block_size
+
+    def get_queue_depth(self) -> int:
+        return self._profile.queue_depth
+
+    def get_single_submit(self) -> bool:
+        return self._profile.single_submit
+
+    def get_overlap_events(self) -> bool:
+        return self._profile.overlap_events
+
+    def get_intra_op_parallelism(self) -> int:
+        return self._profile.intra_op_parallelism
+
+    def get_alignment(self) -> int:
+        """Sizes and offsets that are multiples of it, in bytes, suit DeepNVMe.  Here all do."""
+        return self._profile.intra_op_parallelism * 512
+
+    # ---- ops that wait() is for ----
+
+    def async_pread(self, buffer: Any, filename: FileArgument, file_offset: int = 0) -> int:
+        """Starts to read into the buffer.  Returns 0, or -1 if the op fails to start."""
+        try:
+            self._pending.append(self._start(READ, buffer, filename, file_offset))
+        except OSError as e:
+            return _report("async_pread", e)
+        return 0
+
+    def async_pwrite(
+        self,
+        buffer: Any,
+        filename: Optional[FileArgument] = None,
+        file_offset: int = 0,
+        *,
+        fd: Optional[int] = None,
+    ) -> int:
+        """Starts to write the buffer.  Returns 0, or -1 if the op fails to start.
+
+        filename: also a descriptor that is open for writing, which stays the caller's; or by name, fd.
+        """
+        if (filename is None) == (fd is None):
+            raise TypeError("dsaio: async_pwrite() needs either a filename or an fd")
+        try:
+            file = fd if filename is None else filename
+            self._pending.append(self._start(WRITE, buffer, file, file_offset))  # type: ignore[arg-type]
+        except OSError as e:
+            return _report("async_pwrite", e)
+        return 0
+
+    def wait(self) -> int:
+        """Waits until every op of async_pread(), async_pwrite() and the like has ended.
+
+        Returns how many there were, 0 if there was none.  Raises the OSError of the first that failed, after
+        all have ended.
+        """
+        return self._wait(None)
+
+    def sync_pread(self, buffer: Any, filename: FileArgument, file_offset: int = 0) -> int:
+        """Reads into the buffer, and waits as wait() does.
+
+        Returns how many ops have ended, this one included, or -1 if it fails to start.  Raises OSError.
+        """
+        return self.pread(buffer, filename, False, False, file_offset)
+
+    def sync_pwrite(self, buffer: Any, filename: FileArgument, file_offset: int = 0) -> int:
+        """Writes the buffer, and waits as wait() does.
+
+        Returns how many ops have ended, this one included, or -1 if it fails to start.  Raises OSError.
+        """
+        return self.pwrite(buffer, filename, False, False, file_offset)
+
+    # `async` is a keyword of Python: callers pass it by position, or as **{"async": True}.
+
+    def pread(self, buffer: Any, filename: FileArgument, validate: bool, *rest: Any, **named: Any) -> int:
+        """pread(buffer, filename, validate, async, file_offset=0): async_pread() or sync_pread().
+
+        validate: when the op has ended, reads the file again and prints whether the bytes are the same.
+        """
+        return self._either(READ, "pread", buffer, filename, validate, rest, named)
+
+    def pwrite(self, buffer: Any, filename: FileArgument, validate: bool, *rest: Any, **named: Any) -> int:
+        """pwrite(buffer, filename, validate, async, file_offset=0): async_pwrite() or sync_pwrite().
+
+        validate: when the op has ended, reads the file again and prints whether the bytes are the same.
+        """
+        return self._either(WRITE, "pwrite", buffer, filename, validate, rest, named)
+
+    # ---- one thread, one op ----
+
+    def read(self, buffer: Any, filename: FileArgument, validate: bool, file_offset: int = 0) -> int:
+        """Reads a file of exactly the buffer's size, and waits for this op alone.
+
+        Prints the time that it took.  Returns 0, or -1 on failure.
+        """
+        return self._alone(READ, "read", buffer, filename, validate, file_offset)
+
+    def write(self, buffer: Any, filename: FileArgument, validate: bool, file_offset: int = 0) -> int:
+        """Writes the buffer, and waits for this op alone.
+
+        Prints the time that it took.  Returns 0, or -1 on failure.
+        """
+        return self._alone(WRITE, "write", buffer, filename, validate, file_offset)
+
+    # ---- pinned memory ----
+
+    def new_cpu_locked_tensor(self, num_elem: int, example_tenosr: Any = None, *, example_tensor: Any = None) -> Any:
+        """A pinned, page aligned 1-D tensor of the example's dtype; for an array, an array.
+
+        The content is undefined.  Raises OSError: ENOMEM if the pool has no room.  The misspelt keyword is
+        DeepNVMe's.
+        """
+        if (example_tenosr is None) == (example_tensor is None):
+            raise TypeError("dsaio: new_cpu_locked_tensor() needs one example tensor")
+        return _buffer.new_like(num_elem, example_tensor if example_tenosr is None else example_tenosr)
+
+    # ---- the rest ----
+
+    def close(self) -> None:
+        """Waits until all ops of the handle have ended, and closes it.  Twice is fine.
+
+        Raises as wait() does; failures of the ops of submit_ methods stay with them.
+        """
+        super().close()
+        self._async_c = None
+        self._wait(None)
+
+    def __del__(self, is_ending=library.is_ending) -> None:
+        # Ops use memory that nothing else may keep.
+        if not is_ending() and self.__dict__.get("_pending"):
+            try:
+                self._wait(None)
+            except OSError as e:
+                _report("aio_handle was dropped, and an op of it failed", e)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._async_c = None
+        self._wait_lock = Lock()
+        self._pending = deque()
+
+    def _n_open(self) -> int:
+        return super()._n_open() + len(self._pending)
+
+    def _start(self, opcode: int, buffer: Any, file: FileArgument, offset: int, validate: bool = False) -> _Pending:
+        c = self._async_c or self._open_async()
+        place = _buffer.locate(buffer, opcode == READ)
+        pointer = _op.start(c, opcode, file, place[0], place[1], offset)
+        return pointer, opcode, file, offset, place, validate, c
+
+    def _either(
+        self, opcode: int, name: str, buffer: Any, file: FileArgument, validate: bool, rest: Any, named: Any
+    ) -> int:
+        is_async, offset = _async_arguments(name, rest, named)
+        try:
+            op = self._start(opcode, buffer, file, offset, validate)
+        except OSError as e:
+            return _report(name, e)
+        if not is_async:
+            return self._wait(op)
+        self._pending.append(op)
+        return 0
+
+    def _wait(self, own: Optional[_Pending]) -> int:
+        """Waits for `own` and for all pending ops.  Returns their number, or raises the first failure."""
+        began = time.perf_counter()
+        failures: List[BaseException] = []
+        n = 0
+        try:
+            if own is not None:
+                n += self._end([own], failures)
+            # Another thread may be waiting for ops that this one has queued, which must have ended, too.
+            with self._wait_lock:
+                pending = []
+                try:
+                    while True:
+                        pending.append(self._pending.popleft())
+                except IndexError:
+                    pass
+                n += self._end(pending, failures)
+        finally:
+            self._counters.waited_since(began)
+        if failures:
+            raise failures[0]
+        return n
+
+    def _end(self, ops: List[_Pending], failures: List[BaseException]) -> int:
+        """Waits for the ops.  Those that it has not seen end because of KeyboardInterrupt are pending again."""
+        n = {READ: 0, WRITE: 0}
+        nbytes = {READ: 0, WRITE: 0}
+        n_failed = {READ: 0, WRITE: 0}
+        result = ctypes.c_int64()
+        ops.reverse()
+        try:
+            if ops:
+                _op.await_end(ops[0][0], result)  # the last one: probably all have ended then
+            while ops:
+                pointer, opcode, file, offset, place, validate, _ = ops[-1]
+                _op.await_end(pointer, result)
+                failure: Optional[BaseException] = None
+                if result.value != place[1]:
+                    failure = _op.end_error(pointer, result.value, opcode, file, place[1], offset)
+                ops.pop()  # before: a signal between the two must not free it twice
+                library.op_free(pointer)
+                try:
+                    if failure is None and place[3] is not None:
+                        place[3]()
+                    if failure is None and validate:
+                        _validate(opcode, place, file, offset)
+                except Exception as e:
+                    failure = e
+                n[opcode] += 1
+                nbytes[opcode] += max(result.value, 0)
+                if failure is not None:
+                    n_failed[opcode] += 1
+                    failures.append(failure)
+        finally:
+            self._pending.extendleft(ops)
+            for opcode, count in n.items():
+                if count:
+                    self._counters.add(opcode, count, nbytes[opcode], n_failed[opcode])
+        return sum(n.values())
+
+    def _alone(
+        self, opcode: int, name: str, buffer: Any, file: FileArgument, validate: bool, offset: int
+    ) -> int:
+        began = time.perf_counter()
+        try:
+            place = _buffer.locate(buffer, opcode == READ)
+            if opcode == READ:
+                size = file.size() if isinstance(file, File) else os.stat(file).st_size
+                if size != place[1]:
+                    text = f"the buffer has {place[1]} bytes, and the file {size}"
+                    raise OSError(errno.EINVAL, text, _op.file_name(file))
+            self._submit_place(opcode, place, file, offset).wait()
+        except OSError as e:
+            return _report(name, e)
+        middle = time.perf_counter()
+        if validate:
+            _validate(opcode, place, file, offset)
+        end = time.perf_counter()
+        print(f"Elapsed time(usec): aio = {(middle - began) * 1e6:.6g} call = {(end - began) * 1e6:.6g}")
+        return 0
+
+
+def _async_arguments(name: str, rest: Any, named: Any) -> Tuple[bool, int]:
+    """Values of the arguments async and file_offset."""
+    given = dict(zip(("async", "file_offset"), rest))
+    if len(rest) > 2 or set(given) & set(named) or set(named) - {"async", "file_offset"}:
+        raise TypeError(f"dsaio: {name}() takes buffer, filename, validate, async and file_offset, each once")
+    given.update(named)
+    if "async" not in given:
+        raise TypeError(f"dsaio: {name}() needs the argument async")
+    return bool(given["async"]), given.get("file_offset", 0)
+
+
+def _validate(opcode: int, place: Place, file: FileArgument, offset: int) -> None:
+    """Reads the op's range of the file without the daemon, and prints whether it has the buffer's bytes."""
+    is_same = True
+    chunk = 1 << 20
+    fd = os.dup(file) if isinstance(file, int) else os.open(_op.file_name(file), os.O_RDONLY)
+    try:
+        for i in range(0, place[1], chunk):
+            wanted = ctypes.string_at(place[0] + i, min(chunk, place[1] - i))
+            is_same = is_same and os.pread(fd, len(wanted), offset + i) == wanted
+    finally:
+        os.close(fd)
+    verb = "read" if opcode == READ else "write"
+    print(f"{'Pass' if is_same else 'Fail'}: {verb} of {place[1]} bytes at {offset} of {_op.file_name(file)}")
+
+
+def _keep_pending() -> Any:
+    return [handle._pending for handle in list(_handles) if isinstance(handle, aio_handle)]
+
+
+_op.keep_at_exit(_keep_pending)
+
+
+# ---- the functions of the module ----
+
+
+def aio_read(
+    buffer: Any,
+    filename: FileArgument,
+    block_size: int,
+    queue_depth: int,
+    single_submit: bool,
+    overlap_events: bool,
+    validate: bool,
+) -> int:
+    """aio_handle.read() of a handle of these values.  Returns 0, or -1 on failure."""
+    with aio_handle(block_size, queue_depth, single_submit, overlap_events) as handle:
+        return handle.read(buffer, filename, validate)
+
+
+def aio_write(
+    buffer: Any,
+    filename: FileArgument,
+    block_size: int,
+    queue_depth: int,
+    single_submit: bool,
+    overlap_events: bool,
+    validate: bool,
+) -> int:
+    """aio_handle.write() of a handle of these values.  Returns 0, or -1 on failure."""
+    with aio_handle(block_size, queue_depth, single_submit, overlap_events) as handle:
+        return handle.write(buffer, filename, validate)
+
+
+def deepspeed_memcpy(dest: Any, src: Any) -> int:
+    """Copies the bytes of a tensor into another one of the same number of bytes.  Returns 0."""
+    to, source = _buffer.locate(dest, True), _buffer.locate(src, False)
+    if to[1] != source[1]:
+        raise ValueError(f"dsaio: deepspeed_memcpy of {source[1]} bytes to {to[1]}")
+    ctypes.memmove(to[0], source[0], to[1])
+    if to[3] is not None:
+        to[3]()
+    return 0

@@ -1,0 +1,218 @@
+"""A daemon for all tests, and what they share.
+
+BUILD (default build) is where dsaiod and the package lie; TMPDIR (default /var/tmp) is for files.  Tests
+that end a process, fork, or kill a daemon run a Python of their own: the fixture `python`.
+"""
+
+import contextlib
+import ctypes
+import faulthandler
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.abspath(os.path.join(ROOT, os.environ.get("BUILD", "build")))
+PACKAGE = os.path.join(BUILD, "python")
+sys.path.insert(0, PACKAGE)
+
+SECONDS = 60 * int(os.environ.get("TEST_TIME_FACTOR") or 1)  # until a Python of its own counts as hung
+
+
+def _end_with_parent():
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@pytest.fixture(autouse=True)
+def no_test_hangs():
+    """Ends the run, with the stacks of all threads, where a test takes too long."""
+    faulthandler.dump_traceback_later(2 * SECONDS, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+class Daemon:
+    """dsaiod on a socket and a store of its own."""
+
+    def __init__(self, *arguments):
+        self.dir = tempfile.mkdtemp(prefix="dsaio-python-", dir=os.environ.get("TMPDIR", "/var/tmp"))
+        self.store = os.path.join(self.dir, "store")
+        self.socket = os.path.join(self.dir, "s.sock")
+        os.mkdir(self.store)
+        self.log = open(os.path.join(self.dir, "log"), "w+b")
+        command = [os.path.join(BUILD, "dsaiod"), "--config", os.devnull, "--socket", self.socket]
+        command += ["--store", "t=" + self.store, *arguments]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=_end_with_parent
+        )
+        lines = []
+        for line in self.process.stderr:
+            lines.append(line)
+            if b" ready: " in line:
+                break
+        else:
+            raise RuntimeError(f"dsaiod did not start: {b''.join(lines).decode()}")
+        # It writes few lines, which fit into the pipe.
+
+    @contextlib.contextmanager
+    def frozen(self):
+        """It stands still meanwhile: what is open stays open.  Its answers come after."""
+        gc.collect()  # handles of earlier tests, whose end needs the daemon, may be in cycles
+        gc.disable()
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+            gc.enable()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+        self.process.stderr.close()
+        self.log.close()
+        shutil.rmtree(self.dir)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def daemon():
+    daemon = Daemon()
+    os.environ.update(DSAIO_SOCKET=daemon.socket, DSAIO_AUTOSTART="0")
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture
+def own_daemon():
+    """A daemon for one test, which may kill it."""
+    daemon = Daemon()
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture
+def folder(daemon):
+    """A folder in the daemon's store."""
+    path = tempfile.mkdtemp(dir=daemon.store)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def path(folder):
+    return os.path.join(folder, "f")
+
+
+class Numpy:
+    """Tensors by numpy.  Bytes are those of a tensor in the order of its elements."""
+
+    dtypes = "uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128 bool".split()
+
+    def __init__(self):
+        self.numpy = pytest.importorskip("numpy")
+
+    def empty(self, dtype="uint8"):
+        return self.numpy.empty(0, dtype)
+
+    def of(self, data, dtype="uint8"):
+        return self.numpy.frombuffer(bytearray(data), dtype)
+
+    def bytes(self, tensor):
+        return tensor.tobytes()
+
+    def address(self, tensor):
+        return tensor.__array_interface__["data"][0]
+
+    def narrow(self, tensor, start, n):
+        return tensor[start : start + n]
+
+
+class Torch:
+    """The same by torch."""
+
+    dtypes = Numpy.dtypes + ["bfloat16"]
+
+    def __init__(self):
+        self.torch = pytest.importorskip("torch", reason="torch is not installed: make deps-python")
+
+    def empty(self, dtype="uint8"):
+        return self.torch.empty(0, dtype=getattr(self.torch, dtype))
+
+    def of(self, data, dtype="uint8"):
+        return self.torch.frombuffer(bytearray(data), dtype=getattr(self.torch, dtype))
+
+    def bytes(self, tensor):
+        tensor = tensor.contiguous()
+        return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+    def address(self, tensor):
+        return tensor.data_ptr()
+
+    def narrow(self, tensor, start, n):
+        return tensor.narrow(0, start, n)
+
+
+@pytest.fixture(params=[Numpy, Torch], ids=["numpy", "torch"])
+def kind(request):
+    return request.param()
+
+
+PRELUDE = """
+import dsaio, os, signal, sys
+folder = {folder!r}
+daemon = {daemon}
+def freeze():
+    os.kill(daemon, signal.SIGSTOP)
+    while ") T " not in open(f"/proc/{{daemon}}/stat").read():
+        os.sched_yield()
+"""
+
+
+@pytest.fixture
+def python(daemon, folder):
+    """Runs Python code in a process of its own, after PRELUDE.  Returns what it printed."""
+
+    def run(code, daemon=daemon, status=0, options=(), **variables):
+        environment = dict(os.environ, PYTHONPATH=PACKAGE, DSAIO_SOCKET=daemon.socket)
+        environment.update(variables)
+        place = folder if folder.startswith(daemon.dir) else daemon.store
+        code = PRELUDE.format(folder=place, daemon=daemon.process.pid) + textwrap.dedent(code)
+        process = subprocess.Popen(
+            [sys.executable, *options, "-c", code],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            start_new_session=True,
+        )
+        try:
+            output = process.communicate(timeout=SECONDS)[0]
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        assert process.returncode == status, output
+        return output
+
+    return run
+
+
+def pytest_unconfigure(config):
+    """The last line is that of the project's other tests."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:
+        return
+    n = {what: len(reporter.stats.get(what, [])) for what in ("passed", "failed", "error", "skipped")}
+    for report in reporter.stats.get("skipped", []):
+        print(f"skip {report.nodeid}: {report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr}")
+    print(f"{n['passed']} passed, {n['failed'] + n['error']} failed, {n['skipped']} skipped")

@@ -1,0 +1,394 @@
+"""Processes: import, fork, the end of the interpreter, and the end of the daemon."""
+
+import ctypes
+import os
+import subprocess
+import textwrap
+
+import pytest
+
+from conftest import BUILD, ROOT
+
+# ---- import ----
+
+
+def test_import_loads_nothing_that_is_not_used(python):
+    python(
+        """
+        for name in ("ctypes", "asyncio", "numpy", "torch", "logging", "typing", "threading"):
+            assert name not in sys.modules, name
+        dsaio.aio_handle
+        for name in ("asyncio", "numpy", "torch", "logging", "typing"):
+            assert name not in sys.modules, name
+        assert set(dsaio.__all__) <= set(dir(dsaio))
+        for name in dsaio.__all__:
+            assert getattr(dsaio, name).__doc__
+        try:
+            dsaio.none
+        except AttributeError:
+            pass
+        """,
+        options=("-S",),
+    )
+
+
+def test_the_version_is_the_library_s(python):
+    assert python("from dsaio import _library as l; import ctypes; f = l.quick.dsaio_version; "
+                  "f.restype = ctypes.c_char_p; print(f().decode() == dsaio.__version__)") == "True\n"
+
+
+STRUCTS = {
+    "Profile": "dsaio_profile",
+    "HandleOptions": "dsaio_handle_options",
+    "AllocOptions": "dsaio_alloc_options",
+    "Io": "dsaio_io",
+}
+
+
+def test_structs_and_constants_are_those_of_dsaio_h(python, folder):
+    import dsaio._library as library
+
+    lines = []
+    for name, struct in STRUCTS.items():
+        python_struct = getattr(library, name)
+        lines.append(f'P("{name} size", sizeof(struct {struct}), {ctypes.sizeof(python_struct)});')
+        for field, _ in python_struct._fields_:
+            place = getattr(python_struct, field)
+            lines.append(f'P("{name}.{field}", offsetof(struct {struct}, {field}), {place.offset});')
+            lines.append(f'P("{name}.{field} size", sizeof(((struct {struct} *)0)->{field}), {place.size});')
+    for name in "READ WRITE FSYNC FDATASYNC CONNECTED INHERIT YES NO ALLOC_NO_ZERO".split():
+        lines.append(f'P("{name}", DSAIO_{name}, {getattr(library, name.replace("ALLOC_", ""))});')
+    for name, value in library.CLASSES.items():
+        lines.append(f'P("class {name}", DSAIO_CLASS_{name.upper()}, {value});')
+    source = """
+        #include "client/lib/dsaio.h"
+        #include <stdio.h>
+        #define P(what, c, python) if ((long)(c) != (python)) printf("%s: %ld in C\\n", what, (long)(c))
+        int main(void) { BODY return 0; }
+        """.replace("BODY", "\n".join(lines))
+    program = os.path.join(folder, "structs")
+    subprocess.run(["gcc", "-I", ROOT, "-x", "c", "-", "-o", program], input=source.encode(), check=True)
+    assert subprocess.run([program], stdout=subprocess.PIPE, check=True).stdout.decode() == ""
+
+
+def test_a_library_that_is_missing_is_named(python):
+    code = """
+    try:
+        dsaio.aio_handle
+    except ImportError as e:
+        print(e)
+    """
+    assert "/none.so" in python(code, DSAIO_LIBRARY="/none.so")
+
+
+def test_no_daemon_is_an_error_with_a_sentence(python, folder):
+    code = """
+    try:
+        dsaio.aio_handle()
+    except OSError as e:
+        print(e.errno, e)
+    """
+    output = python(code, DSAIO_SOCKET=folder + "/none")
+    assert output.startswith("2 ") and folder + "/none" in output
+
+
+def test_every_public_function_has_annotations(python):
+    python(
+        """
+        import inspect
+        for name in dsaio.__all__:
+            value = getattr(dsaio, name)
+            functions = [value] if inspect.isfunction(value) else \\
+                [f for n, f in vars(value).items() if inspect.isfunction(f) and not n.startswith("_")]
+            for f in functions:
+                missing = set(inspect.signature(f).parameters) - set(f.__annotations__) - {"self"}
+                assert not missing and "return" in f.__annotations__, (name, f, missing)
+        """
+    )
+
+
+# ---- fork ----
+
+
+def test_a_child_has_a_connection_of_its_own(python):
+    python(
+        """
+        import gc
+        handle = dsaio.aio_handle()
+        memory = dsaio.alloc(1 << 20)
+        memory[:] = b"p" * (1 << 20)
+        file = dsaio.File(folder + "/parent", os.O_RDWR | os.O_CREAT)
+        assert handle.async_pwrite(memory, folder + "/parent") == 0
+        op = handle.submit_write(memory, folder + "/parent2")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                assert handle.stats().open == 0
+                assert handle.wait() == 0  # the op is the parent's
+                assert not dsaio.is_pinned(memory)
+                assert handle.sync_pwrite(memory, folder + "/child") == 1
+                own = dsaio.alloc(1 << 20)
+                assert dsaio.is_pinned(own)
+                assert handle.submit_read(own, folder + "/child").wait() == 1 << 20
+                assert own == memory
+                for call in (op.wait, file.size):
+                    try:
+                        call()
+                    except PermissionError:
+                        pass
+                    else:
+                        raise AssertionError(call)
+                del memory, file, op, own
+                gc.collect()
+                handle.close()
+                os._exit(0)
+            except BaseException:
+                import traceback
+                traceback.print_exc()
+                os._exit(1)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert handle.wait() == 1 and op.wait() == 1 << 20
+        assert dsaio.is_pinned(memory)
+        assert file.size() == 1 << 20
+        """
+    )
+
+
+def test_children_of_a_pool_read(python):
+    python(
+        """
+        import multiprocessing
+        handle = dsaio.aio_handle()
+        handle.sync_pwrite(b"x" * 5000, folder + "/f")
+        def work(i):
+            buffer = bytearray(5000)
+            return handle.sync_pread(buffer, folder + "/f"), buffer == b"x" * 5000
+        with multiprocessing.get_context("fork").Pool(3) as pool:
+            assert pool.map(work, range(20)) == [(1, True)] * 20
+        """
+    )
+
+
+def test_fork_while_other_threads_submit(python):
+    python(
+        """
+        import threading
+        handle = dsaio.aio_handle()
+        handle.sync_pwrite(bytes(65536), folder + "/f")
+        stop = False
+        def work():
+            own = dsaio.aio_handle()
+            while not stop:
+                own.sync_pread(bytearray(65536), folder + "/f")
+                handle.submit_read(bytearray(65536), folder + "/f").wait()
+                dsaio.alloc(4096)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for _ in range(20):
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    buffer = dsaio.alloc(65536)
+                    os._exit(0 if handle.sync_pread(buffer, folder + "/f") == 1 else 1)
+                except BaseException:
+                    os._exit(2)
+            assert os.waitpid(pid, 0)[1] == 0
+        stop = True
+        for t in threads:
+            t.join()
+        """
+    )
+
+
+# ---- the end of the interpreter ----
+
+ENDS = {
+    "with everything alive": "",
+    "with ops open on memory of its own": """
+        for i in range(8):
+            handle.async_pwrite(bytes(8 << 20), folder + f"/{i}")
+            handle.submit_write(bytearray(8 << 20), folder + f"/o{i}")
+            handle.async_pread(bytearray(8 << 20), folder + "/big")
+        """,
+    "with a use of pinned memory at exit": """
+        import atexit
+        def last():
+            memory[:] = b"z" * len(memory)
+            assert handle.sync_pwrite(memory, folder + "/late") == 1
+            assert dsaio.is_pinned(memory)
+        atexit.register(last)
+        """,
+    "with a finalizer that frees": """
+        class Buffer:
+            def __init__(self):
+                self.pins = dsaio.pin_handle()
+                self.memory = dsaio.alloc(1 << 20)
+            def __del__(self):
+                self.pins.free_cpu_locked_tensor(self.memory)
+                self.memory[0] = 1
+        buffer = Buffer()
+        import builtins
+        builtins.buffer = buffer
+        """,
+    "in cycles": """
+        class Node: pass
+        a = Node(); a.self = a; a.handle = handle; a.memory = memory; a.op = handle.submit_read(memory, folder + "/big")
+        del a, handle, memory
+        """,
+    "by sys.exit in a thread's presence": """
+        import threading
+        def work():
+            while True:
+                own = dsaio.aio_handle()
+                own.sync_pread(bytearray(1 << 20), folder + "/big")
+        threading.Thread(target=work, daemon=True).start()
+        sys.exit(0)
+        """,
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_the_interpreter_ends(python, how):
+    code = """
+        handle = dsaio.aio_handle()
+        memory = dsaio.alloc(1 << 20)
+        handle.sync_pwrite(bytes(8 << 20), folder + "/big")
+        """
+    output = python(textwrap.dedent(code) + textwrap.dedent(ENDS[how]))
+    assert output == ""
+
+
+def test_torch_tensors_at_the_end_of_the_interpreter(python):
+    pytest.importorskip("torch")
+    python(
+        """
+        import torch, weakref
+        handle = dsaio.aio_handle()
+        tensor = handle.new_cpu_locked_tensor(1 << 20, torch.empty(0))
+        view = tensor[5:]
+        other = torch.zeros(4 << 20)
+        handle.async_pwrite(tensor, folder + "/f")
+        handle.async_pwrite(other, folder + "/g")
+        weakref.finalize(tensor, dsaio.pin_handle().free_cpu_locked_tensor_by_ptr, tensor.data_ptr())
+        """
+    )
+
+
+@pytest.mark.parametrize("wait", ["handle.wait()", "op.wait()"])
+def test_ctrl_c_ends_a_wait_and_the_op_goes_on(python, own_daemon, wait):
+    python(
+        f"""
+        import threading
+        handle = dsaio.aio_handle()
+        handle.sync_pwrite(b"x" * 5000, folder + "/f")
+        handle.sync_pread(bytearray(5000), folder + "/f")
+        handle.submit_read(bytearray(5000), folder + "/f").wait()
+        freeze()
+        buffers = [bytearray(5000), bytearray(5000)]
+        for _ in range(3):
+            assert handle.async_pread(buffers[0], folder + "/f") == 0
+        op = handle.submit_read(buffers[1], folder + "/f")
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            {wait}
+            raise AssertionError("it was not interrupted")
+        except KeyboardInterrupt:
+            pass
+        assert handle.stats().open == 4
+        os.kill(daemon, signal.SIGCONT)
+        assert handle.wait() == 3 and op.wait() == 5000
+        assert buffers == [b"x" * 5000] * 2
+        """,
+        daemon=own_daemon,
+    )
+
+
+# ---- the daemon goes away ----
+
+
+def test_a_daemon_that_dies(python, own_daemon):
+    python(
+        """
+        import errno
+        handle = dsaio.aio_handle()
+        memory = dsaio.alloc(1 << 20)
+        memory[:] = b"m" * (1 << 20)
+        path = folder + "/f"
+        file = dsaio.File(path, os.O_RDWR | os.O_CREAT)
+        handle.sync_pwrite(memory, path)
+        handle.submit_write(memory, path).wait()
+        freeze()
+        assert handle.async_pwrite(memory, path) == 0
+        op = handle.submit_write(memory, path)
+        os.kill(daemon, signal.SIGKILL)
+        for wait in (handle.wait, op.wait):
+            try:
+                wait()
+                raise AssertionError("it has not failed")
+            except ConnectionResetError as e:
+                assert e.filename == path
+        assert handle.wait() == 0
+        assert handle.async_pwrite(memory, path) == -1
+        for call in (lambda: handle.submit_write(memory, path), lambda: dsaio.alloc(4096), dsaio.aio_handle):
+            try:
+                call()
+                raise AssertionError("it has not failed")
+            except OSError as e:
+                assert e.errno in (errno.ENOTCONN, errno.ECONNREFUSED), repr(e)
+        assert memory[5] == ord("m")  # still there
+        handle.close()
+        """,
+        daemon=own_daemon,
+    )
+
+
+def test_awaited_ops_end_when_the_daemon_dies(python, own_daemon):
+    python(
+        """
+        import asyncio
+        handle = dsaio.Handle()
+        handle.submit_write(bytes(5000), folder + "/f").wait()
+        handle.submit_read(bytearray(5000), folder + "/f").wait()
+        async def main():
+            async def read():
+                return await handle.submit_read(bytearray(5000), folder + "/f")
+            freeze()
+            tasks = [asyncio.ensure_future(read()) for _ in range(8)]
+            await asyncio.sleep(0)
+            os.kill(daemon, signal.SIGKILL)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(r, ConnectionResetError) for r in results), results
+        asyncio.run(main())
+        """,
+        daemon=own_daemon,
+    )
+
+
+def test_new_objects_find_a_new_daemon(python, own_daemon):
+    python(
+        f"""
+        import subprocess
+        old = dsaio.aio_handle()
+        memory = dsaio.alloc(1 << 20)
+        memory[:] = b"m" * (1 << 20)
+        os.kill(daemon, signal.SIGKILL)
+        # Its socket stays until the next daemon takes the place.
+        command = [{BUILD!r} + "/dsaiod", "--config", "/dev/null", "--socket", os.environ["DSAIO_SOCKET"]]
+        new_daemon = subprocess.Popen(command + ["--store", "t=" + folder], stderr=subprocess.PIPE)
+        for line in new_daemon.stderr:
+            if b" ready: " in line:
+                break
+        handle = dsaio.aio_handle()
+        new = dsaio.alloc(1 << 20)
+        assert handle.sync_pwrite(memory, folder + "/f") == 1  # copied: it was the other daemon's
+        assert handle.sync_pread(new, folder + "/f") == 1
+        assert new == memory
+        assert old.async_pread(new, folder + "/f") == -1
+        del memory, old
+        assert handle.sync_pread(new, folder + "/f") == 1
+        new_daemon.terminate()
+        new_daemon.wait()
+        """,
+        daemon=own_daemon,
+    )
