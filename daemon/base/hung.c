@@ -224,7 +224,7 @@ static void place_find(const struct hung_about *about, struct hung_place *place)
 static void place_keep(uint64_t number, const struct hung_place *place)
 {
 	(void)pthread_mutex_lock(&stuck.lock);
-	LIST_EACH (struct hung, s, &stuck.calls, node)
+	LIST_EACH(struct hung, s, &stuck.calls, node)
 		if (s->number == number) { /* else the call has returned */
 			s->place = *place;
 			s->has_place = true;
@@ -262,7 +262,7 @@ static int list_copy(uint64_t now_nsec, bool only_untold, struct hung **ret_list
 	if (!list)
 		return -ENOMEM;
 	n = 0;
-	LIST_EACH (struct hung, s, &stuck.calls, node) {
+	LIST_EACH(struct hung, s, &stuck.calls, node) {
 		const uint64_t due_nsec = s->since_nsec + s->limit_nsec;
 		bool is_due = now_nsec >= due_nsec;
 
@@ -400,7 +400,7 @@ static void watches_look_in_a_while(void)
 		return;
 	(void)pthread_mutex_lock(&stuck.lock);
 	stuck.is_asked = false; /* without memory: the next call asks again */
-	LIST_EACH (struct hung_watch, watch, &stuck.watches, node)
+	LIST_EACH(struct hung_watch, watch, &stuck.watches, node)
 		atomic_store(&watch->is_watched, false);
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
@@ -414,7 +414,7 @@ static void on_watch_due(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	(void)arg;
 	(void)pthread_mutex_lock(&stuck.lock);
-	LIST_EACH (struct hung_watch, watch, &stuck.watches, node)
+	LIST_EACH(struct hung_watch, watch, &stuck.watches, node)
 		must_look |= watch_look(watch, now_nsec);
 	stuck.is_asked = must_look;
 	(void)pthread_mutex_unlock(&stuck.lock);

@@ -29,9 +29,12 @@ struct work_queue {
 	bool is_stopping;
 	bool is_left;	  /* stopping, and the last thread frees it */
 	bool is_at_spare; /* which has it in its list, or works for it */
+	bool is_starving; /* an ending thread will serve it */
 	unsigned n_threads, n_idle, n_queued;
 	unsigned max_threads, max_further; /* constant */
-	struct list_node spare_node;	   /* under the spare's lock */
+	/* under the spare's lock */
+	struct list_node spare_node, starving_node;
+	bool is_listed; /* in the list of starving queues */
 };
 
 /* The used part of WORK_QUEUE_FURTHER_MAX, changed under the lock of any queue.  Relaxed: it orders no
@@ -43,7 +46,7 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t has_work_queue;
 	/* under lock */
-	struct list work_queues;
+	struct list work_queues, starving;
 	bool is_there;
 	struct log_limit log_limit;
 } spare = { .lock = PTHREAD_MUTEX_INITIALIZER, .has_work_queue = PTHREAD_COND_INITIALIZER };
@@ -124,12 +127,34 @@ static bool thread_take(struct work_queue *work_queue)
 	return true;
 }
 
-/* Under the lock: a thread ends. */
-static void thread_give(struct work_queue *work_queue)
+/*
+ * Under the lock: the same, but a queue that gets no further thread starves.  The second try finds a thread
+ * that ended before the queue was in the list.
+ */
+static bool thread_take_or_starve(struct work_queue *work_queue)
 {
-	if (n_further(work_queue))
+	if (thread_take(work_queue))
+		return true;
+	if (work_queue->is_starving || work_queue->is_stopping ||
+	    n_further(work_queue) >= work_queue->max_further)
+		return false;
+	work_queue->is_starving = true;
+	(void)pthread_mutex_lock(&spare.lock);
+	list_push(&spare.starving, &work_queue->starving_node);
+	work_queue->is_listed = true;
+	(void)pthread_mutex_unlock(&spare.lock);
+	return thread_take(work_queue);
+}
+
+/* Under the lock: a thread ends.  Returns whether it was a further one. */
+static bool thread_give(struct work_queue *work_queue)
+{
+	bool is_further = n_further(work_queue);
+
+	if (is_further)
 		(void)atomic_fetch_add_explicit(&n_further_free, 1, memory_order_relaxed);
 	work_queue->n_threads--;
+	return is_further;
 }
 
 /* Runs one piece of work.  Under the lock, which is released meanwhile; there must be work. */
@@ -155,7 +180,8 @@ static void queue_destroy(struct work_queue *work_queue)
 /* Under the lock: no thread works for it, nor will. */
 static bool is_over(const struct work_queue *work_queue)
 {
-	return work_queue->is_stopping && !work_queue->n_threads && !work_queue->is_at_spare;
+	return work_queue->is_stopping && !work_queue->n_threads && !work_queue->is_at_spare &&
+	       !work_queue->is_starving;
 }
 
 /*
@@ -171,19 +197,6 @@ static void queue_unlock(struct work_queue *work_queue)
 	(void)pthread_mutex_unlock(&work_queue->lock);
 	if (is_last && is_left)
 		queue_destroy(work_queue);
-}
-
-static void *worker_main(void *arg)
-{
-	struct work_queue *work_queue = arg;
-
-	(void)pthread_setname_np(pthread_self(), work_queue->name); /* a name is for people only */
-	(void)pthread_mutex_lock(&work_queue->lock); /* of the default kind: cannot fail */
-	while (wait_for_work(work_queue))
-		first_run(work_queue);
-	thread_give(work_queue);
-	queue_unlock(work_queue);
-	return NULL;
 }
 
 /* Under the work queue's lock. */
@@ -249,6 +262,59 @@ static int thread_create(void *(*run)(void *arg), void *arg)
 	return -r;
 }
 
+static void *worker_main(void *arg);
+
+/* Under the lock: starts the thread that thread_take() counted. */
+static int thread_start(struct work_queue *work_queue)
+{
+	int r = thread_create(worker_main, work_queue);
+
+	if (r < 0)
+		(void)thread_give(
+			work_queue); /* the host has none: others would not get it either */
+	return r;
+}
+
+/* A further thread has ended: the starving queues start threads for what is queued, or starve on. */
+static void starving_serve(void)
+{
+	struct work_queue *work_queue;
+	struct list starving;
+
+	(void)pthread_mutex_lock(&spare.lock);
+	starving = spare.starving;
+	spare.starving = (struct list){ 0 };
+	LIST_EACH(struct work_queue, listed, &starving, starving_node)
+		listed->is_listed = false;
+	(void)pthread_mutex_unlock(&spare.lock);
+
+	while ((work_queue = list_entry(list_pop(&starving), struct work_queue, starving_node))) {
+		(void)pthread_mutex_lock(&work_queue->lock);
+		work_queue->is_starving = false;
+		for (unsigned n = work_queue->n_idle; n < work_queue->n_queued; n++)
+			if (!thread_take_or_starve(work_queue) || thread_start(work_queue) < 0)
+				break;
+		tell_of_room(work_queue);
+		queue_unlock(work_queue);
+	}
+}
+
+static void *worker_main(void *arg)
+{
+	struct work_queue *work_queue = arg;
+	bool was_further;
+
+	(void)pthread_setname_np(pthread_self(), work_queue->name); /* a name is for people only */
+	(void)pthread_mutex_lock(&work_queue->lock); /* of the default kind: cannot fail */
+	while (wait_for_work(work_queue))
+		first_run(work_queue);
+	was_further = thread_give(work_queue);
+	queue_unlock(work_queue);
+	if (was_further)
+		starving_serve();
+	return NULL;
+}
+
 static int spare_start(void)
 {
 	int r = 0;
@@ -299,16 +365,6 @@ static void log_submit(const struct work_queue *work_queue, int why)
 	(void)pthread_mutex_unlock(&spare.lock);
 }
 
-/* Under the lock: starts the thread that thread_take() counted. */
-static int thread_start(struct work_queue *work_queue)
-{
-	int r = thread_create(worker_main, work_queue);
-
-	if (r < 0)
-		thread_give(work_queue);
-	return r;
-}
-
 /* Under the lock. */
 static void queue_work(struct work_queue *work_queue, struct work *work, int why_no_thread)
 {
@@ -328,7 +384,7 @@ void work_queue_submit(struct work_queue *work_queue, struct work *work)
 
 	(void)pthread_mutex_lock(&work_queue->lock);
 	assert(!work_queue->is_stopping);
-	if (work_queue->n_queued >= work_queue->n_idle && thread_take(work_queue))
+	if (work_queue->n_queued >= work_queue->n_idle && thread_take_or_starve(work_queue))
 		r = thread_start(work_queue);
 	queue_work(work_queue, work, r);
 	(void)pthread_mutex_unlock(&work_queue->lock);
@@ -342,7 +398,7 @@ bool work_queue_try_submit(struct work_queue *work_queue, struct work *work, str
 	(void)pthread_mutex_lock(&work_queue->lock);
 	assert(!work_queue->is_stopping);
 	has_room = work_queue->n_queued < work_queue->n_idle;
-	if (!has_room && thread_take(work_queue)) {
+	if (!has_room && thread_take_or_starve(work_queue)) {
 		r = thread_start(work_queue);
 		/* Without any thread the spare does one piece of work at a time. */
 		has_room = r == 0 || (!work_queue->n_threads && !work_queue->is_at_spare);
@@ -375,6 +431,12 @@ static void stop(struct work_queue *work_queue)
 {
 	work_queue->is_stopping = true;
 	(void)pthread_cond_broadcast(&work_queue->has_work);
+	(void)pthread_mutex_lock(&spare.lock);
+	if (work_queue->is_listed) {
+		list_remove(&spare.starving, &work_queue->starving_node);
+		work_queue->is_listed = work_queue->is_starving = false;
+	}
+	(void)pthread_mutex_unlock(&spare.lock);
 }
 
 void work_queue_free(struct work_queue *work_queue)

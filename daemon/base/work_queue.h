@@ -6,7 +6,8 @@
  * A thread starts when work is queued and no thread is idle, up to max_threads.  It ends after a second
  * without work.  Where the number of threads is a store's queue depth, a queue may use further threads
  * from a number that all queues share.  No queue takes more of them than it leaves to the others, so a
- * queue whose threads all hang does not stop the others.  work_queue_submit(): any thread.
+ * queue whose threads all hang does not stop the others.  A queue that gets none starves: it tries again
+ * when a further thread of any queue ends.  work_queue_submit(): any thread.
  *
  * If a queue without threads cannot start one, the spare does its work.  The spare is a thread that
  * exists from the first work_queue_new() on.  It serves such queues in turn, one piece of work at a time.

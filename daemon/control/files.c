@@ -184,7 +184,7 @@ void session_stop_adds(struct session *session)
 	struct user *user = session->user;
 	struct error error;
 
-	LIST_EACH (struct file_add, add, &user->adds, node) {
+	LIST_EACH(struct file_add, add, &user->adds, node) {
 		if (add->call->session != session)
 			continue;
 		list_remove(&user->adds, &add->node);

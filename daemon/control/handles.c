@@ -32,7 +32,7 @@ static void handle_close(struct handle *handle, bool drain)
 	(void)id_table_remove(&session->handles.handles, handle->id); /* it is there */
 	id_table_release(&session->handles.handles, handle->id);      /* lanes never look there */
 	handle->is_closed = true;
-	LIST_EACH (struct member, member, &handle->members, node) {
+	LIST_EACH(struct member, member, &handle->members, node) {
 		(void)id_table_remove(&session->handles.channels, member->channel->id);
 		id_table_release(&session->handles.channels, member->channel->id);
 		lane_remove_channel(member->channel->home, member->channel, drain);
@@ -45,7 +45,7 @@ struct share *share_get(struct session *session, struct store *store)
 {
 	struct share *share;
 
-	LIST_EACH (struct share, known, &session->handles.shares, node)
+	LIST_EACH(struct share, known, &session->handles.shares, node)
 		if (known->store == store)
 			return known;
 	share = calloc(1, sizeof(*share));
@@ -208,7 +208,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 				  error);
 	if (r < 0)
 		return r;
-	LIST_EACH (const struct member, m, &handle->members, node)
+	LIST_EACH(const struct member, m, &handle->members, node)
 		if (m->share->store == store)
 			return error_set_plain(error, -EEXIST,
 					       "channel: handle %" PRIu32
@@ -282,7 +282,7 @@ void handles_close_all(struct session *session, bool drain)
 
 void handles_hurry(struct session *session)
 {
-	LIST_EACH (struct member, m, &session->handles.members, session_node)
+	LIST_EACH(struct member, m, &session->handles.members, session_node)
 		lane_hurry_channel(m->channel);
 }
 

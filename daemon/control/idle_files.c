@@ -103,7 +103,7 @@ void idle_files_reclaim(const struct session *asking, void (*on_gone)(void *sess
 	now_nsec = clock_nsec();
 	if (user->fruitless_id == asking->id && now_nsec - user->fruitless_nsec < RECLAIM_NSEC)
 		return;
-	LIST_EACH (struct session, s, &asking->service->sessions, node)
+	LIST_EACH(struct session, s, &asking->service->sessions, node)
 		if (n && s->user == user && s != asking && s->state == SESSION_OPEN)
 			n -= session_reclaim(s, n, on_gone);
 	if (n) {
@@ -204,7 +204,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	LIST_EACH (struct session, session, &service->sessions, node) {
+	LIST_EACH(struct session, session, &service->sessions, node) {
 		if (!session->objects.files.n_objects)
 			continue;
 		has_files = true;

@@ -90,7 +90,7 @@ int session_remove(struct session *session, struct id_table *table, uint32_t id,
 
 	if (!id_table_get(table, id))
 		return session_no_such(error, what, id);
-	LIST_EACH (const struct share, share, &session->handles.shares, node)
+	LIST_EACH(const struct share, share, &session->handles.shares, node)
 		n += share->n_channels > 0;
 	removal = calloc(1, sizeof(*removal) + n * sizeof(removal->quiets[0]));
 	if (!removal)
@@ -106,7 +106,7 @@ int session_remove(struct session *session, struct id_table *table, uint32_t id,
 	};
 
 	n = 0;
-	LIST_EACH (const struct share, share, &session->handles.shares, node) {
+	LIST_EACH(const struct share, share, &session->handles.shares, node) {
 		struct quiet *quiet = &removal->quiets[n];
 
 		if (!share->n_channels)

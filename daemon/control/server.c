@@ -311,7 +311,7 @@ static void server_close_listening(struct server *server)
 void server_stop(struct server *server)
 {
 	if (server->is_stopping) { /* second call: ops that have not started are cancelled */
-		LIST_EACH (struct session, s, &server->service.sessions, node)
+		LIST_EACH(struct session, s, &server->service.sessions, node)
 			session_end(s, false);
 		return;
 	}
@@ -321,7 +321,7 @@ void server_stop(struct server *server)
 	(void)evtimer_del(server->resume_event);
 	(void)evtimer_del(server->idle_event);
 	server_close_listening(server);
-	LIST_EACH (struct session, s, &server->service.sessions, node)
+	LIST_EACH(struct session, s, &server->service.sessions, node)
 		session_end(s, true);
 	server_leave_if_empty(server);
 }

@@ -79,7 +79,7 @@ static void on_room(struct user *user, void *arg)
 {
 	struct service *service = arg;
 
-	LIST_EACH (struct session, s, &service->sessions, node)
+	LIST_EACH(struct session, s, &service->sessions, node)
 		if (s->user == user)
 			connection_resume(&s->connection);
 }

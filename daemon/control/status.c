@@ -112,7 +112,7 @@ static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
 				sizeof(Wire__Channel *));
 	if (!wire->channels)
 		return -ENOMEM;
-	LIST_EACH (const struct member, member, &handle->members, node) {
+	LIST_EACH(const struct member, member, &handle->members, node) {
 		const struct channel *channel = member->channel;
 		Wire__Channel *one = WIRE_NEW(Wire__Channel, wire__channel);
 
@@ -215,7 +215,7 @@ static int page_add_stores(struct page *page, const struct service *service, uin
 	wire->stores = calloc(PAGE_OBJECTS_MAX, sizeof(Wire__Store *));
 	if (!wire->stores)
 		return -ENOMEM;
-	LIST_EACH (const struct store, store, &service->registry.stores, node) {
+	LIST_EACH(const struct store, store, &service->registry.stores, node) {
 		Wire__Store *one;
 		bool fits;
 
@@ -302,7 +302,7 @@ static int page_add_clients(struct page *page, const struct service *service,
 	wire->clients = calloc(PAGE_OBJECTS_MAX, sizeof(Wire__Client *));
 	if (!wire->clients)
 		return -ENOMEM;
-	LIST_EACH (const struct session, s, &service->sessions, node) {
+	LIST_EACH(const struct session, s, &service->sessions, node) {
 		int r;
 
 		if (page->is_full)
@@ -324,7 +324,7 @@ static int users_to_wire(const struct service *service, const struct view *view,
 {
 	Wire__Others others = WIRE__OTHERS__INIT;
 
-	LIST_EACH (const struct user, user, &service->users.all, node) {
+	LIST_EACH(const struct user, user, &service->users.all, node) {
 		const uint64_t *used = user->quota.used;
 
 		if (may_see(view, user->uid)) {

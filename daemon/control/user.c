@@ -21,7 +21,7 @@ int user_ref(struct users *users, uid_t uid, struct user **ret_user)
 	struct user *user;
 	int r;
 
-	LIST_EACH (struct user, known, &users->all, node) {
+	LIST_EACH(struct user, known, &users->all, node) {
 		if (known->uid == uid) {
 			known->n_refs++;
 			*ret_user = known;

@@ -29,7 +29,7 @@
 
 static struct store *store_named(const struct registry *registry, const char *name)
 {
-	LIST_EACH (struct store, store, &registry->stores, node)
+	LIST_EACH(struct store, store, &registry->stores, node)
 		if (strcmp(store->name, name) == 0)
 			return store;
 	return NULL;
@@ -82,7 +82,7 @@ static void registry_name(const struct registry *registry, char *text, size_t si
 	size_t n = 0;
 
 	(void)snprintf(text, size, "nothing");
-	LIST_EACH (const struct store, store, &registry->stores, node)
+	LIST_EACH(const struct store, store, &registry->stores, node)
 		n += (size_t)snprintf(text + n, size - n, "%s%s=%s", n ? ", " : "", store->name,
 				      store->path);
 }
@@ -191,7 +191,7 @@ static void store_let_go(struct registry *registry, struct store *store)
 
 void registry_sweep(struct registry *registry, uint64_t now_nsec)
 {
-	LIST_EACH (struct store, store, &registry->stores, node)
+	LIST_EACH(struct store, store, &registry->stores, node)
 		if (store->is_automatic && !store->n_holds &&
 		    now_nsec >= store->unused_since_nsec + REGISTRY_UNUSED_NSEC)
 			store_let_go(registry, store);
@@ -214,7 +214,7 @@ static bool registry_make_room(struct registry *registry, const struct peer *pee
 
 	if (config_is_admin(registry->config, peer))
 		user_max = REGISTRY_AUTOMATIC_MAX;
-	LIST_EACH (struct store, store, &registry->stores, node) {
+	LIST_EACH(struct store, store, &registry->stores, node) {
 		bool is_users = store->is_automatic && store->made_for == peer->uid;
 
 		n_user += is_users;
@@ -277,7 +277,7 @@ static int store_make_automatic(struct registry *registry, const struct file_fac
 
 struct store *registry_by_id(const struct registry *registry, uint32_t id)
 {
-	LIST_EACH (struct store, store, &registry->stores, node)
+	LIST_EACH(struct store, store, &registry->stores, node)
 		if (store->id == id)
 			return store;
 	return NULL;
@@ -285,7 +285,7 @@ struct store *registry_by_id(const struct registry *registry, uint32_t id)
 
 static struct store *store_on(const struct registry *registry, dev_t dev)
 {
-	LIST_EACH (struct store, store, &registry->stores, node)
+	LIST_EACH(struct store, store, &registry->stores, node)
 		if (store->dev == dev)
 			return store;
 	return NULL;
@@ -458,7 +458,7 @@ static void query_set(struct query *query)
 	char note[NOTE_BYTES];
 
 	/* Stores with one key (subvolumes of a btrfs) are one file system. */
-	LIST_EACH (struct store, s, &registry->stores, node) {
+	LIST_EACH(struct store, s, &registry->stores, node) {
 		if (s != store && (!store->saved_key || !s->saved_key ||
 				   strcmp(s->saved_key, store->saved_key) != 0))
 			continue;
@@ -687,7 +687,7 @@ int registry_start(struct registry *registry, struct error *error)
 		r = work_queue_new("probe", registry->config->n_stores, &registry->prober);
 	if (r < 0)
 		return error_set(error, r, "stores");
-	LIST_EACH (struct store, store, &registry->stores, node)
+	LIST_EACH(struct store, store, &registry->stores, node)
 		store_probe(store, registry->prober);
 	return 0;
 }
@@ -697,7 +697,7 @@ void registry_deinit(struct registry *registry)
 	if (registry->sweep_event)
 		event_free(registry->sweep_event);
 	work_queue_free(registry->prober);
-	LIST_EACH (struct store, store, &registry->stores, node)
+	LIST_EACH(struct store, store, &registry->stores, node)
 		store_free(store);
 	work_queue_free(registry->work_queue);
 	saved_deinit(&registry->saved);

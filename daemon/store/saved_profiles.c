@@ -101,7 +101,7 @@ static struct saved_profile *profile_get(struct saved_profiles *saved, const cha
 {
 	struct saved_profile *p;
 
-	LIST_EACH (struct saved_profile, known, &saved->profiles, node)
+	LIST_EACH(struct saved_profile, known, &saved->profiles, node)
 		if (strcmp(known->key, key) == 0)
 			return known;
 	p = calloc(1, sizeof(*p));
@@ -180,7 +180,7 @@ int saved_start(struct saved_profiles *saved)
 void saved_deinit(struct saved_profiles *saved)
 {
 	work_queue_free(saved->work_queue);
-	LIST_EACH (struct saved_profile, p, &saved->profiles, node)
+	LIST_EACH(struct saved_profile, p, &saved->profiles, node)
 		free(p);
 	free(saved->dir);
 	*saved = (struct saved_profiles){ 0 };
@@ -188,7 +188,7 @@ void saved_deinit(struct saved_profiles *saved)
 
 const struct profile *saved_find(const struct saved_profiles *saved, const char *key)
 {
-	LIST_EACH (const struct saved_profile, p, &saved->profiles, node)
+	LIST_EACH(const struct saved_profile, p, &saved->profiles, node)
 		if (p->is_there && strcmp(p->key, key) == 0)
 			return &p->profile;
 	return NULL;

@@ -85,7 +85,7 @@ START_TEST(a_visited_item_may_leave_and_be_freed)
 		item->number = i;
 		list_push(&list, &item->node);
 	}
-	LIST_EACH (struct item, item, &list, node) {
+	LIST_EACH(struct item, item, &list, node) {
 		ck_assert_int_eq(item->number, n++);
 		if (item->number % 2)
 			continue;
@@ -95,12 +95,12 @@ START_TEST(a_visited_item_may_leave_and_be_freed)
 	}
 	ck_assert_int_eq(n, 5);
 	n = 1;
-	LIST_EACH (const struct item, item, &list, node) {
+	LIST_EACH(const struct item, item, &list, node) {
 		ck_assert_int_eq(item->number, n);
 		n += 2;
 	}
 	ck_assert_int_eq(n, 5);
-	LIST_EACH (struct item, item, &list, node)
+	LIST_EACH(struct item, item, &list, node)
 		free(item);
 }
 END_TEST
@@ -109,7 +109,7 @@ START_TEST(an_empty_list_has_no_entry_and_nothing_to_visit)
 {
 	list = (struct list){ 0 };
 	ck_assert_ptr_null(list_entry(list_pop(&list), struct item, node));
-	LIST_EACH (struct item, item, &list, node)
+	LIST_EACH(struct item, item, &list, node)
 		ck_abort_msg("there is item %p", (void *)item);
 }
 END_TEST

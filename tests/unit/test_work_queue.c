@@ -211,6 +211,73 @@ START_TEST(further_threads_are_shared_and_none_takes_more_than_it_leaves)
 }
 END_TEST
 
+START_TEST(a_queue_that_got_no_further_thread_was_not_served_when_another_queue_ended_some)
+{
+	static struct task tasks[2][WORK_QUEUE_FURTHER_MAX], queued, later;
+	const unsigned n[2] = { 2 + WORK_QUEUE_FURTHER_MAX / 2, 2 + WORK_QUEUE_FURTHER_MAX / 4 };
+	struct waiting_room waits = { .room.on_room = on_room };
+	struct work_queue *work_queues[2];
+	sem_t go[2], done;
+
+	(void)sem_init(&waits.told, 0, 0);
+	(void)sem_init(&done, 0, 0);
+	for (int i = 0; i < 2; i++) { /* each has as many as are left */
+		(void)sem_init(&go[i], 0, 0);
+		ck_assert_int_eq(
+			work_queue_new_deep("deep", 2, WORK_QUEUE_FURTHER_MAX, &work_queues[i]), 0);
+		hang(work_queues[i], tasks[i], n[i], &go[i]);
+	}
+	queued = (struct task){ .work.run = task_run, .done = &done };
+	work_queue_submit(work_queues[1], &queued.work);
+	later = (struct task){ .work.run = task_run, .done = &done };
+	ck_assert(!work_queue_try_submit(work_queues[1], &later.work, &waits.room));
+
+	for (unsigned k = 0; k < n[0]; k++)
+		(void)sem_post(&go[0]);
+	ck_assert_int_eq(sem_wait(&done), 0); /* the others of its queue still hang */
+	do
+		ck_assert_int_eq(sem_wait(&waits.told), 0);
+	while (!work_queue_try_submit(work_queues[1], &later.work, &waits.room));
+	ck_assert_int_eq(sem_wait(&done), 0);
+
+	for (unsigned k = 0; k < n[1]; k++)
+		(void)sem_post(&go[1]);
+	for (int i = 0; i < 2; i++)
+		work_queue_free(work_queues[i]);
+}
+END_TEST
+
+#define STARVING 11 /* so many queues take all further threads: half, a quarter, and so on */
+
+START_TEST(a_queue_that_starves_is_freed_although_no_other_thread_ends)
+{
+	static struct task tasks[WORK_QUEUE_FURTHER_MAX + 2 * STARVING + 2];
+	struct work_queue *work_queues[STARVING + 1];
+	sem_t go, own_go;
+	unsigned n = 0;
+
+	(void)sem_init(&go, 0, 0);
+	(void)sem_init(&own_go, 0, 0);
+	for (int i = 0; i <= STARVING; i++) {
+		ck_assert_int_eq(
+			work_queue_new_deep("deep", 1, WORK_QUEUE_FURTHER_MAX, &work_queues[i]), 0);
+		while (try_hang(work_queues[i], &tasks[n], i == STARVING ? &own_go : &go))
+			n++;
+		ck_assert(work_queue_stop_waiting(work_queues[i], &no_room));
+	}
+	ck_assert_uint_eq(n, WORK_QUEUE_FURTHER_MAX + STARVING + 1);
+	hang(work_queues[STARVING], &tasks[n], 1, &own_go);
+	(void)sem_post(&own_go);
+	(void)sem_post(&own_go);
+	work_queue_free(work_queues[STARVING]);
+	ck_assert_int_eq(n_run, 2);
+	for (unsigned k = 0; k < n; k++)
+		(void)sem_post(&go);
+	for (int i = 0; i < STARVING; i++)
+		work_queue_free(work_queues[i]);
+}
+END_TEST
+
 START_TEST(threads_without_work_end_and_others_start_when_there_is_some)
 {
 	struct work_queue *work_queue;
@@ -332,6 +399,10 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, threads_without_work_end_and_others_start_when_there_is_some);
 	tcase_add_test(tcase, work_that_does_not_begin_at_once_is_told_of_room);
 	tcase_add_test(tcase, further_threads_are_shared_and_none_takes_more_than_it_leaves);
+	tcase_add_test(
+		tcase,
+		a_queue_that_got_no_further_thread_was_not_served_when_another_queue_ended_some);
+	tcase_add_test(tcase, a_queue_that_starves_is_freed_although_no_other_thread_ends);
 	tcase_add_test(tcase, a_helper_without_work_starts_no_thread_and_can_be_freed);
 	tcase_add_test(tcase, a_queue_that_is_left_runs_what_is_queued_and_nobody_waits);
 	tcase_add_test(tcase, the_last_thread_of_a_queue_that_is_left_frees_it);
