@@ -11,7 +11,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define STATS_BUCKETS 320u /* 8 for each power of two up to 2^40 nsec: 18 minutes */
+#define STATS_BITS 3u	   /* of log_bucket() */
+#define STATS_BUCKETS 320u /* up to 2^42 nsec: 73 minutes */
 
 struct metrics {
 	_Atomic uint64_t reads, writes, fsyncs, errors, read_bytes, write_bytes;

@@ -1,17 +1,5 @@
 #include "tests/bench/histogram.h"
 
-/* The largest value that falls into the step. */
-static double step_value(unsigned step)
-{
-	const unsigned n = 1u << HISTOGRAM_STEP_BITS;
-	unsigned octave;
-
-	if (step < n)
-		return step;
-	octave = (step >> HISTOGRAM_STEP_BITS) - 1;
-	return (double)(((uint64_t)(step % n + n + 1) << octave) - 1);
-}
-
 void histogram_merge(struct histogram *into, const struct histogram *from)
 {
 	for (unsigned i = 0; i < HISTOGRAM_STEPS; i++)
@@ -31,7 +19,7 @@ double histogram_quantile(const struct histogram *h, double q)
 	for (unsigned i = 0; i < HISTOGRAM_STEPS; i++) {
 		seen += h->n[i];
 		if (seen > 0 && (double)seen >= rank)
-			return step_value(i);
+			return (double)log_bucket_end(HISTOGRAM_STEP_BITS, i);
 	}
-	return step_value(HISTOGRAM_STEPS - 1);
+	return (double)log_bucket_end(HISTOGRAM_STEP_BITS, HISTOGRAM_STEPS - 1);
 }

@@ -5,6 +5,8 @@
 #ifndef DSAIO_TESTS_BENCH_HISTOGRAM_H
 #define DSAIO_TESTS_BENCH_HISTOGRAM_H
 
+#include "proto/util/log_bucket.h"
+
 #include <stdint.h>
 
 #define HISTOGRAM_STEP_BITS 7u
@@ -15,23 +17,9 @@ struct histogram {
 	uint32_t n[HISTOGRAM_STEPS];
 };
 
-/* Values below 2^(bits) have a step each, then each octave has 2^bits of them. */
-static inline unsigned histogram_step(uint64_t nsec)
-{
-	unsigned octave;
-
-	if (nsec < 1u << HISTOGRAM_STEP_BITS)
-		return (unsigned)nsec;
-	octave = 63u - (unsigned)__builtin_clzll(nsec) - HISTOGRAM_STEP_BITS;
-	if (octave >= HISTOGRAM_OCTAVES)
-		return HISTOGRAM_STEPS - 1;
-	return ((octave + 1) << HISTOGRAM_STEP_BITS) + (unsigned)(nsec >> octave) -
-	       (1u << HISTOGRAM_STEP_BITS);
-}
-
 static inline void histogram_add(struct histogram *h, int64_t nsec)
 {
-	h->n[histogram_step(nsec > 0 ? (uint64_t)nsec : 0)]++;
+	h->n[log_bucket(HISTOGRAM_STEP_BITS, HISTOGRAM_STEPS - 1, nsec > 0 ? (uint64_t)nsec : 0)]++;
 }
 
 void histogram_merge(struct histogram *into, const struct histogram *from);

@@ -1,40 +1,15 @@
 #include "client/ctl/bench/histogram.h"
 
 #include "client/ctl/bench/student.h"
+#include "proto/util/log_bucket.h"
 
 #include <math.h>
-
-#define STEPS (UINT64_C(1) << BENCH_HISTOGRAM_LOG2)
-
-/* Below 2 * STEPS each value has its own; above, the eleven highest bits count. */
-static size_t bucket_of(uint64_t nsec)
-{
-	unsigned shift;
-	size_t bucket;
-
-	if (nsec < 2 * STEPS)
-		return nsec;
-	shift = 63 - BENCH_HISTOGRAM_LOG2 - (unsigned)__builtin_clzll(nsec);
-	bucket = ((size_t)shift << BENCH_HISTOGRAM_LOG2) + (nsec >> shift);
-	return bucket < BENCH_HISTOGRAM_BUCKETS ? bucket : BENCH_HISTOGRAM_BUCKETS - 1;
-}
-
-/* The largest value of a bucket. */
-static uint64_t bucket_end(size_t bucket)
-{
-	size_t shift;
-
-	if (bucket < 2 * STEPS)
-		return bucket;
-	shift = (bucket >> BENCH_HISTOGRAM_LOG2) - 1;
-	return ((STEPS + bucket % STEPS + 1) << shift) - 1;
-}
 
 void bench_histogram_record(struct bench_histogram *histogram, uint64_t nsec)
 {
 	const double off = (double)nsec - histogram->mean_nsec;
 
-	histogram->counts[bucket_of(nsec)]++;
+	histogram->counts[log_bucket(BENCH_HISTOGRAM_LOG2, BENCH_HISTOGRAM_BUCKETS - 1, nsec)]++;
 	if (!histogram->n || nsec < histogram->min_nsec)
 		histogram->min_nsec = nsec;
 	if (nsec > histogram->max_nsec)
@@ -93,7 +68,7 @@ uint64_t bench_histogram_next(const struct bench_histogram *histogram, size_t *a
 {
 	for (; *at < BENCH_HISTOGRAM_BUCKETS; ++*at)
 		if (histogram->counts[*at]) {
-			*ret_nsec = bucket_end(*at);
+			*ret_nsec = log_bucket_end(BENCH_HISTOGRAM_LOG2, *at);
 			return histogram->counts[(*at)++];
 		}
 	return 0;
