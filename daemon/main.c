@@ -63,7 +63,8 @@ static const char help[] =
 	"  --socket PATH      where to listen (" SOCKET_SYSTEM ")\n"
 	"  --store NAME=DIR   serve files on DIR's file system, or a block device; repeatable\n"
 	"  --check-config     check configuration, socket and stores, then exit\n"
-	"  --sample-config    print a configuration file that shows all keys\n"
+	"  --sample-config    print a configuration file that shows all keys, with --user that of\n"
+	"                     a user's own daemon\n"
 	"  --help             print this\n"
 	"  --version          print the version\n"
 	"\n"
@@ -81,7 +82,7 @@ static const char help[] =
 struct options {
 	const char *config_path; /* NULL: the default path */
 	bool is_user, has_socket;
-	bool only_check;
+	bool only_check, wants_sample;
 	bool is_done; /* --help, --version or --sample-config: nothing remains to do */
 };
 
@@ -138,9 +139,8 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 			options->only_check = true;
 			break;
 		case 'p':
-			keys_print(stdout);
-			options->is_done = true;
-			return stdout_flush();
+			options->wants_sample = true;
+			break;
 		case 'h':
 			(void)fputs(help, stdout); /* stdout_flush() reports an error */
 			options->is_done = true;
@@ -166,6 +166,11 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 			    "dsaiod --help",
 			    argv[optind]);
 		return -EINVAL;
+	}
+	if (options->wants_sample) {
+		keys_print(stdout, options->is_user);
+		options->is_done = true;
+		return stdout_flush();
 	}
 	return 0;
 }

@@ -30,7 +30,9 @@ void config_mistake(struct config *config, const char *format, ...)
 	va_list args;
 
 	if (config->n_mistakes == CONFIG_MISTAKES_MAX)
-		return; /* the others show when these are mended */
+		return;
+	if (config->n_mistakes == CONFIG_MISTAKES_MAX - 1)
+		format = "there are more mistakes than these: correct these first";
 	va_start(args, format);
 	if (vasprintf(&text, format, args) < 0)
 		text = NULL;
@@ -247,7 +249,14 @@ static void line_note(struct reading *reading, const struct key *key)
 		return;
 	}
 	store->has_profile |= key->section == KEYS_PROFILE;
-	if (strcmp(key->name, "path") == 0)
+}
+
+/* The present line is the path of the section's store, or may have been meant as that. */
+static void path_note(struct reading *reading)
+{
+	struct store_config *store = reading->object;
+
+	if (reading->is_known && reading->keys == KEYS_STORE && store)
 		store->path_line = reading->parser.line;
 }
 
@@ -265,6 +274,8 @@ static int key_read(struct reading *reading, struct error *error)
 	if (*line)
 		return error_set_plain(error, -EINVAL, "is given in line %u already", *line);
 	*line = reading->parser.line;
+	if (strcmp(key->name, "path") == 0)
+		path_note(reading);
 	r = key_set(key, reading->object, reading->parser.value, error);
 	if (r == 0)
 		line_note(reading, key);
@@ -305,6 +316,7 @@ static int file_read(struct reading *reading, struct error *error)
 		case -EINVAL:
 			config_mistake(reading->config, "%s:%u: %s", reading->path,
 				       reading->parser.line, why.text);
+			path_note(reading);
 			break;
 		default:
 			return error_set_plain(error, -EIO, "configuration %s: %s", reading->path,
@@ -449,7 +461,7 @@ int config_check(struct config *config, struct error *error)
 	if (!config->state_dir)
 		config->state_dir = state_dir_usual(config->is_user);
 	for (unsigned i = 0; i < config->n_stores; i++)
-		if (!config->stores[i].path)
+		if (!config->stores[i].path && !config->stores[i].path_line)
 			config_mistake(config,
 				       "%s: [store %s]: path is missing: name a directory on its "
 				       "file system, or its block device",

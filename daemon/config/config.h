@@ -56,8 +56,9 @@ enum pool_pages {
 
 struct store_config {
 	const char *name;
-	const char *path;   /* a directory or a block device */
-	unsigned path_line; /* of the configuration file; 0: an option names it */
+	const char *path; /* a directory or a block device */
+	unsigned
+		path_line; /* of the configuration file, also if it is a mistake; 0: an option names it */
 	struct profile profile;
 	bool has_profile; /* some of it is given */
 	enum engine_kind engine;

@@ -438,7 +438,23 @@ static void comment_print(FILE *file, const char *text)
 	(void)fputs("\n", file);
 }
 
-void keys_print(FILE *file)
+static const char *sample_value(const struct key *key, bool is_user)
+{
+	/* The defaults of config_set_user(), and the directories of a user. */
+	static const char *const of_user[][2] = {
+		{ "socket", "/run/user/1000/dsaiod/dsaiod.sock" },
+		{ "lock", "auto" },
+		{ "state_dir", "/home/alice/.local/state/dsaiod" },
+		{ "idle_exit_sec", "60" },
+	};
+
+	for (unsigned i = 0; is_user && i < sizeof(of_user) / sizeof(*of_user); i++)
+		if (strcmp(key->name, of_user[i][0]) == 0)
+			return of_user[i][1];
+	return key->example ? key->example : key->preset;
+}
+
+void keys_print(FILE *file, bool is_user)
 {
 	(void)fputs("# The configuration of dsaiod; dsaiod.conf(5) explains each key.\n"
 		    "#\n"
@@ -454,7 +470,6 @@ void keys_print(FILE *file)
 			(void)fputs("# A store with settings of its own.\n;[store nvme0]\n", file);
 		(void)fputs("\n", file);
 		comment_print(file, key->meaning);
-		(void)fprintf(file, ";%s = %s\n", key->name,
-			      key->example ? key->example : key->preset);
+		(void)fprintf(file, ";%s = %s\n", key->name, sample_value(key, is_user));
 	}
 }

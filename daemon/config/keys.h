@@ -11,6 +11,7 @@
 
 #include "daemon/base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ int key_set(const struct key *key, void *object, const char *text, struct error 
 /* Sets the defaults of the keys of [daemon].  0 or -ENOMEM. */
 int keys_preset(struct config *config);
 
-/* Prints the sample: a configuration file with each key, commented out. */
-void keys_print(FILE *file);
+/* Prints the sample: a configuration file with each key, commented out.  is_user: of a user's own daemon. */
+void keys_print(FILE *file, bool is_user);
 
 #endif

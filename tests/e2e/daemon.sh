@@ -51,6 +51,7 @@ path = $dir/store"
 
 check "--help" 0 "--store;--config;--socket;--check-config" --help
 check "--sample-config" 0 "[daemon];pool_size = ;intra_op_parallelism = 1" --sample-config
+check "--sample-config of a user's own daemon" 0 ";idle_exit_sec = 60" --sample-config --user
 check "--version" 0 "dsaiod" --version
 check "an unknown option" 2 "--frobnicate" --frobnicate
 check "an argument too many" 2 "surplus" surplus

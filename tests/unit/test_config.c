@@ -278,6 +278,23 @@ START_TEST(a_file_full_of_mistakes_has_an_end)
 		(void)strcat(text, "z\n");
 	ck_assert_int_eq(read_text(text), -EINVAL);
 	ck_assert_uint_eq(config.n_mistakes, CONFIG_MISTAKES_MAX);
+	ck_assert_msg(strstr(config.mistakes[CONFIG_MISTAKES_MAX - 1], "there are more mistakes"),
+		      "%s", config.mistakes[CONFIG_MISTAKES_MAX - 1]);
+}
+END_TEST
+
+static const char *const wrong_paths[] = { "path = mnt", "path =", "path /mnt" };
+
+START_TEST(a_path_with_a_mistake_was_called_missing_too)
+{
+	char text[80];
+
+	(void)snprintf(text, sizeof(text), "[store a]\n%s\n[store b]\n", wrong_paths[_i]);
+	ck_assert_int_eq(read_text(text), -EINVAL);
+	ck_assert_uint_eq(config.n_mistakes, 2);
+	ck_assert_msg(strstr(config.mistakes[0], ":2: "), "%s", config.mistakes[0]);
+	ck_assert_msg(strstr(config.mistakes[1], "[store b]: path is missing"), "%s",
+		      config.mistakes[1]);
 }
 END_TEST
 
@@ -452,6 +469,8 @@ static void add_tests(TCase *tcase)
 			    N_ROWS(mistakes));
 	tcase_add_test(tcase, all_mistakes_of_a_file_are_told);
 	tcase_add_test(tcase, a_file_full_of_mistakes_has_an_end);
+	tcase_add_loop_test(tcase, a_path_with_a_mistake_was_called_missing_too, 0,
+			    N_ROWS(wrong_paths));
 	tcase_add_loop_test(tcase, a_kept_profile_has_each_of_its_keys_and_no_other, 0,
 			    N_ROWS(kept));
 	tcase_add_test(tcase, the_sample_is_right_as_it_is_and_with_all_its_keys);

@@ -2,6 +2,7 @@
 
 #include "daemon/config/config.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/socket.h"
 #include "tests/unit/file_text.h"
 #include "tests/unit/suite.h"
 
@@ -114,6 +115,31 @@ START_TEST(the_manual_has_each_keys_meaning_and_default)
 }
 END_TEST
 
+/* config_set_user() has the values of --user. */
+START_TEST(the_sample_of_a_users_own_daemon_had_the_services_values)
+{
+	_cleanup_(freep) char *sample = NULL;
+	struct config config;
+	char line[80];
+	size_t size;
+	FILE *file = open_memstream(&sample, &size);
+
+	ck_assert_ptr_nonnull(file);
+	keys_print(file, true);
+	(void)fclose(file);
+	ck_assert_int_eq(config_init(&config), 0);
+	config_set_user(&config);
+	(void)snprintf(line, sizeof(line), "\n;idle_exit_sec = %u\n", config.idle_exit_sec);
+	ck_assert_ptr_nonnull(strstr(sample, line));
+	(void)snprintf(line, sizeof(line), "\n;lock = %s\n",
+		       config.lock == POOL_LOCK_AUTO ? "auto" : "yes");
+	ck_assert_ptr_nonnull(strstr(sample, line));
+	ck_assert_ptr_null(strstr(sample, SOCKET_SYSTEM));
+	ck_assert_ptr_null(strstr(sample, "/var/lib/dsaiod"));
+	config_deinit(&config);
+}
+END_TEST
+
 START_TEST(the_installed_configuration_is_the_sample)
 {
 	_cleanup_(freep) char *text = file_text("systemd/dsaiod.conf"), *sample = NULL;
@@ -121,7 +147,7 @@ START_TEST(the_installed_configuration_is_the_sample)
 	FILE *file = open_memstream(&sample, &size);
 
 	ck_assert_ptr_nonnull(file);
-	keys_print(file);
+	keys_print(file, false);
 	(void)fclose(file);
 	ck_assert_msg(strcmp(text, sample) == 0,
 		      "make it anew: build/dsaiod --sample-config >systemd/dsaiod.conf");
@@ -136,6 +162,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_refused_value_changes_nothing);
 	tcase_add_test(tcase, the_manual_has_each_keys_meaning_and_default);
 	tcase_add_test(tcase, the_installed_configuration_is_the_sample);
+	tcase_add_test(tcase, the_sample_of_a_users_own_daemon_had_the_services_values);
 }
 
 SUITE("keys", add_tests)
