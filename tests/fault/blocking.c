@@ -154,6 +154,8 @@ TEST_TABLE(depth, depths, "as many blocks are there together as the queue depth 
 
 /* ---- two users ---- */
 
+#define STORE_DEPTH 128u /* the queue depth of a store without a profile */
+
 TEST(users, "what hangs of one user on a store leaves another's ops there their depth")
 {
 	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
@@ -184,7 +186,7 @@ TEST(users, "what hangs of one user on a store leaves another's ops there their 
 							.off = i % 16 * 4096,
 							.len = 4096 });
 	raw_ring(&channel);
-	while (atomic_load(&fs.control->n_hung) < profile.queue_depth)
+	while (atomic_load(&fs.control->n_hung) < STORE_DEPTH)
 		(void)usleep(1000); /* nobody tells when they are there */
 
 	profile.queue_depth = 16;
@@ -192,7 +194,7 @@ TEST(users, "what hangs of one user on a store leaves another's ops there their 
 	rig_open(&rig, &profile);
 	read_together(&rig, &fs, 16, 64, 4096);
 	/* The others of his wait in the daemon, with no thread. */
-	CHECK_EQ(atomic_load(&fs.control->n_hung), 128);
+	CHECK_EQ(atomic_load(&fs.control->n_hung), STORE_DEPTH);
 
 	daemon_log_wait(rig.daemon, ": read has not come back for");
 	fuse_free_as_told(rig.daemon);
