@@ -7,7 +7,6 @@
 #include <event2/event.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -137,12 +136,28 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	turns_add(connection->turns, &connection->turn);
 }
 
-bool connection_has_unread(int fd)
+bool connection_has_unread_fds(int fd)
 {
-	int n_bytes;
+	char bytes[16384];
+	struct iovec iov = { .iov_base = bytes, .iov_len = sizeof(bytes) };
+	ssize_t n;
 
 	(void)shutdown(fd, SHUT_RD); /* of a connected socket: cannot fail */
-	return ioctl(fd, FIONREAD, &n_bytes) < 0 || n_bytes > 0; /* each descriptor has a byte */
+	/* As in connection_start(): else a byte with MSG_OOB is skipped. */
+	if (setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int)) < 0)
+		return true;
+	for (;;) {
+		struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+		/* There is no room for descriptors: the kernel says that it has some, and keeps them. */
+		n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
+		if (n <= 0)
+			return n < 0 && errno != EAGAIN && errno != ECONNRESET;
+		if (msg.msg_flags & MSG_CTRUNC)
+			return true;
+		if (recv(fd, bytes, (size_t)n, MSG_DONTWAIT) != n)
+			return true;
+	}
 }
 
 /* ---- the client's process ---- */

@@ -88,10 +88,10 @@ int connection_send(struct connection *connection, const void *body, size_t len,
 void connection_mute(struct connection *connection);
 
 /*
- * Stops the peer of a connected socket from sending.  Returns whether the socket contains unread
- * messages: close(2) of the socket then closes the descriptors in them, and may hang.
+ * Stops the peer of a connected socket from sending, and drops unread messages up to the first with
+ * descriptors.  Returns whether there is one: close(2) of the socket then closes these, and may hang.
  */
-bool connection_has_unread(int fd);
+bool connection_has_unread_fds(int fd);
 
 /* Frees all but fd, which stays open: its close is the caller's. */
 void connection_deinit(struct connection *connection);

@@ -35,7 +35,7 @@ void service_close_socket(struct service *service, struct user *user, int fd,
 {
 	_cleanup_(freep) struct closing_socket *socket = NULL;
 
-	if (connection_has_unread(fd)) {
+	if (connection_has_unread_fds(fd)) {
 		(void)shutdown(fd, SHUT_WR); /* of a connected socket: cannot fail */
 		socket = calloc(1, sizeof(*socket));
 	}
@@ -60,7 +60,7 @@ void service_close_refused(struct service *service, int fd)
 	struct user *user;
 
 	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len); /* of any connected socket */
-	if (!connection_has_unread(fd) || user_ref(&service->users, cred.uid, &user) < 0) {
+	if (!connection_has_unread_fds(fd) || user_ref(&service->users, cred.uid, &user) < 0) {
 		(void)close(fd);
 		return;
 	}

@@ -1,8 +1,11 @@
 /*
  * The service: the state that all sessions share, and control sockets whose session has ended.
  *
- * A control socket that contains unread messages is closed on a worker thread of its user, because
- * close(2) also closes the descriptors in those messages and may hang.
+ * A control socket with unread descriptors is closed on a worker thread of its user, because close(2) of
+ * the socket also closes these and may hang.  The kernel counts them, and bounds them to RLIMIT_NOFILE of the
+ * user that sent them.  So that is also the limit on such sockets of one user, and with them one user
+ * without privileges does not reach the limit of all users (service_may_accept()) unless its RLIMIT_NOFILE
+ * is above a quarter of the daemon's.
  *
  * Main thread.
  */
@@ -41,14 +44,14 @@ struct service {
 	void (*on_frame)(struct session *session, struct frame *frame);
 	/* The bytes are no frame: replies with an error if that is possible, and ends the session. */
 	void (*on_garbage)(struct session *session, const char *why);
-	/* A session has gone, or a control socket that had unread messages is closed. */
+	/* A session has gone, or a control socket that had unread descriptors is closed. */
 	void (*on_gone)(struct service *service);
 
 	struct turns turns; /* of sessions with requests to read; set by service_init() */
 	struct users users;
 	struct list sessions; /* struct session, oldest first */
 	uint32_t n_sessions;
-	uint32_t n_closing_sockets; /* with unread messages, not yet closed by a worker thread */
+	uint32_t n_closing_sockets; /* with unread descriptors, not yet closed by a worker thread */
 	uint32_t last_id;
 	struct event *look_event; /* idle_files.h; NULL without files */
 	uint64_t look_due_nsec;
@@ -60,8 +63,8 @@ int service_init(struct service *service, struct event_base *base);
    in the close of a control socket remain. */
 void service_deinit(struct service *service);
 
-/* Closes a control socket, on a worker thread of its user if it contains unread messages.  Takes fd and
-   the reference to the user. */
+/* Closes a control socket, on a worker thread of its user if it contains unread descriptors.  Takes fd
+   and the reference to the user. */
 void service_close_socket(struct service *service, struct user *user, int fd,
 			  const struct hung_who *who, const char *file);
 

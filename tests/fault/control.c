@@ -419,6 +419,48 @@ TEST(refused_bound, "refused connections whose close hung took all of the daemon
 	raw_slab_unmap(&slab);
 }
 
+#define HUNG_CLOSES 66u		  /* more than a user has threads */
+#define PLAIN_CROWD BOUND_CLOSING /* with those that hang more than all users together may have */
+
+TEST(plain_bound,
+     "one user's unread bytes, behind closes that hang, kept other users from connecting")
+{
+	struct daemon *daemon;
+	static struct lingering lingers[HUNG_CLOSES];
+	static struct raw raws[HUNG_CLOSES], others[REFUSED_AFTER], raw;
+	char *path = test_text("%s/dsaiod.conf", test_dir());
+	_cleanup_(fclosep) FILE *file = fopen(path, "we");
+
+	test_needs_root(); /* the victims are other users */
+	test_time_limit(100);
+	CHECK(file);
+	CHECK(fprintf(file, "[daemon]\nuser_clients = %u\n", REFUSED_AFTER) > 0);
+	CHECK(fflush(file) == 0);
+	daemon = daemon_start_with(&(struct daemon_options){ .args = DAEMON_ARGS("--config", path),
+							     .before_exec = limit_files });
+	for (unsigned i = 0; i < REFUSED_AFTER; i++)
+		raw_open(&others[i], daemon);
+	process_stop(daemon->pid); /* once: a signal ends each close(2) that waits */
+	for (unsigned i = 0; i < HUNG_CLOSES; i++) {
+		linger_open(&lingers[i]);
+		raw_connect(&raws[i], daemon);
+		send_linger(raws[i].fd, &lingers[i], 1, 0);
+	}
+	for (unsigned i = 0; i < PLAIN_CROWD; i++) {
+		raw_connect(&raw, daemon);
+		raw_send_bytes(&raw, "x", 1, NULL, 0);
+		raw_close(&raw);
+	}
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	victims_check(daemon, 2);
+	for (unsigned i = 0; i < HUNG_CLOSES; i++) {
+		closep(&lingers[i].peer);
+		raw_close(&raws[i]);
+	}
+	for (unsigned i = 0; i < REFUSED_AFTER; i++)
+		raw_close(&others[i]);
+}
+
 TEST(bell_socket, "a client queued descriptors in its doorbell socket, to be closed with it")
 {
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;

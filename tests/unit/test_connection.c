@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -202,11 +204,59 @@ START_TEST(only_a_pidfd_is_watched_and_only_one)
 }
 END_TEST
 
-START_TEST(unread_messages_are_seen_before_a_close)
+static const struct {
+	const char *what;
+	size_t n_before; /* bytes without descriptors */
+	bool has_fd;	 /* then one byte with a descriptor */
+	int flags;
+} unread[] = {
+	{ "nothing", 0, false, 0 },
+	{ "one byte", 1, false, 0 },
+	{ "more bytes than are read at once", 100000, false, 0 },
+	{ "a descriptor", 0, true, 0 },
+	{ "a descriptor out of band", 0, true, MSG_OOB },
+	{ "a descriptor behind one byte", 1, true, 0 },
+	{ "a descriptor behind many bytes", 100000, true, 0 },
+};
+
+START_TEST(unread_descriptors_are_seen_and_kept_and_all_before_them_is_dropped)
 {
-	ck_assert_int_eq(connection_send(&connection, "x", 1, NULL, 0), 0);
-	ck_assert(connection_has_unread(peer_fd));
-	ck_assert(!connection_has_unread(connection.fd));
+	static const char bytes[100000];
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = { 0 };
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)bytes, .iov_len = 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control,
+			      .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	int fds[2], ends[2], n_left;
+	struct pollfd end;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	ck_assert_int_eq(pipe(ends), 0);
+	if (unread[_i].n_before)
+		ck_assert_int_eq(send(fds[0], bytes, unread[_i].n_before, MSG_DONTWAIT),
+				 (ssize_t)unread[_i].n_before);
+	if (unread[_i].has_fd) {
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &ends[1], sizeof(int));
+		ck_assert_int_eq(sendmsg(fds[0], &msg, unread[_i].flags), 1);
+	}
+	(void)close(ends[1]);
+
+	ck_assert_msg(connection_has_unread_fds(fds[1]) == unread[_i].has_fd, "%s",
+		      unread[_i].what);
+	end = (struct pollfd){ .fd = ends[0] };
+	ck_assert_int_eq(poll(&end, 1, 0), !unread[_i].has_fd); /* this thread closes none */
+	ck_assert_int_eq(ioctl(fds[1], FIONREAD, &n_left), 0);
+	if (!unread[_i].has_fd)
+		ck_assert_int_eq(n_left, 0);
+	ck_assert_int_eq(send(fds[0], "x", 1, MSG_NOSIGNAL), -1); /* nothing more comes */
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+	(void)close(ends[0]);
 }
 END_TEST
 
@@ -219,7 +269,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, the_end_of_the_peer_is_a_loss_and_makes_it_mute);
 	tcase_add_test(tcase, a_full_socket_keeps_replies_until_the_peer_reads);
 	tcase_add_test(tcase, only_a_pidfd_is_watched_and_only_one);
-	tcase_add_test(tcase, unread_messages_are_seen_before_a_close);
+	tcase_add_loop_test(tcase,
+			    unread_descriptors_are_seen_and_kept_and_all_before_them_is_dropped, 0,
+			    N_ROWS(unread));
 }
 
 SUITE("connection", add_tests)
