@@ -416,9 +416,29 @@ START_TEST(what_can_not_be_kept_is_set_and_told)
 }
 END_TEST
 
+START_TEST(the_text_of_many_stores_is_cut)
+{
+	struct file_facts facts = facts_of(FUSE_MAGIC, 77);
+	struct store *store;
+	char text[200];
+
+	for (int i = 0; i < 30; i++) {
+		(void)snprintf(text, sizeof(text), "a-store-with-a-long-name-%d=/proc", i);
+		ck_assert_int_eq(config_add_store(&config, text, &error), 0);
+	}
+	start();
+	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &alice, &store, &error), -ENXIO);
+	ck_assert_msg(strstr(error.text, "it serves a-store-with-a-long-name-0=/proc, a-store") &&
+			      strstr(error.text, "): move the file there"),
+		      "%s", error.text);
+	ck_assert_ptr_null(strstr(error.text, "name-20="));
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, the_text_of_many_stores_is_cut);
 	tcase_add_loop_test(tcase, automatic_stores_are_for_what_nobody_can_hold, 0, N_ROWS(kinds));
 	tcase_add_test(tcase, a_memfd_lies_on_no_store);
 	tcase_add_test(tcase, a_block_device_is_named_as_the_kernel_names_it);

@@ -1,0 +1,203 @@
+#include "daemon/store/registry_parts.h"
+
+#include "daemon/base/job.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NOTE_BYTES (ERROR_TEXT_BYTES + 160)
+
+/* An open question: it passes the user's worker thread and, to save a profile, the saved profiles'. */
+struct query {
+	struct registry *registry;
+	struct registry_asking asking;
+	bool is_set;			/* else it is a look */
+	bool has_profile;		/* else the profile is reset */
+	struct partial_profile profile; /* the rest stays */
+	struct store *store;		/* referenced until its profile is saved */
+	struct job job;
+	char path[128]; /* of the descriptor, for error texts */
+	struct file_facts facts;
+	int result;
+	struct error error;
+};
+
+static void query_done(struct query *query, const char *note)
+{
+	query->asking.on_done(query->store, query->result, query->result < 0 ? &query->error : NULL,
+			      note, query->asking.arg);
+	if (query->store)
+		store_unref(query->store);
+	free(query);
+}
+
+/* The note for a profile that is not saved. */
+static void lasts_note(const struct store *store, const char *why, char *note, size_t size)
+{
+	(void)snprintf(note, size, "store %s: the profile is not saved: %s; it lasts until %s",
+		       store->name, why,
+		       store->is_automatic ? "nobody has used the store for a minute"
+					   : "the daemon ends");
+}
+
+static void on_saved(void *arg, int result, const struct error *error)
+{
+	struct query *query = arg;
+	char note[NOTE_BYTES] = "";
+
+	if (result < 0) {
+		if (query->has_profile)
+			query->store->profile_source = PROFILE_SET;
+		log_warning("store %s: its profile cannot be saved: %s", query->store->name,
+			    error->text);
+		lasts_note(query->store, error->text, note, sizeof(note));
+	}
+	query_done(query, note);
+}
+
+static void query_set(struct query *query)
+{
+	struct registry *registry = query->registry;
+	struct store *store = query->store;
+	const struct profile profile = profile_fill(&query->profile, &store->profile);
+	char note[NOTE_BYTES];
+
+	/* Stores with one key (subvolumes of a btrfs) are one file system. */
+	LIST_EACH(struct store, s, &registry->stores, node) {
+		if (s != store && (!store->saved_key || !s->saved_key ||
+				   strcmp(s->saved_key, store->saved_key) != 0))
+			continue;
+		s->profile = query->has_profile ? profile : s->given_profile;
+		s->profile_source = query->has_profile ? PROFILE_SAVED : s->given_source;
+	}
+	if (!store->saved_key || !registry->saved.dir) {
+		if (query->has_profile)
+			store->profile_source = PROFILE_SET;
+		lasts_note(
+			store,
+			store->saved_key
+				? "there is no state_dir"
+				: "its file system has no UUID, nor its device an id, to know it "
+				  "by after a restart (a [store NAME] in dsaiod.conf gives it "
+				  "one)",
+			note, sizeof(note));
+		query_done(query, query->has_profile ? note : "");
+		return;
+	}
+	query->result = saved_set(&registry->saved, store->saved_key, store->name,
+				  query->has_profile ? &profile : NULL, on_saved, query,
+				  &query->error);
+	if (query->result < 0)
+		query_done(query, "");
+}
+
+/* The store has been found, or the query has an error. */
+static void query_go_on(struct query *query, struct store *store)
+{
+	if (query->result == 0 && store) { /* one implies the other, which cppcheck can't see */
+		store_ref(store);
+		query->store = store;
+	}
+	if (query->result == 0 && query->is_set)
+		query_set(query);
+	else
+		query_done(query, "");
+}
+
+static void looked_main(struct job *job)
+{
+	struct query *query = container_of(job, struct query, job);
+	struct store *store = NULL;
+
+	if (query->result == 0)
+		query->result = registry_find_or_make(query->registry, &query->facts, query->path,
+						      query->asking.peer, !query->is_set, &store,
+						      &query->error);
+	query_go_on(query, store);
+}
+
+static void look_run(struct job *job)
+{
+	struct query *query = container_of(job, struct query, job);
+	char link[32];
+	ssize_t n;
+
+	/* The kernel knows the name: this calls no file system. */
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", query->asking.fd);
+	n = readlink(link, query->path, sizeof(query->path) - 1);
+	query->path[n > 0 ? n : 0] = 0;
+	for (char *c = query->path; *c; c++)
+		if (*c < ' ' || *c == 0x7f)
+			*c = '?';
+	query->result = file_look(query->asking.fd, query->path, &query->facts, &query->error);
+	closep(&query->asking.fd);
+}
+
+static int query_start(struct registry *registry, const struct registry_asking *asking, bool is_set,
+		       const struct partial_profile *profile, struct error *error)
+{
+	struct store *store = registry_named(registry, asking->name);
+	struct query *query;
+	char served[200];
+
+	if ((asking->name[0] != 0) == (asking->fd >= 0))
+		return error_set_plain(error, -EINVAL,
+				       "store: either its name or a descriptor of something on it "
+				       "is needed, and not both");
+	if (asking->name[0] && !store) {
+		registry_text(registry, served, sizeof(served));
+		return error_set_plain(error, -ENXIO,
+				       "store %.64s: the daemon has none with this name (it serves "
+				       "%s): name one of them, or a file or directory that lies on "
+				       "the one",
+				       asking->name, served);
+	}
+	query = calloc(1, sizeof(*query));
+	if (!query)
+		return error_set(error, -ENOMEM, "store");
+	query->registry = registry;
+	query->asking = *asking;
+	query->is_set = is_set;
+	query->has_profile = profile;
+	if (profile)
+		query->profile = *profile;
+	if (store) {
+		query_go_on(query, store);
+		return 0;
+	}
+	query->job.run = look_run;
+	query->job.done = looked_main;
+	query->job.mailbox = registry->main_mailbox;
+	query->job.work.about = (struct hung_about){
+		.what = "check", .file = "(store)", .fd = asking->fd, .who = *asking->who
+	};
+	job_submit(asking->work_queue, &query->job);
+	return 0;
+}
+
+int registry_get(struct registry *registry, const struct registry_asking *asking,
+		 struct error *error)
+{
+	return query_start(registry, asking, false, NULL, error);
+}
+
+int registry_set_profile(struct registry *registry, const struct registry_asking *asking,
+			 const struct partial_profile *profile, struct error *error)
+{
+	char why[ERROR_TEXT_BYTES - 64];
+
+	if (!config_is_admin(registry->config, asking->peer))
+		return error_set_plain(
+			error, -EPERM,
+			"profile: only administrators set it (root, the daemon's own user, members "
+			"of admin_group in dsaiod.conf): ask one, or give a handle a profile of "
+			"its own");
+	if (profile && profile_check(&profile->profile, why, sizeof(why)) < 0)
+		return error_set_plain(error, -EINVAL, "%s", why);
+	return query_start(registry, asking, true, profile, error);
+}
