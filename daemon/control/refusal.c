@@ -1,6 +1,6 @@
 #include "daemon/control/refusal.h"
 
-#include "daemon/control/request.h"
+#include "daemon/control/serve.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/util/socket.h"
@@ -45,7 +45,7 @@ static void refuse(int fd, uint64_t deadline_nsec)
 
 	if (now_nsec < deadline_nsec)
 		(void)poll(&hello, 1, (int)((deadline_nsec - now_nsec) / 1000000));
-	request_refuse(fd, &refused);
+	serve_refusal(fd, &refused);
 }
 
 void refusal_send(int listen_fd)

@@ -1,19 +1,19 @@
 /*
- * Requests: one control message -> one session call -> one reply.
- *
- * A message is decoded and checked by functions that know no session, so that a fuzz target can
- * call what a hostile client calls: request_decode(), then request_check() with any number of
+ * Requests as they come: bytes of a client that are decoded and checked without a session, so a fuzz
+ * target calls what a hostile client calls: request_decode(), then request_check() with any number of
  * descriptors, request_entries() on a Submit that passed, request_free().
  *
- * A request with wrong values is refused, and its session lives.  Bytes that are no request, and a
- * request before Hello, end the session, with one line in the log.
+ * serve.h has the rest: it makes the session's call and sends the reply.
  */
 #ifndef DSAIO_DAEMON_CONTROL_REQUEST_H
 #define DSAIO_DAEMON_CONTROL_REQUEST_H
 
-#include "daemon/control/session.h"
+#include "daemon/base/error.h"
+#include "daemon/lane/sched.h"
 #include "proto/dsaio.pb-c.h"
+#include "proto/ring.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Protocol versions that this daemon speaks. */
@@ -32,14 +32,10 @@ void request_free(Wire__Request *request); /* NULL is fine */
  */
 int request_check(const Wire__Request *request, unsigned n_fds, struct error *error);
 
-/* Copies what a checked Submit asks for to entries (submit->n_entries of them). */
+/* Copies the ops of a checked Submit to entries (submit->n_entries of them). */
 void request_entries(const Wire__Submit *submit, struct ring_entry *entries);
 
-/* The service's on_frame and on_garbage. */
-void request_serve(struct session *session, struct frame *frame);
-void request_refuse_garbage(struct session *session, const char *why);
-
-/* Tells a client that gets no session why.  fd: its socket; borrowed. */
-void request_refuse(int fd, const struct error *error);
+/* Returns 0 and the class, or -1: proto3 enums can have any value. */
+int request_class(Wire__Class wire, enum sched_class *ret_class);
 
 #endif

@@ -3,7 +3,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
 #include "daemon/control/listen_socket.h"
-#include "daemon/control/request.h"
+#include "daemon/control/serve.h"
 #include "daemon/control/start_lock.h"
 #include "daemon/base/hung.h"
 #include "proto/util/cleanup.h"
@@ -108,7 +108,7 @@ static void client_accept(struct server *server, int fd)
 
 	if (session_new(&server->service, fd, &error) == 0)
 		return; /* the session has it */
-	request_refuse(fd, &error);
+	serve_refusal(fd, &error);
 	service_close_refused(&server->service, fd);
 }
 
@@ -198,8 +198,8 @@ static int server_init_service(struct server *server, struct event_base *base)
 			  .main_mailbox = &server->mailbox },
 		.spin_usec = config->spin_usec,
 		.started_nsec = clock_nsec(),
-		.on_frame = request_serve,
-		.on_garbage = request_refuse_garbage,
+		.on_frame = serve_frame,
+		.on_garbage = serve_garbage,
 		.on_gone = on_gone,
 	};
 	for (unsigned i = 0; i < N_QUOTA_KINDS; i++)

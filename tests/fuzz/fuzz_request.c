@@ -4,6 +4,7 @@
  * Input: a byte for the number of descriptors, then the body.
  */
 #include "daemon/control/request.h"
+#include "proto/frame.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

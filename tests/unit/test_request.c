@@ -1,4 +1,6 @@
 #include "daemon/control/request.h"
+#include "proto/frame.h"
+#include "proto/profile.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,0 +1,443 @@
+#include "daemon/control/serve.h"
+
+#include "proto/version.h" /* the version is the project's */
+#include "daemon/base/log.h"
+#include "daemon/control/request.h"
+#include "daemon/control/status.h"
+#include "daemon/control/wire.h"
+#include "proto/util/cleanup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Features of Hello that this daemon has. */
+#define FEATURES (RING_FEATURE_GROW | RING_FEATURE_INHERIT)
+
+/* ---- replies ---- */
+
+static uint8_t *reply_pack(const Wire__Reply *reply, size_t *ret_len)
+{
+	size_t len = wire__reply__get_packed_size(reply);
+	uint8_t *body = malloc(len ? len : 1);
+
+	if (body)
+		*ret_len = wire__reply__pack(reply, body);
+	return body;
+}
+
+/* Takes fds. */
+static void reply_send(struct session *session, const Wire__Reply *reply, const int *fds,
+		       unsigned n_fds)
+{
+	size_t len = 0;
+	_cleanup_(freep) uint8_t *body = reply_pack(reply, &len);
+
+	/* Without memory it sends nothing, and the lost reply ends the session. */
+	session_send(session, body, len, fds, n_fds);
+}
+
+static void reply_error(struct session *session, uint64_t seq, const struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+
+	reply.seq = seq;
+	reply.error = error->code;
+	reply.text = (char *)(uintptr_t)error->text; /* only read */
+	reply_send(session, &reply, NULL, 0);
+}
+
+void serve_refusal(int fd, const struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	struct frame_writer writer = { 0 };
+	size_t len = 0;
+	_cleanup_(freep) uint8_t *body = NULL;
+
+	reply.error = error->code;
+	reply.text = (char *)(uintptr_t)error->text; /* only read */
+	body = reply_pack(&reply, &len);
+	if (frame_queue(&writer, body, len, NULL, 0) == 0)
+		(void)frame_flush(&writer, fd); /* a new socket has room for it */
+	frame_writer_deinit(&writer);
+}
+
+void serve_garbage(struct session *session, const char *why)
+{
+	struct error error;
+
+	log_client(&session->user->log_limit, "%s: broke the protocol: %s: disconnected",
+		   session_title(session), why);
+	(void)error_set_plain(&error, -EPROTO, "%s: the daemon closes the connection", why);
+	reply_error(session, 0, &error);
+	session_end(session, false);
+}
+
+/* A call has ended.  This sends all replies except those to Hello, Status and refused requests. */
+static void call_done(struct call *call, int result, const struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__SlabNewReply slab = WIRE__SLAB_NEW_REPLY__INIT;
+	Wire__FileAddReply file = WIRE__FILE_ADD_REPLY__INIT;
+	Wire__SubmitReply submit = WIRE__SUBMIT_REPLY__INIT;
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+	unsigned n_fds = call->n_reply_fds;
+
+	if (result < 0) {
+		reply_error(call->session, call->seq, error);
+		call_free(call);
+		return;
+	}
+	reply.seq = call->seq;
+	switch (call->what) {
+	case WIRE__REQUEST__BODY_SLAB_NEW:
+	case WIRE__REQUEST__BODY_SLAB_IMPORT:
+		slab.slab = call->slab->id;
+		slab.size_bytes = call->slab->size_bytes;
+		slab.is_locked = call->slab->is_locked;
+		reply.body_case = call->what == WIRE__REQUEST__BODY_SLAB_NEW
+					  ? WIRE__REPLY__BODY_SLAB_NEW
+					  : WIRE__REPLY__BODY_SLAB_IMPORT;
+		reply.slab_new = &slab; /* clears both pointers: they are a union */
+		break;
+	case WIRE__REQUEST__BODY_FILE_ADD:
+		file.file = call->file->id;
+		file.store = call->file->store->id;
+		file.offset_align = call->file->target.offset_align;
+		file.memory_align = call->file->target.memory_align;
+		profile_to_wire(&call->file->store->profile, &profile);
+		file.profile = &profile;
+		reply.body_case = WIRE__REPLY__BODY_FILE_ADD;
+		reply.file_add = &file;
+		break;
+	case WIRE__REQUEST__BODY_SUBMIT:
+		submit.n_results = call->batch->n;
+		submit.results = call->batch->results;
+		reply.body_case = WIRE__REPLY__BODY_SUBMIT;
+		reply.submit = &submit;
+		break;
+	default:
+		break; /* the reply has no fields */
+	}
+	call->n_reply_fds = 0; /* the writer owns them now */
+	reply_send(call->session, &reply, call->reply_fds, n_fds);
+	call_free(call);
+}
+
+/* ---- status ---- */
+
+static void status_freep(Wire__StatusReply **status)
+{
+	wire__status_reply__free_unpacked(*status, NULL);
+}
+
+static int serve_status(struct session *session, uint64_t seq, const Wire__Status *asked,
+			struct error *error)
+{
+	_cleanup_(status_freep)
+		Wire__StatusReply *status = WIRE_NEW(Wire__StatusReply, wire__status_reply);
+	Wire__Reply reply = WIRE__REPLY__INIT;
+
+	if (!status || status_to_wire(session, asked, status) < 0)
+		return error_set(error, -ENOMEM, "status");
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_STATUS;
+	reply.status = status;
+	reply_send(session, &reply, NULL, 0);
+	return 0;
+}
+
+/* ---- stores ---- */
+
+static void store_freep(Wire__Store **store)
+{
+	wire__store__free_unpacked(*store, NULL);
+}
+
+/* The reply to StoreGet and ProfileSet. */
+static void on_store(struct store *store, int result, const struct error *failed, const char *note,
+		     void *arg)
+{
+	_cleanup_(store_freep) Wire__Store *wire = NULL;
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	struct call *call = arg;
+	struct error error;
+
+	if (result == 0) {
+		wire = WIRE_NEW(Wire__Store, wire__store);
+		if (!wire || store_to_wire(store, wire) < 0) {
+			result = error_set(&error, -ENOMEM, "store %s", store->name);
+			failed = &error;
+		}
+	}
+	if (result < 0) {
+		reply_error(call->session, call->seq, failed);
+	} else {
+		reply.seq = call->seq;
+		reply.text = (char *)(uintptr_t)note; /* only read */
+		reply.body_case = WIRE__REPLY__BODY_STORE_GET;
+		reply.store_get = wire;
+		reply_send(call->session, &reply, NULL, 0);
+	}
+	call_free(call);
+}
+
+/* set: NULL for StoreGet. */
+static int serve_store(struct session *session, const char *name, const Wire__ProfileSet *set,
+		       struct frame *frame, struct call *call, struct error *error)
+{
+	struct registry *registry = &session->service->registry;
+	struct registry_asking asking = {
+		.name = name,
+		.fd = frame->n_fds ? frame->fds[0] : -1,
+		.peer = &session->peer,
+		.work_queue = session->user->work_queue,
+		.who = &session->who,
+		.on_done = on_store,
+		.arg = call,
+	};
+	struct partial_profile profile;
+	int r;
+
+	if (set && set->profile)
+		profile = partial_from_wire(set->profile);
+	r = set ? registry_set_profile(registry, &asking, set->profile ? &profile : NULL, error)
+		: registry_get(registry, &asking, error);
+	if (r == 0 && frame->n_fds)
+		(void)TAKE_FD(frame->fds[0]); /* it has it */
+	return r;
+}
+
+/* ---- one request ---- */
+
+static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello *hello,
+		       struct frame *frame, struct error *error)
+{
+	const struct service *service = session->service;
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__HelloReply ours = WIRE__HELLO_REPLY__INIT;
+	int board_fd, r;
+
+	if (session->state != SESSION_GREETING)
+		return error_set_plain(error, -EINVAL, "hello: this connection has had one");
+	r = session_hello(session, hello->name, frame->n_fds ? TAKE_FD(frame->fds[0]) : -1,
+			  &board_fd, error);
+	if (r < 0)
+		return r;
+
+	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
+								: REQUEST_VERSION_MAX;
+	ours.features = hello->features & FEATURES;
+	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
+	ours.pid = (uint32_t)getpid();
+	ours.client_pool_max = service->client_limit[QUOTA_POOL_BYTES];
+	ours.max_entries = RING_ENTRIES_MAX;
+	ours.spin_usec = service->spin_usec;
+	ours.max_files = session_max_files(session);
+	ours.is_admin = config_is_admin(service->registry.config, &session->peer);
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_HELLO;
+	reply.hello = &ours;
+	reply_send(session, &reply, &board_fd, 1);
+	return 0;
+}
+
+static int serve_file_get(struct session *session, uint64_t seq, const Wire__FileGet *get,
+			  struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	int fd, r;
+
+	r = session_file_get(session, get->file, &fd, error);
+	if (r < 0)
+		return r;
+	reply.seq = seq;
+	reply_send(session, &reply, &fd, 1);
+	return 0;
+}
+
+static int serve_handle_open(struct session *session, uint64_t seq, const Wire__HandleOpen *open,
+			     struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__HandleOpenReply opened = WIRE__HANDLE_OPEN_REPLY__INIT;
+	struct handle_config config = { .profile = PARTIAL_PROFILE_NONE,
+					.weight = open->weight ? open->weight : 1 };
+	struct handle *handle;
+	int client_fd, r;
+
+	if (open->profile)
+		config.profile = partial_from_wire(open->profile);
+	(void)request_class(open->io_class, &config.io_class); /* has been checked */
+	r = session_handle_open(session, &config, &handle, &client_fd, error);
+	if (r < 0)
+		return r;
+	opened.handle = handle->id;
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_HANDLE_OPEN;
+	reply.handle_open = &opened;
+	reply_send(session, &reply, &client_fd, 1);
+	return 0;
+}
+
+static int serve_channel_open(struct session *session, uint64_t seq, const Wire__ChannelOpen *open,
+			      struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__ChannelOpenReply opened = WIRE__CHANNEL_OPEN_REPLY__INIT;
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+	struct profile asked;
+	struct channel *channel;
+	int fds[FRAME_FDS_MAX], r;
+	unsigned n_fds;
+
+	r = session_channel_open(session, open->handle, open->store, open->entries,
+				 !open->without_rings, &channel, &asked, fds, &n_fds, error);
+	if (r < 0)
+		return r;
+	opened.channel = channel->id;
+	opened.entries = channel->entries;
+	opened.block_size = store_block_bytes(channel->store, &channel->profile);
+	opened.queue_depth = channel->profile.queue_depth;
+	opened.lanes = channel->store->n_lanes;
+	if (opened.lanes > channel->profile.intra_op_parallelism)
+		opened.lanes = channel->profile.intra_op_parallelism;
+	profile_to_wire(&asked, &profile);
+	opened.profile = &profile;
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_CHANNEL_OPEN;
+	reply.channel_open = &opened;
+	reply_send(session, &reply, fds, n_fds);
+	return 0;
+}
+
+static int serve_submit(struct session *session, const Wire__Submit *submit, struct call *call,
+			struct error *error)
+{
+	_cleanup_(freep) struct ring_entry *entries = calloc(
+		submit->n_entries ? submit->n_entries : 1, sizeof(*entries));
+
+	if (!entries)
+		return error_set(error, -ENOMEM, "submit");
+	request_entries(submit, entries);
+	return session_submit(session, submit->channel, entries, (uint32_t)submit->n_entries, call,
+			      error);
+}
+
+static int serve_file_add(struct session *session, const Wire__FileAdd *add, struct frame *frame,
+			  struct call *call, struct error *error)
+{
+	const char *name = add->name[0] ? add->name : "(unnamed)";
+
+	return session_file_add(session, TAKE_FD(frame->fds[0]), name, call, error);
+}
+
+/* Answers requests that need no call.  Returns 0 if it did, 1 if the request needs a call. */
+static int serve_now(struct session *session, const Wire__Request *request, struct frame *frame,
+		     struct error *error)
+{
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_HELLO:
+		return serve_hello(session, request->seq, request->hello, frame, error);
+	case WIRE__REQUEST__BODY_HANDLE_OPEN:
+		return serve_handle_open(session, request->seq, request->handle_open, error);
+	case WIRE__REQUEST__BODY_CHANNEL_OPEN:
+		return serve_channel_open(session, request->seq, request->channel_open, error);
+	case WIRE__REQUEST__BODY_STATUS:
+		return serve_status(session, request->seq, request->status, error);
+	case WIRE__REQUEST__BODY_FILE_GET:
+		return serve_file_get(session, request->seq, request->file_get, error);
+	default:
+		return 1;
+	}
+}
+
+/* Serves requests that need a call.  call_done() answers, unless this returns an error. */
+static int serve_later(struct session *session, const Wire__Request *request, struct frame *frame,
+		       struct call *call, struct error *error)
+{
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_SLAB_NEW:
+		return session_slab_new(session, request->slab_new->size_bytes, call, error);
+	case WIRE__REQUEST__BODY_SLAB_IMPORT:
+		return session_slab_import(session, TAKE_FD(frame->fds[0]),
+					   request->slab_import->off,
+					   request->slab_import->size_bytes, call, error);
+	case WIRE__REQUEST__BODY_SLAB_FREE:
+		return session_slab_free(session, request->slab_free->slab, call, error);
+	case WIRE__REQUEST__BODY_FILE_ADD:
+		return serve_file_add(session, request->file_add, frame, call, error);
+	case WIRE__REQUEST__BODY_FILE_REMOVE:
+		return session_file_remove(session, request->file_remove->file, call, error);
+	case WIRE__REQUEST__BODY_FILE_BUFFERED:
+		return session_file_buffered(session, request->file_buffered->file,
+					     TAKE_FD(frame->fds[0]), call, error);
+	case WIRE__REQUEST__BODY_HANDLE_CLOSE:
+		return session_handle_close(session, request->handle_close->handle, call, error);
+	case WIRE__REQUEST__BODY_SUBMIT:
+		return serve_submit(session, request->submit, call, error);
+	case WIRE__REQUEST__BODY_CANCEL:
+		return session_cancel(session, request->cancel->channel, request->cancel->id, call,
+				      error);
+	case WIRE__REQUEST__BODY_STORE_GET:
+		return serve_store(session, request->store_get->name, NULL, frame, call, error);
+	case WIRE__REQUEST__BODY_PROFILE_SET:
+		return serve_store(session, request->profile_set->name, request->profile_set, frame,
+				   call, error);
+	default:
+		return error_set_plain(error, -EOPNOTSUPP, "request %d is not served",
+				       request->body_case);
+	}
+}
+
+static int serve(struct session *session, const Wire__Request *request, struct frame *frame,
+		 struct error *error)
+{
+	struct call *call;
+	int r;
+
+	r = request_check(request, frame->n_fds, error);
+	if (r < 0)
+		return r;
+	r = serve_now(session, request, frame, error);
+	if (r <= 0)
+		return r;
+	r = call_new(session, request->seq, &call, error);
+	if (r < 0)
+		return r;
+	call->what = (int)request->body_case;
+	call->on_done = call_done;
+	r = serve_later(session, request, frame, call, error);
+	if (r < 0)
+		call_free(call);
+	return r;
+}
+
+static void request_freep(Wire__Request **request)
+{
+	request_free(*request);
+}
+
+void serve_frame(struct session *session, struct frame *frame)
+{
+	_cleanup_(request_freep) Wire__Request *request = NULL;
+	struct error error;
+	int r;
+
+	r = request_decode(frame->body, frame->len, &request, &error);
+	if (r < 0) {
+		serve_garbage(session, error.text);
+		return;
+	}
+	if (session->state == SESSION_GREETING && request->body_case != WIRE__REQUEST__BODY_HELLO) {
+		serve_garbage(session, "a request came before hello");
+		return;
+	}
+	r = serve(session, request, frame, &error);
+	if (r == 0)
+		return;
+	reply_error(session, request->seq, &error);
+	if (session->state == SESSION_GREETING) /* its hello was refused: nothing can follow */
+		session_end(session, false);
+}
