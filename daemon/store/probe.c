@@ -21,6 +21,8 @@
 #define BLOCK_BYTES (64u << 10)
 /* Waking a worker thread and being woken takes as long, so a shorter io_submit gains nothing by one. */
 #define WORK_NSEC_MIN 50000u
+/* Blocks in each direction, however slow they are: one or two may differ on a busy host. */
+#define N_BLOCKS_MIN 5
 
 /* ---- a file ---- */
 
@@ -134,7 +136,7 @@ static int measure(io_context_t context, int fd, bool is_device, char *memory, s
 {
 	uint64_t end = clock_nsec() + PROBE_NSEC;
 
-	for (int i = 0; i < PROBE_BLOCKS && (i == 0 || clock_nsec() < end); i++) {
+	for (int i = 0; i < PROBE_BLOCKS && (i < N_BLOCKS_MIN || clock_nsec() < end); i++) {
 		for (int is_write = !is_device; is_write >= 0; is_write--) {
 			struct iocb iocb;
 			int r;

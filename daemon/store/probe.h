@@ -43,7 +43,7 @@ struct probe {
 	struct probe_block blocks[2][PROBE_BLOCKS]; /* reads, writes */
 };
 
-/* Measures a directory's file system, or a device.  Takes at most PROBE_NSEC if no block hangs. */
+/* Measures a directory's file system, or a device.  Takes about PROBE_NSEC at most if no block hangs. */
 #define PROBE_NSEC 500000000u
 void probe_measure(const char *path, bool is_device, struct probe *ret_probe);
 
