@@ -196,6 +196,12 @@ static const struct decision_row {
 	  { { HEAD(.bytes = MIB(1)) }, { .bytes = 4096 } },
 	  ADMIT_NOTHING,
 	  -1 },
+	{ "shared: but a worker thread needs no room there",
+	  2,
+	  MIB(2),
+	  { { HEAD(.bytes = MIB(1)) }, { .bytes = 4096, .is_piece = true } },
+	  ADMIT_START,
+	  1 },
 	{ "shared: a piece starts whatever is in flight",
 	  2,
 	  MIB(2),
@@ -290,6 +296,9 @@ START_TEST(a_channel_has_its_depth_in_each_lane)
 	admit_set_ready(&admit, &sides[0].channel, true, 0);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
 	sides[0].head.lane = 0;
+	sides[0].head.is_counted = true; /* it is one of those in flight */
+	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
+	sides[0].head.is_counted = false;
 	ck_assert_int_eq(next_is(0, 0), ADMIT_FULL);
 	end(0, 0, 4096, 0);
 	admit_set_ready(&admit, &sides[0].channel, true, 0);
@@ -344,6 +353,8 @@ START_TEST(half_of_the_pages_are_for_one_client_and_waiters_keep_their_order)
 	}
 	admit_set_ready(&admit, &sides[0].channel, true, 0);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
+	admit_set_ready(&admit, &sides[1].channel, true, 0); /* another op: it tries again */
+	ck_assert_int_eq(next_is(1, 0), ADMIT_NOTHING);
 	ck_assert_ptr_eq(admit.first_page_waiter, &sides[1].channel);
 	ck_assert_ptr_eq(admit.last_page_waiter, &sides[0].channel);
 
@@ -360,6 +371,36 @@ START_TEST(half_of_the_pages_are_for_one_client_and_waiters_keep_their_order)
 	}
 	close_op(0);
 	close_op(1);
+	teardown();
+}
+END_TEST
+
+START_TEST(a_channel_that_waits_for_a_page_keeps_the_age_of_its_head_block)
+{
+	struct sched_queue *queue = &sides[0].channel.queue;
+
+	setup();
+	sides[0].head.needs_page = true;
+	for (uint32_t n = 0; n < N_PAGES; n++)
+		admit_take_page(&admit, &sides[2].channel);
+	open_op(0, MSEC);
+	for (int turn = 0; turn < 2; turn++) { /* no page is back: it is not looked at again */
+		ck_assert_int_eq(next_is(0, 2 * MSEC), ADMIT_NOTHING);
+		admit_begin_turn(&admit, 2 * MSEC);
+		ck_assert(sides[0].channel.waits_for_page && !queue->is_active);
+		admit_give_page(&admit, &sides[2].channel);
+		admit_take_page(&admit, &sides[2].channel); /* it is gone before the turn */
+	}
+	admit_give_page(&admit, &sides[2].channel);
+	ck_assert_int_eq(next_is(0, 3 * MSEC), ADMIT_START);
+	ck_assert_uint_eq(queue->head_since_nsec, MSEC);
+	ck_assert(sides[0].channel.waits_for_page);
+	admit_start_again(&admit, &sides[0].channel, 4 * MSEC);
+	ck_assert(!sides[0].channel.waits_for_page);
+	ck_assert_uint_eq(queue->head_since_nsec, 4 * MSEC);
+	while (admit.n_free_pages < N_PAGES)
+		admit_give_page(&admit, &sides[2].channel);
+	close_op(0);
 	teardown();
 }
 END_TEST
@@ -393,6 +434,16 @@ START_TEST(clients_share_while_both_are_active)
 	close_op(1);
 	admit_begin_turn(&admit, 2 * SEC + ADMIT_ACTIVE_NSEC);
 	ck_assert(!admit.is_shared);
+
+	/* An op waits for long at the device.  Blocks that end count, too. */
+	open_op(0, 3 * SEC);
+	open_op(1, 3 * SEC);
+	start(1, 0, 4096, 3 * SEC);
+	end(1, 0, 4096, 4 * SEC);
+	admit_begin_turn(&admit, 4 * SEC);
+	ck_assert(admit.is_shared);
+	close_op(0);
+	close_op(1);
 	teardown();
 }
 END_TEST
@@ -413,6 +464,43 @@ static const struct {
 	{ "nobody else", 4096, false, SCHED_NORMAL, false, UINT32_MAX },
 };
 
+/* A new client is no other client of one that has gone, wherever its memory is. */
+START_TEST(a_client_that_has_gone_shares_nothing)
+{
+	setup();
+	open_op(0, 0);
+	close_op(0);
+	admit_remove_channel(&admit, &sides[0].channel);
+	open_op(1, 1);
+	admit_begin_turn(&admit, 1);
+	ck_assert(!admit.is_shared);
+	close_op(1);
+	admit_add_channel(&admit, &sides[0].channel, MIB(16));
+	teardown();
+}
+END_TEST
+
+/* Once when they begin to share, the window measures the latency of an almost empty device. */
+START_TEST(the_window_opens_when_clients_begin_to_share)
+{
+	setup();
+	admit_note_done(&admit, false, 4096, 1000, 0); /* alone: nothing is learnt for the window */
+	ck_assert_uint_eq(admit.window.n_done, 0);
+	open_op(0, SEC);
+	open_op(1, SEC);
+	ck_assert(admit.window.is_closed);
+	admit_begin_turn(&admit, SEC);
+	admit_note_done(&admit, false, 4096, 1000, SEC);
+	ck_assert_uint_eq(admit.window.n_done, 1);
+	admit_note_op(&admit, &sides[0].channel, MIB(1), false, SEC);
+	ck_assert(admit.window.is_closed);
+	ck_assert_uint_eq(admit.window.n_done, 1);
+	close_op(0);
+	close_op(1);
+	teardown();
+}
+END_TEST
+
 START_TEST(blocks_are_cut_where_that_spares_a_wait)
 {
 	setup();
@@ -425,7 +513,11 @@ START_TEST(blocks_are_cut_where_that_spares_a_wait)
 	admit_begin_turn(&admit, SEC);
 	ck_assert_msg(admit_block_bytes(&admit) == cut_rows[_i].block_bytes, "%s",
 		      cut_rows[_i].name);
+	/* That is forgotten, also while clients go on to share. */
+	if (cut_rows[_i].is_shared)
+		admit_note_op(&admit, &sides[0].channel, MIB(1), false, SEC + ADMIT_ACTIVE_NSEC);
 	admit_begin_turn(&admit, SEC + ADMIT_ACTIVE_NSEC);
+	ck_assert(admit.is_shared == cut_rows[_i].is_shared);
 	ck_assert_uint_eq(admit_block_bytes(&admit), UINT32_MAX);
 	if (cut_rows[_i].is_shared)
 		close_op(0);
@@ -446,6 +538,9 @@ START_TEST(larger_blocks_wait_while_a_small_one_is_late)
 	admit_begin_turn(&admit, 0);
 	admit_engine_start(&admit, &sides[1].channel, false, 4096, 0, &is_guarded);
 	ck_assert(is_guarded);
+	start(1, 0, 4096, 0); /* one of each client's is guarded */
+	end(1, 0, 4096, 0);
+	ck_assert_uint_eq(admit.n_in_flight, 1);
 	admit_set_ready(&admit, &sides[1].channel, false, 0);
 	ck_assert_int_eq(next_is(0, 2 * MSEC), ADMIT_START);
 
@@ -453,8 +548,18 @@ START_TEST(larger_blocks_wait_while_a_small_one_is_late)
 	decision = admit_next(&admit, 2 * MSEC + 1);
 	ck_assert_int_eq(decision.what, ADMIT_NOTHING);
 	ck_assert_uint_eq(decision.until_nsec, 22 * MSEC + 1);
-	sides[0].head.bytes = 4096; /* a small one starts */
+	ck_assert(!admit.window.was_full); /* the controller's value stays */
+	start(0, 0, KIB(128), 0);
+	sides[0].head.bytes = 4096; /* small ones start, as long as they fit */
 	ck_assert_int_eq(next_is(0, 2 * MSEC + 1), ADMIT_START);
+	start(0, 0, KIB(512), 0);
+	admit_begin_turn(&admit, 2 * MSEC + 1);
+	decision = admit_next(&admit, 2 * MSEC + 1);
+	ck_assert_int_eq(decision.what, ADMIT_NOTHING);
+	ck_assert_uint_eq(decision.until_nsec, 0);
+	ck_assert(admit.window.was_full);
+	end(0, 0, KIB(512), 0);
+	end(0, 0, KIB(128), 0);
 	sides[0].head.bytes = MIB(1);
 	ck_assert_int_eq(next_is(0, 22 * MSEC), ADMIT_NOTHING);
 	ck_assert_int_eq(next_is(0, 22 * MSEC + 1), ADMIT_START); /* it rests as long */
@@ -474,6 +579,9 @@ START_TEST(the_limit_goes_as_far_as_the_largest_profile)
 	ck_assert_uint_eq(admit.window.most_bytes, MIB(16));
 	admit_add_channel(&admit, &sides[0].channel, MIB(256));
 	ck_assert_uint_eq(admit.window.most_bytes, MIB(256));
+	admit_add_channel(&admit, &sides[0].channel, MIB(16));
+	ck_assert_uint_eq(admit.window.most_bytes, MIB(256));
+	admit_remove_channel(&admit, &sides[0].channel);
 	open_op(0, 0);
 	for (int i = 0; i < 4; i++)
 		start(0, 1, MIB(64), 0);
@@ -490,20 +598,24 @@ START_TEST(the_limit_goes_as_far_as_the_largest_profile)
 	ck_assert_uint_eq(admit.window.most_bytes, MIB(8));
 	admit_remove_channel(&admit, &sides[0].channel);
 	admit_init(&admit, MIB(1), N_PAGES, look, NULL); /* the administrator's limit */
+	admit_add_channel(&admit, &sides[0].channel, 4096);
+	ck_assert_uint_eq(admit.window.most_bytes, WINDOW_LEAST_BYTES);
 	admit_add_channel(&admit, &sides[0].channel, MIB(256));
 	ck_assert_uint_eq(admit.window.most_bytes, MIB(1));
+	admit_remove_channel(&admit, &sides[0].channel);
 	admit_remove_channel(&admit, &sides[0].channel);
 	ck_assert_uint_eq(admit.n_channels, 0);
 }
 END_TEST
 
-/* A client with one op open is away: the other leaves room for what it does each time. */
-START_TEST(room_is_reserved_for_a_client_that_is_away_and_lent_when_it_stays_away)
+/* Two clients share, and a block of 512 KiB of the second is in flight.  The first pays for what that was
+   more than its share; then each of its turns is to the credit of the second, which is away. */
+static void setup_away(uint64_t window_bytes)
 {
 	setup();
 	open_op(0, 0);
 	open_op(1, 0);
-	admit.window.bytes = MIB(3); /* as it may be after a while */
+	admit.window.bytes = window_bytes; /* as it may be after a while */
 	admit.window.is_closed = false;
 	sides[0].head.bytes = KIB(256);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
@@ -511,22 +623,109 @@ START_TEST(room_is_reserved_for_a_client_that_is_away_and_lent_when_it_stays_awa
 	ck_assert_int_eq(next_is(1, 0), ADMIT_START);
 	start(1, 0, KIB(512), 0);
 	admit_set_ready(&admit, &sides[1].channel, false, 0);
-	/* The first pays for what the second had too much.  Then each turn is to the second's credit. */
-	for (int i = 0; i < 3; i++) {
-		ck_assert_int_eq(next_is(0, 0), ADMIT_START);
+	for (int i = 0; i < 3; i++)
 		start(0, 0, KIB(256), 0);
-	}
-	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING); /* 1.5 MiB: over 3 MiB less 4 * 512 KiB */
-	end(1, 0, KIB(512), 0);
-	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
-	end(0, 0, KIB(256), 0);
-	ck_assert_int_eq(next_is(0, SCHED_AWAY_NSEC - 1), ADMIT_START);
-	start(0, 0, KIB(256), SCHED_AWAY_NSEC - 1);
-	ck_assert_int_eq(next_is(0, SCHED_AWAY_NSEC), ADMIT_START); /* it is gone: all is lent */
-	for (int i = 0; i < 4; i++)
+}
+
+static void teardown_away(int n_blocks)
+{
+	while (n_blocks--)
 		end(0, 0, KIB(256), 0);
 	close_op(0);
 	admit_close_op(&admit, &sides[1].channel);
+	teardown();
+}
+
+/* The first starts a block instead of another, so that the second has its turn. */
+static enum admit_what next_after_another(uint64_t now)
+{
+	end(0, 0, KIB(256), now);
+	ck_assert_int_eq(next_is(0, now), ADMIT_START);
+	start(0, 0, KIB(256), now);
+	return next_is(0, now);
+}
+
+START_TEST(room_is_reserved_for_a_client_that_is_away_and_lent_when_it_stays_away)
+{
+	setup_away(MIB(3));
+	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING); /* 1.5 MiB: over 3 MiB less 4 * 512 KiB */
+	end(1, 0, KIB(512), MSEC);
+	ck_assert_int_eq(next_after_another(MSEC + SCHED_AWAY_NSEC - 1), ADMIT_NOTHING);
+	ck_assert_int_eq(next_after_another(MSEC + SCHED_AWAY_NSEC), ADMIT_START);
+	teardown_away(4);
+}
+END_TEST
+
+START_TEST(a_client_is_away_while_workers_do_its_blocks)
+{
+	setup_away(MIB(3));
+	admit_worker_start(&sides[1].channel);
+	end(1, 0, KIB(512), 0);
+	ck_assert_int_eq(next_after_another(5 * MSEC), ADMIT_NOTHING);
+	admit_worker_end(&sides[1].channel, 5 * MSEC);
+	ck_assert_int_eq(next_after_another(5 * MSEC + SCHED_AWAY_NSEC - 1), ADMIT_NOTHING);
+	ck_assert_int_eq(next_after_another(5 * MSEC + SCHED_AWAY_NSEC), ADMIT_START);
+	teardown_away(4);
+}
+END_TEST
+
+START_TEST(the_lowest_limit_is_not_reserved)
+{
+	setup_away(MIB(2));
+	end(1, 0, KIB(512), 0);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
+		end(0, 0, KIB(256), 0);
+	}
+	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
+	end(0, 0, KIB(256), 0);
+	ck_assert_int_eq(next_is(0, 0), ADMIT_START); /* its half is in 512 KiB beside another */
+	teardown_away(1);
+}
+END_TEST
+
+START_TEST(a_client_that_goes_is_owed_nothing)
+{
+	setup_away(MIB(3));
+	end(1, 0, KIB(512), 0);
+	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
+	admit_close_op(&admit, &sides[1].channel);
+	admit_remove_channel(&admit, &sides[1].channel);
+	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
+	admit_add_channel(&admit, &sides[1].channel, MIB(16));
+	admit_open_op(&admit, &sides[1].channel);
+	teardown_away(4);
+}
+END_TEST
+
+/* The first is at the limit, and the second has nothing in flight in an engine. */
+START_TEST(a_small_block_keeps_to_depth_and_pages_beyond_the_limit)
+{
+	setup();
+	open_op(0, 0);
+	open_op(1, 0);
+	for (int i = 0; i < 2; i++)
+		start(0, 0, MIB(1), 0);
+	sides[0].channel.queue.deficit_bytes = sides[0].client.turns[SCHED_NORMAL].deficit_bytes =
+		1;
+	sides[1].head.bytes = 4096;
+	for (int i = 0; i < 16; i++) /* pieces of worker threads */
+		admit_start(&admit, &sides[1].channel, 0, 0, 0);
+	ck_assert_int_eq(next_is(1, 0), ADMIT_NOTHING);
+	for (int i = 0; i < 16; i++)
+		admit_end(&admit, &sides[1].channel, 0, 0);
+	ck_assert_int_eq(next_is(1, 0), ADMIT_START);
+	for (uint32_t n = 0; n < N_PAGES; n++)
+		admit_take_page(&admit, &sides[2].channel);
+	sides[1].head.needs_page = true;
+	ck_assert_int_eq(next_is(1, 0), ADMIT_NOTHING);
+	for (uint32_t n = 0; n < N_PAGES; n++)
+		admit_give_page(&admit, &sides[2].channel);
+	ck_assert_int_eq(next_is(1, 0), ADMIT_START);
+	for (int i = 0; i < 2; i++)
+		end(0, 0, MIB(1), 0);
+	close_op(0);
+	close_op(1);
 	teardown();
 }
 END_TEST
@@ -537,11 +736,18 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_channel_has_its_depth_in_each_lane);
 	tcase_add_test(tcase, without_overlap_all_of_a_full_queue_is_awaited);
 	tcase_add_test(tcase, half_of_the_pages_are_for_one_client_and_waiters_keep_their_order);
+	tcase_add_test(tcase, a_channel_that_waits_for_a_page_keeps_the_age_of_its_head_block);
 	tcase_add_test(tcase, clients_share_while_both_are_active);
+	tcase_add_test(tcase, a_client_that_has_gone_shares_nothing);
+	tcase_add_test(tcase, the_window_opens_when_clients_begin_to_share);
 	tcase_add_loop_test(tcase, blocks_are_cut_where_that_spares_a_wait, 0, N_ROWS(cut_rows));
 	tcase_add_test(tcase, larger_blocks_wait_while_a_small_one_is_late);
+	tcase_add_test(tcase, a_small_block_keeps_to_depth_and_pages_beyond_the_limit);
 	tcase_add_test(tcase,
 		       room_is_reserved_for_a_client_that_is_away_and_lent_when_it_stays_away);
+	tcase_add_test(tcase, a_client_is_away_while_workers_do_its_blocks);
+	tcase_add_test(tcase, the_lowest_limit_is_not_reserved);
+	tcase_add_test(tcase, a_client_that_goes_is_owed_nothing);
 	tcase_add_test(tcase, the_limit_goes_as_far_as_the_largest_profile);
 }
 
