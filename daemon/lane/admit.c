@@ -79,7 +79,7 @@ void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
  */
 static bool has_page_for(const struct admit *admit, const struct admit_channel *channel)
 {
-	return channel->queue.client->n_bounces < admit->n_free_pages;
+	return channel->queue.client->n_pages < admit->n_free_pages;
 }
 
 static void wait_for_page(struct admit *admit, struct admit_channel *channel)
@@ -97,7 +97,7 @@ static void wait_for_page(struct admit *admit, struct admit_channel *channel)
 	admit->last_page_waiter = channel;
 }
 
-static void wait_no_more(struct admit *admit, struct admit_channel *channel)
+static void stop_waiting_for_page(struct admit *admit, struct admit_channel *channel)
 {
 	if (!channel->waits_for_page)
 		return;
@@ -112,7 +112,7 @@ static void wait_no_more(struct admit *admit, struct admit_channel *channel)
 		admit->last_page_waiter = channel->page_prev;
 }
 
-/* Once in a turn all that wait may try again, so class, weight and turns decide. */
+/* Once in a turn all channels that wait may try again, so class, weight and turns decide. */
 static void offer_pages(struct admit *admit, uint64_t now_nsec)
 {
 	if (!admit->is_page_back)
@@ -126,20 +126,20 @@ void admit_take_page(struct admit *admit, struct admit_channel *channel)
 {
 	assert(admit->n_free_pages > 0);
 	admit->n_free_pages--;
-	channel->queue.client->n_bounces++;
+	channel->queue.client->n_pages++;
 }
 
 void admit_give_page(struct admit *admit, struct admit_channel *channel)
 {
 	admit->n_free_pages++;
-	channel->queue.client->n_bounces--;
+	channel->queue.client->n_pages--;
 	admit->is_page_back = true;
 }
 
-/* ---- who is active ---- */
+/* ---- active clients ---- */
 
-/* Several clients share the store if they had an op within 100 ms, or have one open: an op may wait
-   for longer at the device, and just then the others must not fill the queue. */
+/* Several clients share the store if each had an op within 100 ms, or has one open.  An op may wait for
+   longer at the device, and just then the others must not fill the queue. */
 static void note_active(struct admit *admit, const struct admit_channel *channel, uint64_t now_nsec)
 {
 	const struct sched_client *client = channel->queue.client;
@@ -155,9 +155,9 @@ static void note_active(struct admit *admit, const struct admit_channel *channel
 	admit->class_nsec[channel->queue.io_class] = now_nsec;
 }
 
-/* Where all clients that share the store move large ops of one class, smaller blocks would spare
-   nobody a wait, and each client wants its own size. */
-static void look_who_shares(struct admit *admit, uint64_t now_nsec)
+/* Blocks are cut only where that makes a wait shorter.  If all clients that share the store move large
+   ops of one class, each has blocks of its own size. */
+static void update_sharing(struct admit *admit, uint64_t now_nsec)
 {
 	unsigned n_classes = 0;
 
@@ -196,7 +196,7 @@ void admit_set_ready(struct admit *admit, struct admit_channel *channel, bool is
 		return;
 	}
 	sched_remove(&admit->sched, &channel->queue);
-	wait_no_more(admit, channel);
+	stop_waiting_for_page(admit, channel);
 }
 
 /* ---- the decision ---- */
@@ -209,8 +209,8 @@ static bool depth_allows(const struct admit_channel *channel, const struct admit
 	       (channel->overlap ? lane->n_in_flight : lane->n_started) < channel->depth;
 }
 
-/* The admission and the last head that it looked at. */
-struct small_search {
+/* For a small block that may exceed the limit: the last head that was looked at. */
+struct search {
 	struct admit *admit;
 	struct admit_head head;
 };
@@ -218,7 +218,7 @@ struct small_search {
 /* One small block of each client with nothing in flight may exceed the limit. */
 static bool may_pass_limit(const struct sched_queue *queue, void *arg)
 {
-	struct small_search *search = arg;
+	struct search *search = arg;
 	struct admit *admit = search->admit;
 	struct admit_channel *channel = container_of((struct sched_queue *)(uintptr_t)queue,
 						     struct admit_channel, queue);
@@ -274,7 +274,7 @@ static bool is_admitted(struct admit *admit, const struct sched_queue *queue, ui
 
 void admit_begin_turn(struct admit *admit, uint64_t now_nsec)
 {
-	look_who_shares(admit, now_nsec);
+	update_sharing(admit, now_nsec);
 	admit->guard_end_nsec = 0;
 	offer_pages(admit, now_nsec);
 }
@@ -282,7 +282,7 @@ void admit_begin_turn(struct admit *admit, uint64_t now_nsec)
 /* The block that may exceed the limit, if any. */
 static struct admit_decision pass_limit(struct admit *admit)
 {
-	struct small_search search = { .admit = admit };
+	struct search search = { .admit = admit };
 	struct sched_queue *queue = sched_find(&admit->sched, may_pass_limit, &search);
 
 	if (!queue || (!search.head.is_piece && !search.head.has_room))
@@ -325,7 +325,7 @@ struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec)
 void admit_start(struct admit *admit, struct admit_channel *channel, uint32_t lane, uint32_t bytes,
 		 uint64_t now_nsec)
 {
-	wait_no_more(admit, channel);
+	stop_waiting_for_page(admit, channel);
 	channel->lanes[lane].n_in_flight++;
 	channel->lanes[lane].n_started++;
 	sched_charge(&admit->sched, &channel->queue, bytes, now_nsec);
@@ -333,7 +333,7 @@ void admit_start(struct admit *admit, struct admit_channel *channel, uint32_t la
 
 void admit_start_again(struct admit *admit, struct admit_channel *channel, uint64_t now_nsec)
 {
-	wait_no_more(admit, channel);
+	stop_waiting_for_page(admit, channel);
 	sched_charge(&admit->sched, &channel->queue, 0, now_nsec);
 }
 

@@ -40,20 +40,21 @@
 struct admit_channel {
 	struct sched_queue queue;
 	uint32_t depth; /* blocks in flight in a lane */
-	bool overlap;	/* false: a lane's queue is filled, then all of it awaited */
+	bool overlap;	/* false: a lane's queue is filled, then all its blocks are awaited */
 	struct admit_lane {
 		uint32_t n_in_flight;
 		uint32_t n_started; /* since none was in flight */
 	} * lanes;
-	struct admit_channel *page_next, *page_prev; /* in the list of those that wait for a page */
+	struct admit_channel *page_next,
+		*page_prev; /* in the list of channels that wait for a page */
 	bool waits_for_page;
 };
 
 /* The next block of a channel's head op. */
 struct admit_head {
 	uint32_t bytes;	 /* 0: a sync */
-	uint32_t lane;	 /* that does it; 0: home */
-	bool is_piece;	 /* a worker thread does it: the window does not count it */
+	uint32_t lane;	 /* of its engine; 0: the home lane */
+	bool is_piece;	 /* for a worker thread: outside the limit of bytes in flight */
 	bool must_defer; /* its op has to wait outside of the channel first */
 	bool needs_page; /* a bounce page */
 	bool has_room;	 /* its lane's engine takes another block */
@@ -90,11 +91,11 @@ struct admit {
 
 	uint32_t n_free_pages;
 	struct admit_channel *first_page_waiter, *last_page_waiter; /* in order */
-	bool is_page_back;					    /* not yet offered to them */
+	bool is_page_back; /* a page was returned and not yet offered to them */
 
 	uint32_t n_channels;
-	uint32_t n_busy; /* clients with an op open */
-	const struct sched_client *recent_client;
+	uint32_t n_busy;			  /* clients with an op open */
+	const struct sched_client *recent_client; /* the last client with an op or a block */
 	uint64_t recent_nsec, shared_until_nsec;
 	uint64_t small_op_nsec;		      /* the last op smaller than ADMIT_CUT_BYTES */
 	uint64_t class_nsec[N_SCHED_CLASSES]; /* the last op of each class */
@@ -118,20 +119,20 @@ void admit_channel_deinit(struct admit_channel *channel); /* zeroes are fine */
 
 /* bytes: what the channel may have in flight by its profile. */
 void admit_add_channel(struct admit *admit, struct admit_channel *channel, uint64_t bytes);
-/* It has no op open. */
+/* The channel has no op open. */
 void admit_remove_channel(struct admit *admit, struct admit_channel *channel);
 
-/* An op is taken, or gone.  Blocks may start and end in between only. */
+/* An op of the channel is taken, or freed.  Its blocks start and end in between. */
 void admit_open_op(struct admit *admit, struct admit_channel *channel);
 void admit_close_op(struct admit *admit, struct admit_channel *channel);
-/* The op passed its checks: its client is active. */
+/* An op of the channel has passed its checks, so its client is active. */
 void admit_note_op(struct admit *admit, struct admit_channel *channel, uint64_t bytes, bool is_sync,
 		   uint64_t now_nsec);
-/* Says whether the channel has a block to start.  Its head may have changed. */
+/* The channel has a block to start, or none.  Its head may have changed. */
 void admit_set_ready(struct admit *admit, struct admit_channel *channel, bool is_ready,
 		     uint64_t now_nsec);
 
-/* Before the first admit_next() of a turn: what depends on time is as of now. */
+/* Call it before the first admit_next() of a turn.  It updates what depends on time. */
 void admit_begin_turn(struct admit *admit, uint64_t now_nsec);
 /*
  * The next decision.  With ADMIT_START the caller calls admit_start(), with ADMIT_DEFER
@@ -142,23 +143,23 @@ struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec);
 /* A block of the channel starts in a lane, or has ended. */
 void admit_start(struct admit *admit, struct admit_channel *channel, uint32_t lane, uint32_t bytes,
 		 uint64_t now_nsec);
-/* A block that is counted starts again: it has been charged. */
+/* A block that is counted (is_counted) starts again.  It has been charged. */
 void admit_start_again(struct admit *admit, struct admit_channel *channel, uint64_t now_nsec);
 void admit_end(struct admit *admit, struct admit_channel *channel, uint32_t lane,
 	       uint64_t now_nsec);
 
-/* A block that an engine does; *ret_is_guarded is for admit_engine_end(). */
+/* An engine gets a block, or returns it; pass *ret_is_guarded to admit_engine_end(). */
 void admit_engine_start(struct admit *admit, struct admit_channel *channel, bool is_write,
 			uint32_t bytes, uint64_t now_nsec, bool *ret_is_guarded);
 void admit_engine_end(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
 		      bool is_guarded, uint64_t now_nsec);
-/* A block that worker threads do as the file's engine: it counts as its client's only. */
+/* Worker threads as the file's engine get a block, or return it.  It counts only for its client. */
 void admit_worker_start(struct admit_channel *channel);
 void admit_worker_end(struct admit_channel *channel, uint64_t now_nsec);
 void admit_take_page(struct admit *admit, struct admit_channel *channel);
 void admit_give_page(struct admit *admit, struct admit_channel *channel);
 
-/* A block of the device has ended after nsec. */
+/* A block of the device has ended after nsec: for the window. */
 void admit_note_done(struct admit *admit, bool is_write, uint32_t bytes, uint64_t nsec,
 		     uint64_t now_nsec);
 

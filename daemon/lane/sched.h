@@ -55,8 +55,9 @@ struct sched_client {
 	struct sched_turn turns[N_SCHED_CLASSES];
 	/* Maintained by the lane, which has no other struct for a client.  The scheduler reads only
 	   blocks_in_flight and done_nsec. */
-	uint32_t n_channels, n_awake, blocks_in_flight, n_bounces;
-	uint64_t done_nsec; /* a block was back */
+	uint32_t n_channels, n_awake, blocks_in_flight;
+	uint32_t n_pages;   /* bounce pages of its blocks */
+	uint64_t done_nsec; /* when its last block ended */
 	uint32_t n_open;    /* ops taken, not yet shown as ended */
 	struct window_small small;
 };
