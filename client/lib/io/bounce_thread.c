@@ -9,9 +9,9 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#define LOOK_MIN_NSEC 50000u   /* between two looks at a caller's ring, at first */
-#define LOOK_MAX_NSEC 1000000u /* and when nothing comes */
-/* A job without a slot asks again: the daemon's pool may have memory by then.  A guess. */
+#define LOOK_MIN_NSEC 50000u   /* first pause between two looks at a caller's ring */
+#define LOOK_MAX_NSEC 1000000u /* longest pause: it doubles while nothing comes */
+/* Pause before a job without a slot asks again, since the pool may have memory then.  A guess. */
 #define SHORT_NSEC 100000000u
 
 static struct job *job_of(struct list_node *node)
@@ -24,7 +24,7 @@ static struct job *job_of_starting(struct list_node *node)
 	return node ? container_of(node, struct job, starting_node) : NULL;
 }
 
-/* The last of its channel's jobs that may start pieces. */
+/* Adds the job behind those of its channel that may start pieces. */
 static void starting_add(struct client_bounce *bounce, struct job *job)
 {
 	struct channel *channel = job->channel;
@@ -59,7 +59,7 @@ static void job_move(struct client_bounce *bounce, struct job *job, enum job_sta
 		starting_add(bounce, job);
 }
 
-/* Its op is not the thread's any more. */
+/* The op has ended, or has gone into its ring. */
 static void job_free(struct client_bounce *bounce, struct job *job, struct dsaio_handle *handle)
 {
 	job_leave(bounce, job);
@@ -67,7 +67,7 @@ static void job_free(struct client_bounce *bounce, struct job *job, struct dsaio
 		handle_op_unref(job->earlier);
 	free(job);
 	(void)pthread_mutex_lock(&bounce->lock);
-	if (--handle->n_jobs == 0) /* from here on it may be closed and freed */
+	if (--handle->n_jobs == 0) /* another thread may now close and free it */
 		(void)pthread_cond_broadcast(&bounce->jobs_ended);
 	(void)pthread_mutex_unlock(&bounce->lock);
 }
@@ -80,7 +80,7 @@ static void job_end(struct client_bounce *bounce, struct job *job)
 	job_free(bounce, job, handle);
 }
 
-/* A job with nothing in flight ends with that error. */
+/* Ends a job that has no piece in flight with that error. */
 static void job_fail(struct client_bounce *bounce, struct job *job, int error)
 {
 	job->stop = error;
@@ -96,7 +96,7 @@ static void job_touch(struct client_bounce *bounce, struct job *job)
 	bounce->touched = job;
 }
 
-/* Moves it to the list where it belongs, after pieces were started or finished. */
+/* Moves the job to the list of its new state, after pieces were started or finished. */
 static void job_settle(struct client_bounce *bounce, struct job *job)
 {
 	if (job->n && job_piece(job, 0)->has_ended)
@@ -109,7 +109,7 @@ static void job_settle(struct client_bounce *bounce, struct job *job)
 		job_move(bounce, job, JOB_FULL);
 }
 
-/* Consumes the rings of a caller's handle, once in a turn. */
+/* Consumes the completions of a caller's handle, at most once in a turn. */
 static void look_at_ring(struct client_bounce *bounce, struct dsaio_handle *handle)
 {
 	if (handle->polled == bounce->turn)
@@ -120,7 +120,7 @@ static void look_at_ring(struct client_bounce *bounce, struct dsaio_handle *hand
 		bounce->look_nsec = LOOK_MIN_NSEC;
 }
 
-/* Finds the op that the job has to wait for; false: none. */
+/* Finds the op that the job has to wait for.  False: there is none. */
 static bool job_has_earlier(struct job *job)
 {
 	struct dsaio_op *earlier = inode_conflict(job->op->file->inode, job->op, job->is_for_ring);
@@ -129,7 +129,7 @@ static bool job_has_earlier(struct job *job)
 		return false;
 	job->earlier = earlier;
 	(void)pthread_mutex_lock(&earlier->handle->lock);
-	op_set_awaited(earlier); /* has it ended meanwhile, the thread sees that before it sleeps */
+	op_set_awaited(earlier); /* if it has ended already, the thread notices before it sleeps */
 	(void)pthread_mutex_unlock(&earlier->handle->lock);
 	return true;
 }
@@ -142,11 +142,11 @@ static bool job_put(struct client_bounce *bounce, struct job *job)
 	int r;
 
 	op_set_timeout(op, deadline_left_msec(job->deadline_nsec));
-	op_ref(op); /* it may end at once */
+	op_ref(op); /* the op may end, and be freed, at once */
 	r = inode_put(op->file->inode, op);
 	if (r == 0) {
-		if (atomic_load(&op->is_cancelled)) /* too early for the daemon to find it */
-			(void)channel_cancel(op);   /* fails with the connection: then all end */
+		if (atomic_load(&op->is_cancelled)) /* before the daemon knew it */
+			(void)channel_cancel(op);   /* fails only with the connection */
 		handle_op_unref(op);
 		job_free(bounce, job, handle);
 		return true;
@@ -158,7 +158,7 @@ static bool job_put(struct client_bounce *bounce, struct job *job)
 	return true;
 }
 
-/* A waiting job: checks whether it may go on.  Returns true if it moved. */
+/* Checks whether a waiting job may go on.  Returns true if its state changed. */
 static bool job_look(struct client_bounce *bounce, struct job *job)
 {
 	struct dsaio_handle *handle = job->op->handle;
@@ -168,7 +168,7 @@ static bool job_look(struct client_bounce *bounce, struct job *job)
 		return true;
 	}
 	if (job->earlier && !op_has_ended(job->earlier)) {
-		/* This thread ends bounced ones itself. */
+		/* This thread ends bounced ops, so there is nothing to consume for them. */
 		if (op_state(job->earlier) != OP_BOUNCED)
 			look_at_ring(bounce, handle);
 		if (!op_has_ended(job->earlier))
@@ -177,7 +177,7 @@ static bool job_look(struct client_bounce *bounce, struct job *job)
 	if (job->earlier) {
 		handle_op_unref(TAKE_PTR(job->earlier));
 		if (job_has_earlier(job))
-			return true; /* it waits for another one: look again */
+			return true; /* it waits for another op: look again */
 	}
 	if (job->is_for_ring) {
 		if (job_put(bounce, job))
@@ -226,7 +226,7 @@ static void job_cancel(struct client_bounce *bounce, struct job *job)
 			(void)channel_cancel(job_piece(job, i)->op);
 }
 
-/* Jobs whose ops were cancelled, or whose handle closes. */
+/* Cancels the jobs of cancelled ops, and jobs without progress of a handle that closes. */
 static void look_for_cancels(struct client_bounce *bounce)
 {
 	bool must_look, is_ending;
@@ -247,7 +247,7 @@ static void look_for_cancels(struct client_bounce *bounce)
 		}
 }
 
-/* Takes completed pieces; all, when the daemon is gone. */
+/* Takes completed pieces.  After the end of the daemon these are all pieces. */
 static bool collect(struct client_bounce *bounce)
 {
 	struct op_list list = { NULL, NULL };
@@ -269,7 +269,7 @@ static bool collect(struct client_bounce *bounce)
 		op->part_of->job->via->n_pieces--;
 		job_touch(bounce, op->part_of->job);
 	}
-	/* Before jobs end: with its last one a handle, and so its companion, may be freed. */
+	/* This comes before jobs end, because the last job of a handle may free its companion. */
 	for (link = &bounce->active; (companion = *link);)
 		if (companion->n_pieces)
 			link = &companion->next_active;
@@ -278,7 +278,7 @@ static bool collect(struct client_bounce *bounce)
 	return true;
 }
 
-/* Finishes one piece of each job in turn, so that others get the slots meanwhile. */
+/* Finishes one piece of each job in turn, so that slots become free for all of them. */
 static bool finish_pieces(struct client_bounce *bounce)
 {
 	struct job *job, *touched = TAKE_PTR(bounce->touched);
@@ -331,13 +331,13 @@ static void activate(struct client_bounce *bounce, struct dsaio_handle *companio
 	bounce->active = companion;
 }
 
-/* A piece of a job that may start some; false: not now. */
+/* Starts a piece of the job.  False: there is no room or slot now. */
 static bool start_piece(struct client_bounce *bounce, struct job *job)
 {
 	struct slots_share *share = job->share;
 	unsigned n = job->n;
 
-	/* The ring is ours to consume: completions make room, and wake us. */
+	/* This thread alone consumes the companion's ring, so a completion makes room and wakes it. */
 	if (share->refused == bounce->turn || !ring_client_room(&job->channel->ring))
 		return false;
 	if (job_start_piece(job, false, share->n_pieces) == -EAGAIN) {
@@ -350,12 +350,12 @@ static bool start_piece(struct client_bounce *bounce, struct job *job)
 		if (!job_piece(job, n)->has_ended)
 			activate(bounce, job->via);
 	}
-	job_settle(bounce, job); /* behind its channel's others, or its end */
+	job_settle(bounce, job); /* moves it behind the others of its channel, or ends it */
 	return true;
 }
 
 /*
- * A piece of each channel in turn, and in each of its jobs in turn, as long as there are slots and room.
+ * Starts pieces while there are slots and room.  Channels take turns, as do the jobs of a channel.
  * A channel whose ring is full, or whose store has no slot, does not delay the others.
  */
 static bool start_pieces(struct client_bounce *bounce)
@@ -369,7 +369,7 @@ static bool start_pieces(struct client_bounce *bounce)
 		for (node = bounce->starting.first; node; node = next) {
 			struct channel *channel = container_of(node, struct channel, starting_node);
 
-			/* It has a job, so its handle stays whatever ends now. */
+			/* The next channel has a job, so its handle stays even if this job ends. */
 			next = node->next;
 			goes_on |= start_piece(bounce,
 					       job_of_starting(channel->starting_jobs.first));
@@ -379,7 +379,7 @@ static bool start_pieces(struct client_bounce *bounce)
 	return did;
 }
 
-/* Jobs that may start pieces, but whose time is over. */
+/* Ends jobs that may start pieces after their deadline. */
 static bool expire(struct client_bounce *bounce)
 {
 	bool did = false;
@@ -407,7 +407,7 @@ static uint64_t next_deadline(const struct client_bounce *bounce)
 	return deadline;
 }
 
-/* How long the thread may sleep; UINT64_MAX: until something comes. */
+/* How long the thread may sleep.  UINT64_MAX: until an event. */
 static uint64_t sleep_nsec(struct client_bounce *bounce)
 {
 	uint64_t deadline = next_deadline(bounce), now, nsec = UINT64_MAX;
@@ -428,7 +428,7 @@ static uint64_t sleep_nsec(struct client_bounce *bounce)
 	return nsec;
 }
 
-/* Sleeps on the control socket's end, its own eventfd and the companions' doorbells. */
+/* Sleeps until the session ends, the eventfd is written, or a companion's doorbell rings. */
 static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
 {
 	struct pollfd few[16], *fds = few;
@@ -441,7 +441,7 @@ static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
 		n++;
 	if (n > sizeof(few) / sizeof(few[0]))
 		fds = calloc(n, sizeof(*fds));
-	if (!fds) { /* without the doorbells it has to look by itself */
+	if (!fds) { /* no memory: it sleeps without the doorbells, and briefly */
 		fds = few;
 		n = 2;
 		ts = (struct timespec){ .tv_nsec = LOOK_MAX_NSEC };

@@ -1,6 +1,6 @@
 /*
- * The end of ops: results are checked, files and buffers let go, then the ops are ENDED, listed for
- * reaping, and those who wait are woken.
+ * The end of ops.  It checks results and releases files and buffers.  Then the ops are ENDED and listed
+ * for dsaio_reap(), and waiting threads are woken.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_END_H
 #define DSAIO_CLIENT_LIB_IO_END_H

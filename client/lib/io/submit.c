@@ -16,9 +16,9 @@
 #include <string.h>
 
 /*
- * Up to here the daemon does well alone with memory at another distance from a page's start than
- * the file's bytes: a read fits into one of its bounce pages with what is around it, and a write
- * has no block in it that could go directly.
+ * Limits for incongruent memory (is_incongruent()) in a ring.  A read up to this fits with its
+ * surroundings into one of the daemon's bounce pages.  A write up to this has no block that could go
+ * directly.  Longer ops are faster when this library bounces them.
  */
 #define SHORT_READ_MAX (32u << 10)
 #define SHORT_WRITE_MAX 4096u
@@ -64,15 +64,15 @@ static int op_check(const struct op_request *q)
 
 enum way { WAY_AT_ONCE, WAY_RING, WAY_BOUNCED, WAY_VECTOR };
 
-/* The file's place of the op's ends: does a write of it need the buffered description? */
+/* Offset or length is not aligned.  A write then needs the buffered description. */
 static bool is_ragged(const struct op_request *q)
 {
 	return (q->off | q->len) & (q->file->session.offset_align - 1);
 }
 
 /*
- * Memory at another distance from a page's start than the file's bytes.  The daemon serves it, but
- * never directly: a short read by a page of its own, all else by its threads.
+ * The memory lies at another distance from a page's start than the file's bytes.  The daemon cannot
+ * serve that directly.  It uses a bounce page for a short read, and worker threads for the rest.
  */
 static bool is_incongruent(const struct op_request *q, const struct buffer_place *place)
 {
@@ -80,8 +80,8 @@ static bool is_incongruent(const struct op_request *q, const struct buffer_place
 }
 
 /*
- * Cuts a read at the file's end, as it is when all ops before it have ended: a direct read of the
- * file's last, incomplete block would also write behind the end's place in the buffer.
+ * Cuts a read at the end that the file will have when all earlier ops have ended.  Otherwise a direct
+ * read of the file's last, incomplete block would change bytes of the buffer behind the end.
  */
 static int cut_at_end(struct op_request *q)
 {
@@ -90,7 +90,7 @@ static int cut_at_end(struct op_request *q)
 
 	if (inode_reached(q->file->inode, q->off + q->len))
 		return 0;
-	/* Before the size: a write that has ended meanwhile has moved that. */
+	/* Before the size is read: a write that ends in between has changed the size. */
 	if (!q->file->is_block_device)
 		to_be = inode_end_to_be(q->file->inode, q->handle, q->off, q->len);
 	size = file_size(q->file);
@@ -103,7 +103,7 @@ static int cut_at_end(struct op_request *q)
 	return 0;
 }
 
-/* References the buffer of an op by a ring. */
+/* Chooses the way.  For an op by a ring, place references its buffer. */
 static enum way op_route(const struct op_request *q, struct buffer_place *place)
 {
 	if (is_sync(q->opcode))
@@ -126,7 +126,7 @@ struct op_means {
 	struct dsaio_handle *companion; /* async and bounced: whose channel that is */
 };
 
-/* An op that is ready to go: what may be refused, or asks the kernel or the daemon, is done. */
+/* An op that is ready to go: all checks and questions to kernel and daemon are done. */
 struct op_plan {
 	struct dsaio_op *op;
 	const struct op_request *q;
@@ -157,7 +157,8 @@ static int put_with_room(struct dsaio_op *op, bool is_batched)
 	int r;
 
 	for (;;) {
-		room.head = channel_head(op->channel); /* before the try: a later change is room */
+		/* Before the try, so that a later completion is noticed. */
+		room.head = channel_head(op->channel);
 		r = put(op, is_batched);
 		if (r != -EAGAIN)
 			return r;
@@ -172,7 +173,7 @@ int submit_put(struct dsaio_op *op)
 	return put_with_room(op, false);
 }
 
-/* The bounce thread puts the op into its ring, when it may be there and there is room. */
+/* The bounce thread puts the op into its ring, behind ops that it waits for, when there is room. */
 static void op_defer(struct dsaio_op *op)
 {
 	int r = bounce_start(op->handle->client);
@@ -229,7 +230,7 @@ static int op_prepare(const struct op_request *q, enum way way, struct op_means 
 
 /* ---- an op, in two steps ---- */
 
-/* Has its ring room for this op, behind those that were planned before it? */
+/* Is there room in the ring for this op and for those that were planned before it? */
 static int check_room(const struct op_request *q, struct channel *channel,
 		      const struct op_plan *plans, unsigned n_plans)
 {
@@ -248,7 +249,7 @@ static int check_room(const struct op_request *q, struct channel *channel,
 			  q->function, channel->ring.entries);
 }
 
-/* The op, which is filled in, becomes one of its inode's; or fails. */
+/* Adds the op, which is filled in, to the open ops of its inode; or sets its error. */
 static void plan_file(struct op_plan *plan, bool needs_buffered)
 {
 	struct dsaio_op *op = plan->op;
@@ -346,14 +347,14 @@ static void plan_go(const struct op_plan *plan, bool is_batched)
 		bounce_run(op, plan->means.channel, plan->q->buf);
 }
 
-/* Parts are planned only now: their number has no bound that would fit on the stack. */
+/* Parts are planned here one by one, because up to IOV_MAX plans do not fit on the stack. */
 static void go_parts(const struct op_plan *plan)
 {
 	struct dsaio_op *whole = plan->op;
 	struct op_request q = *plan->q;
 	uint64_t end = q.off + q.len;
 
-	publish_all(q.handle); /* planning may ask the kernel or the daemon, which may hang */
+	publish_all(q.handle); /* planning may ask the kernel or the daemon, and they may hang */
 	q.iov = NULL;
 	for (unsigned i = 0; i < plan->q->n_iov && q.off < end; i++, q.off += q.len) {
 		struct op_plan part;
@@ -404,18 +405,18 @@ int submit_cancel(struct dsaio_op *op)
 	return r < 0 && op_has_ended(op) ? 0 : r;
 }
 
-/* The op is the caller's before it goes: it may end, and be reaped, at once. */
+/* Gives the caller its reference before the op goes, since the op may end and be reaped at once. */
 static void give_op(struct dsaio_op *op, struct dsaio_op **ret_op)
 {
 	*ret_op = op;
-	op_ref(op); /* the caller's other threads may free it meanwhile */
+	op_ref(op); /* until gave_op(): another thread of the caller may free the op */
 }
 
-/* It has gone. */
+/* The op has gone its way. */
 static void gave_op(struct dsaio_op *op)
 {
-	if (atomic_load(&op->is_cancelled)) /* too early for the daemon to find it */
-		(void)submit_cancel(op);    /* fails with the connection: then all end */
+	if (atomic_load(&op->is_cancelled)) /* before the daemon knew it */
+		(void)submit_cancel(op);    /* fails only with the connection, which ends all ops */
 	handle_op_unref(op);
 }
 

@@ -18,12 +18,12 @@
 #include <time.h>
 
 #define LOOK_NSEC (100 * UINT64_C(1000000)) /* between two looks at the control socket's end */
-/* A wait counts as so many full spins at most: one long wait does not end all spinning. */
+/* A wait counts as at most so many full spins, so that one long wait does not end all spinning. */
 #define WAIT_COUNTS_MAX 2
 #define SPIN_OPS_MAX 4		   /* a guess: see wait_may_spin() */
-#define SPIN_CPUS_MIN 3		   /* the same: for the lane, for us, for what interrupts */
-#define SPIN_BYTES_MAX (16u << 10) /* the same: the device has enough of larger ones queued */
-#define SPINS_PER_LOOK 64	   /* at the clock, which costs some 20 ns */
+#define SPIN_CPUS_MIN 3		   /* a guess: for the lane, this thread and interrupts */
+#define SPIN_BYTES_MAX (16u << 10) /* a guess: the device has enough work with larger ops */
+#define SPINS_PER_LOOK 64	   /* looks at the rings per look at the clock, which costs 20 ns */
 
 /* A thread that sleeps while another has the role. */
 struct waiter {
@@ -137,8 +137,8 @@ static void drain_doorbell(struct dsaio_handle *handle)
 }
 
 /*
- * A consumer that sleeps on a ring's futex looks again.  One that is just about to sleep, or sleeps
- * on the doorbell socket, misses this and looks after LOOK_NSEC.
+ * Wakes a consumer that sleeps on a ring's futex.  A consumer that is about to sleep, or sleeps on
+ * the doorbell socket, misses this and looks after LOOK_NSEC.
  */
 static void wake_futexes(struct dsaio_handle *handle)
 {
@@ -153,7 +153,7 @@ void wait_after_ends(struct dsaio_handle *handle, bool has_listed, bool by_consu
 		ring_own_doorbell(handle);
 	if (handle->waiters.first)
 		wait_wake(handle);
-	/* The consumer's wait ended otherwise than by its rings. */
+	/* The consumer's wait is over, but not by a completion in its rings. */
 	if (!by_consumer && handle->consumer_wait && is_done(handle, handle->consumer_wait))
 		wake_futexes(handle);
 }
@@ -170,7 +170,7 @@ int wait_reap(struct dsaio_handle *handle, struct dsaio_op **ret_ops, int n)
 		(void)eventfd_read(handle->own_doorbell_fd, &count); /* not blocking */
 	}
 	got = ended_take(&handle->ended, ret_ops, n);
-	/* Not all were taken: the descriptor stays readable. */
+	/* Some ops are left, so the descriptor stays readable. */
 	if (handle->ended.ops.first && handle->epoll_fd >= 0 && !handle->is_own_rung)
 		ring_own_doorbell(handle);
 	(void)pthread_mutex_unlock(&handle->lock);
@@ -235,7 +235,7 @@ static void sleep_on_futex(struct channel *channel, uint64_t nsec)
 	struct timespec ts = timespec_of(nsec);
 	uint32_t bell = ring_client_bell(&channel->ring); /* before arming */
 
-	if (ring_client_arm(&channel->ring, false)) /* not private: the daemon wakes it */
+	if (ring_client_arm(&channel->ring, false)) /* a shared futex, which the daemon wakes */
 		(void)syscall(SYS_futex, &channel->ring.shared->cq_bell, FUTEX_WAIT, bell, &ts,
 			      NULL, 0);
 	ring_client_disarm(&channel->ring);
@@ -254,7 +254,7 @@ static void sleep_on_socket(struct dsaio_handle *handle, uint64_t nsec)
 	drain_doorbell(handle);
 }
 
-/* Completions came after a wait: records how long it was. */
+/* Completions came after a wait.  Records its length. */
 static void note_wait(struct dsaio_handle *handle)
 {
 	uint64_t nsec = clock_nsec() - handle->wait_began_nsec;
@@ -264,9 +264,9 @@ static void note_wait(struct dsaio_handle *handle)
 }
 
 /*
- * With many ops open spinning takes half of a core from the lane where there are only two
- * (4 KiB reads at depth 32: 0.82 of in-process libaio with spinning, 0.95 without).  With more cores
- * it spares the lane the wake-ups where ops are short (tmpfs: 0.89 with, 0.76 without).
+ * With many open ops on a host with two cores, spinning takes half of a core from the lane (4 KiB
+ * reads at depth 32: 0.82 of in-process libaio with spinning, 0.95 without).  With more cores and
+ * short ops, spinning saves the lane the wake-ups (tmpfs: 0.89 with, 0.76 without).
  */
 bool wait_may_spin(const struct dsaio_handle *handle, uint64_t n_open, uint64_t now_nsec)
 {
@@ -279,8 +279,8 @@ bool wait_may_spin(const struct dsaio_handle *handle, uint64_t n_open, uint64_t 
 }
 
 /*
- * Consumes, else spins and sleeps: at most LOOK_NSEC, and not beyond the deadline.  n_open: ops
- * that will end by a ring.
+ * Consumes completions.  If there are none, spins and then sleeps, at most LOOK_NSEC and not beyond
+ * the deadline.  n_open: open ops that will end by a ring.
  */
 static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint64_t deadline_nsec,
 			     bool on_socket)
@@ -334,14 +334,14 @@ static void leave_role(struct dsaio_handle *handle)
 {
 	handle->has_consumer = false;
 	handle->consumer_wait = NULL;
-	/* Our sleep may have disarmed the rings, for which the program polls the descriptor. */
+	/* The sleep may have disarmed the rings while the program polls the handle's descriptor. */
 	if (handle->is_fd_armed && !arm_all(handle))
 		ring_own_doorbell(handle);
 	if (handle->waiters.first)
 		wait_wake(handle);
 }
 
-/* Sleeps until a signal, or the deadline.  Under handle->lock, which is released meanwhile. */
+/* Sleeps until wait_wake() or the deadline.  Under handle->lock, which is released meanwhile. */
 static void follow(struct dsaio_handle *handle, const struct wait_for *wait_for,
 		   uint64_t deadline_nsec)
 {
@@ -370,7 +370,7 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 	(void)pthread_mutex_lock(&handle->lock);
 	while (!is_done(handle, w)) {
 		if (has_looked && deadline_is_over(deadline_nsec)) {
-			/* A signal to take the role over may have come at the same time. */
+			/* This thread may have been chosen for the role at the same moment: choose another. */
 			if (handle->waiters.first)
 				wait_wake(handle);
 			r = -ETIMEDOUT;
@@ -458,7 +458,7 @@ bool wait_poll_or_arm(struct dsaio_handle *handle)
 		if (!has_ops && handle->epoll_fd >= 0)
 			handle->is_fd_armed = true;
 		leave_role(handle); /* arms the rings */
-	} else {		    /* the consumer ends the ops, then rings our own doorbell */
+	} else {		    /* the consumer ends ops, then writes to the handle's eventfd */
 		has_ops = handle->ended.ops.first;
 		if (!has_ops && handle->epoll_fd >= 0)
 			handle->is_fd_armed = true;
@@ -473,7 +473,7 @@ void wait_channel_added(struct dsaio_handle *handle)
 	(void)pthread_mutex_lock(&handle->lock);
 	if (!handle->has_consumer && handle->is_fd_armed && !arm_all(handle))
 		ring_own_doorbell(handle);
-	if (handle->has_consumer) /* it may sleep on another ring's */
+	if (handle->has_consumer) /* it may sleep on the futex of another ring */
 		wake_futexes(handle);
 	(void)pthread_mutex_unlock(&handle->lock);
 }
