@@ -1,5 +1,5 @@
 /*
- * Private memory while a store's reads hang: its ops keep a part of what private memory is copied
+ * Private memory while a store's reads or writes hang: its ops keep a part of what private memory is copied
  * through, and nothing that the ops of other stores wait for.  When it answers, all have their bytes.
  */
 #include "tests/fuse.h"
@@ -20,12 +20,14 @@ static const struct {
 	const char *what;
 	unsigned n_async, n_blocking;
 	uint32_t entries; /* of a handle's rings; 0: as usual */
+	bool is_write;
 } hangs[] = {
-	{ "three async reads", 3, 0, 0 },
-	{ "three async reads that fill their ring", 3, 0, 4 },
-	{ "40 async reads", 40, 0, 0 },
-	{ "40 blocking reads", 0, 40, 0 },
-	{ "20 async and 20 blocking reads", 20, 20, 0 },
+	{ "three async reads", 3, 0, 0, false },
+	{ "three async reads that fill their ring", 3, 0, 4, false },
+	{ "40 async reads", 40, 0, 0, false },
+	{ "40 blocking reads", 0, 40, 0, false },
+	{ "20 async and 20 blocking reads", 20, 20, 0, false },
+	{ "20 async and 20 blocking writes, each behind the last", 20, 20, 0, true },
 };
 
 struct hung {
@@ -35,14 +37,28 @@ struct hung {
 	struct dsaio_op *op; /* NULL: a thread's, blocking */
 	uint8_t *memory;
 	int64_t result;
+	bool is_write;
 };
 
-static void *read_blocking(void *arg)
+static void *run_blocking(void *arg)
 {
 	struct hung *hung = arg;
 
-	hung->result = dsaio_pread(hung->handle, hung->file, hung->memory, OP_BYTES, 0);
+	if (hung->is_write)
+		hung->result = dsaio_pwrite(hung->handle, hung->file, hung->memory, OP_BYTES, 0);
+	else
+		hung->result = dsaio_pread(hung->handle, hung->file, hung->memory, OP_BYTES, 0);
 	return NULL;
+}
+
+static void start_async(struct hung *hung)
+{
+	if (hung->is_write)
+		CHECK_CALL(dsaio_pwrite_async(hung->handle, hung->file, hung->memory, OP_BYTES, 0,
+					      &hung->op));
+	else
+		CHECK_CALL(dsaio_pread_async(hung->handle, hung->file, hung->memory, OP_BYTES, 0,
+					     &hung->op));
 }
 
 /* All that a program does with private memory, on the healthy store. */
@@ -78,7 +94,7 @@ static void check_healthy(struct rig *rig, struct dsaio_handle *handle, uint8_t 
 	pattern_check(memory, OP_BYTES, SEED + round + 1, 0, "blocking");
 }
 
-TEST_TABLE(others, hangs, "reads of private memory hang on a store: ops on another store go on")
+TEST_TABLE(others, hangs, "ops on private memory hang on a store: those on another store go on")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	static struct hung hung[HUNG_MAX];
@@ -98,21 +114,21 @@ TEST_TABLE(others, hangs, "reads of private memory hang on a store: ops on anoth
 	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &other));
 	file_make_pattern(daemon_path(rig.daemon, "f"), HEALTHY_BYTES, SEED);
 	rig_file(&rig, "f", O_RDWR);
-	rig_file(&rig, fuse_path(&fs, 'a'), O_RDONLY);
+	rig_file(&rig, fuse_path(&fs, 'a'), O_RDWR);
 	check_healthy(&rig, handle, memory, 0);
 
 	atomic_store(&fs.control->is_io_hung, true);
 	for (unsigned i = 0; i < n; i++) {
 		hung[i] = (struct hung){ .handle = handle,
 					 .file = rig.files[1],
-					 .memory = malloc(OP_BYTES) };
+					 .memory = malloc(OP_BYTES),
+					 .is_write = hangs[row].is_write };
 		CHECK(hung[i].memory);
 		memset(hung[i].memory, 0xee, OP_BYTES);
 		if (i < hangs[row].n_async)
-			CHECK_CALL(dsaio_pread_async(handle, rig.files[1], hung[i].memory, OP_BYTES,
-						     0, &hung[i].op));
+			start_async(&hung[i]);
 		else
-			CHECK_EQ(pthread_create(&hung[i].thread, NULL, read_blocking, &hung[i]), 0);
+			CHECK_EQ(pthread_create(&hung[i].thread, NULL, run_blocking, &hung[i]), 0);
 	}
 	while (!atomic_load(&fs.control->n_hung))
 		(void)poll(NULL, 0, 1); /* the test's time is the limit */
@@ -132,7 +148,8 @@ TEST_TABLE(others, hangs, "reads of private memory hang on a store: ops on anoth
 			CHECK_EQ(pthread_join(hung[i].thread, NULL), 0);
 		}
 		CHECK_EQ(hung[i].result, OP_BYTES);
-		pattern_check(hung[i].memory, OP_BYTES, FUSE_SEED, 0, "what hung");
+		if (!hangs[row].is_write)
+			pattern_check(hung[i].memory, OP_BYTES, FUSE_SEED, 0, "what hung");
 		free(hung[i].memory);
 	}
 	dsaio_handle_close(handle);
