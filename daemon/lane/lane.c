@@ -366,11 +366,6 @@ uint32_t lane_depth(const struct lane *lane)
 	return lane->engine.depth;
 }
 
-uint64_t lane_lowest_nsec(const struct lane *lane, bool is_write, uint32_t bytes)
-{
-	return window_lowest_nsec(&lane->admit.window, is_write, bytes);
-}
-
 int lane_board_fd(const struct lane *lane)
 {
 	return lane->poller.board_fd;

@@ -41,8 +41,6 @@ void lane_stop(struct lane *lane);
 void lane_free(struct lane *lane);
 
 uint32_t lane_depth(const struct lane *lane);
-/* For tests, while the lane has nothing to do: the lowest latency of such blocks in its window. */
-uint64_t lane_lowest_nsec(const struct lane *lane, bool is_write, uint32_t bytes);
 int lane_board_fd(const struct lane *lane); /* borrowed; home only */
 
 /* Home: a further lane of the store, no deeper than home, may be given blocks.  0 or -ENOMEM. */

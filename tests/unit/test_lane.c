@@ -85,8 +85,6 @@ static struct {
 	struct block *refused;
 	_Atomic bool holds_blocks;
 	_Atomic int event_fd; /* the engine's, since its first block */
-	_Atomic bool is_slow; /* what was submitted is back after 1 ms, at the second look */
-	uint32_t n_looks;     /* since then */
 } told;
 
 /* Blocking calls of worker threads, by whatever module: they wait while this is set. */
@@ -160,7 +158,6 @@ static int watched_submit(struct engine *engine, struct block **blocks, int n)
 	uint32_t before = engine->n_in_flight;
 	int r;
 
-	told.n_looks = 0;
 	atomic_store(&told.event_fd, libaio_ops()->event_fd(engine));
 	if (told.refusal && blocks[0]->is_nowait) {
 		blocks[0]->result = told.refusal;
@@ -208,10 +205,6 @@ static int watched_reap(struct engine *engine, struct block **blocks, int n)
 	}
 	if (atomic_load(&told.holds_blocks))
 		return 0;
-	if (atomic_load(&told.is_slow) && told.n_looks++ == 0) {
-		(void)usleep(1000); /* a turn knows the time of its beginning only */
-		return 0;
-	}
 	r = libaio_ops()->reap(engine, blocks, n);
 	for (int i = 0; i < r; i++)
 		(void)atomic_fetch_sub(&seen.n_direct_writes, block_is_write(blocks[i]));
@@ -1537,31 +1530,6 @@ START_TEST(only_a_users_own_daemon_lets_a_client_that_is_alone_wait_in_io_submit
 }
 END_TEST
 
-static const struct {
-	const char *what;
-	uint64_t off;
-	int64_t result;
-} no_device[] = {
-	{ "at the end of the file", FILE_BYTES, 0 },
-	{ "of what was never written", 0, 65536 },
-};
-
-/* Beside these each block of a device seemed to have waited, and the window closed. */
-START_TEST(the_window_learns_nothing_from_reads_that_no_device_did)
-{
-	setup_engine(profiles[1].profile, 0, true, true);
-	for (int i = 0; i < 4; i++)
-		ck_assert_int_eq(do_op(RING_OP_READ, no_device[_i].off, 65536, 0),
-				 no_device[_i].result);
-	ck_assert_uint_eq(lane_lowest_nsec(t.store->lanes[0], false, 65536), 0);
-	atomic_store(&told.is_slow, true);
-	ck_assert_int_eq(do_op(RING_OP_READ, 0, 65536, 0), 65536);
-	ck_assert_uint_ge(lane_lowest_nsec(t.store->lanes[0], false, 65536), 1000000);
-	atomic_store(&told.is_slow, false);
-	teardown(true);
-}
-END_TEST
-
 START_TEST(where_io_submit_waits_helpers_are_the_engine_as_deep_as_the_profile)
 {
 	struct ring_completion completion;
@@ -1630,8 +1598,6 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase,
 			    only_a_users_own_daemon_lets_a_client_that_is_alone_wait_in_io_submit,
 			    0, N_ROWS(alones));
-	tcase_add_loop_test(tcase, the_window_learns_nothing_from_reads_that_no_device_did, 0,
-			    N_ROWS(no_device));
 }
 
 SUITE("lane", add_tests)

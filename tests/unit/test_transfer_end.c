@@ -183,6 +183,31 @@ START_TEST(a_returned_unaligned_read_becomes_one_of_its_range)
 }
 END_TEST
 
+/* Beside these each block of a device seemed to have waited, and the window closed. */
+START_TEST(the_window_learns_nothing_from_blocks_that_no_device_did)
+{
+	static const struct {
+		bool is_late; /* not there at the first look after io_submit() */
+		int64_t result;
+		uint64_t lowest_nsec;
+	} blocks[] = { { false, PARTS_BLOCK, 0 }, { true, 0, 0 }, { true, PARTS_BLOCK, 20000 } };
+
+	parts_setup();
+	for (unsigned i = 0; i < 3; i++) {
+		parts_put(i, RING_OP_READ, 0, PARTS_BLOCK);
+		parts_turn();
+		if (blocks[i].is_late)
+			parts_turn();
+		parts_end_block(blocks[i].result);
+		parts_turn();
+		ck_assert_int_eq(parts_get().result, blocks[i].result);
+		ck_assert_uint_eq(window_lowest_nsec(&p.admit.window, false, PARTS_BLOCK),
+				  blocks[i].lowest_nsec);
+	}
+	parts_teardown();
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_short_block_goes_on_at_a_boundary);
@@ -192,6 +217,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_failed_block_of_a_worker_gives_the_mode_lock_back);
 	tcase_add_loop_test(tcase, an_unaligned_read_is_copied_from_its_page, 0, N_ROWS(pages));
 	tcase_add_test(tcase, a_returned_unaligned_read_becomes_one_of_its_range);
+	tcase_add_test(tcase, the_window_learns_nothing_from_blocks_that_no_device_did);
 }
 
 SUITE("transfer_end", add_tests)
