@@ -85,7 +85,7 @@ static struct tuner *run(size_t n_points, bool reads, bool writes, uint64_t seed
 		ck_assert_uint_gt(step.bytes, 0);
 		ck_assert_uint_le(step.bytes, IO_SIZE);
 		ck_assert_uint_ge(step.bytes, NEED);
-		tuner_tell(tuner, measure(&step), step.bytes >= device.reached_by[step.point]);
+		tuner_add(tuner, measure(&step), step.bytes >= device.reached_by[step.point]);
 	}
 	return tuner;
 }
@@ -242,7 +242,7 @@ START_TEST(ranks_rest_on_whole_transfers)
 
 	ck_assert_int_eq(tuner_new(&options, &tuner), 0);
 	while (tuner_next(tuner, &step)) /* short ones look twice as fast */
-		tuner_tell(tuner, step.bytes == IO_SIZE ? 1 : 2, true);
+		tuner_add(tuner, step.bytes == IO_SIZE ? 1 : 2, true);
 	v = judge(tuner, TUNER_READ);
 	ck_assert_uint_eq(v.n_ranks, 2);
 	ck_assert_double_eq_tol(v.ranks[0].speed, 1, 1e-6);
@@ -288,7 +288,7 @@ START_TEST(what_is_left_is_known_early)
 		size_t n_left;
 		uint64_t bytes_left;
 
-		tuner_tell(tuner, measure(&step), true);
+		tuner_add(tuner, measure(&step), true);
 		seconds += 0.003 + (double)step.bytes / 1.5e9;
 		tuner_left(tuner, &n_left, &bytes_left);
 		ck_assert_uint_lt(n, 4096);

@@ -136,7 +136,7 @@ START_TEST(plain_lines_are_few)
 
 	for (unsigned i = 0; i < 64; i++) {
 		points.kinds[0].n_left--;
-		n += progress_points_is_told(&points);
+		n += progress_points_is_due(&points);
 	}
 	ck_assert_uint_eq(n, 11); /* the first, and the tenths */
 
@@ -145,12 +145,12 @@ START_TEST(plain_lines_are_few)
 	for (unsigned i = 1; i <= 550; i++) {
 		points.kinds[0].n_left = 550 - i;
 		points.n_all = 550;
-		n += progress_points_is_told(&points);
+		n += progress_points_is_due(&points);
 	}
 	ck_assert_uint_le(n, 11);
 
-	points.tells_all = true;
-	ck_assert(progress_points_is_told(&points) && progress_points_is_told(&points));
+	points.prints_all = true;
+	ck_assert(progress_points_is_due(&points) && progress_points_is_due(&points));
 }
 END_TEST
 

@@ -47,7 +47,7 @@ static int find_places(struct bench *bench)
 	return CTL_OK;
 }
 
-/* Takes the caller's. */
+/* Takes parameters. */
 static struct json_object *make_parameters(const struct bench *bench,
 					   struct json_object *parameters)
 {
@@ -69,7 +69,7 @@ static struct json_object *make_parameters(const struct bench *bench,
 	return parameters;
 }
 
-/* Names the first parameter that is another one than it was. */
+/* Names the first parameter that differs from the earlier run's. */
 static int check_same(struct bench *bench, const struct bench_results *old,
 		      struct json_object *parameters)
 {
@@ -96,7 +96,7 @@ static int check_same(struct bench *bench, const struct bench_results *old,
 	return CTL_OK;
 }
 
-/* Opens log_dir, and with --resume takes over what lies there. */
+/* Opens log_dir and, with --resume, loads the run that lies there. */
 static int open_logs(struct bench *bench, struct json_object *parameters)
 {
 	struct bench_results old = { NULL, NULL };
@@ -176,7 +176,7 @@ static int describe(struct bench *bench, struct json_object *parameters)
 	return CTL_OK;
 }
 
-/* The daemon, and whether it lets us do what was asked for. */
+/* Connects, and checks that the options are possible there. */
 static int start_guest(struct bench *bench)
 {
 	struct ctl *ctl = bench->ctl;
@@ -254,7 +254,7 @@ static int start_crew(struct bench *bench)
 	return bench_crew_status(bench->ctl, bench_crew_start(&options, &bench->crew, text), text);
 }
 
-/* In a process: what its buffer is made of. */
+/* The share of huge pages in the buffer of a process. */
 struct memory {
 	uint64_t bytes, huge_bytes; /* UINT64_MAX: not known */
 };
@@ -270,7 +270,7 @@ static int look_at_buffer(struct bench_process *process, const void *arg)
 	return 0;
 }
 
-/* How much of the buffers is in huge pages decides about the speed: it belongs to the results. */
+/* The share of huge pages decides the speed, so the results have it. */
 static int look_at_memory(struct bench *bench)
 {
 	struct json_object *object;
@@ -305,7 +305,7 @@ int bench_prepare(struct bench *bench)
 	struct progress making;
 	int r = CTL_OK;
 
-	/* That results cannot be written is better known now. */
+	/* Fails now, and not after the measurements, if results cannot be written. */
 	if (bench->logs)
 		r = bench_logs_begin(bench->logs, &bench->results);
 	if (r != CTL_OK)
@@ -337,7 +337,7 @@ static void flush_page_cache(struct bench *bench)
 
 	if (!bench->options->flush_page_cache || bench->cannot_flush)
 		return;
-	sync(); /* what is dirty would stay */
+	sync(); /* drop_caches keeps dirty pages */
 	fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
 	if (fd >= 0 && write(fd, "1", 1) == 1)
 		return;
@@ -383,7 +383,7 @@ int bench_begin(struct bench *bench, const struct bench_task *task, struct bench
 	return CTL_OK;
 }
 
-/* Where the bytes came from, or went to: what the device says that it moved meanwhile. */
+/* Finds the source of the bytes, or their destination, by the device's counters. */
 static void find_source(struct bench *bench, struct bench_row *row, uint64_t moved_bytes)
 {
 	struct bench_traffic now = bench_place_traffic(bench->places, bench->n_places);
@@ -398,7 +398,7 @@ static void find_source(struct bench *bench, struct bench_row *row, uint64_t mov
 	row->device_bytes = row->task.op == BENCH_READ
 				    ? now.read_bytes - bench->traffic.read_bytes
 				    : now.write_bytes - bench->traffic.write_bytes;
-	/* Others' traffic only adds; what little is missing was a file system's own buffer. */
+	/* Traffic of others only adds.  Up to 5% may be missing: a file system's own buffer. */
 	if (row->device_bytes >= moved_bytes - moved_bytes / 20)
 		row->source = BENCH_FROM_DEVICE;
 	else if (row->device_bytes <= moved_bytes / 20)
@@ -425,7 +425,7 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 	const struct bench_own own = { .bytes = moved->bytes,
 				       .ops = moved->ops,
 				       .n_processes = bench->n_places,
-				       .has_edges = row->task.io_size % PAGE_BYTES != 0 };
+				       .is_unaligned = row->task.io_size % PAGE_BYTES != 0 };
 	int status;
 
 	if (r == -EINTR)
@@ -491,8 +491,8 @@ int bench_add(struct bench *bench, const struct bench_row *row)
 
 /* ---- the end ---- */
 
-/* Small pages cost the kernel so much time that the program around it hardly matters. */
-static void tell_memory(const struct bench *bench)
+/* Small pages cost the kernel so much time that the program's own hardly matters. */
+static void note_memory(const struct bench *bench)
 {
 	char bytes[UNITS_TEXT_BYTES], huge[UNITS_TEXT_BYTES];
 
@@ -510,10 +510,10 @@ static void tell_memory(const struct bench *bench)
 			bytes);
 }
 
-static void tell(struct bench *bench)
+static void note_all(struct bench *bench)
 {
 	if (bench->n_measured > bench->n_failed)
-		bench_guest_tell(bench->guest, &bench->total);
+		bench_guest_report(bench->guest, &bench->total);
 	if (bench->n_disturbed)
 		ctl_note(bench->ctl,
 			 "--exclusive: %u of %u points were disturbed by others: they say so",
@@ -532,7 +532,7 @@ static void tell(struct bench *bench)
 		break;
 	}
 	if (bench->n_measured)
-		tell_memory(bench);
+		note_memory(bench);
 }
 
 static void add_overhead(struct bench *bench)
@@ -573,7 +573,7 @@ int bench_close(struct bench *bench, int status)
 	bench->files = NULL;
 	if (bench->results.root) {
 		status = end_results(bench, status);
-		tell(bench);
+		note_all(bench);
 	}
 	bench_guest_free(bench->guest);
 	bench->guest = NULL;

@@ -64,7 +64,7 @@ void bench_fill_random(void *memory, size_t len)
 	uint8_t *byte = memory;
 
 	if (getrandom(&state, sizeof(state), 0) != sizeof(state))
-		state = clock_nsec(); /* no pool of random bytes: less random will do */
+		state = clock_nsec(); /* the kernel has no random bytes yet: the time will do */
 	/* splitmix64 */
 	for (size_t done = 0; done < len; done += sizeof(word)) {
 		word = state += 0x9e3779b97f4a7c15;
@@ -193,7 +193,10 @@ static int child_start(struct bench_crew *crew, unsigned i, char *text)
 			_exit(1);
 		stop_ignore();
 		(void)close(fds[0]);
-		/* A sibling's would keep it from seeing the parent close its end. */
+		/*
+		 * With a sibling's socket open, that sibling would not see the parent close its
+		 * end.
+		 */
 		for (unsigned k = 0; k < crew->options.n_processes; k++)
 			if (crew->children[k].fd >= 0)
 				(void)close(crew->children[k].fd);
@@ -205,7 +208,7 @@ static int child_start(struct bench_crew *crew, unsigned i, char *text)
 	return 0;
 }
 
-/* Its end of the socket is closed: it is dead, or about to be.  Tells how it ended. */
+/* Its end of the socket is closed: it is dead, or about to be.  Writes to text how it ended. */
 static void child_reap(struct bench_crew *crew, unsigned i, char *text)
 {
 	struct child *child = &crew->children[i];
@@ -223,14 +226,14 @@ static void child_reap(struct bench_crew *crew, unsigned i, char *text)
 	*child = (struct child){ .fd = -1 };
 }
 
-/* A failure lets those go that wait for it at the barrier. */
+/* After a failure: releases the processes that wait at the barrier. */
 static void break_barrier(struct bench_crew *crew)
 {
 	atomic_store(&crew->board->is_broken, 1);
 	wake_all(crew->board);
 }
 
-/* Worker i's socket is readable.  Returns 0, or -EIO (it failed): its sentence in text. */
+/* The socket of process i is readable.  Returns 0, or -EIO (it failed) and its sentence in text. */
 static int child_read(struct bench_crew *crew, unsigned i, char *text)
 {
 	struct child *child = &crew->children[i];
@@ -311,7 +314,7 @@ int bench_crew_call(struct bench_crew *crew, bench_crew_fn *fn, const void *arg,
 	atomic_store(&crew->board->n_waiting, 0);
 	atomic_store(&crew->board->is_broken, 0);
 	for (unsigned i = 0; i < crew->options.n_processes; i++) {
-		/* One that is dead, which poll(2) will tell, does not get it. */
+		/* A dead process does not get it; poll(2) will report that. */
 		(void)send(crew->children[i].fd, &call, sizeof(call), MSG_NOSIGNAL);
 		crew->children[i].is_busy = true;
 	}

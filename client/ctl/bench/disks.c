@@ -11,13 +11,13 @@
 #include <sys/sysmacros.h>
 
 #define SECTOR_BYTES 512u /* of the counters, whatever the device's are */
-#define LEVELS_MAX 16u	  /* of a stack: a guess, more is a mistake of ours */
+#define LEVELS_MAX 16u	  /* of a stack: a guess; more would be a mistake of ours */
 #define LINE_BYTES 256u
 
 /*
  * Bytes that the kernel and the daemon move beside the transfers.  Measured on ext4 on a loop device: the
  * daemon's probe of a store, once, 1.0 MiB written and 1.1 MiB read; journal and metadata mostly
- * nothing, at most 0.1 MiB in an interval.  A share, since both grow with long intervals: what takes
+ * nothing, at most 0.1 MiB in an interval.  A share, because both grow with the interval: what takes
  * 1% of a device changes no speed that intervals could tell apart.
  */
 #define EXCESS_SHARE 100u /* one part of so many of our own bytes */
@@ -104,7 +104,7 @@ static dev_t find_bottom(const char *sysfs, dev_t disk)
 	return disk;
 }
 
-/* False: it was there. */
+/* Returns false if it was there already. */
 static bool add_disk(struct disk_set *set, dev_t disk)
 {
 	for (size_t i = 0; i < set->n; i++)
@@ -129,7 +129,7 @@ static void add_name(struct bench_disks *disks, dev_t disk)
 		       name ? name + 1 : "a disk");
 }
 
-/* Counters that stand still look as an idle disk does. */
+/* Counters that are switched off look like those of an idle disk. */
 static bool has_counters(const char *sysfs, dev_t disk)
 {
 	char line[LINE_BYTES];

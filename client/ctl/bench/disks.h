@@ -46,14 +46,14 @@ const char *bench_disks_names(const struct bench_disks *disks);
 const char *bench_disks_why_not(const struct bench_disks *disks);
 
 /*
- * The growth of the counters less `own`: what the daemon moved meanwhile, and the bench past it.
- * It has the kernel's own traffic for these transfers, too.
+ * The growth of the counters less own, which is what the daemon moved meanwhile and what the bench
+ * moved without it.  The excess includes the kernel's own traffic for these transfers.
  */
 struct bench_moves bench_disks_excess(const struct bench_disk_counters *before,
 				      const struct bench_disk_counters *now,
 				      const struct bench_moves *own);
 
-/* Is the excess more than the kernel's own traffic, beside so many bytes of ours? */
+/* Is the excess larger than the kernel's own traffic for own_bytes? */
 bool bench_disks_are_shared(const struct bench_moves *excess, uint64_t own_bytes);
 
 #endif

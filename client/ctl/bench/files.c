@@ -121,8 +121,8 @@ static int remove_listed(int folder_fd, const char *name, int dir_fd, int marker
 }
 
 /*
- * Holds the marker while this process lives.  A record lock, since flock(2)'s would be held by the
- * crew's processes, too, which take their time to die with us.
+ * Locks the marker while this process lives.  It is a record lock, because the crew's processes
+ * would inherit a lock of flock(2), and may live a little longer.
  */
 static int lock_marker(int fd)
 {
@@ -281,7 +281,7 @@ static int fill(struct filling *filling, int fd, const char *path)
 		if (filling->progress)
 			filling->progress(filling->data, filling->done_bytes);
 	}
-	/* Not measured later: the writing back of what is not on the device. */
+	/* Synced now, so that write-back is not measured later. */
 	if (fsync(fd) < 0)
 		return ctl_fail(filling->ctl, "%s: fsync: %s", path, strerror(errno));
 	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* only advice */
@@ -299,7 +299,7 @@ static int make_file(struct filling *filling, const struct dir *dir, bool is_wri
 	(void)bench_files_path(dir->path, is_write, path);
 	fd = openat(dir->fd, name, flags | O_DIRECT, 0600);
 	if (fd < 0 && errno == EINVAL) {
-		(void)unlinkat(dir->fd, name, 0); /* some have made it by then */
+		(void)unlinkat(dir->fd, name, 0); /* some file systems have made it by then */
 		fd = openat(dir->fd, name, flags, 0600);
 	}
 	if (fd < 0 || fstat(fd, &st) < 0)

@@ -83,7 +83,7 @@ static unsigned sum_channels(const struct bench_guest *guest, const Wire__Client
 	return n;
 }
 
-/* The parent's own connection, and its processes, are children or itself. */
+/* Is it this process, which has a connection of its own, or one of the crew? */
 static bool is_own_pid(uint32_t pid)
 {
 	char path[64], line[512], *end;
@@ -100,7 +100,7 @@ static bool is_own_pid(uint32_t pid)
 	return end && sscanf(end + 1, " %*c %u", &parent) == 1 && (pid_t)parent == getpid();
 }
 
-/* Another user's name for itself may draw on the terminal. */
+/* Another user chose the name: control characters must not reach the terminal. */
 static void add_name(char *names, size_t size, const Wire__Client *client)
 {
 	size_t n = strlen(names);
@@ -128,8 +128,8 @@ static uint64_t seen_bytes(const struct bench_guest *guest, uint32_t client)
 }
 
 /*
- * Names the clients that are not ours and have a part on the stores; only_busy: of them those that
- * moved something since the last look.
+ * Names the clients that are not ours and have channels on the stores; only_busy: only those that
+ * moved bytes since the last look.
  */
 static int name_others(struct bench_guest *guest, const Wire__StatusReply *status, bool only_busy,
 		       char *names, size_t size)
@@ -198,7 +198,7 @@ static const char *why_unknown(const struct bench_guest *guest, const struct sum
 		return bench_disks_why_not(guest->disks);
 	if (!now->is_known || !guest->disks_before.is_known)
 		return "its counters cannot be read";
-	if (own->has_edges)
+	if (own->is_unaligned)
 		return "transfers that are no multiples of 4096 bytes are buffered in part";
 	/* The daemon counts an op when it ends, the disk its parts before. */
 	if (before->open_ops || guest->sums.open_ops)
@@ -206,7 +206,7 @@ static const char *why_unknown(const struct bench_guest *guest, const struct sum
 	return NULL;
 }
 
-/* now: read before the stores' counters, so what moves in between is not taken for an excess. */
+/* now: read before the stores' counters, so bytes that move in between do not count as excess. */
 static void find_excess(struct bench_guest *guest, const struct sums *before,
 			const struct bench_own *own, const struct bench_disk_counters *now,
 			struct bench_others *others)
@@ -333,7 +333,7 @@ void bench_total_add(struct bench_total *total, uint64_t own_bytes,
 						   total->own_bytes + total->others_bytes);
 }
 
-void bench_guest_tell(const struct bench_guest *guest, const struct bench_total *total)
+void bench_guest_report(const struct bench_guest *guest, const struct bench_total *total)
 {
 	const uint64_t all = total->own_bytes + total->others_bytes;
 	const char *disks = bench_disks_names(guest->disks);
@@ -384,7 +384,7 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 	request.handle_open = &open_handle;
 	r = conn_call(conn, "handle", &request, NULL, 0, &opened, fds, &n_fds);
 	while (r == 0 && n_fds > 0)
-		(void)close(fds[--n_fds]); /* its bell: nothing will ring */
+		(void)close(fds[--n_fds]); /* its doorbell is not used */
 	if (r == 0) {
 		close_handle.handle = open_channel.handle = opened->handle_open->handle;
 		open_channel.store = guest->stores[0];
@@ -402,7 +402,7 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 			(void)snprintf(text, size, "%s", dsaio_error());
 		request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
 		request.handle_close = &close_handle;
-		/* It goes with the session else. */
+		/* If it fails, the end of the session closes the handle. */
 		(void)conn_call(conn, "handle", &request, NULL, 0, NULL, NULL, NULL);
 		return r < 0 ? CTL_FAILED : CTL_OK;
 	}

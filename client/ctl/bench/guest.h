@@ -28,7 +28,7 @@ struct bench_own {
 	uint64_t bytes, ops;  /* by the daemon */
 	uint64_t past_bytes;  /* direct reads without the daemon */
 	unsigned n_processes; /* that have files on the stores */
-	bool has_edges;	      /* transfers are no multiples of 4096: part of them is buffered */
+	bool is_unaligned;    /* transfers are no multiples of 4096: part of them is buffered */
 };
 
 /* Foreign traffic between two looks: of other clients, and (excess) of programs without the daemon. */
@@ -88,7 +88,7 @@ struct bench_total {
 void bench_total_add(struct bench_total *total, uint64_t own_bytes,
 		     const struct bench_others *others);
 /* Prints the other users of stores and disks, or that there were none, or what is not known. */
-void bench_guest_tell(const struct bench_guest *guest, const struct bench_total *total);
+void bench_guest_report(const struct bench_guest *guest, const struct bench_total *total);
 
 /* Asks the first place's store.  CTL_OK or CTL_FAILED, and then the sentence in text (of size). */
 int bench_guest_ask_served(struct bench_guest *guest, const struct profile *profile,

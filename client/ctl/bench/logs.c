@@ -58,7 +58,7 @@ static int make_dirs(char *path)
 	return mkdir(path, 0777) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* A link that another user may have planted is not for root to follow. */
+/* Root follows no link, because another user may have planted it. */
 static int open_log_dir(struct bench_logs *logs)
 {
 	_cleanup_(freep) char *path = strdup(logs->path);
@@ -136,7 +136,7 @@ static const char *run_name(char *name, const char *kind, uint64_t run)
 	return name;
 }
 
-/* The number of the last run's directory that is below the limit; 0: there is none. */
+/* The largest number of a run's directory below the limit; 0: there is none. */
 static uint64_t last_run(int dir_fd, const char *kind, uint64_t below)
 {
 	const size_t len = strlen(kind);
@@ -207,7 +207,7 @@ static int move(int from_fd, int to_fd, const char *name)
 	return renameat(from_fd, name, to_fd, name) < 0 ? -errno : 0;
 }
 
-/* The results file goes last: it says that all has gone.  *ret_name: what failed. */
+/* The results file moves last: it shows that all has moved.  *ret_name: what failed. */
 static int move_all(const struct bench_logs *logs, int from_fd, int to_fd, const char **ret_name)
 {
 	const bool has_dirs = strcmp(logs->kind, "sweep") == 0;
@@ -454,7 +454,7 @@ int bench_logs_add(struct bench_logs *logs, const struct bench_results *results,
 /* Removes the directory of a run that measured nothing. */
 static void remove_run(struct bench_logs *logs)
 {
-	(void)unlinkat(logs->run_fd, logs->name, 0); /* what cannot be removed only stays */
+	(void)unlinkat(logs->run_fd, logs->name, 0); /* after a failure the directory only stays */
 	(void)unlinkat(logs->run_fd, BENCH_ROWS_NAME, 0);
 	(void)unlinkat(logs->fd, logs->run_name, AT_REMOVEDIR);
 	closep(&logs->run_fd);

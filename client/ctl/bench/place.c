@@ -15,7 +15,7 @@
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
 
-#define SECTOR_BYTES 512u /* of /sys/dev/block, whatever the device's are */
+#define SECTOR_BYTES 512u /* of the counters in /sys/dev/block, for any device */
 #define LINE_BYTES 1024u
 
 /* The first line of a file of /sys or /proc, without blanks at its end; "" if there is none. */
@@ -41,7 +41,7 @@ static void copy(char *to, size_t size, const char *from)
 	to[n] = '\0';
 }
 
-/* The line of /proc/cpuinfo that begins so, behind its colon. */
+/* The value of the first line of /proc/cpuinfo that begins with key. */
 static void read_cpuinfo(const char *key, char *value, size_t size)
 {
 	_cleanup_(fclosep) FILE *file = fopen("/proc/cpuinfo", "re");

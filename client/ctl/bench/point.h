@@ -48,7 +48,7 @@ struct bench_moved {
 size_t bench_point_shared_bytes(uint32_t loops);
 
 /*
- * Measures.  Worker i works on the file bench_files_path() names for it.
+ * Measures.  Process i uses the file that bench_files_path() names for it.
  * ret_repetitions: room for task->loops of them.
  * Returns as bench_crew_call().
  */

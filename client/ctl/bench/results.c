@@ -153,7 +153,7 @@ int bench_rows_write(int fd, const char *key, struct json_object *object)
 
 /* ---- reading ---- */
 
-/* No link is followed, and nothing that a FIFO of that name could do stops us. */
+/* Follows no link, and does not wait for the writer of a FIFO of that name. */
 static int read_file(int dir_fd, const char *name, char **ret_json, char *text, size_t size)
 {
 	_cleanup_(closep) int fd = openat(dir_fd, name,

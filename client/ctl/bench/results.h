@@ -15,7 +15,7 @@
  *   "machine": {...}, "daemon": {"version", "is_private"},
  *   "buffers": [{"bytes", "huge_page_bytes": n | null}],  one for each time that it was begun
  *   "folders": [{"folder", "device", "model", "fs_type", "store", "profile", ...}],
- *   "parameters": {...},		what a run that goes on must have in common
+ *   "parameters": {...},		what a resumed run must have in common
  *   "points": [{
  *     "op": "read", "block_size": 1048576, "queue_depth": 32, "single_submit": false,
  *     "sequential_requests": true, "io_parallel": 1, "processes": 1, "io_size": 419430400,

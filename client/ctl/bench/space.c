@@ -87,7 +87,7 @@ static size_t put_position(const struct source *source, size_t offset)
 	return n < 0 || (size_t)n >= source->size ? source->size - 1 : (size_t)n;
 }
 
-/* Where the key stands.  JSON that parsed, and has it, has it with quotes. */
+/* The place of the key.  The JSON was parsed and has the key, so it is there in quotes. */
 static size_t find_key(const struct source *source, const char *key)
 {
 	_cleanup_(freep) char *quoted = NULL;

@@ -27,7 +27,7 @@
 #define MAP_TOP 26.0
 #define MAP_BOTTOM 42.0
 
-/* So that colours are not all that tells lines apart, on paper or to the colour-blind. */
+/* Lines differ in more than colour: for paper and for colour-blind readers. */
 static const char *const dashes[SVG_COLOURS] = { "none", "6 3", "2 2", "8 3 2 3", "1 3", "12 4" };
 
 void svg_text(FILE *out, const char *text)

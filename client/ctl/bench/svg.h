@@ -3,7 +3,7 @@
  * well-formed XML.  Colours are CSS variables of the page, so that they follow light and dark.
  *
  * A series is <g class="series" data-points="N"> and has N elements of class "pt", or a line of N
- * points; so a test can tell whether all of them are there.
+ * points; so a test can check that all of them are there.
  *
  * The functions only write to the stream; the caller checks ferror().
  */

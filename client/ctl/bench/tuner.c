@@ -146,7 +146,10 @@ static struct analysis analyse(const struct tuner *tuner, enum tuner_goal goal, 
 	if (!a.n)
 		return a;
 	all /= (double)a.n;
-	/* Two ways: points and rounds; what neither explains is the spread of one step. */
+	/*
+	 * Two-way analysis: the rest after the effects of points and rounds is the spread of one
+	 * step.
+	 */
 	for (unsigned r = first; r < tuner->round; r++) {
 		const double drift = round_mean(tuner, goal, r, a.n) - all;
 
@@ -217,7 +220,7 @@ static size_t find_groups(struct tuner *tuner, enum tuner_goal goal)
 	return best;
 }
 
-/* How far single measurements swing: around the means of their groups. */
+/* The spread of single measurements around the means of their groups. */
 static double find_swing(const struct tuner *tuner, enum tuner_goal goal, size_t *ret_degrees)
 {
 	double squares = 0;
@@ -279,7 +282,7 @@ static size_t find_fastest(const struct tuner *tuner, enum tuner_goal goal)
 	return fastest;
 }
 
-/* The fastest points, and the cheapest of those that one measurement cannot tell apart from them. */
+/* Keeps the fastest points, and the cheapest that one measurement cannot distinguish from them. */
 static void keep_fastest(struct tuner *tuner, enum tuner_goal goal, double swing, size_t degrees)
 {
 	const size_t n_points = tuner->options.n_points, fastest = find_fastest(tuner, goal);
@@ -377,7 +380,7 @@ static void advance(struct tuner *tuner)
 		thin_out(tuner, (enum tuner_goal)g);
 }
 
-/* All steps of the round, in an order of their own. */
+/* Lists all steps of the round, in a random order. */
 static void fill_round(struct tuner *tuner)
 {
 	tuner->n_steps = tuner->at = 0;
@@ -401,7 +404,7 @@ bool tuner_next(struct tuner *tuner, struct tuner_step *ret_step)
 	while (!tuner->is_done) {
 		if (tuner->at < tuner->n_steps) {
 			*ret_step = tuner->steps[tuner->at];
-			/* It may have failed in the other direction meanwhile. */
+			/* The point may have failed in the other direction meanwhile. */
 			if (is_measured(tuner, ret_step->point, ret_step->op))
 				return true;
 			tuner->at++;
@@ -424,7 +427,7 @@ static void drop(struct point *point, enum fate fate)
 			point->fates[g] = fate;
 }
 
-void tuner_tell(struct tuner *tuner, double speed, bool is_reached)
+void tuner_add(struct tuner *tuner, double speed, bool is_reached)
 {
 	struct tuner_step *step = &tuner->steps[tuner->at];
 	struct point *point = &tuner->points[step->point];
@@ -447,7 +450,7 @@ void tuner_tell(struct tuner *tuner, double speed, bool is_reached)
 		drop(point, NOT_REACHED);
 }
 
-/* The rest of this round is known; of the final ones how much the budget has for them. */
+/* The rest of this round is exact.  The final rounds are estimated by the budget. */
 void tuner_left(const struct tuner *tuner, size_t *ret_steps, uint64_t *ret_bytes)
 {
 	const struct tuner_options *o = &tuner->options;

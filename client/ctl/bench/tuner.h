@@ -4,8 +4,8 @@
  *
  * There are three goals: the fastest read, the fastest write, the largest sum of both.  First all
  * points are measured once, each by the shortest transfer that reaches the point's queue depth.
- * Points of one group (the same block size and depth) say together how fast the group is and how
- * far single measurements swing.  Groups that are clearly slower are dropped.  Each goal then keeps
+ * The points of a group (the same block size and depth) give the group's speed and the spread of
+ * single measurements.  Groups that are clearly slower are dropped.  Each goal then keeps
  * a few points: the fastest, the cheapest that is tied with it, and the cheapest of
  * some groups.  These are measured in rounds of whole transfers, as a sweep measures them, each
  * round in an order of its own, so a device that drifts favours none.
@@ -82,7 +82,7 @@ bool tuner_next(struct tuner *tuner, struct tuner_step *ret_step);
  * The result of that step, in any unit; 0: it failed, and its point leaves all goals.
  * is_reached: the point's queue depth was.
  */
-void tuner_tell(struct tuner *tuner, double speed, bool is_reached);
+void tuner_add(struct tuner *tuner, double speed, bool is_reached);
 
 /* About how many steps are still to come, and of how many bytes in all. */
 void tuner_left(const struct tuner *tuner, size_t *ret_steps, uint64_t *ret_bytes);

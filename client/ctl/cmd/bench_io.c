@@ -1,9 +1,10 @@
 /*
  * dsaioctl bench io: one measurement, with the flags and the result lines of DeepSpeed's ds_io.
  *
- * A crew (crew.h) of a process for each task does two calls: make what the loops use, then
- * the loops, with a barrier behind each.  Between the two the disks' counters are read.  Other than
- * the other benches it leaves its files there, under ds_io's names, and uses those that it finds.
+ * A crew (crew.h) with a process for each task does two calls.  The first opens handles and files.
+ * The second runs the loops, with a barrier after each.  The disks' counters are read between the
+ * two.  Unlike the other benches, this one leaves its files in the folder, under ds_io's names, and
+ * uses files that it finds there.
  */
 #include "client/ctl/bench/crew.h"
 #include "client/ctl/bench/guest.h"
@@ -163,7 +164,7 @@ static unsigned n_files(void)
 	return options.different_files ? total_loops() : 1;
 }
 
-/* Makes all that the loops use. */
+/* Opens the handle and the files. */
 static int task_prepare(struct task *task)
 {
 	struct bench_process *process = task->process;
@@ -264,7 +265,7 @@ static int run_task(struct bench_process *process, const void *arg)
 	return r;
 }
 
-/* After a failure or a signal, when no process is left. */
+/* Removes files after a failure or a signal, when no process is left. */
 static void remove_partial(const struct ctl *ctl, const char *const *folders, unsigned n)
 {
 	char path[PATH_MAX];
@@ -298,11 +299,12 @@ static bool is_disturbed(const struct bench_others *others)
 	return options.exclusive && bench_others_disturb(others);
 }
 
-/* How busy others kept store and disks. */
-static int tell_others(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
-		       unsigned n, struct bench_others *ret_others)
+/* Reports the traffic of others on stores and disks. */
+static int report_others(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
+			 unsigned n, struct bench_others *ret_others)
 {
-	struct bench_own own = { .n_processes = n, .has_edges = options.io_size % PAGE_BYTES != 0 };
+	struct bench_own own = { .n_processes = n,
+				 .is_unaligned = options.io_size % PAGE_BYTES != 0 };
 	struct bench_total total = { 0 };
 	int r;
 
@@ -317,7 +319,7 @@ static int tell_others(struct ctl *ctl, struct bench_guest *guest, struct bench_
 	if (r != CTL_OK)
 		return r;
 	bench_total_add(&total, own.bytes, ret_others);
-	bench_guest_tell(guest, &total);
+	bench_guest_report(guest, &total);
 	if (is_disturbed(ret_others))
 		ctl_note(ctl, "--exclusive: others came meanwhile: it was disturbed");
 	return CTL_OK;
@@ -340,7 +342,7 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	for (unsigned i = 0; i < n; i++)
 		parts[i] = ((const struct result *)bench_crew_shared(crew, i))->part;
 	measure_sum(parts, n, &m);
-	r = tell_others(ctl, guest, crew, n, &others);
+	r = report_others(ctl, guest, crew, n, &others);
 	if (r != CTL_OK)
 		return r;
 	if (!ctl->is_json) {
@@ -429,7 +431,10 @@ static int check_usage(const struct ctl *ctl)
 	return CTL_OK;
 }
 
-/* The folder of each process: borrowed from the options, and where it is.  Cuts ":DEV" off the mappings. */
+/*
+ * Fills in the folder of each process, borrowed from the options, and its place.  Cuts ":DEV" off
+ * the mappings.
+ */
 static int list_folders(const struct ctl *ctl, const char **folders, struct bench_place *places,
 			unsigned n)
 {

@@ -1,10 +1,10 @@
 /*
  * dsaioctl bench latency: how long single transfers take, with the flags of DS-AIO-Benchmark.
  *
- * A forked client does all transfers of a size and direction in one call and records them in
- * memory that this process shares with it; nothing is allocated, printed or asked meanwhile.
- * Closed loop: the next transfer begins when the last has ended.  Open loop (--rate): each has its
- * time; one that comes late counts from that time, so that a stall is seen by all that wait.
+ * A forked client does all transfers of a size and direction in one call and records them in shared
+ * memory.  It allocates and prints nothing meanwhile.  Closed loop: the next transfer begins when the
+ * last has ended.  Open loop (--rate): each transfer is due at its own time and its latency counts
+ * from then, so a stall shows in all transfers that wait for it.
  *
  * latency.json has beside the rows (one for each size and direction, without repetitions)
  *     "latency": [{"op", "size", "n", "rate", "rate_achieved", "mean_nsec", "sd_nsec", "mean_low_nsec",
@@ -31,8 +31,10 @@
 
 #define SIZES_MAX 64u /* a guess: more are not readable */
 #define OPEN_MAX 64u  /* ops under way at a time in the open loop */
-/* The file, and the buffer: transfers take places in turn that no other one has, so that they neither
-   wait for each other nor find the same bytes again and again. */
+/*
+ * Size of the file and of the buffer.  Each transfer uses a place that no other transfer uses, so
+ * they neither wait for each other nor move the same bytes again and again.
+ */
 #define AREA_BYTES (UINT64_C(64) << 20)
 #define PLACES_MIN 4u
 #define RATE_SHARE_MIN 0.95 /* of --rate: below it was missed; a guess */
@@ -113,7 +115,7 @@ static void record_one(struct latency_record *record, const struct latency_job *
 			   clock_nsec() - due_nsec);
 }
 
-/* A place of the area for the next transfer, at random; not one that is taken. */
+/* Chooses a random free place of the area for the next transfer. */
 static uint64_t choose_place(const struct bench_process *process, const struct latency_job *job,
 			     uint64_t *random, const struct flight *flights, unsigned n)
 {
@@ -189,7 +191,7 @@ static int closed_loop(struct bench_process *process, struct dsaio_handle *handl
 	return 0;
 }
 
-/* Sleeps until something has ended, or until that time: dsaio_reap() has just found nothing. */
+/* Sleeps until an op has ended, or until that time.  dsaio_reap() has just found none. */
 static void sleep_until(int fd, uint64_t nsec)
 {
 	const uint64_t now = clock_nsec(), left = nsec > now ? nsec - now : 0;
@@ -197,7 +199,7 @@ static void sleep_until(int fd, uint64_t nsec)
 				     .tv_nsec = (long)(left % NSEC_PER_SEC) };
 	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
 
-	(void)ppoll(&pollfd, 1, nsec == UINT64_MAX ? NULL : &ts, NULL); /* early: looked again */
+	(void)ppoll(&pollfd, 1, nsec == UINT64_MAX ? NULL : &ts, NULL); /* the caller looks again */
 }
 
 /* Records the ops that have ended.  Returns their number, or bench_process_fail()'s value. */
@@ -219,7 +221,7 @@ static int reap(struct bench_process *process, struct dsaio_handle *handle,
 
 		flight->op = NULL;
 		if (finish_one(process, job, ended[i]) < 0)
-			return -EIO; /* the handle's end awaits the others */
+			return -EIO; /* closing the handle waits for the others */
 	}
 	return n;
 }
@@ -283,7 +285,7 @@ static int measure(struct bench_process *process, const void *arg)
 	r = bench_open_file(process, job->op, &file, path);
 	if (r < 0)
 		return r;
-	/* The first opens the channel and starts lanes: it is not measured. */
+	/* The first transfer opens the channel and starts lanes, so it is not measured. */
 	r = bench_transfer(process, handle, file, path, job->op, job->size);
 	if (r < 0)
 		return r;

@@ -212,9 +212,8 @@ static int write_page(struct ctl *ctl, const char *page, const struct bench_repo
 	if (path)
 		r = dir_fd = open_parent(path, &name);
 	/*
-	 * The page takes its place by rename(2), and would take that of a device, too.  A link at the
-	 * usual place may be another user's trap, and is replaced; one that -o names, as /dev/stdout, is
-	 * not.
+	 * rename(2) would replace a device, too.  A link at the default place may be another user's
+	 * trap, so it is replaced.  A link that -o names, such as /dev/stdout, is not.
 	 */
 	if (r >= 0 && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && (output || !S_ISLNK(st.st_mode)))
@@ -229,7 +228,7 @@ static int write_page(struct ctl *ctl, const char *page, const struct bench_repo
 		     : CTL_OK;
 }
 
-static int tell(const struct ctl *ctl, const char *path, int n_runs)
+static int print_result(const struct ctl *ctl, const char *path, int n_runs)
 {
 	struct json_object *object;
 
@@ -263,7 +262,7 @@ static int run(struct ctl *ctl)
 			       ? ctl_fail(ctl, "out of memory")
 			       : ctl_flush(ctl);
 	r = write_page(ctl, page, runs.runs, runs.n);
-	return r == CTL_OK ? tell(ctl, page, (int)runs.n) : r;
+	return r == CTL_OK ? print_result(ctl, page, (int)runs.n) : r;
 }
 
 const struct command command_bench_report = {

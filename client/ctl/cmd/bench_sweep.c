@@ -83,7 +83,7 @@ static void add_cells(struct table *table, const struct bench_row *row)
 			  : "");
 }
 
-/* How many of the rows have numbers goes to *ret_n_good. */
+/* Sets *ret_n_good to the number of rows without an error. */
 static int print_table(struct ctl *ctl, const struct bench_results *results, size_t *ret_n_good)
 {
 	static const struct table_column columns[] = {
@@ -113,7 +113,7 @@ static int print_table(struct ctl *ctl, const struct bench_results *results, siz
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
-static void tell_point(struct bench *bench, const struct bench_row *row)
+static void report_point(struct bench *bench, const struct bench_row *row)
 {
 	char name[BENCH_LOG_NAME_BYTES], text[BENCH_TEXT_BYTES + BENCH_LOG_NAME_BYTES + 16];
 
@@ -157,7 +157,7 @@ static int sweep_point(struct bench *bench, enum bench_op op, const struct profi
 		r = bench_add(bench, &row);
 	}
 	if (r == CTL_OK)
-		tell_point(bench, &row);
+		report_point(bench, &row);
 	bench_row_deinit(&row);
 	return r;
 }
@@ -181,7 +181,7 @@ static int sweep_points(struct bench *bench, const struct bench_space *space)
 	if (r == CTL_OK)
 		progress_points_start(&bench->progress, "sweep",
 				      bench_results_n_rows(&bench->results), n_left);
-	bench->progress.tells_all = options.verbose;
+	bench->progress.prints_all = options.verbose;
 	for (size_t i = 0; r == CTL_OK && i < bench_space_points(space); i++) {
 		struct profile profile = bench_space_point(space, i);
 

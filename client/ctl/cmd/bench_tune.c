@@ -1,9 +1,9 @@
 /*
  * dsaioctl bench tune: the best profile of a space, found in a fifth of a sweep's time.
  *
- * tuner.h says what to measure next and what it comes to; each of its steps is a row of
- * tune.json.  The tuner is started from a seed and does the same again with the same numbers,
- * so a run that was interrupted goes on by telling a new tuner what the rows say.
+ * The tuner (tuner.h) chooses what to measure next and judges the results; each step is a row of
+ * tune.json.  It starts from a seed and chooses the same again for the same numbers, so an
+ * interrupted run continues with a new tuner that gets the rows.
  *
  * tune.json has beside the rows
  *     "seed": ..., "best": {"aio": {...}} as DeepSpeed's configuration has it,
@@ -39,11 +39,11 @@
 #define BUDGET_SHARE 0.2
 #define SWEEP_REPETITIONS 5u
 /*
- * A transfer of n blocks with d of them in flight ends with d / 2 in the mean while the queue drains:
- * over all d * (1 - d / 2n), three quarters of d for n = 2d, and two thirds for the shortest transfer
- * that is taken for one of that depth, n = 1.5d.  A point below these shares was not
- * limited by its depth.  Sequential requests let each batch drain before the next one: the mean of
- * a queue that is full each time is half of its depth.
+ * Mean depth of a transfer of n blocks with d of them in flight: the queue drains at the end, with
+ * d / 2 blocks in the mean, so the mean over all is d * (1 - d / 2n).  That is three quarters of d
+ * for n = 2d, and two thirds for n = 1.5d, the shortest transfer that counts as one of that depth.
+ * A point below these shares was not limited by its depth.  With sequential requests each batch
+ * drains before the next one: the mean of a queue that is always filled is half of its depth.
  */
 #define NEED_DEPTHS 2u
 #define NEED_HALF_DEPTHS_MIN 3u
@@ -80,14 +80,14 @@ static const char help[] =
 	"exit status: 0 done, 1 failed, also if no point could be measured, 2 wrong usage, 129, 130\n"
 	"and 143 interrupted (--resume goes on)\n";
 
-/* The run: the space, who races, and what an earlier run left. */
+/* The run: the space, the tuner, and the rows of an earlier run. */
 struct tune {
 	struct ctl *ctl;
 	struct bench *bench;
 	struct bench_space space;
 	struct tuner *tuner;
-	size_t n_old;  /* rows of an earlier run */
-	bool *is_told; /* for each of them: the tuner has it */
+	size_t n_old;	/* rows of an earlier run */
+	bool *is_added; /* for each of them: the tuner has it */
 	/* of the steps of this run */
 	uint64_t step_nsec, transfer_nsec, bytes;
 	size_t n_steps;
@@ -158,7 +158,7 @@ static size_t find_group(const struct tune *tune, size_t point)
 	return point;
 }
 
-/* A depth of one has nothing to reach; 0: the store does not tell. */
+/* A depth of one is always reached.  A mean depth of 0 is not known. */
 static bool is_reached(const struct tune *tune, const struct bench_row *row)
 {
 	const struct profile *profile = &row->task.profile;
@@ -186,8 +186,8 @@ static int start_tuner(struct tune *tune)
 					     .seed = find_seed(tune) };
 
 	tune->n_old = bench_results_n_rows(&tune->bench->results);
-	tune->is_told = calloc(tune->n_old + 1, sizeof(*tune->is_told));
-	if (!costs || !needs || !groups || !tune->is_told)
+	tune->is_added = calloc(tune->n_old + 1, sizeof(*tune->is_added));
+	if (!costs || !needs || !groups || !tune->is_added)
 		return ctl_fail(tune->ctl, "out of memory");
 	for (size_t i = 0; i < n; i++) {
 		const struct profile profile = bench_space_point(&tune->space, i);
@@ -213,28 +213,28 @@ static bool is_same_task(const struct bench_task *a, const struct bench_task *b)
 	       bench_same_profile(&a->profile, &b->profile);
 }
 
-static void tell_tuner(struct tune *tune, const struct bench_row *row)
+static void add_to_tuner(struct tune *tune, const struct bench_row *row)
 {
 	const bool reached = is_reached(tune, row);
 
 	if (!reached && row->served.mean_depth > tune->best_missed)
 		tune->best_missed = row->served.mean_depth;
-	tuner_tell(tune->tuner, row->error[0] ? 0 : row->total.e2e_speed, reached);
+	tuner_add(tune->tuner, row->error[0] ? 0 : row->total.e2e_speed, reached);
 }
 
-/* Tells the tuner what an earlier run measured in this step, if it did. */
-static bool tell_old(struct tune *tune, const struct bench_task *task)
+/* Gives the tuner the row of an earlier run for this step, if there is one. */
+static bool add_old(struct tune *tune, const struct bench_task *task)
 {
 	for (size_t i = 0; i < tune->n_old; i++) {
 		struct bench_row row;
 		bool is_it;
 
-		if (tune->is_told[i] || bench_results_row(&tune->bench->results, i, &row) < 0)
+		if (tune->is_added[i] || bench_results_row(&tune->bench->results, i, &row) < 0)
 			continue;
 		is_it = is_same_task(&row.task, task);
 		if (is_it) {
-			tune->is_told[i] = true;
-			tell_tuner(tune, &row);
+			tune->is_added[i] = true;
+			add_to_tuner(tune, &row);
 		}
 		bench_row_deinit(&row);
 		if (is_it)
@@ -243,8 +243,8 @@ static bool tell_old(struct tune *tune, const struct bench_task *task)
 	return false;
 }
 
-/* A step costs something beside its transfer, which short steps show and long ones hide. */
-static void tell_progress(struct tune *tune)
+/* A step takes time beside its transfer, which matters for short steps. */
+static void update_estimate(struct tune *tune)
 {
 	const double beside = (double)(tune->step_nsec - tune->transfer_nsec) /
 			      (double)tune->n_steps;
@@ -278,12 +278,12 @@ static int measure_step(struct tune *tune, const struct bench_task *task)
 			(void)snprintf(text, sizeof(text), "%s %.2f GB/s%s", name,
 				       row.total.e2e_speed,
 				       is_reached(tune, &row) ? "" : ", depth not reached");
-		tell_tuner(tune, &row);
+		add_to_tuner(tune, &row);
 		tune->n_steps++;
 		tune->step_nsec += clock_nsec() - start;
 		tune->transfer_nsec += (uint64_t)(row.total.e2e_sec * 1e9);
 		tune->bytes += row.total.bytes ? row.total.bytes / bench->n_places : task->io_size;
-		tell_progress(tune);
+		update_estimate(tune);
 		progress_points_end(&bench->progress, text);
 	}
 	bench_row_deinit(&row);
@@ -301,7 +301,7 @@ static int measure_all(struct tune *tune)
 	while (r == CTL_OK && tuner_next(tune->tuner, &step)) {
 		const struct bench_task task = task_of(tune, &step);
 
-		if (tell_old(tune, &task))
+		if (add_old(tune, &task))
 			continue;
 		if (!is_prepared) {
 			r = bench_prepare(tune->bench);
@@ -310,7 +310,7 @@ static int measure_all(struct tune *tune)
 			is_prepared = true;
 			progress_points_start(&tune->bench->progress, "tune",
 					      bench_results_n_rows(&tune->bench->results), n_left);
-			tune->bench->progress.tells_all = options.verbose;
+			tune->bench->progress.prints_all = options.verbose;
 		}
 		r = measure_step(tune, &task);
 	}
@@ -433,7 +433,7 @@ static int apply_profile(struct tune *tune, const struct profile *profile)
 }
 
 /* On a host with several users a request is never larger than the device takes at once. */
-static void tell_served(const struct tune *tune, const struct profile *profile)
+static void note_served(const struct tune *tune, const struct profile *profile)
 {
 	const struct bench_served served = bench_served(tune->bench, profile);
 	char asked[UNITS_TEXT_BYTES], used[UNITS_TEXT_BYTES];
@@ -445,7 +445,7 @@ static void tell_served(const struct tune *tune, const struct profile *profile)
 }
 
 /* The goals' tables, and the recommendation: of the sum, or of the only goal. */
-static int tell_verdict(struct tune *tune)
+static int print_verdict(struct tune *tune)
 {
 	static const struct table_column columns[] = {
 		{ "FOR", false },    { "BLOCK", true }, { "DEPTH", true }, { "EVENTS", false },
@@ -509,9 +509,9 @@ static int tell_verdict(struct tune *tune)
 			r = table_print(&table, stdout);
 			if (r == -ENOMEM)
 				return ctl_fail(tune->ctl, "out of memory");
-			r = print_best(tune, point, best); /* says what else failed, too */
+			r = print_best(tune, point, best); /* also reports a failure of the table */
 		}
-		tell_served(tune, &profile);
+		note_served(tune, &profile);
 		if (r == CTL_OK && apply)
 			r = apply_profile(tune, &profile);
 	}
@@ -529,7 +529,7 @@ static int run_tune(struct tune *tune, const struct bench_needs *needs)
 	if (tune->bench)
 		progress_points_stop(&tune->bench->progress);
 	if (r == CTL_OK)
-		r = tell_verdict(tune);
+		r = print_verdict(tune);
 	return bench_close(tune->bench, r);
 }
 
@@ -565,7 +565,7 @@ static int tune_run(struct ctl *ctl)
 		r = r == CTL_OK ? printed : r;
 	}
 	tuner_free(tune.tuner);
-	free(tune.is_told);
+	free(tune.is_added);
 	bench_free(tune.bench);
 	free(options.nvme_dir.items);
 	return r;

@@ -1,12 +1,12 @@
 /*
  * dsaioctl cat: files through the daemon to standard output.
  *
- * Reads run ahead while what came before is written.  A file is read until there is nothing more
- * of it, so one that grows is followed to its end; one that ends before the size that it had
- * when it was opened is an error, since bytes are missing.
+ * Reads run ahead of the writes.  A file is read until there is nothing more of it, so one that
+ * grows is followed to its end.  One that ends before the size that it had when it was opened is an
+ * error, because bytes are missing.
  *
- * A reader that goes away ends the command as it ends cat(1): by SIGPIPE, which is left alone;
- * with status 1 where that is ignored.
+ * If the reader goes away, the command ends as cat(1) does: by SIGPIPE, which keeps its default
+ * action, or with status 1 where SIGPIPE is ignored.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/file_copy.h"
@@ -46,7 +46,7 @@ static const char help[] =
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage\n";
 
-/* Not where it would draw into the output. */
+/* Not on a terminal that gets the output, too. */
 static bool is_bar_wanted(void)
 {
 	struct stat out, err;
@@ -93,7 +93,7 @@ static int cat_opened(struct file_copy *copy)
 	copy->end_min = copy->end < (uint64_t)size ? copy->end : (uint64_t)size;
 	copy->done_bytes = 0;
 	wanted = copy->end_min > first ? copy->end_min - first : 0;
-	if (copy->chunk_bytes == 0) /* the files behind may be larger */
+	if (copy->chunk_bytes == 0) /* later files may be larger */
 		r = file_copy_make_chunks(copy, copy->ctl->n_args == 1 ? wanted : UINT64_MAX);
 	if (r == CTL_OK)
 		r = file_copy_run(copy, "reading", wanted, is_bar_wanted());

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define PAGE 4096u
-#define LOOK_USEC 200000 /* how often a wait looks whether a signal came */
+#define LOOK_USEC 200000 /* interval at which a wait looks for a signal */
 
 void chunk_place(struct chunk *chunk, size_t memory_bytes, uint64_t off, uint64_t end)
 {

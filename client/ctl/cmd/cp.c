@@ -124,7 +124,7 @@ static int compare_files(struct file_copy *copy)
 
 /* ---- the two files ---- */
 
-/* Files of /proc and /sys say that they are empty. */
+/* Files of /proc and /sys report a size of 0. */
 static int check_size(struct file_copy *copy)
 {
 	char byte;
@@ -135,7 +135,7 @@ static int check_size(struct file_copy *copy)
 	return CTL_OK;
 }
 
-/* Hands both to the daemon, as far as they are on its stores. */
+/* Hands the files that are on its stores to the daemon. */
 static int attach_sides(struct file_copy *copy)
 {
 	struct side *sides[] = { &copy->from, &copy->to };
@@ -161,7 +161,9 @@ static int attach_sides(struct file_copy *copy)
 	return CTL_OK;
 }
 
-/* For the comparison: a side without the daemon is read past the page cache, if that can be. */
+/*
+ * For the comparison: reads a side without the daemon past the page cache, where that is possible.
+ */
 static int reopen_direct(const struct file_copy *copy, struct side *side)
 {
 	char path[64];
@@ -172,7 +174,7 @@ static int reopen_direct(const struct file_copy *copy, struct side *side)
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", side->fd);
 	fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
 	if (fd < 0) {
-		(void)posix_fadvise(side->fd, 0, 0, POSIX_FADV_DONTNEED); /* the best there is */
+		(void)posix_fadvise(side->fd, 0, 0, POSIX_FADV_DONTNEED); /* no better way there */
 		ctl_note(copy->ctl, "%s: compared as the page cache has it: no direct I/O there",
 			 side->path);
 		return CTL_OK;
@@ -182,7 +184,7 @@ static int reopen_direct(const struct file_copy *copy, struct side *side)
 	return CTL_OK;
 }
 
-/* Size, mode, and all of it on the device. */
+/* Sets size and mode, and syncs. */
 static int complete(struct file_copy *copy)
 {
 	struct destination *d = &copy->destination;

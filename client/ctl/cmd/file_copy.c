@@ -47,7 +47,7 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
 	const char *why;
 	va_list args;
 
-	progress_stop(&copy->progress); /* the sentence has the line to itself */
+	progress_stop(&copy->progress); /* erases the bar */
 	va_start(args, format);
 	if (vasprintf(&text, format, args) < 0)
 		text = NULL;
@@ -155,7 +155,10 @@ int file_copy_make_chunks(struct file_copy *copy, uint64_t n_bytes)
 
 /* ---- all of them ---- */
 
-/* The file ended within the oldest chunk, or before it: what was read ahead lies behind a gap. */
+/*
+ * The file ended in the oldest chunk or before it: the chunks that were read ahead do not follow on
+ * it.
+ */
 static int drop_ahead(struct file_copy *copy)
 {
 	struct file_copy_run *run = &copy->run;
@@ -190,7 +193,7 @@ static int start_write(struct file_copy *copy)
 	chunk->len = done;
 	if (done < asked) {
 		r = drop_ahead(copy);
-		/* A file may have grown since: its end is where there is nothing more. */
+		/* The file may have grown meanwhile: it ends where a read returns nothing. */
 		run->pos = chunk->off + done;
 		run->is_at_end = done == 0 || copy->from.is_stream;
 	}
@@ -219,8 +222,8 @@ int file_copy_run(struct file_copy *copy, const char *label, uint64_t total_byte
 {
 	struct file_copy_run *run = &copy->run;
 	/*
-	 * Half of the chunks are being read, half written; what goes without the daemon is not
-	 * under way beside us, so its share is the one at hand.
+	 * Half of the chunks are being read and half written.  A side without the daemon moves one
+	 * chunk at a time, in this thread.
 	 */
 	uint64_t n_written = !copy->to.file    ? 1
 			     : copy->from.file ? FILE_COPY_CHUNKS / 2
@@ -266,7 +269,7 @@ int file_copy_open_from(struct file_copy *copy, bool may_be_device, struct stat 
 	struct side *from = &copy->from;
 	struct stat st;
 
-	/* Looked at first: opening a pipe would wait for a writer. */
+	/* stat() first: open() of a pipe would wait for a writer. */
 	if (stat(from->path, &st) < 0)
 		return ctl_fail(copy->ctl, "%s: %s", from->path, strerror(errno));
 	if (S_ISDIR(st.st_mode))

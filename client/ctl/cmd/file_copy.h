@@ -5,7 +5,7 @@
  * A byte of the source goes to the same offset of the destination.  Chunks are described in
  * chunk.h, a destination that is a file in destination.h.
  *
- * file_copy_fail() reports a failure once, with the number of bytes copied.  Functions return
+ * file_copy_fail() reports a failure once, with the state of the destination.  Functions return
  * CTL_OK, or CTL_FAILED after that report.
  */
 #ifndef DSAIO_CLIENT_CTL_CMD_FILE_COPY_H

@@ -1,8 +1,8 @@
 /*
  * dsaioctl put: standard input through the daemon into a file.
  *
- * While a chunk is read those before it are written.  A file that is there is replaced as a whole in
- * the end, as cp does it.
+ * Earlier chunks are written while a chunk is read.  An existing file is replaced as a whole at the
+ * end, as cp does.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/file_copy.h"
@@ -74,7 +74,7 @@ static int check_size(struct file_copy *copy)
 				      "standard input: ended after %" PRIu64 " of the %" PRIu64
 				      " bytes that --size says",
 				      copy->done_bytes, size_bytes);
-	/* One byte more, to find out. */
+	/* Reads one byte more, to find out. */
 	file_copy_place_chunk(copy, chunk, size_bytes, size_bytes + 1);
 	r = file_copy_start_chunk(copy, &copy->from, chunk, false);
 	if (r == CTL_OK)
@@ -106,7 +106,7 @@ static int print_result(const struct file_copy *copy, uint64_t nsec)
 	return ctl_print_json(copy->ctl, object);
 }
 
-/* Size, mode and, where that is needed, all bytes on the device. */
+/* Sets size and mode, and syncs where that is needed. */
 static int complete(struct file_copy *copy)
 {
 	struct destination *d = &copy->destination;

@@ -177,7 +177,10 @@ void show_profile(struct table *table, const Wire__Profile *wire)
 		  profile->overlap_events ? "" : " sequential");
 }
 
-/* An id's index.  The upper half tells handles apart that had the same index one after the other. */
+/*
+ * The index in an id.  The upper half differs for handles that had the same index one after the
+ * other.
+ */
 static uint32_t index_of(uint32_t id)
 {
 	return id & 0xffff;

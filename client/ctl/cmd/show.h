@@ -58,7 +58,7 @@ void show_times(struct table *table, const Wire__Counters *counters);
 /* The sums over a client's channels; no percentiles. */
 Wire__Counters show_sum(const Wire__Client *client);
 
-/* "1 MiB x 128", and what is not as it mostly is; NULL: "store's", to which it was left. */
+/* "1 MiB x 128", and the values that are not the default; NULL: "store's". */
 void show_profile(struct table *table, const Wire__Profile *wire);
 
 /* "3/0": the client's number and the handle's. */

@@ -23,7 +23,7 @@ static int connect_once(struct ctl *ctl, const char *dir, struct dsaio_client **
 	return *client ? CTL_OK : ctl_connect(ctl, &dir, 1, client);
 }
 
-/* For the store of a private daemon: the directory that is the path, or has it. */
+/* A private daemon gets a store for this directory: the path itself, or the one that has it. */
 static int connect_for_path(struct ctl *ctl, const char *path, struct dsaio_client **client)
 {
 	_cleanup_(freep) char *copy = strdup(path);
@@ -41,12 +41,15 @@ static int call(const struct ctl *ctl, struct dsaio_client *client, const char *
 		Wire__Request *request, int fd, Wire__Reply **ret_reply)
 {
 	if (conn_call(client_conn(client), what, request, &fd, fd >= 0, ret_reply, NULL, NULL) < 0)
-		/* After a signal the command itself hung up (stop.h). */
+		/* After a signal the command itself shut the connection down (stop.h). */
 		return ctl_fail(ctl, "%s", stop_signal() ? "interrupted" : dsaio_error());
 	return CTL_OK;
 }
 
-/* The first array of pointers, which is freed, and the second one behind it; NULL without memory. */
+/*
+ * Returns the pointers of the first array, which is freed, and those of the second.  NULL: out of
+ * memory.
+ */
 static void *joined(void *first, size_t n_first, const void *second, size_t n_second)
 {
 	/* One more, so that there is an array also if both are empty. */
@@ -57,7 +60,7 @@ static void *joined(void *first, size_t n_first, const void *second, size_t n_se
 	return all;
 }
 
-/* Moves the handles of a client to those that an earlier page had. */
+/* Appends the handles of a page to those of the same client on earlier pages. */
 static int client_add_page(Wire__Client *all, Wire__Client *page)
 {
 	void *handles = joined(all->handles, all->n_handles, page->handles, page->n_handles);
@@ -70,7 +73,7 @@ static int client_add_page(Wire__Client *all, Wire__Client *page)
 	return 0;
 }
 
-/* Moves stores and clients of the next page to those of the earlier ones. */
+/* Appends the stores and clients of a page to those of earlier pages. */
 static int status_add_page(Wire__StatusReply *all, Wire__StatusReply *page)
 {
 	Wire__Client *last = all->n_clients ? all->clients[all->n_clients - 1] : NULL;
@@ -100,7 +103,7 @@ static int status_add_page(Wire__StatusReply *all, Wire__StatusReply *page)
 	return 0;
 }
 
-/* Whether a page begins behind the one that was asked for: then there are not endlessly many. */
+/* Whether a page begins after the one that was requested.  So the number of pages is bounded. */
 static bool page_is_later(const Wire__StatusPage *page, const Wire__StatusPage *asked)
 {
 	if (!asked)
@@ -153,8 +156,8 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 }
 
 /*
- * A path goes as a descriptor: of a directory one that can be asked what file system it is on; of
- * all else one that needs no right to read the file, and wakes no device.
+ * A path is sent as a descriptor.  O_RDONLY of a directory lets the daemon ask for its file system.
+ * O_PATH of a file needs no right to read it and wakes no device.
  */
 static int find_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
 		      char **ret_name, int *ret_fd)

@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sentences have names in them, which a terminal must not obey. */
+/* Names in a sentence may have control characters, which must not reach the terminal. */
 static void say(const struct ctl *ctl, const char *raw)
 {
 	_cleanup_(freep) char *escaped = escape_new(raw);
 	const char *sentence = escaped ? escaped : "out of memory";
 
-	/* Nobody to tell if standard error fails. */
+	/* A failure of standard error cannot be reported. */
 	if (ctl->command)
 		(void)fprintf(stderr, "dsaioctl: %s: %s\n", ctl->command, sentence);
 	else
@@ -102,7 +102,7 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 	r = debug_check(&named);
 	if (r < 0)
 		ctl_note(ctl, "DSAIO_DEBUG=%s: %s: nothing is logged there", named, strerror(-r));
-	/* -ENOMEM: then one is started, which does no harm. */
+	/* After -ENOMEM a daemon is started, which does no harm. */
 	if (ctl->only_looks)
 		(void)setenv("DSAIO_AUTOSTART", "0", 1);
 	stop_wait_begin(ctl->command);

@@ -24,8 +24,8 @@ struct ctl {
 	const char *command;	 /* its name, for messages; NULL: none yet */
 	const char *socket_path; /* NULL: the library's default */
 	bool is_json, is_private;
-	bool only_looks; /* starts no daemon of the user's, as the library else does */
-	char **args;	 /* behind the command's name, without options */
+	bool only_looks; /* does not let the library start a daemon */
+	char **args;	 /* after the command's name, without options */
 	int n_args;
 	struct private_daemon private_daemon;
 };
@@ -34,7 +34,7 @@ struct ctl {
 int ctl_fail(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says something on standard error that is no error. */
+/* Prints a sentence that is no error on standard error. */
 void ctl_note(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Prints a line on standard output, names in it escaped.  Returns CTL_OK or CTL_FAILED. */

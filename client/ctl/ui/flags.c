@@ -78,7 +78,7 @@ static int list_add(struct flag_list *list, char *item)
 	return 0;
 }
 
-/* Gives the flag the argument at argv[*i], or those from there on; *i: the last one taken. */
+/* Stores an option's argument, or all arguments of a list, and moves *i to the last one taken. */
 static int take_value(const struct flag *flag, char *value, int argc, char **argv, int *i,
 		      char *text, size_t size)
 {
@@ -115,7 +115,7 @@ static int take_value(const struct flag *flag, char *value, int argc, char **arg
 int flags_parse(const struct flag_table *tables, size_t n_tables, int argc, char **argv,
 		int *ret_n_args, char *text, size_t size)
 {
-	bool is_rest = false; /* behind "--" */
+	bool is_rest = false; /* after "--" */
 	int n_args = 0, r;
 
 	for (int i = 1; i < argc; i++) {

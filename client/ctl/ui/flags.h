@@ -1,9 +1,9 @@
 /*
  * Command line options as tables.
  *
- * An option is --name VALUE or --name=VALUE and may stand anywhere in argv; '-' and '_' in names are the
- * same, so that ds_io's spellings work as well as everybody else's.  One whose name is a letter is
- * written -x VALUE.  "--" ends the options.
+ * An option is --name VALUE or --name=VALUE and may stand anywhere in argv.  '-' and '_' in names
+ * are the same, so the spelling of ds_io works, too.  An option of one letter is written -x VALUE.
+ * "--" ends the options.
  */
 #ifndef DSAIO_CLIENT_CTL_UI_FLAGS_H
 #define DSAIO_CLIENT_CTL_UI_FLAGS_H
@@ -44,7 +44,10 @@ struct flag_table {
 /* Does the argument begin with a dash?  "-" alone does not count: it names a stream. */
 bool flags_is_option(const char *arg);
 
-/* The flag that an argument (len bytes of it: up to any '=') names, dashes and all, or NULL. */
+/*
+ * The flag that the first len bytes of an argument name (up to any '=', with its dashes); NULL:
+ * none.
+ */
 const struct flag *flags_find(const struct flag_table *tables, size_t n_tables, const char *arg,
 			      size_t len);
 

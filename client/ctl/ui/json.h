@@ -13,13 +13,15 @@ static inline void json_putp(struct json_object **object)
 	(void)json_object_put(*object);
 }
 
-/* "": null. */
+/* Adds the text; "" becomes null. */
 void json_add_text(struct json_object *object, const char *key, const char *text);
 
 /* The string of that key; "": there is none.  object: NULL is fine. */
 const char *json_text(struct json_object *object, const char *key);
 
-/* Any program may have written the file: 0 for infinite numbers, and for values that are none. */
+/*
+ * The number; 0 for infinite ones and for what is no number: any program may have written the file.
+ */
 double json_finite(struct json_object *value);
 
 /* The five values, in the order of DeepSpeed's configuration. */

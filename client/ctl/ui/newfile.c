@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#define TRIES 100 /* a guess: 64 random bits hardly meet a name that is taken */
+#define TRIES 100 /* a guess: names of 64 random bits hardly collide */
 
 int newfile_open(int dir_fd, const char *name, mode_t mode, struct newfile *ret_file)
 {
@@ -103,7 +103,7 @@ int newfile_check_room(int fd, uint64_t bytes)
 	if (fstat(fd, &st) < 0 || fstatvfs(fd, &fs) < 0)
 		return -errno;
 	has = (uint64_t)st.st_blocks * 512;
-	if (bytes <= has || !fs.f_blocks || !fs.f_frsize) /* some file systems do not tell */
+	if (bytes <= has || !fs.f_blocks || !fs.f_frsize) /* some file systems do not report it */
 		return 0;
 	return (bytes - has) / fs.f_frsize > fs.f_bavail ? -ENOSPC : 0;
 }

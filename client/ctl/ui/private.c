@@ -99,7 +99,7 @@ static int make_directory(char *path, size_t size, char *text, size_t text_size)
 	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
 	const char *const parents[] = { runtime && *runtime == '/' ? runtime : "/tmp", "/tmp" };
 
-	/* $XDG_RUNTIME_DIR may name what is not there, or not ours: after sudo, for example. */
+	/* $XDG_RUNTIME_DIR may not exist or belong to another user, for example after sudo. */
 	for (size_t i = 0; i < 2; i++)
 		if ((size_t)snprintf(path, size, "%s/dsaioctl-XXXXXX", parents[i]) < size &&
 		    mkdtemp(path))
@@ -141,7 +141,7 @@ static void take_line(struct keeper *keeper)
 	keeper->answer_fd = -1;
 }
 
-/* Reads what the daemon says.  Returns false at its end. */
+/* Reads the daemon's log.  Returns false at its end. */
 static bool read_log(struct keeper *keeper)
 {
 	char buf[4096];
@@ -158,7 +158,7 @@ static bool read_log(struct keeper *keeper)
 	return n > 0;
 }
 
-/* Asks the daemon to stop, reading on so that it never waits for a reader of its log. */
+/* Stops the daemon, and reads its log to the end, so that a full pipe does not block it. */
 static void stop_daemon(struct keeper *keeper)
 {
 	struct pollfd fd = { .fd = keeper->log_fd, .events = POLLIN };
@@ -220,7 +220,7 @@ static void run_keeper(struct keeper *keeper, char *const *argv, const char *dir
 		keeper_run(keeper);
 
 	(void)snprintf(lock_path, sizeof(lock_path), "%s.lock", socket_path);
-	(void)unlink(socket_path); /* the daemon took it away, unless it was killed */
+	(void)unlink(socket_path); /* the daemon removed it, unless it was killed */
 	(void)unlink(lock_path);
 	(void)rmdir(dir);
 	_exit(0);
@@ -283,7 +283,7 @@ int private_start(const char *const *dirs, size_t n_dirs, struct private_daemon 
 	if (keeper == 0) {
 		struct keeper k = { .command_fd = command_read, .answer_fd = answer_write };
 
-		(void)close(command_write); /* else its end would never come */
+		(void)close(command_write); /* else the keeper would never see end of file */
 		(void)close(answer_read);
 		run_keeper(&k, argv, dir, socket_path);
 	}

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #define LONG_NSEC 2000000000u	  /* shorter commands need no bar */
-#define TRUSTED_NSEC 500000000u	  /* from here on the estimate is worth something: a guess */
-#define ESTIMATE_NSEC 1000000000u /* no estimate is better than that */
+#define TRUSTED_NSEC 500000000u	  /* an estimate before this is too rough: a guess */
+#define ESTIMATE_NSEC 1000000000u /* an estimate is no more precise than that */
 #define REDRAW_NSEC 100000000u	  /* faster is not seen */
 #define WIDTH_DEFAULT 80u
 #define BAR_MAX 40u
@@ -136,7 +136,7 @@ uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_
 				: (double)all_nsec / (double)n_done;
 
 		left += mean * (double)points->kinds[k].n_left;
-		/* No point is over before it has ended. */
+		/* At most the mean: a point that runs longer has not ended yet. */
 		if (points->begun_nsec && k == points->kind) {
 			running = now_nsec - points->begun_nsec;
 			left -= (double)running < mean ? (double)running : mean;
@@ -188,7 +188,7 @@ void progress_points_format(char *text, size_t size, const struct progress_point
 		strlen(left);
 	room = width > taken + 1 ? width - taken - 1 : 0; /* a full last column would wrap */
 	if (len > room) {
-		/* The speed stands at its end. */
+		/* Its end is kept: the speed is there. */
 		cut = "...";
 		last = room > strlen(cut) ? points->text + len - (room - strlen(cut)) : NULL;
 	}
@@ -247,12 +247,12 @@ void progress_points_estimate(struct progress_points *points, size_t n_left, uin
 	points->given_left_nsec = left_nsec;
 }
 
-bool progress_points_is_told(struct progress_points *points)
+bool progress_points_is_due(struct progress_points *points)
 {
 	const size_t n = points_done(points);
 	const unsigned tenths = points->n_all ? (unsigned)(10 * n / points->n_all) : 0;
 
-	if (tenths < points->next_tenths && !points->tells_all)
+	if (tenths < points->next_tenths && !points->prints_all)
 		return false;
 	points->next_tenths = tenths + 1;
 	return true;
@@ -269,13 +269,13 @@ void progress_points_end(struct progress_points *points, const char *text)
 	if (points->kinds[points->kind].n_left > 0)
 		points->kinds[points->kind].n_left--;
 	points->begun_nsec = 0;
-	/* An error in it may have names. */
+	/* The text may be an error, with names that need escapes. */
 	(void)escape_text(points->text, sizeof(points->text), text);
 	if (points->is_terminal) {
 		progress_points_tick(points);
 		return;
 	}
-	if (!progress_points_is_told(points))
+	if (!progress_points_is_due(points))
 		return;
 	format_left(left, progress_points_left_nsec(points, now));
 	format_point(point, sizeof(point), points, points_done(points));

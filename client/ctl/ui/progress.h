@@ -28,13 +28,13 @@ struct progress {
 void progress_format(char *text, size_t size, const char *label, uint64_t done_bytes,
 		     uint64_t total_bytes, uint64_t elapsed_nsec, unsigned width);
 
-/* Is a command that did so much in this time one of over two seconds? */
+/* Will a command that did done_bytes in this time take over two seconds? */
 bool progress_is_long(uint64_t done_bytes, uint64_t total_bytes, uint64_t elapsed_nsec);
 
 void progress_start(struct progress *progress, const char *label, uint64_t total_bytes);
 void progress_update(struct progress *progress, uint64_t done_bytes);
 
-/* Takes the line away, so that what is printed next has it to itself. */
+/* Erases the line, before something else is printed. */
 void progress_stop(struct progress *progress);
 
 /* ---- points ---- */
@@ -53,40 +53,40 @@ struct progress_points {
 	uint64_t begun_nsec, drawn_nsec;
 	uint64_t given_nsec, given_left_nsec; /* the caller's estimate, and when; 0: none */
 	char text[PROGRESS_TEXT_BYTES];	      /* the last point's numbers */
-	unsigned next_tenths;		      /* of all points: then the next plain line is due */
-	bool tells_all;			      /* set by the caller: a plain line for each point */
+	unsigned next_tenths;		      /* of all points, when the next plain line is due */
+	bool prints_all;		      /* set by the caller: a plain line for each point */
 	bool is_terminal;
 };
 
 /*
- * How long all that is left takes: each kind's own mean (that of all, while none of a kind is
- * done), less what the point under way has had.  UINT64_MAX: not known yet.
+ * The time that the points that are left take: for each kind its mean (that of all kinds until one
+ * of this kind is done), less what the running point has taken.  UINT64_MAX: not known yet.
  */
 uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_t now_nsec);
 
 /*
- * Writes the line, without its end, into text.  width: columns of the terminal; what the last point
- * came to is shortened at its beginning, so that the time left is always there.
+ * Writes the line, without its end, into text.  width: columns of the terminal.  The last point's
+ * text is cut at its beginning, so that the time left always fits.
  */
 void progress_points_format(char *text, size_t size, const struct progress_points *points,
 			    uint64_t now_nsec, unsigned width);
 
 /* Without a terminal, after each point: is a line due? */
-bool progress_points_is_told(struct progress_points *points);
+bool progress_points_is_due(struct progress_points *points);
 
 /* n_done: points of an earlier run, which only count.  n_left: of each kind. */
 void progress_points_start(struct progress_points *points, const char *label, size_t n_done,
 			   const size_t n_left[PROGRESS_KINDS]);
 void progress_points_begin(struct progress_points *points, unsigned kind);
-/* Where points differ too much for a mean: how many are left, and how long they take. */
+/* Sets how many points are left and how long they take, where points differ too much for a mean. */
 void progress_points_estimate(struct progress_points *points, size_t n_left, uint64_t left_nsec);
 void progress_points_tick(struct progress_points *points); /* draws anew, on a terminal */
 void progress_points_end(struct progress_points *points, const char *text);
-/* A line of its own, above. */
+/* Prints a line above it. */
 void progress_points_note(struct progress_points *points, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* Takes the line away until the next tick, so that what is printed has it to itself. */
+/* Erases the line until the next tick, before something else is printed. */
 void progress_points_clear(struct progress_points *points);
-void progress_points_stop(struct progress_points *points); /* takes the line away */
+void progress_points_stop(struct progress_points *points); /* erases the line */
 
 #endif

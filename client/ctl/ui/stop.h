@@ -24,7 +24,7 @@ int stop_catch(int sa_flags);
 /* The connection that is shut down one second after the signal; the last one named counts. */
 void stop_hangs_up(int fd);
 
-/* Between these two the command waits for the daemon: after a second a line on standard error says so. */
+/* Call these before and after a wait for the daemon: one of over a second is reported. */
 void stop_wait_begin(const char *command);
 void stop_wait_end(void);
 
