@@ -188,7 +188,7 @@ START_TEST(two_cpus_of_those_that_this_process_has_are_left_to_others)
 		n++;
 		ck_assert_int_eq(sched_setaffinity(0, sizeof(set), &set), 0);
 		wanted = n > 2 ? (unsigned)n - 2 : 0;
-		ck_assert_uint_eq(copiers_wish(), wanted < COPIERS_MAX ? wanted : COPIERS_MAX);
+		ck_assert_uint_eq(copiers_wanted(), wanted < COPIERS_MAX ? wanted : COPIERS_MAX);
 	}
 }
 END_TEST

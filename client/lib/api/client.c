@@ -14,7 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 
-#define SPIN_USEC_MAX 1000u /* whatever the daemon says: longer is no spin */
+#define SPIN_USEC_MAX 1000u /* limit on the daemon's value: longer is no spin */
 
 const char *dsaio_version(void)
 {
@@ -114,7 +114,7 @@ int dsaio_connect_with(const struct dsaio_connect_options *options,
 		client->spin_usec = SPIN_USEC_MAX;
 	client->n_cpus = cpu_count();
 	if (client->n_cpus < 2)
-		client->spin_usec = 0; /* it would only keep the daemon off the one core */
+		client->spin_usec = 0; /* on a single core a spin only delays the daemon */
 	*ret_client = TAKE_PTR(client);
 	return 0;
 }
@@ -168,7 +168,7 @@ int dsaio_client_state(struct dsaio_client *client)
 	(void)pthread_mutex_unlock(&client->lock);
 	/* Before the look: what changes after it makes the descriptor readable again. */
 	if (fd >= 0)
-		(void)epoll_wait(fd, &event, 1, 0); /* a hint: the look tells */
+		(void)epoll_wait(fd, &event, 1, 0); /* only a hint: conn_is_gone() looks */
 	return conn_is_gone(client->conn) ? DSAIO_LOST : DSAIO_CONNECTED;
 }
 
@@ -187,7 +187,7 @@ void dsaio_disconnect(struct dsaio_client *client)
 			next = client_object_of(object->node.next);
 			object->on_disconnect(object);
 		}
-		client_collect(client); /* files that an op was the last to hold */
+		client_collect(client); /* files whose last reference an op had */
 	}
 	client_leave(client);
 }

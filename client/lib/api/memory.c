@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* Between two questions for room in the pool: a guess. */
+/* Interval of the requests while the pool has no room: a guess. */
 #define ALLOC_PAUSE_MIN_NSEC UINT64_C(1000000)
 #define ALLOC_PAUSE_MAX_NSEC UINT64_C(32000000)
 
@@ -42,7 +42,10 @@ static int check_alloc_options(const struct dsaio_alloc_options *o)
 	return 0;
 }
 
-/* Asks again while the pool has no room.  The daemon has no queue for that, so others may be first. */
+/*
+ * Repeats the request while the pool has no room.  The daemon has no queue for these, so other
+ * clients may be served first.
+ */
 static int alloc_wait(struct dsaio_client *client, size_t bytes,
 		      const struct dsaio_alloc_options *o, void **ret_memory)
 {
@@ -59,7 +62,7 @@ static int alloc_wait(struct dsaio_client *client, size_t bytes,
 					  !(o->flags & DSAIO_ALLOC_NO_ZERO), ret_memory);
 		if (r != -ENOMEM || !can_be || !o->wait_usec || deadline_is_over(deadline))
 			return r;
-		(void)nanosleep(&pause, NULL); /* EINTR: asks sooner */
+		(void)nanosleep(&pause, NULL); /* EINTR: an earlier request */
 		if (pause_nsec < ALLOC_PAUSE_MAX_NSEC)
 			pause_nsec *= 2;
 	}

@@ -1,5 +1,5 @@
 /*
- * dsaio_open(): a name and options become what file.c opens.
+ * dsaio_open(): checks the options and finds the path in a name; file.c opens it.
  */
 #include "client/lib/base/cancel.h"
 #include "client/lib/base/sized.h"

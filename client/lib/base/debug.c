@@ -21,7 +21,7 @@
 _Atomic int debug_state = DEBUG_UNKNOWN;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char path[PATH_MAX]; /* "": off; written once, by the one that once chooses */
+static char path[PATH_MAX]; /* "": off; written once, under pthread_once() */
 
 static void path_read(void)
 {

@@ -15,7 +15,7 @@
 /* Sets the sentence of this thread; returns error, a negative errno. */
 int error_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same with ": errno's text" behind it. */
+/* The same, followed by ": " and the text of errno. */
 int error_fail_errno(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* An op that failed, as far as its sentence needs it. */

@@ -1,5 +1,5 @@
 /*
- * The library's own threads: signals are the program's, and its threads'.
+ * The library's own threads.  They block all signals, which belong to the program.
  */
 #ifndef DSAIO_CLIENT_LIB_BASE_THREAD_H
 #define DSAIO_CLIENT_LIB_BASE_THREAD_H
@@ -20,7 +20,7 @@ static inline int thread_start(const char *name, void *(*run)(void *), void *arg
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r)
 		return -r;
-	(void)pthread_setname_np(*ret_thread, name); /* a wish */
+	(void)pthread_setname_np(*ret_thread, name); /* the name only helps people */
 	return 0;
 }
 

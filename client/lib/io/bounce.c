@@ -61,7 +61,7 @@ static struct client_bounce *bounce_get(struct dsaio_client *client)
 	fresh->object.kind = CLIENT_BOUNCE;
 	fresh->object.on_disconnect = bounce_on_disconnect;
 	slots_init(&fresh->slots, &client->buffers, wake_for_room);
-	copiers_init(&fresh->copiers, copiers_wish(), COPIERS_IDLE_NSEC);
+	copiers_init(&fresh->copiers, copiers_wanted(), COPIERS_IDLE_NSEC);
 	(void)pthread_mutex_init(&fresh->lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_cond_init(&fresh->jobs_ended, NULL);
 	if (!atomic_compare_exchange_strong(&client->bounce, &seen, fresh)) {
@@ -171,7 +171,7 @@ void bounce_run(struct dsaio_op *op, struct channel *channel, void *buf)
 
 	job_init(&job, op, op->handle, channel, bounce ? &bounce->slots : NULL,
 		 bounce ? &bounce->copiers : NULL, buf);
-	/* Its pieces go by the handle's ring: behind the ops that are there. */
+	/* Its pieces go by the handle's ring, after the ops that are in it. */
 	job.stop = job.share ? bounce_await_earlier(op, true, job.deadline_nsec) : -ENOMEM;
 	job_run(&job);
 }

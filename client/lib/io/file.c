@@ -71,7 +71,10 @@ static bool file_wake(struct dsaio_file *file)
 	return conn_file_use(file->client->conn, file->session.id);
 }
 
-/* Takes it out of the account; file_bury() has to follow, without the lock.  Under files.lock. */
+/*
+ * Removes it from the cache and from the count of files.  file_bury() has to follow, without the
+ * lock.  Under files.lock.
+ */
 static void file_strike(struct dsaio_file *file)
 {
 	cache_remove(&file->client->files.cache, &file->entry);
@@ -232,7 +235,7 @@ static struct dsaio_file *file_find(struct dsaio_client *client, const struct ca
 	return file;
 }
 
-/* Its key names another file now: nobody will find it, and its last user lets it go. */
+/* Its key names another file now.  No open finds it any more, and its last user frees it. */
 static void file_forget(struct dsaio_file *file)
 {
 	(void)pthread_mutex_lock(&file->client->files.lock);
@@ -240,7 +243,10 @@ static void file_forget(struct dsaio_file *file)
 	(void)pthread_mutex_unlock(&file->client->files.lock);
 }
 
-/* May this process open the path so?  Through the same directories and rights as open(2). */
+/*
+ * May this process open the path with that mode?  Checks the same directories and rights as
+ * open(2).
+ */
 static bool may_access(const struct cache_key *key)
 {
 	int mode = (key->access_mode != O_WRONLY ? R_OK : 0) |

@@ -46,8 +46,9 @@ void inode_drop(struct dsaio_client *client, struct inode *inode)
 }
 
 /*
- * Can none of the open ops conflict?  Told without a look at each: reads where nothing is written,
- * and what lies behind all others, as most of a file's stream does.  Under the lock.
+ * Is there surely no conflict with an open op?  Decides without looking at each op: a read
+ * conflicts with nothing if no write is open, and an op behind all open ops, as in a sequential
+ * stream, conflicts with none.  Under the lock.
  */
 static bool is_clear_of_all(const struct inode *inode, const struct dsaio_op *op)
 {

@@ -203,7 +203,7 @@ void op_settle(struct dsaio_op *op)
 		op->result = -EIO; /* a write is whole, or fails */
 	if (op->done > op->len)
 		op->done = op->len;
-	if (op->part_of) /* the rest is the whole op's */
+	if (op->part_of) /* the rest concerns the whole vectored op */
 		return;
 	if (op->began_nsec)
 		op_report_slow(op);

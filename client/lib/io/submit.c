@@ -65,7 +65,7 @@ static int op_check(const struct op_request *q)
 enum way { WAY_AT_ONCE, WAY_RING, WAY_BOUNCED, WAY_VECTOR };
 
 /* Offset or length is not aligned.  A write then needs the buffered description. */
-static bool is_ragged(const struct op_request *q)
+static bool is_unaligned(const struct op_request *q)
 {
 	return (q->off | q->len) & (q->file->session.offset_align - 1);
 }
@@ -290,7 +290,7 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 
 	*plan = (struct op_plan){ .q = q, .way = way };
 	needs_buffered = q->opcode == RING_OP_WRITE && way != WAY_AT_ONCE && way != WAY_VECTOR &&
-			 (is_ragged(q) || (way == WAY_RING && is_incongruent(q, &place)));
+			 (is_unaligned(q) || (way == WAY_RING && is_incongruent(q, &place)));
 	r = op_prepare(q, way, &plan->means);
 	if (r == 0 && q->is_nowait && !whole && (way == WAY_RING || way == WAY_VECTOR))
 		r = check_room(q, plan->means.channel, plans, n_plans);

@@ -29,7 +29,7 @@ void vector_add(struct dsaio_op *whole, struct dsaio_op *part)
 	(void)pthread_mutex_unlock(&whole->handle->lock);
 }
 
-/* The op does not get beyond off.  Returns the sentence that is not needed.  Under the lock. */
+/* The op's bytes end at off.  Returns the sentence that is not needed.  Under the lock. */
 static char *stop_at(struct vector *vector, uint64_t off, int error, char *text)
 {
 	char *unwanted;
@@ -53,7 +53,9 @@ void vector_fail(struct dsaio_op *whole, uint64_t off, int error, char *text)
 	free(unwanted);
 }
 
-/* A part, or the promise of further ones, is over.  Returns true if it was the last.  Under the lock. */
+/*
+ * A part has ended, or no further part comes.  Returns true if the whole op ends.  Under the lock.
+ */
 static bool finish_one(struct vector *vector)
 {
 	struct dsaio_op *whole = vector->whole;

@@ -130,7 +130,7 @@ int conn_map(int fd, size_t bytes, int protection, void **ret_map)
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (st.st_size < 0 || (uint64_t)st.st_size < bytes)
-		return -EPROTO; /* touching what is not there would be a SIGBUS */
+		return -EPROTO; /* pages behind its end would raise SIGBUS */
 	map = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;

@@ -24,11 +24,13 @@
 #define LISTEN_BACKLOG 1024
 #define LOG_BYTES_MAX (1 << 20) /* more is thrown away before the next start */
 #define LINE_BYTES 512u		/* of the log that an error quotes */
-/* How often the start lock is tried while another holds it, who needs a few milliseconds, or is a
-   daemon on its way out; and how long until that is an error. */
+/*
+ * Interval of the tries while another process holds the start lock (it needs a few milliseconds, or
+ * is a daemon that exits), and the time until that is an error.
+ */
 #define LOCK_TRY_NSEC 2000000
 #define LOCK_WAIT_NSEC (UINT64_C(10) * 1000000000)
-/* A daemon that is stopped, or as busy, would be waited for without end. */
+/* Limit on the wait for a daemon that is stopped or too busy to accept. */
 #define CONNECT_WAIT_SEC 30
 
 /* ---- one socket ---- */

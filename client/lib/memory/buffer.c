@@ -58,7 +58,7 @@ static int slab_map(struct mapped_slab *slab, int fd)
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (st.st_size < 0 || (uint64_t)st.st_size < slab->bytes)
-		return -EPROTO; /* touching what is not there would be a SIGBUS */
+		return -EPROTO; /* pages behind its end would raise SIGBUS */
 	/* Else each 4 KiB of memory on huge pages would cost a page fault here. */
 	map = map_aligned(fd, slab->bytes);
 	if (map == MAP_FAILED)

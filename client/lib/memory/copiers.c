@@ -12,14 +12,14 @@
 #include <time.h>
 
 #define CPUS_LEFT 2u
-#define ASK_AGAIN_NSEC UINT64_C(1000000000) /* what had no room for a thread may have some */
+#define ASK_AGAIN_NSEC UINT64_C(1000000000) /* after a thread could not be started */
 
-unsigned copiers_wish(void)
+unsigned copiers_wanted(void)
 {
 	cpu_set_t set;
 	unsigned n;
 
-	/* More CPUs than a set holds are an error, and enough. */
+	/* EINVAL: there are more CPUs than a set holds, which is enough. */
 	if (sched_getaffinity(0, sizeof(set), &set) < 0)
 		return errno == EINVAL ? COPIERS_MAX : 0;
 	n = (unsigned)CPU_COUNT(&set);
@@ -100,7 +100,7 @@ static void *copier_main(void *arg)
 	return NULL;
 }
 
-/* Under the lock: who has ended needs it no more. */
+/* Under the lock, which a thread that has ended does not take any more. */
 static void join_ended(struct copier *copier)
 {
 	if (copier->state != COPIER_ENDED)

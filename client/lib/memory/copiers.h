@@ -62,7 +62,7 @@ struct copiers {
 };
 
 /* How many may help on this host: two CPUs are left, for the owner and for the daemon. */
-unsigned copiers_wish(void);
+unsigned copiers_wanted(void);
 
 void copiers_init(struct copiers *copiers, unsigned n_max, uint64_t idle_nsec);
 /* No copy is posted.  The threads end. */

@@ -15,8 +15,8 @@
 
 #define UNITS_PER_SLAB (SLOTS_SLAB_BYTES / SLOT_UNIT)
 #define SLAB_BYTES_MIN SLOT_UNIT
-#define ASK_AGAIN_NSEC 1000000000u /* a pool that was empty may have some again */
-#define LOOK_NSEC 100000000u	   /* between two looks whether the daemon is gone */
+#define ASK_AGAIN_NSEC 1000000000u /* after the pool was empty */
+#define LOOK_NSEC 100000000u	   /* interval of looks whether the daemon is gone */
 
 _Static_assert(UNITS_PER_SLAB == 64, "a word of bits");
 
@@ -222,7 +222,7 @@ static int take(struct slots_share *share, uint64_t bytes, bool is_further, stru
 			if (take_units(share, less, is_further, ret_slot))
 				return 0;
 		if (!slots->n_slabs && !slots->is_growing && slots->full_nsec)
-			slots->full_nsec = 0; /* who has none at all asks each time */
+			slots->full_nsec = 0; /* a client without any slot asks each time */
 		else
 			return -EAGAIN;
 	}

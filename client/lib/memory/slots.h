@@ -28,7 +28,7 @@
 #include "client/lib/memory/buffer.h"
 
 #define SLOT_UNIT (64u << 10)	    /* the smallest slot, and the largest alignment of a file */
-#define SLOT_BYTES_MAX (1u << 20)   /* a good iocb; the copy of one overlaps the I/O of others */
+#define SLOT_BYTES_MAX (1u << 20)   /* a good block; the copy of one overlaps the I/O of others */
 #define SLOTS_SLAB_BYTES (4u << 20) /* 64 units: a word of bits */
 #define SLOTS_SLABS_MAX 8u
 #define SLOTS_BYTES (SLOTS_SLAB_BYTES * SLOTS_SLABS_MAX) /* a guess: 2 GB/s for 16 ms */
@@ -62,7 +62,7 @@ struct slots {
 	struct slots_slab slabs[SLOTS_SLABS_MAX];
 	unsigned n_slabs, n_units, n_free; /* slabs may lie anywhere among the places */
 	bool is_growing;		   /* a thread asks for a slab, without the lock */
-	uint64_t full_nsec;		   /* when the pool last had none for us; 0: it had */
+	uint64_t full_nsec;		   /* when the pool last refused a slab; 0: it did not */
 	struct slots_share *shares;
 	bool is_thread_short; /* a thread that does not wait wants on_room() */
 };
