@@ -207,6 +207,40 @@ __attribute__((unused)) static uint32_t control_file(struct session *session, un
 	return answers[seq].id;
 }
 
+/* A handle of the session; its doorbell is closed. */
+__attribute__((unused)) static struct handle *control_handle(struct session *session)
+{
+	const struct handle_config config = { .weight = 1 };
+	struct handle *handle;
+	int doorbell_fd;
+
+	ck_assert_int_eq(session_handle_open(session, &config, &handle, &doorbell_fd, &c.error), 0);
+	(void)close(doorbell_fd);
+	return handle;
+}
+
+/* Returns what session_channel_open() does; the descriptors of the reply are closed. */
+__attribute__((unused)) static int control_channel(struct session *session, uint32_t handle,
+						   uint32_t store, uint32_t entries, bool has_rings,
+						   struct channel **ret_channel)
+{
+	int fds[FRAME_FDS_MAX], r;
+	struct profile gives;
+	unsigned n_fds = 0;
+
+	r = session_channel_open(session, handle, store, entries, has_rings, ret_channel, &gives,
+				 fds, &n_fds, &c.error);
+	for (unsigned i = 0; r == 0 && i < n_fds; i++)
+		(void)close(fds[i]);
+	return r;
+}
+
+/* The id of the store of the session's file. */
+__attribute__((unused)) static uint32_t control_store(struct session *session, uint32_t file)
+{
+	return ((struct file *)id_table_get(&session->objects.files, file))->store->id;
+}
+
 /* Sends one frame from the client. */
 __attribute__((unused)) static void control_send(int fd, const int *fds, unsigned n_fds)
 {

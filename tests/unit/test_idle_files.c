@@ -1,0 +1,136 @@
+/*
+ * Idle files of a client's cache go near the user's limit, and when they have no link any more.
+ */
+#include "daemon/control/idle_files.h"
+
+#include "tests/unit/control_parts.h"
+
+#define N_FILES 4u
+
+static struct session *cache, *other;
+static int fds[2];
+static uint32_t ids[N_FILES];
+
+/* A client with as many files as the user may have, of which the first n are idle. */
+static void fill(unsigned n_idle)
+{
+	c.service.user_limit[QUOTA_FILES] = N_FILES;
+	cache = control_client(&fds[0]);
+	other = control_client(&fds[1]);
+	for (unsigned i = 0; i < N_FILES; i++) {
+		ids[i] = control_file(cache, i, (char[]){ (char)('a' + i), 0 });
+		if (i < n_idle)
+			file_board_set(cache->board, ids[i], FILE_BOARD_IDLE);
+	}
+}
+
+static void teardown(void)
+{
+	control_teardown();
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+}
+
+static int add(unsigned seq, struct call **ret_call)
+{
+	*ret_call = control_call(other, seq, 'f');
+	return session_file_add(other, control_open("new"), "new", *ret_call, &c.error);
+}
+
+START_TEST(at_the_users_limit_a_file_waits_for_the_close_of_another_clients_idle_files)
+{
+	struct call *call;
+
+	fill(2);
+	ck_assert_int_eq(add(10, &call), 0);
+	ck_assert_uint_eq(other->user->n_leaving, 2);
+	ck_assert(!answers[10].is_done);
+	CONTROL_UNTIL(answers[10].is_done);
+	ck_assert_msg(answers[10].result == 0, "%s", answers[10].text);
+	CONTROL_UNTIL(!other->user->n_leaving);
+	for (unsigned i = 0; i < N_FILES; i++) {
+		ck_assert((id_table_get(&cache->objects.files, ids[i]) == NULL) == (i < 2));
+		ck_assert(file_board_is_gone(cache->board, ids[i]) == (i < 2));
+	}
+}
+END_TEST
+
+START_TEST(files_in_use_stay_and_the_client_is_refused)
+{
+	struct call *call;
+
+	fill(0);
+	ck_assert_int_eq(add(10, &call), -EMFILE);
+	call_free(call);
+	for (unsigned i = 0; i < N_FILES; i++)
+		ck_assert_ptr_nonnull(id_table_get(&cache->objects.files, ids[i]));
+}
+END_TEST
+
+START_TEST(an_idle_file_with_an_op_stays)
+{
+	struct call *call;
+	struct file *file;
+
+	fill(1);
+	file = id_table_get(&cache->objects.files, ids[0]);
+	file_ref(file); /* the client says idle, but an op is open */
+	ck_assert_int_eq(add(10, &call), -EMFILE);
+	call_free(call);
+	file_unref(file);
+}
+END_TEST
+
+START_TEST(a_file_that_waits_is_cancelled_with_its_session)
+{
+	struct call *call;
+
+	fill(1);
+	ck_assert_int_eq(add(10, &call), 0);
+	session_end(other, false);
+	ck_assert(answers[10].is_done);
+	ck_assert_int_eq(answers[10].result, -ECANCELED);
+	CONTROL_UNTIL(c.n_gone);
+}
+END_TEST
+
+START_TEST(idle_files_without_a_link_are_closed_and_others_are_not)
+{
+	fill(2);
+	ck_assert_int_eq(unlinkat(dir_fd, "b", 0), 0); /* idle */
+	ck_assert_int_eq(unlinkat(dir_fd, "c", 0), 0); /* in use */
+	ck_assert_int_eq(evtimer_pending(c.service.look_event, NULL), EV_TIMEOUT);
+	event_active(c.service.look_event, EV_TIMEOUT, 0); /* instead of three seconds */
+	CONTROL_UNTIL(!id_table_get(&cache->objects.files, ids[1]));
+	CONTROL_UNTIL(!cache->look);
+	ck_assert(file_board_is_gone(cache->board, ids[1]));
+	ck_assert_ptr_nonnull(id_table_get(&cache->objects.files, ids[0]));
+	ck_assert_ptr_nonnull(id_table_get(&cache->objects.files, ids[2]));
+	ck_assert(file_board_is_idle(cache->board, ids[0]));
+}
+END_TEST
+
+START_TEST(without_sessions_there_is_no_timer)
+{
+	fill(1);
+	ck_assert_ptr_nonnull(c.service.look_event);
+	session_end(cache, false);
+	session_end(other, false);
+	CONTROL_UNTIL(c.n_gone == 2);
+	ck_assert_ptr_null(c.service.look_event);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, control_setup, teardown);
+	tcase_add_test(tcase,
+		       at_the_users_limit_a_file_waits_for_the_close_of_another_clients_idle_files);
+	tcase_add_test(tcase, files_in_use_stay_and_the_client_is_refused);
+	tcase_add_test(tcase, an_idle_file_with_an_op_stays);
+	tcase_add_test(tcase, a_file_that_waits_is_cancelled_with_its_session);
+	tcase_add_test(tcase, idle_files_without_a_link_are_closed_and_others_are_not);
+	tcase_add_test(tcase, without_sessions_there_is_no_timer);
+}
+
+SUITE("idle files", add_tests)
