@@ -4,6 +4,7 @@
 #include "tests/harness.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -162,6 +163,26 @@ TEST(threads, "after the disconnect several threads close and free at once")
 		CHECK_SYS(munmap(kit.imported, LEN));
 	}
 	CHECK(!maps_have("dsaio-slab"));
+}
+
+/* An idle file was freed and stayed in its bucket, which the removal of an open one then walked. */
+TEST(idle, "open files and idle ones share the buckets of the cache when the client disconnects")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	struct dsaio_client *client = client_open(daemon);
+	struct dsaio_file *files[64];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(files); i++) {
+		const char *path = daemon_path(daemon, test_text("%u", i));
+
+		CHECK_CALL(dsaio_file_open(client, path, O_RDWR | O_CREAT, &files[i]));
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(files); i += 2)
+		dsaio_file_close(files[i]);
+	dsaio_disconnect(client);
+	for (unsigned i = 1; i < ARRAY_SIZE(files); i += 2)
+		dsaio_file_close(files[i]);
+	CHECK(daemon_wait_clients(daemon, 0, 0));
 }
 
 TEST(killed, "the daemon is killed, then the client disconnects, then it frees")

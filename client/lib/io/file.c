@@ -153,8 +153,9 @@ void file_on_disconnect(struct client_object *object)
 {
 	struct dsaio_file *file = container_of(object, struct dsaio_file, object);
 
+	/* Also if it is freed: what is removed later follows the links of the cache. */
+	cache_remove(&file->client->files.cache, &file->entry);
 	if (file->n_opens) { /* the program has it */
-		cache_remove(&file->client->files.cache, &file->entry);
 		closep(&file->fd);
 		file->fd = -1;
 		return;
