@@ -81,7 +81,7 @@ run_one() {
 	fi
 	if grep -q '^not ok ' "$out/$name.tap"; then
 		printf 'FAILED %s (%d s)\n' "$name" $((SECONDS - start))
-		sed 's/^/    /' "$log" | tail -n 40
+		sed 's/^/    /' "$log" | tail -n 150 # a sanitizer's report is long
 	else
 		printf 'passed %s (%d s)\n' "$name" $((SECONDS - start))
 	fi
