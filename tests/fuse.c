@@ -86,8 +86,11 @@ static void serve_io(struct server *server, const struct request *request)
 	struct fuse_control *control = server->control;
 	char hung = atomic_load(&control->hung_file);
 	uint32_t delay = atomic_load(&control->delay_usec);
+	bool is_answered = request->in.opcode == FUSE_WRITE &&
+			   atomic_load(&control->only_reads_hang);
 
-	if (atomic_load(&control->is_io_hung) || (hung && request->in.nodeid == node_of(hung))) {
+	if (atomic_load(&control->is_io_hung) ||
+	    (hung && request->in.nodeid == node_of(hung) && !is_answered)) {
 		if (server->n_hung == FUSE_GATHER_MAX)
 			_exit(1);
 		server->hung[server->n_hung++] = *request;

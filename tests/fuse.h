@@ -18,12 +18,13 @@
 
 /* Shared with the server. */
 struct fuse_control {
-	_Atomic bool is_hung;	     /* nothing is answered */
-	_Atomic pid_t hung_pid;	     /* nothing that this process asks is answered; 0: of none */
-	_Atomic bool is_io_hung;     /* no read and no write is */
-	_Atomic bool is_flush_hung;  /* no flush is: what close(2) of any descriptor waits for */
-	_Atomic char hung_file;	     /* no read or write of this one; 0: of none */
-	_Atomic uint32_t delay_usec; /* each read or write takes so long */
+	_Atomic bool is_hung;	      /* nothing is answered */
+	_Atomic pid_t hung_pid;	      /* nothing that this process asks is answered; 0: of none */
+	_Atomic bool is_io_hung;      /* no read and no write is */
+	_Atomic bool is_flush_hung;   /* no flush is: what close(2) of any descriptor waits for */
+	_Atomic char hung_file;	      /* no read or write of this one; 0: of none */
+	_Atomic bool only_reads_hang; /* of hung_file: its writes are answered */
+	_Atomic uint32_t delay_usec;  /* each read or write takes so long */
 	/* Reads and writes of files with a letter are answered only when so many are there; 0: at once. */
 	_Atomic uint32_t n_gather;
 	_Atomic uint32_t

@@ -203,4 +203,79 @@ TEST(users, "what hangs of one user on a store leaves another's ops there their 
 	raw_slab_unmap(&slab);
 }
 
+/* ---- the mode lock ---- */
+
+#define OTHERS_READS 200u /* more than the workers of a channel */
+
+static const struct {
+	const char *what;
+	char hung, written;
+} locks[] = {
+	{ "calls on another inode hang", 'h', 'a' },
+	{ "calls on the same inode hang", 'a', 'a' },
+};
+
+/*
+ * A buffered write of another user waits for the mode lock, which a write of ours holds.  Then all of
+ * that user's workers hang, and ours ends.  The lock is free again: no worker can begin with the other.
+ */
+TEST_TABLE(lock, locks,
+	   "a write that no worker of its user can begin keeps no mode lock from others")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE, other = RIG_NONE;
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	struct dsaio_file *file, *hung, *others;
+	char *memory, *others_memory;
+	struct dsaio_op *op;
+	struct fuse fs;
+
+	test_needs_root();
+	fuse_start(&fs, 0);
+	rig.daemon = daemon_start_with(&(struct daemon_options){ .store_dir = fs.dir });
+	check_engine(rig.daemon, fs.dir, "measured ", true);
+	CHECK_SYS(chmod(rig.daemon->socket_path, 0666));
+	other.daemon = rig.daemon;
+	CHECK_SYS(seteuid(CLIENT)); /* as SO_PEERCRED reports it */
+	rig_open(&other, NULL);
+	CHECK_SYS(seteuid(0));
+	profile.queue_depth = 16;
+	rig_open(&rig, &profile);
+	file = rig_file(&rig, fuse_path(&fs, locks[row].written), O_RDWR);
+	others = rig_file(&other, fuse_path(&fs, locks[row].written), O_RDWR);
+	hung = rig_file(&other, fuse_path(&fs, locks[row].hung), O_RDWR);
+	CHECK_CALL(dsaio_alloc(rig.client, 64 * KIB, (void **)&memory));
+	CHECK_CALL(dsaio_alloc(other.client, 64 * KIB, (void **)&others_memory));
+
+	atomic_store(&fs.control->max_together, 0);
+	atomic_store(&fs.control->n_gather, 2);
+	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, 4096, 0, &op));
+	while (!atomic_load(&fs.control->max_together))
+		(void)usleep(1000); /* the server does not report when it is there */
+	CHECK_CALL(dsaio_pwrite_async(other.handle, others, others_memory + 100, 100, MIB + 100,
+				      NULL));
+	atomic_store(&fs.control->only_reads_hang, true);
+	atomic_store(&fs.control->hung_file, locks[row].hung);
+	for (unsigned i = 0; i < OTHERS_READS; i++)
+		CHECK_CALL(dsaio_pread_async(other.handle, hung, others_memory, 4096, i % 16 * 4096,
+					     NULL));
+	while (atomic_load(&fs.control->n_hung) < STORE_DEPTH)
+		(void)usleep(1000);
+	atomic_store(&fs.control->n_gather, 0);
+	/* The server answers ours, and the write before it. */
+	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, fuse_path(&fs, 'b'), O_RDONLY), memory,
+			     4096, 0),
+		 4096);
+	CHECK_EQ(op_wait(op, -1), 4096);
+	dsaio_op_free(op);
+
+	/* If the lock were kept, these would end with the test's time limit. */
+	for (unsigned i = 0; i < 10; i++) {
+		CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 4096, i * 4096), 4096);
+		CHECK_EQ(dsaio_pwrite(rig.handle, file, memory + 100, 100, 100), 100);
+	}
+	CHECK_EQ(atomic_load(&fs.control->n_hung), STORE_DEPTH);
+	fuse_answer_hung(&fs);
+	CHECK_EQ(handle_wait(other.handle, -1), OTHERS_READS + 1);
+}
+
 TEST_MAIN
