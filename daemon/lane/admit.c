@@ -285,7 +285,7 @@ static struct admit_decision pass_limit(struct admit *admit)
 	struct search search = { .admit = admit };
 	struct sched_queue *queue = sched_find(&admit->sched, may_pass_limit, &search);
 
-	if (!queue || (!search.head.is_piece && !search.head.has_room))
+	if (!queue || (!search.head.is_worker && !search.head.has_room))
 		return (struct admit_decision){ ADMIT_NOTHING, NULL, admit->guard_end_nsec };
 	return (struct admit_decision){ ADMIT_START,
 					container_of(queue, struct admit_channel, queue), 0 };
@@ -309,7 +309,7 @@ struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec)
 			wait_for_page(admit, channel);
 			continue;
 		}
-		if (head.is_piece)
+		if (head.is_worker)
 			return (struct admit_decision){ ADMIT_START, channel, 0 };
 		if (!is_admitted(admit, queue, head.bytes, now_nsec))
 			return pass_limit(admit);

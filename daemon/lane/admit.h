@@ -54,7 +54,7 @@ struct admit_channel {
 struct admit_head {
 	uint32_t bytes;	 /* 0: a sync */
 	uint32_t lane;	 /* of its engine; 0: the home lane */
-	bool is_piece;	 /* for a worker thread: outside the limit of bytes in flight */
+	bool is_worker;	 /* for a worker thread: outside the limit of bytes in flight */
 	bool must_defer; /* its op has to wait outside of the channel first */
 	bool needs_page; /* a bounce page */
 	bool has_room;	 /* its lane's engine takes another block */

@@ -231,7 +231,7 @@ struct admit_head transfer_look(struct admit_channel *admit, void *arg)
 	return (struct admit_head){
 		.bytes = next->len,
 		.lane = next->lane,
-		.is_piece = next->is_worker,
+		.is_worker = next->is_worker,
 		.must_defer = next->is_step || !ready_has_lock(transfer->ready, next->op) ||
 			      (next->is_worker && !has_worker(transfer, channel, next->op->file)),
 		.needs_page = next->is_bounce,

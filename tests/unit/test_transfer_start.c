@@ -225,7 +225,7 @@ START_TEST(returned_blocks_go_before_ops_that_need_their_depth)
 	list_push_front(&p.channel.ready, &other->waiter.node);
 	head = transfer_look(&p.channel.admit, &p.transfer);
 	ck_assert_ptr_eq(p.transfer.next.op, returned);
-	ck_assert(head.is_piece && head.is_counted && !head.must_defer);
+	ck_assert(head.is_worker && head.is_counted && !head.must_defer);
 	transfer_cancel(&p.transfer, returned, ECANCELED);
 	transfer_cancel(&p.transfer, other, ECANCELED);
 	(void)publish_run(&p.publish);
