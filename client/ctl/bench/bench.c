@@ -2,6 +2,7 @@
 
 #include "client/ctl/bench/huge_pages.h"
 #include "client/ctl/bench/logs.h"
+#include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -47,25 +48,24 @@ static int find_places(struct bench *bench)
 	return CTL_OK;
 }
 
-/* Takes parameters. */
-static struct json_object *make_parameters(const struct bench *bench,
-					   struct json_object *parameters)
+/* Options that a resumed run must have in common with the earlier one. */
+static struct json_object *make_parameters(const struct bench *bench)
 {
 	const struct bench_options *options = bench->options;
 	struct json_object *folders = json_object_new_array();
+	struct json_object *parameters = json_object_new_object();
 
-	if (!parameters)
-		parameters = json_object_new_object();
+	if (bench->needs.space)
+		json_object_object_add(parameters, "space", bench_space_json(bench->needs.space));
 	for (unsigned i = 0; i < bench->n_places; i++)
 		(void)json_object_array_add(folders,
 					    json_object_new_string(bench->places[i].folder));
 	json_object_object_add(parameters, "nvme_dir", folders);
-	json_object_object_add(parameters, "io_size", json_object_new_uint64(options->io_size));
-	json_object_object_add(parameters, "loops", json_object_new_int64(options->loops));
-	json_object_object_add(parameters, "reads", json_object_new_boolean(bench->needs.reads));
-	json_object_object_add(parameters, "writes", json_object_new_boolean(bench->needs.writes));
-	json_object_object_add(parameters, "flush_page_cache",
-			       json_object_new_boolean(options->flush_page_cache));
+	json_add_number(parameters, "io_size", options->io_size);
+	json_add_number(parameters, "loops", options->loops);
+	json_add_bool(parameters, "reads", bench->needs.reads);
+	json_add_bool(parameters, "writes", bench->needs.writes);
+	json_add_bool(parameters, "flush_page_cache", options->flush_page_cache);
 	return parameters;
 }
 
@@ -159,10 +159,8 @@ static int describe(struct bench *bench, struct json_object *parameters)
 		(void)json_object_put(folders);
 		return ctl_fail(bench->ctl, "out of memory");
 	}
-	json_object_object_add(daemon, "version",
-			       json_object_new_string(bench_guest_daemon_version(bench->guest)));
-	json_object_object_add(daemon, "is_private",
-			       json_object_new_boolean(bench->ctl->is_private));
+	json_add_text(daemon, "version", bench_guest_daemon_version(bench->guest));
+	json_add_bool(daemon, "is_private", bench->ctl->is_private);
 	for (unsigned i = 0; i < bench->n_places; i++)
 		(void)json_object_array_add(folders, bench_place_json(&bench->places[i]));
 	if (!bench->is_resumed)
@@ -197,21 +195,18 @@ static int start_guest(struct bench *bench)
 
 int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench)
 {
-	struct json_object *parameters = needs->parameters;
 	struct bench *bench = calloc(1, sizeof(*bench));
+	struct json_object *parameters;
 	int r;
 
-	if (!bench) {
-		(void)json_object_put(parameters);
+	if (!bench)
 		return ctl_fail(ctl, "out of memory");
-	}
 	*ret_bench = bench;
 	bench->ctl = ctl;
 	bench->needs = *needs;
-	bench->needs.parameters = NULL;
 	bench->options = needs->options;
 	r = find_places(bench);
-	parameters = make_parameters(bench, parameters);
+	parameters = make_parameters(bench);
 	if (r == CTL_OK)
 		r = start_guest(bench);
 	if (r == CTL_OK && bench->options->log_dir)
@@ -290,7 +285,7 @@ static int look_at_memory(struct bench *bench)
 			bench->huge_bytes += memory->huge_bytes;
 	}
 	object = json_object_new_object();
-	json_object_object_add(object, "bytes", json_object_new_uint64(bench->buffer_bytes));
+	json_add_number(object, "bytes", bench->buffer_bytes);
 	json_object_object_add(
 		object, "huge_page_bytes",
 		bench->huge_bytes == UINT64_MAX ? NULL : json_object_new_uint64(bench->huge_bytes));
@@ -541,10 +536,9 @@ static void add_overhead(struct bench *bench)
 	double wall = (double)(clock_nsec() - bench->began_nsec) / 1e9;
 	double moving = (double)bench->moving_nsec / 1e9;
 
-	json_object_object_add(object, "wall_sec", bench_json_float(wall));
-	json_object_object_add(object, "transfers_sec", bench_json_float(moving));
-	json_object_object_add(object, "share",
-			       bench_json_float(wall > moving ? 1 - moving / wall : 0));
+	json_add_float(object, "wall_sec", wall);
+	json_add_float(object, "transfers_sec", moving);
+	json_add_float(object, "share", wall > moving ? 1 - moving / wall : 0);
 	bench_results_set(&bench->results, "overhead", object);
 }
 
@@ -598,6 +592,16 @@ void bench_report_unfinished(const struct bench *bench, int status)
 			 bench->logs ? ", which could not be saved" : "");
 	else if (status > CTL_USAGE)
 		ctl_note(bench->ctl, "%s before anything was measured", how);
+}
+
+int bench_print_json(const struct bench *bench, int status)
+{
+	int r;
+
+	if (!bench || !bench->ctl->is_json || !bench->results.root || status == CTL_USAGE)
+		return status;
+	r = ctl_print_json(bench->ctl, json_object_get(bench->results.root));
+	return status == CTL_OK ? r : status;
 }
 
 void bench_free(struct bench *bench)

@@ -37,13 +37,12 @@
 struct bench_needs {
 	const char *kind;		     /* "sweep" */
 	const struct bench_options *options; /* borrowed; log_dir: NULL: there are no results */
-	bool reads, writes;		/* directions that are measured, each with test files */
-	uint32_t loops;			/* that one bench_measure() may have at most */
-	bool can_resume;		/* it has --resume */
-	bool sets_profiles;		/* a user without that right is refused first */
-	size_t shared_bytes;		/* of each process, if bench_call() needs more */
-	struct json_object *parameters; /* taken: what a run that is resumed must have in
-						common, beside what the options say; or NULL */
+	const struct bench_space *space;     /* borrowed; NULL: the bench has none */
+	bool reads, writes;  /* directions that are measured, each with test files */
+	uint32_t loops;	     /* that one bench_measure() may have at most */
+	bool can_resume;     /* it has --resume */
+	bool sets_profiles;  /* a user without that right is refused first */
+	size_t shared_bytes; /* of each process, if bench_call() needs more */
 };
 
 struct bench_known {
@@ -121,5 +120,8 @@ void bench_free(struct bench *bench);
  * continue it.  NULL is fine.
  */
 void bench_report_unfinished(const struct bench *bench, int status);
+
+/* With --json: prints the results, unless status is CTL_USAGE.  NULL is fine.  Returns as bench_close(). */
+int bench_print_json(const struct bench *bench, int status);
 
 #endif

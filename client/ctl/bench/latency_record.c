@@ -1,6 +1,7 @@
 #include "client/ctl/bench/latency_record.h"
 
 #include "client/ctl/bench/row.h"
+#include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
 
 #include <inttypes.h>
@@ -98,8 +99,8 @@ static struct json_object *pair_json(double x, double y)
 {
 	struct json_object *pair = json_object_new_array();
 
-	(void)json_object_array_add(pair, bench_json_float(x));
-	(void)json_object_array_add(pair, bench_json_float(y));
+	(void)json_object_array_add(pair, json_float(x));
+	(void)json_object_array_add(pair, json_float(y));
 	return pair;
 }
 
@@ -150,30 +151,29 @@ struct json_object *latency_record_json(const struct latency_record *record, enu
 	const double half = bench_histogram_mean_half(h);
 	struct json_object *o = json_object_new_object();
 
-	json_object_object_add(o, "op", json_object_new_string(bench_op_name(op)));
-	json_object_object_add(o, "size", json_object_new_uint64(size));
-	json_object_object_add(o, "n", json_object_new_uint64(h->n));
+	json_add_text(o, "op", bench_op_name(op));
+	json_add_number(o, "size", size);
+	json_add_number(o, "n", h->n);
 	json_object_object_add(o, "rate", rate ? json_object_new_uint64(rate) : NULL);
 	json_object_object_add(o, "rate_achieved",
 			       rate && latency_record_rate(record) > 0
-				       ? bench_json_float(latency_record_rate(record))
+				       ? json_float(latency_record_rate(record))
 				       : NULL);
-	json_object_object_add(o, "mean_nsec", bench_json_float(h->mean_nsec));
-	json_object_object_add(o, "sd_nsec", bench_json_float(bench_histogram_deviation(h)));
+	json_add_float(o, "mean_nsec", h->mean_nsec);
+	json_add_float(o, "sd_nsec", bench_histogram_deviation(h));
 	json_object_object_add(o, "mean_low_nsec",
-			       h->n > 1 ? bench_json_float(bench_histogram_mean_low(h)) : NULL);
+			       h->n > 1 ? json_float(bench_histogram_mean_low(h)) : NULL);
 	json_object_object_add(o, "mean_high_nsec",
-			       h->n > 1 ? bench_json_float(h->mean_nsec + half) : NULL);
-	json_object_object_add(o, "min_nsec", json_object_new_uint64(h->min_nsec));
+			       h->n > 1 ? json_float(h->mean_nsec + half) : NULL);
+	json_add_number(o, "min_nsec", h->min_nsec);
 	for (size_t i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++)
 		json_object_object_add(o, quantiles[i].key,
 				       h->n < bench_histogram_needed(quantiles[i].share)
 					       ? NULL
 					       : json_object_new_uint64(bench_histogram_quantile(
 							 h, quantiles[i].share)));
-	json_object_object_add(o, "max_nsec", json_object_new_uint64(h->max_nsec));
-	json_object_object_add(o, "mean_mb_per_sec",
-			       bench_json_float(record->speed_sum / (double)h->n));
+	json_add_number(o, "max_nsec", h->max_nsec);
+	json_add_float(o, "mean_mb_per_sec", record->speed_sum / (double)h->n);
 	json_object_object_add(o, "cdf", cdf_json(h));
 	json_object_object_add(o, "series", series_json(record));
 	return o;

@@ -20,8 +20,11 @@ int bench_options_refuse_gpu(const struct ctl *ctl, bool gpu, bool gds, const ch
 		gds_flag);
 }
 
-int bench_options_check(const struct ctl *ctl, const struct bench_options *options)
+int bench_options_check(const struct ctl *ctl, const struct bench_options *options,
+			struct bench_space *ret_space)
 {
+	char text[BENCH_TEXT_BYTES];
+
 	if (ctl->n_args > 0)
 		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl %s --help",
 				 ctl->args[0], ctl->command);
@@ -34,5 +37,9 @@ int bench_options_check(const struct ctl *ctl, const struct bench_options *optio
 				 options->nvme_dir.n_items, BENCH_FOLDERS_MAX);
 	if (options->no_read && options->no_write)
 		return ctl_usage(ctl, "--no_read and --no_write: nothing is left to measure");
+	bench_space_default(ret_space);
+	if (options->sweep_config &&
+	    bench_space_read(options->sweep_config, ret_space, text, sizeof(text)) < 0)
+		return ctl_usage(ctl, "--sweep_config: %s", text);
 	return CTL_OK;
 }

@@ -8,6 +8,7 @@
 #ifndef DSAIO_CLIENT_CTL_BENCH_OPTIONS_H
 #define DSAIO_CLIENT_CTL_BENCH_OPTIONS_H
 
+#include "client/ctl/bench/space.h"
 #include "client/ctl/ui/ctl.h"
 #include "client/ctl/ui/flags.h"
 
@@ -73,8 +74,9 @@ struct bench_options {
 	"     \"sequential_requests\": [true, false], \"single_submit\": [false, true],\n"          \
 	"     \"io_parallel\": [1, 2, 4, 8]}\n"
 
-/* Refuses what cannot be.  command: "sweep", for messages.  Returns CTL_OK or CTL_USAGE (reported). */
-int bench_options_check(const struct ctl *ctl, const struct bench_options *options);
+/* Refuses what cannot be, and reads the space.  Returns CTL_OK or CTL_USAGE (reported). */
+int bench_options_check(const struct ctl *ctl, const struct bench_options *options,
+			struct bench_space *ret_space);
 
 /*
  * --gpu, --gds: refuses them and names what is missing.  For all benches.

@@ -201,11 +201,11 @@ struct json_object *bench_place_json(const struct bench_place *place)
 	json_add_text(object, "folder", place->folder);
 	json_add_text(object, "device", place->device_name);
 	json_add_text(object, "model", place->model);
-	json_object_object_add(object, "is_virtual", json_object_new_boolean(place->is_virtual));
+	json_add_bool(object, "is_virtual", place->is_virtual);
 	json_add_text(object, "fs_type", place->fs_type);
 	json_add_text(object, "mount", place->mount);
-	json_object_object_add(object, "size_bytes", json_object_new_uint64(place->size_bytes));
-	json_object_object_add(object, "free_bytes", json_object_new_uint64(place->free_bytes));
+	json_add_number(object, "size_bytes", place->size_bytes);
+	json_add_number(object, "free_bytes", place->free_bytes);
 	json_add_text(object, "store", place->store_name);
 	json_add_text(object, "engine", place->engine);
 	json_object_object_add(object, "profile", json_profile(&place->profile));
@@ -226,12 +226,9 @@ struct json_object *bench_machine_json(void)
 	}
 	read_cpuinfo("model name", text, sizeof(text));
 	json_add_text(object, "cpu", text);
-	json_object_object_add(object, "cpus",
-			       json_object_new_int64(sysconf(_SC_NPROCESSORS_ONLN)));
+	json_add_number(object, "cpus", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
 	if (sysinfo(&info) == 0)
-		json_object_object_add(
-			object, "memory_bytes",
-			json_object_new_uint64((uint64_t)info.totalram * info.mem_unit));
-	json_object_object_add(object, "is_virtual", json_object_new_boolean(is_virtual_machine()));
+		json_add_number(object, "memory_bytes", (uint64_t)info.totalram * info.mem_unit);
+	json_add_bool(object, "is_virtual", is_virtual_machine());
 	return object;
 }

@@ -32,7 +32,7 @@ int bench_results_init(struct bench_results *results, const char *kind)
 		return -ENOMEM;
 	json_add_text(results->root, "format", FORMAT);
 	json_add_text(results->root, "kind", kind);
-	json_object_object_add(results->root, "is_complete", json_object_new_boolean(false));
+	json_add_bool(results->root, "is_complete", false);
 	json_object_object_add(results->root, "points", json_object_new_array());
 	return 0;
 }

@@ -28,28 +28,6 @@ void bench_row_deinit(struct bench_row *row)
 
 /* ---- writing ---- */
 
-struct json_object *bench_json_float(double value)
-{
-	char text[UNITS_TEXT_BYTES];
-
-	return json_object_new_double_s(value, units_format_float(text, value));
-}
-
-static void add_int(struct json_object *object, const char *key, uint64_t value)
-{
-	json_object_object_add(object, key, json_object_new_uint64(value));
-}
-
-static void add_float(struct json_object *object, const char *key, double value)
-{
-	json_object_object_add(object, key, bench_json_float(value));
-}
-
-static void add_bool(struct json_object *object, const char *key, bool value)
-{
-	json_object_object_add(object, key, json_object_new_boolean(value));
-}
-
 static struct json_object *repetitions_json(const struct bench_row *row)
 {
 	struct json_object *array = json_object_new_array();
@@ -58,10 +36,10 @@ static struct json_object *repetitions_json(const struct bench_row *row)
 		const struct bench_repetition *repetition = &row->repetitions[i];
 		struct json_object *object = json_object_new_object();
 
-		add_float(object, "at_sec", repetition->at_sec);
-		add_float(object, "task_sec", repetition->task_sec);
-		add_float(object, "e2e_sec", repetition->e2e_sec);
-		add_int(object, "bytes", repetition->bytes);
+		json_add_float(object, "at_sec", repetition->at_sec);
+		json_add_float(object, "task_sec", repetition->task_sec);
+		json_add_float(object, "e2e_sec", repetition->e2e_sec);
+		json_add_number(object, "bytes", repetition->bytes);
 		if (json_object_array_add(array, object) < 0)
 			(void)json_object_put(object);
 	}
@@ -75,8 +53,8 @@ struct json_object *bench_excess_json(const struct bench_others *others)
 	if (!others->is_excess_known)
 		return NULL;
 	object = json_object_new_object();
-	add_int(object, "read_bytes", others->excess.read_bytes);
-	add_int(object, "write_bytes", others->excess.write_bytes);
+	json_add_number(object, "read_bytes", others->excess.read_bytes);
+	json_add_number(object, "write_bytes", others->excess.write_bytes);
 	return object;
 }
 
@@ -85,13 +63,13 @@ static struct json_object *others_json(const struct bench_row *row)
 	struct json_object *object = json_object_new_object();
 	uint64_t all = row->others.bytes + row->total.bytes;
 
-	add_int(object, "bytes", row->others.bytes);
-	add_int(object, "ops", row->others.ops);
-	add_float(object, "share", all ? (double)row->others.bytes / (double)all : 0);
-	add_int(object, "clients", row->others.n_clients);
+	json_add_number(object, "bytes", row->others.bytes);
+	json_add_number(object, "ops", row->others.ops);
+	json_add_float(object, "share", all ? (double)row->others.bytes / (double)all : 0);
+	json_add_number(object, "clients", row->others.n_clients);
 	json_add_text(object, "names", row->others.names);
 	json_object_object_add(object, "device_excess", bench_excess_json(&row->others));
-	add_bool(object, "is_device_shared", row->others.is_shared);
+	json_add_bool(object, "is_device_shared", row->others.is_shared);
 	return object;
 }
 
@@ -103,36 +81,36 @@ struct json_object *bench_row_json(const struct bench_row *row)
 	if (!object)
 		return NULL;
 	json_add_text(object, "op", bench_op_name(row->task.op));
-	add_int(object, "block_size", profile->block_size);
-	add_int(object, "queue_depth", profile->queue_depth);
-	add_bool(object, "sequential_requests", !profile->overlap_events);
-	add_bool(object, "single_submit", profile->single_submit);
-	add_int(object, "io_parallel", profile->intra_op_parallelism);
-	add_int(object, "processes", row->n_processes);
-	add_int(object, "io_size", row->task.io_size);
-	add_int(object, "loops", row->task.loops);
-	add_int(object, "warmup_loops", row->task.warmup_loops);
+	json_add_number(object, "block_size", profile->block_size);
+	json_add_number(object, "queue_depth", profile->queue_depth);
+	json_add_bool(object, "sequential_requests", !profile->overlap_events);
+	json_add_bool(object, "single_submit", profile->single_submit);
+	json_add_number(object, "io_parallel", profile->intra_op_parallelism);
+	json_add_number(object, "processes", row->n_processes);
+	json_add_number(object, "io_size", row->task.io_size);
+	json_add_number(object, "loops", row->task.loops);
+	json_add_number(object, "warmup_loops", row->task.warmup_loops);
 	if (row->served.block_size) {
 		served = json_object_new_object();
-		add_int(served, "block_size", row->served.block_size);
-		add_int(served, "queue_depth", row->served.queue_depth);
-		add_int(served, "lanes", row->served.lanes);
-		add_float(served, "mean_block", row->served.mean_block);
-		add_float(served, "mean_depth", row->served.mean_depth);
+		json_add_number(served, "block_size", row->served.block_size);
+		json_add_number(served, "queue_depth", row->served.queue_depth);
+		json_add_number(served, "lanes", row->served.lanes);
+		json_add_float(served, "mean_block", row->served.mean_block);
+		json_add_float(served, "mean_depth", row->served.mean_depth);
 	}
 	json_object_object_add(object, "served", served);
 	json_object_object_add(object, "repetitions", repetitions_json(row));
-	add_int(object, "bytes", row->total.bytes);
-	add_float(object, "task_sec", row->total.task_sec);
-	add_float(object, "task_speed_gb_per_sec", row->total.task_speed);
-	add_float(object, "e2e_sec", row->total.e2e_sec);
-	add_float(object, "e2e_speed_gb_per_sec", row->total.e2e_speed);
+	json_add_number(object, "bytes", row->total.bytes);
+	json_add_float(object, "task_sec", row->total.task_sec);
+	json_add_float(object, "task_speed_gb_per_sec", row->total.task_speed);
+	json_add_float(object, "e2e_sec", row->total.e2e_sec);
+	json_add_float(object, "e2e_speed_gb_per_sec", row->total.e2e_speed);
 	json_object_object_add(
 		object, "device_bytes",
 		row->device_bytes == UINT64_MAX ? NULL : json_object_new_uint64(row->device_bytes));
 	json_add_text(object, "source", bench_source_name(row->source));
 	json_object_object_add(object, "others", others_json(row));
-	add_bool(object, "is_disturbed", row->is_disturbed);
+	json_add_bool(object, "is_disturbed", row->is_disturbed);
 	json_add_text(object, "error", row->error);
 	json_add_text(object, "log", row->log);
 	return object;

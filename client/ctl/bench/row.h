@@ -50,7 +50,4 @@ struct bench_task bench_row_read_task(struct json_object *object);
 /* The bytes that the disks moved beyond those of the daemon; NULL: not known. */
 struct json_object *bench_excess_json(const struct bench_others *others);
 
-/* A number with the fewest digits that read back as the same value. */
-struct json_object *bench_json_float(double value);
-
 #endif

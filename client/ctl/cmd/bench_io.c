@@ -15,6 +15,7 @@
 #include "client/ctl/bench/results.h"
 #include "client/ctl/cmd/bench_io_files.h"
 #include "client/ctl/cmd/command.h"
+#include "client/ctl/ui/json.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "proto/profile.h"
@@ -289,11 +290,6 @@ static void remove_partial(const struct ctl *ctl, const char *const *folders, un
 			n_removed);
 }
 
-static void add_float(struct json_object *object, const char *key, double value)
-{
-	json_object_object_add(object, key, bench_json_float(value));
-}
-
 static bool is_disturbed(const struct bench_others *others)
 {
 	return options.exclusive && bench_others_disturb(others);
@@ -352,32 +348,26 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	if (bench_guest_ask_served(guest, &profile, &served, text, sizeof(text)) != CTL_OK)
 		return ctl_fail(ctl, "%s", text);
 	object = json_object_new_object();
-	json_object_object_add(object, "op",
-			       json_object_new_string(options.is_read ? "read" : "write"));
-	json_object_object_add(object, "processes", json_object_new_int64(n));
-	json_object_object_add(object, "loops", json_object_new_int64(options.loops));
-	json_object_object_add(object, "warmup_loops", json_object_new_int64(options.warmup_loops));
-	json_object_object_add(object, "io_size", json_object_new_uint64(options.io_size));
-	json_object_object_add(object, "bytes", json_object_new_uint64(m.bytes));
-	json_object_object_add(object, "block_size", json_object_new_int64(served.block_size));
-	json_object_object_add(object, "queue_depth", json_object_new_int64(served.queue_depth));
-	json_object_object_add(object, "single_submit",
-			       json_object_new_boolean(options.single_submit));
-	json_object_object_add(object, "overlap_events",
-			       json_object_new_boolean(!options.sequential_requests));
-	json_object_object_add(object, "intra_op_parallelism",
-			       json_object_new_int64(options.io_parallel));
-	json_object_object_add(object, "is_validated", json_object_new_boolean(options.validate));
-	add_float(object, "task_latency_sec", m.task_sec);
-	add_float(object, "task_speed_gb_per_sec", m.task_speed);
-	add_float(object, "e2e_latency_sec", m.e2e_sec);
-	add_float(object, "e2e_speed_gb_per_sec", m.e2e_speed);
-	json_object_object_add(object, "others_bytes", json_object_new_uint64(others.bytes));
+	json_add_text(object, "op", options.is_read ? "read" : "write");
+	json_add_number(object, "processes", n);
+	json_add_number(object, "loops", options.loops);
+	json_add_number(object, "warmup_loops", options.warmup_loops);
+	json_add_number(object, "io_size", options.io_size);
+	json_add_number(object, "bytes", m.bytes);
+	json_add_number(object, "block_size", served.block_size);
+	json_add_number(object, "queue_depth", served.queue_depth);
+	json_add_bool(object, "single_submit", options.single_submit);
+	json_add_bool(object, "overlap_events", !options.sequential_requests);
+	json_add_number(object, "intra_op_parallelism", options.io_parallel);
+	json_add_bool(object, "is_validated", options.validate);
+	json_add_float(object, "task_latency_sec", m.task_sec);
+	json_add_float(object, "task_speed_gb_per_sec", m.task_speed);
+	json_add_float(object, "e2e_latency_sec", m.e2e_sec);
+	json_add_float(object, "e2e_speed_gb_per_sec", m.e2e_speed);
+	json_add_number(object, "others_bytes", others.bytes);
 	json_object_object_add(object, "device_excess", bench_excess_json(&others));
-	json_object_object_add(object, "is_device_shared",
-			       json_object_new_boolean(others.is_shared));
-	json_object_object_add(object, "is_disturbed",
-			       json_object_new_boolean(is_disturbed(&others)));
+	json_add_bool(object, "is_device_shared", others.is_shared);
+	json_add_bool(object, "is_disturbed", is_disturbed(&others));
 	return ctl_print_json(ctl, object);
 }
 

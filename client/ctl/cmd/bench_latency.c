@@ -461,12 +461,7 @@ static int latency_run(struct ctl *ctl)
 	if (r == CTL_OK && latency.bench->n_failed)
 		r = ctl_fail(ctl, "%u of %u measurements failed: they say why",
 			     latency.bench->n_failed, latency.bench->n_measured);
-	if (ctl->is_json && latency.bench && latency.bench->results.root && r != CTL_USAGE) {
-		const int printed = ctl_print_json(ctl,
-						   json_object_get(latency.bench->results.root));
-
-		r = r == CTL_OK ? printed : r;
-	}
+	r = bench_print_json(latency.bench, r);
 	bench_free(latency.bench);
 	free(chosen.sizes.items);
 	return r;

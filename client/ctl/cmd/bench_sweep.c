@@ -223,25 +223,19 @@ static int show(struct bench *bench, int status)
 
 static int sweep_run(struct ctl *ctl)
 {
-	struct bench_needs needs = { .kind = "sweep",
-				     .options = &options,
-				     .can_resume = true,
-				     .reads = !options.no_read,
-				     .writes = !options.no_write,
-				     .loops = options.loops };
-	struct bench *bench = NULL;
 	struct bench_space space;
-	char text[BENCH_TEXT_BYTES];
-	int r = bench_options_check(ctl, &options);
+	const struct bench_needs needs = { .kind = "sweep",
+					   .options = &options,
+					   .space = &space,
+					   .can_resume = true,
+					   .reads = !options.no_read,
+					   .writes = !options.no_write,
+					   .loops = options.loops };
+	struct bench *bench = NULL;
+	int r = bench_options_check(ctl, &options, &space);
 
 	if (r != CTL_OK)
 		return r;
-	bench_space_default(&space);
-	if (options.sweep_config &&
-	    bench_space_read(options.sweep_config, &space, text, sizeof(text)) < 0)
-		return ctl_usage(ctl, "--sweep_config: %s", text);
-	needs.parameters = json_object_new_object();
-	json_object_object_add(needs.parameters, "space", bench_space_json(&space));
 	r = bench_open(ctl, &needs, &bench);
 	if (r == CTL_OK)
 		r = sweep_points(bench, &space);

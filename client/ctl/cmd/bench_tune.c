@@ -327,13 +327,13 @@ static struct json_object *rank_json(const struct tune *tune, const struct tuner
 	struct json_object *object = json_object_new_object();
 
 	json_object_object_add(object, "profile", json_profile(&profile));
-	json_object_object_add(object, "speed", bench_json_float(rank->speed));
-	json_object_object_add(object, "speed_low", bench_json_float(rank->speed_low));
-	json_object_object_add(object, "speed_high", bench_json_float(rank->speed_high));
-	json_object_object_add(object, "loss", bench_json_float(rank->loss));
-	json_object_object_add(object, "loss_low", bench_json_float(rank->loss_low));
-	json_object_object_add(object, "loss_high", bench_json_float(rank->loss_high));
-	json_object_object_add(object, "is_tied", json_object_new_boolean(rank->is_tied));
+	json_add_float(object, "speed", rank->speed);
+	json_add_float(object, "speed_low", rank->speed_low);
+	json_add_float(object, "speed_high", rank->speed_high);
+	json_add_float(object, "loss", rank->loss);
+	json_add_float(object, "loss_low", rank->loss_low);
+	json_add_float(object, "loss_high", rank->loss_high);
+	json_add_bool(object, "is_tied", rank->is_tied);
 	return object;
 }
 
@@ -345,13 +345,11 @@ static struct json_object *verdict_json(const struct tune *tune,
 	for (size_t i = 0; i < verdict->n_ranks; i++)
 		(void)json_object_array_add(ranks, rank_json(tune, &verdict->ranks[i]));
 	json_object_object_add(object, "ranks", ranks);
-	json_object_object_add(object, "recommended", json_object_new_uint64(verdict->recommended));
-	json_object_object_add(object, "n_slower", json_object_new_uint64(verdict->n_slower));
-	json_object_object_add(object, "n_not_followed",
-			       json_object_new_uint64(verdict->n_not_followed));
-	json_object_object_add(object, "n_not_reached",
-			       json_object_new_uint64(verdict->n_not_reached));
-	json_object_object_add(object, "n_rounds", json_object_new_uint64(verdict->n_rounds));
+	json_add_number(object, "recommended", verdict->recommended);
+	json_add_number(object, "n_slower", verdict->n_slower);
+	json_add_number(object, "n_not_followed", verdict->n_not_followed);
+	json_add_number(object, "n_not_reached", verdict->n_not_reached);
+	json_add_number(object, "n_rounds", verdict->n_rounds);
 	return object;
 }
 
@@ -535,35 +533,25 @@ static int run_tune(struct tune *tune, const struct bench_needs *needs)
 
 static int tune_run(struct ctl *ctl)
 {
-	struct bench_needs needs = { .kind = "tune",
-				     .options = &options,
-				     .can_resume = true,
-				     .reads = !options.no_read,
-				     .writes = !options.no_write,
-				     .loops = 1,
-				     .sets_profiles = apply };
 	struct tune tune = { .ctl = ctl };
-	char text[BENCH_TEXT_BYTES];
-	int r = bench_options_check(ctl, &options);
+	const struct bench_needs needs = { .kind = "tune",
+					   .options = &options,
+					   .space = &tune.space,
+					   .can_resume = true,
+					   .reads = !options.no_read,
+					   .writes = !options.no_write,
+					   .loops = 1,
+					   .sets_profiles = apply };
+	int r = bench_options_check(ctl, &options, &tune.space);
 
 	if (r != CTL_OK)
 		return r;
 	if (apply && ctl->is_private)
 		return ctl_usage(ctl, "--apply: a daemon of --private ends with the command: tune "
 				      "the one that is in use");
-	bench_space_default(&tune.space);
-	if (options.sweep_config &&
-	    bench_space_read(options.sweep_config, &tune.space, text, sizeof(text)) < 0)
-		return ctl_usage(ctl, "--sweep_config: %s", text);
-	needs.parameters = json_object_new_object();
-	json_object_object_add(needs.parameters, "space", bench_space_json(&tune.space));
 	r = run_tune(&tune, &needs);
 	bench_report_unfinished(tune.bench, r);
-	if (ctl->is_json && tune.bench && tune.bench->results.root && r != CTL_USAGE) {
-		const int printed = ctl_print_json(ctl, json_object_get(tune.bench->results.root));
-
-		r = r == CTL_OK ? printed : r;
-	}
+	r = bench_print_json(tune.bench, r);
 	tuner_free(tune.tuner);
 	free(tune.is_added);
 	bench_free(tune.bench);

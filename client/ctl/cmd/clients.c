@@ -3,7 +3,6 @@
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
-#include "client/ctl/ui/ask.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 
@@ -112,25 +111,18 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
+static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
+{
+	struct json_object *object = json_object_new_object();
+
+	json_object_object_add(object, "clients", show_clients_json(status));
+	show_others_json(object, status);
+	return ctl_print_json(ctl, object);
+}
+
 static int clients_run(struct ctl *ctl)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
-	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	struct json_object *object;
-	int r;
-
-	if (ctl->n_args > 0)
-		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl clients --help",
-				 ctl->args[0]);
-	r = ask_status(ctl, &client, &reply);
-	if (r != CTL_OK)
-		return r;
-	if (!ctl->is_json)
-		return print_tables(ctl, reply->status);
-	object = json_object_new_object();
-	json_object_object_add(object, "clients", show_clients_json(reply->status));
-	show_others_json(object, reply->status);
-	return ctl_print_json(ctl, object);
+	return show_status(ctl, print_tables, print_json);
 }
 
 const struct command command_clients = {

@@ -7,6 +7,7 @@
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/file_copy.h"
+#include "client/ctl/ui/json.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
@@ -222,15 +223,13 @@ static int print_result(const struct file_copy *copy, uint64_t nsec)
 			units_format_nsec(time, nsec), units_format_rate(rate, copy->end, nsec),
 			is_verify ? ", compared: no difference" : "");
 	object = json_object_new_object();
-	json_object_object_add(object, "from", json_object_new_string(copy->from.path));
-	json_object_object_add(object, "to", json_object_new_string(copy->to.path));
-	json_object_object_add(object, "bytes", json_object_new_uint64(copy->end));
+	json_add_text(object, "from", copy->from.path);
+	json_add_text(object, "to", copy->to.path);
+	json_add_number(object, "bytes", copy->end);
 	json_object_object_add(object, "seconds", json_object_new_double((double)nsec / 1e9));
-	json_object_object_add(object, "is_read_by_daemon",
-			       json_object_new_boolean(copy->from.file != NULL));
-	json_object_object_add(object, "is_written_by_daemon",
-			       json_object_new_boolean(copy->to.file != NULL));
-	json_object_object_add(object, "is_verified", json_object_new_boolean(is_verify));
+	json_add_bool(object, "is_read_by_daemon", copy->from.file != NULL);
+	json_add_bool(object, "is_written_by_daemon", copy->to.file != NULL);
+	json_add_bool(object, "is_verified", is_verify);
 	return ctl_print_json(copy->ctl, object);
 }
 

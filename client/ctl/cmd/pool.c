@@ -3,7 +3,7 @@
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
-#include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 
@@ -56,6 +56,8 @@ static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 	_cleanup_(table_deinit) struct table table;
 	int r;
 
+	if (!pool)
+		return ctl_fail(ctl, "the daemon reports no pool: is it dsaiod?");
 	(void)printf("pool: %s of %s used, %s%s%s\n", units_format_size(used, pool->used_bytes),
 		     units_format_size(size, pool->size_bytes),
 		     pool->is_locked ? "locked" : "not locked", pool->why_unlocked[0] ? ": " : "",
@@ -99,13 +101,12 @@ static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
 		const Wire__Client *client = status->clients[i];
 		struct json_object *one = json_object_new_object();
 
-		json_object_object_add(one, "client", json_object_new_uint64(client->client));
+		json_add_number(one, "client", client->client);
 		json_object_object_add(one, "name", json_object_new_string(client->name));
-		json_object_object_add(one, "pid", json_object_new_uint64(client->pid));
-		json_object_object_add(one, "uid", json_object_new_uint64(client->uid));
-		json_object_object_add(one, "pool_bytes",
-				       json_object_new_uint64(client->pool_bytes));
-		json_object_object_add(one, "slabs", json_object_new_uint64(client->slabs));
+		json_add_number(one, "pid", client->pid);
+		json_add_number(one, "uid", client->uid);
+		json_add_number(one, "pool_bytes", client->pool_bytes);
+		json_add_number(one, "slabs", client->slabs);
 		(void)json_object_array_add(clients, one);
 	}
 	json_object_object_add(object, "pool", show_pool_json(status->pool));
@@ -116,19 +117,7 @@ static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
 
 static int pool_run(struct ctl *ctl)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
-	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int r;
-
-	if (ctl->n_args > 0)
-		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl pool --help",
-				 ctl->args[0]);
-	r = ask_status(ctl, &client, &reply);
-	if (r != CTL_OK)
-		return r;
-	if (!reply->status->pool)
-		return ctl_fail(ctl, "the daemon reports no pool: is it dsaiod?");
-	return ctl->is_json ? print_json(ctl, reply->status) : print_table(ctl, reply->status);
+	return show_status(ctl, print_table, print_json);
 }
 
 const struct command command_pool = { "pool", pool_run,	   "the pinned memory and its holders",

@@ -6,6 +6,7 @@
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/file_copy.h"
+#include "client/ctl/ui/json.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
@@ -99,10 +100,10 @@ static int print_result(const struct file_copy *copy, uint64_t nsec)
 				      units_format_rate(rate, copy->done_bytes, nsec),
 				      is_synced ? ", synced" : "");
 	object = json_object_new_object();
-	json_object_object_add(object, "to", json_object_new_string(copy->to.path));
-	json_object_object_add(object, "bytes", json_object_new_uint64(copy->done_bytes));
+	json_add_text(object, "to", copy->to.path);
+	json_add_number(object, "bytes", copy->done_bytes);
 	json_object_object_add(object, "seconds", json_object_new_double((double)nsec / 1e9));
-	json_object_object_add(object, "is_synced", json_object_new_boolean(is_synced));
+	json_add_bool(object, "is_synced", is_synced);
 	return ctl_print_json(copy->ctl, object);
 }
 

@@ -1,5 +1,6 @@
 #include "client/ctl/cmd/show.h"
 
+#include "client/ctl/ui/ask.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
@@ -193,16 +194,6 @@ void show_handle(struct table *table, const Wire__Client *client, const Wire__Ha
 
 /* ---- JSON ---- */
 
-static void add_number(struct json_object *object, const char *key, uint64_t value)
-{
-	json_object_object_add(object, key, json_object_new_uint64(value));
-}
-
-static void add_bool(struct json_object *object, const char *key, bool value)
-{
-	json_object_object_add(object, key, json_object_new_boolean(value));
-}
-
 static void add_text(struct json_object *object, const char *key, const char *value)
 {
 	json_object_object_add(object, key, json_object_new_string(value));
@@ -215,20 +206,20 @@ static struct json_object *counters_json(const Wire__Counters *c)
 	if (!c)
 		return NULL; /* json-c's null */
 	object = json_object_new_object();
-	add_number(object, "reads", c->reads);
-	add_number(object, "writes", c->writes);
-	add_number(object, "fsyncs", c->fsyncs);
-	add_number(object, "errors", c->errors);
-	add_number(object, "read_bytes", c->read_bytes);
-	add_number(object, "write_bytes", c->write_bytes);
-	add_number(object, "open_ops", c->open_ops);
-	add_number(object, "blocks_in_flight", c->blocks_in_flight);
-	add_number(object, "bytes_in_flight", c->bytes_in_flight);
-	add_number(object, "latency_p50_nsec", c->latency_p50_nsec);
-	add_number(object, "latency_p99_nsec", c->latency_p99_nsec);
-	add_number(object, "queue_nsec", c->queue_nsec);
-	add_number(object, "device_nsec", c->device_nsec);
-	add_number(object, "delivery_nsec", c->delivery_nsec);
+	json_add_number(object, "reads", c->reads);
+	json_add_number(object, "writes", c->writes);
+	json_add_number(object, "fsyncs", c->fsyncs);
+	json_add_number(object, "errors", c->errors);
+	json_add_number(object, "read_bytes", c->read_bytes);
+	json_add_number(object, "write_bytes", c->write_bytes);
+	json_add_number(object, "open_ops", c->open_ops);
+	json_add_number(object, "blocks_in_flight", c->blocks_in_flight);
+	json_add_number(object, "bytes_in_flight", c->bytes_in_flight);
+	json_add_number(object, "latency_p50_nsec", c->latency_p50_nsec);
+	json_add_number(object, "latency_p99_nsec", c->latency_p99_nsec);
+	json_add_number(object, "queue_nsec", c->queue_nsec);
+	json_add_number(object, "device_nsec", c->device_nsec);
+	json_add_number(object, "delivery_nsec", c->delivery_nsec);
 	return object;
 }
 
@@ -270,12 +261,12 @@ struct json_object *show_pool_json(const Wire__Pool *pool)
 	if (!pool)
 		return NULL;
 	object = json_object_new_object();
-	add_number(object, "size_bytes", pool->size_bytes);
-	add_number(object, "used_bytes", pool->used_bytes);
-	add_bool(object, "is_locked", pool->is_locked);
+	json_add_number(object, "size_bytes", pool->size_bytes);
+	json_add_number(object, "used_bytes", pool->used_bytes);
+	json_add_bool(object, "is_locked", pool->is_locked);
 	add_text(object, "why_unlocked", pool->why_unlocked);
-	add_bool(object, "wants_huge", pool->wants_huge);
-	add_number(object, "huge_bytes", pool->huge_bytes);
+	json_add_bool(object, "wants_huge", pool->wants_huge);
+	json_add_number(object, "huge_bytes", pool->huge_bytes);
 	return object;
 }
 
@@ -283,21 +274,21 @@ static struct json_object *store_json(const Wire__Store *store)
 {
 	struct json_object *object = json_object_new_object();
 
-	add_number(object, "store", store->store);
+	json_add_number(object, "store", store->store);
 	add_text(object, "name", store->name);
 	add_text(object, "path", store->path);
 	add_text(object, "fs_type", store->fs_type);
 	json_object_object_add(object, "profile", profile_json(store->profile));
-	add_number(object, "lanes", store->lanes);
-	add_number(object, "lane_depth", store->lane_depth);
-	add_number(object, "block_bytes", store->block_bytes);
-	add_number(object, "window_bytes", store->window_bytes);
+	json_add_number(object, "lanes", store->lanes);
+	json_add_number(object, "lane_depth", store->lane_depth);
+	json_add_number(object, "block_bytes", store->block_bytes);
+	json_add_number(object, "window_bytes", store->window_bytes);
 	add_text(object, "engine", store->engine);
-	add_bool(object, "is_blocking", store->is_blocking);
+	json_add_bool(object, "is_blocking", store->is_blocking);
 	add_text(object, "engine_text", store->engine_text);
-	add_bool(object, "is_automatic", store->is_automatic);
+	json_add_bool(object, "is_automatic", store->is_automatic);
 	add_text(object, "profile_source", store->profile_source);
-	add_number(object, "clients", store->clients);
+	json_add_number(object, "clients", store->clients);
 	add_text(object, "allowed", store->allowed);
 	json_object_object_add(object, "counters", counters_json(store->counters));
 	return object;
@@ -309,11 +300,11 @@ static struct json_object *channel_json(const Wire__StatusReply *status,
 	const Wire__Store *store = show_find_store(status, channel->store);
 	struct json_object *object = json_object_new_object();
 
-	add_number(object, "channel", channel->channel);
-	add_number(object, "store", channel->store);
+	json_add_number(object, "channel", channel->channel);
+	json_add_number(object, "store", channel->store);
 	add_text(object, "store_name", store ? store->name : "");
-	add_number(object, "entries", channel->entries);
-	add_bool(object, "has_rings", channel->has_rings);
+	json_add_number(object, "entries", channel->entries);
+	json_add_bool(object, "has_rings", channel->has_rings);
 	json_object_object_add(object, "counters", counters_json(channel->counters));
 	return object;
 }
@@ -323,22 +314,22 @@ static struct json_object *client_json(const Wire__StatusReply *status, const Wi
 	struct json_object *object = json_object_new_object();
 	struct json_object *handles = json_object_new_array();
 
-	add_number(object, "client", client->client);
-	add_number(object, "uid", client->uid);
-	add_number(object, "pid", client->pid);
+	json_add_number(object, "client", client->client);
+	json_add_number(object, "uid", client->uid);
+	json_add_number(object, "pid", client->pid);
 	add_text(object, "name", client->name);
-	add_number(object, "pool_bytes", client->pool_bytes);
-	add_number(object, "slabs", client->slabs);
-	add_number(object, "files", client->files);
+	json_add_number(object, "pool_bytes", client->pool_bytes);
+	json_add_number(object, "slabs", client->slabs);
+	json_add_number(object, "files", client->files);
 	for (size_t i = 0; i < client->n_handles; i++) {
 		const Wire__Handle *handle = client->handles[i];
 		struct json_object *one = json_object_new_object();
 		struct json_object *channels = json_object_new_array();
 
-		add_number(one, "handle", handle->handle);
+		json_add_number(one, "handle", handle->handle);
 		json_object_object_add(one, "profile", handle_profile_json(handle->profile));
 		add_text(one, "class", show_class(handle->io_class));
-		add_number(one, "weight", handle->weight);
+		json_add_number(one, "weight", handle->weight);
 		for (size_t k = 0; k < handle->n_channels; k++)
 			(void)json_object_array_add(channels,
 						    channel_json(status, handle->channels[k]));
@@ -374,18 +365,18 @@ static struct json_object *others_json(const Wire__Others *others)
 	if (!others)
 		return NULL;
 	object = json_object_new_object();
-	add_number(object, "clients", others->clients);
-	add_number(object, "pool_bytes", others->pool_bytes);
-	add_number(object, "slabs", others->slabs);
-	add_number(object, "files", others->files);
-	add_number(object, "handles", others->handles);
+	json_add_number(object, "clients", others->clients);
+	json_add_number(object, "pool_bytes", others->pool_bytes);
+	json_add_number(object, "slabs", others->slabs);
+	json_add_number(object, "files", others->files);
+	json_add_number(object, "handles", others->handles);
 	return object;
 }
 
 void show_others_json(struct json_object *object, const Wire__StatusReply *status)
 {
-	add_number(object, "clients_shown", status->n_clients);
-	add_number(object, "clients_total", status->n_all_clients);
+	json_add_number(object, "clients_shown", status->n_clients);
+	json_add_number(object, "clients_total", status->n_all_clients);
 	json_object_object_add(object, "others", others_json(status->others));
 }
 
@@ -397,8 +388,8 @@ struct json_object *show_stuck_json(const Wire__StatusReply *status)
 		const Wire__Stuck *stuck = status->stuck[i];
 		struct json_object *object = json_object_new_object();
 
-		add_number(object, "uid", stuck->uid);
-		add_number(object, "usec", stuck->usec);
+		json_add_number(object, "uid", stuck->uid);
+		json_add_number(object, "usec", stuck->usec);
 		add_text(object, "what", stuck->what);
 		add_text(object, "file", stuck->file);
 		add_text(object, "mount", stuck->mount);
@@ -406,4 +397,21 @@ struct json_object *show_stuck_json(const Wire__StatusReply *status)
 		(void)json_object_array_add(array, object);
 	}
 	return array;
+}
+
+/* ---- commands ---- */
+
+int show_status(struct ctl *ctl, show_status_fn *print_tables, show_status_fn *print_json)
+{
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	int r;
+
+	if (ctl->n_args > 0)
+		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl %s --help",
+				 ctl->args[0], ctl->command);
+	r = ask_status(ctl, &client, &reply);
+	if (r != CTL_OK)
+		return r;
+	return ctl->is_json ? print_json(ctl, reply->status) : print_tables(ctl, reply->status);
 }

@@ -6,6 +6,7 @@
 #ifndef DSAIO_CLIENT_CTL_CMD_SHOW_H
 #define DSAIO_CLIENT_CTL_CMD_SHOW_H
 
+#include "client/ctl/ui/ctl.h"
 #include "client/ctl/ui/table.h"
 #include "proto/dsaio.pb-c.h"
 
@@ -16,6 +17,12 @@
 struct json_object;
 
 const char *show_class(Wire__Class io_class);
+
+/* Prints a status in one form.  Returns CTL_OK or CTL_FAILED (reported). */
+typedef int show_status_fn(const struct ctl *ctl, const Wire__StatusReply *status);
+
+/* Runs a command without arguments: asks for the status and prints it as tables, or as JSON. */
+int show_status(struct ctl *ctl, show_status_fn *print_tables, show_status_fn *print_json);
 
 /* The store of that id, or NULL. */
 const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id);

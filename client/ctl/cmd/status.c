@@ -6,7 +6,7 @@
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
-#include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 
@@ -170,11 +170,10 @@ static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
 {
 	struct json_object *object = json_object_new_object();
 
-	json_object_object_add(object, "daemon_version",
-			       json_object_new_string(status->daemon_version));
-	json_object_object_add(object, "pid", json_object_new_uint64(status->pid));
-	json_object_object_add(object, "uptime_usec", json_object_new_uint64(status->uptime_usec));
-	json_object_object_add(object, "is_admin", json_object_new_boolean(status->is_admin));
+	json_add_text(object, "daemon_version", status->daemon_version);
+	json_add_number(object, "pid", status->pid);
+	json_add_number(object, "uptime_usec", status->uptime_usec);
+	json_add_bool(object, "is_admin", status->is_admin);
 	json_object_object_add(object, "pool", show_pool_json(status->pool));
 	json_object_object_add(object, "stuck", show_stuck_json(status));
 	json_object_object_add(object, "stores",
@@ -186,17 +185,7 @@ static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
 
 static int status_run(struct ctl *ctl)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
-	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int r;
-
-	if (ctl->n_args > 0)
-		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl status --help",
-				 ctl->args[0]);
-	r = ask_status(ctl, &client, &reply);
-	if (r != CTL_OK)
-		return r;
-	return ctl->is_json ? print_json(ctl, reply->status) : print_tables(ctl, reply->status);
+	return show_status(ctl, print_tables, print_json);
 }
 
 const struct command command_status = {

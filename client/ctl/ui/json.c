@@ -1,5 +1,7 @@
 #include "client/ctl/ui/json.h"
 
+#include "client/ctl/ui/units.h"
+
 #include <math.h>
 
 void json_add_text(struct json_object *object, const char *key, const char *text)
@@ -21,17 +23,21 @@ double json_finite(struct json_object *value)
 	return isfinite(number) ? number : 0;
 }
 
+struct json_object *json_float(double value)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	return json_object_new_double_s(value, units_format_float(text, value));
+}
+
 struct json_object *json_profile(const struct profile *profile)
 {
 	struct json_object *object = json_object_new_object();
 
-	json_object_object_add(object, "single_submit",
-			       json_object_new_boolean(profile->single_submit));
-	json_object_object_add(object, "overlap_events",
-			       json_object_new_boolean(profile->overlap_events));
-	json_object_object_add(object, "intra_op_parallelism",
-			       json_object_new_uint64(profile->intra_op_parallelism));
-	json_object_object_add(object, "queue_depth", json_object_new_uint64(profile->queue_depth));
-	json_object_object_add(object, "block_size", json_object_new_uint64(profile->block_size));
+	json_add_bool(object, "single_submit", profile->single_submit);
+	json_add_bool(object, "overlap_events", profile->overlap_events);
+	json_add_number(object, "intra_op_parallelism", profile->intra_op_parallelism);
+	json_add_number(object, "queue_depth", profile->queue_depth);
+	json_add_number(object, "block_size", profile->block_size);
 	return object;
 }

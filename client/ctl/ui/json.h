@@ -16,6 +16,24 @@ static inline void json_putp(struct json_object **object)
 /* Adds the text; "" becomes null. */
 void json_add_text(struct json_object *object, const char *key, const char *text);
 
+/* A number with the fewest digits that read back as the same value. */
+struct json_object *json_float(double value);
+
+static inline void json_add_number(struct json_object *object, const char *key, uint64_t value)
+{
+	json_object_object_add(object, key, json_object_new_uint64(value));
+}
+
+static inline void json_add_bool(struct json_object *object, const char *key, bool value)
+{
+	json_object_object_add(object, key, json_object_new_boolean(value));
+}
+
+static inline void json_add_float(struct json_object *object, const char *key, double value)
+{
+	json_object_object_add(object, key, json_float(value));
+}
+
 /* The string of that key; "": there is none.  object: NULL is fine. */
 const char *json_text(struct json_object *object, const char *key);
 
