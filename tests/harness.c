@@ -1,5 +1,8 @@
 /*
  * The harness of harness.h: tests in processes of their own, daemons, clients by hand.
+ *
+ * It is over 600 lines because it is one interface: processes, daemons, files and raw clients use
+ * each other.
  */
 #include "tests/harness.h"
 #include "tests/huge_pages.h"

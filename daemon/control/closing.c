@@ -49,10 +49,10 @@ bool closing_start(struct user *user, const struct hung_who *who, const char *fi
 		return false;
 	closing = calloc(1, sizeof(*closing) + n * sizeof(closing->fds[0]));
 	if (!closing) {
-		/* A hang of this thread is better than a leak of descriptors. */
+		/* This thread may hang now, but a leak of descriptors would be worse. */
 		for (unsigned i = 0; i < n_fds; i++)
 			if (fds[i] >= 0)
-				(void)close(fds[i]); /* foreign: its errors are the client's */
+				(void)close(fds[i]); /* errors concern the client only */
 		return false;
 	}
 	closing->user = user;

@@ -34,9 +34,10 @@ static void connection_flush(struct connection *connection)
 		return;
 	r = frame_flush(&connection->writer, connection->fd);
 	if (r == -EAGAIN)
-		(void)event_add(connection->write_event, NULL); /* like the read event */
+		(void)event_add(connection->write_event,
+				NULL); /* cannot fail, like the read event */
 	else if (r == -ETOOMANYREFS && event_add(connection->retry_event, &retry) == 0)
-		return; /* the uid has more descriptors in flight than the daemon may open */
+		return; /* too many descriptors of this uid are in flight: the timer tries again */
 	else if (r < 0)
 		connection_lost(connection);
 	else
@@ -87,7 +88,7 @@ void connection_resume(struct connection *connection)
 		return;
 	connection->is_reading = true;
 	(void)event_add(connection->read_event,
-			NULL); /* cannot fail: epoll has had this descriptor */
+			NULL); /* cannot fail: epoll knew the descriptor before */
 	turns_add(connection->turns, &connection->turn); /* frames may wait in the reader */
 }
 
@@ -114,7 +115,7 @@ bool connection_serve(struct connection *connection)
 			connection->ops->on_garbage(connection, why);
 			return false;
 		}
-		if (r <= 0) { /* the end, or a reset: the form of an end with unread data */
+		if (r <= 0) { /* the end; a reset if the peer left data unread */
 			connection_lost(connection);
 			return false;
 		}
@@ -166,7 +167,7 @@ static void on_death(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	connection_lost(arg); /* a forked child may keep the socket open and reads nothing */
+	connection_lost(arg); /* a forked child may keep the socket open without reading from it */
 }
 
 static int watch(struct connection *connection, struct event_base *base, int pidfd)
@@ -183,7 +184,7 @@ static int watch(struct connection *connection, struct event_base *base, int pid
 	return 0;
 }
 
-/* Only a pidfd: to watch another kind of file in epoll can call into its file system and hang. */
+/* Only a pidfd is watched: epoll may call the file system of another kind of file, and hang there. */
 static bool is_pidfd(int fd)
 {
 	char path[32], target[32];
@@ -236,7 +237,7 @@ int connection_start(struct connection *connection, int fd, struct event_base *b
 	connection->retry_event = evtimer_new(base, on_writable, connection);
 	if (!connection->read_event || !connection->write_event || !connection->retry_event)
 		return error_set(error, -ENOMEM, "connection: events");
-	/* Fails in an older kernel: the client may send one. */
+	/* Fails before Linux 6.5.  The client may send a pidfd instead. */
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0 &&
 	    watch(connection, base, pidfd) < 0)
 		return error_set(error, -ENOMEM, "connection: pidfd event");

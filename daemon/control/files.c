@@ -32,7 +32,7 @@ uint32_t session_max_files(const struct session *session)
 	return limit < ID_TABLE_SLOTS_MAX ? (uint32_t)limit : ID_TABLE_SLOTS_MAX;
 }
 
-/* The file board: only pages that are touched cost memory. */
+/* The board has room for all files that the client may have: untouched pages take no memory. */
 int session_make_board(struct session *session, int *ret_fd, struct error *error)
 {
 	uint32_t max_files = session_max_files(session);
@@ -58,7 +58,8 @@ int session_make_board(struct session *session, int *ret_fd, struct error *error
 void session_free_board(struct session *session)
 {
 	if (session->board)
-		(void)munmap((void *)session->board, session->board_bytes); /* whole: no error */
+		(void)munmap((void *)session->board,
+			     session->board_bytes); /* the whole mapping: cannot fail */
 }
 
 /* ---- add and remove ---- */
@@ -216,8 +217,8 @@ int session_file_buffered(struct session *session, uint32_t id, int fd, struct c
 	struct file *file = id_table_get(&session->objects.files, id);
 	int r;
 
-	idle_files_reclaim(
-		session, on_reclaimed); /* it is charged like a file, but does not wait for room */
+	idle_files_reclaim(session,
+			   on_reclaimed); /* it is charged like a file, but never waits for room */
 	if (file)
 		r = file_add_buffered(file, fd, on_buffered_added, call, error);
 	else

@@ -364,5 +364,3 @@ int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id,
 	lane_cancel(&call->cancel);
 	return 0;
 }
-
-/* ---- slabs and files ---- */

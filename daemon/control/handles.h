@@ -102,7 +102,14 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 			 struct profile *ret_asked, int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds,
 			 struct error *error);
 
-/* Copies n entries.  on_done: call->batch has the results until call_free(). */
+/*
+ * Copies n entries.  on_done: call->batch has the results until call_free().
+ *
+ * The ops of a Submit are a batch, and not entries of a ring whose client is this thread.  A ring would
+ * remove the batch (about 95 lines), and need about 140 for ids that are unique in the channel, their way
+ * back to the request and the client's id (Cancel), an event for completions, and their consumption before
+ * the channel is freed.
+ */
 int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,
 		   uint32_t n, struct call *call, struct error *error);
 

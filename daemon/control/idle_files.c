@@ -15,19 +15,19 @@
 /* Idle files of one user that are closed together when it is near its limit on files. */
 #define RECLAIM_FILES 64u
 #define RECLAIM_NSEC \
-	100000000u /* if there were fewer, this client causes no other reclaim within this time */
+	100000000u /* after a reclaim that found fewer, the same client starts none for so long */
 
-/* The time from an added file, or a reclaimed one, to the next look, and the period of looks. */
+/* The time from a new file, or from a look that found one, to the next look; and the period of looks. */
 #define LOOK_SOON_SEC 3
 #define LOOK_SEC 5
-/* Files of one client that a worker looks at before other work has its turn: a millisecond. */
+/* Files of one client that a worker looks at before other work runs: takes about a millisecond. */
 #define LOOK_FILES 1024u
 
 /* Idle files of one client, referenced, while a worker looks which of them have no link any more. */
 struct look {
 	struct session *session;
 	struct job job;
-	uint32_t cursor; /* in the table of files: where the next turn goes on */
+	uint32_t cursor; /* the next turn starts at this slot of the table of files */
 	bool has_found;	 /* some file was taken, in this turn or an earlier one */
 	unsigned n_files;
 	struct {
@@ -157,7 +157,7 @@ static void looked_main(struct job *job)
 		if (look->files[i].is_unlinked && !session_is_ending(session))
 			look->has_found |= file_take(
 				session, file, 2,
-				session_object_gone); /* our reference and the table's */
+				session_object_gone); /* this look and the table have a reference each */
 		file_unref(file);
 	}
 	if (!session_is_ending(session) && look->n_files == LOOK_FILES)

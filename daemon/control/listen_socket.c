@@ -80,7 +80,7 @@ static int socket_clear(const char *path, const struct sockaddr_un *address, str
 	return 0;
 }
 
-/* A system's daemon is for every user; a user's own is for that user. */
+/* Every user may connect to the system's daemon, and only its user to a user's own. */
 static mode_t socket_mode(bool is_user)
 {
 	return !is_user && (geteuid() == 0 || getenv("NOTIFY_SOCKET")) ? 0666 : 0600;
@@ -130,7 +130,7 @@ int listen_socket_inherit(const char *path, int *ret_fd, bool *ret_is_handed_ove
 				       "systemd handed over %d sockets: one is expected "
 				       "(ListenStream= in the socket unit)",
 				       n);
-	/* The start lock is named after the path, so it has to be the same. */
+	/* The name of the start lock is made from the path, so both daemons must use the same path. */
 	if (sd_is_socket_unix(fd, SOCK_STREAM, 1, path, 0) <= 0)
 		return error_set_plain(error, -EINVAL,
 				       "systemd handed over a descriptor that is no stream socket "

@@ -15,7 +15,7 @@ struct removal {
 	void (*unref)(void *object, void (*on_freed)(void *arg), void *arg);
 	void (*on_freed)(void *arg);
 	void *arg;
-	uint32_t n_unquiet; /* lanes that may still look at it */
+	uint32_t n_unquiet; /* lanes that have not answered yet */
 	struct quiet {
 		struct lane_quiesce quiesce;
 		struct removal *removal;

@@ -13,7 +13,8 @@
 #include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 
-/* A client writes its Hello when it is connected: a peer that is gone by then cannot answer it. */
+/* A client writes its Hello after connect(2).  If the daemon has closed the socket by then, the client gets
+   an error of write(2) instead of the reason. */
 #define HELLO_WAIT_NSEC UINT64_C(1000000000)
 
 /* The text names no value of the configuration, because not every user may read it. */
@@ -50,7 +51,7 @@ static void refuse(int fd, uint64_t deadline_nsec)
 
 void refusal_send(int listen_fd)
 {
-	uint64_t deadline_nsec = clock_nsec() + HELLO_WAIT_NSEC; /* of all together */
+	uint64_t deadline_nsec = clock_nsec() + HELLO_WAIT_NSEC; /* for all clients together */
 	int fd;
 
 	while (listen_fd >= 0 &&

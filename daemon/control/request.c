@@ -154,7 +154,7 @@ void request_entries(const Wire__Submit *submit, struct ring_entry *entries)
 
 		entries[i] = (struct ring_entry){
 			.id = wire->id,
-			/* 0 is no opcode: what a ring cannot even say is refused like it */
+			/* Opcodes that do not fit into a ring entry become 0, which is refused. */
 			.opcode = wire->opcode <= UINT8_MAX ? (uint8_t)wire->opcode : 0,
 			.file = wire->file,
 			.slab = wire->slab,

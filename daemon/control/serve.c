@@ -99,7 +99,7 @@ static void call_done(struct call *call, int result, const struct error *error)
 		reply.body_case = call->what == WIRE__REQUEST__BODY_SLAB_NEW
 					  ? WIRE__REPLY__BODY_SLAB_NEW
 					  : WIRE__REPLY__BODY_SLAB_IMPORT;
-		reply.slab_new = &slab; /* clears both pointers: they are a union */
+		reply.slab_new = &slab; /* also sets reply.slab_import: both are in a union */
 		break;
 	case WIRE__REQUEST__BODY_FILE_ADD:
 		file.file = call->file->id;
@@ -205,7 +205,7 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 	r = set ? registry_set_profile(registry, &asking, set->profile ? &profile : NULL, error)
 		: registry_get(registry, &asking, error);
 	if (r == 0 && frame->n_fds)
-		(void)TAKE_FD(frame->fds[0]); /* it has it */
+		(void)TAKE_FD(frame->fds[0]); /* the registry has it now */
 	return r;
 }
 
@@ -438,6 +438,6 @@ void serve_frame(struct session *session, struct frame *frame)
 	if (r == 0)
 		return;
 	reply_error(session, request->seq, &error);
-	if (session->state == SESSION_GREETING) /* its hello was refused: nothing can follow */
+	if (session->state == SESSION_GREETING) /* without Hello no other request is served */
 		session_end(session, false);
 }

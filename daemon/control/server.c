@@ -35,8 +35,8 @@ struct server {
 	int listen_fd, lock_fd;
 	bool has_socket_file; /* made by or for this daemon, which removes it */
 	bool is_handed_over;  /* the library made the socket, and no other process listens on it */
-	bool is_paused;	      /* out of descriptors: until a session ends, or for a second */
-	bool is_told;	      /* the log has it */
+	bool is_paused;	      /* accepts nobody until a session ends, or for a second */
+	bool is_logged;	      /* the reason for the pause has been logged */
 	bool is_stopping;
 };
 
@@ -68,19 +68,19 @@ static void server_pause(struct server *server)
 {
 	const struct timeval second = { .tv_sec = 1 };
 
-	if (!server->is_told && !service_may_accept(&server->service))
+	if (!server->is_logged && !service_may_accept(&server->service))
 		log_warning(
 			"dsaiod: %" PRIu32 " ended or refused connections wait for the close of "
 			"descriptors that their clients sent: the next client waits until one is "
 			"closed; dsaioctl status shows the users; end the processes of these users",
 			server->service.n_closing_sockets);
-	else if (!server->is_told)
+	else if (!server->is_logged)
 		log_warning(
 			"dsaiod: all its descriptors are open (RLIMIT_NOFILE %" PRIu64
 			"): the next client waits until another disconnects; raise the limit where "
 			"the daemon starts (ulimit -n; LimitNOFILE= of a service)",
 			server->config->n_descriptors);
-	server->is_told = true;
+	server->is_logged = true;
 	server->is_paused = true;
 	(void)event_del(server->listen_event);		  /* it was added */
 	(void)evtimer_add(server->resume_event, &second); /* fails for want of memory: then by
@@ -92,7 +92,7 @@ static void server_resume(struct server *server)
 	if (!server->is_paused || server->is_stopping)
 		return;
 	server->is_paused = false;
-	(void)event_add(server->listen_event, NULL); /* epoll knew it before */
+	(void)event_add(server->listen_event, NULL); /* cannot fail: epoll knew it before */
 }
 
 static void on_resume(evutil_socket_t fd, short what, void *arg)
@@ -146,7 +146,7 @@ static void server_leave_if_empty(struct server *server)
 		(void)event_base_loopbreak(server->service.base); /* fails without a base only */
 	else if (!evtimer_pending(server->leave_event, NULL))
 		(void)evtimer_add(server->leave_event,
-				  &wait); /* without memory the daemon exits after the closes */
+				  &wait); /* without memory the daemon exits when all are closed */
 }
 
 /* The end of the process closes the sockets: the kernel interrupts a close that waits. */
@@ -167,7 +167,8 @@ static void on_gone(struct service *service)
 	struct server *server = container_of(service, struct server, service);
 
 	if (server->service.n_closing_sockets < server->service.max_closing_sockets / 2)
-		server->is_told = false; /* not after each close at the bound */
+		server->is_logged =
+			false; /* well below the bound: else each close would cause a line */
 	server_resume(server);
 	server_idle(server);
 	server_leave_if_empty(server);
@@ -179,7 +180,7 @@ static void on_mailbox(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	(void)mailbox_run(&server->mailbox); /* how many is of no interest here */
+	(void)mailbox_run(&server->mailbox); /* the number of messages does not matter */
 }
 
 /* ---- start and stop ---- */
@@ -298,7 +299,7 @@ static void server_close_listening(struct server *server)
 {
 	int fd;
 
-	if (server->has_socket_file) { /* else systemd keeps it, and them, for the next daemon */
+	if (server->has_socket_file) { /* else systemd keeps it, with its clients, for the next daemon */
 		(void)shutdown(server->listen_fd, SHUT_RD); /* of a listening socket: cannot fail */
 		while ((fd = accept4(server->listen_fd, NULL, NULL,
 				     SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
@@ -317,7 +318,7 @@ void server_stop(struct server *server)
 	}
 	server->is_stopping = true;
 	hung_stopping();
-	(void)event_del(server->listen_event); /* it was added, or is paused: fine too */
+	(void)event_del(server->listen_event); /* it was added; fine also if it is paused */
 	(void)evtimer_del(server->resume_event);
 	(void)evtimer_del(server->idle_event);
 	server_close_listening(server);
@@ -354,7 +355,9 @@ void server_free(struct server *server)
 		mailbox_deinit(&server->mailbox);
 	if (server->has_socket_file) {
 		privileges_own_files();
-		(void)unlink(server->config->socket_path); /* a stale one is taken over, too */
+		(void)unlink(
+			server->config
+				->socket_path); /* if it fails, the next daemon takes the stale one over */
 	}
 	closep(&server->lock_fd); /* last, because then another daemon may start */
 	if (!is_hanging)

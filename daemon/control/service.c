@@ -40,7 +40,8 @@ void service_close_socket(struct service *service, struct user *user, int fd,
 		socket = calloc(1, sizeof(*socket));
 	}
 	if (!socket) {
-		(void)close(fd); /* without memory: a hang of this thread is better than a leak */
+		(void)close(
+			fd); /* without memory: this thread may hang, but a leak would be worse */
 		user_unref(user);
 		return;
 	}

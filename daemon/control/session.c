@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Unread replies of a client, and descriptors in them: beyond this its requests wait. */
+/* Limits on a client's unread replies and the descriptors in them: beyond them its requests wait. */
 #define SESSION_UNSENT_MAX (256u << 10)
 #define SESSION_UNSENT_FDS_MAX 16u
 
@@ -45,7 +45,7 @@ void session_close_fds(struct session *session, const int *fds, unsigned n_fds)
 
 /* ---- the connection ---- */
 
-/* Only the client or user at its limit waits: its requests stay in its own socket. */
+/* At a limit of the client or its user, requests stay in the client's socket.  Others do not wait. */
 static bool on_may_read(const struct connection *connection)
 {
 	const struct session *session = container_of((struct connection *)(uintptr_t)connection,
@@ -122,7 +122,7 @@ bool session_serve(struct session *session)
 {
 	bool has_more = connection_serve(&session->connection);
 
-	session_touch(session); /* the turn ends the session */
+	session_touch(session); /* an end that has waited for this turn goes on */
 	return has_more && !session_is_ending(session);
 }
 
@@ -145,7 +145,7 @@ int session_hello(struct session *session, const char *name, int pidfd, int *ret
 			*c = '?';
 	session->state = SESSION_OPEN;
 
-	/* A wrong pidfd hurts only its sender. */
+	/* A client with a wrong pidfd is served; only its death is noticed later. */
 	r = pidfd < 0 ? -EINVAL : connection_watch_pidfd(&session->connection, pidfd);
 	if (r == -ENOMEM)
 		log_client(&session->user->log_limit, "%s: its pidfd cannot be watched",
@@ -201,7 +201,7 @@ static void session_advance(struct message *message)
 	    session->look || session->connection.turn.is_queued)
 		return;
 	connection_mute(
-		&session->connection); /* descriptors of replies may be of the client's files */
+		&session->connection); /* drops replies, whose descriptors may be of the client's files */
 	if (session->n_closings)
 		return;
 	session_free(session);

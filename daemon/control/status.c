@@ -69,7 +69,7 @@ static Wire__Profile *profile_to_new_wire(const struct profile *profile)
 	return wire;
 }
 
-/* Each fills a message that hangs in the tree already, so that an error frees it with that. */
+/* These functions fill in messages that already belong to the reply, so an error frees them with it. */
 static int pool_to_wire(const struct pool *pool, Wire__Pool *wire)
 {
 	wire->size_bytes = pool->quota.limit[QUOTA_POOL_BYTES];
@@ -126,7 +126,7 @@ static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
 		one->counters = counters_to_wire(&channel->metrics);
 		if (!one->counters)
 			return -ENOMEM;
-		/* The ops' time as the client measured it, less the time until their completion here. */
+		/* The time of the ops as the client measured it, minus the time until the daemon completed them. */
 		if (channel->has_rings)
 			one->counters->delivery_nsec = minus(
 				ring_lane_client_nsec(&channel->ring),
@@ -293,7 +293,7 @@ static bool may_see(const struct view *view, uid_t uid)
 	return view->is_admin || view->uid == uid;
 }
 
-/* Sessions stand in the order of their ids. */
+/* The list of sessions is in the order of their ids. */
 static int page_add_clients(struct page *page, const struct service *service,
 			    const struct view *view, uint32_t first_client, uint32_t first_handle)
 {

@@ -18,7 +18,8 @@ static void turns_arm(struct turns *turns)
 	if (evtimer_pending(turns->event, NULL))
 		return;
 	if (evtimer_add(turns->event, &at_once) < 0)
-		event_active(turns->event, EV_TIMEOUT, 0); /* no memory: late events, but turns */
+		event_active(turns->event, EV_TIMEOUT,
+			     0); /* without memory: other events come late, but the turns go on */
 }
 
 /* The next turn.  Its owner goes to the end of the list if it has another one. */

@@ -6,11 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Slabs being made, and without further threads files being checked or closed, at once for one user:
-   a guess. */
+/* Worker threads of one user for slabs, and as many for its descriptors: a guess. */
 #define USER_THREADS 4u
-/* A call that hangs in a dead mount keeps its thread, so each unanswered request and each closing of
-   descriptors of a user may need one: a guess. */
+/* Further threads for descriptors.  A call that hangs in a dead mount keeps its thread, and each unanswered
+   request and each close of a user may hang: a guess. */
 #define USER_FURTHER_THREADS 60u
 /* Descriptors of one user that wait for close(2), before its clients wait: a guess. */
 #define USER_CLOSING_FDS_MAX 64u
@@ -58,7 +57,7 @@ void user_unref(struct user *user)
 		return;
 	assert(quota_is_zero(&user->quota));
 	list_remove(&user->users->all, &user->node);
-	/* All their work is done: the user's last session held what it was for. */
+	/* Both are idle: a session or closing socket references its user until its work is done. */
 	work_queue_leave(user->slab_work_queue);
 	work_queue_leave(user->work_queue);
 	free(user);

@@ -13,6 +13,8 @@
  * fresh files, then printed with a note.
  *
  * A signal ends it after the slice: what is there is printed.
+ *
+ * It is over 600 lines because all sides of a point are opened, run and compared by one loop.
  */
 #include "tests/bench/full.h"
 

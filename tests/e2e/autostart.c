@@ -1,6 +1,8 @@
 /*
  * dsaio_connect() where no daemon runs: one is started, for all of this user's programs, and gets
  * nothing of the program that happened to be first.
+ *
+ * It is over 600 lines because all its tests use the same environment without a daemon.
  */
 #include "tests/places.h"
 

@@ -1,5 +1,7 @@
 /*
  * Many ops, many threads, many handles and stores; all the ways to learn that an op has ended.
+ *
+ * It is over 600 lines because its parts share the batches of ops and the checks of their results.
  */
 #include "tests/harness.h"
 

@@ -1,6 +1,8 @@
 /*
  * Private memory: what it is copied through, who copies, and that order, errors, cancelling,
  * time-outs and ends are those of pinned memory.
+ *
+ * It is over 600 lines because its parts share the memory, the patterns and their checks.
  */
 #include "tests/harness.h"
 

@@ -2,6 +2,8 @@
  * Bad objects: descriptors of the wrong kind (C5, C19, C23), ids that are stale or another
  * client's (C6, C7), ranges that overflow (C8), and what a client may not do to the memory that
  * it shares (C22).
+ *
+ * It is over 600 lines because the attacks share the raw client and the check that it is served on.
  */
 #include "tests/harness.h"
 

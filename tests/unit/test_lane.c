@@ -2,6 +2,8 @@
  * Lanes with real files: this thread is the client, by the ring's client side on the same
  * mapping, and the daemon's main thread.  Under the thread sanitizer it is the test of the
  * rings as the lane uses them.
+ *
+ * It is over 600 lines because all its tests share one lane and its watched system calls.
  */
 #include "daemon/lane/lane.h"
 

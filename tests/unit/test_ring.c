@@ -9,6 +9,8 @@
  *
  * Compiled with RING_MUTANT=n one fence is missing: tests/model/mutants.sh tells which of them
  * this machine needs.
+ *
+ * It is over 600 lines because it tests all functions of one header, with one small lane.
  */
 #include "proto/util/cleanup.h"
 #include "proto/ring.h"
