@@ -146,7 +146,7 @@ START_TEST(a_read_behind_an_open_write_sees_its_end)
 }
 END_TEST
 
-START_TEST(a_batch_is_shown_to_the_lane_at_once)
+START_TEST(all_ops_of_a_batch_reach_the_lane)
 {
 	struct op_request q[3];
 	struct dsaio_op *ops[3];
@@ -245,7 +245,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, an_entry_has_what_the_op_needs);
 	tcase_add_loop_test(tcase, a_read_is_cut_at_the_files_end, 0, N_ROWS(reads));
 	tcase_add_test(tcase, a_read_behind_an_open_write_sees_its_end);
-	tcase_add_test(tcase, a_batch_is_shown_to_the_lane_at_once);
+	tcase_add_test(tcase, all_ops_of_a_batch_reach_the_lane);
 	tcase_add_test(tcase, a_batch_goes_up_to_the_first_that_cannot_be_an_op);
 	tcase_add_test(tcase, without_waiting_a_full_ring_is_an_error);
 	tcase_add_test(tcase, a_vectored_op_takes_an_entry_for_each_buffer);
