@@ -17,7 +17,10 @@
 #include "tests/bench/histogram.h"
 #include "tests/bench/side.h"
 
-/* A child's slice: what is to be done, and what it tells. */
+/*
+ * A child's slice: what is to be done, and what it tells.  A child that wakes after its end starts one
+ * op all the same.
+ */
 struct work {
 	int64_t start_nsec, end_nsec; /* CLOCK_MONOTONIC; set before; end: stop starting ops */
 	uint64_t ops, bytes;

@@ -104,7 +104,8 @@ static int program_run(void *state, struct work *work)
 	const unsigned n_max = p->point.slice_ops;
 	int r = 0;
 
-	while (r == 0 && (n_max > 0 ? work->ops < n_max : now_nsec() < work->end_nsec)) {
+	while (r == 0 &&
+	       (n_max > 0 ? work->ops < n_max : work->ops == 0 || now_nsec() < work->end_nsec)) {
 		const uint64_t left = n_max > 0 ? n_max - work->ops : p->n_flying;
 
 		r = program_batch(p, left < p->n_flying ? (unsigned)left : p->n_flying, work);

@@ -133,7 +133,8 @@ static struct slot *next_slot(struct program *p, const struct work *work, int64_
 	if (slot && slot->submitted < p->point.op_bytes)
 		return slot;
 	p->current = NULL;
-	if (p->n_idle == 0 || (n_max > 0 ? p->n_started >= n_max : now >= work->end_nsec))
+	if (p->n_idle == 0 ||
+	    (n_max > 0 ? p->n_started >= n_max : p->n_started > 0 && now >= work->end_nsec))
 		return NULL;
 	slot = p->idle[--p->n_idle];
 	slot->off = offsets_next(&p->offsets);

@@ -195,7 +195,8 @@ static int client_end(struct client *c, struct dsaio_op *op, struct queue *queue
 static bool work_goes_on(const struct client *c, const struct work *work, uint64_t n_started,
 			 int64_t now)
 {
-	return c->point.slice_ops > 0 ? n_started < c->point.slice_ops : now < work->end_nsec;
+	return c->point.slice_ops > 0 ? n_started < c->point.slice_ops
+				      : n_started == 0 || now < work->end_nsec;
 }
 
 static int client_run_many(struct client *c, unsigned n_flying, struct work *work)
