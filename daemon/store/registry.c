@@ -115,7 +115,7 @@ struct store *registry_by_id(const struct registry *registry, uint32_t id)
 	return NULL;
 }
 
-struct store *registry_on_device(const struct registry *registry, dev_t dev)
+static struct store *find_on_device(const struct registry *registry, dev_t dev)
 {
 	LIST_EACH(struct store, store, &registry->stores, node)
 		if (store->dev == dev)
@@ -156,7 +156,7 @@ int registry_find_or_make(struct registry *registry, const struct file_facts *fa
 			  const char *name, const struct peer *peer, bool is_look,
 			  struct store **ret_store, struct error *error)
 {
-	*ret_store = registry_on_device(registry, facts->dev);
+	*ret_store = find_on_device(registry, facts->dev);
 	/* Another file system may have got the store's device number since. */
 	if (!is_look && *ret_store && (*ret_store)->is_automatic && !(*ret_store)->n_holds &&
 	    !is_same(*ret_store, facts)) {
@@ -216,7 +216,7 @@ static int store_make_configured(struct registry *registry, const struct store_c
 	if (r < 0)
 		return r;
 	registry->last_id++;
-	before = registry_on_device(registry, store->dev);
+	before = find_on_device(registry, store->dev);
 	if (before)
 		log_warning("store %s: is on the same device as store %s, which serves all its "
 			    "files",

@@ -15,7 +15,6 @@
 
 /* NULL: there is none. */
 struct store *registry_named(const struct registry *registry, const char *name);
-struct store *registry_on_device(const struct registry *registry, dev_t dev);
 
 /* The stores as "t=/mnt/t, u=/mnt/u", cut to size. */
 void registry_text(const struct registry *registry, char *text, size_t size);
