@@ -18,7 +18,7 @@ struct lane_cancel;
 
 struct intake_config {
 	struct lane_store *store; /* all pointers are borrowed */
-	const struct turn *turn;
+	const struct lane_turn *turn;
 	struct admit *admit;
 	struct ready *ready;
 	struct publish *publish;
@@ -29,7 +29,7 @@ struct intake_config {
 
 struct intake {
 	struct lane_store *store;
-	const struct turn *turn;
+	const struct lane_turn *turn;
 	struct admit *admit;
 	struct ready *ready;
 	struct publish *publish;

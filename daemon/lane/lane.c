@@ -47,7 +47,7 @@ struct lane {
 	struct hung_watch watch;
 	char watch_name[64];
 
-	struct turn turn;
+	struct lane_turn turn;
 	struct poller poller;
 	struct engine_queue engine;
 	struct side_lane side; /* a side lane's */

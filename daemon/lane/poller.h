@@ -20,7 +20,7 @@ struct channel;
 
 struct poller_config {
 	const char *store_name; /* borrowed, as all pointers here */
-	struct turn *turn;	/* a sleep advances its time */
+	struct lane_turn *turn; /* a sleep advances its time */
 	struct log_limit *log_limit;
 	uint64_t spin_nsec;	     /* how long it may spin, for one op */
 	uint32_t idle_doorbells_max; /* of a channel, in a second */

@@ -13,7 +13,7 @@
 
 struct publish {
 	struct lane_store *store; /* borrowed, as all pointers here */
-	const struct turn *turn;
+	const struct lane_turn *turn;
 	struct admit *admit;
 	/* The op waits for no earlier op any more. */
 	void (*may_start)(struct op *op, void *arg);

@@ -29,7 +29,7 @@ static bool has_mode_lock(const struct op *op)
 }
 
 /* It may go on: before those that have not waited yet. */
-static void let_in(struct mode_lock_waiter *waiter, void *arg)
+static void resume(struct mode_lock_waiter *waiter, void *arg)
 {
 	struct op *op = container_of(waiter, struct op, waiter);
 
@@ -40,7 +40,7 @@ static void let_in(struct mode_lock_waiter *waiter, void *arg)
 
 static void turn_mode_lock(struct ready *ready, struct inode *inode)
 {
-	mode_lock_turn(&inode->mode_lock, ready->turn->now_nsec, let_in, ready);
+	mode_lock_turn(&inode->mode_lock, ready->turn->now_nsec, resume, ready);
 }
 
 void ready_unreserve(struct ready *ready, struct op *op)
@@ -107,13 +107,13 @@ bool ready_defer(struct ready *ready, struct op *op, struct list *list)
 	return true;
 }
 
-void ready_let_in(struct ready *ready, struct list *list)
+void ready_resume(struct ready *ready, struct list *list)
 {
 	while (list->first) { /* in order: each stands before those behind it */
 		struct op *last = op_of_node(list->last);
 
 		list_remove(list, &last->waiter.node);
-		let_in(&last->waiter, ready);
+		resume(&last->waiter, ready);
 	}
 }
 
@@ -123,7 +123,7 @@ void ready_again(struct ready *ready, struct op *op)
 	op->channel->n_gated += !op->is_gated;
 	op->is_gated = true;
 	if (op->state == OP_RUNNING)
-		let_in(&op->waiter, ready);
+		resume(&op->waiter, ready);
 	else
 		ready_update(ready, op->channel);
 }

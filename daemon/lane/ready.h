@@ -11,8 +11,8 @@
 #include "daemon/lane/turn.h"
 
 struct ready {
-	struct admit *admit;	 /* borrowed */
-	const struct turn *turn; /* borrowed */
+	struct admit *admit;	      /* borrowed */
+	const struct lane_turn *turn; /* borrowed */
 };
 
 /* The op waits for no earlier op any more. */
@@ -23,7 +23,7 @@ void ready_add(struct ready *ready, struct op *op);
  */
 bool ready_defer(struct ready *ready, struct op *op, struct list *list);
 /* The ops of such a list may start again, before those that have not waited. */
-void ready_let_in(struct ready *ready, struct list *list);
+void ready_resume(struct ready *ready, struct list *list);
 /* A block of the op, which runs or is ready, has to be started again. */
 void ready_again(struct ready *ready, struct op *op);
 /* No further block of the op will start.  Removes it from its list and gives back its reservation. */

@@ -51,7 +51,7 @@ static void on_room(struct workers *workers)
 {
 	struct channel *channel = container_of(workers, struct channel, workers);
 
-	ready_let_in(channel->transfer->ready, &channel->worker_waiters);
+	ready_resume(channel->transfer->ready, &channel->worker_waiters);
 }
 
 void transfer_add_channel(struct transfer *transfer, struct channel *channel)

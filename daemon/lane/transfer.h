@@ -40,7 +40,7 @@
 
 struct transfer_config {
 	struct lane_store *store; /* all are borrowed */
-	const struct turn *turn;
+	const struct lane_turn *turn;
 	struct admit *admit;
 	struct ready *ready;
 	struct publish *publish;
@@ -51,7 +51,7 @@ struct transfer_config {
 
 struct transfer {
 	struct lane_store *store;
-	const struct turn *turn;
+	const struct lane_turn *turn;
 	struct admit *admit;
 	struct ready *ready;
 	struct publish *publish;

@@ -73,7 +73,7 @@ static void settle_step(struct transfer *transfer, struct block *block)
 		extension_note(extension, &extension->step);
 		op_rare(op)->n_extended = extension->step.n_extended;
 	}
-	ready_let_in(transfer->ready, &extension->waiting);
+	ready_resume(transfer->ready, &extension->waiting);
 	if (error && op->state == OP_READY) /* else it was cancelled meanwhile */
 		transfer_cancel(transfer, op, error);
 }
@@ -124,7 +124,7 @@ static void end_at_workers(struct transfer *transfer, struct block *block)
 		in_flight_end(transfer, block);
 	}
 	give_back(transfer, block);
-	ready_let_in(transfer->ready, &channel->worker_waiters);
+	ready_resume(transfer->ready, &channel->worker_waiters);
 }
 
 /* ---- blocks that the kernel returned ---- */

@@ -185,7 +185,7 @@ static void extend(struct transfer *transfer, struct op *op)
 				 .is_for_workers = true };
 	if (!submit_to_workers(transfer, block)) {
 		worker_block_give(&channel->worker_blocks, block);
-		ready_let_in(transfer->ready, &extension->waiting);
+		ready_resume(transfer->ready, &extension->waiting);
 		wait_for_worker(transfer, op);
 		return;
 	}

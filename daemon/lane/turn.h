@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-struct turn {
+struct lane_turn {
 	uint64_t now_nsec;
 	uint64_t before_nsec; /* of the turn before, or the end of the sleep since */
 };

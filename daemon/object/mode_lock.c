@@ -54,7 +54,7 @@ static struct mode_lock_waiter *to_waiter(struct list_node *node)
 }
 
 void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
-		    void (*let_in)(struct mode_lock_waiter *waiter, void *arg), void *arg)
+		    void (*on_admitted)(struct mode_lock_waiter *waiter, void *arg), void *arg)
 {
 	struct list all = mode_lock->waiting;
 
@@ -73,6 +73,6 @@ void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
 		}
 		mode_lock->n_reserved++;
 		waiter->is_reserved = true;
-		let_in(waiter, arg);
+		on_admitted(waiter, arg);
 	}
 }

@@ -66,9 +66,9 @@ void mode_lock_wait(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter
 
 /*
  * Turns the lock if it is free.  Call it after mode_lock_end() and mode_lock_unreserve().  It calls
- * let_in() for each admitted waiter, in order.  The waiter is out of the list and has a reservation.
+ * on_admitted() for each admitted waiter, in order.  The waiter is out of the list and has a reservation.
  */
 void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
-		    void (*let_in)(struct mode_lock_waiter *waiter, void *arg), void *arg);
+		    void (*on_admitted)(struct mode_lock_waiter *waiter, void *arg), void *arg);
 
 #endif

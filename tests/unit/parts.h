@@ -34,7 +34,7 @@ static struct parts {
 	struct lane_store store;
 	struct mailbox main_mailbox;
 	struct log_limit log_limit;
-	struct turn turn;
+	struct lane_turn turn;
 	struct engine_queue engine;
 	struct admit admit;
 	struct ready ready;

@@ -8,12 +8,12 @@
 
 static struct mode_lock mode_lock;
 static struct mode_lock_waiter waiters[6]; /* even: direct, odd: buffered */
-static int let_in[6], n_let_in;
+static int admitted[6], n_admitted;
 
 static void setup(void)
 {
 	mode_lock = (struct mode_lock){ 0 };
-	n_let_in = 0;
+	n_admitted = 0;
 	for (int i = 0; i < 6; i++)
 		waiters[i] = (struct mode_lock_waiter){ 0 };
 }
@@ -23,15 +23,15 @@ static enum write_mode mode_of(int i)
 	return i % 2 ? MODE_BUFFERED : MODE_DIRECT;
 }
 
-static void on_let_in(struct mode_lock_waiter *waiter, void *arg)
+static void on_admitted(struct mode_lock_waiter *waiter, void *arg)
 {
 	(void)arg;
-	let_in[n_let_in++] = (int)(waiter - waiters);
+	admitted[n_admitted++] = (int)(waiter - waiters);
 }
 
 static void turn(uint64_t now)
 {
-	mode_lock_turn(&mode_lock, now, on_let_in, NULL);
+	mode_lock_turn(&mode_lock, now, on_admitted, NULL);
 }
 
 static void start(int i)
@@ -56,7 +56,7 @@ START_TEST(one_kind_goes_in_together)
 	mode_lock_end(&mode_lock);
 	mode_lock_end(&mode_lock);
 	turn(0);
-	ck_assert_int_eq(n_let_in, 0);
+	ck_assert_int_eq(n_admitted, 0);
 	ck_assert(mode_lock_is_open(&mode_lock, MODE_BUFFERED, 0));
 }
 END_TEST
@@ -69,11 +69,11 @@ START_TEST(who_waits_is_not_passed_for_ever)
 	ck_assert(mode_lock_is_open(&mode_lock, MODE_DIRECT, MODE_LOCK_SLICE_NSEC - 1));
 	ck_assert(!mode_lock_is_open(&mode_lock, MODE_DIRECT, MODE_LOCK_SLICE_NSEC));
 	turn(MODE_LOCK_SLICE_NSEC);
-	ck_assert_int_eq(n_let_in, 0); /* the first is not done */
+	ck_assert_int_eq(n_admitted, 0); /* the first is not done */
 	mode_lock_end(&mode_lock);
 	turn(MODE_LOCK_SLICE_NSEC);
-	ck_assert_int_eq(n_let_in, 1);
-	ck_assert_int_eq(let_in[0], 1);
+	ck_assert_int_eq(n_admitted, 1);
+	ck_assert_int_eq(admitted[0], 1);
 	ck_assert(waiters[1].is_reserved);
 	ck_assert(!mode_lock_is_open(&mode_lock, MODE_DIRECT, 2 * MODE_LOCK_SLICE_NSEC));
 }
@@ -89,7 +89,7 @@ START_TEST(a_slice_begins_at_the_turn)
 	wait_for_turn(2);
 	mode_lock_end(&mode_lock);
 	turn(now);
-	ck_assert_int_eq(n_let_in, 1);
+	ck_assert_int_eq(n_admitted, 1);
 	start(1);
 	ck_assert(mode_lock_is_open(&mode_lock, MODE_BUFFERED, now + MODE_LOCK_SLICE_NSEC - 1));
 	ck_assert(!mode_lock_is_open(&mode_lock, MODE_BUFFERED, now + MODE_LOCK_SLICE_NSEC));
@@ -104,20 +104,20 @@ START_TEST(all_of_a_kind_have_their_turn_in_order)
 		wait_for_turn(i);
 	mode_lock_end(&mode_lock);
 	turn(100);
-	ck_assert_int_eq(n_let_in, 3);
-	ck_assert(let_in[0] == 1 && let_in[1] == 3 && let_in[2] == 5);
+	ck_assert_int_eq(n_admitted, 3);
+	ck_assert(admitted[0] == 1 && admitted[1] == 3 && admitted[2] == 5);
 	start(1);
 	mode_lock_end(&mode_lock);
 	turn(MODE_LOCK_SLICE_NSEC * 10);
-	ck_assert_int_eq(n_let_in, 3); /* two still have a reservation */
+	ck_assert_int_eq(n_admitted, 3); /* two still have a reservation */
 	start(3);
 	mode_lock_unreserve(&mode_lock, &waiters[5]); /* the last was cancelled */
 	turn(MODE_LOCK_SLICE_NSEC * 10);
-	ck_assert_int_eq(n_let_in, 3);
+	ck_assert_int_eq(n_admitted, 3);
 	mode_lock_end(&mode_lock);
 	turn(MODE_LOCK_SLICE_NSEC * 10);
-	ck_assert_int_eq(n_let_in, 5);
-	ck_assert(let_in[3] == 2 && let_in[4] == 4);
+	ck_assert_int_eq(n_admitted, 5);
+	ck_assert(admitted[3] == 2 && admitted[4] == 4);
 }
 END_TEST
 

@@ -15,7 +15,7 @@
 
 static struct {
 	struct poller poller;
-	struct turn turn;
+	struct lane_turn turn;
 	struct log_limit log_limit;
 	struct channel channel;
 	int n_doorbells;

@@ -36,7 +36,7 @@ static struct op *head(void)
 	return op_of_node(p.channel.ready.first);
 }
 
-START_TEST(a_write_of_the_other_mode_waits_outside_and_is_let_in_first)
+START_TEST(a_write_of_the_other_mode_waits_outside_and_is_resumed_first)
 {
 	setup();
 	ck_assert(ready_has_lock(&p.ready, &ops[0]));
@@ -77,7 +77,7 @@ START_TEST(ops_that_waited_for_an_extension_stand_in_order_before_the_others)
 	for (int i = 0; i < 3; i++)
 		ck_assert(ready_defer(&p.ready, &ops[i], &p.file.extension.waiting));
 	ck_assert_ptr_eq(head(), &ops[3]);
-	ready_let_in(&p.ready, &p.file.extension.waiting);
+	ready_resume(&p.ready, &p.file.extension.waiting);
 	ck_assert_ptr_eq(head(), &ops[0]);
 	ck_assert_ptr_eq(ops[0].waiter.node.next, &ops[1].waiter.node);
 	ck_assert_ptr_eq(ops[2].waiter.node.next, &ops[3].waiter.node);
@@ -104,7 +104,7 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_test(tcase, a_write_of_the_other_mode_waits_outside_and_is_let_in_first);
+	tcase_add_test(tcase, a_write_of_the_other_mode_waits_outside_and_is_resumed_first);
 	tcase_add_test(tcase, a_channel_has_so_many_ops_outside);
 	tcase_add_test(tcase, ops_that_waited_for_an_extension_stand_in_order_before_the_others);
 	tcase_add_test(tcase, a_channel_that_may_be_blocked_gives_its_reservations_back);
