@@ -154,13 +154,16 @@ END_TEST
 
 START_TEST(a_daemon_on_a_socket_in_use_does_not_start)
 {
-	struct server *second = NULL;
-	struct config same = config;
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	start();
-	ck_assert_int_eq(server_new(&same, base, &second, &error), -EADDRINUSE);
-	ck_assert_ptr_null(second);
-	ck_assert_int_eq(access(path, F_OK), 0); /* the first one's stays */
+	(void)strcpy(address.sun_path, path);
+	ck_assert_int_eq(bind(other, (struct sockaddr *)&address, sizeof(address)), 0);
+	ck_assert_int_eq(listen(other, 1), 0);
+	ck_assert_int_eq(server_new(&config, base, &server, &error), -EADDRINUSE);
+	ck_assert_ptr_null(server);
+	ck_assert_int_eq(unlink(path), 0); /* it was not removed */
+	(void)close(other);
 }
 END_TEST
 
