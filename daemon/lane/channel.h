@@ -88,7 +88,7 @@ struct channel {
 	struct workers workers;		    /* of uid, for blocks that may block */
 	struct transfer *transfer;	    /* borrowed: for a call of workers */
 	struct admit_channel admit;
-	struct channel *next, *prev; /* in the lane's list of those awake */
+	struct list_node awake_node; /* in the lane's list of those awake */
 	struct channel *next_ended;  /* in the lane's list of channels with ended ops */
 	bool is_awake;		     /* looked at in each turn; else parked, with no op open */
 	uint64_t quiet_nsec;	     /* since when it is quiet, while no op is open */

@@ -28,12 +28,7 @@ void intake_init(struct intake *intake, const struct intake_config *config)
 
 static void awake_remove(struct intake *intake, struct channel *channel)
 {
-	if (channel->prev)
-		channel->prev->next = channel->next;
-	else
-		intake->awake = channel->next;
-	if (channel->next)
-		channel->next->prev = channel->prev;
+	list_remove(&intake->awake, &channel->awake_node);
 	channel->is_awake = false;
 	channel->client->n_awake--;
 }
@@ -48,11 +43,7 @@ void intake_wake(struct intake *intake, struct channel *channel)
 		intake->n_parked--;
 	}
 	channel->is_awake = true;
-	channel->prev = NULL;
-	channel->next = intake->awake;
-	if (channel->next)
-		channel->next->prev = channel;
-	intake->awake = channel;
+	list_push_front(&intake->awake, &channel->awake_node);
 	channel->client->n_awake++;
 }
 
@@ -67,11 +58,10 @@ static bool may_park(const struct intake *intake, const struct channel *channel)
 
 static void park_quiet(struct intake *intake)
 {
-	struct channel *parked = NULL, *next;
+	struct list parked = { 0 };
 
 	intake->next_park_nsec = intake->turn->now_nsec + intake->park_nsec;
-	for (struct channel *channel = intake->awake; channel; channel = next) {
-		next = channel->next;
+	LIST_EACH(struct channel, channel, &intake->awake, awake_node) {
 		if (!may_park(intake, channel))
 			continue;
 		awake_remove(intake, channel);
@@ -79,17 +69,14 @@ static void park_quiet(struct intake *intake)
 			continue; /* intake_submit() wakes it */
 		ring_lane_park(&channel->ring);
 		intake->n_parked++;
-		channel->next = parked;
-		parked = channel;
+		list_push(&parked, &channel->awake_node);
 	}
-	if (!parked)
+	if (!parked.first)
 		return;
 	RING_FENCE_PARK();
-	for (; parked; parked = next) {
-		next = parked->next;
-		if (ring_lane_has_entries(&parked->ring))
-			intake_wake(intake, parked);
-	}
+	LIST_EACH(struct channel, channel, &parked, awake_node)
+		if (ring_lane_has_entries(&channel->ring))
+			intake_wake(intake, channel);
 }
 
 void intake_park(struct intake *intake)
@@ -237,7 +224,7 @@ int intake_take(struct intake *intake)
 {
 	int n = 0;
 
-	for (struct channel *channel = intake->awake; channel; channel = channel->next)
+	LIST_EACH(struct channel, channel, &intake->awake, awake_node)
 		n += take_ring(intake, channel, takes_per_turn(channel));
 	return n;
 }
@@ -250,7 +237,7 @@ void intake_run_deadlines(struct intake *intake)
 
 	if (!intake->next_deadline_nsec || intake->next_deadline_nsec > intake->turn->now_nsec)
 		return;
-	for (struct channel *channel = intake->awake; channel; channel = channel->next) {
+	LIST_EACH(struct channel, channel, &intake->awake, awake_node) {
 		int n = takes_per_turn(channel); /* what is left is due in the next turn */
 		struct op *op;
 
@@ -326,8 +313,7 @@ void intake_remove_idle(struct intake *intake)
 {
 	if (!intake->n_closing)
 		return;
-	for (struct channel *channel = intake->awake, *next; channel; channel = next) {
-		next = channel->next;
+	LIST_EACH(struct channel, channel, &intake->awake, awake_node) {
 		if (!channel->is_closing)
 			continue;
 		/* relaxed: nothing else travels with it, and a later turn sees it, too */
@@ -373,7 +359,7 @@ void intake_remove_channel(struct intake *intake, struct channel *channel)
 
 bool intake_is_ready(const struct intake *intake)
 {
-	for (struct channel *channel = intake->awake; channel; channel = channel->next)
+	LIST_EACH(struct channel, channel, &intake->awake, awake_node)
 		if (channel->has_rings && !channel->is_closing && !channel->is_broken &&
 		    ring_lane_has_entries(&channel->ring))
 			return true;

@@ -36,7 +36,7 @@ struct intake {
 	struct transfer *transfer;
 	struct poller *poller;
 
-	struct channel *awake; /* channels that are not parked */
+	struct list awake; /* channels that are not parked */
 	uint32_t n_channels, n_parked, n_closing;
 	uint64_t park_nsec;
 	uint64_t next_park_nsec;     /* when to look for channels to park again */

@@ -168,30 +168,17 @@ void window_small_start(struct window *window, struct window_small *small, bool 
 
 	small->since_nsec = now_nsec;
 	small->patience_nsec = patience > WINDOW_LATE_NSEC ? patience : WINDOW_LATE_NSEC;
-	small->next = NULL;
-	small->prev = window->last_small;
-	if (small->prev)
-		small->prev->next = small;
-	else
-		window->first_small = small;
-	window->last_small = small;
+	list_push(&window->smalls, &small->node);
 }
 
 void window_small_end(struct window *window, struct window_small *small)
 {
-	if (small->prev)
-		small->prev->next = small->next;
-	else
-		window->first_small = small->next;
-	if (small->next)
-		small->next->prev = small->prev;
-	else
-		window->last_small = small->prev;
+	list_remove(&window->smalls, &small->node);
 }
 
 static bool is_any_late(const struct window *window, uint64_t now_nsec)
 {
-	for (const struct window_small *s = window->first_small; s; s = s->next) {
+	LIST_EACH(const struct window_small, s, &window->smalls, node) {
 		uint64_t age = now_nsec - s->since_nsec;
 
 		if (age <= WINDOW_LATE_NSEC)

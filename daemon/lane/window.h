@@ -17,6 +17,8 @@
 #ifndef DSAIO_DAEMON_LANE_WINDOW_H
 #define DSAIO_DAEMON_LANE_WINDOW_H
 
+#include "proto/util/list.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,7 +38,7 @@
 
 /* A small block in flight of a client without other blocks; embedded in the client. */
 struct window_small {
-	struct window_small *next, *prev;
+	struct list_node node;
 	uint64_t since_nsec;
 	uint64_t patience_nsec; /* the block is late after this time */
 };
@@ -59,8 +61,8 @@ struct window {
 	uint64_t era_nsec;	    /* when it began */
 	bool is_closed, was_closed; /* to its minimum: once in an era */
 
-	struct window_small *first_small, *last_small; /* by age */
-	uint64_t guard_nsec;			       /* when the guard began; 0: it is off */
+	struct list smalls;  /* by age */
+	uint64_t guard_nsec; /* when the guard began; 0: it is off */
 };
 
 void window_init(struct window *window);

@@ -48,11 +48,6 @@ void mode_lock_wait(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter
 	list_push(&mode_lock->waiting, &waiter->node);
 }
 
-static struct mode_lock_waiter *to_waiter(struct list_node *node)
-{
-	return container_of(node, struct mode_lock_waiter, node);
-}
-
 void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
 		    void (*on_admitted)(struct mode_lock_waiter *waiter, void *arg), void *arg)
 {
@@ -60,15 +55,12 @@ void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
 
 	if (!mode_lock_is_idle(mode_lock) || !all.first)
 		return;
-	mode_lock->kind = to_waiter(all.first)->mode;
+	mode_lock->kind = list_entry(all.first, struct mode_lock_waiter, node)->mode;
 	mode_lock->since_nsec = now_nsec;
 	mode_lock->waiting = (struct list){ 0 };
-	for (struct list_node *node = all.first, *next; node; node = next) {
-		struct mode_lock_waiter *waiter = to_waiter(node);
-
-		next = node->next;
+	LIST_EACH(struct mode_lock_waiter, waiter, &all, node) {
 		if (waiter->mode != mode_lock->kind) {
-			list_push(&mode_lock->waiting, node);
+			list_push(&mode_lock->waiting, &waiter->node);
 			continue;
 		}
 		mode_lock->n_reserved++;
