@@ -8,11 +8,14 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 #define N_OPS 64
 #define OP_BYTES MIB
+/* The median of so many rounds counts: in some the test may be late to look. */
+#define ROUNDS 5
 
 static const struct {
 	const char *what;
@@ -82,11 +85,40 @@ static int side_count_ended(struct side *side)
 	return n_ended;
 }
 
+static void side_free_ops(struct side *side)
+{
+	for (size_t n = 0; n < N_OPS; n++)
+		dsaio_op_free(side->ops[n]);
+}
+
+/* How many ops of the second have ended when the first is done. */
+static int shares_round(const struct daemon *daemon, struct side *sides)
+{
+	int n_ended;
+
+	/* Both are active from here on, so the store is shared before the first large op. */
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(dsaio_pread(sides[i % 2].handle, sides[i % 2].file, sides[i % 2].memory,
+				     4096, 0),
+			 4096);
+	process_stop(daemon->pid); /* it starts with none before all are there */
+	side_submit(&sides[1]);	   /* the one that has to wait comes first */
+	side_submit(&sides[0]);
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	CHECK_EQ(handle_wait(sides[0].handle, -1), N_OPS);
+	n_ended = side_count_ended(&sides[1]);
+	CHECK_EQ(handle_wait(sides[1].handle, -1), N_OPS); /* and none starves */
+	for (int i = 0; i < 2; i++)
+		side_free_ops(&sides[i]);
+	return n_ended;
+}
+
 TEST_TABLE(shares, pairs, "two clients")
 {
 	struct daemon *daemon = daemon_start(NULL);
+	int64_t rounds[ROUNDS], n_ended;
 	struct side sides[2];
-	int n_ended, fd;
+	int fd;
 
 	file_make_pattern(daemon_path(daemon, "f"), N_OPS * OP_BYTES, 1);
 	/* With dirty pages in the cache, worker threads would read it, in no order. */
@@ -96,21 +128,12 @@ TEST_TABLE(shares, pairs, "two clients")
 	for (int i = 0; i < 2; i++)
 		side_open(&sides[i], daemon, row, i);
 
-	/* Both are active from here on, so the store is shared before the first large op. */
-	for (int i = 0; i < 4; i++)
-		CHECK_EQ(dsaio_pread(sides[i % 2].handle, sides[i % 2].file, sides[i % 2].memory,
-				     4096, 0),
-			 4096);
-	side_submit(&sides[1]); /* the one that has to wait comes first */
-	side_submit(&sides[0]);
-	CHECK_EQ(handle_wait(sides[0].handle, -1), N_OPS);
-	n_ended = side_count_ended(&sides[1]);
-	test_note("%s: %d of %d", pairs[row].what, n_ended, N_OPS);
-	CHECK_MSG(n_ended >= pairs[row].at_least && n_ended <= pairs[row].at_most, "%d ended",
-		  n_ended);
-
-	/* And none starves. */
-	CHECK_EQ(handle_wait(sides[1].handle, -1), N_OPS);
+	for (int i = 0; i < ROUNDS; i++)
+		rounds[i] = shares_round(daemon, sides);
+	n_ended = percentile(rounds, ROUNDS, 50);
+	test_note("%s: %" PRId64 " of %d", pairs[row].what, n_ended, N_OPS);
+	CHECK_MSG(n_ended >= pairs[row].at_least && n_ended <= pairs[row].at_most,
+		  "%" PRId64 " ended", n_ended);
 	for (int i = 0; i < 2; i++) {
 		pattern_check(sides[i].memory, N_OPS * OP_BYTES, 1, 0, "what was read");
 		dsaio_disconnect(sides[i].client);
