@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs each fuzz target for $FUZZ_SECONDS (30), two at a time, starting from tests/fuzz/seeds and
-# what earlier runs have found ($BUILD/corpus).  A target that finds something, or executes
+# Runs each fuzz target for $FUZZ_SECONDS (30), one for each processor at a time, starting from
+# tests/fuzz/seeds and what earlier runs have found ($BUILD/corpus).  A target that finds something, or executes
 # nothing, has failed.  Ends with: N passed, N failed, N skipped.
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build/fuzz}
@@ -27,7 +27,7 @@ run_one() {
 }
 
 results=$(for source in tests/fuzz/fuzz_*.c; do
-	while [ "$(jobs -rp | wc -l)" -ge 2 ]; do
+	while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
 		wait -n
 	done
 	run_one "$(basename "${source%.c}")" &
