@@ -209,7 +209,7 @@ $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 
 # ---- try, test, measure ----
 
-.PHONY: demo check check-python check-systemd check-install check-report check-tune bench bench-full asan ubsan tsan valgrind fuzz model \
+.PHONY: demo check check-python check-systemd check-install check-report check-tune bench bench-python bench-full asan ubsan tsan valgrind fuzz model \
 	ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
@@ -228,6 +228,10 @@ bench: ## measure beside fio, libaio and DeepNVMe's algorithm [BENCH_JSON=FILE];
 	@$(call install_packages,$(PACKAGES) fio)
 	@$(MAKE) --no-print-directory all $(BUILD)/bench
 	@BUILD=$(BUILD) BENCH_JSON=$(BENCH_JSON) $(BUILD)/bench
+
+bench-python: deps-python ## measure what calls of the Python package cost
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache $(strip $(PYTHON)) tests/bench/python.py
 
 bench-full: ## measure at all sizes, depths and numbers of processes: hours [BENCH_JSON=FILE BENCH_PART=OPTIONS]
 	@$(call install_packages,$(PACKAGES) fio)

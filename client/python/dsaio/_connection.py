@@ -16,7 +16,7 @@ from . import _library as library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Optional
+    from typing import Any, Callable, List, Optional
 
 # The children of fork() forget the objects of their parent.
 _in_child: List[Callable[[], None]] = []
@@ -41,9 +41,10 @@ class Connection:
         _all.add(self)
 
     def is_lost(self) -> bool:
-        return library.client_state(self.pointer) != library.CONNECTED
+        state: int = library.client_state(self.pointer)
+        return state != library.CONNECTED
 
-    def __del__(self, is_ending=library.is_ending, disconnect=library.disconnect) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = library.is_ending, disconnect: Any = library.disconnect) -> None:
         if self.pointer and not self.is_of_parent and not is_ending():
             disconnect(self.pointer)
 

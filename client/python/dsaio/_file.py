@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 
 from . import _library as library
 from ._connection import connection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Optional, Union
+    from typing import Any, Callable, Optional, Union
 
     Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
     FileArgument = Union[Path, int, "File"]
 
+_ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+
 
 def path_bytes(path: Path) -> bytes:
     """The bytes of a path for the library.  Raises TypeError, or ValueError if one of them is 0."""
-    encoded = os.fsencode(path)
+    encoded = path.encode(_ENCODING, _ERRORS) if type(path) is str else os.fsencode(path)
     if b"\0" in encoded:
         raise ValueError(f"dsaio: embedded null byte in path {path!r}")
     return encoded
@@ -38,7 +41,7 @@ class _Open:
         )
         self.pointer = pointer.value
 
-    def __del__(self, is_ending=library.is_ending, close=library.file_close) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = library.is_ending, close: Any = library.file_close) -> None:
         if self.pointer and not self.connection.is_of_parent and not is_ending():
             close(self.pointer)
 
@@ -71,7 +74,8 @@ class File:
     def alignment(self) -> int:
         """Offsets, sizes and addresses that are multiples of it, in bytes, go without a copy."""
         opened = self.opened()
-        return library.alignment(opened.pointer)
+        alignment: int = library.alignment(opened.pointer)
+        return alignment
 
     def size(self) -> int:
         """The file's size in bytes now.  Raises OSError."""

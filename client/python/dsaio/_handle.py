@@ -7,7 +7,6 @@ import errno
 import threading
 import weakref
 from collections import namedtuple
-from operator import index
 
 from . import _library as library
 from . import _op
@@ -17,12 +16,14 @@ from ._op import Op
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Union
+    from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, TypeVar, Union
 
     from ._buffer import Place
     from ._file import FileArgument
 
     Request = Union[Tuple[Any, FileArgument], Tuple[Any, FileArgument, int]]
+
+    Self = TypeVar("Self", bound="Handle")
 
     class Profile(NamedTuple):
         block_size: Optional[int] = None
@@ -244,7 +245,7 @@ class Handle:
         self._c = None
         _op.wait_all(self._counters)
 
-    def __enter__(self) -> Any:
+    def __enter__(self: Self) -> Self:
         return self
 
     def __exit__(self, *exception: Any) -> None:
@@ -266,15 +267,3 @@ def _forget() -> None:
 
 
 at_fork(_forget)
-
-
-def profile_of(
-    block_size: Any, queue_depth: Any, single_submit: Any, overlap_events: Any, intra_op_parallelism: Any
-) -> Profile:
-    """A profile of values that a program gave.  Raises TypeError, for text and fractions too."""
-    for name, value in (("single_submit", single_submit), ("overlap_events", overlap_events)):
-        if value is not None and not hasattr(type(value), "__bool__"):
-            raise TypeError(f"dsaio: {name} {value!r}: must be True or False")
-    return Profile(
-        index(block_size), index(queue_depth), bool(single_submit), bool(overlap_events), index(intra_op_parallelism)
-    )

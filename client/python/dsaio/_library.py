@@ -15,6 +15,10 @@ import os
 import sys
 from ctypes import c_char_p, c_int, c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
 SONAME = "libdsaio-client.so.1"
 
 READ, WRITE, FSYNC, FDATASYNC = 1, 2, 3, 4
@@ -104,7 +108,7 @@ def _load(path: str) -> "tuple[ctypes.CDLL, ctypes.PyDLL]":
 blocking, quick = _load(_path())
 
 
-def _function(library, name: str, result, *arguments):
+def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
     try:
         function = library["dsaio_" + name]
     except AttributeError:
@@ -148,17 +152,17 @@ reap = _function(quick, "reap", c_int, c_void_p, _out, c_int)
 _error = _function(quick, "error", c_char_p)
 
 
-def os_error(code: int, text: str, filename=None) -> OSError:
+def os_error(code: int, text: str, filename: Any = None) -> OSError:
     """An OSError of a negative errno and its sentence."""
     return OSError(-code, text) if filename is None else OSError(-code, text, filename)
 
 
-def error(code: int, filename=None) -> OSError:
+def error(code: int, filename: Any = None) -> OSError:
     """An OSError of the library's last failure in this thread."""
     return os_error(code, _error().decode(errors="replace"), filename)
 
 
-def check(code: int, filename=None) -> int:
+def check(code: int, filename: Any = None) -> int:
     """Raises an OSError if a call of this thread returned a negative errno."""
     if code < 0:
         raise error(code, filename)
@@ -167,4 +171,4 @@ def check(code: int, filename=None) -> int:
 
 # Finalizers also run while the interpreter ends.  Then nothing is given back: other objects may still
 # use it, and the end of the process gives everything back.
-is_ending = sys.is_finalizing
+is_ending: Callable[[], bool] = sys.is_finalizing

@@ -22,7 +22,7 @@ from ._connection import Connection, at_fork, connection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional
+    from typing import Any, Callable, Dict, List, Optional
 
 _starts: List[int] = []
 _table: Dict[int, weakref.ref[Allocation]] = {}
@@ -50,7 +50,7 @@ class Allocation:
         _table[self.address] = weakref.ref(self)
         insort(_starts, self.address)
 
-    def __del__(self, is_ending=library.is_ending, free=library.free) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = library.is_ending, free: Any = library.free) -> None:
         if not self.address or self.connection.is_of_parent or is_ending():
             return
         _starts.remove(self.address)
@@ -84,7 +84,7 @@ def find_start(address: int) -> Optional[Allocation]:
     return None if reference is None else reference()
 
 
-def array(nbytes: int, wait_usec: int = 0) -> ctypes.Array:
+def array(nbytes: int, wait_usec: int = 0) -> ctypes.Array[ctypes.c_char]:
     """New pinned memory, page aligned, as a ctypes array that owns it.  The content is undefined."""
     allocation = Allocation(nbytes, wait_usec)
     memory = (ctypes.c_char * nbytes).from_address(allocation.address)

@@ -48,7 +48,7 @@ class CHandle:
         )
         self.pointer = pointer.value
 
-    def __del__(self, is_ending=library.is_ending, close=library.handle_close) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = library.is_ending, close: Any = library.handle_close) -> None:
         if self.pointer and not self.connection.is_of_parent and not is_ending():
             close(self.pointer)
 
@@ -68,7 +68,9 @@ class _Slot:
         self.out_reference = ctypes.byref(self.out)
 
 
-_slots: List[_Slot] = []  # free ones: pop() and append() are safe in any thread
+# Free slots, whose io.file (or io.path) is NULL: pop() and append() are safe in any thread.
+_path_slots: List[_Slot] = []
+_file_slots: List[_Slot] = []
 
 
 def _opened_fd(handle: CHandle, fd: int) -> int:
@@ -85,36 +87,35 @@ def start(
     if not 0 <= offset < 1 << 63:
         raise ValueError(f"dsaio: file_offset {offset}: must be from 0 to 2^63 - 1")
     opened = fd_file = None
+    is_file = isinstance(file, (File, int))
+    slots = _file_slots if is_file else _path_slots
     try:
-        slot = _slots.pop()
+        slot = slots.pop()
     except IndexError:
         slot = _Slot()
     io = slot.io
-    if type(file) is str:
-        io.file, io.path = None, path_bytes(file)
+    if not is_file:
+        io.path = path_bytes(file)  # type: ignore[arg-type]
     elif isinstance(file, File):
-        opened = file.opened()
-        io.file, io.path = opened.pointer, None
-    elif isinstance(file, int):
-        fd_file = _opened_fd(handle, file)
-        io.file, io.path = fd_file, None
+        opened = file.opened()  # keeps it open until the call has returned
+        io.file = opened.pointer
     else:
-        io.file, io.path = None, path_bytes(file)
+        io.file = fd_file = _opened_fd(handle, file)  # type: ignore[arg-type]
     io.opcode = opcode
     io.buf = address
     io.len = nbytes
     io.off = offset
     io.timeout_usec = timeout_usec
     started = library.submit(handle.pointer, slot.io_reference, 1, 0, slot.out_reference)
-    op = slot.out.value
     if started != 1:
         e = library.error(started, file_name(file))
         if fd_file:
             library.file_close(fd_file)
         raise e
+    op = slot.out.value
+    slots.append(slot)
     if fd_file:
         library.file_close(fd_file)
-    _slots.append(slot)
     return op  # type: ignore[return-value]
 
 
@@ -155,7 +156,7 @@ def start_many(
     finally:
         for pointer in fd_files:
             library.file_close(pointer)
-    return out[:done], failure
+    return out[:done], failure  # type: ignore[return-value]
 
 
 # ---- ends ----
@@ -314,7 +315,7 @@ class Op:
 
             _asyncio.wake(self)
 
-    def __del__(self, is_ending=library.is_ending, free=library.op_free) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = library.is_ending, free: Any = library.op_free) -> None:
         if not is_ending() and not self._handle.connection.is_of_parent:
             free(self._pointer)
 

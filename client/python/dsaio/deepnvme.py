@@ -11,17 +11,18 @@ import errno
 import os
 import time
 from collections import deque
+from operator import index
 from threading import Lock
 
 from . import _buffer
 from . import _library as library
 from . import _op
 from ._file import File
-from ._handle import Handle, _handles, profile_of
+from ._handle import Handle, Profile, _handles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Deque, List, Optional, Tuple
+    from typing import Any, Callable, Deque, List, Optional, Tuple
 
     from ._buffer import Place
     from ._file import FileArgument
@@ -75,6 +76,13 @@ class pin_handle(_Pinned):
         return _buffer.unlock(address)
 
 
+def _boolean(name: str, value: Any) -> bool:
+    """As DeepNVMe takes them: text is a TypeError."""
+    if value is not None and not hasattr(type(value), "__bool__"):
+        raise TypeError(f"dsaio: {name} {value!r}: must be True or False")
+    return bool(value)
+
+
 class aio_handle(Handle, _Pinned):
     """DeepNVMe's handle, with the methods of dsaio.Handle beside its own.
 
@@ -99,13 +107,19 @@ class aio_handle(Handle, _Pinned):
         weight: int = 1,
         op_timeout: Optional[float] = None,
     ) -> None:
-        self._profile = profile_of(block_size, queue_depth, single_submit, overlap_events, intra_op_parallelism)
+        self._values = (
+            index(block_size),
+            index(queue_depth),
+            _boolean("single_submit", single_submit),
+            _boolean("overlap_events", overlap_events),
+            index(intra_op_parallelism),
+        )
         # Ops of the methods below have a C handle of their own: wait() is for them, and event loops are
         # woken for the others.
         self._async_c: Optional[_op.CHandle] = None
         self._pending: Deque[_Pending] = deque()
         self._wait_lock = Lock()
-        super().__init__(self._profile, io_class=io_class, weight=weight, op_timeout=op_timeout)
+        super().__init__(Profile(*self._values), io_class=io_class, weight=weight, op_timeout=op_timeout)
 
     def _connect(self) -> None:
         self._open_async()
@@ -118,23 +132,23 @@ class aio_handle(Handle, _Pinned):
     # ---- the constructor's values ----
 
     def get_block_size(self) -> int:
-        return self._profile.block_size
+        return self._values[0]
 
     def get_queue_depth(self) -> int:
-        return self._profile.queue_depth
+        return self._values[1]
 
     def get_single_submit(self) -> bool:
-        return self._profile.single_submit
+        return self._values[2]
 
     def get_overlap_events(self) -> bool:
-        return self._profile.overlap_events
+        return self._values[3]
 
     def get_intra_op_parallelism(self) -> int:
-        return self._profile.intra_op_parallelism
+        return self._values[4]
 
     def get_alignment(self) -> int:
         """Sizes and offsets that are multiples of it, in bytes, suit DeepNVMe.  Here all do."""
-        return self._profile.intra_op_parallelism * 512
+        return self._values[4] * 512
 
     # ---- ops that wait() is for ----
 
@@ -244,7 +258,7 @@ class aio_handle(Handle, _Pinned):
         self._async_c = None
         self._wait(None)
 
-    def __del__(self, is_ending=library.is_ending) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = library.is_ending) -> None:
         # Ops use memory that nothing else may keep.
         if not is_ending() and self.__dict__.get("_pending"):
             try:
