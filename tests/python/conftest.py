@@ -76,6 +76,7 @@ class Daemon:
             gc.enable()
 
     def stop(self):
+        self.process.send_signal(signal.SIGCONT)  # a test may have left it frozen
         self.process.terminate()
         self.process.wait()
         self.process.stderr.close()

@@ -260,6 +260,15 @@ def test_odd_sizes_and_offsets(kind, path, parallelism, n, offset):
         assert kind.bytes(part) == data
 
 
+def test_views_with_gaps_are_filled_by_wait(handle, kind, path):
+    make_file(path, bytes(range(80)))
+    matrix = kind.of(bytes(240)).reshape(12, 20)
+    assert handle.async_pread(matrix[::3], path) == 0
+    assert handle.wait() == 1
+    assert kind.bytes(matrix[::3]) == bytes(range(80))
+    assert kind.bytes(matrix[1::3]) == bytes(80)
+
+
 # ---- failures ----
 
 

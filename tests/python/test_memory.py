@@ -163,16 +163,20 @@ def test_an_op_keeps_the_memory_of_a_tensor_that_is_gone(handle, kind, path):
 def test_an_op_keeps_memory_whose_tensor_gets_another_storage(handle, path):
     """share_memory_() and pickling replace the storage in place, and its finalizer runs at once."""
     torch = pytest.importorskip("torch")
-    tensor = handle.new_cpu_locked_tensor(64 * MIB, torch.empty(0, dtype=torch.uint8))
+    gc.collect()
+    before = mapped_bytes()
+    tensor = handle.new_cpu_locked_tensor(BIG, torch.empty(0, dtype=torch.uint8))
     tensor.fill_(5)
     assert handle.async_pwrite(tensor, path) == 0
     tensor.share_memory_()
-    others = [handle.new_cpu_locked_tensor(64 * MIB, tensor).fill_(9) for _ in range(2)]
+    others = [handle.new_cpu_locked_tensor(MIB, tensor).fill_(9) for _ in range(4)]
     assert handle.wait() == 1
     with open(path, "rb") as f:
-        assert f.read() == b"\5" * (64 * MIB)
+        assert f.read() == b"\5" * BIG
     assert not handle.is_pinned(tensor)
     del others
+    gc.collect()
+    assert mapped_bytes() < before + BIG
 
 
 def test_a_finalizer_on_the_tensor_waits_for_slices(handle):

@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import textwrap
+import time
 
 import pytest
 
@@ -257,6 +258,31 @@ def test_the_interpreter_ends(python, how):
         """
     output = python(textwrap.dedent(code) + textwrap.dedent(ENDS[how]))
     assert output == ""
+
+
+def test_the_interpreter_ends_while_the_daemon_stands_still(python, own_daemon):
+    """No call at the end asks the daemon, and the memory of open ops is not freed."""
+    began = time.monotonic()
+    output = python(
+        """
+        import array
+        class Array(array.array):
+            def __del__(self):
+                print("freed")
+        handle = dsaio.aio_handle()
+        pinned = dsaio.alloc(300 << 20)
+        file = dsaio.File(folder + "/f", os.O_RDWR | os.O_CREAT)
+        handle.sync_pwrite(bytes(4096), folder + "/f")
+        handle.sync_pread(bytearray(4096), folder + "/f")
+        handle.submit_read(bytearray(4096), folder + "/f").wait()
+        freeze()
+        assert handle.async_pread(Array("b", bytes(4096)), folder + "/f") == 0
+        handle.submit_read(Array("b", bytes(4096)), folder + "/f")
+        """,
+        daemon=own_daemon,
+    )
+    assert output == ""
+    assert time.monotonic() - began < 25  # the library gives a daemon up after 30 s
 
 
 def test_torch_tensors_at_the_end_of_the_interpreter(python):
