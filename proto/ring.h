@@ -55,6 +55,9 @@ enum ring_opcode {
 /* Another: fields of a profile can be absent, and ChannelOpenReply has a profile (dsaio.proto). */
 #define RING_FEATURE_INHERIT UINT64_C(2)
 
+/* Another: SlabNew can have pages and a node. */
+#define RING_FEATURE_PLACE UINT64_C(4)
+
 /* A slot of the submission ring. */
 struct ring_entry {
 	uint64_t id;	/* the client's own; echoed, never an index */

@@ -371,14 +371,22 @@ int dsaio_handle_profile_on(struct dsaio_handle *handle, struct dsaio_file *file
  */
 int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory);
 
-/* A flag of dsaio_alloc_with(): the content is undefined, which spares the time to zero used memory. */
-#define DSAIO_ALLOC_NO_ZERO 1u
+/*
+ * Flags of dsaio_alloc_with().  Without HUGE and SMALL the memory is on huge pages (2 MiB) as far as the
+ * daemon's configuration (huge_pages) allows it and the host has some, else on ordinary ones.
+ */
+#define DSAIO_ALLOC_NO_ZERO 1u /* undefined content, which spares the time to zero used memory */
+#define DSAIO_ALLOC_HUGE 2u    /* on huge pages, all of it, or the call fails */
+#define DSAIO_ALLOC_SMALL 4u   /* not on huge pages */
+#define DSAIO_ALLOC_NODE 8u    /* numa_node is set */
 
 /* How to allocate. */
 struct dsaio_alloc_options {
 	size_t size;
 	uint32_t flags; /* DSAIO_ALLOC_... */
-	uint32_t zero;
+	/* With DSAIO_ALLOC_NODE: the node whose memory is taken while it has free memory, else that of
+	   others.  A host without NUMA has node 0 alone. */
+	uint32_t numa_node;
 	/* How long to wait for room in the pool instead of returning -ENOMEM; -1: forever.  Free room
 	   goes to the next request that fits, so a large request can starve beside small ones. */
 	int64_t wait_usec;
@@ -393,7 +401,13 @@ struct dsaio_alloc_options {
  *
  * Returns as dsaio_alloc(), and
  *   -E2BIG   a flag or field is set that this version of the library does not know
- *   -EINVAL  wait_usec is less than -1
+ *   -EINVAL  wait_usec is less than -1; flags exclude each other; the host has no such node, or it has
+ *            no memory: the sentence names those that have
+ *   -ENOMEM  also with HUGE, where the host has not enough huge pages: the sentence says how many are
+ *            free, and how to get more (vm.nr_hugepages).  Transparent ones need Linux 6.1 here.
+ *   -EOPNOTSUPP  the daemon is configured to use no huge pages, is not allowed to choose a node (in a
+ *            container), or is of an older version, which knows neither
+ * Memory with such flags is cut from slabs of its own: small buffers of many kinds cost more of the pool.
  * Blocks for up to wait_usec.
  */
 int dsaio_alloc_with(struct dsaio_client *client, size_t bytes,

@@ -152,11 +152,11 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 	call->on_done(call, 0, NULL);
 }
 
-int session_slab_new(struct session *session, uint64_t size_bytes, struct call *call,
-		     struct error *error)
+int session_slab_new(struct session *session, uint64_t size_bytes, const struct slab_place *place,
+		     struct call *call, struct error *error)
 {
 	int r = slab_make(&session->service->pool, &session->quota, session->user->slab_work_queue,
-			  size_bytes, on_slab_made, call, error);
+			  size_bytes, place, on_slab_made, call, error);
 
 	if (r == 0)
 		session->n_objects++;

@@ -21,13 +21,14 @@ struct call;
 struct file;
 struct session;
 struct slab;
+struct slab_place;
 
 /* -EBADF with a sentence: the session has no such object. */
 int session_no_such(struct error *error, const char *what, uint32_t id);
 
 /* on_done with call->slab; the descriptor is in the reply's. */
-int session_slab_new(struct session *session, uint64_t size_bytes, struct call *call,
-		     struct error *error);
+int session_slab_new(struct session *session, uint64_t size_bytes, const struct slab_place *place,
+		     struct call *call, struct error *error);
 /* Takes fd, also on error.  As session_slab_new(), but the reply has no descriptor. */
 int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t size_bytes,
 			struct call *call, struct error *error);

@@ -102,6 +102,36 @@ static int handle_open_check(const Wire__HandleOpen *open, struct error *error)
 	return 0;
 }
 
+int request_place(const Wire__SlabNew *slab_new, struct slab_place *ret_place)
+{
+	*ret_place = (struct slab_place){ .pages = SLAB_PAGES_ANY,
+					  .has_node = slab_new->has_node,
+					  .node = slab_new->node };
+	switch (slab_new->pages) {
+	case WIRE__PAGES__PAGES_ANY:
+		return 0;
+	case WIRE__PAGES__PAGES_HUGE:
+		ret_place->pages = SLAB_PAGES_HUGE;
+		return 0;
+	case WIRE__PAGES__PAGES_SMALL:
+		ret_place->pages = SLAB_PAGES_SMALL;
+		return 0;
+	default:
+		return -1;
+	}
+}
+
+static int slab_new_check(const Wire__SlabNew *slab_new, struct error *error)
+{
+	struct slab_place place;
+
+	if (request_place(slab_new, &place) < 0)
+		return error_set_plain(error, -EINVAL,
+				       "slab_new: pages %d: must be 0 (any), 1 (huge) or 2 (small)",
+				       (int)slab_new->pages);
+	return 0;
+}
+
 static int submit_check(const Wire__Submit *submit, struct error *error)
 {
 	if (submit->n_entries > RING_ENTRIES_MAX)
@@ -138,6 +168,8 @@ int request_check(const Wire__Request *request, unsigned n_fds, struct error *er
 	switch (request->body_case) {
 	case WIRE__REQUEST__BODY_HELLO:
 		return hello_check(request->hello, error);
+	case WIRE__REQUEST__BODY_SLAB_NEW:
+		return slab_new_check(request->slab_new, error);
 	case WIRE__REQUEST__BODY_HANDLE_OPEN:
 		return handle_open_check(request->handle_open, error);
 	case WIRE__REQUEST__BODY_SUBMIT:

@@ -10,6 +10,7 @@
 
 #include "daemon/base/error.h"
 #include "daemon/lane/sched.h"
+#include "daemon/object/pool.h"
 #include "proto/dsaio.pb-c.h"
 #include "proto/ring.h"
 
@@ -37,5 +38,8 @@ void request_entries(const Wire__Submit *submit, struct ring_entry *entries);
 
 /* Returns 0 and the class, or -1: proto3 enums can have any value. */
 int request_class(Wire__Class wire, enum sched_class *ret_class);
+
+/* The same for the place of a slab. */
+int request_place(const Wire__SlabNew *slab_new, struct slab_place *ret_place);
 
 #endif

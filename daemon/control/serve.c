@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Features of Hello that this daemon has. */
-#define FEATURES (RING_FEATURE_GROW | RING_FEATURE_INHERIT)
+#define FEATURES (RING_FEATURE_GROW | RING_FEATURE_INHERIT | RING_FEATURE_PLACE)
 
 /* ---- replies ---- */
 
@@ -312,6 +312,15 @@ static int serve_channel_open(struct session *session, uint64_t seq, const Wire_
 	return 0;
 }
 
+static int serve_slab_new(struct session *session, const Wire__SlabNew *slab_new, struct call *call,
+			  struct error *error)
+{
+	struct slab_place place;
+
+	(void)request_place(slab_new, &place); /* has been checked */
+	return session_slab_new(session, slab_new->size_bytes, &place, call, error);
+}
+
 static int serve_submit(struct session *session, const Wire__Submit *submit, struct call *call,
 			struct error *error)
 {
@@ -359,7 +368,7 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 {
 	switch (request->body_case) {
 	case WIRE__REQUEST__BODY_SLAB_NEW:
-		return session_slab_new(session, request->slab_new->size_bytes, call, error);
+		return serve_slab_new(session, request->slab_new, call, error);
 	case WIRE__REQUEST__BODY_SLAB_IMPORT:
 		return session_slab_import(session, TAKE_FD(frame->fds[0]),
 					   request->slab_import->off,

@@ -4,6 +4,7 @@
 
 #include "daemon/base/fs_type.h"
 #include "daemon/base/memfd.h"
+#include "daemon/object/numa.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -38,7 +39,7 @@
 static bool can_be_huge(const struct slab *slab)
 {
 	return slab->pool->pages != POOL_PAGES_SMALL && !slab->is_imported &&
-	       slab->size_bytes % MAP_HUGE_BYTES == 0;
+	       slab->place.pages != SLAB_PAGES_SMALL && slab->size_bytes % MAP_HUGE_BYTES == 0;
 }
 
 /*
@@ -62,6 +63,7 @@ static void fill_huge(struct slab *slab)
 			    MADV_COLLAPSE) < 0)
 			return; /* none is left: looking for one takes long */
 	}
+	slab->is_transparent = true;
 }
 
 static void memlock_limit(char *text, size_t size)
@@ -152,6 +154,14 @@ static int slab_map(struct slab *slab)
 	slab->region = (struct region){ .kind = REGION_HOST, .base = memory };
 	/* A core dump would delay the end of file by which clients see the daemon's death. */
 	(void)madvise(memory, slab->map_bytes, MADV_DONTDUMP); /* known since Linux 3.4 */
+	if (slab->place.pages == SLAB_PAGES_SMALL)	       /* whatever shmem_enabled says */
+		(void)madvise(memory, slab->map_bytes, MADV_NOHUGEPAGE);
+	if (slab->place.has_node) {
+		int r = numa_prefer(memory, slab->map_bytes, slab->place.node, &slab->error);
+
+		if (r < 0)
+			return r;
+	}
 	return slab_lock(slab);
 }
 
@@ -258,9 +268,35 @@ static int slab_make_huge(struct slab *slab)
 	return r;
 }
 
-/* On the work queue: sets fd, memory, is_locked.  slab_unmake() undoes a failure. */
+static long reserved_free(void)
+{
+	_cleanup_(fclosep) FILE *file = fopen(
+		"/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "re");
+	long n;
+
+	return file && fscanf(file, "%ld", &n) == 1 ? n : 0;
+}
+
+static int slab_fail_huge(struct slab *slab)
+{
+	bool may_reserved = slab->pool->pages == POOL_PAGES_RESERVED;
+	size_t n = slab->map_bytes / MAP_HUGE_BYTES;
+
+	return error_set_plain(
+		&slab->error, -ENOMEM,
+		"slab of %" PRIu64 " bytes: no huge pages for it: the kernel has no "
+		"transparent ones, and %ld of the %zu reserved ones that it needs are "
+		"free%s: raise them with sysctl vm.nr_hugepages%s, or ask for any pages",
+		slab->size_bytes, reserved_free(), n,
+		may_reserved ? "" : " (huge_pages = auto does not use them)",
+		may_reserved ? "" : " and configure huge_pages = reserved");
+}
+
+/* On the work queue: sets fd, region, is_locked.  slab_unmake() undoes a failure. */
 static int slab_do_make(struct slab *slab)
 {
+	int r;
+
 	if (slab->pool->pages == POOL_PAGES_RESERVED && can_be_huge(slab) &&
 	    slab_make_huge(slab) == 0)
 		return 0;
@@ -268,7 +304,10 @@ static int slab_do_make(struct slab *slab)
 	if (slab->fd < 0)
 		return error_set(&slab->error, slab->fd, "slab of %" PRIu64 " bytes: memfd",
 				 slab->size_bytes);
-	return slab_map(slab);
+	r = slab_map(slab);
+	if (r == 0 && slab->place.pages == SLAB_PAGES_HUGE && !slab->is_transparent)
+		r = slab_fail_huge(slab);
+	return r;
 }
 
 static void slab_give_charges(struct slab *slab)
@@ -309,9 +348,11 @@ static void slab_make_run(struct job *job)
 
 /* A slab that is charged, without memory. */
 static int slab_new(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
-		    uint64_t size_bytes, struct slab **ret_slab, struct error *error)
+		    uint64_t size_bytes, const struct slab_place *place, struct slab **ret_slab,
+		    struct error *error)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t page = place->pages == SLAB_PAGES_HUGE ? MAP_HUGE_BYTES
+							: (uint64_t)sysconf(_SC_PAGESIZE);
 	struct slab *slab;
 	int r;
 
@@ -319,10 +360,16 @@ static int slab_new(struct pool *pool, struct quota *quota, struct work_queue *w
 		return error_set_plain(error, -EINVAL,
 				       "slab of %" PRIu64 " bytes: must be from 1 to %" PRIu64,
 				       size_bytes, SLAB_BYTES_MAX);
+	if (place->pages == SLAB_PAGES_HUGE && pool->pages == POOL_PAGES_SMALL)
+		return error_set_plain(
+			error, -EOPNOTSUPP,
+			"slab: the daemon's configuration says huge_pages = no: ask "
+			"for any pages, or ask the administrator for another setting");
 	slab = calloc(1, sizeof(*slab));
 	if (!slab)
 		return error_set(error, -ENOMEM, "slab");
 	slab->fd = -1;
+	slab->place = *place;
 	slab->size_bytes = size_bytes;
 	slab->map_bytes = (size_bytes + page - 1) / page * page;
 	slab->pool = pool;
@@ -355,12 +402,12 @@ static void slab_start(struct slab *slab,
 }
 
 int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
-	      uint64_t size_bytes,
+	      uint64_t size_bytes, const struct slab_place *place,
 	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
 	      void *arg, struct error *error)
 {
 	struct slab *slab;
-	int r = slab_new(pool, quota, work_queue, size_bytes, &slab, error);
+	int r = slab_new(pool, quota, work_queue, size_bytes, place, &slab, error);
 
 	if (r < 0)
 		return r;
@@ -375,6 +422,7 @@ int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_
 				void *arg),
 		void *arg, struct error *error)
 {
+	const struct slab_place anywhere = { .pages = SLAB_PAGES_ANY };
 	struct slab *slab;
 	uint64_t end;
 	int r;
@@ -384,7 +432,7 @@ int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_
 				       "shared memory: %" PRIu64 " bytes from %" PRIu64
 				       " on: their end passes 2^63",
 				       size_bytes, off);
-	r = slab_new(pool, quota, work_queue, size_bytes, &slab, error);
+	r = slab_new(pool, quota, work_queue, size_bytes, &anywhere, &slab, error);
 	if (r < 0)
 		return r;
 	slab->is_imported = true;

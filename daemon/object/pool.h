@@ -43,15 +43,30 @@ struct pool {
 	struct mailbox *main_mailbox; /* where slabs report */
 };
 
+enum slab_pages {
+	SLAB_PAGES_ANY, /* huge ones as far as pool_pages allows it and the kernel has them */
+	SLAB_PAGES_HUGE,
+	SLAB_PAGES_SMALL,
+};
+
+/* Where the memory of a slab has to be. */
+struct slab_place {
+	enum slab_pages pages;
+	bool has_node;
+	uint32_t node; /* NUMA node that is preferred */
+};
+
 struct slab {
 	uint32_t id; /* in its session; 0 before it has one */
 	int fd;	     /* sealed: the size cannot change; -1: imported, closed when it is mapped */
 	struct region region;		/* the daemon's mapping */
 	uint64_t size_bytes, map_bytes; /* what ops may use; whole pages, that and more */
+	struct slab_place place;
 	bool is_imported;
 	uint64_t import_off;
 	bool is_locked;
-	bool is_huge; /* in huge pages that the host has reserved */
+	bool is_huge;	     /* in huge pages that the host has reserved */
+	bool is_transparent; /* all of it was in transparent huge pages when it was made */
 	struct charge bytes_charge, slab_charge;
 	_Atomic uint32_t n_holds; /* lanes: +1 relaxed (the caller holds one),
 				     -1 acq_rel (the last sees all use before) */
@@ -70,10 +85,11 @@ struct slab {
  * Makes a slab of size_bytes (rounded up to pages), charged to quota; made on the work queue's
  * thread.  Returns 0 and later calls on_made in the main thread: with 0 and a slab that the
  * callee holds, or a negative errno and a NULL slab (charges are given back).  Or returns
- * -EINVAL (size 0 or over 2^46), -ENOMEM (charge, memory) and calls nothing.
+ * -EINVAL (size 0 or over 2^46), -EOPNOTSUPP (huge pages are wanted, and pool_pages forbids them),
+ * -ENOMEM (charge, memory) and calls nothing.
  */
 int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
-	      uint64_t size_bytes,
+	      uint64_t size_bytes, const struct slab_place *place,
 	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
 	      void *arg, struct error *error);
 

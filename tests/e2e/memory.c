@@ -41,7 +41,7 @@ TEST(zeroes, "memory that was used is zeroed, unless DSAIO_ALLOC_NO_ZERO says no
 			CHECK_EQ(memory[i], is_zeroed ? 0 : 0xee);
 		CHECK_CALL(dsaio_free(rig.client, again));
 	}
-	CHECK_FAILS(alloc_with(&rig, MIB, 2, 0, &again), -E2BIG, "0x2;" DSAIO_VERSION);
+	CHECK_FAILS(alloc_with(&rig, MIB, 1u << 20, 0, &again), -E2BIG, "0x100000;" DSAIO_VERSION);
 	CHECK_FAILS(alloc_with(&rig, MIB, 0, -2, &again), -EINVAL, "-2");
 	CHECK_FAILS(alloc_with(&rig, 0, 0, 0, &again), -EINVAL, "0 bytes");
 }

@@ -116,7 +116,7 @@ static void *caller_main(void *arg)
 						       NULL, NULL, NULL);
 		return NULL;
 	}
-	caller->result = slab_ask(&conn, "alloc", caller->bytes, &slab, &fd);
+	caller->result = slab_ask(&conn, "alloc", caller->bytes, &SLAB_ANYWHERE, &slab, &fd);
 	if (caller->result == 0) {
 		ck_assert_uint_eq(slab, caller->bytes);
 		ck_assert_int_eq(lseek(fd, 0, SEEK_END), (off_t)caller->bytes);

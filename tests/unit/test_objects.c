@@ -20,9 +20,12 @@ static void teardown(void)
 	(void)close(fd);
 }
 
+static const struct slab_place anywhere = { .pages = SLAB_PAGES_ANY };
+
 static uint32_t make_slab(unsigned seq)
 {
-	ck_assert_int_eq(session_slab_new(session, 4096, control_call(session, seq, 's'), &c.error),
+	ck_assert_int_eq(session_slab_new(session, 4096, &anywhere, control_call(session, seq, 's'),
+					  &c.error),
 			 0);
 	CONTROL_UNTIL(answers[seq].is_done);
 	ck_assert_int_eq(answers[seq].result, 0);
@@ -89,8 +92,9 @@ END_TEST
 
 START_TEST(a_slab_that_is_ready_after_the_end_of_its_session_is_freed)
 {
-	ck_assert_int_eq(session_slab_new(session, 4096, control_call(session, 1, 's'), &c.error),
-			 0);
+	ck_assert_int_eq(
+		session_slab_new(session, 4096, &anywhere, control_call(session, 1, 's'), &c.error),
+		0);
 	session_end(session, false);
 	CONTROL_UNTIL(c.n_gone);
 	ck_assert(answers[1].is_done);

@@ -74,10 +74,12 @@ static void teardown(void)
 	mailbox_deinit(&mailbox);
 }
 
+static struct slab_place place; /* anywhere */
+
 static int make(uint64_t size_bytes)
 {
 	struct error error;
-	int r = slab_make(&pool, &client, work_queue, size_bytes, on_made, &client, &error);
+	int r = slab_make(&pool, &client, work_queue, size_bytes, &place, on_made, &client, &error);
 
 	if (r < 0) {
 		made_error = error;
@@ -446,6 +448,53 @@ START_TEST(imported_memory_counts_like_the_pools)
 }
 END_TEST
 
+START_TEST(small_pages_are_small)
+{
+	place.pages = SLAB_PAGES_SMALL;
+	ck_assert_int_eq(make(4 * MIB), 0);
+	ck_assert(!made->is_huge && !made->is_transparent);
+	ck_assert_uint_eq(huge_bytes_at(made->region.base), 0);
+	drop();
+	run_until(&n_freed);
+}
+END_TEST
+
+START_TEST(huge_pages_are_whole_or_refused)
+{
+	place.pages = SLAB_PAGES_HUGE;
+	if (make(3 * MIB) < 0) { /* this kernel has none now */
+		ck_assert_int_eq(made_result, -ENOMEM);
+		ck_assert_msg(strstr(made_error.text, "vm.nr_hugepages"), "%s", made_error.text);
+		ck_assert(quota_is_zero(&pool.quota));
+		return;
+	}
+	ck_assert_uint_eq(made->size_bytes, 4 * MIB);
+	ck_assert_uint_eq(client.used[QUOTA_POOL_BYTES], 4 * MIB);
+	ck_assert_uint_eq(huge_bytes_at(made->region.base), 4 * MIB);
+	drop();
+	run_until(&n_freed);
+}
+END_TEST
+
+START_TEST(huge_pages_that_the_configuration_forbids_are_refused_at_once)
+{
+	pool.pages = POOL_PAGES_SMALL;
+	place.pages = SLAB_PAGES_HUGE;
+	ck_assert_int_eq(make(4 * MIB), -EOPNOTSUPP);
+	ck_assert_msg(strstr(made_error.text, "huge_pages = no"), "%s", made_error.text);
+	ck_assert_int_eq(n_made, 0);
+}
+END_TEST
+
+START_TEST(a_node_that_is_not_there_leaves_nothing)
+{
+	place = (struct slab_place){ .has_node = true, .node = 77 };
+	ck_assert_int_eq(make(4 * MIB), -EINVAL);
+	ck_assert_msg(strstr(made_error.text, "node 77"), "%s", made_error.text);
+	ck_assert(quota_is_zero(&pool.quota));
+}
+END_TEST
+
 /* No other test takes or frees reserved huge pages until this process has ended. */
 static void huge_lock(void)
 {
@@ -560,6 +609,10 @@ static void add_tests(TCase *tcase)
 			    N_ROWS(imports));
 	tcase_add_test(tcase, imported_memory_is_the_clients_own_also_when_it_is_freed);
 	tcase_add_test(tcase, imported_memory_counts_like_the_pools);
+	tcase_add_test(tcase, small_pages_are_small);
+	tcase_add_test(tcase, huge_pages_are_whole_or_refused);
+	tcase_add_test(tcase, huge_pages_that_the_configuration_forbids_are_refused_at_once);
+	tcase_add_test(tcase, a_node_that_is_not_there_leaves_nothing);
 	tcase_add_test(tcase, huge_pages_are_imported_whole);
 	tcase_add_test(tcase, imported_memory_too_has_to_be_locked);
 }

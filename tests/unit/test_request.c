@@ -14,6 +14,7 @@ static Wire__Request request = WIRE__REQUEST__INIT;
 static Wire__Hello hello = WIRE__HELLO__INIT;
 static Wire__HandleOpen handle_open = WIRE__HANDLE_OPEN__INIT;
 static Wire__Profile profile = WIRE__PROFILE__INIT;
+static Wire__SlabNew slab_new = WIRE__SLAB_NEW__INIT;
 static Wire__Submit submit = WIRE__SUBMIT__INIT;
 
 static int check(Wire__Request__BodyCase what, void *body, unsigned n_fds)
@@ -101,7 +102,7 @@ static const struct {
 	void *body;
 	unsigned n_min, n_max;
 } descriptors[] = {
-	{ WIRE__REQUEST__BODY_SLAB_NEW, NULL, 0, 0 },
+	{ WIRE__REQUEST__BODY_SLAB_NEW, &slab_new, 0, 0 },
 	{ WIRE__REQUEST__BODY_SLAB_FREE, NULL, 0, 0 },
 	{ WIRE__REQUEST__BODY_FILE_ADD, NULL, 1, 1 },
 	{ WIRE__REQUEST__BODY_FILE_REMOVE, NULL, 0, 0 },
@@ -219,6 +220,17 @@ START_TEST(a_handle_needs_no_profile)
 }
 END_TEST
 
+static const struct {
+	int pages, result;
+} slabs[] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, -EINVAL }, { -1, -EINVAL } };
+
+START_TEST(the_pages_of_a_slab_are_a_kind_that_there_is)
+{
+	slab_new.pages = (Wire__Pages)slabs[_i].pages;
+	ck_assert_int_eq(check(WIRE__REQUEST__BODY_SLAB_NEW, &slab_new, 0), slabs[_i].result);
+}
+END_TEST
+
 START_TEST(a_submit_has_no_more_entries_than_a_ring)
 {
 	submit.n_entries = RING_ENTRIES_MAX;
@@ -283,6 +295,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, versions_have_to_meet, 0, N_ROWS(versions));
 	tcase_add_loop_test(tcase, handles_are_checked_with_value_and_limit, 0, N_ROWS(handles));
 	tcase_add_test(tcase, a_handle_needs_no_profile);
+	tcase_add_loop_test(tcase, the_pages_of_a_slab_are_a_kind_that_there_is, 0, N_ROWS(slabs));
 	tcase_add_test(tcase, a_submit_has_no_more_entries_than_a_ring);
 	tcase_add_test(tcase, entries_are_those_of_a_ring);
 	tcase_add_test(tcase, an_opcode_beyond_a_byte_is_no_other_opcode);

@@ -69,14 +69,16 @@ END_TEST
 
 START_TEST(the_end_of_file_comes_when_none_of_the_clients_memory_is_in_use)
 {
+	const struct slab_place anywhere = { .pages = SLAB_PAGES_ANY };
 	struct session *session;
 	struct slab *slab;
 	char byte;
 	int fd;
 
 	session = control_client(&fd);
-	ck_assert_int_eq(session_slab_new(session, 4096, control_call(session, 1, 's'), &c.error),
-			 0);
+	ck_assert_int_eq(
+		session_slab_new(session, 4096, &anywhere, control_call(session, 1, 's'), &c.error),
+		0);
 	CONTROL_UNTIL(answers[1].is_done);
 	slab = id_table_get(&session->objects.slabs, answers[1].id);
 	slab_ref(slab); /* as a block in flight does */

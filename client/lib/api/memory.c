@@ -23,17 +23,23 @@
 
 static int check_alloc_options(const struct dsaio_alloc_options *o)
 {
-	if (o->flags & ~DSAIO_ALLOC_NO_ZERO)
+	const uint32_t known = DSAIO_ALLOC_NO_ZERO | DSAIO_ALLOC_HUGE | DSAIO_ALLOC_SMALL |
+			       DSAIO_ALLOC_NODE;
+
+	if (o->flags & ~known)
 		return error_fail(
 			-E2BIG,
 			"alloc: flags %#x are not known to this library (version %s): leave "
 			"them out, or install a newer library",
-			o->flags & ~DSAIO_ALLOC_NO_ZERO, dsaio_version());
-	if (o->zero)
-		return error_fail(-E2BIG,
-				  "alloc: a field of struct dsaio_alloc_options is set that this "
-				  "library (version %s) does not know: leave it zero",
-				  dsaio_version());
+			o->flags & ~known, dsaio_version());
+	if ((o->flags & DSAIO_ALLOC_HUGE) && (o->flags & DSAIO_ALLOC_SMALL))
+		return error_fail(-EINVAL, "alloc: DSAIO_ALLOC_HUGE and DSAIO_ALLOC_SMALL exclude "
+					   "each other: set one, or neither");
+	if (o->numa_node && !(o->flags & DSAIO_ALLOC_NODE))
+		return error_fail(-EINVAL,
+				  "alloc: numa_node is %u, but the flag DSAIO_ALLOC_NODE is not "
+				  "set: set both",
+				  o->numa_node);
 	if (o->wait_usec < -1)
 		return error_fail(-EINVAL,
 				  "alloc: wait_usec %" PRId64 ": must be -1 (forever), 0 (do not "
@@ -42,12 +48,36 @@ static int check_alloc_options(const struct dsaio_alloc_options *o)
 	return 0;
 }
 
+static int get_place(const struct dsaio_client *client, const struct dsaio_alloc_options *o,
+		     struct slab_place *ret_place)
+{
+	struct slab_place place = SLAB_ANYWHERE;
+	const struct conn_facts facts = conn_facts(client->conn);
+
+	if (o->flags & DSAIO_ALLOC_HUGE)
+		place.pages = WIRE__PAGES__PAGES_HUGE;
+	if (o->flags & DSAIO_ALLOC_SMALL)
+		place.pages = WIRE__PAGES__PAGES_SMALL;
+	place.has_node = o->flags & DSAIO_ALLOC_NODE;
+	place.node = o->numa_node;
+	if (!slab_place_is(&place, &SLAB_ANYWHERE) && !(facts.features & RING_FEATURE_PLACE))
+		return error_fail(
+			-EOPNOTSUPP,
+			"alloc: the daemon (version %s) does not know huge pages and NUMA "
+			"nodes of an allocation: leave these flags out, or install a newer "
+			"daemon",
+			facts.daemon_version);
+	*ret_place = place;
+	return 0;
+}
+
 /*
  * Repeats the request while the pool has no room.  The daemon has no queue for these, so other
  * clients may be served first.
  */
 static int alloc_wait(struct dsaio_client *client, size_t bytes,
-		      const struct dsaio_alloc_options *o, void **ret_memory)
+		      const struct dsaio_alloc_options *o, const struct slab_place *place,
+		      void **ret_memory)
 {
 	uint64_t deadline = deadline_in_usec(o->wait_usec), pause_nsec = ALLOC_PAUSE_MIN_NSEC;
 	uint64_t client_max = conn_facts(client->conn).client_pool_max;
@@ -58,7 +88,7 @@ static int alloc_wait(struct dsaio_client *client, size_t bytes,
 		int r = client_check_alive(client, "alloc");
 
 		if (r == 0)
-			r = buffers_alloc(&client->buffers, bytes,
+			r = buffers_alloc(&client->buffers, bytes, place,
 					  !(o->flags & DSAIO_ALLOC_NO_ZERO), ret_memory);
 		if (r != -ENOMEM || !can_be || !o->wait_usec || deadline_is_over(deadline))
 			return r;
@@ -73,6 +103,7 @@ int dsaio_alloc_with(struct dsaio_client *client, size_t bytes,
 {
 	CANCEL_DISABLE();
 	struct dsaio_alloc_options o = DSAIO_ALLOC_OPTIONS_INIT;
+	struct slab_place place;
 	int r = client_check(client, "alloc");
 
 	if (r < 0)
@@ -85,7 +116,9 @@ int dsaio_alloc_with(struct dsaio_client *client, size_t bytes,
 		r = sized_read("alloc", &SIZED_ALLOC_OPTIONS, options, &o);
 	if (r == 0)
 		r = check_alloc_options(&o);
-	return r < 0 ? r : alloc_wait(client, bytes, &o, ret_memory);
+	if (r == 0)
+		r = get_place(client, &o, &place);
+	return r < 0 ? r : alloc_wait(client, bytes, &o, &place, ret_memory);
 }
 
 int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory)

@@ -17,6 +17,7 @@
 /* A slab in this process's memory, cut into buffers. */
 struct mapped_slab {
 	struct slab slab; /* imported: the mapping is the program's, and it is one used piece */
+	struct slab_place place;
 	char *memory;
 	size_t bytes;
 	struct cut cut;
@@ -69,7 +70,8 @@ static int slab_map(struct mapped_slab *slab, int fd)
 	return 0;
 }
 
-static int slab_new(struct dsaio_conn *conn, size_t bytes, struct mapped_slab **ret_slab)
+static int slab_new(struct dsaio_conn *conn, size_t bytes, const struct slab_place *place,
+		    struct mapped_slab **ret_slab)
 {
 	_cleanup_(slab_freep) struct mapped_slab *slab = calloc(1, sizeof(*slab));
 	_cleanup_(closep) int fd = -1;
@@ -77,9 +79,10 @@ static int slab_new(struct dsaio_conn *conn, size_t bytes, struct mapped_slab **
 
 	if (!slab)
 		return error_fail_errno(-ENOMEM, "alloc");
-	r = slab_ask(conn, "alloc", bytes, &slab->slab.id, &fd);
+	r = slab_ask(conn, "alloc", bytes, place, &slab->slab.id, &fd);
 	if (r < 0)
 		return r;
+	slab->place = *place;
 	slab->bytes = bytes;	/* the daemon may have rounded it up */
 	r = slab_map(slab, fd); /* the mapping holds it */
 	if (r == -EPROTO)
@@ -160,9 +163,9 @@ static void buffers_remove(struct buffers *buffers, size_t i)
 		(buffers->n - i) * sizeof(buffers->slabs[0]));
 }
 
-/* A piece of any slab; -ENOSPC if none has room.  *ret_last: bytes of the largest slab. */
-static int buffers_take(struct buffers *buffers, size_t bytes, char **ret_memory,
-			bool *ret_is_dirty, size_t *ret_last)
+/* A piece of a slab there; -ENOSPC if none has room.  *ret_last: bytes of the largest such slab. */
+static int buffers_take(struct buffers *buffers, size_t bytes, const struct slab_place *place,
+			char **ret_memory, bool *ret_is_dirty, size_t *ret_last)
 {
 	int r = -ENOSPC;
 
@@ -172,7 +175,7 @@ static int buffers_take(struct buffers *buffers, size_t bytes, char **ret_memory
 		struct mapped_slab *slab = buffers->slabs[i];
 		struct cut_piece *piece;
 
-		if (slab->slab.is_imported)
+		if (slab->slab.is_imported || !slab_place_is(&slab->place, place))
 			continue;
 		if (slab->bytes > *ret_last)
 			*ret_last = slab->bytes;
@@ -187,20 +190,22 @@ static int buffers_take(struct buffers *buffers, size_t bytes, char **ret_memory
 }
 
 /* A new slab, and a piece of it for the caller before anybody else comes. */
-static int buffers_grow(struct buffers *buffers, size_t bytes, size_t last, char **ret_memory)
+static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab_place *place,
+			size_t last, char **ret_memory)
 {
 	struct dsaio_conn *conn = buffers->conn;
 	_cleanup_(slab_freep) struct mapped_slab *slab = NULL;
 	struct cut_piece *piece;
 	uint32_t id;
 	size_t want = buffer_slab_bytes(bytes, last);
-	size_t least = (bytes + CUT_PAGE - 1) & ~(size_t)(CUT_PAGE - 1);
-	int r = slab_new(conn, want, &slab);
+	size_t page = place->pages == WIRE__PAGES__PAGES_HUGE ? MAP_HUGE_BYTES : CUT_PAGE;
+	size_t least = (bytes + page - 1) / page * page;
+	int r = slab_new(conn, want, place, &slab);
 
 	if (r == -ENOMEM && want > least) /* near the bound: no more than is needed */
-		r = slab_new(conn, least, &slab);
+		r = slab_new(conn, least, place, &slab);
 	if (r == -ENOMEM && buffers->trim && buffers->trim(buffers))
-		r = slab_new(conn, least, &slab);
+		r = slab_new(conn, least, place, &slab);
 	if (r < 0)
 		return r;
 	id = slab->slab.id;
@@ -220,7 +225,8 @@ static int buffers_grow(struct buffers *buffers, size_t bytes, size_t last, char
 	return 0;
 }
 
-int buffers_alloc(struct buffers *buffers, size_t bytes, bool wants_zeroes, void **ret_memory)
+int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_place *place,
+		  bool wants_zeroes, void **ret_memory)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
 	char *memory = NULL;
@@ -233,14 +239,14 @@ int buffers_alloc(struct buffers *buffers, size_t bytes, bool wants_zeroes, void
 				  "alloc of %zu bytes: this client may have %" PRIu64 " bytes: ask "
 				  "for less, or raise the daemon's client_pool_max",
 				  bytes, conn_facts(buffers->conn).client_pool_max);
-	r = buffers_take(buffers, bytes, &memory, &is_dirty, &last);
+	r = buffers_take(buffers, bytes, place, &memory, &is_dirty, &last);
 	if (r == -ENOSPC) {
 		(void)pthread_mutex_lock(&buffers->grow_lock);
 		locked = &buffers->grow_lock;
-		r = buffers_take(buffers, bytes, &memory, &is_dirty, &last);
+		r = buffers_take(buffers, bytes, place, &memory, &is_dirty, &last);
 	}
 	if (r == -ENOSPC)
-		r = buffers_grow(buffers, bytes, last, &memory);
+		r = buffers_grow(buffers, bytes, place, last, &memory);
 	else if (r < 0)
 		r = error_fail_errno(r, "alloc of %zu bytes", bytes);
 	if (r < 0)
@@ -256,7 +262,8 @@ static bool buffers_spare(const struct buffers *buffers, size_t index)
 {
 	if (buffers->is_left)
 		return true;
-	if (buffers->slabs[index]->bytes > BUFFER_SLAB_FIRST)
+	if (buffers->slabs[index]->bytes > BUFFER_SLAB_FIRST ||
+	    !slab_place_is(&buffers->slabs[index]->place, &SLAB_ANYWHERE))
 		return true;
 	for (size_t i = 0; i < buffers->n; i++)
 		if (i != index && !buffers->slabs[i]->cut.used_bytes)

@@ -3,7 +3,8 @@
  *
  * A slab is at least twice as large as the one before, so that many small buffers cost few round
  * trips.  A slab without buffers goes back to the pool, except one small slab: so a program that
- * allocates and frees one buffer at a time does not ask the daemon each time.
+ * allocates and frees one buffer at a time does not ask the daemon each time.  Buffers whose memory has
+ * to be somewhere (huge pages, a node) lie in slabs of their own.
  *
  * Imported memory is a slab, too.  Its mapping is the program's, and it is one piece.
  *
@@ -52,8 +53,9 @@ void buffers_deinit(struct buffers *buffers);
 /* Bytes of a new slab for a buffer of `bytes`, the last slab having had `last` (0: none). */
 size_t buffer_slab_bytes(size_t bytes, size_t last);
 
-/* dsaio_alloc(): `bytes`, zeroed if wanted.  Returns 0 or a negative errno, with a sentence. */
-int buffers_alloc(struct buffers *buffers, size_t bytes, bool wants_zeroes, void **ret_memory);
+/* dsaio_alloc(): `bytes` there, zeroed if wanted.  Returns 0 or a negative errno, with a sentence. */
+int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_place *place,
+		  bool wants_zeroes, void **ret_memory);
 
 /*
  * The session has ended, or is about to: buffers stay mapped until they are freed.  Returns whether

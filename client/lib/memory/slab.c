@@ -5,8 +5,10 @@
 
 #include <unistd.h>
 
-int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes, uint32_t *ret_id,
-	     int *ret_fd)
+const struct slab_place SLAB_ANYWHERE = { .pages = WIRE__PAGES__PAGES_ANY };
+
+int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
+	     const struct slab_place *place, uint32_t *ret_id, int *ret_fd)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
@@ -16,6 +18,9 @@ int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes, uint32_t
 	int r;
 
 	body.size_bytes = bytes;
+	body.pages = place->pages;
+	body.has_node = place->has_node;
+	body.node = place->node;
 	request.body_case = WIRE__REQUEST__BODY_SLAB_NEW;
 	request.slab_new = &body;
 	r = conn_call(conn, what, &request, NULL, 0, &reply, fds, &n_fds);

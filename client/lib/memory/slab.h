@@ -18,12 +18,26 @@ struct slab {
 	bool is_imported; /* the memory is the program's own */
 };
 
+/* Where the memory of a slab has to be.  Anything but zeros needs RING_FEATURE_PLACE. */
+struct slab_place {
+	Wire__Pages pages;
+	bool has_node;
+	uint32_t node;
+};
+
+extern const struct slab_place SLAB_ANYWHERE; /* zeros */
+
+static inline bool slab_place_is(const struct slab_place *a, const struct slab_place *b)
+{
+	return a->pages == b->pages && a->has_node == b->has_node && a->node == b->node;
+}
+
 /*
- * Asks the daemon for a slab of that many bytes.  what: for the sentence.  Returns 0, with its number
- * and its memfd (the caller's), or conn_call()'s errors with a sentence.
+ * Asks the daemon for a slab of that many bytes (of huge pages: whole ones).  what: for the sentence.
+ * Returns 0, with its number and its memfd (the caller's), or conn_call()'s errors with a sentence.
  */
-int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes, uint32_t *ret_id,
-	     int *ret_fd);
+int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
+	     const struct slab_place *place, uint32_t *ret_id, int *ret_fd);
 
 /*
  * Asks the daemon to map part of a file of the program's own as a slab.  Takes fd, also on error.

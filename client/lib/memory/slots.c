@@ -155,7 +155,8 @@ static int grow(struct slots *slots, bool may_be_small)
 	slots->is_growing = true;
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (;;) {
-		r = slab_ask(slots->buffers->conn, "private memory", bytes, &id, &fd);
+		r = slab_ask(slots->buffers->conn, "private memory", bytes, &SLAB_ANYWHERE, &id,
+			     &fd);
 		if (r != -ENOMEM || !may_be_small)
 			break;
 		if (bytes > SLAB_BYTES_MIN)
