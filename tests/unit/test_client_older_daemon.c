@@ -49,6 +49,19 @@ START_TEST(a_profile_of_some_fields_is_refused)
 }
 END_TEST
 
+static const uint32_t flags[] = { DSAIO_ALLOC_HUGE, DSAIO_ALLOC_SMALL, DSAIO_ALLOC_NODE };
+
+START_TEST(memory_of_a_kind_is_refused)
+{
+	struct dsaio_alloc_options options = DSAIO_ALLOC_OPTIONS_INIT;
+	void *memory;
+
+	options.flags = flags[_i];
+	ck_assert_int_eq(dsaio_alloc_with(&client, 1, &options, &memory), -EOPNOTSUPP);
+	ck_assert_msg(strstr(dsaio_error(), "0.0.9"), "%s", dsaio_error());
+}
+END_TEST
+
 START_TEST(what_a_store_uses_is_not_known)
 {
 	struct dsaio_handle handle = { .client = &client };
@@ -63,6 +76,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_profile_of_some_fields_is_refused);
+	tcase_add_loop_test(tcase, memory_of_a_kind_is_refused, 0, N_ROWS(flags));
 	tcase_add_test(tcase, what_a_store_uses_is_not_known);
 }
 
