@@ -133,13 +133,14 @@ static const struct {
 	const char *what;
 	uint32_t kind;
 	int error;
+	const char *words;
 } kinds[] = {
-	{ "none", DSAIO_MEMORY_NONE, -EINVAL },
-	{ "of the pool", DSAIO_MEMORY_POOL, -EINVAL },
-	{ "private", DSAIO_MEMORY_PRIVATE, -EOPNOTSUPP },
-	{ "CUDA", DSAIO_MEMORY_CUDA, -EOPNOTSUPP },
-	{ "a view", DSAIO_MEMORY_VIEW, -EOPNOTSUPP },
-	{ "of a later version", DSAIO_MEMORY_VIEW + 1, -EINVAL },
+	{ "none", DSAIO_MEMORY_NONE, -EINVAL, "DSAIO_MEMORY_FD" },
+	{ "of the pool", DSAIO_MEMORY_POOL, -EINVAL, "DSAIO_MEMORY_FD" },
+	{ "private", DSAIO_MEMORY_PRIVATE, -EOPNOTSUPP, "dsaio_alloc()" },
+	{ "CUDA", DSAIO_MEMORY_CUDA, -EOPNOTSUPP, "DSAIO_MEMORY_FD" },
+	{ "a view", DSAIO_MEMORY_VIEW, -EOPNOTSUPP, "DSAIO_MEMORY_FD" },
+	{ "of a later version", DSAIO_MEMORY_VIEW + 1, -EINVAL, "DSAIO_MEMORY_FD" },
 };
 
 TEST_TABLE(refused, kinds, "dsaio_memory_register refuses the kind")
@@ -153,7 +154,7 @@ TEST_TABLE(refused, kinds, "dsaio_memory_register refuses the kind")
 	description.start = memory;
 	description.bytes = sizeof(memory);
 	CHECK_FAILS(dsaio_memory_register(rig.client, &description), kinds[row].error,
-		    test_text("kind %u", kinds[row].kind));
+		    test_text("kind %u;%s", kinds[row].kind, kinds[row].words));
 	CHECK_FAILS(dsaio_memory_register(rig.client, NULL), -EINVAL, "description");
 }
 

@@ -251,11 +251,16 @@ int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory
 	case DSAIO_MEMORY_FD:
 		return import(client, m.fd, m.fd_off, m.bytes, m.start);
 	case DSAIO_MEMORY_PRIVATE:
+		return error_fail(
+			-EOPNOTSUPP,
+			"memory_register: kind %u: private memory needs no registration: ops "
+			"take it as it is, and copy it; use dsaio_alloc() to spare the copy",
+			m.kind);
 	case DSAIO_MEMORY_CUDA:
 	case DSAIO_MEMORY_VIEW:
 		return error_fail(-EOPNOTSUPP,
 				  "memory_register: kind %u: this library (version %s) registers "
-				  "DSAIO_MEMORY_FD alone; ops take private memory as it is",
+				  "DSAIO_MEMORY_FD alone",
 				  m.kind, dsaio_version());
 	default:
 		return error_fail(-EINVAL,
