@@ -99,7 +99,7 @@ enum way { DIRECT, BUFFERED, BOUNCED };
 static struct block make(enum way way, enum block_operation operation, uint64_t off, uint32_t len,
 			 size_t memory_off)
 {
-	return (struct block){ .operation = operation,
+	return (struct block){ .operation = (uint8_t)operation,
 			       .target = &target,
 			       .region = &region,
 			       .off = off,
