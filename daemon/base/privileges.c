@@ -35,7 +35,7 @@ static _Thread_local bool serves_clients;
 static int capabilities_limit(uint64_t kept)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2];
+	struct __user_cap_data_struct data[2] = { 0 }; /* of the second valgrind knows nothing */
 	bool is_more = false;
 
 	if (syscall(SYS_capget, &header, data) < 0)
