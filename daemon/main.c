@@ -7,18 +7,18 @@
  * Stop (SIGTERM or SIGINT): the server completes the ops that it has read.  A second signal cancels ops
  * that have not started.  The stop always waits for blocks in flight.
  */
-#include "proto/version.h" /* the version is the project's */
+#include "daemon/base/log.h"
+#include "daemon/base/privileges.h"
 #include "daemon/check.h"
 #include "daemon/config/config.h"
 #include "daemon/config/keys.h"
-#include "daemon/engine/engine.h"
-#include "daemon/base/log.h"
-#include "daemon/base/privileges.h"
 #include "daemon/control/refusal.h"
 #include "daemon/control/server.h"
-#include "proto/util/cleanup.h"
+#include "daemon/engine/engine.h"
 #include "proto/dirs.h"
+#include "proto/util/cleanup.h"
 #include "proto/util/socket.h"
+#include "proto/version.h" /* the version is the project's */
 
 #include <errno.h>
 #include <event2/event.h>

@@ -29,10 +29,10 @@
 #define DSAIO_TESTS_HARNESS_H
 
 #include "client/lib/dsaio.h"
-#include "proto/util/cleanup.h"
 #include "proto/dsaio.pb-c.h"
 #include "proto/frame.h"
 #include "proto/ring.h"
+#include "proto/util/cleanup.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -1,8 +1,8 @@
 #include "daemon/base/hung.h"
 
 #include "daemon/base/fs_type.h"
-#include "daemon/base/mailbox.h"
 #include "daemon/base/log.h"
+#include "daemon/base/mailbox.h"
 #include "daemon/base/mount.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"

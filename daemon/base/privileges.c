@@ -7,8 +7,8 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <pwd.h>
-#include <stdio.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>

@@ -1,11 +1,11 @@
 #include "daemon/control/serve.h"
 
-#include "proto/version.h" /* the version is the project's */
 #include "daemon/base/log.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
 #include "daemon/control/wire.h"
 #include "proto/util/cleanup.h"
+#include "proto/version.h" /* the version is the project's */
 
 #include <assert.h>
 #include <errno.h>

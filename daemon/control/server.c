@@ -1,11 +1,11 @@
 #include "daemon/control/server.h"
 
+#include "daemon/base/hung.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
 #include "daemon/control/listen_socket.h"
 #include "daemon/control/serve.h"
 #include "daemon/control/start_lock.h"
-#include "daemon/base/hung.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 

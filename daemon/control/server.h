@@ -12,8 +12,8 @@
 #ifndef DSAIO_DAEMON_CONTROL_SERVER_H
 #define DSAIO_DAEMON_CONTROL_SERVER_H
 
-#include "daemon/config/config.h"
 #include "daemon/base/error.h"
+#include "daemon/config/config.h"
 
 struct event_base;
 struct server;

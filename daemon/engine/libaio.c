@@ -7,8 +7,8 @@
  */
 #include "daemon/engine/libaio.h"
 
-#include "daemon/base/log.h"
 #include "daemon/base/hung.h"
+#include "daemon/base/log.h"
 #include "proto/util/cleanup.h"
 
 #include <assert.h>

@@ -1,8 +1,8 @@
 #include "daemon/lane/channel.h"
 
+#include "daemon/base/memfd.h"
 #include "daemon/lane/lane.h"
 #include "daemon/object/unaligned.h"
-#include "daemon/base/memfd.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>

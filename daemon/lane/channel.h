@@ -9,18 +9,18 @@
 #ifndef DSAIO_DAEMON_LANE_CHANNEL_H
 #define DSAIO_DAEMON_LANE_CHANNEL_H
 
-#include "daemon/base/quota.h"
-#include "daemon/lane/deadline.h"
+#include "daemon/account/metrics.h"
 #include "daemon/base/mailbox.h"
-#include "daemon/object/objects.h"
-#include "daemon/lane/op.h"
+#include "daemon/base/quota.h"
 #include "daemon/lane/admit.h"
 #include "daemon/lane/blocks.h"
+#include "daemon/lane/deadline.h"
+#include "daemon/lane/lane_store.h"
+#include "daemon/lane/op.h"
 #include "daemon/lane/op_ids.h"
 #include "daemon/lane/order.h"
+#include "daemon/object/objects.h"
 #include "daemon/object/split.h"
-#include "daemon/account/metrics.h"
-#include "daemon/lane/lane_store.h"
 #include "proto/profile.h"
 #include "proto/ring.h"
 

@@ -11,9 +11,9 @@
 #ifndef DSAIO_DAEMON_LANE_LANE_H
 #define DSAIO_DAEMON_LANE_LANE_H
 
-#include "daemon/lane/channel.h"
-#include "daemon/engine/engine.h"
 #include "daemon/base/mailbox.h"
+#include "daemon/engine/engine.h"
+#include "daemon/lane/channel.h"
 
 /* Long enough that a program which waits for each op and works on what it read is not parked
    between two (proto/README.md "Sleep and wake-up"). */

@@ -14,8 +14,8 @@
 #ifndef DSAIO_DAEMON_OBJECT_FILE_H
 #define DSAIO_DAEMON_OBJECT_FILE_H
 
-#include "daemon/base/job.h"
 #include "daemon/base/fs_type.h"
+#include "daemon/base/job.h"
 #include "daemon/base/quota.h"
 #include "daemon/object/extend.h"
 #include "daemon/object/mode_lock.h"

@@ -5,8 +5,8 @@
 #ifndef DSAIO_DAEMON_OBJECT_OBJECTS_H
 #define DSAIO_DAEMON_OBJECT_OBJECTS_H
 
-#include "daemon/object/file.h"
 #include "daemon/base/id_table.h"
+#include "daemon/object/file.h"
 #include "daemon/object/pool.h"
 
 struct objects {

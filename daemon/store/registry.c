@@ -1,8 +1,8 @@
 #include "daemon/store/registry_parts.h"
 
 #include "daemon/base/memfd.h"
-#include "daemon/base/work_queue.h"
 #include "daemon/base/mount.h"
+#include "daemon/base/work_queue.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>

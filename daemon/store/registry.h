@@ -15,11 +15,11 @@
 #ifndef DSAIO_DAEMON_STORE_REGISTRY_H
 #define DSAIO_DAEMON_STORE_REGISTRY_H
 
+#include "daemon/base/log.h"
+#include "daemon/base/peer.h"
 #include "daemon/config/config.h"
 #include "daemon/object/file.h"
 #include "daemon/store/saved_profiles.h"
-#include "daemon/base/log.h"
-#include "daemon/base/peer.h"
 #include "daemon/store/store.h"
 
 struct event;

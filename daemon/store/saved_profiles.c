@@ -1,10 +1,10 @@
 #include "daemon/store/saved_profiles.h"
 
 #include "daemon/base/job.h"
-#include "daemon/config/config.h"
-#include "daemon/base/work_queue.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
+#include "daemon/base/work_queue.h"
+#include "daemon/config/config.h"
 #include "proto/util/cleanup.h"
 
 #include <dirent.h>

@@ -1,10 +1,10 @@
 #include "daemon/store/store.h"
 
-#include "daemon/engine/engine.h"
-#include "daemon/base/work_queue.h"
-#include "daemon/lane/lane.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
+#include "daemon/base/work_queue.h"
+#include "daemon/engine/engine.h"
+#include "daemon/lane/lane.h"
 #include "proto/util/cleanup.h"
 
 #include <assert.h>

@@ -11,14 +11,14 @@
 #define DSAIO_DAEMON_STORE_STORE_H
 
 #include "daemon/base/error.h"
-#include "daemon/object/file.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/config/config.h"
-#include "daemon/store/probe.h"
 #include "daemon/lane/lane_store.h"
-#include "proto/util/clock.h"
+#include "daemon/object/file.h"
+#include "daemon/store/probe.h"
 #include "proto/profile.h"
+#include "proto/util/clock.h"
 #include "proto/util/list.h"
 
 #include <stdatomic.h>

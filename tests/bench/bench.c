@@ -26,8 +26,8 @@
 #include "proto/util/cleanup.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/clock.h"
-#include "tests/bench/full.h"
 #include "tests/bench/files.h"
+#include "tests/bench/full.h"
 #include "tests/bench/side.h"
 
 #define REST_SECONDS 10

@@ -7,8 +7,8 @@
  * for the n-th object, so that some hit.
  */
 #include "daemon/lane/channel.h"
-#include "daemon/store/store.h"
 #include "daemon/object/unaligned.h"
+#include "daemon/store/store.h"
 #include "tests/fuzz/fuzz.h"
 
 #define N_FILES 6u

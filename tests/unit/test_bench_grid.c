@@ -1,6 +1,6 @@
 /* bench grid: ratios of rounds, files that got cold; and what it is made of: device, histogram. */
-#include "tests/bench/grid.h"
 #include "tests/bench/device.h"
+#include "tests/bench/grid.h"
 #include "tests/bench/histogram.h"
 #include "tests/unit/suite.h"
 

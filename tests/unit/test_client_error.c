@@ -1,5 +1,5 @@
-#include "client/lib/dsaio.h"
 #include "client/lib/base/error.h"
+#include "client/lib/dsaio.h"
 
 #include "tests/unit/suite.h"
 

@@ -1,7 +1,7 @@
 /* Replies of the daemon as cells and as JSON. */
 #include "client/ctl/cmd/show.h"
-#include "proto/util/cleanup.h"
 #include "proto/profile.h"
+#include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
 #include <json-c/json.h>

@@ -2,10 +2,10 @@
 
 #include "tests/unit/suite.h"
 
-#include <string.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <string.h>
 
 static struct id_table table; /* shared with a thread in one test */
 

@@ -12,8 +12,8 @@
  *
  * It is over 600 lines because it tests all functions of one header, with one small lane.
  */
-#include "proto/util/cleanup.h"
 #include "proto/ring.h"
+#include "proto/util/cleanup.h"
 
 #include <check.h>
 #include <linux/futex.h>

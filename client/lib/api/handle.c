@@ -1,10 +1,10 @@
 /*
  * Public calls on handles: they check the arguments.  io/handle.c opens, closes and makes the descriptor.
  */
+#include "client/lib/io/handle.h"
 #include "client/lib/api/profile.h"
 #include "client/lib/base/cancel.h"
 #include "client/lib/base/sized.h"
-#include "client/lib/io/handle.h"
 
 #include <inttypes.h>
 

@@ -1,7 +1,7 @@
 #include "client/lib/base/sized.h"
 
-#include "client/lib/dsaio.h"
 #include "client/lib/base/error.h"
+#include "client/lib/dsaio.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -27,11 +27,11 @@
 #ifndef DSAIO_CLIENT_LIB_IO_CLIENT_H
 #define DSAIO_CLIENT_LIB_IO_CLIENT_H
 
-#include "client/lib/io/cache.h"
-#include "client/lib/memory/buffer.h"
-#include "client/lib/link/conn.h"
-#include "client/lib/dsaio.h"
 #include "client/lib/base/error.h"
+#include "client/lib/dsaio.h"
+#include "client/lib/io/cache.h"
+#include "client/lib/link/conn.h"
+#include "client/lib/memory/buffer.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/list.h"
 

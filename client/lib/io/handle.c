@@ -1,8 +1,8 @@
 #include "client/lib/io/handle.h"
 
-#include "client/lib/io/bounce.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
+#include "client/lib/io/bounce.h"
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"

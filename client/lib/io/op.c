@@ -3,8 +3,8 @@
 #include "client/lib/base/debug.h"
 #include "client/lib/io/file.h"
 #include "client/lib/io/file_fd.h"
-#include "client/lib/io/inode.h"
 #include "client/lib/io/handle.h"
+#include "client/lib/io/inode.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 

@@ -1,13 +1,13 @@
 #include "client/lib/link/conn.h"
 
 #include "client/lib/base/debug.h"
-#include "client/lib/link/discover.h"
-#include "client/lib/dsaio.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/fd.h"
+#include "client/lib/dsaio.h"
+#include "client/lib/link/discover.h"
+#include "proto/file_board.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
-#include "proto/file_board.h"
 
 #include <errno.h>
 #include <poll.h>

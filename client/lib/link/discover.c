@@ -1,9 +1,9 @@
 #include "client/lib/link/discover.h"
 
 #include "client/lib/base/debug.h"
-#include "client/lib/dsaio.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/fd.h"
+#include "client/lib/dsaio.h"
 #include "client/lib/link/spawn.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"

@@ -2,8 +2,8 @@
 
 #include "client/lib/base/debug.h"
 #include "client/lib/base/error.h"
-#include "proto/util/cleanup.h"
 #include "proto/dirs.h"
+#include "proto/util/cleanup.h"
 #include "proto/util/socket.h"
 
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
 #include "client/lib/memory/buffer.h"
 
-#include "client/lib/memory/slab.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/error.h"
+#include "client/lib/memory/slab.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/map.h"
 

@@ -2,8 +2,8 @@
 
 #include "proto/util/cleanup.h"
 
-#include <inttypes.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/sysmacros.h>
 

@@ -1,8 +1,8 @@
 #include "client/lib/memory/slots.h"
 
-#include "client/lib/memory/slab.h"
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
+#include "client/lib/memory/slab.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
