@@ -42,14 +42,15 @@ void registry_text(const struct registry *registry, char *text, size_t size)
 int registry_take_key(const struct registry *registry, struct store *store, const char *key)
 {
 	const struct profile *saved;
+	bool is_written;
 
 	store->saved_key = strdup(key);
 	if (!store->saved_key)
 		return -ENOMEM;
-	saved = saved_find(&registry->saved, key);
+	saved = saved_find(&registry->saved, key, &is_written);
 	if (saved) {
 		store->profile = *saved;
-		store->profile_source = PROFILE_SAVED;
+		store->profile_source = is_written ? PROFILE_SAVED : PROFILE_SET;
 	}
 	return 0;
 }

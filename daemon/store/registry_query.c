@@ -45,14 +45,30 @@ static void lasts_note(const struct store *store, const char *why, char *note, s
 					   : "the daemon ends");
 }
 
+/* Stores with one key (subvolumes of a btrfs) are one file system. */
+static bool is_same_file_system(const struct store *a, const struct store *b)
+{
+	return a == b || (a->saved_key && b->saved_key && strcmp(a->saved_key, b->saved_key) == 0);
+}
+
+static void set_source(struct registry *registry, const struct store *store,
+		       enum profile_source source)
+{
+	LIST_EACH(struct store, s, &registry->stores, node)
+		if (is_same_file_system(s, store))
+			s->profile_source = source;
+}
+
 static void on_saved(void *arg, int result, const struct error *error)
 {
 	struct query *query = arg;
 	char note[NOTE_BYTES] = "";
+	bool is_written;
 
+	/* A later query may have set or reset the profile, and its write comes later. */
+	if (saved_find(&query->registry->saved, query->store->saved_key, &is_written) && is_written)
+		set_source(query->registry, query->store, PROFILE_SAVED);
 	if (result < 0) {
-		if (query->has_profile)
-			query->store->profile_source = PROFILE_SET;
 		log_warning("store %s: its profile cannot be saved: %s", query->store->name,
 			    error->text);
 		lasts_note(query->store, error->text, note, sizeof(note));
@@ -67,17 +83,13 @@ static void query_set(struct query *query)
 	const struct profile profile = profile_fill(&query->profile, &store->profile);
 	char note[NOTE_BYTES];
 
-	/* Stores with one key (subvolumes of a btrfs) are one file system. */
 	LIST_EACH(struct store, s, &registry->stores, node) {
-		if (s != store && (!store->saved_key || !s->saved_key ||
-				   strcmp(s->saved_key, store->saved_key) != 0))
+		if (!is_same_file_system(s, store))
 			continue;
 		s->profile = query->has_profile ? profile : s->given_profile;
-		s->profile_source = query->has_profile ? PROFILE_SAVED : s->given_source;
+		s->profile_source = query->has_profile ? PROFILE_SET : s->given_source;
 	}
 	if (!store->saved_key || !registry->saved.dir) {
-		if (query->has_profile)
-			store->profile_source = PROFILE_SET;
 		lasts_note(
 			store,
 			store->saved_key

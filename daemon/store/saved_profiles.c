@@ -25,14 +25,18 @@ struct saved_profile {
 	char key[SAVED_KEY_BYTES];
 	bool is_there; /* false: removed or damaged */
 	bool is_damaged;
+	bool is_written; /* the file has this profile */
 	struct profile profile;
+	const struct writing
+		*last_writing; /* compared only: an earlier one writes an older profile */
 };
 
 /* A file that is to be written or removed. */
 struct writing {
 	struct job job;
 	char *dir, *title;
-	struct saved_profile what;
+	struct saved_profile *profile; /* the main thread's */
+	struct saved_profile what;     /* a copy for the work queue's thread */
 	int result;
 	struct error error;
 	void (*on_done)(void *arg, int result, const struct error *error);
@@ -136,7 +140,7 @@ static int file_load(struct saved_profiles *saved, int dir_fd, const char *name)
 	if (file)
 		(void)TAKE_FD(fd); /* the stream owns it now */
 	if (file && config_read_profile(file, path, &p->profile, &error) == 0) {
-		p->is_there = true;
+		p->is_there = p->is_written = true;
 		return 0;
 	}
 	p->is_damaged = true;
@@ -186,11 +190,14 @@ void saved_deinit(struct saved_profiles *saved)
 	*saved = (struct saved_profiles){ 0 };
 }
 
-const struct profile *saved_find(const struct saved_profiles *saved, const char *key)
+const struct profile *saved_find(const struct saved_profiles *saved, const char *key,
+				 bool *ret_is_written)
 {
 	LIST_EACH(const struct saved_profile, p, &saved->profiles, node)
-		if (p->is_there && strcmp(p->key, key) == 0)
+		if (p->is_there && strcmp(p->key, key) == 0) {
+			*ret_is_written = p->is_written;
 			return &p->profile;
+		}
 	return NULL;
 }
 
@@ -301,6 +308,8 @@ static void written_main(struct job *job)
 {
 	struct writing *writing = container_of(job, struct writing, job);
 
+	if (writing->profile->last_writing == writing)
+		writing->profile->is_written = writing->result == 0;
 	writing->on_done(writing->arg, writing->result,
 			 writing->result < 0 ? &writing->error : NULL);
 	writing_free(writing);
@@ -333,6 +342,9 @@ int saved_set(struct saved_profiles *saved, const char *key, const char *title,
 	p->is_there = profile;
 	if (profile)
 		p->profile = *profile;
+	p->is_written = false;
+	p->last_writing = writing;
+	writing->profile = p;
 	writing->what = *p;
 	p->is_damaged = false; /* this write renames the damaged file */
 	writing->job.run = write_run;

@@ -41,8 +41,12 @@ int saved_start(
 	struct saved_profiles *saved); /* before saved_set(), which needs a thread; 0 or -errno */
 void saved_deinit(struct saved_profiles *saved); /* after all calls of on_done; zeroes are fine */
 
-/* Returns NULL if no profile is saved under the key. */
-const struct profile *saved_find(const struct saved_profiles *saved, const char *key);
+/*
+ * Returns NULL if no profile is saved under the key.  *ret_is_written: the file has this profile; else it is
+ * not written yet, or could not be written.
+ */
+const struct profile *saved_find(const struct saved_profiles *saved, const char *key,
+				 bool *ret_is_written);
 
 /*
  * Saves a profile, or (NULL) removes the saved one.  Returns 0 or -ENOMEM.  After 0 saved_find() returns

@@ -34,7 +34,7 @@ enum profile_source {
 	PROFILE_DEFAULTED,
 	PROFILE_CONFIGURED,
 	PROFILE_SAVED, /* an administrator has set it */
-	PROFILE_SET,   /* an administrator has set it, and it cannot be saved */
+	PROFILE_SET,   /* an administrator has set it, and it is not saved, or not yet */
 };
 
 struct store {

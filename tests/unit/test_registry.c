@@ -3,6 +3,7 @@
 #include "daemon/base/work_queue.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/temp_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,12 +35,17 @@ static struct peer stranger(void)
 }
 static const struct hung_who nobody;
 
-static void start(void)
+static void start_checked(void)
 {
-	ck_assert_int_eq(config_check(&config, &error), 0);
 	ck_assert_msg(registry_init(&stores, &config, NULL, &mailbox, &error) == 0, "%s",
 		      error.text);
 	ck_assert_int_eq(registry_start(&stores, &error), 0);
+}
+
+static void start(void)
+{
+	ck_assert_int_eq(config_check(&config, &error), 0);
+	start_checked();
 }
 
 static void setup(void)
@@ -416,6 +422,53 @@ START_TEST(what_can_not_be_kept_is_set_and_told)
 }
 END_TEST
 
+static const struct {
+	const char *what;
+	bool has_dir, is_writable;
+	const char *source, *later_source;
+} places[] = {
+	{ "there is no directory", false, false, "set", "default" },
+	{ "the directory cannot be made", true, false, "set", "set" },
+	{ "it is saved", true, true, "saved", "saved" },
+};
+
+START_TEST(stores_with_one_key_were_saved_though_nothing_was)
+{
+	struct partial_profile profile = { PROFILE_DEFAULT, PROFILE_ALL };
+	struct file_facts facts = facts_of(BTRFS_SUPER_MAGIC, 9);
+	struct store *stores_of_key[3];
+
+	make_dir();
+	/* A file in the directory's place stops root, too. */
+	ck_assert_int_eq(
+		setenv("STATE_DIRECTORY", places[_i].is_writable ? dir : "/proc/version/state", 1),
+		0);
+	ck_assert_int_eq(config_check(&config, &error), 0);
+	if (!places[_i].has_dir) {
+		free(config.state_dir);
+		config.state_dir = NULL;
+	}
+	start_checked();
+	facts.has_uuid = true;
+	for (unsigned i = 0; i < 3; i++, facts.dev++) {
+		ck_assert_int_eq(
+			registry_for_file(&stores, &facts, "f", &root, &stores_of_key[i], &error),
+			0);
+		if (i == 1) {
+			ck_assert_int_eq(ask(stores_of_key[0]->name, -1, &root, &profile, true), 0);
+			ck_assert_int_eq(answer.result, 0);
+		}
+	}
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_msg(strcmp(store_profile_source(stores_of_key[i]), places[_i].source) ==
+				      0,
+			      "%s: store %u: %s", places[_i].what, i,
+			      store_profile_source(stores_of_key[i]));
+	ck_assert_str_eq(store_profile_source(stores_of_key[2]), places[_i].later_source);
+	remove_dir();
+}
+END_TEST
+
 START_TEST(the_text_of_many_stores_is_cut)
 {
 	struct file_facts facts = facts_of(FUSE_MAGIC, 77);
@@ -451,6 +504,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_look_lets_no_store_go);
 	tcase_add_test(tcase, only_administrators_set_a_profile);
 	tcase_add_test(tcase, what_can_not_be_kept_is_set_and_told);
+	tcase_add_loop_test(tcase, stores_with_one_key_were_saved_though_nothing_was, 0,
+			    N_ROWS(places));
 }
 
 SUITE("stores", add_tests)

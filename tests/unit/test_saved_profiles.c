@@ -72,6 +72,13 @@ static int set(const char *key, const struct profile *what)
 	return done_result;
 }
 
+static const struct profile *find(const char *key)
+{
+	bool is_written;
+
+	return saved_find(&saved, key, &is_written);
+}
+
 static char *path_of(const char *name)
 {
 	static char path[256];
@@ -100,22 +107,22 @@ static void mkdirs(void)
 
 START_TEST(a_profile_is_kept_across_a_restart_until_it_is_reset)
 {
-	ck_assert_ptr_null(saved_find(&saved, "uuid-1"));
+	ck_assert_ptr_null(find("uuid-1"));
 	ck_assert_msg(set("uuid-1", &profile) == 0, "%s", error.text);
-	ck_assert_ptr_nonnull(saved_find(&saved, "uuid-1"));
+	ck_assert_ptr_nonnull(find("uuid-1"));
 	restart();
-	ck_assert_ptr_nonnull(saved_find(&saved, "uuid-1"));
-	ck_assert_uint_eq(saved_find(&saved, "uuid-1")->block_size, 8192);
-	ck_assert_uint_eq(saved_find(&saved, "uuid-1")->queue_depth, 9);
-	ck_assert(saved_find(&saved, "uuid-1")->single_submit);
-	ck_assert(!saved_find(&saved, "uuid-1")->overlap_events);
-	ck_assert_uint_eq(saved_find(&saved, "uuid-1")->intra_op_parallelism, 3);
-	ck_assert_ptr_null(saved_find(&saved, "uuid-2"));
+	ck_assert_ptr_nonnull(find("uuid-1"));
+	ck_assert_uint_eq(find("uuid-1")->block_size, 8192);
+	ck_assert_uint_eq(find("uuid-1")->queue_depth, 9);
+	ck_assert(find("uuid-1")->single_submit);
+	ck_assert(!find("uuid-1")->overlap_events);
+	ck_assert_uint_eq(find("uuid-1")->intra_op_parallelism, 3);
+	ck_assert_ptr_null(find("uuid-2"));
 	ck_assert_int_eq(set("uuid-1", NULL), 0);
-	ck_assert_ptr_null(saved_find(&saved, "uuid-1"));
+	ck_assert_ptr_null(find("uuid-1"));
 	ck_assert_int_ne(access(path_of("uuid-1.conf"), F_OK), 0);
 	restart();
-	ck_assert_ptr_null(saved_find(&saved, "uuid-1"));
+	ck_assert_ptr_null(find("uuid-1"));
 	ck_assert_int_eq(set("uuid-1", NULL), 0); /* again: nothing to do */
 }
 END_TEST
@@ -136,7 +143,7 @@ START_TEST(the_last_of_several_settings_is_what_stays)
 		ck_assert_int_eq(set("uuid-1", &other), 0);
 	}
 	restart();
-	ck_assert_uint_eq(saved_find(&saved, "uuid-1")->queue_depth, 20);
+	ck_assert_uint_eq(find("uuid-1")->queue_depth, 20);
 }
 END_TEST
 
@@ -158,7 +165,7 @@ START_TEST(a_damaged_file_is_ignored_and_put_aside_when_one_is_set)
 	mkdirs();
 	file_put("uuid-1.conf", damages[_i].text);
 	restart();
-	ck_assert_ptr_null(saved_find(&saved, "uuid-1"));
+	ck_assert_ptr_null(find("uuid-1"));
 	ck_assert_int_eq(stat(path_of("uuid-1.conf"), &st), 0); /* left as it is */
 	ck_assert_uint_eq((size_t)st.st_size, strlen(damages[_i].text));
 
@@ -166,7 +173,7 @@ START_TEST(a_damaged_file_is_ignored_and_put_aside_when_one_is_set)
 	ck_assert_int_eq(stat(path_of("uuid-1.conf.damaged"), &st), 0);
 	ck_assert_uint_eq((size_t)st.st_size, strlen(damages[_i].text));
 	restart();
-	ck_assert_ptr_nonnull(saved_find(&saved, "uuid-1"));
+	ck_assert_ptr_nonnull(find("uuid-1"));
 }
 END_TEST
 
@@ -184,7 +191,7 @@ START_TEST(what_else_lies_there_is_passed_over)
 	for (unsigned i = 1; i <= 5; i++) {
 		const char name[] = { 'u', 'u', 'i', 'd', '-', (char)('0' + i), 0 };
 
-		ck_assert_ptr_null(saved_find(&saved, name));
+		ck_assert_ptr_null(find(name));
 	}
 	ck_assert_int_eq(set("uuid-1", &profile), 0); /* over what a dead daemon left */
 }
@@ -202,7 +209,7 @@ START_TEST(a_directory_that_can_not_be_written_is_told_and_the_profile_holds)
 	closep(&fd);
 	ck_assert_int_eq(set("uuid-1", &profile), -ENOTDIR);
 	ck_assert_msg(strstr(error.text, state), "%s", error.text);
-	ck_assert_ptr_nonnull(saved_find(&saved, "uuid-1"));
+	ck_assert_ptr_nonnull(find("uuid-1"));
 }
 END_TEST
 
