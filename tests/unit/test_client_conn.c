@@ -352,6 +352,19 @@ static void check_one_call(void)
 	callers_join(&caller, 1, 0);
 }
 
+START_TEST(a_replacement_of_a_silent_session_is_not_silent)
+{
+	conn.silence.limit_msec = 1;
+	atomic_store(&conn.is_broken, true);
+	ck_assert(!conn_await_end(&conn, true));
+	ck_assert(conn.silence.is_silent);
+	(void)close(session_replace());
+	ck_assert(!conn.silence.is_silent);
+	ck_assert_uint_eq(conn.silence.limit_msec, 1);
+	check_one_call();
+}
+END_TEST
+
 START_TEST(a_call_after_a_replacement_goes_to_the_new_daemon)
 {
 	struct dsaio_client client = { .conn = &conn };
@@ -449,6 +462,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, posts_that_the_socket_does_not_take_go_out_later);
 	tcase_add_test(tcase, a_silent_daemon_is_given_up_after_it_was_asked);
 	tcase_add_test(tcase, a_daemon_that_lives_is_waited_for);
+	tcase_add_test(tcase, a_replacement_of_a_silent_session_is_not_silent);
 	tcase_add_test(tcase, a_call_after_a_replacement_goes_to_the_new_daemon);
 	tcase_add_test(tcase, a_replacement_ends_calls_in_progress);
 	tcase_add_test(tcase, sleeps_and_watches_see_the_end_of_the_session_that_is);

@@ -25,11 +25,11 @@ START_TEST(a_daemon_is_asked_after_half_of_the_limit)
 {
 	struct silence silence = { .limit_msec = 1000,
 				   .heard_nsec = rows[_i].heard_msec * MSEC,
-				   .asked_nsec = rows[_i].asked_msec * MSEC };
+				   .asked_nsec = rows[_i].asked_msec * MSEC,
+				   .is_silent = rows[_i].was_silent };
 	bool must_ask = !rows[_i].must_ask && rows[_i].can_ask; /* it is set in any case */
 	int left;
 
-	atomic_init(&silence.is_silent, rows[_i].was_silent);
 	left = silence_left(&silence, rows[_i].began_msec * MSEC, rows[_i].now_msec * MSEC,
 			    rows[_i].can_ask ? &must_ask : NULL);
 	ck_assert_msg(left == rows[_i].left_msec, "%s: %d", rows[_i].what, left);

@@ -48,7 +48,7 @@ struct dsaio_op {
 	struct buffer_place buffer; /* its piece is referenced until the end */
 	uint64_t grow_end;	    /* a write: as in struct ring_entry */
 	_Atomic uint64_t ring_id;   /* 0: in no ring yet; seq_cst, against is_cancelled */
-	struct job_piece *part_of;  /* it is a piece of a bounced op: only bounce.c knows it */
+	struct job_piece *part_of;  /* it is a piece of a bounced op: job.h */
 	struct vector *vector;	    /* it is a vectored op, or a part of one; NULL: neither */
 	_Atomic uint32_t n_refs;    /* the library's (it passes to the ended list), the caller's,
 					 those of threads that wait; the last one frees it */

@@ -7,7 +7,7 @@
  *   bounced    the rest: copied through slots, piece by piece (bounce.c)
  * A vectored op is cut into its parts (vector.h), which take their ways one by one.
  *
- * The op then ends in wait.c, whichever way it went.  Submission waits in two cases only: for room in
+ * The op then ends in end.c, whichever way it went.  Submission waits in two cases only: for room in
  * a full ring, and, in a blocking call, for earlier ops that the daemon cannot order (inode.h).
  */
 #ifndef DSAIO_CLIENT_LIB_IO_SUBMIT_H

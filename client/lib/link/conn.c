@@ -51,7 +51,7 @@ static void board_unmap(struct dsaio_conn *conn)
 		(void)munmap((void *)conn->file_board, file_board_bytes(conn->facts.max_files));
 }
 
-static void conn_free(struct dsaio_conn *conn)
+void conn_close(struct dsaio_conn *conn)
 {
 	if (!conn)
 		return;
@@ -64,14 +64,9 @@ static void conn_free(struct dsaio_conn *conn)
 	free(conn);
 }
 
-static void conn_freep(struct dsaio_conn **conn)
+static void conn_closep(struct dsaio_conn **conn)
 {
-	conn_free(*conn);
-}
-
-void conn_close(struct dsaio_conn *conn)
-{
-	conn_free(conn);
+	conn_close(*conn);
 }
 
 bool conn_is_gone(struct dsaio_conn *conn)
@@ -109,14 +104,16 @@ bool conn_await_end(struct dsaio_conn *conn, bool has_limit)
 
 		if (has_limit) {
 			(void)pthread_mutex_lock(&conn->lock);
-			msec = silence_left(&conn->silence, began_nsec, clock_nsec(), NULL);
+			/* The wait is for the old session: a new one is not silent because of it. */
+			if (atomic_load(&conn->n_replaced) == n_replaced) {
+				msec = silence_left(&conn->silence, began_nsec, clock_nsec(), NULL);
+				conn->silence.is_silent = !msec;
+			}
 			(void)pthread_mutex_unlock(&conn->lock);
 		}
-		if (!msec) {
-			atomic_store(&conn->silence.is_silent, true);
+		if (!msec)
 			return false;
-		}
-		/* EINTR: looks again.  It looks often: another thread's limit may be over. */
+		/* EINTR: polls again.  The poll is short: another thread's limit may be over. */
 		(void)poll(&p, 1, msec > AWAIT_END_MSEC ? AWAIT_END_MSEC : msec);
 	}
 	return true;
@@ -225,7 +222,7 @@ static int conn_hello(struct dsaio_conn *conn, const char *name)
 static int conn_try(const char *path, const char *name, struct found *found,
 		    struct dsaio_conn **ret_conn)
 {
-	_cleanup_(conn_freep) struct dsaio_conn *conn = calloc(1, sizeof(*conn));
+	_cleanup_(conn_closep) struct dsaio_conn *conn = calloc(1, sizeof(*conn));
 	int r;
 
 	if (!conn)
@@ -305,7 +302,7 @@ void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
 	(void)pthread_mutex_unlock(&conn->lock);
 	closep(&next->fd); /* not shut down: the session goes on */
 	next->fd = -1;
-	conn_free(next);
+	conn_close(next);
 }
 
 struct conn_facts conn_facts(struct dsaio_conn *conn)

@@ -12,16 +12,16 @@
  * to the call that it belongs to.  When the polling thread has its own reply, another one polls.
  * conn->lock is held for moments only, never while a thread sleeps.
  *
- * Replacement.  conn_replace() begins another session, after a restart of the daemon.  Calls in
- * progress end with -ENOTCONN; sleeps and watches continue with the new socket.  The new daemon knows
- * nothing of the old session.  The caller makes its objects anew, from the fields of each that are not
- * marked "of the present session":
+ * Replacement (not used yet).  conn_replace() begins another session, after a restart of the daemon.
+ * Calls in progress end with -ENOTCONN; sleeps and watches continue with the new socket.  The new
+ * daemon knows nothing of the old session.  The caller will have to make its objects anew, from the
+ * fields of each that are not marked "of the present session":
  *   slabs      their memfds, which are still mapped; a new number for each
  *   files      their descriptors; new numbers, and what the new daemon tells of the store
  *   handles    their settings; a new number and doorbell
  *   channels   new rings.  The op table has each op that the old daemon had not ended, and op_entry()
  *              makes its entry from the op, with the new numbers of slab and file
- * From the end of the old session until then the caller has the consumer role of each handle and the
+ * From the end of the old session until then it will have the consumer role of each handle and the
  * submit_lock of each channel, so that no thread uses old rings.
  *
  * Only the end of file proves that the daemon is gone (conn_is_gone()).  A stream that stopped making
@@ -111,7 +111,10 @@ void conn_close(struct dsaio_conn *conn); /* NULL is fine */
 /* Ends the session, and keeps the struct: every later call returns -ENOTCONN at once. */
 void conn_end(struct dsaio_conn *conn);
 
-/* Takes the session of `next`, which it frees.  Sleeps until no thread polls for the old one. */
+/*
+ * Takes the session of `next`, which it frees.  `next` is connected to the same path, since other
+ * threads read conn->path without the lock.  Sleeps until no thread polls for the old session.
+ */
 void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next);
 
 struct conn_facts conn_facts(struct dsaio_conn *conn);

@@ -403,7 +403,7 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 	r = pending_await(conn, call, while_alive);
 	(void)strcpy(why, conn->end_text);
 	if (r < 0) {
-		atomic_store(&conn->silence.is_silent, true);
+		conn->silence.is_silent = true;
 		conn_break(conn);
 		frame_writer_deinit(&conn->writer); /* the caller closes what may still be in it */
 	}

@@ -15,7 +15,7 @@ int silence_left(struct silence *silence, uint64_t began_nsec, uint64_t now_nsec
 
 	if (ret_must_ask)
 		*ret_must_ask = false;
-	if (atomic_load(&silence->is_silent))
+	if (silence->is_silent)
 		return 0;
 	since = silence->heard_nsec > began_nsec ? silence->heard_nsec : began_nsec;
 	if (ret_must_ask) {

@@ -3,15 +3,14 @@
  *
  * After half of the limit without a word it is asked for a sign of life.  When the other half has
  * passed without an answer, it is silent.  A broken connection cannot ask: there it is silent when
- * the whole limit has passed without its end of file.  Once silent, always silent: a connection waits
- * for that once.
+ * the whole limit has passed without its end of file.  A silent session stays silent: the limit is
+ * waited for once in a session.  conn_replace() resets all fields but the limit.
  *
- * is_silent is atomic.  The other fields are under conn->lock.
+ * All fields are under conn->lock.
  */
 #ifndef DSAIO_CLIENT_LIB_LINK_SILENCE_H
 #define DSAIO_CLIENT_LIB_LINK_SILENCE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,7 +18,7 @@ struct silence {
 	uint32_t limit_msec;
 	uint64_t heard_nsec; /* when the last reply came; 0: none yet */
 	uint64_t asked_nsec; /* when it was asked after that; 0: it was not */
-	_Atomic bool is_silent;
+	bool is_silent;
 };
 
 /* A reply came. */
