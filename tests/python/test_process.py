@@ -330,6 +330,57 @@ def test_ctrl_c_ends_a_wait_and_the_op_goes_on(python, own_daemon, wait):
     )
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        "handle.submit_read(buffer, path)",
+        "handle.submit_reads([(buffer, path)])",
+        "handle.async_pread(buffer, path)",
+        "handle.sync_pread(buffer, path)",
+    ],
+)
+def test_a_signal_right_after_the_start_of_an_op_does_not_free_its_buffer(python, own_daemon, start):
+    python(
+        f"""
+        import array, gc, weakref
+        from dsaio import _library, _op
+        class Array(array.array):
+            pass
+        path = folder + "/f"
+        handle = dsaio.aio_handle()
+        handle.sync_pwrite(b"x" * 5000, path)
+        handle.sync_pread(bytearray(5000), path)
+        handle.submit_read(bytearray(5000), path).wait()
+        handle.submit_reads([(bytearray(5000), path)])[0].wait()
+        handle.submit_fsync(path).wait()
+        assert handle.async_pread(bytearray(1), path + "x") == -1
+        try:
+            handle.submit_reads([(bytearray(1), path + "x")])
+        except FileNotFoundError:
+            pass
+        assert not _op._places
+        submit = _library.submit
+        def submit_and_interrupt(*arguments):
+            assert submit(*arguments) == 1
+            raise KeyboardInterrupt
+        _library.submit = submit_and_interrupt
+        freeze()
+        buffer = Array("b", bytes(5000))
+        reference = weakref.ref(buffer)
+        try:
+            {start}
+            raise AssertionError("it was not interrupted")
+        except KeyboardInterrupt:
+            pass
+        del buffer
+        gc.collect()
+        assert reference() is not None
+        os.kill(daemon, signal.SIGCONT)
+        """,
+        daemon=own_daemon,
+    )
+
+
 # ---- the daemon goes away ----
 
 

@@ -172,7 +172,7 @@ class Handle:
         """
         c = self._c or self._open()
         opcode = library.FDATASYNC if data_only else library.FSYNC
-        pointer = _op.start(c, opcode, file, 0, 0, 0)
+        pointer = _op.start(c, opcode, file, _NO_BUFFER, 0)  # type: ignore[arg-type]
         return Op(c, pointer, opcode, file, 0, _NO_BUFFER, self._counters)  # type: ignore[arg-type]
 
     def _submit(
@@ -187,7 +187,7 @@ class Handle:
         _op.sweep()
         c = self._c or self._open()
         timeout_usec = 0 if timeout is None else max(1, int(timeout * 1e6))
-        pointer = _op.start(c, opcode, file, place[0], place[1], file_offset, timeout_usec)
+        pointer = _op.start(c, opcode, file, place, file_offset, timeout_usec)
         return Op(c, pointer, opcode, file, file_offset, place, self._counters)
 
     # ---- many ----

@@ -3,8 +3,11 @@
 CHandle is a handle of the C library.  Everything that uses it has a reference, and the last one closes
 it, so close() in one thread never takes it away from a call in another.
 
-An open Op is in `_open`, which keeps it and its buffer until it has ended, also if the program has
-dropped it.  An op that has ended leaves `_open` when somebody looks at it: wait(), done(), an event
+The place of an op is in `_places` from before its start until somebody sees that it has ended: a signal
+handler that raises in between may lose the op, which then still uses the memory.  Such a place stays
+for good.
+
+An open Op is in `_open`, which keeps it until it has ended, also if the program has dropped it.  An op that has ended leaves `_open` when somebody looks at it: wait(), done(), an event
 loop, or every now and then the start of a further op.
 """
 
@@ -80,10 +83,21 @@ def _opened_fd(handle: CHandle, fd: int) -> int:
     return pointer.value or 0
 
 
+_places: Dict[int, Place] = {}  # by id(): each op has a tuple of its own
+
+
+def release(place: Place) -> None:
+    """Its op has ended, or did not start."""
+    _places.pop(id(place), None)
+
+
 def start(
-    handle: CHandle, opcode: int, file: FileArgument, address: int, nbytes: int, offset: int, timeout_usec: int = 0
+    handle: CHandle, opcode: int, file: FileArgument, place: Place, offset: int, timeout_usec: int = 0
 ) -> int:
-    """Starts an op.  Returns struct dsaio_op, for library.op_free().  Raises OSError."""
+    """Starts an op.  Returns struct dsaio_op, for library.op_free().  Raises OSError.
+
+    The caller calls release() when the op has ended.
+    """
     if not 0 <= offset < 1 << 63:
         raise ValueError(f"dsaio: file_offset {offset}: must be from 0 to 2^63 - 1")
     opened = fd_file = None
@@ -102,12 +116,14 @@ def start(
     else:
         io.file = fd_file = _opened_fd(handle, file)  # type: ignore[arg-type]
     io.opcode = opcode
-    io.buf = address
-    io.len = nbytes
+    io.buf = place[0]
+    io.len = place[1]
     io.off = offset
     io.timeout_usec = timeout_usec
+    _places[id(place)] = place
     started = library.submit(handle.pointer, slot.io_reference, 1, 0, slot.out_reference)
     if started != 1:
+        release(place)
         e = library.error(started, file_name(file))
         if fd_file:
             library.file_close(fd_file)
@@ -122,7 +138,10 @@ def start(
 def start_many(
     handle: CHandle, opcode: int, files: Sequence[FileArgument], places: Sequence[Place], offsets: Sequence[int]
 ) -> Tuple[List[int], Optional[OSError]]:
-    """Starts ops in their order.  Returns those that were started, and why the next one was not."""
+    """Starts ops in their order.  Returns those that were started, and why the next one was not.
+
+    The caller calls release() for each that was started, when it has ended.
+    """
     n = len(files)
     ios = (library.Io * n)()
     out = (ctypes.c_void_p * n)()
@@ -145,6 +164,8 @@ def start_many(
             io.opcode = opcode
             io.buf, io.len = place[0], place[1]
             io.off = offset
+        for place in places:
+            _places[id(place)] = place
         while done < n and failure is None:
             # Returns the errno of an op only where it is the first of the call.
             at = ctypes.sizeof(library.Io) * done
@@ -153,6 +174,8 @@ def start_many(
                 failure = library.error(r, file_name(files[done]))
             else:
                 done += r
+        for place in places[done:]:
+            release(place)
     finally:
         for pointer in fd_files:
             library.file_close(pointer)
@@ -212,8 +235,7 @@ class Op:
         "_file",
         "_nbytes",
         "_offset",
-        "_keep",
-        "_finish",
+        "_place",
         "_counters",
         "_lock",
         "_result",
@@ -229,7 +251,8 @@ class Op:
         self._opcode = opcode
         self._file = file
         self._offset = offset
-        _, self._nbytes, self._keep, self._finish = place
+        self._nbytes = place[1]
+        self._place: Optional[Place] = place
         self._counters = counters
         self._lock = threading.Lock()
         self._result: Optional[int] = None
@@ -297,16 +320,18 @@ class Op:
         with self._lock:
             if self._result is not None:
                 return
+            place: Place = self._place  # type: ignore[assignment]
             failure: Optional[BaseException] = end_error(
                 self._pointer, result, self._opcode, self._file, self._nbytes, self._offset
             )
-            if failure is None and self._finish is not None:
+            if failure is None and place[3] is not None:
                 try:
-                    self._finish()
+                    place[3]()
                 except Exception as e:
                     failure = e
             self._error = failure
-            self._keep = self._finish = None
+            release(place)
+            self._place = None
             self._counters.add(self._opcode, 1, max(result, 0), failure is not None)
             self._result = result
         _open.pop(self._pointer, None)
@@ -419,7 +444,9 @@ def keep_at_exit(container: Callable[[], Any]) -> None:
 def _forget() -> None:
     # The parent's ops.  Their memory is the child's own copy, so it may go.
     _open.clear()
+    _places.clear()
 
 
 keep_at_exit(lambda: _open)
+keep_at_exit(lambda: _places)
 at_fork(_forget)

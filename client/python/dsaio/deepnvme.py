@@ -278,7 +278,7 @@ class aio_handle(Handle, _Pinned):
     def _start(self, opcode: int, buffer: Any, file: FileArgument, offset: int, validate: bool = False) -> _Pending:
         c = self._async_c or self._open_async()
         place = _buffer.locate(buffer, opcode == READ)
-        pointer = _op.start(c, opcode, file, place[0], place[1], offset)
+        pointer = _op.start(c, opcode, file, place, offset)
         return pointer, opcode, file, offset, place, validate, c
 
     def _either(
@@ -335,6 +335,7 @@ class aio_handle(Handle, _Pinned):
                     failure = _op.end_error(pointer, result.value, opcode, file, place[1], offset)
                 ops.pop()  # before: a signal between the two must not free it twice
                 library.op_free(pointer)
+                _op.release(place)
                 try:
                     if failure is None and place[3] is not None:
                         place[3]()
