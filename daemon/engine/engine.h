@@ -105,10 +105,11 @@ struct engine_ops {
 	 */
 	int (*submit)(struct engine *engine, struct block **blocks, int n);
 
-	/* Returns completed blocks, at most n; never sleeps. */
+	/* Returns completed blocks, at most n; never sleeps.  (threads) Also reports room among workers,
+	   which is not counted. */
 	int (*reap)(struct engine *engine, struct block **blocks, int n);
 
-	/* Whether reap would return a block: the check before a sleep. */
+	/* Whether reap would return a block or report room: the check before a sleep. */
 	bool (*is_ready)(const struct engine *engine);
 
 	/* An eventfd that counts completions; for an edge-triggered epoll set. */

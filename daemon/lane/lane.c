@@ -141,8 +141,8 @@ static int home_turn(struct lane *lane, struct poller_turn *turn)
 	turn->has_published = n > 0;
 	did += n;
 	did += transfer_start(&lane->transfer);
-	if (did)
-		intake_remove_idle(intake);
+	/* Also after a turn that did nothing: it may have run the message that a closing channel awaited. */
+	intake_remove_idle(intake);
 	intake_park(intake);
 	turn->n_in_flight = lane->admit.n_in_flight;
 	turn->bytes_in_flight = lane->admit.bytes_in_flight;

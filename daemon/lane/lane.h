@@ -53,8 +53,8 @@ void lane_add_channel(struct lane *lane, struct channel *channel);
  * that were taken end (drain: true), then calls its owner's on_removed.
  */
 void lane_remove_channel(struct lane *lane, struct channel *channel, bool drain);
-/* A channel that drains is to drop what has not started, after all; seen in the lane's next turn
-   that does something, and there is one as long as anything can start. */
+/* A channel that drains is to drop what has not started, after all; seen in the lane's next turn,
+   and there is one as long as anything can start. */
 void lane_hurry_channel(struct channel *channel);
 
 /* Hands a batch to the channel's lane, which takes it.  The caller has checked that at most

@@ -337,6 +337,46 @@ START_TEST(a_block_without_a_worker_is_not_taken_until_there_is_room)
 }
 END_TEST
 
+static void hang(struct work *work)
+{
+	(void)work;
+	while (atomic_load(&holds_calls))
+		(void)usleep(1000);
+}
+
+static void no_room(struct work_room *room)
+{
+	(void)room;
+}
+
+START_TEST(a_report_of_room_that_is_on_its_way_keeps_the_workers)
+{
+	static struct work works[300];
+	struct work_room room = { .on_room = no_room };
+	unsigned n = 0;
+
+	setup_engine();
+	atomic_store(&holds_calls, true);
+	for (; n < 300; n++) {
+		works[n].run = hang;
+		if (!work_queue_try_submit(workers.queue, &works[n], &room))
+			break;
+	}
+	ck_assert_uint_lt(n, 300);
+	ck_assert(work_queue_stop_waiting(workers.queue, &room));
+	ck_assert(!submit(0, make(DIRECT, BLOCK_READ, 0, 4096, 0)));
+	atomic_store(&holds_calls, false);
+	while (!engine_threads.is_ready(engine)) /* nothing but the report makes it so */
+		(void)usleep(1000);
+	ck_assert(!workers_stop_waiting(&workers));
+	ck_assert_int_eq(n_rooms, 0);
+	ck_assert_int_eq(engine_threads.reap(engine, NULL, 0), 0);
+	ck_assert_int_eq(n_rooms, 1);
+	ck_assert(workers_stop_waiting(&workers));
+	teardown_engine();
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -348,6 +388,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, users_share_their_own_work_queue_only);
 	tcase_add_test(tcase, a_block_goes_to_a_worker_and_comes_back);
 	tcase_add_test(tcase, a_block_without_a_worker_is_not_taken_until_there_is_room);
+	tcase_add_test(tcase, a_report_of_room_that_is_on_its_way_keeps_the_workers);
 }
 
 SUITE("threads", add_tests)
