@@ -9,6 +9,7 @@
 #ifndef DSAIO_PROTO_PROFILE_H
 #define DSAIO_PROTO_PROFILE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,7 +37,7 @@ struct profile {
 			   .overlap_events = true, \
 			   .intra_op_parallelism = 1 })
 
-/* The fields of a profile, as bits of a set. */
+/* The fields of a profile, as bits of a set.  Profile.absent has them on the wire: never renumber them. */
 enum profile_field {
 	PROFILE_BLOCK_SIZE = 1,
 	PROFILE_QUEUE_DEPTH = 2,
@@ -45,6 +46,10 @@ enum profile_field {
 	PROFILE_PARALLELISM = 16,
 	PROFILE_ALL = 31,
 };
+static_assert(PROFILE_BLOCK_SIZE == 1 << 0 && PROFILE_QUEUE_DEPTH == 1 << 1 &&
+		      PROFILE_SINGLE_SUBMIT == 1 << 2 && PROFILE_OVERLAP_EVENTS == 1 << 3 &&
+		      PROFILE_PARALLELISM == 1 << 4,
+	      "Profile.absent of a released protocol");
 
 /* Some fields of a profile. */
 struct partial_profile {

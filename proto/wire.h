@@ -1,11 +1,22 @@
 /*
- * Conversion between our structs and protobuf-c's messages.
+ * Conversion between our structs and protobuf-c's messages, and messages on the heap.
  */
 #ifndef DSAIO_PROTO_WIRE_H
 #define DSAIO_PROTO_WIRE_H
 
 #include "proto/dsaio.pb-c.h"
 #include "proto/profile.h"
+
+#include <stdlib.h>
+
+/* A message on the heap, as free_unpacked() frees it; NULL without memory. */
+#define WIRE_NEW(type, name)                        \
+	__extension__({                             \
+		type *new_ = malloc(sizeof(*new_)); \
+		if (new_)                           \
+			name##__init(new_);         \
+		new_;                               \
+	})
 
 /* A whole profile. */
 static inline struct profile profile_from_wire(const Wire__Profile *wire)

@@ -3,7 +3,8 @@
  * the main thread reads them for status.  All accesses are relaxed atomics: a reader may see values
  * that are slightly old.
  *
- * Latency buckets are 1/8 of a power of two wide, so a percentile is within 7%.
+ * Latency buckets are 1/8 of a power of two wide, and a percentile is its bucket's end:
+ * up to 12.5% above the true one.
  */
 #ifndef DSAIO_DAEMON_ACCOUNT_METRICS_H
 #define DSAIO_DAEMON_ACCOUNT_METRICS_H

@@ -77,7 +77,8 @@ void handles_close_all(struct session *session, bool drain);
 void handles_hurry(struct session *session);
 
 /*
- * The session's share of a store, made if there is none.  NULL: no memory.  The caller adds a file.
+ * The session's share of a store, made if there is none.  NULL: no memory.  The caller adds a file or a
+ * channel.
  */
 struct share *share_get(struct session *session, struct store *store);
 /* A file on the share's store is closed. */
@@ -105,10 +106,9 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 /*
  * Copies n entries.  on_done: call->batch has the results until call_free().
  *
- * The ops of a Submit are a batch, and not entries of a ring whose client is this thread.  A ring would
- * remove the batch (about 95 lines), and need about 140 for ids that are unique in the channel, their way
- * back to the request and the client's id (Cancel), an event for completions, and their consumption before
- * the channel is freed.
+ * The ops of a Submit are a batch, and not entries of a ring whose client is this thread.  A ring would need
+ * ids that are unique in the channel, their way back to the request and to the client's id (Cancel), and
+ * the consumption of completions before the channel is freed, which is more than the batch.
  */
 int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,
 		   uint32_t n, struct call *call, struct error *error);

@@ -21,7 +21,8 @@
 #define REQUEST_VERSION_MIN 1u
 #define REQUEST_VERSION_MAX 1u
 
-/* 0 and a request for request_free(), or -EPROTO or -ENOMEM. */
+/* 0 and a request for request_free(), or -EPROTO: no request, or no memory for it (protobuf-c does not
+   tell which). */
 int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,
 		   struct error *error);
 void request_free(Wire__Request *request); /* NULL is fine */

@@ -3,9 +3,9 @@
 #include "daemon/base/log.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
-#include "daemon/control/wire.h"
 #include "proto/util/cleanup.h"
 #include "proto/version.h" /* the version is the project's */
+#include "proto/wire.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -74,7 +74,7 @@ void serve_garbage(struct session *session, const char *why)
 	session_end(session, false);
 }
 
-/* A call has ended.  This sends all replies except those to Hello, Status and refused requests. */
+/* The end of a call: replies to the requests of serve_later(). */
 static void call_done(struct call *call, int result, const struct error *error)
 {
 	Wire__Reply reply = WIRE__REPLY__INIT;

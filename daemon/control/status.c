@@ -2,11 +2,11 @@
 
 #include "daemon/account/metrics.h"
 #include "daemon/base/hung.h"
-#include "daemon/control/wire.h"
 #include "daemon/engine/engine.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/version.h" /* the version is the project's */
+#include "proto/wire.h"
 
 #include <errno.h>
 #include <stdlib.h>

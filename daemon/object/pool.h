@@ -95,7 +95,7 @@ int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_qu
 
 /*
  * The same of size_bytes from byte off on of the client's file fd, checked, mapped and closed on the
- * helper's thread.  Its memory is charged in whole pages.  Further errors: -EINVAL (off + size_bytes
+ * work queue's thread.  Its memory is charged in whole pages.  Further errors: -EINVAL (off + size_bytes
  * passes 2^63; off is not at a page), -EOPNOTSUPP (neither on tmpfs nor on hugetlbfs, no regular
  * file), -EACCES (not open for reading and writing, sealed against writing), -ERANGE (the file is
  * shorter).  If on_made will be called, fd is taken; else it is still the caller's, which must

@@ -149,10 +149,6 @@ static bool is_same(const struct store *store, const struct file_facts *facts)
 	return store->saved_key && strcmp(store->saved_key, key) == 0;
 }
 
-/*
- * is_look: anybody may look, by any descriptor, such as an O_PATH one of a device node that only root
- * may open.  So a look never frees a store, which would drop its counters and profile.
- */
 int registry_find_or_make(struct registry *registry, const struct file_facts *facts,
 			  const char *name, const struct peer *peer, bool is_look,
 			  struct store **ret_store, struct error *error)

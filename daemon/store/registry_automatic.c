@@ -74,7 +74,6 @@ static void going_run(struct work *work)
 	free(going);
 }
 
-/* Removes an automatic store without references from the list, and frees it. */
 void automatic_let_go(struct registry *registry, struct store *store)
 {
 	struct going *going = malloc(sizeof(*going));
