@@ -31,6 +31,7 @@ struct work_queue {
 	bool is_at_spare; /* which has it in its list, or works for it */
 	bool is_starving; /* an ending thread will serve it */
 	unsigned n_threads, n_idle, n_queued;
+	unsigned n_shallow;		   /* works that are not is_deep, queued or running */
 	unsigned max_threads, max_further; /* constant */
 	/* under the spare's lock */
 	struct list_node spare_node, starving_node;
@@ -161,11 +162,17 @@ static bool thread_give(struct work_queue *work_queue)
 static void first_run(struct work_queue *work_queue)
 {
 	struct work *work = list_entry(list_pop(&work_queue->works), struct work, node);
+	const bool is_deep = work->is_deep; /* work may be gone when it has run */
 
 	work_queue->n_queued--;
 	(void)pthread_mutex_unlock(&work_queue->lock);
 	work_run(work);
 	(void)pthread_mutex_lock(&work_queue->lock);
+	if (!is_deep) {
+		/* The thread may go on with other work, which may hang. */
+		work_queue->n_shallow--;
+		tell_of_room(work_queue);
+	}
 }
 
 static void queue_destroy(struct work_queue *work_queue)
@@ -370,6 +377,7 @@ static void queue_work(struct work_queue *work_queue, struct work *work, int why
 {
 	list_push(&work_queue->works, &work->node);
 	work_queue->n_queued++;
+	work_queue->n_shallow += !work->is_deep;
 	(void)pthread_cond_signal(&work_queue->has_work);
 	if (!work_queue->n_threads && !work_queue->is_at_spare) {
 		work_queue->is_at_spare = true;
@@ -392,13 +400,14 @@ void work_queue_submit(struct work_queue *work_queue, struct work *work)
 
 bool work_queue_try_submit(struct work_queue *work_queue, struct work *work, struct work_room *room)
 {
-	bool has_room;
+	bool may_begin, has_room;
 	int r = 0;
 
 	(void)pthread_mutex_lock(&work_queue->lock);
 	assert(!work_queue->is_stopping);
-	has_room = work_queue->n_queued < work_queue->n_idle;
-	if (!has_room && thread_take_or_starve(work_queue)) {
+	may_begin = work->is_deep || work_queue->n_shallow < work_queue->max_threads;
+	has_room = may_begin && work_queue->n_queued < work_queue->n_idle;
+	if (may_begin && !has_room && thread_take_or_starve(work_queue)) {
 		r = thread_start(work_queue);
 		/* Without any thread the spare does one piece of work at a time. */
 		has_room = r == 0 || (!work_queue->n_threads && !work_queue->is_at_spare);

@@ -33,6 +33,7 @@ struct work {
 	void (*run)(struct work *work); /* on a worker thread; the last thing that touches work
 					   unless it hands it on (say, posts a message) */
 	struct hung_about about;	/* its call on a client's file system; zeroes: none */
+	bool is_deep; /* may be more than max_threads at once: work_queue_try_submit() */
 };
 
 /* Returns 0, -ENOMEM, or the error of starting the spare. */
@@ -54,7 +55,8 @@ struct work_room {
 };
 
 /*
- * Queues work if it begins at once: a thread is idle, or can be started.  Else returns false and
+ * Queues work if it begins at once: a thread is idle, or can be started, and no more than max_threads
+ * works that are not is_deep are queued or run, whatever further threads there are.  Else returns false and
  * calls on_room() once there may be room: once, on any thread, under the work queue's lock.  The room
  * may be asked for again before that.
  */

@@ -11,11 +11,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Blocking calls of one user on one store that may be under way at once: a guess. */
-#define THREADS 8u
-/* Further threads where worker threads are the engine: for two channels at full depth, so that a channel
+/* Further threads, for files where worker threads are the engine: for two channels at full depth, so that a channel
    whose blocks hang does not block the user's other channels. */
-#define THREADS_FURTHER (2 * WORKERS_DEPTH - THREADS)
+#define THREADS_FURTHER (2 * WORKERS_DEPTH - WORKERS_THREADS)
 
 /* ---- users ---- */
 
@@ -50,7 +48,7 @@ int worker_queue_ref(struct worker_queues *queues, uid_t uid, struct work_queue 
 
 		if (!new)
 			return -ENOMEM;
-		r = work_queue_new_deep("store", THREADS, THREADS_FURTHER, &new->queue);
+		r = work_queue_new_deep("store", WORKERS_THREADS, THREADS_FURTHER, &new->queue);
 		if (r < 0)
 			return r;
 		new->uid = uid;

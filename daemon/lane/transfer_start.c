@@ -7,7 +7,7 @@
 /* Blocks of one channel at workers: half of a user's threads, so that a client whose calls hang does not
    block the user's other clients.  Where worker threads are the engine the limit is the profile's queue
    depth, up to WORKERS_DEPTH. */
-#define AT_WORKERS_MAX 4u
+#define AT_WORKERS_MAX (WORKERS_THREADS / 2)
 /*
  * Blocks started in a turn.  io_submit takes 5 to 10 us for each.  With more blocks, completions are
  * published late, client and device work in turns instead of overlapping, and the queue drains in waves.
@@ -39,8 +39,10 @@ static void wait_for_worker(struct transfer *transfer, struct op *op)
 static bool submit_to_workers(struct transfer *transfer, struct block *block)
 {
 	struct channel *channel = block->op->channel;
+	struct worker_block *worker_block = container_of(block, struct worker_block, block);
 
-	container_of(block, struct worker_block, block)->workers = &channel->workers;
+	worker_block->workers = &channel->workers;
+	worker_block->work.is_deep = uses_workers(transfer->store, block->op->file);
 	if (transfer->threads->ops->submit(transfer->threads, &block, 1) < 1)
 		return false;
 	channel->n_at_workers++;

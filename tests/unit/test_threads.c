@@ -210,8 +210,6 @@ END_TEST
 
 /* ---- on their way ---- */
 
-#define N_BLOCKED 8 /* the workers of a user that has one channel, without further ones */
-
 static struct worker_queues queues;
 static struct workers workers;
 static struct engine *engine;
@@ -311,7 +309,7 @@ START_TEST(a_block_goes_to_a_worker_and_comes_back)
 }
 END_TEST
 
-START_TEST(a_block_without_a_worker_is_not_taken_until_there_is_room)
+START_TEST(a_block_without_a_worker_is_not_taken_until_there_is_room) /* _i: deep */
 {
 	struct block *back[300];
 	unsigned n = 0;
@@ -319,9 +317,14 @@ START_TEST(a_block_without_a_worker_is_not_taken_until_there_is_room)
 
 	setup_engine();
 	atomic_store(&holds_calls, true);
-	while (submit(n, make(DIRECT, BLOCK_READ, 0, 4096, n * 4096 % MEMORY_BYTES)))
-		ck_assert_uint_lt(++n, 300);
-	ck_assert_uint_ge(n, N_BLOCKED);
+	for (; n < 300; n++) {
+		blocks[n].work.is_deep = _i;
+		if (!submit(n, make(DIRECT, BLOCK_READ, 0, 4096, n * 4096 % MEMORY_BYTES)))
+			break;
+	}
+	/* Further threads only where worker threads are the engine (_i). */
+	ck_assert_uint_lt(n, 300);
+	ck_assert(_i ? n >= WORKERS_DEPTH : n == WORKERS_THREADS);
 	ck_assert(workers.waits_for_room);
 	ck_assert_uint_eq(engine->n_in_flight, n);
 	ck_assert_int_eq(n_rooms, 0);
@@ -387,7 +390,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, an_interrupted_call_is_not_repeated_forever);
 	tcase_add_test(tcase, users_share_their_own_work_queue_only);
 	tcase_add_test(tcase, a_block_goes_to_a_worker_and_comes_back);
-	tcase_add_test(tcase, a_block_without_a_worker_is_not_taken_until_there_is_room);
+	tcase_add_loop_test(tcase, a_block_without_a_worker_is_not_taken_until_there_is_room, 0, 2);
 	tcase_add_test(tcase, a_report_of_room_that_is_on_its_way_keeps_the_workers);
 }
 

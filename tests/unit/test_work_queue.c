@@ -124,7 +124,8 @@ static unsigned count_threads(const char *name)
 static void hang(struct work_queue *work_queue, struct task *tasks, unsigned n, sem_t *go)
 {
 	for (unsigned i = 0; i < n; i++) {
-		tasks[i] = (struct task){ .work.run = task_run, .wait = go };
+		tasks[i] = (struct task){ .work = { .run = task_run, .is_deep = true },
+					  .wait = go };
 		work_queue_submit(work_queue, &tasks[i].work);
 	}
 }
@@ -133,7 +134,7 @@ static struct work_room no_room; /* its on_room() is never called */
 
 static bool try_hang(struct work_queue *work_queue, struct task *task, sem_t *go)
 {
-	*task = (struct task){ .work.run = task_run, .wait = go };
+	*task = (struct task){ .work = { .run = task_run, .is_deep = true }, .wait = go };
 	return work_queue_try_submit(work_queue, &task->work, &no_room);
 }
 
@@ -211,6 +212,39 @@ START_TEST(further_threads_are_shared_and_none_takes_more_than_it_leaves)
 }
 END_TEST
 
+START_TEST(only_deep_work_makes_use_of_further_threads)
+{
+	static struct task tasks[20], deep[20];
+	struct waiting_room waits = { .room.on_room = on_room };
+	struct work_queue *work_queue;
+	sem_t go, deep_go;
+	int n = 0;
+
+	(void)sem_init(&go, 0, 0);
+	(void)sem_init(&deep_go, 0, 0);
+	(void)sem_init(&waits.told, 0, 0);
+	ck_assert_int_eq(work_queue_new_deep("deep", 8, 100, &work_queue), 0);
+	/* Threads of deep work do not count. */
+	for (int i = 0; i < 20; i++)
+		ck_assert(try_hang(work_queue, &deep[i], &deep_go));
+	for (; n < 20; n++) {
+		tasks[n] = (struct task){ .work.run = task_run, .wait = &go };
+		if (!work_queue_try_submit(work_queue, &tasks[n].work, &waits.room))
+			break;
+	}
+	ck_assert_int_eq(n, 8);
+	(void)sem_post(&go);
+	ck_assert_int_eq(sem_wait(&waits.told), 0);
+	ck_assert(work_queue_try_submit(work_queue, &tasks[8].work, &waits.room));
+	for (int i = 0; i < 20; i++) {
+		(void)sem_post(&go);
+		(void)sem_post(&deep_go);
+	}
+	work_queue_free(work_queue);
+	ck_assert_int_eq(n_run, 29);
+}
+END_TEST
+
 START_TEST(a_queue_that_got_no_further_thread_was_not_served_when_another_queue_ended_some)
 {
 	static struct task tasks[2][WORK_QUEUE_FURTHER_MAX], queued, later;
@@ -229,7 +263,7 @@ START_TEST(a_queue_that_got_no_further_thread_was_not_served_when_another_queue_
 	}
 	queued = (struct task){ .work.run = task_run, .done = &done };
 	work_queue_submit(work_queues[1], &queued.work);
-	later = (struct task){ .work.run = task_run, .done = &done };
+	later = (struct task){ .work = { .run = task_run, .is_deep = true }, .done = &done };
 	ck_assert(!work_queue_try_submit(work_queues[1], &later.work, &waits.room));
 
 	for (unsigned k = 0; k < n[0]; k++)
@@ -399,6 +433,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, threads_without_work_end_and_others_start_when_there_is_some);
 	tcase_add_test(tcase, work_that_does_not_begin_at_once_is_told_of_room);
 	tcase_add_test(tcase, further_threads_are_shared_and_none_takes_more_than_it_leaves);
+	tcase_add_test(tcase, only_deep_work_makes_use_of_further_threads);
 	tcase_add_test(
 		tcase,
 		a_queue_that_got_no_further_thread_was_not_served_when_another_queue_ended_some);
