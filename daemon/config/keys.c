@@ -314,7 +314,7 @@ static const struct key keys[] = {
 	{ DAEMON(user_limit[QUOTA_SLABS]), "user_slabs", count_set, 1, USER_OBJECTS_MAX, "4096",
 	  NULL, "Limit on the slabs of all clients of one user." },
 	{ DAEMON(user_limit[QUOTA_FILES]), "user_files", count_set, 1, USER_OBJECTS_MAX, "262144",
-	  "194457", "Limit on the files that all clients of one user have open or cached." },
+	  NULL, "Limit on the files that all clients of one user have open or cached." },
 	{ DAEMON(user_limit[QUOTA_HANDLES]), "user_handles", count_set, 1, USER_OBJECTS_MAX, "1024",
 	  NULL, "Limit on the handles of all clients of one user." },
 	{ DAEMON(user_limit[QUOTA_CHANNELS]), "user_channels", count_set, 1, USER_OBJECTS_MAX,

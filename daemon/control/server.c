@@ -19,8 +19,6 @@
 
 /* Clients accepted before the event loop runs again: takes about as long as TURNS_NSEC. */
 #define ACCEPTS_PER_TURN 16u
-/* The share of the daemon's descriptors that control sockets with a hung close may use: a guess. */
-#define CLOSING_SOCKETS_DIVISOR 4u
 /* How long a stop waits for the close of control sockets: they belong to no session.  A guess. */
 #define CLOSING_SOCKETS_WAIT_SEC 2
 
@@ -211,7 +209,7 @@ static int server_init_service(struct server *server, struct event_base *base)
 	       sizeof(config->follows_descriptors));
 	memcpy(service->client_limit, config->client_limit, sizeof(service->client_limit));
 	memcpy(service->user_limit, config->user_limit, sizeof(service->user_limit));
-	service->max_closing_sockets = config->n_descriptors / CLOSING_SOCKETS_DIVISOR + 1;
+	service->max_closing_sockets = config->n_descriptors / SERVICE_CLOSING_DIVISOR + 1;
 	return service_init(service, base);
 }
 

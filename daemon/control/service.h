@@ -3,9 +3,13 @@
  *
  * A control socket with unread descriptors is closed on a worker thread of its user, because close(2) of
  * the socket also closes these and may hang.  The kernel counts them, and bounds them to RLIMIT_NOFILE of the
- * user that sent them.  So that is also the limit on such sockets of one user, and with them one user
- * without privileges does not reach the limit of all users (service_may_accept()) unless its RLIMIT_NOFILE
- * is above a quarter of the daemon's.
+ * user that sent them.  So that is also the limit on such sockets of one user.
+ *
+ * The limit of all users is a quarter of the daemon's RLIMIT_NOFILE (service_may_accept()).  The unit's
+ * LimitNOFILE= makes it larger than 524288, systemd's hard limit of users, so one user without privileges
+ * does not reach it.  One user can reach it, and keep others from connecting, if the user's hard limit is
+ * above the daemon's quarter: where fs.nr_open allows the daemon less than the unit asks for, or where a
+ * daemon for several users was started by hand with a lower limit.
  *
  * Main thread.
  */
@@ -24,6 +28,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* The share of the daemon's descriptors that control sockets with a hung close may use: a guess. */
+#define SERVICE_CLOSING_DIVISOR 4u
 
 struct event;
 struct event_base;

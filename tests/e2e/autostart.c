@@ -602,7 +602,7 @@ TEST(few_for_daemon, "started with a small ulimit -n: a refusal names daemon, li
 			    test_text("at most;daemon (pid %d, RLIMIT_NOFILE 64);ulimit -n",
 				      places_pid()));
 	} else {
-		CHECK(soft >= 524288); /* with CAP_SYS_RESOURCE: as the service has */
+		CHECK(soft >= 524288); /* with CAP_SYS_RESOURCE */
 	}
 	dsaio_disconnect(client);
 	places_stop();

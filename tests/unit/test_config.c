@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 static struct config config;
@@ -363,16 +362,14 @@ END_TEST
 START_TEST(the_samples_bounds_are_the_defaults_under_the_units_limit)
 {
 	_cleanup_(freep) char *text = file_text("systemd/dsaiod.conf");
-	const struct rlimit unit = { .rlim_cur = 524288, .rlim_max = 524288 };
 	struct config given = { 0 };
 
-	if (setrlimit(RLIMIT_NOFILE, &unit) < 0)
-		return; /* only root may have so many here */
 	for (char *at = text; (at = strstr(at, "\n;"));)
 		*++at = ' ';
 	config_deinit(&config);
 	ck_assert_int_eq(config_init(&config), 0);
 	ck_assert_int_eq(config_init(&given), 0);
+	config.n_descriptors = given.n_descriptors = unit_descriptors();
 	ck_assert_int_eq(config_check(&given, &error), 0);
 	ck_assert_msg(read_text(text) == 0, "%s", error.text);
 	for (unsigned i = 0; i < N_QUOTA_KINDS; i++) {

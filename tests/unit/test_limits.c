@@ -39,7 +39,7 @@ static uint64_t descriptors_of_a_user(void)
 	       2 * user[QUOTA_CHANNELS] + 2 * user[QUOTA_CALLS] + 27 * user[QUOTA_SESSIONS];
 }
 
-static const uint64_t descriptors[] = { 1024, 4096, 20000, 524288 };
+static const uint64_t descriptors[] = { 1024, 4096, 20000, 524288, 4194304 };
 
 START_TEST(two_users_at_their_limits_leave_descriptors_for_others)
 {

@@ -2,6 +2,7 @@
  * Control sockets without a session any more, and the sessions of a user that has room again.
  */
 #include "tests/unit/control_parts.h"
+#include "tests/unit/file_text.h"
 
 #include <poll.h>
 
@@ -107,6 +108,13 @@ START_TEST(sessions_with_requests_are_served_in_turns)
 }
 END_TEST
 
+START_TEST(one_user_filled_the_bound_of_sockets_whose_close_hangs)
+{
+	/* More than the descriptors of one user: systemd's hard limit for users. */
+	ck_assert_uint_gt(unit_descriptors() / SERVICE_CLOSING_DIVISOR, 524288);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, control_setup, control_teardown);
@@ -115,6 +123,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, no_client_is_accepted_while_too_many_sockets_wait_for_their_close);
 	tcase_add_test(tcase, only_the_sessions_of_the_user_with_room_go_on);
 	tcase_add_test(tcase, sessions_with_requests_are_served_in_turns);
+	tcase_add_test(tcase, one_user_filled_the_bound_of_sockets_whose_close_hangs);
 }
 
 SUITE("service", add_tests)

@@ -27,7 +27,7 @@
 #define LISTEN_FD 3			/* sd_listen_fds(3): the first */
 #define SIGNALS 64			/* the kernel's, with those that the C library hides */
 #define PID_DIGITS 10u
-#define NOFILE_WANTED 524288 /* as the service has: LimitNOFILE= */
+#define NOFILE_WANTED 524288 /* all quotas of one user fit; below the usual fs.nr_open */
 #define CPUS_MAX 8192	     /* CONFIG_NR_CPUS of the largest kernels */
 
 /* clone(2) by its other name: what sanitizers put in the place of the first would unlock their own
