@@ -88,13 +88,7 @@ static void wait_for_page(struct admit *admit, struct admit_channel *channel)
 	if (channel->waits_for_page)
 		return; /* it keeps its place */
 	channel->waits_for_page = true;
-	channel->page_next = NULL;
-	channel->page_prev = admit->last_page_waiter;
-	if (channel->page_prev)
-		channel->page_prev->page_next = channel;
-	else
-		admit->first_page_waiter = channel;
-	admit->last_page_waiter = channel;
+	list_push(&admit->page_waiters, &channel->page_node);
 }
 
 static void stop_waiting_for_page(struct admit *admit, struct admit_channel *channel)
@@ -102,14 +96,7 @@ static void stop_waiting_for_page(struct admit *admit, struct admit_channel *cha
 	if (!channel->waits_for_page)
 		return;
 	channel->waits_for_page = false;
-	if (channel->page_prev)
-		channel->page_prev->page_next = channel->page_next;
-	else
-		admit->first_page_waiter = channel->page_next;
-	if (channel->page_next)
-		channel->page_next->page_prev = channel->page_prev;
-	else
-		admit->last_page_waiter = channel->page_prev;
+	list_remove(&admit->page_waiters, &channel->page_node);
 }
 
 /* Once in a turn all channels that wait may try again, so class, weight and turns decide. */
@@ -118,7 +105,7 @@ static void offer_pages(struct admit *admit, uint64_t now_nsec)
 	if (!admit->is_page_back)
 		return;
 	admit->is_page_back = false;
-	for (struct admit_channel *c = admit->first_page_waiter; c; c = c->page_next)
+	LIST_EACH(struct admit_channel, c, &admit->page_waiters, page_node)
 		sched_add(&admit->sched, &c->queue, now_nsec);
 }
 

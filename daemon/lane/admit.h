@@ -23,6 +23,7 @@
 
 #include "daemon/lane/sched.h"
 #include "daemon/lane/window.h"
+#include "proto/util/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,8 +46,7 @@ struct admit_channel {
 		uint32_t n_in_flight;
 		uint32_t n_started; /* since none was in flight */
 	} * lanes;
-	struct admit_channel *page_next,
-		*page_prev; /* in the list of channels that wait for a page */
+	struct list_node page_node; /* in the list of channels that wait for a page */
 	bool waits_for_page;
 };
 
@@ -90,8 +90,8 @@ struct admit {
 	uint64_t guard_end_nsec;   /* large blocks wait until then; 0: they do not */
 
 	uint32_t n_free_pages;
-	struct admit_channel *first_page_waiter, *last_page_waiter; /* in order */
-	bool is_page_back; /* a page was returned and not yet offered to them */
+	struct list page_waiters; /* struct admit_channel, in order */
+	bool is_page_back;	  /* a page was returned and not yet offered to them */
 
 	uint32_t n_channels;
 	uint32_t n_busy;			  /* clients with an op open */

@@ -4,9 +4,11 @@
  * The owner of the list also owns the nodes' fields: one thread, or the holder of its lock.  Zeroes
  * are an empty list.
  *
- * It is the only list.  Others remain only on the way of an op, where a member is known to be the first
- * or to have no predecessor to care about: stacks of free blocks, ops and pieces, and the messages of
- * a mailbox, which its owner takes all at once.
+ * Links of other kinds remain for stacks (free blocks and ops), for queues that are emptied whole (the
+ * messages of a mailbox), for lists that other threads read without a lock (a handle's channels), for the
+ * buckets of hash tables, for short lists that are searched from the first anyway (the library's calls in
+ * progress, its shares of bounce memory), and for the scheduler's rings, which have no first member.  The
+ * library's list of disconnected clients is also one of its own.
  */
 #ifndef DSAIO_PROTO_UTIL_LIST_H
 #define DSAIO_PROTO_UTIL_LIST_H

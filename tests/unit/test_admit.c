@@ -355,8 +355,8 @@ START_TEST(half_of_the_pages_are_for_one_client_and_waiters_keep_their_order)
 	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
 	admit_set_ready(&admit, &sides[1].channel, true, 0); /* another op: it tries again */
 	ck_assert_int_eq(next_is(1, 0), ADMIT_NOTHING);
-	ck_assert_ptr_eq(admit.first_page_waiter, &sides[1].channel);
-	ck_assert_ptr_eq(admit.last_page_waiter, &sides[0].channel);
+	ck_assert_ptr_eq(admit.page_waiters.first, &sides[1].channel.page_node);
+	ck_assert_ptr_eq(admit.page_waiters.last, &sides[0].channel.page_node);
 
 	admit_give_page(&admit, &sides[0].channel);
 	ck_assert_int_eq(next_is(1, 0), ADMIT_START);
