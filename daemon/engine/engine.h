@@ -80,15 +80,15 @@ struct engine_ops {
 	const char *name;
 
 	/* Capabilities. */
-	uint32_t operations;	 /* bits of enum block_operation */
-	uint32_t targets;	 /* bits of enum target_kind */
-	uint32_t regions;	 /* bits of enum region_kind */
-	uint32_t max_bytes;	 /* of a block */
-	uint32_t align;		 /* of offset, length and memory, if the target's is smaller */
-	bool has_nowait;	 /* does blocks with is_nowait */
-	bool has_unaligned;	 /* does blocks with is_buffered or is_bounced */
-	bool has_window;	 /* its blocks queue at the device: the window counts them */
-	bool is_awaited_by_exit; /* the end of the process waits for its blocks */
+	uint32_t operations; /* bits of enum block_operation */
+	uint32_t targets;    /* bits of enum target_kind */
+	uint32_t regions;    /* bits of enum region_kind */
+	uint32_t max_bytes;  /* of a block */
+	uint32_t align;	     /* of offset, length and memory, if the target's is smaller */
+	bool has_nowait;     /* does blocks with is_nowait */
+	bool has_unaligned;  /* does blocks with is_buffered or is_bounced */
+	bool has_window;     /* its blocks queue at the device: the window counts them */
+	bool is_awaited_by_exit; /* the end of the process waits for its blocks; engine_init() requires it */
 
 	void (*init)(void); /* once, before any open; NULL: nothing to do */
 

@@ -169,7 +169,7 @@ static void threads_close(struct engine *engine)
 	free(threads(engine));
 }
 
-/* The depth is what work queues have room for. */
+/* Blocks in flight are not limited here: work queues limit them. */
 static int threads_open(uint32_t depth, uint32_t depth_min, struct engine **ret_engine,
 			struct error *error)
 {

@@ -1,9 +1,9 @@
 /*
  * The counts that a block is part of while it is in flight, and its mode lock.
  *
- *     in_flight_begin()   new: it counts in its op, in the depth of its channel, and in the metrics
  *     in_flight_enter()   an engine takes it: it counts in the window, if the engine has one, and
  *                         holds the mode lock
+ *     in_flight_begin()   new: it counts in its op, in the depth of its channel, and in the metrics
  *     in_flight_leave()   the engine has returned it
  *     in_flight_end()     the reverse of in_flight_begin(); the last block of an op ends the op
  *

@@ -9,7 +9,8 @@
 #include <errno.h>
 #include <limits.h>
 
-/* Entries taken from one client's channels in a turn: bounds the time that full rings cost others. */
+/* Entries taken from one client's channels in a turn, or as many of each channel as can start if that is
+   more: bounds the time that full rings cost others. */
 #define TAKES_PER_TURN 64
 
 void intake_init(struct intake *intake, const struct intake_config *config)

@@ -20,7 +20,7 @@
 #define LANE_PARK_NSEC UINT64_C(10000000)
 
 /* A doorbell that rings idly more often than this in a second leaves epoll (proto/README.md "Hostile input"). */
-#define LANE_IDLE_BELLS_MAX 10000u
+#define LANE_IDLE_DOORBELLS_MAX 10000u
 
 struct lane;
 
@@ -31,7 +31,7 @@ struct lane_config {
 	const struct engine_ops *engine;
 	uint32_t depth, depth_min;   /* of its engine queue: wanted, and what it must have */
 	uint64_t park_nsec;	     /* home: a channel that was quiet for so long is parked */
-	uint32_t idle_doorbells_max; /* home: LANE_IDLE_BELLS_MAX */
+	uint32_t idle_doorbells_max; /* home: LANE_IDLE_DOORBELLS_MAX */
 };
 
 int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error);
@@ -75,7 +75,7 @@ void lane_cancel(struct lane_cancel *cancel);
 
 /*
  * Runs message in the main thread after the lane has seen all that the main thread did before:
- * what was removed from an id_table is then in no lane's hands but held.
+ * a lane uses what was removed from an id_table only where it holds a reference.
  */
 struct lane_quiesce {
 	struct message message;

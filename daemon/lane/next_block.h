@@ -1,9 +1,9 @@
 /*
  * The next block of a channel's head op: its range, and whether a lane or a worker thread carries it
- * out.  Pure functions of the op, its file and the rules.
+ * out.  It depends on the op, its file and the rules only.
  *
- * Calls that may block run on a worker thread: syncs, unaligned writes, writes to tmpfs, and blocks of
- * files without RWF_NOWAIT while another client would have to wait.
+ * Calls that may block run on a worker thread: syncs, unaligned writes, ranges in misaligned memory, and
+ * while no block may wait in io_submit also writes to tmpfs and blocks of files without RWF_NOWAIT.
  */
 #ifndef DSAIO_DAEMON_LANE_NEXT_BLOCK_H
 #define DSAIO_DAEMON_LANE_NEXT_BLOCK_H
@@ -36,7 +36,7 @@ struct block_rules {
 /* Whether worker threads are the engine for the blocks of this file. */
 bool uses_workers(const struct lane_store *store, const struct file *file);
 
-/* Describes the next block.  The channel must have a ready op with a block left. */
+/* Describes the next block; steps over empty ones.  The channel must have a ready op with a block left. */
 struct next_block next_block_look(const struct channel *channel, const struct block_rules *rules);
 /* The block has started: advances the op's counters. */
 void next_block_step_over(const struct next_block *next);

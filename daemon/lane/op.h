@@ -3,7 +3,7 @@
  * completion is shown.  It ends exactly once.
  *
  * Slots are set aside for all entries of a channel when that is made; nothing is allocated on
- * the way.  Home lane only, except for a sync while its worker thread has it.
+ * the way.  Home lane only.
  *
  * enum op_state says in which list an op is and what follows; op_set_state() alone moves it.
  */

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -115,9 +116,11 @@ static void note_idle_doorbell(struct poller *poller, struct channel *channel)
 		return;
 	poller_remove_channel(poller, channel);
 	log_client(poller->config.log_limit,
-		   "store %s: a client rang its bell %u times in a second without entries: "
-		   "it is not heard any more",
-		   poller->config.store_name, channel->n_idle_doorbells);
+		   "store %s: channel %" PRIu32 " of user %u: its doorbell rang %" PRIu32
+		   " times in a second without entries: it was removed from epoll; the client must "
+		   "open the store again",
+		   poller->config.store_name, channel->id, (unsigned)channel->uid,
+		   channel->n_idle_doorbells);
 }
 
 static int sleep_msec(const struct poller *poller, uint64_t until_nsec)

@@ -1,6 +1,7 @@
 /*
  * The poller decides how a lane waits.  The lane spins for a while, announces its sleep, checks for work
- * once more, and sleeps in epoll_wait on the channels' doorbells, the engine's eventfd and the mailbox.
+ * once more, and sleeps in epoll_wait on the channels' doorbells, the eventfds of its engines and
+ * the mailbox.
  *
  * Doorbells and eventfds are edge-triggered and never read, so each write wakes the lane again.  The
  * poller acts on every event that a call returns, because its edge does not come again.  A lane that

@@ -118,7 +118,7 @@ static void on_ready(uint16_t number, void *arg)
 	to->publish->may_start(&to->channel->ops[number], to->publish->arg);
 }
 
-/* Its completion is shown: lets go of it and of those that waited for it. */
+/* Its completion is shown: frees the op, and the ops that waited for it may start. */
 static void free_op(struct publish *publish, struct op *op)
 {
 	struct channel *channel = op->channel;

@@ -3,7 +3,7 @@
  * returns them through a second queue.  Both queues have one writer and one reader.
  *
  * A sleeping lane is woken through its mailbox's eventfd.  Both sides announce, fence and check as a
- * client and a lane do (PROTOCOL section 2).
+ * client and a lane do (proto/README.md "Sleep and wake-up").
  */
 #ifndef DSAIO_DAEMON_LANE_SIDE_LANE_H
 #define DSAIO_DAEMON_LANE_SIDE_LANE_H

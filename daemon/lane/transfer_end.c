@@ -51,7 +51,7 @@ static void settle(struct transfer *transfer, struct block *block)
 
 	if (block->best == block->bytes && block->result >= 0)
 		return;
-	/* A write that stands still has no errno; a read is at the end of the file. */
+	/* A write that makes no progress has no errno; such a read is at the end of the file. */
 	error = block->result < 0 ? (int)-block->result : block_is_write(block) ? EIO : 0;
 	if (error == EIO && block->bytes)
 		log_failed(transfer, block);

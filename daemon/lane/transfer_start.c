@@ -13,8 +13,8 @@
  * published late, client and device work in turns instead of overlapping, and the queue drains in waves.
  */
 #define STARTS_PER_TURN 4
-/* Where they are done at once (tmpfs), as long as these are no more bytes. */
-#define STARTS_PER_TURN_AT_ONCE TRANSFER_STARTS_AT_ONCE
+/* Where they are done at once (tmpfs), up to TRANSFER_STARTS_AT_ONCE start as long as these are no more
+   bytes. */
 #define BYTES_PER_TURN_AT_ONCE (64u << 10)
 
 /* ---- workers ---- */
@@ -242,7 +242,8 @@ struct admit_head transfer_look(struct admit_channel *admit, void *arg)
 	};
 }
 
-/* The head op, which may not start its next block, waits outside of its channel. */
+/* The head op, which may not start its next block, waits outside of its channel.  Returns 1 for an op that
+   needs a step of its file's extension, which costs a system call or waits for one; else 0. */
 static int defer(struct transfer *transfer, const struct next_block *next)
 {
 	if (next->is_step) {
@@ -257,7 +258,7 @@ static int defer(struct transfer *transfer, const struct next_block *next)
 	return 0;
 }
 
-/* Starts the block that admission looked at last; returns how many started. */
+/* Starts the block that admission looked at last; returns 0 if no worker was free. */
 static int start(struct transfer *transfer, struct channel *channel)
 {
 	const struct next_block *next = &transfer->next;
@@ -288,7 +289,7 @@ int transfer_start(struct transfer *transfer)
 
 	admit_begin_turn(transfer->admit, transfer->turn->now_nsec);
 	while (n < STARTS_PER_TURN ||
-	       (transfer->engine->engine->is_at_once && n < STARTS_PER_TURN_AT_ONCE &&
+	       (transfer->engine->engine->is_at_once && n < TRANSFER_STARTS_AT_ONCE &&
 		transfer->admit->bytes_in_flight - bytes_before < BYTES_PER_TURN_AT_ONCE)) {
 		struct admit_decision decision = admit_next(transfer->admit,
 							    transfer->turn->now_nsec);

@@ -13,7 +13,8 @@
 
 /* For admission: what it has to know of the channel's head block. */
 struct admit_head transfer_look(struct admit_channel *admit, void *transfer);
-/* Starts what may start, a few blocks; returns how many started. */
+/* Starts what may start, a few blocks.  Returns how many started, with ops that were deferred for their
+   file's extension: 0 if nothing changed. */
 int transfer_start(struct transfer *transfer);
 
 #endif

@@ -204,7 +204,7 @@ int store_start_lanes(struct store *store, const struct profile *profile, struct
 			.depth = store->n_lanes ? store_lane_depth(store) : LANE_DEPTH,
 			.depth_min = LANE_DEPTH_MIN,
 			.park_nsec = LANE_PARK_NSEC,
-			.idle_doorbells_max = LANE_IDLE_BELLS_MAX,
+			.idle_doorbells_max = LANE_IDLE_DOORBELLS_MAX,
 		};
 		struct lane *lane;
 		int r = lane_start(&config, &lane, error);
