@@ -456,6 +456,86 @@ def test_wrong_options():
         dsaio.Handle(dsaio.Profile(queue_depth=0))
 
 
+@pytest.mark.parametrize(
+    "call, error, sentence",
+    [
+        (lambda p: dsaio.Handle(weight=(1 << 32) + 1), OSError, "weight 4294967297: must be from 1 to 16"),
+        (lambda p: dsaio.Handle(weight=-1), OSError, "weight -1: must be from 1 to 16"),
+        (lambda p: dsaio.Handle(weight="1"), TypeError, "weight '1': must be an integer"),
+        (lambda p: dsaio.Handle(op_timeout=1e300), OSError, "op_timeout 1e.300: must be from 0 to 4294967 seconds"),
+        (lambda p: dsaio.Handle(op_timeout=-1), OSError, "op_timeout -1: must be from 0"),
+        (lambda p: dsaio.Handle(op_timeout=1 << 5000), OSError, "op_timeout .*: must be from 0"),
+        (lambda p: dsaio.Handle(op_timeout="5"), TypeError, "op_timeout '5': must be a number of seconds"),
+        (lambda p: dsaio.Handle({"block_size": 4096}), TypeError, "profile {.*}: must be a dsaio.Profile"),
+        (lambda p: dsaio.Handle(1 << 20), TypeError, "profile 1048576: must be a dsaio.Profile"),
+        (lambda p: dsaio.Handle(io_class=["demand"]), ValueError, "io_class .*: must be one of"),
+        (lambda p: dsaio.Handle(dsaio.Profile(block_size="1M")), TypeError, "block_size '1M': must be an integer"),
+        (lambda p: dsaio.Handle(dsaio.Profile(block_size=0)), OSError, "block_size 0: must be from 512 to 67108864"),
+        (lambda p: dsaio.Handle(dsaio.Profile(single_submit="no")), TypeError, "single_submit 'no': must be True or"),
+        (lambda p: dsaio.aio_handle(queue_depth="8"), TypeError, "queue_depth '8': must be an integer"),
+        (lambda p: dsaio.aio_handle(1 << 20, 128, False, None), TypeError, "overlap_events None: must be True or"),
+        (lambda p: dsaio.alloc(1 << 70), ValueError, "nbytes .*: must be from 1 to 2.63 - 1"),
+        (lambda p: dsaio.alloc(1.5), TypeError, "nbytes 1.5: must be an integer"),
+        (lambda p: dsaio.alloc(4096, wait="1"), TypeError, "wait '1': must be a number of seconds"),
+        (lambda p: dsaio.alloc(4096, wait=-1), ValueError, "wait -1: must be from 0"),
+        (lambda p: dsaio.File(p, 1 << 32), ValueError, "flags 4294967296: must be from 0"),
+        (lambda p: dsaio.File(p, "r"), TypeError, "flags 'r': must be flags of os.open"),
+        (lambda p: dsaio.File(5), TypeError, "file 5: must be a path$"),
+        (lambda p: dsaio.File(p).truncate("0"), TypeError, "size '0': must be an integer"),
+    ],
+)
+def test_a_wrong_argument_is_named(path, call, error, sentence):
+    make_file(path, b"x")
+    with pytest.raises(error, match=sentence) as e:
+        call(path)
+    assert error is not OSError or e.value.errno == errno.EINVAL
+
+
+def test_a_wrong_argument_of_an_op_is_named(handle, path):
+    make_file(path, bytes(100))
+    buffer = bytearray(1)
+    for timeout in (-1, 1e300, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="timeout .*: must be from 0 to 4294967 seconds"):
+            handle.submit_read(buffer, path, timeout=timeout)
+    for offset in ("0", 1.5):
+        with pytest.raises(TypeError, match=f"file_offset {offset!r}: must be an integer"):
+            handle.submit_read(buffer, path, offset)
+        with pytest.raises(TypeError, match=f"file_offset {offset!r}: must be an integer"):
+            handle.submit_reads([(buffer, path, offset)])
+    with open(path, "rb") as f, pytest.raises(TypeError, match="pass its fileno.., or open its path as a dsaio.File"):
+        handle.submit_read(buffer, f)
+    with pytest.raises(TypeError, match="buffer 'text': must be a tensor"):
+        handle.submit_write("text", path)
+    op = handle.submit_read(buffer, path)
+    with pytest.raises(TypeError, match="timeout 'a': must be a number of seconds"):
+        op.wait(timeout="a")
+    assert op.wait(timeout=float("inf")) == 1
+
+
+def test_a_request_with_too_many_parts_starts_nothing(handle, path):
+    make_file(path, bytes(100))
+    for wrong in ((bytearray(1), path, 0, 0.001, "junk"), (bytearray(1),), 5):
+        with pytest.raises(ValueError, match="request 1: must be .buffer, file"):
+            handle.submit_reads([(bytearray(1), path), wrong])
+    assert handle.stats()[:2] == (0, 0) and handle.stats().open == 0
+
+
+def test_with_refuses_what_is_closed(path):
+    make_file(path, b"x")
+    for closed in (dsaio.Handle(), dsaio.aio_handle(), dsaio.File(path)):
+        closed.close()
+        with pytest.raises(ValueError, match="closed"):
+            with closed:
+                raise AssertionError("it began")
+
+
+def test_a_message_on_a_descriptor_does_not_end_in_its_number(handle):
+    for fd in (987654, -1, (1 << 32) + 1):
+        with pytest.raises(OSError, match=f"{fd}") as e:
+            handle.submit_write(b"x", fd)
+        assert e.value.errno == errno.EBADF and not str(e.value).endswith(f": {fd}")
+
+
 def test_op_timeout_of_a_handle(folder):
     with dsaio.aio_handle(op_timeout=1e-6) as handle:
         ops = [handle.submit_write(bytes(64 * MIB), f"{folder}/{i}") for i in range(4)]

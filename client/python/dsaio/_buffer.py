@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import sys
 
+from . import _check as check
 from . import _memory as memory
 
 TYPE_CHECKING = False
@@ -97,7 +98,10 @@ def _is_array(buffer: Any) -> bool:
 def _locate_other(buffer: Any, for_read: bool) -> Place:
     if _is_array(buffer):
         return _locate_array(buffer, for_read)
-    view = memoryview(buffer)  # TypeError: it is no buffer
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise check.wrong_type("buffer", buffer, "a tensor, an array or an object with the buffer protocol") from None
     if for_read and view.readonly:
         raise ValueError(f"dsaio: cannot read into a read-only {type(buffer).__name__}")
     if not view.c_contiguous:
@@ -161,8 +165,7 @@ def new_array(n_elements: int, dtype: Any) -> Any:
 
 def new_like(n_elements: int, example: Any) -> Any:
     """A pinned 1-D tensor or array of as many elements, of the example's dtype."""
-    if n_elements < 0:
-        raise ValueError(f"dsaio: a tensor of {n_elements} elements: must be 0 or more")
+    n_elements = check.integer("num_elem", n_elements, 0, check.MAX)
     if _is_array(example):
         return new_array(n_elements, example.dtype)
     if not hasattr(example, "data_ptr"):

@@ -6,6 +6,7 @@ import ctypes
 import os
 import sys
 
+from . import _check as check
 from . import _library as library
 from ._connection import connection
 
@@ -19,9 +20,14 @@ if TYPE_CHECKING:
 _ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
-def path_bytes(path: Path) -> bytes:
+def path_bytes(path: Path, expected: str = "a path, a descriptor or a dsaio.File") -> bytes:
     """The bytes of a path for the library.  Raises TypeError, or ValueError if one of them is 0."""
-    encoded = path.encode(_ENCODING, _ERRORS) if type(path) is str else os.fsencode(path)
+    try:
+        encoded = path.encode(_ENCODING, _ERRORS) if type(path) is str else os.fsencode(path)
+    except TypeError:
+        if hasattr(path, "fileno"):
+            expected += ": pass its fileno(), or open its path as a dsaio.File"
+        raise check.wrong_type("file", path, expected) from None
     if b"\0" in encoded:
         raise ValueError(f"dsaio: embedded null byte in path {path!r}")
     return encoded
@@ -35,10 +41,10 @@ class _Open:
     def __init__(self, path: Path, flags: int) -> None:
         pointer = ctypes.c_void_p()
         self.pointer: Optional[int] = None
+        name = path_bytes(path, "a path")
+        flags = check.integer("flags", flags, 0, (1 << 31) - 1, expected="flags of os.open(), such as os.O_RDWR")
         self.connection = connection()
-        library.check(
-            library.file_open(self.connection.pointer, path_bytes(path), flags, ctypes.byref(pointer)), path
-        )
+        library.check(library.file_open(self.connection.pointer, name, flags, ctypes.byref(pointer)), path)
         self.pointer = pointer.value
 
     def __del__(self, is_ending: Callable[[], bool] = library.is_ending, close: Any = library.file_close) -> None:
@@ -85,8 +91,7 @@ class File:
     def truncate(self, size: int) -> None:
         """Sets the file's size in bytes.  Ops on the range that goes must have ended.  Raises OSError."""
         opened = self.opened()
-        if not 0 <= size < 1 << 63:
-            raise ValueError(f"dsaio: size {size} of {self.name!r}: must be from 0 to 2^63 - 1")
+        size = check.integer("size", size, 0, check.MAX)
         library.check(library.truncate(opened.pointer, size), self.name)
 
     def close(self) -> None:
@@ -94,6 +99,7 @@ class File:
         self._open = None
 
     def __enter__(self) -> File:
+        self.opened()
         return self
 
     def __exit__(self, *exception: Any) -> None:

@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections import namedtuple
 
+from . import _check as check
 from . import _library as library
 from . import _op
 from ._buffer import locate
@@ -70,19 +71,25 @@ wait_seconds: time that threads spent in wait(), of ops and of the handle
 """
 
 _NO_BUFFER = (0, 0, None, None)
+_RANGES = {"block_size": (512, 64 << 20), "queue_depth": (1, 4096), "intra_op_parallelism": (1, 64)}
+_WEIGHT_MAX = 16
+
+
+def _profile_integer(name: str, value: Any) -> int:
+    low, high = _RANGES[name]
+    return check.integer(name, value, low, high, errno.EINVAL)
 
 
 def _c_profile(profile: Profile) -> library.Profile:
     c = library.Profile(size=ctypes.sizeof(library.Profile))
-    for name in ("block_size", "queue_depth", "intra_op_parallelism"):
+    for name in _RANGES:
         value = getattr(profile, name)
-        # 0 means inherited there, and ctypes would take others modulo 2^32.
-        if value is not None and not 0 < value < 1 << 32:
-            raise OSError(errno.EINVAL, f"profile: {name} {value}: out of range")
-        setattr(c, name, value or 0)
+        # 0 means inherited there.
+        setattr(c, name, 0 if value is None else _profile_integer(name, value))
     for name in ("single_submit", "overlap_events"):
         value = getattr(profile, name)
-        setattr(c, name, library.INHERIT if value is None else library.YES if value else library.NO)
+        is_given = value is not None
+        setattr(c, name, (library.YES if check.boolean(name, value) else library.NO) if is_given else library.INHERIT)
     return c
 
 
@@ -91,12 +98,15 @@ def _c_options(
 ) -> library.HandleOptions:
     options = library.HandleOptions(size=ctypes.sizeof(library.HandleOptions), spin_usec=-1)
     if profile is not None:
+        if not isinstance(profile, Profile):
+            raise check.wrong_type("profile", profile, "a dsaio.Profile, as dsaio.Profile(block_size=1 << 20)")
         options.profile = ctypes.pointer(_c_profile(profile))
-    if io_class not in library.CLASSES:
+    if not isinstance(io_class, str) or io_class not in library.CLASSES:
         raise ValueError(f"dsaio: io_class {io_class!r}: must be one of {', '.join(library.CLASSES)}")
     options.io_class = library.CLASSES[io_class]
-    options.weight = weight
-    options.op_timeout_usec = -1 if op_timeout is None else int(op_timeout * 1e6)
+    options.weight = check.integer("weight", weight, 1, _WEIGHT_MAX, errno.EINVAL)
+    timeout_usec = -1 if op_timeout is None else max(1, check.usec("op_timeout", op_timeout, errno.EINVAL))
+    options.op_timeout_usec = timeout_usec
     return options
 
 
@@ -139,10 +149,13 @@ class Handle:
     def _connect(self) -> None:
         self._open()
 
-    def _opened(self, handle: Optional[_op.CHandle]) -> _op.CHandle:
-        """The handle of the C library, opened where there is none yet: at first use, or after fork()."""
+    def _refuse_if_closed(self) -> None:
         if self._is_closed:
             raise ValueError("dsaio: the handle is closed")
+
+    def _opened(self, handle: Optional[_op.CHandle]) -> _op.CHandle:
+        """The handle of the C library, opened where there is none yet: at first use, or after fork()."""
+        self._refuse_if_closed()
         return handle or _op.CHandle(self._options)
 
     def _open(self) -> _op.CHandle:
@@ -186,7 +199,7 @@ class Handle:
     ) -> Op:
         _op.sweep()
         c = self._c or self._open()
-        timeout_usec = 0 if timeout is None else max(1, int(timeout * 1e6))
+        timeout_usec = 0 if timeout is None else max(1, check.usec("timeout", timeout))
         pointer = _op.start(c, opcode, file, place, file_offset, timeout_usec)
         return Op(c, pointer, opcode, file, file_offset, place, self._counters)
 
@@ -208,7 +221,10 @@ class Handle:
         _op.sweep()
         c = self._c or self._open()
         places, files, offsets = [], [], []
-        for buffer, file, *offset in requests:
+        for i, request in enumerate(requests):
+            if not isinstance(request, (tuple, list)) or not 2 <= len(request) <= 3:
+                raise ValueError(f"dsaio: request {i}: must be (buffer, file) or (buffer, file, file_offset)")
+            buffer, file, *offset = request
             places.append(locate(buffer, opcode == library.READ))
             files.append(file)
             offsets.append(offset[0] if offset else 0)
@@ -246,6 +262,7 @@ class Handle:
         _op.wait_all(self._counters)
 
     def __enter__(self: Self) -> Self:
+        self._refuse_if_closed()
         return self
 
     def __exit__(self, *exception: Any) -> None:

@@ -17,6 +17,7 @@ import ctypes
 import weakref
 from bisect import bisect_right, insort
 
+from . import _check as check
 from . import _library as library
 from ._connection import Connection, at_fork, connection
 
@@ -86,6 +87,7 @@ def find_start(address: int) -> Optional[Allocation]:
 
 def array(nbytes: int, wait_usec: int = 0) -> ctypes.Array[ctypes.c_char]:
     """New pinned memory, page aligned, as a ctypes array that owns it.  The content is undefined."""
+    nbytes = check.integer("nbytes", nbytes, 1, check.MAX)
     allocation = Allocation(nbytes, wait_usec)
     memory = (ctypes.c_char * nbytes).from_address(allocation.address)
     memory.allocation = allocation  # type: ignore[attr-defined]
@@ -98,9 +100,7 @@ def alloc(nbytes: int, *, wait: float = 0) -> memoryview:
     torch.frombuffer() and numpy.frombuffer() make tensors of it.  It returns to the pool when the last
     view is gone.  wait: seconds to wait for room in the pool.  Raises OSError: ENOMEM if there is none.
     """
-    if nbytes < 1:
-        raise ValueError(f"dsaio: alloc of {nbytes} bytes: must be 1 or more")
-    return memoryview(array(nbytes, int(wait * 1e6))).cast("B")
+    return memoryview(array(nbytes, check.usec("wait", wait))).cast("B")
 
 
 def _forget() -> None:

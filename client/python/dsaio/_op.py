@@ -20,6 +20,7 @@ import os
 import threading
 import time
 
+from . import _check as check
 from . import _library as library
 from ._connection import Connection, at_fork, connection
 from ._file import File, path_bytes
@@ -79,6 +80,7 @@ _file_slots: List[_Slot] = []
 def _opened_fd(handle: CHandle, fd: int) -> int:
     """The file of the caller's descriptor, to be closed."""
     pointer = ctypes.c_void_p()
+    fd = check.integer("descriptor", fd, 0, (1 << 31) - 1, errno.EBADF)
     library.check(library.file_from_fd(handle.connection.pointer, fd, ctypes.byref(pointer)))
     return pointer.value or 0
 
@@ -98,8 +100,8 @@ def start(
 
     The caller calls release() when the op has ended.
     """
-    if not 0 <= offset < 1 << 63:
-        raise ValueError(f"dsaio: file_offset {offset}: must be from 0 to 2^63 - 1")
+    if type(offset) is not int or not 0 <= offset <= check.MAX:
+        offset = check.integer("file_offset", offset, 0, check.MAX)
     opened = fd_file = None
     is_file = isinstance(file, (File, int))
     slots = _file_slots if is_file else _path_slots
@@ -151,8 +153,7 @@ def start_many(
     failure = None
     try:
         for io, file, place, offset in zip(ios, files, places, offsets):
-            if not 0 <= offset < 1 << 63:
-                raise ValueError(f"dsaio: file_offset {offset}: must be from 0 to 2^63 - 1")
+            offset = check.integer("file_offset", offset, 0, check.MAX)
             if isinstance(file, File):
                 opened.append(file.opened())
                 io.file = opened[-1].pointer
@@ -200,7 +201,7 @@ def await_end(pointer: int, result: ctypes.c_int64, deadline: Optional[float] = 
     while r == -errno.ETIMEDOUT:
         usec = SLICE_USEC
         if deadline is not None:
-            usec = min(usec, int((deadline - time.monotonic()) * 1e6) + 1)
+            usec = int(min(usec, (deadline - time.monotonic()) * 1e6 + 1))
             if usec <= 0:
                 return False
         r = library.op_wait(pointer, usec, reference)
@@ -269,7 +270,10 @@ class Op:
         """
         result = ctypes.c_int64()
         if self._result is None:
-            deadline = None if timeout is None else time.monotonic() + timeout
+            try:
+                deadline = None if timeout is None else time.monotonic() + timeout
+            except TypeError:
+                raise check.wrong_type("timeout", timeout, "a number of seconds, or None") from None
             began = time.perf_counter()
             try:
                 has_ended = await_end(self._pointer, result, deadline)

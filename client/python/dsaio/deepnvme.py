@@ -11,14 +11,14 @@ import errno
 import os
 import time
 from collections import deque
-from operator import index
 from threading import Lock
 
 from . import _buffer
+from . import _check as check
 from . import _library as library
 from . import _op
 from ._file import File
-from ._handle import Handle, Profile, _handles
+from ._handle import Handle, Profile, _handles, _profile_integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,13 +76,6 @@ class pin_handle(_Pinned):
         return _buffer.unlock(address)
 
 
-def _boolean(name: str, value: Any) -> bool:
-    """As DeepNVMe takes them: text is a TypeError."""
-    if value is not None and not hasattr(type(value), "__bool__"):
-        raise TypeError(f"dsaio: {name} {value!r}: must be True or False")
-    return bool(value)
-
-
 class aio_handle(Handle, _Pinned):
     """DeepNVMe's handle, with the methods of dsaio.Handle beside its own.
 
@@ -108,11 +101,11 @@ class aio_handle(Handle, _Pinned):
         op_timeout: Optional[float] = None,
     ) -> None:
         self._values = (
-            index(block_size),
-            index(queue_depth),
-            _boolean("single_submit", single_submit),
-            _boolean("overlap_events", overlap_events),
-            index(intra_op_parallelism),
+            _profile_integer("block_size", block_size),
+            _profile_integer("queue_depth", queue_depth),
+            check.boolean("single_submit", single_submit),
+            check.boolean("overlap_events", overlap_events),
+            _profile_integer("intra_op_parallelism", intra_op_parallelism),
         )
         # Ops of the methods below have a C handle of their own: wait() is for them, and event loops are
         # woken for the others.
