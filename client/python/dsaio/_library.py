@@ -62,7 +62,7 @@ class AllocOptions(ctypes.Structure):
     _fields_ = [
         ("size", c_size_t),
         ("flags", c_uint32),
-        ("zero", c_uint32),
+        ("numa_node", c_uint32),
         ("wait_usec", c_int64),
     ]
 
