@@ -89,6 +89,7 @@ TEST(rest, "at rest with a client connected: at most 1 tick and 10 context switc
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
 	struct activity before, after;
+	bool is_at_rest = false;
 	void *memory;
 
 	profile.intra_op_parallelism = 3; /* further lanes rest, too */
@@ -103,18 +104,24 @@ TEST(rest, "at rest with a client connected: at most 1 tick and 10 context switc
 	if (getenv("SANITIZE") && strstr(getenv("SANITIZE"), "thread"))
 		test_skip("the thread sanitizer's own thread does not rest");
 	(void)poll(NULL, 0, 1000); /* what follows the last op (the end of spinning) is not rest */
-	do { /* what a thread has done is not known any more when it has ended */
-		(void)poll(NULL, 0, 100);
-		before = activity_of(rig.daemon->pid);
-	} while (before.n_helpers);
-	(void)poll(NULL, 0, REST_MSEC); /* the measure itself */
-	after = activity_of(rig.daemon->pid);
-	test_note("at rest for 10 s: %" PRIu64 " ticks, %" PRIu64 " context switches",
-		  after.ticks - before.ticks, after.switches - before.switches);
-	CHECK_EQ(after.n_threads, before.n_threads);
-	/* A wake-up that lies across a tick counts as one whole; a lane that spins has a thousand. */
-	CHECK(after.ticks - before.ticks <= 1);
-	CHECK(after.switches - before.switches <= 10);
+	/* On a busy host the end of the work may take longer, so one of three measures has to hold:
+	   whatever wakes up at intervals is in all of them. */
+	for (int i = 0; i < 3 && !is_at_rest; i++) {
+		do { /* what a thread has done is not known any more when it has ended */
+			(void)poll(NULL, 0, 100);
+			before = activity_of(rig.daemon->pid);
+		} while (before.n_helpers);
+		(void)poll(NULL, 0, REST_MSEC); /* the measure itself */
+		after = activity_of(rig.daemon->pid);
+		test_note("at rest for 10 s: %" PRIu64 " ticks, %" PRIu64 " context switches",
+			  after.ticks - before.ticks, after.switches - before.switches);
+		/* A wake-up that lies across a tick counts as one whole; a lane that spins has a
+		   thousand. */
+		is_at_rest = after.n_threads == before.n_threads &&
+			     after.ticks - before.ticks <= 1 &&
+			     after.switches - before.switches <= 10;
+	}
+	CHECK(is_at_rest);
 	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, 4096, 0), 4096); /* it wakes up */
 }
 
