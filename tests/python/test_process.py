@@ -132,11 +132,13 @@ def test_a_child_has_a_connection_of_its_own(python):
                 assert dsaio.is_pinned(own)
                 assert handle.submit_read(own, folder + "/child").wait() == 1 << 20
                 assert own == memory
-                for call in (op.wait, file.size):
+                read = lambda: handle.submit_read(own, file)
+                many = lambda: handle.submit_reads([(own, file)])
+                for call in (op.wait, op.done, op.cancel, file.size, read, many):
                     try:
                         call()
-                    except PermissionError:
-                        pass
+                    except PermissionError as e:
+                        assert "before fork(), " in e.strerror and "dsaio_" not in e.strerror, e
                     else:
                         raise AssertionError(call)
                 del memory, file, op, own
@@ -445,10 +447,12 @@ def test_awaited_ops_end_when_the_daemon_dies(python, own_daemon):
 def test_new_objects_find_a_new_daemon(python, own_daemon):
     python(
         f"""
-        import subprocess
+        import errno, subprocess
         old = dsaio.aio_handle()
         memory = dsaio.alloc(1 << 20)
         memory[:] = b"m" * (1 << 20)
+        old_handle = dsaio.Handle()
+        old_file = dsaio.File(folder + "/old", os.O_RDWR | os.O_CREAT)
         os.kill(daemon, signal.SIGKILL)
         # Its socket stays until the next daemon takes the place.
         command = [{BUILD!r} + "/dsaiod", "--config", "/dev/null", "--socket", os.environ["DSAIO_SOCKET"]]
@@ -462,7 +466,18 @@ def test_new_objects_find_a_new_daemon(python, own_daemon):
         assert handle.sync_pread(new, folder + "/f") == 1
         assert new == memory
         assert old.async_pread(new, folder + "/f") == -1
-        del memory, old
+        new_file = dsaio.File(folder + "/f")
+        for call, wanted in (
+            (lambda: handle.submit_read(new, old_file), "make a new dsaio.File"),
+            (lambda: handle.submit_reads([(new, old_file)]), "make a new dsaio.File"),
+            (lambda: old_handle.submit_read(new, new_file), "make a new dsaio.Handle"),
+        ):
+            try:
+                call()
+                raise AssertionError("it has not failed")
+            except OSError as e:
+                assert e.errno == errno.ENOTCONN and wanted in e.strerror, e
+        del memory, old, old_handle, old_file
         assert handle.sync_pread(new, folder + "/f") == 1
         new_daemon.terminate()
         new_daemon.wait()

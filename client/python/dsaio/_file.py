@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import sys
 
@@ -70,10 +71,13 @@ class File:
         self._open = _Open(path, flags)
 
     def opened(self) -> _Open:
-        """What calls of the library need; ValueError after close()."""
+        """What calls of the library need; ValueError after close(), EPERM in a child of fork()."""
         opened = self._open
         if opened is None:
             raise ValueError(f"dsaio: file {self.name!r} is closed")
+        if opened.connection.is_of_parent:
+            text = "the file was opened before fork(), in the parent: make a new dsaio.File here"
+            raise OSError(errno.EPERM, text, self.name)
         return opened
 
     @property

@@ -93,6 +93,16 @@ def release(place: Place) -> None:
     _places.pop(id(place), None)
 
 
+def _opened_file(handle: CHandle, file: File) -> Any:
+    """What keeps the file open until the call has returned."""
+    opened = file.opened()
+    if opened.connection is not handle.connection:
+        old = "dsaio.Handle" if handle.connection.is_lost() else "dsaio.File"
+        text = f"the daemon that it was made for has gone away: make a new {old}"
+        raise OSError(errno.ENOTCONN, text, file.name)
+    return opened
+
+
 def start(
     handle: CHandle, opcode: int, file: FileArgument, place: Place, offset: int, timeout_usec: int = 0
 ) -> int:
@@ -113,7 +123,7 @@ def start(
     if not is_file:
         io.path = path_bytes(file)  # type: ignore[arg-type]
     elif isinstance(file, File):
-        opened = file.opened()  # keeps it open until the call has returned
+        opened = _opened_file(handle, file)
         io.file = opened.pointer
     else:
         io.file = fd_file = _opened_fd(handle, file)  # type: ignore[arg-type]
@@ -155,7 +165,7 @@ def start_many(
         for io, file, place, offset in zip(ios, files, places, offsets):
             offset = check.integer("file_offset", offset, 0, check.MAX)
             if isinstance(file, File):
-                opened.append(file.opened())
+                opened.append(_opened_file(handle, file))
                 io.file = opened[-1].pointer
             elif isinstance(file, int):
                 io.file = _opened_fd(handle, file)
@@ -270,6 +280,7 @@ class Op:
         """
         result = ctypes.c_int64()
         if self._result is None:
+            self._refuse_in_child()
             try:
                 deadline = None if timeout is None else time.monotonic() + timeout
             except TypeError:
@@ -291,6 +302,7 @@ class Op:
     def done(self) -> bool:
         """Has the op ended?  Never blocks."""
         if self._result is None:
+            self._refuse_in_child()
             result = ctypes.c_int64()
             r = library.op_look(self._pointer, 0, ctypes.byref(result))
             if r == -errno.ETIMEDOUT:
@@ -305,6 +317,7 @@ class Op:
         It is still to be waited for.  The content of its range is undefined then.  Raises OSError.
         """
         if self._result is None:
+            self._refuse_in_child()
             library.check(library.op_cancel(self._pointer))
 
     @property
@@ -318,6 +331,12 @@ class Op:
 
             yield from _asyncio.ended(self).__await__()
         return self.wait()
+
+    def _refuse_in_child(self) -> None:
+        if self._handle.connection.is_of_parent:
+            text = "the op was started before fork(), by the parent: it is for the parent to wait for"
+            name = file_name(self._file)
+            raise library.os_error(-errno.EPERM, text, name)
 
     def _settle(self, result: int) -> None:
         """It has ended with that result of the library.  Any thread, any number of times."""
