@@ -171,6 +171,8 @@ PRELUDE = """
 import dsaio, os, signal, sys
 folder = {folder!r}
 daemon = {daemon}
+# A shell's background job begins with it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 def freeze():
     os.kill(daemon, signal.SIGSTOP)
     while ") T " not in open(f"/proc/{{daemon}}/stat").read():
