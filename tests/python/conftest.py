@@ -23,6 +23,7 @@ BUILD = os.path.abspath(os.path.join(ROOT, os.environ.get("BUILD", "build")))
 PACKAGE = os.path.join(BUILD, "python")
 sys.path.insert(0, PACKAGE)
 
+MIB = 1 << 20
 SECONDS = 60 * int(os.environ.get("TEST_TIME_FACTOR") or 1)  # until a Python of its own counts as hung
 
 
@@ -111,6 +112,24 @@ def folder(daemon):
 @pytest.fixture
 def path(folder):
     return os.path.join(folder, "f")
+
+
+def make_file(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def file_bytes(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+@pytest.fixture
+def handle():
+    import dsaio
+
+    with dsaio.aio_handle() as handle:
+        yield handle
 
 
 class Numpy:

@@ -8,29 +8,7 @@ import threading
 import pytest
 
 import dsaio
-
-MIB = 1 << 20
-
-
-@pytest.fixture
-def handle():
-    with dsaio.aio_handle() as handle:
-        yield handle
-
-
-def random_bytes(n):
-    return os.urandom(n)
-
-
-def make_file(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
-def file_bytes(path):
-    with open(path, "rb") as f:
-        return f.read()
-
+from conftest import MIB, file_bytes, make_file
 
 # ---- the constructor ----
 
@@ -58,7 +36,7 @@ def test_values_by_position_and_by_name():
 
 @pytest.mark.parametrize("block_size", [512, 1024, 1536, 4096, 64 * MIB])
 def test_block_sizes_from_512_in_steps_of_512(block_size, path):
-    data = random_bytes(10000)
+    data = os.urandom(10000)
     make_file(path, data)
     buffer = bytearray(10000)
     with dsaio.aio_handle(block_size) as handle:
@@ -127,7 +105,7 @@ def test_argument_names(method):
 
 
 def test_async_ops_return_0_and_wait_counts_them(handle, kind, folder):
-    tensors = [kind.of(random_bytes(4096 * n)) for n in range(1, 6)]
+    tensors = [kind.of(os.urandom(4096 * n)) for n in range(1, 6)]
     paths = [os.path.join(folder, str(i)) for i in range(5)]
     for tensor, path in zip(tensors, paths):
         assert handle.async_pwrite(tensor, path, 0) == 0
@@ -144,7 +122,7 @@ def test_wait_with_nothing_pending_returns_0(handle):
 
 
 def test_sync_ops_wait_for_all_pending_and_count_them(handle, kind, folder):
-    data = random_bytes(8192)
+    data = os.urandom(8192)
     assert handle.sync_pwrite(kind.of(data), folder + "/a") == 1
     buffers = [kind.of(bytes(8192)) for _ in range(3)]
     assert handle.async_pread(buffers[0], folder + "/a") == 0
@@ -155,7 +133,7 @@ def test_sync_ops_wait_for_all_pending_and_count_them(handle, kind, folder):
 
 
 def test_keywords(handle, kind, path):
-    data = random_bytes(4096)
+    data = os.urandom(4096)
     assert handle.async_pwrite(buffer=kind.of(data), filename=path, file_offset=512) == 0
     assert handle.wait() == 1
     buffer = kind.of(bytes(4096))
@@ -167,7 +145,7 @@ def test_keywords(handle, kind, path):
 
 @pytest.mark.parametrize("by_name", [False, True])
 def test_async_pwrite_by_descriptor(handle, kind, path, by_name):
-    data = random_bytes(3 * 4096)
+    data = os.urandom(3 * 4096)
     fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_DIRECT)
     for i in range(3):
         part = kind.of(data[i * 4096 : (i + 1) * 4096])
@@ -183,7 +161,7 @@ def test_async_pwrite_by_descriptor(handle, kind, path, by_name):
 
 
 def test_pread_and_pwrite_by_position_and_name(handle, kind, path):
-    data = random_bytes(4096)
+    data = os.urandom(4096)
     assert handle.pwrite(kind.of(data), path, False, False) == 1
     assert handle.pwrite(kind.of(data), path, False, True, 4096) == 0
     assert handle.wait() == 1
@@ -202,7 +180,7 @@ def test_pread_and_pwrite_by_position_and_name(handle, kind, path):
 
 
 def test_read_and_write_return_0_and_print_the_time(handle, kind, path, capsys):
-    data = random_bytes(5000)
+    data = os.urandom(5000)
     assert handle.write(kind.of(data), path, False) == 0
     assert file_bytes(path) == data
     buffer = kind.of(bytes(5000))
@@ -214,7 +192,7 @@ def test_read_and_write_return_0_and_print_the_time(handle, kind, path, capsys):
 
 
 def test_validate_prints_and_changes_no_result(handle, path, capsys):
-    data = random_bytes(10000)
+    data = os.urandom(10000)
     assert handle.pwrite(data, path, True, False) == 1
     assert capsys.readouterr().out.startswith("Pass")
     assert handle.pread(bytearray(10000), path, True, True) == 0
@@ -242,7 +220,7 @@ def test_a_new_file_has_the_mode_of_the_umask(handle, path):
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("n, offset", [(1, 0), (511, 1), (4097, 513), (100001, 7), (3 * MIB + 5, 4095)])
 def test_odd_sizes_and_offsets(kind, path, parallelism, n, offset):
-    data = random_bytes(n)
+    data = os.urandom(n)
     make_file(path, b"before" * 3000000)
     before = bytearray(file_bytes(path))
     with dsaio.aio_handle(65536, 8, intra_op_parallelism=parallelism) as handle:
@@ -363,7 +341,7 @@ def test_a_closed_handle_raises_value_error(path):
 
 
 def test_close_waits_and_raises_as_wait_does(folder):
-    data = random_bytes(4 * MIB)
+    data = os.urandom(4 * MIB)
     with dsaio.aio_handle() as handle:
         assert handle.async_pwrite(data, folder + "/f") == 0
     assert file_bytes(folder + "/f") == data
@@ -373,7 +351,7 @@ def test_close_waits_and_raises_as_wait_does(folder):
 
 
 def test_a_handle_dropped_with_work_pending_finishes_it(folder):
-    data = random_bytes(4 * MIB)
+    data = os.urandom(4 * MIB)
     handle = dsaio.aio_handle()
     for i in range(8):
         assert handle.async_pwrite(bytes(data), f"{folder}/{i}") == 0
@@ -434,7 +412,7 @@ def test_wait_returns_only_when_the_thread_s_own_ops_have_ended(handle, folder):
 
 
 def test_aio_write_and_aio_read(kind, path, capsys):
-    data = random_bytes(8192)
+    data = os.urandom(8192)
     assert dsaio.aio_write(kind.of(data), path, 4096, 8, False, True, False) == 0
     buffer = kind.of(bytes(8192))
     assert dsaio.aio_read(buffer, path, 4096, 8, False, True, True) == 0
@@ -443,7 +421,7 @@ def test_aio_write_and_aio_read(kind, path, capsys):
 
 
 def test_deepspeed_memcpy(kind):
-    data = random_bytes(100000)
+    data = os.urandom(100000)
     to = kind.of(bytes(100000))
     assert dsaio.deepspeed_memcpy(to, kind.of(data)) == 0
     assert kind.bytes(to) == data

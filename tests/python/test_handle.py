@@ -12,24 +12,13 @@ import weakref
 import pytest
 
 import dsaio
-
-MIB = 1 << 20
+from conftest import MIB, file_bytes, make_file
 
 
 @pytest.fixture(params=[dsaio.Handle, dsaio.aio_handle])
 def handle(request):
     with request.param() as handle:
         yield handle
-
-
-def make_file(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
-def file_bytes(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def make_open(handle, path, data):

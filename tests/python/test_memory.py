@@ -8,14 +8,7 @@ import weakref
 import pytest
 
 import dsaio
-
-MIB = 1 << 20
-
-
-@pytest.fixture
-def handle():
-    with dsaio.aio_handle() as handle:
-        yield handle
+from conftest import MIB
 
 
 def test_a_pinned_tensor_is_aligned_writable_and_has_no_base(handle, kind):
