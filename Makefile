@@ -61,7 +61,7 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
 COMPILE  = $(CC) -std=gnu17 -D_GNU_SOURCE -I. -I$(BUILD) $(CPPFLAGS) $(WARNINGS) -pthread -fPIC \
 	   -fno-semantic-interposition -fstack-protector-strong $(SANITIZE_FLAGS) $(CFLAGS) -MMD -MP
 LINK     = $(CC) -pthread $(CFLAGS) $(SANITIZE_FLAGS) -Wl,-z,relro,-z,now,--as-needed $(LDFLAGS)
-DAEMON_LIBS = -levent_core -laio -lprotobuf-c -lsystemd
+DAEMON_LIBS = -levent_core -laio -lprotobuf-c
 LIB_LIBS    = -lprotobuf-c
 CTL_LIBS    = $(LIB_LIBS) -ljson-c -lm
 CHECK_LIBS  = -lcheck -lsubunit -lrt -lm
@@ -88,7 +88,7 @@ help: ## print this
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' Makefile | while IFS="$$(printf '\t')" \
 		read -r target what; do printf '  %-14s %s\n' "$$target" "$$what"; done
 
-PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libsystemd-dev libprotobuf-c-dev \
+PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libprotobuf-c-dev \
 	      protobuf-c-compiler check libjson-c-dev
 # The tests make file systems, look at system calls and compare with fio.
 PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 procps

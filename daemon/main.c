@@ -9,6 +9,7 @@
  */
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
+#include "daemon/base/systemd.h"
 #include "daemon/check.h"
 #include "daemon/config/config.h"
 #include "daemon/config/keys.h"
@@ -31,7 +32,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 enum { STATUS_FINE = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
@@ -264,7 +264,7 @@ static void on_stop(evutil_socket_t number, short what, void *arg)
 		"dsaiod: stopping on %s: ops that were read complete first; another signal cancels them",
 		strsignal(number));
 	/* fails if systemd did not start the daemon */
-	(void)sd_notify(0, "STOPPING=1\nSTATUS=completing the ops that were read");
+	(void)systemd_notify("STOPPING=1\nSTATUS=completing the ops that were read");
 	server_stop(arg);
 }
 
@@ -334,7 +334,7 @@ static int serve(const struct config *config)
 
 	log_notice("dsaiod: ready: %s: %u store%s", server_socket_path(server),
 		   server_n_stores(server), server_n_stores(server) == 1 ? "" : "s");
-	(void)sd_notifyf(0, "READY=1\nSTATUS=serving %u store(s)", server_n_stores(server));
+	(void)systemd_notify("READY=1\nSTATUS=serving %u store(s)", server_n_stores(server));
 	(void)event_base_dispatch(base); /* server_stop() ends it */
 	server_free(server);
 	log_notice("dsaiod: stopped");

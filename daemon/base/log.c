@@ -11,12 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
 /* Longer lines are cut.  An error's text with its prefix fits. */
 #define LINE_BYTES 1024
+/* The priorities of lines for the journal, see sd-daemon(3). */
+#define ERROR "<3>"
+#define WARNING "<4>"
+#define NOTICE "<5>"
 
 static bool is_journal; /* written once, before any other thread */
 
@@ -73,7 +76,7 @@ static void line_write(const char *line, size_t n)
 	if (n_lost && is_writable()) {
 		n_text = snprintf(text, sizeof(text),
 				  "%sdsaiod: %u lines were lost: nobody read them\n",
-				  is_journal ? SD_WARNING : "", n_lost);
+				  is_journal ? WARNING : "", n_lost);
 		if (write(STDERR_FILENO, text, (size_t)n_text) > 0)
 			n_lost = 0;
 	}
@@ -107,10 +110,10 @@ static void log_line(const char *priority, bool has_time, const char *format, va
 		va_end(args);                               \
 	}
 
-LOG_FUNCTION(log_error, SD_ERR, true)
-LOG_FUNCTION(log_warning, SD_WARNING, true)
-LOG_FUNCTION(log_notice, SD_NOTICE, true)
-LOG_FUNCTION(log_mistake, SD_ERR, false)
+LOG_FUNCTION(log_error, ERROR, true)
+LOG_FUNCTION(log_warning, WARNING, true)
+LOG_FUNCTION(log_notice, NOTICE, true)
+LOG_FUNCTION(log_mistake, ERROR, false)
 
 void log_client(struct log_limit *limit, const char *format, ...)
 {
@@ -130,6 +133,6 @@ void log_client(struct log_limit *limit, const char *format, ...)
 	}
 	limit->n_lines++;
 	va_start(args, format);
-	log_line(SD_NOTICE, true, format, args);
+	log_line(NOTICE, true, format, args);
 	va_end(args);
 }

@@ -1,6 +1,7 @@
 #include "daemon/control/listen_socket.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/systemd.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/socket.h"
 
@@ -11,7 +12,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #define PATH_BYTES_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - 1) /* 107 */
@@ -45,13 +45,6 @@ int listen_socket_check(const char *path, struct error *error)
 				       "or use another --socket",
 				       path);
 	return 0; /* other errors are reported when the path is used */
-}
-
-static void strv_freep(char ***names)
-{
-	for (char **name = *names; name && *name; name++)
-		free(*name);
-	free(*names);
 }
 
 /* This daemon has the start lock, so a socket at the path is stale or not dsaiod's. */
@@ -120,9 +113,11 @@ int listen_socket_make(const char *path, bool is_user, bool *ret_is_bound, int *
 int listen_socket_inherit(const char *path, int *ret_fd, bool *ret_is_handed_over,
 			  struct error *error)
 {
-	_cleanup_(strv_freep) char **names = NULL;
-	int fd = SD_LISTEN_FDS_START, n = sd_listen_fds_with_names(1, &names), flags;
+	const int fd = SYSTEMD_LISTEN_FD, n = systemd_listen_fds();
+	const bool is_handed_over = systemd_listen_fd_has_name(SOCKET_HANDED_OVER);
+	int flags;
 
+	systemd_listen_fds_forget();
 	if (n <= 0)
 		return n < 0 ? error_set(error, n, "sockets from systemd") : 0;
 	if (n > 1)
@@ -131,7 +126,7 @@ int listen_socket_inherit(const char *path, int *ret_fd, bool *ret_is_handed_ove
 				       "(ListenStream= in the socket unit)",
 				       n);
 	/* The name of the start lock is made from the path, so both daemons must use the same path. */
-	if (sd_is_socket_unix(fd, SOCK_STREAM, 1, path, 0) <= 0)
+	if (!systemd_is_listening_at(fd, path))
 		return error_set_plain(error, -EINVAL,
 				       "systemd handed over a descriptor that is no stream socket "
 				       "listening at %s: let ListenStream= and --socket agree",
@@ -140,6 +135,6 @@ int listen_socket_inherit(const char *path, int *ret_fd, bool *ret_is_handed_ove
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
 		return error_set(error, -errno, "socket from systemd");
 	*ret_fd = fd;
-	*ret_is_handed_over = strcmp(names[0], SOCKET_HANDED_OVER) == 0;
+	*ret_is_handed_over = is_handed_over;
 	return 1;
 }

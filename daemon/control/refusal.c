@@ -1,5 +1,6 @@
 #include "daemon/control/refusal.h"
 
+#include "daemon/base/systemd.h"
 #include "daemon/control/serve.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -8,10 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <systemd/sd-daemon.h>
 
 /* A client writes its Hello after connect(2).  If the daemon has closed the socket by then, the client gets
    an error of write(2) instead of the reason. */
@@ -27,11 +25,11 @@ static const struct error refused = {
 
 int refusal_prepare(void)
 {
-	const char *names = getenv("LISTEN_FDNAMES");
-	int fd = SD_LISTEN_FDS_START, flags;
+	const int fd = SYSTEMD_LISTEN_FD;
+	int flags;
 
-	if (sd_listen_fds(0) != 1 || (names && strcmp(names, SOCKET_HANDED_OVER) == 0) ||
-	    sd_is_socket(fd, AF_UNIX, SOCK_STREAM, 1) <= 0)
+	if (systemd_listen_fds() != 1 || systemd_listen_fd_has_name(SOCKET_HANDED_OVER) ||
+	    !systemd_is_listening_at(fd, NULL))
 		return -1;
 	flags = fcntl(fd, F_GETFL);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)

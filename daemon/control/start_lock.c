@@ -1,6 +1,7 @@
 #include "daemon/control/start_lock.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/systemd.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -114,10 +114,11 @@ static int lock_wait(const char *path, bool may_find_starting, int lock_fd, stru
 			log_notice("dsaiod: waiting until the last block of the dying dsaiod with "
 				   "pid %d has completed",
 				   holder.pid);
-			(void)sd_notifyf(0,
-					 LOCK_EXTEND "STATUS=waiting for the dying dsaiod with "
-						     "pid %d: its device has blocks in flight",
-					 holder.pid);
+			/* fails if systemd did not start the daemon */
+			(void)systemd_notify(LOCK_EXTEND
+					     "STATUS=waiting for the dying dsaiod with pid %d: its "
+					     "device has blocks in flight",
+					     holder.pid);
 			break;
 		}
 		(void)nanosleep(&pause, NULL); /* a signal only shortens it */
