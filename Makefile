@@ -229,9 +229,10 @@ bench: ## measure beside fio, libaio and DeepNVMe's algorithm [BENCH_JSON=FILE];
 	@$(MAKE) --no-print-directory all $(BUILD)/bench
 	@BUILD=$(BUILD) BENCH_JSON=$(BENCH_JSON) $(BUILD)/bench
 
-bench-python: deps-python ## measure what calls of the Python package cost
+bench-python: deps-python ## measure the Python package beside DeepNVMe's op [BENCH_JSON=FILE DEEPSPEED_VENV=DIR]
 	@$(MAKE) --no-print-directory all
-	@BUILD=$(BUILD) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache $(strip $(PYTHON)) tests/bench/python.py
+	@BUILD=$(BUILD) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache DEEPSPEED_VENV=$(DEEPSPEED_VENV) \
+		$(strip $(PYTHON)) tests/bench/python.py $(if $(BENCH_JSON),--json $(BENCH_JSON))
 
 bench-full: ## measure at all sizes, depths and numbers of processes: hours [BENCH_JSON=FILE BENCH_PART=OPTIONS]
 	@$(call install_packages,$(PACKAGES) fio)
