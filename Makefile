@@ -162,9 +162,11 @@ $(BUILD)/libdsaio-client.pc: Makefile client/lib/dsaio.h | $(BUILD)/proto
 		'Libs: -L$(abspath $(BUILD)) -ldsaio-client -Wl,-rpath,$(abspath $(BUILD))' >$@
 
 # PYTHONPATH=build/python: the package, with the library beside it.
-PYTHON_SRC = $(wildcard client/python/dsaio/*.py) client/python/dsaio/py.typed
+PYTHON_SRC = $(wildcard client/python/dsaio/*.py client/python/dsaio/*/*.py) client/python/dsaio/py.typed
 $(BUILD)/python/dsaio: $(PYTHON_SRC) | $(BUILD)/$(SONAME)
-	@rm -rf $@ && mkdir -p $@ && ln -s $(abspath $(PYTHON_SRC) $(BUILD)/$(SONAME)) $@/
+	@rm -rf $@ && mkdir -p $(patsubst client/%,$(BUILD)/%,$(sort $(dir $(PYTHON_SRC)))) && \
+		ln -s $(abspath $(BUILD)/$(SONAME)) $@/
+	@$(foreach file,$(PYTHON_SRC),ln -s $(abspath $(file)) $(file:client/%=$(BUILD)/%) &&) :
 
 $(BUILD)/%.o: %.c | $(BUILD)/proto/dsaio.pb-c.h $(BUILD)/proto/dirs.h $(BUILD)/proto/version.h
 	@mkdir -p $(@D)
@@ -302,7 +304,7 @@ install: all ## install to $(DESTDIR)$(prefix)
 	$(INSTALL) -m 644 $(BUILD)/$(SONAME) $(DESTDIR)$(libdir)/
 	ln -sf $(SONAME) $(DESTDIR)$(libdir)/libdsaio-client.so
 	$(INSTALL) -m 644 client/lib/dsaio.h $(DESTDIR)$(includedir)/
-	$(INSTALL) -m 644 $(PYTHON_SRC) $(DESTDIR)$(pythondir)/dsaio/
+	$(foreach file,$(PYTHON_SRC),$(INSTALL) -m 644 -D $(file) $(DESTDIR)$(pythondir)/$(file:client/python/%=%) &&) :
 	ln -sf $(libdir)/$(SONAME) $(DESTDIR)$(pythondir)/dsaio/
 	sed -e 's|^Cflags:.*|Cflags: -I$(includedir)|' \
 	    -e 's|^Libs:.*|Libs: -L$(libdir) -ldsaio-client$(install_rpath)|' $(BUILD)/libdsaio-client.pc \

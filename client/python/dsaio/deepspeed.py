@@ -1,0 +1,281 @@
+"""DeepSpeed on dsaiod without a change of the program.
+
+    import dsaio.deepspeed
+
+    dsaio.deepspeed.install()
+
+From then on, AsyncIOBuilder().load() and PinMemoryBuilder().load() of DeepSpeed return the package
+dsaio, and nothing is compiled for them.  DeepSpeed need not be imported yet, and is not imported here.
+
+All importers of a builder hold its class, so the methods of the class are replaced: of classes that exist
+at once, and of later ones by an import hook when their module has been executed.  The hook leaves the
+module's own loader in place.
+
+Child processes get an environment variable.  The file dsaio.pth of the wheel looks at it when Python starts;
+where Python does not see that file, a folder at the front of PYTHONPATH has a sitecustomize that does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from threading import Lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+__all__ = ["install", "uninstall"]
+
+VARIABLE = "DSAIO_DEEPSPEED"
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_SITE = os.path.join(_PACKAGE, "_site")
+
+
+# ---- the builders ----
+
+# DeepSpeed has one set of builders for each kind of accelerator, each in a folder of op_builder.  In its
+# source tree, the whole may also be a package of its own.
+_TREES = ("deepspeed.ops.op_builder.", "op_builder.")
+
+
+def _load(self: Any, verbose: bool = False) -> ModuleType:
+    """Returns the package dsaio, which has all that the genuine module has."""
+    import dsaio
+
+    dsaio.aio_handle  # a library that is missing is reported here
+    return dsaio
+
+
+def _is_compatible(self: Any, verbose: bool = False) -> bool:
+    return True
+
+
+def _gds_load(self: Any, verbose: bool = False) -> ModuleType:
+    raise RuntimeError(
+        "dsaio: gds: GPUDirect Storage is not served yet: set use_gds to false in DeepSpeed's configuration, "
+        "or call dsaio.deepspeed.uninstall()"
+    )
+
+
+def _gds_is_compatible(self: Any, verbose: bool = False) -> bool:
+    return False
+
+
+# GDSBuilder inherits AsyncIOBuilder's load().
+_METHODS: Dict[str, Dict[str, Any]] = {
+    "AsyncIOBuilder": {"load": _load, "is_compatible": _is_compatible},
+    "PinMemoryBuilder": {"load": _load, "is_compatible": _is_compatible},
+    "GDSBuilder": {"load": _gds_load, "is_compatible": _gds_is_compatible},
+}
+_ANSWERS = {"async_io": True, "pin_memory": True, "gds": False}
+_MISSING = object()
+
+_replaced: List[Tuple[Any, Dict[str, Any]]] = []  # each class, and what its own dict had before
+_stand_ins: Dict[Any, Any] = {}  # of a class that missing ops share: its subclass for gds
+_answers: Dict[str, Any] = {}  # of __compatible_ops__ before
+
+
+def _is_of_builders(name: str) -> bool:
+    return (name + ".").startswith(_TREES)
+
+
+def _replace(module: ModuleType) -> None:
+    """Replaces the methods of the builders that the module defines."""
+    if module.__name__.startswith("op_builder") and not hasattr(sys.modules.get("op_builder"), "__deepspeed__"):
+        return  # another package of that name
+    for name, methods in _METHODS.items():
+        builder = vars(module).get(name)
+        if not isinstance(builder, type) or any(builder is other for other, _ in _replaced):
+            continue
+        if (builder.__module__, builder.__name__) == (module.__name__, name):
+            _replaced.append((builder, {method: vars(builder).get(method, _MISSING) for method in methods}))
+            for method, function in methods.items():
+                setattr(builder, method, function)
+    _stand_in(module)
+
+
+def _stand_in(module: ModuleType) -> None:
+    """Gives GDSBuilder a class of its own where it is the one of all missing ops, which says it is compatible."""
+    builder = vars(module).get("GDSBuilder")
+    if isinstance(builder, type) and getattr(builder, "NAME", None) == "deepspeed_not_implemented":
+        if builder in _stand_ins.values():
+            return
+        if builder not in _stand_ins:
+            own = {"__module__": builder.__module__, "is_compatible": _gds_is_compatible}
+            _stand_ins[builder] = type("GDSBuilder", (builder,), own)
+        setattr(module, "GDSBuilder", _stand_ins[builder])
+
+
+def _restore_builders() -> None:
+    while _replaced:
+        builder, before = _replaced.pop()
+        for method, function in before.items():
+            if function is _MISSING:
+                delattr(builder, method)
+            else:
+                setattr(builder, method, function)
+    for module in _modules():
+        for builder, own in _stand_ins.items():
+            if vars(module).get("GDSBuilder") is own:
+                setattr(module, "GDSBuilder", builder)
+    _stand_ins.clear()
+
+
+def _modules() -> List[ModuleType]:
+    """The modules of DeepSpeed that have been imported."""
+    names = [name for name in list(sys.modules) if name.partition(".")[0] in ("deepspeed", "op_builder")]
+    return [module for module in map(sys.modules.get, names) if module is not None]
+
+
+# ---- deepspeed.ops.__compatible_ops__ ----
+
+
+def _compatible_ops() -> Dict[str, Any]:
+    """DeepSpeed makes the dict at its first use, and keeps it.  Before that, there is nothing to correct."""
+    ops = sys.modules.get("deepspeed.ops")
+    return {} if ops is None else vars(ops).get("__compatible_ops__", {})
+
+
+def _correct_compatible_ops() -> None:
+    ops = _compatible_ops()
+    for name in set(ops) & set(_ANSWERS):
+        _answers[name] = ops[name]
+        ops[name] = _ANSWERS[name]
+
+
+def _restore_compatible_ops() -> None:
+    ops = _compatible_ops()
+    for name in set(ops) & set(_ANSWERS):
+        ops[name] = _answers[name] if name in _answers else _genuine_answer(name)
+    _answers.clear()
+
+
+def _genuine_answer(name: str) -> bool:
+    """The dict was made while the builders were replaced: asks the genuine one."""
+    all_ops = sys.modules.get("deepspeed.ops.op_builder.all_ops")
+    try:
+        return bool(vars(all_ops)["ALL_OPS"][name].is_compatible())
+    except Exception:
+        return False  # as DeepSpeed does
+
+
+# ---- modules that are imported later ----
+
+
+class _Loader:
+    """Loads as `loader` does, and then replaces the methods of the module's builders."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
+        module: Optional[ModuleType] = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # Its own loader also answers questions for its source and for files beside it.
+        spec: Any = module.__spec__
+        if spec is not None and spec.loader is self:
+            spec.loader = self._loader
+        if module.__loader__ is self:
+            module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        if _finder in sys.meta_path:
+            _replace(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+class _Finder:
+    """Stands before the finders that find the builders' modules."""
+
+    def find_spec(
+        self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
+    ) -> Optional[ModuleSpec]:
+        if not _is_of_builders(name):
+            return None
+        finders = list(sys.meta_path)
+        if self not in finders:  # another thread has just removed it
+            return None
+        for finder in finders[finders.index(self) + 1 :]:
+            spec: Optional[ModuleSpec] = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module") and not isinstance(spec.loader, _Loader):
+                    spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+                return spec
+        return None
+
+
+_finder: Any = _Finder()
+
+
+# ---- child processes ----
+
+
+def has_pth() -> bool:
+    """Is the package installed where Python reads dsaio.pth at its start?"""
+    import site
+
+    folder = os.path.realpath(os.path.dirname(_PACKAGE))
+    folders = list(site.getsitepackages())
+    if site.ENABLE_USER_SITE:
+        folders.append(site.getusersitepackages())
+    return folder in map(os.path.realpath, folders) and os.path.exists(os.path.join(folder, "dsaio.pth"))
+
+
+def reach_children() -> None:
+    """From now on, Python processes that this one starts, or becomes by exec, call install() at their start."""
+    os.environ[VARIABLE] = "1"
+    if not has_pth():
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join([_SITE] + [path for path in paths if path not in ("", _SITE)])
+
+
+def _spare_children() -> None:
+    os.environ.pop(VARIABLE, None)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if _SITE in paths:
+        paths.remove(_SITE)
+        if paths:
+            os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+        else:
+            del os.environ["PYTHONPATH"]
+
+
+# ---- install and uninstall ----
+
+_lock = Lock()
+
+
+def install() -> None:
+    """DeepSpeed's AsyncIOBuilder and PinMemoryBuilder load dsaio, in this process and in those that it starts.
+
+    It may be called before or after DeepSpeed is imported; handles that exist stay what they are.
+    GDSBuilder says that it is not compatible.  Twice is fine.
+    """
+    with _lock:
+        reach_children()
+        if _finder not in sys.meta_path:
+            sys.meta_path.insert(0, _finder)
+        for module in _modules():
+            if _is_of_builders(module.__name__):
+                # Waits where another thread is executing the module right now.
+                _replace(importlib.import_module(module.__name__))
+            else:
+                _stand_in(module)
+        _correct_compatible_ops()
+
+
+def uninstall() -> None:
+    """DeepSpeed's builders are the genuine ones again.  Handles of dsaio that exist go on.  Twice is fine."""
+    with _lock:
+        _spare_children()
+        if _finder in sys.meta_path:
+            sys.meta_path.remove(_finder)
+            _restore_builders()
+            _restore_compatible_ops()
