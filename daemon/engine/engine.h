@@ -57,6 +57,7 @@ struct block {
 	bool is_buffered;      /* a write by the buffered description: any offset and length */
 	bool is_bounced;       /* a read of any range, by way of memory of the engine's */
 	bool is_for_workers;   /* part of a struct worker_block: threads.h */
+	bool has_stalled;      /* its start stalled the lane: stall.h */
 	bool is_guarded;       /* for admission: admit.h */
 	bool is_client_block;  /* likewise: worker threads are its file's engine */
 	uint64_t started_nsec; /* given to the engine, the first time */

@@ -9,6 +9,7 @@
 
 #include "daemon/base/hung.h"
 #include "daemon/base/log.h"
+#include "daemon/base/stall.h"
 #include "proto/util/cleanup.h"
 
 #include <assert.h>
@@ -206,6 +207,7 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 	while (done < n) {
 		int most = engine->is_at_once ? SUBMIT_BATCH_AT_ONCE : SUBMIT_BATCH;
 		int batch = n - done < most ? n - done : most;
+		uint64_t since_nsec;
 		int r;
 
 		if ((uint32_t)batch > engine->depth - engine->n_in_flight)
@@ -216,7 +218,7 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 			struct block *block = blocks[done + i];
 			char *memory = block->region->base + block->region_off;
 
-			/* A call that hangs is reported as one user's. */
+			/* A call that hangs or stalls is reported as one user's. */
 			if (i && (block->is_single || uid_of(block) != uid_of(blocks[done]))) {
 				batch = i;
 				break;
@@ -236,7 +238,9 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 		}
 		if (engine->watch)
 			hung_enter(engine->watch, &blocks[done]->target->about.who);
+		since_nsec = stall_begin();
 		r = io_submit(e->context, batch, pointers);
+		blocks[done]->has_stalled |= stall_end(since_nsec, r != batch);
 		if (engine->watch)
 			hung_leave(engine->watch);
 		if (r == -EINTR)

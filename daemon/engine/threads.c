@@ -17,13 +17,6 @@
 
 /* ---- users ---- */
 
-struct worker_user {
-	struct list_node node;
-	uid_t uid;
-	unsigned n_refs;
-	struct work_queue *queue;
-};
-
 static struct worker_user *user_of_node(struct list_node *node)
 {
 	return node ? container_of(node, struct worker_user, node) : NULL;
@@ -38,38 +31,56 @@ static struct worker_user *user_find(const struct worker_queues *queues, uid_t u
 	return user;
 }
 
-int worker_queue_ref(struct worker_queues *queues, uid_t uid, struct work_queue **ret_queue)
+static void user_free(struct worker_queues *queues, struct worker_user *user)
+{
+	list_remove(&queues->users, &user->node);
+	free(user);
+}
+
+int worker_user_ref(struct worker_queues *queues, uid_t uid, struct worker_user **ret_user)
 {
 	struct worker_user *user = user_find(queues, uid);
 
 	if (!user) {
-		_cleanup_(freep) struct worker_user *new = calloc(1, sizeof(*new));
-		int r;
-
-		if (!new)
+		user = calloc(1, sizeof(*user));
+		if (!user)
 			return -ENOMEM;
-		r = work_queue_new_deep("store", WORKERS_THREADS, THREADS_FURTHER, &new->queue);
-		if (r < 0)
-			return r;
-		new->uid = uid;
-		user = TAKE_PTR(new);
+		user->uid = uid;
 		list_push(&queues->users, &user->node);
 	}
+	if (!user->n_refs) {
+		int r = work_queue_new_deep("store", WORKERS_THREADS, THREADS_FURTHER,
+					    &user->queue);
+
+		if (r < 0) {
+			if (!user->has_stalled)
+				user_free(queues, user);
+			return r;
+		}
+	}
 	user->n_refs++;
-	*ret_queue = user->queue;
+	*ret_user = user;
 	return 0;
 }
 
-void worker_queue_unref(struct worker_queues *queues, uid_t uid)
+void worker_user_unref(struct worker_queues *queues, struct worker_user *user)
 {
-	struct worker_user *user = user_find(queues, uid);
-
-	assert(user && user->n_refs > 0);
+	assert(user->n_refs > 0);
 	if (--user->n_refs)
 		return;
-	list_remove(&queues->users, &user->node);
-	work_queue_leave(user->queue); /* its channels are gone, so it is idle */
-	free(user);
+	work_queue_leave(TAKE_PTR(user->queue)); /* its channels are gone, so it is idle */
+	if (!user->has_stalled)
+		user_free(queues, user);
+}
+
+void worker_queues_deinit(struct worker_queues *queues)
+{
+	struct worker_user *user;
+
+	while ((user = user_of_node(queues->users.first))) {
+		assert(!user->n_refs);
+		user_free(queues, user);
+	}
 }
 
 /* ---- a block, on a worker thread ---- */
@@ -243,7 +254,7 @@ static int threads_submit(struct engine *engine, struct block **blocks, int n)
 		block->message.run = on_done;
 		workers->room.on_room = on_room;
 		workers->message.run = on_room_message;
-		if (!work_queue_try_submit(workers->queue, &block->work, &workers->room)) {
+		if (!work_queue_try_submit(workers->user->queue, &block->work, &workers->room)) {
 			workers->waits_for_room = true;
 			return i;
 		}
@@ -254,7 +265,8 @@ static int threads_submit(struct engine *engine, struct block **blocks, int n)
 
 bool workers_stop_waiting(struct workers *workers)
 {
-	if (workers->waits_for_room && work_queue_stop_waiting(workers->queue, &workers->room))
+	if (workers->waits_for_room &&
+	    work_queue_stop_waiting(workers->user->queue, &workers->room))
 		workers->waits_for_room = false;
 	return !workers->waits_for_room;
 }

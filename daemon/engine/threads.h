@@ -13,7 +13,7 @@
  * A worker carries the block out, continues short transfers, and posts it to the engine's mailbox,
  * where reap() finds it.
  *
- * worker_queue_ref(), worker_queue_unref(): main thread.  All else: the home lane.
+ * worker_user_ref(), worker_user_unref(), worker_queues_deinit(): main thread.  All else: the home lane.
  */
 #ifndef DSAIO_DAEMON_ENGINE_THREADS_H
 #define DSAIO_DAEMON_ENGINE_THREADS_H
@@ -22,6 +22,7 @@
 #include "daemon/base/work_queue.h"
 #include "daemon/engine/engine.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -42,13 +43,35 @@ struct worker_queues {
 	struct list users;
 };
 
-/* Takes a reference to the user's work queue.  Returns 0 or the error of making it. */
-int worker_queue_ref(struct worker_queues *queues, uid_t uid, struct work_queue **ret_queue);
-void worker_queue_unref(struct worker_queues *queues, uid_t uid);
+/* No channel is left; zeroes are fine. */
+void worker_queues_deinit(struct worker_queues *queues);
+
+/* The workers of a user on a store. */
+struct worker_user {
+	struct list_node node;
+	uid_t uid;
+	unsigned n_refs;
+	struct work_queue *queue; /* NULL without references */
+	/*
+	 * A block of the user stalled a lane (stall.h).  While no block may wait, all go to the workers.
+	 * That holds for as long as the daemon runs, or the user would reconnect and do it again.
+	 * Relaxed, because nothing goes with it.
+	 */
+	_Atomic bool has_stalled;
+};
+
+/* Takes a reference to the user with its work queue.  Returns 0 or the error of making it. */
+int worker_user_ref(struct worker_queues *queues, uid_t uid, struct worker_user **ret_user);
+void worker_user_unref(struct worker_queues *queues, struct worker_user *user);
+
+static inline bool worker_user_has_stalled(const struct worker_user *user)
+{
+	return atomic_load_explicit(&user->has_stalled, memory_order_relaxed);
+}
 
 /* The use that a channel makes of its user's workers. */
 struct workers {
-	struct work_queue *queue;		  /* the user's */
+	struct worker_user *user;
 	struct engine *engine;			  /* borrowed; set before the first block */
 	void (*on_room)(struct workers *workers); /* called by reap(): a worker may be free */
 	bool waits_for_room;			  /* on_room() was not called since */

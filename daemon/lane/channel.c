@@ -60,8 +60,8 @@ void channel_free(struct channel *channel)
 			     channel->map_bytes); /* our own mapping: cannot fail */
 	closep(&channel->ring_fd);
 	closep(&channel->doorbell_fd);
-	if (channel->workers.queue)
-		worker_queue_unref(&channel->lane_store->worker_queues, channel->uid);
+	if (channel->workers.user)
+		worker_user_unref(&channel->lane_store->worker_queues, channel->workers.user);
 	quota_discharge(&channel->entries_charge);
 	quota_discharge(&channel->channel_charge);
 	deadlines_deinit(&channel->deadlines);
@@ -124,7 +124,7 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 			 error);
 	if (r < 0)
 		return r;
-	r = worker_queue_ref(&config->store->worker_queues, config->uid, &channel->workers.queue);
+	r = worker_user_ref(&config->store->worker_queues, config->uid, &channel->workers.user);
 	if (r < 0)
 		return error_set(error, r, "channel: work queue");
 	if (channel->has_rings) {

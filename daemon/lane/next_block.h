@@ -3,7 +3,8 @@
  * out.  It depends on the op, its file and the rules only.
  *
  * Calls that may block run on a worker thread: syncs, unaligned writes, ranges in misaligned memory, and
- * while no block may wait in io_submit also writes to tmpfs and blocks of files without RWF_NOWAIT.
+ * while no block may wait in io_submit also writes to tmpfs, blocks of files without RWF_NOWAIT, and all
+ * blocks of a user that has stalled a lane.
  */
 #ifndef DSAIO_DAEMON_LANE_NEXT_BLOCK_H
 #define DSAIO_DAEMON_LANE_NEXT_BLOCK_H

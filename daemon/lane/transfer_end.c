@@ -1,5 +1,6 @@
 #include "daemon/lane/transfer_end.h"
 
+#include "daemon/base/stall.h"
 #include "daemon/lane/in_flight.h"
 #include "daemon/object/file.h"
 #include "proto/util/cleanup.h"
@@ -7,6 +8,20 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+
+/* The channel's user has kept a lane asleep. */
+static void note_stall(struct transfer *transfer, const struct channel *channel)
+{
+	if (atomic_exchange_explicit(&channel->workers.user->has_stalled, true,
+				     memory_order_relaxed))
+		return;
+	log_client(
+		transfer->log_limit,
+		"store %s: an op of user %u kept the lane waiting in the kernel, for example because "
+		"its program punched the memory: as long as others are active, worker threads "
+		"do this user's blocks from now on",
+		transfer->store->name, (unsigned)channel->uid);
+}
 
 /* Whether the block goes to a bounce page, from which the lane copies. */
 static bool is_on_page(const struct transfer *transfer, const struct block *block)
@@ -27,8 +42,13 @@ static void leave_page(struct transfer *transfer, struct block *block, bool must
 	block->region_off = op->slab_off + (block->off - op->off);
 	block->bytes = block->len = (uint32_t)((end < op_end ? end : op_end) - block->off);
 	block->before = block->best = 0;
-	if (must_copy)
+	if (must_copy) {
+		const uint64_t since_nsec = stall_begin();
+
 		block_copy_out(block, &cover);
+		if (stall_end(since_nsec, block->result < 0))
+			note_stall(transfer, op->channel);
+	}
 	bounce_give(&transfer->bounces, cover.region_off - cover.before);
 	admit_give_page(transfer->admit, &op->channel->admit);
 }
@@ -179,6 +199,9 @@ static void block_back(struct transfer *transfer, struct block *block)
 	const bool is_returned = block->is_nowait &&
 				 (block->result == -EAGAIN || block->result == -EOPNOTSUPP);
 
+	if (block->has_stalled)
+		note_stall(transfer, block->op->channel);
+	block->has_stalled = false;
 	if (!is_returned && block_must_continue(block)) {
 		if (side) {
 			block_queue_push(&side->side->from_home, block);

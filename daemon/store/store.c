@@ -164,11 +164,12 @@ void store_free(struct store *store)
 {
 	if (!store)
 		return;
-	assert(!store->lane_store.worker_queues.users.first && !store->n_holds);
+	assert(!store->n_holds);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_stop(store->lanes[i]);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_free(store->lanes[i]);
+	worker_queues_deinit(&store->lane_store.worker_queues);
 	inodes_deinit(&store->inodes);
 	free(store->saved_key);
 	free(store->name);

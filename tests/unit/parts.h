@@ -48,6 +48,7 @@ static struct parts {
 	struct file file;
 	struct slab slab;
 	uint32_t file_id, slab_id;
+	struct worker_user worker_user;
 	struct channel channel;
 	struct ring_client ring;
 	struct lane_board board;
@@ -214,6 +215,7 @@ static void parts_setup(void)
 	p.channel = (struct channel){ .lane_store = &p.store,
 				      .objects = &p.objects,
 				      .client = &p.client,
+				      .workers = { .user = &p.worker_user },
 				      .profile = { PARTS_BLOCK, PARTS_DEPTH, false, true, 1 },
 				      .entries = PARTS_ENTRIES,
 				      .has_rings = true,

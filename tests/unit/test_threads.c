@@ -228,7 +228,7 @@ static void setup_engine(void)
 
 	n_rooms = 0;
 	ck_assert_int_eq(engine_threads.open(1000, 1, &engine, &error), 0);
-	ck_assert_int_eq(worker_queue_ref(&queues, 1000, &workers.queue), 0);
+	ck_assert_int_eq(worker_user_ref(&queues, 1000, &workers.user), 0);
 	workers.engine = engine;
 	workers.on_room = on_room;
 }
@@ -237,7 +237,7 @@ static void teardown_engine(void)
 {
 	while (!workers_stop_waiting(&workers))
 		(void)engine_threads.reap(engine, NULL, 0);
-	worker_queue_unref(&queues, 1000);
+	worker_user_unref(&queues, workers.user);
 	ck_assert_ptr_null(queues.users.first);
 	engine_threads.close(engine);
 }
@@ -263,16 +263,33 @@ static int await(struct block **ret_blocks, int n)
 
 START_TEST(users_share_their_own_work_queue_only)
 {
-	struct work_queue *first, *second, *other;
+	struct worker_user *first, *second, *other;
 
-	ck_assert_int_eq(worker_queue_ref(&queues, 1000, &first), 0);
-	ck_assert_int_eq(worker_queue_ref(&queues, 1001, &other), 0);
-	ck_assert_int_eq(worker_queue_ref(&queues, 1000, &second), 0);
-	ck_assert_ptr_eq(first, second);
-	ck_assert_ptr_ne(first, other);
-	worker_queue_unref(&queues, 1000);
-	worker_queue_unref(&queues, 1000);
-	worker_queue_unref(&queues, 1001);
+	ck_assert_int_eq(worker_user_ref(&queues, 1000, &first), 0);
+	ck_assert_int_eq(worker_user_ref(&queues, 1001, &other), 0);
+	ck_assert_int_eq(worker_user_ref(&queues, 1000, &second), 0);
+	ck_assert_ptr_eq(first->queue, second->queue);
+	ck_assert_ptr_ne(first->queue, other->queue);
+	worker_user_unref(&queues, first);
+	worker_user_unref(&queues, second);
+	worker_user_unref(&queues, other);
+	ck_assert_ptr_null(queues.users.first);
+}
+END_TEST
+
+START_TEST(a_user_that_has_stalled_a_lane_is_known_when_it_comes_back)
+{
+	struct worker_user *user;
+
+	ck_assert_int_eq(worker_user_ref(&queues, 1000, &user), 0);
+	ck_assert(!worker_user_has_stalled(user));
+	atomic_store(&user->has_stalled, true);
+	worker_user_unref(&queues, user);
+	ck_assert_int_eq(worker_user_ref(&queues, 1000, &user), 0);
+	ck_assert(worker_user_has_stalled(user));
+	ck_assert_ptr_nonnull(user->queue);
+	worker_user_unref(&queues, user);
+	worker_queues_deinit(&queues);
 	ck_assert_ptr_null(queues.users.first);
 }
 END_TEST
@@ -362,11 +379,11 @@ START_TEST(a_report_of_room_that_is_on_its_way_keeps_the_workers)
 	atomic_store(&holds_calls, true);
 	for (; n < 300; n++) {
 		works[n].run = hang;
-		if (!work_queue_try_submit(workers.queue, &works[n], &room))
+		if (!work_queue_try_submit(workers.user->queue, &works[n], &room))
 			break;
 	}
 	ck_assert_uint_lt(n, 300);
-	ck_assert(work_queue_stop_waiting(workers.queue, &room));
+	ck_assert(work_queue_stop_waiting(workers.user->queue, &room));
 	ck_assert(!submit(0, make(DIRECT, BLOCK_READ, 0, 4096, 0)));
 	atomic_store(&holds_calls, false);
 	while (!engine_threads.is_ready(engine)) /* nothing but the report makes it so */
@@ -389,6 +406,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, what_the_file_refuses_is_the_ops_error);
 	tcase_add_test(tcase, an_interrupted_call_is_not_repeated_forever);
 	tcase_add_test(tcase, users_share_their_own_work_queue_only);
+	tcase_add_test(tcase, a_user_that_has_stalled_a_lane_is_known_when_it_comes_back);
 	tcase_add_test(tcase, a_block_goes_to_a_worker_and_comes_back);
 	tcase_add_loop_test(tcase, a_block_without_a_worker_is_not_taken_until_there_is_room, 0, 2);
 	tcase_add_test(tcase, a_report_of_room_that_is_on_its_way_keeps_the_workers);
