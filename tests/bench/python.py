@@ -377,7 +377,7 @@ class Library:
         self.start = {"sync_pread": library.dsaio_pread_async, "sync_pwrite": library.dsaio_pwrite_async}
         for function in self.start.values():
             function.argtypes = (*[ctypes.c_void_p] * 3, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_void_p)
-        self.wait, self.free = library.dsaio_op_wait, library.dsaio_op_free
+        self.wait, self.free = _library.op_wait, _library.op_free
         self.op = ctypes.c_void_p()
         self.handle, self.file = ctypes.c_void_p(), ctypes.c_void_p()
         connection = _connection.connection()
@@ -393,9 +393,7 @@ class Library:
         _library.check(
             library.dsaio_handle_open(connection.pointer, ctypes.byref(profile), ctypes.byref(self.handle))
         )
-        _library.check(
-            library.dsaio_file_open(connection.pointer, os.fsencode(path), os.O_RDWR, ctypes.byref(self.file))
-        )
+        _library.check(_library.file_open(connection.pointer, os.fsencode(path), os.O_RDWR, ctypes.byref(self.file)))
 
     def run(self, method, tensor):
         result = ctypes.c_int64()
