@@ -89,12 +89,21 @@ static int store_name_check(const char *name, struct error *error)
 	return 0;
 }
 
-void config_default_store(const struct config *config, struct store_config *ret_store)
+static struct store_config store_defaults(void)
 {
-	*ret_store = (struct store_config){ .profile = PROFILE_DEFAULT,
-					    .engine = ENGINE_LIBAIO,
-					    .spin_usec = config->spin_usec,
-					    .is_multi_user = !config->is_user };
+	return (struct store_config){ .profile = PROFILE_DEFAULT,
+				      .engine = ENGINE_LIBAIO,
+				      .spin_usec = CONFIG_SPIN_INHERIT };
+}
+
+struct store_config config_store(const struct config *config, const struct store_config *given)
+{
+	struct store_config store = given ? *given : store_defaults();
+
+	if (store.spin_usec == CONFIG_SPIN_INHERIT)
+		store.spin_usec = config->spin_usec;
+	store.is_multi_user = !config->is_user;
+	return store;
 }
 
 /* A new store with the defaults and no path. */
@@ -118,8 +127,7 @@ static int store_add(struct config *config, const char *name, struct store_confi
 	copy = strdup(name);
 	if (!copy)
 		return error_set(error, -ENOMEM, "store %s", name);
-	config_default_store(config, &stores[config->n_stores]);
-	stores[config->n_stores].spin_usec = CONFIG_SPIN_INHERIT;
+	stores[config->n_stores] = store_defaults();
 	stores[config->n_stores].name = copy;
 	*ret_store = &stores[config->n_stores++];
 	return 0;

@@ -66,7 +66,7 @@ struct store_config {
 	uint64_t window_bytes; /* maximum of the window; 0: as large as profiles ask */
 	uint32_t max_lanes;    /* 0: one less than there are cores */
 	struct access access;  /* borrowed by the store */
-	bool is_multi_user;    /* its users need not trust each other: see struct store */
+	bool is_multi_user;    /* set by config_store(); see struct lane_store */
 };
 
 /* keys.c has the meaning and the default of the fields that a key sets. */
@@ -122,8 +122,9 @@ unsigned config_key_line(const struct config *config, const char *key);
 void config_mistake(struct config *config, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* The defaults of a store: no name, no path. */
-void config_default_store(const struct config *config, struct store_config *ret_store);
+/* The settings of a store that has these keys: the daemon's apply where it sets none.  NULL: of an automatic
+   store, without name and path. */
+struct store_config config_store(const struct config *config, const struct store_config *given);
 
 /* Reads a file that has one section [profile] with each key of a profile.  0, or -EINVAL with
    the first mistake; path is for that. */

@@ -15,7 +15,7 @@
 
 struct batch;
 struct file;
-struct member;
+struct session_channel;
 struct session;
 struct slab;
 
@@ -33,7 +33,7 @@ struct call {
 	};
 	int reply_fds[FRAME_FDS_MAX]; /* for the reply: the daemon's own, owned */
 	unsigned n_reply_fds;
-	struct member *member; /* of Submit */
+	struct session_channel *session_channel; /* of Submit */
 };
 
 int call_new(struct session *session, uint64_t seq, struct call **ret_call, struct error *error);

@@ -32,10 +32,10 @@ static void handle_close(struct handle *handle, bool drain)
 	(void)id_table_remove(&session->handles.handles, handle->id); /* it is there */
 	id_table_release(&session->handles.handles, handle->id);      /* lanes never look there */
 	handle->is_closed = true;
-	LIST_EACH(struct member, member, &handle->members, node) {
-		(void)id_table_remove(&session->handles.channels, member->channel->id);
-		id_table_release(&session->handles.channels, member->channel->id);
-		lane_remove_channel(member->channel->home, member->channel, drain);
+	LIST_EACH(struct session_channel, c, &handle->channels, node) {
+		(void)id_table_remove(&session->handles.channels, c->channel->id);
+		id_table_release(&session->handles.channels, c->channel->id);
+		lane_remove_channel(c->channel->home, c->channel, drain);
 	}
 	if (!handle->n_channels)
 		handle_free(handle);
@@ -84,19 +84,19 @@ static void share_settlep(struct share **share)
 
 static void on_channel_removed(struct channel *channel, void *arg)
 {
-	struct member *member = arg;
-	struct handle *handle = member->handle;
+	struct session_channel *session_channel = arg;
+	struct handle *handle = session_channel->handle;
 	struct session *session = handle->session;
 
 	assert(handle->is_closed);
-	list_remove(&handle->members, &member->node);
-	list_remove(&session->handles.members, &member->session_node);
+	list_remove(&handle->channels, &session_channel->node);
+	list_remove(&session->handles.channel_list, &session_channel->session_node);
 	handle->n_channels--;
 	session->handles.n_channels--;
 	channel_free(channel);
-	member->share->n_channels--;
-	share_settle(member->share);
-	free(member);
+	session_channel->share->n_channels--;
+	share_settle(session_channel->share);
+	free(session_channel);
 	if (!handle->n_channels)
 		handle_free(handle);
 	session_touch(session);
@@ -104,8 +104,8 @@ static void on_channel_removed(struct channel *channel, void *arg)
 
 static void on_channel_broken(struct channel *channel, const char *why, void *arg)
 {
-	const struct member *member = arg;
-	struct session *session = member->handle->session;
+	const struct session_channel *session_channel = arg;
+	struct session *session = session_channel->handle->session;
 
 	if (!session_is_ending(session))
 		log_client(&session->user->log_limit, "%s: channel %" PRIu32 ": %s: disconnected",
@@ -192,7 +192,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 {
 	struct handle *handle = id_table_get(&session->handles.handles, handle_id);
 	struct store *store = registry_by_id(&session->service->registry, store_id);
-	_cleanup_(freep) struct member *member = NULL;
+	_cleanup_(freep) struct session_channel *session_channel = NULL;
 	_cleanup_(share_settlep) struct share *share = NULL;
 	struct channel *channel;
 	unsigned n_fds = 0;
@@ -208,15 +208,15 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 				  error);
 	if (r < 0)
 		return r;
-	LIST_EACH(const struct member, m, &handle->members, node)
-		if (m->share->store == store)
+	LIST_EACH(const struct session_channel, c, &handle->channels, node)
+		if (c->share->store == store)
 			return error_set_plain(error, -EEXIST,
 					       "channel: handle %" PRIu32
 					       " already has a channel on store %s",
 					       handle_id, store->name);
-	member = calloc(1, sizeof(*member));
+	session_channel = calloc(1, sizeof(*session_channel));
 	share = share_get(session, store);
-	if (!member || !share)
+	if (!session_channel || !share)
 		return error_set(error, -ENOMEM, "channel");
 
 	struct channel_config config = {
@@ -233,7 +233,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		.client_doorbell_fd = handle->doorbell_fd,
 		.owner = { .on_removed = on_channel_removed,
 			   .on_broken = on_channel_broken,
-			   .arg = member },
+			   .arg = session_channel },
 	};
 	r = store_start_lanes(store, &config.profile, error);
 	if (r < 0)
@@ -248,7 +248,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 			return error_set(error, r, "channel: descriptors");
 		}
 	}
-	r = id_table_add(&session->handles.channels, member, &channel->id);
+	r = id_table_add(&session->handles.channels, session_channel, &channel->id);
 	if (r < 0) {
 		for (unsigned i = 0; i < n_fds; i++)
 			closep(&ret_fds[i]);
@@ -256,11 +256,11 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		return error_set(error, r, "channel: no id");
 	}
 
-	member->handle = handle;
-	member->share = share;
-	member->channel = channel;
-	list_push(&session->handles.members, &member->session_node);
-	list_push(&handle->members, &TAKE_PTR(member)->node);
+	session_channel->handle = handle;
+	session_channel->share = share;
+	session_channel->channel = channel;
+	list_push(&session->handles.channel_list, &session_channel->session_node);
+	list_push(&handle->channels, &TAKE_PTR(session_channel)->node);
 	share->n_channels++;
 	handle->n_channels++;
 	session->handles.n_channels++;
@@ -282,8 +282,8 @@ void handles_close_all(struct session *session, bool drain)
 
 void handles_hurry(struct session *session)
 {
-	LIST_EACH(struct member, m, &session->handles.members, session_node)
-		lane_hurry_channel(m->channel);
+	LIST_EACH(struct session_channel, c, &session->handles.channel_list, session_node)
+		lane_hurry_channel(c->channel);
 }
 
 void handles_deinit(struct handles *handles)
@@ -299,7 +299,7 @@ static void on_batch_done(struct batch *batch)
 {
 	struct call *call = batch->arg;
 
-	call->member->n_submitted -= batch->n;
+	call->session_channel->n_submitted -= batch->n;
 	call->batch = batch;
 	call->on_done(call, 0, NULL);
 	batch_free(batch);
@@ -308,8 +308,9 @@ static void on_batch_done(struct batch *batch)
 int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,
 		   uint32_t n, struct call *call, struct error *error)
 {
-	struct member *member = id_table_get(&session->handles.channels, channel_id);
-	struct channel *channel = member ? member->channel : NULL;
+	struct session_channel *session_channel = id_table_get(&session->handles.channels,
+							       channel_id);
+	struct channel *channel = session_channel ? session_channel->channel : NULL;
 	struct batch *batch;
 	int r;
 
@@ -326,18 +327,18 @@ int session_submit(struct session *session, uint32_t channel_id, const struct ri
 				       " ops may be open on this channel: submit fewer, or open a "
 				       "channel with more entries",
 				       n, channel->entries);
-	if (n > channel->entries - member->n_submitted)
+	if (n > channel->entries - session_channel->n_submitted)
 		return error_set_plain(error, -EAGAIN,
 				       "submit: %" PRIu32 " ops behind %" PRIu32
 				       " open ones: at most %" PRIu32
 				       " ops may be open on this channel: wait for replies first",
-				       n, member->n_submitted, channel->entries);
+				       n, session_channel->n_submitted, channel->entries);
 	r = batch_new(channel, n, on_batch_done, call, &batch);
 	if (r < 0)
 		return error_set(error, r, "submit: %" PRIu32 " ops", n);
 	memcpy(batch->entries, entries, n * sizeof(*entries));
-	call->member = member;
-	member->n_submitted += n;
+	call->session_channel = session_channel;
+	session_channel->n_submitted += n;
 	lane_submit(batch);
 	return 0;
 }
@@ -352,12 +353,13 @@ static void on_cancelled(struct lane_cancel *cancel)
 int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id, struct call *call,
 		   struct error *error)
 {
-	struct member *member = id_table_get(&session->handles.channels, channel_id);
+	struct session_channel *session_channel = id_table_get(&session->handles.channels,
+							       channel_id);
 
-	if (!member)
+	if (!session_channel)
 		return session_no_such(error, "channel", channel_id);
 	call->cancel = (struct lane_cancel){
-		.channel = member->channel,
+		.channel = session_channel->channel,
 		.id = op_id,
 		.on_done = on_cancelled,
 	};

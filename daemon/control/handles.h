@@ -43,16 +43,16 @@ struct handle {
 	struct partial_profile profile; /* the rest is each store's own */
 	enum sched_class io_class;
 	uint32_t weight;
-	int doorbell_fd;     /* the daemon's end */
-	struct list members; /* struct member */
-	uint32_t n_channels; /* of it, not yet given back */
+	int doorbell_fd;      /* the daemon's end */
+	struct list channels; /* struct session_channel */
+	uint32_t n_channels;  /* of it, not yet given back */
 	bool is_closed;
 	struct call *close_call; /* waits for the channels, or NULL */
 	struct charge charge;
 };
 
 /* A channel, as its session sees it. */
-struct member {
+struct session_channel {
 	struct list_node node, session_node; /* in the handle's list, and in the session's */
 	struct handle *handle;
 	struct share *share;
@@ -62,10 +62,10 @@ struct member {
 
 /* All handles, channels and shares of a session. */
 struct handles {
-	struct id_table handles, channels; /* struct handle, struct member */
+	struct id_table handles, channels; /* struct handle, struct session_channel */
 	struct list shares;
-	struct list members; /* struct member, by session_node */
-	uint32_t n_channels; /* not yet given back by their lanes */
+	struct list channel_list; /* struct session_channel, by session_node */
+	uint32_t n_channels;	  /* not yet given back by their lanes */
 };
 /* No channel, no share is left. */
 void handles_deinit(struct handles *handles);

@@ -54,9 +54,9 @@ static void look_in(struct service *service, unsigned sec)
 		service->look_due_nsec = due;
 }
 
-/* Takes an idle file from the client.  n_holds of its references are the caller's.  Returns true if
+/* Takes an idle file from the client.  n_refs of its references are the caller's.  Returns true if
    on_freed(session) will be called. */
-static bool file_take(struct session *session, struct file *file, uint32_t n_holds,
+static bool file_take(struct session *session, struct file *file, uint32_t n_refs,
 		      void (*on_freed)(void *arg))
 {
 	struct error error;
@@ -64,7 +64,7 @@ static bool file_take(struct session *session, struct file *file, uint32_t n_hol
 
 	/* The file was removed meanwhile, or an op uses it.  Relaxed: a client that lies harms only itself. */
 	if (id_table_get(&session->objects.files, id) != file ||
-	    atomic_load_explicit(&file->n_holds, memory_order_relaxed) > n_holds)
+	    atomic_load_explicit(&file->n_refs, memory_order_relaxed) > n_refs)
 		return false;
 	if (!file_board_take(session->board, id, FILE_BOARD_GONE))
 		return false;

@@ -188,7 +188,7 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 		       struct frame *frame, struct call *call, struct error *error)
 {
 	struct registry *registry = &session->service->registry;
-	struct registry_asking asking = {
+	struct registry_question question = {
 		.name = name,
 		.fd = frame->n_fds ? frame->fds[0] : -1,
 		.peer = &session->peer,
@@ -202,8 +202,8 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 
 	if (set && set->profile)
 		profile = partial_from_wire(set->profile);
-	r = set ? registry_set_profile(registry, &asking, set->profile ? &profile : NULL, error)
-		: registry_get(registry, &asking, error);
+	r = set ? registry_set_profile(registry, &question, set->profile ? &profile : NULL, error)
+		: registry_get(registry, &question, error);
 	if (r == 0 && frame->n_fds)
 		(void)TAKE_FD(frame->fds[0]); /* the registry has it now */
 	return r;

@@ -112,8 +112,8 @@ static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
 				sizeof(Wire__Channel *));
 	if (!wire->channels)
 		return -ENOMEM;
-	LIST_EACH(const struct member, member, &handle->members, node) {
-		const struct channel *channel = member->channel;
+	LIST_EACH(const struct session_channel, c, &handle->channels, node) {
+		const struct channel *channel = c->channel;
 		Wire__Channel *one = WIRE_NEW(Wire__Channel, wire__channel);
 
 		if (!one)

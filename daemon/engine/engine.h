@@ -52,16 +52,16 @@ struct block {
 	uint16_t lane;		/* whose depth it counts in */
 	uint8_t operation;	/* enum block_operation */
 	uint8_t n_retries;
-	bool is_single;	       /* a system call of its own */
-	bool is_nowait;	       /* fails with -EAGAIN or -EOPNOTSUPP instead of blocking the lane */
-	bool is_buffered;      /* a write by the buffered description: any offset and length */
-	bool is_bounced;       /* a read of any range, by way of memory of the engine's */
-	bool is_for_workers;   /* part of a struct worker_block: threads.h */
-	bool has_stalled;      /* its start stalled the lane: stall.h */
-	bool is_guarded;       /* for admission: admit.h */
-	bool is_client_block;  /* likewise: worker threads are its file's engine */
-	uint64_t started_nsec; /* given to the engine, the first time */
-	int64_t result;	       /* of the last request: bytes, or a negative errno */
+	bool is_single;	     /* a system call of its own */
+	bool is_nowait;	     /* fails with -EAGAIN or -EOPNOTSUPP instead of blocking the lane */
+	bool is_buffered;    /* a write by the buffered description: any offset and length */
+	bool is_bounced;     /* a read of any range, by way of memory of the engine's */
+	bool is_for_workers; /* part of a struct worker_block: threads.h */
+	bool has_stalled;    /* its start stalled the lane: stall.h */
+	bool is_guarded;     /* for admission: admit.h */
+	bool workers_are_engine; /* likewise */
+	uint64_t started_nsec;	 /* given to the engine, the first time */
+	int64_t result;		 /* of the last request: bytes, or a negative errno */
 };
 
 /*

@@ -76,7 +76,7 @@ void in_flight_enter(struct transfer *transfer, struct block *block)
 		admit_engine_start(transfer->admit, admit, block_is_write(block),
 				   block->counted_bytes, transfer->turn->now_nsec,
 				   &block->is_guarded);
-	else if (block->is_client_block)
+	else if (block->workers_are_engine)
 		admit_worker_start(admit);
 	ready_lock(transfer->ready, block->op);
 }
@@ -88,7 +88,7 @@ void in_flight_leave(struct transfer *transfer, struct block *block)
 	if (engine_of(transfer, block)->has_window)
 		admit_engine_end(transfer->admit, admit, block->counted_bytes, block->is_guarded,
 				 transfer->turn->now_nsec);
-	else if (block->is_client_block)
+	else if (block->workers_are_engine)
 		admit_worker_end(admit, transfer->turn->now_nsec);
 	ready_unlock(transfer->ready, block->op);
 }

@@ -7,7 +7,7 @@
    the engine take longer than a write(2) that waits. */
 #define EXTEND_SMALL_BYTES (256u << 10)
 
-bool uses_workers(const struct lane_store *store, const struct file *file)
+bool workers_are_engine(const struct lane_store *store, const struct file *file)
 {
 	return !file->facts.is_tmpfs &&
 	       (lane_store_is_blocking(store) ||
@@ -78,7 +78,6 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	const struct region *region = op->slab ? &op->slab->region : NULL;
 	const uint32_t n_lanes = rules->n_lanes;
 	struct split_block block;
-	bool is_engine; /* worker threads are */
 
 	next.returned = op_returned(op);
 	if (next.returned) {
@@ -92,8 +91,8 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	if (op_is_sync(op))
 		return next;
 	next.is_nowait = (rules->must_not_wait && !file->facts.is_tmpfs) || file->facts.is_foreign;
-	is_engine = uses_workers(rules->store, file);
-	next.is_worker |= is_engine ||
+	next.workers_are_engine = workers_are_engine(rules->store, file);
+	next.is_worker |= next.workers_are_engine ||
 			  (next.is_nowait && (file->no_nowait || !rules->engine->has_nowait));
 	/* tmpfs has no RWF_NOWAIT: a write would wait in io_submit for the inode's lock. */
 	next.is_worker |= rules->must_not_wait && file->facts.is_tmpfs &&
@@ -118,7 +117,8 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	next.len = block.len - op->next_inner;
 	if (next.len > rules->engine->max_bytes)
 		next.len = rules->engine->max_bytes;
-	if ((next.is_nowait || rules->must_not_wait) && !op->is_misaligned && !is_engine) {
+	if ((next.is_nowait || rules->must_not_wait) && !op->is_misaligned &&
+	    !next.workers_are_engine) {
 		uint32_t max = rules->max_bytes;
 
 		if (file->facts.is_foreign && max > FOREIGN_NOWAIT_BYTES)

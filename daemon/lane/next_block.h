@@ -11,6 +11,9 @@
 
 #include "daemon/lane/channel.h"
 
+/* Why the block may not start, whatever admission says.  Its op waits for that outside of its channel. */
+enum next_needs { NEXT_NEEDS_NOTHING, NEXT_NEEDS_EXTENSION, NEXT_NEEDS_WORKER, NEXT_NEEDS_LOCK };
+
 struct next_block {
 	struct op *op;
 	struct block *returned; /* to be started again; NULL: a new block */
@@ -21,8 +24,10 @@ struct next_block {
 	bool is_unaligned; /* the head or tail */
 	bool is_nowait;
 	bool is_worker; /* for a worker, not the engine */
-	bool is_step;	/* the file must be extended first */
-	bool is_bounce; /* needs a bounce page */
+	bool workers_are_engine;
+	bool is_step;	       /* the file must be extended first */
+	bool is_bounce;	       /* needs a bounce page */
+	enum next_needs needs; /* transfer_start.c: depends on other ops, too */
 };
 
 /* The rules for all blocks of a turn. */
@@ -35,7 +40,7 @@ struct block_rules {
 };
 
 /* Whether worker threads are the engine for the blocks of this file. */
-bool uses_workers(const struct lane_store *store, const struct file *file);
+bool workers_are_engine(const struct lane_store *store, const struct file *file);
 
 /* Describes the next block; steps over empty ones.  The channel must have a ready op with a block left. */
 struct next_block next_block_look(const struct channel *channel, const struct block_rules *rules);

@@ -25,7 +25,7 @@ static bool has_worker(const struct transfer *transfer, const struct channel *ch
 {
 	return !channel->workers.waits_for_room &&
 	       channel->n_at_workers <
-		       (uses_workers(transfer->store, file) ? WORKERS_DEPTH : AT_WORKERS_MAX);
+		       (workers_are_engine(transfer->store, file) ? WORKERS_DEPTH : AT_WORKERS_MAX);
 }
 
 /* The op waits outside of its channel until a worker may begin with its next block. */
@@ -42,7 +42,7 @@ static bool submit_to_workers(struct transfer *transfer, struct block *block)
 	struct worker_block *worker_block = container_of(block, struct worker_block, block);
 
 	worker_block->workers = &channel->workers;
-	worker_block->work.is_deep = uses_workers(transfer->store, block->op->file);
+	worker_block->work.is_deep = workers_are_engine(transfer->store, block->op->file);
 	if (transfer->threads->ops->submit(transfer->threads, &block, 1) < 1)
 		return false;
 	channel->n_at_workers++;
@@ -114,7 +114,7 @@ static bool start_at_workers(struct transfer *transfer, struct channel *channel,
 
 	*block = describe(transfer, next);
 	block->is_for_workers = true;
-	block->is_client_block = next->len && uses_workers(transfer->store, next->op->file);
+	block->workers_are_engine = next->workers_are_engine;
 	/* The lane counts after that: it alone takes the block back, and not before. */
 	if (!submit_to_workers(transfer, block)) {
 		worker_block_give(&channel->worker_blocks, block);
@@ -222,6 +222,17 @@ static bool lane_has_room(const struct transfer *transfer, uint32_t index)
 	return engine_queue_has_room(transfer->engine);
 }
 
+static enum next_needs needs(const struct transfer *transfer, const struct next_block *next)
+{
+	if (next->is_step)
+		return NEXT_NEEDS_EXTENSION;
+	if (next->is_worker && !has_worker(transfer, next->op->channel, next->op->file))
+		return NEXT_NEEDS_WORKER;
+	if (!ready_has_lock(transfer->ready, next->op))
+		return NEXT_NEEDS_LOCK;
+	return NEXT_NEEDS_NOTHING;
+}
+
 struct admit_head transfer_look(struct admit_channel *admit, void *arg)
 {
 	struct transfer *transfer = arg;
@@ -230,12 +241,12 @@ struct admit_head transfer_look(struct admit_channel *admit, void *arg)
 	const struct next_block *next = &transfer->next;
 
 	transfer->next = next_block_look(channel, &block_rules);
+	transfer->next.needs = needs(transfer, next);
 	return (struct admit_head){
 		.bytes = next->len,
 		.lane = next->lane,
 		.is_worker = next->is_worker,
-		.must_defer = next->is_step || !ready_has_lock(transfer->ready, next->op) ||
-			      (next->is_worker && !has_worker(transfer, channel, next->op->file)),
+		.must_defer = next->needs != NEXT_NEEDS_NOTHING,
 		.needs_page = next->is_bounce,
 		.has_room = lane_has_room(transfer, next->lane),
 		.is_counted = next->returned,
@@ -246,15 +257,20 @@ struct admit_head transfer_look(struct admit_channel *admit, void *arg)
    needs a step of its file's extension, which costs a system call or waits for one; else 0. */
 static int defer(struct transfer *transfer, const struct next_block *next)
 {
-	if (next->is_step) {
+	switch (next->needs) {
+	case NEXT_NEEDS_NOTHING:
+		break;
+	case NEXT_NEEDS_EXTENSION:
 		extend(transfer, next->op);
 		return 1;
-	}
-	if (next->is_worker && !has_worker(transfer, next->op->channel, next->op->file))
+	case NEXT_NEEDS_WORKER:
 		wait_for_worker(transfer, next->op);
-	else
+		break;
+	case NEXT_NEEDS_LOCK:
 		(void)ready_defer(transfer->ready, next->op,
 				  &next->op->file->inode->mode_lock.waiting);
+		break;
+	}
 	return 0;
 }
 

@@ -329,7 +329,7 @@ int file_make(struct quota *quota, struct work_queue *work_queue, struct mailbox
 	file->work_queue = work_queue;
 	file->on_checked = on_checked;
 	file->checked_arg = arg;
-	atomic_init(&file->n_holds, 1);
+	atomic_init(&file->n_refs, 1);
 	file->job.run = file_check_run;
 	file->job.done = file_checked_main;
 	file->job.mailbox = main_mailbox;
@@ -382,7 +382,7 @@ static void file_close_run(struct job *job)
 void file_unref(struct file *file)
 {
 	/* acq_rel: the last one sees all that the others did with it. */
-	if (atomic_fetch_sub_explicit(&file->n_holds, 1, memory_order_acq_rel) > 1)
+	if (atomic_fetch_sub_explicit(&file->n_refs, 1, memory_order_acq_rel) > 1)
 		return;
 	file->job.run = file_close_run;
 	file->job.done = file_freed_main;

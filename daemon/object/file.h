@@ -83,7 +83,7 @@ struct file {
 	struct extension extension; /* home lane */
 	struct inodes *inodes;	    /* borrowed: the store's */
 	struct charge charge, buffered_charge;
-	_Atomic uint32_t n_holds;      /* as in struct slab */
+	_Atomic uint32_t n_refs;       /* as in struct slab */
 	struct work_queue *work_queue; /* borrowed: the user's */
 	struct job job;
 	struct error error;
@@ -129,7 +129,7 @@ int file_add_buffered(struct file *file, int fd,
 
 static inline void file_ref(struct file *file)
 {
-	(void)atomic_fetch_add_explicit(&file->n_holds, 1, memory_order_relaxed);
+	(void)atomic_fetch_add_explicit(&file->n_refs, 1, memory_order_relaxed);
 }
 /* The last unreference closes the file on the work queue.  Then the main thread discharges the charge,
    drops the inode, and calls on_closed and on_freed, if they are set. */

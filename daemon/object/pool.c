@@ -374,7 +374,7 @@ static int slab_new(struct pool *pool, struct quota *quota, struct work_queue *w
 	slab->map_bytes = (size_bytes + page - 1) / page * page;
 	slab->pool = pool;
 	slab->work_queue = work_queue;
-	atomic_init(&slab->n_holds, 1);
+	atomic_init(&slab->n_refs, 1);
 	r = quota_charge(&slab->slab_charge, quota, QUOTA_SLABS, 1, error);
 	if (r == 0)
 		r = quota_charge(&slab->bytes_charge, quota, QUOTA_POOL_BYTES, slab->map_bytes,
@@ -464,7 +464,7 @@ static void slab_free_run(struct job *job)
 void slab_unref(struct slab *slab)
 {
 	/* acq_rel: the last one sees all that the others did with it. */
-	if (atomic_fetch_sub_explicit(&slab->n_holds, 1, memory_order_acq_rel) > 1)
+	if (atomic_fetch_sub_explicit(&slab->n_refs, 1, memory_order_acq_rel) > 1)
 		return;
 	slab->job.run = slab_free_run;
 	slab->job.done = slab_freed_main;

@@ -68,7 +68,7 @@ struct slab {
 	bool is_huge;	     /* in huge pages that the host has reserved */
 	bool is_transparent; /* all of it was in transparent huge pages when it was made */
 	struct charge bytes_charge, slab_charge;
-	_Atomic uint32_t n_holds; /* lanes: +1 relaxed (the caller holds one),
+	_Atomic uint32_t n_refs; /* lanes: +1 relaxed (the caller holds one),
 				     -1 acq_rel (the last sees all use before) */
 	struct pool *pool;
 	struct work_queue *work_queue; /* borrowed: the user's */
@@ -109,7 +109,7 @@ int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_
 
 static inline void slab_ref(struct slab *slab)
 {
-	(void)atomic_fetch_add_explicit(&slab->n_holds, 1, memory_order_relaxed);
+	(void)atomic_fetch_add_explicit(&slab->n_refs, 1, memory_order_relaxed);
 }
 /* The last unreference punches and frees the slab on the work queue, discharges the charges in the main
    thread, and then calls on_freed, if it is set. */

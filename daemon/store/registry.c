@@ -155,9 +155,9 @@ int registry_find_or_make(struct registry *registry, const struct file_facts *fa
 {
 	*ret_store = find_on_device(registry, facts->dev);
 	/* Another file system may have got the store's device number since. */
-	if (!is_look && *ret_store && (*ret_store)->is_automatic && !(*ret_store)->n_holds &&
+	if (!is_look && *ret_store && (*ret_store)->is_automatic && !(*ret_store)->n_refs &&
 	    !is_same(*ret_store, facts)) {
-		automatic_let_go(registry, *ret_store);
+		automatic_remove(registry, *ret_store);
 		*ret_store = NULL;
 	}
 	if (*ret_store)
@@ -260,11 +260,8 @@ int registry_init(struct registry *registry, const struct config *config, struct
 			return error_set(error, -ENOMEM, "stores: event");
 	}
 	for (unsigned i = 0; i < config->n_stores; i++) {
-		struct store_config one = config->stores[i];
+		const struct store_config one = config_store(config, &config->stores[i]);
 
-		if (one.spin_usec == CONFIG_SPIN_INHERIT)
-			one.spin_usec = config->spin_usec;
-		one.is_multi_user = !config->is_user;
 		r = store_make_configured(registry, &one, error);
 		if (r < 0)
 			return r;

@@ -79,7 +79,7 @@ int registry_check_access(const struct registry *registry, const struct store *s
  * A question about a store.  It names the store, or (name "") has a descriptor of any file on it,
  * which may be O_PATH.  peer and work_queue are borrowed until on_done.
  */
-struct registry_asking {
+struct registry_question {
 	const char *name;
 	int fd; /* -1: none */
 	const struct peer *peer;
@@ -97,7 +97,7 @@ struct registry_asking {
  * After an error it does not call on_done, and fd remains the caller's.  Errors: those of
  * registry_for_file(), and -ENXIO for a name that no store has.
  */
-int registry_get(struct registry *registry, const struct registry_asking *asking,
+int registry_get(struct registry *registry, const struct registry_question *question,
 		 struct error *error);
 
 /*
@@ -105,7 +105,7 @@ int registry_get(struct registry *registry, const struct registry_asking *asking
  * profile: fields that are not given stay.  NULL: the configured profile, or the default.  The profile
  * is saved; if that fails, the note says so.  Other errors: -EPERM: the peer is no administrator; -EINVAL: the profile is invalid.
  */
-int registry_set_profile(struct registry *registry, const struct registry_asking *asking,
+int registry_set_profile(struct registry *registry, const struct registry_question *question,
 			 const struct partial_profile *profile, struct error *error);
 
 /* "default", "configuration", "saved" or "set". */

@@ -61,41 +61,41 @@ static void name_make(const struct registry *registry, dev_t dev, const char *fs
 /* ---- the end of a store ---- */
 
 /* A store to be freed on a worker thread: io_destroy(2) of its lanes may take 50 ms. */
-struct going {
+struct removal {
 	struct work work;
 	struct store *store;
 };
 
-static void going_run(struct work *work)
+static void removal_run(struct work *work)
 {
-	struct going *going = container_of(work, struct going, work);
+	struct removal *removal = container_of(work, struct removal, work);
 
-	store_free(going->store);
-	free(going);
+	store_free(removal->store);
+	free(removal);
 }
 
-void automatic_let_go(struct registry *registry, struct store *store)
+void automatic_remove(struct registry *registry, struct store *store)
 {
-	struct going *going = malloc(sizeof(*going));
+	struct removal *removal = malloc(sizeof(*removal));
 
-	assert(store->is_automatic && !store->n_holds);
+	assert(store->is_automatic && !store->n_refs);
 	list_remove(&registry->stores, &store->node);
 	registry->n_automatic--;
 	log_client(&registry->log_limit, "store %s: unused: removed", store->name);
-	if (!going) { /* without memory the main thread waits */
+	if (!removal) { /* without memory the main thread waits */
 		store_free(store);
 		return;
 	}
-	*going = (struct going){ .work.run = going_run, .store = store };
-	work_queue_submit(registry->work_queue, &going->work);
+	*removal = (struct removal){ .work.run = removal_run, .store = store };
+	work_queue_submit(registry->work_queue, &removal->work);
 }
 
 void registry_sweep(struct registry *registry, uint64_t now_nsec)
 {
 	LIST_EACH(struct store, store, &registry->stores, node)
-		if (store->is_automatic && !store->n_holds &&
+		if (store->is_automatic && !store->n_refs &&
 		    now_nsec >= store->unused_since_nsec + REGISTRY_UNUSED_NSEC)
-			automatic_let_go(registry, store);
+			automatic_remove(registry, store);
 	if (!registry->n_automatic && registry->sweep_event)
 		(void)event_del(registry->sweep_event); /* it may not be added, which is no error */
 }
@@ -114,7 +114,7 @@ static bool automatic_make_room(struct registry *registry, const struct peer *pe
 		bool is_users = store->is_automatic && store->made_for == peer->uid;
 
 		n_user += is_users;
-		if (!store->is_automatic || store->n_holds)
+		if (!store->is_automatic || store->n_refs)
 			continue;
 		if (!oldest || store->unused_since_nsec < oldest->unused_since_nsec)
 			oldest = store;
@@ -128,7 +128,7 @@ static bool automatic_make_room(struct registry *registry, const struct peer *pe
 		return true;
 	if (!oldest)
 		return false;
-	automatic_let_go(registry, oldest);
+	automatic_remove(registry, oldest);
 	return true;
 }
 
@@ -138,12 +138,11 @@ static int automatic_make(struct registry *registry, const struct file_facts *fa
 {
 	const struct timeval period = { .tv_sec = SWEEP_SEC };
 	char name[NAME_BYTES], key[SAVED_KEY_BYTES];
-	struct store_config config;
+	struct store_config config = config_store(registry->config, NULL);
 	struct store *store;
 	int r;
 
 	name_make(registry, facts->dev, facts->fs_type->name, name);
-	config_default_store(registry->config, &config);
 	config.name = name;
 	config.path = mount->point ? mount->point : "";
 	r = store_new_on(registry->last_id + 1, &config, facts->dev, facts->fs_type,

@@ -38,6 +38,6 @@ int registry_take_key(const struct registry *registry, struct store *store, cons
 int automatic_make_for(struct registry *registry, const struct file_facts *facts, const char *name,
 		       const struct peer *peer, struct store **ret_store, struct error *error);
 /* Removes an automatic store without references from the list, and frees it. */
-void automatic_let_go(struct registry *registry, struct store *store);
+void automatic_remove(struct registry *registry, struct store *store);
 
 #endif

@@ -15,7 +15,7 @@
 /* An open question: it passes the user's worker thread and, to save a profile, the saved profiles'. */
 struct query {
 	struct registry *registry;
-	struct registry_asking asking;
+	struct registry_question question;
 	bool is_set;			/* else it is a look */
 	bool has_profile;		/* else the profile is reset */
 	struct partial_profile profile; /* the rest stays */
@@ -29,15 +29,16 @@ struct query {
 
 static void query_done(struct query *query, const char *note)
 {
-	query->asking.on_done(query->store, query->result, query->result < 0 ? &query->error : NULL,
-			      note, query->asking.arg);
+	query->question.on_done(query->store, query->result,
+				query->result < 0 ? &query->error : NULL, note,
+				query->question.arg);
 	if (query->store)
 		store_unref(query->store);
 	free(query);
 }
 
 /* The note for a profile that is not saved. */
-static void lasts_note(const struct store *store, const char *why, char *note, size_t size)
+static void note_unsaved(const struct store *store, const char *why, char *note, size_t size)
 {
 	(void)snprintf(note, size, "store %s: the profile is not saved: %s; it lasts until %s",
 		       store->name, why,
@@ -71,7 +72,7 @@ static void on_saved(void *arg, int result, const struct error *error)
 	if (result < 0) {
 		log_warning("store %s: its profile cannot be saved: %s", query->store->name,
 			    error->text);
-		lasts_note(query->store, error->text, note, sizeof(note));
+		note_unsaved(query->store, error->text, note, sizeof(note));
 	}
 	query_done(query, note);
 }
@@ -90,7 +91,7 @@ static void query_set(struct query *query)
 		s->profile_source = query->has_profile ? PROFILE_SET : s->given_source;
 	}
 	if (!store->saved_key || !registry->saved.dir) {
-		lasts_note(
+		note_unsaved(
 			store,
 			store->saved_key
 				? "there is no state_dir"
@@ -128,7 +129,7 @@ static void looked_main(struct job *job)
 
 	if (query->result == 0)
 		query->result = registry_find_or_make(query->registry, &query->facts, query->path,
-						      query->asking.peer, !query->is_set, &store,
+						      query->question.peer, !query->is_set, &store,
 						      &query->error);
 	query_go_on(query, store);
 }
@@ -140,40 +141,40 @@ static void look_run(struct job *job)
 	ssize_t n;
 
 	/* The kernel knows the name: this calls no file system. */
-	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", query->asking.fd);
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", query->question.fd);
 	n = readlink(link, query->path, sizeof(query->path) - 1);
 	query->path[n > 0 ? n : 0] = 0;
 	for (char *c = query->path; *c; c++)
 		if (*c < ' ' || *c == 0x7f)
 			*c = '?';
-	query->result = file_look(query->asking.fd, query->path, &query->facts, &query->error);
-	closep(&query->asking.fd);
+	query->result = file_look(query->question.fd, query->path, &query->facts, &query->error);
+	closep(&query->question.fd);
 }
 
-static int query_start(struct registry *registry, const struct registry_asking *asking, bool is_set,
-		       const struct partial_profile *profile, struct error *error)
+static int query_start(struct registry *registry, const struct registry_question *question,
+		       bool is_set, const struct partial_profile *profile, struct error *error)
 {
-	struct store *store = registry_named(registry, asking->name);
+	struct store *store = registry_named(registry, question->name);
 	struct query *query;
 	char served[200];
 
-	if ((asking->name[0] != 0) == (asking->fd >= 0))
+	if ((question->name[0] != 0) == (question->fd >= 0))
 		return error_set_plain(error, -EINVAL,
 				       "store: either its name or a descriptor of something on it "
 				       "is needed, and not both");
-	if (asking->name[0] && !store) {
+	if (question->name[0] && !store) {
 		registry_text(registry, served, sizeof(served));
 		return error_set_plain(error, -ENXIO,
 				       "store %.64s: the daemon has none with this name (it serves "
 				       "%s): name one of them, or a file or directory that lies on "
 				       "the one",
-				       asking->name, served);
+				       question->name, served);
 	}
 	query = calloc(1, sizeof(*query));
 	if (!query)
 		return error_set(error, -ENOMEM, "store");
 	query->registry = registry;
-	query->asking = *asking;
+	query->question = *question;
 	query->is_set = is_set;
 	query->has_profile = profile;
 	if (profile)
@@ -186,24 +187,24 @@ static int query_start(struct registry *registry, const struct registry_asking *
 	query->job.done = looked_main;
 	query->job.mailbox = registry->main_mailbox;
 	query->job.work.about = (struct hung_about){
-		.what = "check", .file = "(store)", .fd = asking->fd, .who = *asking->who
+		.what = "check", .file = "(store)", .fd = question->fd, .who = *question->who
 	};
-	job_submit(asking->work_queue, &query->job);
+	job_submit(question->work_queue, &query->job);
 	return 0;
 }
 
-int registry_get(struct registry *registry, const struct registry_asking *asking,
+int registry_get(struct registry *registry, const struct registry_question *question,
 		 struct error *error)
 {
-	return query_start(registry, asking, false, NULL, error);
+	return query_start(registry, question, false, NULL, error);
 }
 
-int registry_set_profile(struct registry *registry, const struct registry_asking *asking,
+int registry_set_profile(struct registry *registry, const struct registry_question *question,
 			 const struct partial_profile *profile, struct error *error)
 {
 	char why[ERROR_TEXT_BYTES - 64];
 
-	if (!config_is_admin(registry->config, asking->peer))
+	if (!config_is_admin(registry->config, question->peer))
 		return error_set_plain(
 			error, -EPERM,
 			"profile: only administrators set it (root, the daemon's own user, members "
@@ -211,5 +212,5 @@ int registry_set_profile(struct registry *registry, const struct registry_asking
 			"its own");
 	if (profile && profile_check(&profile->profile, why, sizeof(why)) < 0)
 		return error_set_plain(error, -EINVAL, "%s", why);
-	return query_start(registry, asking, true, profile, error);
+	return query_start(registry, question, true, profile, error);
 }

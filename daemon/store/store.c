@@ -164,7 +164,7 @@ void store_free(struct store *store)
 {
 	if (!store)
 		return;
-	assert(!store->n_holds);
+	assert(!store->n_refs);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_stop(store->lanes[i]);
 	for (uint32_t i = 0; i < store->n_lanes; i++)

@@ -53,9 +53,9 @@ struct store {
 	struct access access; /* borrowed */
 	bool is_automatic;
 	uid_t made_for;		    /* an automatic store: the user of its first file */
-	uint32_t n_holds;	    /* references: files, shares of sessions, queries */
+	uint32_t n_refs;	    /* references: files, shares of sessions, queries */
 	uint32_t n_shares;	    /* sessions that have files or channels there */
-	uint64_t unused_since_nsec; /* with n_holds 0 */
+	uint64_t unused_since_nsec; /* with n_refs 0 */
 	struct lane *lanes[STORE_LANES_MAX];
 	uint32_t n_lanes; /* running; 0 before the first channel */
 	struct lane_store lane_store;
@@ -96,11 +96,11 @@ const char *store_engine_text(const struct store *store);
 /* The registry frees an automatic store a minute after its last reference (registry.h). */
 static inline void store_ref(struct store *store)
 {
-	store->n_holds++;
+	store->n_refs++;
 }
 static inline void store_unref(struct store *store)
 {
-	if (--store->n_holds == 0)
+	if (--store->n_refs == 0)
 		store->unused_since_nsec = clock_nsec();
 }
 

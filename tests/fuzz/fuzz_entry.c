@@ -106,9 +106,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (entry.slab > 0 && entry.slab <= N_SLABS)
 			entry.slab = slab_ids[entry.slab - 1];
 		for (uint32_t i = 0; i < N_FILES; i++)
-			files[i].n_holds = 1;
+			files[i].n_refs = 1;
 		for (uint32_t i = 0; i < N_SLABS; i++)
-			slabs[i].n_holds = 1;
+			slabs[i].n_refs = 1;
 
 		r = channel_check_entry(&channel, &entry, &op);
 		assert(r >= 0);
@@ -116,10 +116,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			assert(!op.file && !op.slab);
 			continue;
 		}
-		assert(op.file->store == &store && op.file->n_holds == 2 && op.file != &files[5]);
+		assert(op.file->store == &store && op.file->n_refs == 2 && op.file != &files[5]);
 		assert(op.off <= INT64_MAX && op.len <= INT64_MAX - op.off);
 		if (op.opcode == RING_OP_READ || op.opcode == RING_OP_WRITE) {
-			assert(op.slab != &slabs[2] && op.slab->n_holds == 2);
+			assert(op.slab != &slabs[2] && op.slab->n_refs == 2);
 			assert(op.slab_off <= op.slab->size_bytes &&
 			       op.len <= op.slab->size_bytes - op.slab_off);
 			check_cut(&op);

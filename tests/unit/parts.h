@@ -202,13 +202,13 @@ static void parts_setup(void)
 	p.file = (struct file){ .target = { .fd = -1, .offset_align = 4096, .memory_align = 512 },
 				.inode = &p.inode,
 				.facts = { .can_read = true, .can_write = true },
-				.n_holds = 1000000 };
+				.n_refs = 1000000 };
 	atomic_init(&p.file.target.buffered_fd, -1);
 	ck_assert_int_eq(id_table_add(&p.objects.files, &p.file, &p.file_id), 0);
 	p.memory = aligned_alloc(4096, PARTS_SLAB);
 	p.slab = (struct slab){ .region = { .base = p.memory },
 				.size_bytes = PARTS_SLAB,
-				.n_holds = 1000000 };
+				.n_refs = 1000000 };
 	ck_assert_int_eq(id_table_add(&p.objects.slabs, &p.slab, &p.slab_id), 0);
 
 	sched_client_init(&p.client);
@@ -259,8 +259,8 @@ static void parts_teardown(void)
 	ck_assert_uint_eq(p.admit.n_in_flight, 0);
 	ck_assert_uint_eq(p.workers.engine.n_in_flight, 0);
 	ck_assert_uint_eq(p.inode.mode_lock.n_busy, 0);
-	ck_assert_uint_eq(p.file.n_holds, 1000000);
-	ck_assert_uint_eq(p.slab.n_holds, 1000000);
+	ck_assert_uint_eq(p.file.n_refs, 1000000);
+	ck_assert_uint_eq(p.slab.n_refs, 1000000);
 	transfer_deinit(&p.transfer);
 	deadlines_deinit(&p.channel.deadlines);
 	order_deinit(&p.channel.order);

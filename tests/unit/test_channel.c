@@ -23,7 +23,7 @@ static void add(struct file *file, int i, struct store *on, bool can_read, bool 
 {
 	file->store = on;
 	file->facts = (struct file_facts){ .can_read = can_read, .can_write = can_write };
-	file->n_holds = 1;
+	file->n_refs = 1;
 	file->target = (struct target){ .offset_align = align, .memory_align = align };
 	atomic_init(&file->target.buffered_fd, -1);
 	ck_assert_int_eq(id_table_add(&objects.files, file, &ids[i]), 0);
@@ -39,7 +39,7 @@ static void setup(void)
 	add(&big_sectors, 3, &store, true, true, 8192);
 	add(&buffered, 4, &store, true, true, 512);
 	atomic_init(&buffered.target.buffered_fd, 99);
-	slab = (struct slab){ .size_bytes = SLAB_BYTES, .n_holds = 1 };
+	slab = (struct slab){ .size_bytes = SLAB_BYTES, .n_refs = 1 };
 	ck_assert_int_eq(id_table_add(&objects.slabs, &slab, &slab_id), 0);
 	channel = (struct channel){ .store = &store,
 				    .objects = &objects,
@@ -115,8 +115,8 @@ START_TEST(an_entry_is_checked_before_it_is_an_op)
 	r = channel_check_entry(&channel, &entry, &op);
 	ck_assert_msg(r == entries[_i].want, "%s: %s", entries[_i].what, strerror(r));
 
-	holds = slab.n_holds + readable.n_holds + writable.n_holds + elsewhere.n_holds +
-		big_sectors.n_holds + buffered.n_holds;
+	holds = slab.n_refs + readable.n_refs + writable.n_refs + elsewhere.n_refs +
+		big_sectors.n_refs + buffered.n_refs;
 	ck_assert_msg(holds == (r		      ? 6u
 				: entries[_i].no_slab ? 7u
 						      : 8u),

@@ -76,7 +76,7 @@ START_TEST(a_handle_is_closed_when_the_lanes_have_returned_its_channels)
 	ck_assert_ptr_null(id_table_get(&session->handles.channels, channel));
 	CONTROL_UNTIL(answers[1].is_done);
 	ck_assert_uint_eq(session->handles.n_channels, 0);
-	ck_assert_ptr_null(session->handles.members.first);
+	ck_assert_ptr_null(session->handles.channel_list.first);
 	ck_assert_uint_eq(session->quota.used[QUOTA_CHANNELS], 0);
 	ck_assert_uint_eq(session->quota.used[QUOTA_ENTRIES], 0);
 }

@@ -67,7 +67,7 @@ START_TEST(where_workers_are_the_engine_a_block_is_its_clients)
 {
 	struct block block = setup(RING_OP_READ);
 
-	block.is_for_workers = block.is_client_block = true;
+	block.is_for_workers = block.workers_are_engine = true;
 	in_flight_enter(&p.transfer, &block);
 	in_flight_begin(&p.transfer, &block);
 	ready_end(&p.ready, op);

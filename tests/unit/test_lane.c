@@ -284,7 +284,7 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 	ck_assert_int_eq(file_check(t.file.target.fd, path, &t.file.facts, &error), 0);
 	t.file.target.offset_align = t.file.facts.offset_align;
 	t.file.target.memory_align = t.file.facts.memory_align;
-	t.file.n_holds = 1000000; /* ours: the last drop is not tested here */
+	t.file.n_refs = 1000000; /* ours: the last drop is not tested here */
 	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes, 1), 0);
 	ck_assert_int_eq(id_table_add(&t.objects.files, &t.file, &t.file_id), 0);
 
@@ -293,7 +293,7 @@ static void setup_engine(struct profile profile, uint32_t spin_usec, bool has_ri
 	ck_assert_ptr_ne(t.memory, MAP_FAILED);
 	t.slab = (struct slab){ .region = { .base = t.memory },
 				.size_bytes = SLAB_BYTES,
-				.n_holds = 1000000 };
+				.n_refs = 1000000 };
 	ck_assert_int_eq(id_table_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, t.bell), 0);
@@ -330,8 +330,8 @@ static void teardown(bool drain)
 	ck_assert_uint_le(t.channel->metrics.device_nsec, t.channel->metrics.open_nsec);
 	ck_assert(!t.channel->metrics.read_bytes || t.channel->metrics.device_nsec);
 	channel_free(t.channel);
-	ck_assert_uint_eq(t.file.n_holds, 1000000);
-	ck_assert_uint_eq(t.slab.n_holds, 1000000);
+	ck_assert_uint_eq(t.file.n_refs, 1000000);
+	ck_assert_uint_eq(t.slab.n_refs, 1000000);
 	ck_assert(quota_is_zero(&t.quota));
 	store_free(t.store);
 	ck_assert_uint_eq(t.client.blocks_in_flight, 0);
@@ -782,7 +782,7 @@ static void add_other(struct file *other, uint32_t *ret_id)
 	other->target.memory_align = t.file.target.memory_align;
 	other->facts = t.file.facts;
 	other->store = t.store;
-	other->n_holds = 1000000;
+	other->n_refs = 1000000;
 	atomic_init(&other->target.buffered_fd, -1);
 	ck_assert_int_eq(file_attach(other, t.store, &t.inodes, 1), 0);
 	ck_assert_int_eq(id_table_add(&t.objects.files, other, ret_id), 0);
@@ -819,7 +819,7 @@ START_TEST(a_call_that_hangs_holds_up_nobody_else)
 	for (unsigned i = 0; i < 4; i++)
 		ck_assert_int_eq(get().result, 65536);
 	teardown(true);
-	ck_assert_uint_eq(other.n_holds, 1000000);
+	ck_assert_uint_eq(other.n_refs, 1000000);
 }
 END_TEST
 
@@ -1066,7 +1066,7 @@ START_TEST(a_step_that_has_not_begun_holds_up_no_other_client)
 	ck_assert_int_eq(size_now(), FILE_BYTES + (2 << 20));
 	second_close();
 	teardown_growing();
-	ck_assert_uint_eq(other.n_holds, 1000000);
+	ck_assert_uint_eq(other.n_refs, 1000000);
 }
 END_TEST
 

@@ -82,7 +82,7 @@ START_TEST(while_a_lane_may_look_an_object_keeps_its_reference_and_its_slot)
 	slab = id_table_get(&session->objects.slabs, id);
 	ck_assert_int_eq(session_slab_free(session, id, control_call(session, 3, 0), &c.error), 0);
 	/* The lane's answer is a message to this thread, which does not run meanwhile. */
-	ck_assert_uint_eq(slab->n_holds, 1);
+	ck_assert_uint_eq(slab->n_refs, 1);
 	ck_assert_uint_eq(session->objects.slabs.n_objects, 1);
 	CONTROL_UNTIL(answers[3].is_done);
 	ck_assert_uint_eq(session->objects.slabs.n_objects, 0);

@@ -138,14 +138,14 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	ck_assert_int_eq(file_check(t.file.target.fd, path, &t.file.facts, &error), 0);
 	t.file.target.offset_align = t.file.facts.offset_align;
 	t.file.target.memory_align = t.file.facts.memory_align;
-	t.file.n_holds = 1u << 31; /* ours: the last drop is not tested here */
+	t.file.n_refs = 1u << 31; /* ours: the last drop is not tested here */
 	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes, 1), 0);
 	ck_assert_int_eq(id_table_add(&t.objects.files, &t.file, &t.file_id), 0);
 	t.memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(t.memory, MAP_FAILED);
 	t.slab = (struct slab){ .region = { .base = t.memory },
 				.size_bytes = 4096,
-				.n_holds = 1u << 31 };
+				.n_refs = 1u << 31 };
 	ck_assert_int_eq(id_table_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
 	side_open(&a);
 	side_open(&b);

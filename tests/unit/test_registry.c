@@ -309,7 +309,7 @@ static void on_done(struct store *store, int result, const struct error *why, co
 static int ask(const char *name, int fd, const struct peer *peer, const struct partial_profile *set,
 	       bool is_set)
 {
-	const struct registry_asking asking = {
+	const struct registry_question question = {
 		.name = name,
 		.fd = fd,
 		.peer = peer,
@@ -322,8 +322,8 @@ static int ask(const char *name, int fd, const struct peer *peer, const struct p
 	int r;
 
 	answer.is_done = false;
-	r = is_set ? registry_set_profile(&stores, &asking, set, &error)
-		   : registry_get(&stores, &asking, &error);
+	r = is_set ? registry_set_profile(&stores, &question, set, &error)
+		   : registry_get(&stores, &question, &error);
 	if (r < 0) {
 		ck_assert(!answer.is_done);
 		closep(&fd);

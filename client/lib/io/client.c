@@ -72,7 +72,7 @@ void client_collect_slow(struct dsaio_client *client)
 /* ---- the end ---- */
 
 /* Disconnected clients of which the program still holds something: found here by leak checkers. */
-static struct dsaio_client *all_left;
+static struct list all_left;
 static pthread_mutex_t all_left_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void client_free(struct dsaio_client *client)
@@ -105,11 +105,7 @@ void client_leave(struct dsaio_client *client)
 	atomic_store(&client->n_left, n);
 	client->is_disconnected = true;
 	(void)pthread_mutex_lock(&all_left_lock);
-	client->next_left = all_left;
-	client->prev_left = &all_left;
-	if (all_left)
-		all_left->prev_left = &client->next_left;
-	all_left = client;
+	list_push(&all_left, &client->left_node);
 	(void)pthread_mutex_unlock(&all_left_lock);
 	client_left(client);
 }
@@ -121,9 +117,7 @@ void client_left(struct dsaio_client *client)
 	    atomic_fetch_sub_explicit(&client->n_left, 1, memory_order_acq_rel) != 1)
 		return;
 	(void)pthread_mutex_lock(&all_left_lock);
-	*client->prev_left = client->next_left;
-	if (client->next_left)
-		client->next_left->prev_left = client->prev_left;
+	list_remove(&all_left, &client->left_node);
 	(void)pthread_mutex_unlock(&all_left_lock);
 	client_free(client);
 }

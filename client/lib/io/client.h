@@ -85,9 +85,9 @@ struct dsaio_client {
 	struct client_files files;
 	/* Set by dsaio_disconnect(), when no other call runs. */
 	bool is_disconnected;
-	_Atomic uint32_t n_left; /* objects that the program still holds; see client_left() */
-	struct dsaio_client *next_left, **prev_left; /* client.c: all such clients */
-	void *inodes;				     /* inode.c: tsearch(3) tree; client.lock */
+	_Atomic uint32_t n_left;    /* objects that the program still holds; see client_left() */
+	struct list_node left_node; /* client.c: in the list of all such clients */
+	void *inodes;		    /* inode.c: tsearch(3) tree; client.lock */
 };
 
 #define CLIENT_GUARD 0x64736169u
