@@ -7,6 +7,8 @@ import signal
 
 import pytest
 
+from conftest import file_bytes, make_file
+
 import dsaio
 from dsaio import _replace
 
@@ -14,26 +16,10 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def handle():
-    with dsaio.Handle() as handle:
-        yield handle
-
-
-@pytest.fixture
 def old(path):
     """A file that is to be replaced."""
     make_file(path, b"old")
     return path
-
-
-def make_file(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
-def file_bytes(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def write(handle, path, data):

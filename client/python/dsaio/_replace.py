@@ -180,20 +180,27 @@ def sync_folder(path: str) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, nbytes: int, handle: Handle) -> Iterator[File]:
-    """A File of nbytes to write to, with ops of the handle.  It replaces `path` at the end of the block.
+def new_file(path: Path, handle: Handle) -> Iterator[NewFile]:
+    """A NewFile to write to, with ops of the handle.  It replaces `path` at the end of the block.
 
     When the block has ended, the new file and its name are on the device.  Raises OSError.
     """
     new = NewFile(path)
     try:
-        new.reserve(nbytes)
-        yield new.file
+        yield new
         handle.submit_fsync(new.file).wait()
         new.place()
     finally:
         new.discard()
     sync_folder(os.path.dirname(new.path))
+
+
+@contextlib.contextmanager
+def replacing(path: Path, nbytes: int, handle: Handle) -> Iterator[File]:
+    """As new_file(): the File, which has nbytes already."""
+    with new_file(path, handle) as new:
+        new.reserve(nbytes)
+        yield new.file
 
 
 def remove_leftovers(folder: str) -> None:

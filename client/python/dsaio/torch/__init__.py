@@ -1,0 +1,122 @@
+"""Files of torch.save(), and checkpoints of torch.distributed.checkpoint (dsaio.torch.checkpoint).
+
+    import dsaio.torch
+
+    dsaio.torch.save(model.state_dict(), "/nvme/model.pt")
+    model.load_state_dict(dsaio.torch.load("/nvme/model.pt"))
+
+The files are torch's own: each side loads what the other one saves.
+"""
+
+from __future__ import annotations
+
+import inspect
+import mmap
+import os
+import pickle
+
+from .. import _check as check
+from .. import _memory as memory
+from .._file import File
+from .._handle import Handle
+from .._replace import new_file
+from ._archive import MAGIC, Archive, Damaged, Unsupported
+from ._stream import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .._file import Path
+
+__all__ = ["load", "save"]
+
+
+def save(obj: Any, path: Path, *arguments: Any, **options: Any) -> None:
+    """torch.save() to a file.  Further arguments are those of torch.save().
+
+    The file is on the device when this returns, and until then readers find the old one: a failure
+    leaves that as it was.  A symbolic link is followed.  The bytes go through pinned pieces of 16 MiB in
+    all; pinned tensors of 1 MiB and more do not, where torch aligns records to 4096 bytes
+    (torch.utils.serialization.config.save.storage_alignment).
+
+    Raises OSError, with errno and filename, and what torch.save() raises for the object.
+    """
+    import torch
+
+    with Handle() as handle, new_file(path, handle) as new:
+        writer = Writer(new, handle)
+        try:
+            torch.save(obj, writer, *arguments, **options)
+        except BaseException:
+            if writer.failure is not None:
+                raise writer.failure from None
+            raise
+        writer.finish()
+
+
+def load(
+    path: Path,
+    map_location: Any = None,
+    weights_only: bool = True,
+    *,
+    pinned: bool = True,
+    pickle_module: Any = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """torch.load() of a file.  The arguments but `pinned` are those of torch.load().
+
+    The whole file is read into one range of pinned memory, which the tensors lie in, and which returns to
+    the pool when the last of them is gone.  pinned: False for ordinary memory, where the pool has too little
+    room.  Files of the format before torch 1.6, TorchScript archives and compressed ones are loaded by
+    torch itself.
+
+    Raises OSError, with errno and filename: ENOMEM if the pool has no room; and what torch.load() raises.
+    """
+    import torch
+    from torch import serialization
+
+    if os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "0").lower() in ("1", "y", "yes", "true"):
+        weights_only = True
+
+    def by_torch() -> Any:
+        named = os.fsdecode(path)
+        return torch.load(named, map_location, pickle_module, weights_only=weights_only, **pickle_load_args)
+
+    pinned = check.boolean("pinned", pinned)
+    if pickle_module is not None and weights_only:
+        return by_torch()  # which refuses that
+    with open(path, "rb") as f:
+        if f.read(len(MAGIC)) != MAGIC:
+            return by_torch()
+    try:
+        archive = Archive(_read(path, pinned))
+    except Unsupported:
+        return by_torch()
+    if "constants.pkl" in archive.get_all_records():
+        return by_torch()
+    options = {"encoding": "utf-8", **pickle_load_args}
+    if "weights_only" in inspect.signature(serialization._load).parameters:
+        options["weights_only"] = weights_only
+    if not weights_only:
+        return serialization._load(archive, map_location, pickle_module or pickle, **options)
+    from torch import _weights_only_unpickler
+
+    try:
+        return serialization._load(archive, map_location, _weights_only_unpickler, **options)
+    except Damaged:
+        raise
+    except (pickle.UnpicklingError, RuntimeError):
+        return by_torch()  # whose error says what to do
+
+
+def _read(path: Path, pinned: bool) -> memoryview:
+    """The bytes of a file."""
+    with Handle() as handle, File(path) as file:
+        nbytes = max(1, file.size())
+        if pinned:
+            data = memoryview(memory.array(nbytes)).cast("B")
+        else:
+            data = memoryview(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        handle.submit_read(data, file).wait()
+    return data

@@ -1,0 +1,187 @@
+"""The bytes of a file in sequence, through pinned pieces of which several are in flight.
+
+Writer is what torch.save() writes to: each piece is one aligned direct write.  read_jobs() is the reverse:
+ranges of files are read into pieces ahead, and handed out in their order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+from collections import deque
+
+from .. import _memory as memory
+from .._buffer import locate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Deque, Iterable, List, NamedTuple, Optional, Tuple
+
+    from .._file import File
+    from .._handle import Handle
+    from .._op import Op
+    from .._replace import NewFile
+
+    class Job(NamedTuple):
+        """A plain tuple at run time: what take() gets are the bytes of the file from start to end."""
+
+        file: File
+        start: int
+        end: int
+        take: Callable[[memoryview], None]
+
+
+PIECE = 4 << 20  # bytes; a device is at its full speed with a few such ops, and the memory is soon pinned
+N_PIECES = 4
+ALIGNMENT = 4096  # of addresses and offsets: suits every device
+JOB_MAX = PIECE - 2 * ALIGNMENT  # bytes of a job: it may begin and end within an aligned unit
+_LARGE = 64 << 10  # bytes, from which a copy gives up the GIL
+_DIRECT = 1 << 20  # bytes, from which pinned memory is written where it lies
+_RESERVE_MIN, _RESERVE_MAX = 64 << 20, 1 << 30  # bytes by which the file grows ahead
+
+
+def copy(to: int, source: int, nbytes: int) -> None:
+    """memcpy(), without the GIL."""
+    ctypes.memmove(to, source, nbytes)
+
+
+class _Piece:
+    __slots__ = ("view", "address", "op")
+
+    def __init__(self, owner: Any, at: int) -> None:
+        self.view = memoryview(owner).cast("B")[at : at + PIECE]
+        self.address = ctypes.addressof(owner) + at
+        self.op: Optional[Op] = None  # open, or has ended
+
+    def wait(self) -> None:
+        op, self.op = self.op, None
+        if op is not None:
+            op.wait()
+
+
+def _pieces() -> List[_Piece]:
+    owner = memory.array(N_PIECES * PIECE)
+    return [_Piece(owner, i * PIECE) for i in range(N_PIECES)]
+
+
+class Writer:
+    """A file object that writes to a NewFile.  Raises OSError.
+
+    After a failure, `failure` is the exception: torch raises another one in its place.
+    """
+
+    def __init__(self, new: NewFile, handle: Handle) -> None:
+        self._new = new
+        self._handle = handle
+        self._pieces = _pieces()
+        self._i = 0  # of the piece that is being filled
+        self._start = 0  # its offset in the file
+        self._fill = 0
+        self._reserved = 0
+        self._direct: List[Op] = []
+        self.failure: Optional[BaseException] = None
+
+    def tell(self) -> int:
+        return self._start + self._fill
+
+    def write(self, data: Any) -> int:
+        if self.failure is not None:
+            raise self.failure
+        try:
+            return self._write(memoryview(data).cast("B"))
+        except BaseException as e:
+            self.failure = e
+            raise
+
+    def _write(self, source: memoryview) -> int:
+        n = source.nbytes
+        address = locate(source, False)[0] if n >= _LARGE else 0
+        done = 0
+        if n >= _DIRECT and address % ALIGNMENT == 0 == self.tell() % ALIGNMENT and memory.find(address, n):
+            done = self._write_direct(source)
+        while done < n:
+            piece = self._pieces[self._i]
+            length = min(PIECE - self._fill, n - done)
+            if address:
+                copy(piece.address + self._fill, address + done, length)
+            else:
+                piece.view[self._fill : self._fill + length] = source[done : done + length]
+            self._fill += length
+            done += length
+            if self._fill == PIECE:
+                self._submit()
+        return n
+
+    def _write_direct(self, source: memoryview) -> int:
+        """Writes pinned memory without a copy, all but its unaligned end.  Returns how much."""
+        self._submit()
+        length = source.nbytes - source.nbytes % ALIGNMENT
+        self._reserve(self._start + length)
+        # The op keeps the pinned memory, whatever becomes of the tensor.
+        self._direct.append(self._handle.submit_write(source[:length], self._new.file, self._start))
+        self._start += length
+        return length
+
+    def _submit(self) -> None:
+        """Starts to write the piece, and waits for the next one."""
+        if self._fill:
+            piece = self._pieces[self._i]
+            self._reserve(self._start + self._fill)
+            piece.op = self._handle.submit_write(piece.view[: self._fill], self._new.file, self._start)
+            self._start += self._fill
+            self._fill = 0
+            self._i = (self._i + 1) % N_PIECES
+            self._pieces[self._i].wait()
+
+    def _reserve(self, end: int) -> None:
+        if end <= self._reserved:
+            return
+        ahead = end + max(_RESERVE_MIN, min(end, _RESERVE_MAX))
+        try:
+            self._new.reserve(ahead)
+        except OSError as e:
+            if e.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+                raise
+            ahead = end  # the rest may be less
+            self._new.reserve(ahead)
+        self._reserved = ahead
+
+    def flush(self) -> None:
+        """Nothing: finish() does it."""
+
+    def finish(self) -> None:
+        """Waits until all is written, and gives the file its size."""
+        self._submit()
+        for piece in self._pieces:
+            piece.wait()
+        for op in self._direct:
+            op.wait()
+        self._new.file.truncate(self._start)
+
+
+def read_jobs(handle: Handle, jobs: Iterable[Job]) -> None:
+    """Reads the range of each job, and calls their take() in order.  The memory is valid until it returns.
+
+    A job has at most JOB_MAX bytes.  Raises OSError, ENODATA if a file is shorter.
+    """
+    pieces: Optional[Deque[_Piece]] = None
+    open_jobs: Deque[Tuple[_Piece, Job, int]] = deque()
+
+    def finish_one() -> _Piece:
+        piece, job, first = open_jobs.popleft()
+        piece.wait()
+        job[3](piece.view[job[1] - first : job[2] - first])
+        return piece
+
+    for job in jobs:
+        if pieces is None:
+            pieces = deque(_pieces())
+        piece = pieces.popleft() if pieces else finish_one()
+        file, start, end, _ = job
+        first = start - start % ALIGNMENT
+        # Up to the end of an aligned unit goes without a copy, but the file may end within it.
+        last = min(end + -end % ALIGNMENT, max(end, file.size()))
+        piece.op = handle.submit_read(piece.view[: last - first], file, first)
+        open_jobs.append((piece, job, first))
+    while open_jobs:
+        finish_one()
