@@ -8,6 +8,7 @@
 #include "proto/file_board.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
+#include "proto/util/socket.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -198,11 +199,12 @@ static int conn_hello(struct dsaio_conn *conn, const char *name)
 	if (r < 0)
 		return r;
 	if (reply->hello->version < CONN_VERSION_MIN || reply->hello->version > CONN_VERSION_MAX)
-		r = error_fail(-EPROTONOSUPPORT,
-			       "connect: the daemon on %s speaks protocol version %u, this "
-			       "library %u to %u: install versions that fit",
-			       conn->path, reply->hello->version, CONN_VERSION_MIN,
-			       CONN_VERSION_MAX);
+		r = error_fail(
+			-EPROTONOSUPPORT,
+			"hello: the daemon (%s) speaks protocol version %u, the client %u to "
+			"%u: install a library and a daemon of the same release",
+			reply->hello->daemon_version, reply->hello->version, CONN_VERSION_MIN,
+			CONN_VERSION_MAX);
 	else
 		r = conn_map_board(conn, reply->hello->max_files, fds, n_fds);
 	for (unsigned i = 0; i < n_fds; i++)
@@ -216,6 +218,24 @@ static int conn_hello(struct dsaio_conn *conn, const char *name)
 	(void)snprintf(conn->facts.daemon_version, sizeof(conn->facts.daemon_version), "%s",
 		       reply->hello->daemon_version); /* cut is fine */
 	return 0;
+}
+
+/*
+ * The sentence so far is the daemon's, or of conn_hello(): it has the versions of the protocol.  An
+ * update replaces a user's own daemon only after its last program.
+ */
+static int versions_fail(const struct found *found)
+{
+	bool is_own = !found->is_named && strcmp(found->path, SOCKET_SYSTEM) != 0;
+
+	return error_fail(
+		-EPROTONOSUPPORT,
+		"connect: the daemon on %s and this library (version %s) have no protocol "
+		"in common: %s%s",
+		found->path, DSAIO_VERSION, dsaio_error(),
+		is_own ? "; this daemon ends a minute after the last program that uses it, "
+			 "and the next program starts a new one"
+		       : "");
 }
 
 /* One turn of finding a daemon and saying Hello.  -ENOTCONN: it has not answered as it should. */
@@ -241,6 +261,8 @@ static int conn_try(const char *path, const char *name, struct found *found,
 	if (fcntl(conn->fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return error_fail_errno(-errno, "connect: %s", found->path);
 	r = conn_hello(conn, name);
+	if (r == -EPROTONOSUPPORT)
+		return versions_fail(found);
 	if (r < 0)
 		return r;
 	*ret_conn = TAKE_PTR(conn);
