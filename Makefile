@@ -32,6 +32,7 @@ endif
 INSTALL = install
 CLANG   = clang
 PYTHON  = /usr/bin/python3	# which runs the tests of the Python package
+PYTHONS = $(PYTHON)		# with which the wheel is tested
 
 # ---- sources ----
 
@@ -61,6 +62,7 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
 COMPILE  = $(CC) -std=gnu17 -D_GNU_SOURCE -I. -I$(BUILD) $(CPPFLAGS) $(WARNINGS) -pthread -fPIC \
 	   -fno-semantic-interposition -fstack-protector-strong $(SANITIZE_FLAGS) $(CFLAGS) -MMD -MP
 LINK     = $(CC) -pthread $(CFLAGS) $(SANITIZE_FLAGS) -Wl,-z,relro,-z,now,--as-needed $(LDFLAGS)
+LIB_LINK = $(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=client/lib/libdsaio-client.map
 DAEMON_LIBS = -levent_core -laio -lprotobuf-c
 LIB_LIBS    = -lprotobuf-c
 CTL_LIBS    = $(LIB_LIBS) -ljson-c -lm
@@ -120,13 +122,18 @@ install_packages = \
 # Debian's torch is of the CPU alone, and small.  Tests that need it are skipped where it is missing.
 PACKAGES_PYTHON = python3 python3-pytest python3-numpy python3-torch
 
-.PHONY: deps deps-check deps-ci deps-python
+# The wheel is tested in environments of their own, with numpy where the host's Python has it.
+PACKAGES_WHEEL = python3 python3-venv python3-numpy
+
+.PHONY: deps deps-check deps-ci deps-python deps-wheel
 deps: ## install the packages for build and demo (Debian)
 	@$(call install_packages,$(PACKAGES))
 deps-check: deps ## install the packages for the tests, too
 	@$(call install_packages,$(PACKAGES_CHECK),some tests are skipped)
 deps-python: deps ## install the packages for the tests of the Python package, too
 	@$(call install_packages,$(PACKAGES_PYTHON))
+deps-wheel: deps ## install the packages for the wheel and its tests, too
+	@$(call install_packages,$(PACKAGES_WHEEL))
 deps-ci: deps-check ## install all other packages: sanitizers, fuzzing, model
 	@$(call install_packages,$(PACKAGES_CI))
 
@@ -146,8 +153,7 @@ $(BUILD)/dsaioctl: $(CTL_OBJ) $(BUILD)/libdsaio-client.a
 $(BUILD)/libdsaio-client.so: $(BUILD)/$(SONAME)
 	@ln -sf $(SONAME) $@
 $(BUILD)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
-	$(call say,LINK,$@)$(LINK) -shared -Wl,-soname,$(SONAME) \
-		-Wl,--version-script=client/lib/libdsaio-client.map -o $@ $(filter %.o,$^) $(LIB_LIBS)
+	$(call say,LINK,$@)$(LIB_LINK) -o $@ $(filter %.o,$^) $(LIB_LIBS)
 
 $(BUILD)/daemon.a: $(filter-out %/main.o,$(DAEMON_OBJ))
 $(BUILD)/ctl.a: $(filter-out %/main.o,$(CTL_OBJ))
@@ -209,9 +215,30 @@ $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 	   $(call obj,$(HARNESS_SRC))) \
 	 $(addsuffix .d,$(UNIT_BIN) $(PROG_BIN) $(FUZZ_BIN))
 
+# ---- wheel ----
+
+# The wheel's programs and library contain the other projects' libraries, from Debian's archives.
+WHEEL       = $(BUILD)/wheel
+WHEEL_FILES = $(addprefix $(WHEEL)/,dsaiod dsaioctl $(SONAME))
+static      = -Wl,-Bstatic $(filter-out -lm,$1) -Wl,-Bdynamic $(filter -lm,$1)
+.PHONY: wheel
+wheel: deps-wheel ## build the self-contained wheel: build/dsaio-*.whl [SOURCE_DATE_EPOCH=seconds]
+	@$(MAKE) --no-print-directory $(WHEEL_FILES)
+	@rm -f $(BUILD)/dsaio-*.whl
+	@$(strip $(PYTHON)) client/python/wheel/build.py $(WHEEL) $(VERSION)
+$(WHEEL)/dsaiod: $(DAEMON_OBJ) $(PROTO_OBJ) $(BUILD)/client/python/wheel/arc4random.o
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(LINK) -s -o $@ $^ $(call static,$(DAEMON_LIBS))
+$(WHEEL)/dsaioctl: $(CTL_OBJ) $(BUILD)/libdsaio-client.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(LINK) -s -o $@ $^ $(call static,$(CTL_LIBS))
+$(WHEEL)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(LIB_LINK) -s -o $@ $(filter %.o,$^) $(call static,$(LIB_LIBS))
+
 # ---- try, test, measure ----
 
-.PHONY: demo check check-python check-systemd check-install check-report check-tune bench bench-python bench-full asan ubsan tsan valgrind fuzz model \
+.PHONY: demo check check-python check-systemd check-install check-wheel check-report check-tune bench bench-python bench-full asan ubsan tsan valgrind fuzz model \
 	ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
@@ -259,6 +286,9 @@ check-systemd: ## boot a systemd and use the installed service (root)
 check-install: ## install below a temporary home, and use the README's example there
 	@$(MAKE) --no-print-directory deps
 	@BUILD=$(BUILD)/install tests/install/check.sh
+
+check-wheel: wheel ## install the wheel as another user, and use it [PYTHONS="python3.9 python3.13"]
+	@BUILD=$(BUILD) PYTHONS="$(strip $(PYTHONS))" tests/wheel/check.sh
 
 check-report: ## show bench reports in headless Chromium: pictures in build/report
 	@$(call install_packages,$(PACKAGES) chromium poppler-utils fonts-dejavu-core)
