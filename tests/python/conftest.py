@@ -194,8 +194,10 @@ daemon = {daemon}
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def freeze():
     os.kill(daemon, signal.SIGSTOP)
-    while ") T " not in open(f"/proc/{{daemon}}/stat").read():
-        os.sched_yield()
+    is_running = True
+    while is_running:
+        with open(f"/proc/{{daemon}}/stat") as stat:
+            is_running = ") T " not in stat.read()
 """
 
 
