@@ -131,9 +131,38 @@ static int registry_check(const struct config *config)
 	return r;
 }
 
+/* ---- the directory of saved profiles ---- */
+
+/* One that is not there is made when a profile is saved. */
+static int state_dir_check(const struct config *config)
+{
+	const unsigned line = config_key_line(config, "state_dir");
+	struct stat st;
+	int error;
+
+	if (!config->state_dir)
+		return 0;
+	if (stat(config->state_dir, &st) == 0)
+		error = S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+	else
+		error = errno == ENOENT ? 0 : errno;
+	if (!error)
+		return 0;
+	if (line)
+		log_mistake("dsaiod: %s:%u: [daemon] state_dir = %s: %s: profiles could not be "
+			    "saved: name a directory",
+			    config->path, line, config->state_dir, strerrordesc_np(error));
+	else
+		log_mistake("dsaiod: state_dir %s: %s: profiles could not be saved: remove what is "
+			    "there, or configure another directory",
+			    config->state_dir, strerrordesc_np(error));
+	return -EINVAL;
+}
+
 int check_host(const struct config *config)
 {
 	int socket = socket_check(config), stores = registry_check(config);
+	int state_dir = state_dir_check(config);
 
-	return socket < 0 ? socket : stores;
+	return socket < 0 ? socket : stores < 0 ? stores : state_dir;
 }

@@ -120,7 +120,7 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 
 	optind = 0; /* glibc: restarts the parse */
 	opterr = 0;
-	while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
 		switch (option) {
 		case 'u':
 			options->is_user = true;
@@ -149,11 +149,14 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 			(void)printf("dsaiod %s\n", DSAIO_VERSION);
 			options->is_done = true;
 			return stdout_flush();
+		case ':':
+			log_mistake("dsaiod: %s: needs a value: see dsaiod --help",
+				    argv[optind - 1]);
+			return -EINVAL;
 		default:
-			if (!config)
-				log_mistake("dsaiod: %s: no such option, or it lacks its argument: "
-					    "see dsaiod --help",
-					    argv[optind - 1]);
+			log_mistake("dsaiod: %s: no such option, or it takes no value: see "
+				    "dsaiod --help",
+				    argv[optind - 1]);
 			return -EINVAL;
 		}
 		if (r < 0) {
@@ -369,8 +372,9 @@ static int run(int argc, char **argv)
 	if (options.only_check) {
 		if (check_host(&config) < 0)
 			return STATUS_USAGE;
-		(void)printf("dsaiod: the configuration is right: %u store%s\n", config.n_stores,
-			     config.n_stores == 1 ? "" : "s");
+		(void)printf("dsaiod: the configuration is right: %u store%s%s\n", config.n_stores,
+			     config.n_stores == 1 ? "" : "s",
+			     config.path ? "" : "; there is no configuration file");
 		return STATUS_FINE;
 	}
 	if (!config.socket_path && socket_usual(&config, &error) < 0) {

@@ -63,7 +63,8 @@ static void print_help(void)
 		"    dsaioctl cat /nvme/model.bin | sha256sum     its bytes to a pipe\n"
 		"    tar c ckpt | dsaioctl put /nvme/ckpt.tar     and from one\n"
 		"    dsaioctl bench io --folder /nvme --io_size 400M --read\n"
-		"    dsaioctl bench sweep --nvme_dir /nvme        which profile suits the device\n"
+		"    dsaioctl bench tune --nvme_dir /nvme --apply the best profile, set at once\n"
+		"    dsaioctl bench sweep --nvme_dir /nvme        how fast each profile is\n"
 		"    dsaioctl cp --private a b                    without a running dsaiod\n"
 		"\n"
 		"commands:");
@@ -81,7 +82,8 @@ static void print_help(void)
 		"    --help         this text, or a command's\n"
 		"    --version      print the version\n"
 		"\n"
-		"exit status: 0 done, 1 failed, 2 wrong usage");
+		"exit status: 0 done, 1 failed, 2 wrong usage; after a signal 129 (hang-up), 130\n"
+		"(Ctrl-C) or 143 (SIGTERM)");
 }
 
 static int print_version(void)

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SPIN_USEC_MAX 1000000u /* a longer time is a sleep */
 #define WINDOW_MIN (64u << 10) /* bytes: less than a block of a large op */
@@ -146,6 +147,12 @@ static int path_set(void *field, const struct key *key, const char *text, struct
 
 	if (!text[0])
 		return error_set_plain(error, -EINVAL, "must not be empty");
+	if (text[0] == '"' || text[0] == '\'')
+		return error_set_plain(error, -EINVAL,
+				       "must be an absolute path, which stands without quotes");
+	if (strstr(text, " #") && access(text, F_OK) < 0)
+		return error_set_plain(error, -EINVAL,
+				       "is not there: a comment behind a value starts with ;");
 	if (text[0] != '/' || strlen(text) > key->max)
 		return error_set_plain(error, -EINVAL,
 				       "must be an absolute path of at most %" PRIu64

@@ -241,7 +241,7 @@ a_killed_sweep_is_resumed_and_its_files_are_removed() {
 	why="a foreign file in the leftover is gone, or a test file is not: $(ls -A "$left")"
 	[ "$(cat "$left/notes")" = foreign ] && [ ! -e "$left/read" ] || return 1
 	rm -r "$left"
-	expect 0 sweep --loops 100 --resume && nothing_is_left # with nothing left to do
+	expect 0 sweep --loops 100 --resume && says "$dir/err" "results in $logs are complete" && nothing_is_left
 }
 
 # A process that is killed loses no row, however short the points are; what is cut short is no row.

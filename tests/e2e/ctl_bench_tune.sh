@@ -98,7 +98,9 @@ where_no_depth_is_reached_tune_says_what_to_do() {
 	rm -rf "$logs"
 	echo '{"block_size": ["1M"], "queue_depth": [64]}' >"$dir/deep.json"
 	expect 1 "$ctl" bench tune --nvme_dir "$store" --sweep_config "$dir/deep.json" --io_size 4M \
-		--log_dir "$logs" && says "$dir/err" "no point reached its queue depth" "larger --io_size"
+		--log_dir "$logs" && says "$dir/err" "too few blocks" "larger --io_size" || return 1
+	why="an empty $logs is left"
+	[ ! -e "$logs" ]
 }
 
 with_reads_alone_there_are_no_writes() {

@@ -54,6 +54,8 @@ check "--sample-config" 0 "[daemon];pool_size = ;intra_op_parallelism = 1" --sam
 check "--sample-config of a user's own daemon" 0 ";idle_exit_sec = 60" --sample-config --user
 check "--version" 0 "dsaiod" --version
 check "an unknown option" 2 "--frobnicate" --frobnicate
+check "--socket without a value" 2 "--socket: needs a value" --socket
+check "--user with a value" 2 "--user=1;takes no value" --user=1
 check "an argument too many" 2 "surplus" surplus
 check "--store without a name" 2 "NAME=DIR" --store "$dir/store" --check-config
 check "--store without a directory" 2 "t" --store t= --check-config
@@ -74,6 +76,12 @@ check "--check-config of a socket path that is a file" 2 "$dir/file;no socket;re
 check "--check-config of a socket leaves nothing" 0 "" --socket "$socket" --check-config
 ! ls -A "$dir" | grep -q "^\\." ||
 	{ echo "not ok --check-config leaves nothing: $(ls -A "$dir")"; failed=1; }
+printf '%s\n' "[daemon]" "state_dir = $dir/file" >"$dir/conf"
+check "--check-config of a state_dir that is a file" 2 "conf:2;state_dir = $dir/file;Not a directory" \
+	--config "$dir/conf" --socket "$socket" --check-config
+export XDG_CONFIG_HOME="$dir/none"
+check "--check-config without a configuration file" 0 "there is no configuration file" \
+	--user --socket "$socket" --check-config
 check "--check-config of two stores on one device" 2 \
 	"--store u=$dir/store;same device;as store t;remove one" \
 	--store "t=$dir" --store "u=$dir/store" --check-config

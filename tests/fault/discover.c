@@ -484,7 +484,7 @@ static const struct {
 	  "systemctl start dsaiod;none is started" },
 	{ "it speaks nonsense", false, refuses_nonsense, -EPROTO, "is it another program" },
 	{ "it hangs up", false, refuses_hang_up, -EPROTO, "is it another program" },
-	{ "it says nothing", false, refuses_silence, -ETIMEDOUT, "has not answered for" },
+	{ "it says nothing", false, refuses_silence, -ETIMEDOUT, " (pid;has not answered for" },
 	{ "it is a file", false, refuses_file, -ENOTSOCK, "no socket" },
 	{ "it is a directory", false, refuses_directory, -ENOTSOCK, "no socket" },
 	{ "it lets nobody in", true, refuses_permission, -EACCES, "permission" },

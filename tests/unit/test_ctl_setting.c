@@ -64,6 +64,18 @@ START_TEST(a_setting_changes_its_value_alone)
 }
 END_TEST
 
+START_TEST(a_key_is_given_once)
+{
+	struct partial_profile partial = PARTIAL_PROFILE_NONE;
+	char text[128];
+
+	ck_assert_int_eq(setting_parse("block_size=64K", &partial, text, sizeof(text)), 0);
+	ck_assert_int_eq(setting_parse("block-size=1M", &partial, text, sizeof(text)), -EINVAL);
+	ck_assert_msg(strstr(text, "block-size=1M: block_size is given already"), "%s", text);
+	ck_assert_uint_eq(partial.profile.block_size, 64u << 10);
+}
+END_TEST
+
 START_TEST(no_turns_off_what_is_on)
 {
 	struct partial_profile partial = {
@@ -99,6 +111,7 @@ END_TEST
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, a_setting_changes_its_value_alone, 0, N_ROWS(rows));
+	tcase_add_test(tcase, a_key_is_given_once);
 	tcase_add_test(tcase, no_turns_off_what_is_on);
 	tcase_add_loop_test(tcase, a_mistake_is_told_and_changes_nothing, 0, N_ROWS(mistakes));
 }

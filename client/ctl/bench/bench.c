@@ -574,6 +574,13 @@ int bench_close(struct bench *bench, int status)
 	return status;
 }
 
+void bench_note_complete(const struct bench *bench)
+{
+	if (bench->is_resumed)
+		ctl_note(bench->ctl, "--resume: all is measured: the results in %s are complete",
+			 bench->options->log_dir);
+}
+
 void bench_report_unfinished(const struct bench *bench, int status)
 {
 	const char *how = status > CTL_USAGE ? "interrupted" : "not complete", *kept = NULL;

@@ -79,6 +79,8 @@ struct bench {
 
 int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench);
 int bench_prepare(struct bench *bench);
+/* Says so, where --resume left nothing to measure. */
+void bench_note_complete(const struct bench *bench);
 
 /*
  * Measures, looks at the store and the device, fills in the row (of bench_row_deinit()).  A point

@@ -26,6 +26,7 @@ struct bench_logs {
 	struct ctl *ctl;
 	const char *path, *kind, *name; /* borrowed; name: of the results file */
 	int fd, lock_fd;
+	bool is_made;	    /* this process made the directory */
 	uint64_t published; /* number of the run whose results are at the top; 0: none */
 	bool has_published;
 
@@ -44,7 +45,7 @@ static int fail(const struct bench_logs *logs, const char *name, const char *wha
 
 /* ---- the directory and its lock ---- */
 
-static int make_dirs(char *path)
+static int make_dirs(char *path, bool *ret_is_made)
 {
 	struct stat st;
 
@@ -55,7 +56,8 @@ static int make_dirs(char *path)
 			return -errno;
 		*slash = '/';
 	}
-	return mkdir(path, 0777) < 0 && errno != EEXIST ? -errno : 0;
+	*ret_is_made = mkdir(path, 0777) == 0;
+	return !*ret_is_made && errno != EEXIST ? -errno : 0;
 }
 
 /* Root follows no link, because another user may have planted it. */
@@ -67,7 +69,7 @@ static int open_log_dir(struct bench_logs *logs)
 
 	while (len > 1 && path[len - 1] == '/') /* O_NOFOLLOW would follow "link/" */
 		path[--len] = '\0';
-	r = path ? make_dirs(path) : -ENOMEM;
+	r = path ? make_dirs(path, &logs->is_made) : -ENOMEM;
 	if (r < 0)
 		return ctl_fail(logs->ctl, "--log_dir %s: cannot be made: %s", logs->path,
 				strerror(-r));
@@ -516,6 +518,8 @@ void bench_logs_close(struct bench_logs *logs)
 	/* Before the lock ends, so that no lock file of another bench is removed. */
 	if (logs->lock_fd >= 0)
 		(void)unlinkat(logs->fd, LOCK_NAME, 0); /* if it stays, it is free */
+	if (logs->is_made)
+		(void)rmdir(logs->path); /* only if nothing is in it: nothing was measured */
 	closep(&logs->lock_fd);
 	closep(&logs->rows_fd);
 	closep(&logs->run_fd);

@@ -175,8 +175,10 @@ static int sweep_points(struct bench *bench, const struct bench_space *space)
 		n_left[BENCH_WRITE] += !options.no_write &&
 				       !bench_results_has(&bench->results, BENCH_WRITE, &profile);
 	}
-	if (n_left[BENCH_READ] + n_left[BENCH_WRITE] == 0)
+	if (n_left[BENCH_READ] + n_left[BENCH_WRITE] == 0) {
+		bench_note_complete(bench);
 		return CTL_OK;
+	}
 	r = bench_prepare(bench);
 	if (r == CTL_OK)
 		progress_points_start(&bench->progress, "sweep",

@@ -314,6 +314,8 @@ static int measure_all(struct tune *tune)
 		}
 		r = measure_step(tune, &task);
 	}
+	if (r == CTL_OK && !is_prepared)
+		bench_note_complete(tune->bench);
 	return r;
 }
 
@@ -487,6 +489,12 @@ static int print_verdict(struct tune *tune)
 		has_missed |= verdict.n_not_reached > 0;
 		free(verdict.ranks);
 	}
+	if (!has_point && has_missed && !tune->best_missed)
+		return ctl_fail(
+			tune->ctl,
+			"a transfer of --io_size has too few blocks for each queue depth of "
+			"the space: give a larger --io_size, or a space with smaller "
+			"blocks or depths");
 	if (!has_point && has_missed)
 		return ctl_fail(tune->ctl,
 				"no point reached its queue depth (at most %.0f requests were in "

@@ -58,6 +58,11 @@ int setting_parse(const char *setting, struct partial_profile *profile, char *te
 			       setting);
 		return -EINVAL;
 	}
+	if (profile->given & found->field) {
+		(void)snprintf(text, size, "%s: %s is given already: give it once", setting,
+			       found->key);
+		return -EINVAL;
+	}
 	value = equals + 1;
 	place = (char *)&profile->profile + found->offset;
 	if (found->kind == SETTING_BOOL) {

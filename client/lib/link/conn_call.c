@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -375,12 +376,24 @@ static int conn_lost(struct dsaio_conn *conn, const char *what, const char *why)
 	return lost(conn, what, why);
 }
 
+/* " (pid N)" of the process that listens; "" if systemd does, or another pid namespace. */
+static void name_listener(const struct dsaio_conn *conn, char *text, size_t size)
+{
+	struct ucred who = { 0 };
+	socklen_t len = sizeof(who);
+
+	if (getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.pid > 1)
+		(void)snprintf(text, size, " (pid %ld)", (long)who.pid);
+	else
+		text[0] = '\0';
+}
+
 /* Sends the request and waits; leaves the call done.  Returns 0 or a negative errno, with a sentence. */
 static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 		    const int *fds, unsigned n_fds, bool while_alive, struct conn_pending *call)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
-	char why[sizeof(conn->end_text)];
+	char why[sizeof(conn->end_text)], listener[32];
 	int r;
 
 	(void)pthread_mutex_lock(locked); /* a plain mutex: cannot fail */
@@ -408,12 +421,14 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 		frame_writer_deinit(&conn->writer); /* the caller closes what may still be in it */
 	}
 	(void)pthread_mutex_unlock(TAKE_PTR(locked));
-	if (r < 0)
+	if (r < 0) {
+		name_listener(conn, listener, sizeof(listener));
 		return error_fail(r,
-				  "%s: what listens on %s has not answered for %u s: is the daemon "
-				  "stopped, do as many requests hang as it reads (dsaioctl status "
-				  "shows them), or is it another program?",
-				  what, conn->path, conn->silence.limit_msec / 1000);
+				  "%s: what listens on %s%s has not answered for %u s: is the "
+				  "daemon stopped, do as many requests hang as it reads (dsaioctl "
+				  "status shows them), or is it another program?",
+				  what, conn->path, listener, conn->silence.limit_msec / 1000);
+	}
 	if (call->error == -ENOTCONN)
 		return lost(conn, what, why);
 	return call->error < 0 ? error_fail(call->error, "%s: %s", what, why) : 0;
