@@ -88,7 +88,7 @@ ARCHIVES   = $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libdsaio-client.a
 help: ## print this
 	@echo "dsaiod $(VERSION): make TARGET [BUILD=dir] [prefix=dir] [CC=clang] [V=1]"
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' Makefile | while IFS="$$(printf '\t')" \
-		read -r target what; do printf '  %-14s %s\n' "$$target" "$$what"; done
+		read -r target what; do printf '  %-15s %s\n' "$$target" "$$what"; done
 
 PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libprotobuf-c-dev \
 	      protobuf-c-compiler check libjson-c-dev
@@ -125,7 +125,11 @@ PACKAGES_PYTHON = python3 python3-pytest python3-numpy python3-torch
 # The wheel is tested in environments of their own, with numpy where the host's Python has it.
 PACKAGES_WHEEL = python3 python3-venv python3-numpy
 
-.PHONY: deps deps-check deps-ci deps-python deps-wheel
+# DeepSpeed compiles its own CPU ops.  The tests were written with these versions of PyPI's packages.
+PACKAGES_DEEPSPEED = python3 python3-venv python3-dev g++ libaio-dev
+DEEPSPEED_PACKAGES = torch==2.15.0 deepspeed==0.19.8 numpy==2.4.6 safetensors==0.8.0 pytest==9.2.0 ninja==1.13.2
+
+.PHONY: deps deps-check deps-ci deps-python deps-wheel deps-deepspeed
 deps: ## install the packages for build and demo (Debian)
 	@$(call install_packages,$(PACKAGES))
 deps-check: deps ## install the packages for the tests, too
@@ -134,6 +138,8 @@ deps-python: deps ## install the packages for the tests of the Python package, t
 	@$(call install_packages,$(PACKAGES_PYTHON))
 deps-wheel: deps ## install the packages for the wheel and its tests, too
 	@$(call install_packages,$(PACKAGES_WHEEL))
+deps-deepspeed: deps ## install the packages for the tests with DeepSpeed, too
+	@($(call install_packages,$(PACKAGES_DEEPSPEED),check-deepspeed is skipped)) || true
 deps-ci: deps-check ## install all other packages: sanitizers, fuzzing, model
 	@$(call install_packages,$(PACKAGES_CI))
 
@@ -238,8 +244,8 @@ $(WHEEL)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
 
 # ---- try, test, measure ----
 
-.PHONY: demo check check-python check-systemd check-install check-wheel check-report check-tune bench bench-python bench-full asan ubsan tsan valgrind fuzz model \
-	ring-mutants
+.PHONY: demo check check-python check-deepspeed check-systemd check-install check-wheel check-report check-tune bench \
+	bench-python bench-full asan ubsan tsan valgrind fuzz model ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
 	@BUILD=$(BUILD) tests/demo.sh
@@ -252,6 +258,12 @@ check-python: deps-python ## run the tests of the Python package [PYTHON=/usr/bi
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache \
 		$(strip $(PYTHON)) -m pytest -q -p no:cacheprovider tests/python
+
+# DEEPSPEED_PACKAGES chooses other versions; TORCH_EXTENSIONS_DIR is where DeepSpeed compiles its ops.
+check-deepspeed: deps-deepspeed ## run them with torch and DeepSpeed of PyPI: 5 GB, once [DEEPSPEED_VENV=DIR]
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) PYTHON=$(strip $(PYTHON)) DEEPSPEED_PACKAGES="$(DEEPSPEED_PACKAGES)" \
+		DEEPSPEED_VENV=$(DEEPSPEED_VENV) tests/deepspeed/check.sh
 
 bench: ## measure beside fio, libaio and DeepNVMe's algorithm [BENCH_JSON=FILE]; more: build/bench --help
 	@$(call install_packages,$(PACKAGES) fio)
