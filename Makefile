@@ -45,6 +45,8 @@ HARNESS_SRC = tests/harness.c tests/stores.c tests/fuse.c tests/victim.c
 # Each file is a separate program.
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
 PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c
+# Stand-ins for the vendor's libraries of GPUs.
+GPU_LIBS    = $(addprefix $(BUILD)/tests/gpu/,libcuda.so libcufile.so)
 FUZZ_SRC    = $(sort $(wildcard tests/fuzz/fuzz_*.c))
 BENCH_SRC   = $(sort $(wildcard tests/bench/*.c))
 
@@ -148,7 +150,7 @@ deps-ci: deps-check ## install all other packages: sanitizers, fuzzing, model
 .PHONY: all tests
 ALL = $(addprefix $(BUILD)/,dsaiod dsaioctl libdsaio-client.so libdsaio-client.pc python/dsaio)
 all: $(ALL) ## build the daemon, the library and dsaioctl
-tests: all $(UNIT_BIN) $(PROG_BIN) $(BUILD)/bench ## build the tests, too
+tests: all $(UNIT_BIN) $(PROG_BIN) $(GPU_LIBS) $(BUILD)/bench ## build the tests, too
 
 $(BUILD)/dsaiod: $(DAEMON_OBJ) $(PROTO_OBJ)
 	$(call say,LINK,$@)$(LINK) -o $@ $^ $(DAEMON_LIBS)
@@ -209,6 +211,8 @@ $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 	$(call say,LINK,$@)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
 $(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(LIB_LIBS) -lm
+$(GPU_LIBS): $(BUILD)/%.so: $(BUILD)/%.o
+	$(call say,LINK,$@)$(LINK) -shared -o $@ $^
 # The sides of the bench need each other and a part of the library.
 SIDES_OBJ = $(call obj,$(patsubst %,tests/bench/%.c,crew deepnvme device files grid histogram \
 	    matrix process side side_deepnvme side_fio side_local side_ours statistics tune))
@@ -219,7 +223,7 @@ $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 
 -include $(patsubst %.o,%.d,$(PROTO_OBJ) $(DAEMON_OBJ) $(LIB_OBJ) $(CTL_OBJ) $(BENCH_OBJ) \
 	   $(call obj,$(HARNESS_SRC))) \
-	 $(addsuffix .d,$(UNIT_BIN) $(PROG_BIN) $(FUZZ_BIN))
+	 $(addsuffix .d,$(UNIT_BIN) $(PROG_BIN) $(FUZZ_BIN) $(basename $(GPU_LIBS)))
 
 # ---- wheel ----
 

@@ -1,8 +1,8 @@
 /*
  * dsaiod: options, signals, and the order of start and stop.
  *
- * Start: descriptor limit, configuration, engines, user, server.  The server drops privileges
- * before the first thread starts.  Then main reports that the daemon is ready.
+ * Start: descriptor limit, configuration, engines, user, the probe of GPUs, server.  The server drops
+ * privileges before the first thread starts.  Then main reports that the daemon is ready.
  *
  * Stop (SIGTERM or SIGINT): the server completes the ops that it has read.  A second signal cancels ops
  * that have not started.  The stop always waits for blocks in flight.
@@ -16,6 +16,7 @@
 #include "daemon/control/refusal.h"
 #include "daemon/control/server.h"
 #include "daemon/engine/engine.h"
+#include "daemon/engine/gpu_probe.h"
 #include "proto/dirs.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/socket.h"
@@ -277,6 +278,11 @@ static void base_freep(struct event_base **base)
 		event_base_free(*base);
 }
 
+static void gpu_probe_freep(struct gpu_probe **probe)
+{
+	gpu_probe_free(*probe);
+}
+
 static void event_freep(struct event **event)
 {
 	if (*event)
@@ -314,6 +320,11 @@ static int serve(const struct config *config)
 	_cleanup_(event_freep) struct event *term = NULL;
 	_cleanup_(event_freep) struct event *interrupt = NULL;
 	_cleanup_(event_freep) struct event *hangup = NULL;
+	_cleanup_(gpu_probe_freep) struct gpu_probe *gpus = NULL;
+	const struct gpu_probe_options gpu_options = { .cuda_library = config->cuda_library,
+						       .cufile_library = config->cufile_library,
+						       .is_user = config->is_user,
+						       .limit_msec = GPU_PROBE_MSEC };
 	struct server *server;
 	struct error error;
 
@@ -321,7 +332,9 @@ static int serve(const struct config *config)
 		log_error("dsaiod: cannot start: no event loop: %s", strerrordesc_np(errno));
 		return STATUS_FAILED;
 	}
-	if (server_new(config, base, &server, &error) < 0) {
+	/* Its process is made before the start lock, the socket and threads. */
+	gpus = gpu_probe_new(&gpu_options, base);
+	if (server_new(config, base, gpus, &server, &error) < 0) {
 		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;
 	}

@@ -438,6 +438,22 @@ int config_init(struct config *config)
 	return keys_preset(config);
 }
 
+/* The program that started the daemon may know where a library is that no loader finds. */
+static void library_inherit(struct config *config, const char *name, const char *variable)
+{
+	const char *path = secure_getenv(variable);
+	const struct key *key;
+	struct error error;
+
+	if (!path || !*path)
+		return;
+	key = key_find(KEYS_DAEMON, name, &error);
+	assert(key); /* callers name keys of the table */
+	if (key_set(key, config, path, &error) < 0)
+		config_mistake(config, "environment: %s = %.*s: %s", variable, SHOWN_BYTES, path,
+			       error.text);
+}
+
 void config_set_user(struct config *config)
 {
 	config->is_user = true;
@@ -445,6 +461,8 @@ void config_set_user(struct config *config)
 	config->socket_path = NULL;
 	config->lock = POOL_LOCK_AUTO; /* a user has 8 MiB that may be locked */
 	config->idle_exit_sec = IDLE_EXIT_SEC_USER;
+	library_inherit(config, "cuda_library", "DSAIO_CUDA_LIBRARY");
+	library_inherit(config, "cufile_library", "DSAIO_CUFILE_LIBRARY");
 }
 
 void config_deinit(struct config *config)
@@ -457,6 +475,8 @@ void config_deinit(struct config *config)
 	free(config->stores);
 	free(config->socket_path);
 	free(config->state_dir);
+	free(config->cuda_library);
+	free(config->cufile_library);
 	free(config->path);
 	for (unsigned i = 0; i < config->n_mistakes; i++)
 		free(config->mistakes[i]);

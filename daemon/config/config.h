@@ -80,7 +80,8 @@ struct config {
 	bool auto_stores;
 	bool has_admin_group;
 	gid_t admin_group;
-	char *state_dir; /* NULL: profiles are not saved */
+	char *state_dir;		     /* NULL: profiles are not saved */
+	char *cuda_library, *cufile_library; /* NULL: where the loader finds them */
 	uint32_t idle_exit_sec;
 	/* config_check() sets those of the pool's bytes. */
 	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];

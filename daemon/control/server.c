@@ -253,8 +253,8 @@ static void server_freep(struct server **server)
 	server_free(*server);
 }
 
-int server_new(const struct config *config, struct event_base *base, struct server **ret_server,
-	       struct error *error)
+int server_new(const struct config *config, struct event_base *base, struct gpu_probe *gpus,
+	       struct server **ret_server, struct error *error)
 {
 	_cleanup_(server_freep) struct server *server = calloc(1, sizeof(*server));
 	int r;
@@ -267,6 +267,7 @@ int server_new(const struct config *config, struct event_base *base, struct serv
 	r = server_init_service(server, base);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: event");
+	server->service.gpus = gpus;
 	r = mailbox_init(&server->mailbox);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: eventfd");

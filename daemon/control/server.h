@@ -16,6 +16,7 @@
 #include "daemon/config/config.h"
 
 struct event_base;
+struct gpu_probe;
 struct server;
 
 /*
@@ -23,8 +24,8 @@ struct server;
  * with a sentence: -ENAMETOOLONG, -ENOENT (no such directory), -EADDRINUSE (a daemon serves it),
  * -EEXIST (another kind of file is there), or an error of a store or the kernel.
  */
-int server_new(const struct config *config, struct event_base *base, struct server **ret_server,
-	       struct error *error);
+int server_new(const struct config *config, struct event_base *base, struct gpu_probe *gpus,
+	       struct server **ret_server, struct error *error);
 
 /*
  * Begins the orderly stop: ops that were read complete.  A second call cancels ops that have not

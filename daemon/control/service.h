@@ -34,6 +34,7 @@
 
 struct event;
 struct event_base;
+struct gpu_probe;
 struct session;
 
 struct service {
@@ -45,7 +46,8 @@ struct service {
 	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];
 	uint64_t max_closing_sockets; /* see service_may_accept() */
 	uint32_t spin_usec;
-	uint64_t started_nsec; /* CLOCK_MONOTONIC */
+	uint64_t started_nsec;	/* CLOCK_MONOTONIC */
+	struct gpu_probe *gpus; /* NULL: none */
 	/* Serves one frame of a session: the layer above.  It takes descriptors with TAKE_FD; the
 	   rest is closed on the user's worker threads. */
 	void (*on_frame)(struct session *session, struct frame *frame);

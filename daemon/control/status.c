@@ -3,6 +3,7 @@
 #include "daemon/account/metrics.h"
 #include "daemon/base/hung.h"
 #include "daemon/engine/engine.h"
+#include "daemon/engine/gpu_probe.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/version.h" /* the version is the project's */
@@ -385,6 +386,40 @@ static int hung_to_wire(const struct view *view, Wire__StatusReply *wire)
 	return 0;
 }
 
+static int gpus_to_wire(struct gpu_probe *probe, Wire__StatusReply *wire)
+{
+	const struct gpu_report *report = gpu_probe_report(probe);
+	char cufile[GPU_TEXT_BYTES] = "";
+
+	if (!report)
+		return 0;
+	wire->gpus = WIRE_NEW(Wire__Gpus, wire__gpus);
+	if (!wire->gpus)
+		return -ENOMEM;
+	wire->gpus->cuda_version = (uint32_t)report->cuda_version;
+	if (!gpu_probe_is_running(probe) && report->n_gpus)
+		(void)gpu_report_cufile_text(report, cufile);
+	if (text_to_wire(cufile, &wire->gpus->cufile) < 0 ||
+	    text_to_wire(report->problem, &wire->gpus->problem) < 0 ||
+	    text_to_wire(gpu_probe_is_running(probe) ? report->call : "", &wire->gpus->call) < 0)
+		return -ENOMEM;
+	wire->gpus->gpus = calloc(report->n_gpus + 1, sizeof(Wire__Gpu *));
+	if (!wire->gpus->gpus)
+		return -ENOMEM;
+	for (unsigned i = 0; i < report->n_gpus; i++) {
+		Wire__Gpu *one = WIRE_NEW(Wire__Gpu, wire__gpu);
+
+		if (!one)
+			return -ENOMEM;
+		wire->gpus->gpus[wire->gpus->n_gpus++] = one;
+		one->memory_bytes = report->gpus[i].memory_bytes;
+		if (text_to_wire(report->gpus[i].uuid, &one->uuid) < 0 ||
+		    text_to_wire(report->gpus[i].name, &one->name) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 int status_to_wire(const struct session *session, const Wire__Status *asked,
 		   Wire__StatusReply *wire)
 {
@@ -405,7 +440,7 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 	    users_to_wire(service, &view, wire) < 0)
 		return -ENOMEM;
 	if (!from->store && !from->client) {
-		if (hung_to_wire(&view, wire) < 0)
+		if (hung_to_wire(&view, wire) < 0 || gpus_to_wire(service->gpus, wire) < 0)
 			return -ENOMEM;
 		page.used = wire__status_reply__get_packed_size(wire);
 	}

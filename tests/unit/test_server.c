@@ -47,7 +47,7 @@ static void teardown(void)
 
 static void start(void)
 {
-	ck_assert_msg(server_new(&config, base, &server, &error) == 0, "%s", error.text);
+	ck_assert_msg(server_new(&config, base, NULL, &server, &error) == 0, "%s", error.text);
 }
 
 static int connect_one(void)
@@ -160,7 +160,7 @@ START_TEST(a_daemon_on_a_socket_in_use_does_not_start)
 	(void)strcpy(address.sun_path, path);
 	ck_assert_int_eq(bind(other, (struct sockaddr *)&address, sizeof(address)), 0);
 	ck_assert_int_eq(listen(other, 1), 0);
-	ck_assert_int_eq(server_new(&config, base, &server, &error), -EADDRINUSE);
+	ck_assert_int_eq(server_new(&config, base, NULL, &server, &error), -EADDRINUSE);
 	ck_assert_ptr_null(server);
 	ck_assert_int_eq(unlink(path), 0); /* it was not removed */
 	(void)close(other);

@@ -139,6 +139,40 @@ static int print_clients(const Wire__StatusReply *status)
 	return table_print(&handles, stdout);
 }
 
+static int print_gpus(const Wire__Gpus *gpus)
+{
+	static const struct table_column columns[] = { { "GPU", false },
+						       { "NAME", false },
+						       { "MEMORY", true } };
+	_cleanup_(table_deinit) struct table table = { .n_cells = 0 };
+	char text[UNITS_TEXT_BYTES];
+	int r;
+
+	if (!gpus)
+		return 0;
+	if (gpus->problem[0])
+		(void)printf("GPUs cannot be used: %s\n", gpus->problem);
+	else if (gpus->call[0])
+		(void)printf("the GPU driver has not answered yet: %s\n", gpus->call);
+	if (gpus->n_gpus) {
+		table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
+		for (size_t i = 0; i < gpus->n_gpus; i++) {
+			table_add(&table, "%s", gpus->gpus[i]->uuid);
+			table_add(&table, "%s", gpus->gpus[i]->name);
+			table_add(&table, "%s",
+				  units_format_size(text, gpus->gpus[i]->memory_bytes));
+		}
+		r = table_print(&table, stdout);
+		if (r < 0)
+			return r;
+		(void)printf("CUDA %" PRIu32 ".%" PRIu32 "%s%s\n", gpus->cuda_version / 1000,
+			     gpus->cuda_version % 1000 / 10, gpus->cufile[0] ? ", " : "",
+			     gpus->cufile);
+	}
+	(void)putchar('\n');
+	return 0;
+}
+
 static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 {
 	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES], up[UNITS_TEXT_BYTES];
@@ -156,6 +190,8 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 	(void)putchar('\n');
 	r = show_stuck(status, stdout);
 	if (r == 0)
+		r = print_gpus(status->gpus);
+	if (r == 0)
 		r = print_stores(status);
 	if (r == 0 && (status->n_clients || status->others)) {
 		(void)putchar('\n');
@@ -164,6 +200,31 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 	if (r == -ENOMEM)
 		return ctl_fail(ctl, "out of memory");
 	return ctl_flush(ctl);
+}
+
+/* null: the host has none. */
+static struct json_object *gpus_json(const Wire__Gpus *gpus)
+{
+	struct json_object *object, *array;
+
+	if (!gpus)
+		return NULL;
+	object = json_object_new_object();
+	json_add_number(object, "cuda_version", gpus->cuda_version);
+	json_add_text(object, "cufile", gpus->cufile);
+	json_add_text(object, "problem", gpus->problem);
+	json_add_text(object, "call", gpus->call);
+	array = json_object_new_array();
+	for (size_t i = 0; i < gpus->n_gpus; i++) {
+		struct json_object *one = json_object_new_object();
+
+		json_add_text(one, "uuid", gpus->gpus[i]->uuid);
+		json_add_text(one, "name", gpus->gpus[i]->name);
+		json_add_number(one, "memory_bytes", gpus->gpus[i]->memory_bytes);
+		(void)json_object_array_add(array, one);
+	}
+	json_object_object_add(object, "gpus", array);
+	return object;
 }
 
 static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
@@ -176,6 +237,7 @@ static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
 	json_add_bool(object, "is_admin", status->is_admin);
 	json_object_object_add(object, "pool", show_pool_json(status->pool));
 	json_object_object_add(object, "stuck", show_stuck_json(status));
+	json_object_object_add(object, "gpus", gpus_json(status->gpus));
 	json_object_object_add(object, "stores",
 			       show_stores_json(status->stores, status->n_stores));
 	json_object_object_add(object, "clients", show_clients_json(status));

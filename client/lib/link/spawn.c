@@ -101,9 +101,17 @@ int spawn_find(char *path, size_t size)
 
 /* ---- what it gets ---- */
 
-static const char *const kept[] = { "HOME",	     "USER", "LOGNAME",		"LANG",
-				    "LC_ALL",	     "TZ",   "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME",
-				    "XDG_STATE_HOME" };
+static const char *const kept[] = { "HOME",
+				    "USER",
+				    "LOGNAME",
+				    "LANG",
+				    "LC_ALL",
+				    "TZ",
+				    "XDG_RUNTIME_DIR",
+				    "XDG_CONFIG_HOME",
+				    "XDG_STATE_HOME",
+				    "DSAIO_CUDA_LIBRARY",
+				    "DSAIO_CUFILE_LIBRARY" };
 #define N_KEPT (sizeof(kept) / sizeof(kept[0]))
 #define N_ENVIRONMENT (N_KEPT + 4) /* PATH, the three of sd_listen_fds(3) */
 

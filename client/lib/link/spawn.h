@@ -17,8 +17,9 @@
  * default memory policy and scheduling, the soft limits raised to the hard ones (but stack and
  * core), no signal blocked or ignored, /dev/null as stdin and stdout, the log as stderr, the
  * listening socket as descriptor 3, and no other; of the environment HOME, USER, LOGNAME, LANG,
- * LC_ALL, TZ, XDG_RUNTIME_DIR, XDG_CONFIG_HOME and XDG_STATE_HOME, PATH=/usr/local/bin:/usr/bin:/bin,
- * and the three variables of sd_listen_fds(3).  It stays in the program's control group and
+ * LC_ALL, TZ, XDG_RUNTIME_DIR, XDG_CONFIG_HOME, XDG_STATE_HOME, DSAIO_CUDA_LIBRARY and
+ * DSAIO_CUFILE_LIBRARY, PATH=/usr/local/bin:/usr/bin:/bin, and the three variables of
+ * sd_listen_fds(3).  It stays in the program's control group and
  * namespaces: a batch system kills it with the job.
  */
 #ifndef DSAIO_CLIENT_LIB_LINK_SPAWN_H

@@ -1,0 +1,52 @@
+#!/bin/bash
+# dsaioctl status on a host with GPUs, which are stand-ins.
+. "$(dirname "$0")/ctl_common.sh"
+
+# gpus_are STANDIN: a daemon whose stand-ins do that.
+gpus_are() {
+	stop_daemon
+	printf '[daemon]\ncuda_library = %s\ncufile_library = %s\n' "$BUILD/tests/gpu/libcuda.so" \
+		"$BUILD/tests/gpu/libcufile.so" >"$dir/dsaiod.conf"
+	export STANDIN=$1
+	start_daemon
+}
+
+# status_says TEXT: once the driver has come to that.
+status_says() {
+	is_said() { "$ctl" status >"$dir/out" && grep -qF -e "$1" "$dir/out"; }
+	why="status does not say \"$1\""
+	await "$daemon" is_said "$1"
+}
+
+gpus_are_a_table() {
+	gpus_are "gpus=2 nvfs=2.24"
+	status_says "CUDA 13.2, cuFile 1.17 with nvidia-fs 2.24" || return 1
+	why="not two rows: $(cat "$dir/out")"
+	[ "$(grep -cE '^GPU-[0-9a-f-]{36} +Stand-in GPU [01] +80 GiB$' "$dir/out")" = 2 ] || return 1
+	expect 0 "$ctl" status --json && says "$dir/out" '"cuda_version": 13020' '"memory_bytes": 85899345920' \
+		'"uuid": "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"' '"problem": null' '"call": null' \
+		'"cufile": "cuFile 1.17 with nvidia-fs 2.24"'
+}
+
+a_driver_that_hangs_is_named() {
+	gpus_are "cuFileDriverOpen=hang"
+	status_says "the GPU driver has not answered yet: cuFileDriverOpen() of $BUILD/tests/gpu/libcufile.so" &&
+		says "$dir/out" "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf" "CUDA 13.2" "STORE"
+}
+
+a_driver_that_fails_is_named() {
+	gpus_are "cuInit=999"
+	status_says "GPUs cannot be used: cuInit() of $BUILD/tests/gpu/libcuda.so: unknown error (999)"
+}
+
+a_host_without_gpus_shows_none() {
+	gpus_are "cuInit=100"
+	expect 0 "$ctl" status && says_not "$dir/out" "CUDA" || return 1
+	expect 0 "$ctl" status --json && says "$dir/out" '"gpus": null'
+}
+
+for t in gpus_are_a_table a_driver_that_hangs_is_named a_driver_that_fails_is_named a_host_without_gpus_shows_none; do
+	run_test $t
+done
+stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }
+exit $failed

@@ -1,0 +1,68 @@
+/*
+ * The daemon's declarations of libcuda and libcufile beside the vendor's.  tests/e2e/gpu_headers.sh compiles
+ * this twice and compares the output.
+ *
+ *     (nothing)      the daemon's headers
+ *     -DVENDOR=1     the vendor's cuda.h
+ *     -DVENDOR=2     the vendor's cufile.h, which includes cuda.h
+ *
+ * With the vendor's header, each function is declared a second time, as the daemon has it: the compiler
+ * refuses a prototype that differs.
+ */
+#ifdef VENDOR
+#if VENDOR == 2
+#include <cufile.h>
+#else
+#include <cuda.h>
+#endif
+#endif
+#include "daemon/engine/cufile.h"
+
+#include <stdio.h>
+
+#define DECLARE(result, name, parameters) result name parameters;
+#if defined(VENDOR) && VENDOR == 1
+CUDA_FUNCTIONS(DECLARE)
+#elif defined(VENDOR)
+CUDA_FUNCTIONS(DECLARE)
+CUFILE_FUNCTIONS(DECLARE)
+#endif
+
+#define FIELD(type, field)             \
+	NUMBER(offsetof(type, field)); \
+	NUMBER(sizeof(((type *)0)->field))
+#define NUMBER(what) (void)printf("%s %lld\n", #what, (long long)(what))
+
+int main(void)
+{
+	NUMBER(sizeof(CUdevice));
+	NUMBER((CUdevice)-1 < 0);
+	NUMBER(sizeof(CUresult));
+	NUMBER(CUDA_SUCCESS);
+	NUMBER(CUDA_ERROR_NO_DEVICE);
+	NUMBER(sizeof(CUuuid));
+	FIELD(CUuuid, bytes);
+#if !defined(VENDOR) || VENDOR == 2
+#define ERROR_NUMBER(name, value) NUMBER(name);
+	CUFILE_ERRORS(ERROR_NUMBER)
+	NUMBER(sizeof(CUfileOpError));
+	NUMBER(sizeof(CUfileError_t));
+	FIELD(CUfileError_t, err);
+	FIELD(CUfileError_t, cu_err);
+	NUMBER(CU_FILE_P2P_SUPPORTED);
+	NUMBER(sizeof(CUfileDrvProps_t));
+	FIELD(CUfileDrvProps_t, nvfs.major_version);
+	FIELD(CUfileDrvProps_t, nvfs.minor_version);
+	FIELD(CUfileDrvProps_t, nvfs.poll_thresh_size);
+	FIELD(CUfileDrvProps_t, nvfs.max_direct_io_size);
+	FIELD(CUfileDrvProps_t, nvfs.dstatusflags);
+	FIELD(CUfileDrvProps_t, nvfs.dcontrolflags);
+	FIELD(CUfileDrvProps_t, fflags);
+	FIELD(CUfileDrvProps_t, max_device_cache_size);
+	FIELD(CUfileDrvProps_t, per_buffer_cache_size);
+	FIELD(CUfileDrvProps_t, max_device_pinned_mem_size);
+	FIELD(CUfileDrvProps_t, max_batch_io_size);
+	FIELD(CUfileDrvProps_t, max_batch_io_timeout_msecs);
+#endif
+	return 0;
+}
