@@ -1246,6 +1246,73 @@ START_TEST(a_write_that_no_worker_has_begun_holds_no_mode_lock)
 }
 END_TEST
 
+/* While it is set, the lane's next report to the main thread waits for this channel's report of room. */
+static struct channel *_Atomic awaits_room;
+
+/* In place of the C library's, as preadv2() above: reports are announced by an eventfd. */
+ssize_t write(int fd, const void *bytes, size_t n)
+{
+	struct channel *channel;
+
+	if (fd == t.main_mailbox.event_fd && (channel = atomic_exchange(&awaits_room, NULL))) {
+		atomic_store(&holds_calls, false);
+		while (!engine_threads.is_ready(channel->workers.engine))
+			(void)usleep(1000);
+	}
+	return syscall(SYS_write, fd, bytes, n);
+}
+
+static void hang(struct work *work)
+{
+	(void)work;
+	call_wait();
+}
+
+static void no_room(struct work_room *room)
+{
+	(void)room;
+}
+
+/*
+ * The closing channel cannot leave in the turn that ends its op, because a worker has just become free
+ * and the report of that is on its way.  The turn that gets the report does nothing else.
+ */
+START_TEST(a_closing_channel_leaves_after_the_report_of_room)
+{
+	const struct profile profile = { 65536, 8, false, true, 1 };
+	static struct work works[300];
+	struct work_room room = { .on_room = no_room };
+	struct batch *waits, *batch;
+	struct work_queue *queue;
+	unsigned n = 0;
+
+	setup_engine(profile, 0, true, true);
+	second_open(profile);
+	queue = second.channel->workers.user->queue;
+	atomic_store(&holds_calls, true);
+	do
+		works[n].run = hang;
+	while (work_queue_try_submit(queue, &works[n], &room) && ++n < 300);
+	ck_assert_uint_lt(n, 300);
+	ck_assert(work_queue_stop_waiting(queue, &room));
+	second_submit_entry((struct ring_entry){ .opcode = RING_OP_FSYNC, .file = t.file_id },
+			    &waits);
+	for (unsigned i = 0; i < 2; i++) { /* a turn later */
+		second_submit_entry((struct ring_entry){ .opcode = 99 }, &batch);
+		second_wait(batch, ring_result_failed(EOPNOTSUPP, 0));
+	}
+	batch_is_done = false;
+	atomic_store(&awaits_room, second.channel);
+	lane_remove_channel(second.channel->home, second.channel, false);
+	second_wait(waits, ring_result_failed(ECANCELED, 0));
+	ck_assert_ptr_null(atomic_load(&awaits_room));
+	while (!second.was_removed)
+		run_main_inbox();
+	channel_free(second.channel);
+	teardown(true);
+}
+END_TEST
+
 START_TEST(an_op_that_waits_for_the_gate_can_be_cancelled)
 {
 	setup_engine((struct profile){ 16384, 8, false, true, 1 }, 0, true, true);
@@ -1586,6 +1653,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_short_write_grows_its_file_by_itself);
 	tcase_add_test(tcase, buffered_and_direct_writes_of_an_inode_take_turns);
 	tcase_add_test(tcase, a_write_that_no_worker_has_begun_holds_no_mode_lock);
+	tcase_add_test(tcase, a_closing_channel_leaves_after_the_report_of_room);
 	tcase_add_test(tcase, an_op_that_waits_for_the_gate_can_be_cancelled);
 	tcase_add_test(tcase, ragged_reads_wait_for_a_bounce_page);
 	tcase_add_test(tcase, what_waits_for_a_bounce_page_can_be_cancelled);
