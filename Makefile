@@ -97,7 +97,7 @@ PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libprotobuf-c-dev
 # The tests make file systems, look at system calls and compare with fio.
 PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 procps
 PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin \
-	      man-db mandoc systemd-container abigail-tools
+	      man-db mandoc systemd-container abigail-tools mypy
 
 # Installs missing packages of $1.  Without root or sudo it prints the apt command and fails, unless
 # $2 says what happens without them.

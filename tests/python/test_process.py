@@ -108,6 +108,41 @@ def test_every_public_function_has_annotations(python):
     )
 
 
+def test_a_program_with_types_runs(python, folder):
+    program = os.path.join(ROOT, "tests", "python", "typed_program.py")
+    python(f"import runpy; sys.argv = ['typed_program.py', {folder!r}]; runpy.run_path({program!r}, run_name='__main__')")
+
+
+def test_nothing_warns(python):
+    """In Python's development mode, with each warning an error."""
+    output = python(
+        """
+        import asyncio, gc
+        with dsaio.aio_handle() as handle:
+            assert handle.sync_pwrite(bytes(5000), folder + "/f") == 1
+            assert handle.async_pread(dsaio.alloc(5000), folder + "/f") == 0
+            assert handle.async_pread(bytearray(5000), folder + "/f") == 0
+            assert handle.wait() == 2
+            fd = os.open(folder + "/f", os.O_RDWR)
+            with dsaio.File(folder + "/f", os.O_RDWR) as file:
+                ops = [handle.submit_read(bytearray(5000), name) for name in (folder + "/f", fd, file)]
+                ops += handle.submit_writes([(bytes(5000), file), (bytes(5000), file, 5000)])
+                async def main():
+                    await asyncio.gather(*ops, handle.submit_fsync(file))
+                asyncio.run(main())
+            os.close(fd)
+            assert handle.read(bytearray(10000), folder + "/f", True) == 0
+        handle = dsaio.aio_handle()
+        handle.async_pwrite(bytes(5000), folder + "/f")
+        del handle, ops, file
+        gc.collect()
+        """,
+        options=("-X", "dev", "-W", "error"),
+    )
+    assert output.startswith("Elapsed time") or output.startswith("Pass")
+    assert "arning" not in output
+
+
 # ---- fork ----
 
 

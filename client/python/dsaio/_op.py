@@ -323,7 +323,8 @@ class Op:
     @property
     def bytes_done(self) -> int:
         """Bytes transferred from the start of the buffer on, also by an op that failed; 0 while it is open."""
-        return library.op_done(self._pointer) if self._result is not None else 0
+        done: int = library.op_done(self._pointer) if self._result is not None else 0
+        return done
 
     def __await__(self) -> Generator[Any, None, int]:
         if not self.done():

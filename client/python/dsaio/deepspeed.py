@@ -225,7 +225,7 @@ def has_pth() -> bool:
     folders = list(site.getsitepackages())
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
-    return folder in map(os.path.realpath, folders) and os.path.exists(os.path.join(folder, "dsaio.pth"))
+    return folder in [os.path.realpath(f) for f in folders] and os.path.exists(os.path.join(folder, "dsaio.pth"))
 
 
 def reach_children() -> None:

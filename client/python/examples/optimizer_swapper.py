@@ -56,7 +56,8 @@ class SwappedAdam:
 
     @staticmethod
     def nbytes(parameter: torch.Tensor) -> int:
-        return len(STATES) * parameter.numel() * parameter.element_size()
+        one: int = parameter.numel() * parameter.element_size()
+        return len(STATES) * one
 
     def step(self) -> None:
         """One step of each parameter that has a gradient.  Raises OSError if a read or write has failed."""

@@ -25,7 +25,7 @@ from ._stream import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Dict
 
     from .._file import Path
 
@@ -95,7 +95,7 @@ def load(
         return by_torch()
     if "constants.pkl" in archive.get_all_records():
         return by_torch()
-    options = {"encoding": "utf-8", **pickle_load_args}
+    options: Dict[str, Any] = {"encoding": "utf-8", **pickle_load_args}
     if "weights_only" in inspect.signature(serialization._load).parameters:
         options["weights_only"] = weights_only
     if not weights_only:

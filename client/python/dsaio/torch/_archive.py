@@ -65,8 +65,9 @@ class Archive:
         self._data = data
         # name: offset and size in the file
         self._records: Dict[str, Tuple[int, int]] = {}
+        file: Any = _Bytes(data)  # has what ZipFile needs of a file
         try:
-            with zipfile.ZipFile(_Bytes(data)) as z:  # type: ignore[arg-type]
+            with zipfile.ZipFile(file) as z:
                 entries = z.infolist()
                 start = z.start_dir
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as e:

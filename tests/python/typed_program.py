@@ -1,0 +1,82 @@
+"""A program with types, over the package's public names.
+
+.ci/tidy checks it as the program of somebody who has installed the package, and a test runs it.  Each value
+has a type of its own here, so that one that the package leaves open (Any) is found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, List, Sequence
+
+import dsaio
+
+if TYPE_CHECKING:
+    # By these, a type that is Any is an error: it equals no other.
+    from typing_extensions import assert_type
+else:
+
+    def assert_type(value: object, _: object) -> object:
+        return value
+
+
+def deepnvme(folder: str) -> None:
+    handle = dsaio.aio_handle(block_size=1 << 20, queue_depth=32, overlap_events=True, op_timeout=60.0)
+    assert_type(handle, dsaio.aio_handle)
+    memory = dsaio.alloc(4096, wait=1.5)
+    assert_type(memory, memoryview)
+    path = os.path.join(folder, "deepnvme")
+    assert_type(handle.async_pwrite(memory, path), int)
+    assert_type(handle.wait(), int)
+    assert_type(handle.async_pread(memory, filename=path, file_offset=0), int)
+    assert_type(handle.pread(memory, path, False, True), int)
+    assert_type(handle.sync_pread(memory, path), int)
+    assert_type(handle.get_alignment(), int)
+    assert_type(handle.get_single_submit(), bool)
+    assert_type(handle.is_pinned(memory), bool)
+    assert_type(handle.free_cpu_locked_tensor(memory), bool)
+    assert_type(dsaio.pin_handle().free_cpu_locked_tensor_by_ptr(0), bool)
+    assert_type(dsaio.is_pinned(memory), bool)
+    with handle as same:
+        assert_type(same, dsaio.aio_handle)
+
+
+def handles(folder: str) -> None:
+    path = os.path.join(folder, "handles")
+    profile = dsaio.Profile(queue_depth=16)
+    with dsaio.Handle(profile, io_class="demand", weight=2) as handle, dsaio.File(path, os.O_RDWR | os.O_CREAT) as file:
+        assert_type(handle, dsaio.Handle)
+        assert_type(file, dsaio.File)
+        op = handle.submit_write(b"x" * 4096, file, 4096, timeout=5)
+        assert_type(op, dsaio.Op)
+        assert_type(op.wait(timeout=30), int)
+        assert_type(op.done(), bool)
+        assert_type(op.bytes_done, int)
+        assert_type(handle.submit_fsync(file).wait(), int)
+        buffers = [bytearray(1024) for _ in range(4)]
+        ops = handle.submit_reads((buffer, path, 4096 + i * 1024) for i, buffer in enumerate(buffers))
+        assert_type(ops, List[dsaio.Op])
+        asyncio.run(awaited(ops))
+        stats = handle.stats()
+        assert_type(stats, dsaio.Stats)
+        assert_type(stats.bytes_read, int)
+        assert_type(stats.wait_seconds, float)
+        assert_type(file.size(), int)
+        assert_type(file.alignment, int)
+
+
+async def awaited(ops: Sequence[dsaio.Op]) -> None:
+    for op in ops:
+        assert_type(await op, int)
+
+
+def main(folder: str) -> None:
+    deepnvme(folder)
+    handles(folder)
+    assert_type(dsaio.__version__, str)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
