@@ -364,10 +364,21 @@ FAULT(e9_relative,
 	places_stop();
 }
 
-FAULT(e9_none, "E9 dsaiod is not installed: the message says how")
+static const struct {
+	const char *what;
+	bool has_dsaiod;
+	const char *words[4];
+} beside[] = {
+	{ "dsaiod is not installed: the message says how",
+	  false,
+	  { "no dsaiod in ", "install it", "DSAIOD", "systemctl start dsaiod" } },
+	{ "the dsaiod beside the library is not executable: the message says so",
+	  true,
+	  { "/alone/dsaiod", "is not executable", "chmod", "DSAIOD" } },
+};
+
+TEST_TABLE(e9_beside, beside, "E9")
 {
-	static const char *const words[] = { "no dsaiod in ", "install it", "DSAIOD",
-					     "systemctl start dsaiod" };
 	const char *build = getenv("BUILD"), *alone = test_text("%s/alone", test_dir());
 	_cleanup_(fclosep) FILE *file = NULL;
 	char said[2048];
@@ -378,6 +389,8 @@ FAULT(e9_none, "E9 dsaiod is not installed: the message says how")
 	CHECK_SYS(mkdir(alone, 0755));
 	CHECK_EQ(system(test_text("cp %s/dsaioctl %s", build && *build ? build : "build", alone)),
 		 0);
+	if (beside[row].has_dsaiod)
+		places_write(test_text("%s/dsaiod", alone), "");
 	/* PATH is no place to find it in. */
 	(void)!system(test_text("PATH=%s:$PATH %s/dsaioctl cat %s/dsaioctl >%s/said 2>&1",
 				build && *build ? build : "build", alone, alone,
@@ -388,8 +401,9 @@ FAULT(e9_none, "E9 dsaiod is not installed: the message says how")
 	said[n] = '\0';
 	if (access(places_own("dsaiod.log"), F_OK) == 0)
 		test_skip("a dsaiod is installed on this host");
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		CHECK_MSG(strstr(said, words[i]), "%s is not in: %s", words[i], said);
+	for (size_t i = 0; i < ARRAY_SIZE(beside[row].words); i++)
+		CHECK_MSG(strstr(said, beside[row].words[i]), "%s is not in: %s",
+			  beside[row].words[i], said);
 	nothing_started(places_own("dsaiod.sock"));
 }
 

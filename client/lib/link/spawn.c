@@ -58,11 +58,11 @@ static int own_directory(char *dir, size_t size)
 	return 0;
 }
 
-static bool is_program(const char *path)
+static bool is_file(const char *path)
 {
 	struct stat st;
 
-	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 /* A relative one is the program's: the daemon starts in another directory. */
@@ -72,7 +72,7 @@ static int find_named(const char *named, char *path, size_t size)
 
 	if (!real || access(real, X_OK) < 0)
 		return error_fail_errno(-errno, "%s: $DSAIOD must name the dsaiod program", named);
-	if (!is_program(real))
+	if (!is_file(real))
 		return error_fail(-EACCES, "%s: is no file: $DSAIOD must name the dsaiod program",
 				  named);
 	if ((size_t)snprintf(path, size, "%s", real) >= size)
@@ -89,10 +89,17 @@ int spawn_find(char *path, size_t size)
 		return find_named(named, path, size);
 	if (own_directory(dir, sizeof(dir)) < 0)
 		*dir = '\0';
-	if (*dir && (size_t)snprintf(path, size, "%s/dsaiod", dir) < size && is_program(path))
+	if ((*dir && (size_t)snprintf(path, size, "%s/dsaiod", dir) < size && is_file(path)) ||
+	    ((size_t)snprintf(path, size, "%s/dsaiod", DSAIO_SBINDIR) < size && is_file(path))) {
+		/* Some tools unpack a wheel without the modes of its files. */
+		if (access(path, X_OK) < 0)
+			return error_fail(-EACCES,
+					  "%s is not executable: chmod +x it (which a file system "
+					  "mounted noexec does not allow), or set DSAIOD to "
+					  "another's path",
+					  path);
 		return 0;
-	if ((size_t)snprintf(path, size, "%s/dsaiod", DSAIO_SBINDIR) < size && is_program(path))
-		return 0;
+	}
 	return error_fail(-ENOENT,
 			  "no dsaiod in %s%s%s: install it there (make install, or your system's "
 			  "package), or set DSAIOD to the program's path",
