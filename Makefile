@@ -124,22 +124,17 @@ install_packages = \
 # Debian's torch is of the CPU alone, and small.  Tests that need it are skipped where it is missing.
 PACKAGES_PYTHON = python3 python3-pytest python3-numpy python3-torch
 
-# The wheel is tested in environments of their own, with numpy where the host's Python has it.
-PACKAGES_WHEEL = python3 python3-venv python3-numpy
-
 # DeepSpeed compiles its own CPU ops.  The tests were written with these versions of PyPI's packages.
 PACKAGES_DEEPSPEED = python3 python3-venv python3-dev g++ libaio-dev
 DEEPSPEED_PACKAGES = torch==2.15.0 deepspeed==0.19.8 numpy==2.4.6 safetensors==0.8.0 pytest==9.2.0 ninja==1.13.2
 
-.PHONY: deps deps-check deps-ci deps-python deps-wheel deps-deepspeed
+.PHONY: deps deps-check deps-ci deps-python deps-deepspeed
 deps: ## install the packages for build and demo (Debian)
 	@$(call install_packages,$(PACKAGES))
 deps-check: deps ## install the packages for the tests, too
 	@$(call install_packages,$(PACKAGES_CHECK),some tests are skipped)
 deps-python: deps ## install the packages for the tests of the Python package, too
 	@$(call install_packages,$(PACKAGES_PYTHON))
-deps-wheel: deps ## install the packages for the wheel and its tests, too
-	@$(call install_packages,$(PACKAGES_WHEEL))
 deps-deepspeed: deps ## install the packages for the tests with DeepSpeed, too
 	@($(call install_packages,$(PACKAGES_DEEPSPEED),check-deepspeed is skipped)) || true
 deps-ci: deps-check ## install all other packages: sanitizers, fuzzing, model
@@ -232,7 +227,8 @@ WHEEL       = $(BUILD)/wheel
 WHEEL_FILES = $(addprefix $(WHEEL)/,dsaiod dsaioctl $(SONAME))
 static      = -Wl,-Bstatic $(filter-out -lm,$1) -Wl,-Bdynamic $(filter -lm,$1)
 .PHONY: wheel
-wheel: deps-wheel ## build the self-contained wheel: build/dsaio-*.whl [SOURCE_DATE_EPOCH=seconds]
+wheel: ## build the self-contained wheel: build/dsaio-*.whl [SOURCE_DATE_EPOCH=seconds]
+	@$(call install_packages,$(PACKAGES) python3)
 	@$(MAKE) --no-print-directory $(WHEEL_FILES)
 	@rm -f $(BUILD)/dsaio-*.whl
 	@$(strip $(PYTHON)) client/python/wheel/build.py $(WHEEL) $(VERSION)
@@ -304,6 +300,7 @@ check-install: ## install below a temporary home, and use the README's example t
 	@BUILD=$(BUILD)/install tests/install/check.sh
 
 check-wheel: wheel ## install the wheel as another user, and use it [PYTHONS="python3.9 python3.13"]
+	@$(call install_packages,python3-venv python3-numpy)
 	@BUILD=$(BUILD) PYTHONS="$(strip $(PYTHONS))" tests/wheel/check.sh
 
 check-report: ## show bench reports in headless Chromium: pictures in build/report
