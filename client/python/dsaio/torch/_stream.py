@@ -67,17 +67,19 @@ def _pieces() -> List[_Piece]:
 class Writer:
     """A file object that writes to a NewFile.  Raises OSError.
 
+    nbytes: the size of the file, where it is known, for which the blocks are reserved at once.
     After a failure, `failure` is the exception: torch raises another one in its place.
     """
 
-    def __init__(self, new: NewFile, handle: Handle) -> None:
+    def __init__(self, new: NewFile, handle: Handle, nbytes: int = 0) -> None:
+        new.reserve(nbytes)
         self._new = new
         self._handle = handle
         self._pieces = _pieces()
         self._i = 0  # of the piece that is being filled
         self._start = 0  # its offset in the file
         self._fill = 0
-        self._reserved = 0
+        self._reserved = nbytes
         self._direct: List[Op] = []
         self.failure: Optional[BaseException] = None
 
