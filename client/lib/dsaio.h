@@ -670,6 +670,21 @@ int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file,
 int dsaio_fdatasync_async(struct dsaio_handle *handle, struct dsaio_file *file,
 			  struct dsaio_op **ret_op);
 
+/*
+ * dsaio_pread_path_async, dsaio_pwrite_path_async - the same for a file that is named by its path
+ *
+ * The file is opened and closed in this call: for reading; or for writing, with O_CREAT.  A file that
+ * this process may read and write is opened for both, so that its reads and writes share what the
+ * cache keeps.
+ * Returns 0, or as dsaio_pread_async() and dsaio_file_open().
+ * Ownership: as dsaio_pread_async(); path is borrowed until the call returns.
+ * Threads: any.  DeepNVMe: aio_handle.async_pread(), async_pwrite().
+ */
+int dsaio_pread_path_async(struct dsaio_handle *handle, const char *path, void *buf, size_t len,
+			   uint64_t off, struct dsaio_op **ret_op);
+int dsaio_pwrite_path_async(struct dsaio_handle *handle, const char *path, const void *buf,
+			    size_t len, uint64_t off, struct dsaio_op **ret_op);
+
 enum dsaio_opcode { DSAIO_READ = 1, DSAIO_WRITE = 2, DSAIO_FSYNC = 3, DSAIO_FDATASYNC = 4 };
 
 /*
@@ -680,13 +695,13 @@ struct dsaio_io {
 	uint32_t opcode;	 /* enum dsaio_opcode */
 	uint32_t flags;		 /* none is defined: 0 */
 	struct dsaio_file *file; /* or NULL, and path */
-	const char *path;     /* opened and closed as by dsaio_file_open() and _close(): O_RDONLY;
-				    a write O_WRONLY | O_CREAT */
-	void *buf;	      /* a write only reads it */
-	size_t len;	      /* a sync: 0 */
-	uint64_t off;	      /* a sync: 0 */
-	void *user_data;      /* dsaio_op_data() */
-	int64_t timeout_usec; /* the op ends with -ETIMEDOUT if it takes longer; 0: the handle's
+	const char *path;	 /* opened and closed as by dsaio_pread_path_async(), and its sister
+				    for a write; a sync: O_RDONLY */
+	void *buf;		 /* a write only reads it */
+	size_t len;		 /* a sync: 0 */
+	uint64_t off;		 /* a sync: 0 */
+	void *user_data;	 /* dsaio_op_data() */
+	int64_t timeout_usec;	 /* the op ends with -ETIMEDOUT if it takes longer; 0: the handle's
 				    op_timeout_usec; -1: never */
 	const struct iovec *iov; /* or NULL; n_iov buffers instead of buf and len, for one op */
 	uint32_t n_iov;		 /* with iov: 1 to IOV_MAX */
@@ -731,6 +746,18 @@ int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, int n,
  */
 int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result);
 
+/*
+ * dsaio_op_wait_many - wait until all of n ops have ended
+ *
+ * As dsaio_op_wait() of each, in one call, except that dsaio_error() stays: dsaio_op_error() has the
+ *   sentences.
+ * ret_results: room for n results, or NULL; all are set if the wait returns 0, else some may be.
+ * -EINVAL, too, for a negative n.
+ * Threads: any, several at once.
+ */
+int dsaio_op_wait_many(struct dsaio_op *const *ops, int n, int64_t timeout_usec,
+		       int64_t *ret_results);
+
 /* dsaio_op_test - 1: the op has ended, 0: not yet.  Never sleeps. */
 int dsaio_op_test(struct dsaio_op *op);
 
@@ -762,6 +789,9 @@ int dsaio_op_cancel(struct dsaio_op *op);
 
 /* dsaio_op_free - let go of an op; one that is open goes on.  NULL is fine. */
 void dsaio_op_free(struct dsaio_op *op);
+
+/* dsaio_op_free_many - let go of n ops */
+void dsaio_op_free_many(struct dsaio_op *const *ops, int n);
 
 /* dsaio_op_data - the user_data that the op was submitted with; NULL for ops of other calls */
 void *dsaio_op_data(const struct dsaio_op *op);

@@ -9,20 +9,26 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/fs.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define SEED 12
 #define BLOCK ((size_t)4096)
+#define NOBODY 65533
 
 /* ---- how often a file was opened ---- */
 
@@ -173,6 +179,122 @@ TEST(writes, "an idle file that is opened again is written, grows, is cut: all w
 	dsaio_file_close(file);
 	CHECK_EQ(file_size(path), 100);
 	CHECK_EQ(n_opens(path), 1);
+}
+
+static void read_by_path(struct rig *rig, const char *path, void *memory, uint64_t seed)
+{
+	CHECK_CALL(dsaio_pread_path_async(rig->handle, path, memory, BLOCK, 0, NULL));
+	CHECK_EQ(handle_wait(rig->handle, -1), 1);
+	pattern_check(memory, BLOCK, seed, 0, "read by path");
+}
+
+static void write_by_path(struct rig *rig, const char *path, void *memory, uint64_t seed)
+{
+	pattern_fill(memory, BLOCK, seed, 0);
+	CHECK_CALL(dsaio_pwrite_path_async(rig->handle, path, memory, BLOCK, 0, NULL));
+	CHECK_EQ(handle_wait(rig->handle, -1), 1);
+	file_check_pattern(path, 0, BLOCK, seed, 0);
+}
+
+TEST(by_path, "reads and writes by path share one open file, where both are allowed")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const char *path, *other;
+	void *memory;
+
+	count_opens();
+	rig_open(&rig, NULL);
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	path = daemon_path(rig.daemon, "f");
+	for (unsigned i = 0; i < 3; i++) {
+		write_by_path(&rig, path, memory, SEED + i);
+		read_by_path(&rig, path, memory, SEED + i);
+	}
+	CHECK_EQ(n_opens(path), 1);
+
+	/* Another file by that name. */
+	other = daemon_path(rig.daemon, "other");
+	file_make_pattern(other, BLOCK, SEED + 9);
+	CHECK_SYS(rename(other, path));
+	read_by_path(&rig, path, memory, SEED + 9);
+	CHECK_EQ(n_opens(path), 2);
+
+	/* A file that was only read is opened for reading, also where it could be written. */
+	write_by_path(&rig, path, memory, SEED + 10);
+	read_by_path(&rig, path, memory, SEED + 10);
+	CHECK_EQ(n_opens(path), 3);
+
+	CHECK_FAILS(dsaio_pread_path_async(rig.handle, other, memory, BLOCK, 0, NULL), -ENOENT,
+		    "open ");
+}
+
+/* Root, too, is refused what a file's mode does not allow. */
+static void obey_modes(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	CHECK_SYS(syscall(SYS_capget, &header, data));
+	data[0].effective &= ~(1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH);
+	CHECK_SYS(syscall(SYS_capset, &header, data));
+}
+
+TEST(by_path_rights, "by path, each op needs the right that it uses, and no other")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const char *path;
+	void *memory;
+
+	rig_open(&rig, NULL);
+	obey_modes();
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	path = daemon_path(rig.daemon, "f");
+	write_by_path(&rig, path, memory, SEED);
+	CHECK_SYS(chmod(path, 0400)); /* open for both: a read goes on, a write does not */
+	read_by_path(&rig, path, memory, SEED);
+	CHECK_FAILS(dsaio_pwrite_path_async(rig.handle, path, memory, BLOCK, 0, NULL), -EACCES,
+		    "open ");
+	CHECK_SYS(chmod(path, 0200));
+	CHECK_FAILS(dsaio_pread_path_async(rig.handle, path, memory, BLOCK, 0, NULL), -EACCES,
+		    "open ");
+	CHECK_CALL(dsaio_pwrite_path_async(rig.handle, path, memory, BLOCK, 0, NULL));
+	CHECK_EQ(handle_wait(rig.handle, -1), 1);
+	CHECK_SYS(chmod(path, 0600));
+	read_by_path(&rig, path, memory, SEED);
+	write_by_path(&rig, path, memory, SEED);
+
+	/* A file server's thread that works for another user. */
+	(void)setfsuid(NOBODY);
+	if (setfsuid((uid_t)-1) == NOBODY)
+		CHECK_FAILS(dsaio_pread_path_async(rig.handle, path, memory, BLOCK, 0, NULL),
+			    -EACCES, "open ");
+	(void)setfsuid(geteuid());
+	read_by_path(&rig, path, memory, SEED);
+}
+
+TEST(by_path_immutable, "a file that became immutable is not written by path")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(closep) int fd = -1;
+	const char *path;
+	void *memory;
+	int flags, r;
+
+	rig_open(&rig, NULL);
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	path = daemon_path(rig.daemon, "f");
+	write_by_path(&rig, path, memory, SEED);
+	fd = (int)CHECK_SYS(open(path, O_RDONLY | O_CLOEXEC));
+	if (ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0)
+		test_skip("the file system has no immutable files");
+	flags |= FS_IMMUTABLE_FL;
+	if (ioctl(fd, FS_IOC_SETFLAGS, &flags) < 0)
+		test_skip("files can be made immutable only with CAP_LINUX_IMMUTABLE");
+	r = dsaio_pwrite_path_async(rig.handle, path, memory, BLOCK, 0, NULL);
+	flags &= ~FS_IMMUTABLE_FL;
+	CHECK_SYS(ioctl(fd, FS_IOC_SETFLAGS, &flags));
+	CHECK_EQ(r, -EPERM);
+	write_by_path(&rig, path, memory, SEED + 1);
 }
 
 TEST(no_proc, "without /proc a file is written at odd offsets all the same")

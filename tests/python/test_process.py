@@ -395,12 +395,15 @@ def test_a_signal_right_after_the_start_of_an_op_does_not_free_its_buffer(python
             handle.submit_reads([(bytearray(1), path + "x")])
         except FileNotFoundError:
             pass
-        assert not _op._places
-        submit = _library.submit
-        def submit_and_interrupt(*arguments):
-            assert submit(*arguments) == 1
-            raise KeyboardInterrupt
-        _library.submit = submit_and_interrupt
+        assert not [slot.kept for slot in _op._all_slots if slot.kept is not None]
+        assert len(_op._all_slots) == len(_op._free_slots) == 1
+        def interrupted(function):
+            def call(*arguments):
+                assert function(*arguments) >= 0
+                raise KeyboardInterrupt
+            return call
+        _library.submit = interrupted(_library.submit)
+        _op._BY_PATH = (None, interrupted(_library.pread_path))
         freeze()
         buffer = Array("b", bytes(5000))
         reference = weakref.ref(buffer)

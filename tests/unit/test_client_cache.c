@@ -49,13 +49,32 @@ START_TEST(an_entry_is_found_by_its_key_alone) /* _i: the row */
 	if (key.path) /* compared, not only pointed to */
 		key.path = strcpy(path, key.path);
 	ck_assert(cache_add(&cache, &a));
-	ck_assert_msg(cache_find(&cache, &key) == (keys[_i].is_same ? &a : NULL), "%s",
+	ck_assert_msg(cache_find(&cache, &key, false) == (keys[_i].is_same ? &a : NULL), "%s",
 		      keys[_i].what);
 	ck_assert_msg(cache_add(&cache, &b) != keys[_i].is_same, "%s", keys[_i].what);
 	cache_remove(&cache, &a);
-	ck_assert_ptr_null(cache_find(&cache, &keys[_i].a));
+	ck_assert_ptr_null(cache_find(&cache, &keys[_i].a, false));
 	cache_remove(&cache, &b);
 	ck_assert_uint_eq(cache.n_entries, 0);
+}
+END_TEST
+
+START_TEST(one_that_is_open_for_both_serves_reads_and_writes)
+{
+	struct cache_entry both = { .key = { "x", -1, O_RDWR } };
+	struct cache_entry other = { .key = { "y", -1, O_WRONLY } };
+	struct cache_entry exact = { .key = { "x", -1, O_WRONLY } };
+	struct cache_key read = { "x", -1, O_RDONLY }, write = { "x", -1, O_WRONLY };
+	struct cache_key read_y = { "y", -1, O_RDONLY };
+
+	ck_assert(cache_add(&cache, &both));
+	ck_assert(cache_add(&cache, &other));
+	ck_assert_ptr_eq(cache_find(&cache, &read, true), &both);
+	ck_assert_ptr_eq(cache_find(&cache, &write, true), &both);
+	ck_assert_ptr_null(cache_find(&cache, &read, false));
+	ck_assert_ptr_null(cache_find(&cache, &read_y, true));
+	ck_assert(cache_add(&cache, &exact)); /* a key of its own */
+	ck_assert_ptr_eq(cache_find(&cache, &write, false), &exact);
 }
 END_TEST
 
@@ -63,7 +82,7 @@ START_TEST(an_empty_cache_finds_nothing_and_what_is_not_listed_can_be_removed)
 {
 	struct cache_entry entry = { .key = { "x", -1, O_RDONLY } };
 
-	ck_assert_ptr_null(cache_find(&cache, &entry.key));
+	ck_assert_ptr_null(cache_find(&cache, &entry.key, false));
 	cache_remove(&cache, &entry);
 	ck_assert_uint_eq(cache.n_entries, 0);
 }
@@ -84,7 +103,8 @@ START_TEST(thousands_are_found_and_each_can_go)
 	for (int i = 0; i < 2 * MANY; i += 3)
 		cache_remove(&cache, &entries[i]);
 	for (int i = 0; i < 2 * MANY; i++)
-		ck_assert_ptr_eq(cache_find(&cache, &entries[i].key), i % 3 ? &entries[i] : NULL);
+		ck_assert_ptr_eq(cache_find(&cache, &entries[i].key, false),
+				 i % 3 ? &entries[i] : NULL);
 	for (int i = 0; i < 2 * MANY; i++)
 		cache_remove(&cache, &entries[i]);
 	ck_assert_uint_eq(cache.n_entries, 0);
@@ -128,8 +148,8 @@ START_TEST(the_one_idle_longest_is_the_oldest)
 	cache_remove(&cache, &e[1]); /* idle or not */
 	cache_remove(&cache, &e[2]);
 	check_idle("30");
-	ck_assert_ptr_null(cache_find(&cache, &e[1].key));
-	ck_assert_ptr_eq(cache_find(&cache, &e[4].key), &e[4]);
+	ck_assert_ptr_null(cache_find(&cache, &e[1].key, false));
+	ck_assert_ptr_eq(cache_find(&cache, &e[4].key, false), &e[4]);
 	cache_remove(&cache, &e[3]);
 	cache_remove(&cache, &e[0]);
 	check_idle("");
@@ -223,6 +243,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, cache_setup, cache_teardown);
 	tcase_add_loop_test(tcase, an_entry_is_found_by_its_key_alone, 0, N_ROWS(keys));
+	tcase_add_test(tcase, one_that_is_open_for_both_serves_reads_and_writes);
 	tcase_add_test(tcase, an_empty_cache_finds_nothing_and_what_is_not_listed_can_be_removed);
 	tcase_add_test(tcase, thousands_are_found_and_each_can_go);
 	tcase_add_test(tcase, the_one_idle_longest_is_the_oldest);

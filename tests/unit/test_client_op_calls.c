@@ -84,10 +84,20 @@ START_TEST(arguments_of_calls_are_checked)
 	ck_assert_int_eq(dsaio_reap_wait(&handle, ops, 1, 2, -2), -EINVAL);
 	ck_assert_int_eq(dsaio_wait(&handle, -2, NULL), -EINVAL);
 	ck_assert_int_eq(dsaio_op_wait(NULL, 0, NULL), -EINVAL);
+	ops[0] = NULL;
+	ck_assert_int_eq(dsaio_op_wait_many(ops, 1, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_op_wait_many(ops, -1, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_op_wait_many(NULL, 1, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_op_wait_many(ops, 1, -2, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_op_wait_many(NULL, 0, 0, NULL), 0);
+	ck_assert_int_eq(dsaio_pread_path_async(NULL, "x", memory, 512, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_pread_path_async(&handle, NULL, memory, 512, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_pwrite_path_async(&handle, NULL, memory, 512, 0, NULL), -EINVAL);
 	ck_assert_int_eq(dsaio_op_test(NULL), -EINVAL);
 	ck_assert_int_eq(dsaio_op_cancel(NULL), -EINVAL);
 	ck_assert_ptr_null(dsaio_op_data(NULL));
 	dsaio_op_free(NULL);
+	dsaio_op_free_many(ops, 1);
 }
 END_TEST
 
@@ -110,6 +120,28 @@ START_TEST(an_open_op_has_no_result_and_a_wait_that_is_over_does_not_end_it)
 	ck_assert_int_eq(result, 512);
 	ck_assert_uint_eq(dsaio_op_done(op), 512);
 	dsaio_op_free(op);
+}
+END_TEST
+
+START_TEST(a_wait_for_many_has_the_result_of_each)
+{
+	struct dsaio_op *ops[3] = { read_start(), read_start(), read_start() };
+	int64_t results[3];
+
+	complete(take(), 512);
+	ck_assert_int_eq(dsaio_op_wait_many(ops, 1, 0, results), 0);
+	ck_assert_int_eq(results[0], 512);
+	ck_assert_int_eq(dsaio_op_wait_many(ops, 3, 0, results), -ETIMEDOUT);
+	ck_assert_ptr_nonnull(strstr(dsaio_error(), "3 ops"));
+	complete(take(), ring_result_failed(EIO, 100));
+	complete(take(), 511);
+	ck_assert_int_eq(dsaio_op_wait_many(ops, 3, -1, results), 0);
+	ck_assert_int_eq(results[0], 512);
+	ck_assert_int_eq(results[1], -EIO);
+	ck_assert_int_eq(results[2], 511);
+	ck_assert_int_eq(dsaio_op_wait_many(ops, 3, 0, NULL), 0);
+	ck_assert_ptr_nonnull(strstr(dsaio_op_error(ops[1]), "after 100 bytes"));
+	dsaio_op_free_many(ops, 3);
 }
 END_TEST
 
@@ -191,6 +223,7 @@ static void add_tests(TCase *tcase)
 			    N_ROWS(ios));
 	tcase_add_test(tcase, arguments_of_calls_are_checked);
 	tcase_add_test(tcase, an_open_op_has_no_result_and_a_wait_that_is_over_does_not_end_it);
+	tcase_add_test(tcase, a_wait_for_many_has_the_result_of_each);
 	tcase_add_test(tcase, a_failed_op_tells_why_and_how_far_it_came);
 	tcase_add_test(tcase, user_data_is_there_from_the_submission_on);
 	tcase_add_test(tcase, ended_ops_are_reaped_once);

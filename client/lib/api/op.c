@@ -4,6 +4,7 @@
 #include "client/lib/base/cancel.h"
 #include "client/lib/base/deadline.h"
 #include "client/lib/io/bounce.h"
+#include "client/lib/io/file_open.h"
 #include "client/lib/io/submit.h"
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
@@ -151,6 +152,61 @@ int dsaio_fdatasync_async(struct dsaio_handle *handle, struct dsaio_file *file,
 	return op_start(&q, ret_op);
 }
 
+/* ---- starting, by path ---- */
+
+/* Opens the path for the op, for the caller to close. */
+static int path_open(const struct dsaio_handle *handle, const char *path, unsigned opcode,
+		     struct dsaio_file **ret_file)
+{
+	return file_open_for(handle->client, path, opcode == DSAIO_WRITE, ret_file);
+}
+
+static int path_start(struct op_request *q, const char *path, struct dsaio_op **ret_op)
+{
+	CANCEL_DISABLE();
+	int r = handle_check(q->handle, q->function);
+
+	if (r < 0)
+		return r;
+	if (!path)
+		return client_null(q->function, "path");
+	q->timeout_msec = q->handle->settings.timeout_msec;
+	r = path_open(q->handle, path, q->opcode, &q->file);
+	if (r < 0)
+		return r;
+	r = submit_op(q, ret_op);
+	dsaio_file_close(q->file); /* the op goes on */
+	return r;
+}
+
+int dsaio_pread_path_async(struct dsaio_handle *handle, const char *path, void *buf, size_t len,
+			   uint64_t off, struct dsaio_op **ret_op)
+{
+	struct op_request q = { .function = "pread_path_async",
+				.handle = handle,
+				.opcode = RING_OP_READ,
+				.buf = buf,
+				.len = len,
+				.off = off,
+				.is_async = true };
+
+	return path_start(&q, path, ret_op);
+}
+
+int dsaio_pwrite_path_async(struct dsaio_handle *handle, const char *path, const void *buf,
+			    size_t len, uint64_t off, struct dsaio_op **ret_op)
+{
+	struct op_request q = { .function = "pwrite_path_async",
+				.handle = handle,
+				.opcode = RING_OP_WRITE,
+				.buf = (void *)(uintptr_t)buf,
+				.len = len,
+				.off = off,
+				.is_async = true };
+
+	return path_start(&q, path, ret_op);
+}
+
 /* ---- starting, many at once ---- */
 
 static_assert((int)DSAIO_READ == RING_OP_READ && (int)DSAIO_WRITE == RING_OP_WRITE &&
@@ -249,9 +305,7 @@ static int io_request(struct dsaio_handle *handle, const struct dsaio_io *io, un
 		.data = io->user_data,
 	};
 	if (io->path)
-		r = dsaio_file_open(handle->client, io->path,
-				    io->opcode == DSAIO_WRITE ? O_WRONLY | O_CREAT : O_RDONLY,
-				    &q->file);
+		r = path_open(handle, io->path, io->opcode, &q->file);
 	return r;
 }
 
@@ -348,6 +402,37 @@ int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result
 	return 0;
 }
 
+int dsaio_op_wait_many(struct dsaio_op *const *ops, int n, int64_t timeout_usec,
+		       int64_t *ret_results)
+{
+	CANCEL_DISABLE();
+	uint64_t deadline = deadline_in_usec(timeout_usec);
+	int r = timeout_check(timeout_usec, "op_wait_many");
+
+	if (r == 0 && n < 0)
+		r = error_fail(-EINVAL, "op_wait_many: %d ops: must not be negative", n);
+	if (r == 0 && n && !ops)
+		r = client_null("op_wait_many", "array ops");
+	/* The last one first: the others have probably ended when it has. */
+	for (int i = n - 1; i >= 0 && r == 0; i--) {
+		struct wait_for end = { .what = WAIT_OP, .op = ops[i] };
+
+		r = op_object_check(ops[i], "op_wait_many");
+		if (r < 0)
+			break;
+		if (!op_has_ended(ops[i]))
+			r = wait_until(ops[i]->handle, &end, deadline);
+		if (r < 0)
+			return error_fail(r,
+					  "op_wait_many: some of %d ops have not ended after "
+					  "%" PRId64 " us: they go on, wait again",
+					  n, timeout_usec);
+		if (ret_results)
+			ret_results[i] = ops[i]->result;
+	}
+	return r;
+}
+
 int dsaio_op_test(struct dsaio_op *op)
 {
 	CANCEL_DISABLE();
@@ -408,6 +493,12 @@ void dsaio_op_free(struct dsaio_op *op)
 	ended_forget(&handle->ended, op);
 	(void)pthread_mutex_unlock(&handle->lock);
 	handle_op_unref(op);
+}
+
+void dsaio_op_free_many(struct dsaio_op *const *ops, int n)
+{
+	for (int i = 0; i < n; i++)
+		dsaio_op_free(ops[i]);
 }
 
 void *dsaio_op_data(const struct dsaio_op *op)

@@ -30,17 +30,17 @@ bool cache_is_same(const struct cache_identity *a, const struct cache_identity *
 	       a->born_nsec == b->born_nsec;
 }
 
-static bool is_key(const struct cache_key *a, const struct cache_key *b)
+static bool is_name(const struct cache_key *a, const struct cache_key *b)
 {
-	if (a->access_mode != b->access_mode || !a->path != !b->path)
+	if (!a->path != !b->path)
 		return false;
 	return a->path ? strcmp(a->path, b->path) == 0 : a->fd == b->fd;
 }
 
-/* FNV-1a. */
+/* FNV-1a of the name, so that the entries of all access modes are in one bucket. */
 static size_t key_hash(const struct cache_key *key)
 {
-	uint64_t hash = UINT64_C(14695981039346656037) ^ (uint64_t)key->access_mode;
+	uint64_t hash = UINT64_C(14695981039346656037);
 	const char *p;
 
 	if (!key->path)
@@ -60,13 +60,17 @@ void cache_deinit(struct cache *cache)
 	free(cache->buckets);
 }
 
-struct cache_entry *cache_find(const struct cache *cache, const struct cache_key *key)
+struct cache_entry *cache_find(const struct cache *cache, const struct cache_key *key, bool or_both)
 {
 	struct cache_entry *entry = cache->n_buckets ? *bucket_of(cache, key) : NULL;
 
-	while (entry && !is_key(&entry->key, key))
-		entry = entry->next;
-	return entry;
+	for (; entry; entry = entry->next) {
+		if ((entry->key.access_mode == key->access_mode ||
+		     (or_both && entry->key.access_mode == O_RDWR)) &&
+		    is_name(&entry->key, key))
+			return entry;
+	}
+	return NULL;
 }
 
 static void put(struct cache *cache, struct cache_entry *entry)
@@ -99,7 +103,7 @@ static void grow(struct cache *cache)
 
 bool cache_add(struct cache *cache, struct cache_entry *entry)
 {
-	if (cache_find(cache, &entry->key))
+	if (cache_find(cache, &entry->key, false))
 		return false;
 	if (cache->n_entries >= cache->n_buckets)
 		grow(cache);

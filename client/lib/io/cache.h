@@ -2,7 +2,7 @@
  * The table of the file cache: files by the name that opens them, and the order of the idle ones.
  *
  * A key is a path, or the number of a descriptor of the program's, with the access mode.  The table has
- * at most one entry for a key.  The file's identity is kept beside it: the kernel's answer to
+ * at most one entry for a key.  A search may also take an entry that is open for more than it needs.  The file's identity is kept beside it: the kernel's answer to
  * statx(2).  The caller compares it at each use, since the same path may name another file by then,
  * and the same number another descriptor.
  *
@@ -55,7 +55,9 @@ struct cache {
 
 void cache_deinit(struct cache *cache); /* the entries are the caller's */
 
-struct cache_entry *cache_find(const struct cache *cache, const struct cache_key *key);
+/* or_both: one of that name that is open for reading and writing will do, too. */
+struct cache_entry *cache_find(const struct cache *cache, const struct cache_key *key,
+			       bool or_both);
 
 /* Lists it by entry->key; false: there is one already, or no memory. */
 bool cache_add(struct cache *cache, struct cache_entry *entry);

@@ -12,10 +12,15 @@
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+
+#define XFS_SUPER_MAGIC 0x58465342
+#define OVERFLOW_UID 65534u
 
 uint32_t files_max(const struct dsaio_client *client)
 {
@@ -210,15 +215,16 @@ bool file_release(struct dsaio_file *file, bool may_wait)
 
 /* ---- the cache ---- */
 
-/* The file of that key, opened for the caller, whatever it is by now; or NULL. */
-static struct dsaio_file *file_find(struct dsaio_client *client, const struct cache_key *key)
+/* A file that cache_find() finds, opened for the caller, whatever it is by now; or NULL. */
+static struct dsaio_file *file_find(struct dsaio_client *client, const struct cache_key *key,
+				    bool or_both)
 {
 	struct client_files *files = &client->files;
 	struct dsaio_file *file = NULL, *gone = NULL;
 	struct cache_entry *entry;
 
 	(void)pthread_mutex_lock(&files->lock);
-	entry = cache_find(&files->cache, key);
+	entry = cache_find(&files->cache, key, or_both);
 	if (entry) {
 		file = container_of(entry, struct dsaio_file, entry);
 		if (entry->is_idle && !file_wake(file)) {
@@ -244,22 +250,61 @@ static void file_forget(struct dsaio_file *file)
 	(void)pthread_mutex_unlock(&file->client->files.lock);
 }
 
+bool file_has_plain_modes(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0 || prctl(PR_GET_SECCOMP, 0, 0, 0, 0) != 0)
+		return false;
+	return fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == XFS_SUPER_MAGIC ||
+	       fs.f_type == F2FS_SUPER_MAGIC || fs.f_type == TMPFS_MAGIC;
+}
+
+/*
+ * Does the file belong to the user of this thread, and its mode alone allow the access?  statx(2)
+ * has looked at the directories.  false: the kernel has to be asked.
+ *
+ * A kernel with 16 bits for users, or a user namespace, shows OVERFLOW_UID for what it cannot show.
+ * The owner's own ACL is the mode.  As with a descriptor that the program has kept open, a policy of
+ * SELinux that changed since the file was opened is not asked again.
+ */
+static bool is_owner_allowed(const struct dsaio_file *file, const struct cache_key *key,
+			     const struct statx *stx)
+{
+	uint32_t rights = (key->access_mode != O_WRONLY ? S_IRUSR : 0) |
+			  (key->access_mode != O_RDONLY ? S_IWUSR : 0);
+
+	if (!file->has_plain_modes || (stx->stx_mode & rights) != rights ||
+	    stx->stx_uid == OVERFLOW_UID)
+		return false;
+	/* The mount that it was opened by cannot become read-only while it is open. */
+	if ((rights & S_IWUSR) &&
+	    (!(stx->stx_mask & STATX_MNT_ID) || stx->stx_mnt_id != file->mount_id ||
+	     !(stx->stx_attributes_mask & STATX_ATTR_IMMUTABLE) ||
+	     (stx->stx_attributes & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND))))
+		return false;
+	return (uint32_t)setfsuid((uid_t)-1) == stx->stx_uid; /* changes nothing */
+}
+
 /*
  * May this process open the path with that mode?  Checks the same directories and rights as
  * open(2).
  */
-static bool may_access(const struct cache_key *key)
+static bool may_access(const struct dsaio_file *file, const struct cache_key *key,
+		       const struct statx *stx)
 {
 	int mode = (key->access_mode != O_WRONLY ? R_OK : 0) |
 		   (key->access_mode != O_RDONLY ? W_OK : 0);
 
 	/* a descriptor's access mode is in the key */
-	return !key->path || faccessat(AT_FDCWD, key->path, mode, AT_EACCESS) == 0;
+	return !key->path || is_owner_allowed(file, key, stx) ||
+	       faccessat(AT_FDCWD, key->path, mode, AT_EACCESS) == 0;
 }
 
-struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_key *key)
+struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_key *key,
+			       bool or_both)
 {
-	struct dsaio_file *file = file_find(client, key);
+	struct dsaio_file *file = file_find(client, key, or_both);
 	struct statx stx;
 
 	if (!file)
@@ -267,7 +312,7 @@ struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_k
 	if (file_statx(key, AT_STATX_SYNC_AS_STAT, &stx) < 0 || !file_is_same(file, &stx)) {
 		debug_log("file %s: is another one now, or gone", file->name);
 		file_forget(file);
-	} else if (may_access(key)) {
+	} else if (may_access(file, key, &stx)) {
 		inode_opened(file->inode, stx.stx_size);
 		return file;
 	}
@@ -281,7 +326,7 @@ void file_list(struct dsaio_file *file)
 	bool is_same = false;
 	struct dsaio_file *other;
 
-	while (!is_same && (other = file_find(client, &file->entry.key))) {
+	while (!is_same && (other = file_find(client, &file->entry.key, false))) {
 		is_same = cache_is_same(&other->identity, &file->identity);
 		if (!is_same)
 			file_forget(other);

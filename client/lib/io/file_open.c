@@ -177,6 +177,9 @@ static int file_new(struct dsaio_client *client, const struct cache_key *key, ch
 		return r;
 	file->is_block_device = S_ISBLK(stx.stx_mode);
 	file->identity = cache_identity_of(&stx);
+	file->has_plain_modes = file_has_plain_modes(fd);
+	if (stx.stx_mask & STATX_MNT_ID)
+		file->mount_id = stx.stx_mnt_id;
 	r = file->is_block_device
 		    ? inode_hold(client, file->identity.rdev, 0, &file->inode)
 		    : inode_hold(client, file->identity.dev, file->identity.ino, &file->inode);
@@ -239,21 +242,28 @@ static int truncate_opened(struct dsaio_file *file)
 	return r < 0 ? error_fail_errno(r, "open %s: O_TRUNC", file->name) : 0;
 }
 
+/* A file that the cache does not have. */
+static int open_new(struct dsaio_client *client, const char *path, int flags, mode_t mode,
+		    struct dsaio_file **ret_file)
+{
+	struct cache_key key = { .path = path, .fd = -1, .access_mode = flags & O_ACCMODE };
+	int fd, r;
+
+	r = open_direct(client, path, path, flags & (O_ACCMODE | O_CREAT | O_EXCL), mode, &fd);
+	return r < 0 ? r : file_new(client, &key, strdup(path), fd, false, ret_file);
+}
+
 static int open_path(struct dsaio_client *client, const char *path, int flags, mode_t mode,
 		     struct dsaio_file **ret_file)
 {
 	struct cache_key key = { .path = path, .fd = -1, .access_mode = flags & O_ACCMODE };
 	struct dsaio_file *file = NULL;
-	int fd, r = 0;
+	int r = 0;
 
 	if (!(flags & O_EXCL))
-		file = file_cached(client, &key);
+		file = file_cached(client, &key, false);
 	if (!file) {
-		r = open_direct(client, path, path, flags & (O_ACCMODE | O_CREAT | O_EXCL), mode,
-				&fd);
-		if (r < 0)
-			return r;
-		r = file_new(client, &key, strdup(path), fd, false, &file);
+		r = open_new(client, path, flags, mode, &file);
 		if (r < 0)
 			return r;
 	}
@@ -276,6 +286,31 @@ int file_open(struct dsaio_client *client, const char *path, int flags, mode_t m
 	if (r < 0)
 		return r;
 	r = open_path(client, path, flags, mode, ret_file);
+	client_collect(client);
+	return r;
+}
+
+int file_open_for(struct dsaio_client *client, const char *path, bool is_write,
+		  struct dsaio_file **ret_file)
+{
+	struct cache_key key = { .path = path,
+				 .fd = -1,
+				 .access_mode = is_write ? O_WRONLY : O_RDONLY };
+	struct dsaio_file *file;
+	int r = client_check_alive(client, "file_open");
+
+	if (r < 0)
+		return r;
+	file = file_cached(client, &key, true);
+	if (file) {
+		*ret_file = file;
+	} else if (!is_write) {
+		r = open_new(client, path, O_RDONLY, 0, ret_file);
+	} else {
+		r = open_new(client, path, O_RDWR | O_CREAT, FILE_MODE_DEFAULT, ret_file);
+		if (r == -EACCES) /* it may be writable alone */
+			r = open_new(client, path, O_WRONLY | O_CREAT, FILE_MODE_DEFAULT, ret_file);
+	}
 	client_collect(client);
 	return r;
 }
@@ -355,7 +390,7 @@ int file_open_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_fi
 		return error_fail_errno(-errno, "file descriptor %d", fd);
 	key.access_mode = flags & O_ACCMODE;
 	if (!(flags & (O_PATH | O_APPEND)))
-		file = file_cached(client, &key);
+		file = file_cached(client, &key, false);
 	if (file)
 		*ret_file = file;
 	else

@@ -16,6 +16,13 @@
 int file_open(struct dsaio_client *client, const char *path, int flags, mode_t mode,
 	      struct dsaio_file **ret_file);
 
+/*
+ * The file for one op: opens the path, or finds it in the cache, with at least the access mode of a
+ * read or a write.  Else as file_open().
+ */
+int file_open_for(struct dsaio_client *client, const char *path, bool is_write,
+		  struct dsaio_file **ret_file);
+
 /* dsaio_file_from_fd(), as file_open(). */
 int file_open_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_file);
 

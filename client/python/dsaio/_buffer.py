@@ -61,14 +61,13 @@ def locate(buffer: Any, for_read: bool) -> Place:
     """
     try:
         address = buffer.data_ptr()
-        is_plain = buffer.is_cpu and buffer.is_contiguous() and not buffer.is_neg() and not buffer.is_conj()
+        if not (buffer.is_cpu and buffer.is_contiguous()) or buffer.is_neg() or buffer.is_conj():
+            return _stage_tensor(buffer, for_read)
+        nbytes = buffer.numel() * buffer.element_size()
     except AttributeError:
         return _locate_other(buffer, for_read)
     except RuntimeError as e:  # a sparse, meta or fake tensor has no memory
         raise TypeError(f"dsaio: a tensor without memory of its own: {e}") from None
-    if not is_plain:
-        return _stage_tensor(buffer, for_read)
-    nbytes = buffer.numel() * buffer.element_size()
     return address, nbytes, memory.find(address, nbytes) or buffer, None  # type: ignore[return-value]
 
 

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     FileArgument = Union[Path, int, "File"]
 
 _ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+_IS_UTF_8 = _ENCODING == "utf-8"
 
 
 def path_bytes(path: Path, expected: str = "a path, a descriptor or a dsaio.File") -> bytes:
     """The bytes of a path for the library.  Raises TypeError, or ValueError if one of them is 0."""
     try:
-        encoded = path.encode(_ENCODING, _ERRORS) if type(path) is str else os.fsencode(path)
+        if type(path) is str:
+            encoded = path.encode() if _IS_UTF_8 and path.isascii() else path.encode(_ENCODING, _ERRORS)
+        else:
+            encoded = os.fsencode(path)
     except TypeError:
         if hasattr(path, "fileno"):
             expected += ": pass its fileno(), or open its path as a dsaio.File"
@@ -37,7 +41,7 @@ def path_bytes(path: Path, expected: str = "a path, a descriptor or a dsaio.File
 class _Open:
     """struct dsaio_file: closed when the File, and the last call with it, have let go of it."""
 
-    __slots__ = ("pointer", "connection")
+    __slots__ = ("pointer", "argument", "connection")
 
     def __init__(self, path: Path, flags: int) -> None:
         pointer = ctypes.c_void_p()
@@ -47,6 +51,7 @@ class _Open:
         self.connection = connection()
         library.check(library.file_open(self.connection.pointer, name, flags, ctypes.byref(pointer)), path)
         self.pointer = pointer.value
+        self.argument = pointer  # of calls: ctypes converts an int at each
 
     def __del__(self, is_ending: Callable[[], bool] = library.is_ending, close: Any = library.file_close) -> None:
         if self.pointer and not self.connection.is_of_parent and not is_ending():

@@ -17,7 +17,7 @@ from ._op import Op
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, TypeVar, Union
+    from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
     from ._buffer import Place
     from ._file import FileArgument
@@ -70,7 +70,7 @@ open: ops that were started and whose end nobody has seen yet
 wait_seconds: time that threads spent in wait(), of ops and of the handle
 """
 
-_NO_BUFFER = (0, 0, None, None)
+_NO_BUFFER: Any = (0, 0, None, None)
 _RANGES = {"block_size": (512, 64 << 20), "queue_depth": (1, 4096), "intra_op_parallelism": (1, 64)}
 _WEIGHT_MAX = 16
 
@@ -185,8 +185,7 @@ class Handle:
         """
         c = self._c or self._open()
         opcode = library.FDATASYNC if data_only else library.FSYNC
-        pointer = _op.start(c, opcode, file, _NO_BUFFER, 0)  # type: ignore[arg-type]
-        return Op(c, pointer, opcode, file, 0, _NO_BUFFER, self._counters)  # type: ignore[arg-type]
+        return self._start_many(c, opcode, [file], [_NO_BUFFER], [0])[0]
 
     def _submit(
         self, opcode: int, buffer: Any, file: FileArgument, file_offset: int, timeout: Optional[float]
@@ -199,9 +198,13 @@ class Handle:
     ) -> Op:
         _op.sweep()
         c = self._c or self._open()
-        timeout_usec = 0 if timeout is None else max(1, check.usec("timeout", timeout))
-        pointer = _op.start(c, opcode, file, place, file_offset, timeout_usec)
-        return Op(c, pointer, opcode, file, file_offset, place, self._counters)
+        if timeout is not None:
+            timeout_usec = max(1, check.usec("timeout", timeout))
+            return self._start_many(c, opcode, [file], [place], [file_offset], timeout_usec)[0]
+        slot = _op.start(c, opcode, file, place, file_offset)
+        op = Op(c, slot.out.value, opcode, file, file_offset, place, self._counters)  # type: ignore[arg-type]
+        _op.release(slot)
+        return op
 
     # ---- many ----
 
@@ -228,11 +231,23 @@ class Handle:
             places.append(locate(buffer, opcode == library.READ))
             files.append(file)
             offsets.append(offset[0] if offset else 0)
-        pointers, failure = _op.start_many(c, opcode, files, places, offsets)
+        return self._start_many(c, opcode, files, places, offsets)
+
+    def _start_many(
+        self,
+        c: _op.CHandle,
+        opcode: int,
+        files: Sequence[FileArgument],
+        places: Sequence[Place],
+        offsets: Sequence[int],
+        timeout_usec: int = 0,
+    ) -> List[Op]:
+        pointers, failure, slot = _op.start_many(c, opcode, files, places, offsets, timeout_usec)
         ops = [
             Op(c, pointer, opcode, file, offset, place, self._counters)
             for pointer, file, offset, place in zip(pointers, files, offsets, places)
         ]
+        _op.release(slot)
         if failure is not None:
             failure.ops = ops  # type: ignore[attr-defined]
             raise failure

@@ -140,13 +140,22 @@ file_size = _function(blocking, "file_size", c_int64, c_void_p)
 alignment = _function(quick, "alignment", c_size_t, c_void_p)
 truncate = _function(blocking, "truncate", c_int, c_void_p, c_uint64)
 
+_of_file = (c_void_p, c_void_p, c_void_p, c_size_t, c_uint64, _out)
+pread = _function(blocking, "pread_async", c_int, *_of_file)
+pwrite = _function(blocking, "pwrite_async", c_int, *_of_file)
+_of_path = (c_void_p, c_char_p, c_void_p, c_size_t, c_uint64, _out)
+pread_path = _function(blocking, "pread_path_async", c_int, *_of_path)
+pwrite_path = _function(blocking, "pwrite_path_async", c_int, *_of_path)
 submit = _function(blocking, "submit", c_int, c_void_p, _out, c_int, c_uint, _out)
 op_wait = _function(blocking, "op_wait", c_int, c_void_p, c_int64, _out)
 op_look = _function(quick, "op_wait", c_int, c_void_p, c_int64, _out)  # with a timeout of 0 only
+op_wait_many = _function(blocking, "op_wait_many", c_int, _out, c_int, c_int64, _out)
+op_look_many = _function(quick, "op_wait_many", c_int, _out, c_int, c_int64, _out)  # with a timeout of 0 only
 op_done = _function(quick, "op_done", c_uint64, c_void_p)
 op_error = _function(quick, "op_error", c_char_p, c_void_p)
 op_cancel = _function(blocking, "op_cancel", c_int, c_void_p)
 op_free = _function(quick, "op_free", None, c_void_p)
+op_free_many = _function(quick, "op_free_many", None, _out, c_int)
 reap = _function(quick, "reap", c_int, c_void_p, _out, c_int)
 
 _error = _function(quick, "error", c_char_p)

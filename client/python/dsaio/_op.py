@@ -3,12 +3,14 @@
 CHandle is a handle of the C library.  Everything that uses it has a reference, and the last one closes
 it, so close() in one thread never takes it away from a call in another.
 
-The place of an op is in `_places` from before its start until somebody sees that it has ended: a signal
-handler that raises in between may lose the op, which then still uses the memory.  Such a place stays
+A signal handler that raises may lose an op that was just started, and which then still uses the memory.
+So the place of the op is in a slot from before its start until the op is where its end will be seen:
+in `_open`, or with the pending ops of an aio_handle.  The slot of an op that was lost keeps its place
 for good.
 
-An open Op is in `_open`, which keeps it until it has ended, also if the program has dropped it.  An op that has ended leaves `_open` when somebody looks at it: wait(), done(), an event
-loop, or every now and then the start of a further op.
+An open Op is in `_open`, which keeps it until it has ended, also if the program has dropped it.  An op
+that has ended leaves `_open` when somebody looks at it: wait(), done(), an event loop, or every now and
+then the start of a further op.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import errno
 import os
 import threading
 import time
+from array import array
 
 from . import _check as check
 from . import _library as library
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
     from ._buffer import Place
     from ._file import FileArgument
 
+    # An op without an Op: struct dsaio_op, opcode, file, offset, place, whether the file is to be read again when
+    # it has ended, and the handle, which is kept open
+    Pending = Tuple[int, int, FileArgument, int, Place, bool, "CHandle"]
+
 # A wait returns to the interpreter so often, for Ctrl-C and other signal handlers.
 SLICE_USEC = 100_000
 _SWEEP_MIN = 64  # open ops, before the start of one more looks at all of them
@@ -40,7 +47,7 @@ _SWEEP_MIN = 64  # open ops, before the start of one more looks at all of them
 class CHandle:
     """struct dsaio_handle."""
 
-    __slots__ = ("pointer", "connection", "watchers", "__weakref__")
+    __slots__ = ("pointer", "argument", "connection", "watchers", "__weakref__")
 
     def __init__(self, options: library.HandleOptions) -> None:
         pointer = ctypes.c_void_p()
@@ -51,6 +58,7 @@ class CHandle:
             library.handle_open_with(self.connection.pointer, ctypes.byref(options), ctypes.byref(pointer))
         )
         self.pointer = pointer.value
+        self.argument = pointer  # of calls: ctypes converts an int at each
 
     def __del__(self, is_ending: Callable[[], bool] = library.is_ending, close: Any = library.handle_close) -> None:
         if self.pointer and not self.connection.is_of_parent and not is_ending():
@@ -60,21 +68,26 @@ class CHandle:
 # ---- starting ----
 
 
-class _Slot:
-    """The memory of one call of dsaio_submit()."""
+class Slot:
+    """Where the library puts an op that it starts; and what the op needs until somebody else keeps that."""
 
-    __slots__ = ("io", "io_reference", "out", "out_reference")
+    __slots__ = ("out", "reference", "kept")
 
     def __init__(self) -> None:
-        self.io = library.Io()
-        self.io_reference = ctypes.byref(self.io)
         self.out = ctypes.c_void_p()
-        self.out_reference = ctypes.byref(self.out)
+        self.reference = ctypes.byref(self.out)
+        self.kept: Any = None
+        _all_slots.append(self)
 
 
-# Free slots, whose io.file (or io.path) is NULL: pop() and append() are safe in any thread.
-_path_slots: List[_Slot] = []
-_file_slots: List[_Slot] = []
+_all_slots: List[Slot] = []
+_free_slots: List[Slot] = []  # pop() and append() are safe in any thread
+
+
+def release(slot: Slot) -> None:
+    """Its op is where its end will be seen, or did not start."""
+    slot.kept = None
+    _free_slots.append(slot)
 
 
 def _opened_fd(handle: CHandle, fd: int) -> int:
@@ -83,14 +96,6 @@ def _opened_fd(handle: CHandle, fd: int) -> int:
     fd = check.integer("descriptor", fd, 0, (1 << 31) - 1, errno.EBADF)
     library.check(library.file_from_fd(handle.connection.pointer, fd, ctypes.byref(pointer)))
     return pointer.value or 0
-
-
-_places: Dict[int, Place] = {}  # by id(): each op has a tuple of its own
-
-
-def release(place: Place) -> None:
-    """Its op has ended, or did not start."""
-    _places.pop(id(place), None)
 
 
 def _opened_file(handle: CHandle, file: File) -> Any:
@@ -103,56 +108,74 @@ def _opened_file(handle: CHandle, file: File) -> Any:
     return opened
 
 
-def start(
-    handle: CHandle, opcode: int, file: FileArgument, place: Place, offset: int, timeout_usec: int = 0
-) -> int:
-    """Starts an op.  Returns struct dsaio_op, for library.op_free().  Raises OSError.
+# By opcode.
+_BY_FILE = (None, library.pread, library.pwrite)
+_BY_PATH = (None, library.pread_path, library.pwrite_path)
 
-    The caller calls release() when the op has ended.
+
+def start(
+    handle: CHandle,
+    opcode: int,
+    file: FileArgument,
+    place: Place,
+    offset: int,
+    pending: Optional[List[Pending]] = None,
+    validate: bool = False,
+) -> Slot:
+    """Starts a read or a write, and adds it to `pending`.  Raises OSError.
+
+    Without `pending`, the op's struct dsaio_op is in the slot that this returns, and the caller calls
+    release() when the op is where its end will be seen.
     """
     if type(offset) is not int or not 0 <= offset <= check.MAX:
         offset = check.integer("file_offset", offset, 0, check.MAX)
-    opened = fd_file = None
-    is_file = isinstance(file, (File, int))
-    slots = _file_slots if is_file else _path_slots
-    try:
-        slot = slots.pop()
-    except IndexError:
-        slot = _Slot()
-    io = slot.io
-    if not is_file:
-        io.path = path_bytes(file)  # type: ignore[arg-type]
+    fd_file = None
+    function: Any = _BY_FILE[opcode]
+    if type(file) is str:
+        function = _BY_PATH[opcode]
+        target: Any = path_bytes(file)
     elif isinstance(file, File):
-        opened = _opened_file(handle, file)
-        io.file = opened.pointer
+        opened: Any = file._open  # keeps the file open until the call has returned
+        if opened is None or opened.connection is not handle.connection:
+            opened = _opened_file(handle, file)
+        target = opened.argument
+    elif isinstance(file, int):
+        target = fd_file = _opened_fd(handle, file)
     else:
-        io.file = fd_file = _opened_fd(handle, file)  # type: ignore[arg-type]
-    io.opcode = opcode
-    io.buf = place[0]
-    io.len = place[1]
-    io.off = offset
-    io.timeout_usec = timeout_usec
-    _places[id(place)] = place
-    started = library.submit(handle.pointer, slot.io_reference, 1, 0, slot.out_reference)
-    if started != 1:
-        release(place)
-        e = library.error(started, file_name(file))
+        function = _BY_PATH[opcode]
+        target = path_bytes(file)
+    try:
+        slot = _free_slots.pop()
+    except IndexError:
+        slot = Slot()
+    slot.kept = place
+    code = function(handle.argument, target, place[0], place[1], offset, slot.reference)
+    if code < 0:
+        release(slot)
+        e = library.error(code, file_name(file))
         if fd_file:
             library.file_close(fd_file)
         raise e
-    op = slot.out.value
-    slots.append(slot)
     if fd_file:
         library.file_close(fd_file)
-    return op  # type: ignore[return-value]
+    if pending is not None:
+        pending.append((slot.out.value, opcode, file, offset, place, validate, handle))  # type: ignore[arg-type]
+        slot.kept = None
+        _free_slots.append(slot)
+    return slot
 
 
 def start_many(
-    handle: CHandle, opcode: int, files: Sequence[FileArgument], places: Sequence[Place], offsets: Sequence[int]
-) -> Tuple[List[int], Optional[OSError]]:
-    """Starts ops in their order.  Returns those that were started, and why the next one was not.
+    handle: CHandle,
+    opcode: int,
+    files: Sequence[FileArgument],
+    places: Sequence[Place],
+    offsets: Sequence[int],
+    timeout_usec: int = 0,
+) -> Tuple[List[int], Optional[OSError], Slot]:
+    """Starts ops of any kind in their order.  Returns those that were started, and why the next one was not.
 
-    The caller calls release() for each that was started, when it has ended.
+    Also returns a slot, as start() does, for all of them.
     """
     n = len(files)
     ios = (library.Io * n)()
@@ -175,8 +198,12 @@ def start_many(
             io.opcode = opcode
             io.buf, io.len = place[0], place[1]
             io.off = offset
-        for place in places:
-            _places[id(place)] = place
+            io.timeout_usec = timeout_usec
+        try:
+            slot = _free_slots.pop()
+        except IndexError:
+            slot = Slot()
+        slot.kept = places
         while done < n and failure is None:
             # Returns the errno of an op only where it is the first of the call.
             at = ctypes.sizeof(library.Io) * done
@@ -185,12 +212,10 @@ def start_many(
                 failure = library.error(r, file_name(files[done]))
             else:
                 done += r
-        for place in places[done:]:
-            release(place)
     finally:
         for pointer in fd_files:
             library.file_close(pointer)
-    return out[:done], failure  # type: ignore[return-value]
+    return out[:done], failure, slot  # type: ignore[return-value]
 
 
 # ---- ends ----
@@ -219,7 +244,28 @@ def await_end(pointer: int, result: ctypes.c_int64, deadline: Optional[float] = 
     return True
 
 
-def end_error(pointer: int, result: int, opcode: int, file: FileArgument, nbytes: int, offset: int) -> Optional[OSError]:
+def await_all(pointers: List[int]) -> List[int]:
+    """Waits until all ops have ended, as await_end().  Returns their results."""
+    n = len(pointers)
+    ops, results = array("Q", pointers), array("q", bytes(8 * n))
+    arguments = ops.buffer_info()[0], n
+    to = results.buffer_info()[0]
+    r = library.op_look_many(*arguments, 0, to)
+    while r == -errno.ETIMEDOUT:
+        r = library.op_wait_many(*arguments, SLICE_USEC, to)
+    library.check(r)
+    return results.tolist()
+
+
+def free_all(pointers: List[int]) -> None:
+    """Lets go of the ops."""
+    ops = array("Q", pointers)
+    library.op_free_many(ops.buffer_info()[0], len(ops))
+
+
+def _end_error(
+    pointer: int, result: int, opcode: int, file: FileArgument, nbytes: int, offset: int
+) -> Optional[OSError]:
     """The OSError of an op that has ended, or None if it did all that it was asked for."""
     name = file_name(file)
     if result < 0:
@@ -229,6 +275,22 @@ def end_error(pointer: int, result: int, opcode: int, file: FileArgument, nbytes
         text = f"pread of {nbytes} bytes at {offset} of {shown}: the file ends after {result} of them"
         return library.os_error(-errno.ENODATA, text, name)
     return None
+
+
+def finish(
+    pointer: int, result: int, opcode: int, file: FileArgument, offset: int, place: Place
+) -> Optional[Exception]:
+    """An op has ended with that result: fills the buffer of a read that went through a pinned copy.
+
+    Returns why the op failed, or None if it did all that it was asked for.
+    """
+    failure = _end_error(pointer, result, opcode, file, place[1], offset) if result != place[1] else None
+    if failure is None and place[3] is not None:
+        try:
+            place[3]()
+        except Exception as e:
+            return e
+    return failure
 
 
 class Op:
@@ -345,16 +407,8 @@ class Op:
             if self._result is not None:
                 return
             place: Place = self._place  # type: ignore[assignment]
-            failure: Optional[BaseException] = end_error(
-                self._pointer, result, self._opcode, self._file, self._nbytes, self._offset
-            )
-            if failure is None and place[3] is not None:
-                try:
-                    place[3]()
-                except Exception as e:
-                    failure = e
+            failure = finish(self._pointer, result, self._opcode, self._file, self._offset, place)
             self._error = failure
-            release(place)
             self._place = None
             self._counters.add(self._opcode, 1, max(result, 0), failure is not None)
             self._result = result
@@ -468,9 +522,10 @@ def keep_at_exit(container: Callable[[], Any]) -> None:
 def _forget() -> None:
     # The parent's ops.  Their memory is the child's own copy, so it may go.
     _open.clear()
-    _places.clear()
+    _all_slots.clear()
+    _free_slots.clear()
 
 
 keep_at_exit(lambda: _open)
-keep_at_exit(lambda: _places)
+keep_at_exit(lambda: _all_slots)
 at_fork(_forget)

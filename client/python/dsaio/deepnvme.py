@@ -10,7 +10,6 @@ import ctypes
 import errno
 import os
 import time
-from collections import deque
 from threading import Lock
 
 from . import _buffer
@@ -22,15 +21,13 @@ from ._handle import Handle, Profile, _handles, _profile_integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Deque, List, Optional, Tuple
+    from typing import Any, Callable, List, Optional, Tuple
 
     from ._buffer import Place
     from ._file import FileArgument
 
-    # struct dsaio_op, opcode, file, file_offset, place, validate, and the handle, which they keep open
-    _Pending = Tuple[int, int, FileArgument, int, Place, bool, _op.CHandle]
-
 READ, WRITE = library.READ, library.WRITE
+_locate, _start = _buffer.locate, _op.start
 
 
 def _report(what: str, e: OSError) -> int:
@@ -110,7 +107,7 @@ class aio_handle(Handle, _Pinned):
         # Ops of the methods below have a C handle of their own: wait() is for them, and event loops are
         # woken for the others.
         self._async_c: Optional[_op.CHandle] = None
-        self._pending: Deque[_Pending] = deque()
+        self._pending: List[_op.Pending] = []
         self._wait_lock = Lock()
         super().__init__(Profile(*self._values), io_class=io_class, weight=weight, op_timeout=op_timeout)
 
@@ -148,7 +145,8 @@ class aio_handle(Handle, _Pinned):
     def async_pread(self, buffer: Any, filename: FileArgument, file_offset: int = 0) -> int:
         """Starts to read into the buffer.  Returns 0, or -1 if the op fails to start."""
         try:
-            self._pending.append(self._start(READ, buffer, filename, file_offset))
+            c = self._async_c or self._open_async()
+            _start(c, READ, filename, _locate(buffer, True), file_offset, self._pending)
         except OSError as e:
             return _report("async_pread", e)
         return 0
@@ -167,9 +165,10 @@ class aio_handle(Handle, _Pinned):
         """
         if (filename is None) == (fd is None):
             raise TypeError("dsaio: async_pwrite() needs either a filename or an fd")
+        file: Any = fd if filename is None else filename
         try:
-            file = fd if filename is None else filename
-            self._pending.append(self._start(WRITE, buffer, file, file_offset))  # type: ignore[arg-type]
+            c = self._async_c or self._open_async()
+            _start(c, WRITE, file, _locate(buffer, False), file_offset, self._pending)
         except OSError as e:
             return _report("async_pwrite", e)
         return 0
@@ -187,14 +186,14 @@ class aio_handle(Handle, _Pinned):
 
         Returns how many ops have ended, this one included, or -1 if it fails to start.  Raises OSError.
         """
-        return self.pread(buffer, filename, False, False, file_offset)
+        return self._run(READ, "sync_pread", buffer, filename, file_offset)
 
     def sync_pwrite(self, buffer: Any, filename: FileArgument, file_offset: int = 0) -> int:
         """Writes the buffer, and waits as wait() does.
 
         Returns how many ops have ended, this one included, or -1 if it fails to start.  Raises OSError.
         """
-        return self.pwrite(buffer, filename, False, False, file_offset)
+        return self._run(WRITE, "sync_pwrite", buffer, filename, file_offset)
 
     # `async` is a keyword of Python: callers pass it by position, or as **{"async": True}.
 
@@ -263,90 +262,90 @@ class aio_handle(Handle, _Pinned):
         super()._forget()
         self._async_c = None
         self._wait_lock = Lock()
-        self._pending = deque()
+        self._pending = []
 
     def _n_open(self) -> int:
         return super()._n_open() + len(self._pending)
-
-    def _start(self, opcode: int, buffer: Any, file: FileArgument, offset: int, validate: bool = False) -> _Pending:
-        c = self._async_c or self._open_async()
-        place = _buffer.locate(buffer, opcode == READ)
-        pointer = _op.start(c, opcode, file, place, offset)
-        return pointer, opcode, file, offset, place, validate, c
 
     def _either(
         self, opcode: int, name: str, buffer: Any, file: FileArgument, validate: bool, rest: Any, named: Any
     ) -> int:
         is_async, offset = _async_arguments(name, rest, named)
+        if not is_async:
+            return self._run(opcode, name, buffer, file, offset, validate)
         try:
-            op = self._start(opcode, buffer, file, offset, validate)
+            c = self._async_c or self._open_async()
+            _start(c, opcode, file, _locate(buffer, opcode == READ), offset, self._pending, validate)
         except OSError as e:
             return _report(name, e)
-        if not is_async:
-            return self._wait(op)
-        self._pending.append(op)
         return 0
 
-    def _wait(self, own: Optional[_Pending]) -> int:
+    def _run(
+        self, opcode: int, name: str, buffer: Any, file: FileArgument, offset: int, validate: bool = False
+    ) -> int:
+        """Starts an op, and waits for it and for all that are pending."""
+        try:
+            c = self._async_c or self._open_async()
+            place = _locate(buffer, opcode == READ)
+            slot = _start(c, opcode, file, place, offset)
+        except OSError as e:
+            return _report(name, e)
+        own: List[_op.Pending] = [(slot.out.value, opcode, file, offset, place, validate, c)]  # type: ignore[list-item]
+        try:
+            return self._wait(own)
+        finally:
+            self._pending += own  # of a wait that did not see its end
+            _op.release(slot)
+
+    def _wait(self, own: Optional[List[_op.Pending]]) -> int:
         """Waits for `own` and for all pending ops.  Returns their number, or raises the first failure."""
         began = time.perf_counter()
         failures: List[BaseException] = []
         n = 0
         try:
-            if own is not None:
-                n += self._end([own], failures)
+            if own:
+                n += self._end(own, failures)
             # Another thread may be waiting for ops that this one has queued, which must have ended, too.
             with self._wait_lock:
-                pending = []
-                try:
-                    while True:
-                        pending.append(self._pending.popleft())
-                except IndexError:
-                    pass
-                n += self._end(pending, failures)
+                n += self._end(self._pending, failures)
         finally:
             self._counters.waited_since(began)
         if failures:
             raise failures[0]
         return n
 
-    def _end(self, ops: List[_Pending], failures: List[BaseException]) -> int:
-        """Waits for the ops.  Those that it has not seen end because of KeyboardInterrupt are pending again."""
-        n = {READ: 0, WRITE: 0}
-        nbytes = {READ: 0, WRITE: 0}
+    def _end(self, pending: List[_op.Pending], failures: List[BaseException]) -> int:
+        """Waits for the ops that are pending now, and removes them.  Returns their number.
+
+        Where a signal handler raises, all of them stay pending, and the next wait begins anew.
+        """
+        ops = pending[:]
+        if not ops:
+            return 0
+        pointers = [op[0] for op in ops]
+        results = _op.await_all(pointers)
         n_failed = {READ: 0, WRITE: 0}
-        result = ctypes.c_int64()
-        ops.reverse()
-        try:
-            if ops:
-                _op.await_end(ops[0][0], result)  # the last one: probably all have ended then
-            while ops:
-                pointer, opcode, file, offset, place, validate, _ = ops[-1]
-                _op.await_end(pointer, result)
-                failure: Optional[BaseException] = None
-                if result.value != place[1]:
-                    failure = _op.end_error(pointer, result.value, opcode, file, place[1], offset)
-                ops.pop()  # before: a signal between the two must not free it twice
-                library.op_free(pointer)
-                _op.release(place)
+        for op, result in zip(ops, results):
+            place, validate = op[4], op[5]
+            if result == place[1] and place[3] is None and not validate:
+                continue
+            pointer, opcode, file, offset = op[:4]
+            failure = _op.finish(pointer, result, opcode, file, offset, place)
+            if failure is None and validate:
                 try:
-                    if failure is None and place[3] is not None:
-                        place[3]()
-                    if failure is None and validate:
-                        _validate(opcode, place, file, offset)
+                    _validate(opcode, place, file, offset)
                 except Exception as e:
                     failure = e
-                n[opcode] += 1
-                nbytes[opcode] += max(result.value, 0)
-                if failure is not None:
-                    n_failed[opcode] += 1
-                    failures.append(failure)
-        finally:
-            self._pending.extendleft(ops)
-            for opcode, count in n.items():
-                if count:
-                    self._counters.add(opcode, count, nbytes[opcode], n_failed[opcode])
-        return sum(n.values())
+            if failure is not None:
+                n_failed[opcode] += 1
+                failures.append(failure)
+        del pending[: len(ops)]  # at once, also for other threads
+        _op.free_all(pointers)
+        for opcode in (READ, WRITE):
+            done = [max(result, 0) for op, result in zip(ops, results) if op[1] == opcode]
+            if done:
+                self._counters.add(opcode, len(done), sum(done), n_failed[opcode])
+        return len(ops)
 
     def _alone(
         self, opcode: int, name: str, buffer: Any, file: FileArgument, validate: bool, offset: int
