@@ -9,8 +9,7 @@
 #include <errno.h>
 #include <limits.h>
 
-/* Entries taken from one client's channels in a turn, or as many of each channel as can start if that is
-   more: bounds the time that full rings cost others. */
+/* Entries taken from the rings of one client in a turn: bounds the time that full rings cost others. */
 #define TAKES_PER_TURN 64
 
 void intake_init(struct intake *intake, const struct intake_config *config)
@@ -213,7 +212,7 @@ static int take_ring(struct intake *intake, struct channel *channel, int n_max)
 	return n;
 }
 
-/* The number of entries that are taken from one channel, at least as many as can start. */
+/* A channel's share of its client's turn, at least as many as can start. */
 static int takes_per_turn(const struct channel *channel)
 {
 	int n = TAKES_PER_TURN / (int)channel->client->n_awake;
@@ -221,12 +220,32 @@ static int takes_per_turn(const struct channel *channel)
 	return n > TRANSFER_STARTS_AT_ONCE ? n : TRANSFER_STARTS_AT_ONCE;
 }
 
+/* The channel's share, as far as its client's other channels have left it. */
+static int take_share(struct intake *intake, struct channel *channel)
+{
+	struct sched_client *client = channel->client;
+	int share = takes_per_turn(channel), left, n;
+
+	if (client->take_turn != intake->n_turns) {
+		client->take_turn = intake->n_turns;
+		client->n_takes = 0;
+	}
+	left = TAKES_PER_TURN - (int)client->n_takes;
+	n = take_ring(intake, channel, share < left ? share : left);
+	client->n_takes += (uint32_t)n;
+	return n;
+}
+
 int intake_take(struct intake *intake)
 {
 	int n = 0;
 
+	intake->n_turns++;
 	LIST_EACH(struct channel, channel, &intake->awake, awake_node)
-		n += take_ring(intake, channel, takes_per_turn(channel));
+		n += take_share(intake, channel);
+	/* The next turn begins with the next channel: the first ones of a client may use up its turn. */
+	if (n)
+		list_push(&intake->awake, list_pop(&intake->awake));
 	return n;
 }
 

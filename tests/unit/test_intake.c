@@ -22,6 +22,24 @@ START_TEST(a_client_has_so_many_entries_taken_in_a_turn)
 }
 END_TEST
 
+START_TEST(all_channels_of_a_client_share_its_turn)
+{
+	parts_setup();
+	p.client.n_awake = 20;
+	p.client.take_turn = p.intake.n_turns + 1;
+	p.client.n_takes = 61; /* by channels before it */
+	for (uint64_t i = 0; i < 40; i++)
+		ring_client_put(&p.ring, &(struct ring_entry){ .id = i, .opcode = 99 });
+	(void)ring_client_submit(&p.ring);
+	ck_assert_int_eq(intake_take(&p.intake), 3);
+	ck_assert_int_eq(intake_take(&p.intake), 8); /* the next turn: as many as can start */
+	p.client.n_awake = 1;
+	ck_assert_int_eq(intake_take(&p.intake), 29);
+	parts_turn();
+	parts_teardown();
+}
+END_TEST
+
 START_TEST(an_op_of_no_bytes_ends_at_once)
 {
 	parts_setup();
@@ -138,6 +156,7 @@ END_TEST
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_client_has_so_many_entries_taken_in_a_turn);
+	tcase_add_test(tcase, all_channels_of_a_client_share_its_turn);
 	tcase_add_test(tcase, an_op_of_no_bytes_ends_at_once);
 	tcase_add_test(tcase, indices_without_sense_end_the_session);
 	tcase_add_test(tcase, a_cancel_finds_an_op_that_is_still_in_the_ring);
