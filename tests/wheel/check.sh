@@ -17,7 +17,7 @@ if [ -e /run/dsaiod/dsaiod.sock ]; then
 	echo "0 passed, 0 failed, 1 skipped"
 	exit 0
 fi
-work=$(mktemp -d "${TMPDIR:-/var/tmp}/dsaio-wheel.XXXXXX") || exit 1
+work=$(realpath "$(mktemp -d "${TMPDIR:-/var/tmp}/dsaio-wheel.XXXXXX")") || exit 1
 chmod 711 "$work"
 home=$work/home # of the user
 python=         # the one that is tested
@@ -145,6 +145,15 @@ refuses_libraries() {
 refuses_exports() {
 	compiled exports 'int protobuf_c_version(void); int protobuf_c_version(void) { return 0; }' -shared -fPIC &&
 		refuses "protobuf_c_version" "$work/exports" libdsaio-client.so.1
+}
+
+refuses_missing_symbols() {
+	compiled missing 'int missing(void); int dsaio_x(void); int dsaio_x(void) { return missing(); }' -shared -fPIC &&
+		refuses "needs missing" "$work/missing" libdsaio-client.so.1
+}
+
+refuses_directories_of_this_machine() {
+	compiled rpath 'int main(void) { return 0; }' -Wl,-rpath,/opt && refuses RUNPATH "$work/rpath"
 }
 
 refuses_large_files() {
@@ -337,6 +346,9 @@ if [ -z "${WHEEL:-}" ]; then
 	check "a program with a newer symbol of glibc is refused" refuses_newer_symbols
 	check "a program that needs another library is refused" refuses_libraries
 	check "a library that exports other names is refused" refuses_exports
+	check "a library that needs a symbol of no library is refused" refuses_missing_symbols
+	check "a program that looks for libraries in this machine's directories is refused" \
+		refuses_directories_of_this_machine
 	check "a wheel that is too large is refused" refuses_large_files
 fi
 for python in $PYTHONS; do

@@ -116,7 +116,7 @@ def glibc_version(path: str) -> Version:
         number = re.fullmatch(r"GLIBC_([\d.]+)", version)
         parts = tuple(map(int, number[1].split("."))) if number else None
         if parts is None or parts > GLIBC_NEWEST:
-            symbols = re.findall(rf"\({re.escape(version)}\) +(\S+)$", text, re.M)
+            symbols = re.findall(rf" \(?{re.escape(version)}\)? +(\S+)$", text, re.M)
             raise Refused(
                 f"{name} needs {version} ({', '.join(symbols) or 'no symbol'}), and hosts may have glibc "
                 f"{'.'.join(map(str, GLIBC_NEWEST))}: build on a host with an older glibc, such as Debian 12"
@@ -125,7 +125,7 @@ def glibc_version(path: str) -> Version:
     # ADDRESS FLAGS SECTION SIZE [VERSION] NAME.  The seven flags have blanks; a weak symbol may be missing.
     for flags, section, rest in re.findall(r"^[0-9a-f]{16} (.{7}) (\S+)\t[0-9a-f]{16} +(.*)$", text, re.M):
         symbol = rest.split()[-1]
-        if section == "*UND*" and "w" not in flags and "(" not in rest:
+        if section == "*UND*" and "w" not in flags and "GLIBC_" not in rest:
             raise Refused(f"{name} needs {symbol}, which no library has")
         if section not in ("*UND*", "*ABS*") and name == LIBRARY and not symbol.startswith("dsaio_"):
             raise Refused(f"{name} exports {symbol}: another library of the same program may have that name")
