@@ -66,6 +66,12 @@ static void fill_huge(struct slab *slab)
 	slab->is_transparent = true;
 }
 
+/* It was to be on huge pages, and the kernel has none for it. */
+static bool lacks_huge(const struct slab *slab)
+{
+	return slab->place.pages == SLAB_PAGES_HUGE && !slab->is_huge && !slab->is_transparent;
+}
+
 static void memlock_limit(char *text, size_t size)
 {
 	struct rlimit limit;
@@ -93,6 +99,8 @@ static int mapping_lock(struct slab *slab)
 		return r;
 	if (can_be_huge(slab) && !slab->is_huge)
 		fill_huge(slab);
+	if (lacks_huge(slab))
+		return 0; /* it is refused: what is not filled need not be emptied */
 	if (r < 0)
 		return r;
 	for (size_t at = 0; at < bytes; at += STEP_BYTES) {
@@ -305,7 +313,7 @@ static int slab_do_make(struct slab *slab)
 		return error_set(&slab->error, slab->fd, "slab of %" PRIu64 " bytes: memfd",
 				 slab->size_bytes);
 	r = slab_map(slab);
-	if (r == 0 && slab->place.pages == SLAB_PAGES_HUGE && !slab->is_transparent)
+	if (r == 0 && lacks_huge(slab))
 		r = slab_fail_huge(slab);
 	return r;
 }

@@ -17,6 +17,9 @@
 #include <unistd.h>
 
 #define MIB (1u << 20)
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
 
 static struct pool pool;
 static struct quota user, client;
@@ -476,6 +479,41 @@ START_TEST(huge_pages_are_whole_or_refused)
 }
 END_TEST
 
+/* In place of the C library's: the linker takes the first. */
+static bool has_no_huge_pages;
+static unsigned n_fills; /* steps that were filled and locked */
+
+int madvise(void *memory, size_t bytes, int advice)
+{
+	if (has_no_huge_pages && advice == MADV_COLLAPSE) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return (int)syscall(SYS_madvise, memory, bytes, advice);
+}
+
+int mlock2(const void *memory, size_t bytes, unsigned flags)
+{
+	n_fills += !flags;
+	return (int)syscall(SYS_mlock2, memory, bytes, flags);
+}
+
+START_TEST(what_lacks_huge_pages_is_refused_before_it_is_filled)
+{
+	place = (struct slab_place){ .pages = SLAB_PAGES_HUGE };
+	has_no_huge_pages = true;
+	ck_assert_int_eq(make(8 * MIB), -ENOMEM);
+	ck_assert_ptr_nonnull(strstr(made_error.text, "no huge pages for it"));
+	ck_assert_uint_eq(n_fills, 0);
+	ck_assert(quota_is_zero(&client));
+	place = (struct slab_place){ 0 };
+	ck_assert_int_eq(make(8 * MIB), 0);
+	ck_assert_uint_gt(n_fills, 0);
+	drop();
+	run_until(&n_freed);
+}
+END_TEST
+
 START_TEST(huge_pages_that_the_configuration_forbids_are_refused_at_once)
 {
 	pool.pages = POOL_PAGES_SMALL;
@@ -611,6 +649,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, imported_memory_counts_like_the_pools);
 	tcase_add_test(tcase, small_pages_are_small);
 	tcase_add_test(tcase, huge_pages_are_whole_or_refused);
+	tcase_add_test(tcase, what_lacks_huge_pages_is_refused_before_it_is_filled);
 	tcase_add_test(tcase, huge_pages_that_the_configuration_forbids_are_refused_at_once);
 	tcase_add_test(tcase, a_node_that_is_not_there_leaves_nothing);
 	tcase_add_test(tcase, huge_pages_are_imported_whole);
