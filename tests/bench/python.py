@@ -8,7 +8,9 @@ calling thread, with the kernel's part.
 
 "The op" is the genuine one.  It needs a virtual environment with torch, DeepSpeed and pytest: DEEPSPEED_VENV,
 or deepspeed below BUILD, whose Python then runs everything.  DeepSpeed compiles the op at its first use, to
-TORCH_EXTENSIONS_DIR.  Without it, its rows say why they are missing.
+TORCH_EXTENSIONS_DIR.  Without it, its rows say why they are missing.  So do those beside the package
+safetensors, which the same environment has: the faster of its back ends in each round, with no page of the file
+in the cache, until each page of the tensors was read.
 
 A bar that does not hold is a result, not a failure: the exit status is 0 if everything was measured.
 """
@@ -104,7 +106,7 @@ class Bench:
         """The rows from that one on."""
         for row in self.rows[first:]:
             if not row.rounds:
-                row.missing = self.missing
+                row.missing = row.missing or self.missing
             print(row.line(), flush=True)
 
     def turns(self, sides):
@@ -368,9 +370,12 @@ def measure_sync(bench):
 
 
 class Library:
-    """The functions of dsaio.h that one large op needs, on a handle of the package's connection."""
+    """The functions of dsaio.h that large ops need, on a handle of the package's connection.
 
-    def __init__(self, path):
+    is_tuned: with the store's own profile, in place of HANDLE.
+    """
+
+    def __init__(self, path, is_tuned=False):
         from dsaio import _connection, _library
 
         library = _library.blocking
@@ -390,9 +395,8 @@ class Library:
             HANDLE[4],
         )
         library.dsaio_handle_open.argtypes = (ctypes.c_void_p,) * 3
-        _library.check(
-            library.dsaio_handle_open(connection.pointer, ctypes.byref(profile), ctypes.byref(self.handle))
-        )
+        chosen = None if is_tuned else ctypes.byref(profile)
+        _library.check(library.dsaio_handle_open(connection.pointer, chosen, ctypes.byref(self.handle)))
         _library.check(_library.file_open(connection.pointer, os.fsencode(path), os.O_RDWR, ctypes.byref(self.file)))
 
     def run(self, method, tensor):
@@ -403,6 +407,19 @@ class Library:
         if started < 0 or self.wait(self.op, -1, ctypes.byref(result)) < 0 or result.value != tensor.numel():
             raise RuntimeError(f"the library's {method} has failed: {started}, {result.value}")
         self.free(self.op)
+
+    def read(self, ranges):
+        """Starts a read for each (address, bytes, offset), and waits for all."""
+        ops = []
+        for address, nbytes, offset in ranges:
+            if self.start["sync_pread"](self.handle, self.file, address, nbytes, offset, ctypes.byref(self.op)) < 0:
+                raise RuntimeError("the library's read has not started")
+            ops.append((self.op.value, nbytes))
+        result = ctypes.c_int64()
+        for op, nbytes in ops:
+            if self.wait(op, -1, ctypes.byref(result)) < 0 or result.value != nbytes:
+                raise RuntimeError(f"the library's read has failed: {result.value}")
+            self.free(op)
 
 
 def measure_large(bench):
@@ -431,6 +448,115 @@ def measure_large(bench):
             ratio_of(row_genuine, results)
 
 
+# ---- safetensors files ----
+
+
+def model(nbytes):
+    """Tensors of that size together, as a transformer has them."""
+    import torch
+
+    layer = [(2048, 2048)] * 4 + [(8192, 2048)] * 3 + [(2048,)] * 2
+    block = torch.frombuffer(bytearray(os.urandom(1 << 20)), dtype=torch.bfloat16)
+    tensors, left = {}, nbytes // 2
+    while left:
+        for shape in layer:
+            n = torch.Size(shape).numel()
+            if n > left:
+                n, shape = left, (left,)
+            if n:
+                tensors[f"tensor.{len(tensors)}"] = block.repeat(-(-n // block.numel()))[:n].reshape(shape)
+                left -= n
+    return tensors
+
+
+def read_pages(tensors):
+    """Reads one byte of each page."""
+    import torch
+
+    for tensor in tensors.values():
+        tensor.reshape(-1).view(torch.uint8)[::PAGE].sum()
+
+
+def forget(path):
+    """Its bytes are on the device, and in no cache of this machine."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def measure_safetensors(bench):
+    from dsaio import _buffer, safetensors
+
+    nbytes = bench.options.safetensors
+    size = size_text(nbytes)
+    path = os.path.join(bench.daemon.store, "model.safetensors")
+    safetensors.save_file(model(nbytes), path)
+    into = bench.row(f"load_into() of {size}, beside safetensors", "MB/s", 1.4, True, 0)
+    new = bench.row(f"load_file() of {size}, beside safetensors", "MB/s", 1, True, 0)
+    written = bench.row(f"save_file() of {size}, synced, beside safetensors", "MB/s", None, True, 0)
+    library = bench.row(f"load_into() of {size}, beside the C library", "MB/s", 0.95, True, 0)
+    try:
+        from safetensors import torch as genuine
+    except ImportError:
+        genuine = None
+        into.missing = new.missing = written.missing = "safetensors is not installed"
+
+    def rate(function, *arguments):
+        forget(path)
+        began = time.perf_counter()
+        tensors = function(*arguments)
+        if tensors is not None:
+            read_pages(tensors)
+        return nbytes / (time.perf_counter() - began) / 1e6
+
+    # New tensors first: the memory of the others would leave less of the pool.
+    backends = ("mmap", "pread") if genuine else ()
+    if genuine:
+        sides = {name: lambda name=name: rate(lambda: genuine.load_file(path, backend=name)) for name in backends}
+        sides["ours"] = lambda: rate(safetensors.load_file, path)
+        for results in bench.turns(sides):
+            new.add(results["ours"], max(results[name] for name in backends))
+
+    tensors = safetensors.load_file(path)
+
+    def copy(backend):
+        with genuine.safe_open(path, "pt", backend=backend) as file:
+            for name, tensor in tensors.items():
+                tensor.copy_(file.get_tensor(name))
+        return tensors
+
+    def ours():
+        safetensors.load_into(path, tensors)
+        return tensors
+
+    def by_library():
+        c.read(ranges)
+        return tensors
+
+    c = Library(path, is_tuned=True)
+    with safetensors.safe_open(path, "pt") as file:
+        infos = file._source.header.tensors
+        places = [(infos[name], _buffer.locate(tensor, True)) for name, tensor in tensors.items()]
+    runs = list(safetensors._runs(places))
+    ranges = [(ctypes.addressof(buffer), ctypes.sizeof(buffer), offset) for buffer, offset in runs]
+    sides = {"ours": lambda: rate(ours), "library": lambda: rate(by_library)}
+    sides.update((name, lambda name=name: rate(copy, name)) for name in backends)
+    for results in bench.turns(sides):
+        library.add(results["ours"], results["library"])
+        if genuine:
+            into.add(results["ours"], max(results[name] for name in backends))
+
+    def save_genuine():
+        genuine.save_file(tensors, path + ".genuine")
+        with open(path + ".genuine", "rb") as file:
+            os.fsync(file.fileno())
+
+    if genuine:
+        sides = {"ours": lambda: rate(safetensors.save_file, tensors, path), "genuine": lambda: rate(save_genuine)}
+        for results in bench.turns(sides):
+            ratio_of(written, results)
+
+
 # ---- all of them ----
 
 # fork() comes first: the less a process has mapped, the less it disturbs.
@@ -441,6 +567,7 @@ MEASURES = {
     "many": measure_many,
     "sync": measure_sync,
     "large": measure_large,
+    "safetensors": measure_safetensors,
 }
 
 
@@ -464,8 +591,9 @@ def parse(arguments):
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"one of {', '.join(MEASURES)} (all)")
     parser.add_argument("--rounds", type=int, default=11, help="rounds of each row, after the first (%(default)s)")
     parser.add_argument("--tensors", type=int, default=1000, help="tensors for one wait() (%(default)s)")
-    parser.add_argument("--large", type=size, default="400M", help="bytes of one large tensor, of K, M or G (%(default)s)")
+    parser.add_argument("--large", type=size, default="400M", help="bytes of a large tensor, as 400M (%(default)s)")
     parser.add_argument("--fresh", type=size, default="1G", help="bytes of a new pinned tensor (%(default)s)")
+    parser.add_argument("--safetensors", type=size, default="2G", help="bytes of a safetensors file (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write all rounds to this file, too")
     options = parser.parse_args(arguments)
     if options.rounds < 2 or options.tensors < 1:

@@ -25,9 +25,8 @@ def test_each_row_has_rounds_or_says_why_not(tmp_path):
     os.mkdir(tmp_path / "build")
     for name in ("dsaiod", "python"):
         os.symlink(os.path.join(os.path.abspath(os.environ.get("BUILD", "build")), name), tmp_path / "build" / name)
-    done = bench(
-        "--rounds=2", "--tensors=5", "--large=1M", "--fresh=1M", f"--json={file}", BUILD=str(tmp_path / "build")
-    )
+    sizes = ("--tensors=5", "--large=1M", "--fresh=1M", "--safetensors=1M")
+    done = bench("--rounds=2", *sizes, f"--json={file}", BUILD=str(tmp_path / "build"))
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())["rows"]
     lines = done.stdout.splitlines()[2:]
@@ -36,12 +35,14 @@ def test_each_row_has_rounds_or_says_why_not(tmp_path):
         assert line.startswith(row["name"])
         if "beside the op" in row["name"]:
             assert "no DeepSpeed in" in row["missing"]
+        elif "missing" in row:
+            assert "beside safetensors" in row["name"] and row["missing"] == "safetensors is not installed"
         else:
             assert len(row["rounds"]) % 2 == 0 and row["ratio"] is not None
             assert (" yes" in line or " NO" in line) == ("bar" in row)
 
 
-@pytest.mark.parametrize("wrong", ["--rounds=1", "--large=5", "--fresh=x", "everything"])
+@pytest.mark.parametrize("wrong", ["--rounds=1", "--large=5", "--fresh=x", "--safetensors=0", "everything"])
 def test_wrong_arguments_are_refused(wrong):
     done = bench(wrong)
     assert done.returncode == 2 and "usage:" in done.stderr
