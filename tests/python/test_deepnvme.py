@@ -1,5 +1,6 @@
 """aio_handle and its like: every method, argument name, default and result of DeepNVMe."""
 
+import ctypes
 import errno
 import inspect
 import os
@@ -8,6 +9,7 @@ import threading
 import pytest
 
 import dsaio
+from dsaio import deepnvme
 from conftest import MIB, file_bytes, make_file
 
 # ---- the constructor ----
@@ -427,3 +429,64 @@ def test_deepspeed_memcpy(kind):
     assert kind.bytes(to) == data
     with pytest.raises(ValueError):
         dsaio.deepspeed_memcpy(to, kind.of(bytes(5)))
+    assert dsaio.deepspeed_memcpy(kind.empty(), kind.empty()) == 0
+
+
+@pytest.fixture(params=[1, 2, 5])
+def copiers(request, monkeypatch):
+    """deepspeed_memcpy() copies by that many threads at most, from 10,000 bytes on for each."""
+    monkeypatch.setattr(deepnvme, "_COPY_BYTES", 10000)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(request.param)))
+    return request.param
+
+
+@pytest.mark.parametrize("nbytes", [1, 19999, 20000, 20001, 4096 * 30, 300001])
+def test_deepspeed_memcpy_by_several_threads(monkeypatch, kind, copiers, nbytes):
+    ranges, memmove = [], ctypes.memmove
+
+    def note(to, source, n):
+        ranges.append((to, to + n, threading.get_ident()))
+        memmove(to, source, n)
+
+    monkeypatch.setattr(ctypes, "memmove", note)
+    data = os.urandom(nbytes + 2)
+    to = kind.of(bytes(nbytes + 2))
+    assert dsaio.deepspeed_memcpy(kind.narrow(to, 1, nbytes), kind.narrow(kind.of(data), 1, nbytes)) == 0
+    assert kind.bytes(to) == b"\0" + data[1:-1] + b"\0"
+    ranges.sort()
+    assert ranges[0][0] == kind.address(to) + 1 and ranges[-1][1] == kind.address(to) + 1 + nbytes
+    assert all(a[1] == b[0] for a, b in zip(ranges, ranges[1:]))
+    assert len(ranges) == max(1, min(copiers, nbytes // 10000))
+
+
+@pytest.mark.parametrize("distance", [1, -1, 4096, -4096, 30000, -30000])
+def test_deepspeed_memcpy_of_tensors_that_overlap(kind, copiers, distance):
+    data = os.urandom(100000)
+    whole = kind.of(data)
+    first, second = max(distance, 0), max(-distance, 0)
+    n = len(data) - abs(distance)
+    assert dsaio.deepspeed_memcpy(kind.narrow(whole, first, n), kind.narrow(whole, second, n)) == 0
+    expected = bytearray(data)
+    expected[first : first + n] = data[second : second + n]
+    assert kind.bytes(whole) == expected
+
+
+def test_deepspeed_memcpy_of_tensors_with_gaps(kind, copiers):
+    data = os.urandom(200000)
+    to = kind.of(bytes(400000))
+    assert dsaio.deepspeed_memcpy(to[::2], kind.of(data)) == 0
+    assert kind.bytes(to)[::2] == data and kind.bytes(to)[1::2] == bytes(200000)
+    back = kind.of(bytes(200000))
+    assert dsaio.deepspeed_memcpy(back, to[::2]) == 0
+    assert kind.bytes(back) == data
+
+
+def test_deepspeed_memcpy_where_no_thread_can_start(monkeypatch, kind, copiers):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    data = os.urandom(100000)
+    to = kind.of(bytes(100000))
+    assert dsaio.deepspeed_memcpy(to, kind.of(data)) == 0
+    assert kind.bytes(to) == data
