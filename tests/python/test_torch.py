@@ -14,7 +14,7 @@ import zipfile
 
 import pytest
 
-from conftest import file_bytes, make_file
+from conftest import ROOT, file_bytes, make_file
 
 torch = pytest.importorskip("torch", reason="torch is not installed: make deps-python")
 
@@ -425,3 +425,11 @@ def test_import_of_dsaio_torch_imports_torch_only_when_it_is_used():
     code = "import sys, dsaio.torch; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], env=dict(os.environ, PYTHONPATH=os.path.dirname(
         os.path.dirname(dsaio.__file__))), check=True)
+
+
+def test_the_example(python, folder):
+    example = os.path.join(ROOT, "client", "python", "examples", "checkpoint.py")
+    code = f"sys.argv = ['checkpoint.py', {folder!r}]\nimport runpy\nrunpy.run_path({example!r}, run_name='__main__')"
+    output = python(code)
+    assert "file: the loaded" in output
+    assert ("folder: the loaded" in output) != ("needs torch 2.3 or newer" in output)

@@ -10,7 +10,6 @@ The files are torch's own: each side loads what the other one saves.
 
 from __future__ import annotations
 
-import inspect
 import mmap
 import os
 import pickle
@@ -20,12 +19,12 @@ from .. import _memory as memory
 from .._file import File
 from .._handle import Handle
 from .._replace import new_file
-from ._archive import MAGIC, Archive, Damaged, Unsupported
+from ._archive import MAGIC, Archive, Damaged, Unsupported, unpickle
 from ._stream import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict
+    from typing import Any
 
     from .._file import Path
 
@@ -45,7 +44,7 @@ def save(obj: Any, path: Path, *arguments: Any, **options: Any) -> None:
     import torch
 
     with Handle() as handle, new_file(path, handle) as new:
-        writer = Writer(new, handle)
+        writer: Any = Writer(new, handle)
         try:
             torch.save(obj, writer, *arguments, **options)
         except BaseException:
@@ -74,7 +73,6 @@ def load(
     Raises OSError, with errno and filename: ENOMEM if the pool has no room; and what torch.load() raises.
     """
     import torch
-    from torch import serialization
 
     if os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "0").lower() in ("1", "y", "yes", "true"):
         weights_only = True
@@ -95,15 +93,10 @@ def load(
         return by_torch()
     if "constants.pkl" in archive.get_all_records():
         return by_torch()
-    options: Dict[str, Any] = {"encoding": "utf-8", **pickle_load_args}
-    if "weights_only" in inspect.signature(serialization._load).parameters:
-        options["weights_only"] = weights_only
     if not weights_only:
-        return serialization._load(archive, map_location, pickle_module or pickle, **options)
-    from torch import _weights_only_unpickler
-
+        return unpickle(archive, map_location, pickle_module or pickle, **pickle_load_args)
     try:
-        return serialization._load(archive, map_location, _weights_only_unpickler, **options)
+        return unpickle(archive, map_location, **pickle_load_args)
     except Damaged:
         raise
     except (pickle.UnpicklingError, RuntimeError):

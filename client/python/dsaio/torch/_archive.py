@@ -6,6 +6,7 @@ the archive was made of, and keep it.
 
 from __future__ import annotations
 
+import inspect
 import os
 import struct
 import zipfile
@@ -126,3 +127,14 @@ class Archive:
             return self._records[name]
         except KeyError:
             raise Damaged(f"the archive has no record {name}") from None
+
+
+def unpickle(archive: Archive, map_location: Any, pickle_module: Any = None, **options: Any) -> Any:
+    """What torch.save() has saved.  pickle_module: None for tensors and plain values only (weights_only)."""
+    from torch import _weights_only_unpickler, serialization
+
+    options.setdefault("encoding", "utf-8")
+    if "weights_only" in inspect.signature(serialization._load).parameters:
+        options["weights_only"] = pickle_module is None
+    load: Any = serialization._load  # private; torch.load() itself would copy each storage
+    return load(archive, map_location, pickle_module or _weights_only_unpickler, **options)
