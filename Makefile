@@ -245,7 +245,7 @@ $(WHEEL)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
 # ---- try, test, measure ----
 
 .PHONY: demo check check-python check-deepspeed check-systemd check-install check-wheel check-report check-tune bench \
-	bench-python bench-full asan ubsan tsan valgrind fuzz model ring-mutants
+	bench-python bench-deepspeed bench-full asan ubsan tsan valgrind fuzz model ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
 	@BUILD=$(BUILD) tests/demo.sh
@@ -261,7 +261,7 @@ check-python: deps-python ## run the tests of the Python package [PYTHON=/usr/bi
 
 # DEEPSPEED_PACKAGES chooses other versions; TORCH_EXTENSIONS_DIR is where DeepSpeed compiles its ops.
 check-deepspeed: deps-deepspeed ## run them with torch and DeepSpeed of PyPI: 5 GB, once [DEEPSPEED_VENV=DIR]
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all $(BUILD)/bench
 	@BUILD=$(BUILD) PYTHON=$(strip $(PYTHON)) DEEPSPEED_PACKAGES="$(DEEPSPEED_PACKAGES)" \
 		DEEPSPEED_VENV=$(DEEPSPEED_VENV) tests/deepspeed/check.sh
 
@@ -274,6 +274,11 @@ bench-python: deps-python ## measure the Python package beside DeepNVMe's op [BE
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache DEEPSPEED_VENV=$(DEEPSPEED_VENV) \
 		$(strip $(PYTHON)) tests/bench/python.py $(if $(BENCH_JSON),--json $(BENCH_JSON))
+
+bench-deepspeed: deps-python ## measure ZeRO-Infinity beside DeepSpeed's own op [BENCH_JSON=FILE DEEPSPEED_VENV=DIR]
+	@$(MAKE) --no-print-directory all $(BUILD)/bench
+	@BUILD=$(BUILD) DEEPSPEED_VENV=$(DEEPSPEED_VENV) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache \
+		$(strip $(PYTHON)) tests/bench/zero_infinity.py $(if $(BENCH_JSON),--json $(BENCH_JSON))
 
 bench-full: ## measure at all sizes, depths and numbers of processes: hours [BENCH_JSON=FILE BENCH_PART=OPTIONS]
 	@$(call install_packages,$(PACKAGES) fio)

@@ -28,6 +28,7 @@
 #include "tests/bench/clock.h"
 #include "tests/bench/files.h"
 #include "tests/bench/full.h"
+#include "tests/bench/replay.h"
 #include "tests/bench/side.h"
 
 #define REST_SECONDS 10
@@ -791,6 +792,7 @@ static int usage(FILE *f, int status)
 	fprintf(f,
 		"usage: bench [MEASURE]...\n"
 		"   or: bench full [OPTION]... (bench full --help)\n"
+		"   or: bench replay FILE PASSES (for zero_infinity.py)\n"
 		"Measures dsaiod beside fio, libaio and DeepNVMe's algorithm; without MEASURE, all "
 		"but\nthose marked, in about five minutes:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(measures); i++)
@@ -812,6 +814,8 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && strcmp(argv[1], "full") == 0)
 		return full_main(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "replay") == 0)
+		return replay_main(argc - 1, argv + 1);
 	for (int i = 1; i < argc; i++) {
 		size_t j = 0;
 

@@ -32,6 +32,10 @@ PAGE = 4096
 CALLS = 5000  # of a call that takes less than some 10 us
 HANDLE = (1 << 20, 128, False, True, 1)  # as aio_handle() makes it, with overlap_events, on both sides
 
+HEADER = "{:<52} {:<5} {:>10} {:>10} {:>7} {:>15} {:>8} {:>6} {:>5}".format(
+    "measure", "unit", "ours", "reference", "ratio", "quartiles", "bar", "rounds", "holds"
+)
+
 
 class Row:
     """A line of the table.  Without a reference, its bar is for the value itself."""
@@ -616,8 +620,7 @@ def main():
     try:
         print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, {os.cpu_count()} CPUs, ", end="")
         print(f"load {os.getloadavg()[0]:.2f}, files in {bench.daemon.store}")
-        header = ("measure", "unit", "ours", "reference", "ratio", "quartiles", "bar", "rounds", "holds")
-        print("{:<52} {:<5} {:>10} {:>10} {:>7} {:>15} {:>8} {:>6} {:>5}".format(*header))
+        print(HEADER)
         for name, measure in MEASURES.items():
             if not options.measures or name in options.measures:
                 first = len(bench.rows)
@@ -632,4 +635,5 @@ def main():
         bench.daemon.stop()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 #!/bin/bash
-# The Python package with the genuine torch and DeepSpeed from PyPI: all of tests/python, then tests/deepspeed.
-# The last line is N passed, N failed, N skipped.  Where the packages cannot be had, it says why, and exits 0.
+# The Python package with the genuine torch and DeepSpeed from PyPI: all of tests/python, then tests/deepspeed,
+# then a short comparison with DeepSpeed's own op.  The last line is N passed, N failed, N skipped.  Where the
+# packages cannot be had, it says why, and exits 0.
 #
 #   DEEPSPEED_VENV=folder	use this virtual environment, and install nothing
 #   DEEPSPEED_PACKAGES=...	what pip installs into BUILD/deepspeed
@@ -46,5 +47,13 @@ echo "DeepSpeed's CPU ops, in $TORCH_EXTENSIONS_DIR"
 	skip "DeepSpeed's own CPU ops do not compile: $log"
 
 # All tests share the conftest.py of tests/python.
+out=$(mktemp) || exit 1
+trap 'rm -f "$out"' EXIT
 PYTHONPATH=tests/python TEST_TIME_FACTOR=${TEST_TIME_FACTOR:-5} "$venv/bin/python" -m pytest -q -p no:cacheprovider \
-	--noconftest -p conftest tests/python tests/deepspeed
+	--noconftest -p conftest tests/python tests/deepspeed | tee "$out"
+rc=${PIPESTATUS[0]}
+
+# Shown, but no test: the machine may have other work.
+DEEPSPEED_VENV=$venv "$venv/bin/python" tests/bench/zero_infinity.py --short || rc=1
+tail -n 1 "$out"
+exit "$rc"
