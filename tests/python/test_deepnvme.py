@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import dsaio
-from dsaio import deepnvme
+from dsaio import _op, deepnvme
 from conftest import MIB, file_bytes, make_file
 
 # ---- the constructor ----
@@ -408,6 +408,85 @@ def test_wait_returns_only_when_the_thread_s_own_ops_have_ended(handle, folder):
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_eight_threads_with_a_handle_each(kind, folder):
+    """They share pinned memory, open files and paths, and make and free tensors meanwhile."""
+    n_threads, failures = 8, []
+    barrier = threading.Barrier(n_threads)
+    make_file(f"{folder}/common", bytes(range(256)) * 256)
+    common = dsaio.File(f"{folder}/common")
+
+    def work(i):
+        with dsaio.aio_handle() as own:
+            mine = own.new_cpu_locked_tensor(65536, kind.empty())
+            theirs = own.new_cpu_locked_tensor(65536, kind.empty())
+            mine[:] = i + 1
+            barrier.wait()
+            for k in range(30):
+                file = common if k % 2 else f"{folder}/common"
+                assert own.async_pwrite(mine, f"{folder}/{i}") == 0
+                assert own.async_pread(theirs, file) == 0
+                assert own.wait() == 2
+                back = own.new_cpu_locked_tensor(65536, kind.empty())
+                assert own.is_pinned(kind.narrow(back, 1, 100))
+                assert own.sync_pread(back, f"{folder}/{i}") == 1
+                assert kind.bytes(back) == bytes([i + 1]) * 65536
+                assert kind.bytes(theirs) == bytes(range(256)) * 256
+
+    def run(i):
+        try:
+            work(i)
+        except BaseException as e:
+            failures.append(e)
+            barrier.abort()
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    common.close()
+    assert not failures
+
+
+def test_a_wait_that_is_interrupted_while_it_fills_buffers_begins_anew(handle, folder, monkeypatch):
+    numpy = pytest.importorskip("numpy")
+    make_file(f"{folder}/f", b"x" * 5000)
+    with_gaps = [numpy.zeros(10000, "u1")[::2] for _ in range(3)]
+    for buffer in with_gaps:
+        assert handle.async_pread(buffer, f"{folder}/f") == 0
+    finish, calls = _op.finish, []
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return finish(*arguments)
+
+    monkeypatch.setattr(_op, "finish", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        handle.wait()
+    assert handle.stats().open == 3 and handle.stats().reads == 0
+    assert handle.wait() == 3
+    assert all(buffer.tobytes() == b"x" * 5000 for buffer in with_gaps)
+    assert handle.stats()[:6] == (3, 0, 0, 0, 15000, 0) and handle.wait() == 0
+
+
+def test_a_sync_op_whose_wait_is_interrupted_is_pending(handle, folder, monkeypatch):
+    make_file(f"{folder}/f", b"x" * 5000)
+    await_all = _op.await_all
+
+    def interrupted(pointers):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_op, "await_all", interrupted)
+    buffer = bytearray(5000)
+    with pytest.raises(KeyboardInterrupt):
+        handle.sync_pread(buffer, f"{folder}/f")
+    monkeypatch.setattr(_op, "await_all", await_all)
+    assert handle.wait() == 1
+    assert buffer == b"x" * 5000
 
 
 # ---- the module's functions ----

@@ -26,6 +26,7 @@ def path_bytes(path: Path, expected: str = "a path, a descriptor or a dsaio.File
     """The bytes of a path for the library.  Raises TypeError, or ValueError if one of them is 0."""
     try:
         if type(path) is str:
+            # Without the name of the encoding, which takes 0.1 us to look up, where it makes no difference.
             encoded = path.encode() if _IS_UTF_8 and path.isascii() else path.encode(_ENCODING, _ERRORS)
         else:
             encoded = os.fsencode(path)

@@ -63,11 +63,11 @@ class Allocation:
 def find(address: int, nbytes: int) -> Optional[Allocation]:
     """The Allocation that the whole range lies in, or None."""
     while True:
-        i = bisect_right(_starts, address) - 1
-        if i < 0:
+        i = bisect_right(_starts, address)
+        if not i:
             return None
         try:
-            start = _starts[i]
+            start = _starts[i - 1]
             allocation = _table[start]()
         except (IndexError, KeyError):
             continue  # another thread has changed them meanwhile
@@ -75,7 +75,7 @@ def find(address: int, nbytes: int) -> Optional[Allocation]:
             return None
         if start <= address and address + nbytes <= start + allocation.nbytes:
             return allocation
-        if bisect_right(_starts, address) - 1 == i and _starts[i] == start:
+        if bisect_right(_starts, address) == i and _starts[i - 1] == start:
             return None
 
 

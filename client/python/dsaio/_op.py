@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 # A wait returns to the interpreter so often, for Ctrl-C and other signal handlers.
 SLICE_USEC = 100_000
+_MAX = check.MAX
 _SWEEP_MIN = 64  # open ops, before the start of one more looks at all of them
 
 
@@ -127,8 +128,8 @@ def start(
     Without `pending`, the op's struct dsaio_op is in the slot that this returns, and the caller calls
     release() when the op is where its end will be seen.
     """
-    if type(offset) is not int or not 0 <= offset <= check.MAX:
-        offset = check.integer("file_offset", offset, 0, check.MAX)
+    if type(offset) is not int or not 0 <= offset <= _MAX:
+        offset = check.integer("file_offset", offset, 0, _MAX)
     fd_file = None
     function: Any = _BY_FILE[opcode]
     if type(file) is str:
