@@ -43,48 +43,31 @@ struct conn_pending {
 	unsigned n_fds;
 };
 
-/* The reply's body that belongs to a request. */
-static Wire__Reply__BodyCase reply_body(const Wire__Request *request)
-{
-	switch (request->body_case) {
-	case WIRE__REQUEST__BODY_HELLO:
-		return WIRE__REPLY__BODY_HELLO;
-	case WIRE__REQUEST__BODY_SLAB_NEW:
-		return WIRE__REPLY__BODY_SLAB_NEW;
-	case WIRE__REQUEST__BODY_FILE_ADD:
-		return WIRE__REPLY__BODY_FILE_ADD;
-	case WIRE__REQUEST__BODY_HANDLE_OPEN:
-		return WIRE__REPLY__BODY_HANDLE_OPEN;
-	case WIRE__REQUEST__BODY_CHANNEL_OPEN:
-		return WIRE__REPLY__BODY_CHANNEL_OPEN;
-	case WIRE__REQUEST__BODY_SUBMIT:
-		return WIRE__REPLY__BODY_SUBMIT;
-	case WIRE__REQUEST__BODY_STATUS:
-		return WIRE__REPLY__BODY_STATUS;
-	case WIRE__REQUEST__BODY_SLAB_IMPORT:
-		return WIRE__REPLY__BODY_SLAB_IMPORT;
-	case WIRE__REQUEST__BODY_STORE_GET:
-	case WIRE__REQUEST__BODY_PROFILE_SET:
-		return WIRE__REPLY__BODY_STORE_GET;
-	default:
-		return WIRE__REPLY__BODY__NOT_SET;
-	}
-}
+/* The reply to each kind of request; zeroes: one without fields and descriptors. */
+static const struct reply_kind {
+	Wire__Reply__BodyCase body;
+	unsigned n_fds; /* that come with it */
+} replies[] = {
+	[WIRE__REQUEST__BODY_HELLO] = { WIRE__REPLY__BODY_HELLO, 1 },
+	[WIRE__REQUEST__BODY_SLAB_NEW] = { WIRE__REPLY__BODY_SLAB_NEW, 1 },
+	[WIRE__REQUEST__BODY_FILE_ADD] = { WIRE__REPLY__BODY_FILE_ADD, 0 },
+	[WIRE__REQUEST__BODY_HANDLE_OPEN] = { WIRE__REPLY__BODY_HANDLE_OPEN, 1 },
+	[WIRE__REQUEST__BODY_CHANNEL_OPEN] = { WIRE__REPLY__BODY_CHANNEL_OPEN,
+					       3 }, /* rings, bell, board */
+	[WIRE__REQUEST__BODY_SUBMIT] = { WIRE__REPLY__BODY_SUBMIT, 0 },
+	[WIRE__REQUEST__BODY_STATUS] = { WIRE__REPLY__BODY_STATUS, 0 },
+	[WIRE__REQUEST__BODY_SLAB_IMPORT] = { WIRE__REPLY__BODY_SLAB_IMPORT, 0 },
+	[WIRE__REQUEST__BODY_FILE_GET] = { WIRE__REPLY__BODY__NOT_SET, 1 },
+	[WIRE__REQUEST__BODY_STORE_GET] = { WIRE__REPLY__BODY_STORE_GET, 0 },
+	[WIRE__REQUEST__BODY_PROFILE_SET] = { WIRE__REPLY__BODY_STORE_GET, 0 },
+};
 
-/* Descriptors that come with that reply. */
-static unsigned reply_fds(const Wire__Request *request)
+static struct reply_kind reply_to(const Wire__Request *request)
 {
-	switch (request->body_case) {
-	case WIRE__REQUEST__BODY_HELLO:
-	case WIRE__REQUEST__BODY_SLAB_NEW:
-	case WIRE__REQUEST__BODY_HANDLE_OPEN:
-	case WIRE__REQUEST__BODY_FILE_GET:
-		return 1;
-	case WIRE__REQUEST__BODY_CHANNEL_OPEN:
-		return 3; /* rings, bell, board */
-	default:
-		return 0;
-	}
+	const size_t n = sizeof(replies) / sizeof(replies[0]);
+
+	return (size_t)request->body_case < n ? replies[request->body_case]
+					      : (struct reply_kind){ 0 };
 }
 
 /* ---- places for descriptors ---- */
@@ -401,10 +384,10 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 		(void)pthread_mutex_unlock(TAKE_PTR(locked));
 		return lost(conn, what, "the connection is broken");
 	}
-	r = places_take(conn, what, reply_fds(request));
+	r = places_take(conn, what, reply_to(request).n_fds);
 	if (r < 0)
 		return r;
-	call->n_places = reply_fds(request);
+	call->n_places = reply_to(request).n_fds;
 	r = request_queue(conn, request, fds, n_fds);
 	if (r < 0) {
 		places_return(conn, call->n_places);
@@ -459,7 +442,7 @@ static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *r
 				  call.reply->text && *call.reply->text
 					  ? call.reply->text
 					  : strerror(-call.reply->error));
-	if (call.reply->body_case != reply_body(request))
+	if (call.reply->body_case != reply_to(request).body)
 		return conn_lost(conn, what, "the answer does not fit the request");
 	for (unsigned i = 0; i < call.n_fds; i++) {
 		call.fds[i] = fd_above_stdio(call.fds[i]);
