@@ -695,7 +695,7 @@ def test_what_is_no_file(folder):
         (folder + "/fifo", errno.EINVAL),
         ("/dev/null", errno.EINVAL),
     ):
-        for call in (lambda: safe_open(path, "np"), lambda: load_file(path), lambda: load_into(path, {})):
+        for call in (lambda: load_file(path, framework="np"), lambda: load_into(path, {})):
             with pytest.raises(OSError) as e:
                 call()
             assert e.value.errno == code and e.value.filename == path
@@ -713,6 +713,35 @@ def test_a_file_larger_than_the_pool_is_an_error_that_names_it(path):
         with pytest.raises(OSError) as e:
             file.get_tensor("a")
     assert e.value.errno == errno.ENOMEM and e.value.filename == path
+
+
+def test_a_read_that_fails_is_reported_when_all_others_have_ended(path, example, monkeypatch):
+    real = dsaio.Handle.submit_reads
+    monkeypatch.setattr(safetensors, "_PIECE", 8192)
+    for where in ("start", "end"):
+        ops = []
+
+        def submit_reads(self, requests):
+            requests = list(requests)
+            if len(ops) == 2 and where == "start":
+                failure = OSError(errno.EIO, "as if the device had failed")
+                failure.ops = real(self, requests)
+                ops.extend(failure.ops)
+                raise failure
+            if len(ops) == 2:
+                requests = [(buffer, file, 1 << 40) for buffer, file, _ in requests]
+            started = real(self, requests)
+            ops.extend(started)
+            return started
+
+        monkeypatch.setattr(dsaio.Handle, "submit_reads", submit_reads)
+        with safe_open(path, "np") as file:
+            with pytest.raises(OSError) as e:
+                file.get_tensors()
+            assert e.value.errno == (errno.EIO if where == "start" else errno.ENODATA) and e.value.filename == path
+            assert len(ops) >= 3 and all(op._result is not None for op in ops)
+            monkeypatch.setattr(dsaio.Handle, "submit_reads", real)
+            assert {name: array.tobytes() for name, array in file.get_tensors().items()} == example
 
 
 # ---- files that change ----
@@ -762,6 +791,22 @@ def test_tensors_of_load_file_are_read_into_by_one_read(kind, path, example, rea
     assert bytes_of(kind, tensors) == example
     assert {name: kind.address(tensor) for name, tensor in tensors.items()} == addresses
     assert reads == [sum(map(len, example.values()))]
+
+
+def test_one_read_is_for_neighbours_in_one_allocation():
+    one, other = dsaio._memory.Allocation(4096), dsaio._memory.Allocation(4096)
+
+    def runs(*places):
+        infos = [header.Info(str(start), "U8", (8,), start, start + 8) for start, _, _ in places]
+        found = safetensors._runs((info, (address, 8, keep, None)) for info, (_, address, keep) in zip(infos, places))
+        return [(ctypes.addressof(buffer), ctypes.sizeof(buffer), offset) for buffer, offset in found]
+
+    assert runs((8, 4096, one), (16, 4104, one), (24, 4112, one)) == [(4096, 24, 8)]
+    assert runs((16, 4104, one), (8, 4096, one)) == [(4096, 16, 8)]
+    for second in ((16, 4104, other), (24, 4104, one), (16, 4112, one), (16, 4088, one)):
+        assert runs((8, 4096, one), second) == [(4096, 8, 8), (second[1], 8, second[0])]
+    ordinary = bytearray(16)
+    assert runs((8, 4096, ordinary), (16, 4104, ordinary)) == [(4096, 8, 8), (4104, 8, 16)]
 
 
 def test_other_tensors_are_read_into_where_they_are(kind, path, example):
@@ -826,10 +871,10 @@ def test_the_bytes_of_a_file(path):
 
 
 def test_files_are_those_of_the_reference(path, reference):
+    torch = pytest.importorskip("torch")
     import numpy
     import safetensors.numpy
     import safetensors.torch
-    import torch
 
     rng = random.Random(5)
     for round_ in range(60):
@@ -853,10 +898,7 @@ def test_files_are_those_of_the_reference(path, reference):
 
 
 def test_files_are_read_in_each_other_s_package(kind, path, example, reference):
-    import safetensors.numpy
-    import safetensors.torch
-
-    package = safetensors.torch if framework(kind) == "pt" else safetensors.numpy
+    package = pytest.importorskip("safetensors.torch" if framework(kind) == "pt" else "safetensors.numpy")
     assert bytes_of(kind, package.load_file(path)) == example
     save_file(load(kind, path), path, {"a": "b"})
     assert bytes_of(kind, package.load_file(path)) == example
@@ -1210,3 +1252,18 @@ def test_tensors_at_the_end_of_the_interpreter(python, path, example):
 
 def test_the_module_loads_no_framework(python):
     python("import dsaio.safetensors; assert 'torch' not in sys.modules and 'numpy' not in sys.modules")
+
+
+def test_a_framework_that_is_missing_is_named(python, path, example):
+    python(
+        f"""
+        from dsaio.safetensors import load_file
+        sys.modules["torch"] = None
+        try:
+            load_file({path!r})
+            raise AssertionError("it has not failed")
+        except ImportError as e:
+            assert e.name == "torch" and "framework 'pt'" in str(e) and 'and "np" arrays' in str(e), e
+        assert load_file({path!r}, framework="np")
+        """
+    )

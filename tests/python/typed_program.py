@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING, List, Sequence
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence
 
 import dsaio
+from dsaio import safetensors
 
 if TYPE_CHECKING:
     # By these, a type that is Any is an error: it equals no other.
@@ -67,6 +68,23 @@ def handles(folder: str) -> None:
         assert_type(file.alignment, int)
 
 
+def files_of_safetensors(folder: str) -> None:
+    path = os.path.join(folder, "safetensors")
+    safetensors.save_file({}, path, {"key": "value"})
+    safetensors.load_into(path, {})
+    with safetensors.safe_open(path, framework="np", pinned=False) as file:
+        assert_type(file, safetensors.safe_open)
+        assert_type(file.keys(), List[str])
+        assert_type(file.offset_keys(), List[str])
+        assert_type(file.metadata(), Optional[Dict[str, str]])
+    try:
+        safetensors.load_file(path, "cpu", framework="tf")
+    except safetensors.SafetensorError:
+        raise
+    except ValueError as e:
+        assert_type(e, ValueError)
+
+
 async def awaited(ops: Sequence[dsaio.Op]) -> None:
     for op in ops:
         assert_type(await op, int)
@@ -75,6 +93,7 @@ async def awaited(ops: Sequence[dsaio.Op]) -> None:
 def main(folder: str) -> None:
     deepnvme(folder)
     handles(folder)
+    files_of_safetensors(folder)
     assert_type(dsaio.__version__, str)
 
 

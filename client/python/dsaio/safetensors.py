@@ -303,7 +303,12 @@ def _framework(name: str, device: Device, pinned: bool) -> _Framework:
         raise check.wrong_type("framework", name, '"pt" or "np"')
     if name not in _FRAMEWORKS:
         raise ValueError(f'dsaio: framework {name!r}: must be "pt" or "np"')
-    return _FRAMEWORKS[name](device, check.boolean("pinned", pinned))
+    pinned = check.boolean("pinned", pinned)
+    try:
+        return _FRAMEWORKS[name](device, pinned)
+    except ImportError as e:
+        text = f'dsaio: framework {name!r}: {e}: "pt" makes tensors of torch, and "np" arrays of numpy'
+        raise ImportError(text, name=e.name) from None
 
 
 class safe_open:
