@@ -207,7 +207,7 @@ $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 $(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(LIB_LIBS) -lm
 $(GPU_LIBS): $(BUILD)/%.so: $(BUILD)/%.o
-	$(call say,LINK,$@)$(LINK) -shared -o $@ $^
+	$(call say,LINK,$@)$(LINK) -shared -Wl,-soname,$(@F)$(if $(filter %/libcuda.so,$@),.1,.0) -o $@ $^
 # The sides of the bench need each other and a part of the library.
 SIDES_OBJ = $(call obj,$(patsubst %,tests/bench/%.c,crew deepnvme device files grid histogram \
 	    matrix process side side_deepnvme side_fio side_local side_ours statistics tune))

@@ -77,9 +77,14 @@
  * when the parent frees the memory, disconnects or ends.  Between fork() and exec() of a process with
  * several threads a child may only call what signal-safety(7) allows, and so nothing of the library.
  *
- * GPUs.  Memory of dsaio_alloc() is a shared mapping of a memfd, as cudaHostRegister() takes it; it is
- * to be unregistered there before dsaio_free() and dsaio_disconnect(), which unmap it.  (Not tested
- * with a GPU in this version.)
+ * GPUs.  Ops take CUDA device pointers where they take any other.  The library then uses the libcuda that
+ * the program has opened, and copies through the pool as for private memory, each piece by the GPU and on
+ * streams of the library's own.  They do not wait for the program's streams: work that writes the memory,
+ * or reads what an op is to overwrite, must have ended before the op is submitted.  An error of
+ * libcuda is -EIO, a range beyond its allocation -EFAULT, each with a sentence.
+ * Memory of dsaio_alloc() is a shared mapping of a memfd, as cudaHostRegister() takes it; it is
+ * to be unregistered there before dsaio_free() and dsaio_disconnect(), which unmap it.  (Both have been
+ * tested without a GPU alone in this version.)
  *
  * The daemon goes away.  Every open op ends with -ECONNRESET, once, when no block of it can
  * still touch memory or file; later calls return -ENOTCONN.  These two, -EPERM after a fork,
@@ -428,7 +433,7 @@ enum dsaio_memory_kind {
 	DSAIO_MEMORY_POOL = 1,	  /* of dsaio_alloc() */
 	DSAIO_MEMORY_FD = 2,	  /* shared memory that has a descriptor */
 	DSAIO_MEMORY_PRIVATE = 3, /* private memory: cannot be registered, and need not be */
-	DSAIO_MEMORY_CUDA = 4,	  /* GPU memory: later */
+	DSAIO_MEMORY_CUDA = 4,	  /* GPU memory: cannot be registered yet; ops copy it */
 	DSAIO_MEMORY_VIEW = 5,	  /* read-only memory that several clients map: later */
 };
 

@@ -8,7 +8,7 @@
 #ifndef DSAIO_DAEMON_ENGINE_CUFILE_H
 #define DSAIO_DAEMON_ENGINE_CUFILE_H
 
-#include "daemon/engine/cuda.h"
+#include "proto/util/cuda.h"
 
 #include <stddef.h>
 

@@ -50,17 +50,12 @@ __attribute__((format(printf, 2, 3))) static void text_set(char text[GPU_TEXT_BY
 /* ---- in the child ---- */
 
 struct cuda {
-#define POINTER(result, name, parameters) result(*name) parameters;
-	CUDA_FUNCTIONS(POINTER)
+	CUDA_FUNCTIONS(FUNCTION_POINTER)
 };
 struct cufile {
-	CUFILE_FUNCTIONS(POINTER)
+	CUFILE_FUNCTIONS(FUNCTION_POINTER)
 };
 
-struct function {
-	const char *name;
-	size_t offset; /* of the pointer */
-};
 #define CUDA_FUNCTION(result, name, parameters) { #name, offsetof(struct cuda, name) },
 static const struct function cuda_functions[] = { CUDA_FUNCTIONS(CUDA_FUNCTION) };
 #define CUFILE_FUNCTION(result, name, parameters) { #name, offsetof(struct cufile, name) },
@@ -82,7 +77,8 @@ static void call_begins(const struct asking *asking, const char *call)
 static bool library_open(const struct asking *asking, const struct function *functions, size_t n,
 			 void *ret_functions)
 {
-	void *library, *address;
+	const char *missing;
+	void *library;
 
 	call_begins(asking, "dlopen()");
 	library = dlopen(asking->path, RTLD_NOW | RTLD_GLOBAL);
@@ -90,17 +86,12 @@ static bool library_open(const struct asking *asking, const struct function *fun
 		text_set(asking->problem, "%s", dlerror());
 		return false;
 	}
-	for (size_t i = 0; i < n; i++) {
-		address = dlsym(library, functions[i].name);
-		if (!address) {
-			text_set(asking->problem,
-				 "%.200s has no %s: it is no library of that kind, or too old",
-				 asking->path, functions[i].name);
-			return false;
-		}
-		memcpy((char *)ret_functions + functions[i].offset, &address, sizeof(address));
-	}
-	return true;
+	missing = functions_find(library, functions, n, ret_functions);
+	if (missing)
+		text_set(asking->problem,
+			 "%.200s has no %s: it is no library of that kind, or too old",
+			 asking->path, missing);
+	return !missing;
 }
 
 static bool cuda_is_done(const struct asking *asking, const struct cuda *cuda, CUresult result)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The daemon's declarations of libcuda and libcufile are those of the vendor's headers: sizes, offsets,
+# Our declarations of libcuda and libcufile are those of the vendor's headers: sizes, offsets,
 # values and prototypes.  Each directory that has cuda.h, alone or with cufile.h, is compared: those of
 # toolkits, of PyPI's wheels, and of $GPU_HEADERS (several with ":" between them).
 #

@@ -1,12 +1,12 @@
 /*
- * The daemon's declarations of libcuda and libcufile beside the vendor's.  tests/e2e/gpu_headers.sh compiles
+ * Our declarations of libcuda and libcufile beside the vendor's.  tests/e2e/gpu_headers.sh compiles
  * this twice and compares the output.
  *
- *     (nothing)      the daemon's headers
+ *     (nothing)      our headers
  *     -DVENDOR=1     the vendor's cuda.h
  *     -DVENDOR=2     the vendor's cufile.h, which includes cuda.h
  *
- * With the vendor's header, each function is declared a second time, as the daemon has it: the compiler
+ * With the vendor's header, each function is declared a second time, as we have it: the compiler
  * refuses a prototype that differs.
  */
 #ifdef VENDOR
@@ -23,8 +23,10 @@
 #define DECLARE(result, name, parameters) result name parameters;
 #if defined(VENDOR) && VENDOR == 1
 CUDA_FUNCTIONS(DECLARE)
+CUDA_COPY_FUNCTIONS(DECLARE)
 #elif defined(VENDOR)
 CUDA_FUNCTIONS(DECLARE)
+CUDA_COPY_FUNCTIONS(DECLARE)
 CUFILE_FUNCTIONS(DECLARE)
 #endif
 
@@ -39,7 +41,18 @@ int main(void)
 	NUMBER((CUdevice)-1 < 0);
 	NUMBER(sizeof(CUresult));
 	NUMBER(CUDA_SUCCESS);
+	NUMBER(CUDA_ERROR_INVALID_VALUE);
+	NUMBER(CUDA_ERROR_OUT_OF_MEMORY);
 	NUMBER(CUDA_ERROR_NO_DEVICE);
+	NUMBER(sizeof(CUdeviceptr));
+	NUMBER(sizeof(CUcontext));
+	NUMBER(sizeof(CUstream));
+	NUMBER(CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+	NUMBER(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+	NUMBER(CU_MEMORYTYPE_DEVICE);
+	NUMBER(sizeof(CUmemorytype));
+	NUMBER(CU_STREAM_NON_BLOCKING);
+	NUMBER(CU_MEMHOSTREGISTER_PORTABLE);
 	NUMBER(sizeof(CUuuid));
 	FIELD(CUuuid, bytes);
 #if !defined(VENDOR) || VENDOR == 2

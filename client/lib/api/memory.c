@@ -257,6 +257,10 @@ int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory
 			"take it as it is, and copy it; use dsaio_alloc() to spare the copy",
 			m.kind);
 	case DSAIO_MEMORY_CUDA:
+		return error_fail(-EOPNOTSUPP,
+				  "memory_register: kind %u: GPU memory cannot be registered yet: "
+				  "ops take it as it is, and copy it through pinned memory",
+				  m.kind);
 	case DSAIO_MEMORY_VIEW:
 		return error_fail(-EOPNOTSUPP,
 				  "memory_register: kind %u: this library (version %s) registers "

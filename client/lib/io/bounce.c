@@ -16,6 +16,7 @@ static void bounce_free(struct client_bounce *bounce)
 {
 	copiers_deinit(&bounce->copiers);
 	slots_deinit(&bounce->slots);
+	devices_deinit(&bounce->devices);
 	closep(&bounce->wake_fd);
 	(void)pthread_cond_destroy(&bounce->jobs_ended);
 	(void)pthread_mutex_destroy(&bounce->lock);
@@ -45,6 +46,11 @@ static void wake_for_room(struct slots *slots)
 	client_poke(container_of(slots, struct client_bounce, slots)->client);
 }
 
+static void forget_map(struct slots *slots, void *map)
+{
+	devices_forget(&container_of(slots, struct client_bounce, slots)->devices, map);
+}
+
 /* The client's, made at the first use; NULL: no memory. */
 static struct client_bounce *bounce_get(struct dsaio_client *client)
 {
@@ -61,6 +67,8 @@ static struct client_bounce *bounce_get(struct dsaio_client *client)
 	fresh->object.kind = CLIENT_BOUNCE;
 	fresh->object.on_disconnect = bounce_on_disconnect;
 	slots_init(&fresh->slots, &client->buffers, wake_for_room);
+	fresh->slots.on_unmap = forget_map;
+	devices_init(&fresh->devices);
 	copiers_init(&fresh->copiers, copiers_wanted(), COPIERS_IDLE_NSEC);
 	(void)pthread_mutex_init(&fresh->lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_cond_init(&fresh->jobs_ended, NULL);
@@ -129,7 +137,8 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 
 	if (!job)
 		return;
-	job_init(job, op, companion, channel, &bounce->slots, &bounce->copiers, buf);
+	job_init(job, op, companion, channel, &bounce->slots, &bounce->copiers, &bounce->devices,
+		 buf);
 	if (!job->share) {
 		job->stop = -ENOMEM;
 		job_end_op(job);
@@ -145,7 +154,7 @@ void bounce_defer(struct dsaio_op *op)
 
 	if (!job)
 		return;
-	job_init(job, op, NULL, NULL, NULL, NULL, NULL);
+	job_init(job, op, NULL, NULL, NULL, NULL, NULL, NULL);
 	job->is_for_ring = true;
 	job_post(op->handle->client, job);
 }
@@ -170,7 +179,7 @@ void bounce_run(struct dsaio_op *op, struct channel *channel, void *buf)
 	struct job job = { .n = 0 };
 
 	job_init(&job, op, op->handle, channel, bounce ? &bounce->slots : NULL,
-		 bounce ? &bounce->copiers : NULL, buf);
+		 bounce ? &bounce->copiers : NULL, bounce ? &bounce->devices : NULL, buf);
 	/* Its pieces go by the handle's ring, after the ops that are in it. */
 	job.stop = job.share ? bounce_await_earlier(op, true, job.deadline_nsec) : -ENOMEM;
 	job_run(&job);

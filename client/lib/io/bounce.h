@@ -1,7 +1,7 @@
 /*
  * Bouncing: ops on memory that the daemon cannot reach, or not at a place where a device can use it.
  *
- * Their bytes are copied through slots, piece by piece (job.h).  A blocking op is run by its caller's
+ * GPU memory is such memory, too.  Their bytes are copied through slots, piece by piece (job.h).  A blocking op is run by its caller's
  * thread, on the caller's handle.  Async ops are jobs of one thread for each client
  * (bounce_thread.h).  It is started with the first of them, with all signals blocked, and ends with
  * dsaio_disconnect().

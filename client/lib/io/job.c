@@ -16,13 +16,16 @@
 #define SHARE_BYTES_MIN (16u << 20)
 
 void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
-	      struct channel *channel, struct slots *slots, struct copiers *copiers, void *buf)
+	      struct channel *channel, struct slots *slots, struct copiers *copiers,
+	      struct devices *devices, void *buf)
 {
 	job->op = op;
 	job->via = via;
 	job->channel = channel;
 	job->share = slots ? slots_share_get(slots, channel->store) : NULL;
-	if (op->opcode == RING_OP_READ && op->len >= SHARE_BYTES_MIN)
+	job->devices = devices;
+	job->device = slots ? devices_find(buf) : -1;
+	if (job->device < 0 && op->opcode == RING_OP_READ && op->len >= SHARE_BYTES_MIN)
 		job->copiers = copiers;
 	job->buf = buf;
 	job->next = op->off;
@@ -41,6 +44,58 @@ static void job_has_no_slot(struct job *job, int r)
 				     job->op->opcode == RING_OP_READ ? "pread" : "pwrite",
 				     job->op->len, job->op->off, dsaio_error()) < 0)
 		job->why = NULL; /* the errno has to do */
+	job->why_error = r;
+}
+
+/* The GPU could not copy, for that errno.  Takes why. */
+static int job_has_no_copy(struct job *job, int r, const char *memory, uint64_t len, char *why)
+{
+	if (r < 0 && !job->why &&
+	    asprintf(&job->why,
+		     "%s of %" PRIu64 " bytes at %" PRIu64 ": %" PRIu64
+		     " bytes of GPU memory at %p: %s%s",
+		     job->op->opcode == RING_OP_READ ? "pread" : "pwrite", job->op->len,
+		     job->op->off, len, (const void *)memory, why ? why : strerrordesc_np(-r),
+		     r == -EFAULT
+			     ? ": the range must lie within one allocation, which is not freed "
+			       "before the op ends"
+			     : "") < 0)
+		job->why = NULL; /* the errno has to do */
+	if (r < 0)
+		job->why_error = r;
+	free(why);
+	return r;
+}
+
+/* From the buffer to the slot.  Returns 0 or a negative errno. */
+static int piece_fill(struct job_piece *piece, const char *from)
+{
+	const struct slice *slice = &piece->slice;
+	struct job *job = piece->job;
+	char *why = NULL;
+	uint64_t done;
+	int r;
+
+	if (job->device < 0)
+		return slot_fill(&piece->slot, slice->slot_off, from, slice->len, &done);
+	r = devices_fill(job->devices, job->device, &piece->slot, slice->slot_off, from, slice->len,
+			 &why);
+	return job_has_no_copy(job, r, from, slice->len, why);
+}
+
+/* From the slot to the buffer. */
+static int piece_empty(struct job_piece *piece, char *to, uint64_t len, uint64_t *ret_done)
+{
+	const struct slice *slice = &piece->slice;
+	struct job *job = piece->job;
+	char *why = NULL;
+	int r;
+
+	if (job->device < 0)
+		return slot_empty(&piece->slot, slice->slot_off, to, len, ret_done);
+	r = devices_empty(job->devices, job->device, &piece->slot, slice->slot_off, to, len, &why);
+	*ret_done = r < 0 ? 0 : len;
+	return job_has_no_copy(job, r, to, len, why);
 }
 
 int job_start_piece(struct job *job, bool is_blocking, bool is_further)
@@ -50,7 +105,7 @@ int job_start_piece(struct job *job, bool is_blocking, bool is_further)
 				     op->file->session.memory_align };
 	bool is_write = op->opcode == RING_OP_WRITE;
 	struct job_piece *piece = &job->pieces[(job->first + job->n) % JOB_PIECES_MAX];
-	uint64_t bytes = slice_bytes(job->next, job->end, align), done;
+	uint64_t bytes = slice_bytes(job->next, job->end, align);
 	uint64_t wish = slice_wish(op->off, job->next, job->end, is_write);
 	int r;
 
@@ -75,8 +130,7 @@ int job_start_piece(struct job *job, bool is_blocking, bool is_further)
 	}
 	piece->slice = slice_cut(job->next, job->end, slot_bytes(&piece->slot), align, is_write);
 	if (is_write)
-		job->stop = slot_fill(&piece->slot, piece->slice.slot_off,
-				      job->buf + (job->next - op->off), piece->slice.len, &done);
+		job->stop = piece_fill(piece, job->buf + (job->next - op->off));
 	if (!job->stop) {
 		piece->op = handle_op_new(job->via, false, is_blocking, job->channel);
 		if (!piece->op)
@@ -131,8 +185,8 @@ static void piece_copy(struct copy *copy)
 	uint64_t at = slice->io_off + (slice->slot_off - slice->io_slot_off) - piece->job->op->off;
 	const uint64_t start = clock_nsec();
 
-	piece->copy_error = slot_empty(&piece->slot, slice->slot_off, piece->job->buf + at,
-				       piece_done(piece), &piece->n_copied);
+	piece->copy_error = piece_empty(piece, piece->job->buf + at, piece_done(piece),
+					&piece->n_copied);
 	piece->is_slow = piece->n_copied < (clock_nsec() - start) * SLOW_BYTES_PER_NSEC;
 }
 
@@ -215,7 +269,7 @@ void job_end_op(struct job *job)
 		result = job->error;
 	else if (job->is_for_ring || (job->next < job->end && !job->is_at_end))
 		result = job->stop;
-	if (result == -ENOMEM)
+	if (result < 0 && result == job->why_error)
 		op_set_text(op, TAKE_PTR(job->why));
 	free(job->why);
 	slots_share_drop(job->share);

@@ -15,6 +15,9 @@
  * runs the job finishes the pieces in the order of the file.  Writes have no copiers: the kernel lets
  * one thread at a time write to a memfd.
  *
+ * Memory of a GPU is copied by the GPU (device.h), while the thread sleeps and the other pieces are in
+ * flight.
+ *
  * One thread runs a job: the caller's (job_run()), or the bounce thread.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_JOB_H
@@ -23,6 +26,7 @@
 #include "client/lib/io/handle.h"
 #include "client/lib/io/slice.h"
 #include "client/lib/memory/copiers.h"
+#include "client/lib/memory/device.h"
 #include "client/lib/memory/slots.h"
 
 #define JOB_PIECES_MAX 8u /* 8 MiB in flight keep a device busy while one is copied */
@@ -47,6 +51,8 @@ struct job {
 	struct channel *channel;
 	struct slots_share *share; /* of the file's store; NULL: for the ring, or no memory */
 	struct copiers *copiers;   /* NULL: none */
+	struct devices *devices;   /* of the client */
+	int device;		   /* the GPU whose memory buf is; -1: the host's */
 	bool is_slow;		   /* the last copy was: copiers shall help */
 	char *buf;
 	uint64_t next, end; /* bytes of the file: the start of the next piece, the end of the op */
@@ -57,7 +63,8 @@ struct job {
 	int error;	/* of the first piece that failed */
 	uint64_t done;	/* bytes, before the first piece that failed */
 	bool is_at_end; /* of the file */
-	char *why;	/* a sentence for -ENOMEM; or NULL */
+	char *why;	/* a sentence for why_error; or NULL */
+	int why_error;
 
 	/* bounce_thread.c's */
 	bool is_for_ring;	  /* no pieces: it waits to put its op into its handle's ring */
@@ -74,9 +81,10 @@ struct job {
 	struct list_node starting_node; /* JOB_STARTING: of its channel's list */
 };
 
-/* slots: NULL: a job for the ring.  copiers: NULL: none. */
+/* slots: NULL: a job for the ring.  copiers: NULL: none.  devices: not NULL, unless slots is. */
 void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
-	      struct channel *channel, struct slots *slots, struct copiers *copiers, void *buf);
+	      struct channel *channel, struct slots *slots, struct copiers *copiers,
+	      struct devices *devices, void *buf);
 
 /* May it start another piece? */
 static inline bool job_has_more(const struct job *job)

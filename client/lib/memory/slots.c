@@ -32,11 +32,21 @@ void slots_init(struct slots *slots, struct buffers *buffers, void (*on_room)(st
 	(void)pthread_mutex_init(&slots->lock, NULL); /* default attributes: cannot fail */
 }
 
+/* No slot of it is in use. */
+static void slab_unmap(struct slots *slots, struct slots_slab *slab)
+{
+	if (slab->map) {
+		slots->on_unmap(slots, slab->map);
+		(void)munmap(slab->map, (size_t)slab->n_units * SLOT_UNIT); /* ours: cannot fail */
+	}
+	(void)close(slab->fd); /* a memfd */
+}
+
 void slots_deinit(struct slots *slots)
 {
 	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++)
 		if (slots->slabs[i].n_units)
-			(void)close(slots->slabs[i].fd); /* a memfd */
+			slab_unmap(slots, &slots->slabs[i]);
 	(void)pthread_mutex_destroy(&slots->lock);
 }
 
@@ -329,10 +339,11 @@ bool slots_trim(struct slots *slots)
 		slots->n_slabs--;
 		spare[n++] = *slab;
 		slab->n_units = 0;
+		slab->map = NULL;
 	}
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (unsigned i = 0; i < n; i++) {
-		(void)close(spare[i].fd); /* a memfd */
+		slab_unmap(slots, &spare[i]);
 		slab_give_back(slots->buffers->conn, spare[i].slab.id);
 	}
 	return n;
@@ -408,4 +419,23 @@ int slot_empty(const struct slot *slot, uint64_t off, void *to, uint64_t len, ui
 		*ret_done += (uint64_t)n;
 	}
 	return 0;
+}
+
+char *slot_map(const struct slot *slot, bool *ret_is_new)
+{
+	struct slots *slots = slot->share->slots;
+	struct slots_slab *slab = slot->slab;
+	char *map;
+
+	(void)pthread_mutex_lock(&slots->lock);
+	*ret_is_new = !slab->map;
+	if (!slab->map) {
+		map = mmap(NULL, slot_map_bytes(slot), PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
+			   0);
+		if (map != MAP_FAILED)
+			slab->map = map;
+	}
+	map = slab->map;
+	(void)pthread_mutex_unlock(&slots->lock);
+	return map;
 }

@@ -10,7 +10,7 @@
  * half the time of process_vm_readv() and writev() where this was measured, those of 1 MiB 0.6 to
  * 0.9 of it.)  Where pwrite(2) would exceed the program's RLIMIT_FSIZE, and so raise a signal, and
  * on hugetlbfs, which has no write(2), the slab is mapped for that copy, and the slot is filled by
- * process_vm_readv().
+ * process_vm_readv().  A slab through which GPU memory was copied stays mapped (device.h).
  *
  * Shares.  The slots in use are counted for each store.  With an op's further pieces a store may use as
  * much as remains free, with an op's first piece twice as much.  A store that uses nothing gets the
@@ -36,6 +36,7 @@
 struct slots_slab {
 	struct slab slab;
 	int fd;
+	char *map;	  /* slots.lock; NULL: not mapped */
 	unsigned n_units; /* 0: there is no slab here */
 	uint64_t used;	  /* a bit for each unit */
 };
@@ -58,7 +59,8 @@ struct slots_share {
 struct slots {
 	struct buffers *buffers;	      /* of the client; and its link */
 	void (*on_room)(struct slots *slots); /* wakes the thread that takes and does not wait */
-	pthread_mutex_t lock;		      /* of all below */
+	void (*on_unmap)(struct slots *slots, void *map); /* before a slab is unmapped */
+	pthread_mutex_t lock;				  /* of all below */
 	struct slots_slab slabs[SLOTS_SLABS_MAX];
 	unsigned n_slabs, n_units, n_free; /* slabs may lie anywhere among the places */
 	bool is_growing;		   /* a thread asks for a slab, without the lock */
@@ -80,6 +82,11 @@ static inline uint64_t slot_bytes(const struct slot *slot)
 static inline uint64_t slot_off(const struct slot *slot) /* in its slab */
 {
 	return (uint64_t)slot->unit * SLOT_UNIT;
+}
+
+static inline uint64_t slot_map_bytes(const struct slot *slot) /* of its slab */
+{
+	return (uint64_t)slot->slab->n_units * SLOT_UNIT;
 }
 
 void slots_init(struct slots *slots, struct buffers *buffers, void (*on_room)(struct slots *slots));
@@ -109,6 +116,10 @@ bool slots_trim(struct slots *slots);
 int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
 	      uint64_t *ret_done);
 int slot_empty(const struct slot *slot, uint64_t off, void *to, uint64_t len, uint64_t *ret_done);
+
+/* The mapping of the slot's slab, which lasts until the slab is given back.  *ret_is_new: this call has
+   made it.  NULL: errno says why. */
+char *slot_map(const struct slot *slot, bool *ret_is_new);
 
 /* Takes n (a power of two) free bits at a multiple of n; returns the first one's number, or -1. */
 int slots_take_bits(uint64_t *used, unsigned n);

@@ -1,0 +1,58 @@
+/*
+ * GPU memory: which addresses are a GPU's, and copies between it and slots.
+ *
+ * A process has GPU memory only if it has opened libcuda.  So the library uses the program's libcuda, and
+ * opens none itself: a program without one pays a look whether it has opened further libraries.
+ *
+ * Copies run on the primary context of the memory's GPU, as those of PyTorch and CuPy do, and on streams
+ * of the library's own, which do not wait for the program's streams.  The program's work on the memory
+ * must have ended before it submits an op, as it must for any other memory.  The context is current only
+ * during a copy, so the program's is the same before and after.
+ *
+ * A slot's slab is mapped at its first copy, and registered with libcuda, so that the GPU copies by
+ * itself.  Where libcuda refuses that, copies work, and are slower.
+ *
+ * Any thread.
+ */
+#ifndef DSAIO_CLIENT_LIB_MEMORY_DEVICE_H
+#define DSAIO_CLIENT_LIB_MEMORY_DEVICE_H
+
+#include "client/lib/memory/slots.h"
+#include "proto/util/cuda.h"
+
+#define DEVICES_MAX 64 /* GPUs of a process: more than the largest hosts have */
+
+/* A GPU that memory was copied to or from. */
+struct device {
+	bool is_open;
+	CUdevice device;
+	CUcontext context;    /* the primary one, retained */
+	CUstream fill, empty; /* of slots: one direction does not wait for the other */
+};
+
+struct devices {
+	pthread_mutex_t lock; /* of opening one */
+	struct device devices[DEVICES_MAX];
+};
+
+void devices_init(struct devices *devices);
+/* No copy runs. */
+void devices_deinit(struct devices *devices);
+
+/* The number of the GPU whose memory this is, or -1: the host's. */
+int devices_find(const void *memory);
+
+/*
+ * Copies len bytes between the GPU's memory and off of the slot.  Returns 0; or -EFAULT (the range is not
+ * within an allocation), -ENOMEM or -EIO, and the failed call in *ret_why, which is the caller's to free;
+ * NULL: no memory.
+ */
+int devices_fill(struct devices *devices, int number, const struct slot *slot, uint64_t off,
+		 const void *from, uint64_t len, char **ret_why);
+int devices_empty(struct devices *devices, int number, const struct slot *slot, uint64_t off,
+		  void *to, uint64_t len, char **ret_why);
+
+/* Before a slab is unmapped. */
+void devices_forget(struct devices *devices, void *map);
+
+#endif
