@@ -20,10 +20,12 @@ import ctypes
 import json
 import mmap
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import time
+import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 from conftest import BUILD, PACKAGE, Daemon  # noqa: E402
@@ -561,6 +563,94 @@ def measure_safetensors(bench):
             ratio_of(written, results)
 
 
+class Saved:
+    """A state that is saved at a path and loaded from there."""
+
+    def __init__(self, state, path, save, load):
+        self.state, self.path = state, path
+        self.target = {name: tensor.clone() for name, tensor in state.items()}
+        self.functions = save, load
+
+    def save(self):
+        """Until all is on the device."""
+        began = time.perf_counter()
+        self.functions[0](self.state, self.path)
+        return (time.perf_counter() - began) * 1e3
+
+    def load(self):
+        """From the device: no cache of this machine has it."""
+        names = [os.path.join(self.path, name) for name in os.listdir(self.path)] if os.path.isdir(self.path) else []
+        for name in names or [self.path]:
+            with open(name, "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        began = time.perf_counter()
+        self.functions[1](self.target, self.path)
+        return (time.perf_counter() - began) * 1e3
+
+
+def save_by_torch(state, path):
+    import torch
+
+    torch.save(state, path)
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def ways_of_folders():
+    """How dsaio and torch save and load a folder of torch.distributed.checkpoint."""
+    from dsaio.torch.checkpoint import StorageReader, StorageWriter  # says if torch is too old
+    import torch.distributed.checkpoint as dcp
+
+    def way(writer, reader):
+        def save(state, path):
+            dcp.save(state, storage_writer=writer(path))
+
+        def load(state, path):
+            dcp.load(state, storage_reader=reader(path))
+
+        return save, load
+
+    warnings.simplefilter("ignore")  # torch's, of folders with a checkpoint and of processes without others
+    return way(StorageWriter, StorageReader), way(dcp.FileSystemWriter, dcp.FileSystemReader)
+
+
+def measure_checkpoint(bench):
+    import dsaio.torch
+    import torch
+
+    nbytes, n = bench.options.checkpoint, 10 * bench.options.tensors
+    states = {
+        size_text(nbytes): {str(i): torch.ones(nbytes // 32) for i in range(8)},
+        f"{n} x 4 KiB": {str(i): torch.ones(1024) for i in range(n)},
+    }
+    files = (
+        (dsaio.torch.save, lambda _, path: dsaio.torch.load(path)),
+        (save_by_torch, lambda _, path: torch.load(path, weights_only=True)),
+    )
+    missing = ""
+    try:
+        folders = ways_of_folders()
+    except ImportError as e:
+        missing = str(e)
+    for what, state in states.items():
+        for way, of_folder in (("a file", False), ("a folder", True)):
+            rows = {verb: bench.row(f"{verb} of {what} in {way}, beside torch", "ms") for verb in ("save", "load")}
+            if of_folder and missing:
+                for row in rows.values():
+                    row.missing = missing
+                continue
+            sides = [
+                Saved(state, os.path.join(bench.daemon.store, f"{way} {i}"), *functions)
+                for i, functions in enumerate(folders if of_folder else files)
+            ]
+            for verb, row in rows.items():
+                functions = {name: getattr(side, verb) for name, side in zip(("ours", "torch"), sides)}
+                for results in bench.turns(functions):
+                    row.add(results["ours"], results["torch"])
+            for side in sides:
+                shutil.rmtree(side.path) if of_folder else os.unlink(side.path)
+
+
 # ---- all of them ----
 
 # fork() comes first: the less a process has mapped, the less it disturbs.
@@ -571,6 +661,7 @@ MEASURES = {
     "many": measure_many,
     "sync": measure_sync,
     "large": measure_large,
+    "checkpoint": measure_checkpoint,
     "safetensors": measure_safetensors,
 }
 
@@ -598,6 +689,7 @@ def parse(arguments):
     parser.add_argument("--large", type=size, default="400M", help="bytes of a large tensor, as 400M (%(default)s)")
     parser.add_argument("--fresh", type=size, default="1G", help="bytes of a new pinned tensor (%(default)s)")
     parser.add_argument("--safetensors", type=size, default="2G", help="bytes of a safetensors file (%(default)s)")
+    parser.add_argument("--checkpoint", type=size, default="1G", help="bytes of a saved state (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write all rounds to this file, too")
     options = parser.parse_args(arguments)
     if options.rounds < 2 or options.tensors < 1:

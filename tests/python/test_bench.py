@@ -25,7 +25,7 @@ def test_each_row_has_rounds_or_says_why_not(tmp_path):
     os.mkdir(tmp_path / "build")
     for name in ("dsaiod", "python"):
         os.symlink(os.path.join(os.path.abspath(os.environ.get("BUILD", "build")), name), tmp_path / "build" / name)
-    sizes = ("--tensors=5", "--large=1M", "--fresh=1M", "--safetensors=1M")
+    sizes = ("--tensors=5", "--large=1M", "--fresh=1M", "--checkpoint=1M", "--safetensors=1M")
     done = bench("--rounds=2", *sizes, f"--json={file}", BUILD=str(tmp_path / "build"))
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())["rows"]
@@ -35,6 +35,8 @@ def test_each_row_has_rounds_or_says_why_not(tmp_path):
         assert line.startswith(row["name"])
         if "beside the op" in row["name"]:
             assert "no DeepSpeed in" in row["missing"]
+        elif "missing" in row and "in a folder" in row["name"]:
+            assert "needs torch 2.3 or newer" in row["missing"]
         elif "missing" in row:
             assert "beside safetensors" in row["name"] and row["missing"] == "safetensors is not installed"
         else:

@@ -320,7 +320,9 @@ def test_kill_9_while_it_saves_leaves_the_old_file(python, folder):
         """,
         status=-signal.SIGKILL,
     )
-    assert dsaio.torch.load(path) == "old"
+    assert dsaio.torch.load(path) == "old" and len(os.listdir(folder)) == 2
+    dsaio.torch.save("new", folder + "/another")
+    assert sorted(os.listdir(folder)) == ["another", "f"]
 
 
 def test_no_room_in_the_file_system(python):

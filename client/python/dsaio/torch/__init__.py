@@ -10,6 +10,7 @@ The files are torch's own: each side loads what the other one saves.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import pickle
@@ -18,7 +19,7 @@ from .. import _check as check
 from .. import _memory as memory
 from .._file import File
 from .._handle import Handle
-from .._replace import new_file
+from .._replace import new_file, remove_leftovers
 from ._archive import MAGIC, Archive, Damaged, Unsupported, unpickle
 from ._stream import Writer
 
@@ -43,6 +44,8 @@ def save(obj: Any, path: Path, *arguments: Any, **options: Any) -> None:
     """
     import torch
 
+    with contextlib.suppress(OSError):  # of saves that were killed; the error, if it is one, comes again
+        remove_leftovers(os.path.dirname(os.path.realpath(os.fsdecode(path))))
     with Handle() as handle, new_file(path, handle) as new:
         writer: Any = Writer(new, handle)
         try:

@@ -372,26 +372,36 @@ class _Form(Archive):
 
 
 class _Forms:
-    """dtype, size and place of the elements of saved tensors: those of one form have the same pickle."""
+    """dtype, size and place of the elements of saved tensors.
+
+    The same pickle stands in all tensors of one form, and the same bytes up to their elements.
+    """
 
     def __init__(self) -> None:
         self._known: Dict[bytes, Optional[Tuple[torch.dtype, torch.Size, int]]] = {}
+        # length of the item: its bytes up to the elements, and the form
+        self._heads: Dict[int, List[Tuple[bytes, Tuple[torch.dtype, torch.Size, int]]]] = {}
 
     def find(self, data: Any) -> Optional[Tuple[torch.dtype, torch.Size, int]]:
         """The elements follow one another from that byte of the item on.  None: only torch knows it."""
+        heads = self._heads.setdefault(len(data), [])
         try:
+            for head, form in heads:
+                if bytes(data[: len(head)]) == head:
+                    return form
             archive = _Form(data)
             pickled = archive.get_record("data.pkl")
             if pickled not in self._known:
                 self._known[pickled] = self._look(archive)
-            form = self._known[pickled]
-            if form is None or archive.get_record("byteorder") != sys.byteorder.encode():
+            known = self._known[pickled]
+            if known is None or archive.get_record("byteorder") != sys.byteorder.encode():
                 return None
             offset, nbytes = archive.place("data/0")
+            dtype, size, start = known
+            if start + size.numel() * dtype.itemsize > nbytes:
+                return None
+            heads.append((bytes(data[:offset]), (dtype, size, offset + start)))
         except (Unsupported, Damaged):
-            return None
-        dtype, size, start = form
-        if start + size.numel() * dtype.itemsize > nbytes:
             return None
         return dtype, size, offset + start
 
