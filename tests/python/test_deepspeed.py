@@ -342,6 +342,12 @@ def test_uninstall_restores_all(code, accelerator, is_first):
         if {is_first}:
             assert was == state()
         assert sys.meta_path == path and dict(os.environ) == before
+        for given in ("/a", ":/a", "/a::/b:"):
+            os.environ["PYTHONPATH"] = given
+            dsaio.deepspeed.install()
+            assert os.environ["PYTHONPATH"] != given
+            dsaio.deepspeed.uninstall()
+            assert os.environ["PYTHONPATH"] == given
         dsaio.deepspeed.install()
         assert swapper.AsyncIOBuilder().load() is dsaio
         """,
@@ -439,11 +445,13 @@ def test_the_user_s_sitecustomize_runs(dsaio_run, tmp_path):
     environment = PACKAGE + os.pathsep + str(tmp_path / "site")
     own = str(tmp_path / "site" / "sitecustomize.py")
     assert dsaio_run("-c", shown, PYTHONPATH=environment) == f"{own} True {own}\n"
-    # The path is that of a Python without us.
-    paths = "import sys; print(sys.path)"
-    assert dsaio_run("-c", paths) == output_of(
-        ["-c", paths], dsaio_run.folder, PYTHONPATH=os.pathsep.join([PACKAGE, str(tmp_path / "fake")])
-    )
+
+
+@pytest.mark.parametrize("given", ["PACKAGE", "PACKAGE:/b", ":PACKAGE:/b", "/a::PACKAGE:"])
+def test_the_path_is_that_of_a_python_without_us(dsaio_run, given):
+    given = given.replace("PACKAGE", PACKAGE)
+    text = "import sys; print(sys.path)"
+    assert dsaio_run("-c", text, PYTHONPATH=given) == output_of(["-c", text], dsaio_run.folder, PYTHONPATH=given)
 
 
 def test_an_error_in_the_user_s_sitecustomize_is_reported_as_without_us(dsaio_run, tmp_path):

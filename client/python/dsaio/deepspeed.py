@@ -232,8 +232,10 @@ def reach_children() -> None:
     """From now on, Python processes that this one starts, or becomes by exec, call install() at their start."""
     os.environ[VARIABLE] = "1"
     if not has_pth():
-        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        os.environ["PYTHONPATH"] = os.pathsep.join([_SITE] + [path for path in paths if path not in ("", _SITE)])
+        others = os.environ.get("PYTHONPATH")
+        paths = others.split(os.pathsep) if others else []
+        # An empty one among them is the current directory.
+        os.environ["PYTHONPATH"] = os.pathsep.join([_SITE] + [path for path in paths if path != _SITE])
 
 
 def _spare_children() -> None:
