@@ -41,18 +41,26 @@ def no_test_hangs():
 
 
 class Daemon:
-    """dsaiod on a socket and a store of its own."""
+    """dsaiod on a socket and a store of its own.
 
-    def __init__(self, *arguments):
+    prepare: called in its process before it starts.
+    """
+
+    def __init__(self, prepare=lambda: None):
         self.dir = tempfile.mkdtemp(prefix="dsaio-python-", dir=os.environ.get("TMPDIR", "/var/tmp"))
         self.store = os.path.join(self.dir, "store")
         self.socket = os.path.join(self.dir, "s.sock")
         os.mkdir(self.store)
         self.log = open(os.path.join(self.dir, "log"), "w+b")
         command = [os.path.join(BUILD, "dsaiod"), "--config", os.devnull, "--socket", self.socket]
-        command += ["--store", "t=" + self.store, *arguments]
+        command += ["--store", "t=" + self.store]
+
+        def before():
+            _end_with_parent()
+            prepare()
+
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=_end_with_parent
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=before
         )
         lines = []
         for line in self.process.stderr:

@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import inspect
+import operator
 import os
 import threading
 
@@ -101,6 +102,52 @@ def test_argument_names(method):
     assert list(parameters)[1:] == ARGUMENTS[method]
     if "file_offset" in parameters:
         assert parameters["file_offset"].default == 0
+
+
+FUNCTIONS = {
+    "aio_read": "buffer filename block_size queue_depth single_submit overlap_events validate",
+    "aio_write": "buffer filename block_size queue_depth single_submit overlap_events validate",
+    "deepspeed_memcpy": "dest src",
+    "pin_handle.new_cpu_locked_tensor": "self num_elem example_tensor",
+    "pin_handle.free_cpu_locked_tensor": "self locked_tensor",
+    "pin_handle.free_cpu_locked_tensor_by_ptr": "self address",
+    "pin_handle.is_pinned": "self tensor",
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_argument_names_of_functions_and_of_pin_handle(name):
+    parameters = inspect.signature(operator.attrgetter(name)(dsaio)).parameters
+    assert list(parameters) == FUNCTIONS[name].split()
+    assert all(p.default is inspect.Parameter.empty for p in parameters.values())
+
+
+def test_each_method_by_names_alone_gives_its_result(handle, kind, path, capsys):
+    """Exactly: DeepSpeed asserts on some of them."""
+    tensor = kind.of(os.urandom(4096))
+    file = {"buffer": tensor, "filename": path, "file_offset": 0}
+    results = {
+        "write": handle.write(**file, validate=False),
+        "read": handle.read(**file, validate=False),
+        "sync_pwrite": handle.sync_pwrite(**file),
+        "sync_pread": handle.sync_pread(**file),
+        "async_pwrite": handle.async_pwrite(**file),
+        "async_pread": handle.async_pread(**file),
+        "pwrite": handle.pwrite(**file, validate=False, **{"async": True}),
+        "pread": handle.pread(**file, validate=False, **{"async": True}),
+        "wait": handle.wait(),
+        "pwrite, not async": handle.pwrite(**file, validate=False, **{"async": False}),
+        "is_pinned": handle.is_pinned(tensor=tensor),
+        "free_cpu_locked_tensor": handle.free_cpu_locked_tensor(tensor=tensor),
+    }
+    pinned = handle.new_cpu_locked_tensor(num_elem=7, example_tenosr=tensor)
+    results["is_pinned, pinned"] = handle.is_pinned(tensor=pinned)
+    results["free_cpu_locked_tensor, pinned"] = handle.free_cpu_locked_tensor(tensor=pinned)
+    expected = {name: 0 for name in ("write", "read", "async_pwrite", "async_pread", "pwrite", "pread")}
+    expected.update({"sync_pwrite": 1, "sync_pread": 1, "wait": 4, "pwrite, not async": 1})
+    expected.update({"is_pinned": False, "free_cpu_locked_tensor": False})
+    expected.update({"is_pinned, pinned": True, "free_cpu_locked_tensor, pinned": True})
+    assert {name: (type(r), r) for name, r in results.items()} == {n: (type(e), e) for n, e in expected.items()}
 
 
 # ---- transfers ----
