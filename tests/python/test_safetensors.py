@@ -686,6 +686,15 @@ def test_arguments(path, example):
             save_file(wrong, path)
 
 
+def test_a_device_that_is_missing_is_an_error_before_anything_is_read(path, example, reads):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises((RuntimeError, AssertionError), match="(?i)cuda|nvidia"):
+        load_file(path, "cuda")
+    assert reads == []
+
+
 def test_what_is_no_file(folder):
     os.mkfifo(folder + "/fifo")
     os.mkdir(folder + "/folder")
@@ -918,6 +927,20 @@ def test_a_file_is_written_in_parts(kind, folder, path, size, monkeypatch):
         assert bytes_of(kind, load(kind, path)) == {f"{i:04}": part for i, part in enumerate(parts)}
 
 
+def test_the_blocks_of_a_file_are_reserved_before_it_is_written(kind, path, monkeypatch):
+    steps = []
+    real_reserve, real_write = dsaio._replace.NewFile.reserve, dsaio.Handle.submit_write
+    monkeypatch.setattr(_stream, "PIECE", 8192)
+    monkeypatch.setattr(
+        dsaio._replace.NewFile, "reserve", lambda self, n: (steps.append(n), real_reserve(self, n))[1]
+    )
+    monkeypatch.setattr(
+        dsaio.Handle, "submit_write", lambda self, *arguments: (steps.append("write"), real_write(self, *arguments))[1]
+    )
+    save_file({"a": kind.of(bytes(20_000))}, path)
+    assert steps == [os.path.getsize(path), "write", "write", "write"]
+
+
 def test_metadata_is_written_in_its_order(path):
     pairs = {c: c + "ü" for c in "zyxabc"}
     save_file({}, path, pairs)
@@ -1132,6 +1155,20 @@ def test_a_child_goes_on_with_open_files_and_tensors(python, path, example):
         of_child = load_file(path + "child", framework="np")
         assert all((of_child[name] == tensors[name]).all() for name in tensors)
         assert all((file.get_tensor(name) == tensors[name]).all() for name in tensors)
+        """
+    )
+
+
+def test_a_child_of_a_thread_s_process_does_not_wait_for_that_thread(python, path, example):
+    python(
+        f"""
+        from dsaio import safetensors
+        with safetensors._lock:  # as if another thread were in it
+            pid = os.fork()
+            if pid == 0:
+                safetensors.load_file({path!r}, framework="np")
+                os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
         """
     )
 
