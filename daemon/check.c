@@ -159,10 +159,38 @@ static int state_dir_check(const struct config *config)
 	return -EINVAL;
 }
 
+/* ---- libraries ---- */
+
+/* Without it the daemon would start, and use no GPU. */
+static int library_check(const struct config *config, const char *name, const char *path)
+{
+	const unsigned line = config_key_line(config, name);
+	const char *why;
+
+	if (!path || access(path, R_OK) == 0)
+		return 0;
+	why = strerrordesc_np(errno);
+	if (line)
+		log_mistake("dsaiod: %s:%u: [daemon] %s = %s: %s: name the library's file",
+			    config->path, line, name, path, why);
+	else
+		log_mistake("dsaiod: %s %s of the environment: %s: name the library's file", name,
+			    path, why);
+	return -EINVAL;
+}
+
 int check_host(const struct config *config)
 {
-	int socket = socket_check(config), stores = registry_check(config);
-	int state_dir = state_dir_check(config);
+	const int checks[] = {
+		socket_check(config),
+		registry_check(config),
+		state_dir_check(config),
+		library_check(config, "cuda_library", config->cuda_library),
+		library_check(config, "cufile_library", config->cufile_library),
+	};
 
-	return socket < 0 ? socket : stores < 0 ? stores : state_dir;
+	for (unsigned i = 0; i < sizeof(checks) / sizeof(*checks); i++)
+		if (checks[i] < 0)
+			return checks[i];
+	return 0;
 }

@@ -117,6 +117,19 @@ refuse "a socket that cannot be made" "conf:3;socket = $dir/none/s.sock;$dir/non
 	"[daemon]" "spin_usec = 0" "socket = $dir/none/s.sock"
 refuse "two stores on one device" "conf:5;store u;same device;store t;remove one" \
 	"[store t]" "path = $dir/store" "" "[store u]" "path = $dir"
+refuse "libraries that are not there" \
+	"conf:2;cuda_library = $dir/none: No such file;conf:3;cufile_library = $dir/no: No such file" \
+	"[daemon]" "cuda_library = $dir/none" "cufile_library = $dir/no"
+refuse "a library by a relative path" "conf:2;cuda_library;libcuda.so.1;absolute path" \
+	"[daemon]" "cuda_library = libcuda.so.1"
+printf '[daemon]\ncuda_library = %s\ncufile_library = %s\n' "$dir/conf" "$dir/conf" >"$dir/libraries"
+check "--check-config of libraries that are there" 0 "right" --socket "$socket" --config "$dir/libraries" \
+	--check-config
+: >"$dir/empty"
+export DSAIO_CUFILE_LIBRARY="$dir/none"
+check "--check-config of a library that the environment names" 2 "cufile_library $dir/none of the environment" \
+	--user --socket "$socket" --config "$dir/empty" --check-config
+unset DSAIO_CUFILE_LIBRARY
 refuse "a store that is not there" "conf:2;$dir/none;No such file" "[store t]" "path = $dir/none"
 refuse "a store without a path" "t;path" "[store t]" "block_size = 1M"
 
