@@ -381,6 +381,47 @@ def test_kill_9_at_any_step_leaves_a_checkpoint_and_the_next_save_cleans_up(pyth
 
 
 @needs_dcp
+def test_all_is_on_the_device_before_the_metadata_names_it_and_the_old_is_removed_last(folder, monkeypatch):
+    writer = StorageWriter(folder)
+    save(values(1), folder, writer)
+    steps = []
+
+    def noting(name, function):
+        def call(*arguments, **options):
+            steps.append((name,))
+            return function(*arguments, **options)
+
+        return call
+
+    def note_fsync(fd, real=os.fsync):
+        steps.append(("fsync", os.readlink(f"/proc/self/fd/{fd}")))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    for name in ("rename", "replace", "unlink"):
+        monkeypatch.setattr(os, name, noting(name, getattr(os, name)))
+    monkeypatch.setattr(dsaio.Handle, "submit_fsync", noting("fsync of data", dsaio.Handle.submit_fsync))
+    save(values(2), folder, writer)
+    assert steps == [
+        ("fsync of data",),
+        ("rename",),
+        ("fsync", folder),
+        ("fsync", folder + "/.metadata.tmp"),
+        ("replace",),
+        ("fsync", folder),
+        ("unlink",),
+    ]
+
+
+@needs_dcp
+def test_a_folder_that_is_made_is_on_the_device_with_its_parents(folder, monkeypatch):
+    synced = []
+    monkeypatch.setattr(checkpoint, "sync_folder", lambda path: synced.append(path))
+    save({"a": torch.ones(3)}, folder + "/x/y")
+    assert {folder, folder + "/x"} <= set(synced)
+
+
+@needs_dcp
 def test_a_folder_of_filesystemwriter_is_replaced_as_a_whole(folder):
     make_file(os.path.join(folder, "notes.distcp"), b"of the user")
     save(values(1), folder, dcp.FileSystemWriter(folder))

@@ -180,10 +180,11 @@ def sync_folder(path: str) -> None:
 
 
 @contextlib.contextmanager
-def new_file(path: Path, handle: Handle) -> Iterator[NewFile]:
+def new_file(path: Path, handle: Handle, *, syncs_name: bool = True) -> Iterator[NewFile]:
     """A NewFile to write to, with ops of the handle.  It replaces `path` at the end of the block.
 
-    When the block has ended, the new file and its name are on the device.  Raises OSError.
+    When the block has ended, the new file is on the device, and its name unless syncs_name is False: then
+    the caller calls sync_folder(), after many files.  Raises OSError.
     """
     new = NewFile(path)
     try:
@@ -192,7 +193,8 @@ def new_file(path: Path, handle: Handle) -> Iterator[NewFile]:
         new.place()
     finally:
         new.discard()
-    sync_folder(os.path.dirname(new.path))
+    if syncs_name:
+        sync_folder(os.path.dirname(new.path))
 
 
 @contextlib.contextmanager

@@ -45,7 +45,9 @@ def copy(to: int, source: int, nbytes: int) -> None:
     ctypes.memmove(to, source, nbytes)
 
 
-class _Piece:
+class Piece:
+    """A part of pinned memory, and the op that uses it."""
+
     __slots__ = ("view", "address", "op")
 
     def __init__(self, owner: Any, at: int) -> None:
@@ -59,23 +61,24 @@ class _Piece:
             op.wait()
 
 
-def _pieces() -> List[_Piece]:
+def new_pieces() -> List[Piece]:
     owner = memory.array(N_PIECES * PIECE)
-    return [_Piece(owner, i * PIECE) for i in range(N_PIECES)]
+    return [Piece(owner, i * PIECE) for i in range(N_PIECES)]
 
 
 class Writer:
     """A file object that writes to a NewFile.  Raises OSError.
 
     nbytes: the size of the file, where it is known, for which the blocks are reserved at once.
+    pieces: of a Writer that has finished, or None.
     After a failure, `failure` is the exception: torch raises another one in its place.
     """
 
-    def __init__(self, new: NewFile, handle: Handle, nbytes: int = 0) -> None:
+    def __init__(self, new: NewFile, handle: Handle, nbytes: int = 0, pieces: Optional[List[Piece]] = None) -> None:
         new.reserve(nbytes)
         self._new = new
         self._handle = handle
-        self._pieces = _pieces()
+        self._pieces = pieces or new_pieces()
         self._i = 0  # of the piece that is being filled
         self._start = 0  # its offset in the file
         self._fill = 0
@@ -166,10 +169,10 @@ def read_jobs(handle: Handle, jobs: Iterable[Job]) -> None:
 
     A job has at most JOB_MAX bytes.  Raises OSError, ENODATA if a file is shorter.
     """
-    pieces: Optional[Deque[_Piece]] = None
-    open_jobs: Deque[Tuple[_Piece, Job, int]] = deque()
+    pieces: Optional[Deque[Piece]] = None
+    open_jobs: Deque[Tuple[Piece, Job, int]] = deque()
 
-    def finish_one() -> _Piece:
+    def finish_one() -> Piece:
         piece, job, first = open_jobs.popleft()
         piece.wait()
         job[3](piece.view[job[1] - first : job[2] - first])
@@ -177,7 +180,7 @@ def read_jobs(handle: Handle, jobs: Iterable[Job]) -> None:
 
     for job in jobs:
         if pieces is None:
-            pieces = deque(_pieces())
+            pieces = deque(new_pieces())
         piece = pieces.popleft() if pieces else finish_one()
         file, start, end, _ = job
         first = start - start % ALIGNMENT

@@ -50,7 +50,7 @@ from .._file import File
 from .._handle import Handle
 from .._replace import new_file, remove_leftovers, sync_folder
 from ._archive import Archive, Damaged, Unsupported, unpickle
-from ._stream import ALIGNMENT, JOB_MAX, Writer, copy as copy_bytes, read_jobs
+from ._stream import ALIGNMENT, JOB_MAX, Writer, copy as copy_bytes, new_pieces, read_jobs
 
 try:
     from torch.distributed.checkpoint.staging import BlockingAsyncStager as _Stager
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.metadata import Metadata
     from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner
 
-    from ._stream import Job
+    from ._stream import Job, Piece
 
 __all__ = ["AsyncStager", "StorageReader", "StorageWriter"]
 
@@ -185,17 +185,21 @@ class StorageWriter(FileSystemWriter):
         prefix = f"{plan.storage_data.prefix}{os.urandom(8).hex()}_"
         files = [plan.items] if self.single_file_per_rank else [[item] for item in plan.items]
         results: List[WriteResult] = []
+        pieces = new_pieces()
         with Handle() as handle:
             for i, items in enumerate(files):
-                results += self._write_file(f"{prefix}{i}.distcp", items, planner, handle)
+                results += self._write_file(f"{prefix}{i}.distcp", items, planner, handle, pieces)
+        sync_folder(os.fspath(self.path))
         future: Future[List[WriteResult]] = Future()
         future.set_result(results)
         return future
 
-    def _write_file(self, name: str, items: Any, planner: SavePlanner, handle: Handle) -> List[WriteResult]:
+    def _write_file(
+        self, name: str, items: Any, planner: SavePlanner, handle: Handle, pieces: List[Piece]
+    ) -> List[WriteResult]:
         results = []
-        with new_file(os.path.join(self.path, name), handle) as new:
-            writer = Writer(new, handle)
+        with new_file(os.path.join(self.path, name), handle, syncs_name=False) as new:
+            writer = Writer(new, handle, pieces=pieces)
             try:
                 for item in items:
                     data: Any = planner.resolve_data(item)
