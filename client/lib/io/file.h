@@ -13,10 +13,11 @@
  *                                                                      -> in use, freed
  *
  * An open finds an idle file by its path (or the number of the caller's descriptor) and access mode.
- * Each time the kernel is asked what that names and, unless the file's mode tells, whether this process
- * may open it: two system calls, no open(2), no message.  If the name is another inode by now, the file leaves the cache, and
- * its last user frees it.  A descriptor that cannot be opened anew shares the program's description.
- * Such files and block devices are not kept.
+ * Each time the kernel is asked what that names and, unless the file's mode tells, whether this
+ * process may open it: two system calls, no open(2), no message.  If the name is another inode by now,
+ * the file leaves the cache, and its last user frees it.  An op by path takes a file that is open for
+ * reading and writing, too, if this process has the right that the op needs.  A descriptor that cannot
+ * be opened anew shares the program's description.  Such files and block devices are not kept.
  *
  * Closing a file can hang if its mount is dead.  So a thread closes the descriptor of no other file
  * than its own, and the daemon is asked to close others without waiting for the reply.
