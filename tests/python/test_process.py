@@ -93,7 +93,7 @@ def test_no_daemon_is_an_error_with_a_sentence(python, folder):
     assert output.startswith("2 ") and folder + "/none" in output
 
 
-def test_every_public_function_has_annotations(python):
+def test_every_public_function_has_annotations_and_a_docstring(python):
     python(
         """
         import inspect
@@ -102,6 +102,7 @@ def test_every_public_function_has_annotations(python):
             functions = [value] if inspect.isfunction(value) else \\
                 [f for n, f in vars(value).items() if inspect.isfunction(f) and not n.startswith("_")]
             for f in functions:
+                assert f.__doc__, (name, f)
                 missing = set(inspect.signature(f).parameters) - set(f.__annotations__) - {"self"}
                 assert not missing and "return" in f.__annotations__, (name, f, missing)
         """

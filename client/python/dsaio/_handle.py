@@ -168,13 +168,21 @@ class Handle:
     def submit_read(
         self, buffer: Any, file: FileArgument, file_offset: int = 0, *, timeout: Optional[float] = None
     ) -> Op:
-        """Starts to read into the buffer.  timeout: seconds until the op ends with ETIMEDOUT.  Raises OSError."""
+        """Starts to read into the buffer: all of it, from byte file_offset of the file on.
+
+        timeout: seconds until the op ends with ETIMEDOUT; None: never.  The buffer is not to be used before
+        the op has ended.  Raises OSError if the op cannot start; if it fails later, its wait() does.
+        """
         return self._submit(library.READ, buffer, file, file_offset, timeout)
 
     def submit_write(
         self, buffer: Any, file: FileArgument, file_offset: int = 0, *, timeout: Optional[float] = None
     ) -> Op:
-        """Starts to write the buffer.  timeout: seconds until the op ends with ETIMEDOUT.  Raises OSError."""
+        """Starts to write the buffer: all of it, from byte file_offset of the file on.
+
+        timeout: seconds until the op ends with ETIMEDOUT; None: never.  The buffer is not to be changed before
+        the op has ended.  Raises OSError if the op cannot start; if it fails later, its wait() does.
+        """
         return self._submit(library.WRITE, buffer, file, file_offset, timeout)
 
     def submit_fsync(self, file: FileArgument, *, data_only: bool = False) -> Op:

@@ -58,7 +58,7 @@ class pin_handle(_Pinned):
     """Pinned memory alone.  Each handle of the process recognises it."""
 
     def new_cpu_locked_tensor(self, num_elem: int, example_tensor: Any) -> Any:
-        """A pinned, page aligned 1-D tensor of the example's dtype; for an array, an array.
+        """A pinned, page aligned tensor of shape (num_elem,) and the example's dtype; for an array, an array.
 
         The content is undefined.  Raises OSError: ENOMEM if the pool has no room.
         """
@@ -76,9 +76,12 @@ class pin_handle(_Pinned):
 class aio_handle(Handle, _Pinned):
     """DeepNVMe's handle, with the methods of dsaio.Handle beside its own.
 
-    block_size: bytes of a block, 512 to 64 MiB in steps of 512.  queue_depth: blocks in flight, 1 to 4096.
-    single_submit: one system call per block.  overlap_events: refill as completions come; False: fill,
-    wait for all.  intra_op_parallelism: parts of an op, 1 to 64.  The others as of dsaio.Handle.
+    block_size: bytes of a block, 512 to 64 MiB in steps of 512
+    queue_depth: blocks in flight, 1 to 4096
+    single_submit: one system call per block
+    overlap_events: refill as completions come; False: fill, wait for all
+    intra_op_parallelism: parts of an op, 1 to 64
+    io_class, weight, op_timeout: as of dsaio.Handle
 
     Raises OSError, EINVAL for a value that is out of range; TypeError for text in place of a bool.
 
@@ -122,18 +125,23 @@ class aio_handle(Handle, _Pinned):
     # ---- the constructor's values ----
 
     def get_block_size(self) -> int:
+        """The constructor's value: bytes of a block."""
         return self._values[0]
 
     def get_queue_depth(self) -> int:
+        """The constructor's value: blocks in flight."""
         return self._values[1]
 
     def get_single_submit(self) -> bool:
+        """The constructor's value: one system call per block?"""
         return self._values[2]
 
     def get_overlap_events(self) -> bool:
+        """The constructor's value: does a channel refill as completions come?"""
         return self._values[3]
 
     def get_intra_op_parallelism(self) -> int:
+        """The constructor's value: parts of an op."""
         return self._values[4]
 
     def get_alignment(self) -> int:
@@ -143,7 +151,11 @@ class aio_handle(Handle, _Pinned):
     # ---- ops that wait() is for ----
 
     def async_pread(self, buffer: Any, filename: FileArgument, file_offset: int = 0) -> int:
-        """Starts to read into the buffer.  Returns 0, or -1 if the op fails to start."""
+        """Starts to read into the buffer: all of it, from byte file_offset of the file on.
+
+        The buffer is not to be used before wait(), which raises if the op fails.  Returns 0, or -1 if the op
+        fails to start.  Raises TypeError or ValueError for what is no buffer, no file or no offset.
+        """
         try:
             c = self._async_c or self._open_async()
             _start(c, READ, filename, _locate(buffer, True), file_offset, self._pending)
@@ -159,9 +171,11 @@ class aio_handle(Handle, _Pinned):
         *,
         fd: Optional[int] = None,
     ) -> int:
-        """Starts to write the buffer.  Returns 0, or -1 if the op fails to start.
+        """Starts to write the buffer: all of it, from byte file_offset of the file on.
 
         filename: also a descriptor that is open for writing, which stays the caller's; or by name, fd.
+        The buffer is not to be changed before wait(), which raises if the op fails.  Returns 0, or -1 if the op
+        fails to start.  Raises TypeError or ValueError for what is no buffer, no file or no offset.
         """
         if (filename is None) == (fd is None):
             raise TypeError("dsaio: async_pwrite() needs either a filename or an fd")
@@ -216,21 +230,21 @@ class aio_handle(Handle, _Pinned):
     def read(self, buffer: Any, filename: FileArgument, validate: bool, file_offset: int = 0) -> int:
         """Reads a file of exactly the buffer's size, and waits for this op alone.
 
-        Prints the time that it took.  Returns 0, or -1 on failure.
+        Prints the time that it took, in microseconds.  Returns 0, or -1 on failure, whose reason is logged.
         """
         return self._alone(READ, "read", buffer, filename, validate, file_offset)
 
     def write(self, buffer: Any, filename: FileArgument, validate: bool, file_offset: int = 0) -> int:
         """Writes the buffer, and waits for this op alone.
 
-        Prints the time that it took.  Returns 0, or -1 on failure.
+        Prints the time that it took, in microseconds.  Returns 0, or -1 on failure, whose reason is logged.
         """
         return self._alone(WRITE, "write", buffer, filename, validate, file_offset)
 
     # ---- pinned memory ----
 
     def new_cpu_locked_tensor(self, num_elem: int, example_tenosr: Any = None, *, example_tensor: Any = None) -> Any:
-        """A pinned, page aligned 1-D tensor of the example's dtype; for an array, an array.
+        """A pinned, page aligned tensor of shape (num_elem,) and the example's dtype; for an array, an array.
 
         The content is undefined.  Raises OSError: ENOMEM if the pool has no room.  The misspelt keyword is
         DeepNVMe's.
