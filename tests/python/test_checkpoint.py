@@ -321,7 +321,8 @@ torch.set_num_threads(1)  # all is done in children of fork()
 place = folder + "/c"
 
 def state(i):
-    return {"large": torch.full((300_000,), float(i)), "small": torch.full((10,), float(i)), "object": [i]}
+    tensors = {"large": torch.full((300_000,), float(i)), "small": torch.full((10,), float(i))}
+    return {"object": "x" * (5000 * i), **tensors}  # so the places in the file differ
 
 def save(i):
     dcp.save({"state": state(i)}, storage_writer=StorageWriter(place))
