@@ -13,7 +13,8 @@ PACKAGES = ("deepspeed.ops.op_builder.cpu", "deepspeed.ops.op_builder")
 def builder(name):
     for package in PACKAGES:
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, package + "."):
-            found = getattr(importlib.import_module(module.name), name, None)
+            # Its packages are for other accelerators.
+            found = None if module.ispkg else getattr(importlib.import_module(module.name), name, None)
             if found is not None and found.__name__ == name:
                 return found
     return getattr(op_builder, name)
