@@ -2,7 +2,7 @@
  * Shared by the measures: the rows, a private daemon with its open objects, and the course of a
  * comparison.  bench.c has measures of the core, digest.c those beside fio and DeepNVMe,
  * everyday.c those of any memory, any file and no configuration, fresh.c the first use of memory,
- * sharing.c those of programs side by side.
+ * sharing.c those of programs side by side, small.c the matrix of small ops.
  */
 #ifndef DSAIO_TESTS_BENCH_BENCH_H
 #define DSAIO_TESTS_BENCH_BENCH_H
@@ -13,6 +13,7 @@
 #include "tests/bench/local.h"
 #include "tests/bench/process.h"
 #include "tests/bench/report.h"
+#include "tests/bench/small_rows.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -79,7 +80,8 @@ enum {
 	ROW_NOWAIT_STREAM,
 	ROW_NOWAIT_IOPS_AMONG,
 	ROW_NOWAIT_STREAM_AMONG,
-	N_ROWS
+	ROW_SMALL, /* the first of SMALL_ROWS, which small.c names */
+	N_ROWS = ROW_SMALL + SMALL_ROWS
 };
 extern struct row rows[N_ROWS];
 
@@ -150,6 +152,9 @@ int measure_nowait(struct bench *b);
 
 /* fresh.c */
 int measure_fresh(struct bench *b);
+
+/* small.c */
+int measure_small_matrix(struct bench *b);
 
 /* sharing.c */
 int measure_neighbour(struct bench *b);

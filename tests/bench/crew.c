@@ -203,6 +203,7 @@ static void crew_sum(const struct side *side, const struct crew *crew, struct re
 	_cleanup_(freep) struct histogram *sum = calloc(1, sizeof(*sum));
 	int64_t done = 0;
 
+	result->cpu_seconds = result->daemon_cpu_seconds;
 	result->block_bytes = crew->work[0].block_bytes;
 	result->depth = crew->work[0].depth;
 	for (unsigned i = 0; i < crew->n; i++) {
@@ -221,6 +222,7 @@ static void crew_sum(const struct side *side, const struct crew *crew, struct re
 		result->depth = side->point.depth;
 	}
 	if (sum) {
+		result->mean_usec = histogram_mean(sum) / 1e3;
 		result->p50_usec = histogram_quantile(sum, 0.5) / 1e3;
 		result->p99_usec = histogram_quantile(sum, 0.99) / 1e3;
 	}
@@ -262,7 +264,7 @@ int crew_slice(struct side *side, struct crew *crew, pid_t other_pid, struct res
 	if (r < 0)
 		return r;
 	if (other_pid > 0)
-		result.cpu_seconds = process_cpu_seconds(clock) - before;
+		result.daemon_cpu_seconds = process_cpu_seconds(clock) - before;
 	crew_sum(side, crew, &result);
 	*ret_result = result;
 	return 0;

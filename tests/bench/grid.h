@@ -13,7 +13,7 @@
 
 #include "tests/bench/side.h"
 
-#define GRID_SIDES_MAX 10
+#define GRID_SIDES_MAX 12
 #define GRID_ROUNDS_MAX 31
 
 struct cell {

@@ -14,17 +14,23 @@
 #define HISTOGRAM_STEPS ((HISTOGRAM_OCTAVES + 1) << HISTOGRAM_STEP_BITS)
 
 struct histogram {
+	uint64_t sum_nsec; /* exact */
 	uint32_t n[HISTOGRAM_STEPS];
 };
 
 static inline void histogram_add(struct histogram *h, int64_t nsec)
 {
-	h->n[log_bucket(HISTOGRAM_STEP_BITS, HISTOGRAM_STEPS - 1, nsec > 0 ? (uint64_t)nsec : 0)]++;
+	const uint64_t value = nsec > 0 ? (uint64_t)nsec : 0;
+
+	h->sum_nsec += value;
+	h->n[log_bucket(HISTOGRAM_STEP_BITS, HISTOGRAM_STEPS - 1, value)]++;
 }
 
 void histogram_merge(struct histogram *into, const struct histogram *from);
 
 /* The value, in nanoseconds, that the share q (0 to 1) of those recorded do not pass; 0: none. */
 double histogram_quantile(const struct histogram *h, double q);
+/* Nanoseconds; 0: none. */
+double histogram_mean(const struct histogram *h);
 
 #endif

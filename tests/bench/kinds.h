@@ -8,6 +8,8 @@
 int ours_pinned_open(struct side *side);
 int ours_imported_open(struct side *side);
 int ours_private_open(struct side *side);
+int ours_not_spinning_open(struct side *side);
+int ours_spinning_open(struct side *side);
 int ours_side_run(struct side *side, struct result *ret_result);
 void ours_side_close(struct side *side);
 
@@ -27,6 +29,11 @@ int fio_uring_huge_command(const struct point *point, char *ret_text, size_t siz
 int local_side_open(struct side *side);
 int local_side_run(struct side *side, struct result *ret_result);
 void local_side_close(struct side *side);
+
+/* side_uring.c */
+int uring_side_open(struct side *side);
+int uring_side_run(struct side *side, struct result *ret_result);
+void uring_side_close(struct side *side);
 
 /* side_deepnvme.c */
 int deepnvme_side_open(struct side *side);

@@ -86,11 +86,13 @@ void report_print(FILE *f, const struct row *rows, unsigned n)
 			(void)snprintf(bar, sizeof(bar), "%s %.*f",
 				       row->is_higher_better ? ">=" : "<=",
 				       row->is_absolute ? 0 : 2, row->bar);
-		fprintf(f, "%-46s %-6s %10.*f %10s %7s %13s %8s %6u %5s\n", row->name, row->unit,
-			row->decimals, s.ours, reference, ratio, spread, bar, row->n_rounds,
+		fprintf(f, "%-46s %-6s %10.*f %10s %7s %13s %8s %6u %5s%s%s\n", row->name,
+			row->unit, row->decimals, s.ours, reference, ratio, spread, bar,
+			row->n_rounds,
 			row->has_no_bar ? "-"
 			: s.holds	? "yes"
-					: "NO");
+					: "NO",
+			row->beside ? " beside " : "", row->beside ? row->beside : "");
 		if (!row->is_absolute && s.range > UNSTEADY)
 			fprintf(f, "  unsteady: the reference's values differ %.0f times; again?\n",
 				s.range);
@@ -115,6 +117,8 @@ static struct json_object *row_json(const struct row *row)
 	}
 	json_object_object_add(o, "name", json_object_new_string(row->name));
 	json_object_object_add(o, "unit", json_object_new_string(row->unit));
+	if (row->beside)
+		json_object_object_add(o, "beside", json_object_new_string(row->beside));
 	json_object_object_add(o, "better",
 			       json_object_new_string(row->is_higher_better ? "higher" : "lower"));
 	json_object_object_add(o, "rounds", rounds);

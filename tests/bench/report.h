@@ -23,6 +23,7 @@ struct round {
 struct row {
 	const char *name;
 	const char *unit;
+	const char *beside; /* the reference, where a run chooses it; else NULL */
 	bool is_higher_better;
 	bool is_absolute;
 	bool has_no_bar; /* for information only */

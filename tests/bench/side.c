@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/bench/files.h"
 #include "tests/bench/kinds.h"
 
 const char *side_daemon_program;
@@ -22,6 +23,18 @@ const struct side_kind side_kinds[] = {
 	{ .name = "ours-private",
 	  .what = "our client, private memory",
 	  .open = ours_private_open,
+	  .run = ours_side_run,
+	  .close = ours_side_close },
+	{ .name = "ours-not-spinning",
+	  .what = "our client, pinned memory, its waits sleep at once; only when named",
+	  .is_on_request = true,
+	  .open = ours_not_spinning_open,
+	  .run = ours_side_run,
+	  .close = ours_side_close },
+	{ .name = "ours-spinning",
+	  .what = "our client, pinned memory, spin_usec = 1000 on both sides; only when named",
+	  .is_on_request = true,
+	  .open = ours_spinning_open,
 	  .run = ours_side_run,
 	  .close = ours_side_close },
 	{ .name = "fio-libaio",
@@ -55,6 +68,12 @@ const struct side_kind side_kinds[] = {
 	  .open = local_side_open,
 	  .run = local_side_run,
 	  .close = local_side_close },
+	{ .name = "io_uring",
+	  .what = "io_uring in the same process, registered buffers and files; only when named",
+	  .is_on_request = true,
+	  .open = uring_side_open,
+	  .run = uring_side_run,
+	  .close = uring_side_close },
 	{ .name = "deepnvme",
 	  .what = "libaio in the same process, as DeepNVMe's aio_handle uses it",
 	  .open = deepnvme_side_open,
@@ -118,6 +137,11 @@ unsigned point_ops_in_flight(const struct point *point)
 uint64_t point_memory_bytes(const struct point *point)
 {
 	return point_ops_in_flight(point) * point->op_bytes;
+}
+
+void point_path(const struct point *point, unsigned index, char *path)
+{
+	files_path(path, point->dir, point->is_one_file ? 0 : index);
 }
 
 struct dsaio_profile point_profile(unsigned depth)

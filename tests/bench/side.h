@@ -4,8 +4,8 @@
  * A point says what work, in plain numbers; a side is opened at a point (its processes, memory,
  * daemon: all that costs only once), runs slices of it on command, and says for each in plain
  * numbers what came of it.  Many sides may be open at once: an open one that does not run uses
- * memory, but no CPU.  The files, dir/data.0 and so on, one for each process, are made before, by
- * files_make(), so that all sides touch the same ones.
+ * memory, but no CPU.  The files, dir/data.0 and so on, one for each process (or one for all), are
+ * made before, by files_make(), so that all sides touch the same ones.
  *
  * An op larger than a block is one request of a program (one tensor) that goes to the device in
  * blocks; the depth counts what is in flight there: ops, or blocks of such an op, as
@@ -26,6 +26,7 @@ struct point {
 	const char *dir; /* borrowed; where the files lie */
 	uint64_t op_bytes;
 	uint64_t file_bytes; /* of each process's file; a multiple of op_bytes */
+	bool is_one_file;    /* all processes use the first file */
 	bool is_write;
 	bool is_random; /* each op anywhere in the file; else one after the other, round and round */
 	unsigned depth;
@@ -44,8 +45,10 @@ struct result {
 	uint64_t bytes, ops;
 	double seconds;	    /* from the common start to the end of the last process's last op */
 	double cpu_seconds; /* user and system, of the side's clients and (ours) its daemon */
-	double p50_usec, p99_usec; /* of an op's time, submission to result; 0: not known */
-	unsigned block_bytes;	   /* as asked for */
+	double daemon_cpu_seconds; /* the daemon's share of it; 0 without one */
+	double mean_usec, p50_usec,
+		p99_usec;     /* of an op's time, submission to result; 0: not known */
+	unsigned block_bytes; /* as asked for */
 	double depth;
 };
 
@@ -82,6 +85,8 @@ void side_close(struct side *side); /* fine if it is not open */
 /* Most ops in flight of a process of this point, and the bytes of their memory. */
 unsigned point_ops_in_flight(const struct point *point);
 uint64_t point_memory_bytes(const struct point *point);
+/* The file of process index; path: FILES_PATH_BYTES. */
+void point_path(const struct point *point, unsigned index, char *path);
 /* The bytes of one request to the device: op_bytes, or the profile's blocks of it. */
 uint64_t point_block_bytes(const struct point *point);
 /* Blocks of 1 MiB, depth of them, refilled as completions come, one part. */

@@ -59,7 +59,7 @@ static int program_open(const struct point *point, unsigned index, const void *a
 	if (!p->start_nsec)
 		return -ENOMEM;
 	offsets_init(&p->offsets, point);
-	files_path(p->path, point->dir, index);
+	point_path(point, index, p->path);
 	r = memory_new(point_memory_bytes(point), &p->memory);
 	if (r == 0)
 		r = deepnvme_new(&point->profile, &p->handle);

@@ -80,13 +80,14 @@ static int command(const char *engine, const struct point *p, char *ret_text, si
 		(void)snprintf(end, sizeof(end), "--time_based=1 --runtime=%" PRId64 "ms",
 			       p->slice_usec / 1000);
 	n = snprintf(ret_text, size,
-		     "fio --name=" FILES_NAME " --directory=%s --filename_format=$jobname.$jobnum "
+		     "fio --name=" FILES_NAME " --directory=%s --filename_format=$jobname.%s "
 		     "--rw=%s%s --bs=%" PRIu64 " --iodepth=%u %s --direct=1 --size=%" PRIu64
 		     " --numjobs=%u %s --norandommap=1 --randrepeat=0 --disable_clat=1 "
 		     "--disable_slat=1 --lat_percentiles=1 --clat_percentiles=0 "
 		     "--percentile_list=50:99 --group_reporting=1 --output-format=json",
-		     p->dir, p->is_random ? "rand" : "", p->is_write ? "write" : "read",
-		     point_block_bytes(p), p->depth, options, p->file_bytes, p->n_processes, end);
+		     p->dir, p->is_one_file ? "0" : "$jobnum", p->is_random ? "rand" : "",
+		     p->is_write ? "write" : "read", point_block_bytes(p), p->depth, options,
+		     p->file_bytes, p->n_processes, end);
 	return n < 0 || (size_t)n >= size ? -E2BIG : 0;
 }
 

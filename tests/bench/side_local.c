@@ -100,7 +100,7 @@ static int program_open(const struct point *point, unsigned index, const void *a
 	p->point = *point;
 	p->n_slots = point_ops_in_flight(point);
 	offsets_init(&p->offsets, point);
-	files_path(path, point->dir, index);
+	point_path(point, index, path);
 	p->fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
 	if (p->fd < 0) {
 		r = -errno;

@@ -3,7 +3,8 @@
  *
  * A process waits for its oldest op, takes all that have ended by then and starts as many anew:
  * dsaio_op_wait() sleeps on the futex and dsaio_reap() that finds something makes no system call.
- * With one op in flight it calls dsaio_pread().
+ * With one op in flight it calls dsaio_pread().  As the other sides do, it reads the clock once for
+ * all that it takes and starts in a turn.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,11 +23,16 @@
 
 enum memory { MEMORY_PINNED, MEMORY_IMPORTED, MEMORY_PRIVATE };
 
+/* Far above a read's time: a wait that may spin so long never sleeps while one is in flight. */
+#define SPIN_USEC 1000
+#define SPIN_CONFIG "[daemon]\nspin_usec = 1000\n"
+
 /* State of the parent. */
 struct ours {
 	struct private_daemon daemon;
 	struct crew *crew;
 	enum memory memory;
+	int64_t spin_usec; /* of the clients' handles; -1: the default */
 };
 
 /* An op that is in flight; the queue holds them in the order of their submission. */
@@ -136,8 +142,9 @@ static int client_open(const struct point *point, unsigned index, const void *ar
 	if (!c->flying || !c->ended)
 		return -ENOMEM;
 	offsets_init(&c->offsets, point);
-	files_path(path, point->dir, index);
+	point_path(point, index, path);
 	options.profile = &c->point.profile;
+	options.spin_usec = ours->spin_usec;
 
 	r = dsaio_connect(ours->daemon.socket_path, &c->client);
 	if (r < 0)
@@ -157,7 +164,7 @@ static int client_open(const struct point *point, unsigned index, const void *ar
 	return 0;
 }
 
-static int client_start(struct client *c, struct flying *f, struct queue *queue)
+static int client_start(struct client *c, struct flying *f, struct queue *queue, int64_t now)
 {
 	const struct dsaio_io io = { .opcode = c->point.is_write ? DSAIO_WRITE : DSAIO_READ,
 				     .file = c->file,
@@ -167,7 +174,7 @@ static int client_start(struct client *c, struct flying *f, struct queue *queue)
 				     .user_data = f };
 	int r;
 
-	f->start_nsec = now_nsec();
+	f->start_nsec = now;
 	r = dsaio_submit(c->handle, &io, 1, 0, &f->op);
 	if (r < 0)
 		return r;
@@ -203,11 +210,11 @@ static int client_run_many(struct client *c, unsigned n_flying, struct work *wor
 {
 	struct queue queue = TAILQ_HEAD_INITIALIZER(queue);
 	uint64_t n_started = 0;
-	int64_t now = work->start_nsec;
+	int64_t now = now_nsec();
 	int r = 0, n = 0;
 
 	for (unsigned i = 0; i < n_flying && work_goes_on(c, work, n_started, now); i++) {
-		r = client_start(c, &c->flying[i], &queue);
+		r = client_start(c, &c->flying[i], &queue, now);
 		if (r < 0)
 			return client_failed(r, "submit", work->why, sizeof(work->why));
 		n_started++;
@@ -226,7 +233,7 @@ static int client_run_many(struct client *c, unsigned n_flying, struct work *wor
 				return r;
 			if (!work_goes_on(c, work, n_started, now))
 				continue;
-			r = client_start(c, f, &queue);
+			r = client_start(c, f, &queue, now);
 			if (r < 0)
 				return client_failed(r, "submit", work->why, sizeof(work->why));
 			n_started++;
@@ -270,7 +277,7 @@ static const struct crew_member client_member = { client_open, client_run, clien
 
 /* ---- the side ---- */
 
-static int ours_open(struct side *side, enum memory memory)
+static int ours_open(struct side *side, enum memory memory, int64_t spin_usec, const char *config)
 {
 	static unsigned n_opened; /* several may be open in one directory */
 	struct ours *ours = calloc(1, sizeof(*ours));
@@ -281,8 +288,9 @@ static int ours_open(struct side *side, enum memory memory)
 		return -ENOMEM;
 	side->state = ours;
 	ours->memory = memory;
+	ours->spin_usec = spin_usec;
 	(void)snprintf(name, sizeof(name), "d%u", n_opened++);
-	r = private_daemon_start(&ours->daemon, side_daemon_program, side->point.dir, name, "");
+	r = private_daemon_start(&ours->daemon, side_daemon_program, side->point.dir, name, config);
 	if (r < 0) {
 		(void)snprintf(side->why, sizeof(side->why), "the daemon did not start: %s",
 			       strerror(-r));
@@ -293,17 +301,27 @@ static int ours_open(struct side *side, enum memory memory)
 
 int ours_pinned_open(struct side *side)
 {
-	return ours_open(side, MEMORY_PINNED);
+	return ours_open(side, MEMORY_PINNED, -1, "");
 }
 
 int ours_imported_open(struct side *side)
 {
-	return ours_open(side, MEMORY_IMPORTED);
+	return ours_open(side, MEMORY_IMPORTED, -1, "");
 }
 
 int ours_private_open(struct side *side)
 {
-	return ours_open(side, MEMORY_PRIVATE);
+	return ours_open(side, MEMORY_PRIVATE, -1, "");
+}
+
+int ours_not_spinning_open(struct side *side)
+{
+	return ours_open(side, MEMORY_PINNED, 0, "");
+}
+
+int ours_spinning_open(struct side *side)
+{
+	return ours_open(side, MEMORY_PINNED, SPIN_USEC, SPIN_CONFIG);
 }
 
 int ours_side_run(struct side *side, struct result *ret_result)

@@ -83,9 +83,11 @@ START_TEST(quantiles_of_a_histogram_are_within_a_hundredth)
 	static struct histogram h, other;
 
 	ck_assert_double_eq(histogram_quantile(&h, 0.5), 0);
+	ck_assert_double_eq(histogram_mean(&h), 0);
 	for (int64_t i = 1; i <= 100000; i++)
 		histogram_add(i % 2 ? &h : &other, i * 1000);
 	histogram_merge(&h, &other);
+	ck_assert_double_eq_tol(histogram_mean(&h), 50000500, 1e-3); /* exact */
 	for (unsigned i = 1; i < 100; i++) {
 		const double exact = i * 1e6, got = histogram_quantile(&h, i / 100.0);
 

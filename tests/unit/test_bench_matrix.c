@@ -1,4 +1,5 @@
 /* bench matrix: lists of numbers and names, and the points of their product. */
+#include "tests/bench/files.h"
 #include "tests/bench/matrix.h"
 #include "tests/unit/suite.h"
 
@@ -156,12 +157,32 @@ START_TEST(a_side_with_huge_pages_differs_in_nothing_else)
 }
 END_TEST
 
+START_TEST(processes_have_a_file_each_or_one_together)
+{
+	const struct side_kind *kind = side_kind_find("fio-uring");
+	struct point p = { .dir = "/disk", .op_bytes = 4096, .file_bytes = 4096, .n_processes = 4 };
+	char path[FILES_PATH_BYTES], command[2000];
+
+	p.profile = point_profile(1);
+	point_path(&p, 3, path);
+	ck_assert_str_eq(path, "/disk/data.3");
+	ck_assert_int_eq(kind->command(&p, command, sizeof(command)), 0);
+	ck_assert_ptr_nonnull(strstr(command, "=$jobname.$jobnum "));
+	p.is_one_file = true;
+	point_path(&p, 3, path);
+	ck_assert_str_eq(path, "/disk/data.0");
+	ck_assert_int_eq(kind->command(&p, command, sizeof(command)), 0);
+	ck_assert_ptr_nonnull(strstr(command, "=$jobname.0 "));
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, a_list_is_sizes_with_commas_and_nothing_else, 0, N_ROWS(lists));
 	tcase_add_test(tcase, names_are_found_whole);
 	tcase_add_test(tcase, every_point_comes_once_and_groups_stand_together);
 	tcase_add_test(tcase, a_side_with_huge_pages_differs_in_nothing_else);
+	tcase_add_test(tcase, processes_have_a_file_each_or_one_together);
 	tcase_add_test(tcase, what_is_in_flight_follows_from_depth_and_size);
 }
 

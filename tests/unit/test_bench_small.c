@@ -1,0 +1,286 @@
+/* bench small: the points, the bars of rows; and the engines in this process, on a real file. */
+#include "tests/bench/report.h"
+#include "tests/bench/small_rows.h"
+#include "tests/unit/suite.h"
+#include "tests/unit/temp_dir.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/util/cleanup.h"
+#include "tests/bench/files.h"
+
+/* Longer names would move the table's columns. */
+#define NAME_WIDTH 46
+
+START_TEST(each_point_comes_once_and_is_read_and_written)
+{
+	struct point points[SMALL_POINTS];
+	unsigned n_writes = 0, n_large = 0;
+
+	for (unsigned i = 0; i < SMALL_POINTS; i++) {
+		small_rows_point(i, "/disk", &points[i]);
+		ck_assert_str_eq(points[i].dir, "/disk");
+		ck_assert(points[i].is_one_file && points[i].is_random);
+		/* A depth counts ops: none is cut into blocks. */
+		ck_assert_uint_eq(point_ops_in_flight(&points[i]), points[i].depth);
+		n_writes += points[i].is_write;
+		n_large += points[i].op_bytes == 64 * 1024;
+		for (unsigned j = 0; j < i; j++)
+			ck_assert_msg(points[i].op_bytes != points[j].op_bytes ||
+					      points[i].is_write != points[j].is_write ||
+					      points[i].depth != points[j].depth ||
+					      points[i].n_processes != points[j].n_processes,
+				      "points %u and %u are the same", j, i);
+	}
+	ck_assert_uint_eq(n_writes, SMALL_POINTS / 2);
+	ck_assert_uint_eq(n_large, 4);
+}
+END_TEST
+
+START_TEST(rows_have_names_of_their_own_and_fit_into_the_table)
+{
+	static char names[SMALL_ROWS + 1][SMALL_NAME_BYTES];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < SMALL_POINTS; i++) {
+		struct point point;
+
+		small_rows_point(i, "/disk", &point);
+		for (unsigned way = 0; way < SMALL_WAYS; way++) {
+			for (unsigned figure = 0; figure < SMALL_FIGURES; figure++) {
+				struct row row;
+
+				if (!small_has_way(&point, way) || !small_has_row(way, figure))
+					continue;
+				ck_assert_uint_lt(n, SMALL_ROWS);
+				small_row(&point, way, figure, names[n], &row);
+				ck_assert_str_eq(row.name, names[n]);
+				ck_assert_uint_le(strlen(row.name), NAME_WIDTH);
+				for (unsigned j = 0; j < n; j++)
+					ck_assert_str_ne(names[j], names[n]);
+				n++;
+			}
+		}
+	}
+	ck_assert_uint_eq(n, SMALL_ROWS);
+	ck_assert_str_eq(names[0], "4K read, 1 x 1: IOPS");
+}
+END_TEST
+
+START_TEST(each_way_has_a_side)
+{
+	for (unsigned way = 0; way < SMALL_WAYS; way++)
+		ck_assert_ptr_nonnull(side_kind_find(small_side(way)));
+}
+END_TEST
+
+static const struct {
+	unsigned n_clients, depth;
+	enum small_way way;
+	enum small_figure figure;
+	double bar; /* 0: none */
+} bars[] = {
+	{ 1, 8, SMALL_OURS, SMALL_IOPS, 0.90 },	     { 1, 32, SMALL_OURS, SMALL_IOPS, 0.95 },
+	{ 1, 128, SMALL_OURS, SMALL_IOPS, 0.95 },    { 4, 8, SMALL_OURS, SMALL_IOPS, 0.95 },
+	{ 32, 1, SMALL_OURS, SMALL_IOPS, 0.95 },     { 1, 1, SMALL_OURS, SMALL_IOPS, 0 },
+	{ 1, 1, SMALL_OURS, SMALL_MEAN, 1.45 },	     { 1, 1, SMALL_SPINNING, SMALL_MEAN, 0.9 },
+	{ 1, 1, SMALL_NOT_SPINNING, SMALL_MEAN, 0 }, { 32, 1, SMALL_OURS, SMALL_MEAN, 0 },
+	{ 1, 1, SMALL_OURS, SMALL_P99, 1.2 },	     { 16, 4, SMALL_OURS, SMALL_P99, 1.2 },
+	{ 1, 1, SMALL_OURS, SMALL_CPU, 1.6 },	     { 32, 1, SMALL_OURS, SMALL_CPU, 1.6 },
+	{ 1, 8, SMALL_OURS, SMALL_CPU, 1.4 },	     { 16, 4, SMALL_OURS, SMALL_CPU, 1.4 },
+	{ 1, 1, SMALL_NOT_SPINNING, SMALL_CPU, 0 },  { 1, 1, SMALL_SPINNING, SMALL_CPU, 0 },
+	{ 1, 8, SMALL_OURS, SMALL_CPU_DAEMON, 0 },   { 1, 8, SMALL_URING, SMALL_IOPS, 0 },
+	{ 1, 8, SMALL_URING, SMALL_CPU, 0 },
+};
+
+START_TEST(bars_follow_from_the_point_and_the_way)
+{
+	const struct point point = { .op_bytes = 4096,
+				     .n_processes = bars[_i].n_clients,
+				     .depth = bars[_i].depth };
+	char name[SMALL_NAME_BYTES];
+	struct row row;
+
+	small_row(&point, bars[_i].way, bars[_i].figure, name, &row);
+	ck_assert_msg(row.has_no_bar == (bars[_i].bar == 0), "%s", name);
+	ck_assert_msg(row.bar == bars[_i].bar, "%s: %f", name, row.bar);
+	ck_assert_msg(row.is_higher_better == (bars[_i].figure == SMALL_IOPS), "%s", name);
+}
+END_TEST
+
+START_TEST(only_one_client_with_one_op_spins_and_sleeps_on_request)
+{
+	struct point point = { .n_processes = 1, .depth = 1 };
+
+	ck_assert(small_has_way(&point, SMALL_NOT_SPINNING));
+	ck_assert(small_has_way(&point, SMALL_SPINNING));
+	point.n_processes = 32;
+	ck_assert(!small_has_way(&point, SMALL_NOT_SPINNING));
+	point = (struct point){ .n_processes = 1, .depth = 8 };
+	ck_assert(!small_has_way(&point, SMALL_SPINNING));
+	ck_assert(small_has_way(&point, SMALL_OURS) && small_has_way(&point, SMALL_URING));
+}
+END_TEST
+
+START_TEST(figures_are_of_an_op)
+{
+	const struct result result = { .ops = 500,
+				       .bytes = 500 * 4096,
+				       .seconds = 0.25,
+				       .cpu_seconds = 0.01,
+				       .daemon_cpu_seconds = 0.004,
+				       .mean_usec = 60,
+				       .p99_usec = 90 };
+	const struct result nothing = { .seconds = 1 };
+
+	ck_assert_double_eq_tol(small_value(&result, SMALL_IOPS), 2000, 1e-9);
+	ck_assert_double_eq_tol(small_value(&result, SMALL_MEAN), 60, 1e-9);
+	ck_assert_double_eq_tol(small_value(&result, SMALL_P99), 90, 1e-9);
+	ck_assert_double_eq_tol(small_value(&result, SMALL_CPU), 20, 1e-9);
+	ck_assert_double_eq_tol(small_value(&result, SMALL_CPU_DAEMON), 8, 1e-9);
+	ck_assert_double_eq(small_value(&nothing, SMALL_CPU), 0);
+}
+END_TEST
+
+START_TEST(the_table_names_the_reference_of_a_row)
+{
+	struct row row = { .name = "small", .unit = "us", .bar = 1.2, .beside = "io_uring" };
+	_cleanup_(freep) char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	ck_assert_ptr_nonnull(f);
+	row_add(&row, 3, 2);
+	report_print(f, &row, 1);
+	ck_assert_int_eq(fclose(f), 0);
+	ck_assert_ptr_nonnull(strstr(text, "NO beside io_uring\n"));
+}
+END_TEST
+
+/* ---- the engines in this process ---- */
+
+static const char *const engines[] = { "libaio", "io_uring" };
+
+#define BLOCK 4096u
+#define BLOCKS 64u
+
+static struct point file_point(bool is_write)
+{
+	return (struct point){ .dir = dir,
+			       .op_bytes = BLOCK,
+			       .file_bytes = BLOCK * BLOCKS,
+			       .is_one_file = true,
+			       .is_write = is_write,
+			       .depth = 8,
+			       .n_processes = 1,
+			       .profile = point_profile(8),
+			       .slice_ops = BLOCKS };
+}
+
+static void file_make_empty(void)
+{
+	_cleanup_(closep) int fd = openat(dir_fd, FILES_NAME ".0",
+					  O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, (off_t)BLOCK * BLOCKS), 0);
+}
+
+/* False: the kernel has no io_uring for us. */
+static bool engine_run(const char *engine, const struct point *point, struct result *ret_result)
+{
+	struct side side;
+	const int r = side_open(&side, side_kind_find(engine), point);
+
+	if (r == -EOPNOTSUPP && strcmp(engine, "io_uring") == 0)
+		return false;
+	ck_assert_msg(r == 0, "%s: %s", engine, side.why);
+	/* The second slice finds all that the first one left behind. */
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_msg(side_run(&side, ret_result) == 0, "%s: %s", engine, side.why);
+	side_close(&side);
+	return true;
+}
+
+START_TEST(an_engine_writes_each_block_of_its_range)
+{
+	const struct point point = file_point(true);
+	static const char empty[BLOCK];
+	struct result result;
+	char block[BLOCK];
+
+	file_make_empty();
+	if (engine_run(engines[_i], &point, &result)) {
+		_cleanup_(closep) int fd = openat(dir_fd, FILES_NAME ".0", O_RDONLY | O_CLOEXEC);
+
+		ck_assert_int_ge(fd, 0);
+		for (unsigned i = 0; i < BLOCKS; i++) {
+			ck_assert_int_eq(pread(fd, block, BLOCK, (off_t)i * BLOCK), BLOCK);
+			ck_assert_msg(memcmp(block, empty, BLOCK) != 0, "%s: block %u", engines[_i],
+				      i);
+		}
+		ck_assert_int_eq(pread(fd, block, BLOCK, (off_t)BLOCKS * BLOCK), 0);
+	}
+}
+END_TEST
+
+START_TEST(an_engine_counts_the_ops_of_all_processes_on_one_file)
+{
+	struct point point = file_point(false);
+	struct result result;
+
+	point.n_processes = 2;
+	file_make_empty();
+	if (engine_run(engines[_i], &point, &result)) {
+		ck_assert_uint_eq(result.ops, 2 * BLOCKS);
+		ck_assert_uint_eq(result.bytes, 2 * BLOCKS * BLOCK);
+		ck_assert_double_gt(result.mean_usec, 0);
+		ck_assert_double_gt(result.cpu_seconds, 0);
+		ck_assert_double_eq(result.daemon_cpu_seconds, 0);
+	}
+}
+END_TEST
+
+START_TEST(a_process_without_its_file_fails)
+{
+	struct point point = file_point(false);
+	struct side side;
+
+	file_make_empty();
+	point.n_processes = 2;
+	point.is_one_file = false;
+	ck_assert_int_eq(side_open(&side, side_kind_find(engines[_i]), &point), -ENOENT);
+	ck_assert_ptr_nonnull(strstr(side.why, FILES_NAME ".1"));
+}
+END_TEST
+
+START_TEST(io_uring_refuses_ops_of_several_blocks)
+{
+	struct point point = file_point(false);
+	struct side side;
+
+	point.profile.block_size = BLOCK / 2;
+	ck_assert_int_eq(side_open(&side, side_kind_find("io_uring"), &point), -EOPNOTSUPP);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, make_dir, remove_dir);
+	tcase_add_test(tcase, each_point_comes_once_and_is_read_and_written);
+	tcase_add_test(tcase, rows_have_names_of_their_own_and_fit_into_the_table);
+	tcase_add_test(tcase, each_way_has_a_side);
+	tcase_add_loop_test(tcase, bars_follow_from_the_point_and_the_way, 0, N_ROWS(bars));
+	tcase_add_test(tcase, only_one_client_with_one_op_spins_and_sleeps_on_request);
+	tcase_add_test(tcase, figures_are_of_an_op);
+	tcase_add_test(tcase, the_table_names_the_reference_of_a_row);
+	tcase_add_loop_test(tcase, an_engine_writes_each_block_of_its_range, 0, N_ROWS(engines));
+	tcase_add_loop_test(tcase, an_engine_counts_the_ops_of_all_processes_on_one_file, 0,
+			    N_ROWS(engines));
+	tcase_add_loop_test(tcase, a_process_without_its_file_fails, 0, N_ROWS(engines));
+	tcase_add_test(tcase, io_uring_refuses_ops_of_several_blocks);
+}
+
+SUITE("bench small", add_tests)
