@@ -373,6 +373,7 @@ def test_compatible_ops_are_corrected_in_both_directions(code, accelerator):
         first["deepspeed_not_implemented"] = True
         assert first == genuine, first
         dsaio.deepspeed.install()
+        dsaio.deepspeed.install()
         assert first == ours and ops.__compatible_ops__ is first
         dsaio.deepspeed.uninstall()
         assert first == genuine
@@ -381,6 +382,7 @@ def test_compatible_ops_are_corrected_in_both_directions(code, accelerator):
         dsaio.deepspeed.install()
         second = ops.__compatible_ops__             # made after it
         second["deepspeed_not_implemented"] = True
+        dsaio.deepspeed.install()
         assert second == ours
         dsaio.deepspeed.uninstall()
         assert second == genuine, second
@@ -585,6 +587,7 @@ def test_run_without_a_program_shows_its_usage(dsaio_run):
     assert "usage: python -m dsaio run" in dsaio_run(status=2)
     assert "usage:" in output_of(["-m", "dsaio"], dsaio_run.folder, 2, PYTHONPATH=PACKAGE)
     assert "usage:" in output_of(["-m", "dsaio", "--help"], dsaio_run.folder, PYTHONPATH=PACKAGE)
+    assert "usage: python -m dsaio run" in dsaio_run("--help") and "usage: python -m dsaio run" in dsaio_run("-h")
     assert "none.py" in dsaio_run("none.py", status=2)
 
 

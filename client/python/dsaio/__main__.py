@@ -46,7 +46,8 @@ def _run(arguments: List[str]) -> NoReturn:
 
 
 def main() -> None:
-    if sys.argv[1:] and sys.argv[1] in ("-h", "--help"):
+    words = sys.argv[2:] if sys.argv[1:2] == ["run"] else sys.argv[1:]
+    if words[:1] in (["-h"], ["--help"]):
         print(USAGE, end="")
     elif len(sys.argv) > 2 and sys.argv[1] == "run":
         _run(sys.argv[2:])

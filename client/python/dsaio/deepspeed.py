@@ -141,6 +141,7 @@ def _compatible_ops() -> Dict[str, Any]:
 
 
 def _correct_compatible_ops() -> None:
+    """To be called by the first install(): a dict that is made after it has the answers of the replaced methods."""
     ops = _compatible_ops()
     for name in set(ops) & set(_ANSWERS):
         _answers[name] = ops[name]
@@ -262,7 +263,8 @@ def install() -> None:
     """
     with _lock:
         reach_children()
-        if _finder not in sys.meta_path:
+        is_first = _finder not in sys.meta_path
+        if is_first:
             sys.meta_path.insert(0, _finder)
         for module in _modules():
             if _is_of_builders(module.__name__):
@@ -270,7 +272,8 @@ def install() -> None:
                 _replace(importlib.import_module(module.__name__))
             else:
                 _stand_in(module)
-        _correct_compatible_ops()
+        if is_first:
+            _correct_compatible_ops()
 
 
 def uninstall() -> None:
