@@ -1,7 +1,9 @@
 """aio_handle and its like: every method, argument name, default and result of DeepNVMe."""
 
+import contextlib
 import ctypes
 import errno
+import gc
 import inspect
 import operator
 import os
@@ -10,6 +12,7 @@ import threading
 import pytest
 
 import dsaio
+from dsaio import _library as library
 from dsaio import _op, deepnvme
 from conftest import MIB, file_bytes, make_file
 
@@ -534,6 +537,85 @@ def test_a_sync_op_whose_wait_is_interrupted_is_pending(handle, folder, monkeypa
     monkeypatch.setattr(_op, "await_all", await_all)
     assert handle.wait() == 1
     assert buffer == b"x" * 5000
+
+
+@pytest.mark.parametrize("end", ["wait", "close"])
+def test_a_sync_op_s_failure_is_raised_although_the_wait_for_others_was_interrupted(folder, monkeypatch, end):
+    make_file(f"{folder}/f", b"x" * 10)
+    handle = dsaio.aio_handle()
+    assert handle.async_pread(bytearray(10), f"{folder}/f") == 0
+    await_all, calls = _op.await_all, []
+
+    def interrupted(pointers):
+        calls.append(pointers)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return await_all(pointers)
+
+    monkeypatch.setattr(_op, "await_all", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        handle.sync_pread(bytearray(100), f"{folder}/f")
+    with pytest.raises(OSError) as e:
+        getattr(handle, end)()
+    assert e.value.errno == errno.ENODATA
+    assert handle.wait() == 0 and handle.stats()[:4] == (2, 0, 0, 1)
+    handle.close()
+
+
+def test_a_handle_that_is_dropped_logs_the_failure_of_a_wait_that_was_interrupted(folder, monkeypatch, caplog):
+    make_file(f"{folder}/f", b"x" * 10)
+    handle = dsaio.aio_handle()
+
+    class Interrupted:
+        def __enter__(self):
+            raise KeyboardInterrupt
+
+        def __exit__(self, *exception):
+            pass
+
+    monkeypatch.setattr(handle, "_wait_lock", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        handle.sync_pread(bytearray(100), f"{folder}/f")
+    monkeypatch.undo()
+    del handle
+    gc.collect()
+    assert "pread of 100 bytes" in caplog.text
+
+
+def test_each_op_is_freed_once(handle, folder, monkeypatch):
+    make_file(f"{folder}/f", b"x" * 10)
+    freed, free_many, free = [], library.op_free_many, library.op_free
+
+    def note_many(address, n):
+        freed.extend((ctypes.c_uint64 * n).from_address(address))
+        free_many(address, n)
+
+    def note(pointer):
+        freed.append(pointer)
+        free(pointer)
+
+    monkeypatch.setattr(library, "op_free_many", note_many)
+    monkeypatch.setattr(_op.Op.__del__, "__defaults__", (library.is_ending, note))
+    for nbytes in (10, 100):  # the larger one passes the end of the file
+        assert handle.async_pread(bytearray(10), f"{folder}/f") == 0
+        assert handle.async_pread(bytearray(nbytes), f"{folder}/f") == 0
+        expected = [op[0] for op in handle._pending]
+        with contextlib.suppress(OSError):
+            handle.wait()
+        assert freed == expected
+        with contextlib.suppress(OSError):
+            handle.sync_pread(bytearray(nbytes), f"{folder}/f")
+        assert len(freed) == 3
+        del freed[:]
+        op = handle.submit_read(bytearray(nbytes), f"{folder}/f")
+        expected = [op._pointer]
+        with contextlib.suppress(OSError):
+            op.wait()
+        assert not freed
+        del op
+        gc.collect()
+        assert freed == expected
+        del freed[:]
 
 
 # ---- the module's functions ----

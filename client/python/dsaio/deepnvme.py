@@ -111,6 +111,7 @@ class aio_handle(Handle, _Pinned):
         # woken for the others.
         self._async_c: Optional[_op.CHandle] = None
         self._pending: List[_op.Pending] = []
+        self._failures: List[BaseException] = []  # of ops whose wait was interrupted: the next wait raises one
         self._wait_lock = Lock()
         super().__init__(Profile(*self._values), io_class=io_class, weight=weight, op_timeout=op_timeout)
 
@@ -266,7 +267,7 @@ class aio_handle(Handle, _Pinned):
 
     def __del__(self, is_ending: Callable[[], bool] = library.is_ending) -> None:
         # Ops use memory that nothing else may keep.
-        if not is_ending() and self.__dict__.get("_pending"):
+        if not is_ending() and (self.__dict__.get("_pending") or self.__dict__.get("_failures")):
             try:
                 self._wait(None)
             except OSError as e:
@@ -277,6 +278,7 @@ class aio_handle(Handle, _Pinned):
         self._async_c = None
         self._wait_lock = Lock()
         self._pending = []
+        self._failures = []
 
     def _n_open(self) -> int:
         return super()._n_open() + len(self._pending)
@@ -322,6 +324,10 @@ class aio_handle(Handle, _Pinned):
             # Another thread may be waiting for ops that this one has queued, which must have ended, too.
             with self._wait_lock:
                 n += self._end(self._pending, failures)
+                failures, self._failures = failures + self._failures, []
+        except BaseException:
+            self._failures += failures
+            raise
         finally:
             self._counters.waited_since(began)
         if failures:
@@ -329,13 +335,14 @@ class aio_handle(Handle, _Pinned):
         return n
 
     def _end(self, pending: List[_op.Pending], failures: List[BaseException]) -> int:
-        """Waits for the ops that are pending now, and removes them.  Returns their number.
+        """Waits for the ops that are pending now, removes them, and adds their failures.  Returns their number.
 
         Where a signal handler raises, all of them stay pending, and the next wait begins anew.
         """
         ops = pending[:]
         if not ops:
             return 0
+        own_failures: List[BaseException] = []
         pointers = [op[0] for op in ops]
         results = _op.await_all(pointers)
         n_failed = {READ: 0, WRITE: 0}
@@ -352,7 +359,8 @@ class aio_handle(Handle, _Pinned):
                     failure = e
             if failure is not None:
                 n_failed[opcode] += 1
-                failures.append(failure)
+                own_failures.append(failure)
+        failures += own_failures
         del pending[: len(ops)]  # at once, also for other threads
         _op.free_all(pointers)
         for opcode in (READ, WRITE):
