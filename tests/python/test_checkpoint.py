@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import weakref
 
 import pytest
 
@@ -261,7 +262,48 @@ def test_a_model_and_an_optimizer(folder):
     assert_same(other_optimizer.state_dict()["state"], optimizer.state_dict()["state"])
 
 
+@needs_dcp
+def test_many_files_are_not_open_at_once(folder, monkeypatch):
+    state = {str(i): dsaio._buffer.new_tensor(MIB // 4, torch.float32).fill_(i) for i in range(30)}
+    state.update({f"small {i}": torch.full((10,), float(i)) for i in range(30)})
+    save(state, folder, StorageWriter(folder, single_file_per_rank=False))
+    alive, most = weakref.WeakSet(), [0]
+
+    class Counted(dsaio.File):
+        def __init__(self, path):
+            super().__init__(path)
+            alive.add(self)
+            most[0] = max(most[0], len(alive))
+
+    monkeypatch.setattr(checkpoint, "File", Counted)
+    back = {name: dsaio._buffer.new_tensor(t.numel(), t.dtype).zero_() for name, t in state.items()}
+    dcp.load({"state": back}, storage_reader=StorageReader(folder))
+    assert_same(back, state)
+    assert 1 < most[0] <= _stream.N_PIECES + 2  # those of open jobs, the next one, and the one before it
+
+
 # ---- errors ----
+
+
+@needs_dcp
+def test_a_pinned_tensor_whose_elements_are_cut_off(folder):
+    save({"a": torch.randn(4 * MIB)}, folder)
+    (name,) = data_files(folder)
+    path = os.path.join(folder, name)
+    back = dsaio._buffer.new_tensor(4 * MIB, torch.float32)
+    real = _stream.read_jobs
+    calls = []
+
+    def read(handle, jobs):
+        real(handle, jobs)
+        calls.append(jobs)
+        os.truncate(path, MIB)  # when the ends have been read
+
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(checkpoint, "read_jobs", read)
+        with pytest.raises(dcp.CheckpointException, match="ends after") as e:
+            dcp.load({"state": {"a": back}}, storage_reader=StorageReader(folder))
+    assert e.value.failures[0][0].filename == path and len(calls) == 1
 
 
 @needs_dcp

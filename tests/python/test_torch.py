@@ -407,20 +407,31 @@ def test_aligned_pinned_tensors_are_written_where_they_lie(path, monkeypatch):
     assert file_bytes(path) == b"h" * 4096 + bytes(memory[: 3 * MIB + 5].tolist()) + b"end"
 
 
-def test_read_jobs_hand_out_ranges_in_order(path):
+@pytest.mark.parametrize("has_buffers", [False, True], ids=["pieces", "buffers"])
+def test_read_jobs_hand_out_ranges_in_order(path, has_buffers):
     data = os.urandom(9 * MIB + 77)
     make_file(path, data)
     ranges = [(0, 10), (5000, 5000 + _stream.JOB_MAX), (4095, 4097), (9 * MIB, len(data)), (len(data) - 1, len(data))]
     ranges += [(i * 1001, i * 1001 + 777) for i in range(20)]
     taken = []
     with dsaio.Handle() as handle, dsaio.File(path) as file:
-        jobs = [(file, start, end, lambda view: taken.append(bytes(view))) for start, end in ranges]
-        _stream.read_jobs(handle, iter(jobs))
+
+        def job(start, end, i=0):
+            buffer = bytearray(end - start) if has_buffers and i % 3 else None
+            return _stream.Job(file, start, end, lambda view: taken.append(bytes(view)), buffer)
+
+        def jobs():
+            for i, (start, end) in enumerate(ranges):
+                assert i - len(taken) <= _stream.N_PIECES  # which are open
+                yield job(start, end, i)
+
+        _stream.read_jobs(handle, jobs())
         assert taken == [data[start:end] for start, end in ranges]
         _stream.read_jobs(handle, [])
+        del taken[:]
         with pytest.raises(OSError) as e:
-            _stream.read_jobs(handle, [(file, len(data) - 9, len(data) + 1, taken.append)])
-        assert e.value.errno == errno.ENODATA
+            _stream.read_jobs(handle, [job(len(data) - 9, len(data) + 1, 1)])
+        assert e.value.errno == errno.ENODATA and not taken
 
 
 def test_import_of_dsaio_torch_imports_torch_only_when_it_is_used():

@@ -15,21 +15,12 @@ from .._buffer import locate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Deque, Iterable, List, NamedTuple, Optional, Tuple
+    from typing import Any, Callable, Deque, Iterable, List, Optional, Tuple
 
     from .._file import File
     from .._handle import Handle
     from .._op import Op
     from .._replace import NewFile
-
-    class Job(NamedTuple):
-        """A plain tuple at run time: what take() gets are the bytes of the file from start to end."""
-
-        file: File
-        start: int
-        end: int
-        take: Callable[[memoryview], None]
-
 
 PIECE = 4 << 20  # bytes; a device is at its full speed with a few such ops, and the memory is soon pinned
 N_PIECES = 4
@@ -164,29 +155,53 @@ class Writer:
         self._new.file.truncate(self._start)
 
 
-def read_jobs(handle: Handle, jobs: Iterable[Job]) -> None:
-    """Reads the range of each job, and calls their take() in order.  The memory is valid until it returns.
+class Job:
+    """A range of a file that is to be read.  take() gets its bytes.
 
-    A job has at most JOB_MAX bytes.  Raises OSError, ENODATA if a file is shorter.
+    buffer: memory of the range's length, which it is read into; None for a piece, for at most JOB_MAX bytes.
     """
-    pieces: Optional[Deque[Piece]] = None
-    open_jobs: Deque[Tuple[Piece, Job, int]] = deque()
 
-    def finish_one() -> Piece:
-        piece, job, first = open_jobs.popleft()
-        piece.wait()
-        job[3](piece.view[job[1] - first : job[2] - first])
-        return piece
+    __slots__ = ("file", "start", "end", "take", "buffer")
+
+    def __init__(
+        self, file: File, start: int, end: int, take: Callable[[Any], object], buffer: Any = None
+    ) -> None:
+        self.file = file
+        self.start = start
+        self.end = end
+        self.take = take
+        self.buffer = buffer
+
+
+def read_jobs(handle: Handle, jobs: Iterable[Job]) -> None:
+    """Reads the range of each job, and calls their take() in order.  The memory of a piece is valid until it returns.
+
+    At most N_PIECES jobs are open, and keep their files open.  Raises OSError, ENODATA if a file is shorter.
+    """
+    pieces: Optional[List[Piece]] = None
+    open_jobs: Deque[Tuple[Job, Op, Optional[Piece], int]] = deque()
+
+    def finish_one() -> None:
+        job, op, piece, first = open_jobs.popleft()
+        op.wait()
+        if piece is None:
+            job.take(job.buffer)
+            return
+        job.take(piece.view[job.start - first : job.end - first])
+        pieces.append(piece)  # type: ignore[union-attr]
 
     for job in jobs:
+        if len(open_jobs) == N_PIECES:
+            finish_one()
+        if job.buffer is not None:
+            open_jobs.append((job, handle.submit_read(job.buffer, job.file, job.start), None, job.start))
+            continue
         if pieces is None:
-            pieces = deque(new_pieces())
-        piece = pieces.popleft() if pieces else finish_one()
-        file, start, end, _ = job
-        first = start - start % ALIGNMENT
+            pieces = new_pieces()
+        piece = pieces.pop()
+        first = job.start - job.start % ALIGNMENT
         # Up to the end of an aligned unit goes without a copy, but the file may end within it.
-        last = min(end + -end % ALIGNMENT, max(end, file.size()))
-        piece.op = handle.submit_read(piece.view[: last - first], file, first)
-        open_jobs.append((piece, job, first))
+        last = min(job.end + -job.end % ALIGNMENT, max(job.end, job.file.size()))
+        open_jobs.append((job, handle.submit_read(piece.view[: last - first], job.file, first), piece, first))
     while open_jobs:
         finish_one()

@@ -50,7 +50,7 @@ from .._file import File
 from .._handle import Handle
 from .._replace import new_file, remove_leftovers, sync_folder
 from ._archive import Archive, Damaged, Unsupported, unpickle
-from ._stream import ALIGNMENT, JOB_MAX, Writer, copy as copy_bytes, new_pieces, read_jobs
+from ._stream import ALIGNMENT, JOB_MAX, Job, Writer, copy as copy_bytes, new_pieces, read_jobs
 
 try:
     from torch.distributed.checkpoint.staging import BlockingAsyncStager as _Stager
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.metadata import Metadata
     from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner
 
-    from ._stream import Job, Piece
+    from ._stream import Piece
 
 __all__ = ["AsyncStager", "StorageReader", "StorageWriter"]
 
@@ -454,7 +454,7 @@ def _fill(file: File, start: int, target: torch.Tensor, then: Callable[[], objec
         return copy_piece
 
     for at in range(0, nbytes, JOB_MAX):
-        yield file, start + at, start + min(at + JOB_MAX, nbytes), take(at)  # type: ignore[misc]
+        yield Job(file, start + at, start + min(at + JOB_MAX, nbytes), take(at))
 
 
 class StorageReader(FileSystemReader):
@@ -481,10 +481,9 @@ class StorageReader(FileSystemReader):
             blob.requests.append(item)
         blobs = [found[key] for key in sorted(found)]
         with Handle() as handle:
-            loading = _Loading(planner, handle)
+            loading = _Loading(planner)
             read_jobs(handle, loading.jobs_of_ends(blobs))
             read_jobs(handle, loading.jobs(blobs))
-            loading.finish()
         future = Future()
         future.set_result(None)
         return future
@@ -493,11 +492,9 @@ class StorageReader(FileSystemReader):
 class _Loading:
     """One read_data()."""
 
-    def __init__(self, planner: LoadPlanner, handle: Handle) -> None:
+    def __init__(self, planner: LoadPlanner) -> None:
         self._planner = planner
-        self._handle = handle
         self._forms = _Forms()
-        self._direct: List[Tuple[Any, ReadItem, torch.Tensor]] = []
 
     def jobs_of_ends(self, blobs: List[_Blob]) -> Iterator[Job]:
         """Reads what tells where the elements of huge tensors are."""
@@ -512,8 +509,8 @@ class _Loading:
                 def take_tail(view: memoryview, ends: _Ends = ends) -> None:
                     ends.tail = bytes(view)
 
-                yield file, blob.start, blob.start + _HEAD, take_head  # type: ignore[misc]
-                yield file, blob.end - _TAIL, blob.end, take_tail  # type: ignore[misc]
+                yield Job(file, blob.start, blob.start + _HEAD, take_head)
+                yield Job(file, blob.end - _TAIL, blob.end, take_tail)
 
     def jobs(self, blobs: List[_Blob]) -> Iterator[Job]:
         for file, of_file in _by_file(blobs):
@@ -538,7 +535,7 @@ class _Loading:
             for blob in blobs:
                 self._take(blob, view[blob.start - first : blob.end - first])
 
-        return file, first, max(blob.end for blob in blobs), take  # type: ignore[return-value]
+        return Job(file, first, max(blob.end for blob in blobs), take)
 
     def _take(self, blob: _Blob, data: memoryview) -> None:
         """The bytes of an item are there."""
@@ -596,24 +593,21 @@ class _Loading:
         rows = torch.Size([lengths[0], *size[1:]])
         start += first + offsets[0] * size[1:].numel() * dtype.itemsize
         target = self._target(request)
-        planner = self._planner
+
+        def commit(_: Any = None) -> None:
+            self._planner.commit_tensor(request, target)
+
         if target.is_cpu and target.dtype == dtype and target.size() == rows and target.is_contiguous():
             address, nbytes = target.data_ptr(), rows.numel() * dtype.itemsize
             if start % ALIGNMENT == 0 == address % ALIGNMENT and memory.find(address, nbytes):
-                self._direct.append((self._handle.submit_read(target, file, start), request, target))
+                yield Job(file, start, start + nbytes, commit, target)
                 return
-            yield from _fill(file, start, target, lambda: planner.commit_tensor(request, target))
+            yield from _fill(file, start, target, commit)
             return
         wanted = torch.empty(rows, dtype=dtype)
 
         def copy_wanted() -> None:
             target.copy_(narrow_tensor_by_index(wanted, [0, *offsets[1:]], lengths))
-            planner.commit_tensor(request, target)
+            commit()
 
         yield from _fill(file, start, wanted, copy_wanted)
-
-    def finish(self) -> None:
-        """Waits for the ops that read straight into pinned tensors."""
-        for op, request, target in self._direct:
-            op.wait()
-            self._planner.commit_tensor(request, target)
