@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .deepnvme import deepspeed_memcpy as deepspeed_memcpy
     from .deepnvme import pin_handle as pin_handle
 
-_PLACES = {
+_MODULES = {
     "File": "_file",
     "Handle": "_handle",
     "Op": "_op",
@@ -45,15 +45,15 @@ _PLACES = {
     "pin_handle": "deepnvme",
 }
 
-__all__ = sorted(_PLACES)
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'dsaio' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module("." + _PLACES[name], __name__), name)
+    value = getattr(import_module("." + _MODULES[name], __name__), name)
     globals()[name] = value
     return value
 

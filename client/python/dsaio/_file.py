@@ -39,7 +39,7 @@ def path_bytes(path: Path, expected: str = "a path, a descriptor or a dsaio.File
     return encoded
 
 
-class _Open:
+class _OpenFile:
     """struct dsaio_file: closed when the File, and the last call with it, have let go of it."""
 
     __slots__ = ("pointer", "argument", "connection")
@@ -69,16 +69,16 @@ class File:
     as a context manager, or close() it; ops on it go on after that.
     """
 
-    __slots__ = ("name", "_open")
+    __slots__ = ("name", "_opened")
 
     def __init__(self, path: Path, flags: int = os.O_RDONLY) -> None:
-        self._open: Optional[_Open] = None
+        self._opened: Optional[_OpenFile] = None
         self.name = path
-        self._open = _Open(path, flags)
+        self._opened = _OpenFile(path, flags)
 
-    def opened(self) -> _Open:
+    def opened(self) -> _OpenFile:
         """What calls of the library need; ValueError after close(), EPERM in a child of fork()."""
-        opened = self._open
+        opened = self._opened
         if opened is None:
             raise ValueError(f"dsaio: file {self.name!r} is closed")
         if opened.connection.is_of_parent:
@@ -106,7 +106,7 @@ class File:
 
     def close(self) -> None:
         """Gives the file back.  Twice is fine."""
-        self._open = None
+        self._opened = None
 
     def __enter__(self) -> File:
         self.opened()
@@ -116,4 +116,4 @@ class File:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<dsaio.File {self.name!r}{' (closed)' if self._open is None else ''}>"
+        return f"<dsaio.File {self.name!r}{' (closed)' if self._opened is None else ''}>"

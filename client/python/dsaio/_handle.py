@@ -147,20 +147,20 @@ class Handle:
         _handles.add(self)
 
     def _connect(self) -> None:
-        self._open()
+        self._open_handle()
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
             raise ValueError("dsaio: the handle is closed")
 
-    def _opened(self, handle: Optional[_op.CHandle]) -> _op.CHandle:
+    def _c_handle(self, handle: Optional[_op.CHandle]) -> _op.CHandle:
         """The handle of the C library, opened where there is none yet: at first use, or after fork()."""
         self._refuse_if_closed()
         return handle or _op.CHandle(self._options)
 
-    def _open(self) -> _op.CHandle:
+    def _open_handle(self) -> _op.CHandle:
         with self._open_lock:
-            self._c = self._opened(self._c)
+            self._c = self._c_handle(self._c)
             return self._c
 
     # ---- one op ----
@@ -191,7 +191,7 @@ class Handle:
         Covers all writes that were submitted to this handle before.  data_only: without the metadata that
         reading does not need (fdatasync(2)).  A path names a file that exists.  Raises OSError.
         """
-        c = self._c or self._open()
+        c = self._c or self._open_handle()
         opcode = library.FDATASYNC if data_only else library.FSYNC
         return self._start_many(c, opcode, [file], [_NO_BUFFER], [0])[0]
 
@@ -205,7 +205,7 @@ class Handle:
         self, opcode: int, place: Place, file: FileArgument, file_offset: int, timeout: Optional[float] = None
     ) -> Op:
         _op.sweep()
-        c = self._c or self._open()
+        c = self._c or self._open_handle()
         if timeout is not None:
             timeout_usec = max(1, check.usec("timeout", timeout))
             return self._start_many(c, opcode, [file], [place], [file_offset], timeout_usec)[0]
@@ -230,7 +230,7 @@ class Handle:
 
     def _submit_many(self, opcode: int, requests: Iterable[Request]) -> List[Op]:
         _op.sweep()
-        c = self._c or self._open()
+        c = self._c or self._open_handle()
         places, files, offsets = [], [], []
         for i, request in enumerate(requests):
             if not isinstance(request, (tuple, list)) or not 2 <= len(request) <= 3:

@@ -4,12 +4,12 @@ CHandle is a handle of the C library.  Everything that uses it has a reference, 
 it, so close() in one thread never takes it away from a call in another.
 
 A signal handler that raises may lose an op that was just started, and which then still uses the memory.
-So the place of the op is in a slot from before its start until the op is where its end will be seen:
-in `_open`, or with the pending ops of an aio_handle.  The slot of an op that was lost keeps its place
-for good.
+So a slot keeps the op's memory from before its start until the op is where its end will be seen:
+in `_open_ops`, or with the pending ops of an aio_handle.  The slot of an op that was lost keeps it for
+good.
 
-An open Op is in `_open`, which keeps it until it has ended, also if the program has dropped it.  An op
-that has ended leaves `_open` when somebody looks at it: wait(), done(), an event loop, or every now and
+An open Op is in `_open_ops`, which keeps it until it has ended, also if the program has dropped it.  An op
+that has ended leaves `_open_ops` when somebody looks at it: wait(), done(), an event loop, or every now and
 then the start of a further op.
 """
 
@@ -120,13 +120,10 @@ def start(
     file: FileArgument,
     place: Place,
     offset: int,
-    pending: Optional[List[Pending]] = None,
-    validate: bool = False,
 ) -> Slot:
-    """Starts a read or a write, and adds it to `pending`.  Raises OSError.
+    """Starts a read or a write.  Returns a slot with its struct dsaio_op.  Raises OSError.
 
-    Without `pending`, the op's struct dsaio_op is in the slot that this returns, and the caller calls
-    release() when the op is where its end will be seen.
+    The caller calls release() when the op is where its end will be seen.
     """
     if type(offset) is not int or not 0 <= offset <= _MAX:
         offset = check.integer("file_offset", offset, 0, _MAX)
@@ -136,7 +133,7 @@ def start(
         function = _BY_PATH[opcode]
         target: Any = path_bytes(file)
     elif isinstance(file, File):
-        opened: Any = file._open  # keeps the file open until the call has returned
+        opened: Any = file._opened  # keeps the file open until the call has returned
         if opened is None or opened.connection is not handle.connection:
             opened = _opened_file(handle, file)
         target = opened.argument
@@ -159,11 +156,22 @@ def start(
         raise e
     if fd_file:
         library.file_close(fd_file)
-    if pending is not None:
-        pending.append((slot.out.value, opcode, file, offset, place, validate, handle))  # type: ignore[arg-type]
-        slot.kept = None
-        _free_slots.append(slot)
     return slot
+
+
+def start_pending(
+    handle: CHandle,
+    opcode: int,
+    file: FileArgument,
+    place: Place,
+    offset: int,
+    pending: List[Pending],
+    validate: bool = False,
+) -> None:
+    """Starts a read or a write, as start() does, and adds it to `pending`."""
+    slot = start(handle, opcode, file, place, offset)
+    pending.append((slot.out.value, opcode, file, offset, place, validate, handle))  # type: ignore[arg-type]
+    release(slot)
 
 
 def start_many(
@@ -318,7 +326,14 @@ class Op:
     )
 
     def __init__(
-        self, handle: CHandle, pointer: int, opcode: int, file: FileArgument, offset: int, place: Place, counters: Counters
+        self,
+        handle: CHandle,
+        pointer: int,
+        opcode: int,
+        file: FileArgument,
+        offset: int,
+        place: Place,
+        counters: Counters,
     ) -> None:
         self._handle = handle
         self._pointer = pointer
@@ -332,7 +347,7 @@ class Op:
         self._result: Optional[int] = None
         self._error: Optional[BaseException] = None
         self._waiters: List[Any] = []  # of _asyncio
-        _open[pointer] = self
+        _open_ops[pointer] = self
 
     def wait(self, timeout: Optional[float] = None) -> int:
         """Waits until the op has ended, at most timeout seconds (None: forever).
@@ -413,7 +428,7 @@ class Op:
             self._place = None
             self._counters.add(self._opcode, 1, max(result, 0), failure is not None)
             self._result = result
-        _open.pop(self._pointer, None)
+        _open_ops.pop(self._pointer, None)
         if self._waiters:
             from . import _asyncio
 
@@ -429,18 +444,18 @@ class Op:
         return f"<dsaio.Op {verb} of {self._nbytes} bytes at {self._offset} of {self._file!r}: {state}>"
 
 
-_open: Dict[int, Op] = {}
+_open_ops: Dict[int, Op] = {}
 _sweep_at = _SWEEP_MIN
 
 
 def sweep() -> None:
     """Lets go of ops that have ended and that nobody has asked for, if there may be many."""
     global _sweep_at
-    if len(_open) < _sweep_at:
+    if len(_open_ops) < _sweep_at:
         return
-    for op in list(_open.values()):
+    for op in list(_open_ops.values()):
         op.done()
-    _sweep_at = max(_SWEEP_MIN, 2 * len(_open))
+    _sweep_at = max(_SWEEP_MIN, 2 * len(_open_ops))
 
 
 def reap(handle: CHandle, room: Any) -> int:
@@ -450,18 +465,18 @@ def reap(handle: CHandle, room: Any) -> int:
     """
     n = library.check(library.reap(handle.pointer, room, len(room)))
     for pointer in room[:n]:
-        op = _open.get(pointer)
+        op = _open_ops.get(pointer)
         if op is not None:
             op.done()
     return n
 
 
 def _of(counters: Counters) -> List[Op]:
-    return [op for op in list(_open.values()) if op._counters is counters]
+    return [op for op in list(_open_ops.values()) if op._counters is counters]
 
 
 def count(counters: Counters) -> int:
-    """Ops in `_open` of the handle that has these counters."""
+    """Ops in `_open_ops` of the handle that has these counters."""
     return len(_of(counters))
 
 
@@ -522,11 +537,11 @@ def keep_at_exit(container: Callable[[], Any]) -> None:
 
 def _forget() -> None:
     # The parent's ops.  Their memory is the child's own copy, so it may go.
-    _open.clear()
+    _open_ops.clear()
     _all_slots.clear()
     _free_slots.clear()
 
 
-keep_at_exit(lambda: _open)
+keep_at_exit(lambda: _open_ops)
 keep_at_exit(lambda: _all_slots)
 at_fork(_forget)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ._file import FileArgument
 
 READ, WRITE = library.READ, library.WRITE
-_locate, _start = _buffer.locate, _op.start
+_locate, _start_pending = _buffer.locate, _op.start_pending
 
 
 def _report(what: str, e: OSError) -> int:
@@ -120,7 +120,7 @@ class aio_handle(Handle, _Pinned):
 
     def _open_async(self) -> _op.CHandle:
         with self._open_lock:
-            self._async_c = self._opened(self._async_c)
+            self._async_c = self._c_handle(self._async_c)
             return self._async_c
 
     # ---- the constructor's values ----
@@ -159,7 +159,7 @@ class aio_handle(Handle, _Pinned):
         """
         try:
             c = self._async_c or self._open_async()
-            _start(c, READ, filename, _locate(buffer, True), file_offset, self._pending)
+            _start_pending(c, READ, filename, _locate(buffer, True), file_offset, self._pending)
         except OSError as e:
             return _report("async_pread", e)
         return 0
@@ -183,7 +183,7 @@ class aio_handle(Handle, _Pinned):
         file: Any = fd if filename is None else filename
         try:
             c = self._async_c or self._open_async()
-            _start(c, WRITE, file, _locate(buffer, False), file_offset, self._pending)
+            _start_pending(c, WRITE, file, _locate(buffer, False), file_offset, self._pending)
         except OSError as e:
             return _report("async_pwrite", e)
         return 0
@@ -291,7 +291,7 @@ class aio_handle(Handle, _Pinned):
             return self._run(opcode, name, buffer, file, offset, validate)
         try:
             c = self._async_c or self._open_async()
-            _start(c, opcode, file, _locate(buffer, opcode == READ), offset, self._pending, validate)
+            _start_pending(c, opcode, file, _locate(buffer, opcode == READ), offset, self._pending, validate)
         except OSError as e:
             return _report(name, e)
         return 0
@@ -303,7 +303,7 @@ class aio_handle(Handle, _Pinned):
         try:
             c = self._async_c or self._open_async()
             place = _locate(buffer, opcode == READ)
-            slot = _start(c, opcode, file, place, offset)
+            slot = _op.start(c, opcode, file, place, offset)
         except OSError as e:
             return _report(name, e)
         own: List[_op.Pending] = [(slot.out.value, opcode, file, offset, place, validate, c)]  # type: ignore[list-item]
