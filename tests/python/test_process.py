@@ -111,7 +111,13 @@ def test_every_public_function_has_annotations_and_a_docstring(python):
 
 def test_a_program_with_types_runs(python, folder):
     program = os.path.join(ROOT, "tests", "python", "typed_program.py")
-    python(f"import runpy; sys.argv = ['typed_program.py', {folder!r}]; runpy.run_path({program!r}, run_name='__main__')")
+    python(
+        f"""
+        import runpy
+        sys.argv = ['typed_program.py', {folder!r}]
+        runpy.run_path({program!r}, run_name='__main__')
+        """
+    )
 
 
 def test_nothing_warns(python):

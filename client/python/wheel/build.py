@@ -93,7 +93,8 @@ def read(path: str) -> bytes:
 
 
 def run(*command: str) -> str:
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "LC_ALL": "C"}).stdout.decode()
+    environment = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment).stdout.decode()
 
 
 # ---- the programs ----
@@ -154,7 +155,8 @@ def licences(version: str) -> dict[str, bytes]:
             if licence.startswith("LGPL-2.1"):
                 files[f"{part}/LGPL-2.1"] = read("/usr/share/common-licenses/LGPL-2.1")
         except (OSError, subprocess.CalledProcessError) as e:
-            raise Refused(f"the licence of {part} is not there: {e}: the wheel is built on Debian (make deps)") from None
+            why = f"the licence of {part} is not there: {e}: the wheel is built on Debian (make deps)"
+            raise Refused(why) from None
         lines.append(f"{part} ({licence}), in {users}: Debian's {source} {at},\n"
                      f"    https://sources.debian.org/src/{source}/{at}/\n")
     files["NOTICE"] = NOTICE.format(version=version, parts="".join(lines)).encode()
@@ -170,7 +172,7 @@ def package_files() -> dict[str, bytes]:
     for folder, folders, names in os.walk(os.path.join(PACKAGE, "dsaio")):
         folders[:] = [f for f in folders if f != "__pycache__"]
         for name in names:
-            if name.endswith((".py", ".pyi")) or name == "py.typed":
+            if name.endswith(".py") or name == "py.typed":
                 path = os.path.join(folder, name)
                 files[os.path.relpath(path, PACKAGE)] = read(path)
     for path in glob.glob(os.path.join(PACKAGE, "*.pth")):
