@@ -10,15 +10,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
 #include <linux/fs.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -270,6 +274,41 @@ TEST(by_path_rights, "by path, each op needs the right that it uses, and no othe
 			    -EACCES, "open ");
 	(void)setfsuid(geteuid());
 	read_by_path(&rig, path, memory, SEED);
+}
+
+/* From now on setfsuid(2) kills this process, as filters do with calls that they do not know. */
+static void forbid_setfsuid(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setfsuid, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { .len = sizeof(filter) / sizeof(filter[0]), .filter = filter };
+
+	CHECK_SYS(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+		test_skip("needs filters of system calls: %s", strerror(errno));
+}
+
+TEST(by_path_seccomp,
+     "a filter that kills for setfsuid(2), set after the first reads by path, harms none")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const char *path;
+	void *memory;
+
+	count_opens();
+	rig_open(&rig, NULL);
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	path = daemon_path(rig.daemon, "f");
+	write_by_path(&rig, path, memory, SEED);
+	read_by_path(&rig, path, memory, SEED);
+	forbid_setfsuid();
+	read_by_path(&rig, path, memory, SEED);
+	write_by_path(&rig, path, memory, SEED + 1);
+	CHECK_EQ(n_opens(path), 1); /* they are of the cache */
 }
 
 TEST(by_path_immutable, "a file that became immutable is not written by path")

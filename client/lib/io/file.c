@@ -12,15 +12,10 @@
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/fsuid.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-
-#define XFS_SUPER_MAGIC 0x58465342
-#define OVERFLOW_UID 65534u
 
 uint32_t files_max(const struct dsaio_client *client)
 {
@@ -250,55 +245,19 @@ static void file_forget(struct dsaio_file *file)
 	(void)pthread_mutex_unlock(&file->client->files.lock);
 }
 
-bool file_has_plain_modes(int fd)
-{
-	struct statfs fs;
-
-	if (fstatfs(fd, &fs) < 0 || prctl(PR_GET_SECCOMP, 0, 0, 0, 0) != 0)
-		return false;
-	return fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == XFS_SUPER_MAGIC ||
-	       fs.f_type == F2FS_SUPER_MAGIC || fs.f_type == TMPFS_MAGIC;
-}
-
 /*
- * Does the file belong to the user of this thread, and its mode alone allow the access?  statx(2)
- * has looked at the directories.  false: the kernel has to be asked.
- *
- * A kernel with 16 bits for users, or a user namespace, shows OVERFLOW_UID for what it cannot show.
- * The owner's own ACL is the mode.  As with a descriptor that the program has kept open, a policy of
- * SELinux that changed since the file was opened is not asked again.
+ * May this thread open the path with that mode?  Checks the same directories and rights as
+ * open(2), with the user that setfsuid(2) has set.  The file's mode and owner would say it without a
+ * system call, but only setfsuid(2) tells which user that is, and filters of seccomp(2) kill
+ * processes that call it.
  */
-static bool is_owner_allowed(const struct dsaio_file *file, const struct cache_key *key,
-			     const struct statx *stx)
-{
-	uint32_t rights = (key->access_mode != O_WRONLY ? S_IRUSR : 0) |
-			  (key->access_mode != O_RDONLY ? S_IWUSR : 0);
-
-	if (!file->has_plain_modes || (stx->stx_mode & rights) != rights ||
-	    stx->stx_uid == OVERFLOW_UID)
-		return false;
-	/* The mount that it was opened by cannot become read-only while it is open. */
-	if ((rights & S_IWUSR) &&
-	    (!(stx->stx_mask & STATX_MNT_ID) || stx->stx_mnt_id != file->mount_id ||
-	     !(stx->stx_attributes_mask & STATX_ATTR_IMMUTABLE) ||
-	     (stx->stx_attributes & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND))))
-		return false;
-	return (uint32_t)setfsuid((uid_t)-1) == stx->stx_uid; /* changes nothing */
-}
-
-/*
- * May this process open the path with that mode?  Checks the same directories and rights as
- * open(2).
- */
-static bool may_access(const struct dsaio_file *file, const struct cache_key *key,
-		       const struct statx *stx)
+static bool may_access(const struct cache_key *key)
 {
 	int mode = (key->access_mode != O_WRONLY ? R_OK : 0) |
 		   (key->access_mode != O_RDONLY ? W_OK : 0);
 
 	/* a descriptor's access mode is in the key */
-	return !key->path || is_owner_allowed(file, key, stx) ||
-	       faccessat(AT_FDCWD, key->path, mode, AT_EACCESS) == 0;
+	return !key->path || faccessat(AT_FDCWD, key->path, mode, AT_EACCESS) == 0;
 }
 
 struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_key *key,
@@ -312,7 +271,7 @@ struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_k
 	if (file_statx(key, AT_STATX_SYNC_AS_STAT, &stx) < 0 || !file_is_same(file, &stx)) {
 		debug_log("file %s: is another one now, or gone", file->name);
 		file_forget(file);
-	} else if (may_access(file, key, &stx)) {
+	} else if (may_access(key)) {
 		inode_opened(file->inode, stx.stx_size);
 		return file;
 	}

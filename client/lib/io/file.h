@@ -13,11 +13,11 @@
  *                                                                      -> in use, freed
  *
  * An open finds an idle file by its path (or the number of the caller's descriptor) and access mode.
- * Each time the kernel is asked what that names and, unless the file's mode tells, whether this
- * process may open it: two system calls, no open(2), no message.  If the name is another inode by now,
- * the file leaves the cache, and its last user frees it.  An op by path takes a file that is open for
- * reading and writing, too, if this process has the right that the op needs.  A descriptor that cannot
- * be opened anew shares the program's description.  Such files and block devices are not kept.
+ * Each time the kernel is asked what that names and whether this thread may open it: two system calls,
+ * no open(2), no message.  If the name is another inode by now, the file leaves the cache, and its last
+ * user frees it.  An op by path takes a file that is open for reading and writing, too, if this thread
+ * has the right that the op needs.  A descriptor that cannot be opened anew shares the program's
+ * description.  Such files and block devices are not kept.
  *
  * Closing a file can hang if its mount is dead.  So a thread closes the descriptor of no other file
  * than its own, and the daemon is asked to close others without waiting for the reply.
@@ -45,8 +45,6 @@ struct dsaio_file {
 	_Atomic uint32_t n_refs; /* opens and open ops; from and to 0 only under files.lock */
 	struct file_session session;
 	bool is_shared;
-	bool has_plain_modes; /* file_has_plain_modes() */
-	uint64_t mount_id;    /* of statx(2); 0: not known */
 	bool can_read, can_write, is_block_device;
 	struct inode *inode;
 	struct cache_identity identity;
@@ -95,12 +93,6 @@ bool file_release(struct dsaio_file *file, bool may_wait);
  */
 struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_key *key,
 			       bool or_both);
-
-/*
- * Is the file on a local file system, whose owners may do what the mode allows?  Others have rules of
- * their own.  false, too, where a filter of system calls may end a process that asks for its user.
- */
-bool file_has_plain_modes(int fd);
 
 /* A new file: from now on it is found by its key, if it can be kept and no other is there. */
 void file_list(struct dsaio_file *file);

@@ -13,8 +13,7 @@
 #include <sys/stat.h>
 
 /* The fields that file_statx() requests. */
-#define FILE_STATX_MASK \
-	(STATX_TYPE | STATX_MODE | STATX_UID | STATX_INO | STATX_SIZE | STATX_BTIME | STATX_MNT_ID)
+#define FILE_STATX_MASK (STATX_TYPE | STATX_INO | STATX_SIZE | STATX_BTIME)
 
 /*
  * A descriptor of the file for a moment, until file_fd_give(): for the inode's size and nothing

@@ -177,9 +177,6 @@ static int file_new(struct dsaio_client *client, const struct cache_key *key, ch
 		return r;
 	file->is_block_device = S_ISBLK(stx.stx_mode);
 	file->identity = cache_identity_of(&stx);
-	file->has_plain_modes = file_has_plain_modes(fd);
-	if (stx.stx_mask & STATX_MNT_ID)
-		file->mount_id = stx.stx_mnt_id;
 	r = file->is_block_device
 		    ? inode_hold(client, file->identity.rdev, 0, &file->inode)
 		    : inode_hold(client, file->identity.dev, file->identity.ino, &file->inode);
