@@ -4,39 +4,59 @@
 
 #include <sys/resource.h>
 
-/* The counts of this thread so far. */
-static _Thread_local struct counts {
-	bool is_known; /* it has not slept of its own accord since */
-	long n_switches, n_faults;
-} counts;
-
-static struct counts count(void)
-{
-	struct rusage usage = { 0 };
-
-	(void)getrusage(RUSAGE_THREAD, &usage); /* cannot fail with these arguments */
-	return (struct counts){ true, usage.ru_nvcsw, usage.ru_minflt + usage.ru_majflt };
-}
+/* The calls of this thread. */
+static _Thread_local struct {
+	uint64_t watched_until_nsec;
+	bool is_watched;	   /* the present call: its counts at its start are these */
+	long n_switches, n_faults; /* of the thread */
+} calls;
 
 uint64_t stall_begin(void)
 {
-	if (!counts.is_known)
-		counts = count();
-	return clock_nsec();
+	const uint64_t now_nsec = clock_nsec();
+	struct rusage usage;
+
+	calls.is_watched = now_nsec < calls.watched_until_nsec;
+	if (calls.is_watched) {
+		(void)getrusage(RUSAGE_THREAD, &usage); /* cannot fail with these arguments */
+		calls.n_switches = usage.ru_nvcsw;
+		calls.n_faults = usage.ru_minflt + usage.ru_majflt;
+	}
+	return now_nsec;
 }
 
 bool stall_end(uint64_t since_nsec, bool has_failed)
 {
-	const struct counts before = counts;
+	const uint64_t now_nsec = clock_nsec();
+	struct rusage usage;
 
-	if (clock_nsec() - since_nsec < STALL_NSEC)
+	if (now_nsec - since_nsec < STALL_NSEC)
 		return false;
-	counts = count();
-	return counts.n_switches != before.n_switches &&
-	       (has_failed || counts.n_faults != before.n_faults);
+	calls.watched_until_nsec = now_nsec + STALLS_WITHIN_NSEC;
+	if (!calls.is_watched)
+		return false;
+	(void)getrusage(RUSAGE_THREAD, &usage); /* cannot fail with these arguments */
+	return usage.ru_nvcsw != calls.n_switches &&
+	       (has_failed || usage.ru_minflt + usage.ru_majflt != calls.n_faults);
 }
 
-void stall_note_sleep(void)
+bool stalls_note(struct stalls *stalls, uint64_t now_nsec)
 {
-	counts.is_known = false;
+	const uint64_t last_nsec = stalls->banned_nsec;
+
+	if (stalls_is_banned(stalls, now_nsec))
+		return false; /* its block had started before */
+	if (!stalls->n || now_nsec - stalls->since_nsec > STALLS_WITHIN_NSEC) {
+		stalls->n = 0;
+		stalls->since_nsec = now_nsec;
+	}
+	if (++stalls->n < STALLS_MAX)
+		return false;
+	stalls->n = 0;
+	if (!last_nsec || now_nsec - stalls->banned_until_nsec > STALLS_BAN_MAX_NSEC)
+		stalls->banned_nsec = STALLS_BAN_NSEC;
+	else if (last_nsec < STALLS_BAN_MAX_NSEC)
+		stalls->banned_nsec = 2 * last_nsec;
+	stalls->banned_until_nsec = now_nsec + stalls->banned_nsec;
+	return true;
 }

@@ -6,11 +6,14 @@
  *
  * Time alone does not tell: the scheduler may have preempted the thread, or the file system may have read
  * metadata.  So a long call is a stall only if the thread's counts of voluntary switches and of page faults
- * have both changed.  A fault that fails is not counted, but then the call fails.  The counts are read at the
- * first call after a sleep of the thread's own, and after long calls: short calls cost no further system
- * call.
+ * have both changed within it.  A fault that fails is not counted, but then the call fails.
  *
- * Each thread has its own state.
+ * To read the counts takes 0.3 us.  So they are read before a call only if a call of the thread was long
+ * within the last STALLS_WITHIN_NSEC: the first long call is never a stall.
+ *
+ * A user whose blocks stall STALLS_MAX times within that time is banned from the lanes: worker threads do its
+ * blocks.  The first ban is short, because the user may be innocent: the memory may be another user's.  Each
+ * further ban is twice as long as the last, until the user has been clean for the longest.
  */
 #ifndef DSAIO_DAEMON_BASE_STALL_H
 #define DSAIO_DAEMON_BASE_STALL_H
@@ -20,12 +23,30 @@
 
 /* Far above the 5 to 200 us that a call takes, also to touch new pages; far below what a client notices. */
 #define STALL_NSEC 2000000u
+/* Guesses: few enough for the other users of the store, enough not to ban for a coincidence. */
+#define STALLS_MAX 3u
+#define STALLS_WITHIN_NSEC (60 * UINT64_C(1000000000))
+#define STALLS_BAN_NSEC (10 * UINT64_C(1000000000))
+#define STALLS_BAN_MAX_NSEC (32 * STALLS_BAN_NSEC)
 
 /* Brackets each call: stall_begin() returns the start time for stall_end(), which returns whether it was a
-   stall.  has_failed: the call may have failed with EFAULT. */
+   stall.  has_failed: the call may have failed with EFAULT.  Each thread has its own state. */
 uint64_t stall_begin(void);
 bool stall_end(uint64_t since_nsec, bool has_failed);
-/* The thread has slept of its own accord. */
-void stall_note_sleep(void);
+
+/* The stalls of a user.  One thread; zeroes: none so far. */
+struct stalls {
+	uint64_t since_nsec; /* the first of the n below; 0: never any */
+	unsigned n;	     /* within STALLS_WITHIN_NSEC, and not followed by a ban */
+	uint64_t banned_nsec, banned_until_nsec; /* the last ban */
+};
+
+/* Counts a stall.  Returns whether it begins a ban. */
+bool stalls_note(struct stalls *stalls, uint64_t now_nsec);
+
+static inline bool stalls_is_banned(const struct stalls *stalls, uint64_t now_nsec)
+{
+	return now_nsec < stalls->banned_until_nsec;
+}
 
 #endif

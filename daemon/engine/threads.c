@@ -53,7 +53,7 @@ int worker_user_ref(struct worker_queues *queues, uid_t uid, struct worker_user 
 					    &user->queue);
 
 		if (r < 0) {
-			if (!user->has_stalled)
+			if (!user->stalls.since_nsec)
 				user_free(queues, user);
 			return r;
 		}
@@ -69,7 +69,7 @@ void worker_user_unref(struct worker_queues *queues, struct worker_user *user)
 	if (--user->n_refs)
 		return;
 	work_queue_leave(TAKE_PTR(user->queue)); /* its channels are gone, so it is idle */
-	if (!user->has_stalled)
+	if (!user->stalls.since_nsec)
 		user_free(queues, user);
 }
 

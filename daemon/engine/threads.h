@@ -19,10 +19,10 @@
 #define DSAIO_DAEMON_ENGINE_THREADS_H
 
 #include "daemon/base/mailbox.h"
+#include "daemon/base/stall.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/engine/engine.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -53,21 +53,15 @@ struct worker_user {
 	unsigned n_refs;
 	struct work_queue *queue; /* NULL without references */
 	/*
-	 * A block of the user stalled a lane (stall.h).  While no block may wait, all go to the workers.
-	 * That holds for as long as the daemon runs, or the user would reconnect and do it again.
-	 * Relaxed, because nothing goes with it.
+	 * Blocks of the user that stalled a lane.  Kept without references, or the user would reconnect and
+	 * do it again.
 	 */
-	_Atomic bool has_stalled;
+	struct stalls stalls;
 };
 
 /* Takes a reference to the user with its work queue.  Returns 0 or the error of making it. */
 int worker_user_ref(struct worker_queues *queues, uid_t uid, struct worker_user **ret_user);
 void worker_user_unref(struct worker_queues *queues, struct worker_user *user);
-
-static inline bool worker_user_has_stalled(const struct worker_user *user)
-{
-	return atomic_load_explicit(&user->has_stalled, memory_order_relaxed);
-}
 
 /* The use that a channel makes of its user's workers. */
 struct workers {

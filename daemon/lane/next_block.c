@@ -97,7 +97,8 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	/* tmpfs has no RWF_NOWAIT: a write would wait in io_submit for the inode's lock. */
 	next.is_worker |= rules->must_not_wait && file->facts.is_tmpfs &&
 			  op->opcode == RING_OP_WRITE;
-	next.is_worker |= rules->must_not_wait && worker_user_has_stalled(channel->workers.user);
+	next.is_worker |= rules->must_not_wait &&
+			  stalls_is_banned(&channel->workers.user->stalls, rules->now_nsec);
 	next.is_unaligned = op->unaligned_left;
 	if (op->is_misaligned || (next.is_unaligned && op->opcode == RING_OP_WRITE))
 		next.is_worker |= !rules->engine->has_unaligned;

@@ -4,7 +4,7 @@
  *
  * Calls that may block run on a worker thread: syncs, unaligned writes, ranges in misaligned memory, and
  * while no block may wait in io_submit also writes to tmpfs, blocks of files without RWF_NOWAIT, and all
- * blocks of a user that has stalled a lane.
+ * blocks of a user that is banned from the lanes (stall.h).
  */
 #ifndef DSAIO_DAEMON_LANE_NEXT_BLOCK_H
 #define DSAIO_DAEMON_LANE_NEXT_BLOCK_H
@@ -34,8 +34,9 @@ struct next_block {
 struct block_rules {
 	const struct lane_store *store;
 	const struct engine_ops *engine; /* of the lanes */
-	bool must_not_wait;		 /* no block may wait in io_submit */
-	uint32_t max_bytes;		 /* of a block that may not wait there */
+	uint64_t now_nsec;
+	bool must_not_wait; /* no block may wait in io_submit */
+	uint32_t max_bytes; /* of a block that may not wait there */
 	uint32_t n_lanes;
 };
 

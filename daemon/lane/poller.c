@@ -1,7 +1,6 @@
 #include "daemon/lane/poller.h"
 
 #include "daemon/base/memfd.h"
-#include "daemon/base/stall.h"
 #include "daemon/lane/channel.h"
 #include "proto/util/clock.h"
 #include "proto/util/spin.h"
@@ -175,7 +174,6 @@ void poller_sleep(struct poller *poller, uint64_t until_nsec)
 	if (!config->has_work(config->arg)) {
 		n = epoll_wait(poller->epoll_fd, events, EVENTS_MAX,
 			       sleep_msec(poller, until_nsec));
-		stall_note_sleep();
 		has_slept = true;
 	}
 	lane_board_set(poller->board, ++poller->state); /* even */

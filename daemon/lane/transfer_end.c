@@ -10,17 +10,19 @@
 #include <string.h>
 
 /* The channel's user has kept a lane asleep. */
-static void note_stall(struct transfer *transfer, const struct channel *channel)
+static void note_stall(const struct transfer *transfer, const struct channel *channel)
 {
-	if (atomic_exchange_explicit(&channel->workers.user->has_stalled, true,
-				     memory_order_relaxed))
+	struct stalls *stalls = &channel->workers.user->stalls;
+
+	if (!stalls_note(stalls, transfer->turn->now_nsec))
 		return;
-	log_client(
-		transfer->log_limit,
-		"store %s: an op of user %u kept the lane waiting in the kernel, for example because "
-		"its program punched the memory: as long as others are active, worker threads "
-		"do this user's blocks from now on",
-		transfer->store->name, (unsigned)channel->uid);
+	/* Not log_client(), whose limit other lines may use up.  A user causes one line for each ban. */
+	log_notice(
+		"store %s: ops of user %u kept the lane waiting in the kernel %u times, for example "
+		"because a program punched their memory: while others are active, worker threads do "
+		"this user's blocks for %u s",
+		transfer->store->name, (unsigned)channel->uid, STALLS_MAX,
+		(unsigned)(stalls->banned_nsec / 1000000000u));
 }
 
 /* Whether the block goes to a bounce page, from which the lane copies. */

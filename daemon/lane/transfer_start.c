@@ -210,6 +210,7 @@ static struct block_rules rules(const struct transfer *transfer)
 
 	return (struct block_rules){ .store = transfer->store,
 				     .engine = transfer->engine->ops,
+				     .now_nsec = transfer->turn->now_nsec,
 				     .must_not_wait = must_not_wait(transfer),
 				     .max_bytes = whole < most ? whole : most,
 				     .n_lanes = 1 + transfer->n_sides };

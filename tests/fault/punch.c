@@ -1,7 +1,7 @@
 /*
  * A client that punches its memory while ops on it run.  Whoever touches a page of the range sleeps in the
- * kernel until the punch is over, 0.3 s or more a GiB.  A lane may do so once: then worker threads do
- * all blocks of this user.
+ * kernel until the punch is over, 0.3 s or more a GiB.  A lane does so a few times: then worker threads do
+ * all blocks of this user for a while.
  */
 #include "tests/harness.h"
 #include "tests/victim.h"
@@ -115,7 +115,7 @@ static void needs_lanes(const struct daemon *daemon)
 		test_skip("io_submit blocks on this file system");
 }
 
-TEST_TABLE(punch, rows, "a client that punches its memory makes a lane wait no second time")
+TEST_TABLE(punch, rows, "a client that punches its memory makes a lane wait a few times only")
 {
 	struct daemon *daemon = daemon_start(NULL);
 	pid_t pid;

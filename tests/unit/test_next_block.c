@@ -17,7 +17,7 @@ enum {
 	NO_NOWAIT = 8,
 	BLOCKING = 16,
 	MULTI_USER = 32,
-	STALLED = 64
+	BANNED = 64
 };
 
 static const struct {
@@ -47,11 +47,11 @@ static const struct {
 	{ "tmpfs, alone", TMPFS, W, 0, KIB(200), 0, KIB(64), false, false, false, false },
 	{ "a write to tmpfs while others are active", SHARED | TMPFS, W, 0, KIB(200), 0, KIB(32),
 	  true, false, false, false },
-	{ "a user that has stalled a lane, while others are active", SHARED | STALLED, R, 0,
-	  KIB(200), 0, KIB(32), true, false, true, false },
-	{ "whose copies could stall it, too", SHARED | STALLED, R, 100, KIB(200), 0, 3996, true,
+	{ "a user that is banned, while others are active", SHARED | BANNED, R, 0, KIB(200), 0,
+	  KIB(32), true, false, true, false },
+	{ "whose copies could stall a lane, too", SHARED | BANNED, R, 100, KIB(200), 0, 3996, true,
 	  false, true, true },
-	{ "the same, alone", STALLED, R, 0, KIB(200), 0, KIB(64), false, false, false, false },
+	{ "the same, alone", BANNED, R, 0, KIB(200), 0, KIB(64), false, false, false, false },
 	{ "a read of tmpfs", SHARED | TMPFS, R, 0, KIB(200), 0, KIB(32), false, false, false,
 	  false },
 };
@@ -62,11 +62,12 @@ static struct block_rules rules_of(unsigned how)
 	p.file.facts.is_foreign = how & FOREIGN;
 	p.file.no_nowait = how & NO_NOWAIT;
 	p.store.is_multi_user = how & MULTI_USER;
-	atomic_store(&p.worker_user.has_stalled, how & STALLED);
+	p.worker_user.stalls.banned_until_nsec = p.turn.now_nsec + !!(how & BANNED);
 	atomic_store(&p.store.is_blocking, how & BLOCKING);
 	return (struct block_rules){
 		.store = &p.store,
 		.engine = &parts_engine_ops,
+		.now_nsec = p.turn.now_nsec,
 		.must_not_wait = how & SHARED,
 		.max_bytes = KIB(32),
 		.n_lanes = 1,

@@ -1,5 +1,5 @@
 /*
- * Which calls are stalls.
+ * Which calls are stalls, and which users are banned for them.
  */
 #include "daemon/base/stall.h"
 #include "proto/util/clock.h"
@@ -40,15 +40,19 @@ static const struct {
 	{ "preempted", false, true, true, false },
 };
 
+/* From now on calls are watched, because one was long. */
+static void watch(void)
+{
+	ck_assert(!stall_end(stall_begin() - 2 * STALL_NSEC, true));
+}
+
 START_TEST(a_long_call_is_a_stall_if_it_slept_for_a_page)
 {
 	uint64_t since;
 
 	fault(); /* the functions' own first faults */
 	take_long(true);
-	stall_note_sleep();
-	since = stall_begin();
-	(void)stall_end(since - 2 * STALL_NSEC, false);
+	watch();
 	since = stall_begin();
 	if (calls[_i].faults)
 		fault();
@@ -58,24 +62,87 @@ START_TEST(a_long_call_is_a_stall_if_it_slept_for_a_page)
 }
 END_TEST
 
+START_TEST(the_first_long_call_is_no_stall)
+{
+	for (int i = 0; i < 2; i++) {
+		const uint64_t since = stall_begin();
+
+		fault();
+		take_long(true);
+		ck_assert_int_eq(stall_end(since, false), i);
+	}
+}
+END_TEST
+
+/* A user was blamed for the sleep and the faults of others' short calls. */
 START_TEST(sleep_and_faults_before_the_call_do_not_count)
 {
-	uint64_t since = stall_begin();
+	const struct timespec short_time = { .tv_nsec = 50000 };
+	uint64_t since;
 
-	ck_assert(!stall_end(since, true));
 	fault();
-	take_long(true);
-	stall_note_sleep();
+	take_long(false);
+	watch();
+	since = stall_begin();
+	fault();
+	(void)nanosleep(&short_time, NULL);
+	(void)stall_end(since, false); /* on a busy machine it may have been long */
+	fault();
+	(void)nanosleep(&short_time, NULL);
 	since = stall_begin();
 	take_long(false);
 	ck_assert(!stall_end(since, true));
 }
 END_TEST
 
+#define SEC UINT64_C(1000000000)
+
+/* Returns the length of the ban that some stalls in a row begin, in seconds. */
+static unsigned ban(struct stalls *stalls, uint64_t now_nsec)
+{
+	for (unsigned i = 1; i < STALLS_MAX; i++)
+		ck_assert(!stalls_note(stalls, now_nsec));
+	ck_assert(!stalls_is_banned(stalls, now_nsec));
+	ck_assert(stalls_note(stalls, now_nsec));
+	ck_assert(!stalls_note(stalls, now_nsec)); /* of a block that had started before */
+	ck_assert(stalls_is_banned(stalls, stalls->banned_until_nsec - 1));
+	ck_assert(!stalls_is_banned(stalls, stalls->banned_until_nsec));
+	return (unsigned)((stalls->banned_until_nsec - now_nsec) / SEC);
+}
+
+START_TEST(a_ban_ends_and_the_next_is_longer)
+{
+	static const unsigned lengths[] = { 10, 20, 40, 80, 160, 320, 320 };
+	struct stalls stalls = { 0 };
+	uint64_t now_nsec = 1000 * SEC;
+
+	for (unsigned i = 0; i < N_ROWS(lengths); i++) {
+		ck_assert_uint_eq(ban(&stalls, now_nsec), lengths[i]);
+		now_nsec = stalls.banned_until_nsec;
+	}
+	ck_assert_uint_eq(ban(&stalls, now_nsec + 320 * SEC), 320);
+	now_nsec = stalls.banned_until_nsec;
+	ck_assert_uint_eq(ban(&stalls, now_nsec + 321 * SEC), 10); /* clean for so long */
+}
+END_TEST
+
+START_TEST(rare_stalls_are_no_reason_for_a_ban)
+{
+	struct stalls stalls = { 0 };
+
+	for (uint64_t i = 1; i < 20; i++)
+		ck_assert(!stalls_note(&stalls, i * 31 * SEC));
+	ck_assert(!stalls_is_banned(&stalls, 600 * SEC));
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, a_long_call_is_a_stall_if_it_slept_for_a_page, 0, N_ROWS(calls));
+	tcase_add_test(tcase, the_first_long_call_is_no_stall);
 	tcase_add_test(tcase, sleep_and_faults_before_the_call_do_not_count);
+	tcase_add_test(tcase, a_ban_ends_and_the_next_is_longer);
+	tcase_add_test(tcase, rare_stalls_are_no_reason_for_a_ban);
 }
 
 SUITE("stall", add_tests)

@@ -282,11 +282,10 @@ START_TEST(a_user_that_has_stalled_a_lane_is_known_when_it_comes_back)
 	struct worker_user *user;
 
 	ck_assert_int_eq(worker_user_ref(&queues, 1000, &user), 0);
-	ck_assert(!worker_user_has_stalled(user));
-	atomic_store(&user->has_stalled, true);
+	ck_assert(!stalls_note(&user->stalls, 1));
 	worker_user_unref(&queues, user);
 	ck_assert_int_eq(worker_user_ref(&queues, 1000, &user), 0);
-	ck_assert(worker_user_has_stalled(user));
+	ck_assert_uint_eq(user->stalls.n, 1);
 	ck_assert_ptr_nonnull(user->queue);
 	worker_user_unref(&queues, user);
 	worker_queues_deinit(&queues);
