@@ -191,6 +191,24 @@ def test_records_that_are_not_aligned_are_copied(path):
     assert all(t.data_ptr() % 16 == 0 for t in loaded)
 
 
+@pytest.mark.parametrize("n, number", [(4, b"M\x88\x13"), (0, b"J\x00\x00\x00\x40")], ids=["small", "empty"])
+def test_a_tensor_that_is_larger_than_its_record_is_refused(path, n, number):
+    torch.save(torch.ones(n), path)
+    saved = file_bytes(path)
+    for n_moved in range(16):  # records at all places beside the alignment, and at it
+
+        def enlarge(records):
+            name = next(name for name in records if name.endswith("data.pkl"))
+            assert records[name].count(b"K%c\x85" % n) == 1
+            records[name] = records[name].replace(b"K%c\x85" % n, number + b"\x85") + bytes(n_moved)
+
+        make_file(path, saved)
+        rewritten(path, enlarge)
+        for _, load in LOADERS:
+            with pytest.raises(RuntimeError, match="resize storage that is not resizable"):
+                load(path, weights_only=False)
+
+
 def test_a_compressed_archive_is_loaded_by_torch(path):
     saved = torch.zeros(5000)
     torch.save(saved, path)

@@ -112,10 +112,16 @@ class Archive:
         offset, size = self.place(name)
         if nbytes != size:
             raise Damaged(f"record {name} has {size} bytes, not the {nbytes} of its tensor")
-        if nbytes == 0:
-            return torch.empty(0, dtype=torch.uint8)
-        tensor = torch.frombuffer(self._data[offset : offset + nbytes], dtype=torch.uint8)
-        return tensor.clone() if tensor.data_ptr() % _ALIGNMENT else tensor
+        if nbytes:
+            tensor = torch.frombuffer(self._data[offset : offset + nbytes], dtype=torch.uint8)
+            if tensor.data_ptr() % _ALIGNMENT == 0:
+                return tensor
+            own = tensor.clone()
+        else:
+            own = torch.empty(0, dtype=torch.uint8)
+        # A tensor that is larger than its storage would make it grow, with what was in the memory before.
+        # The storage of a tensor of DLPack cannot grow, as that of frombuffer() cannot.
+        return torch.from_dlpack(own)
 
     def serialization_id(self) -> str:
         name = ".data/serialization_id"
