@@ -1,5 +1,6 @@
 """aio_handle and its like: every method, argument name, default and result of DeepNVMe."""
 
+import array
 import contextlib
 import ctypes
 import errno
@@ -7,7 +8,9 @@ import gc
 import inspect
 import operator
 import os
+import sys
 import threading
+import weakref
 
 import pytest
 
@@ -580,6 +583,27 @@ def test_a_handle_that_is_dropped_logs_the_failure_of_a_wait_that_was_interrupte
     del handle
     gc.collect()
     assert "pread of 100 bytes" in caplog.text
+
+
+def test_buffers_outlive_a_dropped_handle_whose_wait_is_interrupted(folder, monkeypatch):
+    make_file(f"{folder}/f", b"x" * 10)
+    handle = dsaio.aio_handle()
+    buffer = array.array("B", bytes(10))
+    assert handle.async_pread(buffer, f"{folder}/f") == 0
+    reference, ignored = weakref.ref(buffer), []
+    del buffer
+
+    def interrupted(pointers):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_op, "await_all", interrupted)
+    monkeypatch.setattr(_op, "_all_slots", [])  # so that all of it goes with this test
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: ignored.append(unraisable.exc_type))
+    del handle
+    gc.collect()
+    assert ignored == [KeyboardInterrupt] and reference() is not None
+    monkeypatch.undo()
+    assert reference() is None
 
 
 def test_each_op_is_freed_once(handle, folder, monkeypatch):

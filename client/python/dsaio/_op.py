@@ -91,6 +91,11 @@ def release(slot: Slot) -> None:
     _free_slots.append(slot)
 
 
+def lose(pending: List[Pending]) -> None:
+    """Nobody will see the end of these ops, so what they need is kept for good."""
+    Slot().kept = pending
+
+
 def _opened_fd(handle: CHandle, fd: int) -> int:
     """The file of the caller's descriptor, to be closed."""
     pointer = ctypes.c_void_p()
@@ -522,8 +527,6 @@ class Counters:
 
 
 # ---- fork, exit ----
-
-_immortal: List[Any] = []
 
 
 def keep_at_exit(container: Callable[[], Any]) -> None:

@@ -272,6 +272,9 @@ class aio_handle(Handle, _Pinned):
                 self._wait(None)
             except OSError as e:
                 _report("aio_handle was dropped, and an op of it failed", e)
+            finally:
+                if self._pending:  # a signal handler has raised
+                    _op.lose(self._pending)
 
     def _forget(self) -> None:
         super()._forget()
