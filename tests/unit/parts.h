@@ -156,10 +156,64 @@ static const struct engine_ops parts_workers_ops = {
 	.is_ready = parts_is_ready,
 };
 
-static void parts_setup(void)
+/* A channel of the client, with its end of the ring. */
+static void parts_open(struct channel *channel, struct ring_client *ring)
 {
 	void *map;
 
+	*channel = (struct channel){ .lane_store = &p.store,
+				     .objects = &p.objects,
+				     .client = &p.client,
+				     .workers = { .user = &p.worker_user },
+				     .profile = { PARTS_BLOCK, PARTS_DEPTH, false, true, 1 },
+				     .entries = PARTS_ENTRIES,
+				     .has_rings = true,
+				     .ring_fd = -1,
+				     .client_doorbell_fd = -1 };
+	channel->doorbell_fd = -1;
+	channel->worker_blocks.n_max = 2 * PARTS_DEPTH;
+	channel->worker_blocks.blocks = calloc(2 * PARTS_DEPTH, sizeof(struct worker_block));
+	channel->ops = calloc(PARTS_ENTRIES, sizeof(struct op));
+	channel->ops_rare = calloc(PARTS_ENTRIES, sizeof(struct op_rare));
+	ck_assert_int_eq(
+		deadlines_init(&channel->deadlines, channel->ops, channel->ops_rare, PARTS_ENTRIES),
+		0);
+	ck_assert_int_eq(order_init(&channel->order, PARTS_ENTRIES), 0);
+	ck_assert_int_eq(op_ids_init(&channel->ids, channel->ops, PARTS_ENTRIES), 0);
+	ck_assert_int_eq(
+		admit_channel_init(&channel->admit,
+				   &(struct admit_channel_config){ .client = &p.client,
+								   .io_class = SCHED_NORMAL,
+								   .weight = 1,
+								   .depth = PARTS_DEPTH,
+								   .n_lanes = 1,
+								   .overlap = true }),
+		0);
+	map = aligned_alloc(4096, (ring_bytes(PARTS_ENTRIES) + 4095) / 4096 * 4096);
+	memset(map, 0, ring_bytes(PARTS_ENTRIES));
+	ring_lane_init(&channel->ring, map, PARTS_ENTRIES);
+	ck_assert_int_eq(ring_client_init(ring, map, &p.board, PARTS_ENTRIES), 0);
+	transfer_add_channel(&p.transfer, channel);
+	admit_add_channel(&p.admit, &channel->admit, PARTS_BLOCK * PARTS_DEPTH);
+	intake_wake(&p.intake, channel);
+}
+
+static void parts_close(struct channel *channel)
+{
+	ck_assert_uint_eq(channel->n_open, 0);
+	ck_assert_uint_eq(channel->n_in_device, 0);
+	deadlines_deinit(&channel->deadlines);
+	order_deinit(&channel->order);
+	op_ids_deinit(&channel->ids);
+	admit_channel_deinit(&channel->admit);
+	free(channel->ring.shared);
+	free(channel->worker_blocks.blocks);
+	free(channel->ops_rare);
+	free(channel->ops);
+}
+
+static void parts_setup(void)
+{
 	memset(&p, 0, sizeof(p));
 	p.fake.engine = (struct engine){ .ops = &parts_engine_ops, .depth = PARTS_DEPTH };
 	p.workers.engine = (struct engine){ .ops = &parts_workers_ops, .depth = PARTS_DEPTH };
@@ -212,64 +266,21 @@ static void parts_setup(void)
 	ck_assert_int_eq(id_table_add(&p.objects.slabs, &p.slab, &p.slab_id), 0);
 
 	sched_client_init(&p.client);
-	p.channel = (struct channel){ .lane_store = &p.store,
-				      .objects = &p.objects,
-				      .client = &p.client,
-				      .workers = { .user = &p.worker_user },
-				      .profile = { PARTS_BLOCK, PARTS_DEPTH, false, true, 1 },
-				      .entries = PARTS_ENTRIES,
-				      .has_rings = true,
-				      .ring_fd = -1,
-				      .client_doorbell_fd = -1 };
-	p.channel.doorbell_fd = -1;
-	p.channel.worker_blocks.n_max = 2 * PARTS_DEPTH;
-	p.channel.worker_blocks.blocks = calloc(2 * PARTS_DEPTH, sizeof(struct worker_block));
-	p.channel.ops = calloc(PARTS_ENTRIES, sizeof(struct op));
-	p.channel.ops_rare = calloc(PARTS_ENTRIES, sizeof(struct op_rare));
-	ck_assert_int_eq(deadlines_init(&p.channel.deadlines, p.channel.ops, p.channel.ops_rare,
-					PARTS_ENTRIES),
-			 0);
-	ck_assert_int_eq(order_init(&p.channel.order, PARTS_ENTRIES), 0);
-	ck_assert_int_eq(op_ids_init(&p.channel.ids, p.channel.ops, PARTS_ENTRIES), 0);
-	ck_assert_int_eq(
-		admit_channel_init(&p.channel.admit,
-				   &(struct admit_channel_config){ .client = &p.client,
-								   .io_class = SCHED_NORMAL,
-								   .weight = 1,
-								   .depth = PARTS_DEPTH,
-								   .n_lanes = 1,
-								   .overlap = true }),
-		0);
-	map = aligned_alloc(4096, (ring_bytes(PARTS_ENTRIES) + 4095) / 4096 * 4096);
-	memset(map, 0, ring_bytes(PARTS_ENTRIES));
-	ring_lane_init(&p.channel.ring, map, PARTS_ENTRIES);
 	p.board.magic = LANE_BOARD_MAGIC;
 	p.board.version = RING_VERSION;
-	ck_assert_int_eq(ring_client_init(&p.ring, map, &p.board, PARTS_ENTRIES), 0);
-	transfer_add_channel(&p.transfer, &p.channel);
-	admit_add_channel(&p.admit, &p.channel.admit, PARTS_BLOCK * PARTS_DEPTH);
-	intake_wake(&p.intake, &p.channel);
+	parts_open(&p.channel, &p.ring);
 }
 
 /* All ops have ended and are free. */
 static void parts_teardown(void)
 {
-	ck_assert_uint_eq(p.channel.n_open, 0);
-	ck_assert_uint_eq(p.channel.n_in_device, 0);
 	ck_assert_uint_eq(p.admit.n_in_flight, 0);
 	ck_assert_uint_eq(p.workers.engine.n_in_flight, 0);
 	ck_assert_uint_eq(p.inode.mode_lock.n_busy, 0);
 	ck_assert_uint_eq(p.file.n_refs, 1000000);
 	ck_assert_uint_eq(p.slab.n_refs, 1000000);
 	transfer_deinit(&p.transfer);
-	deadlines_deinit(&p.channel.deadlines);
-	order_deinit(&p.channel.order);
-	op_ids_deinit(&p.channel.ids);
-	admit_channel_deinit(&p.channel.admit);
-	free(p.channel.ring.shared);
-	free(p.channel.worker_blocks.blocks);
-	free(p.channel.ops_rare);
-	free(p.channel.ops);
+	parts_close(&p.channel);
 	free(p.memory);
 	mailbox_deinit(&p.main_mailbox);
 }

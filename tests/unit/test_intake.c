@@ -40,6 +40,35 @@ START_TEST(all_channels_of_a_client_share_its_turn)
 }
 END_TEST
 
+/* Without that, the first channels used up each turn, and the last ones never had one. */
+START_TEST(each_channel_of_a_client_is_the_first_in_a_turn)
+{
+	static const uint32_t taken[][2] = { { 0, 8 }, { 8, 8 }, { 8, 16 }, { 16, 16 } };
+	static struct channel second;
+	struct ring_client ring;
+
+	parts_setup();
+	parts_open(&second, &ring); /* comes first, because it was awakened last */
+	p.client.n_awake = 20;
+	for (uint64_t i = 0; i < 16; i++) {
+		ring_client_put(&p.ring, &(struct ring_entry){ .id = i, .opcode = 99 });
+		ring_client_put(&ring, &(struct ring_entry){ .id = i, .opcode = 99 });
+	}
+	(void)ring_client_submit(&p.ring);
+	(void)ring_client_submit(&ring);
+	for (unsigned i = 0; i < N_ROWS(taken); i++) {
+		p.client.take_turn = p.intake.n_turns + 1;
+		p.client.n_takes = 56; /* by the other 18 */
+		(void)intake_take(&p.intake);
+		ck_assert_uint_eq(p.channel.ring.taken, taken[i][0]);
+		ck_assert_uint_eq(second.ring.taken, taken[i][1]);
+	}
+	(void)publish_run(&p.publish);
+	parts_close(&second);
+	parts_teardown();
+}
+END_TEST
+
 START_TEST(an_op_of_no_bytes_ends_at_once)
 {
 	parts_setup();
@@ -157,6 +186,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_client_has_so_many_entries_taken_in_a_turn);
 	tcase_add_test(tcase, all_channels_of_a_client_share_its_turn);
+	tcase_add_test(tcase, each_channel_of_a_client_is_the_first_in_a_turn);
 	tcase_add_test(tcase, an_op_of_no_bytes_ends_at_once);
 	tcase_add_test(tcase, indices_without_sense_end_the_session);
 	tcase_add_test(tcase, a_cancel_finds_an_op_that_is_still_in_the_ring);
