@@ -7,6 +7,8 @@
 #include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- the program's libcuda ---- */
 
@@ -17,39 +19,82 @@ struct cuda {
 #define CUDA_FUNCTION(result, name, parameters) { #name, offsetof(struct cuda, name) },
 static const struct function functions[] = { CUDA_COPY_FUNCTIONS(CUDA_FUNCTION) };
 
-static pthread_mutex_t look_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cuda found;		       /* written under the lock, before is_found */
-static _Atomic bool is_found;		       /* release; others acquire */
-static _Atomic unsigned long long looked_adds; /* how many libraries there were at the last look */
+/* Made once and never freed.  Release; others acquire. */
+static struct cuda *_Atomic found;
+/* How many libraries the process had opened when none of them was libcuda.  Relaxed, because nothing goes
+   with it: a thread that reads an older count looks again. */
+static _Atomic unsigned long long looked_adds;
 
-/* How many libraries the process has opened so far.  Ends the iteration at the first. */
-static int count_adds(struct dl_phdr_info *info, size_t size, void *ret_adds)
+/* NULL: not found yet. */
+static const struct cuda *libcuda(void)
 {
-	(void)size; /* glibc has had the field since 2.4 */
-	*(unsigned long long *)ret_adds = info->dlpi_adds;
-	return 1;
+	return atomic_load_explicit(&found, memory_order_acquire);
 }
 
-/* NULL: the program has not opened it. */
+struct look {
+	bool is_new; /* a library has been opened since the last look */
+	bool has_cuda;
+	unsigned long long adds;
+};
+
+/* Looks at one library.  Ends the iteration where there is no more to see. */
+static int look_at(struct dl_phdr_info *info, size_t size, void *ret_look)
+{
+	static const char prefix[] = "libcuda.so"; /* with or without a version */
+	struct look *look = ret_look;
+
+	(void)size; /* glibc has had the fields since 2.4 */
+	look->adds = info->dlpi_adds;
+	look->is_new = look->adds != atomic_load_explicit(&looked_adds, memory_order_relaxed);
+	look->has_cuda = look->is_new &&
+			 strncmp(basename(info->dlpi_name), prefix, sizeof(prefix) - 1) == 0;
+	return !look->is_new || look->has_cuda;
+}
+
+/* Whether the program's libcuda has all functions. */
+static bool cuda_find(struct cuda *ret_cuda)
+{
+	void *library = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+
+	/* The handle is never closed: the program may close its own. */
+	return library && !functions_find(library, functions,
+					  sizeof(functions) / sizeof(*functions), ret_cuda);
+}
+
+/*
+ * NULL: the program has not opened it.
+ *
+ * dlopen(3) and dlsym(3) wait for the loader's lock, which a thread that opens a library holds while that
+ * library's constructors run.  dl_iterate_phdr(3) does not wait for it, so it looks whether libcuda is
+ * there, and only then the others are called.  There is no lock here: a child of fork(2) would inherit
+ * it from a thread that waits in them.
+ */
 static const struct cuda *cuda_get(void)
 {
-	unsigned long long adds = 0;
-	void *library;
+	_cleanup_(freep) struct cuda *cuda = NULL;
+	struct cuda *others = NULL;
+	struct look look = { 0 };
 
-	if (atomic_load_explicit(&is_found, memory_order_acquire))
-		return &found;
-	(void)dl_iterate_phdr(count_adds, &adds); /* returns 1 */
-	if (adds == atomic_load_explicit(&looked_adds, memory_order_relaxed))
+	if (libcuda())
+		return libcuda();
+	(void)dl_iterate_phdr(look_at, &look); /* returns what look_at() does */
+	if (!look.is_new)
 		return NULL;
-	(void)pthread_mutex_lock(&look_lock);
-	library = atomic_load(&is_found) ? NULL : dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
-	/* The handle is never closed: the program may close its own. */
-	if (library &&
-	    !functions_find(library, functions, sizeof(functions) / sizeof(*functions), &found))
-		atomic_store_explicit(&is_found, true, memory_order_release);
-	atomic_store(&looked_adds, adds);
-	(void)pthread_mutex_unlock(&look_lock);
-	return atomic_load_explicit(&is_found, memory_order_acquire) ? &found : NULL;
+	if (look.has_cuda) {
+		cuda = calloc(1, sizeof(*cuda));
+		if (!cuda)
+			return NULL; /* the next op looks again */
+		if (cuda_find(cuda)) {
+			/* The first of several threads that are here stores its own. */
+			if (atomic_compare_exchange_strong_explicit(&found, &others, cuda,
+								    memory_order_release,
+								    memory_order_acquire))
+				return TAKE_PTR(cuda);
+			return others;
+		}
+	}
+	atomic_store_explicit(&looked_adds, look.adds, memory_order_relaxed);
+	return NULL;
 }
 
 static CUdeviceptr address(const void *memory)
@@ -80,7 +125,7 @@ static int fail(const char *call, CUresult result, char **ret_why)
 {
 	const char *name = NULL;
 
-	if (found.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
+	if (libcuda()->cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
 		name = "unknown error";
 	if (asprintf(ret_why, "%s: %s (%d)", call, name, (int)result) < 0)
 		*ret_why = NULL;
@@ -92,25 +137,25 @@ static int fail(const char *call, CUresult result, char **ret_why)
 /* Under the lock. */
 static int device_open(struct device *device, int number, char **ret_why)
 {
-	CUresult result = found.cuDeviceGet(&device->device, number);
+	CUresult result = libcuda()->cuDeviceGet(&device->device, number);
 
 	if (result != CUDA_SUCCESS)
 		return fail("cuDeviceGet()", result, ret_why);
-	result = found.cuDevicePrimaryCtxRetain(&device->context, device->device);
+	result = libcuda()->cuDevicePrimaryCtxRetain(&device->context, device->device);
 	if (result != CUDA_SUCCESS)
 		return fail("cuDevicePrimaryCtxRetain()", result, ret_why);
-	result = found.cuCtxPushCurrent_v2(device->context);
+	result = libcuda()->cuCtxPushCurrent_v2(device->context);
 	if (result == CUDA_SUCCESS) {
-		result = found.cuStreamCreate(&device->fill, CU_STREAM_NON_BLOCKING);
+		result = libcuda()->cuStreamCreate(&device->fill, CU_STREAM_NON_BLOCKING);
 		if (result == CUDA_SUCCESS) {
-			result = found.cuStreamCreate(&device->empty, CU_STREAM_NON_BLOCKING);
+			result = libcuda()->cuStreamCreate(&device->empty, CU_STREAM_NON_BLOCKING);
 			if (result != CUDA_SUCCESS)
-				(void)found.cuStreamDestroy_v2(device->fill); /* just made */
+				(void)libcuda()->cuStreamDestroy_v2(device->fill); /* just made */
 		}
-		(void)found.cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one just pushed */
+		(void)libcuda()->cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one just pushed */
 	}
 	if (result != CUDA_SUCCESS) {
-		(void)found.cuDevicePrimaryCtxRelease_v2(device->device); /* just retained */
+		(void)libcuda()->cuDevicePrimaryCtxRelease_v2(device->device); /* just retained */
 		return fail("cuStreamCreate()", result, ret_why);
 	}
 	device->is_open = true;
@@ -141,8 +186,8 @@ static char *place_of(const struct slot *slot, uint64_t off)
 	if (!map)
 		return NULL;
 	if (is_new) {
-		result = found.cuMemHostRegister_v2(map, slot_map_bytes(slot),
-						    CU_MEMHOSTREGISTER_PORTABLE);
+		result = libcuda()->cuMemHostRegister_v2(map, slot_map_bytes(slot),
+							 CU_MEMHOSTREGISTER_PORTABLE);
 		if (result != CUDA_SUCCESS)
 			debug_log("GPU memory: cuMemHostRegister(): error %d: copies are slower",
 				  (int)result);
@@ -161,7 +206,7 @@ static int copy(struct devices *devices, int number, const struct slot *slot, ui
 
 	if (r < 0)
 		return r;
-	result = found.cuCtxPushCurrent_v2(device->context);
+	result = libcuda()->cuCtxPushCurrent_v2(device->context);
 	if (result != CUDA_SUCCESS)
 		return fail("cuCtxPushCurrent()", result, ret_why);
 	place = place_of(slot, off);
@@ -169,17 +214,17 @@ static int copy(struct devices *devices, int number, const struct slot *slot, ui
 	if (!place)
 		r = -errno;
 	else if (is_fill)
-		result = found.cuMemcpyDtoHAsync_v2(place, memory, len, stream);
+		result = libcuda()->cuMemcpyDtoHAsync_v2(place, memory, len, stream);
 	else
-		result = found.cuMemcpyHtoDAsync_v2(memory, place, len, stream);
+		result = libcuda()->cuMemcpyHtoDAsync_v2(memory, place, len, stream);
 	if (place && result != CUDA_SUCCESS)
 		r = fail(is_fill ? "cuMemcpyDtoHAsync()" : "cuMemcpyHtoDAsync()", result, ret_why);
 	if (r == 0) {
-		result = found.cuStreamSynchronize(stream);
+		result = libcuda()->cuStreamSynchronize(stream);
 		if (result != CUDA_SUCCESS)
 			r = fail("cuStreamSynchronize()", result, ret_why);
 	}
-	(void)found.cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one pushed above */
+	(void)libcuda()->cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one pushed above */
 	return r;
 }
 
@@ -209,12 +254,13 @@ void devices_deinit(struct devices *devices)
 	for (int i = 0; i < DEVICES_MAX; i++) {
 		struct device *device = &devices->devices[i];
 
-		if (!device->is_open || found.cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)
+		if (!device->is_open ||
+		    libcuda()->cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)
 			continue;
-		(void)found.cuStreamDestroy_v2(device->fill);
-		(void)found.cuStreamDestroy_v2(device->empty);
-		(void)found.cuCtxPopCurrent_v2(&(CUcontext){ NULL });
-		(void)found.cuDevicePrimaryCtxRelease_v2(device->device);
+		(void)libcuda()->cuStreamDestroy_v2(device->fill);
+		(void)libcuda()->cuStreamDestroy_v2(device->empty);
+		(void)libcuda()->cuCtxPopCurrent_v2(&(CUcontext){ NULL });
+		(void)libcuda()->cuDevicePrimaryCtxRelease_v2(device->device);
 	}
 	(void)pthread_mutex_destroy(&devices->lock);
 }
@@ -225,10 +271,11 @@ void devices_forget(struct devices *devices, void *map)
 	for (int i = 0; i < DEVICES_MAX; i++) {
 		struct device *device = &devices->devices[i];
 
-		if (!device->is_open || found.cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)
+		if (!device->is_open ||
+		    libcuda()->cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)
 			continue;
-		(void)found.cuMemHostUnregister(map); /* fails if it could not be registered */
-		(void)found.cuCtxPopCurrent_v2(&(CUcontext){ NULL });
+		(void)libcuda()->cuMemHostUnregister(map); /* fails if it could not be registered */
+		(void)libcuda()->cuCtxPopCurrent_v2(&(CUcontext){ NULL });
 		break; /* it is registered for all GPUs */
 	}
 	(void)pthread_mutex_unlock(&devices->lock);

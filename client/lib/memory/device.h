@@ -2,7 +2,7 @@
  * GPU memory: which addresses are a GPU's, and copies between it and slots.
  *
  * A process has GPU memory only if it has opened libcuda.  So the library uses the program's libcuda, and
- * opens none itself: a program without one pays a look whether it has opened further libraries.
+ * opens none itself: a program without one costs one dl_iterate_phdr(3) per copied op.
  *
  * Copies run on the primary context of the memory's GPU, as those of PyTorch and CuPy do, and on streams
  * of the library's own, which do not wait for the program's streams.  The program's work on the memory
