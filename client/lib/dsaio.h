@@ -42,12 +42,14 @@
  * Blocking.  These calls never sleep: dsaio_version(), dsaio_version_number(), dsaio_error(),
  * dsaio_client_state(), dsaio_client_fd(), dsaio_handle_fd(), dsaio_handle_profile(),
  * dsaio_memory_kind(), dsaio_is_pinned(), dsaio_alignment(), dsaio_reap(), dsaio_op_test(),
- * dsaio_op_result(), dsaio_op_done(), dsaio_op_error(), dsaio_op_data() and dsaio_op_free().
+ * dsaio_op_result(), dsaio_op_done(), dsaio_op_error(), dsaio_op_data(), dsaio_op_free() and
+ * dsaio_op_free_many(); and with a timeout_usec of 0 dsaio_op_wait() and dsaio_op_wait_many().
  * The others may sleep, for nothing else than this:
  *   the daemon's answer     dsaio_connect(), _connect_with(), _handle_open(), _handle_open_with(),
  *                           _memory_register(), _memory_unregister(), _import(),
  *                           _unimport(), _op_cancel(); where the cache does not have the file,
- *                           dsaio_open(), _file_open() and _file_from_fd(); dsaio_file_close() of a
+ *                           dsaio_open(), _file_open() and _file_from_fd(), the _path_async
+ *                           calls, and dsaio_submit() of a path; dsaio_file_close() of a
  *                           file that is not cached; dsaio_alloc() and dsaio_free() for a new or the
  *                           last buffer of a slab; the first op of a handle on a store, or
  *                           dsaio_handle_profile_on() before it; the first write of a file that is
@@ -55,13 +57,16 @@
  *                           descriptor is not kept here.  A daemon that is stopped (SIGSTOP) answers
  *                           when it goes on.
  *   room in the pool        dsaio_alloc_with(), up to its wait_usec
- *   the file system         dsaio_open(), _file_open(), _file_from_fd(), _file_size(), _truncate(); a
- *                           read that may end behind the end of the file, and a write that may
- *                           extend it, ask for its size
+ *   the file system         dsaio_open(), _file_open(), _file_from_fd(), _file_size(), _truncate(), the
+ *                           _path_async calls, and dsaio_submit() of a path; a read that may end
+ *                           behind the end of the file, and a write that may extend it, ask for its
+ *                           size
  *   room in the ring        dsaio_submit() without DSAIO_NOWAIT, and the _async calls
  *   the op's end            dsaio_pread(), _pwrite(), _fsync(), _fdatasync()
- *   the end of ops          dsaio_op_wait(), _wait() and _reap_wait(), up to their timeout_usec;
- *                           dsaio_handle_close() and dsaio_disconnect()
+ *   the end of ops          dsaio_op_wait(), _op_wait_many(), _wait() and _reap_wait(), up to their
+ *                           timeout_usec; dsaio_handle_close() and dsaio_disconnect()
+ *   the loader of libraries the first op on private or GPU memory after the program has opened libcuda,
+ *                           while another thread is in dlopen(3)
  *
  * Signals.  No call returns -EINTR: one that sleeps goes on to sleep after a signal handler has run.
  * A signal handler may make no call, and may not leave one by longjmp(3).

@@ -20,7 +20,7 @@
  */
 int systemd_listen_fds(void);
 
-/* Whether exactly one descriptor was handed over, or none, under this name. */
+/* Whether $LISTEN_FDNAMES is this one name. */
 bool systemd_listen_fd_has_name(const char *name);
 
 /* Removes the variables, since a number in them may soon be another file's. */

@@ -11,7 +11,7 @@
  * cuFileDriverOpen() is called only if libcuda has reported a device.
  *
  * On a host without the driver's device there is no child, and no library is looked for, unless the
- * configuration names one.
+ * configuration names a libcuda (cuda_library).
  *
  * Main thread.
  */

@@ -1,8 +1,9 @@
 """libdsaio-client by ctypes: its functions, structs and constants, and its errors.
 
 There is one copy of the library, but two ways to call it.  `blocking` releases the GIL, and serves
-all calls that may sleep.  `quick` keeps it, and serves those that never sleep (dsaio.h lists them):
-a thread that releases the GIL for half a microsecond may wait 5 ms until it has it again.
+all calls that may sleep.  `quick` keeps it, and serves those that never sleep, or never with a timeout
+of 0 (dsaio.h lists both): a thread that releases the GIL for half a microsecond may wait 5 ms until it
+has it again.
 
 Names below are those of dsaio.h without the prefix.  All functions return a negative errno on failure,
 of which error() makes an OSError.
