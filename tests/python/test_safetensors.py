@@ -14,6 +14,7 @@ import random
 import re
 import struct
 import threading
+import weakref
 
 import pytest
 
@@ -831,6 +832,30 @@ def test_other_tensors_are_read_into_where_they_are(kind, path, example):
         assert bytes_of(kind, target) == {name: example[name] for name in some}
 
 
+def test_tensors_with_gaps_take_little_pinned_memory_at_once(kind, path, monkeypatch):
+    monkeypatch.setattr(safetensors, "_PIECE", 4096)
+    tensors = {str(i): kind.of(bytes([i] * 2000)) for i in range(12)}
+    tensors["large"] = kind.of(b"L" * 5000)
+    save_file(tensors, path)
+    targets = {name: kind.of(bytes(2 * len(kind.bytes(tensor))))[::2] for name, tensor in tensors.items()}
+    targets["3"] = kind.of(bytes(2000))  # needs no copy
+    taken = []
+    real = dsaio._memory.Allocation.__init__
+
+    def init(self, *arguments):
+        real(self, *arguments)
+        taken.append(self.nbytes)
+        alive.add(self)
+        most.append(sum(allocation.nbytes for allocation in alive))
+
+    alive, most = weakref.WeakSet(), []
+    gc.collect()
+    monkeypatch.setattr(dsaio._memory.Allocation, "__init__", init)
+    load_into(path, targets)
+    assert bytes_of(kind, targets) == bytes_of(kind, tensors)
+    assert sum(taken) == 11 * 2000 + 5000 and max(most) == 5000
+
+
 def test_parameters_are_read_into(path):
     torch = pytest.importorskip("torch")
     make_file(path, one(data=struct.pack("<2f", 3, 4)))
@@ -855,7 +880,10 @@ def test_tensors_that_do_not_fit_are_refused_before_anything_is_read(kind, path)
         assert kind.bytes(good) == bytes(8)
     numpy = pytest.importorskip("numpy")
     with pytest.raises(ValueError, match="read-only"):
-        load_into(path, {"a": numpy.frombuffer(bytes(8), "float32")})
+        load_into(path, {"b": good, "a": numpy.frombuffer(bytes(8), "float32")})
+    with pytest.raises(ValueError, match="read-only"):
+        load_into(path, {"b": good, "a": numpy.frombuffer(bytes(16), "float32")[::2]})
+    assert kind.bytes(good) == bytes(8)
 
 
 # ---- saving ----

@@ -478,18 +478,37 @@ def _buffer_of(address: int, nbytes: int, owner: Any) -> Any:
     return array
 
 
+def _needs_copy(tensor: Any) -> bool:
+    """Has gaps, or is not on the CPU, so locate() takes memory for it.  False for what it refuses."""
+    if _buffer._is_array(tensor):
+        return bool(tensor.flags.writeable and not tensor.flags.c_contiguous)
+    if str(tensor.layout) != "torch.strided" or tensor.device.type == "meta":
+        return False
+    return not (tensor.is_cpu and tensor.is_contiguous()) or bool(tensor.is_neg() or tensor.is_conj())
+
+
+def _read_copies(source: _Source, infos: List[Info], tensors: Dict[str, Any]) -> None:
+    """Reads tensors through copies, whose memory is free again afterwards."""
+    places = [(info, _buffer.locate(tensors[info.name], True)) for info in infos]
+    source.read([_runs(places)])
+    for _, (_, _, _, finish) in places:
+        finish()  # type: ignore[misc]
+
+
 def load_into(filename: Path, tensors: Dict[str, Any]) -> None:
     """Reads tensors of a file into those that are there.
 
     tensors: torch tensors and numpy arrays by the names that they have in the file, with its dtypes and
-    shapes.  Those of load_file() for a file of the same names and shapes are the fastest; others are read
-    through a copy, which is pinned where they have gaps or are not on the CPU.
+    shapes.  Those of load_file() for a file of the same names and shapes are the fastest.  Those that have
+    gaps or are not on the CPU are read through pinned memory, of 64 MiB or as much as the largest of them
+    has, whichever is more.
 
     Raises SafetensorError if the file lacks one, or has it with another dtype or shape, before anything is
     read; OSError, after which the content of all of them is undefined.
     """
     source = _Source(filename)
     places: List[Tuple[Info, Any]] = []
+    copied: List[Info] = []
     for name, tensor in _mapping(tensors).items():
         info = source.info(name)
         described = _description(name, tensor)
@@ -498,12 +517,15 @@ def load_into(filename: Path, tensors: Dict[str, Any]) -> None:
                 f"{os.fsdecode(filename)}: tensor {name!r} is {info.dtype} with shape {list(info.shape)}:"
                 f" cannot be read into {described[0]} with shape {list(described[1])}"
             )
-        if info.end > info.start:
+        if info.end == info.start:
+            continue
+        if _needs_copy(tensor):
+            copied.append(info)
+        else:
             places.append((info, _buffer.locate(tensor, True)))
     source.read([_runs(places)])
-    for _, place in places:
-        if place[3] is not None:
-            place[3]()
+    for piece in _pieces(sorted(copied, key=lambda info: info.start)):
+        _read_copies(source, piece, tensors)
 
 
 # ---- saving ----
