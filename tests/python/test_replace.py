@@ -23,8 +23,9 @@ def old(path):
 
 
 def write(handle, path, data):
-    with _replace.replacing(path, len(data), handle) as file:
-        handle.submit_write(data, file).wait()
+    with _replace.new_file(path, handle) as new:
+        new.reserve(len(data))
+        handle.submit_write(data, new.file).wait()
 
 
 def mode_of(path):
@@ -64,8 +65,9 @@ def test_a_relative_path(handle, folder, monkeypatch):
 
 
 def test_until_the_end_of_the_block_readers_find_the_old_file(handle, old, folder):
-    with _replace.replacing(old, 3, handle) as file:
-        handle.submit_write(b"new", file).wait()
+    with _replace.new_file(old, handle) as new:
+        new.reserve(3)
+        handle.submit_write(b"new", new.file).wait()
         assert file_bytes(old) == b"old" and len(os.listdir(folder)) == 2
     assert file_bytes(old) == b"new"
 
@@ -73,9 +75,9 @@ def test_until_the_end_of_the_block_readers_find_the_old_file(handle, old, folde
 def test_the_mode_of_the_old_file_is_kept_and_others_cannot_read_it_meanwhile(handle, old, folder):
     for mode in (0o600, 0o644, 0o777):
         os.chmod(old, mode)
-        with _replace.replacing(old, 0, handle):
-            (new,) = [name for name in os.listdir(folder) if name != os.path.basename(old)]
-            assert mode_of(os.path.join(folder, new)) == 0o600
+        with _replace.new_file(old, handle):
+            (name,) = [name for name in os.listdir(folder) if name != os.path.basename(old)]
+            assert mode_of(os.path.join(folder, name)) == 0o600
         assert mode_of(old) == mode
 
 
@@ -149,11 +151,29 @@ def test_an_exception_removes_the_temporary_file(handle, old, folder, exception)
     os.unlink(folder + "/warm")
     n = descriptors()
     with pytest.raises(exception):
-        with _replace.replacing(old, MIB, handle) as file:
-            handle.submit_write(bytes(MIB), file)  # it may still be open
+        with _replace.new_file(old, handle) as new:
+            new.reserve(MIB)
+            handle.submit_write(bytes(MIB), new.file)  # it may still be open
             raise exception
     assert os.listdir(folder) == [os.path.basename(old)] and file_bytes(old) == b"old"
     assert descriptors() <= n + 1  # the library closes its own a little later
+
+
+def test_no_op_is_open_when_the_temporary_file_is_removed(old, monkeypatch):
+    n_open = []
+    real = os.unlink
+
+    def unlink(name):
+        n_open.append(handle.stats().open)
+        real(name)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    with dsaio.Handle() as handle, pytest.raises(KeyboardInterrupt):
+        with _replace.new_file(old, handle) as new:
+            handle.submit_write(bytes(MIB), new.file)
+            assert handle.stats().open == 1
+            raise KeyboardInterrupt
+    assert n_open == [0] and file_bytes(old) == b"old"
 
 
 def fails_with(code):
@@ -181,7 +201,8 @@ def test_no_room_is_an_error_before_the_first_write(python, folder):
         handle = dsaio.Handle()
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
         try:
-            with _replace.replacing(folder + "/f", 2 << 20, handle):
+            with _replace.new_file(folder + "/f", handle) as new:
+                new.reserve(2 << 20)
                 assert False
         except OSError as e:
             assert "cannot reserve 2097152 bytes" in e.strerror and e.filename == folder + "/f", e
@@ -192,9 +213,10 @@ def test_no_room_is_an_error_before_the_first_write(python, folder):
 
 def test_a_file_system_that_cannot_reserve_blocks(handle, path, monkeypatch):
     monkeypatch.setattr(_replace, "_fallocate", fails_with(errno.EOPNOTSUPP))
-    with _replace.replacing(path, 2 * MIB, handle) as file:
-        assert file.size() == 2 * MIB
-        handle.submit_write(b"x", file, MIB).wait()
+    with _replace.new_file(path, handle) as new:
+        new.reserve(2 * MIB)
+        assert new.file.size() == 2 * MIB
+        handle.submit_write(b"x", new.file, MIB).wait()
     assert file_bytes(path) == bytes(MIB) + b"x" + bytes(MIB - 1)
 
 
@@ -225,9 +247,10 @@ def test_a_daemon_that_is_killed_meanwhile(python, own_daemon):
         open(path, "w").write("old")
         handle = dsaio.Handle()
         try:
-            with _replace.replacing(path, 1 << 20, handle) as file:
+            with _replace.new_file(path, handle) as new:
+                new.reserve(1 << 20)
                 os.kill(daemon, signal.SIGKILL)
-                handle.submit_write(bytes(1 << 20), file).wait()
+                handle.submit_write(bytes(1 << 20), new.file).wait()
         except OSError as e:
             print(e)
         else:
@@ -241,7 +264,8 @@ def test_a_daemon_that_is_killed_meanwhile(python, own_daemon):
 def test_leftovers_of_a_killed_process_are_removed_and_no_others(python, handle, old, folder):
     code = """
         from dsaio import _replace
-        with _replace.replacing(folder + "/f", 1 << 20, dsaio.Handle()):
+        with _replace.new_file(folder + "/f", dsaio.Handle()) as new:
+            new.reserve(1 << 20)
             os.kill(os.getpid(), signal.SIGKILL)
     """
     for _ in range(2):
@@ -249,14 +273,25 @@ def test_leftovers_of_a_killed_process_are_removed_and_no_others(python, handle,
     make_file(folder + "/.dsaio-0123456789abcdef.tmp", b"of dsaioctl")
     before = set(os.listdir(folder))
     assert len(before) == 4 and file_bytes(old) == b"old"
-    with _replace.replacing(old, 3, handle) as file:
+    with _replace.new_file(old, handle) as new:
+        new.reserve(3)
         (own,) = set(os.listdir(folder)) - before
         _replace.remove_leftovers(folder)
         left = {own, os.path.basename(old), ".dsaio-0123456789abcdef.tmp"}
         assert set(os.listdir(folder)) == left
-        handle.submit_write(b"new", file).wait()
+        handle.submit_write(b"new", new.file).wait()
     assert file_bytes(old) == b"new"
     assert set(os.listdir(folder)) == left - {own}
+
+
+def test_a_folder_that_cannot_be_synced(folder, monkeypatch):
+    n = descriptors()
+    monkeypatch.setattr(os, "fsync", fails_with(errno.EINVAL))  # a file system that has no such thing
+    _replace.sync_folder(folder)
+    monkeypatch.setattr(os, "fsync", fails_with(errno.EIO))
+    with pytest.raises(OSError, match="cannot sync the folder") as e:
+        _replace.sync_folder(folder)
+    assert e.value.errno == errno.EIO and e.value.filename == folder and descriptors() == n
 
 
 def test_a_temporary_file_that_is_removed_before_it_is_locked_is_made_again(handle, old, folder, monkeypatch):

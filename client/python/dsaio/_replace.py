@@ -1,12 +1,13 @@
 """A file that is written under a temporary name and then takes the place of another file.
 
-    with replacing(path, nbytes, handle) as file:
-        for op in handle.submit_writes([(tensor, file, 0), ...]):
+    with new_file(path, handle) as new:
+        new.reserve(nbytes)
+        for op in handle.submit_writes([(tensor, new.file, 0), ...]):
             op.wait()
 
 Readers find the old file or the whole new one, and after a crash of the machine so does the next boot.
-All ops on the file have to end before the block does.  An exception that leaves the block
-removes the temporary file, and the old file stays as it was.
+An exception that leaves the block removes the temporary file, when no op of the handle is open any more,
+and the old file stays as it was.
 
 The temporary name is ".dsaio-RANDOM.new", in the folder of the file.  Its NewFile holds a lock
 (flock(2)) on it, so remove_leftovers() can tell the file of a process that was killed from one that is
@@ -26,6 +27,7 @@ import fcntl
 import os
 import stat
 
+from . import _op
 from ._file import File
 
 TYPE_CHECKING = False
@@ -188,21 +190,16 @@ def new_file(path: Path, handle: Handle, *, syncs_name: bool = True) -> Iterator
     """
     new = NewFile(path)
     try:
-        yield new
-        handle.submit_fsync(new.file).wait()
+        try:
+            yield new
+            handle.submit_fsync(new.file).wait()
+        finally:
+            _op.wait_all(handle._counters)
         new.place()
     finally:
         new.discard()
     if syncs_name:
         sync_folder(os.path.dirname(new.path))
-
-
-@contextlib.contextmanager
-def replacing(path: Path, nbytes: int, handle: Handle) -> Iterator[File]:
-    """As new_file(): the File, which has nbytes already."""
-    with new_file(path, handle) as new:
-        new.reserve(nbytes)
-        yield new.file
 
 
 def remove_leftovers(folder: str) -> None:
