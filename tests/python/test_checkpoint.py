@@ -207,6 +207,26 @@ def test_tensors_that_only_torch_can_load(folder):
         assert checkpoint._Forms().find(memoryview(bytearray(saved_bytes(good)))) is not None
 
 
+@needs_dcp
+def test_elements_of_another_byte_order_are_left_to_torch():
+    data = saved_bytes(torch.randn(10))
+    other = data.replace(sys.byteorder.encode(), b"x" * len(sys.byteorder))
+    assert other != data
+    forms = checkpoint._Forms()
+    assert forms.find(memoryview(data)) is not None and forms.find(memoryview(other)) is None
+
+
+@needs_dcp
+def test_elements_that_planners_get_are_aligned():
+    tensor = torch.randn(10)
+    data = saved_bytes(tensor)
+    memory = bytearray(len(data) + 64)
+    for at in range(64):
+        memory[at : at + len(data)] = data
+        found = checkpoint._Loading(None)._tensor(memoryview(memory)[at : at + len(data)])
+        assert found.data_ptr() % 64 == 0 and torch.equal(found, tensor)
+
+
 def saved_bytes(value):
     f = io.BytesIO()
     torch.save(value, f)
@@ -485,6 +505,18 @@ def test_the_metadata_is_not_unpickled_by_a_save(folder, path):
     make_file(os.path.join(folder, "__0_0123456789abcdef_0.distcp"), b"left over")
     StorageWriter(folder).set_up_storage_writer(True)
     assert data_files(folder) == ["__0_5.distcp"] and not os.path.exists(path + ".ran")
+
+
+@needs_dcp
+def test_a_rank_with_metadata_of_its_own_leaves_the_files_of_others(folder):
+    if "use_collectives" not in inspect.signature(dcp.save).parameters:
+        pytest.skip(f"torch {torch.__version__} has only one metadata for all ranks")
+    for rank in range(2):  # each has written one, and not yet its metadata
+        make_file(os.path.join(folder, f"__{rank}_0123456789abcdef_0.distcp"), b"data")
+    StorageWriter(folder).set_up_storage_writer(True, rank=0, use_collectives=False)
+    assert data_files(folder) == ["__1_0123456789abcdef_0.distcp"]
+    StorageWriter(folder).set_up_storage_writer(True)
+    assert data_files(folder) == []
 
 
 # ---- several ranks ----

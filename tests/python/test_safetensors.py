@@ -819,6 +819,23 @@ def test_one_read_is_for_neighbours_in_one_allocation():
     assert runs((8, 4096, ordinary), (16, 4104, ordinary)) == [(4096, 8, 8), (4104, 8, 16)]
 
 
+def test_a_read_into_ordinary_memory_keeps_it_until_it_has_ended(kind, path):
+    make_file(path, bytes(64))
+    tensor = kind.of(bytes(64))
+    info = header.Info("a", "U8", (64,), 0, 64)
+    with dsaio.Handle() as handle:
+        runs = safetensors._runs([(info, dsaio._buffer.locate(tensor, True))])
+        (op,) = handle.submit_reads((buffer, path, offset) for buffer, offset in runs)
+        del runs
+        alive = weakref.ref(tensor)
+        del tensor
+        gc.collect()
+        assert alive() is not None
+        op.wait()
+        gc.collect()
+        assert alive() is None
+
+
 def test_other_tensors_are_read_into_where_they_are(kind, path, example):
     some = list(example)[::2]
     wide = {name: kind.of(bytes(2 * len(example[name])), "int16") for name in some}

@@ -425,6 +425,26 @@ def test_aligned_pinned_tensors_are_written_where_they_lie(path, monkeypatch):
     assert file_bytes(path) == b"h" * 4096 + bytes(memory[: 3 * MIB + 5].tolist()) + b"end"
 
 
+@pytest.mark.parametrize("nbytes", [3 * MIB, 4096], ids=["where it lies", "through a piece"])
+def test_a_write_that_fails_is_reported_by_the_end_of_the_writer(path, monkeypatch, nbytes):
+    make_file(path, b"old")
+    memory = dsaio.alloc(3 * MIB)
+    with dsaio.Handle() as handle:
+        started = []
+
+        def submit_write(buffer, file, offset):
+            started.append(buffer.nbytes)
+            return handle.submit_read(bytearray(1), file, 1 << 40)  # fails with ENODATA
+
+        with pytest.raises(OSError) as e, dsaio._replace.new_file(path, handle) as new:
+            writer = _stream.Writer(new, handle)
+            with monkeypatch.context() as m:
+                m.setattr(handle, "submit_write", submit_write)
+                writer.write(memory[:nbytes])
+                writer.finish()
+    assert e.value.errno == errno.ENODATA and started == [nbytes] and file_bytes(path) == b"old"
+
+
 @pytest.mark.parametrize("has_buffers", [False, True], ids=["pieces", "buffers"])
 def test_read_jobs_hand_out_ranges_in_order(path, has_buffers):
     data = os.urandom(9 * MIB + 77)
