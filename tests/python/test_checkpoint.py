@@ -466,6 +466,7 @@ def test_all_is_on_the_device_before_the_metadata_names_it_and_the_old_is_remove
     monkeypatch.setattr(dsaio.Handle, "submit_fsync", noting("fsync of data", dsaio.Handle.submit_fsync))
     save(values(2), folder, writer)
     assert steps == [
+        ("unlink",),  # of a file that tells the mode of new ones
         ("fsync of data",),
         ("rename",),
         ("fsync", folder),

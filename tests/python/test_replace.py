@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import signal
+import struct
 
 import pytest
 
@@ -92,18 +93,17 @@ def test_another_group_gets_no_more_rights_than_others_have(handle, old, monkeyp
     def fchown(*arguments):
         raise PermissionError
 
-    gid = os.stat(old).st_gid
+    was, real = os.stat(old), os.fstat
     monkeypatch.setattr(os, "fchown", fchown)
     os.chmod(old, 0o664)
-    real = os.stat
 
-    def other_group(path, **options):
-        fields = list(real(path, **options))
-        fields[5] = gid + 1
+    def other_group(fd):
+        fields = list(real(fd))
+        fields[5] += fields[1] == was.st_ino
         return os.stat_result(fields)
 
     with monkeypatch.context() as m:
-        m.setattr(os, "stat", other_group)
+        m.setattr(os, "fstat", other_group)
         write(handle, old, b"new")
     assert mode_of(old) == 0o644
 
@@ -163,9 +163,9 @@ def test_no_op_is_open_when_the_temporary_file_is_removed(old, monkeypatch):
     n_open = []
     real = os.unlink
 
-    def unlink(name):
+    def unlink(*arguments, **options):
         n_open.append(handle.stats().open)
-        real(name)
+        real(*arguments, **options)
 
     monkeypatch.setattr(os, "unlink", unlink)
     with dsaio.Handle() as handle, pytest.raises(KeyboardInterrupt):
@@ -183,7 +183,7 @@ def fails_with(code):
     return function
 
 
-@pytest.mark.parametrize("where", ["os.rename", "os.fchmod", "dsaio._replace._fallocate", "dsaio._replace.File"])
+@pytest.mark.parametrize("where", ["os.rename", "os.fchmod", "dsaio._replace._fallocate", "dsaio.File._of_descriptor"])
 def test_a_failure_of_any_step_removes_the_temporary_file(handle, old, folder, monkeypatch, where):
     monkeypatch.setattr(where, fails_with(errno.ENOSPC))
     with pytest.raises(OSError) as e:
@@ -299,11 +299,225 @@ def test_a_temporary_file_that_is_removed_before_it_is_locked_is_made_again(hand
     removed = []
 
     def flock(fd, how):
-        if how == fcntl.LOCK_EX and not removed:
-            removed.append(True)
+        if not removed:
+            removed.append(True)  # first: that locks, too
             _replace.remove_leftovers(folder)
         real(fd, how)
 
     monkeypatch.setattr(fcntl, "flock", flock)
     write(handle, old, b"new")
     assert removed and file_bytes(old) == b"new" and os.listdir(folder) == [os.path.basename(old)]
+
+
+ANOTHER_USER = 12345  # no user has to have it
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+
+
+@pytest.fixture
+def shared(folder):
+    """A folder as /tmp, beside the file `old`."""
+    path = folder + "/shared"
+    os.mkdir(path)
+    os.chmod(path, 0o1777)
+    return path
+
+
+@as_root
+@pytest.mark.parametrize("when", ["never", "os.readlink", "os.fstat", "os.open"])
+def test_a_link_of_another_user_in_a_sticky_folder_is_refused(handle, old, shared, monkeypatch, when):
+    link = shared + "/f"
+    os.symlink(old, link)
+    os.lchown(link, ANOTHER_USER, -1)
+    assert os.path.realpath(link) == old
+
+    def removes_the_link_after(function):
+        def call(path, *arguments, **options):
+            is_of_link = path in (link, "f") or isinstance(path, int) and os.path.basename(
+                real_readlink(f"/proc/self/fd/{path}")
+            ) == "f"
+            result = function(path, *arguments, **options)
+            if is_of_link and os.path.lexists(link):
+                os.unlink(link)
+            return result
+
+        return call
+
+    real_readlink = os.readlink
+    if when != "never":
+        monkeypatch.setattr(when, removes_the_link_after(getattr(os, when.partition(".")[2])))
+    with pytest.raises(PermissionError, match="link of another user") as e:
+        write(handle, link, b"new")
+    assert e.value.filename == link
+    monkeypatch.undo()
+    assert file_bytes(old) == b"old" and os.path.lexists(link) == (when in ("never", "os.readlink"))
+
+
+@as_root
+def test_links_that_are_followed_in_folders_of_several_users(handle, old, shared):
+    link = shared + "/f"
+    os.symlink("../" + os.path.basename(old), link)
+    write(handle, link, b"our own")
+    assert file_bytes(old) == b"our own"
+    os.lchown(link, ANOTHER_USER, -1)
+    os.chown(shared, ANOTHER_USER, -1)
+    write(handle, link, b"the folder's owner's")
+    assert file_bytes(old) == b"the folder's owner's"
+    os.chown(shared, 0, -1)
+    os.chmod(shared, 0o777)
+    write(handle, link, b"a folder that is not sticky")
+    assert file_bytes(old) == b"a folder that is not sticky" and os.listdir(shared) == ["f"]
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o1777, 0o1770])
+def test_a_file_of_another_user_in_a_sticky_folder_is_refused(handle, shared, mode):
+    path = shared + "/f"
+    make_file(path, b"old")
+    os.chmod(shared, mode)
+    write(handle, path, b"our own")
+    os.chown(path, ANOTHER_USER, -1)
+    with pytest.raises(PermissionError, match="file of another user") as e:
+        write(handle, path, b"new")
+    assert e.value.filename == path and file_bytes(path) == b"our own" and os.listdir(shared) == ["f"]
+
+
+def test_a_link_that_changes_while_it_is_followed_does_not_mix_two(handle, old, folder, monkeypatch):
+    link, other = folder + "/link", folder + "/other"
+    make_file(other, b"other")
+    os.symlink(old, link)
+    real = os.readlink
+
+    def readlink(*arguments, **options):
+        os.unlink(link)
+        os.symlink(other, link)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(os, "readlink", readlink)
+    write(handle, link, b"new")
+    assert file_bytes(old) == b"new" and file_bytes(other) == b"other"
+
+
+def test_links_without_end(handle, folder):
+    os.symlink("b", folder + "/a")
+    os.symlink("a", folder + "/b")
+    with pytest.raises(OSError) as e:
+        write(handle, folder + "/a", b"x")
+    assert e.value.errno == errno.ELOOP and e.value.filename == folder + "/a"
+
+
+def test_a_folder_that_is_moved_meanwhile(handle, folder):
+    os.mkdir(folder + "/a")
+    with _replace.new_file(folder + "/a/f", handle) as new:
+        os.rename(folder + "/a", folder + "/b")
+        os.mkdir(folder + "/a")
+        handle.submit_write(b"new", new.file).wait()
+    assert file_bytes(folder + "/b/f") == b"new" and os.listdir(folder + "/a") == []
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_a_temporary_name_that_becomes_another_files(handle, old, folder, monkeypatch, is_link):
+    other = folder + "/other"
+    make_file(other, b"other")
+    real = dsaio.File._of_descriptor
+
+    def replace_the_name(*arguments):
+        (name,) = [name for name in os.listdir(folder) if name.endswith(".new")]
+        os.unlink(os.path.join(folder, name))
+        (os.symlink if is_link else os.link)(other, os.path.join(folder, name))
+        return real(*arguments)
+
+    monkeypatch.setattr(dsaio.File, "_of_descriptor", replace_the_name)
+    with pytest.raises(OSError, match="replaced the temporary file") as e:
+        write(handle, old, b"new")
+    assert e.value.errno == errno.ESTALE and e.value.filename == old
+    assert file_bytes(old) == b"old" and file_bytes(other) == b"other"
+
+
+def test_a_temporary_name_that_is_removed(handle, old, folder):
+    with pytest.raises(OSError) as e:
+        with _replace.new_file(old, handle):
+            (name,) = [name for name in os.listdir(folder) if name.endswith(".new")]
+            os.unlink(os.path.join(folder, name))
+    assert e.value.errno == errno.ESTALE and os.listdir(folder) == [os.path.basename(old)]
+
+
+def test_a_new_file_is_nobody_elses_until_it_takes_its_place(handle, folder, path):
+    with _replace.new_file(path, handle):
+        (name,) = os.listdir(folder)
+        assert mode_of(os.path.join(folder, name)) == 0o600
+    assert mode_of(path) == 0o666 & ~umask()
+
+
+def test_a_new_file_has_the_mode_that_the_folders_access_control_list_gives(handle, folder, path):
+    entries = [(1, 6, -1), (2, 6, ANOTHER_USER), (4, 4, -1), (16, 6, -1), (32, 0, -1)]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    try:
+        os.setxattr(folder, "system.posix_acl_default", acl)
+    except OSError as e:
+        pytest.skip(f"no access control lists here: {e}")
+    make_file(folder + "/by_open", b"")
+    write(handle, path, b"x")
+    assert mode_of(path) == mode_of(folder + "/by_open") == 0o660
+    names = "system.posix_acl_access"
+    assert os.getxattr(path, names) == os.getxattr(folder + "/by_open", names)
+
+
+def test_a_lock_that_another_process_holds_is_not_waited_for(handle, old, folder, monkeypatch):
+    real = fcntl.flock
+    names = []
+
+    def flock(fd, how):
+        names.append(os.readlink(f"/proc/self/fd/{fd}"))
+        assert how & fcntl.LOCK_NB
+        if len(names) == 1:
+            with open(names[0]) as other:
+                real(other, fcntl.LOCK_EX)
+                real(fd, how)
+        real(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    write(handle, old, b"new")
+    assert len(set(names)) == 2 and file_bytes(old) == b"new" and os.listdir(folder) == [os.path.basename(old)]
+
+
+def test_what_is_no_leftover_is_neither_opened_nor_removed(folder, monkeypatch):
+    number = "0123456789abcde"
+    kept = {f".dsaio-{number}{end}.new" for end in ("", "ff", "F")} | {".dsaio-notes.new", ".dsaio-.new"}
+    for name in kept:
+        make_file(os.path.join(folder, name), b"")
+    make_file(f"{folder}/.dsaio-{number}0.new", b"")
+    os.mkfifo(f"{folder}/.dsaio-{number}1.new")
+    os.symlink("nothing", f"{folder}/.dsaio-{number}2.new")
+    kept |= {f".dsaio-{number}1.new", f".dsaio-{number}2.new"}
+    if os.geteuid() == 0:
+        make_file(f"{folder}/.dsaio-{number}3.new", b"")
+        os.chown(f"{folder}/.dsaio-{number}3.new", ANOTHER_USER, -1)
+        kept.add(f".dsaio-{number}3.new")
+    real, opened = os.open, []
+
+    def note_open(path, *arguments, **options):
+        opened.append(path)
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", note_open)
+    _replace.remove_leftovers(folder)
+    assert set(os.listdir(folder)) == kept and opened == [folder, f".dsaio-{number}0.new"]
+
+
+def test_a_leftover_that_becomes_another_file_while_it_is_looked_at(folder, monkeypatch):
+    name = ".dsaio-0123456789abcdef.new"
+    path = os.path.join(folder, name)
+    make_file(path, b"")
+    real = os.stat
+
+    def stat(*arguments, **options):
+        result = real(*arguments, **options)
+        os.unlink(path)
+        os.mkfifo(path)
+        return result
+
+    with monkeypatch.context() as m:
+        m.setattr(os, "stat", stat)
+        _replace.remove_leftovers(folder)  # and does not wait for a writer
+    assert os.listdir(folder) == [name]

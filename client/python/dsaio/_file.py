@@ -44,13 +44,17 @@ class _OpenFile:
 
     __slots__ = ("pointer", "argument", "connection")
 
-    def __init__(self, path: Path, flags: int) -> None:
+    def __init__(self, path: Path, flags: int, fd: Optional[int] = None) -> None:
         pointer = ctypes.c_void_p()
         self.pointer: Optional[int] = None
         name = path_bytes(path, "a path")
         flags = check.integer("flags", flags, 0, (1 << 31) - 1, expected="flags of os.open(), such as os.O_RDWR")
         self.connection = connection()
-        library.check(library.file_open(self.connection.pointer, name, flags, ctypes.byref(pointer)), path)
+        if fd is None:
+            result = library.file_open(self.connection.pointer, name, flags, ctypes.byref(pointer))
+        else:
+            result = library.file_from_fd(self.connection.pointer, fd, ctypes.byref(pointer))
+        library.check(result, path)
         self.pointer = pointer.value
         self.argument = pointer  # of calls: ctypes converts an int at each
 
@@ -75,6 +79,14 @@ class File:
         self._opened: Optional[_OpenFile] = None
         self.name = path
         self._opened = _OpenFile(path, flags)
+
+    @classmethod
+    def _of_descriptor(cls, fd: int, path: Path) -> File:
+        """The file of a descriptor, which stays the caller's.  path: for errors.  Raises OSError."""
+        self = cls.__new__(cls)
+        self.name = path
+        self._opened = _OpenFile(path, 0, fd)
+        return self
 
     def opened(self) -> _OpenFile:
         """What calls of the library need; ValueError after close(), EPERM in a child of fork()."""

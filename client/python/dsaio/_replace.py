@@ -15,7 +15,14 @@ being written.
 
 A symbolic link stays a link: the file that it leads to is replaced.  Other names (hard links) of the old
 file keep the old content.  The new file has the permission bits of the old one, and its owner where that
-is allowed; where there is none, the mode 0666 less the umask.
+is allowed; where there is none, those that open(2) gives with the mode 0666.  Until it takes its place,
+nobody else may open it.
+
+Other users may be able to write to the folder, or to own a link on the way to it.  So the folder is
+opened once, and all names are looked up in it.  In a folder with the sticky bit that all users may write
+to, EACCES refuses a link that belongs neither to this process's user nor to the folder's owner, and a file
+alike, as open(2) does with the usual fs.protected_symlinks and fs.protected_regular.  The bytes go to
+the descriptor of the file that was made, and its name is compared with it before the rename.
 """
 
 from __future__ import annotations
@@ -32,12 +39,13 @@ from ._file import File
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator
+    from typing import Any, Iterator, Optional
 
     from ._file import Path
     from ._handle import Handle
 
 _PREFIX, _SUFFIX = ".dsaio-", ".new"  # dsaioctl's temporary files, which it does not lock, end with ".tmp"
+_LINKS_MAX = 40  # the kernel's limit
 
 
 def _fallocate(fd: int, nbytes: int) -> None:
@@ -50,71 +58,133 @@ def _fallocate(fd: int, nbytes: int) -> None:
             raise OSError(code, os.strerror(code))
 
 
+def _is_temporary(name: str) -> bool:
+    number = name[len(_PREFIX) : -len(_SUFFIX)]
+    is_number = len(number) == 16 and all(c in "0123456789abcdef" for c in number)
+    return is_number and name == _PREFIX + number + _SUFFIX
+
+
 def _is_removed(fd: int) -> bool:
     return os.fstat(fd).st_nlink == 0
 
 
+def _open_folder(path: str, folder: Optional[int]) -> int:
+    return os.open(path or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+
+
+def _is_planted(folder: os.stat_result, found: os.stat_result, writers: int) -> bool:
+    """Whether another user may have put it into a sticky folder that `writers` (mode bits) may write to."""
+    is_shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & writers
+    return bool(is_shared) and found.st_uid not in (os.geteuid(), folder.st_uid)
+
+
 class NewFile:
     """A new file, which place() puts in the place of `path`.
+
+    folder: a descriptor of the folder that it is in, with O_PATH.
 
     Raises OSError: the folder is missing, the path names a directory or a device, or the file that is
     there must not be written.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path: str = os.path.realpath(os.fsdecode(path))
         self._shown = path
         self._fd = -1
         self._temporary = ""
+        self.folder = -1
+        self._old: Any = None  # the stat of the file that is replaced
         try:
-            self._old = self._look()
-            while not self._make():
-                pass
-            self.file = File(self._temporary, os.O_RDWR)
+            try:
+                self._find(os.fsdecode(path))
+            except OSError as e:
+                raise OSError(e.errno, e.strerror, path) from None
+            try:
+                self._mode = 0o600 if self._old is not None else self._mode_of_new()
+                while not self._make():
+                    pass
+            except OSError as e:
+                raise OSError(e.errno, f"cannot make a temporary file beside it: {e.strerror}", path) from None
+            self.file = File._of_descriptor(self._fd, path)
         except BaseException:
             self._remove()
             raise
-        self.file.name = path  # for errors
 
-    def _look(self) -> Any:
-        """The stat of the file that is replaced, or None."""
-        try:
-            old = os.stat(self._shown)
-        except FileNotFoundError:
-            if os.fsdecode(self._shown).endswith("/"):
-                raise
-            return None
+    def _find(self, path: str) -> None:
+        """Finds the folder, the name in it, and the old file.
+
+        Each link is pinned by a descriptor, so it cannot become another one between the look at its
+        owner and the look at its text.  The kernel follows those in front of the last name.
+        """
+        for _ in range(_LINKS_MAX):
+            head, self._name = os.path.split(path)
+            before = self.folder
+            self.folder = _open_folder(head, None if before < 0 else before)
+            if before >= 0:
+                os.close(before)
+            if not self._name:
+                code = errno.EISDIR if path else errno.ENOENT
+                raise OSError(code, "is a directory: name a file in it" if path else os.strerror(code))
+            try:
+                fd = os.open(self._name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.folder)
+            except FileNotFoundError:
+                return
+            try:
+                found = os.fstat(fd)
+                if not stat.S_ISLNK(found.st_mode):
+                    self._check_old(found)
+                    return
+                if _is_planted(os.fstat(self.folder), found, 0o002):
+                    text = "is a symbolic link of another user in a folder that all may write to"
+                    raise PermissionError(errno.EACCES, text)
+                path = os.readlink("", dir_fd=fd)
+            finally:
+                os.close(fd)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+    def _check_old(self, old: os.stat_result) -> None:
         if stat.S_ISDIR(old.st_mode):
-            raise IsADirectoryError(errno.EISDIR, "is a directory: name a file in it", self._shown)
+            raise IsADirectoryError(errno.EISDIR, "is a directory: name a file in it")
         if not stat.S_ISREG(old.st_mode):
-            raise OSError(errno.EINVAL, "is no regular file: a new one cannot take its place", self._shown)
-        if not os.access(self.path, os.W_OK, effective_ids=True):
-            raise PermissionError(errno.EACCES, "the file that is there must not be written", self._shown)
-        return old
+            raise OSError(errno.EINVAL, "is no regular file: a new one cannot take its place")
+        if _is_planted(os.fstat(self.folder), old, 0o022):
+            raise PermissionError(errno.EACCES, "is a file of another user in a folder that others may write to")
+        if not os.access(self._name, os.W_OK, dir_fd=self.folder, effective_ids=True):
+            raise PermissionError(errno.EACCES, "the file that is there must not be written")
+        self._old = old
+
+    def _create(self, mode: int) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        while True:
+            # Known before it is made: a signal handler may raise at any point.
+            self._temporary = _PREFIX + os.urandom(8).hex() + _SUFFIX
+            try:
+                return os.open(self._temporary, flags, mode, dir_fd=self.folder)
+            except OSError as e:
+                self._temporary = ""
+                if e.errno != errno.EEXIST:
+                    raise
+
+    def _mode_of_new(self) -> int:
+        """The mode that a new file gets here, which depends on the umask or the folder's access control list."""
+        self._fd = self._create(0o666)
+        mode = stat.S_IMODE(os.fstat(self._fd).st_mode)
+        self._remove_temporary()
+        return mode
 
     def _make(self) -> bool:
-        """Makes the temporary file, locked.  False: another name has to be tried."""
-        number = os.urandom(8).hex()
-        # Known before it is made: a signal handler may raise at any point.
-        self._temporary = os.path.join(os.path.dirname(self.path), _PREFIX + number + _SUFFIX)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        """Makes the temporary file, locked.  False: another one has to be made."""
+        self._fd = self._create(0o600)  # who may open a file may lock it, and would keep a lock from us
         try:
-            self._fd = os.open(self._temporary, flags, 0o666 if self._old is None else 0o600)
-        except FileExistsError:
-            self._temporary = ""
-            return False
-        except OSError as e:
-            self._temporary = ""
-            raise OSError(e.errno, f"cannot make a temporary file beside it: {e.strerror}", self._shown) from None
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # remove_leftovers() of another process, which came first
+            is_ours = False
         except OSError:  # a file system without locks: remove_leftovers() gets none either
-            return True
-        if not _is_removed(self._fd):
-            return True
-        os.close(self._fd)  # remove_leftovers() of another process came before the lock
-        self._fd = -1
-        return False
+            is_ours = True
+        else:
+            is_ours = not _is_removed(self._fd)
+        if not is_ours:
+            self._remove_temporary()
+        return is_ours
 
     def reserve(self, nbytes: int) -> None:
         """Gives the file that size, with blocks for all of it.  Raises OSError, ENOSPC if there is no room.
@@ -143,33 +213,54 @@ class NewFile:
                     mode &= ~0o070 | (mode & 0o007) << 3
         os.fchmod(self._fd, mode)
 
+    def _check_name(self) -> None:
+        """Raises OSError if the temporary name is not that of our file: it would take the place."""
+        try:
+            found = os.stat(self._temporary, dir_fd=self.folder, follow_symlinks=False)
+            if os.path.samestat(found, os.fstat(self._fd)):
+                return
+        except FileNotFoundError:
+            pass
+        self._temporary = ""  # not ours to remove
+        text = "another process removed or replaced the temporary file beside it: the old file stays"
+        raise OSError(errno.ESTALE, text, self._shown)
+
     def place(self) -> None:
         """Renames the file.  Its bytes must be on the device before, and its folder synced after."""
         if self._old is not None:
             self._keep_owner(self._old)
-        os.rename(self._temporary, self.path)
+        else:
+            os.fchmod(self._fd, self._mode)
+        self._check_name()
+        os.rename(self._temporary, self._name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
         self._temporary = ""
-        self.discard()
 
     def discard(self) -> None:
         """Closes the file, and removes it if it was not renamed.  Twice is fine."""
         self.file.close()
         self._remove()
 
-    def _remove(self) -> None:
+    def _remove_temporary(self) -> None:
         if self._temporary:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._temporary)
+                os.unlink(self._temporary, dir_fd=self.folder)
             self._temporary = ""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
+    def _remove(self) -> None:
+        self._remove_temporary()
+        if self.folder >= 0:
+            os.close(self.folder)
+            self.folder = -1
 
-def sync_folder(path: str) -> None:
-    """Brings the names in a folder to the device.  Raises OSError."""
+
+def sync_folder(path: str, folder: Optional[int] = None) -> None:
+    """Brings the names in a folder to the device.  folder: a descriptor of it, with O_PATH.  Raises OSError."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        name = path if folder is None else "."
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     except PermissionError:
         return  # one that may be searched but not read cannot be synced
     try:
@@ -196,25 +287,36 @@ def new_file(path: Path, handle: Handle, *, syncs_name: bool = True) -> Iterator
         finally:
             _op.wait_all(handle._counters)
         new.place()
+        if syncs_name:
+            sync_folder(os.fsdecode(path), new.folder)
     finally:
         new.discard()
-    if syncs_name:
-        sync_folder(os.path.dirname(new.path))
 
 
-def remove_leftovers(folder: str) -> None:
-    """Removes the temporary files of processes that were killed."""
-    with os.scandir(folder) as entries:
-        names = [e.path for e in entries if e.name.startswith(_PREFIX) and e.name.endswith(_SUFFIX)]
-    for name in names:
-        try:
-            fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:  # it has gone, or is another user's
-            continue
-        try:
+def _remove_leftover(name: str, folder: int) -> None:
+    """Removes one, if it is this user's and nobody writes it.  Opens no other file: that could wait."""
+
+    def is_ours(found: os.stat_result) -> bool:
+        return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+
+    if not is_ours(os.stat(name, dir_fd=folder, follow_symlinks=False)):
+        return
+    fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if is_ours(os.fstat(fd)):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.unlink(name)
-        except OSError:  # it is being written, or may not be removed
-            pass
-        finally:
-            os.close(fd)
+            os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(fd)
+
+
+def remove_leftovers(path: str) -> None:
+    """Removes the temporary files of this user's processes that were killed.  path: the folder.  Raises OSError."""
+    folder = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in os.listdir(folder):
+            if _is_temporary(name):
+                with contextlib.suppress(OSError):  # it has gone, is being written, or may not be removed
+                    _remove_leftover(name, folder)
+    finally:
+        os.close(folder)
