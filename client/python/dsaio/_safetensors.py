@@ -9,6 +9,9 @@ without holes and overlaps.  A tensor may lie at any address, objects may have f
 several tensors of one name counts.  JSON is that of serde_json: it refuses numbers that no double
 holds, halves of surrogate pairs, and values nested deeper than 127.
 
+One limit is our own, since Python's objects are large: a header with more than 100,000 arrays and objects has 12
+bytes for each at least.  That of a tensor takes more than 50 bytes and has three.
+
 Nothing is allocated by a number of the file before it has been compared with the file's size.
 """
 
@@ -80,6 +83,8 @@ LENGTH = struct.Struct("<Q")
 HEADER_MAX = 100_000_000
 _END = 1 << 64  # of the reference's integers
 _DEPTH_MAX = 127
+_ARRAYS_MAX = 100_000  # arrays and objects in a header, or
+_ARRAY_BYTES = 12  # one in so many bytes: an empty one takes 3 bytes in a file, and 64 or more here
 
 
 class SafetensorError(ValueError):
@@ -148,6 +153,9 @@ def _check_tree(value: Any, depth: int) -> None:
 
 
 def _decode(text: bytes) -> Any:
+    n = text.count(b"[") + text.count(b"{")
+    if n > max(_ARRAYS_MAX, len(text) // _ARRAY_BYTES):
+        raise _Refused(f"{n} arrays and objects in a header of {len(text)} bytes: too many to describe tensors")
     try:
         string = text.decode()
     except UnicodeDecodeError as e:
