@@ -353,6 +353,38 @@ def test_overwrite(folder):
 
 
 @needs_dcp
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_save_that_fails_keeps_what_an_interrupted_one_of_filesystemwriter_left(folder, monkeypatch, overwrite):
+    def state(value):
+        return {"a": torch.full((3,), value)}
+
+    save(state(1.0), folder, dcp.FileSystemWriter(folder))
+    metadata = os.path.join(folder, ".metadata")
+    os.rename(metadata, metadata + ".tmp")  # as if it was killed between rm_file() and rename()
+    make_file(os.path.join(folder, "__7_0.distcp"), b"of another save")
+    files = data_files(folder)
+
+    def fail(*_, **__):
+        raise OSError(28, "no space", "f")
+
+    steps = [(_stream.Writer, "_submit"), (os, "replace")]  # of the data, and of the metadata
+    for owner, name in steps if overwrite else [*steps, (None, None)]:
+        with monkeypatch.context() as m:
+            if owner:
+                m.setattr(owner, name, fail)
+            with pytest.raises(dcp.CheckpointException, match=None if overwrite else "overwrite is False: rename it"):
+                save(state(2.0), folder, StorageWriter(folder, overwrite=overwrite))
+        left = [name for name in data_files(folder) if len(name) < 20 and not name.endswith(".new")]
+        assert left == files, name
+        os.rename(metadata + ".tmp", metadata)
+        assert_same(load(state(0.0), folder), state(1.0))
+        os.rename(metadata, metadata + ".tmp")
+    save(state(2.0), folder)
+    assert len(os.listdir(folder)) == 2
+    assert_same(load(state(0.0), folder), state(2.0))
+
+
+@needs_dcp
 def test_a_failure_leaves_the_previous_checkpoint(folder, monkeypatch):
     old, new = values(1), values(2)
     save(old, folder)
@@ -470,7 +502,7 @@ def test_all_is_on_the_device_before_the_metadata_names_it_and_the_old_is_remove
         ("fsync of data",),
         ("rename",),
         ("fsync", folder),
-        ("fsync", folder + "/.metadata.tmp"),
+        ("fsync", folder + "/.metadata.tmp.new"),
         ("replace",),
         ("fsync", folder),
         ("unlink",),

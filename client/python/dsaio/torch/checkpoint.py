@@ -14,6 +14,10 @@ one step, and the data files that it does not name are removed.  So a save that 
 leaves the previous checkpoint loadable, and the next one removes what is left of it.  Only one save into a
 folder may run at a time.
 
+FileSystemWriter, if it is killed between two calls, leaves its `.metadata` under the name `.metadata.tmp`, and
+that may be the only one.  So it counts as a checkpoint, and nothing is removed that it names, until there is a
+new `.metadata`.
+
 Within a data file, the elements of large tensors begin at multiples of 4096 bytes, so they go between the
 device and pinned tensors without a copy.
 """
@@ -69,8 +73,8 @@ if TYPE_CHECKING:
 __all__ = ["AsyncStager", "StorageReader", "StorageWriter"]
 
 # Names of data files: the rank, the save (not in those of FileSystemWriter), and a number.
-_DATA_NAME = re.compile(rb"__(\d+)_(?:[0-9a-f]{16}_)?\d+\.distcp")
-_METADATA_NAME = re.compile(r"\.metadata|__\d+\.metadata")
+_DATA_NAME = re.compile(rb"__(\d+)_([0-9a-f]{16}_)?\d+\.distcp")
+_METADATA_NAME = re.compile(r"(?:__\d+)?\.metadata(?:\.tmp)?")
 _LARGE = 64 << 10  # bytes of elements, from which they are aligned in the file
 _ELEMENT_ALIGNMENT = 64  # of smaller tensors; torch aligns as much within its records
 _HUGE = 1 << 20  # bytes of an item, from which it is not read together with others
@@ -94,12 +98,18 @@ class _FileSystem(FileSystem):
         for folder in made:
             sync_folder(os.path.dirname(folder))
 
+    def create_stream(self, path: Union[str, os.PathLike[str]], mode: str) -> Any:
+        """Opens the file; one to be written, `.metadata.tmp`, by another name: the old one may be needed."""
+        return super().create_stream(f"{path}.new" if "w" in mode else path, mode)
+
     def rm_file(self, path: Union[str, os.PathLike[str]]) -> None:
         """Nothing: rename() replaces the old `.metadata`."""
 
     def rename(self, path: Union[str, os.PathLike[str]], new_path: Union[str, os.PathLike[str]]) -> None:
-        os.replace(path, new_path)
+        os.replace(f"{path}.new", new_path)
         sync_folder(os.path.dirname(os.path.abspath(new_path)))
+        if os.path.exists(path):  # an old `.metadata.tmp`
+            os.unlink(path)
 
 
 class _Item:
@@ -170,7 +180,7 @@ class StorageWriter(FileSystemWriter):
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         super().set_up_storage_writer(is_coordinator, *args, **kwargs)
         if is_coordinator or self._own_rank() is not None:
-            self._remove_stale()
+            self._remove_stale(of_torch=False)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         if not self._may_overwrite:
@@ -178,6 +188,11 @@ class StorageWriter(FileSystemWriter):
             name = os.path.join(self.path, ".metadata" if rank is None else f"__{rank}.metadata")
             if os.path.exists(name):
                 raise FileExistsError(f"dsaio: {name} is there, and overwrite is False")
+            if os.path.exists(f"{name}.tmp"):
+                raise FileExistsError(
+                    f"dsaio: {name}.tmp is there, of a save that was interrupted, and overwrite is False:"
+                    f" rename it to {os.path.basename(name)} if it is whole, else remove it"
+                )
         return super().prepare_local_plan(plan)
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[List[WriteResult]]:
@@ -219,14 +234,17 @@ class StorageWriter(FileSystemWriter):
 
     def finish(self, metadata: Metadata, results: List[List[WriteResult]]) -> None:
         super().finish(metadata, results)
-        self._remove_stale()
+        self._remove_stale(of_torch=True)
 
     def _own_rank(self) -> Optional[int]:
         """The rank, where each has metadata of its own; else None."""
         return None if getattr(self, "use_collectives", True) else getattr(self, "rank", None)
 
-    def _remove_stale(self) -> None:
-        """Removes data files that no metadata names, of this rank or of all, and temporary files."""
+    def _remove_stale(self, of_torch: bool) -> None:
+        """Removes data files that no metadata names, of this rank or of all, and temporary files.
+
+        of_torch: also those of FileSystemWriter.
+        """
         folder = os.fspath(self.path)
         used: Set[bytes] = set()
         try:
@@ -241,7 +259,9 @@ class StorageWriter(FileSystemWriter):
         rank = self._own_rank()
         for name in names:
             match = _DATA_NAME.fullmatch(os.fsencode(name))
-            if match and match.group() not in used and rank in (None, int(match.group(1))):
+            if not match or match.group() in used or rank not in (None, int(match.group(1))):
+                continue
+            if of_torch or match.group(2):
                 with contextlib.suppress(OSError):  # the checkpoint is complete without it
                     os.unlink(os.path.join(folder, name))
         remove_leftovers(folder)
