@@ -100,6 +100,27 @@ START_TEST(a_file_that_appeared_meanwhile_stays)
 }
 END_TEST
 
+START_TEST(a_file_that_became_a_link_after_the_check_is_refused)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .path = path, .fd = -1 };
+	char other[PATH_MAX + 8];
+
+	(void)snprintf(other, sizeof(other), "%s.2", path);
+	make_old(0600);
+	ck_assert_int_eq(rename(path, other), 0);
+	make_old(0600);
+	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), 0);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(symlink(other, path), 0);
+	ck_assert_int_eq(destination_open(&d, O_WRONLY, 0666, text), -ESTALE);
+	ck_assert_ptr_nonnull(strstr(text, "was replaced meanwhile"));
+	destination_deinit(&d, 0);
+	ck_assert_int_eq(size_of_file(), 11);
+	ck_assert_int_eq(unlink(other), 0);
+}
+END_TEST
+
 START_TEST(in_place_the_file_itself_is_written_and_cut)
 {
 	struct destination d = DESTINATION_INIT;
@@ -222,6 +243,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_placed_file_replaces_the_old_one_with_its_mode);
 	tcase_add_test(tcase, a_failure_leaves_the_old_file);
 	tcase_add_test(tcase, a_file_that_appeared_meanwhile_stays);
+	tcase_add_test(tcase, a_file_that_became_a_link_after_the_check_is_refused);
 	tcase_add_test(tcase, in_place_the_file_itself_is_written_and_cut);
 	tcase_add_loop_test(tcase, in_place_a_new_file_without_a_byte_is_removed, 0, 2);
 	tcase_add_test(tcase, paths_that_are_no_destination_are_refused_unchanged);

@@ -62,6 +62,21 @@ static const char *last_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+/*
+ * realpath(3) reads links that the kernel may refuse to follow, those of other users in sticky
+ * directories.  So what it found must be the file that stat(2) found.
+ */
+static int check_old(const struct destination *d, const char *name)
+{
+	struct stat st;
+
+	if (fstatat(d->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? -ESTALE : -errno;
+	if (st.st_dev != d->old.st_dev || st.st_ino != d->old.st_ino)
+		return -ESTALE;
+	return faccessat(d->dir_fd, name, W_OK, AT_EACCESS) < 0 ? -errno : 0;
+}
+
 /* A link stays a link: the file that it leads to is replaced. */
 static int open_temporary(struct destination *d, mode_t mode, char *text)
 {
@@ -69,8 +84,6 @@ static int open_temporary(struct destination *d, mode_t mode, char *text)
 	_cleanup_(freep) char *dir_path = NULL;
 	int r = 0;
 
-	if (d->was_there && faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0)
-		return refuse(text, -errno, "%s: %s", path, strerror(errno));
 	if (d->was_there && d->old.st_nlink > 1)
 		return refuse(text, -EMLINK,
 			      "%s: has %ju names (hard links), and a copy would replace this one "
@@ -81,6 +94,13 @@ static int open_temporary(struct destination *d, mode_t mode, char *text)
 	if (!dir_path)
 		return refuse(text, -errno, "%s: %s", path, strerror(errno));
 	d->dir_fd = open(dirname(dir_path), O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (d->dir_fd >= 0 && d->was_there) {
+		r = check_old(d, last_name(d->place));
+		if (r < 0)
+			return refuse(text, r, "%s: %s", path,
+				      r == -ESTALE ? "was replaced meanwhile: nothing was done"
+						   : strerror(-r));
+	}
 	if (d->dir_fd < 0)
 		r = -errno;
 	else if (d->was_there && is_sticky_against_us(d->dir_fd, &d->old))

@@ -27,6 +27,12 @@ int newfile_open(int dir_fd, const char *name, mode_t mode, struct newfile *ret_
 		file.fd = openat(dir_fd, file.temporary,
 				 O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 		if (file.fd >= 0) {
+			struct stat st;
+
+			if (fstat(file.fd, &st) == 0) { /* fails on no file that is open */
+				file.dev = st.st_dev;
+				file.ino = st.st_ino;
+			}
 			*ret_file = file;
 			return 0;
 		}
@@ -38,8 +44,13 @@ int newfile_open(int dir_fd, const char *name, mode_t mode, struct newfile *ret_
 
 int newfile_rename(struct newfile *file, bool replaces)
 {
+	struct stat st;
 	int r = -1;
 
+	if (fstatat(file->dir_fd, file->temporary, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? -ESTALE : -errno;
+	if (st.st_dev != file->dev || st.st_ino != file->ino)
+		return -ESTALE;
 	if (!replaces) {
 		r = renameat2(file->dir_fd, file->temporary, file->dir_fd, file->name,
 			      RENAME_NOREPLACE);

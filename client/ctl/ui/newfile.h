@@ -20,9 +20,11 @@
 #define NEWFILE_NAME_BYTES 32u
 
 struct newfile {
-	int dir_fd;			    /* borrowed */
-	int fd;				    /* open for reading and writing; -1: none, or taken */
-	const char *name;		    /* borrowed */
+	int dir_fd;	  /* borrowed */
+	int fd;		  /* open for reading and writing; -1: none, or taken */
+	const char *name; /* borrowed */
+	dev_t dev;	  /* of the temporary file */
+	ino_t ino;
 	char temporary[NEWFILE_NAME_BYTES]; /* "": there is no temporary file */
 };
 
@@ -33,7 +35,8 @@ int newfile_open(int dir_fd, const char *name, mode_t mode, struct newfile *ret_
 
 /*
  * Renames the temporary file to its name.  replaces: a file of that name is replaced; else it stays,
- * and this returns -EEXIST.  Neither the file nor the directory is synced.  After a failure the
+ * and this returns -EEXIST.  -ESTALE: the temporary name is not that of the file any more: another
+ * process removed or replaced it.  Neither the file nor the directory is synced.  After a failure the
  * temporary file remains.  Returns 0 or a negative errno.
  */
 int newfile_rename(struct newfile *file, bool replaces);
