@@ -485,6 +485,7 @@ def test_the_pth_file_installs_where_the_variable_says_so(installed, fake):
 
     assert ask(CHILD) == ask(CHILD, DSAIO_DEEPSPEED="0") == "genuine async_io\n"
     assert ask(CHILD, DSAIO_DEEPSPEED="1") == "dsaio\n"
+    assert ask("import os; print(os.environ['PYTHONPATH'])", DSAIO_DEEPSPEED="1") == fake + "\n"
     in_child = f"""
 import os, subprocess, sys, dsaio.deepspeed
 dsaio.deepspeed.install()
@@ -495,6 +496,16 @@ subprocess.run([sys.executable, "-c", {CHILD!r}], check=True)
     is_there = "import dsaio.deepspeed as d, sys; print(d._finder in sys.meta_path)"
     command = [installed, "-E", "-m", "dsaio", "run", "-c", is_there]
     assert subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout == b"True\n"
+
+
+@pytest.mark.parametrize("value", ["no", "yes", "00", "1 "])
+def test_another_value_of_the_variable_is_ignored_with_one_line(installed, dsaio_run, fake, value):
+    warning = f"dsaio: DSAIO_DEEPSPEED={value} is ignored: 1 makes DeepSpeed use dsaio, and 0 does not\n"
+    for path in (fake, os.path.join(PACKAGE, "dsaio", "_site") + os.pathsep + fake):
+        python = installed if path == fake else sys.executable
+        environment = dict(os.environ, PYTHONPATH=path, DSAIO_DEEPSPEED=value)
+        done = subprocess.run([python, "-c", CHILD], env=environment, capture_output=True, check=True, text=True)
+        assert (done.stdout, done.stderr) == ("genuine async_io\n", warning)
 
 
 def test_the_pth_file_costs_nothing_where_it_is_not_used(installed):

@@ -1289,6 +1289,35 @@ def test_a_daemon_that_dies_and_the_next_one(python, own_daemon):
     )
 
 
+def test_where_there_is_no_daemon_the_file_is_not_said_to_be_missing(python, folder):
+    output = python(
+        """
+        import errno, numpy
+        from dsaio.safetensors import load_file, save_file
+        path = folder + "/f"
+        calls = {
+            "load": lambda: load_file(open_file(), framework="np"),
+            "save": lambda: save_file({"a": numpy.zeros(3)}, path),
+            "handle": dsaio.Handle,
+            "alloc": lambda: dsaio.alloc(4096),
+            "File": lambda: dsaio.File(path),
+        }
+        def open_file():
+            header = b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
+            open(path, "wb").write(len(header).to_bytes(8, "little") + header + b"x")
+            return path
+        for name, call in calls.items():
+            try:
+                call()
+                raise AssertionError("it has not failed")
+            except ConnectionRefusedError as e:
+                assert e.filename is None and e.errno == errno.ENOENT and "none.sock" in e.strerror, (name, e)
+        """,
+        DSAIO_SOCKET=folder + "/none.sock",
+    )
+    assert output == ""
+
+
 def test_a_daemon_that_dies_while_a_file_is_written_leaves_the_old_one(python, own_daemon):
     python(
         """

@@ -40,7 +40,7 @@ def _run(arguments: List[str]) -> NoReturn:
         sys.exit("dsaio: run: Python's options -E and -I ignore PYTHONPATH: leave them out, or install the wheel")
     if not sys.executable:
         sys.exit("dsaio: run: the path of the Python interpreter is not known")
-    deepspeed.reach_children()
+    deepspeed.reach_children(deepspeed.has_pth())
     # A new interpreter, so that the program finds everything as Python itself prepares it.
     os.execv(sys.executable, [sys.executable, *_options(), *arguments])
 

@@ -8,6 +8,7 @@ ENOTCONN, and the next new object makes a new connection.  A child of fork() mak
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import threading
 import weakref
@@ -36,7 +37,9 @@ class Connection:
         pointer = ctypes.c_void_p()
         self.pointer: Optional[int] = None
         self.is_of_parent = False
-        library.check(library.connect(None, ctypes.byref(pointer)))
+        code = library.connect(None, ctypes.byref(pointer))
+        if code < 0:
+            raise _connect_error(library.error(code))
         self.pointer = pointer.value
         _all.add(self)
 
@@ -49,6 +52,19 @@ class Connection:
             disconnect(self.pointer)
 
 
+def _connect_error(e: OSError) -> OSError:
+    if e.errno == errno.ENOENT:
+        # A FileNotFoundError would mean to most programs that the file is missing which they are about to read.
+        e = ConnectionRefusedError(e.errno, e.strerror)
+    e.is_of_connect = True  # type: ignore[attr-defined]
+    return e
+
+
+def is_of_file(e: OSError) -> bool:
+    """May the error be one of the file that was being used?  Not if there was no connection."""
+    return not hasattr(e, "is_of_connect")
+
+
 _lock = threading.Lock()
 _current: Optional[Connection] = None
 _all: weakref.WeakSet[Connection] = weakref.WeakSet()
@@ -57,7 +73,7 @@ _all: weakref.WeakSet[Connection] = weakref.WeakSet()
 def connection() -> Connection:
     """The connection for new objects; connects, or starts a daemon, where there is none yet.
 
-    Raises OSError; its sentence says what to do.
+    Raises OSError, whose sentence says what to do: ConnectionRefusedError where there is no daemon.
     """
     global _current
     with _lock:

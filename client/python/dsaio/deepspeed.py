@@ -229,10 +229,13 @@ def has_pth() -> bool:
     return folder in [os.path.realpath(f) for f in folders] and os.path.exists(os.path.join(folder, "dsaio.pth"))
 
 
-def reach_children() -> None:
-    """From now on, Python processes that this one starts, or becomes by exec, call install() at their start."""
+def reach_children(is_by_pth: bool) -> None:
+    """From now on, Python processes that this one starts, or becomes by exec, call install() at their start.
+
+    is_by_pth: what has_pth() returns.
+    """
     os.environ[VARIABLE] = "1"
-    if not has_pth():
+    if not is_by_pth:
         others = os.environ.get("PYTHONPATH")
         paths = others.split(os.pathsep) if others else []
         # An empty one among them is the current directory.
@@ -261,8 +264,25 @@ def install() -> None:
     It may be called before or after DeepSpeed is imported; handles that exist stay what they are.
     GDSBuilder says that it is not compatible.  Twice is fine.
     """
+    _install(has_pth())
+
+
+def start(is_by_pth: bool) -> None:
+    """What dsaio.pth (True) and _site/sitecustomize.py (False) call where the variable is neither empty nor 0.
+
+    While the .pth files of a virtual environment are read, has_pth() does not know its folders yet.
+    """
+    value = os.environ[VARIABLE]
+    if value == "1":
+        _install(is_by_pth or has_pth())
+    else:
+        del os.environ[VARIABLE]  # one line is enough, for children and a second look at dsaio.pth, too
+        print(f"dsaio: {VARIABLE}={value} is ignored: 1 makes DeepSpeed use dsaio, and 0 does not", file=sys.stderr)
+
+
+def _install(is_by_pth: bool) -> None:
     with _lock:
-        reach_children()
+        reach_children(is_by_pth)
         is_first = _finder not in sys.meta_path
         if is_first:
             sys.meta_path.insert(0, _finder)

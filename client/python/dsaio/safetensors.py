@@ -36,7 +36,7 @@ from operator import index
 from . import _buffer
 from . import _check as check
 from . import _memory as memory
-from ._connection import at_fork
+from ._connection import at_fork, is_of_file
 from ._file import path_bytes
 from ._handle import Handle
 from ._replace import new_file, remove_leftovers
@@ -89,7 +89,7 @@ def _naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        if e.filename is None:
+        if e.filename is None and is_of_file(e):
             e.filename = path
         raise
 

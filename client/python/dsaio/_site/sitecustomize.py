@@ -13,7 +13,7 @@ def _install(package: str) -> None:
     try:
         import dsaio.deepspeed
 
-        dsaio.deepspeed.install()
+        dsaio.deepspeed.start(False)
     finally:
         sys.path.remove(os.path.dirname(package))
 
