@@ -108,6 +108,7 @@ class Archive:
     def get_storage_from_record(self, name: str, nbytes: int, _: Any) -> Any:
         """A tensor of the record's bytes."""
         import torch
+        from torch.utils.dlpack import from_dlpack
 
         offset, size = self.place(name)
         if nbytes != size:
@@ -121,7 +122,7 @@ class Archive:
             own = torch.empty(0, dtype=torch.uint8)
         # A tensor that is larger than its storage would make it grow, with what was in the memory before.
         # The storage of a tensor of DLPack cannot grow, as that of frombuffer() cannot.
-        return torch.from_dlpack(own)
+        return from_dlpack(own)
 
     def serialization_id(self) -> str:
         name = ".data/serialization_id"
