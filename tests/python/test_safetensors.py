@@ -786,9 +786,8 @@ def test_a_file_that_is_cut_after_it_was_opened(kind, path, example):
     with safe_open(path, framework(kind)) as file:
         os.truncate(path, size - 3 * 4096)
         for call in (file.get_tensors, lambda: file.get_tensor("t19")):
-            with pytest.raises(OSError) as e:
+            with pytest.raises(SafetensorError, match=f"^{path}: was changed after it was opened"):
                 call()
-            assert e.value.errno == errno.ENODATA and e.value.filename == path
         with pytest.raises(SafetensorError, match="was changed after it was opened"):
             file.get_tensor("t0")
     with pytest.raises(SafetensorError, match="it is truncated"):

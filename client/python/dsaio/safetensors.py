@@ -154,7 +154,12 @@ class _Source:
                 ops += getattr(e, "ops", ())
                 raise
             finally:
-                _wait(ops)
+                try:
+                    _wait(ops)
+                except OSError as e:
+                    if e.errno == errno.ENODATA:
+                        self.check()  # the file was cut
+                    raise
         self.check()
 
     def load(self, infos: Iterable[Info], framework: _Framework) -> Dict[str, Any]:
