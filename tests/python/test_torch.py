@@ -209,6 +209,21 @@ def test_a_tensor_that_is_larger_than_its_record_is_refused(path, n, number):
                 load(path, weights_only=False)
 
 
+def test_a_mapped_file_is_loaded_by_torch(path, monkeypatch):
+    torch.save({"a": torch.ones(3)}, path)
+    assert dsaio.torch.load(path, mmap=False)["a"].tolist() == [1, 1, 1]
+    monkeypatch.setattr(torch, "load", lambda file, *rest, **options: (file, options["mmap"]))
+    assert dsaio.torch.load(path, mmap=True) == (path, True)
+
+
+def test_what_is_no_regular_file_is_refused(folder):
+    os.mkfifo(folder + "/fifo")
+    for path, code in ((folder, errno.EISDIR), (folder + "/fifo", errno.EINVAL), ("/dev/null", errno.EINVAL)):
+        with pytest.raises(OSError) as e:
+            dsaio.torch.load(path)
+        assert e.value.errno == code and e.value.filename == path
+
+
 def test_a_compressed_archive_is_loaded_by_torch(path):
     saved = torch.zeros(5000)
     torch.save(saved, path)

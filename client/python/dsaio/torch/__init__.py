@@ -11,9 +11,11 @@ The files are torch's own: each side loads what the other one saves.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import pickle
+import stat
 
 from .. import _check as check
 from .. import _memory as memory
@@ -71,7 +73,7 @@ def load(
     The whole file is read into one range of pinned memory, which the tensors lie in, and which returns to
     the pool when the last of them is gone.  pinned: False for ordinary memory, where the pool has too little
     room.  Files of the format before torch 1.6, TorchScript archives and compressed ones are loaded by
-    torch itself.
+    torch itself, and so are all with mmap=True.  Some damaged archives load that torch refuses.
 
     Raises OSError, with errno and filename: ENOMEM if the pool has no room; and what torch.load() raises.
     """
@@ -87,9 +89,11 @@ def load(
     pinned = check.boolean("pinned", pinned)
     if pickle_module is not None and weights_only:
         return by_torch()  # which refuses that
-    with open(path, "rb") as f:
-        if f.read(len(MAGIC)) != MAGIC:
-            return by_torch()
+    if pickle_load_args.get("mmap"):
+        return by_torch()
+    pickle_load_args.pop("mmap", None)
+    if not _is_archive(path):
+        return by_torch()
     try:
         archive = Archive(_read(path, pinned))
     except Unsupported:
@@ -104,6 +108,20 @@ def load(
         raise
     except (pickle.UnpicklingError, RuntimeError):
         return by_torch()  # whose error says what to do
+
+
+def _is_archive(path: Path) -> bool:
+    """Does the file begin as one?  Raises OSError, also if it is no regular file."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO without a writer
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "is a directory, no file of torch.save()", path)
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "is no regular file: torch.load() reads from other ones", path)
+        return os.pread(fd, len(MAGIC), 0) == MAGIC
+    finally:
+        os.close(fd)
 
 
 def _read(path: Path, pinned: bool) -> memoryview:
