@@ -747,6 +747,15 @@ def test_a_file_larger_than_the_pool_is_an_error_that_names_it(path):
         with pytest.raises(OSError) as e:
             file.get_tensor("a")
     assert e.value.errno == errno.ENOMEM and e.value.filename == path
+    assert e.value.strerror.startswith("pass pinned=False"), e.value
+
+
+def test_a_row_that_is_not_there_is_named(path):
+    make_file(path, one(dtype="U8", shape="[2]", offsets="[0,2]", data=b"ab"))
+    part = safe_open(path, "np").get_slice("a")
+    for row in (2, -3):
+        with pytest.raises(IndexError, match=rf"tensor 'a' with shape \[2\] has no row {row}"):
+            part[row]
 
 
 def test_a_read_that_fails_is_reported_when_all_others_have_ended(path, example, monkeypatch):

@@ -203,7 +203,12 @@ def _pieces(infos: Iterable[Info]) -> Iterator[List[Info]]:
 def _new_memory(nbytes: int, pinned: bool) -> Any:
     """A ctypes array, page aligned."""
     if pinned:
-        return memory.array(nbytes)
+        try:
+            return memory.array(nbytes)
+        except OSError as e:
+            if e.errno == errno.ENOMEM:
+                e.strerror = f"pass pinned=False for ordinary memory: {e.strerror}"
+            raise
     pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return (ctypes.c_char * nbytes).from_buffer(pages)
 
@@ -412,7 +417,11 @@ def _rows(info: Info, key: Tuple[Any, ...]) -> Tuple[Info, Tuple[Any, ...]]:
         stop = max(start, stop)
         first = slice(None, None, step)
     elif hasattr(first, "__index__") and not hasattr(first, "shape") and not isinstance(first, bool):
-        start = range(shape[0])[index(first)]
+        try:
+            start = range(shape[0])[index(first)]
+        except IndexError:
+            text = f"dsaio: tensor {info.name!r} with shape {list(shape)} has no row {index(first)}"
+            raise IndexError(text) from None
         stop = start + 1
         first = 0
     else:
