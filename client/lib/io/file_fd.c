@@ -138,15 +138,9 @@ static int64_t fd_size(const struct dsaio_file *file, int fd)
 {
 	struct stat st;
 	uint64_t bytes;
-	off_t end;
 
 	if (file->is_block_device)
 		return ioctl(fd, BLKGETSIZE64, &bytes) < 0 ? -errno : (int64_t)bytes;
-	/* Nobody uses the offset of a description of our own.  This takes 0.13 us, and fstat() 0.33. */
-	if (!file->is_shared) {
-		end = lseek(fd, 0, SEEK_END);
-		return end < 0 ? -errno : (int64_t)end;
-	}
 	return fstat(fd, &st) < 0 ? -errno : (int64_t)st.st_size;
 }
 
