@@ -25,7 +25,7 @@ struct small {
 
 static int small_open(struct small *s, bool *has_uring)
 {
-	for (int i = 0; i < SMALL_WAYS; i++) {
+	for (enum small_way i = 0; i < SMALL_WAYS; i++) {
 		const bool is_uring = i == SMALL_URING;
 
 		s->ways[i] = -1;
@@ -49,8 +49,8 @@ static void small_fill(struct small *s, unsigned *n_rows)
 	const unsigned libaio = (unsigned)s->libaio;
 	const unsigned best = contest_best(&s->contest, libaio + 1 - n, n);
 
-	for (int i = 0; i < SMALL_WAYS; i++) {
-		for (int f = 0; s->ways[i] >= 0 && f < SMALL_FIGURES; f++) {
+	for (enum small_way i = 0; i < SMALL_WAYS; i++) {
+		for (enum small_figure f = 0; s->ways[i] >= 0 && f < SMALL_FIGURES; f++) {
 			const unsigned reference = i == SMALL_URING || f == SMALL_CPU ? libaio
 										      : best;
 			struct row *row = &rows[ROW_SMALL + *n_rows];

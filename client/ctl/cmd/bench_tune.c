@@ -489,7 +489,7 @@ static int print_verdict(struct tune *tune)
 		has_missed |= verdict.n_not_reached > 0;
 		free(verdict.ranks);
 	}
-	if (!has_point && has_missed && !tune->best_missed)
+	if (!has_point && has_missed && tune->best_missed <= 0)
 		return ctl_fail(
 			tune->ctl,
 			"a transfer of --io_size has too few blocks for each queue depth of "
