@@ -19,7 +19,7 @@ from conftest import PACKAGE, SECONDS, make_file
 torch = pytest.importorskip("torch", reason="torch is not installed: make deps-python")
 
 import dsaio  # noqa: E402
-from dsaio.torch import _stream  # noqa: E402
+from dsaio import _stream  # noqa: E402
 
 try:
     from dsaio.torch import checkpoint

@@ -21,9 +21,8 @@ import pytest
 import dsaio
 from conftest import BUILD, file_bytes, make_file
 from dsaio import _safetensors as header
-from dsaio import safetensors
+from dsaio import _stream, safetensors
 from dsaio.safetensors import SafetensorError, load_file, load_into, safe_open, save_file
-from dsaio.torch import _stream
 
 
 @pytest.fixture
@@ -1149,7 +1148,7 @@ def test_a_process_that_is_killed_leaves_the_old_file_and_the_next_save_its_spac
         """
         import numpy
         from dsaio import safetensors
-        from dsaio.torch import _stream
+        from dsaio import _stream
         path = folder + "/f"
         _stream.PIECE = 8192
         safetensors.save_file({"a": numpy.zeros(1000)}, path)

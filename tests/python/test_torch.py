@@ -20,7 +20,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed: make deps-p
 
 import dsaio  # noqa: E402
 import dsaio.torch  # noqa: E402
-from dsaio.torch import _archive, _stream  # noqa: E402
+from dsaio import _stream  # noqa: E402
+from dsaio.torch import _archive  # noqa: E402
 
 MIB = 1 << 20
 IS_OLD = torch.__version__ < "2"  # its weights_only takes tensors in dicts and lists, and little else
@@ -342,7 +343,7 @@ def test_kill_9_while_it_saves_leaves_the_old_file(python, folder):
     python(
         """
         import torch, dsaio.torch
-        from dsaio.torch import _stream
+        from dsaio import _stream
         real = _stream.Writer._submit
         def submit(self):
             real(self)
@@ -381,7 +382,7 @@ def test_a_daemon_that_is_killed_meanwhile(python, own_daemon):
     python(
         """
         import torch, dsaio.torch
-        from dsaio.torch import _stream
+        from dsaio import _stream
         path = folder + "/f"
         dsaio.torch.save("old", path)
         real = _stream.Writer._submit

@@ -41,7 +41,7 @@ from ._file import path_bytes
 from ._handle import Handle
 from ._replace import new_file, remove_leftovers
 from ._safetensors import CODES, DTYPES, METADATA, Info, SafetensorError, make_header, read_header
-from .torch._stream import Writer
+from ._stream import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

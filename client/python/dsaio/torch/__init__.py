@@ -22,8 +22,8 @@ from .. import _memory as memory
 from .._file import File
 from .._handle import Handle
 from .._replace import new_file, remove_leftovers
+from .._stream import Writer
 from ._archive import MAGIC, Archive, Damaged, Unsupported, unpickle
-from ._stream import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -53,8 +53,8 @@ from .._buffer import locate
 from .._file import File
 from .._handle import Handle
 from .._replace import new_file, remove_leftovers, sync_folder
+from .._stream import ALIGNMENT, JOB_MAX, Job, Writer, copy as copy_bytes, new_pieces, read_jobs
 from ._archive import Archive, Damaged, Unsupported, unpickle
-from ._stream import ALIGNMENT, JOB_MAX, Job, Writer, copy as copy_bytes, new_pieces, read_jobs
 
 try:
     from torch.distributed.checkpoint.staging import BlockingAsyncStager as _Stager
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.metadata import Metadata
     from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner
 
-    from ._stream import Piece
+    from .._stream import Piece
 
 __all__ = ["AsyncStager", "StorageReader", "StorageWriter"]
 

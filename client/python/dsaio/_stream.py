@@ -1,7 +1,7 @@
 """The bytes of a file in sequence, through pinned pieces of which several are in flight.
 
-Writer is what torch.save() writes to: each piece is one aligned direct write.  read_jobs() is the reverse:
-ranges of files are read into pieces ahead, and handed out in their order.
+Writer is what torch.save() and dsaio.safetensors write to: each piece is one aligned direct write.
+read_jobs() is the reverse: ranges of files are read into pieces ahead, and handed out in their order.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import ctypes
 import errno
 from collections import deque
 
-from .. import _memory as memory
-from .._buffer import locate
+from . import _memory as memory
+from ._buffer import locate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Deque, Iterable, List, Optional, Tuple
 
-    from .._file import File
-    from .._handle import Handle
-    from .._op import Op
-    from .._replace import NewFile
+    from ._file import File
+    from ._handle import Handle
+    from ._op import Op
+    from ._replace import NewFile
 
 PIECE = 4 << 20  # bytes; a device is at its full speed with a few such ops, and the memory is soon pinned
 N_PIECES = 4
