@@ -58,6 +58,9 @@ enum ring_opcode {
 /* Another: SlabNew can have pages and a node. */
 #define RING_FEATURE_PLACE UINT64_C(4)
 
+/* Another: DeviceImport makes slabs of GPU memory. */
+#define RING_FEATURE_DEVICE UINT64_C(8)
+
 /* A slot of the submission ring. */
 struct ring_entry {
 	uint64_t id;	/* the client's own; echoed, never an index */

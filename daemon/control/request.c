@@ -27,6 +27,7 @@ static const struct {
 	[WIRE__REQUEST__BODY_FILE_GET] = { "file_get", 0, 0 },
 	[WIRE__REQUEST__BODY_STORE_GET] = { "store_get", 0, 1 },
 	[WIRE__REQUEST__BODY_PROFILE_SET] = { "profile_set", 0, 1 },
+	[WIRE__REQUEST__BODY_DEVICE_IMPORT] = { "device_import", 0, 1 },
 };
 
 int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,
@@ -132,6 +133,31 @@ static int slab_new_check(const Wire__SlabNew *slab_new, struct error *error)
 	return 0;
 }
 
+static int device_import_check(const Wire__DeviceImport *import, unsigned n_fds,
+			       struct error *error)
+{
+	if (import->uuid.len != REQUEST_UUID_BYTES)
+		return error_set_plain(error, -EINVAL,
+				       "device_import: a UUID of %zu bytes: must have %u",
+				       import->uuid.len, REQUEST_UUID_BYTES);
+	if (import->ipc_handle.len && n_fds)
+		return error_set_plain(
+			error, -EINVAL,
+			"device_import: an IPC handle and a descriptor: must be one of "
+			"them");
+	if (!n_fds && import->ipc_handle.len != REQUEST_IPC_HANDLE_BYTES)
+		return error_set_plain(
+			error, -EINVAL,
+			"device_import: an IPC handle of %zu bytes: must have %u, unless "
+			"a descriptor comes in its place",
+			import->ipc_handle.len, REQUEST_IPC_HANDLE_BYTES);
+	if (!import->size_bytes)
+		return error_set_plain(
+			error, -EINVAL,
+			"device_import: 0 bytes: must be the size of the allocation");
+	return 0;
+}
+
 static int submit_check(const Wire__Submit *submit, struct error *error)
 {
 	if (submit->n_entries > RING_ENTRIES_MAX)
@@ -172,6 +198,8 @@ int request_check(const Wire__Request *request, unsigned n_fds, struct error *er
 		return slab_new_check(request->slab_new, error);
 	case WIRE__REQUEST__BODY_HANDLE_OPEN:
 		return handle_open_check(request->handle_open, error);
+	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
+		return device_import_check(request->device_import, n_fds, error);
 	case WIRE__REQUEST__BODY_SUBMIT:
 		return submit_check(request->submit, error);
 	default:

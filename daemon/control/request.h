@@ -21,6 +21,10 @@
 #define REQUEST_VERSION_MIN 1u
 #define REQUEST_VERSION_MAX 1u
 
+/* The sizes of CUuuid and CUipcMemHandle, in DeviceImport. */
+#define REQUEST_UUID_BYTES 16u
+#define REQUEST_IPC_HANDLE_BYTES 64u
+
 /* 0 and a request for request_free(), or -EPROTO: no request, or no memory for it (protobuf-c does not
    tell which). */
 int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,

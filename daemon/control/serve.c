@@ -15,6 +15,8 @@
 /* Features of Hello that this daemon has. */
 #define FEATURES (RING_FEATURE_GROW | RING_FEATURE_INHERIT | RING_FEATURE_PLACE)
 
+static const char no_gpu_engine[] = "this daemon has no engine for GPU memory";
+
 /* ---- replies ---- */
 
 static uint8_t *reply_pack(const Wire__Reply *reply, size_t *ret_len)
@@ -235,6 +237,8 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.max_entries = RING_ENTRIES_MAX;
 	ours.spin_usec = service->spin_usec;
 	ours.max_files = session_max_files(session);
+	ours.gpu_way = WIRE__GPU_WAY__GPU_COPY;
+	ours.gpu_why = (char *)(uintptr_t)no_gpu_engine; /* only read */
 	ours.is_admin = config_is_admin(service->registry.config, &session->peer);
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_HELLO;
@@ -394,6 +398,8 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 	case WIRE__REQUEST__BODY_PROFILE_SET:
 		return serve_store(session, request->profile_set->name, request->profile_set, frame,
 				   call, error);
+	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
+		return error_set_plain(error, -EOPNOTSUPP, "device_import: %s", no_gpu_engine);
 	default:
 		return error_set_plain(error, -EOPNOTSUPP, "request %d is not served",
 				       request->body_case);

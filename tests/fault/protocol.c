@@ -60,6 +60,24 @@ FAULT(c1_range, "C1 a range of versions that has ours, and unknown features, is 
 	      (RING_FEATURE_GROW | RING_FEATURE_INHERIT | RING_FEATURE_PLACE));
 }
 
+FAULT(c1_device, "C1 GPU memory is refused with the reason, unless Hello has granted it")
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	Wire__DeviceImport import = WIRE__DEVICE_IMPORT__INIT;
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import);
+	uint8_t bytes[64] = { 0 };
+	struct raw_slab slab;
+
+	raw_open(&raw, daemon);
+	import.uuid = (ProtobufCBinaryData){ 16, bytes };
+	import.size_bytes = 4096;
+	raw_call_fails(&raw, &request, NULL, 0, -EINVAL, "IPC handle of 0 bytes;64");
+	import.ipc_handle = (ProtobufCBinaryData){ sizeof(bytes), bytes };
+	raw_call_fails(&raw, &request, NULL, 0, -EOPNOTSUPP, "GPU");
+	raw_slab(&raw, 4096, &slab); /* the session lives */
+	raw_slab_unmap(&slab);
+}
+
 FAULT(c1_backwards, "C1 a range of versions that is none")
 {
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;

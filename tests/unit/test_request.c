@@ -16,6 +16,8 @@ static Wire__HandleOpen handle_open = WIRE__HANDLE_OPEN__INIT;
 static Wire__Profile profile = WIRE__PROFILE__INIT;
 static Wire__SlabNew slab_new = WIRE__SLAB_NEW__INIT;
 static Wire__Submit submit = WIRE__SUBMIT__INIT;
+static uint8_t zeroes[128];
+static Wire__DeviceImport device_import = WIRE__DEVICE_IMPORT__INIT;
 
 static int check(Wire__Request__BodyCase what, void *body, unsigned n_fds)
 {
@@ -231,6 +233,41 @@ START_TEST(the_pages_of_a_slab_are_a_kind_that_there_is)
 }
 END_TEST
 
+static const struct {
+	const char *what;
+	size_t uuid_bytes, handle_bytes;
+	uint64_t size_bytes;
+	unsigned n_fds;
+	const char *why; /* NULL: fine */
+} imports[] = {
+	{ "an IPC handle", 16, 64, 1, 0, NULL },
+	{ "a descriptor", 16, 0, UINT64_MAX, 1, NULL },
+	{ "no UUID", 0, 64, 1, 0, "a UUID of 0 bytes: must have 16" },
+	{ "a long UUID", 17, 64, 1, 0, "17 bytes" },
+	{ "neither", 16, 0, 1, 0, "an IPC handle of 0 bytes: must have 64" },
+	{ "both", 16, 64, 1, 1, "one of them" },
+	{ "a short handle", 16, 63, 1, 0, "63 bytes" },
+	{ "a long handle", 16, 65, 1, 0, "65 bytes" },
+	{ "part of a handle and a descriptor", 16, 1, 1, 1, "one of them" },
+	{ "of no bytes", 16, 64, 0, 0, "0 bytes" },
+	{ "two descriptors", 16, 0, 1, 2, "2 descriptors" },
+};
+
+START_TEST(gpu_memory_is_named_by_a_uuid_and_one_handle)
+{
+	int r;
+
+	device_import.uuid = (ProtobufCBinaryData){ imports[_i].uuid_bytes, zeroes };
+	device_import.ipc_handle = (ProtobufCBinaryData){ imports[_i].handle_bytes, zeroes };
+	device_import.size_bytes = imports[_i].size_bytes;
+	r = check(WIRE__REQUEST__BODY_DEVICE_IMPORT, &device_import, imports[_i].n_fds);
+	ck_assert_msg(r == (imports[_i].why ? -EINVAL : 0), "%s", imports[_i].what);
+	if (r < 0)
+		ck_assert_msg(strstr(error.text, imports[_i].why), "%s: %s", imports[_i].what,
+			      error.text);
+}
+END_TEST
+
 START_TEST(a_submit_has_no_more_entries_than_a_ring)
 {
 	submit.n_entries = RING_ENTRIES_MAX;
@@ -296,6 +333,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, handles_are_checked_with_value_and_limit, 0, N_ROWS(handles));
 	tcase_add_test(tcase, a_handle_needs_no_profile);
 	tcase_add_loop_test(tcase, the_pages_of_a_slab_are_a_kind_that_there_is, 0, N_ROWS(slabs));
+	tcase_add_loop_test(tcase, gpu_memory_is_named_by_a_uuid_and_one_handle, 0,
+			    N_ROWS(imports));
 	tcase_add_test(tcase, a_submit_has_no_more_entries_than_a_ring);
 	tcase_add_test(tcase, entries_are_those_of_a_ring);
 	tcase_add_test(tcase, an_opcode_beyond_a_byte_is_no_other_opcode);
