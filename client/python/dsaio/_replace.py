@@ -79,7 +79,7 @@ def _is_planted(folder: os.stat_result, found: os.stat_result, writers: int) -> 
 
 
 class NewFile:
-    """A new file, which place() puts in the place of `path`.
+    """A new file, which rename_into_place() puts in the place of `path`.
 
     folder: a descriptor of the folder that it is in, with O_PATH.
 
@@ -225,7 +225,7 @@ class NewFile:
         text = "another process removed or replaced the temporary file beside it: the old file stays"
         raise OSError(errno.ESTALE, text, self._shown)
 
-    def place(self) -> None:
+    def rename_into_place(self) -> None:
         """Renames the file.  Its bytes must be on the device before, and its folder synced after."""
         if self._old is not None:
             self._keep_owner(self._old)
@@ -286,7 +286,7 @@ def new_file(path: Path, handle: Handle, *, syncs_name: bool = True) -> Iterator
             handle.submit_fsync(new.file).wait()
         finally:
             _op.wait_all(handle._counters)
-        new.place()
+        new.rename_into_place()
         if syncs_name:
             sync_folder(os.fsdecode(path), new.folder)
     finally:

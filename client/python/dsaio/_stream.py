@@ -26,8 +26,8 @@ PIECE = 4 << 20  # bytes; a device is at its full speed with a few such ops, and
 N_PIECES = 4
 ALIGNMENT = 4096  # of addresses and offsets: suits every device
 JOB_MAX = PIECE - 2 * ALIGNMENT  # bytes of a job: it may begin and end within an aligned unit
-_LARGE = 64 << 10  # bytes, from which a copy gives up the GIL
-_DIRECT = 1 << 20  # bytes, from which pinned memory is written where it lies
+_COPY_MIN = 64 << 10  # bytes, from which a copy gives up the GIL
+_DIRECT_MIN = 1 << 20  # bytes, from which pinned memory is written where it lies
 _RESERVE_MIN, _RESERVE_MAX = 64 << 20, 1 << 30  # bytes by which the file grows ahead
 
 
@@ -91,9 +91,9 @@ class Writer:
 
     def _write(self, source: memoryview) -> int:
         n = source.nbytes
-        address = locate(source, False)[0] if n >= _LARGE else 0
+        address = locate(source, False)[0] if n >= _COPY_MIN else 0
         done = 0
-        if n >= _DIRECT and address % ALIGNMENT == 0 == self.tell() % ALIGNMENT and memory.find(address, n):
+        if n >= _DIRECT_MIN and address % ALIGNMENT == 0 == self.tell() % ALIGNMENT and memory.find(address, n):
             done = self._write_direct(source)
         while done < n:
             piece = self._pieces[self._i]
