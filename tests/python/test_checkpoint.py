@@ -22,7 +22,7 @@ import dsaio  # noqa: E402
 from dsaio import _stream  # noqa: E402
 
 try:
-    from dsaio.torch import checkpoint
+    from dsaio.torch import _layout, checkpoint
 except ImportError:
     IS_OLD = True
     REASON = f"torch {torch.__version__} is too old for dsaio.torch.checkpoint: make check-deepspeed"
@@ -202,9 +202,9 @@ def test_tensors_that_only_torch_can_load(folder):
     assert_same(load(state, folder), state)
     # By hand, since DCP itself refuses quantized tensors.
     data = memoryview(bytearray(saved_bytes(quantized)))
-    assert checkpoint._Forms().find(data) is None
+    assert _layout.Layouts().find(data) is None
     for good in (torch.randn(10), torch.randn(4, 6)[2:], torch.randn(3, 0)):
-        assert checkpoint._Forms().find(memoryview(bytearray(saved_bytes(good)))) is not None
+        assert _layout.Layouts().find(memoryview(bytearray(saved_bytes(good)))) is not None
 
 
 @needs_dcp
@@ -212,8 +212,8 @@ def test_elements_of_another_byte_order_are_left_to_torch():
     data = saved_bytes(torch.randn(10))
     other = data.replace(sys.byteorder.encode(), b"x" * len(sys.byteorder))
     assert other != data
-    forms = checkpoint._Forms()
-    assert forms.find(memoryview(data)) is not None and forms.find(memoryview(other)) is None
+    layouts = _layout.Layouts()
+    assert layouts.find(memoryview(data)) is not None and layouts.find(memoryview(other)) is None
 
 
 @needs_dcp

@@ -99,10 +99,10 @@ class Archive:
         return list(self._records)
 
     def get_record_offset(self, name: str) -> int:
-        return self.place(name)[0]
+        return self.record_range(name)[0]
 
     def get_record(self, name: str) -> bytes:
-        offset, nbytes = self.place(name)
+        offset, nbytes = self.record_range(name)
         return bytes(self._data[offset : offset + nbytes])
 
     def get_storage_from_record(self, name: str, nbytes: int, _: Any) -> Any:
@@ -110,7 +110,7 @@ class Archive:
         import torch
         from torch.utils.dlpack import from_dlpack
 
-        offset, size = self.place(name)
+        offset, size = self.record_range(name)
         if nbytes != size:
             raise Damaged(f"record {name} has {size} bytes, not the {nbytes} of its tensor")
         if nbytes:
@@ -128,7 +128,7 @@ class Archive:
         name = ".data/serialization_id"
         return self.get_record(name).decode(errors="replace") if name in self._records else ""
 
-    def place(self, name: str) -> Tuple[int, int]:
+    def record_range(self, name: str) -> Tuple[int, int]:
         """The record's offset in the file, and its size in bytes."""
         try:
             return self._records[name]

@@ -31,7 +31,6 @@ import io
 import itertools
 import os
 import re
-import sys
 import weakref
 
 import torch
@@ -54,7 +53,7 @@ from .._file import File
 from .._handle import Handle
 from .._replace import new_file, remove_leftovers, sync_folder
 from .._stream import ALIGNMENT, JOB_MAX, Job, Writer, copy as copy_bytes, new_pieces, read_jobs
-from ._archive import Archive, Damaged, Unsupported, unpickle
+from ._layout import Ends, Layouts
 
 try:
     from torch.distributed.checkpoint.staging import BlockingAsyncStager as _Stager
@@ -69,13 +68,14 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner
 
     from .._stream import Piece
+    from ._layout import Layout
 
 __all__ = ["AsyncStager", "StorageReader", "StorageWriter"]
 
 # Names of data files: the rank, the save (not in those of FileSystemWriter), and a number.
 _DATA_NAME = re.compile(rb"__(\d+)_([0-9a-f]{16}_)?\d+\.distcp")
 _METADATA_NAME = re.compile(r"(?:__\d+)?\.metadata(?:\.tmp)?")
-_LARGE = 64 << 10  # bytes of elements, from which they are aligned in the file
+_ALIGNED_MIN = 64 << 10  # bytes of elements, from which they are aligned in the file
 _ELEMENT_ALIGNMENT = 64  # of smaller tensors; torch aligns as much within its records
 _HUGE = 1 << 20  # bytes of an item, from which it is not read together with others
 _GAP_MAX = 64 << 10  # bytes that are read although nobody wants them, rather than in two reads
@@ -122,7 +122,7 @@ class _Item:
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        if self._offset < 0 and view.nbytes < _LARGE:
+        if self._offset < 0 and view.nbytes < _ALIGNED_MIN:
             self._head.append(bytes(view))
             return view.nbytes
         if self._offset < 0:
@@ -367,80 +367,6 @@ def _each_tensor(state_dict: Any, function: Callable[[torch.Tensor], torch.Tenso
 # ---- loading ----
 
 
-class _Ends:
-    """The bytes of a large item, of which only the first and the last are there."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-        self.head = self.tail = b""
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, part: slice) -> bytes:
-        start, end, _ = part.indices(self.length)
-        if end <= len(self.head):
-            return self.head[start:end]
-        first = self.length - len(self.tail)
-        if start < first:
-            raise Unsupported("more than elements between the ends")
-        return self.tail[start - first : end - first]
-
-
-class _Form(Archive):
-    """For the form of a tensor: its elements are not there."""
-
-    def get_storage_from_record(self, name: str, nbytes: int, _: Any) -> torch.Tensor:
-        self.place(name)
-        return torch.empty(nbytes, dtype=torch.uint8)  # never touched
-
-
-class _Forms:
-    """dtype, size and place of the elements of saved tensors.
-
-    The same pickle stands in all tensors of one form, and the same bytes up to their elements.
-    """
-
-    def __init__(self) -> None:
-        self._known: Dict[bytes, Optional[Tuple[torch.dtype, torch.Size, int]]] = {}
-        # length of the item: its bytes up to the elements, and the form
-        self._heads: Dict[int, List[Tuple[bytes, Tuple[torch.dtype, torch.Size, int]]]] = {}
-
-    def find(self, data: Any) -> Optional[Tuple[torch.dtype, torch.Size, int]]:
-        """The elements follow one another from that byte of the item on.  None: only torch knows it."""
-        heads = self._heads.setdefault(len(data), [])
-        try:
-            for head, form in heads:
-                if bytes(data[: len(head)]) == head:
-                    return form
-            archive = _Form(data)
-            pickled = archive.get_record("data.pkl")
-            if pickled not in self._known:
-                self._known[pickled] = self._look(archive)
-            known = self._known[pickled]
-            if known is None or archive.get_record("byteorder") != sys.byteorder.encode():
-                return None
-            offset, nbytes = archive.place("data/0")
-            dtype, size, start = known
-            if start + size.numel() * dtype.itemsize > nbytes:
-                return None
-            heads.append((bytes(data[:offset]), (dtype, size, offset + start)))
-        except (Unsupported, Damaged):
-            return None
-        return dtype, size, offset + start
-
-    def _look(self, archive: Archive) -> Optional[Tuple[torch.dtype, torch.Size, int]]:
-        try:
-            tensor = unpickle(archive, "cpu")
-        except Exception:
-            return None  # torch.load() says what is wrong
-        if type(tensor) is not torch.Tensor or tensor.layout != torch.strided or tensor.is_quantized:
-            return None
-        if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
-            return None
-        return tensor.dtype, tensor.size(), int(tensor.storage_offset()) * tensor.element_size()
-
-
 class _Blob:
     """An item of a data file, and the requests for it."""
 
@@ -451,7 +377,7 @@ class _Blob:
         self.start = start
         self.end = start + length
         self.requests: List[ReadItem] = []
-        self.ends: Optional[_Ends] = None
+        self.ends: Optional[Ends] = None
 
 
 def _by_file(blobs: Iterable[_Blob]) -> Iterator[Tuple[File, Iterator[_Blob]]]:
@@ -514,19 +440,19 @@ class _Loading:
 
     def __init__(self, planner: LoadPlanner) -> None:
         self._planner = planner
-        self._forms = _Forms()
+        self._layouts = Layouts()
 
     def jobs_of_ends(self, blobs: List[_Blob]) -> Iterator[Job]:
         """Reads what tells where the elements of huge tensors are."""
         huge = [b for b in blobs if b.end - b.start >= _HUGE and b.requests[0].type != LoadItemType.BYTE_IO]
         for file, of_file in _by_file(huge):
             for blob in of_file:
-                blob.ends = ends = _Ends(blob.end - blob.start)
+                blob.ends = ends = Ends(blob.end - blob.start)
 
-                def take_head(view: memoryview, ends: _Ends = ends) -> None:
+                def take_head(view: memoryview, ends: Ends = ends) -> None:
                     ends.head = bytes(view)
 
-                def take_tail(view: memoryview, ends: _Ends = ends) -> None:
+                def take_tail(view: memoryview, ends: Ends = ends) -> None:
                     ends.tail = bytes(view)
 
                 yield Job(file, blob.start, blob.start + _HEAD, take_head)
@@ -569,10 +495,10 @@ class _Loading:
             self._copy(request, narrow_tensor_by_index(tensor, request.storage_offsets, request.lengths))
 
     def _tensor(self, data: memoryview) -> torch.Tensor:
-        form = self._forms.find(data)
-        if form is None:
+        layout = self._layouts.find(data)
+        if layout is None:
             return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        dtype, size, start = form
+        dtype, size, start = layout
         nbytes = size.numel() * dtype.itemsize
         if nbytes == 0:
             return torch.empty(size, dtype=dtype)
@@ -595,20 +521,18 @@ class _Loading:
         return target
 
     def _huge(self, file: File, blob: _Blob) -> Iterator[Job]:
-        form = None if blob.ends is None else self._forms.find(blob.ends)
-        if form is None:
+        layout = None if blob.ends is None else self._layouts.find(blob.ends)
+        if layout is None:
             data = bytearray(blob.end - blob.start)
             whole = torch.frombuffer(data, dtype=torch.uint8)
             yield from _fill(file, blob.start, whole, lambda: self._take(blob, memoryview(data)))
             return
         for request in blob.requests:
-            yield from self._rows(file, blob.start, form, request)
+            yield from self._rows(file, blob.start, layout, request)
 
-    def _rows(
-        self, file: File, start: int, form: Tuple[torch.dtype, torch.Size, int], request: ReadItem
-    ) -> Iterator[Job]:
+    def _rows(self, file: File, start: int, layout: Layout, request: ReadItem) -> Iterator[Job]:
         """Reads the rows (along dimension 0) of a tensor that have the elements of the request."""
-        dtype, size, first = form
+        dtype, size, first = layout
         offsets, lengths = request.storage_offsets, request.lengths
         rows = torch.Size([lengths[0], *size[1:]])
         start += first + offsets[0] * size[1:].numel() * dtype.itemsize
