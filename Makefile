@@ -206,6 +206,7 @@ $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 	$(call say,LINK,$@)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
 $(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(LIB_LIBS) -lm
+$(BUILD)/tests/gpu/libcuda.so: $(BUILD)/tests/gpu/cuda_memory.o
 $(GPU_LIBS): $(BUILD)/%.so: $(BUILD)/%.o
 	$(call say,LINK,$@)$(LINK) -shared -Wl,-soname,$(@F)$(if $(filter %/libcuda.so,$@),.1,.0) -o $@ $^
 # The sides of the bench need each other and a part of the library.
@@ -218,7 +219,7 @@ $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 .SECONDARY:
 
 -include $(patsubst %.o,%.d,$(PROTO_OBJ) $(DAEMON_OBJ) $(LIB_OBJ) $(CTL_OBJ) $(BENCH_OBJ) \
-	   $(call obj,$(HARNESS_SRC))) \
+	   $(call obj,$(HARNESS_SRC) tests/gpu/cuda_memory.c)) \
 	 $(addsuffix .d,$(UNIT_BIN) $(PROG_BIN) $(FUZZ_BIN) $(basename $(GPU_LIBS)))
 
 # ---- wheel ----

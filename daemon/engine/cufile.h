@@ -11,6 +11,7 @@
 #include "proto/util/cuda.h"
 
 #include <stddef.h>
+#include <sys/types.h>
 
 /* ERROR(name, value) */
 #define CUFILE_ERRORS(ERROR)                                \
@@ -93,6 +94,19 @@ typedef struct CUfileDrvProps {
 	unsigned int max_batch_io_size;
 	unsigned int max_batch_io_timeout_msecs;
 } CUfileDrvProps_t;
+
+typedef void *CUfileHandle_t;
+enum CUfileFileHandleType {
+	CU_FILE_HANDLE_TYPE_OPAQUE_FD = 1,
+};
+typedef struct CUfileDescr_t {
+	enum CUfileFileHandleType type;
+	union {
+		int fd;
+		void *handle;
+	} handle;
+	const void *fs_ops; /* a table of functions, of file systems in user space */
+} CUfileDescr_t;
 #endif
 
 #define CUFILE_LIBRARY "libcufile.so.0" /* as the toolkit's packages install it */
@@ -102,5 +116,18 @@ typedef struct CUfileDrvProps {
 	FUNCTION(CUfileError_t, cuFileDriverOpen, (void))             \
 	FUNCTION(CUfileError_t, cuFileGetVersion, (int *ret_version)) \
 	FUNCTION(CUfileError_t, cuFileDriverGetProperties, (CUfileDrvProps_t * ret_props))
+
+/* Those that move bytes.  A result below -1 is a negative CUfileOpError; of -1 errno says more. */
+#define CUFILE_MOVE_FUNCTIONS(FUNCTION)                                                         \
+	FUNCTION(CUfileError_t, cuFileHandleRegister,                                           \
+		 (CUfileHandle_t * ret_handle, CUfileDescr_t * description))                    \
+	FUNCTION(void, cuFileHandleDeregister, (CUfileHandle_t handle))                         \
+	FUNCTION(CUfileError_t, cuFileBufRegister, (const void *base, size_t bytes, int flags)) \
+	FUNCTION(CUfileError_t, cuFileBufDeregister, (const void *base))                        \
+	FUNCTION(ssize_t, cuFileRead,                                                           \
+		 (CUfileHandle_t handle, void *base, size_t bytes, off_t off, off_t base_off))  \
+	FUNCTION(ssize_t, cuFileWrite,                                                          \
+		 (CUfileHandle_t handle, const void *base, size_t bytes, off_t off,             \
+		  off_t base_off))
 
 #endif

@@ -20,13 +20,23 @@ typedef enum cudaError_enum {
 	CUDA_ERROR_INVALID_VALUE = 1,
 	CUDA_ERROR_OUT_OF_MEMORY = 2,
 	CUDA_ERROR_NO_DEVICE = 100,
+	CUDA_ERROR_INVALID_DEVICE = 101,
+	CUDA_ERROR_INVALID_CONTEXT = 201,
+	CUDA_ERROR_MAP_FAILED = 205,
+	CUDA_ERROR_INVALID_HANDLE = 400,
+	CUDA_ERROR_NOT_FOUND = 500,
+	CUDA_ERROR_NOT_PERMITTED = 800,
+	CUDA_ERROR_NOT_SUPPORTED = 801,
 } CUresult;
 typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef enum CUpointer_attribute_enum {
 	CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+	CU_POINTER_ATTRIBUTE_BUFFER_ID = 7, /* unsigned long long, unique in the process */
 	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+	CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10, /* bool */
+	CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,	      /* unsigned long long: their bits */
 } CUpointer_attribute;
 typedef enum CUmemorytype_enum {
 	CU_MEMORYTYPE_DEVICE = 2,
@@ -38,6 +48,32 @@ typedef enum CUstream_flags_enum {
 typedef struct CUuuid_st {
 	char bytes[16];
 } CUuuid;
+#define CU_IPC_HANDLE_SIZE 64
+typedef struct CUipcMemHandle_st {
+	char reserved[CU_IPC_HANDLE_SIZE];
+} CUipcMemHandle;
+typedef enum CUipcMem_flags_enum {
+	CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1, /* the only flags that cuIpcOpenMemHandle() takes */
+} CUipcMem_flags;
+/* Memory of the calls that map it by themselves (VMM). */
+typedef unsigned long long CUmemGenericAllocationHandle;
+typedef enum CUmemAllocationHandleType_enum {
+	CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
+} CUmemAllocationHandleType;
+typedef enum CUmemLocationType_enum {
+	CU_MEM_LOCATION_TYPE_DEVICE = 1,
+} CUmemLocationType;
+typedef enum CUmemAccess_flags_enum {
+	CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
+} CUmemAccess_flags;
+typedef struct CUmemLocation_st {
+	CUmemLocationType type;
+	int id; /* of the device */
+} CUmemLocation;
+typedef struct CUmemAccessDesc_st {
+	CUmemLocation location;
+	CUmemAccess_flags flags;
+} CUmemAccessDesc;
 #endif
 
 #define CUDA_LIBRARY "libcuda.so.1" /* as the driver's packages install it */
@@ -73,6 +109,46 @@ typedef struct CUuuid_st {
 		 (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                \
 	FUNCTION(CUresult, cuMemcpyDtoHAsync_v2,                                                   \
 		 (void *to, CUdeviceptr from, size_t bytes, CUstream stream))
+
+/* Those by which a process lends its memory, beside cuPointerGetAttribute() and cuDeviceGetUuid_v2(). */
+#define CUDA_EXPORT_FUNCTIONS(FUNCTION)                                                        \
+	FUNCTION(CUresult, cuMemGetAddressRange_v2,                                            \
+		 (CUdeviceptr * ret_base, size_t * ret_bytes, CUdeviceptr memory))             \
+	FUNCTION(CUresult, cuIpcGetMemHandle, (CUipcMemHandle * ret_handle, CUdeviceptr base)) \
+	FUNCTION(CUresult, cuMemRetainAllocationHandle,                                        \
+		 (CUmemGenericAllocationHandle * ret_handle, void *memory))                    \
+	FUNCTION(CUresult, cuMemExportToShareableHandle,                                       \
+		 (void *ret_fd, CUmemGenericAllocationHandle handle,                           \
+		  CUmemAllocationHandleType type, unsigned long long flags))                   \
+	FUNCTION(CUresult, cuMemRelease, (CUmemGenericAllocationHandle handle))
+
+/* Those by which the daemon maps it, beside those that find GPUs. */
+#define CUDA_IMPORT_FUNCTIONS(FUNCTION)                                                          \
+	FUNCTION(CUresult, cuPointerGetAttribute,                                                \
+		 (void *ret_value, CUpointer_attribute attribute, CUdeviceptr memory))           \
+	FUNCTION(CUresult, cuDevicePrimaryCtxRetain, (CUcontext * ret_context, CUdevice device)) \
+	FUNCTION(CUresult, cuCtxPushCurrent_v2, (CUcontext context))                             \
+	FUNCTION(CUresult, cuCtxPopCurrent_v2, (CUcontext * ret_context))                        \
+	FUNCTION(CUresult, cuMemGetAddressRange_v2,                                              \
+		 (CUdeviceptr * ret_base, size_t * ret_bytes, CUdeviceptr memory))               \
+	FUNCTION(CUresult, cuIpcOpenMemHandle_v2,                                                \
+		 (CUdeviceptr * ret_memory, CUipcMemHandle handle, unsigned int flags))          \
+	FUNCTION(CUresult, cuIpcCloseMemHandle, (CUdeviceptr memory))                            \
+	FUNCTION(CUresult, cuMemImportFromShareableHandle,                                       \
+		 (CUmemGenericAllocationHandle * ret_handle, void *fd,                           \
+		  CUmemAllocationHandleType type))                                               \
+	FUNCTION(CUresult, cuMemRelease, (CUmemGenericAllocationHandle handle))                  \
+	FUNCTION(CUresult, cuMemAddressReserve,                                                  \
+		 (CUdeviceptr * ret_memory, size_t bytes, size_t alignment, CUdeviceptr wanted,  \
+		  unsigned long long flags))                                                     \
+	FUNCTION(CUresult, cuMemAddressFree, (CUdeviceptr memory, size_t bytes))                 \
+	FUNCTION(CUresult, cuMemMap,                                                             \
+		 (CUdeviceptr memory, size_t bytes, size_t off,                                  \
+		  CUmemGenericAllocationHandle handle, unsigned long long flags))                \
+	FUNCTION(CUresult, cuMemUnmap, (CUdeviceptr memory, size_t bytes))                       \
+	FUNCTION(CUresult, cuMemSetAccess,                                                       \
+		 (CUdeviceptr memory, size_t bytes, const CUmemAccessDesc *access, size_t n))    \
+	FUNCTION(CUresult, cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes))
 
 /* A function of a library, and where a struct of pointers has it. */
 struct function {

@@ -17,17 +17,21 @@
 #endif
 #endif
 #include "daemon/engine/cufile.h"
+#include "tests/gpu/libcuda.h"
 
 #include <stdio.h>
 
 #define DECLARE(result, name, parameters) result name parameters;
-#if defined(VENDOR) && VENDOR == 1
+#ifdef VENDOR
 CUDA_FUNCTIONS(DECLARE)
 CUDA_COPY_FUNCTIONS(DECLARE)
-#elif defined(VENDOR)
-CUDA_FUNCTIONS(DECLARE)
-CUDA_COPY_FUNCTIONS(DECLARE)
+CUDA_EXPORT_FUNCTIONS(DECLARE)
+CUDA_IMPORT_FUNCTIONS(DECLARE)
+STANDIN_PROGRAM_FUNCTIONS(DECLARE)
+#if VENDOR == 2
 CUFILE_FUNCTIONS(DECLARE)
+CUFILE_MOVE_FUNCTIONS(DECLARE)
+#endif
 #endif
 
 #define FIELD(type, field)             \
@@ -44,17 +48,44 @@ int main(void)
 	NUMBER(CUDA_ERROR_INVALID_VALUE);
 	NUMBER(CUDA_ERROR_OUT_OF_MEMORY);
 	NUMBER(CUDA_ERROR_NO_DEVICE);
+	NUMBER(CUDA_ERROR_INVALID_DEVICE);
+	NUMBER(CUDA_ERROR_INVALID_CONTEXT);
+	NUMBER(CUDA_ERROR_MAP_FAILED);
+	NUMBER(CUDA_ERROR_INVALID_HANDLE);
+	NUMBER(CUDA_ERROR_NOT_FOUND);
+	NUMBER(CUDA_ERROR_NOT_PERMITTED);
+	NUMBER(CUDA_ERROR_NOT_SUPPORTED);
 	NUMBER(sizeof(CUdeviceptr));
 	NUMBER(sizeof(CUcontext));
 	NUMBER(sizeof(CUstream));
 	NUMBER(CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+	NUMBER(CU_POINTER_ATTRIBUTE_BUFFER_ID);
 	NUMBER(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+	NUMBER(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
+	NUMBER(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES);
 	NUMBER(CU_MEMORYTYPE_DEVICE);
 	NUMBER(sizeof(CUmemorytype));
 	NUMBER(CU_STREAM_NON_BLOCKING);
 	NUMBER(CU_MEMHOSTREGISTER_PORTABLE);
 	NUMBER(sizeof(CUuuid));
 	FIELD(CUuuid, bytes);
+	FIELD(CUipcMemHandle, reserved);
+	NUMBER(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+	NUMBER(sizeof(CUmemGenericAllocationHandle));
+	NUMBER(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	NUMBER(CU_MEM_LOCATION_TYPE_DEVICE);
+	NUMBER(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	NUMBER(CU_MEM_ALLOCATION_TYPE_PINNED);
+	NUMBER(sizeof(CUmemLocation));
+	FIELD(CUmemLocation, type);
+	FIELD(CUmemLocation, id);
+	NUMBER(sizeof(CUmemAccessDesc));
+	FIELD(CUmemAccessDesc, location);
+	FIELD(CUmemAccessDesc, flags);
+	NUMBER(sizeof(CUmemAllocationProp));
+	FIELD(CUmemAllocationProp, type);
+	FIELD(CUmemAllocationProp, requestedHandleTypes);
+	FIELD(CUmemAllocationProp, location);
 #if !defined(VENDOR) || VENDOR == 2
 #define ERROR_NUMBER(name, value) NUMBER(name);
 	CUFILE_ERRORS(ERROR_NUMBER)
@@ -76,6 +107,12 @@ int main(void)
 	FIELD(CUfileDrvProps_t, max_device_pinned_mem_size);
 	FIELD(CUfileDrvProps_t, max_batch_io_size);
 	FIELD(CUfileDrvProps_t, max_batch_io_timeout_msecs);
+	NUMBER(CU_FILE_HANDLE_TYPE_OPAQUE_FD);
+	NUMBER(sizeof(CUfileHandle_t));
+	NUMBER(sizeof(CUfileDescr_t));
+	FIELD(CUfileDescr_t, type);
+	FIELD(CUfileDescr_t, handle.fd);
+	FIELD(CUfileDescr_t, fs_ops);
 #endif
 	return 0;
 }

@@ -1,16 +1,14 @@
 /*
  * A stand-in for libcuda: a host with simulated GPUs, loaded by path where the driver would be.
  *
- * GPU memory is a memfd.  Its address is a range that nobody can access, so a wrong access of the host's
- * is -EFAULT or a signal, as with a real one.  A copy happens when its stream is synchronized, and takes
+ * GPU memory is shared memory (cuda_memory.c).  A copy happens when its stream is synchronized, and takes
  * the simulated time that STANDIN says (standin.h): nsec_per_kib=N for each direction of a GPU.  So a
  * caller that does not wait finds old bytes.
  *
  * It checks the order of calls, that devices, contexts, streams and allocations exist, and that a
  * context of the right GPU is current.  STANDIN makes calls fail.
  */
-#include "tests/gpu/libcuda.h"
-
+#include "tests/gpu/cuda_parts.h"
 #include "tests/gpu/standin.h"
 
 #include <errno.h>
@@ -21,33 +19,20 @@
 #include <time.h>
 
 #define CUDA_ERROR_NOT_INITIALIZED 3
-#define CUDA_ERROR_INVALID_DEVICE 101
-#define CUDA_ERROR_INVALID_CONTEXT 201
 #define CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED 712
 #define CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED 713
-#define CUDA_ERROR_INVALID_HANDLE 400
 
-#define GPUS_MAX_HERE 128
-#define ALLOCATIONS_MAX 64
 #define STREAMS_MAX 64
 #define COPIES_MAX 64
 #define STACK_MAX 8
 
 /* The declarations are those of the daemon and the library: another prototype does not compile. */
-#define DECLARE(result, name, parameters) \
-	__attribute__((visibility("default"))) result name parameters;
-CUDA_FUNCTIONS(DECLARE)
-CUDA_COPY_FUNCTIONS(DECLARE)
+CUDA_FUNCTIONS(STANDIN_DECLARE)
+CUDA_COPY_FUNCTIONS(STANDIN_DECLARE)
+CUDA_IMPORT_FUNCTIONS(STANDIN_DECLARE)
 
 struct CUctx_st {
 	unsigned n_retained;
-};
-
-struct allocation {
-	char *address; /* PROT_NONE; NULL: free */
-	char *bytes;
-	size_t size;
-	int device;
 };
 
 struct copy {
@@ -65,16 +50,16 @@ struct CUstream_st {
 };
 
 static bool is_initialized;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
+pthread_mutex_t cuda_lock = PTHREAD_MUTEX_INITIALIZER;
+struct standin_cuda cuda_counts;
+/* All below under the lock. */
 static struct CUctx_st contexts[GPUS_MAX_HERE];
-static struct allocation allocations[ALLOCATIONS_MAX];
 static struct CUstream_st streams[STREAMS_MAX];
 static struct allocation registered[ALLOCATIONS_MAX]; /* host memory */
-static struct standin_cuda counts;
 static _Thread_local CUcontext stack[STACK_MAX];
 static _Thread_local unsigned n_stack;
 
-static CUresult call(const char *name)
+CUresult cuda_call(const char *name)
 {
 	int error = standin_call(name);
 
@@ -83,9 +68,9 @@ static CUresult call(const char *name)
 	return is_initialized ? CUDA_SUCCESS : (CUresult)CUDA_ERROR_NOT_INITIALIZED;
 }
 
-static CUresult device_call(const char *name, CUdevice device)
+CUresult cuda_device_call(const char *name, CUdevice device)
 {
-	CUresult result = call(name);
+	CUresult result = cuda_call(name);
 
 	if (result == CUDA_SUCCESS && (device < 0 || device >= standin_number("gpus", 1)))
 		return (CUresult)CUDA_ERROR_INVALID_DEVICE;
@@ -115,7 +100,7 @@ CUresult cuDriverGetVersion(int *ret_version)
 
 CUresult cuDeviceGetCount(int *ret_count)
 {
-	CUresult result = call("cuDeviceGetCount");
+	CUresult result = cuda_call("cuDeviceGetCount");
 
 	if (result == CUDA_SUCCESS)
 		*ret_count = standin_number("gpus", 1);
@@ -124,7 +109,7 @@ CUresult cuDeviceGetCount(int *ret_count)
 
 CUresult cuDeviceGet(CUdevice *ret_device, int ordinal)
 {
-	CUresult result = device_call("cuDeviceGet", ordinal);
+	CUresult result = cuda_device_call("cuDeviceGet", ordinal);
 
 	if (result == CUDA_SUCCESS)
 		*ret_device = ordinal;
@@ -133,7 +118,7 @@ CUresult cuDeviceGet(CUdevice *ret_device, int ordinal)
 
 CUresult cuDeviceGetName(char *name, int len, CUdevice device)
 {
-	CUresult result = device_call("cuDeviceGetName", device);
+	CUresult result = cuda_device_call("cuDeviceGetName", device);
 
 	if (result == CUDA_SUCCESS)
 		(void)snprintf(name, (size_t)len, "Stand-in GPU %d", device);
@@ -142,7 +127,7 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice device)
 
 CUresult cuDeviceGetUuid_v2(CUuuid *ret_uuid, CUdevice device)
 {
-	CUresult result = device_call("cuDeviceGetUuid_v2", device);
+	CUresult result = cuda_device_call("cuDeviceGetUuid_v2", device);
 
 	for (unsigned i = 0; result == CUDA_SUCCESS && i < sizeof(ret_uuid->bytes); i++)
 		ret_uuid->bytes[i] = (char)(0xa0 + i + (unsigned)device);
@@ -151,7 +136,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *ret_uuid, CUdevice device)
 
 CUresult cuDeviceTotalMem_v2(size_t *ret_bytes, CUdevice device)
 {
-	CUresult result = device_call("cuDeviceTotalMem_v2", device);
+	CUresult result = cuda_device_call("cuDeviceTotalMem_v2", device);
 
 	if (result == CUDA_SUCCESS)
 		*ret_bytes = (size_t)80 << 30;
@@ -171,38 +156,38 @@ CUresult cuGetErrorName(CUresult error, const char **ret_name)
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret_context, CUdevice device)
 {
-	CUresult result = device_call("cuDevicePrimaryCtxRetain", device);
+	CUresult result = cuda_device_call("cuDevicePrimaryCtxRetain", device);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	(void)pthread_mutex_lock(&lock);
+	(void)pthread_mutex_lock(&cuda_lock);
 	contexts[device].n_retained++;
-	counts.n_contexts++;
-	(void)pthread_mutex_unlock(&lock);
+	cuda_counts.n_contexts++;
+	(void)pthread_mutex_unlock(&cuda_lock);
 	*ret_context = &contexts[device];
 	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-	CUresult result = device_call("cuDevicePrimaryCtxRelease_v2", device);
+	CUresult result = cuda_device_call("cuDevicePrimaryCtxRelease_v2", device);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	(void)pthread_mutex_lock(&lock);
+	(void)pthread_mutex_lock(&cuda_lock);
 	if (!contexts[device].n_retained)
 		result = (CUresult)CUDA_ERROR_INVALID_CONTEXT;
 	else {
 		contexts[device].n_retained--;
-		counts.n_contexts--;
+		cuda_counts.n_contexts--;
 	}
-	(void)pthread_mutex_unlock(&lock);
+	(void)pthread_mutex_unlock(&cuda_lock);
 	return result;
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
-	CUresult result = call("cuCtxPushCurrent_v2");
+	CUresult result = cuda_call("cuCtxPushCurrent_v2");
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -214,7 +199,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext context)
 
 CUresult cuCtxPopCurrent_v2(CUcontext *ret_context)
 {
-	CUresult result = call("cuCtxPopCurrent_v2");
+	CUresult result = cuda_call("cuCtxPopCurrent_v2");
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -224,158 +209,69 @@ CUresult cuCtxPopCurrent_v2(CUcontext *ret_context)
 	return CUDA_SUCCESS;
 }
 
-/* The GPU of the current context, or -1. */
-static int current(void)
+int standin_current(void)
 {
 	return n_stack ? (int)(stack[n_stack - 1] - contexts) : -1;
 }
 
-static CUresult context_call(const char *name)
+CUresult cuda_context_call(const char *name)
 {
-	CUresult result = call(name);
+	CUresult result = cuda_call(name);
 
-	return result == CUDA_SUCCESS && current() < 0 ? (CUresult)CUDA_ERROR_INVALID_CONTEXT
-						       : result;
-}
-
-/* ---- memory ---- */
-
-/* The allocation that has all bytes; NULL: none.  Under the lock. */
-static struct allocation *find(struct allocation *list, const char *address, size_t bytes)
-{
-	for (unsigned i = 0; i < ALLOCATIONS_MAX; i++)
-		if (list[i].address && address >= list[i].address &&
-		    address + bytes <= list[i].address + list[i].size)
-			return &list[i];
-	return NULL;
-}
-
-static char *pointer(CUdeviceptr memory)
-{
-	return (char *)(uintptr_t)memory;
-}
-
-CUresult cuMemAlloc_v2(CUdeviceptr *ret_memory, size_t bytes)
-{
-	CUresult result = context_call("cuMemAlloc_v2");
-	int fd = result == CUDA_SUCCESS ? memfd_create("gpu", MFD_CLOEXEC) : -1;
-	unsigned i = 0;
-
-	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0)
-		return result != CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
-	(void)pthread_mutex_lock(&lock);
-	while (allocations[i].address)
-		i++;
-	allocations[i] = (struct allocation){
-		.address = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
-		.bytes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0),
-		.size = bytes,
-		.device = current(),
-	};
-	*ret_memory = (uintptr_t)allocations[i].address;
-	(void)pthread_mutex_unlock(&lock);
-	(void)close(fd);
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemFree_v2(CUdeviceptr memory)
-{
-	CUresult result = context_call("cuMemFree_v2");
-	struct allocation *allocation;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&lock);
-	allocation = find(allocations, pointer(memory), 1);
-	if (!allocation || allocation->address != pointer(memory)) {
-		result = CUDA_ERROR_INVALID_VALUE;
-	} else {
-		(void)munmap(allocation->address, allocation->size);
-		(void)munmap(allocation->bytes, allocation->size);
-		allocation->address = NULL;
-	}
-	(void)pthread_mutex_unlock(&lock);
-	return result;
-}
-
-char *standin_bytes(CUdeviceptr memory)
-{
-	struct allocation *allocation;
-	char *bytes;
-
-	(void)pthread_mutex_lock(&lock);
-	allocation = find(allocations, pointer(memory), 1);
-	bytes = allocation ? allocation->bytes + (pointer(memory) - allocation->address) : NULL;
-	(void)pthread_mutex_unlock(&lock);
-	return bytes;
+	return result == CUDA_SUCCESS && standin_current() < 0
+		       ? (CUresult)CUDA_ERROR_INVALID_CONTEXT
+		       : result;
 }
 
 struct standin_cuda standin_counts(void)
 {
 	struct standin_cuda now;
 
-	(void)pthread_mutex_lock(&lock);
-	now = counts;
-	(void)pthread_mutex_unlock(&lock);
+	(void)pthread_mutex_lock(&cuda_lock);
+	now = cuda_counts;
+	(void)pthread_mutex_unlock(&cuda_lock);
 	now.n_current = n_stack;
 	return now;
 }
 
-CUresult cuPointerGetAttribute(void *ret_value, CUpointer_attribute attribute, CUdeviceptr memory)
-{
-	CUresult result = call("cuPointerGetAttribute");
-	const struct allocation *allocation;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&lock);
-	allocation = find(allocations, pointer(memory), 1);
-	if (allocation && attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
-		*(unsigned *)ret_value = CU_MEMORYTYPE_DEVICE;
-	else if (allocation && attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-		*(int *)ret_value = allocation->device;
-	else
-		result = CUDA_ERROR_INVALID_VALUE;
-	(void)pthread_mutex_unlock(&lock);
-	return result;
-}
+/* ---- host memory ---- */
 
 CUresult cuMemHostRegister_v2(void *memory, size_t bytes, unsigned int flags)
 {
-	CUresult result = context_call("cuMemHostRegister_v2");
+	CUresult result = cuda_context_call("cuMemHostRegister_v2");
 	unsigned i = 0;
 
 	if (result != CUDA_SUCCESS || flags != CU_MEMHOSTREGISTER_PORTABLE)
 		return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
-	(void)pthread_mutex_lock(&lock);
-	if (find(registered, memory, 1)) {
+	(void)pthread_mutex_lock(&cuda_lock);
+	if (cuda_find(registered, memory, 1)) {
 		result = (CUresult)CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	} else {
 		while (registered[i].address)
 			i++;
 		registered[i] = (struct allocation){ .address = memory, .size = bytes };
-		counts.n_registered++;
+		cuda_counts.n_registered++;
 	}
-	(void)pthread_mutex_unlock(&lock);
+	(void)pthread_mutex_unlock(&cuda_lock);
 	return result;
 }
 
 CUresult cuMemHostUnregister(void *memory)
 {
-	CUresult result = context_call("cuMemHostUnregister");
+	CUresult result = cuda_context_call("cuMemHostUnregister");
 	struct allocation *allocation;
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	(void)pthread_mutex_lock(&lock);
-	allocation = find(registered, memory, 1);
+	(void)pthread_mutex_lock(&cuda_lock);
+	allocation = cuda_find(registered, memory, 1);
 	if (!allocation || allocation->address != memory) {
 		result = (CUresult)CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	} else {
 		allocation->address = NULL;
-		counts.n_registered--;
+		cuda_counts.n_registered--;
 	}
-	(void)pthread_mutex_unlock(&lock);
+	(void)pthread_mutex_unlock(&cuda_lock);
 	return result;
 }
 
@@ -391,66 +287,66 @@ static uint64_t now_nsec(void)
 
 CUresult cuStreamCreate(CUstream *ret_stream, unsigned int flags)
 {
-	CUresult result = context_call("cuStreamCreate");
+	CUresult result = cuda_context_call("cuStreamCreate");
 	unsigned i = 0;
 
 	if (result != CUDA_SUCCESS || flags != CU_STREAM_NON_BLOCKING)
 		return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
-	(void)pthread_mutex_lock(&lock);
+	(void)pthread_mutex_lock(&cuda_lock);
 	while (streams[i].is_there)
 		i++;
-	streams[i] = (struct CUstream_st){ .is_there = true, .device = current() };
-	counts.n_streams++;
-	(void)pthread_mutex_unlock(&lock);
+	streams[i] = (struct CUstream_st){ .is_there = true, .device = standin_current() };
+	cuda_counts.n_streams++;
+	(void)pthread_mutex_unlock(&cuda_lock);
 	*ret_stream = &streams[i];
 	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
-	CUresult result = context_call("cuStreamDestroy_v2");
+	CUresult result = cuda_context_call("cuStreamDestroy_v2");
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	(void)pthread_mutex_lock(&lock);
+	(void)pthread_mutex_lock(&cuda_lock);
 	if (!stream->is_there || stream->n_copies)
 		result = (CUresult)CUDA_ERROR_INVALID_HANDLE;
 	else
-		counts.n_streams--;
+		cuda_counts.n_streams--;
 	stream->is_there = false;
-	(void)pthread_mutex_unlock(&lock);
+	(void)pthread_mutex_unlock(&cuda_lock);
 	return result;
 }
 
 /* Copies in order, when they would have ended. */
 CUresult cuStreamSynchronize(CUstream stream)
 {
-	CUresult result = context_call("cuStreamSynchronize");
+	CUresult result = cuda_context_call("cuStreamSynchronize");
 	uint64_t now, end;
 	struct timespec rest;
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	(void)pthread_mutex_lock(&lock);
+	(void)pthread_mutex_lock(&cuda_lock);
 	end = stream->end_nsec;
-	(void)pthread_mutex_unlock(&lock);
+	(void)pthread_mutex_unlock(&cuda_lock);
 	while ((now = now_nsec()) < end) {
 		rest = (struct timespec){ .tv_sec = (time_t)((end - now) / 1000000000),
 					  .tv_nsec = (long)((end - now) % 1000000000) };
 		(void)nanosleep(&rest, NULL);
 	}
-	(void)pthread_mutex_lock(&lock);
+	(void)pthread_mutex_lock(&cuda_lock);
 	for (unsigned i = 0; i < stream->n_copies; i++)
 		memcpy(stream->copies[i].to, stream->copies[i].from, stream->copies[i].bytes);
 	stream->n_copies = 0;
-	(void)pthread_mutex_unlock(&lock);
+	(void)pthread_mutex_unlock(&cuda_lock);
 	return CUDA_SUCCESS;
 }
 
 static CUresult copy_add(const char *name, CUdeviceptr memory, const char *host, size_t bytes,
 			 bool is_to_device, CUstream stream)
 {
-	CUresult result = context_call(name);
+	CUresult result = cuda_context_call(name);
 	uint64_t nsec = (uint64_t)standin_number("nsec_per_kib", 0) * bytes / 1024,
 		 now = now_nsec();
 	struct allocation *allocation;
@@ -458,24 +354,25 @@ static CUresult copy_add(const char *name, CUdeviceptr memory, const char *host,
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	(void)pthread_mutex_lock(&lock);
-	allocation = find(allocations, pointer(memory), bytes);
-	if (!stream->is_there || stream->device != current() || stream->n_copies == COPIES_MAX) {
+	(void)pthread_mutex_lock(&cuda_lock);
+	allocation = cuda_find_memory(memory, bytes);
+	if (!stream->is_there || stream->device != standin_current() ||
+	    stream->n_copies == COPIES_MAX) {
 		result = (CUresult)CUDA_ERROR_INVALID_HANDLE;
-	} else if (!allocation || allocation->device != current()) {
+	} else if (!allocation || allocation->device != standin_current()) {
 		result = CUDA_ERROR_INVALID_VALUE;
 	} else {
-		place = allocation->bytes + (pointer(memory) - allocation->address);
+		place = allocation->bytes + (cuda_pointer(memory) - allocation->address);
 		stream->copies[stream->n_copies++] =
 			is_to_device ? (struct copy){ place, host, bytes }
 				     : (struct copy){ (char *)(uintptr_t)host, place, bytes };
 		stream->end_nsec = (stream->end_nsec > now ? stream->end_nsec : now) + nsec;
-		counts.n_copies++;
-		counts.copied_bytes += bytes;
-		if (!find(registered, host, bytes))
-			counts.n_pageable++;
+		cuda_counts.n_copies++;
+		cuda_counts.copied_bytes += bytes;
+		if (!cuda_find(registered, host, bytes))
+			cuda_counts.n_pageable++;
 	}
-	(void)pthread_mutex_unlock(&lock);
+	(void)pthread_mutex_unlock(&cuda_lock);
 	return result;
 }
 
@@ -487,4 +384,22 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CU
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
 	return copy_add("cuMemcpyDtoHAsync_v2", from, to, bytes, false, stream);
+}
+
+/* It waits: no stream. */
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
+{
+	CUresult result = cuda_context_call("cuMemcpyDtoH_v2");
+	const struct allocation *allocation;
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	(void)pthread_mutex_lock(&cuda_lock);
+	allocation = cuda_find_memory(from, bytes);
+	if (allocation && allocation->device == standin_current())
+		memcpy(to, allocation->bytes + (cuda_pointer(from) - allocation->address), bytes);
+	else
+		result = CUDA_ERROR_INVALID_VALUE;
+	(void)pthread_mutex_unlock(&cuda_lock);
+	return result;
 }
