@@ -14,6 +14,8 @@ and find() checks that the address lies in the Allocation that it returns.
 from __future__ import annotations
 
 import ctypes
+import errno
+import mmap
 import weakref
 from bisect import bisect_right, insort
 
@@ -92,6 +94,19 @@ def array(nbytes: int, wait_usec: int = 0) -> ctypes.Array[ctypes.c_char]:
     memory = (ctypes.c_char * nbytes).from_address(allocation.address)
     memory.allocation = allocation  # type: ignore[attr-defined]
     return memory
+
+
+def new(nbytes: int, pinned: bool) -> ctypes.Array[ctypes.c_char]:
+    """New memory, as of array(); ordinary memory if the caller of the package chose pinned=False."""
+    if not pinned:
+        pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return (ctypes.c_char * nbytes).from_buffer(pages)
+    try:
+        return array(nbytes)
+    except OSError as e:
+        if e.errno == errno.ENOMEM:
+            e.strerror = f"pass pinned=False for ordinary memory: {e.strerror}"
+        raise
 
 
 def alloc(nbytes: int, *, wait: float = 0) -> memoryview:

@@ -25,7 +25,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import mmap
 import os
 import stat
 import threading
@@ -175,7 +174,7 @@ class _Source:
                 if piece[0].start == piece[-1].end:
                     pieces.append((piece, None, start))
                     continue
-                array = _new_memory(end - start, framework.pinned)
+                array = memory.new(end - start, framework.pinned)
                 pieces.append((piece, array, start))
                 yield [(array, start)]
 
@@ -198,19 +197,6 @@ def _pieces(infos: Iterable[Info]) -> Iterator[List[Info]]:
         piece.append(info)
     if piece:
         yield piece
-
-
-def _new_memory(nbytes: int, pinned: bool) -> Any:
-    """A ctypes array, page aligned."""
-    if pinned:
-        try:
-            return memory.array(nbytes)
-        except OSError as e:
-            if e.errno == errno.ENOMEM:
-                e.strerror = f"pass pinned=False for ordinary memory: {e.strerror}"
-            raise
-    pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return (ctypes.c_char * nbytes).from_buffer(pages)
 
 
 def _impossible(info: Info, framework: str, e: Optional[Exception] = None) -> SafetensorError:
@@ -247,7 +233,7 @@ class _Torch:
             if nbytes == 0:
                 tensor = torch.empty(shape, dtype=dtype)
             elif (ctypes.addressof(array) + offset) % itemsize:
-                own = _new_memory(nbytes, self.pinned)
+                own = memory.new(nbytes, self.pinned)
                 ctypes.memmove(own, ctypes.addressof(array) + offset, nbytes)
                 tensor = torch.frombuffer(own, dtype=dtype, count=nbytes // itemsize)
             else:
@@ -294,7 +280,7 @@ class _Numpy:
             if nbytes == 0:
                 return numpy.empty(info.shape, dtype)
             if (ctypes.addressof(array) + offset) % dtype.itemsize:
-                own = _new_memory(nbytes, self.pinned)
+                own = memory.new(nbytes, self.pinned)
                 ctypes.memmove(own, ctypes.addressof(array) + offset, nbytes)
                 array, offset = own, 0
             return numpy.ndarray(info.shape, dtype, array, offset)

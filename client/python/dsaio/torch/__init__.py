@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import mmap
 import os
 import pickle
 import stat
@@ -128,9 +127,6 @@ def _read(path: Path, pinned: bool) -> memoryview:
     """The bytes of a file."""
     with Handle() as handle, File(path) as file:
         nbytes = max(1, file.size())
-        if pinned:
-            data = memoryview(memory.array(nbytes)).cast("B")
-        else:
-            data = memoryview(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        data = memoryview(memory.new(nbytes, pinned)).cast("B")
         handle.submit_read(data, file).wait()
     return data
