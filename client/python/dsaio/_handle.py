@@ -273,7 +273,7 @@ class Handle:
             )
 
     def _n_open(self) -> int:
-        return _op.count(self._counters)
+        return len(_op.open_of(self._counters))
 
     def close(self) -> None:
         """Waits until all ops of the handle have ended, and closes it.  Twice is fine.
@@ -282,7 +282,11 @@ class Handle:
         """
         self._is_closed = True
         self._c = None
-        _op.wait_all(self._counters)
+        self._end_ops()
+
+    def _end_ops(self) -> None:
+        """Waits until no op of the handle is open.  Failures stay with the ops."""
+        _op.end_all(_op.open_of(self._counters))
 
     def __enter__(self: Self) -> Self:
         self._refuse_if_closed()

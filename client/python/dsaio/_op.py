@@ -30,7 +30,7 @@ from ._file import File, path_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Generator, List, Optional, Sequence, Tuple
+    from typing import Any, Callable, Dict, Generator, Iterable, List, Optional, Sequence, Tuple
 
     from ._buffer import Place
     from ._file import FileArgument
@@ -476,21 +476,26 @@ def reap(handle: CHandle, room: Any) -> int:
     return n
 
 
-def _of(counters: Counters) -> List[Op]:
+def open_of(counters: Counters) -> List[Op]:
+    """Ops in `_open_ops` of the handle that has these counters."""
     return [op for op in list(_open_ops.values()) if op._counters is counters]
 
 
-def count(counters: Counters) -> int:
-    """Ops in `_open_ops` of the handle that has these counters."""
-    return len(_of(counters))
+def end_all(ops: Iterable[Op]) -> None:
+    """Waits until all have ended.  Failures stay with the ops."""
+    is_open = [op for op in ops if op._result is None]
+    for op in is_open:
+        op._refuse_in_child()
+    if is_open:
+        for op, result in zip(is_open, await_all([op._pointer for op in is_open])):
+            op._settle(result)
 
 
-def wait_all(counters: Counters) -> None:
-    """Waits until no op of the handle that has these counters is open.  Failures stay with the ops."""
-    result = ctypes.c_int64()
-    for op in _of(counters):
-        await_end(op._pointer, result)
-        op._settle(result.value)
+def wait_all(ops: Sequence[Op]) -> None:
+    """Waits until all have ended, also where one has failed.  Raises the first failure."""
+    end_all(ops)
+    for op in ops:
+        op.wait()
 
 
 # ---- what a handle has done ----

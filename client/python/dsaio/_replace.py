@@ -34,7 +34,6 @@ import fcntl
 import os
 import stat
 
-from . import _op
 from ._file import File
 
 TYPE_CHECKING = False
@@ -285,7 +284,7 @@ def new_file(path: Path, handle: Handle, *, syncs_name: bool = True) -> Iterator
             yield new
             handle.submit_fsync(new.file).wait()
         finally:
-            _op.wait_all(handle._counters)
+            handle._end_ops()
         new.rename_into_place()
         if syncs_name:
             sync_folder(os.fsdecode(path), new.folder)

@@ -12,6 +12,7 @@ from collections import deque
 
 from . import _memory as memory
 from ._buffer import locate
+from ._op import wait_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,11 +30,6 @@ JOB_MAX = PIECE - 2 * ALIGNMENT  # bytes of a job: it may begin and end within a
 _COPY_MIN = 64 << 10  # bytes, from which a copy gives up the GIL
 _DIRECT_MIN = 1 << 20  # bytes, from which pinned memory is written where it lies
 _RESERVE_MIN, _RESERVE_MAX = 64 << 20, 1 << 30  # bytes by which the file grows ahead
-
-
-def copy(to: int, source: int, nbytes: int) -> None:
-    """memcpy(), without the GIL."""
-    ctypes.memmove(to, source, nbytes)
 
 
 class Piece:
@@ -99,7 +95,7 @@ class Writer:
             piece = self._pieces[self._i]
             length = min(PIECE - self._fill, n - done)
             if address:
-                copy(piece.address + self._fill, address + done, length)
+                ctypes.memmove(piece.address + self._fill, address + done, length)
             else:
                 piece.view[self._fill : self._fill + length] = source[done : done + length]
             self._fill += length
@@ -148,10 +144,7 @@ class Writer:
     def finish(self) -> None:
         """Waits until all is written, and gives the file its size."""
         self._submit()
-        for piece in self._pieces:
-            piece.wait()
-        for op in self._direct:
-            op.wait()
+        wait_all([piece.op for piece in self._pieces if piece.op is not None] + self._direct)
         self._new.file.truncate(self._start)
 
 

@@ -38,6 +38,7 @@ from . import _memory as memory
 from ._connection import at_fork, is_of_file
 from ._file import path_bytes
 from ._handle import Handle
+from ._op import wait_all
 from ._replace import new_file, remove_leftovers
 from ._safetensors import CODES, DTYPES, METADATA, Info, SafetensorError, make_header, read_header
 from ._stream import Writer
@@ -93,18 +94,6 @@ def _naming(path: Path) -> Iterator[None]:
         raise
 
 
-def _wait(ops: Iterable[Op]) -> None:
-    """Waits for all, also where one has failed; raises the first failure."""
-    failure = None
-    for op in ops:
-        try:
-            op.wait()
-        except OSError as e:
-            failure = failure or e
-    if failure is not None:
-        raise failure
-
-
 # ---- reading ----
 
 
@@ -154,7 +143,7 @@ class _Source:
                 raise
             finally:
                 try:
-                    _wait(ops)
+                    wait_all(ops)
                 except OSError as e:
                     if e.errno == errno.ENODATA:
                         self.check()  # the file was cut

@@ -52,7 +52,7 @@ from .._buffer import locate
 from .._file import File
 from .._handle import Handle
 from .._replace import new_file, remove_leftovers, sync_folder
-from .._stream import ALIGNMENT, JOB_MAX, Job, Writer, copy as copy_bytes, new_pieces, read_jobs
+from .._stream import ALIGNMENT, JOB_MAX, Job, Writer, new_pieces, read_jobs
 from ._layout import Ends, Layouts
 
 try:
@@ -393,7 +393,7 @@ def _fill(file: File, start: int, target: torch.Tensor, then: Callable[[], objec
 
     def take(at: int) -> Callable[[memoryview], None]:
         def copy_piece(view: memoryview) -> None:
-            copy_bytes(address + at, locate(view, False)[0], view.nbytes)
+            ctypes.memmove(address + at, locate(view, False)[0], view.nbytes)
             if at + view.nbytes == nbytes:
                 then()
 
