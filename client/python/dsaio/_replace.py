@@ -319,3 +319,9 @@ def remove_leftovers(path: str) -> None:
                     _remove_leftover(name, folder)
     finally:
         os.close(folder)
+
+
+def remove_leftovers_beside(path: Path) -> None:
+    """remove_leftovers() of the folder of a file, where that can be done: new_file() says what is wrong with it."""
+    with contextlib.suppress(OSError):
+        remove_leftovers(os.path.dirname(os.path.realpath(os.fsdecode(path))))
