@@ -355,7 +355,12 @@ class Slice:
 
     def __getitem__(self, key: Any) -> Any:
         """Reads, and raises, as get_tensor(), and what the framework raises for such an index."""
-        info, key = _rows(self._info, key if isinstance(key, tuple) else (key,))
+        key = key if isinstance(key, tuple) else (key,)
+        for part in key:
+            if isinstance(part, (str, bytes)):
+                text = f"dsaio: tensor {self._info.name!r}: index {part!r}: must be what indexes a tensor, such as [10:20]"
+                raise TypeError(text)
+        info, key = _rows(self._info, key)
         return self._source.load([info], self._framework)[info.name][key]
 
 
