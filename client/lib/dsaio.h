@@ -41,7 +41,7 @@
  *
  * Blocking.  These calls never sleep: dsaio_version(), dsaio_version_number(), dsaio_error(),
  * dsaio_client_state(), dsaio_client_fd(), dsaio_handle_fd(), dsaio_handle_profile(),
- * dsaio_memory_kind(), dsaio_is_pinned(), dsaio_alignment(), dsaio_reap(), dsaio_op_test(),
+ * dsaio_memory_kind(), dsaio_memory_gpu(), dsaio_is_pinned(), dsaio_alignment(), dsaio_reap(), dsaio_op_test(),
  * dsaio_op_result(), dsaio_op_done(), dsaio_op_error(), dsaio_op_data(), dsaio_op_free() and
  * dsaio_op_free_many(); and with a timeout_usec of 0 dsaio_op_wait() and dsaio_op_wait_many().
  * The others may sleep, for nothing else than this:
@@ -65,8 +65,9 @@
  *   the op's end            dsaio_pread(), _pwrite(), _fsync(), _fdatasync()
  *   the end of ops          dsaio_op_wait(), _op_wait_many(), _wait() and _reap_wait(), up to their
  *                           timeout_usec; dsaio_handle_close() and dsaio_disconnect()
- *   the loader of libraries the first op on private or GPU memory after the program has opened libcuda,
- *                           while another thread is in dlopen(3)
+ *   the loader of libraries the first op on private or GPU memory, or call that registers the latter or
+ *                           asks for its GPU, after the program has opened libcuda, while another
+ *                           thread is in dlopen(3)
  *
  * Signals.  No call returns -EINTR: one that sleeps goes on to sleep after a signal handler has run.
  * A signal handler may make no call, and may not leave one by longjmp(3).
@@ -438,7 +439,7 @@ enum dsaio_memory_kind {
 	DSAIO_MEMORY_POOL = 1,	  /* of dsaio_alloc() */
 	DSAIO_MEMORY_FD = 2,	  /* shared memory that has a descriptor */
 	DSAIO_MEMORY_PRIVATE = 3, /* private memory: cannot be registered, and need not be */
-	DSAIO_MEMORY_CUDA = 4,	  /* GPU memory: cannot be registered yet; ops copy it */
+	DSAIO_MEMORY_CUDA = 4,	  /* GPU memory */
 	DSAIO_MEMORY_VIEW = 5,	  /* read-only memory that several clients map: later */
 };
 
@@ -447,7 +448,7 @@ struct dsaio_memory {
 	size_t size;
 	uint32_t kind; /* enum dsaio_memory_kind */
 	int fd;	       /* DSAIO_MEMORY_FD: as in dsaio_import() */
-	void *start;   /* where the memory is mapped */
+	void *start;   /* where the memory is mapped; a GPU's: its address */
 	size_t bytes;
 	uint64_t fd_off; /* DSAIO_MEMORY_FD */
 };
@@ -459,7 +460,12 @@ struct dsaio_memory {
 /*
  * dsaio_memory_register - let ops use memory of the caller's without a copy
  *
+ * DSAIO_MEMORY_CUDA: the range lies within one allocation of a GPU.  Ops take GPU memory also without
+ * that, and in this version they copy it in both cases.
  * Returns as dsaio_import(), which does it for DSAIO_MEMORY_FD, and
+ *   -EINVAL      DSAIO_MEMORY_CUDA: start is not GPU memory of this process
+ *   -ERANGE      the same: the range passes the end of its allocation
+ *   -EEXIST      the same: part of it is registered already
  *   -EOPNOTSUPP  this version cannot register that kind.  To register private memory would gain
  *                nothing: an op on it costs the copy of its bytes, and at most 5 us more (measured).
  *                Only memory of dsaio_alloc(), or shared memory, goes without the copy.
@@ -472,6 +478,7 @@ int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory
 /*
  * dsaio_memory_unregister - forget registered memory, by its start
  *
+ * GPU memory may have been freed before, and open ops on it go on.
  * Returns 0, -EINVAL (memory is not the start of such memory) or -EBUSY (an open op uses it).
  * NULL is fine.  Threads: any.
  */
@@ -480,10 +487,19 @@ int dsaio_memory_unregister(struct dsaio_client *client, void *memory);
 /*
  * dsaio_memory_kind - the kind of memory that the whole range is
  *
- * Returns an enum dsaio_memory_kind; DSAIO_MEMORY_NONE also where parts of it are of other kinds.
+ * Returns an enum dsaio_memory_kind; DSAIO_MEMORY_NONE also where parts of it are of other kinds, and
+ * for GPU memory that is not registered, or was freed since.
  * Threads: any.  Never sleeps.
  */
 int dsaio_memory_kind(struct dsaio_client *client, const void *memory, size_t bytes);
+
+/*
+ * dsaio_memory_gpu - the number of the GPU whose memory this is, registered or not
+ *
+ * Returns it, as CUDA numbers the GPUs of this process, or -ENOENT: it is the host's memory, or
+ * none.  Threads: any.  Never sleeps, except for the loader of libraries, as said above.
+ */
+int dsaio_memory_gpu(struct dsaio_client *client, const void *memory);
 
 /*
  * dsaio_import - let ops use shared memory of the caller's without a copy
@@ -510,7 +526,7 @@ int dsaio_import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t by
 int dsaio_unimport(struct dsaio_client *client, void *memory);
 
 /*
- * dsaio_is_pinned - does the whole range lie in memory of dsaio_alloc() or dsaio_import()?
+ * dsaio_is_pinned - does the whole range lie in memory of dsaio_alloc(), or in registered memory?
  *
  * Threads: any.  DeepNVMe: is_pinned().
  */

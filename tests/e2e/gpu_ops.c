@@ -74,6 +74,17 @@ static char *gpu_alloc(int number, size_t bytes)
 	return (char *)(uintptr_t)memory;
 }
 
+static void gpu_free(int number, char *memory)
+{
+	CUcontext context;
+
+	CHECK_EQ(gpu.cuDevicePrimaryCtxRetain(&context, number), CUDA_SUCCESS);
+	n_own++;
+	CHECK_EQ(gpu.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
+	CHECK_EQ(gpu.cuMemFree_v2((CUdeviceptr)(uintptr_t)memory), CUDA_SUCCESS);
+	CHECK_EQ(gpu.cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
+}
+
 static char *bytes_of(const char *memory)
 {
 	return gpu.standin_bytes((CUdeviceptr)(uintptr_t)memory);
@@ -402,7 +413,6 @@ TEST(freed, "memory that was freed is -EFAULT")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_file *file;
-	CUcontext context;
 	char *memory;
 
 	rig_gpu(&rig, "");
@@ -410,28 +420,9 @@ TEST(freed, "memory that was freed is -EFAULT")
 	file = rig_file(&rig, "f", O_RDWR);
 	memory = gpu_alloc(0, 8192);
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 8192, 0), 8192);
-	CHECK_EQ(gpu.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-	n_own++;
-	CHECK_EQ(gpu.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
-	CHECK_EQ(gpu.cuMemFree_v2((CUdeviceptr)(uintptr_t)memory), CUDA_SUCCESS);
-	CHECK_EQ(gpu.cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
+	gpu_free(0, memory);
 	CHECK_FAILS(dsaio_pread(rig.handle, file, memory, 8192, 0), -EFAULT, "");
 	CHECK_FAILS(dsaio_pwrite(rig.handle, file, memory, 8192, 0), -EFAULT, "");
-	rig_gone(&rig);
-}
-
-TEST(registered, "kind CUDA cannot be registered yet, and need not be")
-{
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct dsaio_memory memory = DSAIO_MEMORY_INIT;
-
-	rig_gpu(&rig, "");
-	memory.kind = DSAIO_MEMORY_CUDA;
-	memory.bytes = 4096;
-	memory.start = gpu_alloc(0, 4096);
-	CHECK_FAILS(dsaio_memory_register(rig.client, &memory), -EOPNOTSUPP,
-		    "GPU memory;ops take it as it is");
-	CHECK_EQ(dsaio_memory_kind(rig.client, memory.start, 4096), DSAIO_MEMORY_NONE);
 	rig_gone(&rig);
 }
 

@@ -138,7 +138,6 @@ static const struct {
 	{ "none", DSAIO_MEMORY_NONE, -EINVAL, "DSAIO_MEMORY_FD" },
 	{ "of the pool", DSAIO_MEMORY_POOL, -EINVAL, "DSAIO_MEMORY_FD" },
 	{ "private", DSAIO_MEMORY_PRIVATE, -EOPNOTSUPP, "dsaio_alloc()" },
-	{ "CUDA", DSAIO_MEMORY_CUDA, -EOPNOTSUPP, "GPU memory;ops take it as it is" },
 	{ "a view", DSAIO_MEMORY_VIEW, -EOPNOTSUPP, "DSAIO_MEMORY_FD" },
 	{ "of a later version", DSAIO_MEMORY_VIEW + 1, -EINVAL, "DSAIO_MEMORY_FD" },
 };

@@ -51,6 +51,7 @@ static struct {
 	uint64_t size;
 	int device;
 	bool may_export;
+	unsigned long long id;
 } handles[HANDLES_MAX + 1]; /* by number, from 1 on */
 static unsigned long long last_id;
 static struct allocation freed; /* address and size, for reuse=1 */
@@ -278,6 +279,10 @@ CUresult cuPointerGetAttribute(void *ret_value, CUpointer_attribute attribute, C
 			allocation->kind == RESERVED && handles[allocation->handle].may_export
 				? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 				: 0;
+	else if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID)
+		*(unsigned long long *)ret_value = allocation->kind == RESERVED
+							   ? handles[allocation->handle].id
+							   : allocation->id;
 	else
 		result = CUDA_ERROR_INVALID_VALUE;
 	(void)pthread_mutex_unlock(&cuda_lock);
@@ -424,6 +429,7 @@ static unsigned handle_add(int fd, uint64_t size, int device, bool may_export)
 			handles[i].size = size;
 			handles[i].device = device;
 			handles[i].may_export = may_export;
+			handles[i].id = ++last_id;
 			cuda_counts.n_handles++;
 			return i;
 		}

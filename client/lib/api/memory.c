@@ -9,6 +9,7 @@
 #include "client/lib/base/fd.h"
 #include "client/lib/base/sized.h"
 #include "client/lib/io/client.h"
+#include "client/lib/memory/device.h"
 #include "client/lib/memory/import.h"
 #include "client/lib/memory/slab.h"
 #include "proto/util/cleanup.h"
@@ -154,14 +155,33 @@ int dsaio_free(struct dsaio_client *client, void *memory)
 
 int dsaio_memory_kind(struct dsaio_client *client, const void *memory, size_t bytes)
 {
+	CANCEL_DISABLE();
 	bool is_imported = false;
 	int r = client_check(client, "memory_kind");
 
 	if (r < 0)
 		return r;
-	if (!memory || !buffers_have(&client->buffers, memory, bytes, &is_imported))
+	if (!memory)
 		return DSAIO_MEMORY_NONE;
-	return is_imported ? DSAIO_MEMORY_FD : DSAIO_MEMORY_POOL;
+	if (buffers_have(&client->buffers, memory, bytes, &is_imported))
+		return is_imported ? DSAIO_MEMORY_FD : DSAIO_MEMORY_POOL;
+	return gpu_memory_has(&client->gpu, memory, bytes) ? DSAIO_MEMORY_CUDA : DSAIO_MEMORY_NONE;
+}
+
+int dsaio_memory_gpu(struct dsaio_client *client, const void *memory)
+{
+	CANCEL_DISABLE();
+	int number, r = client_check(client, "memory_gpu");
+
+	if (r < 0)
+		return r;
+	number = devices_find(memory);
+	if (number < 0)
+		return error_fail(-ENOENT,
+				  "memory_gpu: %p is not GPU memory that the program's CUDA has "
+				  "allocated",
+				  memory);
+	return number;
 }
 
 bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t bytes)
@@ -169,19 +189,26 @@ bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t byt
 	return dsaio_memory_kind(client, memory, bytes) > DSAIO_MEMORY_NONE;
 }
 
-/* The client was checked. */
+static int check_range(const void *memory, size_t bytes)
+{
+	if (!memory)
+		return client_null("memory_register", "memory");
+	if (!bytes)
+		return error_fail(-EINVAL, "memory_register: 0 bytes: there must be at least 1");
+	return 0;
+}
+
+/* The client was checked, here and below. */
 static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t bytes, void *memory)
 {
 	struct import_range range = { .start = (uintptr_t)memory, .off = fd_off };
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint32_t slab = 0;
 	struct stat st;
-	int copy, r;
+	int copy, r = check_range(memory, bytes);
 
-	if (!memory)
-		return client_null("memory_register", "memory");
-	if (!bytes)
-		return error_fail(-EINVAL, "memory_register: 0 bytes: there must be at least 1");
+	if (r < 0)
+		return r;
 	if (fd_off % page || range.start % page ||
 	    __builtin_add_overflow(range.start, bytes, &range.end))
 		return error_fail(-EINVAL,
@@ -234,6 +261,15 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 	return 0;
 }
 
+static int register_gpu(struct dsaio_client *client, void *memory, size_t bytes)
+{
+	int r = check_range(memory, bytes);
+
+	if (r == 0)
+		r = client_check_alive(client, "memory_register");
+	return r < 0 ? r : gpu_memory_register(&client->gpu, memory, bytes);
+}
+
 int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory *memory)
 {
 	CANCEL_DISABLE();
@@ -257,20 +293,19 @@ int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory
 			"take it as it is, and copy it; use dsaio_alloc() to spare the copy",
 			m.kind);
 	case DSAIO_MEMORY_CUDA:
-		return error_fail(-EOPNOTSUPP,
-				  "memory_register: kind %u: GPU memory cannot be registered yet: "
-				  "ops take it as it is, and copy it through pinned memory",
-				  m.kind);
+		return register_gpu(client, m.start, m.bytes);
 	case DSAIO_MEMORY_VIEW:
 		return error_fail(-EOPNOTSUPP,
 				  "memory_register: kind %u: this library (version %s) registers "
-				  "DSAIO_MEMORY_FD alone",
+				  "DSAIO_MEMORY_FD and DSAIO_MEMORY_CUDA alone",
 				  m.kind, dsaio_version());
 	default:
-		return error_fail(-EINVAL,
-				  "memory_register: kind %u: set DSAIO_MEMORY_FD (%d), the kind "
-				  "that this library (version %s) registers",
-				  m.kind, DSAIO_MEMORY_FD, dsaio_version());
+		return error_fail(
+			-EINVAL,
+			"memory_register: kind %u: set DSAIO_MEMORY_FD (%d) or "
+			"DSAIO_MEMORY_CUDA (%d), the kinds that this library (version %s) "
+			"registers",
+			m.kind, DSAIO_MEMORY_FD, DSAIO_MEMORY_CUDA, dsaio_version());
 	}
 }
 
@@ -301,6 +336,8 @@ int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 	r = buffers_unimport(&client->buffers, memory, &slab, &is_last);
 	if (r == 0 && !client->is_disconnected)
 		slab_give_back(client->conn, slab);
+	if (r == -EINVAL)
+		r = gpu_memory_unregister(&client->gpu, memory, &is_last);
 	if (is_last)
 		client_left(client);
 	client_left(client);

@@ -80,6 +80,7 @@ void client_free(struct dsaio_client *client)
 	if (!client)
 		return;
 	buffers_deinit(&client->buffers);
+	gpu_memory_deinit(&client->gpu);
 	conn_close(client->conn);
 	closep(&client->state_fd);
 	if (client->guard) /* our own mapping: cannot fail */
@@ -98,6 +99,7 @@ void client_leave(struct dsaio_client *client)
 		for (struct list_node *o = client->objects[kind].first; o; o = o->next)
 			n++;
 	n += buffers_leave(&client->buffers);
+	n += gpu_memory_leave(&client->gpu);
 	conn_unwatch(client->conn, client->state_fd);
 	conn_end(client->conn);
 	closep(&client->state_fd);

@@ -1,0 +1,156 @@
+#include "client/lib/memory/allocation.h"
+
+#include "client/lib/memory/device.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the program's libcuda ---- */
+
+struct cuda {
+	CUDA_COPY_FUNCTIONS(FUNCTION_POINTER)
+	CUDA_EXPORT_FUNCTIONS(FUNCTION_POINTER)
+};
+
+#define CUDA_FUNCTION(result, name, parameters) { #name, offsetof(struct cuda, name) },
+static const struct function functions[] = { CUDA_COPY_FUNCTIONS(CUDA_FUNCTION)
+						     CUDA_EXPORT_FUNCTIONS(CUDA_FUNCTION) };
+
+/* Made once and never freed.  Release; others acquire. */
+static struct cuda *_Atomic found;
+/* The name of a function that the program's libcuda lacks: it is an old one.  Relaxed: a constant. */
+static const char *_Atomic lacking;
+
+/* NULL: some are not there.  devices_find() has found the program's libcuda. */
+static const struct cuda *cuda_get(void)
+{
+	_cleanup_(freep) struct cuda *cuda = NULL;
+	struct cuda *others = atomic_load_explicit(&found, memory_order_acquire);
+	const char *missing;
+	void *library;
+
+	if (others || atomic_load_explicit(&lacking, memory_order_relaxed))
+		return others;
+	cuda = calloc(1, sizeof(*cuda));
+	/* The handle is never closed: the program may close its own. */
+	library = cuda ? dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD) : NULL;
+	if (!library)
+		return NULL; /* the next op looks again */
+	missing = functions_find(library, functions, sizeof(functions) / sizeof(*functions), cuda);
+	if (missing) {
+		atomic_store_explicit(&lacking, missing, memory_order_relaxed);
+		return NULL;
+	}
+	/* The first of several threads that are here stores its own. */
+	if (atomic_compare_exchange_strong_explicit(&found, &others, cuda, memory_order_release,
+						    memory_order_acquire))
+		return TAKE_PTR(cuda);
+	return others;
+}
+
+static CUdeviceptr address(const void *memory)
+{
+	return (CUdeviceptr)(uintptr_t)memory;
+}
+
+static int fail(const char *call, CUresult result, char **ret_why)
+{
+	const char *name = NULL;
+
+	if (cuda_get()->cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
+		name = "unknown error";
+	if (asprintf(ret_why, "%s: %s (%d)", call, name, (int)result) < 0)
+		*ret_why = NULL;
+	return -EOPNOTSUPP;
+}
+
+/* The primary context of the GPU is current in this thread, until context_leave(). */
+static int context_enter(int number, CUdevice *ret_device, char **ret_why)
+{
+	const struct cuda *cuda = cuda_get();
+	CUcontext context;
+	CUresult result = cuda->cuDeviceGet(ret_device, number);
+
+	if (result != CUDA_SUCCESS)
+		return fail("cuDeviceGet()", result, ret_why);
+	result = cuda->cuDevicePrimaryCtxRetain(&context, *ret_device);
+	if (result != CUDA_SUCCESS)
+		return fail("cuDevicePrimaryCtxRetain()", result, ret_why);
+	result = cuda->cuCtxPushCurrent_v2(context);
+	if (result == CUDA_SUCCESS)
+		return 0;
+	(void)cuda->cuDevicePrimaryCtxRelease_v2(*ret_device); /* just retained */
+	return fail("cuCtxPushCurrent()", result, ret_why);
+}
+
+static void context_leave(CUdevice device)
+{
+	(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one pushed above */
+	(void)cuda_get()->cuDevicePrimaryCtxRelease_v2(device);
+}
+
+/* ---- one allocation ---- */
+
+static CUresult get_id(const struct cuda *cuda, const void *memory, bool is_mapped,
+		       unsigned long long *ret_id)
+{
+	return cuda->cuPointerGetAttribute(ret_id,
+					   is_mapped ? CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID
+						     : CU_POINTER_ATTRIBUTE_BUFFER_ID,
+					   address(memory));
+}
+
+int allocation_find(const void *memory, struct allocation *ret_allocation, char **ret_why)
+{
+	struct allocation allocation = { .number = devices_find(memory) };
+	unsigned long long is_legacy = 0; /* a truth value; its size is not documented */
+	const struct cuda *cuda;
+	CUdeviceptr base = 0;
+	size_t bytes = 0;
+	CUresult result;
+	CUdevice device;
+	int r;
+
+	*ret_why = NULL;
+	if (allocation.number < 0)
+		return -ENOENT;
+	cuda = cuda_get();
+	if (!cuda) {
+		if (asprintf(ret_why, "the program's libcuda has no %s(): install a newer driver",
+			     atomic_load_explicit(&lacking, memory_order_relaxed)) < 0)
+			*ret_why = NULL;
+		return -EOPNOTSUPP;
+	}
+	result = cuda->cuPointerGetAttribute(
+		&is_legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address(memory));
+	allocation.is_mapped = !is_legacy;
+	/* The number comes first: if the memory is another allocation's before its range is asked for,
+	   then the number is that of the old one, which is not current. */
+	if (result == CUDA_SUCCESS)
+		result = get_id(cuda, memory, allocation.is_mapped, &allocation.id);
+	if (result != CUDA_SUCCESS)
+		return fail("cuPointerGetAttribute()", result, ret_why);
+	r = context_enter(allocation.number, &device, ret_why);
+	if (r < 0)
+		return r;
+	result = cuda->cuMemGetAddressRange_v2(&base, &bytes, address(memory));
+	context_leave(device);
+	if (result != CUDA_SUCCESS)
+		return fail("cuMemGetAddressRange()", result, ret_why);
+	allocation.base = (uintptr_t)base;
+	allocation.bytes = bytes;
+	*ret_allocation = allocation;
+	return 0;
+}
+
+bool allocation_is_current(const struct allocation *allocation, const void *memory)
+{
+	const struct cuda *cuda = cuda_get();
+	unsigned long long id = 0;
+
+	return cuda && get_id(cuda, memory, allocation->is_mapped, &id) == CUDA_SUCCESS &&
+	       id == allocation->id;
+}
