@@ -257,13 +257,13 @@ check: deps-check ## run all tests
 	@BUILD=$(BUILD) SANITIZE=$(strip $(SANITIZE)) tests/run.sh
 
 check-python: deps-python ## run the tests of the Python package [PYTHON=/usr/bin/python3]
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all $(BUILD)/bench $(GPU_LIBS)
 	@BUILD=$(BUILD) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache \
 		$(strip $(PYTHON)) -m pytest -q -p no:cacheprovider tests/python
 
 # DEEPSPEED_PACKAGES chooses other versions; TORCH_EXTENSIONS_DIR is where DeepSpeed compiles its ops.
 check-deepspeed: deps-deepspeed ## run them with torch and DeepSpeed of PyPI: 5 GB, once [DEEPSPEED_VENV=DIR]
-	@$(MAKE) --no-print-directory all $(BUILD)/bench
+	@$(MAKE) --no-print-directory all $(BUILD)/bench $(GPU_LIBS)
 	@BUILD=$(BUILD) PYTHON=$(strip $(PYTHON)) DEEPSPEED_PACKAGES="$(DEEPSPEED_PACKAGES)" \
 		DEEPSPEED_VENV=$(DEEPSPEED_VENV) tests/deepspeed/check.sh
 

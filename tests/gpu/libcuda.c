@@ -54,7 +54,7 @@ pthread_mutex_t cuda_lock = PTHREAD_MUTEX_INITIALIZER;
 struct standin_cuda cuda_counts;
 /* All below under the lock. */
 static struct CUctx_st contexts[GPUS_MAX_HERE];
-static struct CUstream_st streams[STREAMS_MAX];
+static struct CUstream_st streams[STREAMS_MAX], default_streams[GPUS_MAX_HERE];
 static struct allocation registered[ALLOCATIONS_MAX]; /* host memory */
 static _Thread_local CUcontext stack[STACK_MAX];
 static _Thread_local unsigned n_stack;
@@ -318,6 +318,19 @@ CUresult cuStreamDestroy_v2(CUstream stream)
 	return result;
 }
 
+/* NULL, 1 and 2 name the default stream of the current context.  Under the lock. */
+static CUstream stream_of(CUstream stream)
+{
+	CUstream usual;
+
+	if ((uintptr_t)stream > 2)
+		return stream;
+	usual = &default_streams[standin_current()];
+	usual->is_there = true;
+	usual->device = standin_current();
+	return usual;
+}
+
 /* Copies in order, when they would have ended. */
 CUresult cuStreamSynchronize(CUstream stream)
 {
@@ -328,6 +341,7 @@ CUresult cuStreamSynchronize(CUstream stream)
 	if (result != CUDA_SUCCESS)
 		return result;
 	(void)pthread_mutex_lock(&cuda_lock);
+	stream = stream_of(stream);
 	end = stream->end_nsec;
 	(void)pthread_mutex_unlock(&cuda_lock);
 	while ((now = now_nsec()) < end) {
@@ -355,6 +369,7 @@ static CUresult copy_add(const char *name, CUdeviceptr memory, const char *host,
 	if (result != CUDA_SUCCESS)
 		return result;
 	(void)pthread_mutex_lock(&cuda_lock);
+	stream = stream_of(stream);
 	allocation = cuda_find_memory(memory, bytes);
 	if (!stream->is_there || stream->device != standin_current() ||
 	    stream->n_copies == COPIES_MAX) {
@@ -386,20 +401,36 @@ CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream
 	return copy_add("cuMemcpyDtoHAsync_v2", from, to, bytes, false, stream);
 }
 
-/* It waits: no stream. */
-CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
+/* A copy on the default stream that waits. */
+static CUresult copy_now(const char *name, CUdeviceptr memory, char *host, size_t bytes,
+			 bool is_to_device)
 {
-	CUresult result = cuda_context_call("cuMemcpyDtoH_v2");
+	CUresult result = cuda_context_call(name);
 	const struct allocation *allocation;
+	char *place;
 
+	if (result == CUDA_SUCCESS)
+		result = cuStreamSynchronize(NULL);
 	if (result != CUDA_SUCCESS)
 		return result;
 	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = cuda_find_memory(from, bytes);
-	if (allocation && allocation->device == standin_current())
-		memcpy(to, allocation->bytes + (cuda_pointer(from) - allocation->address), bytes);
-	else
+	allocation = cuda_find_memory(memory, bytes);
+	if (allocation && allocation->device == standin_current()) {
+		place = allocation->bytes + (cuda_pointer(memory) - allocation->address);
+		memcpy(is_to_device ? place : host, is_to_device ? host : place, bytes);
+	} else {
 		result = CUDA_ERROR_INVALID_VALUE;
+	}
 	(void)pthread_mutex_unlock(&cuda_lock);
 	return result;
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
+{
+	return copy_now("cuMemcpyHtoD_v2", to, (char *)(uintptr_t)from, bytes, true);
+}
+
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
+{
+	return copy_now("cuMemcpyDtoH_v2", from, to, bytes, false);
 }

@@ -25,11 +25,12 @@ typedef struct CUmemAllocationProp_st {
 #endif
 
 /* The program's own. */
-#define STANDIN_PROGRAM_FUNCTIONS(FUNCTION)                                         \
-	FUNCTION(CUresult, cuMemAlloc_v2, (CUdeviceptr * ret_memory, size_t bytes)) \
-	FUNCTION(CUresult, cuMemFree_v2, (CUdeviceptr memory))                      \
-	FUNCTION(CUresult, cuMemCreate,                                             \
-		 (CUmemGenericAllocationHandle * ret_handle, size_t bytes,          \
+#define STANDIN_PROGRAM_FUNCTIONS(FUNCTION)                                                   \
+	FUNCTION(CUresult, cuMemAlloc_v2, (CUdeviceptr * ret_memory, size_t bytes))           \
+	FUNCTION(CUresult, cuMemFree_v2, (CUdeviceptr memory))                                \
+	FUNCTION(CUresult, cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes)) \
+	FUNCTION(CUresult, cuMemCreate,                                                       \
+		 (CUmemGenericAllocationHandle * ret_handle, size_t bytes,                    \
 		  const CUmemAllocationProp *properties, unsigned long long flags))
 
 #define STANDIN_DECLARE(result, name, parameters) STANDIN_EXPORT result name parameters;

@@ -1,11 +1,11 @@
 """Where the bytes of a tensor, an array or another buffer lie, for an op.
 
-A buffer is a torch tensor, a numpy array, or any object with the buffer protocol (bytearray, mmap,
-memoryview, array.array; bytes for writes).  Neither torch nor numpy is imported here: where a program
-has a tensor, it has imported torch.
+A buffer is a torch tensor, a numpy array, a CuPy array or another one of a GPU (_gpu.py), or any object with
+the buffer protocol (bytearray, mmap, memoryview, array.array; bytes for writes).  Neither torch nor numpy is
+imported here: where a program has a tensor, it has imported torch.
 
-Contiguous memory of this process is used where it lies.  Every other tensor (on a GPU, or a view with
-gaps) goes through a pinned copy: filled before a write, and copied back after a read.
+Contiguous memory of this process, and of a GPU of CUDA, is used where it lies.  Every other tensor (on another
+device, or a view with gaps) goes through a pinned copy: filled before a write, and copied back after a read.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
         nbytes: int
         keep: Any  # owns the memory: to be kept until the op has ended
         finish: Optional[Callable[[], None]]  # to be called after a read that succeeded
+
+
+class GpuMemory:
+    """What an op on memory of a GPU keeps: so its place tells that only the library may use the address."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
 
 
 class _PyBuffer(ctypes.Structure):
@@ -62,13 +71,55 @@ def locate(buffer: Any, for_read: bool) -> Place:
     try:
         address = buffer.data_ptr()
         if not (buffer.is_cpu and buffer.is_contiguous()) or buffer.is_neg() or buffer.is_conj():
-            return _stage_tensor(buffer, for_read)
+            return _locate_tensor(buffer, for_read)
         nbytes = buffer.numel() * buffer.element_size()
     except AttributeError:
         return _locate_other(buffer, for_read)
     except RuntimeError as e:  # a sparse, meta or fake tensor has no memory
         raise TypeError(f"dsaio: a tensor without memory of its own: {e}") from None
     return address, nbytes, memory.find(address, nbytes) or buffer, None  # type: ignore[return-value]
+
+
+def is_direct(tensor: Any) -> bool:
+    """Can an op use a torch tensor's memory where it lies?  Else locate() takes pinned memory for a copy of it."""
+    if not tensor.is_contiguous() or tensor.is_neg() or tensor.is_conj():
+        return False
+    if not tensor.is_cuda:
+        return bool(tensor.is_cpu)
+    from . import _gpu
+
+    return _gpu.is_known(tensor.data_ptr())
+
+
+def _locate_tensor(tensor: Any, for_read: bool) -> Place:
+    """locate() of a torch tensor that has gaps or is not on the CPU."""
+    if not (tensor.is_cuda and is_direct(tensor)):
+        return _stage_tensor(tensor, for_read)
+    from . import _gpu
+
+    return _gpu.locate(tensor, for_read)
+
+
+def locate_on_host(buffer: Any, for_read: bool) -> Place:
+    """As locate(), for bytes that the processor is to use: those of a GPU go through a pinned copy, too."""
+    place = locate(buffer, for_read)
+    if not isinstance(place[2], GpuMemory):
+        return place
+    from . import _gpu
+
+    return _gpu.stage(place, for_read)
+
+
+def bytes_of(place: Place, start: int, nbytes: int) -> bytes:
+    """Bytes of a place, from `start` of it on.  Raises OSError."""
+    address = place[0] + start
+    if not isinstance(place[2], GpuMemory):
+        return ctypes.string_at(address, nbytes)
+    from . import _gpu
+
+    data = ctypes.create_string_buffer(nbytes)
+    _gpu.copy(address, ctypes.addressof(data), address, nbytes)
+    return data.raw
 
 
 def _stage_tensor(tensor: Any, for_read: bool) -> Place:
@@ -99,7 +150,11 @@ def _locate_other(buffer: Any, for_read: bool) -> Place:
         return _locate_array(buffer, for_read)
     try:
         view = memoryview(buffer)
-    except TypeError:
+    except (TypeError, BufferError):
+        from . import _gpu
+
+        if _gpu.is_tensor(buffer):
+            return _gpu.locate(buffer, for_read)
         raise check.wrong_type("buffer", buffer, "a tensor, an array or an object with the buffer protocol") from None
     if for_read and view.readonly:
         raise ValueError(f"dsaio: cannot read into a read-only {type(buffer).__name__}")
@@ -178,7 +233,7 @@ def new_like(n_elements: int, example: Any) -> Any:
 def extent(buffer: Any) -> tuple[int, int]:
     """The address of a buffer's first byte, and the bytes from there to its last, gaps included."""
     if hasattr(buffer, "data_ptr"):
-        if not buffer.is_cpu:
+        if not (buffer.is_cpu or buffer.is_cuda):
             return 0, 0
         nbytes = buffer.numel() * buffer.element_size()
         if nbytes and not buffer.is_contiguous():
@@ -193,6 +248,10 @@ def extent(buffer: Any) -> tuple[int, int]:
             elif n:
                 last += (n - 1) * stride
         return first, last + buffer.itemsize - first if buffer.size else 0
+    from . import _gpu
+
+    if _gpu.is_tensor(buffer):
+        return _gpu.extent(buffer)
     address, nbytes, _, _ = _locate_other(buffer, False)
     return address, nbytes
 

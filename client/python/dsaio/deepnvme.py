@@ -412,7 +412,7 @@ def _validate(opcode: int, place: Place, file: FileArgument, offset: int) -> Non
     fd = os.dup(file) if isinstance(file, int) else os.open(_op.file_name(file), os.O_RDONLY)
     try:
         for i in range(0, place[1], chunk):
-            wanted = ctypes.string_at(place[0] + i, min(chunk, place[1] - i))
+            wanted = _buffer.bytes_of(place, i, min(chunk, place[1] - i))
             is_same = is_same and os.pread(fd, len(wanted), offset + i) == wanted
     finally:
         os.close(fd)
@@ -494,7 +494,7 @@ def deepspeed_memcpy(dest: Any, src: Any) -> int:
 
     The two may overlap.  Other threads of Python run meanwhile.  Above 64 MiB, several threads copy.
     """
-    to, source = _buffer.locate(dest, True), _buffer.locate(src, False)
+    to, source = _buffer.locate_on_host(dest, True), _buffer.locate_on_host(src, False)
     if to[1] != source[1]:
         raise ValueError(f"dsaio: deepspeed_memcpy of {source[1]} bytes to {to[1]}")
     _copy(to, source)

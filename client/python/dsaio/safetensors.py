@@ -468,12 +468,12 @@ def _buffer_of(address: int, nbytes: int, owner: Any) -> Any:
 
 
 def _needs_copy(tensor: Any) -> bool:
-    """Has gaps, or is not on the CPU, so locate() takes memory for it.  False for what it refuses."""
+    """Does locate() take memory for a copy of it?  False for what it refuses."""
     if _buffer._is_array(tensor):
         return bool(tensor.flags.writeable and not tensor.flags.c_contiguous)
     if str(tensor.layout) != "torch.strided" or tensor.device.type == "meta":
         return False
-    return not (tensor.is_cpu and tensor.is_contiguous()) or bool(tensor.is_neg() or tensor.is_conj())
+    return not _buffer.is_direct(tensor)
 
 
 def _read_copies(source: _Source, infos: List[Info], tensors: Dict[str, Any]) -> None:
@@ -489,8 +489,8 @@ def load_into(filename: Path, tensors: Dict[str, Any]) -> None:
 
     tensors: torch tensors and numpy arrays by the names that they have in the file, with its dtypes and
     shapes.  Those of load_file() for a file of the same names and shapes are the fastest.  Those that have
-    gaps or are not on the CPU are read through pinned memory, of 64 MiB or as much as the largest of them
-    has, whichever is more.
+    gaps, or are on a device other than CPU and CUDA, are read through pinned memory, of 64 MiB or as much as
+    the largest of them has, whichever is more.
 
     Raises SafetensorError if the file lacks one, or has it with another dtype or shape, before anything is
     read; OSError, after which the content of all of them is undefined.
@@ -595,7 +595,7 @@ def save_file(tensors: Dict[str, Any], filename: Path, metadata: Optional[Dict[s
             tensor = tensors[name]
             if _buffer._is_array(tensor) and tensor.dtype.byteorder == ">":
                 tensor = tensor.byteswap()
-            place = _buffer.locate(tensor, False)
+            place = _buffer.locate_on_host(tensor, False)
             if place[1]:
                 writer.write(_buffer_of(*place[:3]))
         writer.finish()

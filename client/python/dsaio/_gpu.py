@@ -1,0 +1,248 @@
+"""GPU memory of the program: where it lies, and its stream.
+
+A tensor of a GPU is one of torch, or an object with `__cuda_array_interface__` (CuPy, Numba, JAX) or DLPack.  The
+library moves its bytes, by itself.  The order is the task here: the library does not wait for the
+program's streams, so the work on the tensor's stream must have ended before an op is submitted.
+
+The program has opened libcuda, or it would have no such tensor.  Neither torch nor libcuda is loaded here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import sys
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from math import prod
+
+from . import _memory as memory
+from ._buffer import GpuMemory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence
+
+    from ._buffer import Place
+
+    class Range(NamedTuple):
+        """Memory of a GPU."""
+
+        address: int
+        nbytes: int
+        owner: Any  # keeps it
+        stream: Optional[int]  # whose work must have ended before an op; None: there is none
+
+else:
+    from collections import namedtuple
+
+    Range = namedtuple("Range", "address nbytes owner stream")
+
+_LIBRARY = "libcuda.so.1"
+_MEMORY_TYPE, _DEVICE_ORDINAL = 2, 9  # CUpointer_attribute
+_DEVICE = 2  # CUmemorytype
+_LEGACY = 1  # CUstream: the default one, which all of the context's blocking streams wait for
+_DLPACK_CUDA, _DLPACK_MANAGED = 2, 13
+
+
+# ---- libcuda ----
+
+_FUNCTIONS: Dict[str, Sequence[Any]] = {
+    "cuGetErrorName": (c_int, POINTER(c_char_p)),
+    "cuPointerGetAttribute": (c_void_p, c_int, c_uint64),
+    "cuDevicePrimaryCtxRetain": (POINTER(c_void_p), c_int),
+    "cuDevicePrimaryCtxRelease_v2": (c_int,),
+    "cuCtxPushCurrent_v2": (c_void_p,),
+    "cuCtxPopCurrent_v2": (POINTER(c_void_p),),
+    "cuStreamSynchronize": (c_void_p,),
+    "cuMemcpyHtoD_v2": (c_uint64, c_void_p, c_size_t),
+    "cuMemcpyDtoH_v2": (c_void_p, c_uint64, c_size_t),
+}
+_found: Any = None
+
+
+def _libcuda() -> Any:
+    """The program's libcuda.  None: it has opened none."""
+    global _found
+    if _found is None:
+        try:
+            found = ctypes.CDLL(_LIBRARY, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+            for name, arguments in _FUNCTIONS.items():
+                getattr(found, name).argtypes = arguments
+        except (OSError, AttributeError):
+            return None
+        _found = found
+    return _found
+
+
+def _call(name: str, *arguments: Any) -> None:
+    """Raises OSError."""
+    result = getattr(_libcuda(), name)(*arguments)
+    if result:
+        text = c_char_p()
+        _libcuda().cuGetErrorName(result, byref(text))
+        shown = text.value.decode(errors="replace") if text.value else "unknown error"
+        raise OSError(errno.EIO, f"dsaio: GPU memory: {name}(): {shown} ({result})")
+
+
+def _attribute(attribute: int, address: int, value: Any) -> bool:
+    return bool(address and _libcuda() and not _libcuda().cuPointerGetAttribute(byref(value), attribute, address))
+
+
+def is_known(address: int) -> bool:
+    """Is it memory of a GPU of the program's libcuda?  Only the library moves that."""
+    kind = c_uint()
+    return _attribute(_MEMORY_TYPE, address, kind) and kind.value == _DEVICE
+
+
+@contextlib.contextmanager
+def _context_of(address: int) -> Iterator[None]:
+    """The primary context of the memory's GPU is current meanwhile.  Raises OSError."""
+    device, context = c_int(), c_void_p()
+    _attribute(_DEVICE_ORDINAL, address, device)
+    _call("cuDevicePrimaryCtxRetain", byref(context), device)
+    try:
+        _call("cuCtxPushCurrent_v2", context)
+        try:
+            yield
+        finally:
+            _call("cuCtxPopCurrent_v2", byref(context))
+    finally:
+        _call("cuDevicePrimaryCtxRelease_v2", device)
+
+
+def _synchronize(address: int, stream: int) -> None:
+    with _context_of(address):
+        _call("cuStreamSynchronize", stream)
+
+
+def copy(gpu: int, to: int, source: int, nbytes: int) -> None:
+    """Copies between the host and a GPU, and waits.  gpu: that one of the two addresses.  Raises OSError."""
+    with _context_of(gpu):
+        _call("cuMemcpyHtoD_v2" if to == gpu else "cuMemcpyDtoH_v2", to, source, nbytes)
+        _call("cuStreamSynchronize", _LEGACY)
+
+
+# ---- tensors ----
+
+
+class _DlTensor(ctypes.Structure):
+    """DLTensor of DLPack."""
+
+    _fields_ = [
+        ("data", c_void_p),
+        ("device_type", c_int),
+        ("device_id", c_int),
+        ("ndim", c_int),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", POINTER(ctypes.c_int64)),
+        ("strides", POINTER(ctypes.c_int64)),
+        ("byte_offset", c_uint64),
+    ]
+
+
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.argtypes = (ctypes.py_object, c_char_p)
+_capsule_pointer.restype = c_void_p
+
+
+def is_tensor(buffer: Any) -> bool:
+    """Is it a tensor of a GPU?  It may be of one that the library does not know."""
+    if hasattr(buffer, "data_ptr"):
+        return bool(buffer.is_cuda)
+    if hasattr(buffer, "__cuda_array_interface__"):
+        return True
+    device = getattr(buffer, "__dlpack_device__", None)
+    return device is not None and int(device()[0]) in (_DLPACK_CUDA, _DLPACK_MANAGED)
+
+
+def _has_gaps(shape: Sequence[int], strides: Optional[Sequence[int]], itemsize: int) -> bool:
+    if 0 in shape:
+        return False
+    expected = itemsize
+    for n, stride in zip(reversed(shape), reversed(strides or ())):
+        if n != 1 and stride != expected:
+            return True
+        expected *= n
+    return False
+
+
+def _of_torch(tensor: Any) -> Range:
+    torch = sys.modules["torch"]
+    stream = torch.cuda.current_stream(tensor.device).cuda_stream
+    # The alias keeps the storage, also if the program gives the tensor another one.
+    return Range(tensor.data_ptr(), tensor.numel() * tensor.element_size(), tensor.detach(), stream)
+
+
+def _of_interface(buffer: Any, for_read: bool) -> Range:
+    interface = buffer.__cuda_array_interface__
+    address, is_read_only = interface["data"]
+    if for_read and is_read_only:
+        raise ValueError(f"dsaio: cannot read into a read-only {type(buffer).__name__}")
+    shape, itemsize = interface["shape"], int(interface["typestr"][2:])
+    if _has_gaps(shape, interface.get("strides"), itemsize):
+        raise _gaps(buffer)
+    # Before version 3 nothing is said of the stream.
+    stream = interface.get("stream") if interface["version"] >= 3 else _LEGACY
+    return Range(address or 0, prod(shape) * itemsize, buffer, stream)
+
+
+def _of_dlpack(buffer: Any) -> Range:
+    # The producer lets the default stream wait for its own.
+    capsule = buffer.__dlpack__(stream=_LEGACY)
+    tensor = _DlTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    shape = tensor.shape[: tensor.ndim]
+    if tensor.strides and _has_gaps(shape, tensor.strides[: tensor.ndim], 1):
+        raise _gaps(buffer)
+    nbytes = (prod(shape) * tensor.bits * tensor.lanes + 7) // 8
+    return Range((tensor.data or 0) + tensor.byte_offset, nbytes, (buffer, capsule), _LEGACY)
+
+
+def _gaps(buffer: Any) -> ValueError:
+    return ValueError(f"dsaio: a {type(buffer).__name__} with gaps: pass one whose bytes follow one another")
+
+
+def _range_of(buffer: Any, for_read: bool) -> Range:
+    if hasattr(buffer, "data_ptr"):
+        return _of_torch(buffer)
+    if hasattr(buffer, "__cuda_array_interface__"):
+        return _of_interface(buffer, for_read)
+    return _of_dlpack(buffer)
+
+
+def extent(buffer: Any) -> tuple[int, int]:
+    """The address of the first byte of a tensor of a GPU, and its bytes.  Raises ValueError if it has gaps."""
+    return _range_of(buffer, False)[:2]
+
+
+def locate(buffer: Any, for_read: bool) -> Place:
+    """The place of a tensor of a GPU that is_tensor(), without gaps.  Its stream has ended its work.
+
+    Raises ValueError; OSError: EFAULT if it is no memory of a GPU, EIO if the work failed.
+    """
+    address, nbytes, owner, stream = _range_of(buffer, for_read)
+    if nbytes:
+        if not is_known(address):
+            raise OSError(errno.EFAULT, f"dsaio: {address:#x} is no memory of a GPU that this process uses")
+        if stream is not None:
+            _synchronize(address, stream)
+    return address, nbytes, GpuMemory(owner), None  # type: ignore[return-value]
+
+
+def stage(place: Place, for_read: bool) -> Place:
+    """A pinned copy of a place in a GPU's memory, filled unless for_read.  finish() copies it back."""
+    address, nbytes, owner = place[:3]
+    if not nbytes:
+        return place
+    array = memory.array(nbytes)
+    to = ctypes.addressof(array)
+
+    def finish() -> None:
+        copy(address, address, to, nbytes)
+
+    if not for_read:
+        copy(address, to, address, nbytes)
+    return to, nbytes, (array, owner), finish if for_read else None  # type: ignore[return-value]

@@ -1,0 +1,255 @@
+"""Tensors of a GPU."""
+
+import asyncio
+import errno
+import os
+import random
+import sys
+
+import pytest
+
+import dsaio
+import gpu
+from conftest import MIB, file_bytes, make_file
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cuda():
+    if not os.path.exists(gpu.PATH):
+        pytest.skip(f"{gpu.PATH} is not built: make tests")
+    return gpu.load()
+
+
+@pytest.fixture
+def stream():
+    return gpu.Stream()
+
+
+@pytest.fixture
+def torch(monkeypatch, stream):
+    module = gpu.torch(stream)
+    monkeypatch.setitem(sys.modules, "torch", module)
+    return module
+
+
+def some(nbytes):
+    return random.Random(nbytes).getrandbits(8 * nbytes).to_bytes(nbytes, "little")
+
+
+# ---- ops ----
+
+SIZES = [(1, 0), (512, 4096), (4096, 0), (54321, 12345), (9 * MIB + 13, 511)]
+
+
+@pytest.mark.parametrize("nbytes, offset", SIZES)
+def test_a_write_takes_the_bytes_of_gpu_memory(handle, path, nbytes, offset):
+    data = some(nbytes + 7)
+    array = gpu.Array(data)
+    assert handle.async_pwrite(array.part(3, 3 + nbytes), path, offset) == 0
+    assert handle.wait() == 1
+    assert file_bytes(path)[offset:] == data[3 : 3 + nbytes]
+
+
+@pytest.mark.parametrize("nbytes, offset", SIZES)
+def test_a_read_fills_gpu_memory_and_nothing_around_it(handle, path, nbytes, offset):
+    data = some(nbytes)
+    make_file(path, bytes(offset) + data)
+    array = gpu.Array(b"\xee" * (nbytes + 7))
+    assert handle.async_pread(array.part(3, 3 + nbytes), path, offset) == 0
+    assert handle.wait() == 1
+    assert array.bytes == b"\xee" * 3 + data + b"\xee" * 4
+
+
+def test_all_methods_of_deepnvme_take_gpu_memory(handle, path, capfd):
+    data = some(MIB)
+    array, back = gpu.Array(data), gpu.Array(bytes(MIB))
+    assert handle.write(array, path, True) == 0
+    assert handle.read(back, path, True) == 0 and back.bytes == data
+    assert handle.pwrite(array, path, True, False, 100) == 1
+    assert handle.pread(back, path, True, False, 100) == 1 and back.bytes == data
+    assert handle.pwrite(array, path, True, True) == 0 == handle.pread(back, path, True, True)
+    assert handle.wait() == 2
+    assert handle.sync_pwrite(array, path) == 1 == handle.sync_pread(back, path)
+    fd = os.open(path, os.O_WRONLY | os.O_DIRECT)
+    try:
+        assert handle.async_pwrite(array.part(0, 4096), fd=fd, file_offset=4096) == 0 and handle.wait() == 1
+    finally:
+        os.close(fd)
+    assert file_bytes(path)[4096:8192] == data[:4096]
+    output = capfd.readouterr().out
+    assert output.count("Pass") == 6 and "Fail" not in output
+
+
+def test_ops_of_handles_take_gpu_memory(path):
+    data = some(MIB)
+    with dsaio.Handle() as handle, dsaio.File(path, os.O_RDWR | os.O_CREAT) as file:
+        arrays = [gpu.Array(data[i : i + MIB // 4]) for i in range(0, MIB, MIB // 4)]
+        for op in handle.submit_writes([(array, file, i * MIB // 4) for i, array in enumerate(arrays)]):
+            assert op.wait() == MIB // 4
+        back = gpu.Array(bytes(MIB))
+
+        async def read():
+            return await handle.submit_read(back, file)
+
+        assert asyncio.run(read()) == MIB
+        assert back.bytes == data
+        with pytest.raises(OSError) as e:
+            handle.submit_read(back, file, 1).wait()
+        assert e.value.errno == errno.ENODATA
+
+
+def test_memory_of_a_dropped_tensor_is_kept_until_the_op_has_ended(handle, daemon, path):
+    data = some(MIB)
+    array = gpu.Array(data)
+    memory = array.memory
+    assert handle.sync_pwrite(array, path) == 1  # the file and the channel are open
+    with daemon.frozen():
+        assert handle.async_pwrite(array, path) == 0
+        del array
+        n_kept = sys.getrefcount(memory)
+    handle.wait()
+    assert sys.getrefcount(memory) == n_kept - 1
+    assert file_bytes(path) == data
+
+
+# ---- the program's streams ----
+
+
+@pytest.mark.parametrize("version, named", [(3, "own"), (3, "default"), (2, "default")])
+def test_an_op_comes_after_the_work_on_the_tensor_s_stream(handle, path, stream, version, named):
+    data = some(MIB)
+    stream = stream if named == "own" else gpu.Stream(1)
+    array = gpu.Array(bytes(MIB), version=version, stream=stream.handle)
+    if version == 2:
+        del array.interface["stream"]
+    stream.fill(array.memory, data)
+    assert handle.sync_pwrite(array, path) == 1
+    assert file_bytes(path) == data
+
+
+def test_work_on_a_stream_that_reads_memory_ends_before_a_read_overwrites_it(handle, path, stream):
+    data = some(MIB)
+    make_file(path, data)
+    array = gpu.Array(bytes(MIB), stream=stream.handle)
+    stream.fill(array.memory, b"\xee" * MIB)
+    assert handle.sync_pread(array, path) == 1
+    assert array.bytes == data
+
+
+def test_a_stream_of_none_is_not_waited_for(handle, path, stream):
+    array = gpu.Array(bytes(MIB))
+    stream.fill(array.memory, some(MIB))
+    assert handle.sync_pwrite(array, path) == 1
+    assert file_bytes(path) == bytes(MIB)
+
+
+def test_work_that_failed_fails_the_op_that_comes_after_it(handle, path, stream, monkeypatch, caplog):
+    array = gpu.Array(bytes(MIB), stream=stream.handle)
+    monkeypatch.setenv("STANDIN", "cuStreamSynchronize=719")
+    assert handle.async_pwrite(array, path) == -1
+    assert "cuStreamSynchronize(): unknown error (719)" in caplog.text
+    with pytest.raises(OSError) as e:
+        handle.submit_write(array, path)
+    assert e.value.errno == errno.EIO
+    monkeypatch.delenv("STANDIN")
+    assert handle.sync_pwrite(array, path) == 1
+
+
+# ---- what is refused ----
+
+
+def test_what_is_no_range_of_gpu_memory_is_refused(handle, path):
+    make_file(path, bytes(MIB))
+    array = gpu.Array(bytes(100))
+    with pytest.raises(ValueError, match="read-only"):
+        handle.async_pread(gpu.Array(bytes(100), data=(array.address, True)), path)
+    for gaps in (dict(shape=(50,), strides=(2,)), dict(shape=(5, 10), strides=(1, 5))):
+        with pytest.raises(ValueError, match="with gaps"):
+            handle.async_pread(gpu.Array(bytes(100), **gaps), path)
+    with pytest.raises(OSError) as e:
+        handle.submit_read(gpu.Array(bytes(100), data=(4096, False)), path)
+    assert e.value.errno == errno.EFAULT and "0x1000 is no memory of a GPU" in str(e.value)
+    with pytest.raises(TypeError, match="buffer"):
+        handle.async_pread(object(), path)
+    with pytest.raises(OSError) as e:  # it passes the allocation's end
+        handle.submit_read(gpu.Array(bytes(100), shape=(MIB,)), path).wait()
+    assert e.value.errno == errno.EFAULT
+
+
+def test_strides_without_gaps_and_no_elements_are_taken(handle, path):
+    data = some(96)
+    array = gpu.Array(data, shape=(4, 3, 1), typestr="<f8", strides=(24, 8, 7))
+    assert handle.sync_pwrite(array, path) == 1 and file_bytes(path) == data
+    empty = gpu.Array(b"", shape=(0, 3), strides=(1, 1), data=(0, False), stream=1)
+    assert handle.sync_pwrite(empty, path) == 1 == handle.sync_pread(empty, path)
+    assert file_bytes(path) == data
+
+
+def test_a_process_without_libcuda_says_so(python):
+    output = python(
+        """
+        class Array:
+            __cuda_array_interface__ = dict(shape=(1,), typestr="|u1", data=(4096, False), version=3, stream=1)
+        with dsaio.aio_handle() as handle:
+            assert handle.async_pread(Array(), "/dev/null") == -1
+            assert not handle.is_pinned(Array())
+        assert "torch" not in sys.modules and "numpy" not in sys.modules
+        """
+    )
+    assert "0x1000 is no memory of a GPU that this process uses" in output
+
+
+# ---- DLPack ----
+
+
+def test_tensors_with_dlpack_alone_are_taken(handle, path):
+    data = some(4096)
+    array = gpu.Array(bytes(100) + data).part(100, 4196)
+    gpu.Stream(1).fill(array.memory, bytes(100) + data[::-1])
+    assert handle.sync_pwrite(gpu.DlArray(array), path) == 1 and file_bytes(path) == data[::-1]
+    assert handle.sync_pwrite(gpu.DlArray(array, (2, 1), 13), path) == 1
+    back = gpu.Array(bytes(4096))
+    assert handle.sync_pread(gpu.DlArray(back), path) == 1 and back.bytes == data[::-1]
+    with pytest.raises(ValueError, match="with gaps"):
+        handle.sync_pwrite(gpu.DlArray(array, (1, 1024)), path)
+    with pytest.raises(TypeError, match="buffer"):
+        handle.sync_pwrite(gpu.DlArray(array, kind=1), path)
+
+
+# ---- torch ----
+
+
+def test_tensors_of_torch_are_taken_where_they_lie(handle, path, torch, stream):
+    data = some(MIB)
+    tensor = gpu.Tensor(gpu.Array(bytes(MIB)))
+    stream.fill(tensor.array.memory, data)
+    assert handle.async_pwrite(tensor, path) == 0
+    assert tensor.n_aliases, "the op must keep the storage, whatever becomes of the tensor"
+    assert handle.wait() == 1 and file_bytes(path) == data
+    back = gpu.Tensor(gpu.Array(bytes(MIB)))
+    assert handle.sync_pread(back, path) == 1 and back.array.bytes == data
+
+
+def test_safetensors_take_gpu_memory(path, torch):
+    from dsaio import safetensors
+
+    pytest.importorskip("numpy")
+    tensors = {"a": gpu.Tensor(gpu.Array(some(100000))), "b": gpu.Tensor(gpu.Array(some(7)))}
+    safetensors.save_file(tensors, path)
+    back = {name: gpu.Tensor(gpu.Array(bytes(tensor.numel()))) for name, tensor in tensors.items()}
+    safetensors.load_into(path, back)
+    assert all(back[name].array.bytes == tensors[name].array.bytes for name in tensors)
+    arrays = safetensors.load_file(path, framework="np")
+    assert all(arrays[name].tobytes() == tensors[name].array.bytes for name in tensors)
+
+
+# ---- copies on the host ----
+
+
+def test_deepspeed_memcpy_copies_to_and_from_gpu_memory(cuda):
+    data = some(MIB)
+    array, back = gpu.Array(bytes(MIB)), bytearray(MIB)
+    assert dsaio.deepspeed_memcpy(array, data) == 0 and array.bytes == data
+    other = gpu.Array(bytes(MIB))
+    assert dsaio.deepspeed_memcpy(other, array) == 0 and other.bytes == data
+    assert dsaio.deepspeed_memcpy(back, other) == 0 and bytes(back) == data
