@@ -93,6 +93,48 @@ def test_the_decoupled_writer_s_process_uses_dsaio(folder, counters):
     assert counters.written() > 1e6
 
 
+# ---- gds_handle ----
+
+GDS = """
+import sys
+import torch
+from deepspeed.io import FastFileWriter, FastFileWriterConfig
+from deepspeed.ops import op_builder
+from deepspeed.ops.op_builder import GDSBuilder, SpatialInferenceBuilder
+from deepspeed.ops.op_builder.gds import GDSBuilder as OfCuda
+from deepspeed.ops.op_builder.utils import UtilsBuilder
+
+import deepspeed.io.fast_file_writer
+import dsaio
+
+# DeepSpeed has a stand-in for it on CPU.
+deepspeed.io.fast_file_writer.UtilsBuilder = UtilsBuilder
+
+for builder in (GDSBuilder, OfCuda):
+    assert builder().is_compatible() is True and builder().load(verbose=False) is dsaio
+try:
+    SpatialInferenceBuilder().load()
+    assert False
+except ValueError as e:
+    assert "not been implemented" in str(e)
+handle = GDSBuilder().load().gds_handle(block_size=1 << 20, queue_depth=8, intra_op_parallelism=2)
+tensors = {"a": torch.arange(3000000), "b": torch.ones(7)}
+buffer = torch.zeros(4 << 20, dtype=torch.uint8)
+writer = FastFileWriter(sys.argv[1], FastFileWriterConfig(dnvme_handle=handle, pinned_tensor=buffer))
+torch.save(tensors, writer)
+writer.close()
+back = torch.load(sys.argv[1])
+assert all(torch.equal(back[name], tensors[name]) for name in tensors)
+"""
+
+
+def test_gds_builder_of_both_builds_loads_dsaio_and_its_handle_takes_cpu_tensors(folder, counters, tmp_path):
+    program = tmp_path / "gds.py"
+    program.write_text(GDS)
+    run(str(program), os.path.join(folder, "f"))
+    assert counters.written() > 24e6 - (4 << 20)
+
+
 # ---- ds_io and ds_nvme_tune ----
 
 

@@ -41,7 +41,7 @@ GDS = """
 from .async_io import AsyncIOBuilder
 class GDSBuilder(AsyncIOBuilder):
     NAME = "gds"
-    def is_compatible(self, verbose=False): return True
+    def is_compatible(self, verbose=False): return False
 """
 
 # As without: one class for all missing ops.
@@ -175,7 +175,8 @@ for builders in (swapper, op_builder, op_builder.async_io if hasattr(op_builder,
     assert builders.AsyncIOBuilder().load() is dsaio and builders.AsyncIOBuilder().load(verbose=False) is dsaio
     assert builders.AsyncIOBuilder().is_compatible() is True and builders.AsyncIOBuilder().is_compatible(True) is True
 assert op_builder.PinMemoryBuilder().load() is dsaio and op_builder.PinMemoryBuilder().is_compatible() is True
-assert swapper.GDSBuilder is op_builder.GDSBuilder and op_builder.GDSBuilder().is_compatible(False) is False
+assert swapper.GDSBuilder is op_builder.GDSBuilder and op_builder.GDSBuilder().is_compatible(False) is True
+assert op_builder.GDSBuilder().load(verbose=False) is dsaio and swapper.GDSBuilder().load() is dsaio
 """
 
 
@@ -191,25 +192,11 @@ def test_the_builders_load_dsaio(code, first, accelerator):
         """
         + textwrap.indent(REPLACED, " " * 8)
         + """
-        for name in ("aio_handle", "pin_handle", "aio_read", "aio_write", "deepspeed_memcpy"):
+        for name in ("aio_handle", "gds_handle", "pin_handle", "aio_read", "aio_write", "deepspeed_memcpy"):
             assert callable(getattr(op_builder.AsyncIOBuilder().load(), name))
         """,
         FAKE_ACCELERATOR=accelerator,
     )
-
-
-def test_an_op_of_gds_does_not_become_dsaio(code):
-    output = code(
-        """
-        dsaio.deepspeed.install()
-        try:
-            names()[1].GDSBuilder().load()
-        except RuntimeError as e:
-            print(e)
-        """,
-        FAKE_ACCELERATOR="cuda",
-    )
-    assert "use_gds" in output
 
 
 def test_the_class_of_all_missing_ops_stays_what_it_is(code):
@@ -219,9 +206,10 @@ def test_the_class_of_all_missing_ops_stays_what_it_is(code):
         swapper, op_builder = names()
         shared = op_builder.TransformerBuilder
         assert shared().is_compatible() is True and shared.__name__ == "NotImplementedBuilder"
-        assert issubclass(op_builder.GDSBuilder, shared)
+        assert issubclass(op_builder.GDSBuilder, shared) and op_builder.GDSBuilder().load() is dsaio
         try:
-            op_builder.GDSBuilder().load()
+            shared().load()
+            assert False
         except ValueError as e:
             assert "CPU backend" in str(e)
         """
@@ -338,7 +326,10 @@ def test_uninstall_restores_all(code, accelerator, is_first):
         assert swapper.AsyncIOBuilder().load() == "genuine async_io" == op_builder.AsyncIOBuilder().load()
         assert op_builder.PinMemoryBuilder().load() == "genuine pin_memory"
         assert swapper.AsyncIOBuilder().is_compatible() is False
-        assert op_builder.GDSBuilder().is_compatible() is True and swapper.GDSBuilder is op_builder.GDSBuilder
+        assert op_builder.GDSBuilder().is_compatible() is ("{accelerator}" == "cpu")
+        assert swapper.GDSBuilder is op_builder.GDSBuilder
+        if "{accelerator}" == "cuda":
+            assert op_builder.GDSBuilder().load() == "genuine gds"
         if {is_first}:
             assert was == state()
         assert sys.meta_path == path and dict(os.environ) == before
@@ -362,9 +353,9 @@ def test_compatible_ops_are_corrected_in_both_directions(code, accelerator):
         has_gds = "{accelerator}" == "cuda"
         from deepspeed import ops
         genuine = dict(async_io=False, pin_memory=True, deepspeed_not_implemented=True)
-        genuine.update(dict(gds=True) if has_gds else {{}})
+        genuine.update(dict(gds=False) if has_gds else {{}})
         ours = dict(genuine, async_io=True)
-        ours.update(dict(gds=False) if has_gds else {{}})
+        ours.update(dict(gds=True) if has_gds else {{}})
 
         dsaio.deepspeed.install()
         assert "__compatible_ops__" not in vars(ops)

@@ -1,4 +1,4 @@
-"""Tensors of a GPU."""
+"""Tensors of a GPU: ops on them, gds_handle, and what DeepNVMe's programs do with it."""
 
 import asyncio
 import errno
@@ -18,6 +18,25 @@ def cuda():
     if not os.path.exists(gpu.PATH):
         pytest.skip(f"{gpu.PATH} is not built: make tests")
     return gpu.load()
+
+
+@pytest.fixture(params=["gds_handle", "aio_handle"])
+def any_handle(request):
+    with getattr(dsaio, request.param)() as handle:
+        yield handle
+
+
+@pytest.fixture
+def handle():
+    with dsaio.gds_handle() as handle:
+        yield handle
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    module = gpu.cupy()
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return module
 
 
 @pytest.fixture
@@ -42,37 +61,37 @@ SIZES = [(1, 0), (512, 4096), (4096, 0), (54321, 12345), (9 * MIB + 13, 511)]
 
 
 @pytest.mark.parametrize("nbytes, offset", SIZES)
-def test_a_write_takes_the_bytes_of_gpu_memory(handle, path, nbytes, offset):
+def test_a_write_takes_the_bytes_of_gpu_memory(any_handle, path, nbytes, offset):
     data = some(nbytes + 7)
     array = gpu.Array(data)
-    assert handle.async_pwrite(array.part(3, 3 + nbytes), path, offset) == 0
-    assert handle.wait() == 1
+    assert any_handle.async_pwrite(array.part(3, 3 + nbytes), path, offset) == 0
+    assert any_handle.wait() == 1
     assert file_bytes(path)[offset:] == data[3 : 3 + nbytes]
 
 
 @pytest.mark.parametrize("nbytes, offset", SIZES)
-def test_a_read_fills_gpu_memory_and_nothing_around_it(handle, path, nbytes, offset):
+def test_a_read_fills_gpu_memory_and_nothing_around_it(any_handle, path, nbytes, offset):
     data = some(nbytes)
     make_file(path, bytes(offset) + data)
     array = gpu.Array(b"\xee" * (nbytes + 7))
-    assert handle.async_pread(array.part(3, 3 + nbytes), path, offset) == 0
-    assert handle.wait() == 1
+    assert any_handle.async_pread(array.part(3, 3 + nbytes), path, offset) == 0
+    assert any_handle.wait() == 1
     assert array.bytes == b"\xee" * 3 + data + b"\xee" * 4
 
 
-def test_all_methods_of_deepnvme_take_gpu_memory(handle, path, capfd):
+def test_all_methods_of_deepnvme_take_gpu_memory(any_handle, path, capfd):
     data = some(MIB)
     array, back = gpu.Array(data), gpu.Array(bytes(MIB))
-    assert handle.write(array, path, True) == 0
-    assert handle.read(back, path, True) == 0 and back.bytes == data
-    assert handle.pwrite(array, path, True, False, 100) == 1
-    assert handle.pread(back, path, True, False, 100) == 1 and back.bytes == data
-    assert handle.pwrite(array, path, True, True) == 0 == handle.pread(back, path, True, True)
-    assert handle.wait() == 2
-    assert handle.sync_pwrite(array, path) == 1 == handle.sync_pread(back, path)
+    assert any_handle.write(array, path, True) == 0
+    assert any_handle.read(back, path, True) == 0 and back.bytes == data
+    assert any_handle.pwrite(array, path, True, False, 100) == 1
+    assert any_handle.pread(back, path, True, False, 100) == 1 and back.bytes == data
+    assert any_handle.pwrite(array, path, True, True) == 0 == any_handle.pread(back, path, True, True)
+    assert any_handle.wait() == 2
+    assert any_handle.sync_pwrite(array, path) == 1 == any_handle.sync_pread(back, path)
     fd = os.open(path, os.O_WRONLY | os.O_DIRECT)
     try:
-        assert handle.async_pwrite(array.part(0, 4096), fd=fd, file_offset=4096) == 0 and handle.wait() == 1
+        assert any_handle.async_pwrite(array.part(0, 4096), fd=fd, file_offset=4096) == 0 and any_handle.wait() == 1
     finally:
         os.close(fd)
     assert file_bytes(path)[4096:8192] == data[:4096]
@@ -190,9 +209,9 @@ def test_a_process_without_libcuda_says_so(python):
         """
         class Array:
             __cuda_array_interface__ = dict(shape=(1,), typestr="|u1", data=(4096, False), version=3, stream=1)
-        with dsaio.aio_handle() as handle:
+        with dsaio.gds_handle() as handle:
             assert handle.async_pread(Array(), "/dev/null") == -1
-            assert not handle.is_pinned(Array())
+            assert not handle.is_pinned(Array()) and not handle.unpin_device_tensor(Array())
         assert "torch" not in sys.modules and "numpy" not in sys.modules
         """
     )
@@ -241,6 +260,96 @@ def test_safetensors_take_gpu_memory(path, torch):
     assert all(back[name].array.bytes == tensors[name].array.bytes for name in tensors)
     arrays = safetensors.load_file(path, framework="np")
     assert all(arrays[name].tobytes() == tensors[name].array.bytes for name in tensors)
+
+
+# ---- gds_handle ----
+
+
+def test_gds_handle_has_the_values_of_its_constructor():
+    with dsaio.gds_handle(262144, 2, True, True, 2) as handle:
+        assert (handle.get_block_size(), handle.get_queue_depth()) == (262144, 2)
+        assert handle.get_single_submit() is True is handle.get_overlap_events()
+        assert handle.get_intra_op_parallelism() == 2 and handle.get_alignment() == 512
+    with dsaio.gds_handle() as handle, dsaio.aio_handle() as other:
+        assert handle._values == other._values
+    with pytest.raises(OSError) as e:
+        dsaio.gds_handle(block_size=1)
+    assert e.value.errno == errno.EINVAL
+
+
+def test_cpu_tensors_work_on_gds_handle_by_path_and_by_descriptor(handle, path, kind):
+    data = some(MIB)
+    pinned = handle.new_cpu_locked_tensor(MIB, kind.empty())
+    for tensor in (kind.of(data), pinned):
+        tensor[:] = kind.of(data)
+        assert handle.async_pwrite(tensor, path) == 0 and handle.wait() == 1 and file_bytes(path) == data
+        os.truncate(path, 0)
+        fd = os.open(path, os.O_WRONLY | os.O_DIRECT)
+        assert handle.async_pwrite(buffer=tensor, fd=fd, file_offset=0) == 0 and handle.wait() == 1
+        os.close(fd)
+        assert file_bytes(path) == data
+        tensor[:] = 0
+        assert handle.sync_pread(tensor, path) == 1 and kind.bytes(tensor) == data
+    assert handle.is_pinned(pinned) and handle.free_cpu_locked_tensor(pinned)
+
+
+def test_memory_is_pinned_until_it_is_unpinned(handle):
+    array = gpu.Array(bytes(MIB))
+    assert not handle.is_pinned(array)
+    assert handle.unpin_device_tensor(array) is False
+    assert handle.pin_device_tensor(array) is True is handle.pin_device_tensor(array)
+    with dsaio.gds_handle() as other:
+        for part in (array, array.part(0, 1), array.part(100, MIB)):
+            assert other.is_pinned(part) and dsaio.is_pinned(part)
+        assert not other.is_pinned(gpu.Array(bytes(MIB)))
+        assert other.unpin_device_tensor(array.part(100, MIB)) is False
+        assert other.unpin_device_tensor(array.part(0, 1)) is True
+    assert not handle.is_pinned(array)
+    assert handle.free_cpu_locked_tensor(array) is False
+
+
+def test_pinned_memory_is_read_and_written(handle, path):
+    data = some(9 * MIB)
+    array = gpu.Array(data)
+    handle.pin_device_tensor(array)
+    assert handle.sync_pwrite(array, path) == 1 and file_bytes(path) == data
+    array.memory.bytes = bytes(9 * MIB)
+    for start in range(0, 9 * MIB, MIB):
+        assert handle.async_pread(array.part(start, start + MIB), path, start) == 0
+    assert handle.wait() == 9 and array.bytes == data
+    assert handle.unpin_device_tensor(array) is True
+
+
+def test_new_tensors_are_pinned(handle, cupy):
+    tensor = handle.new_pinned_device_tensor(1000, gpu.Array())
+    assert tensor.nbytes == 1000 and handle.is_pinned(tensor)
+    assert handle.free_pinned_device_tensor(tensor) is True
+    assert handle.free_pinned_device_tensor(tensor) is False and not handle.is_pinned(tensor)
+    for named in ("example_tenosr", "example_tensor"):
+        tensor = handle.new_pinned_device_tensor(num_elem=10, **{named: gpu.Array()})
+        assert handle.is_pinned(tensor) and handle.free_pinned_device_tensor(tensor)
+    empty = handle.new_pinned_device_tensor(0, gpu.Array())
+    assert empty.nbytes == 0 and handle.free_pinned_device_tensor(empty) is False
+    for wrong in ((10,), (10, None), (10, b"")):
+        with pytest.raises(TypeError):
+            handle.new_pinned_device_tensor(*wrong)
+    with pytest.raises(ValueError):
+        handle.new_pinned_device_tensor(-1, gpu.Array())
+
+
+def test_new_tensors_of_torch_are_pinned(handle, torch):
+    tensor = handle.new_pinned_device_tensor(1000, gpu.Tensor(gpu.Array()))
+    assert tensor.numel() == 1000 and handle.is_pinned(tensor)
+    assert handle.free_pinned_device_tensor(tensor) is True and not handle.is_pinned(tensor)
+
+
+def test_pinning_what_is_no_gpu_memory_says_what_to_do(handle):
+    with pytest.raises(TypeError, match="new_cpu_locked_tensor"):
+        handle.pin_device_tensor(bytearray(10))
+    with pytest.raises(OSError) as e:
+        handle.pin_device_tensor(gpu.Array(b"1", data=(4096, False)))
+    assert e.value.errno == errno.EINVAL
+    assert handle.unpin_device_tensor(bytearray(10)) is False
 
 
 # ---- copies on the host ----

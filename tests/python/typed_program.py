@@ -42,6 +42,10 @@ def deepnvme(folder: str) -> None:
     assert_type(dsaio.is_pinned(memory), bool)
     with handle as same:
         assert_type(same, dsaio.aio_handle)
+    with dsaio.gds_handle(block_size=1 << 20) as gds:
+        assert_type(gds, dsaio.gds_handle)
+        assert_type(gds.get_alignment(), int)
+        assert_type(gds.unpin_device_tensor(memory), bool)
 
 
 def handles(folder: str) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .deepnvme import aio_read as aio_read
     from .deepnvme import aio_write as aio_write
     from .deepnvme import deepspeed_memcpy as deepspeed_memcpy
+    from .deepnvme import gds_handle as gds_handle
     from .deepnvme import pin_handle as pin_handle
 
 _MODULES = {
@@ -41,6 +42,7 @@ _MODULES = {
     "aio_write": "deepnvme",
     "alloc": "_memory",
     "deepspeed_memcpy": "deepnvme",
+    "gds_handle": "deepnvme",
     "is_pinned": "_buffer",
     "pin_handle": "deepnvme",
 }

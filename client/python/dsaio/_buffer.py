@@ -262,7 +262,11 @@ def is_pinned(buffer: Any) -> bool:
     allocation = memory.find(address, nbytes)
     if allocation is not None:
         return allocation.is_locked
-    return hasattr(buffer, "data_ptr") and buffer.is_pinned()
+    if hasattr(buffer, "data_ptr") and not buffer.is_cuda:
+        return bool(buffer.is_pinned())
+    from . import _gpu
+
+    return _gpu.is_tensor(buffer) and _gpu.is_pinned(address, nbytes)
 
 
 def unlock(address: int) -> bool:

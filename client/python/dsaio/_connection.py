@@ -82,6 +82,11 @@ def connection() -> Connection:
         return _current
 
 
+def existing() -> Optional[Connection]:
+    """The connection, if this process has made one."""
+    return _current
+
+
 def _forget() -> None:
     global _current, _lock
     _lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""GPU memory of the program: where it lies, and its stream.
+"""GPU memory of the program: where it lies, its stream, and its registration.
 
 A tensor of a GPU is one of torch, or an object with `__cuda_array_interface__` (CuPy, Numba, JAX) or DLPack.  The
 library moves its bytes, by itself.  The order is the task here: the library does not wait for the
@@ -17,8 +17,10 @@ import sys
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from math import prod
 
+from . import _library as library
 from . import _memory as memory
 from ._buffer import GpuMemory
+from ._connection import connection, existing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -246,3 +248,44 @@ def stage(place: Place, for_read: bool) -> Place:
     if not for_read:
         copy(address, to, address, nbytes)
     return to, nbytes, (array, owner), finish if for_read else None  # type: ignore[return-value]
+
+
+# ---- what is pinned ----
+
+
+def pin(address: int, nbytes: int) -> None:
+    """Registers the memory.  Twice is fine.  Raises OSError."""
+    described = library.Memory(
+        size=ctypes.sizeof(library.Memory), kind=library.MEMORY_CUDA, fd=-1, start=address, bytes=nbytes
+    )
+    code = library.memory_register(connection().pointer, byref(described))
+    if code < 0 and not (code == -errno.EEXIST and is_pinned(address, nbytes)):
+        raise library.error(code)
+
+
+def unpin(address: int) -> bool:
+    """Undoes pin() of memory that starts there.  False: there is none.  Raises OSError."""
+    current = existing()
+    code = library.memory_unregister(current.pointer, address) if current and address else -errno.EINVAL
+    return code != -errno.EINVAL and not library.check(code)
+
+
+def is_pinned(address: int, nbytes: int) -> bool:
+    """Does the whole range lie in memory that is pinned?"""
+    current = existing()
+    return current is not None and library.memory_kind(current.pointer, address, nbytes) == library.MEMORY_CUDA
+
+
+def new_like(n_elements: int, example: Any) -> Any:
+    """A 1-D tensor of as many elements and the example's dtype, on its GPU, or else on the current one.
+
+    Raises TypeError if the example is neither of torch nor of CuPy.
+    """
+    if hasattr(example, "data_ptr"):
+        torch = sys.modules["torch"]
+        return torch.empty(n_elements, dtype=example.dtype, device=example.device if example.is_cuda else "cuda")
+    cupy = sys.modules.get("cupy")
+    if cupy is None or not isinstance(example, cupy.ndarray):
+        raise TypeError(f"dsaio: the example must be a tensor of torch or CuPy, not {type(example).__name__}")
+    with example.device:
+        return cupy.empty(n_elements, example.dtype)

@@ -26,6 +26,7 @@ READ, WRITE, FSYNC, FDATASYNC = 1, 2, 3, 4
 CONNECTED = 1
 INHERIT, YES, NO = 0, 1, 2
 NO_ZERO = 1
+MEMORY_CUDA = 4
 CLASSES = {"normal": 0, "demand": 1, "background": 2}
 
 
@@ -65,6 +66,19 @@ class AllocOptions(ctypes.Structure):
         ("flags", c_uint32),
         ("numa_node", c_uint32),
         ("wait_usec", c_int64),
+    ]
+
+
+class Memory(ctypes.Structure):
+    """struct dsaio_memory."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("kind", c_uint32),
+        ("fd", c_int),
+        ("start", c_void_p),
+        ("bytes", c_size_t),
+        ("fd_off", c_uint64),
     ]
 
 
@@ -133,6 +147,9 @@ handle_fd = _function(quick, "handle_fd", c_int, c_void_p)
 
 alloc_with = _function(blocking, "alloc_with", c_int, c_void_p, c_size_t, _out, _out)
 free = _function(blocking, "free", c_int, c_void_p, c_void_p)
+memory_register = _function(blocking, "memory_register", c_int, c_void_p, _out)
+memory_unregister = _function(blocking, "memory_unregister", c_int, c_void_p, c_void_p)
+memory_kind = _function(quick, "memory_kind", c_int, c_void_p, c_void_p, c_size_t)
 
 file_open = _function(blocking, "file_open", c_int, c_void_p, c_char_p, c_int, _out)
 file_from_fd = _function(blocking, "file_from_fd", c_int, c_void_p, c_int, _out)

@@ -420,6 +420,63 @@ def _validate(opcode: int, place: Place, file: FileArgument, offset: int) -> Non
     print(f"{'Pass' if is_same else 'Fail'}: {verb} of {place[1]} bytes at {offset} of {_op.file_name(file)}")
 
 
+class gds_handle(aio_handle):
+    """DeepNVMe's handle for tensors of a GPU, with the arguments and methods of aio_handle.
+
+    aio_handle takes such tensors, too, and this one takes all that aio_handle does.  It adds the pinning of a
+    GPU's memory, which the library then knows before its first op.
+    """
+
+    def get_alignment(self) -> int:
+        """Sizes and offsets that are multiples of it, in bytes, suit DeepNVMe.  Here all do."""
+        return 512
+
+    def new_pinned_device_tensor(self, num_elem: int, example_tenosr: Any = None, *, example_tensor: Any = None) -> Any:
+        """A pinned tensor of shape (num_elem,) and the example's dtype, on the example's GPU, or else the current.
+
+        The example is a tensor of torch or CuPy.  The content is undefined.  Raises OSError if the memory cannot
+        be pinned; what torch or CuPy raises if there is none.  The misspelt keyword is DeepNVMe's.
+        """
+        if (example_tenosr is None) == (example_tensor is None):
+            raise TypeError("dsaio: new_pinned_device_tensor() needs one example tensor")
+        num_elem = check.integer("num_elem", num_elem, 0, check.MAX)
+        from . import _gpu
+
+        tensor = _gpu.new_like(num_elem, example_tensor if example_tenosr is None else example_tenosr)
+        if num_elem:
+            self.pin_device_tensor(tensor)
+        return tensor
+
+    def free_pinned_device_tensor(self, tensor: Any) -> bool:
+        """As unpin_device_tensor().  The memory is torch's or CuPy's, and free when its last tensor is gone."""
+        return self.unpin_device_tensor(tensor)
+
+    def pin_device_tensor(self, buffer: Any) -> bool:
+        """Registers the tensor's memory, for ops of all handles on it and on views of it.  Twice is fine.
+
+        Returns True.  Raises TypeError if it is not on a GPU; OSError: EINVAL if its memory is none of a GPU of
+        CUDA, ERANGE if it spans several allocations, EEXIST if another tensor that is pinned has a part of it.
+        """
+        from . import _gpu
+
+        if not _gpu.is_tensor(buffer):
+            raise TypeError(
+                f"dsaio: pin_device_tensor() is for tensors of a GPU, not a {type(buffer).__name__} of the CPU:"
+                " new_cpu_locked_tensor() makes pinned ones"
+            )
+        _gpu.pin(*_buffer.extent(buffer))
+        return True
+
+    def unpin_device_tensor(self, buffer: Any) -> bool:
+        """Undoes pin_device_tensor() of a tensor that starts at the same address.  Open ops go on.
+
+        Returns True, or False if there is none.
+        """
+        from . import _gpu
+
+        return _gpu.unpin(_buffer.extent(buffer)[0])
+
+
 def _keep_pending() -> Any:
     return [handle._pending for handle in list(_handles) if isinstance(handle, aio_handle)]
 

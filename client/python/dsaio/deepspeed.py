@@ -4,7 +4,7 @@
 
     dsaio.deepspeed.install()
 
-From then on, AsyncIOBuilder().load() and PinMemoryBuilder().load() of DeepSpeed return the package
+From then on, load() of DeepSpeed's AsyncIOBuilder, PinMemoryBuilder and GDSBuilder returns the package
 dsaio, and nothing is compiled for them.  DeepSpeed need not be imported yet, and is not imported here.
 
 All importers of a builder hold its class, so the methods of the class are replaced: of classes that exist
@@ -54,24 +54,9 @@ def _is_compatible(self: Any, verbose: bool = False) -> bool:
     return True
 
 
-def _gds_load(self: Any, verbose: bool = False) -> ModuleType:
-    raise RuntimeError(
-        "dsaio: gds: GPUDirect Storage is not served yet: set use_gds to false in DeepSpeed's configuration, "
-        "or call dsaio.deepspeed.uninstall()"
-    )
-
-
-def _gds_is_compatible(self: Any, verbose: bool = False) -> bool:
-    return False
-
-
-# GDSBuilder inherits AsyncIOBuilder's load().
-_METHODS: Dict[str, Dict[str, Any]] = {
-    "AsyncIOBuilder": {"load": _load, "is_compatible": _is_compatible},
-    "PinMemoryBuilder": {"load": _load, "is_compatible": _is_compatible},
-    "GDSBuilder": {"load": _gds_load, "is_compatible": _gds_is_compatible},
-}
-_ANSWERS = {"async_io": True, "pin_memory": True, "gds": False}
+_BUILDERS = ("AsyncIOBuilder", "PinMemoryBuilder", "GDSBuilder")
+_METHODS = {"load": _load, "is_compatible": _is_compatible}
+_OPS = ("async_io", "pin_memory", "gds")  # all are compatible
 _MISSING = object()
 
 _replaced: List[Tuple[Any, Dict[str, Any]]] = []  # each class, and what its own dict had before
@@ -87,25 +72,25 @@ def _replace(module: ModuleType) -> None:
     """Replaces the methods of the builders that the module defines."""
     if module.__name__.startswith("op_builder") and not hasattr(sys.modules.get("op_builder"), "__deepspeed__"):
         return  # another package of that name
-    for name, methods in _METHODS.items():
+    for name in _BUILDERS:
         builder = vars(module).get(name)
         if not isinstance(builder, type) or any(builder is other for other, _ in _replaced):
             continue
         if (builder.__module__, builder.__name__) == (module.__name__, name):
-            _replaced.append((builder, {method: vars(builder).get(method, _MISSING) for method in methods}))
-            for method, function in methods.items():
+            _replaced.append((builder, {method: vars(builder).get(method, _MISSING) for method in _METHODS}))
+            for method, function in _METHODS.items():
                 setattr(builder, method, function)
     _stand_in(module)
 
 
 def _stand_in(module: ModuleType) -> None:
-    """Gives GDSBuilder a class of its own where it is the one of all missing ops, which says it is compatible."""
+    """Gives GDSBuilder a class of its own where it is the one of all missing ops, which stays what it is."""
     builder = vars(module).get("GDSBuilder")
     if isinstance(builder, type) and getattr(builder, "NAME", None) == "deepspeed_not_implemented":
         if builder in _stand_ins.values():
             return
         if builder not in _stand_ins:
-            own = {"__module__": builder.__module__, "is_compatible": _gds_is_compatible}
+            own = dict(_METHODS, __module__=builder.__module__)
             _stand_ins[builder] = type("GDSBuilder", (builder,), own)
         setattr(module, "GDSBuilder", _stand_ins[builder])
 
@@ -143,14 +128,14 @@ def _compatible_ops() -> Dict[str, Any]:
 def _correct_compatible_ops() -> None:
     """To be called by the first install(): a dict that is made after it has the answers of the replaced methods."""
     ops = _compatible_ops()
-    for name in set(ops) & set(_ANSWERS):
+    for name in set(ops) & set(_OPS):
         _answers[name] = ops[name]
-        ops[name] = _ANSWERS[name]
+        ops[name] = True
 
 
 def _restore_compatible_ops() -> None:
     ops = _compatible_ops()
-    for name in set(ops) & set(_ANSWERS):
+    for name in set(ops) & set(_OPS):
         ops[name] = _answers[name] if name in _answers else _genuine_answer(name)
     _answers.clear()
 
@@ -259,10 +244,10 @@ _lock = Lock()
 
 
 def install() -> None:
-    """DeepSpeed's AsyncIOBuilder and PinMemoryBuilder load dsaio, in this process and in those that it starts.
+    """DeepSpeed's builders of DeepNVMe load dsaio, in this process and in those that it starts.
 
     It may be called before or after DeepSpeed is imported; handles that exist stay what they are.
-    GDSBuilder says that it is not compatible.  Twice is fine.
+    Twice is fine.
     """
     _install(has_pth())
 
