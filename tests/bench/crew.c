@@ -269,3 +269,23 @@ int crew_slice(struct side *side, struct crew *crew, pid_t other_pid, struct res
 	*ret_result = result;
 	return 0;
 }
+
+int crew_side_open(struct side *side, const struct crew_member *member)
+{
+	struct crew *crew;
+	const int r = crew_new(side, member, NULL, &crew);
+
+	side->state = crew;
+	return r;
+}
+
+int crew_side_run(struct side *side, struct result *ret_result)
+{
+	return crew_slice(side, side->state, 0, ret_result);
+}
+
+void crew_side_close(struct side *side)
+{
+	crew_free(side->state);
+	side->state = NULL;
+}

@@ -51,6 +51,11 @@ void crew_free(struct crew *crew); /* NULL is fine */
 /* Runs a slice of a side; other_pid: a process whose CPU time counts, too (the daemon), or 0. */
 int crew_slice(struct side *side, struct crew *crew, pid_t other_pid, struct result *ret_result);
 
+/* The functions of a side that is a crew alone, which is its state. */
+int crew_side_open(struct side *side, const struct crew_member *member);
+int crew_side_run(struct side *side, struct result *ret_result);
+void crew_side_close(struct side *side);
+
 /* Where a process is: the offset of its next op. */
 struct offsets {
 	uint64_t n, next, seed;

@@ -27,17 +27,11 @@ int fio_uring_huge_command(const struct point *point, char *ret_text, size_t siz
 
 /* side_local.c */
 int local_side_open(struct side *side);
-int local_side_run(struct side *side, struct result *ret_result);
-void local_side_close(struct side *side);
 
 /* side_uring.c */
 int uring_side_open(struct side *side);
-int uring_side_run(struct side *side, struct result *ret_result);
-void uring_side_close(struct side *side);
 
 /* side_deepnvme.c */
 int deepnvme_side_open(struct side *side);
-int deepnvme_side_run(struct side *side, struct result *ret_result);
-void deepnvme_side_close(struct side *side);
 
 #endif

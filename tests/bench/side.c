@@ -1,9 +1,11 @@
 #include "tests/bench/side.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/bench/crew.h"
 #include "tests/bench/files.h"
 #include "tests/bench/kinds.h"
 
@@ -66,19 +68,19 @@ const struct side_kind side_kinds[] = {
 	{ .name = "libaio",
 	  .what = "libaio in the same process, as a good program uses it",
 	  .open = local_side_open,
-	  .run = local_side_run,
-	  .close = local_side_close },
+	  .run = crew_side_run,
+	  .close = crew_side_close },
 	{ .name = "io_uring",
 	  .what = "io_uring in the same process, registered buffers and files; only when named",
 	  .is_on_request = true,
 	  .open = uring_side_open,
-	  .run = uring_side_run,
-	  .close = uring_side_close },
+	  .run = crew_side_run,
+	  .close = crew_side_close },
 	{ .name = "deepnvme",
 	  .what = "libaio in the same process, as DeepNVMe's aio_handle uses it",
 	  .open = deepnvme_side_open,
-	  .run = deepnvme_side_run,
-	  .close = deepnvme_side_close },
+	  .run = crew_side_run,
+	  .close = crew_side_close },
 	{ .name = NULL },
 };
 
@@ -142,6 +144,20 @@ uint64_t point_memory_bytes(const struct point *point)
 void point_path(const struct point *point, unsigned index, char *path)
 {
 	files_path(path, point->dir, point->is_one_file ? 0 : index);
+}
+
+int point_open(const struct point *point, unsigned index, char *why, size_t size)
+{
+	char path[FILES_PATH_BYTES];
+	int fd, r;
+
+	point_path(point, index, path);
+	fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
+	if (fd >= 0)
+		return fd;
+	r = -errno;
+	(void)snprintf(why, size, "%s: %s", path, strerror(-r));
+	return r;
 }
 
 struct dsaio_profile point_profile(unsigned depth)

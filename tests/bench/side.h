@@ -87,6 +87,8 @@ unsigned point_ops_in_flight(const struct point *point);
 uint64_t point_memory_bytes(const struct point *point);
 /* The file of process index; path: FILES_PATH_BYTES. */
 void point_path(const struct point *point, unsigned index, char *path);
+/* The same file, opened with O_DIRECT; or a negative errno, and text in why (of size bytes). */
+int point_open(const struct point *point, unsigned index, char *why, size_t size);
 /* The bytes of one request to the device: op_bytes, or the profile's blocks of it. */
 uint64_t point_block_bytes(const struct point *point);
 /* Blocks of 1 MiB, depth of them, refilled as completions come, one part. */

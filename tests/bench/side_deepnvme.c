@@ -122,26 +122,11 @@ int deepnvme_side_open(struct side *side)
 {
 	const struct point *p = &side->point;
 	const unsigned n = p->profile.intra_op_parallelism;
-	struct crew *crew;
-	int r;
 
 	if (n == 0 || p->op_bytes % ((uint64_t)n * SECTOR_BYTES) != 0) {
 		(void)snprintf(side->why, sizeof(side->why), "an op is not divisible by %u threads",
 			       n);
 		return -EOPNOTSUPP;
 	}
-	r = crew_new(side, &program, NULL, &crew);
-	side->state = crew;
-	return r;
-}
-
-int deepnvme_side_run(struct side *side, struct result *ret_result)
-{
-	return crew_slice(side, side->state, 0, ret_result);
-}
-
-void deepnvme_side_close(struct side *side)
-{
-	crew_free(side->state);
-	side->state = NULL;
+	return crew_side_open(side, &program);
 }

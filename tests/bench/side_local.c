@@ -8,7 +8,6 @@
  * sixth fewer in all.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <libaio.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +90,6 @@ static int program_open(const struct point *point, unsigned index, const void *a
 			void **ret_state, char *why, size_t size)
 {
 	_cleanup_(program_closep) struct program *p = calloc(1, sizeof(*p));
-	char path[FILES_PATH_BYTES];
 	int r;
 
 	(void)argument;
@@ -100,13 +98,9 @@ static int program_open(const struct point *point, unsigned index, const void *a
 	p->point = *point;
 	p->n_slots = point_ops_in_flight(point);
 	offsets_init(&p->offsets, point);
-	point_path(point, index, path);
-	p->fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
-	if (p->fd < 0) {
-		r = -errno;
-		(void)snprintf(why, size, "%s: %s", path, strerror(-r));
-		return r;
-	}
+	p->fd = point_open(point, index, why, size);
+	if (p->fd < 0)
+		return p->fd;
 	r = program_memory(p);
 	if (r == 0)
 		r = io_setup((int)point->depth, &p->context);
@@ -240,20 +234,5 @@ static const struct crew_member program = { program_open, program_run, program_c
 
 int local_side_open(struct side *side)
 {
-	struct crew *crew;
-	const int r = crew_new(side, &program, NULL, &crew);
-
-	side->state = crew;
-	return r;
-}
-
-int local_side_run(struct side *side, struct result *ret_result)
-{
-	return crew_slice(side, side->state, 0, ret_result);
-}
-
-void local_side_close(struct side *side)
-{
-	crew_free(side->state);
-	side->state = NULL;
+	return crew_side_open(side, &program);
 }

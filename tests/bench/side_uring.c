@@ -10,7 +10,6 @@
  * An op is one request, so this side has no points whose ops are larger than a block.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/io_uring.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -194,7 +193,6 @@ static int program_open(const struct point *point, unsigned index, const void *a
 			void **ret_state, char *why, size_t size)
 {
 	_cleanup_(program_closep) struct program *p = calloc(1, sizeof(*p));
-	char path[FILES_PATH_BYTES];
 	int r;
 
 	(void)argument;
@@ -204,19 +202,15 @@ static int program_open(const struct point *point, unsigned index, const void *a
 	p->point = *point;
 	p->n_slots = point_ops_in_flight(point);
 	offsets_init(&p->offsets, point);
-	point_path(point, index, path);
 	p->start_nsec = calloc(p->n_slots, sizeof(*p->start_nsec));
 	if (!p->start_nsec)
 		return -ENOMEM;
 	r = memory_new(point_memory_bytes(point), &p->memory);
 	if (r < 0)
 		return r;
-	p->fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
-	if (p->fd < 0) {
-		r = -errno;
-		(void)snprintf(why, size, "%s: %s", path, strerror(-r));
-		return r;
-	}
+	p->fd = point_open(point, index, why, size);
+	if (p->fd < 0)
+		return p->fd;
 	r = program_ring(p, why, size);
 	if (r == 0)
 		*ret_state = TAKE_PTR(p);
@@ -293,25 +287,9 @@ static const struct crew_member program = { program_open, program_run, program_c
 
 int uring_side_open(struct side *side)
 {
-	struct crew *crew;
-	int r;
-
 	if (point_block_bytes(&side->point) != side->point.op_bytes) {
 		(void)snprintf(side->why, sizeof(side->why), "only ops of one block");
 		return -EOPNOTSUPP;
 	}
-	r = crew_new(side, &program, NULL, &crew);
-	side->state = crew;
-	return r;
-}
-
-int uring_side_run(struct side *side, struct result *ret_result)
-{
-	return crew_slice(side, side->state, 0, ret_result);
-}
-
-void uring_side_close(struct side *side)
-{
-	crew_free(side->state);
-	side->state = NULL;
+	return crew_side_open(side, &program);
 }
