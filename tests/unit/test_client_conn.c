@@ -4,6 +4,7 @@
 #include "client/lib/memory/slab.h"
 #include "proto/file_board.h"
 #include "proto/util/cleanup.h"
+#include "tests/unit/daemon_end.h"
 #include "tests/unit/suite.h"
 
 #include <fcntl.h>
@@ -55,12 +56,9 @@ static void conn_teardown(void)
 static uint64_t daemon_receive(uint64_t *ret_bytes)
 {
 	struct frame frame;
-	Wire__Request *request;
-	char text[160];
+	Wire__Request *request = daemon_end_read(&reader, daemon_fd, &frame);
 	uint64_t seq;
 
-	ck_assert_int_eq(frame_read(&reader, daemon_fd, &frame, text, sizeof(text)), 1);
-	request = wire__request__unpack(NULL, frame.len, frame.body);
 	ck_assert_ptr_nonnull(request);
 	seq = request->seq;
 	if (ret_bytes && request->body_case == WIRE__REQUEST__BODY_SLAB_NEW)
@@ -74,9 +72,6 @@ static void daemon_reply(uint64_t seq, uint64_t bytes)
 {
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__SlabNewReply slab = WIRE__SLAB_NEW_REPLY__INIT;
-	struct frame_writer writer = { 0 };
-	uint8_t body[256];
-	size_t len;
 	int fd = -1;
 
 	reply.seq = seq;
@@ -87,10 +82,7 @@ static void daemon_reply(uint64_t seq, uint64_t bytes)
 		fd = memfd_create("slab", MFD_CLOEXEC);
 		ck_assert_int_eq(ftruncate(fd, (off_t)bytes), 0);
 	}
-	len = wire__reply__pack(&reply, body);
-	ck_assert_int_eq(frame_queue(&writer, body, len, &fd, fd >= 0), 0);
-	ck_assert_int_eq(frame_flush(&writer, daemon_fd), 0);
-	frame_writer_deinit(&writer);
+	ck_assert_int_eq(daemon_end_reply(daemon_fd, &reply, fd), 0);
 }
 
 /* ---- calls ---- */

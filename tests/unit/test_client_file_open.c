@@ -3,6 +3,7 @@
 #include "client/lib/io/client.h"
 #include "client/lib/io/file_open.h"
 #include "proto/util/cleanup.h"
+#include "tests/unit/daemon_end.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/temp_dir.h"
 
@@ -34,8 +35,6 @@ static void daemon_answer(const Wire__Request *request, struct frame *frame)
 {
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__FileAddReply added = WIRE__FILE_ADD_REPLY__INIT;
-	struct frame_writer writer = { 0 };
-	uint8_t body[256];
 	int fd = -1;
 
 	reply.seq = request->seq;
@@ -57,22 +56,16 @@ static void daemon_answer(const Wire__Request *request, struct frame *frame)
 	} else if (request->body_case == WIRE__REQUEST__BODY_FILE_REMOVE) {
 		atomic_fetch_add(&d.n_removed, 1);
 	}
-	ck_assert_int_eq(frame_queue(&writer, body, wire__reply__pack(&reply, body), &fd, fd >= 0),
-			 0);
-	(void)frame_flush(&writer, d.fd); /* fails when the connection was shut down */
-	frame_writer_deinit(&writer);
+	(void)daemon_end_reply(d.fd, &reply, fd); /* fails when the connection was shut down */
 }
 
 static void *daemon_main(void *arg)
 {
 	struct frame_reader reader = { 0 };
+	Wire__Request *request;
 	struct frame frame;
-	char text[160];
 
-	while (frame_read(&reader, d.fd, &frame, text, sizeof(text)) == 1) {
-		Wire__Request *request = wire__request__unpack(NULL, frame.len, frame.body);
-
-		ck_assert_ptr_nonnull(request);
+	while ((request = daemon_end_read(&reader, d.fd, &frame))) {
 		daemon_answer(request, &frame);
 		wire__request__free_unpacked(request, NULL);
 		frame_deinit(&frame);

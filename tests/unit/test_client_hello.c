@@ -5,6 +5,7 @@
 #include "proto/util/cleanup.h"
 #include "proto/util/socket.h"
 
+#include "tests/unit/daemon_end.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/temp_dir.h"
 
@@ -40,12 +41,9 @@ static uint64_t hello_receive(int fd)
 {
 	struct frame_reader reader = { 0 };
 	struct frame frame;
-	Wire__Request *request;
-	char text[160];
+	Wire__Request *request = daemon_end_read(&reader, fd, &frame);
 	uint64_t seq;
 
-	ck_assert_int_eq(frame_read(&reader, fd, &frame, text, sizeof(text)), 1);
-	request = wire__request__unpack(NULL, frame.len, frame.body);
 	ck_assert_ptr_nonnull(request);
 	ck_assert_int_eq((int)request->body_case, (int)WIRE__REQUEST__BODY_HELLO);
 	seq = request->seq;
@@ -59,8 +57,6 @@ static void hello_reply(int fd, uint64_t seq)
 {
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__HelloReply hello = WIRE__HELLO_REPLY__INIT;
-	struct frame_writer writer = { 0 };
-	uint8_t body[512];
 	int board = -1;
 
 	reply.seq = seq;
@@ -78,10 +74,7 @@ static void hello_reply(int fd, uint64_t seq)
 		board = memfd_create("board", MFD_CLOEXEC);
 		ck_assert_int_eq(ftruncate(board, (off_t)file_board_bytes(MAX_FILES)), 0);
 	}
-	ck_assert_int_eq(
-		frame_queue(&writer, body, wire__reply__pack(&reply, body), &board, board >= 0), 0);
-	ck_assert_int_eq(frame_flush(&writer, fd), 0);
-	frame_writer_deinit(&writer);
+	ck_assert_int_eq(daemon_end_reply(fd, &reply, board), 0);
 }
 
 /* Until the client hangs up. */
