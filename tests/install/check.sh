@@ -10,7 +10,8 @@ BUILD=${BUILD:-build/install}
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/dsaio-install.XXXXXX") || exit 1
 export HOME=$work XDG_RUNTIME_DIR=$work/run
 unset LD_LIBRARY_PATH PKG_CONFIG_PATH DSAIO_SOCKET DSAIOD DSAIO_AUTOSTART XDG_CONFIG_HOME XDG_STATE_HOME
-passed=0 failed=0
+suite=install
+. tests/checks.sh
 
 daemon_pid() {
 	cut -d ' ' -f 1 "$work/run/dsaiod/dsaiod.sock.lock" 2>/dev/null
@@ -23,17 +24,6 @@ clean_up() {
 	rm -rf "$work"
 }
 trap clean_up EXIT
-
-# check NAME COMMAND...: passes if the command does.
-check() {
-	local what=$1 said
-	shift
-	if said=$("$@" 2>&1); then
-		passed=$((passed + 1)); echo "ok install: $what"
-	else
-		failed=$((failed + 1)); echo "not ok install: $what: $(tail -c 2000 <<<"$said")"
-	fi
-}
 
 # The README's indented line that starts so.
 readme_line() {
@@ -101,5 +91,4 @@ check "uninstall leaves nothing" uninstalled
 check "no rpath for /usr/local" no_rpath_for /usr/local
 check "no rpath for a multiarch libdir" no_rpath_for /usr libdir="/usr/lib/$(gcc -print-multiarch)"
 
-echo "$passed passed, $failed failed, 0 skipped"
-[ $failed = 0 ]
+sums

@@ -12,13 +12,8 @@ set -u
 here=$(dirname "$(readlink -f "$0")")
 cd "$here/../.." || exit 1
 BUILD=${BUILD:-build}
-passed=0 failed=0
-
-skip_all() {
-	echo "skip check-systemd: $1"
-	echo "0 passed, 0 failed, 1 skipped"
-	exit 0
-}
+suite=systemd
+. tests/checks.sh
 
 [ "$(id -u)" = 0 ] || skip_all "needs root"
 [ -x /lib/systemd/systemd ] || skip_all "needs systemd: apt-get install systemd"
@@ -55,25 +50,6 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-
-# check NAME COMMAND...: passes if the command does.
-check() {
-	local what=$1 said
-	shift
-	if said=$("$@" 2>&1); then
-		passed=$((passed + 1)); echo "ok systemd: $what"
-	else
-		failed=$((failed + 1)); echo "not ok systemd: $what: $(tail -c 2000 <<<"$said")"
-	fi
-}
-
-# says TEXT COMMAND...: the command, whatever its status, says that.
-says() {
-	local wanted=$1 said
-	shift
-	said=$("$@" 2>&1)
-	[[ $said == *"$wanted"* ]] || { echo "wanted \"$wanted\", got: $said"; return 1; }
-}
 
 # fails COMMAND...
 fails() {
@@ -345,5 +321,4 @@ check "stop of socket and service" ctl stop dsaiod.socket dsaiod.service
 if [ $failed != 0 ]; then
 	inside journalctl -u dsaiod -u dsaiod.socket --no-pager -n 60 -o short-monotonic | sed 's/^/# /'
 fi
-echo "$passed passed, $failed failed, 0 skipped"
-[ $failed = 0 ]
+sums

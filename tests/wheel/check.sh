@@ -6,17 +6,14 @@
 #   BUILD=dir tests/wheel/check.sh	after make wheel
 #
 # PYTHONS: with which (python3); each needs its module venv.  WHEEL: another wheel, by its whole path; then
-# its build is not checked, and nothing but this script and a Python is needed.
+# its build is not checked, and nothing but this script, tests/checks.sh and a Python is needed.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
 PYTHONS=${PYTHONS:-python3}
-passed=0 failed=0 skipped=0
-if [ -e /run/dsaiod/dsaiod.sock ]; then
-	echo "skip check-wheel: this host has a daemon, so that programs start none"
-	echo "0 passed, 0 failed, 1 skipped"
-	exit 0
-fi
+suite=wheel
+. tests/checks.sh
+[ ! -e /run/dsaiod/dsaiod.sock ] || skip_all "this host has a daemon, so that programs start none"
 work=$(realpath "$(mktemp -d "${TMPDIR:-/var/tmp}/dsaio-wheel.XXXXXX")") || exit 1
 chmod 711 "$work"
 home=$work/home # of the user
@@ -53,29 +50,6 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-
-# check NAME COMMAND...: passes if the command does.
-check() {
-	local what=$1 said
-	shift
-	if said=$("$@" 2>&1); then
-		passed=$((passed + 1)); echo "ok wheel: $what"
-	else
-		failed=$((failed + 1)); echo "not ok wheel: $what: $(tail -c 2000 <<<"$said")"
-	fi
-}
-
-skip() {
-	skipped=$((skipped + 1)); echo "skip wheel: $1"
-}
-
-# says TEXT COMMAND...: the command, whatever its status, says that.
-says() {
-	local wanted=$1 said
-	shift
-	said=$("$@" 2>&1)
-	[[ $said == *"$wanted"* ]] || { echo "wanted \"$wanted\", got: $said"; return 1; }
-}
 
 # ends STATUS COMMAND...: the command ends so.
 ends() {
@@ -355,5 +329,4 @@ for python in $PYTHONS; do
 	make_home
 	check_python
 done
-echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed = 0 ]
+sums
