@@ -21,6 +21,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: make deps-p
 
 import dsaio  # noqa: E402
 from dsaio import _stream  # noqa: E402
+from saved_values import assert_same, byte_of, tensors  # noqa: E402
 
 try:
     from dsaio.torch import _layout, checkpoint
@@ -39,6 +40,12 @@ else:
 needs_dcp = pytest.mark.skipif(IS_OLD, reason=REASON if IS_OLD else "")
 MIB = 1 << 20
 
+
+def needs_parameter(function, name, without):
+    if name not in inspect.signature(function).parameters:
+        pytest.skip(f"torch {torch.__version__} {without}")
+
+
 # torch warns of a process without others, and of folders that hold a checkpoint already.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
@@ -50,40 +57,13 @@ def test_an_old_torch_is_refused_with_a_sentence():
     assert e.value.name == "torch"
 
 
-def byte_of(tensor):
-    return tensor.detach().contiguous().view(-1).view(torch.uint8) if tensor.numel() else tensor
-
-
-def assert_same(a, b):
-    if isinstance(a, torch.Tensor):
-        assert a.dtype == b.dtype and a.size() == b.size()
-        assert torch.equal(byte_of(a), byte_of(b))
-    elif isinstance(a, dict):
-        assert set(a) == set(b)
-        for key in a:
-            assert_same(a[key], b[key])
-    elif isinstance(a, (list, tuple)):
-        assert len(a) == len(b)
-        for x, y in zip(a, b):
-            assert_same(x, y)
-    else:
-        assert type(a) is type(b) and a == b
-
-
 def values(seed=1):
-    torch.manual_seed(seed)
-    matrix = torch.randn(300, 500)
     dtypes = "uint8 int8 int16 int32 int64 float16 float32 float64 complex64 bool bfloat16 float8_e4m3fn".split()
     return {
-        "matrix": matrix,
-        "transposed": matrix.t(),
-        "slice": matrix[10:20, ::3],
+        **tensors(seed),
         "huge": torch.randn(3, MIB + 1)[1:],  # a view of a larger storage
         "huge and transposed": torch.randn(1030, 1031).t(),
         "huge in one dimension": torch.randn(3 * MIB),
-        "scalar": torch.tensor(3.5),
-        "empty": torch.empty(0),
-        "empty of a shape": torch.empty(3, 0, 5, dtype=torch.int32),
         "parameter": torch.nn.Parameter(torch.randn(400, 400)),
         "dtypes": {name: torch.arange(0, 4096).to(getattr(torch, name)) for name in dtypes},
         "layers": {f"{i}.weight": torch.randn(32, 32) for i in range(200)},
@@ -542,8 +522,7 @@ def test_the_metadata_is_not_unpickled_by_a_save(folder, path):
 
 @needs_dcp
 def test_a_rank_with_metadata_of_its_own_leaves_the_files_of_others(folder):
-    if "use_collectives" not in inspect.signature(dcp.save).parameters:
-        pytest.skip(f"torch {torch.__version__} has only one metadata for all ranks")
+    needs_parameter(dcp.save, "use_collectives", "has only one metadata for all ranks")
     for rank in range(2):  # each has written one, and not yet its metadata
         make_file(os.path.join(folder, f"__{rank}_0123456789abcdef_0.distcp"), b"data")
     StorageWriter(folder).set_up_storage_writer(True, rank=0, use_collectives=False)
@@ -640,8 +619,7 @@ def test_sharded_state_of_several_ranks_and_of_another_number_of_them(folder, da
 
 @needs_dcp
 def test_ranks_with_metadata_of_their_own(folder, daemon):
-    if "use_collectives" not in inspect.signature(dcp.save).parameters:
-        pytest.skip(f"torch {torch.__version__} has only one metadata for all ranks")
+    needs_parameter(dcp.save, "use_collectives", "has only one metadata for all ranks")
     place = os.path.join(folder, "c")
     code = f"""
         for step in range(2):
@@ -659,8 +637,7 @@ def test_ranks_with_metadata_of_their_own(folder, daemon):
 
 @needs_dcp
 def test_async_save_in_a_process(folder, daemon):
-    if "async_checkpointer_type" not in inspect.signature(dcp.async_save).parameters:
-        pytest.skip(f"torch {torch.__version__} saves only in a thread")
+    needs_parameter(dcp.async_save, "async_checkpointer_type", "saves only in a thread")
     place = os.path.join(folder, "c")
     code = f"""
         from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType

@@ -21,6 +21,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: make deps-p
 
 import dsaio  # noqa: E402
 import dsaio.torch  # noqa: E402
+import saved_values  # noqa: E402
 from dsaio import _stream  # noqa: E402
 from dsaio.torch import _archive  # noqa: E402
 
@@ -28,39 +29,22 @@ MIB = 1 << 20
 IS_OLD = torch.__version__ < "2"  # its weights_only takes tensors in dicts and lists, and little else
 
 
-def byte_of(tensor):
-    return tensor.contiguous().view(-1).view(torch.uint8) if tensor.numel() else tensor
+def assert_same_form(a, b):
+    assert type(a) is type(b), (type(a), type(b))
+    if isinstance(a, torch.Tensor):
+        assert a.stride() == b.stride() and a.requires_grad == b.requires_grad
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
 
 
 def assert_same(a, b):
-    assert type(a) is type(b), (type(a), type(b))
-    if isinstance(a, torch.Tensor):
-        assert a.dtype == b.dtype and a.size() == b.size() and a.stride() == b.stride()
-        assert a.requires_grad == b.requires_grad
-        assert torch.equal(byte_of(a.detach()), byte_of(b.detach()))
-    elif isinstance(a, dict):
-        assert list(a) == list(b)
-        for key in a:
-            assert_same(a[key], b[key])
-    elif isinstance(a, (list, tuple)):
-        assert len(a) == len(b)
-        for x, y in zip(a, b):
-            assert_same(x, y)
-    else:
-        assert a == b
+    saved_values.assert_same(a, b, assert_same_form)
 
 
 def values():
-    torch.manual_seed(7)
-    matrix = torch.randn(300, 500)
     dtypes = "uint8 int8 int16 int32 int64 float16 float32 float64 complex64 bool bfloat16".split()
     return {
-        "matrix": matrix,
-        "transposed": matrix.t(),
-        "slice": matrix[10:20, ::3],
-        "scalar": torch.tensor(3.5),
-        "empty": torch.empty(0),
-        "empty of a shape": torch.empty(3, 0, 5, dtype=torch.int32),
+        **saved_values.tensors(7),
         "parameter": torch.nn.Parameter(torch.randn(4, 4)),
         "dtypes": [torch.arange(-3, 4).to(getattr(torch, name)) for name in dtypes],
         "plain": {"step": 3, "name": "x" * 1000, "list": [1.5, None, True], "tuple": (1, 2)},
