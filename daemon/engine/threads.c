@@ -1,5 +1,6 @@
 #include "daemon/engine/threads.h"
 
+#include "daemon/engine/gds.h"
 #include "daemon/object/extend.h"
 #include "daemon/object/unaligned.h"
 #include "proto/util/cleanup.h"
@@ -139,7 +140,9 @@ void threads_do(struct block *block)
 	switch ((enum block_operation)block->operation) {
 	case BLOCK_READ:
 	case BLOCK_WRITE:
-		if (block->is_bounced)
+		if (block->region->kind == REGION_DEVICE)
+			gds_transfer(block);
+		else if (block->is_bounced)
 			read_bounced(block);
 		else
 			transfer(block);
@@ -305,7 +308,7 @@ const struct engine_ops engine_threads = {
 	.operations = 1u << BLOCK_READ | 1u << BLOCK_WRITE | 1u << BLOCK_FSYNC |
 		      1u << BLOCK_FDATASYNC | 1u << BLOCK_EXTEND,
 	.targets = 1u << TARGET_FILE,
-	.regions = 1u << REGION_HOST,
+	.regions = 1u << REGION_HOST | 1u << REGION_DEVICE,
 	.max_bytes = INT_MAX & ~4095, /* of one read(2) or write(2) */
 	.align = 1,
 	.has_unaligned = true,

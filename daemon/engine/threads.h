@@ -4,7 +4,7 @@
  * It does syncs, extensions of files, unaligned writes, reads to misaligned memory, and blocks that the
  * kernel returned because they would block (RWF_NOWAIT).  While no block may wait, it does all blocks of
  * a user that is banned from the lanes (stall.h).  Where io_submit itself would wait, it does all blocks
- * of a store.
+ * of a store.  It does all blocks of GPU memory (gds.h).
  *
  * The threads belong to users.  Each uid has a work queue on each store while it has channels there, so
  * a user whose calls hang blocks no other user.  Each block names the struct workers of its channel, by

@@ -375,6 +375,8 @@ static void file_close_run(struct job *job)
 
 	int buffered_fd = target_buffered_fd(&file->target);
 
+	if (file->target.on_close)
+		file->target.on_close(&file->target);
 	closep(&file->target.fd);
 	closep(&buffered_fd);
 }

@@ -8,13 +8,15 @@
 #define DSAIO_DAEMON_OBJECT_REGION_H
 
 enum region_kind {
-	REGION_HOST, /* memory that is mapped in the daemon */
+	REGION_HOST,   /* memory that is mapped in the daemon */
+	REGION_DEVICE, /* of a GPU: engine/gds.h */
 	N_REGION_KINDS
 };
 
 struct region {
 	enum region_kind kind;
-	char *base; /* the address of its first byte; NULL: not mapped */
+	char *base; /* the address of its first byte, of a GPU's only for its driver; NULL: not mapped */
+	void *owner; /* of a GPU's: its struct gds_memory */
 };
 
 #endif

@@ -25,6 +25,10 @@ struct target {
 	_Atomic int
 		buffered_fd; /* -1: none; set once by the work queue (release), others acquire */
 	struct hung_about about; /* of the calls on it: everything except their name */
+	/* The handle of the engine for GPU memory (gds.c), which frees it in on_close(): on the work queue, before the
+	   descriptors are closed.  NULL: none. */
+	_Atomic(void *) cufile;
+	void (*on_close)(struct target *target);
 };
 
 /* The description of a call, for reports of a hang.  what: for example "fsync". */

@@ -254,6 +254,25 @@ START_TEST(a_file_is_closed_and_given_back_when_the_last_holder_drops_it)
 }
 END_TEST
 
+static int fd_at_close = -1;
+
+static void on_close(struct target *target)
+{
+	fd_at_close = fcntl(target->fd, F_GETFD);
+}
+
+START_TEST(an_engine_lets_go_of_a_file_before_its_close)
+{
+	int fd = fd_make(REGULAR, O_RDWR | O_DIRECT);
+
+	ck_assert_int_eq(make(fd), 0);
+	checked->target.on_close = on_close;
+	drop(checked);
+	ck_assert_int_ge(fd_at_close, 0);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+}
+END_TEST
+
 START_TEST(a_refused_file_is_closed_and_not_charged)
 {
 	int fd = fd_make(DIRECTORY, O_RDONLY);
@@ -397,6 +416,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, facts_are_those_of_the_file);
 	tcase_add_test(tcase, a_read_of_the_told_alignment_works);
 	tcase_add_test(tcase, a_file_is_closed_and_given_back_when_the_last_holder_drops_it);
+	tcase_add_test(tcase, an_engine_lets_go_of_a_file_before_its_close);
 	tcase_add_test(tcase, a_refused_file_is_closed_and_not_charged);
 	tcase_add_test(tcase, one_file_too_many_stays_with_the_caller);
 	tcase_add_test(tcase, files_of_one_inode_share_it_and_the_last_takes_it_along);

@@ -1,0 +1,541 @@
+#include "daemon/engine/gds.h"
+
+#include "daemon/base/log.h"
+#include "daemon/engine/engine.h"
+#include "daemon/engine/gds_driver.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
+#include "proto/util/list.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* cuFile writes whole ones: see gds.h. */
+#define CUFILE_UNIT 4096u
+/* Drivers round allocations up to this: as much may be there behind the bytes that a client names. */
+#define ROUNDED_BYTES (UINT64_C(2) << 20)
+/* The most bytes that are copied from the GPU at once: bounds memory. */
+#define COPY_BYTES (1u << 20)
+
+/*
+ * A mapped allocation.  An import by IPC handle is in the list, so that the next import of the handle
+ * finds it.  The thread that opens or closes it holds no lock; others that want it wait.
+ */
+struct gds_memory {
+	struct list_node node;
+	struct gds_handle handle;
+	const struct gds_gpu *gpu; /* whose context has it mapped */
+	enum { MEMORY_CHANGES, MEMORY_IS_OPEN } state;
+	unsigned n_imports;
+	CUdeviceptr base;
+	uint64_t bytes;		 /* from base on */
+	uint64_t reserved_bytes; /* by a descriptor: of the address range; 0: none */
+	bool is_mapped, is_registered;
+};
+
+static struct {
+	pthread_mutex_t lock; /* held for no call */
+	pthread_cond_t changed;
+	/* under lock */
+	struct list memories; /* by IPC handles */
+	struct log_limit log_limit;
+} gds = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+/* The address of this is target->cufile while a thread registers the file. */
+static char is_registering;
+
+void gds_init(const char *cuda_library, const char *cufile_library)
+{
+	gds_driver_init(cuda_library, cufile_library, GDS_START_MSEC);
+}
+
+/* Its owner is gone, or cannot help it. */
+static void log_release(const struct error *error)
+{
+	(void)pthread_mutex_lock(&gds.lock);
+	log_client(&gds.log_limit, "dsaiod: a release of GPU memory: %s", error->text);
+	(void)pthread_mutex_unlock(&gds.lock);
+}
+
+static void *pointer(CUdeviceptr memory)
+{
+	return (void *)(uintptr_t)memory;
+}
+
+/* ---- mapping, in the GPU's context ---- */
+
+static int open_ipc(struct gds_memory *memory, struct error *error)
+{
+	CUipcMemHandle handle;
+	int r;
+
+	memcpy(handle.reserved, memory->handle.ipc, sizeof(handle.reserved));
+	r = gds_cuda_result("cuIpcOpenMemHandle()",
+			    gds_cuda.cuIpcOpenMemHandle_v2(&memory->base, handle,
+							   CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+			    error);
+	memory->is_mapped = r == 0;
+	return r;
+}
+
+/* Only as many bytes as the client says can be mapped, since nothing says how many there are. */
+static int open_fd(struct gds_memory *memory, struct error *error)
+{
+	const CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, memory->gpu->ordinal },
+					 CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	const uint64_t bytes = memory->handle.size_bytes;
+	CUmemGenericAllocationHandle handle;
+	int r = gds_cuda_result("cuMemImportFromShareableHandle()",
+				gds_cuda.cuMemImportFromShareableHandle(
+					&handle, (void *)(intptr_t)memory->handle.fd,
+					CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+				error);
+
+	if (r < 0)
+		return r;
+	r = gds_cuda_result("cuMemAddressReserve()",
+			    gds_cuda.cuMemAddressReserve(&memory->base, bytes, 0, 0, 0), error);
+	if (r == 0) {
+		memory->reserved_bytes = bytes;
+		r = gds_cuda_result("cuMemMap()",
+				    gds_cuda.cuMemMap(memory->base, bytes, 0, handle, 0), error);
+		memory->is_mapped = r == 0;
+	}
+	if (r == 0)
+		r = gds_cuda_result("cuMemSetAccess()",
+				    gds_cuda.cuMemSetAccess(memory->base, bytes, &access, 1),
+				    error);
+	(void)gds_cuda.cuMemRelease(handle); /* the mapping keeps the memory */
+	return r;
+}
+
+/* The memory is on the GPU that the client names.  Sets bytes, which the driver knows. */
+static int memory_check(struct gds_memory *memory, struct error *error)
+{
+	CUmemorytype type = (CUmemorytype)0;
+	CUdeviceptr start;
+	int ordinal;
+	size_t bytes;
+	int r = gds_cuda_result("cuPointerGetAttribute()",
+				gds_cuda.cuPointerGetAttribute(
+					&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory->base),
+				error);
+
+	if (r == 0)
+		r = gds_cuda_result(
+			"cuPointerGetAttribute()",
+			gds_cuda.cuPointerGetAttribute(
+				&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory->base),
+			error);
+	if (r == 0)
+		r = gds_cuda_result("cuMemGetAddressRange()",
+				    gds_cuda.cuMemGetAddressRange_v2(&start, &bytes, memory->base),
+				    error);
+	if (r < 0)
+		return r;
+	if (type != CU_MEMORYTYPE_DEVICE || ordinal != memory->gpu->ordinal)
+		return error_set_plain(error, -ENODEV,
+				       "GPU memory: the allocation is not on the GPU whose UUID "
+				       "the client names");
+	memory->bytes = bytes - (memory->base - start);
+	return 0;
+}
+
+/* Memory that cuFile has no room to pin works unregistered, through memory of cuFile's own. */
+static int memory_register(struct gds_memory *memory, struct error *error)
+{
+	int r = gds_cufile_result(
+		"cuFileBufRegister()",
+		gds_cufile.cuFileBufRegister(pointer(memory->base), memory->bytes, 0), error);
+
+	memory->is_registered = r == 0;
+	return r == -ENOMEM ? 0 : r;
+}
+
+static void memory_unmap(struct gds_memory *memory)
+{
+	struct error error;
+	int r = 0;
+
+	if (memory->is_registered)
+		r |= gds_cufile_result("cuFileBufDeregister()",
+				       gds_cufile.cuFileBufDeregister(pointer(memory->base)),
+				       &error);
+	if (memory->is_mapped && memory->handle.is_ipc)
+		r |= gds_cuda_result("cuIpcCloseMemHandle()",
+				     gds_cuda.cuIpcCloseMemHandle(memory->base), &error);
+	if (memory->is_mapped && !memory->handle.is_ipc)
+		r |= gds_cuda_result("cuMemUnmap()",
+				     gds_cuda.cuMemUnmap(memory->base, memory->reserved_bytes),
+				     &error);
+	if (memory->reserved_bytes)
+		r |= gds_cuda_result(
+			"cuMemAddressFree()",
+			gds_cuda.cuMemAddressFree(memory->base, memory->reserved_bytes), &error);
+	if (r)
+		log_release(&error);
+}
+
+static int memory_map(struct gds_memory *memory, struct error *error)
+{
+	int r = gds_enter(memory->gpu, error);
+
+	if (r < 0)
+		return r;
+	r = memory->handle.is_ipc ? open_ipc(memory, error) : open_fd(memory, error);
+	if (r == 0)
+		r = memory_check(memory, error);
+	if (r == 0)
+		r = memory_register(memory, error);
+	if (r < 0)
+		memory_unmap(memory);
+	gds_leave();
+	return r;
+}
+
+/* ---- imports ---- */
+
+static bool is_same(const struct gds_handle *a, const struct gds_handle *b)
+{
+	return memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 &&
+	       memcmp(a->ipc, b->ipc, sizeof(a->ipc)) == 0;
+}
+
+/* Under the lock. */
+static struct gds_memory *memory_find(const struct gds_handle *handle)
+{
+	LIST_EACH(struct gds_memory, memory, &gds.memories, node)
+		if (is_same(&memory->handle, handle))
+			return memory;
+	return NULL;
+}
+
+/* Under the lock: waits while another thread opens or closes the handle's memory.  Returns 0 and the
+   memory, or NULL; or -ETIMEDOUT. */
+static int memory_await(const struct gds_handle *handle, struct gds_memory **ret_memory,
+			struct error *error)
+{
+	const uint64_t until_nsec = clock_nsec() + GDS_START_MSEC * UINT64_C(1000000);
+	const struct timespec until = { .tv_sec = (time_t)(until_nsec / 1000000000u),
+					.tv_nsec = (long)(until_nsec % 1000000000u) };
+	int r = 0;
+
+	while ((*ret_memory = memory_find(handle)) && (*ret_memory)->state == MEMORY_CHANGES &&
+	       r != ETIMEDOUT)
+		r = pthread_cond_clockwait(&gds.changed, &gds.lock, CLOCK_MONOTONIC, &until);
+	if (!*ret_memory || (*ret_memory)->state == MEMORY_IS_OPEN)
+		return 0;
+	return error_set_plain(error, -ETIMEDOUT,
+			       "GPU memory: the driver has not returned within %u s from the "
+			       "same handle: see whether nvidia-smi returns",
+			       GDS_START_MSEC / 1000);
+}
+
+static struct gds_memory *memory_new(const struct gds_handle *handle, const struct gds_gpu *gpu)
+{
+	struct gds_memory *memory = calloc(1, sizeof(*memory));
+
+	if (memory) {
+		memory->handle = *handle;
+		memory->gpu = gpu;
+		memory->n_imports = 1;
+	}
+	return memory;
+}
+
+static int import_fd(const struct gds_handle *handle, const struct gds_gpu *gpu,
+		     struct gds_memory **ret_memory, struct error *error)
+{
+	struct gds_memory *memory = memory_new(handle, gpu);
+	int r = memory ? memory_map(memory, error) : error_set(error, -ENOMEM, "GPU memory");
+
+	if (r < 0)
+		free(memory);
+	else
+		*ret_memory = memory;
+	return r;
+}
+
+static int import_ipc(const struct gds_handle *handle, const struct gds_gpu *gpu,
+		      struct gds_memory **ret_memory, struct error *error)
+{
+	struct gds_memory *memory = NULL;
+	int r;
+
+	(void)pthread_mutex_lock(&gds.lock);
+	r = memory_await(handle, &memory, error);
+	if (r < 0) {
+		(void)pthread_mutex_unlock(&gds.lock);
+		return r;
+	}
+	if (memory) {
+		memory->n_imports++;
+		(void)pthread_mutex_unlock(&gds.lock);
+		*ret_memory = memory;
+		return 0;
+	}
+	memory = memory_new(handle, gpu);
+	if (memory)
+		list_push(&gds.memories, &memory->node);
+	(void)pthread_mutex_unlock(&gds.lock);
+	if (!memory)
+		return error_set(error, -ENOMEM, "GPU memory");
+
+	r = memory_map(memory, error);
+	(void)pthread_mutex_lock(&gds.lock);
+	memory->state = MEMORY_IS_OPEN;
+	if (r < 0)
+		list_remove(&gds.memories, &memory->node);
+	(void)pthread_cond_broadcast(&gds.changed);
+	(void)pthread_mutex_unlock(&gds.lock);
+	if (r < 0)
+		free(memory);
+	else
+		*ret_memory = memory;
+	return r;
+}
+
+/* A client is charged with what it says, and all of the allocation is pinned. */
+static int size_check(const struct gds_memory *memory, uint64_t bytes, struct error *error)
+{
+	if (bytes <= memory->bytes && memory->bytes - bytes < ROUNDED_BYTES)
+		return 0;
+	return error_set_plain(error, -ERANGE,
+			       "GPU memory: %" PRIu64 " bytes: the allocation has %" PRIu64, bytes,
+			       memory->bytes);
+}
+
+int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
+	       struct region *ret_region, struct error *error)
+{
+	_cleanup_(closep) int fd = handle->is_ipc ? -1 : handle->fd;
+	const struct gds_gpu *gpu;
+	struct gds_memory *memory = NULL;
+	int r = gds_driver_gpu(handle->uuid, &gpu, error);
+
+	if (r == 0)
+		r = handle->is_ipc ? import_ipc(handle, gpu, &memory, error)
+				   : import_fd(handle, gpu, &memory, error);
+	if (r < 0)
+		return r;
+	r = size_check(memory, handle->size_bytes, error);
+	if (r < 0) {
+		gds_release(memory);
+		return r;
+	}
+	*ret_memory = memory;
+	*ret_region = (struct region){ .kind = REGION_DEVICE,
+				       .base = pointer(memory->base),
+				       .owner = memory };
+	return 0;
+}
+
+/* True: the caller unmaps it, and others wait for that. */
+static bool memory_is_last(struct gds_memory *memory)
+{
+	bool is_last;
+
+	(void)pthread_mutex_lock(&gds.lock);
+	is_last = --memory->n_imports == 0;
+	if (is_last)
+		memory->state = MEMORY_CHANGES;
+	(void)pthread_mutex_unlock(&gds.lock);
+	return is_last;
+}
+
+void gds_release(struct gds_memory *memory)
+{
+	struct error error;
+
+	if (!memory_is_last(memory))
+		return;
+	if (gds_enter(memory->gpu, &error) < 0) {
+		log_release(&error);
+	} else {
+		memory_unmap(memory);
+		gds_leave();
+	}
+	(void)pthread_mutex_lock(&gds.lock);
+	if (memory->handle.is_ipc)
+		list_remove(&gds.memories, &memory->node);
+	(void)pthread_cond_broadcast(&gds.changed);
+	(void)pthread_mutex_unlock(&gds.lock);
+	free(memory);
+}
+
+/* ---- files ---- */
+
+/* No transfer of the file is under way. */
+static void file_deregister(struct target *target)
+{
+	/* relaxed: the last unreference of the file comes behind all use of it */
+	CUfileHandle_t handle = atomic_exchange_explicit(&target->cufile, NULL,
+							 memory_order_relaxed);
+
+	if (handle)
+		gds_cufile.cuFileHandleDeregister(handle);
+}
+
+/*
+ * The handle, or NULL if the caller has to register the file.  Waits while another thread does; that
+ * is of the same client.
+ */
+static CUfileHandle_t file_handle(struct target *target)
+{
+	/* acquire: pairs with the release in file_set() */
+	void *handle = atomic_load_explicit(&target->cufile, memory_order_acquire);
+
+	if (handle && handle != &is_registering)
+		return handle;
+	(void)pthread_mutex_lock(&gds.lock);
+	/* relaxed, as all below: it changes under the lock */
+	while ((handle = atomic_load_explicit(&target->cufile, memory_order_relaxed)) ==
+	       &is_registering)
+		(void)pthread_cond_wait(&gds.changed, &gds.lock);
+	if (!handle)
+		atomic_store_explicit(&target->cufile, (void *)&is_registering,
+				      memory_order_relaxed);
+	(void)pthread_mutex_unlock(&gds.lock);
+	return handle;
+}
+
+static void file_set(struct target *target, CUfileHandle_t handle)
+{
+	(void)pthread_mutex_lock(&gds.lock);
+	/* release: pairs with the acquire in file_handle(): a thread that sees the handle may use it */
+	atomic_store_explicit(&target->cufile, handle, memory_order_release);
+	(void)pthread_cond_broadcast(&gds.changed);
+	(void)pthread_mutex_unlock(&gds.lock);
+}
+
+static int file_register(const struct block *block, CUfileHandle_t *ret_handle, struct error *error)
+{
+	struct target *target = (struct target *)(uintptr_t)block->target; /* gets its handle */
+	CUfileDescr_t description = { .type = CU_FILE_HANDLE_TYPE_OPAQUE_FD,
+				      .handle = { .fd = target->fd } };
+	CUfileHandle_t handle = file_handle(target);
+	int r;
+
+	if (!handle) {
+		r = gds_cufile_result("cuFileHandleRegister()",
+				      gds_cufile.cuFileHandleRegister(&handle, &description),
+				      error);
+		if (r < 0)
+			handle = NULL;
+		else
+			target->on_close = file_deregister;
+		file_set(target, handle);
+		if (r < 0)
+			return r;
+	}
+	*ret_handle = handle;
+	return 0;
+}
+
+/* ---- transfers, in the GPU's context ---- */
+
+/* The result of cuFileRead() or cuFileWrite(): bytes, or an errno.  error_number: errno behind it. */
+static int64_t cufile_result(const char *call, const struct block *block, ssize_t n,
+			     int error_number, struct error *error)
+{
+	if (n >= 0 && (size_t)n <= block->len)
+		return n;
+	if (n == -1 && error_number > 0 && error_number < 4096)
+		return error_set(error, -error_number, "%s", call);
+	if (n < -1 && n >= -(ssize_t)INT32_MAX)
+		return error_set_plain(error, gds_cufile_errno((CUfileOpError)-n), "%s: %s (%d)",
+				       call, gds_cufile_name((CUfileOpError)-n), (int)-n);
+	return error_set_plain(error, -EIO, "%s: returned %zd for %" PRIu32 " bytes", call, n,
+			       block->len);
+}
+
+static int64_t read_once(const struct block *block, struct error *error)
+{
+	CUfileHandle_t handle;
+	ssize_t n;
+	int r = file_register(block, &handle, error);
+
+	if (r < 0)
+		return r;
+	errno = 0;
+	n = gds_cufile.cuFileRead(handle, block->region->base, block->len, (off_t)block->off,
+				  (off_t)block->region_off);
+	return cufile_result("cuFileRead()", block, n, errno, error);
+}
+
+static int64_t write_direct(const struct block *block, uint32_t len, struct error *error)
+{
+	CUfileHandle_t handle;
+	ssize_t n;
+	int r = file_register(block, &handle, error);
+
+	if (r < 0)
+		return r;
+	errno = 0;
+	n = gds_cufile.cuFileWrite(handle, block->region->base, len, (off_t)block->off,
+				   (off_t)block->region_off);
+	return cufile_result("cuFileWrite()", block, n, errno, error);
+}
+
+static int64_t write_copied(const struct block *block, int fd, uint32_t len, struct error *error)
+{
+	const CUdeviceptr from = (uintptr_t)block->region->base + block->region_off;
+	_cleanup_(freep) void *memory = NULL;
+	ssize_t n;
+	int r;
+
+	if (posix_memalign(&memory, CUFILE_UNIT, len))
+		return error_set(error, -ENOMEM, "a copy of %" PRIu32 " bytes", len);
+	r = gds_cuda_result("cuMemcpyDtoH()", gds_cuda.cuMemcpyDtoH_v2(memory, from, len), error);
+	if (r < 0)
+		return r;
+	n = pwrite(fd, memory, len, (off_t)block->off);
+	return n < 0 ? error_set(error, -errno, "pwrite()") : n;
+}
+
+static int64_t write_once(const struct block *block, struct error *error)
+{
+	const uint32_t lead = (uint32_t)(block->off % CUFILE_UNIT);
+	const uint32_t to_unit = lead ? CUFILE_UNIT - lead : block->len;
+	const uint32_t head = to_unit < block->len ? to_unit : block->len;
+
+	if (block->is_buffered)
+		return write_copied(block, target_buffered_fd(block->target),
+				    block->len < COPY_BYTES ? block->len : COPY_BYTES, error);
+	if (lead || block->len < CUFILE_UNIT)
+		return write_copied(block, block->target->fd, head, error);
+	return write_direct(block, block->len & ~(CUFILE_UNIT - 1), error);
+}
+
+static int64_t transfer_once(const struct block *block, struct error *error)
+{
+	const struct gds_memory *memory = block->region->owner;
+	int64_t result;
+	int r = gds_enter(memory->gpu, error);
+
+	if (r < 0)
+		return r;
+	result = block_is_write(block) ? write_once(block, error) : read_once(block, error);
+	gds_leave();
+	return result;
+}
+
+void gds_transfer(struct block *block)
+{
+	struct error error;
+
+	do
+		block->result = transfer_once(block, &error);
+	while (block_must_continue(block));
+	if (block->result >= 0)
+		return;
+	/* The client gets only the errno. */
+	(void)pthread_mutex_lock(&gds.lock);
+	log_client(&gds.log_limit, "file %s: %s of %" PRIu32 " bytes at %" PRIu64 ": %s",
+		   block->target->about.file, block_is_write(block) ? "write" : "read", block->len,
+		   block->off, error.text);
+	(void)pthread_mutex_unlock(&gds.lock);
+}

@@ -1,0 +1,62 @@
+/*
+ * Transfers between files and GPU memory by cuFile (GPUDirect Storage).
+ *
+ * A client lends an allocation by an IPC handle or a descriptor.  The daemon maps it on the GPU that the
+ * client names by its UUID, registers it with cuFile once, and never accesses its bytes itself.  The
+ * mapping is a region of the kind REGION_DEVICE.  Handles that are lent twice, by one client or
+ * by several, are one mapping.  A file is registered with cuFile at its first transfer.
+ *
+ * libcuda and libcufile are opened at the first import (gds_driver.h).  Any of their calls may hang.  So
+ * all calls are for worker threads, hold no lock, and a call that hangs holds its worker only.
+ *
+ * A transfer is cuFileRead() or cuFileWrite() of a part of the block, and short ones are continued.
+ * cuFile does writes of parts of 4 KiB by writing whole ones, with what it has read before around the
+ * range.  That would undo what others write there meanwhile.  So such parts are copied from the GPU,
+ * and written by pwrite(2): those of a buffered block to the buffered description.
+ */
+#ifndef DSAIO_DAEMON_ENGINE_GDS_H
+#define DSAIO_DAEMON_ENGINE_GDS_H
+
+#include "daemon/base/error.h"
+#include "daemon/object/region.h"
+#include "proto/util/cuda.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct block;
+struct gds_memory;
+struct target;
+
+/* How a client names an allocation. */
+struct gds_handle {
+	char uuid[sizeof(CUuuid)]; /* of its GPU */
+	bool is_ipc;
+	char ipc[CU_IPC_HANDLE_SIZE]; /* is_ipc: of cuIpcGetMemHandle() */
+	int fd;			      /* else: of cuMemExportToShareableHandle() */
+	uint64_t size_bytes;	      /* as the client says: checked */
+};
+
+/* Paths of the libraries, borrowed; NULL: the loader finds them.  Call it once, before any thread. */
+void gds_init(const char *cuda_library, const char *cufile_library);
+
+/*
+ * Maps an allocation.  Takes the handle's descriptor, also on error.  Call it only after a probe has
+ * found the GPU and cuFile usable (gpu_probe.h).  Worker threads.  Returns 0 or
+ *   -EOPNOTSUPP  the libraries do not work (the same sentence each time), or cuFile refuses the memory
+ *   -ETIMEDOUT   the driver does not answer
+ *   -ENODEV      no GPU has this UUID, or the memory is on another one
+ *   -EFAULT      the handle does not open: it is forged, or the memory is no longer there
+ *   -EACCES      it may not be opened
+ *   -ERANGE      the allocation is shorter, or much longer
+ *   -ENOMEM, -EIO
+ */
+int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
+	       struct region *ret_region, struct error *error);
+/* No block uses it any more.  The last one of several imports unmaps it.  Worker threads. */
+void gds_release(struct gds_memory *memory);
+
+/* Carries out a read or write of the block, whose region is a REGION_DEVICE.  Worker threads. */
+void gds_transfer(struct block *block);
+
+#endif

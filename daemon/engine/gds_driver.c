@@ -1,0 +1,333 @@
+#include "daemon/engine/gds_driver.h"
+
+#include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define GPUS_MAX_HERE 64
+
+struct gds_cuda gds_cuda;
+struct gds_cufile gds_cufile;
+
+#define CUDA_FUNCTION(result, name, parameters) { #name, offsetof(struct gds_cuda, name) },
+static const struct function cuda_functions[] = { CUDA_FUNCTIONS(CUDA_FUNCTION)
+							  CUDA_IMPORT_FUNCTIONS(CUDA_FUNCTION) };
+#define CUFILE_FUNCTION(result, name, parameters) { #name, offsetof(struct gds_cufile, name) },
+static const struct function cufile_functions[] = { CUFILE_FUNCTIONS(
+	CUFILE_FUNCTION) CUFILE_MOVE_FUNCTIONS(CUFILE_FUNCTION) };
+
+/* Work that a thread does once, and that may not return. */
+struct once {
+	void (*run)(struct once *once);
+	enum { ONCE_NEW, ONCE_RUNS, ONCE_IS_DONE } state;
+	uint64_t until_nsec; /* workers wait so long */
+	const char *call;    /* in progress */
+	struct error error;  /* of the work; code 0: it has succeeded */
+};
+
+struct gpu {
+	struct gds_gpu gpu;
+	struct once once; /* its context */
+};
+
+static struct {
+	const char *cuda_library, *cufile_library;
+	uint32_t limit_msec;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	/* under lock */
+	struct once start;
+	int n_gpus;
+	struct gpu gpus[GPUS_MAX_HERE]; /* uuid and ordinal are constant once start is done */
+} driver = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+/* ---- errors ---- */
+
+static int cuda_errno(CUresult result)
+{
+	switch (result) {
+	case CUDA_SUCCESS:
+		return 0;
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return -ENOMEM;
+	case CUDA_ERROR_NO_DEVICE:
+	case CUDA_ERROR_INVALID_DEVICE:
+		return -ENODEV;
+	case CUDA_ERROR_INVALID_VALUE:
+	case CUDA_ERROR_INVALID_CONTEXT:
+	case CUDA_ERROR_MAP_FAILED:
+	case CUDA_ERROR_INVALID_HANDLE:
+	case CUDA_ERROR_NOT_FOUND:
+		return -EFAULT;
+	case CUDA_ERROR_NOT_PERMITTED:
+		return -EACCES;
+	case CUDA_ERROR_NOT_SUPPORTED:
+		return -EOPNOTSUPP;
+	}
+	return -EIO;
+}
+
+int gds_cuda_result(const char *call, CUresult result, struct error *error)
+{
+	const char *name = NULL;
+
+	if (result == CUDA_SUCCESS)
+		return 0;
+	if (gds_cuda.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
+		name = "unknown error";
+	return error_set_plain(error, cuda_errno(result), "GPU memory: %s: %s (%d)", call, name,
+			       (int)result);
+}
+
+int gds_cufile_errno(CUfileOpError result)
+{
+	switch (result) {
+	case CU_FILE_SUCCESS:
+		return 0;
+	case CU_FILE_CUDA_POINTER_INVALID:
+	case CU_FILE_CUDA_POINTER_RANGE_ERROR:
+	case CU_FILE_INVALID_MAPPING_RANGE:
+		return -EFAULT;
+	case CU_FILE_INVALID_VALUE:
+		return -EINVAL;
+	case CU_FILE_PERMISSION_DENIED:
+		return -EACCES;
+	case CU_FILE_PLATFORM_NOT_SUPPORTED:
+	case CU_FILE_IO_NOT_SUPPORTED:
+	case CU_FILE_DEVICE_NOT_SUPPORTED:
+	case CU_FILE_CUDA_MEMORY_TYPE_INVALID:
+	case CU_FILE_INVALID_FILE_TYPE:
+	case CU_FILE_INVALID_FILE_OPEN_FLAG:
+	case CU_FILE_DIO_NOT_SET:
+	case CU_FILE_IO_DISABLED:
+		return -EOPNOTSUPP;
+	case CU_FILE_INVALID_MAPPING_SIZE:
+	case CU_FILE_GPU_MEMORY_PINNING_FAILED:
+	case CU_FILE_NOMEM_ERROR:
+		return -ENOMEM;
+	default:
+		return -EIO;
+	}
+}
+
+const char *gds_cufile_name(CUfileOpError result)
+{
+	switch (result) {
+#define NAME(name, value) \
+	case name:        \
+		return #name;
+		CUFILE_ERRORS(NAME)
+	}
+	return "unknown error";
+}
+
+int gds_cufile_result(const char *call, CUfileError_t result, struct error *error)
+{
+	if (result.err == CU_FILE_SUCCESS)
+		return 0;
+	if (result.err == CU_FILE_CUDA_DRIVER_ERROR)
+		return gds_cuda_result(call, result.cu_err, error);
+	return error_set_plain(error, gds_cufile_errno(result.err), "GPU memory: %s: %s (%d)", call,
+			       gds_cufile_name(result.err), (int)result.err);
+}
+
+/* ---- work that is done once ---- */
+
+static void call_begins(struct once *once, const char *call)
+{
+	(void)pthread_mutex_lock(&driver.lock);
+	once->call = call;
+	(void)pthread_mutex_unlock(&driver.lock);
+}
+
+static void *once_main(void *arg)
+{
+	struct once *once = arg;
+
+	(void)pthread_setname_np(pthread_self(), "gpu start"); /* a name is for people only */
+	once->run(once);
+	(void)pthread_mutex_lock(&driver.lock);
+	/* Memory may be there later. */
+	once->state = once->error.code == -ENOMEM ? ONCE_NEW : ONCE_IS_DONE;
+	(void)pthread_cond_broadcast(&driver.changed);
+	(void)pthread_mutex_unlock(&driver.lock);
+	return NULL;
+}
+
+/* Under the lock.  The main thread handles all signals: a worker has them blocked, and so have all
+   threads that the libraries start. */
+static int once_start(struct once *once)
+{
+	pthread_t thread;
+	int r;
+
+	once->until_nsec = clock_nsec() + (uint64_t)driver.limit_msec * 1000000u;
+	once->call = "a new thread";
+	once->error.code = 0;
+	r = pthread_create(&thread, NULL, once_main, once);
+	if (r)
+		return -r;
+	(void)pthread_detach(thread); /* ours */
+	once->state = ONCE_RUNS;
+	return 0;
+}
+
+static int once_do(struct once *once, struct error *error)
+{
+	struct timespec until;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&driver.lock);
+	if (once->state == ONCE_NEW) {
+		r = once_start(once);
+		if (r < 0) {
+			(void)pthread_mutex_unlock(&driver.lock);
+			return error_set(error, -ENOMEM, "GPU memory: no thread can start");
+		}
+	}
+	until = (struct timespec){ .tv_sec = (time_t)(once->until_nsec / 1000000000u),
+				   .tv_nsec = (long)(once->until_nsec % 1000000000u) };
+	while (once->state == ONCE_RUNS && r != ETIMEDOUT)
+		r = pthread_cond_clockwait(&driver.changed, &driver.lock, CLOCK_MONOTONIC, &until);
+	if (once->state == ONCE_RUNS)
+		r = error_set_plain(
+			error, -ETIMEDOUT,
+			"GPU memory: %s has not returned within %.3g s: see whether nvidia-smi "
+			"returns, and restart the daemon to try again",
+			once->call, driver.limit_msec / 1000.0);
+	else if ((r = once->error.code) < 0)
+		*error = once->error;
+	(void)pthread_mutex_unlock(&driver.lock);
+	return r;
+}
+
+/* ---- the libraries ---- */
+
+/* RTLD_GLOBAL: libcufile looks for libcuda by itself.  They are never closed: they have threads. */
+static int library_open(struct once *once, const char *path, const char *call,
+			const struct function *functions, size_t n, void *ret_functions)
+{
+	const char *missing;
+	void *library;
+
+	call_begins(once, call);
+	library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+	if (!library)
+		return error_set_plain(&once->error, -EOPNOTSUPP, "GPU memory: %s", dlerror());
+	missing = functions_find(library, functions, n, ret_functions);
+	if (missing)
+		return error_set_plain(&once->error, -EOPNOTSUPP,
+				       "GPU memory: %.200s has no %s: it is too old", path,
+				       missing);
+	return 0;
+}
+
+#define CUDA_CALL(once, name, ...)      \
+	(call_begins(once, #name "()"), \
+	 gds_cuda_result(#name "()", gds_cuda.name(__VA_ARGS__), &(once)->error))
+
+static int gpus_find(struct once *once)
+{
+	int n, r = CUDA_CALL(once, cuInit, 0);
+
+	if (r == 0)
+		r = CUDA_CALL(once, cuDeviceGetCount, &n);
+	driver.n_gpus = 0;
+	for (int i = 0; r == 0 && i < n && i < GPUS_MAX_HERE; i++) {
+		struct gpu *gpu = &driver.gpus[i];
+		CUdevice device;
+
+		gpu->gpu.ordinal = i;
+		r = CUDA_CALL(once, cuDeviceGet, &device, i);
+		if (r == 0)
+			r = CUDA_CALL(once, cuDeviceGetUuid_v2, &gpu->gpu.uuid, device);
+		if (r == 0)
+			driver.n_gpus++;
+	}
+	return r;
+}
+
+static void start_run(struct once *once)
+{
+	const char *cuda = driver.cuda_library ? driver.cuda_library : CUDA_LIBRARY;
+	const char *cufile = driver.cufile_library ? driver.cufile_library : CUFILE_LIBRARY;
+	int r = library_open(once, cuda, "dlopen() of libcuda", cuda_functions,
+			     sizeof(cuda_functions) / sizeof(*cuda_functions), &gds_cuda);
+
+	if (r == 0)
+		r = gpus_find(once);
+	if (r == 0)
+		r = library_open(once, cufile, "dlopen() of libcufile", cufile_functions,
+				 sizeof(cufile_functions) / sizeof(*cufile_functions), &gds_cufile);
+	if (r < 0)
+		return;
+	call_begins(once, "cuFileDriverOpen()");
+	(void)gds_cufile_result("cuFileDriverOpen()", gds_cufile.cuFileDriverOpen(), &once->error);
+}
+
+/* Whatever the call's errno is, the memory of this GPU cannot be used. */
+static void context_run(struct once *once)
+{
+	struct gpu *gpu = container_of(once, struct gpu, once);
+	CUdevice device;
+	int r = CUDA_CALL(once, cuDeviceGet, &device, gpu->gpu.ordinal);
+
+	if (r == 0)
+		(void)CUDA_CALL(once, cuDevicePrimaryCtxRetain, &gpu->gpu.context, device);
+}
+
+void gds_driver_init(const char *cuda_library, const char *cufile_library, uint32_t limit_msec)
+{
+	driver.cuda_library = cuda_library;
+	driver.cufile_library = cufile_library;
+	driver.limit_msec = limit_msec;
+	driver.start.run = start_run;
+	for (int i = 0; i < GPUS_MAX_HERE; i++)
+		driver.gpus[i].once.run = context_run;
+	/* Else libcufile writes a file into the working directory. */
+	(void)setenv("CUFILE_LOGFILE_PATH", "/dev/null", 0);
+}
+
+int gds_driver_gpu(const char uuid[sizeof(CUuuid)], const struct gds_gpu **ret_gpu,
+		   struct error *error)
+{
+	struct gpu *gpu = NULL;
+	int r = once_do(&driver.start, error);
+
+	if (r < 0)
+		return r == -ETIMEDOUT || r == -ENOMEM ? r : (error->code = -EOPNOTSUPP);
+	for (int i = 0; i < driver.n_gpus; i++)
+		if (memcmp(driver.gpus[i].gpu.uuid.bytes, uuid, sizeof(CUuuid)) == 0)
+			gpu = &driver.gpus[i];
+	if (!gpu)
+		return error_set_plain(error, -ENODEV,
+				       "GPU memory: the daemon's host has no GPU with the UUID "
+				       "that the client names: both need the same "
+				       "CUDA_VISIBLE_DEVICES");
+	r = once_do(&gpu->once, error);
+	if (r == 0)
+		*ret_gpu = &gpu->gpu;
+	return r;
+}
+
+/* ---- contexts ---- */
+
+int gds_enter(const struct gds_gpu *gpu, struct error *error)
+{
+	return gds_cuda_result("cuCtxPushCurrent()", gds_cuda.cuCtxPushCurrent_v2(gpu->context),
+			       error);
+}
+
+void gds_leave(void)
+{
+	CUcontext context;
+
+	(void)gds_cuda.cuCtxPopCurrent_v2(&context); /* as many as were pushed */
+}

@@ -1,0 +1,65 @@
+/*
+ * libcuda and libcufile in the daemon, which the engine's calls on GPU memory use (gds.h).
+ *
+ * They are opened at the first use, once, by a thread of their own with a large stack.  Workers wait for
+ * it for GDS_START_MSEC.  A library that fails or does not return is not tried again, except for want of
+ * memory: each caller gets the same sentence at once.  The same holds for the context of each GPU, which takes some of the GPU's
+ * memory and is made when its first memory is imported.
+ *
+ * After that the daemon makes no process: the libraries do not survive fork(2).
+ *
+ * Worker threads, except gds_driver_init().
+ */
+#ifndef DSAIO_DAEMON_ENGINE_GDS_DRIVER_H
+#define DSAIO_DAEMON_ENGINE_GDS_DRIVER_H
+
+#include "daemon/base/error.h"
+#include "daemon/engine/cufile.h"
+#include "proto/util/cuda.h"
+
+#include <stdint.h>
+
+#define GDS_START_MSEC 30000u /* as of the probe, which has seen that they work */
+
+struct gds_cuda {
+	CUDA_FUNCTIONS(FUNCTION_POINTER)
+	CUDA_IMPORT_FUNCTIONS(FUNCTION_POINTER)
+};
+struct gds_cufile {
+	CUFILE_FUNCTIONS(FUNCTION_POINTER)
+	CUFILE_MOVE_FUNCTIONS(FUNCTION_POINTER)
+};
+
+/* A GPU whose context is there. */
+struct gds_gpu {
+	CUuuid uuid;
+	int ordinal;
+	CUcontext context;
+};
+
+/* Paths, borrowed; NULL: the loader finds them.  limit_msec: GDS_START_MSEC.  Before any thread. */
+void gds_driver_init(const char *cuda_library, const char *cufile_library, uint32_t limit_msec);
+
+/*
+ * Starts the libraries and the GPU's context, if they are not there.  Returns 0, -EOPNOTSUPP (they do
+ * not work), -ETIMEDOUT (they do not return), -ENODEV (no such GPU) or -ENOMEM.
+ */
+int gds_driver_gpu(const char uuid[sizeof(CUuuid)], const struct gds_gpu **ret_gpu,
+		   struct error *error);
+
+/* Valid after gds_driver_gpu() has succeeded once. */
+extern struct gds_cuda gds_cuda;
+extern struct gds_cufile gds_cufile;
+
+/* Makes the GPU's context that of the thread.  Returns 0 or the error. */
+int gds_enter(const struct gds_gpu *gpu, struct error *error);
+void gds_leave(void);
+
+/* Fill in the error of a call, such as "cuMemMap()", and return its code, or 0 for a success. */
+int gds_cuda_result(const char *call, CUresult result, struct error *error);
+int gds_cufile_result(const char *call, CUfileError_t result, struct error *error);
+/* The errno, negative, and the name of a CUfileOpError. */
+int gds_cufile_errno(CUfileOpError result);
+const char *gds_cufile_name(CUfileOpError result);
+
+#endif
