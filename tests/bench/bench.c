@@ -804,7 +804,7 @@ static int usage(FILE *f, int status)
 			measures[i].on_request ? measures[i].on_request : "");
 	fprintf(f,
 		"environment: BUILD (build): where dsaiod lies; BENCH_DIR (/var/tmp): a directory "
-		"on the\ndisk to measure; BENCH_JSON: a file for the rows as JSON\n");
+		"on the\ndisk to measure; BENCH_JSON: a file for the rows as JSON; BENCH_SMALL: a\npattern for the points of small, as \"4K read, 1 x *\"\n");
 	return status;
 }
 

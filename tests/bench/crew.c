@@ -16,6 +16,7 @@
 
 #include "proto/util/cleanup.h"
 #include "tests/bench/clock.h"
+#include "tests/bench/process.h"
 
 /* All members must have read their command by then: a wake-up takes some 50 us each. */
 #define START_NSEC INT64_C(3000000)
@@ -39,6 +40,15 @@ static int64_t cpu_nsec(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
+/* Voluntary context switches: each is a sleep, in whatever call. */
+static uint64_t sleeps(void)
+{
+	struct rusage u;
+
+	(void)getrusage(RUSAGE_SELF, &u); /* cannot fail */
+	return (uint64_t)u.ru_nvcsw;
+}
+
 static void sleep_until(int64_t nsec)
 {
 	const struct timespec t = { nsec / 1000000000, nsec % 1000000000 };
@@ -59,13 +69,16 @@ _Noreturn static void member_main(const struct crew_member *member, const struct
 	work->error = r;
 	/* Each byte asks for a slice and each answer says that it is over; the first, that we are open. */
 	while (send(fd, "", 1, MSG_NOSIGNAL) == 1 && r == 0 && read(fd, &byte, 1) == 1) {
+		uint64_t n_sleeps;
 		int64_t cpu;
 
 		sleep_until(work->start_nsec);
 		cpu = cpu_nsec();
+		n_sleeps = sleeps();
 		r = member->run(state, work);
 		work->done_nsec = now_nsec();
 		work->cpu_nsec = cpu_nsec() - cpu;
+		work->sleeps = sleeps() - n_sleeps;
 		work->error = r;
 	}
 	member->close(state);
@@ -204,6 +217,7 @@ static void crew_sum(const struct side *side, const struct crew *crew, struct re
 	int64_t done = 0;
 
 	result->cpu_seconds = result->daemon_cpu_seconds;
+	result->sleeps = result->daemon_sleeps;
 	result->block_bytes = crew->work[0].block_bytes;
 	result->depth = crew->work[0].depth;
 	for (unsigned i = 0; i < crew->n; i++) {
@@ -212,6 +226,7 @@ static void crew_sum(const struct side *side, const struct crew *crew, struct re
 		result->ops += work->ops;
 		result->bytes += work->bytes;
 		result->cpu_seconds += (double)work->cpu_nsec / 1e9;
+		result->sleeps += work->sleeps;
 		done = work->done_nsec > done ? work->done_nsec : done;
 		if (sum)
 			histogram_merge(sum, &work->histogram);
@@ -241,6 +256,7 @@ int crew_slice(struct side *side, struct crew *crew, pid_t other_pid, struct res
 	const int64_t start = now_nsec() + START_NSEC;
 	struct result result = { 0 };
 	clockid_t clock = CLOCK_MONOTONIC;
+	struct process_activity slept = { 0 }, slept_then = { 0 };
 	double before = 0;
 	int r = 0;
 
@@ -248,8 +264,10 @@ int crew_slice(struct side *side, struct crew *crew, pid_t other_pid, struct res
 		(void)snprintf(side->why, sizeof(side->why), "the daemon is gone");
 		return -ECHILD;
 	}
-	if (other_pid > 0)
+	if (other_pid > 0) {
 		before = process_cpu_seconds(clock);
+		r = process_activity(other_pid, &slept);
+	}
 	for (unsigned i = 0; i < crew->n; i++) {
 		crew->work[i] = (struct work){ .start_nsec = start,
 					       .end_nsec = start + side->point.slice_usec * 1000 };
@@ -263,8 +281,11 @@ int crew_slice(struct side *side, struct crew *crew, pid_t other_pid, struct res
 	}
 	if (r < 0)
 		return r;
-	if (other_pid > 0)
+	if (other_pid > 0) {
 		result.daemon_cpu_seconds = process_cpu_seconds(clock) - before;
+		r = process_activity(other_pid, &slept_then);
+		result.daemon_sleeps = slept_then.sleeps - slept.sleeps;
+	}
 	crew_sum(side, crew, &result);
 	*ret_result = result;
 	return 0;

@@ -26,6 +26,7 @@ struct work {
 	uint64_t ops, bytes;
 	int64_t done_nsec;
 	int64_t cpu_nsec;
+	uint64_t sleeps;
 	unsigned block_bytes, depth; /* as served; 0: as asked for */
 	struct histogram histogram;
 	int error;
@@ -48,7 +49,8 @@ int crew_new(struct side *side, const struct crew_member *member, const void *ar
 	     struct crew **ret_crew);
 void crew_free(struct crew *crew); /* NULL is fine */
 
-/* Runs a slice of a side; other_pid: a process whose CPU time counts, too (the daemon), or 0. */
+/* Runs a slice of a side; other_pid: a process whose CPU time and sleeps count, too (the daemon),
+   or 0. */
 int crew_slice(struct side *side, struct crew *crew, pid_t other_pid, struct result *ret_result);
 
 /* The functions of a side that is a crew alone, which is its state. */

@@ -217,7 +217,7 @@ static int read_ticks(pid_t pid, uint64_t *ret_ticks)
 	return 0;
 }
 
-static int add_switches(pid_t pid, const char *task, uint64_t *switches)
+static int add_switches(pid_t pid, const char *task, struct process_activity *a)
 {
 	_cleanup_(fclosep) FILE *f = NULL;
 	char what[300], line[256];
@@ -228,10 +228,14 @@ static int add_switches(pid_t pid, const char *task, uint64_t *switches)
 	r = open_proc(pid, what, &f);
 	if (r < 0)
 		return r;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "voluntary_ctxt_switches: %" SCNu64, &n) == 1 ||
-		    sscanf(line, "nonvoluntary_ctxt_switches: %" SCNu64, &n) == 1)
-			*switches += n;
+	while (fgets(line, sizeof(line), f)) {
+		const bool is_sleep = sscanf(line, "voluntary_ctxt_switches: %" SCNu64, &n) == 1;
+
+		if (is_sleep || sscanf(line, "nonvoluntary_ctxt_switches: %" SCNu64, &n) == 1)
+			a->switches += n;
+		if (is_sleep)
+			a->sleeps += n;
+	}
 	return 0;
 }
 
@@ -256,7 +260,7 @@ int process_activity(pid_t pid, struct process_activity *ret_activity)
 	while ((d = readdir(dir))) {
 		if (d->d_name[0] == '.')
 			continue;
-		r = add_switches(pid, d->d_name, &a.switches);
+		r = add_switches(pid, d->d_name, &a);
 		if (r < 0)
 			return r;
 	}

@@ -31,6 +31,7 @@ void private_daemon_stop(struct private_daemon *daemon);
 struct process_activity {
 	uint64_t ticks;
 	uint64_t switches;
+	uint64_t sleeps; /* the voluntary ones */
 };
 int process_activity(pid_t pid, struct process_activity *ret_activity);
 

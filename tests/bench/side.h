@@ -46,6 +46,8 @@ struct result {
 	double seconds;	    /* from the common start to the end of the last process's last op */
 	double cpu_seconds; /* user and system, of the side's clients and (ours) its daemon */
 	double daemon_cpu_seconds; /* the daemon's share of it; 0 without one */
+	uint64_t sleeps,
+		daemon_sleeps; /* context switches of a thread that waits: all; the daemon's */
 	double mean_usec, p50_usec,
 		p99_usec;     /* of an op's time, submission to result; 0: not known */
 	unsigned block_bytes; /* as asked for */

@@ -7,7 +7,9 @@
  * same rounds: if luck decides between two that are alike, it is on the reference's side.
  */
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/bench/bench.h"
 #include "tests/bench/contest.h"
@@ -51,8 +53,10 @@ static void small_fill(struct small *s, unsigned *n_rows)
 
 	for (enum small_way i = 0; i < SMALL_WAYS; i++) {
 		for (enum small_figure f = 0; s->ways[i] >= 0 && f < SMALL_FIGURES; f++) {
-			const unsigned reference = i == SMALL_URING || f == SMALL_CPU ? libaio
-										      : best;
+			const unsigned reference = i == SMALL_URING || f == SMALL_CPU ||
+								   f == SMALL_SLEEPS
+							   ? libaio
+							   : best;
 			struct row *row = &rows[ROW_SMALL + *n_rows];
 
 			if (!small_has_row(i, f))
@@ -71,6 +75,14 @@ static void small_fill(struct small *s, unsigned *n_rows)
 	}
 }
 
+/* BENCH_SMALL: a pattern for the names of rows. */
+static bool is_asked_for(const char *name)
+{
+	const char *pattern = getenv("BENCH_SMALL");
+
+	return !pattern || !*pattern || fnmatch(pattern, name, 0) == 0;
+}
+
 int measure_small_matrix(struct bench *b)
 {
 	unsigned n_rows = 0;
@@ -85,6 +97,8 @@ int measure_small_matrix(struct bench *b)
 		small_rows_point(i, b->dir, &s.point);
 		s.point.slice_usec = SLICE_USEC;
 		small_row(&s.point, SMALL_OURS, SMALL_IOPS, name, &row);
+		if (!is_asked_for(name))
+			continue;
 		r = small_open(&s, &has_uring);
 		if (r == 0)
 			r = contest_run(&s.contest, &row, 1);

@@ -52,6 +52,21 @@ static double cpu_daemon(const struct result *result)
 	return usec_per_op(result->daemon_cpu_seconds, result);
 }
 
+static double per_op(uint64_t n, const struct result *result)
+{
+	return result->ops > 0 ? (double)n / (double)result->ops : 0;
+}
+
+static double sleeps(const struct result *result)
+{
+	return per_op(result->sleeps, result);
+}
+
+static double sleeps_daemon(const struct result *result)
+{
+	return per_op(result->daemon_sleeps, result);
+}
+
 static const struct {
 	const char *text, *unit;
 	double (*value)(const struct result *);
@@ -62,6 +77,8 @@ static const struct {
 	[SMALL_P99] = { "p99 latency", "us", p99, 1 },
 	[SMALL_CPU] = { "CPU per op", "us", cpu, 2 },
 	[SMALL_CPU_DAEMON] = { "CPU of daemon", "us", cpu_daemon, 2 },
+	[SMALL_SLEEPS] = { "sleeps per op", "", sleeps, 3 },
+	[SMALL_SLEEPS_DAEMON] = { "daemon sleeps", "", sleeps_daemon, 3 },
 };
 
 void small_rows_point(unsigned i, const char *dir, struct point *ret_point)
@@ -140,7 +157,8 @@ void small_row(const struct point *point, enum small_way way, enum small_figure 
 	*ret_row = (struct row){ .name = name,
 				 .unit = figures[figure].unit,
 				 .is_higher_better = figure == SMALL_IOPS,
-				 .is_absolute = figure == SMALL_CPU_DAEMON,
+				 .is_absolute = figure == SMALL_CPU_DAEMON ||
+						figure == SMALL_SLEEPS_DAEMON,
 				 .has_no_bar = bar == 0,
 				 .bar = bar,
 				 .decimals = figures[figure].decimals };

@@ -30,8 +30,10 @@ enum small_figure {
 	SMALL_IOPS,
 	SMALL_MEAN,
 	SMALL_P99,
-	SMALL_CPU,	  /* of both sides */
-	SMALL_CPU_DAEMON, /* the daemon's share of that; without a reference */
+	SMALL_CPU,	     /* of both sides */
+	SMALL_CPU_DAEMON,    /* the daemon's share of that; without a reference */
+	SMALL_SLEEPS,	     /* of both sides: what they wake up from costs them and each other */
+	SMALL_SLEEPS_DAEMON, /* the daemon's share of that; without a reference */
 	SMALL_FIGURES
 };
 

@@ -92,7 +92,7 @@ static const struct {
 	{ 1, 8, SMALL_OURS, SMALL_CPU, 1.4 },	     { 16, 4, SMALL_OURS, SMALL_CPU, 1.4 },
 	{ 1, 1, SMALL_NOT_SPINNING, SMALL_CPU, 0 },  { 1, 1, SMALL_SPINNING, SMALL_CPU, 0 },
 	{ 1, 8, SMALL_OURS, SMALL_CPU_DAEMON, 0 },   { 1, 8, SMALL_URING, SMALL_IOPS, 0 },
-	{ 1, 8, SMALL_URING, SMALL_CPU, 0 },
+	{ 1, 8, SMALL_URING, SMALL_CPU, 0 },	     { 1, 8, SMALL_OURS, SMALL_SLEEPS, 0 },
 };
 
 START_TEST(bars_follow_from_the_point_and_the_way)
@@ -131,6 +131,8 @@ START_TEST(figures_are_of_an_op)
 				       .seconds = 0.25,
 				       .cpu_seconds = 0.01,
 				       .daemon_cpu_seconds = 0.004,
+				       .sleeps = 250,
+				       .daemon_sleeps = 100,
 				       .mean_usec = 60,
 				       .p99_usec = 90 };
 	const struct result nothing = { .seconds = 1 };
@@ -140,7 +142,10 @@ START_TEST(figures_are_of_an_op)
 	ck_assert_double_eq_tol(small_value(&result, SMALL_P99), 90, 1e-9);
 	ck_assert_double_eq_tol(small_value(&result, SMALL_CPU), 20, 1e-9);
 	ck_assert_double_eq_tol(small_value(&result, SMALL_CPU_DAEMON), 8, 1e-9);
+	ck_assert_double_eq_tol(small_value(&result, SMALL_SLEEPS), 0.5, 1e-9);
+	ck_assert_double_eq_tol(small_value(&result, SMALL_SLEEPS_DAEMON), 0.2, 1e-9);
 	ck_assert_double_eq(small_value(&nothing, SMALL_CPU), 0);
+	ck_assert_double_eq(small_value(&nothing, SMALL_SLEEPS), 0);
 }
 END_TEST
 
@@ -239,6 +244,7 @@ START_TEST(an_engine_counts_the_ops_of_all_processes_on_one_file)
 		ck_assert_double_gt(result.mean_usec, 0);
 		ck_assert_double_gt(result.cpu_seconds, 0);
 		ck_assert_double_eq(result.daemon_cpu_seconds, 0);
+		ck_assert_uint_eq(result.daemon_sleeps, 0);
 	}
 }
 END_TEST
