@@ -290,7 +290,7 @@ static const struct key keys[] = {
 	  "Whether memory that cannot be locked is refused (yes) or served unlocked (auto)." },
 	{ DAEMON(huge_pages), "huge_pages", pages_set, 0, 0, "auto", NULL,
 	  "Whether pinned memory consists of huge pages of 2 MiB." },
-	{ DAEMON(spin_usec), "spin_usec", u32_set, 0, SPIN_USEC_MAX, "200", NULL,
+	{ DAEMON(spin_usec), "spin_usec", u32_set, 0, SPIN_USEC_MAX, "20", NULL,
 	  "Longest time in microseconds that daemon and client spin before they sleep, up to "
 	  "1000000." },
 	{ DAEMON(auto_stores), "auto_stores", bool_set, 0, 0, "yes", NULL,
@@ -344,7 +344,7 @@ static const struct key keys[] = {
 	  "Largest number of I/O threads, 1 to 64." },
 	{ STORE(window_bytes), "window_bytes", size_set, WINDOW_MIN, WINDOW_MAX, NULL, "8M",
 	  "Limit on the window: bytes in flight while several clients use the store." },
-	{ STORE(spin_usec), "spin_usec", u32_set, 0, SPIN_USEC_MAX, NULL, "200",
+	{ STORE(spin_usec), "spin_usec", u32_set, 0, SPIN_USEC_MAX, NULL, "20",
 	  "As in [daemon], for this store's lanes." },
 	{ STORE(access), "users", users_set, 0, 0, NULL, "root, 1001",
 	  "Names or numbers of the users that the store serves, with commas between them." },

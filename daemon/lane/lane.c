@@ -145,8 +145,7 @@ static int home_turn(struct lane *lane, struct poller_turn *turn)
 	/* Also after a turn that did nothing: it may have run the message that a closing channel awaited. */
 	intake_remove_idle(intake);
 	intake_park(intake);
-	turn->n_in_flight = lane->admit.n_in_flight;
-	turn->bytes_in_flight = lane->admit.bytes_in_flight;
+	turn->is_device_busy = lane->admit.n_in_flight;
 	return did;
 }
 
@@ -195,7 +194,7 @@ static void *lane_main(void *arg)
 		lane->turn.before_nsec = lane->turn.now_nsec;
 		lane->turn.now_nsec = clock_nsec();
 		turn.did = (lane->home ? side_turn(lane) : home_turn(lane, &turn)) > 0;
-		turn.is_device_busy = turn.n_in_flight || lane->engine.engine->n_in_flight;
+		turn.is_device_busy |= lane->engine.engine->n_in_flight > 0;
 		if (!poller_may_spin(&lane->poller, &turn))
 			poller_sleep(&lane->poller, until_nsec(lane));
 		else if (lane->intake.n_parked && poller_must_poll(&lane->poller, turn.did))

@@ -186,7 +186,8 @@ void poller_sleep(struct poller *poller, uint64_t until_nsec)
 bool poller_may_spin(struct poller *poller, const struct poller_turn *turn)
 {
 	const uint64_t now_nsec = poller->config.turn->now_nsec;
-	uint64_t gap = now_nsec - poller->last_did_nsec, allowed;
+	const uint64_t allowed = poller->config.spin_nsec;
+	uint64_t gap = now_nsec - poller->last_did_nsec;
 
 	if (poller->spun_nsec)
 		spin_note_look(&poller->rests_until_nsec, poller->spun_nsec, now_nsec);
@@ -203,7 +204,6 @@ bool poller_may_spin(struct poller *poller, const struct poller_turn *turn)
 	}
 	poller->was_idle = true;
 	poller->spun_nsec = now_nsec;
-	allowed = spin_among(poller->config.spin_nsec, turn->n_in_flight, turn->bytes_in_flight);
 	return gap < allowed && spin_pays(poller->mean_gap_nsec[poller->waits_for],
 					  poller->rests_until_nsec, allowed, now_nsec);
 }

@@ -23,20 +23,18 @@ struct poller_config {
 	const char *store_name; /* borrowed, as all pointers here */
 	struct lane_turn *turn; /* a sleep advances its time */
 	struct log_limit *log_limit;
-	uint64_t spin_nsec;	     /* how long it may spin, for one op */
+	uint64_t spin_nsec;	     /* how long it may spin */
 	uint32_t idle_doorbells_max; /* of a channel, in a second */
 	void (*on_doorbell)(struct channel *channel, void *arg);
 	bool (*has_work)(void *arg); /* the check between announcing a sleep and sleeping */
 	void *arg;
 };
 
-/* The lane's activity in a turn, and its blocks in flight. */
+/* The lane's activity in a turn. */
 struct poller_turn {
 	bool did;
-	bool has_published; /* completions, so that ops may follow */
-	bool is_device_busy;
-	uint32_t n_in_flight;
-	uint64_t bytes_in_flight;
+	bool has_published;  /* completions, so that ops may follow */
+	bool is_device_busy; /* it has blocks of the lane in flight */
 };
 
 struct poller {

@@ -21,15 +21,6 @@
 #define SPIN_LOST_NSEC UINT64_C(300000)
 #define SPIN_REST_NSEC UINT64_C(100000000)
 
-/*
- * From SPIN_MANY small blocks in flight on, a lane may spin SPIN_MANY_TIMES as long.  A bunch of them
- * usually ends the wait, so each pays a small part of the spin, and the wake-up that it saves would
- * delay all of them.
- */
-#define SPIN_MANY 8u
-#define SPIN_MANY_TIMES 4
-#define SPIN_MANY_BYTES (16u << 10) /* a mean; the device has enough of larger ones queued */
-
 /* Adds a wait to the mean.  It counts as at most most_nsec, so a single one does not end all spinning. */
 static inline void spin_note_wait(uint64_t *mean_nsec, uint64_t nsec, uint64_t most_nsec)
 {
@@ -50,14 +41,6 @@ static inline bool spin_pays(uint64_t mean_nsec, uint64_t rests_until_nsec, uint
 			     uint64_t now_nsec)
 {
 	return allowed_nsec && now_nsec >= rests_until_nsec && mean_nsec <= allowed_nsec / 2;
-}
-
-/* The time that a lane may spin; allowed_nsec: with one block in flight. */
-static inline uint64_t spin_among(uint64_t allowed_nsec, uint32_t n_blocks, uint64_t bytes)
-{
-	bool is_many = n_blocks >= SPIN_MANY && bytes <= (uint64_t)n_blocks * SPIN_MANY_BYTES;
-
-	return is_many ? SPIN_MANY_TIMES * allowed_nsec : allowed_nsec;
 }
 
 #endif

@@ -549,7 +549,8 @@ static int measure_small(struct bench *b, const char *config, struct row *row,
 
 static int measure_latency(struct bench *b)
 {
-	return measure_small(b, "", &rows[ROW_LATENCY], ours_latency, local_latency);
+	return measure_small(b, "[daemon]\nspin_usec = 200\n", &rows[ROW_LATENCY], ours_latency,
+			     local_latency);
 }
 
 static int measure_latency_sleeping(struct bench *b)

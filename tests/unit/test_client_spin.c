@@ -58,27 +58,6 @@ END_TEST
 
 static const struct {
 	const char *what;
-	uint32_t n_blocks;
-	uint64_t bytes;
-	bool is_longer;
-} crowds[] = {
-	{ "many small blocks", SPIN_MANY, SPIN_MANY * 16384, true },
-	{ "few", SPIN_MANY - 1, (SPIN_MANY - 1) * 4096, false },
-	{ "many that are larger", SPIN_MANY, SPIN_MANY * 16384 + 1, false },
-	{ "none", 0, 0, false },
-};
-
-START_TEST(a_lane_spins_longer_only_for_many_small_blocks)
-{
-	ck_assert_msg(spin_among(ALLOWED_NSEC, crowds[_i].n_blocks, crowds[_i].bytes) ==
-			      (crowds[_i].is_longer ? 4 * ALLOWED_NSEC : ALLOWED_NSEC),
-		      "%s", crowds[_i].what);
-	ck_assert_uint_eq(spin_among(0, 32, 32 * 4096), 0); /* switched off */
-}
-END_TEST
-
-static const struct {
-	const char *what;
 	uint64_t n_open;
 	unsigned n_cpus;
 	bool has_small_ops, is_given, may;
@@ -119,8 +98,6 @@ static void add_tests(TCase *tcase)
 			    N_ROWS(rules));
 	tcase_add_test(tcase, who_was_away_from_its_core_rests_for_a_while);
 	tcase_add_test(tcase, one_long_wait_does_not_end_all_spinning_and_many_do);
-	tcase_add_loop_test(tcase, a_lane_spins_longer_only_for_many_small_blocks, 0,
-			    N_ROWS(crowds));
 	tcase_add_loop_test(tcase, a_wait_spins_among_many_ops_only_where_the_lane_has_a_core, 0,
 			    N_ROWS(waits));
 }

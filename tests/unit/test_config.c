@@ -46,7 +46,7 @@ START_TEST(the_defaults_are_those_of_the_manual)
 	ck_assert_uint_eq(config.pool_size, memory / 2);
 	ck_assert_uint_eq(config.client_pool_max, memory / 2 / 2);
 	ck_assert_uint_eq(config.user_pool_max, memory / 2 / 2);
-	ck_assert_uint_eq(config.spin_usec, 200);
+	ck_assert_uint_eq(config.spin_usec, 20);
 	ck_assert(config.auto_stores);
 	ck_assert(!config.has_admin_group);
 	ck_assert_uint_eq(config.n_stores, 0);
