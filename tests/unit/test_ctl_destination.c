@@ -121,6 +121,22 @@ START_TEST(a_file_that_became_a_link_after_the_check_is_refused)
 }
 END_TEST
 
+START_TEST(a_temporary_file_that_is_removed_meanwhile_is_an_error_with_a_sentence)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .fd = -1 };
+
+	make_old(0600);
+	begin(&d, &side);
+	ck_assert_int_eq(unlinkat(d.dir_fd, d.temp.temporary, 0), 0);
+	ck_assert_int_eq(destination_place(&d, false, text), -ESTALE);
+	ck_assert_ptr_nonnull(strstr(text, "removed or replaced the temporary file"));
+	destination_deinit(&d, 3);
+	ck_assert_int_eq(size_of_file(), 11);
+	(void)close(side.fd);
+}
+END_TEST
+
 START_TEST(in_place_the_file_itself_is_written_and_cut)
 {
 	struct destination d = DESTINATION_INIT;
@@ -244,6 +260,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_failure_leaves_the_old_file);
 	tcase_add_test(tcase, a_file_that_appeared_meanwhile_stays);
 	tcase_add_test(tcase, a_file_that_became_a_link_after_the_check_is_refused);
+	tcase_add_test(tcase,
+		       a_temporary_file_that_is_removed_meanwhile_is_an_error_with_a_sentence);
 	tcase_add_test(tcase, in_place_the_file_itself_is_written_and_cut);
 	tcase_add_loop_test(tcase, in_place_a_new_file_without_a_byte_is_removed, 0, 2);
 	tcase_add_test(tcase, paths_that_are_no_destination_are_refused_unchanged);

@@ -265,6 +265,11 @@ int destination_place(struct destination *d, bool is_synced, char *text)
 	}
 	/* A file that appeared where none was belongs to another process, and stays. */
 	r = newfile_rename(&d->temp, d->was_there);
+	if (r == -ESTALE)
+		return refuse(text, r,
+			      "%s: another process removed or replaced the temporary file beside "
+			      "it: nothing was done",
+			      d->side->path);
 	if (r < 0)
 		return refuse(text, r, "%s: rename: %s%s", d->side->path, strerror(-r),
 			      d->was_there ? ": use --in-place" : "");
