@@ -311,7 +311,6 @@ static int size_check(const struct gds_memory *memory, uint64_t bytes, struct er
 int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
 	       struct region *ret_region, struct error *error)
 {
-	_cleanup_(closep) int fd = handle->is_ipc ? -1 : handle->fd;
 	const struct gds_gpu *gpu;
 	struct gds_memory *memory = NULL;
 	int r = gds_driver_gpu(handle->uuid, &gpu, error);
@@ -319,6 +318,8 @@ int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
 	if (r == 0)
 		r = handle->is_ipc ? import_ipc(handle, gpu, &memory, error)
 				   : import_fd(handle, gpu, &memory, error);
+	if (!handle->is_ipc)
+		(void)close(handle->fd); /* the mapping keeps the memory */
 	if (r < 0)
 		return r;
 	r = size_check(memory, handle->size_bytes, error);
