@@ -47,6 +47,7 @@ UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
 PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c
 # Stand-ins for the vendor's libraries of GPUs, and a library that is slow to open.
 GPU_LIBS    = $(addprefix $(BUILD)/tests/gpu/,libcuda.so libcufile.so libslow.so)
+CUDA_SRC    = $(sort $(wildcard tests/gpu/cuda_*.c))
 FUZZ_SRC    = $(sort $(wildcard tests/fuzz/fuzz_*.c))
 BENCH_SRC   = $(sort $(wildcard tests/bench/*.c))
 
@@ -206,7 +207,7 @@ $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 	$(call say,LINK,$@)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
 $(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(LIB_LIBS) -lm
-$(BUILD)/tests/gpu/libcuda.so: $(BUILD)/tests/gpu/cuda_memory.o
+$(BUILD)/tests/gpu/libcuda.so: $(call obj,$(CUDA_SRC))
 $(GPU_LIBS): $(BUILD)/%.so: $(BUILD)/%.o
 	$(call say,LINK,$@)$(LINK) -shared -Wl,-soname,$(@F)$(if $(filter %/libcuda.so,$@),.1,.0) -o $@ $^
 # The sides of the bench need each other and a part of the library.
@@ -219,7 +220,7 @@ $(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
 .SECONDARY:
 
 -include $(patsubst %.o,%.d,$(PROTO_OBJ) $(DAEMON_OBJ) $(LIB_OBJ) $(CTL_OBJ) $(BENCH_OBJ) \
-	   $(call obj,$(HARNESS_SRC) tests/gpu/cuda_memory.c)) \
+	   $(call obj,$(HARNESS_SRC) $(CUDA_SRC))) \
 	 $(addsuffix .d,$(UNIT_BIN) $(PROG_BIN) $(FUZZ_BIN) $(basename $(GPU_LIBS)))
 
 # ---- wheel ----

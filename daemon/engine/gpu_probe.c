@@ -2,7 +2,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
-#include "daemon/engine/cufile.h"
+#include "daemon/engine/gds_driver.h"
 #include "proto/util/cleanup.h"
 
 #include <dlfcn.h>
@@ -164,17 +164,6 @@ static bool cuda_ask(const struct asking *asking)
 	return n > 0;
 }
 
-static const char *cufile_error_name(CUfileOpError error)
-{
-	switch (error) {
-#define NAME(name, value) \
-	case name:        \
-		return #name;
-		CUFILE_ERRORS(NAME)
-	}
-	return "unknown error";
-}
-
 static bool cufile_is_done(const struct asking *asking, CUfileError_t error)
 {
 	if (error.err == CU_FILE_SUCCESS)
@@ -184,7 +173,7 @@ static bool cufile_is_done(const struct asking *asking, CUfileError_t error)
 			 (int)error.cu_err);
 	else
 		text_set(asking->problem, "%s: %s (%d)", asking->report->call,
-			 cufile_error_name(error.err), (int)error.err);
+			 gds_cufile_name(error.err), (int)error.err);
 	return false;
 }
 

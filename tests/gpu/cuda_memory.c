@@ -9,33 +9,20 @@
  * process of any user finds it by the number that the IPC handle has.  The handle opens while the process
  * that made it is there and has not freed the memory, and only in other processes.  A process that has it
  * open keeps the bytes.
- *
- * Memory of cuMemCreate() is a memfd, and its shareable handle is a descriptor of it.
  */
 #include "tests/gpu/cuda_parts.h"
 #include "tests/gpu/standin.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <stdatomic.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
 
-#define PAGE 4096u
-#define MAGIC UINT64_C(0x20757067206f6e21)
-
 CUDA_EXPORT_FUNCTIONS(STANDIN_DECLARE)
 CUDA_IMPORT_FUNCTIONS(STANDIN_DECLARE)
-
-/* Behind the bytes. */
-struct label {
-	uint64_t magic, tag, size;
-	int device;
-	_Atomic bool is_freed;
-};
 
 /* The 64 bytes of an IPC handle. */
 struct ipc {
@@ -45,15 +32,7 @@ struct ipc {
 static_assert(sizeof(struct ipc) <= CU_IPC_HANDLE_SIZE, "it fits");
 
 struct allocation cuda_allocations[ALLOCATIONS_MAX];
-static struct {
-	unsigned n_refs; /* of the program, and mappings */
-	int fd;
-	uint64_t size;
-	int device;
-	bool may_export;
-	unsigned long long id;
-} handles[HANDLES_MAX + 1]; /* by number, from 1 on */
-static unsigned long long last_id;
+unsigned long long cuda_last_id;
 static struct allocation freed; /* address and size, for reuse=1 */
 
 /* ---- allocations ---- */
@@ -78,8 +57,7 @@ struct allocation *cuda_find_memory(CUdeviceptr memory, size_t bytes)
 		       : NULL;
 }
 
-/* The one that starts there. */
-static struct allocation *find_start(CUdeviceptr memory, enum allocation_kind kind)
+struct allocation *cuda_find_start(CUdeviceptr memory, enum allocation_kind kind)
 {
 	struct allocation *allocation = cuda_find(cuda_allocations, cuda_pointer(memory), 1);
 
@@ -108,14 +86,13 @@ static void address_give(char *address, size_t bytes)
 		(void)munmap(address, bytes);
 }
 
-/* NULL: no room. */
-static struct allocation *allocation_add(const struct allocation *wanted)
+struct allocation *cuda_allocation_add(const struct allocation *wanted)
 {
 	for (unsigned i = 0; i < ALLOCATIONS_MAX; i++)
 		if (!cuda_allocations[i].address) {
 			cuda_allocations[i] = *wanted;
 			cuda_allocations[i].address = address_take(wanted->size);
-			cuda_allocations[i].id = ++last_id;
+			cuda_allocations[i].id = ++cuda_last_id;
 			if (!cuda_allocations[i].address)
 				return NULL;
 			cuda_counts.n_allocations += wanted->kind == ALLOCATED;
@@ -126,15 +103,15 @@ static struct allocation *allocation_add(const struct allocation *wanted)
 	return NULL;
 }
 
-static void must_be_unused(const struct allocation *allocation)
+void cuda_must_be_unused(const struct allocation *allocation)
 {
 	if (allocation->n_pins)
 		standin_misused("GPU memory ends while libcufile uses it");
 }
 
-static void allocation_remove(struct allocation *allocation)
+void cuda_allocation_remove(struct allocation *allocation)
 {
-	must_be_unused(allocation);
+	cuda_must_be_unused(allocation);
 	if (allocation->bytes)
 		(void)munmap(allocation->bytes, allocation->size + PAGE);
 	address_give(allocation->address, allocation->size);
@@ -183,7 +160,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret_memory, size_t bytes)
 		.magic = MAGIC, .tag = new_tag(), .size = bytes, .device = wanted.device
 	};
 	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = allocation_add(&wanted);
+	allocation = cuda_allocation_add(&wanted);
 	if (allocation)
 		*ret_memory = (uintptr_t)allocation->address;
 	(void)pthread_mutex_unlock(&cuda_lock);
@@ -200,10 +177,10 @@ CUresult cuMemFree_v2(CUdeviceptr memory)
 	if (result != CUDA_SUCCESS)
 		return result;
 	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = find_start(memory, ALLOCATED);
+	allocation = cuda_find_start(memory, ALLOCATED);
 	if (allocation) {
 		label_of(allocation)->is_freed = true;
-		allocation_remove(allocation);
+		cuda_allocation_remove(allocation);
 	} else {
 		result = CUDA_ERROR_INVALID_VALUE;
 	}
@@ -276,13 +253,9 @@ CUresult cuPointerGetAttribute(void *ret_value, CUpointer_attribute attribute, C
 		*(bool *)ret_value = allocation->kind == ALLOCATED;
 	else if (attribute == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES)
 		*(unsigned long long *)ret_value =
-			allocation->kind == RESERVED && handles[allocation->handle].may_export
-				? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-				: 0;
+			cuda_may_export(allocation) ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
 	else if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID)
-		*(unsigned long long *)ret_value = allocation->kind == RESERVED
-							   ? handles[allocation->handle].id
-							   : allocation->id;
+		*(unsigned long long *)ret_value = cuda_block_id(allocation);
 	else
 		result = CUDA_ERROR_INVALID_VALUE;
 	(void)pthread_mutex_unlock(&cuda_lock);
@@ -317,7 +290,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *ret_handle, CUdeviceptr base)
 	if (result != CUDA_SUCCESS)
 		return result;
 	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = find_start(base, ALLOCATED);
+	allocation = cuda_find_start(base, ALLOCATED);
 	if (allocation) {
 		ipc.tag = label_of(allocation)->tag;
 		ipc.size = allocation->size;
@@ -383,7 +356,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ret_memory, CUipcMemHandle handle, u
 	if (allocation) {
 		(void)shmdt(wanted.bytes);
 	} else {
-		allocation = allocation_add(&wanted);
+		allocation = cuda_allocation_add(&wanted);
 		if (!allocation)
 			(void)shmdt(wanted.bytes);
 	}
@@ -403,254 +376,11 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr memory)
 	if (result != CUDA_SUCCESS)
 		return result;
 	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = find_start(memory, IMPORTED);
+	allocation = cuda_find_start(memory, IMPORTED);
 	if (!allocation)
 		result = CUDA_ERROR_INVALID_VALUE;
 	else if (--allocation->n_opened == 0)
-		allocation_remove(allocation);
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return result;
-}
-
-/* ---- memory that the program maps by itself ---- */
-
-static bool is_handle(CUmemGenericAllocationHandle handle)
-{
-	return handle && handle <= HANDLES_MAX && handles[handle].n_refs;
-}
-
-/* Takes fd.  0: no room.  Under the lock. */
-static unsigned handle_add(int fd, uint64_t size, int device, bool may_export)
-{
-	for (unsigned i = 1; i <= HANDLES_MAX; i++)
-		if (!handles[i].n_refs) {
-			handles[i].n_refs = 1;
-			handles[i].fd = fd;
-			handles[i].size = size;
-			handles[i].device = device;
-			handles[i].may_export = may_export;
-			handles[i].id = ++last_id;
-			cuda_counts.n_handles++;
-			return i;
-		}
-	(void)close(fd);
-	return 0;
-}
-
-static void handle_unref(unsigned handle)
-{
-	if (--handles[handle].n_refs)
-		return;
-	(void)close(handles[handle].fd);
-	cuda_counts.n_handles--;
-}
-
-CUresult cuMemCreate(CUmemGenericAllocationHandle *ret_handle, size_t bytes,
-		     const CUmemAllocationProp *properties, unsigned long long flags)
-{
-	CUresult result = cuda_device_call("cuMemCreate", properties->location.id);
-	struct label label = { .magic = MAGIC, .size = bytes, .device = properties->location.id };
-	int fd;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (flags || !bytes || bytes % STANDIN_GRANULARITY ||
-	    properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
-	    properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-		return CUDA_ERROR_INVALID_VALUE;
-	fd = memfd_create("gpu", MFD_CLOEXEC);
-	if (fd < 0 || ftruncate(fd, (off_t)(bytes + PAGE)) < 0 ||
-	    pwrite(fd, &label, sizeof(label), (off_t)bytes) != sizeof(label))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	(void)pthread_mutex_lock(&cuda_lock);
-	*ret_handle = handle_add(fd, bytes, label.device,
-				 properties->requestedHandleTypes ==
-					 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return *ret_handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
-{
-	CUresult result = cuda_call("cuMemRelease");
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&cuda_lock);
-	if (is_handle(handle))
-		handle_unref((unsigned)handle);
-	else
-		result = CUDA_ERROR_INVALID_VALUE;
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return result;
-}
-
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret_handle, void *memory)
-{
-	CUresult result = cuda_call("cuMemRetainAllocationHandle");
-	const struct allocation *allocation;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = cuda_find(cuda_allocations, memory, 1);
-	if (allocation && allocation->kind == RESERVED && allocation->bytes) {
-		handles[allocation->handle].n_refs++;
-		*ret_handle = allocation->handle;
-	} else {
-		result = CUDA_ERROR_INVALID_VALUE;
-	}
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return result;
-}
-
-CUresult cuMemExportToShareableHandle(void *ret_fd, CUmemGenericAllocationHandle handle,
-				      CUmemAllocationHandleType type, unsigned long long flags)
-{
-	CUresult result = cuda_call("cuMemExportToShareableHandle");
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&cuda_lock);
-	if (flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !is_handle(handle) ||
-	    !handles[handle].may_export)
-		result = CUDA_ERROR_INVALID_VALUE;
-	else
-		*(int *)ret_fd = fcntl(handles[handle].fd, F_DUPFD_CLOEXEC, 0);
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return result;
-}
-
-/* The descriptor stays the caller's. */
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret_handle, void *fd,
-					CUmemAllocationHandleType type)
-{
-	CUresult result = cuda_call("cuMemImportFromShareableHandle");
-	const int shared = (int)(intptr_t)fd;
-	struct label label = { 0 };
-	struct stat st;
-	int own;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(shared, &st) < 0 ||
-	    !S_ISREG(st.st_mode) || st.st_size < (off_t)PAGE ||
-	    pread(shared, &label, sizeof(label), st.st_size - (off_t)PAGE) != sizeof(label) ||
-	    label.magic != MAGIC || label.size != (uint64_t)st.st_size - PAGE)
-		return CUDA_ERROR_INVALID_VALUE;
-	own = fcntl(shared, F_DUPFD_CLOEXEC, 0);
-	if (own < 0)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	(void)pthread_mutex_lock(&cuda_lock);
-	*ret_handle = handle_add(own, label.size, label.device, true);
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return *ret_handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuMemAddressReserve(CUdeviceptr *ret_memory, size_t bytes, size_t alignment,
-			     CUdeviceptr wanted, unsigned long long flags)
-{
-	CUresult result = cuda_call("cuMemAddressReserve");
-	const struct allocation reserved = { .size = bytes, .device = -1, .kind = RESERVED };
-	struct allocation *allocation;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!bytes || bytes % STANDIN_GRANULARITY || alignment || wanted || flags)
-		return CUDA_ERROR_INVALID_VALUE;
-	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = allocation_add(&reserved);
-	if (allocation)
-		*ret_memory = (uintptr_t)allocation->address;
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return allocation ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuMemAddressFree(CUdeviceptr memory, size_t bytes)
-{
-	CUresult result = cuda_call("cuMemAddressFree");
-	struct allocation *allocation;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = find_start(memory, RESERVED);
-	if (!allocation || allocation->bytes || allocation->size != bytes)
-		result = CUDA_ERROR_INVALID_VALUE;
-	else
-		allocation_remove(allocation);
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return result;
-}
-
-CUresult cuMemMap(CUdeviceptr memory, size_t bytes, size_t off, CUmemGenericAllocationHandle handle,
-		  unsigned long long flags)
-{
-	CUresult result = cuda_call("cuMemMap");
-	struct allocation *allocation;
-	char *place;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = find_start(memory, RESERVED);
-	if (flags || off || bytes % STANDIN_GRANULARITY || !allocation || allocation->bytes ||
-	    allocation->size != bytes || !is_handle(handle) || bytes > handles[handle].size) {
-		result = CUDA_ERROR_INVALID_VALUE;
-	} else {
-		place = mmap(NULL, bytes + PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
-			     handles[handle].fd, 0);
-		if (place == MAP_FAILED) {
-			result = CUDA_ERROR_OUT_OF_MEMORY;
-		} else {
-			allocation->bytes = place;
-			allocation->handle = (unsigned)handle;
-			allocation->device = handles[handle].device;
-			allocation->is_accessible = false;
-			handles[handle].n_refs++;
-		}
-	}
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return result;
-}
-
-CUresult cuMemUnmap(CUdeviceptr memory, size_t bytes)
-{
-	CUresult result = cuda_call("cuMemUnmap");
-	struct allocation *allocation;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = find_start(memory, RESERVED);
-	if (!allocation || !allocation->bytes || allocation->size != bytes) {
-		result = CUDA_ERROR_INVALID_VALUE;
-	} else {
-		must_be_unused(allocation);
-		(void)munmap(allocation->bytes, bytes + PAGE);
-		allocation->bytes = NULL;
-		handle_unref(allocation->handle);
-	}
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return result;
-}
-
-CUresult cuMemSetAccess(CUdeviceptr memory, size_t bytes, const CUmemAccessDesc *access, size_t n)
-{
-	CUresult result = n ? cuda_device_call("cuMemSetAccess", access->location.id)
-			    : CUDA_ERROR_INVALID_VALUE;
-	struct allocation *allocation;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = find_start(memory, RESERVED);
-	if (n != 1 || !allocation || !allocation->bytes || allocation->size != bytes ||
-	    access->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-	    access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-		result = CUDA_ERROR_INVALID_VALUE;
-	else
-		allocation->is_accessible = true;
+		cuda_allocation_remove(allocation);
 	(void)pthread_mutex_unlock(&cuda_lock);
 	return result;
 }

@@ -7,11 +7,20 @@
 #include "tests/gpu/libcuda.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 #define GPUS_MAX_HERE 128
 #define ALLOCATIONS_MAX 256
-#define HANDLES_MAX 64
+#define PAGE 4096u
+#define MAGIC UINT64_C(0x20757067206f6e21)
+
+/* Behind the bytes of memory. */
+struct label {
+	uint64_t magic, tag, size;
+	int device;
+	_Atomic bool is_freed;
+};
 
 enum allocation_kind { ALLOCATED, IMPORTED, RESERVED };
 
@@ -31,6 +40,7 @@ struct allocation {
 
 extern pthread_mutex_t cuda_lock; /* of the rest */
 extern struct standin_cuda cuda_counts;
+extern unsigned long long cuda_last_id; /* of allocations, and of memory of cuMemCreate() */
 extern struct allocation cuda_allocations[ALLOCATIONS_MAX];
 
 /* At the start of a call. */
@@ -42,6 +52,19 @@ CUresult cuda_context_call(const char *name);
 struct allocation *cuda_find(struct allocation *list, const char *address, size_t bytes);
 /* The same of GPU memory that may be used. */
 struct allocation *cuda_find_memory(CUdeviceptr memory, size_t bytes);
+
+/* The one that starts there. */
+struct allocation *cuda_find_start(CUdeviceptr memory, enum allocation_kind kind);
+
+/* Takes wanted->bytes, and gives it an address.  NULL: no room. */
+struct allocation *cuda_allocation_add(const struct allocation *wanted);
+void cuda_allocation_remove(struct allocation *allocation);
+/* Else the process ends. */
+void cuda_must_be_unused(const struct allocation *allocation);
+/* Whether a descriptor can be had of it. */
+bool cuda_may_export(const struct allocation *allocation);
+/* As of CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID. */
+unsigned long long cuda_block_id(const struct allocation *allocation);
 
 static inline char *cuda_pointer(CUdeviceptr memory)
 {
