@@ -112,6 +112,20 @@ typedef struct CUmemAccessDesc_st {
 	FUNCTION(CUresult, cuMemcpyDtoHAsync_v2,                                                   \
 		 (void *to, CUdeviceptr from, size_t bytes, CUstream stream))
 
+/* Those of a program with GPU memory of its own. */
+#define CUDA_MEMORY_FUNCTIONS(FUNCTION)                                                          \
+	FUNCTION(CUresult, cuInit, (unsigned int flags))                                         \
+	FUNCTION(CUresult, cuGetErrorName, (CUresult error, const char **ret_name))              \
+	FUNCTION(CUresult, cuDeviceGetCount, (int *ret_count))                                   \
+	FUNCTION(CUresult, cuDeviceGet, (CUdevice * ret_device, int ordinal))                    \
+	FUNCTION(CUresult, cuDeviceGetName, (char *name, int len, CUdevice device))              \
+	FUNCTION(CUresult, cuDevicePrimaryCtxRetain, (CUcontext * ret_context, CUdevice device)) \
+	FUNCTION(CUresult, cuCtxPushCurrent_v2, (CUcontext context))                             \
+	FUNCTION(CUresult, cuStreamSynchronize, (CUstream stream))                               \
+	FUNCTION(CUresult, cuMemAlloc_v2, (CUdeviceptr * ret_memory, size_t bytes))              \
+	FUNCTION(CUresult, cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes))    \
+	FUNCTION(CUresult, cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes))
+
 /* Those by which a process lends its memory, beside cuPointerGetAttribute() and cuDeviceGetUuid_v2(). */
 #define CUDA_EXPORT_FUNCTIONS(FUNCTION)                                                        \
 	FUNCTION(CUresult, cuMemGetAddressRange_v2,                                            \

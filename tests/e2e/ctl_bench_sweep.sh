@@ -633,15 +633,6 @@ its_handles_are_of_the_class_background() {
 
 # ---- usage, progress ----
 
-gpu_flags_are_refused_and_say_what_is_missing() {
-	local flag
-	for flag in --gpu --gds "--gpu --gds"; do
-		# shellcheck disable=SC2086 # two words
-		expect 2 sweep $flag && says "$dir/err" "--${flag:2:3}" "no GPU engine" || return 1
-		[ -e /dev/nvidiactl ] || says "$dir/err" "this machine has no GPU" || return 1
-	done
-}
-
 a_space_that_is_none_is_told_with_line_and_column() {
 	printf '{"block_size": ["1M"],\n "queue_depth": [32,, 64]}' >"$space"
 	expect 2 sweep && says "$dir/err" "$space:2:21: " "queue_depth" || return 1
@@ -712,7 +703,7 @@ for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_s
 	a_disk_that_fills_up_meanwhile_is_named_with_the_points_that_it_has a_folder_that_can_not_be_written_is_told \
 	flushing_needs_root_and_says_so_without_failing \
 	others_are_told_and_exclusive_is_refused_while_they_are_there exclusive_tells_which_points_were_disturbed \
-	its_handles_are_of_the_class_background gpu_flags_are_refused_and_say_what_is_missing \
+	its_handles_are_of_the_class_background \
 	a_space_that_is_none_is_told_with_line_and_column absurd_sizes_are_told_before_anything_is_made \
 	piped_it_prints_plain_lines_and_a_terminal_gets_one without_a_terminal_there_are_a_few_lines \
 	one_folder_given_twice_is_refused; do

@@ -106,7 +106,7 @@ a_full_standard_output_is_an_error() {
 torch_only_flags_end_with_2_and_one_sentence() {
 	local flag base=(bench io --folder "$dir" --io_size 1M)
 	for flag in "--engine torch_io" "--engine=aio_basic" --torch_legacy_save "--fast_io_size 64M" \
-		--use_accelerator_pin_memory --slow_bounce_buffer --gpu "--gpu --use_gds" --use-gds; do
+		--use_accelerator_pin_memory --slow_bounce_buffer --use-gds; do
 		# shellcheck disable=SC2086 # flag and value are two words
 		expect 2 "$ctl" "${base[@]}" $flag || return 1
 		[ "$(wc -l <"$dir/err")" = 1 ] || { why="$flag: more than one line"; return 1; }

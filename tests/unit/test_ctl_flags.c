@@ -12,6 +12,7 @@ static const char *folder;
 static uint64_t io_size;
 static uint32_t depth;
 static struct flag_list mapping;
+static struct flag_optional gpu;
 
 static const struct flag flags[] = {
 	{ "read", FLAG_BOOL, &is_read, 0, 0 },
@@ -19,6 +20,7 @@ static const struct flag flags[] = {
 	{ "io_size", FLAG_SIZE, &io_size, 1, 1u << 30 },
 	{ "queue_depth", FLAG_COUNT, &depth, 1, 4096 },
 	{ "folder_to_device_mapping", FLAG_LIST, &mapping, 0, 0 },
+	{ "gpu", FLAG_OPTIONAL, &gpu, 0, 7 },
 };
 static const struct flag_table table = FLAG_TABLE(flags);
 
@@ -31,6 +33,7 @@ static void reset(void)
 	folder = NULL;
 	io_size = 0;
 	depth = 0;
+	gpu = (struct flag_optional){ .is_given = false };
 	free(mapping.items);
 	mapping = (struct flag_list){ NULL, 0 };
 	text[0] = '\0';
@@ -80,6 +83,16 @@ START_TEST(a_list_goes_up_to_the_next_option_and_may_come_again)
 }
 END_TEST
 
+START_TEST(a_number_may_follow_an_option_that_needs_none)
+{
+	ck_assert_int_eq(parse("--gpu 3"), 1);
+	ck_assert(gpu.is_given && !gpu.has_number);
+	ck_assert_int_eq(parse("--gpu=3 --read"), 0);
+	ck_assert(gpu.is_given && gpu.has_number && is_read);
+	ck_assert_uint_eq(gpu.number, 3);
+}
+END_TEST
+
 START_TEST(behind_two_dashes_nothing_is_an_option)
 {
 	ck_assert_int_eq(parse("cp -- --read -x"), 3);
@@ -103,6 +116,7 @@ static const struct {
 	  "--io_size 12Q: is no number: write for example 4096, 64K, 1MiB, 2G or 1T" },
 	{ "--io_size 0", "--io_size 0: out of range: must be from 1 to 1073741824" },
 	{ "--queue_depth 5000", "--queue_depth 5000: out of range: must be from 1 to 4096" },
+	{ "--gpu=8", "--gpu 8: out of range: must be from 0 to 7" },
 	{ "--queue_depth -1", "--queue_depth -1: is no number: write for example 8" },
 };
 
@@ -132,6 +146,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, options_may_stand_anywhere);
 	tcase_add_test(tcase, hyphens_and_underscores_are_the_same);
 	tcase_add_test(tcase, a_list_goes_up_to_the_next_option_and_may_come_again);
+	tcase_add_test(tcase, a_number_may_follow_an_option_that_needs_none);
 	tcase_add_test(tcase, behind_two_dashes_nothing_is_an_option);
 	tcase_add_loop_test(tcase, a_mistake_names_the_option_and_what_it_takes, 0,
 			    N_ROWS(mistakes));

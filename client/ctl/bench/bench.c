@@ -23,6 +23,20 @@
 
 /* ---- opening ---- */
 
+static int list_gpus(struct bench *bench)
+{
+	const struct bench_gpu_options *options = &bench->options->gpu;
+
+	if (!options->gpu.is_given)
+		return CTL_OK;
+	bench->gpus = calloc(bench->n_places, sizeof(*bench->gpus));
+	if (!bench->gpus)
+		return ctl_fail(bench->ctl, "out of memory");
+	for (unsigned i = 0; i < bench->n_places; i++)
+		bench->gpus[i] = bench_gpu_number(options);
+	return CTL_OK;
+}
+
 static int find_places(struct bench *bench)
 {
 	const struct flag_list *dirs = &bench->options->nvme_dir;
@@ -45,7 +59,7 @@ static int find_places(struct bench *bench)
 		bench->folders[i] = bench->places[i].folder;
 	}
 	bench->n_places = (unsigned)dirs->n_items;
-	return CTL_OK;
+	return list_gpus(bench);
 }
 
 /* Options that a resumed run must have in common with the earlier one. */
@@ -66,6 +80,7 @@ static struct json_object *make_parameters(const struct bench *bench)
 	json_add_bool(parameters, "reads", bench->needs.reads);
 	json_add_bool(parameters, "writes", bench->needs.writes);
 	json_add_bool(parameters, "flush_page_cache", options->flush_page_cache);
+	json_object_object_add(parameters, "gpu", bench_gpu_json(&options->gpu));
 	return parameters;
 }
 
@@ -237,6 +252,7 @@ static int start_crew(struct bench *bench)
 	struct bench_crew_options options = {
 		.socket_path = bench->ctl->socket_path,
 		.folders = bench->folders,
+		.gpus = bench->gpus,
 		.n_processes = bench->n_places,
 		.buffer_bytes = bench->options->io_size,
 		.shared_bytes = bench->needs.shared_bytes > shared_bytes ? bench->needs.shared_bytes
@@ -251,7 +267,8 @@ static int start_crew(struct bench *bench)
 
 /* The share of huge pages in the buffer of a process. */
 struct memory {
-	uint64_t bytes, huge_bytes; /* UINT64_MAX: not known */
+	uint64_t bytes, huge_bytes;	/* UINT64_MAX: not known */
+	char gpu[BENCH_GPU_NAME_BYTES]; /* "": none */
 };
 
 static int look_at_buffer(struct bench_process *process, const void *arg)
@@ -260,25 +277,30 @@ static int look_at_buffer(struct bench_process *process, const void *arg)
 
 	(void)arg; /* there is none */
 	*memory = (struct memory){ .bytes = process->buffer_bytes };
-	if (process->buffer)
+	if (process->gpu)
+		(void)snprintf(memory->gpu, sizeof(memory->gpu), "%s",
+			       bench_gpu_name(process->gpu));
+	else if (process->buffer)
 		memory->huge_bytes = huge_pages_bytes(process->buffer, process->buffer_bytes);
 	return 0;
 }
 
-/* The share of huge pages decides the speed, so the results have it. */
+/* Where the buffers lie, and the share of huge pages, decide the speed, so the results have it. */
 static int look_at_memory(struct bench *bench)
 {
-	struct json_object *object;
-	char text[BENCH_TEXT_BYTES];
+	struct json_object *object, *gpus;
+	char text[BENCH_TEXT_BYTES], names[BENCH_TEXT_BYTES];
 	int r = bench_crew_status(
 		bench->ctl, bench_crew_call(bench->crew, look_at_buffer, NULL, 0, text), text);
 
 	if (r != CTL_OK)
 		return r;
+	gpus = json_object_new_array();
 	for (unsigned i = 0; i < bench->n_places; i++) {
 		const struct memory *memory = bench_crew_shared(bench->crew, i);
 
 		bench->buffer_bytes += memory->bytes;
+		bench_gpu_add(gpus, memory->gpu);
 		if (memory->huge_bytes == UINT64_MAX)
 			bench->huge_bytes = UINT64_MAX;
 		else if (bench->huge_bytes != UINT64_MAX)
@@ -286,9 +308,14 @@ static int look_at_memory(struct bench *bench)
 	}
 	object = json_object_new_object();
 	json_add_number(object, "bytes", bench->buffer_bytes);
+	if (bench->gpus)
+		bench->huge_bytes = UINT64_MAX;
 	json_object_object_add(
 		object, "huge_page_bytes",
 		bench->huge_bytes == UINT64_MAX ? NULL : json_object_new_uint64(bench->huge_bytes));
+	json_object_object_add(object, "gpus", gpus);
+	if (bench->gpus)
+		ctl_note(bench->ctl, "buffers: in the memory of %s", bench_gpu_names(gpus, names));
 	return bench_append(bench, "buffers", object);
 }
 
@@ -619,6 +646,7 @@ void bench_free(struct bench *bench)
 	bench_results_deinit(&bench->results);
 	free(bench->places);
 	free(bench->folders);
+	free(bench->gpus);
 	free(bench->known);
 	free(bench);
 }

@@ -1,5 +1,6 @@
 #include "client/ctl/bench/crew.h"
 
+#include "client/ctl/bench/gpu.h"
 #include "client/ctl/ui/stop.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #define TICK_MSEC 250
+#define STEP_BYTES (8u << 20) /* in which a GPU's memory is filled */
 
 /* The barrier: shared by the parent and all processes. */
 struct bench_board {
@@ -85,6 +87,57 @@ int bench_process_fail(struct bench_process *process, const char *format, ...)
 	return -EIO;
 }
 
+/* Writes the step to the whole buffer, again and again; is_random: with new bytes each time. */
+static int put_steps(struct bench_process *process, uint8_t *step, bool is_random, size_t len)
+{
+	int r = 0;
+
+	for (size_t done = 0; r == 0 && done < len; done += STEP_BYTES) {
+		const size_t n = len - done < STEP_BYTES ? len - done : STEP_BYTES;
+
+		if (is_random)
+			bench_fill_random(step, n);
+		r = bench_gpu_put(process, done, step, n);
+	}
+	return r;
+}
+
+int bench_process_fill(struct bench_process *process, size_t len)
+{
+	_cleanup_(freep) uint8_t *step = NULL;
+
+	if (!process->gpu) {
+		bench_fill_random(process->buffer, len);
+		return 0;
+	}
+	step = malloc(STEP_BYTES);
+	return step ? put_steps(process, step, true, len)
+		    : bench_process_fail(process, "out of memory");
+}
+
+int bench_process_set(struct bench_process *process, char value, size_t len)
+{
+	_cleanup_(freep) uint8_t *step = NULL;
+
+	if (!process->gpu) {
+		memset(process->buffer, value, len);
+		return 0;
+	}
+	step = malloc(STEP_BYTES);
+	if (!step)
+		return bench_process_fail(process, "out of memory");
+	memset(step, value, STEP_BYTES);
+	return put_steps(process, step, false, len);
+}
+
+const uint8_t *bench_process_look(struct bench_process *process, uint64_t off, void *room,
+				  size_t len)
+{
+	if (!process->gpu)
+		return (const uint8_t *)process->buffer + off;
+	return bench_gpu_get(process, off, room, len) < 0 ? NULL : room;
+}
+
 static void wake_all(struct bench_board *board)
 {
 	/* release: with the acquire load in bench_process_barrier() */
@@ -109,16 +162,19 @@ int bench_process_barrier(struct bench_process *process)
 	return atomic_load(&board->is_broken) ? -ECANCELED : 0;
 }
 
-static int process_prepare(struct bench_process *process, bool fills)
+/* gpu: NULL: the buffer is the host's memory. */
+static int process_prepare(struct bench_process *process, const int *gpu, bool fills)
 {
+	int r;
+
 	if (dsaio_connect(process->socket_path, &process->client) < 0)
 		return bench_process_fail(process, "%s", dsaio_error());
-	if (process->buffer_bytes &&
-	    dsaio_alloc(process->client, process->buffer_bytes, &process->buffer) < 0)
+	if (!process->buffer_bytes)
+		return 0;
+	if (!gpu && dsaio_alloc(process->client, process->buffer_bytes, &process->buffer) < 0)
 		return bench_process_fail(process, "%s", dsaio_error());
-	if (fills && process->buffer)
-		bench_fill_random(process->buffer, process->buffer_bytes);
-	return 0;
+	r = gpu ? bench_gpu_open(process, *gpu) : 0;
+	return r == 0 && fills ? bench_process_fill(process, process->buffer_bytes) : r;
 }
 
 static int process_answer(int fd, const struct bench_process *process, int r)
@@ -130,10 +186,10 @@ static int process_answer(int fd, const struct bench_process *process, int r)
 }
 
 /* Does calls until the parent closes the socket.  Returns the exit status. */
-static int process_run(struct bench_process *process, int fd, bool fills)
+static int process_run(struct bench_process *process, int fd, const int *gpu, bool fills)
 {
 	struct crew_call call;
-	int r = process_prepare(process, fills);
+	int r = process_prepare(process, gpu, fills);
 
 	while (process_answer(fd, process, r) == 0 && recv(fd, &call, sizeof(call), 0) > 0) {
 		process->text[0] = '\0';
@@ -200,7 +256,9 @@ static int child_start(struct bench_crew *crew, unsigned i, char *text)
 		for (unsigned k = 0; k < crew->options.n_processes; k++)
 			if (crew->children[k].fd >= 0)
 				(void)close(crew->children[k].fd);
-		_exit(process_run(&process, fds[1], !crew->options.leaves_zeros));
+		_exit(process_run(&process, fds[1],
+				  crew->options.gpus ? &crew->options.gpus[i] : NULL,
+				  !crew->options.leaves_zeros));
 	}
 	(void)close(fds[1]);
 	child->fd = fds[0];

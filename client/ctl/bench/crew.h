@@ -27,16 +27,18 @@
 
 struct bench_crew;
 struct bench_board;
+struct bench_gpu;
 
 /* The state of a process, kept between calls. */
 struct bench_process {
 	unsigned id, n_processes;
 	const char *folder, *socket_path;
 	struct dsaio_client *client;
-	void *buffer; /* buffer_bytes of dsaio_alloc(), filled with random bytes */
+	void *buffer; /* buffer_bytes of dsaio_alloc() or of a GPU's memory, filled with random bytes */
 	uint64_t buffer_bytes;
-	void *shared; /* shared_bytes that the parent sees too: results */
-	void *state;  /* the functions' own; NULL at first */
+	struct bench_gpu *gpu; /* whose memory the buffer is; NULL: the host's */
+	void *shared;	       /* shared_bytes that the parent sees too: results */
+	void *state;	       /* the functions' own; NULL at first */
 	struct bench_board *board;
 	char text[BENCH_TEXT_BYTES];
 };
@@ -46,8 +48,10 @@ struct bench_crew_options {
 	const char *const *folders; /* borrowed for the crew's life: one for each process */
 	unsigned n_processes;
 	uint64_t buffer_bytes; /* of each; 0: none */
-	bool leaves_zeros;     /* buffers are not filled with random bytes */
-	size_t shared_bytes;   /* of each */
+	const int *gpus; /* borrowed, one for each process: its buffer's, or BENCH_GPU_SPREAD; NULL:
+			    buffers are the host's memory */
+	bool leaves_zeros;   /* buffers are not filled with random bytes */
+	size_t shared_bytes; /* of each */
 	/* Called a few times a second during calls, and data with it; NULL: nothing is. */
 	void (*tick)(void *data);
 	void *tick_data;
@@ -88,5 +92,18 @@ int bench_process_barrier(struct bench_process *process);
 
 /* Fills memory with bytes that no layer can compress or share. */
 void bench_fill_random(void *memory, size_t len);
+
+/* The same of the process's buffer.  Returns 0 or bench_process_fail()'s value. */
+int bench_process_fill(struct bench_process *process, size_t len);
+
+/* Sets all bytes of the process's buffer.  Returns likewise. */
+int bench_process_set(struct bench_process *process, char value, size_t len);
+
+/*
+ * Bytes of the process's buffer: where they lie or, from a GPU, in room, of len bytes.  NULL:
+ * bench_process_fail() has been called.
+ */
+const uint8_t *bench_process_look(struct bench_process *process, uint64_t off, void *room,
+				  size_t len);
 
 #endif

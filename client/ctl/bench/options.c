@@ -1,24 +1,6 @@
 #include "client/ctl/bench/options.h"
 
 #include <stddef.h>
-#include <unistd.h>
-
-int bench_options_refuse_gpu(const struct ctl *ctl, bool gpu, bool gds, const char *gds_flag)
-{
-	bool has_gpu = access("/dev/nvidiactl", F_OK) == 0;
-	bool has_gds = access("/proc/driver/nvidia-fs", F_OK) == 0;
-
-	if (!gpu && !gds)
-		return CTL_OK;
-	return ctl_usage(
-		ctl,
-		"--%s: %s%sthis version has no GPU engine: measure with CPU memory, without "
-		"--gpu and --%s",
-		gpu ? "gpu" : gds_flag,
-		has_gpu ? "" : "this machine has no GPU (no /dev/nvidiactl), and ",
-		gds && !has_gds ? "no GPUDirect Storage (no /proc/driver/nvidia-fs), and " : "",
-		gds_flag);
-}
 
 int bench_options_check(const struct ctl *ctl, const struct bench_options *options,
 			struct bench_space *ret_space)
@@ -28,8 +10,6 @@ int bench_options_check(const struct ctl *ctl, const struct bench_options *optio
 	if (ctl->n_args > 0)
 		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl %s --help",
 				 ctl->args[0], ctl->command);
-	if (bench_options_refuse_gpu(ctl, options->gpu, options->gds, "gds") != CTL_OK)
-		return CTL_USAGE;
 	if (options->nvme_dir.n_items == 0)
 		return ctl_usage(ctl, "where to? give --nvme_dir DIR, or several");
 	if (options->nvme_dir.n_items > BENCH_FOLDERS_MAX)
@@ -41,5 +21,5 @@ int bench_options_check(const struct ctl *ctl, const struct bench_options *optio
 	if (options->sweep_config &&
 	    bench_space_read(options->sweep_config, ret_space, text, sizeof(text)) < 0)
 		return ctl_usage(ctl, "--sweep_config: %s", text);
-	return CTL_OK;
+	return bench_gpu_check(ctl, &options->gpu, "gds");
 }

@@ -8,6 +8,7 @@
 #ifndef DSAIO_CLIENT_CTL_BENCH_OPTIONS_H
 #define DSAIO_CLIENT_CTL_BENCH_OPTIONS_H
 
+#include "client/ctl/bench/gpu.h"
 #include "client/ctl/bench/space.h"
 #include "client/ctl/ui/ctl.h"
 #include "client/ctl/ui/flags.h"
@@ -23,8 +24,8 @@ struct bench_options {
 	const char *log_dir;
 	uint64_t io_size;
 	uint32_t loops;
-	bool no_read, no_write, gpu, gds, flush_page_cache, no_sudo, verbose, keep, resume,
-		exclusive;
+	struct bench_gpu_options gpu;
+	bool no_read, no_write, flush_page_cache, no_sudo, verbose, keep, resume, exclusive;
 };
 
 #define BENCH_OPTIONS_INIT                                                           \
@@ -32,38 +33,36 @@ struct bench_options {
 		.log_dir = BENCH_LOG_DIR, .io_size = (uint64_t)400 << 20, .loops = 1 \
 	}
 
-#define BENCH_FLAGS(o)                                                                      \
-	{ "nvme_dir", FLAG_LIST, &(o).nvme_dir, 0, 0 },                                     \
-		{ "sweep_config", FLAG_STRING, &(o).sweep_config, 0, 0 },                   \
-		{ "log_dir", FLAG_STRING, &(o).log_dir, 0, 0 },                             \
-		{ "io_size", FLAG_SIZE, &(o).io_size, 1, BENCH_IO_SIZE_MAX },               \
-		{ "loops", FLAG_COUNT, &(o).loops, 1, BENCH_LOOPS_MAX },                    \
-		{ "no_read", FLAG_BOOL, &(o).no_read, 0, 0 },                               \
-		{ "no_write", FLAG_BOOL, &(o).no_write, 0, 0 },                             \
-		{ "gpu", FLAG_BOOL, &(o).gpu, 0, 0 }, { "gds", FLAG_BOOL, &(o).gds, 0, 0 }, \
-		{ "flush_page_cache", FLAG_BOOL, &(o).flush_page_cache, 0, 0 },             \
-		{ "no_sudo", FLAG_BOOL, &(o).no_sudo, 0, 0 },                               \
-		{ "verbose", FLAG_BOOL, &(o).verbose, 0, 0 },                               \
-		{ "keep", FLAG_BOOL, &(o).keep, 0, 0 },                                     \
-		{ "resume", FLAG_BOOL, &(o).resume, 0, 0 },                                 \
-	{                                                                                   \
-		"exclusive", FLAG_BOOL, &(o).exclusive, 0, 0                                \
+#define BENCH_FLAGS(o)                                                                    \
+	{ "nvme_dir", FLAG_LIST, &(o).nvme_dir, 0, 0 },                                   \
+		{ "sweep_config", FLAG_STRING, &(o).sweep_config, 0, 0 },                 \
+		{ "log_dir", FLAG_STRING, &(o).log_dir, 0, 0 },                           \
+		{ "io_size", FLAG_SIZE, &(o).io_size, 1, BENCH_IO_SIZE_MAX },             \
+		{ "loops", FLAG_COUNT, &(o).loops, 1, BENCH_LOOPS_MAX },                  \
+		{ "no_read", FLAG_BOOL, &(o).no_read, 0, 0 },                             \
+		{ "no_write", FLAG_BOOL, &(o).no_write, 0, 0 }, BENCH_GPU_FLAGS((o).gpu), \
+		{ "flush_page_cache", FLAG_BOOL, &(o).flush_page_cache, 0, 0 },           \
+		{ "no_sudo", FLAG_BOOL, &(o).no_sudo, 0, 0 },                             \
+		{ "verbose", FLAG_BOOL, &(o).verbose, 0, 0 },                             \
+		{ "keep", FLAG_BOOL, &(o).keep, 0, 0 },                                   \
+		{ "resume", FLAG_BOOL, &(o).resume, 0, 0 },                               \
+	{                                                                                 \
+		"exclusive", FLAG_BOOL, &(o).exclusive, 0, 0                              \
 	}
 
 /* The lines of --help for these, except --loops, which each explains. */
-#define BENCH_OPTIONS_HELP                                                                 \
-	"    --nvme_dir DIR ...     where the test files lie: a process for each\n"        \
-	"    --sweep_config FILE    the space, as JSON (below)\n"                          \
-	"    --no_read, --no_write  leave reads, or writes, out\n"                         \
-	"    --io_size N[K|M|G|T]   bytes that one loop of one process moves (400M)\n"     \
-	"    --flush_page_cache     empty the page cache before each point (needs root)\n" \
-	"    --no_sudo              taken, and without effect: nothing here uses sudo\n"   \
-	"    --gpu, --gds           refused: this version has no GPU engine\n"             \
-	"    --log_dir DIR          for results and logs; earlier ones are kept\n"         \
-	"                           (_aio_bench_logs)\n"                                   \
-	"    --resume               continue the last run in --log_dir\n"                  \
-	"    --exclusive            only while nobody else uses the store\n"               \
-	"    --keep                 leave the test files there\n"                          \
+#define BENCH_OPTIONS_HELP                                                                              \
+	"    --nvme_dir DIR ...     where the test files lie: a process for each\n"                     \
+	"    --sweep_config FILE    the space, as JSON (below)\n"                                       \
+	"    --no_read, --no_write  leave reads, or writes, out\n"                                      \
+	"    --io_size N[K|M|G|T]   bytes that one loop of one process moves (400M)\n"                  \
+	"    --flush_page_cache     empty the page cache before each point (needs root)\n"              \
+	"    --no_sudo              taken, and without effect: nothing here uses sudo\n" BENCH_GPU_HELP \
+	"    --log_dir DIR          for results and logs; earlier ones are kept\n"                      \
+	"                           (_aio_bench_logs)\n"                                                \
+	"    --resume               continue the last run in --log_dir\n"                               \
+	"    --exclusive            only while nobody else uses the store\n"                            \
+	"    --keep                 leave the test files there\n"                                       \
 	"    --verbose              say more of each point\n"
 
 /* The description of --sweep_config in --help. */
@@ -74,14 +73,8 @@ struct bench_options {
 	"     \"sequential_requests\": [true, false], \"single_submit\": [false, true],\n"          \
 	"     \"io_parallel\": [1, 2, 4, 8]}\n"
 
-/* Refuses what cannot be, and reads the space.  Returns CTL_OK or CTL_USAGE (reported). */
+/* Refuses what cannot be, and reads the space.  Returns CTL_OK, CTL_USAGE or CTL_FAILED (reported). */
 int bench_options_check(const struct ctl *ctl, const struct bench_options *options,
 			struct bench_space *ret_space);
-
-/*
- * --gpu, --gds: refuses them and names what is missing.  For all benches.
- * Returns CTL_OK (neither was given) or CTL_USAGE (reported).
- */
-int bench_options_refuse_gpu(const struct ctl *ctl, bool gpu, bool gds, const char *gds_flag);
 
 #endif

@@ -86,13 +86,16 @@ static void buffers_cell(FILE *out, const struct bench_results *results)
 
 	(void)fputs(n ? "<td>" : "<td>not known", out);
 	for (size_t i = 0; i < n; i++) {
-		struct json_object *one = json_object_array_get_idx(buffers, i), *huge;
+		struct json_object *one = json_object_array_get_idx(buffers, i), *huge, *gpus;
 		const uint64_t bytes = json_object_get_uint64(json_object_object_get(one, "bytes"));
 		char text[UNITS_TEXT_BYTES];
 
 		(void)fputs(i ? "<br/>" : "", out);
 		huge = json_object_object_get(one, "huge_page_bytes");
-		if (!huge)
+		gpus = json_object_object_get(one, "gpus");
+		if (json_object_is_type(gpus, json_type_array) && json_object_array_length(gpus))
+			(void)fputs("none: a GPU's,", out);
+		else if (!huge)
 			(void)fputs("not known", out);
 		else if (json_object_get_uint64(huge) == bytes)
 			(void)fputs("all", out);

@@ -7,6 +7,7 @@
  * uses files that it finds there.
  */
 #include "client/ctl/bench/crew.h"
+#include "client/ctl/bench/gpu.h"
 #include "client/ctl/bench/guest.h"
 #include "client/ctl/bench/measure.h"
 #include "client/ctl/bench/options.h"
@@ -21,6 +22,7 @@
 #include "proto/profile.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
+#include "proto/util/size.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -43,8 +45,9 @@ static struct {
 	uint32_t multi_process, queue_depth, io_parallel, loops, warmup_loops;
 	bool is_read, single_submit, sequential_requests, validate, include_warmup_time,
 		different_files, exclusive;
-	/* Options of ds_io that need torch or a GPU. */
-	bool gpu, use_gds, legacy_save, accelerator_memory, slow_bounce;
+	/* Options of ds_io that need a GPU or torch. */
+	struct bench_gpu_options gpu;
+	bool legacy_save, accelerator_memory, slow_bounce;
 	const char *fast_io_size;
 } options = {
 	.engine = "aio_handle",
@@ -74,8 +77,8 @@ static const struct flag flags[] = {
 	{ "include_warmup_time", FLAG_BOOL, &options.include_warmup_time, 0, 0 },
 	{ "different_file_each_iteration", FLAG_BOOL, &options.different_files, 0, 0 },
 	{ "exclusive", FLAG_BOOL, &options.exclusive, 0, 0 },
-	{ "gpu", FLAG_BOOL, &options.gpu, 0, 0 },
-	{ "use_gds", FLAG_BOOL, &options.use_gds, 0, 0 },
+	BENCH_GPU_FLAGS(options.gpu),
+	{ "use_gds", FLAG_BOOL, &options.gpu.gds, 0, 0 },
 	{ "torch_legacy_save", FLAG_BOOL, &options.legacy_save, 0, 0 },
 	{ "fast_io_size", FLAG_STRING, &options.fast_io_size, 0, 0 },
 	{ "use_accelerator_pin_memory", FLAG_BOOL, &options.accelerator_memory, 0, 0 },
@@ -92,7 +95,7 @@ static const char help[] =
 	"\n"
 	"    --folder DIR           where the test files lie, or:\n"
 	"    --folder_to_device_mapping DIR:DEV ...\n"
-	"                           a process for each (DEV counts with a GPU only)\n"
+	"                           a process for each (with --gpu: in the memory of GPU DEV)\n"
 	"    --io_size N[K|M|G|T]   bytes that one loop of one process moves\n"
 	"    --read                 read; else write\n"
 	"    --multi_process N      so many processes on the folder (1)\n"
@@ -109,8 +112,8 @@ static const char help[] =
 	"    --validate             read each file again and compare\n"
 	"    --engine aio_handle    no other is there\n"
 	"    --exclusive            only while nobody else uses the store or its disk; else it is\n"
-	"                           refused, or says that it was disturbed\n"
-	"    --gpu, --use_gds       refused: this version has no GPU engine\n"
+	"                           refused, or says that it was disturbed\n" BENCH_GPU_HELP
+	"    --use_gds              the same as --gds\n"
 	"    --torch_legacy_save, --fast_io_size N, --use_accelerator_pin_memory,\n"
 	"    --slow_bounce_buffer   refused: they concern ds_io's torch engines\n"
 	"    --json                 the numbers as JSON, with the block size and depth served\n"
@@ -130,6 +133,7 @@ struct result {
 	struct measure_part part;
 	uint64_t moved_bytes, moved_ops; /* also those that do not count */
 	uint64_t validated_bytes;	 /* read without the daemon */
+	char gpu[BENCH_GPU_NAME_BYTES];	 /* whose memory the buffer is; "": the host's */
 };
 
 /* The state of a process, beside the crew's. */
@@ -211,11 +215,13 @@ static int task_loop(struct task *task, unsigned loop)
 
 	bench_io_path(process, options.is_read, options.io_size, i, path);
 	/* Bytes of an earlier loop must not look like this loop's. */
+	r = 0;
 	if (options.validate && options.is_read)
-		memset(process->buffer, 0x5a, options.io_size);
+		r = bench_process_set(process, 0x5a, options.io_size);
 	else if (options.validate)
-		bench_fill_random(process->buffer, options.io_size);
-	r = options.validate ? bench_process_barrier(process) : 0;
+		r = bench_process_fill(process, options.io_size);
+	if (r == 0 && options.validate)
+		r = bench_process_barrier(process);
 	if (r < 0)
 		return r;
 
@@ -239,7 +245,7 @@ static int task_loop(struct task *task, unsigned loop)
 		result->validated_bytes += options.io_size;
 	if (!options.validate)
 		return 0;
-	return bench_io_validate(process, path, process->buffer, options.io_size, options.is_read);
+	return bench_io_validate(process, path, options.io_size, options.is_read);
 }
 
 /* The crew's first call.  The end of the process closes what this opens. */
@@ -258,9 +264,13 @@ static int prepare_task(struct bench_process *process, const void *arg)
 /* The second one. */
 static int run_task(struct bench_process *process, const void *arg)
 {
+	struct result *result = process->shared;
 	int r = bench_process_barrier(process);
 
 	(void)arg; /* there is none */
+	if (process->gpu)
+		(void)snprintf(result->gpu, sizeof(result->gpu), "%s",
+			       bench_gpu_name(process->gpu));
 	for (unsigned loop = 0; r == 0 && loop < total_loops(); loop++)
 		r = task_loop(process->state, loop);
 	return r;
@@ -328,7 +338,7 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	struct profile profile = make_profile();
 	struct bench_served served = { 0 };
 	struct bench_others others;
-	struct json_object *object;
+	struct json_object *object, *gpus;
 	char text[BENCH_TEXT_BYTES];
 	struct measure m;
 	int r;
@@ -347,6 +357,9 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	}
 	if (bench_guest_ask_served(guest, &profile, &served, text, sizeof(text)) != CTL_OK)
 		return ctl_fail(ctl, "%s", text);
+	gpus = json_object_new_array();
+	for (unsigned i = 0; i < n; i++)
+		bench_gpu_add(gpus, ((const struct result *)bench_crew_shared(crew, i))->gpu);
 	object = json_object_new_object();
 	json_add_text(object, "op", options.is_read ? "read" : "write");
 	json_add_number(object, "processes", n);
@@ -360,6 +373,7 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	json_add_bool(object, "overlap_events", !options.sequential_requests);
 	json_add_number(object, "intra_op_parallelism", options.io_parallel);
 	json_add_bool(object, "is_validated", options.validate);
+	json_object_object_add(object, "gpus", gpus);
 	json_add_float(object, "task_latency_sec", m.task_sec);
 	json_add_float(object, "task_speed_gb_per_sec", m.task_speed);
 	json_add_float(object, "e2e_latency_sec", m.e2e_sec);
@@ -373,8 +387,6 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 
 static int refuse_what_is_not_there(const struct ctl *ctl)
 {
-	if (bench_options_refuse_gpu(ctl, options.gpu, options.use_gds, "use_gds") != CTL_OK)
-		return CTL_USAGE;
 	if (strcmp(options.engine, "aio_handle") != 0)
 		return ctl_usage(ctl,
 				 "--engine %s: dsaioctl has aio_handle only; aio_basic, "
@@ -390,8 +402,9 @@ static int refuse_what_is_not_there(const struct ctl *ctl)
 		return ctl_usage(ctl, "--use_accelerator_pin_memory: lets torch pin memory, "
 				      "and here the daemon does: leave it out");
 	if (options.slow_bounce)
-		return ctl_usage(ctl, "--slow_bounce_buffer: concerns GPU memory, and this "
-				      "version has no GPU engine: leave it out");
+		return ctl_usage(ctl, "--slow_bounce_buffer: memory of a GPU that is copied goes "
+				      "through the daemon's pinned memory in any case: leave it "
+				      "out");
 	return CTL_OK;
 }
 
@@ -416,22 +429,36 @@ static int check_usage(const struct ctl *ctl)
 	if (options.mapping.n_items && options.multi_process > 1)
 		return ctl_usage(ctl, "--multi_process goes with --folder; a mapping has a "
 				      "process for each folder");
+	if (options.mapping.n_items && options.gpu.gpu.has_number)
+		return ctl_usage(ctl, "--gpu=N goes with --folder; a mapping names the GPU of each "
+				      "folder: give --gpu alone");
 	if (profile_check(&profile, text, sizeof(text)) < 0)
 		return ctl_usage(ctl, "%s", text);
-	return CTL_OK;
+	return bench_gpu_check(ctl, &options.gpu, "use_gds");
+}
+
+static bool read_gpu(const char *text, int *ret_gpu)
+{
+	uint64_t number;
+
+	if (size_parse(text, &number) < 0 || number > BENCH_GPU_MAX)
+		return false;
+	*ret_gpu = (int)number;
+	return true;
 }
 
 /*
- * Fills in the folder of each process, borrowed from the options, and its place.  Cuts ":DEV" off
- * the mappings.
+ * Fills in the folder of each process, borrowed from the options, its place and its GPU.  Cuts ":DEV"
+ * off the mappings.
  */
 static int list_folders(const struct ctl *ctl, const char **folders, struct bench_place *places,
-			unsigned n)
+			int *gpus, unsigned n)
 {
 	char text[BENCH_TEXT_BYTES];
 
 	for (unsigned i = 0; i < n; i++) {
 		folders[i] = options.folder;
+		gpus[i] = bench_gpu_number(&options.gpu);
 		if (!options.folder) {
 			char *item = options.mapping.items[i], *colon = strrchr(item, ':');
 
@@ -442,6 +469,11 @@ static int list_folders(const struct ctl *ctl, const char **folders, struct benc
 						 item);
 			*colon = '\0';
 			folders[i] = item;
+			if (options.gpu.gpu.is_given && !read_gpu(colon + 1, &gpus[i]))
+				return ctl_usage(ctl,
+						 "--folder_to_device_mapping %s:%s: with --gpu the "
+						 "device is the number of a GPU, for example %s:0",
+						 item, colon + 1, item);
 		}
 		if (bench_place_find(folders[i], &places[i], text, sizeof(text)) < 0)
 			return ctl_fail(ctl, "%s", text);
@@ -450,10 +482,11 @@ static int list_folders(const struct ctl *ctl, const char **folders, struct benc
 }
 
 static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_place *places,
-		      unsigned n)
+		      const int *gpus, unsigned n)
 {
 	struct bench_crew_options crew_options = { .socket_path = ctl->socket_path,
 						   .folders = folders,
+						   .gpus = options.gpu.gpu.is_given ? gpus : NULL,
 						   .n_processes = n,
 						   .buffer_bytes = options.io_size,
 						   .leaves_zeros = options.is_read,
@@ -502,16 +535,17 @@ static int io_run(struct ctl *ctl)
 	{
 		_cleanup_(freep) const char **folders = calloc(n, sizeof(*folders));
 		_cleanup_(freep) struct bench_place *places = calloc(n, sizeof(*places));
+		_cleanup_(freep) int *gpus = calloc(n, sizeof(*gpus));
 
 		are_partial = mmap(NULL, n * n_files(), PROT_READ | PROT_WRITE,
 				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		if (!folders || !places || are_partial == MAP_FAILED)
+		if (!folders || !places || !gpus || are_partial == MAP_FAILED)
 			return ctl_fail(ctl, "out of memory");
-		r = list_folders(ctl, folders, places, n);
+		r = list_folders(ctl, folders, places, gpus, n);
 		if (r == CTL_OK)
 			r = ctl_start_private(ctl, folders, n);
 		if (r == CTL_OK)
-			r = measure_io(ctl, folders, places, n);
+			r = measure_io(ctl, folders, places, gpus, n);
 	}
 	free(options.mapping.items);
 	return r;

@@ -130,12 +130,10 @@ int bench_io_open_write(struct bench_process *process, const char *path, int *re
 	return r;
 }
 
-int bench_io_validate(struct bench_process *process, const char *path, const void *expected,
-		      uint64_t bytes, bool is_read)
+int bench_io_validate(struct bench_process *process, const char *path, uint64_t bytes, bool is_read)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
-	_cleanup_(freep) uint8_t *step = NULL;
-	const uint8_t *buffer = expected;
+	_cleanup_(freep) uint8_t *step = NULL, *room = NULL;
 	uint64_t done = 0;
 
 	if (fd < 0 && errno == EINVAL)
@@ -143,12 +141,14 @@ int bench_io_validate(struct bench_process *process, const char *path, const voi
 	if (fd < 0)
 		return bench_process_fail(process, "%s: validate: %s", path, strerror(errno));
 	step = aligned_alloc(4096, STEP_BYTES);
-	if (!step)
+	room = malloc(STEP_BYTES);
+	if (!step || !room)
 		return bench_process_fail(process, "%s: validate: out of memory", path);
 	while (done < bytes) {
 		uint64_t left = bytes - done;
 		size_t len = left < STEP_BYTES ? (size_t)left : STEP_BYTES, i = 0;
 		ssize_t n = pread(fd, step, STEP_BYTES, (off_t)done);
+		const uint8_t *expected;
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -161,8 +161,11 @@ int bench_io_validate(struct bench_process *process, const char *path, const voi
 				done, bytes);
 		if ((size_t)n < len)
 			len = (size_t)n;
-		if (memcmp(step, buffer + done, len) != 0) {
-			while (step[i] == buffer[done + i])
+		expected = bench_process_look(process, done, room, len);
+		if (!expected)
+			return -EIO;
+		if (memcmp(step, expected, len) != 0) {
+			while (step[i] == expected[i])
 				i++;
 			return bench_process_fail(
 				process, "%s: validate: byte %" PRIu64 " differs from what was %s",

@@ -25,8 +25,8 @@ int bench_io_open_read(struct bench_process *process, const char *path, uint64_t
 int bench_io_open_write(struct bench_process *process, const char *path, int *ret_fd,
 			bool *is_partial);
 
-/* Reads the file without the page cache, where that is possible, and compares it with expected. */
-int bench_io_validate(struct bench_process *process, const char *path, const void *expected,
-		      uint64_t bytes, bool is_read);
+/* Reads the file without the page cache, where that is possible, and compares it with the buffer. */
+int bench_io_validate(struct bench_process *process, const char *path, uint64_t bytes,
+		      bool is_read);
 
 #endif

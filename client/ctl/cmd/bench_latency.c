@@ -62,6 +62,7 @@ static const struct flag flags[] = {
 	{ "log_dir", FLAG_STRING, &options.log_dir, 0, 0 },
 	{ "exclusive", FLAG_BOOL, &options.exclusive, 0, 0 },
 	{ "keep", FLAG_BOOL, &options.keep, 0, 0 },
+	BENCH_GPU_FLAGS(options.gpu),
 };
 
 static const char help[] =
@@ -80,7 +81,7 @@ static const char help[] =
 	"    --block-size N         bytes of one request to the device (2M)\n"
 	"    --rate N               begin so many a second, whether or not the last one has ended\n"
 	"    --log_dir DIR          for latency.json (none)\n"
-	"    --exclusive            only while nobody else uses the store or its disk\n"
+	"    --exclusive            only while nobody else uses the store or its disk\n" BENCH_GPU_HELP
 	"    --keep                 leave the test file there\n"
 	"    --json                 latency.json on standard output\n"
 	"    --socket PATH          the daemon's socket\n"
@@ -449,6 +450,8 @@ static int latency_run(struct ctl *ctl)
 	if (profile_check(&profile, text, sizeof(text)) < 0)
 		return ctl_usage(ctl, "%s", text);
 	r = read_sizes(&latency);
+	if (r == CTL_OK)
+		r = bench_gpu_check(ctl, &options.gpu, "gds");
 	if (r != CTL_OK)
 		return r;
 	dirs[0] = (char *)(uintptr_t)chosen.path;

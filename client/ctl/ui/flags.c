@@ -62,6 +62,9 @@ static int parse_number(const struct flag *flag, const char *arg, char *text, si
 	}
 	if (flag->kind == FLAG_SIZE)
 		*(uint64_t *)flag->value = number;
+	else if (flag->kind == FLAG_OPTIONAL)
+		*(struct flag_optional *)flag->value = (struct flag_optional){ true, true,
+									       (uint32_t)number };
 	else
 		*(uint32_t *)flag->value = (uint32_t)number;
 	return 0;
@@ -139,6 +142,10 @@ int flags_parse(const struct flag_table *tables, size_t n_tables, int argc, char
 		if (!flag) {
 			(void)snprintf(text, size, "%.*s: unknown option", (int)len, arg);
 			return -EINVAL;
+		}
+		if (flag->kind == FLAG_OPTIONAL && !equals) {
+			((struct flag_optional *)flag->value)->is_given = true;
+			continue;
 		}
 		if (flag->kind == FLAG_BOOL) {
 			if (equals) {

@@ -13,11 +13,17 @@
 #include <stdint.h>
 
 enum flag_kind {
-	FLAG_BOOL,   /* value: bool *, set to true; takes no argument */
-	FLAG_STRING, /* value: const char **, into argv; never empty */
-	FLAG_SIZE,   /* value: uint64_t *, with K, M, G, T */
-	FLAG_COUNT,  /* value: uint32_t * */
+	FLAG_BOOL,     /* value: bool *, set to true; takes no argument */
+	FLAG_STRING,   /* value: const char **, into argv; never empty */
+	FLAG_SIZE,     /* value: uint64_t *, with K, M, G, T */
+	FLAG_COUNT,    /* value: uint32_t * */
+	FLAG_OPTIONAL, /* value: struct flag_optional *: a number may follow "=" */
 	FLAG_LIST, /* value: struct flag_list *: all arguments up to the next option; may repeat */
+};
+
+struct flag_optional {
+	bool is_given, has_number;
+	uint32_t number;
 };
 
 struct flag_list {
@@ -29,7 +35,7 @@ struct flag {
 	const char *name; /* without its dashes */
 	enum flag_kind kind;
 	void *value;
-	uint64_t min, max; /* of a size or count */
+	uint64_t min, max; /* of a size, count or number */
 };
 
 struct flag_table {

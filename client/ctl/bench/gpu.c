@@ -1,0 +1,189 @@
+#include "client/ctl/bench/gpu.h"
+
+#include "client/ctl/bench/crew.h"
+#include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/cuda.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct bench_gpu {
+	CUDA_MEMORY_FUNCTIONS(FUNCTION_POINTER)
+	char name[BENCH_GPU_NAME_BYTES];
+};
+
+#define GPU_FUNCTION(result, name, parameters) { #name, offsetof(struct bench_gpu, name) },
+static const struct function functions[] = { CUDA_MEMORY_FUNCTIONS(GPU_FUNCTION) };
+
+int bench_gpu_check(const struct ctl *ctl, const struct bench_gpu_options *options,
+		    const char *gds_flag)
+{
+	void *library;
+
+	if (options->gds && !options->gpu.is_given)
+		return ctl_usage(ctl, "--%s: moves bytes to and from a GPU: give --gpu, too",
+				 gds_flag);
+	if (!options->gpu.is_given)
+		return CTL_OK;
+	if (options->gds)
+		return ctl_fail(ctl,
+				"--%s: this version copies GPU memory: measure that, with --gpu "
+				"alone",
+				gds_flag);
+	library = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		return ctl_fail(ctl,
+				"--gpu: cannot open NVIDIA's driver library: %s: measure on a "
+				"machine with a GPU, or with CPU memory, without --gpu",
+				dlerror());
+	(void)dlclose(library); /* cannot fail: it was just opened */
+	return CTL_OK;
+}
+
+int bench_gpu_number(const struct bench_gpu_options *options)
+{
+	return options->gpu.has_number ? (int)options->gpu.number : BENCH_GPU_SPREAD;
+}
+
+struct json_object *bench_gpu_json(const struct bench_gpu_options *options)
+{
+	if (!options->gpu.is_given)
+		return NULL;
+	return options->gpu.has_number ? json_object_new_int64(options->gpu.number)
+				       : json_object_new_string("each");
+}
+
+void bench_gpu_add(struct json_object *gpus, const char *name)
+{
+	if (!name[0])
+		return;
+	for (size_t i = 0; i < json_object_array_length(gpus); i++)
+		if (strcmp(json_object_get_string(json_object_array_get_idx(gpus, i)), name) == 0)
+			return;
+	(void)json_object_array_add(gpus, json_object_new_string(name));
+}
+
+const char *bench_gpu_names(struct json_object *gpus, char *text)
+{
+	size_t n = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < json_object_array_length(gpus) && n < BENCH_TEXT_BYTES; i++)
+		n += (size_t)snprintf(text + n, BENCH_TEXT_BYTES - n, "%s%s", i ? ", " : "",
+				      json_object_get_string(json_object_array_get_idx(gpus, i)));
+	return text;
+}
+
+/* ---- in a process ---- */
+
+const char *bench_gpu_name(const struct bench_gpu *gpu)
+{
+	return gpu->name;
+}
+
+static int fail(struct bench_process *process, const struct bench_gpu *gpu, const char *call,
+		CUresult result)
+{
+	const char *name = NULL;
+
+	if (gpu->cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
+		name = "unknown error";
+	return bench_process_fail(process, "--gpu: %s: %s (%d)", call, name, (int)result);
+}
+
+/* The GPU's primary context is current from here on. */
+static int take_device(struct bench_process *process, struct bench_gpu *gpu, int number)
+{
+	CUcontext context;
+	CUdevice device;
+	char name[64] = "";
+	int n = 0;
+	CUresult result = gpu->cuInit(0);
+
+	if (result == CUDA_SUCCESS)
+		result = gpu->cuDeviceGetCount(&n);
+	if (result == CUDA_ERROR_NO_DEVICE || (result == CUDA_SUCCESS && n == 0))
+		return bench_process_fail(process,
+					  "--gpu: this machine has no GPU that CUDA may use: "
+					  "measure with CPU memory, without --gpu");
+	if (result != CUDA_SUCCESS)
+		return fail(process, gpu, "cuInit()", result);
+	if (number == BENCH_GPU_SPREAD)
+		number = (int)process->id % n;
+	if (number >= n)
+		return bench_process_fail(process,
+					  "--gpu: there is no GPU %d: this machine has %d, from 0 "
+					  "on",
+					  number, n);
+	result = gpu->cuDeviceGet(&device, number);
+	if (result == CUDA_SUCCESS)
+		result = gpu->cuDeviceGetName(name, sizeof(name), device);
+	if (result != CUDA_SUCCESS)
+		return fail(process, gpu, "cuDeviceGet()", result);
+	(void)snprintf(gpu->name, sizeof(gpu->name), "GPU %d (%s)", number, name);
+	result = gpu->cuDevicePrimaryCtxRetain(&context, device);
+	if (result == CUDA_SUCCESS)
+		result = gpu->cuCtxPushCurrent_v2(context);
+	if (result != CUDA_SUCCESS)
+		return fail(process, gpu, "cuDevicePrimaryCtxRetain()", result);
+	return 0;
+}
+
+int bench_gpu_open(struct bench_process *process, int number)
+{
+	_cleanup_(freep) struct bench_gpu *gpu = calloc(1, sizeof(*gpu));
+	char text[UNITS_TEXT_BYTES];
+	CUdeviceptr memory = 0;
+	void *library;
+	const char *missing;
+	CUresult result;
+	int r;
+
+	if (!gpu)
+		return bench_process_fail(process, "out of memory");
+	library = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL); /* for the rest of the process */
+	if (!library)
+		return bench_process_fail(process, "--gpu: %s", dlerror());
+	missing = functions_find(library, functions, sizeof(functions) / sizeof(*functions), gpu);
+	if (missing)
+		return bench_process_fail(process,
+					  "--gpu: %s has no %s(): it is too old: update NVIDIA's "
+					  "driver",
+					  CUDA_LIBRARY, missing);
+	r = take_device(process, gpu, number);
+	if (r < 0)
+		return r;
+	result = gpu->cuMemAlloc_v2(&memory, process->buffer_bytes);
+	if (result == CUDA_ERROR_OUT_OF_MEMORY)
+		return bench_process_fail(
+			process,
+			"--gpu: %s has no room for %s: use a smaller --io_size, or fewer processes",
+			gpu->name, units_format_size(text, process->buffer_bytes));
+	if (result != CUDA_SUCCESS)
+		return fail(process, gpu, "cuMemAlloc()", result);
+	process->buffer = (void *)(uintptr_t)memory;
+	process->gpu = TAKE_PTR(gpu);
+	return 0;
+}
+
+/* A copy to the GPU may return before its end.  Ops wait for no stream. */
+int bench_gpu_put(struct bench_process *process, uint64_t off, const void *from, size_t len)
+{
+	const struct bench_gpu *gpu = process->gpu;
+	CUresult result = gpu->cuMemcpyHtoD_v2((uintptr_t)process->buffer + off, from, len);
+
+	if (result == CUDA_SUCCESS)
+		result = gpu->cuStreamSynchronize(NULL);
+	return result == CUDA_SUCCESS ? 0 : fail(process, gpu, "cuMemcpyHtoD()", result);
+}
+
+int bench_gpu_get(struct bench_process *process, uint64_t off, void *to, size_t len)
+{
+	const struct bench_gpu *gpu = process->gpu;
+	CUresult result = gpu->cuMemcpyDtoH_v2(to, (uintptr_t)process->buffer + off, len);
+
+	return result == CUDA_SUCCESS ? 0 : fail(process, gpu, "cuMemcpyDtoH()", result);
+}

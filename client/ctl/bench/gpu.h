@@ -1,0 +1,73 @@
+/*
+ * Buffers of a bench in the memory of GPUs, as --gpu asks for.
+ *
+ * The command needs no CUDA: libcuda is opened at run time.  CUDA does not survive fork(2), so only the
+ * processes of a crew initialise it, each for itself; the command's own looks whether it opens.
+ */
+#ifndef DSAIO_CLIENT_CTL_BENCH_GPU_H
+#define DSAIO_CLIENT_CTL_BENCH_GPU_H
+
+#include "client/ctl/ui/ctl.h"
+#include "client/ctl/ui/flags.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define BENCH_GPU_MAX 1023u /* a guess: more is a mistake */
+#define BENCH_GPU_NAME_BYTES 96u
+#define BENCH_GPU_SPREAD (-1) /* process i takes GPU i, and the first one again behind the last */
+
+struct bench_process;
+struct bench_gpu; /* of a process */
+
+/* The options, which ds_io has, too. */
+struct bench_gpu_options {
+	struct flag_optional gpu; /* --gpu, --gpu=N */
+	bool gds;		  /* --gds, --use_gds: the bytes may not be copied */
+};
+
+#define BENCH_GPU_FLAGS(o)                                    \
+	{ "gpu", FLAG_OPTIONAL, &(o).gpu, 0, BENCH_GPU_MAX }, \
+	{                                                     \
+		"gds", FLAG_BOOL, &(o).gds, 0, 0              \
+	}
+#define BENCH_GPU_HELP                                                                          \
+	"    --gpu[=N]              buffers in the memory of GPU N, or of a GPU for each\n"     \
+	"                           process\n"                                                  \
+	"    --gds                  with --gpu: fail where the bytes would be copied through\n" \
+	"                           memory of the host\n"
+
+/*
+ * Are they possible here?  Returns CTL_OK, CTL_USAGE or CTL_FAILED (reported): there is no libcuda.
+ * gds_flag: its name, for messages.
+ */
+int bench_gpu_check(const struct ctl *ctl, const struct bench_gpu_options *options,
+		    const char *gds_flag);
+
+/* The number of --gpu=N, or BENCH_GPU_SPREAD. */
+int bench_gpu_number(const struct bench_gpu_options *options);
+
+/* For the results: the number, "each", or NULL: no GPU. */
+struct json_object *bench_gpu_json(const struct bench_gpu_options *options);
+
+/* Adds the GPU of a process to an array of names, in which each is once; "": it has none. */
+void bench_gpu_add(struct json_object *gpus, const char *name);
+/* All of them, as text of BENCH_TEXT_BYTES.  Returns text. */
+const char *bench_gpu_names(struct json_object *gpus, char *text);
+
+/* ---- in a process ---- */
+
+/*
+ * Takes memory of the GPU with that number as the process's buffer.  The process keeps it to its end.
+ * Returns 0 or bench_process_fail()'s value.
+ */
+int bench_gpu_open(struct bench_process *process, int number);
+
+/* The GPU, as in "GPU 0 (NVIDIA H100)". */
+const char *bench_gpu_name(const struct bench_gpu *gpu);
+
+/* Copies len bytes from or to off of the buffer.  Return 0 or bench_process_fail()'s value. */
+int bench_gpu_put(struct bench_process *process, uint64_t off, const void *from, size_t len);
+int bench_gpu_get(struct bench_process *process, uint64_t off, void *to, size_t len);
+
+#endif

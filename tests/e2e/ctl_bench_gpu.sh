@@ -1,0 +1,102 @@
+#!/bin/bash
+# dsaioctl bench with buffers in the memory of GPUs, which are stand-ins.
+. "$(dirname "$0")/ctl_common.sh"
+
+# The loader finds the stand-in where the driver's library would be.
+mkdir "$dir/driver" "$dir/broken"
+ln -s "$BUILD/tests/gpu/libcuda.so" "$dir/driver/libcuda.so.1"
+: >"$dir/broken/libcuda.so.1"
+export STANDIN="gpus=2"
+
+# on_gpus COMMAND...
+on_gpus() {
+	LD_LIBRARY_PATH=$dir/driver "$@"
+}
+
+io_moves_the_bytes_of_gpu_memory() {
+	# Odd sizes, and more than one step of the copies.
+	for size in 4096 1000001 20M; do
+		expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size $size --gpu --validate --json &&
+			says "$dir/out" '"GPU 0 (Stand-in GPU 0)"' '"op": "write"' &&
+			expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size $size --gpu --validate --read || return 1
+	done
+	why="ds_io's lines are not all of standard output"
+	[ "$(wc -l <"$dir/out")" = 4 ]
+}
+
+a_copy_that_fails_is_named() {
+	expect 1 on_gpus env STANDIN="cuMemcpyDtoH_v2=1" \
+		"$ctl" bench io --folder "$store" --io_size 64K --gpu --validate --read &&
+		says "$dir/err" "--gpu: cuMemcpyDtoH(): unknown error (1)"
+}
+
+each_process_has_a_gpu() {
+	mkdir -p "$store/a" "$store/b"
+	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --multi_process 3 --json &&
+		says "$dir/out" '"GPU 0 (Stand-in GPU 0)"' '"GPU 1 (Stand-in GPU 1)"' || return 1
+	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu=1 --multi_process 3 --json &&
+		says "$dir/out" '"GPU 1 (Stand-in GPU 1)"' && says_not "$dir/out" "GPU 0" || return 1
+	expect 0 on_gpus "$ctl" bench io --folder_to_device_mapping "$store/a:1" "$store/b:1" --io_size 64K --gpu --json &&
+		says "$dir/out" '"GPU 1 (Stand-in GPU 1)"' && says_not "$dir/out" "GPU 0" || return 1
+	expect 0 "$ctl" bench io --folder "$store" --io_size 64K --json && says "$dir/out" '"gpus": ['
+}
+
+a_gpu_that_is_not_there_is_named() {
+	expect 1 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu=2 &&
+		says "$dir/err" "--gpu: there is no GPU 2: this machine has 2" || return 1
+	expect 1 on_gpus env STANDIN="cuInit=100" "$ctl" bench io --folder "$store" --io_size 64K --gpu &&
+		says "$dir/err" "--gpu: this machine has no GPU" "without --gpu" || return 1
+	expect 1 on_gpus env STANDIN="cuInit=3" "$ctl" bench io --folder "$store" --io_size 64K --gpu &&
+		says "$dir/err" "--gpu: cuInit(): CUDA_ERROR_NOT_INITIALIZED (3)" || return 1
+	expect 1 on_gpus env STANDIN="cuMemAlloc_v2=2" "$ctl" bench io --folder "$store" --io_size 64K --gpu &&
+		says "$dir/err" "GPU 0 (Stand-in GPU 0) has no room for 64 KiB"
+}
+
+without_the_driver_one_sentence_says_so_before_anything_is_made() {
+	local command
+	mkdir -p "$store/none"
+	for command in "io --folder $store/none --io_size 64K" "sweep --nvme_dir $store/none --log_dir $dir/logs" \
+		"tune --nvme_dir $store/none --log_dir $dir/logs" "latency --nvme-path $store/none"; do
+		# shellcheck disable=SC2086 # words
+		expect 1 env "LD_LIBRARY_PATH=$dir/broken" "$ctl" bench $command --gpu &&
+			says "$dir/err" "--gpu: cannot open NVIDIA's driver library: " "without --gpu" || return 1
+		why="$command: more than a sentence, or something was made: $(cat "$dir/err" "$dir/out")"
+		[ "$(cat "$dir/err" "$dir/out" | wc -l)" = 1 ] && [ -z "$(ls "$store/none")" ] && [ ! -e "$dir/logs" ] ||
+			return 1
+	done
+}
+
+gds_goes_with_a_gpu() {
+	expect 2 "$ctl" bench io --folder "$store" --io_size 64K --use_gds && says "$dir/err" "give --gpu, too" &&
+		expect 2 "$ctl" bench latency --nvme-path "$store" --gds && says "$dir/err" "give --gpu, too" &&
+		expect 2 on_gpus "$ctl" bench io --folder_to_device_mapping "$store:0" --io_size 64K --gpu=1 &&
+		says "$dir/err" "--gpu=N goes with --folder" &&
+		expect 2 on_gpus "$ctl" bench io --folder_to_device_mapping "$store:x" --io_size 64K --gpu &&
+		says "$dir/err" "$store:x" "the number of a GPU"
+}
+
+sweep_tune_and_latency_measure_gpu_memory() {
+	echo '{"block_size": ["64K"], "queue_depth": [2, 4]}' >"$dir/space"
+	mkdir -p "$store/c" "$store/d"
+	expect 0 on_gpus "$ctl" bench sweep --nvme_dir "$store/c" "$store/d" --sweep_config "$dir/space" --io_size 1M \
+		--gpu --log_dir "$dir/logs" &&
+		says "$dir/err" "buffers: in the memory of GPU 0 (Stand-in GPU 0), GPU 1 (Stand-in GPU 1)" &&
+		says "$dir/logs/results.json" '"gpu": "each"' '"GPU 1 (Stand-in GPU 1)"' '"huge_page_bytes": null' || return 1
+	expect 2 on_gpus "$ctl" bench sweep --nvme_dir "$store/c" "$store/d" --sweep_config "$dir/space" --io_size 1M \
+		--log_dir "$dir/logs" --resume && says "$dir/err" "was made with gpu" || return 1
+	expect 0 "$ctl" bench report "$dir/logs" -o "$dir/report.html" &&
+		says "$dir/report.html" "none: a GPU's, of 2 MiB" || return 1
+	expect 0 on_gpus "$ctl" bench tune --nvme_dir "$store/c" --sweep_config "$dir/space" --io_size 1M --gpu=1 \
+		--log_dir "$dir/logs" && says "$dir/logs/tune.json" '"gpu": 1' '"GPU 1 (Stand-in GPU 1)"' || return 1
+	expect 0 on_gpus "$ctl" bench latency --nvme-path "$store/c" --sizes 4K 64K --iterations 20 --gpu --json &&
+		says "$dir/out" '"GPU 0 (Stand-in GPU 0)"' '"p50_nsec"'
+}
+
+start_daemon
+for t in io_moves_the_bytes_of_gpu_memory a_copy_that_fails_is_named each_process_has_a_gpu \
+	a_gpu_that_is_not_there_is_named without_the_driver_one_sentence_says_so_before_anything_is_made \
+	gds_goes_with_a_gpu sweep_tune_and_latency_measure_gpu_memory; do
+	run_test $t
+done
+stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }
+exit $failed
