@@ -100,7 +100,11 @@ struct row rows[N_ROWS] = {
 	[ROW_IOPS_MEMORY] = { .name = "4 KiB, depth 32, in /dev/shm, beside libaio",
 			      .unit = "IOPS",
 			      .is_higher_better = true,
-			      .bar = 0.6 },
+			      .bar = 0.9 },
+	[ROW_IOPS_MEMORY_WRITE] = { .name = "4 KiB writes, depth 32, in /dev/shm, --user",
+				    .unit = "IOPS",
+				    .is_higher_better = true,
+				    .bar = 0.9 },
 	[ROW_PATH] = { .name = "4 KiB read by path, beside DeepNVMe's algorithm",
 		       .unit = "us",
 		       .bar = 0.9,
@@ -332,7 +336,7 @@ TAILQ_HEAD(queue, flying);
 static int take_off(struct bench *b, struct flying *f, struct queue *queue, uint64_t *seed)
 {
 	const uint64_t off = random_next(seed) % (READ_BYTES / SMALL_BYTES) * SMALL_BYTES;
-	const struct dsaio_io io = { .opcode = DSAIO_READ,
+	const struct dsaio_io io = { .opcode = b->is_write ? DSAIO_WRITE : DSAIO_READ,
 				     .file = b->file,
 				     .buf = f->memory,
 				     .len = SMALL_BYTES,
@@ -340,7 +344,7 @@ static int take_off(struct bench *b, struct flying *f, struct queue *queue, uint
 				     .user_data = f };
 
 	if (dsaio_submit(b->handle, &io, 1, 0, &f->op) < 0)
-		return failed("read");
+		return failed("submit");
 	TAILQ_INSERT_TAIL(queue, f, link);
 	return 0;
 }
@@ -377,7 +381,8 @@ static int ours_iops(struct bench *b, double *ret_iops)
 			struct flying *f = dsaio_op_data(ended[i]);
 
 			if (dsaio_op_result(ended[i]) != (int64_t)SMALL_BYTES) {
-				fprintf(stderr, "bench: read: %s\n", dsaio_op_error(ended[i]));
+				fprintf(stderr, "bench: %s: %s\n", b->is_write ? "write" : "read",
+					dsaio_op_error(ended[i]));
 				return -EIO;
 			}
 			TAILQ_REMOVE(&queue, f, link);
@@ -418,7 +423,7 @@ int local_latency(struct bench *b, double *ret_usec)
 {
 	uint64_t n;
 	double seconds;
-	const int r = local_read(&b->local, READ_BYTES, 1, SLICE_USEC, &n, &seconds);
+	const int r = local_random(&b->local, READ_BYTES, 1, SLICE_USEC, &n, &seconds);
 
 	if (r == 0)
 		*ret_usec = seconds * 1e6 / (double)n;
@@ -429,8 +434,10 @@ int local_iops(struct bench *b, double *ret_iops)
 {
 	uint64_t n;
 	double seconds;
-	const int r = local_read(&b->local, READ_BYTES, SMALL_DEPTH, SLICE_USEC, &n, &seconds);
+	int r;
 
+	b->local.is_write = b->is_write;
+	r = local_random(&b->local, READ_BYTES, SMALL_DEPTH, SLICE_USEC, &n, &seconds);
 	if (r == 0)
 		*ret_iops = (double)n / seconds;
 	return r;
@@ -559,7 +566,11 @@ static int measure_latency_sleeping(struct bench *b)
 			     ours_latency, local_latency);
 }
 
-/* No device limits it: what is left is what the way itself costs. */
+/*
+ * No device limits it: what is left is what the way itself costs.  The daemon of a host gives writes to
+ * tmpfs to worker threads, because io_submit would wait for the inode's lock, which any user may hold.  So
+ * the writes are those of a user's own daemon.
+ */
 static int measure_iops_memory(struct bench *b)
 {
 	char dir[] = "/dev/shm/dsaio-bench-XXXXXX", path[FILES_PATH_BYTES];
@@ -577,6 +588,11 @@ static int measure_iops_memory(struct bench *b)
 	if (r == 0)
 		r = measure_small(b, "", &rows[ROW_IOPS_MEMORY], ours_iops, local_iops);
 	ours_close(b);
+	b->is_write = b->daemon.is_user = true;
+	if (r == 0)
+		r = measure_small(b, "", &rows[ROW_IOPS_MEMORY_WRITE], ours_iops, local_iops);
+	ours_close(b);
+	b->is_write = b->daemon.is_user = false;
 	b->path = disk;
 	dir_remove(dir);
 	return r;

@@ -48,6 +48,7 @@ enum {
 	ROW_IOPS_LOCAL,
 	ROW_IOPS_SOME,
 	ROW_IOPS_MEMORY,
+	ROW_IOPS_MEMORY_WRITE,
 	ROW_PATH,
 	ROW_FILES,
 	ROW_FILES_DEEPNVME,
@@ -94,7 +95,8 @@ struct bench {
 	struct dsaio_client *client;
 	struct dsaio_handle *handle;
 	struct dsaio_file *file;
-	char *memory; /* pinned */
+	char *memory;  /* pinned */
+	bool is_write; /* small ops are writes */
 	struct local local;
 };
 

@@ -481,7 +481,7 @@ static pid_t others_start(struct bench *b)
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a known option */
 	if (getppid() != parent || local_open(&local, b->path, LARGE_BYTES) < 0)
 		_exit(1);
-	while (local_read(&local, READ_BYTES, LARGE_DEPTH, SLICE_USEC, &n, &seconds) == 0)
+	while (local_random(&local, READ_BYTES, LARGE_DEPTH, SLICE_USEC, &n, &seconds) == 0)
 		;
 	_exit(1);
 }

@@ -50,19 +50,24 @@ static int submit_one(struct local *local, struct iocb *iocb)
 	return r == 1 ? 0 : r < 0 ? r : -EAGAIN;
 }
 
-static void read_prepare(struct local *local, struct iocb *iocb, char *memory, uint64_t off)
+static void prepare(struct local *local, struct iocb *iocb, bool is_write, char *memory,
+		    uint64_t off)
 {
-	io_prep_pread(iocb, local->fd, memory, local->block_bytes, (long long)off);
+	if (is_write)
+		io_prep_pwrite(iocb, local->fd, memory, local->block_bytes, (long long)off);
+	else
+		io_prep_pread(iocb, local->fd, memory, local->block_bytes, (long long)off);
 	iocb->aio_rw_flags = local->rw_flags;
 }
 
 static int take_off(struct local *local, struct iocb *iocb, uint64_t n_blocks, uint64_t *seed)
 {
-	read_prepare(local, iocb, iocb->u.c.buf, random_next(seed) % n_blocks * local->block_bytes);
+	prepare(local, iocb, local->is_write, iocb->u.c.buf,
+		random_next(seed) % n_blocks * local->block_bytes);
 	return submit_one(local, iocb);
 }
 
-/* True: the event's read would have waited; it is under way again, free to do so. */
+/* True: the event's block would have waited; it is under way again, free to do so. */
 static bool is_asked_again(struct local *local, const struct io_event *event, int *r)
 {
 	if ((int64_t)event->res != -EAGAIN || !event->obj->aio_rw_flags)
@@ -73,8 +78,8 @@ static bool is_asked_again(struct local *local, const struct io_event *event, in
 	return true;
 }
 
-int local_read(struct local *local, uint64_t file_bytes, unsigned depth, int64_t usec,
-	       uint64_t *ret_n, double *ret_seconds)
+int local_random(struct local *local, uint64_t file_bytes, unsigned depth, int64_t usec,
+		 uint64_t *ret_n, double *ret_seconds)
 {
 	const uint64_t n_blocks = file_bytes / local->block_bytes;
 	struct iocb iocbs[LOCAL_DEPTH_MAX];
@@ -135,11 +140,7 @@ int local_stream(struct local *local, char *memory, uint64_t bytes, unsigned dep
 		int n_batch = 0;
 
 		for (; n_batch < n && off < bytes; n_batch++, off += step)
-			if (is_write)
-				io_prep_pwrite(batch[n_batch], local->fd, memory + off, step,
-					       (long long)off);
-			else
-				read_prepare(local, batch[n_batch], memory + off, off);
+			prepare(local, batch[n_batch], is_write, memory + off, off);
 		if (n_batch > 0) {
 			r = io_submit(local->context, n_batch, batch);
 			if (r != n_batch) {

@@ -18,8 +18,9 @@ struct local {
 	io_context_t context;
 	char *memory; /* LOCAL_DEPTH_MAX blocks */
 	uint64_t block_bytes;
-	unsigned rw_flags;  /* of reads: RWF_NOWAIT, or 0 */
-	uint64_t n_refused; /* reads that would have waited, and were asked for again without it */
+	bool is_write;	    /* local_random() writes */
+	unsigned rw_flags;  /* RWF_NOWAIT, or 0 */
+	uint64_t n_refused; /* those that would have waited, and were asked for again without it */
 };
 
 /* Opens path for I/O in blocks of block_bytes.  0 or -errno; says on stderr why. */
@@ -27,11 +28,11 @@ int local_open(struct local *local, const char *path, uint64_t block_bytes);
 void local_close(struct local *local);
 
 /*
- * Reads random blocks of the file's first file_bytes, depth of them always in flight, for
- * usec.  Gives how many reads ended and the seconds that they took, until the last was back.
+ * Reads or writes random blocks of the file's first file_bytes, depth of them always in flight, for
+ * usec.  Gives how many ended and the seconds that they took, until the last was back.
  */
-int local_read(struct local *local, uint64_t file_bytes, unsigned depth, int64_t usec,
-	       uint64_t *ret_n, double *ret_seconds);
+int local_random(struct local *local, uint64_t file_bytes, unsigned depth, int64_t usec,
+		 uint64_t *ret_n, double *ret_seconds);
 
 /*
  * Reads or writes the file's first bytes once, from or to memory, in the order of the blocks,

@@ -161,10 +161,15 @@ int private_daemon_start(struct private_daemon *daemon, const char *program, con
 		return r;
 	}
 	if (pid == 0) {
-		const char *argv[] = {
-			program,   "--config", config_path, "--socket", daemon->socket_path,
-			"--store", store,      NULL
-		};
+		const char *argv[] = { program,
+				       "--config",
+				       config_path,
+				       "--socket",
+				       daemon->socket_path,
+				       "--store",
+				       store,
+				       daemon->is_user ? "--user" : NULL,
+				       NULL };
 
 		daemon_exec(argv, log_out, self);
 	}

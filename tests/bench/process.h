@@ -14,7 +14,8 @@
 /* A private daemon with one store; pid is 0 while there is none. */
 struct private_daemon {
 	pid_t pid;
-	int log_fd; /* its stderr */
+	int log_fd;   /* its stderr */
+	bool is_user; /* started with --user; set before the start */
 	char socket_path[108];
 };
 
