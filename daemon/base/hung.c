@@ -152,13 +152,13 @@ static void watch_ask(struct hung_watch *watch)
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
-void hung_enter(struct hung_watch *watch, const struct hung_who *who)
+void hung_enter(struct hung_watch *watch, const struct hung_who *who, uint64_t now_nsec)
 {
 	/* relaxed: the store of since_nsec releases them */
 	atomic_store_explicit(&watch->uid, who->uid, memory_order_relaxed);
 	atomic_store_explicit(&watch->client, who->client, memory_order_relaxed);
 	/* Both sequentially consistent, as in watch_look(): one of the two sees the other's. */
-	atomic_store(&watch->since_nsec, clock_nsec());
+	atomic_store(&watch->since_nsec, now_nsec);
 	if (!atomic_load(&watch->is_watched))
 		watch_ask(watch);
 }

@@ -89,8 +89,8 @@ struct hung_watch {
 void hung_watch_add(struct hung_watch *watch, const struct hung_about *about);
 /* No call may be under way. */
 void hung_watch_remove(struct hung_watch *watch);
-/* The thread brackets each call with these. */
-void hung_enter(struct hung_watch *watch, const struct hung_who *who);
+/* The thread brackets each call with these.  now_nsec: of clock_nsec(). */
+void hung_enter(struct hung_watch *watch, const struct hung_who *who, uint64_t now_nsec);
 void hung_leave(struct hung_watch *watch);
 
 /* The daemon stops: from now on reports say that a hung call delays its exit.  Reports open ones again. */

@@ -86,7 +86,7 @@ struct worker_block {
 	struct message message;
 };
 
-/* Carries the block out.  May block.  For a worker thread, and tests. */
+/* Carries the block out.  May block, except on tmpfs.  For a worker thread; on tmpfs, for a lane; tests. */
 void threads_do(struct block *block);
 
 #endif

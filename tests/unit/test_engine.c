@@ -46,7 +46,8 @@ static void setup(void)
 					    .target = &target,
 					    .region = &region,
 					    .region_off = (uint64_t)i * BYTES,
-					    .len = BYTES };
+					    .len = BYTES,
+					    .bytes = BYTES };
 }
 
 static void teardown(void)
@@ -177,12 +178,60 @@ START_TEST(memory_is_known_from_a_device_after_a_while)
 }
 END_TEST
 
+START_TEST(blocks_of_tmpfs_are_done_when_submit_returns)
+{
+	const struct target closed = { .fd = -1, .is_memory = true, .about.who.uid = 77 };
+	struct target tmpfs = { .is_memory = true, .about.who.uid = 77 };
+	uint64_t n_events;
+	int turns = 0;
+
+	setup();
+	tmpfs.fd = memfd_create("dsaio-engine", MFD_CLOEXEC);
+	ck_assert_int_ge(tmpfs.fd, 0);
+	ck_assert_int_eq(ftruncate(tmpfs.fd, (N - 1) * BYTES + 100), 0);
+	memset(memory, 1, (size_t)N * BYTES);
+	for (int i = 0; i < N; i++)
+		blocks[i].target = i == 5 ? &closed : &tmpfs;
+	while (!is_done_at_once())
+		ck_assert_int_lt(++turns, 10);
+	for (int i = 0; i < N; i++)
+		ck_assert_int_eq(blocks[i].result, i == 5 ? -EBADF : i == N - 1 ? 100 : BYTES);
+	for (int i = 0; i < (N - 1) * BYTES + 100; i++)
+		ck_assert_int_eq(memory[i], i / BYTES == 5);
+	/* none was an event, of which there would be one now */
+	ck_assert_int_eq(read(engine_libaio.event_fd(engine), &n_events, sizeof(n_events)), -1);
+	(void)close(tmpfs.fd);
+	teardown();
+}
+END_TEST
+
+START_TEST(blocks_of_tmpfs_among_those_of_a_disk)
+{
+	struct target tmpfs = { .is_memory = true, .about.who.uid = 77 };
+
+	setup();
+	run_all(true);
+	tmpfs.fd = memfd_create("dsaio-engine", MFD_CLOEXEC);
+	ck_assert_int_ge(tmpfs.fd, 0);
+	ck_assert_int_eq(ftruncate(tmpfs.fd, N * BYTES), 0);
+	for (int i = 0; i < N; i++)
+		blocks[i].target = i % 4 < 2 ? &tmpfs : &target;
+	ck_assert(!is_done_at_once());
+	for (int i = 0; i < N; i++)
+		ck_assert_int_eq(blocks[i].result, BYTES);
+	(void)close(tmpfs.fd);
+	teardown();
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, what_was_written_is_read, 0, 2);
 	tcase_add_test(tcase, an_error_is_a_negative_number_and_hits_no_neighbour);
 	tcase_add_test(tcase, more_than_fits_is_left);
 	tcase_add_test(tcase, memory_is_known_from_a_device_after_a_while);
+	tcase_add_test(tcase, blocks_of_tmpfs_are_done_when_submit_returns);
+	tcase_add_test(tcase, blocks_of_tmpfs_among_those_of_a_disk);
 }
 
 SUITE("engine", add_tests)

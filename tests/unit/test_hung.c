@@ -1,6 +1,7 @@
 #include "daemon/base/hung.h"
 
 #include "daemon/base/mailbox.h"
+#include "proto/util/clock.h"
 #include "tests/unit/suite.h"
 
 #include <event2/event.h>
@@ -211,7 +212,7 @@ START_TEST(a_lane_that_is_inside_a_call_for_over_a_second_is_listed_until_it_is_
 	struct hung_watch lane = { .hung_since_nsec = 0 };
 
 	hung_watch_add(&lane, &(struct hung_about){ .what = "io_submit", .file = "lane 0" });
-	hung_enter(&lane, &who);
+	hung_enter(&lane, &who, clock_nsec());
 	look();
 	ck_assert_uint_eq(n, 0);
 	ck_assert_int_eq(mailbox_run(&mailbox), 1);
@@ -237,13 +238,13 @@ START_TEST(a_lane_that_comes_back_wakes_the_main_thread_once_and_at_rest_there_i
 
 	hung_watch_add(&lane, &(struct hung_about){ .what = "io_submit", .file = "lane 0" });
 	for (int i = 0; i < 1000; i++) {
-		hung_enter(&lane, &who);
+		hung_enter(&lane, &who, clock_nsec());
 		hung_leave(&lane);
 	}
 	ck_assert_int_eq(mailbox_run(&mailbox), 1);
 	run_timers();
 	ck_assert_int_eq(event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED), 0);
-	hung_enter(&lane, &who);
+	hung_enter(&lane, &who, clock_nsec());
 	hung_leave(&lane);
 	ck_assert_int_eq(mailbox_run(&mailbox), 1); /* a wake-up again */
 	look();
