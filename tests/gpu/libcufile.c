@@ -24,6 +24,7 @@
 #define FILES_MAX 256
 #define BUFFERS_MAX 256
 #define PAGE 4096u
+#define SECTOR 512u
 
 /* The declarations are those of the daemon: another prototype does not compile. */
 CUFILE_FUNCTIONS(STANDIN_DECLARE)
@@ -343,7 +344,9 @@ static ssize_t transfer_cover(const struct transfer *transfer)
 
 static ssize_t transfer_do(const struct transfer *transfer)
 {
-	if (((uintptr_t)transfer->bytes | (size_t)transfer->off | transfer->n) % 512)
+	const size_t unit = transfer->is_write ? PAGE : SECTOR;
+
+	if (((size_t)transfer->off | transfer->n) % unit || (uintptr_t)transfer->bytes % SECTOR)
 		return transfer_cover(transfer);
 	return transfer->is_write
 		       ? pwrite(transfer->file->fd, transfer->bytes, transfer->n, transfer->off)
@@ -373,7 +376,7 @@ static void transfer_count(const struct transfer *transfer)
 	counts.n_reads += !transfer->is_write;
 	counts.n_writes += transfer->is_write;
 	counts.n_unaligned_writes += transfer->is_write &&
-				     ((size_t)transfer->off | transfer->n) % 512;
+				     ((size_t)transfer->off | transfer->n) % PAGE;
 	counts.n_unregistered += !transfer->buffer;
 	transfer->file->n_running++;
 	if (transfer->buffer)
