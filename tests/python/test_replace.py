@@ -159,6 +159,19 @@ def test_an_exception_removes_the_temporary_file(handle, old, folder, exception)
     assert descriptors() <= n + 1  # the library closes its own a little later
 
 
+def test_an_empty_path_is_refused_with_a_sentence(handle):
+    with pytest.raises(FileNotFoundError, match="the path is empty: name a file"):
+        _replace.NewFile("")
+
+
+def test_an_error_of_the_library_says_which_file_the_temporary_one_is(handle, old, monkeypatch):
+    code = errno.EMFILE
+    monkeypatch.setattr(dsaio.File, "_of_descriptor", fails_with(code))
+    with pytest.raises(OSError) as e:
+        write(handle, old, b"new")
+    assert (e.value.errno, e.value.strerror) == (code, f"the temporary file beside it: {os.strerror(code)}")
+
+
 def test_no_op_is_open_when_the_temporary_file_is_removed(old, monkeypatch):
     n_open = []
     real = os.unlink

@@ -152,7 +152,7 @@ FILES = {
     "shape: an object": (one(shape="{}"), "shape an object: must be an array"),
     "shape: a fraction": (one(shape="[2.0]"), "shape has 2.0"),
     "shape: an exponent": (one(shape="[2e0]"), "shape has 2.0"),
-    "shape: negative": (one(shape="[-2]"), "shape has -2.0"),
+    "shape: negative": (one(shape="[-2]"), "shape has -2: must be"),
     "shape: -0": (one(shape="[-0]", offsets="[0,0]", data=b""), "shape has -0.0"),
     "shape: a boolean": (one(shape="[true,2]"), "shape has True"),
     "shape: text": (one(shape='["2"]'), "shape has '2'"),
@@ -170,7 +170,7 @@ FILES = {
     "offsets: 1": (one(offsets="[0]"), "data_offsets has 1 numbers"),
     "offsets: text": (one(offsets='"08"'), "data_offsets '08': must be an array"),
     "offsets: swapped": (one(offsets="[8,0]"), "data_offsets [8, 0] end before they start"),
-    "offsets: negative": (one(offsets="[-8,0]"), "data_offsets has -8.0"),
+    "offsets: negative": (one(offsets="[-8,0]"), "data_offsets has -8: must be"),
     "offsets: behind the end": (one(data=bytes(7)), "the file at byte 69: it is truncated"),
     "offsets: 2^64 - 1": (one(dtype="U8", shape=f"[{(1 << 64) - 1}]", offsets=f"[0,{(1 << 64) - 1}]"), "passes 2^64"),
     "offsets: 2^61 - 1": (one(dtype="U8", shape=f"[{(1 << 61) - 1}]", offsets=f"[0,{(1 << 61) - 1}]"), "is truncated"),
@@ -747,6 +747,15 @@ def test_a_file_larger_than_the_pool_is_an_error_that_names_it(path):
             file.get_tensor("a")
     assert e.value.errno == errno.ENOMEM and e.value.filename == path
     assert e.value.strerror.startswith("pass pinned=False"), e.value
+
+
+def test_an_index_that_is_text_is_refused_before_anything_is_read(kind, path, reads):
+    make_file(path, one())
+    with safe_open(path, framework(kind)) as file:
+        for key in ("x", b"x", (0, "x")):
+            with pytest.raises(TypeError, match="^dsaio: tensor 'a': index b?'x': must be"):
+                file.get_slice("a")[key]
+    assert reads == []
 
 
 def test_a_row_that_is_not_there_is_named(path):

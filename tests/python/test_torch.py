@@ -210,6 +210,18 @@ def test_what_is_no_regular_file_is_refused(folder):
         assert e.value.errno == code and e.value.filename == path
 
 
+def test_a_file_larger_than_the_pool_is_an_error_that_names_it(path):
+    make_file(path, _archive.MAGIC)
+    try:
+        os.truncate(path, 1 << 40)
+    except OSError:
+        pytest.skip("the file system has no files of 1 TB")
+    with pytest.raises(OSError) as e:
+        dsaio.torch.load(path)
+    assert e.value.errno == errno.ENOMEM and e.value.filename == path
+    assert e.value.strerror.startswith("pass pinned=False"), e.value
+
+
 def test_a_compressed_archive_is_loaded_by_torch(path):
     saved = torch.zeros(5000)
     torch.save(saved, path)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
+import stat
 import sys
 
 from . import _check as check
 from . import _library as library
-from ._connection import connection
+from ._connection import connection, is_of_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional, Union
+    from typing import Any, Callable, Iterator, Optional, Tuple, Union
 
     Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
     FileArgument = Union[Path, int, "File"]
@@ -37,6 +39,33 @@ def path_bytes(path: Path, expected: str = "a path, a descriptor or a dsaio.File
     if b"\0" in encoded:
         raise ValueError(f"dsaio: embedded null byte in path {path!r}")
     return encoded
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """OSErrors that name no file are of this one."""
+    try:
+        yield
+    except OSError as e:
+        if e.filename is None and is_of_file(e):
+            e.filename = path
+        raise
+
+
+def open_regular(path: Path, kind: str) -> Tuple[int, os.stat_result]:
+    """A descriptor to read a regular file from.  kind: of the file, for errors.  Raises OSError."""
+    path_bytes(path, "a path")
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO without a writer
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, f"is a directory, no {kind}", path)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, f"is no regular file, and so no {kind}", path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd, found
 
 
 class _OpenFile:

@@ -34,6 +34,7 @@ import fcntl
 import os
 import stat
 
+from ._connection import is_of_file
 from ._file import File
 
 TYPE_CHECKING = False
@@ -103,7 +104,12 @@ class NewFile:
                     pass
             except OSError as e:
                 raise OSError(e.errno, f"cannot make a temporary file beside it: {e.strerror}", path) from None
-            self.file = File._of_descriptor(self._fd, path)
+            try:
+                self.file = File._of_descriptor(self._fd, path)
+            except OSError as e:
+                if is_of_file(e):
+                    e.strerror = f"the temporary file beside it: {e.strerror}"  # which the library names
+                raise
         except BaseException:
             self._remove()
             raise
@@ -121,8 +127,9 @@ class NewFile:
             if before >= 0:
                 os.close(before)
             if not self._name:
-                code = errno.EISDIR if path else errno.ENOENT
-                raise OSError(code, "is a directory: name a file in it" if path else os.strerror(code))
+                if not path:
+                    raise FileNotFoundError(errno.ENOENT, "the path is empty: name a file")
+                raise IsADirectoryError(errno.EISDIR, "is a directory: name a file in it")
             try:
                 fd = os.open(self._name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.folder)
             except FileNotFoundError:
@@ -319,3 +326,9 @@ def remove_leftovers(path: str) -> None:
                     _remove_leftover(name, folder)
     finally:
         os.close(folder)
+
+
+def remove_leftovers_beside(path: Path) -> None:
+    """remove_leftovers() of the folder of a file, where that can be done: new_file() says what is wrong with it."""
+    with contextlib.suppress(OSError):
+        remove_leftovers(os.path.dirname(os.path.realpath(os.fsdecode(path))))

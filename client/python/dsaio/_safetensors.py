@@ -114,7 +114,7 @@ def _number(digits: str) -> float:
 
 def _integer(digits: str) -> Any:
     # Python's int() takes quadratic time for long texts.
-    if len(digits) <= 20 and digits[0] != "-":
+    if len(digits) <= 20 and digits != "-0":  # which is no integer for serde_json
         number = int(digits)
         if number < _END:
             return number
@@ -203,7 +203,7 @@ def _numbers(name: str, value: Any) -> Tuple[int, ...]:
     if type(value) is not list:
         raise _Refused(f"{name} {_shown(value)}: must be an array of integers")
     for number in value:
-        if type(number) is not int:
+        if type(number) is not int or number < 0:
             raise _Refused(f"{name} has {_shown(number)}: must be an integer from 0 to 2^64 - 1")
     return tuple(value)
 

@@ -22,11 +22,9 @@ that took 0.7 of the time of one piece for all (measured with 2.4 GB).
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
-import stat
 import threading
 import weakref
 from math import prod
@@ -35,11 +33,11 @@ from operator import index
 from . import _buffer
 from . import _check as check
 from . import _memory as memory
-from ._connection import at_fork, is_of_file
-from ._file import path_bytes
+from ._connection import at_fork
+from ._file import naming, open_regular, path_bytes
 from ._handle import Handle
 from ._op import wait_all
-from ._replace import new_file, remove_leftovers
+from ._replace import new_file, remove_leftovers_beside
 from ._safetensors import CODES, DTYPES, METADATA, Info, SafetensorError, make_header, read_header
 from ._stream import Writer
 
@@ -47,9 +45,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
+    from ._file import Path
     from ._op import Op
 
-    Path = Union[str, os.PathLike[str]]
     Device = Union[None, str, int, Any]  # Any: a torch.device
     _Framework = Union["_Torch", "_Numpy"]
 
@@ -83,17 +81,6 @@ def _forget() -> None:
 at_fork(_forget)
 
 
-@contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """OSErrors that name no file are of this one."""
-    try:
-        yield
-    except OSError as e:
-        if e.filename is None and is_of_file(e):
-            e.filename = path
-        raise
-
-
 # ---- reading ----
 
 
@@ -104,14 +91,8 @@ class _Source:
         self.fd = -1
         self.handle: Optional[Handle] = None  # kept open between reads
         self.path = path
-        path_bytes(path, "a path")
-        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO without a writer
-        self.stat = os.fstat(self.fd)
-        if stat.S_ISDIR(self.stat.st_mode):
-            raise IsADirectoryError(errno.EISDIR, "is a directory, no safetensors file", path)
-        if not stat.S_ISREG(self.stat.st_mode):
-            raise OSError(errno.EINVAL, "is no regular file, and so no safetensors file", path)
-        with _naming(path):
+        self.fd, self.stat = open_regular(path, "safetensors file")
+        with naming(path):
             self.header = read_header(self.fd, self.stat.st_size, os.fsdecode(path))
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -133,7 +114,7 @@ class _Source:
     def read(self, batches: Iterable[Iterable[Tuple[Any, int]]]) -> None:
         """Reads each (buffer, offset).  A batch may be made while the ones before it are read."""
         ops: List[Op] = []
-        with _naming(self.path):
+        with naming(self.path):
             try:
                 for batch in batches:
                     handle = self.handle = _shared_handle()
@@ -374,7 +355,12 @@ class Slice:
 
     def __getitem__(self, key: Any) -> Any:
         """Reads, and raises, as get_tensor(), and what the framework raises for such an index."""
-        info, key = _rows(self._info, key if isinstance(key, tuple) else (key,))
+        key = key if isinstance(key, tuple) else (key,)
+        for part in key:
+            if isinstance(part, (str, bytes)):
+                text = f"dsaio: tensor {self._info.name!r}: index {part!r}: must be what indexes a tensor, such as [10:20]"
+                raise TypeError(text)
+        info, key = _rows(self._info, key)
         return self._source.load([info], self._framework)[info.name][key]
 
 
@@ -586,9 +572,8 @@ def save_file(tensors: Dict[str, Any], filename: Path, metadata: Optional[Dict[s
     described = [(name, *_description(name, tensor)) for name, tensor in tensors.items()]
     sizes = [(name, dtype, shape, prod(shape) * DTYPES[dtype].bits // 8) for name, dtype, shape in described]
     header, names = make_header(sizes, _metadata(metadata))
-    with contextlib.suppress(OSError):  # new_file() says what is wrong with the folder
-        remove_leftovers(os.path.dirname(os.path.realpath(os.fsdecode(filename))))
-    with _naming(filename), Handle() as handle, new_file(filename, handle) as new:
+    remove_leftovers_beside(filename)
+    with naming(filename), Handle() as handle, new_file(filename, handle) as new:
         writer = Writer(new, handle, len(header) + sum(size[3] for size in sizes))
         writer.write(header)
         for name in names:

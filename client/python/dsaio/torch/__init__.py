@@ -10,23 +10,20 @@ The files are torch's own: each side loads what the other one saves.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import pickle
-import stat
 
 from .. import _check as check
 from .. import _memory as memory
-from .._file import File
+from .._file import File, naming, open_regular
 from .._handle import Handle
-from .._replace import new_file, remove_leftovers
+from .._replace import new_file, remove_leftovers_beside
 from .._stream import Writer
 from ._archive import MAGIC, Archive, Damaged, Unsupported, unpickle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Optional
 
     from .._file import Path
 
@@ -45,10 +42,10 @@ def save(obj: Any, path: Path, *arguments: Any, **options: Any) -> None:
     """
     import torch
 
-    with contextlib.suppress(OSError):  # of saves that were killed; the error, if it is one, comes again
-        remove_leftovers(os.path.dirname(os.path.realpath(os.fsdecode(path))))
+    remove_leftovers_beside(path)  # of saves that were killed
     with Handle() as handle, new_file(path, handle) as new:
-        writer: Any = Writer(new, handle)
+        with naming(path):
+            writer: Any = Writer(new, handle)
         try:
             torch.save(obj, writer, *arguments, **options)
         except BaseException:
@@ -91,13 +88,8 @@ def load(
     if pickle_load_args.get("mmap"):
         return by_torch()
     pickle_load_args.pop("mmap", None)
-    if not _is_archive(path):
-        return by_torch()
-    try:
-        archive = Archive(_read(path, pinned))
-    except Unsupported:
-        return by_torch()
-    if "constants.pkl" in archive.get_all_records():
+    archive = _read(path, pinned)
+    if archive is None:
         return by_torch()
     if not weights_only:
         return unpickle(archive, map_location, pickle_module or pickle, **pickle_load_args)
@@ -109,24 +101,19 @@ def load(
         return by_torch()  # whose error says what to do
 
 
-def _is_archive(path: Path) -> bool:
-    """Does the file begin as one?  Raises OSError, also if it is no regular file."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO without a writer
+def _read(path: Path, pinned: bool) -> Optional[Archive]:
+    """The whole file; None if it is one for torch.load().  Raises OSError."""
+    fd, found = open_regular(path, "file of torch.save()")
     try:
-        mode = os.fstat(fd).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, "is a directory, no file of torch.save()", path)
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "is no regular file: torch.load() reads from other ones", path)
-        return os.pread(fd, len(MAGIC), 0) == MAGIC
+        if os.pread(fd, len(MAGIC), 0) != MAGIC:
+            return None
+        with naming(path), Handle() as handle, File._of_descriptor(fd, path) as file:
+            data = memoryview(memory.new(found.st_size, pinned)).cast("B")
+            handle.submit_read(data, file).wait()
     finally:
         os.close(fd)
-
-
-def _read(path: Path, pinned: bool) -> memoryview:
-    """The bytes of a file."""
-    with Handle() as handle, File(path) as file:
-        nbytes = max(1, file.size())
-        data = memoryview(memory.new(nbytes, pinned)).cast("B")
-        handle.submit_read(data, file).wait()
-    return data
+    try:
+        archive = Archive(data)
+    except Unsupported:
+        return None
+    return None if "constants.pkl" in archive.get_all_records() else archive
