@@ -138,7 +138,7 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 		call->on_done(call, error.code, &error);
 		return;
 	}
-	if (!slab->is_imported)
+	if (slab->fd >= 0)
 		result = call_add_fd(call, slab->fd);
 	if (result == 0)
 		result = id_table_add(&session->objects.slabs, slab, &slab->id);

@@ -35,10 +35,22 @@
    to find the memory.  Smaller steps make it slower. */
 #define STEP_BYTES (2u << 20)
 
+static uint64_t whole_pages(uint64_t bytes, uint64_t page)
+{
+	return (bytes + page - 1) / page * page;
+}
+
+static const struct slab_kind kind_imported;
+
+static bool is_imported(const struct slab *slab)
+{
+	return slab->kind == &kind_imported;
+}
+
 /* A partly used huge page would take more memory than is charged. */
 static bool can_be_huge(const struct slab *slab)
 {
-	return slab->pool->pages != POOL_PAGES_SMALL && !slab->is_imported &&
+	return slab->pool->pages != POOL_PAGES_SMALL && !is_imported(slab) &&
 	       slab->place.pages != SLAB_PAGES_SMALL && slab->size_bytes % MAP_HUGE_BYTES == 0;
 }
 
@@ -158,7 +170,7 @@ static int slab_map(struct slab *slab)
 
 	if (memory == MAP_FAILED)
 		return error_set(&slab->error, -errno, "%s of %" PRIu64 " bytes: mmap",
-				 slab->is_imported ? "shared memory" : "slab", slab->size_bytes);
+				 is_imported(slab) ? "shared memory" : "slab", slab->size_bytes);
 	slab->region = (struct region){ .kind = REGION_HOST, .base = memory };
 	/* A core dump would delay the end of file by which clients see the daemon's death. */
 	(void)madvise(memory, slab->map_bytes, MADV_DONTDUMP); /* known since Linux 3.4 */
@@ -225,7 +237,7 @@ static int import_check(struct slab *slab, struct error *error)
 				       "shared memory: %" PRIu64 " bytes from %" PRIu64
 				       " on: the file has %jd bytes",
 				       size_bytes, off, (intmax_t)st.st_size);
-	slab->map_bytes = (size_bytes + page - 1) / page * page;
+	slab->map_bytes = whole_pages(size_bytes, page);
 	return 0;
 }
 
@@ -337,7 +349,7 @@ static void slab_made_main(struct job *job)
 	}
 	if (slab->is_huge)
 		pool->huge_bytes += slab->size_bytes;
-	if (!slab->is_locked && pool->is_locked) {
+	if (slab->kind->quota == QUOTA_POOL_BYTES && !slab->is_locked && pool->is_locked) {
 		pool->is_locked = false;
 		(void)snprintf(pool->why_unlocked, sizeof(pool->why_unlocked), "%s",
 			       slab->error.text); /* the short form is enough */
@@ -349,18 +361,29 @@ static void slab_make_run(struct job *job)
 {
 	struct slab *slab = container_of(job, struct slab, job);
 
-	slab->result = slab->is_imported ? slab_do_import(slab) : slab_do_make(slab);
+	slab->result = slab->kind->make(slab);
 	if (slab->result < 0)
-		slab_unmake(slab);
+		slab->kind->unmake(slab);
 }
 
-/* A slab that is charged, without memory. */
-static int slab_new(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
-		    uint64_t size_bytes, const struct slab_place *place, struct slab **ret_slab,
-		    struct error *error)
+static const struct slab_kind kind_new = {
+	.struct_bytes = sizeof(struct slab),
+	.quota = QUOTA_POOL_BYTES,
+	.make = slab_do_make,
+	.unmake = slab_unmake,
+};
+
+static const struct slab_kind kind_imported = {
+	.struct_bytes = sizeof(struct slab),
+	.quota = QUOTA_POOL_BYTES,
+	.make = slab_do_import,
+	.unmake = slab_unmake,
+};
+
+int slab_new_of(const struct slab_kind *kind, struct pool *pool, struct quota *quota,
+		struct work_queue *work_queue, uint64_t size_bytes, uint64_t map_bytes,
+		struct slab **ret_slab, struct error *error)
 {
-	uint64_t page = place->pages == SLAB_PAGES_HUGE ? MAP_HUGE_BYTES
-							: (uint64_t)sysconf(_SC_PAGESIZE);
 	struct slab *slab;
 	int r;
 
@@ -368,25 +391,19 @@ static int slab_new(struct pool *pool, struct quota *quota, struct work_queue *w
 		return error_set_plain(error, -EINVAL,
 				       "slab of %" PRIu64 " bytes: must be from 1 to %" PRIu64,
 				       size_bytes, SLAB_BYTES_MAX);
-	if (place->pages == SLAB_PAGES_HUGE && pool->pages == POOL_PAGES_SMALL)
-		return error_set_plain(
-			error, -EOPNOTSUPP,
-			"slab: the daemon's configuration says huge_pages = no: ask "
-			"for any pages, or ask the administrator for another setting");
-	slab = calloc(1, sizeof(*slab));
+	slab = calloc(1, kind->struct_bytes);
 	if (!slab)
 		return error_set(error, -ENOMEM, "slab");
+	slab->kind = kind;
 	slab->fd = -1;
-	slab->place = *place;
 	slab->size_bytes = size_bytes;
-	slab->map_bytes = (size_bytes + page - 1) / page * page;
+	slab->map_bytes = map_bytes;
 	slab->pool = pool;
 	slab->work_queue = work_queue;
 	atomic_init(&slab->n_refs, 1);
 	r = quota_charge(&slab->slab_charge, quota, QUOTA_SLABS, 1, error);
 	if (r == 0)
-		r = quota_charge(&slab->bytes_charge, quota, QUOTA_POOL_BYTES, slab->map_bytes,
-				 error);
+		r = quota_charge(&slab->bytes_charge, quota, kind->quota, map_bytes, error);
 	if (r < 0) {
 		slab_give_charges(slab);
 		free(slab);
@@ -396,13 +413,14 @@ static int slab_new(struct pool *pool, struct quota *quota, struct work_queue *w
 	return 0;
 }
 
-static void slab_start(struct slab *slab,
-		       void (*on_made)(struct slab *slab, int result, const struct error *error,
-				       void *arg),
-		       void *arg)
+void slab_start(struct slab *slab,
+		void (*on_made)(struct slab *slab, int result, const struct error *error,
+				void *arg),
+		void *arg)
 {
 	slab->on_made = on_made;
 	slab->made_arg = arg;
+	slab->job.work.about.what = slab->kind->making;
 	slab->job.run = slab_make_run;
 	slab->job.done = slab_made_main;
 	slab->job.mailbox = slab->pool->main_mailbox;
@@ -414,12 +432,22 @@ int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_qu
 	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
 	      void *arg, struct error *error)
 {
+	uint64_t page = place->pages == SLAB_PAGES_HUGE ? MAP_HUGE_BYTES
+							: (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t map_bytes = whole_pages(size_bytes, page);
 	struct slab *slab;
-	int r = slab_new(pool, quota, work_queue, size_bytes, place, &slab, error);
+	int r;
 
+	if (place->pages == SLAB_PAGES_HUGE && pool->pages == POOL_PAGES_SMALL)
+		return error_set_plain(
+			error, -EOPNOTSUPP,
+			"slab: the daemon's configuration says huge_pages = no: ask "
+			"for any pages, or ask the administrator for another setting");
+	r = slab_new_of(&kind_new, pool, quota, work_queue, size_bytes, map_bytes, &slab, error);
 	if (r < 0)
 		return r;
-	slab->size_bytes = slab->map_bytes;
+	slab->place = *place;
+	slab->size_bytes = map_bytes;
 	slab_start(slab, on_made, arg);
 	return 0;
 }
@@ -430,9 +458,8 @@ int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_
 				void *arg),
 		void *arg, struct error *error)
 {
-	const struct slab_place anywhere = { .pages = SLAB_PAGES_ANY };
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), end;
 	struct slab *slab;
-	uint64_t end;
 	int r;
 
 	if (__builtin_add_overflow(off, size_bytes, &end) || end > INT64_MAX)
@@ -440,10 +467,10 @@ int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_
 				       "shared memory: %" PRIu64 " bytes from %" PRIu64
 				       " on: their end passes 2^63",
 				       size_bytes, off);
-	r = slab_new(pool, quota, work_queue, size_bytes, &anywhere, &slab, error);
+	r = slab_new_of(&kind_imported, pool, quota, work_queue, size_bytes,
+			whole_pages(size_bytes, page), &slab, error);
 	if (r < 0)
 		return r;
-	slab->is_imported = true;
 	slab->import_off = off;
 	slab->fd = fd;
 	slab_start(slab, on_made, arg);
@@ -466,7 +493,7 @@ static void slab_free_run(struct job *job)
 {
 	struct slab *slab = container_of(job, struct slab, job);
 
-	slab_unmake(slab);
+	slab->kind->unmake(slab);
 }
 
 void slab_unref(struct slab *slab)
@@ -474,6 +501,7 @@ void slab_unref(struct slab *slab)
 	/* acq_rel: the last one sees all that the others did with it. */
 	if (atomic_fetch_sub_explicit(&slab->n_refs, 1, memory_order_acq_rel) > 1)
 		return;
+	slab->job.work.about.what = slab->kind->freeing;
 	slab->job.run = slab_free_run;
 	slab->job.done = slab_freed_main;
 	slab->job.mailbox = slab->pool->main_mailbox;

@@ -16,6 +16,8 @@
  * like other slabs, but the client may shrink or punch it at any time.  The kernel's copies then fail
  * with EFAULT.  Freeing only unmaps it.
  *
+ * Other kinds of memory are slabs, too: struct slab_kind says how they are made and freed.
+ *
  * Making and freeing take 0.1 to 0.3 s a GiB.  They run on the user's worker thread, in steps, because
  * a call that fills or unmaps memory blocks all other threads from changing mappings.
  *
@@ -56,14 +58,27 @@ struct slab_place {
 	uint32_t node; /* NUMA node that is preferred */
 };
 
+struct slab;
+
+/* A kind of slab.  Its functions run on the work queue's thread. */
+struct slab_kind {
+	size_t struct_bytes;	      /* of the struct that begins with the slab */
+	enum quota_kind quota;	      /* of its bytes */
+	const char *making, *freeing; /* the calls, if they may hang, for reports; else NULL */
+	/* Sets region, fd and is_locked.  Returns 0, or -errno with the sentence in slab->error. */
+	int (*make)(struct slab *slab);
+	/* Frees what make() has left, also after its failure. */
+	void (*unmake)(struct slab *slab);
+};
+
 struct slab {
-	uint32_t id; /* in its session; 0 before it has one */
-	int fd;	     /* sealed: the size cannot change; -1: imported, closed when it is mapped */
-	struct region region;		/* the daemon's mapping */
+	const struct slab_kind *kind;
+	uint32_t id;	      /* in its session; 0 before it has one */
+	int fd;		      /* sealed: the size cannot change; -1: the client's own memory */
+	struct region region; /* as the daemon sees it */
 	uint64_t size_bytes, map_bytes; /* what ops may use; whole pages, that and more */
 	struct slab_place place;
-	bool is_imported;
-	uint64_t import_off;
+	uint64_t import_off; /* imported: in the client's file */
 	bool is_locked;
 	bool is_huge;	     /* in huge pages that the host has reserved */
 	bool is_transparent; /* all of it was in transparent huge pages when it was made */
@@ -106,6 +121,19 @@ int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_
 		void (*on_made)(struct slab *slab, int result, const struct error *error,
 				void *arg),
 		void *arg, struct error *error);
+
+/*
+ * For kinds of slabs that are not of the pool: makes a slab of size_bytes, charged, with zeroes behind
+ * struct slab.  slab_start() then makes its memory and calls on_made, as slab_make() does.  Between them
+ * the caller may fill in job.work.about, except what.
+ */
+int slab_new_of(const struct slab_kind *kind, struct pool *pool, struct quota *quota,
+		struct work_queue *work_queue, uint64_t size_bytes, uint64_t map_bytes,
+		struct slab **ret_slab, struct error *error);
+void slab_start(struct slab *slab,
+		void (*on_made)(struct slab *slab, int result, const struct error *error,
+				void *arg),
+		void *arg);
 
 static inline void slab_ref(struct slab *slab)
 {
