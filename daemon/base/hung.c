@@ -29,6 +29,7 @@ static struct {
 	/* under lock */
 	struct list calls; /* struct hung, newest first */
 	uint64_t last_number;
+	unsigned n_gpu_told;	 /* calls of a GPU's driver that have been reported */
 	struct mailbox *mailbox; /* NULL: before hung_init() */
 	bool is_watching;
 	bool is_stopping;
@@ -64,7 +65,7 @@ static void hung_init_call(struct hung *s, const struct hung_about *about, uint6
 	s->about = *about;
 	s->since_nsec = since_nsec;
 	s->limit_nsec = limit_nsec;
-	s->is_told = s->has_place = false;
+	s->is_told = s->is_quiet = s->has_place = false;
 	(void)snprintf(s->file, sizeof(s->file), "%s", about->file); /* cut is fine */
 	s->about.file = s->file;
 }
@@ -83,7 +84,7 @@ static void hung_push(struct hung *s)
 void hung_begin(struct hung *s, const struct hung_about *about)
 {
 	hung_init_call(s, about, clock_nsec(), HUNG_NSEC);
-	if (!about->mount_id)
+	if (!about->mount_id && !about->is_gpu)
 		s->about.mount_id = fd_mount_id(about->fd);
 	(void)pthread_mutex_lock(&stuck.lock); /* of the default kind: cannot fail */
 	hung_push(s);
@@ -106,6 +107,8 @@ static void hung_pop(struct hung *s)
 	char who[WHO_BYTES];
 
 	list_remove(&stuck.calls, &s->node);
+	if (s->is_told && s->about.is_gpu && --stuck.n_gpu_told)
+		return;
 	if (s->is_told)
 		log_client(&stuck.log_limit, "%s: %s: %s came back after %" PRIu64 " s",
 			   who_title(&s->about.who, who), s->file, s->about.what,
@@ -196,6 +199,13 @@ static void place_find(const struct hung_about *about, struct hung_place *place)
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	int r;
 
+	if (about->is_gpu) {
+		(void)snprintf(place->mount, sizeof(place->mount), "the GPU's driver");
+		(void)snprintf(place->text, sizeof(place->text),
+			       "an answer of the driver (see whether nvidia-smi returns), or a "
+			       "restart of the daemon");
+		return;
+	}
 	r = mount_find(0, about->mount_id, about->dev, &mount);
 	if (r < 0 && about->who.pid) /* a namespace of the client's own */
 		r = mount_find(about->who.pid, about->mount_id, about->dev, &mount);
@@ -266,6 +276,8 @@ static int list_copy(uint64_t now_nsec, bool only_untold, struct hung **ret_list
 		const uint64_t due_nsec = s->since_nsec + s->limit_nsec;
 		bool is_due = now_nsec >= due_nsec;
 
+		if (is_due && only_untold && !s->is_told && s->about.is_gpu)
+			s->is_quiet = stuck.n_gpu_told++ > 0;
 		if (is_due && !(only_untold && s->is_told))
 			list[n++] = *s;
 		if (is_due && only_untold)
@@ -344,6 +356,8 @@ static void look(void)
 	for (size_t i = 0; i < n; i++) {
 		struct hung_told told;
 
+		if (list[i].is_quiet)
+			continue;
 		tell(&list[i], now_nsec, &told);
 		log_told(&told, stuck.is_stopping);
 	}

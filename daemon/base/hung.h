@@ -4,7 +4,8 @@
  * The server of a FUSE or network file system can block the daemon's calls forever: checks, closes,
  * syncs, blocking I/O.  Worker threads make these calls, and each call is recorded here while it lasts.
  * After HUNG_NSEC one log line names the user, the file, its mount, and the command that frees it.
- * Another line reports the return of the call.  hung_list() is for status.  This module never calls
+ * Another line reports the return of the call.  Calls of a GPU's driver, which hang together, share these
+ * lines.  hung_list() is for status.  This module never calls
  * the file system itself: it finds mounts in /proc.
  *
  * There is one list per process, like the log.  While no call is recorded there is no timer.
@@ -43,12 +44,13 @@ struct hung_who {
 /* The description of a call. */
 struct hung_about {
 	const char *
-		what; /* "check", "close", "fallocate", "fsync", "io_submit", "probe", "read", "write"; NULL: cannot
+		what; /* "check", "close", "fallocate", "fsync", "io_submit", "probe", "read", "write", or of a GPU; NULL: cannot
 			     hang */
 	const char *file; /* its name, copied by hung_begin() */
 	int fd;		  /* with mount_id 0: gives the mount; open when the call begins */
 	dev_t dev;	  /* of its file system; 0: not known */
 	uint64_t mount_id;
+	bool is_gpu; /* a call of the GPU's driver: the driver has to answer, not a file system */
 	struct hung_who who;
 };
 
@@ -60,7 +62,8 @@ struct hung {
 	uint64_t since_nsec, number;
 	uint64_t limit_nsec; /* the call is reported when it has lasted so long */
 	bool is_told;	     /* it has been reported */
-	bool has_place;	     /* place is set; it does not change while the call lasts */
+	bool is_quiet; /* without a line, because one of another call of the driver stands for it */
+	bool has_place; /* place is set; it does not change while the call lasts */
 	struct hung_place {
 		char mount[320]; /* mount point, type and device */
 		char text[256];	 /* the command or event that frees the call */

@@ -13,8 +13,9 @@
 #include <string.h>
 #include <time.h>
 
-/* System calls and messages only: no deep stacks.  Pages that are not touched cost nothing. */
-#define STACK_BYTES (256u << 10)
+/* System calls and messages need little, but the drivers of GPUs are called here, too: a guess.  Pages that
+   are not touched cost nothing. */
+#define STACK_BYTES (2u << 20)
 /* A thread without work ends after that: a new one costs little, ten thousand idle ones don't. */
 #define IDLE_SEC 1
 

@@ -240,20 +240,31 @@ static void run(struct work *work)
 	mailbox_post(&threads(block->workers->engine)->mailbox, &block->message);
 }
 
-static int threads_submit(struct engine *engine, struct block **blocks, int n)
+/* The block's call, for reports of a hang. */
+static struct hung_about call_of(const struct block *block)
 {
 	static const char *const calls[N_BLOCK_OPERATIONS] = {
 		[BLOCK_READ] = "read",	     [BLOCK_WRITE] = "write",	   [BLOCK_FSYNC] = "fsync",
 		[BLOCK_FDATASYNC] = "fsync", [BLOCK_EXTEND] = "fallocate",
 	};
+	struct hung_about about = target_about(block->target, calls[block->operation]);
 
+	if ((block->operation == BLOCK_READ || block->operation == BLOCK_WRITE) &&
+	    block->region->kind == REGION_DEVICE) {
+		about.what = block_is_write(block) ? "cuFileWrite" : "cuFileRead";
+		about.is_gpu = true;
+	}
+	return about;
+}
+
+static int threads_submit(struct engine *engine, struct block **blocks, int n)
+{
 	for (int i = 0; i < n; i++) {
 		struct worker_block *block = container_of(blocks[i], struct worker_block, block);
 		struct workers *workers = block->workers;
 
 		block->work.run = run;
-		block->work.about = target_about(block->block.target,
-						 calls[block->block.operation]);
+		block->work.about = call_of(&block->block);
 		block->message.run = on_done;
 		workers->room.on_room = on_room;
 		workers->message.run = on_room_message;

@@ -158,6 +158,36 @@ START_TEST(a_mount_that_does_not_show_here_is_named_by_its_device)
 }
 END_TEST
 
+START_TEST(a_call_of_a_gpus_driver_has_no_mount)
+{
+	const struct hung_about about = {
+		.what = "GPU import", .file = "GPU memory", .is_gpu = true, .who = { .uid = 77 }
+	};
+	struct hung stuck, next;
+
+	hung_begin(&stuck, &about);
+	stuck.since_nsec -= 7 * SECOND;
+	look();
+	ck_assert_uint_eq(n, 1);
+	ck_assert_str_eq(list[0].place.mount, "the GPU's driver");
+	ck_assert_msg(strstr(list[0].place.text, "nvidia-smi"), "%s", list[0].place.text);
+	hung_begin(&next, &about);
+	next.since_nsec -= 6 * SECOND;
+	look();
+	ck_assert_uint_eq(n, 2);
+	(void)mailbox_run(&mailbox);
+	ck_assert(stuck.is_told && next.is_told); /* but one line has been logged */
+	ck_assert_int_eq(stuck.is_quiet + next.is_quiet, 1);
+	hung_end(&next);
+	hung_end(&stuck);
+	hung_begin(&next, &about);
+	next.since_nsec -= 6 * SECOND;
+	(void)mailbox_run(&mailbox);
+	ck_assert(next.is_told && !next.is_quiet); /* another hang */
+	hung_end(&next);
+}
+END_TEST
+
 START_TEST(a_call_wakes_the_main_thread_once_and_a_timer_runs_only_while_one_lasts)
 {
 	struct hung one, two;
@@ -257,6 +287,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, a_call_of_a_gpus_driver_has_no_mount);
 	tcase_add_test(tcase, what_lasts_is_listed_until_it_ends);
 	tcase_add_test(tcase, only_those_asked_for_are_listed_and_the_oldest_first);
 	tcase_add_test(tcase, a_mount_is_looked_up_once);
