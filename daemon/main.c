@@ -16,6 +16,7 @@
 #include "daemon/control/refusal.h"
 #include "daemon/control/server.h"
 #include "daemon/engine/engine.h"
+#include "daemon/engine/gds.h"
 #include "daemon/engine/gpu_probe.h"
 #include "proto/dirs.h"
 #include "proto/util/cleanup.h"
@@ -334,6 +335,7 @@ static int serve(const struct config *config)
 	}
 	/* Its process is made before the start lock, the socket and threads. */
 	gpus = gpu_probe_new(&gpu_options, base);
+	gds_init(config->cuda_library, config->cufile_library);
 	if (server_new(config, base, gpus, &server, &error) < 0) {
 		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;

@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 enum quota_kind {
-	QUOTA_POOL_BYTES, /* of slabs */
+	QUOTA_POOL_BYTES,   /* of slabs */
+	QUOTA_DEVICE_BYTES, /* of slabs of GPU memory */
 	QUOTA_SLABS,
 	QUOTA_FILES,
 	QUOTA_HANDLES,
@@ -43,8 +44,8 @@ struct charge {
 
 /*
  * Charges n to the quota and all its parents, or to none.  Returns 0, or, with a sentence
- * that names the quota, the limit and what to do: -ENOMEM for bytes, -EMFILE for objects,
- * -EUSERS for sessions.
+ * that names the quota, the limit and what to do: -ENOMEM for bytes (-EDQUOT for those of GPUs), -EMFILE
+ * for objects, -EUSERS for sessions.
  */
 int quota_charge(struct charge *charge, struct quota *quota, enum quota_kind kind, uint64_t n,
 		 struct error *error);

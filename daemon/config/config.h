@@ -29,7 +29,7 @@
 
 #define STORE_LANES_MAX 64u
 
-#define CONFIG_KEYS_MAX 40u
+#define CONFIG_KEYS_MAX 48u
 /* Mistakes of one file that are reported. */
 #define CONFIG_MISTAKES_MAX 100u
 
@@ -38,6 +38,13 @@ enum engine_kind {
 	ENGINE_LIBAIO,
 	ENGINE_THREADS, /* every store has it, so it is no value of a key */
 	N_ENGINE_KINDS
+};
+
+/* The way of GPU memory.  The words of the key are in this order. */
+enum gpu_engine {
+	GPU_ENGINE_AUTO,   /* cuFile, where it moves bytes without a copy; else as LIBAIO */
+	GPU_ENGINE_LIBAIO, /* clients copy it through pinned memory */
+	GPU_ENGINE_GDS,	   /* cuFile; ops fail rather than being copied */
 };
 
 /* Memory that cannot be locked is refused, or served unlocked. */
@@ -80,8 +87,10 @@ struct config {
 	bool auto_stores;
 	bool has_admin_group;
 	gid_t admin_group;
-	char *state_dir;		     /* NULL: profiles are not saved */
+	char *state_dir; /* NULL: profiles are not saved */
+	enum gpu_engine engine;
 	char *cuda_library, *cufile_library; /* NULL: where the loader finds them */
+	uint64_t client_device_max;	     /* bytes; 0: no limit */
 	uint32_t idle_exit_sec;
 	/* config_check() sets those of the pool's bytes. */
 	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];

@@ -96,7 +96,8 @@ static int bool_set(void *field, const struct key *key, const char *text, struct
 /* The fields of the enums have the compiler's usual type for these. */
 _Static_assert(sizeof(enum pool_lock) == sizeof(unsigned) &&
 		       sizeof(enum pool_pages) == sizeof(unsigned) &&
-		       sizeof(enum engine_kind) == sizeof(unsigned),
+		       sizeof(enum engine_kind) == sizeof(unsigned) &&
+		       sizeof(enum gpu_engine) == sizeof(unsigned),
 	       "word_set() writes an unsigned");
 
 /* words: in the order of the enum; must: how a refusal explains them. */
@@ -130,6 +131,18 @@ static int pages_set(void *field, const struct key *key, const char *text, struc
 			"auto (transparent huge pages, where the kernel has them), reserved (those "
 			"that the host has reserved before these) or no",
 			text, error);
+}
+
+static int gpu_engine_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	static const char *const words[] = { "auto", "libaio", "gds", NULL };
+
+	(void)key;
+	return word_set(
+		field, words,
+		"auto (cuFile, where it moves GPU memory without a copy), libaio (GPU memory "
+		"is copied) or gds (cuFile, or the op fails)",
+		text, error);
 }
 
 static int engine_set(void *field, const struct key *key, const char *text, struct error *error)
@@ -299,6 +312,10 @@ static const struct key keys[] = {
 	  "A group whose members are administrators, like root and the daemon's own user." },
 	{ DAEMON(state_dir), "state_dir", path_set, 0, PATH_MAX - 1, NULL, "/var/lib/dsaiod",
 	  "The absolute path of the directory for profiles that an administrator has saved." },
+	{ DAEMON(engine), "engine", gpu_engine_set, 0, 0, "auto", NULL,
+	  "The engine for GPU memory: cuFile (gds), copies through pinned memory (libaio), or auto." },
+	{ DAEMON(client_device_max), "client_device_max", size_set, 0, POOL_MAX, "0", NULL,
+	  "Limit on the GPU memory of one client that the daemon uses; 0: none." },
 	{ DAEMON(cuda_library), "cuda_library", path_set, 0, PATH_MAX - 1, NULL,
 	  "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
 	  "The absolute path of NVIDIA's libcuda, which finds the host's GPUs." },

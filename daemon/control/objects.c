@@ -1,6 +1,7 @@
 #include "daemon/control/objects.h"
 
 #include "daemon/control/session.h"
+#include "daemon/engine/device_slab.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -171,6 +172,20 @@ int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t 
 
 	if (r < 0)
 		session_close_fds(session, &fd, 1);
+	else
+		session->n_objects++;
+	return r;
+}
+
+int session_slab_import_device(struct session *session, const struct gds_handle *handle,
+			       struct call *call, struct error *error)
+{
+	int r = slab_import_device(&session->service->pool, &session->quota,
+				   session->user->work_queue, handle, &session->who, on_slab_made,
+				   call, error);
+
+	if (r < 0)
+		session_close_fds(session, &handle->fd, 1);
 	else
 		session->n_objects++;
 	return r;

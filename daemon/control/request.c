@@ -5,6 +5,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
+
+/* The sizes of CUuuid and CUipcMemHandle, in DeviceImport. */
+#define UUID_BYTES (sizeof(((struct gds_handle *)NULL)->uuid))
+#define IPC_HANDLE_BYTES (sizeof(((struct gds_handle *)NULL)->ipc))
 
 /* The descriptors that each request may have; by body_case. */
 static const struct {
@@ -136,26 +141,38 @@ static int slab_new_check(const Wire__SlabNew *slab_new, struct error *error)
 static int device_import_check(const Wire__DeviceImport *import, unsigned n_fds,
 			       struct error *error)
 {
-	if (import->uuid.len != REQUEST_UUID_BYTES)
+	if (import->uuid.len != UUID_BYTES)
 		return error_set_plain(error, -EINVAL,
-				       "device_import: a UUID of %zu bytes: must have %u",
-				       import->uuid.len, REQUEST_UUID_BYTES);
+				       "device_import: a UUID of %zu bytes: must have %zu",
+				       import->uuid.len, UUID_BYTES);
 	if (import->ipc_handle.len && n_fds)
 		return error_set_plain(
 			error, -EINVAL,
 			"device_import: an IPC handle and a descriptor: must be one of "
 			"them");
-	if (!n_fds && import->ipc_handle.len != REQUEST_IPC_HANDLE_BYTES)
+	if (!n_fds && import->ipc_handle.len != IPC_HANDLE_BYTES)
 		return error_set_plain(
 			error, -EINVAL,
-			"device_import: an IPC handle of %zu bytes: must have %u, unless "
+			"device_import: an IPC handle of %zu bytes: must have %zu, unless "
 			"a descriptor comes in its place",
-			import->ipc_handle.len, REQUEST_IPC_HANDLE_BYTES);
+			import->ipc_handle.len, IPC_HANDLE_BYTES);
 	if (!import->size_bytes)
 		return error_set_plain(
 			error, -EINVAL,
 			"device_import: 0 bytes: must be the size of the allocation");
 	return 0;
+}
+
+struct gds_handle request_gds_handle(const Wire__DeviceImport *import)
+{
+	struct gds_handle handle = { .is_ipc = import->ipc_handle.len,
+				     .fd = -1,
+				     .size_bytes = import->size_bytes };
+
+	memcpy(handle.uuid, import->uuid.data, sizeof(handle.uuid));
+	if (handle.is_ipc)
+		memcpy(handle.ipc, import->ipc_handle.data, sizeof(handle.ipc));
+	return handle;
 }
 
 static int submit_check(const Wire__Submit *submit, struct error *error)

@@ -9,6 +9,7 @@
 #define DSAIO_DAEMON_CONTROL_REQUEST_H
 
 #include "daemon/base/error.h"
+#include "daemon/engine/gds.h"
 #include "daemon/lane/sched.h"
 #include "daemon/object/pool.h"
 #include "proto/dsaio.pb-c.h"
@@ -20,10 +21,6 @@
 /* Protocol versions that this daemon speaks. */
 #define REQUEST_VERSION_MIN 1u
 #define REQUEST_VERSION_MAX 1u
-
-/* The sizes of CUuuid and CUipcMemHandle, in DeviceImport. */
-#define REQUEST_UUID_BYTES 16u
-#define REQUEST_IPC_HANDLE_BYTES 64u
 
 /* 0 and a request for request_free(), or -EPROTO: no request, or no memory for it (protobuf-c does not
    tell which). */
@@ -43,6 +40,9 @@ void request_entries(const Wire__Submit *submit, struct ring_entry *entries);
 
 /* Returns 0 and the class, or -1: proto3 enums can have any value. */
 int request_class(Wire__Class wire, enum sched_class *ret_class);
+
+/* The handle of a checked DeviceImport, without its descriptor. */
+struct gds_handle request_gds_handle(const Wire__DeviceImport *import);
 
 /* The same for the place of a slab. */
 int request_place(const Wire__SlabNew *slab_new, struct slab_place *ret_place);

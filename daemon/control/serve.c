@@ -1,6 +1,7 @@
 #include "daemon/control/serve.h"
 
 #include "daemon/base/log.h"
+#include "daemon/control/devices.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
 #include "proto/util/cleanup.h"
@@ -12,10 +13,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Features of Hello that this daemon has. */
+/* Features of Hello that this daemon always has. */
 #define FEATURES (RING_FEATURE_GROW | RING_FEATURE_INHERIT | RING_FEATURE_PLACE)
-
-static const char no_gpu_engine[] = "this daemon has no engine for GPU memory";
 
 /* ---- replies ---- */
 
@@ -95,13 +94,13 @@ static void call_done(struct call *call, int result, const struct error *error)
 	switch (call->what) {
 	case WIRE__REQUEST__BODY_SLAB_NEW:
 	case WIRE__REQUEST__BODY_SLAB_IMPORT:
+	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
 		slab.slab = call->slab->id;
 		slab.size_bytes = call->slab->size_bytes;
 		slab.is_locked = call->slab->is_locked;
-		reply.body_case = call->what == WIRE__REQUEST__BODY_SLAB_NEW
-					  ? WIRE__REPLY__BODY_SLAB_NEW
-					  : WIRE__REPLY__BODY_SLAB_IMPORT;
-		reply.slab_new = &slab; /* also sets reply.slab_import: both are in a union */
+		/* Replies to these have the numbers of their requests, and are in a union. */
+		reply.body_case = (Wire__Reply__BodyCase)call->what;
+		reply.slab_new = &slab;
 		break;
 	case WIRE__REQUEST__BODY_FILE_ADD:
 		file.file = call->file->id;
@@ -217,6 +216,7 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 		       struct frame *frame, struct error *error)
 {
 	const struct service *service = session->service;
+	struct gpu_way way = service_gpu_way(service);
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__HelloReply ours = WIRE__HELLO_REPLY__INIT;
 	int board_fd, r;
@@ -230,15 +230,15 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 
 	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
 								: REQUEST_VERSION_MAX;
-	ours.features = hello->features & FEATURES;
+	ours.features = hello->features & (FEATURES | (way.can_import ? RING_FEATURE_DEVICE : 0));
 	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	ours.pid = (uint32_t)getpid();
 	ours.client_pool_max = service->client_limit[QUOTA_POOL_BYTES];
 	ours.max_entries = RING_ENTRIES_MAX;
 	ours.spin_usec = service->spin_usec;
 	ours.max_files = session_max_files(session);
-	ours.gpu_way = WIRE__GPU_WAY__GPU_COPY;
-	ours.gpu_why = (char *)(uintptr_t)no_gpu_engine; /* only read */
+	ours.gpu_way = way.way;
+	ours.gpu_why = way.why;
 	ours.is_admin = config_is_admin(service->registry.config, &session->peer);
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_HELLO;
@@ -346,6 +346,16 @@ static int serve_file_add(struct session *session, const Wire__FileAdd *add, str
 	return session_file_add(session, TAKE_FD(frame->fds[0]), name, call, error);
 }
 
+static int serve_device_import(struct session *session, const Wire__DeviceImport *import,
+			       struct frame *frame, struct call *call, struct error *error)
+{
+	struct gds_handle handle = request_gds_handle(import);
+
+	if (frame->n_fds)
+		handle.fd = TAKE_FD(frame->fds[0]);
+	return session_device_import(session, &handle, call, error);
+}
+
 /* Answers requests that need no call.  Returns 0 if it did, 1 if the request needs a call. */
 static int serve_now(struct session *session, const Wire__Request *request, struct frame *frame,
 		     struct error *error)
@@ -399,7 +409,7 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 		return serve_store(session, request->profile_set->name, request->profile_set, frame,
 				   call, error);
 	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
-		return error_set_plain(error, -EOPNOTSUPP, "device_import: %s", no_gpu_engine);
+		return serve_device_import(session, request->device_import, frame, call, error);
 	default:
 		return error_set_plain(error, -EOPNOTSUPP, "request %d is not served",
 				       request->body_case);

@@ -2,6 +2,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/control/closing.h"
+#include "daemon/control/devices.h"
 #include "daemon/control/idle_files.h"
 #include "proto/util/cleanup.h"
 
@@ -233,6 +234,7 @@ void session_end(struct session *session, bool drain)
 	session->state = SESSION_ENDING;
 	connection_pause(connection);
 	session_stop_adds(session);
+	session_stop_imports(session);
 	session_close_fds(session, connection->reader.fds, connection->reader.n_fds);
 	connection->reader.n_fds = 0;
 	handles_close_all(session, drain);

@@ -2,6 +2,7 @@
 
 #include "daemon/account/metrics.h"
 #include "daemon/base/hung.h"
+#include "daemon/control/devices.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/gpu_probe.h"
 #include "proto/util/cleanup.h"
@@ -163,6 +164,7 @@ static int client_to_wire(const struct session *session, Wire__Client *wire)
 	wire->uid = session->user->uid;
 	wire->pid = (uint32_t)session->peer.pid;
 	wire->pool_bytes = session->quota.used[QUOTA_POOL_BYTES];
+	wire->device_bytes = session->quota.used[QUOTA_DEVICE_BYTES];
 	wire->slabs = (uint32_t)session->quota.used[QUOTA_SLABS];
 	wire->files = (uint32_t)session->quota.used[QUOTA_FILES];
 	wire->handles = calloc(
@@ -334,6 +336,7 @@ static int users_to_wire(const struct service *service, const struct view *view,
 		}
 		others.clients += (uint32_t)used[QUOTA_SESSIONS];
 		others.pool_bytes += used[QUOTA_POOL_BYTES];
+		others.device_bytes += used[QUOTA_DEVICE_BYTES];
 		others.slabs += (uint32_t)used[QUOTA_SLABS];
 		others.files += (uint32_t)used[QUOTA_FILES];
 		others.handles += (uint32_t)used[QUOTA_HANDLES];
@@ -386,8 +389,10 @@ static int hung_to_wire(const struct view *view, Wire__StatusReply *wire)
 	return 0;
 }
 
-static int gpus_to_wire(struct gpu_probe *probe, Wire__StatusReply *wire)
+static int gpus_to_wire(const struct service *service, Wire__StatusReply *wire)
 {
+	const struct gpu_way way = service_gpu_way(service);
+	struct gpu_probe *probe = service->gpus;
 	const struct gpu_report *report = gpu_probe_report(probe);
 	char cufile[GPU_TEXT_BYTES] = "";
 
@@ -399,7 +404,9 @@ static int gpus_to_wire(struct gpu_probe *probe, Wire__StatusReply *wire)
 	wire->gpus->cuda_version = (uint32_t)report->cuda_version;
 	if (!gpu_probe_is_running(probe) && report->n_gpus)
 		(void)gpu_report_cufile_text(report, cufile);
+	wire->gpus->way = way.way;
 	if (text_to_wire(cufile, &wire->gpus->cufile) < 0 ||
+	    text_to_wire(way.why, &wire->gpus->why) < 0 ||
 	    text_to_wire(report->problem, &wire->gpus->problem) < 0 ||
 	    text_to_wire(gpu_probe_is_running(probe) ? report->call : "", &wire->gpus->call) < 0)
 		return -ENOMEM;
@@ -440,7 +447,7 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 	    users_to_wire(service, &view, wire) < 0)
 		return -ENOMEM;
 	if (!from->store && !from->client) {
-		if (hung_to_wire(&view, wire) < 0 || gpus_to_wire(service->gpus, wire) < 0)
+		if (hung_to_wire(&view, wire) < 0 || gpus_to_wire(service, wire) < 0)
 			return -ENOMEM;
 		page.used = wire__status_reply__get_packed_size(wire);
 	}

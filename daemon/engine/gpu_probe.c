@@ -34,6 +34,8 @@ struct gpu_probe {
 	struct gpu_report *shared; /* the child writes it */
 	struct gpu_report report;  /* a copy, whose texts end */
 	struct event *end_event, *late_event;
+	void (*on_end)(void *arg); /* NULL: none */
+	void *on_end_arg;
 };
 
 /* Fills a text of the report.  It may be cut. */
@@ -285,6 +287,14 @@ static void report_log(const struct gpu_report *report)
 			   report->cuda_version % 1000 / 10, gpu_report_cufile_text(report, text));
 }
 
+/* The report does not change any more. */
+static void probe_end(struct gpu_probe *probe)
+{
+	report_log(&probe->report);
+	if (probe->on_end)
+		probe->on_end(probe->on_end_arg);
+}
+
 static void on_late(evutil_socket_t fd, short what, void *arg)
 {
 	struct gpu_probe *probe = arg;
@@ -301,8 +311,8 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 		       "nvidia-smi returns, and restart the daemon to try again",
 		       probe->options.limit_msec / 1000.0, probe->pid);
 	report_end(&probe->report, text);
-	report_log(&probe->report);
 	(void)kill(probe->pid, SIGKILL); /* our child, not waited for: it is there */
+	probe_end(probe);
 }
 
 static void on_end(evutil_socket_t fd, short what, void *arg)
@@ -331,7 +341,7 @@ static void on_end(evutil_socket_t fd, short what, void *arg)
 			       WEXITSTATUS(status));
 	if (*text)
 		report_end(&probe->report, text);
-	report_log(&probe->report);
+	probe_end(probe);
 }
 
 static int child_start(struct gpu_probe *probe)
@@ -397,6 +407,12 @@ struct gpu_probe *gpu_probe_new(const struct gpu_probe_options *options, struct 
 		return NULL;
 	}
 	return TAKE_PTR(probe);
+}
+
+void gpu_probe_on_end(struct gpu_probe *probe, void (*on_ended)(void *arg), void *arg)
+{
+	probe->on_end = on_ended;
+	probe->on_end_arg = arg;
 }
 
 void gpu_probe_free(struct gpu_probe *probe)

@@ -59,6 +59,8 @@ struct gpu_probe_options {
 /* Starts the child.  Returns NULL if there is nothing to probe, or it cannot start (logged).  options: not
    used later, except the paths. */
 struct gpu_probe *gpu_probe_new(const struct gpu_probe_options *options, struct event_base *base);
+/* Calls on_ended(arg) once when the child has ended, or takes too long. */
+void gpu_probe_on_end(struct gpu_probe *probe, void (*on_ended)(void *arg), void *arg);
 /* Kills a child that still runs.  NULL is fine. */
 void gpu_probe_free(struct gpu_probe *probe);
 

@@ -82,6 +82,7 @@ struct channel {
 	struct deadlines deadlines; /* of them; gone when they were due */
 	uint32_t n_gated;	    /* open ops with is_gated */
 	uint32_t n_at_workers;	    /* blocks that workers have */
+	uint32_t n_deep_at_workers; /* of them, where workers are the engine */
 	uint32_t n_returned;	    /* blocks that came back, not yet started again: in the depth */
 	struct worker_blocks worker_blocks; /* also for returned ones; behind ops_rare */
 	struct list worker_waiters;	    /* ops, for a worker */

@@ -7,8 +7,17 @@
    the engine take longer than a write(2) that waits. */
 #define EXTEND_SMALL_BYTES (256u << 10)
 
-bool workers_are_engine(const struct lane_store *store, const struct file *file)
+static bool is_of_device(const struct op *op)
 {
+	return op->slab && op->slab->region.kind == REGION_DEVICE;
+}
+
+bool workers_are_engine(const struct lane_store *store, const struct op *op)
+{
+	const struct file *file = op->file;
+
+	if (is_of_device(op))
+		return true;
 	return !file->facts.is_tmpfs &&
 	       (lane_store_is_blocking(store) ||
 		(file->no_nowait && (file->facts.is_foreign || store->is_multi_user)));
@@ -31,7 +40,8 @@ static void look_at_extension(struct op *op, const struct split *split, struct n
 {
 	struct extend_step step = next_step(op, split);
 
-	if (next->is_worker) /* extends the file itself */
+	/* Calls at workers extend the file themselves.  Those of GPU memory are direct: see extend.h. */
+	if (next->is_worker && (!is_of_device(op) || op->is_misaligned))
 		return;
 	if (extension_has(&op->file->extension, &step))
 		op_rare(op)->n_extended = step.n_extended;
@@ -91,7 +101,7 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	if (op_is_sync(op))
 		return next;
 	next.is_nowait = (rules->must_not_wait && !file->facts.is_tmpfs) || file->facts.is_foreign;
-	next.workers_are_engine = workers_are_engine(rules->store, file);
+	next.workers_are_engine = workers_are_engine(rules->store, op);
 	next.is_worker |= next.workers_are_engine ||
 			  (next.is_nowait && (file->no_nowait || !rules->engine->has_nowait));
 	/* tmpfs has no RWF_NOWAIT: a write would wait in io_submit for the inode's lock. */

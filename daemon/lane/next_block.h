@@ -4,7 +4,7 @@
  *
  * Calls that may block run on a worker thread: syncs, unaligned writes, ranges in misaligned memory, and
  * while no block may wait in io_submit also writes to tmpfs, blocks of files without RWF_NOWAIT, and all
- * blocks of a user that is banned from the lanes (stall.h).
+ * blocks of a user that is banned from the lanes (stall.h).  All blocks of GPU memory are such calls.
  */
 #ifndef DSAIO_DAEMON_LANE_NEXT_BLOCK_H
 #define DSAIO_DAEMON_LANE_NEXT_BLOCK_H
@@ -40,8 +40,8 @@ struct block_rules {
 	uint32_t n_lanes;
 };
 
-/* Whether worker threads are the engine for the blocks of this file. */
-bool workers_are_engine(const struct lane_store *store, const struct file *file);
+/* Whether worker threads are the engine for the blocks of this op: by its file, or for GPU memory. */
+bool workers_are_engine(const struct lane_store *store, const struct op *op);
 
 /* Describes the next block; steps over empty ones.  The channel must have a ready op with a block left. */
 struct next_block next_block_look(const struct channel *channel, const struct block_rules *rules);

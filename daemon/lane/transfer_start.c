@@ -20,12 +20,15 @@
 /* ---- workers ---- */
 
 /* May a worker begin with a block of the channel, as far as the lane knows? */
-static bool has_worker(const struct transfer *transfer, const struct channel *channel,
-		       const struct file *file)
+static bool has_worker(const struct transfer *transfer, const struct op *op)
 {
+	const struct channel *channel = op->channel;
+
+	/* GPU memory and host memory in one channel: neither waits for the other's calls. */
 	return !channel->workers.waits_for_room &&
-	       channel->n_at_workers <
-		       (workers_are_engine(transfer->store, file) ? WORKERS_DEPTH : AT_WORKERS_MAX);
+	       (workers_are_engine(transfer->store, op)
+			? channel->n_deep_at_workers < WORKERS_DEPTH
+			: channel->n_at_workers - channel->n_deep_at_workers < AT_WORKERS_MAX);
 }
 
 /* The op waits outside of its channel until a worker may begin with its next block. */
@@ -42,10 +45,11 @@ static bool submit_to_workers(struct transfer *transfer, struct block *block)
 	struct worker_block *worker_block = container_of(block, struct worker_block, block);
 
 	worker_block->workers = &channel->workers;
-	worker_block->work.is_deep = workers_are_engine(transfer->store, block->op->file);
+	worker_block->work.is_deep = workers_are_engine(transfer->store, block->op);
 	if (transfer->threads->ops->submit(transfer->threads, &block, 1) < 1)
 		return false;
 	channel->n_at_workers++;
+	channel->n_deep_at_workers += worker_block->work.is_deep;
 	return true;
 }
 
@@ -172,7 +176,7 @@ static void extend(struct transfer *transfer, struct op *op)
 		(void)ready_defer(transfer->ready, op, &extension->waiting);
 		return;
 	}
-	if (!has_worker(transfer, channel, op->file)) {
+	if (!has_worker(transfer, op)) {
 		wait_for_worker(transfer, op);
 		return;
 	}
@@ -227,7 +231,7 @@ static enum next_needs needs(const struct transfer *transfer, const struct next_
 {
 	if (next->is_step)
 		return NEXT_NEEDS_EXTENSION;
-	if (next->is_worker && !has_worker(transfer, next->op->channel, next->op->file))
+	if (next->is_worker && !has_worker(transfer, next->op))
 		return NEXT_NEEDS_WORKER;
 	if (!ready_has_lock(transfer->ready, next->op))
 		return NEXT_NEEDS_LOCK;

@@ -47,6 +47,7 @@ static void setup(void)
 		slabs[i].size_bytes = (uint64_t)4096 << (i * 18);
 		r |= id_table_add(&objects.slabs, &slabs[i], &slab_ids[i]);
 	}
+	slabs[1].region.kind = REGION_DEVICE;
 	assert(r == 0);
 	(void)id_table_remove(&objects.files, file_ids[5]);
 	(void)id_table_remove(&objects.slabs, slab_ids[2]);

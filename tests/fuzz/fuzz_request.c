@@ -35,6 +35,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			assert(entries[i].id == request->submit->entries[i]->id);
 		free(entries);
 	}
+	if (r == 0 && request->body_case == WIRE__REQUEST__BODY_DEVICE_IMPORT) {
+		const struct gds_handle handle = request_gds_handle(request->device_import);
+
+		assert(handle.is_ipc == (data[0] % 5u == 0) && handle.fd < 0);
+		assert(handle.size_bytes == request->device_import->size_bytes);
+	}
 	request_free(request);
 	return 0;
 }

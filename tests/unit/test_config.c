@@ -69,6 +69,16 @@ START_TEST(two_users_at_their_bounds_share_the_pool)
 }
 END_TEST
 
+START_TEST(gpu_memory_has_no_limit_unless_one_is_given)
+{
+	ck_assert_int_eq(read_text("[daemon]\nclient_device_max = 0\n"), 0);
+	ck_assert_int_eq(config_check(&config, &error), 0);
+	ck_assert_int_eq(config.engine, GPU_ENGINE_AUTO);
+	ck_assert_uint_eq(config.client_limit[QUOTA_DEVICE_BYTES], UINT64_MAX);
+	ck_assert_uint_eq(config.user_limit[QUOTA_DEVICE_BYTES], UINT64_MAX);
+}
+END_TEST
+
 START_TEST(a_whole_file_is_taken)
 {
 	ck_assert_int_eq(read_text("# all keys\n"
@@ -83,6 +93,8 @@ START_TEST(a_whole_file_is_taken)
 				   "admin_group = 77\n"
 				   "state_dir = /tmp/state\n"
 				   "idle_exit_sec = 5\n"
+				   "engine = gds\n"
+				   "client_device_max = 24G\n"
 				   "client_slabs = 11\n"
 				   "client_files = 12\n"
 				   "client_handles = 13\n"
@@ -158,6 +170,8 @@ START_TEST(a_whole_file_is_taken)
 	ck_assert_str_eq(config.stores[1].path, "/mnt/b c");
 	ck_assert_uint_eq(config.stores[1].spin_usec, CONFIG_SPIN_INHERIT);
 	ck_assert_int_eq(config_check(&config, &error), 0);
+	ck_assert_int_eq(config.engine, GPU_ENGINE_GDS);
+	ck_assert_uint_eq(config.client_limit[QUOTA_DEVICE_BYTES], UINT64_C(24) << 30);
 }
 END_TEST
 
@@ -222,6 +236,8 @@ static const struct {
 	{ "[store a]\npath = / # all\n", 2, "a comment behind a value starts with ;" },
 	{ "[store a]\npath = /\nblock_size = 5000\n", 3,
 	  "block_size = 5000: profile: block_size 5000: must be a multiple of 512" },
+	{ "[daemon]\nengine = cufile\n", 2, "engine = cufile: must be auto" },
+	{ "[daemon]\nclient_device_max = all\n", 2, "client_device_max = all: must be a number" },
 	{ "[store a]\nengine = gds\n", 2, "engine = gds: must be libaio" },
 	{ "[store a]\nlanes = 0\n", 2, "from 1 to 64" },
 	{ "[store a]\nusers = root, nobody-of-that-name\n", 2,
@@ -463,6 +479,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, the_defaults_are_those_of_the_manual);
 	tcase_add_test(tcase, two_users_at_their_bounds_share_the_pool);
+	tcase_add_test(tcase, gpu_memory_has_no_limit_unless_one_is_given);
 	tcase_add_test(tcase, a_whole_file_is_taken);
 	tcase_add_test(tcase, a_bound_follows_those_that_are_given);
 	tcase_add_loop_test(tcase, a_mistake_is_told_with_file_line_value_and_what_is_allowed, 0,

@@ -17,7 +17,8 @@ enum {
 	NO_NOWAIT = 8,
 	BLOCKING = 16,
 	MULTI_USER = 32,
-	BANNED = 64
+	BANNED = 64,
+	DEVICE = 128 /* GPU memory */
 };
 
 static const struct {
@@ -54,12 +55,22 @@ static const struct {
 	{ "the same, alone", BANNED, R, 0, KIB(200), 0, KIB(64), false, false, false, false },
 	{ "a read of tmpfs", SHARED | TMPFS, R, 0, KIB(200), 0, KIB(32), false, false, false,
 	  false },
+	{ "GPU memory", DEVICE, R, 0, KIB(200), 0, KIB(64), true, false, false, false },
+	{ "the same while others are active", SHARED | DEVICE, W, 0, KIB(200), 0, KIB(64), true,
+	  false, true, false },
+	{ "the same on tmpfs", DEVICE | TMPFS, R, 0, KIB(200), 0, KIB(64), true, false, false,
+	  false },
+	{ "the head of an unaligned read to GPU memory has no page", DEVICE, R, 100, KIB(200), 0,
+	  3996, true, false, false, true },
+	{ "the head of an unaligned write from GPU memory", DEVICE, W, 100, KIB(200), 0, 3996, true,
+	  false, false, true },
 };
 
 static struct block_rules rules_of(unsigned how)
 {
 	p.file.facts.is_tmpfs = how & TMPFS;
 	p.file.facts.is_foreign = how & FOREIGN;
+	p.slab.region.kind = how & DEVICE ? REGION_DEVICE : REGION_HOST;
 	p.file.no_nowait = how & NO_NOWAIT;
 	p.store.is_multi_user = how & MULTI_USER;
 	p.worker_user.stalls.banned_until_nsec = p.turn.now_nsec + !!(how & BANNED);
@@ -107,6 +118,9 @@ START_TEST(the_block_is_of_a_size_and_goes_a_way)
 			      next.is_unaligned == rows[_i].is_unaligned,
 		      "%s: worker %d, bounce %d, nowait %d, unaligned %d", rows[_i].what,
 		      next.is_worker, next.is_bounce, next.is_nowait, next.is_unaligned);
+	ck_assert_msg(next.workers_are_engine == workers_are_engine(&p.store, op) &&
+			      (next.workers_are_engine || !(rows[_i].how & DEVICE)),
+		      "%s: workers are its engine: %d", rows[_i].what, next.workers_are_engine);
 	teardown(op);
 }
 END_TEST
@@ -155,17 +169,20 @@ static const struct {
 	const char *what;
 	uint64_t len, grow_end;
 	bool no_fallocate, is_worker, is_step;
+	unsigned how;
 } growths[] = {
-	{ "a long one: the file is extended first", KIB(512), KIB(512), false, false, true },
-	{ "a short one extends the file itself", KIB(64), KIB(64), false, true, false },
-	{ "a short part of a long one", KIB(64), KIB(512), false, false, true },
-	{ "no fallocate(2)", KIB(512), KIB(512), true, true, false },
+	{ "a long one: the file is extended first", KIB(512), KIB(512), false, false, true, 0 },
+	{ "a short one extends the file itself", KIB(64), KIB(64), false, true, false, 0 },
+	{ "a short part of a long one", KIB(64), KIB(512), false, false, true, 0 },
+	{ "no fallocate(2)", KIB(512), KIB(512), true, true, false, 0 },
+	{ "a long one from GPU memory", KIB(512), KIB(512), false, true, true, DEVICE },
+	{ "a short one from GPU memory", KIB(64), KIB(64), false, true, false, DEVICE },
 };
 
 START_TEST(a_write_behind_the_end_of_the_file)
 {
 	struct op *op = setup(W, 0, growths[_i].len);
-	const struct block_rules rules = rules_of(0);
+	const struct block_rules rules = rules_of(growths[_i].how);
 	struct next_block next;
 
 	op->may_grow = true;
@@ -177,10 +194,10 @@ START_TEST(a_write_behind_the_end_of_the_file)
 	ck_assert_msg(next.is_worker == growths[_i].is_worker &&
 			      next.is_step == growths[_i].is_step,
 		      "%s", growths[_i].what);
-	/* Once it is allocated, the block goes to the engine. */
+	/* Once it is allocated, the block goes to its engine. */
 	op_rare(op)->n_extended = UINT32_MAX;
 	next = next_block_look(&p.channel, &rules);
-	ck_assert(!next.is_step && !next.is_worker);
+	ck_assert(!next.is_step && next.is_worker == (growths[_i].how == DEVICE));
 	teardown(op);
 }
 END_TEST

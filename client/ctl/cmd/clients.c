@@ -103,6 +103,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 		}
 	}
 	r = table_print(&clients, stdout);
+	show_device_bytes(status);
 	show_others(status);
 	if (r == 0 && handles.n_cells) {
 		(void)putchar('\n');

@@ -59,6 +59,17 @@ void show_others(const Wire__StatusReply *status)
 		     plural(others->handles));
 }
 
+void show_device_bytes(const Wire__StatusReply *status)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	for (size_t i = 0; i < status->n_clients; i++)
+		if (status->clients[i]->device_bytes)
+			(void)printf("client %" PRIu32 " uses %s of GPU memory directly\n",
+				     status->clients[i]->client,
+				     units_format_size(text, status->clients[i]->device_bytes));
+}
+
 int show_stuck(const Wire__StatusReply *status, FILE *out)
 {
 	static const struct table_column columns[] = {
@@ -319,6 +330,7 @@ static struct json_object *client_json(const Wire__StatusReply *status, const Wi
 	json_add_number(object, "pid", client->pid);
 	add_text(object, "name", client->name);
 	json_add_number(object, "pool_bytes", client->pool_bytes);
+	json_add_number(object, "device_bytes", client->device_bytes);
 	json_add_number(object, "slabs", client->slabs);
 	json_add_number(object, "files", client->files);
 	for (size_t i = 0; i < client->n_handles; i++) {
@@ -367,6 +379,7 @@ static struct json_object *others_json(const Wire__Others *others)
 	object = json_object_new_object();
 	json_add_number(object, "clients", others->clients);
 	json_add_number(object, "pool_bytes", others->pool_bytes);
+	json_add_number(object, "device_bytes", others->device_bytes);
 	json_add_number(object, "slabs", others->slabs);
 	json_add_number(object, "files", others->files);
 	json_add_number(object, "handles", others->handles);

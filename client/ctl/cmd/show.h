@@ -33,6 +33,9 @@ void show_left_out(const Wire__StatusReply *status);
 /* Prints the same, then a line about clients of other users, if any. */
 void show_others(const Wire__StatusReply *status);
 
+/* Prints a line for each client whose GPU memory the daemon has imported. */
+void show_device_bytes(const Wire__StatusReply *status);
+
 /*
  * Prints the hung calls under a title, with an empty line after them; nothing if there are none.
  * Returns 0, -ENOMEM or -EIO.

@@ -132,11 +132,25 @@ static int print_clients(const Wire__StatusReply *status)
 		}
 	}
 	r = table_print(&clients, stdout);
+	show_device_bytes(status);
 	show_others(status);
 	if (r < 0 || !has_handles)
 		return r;
 	(void)putchar('\n');
 	return table_print(&handles, stdout);
+}
+
+/* How GPU memory reaches files. */
+static const char *way_text(Wire__GpuWay way)
+{
+	switch (way) {
+	case WIRE__GPU_WAY__GPU_AUTO:
+		return "GPU memory is used directly, and copied where that is refused";
+	case WIRE__GPU_WAY__GPU_DIRECT:
+		return "GPU memory is used directly, or the op fails";
+	default:
+		return "GPU memory is copied through pinned memory";
+	}
 }
 
 static int print_gpus(const Wire__Gpus *gpus)
@@ -169,6 +183,7 @@ static int print_gpus(const Wire__Gpus *gpus)
 			     gpus->cuda_version % 1000 / 10, gpus->cufile[0] ? ", " : "",
 			     gpus->cufile);
 	}
+	(void)printf("%s: %s\n", way_text(gpus->way), gpus->why);
 	(void)putchar('\n');
 	return 0;
 }
@@ -214,6 +229,11 @@ static struct json_object *gpus_json(const Wire__Gpus *gpus)
 	json_add_text(object, "cufile", gpus->cufile);
 	json_add_text(object, "problem", gpus->problem);
 	json_add_text(object, "call", gpus->call);
+	json_add_text(object, "way",
+		      gpus->way == WIRE__GPU_WAY__GPU_AUTO     ? "auto"
+		      : gpus->way == WIRE__GPU_WAY__GPU_DIRECT ? "direct"
+							       : "copy");
+	json_add_text(object, "why", gpus->why);
 	array = json_object_new_array();
 	for (size_t i = 0; i < gpus->n_gpus; i++) {
 		struct json_object *one = json_object_new_object();

@@ -1,0 +1,810 @@
+/*
+ * GPU memory that the daemon imports, by hand: ops on it, handles that lie, clients that die, and a driver
+ * that hangs.  Stand-ins for libcuda and libcufile take the place of the vendor's, here and in the daemon.
+ */
+#include "tests/gpu/load.h"
+#include "tests/places.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define MEMORY_BYTES (4 * MIB)
+#define FILE_BYTES (8 * MIB)
+
+static struct standins gpu;
+
+/* ---- stand-ins ---- */
+
+/* A file of the stand-ins.  The daemon may have another user, or no capabilities. */
+static const char *words_path(const char *suffix)
+{
+	const char *dir = test_text("%s/standin", test_dir());
+
+	if (mkdir(dir, 0777) == 0)
+		CHECK_SYS(chmod(dir, 0777));
+	return test_text("%s/words%s", dir, suffix);
+}
+
+/* Words that the stand-ins read from now on. */
+static void words_set(const char *words)
+{
+	const char *path = words_path(""), *next = words_path(".next");
+
+	places_write(next, words);
+	CHECK_SYS(chmod(next, 0666));
+	CHECK_SYS(rename(next, path)); /* a reader sees all of them, or none */
+}
+
+/* Waits until a call is held, or no longer. */
+static void held_wait(const char *call, bool is_held)
+{
+	const char *path = words_path(test_text(".%s", call));
+
+	while ((access(path, F_OK) == 0) != is_held)
+		(void)usleep(1000); /* nobody tells; the test's time limit ends it */
+}
+
+/* Mappings of clients' GPU memory in the daemon: the stand-in's are segments of System V. */
+static unsigned n_imported(const struct daemon *daemon)
+{
+	_cleanup_(fclosep) FILE *file = fopen(test_text("/proc/%d/maps", daemon->pid), "re");
+	char line[512];
+	unsigned n = 0;
+
+	CHECK(file);
+	while (fgets(line, sizeof(line), file))
+		n += strstr(line, "SYSV") != NULL;
+	return n;
+}
+
+static void imported_wait(const struct daemon *daemon, unsigned n)
+{
+	while (n_imported(daemon) != n)
+		(void)usleep(1000); /* likewise */
+}
+
+static struct daemon *start(const char *standin, const char *keys)
+{
+	const char *config = test_text("%s/gpus.conf", test_dir());
+	char cuda[PATH_MAX], cufile[PATH_MAX], path[PATH_MAX];
+	CUcontext context;
+	const char *missing;
+
+	CHECK(realpath(standins_path("libcuda", path), cuda));
+	CHECK(realpath(standins_path("libcufile", path), cufile));
+	words_set("");
+	CHECK_SYS(setenv("STANDIN", test_text("%s file=%s", standin, words_path("")), 1));
+	places_write(config, test_text("[daemon]\ncuda_library = %s\ncufile_library = %s\n%s", cuda,
+				       cufile, keys));
+	missing = standins_load(&gpu);
+	CHECK_MSG(!missing, "%s", missing);
+	CHECK_EQ(gpu.find.cuInit(0), CUDA_SUCCESS);
+	CHECK_EQ(gpu.copy.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+	CHECK_EQ(gpu.copy.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
+	return daemon_start(DAEMON_ARGS("--config", config));
+}
+
+static CUdeviceptr gpu_alloc(size_t bytes)
+{
+	CUdeviceptr memory;
+
+	CHECK_EQ(gpu.own.cuMemAlloc_v2(&memory, bytes), CUDA_SUCCESS);
+	return memory;
+}
+
+static char *bytes_of(CUdeviceptr memory)
+{
+	return gpu.look.standin_bytes(memory);
+}
+
+static CUipcMemHandle handle_of(CUdeviceptr memory)
+{
+	CUipcMemHandle handle;
+
+	CHECK_EQ(gpu.lend.cuIpcGetMemHandle(&handle, memory), CUDA_SUCCESS);
+	return handle;
+}
+
+/* ---- requests ---- */
+
+static uint64_t features(struct raw *raw, const struct daemon *daemon, Wire__GpuWay way,
+			 const char *why)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__Hello hello = WIRE__HELLO__INIT;
+	Wire__Request request = RAW_REQUEST(HELLO, hello, &hello);
+	const Wire__HelloReply *reply;
+
+	raw_connect(raw, daemon);
+	hello.version_min = hello.version_max = 1;
+	hello.features = UINT64_MAX;
+	raw_call_ok(raw, &request, NULL, 0, &answer);
+	reply = answer.reply->hello;
+	CHECK_EQ(reply->gpu_way, way);
+	CHECK_MSG(strstr(reply->gpu_why, why), "%s", reply->gpu_why);
+	return reply->features;
+}
+
+/* The message has its own copies of UUID and handle. */
+struct device_import {
+	CUuuid uuid;
+	CUipcMemHandle handle;
+	Wire__DeviceImport message;
+};
+
+static void import_init(struct device_import *import, CUipcMemHandle handle, uint64_t size_bytes)
+{
+	*import = (struct device_import){ .handle = handle, .message = WIRE__DEVICE_IMPORT__INIT };
+	CHECK_EQ(gpu.find.cuDeviceGetUuid_v2(&import->uuid, 0), CUDA_SUCCESS);
+	import->message.uuid = (ProtobufCBinaryData){ sizeof(import->uuid.bytes),
+						      (uint8_t *)import->uuid.bytes };
+	import->message.ipc_handle = (ProtobufCBinaryData){ sizeof(import->handle.reserved),
+							    (uint8_t *)import->handle.reserved };
+	import->message.size_bytes = size_bytes;
+}
+
+static uint32_t import_call(struct raw *raw, struct device_import *import)
+{
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import->message);
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+	raw_call_ok(raw, &request, NULL, 0, &answer);
+	CHECK_EQ(answer.reply->body_case, WIRE__REPLY__BODY_DEVICE_IMPORT);
+	CHECK_EQ(answer.reply->device_import->size_bytes, import->message.size_bytes);
+	CHECK_EQ(answer.n_fds, 0);
+	return answer.reply->device_import->slab;
+}
+
+static void import_fails(struct raw *raw, struct device_import *import, int error,
+			 const char *words)
+{
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import->message);
+
+	raw_call_fails(raw, &request, NULL, 0, error, words);
+}
+
+static void free_send(struct raw *raw, uint32_t slab)
+{
+	Wire__SlabFree slab_free = WIRE__SLAB_FREE__INIT;
+	Wire__Request request = RAW_REQUEST(SLAB_FREE, slab_free, &slab_free);
+
+	slab_free.slab = slab;
+	raw_send(raw, &request, NULL, 0);
+}
+
+static void free_call(struct raw *raw, uint32_t slab)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+	free_send(raw, slab);
+	raw_receive(raw, &answer);
+	CHECK_MSG(answer.reply && !answer.reply->error, "%s",
+		  answer.reply ? answer.reply->text : "closed");
+}
+
+/* ---- a client with GPU memory, and a file with a pattern ---- */
+
+struct kit {
+	struct daemon *daemon;
+	struct raw raw;
+	struct raw_file file;
+	struct raw_channel channel;
+	CUdeviceptr memory;
+	uint32_t slab;
+};
+
+static void kit_connect(struct kit *kit, struct daemon *daemon)
+{
+	_cleanup_(closep) int fd = -1;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__FileBuffered buffered = WIRE__FILE_BUFFERED__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_BUFFERED, file_buffered, &buffered);
+	const char *path = daemon_path(daemon, "f");
+
+	*kit = (struct kit){ .daemon = daemon, .raw = RAW_NONE };
+	raw_open(&kit->raw, daemon);
+	file_make_pattern(path, FILE_BYTES, 1);
+	raw_file(&kit->raw, path, O_RDWR, &kit->file);
+	fd = (int)CHECK_SYS(open(path, O_RDWR | O_CLOEXEC));
+	buffered.file = kit->file.id;
+	raw_call_ok(&kit->raw, &request, &fd, 1, &answer);
+	raw_channel(&kit->raw, raw_handle(&kit->raw), kit->file.store, 64, true, &kit->channel);
+}
+
+static void kit_import(struct kit *kit)
+{
+	struct device_import import;
+
+	kit->memory = gpu_alloc(MEMORY_BYTES);
+	import_init(&import, handle_of(kit->memory), MEMORY_BYTES);
+	kit->slab = import_call(&kit->raw, &import);
+}
+
+static void kit_open(struct kit *kit, const char *standin, const char *keys)
+{
+	kit_connect(kit, start(standin, keys));
+	kit_import(kit);
+}
+
+static void kit_close(struct kit *kit)
+{
+	raw_channel_unmap(&kit->channel);
+	raw_close(&kit->raw);
+}
+
+static struct ring_entry kit_entry(const struct kit *kit, uint8_t opcode, uint64_t off,
+				   uint64_t len)
+{
+	return (struct ring_entry){
+		.opcode = opcode, .file = kit->file.id, .slab = kit->slab, .off = off, .len = len
+	};
+}
+
+/* Starts an op; its result comes by kit_result(). */
+static void kit_start(struct kit *kit, uint8_t opcode)
+{
+	struct ring_entry entry = kit_entry(kit, opcode, 0, 64 * KIB);
+
+	raw_put(&kit->channel, &entry);
+	raw_ring(&kit->channel);
+}
+
+static int64_t kit_result(struct kit *kit)
+{
+	struct ring_completion completion;
+
+	CHECK(raw_reap(&kit->channel, 1, &completion, 30000000));
+	return completion.result;
+}
+
+/* It serves GPU memory. */
+static void kit_check_works(struct kit *kit)
+{
+	memset(bytes_of(kit->memory), 0, MEMORY_BYTES);
+	CHECK_EQ(raw_run_one(&kit->channel, kit_entry(kit, RING_OP_READ, 0, MEMORY_BYTES)),
+		 MEMORY_BYTES);
+	pattern_check(bytes_of(kit->memory), MEMORY_BYTES, 1, 0, "GPU memory");
+}
+
+/* ---- ops ---- */
+
+static const struct {
+	const char *what, *standin;
+	uint64_t off, len, slab_off;
+} ranges[] = {
+	{ "aligned", "", 4096, MIB, 8192 },
+	{ "a byte", "", 0, 1, 0 },
+	{ "the last byte of the memory", "", 77, 1, MEMORY_BYTES - 1 },
+	{ "several blocks", "", 0, MEMORY_BYTES, 0 },
+	{ "all odd", "", 12345, 3 * MIB + 77, 4321 },
+	{ "odd like each other", "", 4096 * 3 + 100, 2 * MIB + 1, 4096 * 5 + 100 },
+	{ "within a sector", "", 4096 + 13, 77, 3 },
+	{ "of whole sectors", "", 512, 1536, 512 },
+	{ "all odd, and the driver moves less", "most=10000", 12345, MIB + 77, 4321 },
+	{ "aligned, and the driver moves less", "most=65536", 0, MEMORY_BYTES, 0 },
+};
+
+TEST_TABLE(reads, ranges, "a read fills GPU memory, and nothing around it")
+{
+	const uint64_t off = ranges[row].off, len = ranges[row].len, at = ranges[row].slab_off;
+	struct ring_entry entry;
+	struct kit kit;
+	char *bytes;
+
+	kit_open(&kit, ranges[row].standin, "engine = gds\n");
+	bytes = bytes_of(kit.memory);
+	memset(bytes, 0xee, MEMORY_BYTES);
+	entry = kit_entry(&kit, RING_OP_READ, off, len);
+	entry.slab_off = at;
+	CHECK_EQ(raw_run_one(&kit.channel, entry), len);
+	pattern_check(bytes + at, len, 1, off, "GPU memory");
+	for (uint64_t i = 0; i < MEMORY_BYTES; i++)
+		CHECK_MSG((i >= at && i < at + len) || (uint8_t)bytes[i] == 0xee,
+			  "byte %" PRIu64 " has changed", i);
+	kit_close(&kit);
+}
+
+TEST_TABLE(writes, ranges, "a write takes the bytes of GPU memory, and changes none around them")
+{
+	const uint64_t off = ranges[row].off, len = ranges[row].len, at = ranges[row].slab_off;
+	struct ring_entry entry;
+	const char *path;
+	struct kit kit;
+
+	kit_open(&kit, ranges[row].standin, "engine = gds\n");
+	path = daemon_path(kit.daemon, "f");
+	pattern_fill(bytes_of(kit.memory) + at, len, 2, off);
+	entry = kit_entry(&kit, RING_OP_WRITE, off, len);
+	entry.slab_off = at;
+	CHECK_EQ(raw_run_one(&kit.channel, entry), len);
+	file_check_pattern(path, off, len, 2, off);
+	file_check_pattern(path, 0, off, 1, 0);
+	file_check_pattern(path, off + len, FILE_BYTES - off - len, 1, off + len);
+	CHECK_EQ(file_size(path), FILE_BYTES);
+	kit_close(&kit);
+}
+
+TEST(grows, "writes behind the end of the file, and a read that passes it")
+{
+	static const uint64_t lens[] = { 3 * MIB, 64 * KIB, 100001 };
+	uint64_t end = FILE_BYTES;
+	struct ring_entry entry;
+	const char *path;
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	path = daemon_path(kit.daemon, "f");
+	for (size_t i = 0; i < ARRAY_SIZE(lens); i++) {
+		pattern_fill(bytes_of(kit.memory), lens[i], 3, end);
+		entry = kit_entry(&kit, RING_OP_WRITE, end, lens[i]);
+		entry.grow_end = end + lens[i];
+		CHECK_EQ(raw_run_one(&kit.channel, entry), lens[i]);
+		end += lens[i];
+		CHECK_EQ(file_size(path), end);
+	}
+	file_check_pattern(path, FILE_BYTES, end - FILE_BYTES, 3, FILE_BYTES);
+	entry = kit_entry(&kit, RING_OP_READ, end - 5000, 64 * KIB);
+	CHECK_EQ(raw_run_one(&kit.channel, entry), 5000);
+	pattern_check(bytes_of(kit.memory), 5000, 3, end - 5000, "GPU memory");
+	kit_close(&kit);
+}
+
+TEST(descriptor, "memory that a client maps by itself comes as a descriptor")
+{
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+	};
+	const CUmemAccessDesc access = { properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	_cleanup_(closep) int fd = -1, null = -1;
+	CUmemGenericAllocationHandle handle;
+	struct device_import import;
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
+	struct usage before;
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	CHECK_EQ(gpu.own.cuMemCreate(&handle, MEMORY_BYTES, &properties, 0), CUDA_SUCCESS);
+	CHECK_EQ(gpu.map.cuMemAddressReserve(&kit.memory, MEMORY_BYTES, 0, 0, 0), CUDA_SUCCESS);
+	CHECK_EQ(gpu.map.cuMemMap(kit.memory, MEMORY_BYTES, 0, handle, 0), CUDA_SUCCESS);
+	CHECK_EQ(gpu.map.cuMemSetAccess(kit.memory, MEMORY_BYTES, &access, 1), CUDA_SUCCESS);
+	CHECK_EQ(gpu.lend.cuMemExportToShareableHandle(&fd, handle,
+						       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		 CUDA_SUCCESS);
+	import_init(&import, (CUipcMemHandle){ 0 }, MEMORY_BYTES);
+	import.message.ipc_handle.len = 0;
+	before = daemon_usage_settled(kit.daemon);
+	raw_call_ok(&kit.raw, &request, &fd, 1, &answer);
+	free_call(&kit.raw, kit.slab);
+	kit.slab = answer.reply->device_import->slab;
+	kit_check_works(&kit);
+	free_call(&kit.raw, kit.slab);
+	/* Descriptors of something else. */
+	null = (int)CHECK_SYS(open("/dev/null", O_RDWR | O_CLOEXEC));
+	raw_call_fails(&kit.raw, &request, &null, 1, -EFAULT, "GPU memory");
+	raw_call_fails(&kit.raw, &request, &kit.channel.ring_fd, 1, -EFAULT, "GPU memory");
+	daemon_usage_back(kit.daemon, &before);
+	kit_close(&kit);
+}
+
+/* ---- handles that lie ---- */
+
+TEST(handles, "forged and stale handles, wrong sizes and UUIDs are refused, and the session lives")
+{
+	CUdeviceptr memory, freed;
+	struct device_import import;
+	CUipcMemHandle of_dead;
+	struct kit kit;
+	int ends[2];
+	pid_t pid;
+
+	kit_open(&kit, "gpus=2", "engine = gds\n");
+	memory = gpu_alloc(MIB);
+	freed = gpu_alloc(MIB);
+
+	import_init(&import, handle_of(memory), MIB);
+	for (size_t i = 0; i < 32; i += 3) { /* the part that is not zero */
+		import_init(&import, handle_of(memory), MIB);
+		import.handle.reserved[i] ^= 0x55;
+		import_fails(&kit.raw, &import, -EFAULT, "cuIpcOpenMemHandle()");
+	}
+	import_init(&import, (CUipcMemHandle){ 0 }, MIB);
+	import_fails(&kit.raw, &import, -EFAULT, "");
+
+	import_init(&import, handle_of(freed), MIB);
+	CHECK_EQ(gpu.own.cuMemFree_v2(freed), CUDA_SUCCESS);
+	import_fails(&kit.raw, &import, -EFAULT, "");
+
+	CHECK_SYS(pipe(ends));
+	pid = (pid_t)CHECK_SYS(fork());
+	if (!pid) {
+		of_dead = handle_of(gpu_alloc(MIB));
+		CHECK_EQ(write(ends[1], &of_dead, sizeof(of_dead)), sizeof(of_dead));
+		_exit(0);
+	}
+	CHECK_EQ(read(ends[0], &of_dead, sizeof(of_dead)), sizeof(of_dead));
+	child_wait_ok(pid);
+	import_init(&import, of_dead, MIB);
+	import_fails(&kit.raw, &import, -EFAULT, "");
+
+	import_init(&import, handle_of(memory), MIB + 1);
+	import_fails(&kit.raw, &import, -ERANGE, "1048577;1048576");
+	import_init(&import, handle_of(memory), UINT64_MAX);
+	import_fails(&kit.raw, &import, -EINVAL, "slab of 18446744073709551615 bytes");
+
+	import_init(&import, handle_of(memory), MIB);
+	import.uuid.bytes[7] ^= 1;
+	import_fails(&kit.raw, &import, -ENODEV, "");
+	import_init(&import, handle_of(memory), MIB);
+	CHECK_EQ(gpu.find.cuDeviceGetUuid_v2(&import.uuid, 1), CUDA_SUCCESS);
+	import_fails(&kit.raw, &import, -ENODEV, "");
+
+	import_init(&import, handle_of(memory), MIB);
+	free_call(&kit.raw, import_call(&kit.raw, &import));
+	kit_check_works(&kit);
+	imported_wait(kit.daemon, 1);
+	kit_close(&kit);
+}
+
+TEST(ranges_beyond, "an op beyond the allocation, or after its end, is refused")
+{
+	struct ring_entry entry;
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	for (unsigned i = 0; i < 2; i++) {
+		entry = kit_entry(&kit, i ? RING_OP_WRITE : RING_OP_READ, 0, 4096);
+		entry.slab_off = MEMORY_BYTES - 4095;
+		CHECK_EQ(ring_result_errno(raw_run_one(&kit.channel, entry)), ERANGE);
+		entry.slab_off = MEMORY_BYTES;
+		CHECK_EQ(ring_result_errno(raw_run_one(&kit.channel, entry)), ERANGE);
+		entry.slab_off = UINT64_MAX - 4095;
+		CHECK_EQ(ring_result_errno(raw_run_one(&kit.channel, entry)), ERANGE);
+	}
+	kit_check_works(&kit);
+	free_call(&kit.raw, kit.slab);
+	CHECK_EQ(ring_result_errno(
+			 raw_run_one(&kit.channel, kit_entry(&kit, RING_OP_READ, 0, 4096))),
+		 EBADF);
+	kit_close(&kit);
+}
+
+TEST(twice, "an allocation that is imported twice is one mapping, until both are freed")
+{
+	struct device_import import;
+	uint32_t second;
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	import_init(&import, handle_of(kit.memory), MEMORY_BYTES);
+	second = import_call(&kit.raw, &import);
+	CHECK_EQ(n_imported(kit.daemon), 1);
+	free_call(&kit.raw, kit.slab);
+	CHECK_EQ(n_imported(kit.daemon), 1);
+	kit.slab = second;
+	kit_check_works(&kit);
+	free_call(&kit.raw, second);
+	CHECK_EQ(n_imported(kit.daemon), 0);
+	kit_close(&kit);
+}
+
+TEST(freed_by_its_owner, "memory that its owner frees while it is imported: ops still end")
+{
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	CHECK_EQ(gpu.own.cuMemFree_v2(kit.memory), CUDA_SUCCESS);
+	CHECK_EQ(raw_run_one(&kit.channel, kit_entry(&kit, RING_OP_READ, 0, MEMORY_BYTES)),
+		 MEMORY_BYTES);
+	free_call(&kit.raw, kit.slab);
+	kit_import(&kit);
+	kit_check_works(&kit);
+	kit_close(&kit);
+}
+
+TEST(limits, "imports beyond the limits are refused, and room comes back")
+{
+	struct device_import import;
+	CUdeviceptr memory;
+	uint32_t slab;
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\nclient_device_max = 6M\nclient_slabs = 3\n");
+	memory = gpu_alloc(MEMORY_BYTES);
+	import_init(&import, handle_of(memory), MEMORY_BYTES);
+	import_fails(&kit.raw, &import, -EDQUOT, "4194304 of at most 6291456;client_device_max");
+	memory = gpu_alloc(MIB);
+	import_init(&import, handle_of(memory), MIB);
+	slab = import_call(&kit.raw, &import);
+	(void)import_call(&kit.raw, &import);
+	import_fails(&kit.raw, &import, -EMFILE, "3 of at most 3;client_slabs");
+	free_call(&kit.raw, slab);
+	(void)import_call(&kit.raw, &import);
+	kit_check_works(&kit);
+	kit_close(&kit);
+}
+
+/* ---- the end of memory while it is in use ---- */
+
+TEST(free_in_use, "SlabFree while the driver moves bytes: the answer comes after the op")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	words_set("cuFileRead=hold");
+	kit_start(&kit, RING_OP_READ);
+	held_wait("cuFileRead", true);
+	free_send(&kit.raw, kit.slab);
+	CHECK(!wait_readable(kit.raw.fd, 300000)); /* no answer can come */
+	CHECK_EQ(n_imported(kit.daemon), 1);
+	words_set("");
+	CHECK_EQ(kit_result(&kit), 64 * KIB);
+	pattern_check(bytes_of(kit.memory), 64 * KIB, 1, 0, "GPU memory");
+	raw_receive(&kit.raw, &answer);
+	CHECK(answer.reply && !answer.reply->error);
+	CHECK_EQ(n_imported(kit.daemon), 0);
+	kit_close(&kit);
+}
+
+TEST(killed, "a client that is killed during ops: its memory goes with the last of them")
+{
+	struct daemon *daemon = start("", "engine = gds\n");
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	struct kit kit, other;
+	pid_t pid;
+
+	kit_connect(&other, daemon); /* before the fork, which copies no memory of the stand-in */
+	kit_import(&other);
+	pid = (pid_t)CHECK_SYS(fork());
+	if (!pid) {
+		kit_connect(&kit, daemon);
+		kit_import(&kit);
+		pattern_fill(bytes_of(kit.memory), MEMORY_BYTES, 1, 0);
+		words_set("cuFileWrite=hold");
+		kit_start(&kit, RING_OP_WRITE);
+		for (;;)
+			(void)pause();
+	}
+	held_wait("cuFileWrite", true);
+	CHECK_EQ(n_imported(daemon), 2);
+	CHECK_SYS(kill(pid, SIGKILL));
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	kit_check_works(&other); /* also while the driver still holds the dead one's */
+	CHECK_EQ(n_imported(daemon), 2);
+	words_set("");
+	imported_wait(daemon, 1);
+	CHECK(daemon_wait_clients(daemon, 1, UINT64_MAX));
+	daemon_status(daemon, &answer);
+	CHECK_EQ(answer.reply->status->clients[0]->device_bytes, MEMORY_BYTES);
+	kit_check_works(&other);
+	kit_close(&other);
+	imported_wait(daemon, 0);
+}
+
+/* ---- a driver that hangs ---- */
+
+/* One line of the log, however many calls of this kind hang. */
+static unsigned log_count(const struct daemon *daemon, const char *text)
+{
+	_cleanup_(fclosep) FILE *file = fopen(daemon->log_path, "re");
+	char line[2048];
+	unsigned n = 0;
+
+	CHECK(file);
+	while (fgets(line, sizeof(line), file))
+		n += strstr(line, text) != NULL;
+	return n;
+}
+
+TEST(hung_transfer, "transfers that hang hold workers only: other clients' ops go on")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	const Wire__Stuck *stuck;
+	struct raw_slab slab;
+	struct ring_entry entry;
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	beside_start(kit.daemon);
+	words_set("cuFileRead=hold");
+	for (unsigned i = 0; i < 32; i++)
+		kit_start(&kit, RING_OP_READ);
+	held_wait("cuFileRead", true);
+	beside_ok();
+	/* The same client's ops on its host memory, too. */
+	raw_slab(&kit.raw, MIB, &slab);
+	entry = kit_entry(&kit, RING_OP_READ, MIB, MIB);
+	entry.slab = slab.id;
+	CHECK_EQ(raw_run_one(&kit.channel, entry), MIB);
+	pattern_check(slab.memory, MIB, 1, MIB, "host memory");
+	daemon_log_wait(kit.daemon, "cuFileRead has not come back");
+	CHECK_EQ(log_count(kit.daemon, "has not come back"), 1);
+	daemon_status(kit.daemon, &answer);
+	CHECK(answer.reply->status->n_stuck > 0);
+	stuck = answer.reply->status->stuck[0];
+	CHECK_MSG(strcmp(stuck->what, "cuFileRead") == 0, "%s", stuck->what);
+	CHECK_MSG(strstr(stuck->text, "nvidia-smi"), "%s", stuck->text);
+	beside_ok();
+	words_set("");
+	for (unsigned i = 0; i < 32; i++)
+		CHECK_EQ(kit_result(&kit), 64 * KIB);
+	raw_slab_unmap(&slab);
+	kit_close(&kit);
+	beside_stop();
+}
+
+TEST(hung_import, "an import that hangs costs one line, and other clients' imports go on")
+{
+	struct device_import import;
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	beside_start(kit.daemon);
+	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	words_set("cuIpcOpenMemHandle_v2=hold");
+	raw_send(&kit.raw, &request, NULL, 0);
+	held_wait("cuIpcOpenMemHandle_v2", true);
+	kit_check_works(&kit);
+	daemon_log_wait(kit.daemon, "GPU import has not come back");
+	CHECK_EQ(log_count(kit.daemon, "has not come back"), 1);
+	CHECK(daemon_log_has(kit.daemon, "nvidia-smi"));
+	beside_ok();
+	words_set("");
+	raw_receive(&kit.raw, &answer);
+	CHECK(answer.reply && !answer.reply->error);
+	daemon_log_wait(kit.daemon, "GPU import came back");
+	kit_close(&kit);
+	beside_stop();
+}
+
+TEST(hung_release,
+     "a release that hangs keeps its own session, and the client has its socket closed after it")
+{
+	struct pollfd end;
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	beside_start(kit.daemon);
+	words_set("cuIpcCloseMemHandle=hold");
+	CHECK_SYS(shutdown(kit.raw.fd, SHUT_WR));
+	held_wait("cuIpcCloseMemHandle", true);
+	beside_ok();
+	end = (struct pollfd){ .fd = kit.raw.fd, .events = POLLIN };
+	CHECK_EQ(poll(&end, 1, 300), 0); /* no end of file can come */
+	words_set("");
+	raw_wait_closed(&kit.raw);
+	kit_close(&kit);
+	beside_stop();
+}
+
+/* ---- errors of the driver ---- */
+
+static const struct {
+	const char *what, *words;
+	uint8_t opcode;
+	int error;
+	const char *log;
+} failures[] = {
+	{ "an error of the file system", "cuFileRead=5", RING_OP_READ, EIO, "Input/output error" },
+	{ "no space", "cuFileWrite=28", RING_OP_WRITE, ENOSPC, "No space left" },
+	{ "memory that cuFile does not know", "cuFileRead=5012", RING_OP_READ, EFAULT,
+	  "CU_FILE_CUDA_POINTER_INVALID" },
+	{ "no such transfer is possible", "cuFileWrite=5008", RING_OP_WRITE, EOPNOTSUPP,
+	  "CU_FILE_IO_NOT_SUPPORTED" },
+	{ "an internal error", "cuFileRead=5030", RING_OP_READ, EIO, "CU_FILE_INTERNAL_ERROR" },
+	{ "the file cannot be registered", "cuFileHandleRegister=5018", RING_OP_READ, EOPNOTSUPP,
+	  "CU_FILE_INVALID_FILE_TYPE" },
+};
+
+TEST_TABLE(driver_fails, failures,
+	   "the op gets an errno, the log a sentence, and the daemon serves")
+{
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	words_set(failures[row].words);
+	kit_start(&kit, failures[row].opcode);
+	CHECK_EQ(ring_result_errno(kit_result(&kit)), failures[row].error);
+	daemon_log_wait(kit.daemon, failures[row].log);
+	words_set("");
+	if (failures[row].opcode == RING_OP_READ)
+		kit_check_works(&kit);
+	kit_close(&kit);
+}
+
+TEST(import_fails_here, "cuFile that takes no imported memory refuses the import with the reason")
+{
+	struct device_import import;
+	struct kit kit;
+
+	kit_connect(&kit, start("buf_imported=no", "engine = gds\n"));
+	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	import_fails(&kit.raw, &import, -EOPNOTSUPP, "cuFileBufRegister()");
+	imported_wait(kit.daemon, 0);
+	kit_close(&kit);
+}
+
+/* ---- ways ---- */
+
+static const struct {
+	const char *what, *standin, *keys;
+	Wire__GpuWay way;
+	bool has_feature;
+	const char *why;
+} ways[] = {
+	{ "auto with nvidia-fs", "nvfs=2.24", "", WIRE__GPU_WAY__GPU_AUTO, true, "nvidia-fs 2.24" },
+	{ "auto in compatibility mode", "", "", WIRE__GPU_WAY__GPU_COPY, false,
+	  "compatibility mode" },
+	{ "gds in compatibility mode", "", "engine = gds\n", WIRE__GPU_WAY__GPU_DIRECT, true,
+	  "compatibility mode" },
+	{ "libaio", "nvfs=2.24", "engine = libaio\n", WIRE__GPU_WAY__GPU_COPY, false,
+	  "engine = libaio" },
+	{ "gds without cuFile", "cuFileDriverOpen=5001", "engine = gds\n",
+	  WIRE__GPU_WAY__GPU_DIRECT, false, "CU_FILE_DRIVER_NOT_INITIALIZED" },
+	{ "auto without a GPU", "cuInit=100", "", WIRE__GPU_WAY__GPU_COPY, false, "no GPU" },
+};
+
+TEST_TABLE(way, ways, "Hello names the way of GPU memory, and an import follows it")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	struct daemon *daemon = start("", ways[row].keys);
+	struct device_import import;
+	const Wire__Gpus *gpus;
+
+	daemon_stop(daemon);
+	CHECK_SYS(setenv("STANDIN", ways[row].standin, 1));
+	daemon = daemon_start(DAEMON_ARGS("--config", test_text("%s/gpus.conf", test_dir())));
+	for (bool is_probing = true; is_probing;) { /* the reply to an import waits for the probe */
+		struct raw first = RAW_NONE;
+
+		raw_open(&first, daemon);
+		raw_close(&first);
+		daemon_status(daemon, &answer);
+		gpus = answer.reply->status->gpus;
+		is_probing = gpus && strstr(gpus->why, "not answered yet");
+		if (!is_probing && gpus) {
+			CHECK_EQ(gpus->way, ways[row].way);
+			CHECK_MSG(strstr(gpus->why, ways[row].why), "%s", gpus->why);
+		}
+		answer_free(&answer);
+		answer = (struct answer)ANSWER_NONE;
+	}
+	CHECK_EQ((features(&raw, daemon, ways[row].way, ways[row].why) & RING_FEATURE_DEVICE) != 0,
+		 ways[row].has_feature);
+	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	if (ways[row].has_feature)
+		(void)import_call(&raw, &import);
+	else
+		import_fails(&raw, &import, -EOPNOTSUPP, ways[row].why);
+}
+
+TEST(probing, "an import that comes while the driver is asked waits for its answer")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	struct device_import import;
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
+	struct daemon *daemon = start("", "engine = gds\n");
+
+	daemon_stop(daemon);
+	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	words_set("cuFileDriverOpen=hold");
+	daemon = daemon_start(DAEMON_ARGS("--config", test_text("%s/gpus.conf", test_dir())));
+	held_wait("cuFileDriverOpen", true);
+	CHECK(features(&raw, daemon, WIRE__GPU_WAY__GPU_DIRECT, "not answered yet") &
+	      RING_FEATURE_DEVICE);
+	raw_send(&raw, &request, NULL, 0);
+	CHECK(!wait_readable(raw.fd, 300000)); /* no answer can come */
+	words_set("");
+	raw_receive(&raw, &answer);
+	CHECK_MSG(answer.reply && !answer.reply->error, "%s", answer.reply->text);
+}
+
+TEST_MAIN

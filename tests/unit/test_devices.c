@@ -1,0 +1,184 @@
+/*
+ * The way of GPU memory, and imports that wait for the probe of GPUs, on a stand-in for libcuda.
+ */
+#include "daemon/control/devices.h"
+
+#include "daemon/engine/gpu_probe.h"
+#include "tests/unit/control_parts.h"
+
+#include <limits.h>
+#include <sys/mman.h>
+
+/* ---- the way ---- */
+
+enum { NO_REPORT = 1, PROBLEM = 2, NO_CUFILE = 4, NVFS = 8, P2PDMA = 16, PROBING = 32 };
+
+static const struct {
+	const char *what;
+	enum gpu_engine engine;
+	unsigned how;
+	Wire__GpuWay way;
+	bool can_import;
+	const char *why;
+} ways[] = {
+	{ "a host without a GPU", GPU_ENGINE_AUTO, NO_REPORT, WIRE__GPU_WAY__GPU_COPY, false,
+	  "no GPU" },
+	{ "the same, and copies are forbidden", GPU_ENGINE_GDS, NO_REPORT,
+	  WIRE__GPU_WAY__GPU_DIRECT, false, "no GPU" },
+	{ "the driver fails", GPU_ENGINE_AUTO, PROBLEM, WIRE__GPU_WAY__GPU_COPY, false,
+	  "cannot be used: cuInit" },
+	{ "the same, and copies are forbidden", GPU_ENGINE_GDS, PROBLEM, WIRE__GPU_WAY__GPU_DIRECT,
+	  false, "cannot be used: cuInit" },
+	{ "no cuFile", GPU_ENGINE_AUTO, NO_CUFILE, WIRE__GPU_WAY__GPU_COPY, false,
+	  "without cuFile: not there" },
+	{ "no cuFile, and copies are forbidden", GPU_ENGINE_GDS, NO_CUFILE,
+	  WIRE__GPU_WAY__GPU_DIRECT, false, "without cuFile: not there" },
+	{ "nvidia-fs", GPU_ENGINE_AUTO, NVFS, WIRE__GPU_WAY__GPU_AUTO, true,
+	  "cuFile 1.17 with nvidia-fs 2.24" },
+	{ "P2PDMA", GPU_ENGINE_AUTO, P2PDMA, WIRE__GPU_WAY__GPU_AUTO, true,
+	  "cuFile 1.17 with P2PDMA" },
+	{ "compatibility mode: a copy is as good", GPU_ENGINE_AUTO, 0, WIRE__GPU_WAY__GPU_COPY,
+	  false, "cuFile 1.17 in compatibility mode" },
+	{ "compatibility mode, and copies are forbidden", GPU_ENGINE_GDS, 0,
+	  WIRE__GPU_WAY__GPU_DIRECT, true, "cuFile 1.17 in compatibility mode" },
+	{ "the probe runs", GPU_ENGINE_AUTO, PROBING, WIRE__GPU_WAY__GPU_AUTO, true,
+	  "not answered yet" },
+	{ "the probe runs, and copies are forbidden", GPU_ENGINE_GDS, PROBING,
+	  WIRE__GPU_WAY__GPU_DIRECT, true, "not answered yet" },
+	{ "copies are wanted", GPU_ENGINE_LIBAIO, NVFS, WIRE__GPU_WAY__GPU_COPY, false,
+	  "engine = libaio" },
+	{ "the same while the probe runs", GPU_ENGINE_LIBAIO, PROBING, WIRE__GPU_WAY__GPU_COPY,
+	  false, "engine = libaio" },
+};
+
+START_TEST(the_way_follows_from_the_configuration_and_the_probe)
+{
+	const unsigned how = ways[_i].how;
+	struct gpu_report report = { .n_gpus = 1,
+				     .has_cufile = !(how & NO_CUFILE),
+				     .cufile_version = 1170,
+				     .nvfs_major = how & NVFS ? 2 : 0,
+				     .nvfs_minor = how & NVFS ? 24 : 0,
+				     .has_p2pdma = how & P2PDMA,
+				     .cufile_problem = "not there" };
+	struct gpu_way way;
+
+	if (how & PROBLEM)
+		(void)strcpy(report.problem, "cuInit() of libcuda.so.1: unknown error");
+	way = gpu_way(ways[_i].engine, how & NO_REPORT ? NULL : &report, how & PROBING);
+	ck_assert_msg(way.way == ways[_i].way && way.can_import == ways[_i].can_import &&
+			      strstr(way.why, ways[_i].why),
+		      "%s: %d, %d: %s", ways[_i].what, way.way, way.can_import, way.why);
+}
+END_TEST
+
+/* ---- imports ---- */
+
+static struct session *session;
+static int fd;
+
+static void setup(void)
+{
+	control_setup();
+	session = control_client(&fd);
+}
+
+static void teardown(void)
+{
+	control_teardown();
+	gpu_probe_free(c.service.gpus);
+	(void)close(fd);
+}
+
+/* A probe of a driver that hangs, and is given up after so long. */
+static void probe_start(uint32_t limit_msec)
+{
+	const char *build = getenv("BUILD");
+	char cuda[PATH_MAX];
+	const struct gpu_probe_options options = { cuda, NULL, true, limit_msec };
+
+	(void)snprintf(cuda, sizeof(cuda), "%s/tests/gpu/libcuda.so", build ? build : "build");
+	ck_assert_int_eq(setenv("STANDIN", "cuInit=hang", 1), 0);
+	c.service.gpus = gpu_probe_new(&options, c.base);
+	ck_assert_ptr_nonnull(c.service.gpus);
+	gpu_probe_on_end(c.service.gpus, devices_on_probe_end, &c.service);
+}
+
+static int import(unsigned seq, int memory_fd)
+{
+	const struct gds_handle handle = { .fd = memory_fd, .size_bytes = 4096 };
+	struct call *call = control_call(session, seq, 's');
+	int r = session_device_import(session, &handle, call, &c.error);
+
+	if (r < 0)
+		call_free(call);
+	return r;
+}
+
+START_TEST(without_a_gpu_an_import_is_refused_and_its_descriptor_is_closed)
+{
+	int memory = memfd_create("test", MFD_CLOEXEC);
+
+	ck_assert_int_eq(import(1, memory), -EOPNOTSUPP);
+	ck_assert_msg(strstr(c.error.text, "no GPU"), "%s", c.error.text);
+	CONTROL_UNTIL(!session->n_closings);
+	ck_assert(!control_is_open(memory));
+	ck_assert_uint_eq(session->n_objects, 0);
+}
+END_TEST
+
+START_TEST(an_import_waits_for_the_end_of_the_probe)
+{
+	probe_start(200);
+	ck_assert_int_eq(import(1, -1), 0);
+	ck_assert_int_eq(import(2, -1), 0);
+	CONTROL_UNTIL(answers[1].is_done && answers[2].is_done);
+	ck_assert_int_eq(answers[1].result, -EOPNOTSUPP);
+	ck_assert_msg(strstr(answers[1].text, "cuInit() of "), "%s", answers[1].text);
+	ck_assert_int_eq(answers[2].result, -EOPNOTSUPP);
+	ck_assert_int_eq(import(3, -1), -EOPNOTSUPP); /* at once */
+}
+END_TEST
+
+START_TEST(no_import_waits_where_copies_are_wanted)
+{
+	probe_start(GPU_PROBE_MSEC);
+	c.config.engine = GPU_ENGINE_LIBAIO;
+	ck_assert_int_eq(import(1, -1), -EOPNOTSUPP);
+	ck_assert_msg(strstr(c.error.text, "engine = libaio"), "%s", c.error.text);
+}
+END_TEST
+
+START_TEST(the_end_of_a_session_ends_its_imports_that_wait)
+{
+	int memory = memfd_create("test", MFD_CLOEXEC), other_fd;
+	struct session *other = control_client(&other_fd);
+
+	probe_start(GPU_PROBE_MSEC);
+	ck_assert_int_eq(import(1, memory), 0);
+	session = other;
+	ck_assert_int_eq(import(2, -1), 0);
+	session_end(list_entry(c.service.sessions.first, struct session, node), false);
+	ck_assert(answers[1].is_done && !answers[2].is_done);
+	ck_assert_int_eq(answers[1].result, -ECANCELED);
+	CONTROL_UNTIL(c.n_gone);
+	ck_assert(!control_is_open(memory));
+	ck_assert(c.service.device_waits.first); /* the other's */
+	session_end(other, false);
+	ck_assert(answers[2].is_done && !c.service.device_waits.first);
+	(void)close(other_fd);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_loop_test(tcase, the_way_follows_from_the_configuration_and_the_probe, 0,
+			    N_ROWS(ways));
+	tcase_add_test(tcase, without_a_gpu_an_import_is_refused_and_its_descriptor_is_closed);
+	tcase_add_test(tcase, an_import_waits_for_the_end_of_the_probe);
+	tcase_add_test(tcase, no_import_waits_where_copies_are_wanted);
+	tcase_add_test(tcase, the_end_of_a_session_ends_its_imports_that_wait);
+}
+
+SUITE("devices", add_tests)
