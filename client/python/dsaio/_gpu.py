@@ -184,7 +184,7 @@ def _of_interface(buffer: Any, for_read: bool) -> Range:
     address, is_read_only = interface["data"]
     if for_read and is_read_only:
         raise ValueError(f"dsaio: cannot read into a read-only {type(buffer).__name__}")
-    shape, itemsize = interface["shape"], int(interface["typestr"][2:])
+    shape, itemsize = interface["shape"], int(interface["typestr"][2:].partition("[")[0])  # a date has its unit in []
     if _has_gaps(shape, interface.get("strides"), itemsize):
         raise _gaps(buffer)
     # Before version 3 nothing is said of the stream.
