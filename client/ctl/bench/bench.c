@@ -246,17 +246,27 @@ static void files_progress(void *data, uint64_t done_bytes)
 	progress_update(data, done_bytes);
 }
 
+/* The buffer of a process: whose memory it is, and the share of huge pages. */
+struct memory {
+	uint64_t bytes, huge_bytes;	/* UINT64_MAX: not known */
+	char gpu[BENCH_GPU_NAME_BYTES]; /* "": none */
+};
+
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
 static int start_crew(struct bench *bench)
 {
-	size_t shared_bytes = bench_point_shared_bytes(bench->needs.loops);
 	struct bench_crew_options options = {
 		.socket_path = bench->ctl->socket_path,
 		.folders = bench->folders,
 		.gpus = bench->gpus,
 		.n_processes = bench->n_places,
 		.buffer_bytes = bench->options->io_size,
-		.shared_bytes = bench->needs.shared_bytes > shared_bytes ? bench->needs.shared_bytes
-									 : shared_bytes,
+		.shared_bytes = larger(larger(bench->needs.shared_bytes, sizeof(struct memory)),
+				       bench_point_shared_bytes(bench->needs.loops)),
 		.tick = tick,
 		.tick_data = bench,
 	};
@@ -264,12 +274,6 @@ static int start_crew(struct bench *bench)
 
 	return bench_crew_status(bench->ctl, bench_crew_start(&options, &bench->crew, text), text);
 }
-
-/* The share of huge pages in the buffer of a process. */
-struct memory {
-	uint64_t bytes, huge_bytes;	/* UINT64_MAX: not known */
-	char gpu[BENCH_GPU_NAME_BYTES]; /* "": none */
-};
 
 static int look_at_buffer(struct bench_process *process, const void *arg)
 {
