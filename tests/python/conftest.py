@@ -140,6 +140,20 @@ def handle():
         yield handle
 
 
+@pytest.fixture
+def copied(monkeypatch):
+    """The bytes of each copy by ctypes.memmove()."""
+    lengths = []
+    real = ctypes.memmove
+
+    def copy(to, source, nbytes):
+        lengths.append(nbytes)
+        real(to, source, nbytes)
+
+    monkeypatch.setattr(ctypes, "memmove", copy)
+    return lengths
+
+
 class Numpy:
     """Tensors by numpy.  Bytes are those of a tensor in the order of its elements."""
 

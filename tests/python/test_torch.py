@@ -1,6 +1,5 @@
 """dsaio.torch.save() and load(): torch's own files, both ways."""
 
-import ctypes
 import errno
 import gc
 import io
@@ -417,15 +416,7 @@ def test_no_second_copy_of_the_state_is_in_memory(python):
     )
 
 
-def test_aligned_pinned_tensors_are_written_where_they_lie(path, monkeypatch):
-    copied = []
-    real = ctypes.memmove
-
-    def copy(to, source, nbytes):
-        copied.append(nbytes)
-        real(to, source, nbytes)
-
-    monkeypatch.setattr(ctypes, "memmove", copy)
+def test_aligned_pinned_tensors_are_written_where_they_lie(path, copied):
     memory = torch.frombuffer(dsaio.alloc(4 * MIB), dtype=torch.uint8)
     memory[:] = torch.arange(4 * MIB) % 251
     with dsaio.Handle() as handle, dsaio._replace.new_file(path, handle) as new:

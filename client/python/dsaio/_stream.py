@@ -54,11 +54,11 @@ def new_pieces() -> List[Piece]:
 
 
 class Writer:
-    """A file object that writes to a NewFile.  Raises OSError.
+    """A file object that writes to a NewFile, and has finished at the end of its `with` block.  Raises OSError.
 
     nbytes: the size of the file, where it is known, for which the blocks are reserved at once.
     pieces: of a Writer that has finished, or None.
-    After a failure, `failure` is the exception: torch raises another one in its place.
+    A write that fails raises its exception again at the end of the block: torch raises another one in its place.
     """
 
     def __init__(self, new: NewFile, handle: Handle, nbytes: int = 0, pieces: Optional[List[Piece]] = None) -> None:
@@ -71,18 +71,27 @@ class Writer:
         self._fill = 0
         self._reserved = nbytes
         self._direct: List[Op] = []
-        self.failure: Optional[BaseException] = None
+        self._failure: Optional[BaseException] = None
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: Optional[type], *_: Any) -> None:
+        if kind is None:
+            self.finish()
+        elif self._failure is not None:
+            raise self._failure from None
 
     def tell(self) -> int:
         return self._start + self._fill
 
     def write(self, data: Any) -> int:
-        if self.failure is not None:
-            raise self.failure
+        if self._failure is not None:
+            raise self._failure
         try:
             return self._write(memoryview(data).cast("B"))
         except BaseException as e:
-            self.failure = e
+            self._failure = e
             raise
 
     def _write(self, source: memoryview) -> int:

@@ -574,13 +574,12 @@ def save_file(tensors: Dict[str, Any], filename: Path, metadata: Optional[Dict[s
     header, names = make_header(sizes, _metadata(metadata))
     remove_leftovers_beside(filename)
     with naming(filename), Handle() as handle, new_file(filename, handle) as new:
-        writer = Writer(new, handle, len(header) + sum(size[3] for size in sizes))
-        writer.write(header)
-        for name in names:
-            tensor = tensors[name]
-            if _buffer._is_array(tensor) and tensor.dtype.byteorder == ">":
-                tensor = tensor.byteswap()
-            place = _buffer.locate_on_host(tensor, False)
-            if place[1]:
-                writer.write(_buffer_of(*place[:3]))
-        writer.finish()
+        with Writer(new, handle, len(header) + sum(size[3] for size in sizes)) as writer:
+            writer.write(header)
+            for name in names:
+                tensor = tensors[name]
+                if _buffer._is_array(tensor) and tensor.dtype.byteorder == ">":
+                    tensor = tensor.byteswap()
+                place = _buffer.locate_on_host(tensor, False)
+                if place[1]:
+                    writer.write(_buffer_of(*place[:3]))

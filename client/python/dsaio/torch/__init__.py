@@ -46,13 +46,8 @@ def save(obj: Any, path: Path, *arguments: Any, **options: Any) -> None:
     with Handle() as handle, new_file(path, handle) as new:
         with naming(path):
             writer: Any = Writer(new, handle)
-        try:
+        with writer:
             torch.save(obj, writer, *arguments, **options)
-        except BaseException:
-            if writer.failure is not None:
-                raise writer.failure from None
-            raise
-        writer.finish()
 
 
 def load(

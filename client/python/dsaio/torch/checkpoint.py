@@ -214,8 +214,7 @@ class StorageWriter(FileSystemWriter):
     ) -> List[WriteResult]:
         results = []
         with new_file(os.path.join(self.path, name), handle, syncs_name=False) as new:
-            writer = Writer(new, handle, pieces=pieces)
-            try:
+            with Writer(new, handle, pieces=pieces) as writer:
                 for item in items:
                     data: Any = planner.resolve_data(item)
                     if item.type == WriteItemType.BYTE_IO:
@@ -225,11 +224,6 @@ class StorageWriter(FileSystemWriter):
                         offset, length = _save_tensor(data, writer)
                     info = _StorageInfo(name, offset, length)
                     results.append(WriteResult(index=item.index, size_in_bytes=length, storage_data=info))
-            except BaseException:
-                if writer.failure is not None:
-                    raise writer.failure from None
-                raise
-            writer.finish()
         return results
 
     def finish(self, metadata: Metadata, results: List[List[WriteResult]]) -> None:
