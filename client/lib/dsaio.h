@@ -41,9 +41,10 @@
  *
  * Blocking.  These calls never sleep: dsaio_version(), dsaio_version_number(), dsaio_error(),
  * dsaio_client_state(), dsaio_client_fd(), dsaio_handle_fd(), dsaio_handle_profile(),
- * dsaio_memory_kind(), dsaio_memory_gpu(), dsaio_is_pinned(), dsaio_alignment(), dsaio_reap(), dsaio_op_test(),
- * dsaio_op_result(), dsaio_op_done(), dsaio_op_error(), dsaio_op_data(), dsaio_op_free() and
- * dsaio_op_free_many(); and with a timeout_usec of 0 dsaio_op_wait() and dsaio_op_wait_many().
+ * dsaio_memory_kind(), dsaio_memory_gpu(), dsaio_is_pinned(), dsaio_alignment(), dsaio_reap(),
+ * dsaio_op_test(), dsaio_op_result(), dsaio_op_done(), dsaio_op_error(), dsaio_op_way(),
+ * dsaio_op_why(), dsaio_op_data(), dsaio_op_free() and dsaio_op_free_many(); and with a timeout_usec
+ * of 0 dsaio_op_wait() and dsaio_op_wait_many().
  * The others may sleep, for nothing else than this:
  *   the daemon's answer     dsaio_connect(), _connect_with(), _handle_open(), _handle_open_with(),
  *                           _memory_register(), _memory_unregister(), _import(),
@@ -54,8 +55,8 @@
  *                           last buffer of a slab; the first op of a handle on a store, or
  *                           dsaio_handle_profile_on() before it; the first write of a file that is
  *                           not aligned; dsaio_file_size() and dsaio_truncate() of a file whose
- *                           descriptor is not kept here.  A daemon that is stopped (SIGSTOP) answers
- *                           when it goes on.
+ *                           descriptor is not kept here; the first op on an allocation of GPU memory.
+ *                           A daemon that is stopped (SIGSTOP) answers when it goes on.
  *   room in the pool        dsaio_alloc_with(), up to its wait_usec
  *   the file system         dsaio_open(), _file_open(), _file_from_fd(), _file_size(), _truncate(), the
  *                           _path_async calls, and dsaio_submit() of a path; a read that may end
@@ -83,11 +84,18 @@
  * when the parent frees the memory, disconnects or ends.  Between fork() and exec() of a process with
  * several threads a child may only call what signal-safety(7) allows, and so nothing of the library.
  *
- * GPUs.  Ops take CUDA device pointers where they take any other.  The library then uses the libcuda that
- * the program has opened, and copies through the pool as for private memory, each piece by the GPU and on
- * streams of the library's own.  They do not wait for the program's streams: work that writes the memory,
- * or reads what an op is to overwrite, must have ended before the op is submitted.  An error of
- * libcuda is -EIO, a range beyond its allocation -EFAULT, each with a sentence.
+ * GPUs.  Ops take CUDA device pointers where they take any other; the library uses the libcuda that the
+ * program has opened.  Where the daemon can use GPU memory itself, the first op on an allocation lends it to
+ * the daemon by CUDA's interprocess calls, and from then on its engine moves the bytes, whatever the
+ * alignment of the address.  Else, and for an allocation that the driver does not export, ops copy
+ * through the pool as for private memory, each piece by the GPU and on streams of the library's own
+ * (or they fail with -EOPNOTSUPP, if the daemon is configured so).  dsaio_op_way() and dsaio_op_why() tell.
+ * Neither waits for the program's streams: work that writes the memory, or reads what an op is to
+ * overwrite, must have ended before the op is submitted.  An error of libcuda is -EIO, a range beyond its
+ * allocation -EFAULT, each with a sentence.
+ * Memory that was lent may be freed when no op uses it.  A later op notices, within a second or with the
+ * next allocation; until then the GPU keeps the memory.  dsaio_memory_unregister() gives registered
+ * memory back at once.
  * Memory of dsaio_alloc() is a shared mapping of a memfd, as cudaHostRegister() takes it; it is
  * to be unregistered there before dsaio_free() and dsaio_disconnect(), which unmap it.  (Both have been
  * tested without a GPU alone in this version.)
@@ -461,11 +469,13 @@ struct dsaio_memory {
  * dsaio_memory_register - let ops use memory of the caller's without a copy
  *
  * DSAIO_MEMORY_CUDA: the range lies within one allocation of a GPU.  Ops take GPU memory also without
- * that, and in this version they copy it in both cases.
+ * that, but this lends it to the daemon at once, where they would, and for longer than other GPU memory:
+ * that is given up for memory that is used more often.
  * Returns as dsaio_import(), which does it for DSAIO_MEMORY_FD, and
  *   -EINVAL      DSAIO_MEMORY_CUDA: start is not GPU memory of this process
  *   -ERANGE      the same: the range passes the end of its allocation
  *   -EEXIST      the same: part of it is registered already
+ *   -EOPNOTSUPP, and others  the same: the daemon cannot use it, and is configured not to have it copied
  *   -EOPNOTSUPP  this version cannot register that kind.  To register private memory would gain
  *                nothing: an op on it costs the copy of its bytes, and at most 5 us more (measured).
  *                Only memory of dsaio_alloc(), or shared memory, goes without the copy.
@@ -478,7 +488,8 @@ int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory
 /*
  * dsaio_memory_unregister - forget registered memory, by its start
  *
- * GPU memory may have been freed before, and open ops on it go on.
+ * GPU memory may have been freed before, and open ops on it go on.  Without such, and with no other
+ * registered range in its allocation, the daemon has let go of it when the call returns.
  * Returns 0, -EINVAL (memory is not the start of such memory) or -EBUSY (an open op uses it).
  * NULL is fine.  Threads: any.
  */
@@ -652,6 +663,7 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size);
  *   -EMFILE     the handle's first op on a store needs three descriptors, and this process may
  *               not open as many (RLIMIT_NOFILE); it can be tried again
  *   -EFBIG      a write ends beyond this process's RLIMIT_FSIZE, or what the file system allows
+ *   -EOPNOTSUPP buf is GPU memory that the daemon cannot use, and is configured not to have copied
  *   what the device or file system says (-EIO, -ENOSPC, ...)
  * Ownership: all arguments are borrowed until it returns.
  * Threads: any.  DeepNVMe: aio_handle.sync_pread(), sync_pwrite().
@@ -683,6 +695,7 @@ int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file);
  *   -EINVAL  off + len passes 2^63
  *   -EMFILE  as dsaio_pread(); an op on private memory needs a handle and its descriptors once more
  *   -EAGAIN  the library's thread cannot be started (RLIMIT_NPROC)
+ *   -EOPNOTSUPP  as dsaio_pread()
  * Ownership: *ret_op is the caller's, for dsaio_op_free().  ret_op may be NULL: then only
  *   dsaio_wait() and dsaio_reap() tell of the op.  file and buf are borrowed until the op ends.
  * Threads: any.  DeepNVMe: aio_handle.async_pread(), async_pwrite().
@@ -803,6 +816,29 @@ uint64_t dsaio_op_done(const struct dsaio_op *op);
  * Valid until dsaio_op_free().
  */
 const char *dsaio_op_error(struct dsaio_op *op);
+
+/* How the bytes of an op go. */
+enum dsaio_way {
+	DSAIO_WAY_NONE = 0,   /* there are none: a sync, or a read behind the end of the file */
+	DSAIO_WAY_SHARED = 1, /* between device and memory that the daemon shares */
+	DSAIO_WAY_GPU = 2,    /* between device and GPU memory, which the daemon has mapped */
+	DSAIO_WAY_COPIED = 3, /* through the pool, from or to which the library or the GPU copies */
+};
+
+/*
+ * dsaio_op_way - how the bytes of an op that has ended went
+ *
+ * An op with several buffers has the last of the ways above that one of them took.
+ * Returns an enum dsaio_way, or -EINPROGRESS while the op is open.
+ */
+int dsaio_op_way(const struct dsaio_op *op);
+
+/*
+ * dsaio_op_why - why an op that has ended copied GPU memory; "" for others
+ *
+ * Valid until dsaio_op_free().
+ */
+const char *dsaio_op_why(const struct dsaio_op *op);
 
 /*
  * dsaio_op_cancel - ask that the op ends soon

@@ -230,4 +230,51 @@ TEST_TABLE(register_fails, failures, "memory of which libcuda says too little is
 	CHECK_CALL(gpu_register(&rig, memory, 4096));
 }
 
+/* ---- the way that an op took ---- */
+
+static void check_way(struct dsaio_op *op, int64_t result, enum dsaio_way way, const char *why)
+{
+	CHECK_EQ(op_wait(op, -1), result);
+	CHECK_EQ(dsaio_op_way(op), (int)way);
+	CHECK_MSG(*why ? strstr(dsaio_op_why(op), why) != NULL : !*dsaio_op_why(op), "%s",
+		  dsaio_op_why(op));
+	dsaio_op_free(op);
+}
+
+TEST(ways, "an op tells which way it took, and why GPU memory was copied")
+{
+	static const char why[] = "no engine for GPU memory";
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_io io = { .opcode = DSAIO_READ, .n_iov = 3 };
+	char private[4096], *memory;
+	struct iovec iov[3];
+	struct dsaio_file *file;
+	struct dsaio_op *op;
+	void *pool;
+
+	rig_gpu(&rig, "");
+	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, 1);
+	file = rig_file(&rig, "f", O_RDWR);
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, &pool));
+	memory = gpu_alloc(0, 4096);
+	CHECK_CALL(dsaio_pread_async(rig.handle, file, pool, 4096, 0, &op));
+	check_way(op, 4096, DSAIO_WAY_SHARED, "");
+	CHECK_CALL(dsaio_pread_async(rig.handle, file, private, 4096, 0, &op));
+	check_way(op, 4096, DSAIO_WAY_COPIED, "");
+	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 4096, 0, &op));
+	check_way(op, 4096, DSAIO_WAY_COPIED, why);
+	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 4096, MIB, &op));
+	check_way(op, 0, DSAIO_WAY_NONE, "");
+	CHECK_CALL(dsaio_fsync_async(rig.handle, file, &op));
+	check_way(op, 0, DSAIO_WAY_NONE, "");
+	iov[0] = (struct iovec){ pool, 4096 };
+	iov[1] = (struct iovec){ memory, 4096 };
+	iov[2] = (struct iovec){ pool, 4096 };
+	io.file = file;
+	io.iov = iov;
+	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
+	check_way(op, 3 * 4096, DSAIO_WAY_COPIED, why);
+	CHECK_EQ(dsaio_op_way(NULL), -EINVAL);
+}
+
 TEST_MAIN

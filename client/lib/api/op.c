@@ -473,6 +473,22 @@ const char *dsaio_op_error(struct dsaio_op *op)
 	return op->text ? op->text : strerror((int)-op->result);
 }
 
+int dsaio_op_way(const struct dsaio_op *op)
+{
+	int r = op_object_check(op, "op_way");
+
+	if (r < 0)
+		return r;
+	return op_has_ended(op) ? op->way : -EINPROGRESS;
+}
+
+const char *dsaio_op_why(const struct dsaio_op *op)
+{
+	if (op_object_check(op, "op_why") < 0)
+		return dsaio_error();
+	return op_has_ended(op) && op->why ? op->why : "";
+}
+
 int dsaio_op_cancel(struct dsaio_op *op)
 {
 	CANCEL_DISABLE();

@@ -128,6 +128,13 @@ static struct job *job_new(struct dsaio_op *op)
 	return job;
 }
 
+/* The job is filled in, and its op not on its way. */
+static void note_why(const struct job *job, const void *buf)
+{
+	if (job->device >= 0)
+		op_set_why(job->op, gpu_regions_why(&job->op->handle->client->gpu_regions, buf));
+}
+
 void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct channel *channel,
 		   void *buf)
 {
@@ -139,6 +146,7 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 		return;
 	job_init(job, op, companion, channel, &bounce->slots, &bounce->copiers, &bounce->devices,
 		 buf);
+	note_why(job, buf);
 	if (!job->share) {
 		job->stop = -ENOMEM;
 		job_end_op(job);
@@ -180,6 +188,7 @@ void bounce_run(struct dsaio_op *op, struct channel *channel, void *buf)
 
 	job_init(&job, op, op->handle, channel, bounce ? &bounce->slots : NULL,
 		 bounce ? &bounce->copiers : NULL, bounce ? &bounce->devices : NULL, buf);
+	note_why(&job, buf);
 	/* Its pieces go by the handle's ring, after the ops that are in it. */
 	job.stop = job.share ? bounce_await_earlier(op, true, job.deadline_nsec) : -ENOMEM;
 	job_run(&job);

@@ -5,6 +5,7 @@
 #include "client/lib/io/file_fd.h"
 #include "client/lib/io/handle.h"
 #include "client/lib/io/inode.h"
+#include "client/lib/io/vector.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
@@ -62,6 +63,29 @@ void op_set_io(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len,
 	op->off = off;
 	op->len = len;
 	op->buffer = *buffer;
+}
+
+/* The vectored op that it is a part of; NULL: it is none.  While further parts may come. */
+static struct dsaio_op *whole_of(const struct dsaio_op *op)
+{
+	return op->vector && !op->is_vector ? op->vector->whole : NULL;
+}
+
+void op_set_way(struct dsaio_op *op, enum dsaio_way way)
+{
+	struct dsaio_op *whole = whole_of(op);
+
+	op->way = (uint8_t)way;
+	if (whole && whole->way < op->way)
+		whole->way = op->way;
+}
+
+void op_set_why(struct dsaio_op *op, char *why)
+{
+	struct dsaio_op *told = whole_of(op) ? whole_of(op) : op;
+
+	free(told->why);
+	told->why = why;
 }
 
 void op_set_file(struct dsaio_op *op, struct dsaio_file *file)
@@ -272,7 +296,8 @@ struct dsaio_op *op_pool_take(struct op_pool *pool)
 static void op_clear(struct dsaio_op *op)
 {
 	free(op->text);
-	op->text = NULL;
+	free(op->why);
+	op->text = op->why = NULL;
 	if (op->is_vector)
 		free(op->vector);
 	op->vector = NULL;

@@ -21,6 +21,7 @@
 #ifndef DSAIO_CLIENT_LIB_IO_OP_H
 #define DSAIO_CLIENT_LIB_IO_OP_H
 
+#include "client/lib/dsaio.h"
 #include "client/lib/memory/buffer.h"
 #include "proto/ring.h"
 #include "proto/util/cleanup.h"
@@ -55,6 +56,7 @@ struct dsaio_op {
 	_Atomic int state;	    /* enum op_state; op_change_state() */
 	uint32_t timeout_msec;	    /* as in struct ring_entry */
 	uint8_t opcode;		    /* enum ring_opcode */
+	uint8_t way;		    /* enum dsaio_way */
 	_Atomic bool is_cancelled;
 	bool is_async;	  /* dsaio_wait() and dsaio_reap() report it */
 	bool is_vector;	  /* it is a vectored op; never changes */
@@ -72,6 +74,7 @@ struct dsaio_op {
 	uint64_t end_number;	     /* handle->lock; numbers the ends of a handle */
 	void *data;		     /* dsaio_op_data() */
 	char *text;		     /* sentence of one that failed; NULL: none */
+	char *why;		     /* of one on GPU memory that was copied; NULL: none */
 	uint64_t began_nsec;	     /* 0: debug.h does not want to know how long it took */
 };
 
@@ -104,6 +107,10 @@ void op_init(struct dsaio_op *op, struct dsaio_handle *handle, struct channel *c
 /* Sets the op's request.  Takes the reference in `buffer`. */
 void op_set_io(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len,
 	       const struct buffer_place *buffer);
+/* How its bytes go; and for copied GPU memory why, which it takes (NULL: no memory).  Those of a part are
+   also the vectored op's, unless that has a later way already. */
+void op_set_way(struct dsaio_op *op, enum dsaio_way way);
+void op_set_why(struct dsaio_op *op, char *why);
 /* References the file. */
 void op_set_file(struct dsaio_op *op, struct dsaio_file *file);
 void op_set_grow_end(struct dsaio_op *op, uint64_t grow_end);

@@ -72,11 +72,13 @@ static bool is_unaligned(const struct op_request *q)
 
 /*
  * The memory lies at another distance from a page's start than the file's bytes.  The daemon cannot
- * serve that directly.  It uses a bounce page for a short read, and worker threads for the rest.
+ * serve that directly.  It uses a bounce page for a short read, and worker threads for the rest.  GPU
+ * memory may lie anywhere.
  */
 static bool is_incongruent(const struct op_request *q, const struct buffer_place *place)
 {
-	return (place->slab_off - q->off) & (q->file->session.memory_align - 1);
+	return !place->slab->is_gpu &&
+	       (place->slab_off - q->off) & (q->file->session.memory_align - 1);
 }
 
 /*
@@ -103,21 +105,43 @@ static int cut_at_end(struct op_request *q)
 	return 0;
 }
 
-/* Chooses the way.  For an op by a ring, place references its buffer. */
-static enum way op_route(const struct op_request *q, struct buffer_place *place)
+/*
+ * Chooses the way.  For an op by a ring, place references its buffer.  Returns 0, or a negative errno with
+ * a sentence: its memory is a GPU's, and there is no way that the daemon allows.
+ */
+static int op_route(const struct op_request *q, struct buffer_place *place, enum way *ret_way)
 {
+	struct dsaio_client *client = q->handle->client;
+	enum way way = WAY_RING;
+	int r = 0;
+
 	if (is_sync(q->opcode))
-		return WAY_RING;
-	if (q->iov && q->len)
-		return WAY_VECTOR;
-	if (!q->len)
-		return WAY_AT_ONCE;
-	if (!buffers_ref(&q->handle->client->buffers, q->buf, q->len, place))
-		return WAY_BOUNCED;
-	if (is_incongruent(q, place) &&
-	    q->len > (q->opcode == RING_OP_READ ? SHORT_READ_MAX : SHORT_WRITE_MAX))
-		return WAY_BOUNCED;
-	return WAY_RING;
+		way = WAY_RING;
+	else if (q->iov && q->len)
+		way = WAY_VECTOR;
+	else if (!q->len)
+		way = WAY_AT_ONCE;
+	else if (buffers_ref(&client->buffers, q->buf, q->len, place))
+		way = is_incongruent(q, place) &&
+				      q->len > (q->opcode == RING_OP_READ ? SHORT_READ_MAX
+									  : SHORT_WRITE_MAX)
+			      ? WAY_BOUNCED
+			      : WAY_RING;
+	else if ((r = gpu_regions_ref(&client->gpu_regions, q->function, q->buf, q->len, place)) ==
+		 0)
+		way = WAY_BOUNCED;
+	*ret_way = way;
+	return r < 0 ? r : 0;
+}
+
+/* The same for the program.  A vectored op has the way of its parts. */
+static enum dsaio_way way_told(enum way way, const struct buffer_place *place)
+{
+	if (way == WAY_BOUNCED)
+		return DSAIO_WAY_COPIED;
+	if (!place->slab)
+		return DSAIO_WAY_NONE;
+	return place->slab->is_gpu ? DSAIO_WAY_GPU : DSAIO_WAY_SHARED;
 }
 
 /* The prerequisites of an op: channels, the bounce thread. */
@@ -283,11 +307,13 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 			const struct op_plan *plans, unsigned n_plans, struct op_plan *plan)
 {
 	struct buffer_place place = { .slab = NULL };
-	enum way way = op_route(q, &place);
-	bool needs_buffered;
 	struct dsaio_op *op;
-	int r;
+	bool needs_buffered;
+	enum way way;
+	int r = op_route(q, &place, &way);
 
+	if (r < 0)
+		return r;
 	*plan = (struct op_plan){ .q = q, .way = way };
 	needs_buffered = q->opcode == RING_OP_WRITE && way != WAY_AT_ONCE && way != WAY_VECTOR &&
 			 (is_unaligned(q) || (way == WAY_RING && is_incongruent(q, &place)));
@@ -309,6 +335,7 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	plan->op = op;
 	if (whole)
 		vector_add(whole, op);
+	op_set_way(op, way_told(way, &place));
 	if (way == WAY_VECTOR && vector_open(op, q->n_iov) < 0) {
 		op_set_result(op, -ENOMEM, 0);
 		plan->way = WAY_AT_ONCE;

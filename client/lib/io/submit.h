@@ -3,7 +3,8 @@
  *
  * submit_op() checks the arguments and chooses one of three ways:
  *   at once    there is nothing to do: no bytes, or a read behind the end of the file
- *   by a ring  a sync, or memory in one piece of a slab at a place that the daemon can use
+ *   by a ring  a sync, memory in one piece of a slab at a place that the daemon can use, or GPU memory
+ *              that the daemon has mapped
  *   bounced    the rest: copied through slots, piece by piece (bounce.c)
  * A vectored op is cut into its parts (vector.h), which take their ways one by one.
  *

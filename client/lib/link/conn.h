@@ -47,7 +47,8 @@
 
 #define CONN_VERSION_MIN 1u
 #define CONN_VERSION_MAX 1u
-#define CONN_FEATURES (RING_FEATURE_GROW | RING_FEATURE_INHERIT | RING_FEATURE_PLACE)
+#define CONN_FEATURES \
+	(RING_FEATURE_GROW | RING_FEATURE_INHERIT | RING_FEATURE_PLACE | RING_FEATURE_DEVICE)
 
 /* A daemon that was asked and has said nothing for so long is taken for stopped. */
 #define CONN_SILENT_MSEC 30000u
@@ -65,6 +66,8 @@ struct conn_facts {
 	uint32_t spin_usec;
 	uint32_t max_files;
 	char daemon_version[64];
+	Wire__GpuWay gpu_way; /* of ops on GPU memory, ... */
+	char gpu_why[256];    /* ... and the daemon's reason; "": an older one's, which has none */
 };
 
 /* A descriptor that shows the end of the session. */

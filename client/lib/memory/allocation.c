@@ -10,14 +10,17 @@
 
 /* ---- the program's libcuda ---- */
 
+#define FUNCTIONS(FUNCTION)             \
+	CUDA_COPY_FUNCTIONS(FUNCTION)   \
+	CUDA_EXPORT_FUNCTIONS(FUNCTION) \
+	FUNCTION(CUresult, cuDeviceGetUuid_v2, (CUuuid * ret_uuid, CUdevice device))
+
 struct cuda {
-	CUDA_COPY_FUNCTIONS(FUNCTION_POINTER)
-	CUDA_EXPORT_FUNCTIONS(FUNCTION_POINTER)
+	FUNCTIONS(FUNCTION_POINTER)
 };
 
 #define CUDA_FUNCTION(result, name, parameters) { #name, offsetof(struct cuda, name) },
-static const struct function functions[] = { CUDA_COPY_FUNCTIONS(CUDA_FUNCTION)
-						     CUDA_EXPORT_FUNCTIONS(CUDA_FUNCTION) };
+static const struct function functions[] = { FUNCTIONS(CUDA_FUNCTION) };
 
 /* Made once and never freed.  Release; others acquire. */
 static struct cuda *_Atomic found;
@@ -153,4 +156,46 @@ bool allocation_is_current(const struct allocation *allocation, const void *memo
 
 	return cuda && get_id(cuda, memory, allocation->is_mapped, &id) == CUDA_SUCCESS &&
 	       id == allocation->id;
+}
+
+/* The descriptor of physical memory, which the caller gets. */
+static int export_mapped(const struct allocation *allocation, int *ret_fd, char **ret_why)
+{
+	const struct cuda *cuda = cuda_get();
+	CUmemGenericAllocationHandle handle;
+	CUresult result = cuda->cuMemRetainAllocationHandle(&handle, (void *)allocation->base);
+
+	if (result != CUDA_SUCCESS)
+		return fail("cuMemRetainAllocationHandle()", result, ret_why);
+	result = cuda->cuMemExportToShareableHandle(ret_fd, handle,
+						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	(void)cuda->cuMemRelease(handle); /* just retained */
+	return result == CUDA_SUCCESS ? 0 : fail("cuMemExportToShareableHandle()", result, ret_why);
+}
+
+int allocation_export(const struct allocation *allocation, struct allocation_handle *ret_handle,
+		      char **ret_why)
+{
+	const struct cuda *cuda = cuda_get();
+	struct allocation_handle handle = { .fd = -1 };
+	CUresult result;
+	CUdevice device;
+	int r = context_enter(allocation->number, &device, ret_why);
+
+	if (r < 0)
+		return r;
+	result = cuda->cuDeviceGetUuid_v2(&handle.uuid, device);
+	if (result != CUDA_SUCCESS)
+		r = fail("cuDeviceGetUuid()", result, ret_why);
+	if (r == 0 && allocation->is_mapped) {
+		r = export_mapped(allocation, &handle.fd, ret_why);
+	} else if (r == 0) {
+		result = cuda->cuIpcGetMemHandle(&handle.ipc, allocation->base);
+		if (result != CUDA_SUCCESS)
+			r = fail("cuIpcGetMemHandle()", result, ret_why);
+	}
+	context_leave(device);
+	if (r == 0)
+		*ret_handle = handle;
+	return r;
 }

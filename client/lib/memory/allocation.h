@@ -43,4 +43,18 @@ int allocation_find(const void *memory, struct allocation *ret_allocation, char 
 /* Is the byte still in that allocation?  It was once. */
 bool allocation_is_current(const struct allocation *allocation, const void *memory);
 
+/* How another process opens it. */
+struct allocation_handle {
+	CUuuid uuid; /* of its GPU */
+	CUipcMemHandle ipc;
+	int fd; /* instead, if it is mapped; else -1 */
+};
+
+/*
+ * Exports an allocation.  Returns 0 or -EOPNOTSUPP: libcuda does not lend it; *ret_why as above.
+ * Ownership: ret_handle->fd is the caller's.
+ */
+int allocation_export(const struct allocation *allocation, struct allocation_handle *ret_handle,
+		      char **ret_why);
+
 #endif

@@ -2,7 +2,6 @@
 
 #include "client/lib/base/debug.h"
 #include "client/lib/base/error.h"
-#include "client/lib/memory/allocation.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -115,7 +114,8 @@ int gpu_memory_register(struct gpu_memory *gpu, void *start, size_t bytes)
 	return 0;
 }
 
-int gpu_memory_unregister(struct gpu_memory *gpu, const void *start, bool *ret_is_last)
+int gpu_memory_unregister(struct gpu_memory *gpu, const void *start,
+			  struct allocation *ret_allocation, bool *ret_is_last)
 {
 	int r = -EINVAL;
 
@@ -124,6 +124,7 @@ int gpu_memory_unregister(struct gpu_memory *gpu, const void *start, bool *ret_i
 	for (size_t i = 0; i < gpu->n_ranges && r < 0; i++) {
 		if (gpu->ranges[i].start != (uintptr_t)start)
 			continue;
+		*ret_allocation = gpu->ranges[i].allocation;
 		range_remove(gpu, i);
 		*ret_is_last = gpu->is_left && !gpu->n_ranges;
 		r = 0;

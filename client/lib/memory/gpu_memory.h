@@ -10,6 +10,8 @@
 #ifndef DSAIO_CLIENT_LIB_MEMORY_GPU_MEMORY_H
 #define DSAIO_CLIENT_LIB_MEMORY_GPU_MEMORY_H
 
+#include "client/lib/memory/allocation.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,10 +37,11 @@ void gpu_memory_deinit(struct gpu_memory *gpu);
 int gpu_memory_register(struct gpu_memory *gpu, void *start, size_t bytes);
 
 /*
- * Returns 0, or -EINVAL: no such range starts there.  *ret_is_last: it was the last one that
- * gpu_memory_leave() has left.
+ * Returns 0 and the range's allocation, or -EINVAL: no such range starts there.  *ret_is_last: it was the
+ * last one that gpu_memory_leave() has left.
  */
-int gpu_memory_unregister(struct gpu_memory *gpu, const void *start, bool *ret_is_last);
+int gpu_memory_unregister(struct gpu_memory *gpu, const void *start,
+			  struct allocation *ret_allocation, bool *ret_is_last);
 
 /* Is the whole range in a registered one, whose memory was not freed? */
 bool gpu_memory_has(struct gpu_memory *gpu, const void *memory, size_t bytes);

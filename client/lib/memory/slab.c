@@ -1,6 +1,7 @@
 #include "client/lib/memory/slab.h"
 
 #include "client/lib/base/error.h"
+#include "client/lib/memory/allocation.h"
 #include "proto/util/cleanup.h"
 
 #include <unistd.h>
@@ -56,14 +57,55 @@ int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes
 	return r;
 }
 
+int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *handle, uint64_t bytes,
+		    uint32_t *ret_id)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__DeviceImport body = WIRE__DEVICE_IMPORT__INIT;
+	bool has_fd = handle->fd >= 0;
+	int r;
+
+	/* only read */
+	body.uuid = (ProtobufCBinaryData){ sizeof(handle->uuid.bytes),
+					   (uint8_t *)(uintptr_t)handle->uuid.bytes };
+	if (!has_fd)
+		body.ipc_handle = (ProtobufCBinaryData){
+			sizeof(handle->ipc.reserved), (uint8_t *)(uintptr_t)handle->ipc.reserved
+		};
+	body.size_bytes = bytes;
+	request.body_case = WIRE__REQUEST__BODY_DEVICE_IMPORT;
+	request.device_import = &body;
+	r = conn_call(conn, "the daemon", &request, &handle->fd, has_fd, &reply, NULL, NULL);
+	if (r == 0)
+		*ret_id = reply->device_import->slab;
+	return r;
+}
+
+static void slab_free_request(uint32_t id, Wire__SlabFree *ret_body, Wire__Request *ret_request)
+{
+	*ret_body = (Wire__SlabFree)WIRE__SLAB_FREE__INIT;
+	ret_body->slab = id;
+	*ret_request = (Wire__Request)WIRE__REQUEST__INIT;
+	ret_request->body_case = WIRE__REQUEST__BODY_SLAB_FREE;
+	ret_request->slab_free = ret_body;
+}
+
+void slab_leave(struct dsaio_conn *conn, uint32_t id)
+{
+	Wire__Request request;
+	Wire__SlabFree body;
+
+	slab_free_request(id, &body, &request);
+	conn_post(conn, &request);
+}
+
 void slab_give_back(struct dsaio_conn *conn, uint32_t id)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__SlabFree body = WIRE__SLAB_FREE__INIT;
+	Wire__Request request;
+	Wire__SlabFree body;
 
-	body.slab = id;
-	request.body_case = WIRE__REQUEST__BODY_SLAB_FREE;
-	request.slab_free = &body;
+	slab_free_request(id, &body, &request);
 	/* fails only if the daemon is gone, and its pool with it */
 	(void)conn_call(conn, "free", &request, NULL, 0, NULL, NULL, NULL);
 }

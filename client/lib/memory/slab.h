@@ -16,7 +16,10 @@
 struct slab {
 	uint32_t id;	  /* the daemon's number for it in this session */
 	bool is_imported; /* the memory is the program's own */
+	bool is_gpu;	  /* it is a GPU's: any address is as good as any other */
 };
+
+struct allocation_handle;
 
 /* Where the memory of a slab has to be.  Anything but zeros needs RING_FEATURE_PLACE. */
 struct slab_place {
@@ -44,6 +47,13 @@ int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
  * Returns 0 or conn_call()'s errors with a sentence.
  */
 int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id);
+
+/* The same with an allocation of a GPU.  Takes handle->fd, also on error. */
+int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *handle, uint64_t bytes,
+		    uint32_t *ret_id);
+
+/* The same as below, but does not wait until it is done. */
+void slab_leave(struct dsaio_conn *conn, uint32_t id);
 
 /* Gives back a slab that no op uses. */
 void slab_give_back(struct dsaio_conn *conn, uint32_t id);
