@@ -13,12 +13,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* cuFile writes whole ones: see gds.h. */
-#define CUFILE_UNIT 4096u
 /* Drivers round allocations up to this: as much may be there behind the bytes that a client names. */
 #define ROUNDED_BYTES (UINT64_C(2) << 20)
-/* The most bytes that are copied from the GPU at once: bounds memory. */
-#define COPY_BYTES (1u << 20)
 
 /*
  * A mapped allocation.  An import by IPC handle is in the list, so that the next import of the handle
@@ -43,9 +39,6 @@ static struct {
 	struct list memories; /* by IPC handles */
 	struct log_limit log_limit;
 } gds = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
-
-/* The address of this is target->cufile while a thread registers the file. */
-static char is_registering;
 
 void gds_init(const char *cuda_library, const char *cufile_library)
 {
@@ -334,6 +327,11 @@ int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
 	return 0;
 }
 
+const struct gds_gpu *gds_memory_gpu(const struct gds_memory *memory)
+{
+	return memory->gpu;
+}
+
 /* True: the caller unmaps it, and others wait for that. */
 static bool memory_is_last(struct gds_memory *memory)
 {
@@ -365,178 +363,4 @@ void gds_release(struct gds_memory *memory)
 	(void)pthread_cond_broadcast(&gds.changed);
 	(void)pthread_mutex_unlock(&gds.lock);
 	free(memory);
-}
-
-/* ---- files ---- */
-
-/* No transfer of the file is under way. */
-static void file_deregister(struct target *target)
-{
-	/* relaxed: the last unreference of the file comes behind all use of it */
-	CUfileHandle_t handle = atomic_exchange_explicit(&target->cufile, NULL,
-							 memory_order_relaxed);
-
-	if (handle)
-		gds_cufile.cuFileHandleDeregister(handle);
-}
-
-/*
- * The handle, or NULL if the caller has to register the file.  Waits while another thread does; that
- * is of the same client.
- */
-static CUfileHandle_t file_handle(struct target *target)
-{
-	/* acquire: pairs with the release in file_set() */
-	void *handle = atomic_load_explicit(&target->cufile, memory_order_acquire);
-
-	if (handle && handle != &is_registering)
-		return handle;
-	(void)pthread_mutex_lock(&gds.lock);
-	/* relaxed, as all below: it changes under the lock */
-	while ((handle = atomic_load_explicit(&target->cufile, memory_order_relaxed)) ==
-	       &is_registering)
-		(void)pthread_cond_wait(&gds.changed, &gds.lock);
-	if (!handle)
-		atomic_store_explicit(&target->cufile, (void *)&is_registering,
-				      memory_order_relaxed);
-	(void)pthread_mutex_unlock(&gds.lock);
-	return handle;
-}
-
-static void file_set(struct target *target, CUfileHandle_t handle)
-{
-	(void)pthread_mutex_lock(&gds.lock);
-	/* release: pairs with the acquire in file_handle(): a thread that sees the handle may use it */
-	atomic_store_explicit(&target->cufile, handle, memory_order_release);
-	(void)pthread_cond_broadcast(&gds.changed);
-	(void)pthread_mutex_unlock(&gds.lock);
-}
-
-static int file_register(const struct block *block, CUfileHandle_t *ret_handle, struct error *error)
-{
-	struct target *target = (struct target *)(uintptr_t)block->target; /* gets its handle */
-	CUfileDescr_t description = { .type = CU_FILE_HANDLE_TYPE_OPAQUE_FD,
-				      .handle = { .fd = target->fd } };
-	CUfileHandle_t handle = file_handle(target);
-	int r;
-
-	if (!handle) {
-		r = gds_cufile_result("cuFileHandleRegister()",
-				      gds_cufile.cuFileHandleRegister(&handle, &description),
-				      error);
-		if (r < 0)
-			handle = NULL;
-		else
-			target->on_close = file_deregister;
-		file_set(target, handle);
-		if (r < 0)
-			return r;
-	}
-	*ret_handle = handle;
-	return 0;
-}
-
-/* ---- transfers, in the GPU's context ---- */
-
-/* The result of cuFileRead() or cuFileWrite(): bytes, or an errno.  error_number: errno behind it. */
-static int64_t cufile_result(const char *call, const struct block *block, ssize_t n,
-			     int error_number, struct error *error)
-{
-	if (n >= 0 && (size_t)n <= block->len)
-		return n;
-	if (n == -1 && error_number > 0 && error_number < 4096)
-		return error_set(error, -error_number, "%s", call);
-	if (n < -1 && n >= -(ssize_t)INT32_MAX)
-		return error_set_plain(error, gds_cufile_errno((CUfileOpError)-n), "%s: %s (%d)",
-				       call, gds_cufile_name((CUfileOpError)-n), (int)-n);
-	return error_set_plain(error, -EIO, "%s: returned %zd for %" PRIu32 " bytes", call, n,
-			       block->len);
-}
-
-static int64_t read_once(const struct block *block, struct error *error)
-{
-	CUfileHandle_t handle;
-	ssize_t n;
-	int r = file_register(block, &handle, error);
-
-	if (r < 0)
-		return r;
-	errno = 0;
-	n = gds_cufile.cuFileRead(handle, block->region->base, block->len, (off_t)block->off,
-				  (off_t)block->region_off);
-	return cufile_result("cuFileRead()", block, n, errno, error);
-}
-
-static int64_t write_direct(const struct block *block, uint32_t len, struct error *error)
-{
-	CUfileHandle_t handle;
-	ssize_t n;
-	int r = file_register(block, &handle, error);
-
-	if (r < 0)
-		return r;
-	errno = 0;
-	n = gds_cufile.cuFileWrite(handle, block->region->base, len, (off_t)block->off,
-				   (off_t)block->region_off);
-	return cufile_result("cuFileWrite()", block, n, errno, error);
-}
-
-static int64_t write_copied(const struct block *block, int fd, uint32_t len, struct error *error)
-{
-	const CUdeviceptr from = (uintptr_t)block->region->base + block->region_off;
-	_cleanup_(freep) void *memory = NULL;
-	ssize_t n;
-	int r;
-
-	if (posix_memalign(&memory, CUFILE_UNIT, len))
-		return error_set(error, -ENOMEM, "a copy of %" PRIu32 " bytes", len);
-	r = gds_cuda_result("cuMemcpyDtoH()", gds_cuda.cuMemcpyDtoH_v2(memory, from, len), error);
-	if (r < 0)
-		return r;
-	n = pwrite(fd, memory, len, (off_t)block->off);
-	return n < 0 ? error_set(error, -errno, "pwrite()") : n;
-}
-
-static int64_t write_once(const struct block *block, struct error *error)
-{
-	const uint32_t lead = (uint32_t)(block->off % CUFILE_UNIT);
-	const uint32_t to_unit = lead ? CUFILE_UNIT - lead : block->len;
-	const uint32_t head = to_unit < block->len ? to_unit : block->len;
-
-	if (block->is_buffered)
-		return write_copied(block, target_buffered_fd(block->target),
-				    block->len < COPY_BYTES ? block->len : COPY_BYTES, error);
-	if (lead || block->len < CUFILE_UNIT)
-		return write_copied(block, block->target->fd, head, error);
-	return write_direct(block, block->len & ~(CUFILE_UNIT - 1), error);
-}
-
-static int64_t transfer_once(const struct block *block, struct error *error)
-{
-	const struct gds_memory *memory = block->region->owner;
-	int64_t result;
-	int r = gds_enter(memory->gpu, error);
-
-	if (r < 0)
-		return r;
-	result = block_is_write(block) ? write_once(block, error) : read_once(block, error);
-	gds_leave();
-	return result;
-}
-
-void gds_transfer(struct block *block)
-{
-	struct error error;
-
-	do
-		block->result = transfer_once(block, &error);
-	while (block_must_continue(block));
-	if (block->result >= 0)
-		return;
-	/* The client gets only the errno. */
-	(void)pthread_mutex_lock(&gds.lock);
-	log_client(&gds.log_limit, "file %s: %s of %" PRIu32 " bytes at %" PRIu64 ": %s",
-		   block->target->about.file, block_is_write(block) ? "write" : "read", block->len,
-		   block->off, error.text);
-	(void)pthread_mutex_unlock(&gds.lock);
 }

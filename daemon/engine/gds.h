@@ -13,6 +13,9 @@
  * cuFile does writes of parts of 4 KiB by writing whole ones, with what it has read before around the
  * range.  That would undo what others write there meanwhile.  So such parts are copied from the GPU,
  * and written by pwrite(2): those of a buffered block to the buffered description.
+ *
+ * If cuFile does not take a file at all, all of its bytes are copied so, and a line of the log says why;
+ * or, after gds_demand_direct(), its blocks fail with -EOPNOTSUPP.
  */
 #ifndef DSAIO_DAEMON_ENGINE_GDS_H
 #define DSAIO_DAEMON_ENGINE_GDS_H
@@ -25,6 +28,7 @@
 #include <stdint.h>
 
 struct block;
+struct gds_gpu;
 struct gds_memory;
 struct target;
 
@@ -39,6 +43,8 @@ struct gds_handle {
 
 /* Paths of the libraries, borrowed; NULL: the loader finds them.  Call it once, before any thread. */
 void gds_init(const char *cuda_library, const char *cufile_library);
+/* From now on cuFile moves the bytes, or nothing does.  Before any thread. */
+void gds_demand_direct(void);
 
 /*
  * Maps an allocation.  Takes the handle's descriptor, also on error.  Call it only after a probe has
@@ -55,6 +61,8 @@ int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
 	       struct region *ret_region, struct error *error);
 /* No block uses it any more.  The last one of several imports unmaps it.  Worker threads. */
 void gds_release(struct gds_memory *memory);
+/* Whose context has it mapped. */
+const struct gds_gpu *gds_memory_gpu(const struct gds_memory *memory);
 
 /* Carries out a read or write of the block, whose region is a REGION_DEVICE.  Worker threads. */
 void gds_transfer(struct block *block);

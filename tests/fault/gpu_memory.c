@@ -2,8 +2,7 @@
  * GPU memory that the daemon imports, by hand: ops on it, handles that lie, clients that die, and a driver
  * that hangs.  Stand-ins for libcuda and libcufile take the place of the vendor's, here and in the daemon.
  */
-#include "tests/gpu/load.h"
-#include "tests/places.h"
+#include "tests/gpu/host.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,92 +10,6 @@
 
 #define MEMORY_BYTES (4 * MIB)
 #define FILE_BYTES (8 * MIB)
-
-static struct standins gpu;
-
-/* ---- stand-ins ---- */
-
-/* A file of the stand-ins.  The daemon may have another user, or no capabilities. */
-static const char *words_path(const char *suffix)
-{
-	const char *dir = test_text("%s/standin", test_dir());
-
-	if (mkdir(dir, 0777) == 0)
-		CHECK_SYS(chmod(dir, 0777));
-	return test_text("%s/words%s", dir, suffix);
-}
-
-/* Words that the stand-ins read from now on. */
-static void words_set(const char *words)
-{
-	const char *path = words_path(""), *next = words_path(".next");
-
-	places_write(next, words);
-	CHECK_SYS(chmod(next, 0666));
-	CHECK_SYS(rename(next, path)); /* a reader sees all of them, or none */
-}
-
-/* Waits until a call is held, or no longer. */
-static void held_wait(const char *call, bool is_held)
-{
-	const char *path = words_path(test_text(".%s", call));
-
-	while ((access(path, F_OK) == 0) != is_held)
-		(void)usleep(1000); /* nobody tells; the test's time limit ends it */
-}
-
-/* Mappings of clients' GPU memory in the daemon: the stand-in's are segments of System V. */
-static unsigned n_imported(const struct daemon *daemon)
-{
-	_cleanup_(fclosep) FILE *file = fopen(test_text("/proc/%d/maps", daemon->pid), "re");
-	char line[512];
-	unsigned n = 0;
-
-	CHECK(file);
-	while (fgets(line, sizeof(line), file))
-		n += strstr(line, "SYSV") != NULL;
-	return n;
-}
-
-static void imported_wait(const struct daemon *daemon, unsigned n)
-{
-	while (n_imported(daemon) != n)
-		(void)usleep(1000); /* likewise */
-}
-
-static struct daemon *start(const char *standin, const char *keys)
-{
-	const char *config = test_text("%s/gpus.conf", test_dir());
-	char cuda[PATH_MAX], cufile[PATH_MAX], path[PATH_MAX];
-	CUcontext context;
-	const char *missing;
-
-	CHECK(realpath(standins_path("libcuda", path), cuda));
-	CHECK(realpath(standins_path("libcufile", path), cufile));
-	words_set("");
-	CHECK_SYS(setenv("STANDIN", test_text("%s file=%s", standin, words_path("")), 1));
-	places_write(config, test_text("[daemon]\ncuda_library = %s\ncufile_library = %s\n%s", cuda,
-				       cufile, keys));
-	missing = standins_load(&gpu);
-	CHECK_MSG(!missing, "%s", missing);
-	CHECK_EQ(gpu.find.cuInit(0), CUDA_SUCCESS);
-	CHECK_EQ(gpu.copy.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-	CHECK_EQ(gpu.copy.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
-	return daemon_start(DAEMON_ARGS("--config", config));
-}
-
-static CUdeviceptr gpu_alloc(size_t bytes)
-{
-	CUdeviceptr memory;
-
-	CHECK_EQ(gpu.own.cuMemAlloc_v2(&memory, bytes), CUDA_SUCCESS);
-	return memory;
-}
-
-static char *bytes_of(CUdeviceptr memory)
-{
-	return gpu.look.standin_bytes(memory);
-}
 
 static CUipcMemHandle handle_of(CUdeviceptr memory)
 {
@@ -223,7 +136,7 @@ static void kit_import(struct kit *kit)
 
 static void kit_open(struct kit *kit, const char *standin, const char *keys)
 {
-	kit_connect(kit, start(standin, keys));
+	kit_connect(kit, gpu_start(standin, keys));
 	kit_import(kit);
 }
 
@@ -415,7 +328,7 @@ TEST(handles, "forged and stale handles, wrong sizes and UUIDs are refused, and 
 	import_fails(&kit.raw, &import, -EFAULT, "");
 
 	import_init(&import, handle_of(freed), MIB);
-	CHECK_EQ(gpu.own.cuMemFree_v2(freed), CUDA_SUCCESS);
+	gpu_free(freed);
 	import_fails(&kit.raw, &import, -EFAULT, "");
 
 	CHECK_SYS(pipe(ends));
@@ -496,7 +409,7 @@ TEST(freed_by_its_owner, "memory that its owner frees while it is imported: ops 
 	struct kit kit;
 
 	kit_open(&kit, "", "engine = gds\n");
-	CHECK_EQ(gpu.own.cuMemFree_v2(kit.memory), CUDA_SUCCESS);
+	gpu_free(kit.memory);
 	CHECK_EQ(raw_run_one(&kit.channel, kit_entry(&kit, RING_OP_READ, 0, MEMORY_BYTES)),
 		 MEMORY_BYTES);
 	free_call(&kit.raw, kit.slab);
@@ -552,7 +465,7 @@ TEST(free_in_use, "SlabFree while the driver moves bytes: the answer comes after
 
 TEST(killed, "a client that is killed during ops: its memory goes with the last of them")
 {
-	struct daemon *daemon = start("", "engine = gds\n");
+	struct daemon *daemon = gpu_start("", "engine = gds\n");
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	struct kit kit, other;
 	pid_t pid;
@@ -718,12 +631,23 @@ TEST_TABLE(driver_fails, failures,
 	kit_close(&kit);
 }
 
+TEST(refused_file, "engine = auto: bytes of a file that cuFile does not take are copied")
+{
+	struct kit kit;
+
+	kit_open(&kit, "nvfs=2.24", "");
+	words_set("cuFileHandleRegister=5008");
+	kit_check_works(&kit);
+	daemon_log_wait(kit.daemon, "CU_FILE_IO_NOT_SUPPORTED (5008): its bytes are copied");
+	kit_close(&kit);
+}
+
 TEST(import_fails_here, "cuFile that takes no imported memory refuses the import with the reason")
 {
 	struct device_import import;
 	struct kit kit;
 
-	kit_connect(&kit, start("buf_imported=no", "engine = gds\n"));
+	kit_connect(&kit, gpu_start("buf_imported=no", "engine = gds\n"));
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
 	import_fails(&kit.raw, &import, -EOPNOTSUPP, "cuFileBufRegister()");
 	imported_wait(kit.daemon, 0);
@@ -754,7 +678,7 @@ TEST_TABLE(way, ways, "Hello names the way of GPU memory, and an import follows 
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
-	struct daemon *daemon = start("", ways[row].keys);
+	struct daemon *daemon = gpu_start("", ways[row].keys);
 	struct device_import import;
 	const Wire__Gpus *gpus;
 
@@ -791,7 +715,7 @@ TEST(probing, "an import that comes while the driver is asked waits for its answ
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
 	struct device_import import;
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
-	struct daemon *daemon = start("", "engine = gds\n");
+	struct daemon *daemon = gpu_start("", "engine = gds\n");
 
 	daemon_stop(daemon);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
