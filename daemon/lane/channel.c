@@ -190,7 +190,7 @@ struct split channel_split(const struct channel *channel, const struct op *op)
 			.align = PART_ALIGN,
 		};
 
-	if (block_size % align) /* the file's alignment exceeds the block size asked for */
+	if (block_size & (align - 1)) /* the file's alignment exceeds the block size asked for */
 		block_size = (block_size / align + 1) * align;
 	return (struct split){
 		.len = op->len - op->head - op->tail,

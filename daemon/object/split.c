@@ -15,8 +15,11 @@ uint64_t split_part_bytes(const struct split *split)
 /* Blocks of the first part, which has the most. */
 static uint64_t rows(const struct split *split)
 {
-	uint64_t part = split_part_bytes(split);
+	uint64_t part;
 
+	if (split->len <= split->block_size)
+		return split->len > 0; /* most ops: without divisions */
+	part = split_part_bytes(split);
 	if (part > split->len)
 		part = split->len;
 	return (part + split->block_size - 1) / split->block_size;
@@ -34,12 +37,17 @@ uint32_t split_n_blocks(const struct split *split)
 
 struct split_block split_block(const struct split *split, uint32_t n)
 {
-	struct split_block block = { .part = n % split->n_parts };
-	uint64_t part_bytes = split_part_bytes(split);
-	uint64_t start = block.part * part_bytes;
-	uint64_t in_part = (uint64_t)(n / split->n_parts) * split->block_size;
-	uint64_t left;
+	struct split_block block = { 0 };
+	uint64_t part_bytes, start, in_part, left;
 
+	if (split->len <= split->block_size && split->n_parts == 1) {
+		block.len = n ? 0 : (uint32_t)split->len;
+		return block;
+	}
+	block.part = n % split->n_parts;
+	part_bytes = split_part_bytes(split);
+	start = block.part * part_bytes;
+	in_part = (uint64_t)(n / split->n_parts) * split->block_size;
 	if (start >= split->len || in_part >= part_bytes)
 		return block;
 	left = split->len - start;
