@@ -1,7 +1,6 @@
 #include "daemon/lane/intake.h"
 
 #include "daemon/lane/lane.h"
-#include "daemon/lane/transfer_start.h"
 #include "daemon/object/file.h"
 #include "proto/util/cleanup.h"
 
@@ -11,6 +10,8 @@
 
 /* Entries taken from the rings of one client in a turn: bounds the time that full rings cost others. */
 #define TAKES_PER_TURN 64
+/* The least of a channel, however many its client has: a guess. */
+#define TAKES_LEAST 8
 
 void intake_init(struct intake *intake, const struct intake_config *config)
 {
@@ -212,12 +213,12 @@ static int take_ring(struct intake *intake, struct channel *channel, int n_max)
 	return n;
 }
 
-/* A channel's share of its client's turn, at least as many as can start. */
+/* A channel's share of its client's turn. */
 static int takes_per_turn(const struct channel *channel)
 {
 	int n = TAKES_PER_TURN / (int)channel->client->n_awake;
 
-	return n > TRANSFER_STARTS_AT_ONCE ? n : TRANSFER_STARTS_AT_ONCE;
+	return n > TAKES_LEAST ? n : TAKES_LEAST;
 }
 
 /* The channel's share, as far as its client's other channels have left it. */

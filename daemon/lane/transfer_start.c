@@ -9,13 +9,14 @@
    depth, up to WORKERS_DEPTH. */
 #define AT_WORKERS_MAX (WORKERS_THREADS / 2)
 /*
- * Blocks started in a turn.  io_submit takes 5 to 10 us for each.  With more blocks, completions are
+ * Blocks started in a turn.  io_submit takes 5 to 50 us for each.  With more blocks, completions are
  * published late, client and device work in turns instead of overlapping, and the queue drains in waves.
  */
 #define STARTS_PER_TURN 4
-/* Where they are done at once (tmpfs), up to TRANSFER_STARTS_AT_ONCE start as long as these are no more
-   bytes. */
-#define BYTES_PER_TURN_AT_ONCE (64u << 10)
+/* Small blocks take 2 to 6 us each, and a turn costs time, too: up to STARTS_PER_TURN_SMALL start as long
+   as these are no more bytes. */
+#define STARTS_PER_TURN_SMALL 16
+#define SMALL_BYTES_PER_TURN (64u << 10)
 
 /* ---- workers ---- */
 
@@ -310,8 +311,8 @@ int transfer_start(struct transfer *transfer)
 
 	admit_begin_turn(transfer->admit, transfer->turn->now_nsec);
 	while (n < STARTS_PER_TURN ||
-	       (transfer->engine->engine->is_at_once && n < TRANSFER_STARTS_AT_ONCE &&
-		transfer->admit->bytes_in_flight - bytes_before < BYTES_PER_TURN_AT_ONCE)) {
+	       (n < STARTS_PER_TURN_SMALL &&
+		transfer->admit->bytes_in_flight - bytes_before < SMALL_BYTES_PER_TURN)) {
 		struct admit_decision decision = admit_next(transfer->admit,
 							    transfer->turn->now_nsec);
 		struct channel *channel;

@@ -32,7 +32,7 @@ START_TEST(all_channels_of_a_client_share_its_turn)
 		ring_client_put(&p.ring, &(struct ring_entry){ .id = i, .opcode = 99 });
 	(void)ring_client_submit(&p.ring);
 	ck_assert_int_eq(intake_take(&p.intake), 3);
-	ck_assert_int_eq(intake_take(&p.intake), 8); /* the next turn: as many as can start */
+	ck_assert_int_eq(intake_take(&p.intake), 8); /* the next turn */
 	p.client.n_awake = 1;
 	ck_assert_int_eq(intake_take(&p.intake), 29);
 	parts_turn();

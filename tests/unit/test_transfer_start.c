@@ -31,6 +31,24 @@ START_TEST(an_op_goes_block_by_block)
 }
 END_TEST
 
+START_TEST(a_turn_starts_more_blocks_if_they_are_small)
+{
+	const uint64_t len = _i ? 4096 : PARTS_BLOCK;
+
+	parts_setup();
+	for (uint64_t i = 0; i < 20; i++)
+		parts_put(i, RING_OP_READ, 0, len);
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, _i ? 16 : 4);
+	for (uint32_t n; (n = p.fake.engine.n_in_flight) > 0; parts_turn())
+		while (n-- > 0)
+			parts_end_block((int64_t)len);
+	for (uint64_t i = 0; i < 20; i++)
+		ck_assert_int_eq(parts_get().result, (int64_t)len);
+	parts_teardown();
+}
+END_TEST
+
 START_TEST(what_the_engine_does_not_take_is_tried_again)
 {
 	parts_setup();
@@ -268,6 +286,7 @@ END_TEST
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, an_op_goes_block_by_block);
+	tcase_add_loop_test(tcase, a_turn_starts_more_blocks_if_they_are_small, 0, 2);
 	tcase_add_test(tcase, what_the_engine_does_not_take_is_tried_again);
 	tcase_add_loop_test(tcase, a_block_that_may_block_goes_to_a_worker, 0, N_ROWS(for_workers));
 	tcase_add_test(tcase, an_op_without_a_worker_waits_outside_without_the_mode_lock);
