@@ -1,0 +1,251 @@
+/*
+ * Ops of the library on GPU memory that the daemon imports: cuFile moves the bytes.
+ */
+#include "tests/gpu/host.h"
+
+#include <sys/wait.h>
+
+#define MEMORY_BYTES (4 * MIB)
+#define FILE_BYTES (8 * MIB)
+#define DIRECT "engine = gds\n"
+
+/* A client of the daemon, with memory of a GPU and a file. */
+struct kit {
+	struct rig rig;
+	struct dsaio_file *file;
+	CUdeviceptr memory;
+};
+
+static void kit_open(struct kit *kit, struct daemon *daemon, const char *name)
+{
+	*kit = (struct kit){ .rig = RIG_NONE };
+	kit->rig.daemon = daemon;
+	rig_open(&kit->rig, NULL);
+	file_make_pattern(daemon_path(daemon, name), FILE_BYTES, 1);
+	kit->file = rig_file(&kit->rig, name, O_RDWR);
+	kit->memory = gpu_alloc(MEMORY_BYTES);
+}
+
+static void kit_close(struct kit *kit)
+{
+	gpu_free(kit->memory);
+	rig_close(&kit->rig);
+}
+
+static void *buffer(CUdeviceptr memory)
+{
+	return (void *)(uintptr_t)memory;
+}
+
+/* Reads len bytes at off of the file into the memory's start. */
+static void check_read(const struct kit *kit, CUdeviceptr memory, uint64_t off, uint64_t len)
+{
+	memset(bytes_of(memory), 0xee, len);
+	CHECK_EQ(dsaio_pread(kit->rig.handle, kit->file, buffer(memory), len, off), len);
+	pattern_check(bytes_of(memory), len, 1, off, "GPU memory");
+}
+
+static const struct {
+	const char *what;
+	uint64_t off, len, at;
+} ranges[] = {
+	{ "a byte", 0, 1, 0 },
+	{ "all odd", 12345, 3 * MIB + 77, 4321 },
+	{ "whole units", 4096, 2 * MIB, 8192 },
+	{ "sectors", 512, 1536, 512 },
+	{ "all of the memory", 0, MEMORY_BYTES, 0 },
+};
+
+TEST_TABLE(there_and_back, ranges, "bytes go to a file and come back, and the client copies none")
+{
+	const uint64_t off = ranges[row].off, len = ranges[row].len, at = ranges[row].at;
+	struct kit kit;
+	const char *path;
+	char *bytes;
+
+	kit_open(&kit, gpu_start("", DIRECT), "f");
+	path = daemon_path(kit.rig.daemon, "f");
+	bytes = bytes_of(kit.memory);
+	pattern_fill(bytes + at, len, 2, off);
+	CHECK_EQ(dsaio_pwrite(kit.rig.handle, kit.file, buffer(kit.memory + at), len, off), len);
+	file_check_pattern(path, off, len, 2, off);
+	file_check_pattern(path, 0, off, 1, 0);
+	file_check_pattern(path, off + len, FILE_BYTES - off - len, 1, off + len);
+	memset(bytes, 0xee, MEMORY_BYTES);
+	CHECK_EQ(dsaio_pread(kit.rig.handle, kit.file, buffer(kit.memory + at), len, off), len);
+	pattern_check(bytes + at, len, 2, off, "GPU memory");
+	for (uint64_t i = 0; i < MEMORY_BYTES; i++)
+		CHECK_MSG((i >= at && i < at + len) || (uint8_t)bytes[i] == 0xee,
+			  "byte %" PRIu64 " has changed", i);
+	CHECK_EQ(n_imported(kit.rig.daemon), 1);
+	CHECK_EQ(gpu.look.standin_counts().n_copies, 0);
+	kit_close(&kit);
+}
+
+TEST(parts, "ops on parts of an allocation import it once")
+{
+	struct kit kit;
+
+	kit_open(&kit, gpu_start("", DIRECT), "f");
+	for (unsigned i = 0; i < 16; i++)
+		check_read(&kit, kit.memory + i * 100000, i * 4096, 5000);
+	CHECK_EQ(n_imported(kit.rig.daemon), 1);
+	kit_close(&kit);
+}
+
+/* ---- two clients ---- */
+
+/* It writes and reads back, each round other bytes. */
+static void rounds(struct kit *kit, unsigned n, uint64_t seed)
+{
+	for (unsigned i = 0; i < n; i++) {
+		const uint64_t len = 100001 + 4096 * i, off = 77 * i;
+
+		pattern_fill(bytes_of(kit->memory), len, seed + i, 0);
+		CHECK_EQ(dsaio_pwrite(kit->rig.handle, kit->file, buffer(kit->memory), len, off),
+			 len);
+		memset(bytes_of(kit->memory), 0, len);
+		CHECK_EQ(dsaio_pread(kit->rig.handle, kit->file, buffer(kit->memory), len, off),
+			 len);
+		pattern_check(bytes_of(kit->memory), len, seed + i, 0, "GPU memory");
+	}
+}
+
+TEST(two, "two clients on one GPU")
+{
+	struct daemon *daemon = gpu_start("", DIRECT);
+	struct kit kit;
+	pid_t pid = (pid_t)CHECK_SYS(fork());
+
+	if (!pid) {
+		kit_open(&kit, daemon, "g");
+		rounds(&kit, 30, 1000);
+		_exit(0); /* its memory and client are not given back: the daemon does */
+	}
+	kit_open(&kit, daemon, "f");
+	rounds(&kit, 30, 2000);
+	child_wait_ok(pid);
+	imported_wait(daemon, 1);
+	rounds(&kit, 1, 3000);
+	kit_close(&kit);
+}
+
+TEST(killed, "a client that is killed during an op: its memory goes with the op")
+{
+	struct daemon *daemon = gpu_start("", DIRECT);
+	struct dsaio_op *op;
+	struct kit kit;
+	pid_t pid = (pid_t)CHECK_SYS(fork());
+
+	if (!pid) {
+		kit_open(&kit, daemon, "g");
+		words_set("cuFileRead=hold");
+		CHECK_CALL(dsaio_pread_async(kit.rig.handle, kit.file, buffer(kit.memory), 4096, 0,
+					     &op));
+		for (;;)
+			(void)pause();
+	}
+	held_wait("cuFileRead", true);
+	CHECK_SYS(kill(pid, SIGKILL));
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	CHECK_EQ(n_imported(daemon), 1); /* a transfer uses it */
+	words_set("");
+	imported_wait(daemon, 0);
+	kit_open(&kit, daemon, "f");
+	check_read(&kit, kit.memory, 0, MEMORY_BYTES);
+	kit_close(&kit);
+}
+
+/* ---- memory that its owner frees ---- */
+
+TEST(reuse, "an allocation at the address of one that was freed gets its own bytes")
+{
+	CUdeviceptr first;
+	struct kit kit;
+
+	kit_open(&kit, gpu_start("reuse=1", DIRECT), "f");
+	for (unsigned i = 0; i < 5; i++) {
+		check_read(&kit, kit.memory, i * 4096, MIB);
+		first = kit.memory;
+		gpu_free(kit.memory);
+		kit.memory = gpu_alloc(MEMORY_BYTES);
+		CHECK(kit.memory == first);
+	}
+	check_read(&kit, kit.memory, 4096, MIB);
+	imported_wait(kit.rig.daemon, 1); /* those of before are gone */
+	kit_close(&kit);
+}
+
+TEST(freed, "memory that is freed during an op: the op ends, and the memory goes")
+{
+	CUdeviceptr other;
+	struct dsaio_op *op;
+	struct kit kit;
+
+	kit_open(&kit, gpu_start("", DIRECT), "f");
+	other = gpu_alloc(MEMORY_BYTES);
+	check_read(&kit, kit.memory, 0, MIB);
+	words_set("cuFileRead=hold");
+	CHECK_CALL(dsaio_pread_async(kit.rig.handle, kit.file, buffer(other), 4096, 0, &op));
+	held_wait("cuFileRead", true);
+	gpu_free(other);
+	words_set("");
+	CHECK_EQ(op_wait(op, -1), 4096);
+	dsaio_op_free(op);
+	check_read(&kit, kit.memory, 0, MEMORY_BYTES);
+	kit_close(&kit);
+}
+
+/* ---- the way that is not there ---- */
+
+static const struct {
+	const char *what, *standin, *words;
+	int error;
+} refusals[] = {
+	{ "cuFile takes no imported memory", "buf_imported=no", "CU_FILE_CUDA_MEMORY_TYPE_INVALID",
+	  -EOPNOTSUPP },
+	{ "the handle does not open", "cuIpcOpenMemHandle_v2=400", "cuIpcOpenMemHandle()",
+	  -EFAULT },
+	{ "the driver has failed", "cuFileDriverOpen=5004", "CU_FILE_DRIVER_VERSION_MISMATCH",
+	  -EOPNOTSUPP },
+};
+
+TEST_TABLE(refused, refusals, "engine = gds: the op fails with the sentence")
+{
+	struct kit kit;
+
+	kit_open(&kit, gpu_start(refusals[row].standin, DIRECT), "f");
+	CHECK_FAILS(dsaio_pread(kit.rig.handle, kit.file, buffer(kit.memory), 4096, 0),
+		    refusals[row].error, refusals[row].words);
+	CHECK_EQ(gpu.look.standin_counts().n_copies, 0);
+	kit_close(&kit);
+}
+
+TEST_TABLE(copied, refusals, "engine = auto: the bytes are copied")
+{
+	struct kit kit;
+
+	kit_open(&kit, gpu_start(test_text("nvfs=2.24 %s", refusals[row].standin), ""), "f");
+	check_read(&kit, kit.memory, 77, MIB);
+	CHECK(gpu.look.standin_counts().n_copies > 0);
+	kit_close(&kit);
+}
+
+TEST(restart, "a daemon that is started again imports the memory anew")
+{
+	struct daemon *daemon = gpu_start("", DIRECT);
+	struct kit kit;
+
+	kit_open(&kit, daemon, "f");
+	check_read(&kit, kit.memory, 0, MIB);
+	rig_close(&kit.rig);
+	imported_wait(daemon, 0);
+	daemon_stop(daemon);
+	daemon = daemon_start(DAEMON_ARGS("--config", test_text("%s/gpus.conf", test_dir())));
+	gpu_free(kit.memory);
+	kit_open(&kit, daemon, "f");
+	check_read(&kit, kit.memory, 0, MIB);
+	kit_close(&kit);
+}
+
+TEST_MAIN
