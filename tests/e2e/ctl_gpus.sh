@@ -2,11 +2,11 @@
 # dsaioctl status on a host with GPUs, which are stand-ins.
 . "$(dirname "$0")/ctl_common.sh"
 
-# gpus_are STANDIN: a daemon whose stand-ins do that.
+# gpus_are STANDIN [KEY]: a daemon whose stand-ins do that, with a line of its configuration.
 gpus_are() {
 	stop_daemon
-	printf '[daemon]\ncuda_library = %s\ncufile_library = %s\n' "$BUILD/tests/gpu/libcuda.so" \
-		"$BUILD/tests/gpu/libcufile.so" >"$dir/dsaiod.conf"
+	printf '[daemon]\ncuda_library = %s\ncufile_library = %s\n%s\n' "$BUILD/tests/gpu/libcuda.so" \
+		"$BUILD/tests/gpu/libcufile.so" "${2:-}" >"$dir/dsaiod.conf"
 	export STANDIN=$1
 	start_daemon
 }
@@ -25,7 +25,21 @@ gpus_are_a_table() {
 	[ "$(grep -cE '^GPU-[0-9a-f-]{36} +Stand-in GPU [01] +80 GiB$' "$dir/out")" = 2 ] || return 1
 	expect 0 "$ctl" status --json && says "$dir/out" '"cuda_version": 13020' '"memory_bytes": 85899345920' \
 		'"uuid": "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"' '"problem": null' '"call": null' \
-		'"cufile": "cuFile 1.17 with nvidia-fs 2.24"'
+		'"cufile": "cuFile 1.17 with nvidia-fs 2.24"' '"way": "auto"' \
+		'"why": "cuFile 1.17 with nvidia-fs 2.24"' '"device_bytes": 0'
+}
+
+the_way_of_GPU_memory_is_told() {
+	gpus_are ""
+	status_says "GPU memory is copied through pinned memory: cuFile 1.17 in compatibility mode" || return 1
+	gpus_are "nvfs=2.24"
+	status_says "GPU memory is used directly, and copied where that is refused: cuFile 1.17 with nvidia-fs" || return 1
+	gpus_are "nvfs=2.24" "engine = libaio"
+	status_says "GPU memory is copied through pinned memory: the daemon's configuration says engine = libaio" ||
+		return 1
+	gpus_are "" "engine = gds"
+	status_says "GPU memory is used directly, or the op fails: cuFile 1.17 in compatibility mode" &&
+		expect 0 "$ctl" status --json && says "$dir/out" '"way": "direct"'
 }
 
 a_driver_that_hangs_is_named() {
@@ -45,7 +59,7 @@ a_host_without_gpus_shows_none() {
 	expect 0 "$ctl" status --json && says "$dir/out" '"gpus": null'
 }
 
-for t in gpus_are_a_table a_driver_that_hangs_is_named a_driver_that_fails_is_named a_host_without_gpus_shows_none; do
+for t in gpus_are_a_table the_way_of_GPU_memory_is_told a_driver_that_hangs_is_named a_driver_that_fails_is_named a_host_without_gpus_shows_none; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

@@ -550,6 +550,83 @@ TEST(hung_transfer, "transfers that hang hold workers only: other clients' ops g
 	beside_stop();
 }
 
+TEST(hung_user, "transfers of one user that hang do not delay ops of another user")
+{
+	enum { NOBODY = 65534, N_IMPORTS = 70 }; /* more imports than a user has threads for them */
+	struct device_import import;
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
+	struct kit kit, theirs;
+	struct raw_slab slab;
+	struct raw others[2] = { RAW_NONE, RAW_NONE };
+	struct ring_entry entry;
+	const char *path;
+	pid_t pid;
+
+	test_needs_root();
+	kit_open(&kit, "", "engine = gds\n");
+	path = daemon_path(kit.daemon, "f");
+	CHECK_SYS(chmod(path, 0644));
+	words_set("cuFileRead=hold cuIpcOpenMemHandle_v2=hold");
+	for (unsigned i = 0; i < 32; i++)
+		kit_start(&kit, RING_OP_READ);
+	held_wait("cuFileRead", true);
+	for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
+		raw_open(&others[i], kit.daemon);
+	for (unsigned i = 0; i < N_IMPORTS; i++) {
+		import_init(&import, handle_of(gpu_alloc(4096)), 4096);
+		raw_send(&others[i % ARRAY_SIZE(others)], &request, NULL, 0);
+	}
+	held_wait("cuIpcOpenMemHandle_v2", true);
+
+	pid = (pid_t)CHECK_SYS(fork());
+	if (!pid) {
+		CHECK_SYS(setresgid(NOBODY, NOBODY, NOBODY));
+		CHECK_SYS(setresuid(NOBODY, NOBODY, NOBODY));
+		theirs = (struct kit){ .daemon = kit.daemon, .raw = RAW_NONE };
+		raw_open(&theirs.raw, kit.daemon);
+		raw_file(&theirs.raw, path, O_RDONLY, &theirs.file);
+		raw_channel(&theirs.raw, raw_handle(&theirs.raw), theirs.file.store, 64, true,
+			    &theirs.channel);
+		raw_slab(&theirs.raw, MIB, &slab);
+		theirs.slab = slab.id;
+		for (unsigned i = 0; i < 2; i++) { /* by a lane, and by a worker */
+			entry = kit_entry(&theirs, RING_OP_READ, i * 513, MIB - 1000);
+			CHECK_EQ(raw_run_one(&theirs.channel, entry), MIB - 1000);
+			pattern_check(slab.memory, MIB - 1000, 1, i * 513, "host memory");
+		}
+		_exit(0);
+	}
+	child_wait_ok(pid);
+	words_set("");
+	for (unsigned i = 0; i < 32; i++)
+		CHECK_EQ(kit_result(&kit), 64 * KIB);
+	for (unsigned i = 0; i < N_IMPORTS; i++) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+		raw_receive(&others[i % ARRAY_SIZE(others)], &answer);
+		CHECK_MSG(answer.reply && !answer.reply->error, "%s", answer.reply->text);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
+		raw_close(&others[i]);
+	kit_close(&kit);
+}
+
+TEST(hung_stop, "a stop waits for a transfer that hangs, and says so")
+{
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	words_set("cuFileRead=hold");
+	kit_start(&kit, RING_OP_READ);
+	daemon_log_wait(kit.daemon, "cuFileRead has not come back");
+	CHECK_SYS(kill(kit.daemon->pid, SIGTERM));
+	daemon_log_wait(kit.daemon, "and delays the daemon's exit");
+	words_set("");
+	CHECK_EQ(kit_result(&kit), 64 * KIB);
+	daemon_wait_end(kit.daemon, 0);
+	kit_close(&kit);
+}
+
 TEST(hung_import, "an import that hangs costs one line, and other clients' imports go on")
 {
 	struct device_import import;

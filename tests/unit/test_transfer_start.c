@@ -144,6 +144,39 @@ START_TEST(an_op_without_a_worker_waits_outside_without_the_mode_lock)
 }
 END_TEST
 
+START_TEST(gpu_memory_and_host_memory_do_not_take_each_others_workers)
+{
+	struct worker_block *block;
+
+	parts_setup();
+	atomic_store(&p.file.target.buffered_fd, 99);
+	p.slab.region.kind = REGION_DEVICE;
+	parts_set_workers(PARTS_DEPTH);
+	parts_put(1, RING_OP_READ, 0, 6 * PARTS_BLOCK);
+	parts_turn();
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 0);
+	ck_assert_uint_eq(p.channel.n_at_workers, 6); /* more than of other blocks */
+	ck_assert_uint_eq(p.channel.n_deep_at_workers, 6);
+	block = container_of(p.workers.blocks[0], struct worker_block, block);
+	ck_assert(block->work.is_deep && block->block.workers_are_engine);
+	p.slab.region.kind = REGION_HOST;
+	parts_put(2, RING_OP_WRITE, (1 << 20) + 100, 200);
+	parts_turn();
+	ck_assert_uint_eq(p.channel.n_at_workers, 7); /* although these six may hang */
+	ck_assert_uint_eq(p.channel.n_deep_at_workers, 6);
+	for (int i = 0; i < 6; i++)
+		parts_end_worker(PARTS_BLOCK, 0);
+	parts_end_worker(200, 0);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 6 * PARTS_BLOCK);
+	ck_assert_int_eq(parts_get().result, 200);
+	ck_assert_uint_eq(p.channel.n_at_workers, 0);
+	ck_assert_uint_eq(p.channel.n_deep_at_workers, 0);
+	parts_teardown();
+}
+END_TEST
+
 START_TEST(the_engine_is_asked_what_it_can_do)
 {
 	struct engine_ops ops = parts_engine_ops;
@@ -290,6 +323,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, what_the_engine_does_not_take_is_tried_again);
 	tcase_add_loop_test(tcase, a_block_that_may_block_goes_to_a_worker, 0, N_ROWS(for_workers));
 	tcase_add_test(tcase, an_op_without_a_worker_waits_outside_without_the_mode_lock);
+	tcase_add_test(tcase, gpu_memory_and_host_memory_do_not_take_each_others_workers);
 	tcase_add_test(tcase, the_engine_is_asked_what_it_can_do);
 	tcase_add_test(tcase, a_file_is_extended_before_its_end_is_written);
 	tcase_add_test(tcase, returned_blocks_go_before_ops_that_need_their_depth);
