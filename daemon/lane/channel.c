@@ -258,7 +258,10 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 			.len = entry->len,
 			.slab_off = entry->slab_off,
 			.offset_align = file->target.offset_align,
-			.memory_align = file->target.memory_align,
+			/* GPU memory may lie anywhere. */
+			.memory_align = slab->region.kind == REGION_DEVICE
+						? 1
+						: file->target.memory_align,
 			.is_write = is_write,
 		});
 		struct split split;
