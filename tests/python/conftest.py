@@ -43,16 +43,18 @@ def no_test_hangs():
 class Daemon:
     """dsaiod on a socket and a store of its own.
 
-    prepare: called in its process before it starts.
+    prepare: called in its process before it starts.  config: lines of its configuration.
     """
 
-    def __init__(self, prepare=lambda: None):
+    def __init__(self, prepare=lambda: None, config=""):
         self.dir = tempfile.mkdtemp(prefix="dsaio-python-", dir=os.environ.get("TMPDIR", "/var/tmp"))
         self.store = os.path.join(self.dir, "store")
         self.socket = os.path.join(self.dir, "s.sock")
         os.mkdir(self.store)
         self.log = open(os.path.join(self.dir, "log"), "w+b")
-        command = [os.path.join(BUILD, "dsaiod"), "--config", os.devnull, "--socket", self.socket]
+        make_file(os.path.join(self.dir, "dsaiod.conf"), config.encode())
+        command = [os.path.join(BUILD, "dsaiod"), "--config", os.path.join(self.dir, "dsaiod.conf")]
+        command += ["--socket", self.socket]
         command += ["--store", "t=" + self.store]
 
         def before():

@@ -10,7 +10,7 @@ import pytest
 
 import dsaio
 import gpu
-from conftest import MIB, file_bytes, make_file
+from conftest import MIB, PACKAGE, Daemon, file_bytes, make_file
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -352,6 +352,46 @@ def test_pinning_what_is_no_gpu_memory_says_what_to_do(handle):
         handle.pin_device_tensor(gpu.Array(b"1", data=(4096, False)))
     assert e.value.errno == errno.EINVAL
     assert handle.unpin_device_tensor(bytearray(10)) is False
+
+
+# ---- how the bytes go ----
+
+
+@pytest.fixture(params=["auto", "gds", "libaio"])
+def engine(request, monkeypatch):
+    """A daemon with a GPU and nvidia-fs, and how it moves the bytes of GPU memory."""
+    monkeypatch.setenv("STANDIN", "nvfs=2.24")
+    keys = dict(cuda_library=gpu.PATH, cufile_library=gpu.PATH.replace("cuda", "cufile"), engine=request.param)
+    daemon = Daemon(config="[daemon]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items()))
+    yield daemon, "copied" if request.param == "libaio" else "gpu"
+    daemon.stop()
+
+
+def test_the_daemon_s_engine_moves_the_bytes_or_the_library_copies_them(python, engine):
+    daemon, way = engine
+    output = python(
+        """
+        import gpu
+        gpu.load()
+        data = os.urandom(5 << 20)
+        path = os.path.join(folder, "f")
+        array, back = gpu.Array(b"1" + data), gpu.Array(bytes(len(data)))
+        with dsaio.gds_handle() as handle:
+            handle.pin_device_tensor(array)
+            assert handle.sync_pwrite(array.part(1, len(data) + 1), path) == 1
+            assert open(path, "rb").read() == data
+            assert handle.sync_pread(back, path) == 1 and back.bytes == data
+            ops = [handle.submit_read(back, path), handle.submit_write(array, path), handle.submit_write(data, path)]
+            for op in ops:
+                op.wait()
+            print([op.way for op in ops], [bool(op.why_copied) for op in ops])
+            assert handle.unpin_device_tensor(array)
+        """,
+        daemon=daemon,
+        PYTHONPATH=os.pathsep.join([PACKAGE, os.path.dirname(gpu.__file__)]),
+    )
+    is_copied = way == "copied"
+    assert output.splitlines()[-1] == f"{[way, way, 'copied']} {[is_copied, is_copied, False]}"
 
 
 # ---- copies on the host ----

@@ -59,6 +59,8 @@ def handles(folder: str) -> None:
         assert_type(op.wait(timeout=30), int)
         assert_type(op.done(), bool)
         assert_type(op.bytes_done, int)
+        assert_type(op.way, Optional[str])
+        assert_type(op.why_copied, str)
         assert_type(handle.submit_fsync(file).wait(), int)
         buffers = [bytearray(1024) for _ in range(4)]
         ops = handle.submit_reads((buffer, path, 4096 + i * 1024) for i, buffer in enumerate(buffers))

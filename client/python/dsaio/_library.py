@@ -27,6 +27,7 @@ CONNECTED = 1
 INHERIT, YES, NO = 0, 1, 2
 NO_ZERO = 1
 MEMORY_CUDA = 4
+WAYS = ("none", "shared", "gpu", "copied")
 CLASSES = {"normal": 0, "demand": 1, "background": 2}
 
 
@@ -171,6 +172,8 @@ op_wait_many = _function(blocking, "op_wait_many", c_int, _out, c_int, c_int64, 
 op_look_many = _function(quick, "op_wait_many", c_int, _out, c_int, c_int64, _out)  # with a timeout of 0 only
 op_done = _function(quick, "op_done", c_uint64, c_void_p)
 op_error = _function(quick, "op_error", c_char_p, c_void_p)
+op_way = _function(quick, "op_way", c_int, c_void_p)
+op_why = _function(quick, "op_why", c_char_p, c_void_p)
 op_cancel = _function(blocking, "op_cancel", c_int, c_void_p)
 op_free = _function(quick, "op_free", None, c_void_p)
 op_free_many = _function(quick, "op_free_many", None, _out, c_int)

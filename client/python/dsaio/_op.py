@@ -409,6 +409,22 @@ class Op:
         done: int = library.op_done(self._pointer) if self._result is not None else 0
         return done
 
+    @property
+    def way(self) -> Optional[str]:
+        """How the bytes of an op that has ended went; None while it is open.
+
+        "shared": between the device and memory that the daemon shares; "gpu": between the device and memory of
+        a GPU, by the daemon; "copied": through pinned memory, from or to which the library copies; "none".
+        """
+        way: int = library.op_way(self._pointer) if self._result is not None else -1
+        return library.WAYS[way] if way >= 0 else None
+
+    @property
+    def why_copied(self) -> str:
+        """Why an op that has ended copied memory of a GPU; "" for others."""
+        why: bytes = library.op_why(self._pointer) if self._result is not None else b""
+        return why.decode(errors="replace")
+
     def __await__(self) -> Generator[Any, None, int]:
         if not self.done():
             from . import _asyncio
