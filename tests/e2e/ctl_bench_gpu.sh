@@ -92,10 +92,49 @@ sweep_tune_and_latency_measure_gpu_memory() {
 		says "$dir/out" '"GPU 0 (Stand-in GPU 0)"' '"p50_nsec"'
 }
 
+a_copy_is_told_and_gds_refuses_it() {
+	local command
+	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --json && says "$dir/out" '"copied: ' &&
+		expect 1 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --use_gds || return 1
+	says "$dir/err" "--gds: the bytes are copied through memory of the host: " "without --gds" || return 1
+	mkdir -p "$store/none"
+	for command in "sweep --nvme_dir $store/none --log_dir $dir/logs3" "latency --nvme-path $store/none"; do
+		# shellcheck disable=SC2086 # words
+		expect 1 on_gpus "$ctl" bench $command --gpu --gds &&
+			says "$dir/err" "--gds: the bytes are copied through memory of the host: " || return 1
+		why="$command: something was measured, or is left: $(cat "$dir/out") $(ls "$store/none")"
+		[ ! -s "$dir/out" ] && [ -z "$(ls "$store/none")" ] || return 1
+	done
+}
+
+# daemon_has_gpus KEY...: from now on one whose cuFile is a stand-in that moves bytes.
+daemon_has_gpus() {
+	stop_daemon
+	printf '%s\n' '[daemon]' "cuda_library = $BUILD/tests/gpu/libcuda.so" \
+		"cufile_library = $BUILD/tests/gpu/libcufile.so" "$@" >"$dir/dsaiod.conf"
+	STANDIN="gpus=2 nvfs=2.24" start_daemon
+}
+
+the_daemon_moves_the_bytes_where_it_can() {
+	daemon_has_gpus
+	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 1000001 --gpu=1 --gds --validate --json &&
+		says "$dir/out" '"direct"' && says_not "$dir/out" '"copied' &&
+		expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 1000001 --gpu --validate --read || return 1
+	echo '{"block_size": ["64K"], "queue_depth": [2, 4]}' >"$dir/space"
+	expect 0 on_gpus "$ctl" bench sweep --nvme_dir "$store/c" --sweep_config "$dir/space" --io_size 1M --gpu --gds \
+		--log_dir "$dir/logs2" && says "$dir/err" "GPU 0 (Stand-in GPU 0): direct" || return 1
+	expect 0 on_gpus "$ctl" bench latency --nvme-path "$store/c" --sizes 4K --iterations 20 --gpu --gds --json &&
+		says "$dir/out" '"direct"' || return 1
+	daemon_has_gpus "engine = libaio"
+	expect 1 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --gds &&
+		says "$dir/err" "--gds: the bytes are copied" "engine = libaio"
+}
+
 start_daemon
 for t in io_moves_the_bytes_of_gpu_memory a_copy_that_fails_is_named each_process_has_a_gpu \
 	a_gpu_that_is_not_there_is_named without_the_driver_one_sentence_says_so_before_anything_is_made \
-	gds_goes_with_a_gpu sweep_tune_and_latency_measure_gpu_memory; do
+	gds_goes_with_a_gpu sweep_tune_and_latency_measure_gpu_memory a_copy_is_told_and_gds_refuses_it \
+	the_daemon_moves_the_bytes_where_it_can; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

@@ -81,6 +81,7 @@ static struct json_object *make_parameters(const struct bench *bench)
 	json_add_bool(parameters, "writes", bench->needs.writes);
 	json_add_bool(parameters, "flush_page_cache", options->flush_page_cache);
 	json_object_object_add(parameters, "gpu", bench_gpu_json(&options->gpu));
+	json_add_bool(parameters, "gds", options->gpu.gds);
 	return parameters;
 }
 
@@ -248,8 +249,8 @@ static void files_progress(void *data, uint64_t done_bytes)
 
 /* The buffer of a process: whose memory it is, and the share of huge pages. */
 struct memory {
-	uint64_t bytes, huge_bytes;	/* UINT64_MAX: not known */
-	char gpu[BENCH_GPU_NAME_BYTES]; /* "": none */
+	uint64_t bytes, huge_bytes;				      /* UINT64_MAX: not known */
+	char gpu[BENCH_GPU_NAME_BYTES], gpu_way[BENCH_GPU_WAY_BYTES]; /* "": none */
 };
 
 static size_t larger(size_t a, size_t b)
@@ -263,6 +264,7 @@ static int start_crew(struct bench *bench)
 		.socket_path = bench->ctl->socket_path,
 		.folders = bench->folders,
 		.gpus = bench->gpus,
+		.is_gpu_direct_only = bench->options->gpu.gds,
 		.n_processes = bench->n_places,
 		.buffer_bytes = bench->options->io_size,
 		.shared_bytes = larger(larger(bench->needs.shared_bytes, sizeof(struct memory)),
@@ -275,36 +277,64 @@ static int start_crew(struct bench *bench)
 	return bench_crew_status(bench->ctl, bench_crew_start(&options, &bench->crew, text), text);
 }
 
+/* The way of a GPU's memory shows in its first op. */
+static int try_gpu(struct bench_process *process, enum bench_op op)
+{
+	static const struct profile profile = { .block_size = PAGE_BYTES,
+						.queue_depth = 1,
+						.intra_op_parallelism = 1 };
+	const uint64_t len = process->buffer_bytes < PAGE_BYTES ? process->buffer_bytes
+								: PAGE_BYTES;
+	_cleanup_(handle_closep) struct dsaio_handle *handle = NULL;
+	_cleanup_(file_closep) struct dsaio_file *file = NULL;
+	char path[PATH_MAX];
+	int r = bench_open_handle(process, &profile, &handle);
+
+	if (r == 0)
+		r = bench_open_file(process, op, &file, path);
+	return r == 0 ? bench_transfer(process, handle, file, path, op, len) : r;
+}
+
 static int look_at_buffer(struct bench_process *process, const void *arg)
 {
 	struct memory *memory = process->shared;
+	const enum bench_op *op = arg;
+	int r = process->gpu ? try_gpu(process, *op) : 0;
 
-	(void)arg; /* there is none */
+	if (r < 0)
+		return r;
 	*memory = (struct memory){ .bytes = process->buffer_bytes };
-	if (process->gpu)
+	if (process->gpu) {
 		(void)snprintf(memory->gpu, sizeof(memory->gpu), "%s",
 			       bench_gpu_name(process->gpu));
-	else if (process->buffer)
+		(void)snprintf(memory->gpu_way, sizeof(memory->gpu_way), "%s",
+			       bench_gpu_way(process->gpu));
+	} else if (process->buffer) {
 		memory->huge_bytes = huge_pages_bytes(process->buffer, process->buffer_bytes);
+	}
 	return 0;
 }
 
 /* Where the buffers lie, and the share of huge pages, decide the speed, so the results have it. */
 static int look_at_memory(struct bench *bench)
 {
-	struct json_object *object, *gpus;
+	const enum bench_op op = bench->needs.reads ? BENCH_READ : BENCH_WRITE;
+	struct json_object *object, *gpus, *ways;
 	char text[BENCH_TEXT_BYTES], names[BENCH_TEXT_BYTES];
 	int r = bench_crew_status(
-		bench->ctl, bench_crew_call(bench->crew, look_at_buffer, NULL, 0, text), text);
+		bench->ctl, bench_crew_call(bench->crew, look_at_buffer, &op, sizeof(op), text),
+		text);
 
 	if (r != CTL_OK)
 		return r;
 	gpus = json_object_new_array();
+	ways = json_object_new_array();
 	for (unsigned i = 0; i < bench->n_places; i++) {
 		const struct memory *memory = bench_crew_shared(bench->crew, i);
 
 		bench->buffer_bytes += memory->bytes;
 		bench_gpu_add(gpus, memory->gpu);
+		bench_gpu_add(ways, memory->gpu_way);
 		if (memory->huge_bytes == UINT64_MAX)
 			bench->huge_bytes = UINT64_MAX;
 		else if (bench->huge_bytes != UINT64_MAX)
@@ -318,8 +348,10 @@ static int look_at_memory(struct bench *bench)
 		object, "huge_page_bytes",
 		bench->huge_bytes == UINT64_MAX ? NULL : json_object_new_uint64(bench->huge_bytes));
 	json_object_object_add(object, "gpus", gpus);
+	json_object_object_add(object, "gpu_ways", ways);
 	if (bench->gpus)
-		ctl_note(bench->ctl, "buffers: in the memory of %s", bench_gpu_names(gpus, names));
+		ctl_note(bench->ctl, "buffers: in the memory of %s: %s",
+			 bench_gpu_list(gpus, names), bench_gpu_list(ways, text));
 	return bench_append(bench, "buffers", object);
 }
 

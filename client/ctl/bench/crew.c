@@ -162,19 +162,22 @@ int bench_process_barrier(struct bench_process *process)
 	return atomic_load(&board->is_broken) ? -ECANCELED : 0;
 }
 
-/* gpu: NULL: the buffer is the host's memory. */
-static int process_prepare(struct bench_process *process, const int *gpu, bool fills)
+static int process_prepare(struct bench_process *process, const struct bench_crew_options *options)
 {
-	int r;
+	int r = 0;
 
 	if (dsaio_connect(process->socket_path, &process->client) < 0)
 		return bench_process_fail(process, "%s", dsaio_error());
 	if (!process->buffer_bytes)
 		return 0;
-	if (!gpu && dsaio_alloc(process->client, process->buffer_bytes, &process->buffer) < 0)
-		return bench_process_fail(process, "%s", dsaio_error());
-	r = gpu ? bench_gpu_open(process, *gpu) : 0;
-	return r == 0 && fills ? bench_process_fill(process, process->buffer_bytes) : r;
+	if (options->gpus)
+		r = bench_gpu_open(process, options->gpus[process->id],
+				   options->is_gpu_direct_only);
+	else if (dsaio_alloc(process->client, process->buffer_bytes, &process->buffer) < 0)
+		r = bench_process_fail(process, "%s", dsaio_error());
+	if (r < 0 || options->leaves_zeros)
+		return r;
+	return bench_process_fill(process, process->buffer_bytes);
 }
 
 static int process_answer(int fd, const struct bench_process *process, int r)
@@ -186,10 +189,11 @@ static int process_answer(int fd, const struct bench_process *process, int r)
 }
 
 /* Does calls until the parent closes the socket.  Returns the exit status. */
-static int process_run(struct bench_process *process, int fd, const int *gpu, bool fills)
+static int process_run(struct bench_process *process, int fd,
+		       const struct bench_crew_options *options)
 {
 	struct crew_call call;
-	int r = process_prepare(process, gpu, fills);
+	int r = process_prepare(process, options);
 
 	while (process_answer(fd, process, r) == 0 && recv(fd, &call, sizeof(call), 0) > 0) {
 		process->text[0] = '\0';
@@ -256,9 +260,7 @@ static int child_start(struct bench_crew *crew, unsigned i, char *text)
 		for (unsigned k = 0; k < crew->options.n_processes; k++)
 			if (crew->children[k].fd >= 0)
 				(void)close(crew->children[k].fd);
-		_exit(process_run(&process, fds[1],
-				  crew->options.gpus ? &crew->options.gpus[i] : NULL,
-				  !crew->options.leaves_zeros));
+		_exit(process_run(&process, fds[1], &crew->options));
 	}
 	(void)close(fds[1]);
 	child->fd = fds[0];

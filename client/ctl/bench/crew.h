@@ -50,8 +50,9 @@ struct bench_crew_options {
 	uint64_t buffer_bytes; /* of each; 0: none */
 	const int *gpus; /* borrowed, one for each process: its buffer's, or BENCH_GPU_SPREAD; NULL:
 			    buffers are the host's memory */
-	bool leaves_zeros;   /* buffers are not filled with random bytes */
-	size_t shared_bytes; /* of each */
+	bool is_gpu_direct_only; /* ops on these fail whose bytes are copied */
+	bool leaves_zeros;	 /* buffers are not filled with random bytes */
+	size_t shared_bytes;	 /* of each */
 	/* Called a few times a second during calls, and data with it; NULL: nothing is. */
 	void (*tick)(void *data);
 	void *tick_data;

@@ -12,7 +12,8 @@
 
 struct bench_gpu {
 	CUDA_MEMORY_FUNCTIONS(FUNCTION_POINTER)
-	char name[BENCH_GPU_NAME_BYTES];
+	char name[BENCH_GPU_NAME_BYTES], way[BENCH_GPU_WAY_BYTES];
+	bool is_direct_only;
 };
 
 #define GPU_FUNCTION(result, name, parameters) { #name, offsetof(struct bench_gpu, name) },
@@ -28,11 +29,6 @@ int bench_gpu_check(const struct ctl *ctl, const struct bench_gpu_options *optio
 				 gds_flag);
 	if (!options->gpu.is_given)
 		return CTL_OK;
-	if (options->gds)
-		return ctl_fail(ctl,
-				"--%s: this version copies GPU memory: measure that, with --gpu "
-				"alone",
-				gds_flag);
 	library = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!library)
 		return ctl_fail(ctl,
@@ -56,24 +52,24 @@ struct json_object *bench_gpu_json(const struct bench_gpu_options *options)
 				       : json_object_new_string("each");
 }
 
-void bench_gpu_add(struct json_object *gpus, const char *name)
+void bench_gpu_add(struct json_object *array, const char *text)
 {
-	if (!name[0])
+	if (!text[0])
 		return;
-	for (size_t i = 0; i < json_object_array_length(gpus); i++)
-		if (strcmp(json_object_get_string(json_object_array_get_idx(gpus, i)), name) == 0)
+	for (size_t i = 0; i < json_object_array_length(array); i++)
+		if (strcmp(json_object_get_string(json_object_array_get_idx(array, i)), text) == 0)
 			return;
-	(void)json_object_array_add(gpus, json_object_new_string(name));
+	(void)json_object_array_add(array, json_object_new_string(text));
 }
 
-const char *bench_gpu_names(struct json_object *gpus, char *text)
+const char *bench_gpu_list(struct json_object *array, char *text)
 {
 	size_t n = 0;
 
 	text[0] = '\0';
-	for (size_t i = 0; i < json_object_array_length(gpus) && n < BENCH_TEXT_BYTES; i++)
+	for (size_t i = 0; i < json_object_array_length(array) && n < BENCH_TEXT_BYTES; i++)
 		n += (size_t)snprintf(text + n, BENCH_TEXT_BYTES - n, "%s%s", i ? ", " : "",
-				      json_object_get_string(json_object_array_get_idx(gpus, i)));
+				      json_object_get_string(json_object_array_get_idx(array, i)));
 	return text;
 }
 
@@ -132,7 +128,7 @@ static int take_device(struct bench_process *process, struct bench_gpu *gpu, int
 	return 0;
 }
 
-int bench_gpu_open(struct bench_process *process, int number)
+int bench_gpu_open(struct bench_process *process, int number, bool is_direct_only)
 {
 	_cleanup_(freep) struct bench_gpu *gpu = calloc(1, sizeof(*gpu));
 	char text[UNITS_TEXT_BYTES];
@@ -165,8 +161,32 @@ int bench_gpu_open(struct bench_process *process, int number)
 	if (result != CUDA_SUCCESS)
 		return fail(process, gpu, "cuMemAlloc()", result);
 	process->buffer = (void *)(uintptr_t)memory;
+	gpu->is_direct_only = is_direct_only;
 	process->gpu = TAKE_PTR(gpu);
 	return 0;
+}
+
+const char *bench_gpu_way(const struct bench_gpu *gpu)
+{
+	return gpu->way;
+}
+
+int bench_gpu_note(struct bench_process *process, const struct dsaio_op *op)
+{
+	struct bench_gpu *gpu = process->gpu;
+	const char *why = dsaio_op_why(op);
+
+	if (dsaio_op_way(op) != DSAIO_WAY_COPIED) {
+		(void)snprintf(gpu->way, sizeof(gpu->way), "direct");
+		return 0;
+	}
+	(void)snprintf(gpu->way, sizeof(gpu->way), "copied: %s", why);
+	if (!gpu->is_direct_only)
+		return 0;
+	return bench_process_fail(process,
+				  "--gds: the bytes are copied through memory of the host: %s: "
+				  "measure that, without --gds",
+				  why);
 }
 
 /* A copy to the GPU may return before its end.  Ops wait for no stream. */

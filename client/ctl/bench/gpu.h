@@ -15,6 +15,7 @@
 
 #define BENCH_GPU_MAX 1023u /* a guess: more is a mistake */
 #define BENCH_GPU_NAME_BYTES 96u
+#define BENCH_GPU_WAY_BYTES 256u
 #define BENCH_GPU_SPREAD (-1) /* process i takes GPU i, and the first one again behind the last */
 
 struct bench_process;
@@ -50,18 +51,27 @@ int bench_gpu_number(const struct bench_gpu_options *options);
 /* For the results: the number, "each", or NULL: no GPU. */
 struct json_object *bench_gpu_json(const struct bench_gpu_options *options);
 
-/* Adds the GPU of a process to an array of names, in which each is once; "": it has none. */
-void bench_gpu_add(struct json_object *gpus, const char *name);
+/* Adds a text of a process, as the name of its GPU, to an array that has each once; "": it has none. */
+void bench_gpu_add(struct json_object *array, const char *text);
 /* All of them, as text of BENCH_TEXT_BYTES.  Returns text. */
-const char *bench_gpu_names(struct json_object *gpus, char *text);
+const char *bench_gpu_list(struct json_object *array, char *text);
 
 /* ---- in a process ---- */
 
 /*
  * Takes memory of the GPU with that number as the process's buffer.  The process keeps it to its end.
- * Returns 0 or bench_process_fail()'s value.
+ * is_direct_only: as of --gds.  Returns 0 or bench_process_fail()'s value.
  */
-int bench_gpu_open(struct bench_process *process, int number);
+int bench_gpu_open(struct bench_process *process, int number, bool is_direct_only);
+
+/*
+ * An op on the buffer has ended well: notes how its bytes went.  Returns 0, or bench_process_fail()'s
+ * value: they were copied, and may not be.
+ */
+int bench_gpu_note(struct bench_process *process, const struct dsaio_op *op);
+
+/* How the bytes of the last op went: "direct", or "copied: ", and why; "": there was none. */
+const char *bench_gpu_way(const struct bench_gpu *gpu);
 
 /* The GPU, as in "GPU 0 (NVIDIA H100)". */
 const char *bench_gpu_name(const struct bench_gpu *gpu);

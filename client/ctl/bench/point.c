@@ -1,6 +1,7 @@
 #include "client/ctl/bench/point.h"
 
 #include "client/ctl/bench/files.h"
+#include "client/ctl/bench/gpu.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
@@ -91,6 +92,8 @@ int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
 		r = bench_process_fail(process,
 				       "%s: became shorter: ends at byte %" PRId64 " of %" PRIu64,
 				       path, done, len);
+	if (r == 0 && process->gpu)
+		r = bench_gpu_note(process, running);
 	dsaio_op_free(running);
 	return r;
 }

@@ -13,7 +13,7 @@
  *   "is_complete": false until the end,
  *   "began": "2026-01-31T12:00:00Z", "command": ["dsaioctl", ...],
  *   "machine": {...}, "daemon": {"version", "is_private"},
- *   "buffers": [{"bytes", "huge_page_bytes": n | null, "gpus": ["GPU 0 (...)"]}],  one for each time that it was
+ *   "buffers": [{"bytes", "huge_page_bytes": n | null, "gpus": ["GPU 0 (...)"], "gpu_ways": ["direct"]}],  one for each time that it was
  *						begun; gpus: whose memory they are, [] for the host's
  *   "folders": [{"folder", "device", "model", "fs_type", "store", "profile", ...}],
  *   "parameters": {...},		what a resumed run must have in common

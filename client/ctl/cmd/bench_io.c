@@ -134,6 +134,7 @@ struct result {
 	uint64_t moved_bytes, moved_ops; /* also those that do not count */
 	uint64_t validated_bytes;	 /* read without the daemon */
 	char gpu[BENCH_GPU_NAME_BYTES];	 /* whose memory the buffer is; "": the host's */
+	char gpu_way[BENCH_GPU_WAY_BYTES];
 };
 
 /* The state of a process, beside the crew's. */
@@ -268,11 +269,14 @@ static int run_task(struct bench_process *process, const void *arg)
 	int r = bench_process_barrier(process);
 
 	(void)arg; /* there is none */
-	if (process->gpu)
-		(void)snprintf(result->gpu, sizeof(result->gpu), "%s",
-			       bench_gpu_name(process->gpu));
 	for (unsigned loop = 0; r == 0 && loop < total_loops(); loop++)
 		r = task_loop(process->state, loop);
+	if (process->gpu) {
+		(void)snprintf(result->gpu, sizeof(result->gpu), "%s",
+			       bench_gpu_name(process->gpu));
+		(void)snprintf(result->gpu_way, sizeof(result->gpu_way), "%s",
+			       bench_gpu_way(process->gpu));
+	}
 	return r;
 }
 
@@ -338,7 +342,7 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	struct profile profile = make_profile();
 	struct bench_served served = { 0 };
 	struct bench_others others;
-	struct json_object *object, *gpus;
+	struct json_object *object, *gpus, *ways;
 	char text[BENCH_TEXT_BYTES];
 	struct measure m;
 	int r;
@@ -358,8 +362,13 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	if (bench_guest_ask_served(guest, &profile, &served, text, sizeof(text)) != CTL_OK)
 		return ctl_fail(ctl, "%s", text);
 	gpus = json_object_new_array();
-	for (unsigned i = 0; i < n; i++)
-		bench_gpu_add(gpus, ((const struct result *)bench_crew_shared(crew, i))->gpu);
+	ways = json_object_new_array();
+	for (unsigned i = 0; i < n; i++) {
+		const struct result *result = bench_crew_shared(crew, i);
+
+		bench_gpu_add(gpus, result->gpu);
+		bench_gpu_add(ways, result->gpu_way);
+	}
 	object = json_object_new_object();
 	json_add_text(object, "op", options.is_read ? "read" : "write");
 	json_add_number(object, "processes", n);
@@ -374,6 +383,7 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	json_add_number(object, "intra_op_parallelism", options.io_parallel);
 	json_add_bool(object, "is_validated", options.validate);
 	json_object_object_add(object, "gpus", gpus);
+	json_object_object_add(object, "gpu_ways", ways);
 	json_add_float(object, "task_latency_sec", m.task_sec);
 	json_add_float(object, "task_speed_gb_per_sec", m.task_speed);
 	json_add_float(object, "e2e_latency_sec", m.e2e_sec);
@@ -487,6 +497,7 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	struct bench_crew_options crew_options = { .socket_path = ctl->socket_path,
 						   .folders = folders,
 						   .gpus = options.gpu.gpu.is_given ? gpus : NULL,
+						   .is_gpu_direct_only = options.gpu.gds,
 						   .n_processes = n,
 						   .buffer_bytes = options.io_size,
 						   .leaves_zeros = options.is_read,

@@ -167,6 +167,8 @@ static int finish_one(struct bench_process *process, const struct latency_job *j
 		r = bench_process_fail(process,
 				       "a transfer of %" PRIu64 " bytes ended after %" PRId64,
 				       job->size, done);
+	if (r == 0 && process->gpu)
+		r = bench_gpu_note(process, op);
 	dsaio_op_free(op);
 	return r;
 }
