@@ -343,7 +343,7 @@ void intake_remove_idle(struct intake *intake)
 			channel->drain = false;
 			cancel_all(intake, channel);
 		}
-		if (channel->n_open || !transfer_remove_channel(channel))
+		if (channel->n_open || channel->must_wake || !transfer_remove_channel(channel))
 			continue;
 		if (channel->has_rings)
 			poller_remove_channel(intake->poller, channel);

@@ -1,7 +1,8 @@
 /*
  * Publish ends ops.  publish_end() writes an op's completion.  The next publish_run() counts the
  * ops, publishes the completions, wakes clients that sleep, and frees the ops, so that ops that waited for
- * them may start.  A client that has seen a completion finds the op in the counters.
+ * them may start.  It wakes a few clients: with many the device would get nothing to do meanwhile, so the
+ * next runs wake the others.  A client that has seen a completion finds the op in the counters.
  *
  * Home lane only.
  */
@@ -19,11 +20,12 @@ struct publish {
 	void (*may_start)(struct op *op, void *arg);
 	void *arg;
 	struct channel *first_ended; /* channels with ended ops */
+	struct list to_wake;	     /* published ones, whose clients may sleep */
 };
 
 /* Writes the completion.  The op must have nothing in flight and nothing left to start. */
 void publish_end(struct publish *publish, struct op *op);
-/* Returns 0 if no op had ended. */
+/* Returns 0 if no op had ended, and no client is left to be woken. */
 int publish_run(struct publish *publish);
 /* Reports that all ops of a batch have ended. */
 void publish_batch(struct batch *batch);
