@@ -70,6 +70,8 @@ static int cuda_errno(CUresult result)
 		return -EACCES;
 	case CUDA_ERROR_NOT_SUPPORTED:
 		return -EOPNOTSUPP;
+	case CUDA_ERROR_NOT_READY: /* none of its calls has this */
+		break;
 	}
 	return -EIO;
 }

@@ -25,12 +25,14 @@ typedef enum cudaError_enum {
 	CUDA_ERROR_MAP_FAILED = 205,
 	CUDA_ERROR_INVALID_HANDLE = 400,
 	CUDA_ERROR_NOT_FOUND = 500,
+	CUDA_ERROR_NOT_READY = 600,
 	CUDA_ERROR_NOT_PERMITTED = 800,
 	CUDA_ERROR_NOT_SUPPORTED = 801,
 } CUresult;
 typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
 typedef enum CUpointer_attribute_enum {
 	CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
 	CU_POINTER_ATTRIBUTE_BUFFER_ID = 7, /* unsigned long long, unique in the process */
@@ -46,6 +48,10 @@ typedef enum CUmemorytype_enum {
 typedef enum CUstream_flags_enum {
 	CU_STREAM_NON_BLOCKING = 1,
 } CUstream_flags;
+typedef enum CUevent_flags_enum {
+	CU_EVENT_BLOCKING_SYNC = 1,
+	CU_EVENT_DISABLE_TIMING = 2,
+} CUevent_flags;
 #define CU_MEMHOSTREGISTER_PORTABLE 0x01
 typedef struct CUuuid_st {
 	char bytes[16];
@@ -105,6 +111,11 @@ typedef struct CUmemAccessDesc_st {
 	FUNCTION(CUresult, cuStreamCreate, (CUstream * ret_stream, unsigned int flags))            \
 	FUNCTION(CUresult, cuStreamDestroy_v2, (CUstream stream))                                  \
 	FUNCTION(CUresult, cuStreamSynchronize, (CUstream stream))                                 \
+	FUNCTION(CUresult, cuEventCreate, (CUevent * ret_event, unsigned int flags))               \
+	FUNCTION(CUresult, cuEventDestroy_v2, (CUevent event))                                     \
+	FUNCTION(CUresult, cuEventRecord, (CUevent event, CUstream stream))                        \
+	FUNCTION(CUresult, cuEventQuery, (CUevent event))                                          \
+	FUNCTION(CUresult, cuEventSynchronize, (CUevent event))                                    \
 	FUNCTION(CUresult, cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned int flags)) \
 	FUNCTION(CUresult, cuMemHostUnregister, (void *memory))                                    \
 	FUNCTION(CUresult, cuMemcpyHtoDAsync_v2,                                                   \

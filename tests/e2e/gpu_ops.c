@@ -2,114 +2,13 @@
  * Ops on GPU memory, which the library copies through pinned slabs.  A stand-in for libcuda takes the
  * place of the driver's.
  */
-#include "tests/gpu/libcuda.h"
-#include "tests/harness.h"
+#include "tests/gpu/program.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
-
-/* ---- a program with GPUs ---- */
-
-struct program {
-	CUDA_FUNCTIONS(FUNCTION_POINTER)
-	CUresult (*cuDevicePrimaryCtxRetain)(CUcontext *ret_context, CUdevice device);
-	CUresult (*cuDevicePrimaryCtxRelease_v2)(CUdevice device);
-	CUresult (*cuCtxPushCurrent_v2)(CUcontext context);
-	CUresult (*cuCtxPopCurrent_v2)(CUcontext *ret_context);
-	CUresult (*cuMemAlloc_v2)(CUdeviceptr *ret_memory, size_t bytes);
-	CUresult (*cuMemFree_v2)(CUdeviceptr memory);
-	struct standin_cuda (*standin_counts)(void);
-	char *(*standin_bytes)(CUdeviceptr memory);
-};
-static struct program gpu;
-
-#define FUNCTION(result, name, parameters) { #name, offsetof(struct program, name) },
-#define OWN(name)                                     \
-	{                                             \
-#name, offsetof(struct program, name) \
-	}
-static const struct function functions[] = {
-	CUDA_FUNCTIONS(FUNCTION) OWN(cuDevicePrimaryCtxRetain),
-	OWN(cuDevicePrimaryCtxRelease_v2),
-	OWN(cuCtxPushCurrent_v2),
-	OWN(cuCtxPopCurrent_v2),
-	OWN(cuMemAlloc_v2),
-	OWN(cuMemFree_v2),
-	OWN(standin_counts),
-	OWN(standin_bytes),
-};
-
-/* Opens libcuda, as PyTorch does. */
-static void gpu_open(const char *standin)
-{
-	const char *build = getenv("BUILD");
-	void *library;
-
-	CHECK_SYS(setenv("STANDIN", standin, 1));
-	library = dlopen(test_text("%s/tests/gpu/libcuda.so", build && *build ? build : "build"),
-			 RTLD_NOW | RTLD_LOCAL);
-	CHECK_MSG(library, "%s", dlerror());
-	CHECK(!functions_find(library, functions, ARRAY_SIZE(functions), &gpu));
-	CHECK_EQ(gpu.cuInit(0), CUDA_SUCCESS);
-}
-
-static struct standin_cuda start_counts;
-static unsigned n_own; /* contexts that the program has retained */
-
-/* Memory of a GPU that a context of the program's is current for meanwhile. */
-static char *gpu_alloc(int number, size_t bytes)
-{
-	CUdeviceptr memory = 0;
-	CUcontext context;
-
-	CHECK_EQ(gpu.cuDevicePrimaryCtxRetain(&context, number), CUDA_SUCCESS);
-	n_own++;
-	CHECK_EQ(gpu.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
-	CHECK_EQ(gpu.cuMemAlloc_v2(&memory, bytes), CUDA_SUCCESS);
-	CHECK_EQ(gpu.cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
-	return (char *)(uintptr_t)memory;
-}
-
-static void gpu_free(int number, char *memory)
-{
-	CUcontext context;
-
-	CHECK_EQ(gpu.cuDevicePrimaryCtxRetain(&context, number), CUDA_SUCCESS);
-	n_own++;
-	CHECK_EQ(gpu.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
-	CHECK_EQ(gpu.cuMemFree_v2((CUdeviceptr)(uintptr_t)memory), CUDA_SUCCESS);
-	CHECK_EQ(gpu.cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
-}
-
-static char *bytes_of(const char *memory)
-{
-	return gpu.standin_bytes((CUdeviceptr)(uintptr_t)memory);
-}
-
-static void rig_gpu(struct rig *rig, const char *standin)
-{
-	gpu_open(standin);
-	rig_open(rig, NULL);
-	start_counts = gpu.standin_counts();
-}
-
-/* No context, stream or registration of the library's is left when the client is gone. */
-static void rig_gone(struct rig *rig)
-{
-	struct standin_cuda now;
-
-	rig_close(rig);
-	*rig = (struct rig)RIG_NONE;
-	now = gpu.standin_counts();
-	CHECK_EQ(now.n_contexts, n_own);
-	CHECK_EQ(now.n_streams, 0);
-	CHECK_EQ(now.n_registered, 0);
-	CHECK_EQ(now.n_current, start_counts.n_current);
-}
 
 /* ---- bytes ---- */
 
@@ -149,8 +48,8 @@ TEST_TABLE(reads, ranges, "a read fills GPU memory, and nothing around it")
 		pattern_check(host, len, 1, off, "GPU memory");
 		CHECK_EQ((uint8_t)host[len], 0xee);
 	}
-	CHECK_EQ(gpu.standin_counts().copied_bytes, 2 * len);
-	CHECK_EQ(gpu.standin_counts().n_pageable, 0);
+	CHECK_EQ(gpu.look.standin_counts().copied_bytes, 2 * len);
+	CHECK_EQ(gpu.look.standin_counts().n_pageable, 0);
 	rig_gone(&rig);
 }
 
@@ -181,7 +80,7 @@ TEST_TABLE(writes, ranges, "a write takes the bytes of GPU memory, and changes n
 		file_check_pattern(path, 0, off, 1, 0);
 		file_check_pattern(path, off + len, 100, 1, off + len);
 	}
-	CHECK_EQ(gpu.standin_counts().n_pageable, 0);
+	CHECK_EQ(gpu.look.standin_counts().n_pageable, 0);
 	rig_gone(&rig);
 }
 
@@ -226,7 +125,7 @@ TEST(many, "many ops at a time, on two GPUs and on the host's memory")
 		if (i % 3 == 2)
 			free(memory[i]);
 	}
-	CHECK_EQ(gpu.standin_counts().n_streams, 4);
+	CHECK_EQ(gpu.look.standin_counts().n_streams, 4);
 	rig_gone(&rig);
 }
 
@@ -266,7 +165,7 @@ TEST(opened_later, "libcuda is opened after the first ops")
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_EQ(dsaio_pread(rig.handle, file, buf, 4096, 0), 4096);
 	gpu_open("");
-	start_counts = gpu.standin_counts();
+	start_counts = gpu.look.standin_counts();
 	memory = gpu_alloc(0, 4096);
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 4096, 0), 4096);
 	pattern_check(bytes_of(memory), 4096, 1, 0, "GPU memory");
@@ -292,17 +191,17 @@ TEST(context, "the program's context is current before and after")
 	char *memory;
 
 	gpu_open("gpus=2");
-	CHECK_EQ(gpu.cuDevicePrimaryCtxRetain(&mine, 1), CUDA_SUCCESS);
+	CHECK_EQ(gpu.copy.cuDevicePrimaryCtxRetain(&mine, 1), CUDA_SUCCESS);
 	n_own++;
-	CHECK_EQ(gpu.cuCtxPushCurrent_v2(mine), CUDA_SUCCESS);
+	CHECK_EQ(gpu.copy.cuCtxPushCurrent_v2(mine), CUDA_SUCCESS);
 	rig_open(&rig, NULL);
-	start_counts = gpu.standin_counts();
+	start_counts = gpu.look.standin_counts();
 	CHECK_EQ(start_counts.n_current, 1);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, 1);
 	memory = gpu_alloc(0, 4096);
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), memory, 4096, 0), 4096);
 	rig_gone(&rig);
-	CHECK_EQ(gpu.cuCtxPopCurrent_v2(&now), CUDA_SUCCESS);
+	CHECK_EQ(gpu.copy.cuCtxPopCurrent_v2(&now), CUDA_SUCCESS);
 	CHECK(now == mine);
 }
 
@@ -322,14 +221,14 @@ TEST(trimmed, "dsaio_alloc() gets the memory that copies went through, which lib
 	from = rig_file(&rig, "f", O_RDONLY);
 	memory = gpu_alloc(0, MIB);
 	CHECK_EQ(dsaio_pread(rig.handle, from, memory, MIB, 0), MIB);
-	CHECK_EQ(gpu.standin_counts().n_registered, 1);
+	CHECK_EQ(gpu.look.standin_counts().n_registered, 1);
 	CHECK_CALL(dsaio_alloc(rig.client, 6 * MIB, &pinned));
-	CHECK_EQ(gpu.standin_counts().n_registered, 0);
+	CHECK_EQ(gpu.look.standin_counts().n_registered, 0);
 	CHECK_CALL(dsaio_free(rig.client, pinned));
 	memset(bytes_of(memory), 0, MIB);
 	CHECK_EQ(dsaio_pread(rig.handle, from, memory, MIB, 0), MIB);
 	pattern_check(bytes_of(memory), MIB, 1, 0, "GPU memory");
-	CHECK_EQ(gpu.standin_counts().n_pageable, 0);
+	CHECK_EQ(gpu.look.standin_counts().n_pageable, 0);
 	rig_gone(&rig);
 }
 
@@ -348,7 +247,9 @@ static const struct {
 	{ "to make it current", "cuCtxPushCurrent_v2=999", -EIO, "999" },
 	{ "a stream", "cuStreamCreate=999", -EIO, "cuStreamCreate();(999)" },
 	{ "a copy", "cuMemcpyHtoDAsync_v2=999 cuMemcpyDtoHAsync_v2=999", -EIO, "cuMemcpy;(999)" },
-	{ "the end of a copy", "cuStreamSynchronize=700", -EIO, "cuStreamSynchronize();(700)" },
+	{ "an event", "cuEventCreate=2", -ENOMEM, "cuEventCreate();(2)" },
+	{ "an event behind a copy", "cuEventRecord=999", -EIO, "cuEventRecord();(999)" },
+	{ "the end of a copy", "cuEventQuery=700", -EIO, "cuEventQuery();(700)" },
 };
 
 TEST_TABLE(error, errors, "an error of libcuda is the op's, with a sentence")
@@ -375,6 +276,7 @@ TEST_TABLE(error, errors, "an error of libcuda is the op's, with a sentence")
 	file_check_pattern(daemon_path(rig.daemon, "f"), 0, 3 * MIB, 1, 0);
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 3 * MIB, 0), 3 * MIB);
 	pattern_check(bytes_of(memory), 3 * MIB, 1, 0, "GPU memory");
+	rig_gone(&rig);
 }
 
 TEST(unregistered, "memory that libcuda does not register: copies work")
@@ -387,7 +289,7 @@ TEST(unregistered, "memory that libcuda does not register: copies work")
 	memory = gpu_alloc(0, MIB);
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), memory, MIB, 0), MIB);
 	pattern_check(bytes_of(memory), MIB, 1, 0, "GPU memory");
-	CHECK(gpu.standin_counts().n_pageable > 0);
+	CHECK(gpu.look.standin_counts().n_pageable > 0);
 	rig_gone(&rig);
 }
 

@@ -66,6 +66,9 @@ bool cuda_may_export(const struct allocation *allocation);
 /* As of CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID. */
 unsigned long long cuda_block_id(const struct allocation *allocation);
 
+/* Host memory.  Under the lock. */
+bool cuda_is_registered(const void *memory, size_t bytes);
+
 static inline char *cuda_pointer(CUdeviceptr memory)
 {
 	return (char *)(uintptr_t)memory;

@@ -1,12 +1,10 @@
 /*
  * A stand-in for libcuda: a host with simulated GPUs, loaded by path where the driver would be.
  *
- * GPU memory is shared memory (cuda_memory.c).  A copy happens when its stream is synchronized, and takes
- * the simulated time that STANDIN says (standin.h): nsec_per_kib=N for each direction of a GPU.  So a
- * caller that does not wait finds old bytes.
+ * GPU memory is shared memory (cuda_memory.c), and copies take simulated time (cuda_streams.c).
  *
- * It checks the order of calls, that devices, contexts, streams and allocations exist, and that a
- * context of the right GPU is current.  STANDIN makes calls fail.
+ * It checks the order of calls, that devices, contexts, streams, events and allocations exist, and that
+ * a context of the right GPU is current.  STANDIN makes calls fail.
  */
 #include "tests/gpu/cuda_parts.h"
 #include "tests/gpu/standin.h"
@@ -16,14 +14,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #define CUDA_ERROR_NOT_INITIALIZED 3
 #define CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED 712
 #define CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED 713
 
-#define STREAMS_MAX 64
-#define COPIES_MAX 64
 #define STACK_MAX 8
 
 /* The declarations are those of the daemon and the library: another prototype does not compile. */
@@ -36,26 +31,11 @@ struct CUctx_st {
 	unsigned n_retained;
 };
 
-struct copy {
-	char *to;
-	const char *from;
-	size_t bytes;
-};
-
-struct CUstream_st {
-	bool is_there;
-	int device;
-	struct copy copies[COPIES_MAX];
-	unsigned n_copies;
-	uint64_t end_nsec; /* of its copies, simulated */
-};
-
 static bool is_initialized;
 pthread_mutex_t cuda_lock = PTHREAD_MUTEX_INITIALIZER;
 struct standin_cuda cuda_counts;
 /* All below under the lock. */
 static struct CUctx_st contexts[GPUS_MAX_HERE];
-static struct CUstream_st streams[STREAMS_MAX], default_streams[GPUS_MAX_HERE];
 static struct allocation registered[ALLOCATIONS_MAX]; /* host memory */
 static _Thread_local CUcontext stack[STACK_MAX];
 static _Thread_local unsigned n_stack;
@@ -237,6 +217,11 @@ struct standin_cuda standin_counts(void)
 
 /* ---- host memory ---- */
 
+bool cuda_is_registered(const void *memory, size_t bytes)
+{
+	return cuda_find(registered, memory, bytes);
+}
+
 CUresult cuMemHostRegister_v2(void *memory, size_t bytes, unsigned int flags)
 {
 	CUresult result = cuda_context_call("cuMemHostRegister_v2");
@@ -274,164 +259,4 @@ CUresult cuMemHostUnregister(void *memory)
 	}
 	(void)pthread_mutex_unlock(&cuda_lock);
 	return result;
-}
-
-/* ---- streams ---- */
-
-static uint64_t now_nsec(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-CUresult cuStreamCreate(CUstream *ret_stream, unsigned int flags)
-{
-	CUresult result = cuda_context_call("cuStreamCreate");
-	unsigned i = 0;
-
-	if (result != CUDA_SUCCESS || flags != CU_STREAM_NON_BLOCKING)
-		return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
-	(void)pthread_mutex_lock(&cuda_lock);
-	while (streams[i].is_there)
-		i++;
-	streams[i] = (struct CUstream_st){ .is_there = true, .device = standin_current() };
-	cuda_counts.n_streams++;
-	(void)pthread_mutex_unlock(&cuda_lock);
-	*ret_stream = &streams[i];
-	return CUDA_SUCCESS;
-}
-
-CUresult cuStreamDestroy_v2(CUstream stream)
-{
-	CUresult result = cuda_context_call("cuStreamDestroy_v2");
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&cuda_lock);
-	if (!stream->is_there || stream->n_copies)
-		result = (CUresult)CUDA_ERROR_INVALID_HANDLE;
-	else
-		cuda_counts.n_streams--;
-	stream->is_there = false;
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return result;
-}
-
-/* NULL, 1 and 2 name the default stream of the current context.  Under the lock. */
-static CUstream stream_of(CUstream stream)
-{
-	CUstream usual;
-
-	if ((uintptr_t)stream > 2)
-		return stream;
-	usual = &default_streams[standin_current()];
-	usual->is_there = true;
-	usual->device = standin_current();
-	return usual;
-}
-
-/* Copies in order, when they would have ended. */
-CUresult cuStreamSynchronize(CUstream stream)
-{
-	CUresult result = cuda_context_call("cuStreamSynchronize");
-	uint64_t now, end;
-	struct timespec rest;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&cuda_lock);
-	stream = stream_of(stream);
-	end = stream->end_nsec;
-	(void)pthread_mutex_unlock(&cuda_lock);
-	while ((now = now_nsec()) < end) {
-		rest = (struct timespec){ .tv_sec = (time_t)((end - now) / 1000000000),
-					  .tv_nsec = (long)((end - now) % 1000000000) };
-		(void)nanosleep(&rest, NULL);
-	}
-	(void)pthread_mutex_lock(&cuda_lock);
-	for (unsigned i = 0; i < stream->n_copies; i++)
-		memcpy(stream->copies[i].to, stream->copies[i].from, stream->copies[i].bytes);
-	stream->n_copies = 0;
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return CUDA_SUCCESS;
-}
-
-static CUresult copy_add(const char *name, CUdeviceptr memory, const char *host, size_t bytes,
-			 bool is_to_device, CUstream stream)
-{
-	CUresult result = cuda_context_call(name);
-	uint64_t nsec = (uint64_t)standin_number("nsec_per_kib", 0) * bytes / 1024,
-		 now = now_nsec();
-	struct allocation *allocation;
-	char *place;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&cuda_lock);
-	stream = stream_of(stream);
-	allocation = cuda_find_memory(memory, bytes);
-	if (!stream->is_there || stream->device != standin_current() ||
-	    stream->n_copies == COPIES_MAX) {
-		result = (CUresult)CUDA_ERROR_INVALID_HANDLE;
-	} else if (!allocation || allocation->device != standin_current()) {
-		result = CUDA_ERROR_INVALID_VALUE;
-	} else {
-		place = allocation->bytes + (cuda_pointer(memory) - allocation->address);
-		stream->copies[stream->n_copies++] =
-			is_to_device ? (struct copy){ place, host, bytes }
-				     : (struct copy){ (char *)(uintptr_t)host, place, bytes };
-		stream->end_nsec = (stream->end_nsec > now ? stream->end_nsec : now) + nsec;
-		cuda_counts.n_copies++;
-		cuda_counts.copied_bytes += bytes;
-		if (!cuda_find(registered, host, bytes))
-			cuda_counts.n_pageable++;
-	}
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return result;
-}
-
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
-{
-	return copy_add("cuMemcpyHtoDAsync_v2", to, from, bytes, true, stream);
-}
-
-CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
-{
-	return copy_add("cuMemcpyDtoHAsync_v2", from, to, bytes, false, stream);
-}
-
-/* A copy on the default stream that waits. */
-static CUresult copy_now(const char *name, CUdeviceptr memory, char *host, size_t bytes,
-			 bool is_to_device)
-{
-	CUresult result = cuda_context_call(name);
-	const struct allocation *allocation;
-	char *place;
-
-	if (result == CUDA_SUCCESS)
-		result = cuStreamSynchronize(NULL);
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = cuda_find_memory(memory, bytes);
-	if (allocation && allocation->device == standin_current()) {
-		place = allocation->bytes + (cuda_pointer(memory) - allocation->address);
-		memcpy(is_to_device ? place : host, is_to_device ? host : place, bytes);
-	} else {
-		result = CUDA_ERROR_INVALID_VALUE;
-	}
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return result;
-}
-
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
-{
-	return copy_now("cuMemcpyHtoD_v2", to, (char *)(uintptr_t)from, bytes, true);
-}
-
-CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
-{
-	return copy_now("cuMemcpyDtoH_v2", from, to, bytes, false);
 }

@@ -41,14 +41,19 @@ STANDIN_PROGRAM_FUNCTIONS(STANDIN_DECLARE)
 #define STANDIN_GRANULARITY (2u << 20) /* of memory that cuMemCreate() makes */
 
 struct standin_cuda {
-	unsigned n_contexts, n_streams, n_registered; /* now */
-	unsigned n_current;			      /* contexts on this thread's stack */
-	unsigned n_allocations;			      /* now; own ones, and those of others */
-	unsigned n_imported, n_handles, n_reserved;   /* now */
+	unsigned n_contexts, n_streams, n_events, n_registered; /* now */
+	unsigned n_current;			    /* contexts on this thread's stack */
+	unsigned n_allocations;			    /* now; own ones, and those of others */
+	unsigned n_imported, n_handles, n_reserved; /* now */
 	uint64_t n_copies, copied_bytes;
 	uint64_t n_pageable; /* copies whose host memory was not registered */
+	uint64_t n_ahead;    /* most copies that were in a stream at a time */
+	uint64_t n_races;    /* copies whose host memory a copy before used that had not ended */
 };
 STANDIN_EXPORT struct standin_cuda standin_counts(void);
+
+/* Only the first n of all copies may end, until another call says more. */
+STANDIN_EXPORT void standin_let(uint64_t n);
 
 /* The bytes of GPU memory, for the host; NULL: no such memory. */
 STANDIN_EXPORT char *standin_bytes(CUdeviceptr memory);

@@ -12,6 +12,7 @@
 
 #define STANDIN_CUDA_LOOK_FUNCTIONS(FUNCTION)                 \
 	FUNCTION(struct standin_cuda, standin_counts, (void)) \
+	FUNCTION(void, standin_let, (uint64_t n))             \
 	FUNCTION(char *, standin_bytes, (CUdeviceptr memory))
 #define STANDIN_CUFILE_LOOK_FUNCTIONS(FUNCTION) \
 	FUNCTION(struct standin_cufile, standin_cufile_counts, (void))

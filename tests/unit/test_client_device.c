@@ -1,55 +1,16 @@
 /*
- * Which memory is a GPU's, on the stand-in for libcuda.
+ * Which memory is a GPU's, and copies of it, on the stand-in for libcuda.
  */
 #include "client/lib/memory/device.h"
 
-#include "tests/gpu/libcuda.h"
+#include "tests/unit/gpu.h"
 #include "tests/unit/suite.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static void *library_open(const char *name)
-{
-	const char *build = getenv("BUILD");
-	char path[4096];
-	void *library;
-
-	(void)snprintf(path, sizeof(path), "%s/tests/gpu/%s", build ? build : "build", name);
-	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	ck_assert_msg(library, "%s", dlerror());
-	return library;
-}
-
-struct program {
-	CUDA_COPY_FUNCTIONS(FUNCTION_POINTER)
-	CUresult (*cuInit)(unsigned int flags);
-	CUresult (*cuMemAlloc_v2)(CUdeviceptr *ret_memory, size_t bytes);
-};
-
-#define FUNCTION(result, name, parameters) { #name, offsetof(struct program, name) },
-static const struct function functions[] = {
-	CUDA_COPY_FUNCTIONS(FUNCTION){ "cuInit", offsetof(struct program, cuInit) },
-	{ "cuMemAlloc_v2", offsetof(struct program, cuMemAlloc_v2) },
-};
-
-/* Memory of that GPU. */
-static void *gpu_alloc(int number)
-{
-	struct program gpu;
-	CUdeviceptr memory;
-	CUcontext context;
-
-	ck_assert_int_eq(setenv("STANDIN", "gpus=100", 1), 0);
-	ck_assert_ptr_null(functions_find(library_open("libcuda.so"), functions,
-					  (size_t)N_ROWS(functions), &gpu));
-	ck_assert_int_eq(gpu.cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.cuDevicePrimaryCtxRetain(&context, number), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.cuMemAlloc_v2(&memory, 4096), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
-	return (void *)(uintptr_t)memory;
-}
+#include <sys/mman.h>
+#include <unistd.h>
 
 static const struct {
 	int number, found;
@@ -59,7 +20,7 @@ static const struct {
 
 START_TEST(memory_of_a_gpu_has_its_number) /* _i: the row */
 {
-	char *memory = gpu_alloc(gpus[_i].number);
+	char *memory = gpu_alloc(gpus[_i].number, 4096);
 
 	ck_assert_int_eq(devices_find(memory), gpus[_i].found);
 	ck_assert_int_eq(devices_find(memory + 4095), gpus[_i].found);
@@ -72,11 +33,134 @@ START_TEST(libcuda_is_seen_whenever_the_program_opens_it)
 	char *memory = NULL;
 
 	ck_assert_int_eq(devices_find(&memory), -1);
-	(void)library_open("libcufile.so");
+	ck_assert_ptr_nonnull(
+		dlopen(standins_path("libcufile", (char[PATH_MAX]){ 0 }), RTLD_NOW | RTLD_LOCAL));
 	ck_assert_int_eq(devices_find(&memory), -1);
-	memory = gpu_alloc(1);
+	memory = gpu_alloc(1, 4096);
 	ck_assert_int_eq(devices_find(memory), 1);
 	ck_assert_int_eq(devices_find(&memory), -1);
+}
+END_TEST
+
+/* ---- copies ---- */
+
+static struct slots slots;
+static struct slots_share share;
+static struct slots_slab slab;
+static struct slot slot;
+static struct devices devices;
+static char *memory;
+
+static void on_unmap(struct slots *s, void *map)
+{
+	(void)s;
+	devices_forget(&devices, map);
+}
+
+static void copies_setup(void)
+{
+	memory = gpu_alloc(0, 4096);
+	ck_assert_int_eq(devices_find(memory), 0); /* as for each op */
+	slab = (struct slots_slab){ .fd = memfd_create("slab", MFD_CLOEXEC), .n_units = 1 };
+	ck_assert_int_eq(ftruncate(slab.fd, SLOT_UNIT), 0);
+	slots_init(&slots, NULL, NULL);
+	slots.on_unmap = on_unmap;
+	share.slots = &slots;
+	slot = (struct slot){ &share, &slab, 0, 1 };
+	devices_init(&devices);
+}
+
+static void copies_teardown(void)
+{
+	slots.slabs[0] = slab;
+	slots_deinit(&slots);
+	devices_deinit(&devices);
+	ck_assert_uint_eq(gpu.look.standin_counts().n_events, 0);
+	ck_assert_uint_eq(gpu.look.standin_counts().n_streams, 0);
+	ck_assert_uint_eq(gpu.look.standin_counts().n_registered, 0);
+	ck_assert_uint_eq(gpu.look.standin_counts().n_contexts, 1); /* gpu_alloc()'s */
+}
+
+START_TEST(a_copy_is_over_when_the_gpu_has_made_it)
+{
+	char *bytes, *why = NULL;
+	struct device_copy fill, empty;
+
+	copies_setup();
+	bytes = gpu.look.standin_bytes((uintptr_t)memory);
+	gpu.look.standin_let(0);
+	memset(bytes, 'a', 4096);
+	ck_assert_int_eq(devices_fill(&devices, 0, &slot, 10, memory, 100, &fill, &why), 0);
+	ck_assert_int_eq(device_copy_look(&fill, &why), -EAGAIN);
+	gpu.look.standin_let(1);
+	ck_assert_int_eq(device_copy_look(&fill, &why), 0);
+	ck_assert_int_eq(slab.map[9], 0);
+	ck_assert_int_eq(slab.map[10], 'a');
+	ck_assert_int_eq(slab.map[109], 'a');
+	ck_assert_int_eq(slab.map[110], 0);
+	memset(bytes, 'b', 4096);
+	gpu.look.standin_let(2);
+	ck_assert_int_eq(devices_empty(&devices, 0, &slot, 10, memory + 5, 50, &empty, &why), 0);
+	ck_assert_int_eq(device_copy_await(&empty, &why), 0);
+	ck_assert_int_eq(memcmp(bytes, "bbbbba", 6), 0);
+	ck_assert_int_eq(memcmp(bytes + 54, "abb", 3), 0);
+	ck_assert_ptr_null(why);
+	copies_teardown();
+}
+END_TEST
+
+START_TEST(events_are_used_again)
+{
+	enum { N = DEVICE_EVENTS_MAX + 3 };
+	struct device_copy copies[N];
+	char *why = NULL;
+
+	copies_setup();
+	gpu.look.standin_let(0);
+	for (int i = 0; i < N; i++)
+		ck_assert_int_eq(
+			devices_fill(&devices, 0, &slot, (uint64_t)i, memory, 1, &copies[i], &why),
+			0);
+	ck_assert_uint_eq(gpu.look.standin_counts().n_ahead, N);
+	ck_assert_uint_eq(gpu.look.standin_counts().n_events, N);
+	gpu.look.standin_let(UINT64_MAX);
+	for (int i = 0; i < N; i++)
+		ck_assert_int_eq(device_copy_await(&copies[i], &why), 0);
+	ck_assert_uint_eq(gpu.look.standin_counts().n_events, DEVICE_EVENTS_MAX);
+	ck_assert_int_eq(devices_fill(&devices, 0, &slot, 0, memory, 1, &copies[0], &why), 0);
+	ck_assert_int_eq(device_copy_await(&copies[0], &why), 0);
+	ck_assert_uint_eq(gpu.look.standin_counts().n_events, DEVICE_EVENTS_MAX);
+	copies_teardown();
+}
+END_TEST
+
+static const struct {
+	const char *standin;
+	int r; /* of the call; 0: it is the copy that fails */
+	int error;
+	const char *words;
+} errors[] = {
+	{ "cuEventCreate=2", -ENOMEM, 0, "cuEventCreate()" },
+	{ "cuMemcpyDtoHAsync_v2=1", -EFAULT, 0, "cuMemcpyDtoHAsync()" },
+	{ "cuEventRecord=700", -EIO, 0, "cuEventRecord()" },
+	{ "cuEventQuery=700", 0, -EIO, "cuEventQuery()" },
+	{ "copy_fails=1", 0, -EIO, "(719)" },
+};
+
+START_TEST(an_error_says_which_call_it_was_and_leaves_no_copy) /* _i: the row */
+{
+	struct device_copy copy;
+	char *why = NULL;
+
+	copies_setup();
+	ck_assert_int_eq(setenv("STANDIN", errors[_i].standin, 1), 0);
+	ck_assert_int_eq(devices_fill(&devices, 0, &slot, 0, memory, 1, &copy, &why), errors[_i].r);
+	if (!errors[_i].r)
+		ck_assert_int_eq(device_copy_await(&copy, &why), errors[_i].error);
+	ck_assert_msg(why && strstr(why, errors[_i].words), "%s", why);
+	free(why);
+	ck_assert_int_eq(setenv("STANDIN", "", 1), 0);
+	copies_teardown();
 }
 END_TEST
 
@@ -84,6 +168,10 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, memory_of_a_gpu_has_its_number, 0, N_ROWS(gpus));
 	tcase_add_test(tcase, libcuda_is_seen_whenever_the_program_opens_it);
+	tcase_add_test(tcase, a_copy_is_over_when_the_gpu_has_made_it);
+	tcase_add_test(tcase, events_are_used_again);
+	tcase_add_loop_test(tcase, an_error_says_which_call_it_was_and_leaves_no_copy, 0,
+			    N_ROWS(errors));
 }
 
 SUITE("client_device", add_tests)

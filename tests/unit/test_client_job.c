@@ -1,6 +1,7 @@
 #include "client/lib/io/file.h"
 #include "client/lib/io/job.h"
 #include "tests/unit/client_channel.h"
+#include "tests/unit/gpu.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
@@ -14,6 +15,8 @@ static struct dsaio_handle handle;
 static struct dsaio_file file;
 static struct job job;
 static struct dsaio_op *op;
+static struct devices devices;
+static struct list copies;
 static char memory[512 * KIB];
 
 static void ignore_room(struct slots *s)
@@ -56,21 +59,29 @@ static void job_teardown(void)
 	ck_assert_ptr_null(slots.shares);
 	op_pool_deinit(&handle.pool);
 	slots_deinit(&slots);
+	if (slots.on_unmap)
+		devices_deinit(&devices);
 	buffers_deinit(&buffers);
 	channel_teardown();
 }
 
 /* An async op from byte 100 on, and its job; all pieces that there are room for start. */
-static void start(uint8_t opcode, uint64_t len)
+static void start_on(char *buf, uint8_t opcode, uint64_t len)
 {
 	op = handle_op_new(&handle, true, false, NULL);
 	op_set_io(op, opcode, 100, len, &(struct buffer_place){ .slab = NULL });
 	op_set_file(op, &file);
 	op_change_state(op, OP_BOUNCED);
-	job_init(&job, op, &handle, &channel, &slots, NULL, NULL, memory);
+	job_init(&job, op, &handle, &channel, &slots, NULL, &devices, buf);
+	job.copies = &copies;
 	ck_assert_ptr_nonnull(job.share);
 	while (job.n < 4 && job_has_more(&job))
 		ck_assert_int_eq(job_start_piece(&job, false, job.n), 0);
+}
+
+static void start(uint8_t opcode, uint64_t len)
+{
+	start_on(memory, opcode, len);
 }
 
 /* The lane takes the next entry, and its bytes in the slot become c. */
@@ -184,6 +195,136 @@ START_TEST(a_cancelled_op_starts_no_piece)
 }
 END_TEST
 
+/* ---- GPU memory ---- */
+
+static void forget_map(struct slots *s, void *slab)
+{
+	(void)s;
+	devices_forget(&devices, slab);
+}
+
+/* The slots are given to it until gpu_close(). */
+static char *gpu_open(void)
+{
+	devices_init(&devices);
+	slots.on_unmap = forget_map;
+	return gpu_alloc(0, 1024 * KIB);
+}
+
+static void gpu_close(void)
+{
+	ck_assert_ptr_null(copies.first);
+	ck_assert_uint_eq(gpu.look.standin_counts().n_races, 0);
+	job_end_op(&job);
+}
+
+/* The lane's completion, without a look at what follows. */
+static void end(uint64_t id, int64_t result)
+{
+	struct op_list list = { NULL, NULL };
+
+	complete(id, result);
+	channel_consume(&channel, &list);
+	op_change_state(list.first, OP_ENDED);
+}
+
+/* The oldest queued copy. */
+static struct job_piece *first_copy(void)
+{
+	return list_entry(copies.first, struct job_piece, copy_node);
+}
+
+static struct job_piece *take_copy(void)
+{
+	struct job_piece *piece = first_copy();
+
+	ck_assert(job_copy_is_over(piece));
+	list_remove(&copies, &piece->copy_node);
+	return piece;
+}
+
+START_TEST(a_gpu_s_copies_of_a_read_are_queued_in_the_file_s_order_up_to_its_end)
+{
+	char *buf = gpu_open();
+	struct ring_entry entries[3];
+
+	start_on(buf, RING_OP_READ, 700 * KIB);
+	ck_assert_uint_eq(job.n, 3);
+	gpu.look.standin_let(0);
+	for (int i = 0; i < 3; i++)
+		entries[i] = serve((char)('a' + i));
+	end(entries[2].id, (int64_t)entries[2].len);
+	ck_assert(!job_queue_copies(&job)); /* not the first ones */
+	end(entries[0].id, (int64_t)entries[0].len);
+	ck_assert(job_queue_copies(&job));
+	ck_assert_uint_eq(gpu.look.standin_counts().n_copies, 1);
+	end(entries[1].id, 1000); /* the end of the file */
+	ck_assert(job_queue_copies(&job));
+	ck_assert(!job_queue_copies(&job));
+	ck_assert_uint_eq(gpu.look.standin_counts().n_copies, 2);
+	ck_assert(!job_has_more(&job));
+	ck_assert(!job_may_finish(&job));
+	ck_assert(!job_copy_is_over(first_copy()));
+	ck_assert_uint_lt(slots.n_free, 64);
+	gpu.look.standin_let(1);
+	(void)take_copy();
+	ck_assert(job_may_finish(&job));
+	job_finish_piece(&job);
+	ck_assert(!job_may_finish(&job));
+	gpu.look.standin_let(2);
+	(void)take_copy();
+	while (job_may_finish(&job))
+		job_finish_piece(&job);
+	ck_assert_uint_eq(job.n, 0);
+	ck_assert(job.is_at_end);
+	ck_assert_uint_eq(job.done, entries[0].len - 100 + 1000);
+	ck_assert_int_eq(gpu.look.standin_bytes((uintptr_t)buf)[job.done - 1], 'b');
+	ck_assert_int_eq(gpu.look.standin_bytes((uintptr_t)buf)[job.done], 0);
+	gpu_close();
+}
+END_TEST
+
+START_TEST(a_write_goes_into_the_ring_when_the_gpu_has_copied_it)
+{
+	char *buf = gpu_open();
+	struct ring_entry entry;
+	char byte;
+
+	memset(gpu.look.standin_bytes((uintptr_t)buf), 'w', 1000);
+	gpu.look.standin_let(0);
+	start_on(buf, RING_OP_WRITE, 1000);
+	ck_assert_int_eq(ring_lane_ready(&lane), 0);
+	ck_assert(!job_copy_is_over(first_copy()));
+	gpu.look.standin_let(1);
+	job_put_piece(take_copy(), false);
+	ck_assert(!job_may_finish(&job));
+	entry = serve(0);
+	ck_assert_int_eq(pread(slots.slabs[0].fd, &byte, 1, (off_t)entry.slab_off), 1);
+	ck_assert_int_eq(byte, 'w');
+	finish(entry.id, 1000);
+	ck_assert_uint_eq(job.done, 1000);
+	gpu_close();
+}
+END_TEST
+
+START_TEST(a_write_that_is_cancelled_while_the_gpu_copies_is_never_put)
+{
+	char *buf = gpu_open();
+
+	start_on(buf, RING_OP_WRITE, 500 * KIB);
+	ck_assert_uint_eq(job.n, 2);
+	op_set_cancelled(op);
+	job_put_piece(take_copy(), false);
+	job_put_piece(take_copy(), false);
+	ck_assert_int_eq(ring_lane_ready(&lane), 0);
+	while (job_may_finish(&job))
+		job_finish_piece(&job);
+	ck_assert_uint_eq(job.n, 0);
+	gpu_close();
+	ck_assert_int_eq(op->result, -ECANCELED);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, job_setup, job_teardown);
@@ -192,6 +333,10 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_short_read_is_the_end_of_the_file);
 	tcase_add_test(tcase, a_piece_that_fails_is_the_op_s_error);
 	tcase_add_test(tcase, a_cancelled_op_starts_no_piece);
+	tcase_add_test(tcase,
+		       a_gpu_s_copies_of_a_read_are_queued_in_the_file_s_order_up_to_its_end);
+	tcase_add_test(tcase, a_write_goes_into_the_ring_when_the_gpu_has_copied_it);
+	tcase_add_test(tcase, a_write_that_is_cancelled_while_the_gpu_copies_is_never_put);
 }
 
 SUITE("client_job", add_tests)

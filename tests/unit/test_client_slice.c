@@ -134,12 +134,27 @@ START_TEST(slices_are_short_where_nothing_else_is_in_flight)
 }
 END_TEST
 
+static const struct {
+	uint64_t len, bytes;
+} queued[] = {
+	{ 1, MIB / 4 },	       { 8 * MIB, MIB / 4 },  { 8 * MIB + 1, MIB / 2 },
+	{ 16 * MIB, MIB / 2 }, { 16 * MIB + 1, MIB }, { 400 * MIB, MIB },
+};
+
+START_TEST(slices_beside_queued_copies_are_a_small_part_of_the_op)
+{
+	ck_assert_uint_eq(slice_wish_queued(queued[_i].len), queued[_i].bytes);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, a_slice_is_what_a_slot_holds, 0, N_ROWS(cuts));
 	tcase_add_loop_test(tcase, slices_cover_an_op_and_lie_as_the_file_does, 0, 3);
 	tcase_add_loop_test(tcase, slices_are_short_where_nothing_else_is_in_flight, 0,
 			    N_ROWS(wishes));
+	tcase_add_loop_test(tcase, slices_beside_queued_copies_are_a_small_part_of_the_op, 0,
+			    N_ROWS(queued));
 }
 
 SUITE("client_slice", add_tests)

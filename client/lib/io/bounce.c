@@ -147,6 +147,7 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 	job_init(job, op, companion, channel, &bounce->slots, &bounce->copiers, &bounce->devices,
 		 buf);
 	note_why(job, buf);
+	job->copies = &bounce->copies;
 	if (!job->share) {
 		job->stop = -ENOMEM;
 		job_end_op(job);

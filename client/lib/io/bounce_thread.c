@@ -99,11 +99,11 @@ static void job_touch(struct client_bounce *bounce, struct job *job)
 /* Moves the job to the list of its new state, after pieces were started or finished. */
 static void job_settle(struct client_bounce *bounce, struct job *job)
 {
-	if (job->n && job_piece(job, 0)->has_ended)
+	if (job_may_finish(job))
 		job_touch(bounce, job);
 	if (!job->n && !job_has_more(job))
 		job_end(bounce, job);
-	else if (job->n < JOB_PIECES_MAX && job_has_more(job))
+	else if (job_may_start(job))
 		job_move(bounce, job, JOB_STARTING);
 	else
 		job_move(bounce, job, JOB_FULL);
@@ -222,7 +222,7 @@ static void job_cancel(struct client_bounce *bounce, struct job *job)
 	if (!job->stop)
 		job->stop = -ECANCELED;
 	for (unsigned i = 0; i < job->n; i++)
-		if (!job_piece(job, i)->has_ended)
+		if (!job_piece(job, i)->has_ended && job_piece(job, i)->op)
 			(void)channel_cancel(job_piece(job, i)->op);
 }
 
@@ -287,10 +287,55 @@ static bool finish_pieces(struct client_bounce *bounce)
 	for (; (job = touched); job_settle(bounce, job)) {
 		touched = job->next_touched;
 		job->is_touched = false;
-		if (job_piece(job, 0)->has_ended) {
+		(void)job_queue_copies(job);
+		if (job_may_finish(job)) {
 			job->share->n_pieces--;
 			job_finish_piece(job);
 		}
+	}
+	return did;
+}
+
+static void activate(struct client_bounce *bounce, struct dsaio_handle *companion)
+{
+	if (companion->n_pieces++)
+		return;
+	companion->next_active = bounce->active;
+	bounce->active = companion;
+}
+
+/* There is always room for a daemon that is gone: the piece then ends at once. */
+static bool has_room(const struct client_bounce *bounce, const struct job *job)
+{
+	return ring_client_room(&job->channel->ring) || conn_was_gone(bounce->client->conn);
+}
+
+/* Looks at copies by GPUs.  Those of a stream end in their order, so one that goes on answers for others. */
+static bool look_at_copies(struct client_bounce *bounce)
+{
+	bool did = false;
+
+	LIST_EACH(struct job_piece, piece, &bounce->copies, copy_node) {
+		struct device_stream *stream = piece->device_copy.stream;
+		struct job *job = piece->job;
+		bool is_write = job->op->opcode == RING_OP_WRITE;
+
+		if (!piece->is_copied && stream->looked == bounce->turn)
+			continue;
+		if (!job_copy_is_over(piece)) {
+			stream->looked = bounce->turn;
+			continue;
+		}
+		/* The room comes with a completion, which wakes the thread. */
+		if (is_write && !has_room(bounce, job))
+			continue;
+		list_remove(&bounce->copies, &piece->copy_node);
+		if (is_write)
+			job_put_piece(piece, false);
+		if (is_write && !piece->has_ended)
+			activate(bounce, job->via);
+		job_touch(bounce, job);
+		did = true;
 	}
 	return did;
 }
@@ -323,14 +368,6 @@ static bool look_at_waiting(struct client_bounce *bounce)
 	return did;
 }
 
-static void activate(struct client_bounce *bounce, struct dsaio_handle *companion)
-{
-	if (companion->n_pieces++)
-		return;
-	companion->next_active = bounce->active;
-	bounce->active = companion;
-}
-
 /* Starts a piece of the job.  False: there is no room or slot now. */
 static bool start_piece(struct client_bounce *bounce, struct job *job)
 {
@@ -347,7 +384,7 @@ static bool start_piece(struct client_bounce *bounce, struct job *job)
 	}
 	if (job->n > n) {
 		share->n_pieces++;
-		if (!job_piece(job, n)->has_ended)
+		if (job_piece(job, n)->op && !job_piece(job, n)->has_ended)
 			activate(bounce, job->via);
 	}
 	job_settle(bounce, job); /* moves it behind the others of its channel, or ends it */
@@ -418,6 +455,12 @@ static uint64_t sleep_nsec(struct client_bounce *bounce)
 	}
 	if (bounce->is_short && nsec > SHORT_NSEC)
 		nsec = SHORT_NSEC;
+	if (bounce->copies.first) {
+		if (nsec > bounce->copies_nsec)
+			nsec = bounce->copies_nsec;
+		if (bounce->copies_nsec < JOB_LOOK_MAX_NSEC)
+			bounce->copies_nsec *= 2;
+	}
 	if (bounce->look_nsec) {
 		if (nsec > bounce->look_nsec)
 			nsec = bounce->look_nsec;
@@ -479,6 +522,7 @@ bool bounce_turn(struct client_bounce *bounce)
 	did = take_inbox(bounce);
 	look_for_cancels(bounce);
 	did |= collect(bounce);
+	did |= look_at_copies(bounce);
 	did |= finish_pieces(bounce);
 	fail_waiting(bounce);
 	did |= look_at_waiting(bounce);
@@ -486,8 +530,10 @@ bool bounce_turn(struct client_bounce *bounce)
 	client_collect(bounce->client);
 	if (!did)
 		did = expire(bounce);
-	if (did)
+	if (did) {
 		bounce->look_nsec = 0;
+		bounce->copies_nsec = JOB_LOOK_MIN_NSEC;
+	}
 	return did;
 }
 

@@ -17,6 +17,7 @@
  *   - a store that completes nothing holds a part of the slots (slots.h) and its own rings.  The thread
  *     passes over its jobs, so ops on other stores do not wait for it;
  *   - waiting for a copier is waiting for one copy, which waits for nothing;
+ *   - the thread never sleeps for a GPU alone: while copies are queued it looks at them again and again;
  *   - pieces of a blocking op are consumed by its own thread, or by the thread that has the role and
  *     hands it on;
  *   - the bounce thread needs no room in a caller's ring: it tries again, and consumes meanwhile.
@@ -45,6 +46,8 @@ struct client_bounce {
 	/* the thread's */
 	struct list jobs[JOB_FULL + 1]; /* by state */
 	struct list starting;		/* channels with jobs that may start pieces */
+	struct list copies;		/* pieces whose copies by a GPU are queued, in that order */
+	uint64_t copies_nsec;		/* next look at them, from now */
 	bool is_short;			/* a job without pieces in flight waits for a slot */
 	struct job *touched;
 	struct dsaio_handle *active; /* companions with pieces in flight */

@@ -67,88 +67,38 @@ static int job_has_no_copy(struct job *job, int r, const char *memory, uint64_t 
 	return r;
 }
 
-/* From the buffer to the slot.  Returns 0 or a negative errno. */
-static int piece_fill(struct job_piece *piece, const char *from)
+/* Queues the copy from the buffer to the slot.  Returns 0 or a negative errno. */
+static int piece_start_fill(struct job_piece *piece, const char *from)
 {
 	const struct slice *slice = &piece->slice;
 	struct job *job = piece->job;
 	char *why = NULL;
-	uint64_t done;
-	int r;
+	int r = devices_fill(job->devices, job->device, &piece->slot, slice->slot_off, from,
+			     slice->len, &piece->device_copy, &why);
 
-	if (job->device < 0)
-		return slot_fill(&piece->slot, slice->slot_off, from, slice->len, &done);
-	r = devices_fill(job->devices, job->device, &piece->slot, slice->slot_off, from, slice->len,
-			 &why);
-	return job_has_no_copy(job, r, from, slice->len, why);
+	if (r < 0)
+		return job_has_no_copy(job, r, from, slice->len, why);
+	list_push(job->copies, &piece->copy_node);
+	job->n_copying++;
+	return 0;
 }
 
-/* From the slot to the buffer. */
-static int piece_empty(struct job_piece *piece, char *to, uint64_t len, uint64_t *ret_done)
+/* Makes the piece's op, and puts it into the ring.  Returns 0, also if the daemon is gone; or -ENOMEM. */
+static int piece_put(struct job_piece *piece, bool is_blocking)
 {
-	const struct slice *slice = &piece->slice;
 	struct job *job = piece->job;
-	char *why = NULL;
 	int r;
 
-	if (job->device < 0)
-		return slot_empty(&piece->slot, slice->slot_off, to, len, ret_done);
-	r = devices_empty(job->devices, job->device, &piece->slot, slice->slot_off, to, len, &why);
-	*ret_done = r < 0 ? 0 : len;
-	return job_has_no_copy(job, r, to, len, why);
-}
-
-int job_start_piece(struct job *job, bool is_blocking, bool is_further)
-{
-	struct dsaio_op *op = job->op;
-	struct slice_align align = { op->file->session.offset_align,
-				     op->file->session.memory_align };
-	bool is_write = op->opcode == RING_OP_WRITE;
-	struct job_piece *piece = &job->pieces[(job->first + job->n) % JOB_PIECES_MAX];
-	uint64_t bytes = slice_bytes(job->next, job->end, align);
-	uint64_t wish = slice_wish(op->off, job->next, job->end, is_write);
-	int r;
-
-	if (atomic_load(&op->is_cancelled))
-		job->stop = -ECANCELED;
-	else if (deadline_is_over(job->deadline_nsec))
-		job->stop = -ETIMEDOUT;
-	if (job->stop)
-		return 0;
-	*piece = (struct job_piece){ .job = job };
-	if (is_blocking && bytes > wish)
-		bytes = wish;
-	if (is_blocking && !is_further)
-		r = slots_await(job->share, bytes, job->deadline_nsec, &piece->slot);
-	else
-		r = slots_take(job->share, bytes, is_further, &piece->slot);
-	if (r == -EAGAIN)
-		return r;
-	if (r < 0) {
-		job_has_no_slot(job, r);
-		return 0;
-	}
-	piece->slice = slice_cut(job->next, job->end, slot_bytes(&piece->slot), align, is_write);
-	if (is_write)
-		job->stop = piece_fill(piece, job->buf + (job->next - op->off));
-	if (!job->stop) {
-		piece->op = handle_op_new(job->via, false, is_blocking, job->channel);
-		if (!piece->op)
-			job->stop = -ENOMEM;
-	}
-	if (job->stop) {
-		slots_give(&piece->slot);
-		return 0;
-	}
-	op_set_io(piece->op, op->opcode, piece->slice.io_off, piece->slice.io_len,
+	piece->op = handle_op_new(job->via, false, is_blocking, job->channel);
+	if (!piece->op)
+		return -ENOMEM;
+	op_set_io(piece->op, job->op->opcode, piece->slice.io_off, piece->slice.io_len,
 		  &(struct buffer_place){
 			  .slab = &piece->slot.slab->slab,
 			  .slab_off = slot_off(&piece->slot) + piece->slice.io_slot_off,
 		  });
-	op_set_part(piece->op, piece, op);
+	op_set_part(piece->op, piece, job->op);
 	op_set_timeout(piece->op, deadline_left_msec(job->deadline_nsec));
-	job->next += piece->slice.len;
-	job->n++;
 	r = is_blocking ? submit_put(piece->op) : channel_put(piece->op);
 	if (r == 0)
 		return 0;
@@ -163,9 +113,68 @@ int job_start_piece(struct job *job, bool is_blocking, bool is_further)
 	return 0;
 }
 
+/* No piece starts any more once the op was cancelled, or its time is over. */
+static void job_look_at_op(struct job *job)
+{
+	if (atomic_load(&job->op->is_cancelled))
+		job->stop = -ECANCELED;
+	else if (deadline_is_over(job->deadline_nsec))
+		job->stop = -ETIMEDOUT;
+}
+
+int job_start_piece(struct job *job, bool is_blocking, bool is_further)
+{
+	struct dsaio_op *op = job->op;
+	struct slice_align align = { op->file->session.offset_align,
+				     op->file->session.memory_align };
+	bool is_write = op->opcode == RING_OP_WRITE, is_queued = job->device >= 0;
+	struct job_piece *piece = &job->pieces[(job->first + job->n) % JOB_PIECES_MAX];
+	uint64_t bytes = slice_bytes(job->next, job->end, align);
+	uint64_t wish = is_queued ? slice_wish_queued(op->len)
+				  : slice_wish(op->off, job->next, job->end, is_write);
+	uint64_t done;
+	const char *from = job->buf + (job->next - op->off);
+	int r;
+
+	job_look_at_op(job);
+	if (job->stop)
+		return 0;
+	*piece = (struct job_piece){ .job = job };
+	if ((is_blocking || is_queued) && bytes > wish)
+		bytes = wish;
+	if (is_blocking && !is_further)
+		r = slots_await(job->share, bytes, job->deadline_nsec, &piece->slot);
+	else
+		r = slots_take(job->share, bytes, is_further, &piece->slot);
+	if (r == -EAGAIN)
+		return r;
+	if (r < 0) {
+		job_has_no_slot(job, r);
+		return 0;
+	}
+	piece->slice = slice_cut(job->next, job->end, slot_bytes(&piece->slot), align, is_write);
+	if (is_write && is_queued) {
+		r = piece_start_fill(piece, from);
+	} else {
+		if (is_write)
+			r = slot_fill(&piece->slot, piece->slice.slot_off, from, piece->slice.len,
+				      &done);
+		if (r == 0)
+			r = piece_put(piece, is_blocking);
+	}
+	if (r < 0) {
+		job->stop = r;
+		slots_give(&piece->slot);
+		return 0;
+	}
+	job->next += piece->slice.len;
+	job->n++;
+	return 0;
+}
+
 static bool piece_has_ended(const struct job_piece *piece)
 {
-	return piece->has_ended || op_has_ended(piece->op);
+	return piece->has_ended || (piece->op && op_has_ended(piece->op));
 }
 
 /* Wanted bytes that an ended piece has done. */
@@ -177,16 +186,23 @@ static uint64_t piece_done(const struct job_piece *piece)
 	return done < piece->slice.len ? done : piece->slice.len;
 }
 
+/* The place in the program's buffer of the bytes of a read. */
+static char *piece_buf(const struct job_piece *piece)
+{
+	const struct slice *slice = &piece->slice;
+	uint64_t at = slice->io_off + (slice->slot_off - slice->io_slot_off) - piece->job->op->off;
+
+	return piece->job->buf + at;
+}
+
 /* Copies the bytes read.  Any thread. */
 static void piece_copy(struct copy *copy)
 {
 	struct job_piece *piece = container_of(copy, struct job_piece, copy);
-	const struct slice *slice = &piece->slice;
-	uint64_t at = slice->io_off + (slice->slot_off - slice->io_slot_off) - piece->job->op->off;
 	const uint64_t start = clock_nsec();
 
-	piece->copy_error = piece_empty(piece, piece->job->buf + at, piece_done(piece),
-					&piece->n_copied);
+	piece->copy_error = slot_empty(&piece->slot, piece->slice.slot_off, piece_buf(piece),
+				       piece_done(piece), &piece->n_copied);
 	piece->is_slow = piece->n_copied < (clock_nsec() - start) * SLOW_BYTES_PER_NSEC;
 }
 
@@ -225,20 +241,108 @@ static void job_await_copy(struct job *job)
 	copiers_await(job->copiers, &first->copy);
 }
 
+/* ---- copies by a GPU ---- */
+
+/* Queues the copy of the bytes read, unless a piece before was not whole: see job_share(). */
+static void piece_start_empty(struct job_piece *piece)
+{
+	struct job *job = piece->job;
+	uint64_t done = piece_done(piece);
+	char *to = piece_buf(piece), *why = NULL;
+
+	if (!job->is_over && done) {
+		piece->copy_error = devices_empty(job->devices, job->device, &piece->slot,
+						  piece->slice.slot_off, to, done,
+						  &piece->device_copy, &why);
+		(void)job_has_no_copy(job, piece->copy_error, to, done, why);
+		if (piece->copy_error == 0) {
+			piece->n_copied = done;
+			list_push(job->copies, &piece->copy_node);
+		}
+	}
+	piece->is_copied = !piece->n_copied;
+	if (piece->copy_error < 0 || piece->op->result < 0 || done < piece->slice.len)
+		job->is_over = true;
+}
+
+bool job_queue_copies(struct job *job)
+{
+	bool did = false;
+
+	while (job->device >= 0 && job->op->opcode == RING_OP_READ && job->n_copying < job->n &&
+	       piece_has_ended(job_piece(job, job->n_copying))) {
+		piece_start_empty(job_piece(job, job->n_copying++));
+		did = true;
+	}
+	return did;
+}
+
+static void piece_copied(struct job_piece *piece, int r, char *why)
+{
+	struct job *job = piece->job;
+
+	piece->is_copied = true;
+	piece->copy_error = job_has_no_copy(job, r, piece_buf(piece), piece->slice.len, why);
+	if (r < 0)
+		piece->n_copied = 0;
+}
+
+bool job_copy_is_over(struct job_piece *piece)
+{
+	char *why = NULL;
+	int r;
+
+	if (piece->is_copied)
+		return true;
+	r = device_copy_look(&piece->device_copy, &why);
+	if (r == -EAGAIN)
+		return false;
+	piece_copied(piece, r, why);
+	return true;
+}
+
+void job_put_piece(struct job_piece *piece, bool is_blocking)
+{
+	struct job *job = piece->job;
+
+	job->n_copying--;
+	job_look_at_op(job);
+	piece->error = piece->copy_error < 0 ? piece->copy_error : job->stop;
+	if (!piece->error)
+		piece->error = piece_put(piece, is_blocking);
+	if (piece->error) {
+		piece->has_ended = true;
+		job->is_over = true;
+	}
+}
+
+/* ---- the end of a piece ---- */
+
+bool job_may_finish(struct job *job)
+{
+	const struct job_piece *first = job_piece(job, 0);
+
+	if (!job->n)
+		return false;
+	if (job->device >= 0 && job->op->opcode == RING_OP_READ)
+		return job->n_copying && first->is_copied;
+	return piece_has_ended(first);
+}
+
 void job_finish_piece(struct job *job)
 {
 	struct job_piece *piece = job_piece(job, 0);
 	struct dsaio_op *op = job->op;
-	uint64_t done = piece_done(piece);
-	int64_t result = piece->op->result;
+	uint64_t done = piece->op ? piece_done(piece) : 0;
+	int64_t result = piece->op ? piece->op->result : piece->error;
 
-	if (job->copiers && job->is_slow && !job->error && !job->is_at_end)
+	if (job->copiers && job->is_slow && !job->is_over)
 		job_share(job);
 	if (piece->is_posted)
 		job_await_copy(job);
 	if (!job->error && !job->is_at_end) {
 		if (op->opcode == RING_OP_READ && done) {
-			if (!piece->is_posted)
+			if (job->device < 0 && !piece->is_posted)
 				piece_copy(&piece->copy);
 			done = piece->n_copied;
 			job->is_slow = piece->is_slow;
@@ -252,9 +356,13 @@ void job_finish_piece(struct job *job)
 			job->is_at_end = true;
 		else if (done < piece->slice.len)
 			job->error = -EIO; /* a write is whole, or fails */
+		job->is_over |= job->error || job->is_at_end;
 	}
+	if (job->device >= 0 && op->opcode == RING_OP_READ)
+		job->n_copying--;
 	slots_give(&piece->slot);
-	handle_op_unref(TAKE_PTR(piece->op));
+	if (piece->op)
+		handle_op_unref(TAKE_PTR(piece->op));
 	job->first = (job->first + 1) % JOB_PIECES_MAX;
 	job->n--;
 }
@@ -276,21 +384,97 @@ void job_end_op(struct job *job)
 	end_op(op, result, job->done);
 }
 
-void job_run(struct job *job)
+/* ---- blocking ops ---- */
+
+/* Does what can be done for pieces on GPU memory without sleeping.  Returns whether there was something. */
+static bool job_go_on(struct job *job)
+{
+	bool did = false;
+
+	LIST_EACH(struct job_piece, piece, job->copies, copy_node) {
+		if (!job_copy_is_over(piece)) /* nor are those behind it */
+			break;
+		list_remove(job->copies, &piece->copy_node);
+		if (job->op->opcode == RING_OP_WRITE)
+			job_put_piece(piece, true);
+		did = true;
+	}
+	did |= job_queue_copies(job);
+	while (job_may_finish(job)) {
+		job_finish_piece(job);
+		did = true;
+	}
+	return did;
+}
+
+/* Sleeps until the piece's op has ended.  Other pieces may have, too, when the time is over. */
+static void piece_await(struct job_piece *piece, uint64_t deadline_nsec)
+{
+	struct wait_for end = { .what = WAIT_OP, .op = piece->op };
+
+	(void)wait_until(piece->op->handle, &end, deadline_nsec);
+}
+
+/* Sleeps until a piece on GPU memory can go on, or for a pause where it cannot sleep for all of them. */
+static void job_await(struct job *job, uint64_t *pause_nsec)
+{
+	struct job_piece *copy = list_entry(job->copies->first, struct job_piece, copy_node);
+	bool is_read = job->op->opcode == RING_OP_READ;
+	char *why = NULL;
+	int r;
+
+	if (job->n == job->n_copying) {
+		r = device_copy_await(&copy->device_copy, &why);
+		piece_copied(copy, r, why);
+	} else if (!copy || (is_read && !job_has_more(job))) {
+		piece_await(job_piece(job, is_read ? job->n_copying : 0), DEADLINE_NEVER);
+	} else {
+		piece_await(job_piece(job, is_read ? job->n_copying : 0),
+			    clock_nsec() + *pause_nsec);
+		if (*pause_nsec < JOB_LOOK_MAX_NSEC)
+			*pause_nsec *= 2;
+	}
+}
+
+static void job_run_device(struct job *job)
+{
+	struct list copies = { NULL, NULL };
+	uint64_t pause_nsec = JOB_LOOK_MIN_NSEC;
+
+	job->copies = &copies;
+	while (job->n || job_has_more(job)) {
+		int r = 0;
+
+		while (r == 0 && job_may_start(job))
+			r = job_start_piece(job, true, job->n);
+		if (job_go_on(job))
+			pause_nsec = JOB_LOOK_MIN_NSEC;
+		else if (job->n)
+			job_await(job, &pause_nsec);
+	}
+}
+
+static void job_run_host(struct job *job)
 {
 	while (job->n || job_has_more(job)) {
 		int r = 0;
 
-		while (r == 0 && job->n < JOB_PIECES_MAX && job_has_more(job))
+		while (r == 0 && job_may_start(job))
 			r = job_start_piece(job, true, job->n);
 		if (job->n) {
-			struct wait_for end = { .what = WAIT_OP, .op = job_piece(job, 0)->op };
-
 			if (job->copiers) /* which of them have ended? */
 				wait_poll(job->op->handle);
-			(void)wait_until(job->op->handle, &end, DEADLINE_NEVER); /* no time-out */
+			piece_await(job_piece(job, 0), DEADLINE_NEVER);
 			job_finish_piece(job);
 		}
 	}
+}
+
+void job_run(struct job *job)
+{
+	if (job->device < 0)
+		job_run_host(job);
+	else
+		job_run_device(job);
 	job_end_op(job);
 }

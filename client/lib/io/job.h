@@ -3,7 +3,7 @@
  * piece overlaps the I/O of others.
  *
  *     op      |-----------------------------------------|
- *     pieces  |--|-----|-----|-----|                         at most JOB_PIECES_MAX in flight
+ *     pieces  |--|-----|-----|-----|                         as many as job_may_start() allows
  *                 done  ended  in flight                     copied and counted in order
  *
  * Each piece is an op of its own on a slot; only this module and bounce_thread.c know it.  The first
@@ -15,8 +15,13 @@
  * runs the job finishes the pieces in the order of the file.  Writes have no copiers: the kernel lets
  * one thread at a time write to a memfd.
  *
- * Memory of a GPU is copied by the GPU (device.h), while the thread sleeps and the other pieces are in
- * flight.
+ * Memory of a GPU is copied by the GPU (device.h), whose copies are queued ahead, so that it never waits
+ * for this thread:
+ *
+ *     read    in flight -> ended -> copied          copies of ended pieces, in the order of the file
+ *     write   copied -> in flight -> ended          a piece has its slot, and no op while it is copied
+ *
+ * A piece keeps its slot until its copy is over, whatever becomes of the op.
  *
  * One thread runs a job: the caller's (job_run()), or the bounce thread.
  */
@@ -29,11 +34,19 @@
 #include "client/lib/memory/device.h"
 #include "client/lib/memory/slots.h"
 
-#define JOB_PIECES_MAX 8u /* 8 MiB in flight keep a device busy while one is copied */
+/* GPU memory: some are in flight, some queued for a copy.  They fill less than a store may use of the slots. */
+#define JOB_PIECES_MAX 12u
+#define JOB_HOST_PIECES_MAX 8u /* 8 MiB in flight keep a device busy while one is copied */
+
+/* Pauses between two looks at queued copies while I/O may end, too: each is twice the one before.  Guesses:
+   a GPU copies 1 MiB in 50 us, and a wake-up every 200 us costs one core 3 percent. */
+#define JOB_LOOK_MIN_NSEC 50000u
+#define JOB_LOOK_MAX_NSEC 200000u
 
 struct job_piece {
 	struct job *job;
-	struct dsaio_op *op; /* reads or writes the slot */
+	struct dsaio_op *op; /* reads or writes the slot; NULL: not yet, or never for that error */
+	int error;
 	struct slot slot;
 	struct slice slice;
 	bool has_ended; /* the bounce thread consumed it, or it was never put into the ring */
@@ -43,6 +56,10 @@ struct job_piece {
 	uint64_t n_copied; /* bytes */
 	int copy_error;
 	bool is_slow; /* the copy was */
+
+	struct device_copy device_copy; /* by the GPU */
+	bool is_copied;			/* it is over, or there was nothing to copy */
+	struct list_node copy_node;	/* of job->copies, until a look finds that */
 };
 
 struct job {
@@ -53,13 +70,16 @@ struct job {
 	struct copiers *copiers;   /* NULL: none */
 	struct devices *devices;   /* of the client */
 	int device;		   /* the GPU whose memory buf is; -1: the host's */
-	bool is_slow;		   /* the last copy was: copiers shall help */
+	struct list *copies; /* of GPU memory: pieces whose copies are queued, in that order */
+	unsigned n_copying;  /* the first pieces of a read, the last ones of a write */
+	bool is_slow;	     /* the last copy was: copiers shall help */
 	char *buf;
 	uint64_t next, end; /* bytes of the file: the start of the next piece, the end of the op */
 	uint64_t deadline_nsec;
 	struct job_piece pieces[JOB_PIECES_MAX]; /* a ring, in the order of the file */
 	unsigned first, n;
 	int stop;	/* errno for which no further piece starts; 0: more may */
+	bool is_over;	/* a piece failed, or was at the end of the file: neither starts one */
 	int error;	/* of the first piece that failed */
 	uint64_t done;	/* bytes, before the first piece that failed */
 	bool is_at_end; /* of the file */
@@ -86,10 +106,17 @@ void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
 	      struct channel *channel, struct slots *slots, struct copiers *copiers,
 	      struct devices *devices, void *buf);
 
-/* May it start another piece? */
+/* May it start another piece, now or later? */
 static inline bool job_has_more(const struct job *job)
 {
-	return !job->stop && !job->error && !job->is_at_end && job->next < job->end;
+	return !job->stop && !job->is_over && job->next < job->end;
+}
+
+/* May it start one before another is finished? */
+static inline bool job_may_start(const struct job *job)
+{
+	return job->n < (job->device < 0 ? JOB_HOST_PIECES_MAX : JOB_PIECES_MAX) &&
+	       job_has_more(job);
 }
 
 static inline struct job_piece *job_piece(struct job *job, unsigned n)
@@ -104,7 +131,19 @@ static inline struct job_piece *job_piece(struct job *job, unsigned n)
  */
 int job_start_piece(struct job *job, bool is_blocking, bool is_further);
 
-/* The first piece has ended: copies and counts its bytes, and gives its slot back. */
+/* Whether a piece's queued copy is over. */
+bool job_copy_is_over(struct job_piece *piece);
+
+/* That of a write is: puts the piece into the ring, where there is room, or notes why it never will be. */
+void job_put_piece(struct job_piece *piece, bool is_blocking);
+
+/* A read: queues the copies of pieces that have ended.  Returns whether there were some. */
+bool job_queue_copies(struct job *job);
+
+/* Whether the first piece can be finished. */
+bool job_may_finish(struct job *job);
+
+/* Copies its bytes, where a GPU has not, counts them, and gives its slot back. */
 void job_finish_piece(struct job *job);
 
 /* Ends the op.  No piece is in flight, and none will be. */

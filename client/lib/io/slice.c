@@ -4,6 +4,7 @@
 
 /* Shorter ones cost more than they hide: 1 MiB in slices of 128 KiB is no faster. */
 #define SLICE_BYTES_MIN (256u << 10)
+#define QUEUED_SLICES 32u /* so a slice is 3 percent of its op */
 #define PAGE 4096u
 
 static uint64_t round_down(uint64_t n, uint64_t align)
@@ -29,6 +30,15 @@ uint64_t slice_wish(uint64_t off, uint64_t next, uint64_t end, bool is_write)
 	uint64_t beside = (is_write ? 2 * (next - off) : end - next) / 4, bytes = SLICE_BYTES_MIN;
 
 	while (bytes < SLOT_BYTES_MAX && bytes < beside)
+		bytes *= 2;
+	return bytes;
+}
+
+uint64_t slice_wish_queued(uint64_t len)
+{
+	uint64_t bytes = SLICE_BYTES_MIN;
+
+	while (bytes < SLOT_BYTES_MAX && bytes * QUEUED_SLICES < len)
 		bytes *= 2;
 	return bytes;
 }

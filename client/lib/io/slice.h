@@ -37,4 +37,10 @@ uint64_t slice_bytes(uint64_t off, uint64_t end, struct slice_align align);
  */
 uint64_t slice_wish(uint64_t off, uint64_t next, uint64_t end, bool is_write);
 
+/*
+ * The same for slices of an op of len bytes whose copies are queued beside the I/O.  Where both are as
+ * fast, the op takes as long as one of them and one slice.
+ */
+uint64_t slice_wish_queued(uint64_t len);
+
 #endif

@@ -2,6 +2,7 @@
 
 #include "client/lib/base/debug.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
 
 #include <errno.h>
 #include <link.h>
@@ -9,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A wait begins with as much looking: a guess.  A GPU copies 512 KiB meanwhile, and a wake-up takes as long. */
+#define SPIN_NSEC 20000u
 
 /* ---- the program's libcuda ---- */
 
@@ -134,45 +138,55 @@ static int fail(const char *call, CUresult result, char **ret_why)
 	return result == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -EIO;
 }
 
-/* Under the lock. */
-static int device_open(struct device *device, int number, char **ret_why)
+static CUresult streams_create(struct device *device)
 {
-	CUresult result = libcuda()->cuDeviceGet(&device->device, number);
+	CUresult result = libcuda()->cuCtxPushCurrent_v2(device->context);
 
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = libcuda()->cuStreamCreate(&device->fill.stream, CU_STREAM_NON_BLOCKING);
+	if (result == CUDA_SUCCESS) {
+		result = libcuda()->cuStreamCreate(&device->empty.stream, CU_STREAM_NON_BLOCKING);
+		if (result != CUDA_SUCCESS) /* just made */
+			(void)libcuda()->cuStreamDestroy_v2(device->fill.stream);
+	}
+	(void)libcuda()->cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one pushed above */
+	return result;
+}
+
+static int device_open(int number, struct device **ret_device, char **ret_why)
+{
+	_cleanup_(freep) struct device *device = calloc(1, sizeof(*device));
+	CUresult result;
+
+	if (!device)
+		return -ENOMEM;
+	result = libcuda()->cuDeviceGet(&device->device, number);
 	if (result != CUDA_SUCCESS)
 		return fail("cuDeviceGet()", result, ret_why);
 	result = libcuda()->cuDevicePrimaryCtxRetain(&device->context, device->device);
 	if (result != CUDA_SUCCESS)
 		return fail("cuDevicePrimaryCtxRetain()", result, ret_why);
-	result = libcuda()->cuCtxPushCurrent_v2(device->context);
-	if (result == CUDA_SUCCESS) {
-		result = libcuda()->cuStreamCreate(&device->fill, CU_STREAM_NON_BLOCKING);
-		if (result == CUDA_SUCCESS) {
-			result = libcuda()->cuStreamCreate(&device->empty, CU_STREAM_NON_BLOCKING);
-			if (result != CUDA_SUCCESS)
-				(void)libcuda()->cuStreamDestroy_v2(device->fill); /* just made */
-		}
-		(void)libcuda()->cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one just pushed */
-	}
+	result = streams_create(device);
 	if (result != CUDA_SUCCESS) {
 		(void)libcuda()->cuDevicePrimaryCtxRelease_v2(device->device); /* just retained */
 		return fail("cuStreamCreate()", result, ret_why);
 	}
-	device->is_open = true;
+	(void)pthread_mutex_init(&device->lock, NULL); /* default attributes: cannot fail */
+	*ret_device = TAKE_PTR(device);
 	return 0;
 }
 
 static int device_get(struct devices *devices, int number, struct device **ret_device,
 		      char **ret_why)
 {
-	struct device *device = &devices->devices[number];
 	int r = 0;
 
 	(void)pthread_mutex_lock(&devices->lock);
-	if (!device->is_open)
-		r = device_open(device, number, ret_why);
+	if (!devices->devices[number])
+		r = device_open(number, &devices->devices[number], ret_why);
+	*ret_device = devices->devices[number];
 	(void)pthread_mutex_unlock(&devices->lock);
-	*ret_device = device;
 	return r;
 }
 
@@ -195,73 +209,174 @@ static char *place_of(const struct slot *slot, uint64_t off)
 	return map + slot_off(slot) + off;
 }
 
-static int copy(struct devices *devices, int number, const struct slot *slot, uint64_t off,
-		CUdeviceptr memory, uint64_t len, bool is_fill, char **ret_why)
+/* ---- a copy.  Its GPU's context is current. ---- */
+
+static CUresult event_take(struct device *device, CUevent *ret_event)
+{
+	CUevent event = NULL;
+
+	(void)pthread_mutex_lock(&device->lock); /* a plain mutex: cannot fail */
+	if (device->n_events)
+		event = device->events[--device->n_events];
+	(void)pthread_mutex_unlock(&device->lock);
+	*ret_event = event;
+	if (event)
+		return CUDA_SUCCESS;
+	return libcuda()->cuEventCreate(ret_event,
+					CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING);
+}
+
+/* No copy before it is queued. */
+static void event_give(struct device *device, CUevent event)
+{
+	bool is_kept;
+
+	(void)pthread_mutex_lock(&device->lock);
+	is_kept = device->n_events < DEVICE_EVENTS_MAX;
+	if (is_kept)
+		device->events[device->n_events++] = event;
+	(void)pthread_mutex_unlock(&device->lock);
+	if (!is_kept)
+		(void)libcuda()->cuEventDestroy_v2(event); /* ours */
+}
+
+static int queue(const struct device_copy *copy, const struct slot *slot, uint64_t off,
+		 CUdeviceptr memory, uint64_t len, char **ret_why)
+{
+	const bool is_fill = copy->stream == &copy->device->fill;
+	CUstream stream = copy->stream->stream;
+	char *place = place_of(slot, off);
+	CUresult result;
+
+	if (!place)
+		return -errno;
+	if (is_fill)
+		result = libcuda()->cuMemcpyDtoHAsync_v2(place, memory, len, stream);
+	else
+		result = libcuda()->cuMemcpyHtoDAsync_v2(memory, place, len, stream);
+	if (result != CUDA_SUCCESS)
+		return fail(is_fill ? "cuMemcpyDtoHAsync()" : "cuMemcpyHtoDAsync()", result,
+			    ret_why);
+	result = libcuda()->cuEventRecord(copy->event, stream);
+	if (result == CUDA_SUCCESS)
+		return 0;
+	/* The copy is queued, and its slot in use until it is over.  If this fails, too, the context is
+	   broken, and the GPU does no more work in it. */
+	(void)libcuda()->cuStreamSynchronize(stream);
+	return fail("cuEventRecord()", result, ret_why);
+}
+
+static int copy_start(struct devices *devices, int number, bool is_fill, const struct slot *slot,
+		      uint64_t off, CUdeviceptr memory, uint64_t len, struct device_copy *ret_copy,
+		      char **ret_why)
 {
 	struct device *device;
 	CUresult result;
-	CUstream stream;
-	char *place;
 	int r = device_get(devices, number, &device, ret_why);
 
 	if (r < 0)
 		return r;
+	*ret_copy = (struct device_copy){ .device = device,
+					  .stream = is_fill ? &device->fill : &device->empty };
 	result = libcuda()->cuCtxPushCurrent_v2(device->context);
 	if (result != CUDA_SUCCESS)
 		return fail("cuCtxPushCurrent()", result, ret_why);
-	place = place_of(slot, off);
-	stream = is_fill ? device->fill : device->empty;
-	if (!place)
-		r = -errno;
-	else if (is_fill)
-		result = libcuda()->cuMemcpyDtoHAsync_v2(place, memory, len, stream);
-	else
-		result = libcuda()->cuMemcpyHtoDAsync_v2(memory, place, len, stream);
-	if (place && result != CUDA_SUCCESS)
-		r = fail(is_fill ? "cuMemcpyDtoHAsync()" : "cuMemcpyHtoDAsync()", result, ret_why);
-	if (r == 0) {
-		result = libcuda()->cuStreamSynchronize(stream);
-		if (result != CUDA_SUCCESS)
-			r = fail("cuStreamSynchronize()", result, ret_why);
+	result = event_take(device, &ret_copy->event);
+	if (result == CUDA_SUCCESS) {
+		r = queue(ret_copy, slot, off, memory, len, ret_why);
+		if (r < 0)
+			event_give(device, ret_copy->event);
+	} else {
+		r = fail("cuEventCreate()", result, ret_why);
 	}
 	(void)libcuda()->cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one pushed above */
 	return r;
 }
 
 int devices_fill(struct devices *devices, int number, const struct slot *slot, uint64_t off,
-		 const void *from, uint64_t len, char **ret_why)
+		 const void *from, uint64_t len, struct device_copy *ret_copy, char **ret_why)
 {
-	return copy(devices, number, slot, off, address(from), len, true, ret_why);
+	return copy_start(devices, number, true, slot, off, address(from), len, ret_copy, ret_why);
 }
 
 int devices_empty(struct devices *devices, int number, const struct slot *slot, uint64_t off,
-		  void *to, uint64_t len, char **ret_why)
+		  void *to, uint64_t len, struct device_copy *ret_copy, char **ret_why)
 {
-	return copy(devices, number, slot, off, address(to), len, false, ret_why);
+	return copy_start(devices, number, false, slot, off, address(to), len, ret_copy, ret_why);
+}
+
+/* The result of the event; with must_wait never CUDA_ERROR_NOT_READY. */
+static CUresult event_look(CUevent event, bool must_wait, const char **ret_call)
+{
+	const uint64_t end = must_wait ? clock_nsec() + SPIN_NSEC : 0;
+	CUresult result;
+
+	*ret_call = "cuEventQuery()";
+	do
+		result = libcuda()->cuEventQuery(event);
+	while (must_wait && result == CUDA_ERROR_NOT_READY && clock_nsec() < end);
+	if (must_wait && result == CUDA_ERROR_NOT_READY) {
+		*ret_call = "cuEventSynchronize()";
+		result = libcuda()->cuEventSynchronize(event);
+	}
+	return result;
+}
+
+static int look(struct device_copy *copy, bool must_wait, char **ret_why)
+{
+	CUresult pushed = libcuda()->cuCtxPushCurrent_v2(copy->device->context), result;
+	const char *call;
+
+	result = event_look(copy->event, must_wait || pushed != CUDA_SUCCESS, &call);
+	if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) /* as for cuEventRecord() */
+		(void)libcuda()->cuStreamSynchronize(copy->stream->stream);
+	if (result != CUDA_ERROR_NOT_READY)
+		event_give(copy->device, copy->event);
+	if (pushed == CUDA_SUCCESS)
+		(void)libcuda()->cuCtxPopCurrent_v2(&(CUcontext){ NULL });
+	if (result == CUDA_ERROR_NOT_READY)
+		return -EAGAIN;
+	return result == CUDA_SUCCESS ? 0 : fail(call, result, ret_why);
+}
+
+int device_copy_look(struct device_copy *copy, char **ret_why)
+{
+	return look(copy, false, ret_why);
+}
+
+int device_copy_await(struct device_copy *copy, char **ret_why)
+{
+	return look(copy, true, ret_why);
 }
 
 /* ---- all of a client ---- */
 
 void devices_init(struct devices *devices)
 {
-	*devices = (struct devices){ .devices = { { .is_open = false } } };
+	*devices = (struct devices){ .devices = { NULL } };
 	(void)pthread_mutex_init(&devices->lock, NULL); /* default attributes: cannot fail */
 }
 
 /* At the program's end libcuda may have gone before: all calls then fail, and nothing is left to do. */
-void devices_deinit(struct devices *devices)
+static void device_close(struct device *device)
 {
-	for (int i = 0; i < DEVICES_MAX; i++) {
-		struct device *device = &devices->devices[i];
-
-		if (!device->is_open ||
-		    libcuda()->cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)
-			continue;
-		(void)libcuda()->cuStreamDestroy_v2(device->fill);
-		(void)libcuda()->cuStreamDestroy_v2(device->empty);
+	if (libcuda()->cuCtxPushCurrent_v2(device->context) == CUDA_SUCCESS) {
+		while (device->n_events)
+			(void)libcuda()->cuEventDestroy_v2(device->events[--device->n_events]);
+		(void)libcuda()->cuStreamDestroy_v2(device->fill.stream);
+		(void)libcuda()->cuStreamDestroy_v2(device->empty.stream);
 		(void)libcuda()->cuCtxPopCurrent_v2(&(CUcontext){ NULL });
 		(void)libcuda()->cuDevicePrimaryCtxRelease_v2(device->device);
 	}
+	(void)pthread_mutex_destroy(&device->lock);
+	free(device);
+}
+
+void devices_deinit(struct devices *devices)
+{
+	for (int i = 0; i < DEVICES_MAX; i++)
+		if (devices->devices[i])
+			device_close(devices->devices[i]);
 	(void)pthread_mutex_destroy(&devices->lock);
 }
 
@@ -269,10 +384,9 @@ void devices_forget(struct devices *devices, void *map)
 {
 	(void)pthread_mutex_lock(&devices->lock);
 	for (int i = 0; i < DEVICES_MAX; i++) {
-		struct device *device = &devices->devices[i];
+		const struct device *device = devices->devices[i];
 
-		if (!device->is_open ||
-		    libcuda()->cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)
+		if (!device || libcuda()->cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)
 			continue;
 		(void)libcuda()->cuMemHostUnregister(map); /* fails if it could not be registered */
 		(void)libcuda()->cuCtxPopCurrent_v2(&(CUcontext){ NULL });
