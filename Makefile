@@ -46,7 +46,7 @@ HARNESS_SRC = tests/harness.c tests/stores.c tests/fuse.c tests/victim.c
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
 PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c
 # Stand-ins for the vendor's libraries of GPUs, and a library that is slow to open.
-GPU_LIBS    = $(addprefix $(BUILD)/tests/gpu/,libcuda.so libcufile.so libslow.so)
+GPU_LIBS    = $(addprefix $(BUILD)/tests/gpu/,libcuda.so libcufile.so libslow.so libdisk.so)
 CUDA_SRC    = $(sort $(wildcard tests/gpu/cuda_*.c))
 FUZZ_SRC    = $(sort $(wildcard tests/fuzz/fuzz_*.c))
 BENCH_SRC   = $(sort $(wildcard tests/bench/*.c))

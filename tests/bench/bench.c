@@ -720,6 +720,8 @@ static const struct {
 	  "large reads beside in-process libaio, not fio" },
 	{ "nowait", measure_nowait,
 	  "what RWF_NOWAIT costs on this device, alone and beside another reader" },
+	{ "gpu-copies", measure_gpu_copies,
+	  "ops on GPU memory (a stand-in) beside the slower of I/O and copies; two minutes" },
 	{ "small", measure_small_matrix,
 	  "ops of 4 and 64 KiB, 1 to 128 at once and 1 to 32 clients,\n"
 	  "    beside libaio and io_uring in the same process; three minutes" },

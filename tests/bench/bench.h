@@ -2,7 +2,7 @@
  * Shared by the measures: the rows, a private daemon with its open objects, and the course of a
  * comparison.  bench.c has measures of the core, digest.c those beside fio and DeepNVMe,
  * everyday.c those of any memory, any file and no configuration, fresh.c the first use of memory,
- * sharing.c those of programs side by side, small.c the matrix of small ops.
+ * gpu.c those of copies by a GPU, sharing.c those of programs side by side, small.c the matrix of small ops.
  */
 #ifndef DSAIO_TESTS_BENCH_BENCH_H
 #define DSAIO_TESTS_BENCH_BENCH_H
@@ -30,6 +30,8 @@
 
 /* Thousands of small reads, and still short against the swings of a disk that others share. */
 #define SLICE_USEC INT64_C(250000)
+
+#define GPU_ROWS 24
 
 enum {
 	ROW_READ,
@@ -81,7 +83,8 @@ enum {
 	ROW_NOWAIT_STREAM,
 	ROW_NOWAIT_IOPS_AMONG,
 	ROW_NOWAIT_STREAM_AMONG,
-	ROW_SMALL, /* the first of SMALL_ROWS, which small.c names */
+	ROW_GPU,			/* the first of GPU_ROWS, which gpu.c names */
+	ROW_SMALL = ROW_GPU + GPU_ROWS, /* the first of SMALL_ROWS, which small.c names */
 	N_ROWS = ROW_SMALL + SMALL_ROWS
 };
 extern struct row rows[N_ROWS];
@@ -154,6 +157,9 @@ int measure_nowait(struct bench *b);
 
 /* fresh.c */
 int measure_fresh(struct bench *b);
+
+/* gpu.c */
+int measure_gpu_copies(struct bench *b);
 
 /* small.c */
 int measure_small_matrix(struct bench *b);
