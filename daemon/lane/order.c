@@ -6,8 +6,9 @@
  *     release  it waits for nothing any more: its op may start; an abandoned node leaves at once
  *     leave    its op has ended: it leaves the tree and the list, and releases others
  *
- * Most nodes never enter a tree: those of files that are only read, and of writes that follow each
- * other through a file.  Each list knows the range in which all its nodes outside of the tree lie.
+ * Most nodes never enter a tree: those of files that are only read, of writes that follow each other
+ * through a file, and of small ops without conflicts.  Each list knows the range in which all its nodes
+ * outside of the tree lie, and counts of pages tell that a small op overlaps none (page_counts.h).
  *
  * Each node waits only for nodes with lower sequence numbers, so no nodes wait for each other.
  */
@@ -74,10 +75,13 @@ struct order_file {
 		uint16_t root;			    /* of the tree */
 		uint16_t first, last;		    /* in order of their sequence numbers */
 		uint16_t first_bare;		    /* it and those behind it are not in the tree */
+		uint16_t n_bare;		    /* these */
 		uint16_t first_waiter, last_waiter; /* for all earlier ones; in the same order */
 		uint64_t bare_first, bare_end; /* the range of those not in the tree, at least */
 	} kinds[KINDS];
 };
+static_assert((ORDER_OPS_MAX + ORDER_OPS_MAX / 2 + 1) * PAGE_COUNTS_MAX <= UINT16_MAX,
+	      "page_counts.h has 16-bit counts");
 
 int order_init(struct order *order, uint32_t n_ops)
 {
@@ -98,6 +102,11 @@ int order_init(struct order *order, uint32_t n_ops)
 	order->links = calloc(order->n_nodes, sizeof(*order->links));
 	order->files = calloc(order->n_files, sizeof(*order->files));
 	order->buckets = calloc((size_t)1 << bits, sizeof(*order->buckets));
+	for (int kind = 0; kind < KINDS; kind++)
+		if (!page_counts_init(&order->touched[kind], bits)) {
+			order_deinit(order);
+			return -ENOMEM;
+		}
 	if (!order->nodes || !order->links || !order->files || !order->buckets) {
 		order_deinit(order);
 		return -ENOMEM;
@@ -111,6 +120,8 @@ void order_deinit(struct order *order)
 	free(order->links);
 	free(order->files);
 	free(order->buckets);
+	for (int kind = 0; kind < KINDS; kind++)
+		page_counts_deinit(&order->touched[kind]);
 	*order = (struct order){ 0 };
 }
 
@@ -365,6 +376,7 @@ static bool plant_overlap(struct order *order, struct order_list *list, uint64_t
 		uint16_t node = list->first_bare;
 
 		list->first_bare = nodes[node].next;
+		list->n_bare--;
 		if (nodes[node].first == nodes[node].end)
 			continue;
 		list->root = tree_insert(order, list->root, node);
@@ -382,7 +394,10 @@ static uint32_t wait_for_overlap(struct order *order, uint16_t node, enum order_
 	struct found found;
 	bool is_all;
 
-	if (!list->first)
+	/* With more outside of the tree, a later op could not plant them all. */
+	if (!list->first ||
+	    (list->n_bare < PLANT_MAX &&
+	     !page_counts_may_overlap(&order->touched[kind], n->file, n->first, n->end)))
 		return n_before;
 	is_all = !plant_overlap(order, list, n->first, n->end);
 	found = (struct found){ .first = n->first, .end = n->end };
@@ -422,6 +437,7 @@ static void list_append(struct order *order, struct order_list *list, uint16_t n
 		list->bare_first = n->first;
 	if (n->end > list->bare_end)
 		list->bare_end = n->end;
+	list->n_bare++;
 }
 
 static uint16_t node_take(struct order *order)
@@ -463,6 +479,7 @@ uint16_t order_add(struct order *order, const void *file, enum order_kind kind, 
 			(void)wait_for_overlap(order, node, ORDER_READ, n_before);
 	}
 	list_append(order, &order->files[n->file].kinds[kind], node);
+	page_counts_add(&order->touched[kind], n->file, n->first, n->end, 1);
 	return node;
 }
 
@@ -513,6 +530,9 @@ static void list_leave(struct order *order, uint16_t node)
 	const struct order_node *n = &order->nodes[node];
 	struct order_list *list = &order->files[n->file].kinds[n->kind];
 
+	if (list->first_bare && n->seq >= order->nodes[list->first_bare].seq)
+		list->n_bare--;
+	page_counts_add(&order->touched[n->kind], n->file, n->first, n->end, -1);
 	if (n->prev)
 		order->nodes[n->prev].next = n->next;
 	else

@@ -22,6 +22,8 @@
 #ifndef DSAIO_DAEMON_LANE_ORDER_H
 #define DSAIO_DAEMON_LANE_ORDER_H
 
+#include "daemon/lane/page_counts.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,6 +42,7 @@ struct order {
 	struct order_links *links;	 /* owned; one for each node, touched if it conflicts */
 	struct order_file *files;	 /* owned; likewise; those with a node */
 	uint16_t *buckets;		 /* owned; the first file of each value of the hash */
+	struct page_counts touched[2];	 /* by reads, by writes */
 	uint32_t n_nodes, n_files;	 /* in the arrays */
 	uint32_t n_fresh, n_files_fresh; /* used at least once: the others have no memory yet */
 	uint16_t free_node, free_file;

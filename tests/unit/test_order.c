@@ -32,7 +32,7 @@ static void setup(uint32_t n_ops)
 	n_ready = 0;
 }
 
-/* Nothing is left: each node and each file is free again. */
+/* Nothing is left: each node and each file is free again, and no page is counted. */
 static void teardown(void)
 {
 	uint32_t n_free = 0;
@@ -41,10 +41,20 @@ static void teardown(void)
 		n_free++;
 	ck_assert_uint_eq(n_free, order.n_fresh - 1);
 	n_free = 0;
-	for (uint16_t at = order.free_file; at; at = order.files[at].next)
+	for (uint16_t at = order.free_file; at; at = order.files[at].next) {
+		ck_assert_uint_eq(order.files[at].kinds[R].n_bare, 0);
+		ck_assert_uint_eq(order.files[at].kinds[W].n_bare, 0);
 		n_free++;
+	}
 	ck_assert_uint_eq(n_free, order.n_files_fresh - 1);
 	ck_assert_uint_eq(order.n_abandoned, 0);
+	for (unsigned kind = 0; kind < KINDS; kind++) {
+		const struct page_counts *touched = &order.touched[kind];
+
+		ck_assert_uint_eq(touched->n_large, 0);
+		for (uint32_t i = 0; i < 1u << (64 - touched->shift); i++)
+			ck_assert_uint_eq(touched->counts[i], 0);
+	}
 	order_deinit(&order);
 }
 
@@ -184,6 +194,24 @@ START_TEST(an_op_with_many_predecessors_waits_for_all_of_their_kind)
 END_TEST
 
 /* It has to be found among more than one op looks at. */
+START_TEST(a_write_waits_for_the_one_of_many_that_it_conflicts_with)
+{
+	const uint16_t n = 200, one = 100;
+	const uint64_t step = 77; /* no common divisor with n: each page once */
+
+	setup(N_OPS);
+	for (uint16_t i = 0; i < n; i++)
+		ck_assert(add(i, W, PAGE * i * step % (PAGE * n), PAGE));
+	ck_assert(!add(n, W, PAGE * one * step % (PAGE * n), PAGE));
+	end(one);
+	ck_assert_uint_eq(n_ready, 1);
+	for (uint16_t i = 0; i <= n; i++)
+		if (i != one)
+			end(i);
+	teardown();
+}
+END_TEST
+
 START_TEST(a_write_waits_for_the_last_of_many_reads)
 {
 	setup(N_OPS);
@@ -566,6 +594,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, ops_of_other_files_do_not_wait);
 	tcase_add_test(tcase, released_ops_are_ready_in_the_order_of_their_submission);
 	tcase_add_loop_test(tcase, an_op_with_many_predecessors_waits_for_all_of_their_kind, 0, 9);
+	tcase_add_test(tcase, a_write_waits_for_the_one_of_many_that_it_conflicts_with);
 	tcase_add_test(tcase, a_write_waits_for_the_last_of_many_reads);
 	tcase_add_test(tcase, page_writes_behind_many_whole_reads_start_together);
 	tcase_add_test(tcase, a_sync_waits_for_the_writes_before_it);
