@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
@@ -15,7 +14,7 @@ from ._connection import connection, is_of_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator, Optional, Tuple, Union
+    from typing import Any, Callable, Optional, Tuple, Union
 
     Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
     FileArgument = Union[Path, int, "File"]
@@ -41,15 +40,20 @@ def path_bytes(path: Path, expected: str = "a path, a descriptor or a dsaio.File
     return encoded
 
 
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """OSErrors that name no file are of this one."""
-    try:
-        yield
-    except OSError as e:
-        if e.filename is None and is_of_file(e):
-            e.filename = path
-        raise
+class naming:
+    """OSErrors in its `with` block that name no file are of this one."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, e: Any, traceback: Any) -> None:
+        if isinstance(e, OSError) and e.filename is None and is_of_file(e):
+            e.filename = self._path
 
 
 def open_regular(path: Path, kind: str) -> Tuple[int, os.stat_result]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import mmap
 import weakref
 from bisect import bisect_right, insort
 
@@ -99,6 +98,8 @@ def array(nbytes: int, wait_usec: int = 0) -> ctypes.Array[ctypes.c_char]:
 def new(nbytes: int, pinned: bool) -> ctypes.Array[ctypes.c_char]:
     """New memory, as of array(); ordinary memory if the caller of the package chose pinned=False."""
     if not pinned:
+        import mmap
+
         pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         return (ctypes.c_char * nbytes).from_buffer(pages)
     try:
