@@ -358,8 +358,8 @@ class Slice:
         key = key if isinstance(key, tuple) else (key,)
         for part in key:
             if isinstance(part, (str, bytes)):
-                text = f"dsaio: tensor {self._info.name!r}: index {part!r}: must be what indexes a tensor, such as [10:20]"
-                raise TypeError(text)
+                what = f"tensor {self._info.name!r}: index"
+                raise check.wrong_type(what, part, "an index of a tensor, such as [10:20]")
         info, key = _rows(self._info, key)
         return self._source.load([info], self._framework)[info.name][key]
 
