@@ -83,7 +83,9 @@ static bool is_incongruent(const struct op_request *q, const struct buffer_place
 
 /*
  * Cuts a read at the end that the file will have when all earlier ops have ended.  Otherwise a direct
- * read of the file's last, incomplete block would change bytes of the buffer behind the end.
+ * read of the file's last, incomplete block would change bytes of the buffer behind the end.  A size
+ * that was seen long ago does not do, although it covers the read: another process may have cut the
+ * file since.
  */
 static int cut_at_end(struct op_request *q)
 {
