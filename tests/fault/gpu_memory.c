@@ -154,11 +154,12 @@ static struct ring_entry kit_entry(const struct kit *kit, uint8_t opcode, uint64
 	};
 }
 
-/* Starts an op; its result comes by kit_result(). */
-static void kit_start(struct kit *kit, uint8_t opcode)
+/* Starts an op of 64 KiB, the place'th of its file and memory; its result comes by kit_result(). */
+static void kit_start(struct kit *kit, uint8_t opcode, unsigned place)
 {
-	struct ring_entry entry = kit_entry(kit, opcode, 0, 64 * KIB);
+	struct ring_entry entry = kit_entry(kit, opcode, place * 64 * KIB, 64 * KIB);
 
+	entry.slab_off = entry.off;
 	raw_put(&kit->channel, &entry);
 	raw_ring(&kit->channel);
 }
@@ -440,6 +441,42 @@ TEST(limits, "imports beyond the limits are refused, and room comes back")
 	kit_close(&kit);
 }
 
+/* The output of dsaioctl has the text. */
+static void ctl_says(const struct daemon *daemon, const char *command, const char *text)
+{
+	const char *build = getenv("BUILD");
+	static char said[16384];
+	size_t n;
+	FILE *pipe = popen(test_text("%s/dsaioctl %s --socket %s 2>&1",
+				     build && *build ? build : "build", command,
+				     daemon->socket_path),
+			   "re");
+
+	CHECK(pipe);
+	n = fread(said, 1, sizeof(said) - 1, pipe);
+	said[n] = 0;
+	CHECK_EQ(pclose(pipe), 0);
+	CHECK_MSG(strstr(said, text), "%s: not \"%s\": %s", command, text, said);
+}
+
+TEST(shown, "dsaioctl shows the GPU memory of each client")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	const char *line;
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	daemon_status(kit.daemon, &answer);
+	line = test_text("client %u: 4 MiB of its GPU memory is used directly\n",
+			 answer.reply->status->clients[0]->client);
+	ctl_says(kit.daemon, "status", line);
+	ctl_says(kit.daemon, "clients", line);
+	ctl_says(kit.daemon, "status --json", "\"device_bytes\": 4194304");
+	ctl_says(kit.daemon, "clients --json", "\"device_bytes\": 4194304");
+	ctl_says(kit.daemon, "status --json", "\"pool_bytes\": 0");
+	kit_close(&kit);
+}
+
 /* ---- the end of memory while it is in use ---- */
 
 TEST(free_in_use, "SlabFree while the driver moves bytes: the answer comes after the op")
@@ -449,7 +486,7 @@ TEST(free_in_use, "SlabFree while the driver moves bytes: the answer comes after
 
 	kit_open(&kit, "", "engine = gds\n");
 	words_set("cuFileRead=hold");
-	kit_start(&kit, RING_OP_READ);
+	kit_start(&kit, RING_OP_READ, 0);
 	held_wait("cuFileRead", true);
 	free_send(&kit.raw, kit.slab);
 	CHECK(!wait_readable(kit.raw.fd, 300000)); /* no answer can come */
@@ -478,7 +515,7 @@ TEST(killed, "a client that is killed during ops: its memory goes with the last 
 		kit_import(&kit);
 		pattern_fill(bytes_of(kit.memory), MEMORY_BYTES, 1, 0);
 		words_set("cuFileWrite=hold");
-		kit_start(&kit, RING_OP_WRITE);
+		kit_start(&kit, RING_OP_WRITE, 0);
 		for (;;)
 			(void)pause();
 	}
@@ -525,7 +562,7 @@ TEST(hung_transfer, "transfers that hang hold workers only: other clients' ops g
 	beside_start(kit.daemon);
 	words_set("cuFileRead=hold");
 	for (unsigned i = 0; i < 32; i++)
-		kit_start(&kit, RING_OP_READ);
+		kit_start(&kit, RING_OP_READ, i);
 	held_wait("cuFileRead", true);
 	beside_ok();
 	/* The same client's ops on its host memory, too. */
@@ -568,7 +605,7 @@ TEST(hung_user, "transfers of one user that hang do not delay ops of another use
 	CHECK_SYS(chmod(path, 0644));
 	words_set("cuFileRead=hold cuIpcOpenMemHandle_v2=hold");
 	for (unsigned i = 0; i < 32; i++)
-		kit_start(&kit, RING_OP_READ);
+		kit_start(&kit, RING_OP_READ, i);
 	held_wait("cuFileRead", true);
 	for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
 		raw_open(&others[i], kit.daemon);
@@ -617,7 +654,7 @@ TEST(hung_stop, "a stop waits for a transfer that hangs, and says so")
 
 	kit_open(&kit, "", "engine = gds\n");
 	words_set("cuFileRead=hold");
-	kit_start(&kit, RING_OP_READ);
+	kit_start(&kit, RING_OP_READ, 0);
 	daemon_log_wait(kit.daemon, "cuFileRead has not come back");
 	CHECK_SYS(kill(kit.daemon->pid, SIGTERM));
 	daemon_log_wait(kit.daemon, "and delays the daemon's exit");
@@ -699,7 +736,7 @@ TEST_TABLE(driver_fails, failures,
 
 	kit_open(&kit, "", "engine = gds\n");
 	words_set(failures[row].words);
-	kit_start(&kit, failures[row].opcode);
+	kit_start(&kit, failures[row].opcode, 0);
 	CHECK_EQ(ring_result_errno(kit_result(&kit)), failures[row].error);
 	daemon_log_wait(kit.daemon, failures[row].log);
 	words_set("");

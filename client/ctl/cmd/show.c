@@ -65,7 +65,7 @@ void show_device_bytes(const Wire__StatusReply *status)
 
 	for (size_t i = 0; i < status->n_clients; i++)
 		if (status->clients[i]->device_bytes)
-			(void)printf("client %" PRIu32 " uses %s of GPU memory directly\n",
+			(void)printf("client %" PRIu32 ": %s of its GPU memory is used directly\n",
 				     status->clients[i]->client,
 				     units_format_size(text, status->clients[i]->device_bytes));
 }
