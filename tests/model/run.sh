@@ -56,6 +56,7 @@ check ring holds "parking: two polling clients, store buffers" -DPARK=0 -DTSO -D
 check ring holds "parking: the same, the other channel, sq_park read first" -DPARK=1 -DTSO -DCLIENTS_POLL -DOPS0=2 -DOPS1=1 -DPARK_FIRST
 check ring holds "parking: the lane never sleeps, store buffers" -DPARK=0 -DTSO -DCLIENTS_POLL -DOPS0=2 -DOPS1=1 -DBUSY
 check ring fails "no look at the rings between announcing sleep and sleeping" -DNO_RECHECK
+check ring fails "a lane sleeps before it has woken all clients" -DSLEEP_BEFORE_WAKE
 check ring fails "futex on the tail, one wake-up per cq_wait value" -DFUTEX_ON_TAIL
 # The mutants of tests/model/mutants.sh.
 check ring fails "no fence SUBMIT (after sq_tail)" -DTSO -DOPS1=0 -DNO_FENCE_SUBMIT
