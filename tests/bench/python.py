@@ -133,9 +133,15 @@ class Bench:
                     file.write(block[: nbytes - at])
         os.sync()
         for path in paths:
-            with open(path, "rb") as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            forget(path)
         return paths
+
+
+def forget(path):
+    """Its bytes are on the device, and in no cache of this machine."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def genuine_op():
@@ -483,13 +489,6 @@ def read_pages(tensors):
         tensor.reshape(-1).view(torch.uint8)[::PAGE].sum()
 
 
-def forget(path):
-    """Its bytes are on the device, and in no cache of this machine."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def measure_safetensors(bench):
     from dsaio import _buffer, safetensors
 
@@ -581,8 +580,7 @@ class Saved:
         """From the device: no cache of this machine has it."""
         names = [os.path.join(self.path, name) for name in os.listdir(self.path)] if os.path.isdir(self.path) else []
         for name in names or [self.path]:
-            with open(name, "rb") as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            forget(name)
         began = time.perf_counter()
         self.functions[1](self.target, self.path)
         return (time.perf_counter() - began) * 1e3
