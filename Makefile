@@ -44,7 +44,7 @@ CTL_SRC     = $(sort $(wildcard client/ctl/*.c client/ctl/*/*.c))
 HARNESS_SRC = tests/harness.c tests/stores.c tests/fuse.c tests/victim.c
 # Each file is a separate program.
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
-PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c
+PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c tests/gpu/check.c
 # Stand-ins for the vendor's libraries of GPUs, and a library that is slow to open.
 GPU_LIBS    = $(addprefix $(BUILD)/tests/gpu/,libcuda.so libcufile.so libslow.so libdisk.so)
 CUDA_SRC    = $(sort $(wildcard tests/gpu/cuda_*.c))
@@ -247,7 +247,7 @@ $(WHEEL)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
 
 # ---- try, test, measure ----
 
-.PHONY: demo check check-python check-deepspeed check-systemd check-install check-wheel check-report check-tune bench \
+.PHONY: demo check check-python check-deepspeed check-systemd check-install check-wheel check-report check-tune check-gpu bench \
 	bench-python bench-deepspeed bench-full asan ubsan tsan valgrind fuzz model ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
@@ -315,6 +315,10 @@ check-report: ## show bench reports in headless Chromium: pictures in build/repo
 	@$(call install_packages,$(PACKAGES) chromium poppler-utils fonts-dejavu-core)
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/report/check.sh
+
+check-gpu: ## ops on a real GPU, beside cuFile and pread: needs one [CUDA_LIBRARY=FILE CUFILE_LIBRARY=FILE]
+	@$(MAKE) --no-print-directory deps all $(BUILD)/tests/gpu/check
+	@BUILD=$(BUILD) tests/gpu/check.sh
 
 check-tune: ## compare bench tune with a full sweep: ten minutes, needs an idle machine
 	@$(MAKE) --no-print-directory deps all

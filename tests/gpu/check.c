@@ -1,0 +1,635 @@
+/*
+ * make check-gpu: ops on the memory of a real GPU, how fast they are, and what its driver does.
+ *
+ *     CUDA_LIBRARY, CUFILE_LIBRARY   their paths; without them those that the loader finds
+ *     CHECK_GPU_MIB                  bytes for the large test (16384)
+ *
+ * tests/e2e/gpu_check.sh runs it on the stand-ins, so that it works at once where there is a GPU.  Lines
+ * that begin with # are results.
+ */
+#include "tests/gpu/libcufile.h"
+#include "tests/harness.h"
+#include "tests/places.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ROUNDS 9
+
+/* LIST(a list of functions, the field that has them, library) */
+#define CHECK_LISTS(LIST)                          \
+	LIST(CUDA_FUNCTIONS, find, cuda)           \
+	LIST(CUDA_COPY_FUNCTIONS, copy, cuda)      \
+	LIST(CUDA_EXPORT_FUNCTIONS, lend, cuda)    \
+	LIST(CUDA_IMPORT_FUNCTIONS, map, cuda)     \
+	LIST(STANDIN_PROGRAM_FUNCTIONS, own, cuda) \
+	LIST(CUFILE_FUNCTIONS, driver, cufile)     \
+	LIST(CUFILE_MOVE_FUNCTIONS, move, cufile)
+
+static struct {
+#define FIELD(list, field, library)    \
+	struct {                       \
+		list(FUNCTION_POINTER) \
+	} field;
+	CHECK_LISTS(FIELD)
+} gpu;
+
+/* ---- the libraries ---- */
+
+static const char *env_path(const char *name, const char *usual)
+{
+	const char *path = getenv(name);
+
+	return path && *path ? path : usual;
+}
+
+/* Before a fork: no call of libcuda's. */
+static void needs_gpu(void)
+{
+	if (!getenv("CUDA_LIBRARY") && access("/dev/nvidiactl", F_OK) < 0)
+		test_skip("no GPU: there is no /dev/nvidiactl");
+}
+
+/* NULL, or what is missing. */
+static const char *load(bool is_cuda)
+{
+	/* Its usual place is the working directory. */
+	int r = setenv("CUFILE_LOGFILE_PATH", "/dev/null", 0);
+	void *cuda = dlopen(env_path("CUDA_LIBRARY", CUDA_LIBRARY), RTLD_NOW | RTLD_GLOBAL);
+	void *cufile = is_cuda ? cuda
+			       : dlopen(env_path("CUFILE_LIBRARY", CUFILE_LIBRARY), RTLD_NOW);
+	const char *missing = NULL;
+	void *address;
+
+	if (r < 0 || !cuda || !cufile)
+		return r < 0 ? strerror(errno) : dlerror();
+#define FIND(result, name, parameters)       \
+	address = dlsym(library, #name);     \
+	missing = address ? missing : #name; \
+	memcpy(&fields->name, &address, sizeof(fields->name));
+#define FIND_ALL(list, field, from)                    \
+	if (is_cuda == (strcmp(#from, "cuda") == 0)) { \
+		__auto_type fields = &gpu.field;       \
+		void *library = from;                  \
+		list(FIND)                             \
+	}
+	CHECK_LISTS(FIND_ALL)
+	return missing;
+}
+
+/* A context of GPU 0 is current from now on. */
+static void gpu_open(void)
+{
+	const char *missing;
+	CUcontext context;
+	int n = 0;
+
+	needs_gpu();
+	missing = load(true);
+	if (missing)
+		test_skip("no libcuda: %s", missing);
+	if (gpu.find.cuInit(0) != CUDA_SUCCESS || gpu.find.cuDeviceGetCount(&n) != CUDA_SUCCESS ||
+	    n == 0)
+		test_skip("libcuda finds no GPU");
+	CHECK_EQ(gpu.copy.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+	CHECK_EQ(gpu.copy.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
+}
+
+/* Behind gpu_open(); opens the driver, which may hang: the test's time limit ends that. */
+static void cufile_open(void)
+{
+	const char *missing = load(false);
+
+	if (missing)
+		test_skip("no libcufile: %s", missing);
+	CHECK_EQ(gpu.driver.cuFileDriverOpen().err, CU_FILE_SUCCESS);
+}
+
+static char *gpu_alloc(size_t bytes)
+{
+	CUdeviceptr memory;
+
+	CHECK_EQ(gpu.own.cuMemAlloc_v2(&memory, bytes), CUDA_SUCCESS);
+	return (char *)(uintptr_t)memory;
+}
+
+static CUdeviceptr address(const char *memory)
+{
+	return (CUdeviceptr)(uintptr_t)memory;
+}
+
+static void gpu_fill(char *memory, size_t len, uint64_t seed, uint64_t pos)
+{
+	char *host = malloc(len);
+
+	CHECK(host);
+	pattern_fill(host, len, seed, pos);
+	CHECK_EQ(gpu.own.cuMemcpyHtoD_v2(address(memory), host, len), CUDA_SUCCESS);
+	free(host);
+}
+
+static void gpu_check(const char *memory, size_t len, uint64_t seed, uint64_t pos)
+{
+	char *host = malloc(len);
+
+	CHECK(host);
+	CHECK_EQ(gpu.map.cuMemcpyDtoH_v2(host, address(memory), len), CUDA_SUCCESS);
+	pattern_check(host, len, seed, pos, "GPU memory");
+	free(host);
+}
+
+/* ---- a daemon ---- */
+
+static const struct engine {
+	const char *what;
+} engines[] = { { "auto" }, { "libaio" }, { "gds" } };
+
+/* The configuration of a daemon with that engine for GPU memory. */
+static const char *config_make(const char *engine)
+{
+	const char *config = test_text("%s/%s.conf", test_dir(), engine),
+		   *cuda = getenv("CUDA_LIBRARY"), *cufile = getenv("CUFILE_LIBRARY");
+
+	places_write(config, test_text("[daemon]\nengine = %s\n%s%s\n%s%s\n", engine,
+				       cuda ? "cuda_library = " : "", cuda ? cuda : "",
+				       cufile ? "cufile_library = " : "", cufile ? cufile : ""));
+	return config;
+}
+
+static void rig_engine(struct rig *rig, const char *engine)
+{
+	rig->daemon = daemon_start(DAEMON_ARGS("--config", config_make(engine)));
+	rig_open(rig, NULL);
+}
+
+/* Fails, or skips where this daemon has no engine for GPU memory. */
+static void check_op(int64_t result, uint64_t len, const char *engine)
+{
+	if (result < 0 && !strcmp(engine, "gds") && (result == -EOPNOTSUPP || result == -ENODEV))
+		test_skip("engine = gds: %s", dsaio_error());
+	CHECK_EQ(result, len);
+}
+
+/* ---- facts ---- */
+
+TEST(facts, "the GPUs of this host")
+{
+	CUfileDrvProps_t props = { .fflags = 0 };
+	char name[256];
+	size_t bytes;
+	int n, version;
+
+	gpu_open();
+	CHECK_EQ(gpu.find.cuDriverGetVersion(&version), CUDA_SUCCESS);
+	CHECK_EQ(gpu.find.cuDeviceGetCount(&n), CUDA_SUCCESS);
+	for (int i = 0; i < n; i++) {
+		CHECK_EQ(gpu.find.cuDeviceGetName(name, sizeof(name), i), CUDA_SUCCESS);
+		CHECK_EQ(gpu.find.cuDeviceTotalMem_v2(&bytes, i), CUDA_SUCCESS);
+		test_note("GPU %d: %s, %zu MiB, CUDA %d.%d", i, name, bytes / MIB, version / 1000,
+			  version % 1000 / 10);
+	}
+	cufile_open();
+	CHECK_EQ(gpu.driver.cuFileGetVersion(&version).err, CU_FILE_SUCCESS);
+	CHECK_EQ(gpu.driver.cuFileDriverGetProperties(&props).err, CU_FILE_SUCCESS);
+	test_note("libcufile %d.%d, nvidia-fs %u.%u, status flags %#x, feature flags %#x",
+		  version / 1000, version % 1000 / 10, props.nvfs.major_version,
+		  props.nvfs.minor_version, props.nvfs.dstatusflags, props.fflags);
+}
+
+/* ---- bytes ---- */
+
+static const struct {
+	uint64_t off, len, misalign;
+} ranges[] = {
+	{ 0, 1, 0 },	     { 4096, 4096, 0 },	      { 12345, 54321, 7 },
+	{ 511, MIB + 1, 3 }, { 1, 40 * MIB + 13, 5 },
+};
+
+static void round_trips(struct rig *rig, const char *name, const char *engine)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(ranges); i++) {
+		const uint64_t off = ranges[i].off, len = ranges[i].len;
+		char *from = gpu_alloc(len + 64), *to = gpu_alloc(len + 64);
+		const char *path = daemon_path(rig->daemon, test_text("%s.%u", name, i));
+		struct dsaio_file *file;
+
+		file_make_pattern(path, off + len + 100, 1);
+		file = rig_file(rig, test_text("%s.%u", name, i), O_RDWR);
+		gpu_fill(from, len + 64, 2, 0);
+		gpu_fill(to, len + 64, 3, 0);
+		check_op(dsaio_pwrite(rig->handle, file, from + ranges[i].misalign, len, off), len,
+			 engine);
+		file_check_pattern(path, 0, off, 1, 0);
+		file_check_pattern(path, off, len, 2, ranges[i].misalign);
+		file_check_pattern(path, off + len, 100, 1, off + len);
+		check_op(dsaio_pread(rig->handle, file, to + ranges[i].misalign, len, off), len,
+			 engine);
+		gpu_check(to, ranges[i].misalign, 3, 0);
+		gpu_check(to + ranges[i].misalign, len, 2, ranges[i].misalign);
+		gpu_check(to + ranges[i].misalign + len, 64 - ranges[i].misalign, 3,
+			  ranges[i].misalign + len);
+		CHECK_EQ(gpu.own.cuMemFree_v2(address(from)), CUDA_SUCCESS);
+		CHECK_EQ(gpu.own.cuMemFree_v2(address(to)), CUDA_SUCCESS);
+	}
+}
+
+TEST_TABLE(odd, engines, "bytes at odd offsets, lengths and addresses: engine")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+
+	test_time_limit(300);
+	gpu_open();
+	rig_engine(&rig, engines[row].what);
+	round_trips(&rig, "f", engines[row].what);
+}
+
+TEST(two, "two clients use one GPU at a time")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	pid_t pids[2];
+
+	test_time_limit(300);
+	needs_gpu();
+	rig_engine(&rig, "auto");
+	for (int i = 0; i < 2; i++) {
+		pids[i] = (pid_t)CHECK_SYS(fork());
+		if (pids[i] == 0) {
+			struct rig mine = { .daemon = rig.daemon };
+
+			gpu_open();
+			rig_open(&mine, NULL);
+			for (int j = 0; j < 3; j++) {
+				mine.n_files = 0;
+				round_trips(&mine, test_text("f%d", i), "auto");
+			}
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < 2; i++)
+		child_wait_ok(pids[i]);
+}
+
+/* ---- another process's memory ---- */
+
+#define LENT_BYTES ((size_t)(2 * MIB))
+
+struct lender {
+	pid_t pid;
+	int ask, answer; /* a byte each: go on; done */
+};
+
+/* A process that lends memory with pattern 4; asked once, it frees it; then it ends. */
+static struct lender lender_start(CUipcMemHandle *ret_handle)
+{
+	int ask[2], answer[2];
+	struct lender lender;
+	char byte = 0;
+
+	CHECK_SYS(pipe(ask));
+	CHECK_SYS(pipe(answer));
+	lender = (struct lender){ (pid_t)CHECK_SYS(fork()), ask[1], answer[0] };
+	if (lender.pid == 0) {
+		char *memory;
+
+		gpu_open();
+		memory = gpu_alloc(LENT_BYTES);
+		gpu_fill(memory, LENT_BYTES, 4, 0);
+		CHECK_EQ(gpu.lend.cuIpcGetMemHandle(ret_handle, address(memory)), CUDA_SUCCESS);
+		CHECK_EQ(write(answer[1], ret_handle, sizeof(*ret_handle)), sizeof(*ret_handle));
+		CHECK_EQ(read(ask[0], &byte, 1), 1);
+		CHECK_EQ(gpu.own.cuMemFree_v2(address(memory)), CUDA_SUCCESS);
+		CHECK_EQ(write(answer[1], &byte, 1), 1);
+		CHECK_EQ(read(ask[0], &byte, 1), 1);
+		_exit(0);
+	}
+	CHECK_EQ(read(answer[0], ret_handle, sizeof(*ret_handle)), sizeof(*ret_handle));
+	return lender;
+}
+
+static void lender_go_on(const struct lender *lender, bool has_answer)
+{
+	char byte = 0;
+
+	CHECK_EQ(write(lender->ask, &byte, 1), 1);
+	if (has_answer)
+		CHECK_EQ(read(lender->answer, &byte, 1), 1);
+}
+
+static char *lent_open(CUipcMemHandle handle)
+{
+	CUdeviceptr memory = 0;
+
+	CHECK_EQ(gpu.map.cuIpcOpenMemHandle_v2(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+		 CUDA_SUCCESS);
+	return (char *)(uintptr_t)memory;
+}
+
+TEST(ipc, "ops on the memory of another process")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_file *file;
+	struct lender lender;
+	CUipcMemHandle handle;
+	char *memory;
+
+	needs_gpu();
+	lender = lender_start(&handle);
+	gpu_open();
+	rig_engine(&rig, "auto");
+	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
+	memory = lent_open(handle);
+	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory + 77, MIB, 5), MIB);
+	file_check_pattern(daemon_path(rig.daemon, "f"), 5, MIB, 4, 77);
+	gpu_fill(memory, LENT_BYTES, 0, 0);
+	CHECK_EQ(dsaio_pread(rig.handle, file, memory + 77, MIB, 5), MIB);
+	gpu_check(memory + 77, MIB, 4, 77);
+	rig_close(&rig);
+	CHECK_EQ(gpu.map.cuIpcCloseMemHandle(address(memory)), CUDA_SUCCESS);
+	lender_go_on(&lender, true);
+	lender_go_on(&lender, false);
+	child_wait_ok(lender.pid);
+}
+
+/* ---- many bytes ---- */
+
+static uint64_t volume(void)
+{
+	return strtoull(env_path("CHECK_GPU_MIB", "16384"), NULL, 10) * MIB;
+}
+
+TEST_TABLE(large, engines, "many bytes, in 400 MiB: engine")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const uint64_t all = volume(), len = all < 400 * MIB ? all : 400 * MIB;
+	struct dsaio_file *file;
+	char *from, *to;
+
+	test_time_limit(1200);
+	gpu_open();
+	rig_engine(&rig, engines[row].what);
+	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
+	from = gpu_alloc(len);
+	to = gpu_alloc(len);
+	for (uint64_t done = 0, seed = 1; done < all; done += len, seed++) {
+		gpu_fill(from, len, seed, 0);
+		check_op(dsaio_pwrite(rig.handle, file, from, len, 0), len, engines[row].what);
+		check_op(dsaio_pread(rig.handle, file, to, len, 0), len, engines[row].what);
+		gpu_check(to, len, seed, 0);
+	}
+	test_note("engine = %s: %" PRIu64 " MiB written and read", engines[row].what, all / MIB);
+}
+
+/* ---- speed ---- */
+
+struct speed {
+	struct rig rigs[ARRAY_SIZE(engines)];
+	CUfileHandle_t handle; /* NULL: no libcufile */
+	char *memory, *host;
+	int fd;
+	uint64_t len;
+	bool is_write;
+};
+
+static int64_t by_dsaio(struct speed *s, unsigned i)
+{
+	struct rig *rig = &s->rigs[i];
+
+	return s->is_write ? dsaio_pwrite(rig->handle, rig->files[0], s->memory, s->len, 0)
+			   : dsaio_pread(rig->handle, rig->files[0], s->memory, s->len, 0);
+}
+
+static int64_t by_cufile(struct speed *s, unsigned i)
+{
+	(void)i;
+	return s->is_write ? gpu.move.cuFileWrite(s->handle, s->memory, s->len, 0, 0)
+			   : gpu.move.cuFileRead(s->handle, s->memory, s->len, 0, 0);
+}
+
+static int64_t by_pread(struct speed *s, unsigned i)
+{
+	int64_t n;
+
+	(void)i;
+	if (s->is_write) {
+		CHECK_EQ(gpu.map.cuMemcpyDtoH_v2(s->host, address(s->memory), s->len),
+			 CUDA_SUCCESS);
+		return pwrite(s->fd, s->host, s->len, 0);
+	}
+	n = pread(s->fd, s->host, s->len, 0);
+	CHECK_EQ(gpu.own.cuMemcpyHtoD_v2(address(s->memory), s->host, s->len), CUDA_SUCCESS);
+	return n;
+}
+
+static struct {
+	const char *name;
+	int64_t (*run)(struct speed *s, unsigned i);
+	bool is_missing;
+} sides[] = {
+	{ "dsaio", by_dsaio, false },
+	{ "dsaio, engine = libaio", by_dsaio, false },
+	{ "dsaio, engine = gds", by_dsaio, false },
+	{ "cuFile in the process", by_cufile, false },
+	{ "pread and cuMemcpy", by_pread, false },
+};
+
+/* Rounds in which the sides take turns; MB/s of each side's median. */
+static void measure(struct speed *s)
+{
+	const char *what = test_text("%" PRIu64 " MiB %s", (uint64_t)(s->len / MIB),
+				     s->is_write ? "write" : "read");
+	int64_t usec[ARRAY_SIZE(sides)][ROUNDS];
+	double ours = 0, best = 0;
+
+	for (unsigned round = 0; round <= ROUNDS; round++)
+		for (unsigned j = 0; j < ARRAY_SIZE(sides); j++) {
+			unsigned i = (round + j) % ARRAY_SIZE(sides);
+			int64_t start = now_usec();
+
+			if (sides[i].is_missing)
+				continue;
+			CHECK_EQ(sides[i].run(s, i), s->len);
+			if (round) /* the first one warms up */
+				usec[i][round - 1] = now_usec() - start + 1;
+		}
+	for (unsigned i = 0; i < ARRAY_SIZE(sides); i++) {
+		double speed;
+
+		if (sides[i].is_missing)
+			continue;
+		speed = (double)s->len / (double)percentile(usec[i], ROUNDS, 50);
+		test_note("%s: %7.0f MB/s: %s", what, speed, sides[i].name);
+		if (i == 0)
+			ours = speed;
+		else if (sides[i].run != by_dsaio && speed > best)
+			best = speed;
+	}
+	test_note("%s: dsaio beside the better of cuFile and pread: %.3f (bar 0.98)", what,
+		  ours / best);
+}
+
+/* A daemon for each engine on the same files. */
+static void speed_open(struct speed *s, unsigned i)
+{
+	static const char *const ways[] = { "none", "shared memory", "GPU memory", "copied" };
+	struct rig *rig = &s->rigs[i];
+	struct dsaio_op *op;
+	int64_t result;
+
+	if (i == 0)
+		rig->daemon = daemon_start(DAEMON_ARGS("--config", config_make(engines[0].what)));
+	else
+		rig->daemon = daemon_start_with(&(struct daemon_options){
+			.args = DAEMON_ARGS("--config", config_make(engines[i].what)),
+			.socket_path = test_text("%s/%u.sock", test_dir(), i),
+			.store_dir = s->rigs[0].daemon->store_dir });
+	rig_open(rig, NULL);
+	if (i == 0)
+		file_make_pattern(daemon_path(rig->daemon, "f"), s->len, 1);
+	(void)rig_file(rig, "f", O_RDWR);
+	CHECK_CALL(dsaio_pread_async(rig->handle, rig->files[0], s->memory, MIB, 0, &op));
+	result = op_wait(op, -1);
+	sides[i].is_missing = result < 0;
+	CHECK(i == 2 || result == (int64_t)MIB);
+	test_note("engine = %s: %s %s", engines[i].what,
+		  result < 0 ? dsaio_error() : ways[dsaio_op_way(op)], dsaio_op_why(op));
+	dsaio_op_free(op);
+}
+
+TEST(speed, "speed beside cuFile in the process, and beside pread and a copy")
+{
+	static const uint64_t sizes[] = { MIB, 16 * MIB, 400 * MIB };
+	const uint64_t len = volume() < 400 * MIB ? 16 * MIB : 400 * MIB;
+	struct speed s = { .len = len };
+	CUfileDescr_t description = { .type = CU_FILE_HANDLE_TYPE_OPAQUE_FD };
+
+	test_time_limit(1200);
+	gpu_open();
+	s.memory = gpu_alloc(len);
+	for (unsigned i = 0; i < ARRAY_SIZE(engines); i++)
+		speed_open(&s, i);
+	s.fd = open_direct(daemon_path(s.rigs[0].daemon, "f"), O_RDWR);
+	s.host = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(s.host != MAP_FAILED);
+	CHECK_EQ(gpu.copy.cuMemHostRegister_v2(s.host, len, CU_MEMHOSTREGISTER_PORTABLE),
+		 CUDA_SUCCESS);
+	description.handle.fd = s.fd;
+	if (!load(false) && gpu.driver.cuFileDriverOpen().err == CU_FILE_SUCCESS &&
+	    gpu.move.cuFileHandleRegister(&s.handle, &description).err == CU_FILE_SUCCESS)
+		CHECK_EQ(gpu.move.cuFileBufRegister(s.memory, len, 0).err, CU_FILE_SUCCESS);
+	sides[3].is_missing = !s.handle;
+	for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++)
+		for (int is_write = 0; is_write < 2; is_write++) {
+			s.len = sizes[i];
+			s.is_write = is_write;
+			if (s.len <= len)
+				measure(&s);
+		}
+	if (s.handle) {
+		CHECK_EQ(gpu.move.cuFileBufDeregister(s.memory).err, CU_FILE_SUCCESS);
+		gpu.move.cuFileHandleDeregister(s.handle);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(engines); i++)
+		rig_close(&s.rigs[i]);
+}
+
+/* ---- questions that the documentation leaves open ---- */
+
+static const char *cuda_name(CUresult result)
+{
+	const char *name = NULL;
+
+	(void)gpu.find.cuGetErrorName(result, &name); /* it stays NULL */
+	return test_text("%s (%d)",
+			 result == CUDA_SUCCESS ? "yes"
+			 : name			? name
+						: "error",
+			 (int)result);
+}
+
+static const char *register_memfd(unsigned flags)
+{
+	const size_t len = 4 * MIB;
+	int fd = memfd_create("check", MFD_CLOEXEC | flags);
+	void *map;
+	CUresult result;
+
+	if (fd < 0 || ftruncate(fd, (off_t)len) < 0)
+		return strerror(errno);
+	map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return strerror(errno);
+	result = gpu.copy.cuMemHostRegister_v2(map, len, CU_MEMHOSTREGISTER_PORTABLE);
+	if (result == CUDA_SUCCESS)
+		CHECK_EQ(gpu.copy.cuMemHostUnregister(map), CUDA_SUCCESS);
+	return cuda_name(result);
+}
+
+TEST(cuda_questions, "what libcuda does")
+{
+	CUcontext context;
+	CUipcMemHandle handle;
+	CUdeviceptr again;
+	unsigned type = 0;
+	char *memory;
+
+	gpu_open();
+	memory = gpu_alloc(2 * MIB);
+	test_note("cuMemHostRegister of a memfd, PORTABLE: %s", register_memfd(0));
+	test_note("cuMemHostRegister of a memfd of huge pages: %s", register_memfd(MFD_HUGETLB));
+	CHECK_EQ(gpu.lend.cuIpcGetMemHandle(&handle, address(memory)), CUDA_SUCCESS);
+	test_note("cuIpcOpenMemHandle in the process that exports: %s",
+		  cuda_name(gpu.map.cuIpcOpenMemHandle_v2(&again, handle,
+							  CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)));
+	CHECK_EQ(gpu.copy.cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
+	test_note("cuPointerGetAttribute without a current context: %s",
+		  cuda_name(gpu.copy.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+							   address(memory))));
+}
+
+TEST(import_questions, "what libcufile does with memory that another process lends")
+{
+	CUfileDescr_t description = { .type = CU_FILE_HANDLE_TYPE_OPAQUE_FD };
+	const char *path = test_text("%s/f", test_dir());
+	struct lender lender;
+	CUipcMemHandle handle;
+	CUfileHandle_t file;
+	CUfileError_t result;
+	char byte, *memory;
+
+	needs_gpu();
+	lender = lender_start(&handle);
+	gpu_open();
+	memory = lent_open(handle);
+	cufile_open();
+	file_make_pattern(path, LENT_BYTES, 1);
+	description.handle.fd = open_direct(path, O_RDWR);
+	CHECK_EQ(gpu.move.cuFileHandleRegister(&file, &description).err, CU_FILE_SUCCESS);
+	test_note("cuFileRead into unregistered memory of cuIpcOpenMemHandle: %zd",
+		  gpu.move.cuFileRead(file, memory, MIB, 0, 0));
+	result = gpu.move.cuFileBufRegister(memory, LENT_BYTES, 0);
+	test_note("cuFileBufRegister of memory of cuIpcOpenMemHandle: error %d, of CUDA's %d",
+		  (int)result.err, (int)result.cu_err);
+	if (result.err == CU_FILE_SUCCESS) {
+		test_note("cuFileRead into it: %zd", gpu.move.cuFileRead(file, memory, MIB, 0, 0));
+		gpu_check(memory, MIB, 1, 0);
+		test_note("cuFileWrite from it, odd: %zd",
+			  gpu.move.cuFileWrite(file, memory, 1001, 511, 7));
+		CHECK_EQ(gpu.move.cuFileBufDeregister(memory).err, CU_FILE_SUCCESS);
+	}
+	gpu.move.cuFileHandleDeregister(file);
+	lender_go_on(&lender, true);
+	test_note("cuMemcpyDtoH of memory that its process has freed: %s",
+		  cuda_name(gpu.map.cuMemcpyDtoH_v2(&byte, address(memory), 1)));
+	test_note("cuIpcCloseMemHandle of it: %s",
+		  cuda_name(gpu.map.cuIpcCloseMemHandle(address(memory))));
+	lender_go_on(&lender, false);
+	child_wait_ok(lender.pid);
+}
+
+TEST_MAIN
