@@ -1,99 +1,16 @@
 /*
  * GPU memory that a program registers.  A stand-in for libcuda takes the place of the driver's.
  */
-#include "tests/gpu/load.h"
-#include "tests/harness.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-
-static struct standins gpu;
-
-/* ---- a program with GPUs ---- */
-
-/* Opens libcuda, as PyTorch does. */
-static void gpu_open(const char *standin)
-{
-	const char *missing;
-
-	CHECK_SYS(setenv("STANDIN", standin, 1));
-	missing = standins_load(&gpu);
-	CHECK_MSG(!missing, "%s", missing);
-	CHECK_EQ(gpu.find.cuInit(0), CUDA_SUCCESS);
-}
-
-static void enter(int number)
-{
-	CUcontext context;
-
-	CHECK_EQ(gpu.copy.cuDevicePrimaryCtxRetain(&context, number), CUDA_SUCCESS);
-	CHECK_EQ(gpu.copy.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
-}
-
-static void leave(void)
-{
-	CHECK_EQ(gpu.copy.cuCtxPopCurrent_v2(&(CUcontext){ NULL }), CUDA_SUCCESS);
-}
-
-static char *gpu_alloc(int number, size_t bytes)
-{
-	CUdeviceptr memory = 0;
-
-	enter(number);
-	CHECK_EQ(gpu.own.cuMemAlloc_v2(&memory, bytes), CUDA_SUCCESS);
-	leave();
-	return (char *)(uintptr_t)memory;
-}
-
-static void gpu_free(int number, char *memory)
-{
-	enter(number);
-	CHECK_EQ(gpu.own.cuMemFree_v2((CUdeviceptr)(uintptr_t)memory), CUDA_SUCCESS);
-	leave();
-}
-
-static char *bytes_of(const char *memory)
-{
-	return gpu.look.standin_bytes((CUdeviceptr)(uintptr_t)memory);
-}
+#include "tests/gpu/owner.h"
 
 static void rig_gpu(struct rig *rig, const char *standin)
 {
-	gpu_open(standin);
+	CHECK_SYS(setenv("STANDIN", standin, 1));
+	gpu_open();
 	rig_open(rig, NULL);
 }
 
-/* Memory by the calls that map it; what was mapped there before goes. */
-static void gpu_map(int number, CUdeviceptr at, size_t bytes)
-{
-	const CUmemAllocationProp properties = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-		.location = { CU_MEM_LOCATION_TYPE_DEVICE, number },
-	};
-	const CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, number },
-					 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-	CUmemGenericAllocationHandle handle;
-
-	(void)gpu.map.cuMemUnmap(at, bytes); /* fails the first time */
-	CHECK_EQ(gpu.own.cuMemCreate(&handle, bytes, &properties, 0), CUDA_SUCCESS);
-	CHECK_EQ(gpu.map.cuMemMap(at, bytes, 0, handle, 0), CUDA_SUCCESS);
-	CHECK_EQ(gpu.map.cuMemSetAccess(at, bytes, &access, 1), CUDA_SUCCESS);
-	CHECK_EQ(gpu.map.cuMemRelease(handle), CUDA_SUCCESS);
-}
-
 /* ---- registered memory ---- */
-
-static int gpu_register(struct rig *rig, void *start, size_t bytes)
-{
-	struct dsaio_memory memory = DSAIO_MEMORY_INIT;
-
-	memory.kind = DSAIO_MEMORY_CUDA;
-	memory.start = start;
-	memory.bytes = bytes;
-	return dsaio_memory_register(rig->client, &memory);
-}
 
 TEST(registered, "ranges of an allocation are registered and unregistered, and ops take them")
 {
@@ -102,26 +19,26 @@ TEST(registered, "ranges of an allocation are registered and unregistered, and o
 
 	rig_gpu(&rig, "gpus=2");
 	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, 1);
-	memory = gpu_alloc(1, MIB);
-	other = gpu_alloc(0, MIB);
+	memory = program_alloc(1, MIB);
+	other = program_alloc(0, MIB);
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory, 1), DSAIO_MEMORY_NONE);
 	CHECK_EQ(dsaio_memory_gpu(rig.client, memory + 5), 1);
 	CHECK_EQ(dsaio_memory_gpu(rig.client, other), 0);
-	CHECK_CALL(gpu_register(&rig, memory + 100, 4096));
-	CHECK_CALL(gpu_register(&rig, memory + 4196, 4096));
-	CHECK_CALL(gpu_register(&rig, other, MIB));
+	CHECK_CALL(program_register(&rig, memory + 100, 4096));
+	CHECK_CALL(program_register(&rig, memory + 4196, 4096));
+	CHECK_CALL(program_register(&rig, other, MIB));
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory + 100, 4096), DSAIO_MEMORY_CUDA);
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory + 101, 4096), DSAIO_MEMORY_NONE);
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory + 99, 1), DSAIO_MEMORY_NONE);
 	CHECK(dsaio_is_pinned(rig.client, other + 7, MIB - 7));
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), other, MIB, 0), MIB);
-	pattern_check(bytes_of(other), MIB, 1, 0, "GPU memory");
+	pattern_check(program_bytes(other), MIB, 1, 0, "GPU memory");
 	CHECK_CALL(dsaio_memory_unregister(rig.client, memory + 100));
 	CHECK_FAILS(dsaio_memory_unregister(rig.client, memory + 100), -EINVAL,
 		    "memory_unregister");
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory + 100, 1), DSAIO_MEMORY_NONE);
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory + 4196, 1), DSAIO_MEMORY_CUDA);
-	CHECK_CALL(gpu_register(&rig, memory, 4196));
+	CHECK_CALL(program_register(&rig, memory, 4196));
 	/* The client ends with ranges that are registered. */
 }
 
@@ -131,14 +48,14 @@ TEST(not_registered, "what is no range of a GPU's memory is not registered")
 	char *memory, buf[64];
 
 	rig_gpu(&rig, "");
-	memory = gpu_alloc(0, MIB);
-	CHECK_FAILS(gpu_register(&rig, buf, sizeof(buf)), -EINVAL, "is not GPU memory");
-	CHECK_FAILS(gpu_register(&rig, NULL, 1), -EINVAL, "NULL");
-	CHECK_FAILS(gpu_register(&rig, memory, 0), -EINVAL, "0 bytes");
-	CHECK_FAILS(gpu_register(&rig, memory + 1, MIB), -ERANGE, "1048576 bytes;allocation");
-	CHECK_CALL(gpu_register(&rig, memory + 1000, 1000));
-	CHECK_FAILS(gpu_register(&rig, memory + 999, 2), -EEXIST, "registered already");
-	CHECK_FAILS(gpu_register(&rig, memory + 1999, 2), -EEXIST, "registered already");
+	memory = program_alloc(0, MIB);
+	CHECK_FAILS(program_register(&rig, buf, sizeof(buf)), -EINVAL, "is not GPU memory");
+	CHECK_FAILS(program_register(&rig, NULL, 1), -EINVAL, "NULL");
+	CHECK_FAILS(program_register(&rig, memory, 0), -EINVAL, "0 bytes");
+	CHECK_FAILS(program_register(&rig, memory + 1, MIB), -ERANGE, "1048576 bytes;allocation");
+	CHECK_CALL(program_register(&rig, memory + 1000, 1000));
+	CHECK_FAILS(program_register(&rig, memory + 999, 2), -EEXIST, "registered already");
+	CHECK_FAILS(program_register(&rig, memory + 1999, 2), -EEXIST, "registered already");
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory + 1000, 1000), DSAIO_MEMORY_CUDA);
 	CHECK_FAILS(dsaio_memory_gpu(rig.client, buf), -ENOENT, "is not GPU memory");
 	CHECK_FAILS(dsaio_memory_gpu(rig.client, NULL), -ENOENT, "");
@@ -151,7 +68,7 @@ TEST(register_without, "a program without libcuda has no GPU memory")
 	char buf[64];
 
 	rig_open(&rig, NULL);
-	CHECK_FAILS(gpu_register(&rig, buf, sizeof(buf)), -EINVAL, "is not GPU memory");
+	CHECK_FAILS(program_register(&rig, buf, sizeof(buf)), -EINVAL, "is not GPU memory");
 	CHECK_FAILS(dsaio_memory_gpu(rig.client, buf), -ENOENT, "");
 }
 
@@ -162,16 +79,16 @@ TEST(register_freed,
 	char *memory;
 
 	rig_gpu(&rig, "reuse=1");
-	memory = gpu_alloc(0, MIB);
-	CHECK_CALL(gpu_register(&rig, memory, MIB));
-	gpu_free(0, memory);
+	memory = program_alloc(0, MIB);
+	CHECK_CALL(program_register(&rig, memory, MIB));
+	program_free(0, memory);
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory, MIB), DSAIO_MEMORY_NONE);
-	CHECK(gpu_alloc(0, MIB) == memory);
+	CHECK(program_alloc(0, MIB) == memory);
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory, MIB), DSAIO_MEMORY_NONE);
-	CHECK_CALL(gpu_register(&rig, memory, 4096));
+	CHECK_CALL(program_register(&rig, memory, 4096));
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory, 4096), DSAIO_MEMORY_CUDA);
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory, 4097), DSAIO_MEMORY_NONE);
-	gpu_free(0, memory);
+	program_free(0, memory);
 	CHECK_CALL(dsaio_memory_unregister(rig.client, memory)); /* the finalizer comes late */
 	CHECK_EQ(dsaio_memory_unregister(rig.client, memory), -EINVAL);
 }
@@ -183,9 +100,9 @@ TEST(register_left, "registered memory may be unregistered after dsaio_disconnec
 	char *memory;
 
 	rig_gpu(&rig, "");
-	memory = gpu_alloc(0, MIB);
+	memory = program_alloc(0, MIB);
 	dsaio_handle_close(TAKE_PTR(rig.handle));
-	CHECK_CALL(gpu_register(&rig, memory, 4096));
+	CHECK_CALL(program_register(&rig, memory, 4096));
 	client = TAKE_PTR(rig.client);
 	dsaio_disconnect(client);
 	CHECK_CALL(dsaio_memory_unregister(client, memory));
@@ -194,16 +111,14 @@ TEST(register_left, "registered memory may be unregistered after dsaio_disconnec
 TEST(register_mapped, "memory that is mapped anew at its place is not the registered one")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	CUdeviceptr at;
 	char *memory;
 
 	rig_gpu(&rig, "");
-	CHECK_EQ(gpu.map.cuMemAddressReserve(&at, 2 * MIB, 0, 0, 0), CUDA_SUCCESS);
-	memory = (char *)(uintptr_t)at;
-	gpu_map(0, at, 2 * MIB);
-	CHECK_CALL(gpu_register(&rig, memory + 4096, 4096));
+	memory = program_reserve(2 * MIB);
+	program_map(memory, 2 * MIB, true);
+	CHECK_CALL(program_register(&rig, memory + 4096, 4096));
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory + 4096, 4096), DSAIO_MEMORY_CUDA);
-	gpu_map(0, at, 2 * MIB);
+	program_map(memory, 2 * MIB, true);
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory + 4096, 4096), DSAIO_MEMORY_NONE);
 }
 
@@ -221,13 +136,13 @@ TEST_TABLE(register_fails, failures, "memory of which libcuda says too little is
 	char *memory;
 
 	rig_gpu(&rig, "");
-	memory = gpu_alloc(0, 4096);
+	memory = program_alloc(0, 4096);
 	CHECK_SYS(setenv("STANDIN", failures[row].standin, 1));
-	CHECK_FAILS(gpu_register(&rig, memory, 4096), row ? -EOPNOTSUPP : -EINVAL,
+	CHECK_FAILS(program_register(&rig, memory, 4096), row ? -EOPNOTSUPP : -EINVAL,
 		    failures[row].words);
 	CHECK_SYS(setenv("STANDIN", "", 1));
 	CHECK_EQ(gpu.look.standin_counts().n_current, 0);
-	CHECK_CALL(gpu_register(&rig, memory, 4096));
+	CHECK_CALL(program_register(&rig, memory, 4096));
 }
 
 /* ---- the way that an op took ---- */
@@ -243,7 +158,7 @@ static void check_way(struct dsaio_op *op, int64_t result, enum dsaio_way way, c
 
 TEST(ways, "an op tells which way it took, and why GPU memory was copied")
 {
-	static const char why[] = "no engine for GPU memory";
+	static const char why[] = "no GPU on this host";
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_io io = { .opcode = DSAIO_READ, .n_iov = 3 };
 	char private[4096], *memory;
@@ -256,7 +171,7 @@ TEST(ways, "an op tells which way it took, and why GPU memory was copied")
 	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, 1);
 	file = rig_file(&rig, "f", O_RDWR);
 	CHECK_CALL(dsaio_alloc(rig.client, 4096, &pool));
-	memory = gpu_alloc(0, 4096);
+	memory = program_alloc(0, 4096);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, pool, 4096, 0, &op));
 	check_way(op, 4096, DSAIO_WAY_SHARED, "");
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, private, 4096, 0, &op));

@@ -62,14 +62,12 @@ static inline void imported_wait(const struct daemon *daemon, unsigned n)
 		(void)usleep(1000); /* likewise */
 }
 
-/* Loads the stand-ins, with a context of GPU 0 current, and starts a daemon whose configuration names them.
-   keys: further lines of its section [daemon]. */
-static inline struct daemon *gpu_start(const char *standin, const char *keys)
+/* A daemon whose configuration names the stand-ins.  standin: words of both sides.  keys: further lines of
+   its section [daemon]. */
+static inline struct daemon *gpu_daemon_start(const char *standin, const char *keys)
 {
 	const char *config = test_text("%s/gpus.conf", test_dir());
 	char cuda[PATH_MAX], cufile[PATH_MAX], path[PATH_MAX];
-	CUcontext context;
-	const char *missing;
 
 	CHECK(realpath(standins_path("libcuda", path), cuda));
 	CHECK(realpath(standins_path("libcufile", path), cufile));
@@ -77,12 +75,40 @@ static inline struct daemon *gpu_start(const char *standin, const char *keys)
 	CHECK_SYS(setenv("STANDIN", test_text("%s file=%s", standin, words_path("")), 1));
 	places_write(config, test_text("[daemon]\ncuda_library = %s\ncufile_library = %s\n%s", cuda,
 				       cufile, keys));
-	missing = standins_load(&gpu);
+	return daemon_start(DAEMON_ARGS("--config", config));
+}
+
+/* Loads the stand-ins, as PyTorch does with the vendor's libcuda. */
+static inline void gpu_open(void)
+{
+	const char *missing = standins_load(&gpu);
+
 	CHECK_MSG(!missing, "%s", missing);
 	CHECK_EQ(gpu.find.cuInit(0), CUDA_SUCCESS);
-	CHECK_EQ(gpu.copy.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+}
+
+/* The primary context of that GPU becomes current, until gpu_leave(). */
+static inline void gpu_enter(int number)
+{
+	CUcontext context;
+
+	CHECK_EQ(gpu.copy.cuDevicePrimaryCtxRetain(&context, number), CUDA_SUCCESS);
 	CHECK_EQ(gpu.copy.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
-	return daemon_start(DAEMON_ARGS("--config", config));
+}
+
+static inline void gpu_leave(void)
+{
+	CHECK_EQ(gpu.copy.cuCtxPopCurrent_v2(&(CUcontext){ NULL }), CUDA_SUCCESS);
+}
+
+/* Both, with a context of GPU 0 current. */
+static inline struct daemon *gpu_start(const char *standin, const char *keys)
+{
+	struct daemon *daemon = gpu_daemon_start(standin, keys);
+
+	gpu_open();
+	gpu_enter(0);
+	return daemon;
 }
 
 /* ---- memory of GPU 0 ---- */
