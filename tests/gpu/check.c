@@ -34,7 +34,7 @@
 
 static struct {
 #define FIELD(list, field, library)    \
-	struct {                       \
+	struct check_##field {         \
 		list(FUNCTION_POINTER) \
 	} field;
 	CHECK_LISTS(FIELD)
@@ -73,11 +73,11 @@ static const char *load(bool is_cuda)
 	address = dlsym(library, #name);     \
 	missing = address ? missing : #name; \
 	memcpy(&fields->name, &address, sizeof(fields->name));
-#define FIND_ALL(list, field, from)                    \
-	if (is_cuda == (strcmp(#from, "cuda") == 0)) { \
-		__auto_type fields = &gpu.field;       \
-		void *library = from;                  \
-		list(FIND)                             \
+#define FIND_ALL(list, field, from)                        \
+	if (is_cuda == (strcmp(#from, "cuda") == 0)) {     \
+		struct check_##field *fields = &gpu.field; \
+		void *library = from;                      \
+		list(FIND)                                 \
 	}
 	CHECK_LISTS(FIND_ALL)
 	return missing;
