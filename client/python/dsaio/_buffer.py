@@ -56,6 +56,8 @@ class _PyBuffer(ctypes.Structure):
     ]
 
 
+_DLPACK_CUDA, _DLPACK_MANAGED = 2, 13  # DLDeviceType
+
 _get_buffer = ctypes.pythonapi.PyObject_GetBuffer
 _get_buffer.argtypes = (ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
 _release_buffer = ctypes.pythonapi.PyBuffer_Release
@@ -140,6 +142,16 @@ def _stage_tensor(tensor: Any, for_read: bool) -> Place:
     return staged.data_ptr(), nbytes, staged, finish if for_read else None  # type: ignore[return-value]
 
 
+def is_gpu_tensor(buffer: Any) -> bool:
+    """Is it a tensor of a GPU?  It may be of one that the library does not know."""
+    if hasattr(buffer, "data_ptr"):
+        return bool(buffer.is_cuda)
+    if hasattr(buffer, "__cuda_array_interface__"):
+        return True
+    device = getattr(buffer, "__dlpack_device__", None)
+    return device is not None and int(device()[0]) in (_DLPACK_CUDA, _DLPACK_MANAGED)
+
+
 def _is_array(buffer: Any) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(buffer, numpy.ndarray)
@@ -151,9 +163,9 @@ def _locate_other(buffer: Any, for_read: bool) -> Place:
     try:
         view = memoryview(buffer)
     except (TypeError, BufferError):
-        from . import _gpu
+        if is_gpu_tensor(buffer):
+            from . import _gpu
 
-        if _gpu.is_tensor(buffer):
             return _gpu.locate(buffer, for_read)
         raise check.wrong_type("buffer", buffer, "a tensor, an array or an object with the buffer protocol") from None
     if for_read and view.readonly:
@@ -248,9 +260,9 @@ def extent(buffer: Any) -> tuple[int, int]:
             elif n:
                 last += (n - 1) * stride
         return first, last + buffer.itemsize - first if buffer.size else 0
-    from . import _gpu
+    if is_gpu_tensor(buffer):
+        from . import _gpu
 
-    if _gpu.is_tensor(buffer):
         return _gpu.extent(buffer)
     address, nbytes, _, _ = _locate_other(buffer, False)
     return address, nbytes
@@ -264,9 +276,11 @@ def is_pinned(buffer: Any) -> bool:
         return allocation.is_locked
     if hasattr(buffer, "data_ptr") and not buffer.is_cuda:
         return bool(buffer.is_pinned())
+    if not is_gpu_tensor(buffer):
+        return False
     from . import _gpu
 
-    return _gpu.is_tensor(buffer) and _gpu.is_pinned(address, nbytes)
+    return _gpu.is_pinned(address, nbytes)
 
 
 def unlock(address: int) -> bool:

@@ -45,7 +45,6 @@ _LIBRARY = "libcuda.so.1"
 _MEMORY_TYPE, _DEVICE_ORDINAL = 2, 9  # CUpointer_attribute
 _DEVICE = 2  # CUmemorytype
 _LEGACY = 1  # CUstream: the default one, which all of the context's blocking streams wait for
-_DLPACK_CUDA, _DLPACK_MANAGED = 2, 13
 
 
 # ---- libcuda ----
@@ -151,16 +150,6 @@ _capsule_pointer.argtypes = (ctypes.py_object, c_char_p)
 _capsule_pointer.restype = c_void_p
 
 
-def is_tensor(buffer: Any) -> bool:
-    """Is it a tensor of a GPU?  It may be of one that the library does not know."""
-    if hasattr(buffer, "data_ptr"):
-        return bool(buffer.is_cuda)
-    if hasattr(buffer, "__cuda_array_interface__"):
-        return True
-    device = getattr(buffer, "__dlpack_device__", None)
-    return device is not None and int(device()[0]) in (_DLPACK_CUDA, _DLPACK_MANAGED)
-
-
 def _has_gaps(shape: Sequence[int], strides: Optional[Sequence[int]], itemsize: int) -> bool:
     if 0 in shape:
         return False
@@ -221,7 +210,7 @@ def extent(buffer: Any) -> tuple[int, int]:
 
 
 def locate(buffer: Any, for_read: bool) -> Place:
-    """The place of a tensor of a GPU that is_tensor(), without gaps.  Its stream has ended its work.
+    """The place of a tensor of a GPU that is_gpu_tensor(), without gaps.  Its stream has ended its work.
 
     Raises ValueError; OSError: EFAULT if it is no memory of a GPU, EIO if the work failed.
     """

@@ -457,13 +457,13 @@ class gds_handle(aio_handle):
         Returns True.  Raises TypeError if it is not on a GPU; OSError: EINVAL if its memory is none of a GPU of
         CUDA, ERANGE if it spans several allocations, EEXIST if another tensor that is pinned has a part of it.
         """
-        from . import _gpu
-
-        if not _gpu.is_tensor(buffer):
+        if not _buffer.is_gpu_tensor(buffer):
             raise TypeError(
                 f"dsaio: pin_device_tensor() is for tensors of a GPU, not a {type(buffer).__name__} of the CPU:"
                 " new_cpu_locked_tensor() makes pinned ones"
             )
+        from . import _gpu
+
         _gpu.pin(*_buffer.extent(buffer))
         return True
 
