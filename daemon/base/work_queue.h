@@ -1,7 +1,7 @@
 /*
  * A work queue runs work that may block on worker threads, never in a lane or the main thread.  Each
- * user has a work queue for checks and closes of descriptors, one for slabs, and one per store for
- * I/O.  So a hung file system of one user blocks no other user.
+ * user has a work queue for checks and closes of descriptors, one for slabs, one for GPU memory, and one
+ * per store for I/O.  So a hung file system of one user blocks no other user.
  *
  * A thread starts when work is queued and no thread is idle, up to max_threads.  It ends after a second
  * without work.  Where the number of threads is a store's queue depth, a queue may use further threads

@@ -144,8 +144,9 @@ static void on_reclaimed(void *arg)
 static int add_try(struct file_add *add, struct error *error)
 {
 	struct session *session = add->call->session;
-	int r = file_make(&session->quota, session->user->work_queue, session->service->mailbox,
-			  &session->who, add->fd, add->name, on_file_checked, add->call, error);
+	int r = file_make(&session->quota, session->user->work_queue, session->user->gpu_work_queue,
+			  session->service->mailbox, &session->who, add->fd, add->name,
+			  on_file_checked, add->call, error);
 
 	if (r == 0)
 		session->n_objects++;

@@ -181,8 +181,8 @@ int session_slab_import_device(struct session *session, const struct gds_handle 
 			       struct call *call, struct error *error)
 {
 	int r = slab_import_device(&session->service->pool, &session->quota,
-				   session->user->work_queue, handle, &session->who, on_slab_made,
-				   call, error);
+				   session->user->gpu_work_queue, handle, &session->who,
+				   on_slab_made, call, error);
 
 	if (r < 0)
 		session_close_fds(session, &handle->fd, 1);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Worker threads of one user for slabs, and as many for its descriptors: a guess. */
+/* Worker threads of one user for slabs, as many for its descriptors, and as many for its GPU memory: a guess. */
 #define USER_THREADS 4u
 /* Further threads for descriptors.  A call that hangs in a dead mount keeps its thread, and each unanswered
    request and each close of a user may hang: a guess. */
@@ -35,7 +35,10 @@ int user_ref(struct users *users, uid_t uid, struct user **ret_user)
 	if (r == 0)
 		r = work_queue_new_deep(name, USER_THREADS, USER_FURTHER_THREADS,
 					&user->work_queue);
+	if (r == 0)
+		r = work_queue_new(name, USER_THREADS, &user->gpu_work_queue);
 	if (r < 0) {
+		work_queue_free(user->work_queue);
 		work_queue_free(user->slab_work_queue);
 		free(user);
 		return r;
@@ -57,9 +60,10 @@ void user_unref(struct user *user)
 		return;
 	assert(quota_is_zero(&user->quota));
 	list_remove(&user->users->all, &user->node);
-	/* Both are idle: a session or closing socket references its user until its work is done. */
+	/* All are idle: a session or closing socket references its user until its work is done. */
 	work_queue_leave(user->slab_work_queue);
 	work_queue_leave(user->work_queue);
+	work_queue_leave(user->gpu_work_queue);
 	free(user);
 }
 

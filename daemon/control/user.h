@@ -1,7 +1,8 @@
 /*
  * A user: all sessions of one uid.  They share a quota, a place in the turns of the main thread, and
  * worker threads on which the daemon checks and closes the user's descriptors.  So a hung file system
- * of one user hangs only that user.
+ * of one user hangs only that user.  Others import and release its GPU memory, so a hung driver hangs
+ * only that.
  *
  * A user exists from its first reference (a session, or a control socket that waits for its close)
  * to its last.
@@ -43,6 +44,7 @@ struct user {
 	struct quota quota;
 	struct work_queue *slab_work_queue; /* makes and frees slabs: no file system can hang it */
 	struct work_queue *work_queue;	    /* calls file systems */
+	struct work_queue *gpu_work_queue;  /* calls the driver of GPUs: its hangs stop no file */
 	unsigned n_closing_fds;		    /* waiting for close(2) on the work queue: closing.h */
 	uint32_t n_leaving;	    /* idle files taken from its clients and not yet closed */
 	struct list adds;	    /* struct file_add: files that wait for that */

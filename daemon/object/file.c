@@ -306,8 +306,8 @@ static void file_check_run(struct job *job)
 	target->about.mount_id = file->facts.mount_id;
 }
 
-int file_make(struct quota *quota, struct work_queue *work_queue, struct mailbox *main_mailbox,
-	      const struct hung_who *who, int fd, const char *name,
+int file_make(struct quota *quota, struct work_queue *work_queue, struct work_queue *gpu_work_queue,
+	      struct mailbox *main_mailbox, const struct hung_who *who, int fd, const char *name,
 	      void (*on_checked)(struct file *file, int result, const struct error *error,
 				 void *arg),
 	      void *arg, struct error *error)
@@ -328,6 +328,7 @@ int file_make(struct quota *quota, struct work_queue *work_queue, struct mailbox
 	atomic_init(&file->target.buffered_fd, -1);
 	file->target.about = (struct hung_about){ .file = file->name, .fd = fd, .who = *who };
 	file->work_queue = work_queue;
+	file->gpu_work_queue = gpu_work_queue;
 	file->on_checked = on_checked;
 	file->checked_arg = arg;
 	atomic_init(&file->n_refs, 1);
@@ -376,10 +377,28 @@ static void file_close_run(struct job *job)
 
 	int buffered_fd = target_buffered_fd(&file->target);
 
-	if (file->target.on_close)
-		file->target.on_close(&file->target);
 	closep(&file->target.fd);
 	closep(&buffered_fd);
+}
+
+static void file_close(struct file *file)
+{
+	file->job.run = file_close_run;
+	file->job.done = file_freed_main;
+	file->job.work.about = target_about(&file->target, "close");
+	job_submit(file->work_queue, &file->job);
+}
+
+static void file_on_close_run(struct job *job)
+{
+	struct file *file = container_of(job, struct file, job);
+
+	file->target.on_close(&file->target);
+}
+
+static void file_on_close_main(struct job *job)
+{
+	file_close(container_of(job, struct file, job));
 }
 
 void file_unref(struct file *file)
@@ -387,10 +406,15 @@ void file_unref(struct file *file)
 	/* acq_rel: the last one sees all that the others did with it. */
 	if (atomic_fetch_sub_explicit(&file->n_refs, 1, memory_order_acq_rel) > 1)
 		return;
-	file->job.run = file_close_run;
-	file->job.done = file_freed_main;
-	file->job.work.about = target_about(&file->target, "close");
-	job_submit(file->work_queue, &file->job);
+	if (!file->target.on_close) {
+		file_close(file);
+		return;
+	}
+	file->job.run = file_on_close_run;
+	file->job.done = file_on_close_main;
+	file->job.work.about = target_about(&file->target, "GPU release");
+	file->job.work.about.is_gpu = true;
+	job_submit(file->gpu_work_queue, &file->job);
 }
 
 /* ---- the buffered description ---- */

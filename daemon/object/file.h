@@ -83,8 +83,8 @@ struct file {
 	struct extension extension; /* home lane */
 	struct inodes *inodes;	    /* borrowed: the store's */
 	struct charge charge, buffered_charge;
-	_Atomic uint32_t n_refs;       /* as in struct slab */
-	struct work_queue *work_queue; /* borrowed: the user's */
+	_Atomic uint32_t n_refs;			/* as in struct slab */
+	struct work_queue *work_queue, *gpu_work_queue; /* borrowed: the user's */
 	struct job job;
 	struct error error;
 	int result;
@@ -102,8 +102,8 @@ struct file {
  * Or returns -EMFILE (charge) or -ENOMEM and calls nothing; fd is then still the caller's, which
  * must not simply close it.
  */
-int file_make(struct quota *quota, struct work_queue *work_queue, struct mailbox *main_mailbox,
-	      const struct hung_who *who, int fd, const char *name,
+int file_make(struct quota *quota, struct work_queue *work_queue, struct work_queue *gpu_work_queue,
+	      struct mailbox *main_mailbox, const struct hung_who *who, int fd, const char *name,
 	      void (*on_checked)(struct file *file, int result, const struct error *error,
 				 void *arg),
 	      void *arg, struct error *error);
@@ -131,7 +131,8 @@ static inline void file_ref(struct file *file)
 {
 	(void)atomic_fetch_add_explicit(&file->n_refs, 1, memory_order_relaxed);
 }
-/* The last unreference closes the file on the work queue.  Then the main thread discharges the charge,
+/* The last unreference calls the target's on_close, if there is one, on the work queue for GPUs, and closes the
+   file on the other.  Then the main thread discharges the charge,
    drops the inode, and calls on_closed and on_freed, if they are set. */
 void file_unref(struct file *file);
 

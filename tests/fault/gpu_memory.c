@@ -710,6 +710,41 @@ TEST(hung_release,
 	beside_stop();
 }
 
+TEST(hung_releases, "releases of a dead client that hang stop no other client of the same user")
+{
+	enum { N = 100 }; /* more than a user has threads */
+	struct device_import import;
+	struct raw_file files[N], file;
+	struct raw_slab slab;
+	struct raw late = RAW_NONE;
+	struct ring_entry entry;
+	const char *path;
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	path = daemon_path(kit.daemon, "f");
+	for (unsigned i = 0; i < N; i++) {
+		import_init(&import, handle_of(gpu_alloc(4096)), 4096);
+		(void)import_call(&kit.raw, &import);
+		raw_file(&kit.raw, path, O_RDONLY, &files[i]);
+		entry = kit_entry(&kit, RING_OP_READ, 0, 64 * KIB);
+		entry.file = files[i].id;
+		CHECK_EQ(raw_run_one(&kit.channel, entry), 64 * KIB);
+	}
+	words_set("cuIpcCloseMemHandle=hold cuFileHandleDeregister=hold");
+	CHECK_SYS(shutdown(kit.raw.fd, SHUT_WR));
+	held_wait("cuIpcCloseMemHandle", true);
+	raw_open(&late, kit.daemon);
+	raw_slab(&late, MIB, &slab);
+	raw_file(&late, path, O_RDONLY, &file);
+	raw_slab_unmap(&slab);
+	raw_close(&late);
+	words_set("");
+	raw_wait_closed(&kit.raw);
+	imported_wait(kit.daemon, 0);
+	kit_close(&kit);
+}
+
 /* ---- errors of the driver ---- */
 
 static const struct {
