@@ -93,9 +93,8 @@ struct channel {
 	struct channel *next_ended;  /* in the lane's list of channels with ended ops */
 	bool is_awake;		     /* looked at in each turn; else parked, with no op open */
 	uint64_t quiet_nsec;	     /* since when it is quiet, while no op is open */
-	struct list_node
-		wake_node; /* in the lane's list of those whose client may have to be woken */
-	bool must_wake;	   /* it is in that list */
+	struct list_node wake_node;  /* in its client's list of those whose threads may sleep */
+	bool must_wake;		     /* it is in that list */
 	bool has_ended, is_broken, is_closing, has_left_epoll;
 	uint32_t doorbell_taken;   /* ring.taken at its last doorbell */
 	uint32_t n_idle_doorbells; /* rings without entries in the second that began at */

@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 /*
- * Clients woken by a run.  Each takes 3 to 11 us.  The first ones bring their next ops soon, and these should
- * reach the device before all others are awake.
+ * Channels whose threads a run wakes: so many, or a part of those that wait for it.  Each takes 3 to 11 us.
+ * The first ones bring their next ops soon, and these should reach the device before all others are awake.
+ * The part bounds the runs, and so the time, until the last one is awake.
  */
-#define WAKES_PER_RUN 4
+#define WAKES_PER_RUN 4u
+#define WAKES_PART 8u
 
 /* Its channel has a list of ended ops that is not empty. */
 static void ended_note(struct publish *publish, struct channel *channel)
@@ -65,23 +67,39 @@ static bool wake_client(struct channel *channel)
    completions, and is woken in vain. */
 static void must_wake(struct publish *publish, struct channel *channel)
 {
+	struct sched_client *client = channel->client;
+
 	if (channel->must_wake)
 		return;
 	channel->must_wake = true;
-	list_push(&publish->to_wake, &channel->wake_node);
+	if (!client->to_wake.first)
+		list_push(&publish->to_wake, &client->to_wake_node);
+	list_push(&client->to_wake, &channel->wake_node);
+	publish->n_to_wake++;
+}
+
+/* Clients take turns, so one with many channels does not delay the others. */
+static struct channel *next_to_wake(struct publish *publish)
+{
+	struct sched_client *client = list_entry(list_pop(&publish->to_wake), struct sched_client,
+						 to_wake_node);
+	struct channel *channel = list_entry(list_pop(&client->to_wake), struct channel, wake_node);
+
+	if (client->to_wake.first)
+		list_push(&publish->to_wake, &client->to_wake_node);
+	channel->must_wake = false;
+	publish->n_to_wake--;
+	return channel;
 }
 
 static void wake_some(struct publish *publish)
 {
-	int n = 0;
+	uint32_t n = publish->n_to_wake / WAKES_PART;
 
-	while (n < WAKES_PER_RUN && publish->to_wake.first) {
-		struct channel *channel = container_of(list_pop(&publish->to_wake), struct channel,
-						       wake_node);
-
-		channel->must_wake = false;
-		n += wake_client(channel);
-	}
+	if (n < WAKES_PER_RUN)
+		n = WAKES_PER_RUN;
+	while (n && publish->n_to_wake)
+		n -= wake_client(next_to_wake(publish));
 }
 
 static void count_op(struct metrics *metrics, const struct op *op, uint64_t nsec)
@@ -201,7 +219,7 @@ int publish_run(struct publish *publish)
 	struct channel *channels = publish->first_ended;
 	int n = 0;
 
-	if (!channels && !publish->to_wake.first)
+	if (!channels && !publish->n_to_wake)
 		return 0;
 	for (struct channel *c = channels; c; c = c->next_ended)
 		count_ended(publish, c);
@@ -221,5 +239,5 @@ int publish_run(struct publish *publish)
 		n += free_ended(publish, c);
 	}
 	/* The lane must not sleep while there are channels with ended ops, or clients to be woken. */
-	return n + (publish->first_ended || publish->to_wake.first);
+	return n + (publish->first_ended || publish->n_to_wake);
 }

@@ -18,6 +18,7 @@
 #define DSAIO_DAEMON_LANE_SCHED_H
 
 #include "daemon/lane/window.h"
+#include "proto/util/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,9 +59,11 @@ struct sched_client {
 	uint32_t n_channels, n_awake, blocks_in_flight;
 	uint64_t take_turn; /* intake's turn in which n_takes entries of its rings were taken */
 	uint32_t n_takes;
-	uint32_t n_pages;   /* bounce pages of its blocks */
-	uint64_t done_nsec; /* when its last block ended */
-	uint32_t n_open;    /* ops taken, not yet shown as ended */
+	uint32_t n_pages;    /* bounce pages of its blocks */
+	uint64_t done_nsec;  /* when its last block ended */
+	uint32_t n_open;     /* ops taken, not yet shown as ended */
+	struct list to_wake; /* channels, for publish.h */
+	struct list_node to_wake_node;
 	struct window_small small;
 };
 
