@@ -60,6 +60,7 @@ struct block {
 	bool has_stalled;    /* its start stalled the lane: stall.h */
 	bool is_guarded;     /* for admission: admit.h */
 	bool workers_are_engine; /* likewise */
+	bool is_in_window;	 /* likewise: it counts there */
 	uint64_t started_nsec;	 /* given to the engine, the first time */
 	int64_t result;		 /* of the last request: bytes, or a negative errno */
 };
@@ -88,7 +89,9 @@ struct engine_ops {
 	uint32_t align;	     /* of offset, length and memory, if the target's is smaller */
 	bool has_nowait;     /* does blocks with is_nowait */
 	bool has_unaligned;  /* does blocks with is_buffered or is_bounced */
-	bool has_window;     /* its blocks queue at the device: the window counts them */
+	uint32_t
+		window_regions; /* bits of enum region_kind: its blocks of these queue at the device,
+				    and the window counts them */
 	bool is_awaited_by_exit; /* the end of the process waits for its blocks; engine_init() requires it */
 
 	void (*init)(void); /* once, before any open; NULL: nothing to do */
@@ -141,6 +144,12 @@ static inline bool engine_takes(const struct engine_ops *ops, enum block_operati
 static inline bool block_is_write(const struct block *block)
 {
 	return block->operation == BLOCK_WRITE;
+}
+
+/* Do such blocks of the engine count in the window?  region: NULL for syncs. */
+static inline bool engine_has_window(const struct engine_ops *ops, const struct region *region)
+{
+	return ops->window_regions & 1u << (region ? region->kind : REGION_HOST);
 }
 
 /* Where the block starts in its target. */

@@ -323,6 +323,7 @@ const struct engine_ops engine_threads = {
 	.max_bytes = INT_MAX & ~4095, /* of one read(2) or write(2) */
 	.align = 1,
 	.has_unaligned = true,
+	.window_regions = 1u << REGION_DEVICE,
 	.is_awaited_by_exit = true, /* unless a signal interrupts the call (FUSE) */
 	.open = threads_open,
 	.close = threads_close,

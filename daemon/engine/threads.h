@@ -84,6 +84,7 @@ struct worker_block {
 	/* the engine's */
 	struct work work; /* the lane sets is_deep */
 	struct message message;
+	struct list_node window_node; /* the lane's: in_flight.c */
 };
 
 /* Carries the block out.  May block, except on tmpfs.  For a worker thread; on tmpfs, for a lane; tests. */

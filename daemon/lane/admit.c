@@ -272,7 +272,7 @@ static struct admit_decision pass_limit(struct admit *admit)
 	struct search search = { .admit = admit };
 	struct sched_queue *queue = sched_find(&admit->sched, may_pass_limit, &search);
 
-	if (!queue || (!search.head.is_worker && !search.head.has_room))
+	if (!queue || (!search.head.is_unlimited && !search.head.has_room))
 		return (struct admit_decision){ ADMIT_NOTHING, NULL, admit->guard_end_nsec };
 	return (struct admit_decision){ ADMIT_START,
 					container_of(queue, struct admit_channel, queue), 0 };
@@ -296,7 +296,7 @@ struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec)
 			wait_for_page(admit, channel);
 			continue;
 		}
-		if (head.is_worker)
+		if (head.is_unlimited)
 			return (struct admit_decision){ ADMIT_START, channel, 0 };
 		if (!is_admitted(admit, queue, head.bytes, now_nsec))
 			return pass_limit(admit);
@@ -332,7 +332,7 @@ void admit_end(struct admit *admit, struct admit_channel *channel, uint32_t lane
 	note_active(admit, channel, now_nsec);
 }
 
-void admit_engine_start(struct admit *admit, struct admit_channel *channel, bool is_write,
+void admit_engine_start(struct admit *admit, struct admit_channel *channel, unsigned kind,
 			uint32_t bytes, uint64_t now_nsec, bool *ret_is_guarded)
 {
 	struct sched_client *client = channel->queue.client;
@@ -340,23 +340,26 @@ void admit_engine_start(struct admit *admit, struct admit_channel *channel, bool
 	*ret_is_guarded = admit->is_shared && !client->blocks_in_flight &&
 			  bytes <= WINDOW_SMALL_BYTES;
 	if (*ret_is_guarded)
-		window_small_start(&admit->window, &client->small, is_write, bytes, now_nsec);
+		window_small_start(&admit->window, &client->small, kind, bytes, now_nsec);
 	client->blocks_in_flight++;
 	admit->n_in_flight++;
 	admit->bytes_in_flight += bytes;
 }
 
+void admit_engine_give_up(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
+			  bool is_guarded)
+{
+	if (is_guarded)
+		window_small_end(&admit->window, &channel->queue.client->small);
+	admit->n_in_flight--;
+	admit->bytes_in_flight -= bytes;
+}
+
 void admit_engine_end(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
 		      bool is_guarded, uint64_t now_nsec)
 {
-	struct sched_client *client = channel->queue.client;
-
-	client->blocks_in_flight--;
-	client->done_nsec = now_nsec;
-	if (is_guarded)
-		window_small_end(&admit->window, &client->small);
-	admit->n_in_flight--;
-	admit->bytes_in_flight -= bytes;
+	admit_engine_give_up(admit, channel, bytes, is_guarded);
+	admit_worker_end(channel, now_nsec);
 }
 
 void admit_worker_start(struct admit_channel *channel)
@@ -370,8 +373,8 @@ void admit_worker_end(struct admit_channel *channel, uint64_t now_nsec)
 	channel->queue.client->done_nsec = now_nsec;
 }
 
-void admit_note_done(struct admit *admit, bool is_write, uint32_t bytes, uint64_t nsec,
+void admit_note_done(struct admit *admit, unsigned kind, uint32_t bytes, uint64_t nsec,
 		     uint64_t now_nsec)
 {
-	window_note_done(&admit->window, is_write, bytes, nsec, admit->is_shared, now_nsec);
+	window_note_done(&admit->window, kind, bytes, nsec, admit->is_shared, now_nsec);
 }

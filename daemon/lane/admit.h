@@ -2,7 +2,7 @@
  * Admission decides which channel of a store starts its head block next, and when none may.
  *
  * The scheduler decides the order.  A channel whose turn it is may be at its depth in a lane, or wait
- * for a bounce page.  Then the next channel has its turn.  A block for an engine must also fit into the
+ * for a bounce page.  Then the next channel has its turn.  A block for the device must also fit into the
  * limit of bytes in flight.  For a client that is alone on the store the limit is that of its profile,
  * but at least 64 MiB.  For clients that share the store it is the window (window.h) less what is
  * reserved for clients that are away (sched.h).  One block of at most 64 KiB of each client with nothing
@@ -13,8 +13,8 @@
  * Admission knows a channel as an admit_channel, and its next block as an admit_head, which look()
  * fills in.  It knows no op, file or thread, so a test needs none.
  *
- * A block goes through admit_next(), admit_start() and admit_end().  While it is with an engine it
- * is also between admit_engine_start() and admit_engine_end(), which count it in the window.
+ * A block goes through admit_next(), admit_start() and admit_end().  While its bytes are at the device
+ * it is also between admit_engine_start() and admit_engine_end(), which count it in the window.
  *
  * Times are the caller's.  Home lane only.
  */
@@ -52,13 +52,13 @@ struct admit_channel {
 
 /* The next block of a channel's head op. */
 struct admit_head {
-	uint32_t bytes;	 /* 0: a sync */
-	uint32_t lane;	 /* of its engine; 0: the home lane */
-	bool is_worker;	 /* for a worker thread: outside the limit of bytes in flight */
-	bool must_defer; /* its op has to wait outside of the channel first */
-	bool needs_page; /* a bounce page */
-	bool has_room;	 /* its lane's engine takes another block */
-	bool is_counted; /* it was started before, so it is in the depth already */
+	uint32_t bytes;	   /* 0: a sync */
+	uint32_t lane;	   /* of its engine; 0: the home lane */
+	bool is_unlimited; /* outside the limit of bytes in flight, and of the engine's room */
+	bool must_defer;   /* its op has to wait outside of the channel first */
+	bool needs_page;   /* a bounce page */
+	bool has_room;	   /* its lane's engine takes another block */
+	bool is_counted;   /* it was started before, so it is in the depth already */
 };
 
 enum admit_what {
@@ -148,11 +148,15 @@ void admit_start_again(struct admit *admit, struct admit_channel *channel, uint6
 void admit_end(struct admit *admit, struct admit_channel *channel, uint32_t lane,
 	       uint64_t now_nsec);
 
-/* An engine gets a block, or returns it; pass *ret_is_guarded to admit_engine_end(). */
-void admit_engine_start(struct admit *admit, struct admit_channel *channel, bool is_write,
+/* An engine gets a block of a kind (WINDOW_READ...), or returns it; pass *ret_is_guarded to
+   admit_engine_end(). */
+void admit_engine_start(struct admit *admit, struct admit_channel *channel, unsigned kind,
 			uint32_t bytes, uint64_t now_nsec, bool *ret_is_guarded);
 void admit_engine_end(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
 		      bool is_guarded, uint64_t now_nsec);
+/* The block does not return.  From now on it counts only for its client, and ends by admit_worker_end(). */
+void admit_engine_give_up(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
+			  bool is_guarded);
 /* Worker threads as the file's engine get a block, or return it.  It counts only for its client. */
 void admit_worker_start(struct admit_channel *channel);
 void admit_worker_end(struct admit_channel *channel, uint64_t now_nsec);
@@ -160,7 +164,7 @@ void admit_take_page(struct admit *admit, struct admit_channel *channel);
 void admit_give_page(struct admit *admit, struct admit_channel *channel);
 
 /* A block of the device has ended after nsec: for the window. */
-void admit_note_done(struct admit *admit, bool is_write, uint32_t bytes, uint64_t nsec,
+void admit_note_done(struct admit *admit, unsigned kind, uint32_t bytes, uint64_t nsec,
 		     uint64_t now_nsec);
 
 /* The largest block that may start in this turn. */

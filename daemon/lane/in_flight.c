@@ -68,16 +68,32 @@ void in_flight_end(struct transfer *transfer, struct block *block)
 	ready_update(transfer->ready, channel); /* it may have waited for depth */
 }
 
+unsigned in_flight_kind(const struct block *block)
+{
+	const bool is_gpu = block->region && block->region->kind == REGION_DEVICE;
+
+	return (block_is_write(block) ? WINDOW_WRITE : WINDOW_READ) + (is_gpu ? WINDOW_GPU : 0);
+}
+
+static struct list_node *window_node(struct block *block)
+{
+	return &container_of(block, struct worker_block, block)->window_node;
+}
+
 void in_flight_enter(struct transfer *transfer, struct block *block)
 {
 	struct admit_channel *admit = &block->op->channel->admit;
 
-	if (engine_of(transfer, block)->has_window)
-		admit_engine_start(transfer->admit, admit, block_is_write(block),
+	block->is_in_window = engine_has_window(engine_of(transfer, block), block->region);
+	if (block->is_in_window) {
+		admit_engine_start(transfer->admit, admit, in_flight_kind(block),
 				   block->counted_bytes, transfer->turn->now_nsec,
 				   &block->is_guarded);
-	else if (block->workers_are_engine)
+		if (block->is_for_workers)
+			list_push(&transfer->windowed_at_workers, window_node(block));
+	} else if (block->workers_are_engine) {
 		admit_worker_start(admit);
+	}
 	ready_lock(transfer->ready, block->op);
 }
 
@@ -85,10 +101,39 @@ void in_flight_leave(struct transfer *transfer, struct block *block)
 {
 	struct admit_channel *admit = &block->op->channel->admit;
 
-	if (engine_of(transfer, block)->has_window)
+	if (block->is_in_window) {
 		admit_engine_end(transfer->admit, admit, block->counted_bytes, block->is_guarded,
 				 transfer->turn->now_nsec);
-	else if (block->workers_are_engine)
+		if (block->is_for_workers)
+			list_remove(&transfer->windowed_at_workers, window_node(block));
+		block->is_in_window = false;
+	} else if (block->workers_are_engine) {
 		admit_worker_end(admit, transfer->turn->now_nsec);
+	}
 	ready_unlock(transfer->ready, block->op);
+}
+
+static uint64_t hung_nsec(const struct worker_block *worker_block)
+{
+	return worker_block->block.started_nsec + WINDOW_HUNG_NSEC;
+}
+
+void in_flight_give_up_hung(struct transfer *transfer)
+{
+	LIST_EACH(struct worker_block, w, &transfer->windowed_at_workers, window_node) {
+		if (hung_nsec(w) > transfer->turn->now_nsec)
+			return; /* the others are younger still */
+		admit_engine_give_up(transfer->admit, &w->block.op->channel->admit,
+				     w->block.counted_bytes, w->block.is_guarded);
+		w->block.is_in_window = false;
+		list_remove(&transfer->windowed_at_workers, &w->window_node);
+	}
+}
+
+uint64_t in_flight_hung_nsec(const struct transfer *transfer)
+{
+	const struct worker_block *oldest = list_entry(transfer->windowed_at_workers.first,
+						       struct worker_block, window_node);
+
+	return oldest ? hung_nsec(oldest) : 0;
 }

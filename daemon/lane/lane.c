@@ -18,6 +18,7 @@
  */
 #include "daemon/lane/lane.h"
 
+#include "daemon/lane/in_flight.h"
 #include "daemon/lane/intake.h"
 #include "daemon/lane/transfer_end.h"
 #include "daemon/lane/transfer_start.h"
@@ -180,7 +181,8 @@ static uint64_t until_nsec(const struct lane *lane)
 {
 	if (engine_queue_has_waiting(&lane->engine))
 		return lane->turn.now_nsec + RETRY_NSEC;
-	return first_of(lane->intake.next_deadline_nsec, lane->transfer.until_nsec);
+	return first_of(first_of(lane->intake.next_deadline_nsec, lane->transfer.until_nsec),
+			in_flight_hung_nsec(&lane->transfer));
 }
 
 static void *lane_main(void *arg)

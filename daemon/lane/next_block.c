@@ -128,6 +128,9 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	next.len = block.len - op->next_inner;
 	if (next.len > rules->engine->max_bytes)
 		next.len = rules->engine->max_bytes;
+	/* Its driver makes requests of it that the device takes, so only admission's limit cuts it. */
+	if (is_of_device(op) && !op->is_misaligned && next.len > rules->cut_bytes)
+		next.len = rules->cut_bytes;
 	if ((next.is_nowait || rules->must_not_wait) && !op->is_misaligned &&
 	    !next.workers_are_engine) {
 		uint32_t max = rules->max_bytes;

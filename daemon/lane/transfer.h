@@ -15,11 +15,11 @@
  * channel and holds no mode lock, because the user's other calls may hang and must not delay other
  * users.
  *
- * Such a block counts in its op and in the depth of its channel, but not in the store's window and the
- * engine's depth.  Worker threads are the engine on a store where io_submit itself does the work
- * (probe.h), and for files without RWF_NOWAIT while another client would have to wait.  Then all
- * blocks go to workers.  No window limits them, because a hung file would fill it for all clients.
- * Only the depth of each channel does.
+ * Such a block counts in its op and in the depth of its channel, but not in the engine's depth, and in the
+ * store's window only if it is of GPU memory, whose bytes are at the device (in_flight.h).  Worker threads
+ * are the engine on a store where io_submit itself does the work (probe.h), and for files without
+ * RWF_NOWAIT while another client would have to wait.  Then all blocks go to workers.  No window limits
+ * these, because a hung file would fill it for all clients.  Only the depth of each channel does.
  *
  * A worker extends a file before direct writes behind its end (extend.h).  A short write goes to a
  * worker instead, and extends the file itself.
@@ -67,8 +67,9 @@ struct transfer {
 	uint32_t n_sides;
 	struct blocks blocks;
 	struct bounces bounces;
-	struct next_block next; /* the last that admission looked at */
-	uint64_t until_nsec;	/* when a block may start that may not now; 0: not known */
+	struct list windowed_at_workers; /* struct worker_block, by age */
+	struct next_block next;		 /* the last that admission looked at */
+	uint64_t until_nsec;		 /* when a block may start that may not now; 0: not known */
 	uint64_t published_window_bytes;
 	uint64_t blocks_timed_nsec; /* the store's blocks_nsec is of then */
 };

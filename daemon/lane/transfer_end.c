@@ -114,16 +114,22 @@ static void give_back(struct transfer *transfer, struct block *block)
  */
 static bool is_of_device(const struct transfer *transfer, const struct block *block)
 {
-	return transfer->engine->ops->has_window && block->result == (int64_t)block->bytes &&
+	return block->is_in_window && block->result == (int64_t)block->bytes &&
 	       block->started_nsec != transfer->turn->before_nsec;
+}
+
+/* Before the block leaves its engine. */
+static void note_done(struct transfer *transfer, const struct block *block)
+{
+	if (is_of_device(transfer, block))
+		admit_note_done(transfer->admit, in_flight_kind(block), block->bytes,
+				transfer->turn->now_nsec - block->started_nsec,
+				transfer->turn->now_nsec);
 }
 
 static void end_at_engine(struct transfer *transfer, struct block *block)
 {
-	if (is_of_device(transfer, block))
-		admit_note_done(transfer->admit, block_is_write(block), block->bytes,
-				transfer->turn->now_nsec - block->started_nsec,
-				transfer->turn->now_nsec);
+	note_done(transfer, block);
 	if (is_on_page(transfer, block))
 		leave_page(transfer, block, true);
 	settle(transfer, block);
@@ -142,6 +148,7 @@ static void end_at_workers(struct transfer *transfer, struct block *block)
 		in_flight_end_op(transfer, block->op);
 		settle_step(transfer, block);
 	} else {
+		note_done(transfer, block);
 		settle(transfer, block);
 		in_flight_leave(transfer, block);
 		in_flight_end(transfer, block);

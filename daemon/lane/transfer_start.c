@@ -218,6 +218,7 @@ static struct block_rules rules(const struct transfer *transfer)
 				     .now_nsec = transfer->turn->now_nsec,
 				     .must_not_wait = must_not_wait(transfer),
 				     .max_bytes = whole < most ? whole : most,
+				     .cut_bytes = most,
 				     .n_lanes = 1 + transfer->n_sides };
 }
 
@@ -245,16 +246,19 @@ struct admit_head transfer_look(struct admit_channel *admit, void *arg)
 	struct channel *channel = container_of(admit, struct channel, admit);
 	const struct block_rules block_rules = rules(transfer);
 	const struct next_block *next = &transfer->next;
+	const struct region *region;
 
 	transfer->next = next_block_look(channel, &block_rules);
 	transfer->next.needs = needs(transfer, next);
+	region = next->op->slab ? &next->op->slab->region : NULL;
 	return (struct admit_head){
 		.bytes = next->len,
 		.lane = next->lane,
-		.is_worker = next->is_worker,
+		.is_unlimited = next->is_worker &&
+				!engine_has_window(transfer->threads->ops, region),
 		.must_defer = next->needs != NEXT_NEEDS_NOTHING,
 		.needs_page = next->is_bounce,
-		.has_room = lane_has_room(transfer, next->lane),
+		.has_room = next->is_worker || lane_has_room(transfer, next->lane),
 		.is_counted = next->returned,
 	};
 }
@@ -309,6 +313,7 @@ int transfer_start(struct transfer *transfer)
 	uint64_t bytes_before = transfer->admit->bytes_in_flight;
 	int n = engine_queue_submit(transfer->engine);
 
+	in_flight_give_up_hung(transfer);
 	admit_begin_turn(transfer->admit, transfer->turn->now_nsec);
 	while (n < STARTS_PER_TURN ||
 	       (n < STARTS_PER_TURN_SMALL &&

@@ -66,11 +66,11 @@ static unsigned size_of(uint32_t bytes)
 	return log2 - 12 < WINDOW_SIZES ? log2 - 12 : WINDOW_SIZES - 1;
 }
 
-uint64_t window_lowest_nsec(const struct window *window, bool is_write, uint32_t bytes)
+uint64_t window_lowest_nsec(const struct window *window, unsigned kind, uint32_t bytes)
 {
 	unsigned size = size_of(bytes);
-	uint64_t now = window->lowest_nsec[0][is_write][size];
-	uint64_t before = window->lowest_nsec[1][is_write][size];
+	uint64_t now = window->lowest_nsec[0][kind][size];
+	uint64_t before = window->lowest_nsec[1][kind][size];
 
 	return !now || (before && before < now) ? before : now;
 }
@@ -131,10 +131,10 @@ static void begin_era(struct window *window, bool is_shared, uint64_t now_nsec)
 	begin_interval(window, now_nsec);
 }
 
-void window_note_done(struct window *window, bool is_write, uint32_t bytes, uint64_t nsec,
+void window_note_done(struct window *window, unsigned kind, uint32_t bytes, uint64_t nsec,
 		      bool is_shared, uint64_t now_nsec)
 {
-	uint64_t *lowest = &window->lowest_nsec[0][is_write][size_of(bytes)];
+	uint64_t *lowest = &window->lowest_nsec[0][kind][size_of(bytes)];
 	uint64_t own, ratio;
 
 	nsec += !nsec; /* the caller's clock stands still within a turn */
@@ -144,7 +144,7 @@ void window_note_done(struct window *window, bool is_write, uint32_t bytes, uint
 		begin_era(window, is_shared, now_nsec);
 	if (!is_shared)
 		return;
-	own = window_lowest_nsec(window, is_write, bytes);
+	own = window_lowest_nsec(window, kind, bytes);
 	ratio = nsec * RATIO_ONE / own;
 	window->own_nsec += own;
 	window->ratios[window->n_done++ % WINDOW_SAMPLES] = ratio < UINT16_MAX ? (uint16_t)ratio
@@ -161,10 +161,10 @@ void window_note_done(struct window *window, bool is_write, uint32_t bytes, uint
 
 /* ---- the guard ---- */
 
-void window_small_start(struct window *window, struct window_small *small, bool is_write,
+void window_small_start(struct window *window, struct window_small *small, unsigned kind,
 			uint32_t bytes, uint64_t now_nsec)
 {
-	uint64_t patience = 4 * window_lowest_nsec(window, is_write, bytes);
+	uint64_t patience = 4 * window_lowest_nsec(window, kind, bytes);
 
 	small->since_nsec = now_nsec;
 	small->patience_nsec = patience > WINDOW_LATE_NSEC ? patience : WINDOW_LATE_NSEC;

@@ -2,7 +2,7 @@
  * The window of a store: the limit on bytes in flight while several clients are active.  It keeps a
  * small read from waiting behind the device's queue, and keeps the device busy.
  *
- * The ratio of a block's latency to the lowest recent latency of its direction and size tells how many
+ * The ratio of a block's latency to the lowest recent latency of its kind and size tells how many
  * bytes only queue in the device: window x (1 - 1/ratio).  Every 10 ms the window shrinks by an eighth
  * if these are more than 4 MiB.  It grows by an eighth if they are less than 2 MiB and the window was
  * full.  For 10 ms of every 5 s it closes to its minimum, so that the lowest latency is measured with an
@@ -33,6 +33,12 @@
 #define WINDOW_GUARD_NSEC 20000000u
 #define WINDOW_HUNG_NSEC UINT64_C(1000000000)
 
+/* Latencies are compared within a kind of blocks, a sum of these: those of GPU memory take longer. */
+#define WINDOW_READ 0u
+#define WINDOW_WRITE 1u
+#define WINDOW_GPU 2u
+#define WINDOW_KINDS 4u
+
 #define WINDOW_SAMPLES 64u /* ratios of an interval: of more, the last */
 #define WINDOW_SIZES 15u   /* powers of two from 4 KiB to 64 MiB */
 
@@ -56,8 +62,8 @@ struct window {
 
 	double bytes_per_sec; /* mean of some intervals in which it was full; 0: none yet */
 
-	/* the lowest latency by direction and size in this era and the last; 0: none */
-	uint64_t lowest_nsec[2][2][WINDOW_SIZES];
+	/* the lowest latency by kind and size in this era and the last; 0: none */
+	uint64_t lowest_nsec[2][WINDOW_KINDS][WINDOW_SIZES];
 	uint64_t era_nsec;	    /* when it began */
 	bool is_closed, was_closed; /* to its minimum: once in an era */
 
@@ -80,13 +86,13 @@ static inline void window_note_full(struct window *window)
 }
 /* A complete block of a device has ended.  Reads at the end of a file do not count: they end at once, and
    compared with them all others would seem to have queued.  is_shared: several clients are active. */
-void window_note_done(struct window *window, bool is_write, uint32_t bytes, uint64_t nsec,
+void window_note_done(struct window *window, unsigned kind, uint32_t bytes, uint64_t nsec,
 		      bool is_shared, uint64_t now_nsec);
 /* The lowest recent latency of such blocks; 0: none was measured. */
-uint64_t window_lowest_nsec(const struct window *window, bool is_write, uint32_t bytes);
+uint64_t window_lowest_nsec(const struct window *window, unsigned kind, uint32_t bytes);
 
 /* A small block starts, or has ended. */
-void window_small_start(struct window *window, struct window_small *small, bool is_write,
+void window_small_start(struct window *window, struct window_small *small, unsigned kind,
 			uint32_t bytes, uint64_t now_nsec);
 void window_small_end(struct window *window, struct window_small *small);
 /* Returns 0 if a larger block may start now; else it must wait until that time, or until a small block

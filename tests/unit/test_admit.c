@@ -139,13 +139,13 @@ static const struct decision_row {
 	{ "no room in the engine, but a worker thread does it",
 	  1,
 	  0,
-	  { { .bytes = 4096, .is_worker = true } },
+	  { { .bytes = 4096, .is_unlimited = true } },
 	  ADMIT_START,
 	  0 },
 	{ "a sync needs no room",
 	  1,
 	  MIB(64),
-	  { { .bytes = 0, .is_worker = true } },
+	  { { .bytes = 0, .is_unlimited = true } },
 	  ADMIT_START,
 	  0 },
 	{ "the op has to wait outside",
@@ -199,13 +199,13 @@ static const struct decision_row {
 	{ "shared: but a worker thread needs no room there",
 	  2,
 	  MIB(2),
-	  { { HEAD(.bytes = MIB(1)) }, { .bytes = 4096, .is_worker = true } },
+	  { { HEAD(.bytes = MIB(1)) }, { .bytes = 4096, .is_unlimited = true } },
 	  ADMIT_START,
 	  1 },
 	{ "shared: a piece starts whatever is in flight",
 	  2,
 	  MIB(2),
-	  { { HEAD(.bytes = MIB(1), .is_worker = true) }, { HEAD(.bytes = MIB(1)) } },
+	  { { HEAD(.bytes = MIB(1), .is_unlimited = true) }, { HEAD(.bytes = MIB(1)) } },
 	  ADMIT_START,
 	  0 },
 	{ "shared: half of the block fits",
@@ -573,6 +573,39 @@ START_TEST(larger_blocks_wait_while_a_small_one_is_late)
 }
 END_TEST
 
+START_TEST(a_block_that_is_given_up_counts_for_its_client_only)
+{
+	bool is_guarded;
+
+	setup();
+	open_op(0, 0);
+	open_op(1, 0);
+	admit_begin_turn(&admit, 0);
+	admit_start(&admit, &sides[1].channel, 0, 4096, 0);
+	admit_engine_start(&admit, &sides[1].channel, WINDOW_READ + WINDOW_GPU, 4096, 0,
+			   &is_guarded);
+	ck_assert(is_guarded);
+	start(1, 0, MIB(2), 0);
+	admit_set_ready(&admit, &sides[1].channel, false, 0);
+	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING); /* the window is full */
+	admit_engine_give_up(&admit, &sides[1].channel, MIB(2), false);
+	admit_engine_give_up(&admit, &sides[1].channel, 4096, is_guarded);
+	ck_assert_ptr_null(admit.window.smalls.first);
+	ck_assert_uint_eq(admit.bytes_in_flight, 0);
+	ck_assert_uint_eq(admit.n_in_flight, 0);
+	ck_assert_uint_eq(sides[1].client.blocks_in_flight, 2);
+	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
+	for (int i = 0; i < 2; i++) {
+		admit_worker_end(&sides[1].channel, MSEC);
+		admit_end(&admit, &sides[1].channel, 0, MSEC);
+	}
+	ck_assert_uint_eq(sides[1].client.blocks_in_flight, 0);
+	close_op(0);
+	close_op(1);
+	teardown();
+}
+END_TEST
+
 START_TEST(the_limit_goes_as_far_as_the_largest_profile)
 {
 	setup();
@@ -748,6 +781,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_client_is_away_while_workers_do_its_blocks);
 	tcase_add_test(tcase, the_lowest_limit_is_not_reserved);
 	tcase_add_test(tcase, a_client_that_goes_is_owed_nothing);
+	tcase_add_test(tcase, a_block_that_is_given_up_counts_for_its_client_only);
 	tcase_add_test(tcase, the_limit_goes_as_far_as_the_largest_profile);
 }
 

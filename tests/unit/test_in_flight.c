@@ -79,6 +79,35 @@ START_TEST(where_workers_are_the_engine_a_block_is_its_clients)
 }
 END_TEST
 
+/* _i: its call hangs. */
+START_TEST(a_block_of_gpu_memory_counts_in_the_window_until_it_hangs)
+{
+	struct worker_block workers = { .block = setup(RING_OP_READ) };
+	struct block *block = &workers.block;
+
+	p.slab.region.kind = REGION_DEVICE;
+	block->region = &p.slab.region;
+	block->is_for_workers = block->workers_are_engine = true;
+	block->started_nsec = p.turn.now_nsec;
+	ck_assert_uint_eq(in_flight_hung_nsec(&p.transfer), 0);
+	in_flight_enter(&p.transfer, block);
+	in_flight_begin(&p.transfer, block);
+	ready_end(&p.ready, op);
+	check(1, PARTS_BLOCK, 0, PARTS_BLOCK);
+	ck_assert_uint_eq(in_flight_hung_nsec(&p.transfer), p.turn.now_nsec + WINDOW_HUNG_NSEC);
+	p.turn.now_nsec += WINDOW_HUNG_NSEC - !_i;
+	in_flight_give_up_hung(&p.transfer);
+	check(1, _i ? 0 : PARTS_BLOCK, 0, PARTS_BLOCK);
+	ck_assert_uint_eq(p.client.blocks_in_flight, 1);
+	ck_assert_uint_eq(in_flight_hung_nsec(&p.transfer), _i ? 0 : p.turn.now_nsec + 1);
+	in_flight_leave(&p.transfer, block);
+	ck_assert_uint_eq(in_flight_hung_nsec(&p.transfer), 0);
+	in_flight_end(&p.transfer, block);
+	check(0, 0, 0, 0);
+	teardown();
+}
+END_TEST
+
 START_TEST(an_extension_counts_in_its_op_only)
 {
 	(void)setup(RING_OP_WRITE);
@@ -99,6 +128,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_returned_block_counts_in_the_depth_only);
 	tcase_add_test(tcase, where_workers_are_the_engine_a_block_is_its_clients);
+	tcase_add_loop_test(tcase, a_block_of_gpu_memory_counts_in_the_window_until_it_hangs, 0, 2);
 	tcase_add_test(tcase, an_extension_counts_in_its_op_only);
 }
 

@@ -55,10 +55,11 @@ static const struct {
 	{ "the same, alone", BANNED, R, 0, KIB(200), 0, KIB(64), false, false, false, false },
 	{ "a read of tmpfs", SHARED | TMPFS, R, 0, KIB(200), 0, KIB(32), false, false, false,
 	  false },
-	{ "GPU memory", DEVICE, R, 0, KIB(200), 0, KIB(64), true, false, false, false },
-	{ "the same while others are active", SHARED | DEVICE, W, 0, KIB(200), 0, KIB(64), true,
+	{ "GPU memory is cut as admission says", DEVICE, R, 0, KIB(200), 0, KIB(48), true, false,
+	  false, false },
+	{ "the same while others are active", SHARED | DEVICE, W, 0, KIB(200), 0, KIB(48), true,
 	  false, true, false },
-	{ "the same on tmpfs", DEVICE | TMPFS, R, 0, KIB(200), 0, KIB(64), true, false, false,
+	{ "the same on tmpfs", DEVICE | TMPFS, R, 0, KIB(200), 0, KIB(48), true, false, false,
 	  false },
 	{ "the head of an unaligned read to GPU memory has no page", DEVICE, R, 100, KIB(200), 0,
 	  3996, true, false, false, true },
@@ -81,6 +82,7 @@ static struct block_rules rules_of(unsigned how)
 		.now_nsec = p.turn.now_nsec,
 		.must_not_wait = how & SHARED,
 		.max_bytes = KIB(32),
+		.cut_bytes = KIB(48),
 		.n_lanes = 1,
 	};
 }

@@ -228,6 +228,24 @@ START_TEST(the_window_learns_nothing_from_blocks_that_no_device_did)
 }
 END_TEST
 
+START_TEST(the_window_learns_of_gpu_memory_apart)
+{
+	parts_setup();
+	p.slab.region.kind = REGION_DEVICE;
+	parts_set_workers(1);
+	parts_put(1, RING_OP_READ, 0, PARTS_BLOCK);
+	parts_turn();
+	parts_turn();
+	parts_end_worker(PARTS_BLOCK, PARTS_BLOCK);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, PARTS_BLOCK);
+	ck_assert_uint_eq(
+		window_lowest_nsec(&p.admit.window, WINDOW_READ + WINDOW_GPU, PARTS_BLOCK), 20000);
+	ck_assert_uint_eq(window_lowest_nsec(&p.admit.window, WINDOW_READ, PARTS_BLOCK), 0);
+	parts_teardown();
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_short_block_goes_on_at_a_boundary);
@@ -239,6 +257,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, an_unaligned_read_is_copied_from_its_page, 0, N_ROWS(pages));
 	tcase_add_test(tcase, a_returned_unaligned_read_becomes_one_of_its_range);
 	tcase_add_test(tcase, the_window_learns_nothing_from_blocks_that_no_device_did);
+	tcase_add_test(tcase, the_window_learns_of_gpu_memory_apart);
 }
 
 SUITE("transfer_end", add_tests)

@@ -177,6 +177,52 @@ START_TEST(gpu_memory_and_host_memory_do_not_take_each_others_workers)
 }
 END_TEST
 
+START_TEST(the_window_admits_gpu_memory_as_it_does_host_memory)
+{
+	parts_setup();
+	p.slab.region.kind = REGION_DEVICE;
+	parts_set_workers(PARTS_DEPTH);
+	p.admit.shared_until_nsec = UINT64_MAX;
+	window_set_most(&p.admit.window, UINT64_C(4) * PARTS_BLOCK);
+	parts_put(1, RING_OP_READ, 0, 6 * PARTS_BLOCK);
+	parts_turn();
+	parts_turn();
+	ck_assert_uint_eq(p.workers.engine.n_in_flight, 4); /* although more workers are free */
+	ck_assert_uint_eq(p.admit.bytes_in_flight, 4 * PARTS_BLOCK);
+	parts_end_worker(PARTS_BLOCK, PARTS_BLOCK);
+	parts_turn();
+	ck_assert_uint_eq(p.workers.engine.n_in_flight, 4);
+	p.turn.now_nsec += WINDOW_HUNG_NSEC; /* these four hang: the others need the window */
+	parts_turn();
+	ck_assert_uint_eq(p.workers.engine.n_in_flight, 5);
+	ck_assert_uint_eq(p.admit.bytes_in_flight, PARTS_BLOCK);
+	ck_assert_uint_eq(p.channel.admit.lanes[0].n_in_flight, 5);
+	for (int i = 0; i < 5; i++)
+		parts_end_worker(PARTS_BLOCK, PARTS_BLOCK);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 6 * PARTS_BLOCK);
+	ck_assert_uint_eq(p.admit.bytes_in_flight, 0);
+	parts_teardown();
+}
+END_TEST
+
+/* A full engine of the lane is no reason: workers need no room there. */
+START_TEST(gpu_memory_needs_no_room_in_the_lanes_engine)
+{
+	parts_setup();
+	p.engine.depth = 0;
+	p.slab.region.kind = REGION_DEVICE;
+	parts_set_workers(1);
+	parts_put(1, RING_OP_READ, 0, PARTS_BLOCK);
+	parts_turn();
+	ck_assert_uint_eq(p.workers.engine.n_in_flight, 1);
+	parts_end_worker(PARTS_BLOCK, PARTS_BLOCK);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, PARTS_BLOCK);
+	parts_teardown();
+}
+END_TEST
+
 START_TEST(the_engine_is_asked_what_it_can_do)
 {
 	struct engine_ops ops = parts_engine_ops;
@@ -208,7 +254,7 @@ START_TEST(the_engine_is_asked_what_it_can_do)
 	parts_turn();
 	ck_assert_int_eq(parts_get().result, 4096);
 	ops = parts_engine_ops;
-	ops.has_window = false;
+	ops.window_regions = 0;
 	parts_put(4, RING_OP_READ, 0, 4096);
 	parts_turn();
 	ck_assert_uint_eq(p.fake.engine.n_in_flight, 1);
@@ -276,7 +322,7 @@ START_TEST(returned_blocks_go_before_ops_that_need_their_depth)
 	list_push_front(&p.channel.ready, &other->waiter.node);
 	head = transfer_look(&p.channel.admit, &p.transfer);
 	ck_assert_ptr_eq(p.transfer.next.op, returned);
-	ck_assert(head.is_worker && head.is_counted && !head.must_defer);
+	ck_assert(head.is_unlimited && head.is_counted && !head.must_defer);
 	transfer_cancel(&p.transfer, returned, ECANCELED);
 	transfer_cancel(&p.transfer, other, ECANCELED);
 	(void)publish_run(&p.publish);
@@ -324,6 +370,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, a_block_that_may_block_goes_to_a_worker, 0, N_ROWS(for_workers));
 	tcase_add_test(tcase, an_op_without_a_worker_waits_outside_without_the_mode_lock);
 	tcase_add_test(tcase, gpu_memory_and_host_memory_do_not_take_each_others_workers);
+	tcase_add_test(tcase, the_window_admits_gpu_memory_as_it_does_host_memory);
+	tcase_add_test(tcase, gpu_memory_needs_no_room_in_the_lanes_engine);
 	tcase_add_test(tcase, the_engine_is_asked_what_it_can_do);
 	tcase_add_test(tcase, a_file_is_extended_before_its_end_is_written);
 	tcase_add_test(tcase, returned_blocks_go_before_ops_that_need_their_depth);

@@ -128,6 +128,16 @@ START_TEST(an_interval_has_some_blocks)
 }
 END_TEST
 
+START_TEST(latencies_are_compared_within_a_kind)
+{
+	setup();
+	for (unsigned kind = 0; kind < WINDOW_KINDS; kind++)
+		window_note_done(&window, kind, 4096, 50000 + kind, false, MSEC);
+	for (unsigned kind = 0; kind < WINDOW_KINDS; kind++)
+		ck_assert_uint_eq(window_lowest_nsec(&window, kind, 4096), 50000 + kind);
+}
+END_TEST
+
 START_TEST(the_lowest_latency_is_one_of_the_last_seconds)
 {
 	setup();
@@ -222,6 +232,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, it_keeps_its_bounds);
 	tcase_add_test(tcase, it_grows_only_where_it_was_full);
 	tcase_add_test(tcase, an_interval_has_some_blocks);
+	tcase_add_test(tcase, latencies_are_compared_within_a_kind);
 	tcase_add_test(tcase, the_lowest_latency_is_one_of_the_last_seconds);
 	tcase_add_test(tcase, an_era_begins_with_the_least);
 	tcase_add_test(tcase, a_late_small_block_is_guarded_for_a_while);
