@@ -538,6 +538,25 @@ START_TEST(registered_memory_stays)
 }
 END_TEST
 
+/* The region was given back with the first range, though the second one was registered still. */
+START_TEST(ranges_that_were_registered_during_a_refusal_count)
+{
+	struct allocation allocation;
+	char *memory = gpu_alloc(0), *why;
+
+	regions.pause_nsec = 0;
+	refuse(0, -ENOMEM);
+	ck_assert_int_eq(gpu_regions_register(&regions, "test", memory, 1), 0);
+	ck_assert_int_eq(gpu_regions_register(&regions, "test", memory + 1, 1), 0);
+	ck_assert_int_eq(allocation_find(memory, &allocation, &why), 0);
+	ck_assert_int_eq(use(memory), 1);
+	gpu_regions_unregister(&regions, &allocation);
+	ck_assert_int_eq(use(memory), 1);
+	gpu_regions_unregister(&regions, &allocation);
+	ck_assert_uint_eq(seen().last_freed, 1);
+}
+END_TEST
+
 START_TEST(a_connection_that_is_lost_is_an_error)
 {
 	char *memory = gpu_alloc(0);
@@ -594,6 +613,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, where_nothing_may_be_copied_a_region_goes_at_once);
 	tcase_add_test(tcase, too_much_memory_is_mended_by_less);
 	tcase_add_test(tcase, registered_memory_stays);
+	tcase_add_test(tcase, ranges_that_were_registered_during_a_refusal_count);
 	tcase_add_test(tcase, a_connection_that_is_lost_is_an_error);
 	tcase_add_test(tcase, threads_wait_for_an_import_that_is_under_way);
 }

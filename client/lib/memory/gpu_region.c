@@ -375,14 +375,10 @@ static int region_get(struct gpu_regions *regions, const char *function, const v
 
 /* ---- ops ---- */
 
-static int region_ref(struct gpu_regions *regions, const char *function, const void *memory,
-		      uint64_t len, struct gpu_region **ret_region)
+/* Whether ops may name the region for this memory: 1, or as region_new(). */
+static int region_check(const struct gpu_regions *regions, const char *function,
+			const struct gpu_region *region, const void *memory, uint64_t len)
 {
-	struct gpu_region *region;
-	int r = region_get(regions, function, memory, &region);
-
-	if (r != 1)
-		return r;
 	if (region->error == -ENOTCONN)
 		return error_fail(region->error, "%s: %s", function, reason(region));
 	if (region->state == REGION_REFUSED)
@@ -390,8 +386,15 @@ static int region_ref(struct gpu_regions *regions, const char *function, const v
 	if (!allocation_has(&region->allocation, memory, len))
 		return refuse(regions, function, memory, -EFAULT,
 			      "the range must lie within one allocation");
-	*ret_region = region;
 	return 1;
+}
+
+static int region_ref(struct gpu_regions *regions, const char *function, const void *memory,
+		      uint64_t len, struct gpu_region **ret_region)
+{
+	int r = region_get(regions, function, memory, ret_region);
+
+	return r == 1 ? region_check(regions, function, *ret_region, memory, len) : r;
 }
 
 int gpu_regions_ref_slow(struct gpu_regions *regions, const char *function, const void *memory,
@@ -446,14 +449,17 @@ char *gpu_regions_why(struct gpu_regions *regions, const void *memory)
 int gpu_regions_register(struct gpu_regions *regions, const char *function, const void *memory,
 			 uint64_t len)
 {
-	struct gpu_region *region;
+	struct gpu_region *region = NULL;
 	int r;
 
 	if (!regions->can_import && !regions->must_import)
 		return 0;
 	(void)pthread_mutex_lock(&regions->lock);
-	r = region_ref(regions, function, memory, len, &region);
+	r = region_get(regions, function, memory, &region);
 	if (r == 1)
+		r = region_check(regions, function, region, memory, len);
+	/* Also of a region that is refused: its unregistration counts, and a later try may import it. */
+	if (r >= 0 && region)
 		region->n_registered++;
 	(void)pthread_mutex_unlock(&regions->lock);
 	return r < 0 ? r : 0;
