@@ -95,7 +95,9 @@
  * allocation -EFAULT, each with a sentence.
  * Memory that was lent may be freed when no op uses it.  A later op notices, within a second or with the
  * next allocation; until then the GPU keeps the memory.  dsaio_memory_unregister() gives registered
- * memory back at once.
+ * memory back at once.  CUDA's documentation calls it undefined to free memory while another process has
+ * it mapped by an IPC handle, and this version has not run on a GPU: a program that must be sure registers
+ * its memory before the first op, and unregisters it before it frees it.
  * Memory of dsaio_alloc() is a shared mapping of a memfd, as cudaHostRegister() takes it; it is
  * to be unregistered there before dsaio_free() and dsaio_disconnect(), which unmap it.  (Both have been
  * tested without a GPU alone in this version.)

@@ -8,7 +8,9 @@
  * freed the one and got another at its place, and the region is given back.  Nothing else tells: a
  * region that was found by its address alone would be other memory than the program's.
  *
- * Memory that the program frees stays the GPU's while the daemon has it mapped.  So an op looks, at most
+ * Memory that the program frees is to stay the GPU's while the daemon has it mapped.  (Memory that is lent
+ * by descriptor does, by CUDA's documentation.  It calls the same undefined for IPC handles: to be
+ * tried on a GPU, by make check-gpu.)  So an op looks, at most
  * once a second, which allocations are gone, and each import does.  Regions are bounded, and the one
  * that was not used for the longest time goes first.
  *
