@@ -99,6 +99,7 @@ static int file_register(const struct block *block, CUfileHandle_t *ret_handle, 
 	CUfileHandle_t handle = file_handle(target);
 	int r = 0;
 
+	*ret_handle = NULL;
 	if (!handle) {
 		r = gds_cufile_result("cuFileHandleRegister()",
 				      gds_cufile.cuFileHandleRegister(&handle, &description),
