@@ -169,10 +169,14 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
 	CUresult result = cuda_call("cuCtxPushCurrent_v2");
+	bool is_retained;
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!context->n_retained || n_stack == STACK_MAX)
+	(void)pthread_mutex_lock(&cuda_lock);
+	is_retained = context->n_retained;
+	(void)pthread_mutex_unlock(&cuda_lock);
+	if (!is_retained || n_stack == STACK_MAX)
 		return (CUresult)CUDA_ERROR_INVALID_CONTEXT;
 	stack[n_stack++] = context;
 	return CUDA_SUCCESS;
