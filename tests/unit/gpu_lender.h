@@ -20,7 +20,7 @@ struct lender {
 /* Commands: 'l' lends its memory, 'm' lends what it maps by itself, 'f' frees it, 'b' replies with its first
    byte.  It begins with "abc...", repeated. */
 struct lender_command {
-	char what;
+	size_t what; /* a letter: a char would leave bytes between unset */
 	size_t bytes;
 };
 
@@ -140,7 +140,7 @@ static inline void lender_end(struct lender *lender)
 	lender->pid = 0;
 }
 
-static inline char lender_ask(const struct lender *lender, char what)
+static inline char lender_ask(const struct lender *lender, unsigned char what)
 {
 	const struct lender_command command = { .what = what };
 	char reply;
