@@ -361,7 +361,7 @@ def test_pinning_what_is_no_gpu_memory_says_what_to_do(handle):
 def engine(request, monkeypatch):
     """A daemon with a GPU and nvidia-fs, and how it moves the bytes of GPU memory."""
     monkeypatch.setenv("STANDIN", "nvfs=2.24")
-    keys = dict(cuda_library=gpu.PATH, cufile_library=gpu.PATH.replace("cuda", "cufile"), engine=request.param)
+    keys = dict(cuda_library=gpu.PATH, cufile_library=os.path.join(os.path.dirname(gpu.PATH), "libcufile.so"), engine=request.param)
     daemon = Daemon(config="[daemon]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items()))
     yield daemon, "copied" if request.param == "libaio" else "gpu"
     daemon.stop()
