@@ -1,72 +1,15 @@
 #include "client/lib/memory/allocation.h"
 
+#include "client/lib/memory/cuda.h"
 #include "client/lib/memory/device.h"
-#include "proto/util/cleanup.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-/* ---- the program's libcuda ---- */
-
-#define FUNCTIONS(FUNCTION)             \
-	CUDA_COPY_FUNCTIONS(FUNCTION)   \
-	CUDA_EXPORT_FUNCTIONS(FUNCTION) \
-	FUNCTION(CUresult, cuDeviceGetUuid_v2, (CUuuid * ret_uuid, CUdevice device))
-
-struct cuda {
-	FUNCTIONS(FUNCTION_POINTER)
-};
-
-#define CUDA_FUNCTION(result, name, parameters) { #name, offsetof(struct cuda, name) },
-static const struct function functions[] = { FUNCTIONS(CUDA_FUNCTION) };
-
-/* Made once and never freed.  Release; others acquire. */
-static struct cuda *_Atomic found;
-/* The name of a function that the program's libcuda lacks: it is an old one.  Relaxed: a constant. */
-static const char *_Atomic lacking;
-
-/* NULL: some are not there.  devices_find() has found the program's libcuda. */
-static const struct cuda *cuda_get(void)
-{
-	_cleanup_(freep) struct cuda *cuda = NULL;
-	struct cuda *others = atomic_load_explicit(&found, memory_order_acquire);
-	const char *missing;
-	void *library;
-
-	if (others || atomic_load_explicit(&lacking, memory_order_relaxed))
-		return others;
-	cuda = calloc(1, sizeof(*cuda));
-	/* The handle is never closed: the program may close its own. */
-	library = cuda ? dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD) : NULL;
-	if (!library)
-		return NULL; /* the next op looks again */
-	missing = functions_find(library, functions, sizeof(functions) / sizeof(*functions), cuda);
-	if (missing) {
-		atomic_store_explicit(&lacking, missing, memory_order_relaxed);
-		return NULL;
-	}
-	/* The first of several threads that are here stores its own. */
-	if (atomic_compare_exchange_strong_explicit(&found, &others, cuda, memory_order_release,
-						    memory_order_acquire))
-		return TAKE_PTR(cuda);
-	return others;
-}
-
-static CUdeviceptr address(const void *memory)
-{
-	return (CUdeviceptr)(uintptr_t)memory;
-}
-
+/* libcuda has been found where this is called. */
 static int fail(const char *call, CUresult result, char **ret_why)
 {
-	const char *name = NULL;
-
-	if (cuda_get()->cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
-		name = "unknown error";
-	if (asprintf(ret_why, "%s: %s (%d)", call, name, (int)result) < 0)
-		*ret_why = NULL;
+	*ret_why = cuda_why(call, result);
 	return -EOPNOTSUPP;
 }
 
@@ -103,7 +46,7 @@ static CUresult get_id(const struct cuda *cuda, const void *memory, bool is_mapp
 	return cuda->cuPointerGetAttribute(ret_id,
 					   is_mapped ? CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID
 						     : CU_POINTER_ATTRIBUTE_BUFFER_ID,
-					   address(memory));
+					   cuda_address(memory));
 }
 
 int allocation_find(const void *memory, struct allocation *ret_allocation, char **ret_why)
@@ -120,15 +63,15 @@ int allocation_find(const void *memory, struct allocation *ret_allocation, char 
 	*ret_why = NULL;
 	if (allocation.number < 0)
 		return -ENOENT;
-	cuda = cuda_get();
-	if (!cuda) {
+	cuda = cuda_get(); /* devices_find() has found it */
+	if (cuda->lacking) {
 		if (asprintf(ret_why, "the program's libcuda has no %s(): install a newer driver",
-			     atomic_load_explicit(&lacking, memory_order_relaxed)) < 0)
+			     cuda->lacking) < 0)
 			*ret_why = NULL;
 		return -EOPNOTSUPP;
 	}
 	result = cuda->cuPointerGetAttribute(
-		&is_legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address(memory));
+		&is_legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, cuda_address(memory));
 	allocation.is_mapped = !is_legacy;
 	/* The number comes first: if the memory is another allocation's before its range is asked for,
 	   then the number is that of the old one, which is not current. */
@@ -139,7 +82,7 @@ int allocation_find(const void *memory, struct allocation *ret_allocation, char 
 	r = context_enter(allocation.number, &device, ret_why);
 	if (r < 0)
 		return r;
-	result = cuda->cuMemGetAddressRange_v2(&base, &bytes, address(memory));
+	result = cuda->cuMemGetAddressRange_v2(&base, &bytes, cuda_address(memory));
 	context_leave(device);
 	if (result != CUDA_SUCCESS)
 		return fail("cuMemGetAddressRange()", result, ret_why);
@@ -154,7 +97,7 @@ bool allocation_is_current(const struct allocation *allocation, const void *memo
 	const struct cuda *cuda = cuda_get();
 	unsigned long long id = 0;
 
-	return cuda && get_id(cuda, memory, allocation->is_mapped, &id) == CUDA_SUCCESS &&
+	return get_id(cuda, memory, allocation->is_mapped, &id) == CUDA_SUCCESS &&
 	       id == allocation->id;
 }
 

@@ -6,7 +6,7 @@
  * again in a process.  Memory that was mapped by cuMemMap() is known by the number of its physical
  * memory, since other memory can be mapped at the same place of the same reserved addresses.
  *
- * It calls the libcuda that the program has opened (device.h).  A context is current only during a
+ * It calls the program's libcuda (cuda.h).  A context is current only during a
  * call, as for copies.  Any thread.
  */
 #ifndef DSAIO_CLIENT_LIB_MEMORY_ALLOCATION_H

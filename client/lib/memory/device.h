@@ -3,11 +3,9 @@
  *
  *     devices_fill(), _empty() -> queued -> device_copy_look(), _await() -> over
  *
- * A process has GPU memory only if it has opened libcuda.  So the library uses the program's libcuda, and
- * opens none itself: a program without one costs one dl_iterate_phdr(3) per copied op.
- *
- * Copies run on the primary context of the memory's GPU, as those of PyTorch and CuPy do, and on streams
- * of the library's own, which do not wait for the program's streams.  The program's work on the memory
+ * Copies are calls of the program's libcuda (cuda.h).  They run on the primary context of the memory's
+ * GPU, as those of PyTorch and CuPy do, and on streams of the library's own, which do not wait for the
+ * program's streams.  The program's work on the memory
  * must have ended before it submits an op, as it must for any other memory.  The context is current only
  * during a call, so the program's is the same before and after.
  *

@@ -1,0 +1,98 @@
+#include "client/lib/memory/cuda.h"
+
+#include "proto/util/cleanup.h"
+
+#include <link.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CUDA_FUNCTION(result, name, parameters) { #name, offsetof(struct cuda, name) },
+static const struct function copy_functions[] = { CUDA_COPY_FUNCTIONS(CUDA_FUNCTION) };
+static const struct function lender_functions[] = { CUDA_LENDER_FUNCTIONS(CUDA_FUNCTION) };
+
+/* Made once and never freed.  Release; others acquire. */
+static struct cuda *_Atomic found;
+/* How many libraries the process had opened when none of them was libcuda.  Relaxed, because nothing goes
+   with it: a thread that reads an older count looks again. */
+static _Atomic unsigned long long looked_adds;
+
+struct look {
+	bool is_new; /* a library has been opened since the last look */
+	bool has_cuda;
+	unsigned long long adds;
+};
+
+/* Looks at one library.  Ends the iteration where there is no more to see. */
+static int look_at(struct dl_phdr_info *info, size_t size, void *ret_look)
+{
+	static const char prefix[] = "libcuda.so"; /* with or without a version */
+	struct look *look = ret_look;
+
+	(void)size; /* glibc has had the fields since 2.4 */
+	look->adds = info->dlpi_adds;
+	look->is_new = look->adds != atomic_load_explicit(&looked_adds, memory_order_relaxed);
+	look->has_cuda = look->is_new &&
+			 strncmp(basename(info->dlpi_name), prefix, sizeof(prefix) - 1) == 0;
+	return !look->is_new || look->has_cuda;
+}
+
+/* Whether the program's libcuda has all functions that copy. */
+static bool cuda_find(struct cuda *ret_cuda)
+{
+	void *library = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+
+	/* The handle is never closed: the program may close its own. */
+	if (!library || functions_find(library, copy_functions,
+				       sizeof(copy_functions) / sizeof(*copy_functions), ret_cuda))
+		return false;
+	ret_cuda->lacking = functions_find(library, lender_functions,
+					   sizeof(lender_functions) / sizeof(*lender_functions),
+					   ret_cuda);
+	return true;
+}
+
+/*
+ * dlopen(3) and dlsym(3) wait for the loader's lock, which a thread that opens a library holds while that
+ * library's constructors run.  dl_iterate_phdr(3) does not wait for it, so it looks whether libcuda is
+ * there, and only then the others are called.  There is no lock here: a child of fork(2) would inherit
+ * it from a thread that waits in them.
+ */
+const struct cuda *cuda_get(void)
+{
+	_cleanup_(freep) struct cuda *cuda = NULL;
+	struct cuda *others = atomic_load_explicit(&found, memory_order_acquire);
+	struct look look = { 0 };
+
+	if (others)
+		return others;
+	(void)dl_iterate_phdr(look_at, &look); /* returns what look_at() does */
+	if (!look.is_new)
+		return NULL;
+	if (look.has_cuda) {
+		cuda = calloc(1, sizeof(*cuda));
+		if (!cuda)
+			return NULL; /* the next op looks again */
+		if (cuda_find(cuda)) {
+			/* The first of several threads that are here stores its own. */
+			if (atomic_compare_exchange_strong_explicit(&found, &others, cuda,
+								    memory_order_release,
+								    memory_order_acquire))
+				return TAKE_PTR(cuda);
+			return others;
+		}
+	}
+	atomic_store_explicit(&looked_adds, look.adds, memory_order_relaxed);
+	return NULL;
+}
+
+char *cuda_why(const char *call, CUresult result)
+{
+	const char *name = NULL;
+	char *why;
+
+	if (cuda_get()->cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
+		name = "unknown error";
+	return asprintf(&why, "%s: %s (%d)", call, name, (int)result) < 0 ? NULL : why;
+}

@@ -1,0 +1,40 @@
+/*
+ * The program's libcuda, and its functions that this library calls.
+ *
+ * A process has GPU memory only if it has opened libcuda.  So the program's libcuda is used, and none is
+ * opened here: a program without one costs one dl_iterate_phdr(3) per look.
+ *
+ * Any thread.
+ */
+#ifndef DSAIO_CLIENT_LIB_MEMORY_CUDA_H
+#define DSAIO_CLIENT_LIB_MEMORY_CUDA_H
+
+#include "proto/util/cuda.h"
+
+#include <stdint.h>
+
+/* Those of a lender, which exports allocations.  Older drivers lack some. */
+#define CUDA_LENDER_FUNCTIONS(FUNCTION) \
+	CUDA_EXPORT_FUNCTIONS(FUNCTION) \
+	FUNCTION(CUresult, cuDeviceGetUuid_v2, (CUuuid * ret_uuid, CUdevice device))
+
+struct cuda {
+	CUDA_COPY_FUNCTIONS(FUNCTION_POINTER)
+	CUDA_LENDER_FUNCTIONS(FUNCTION_POINTER)
+	/* NULL, or the name of a lender's function that is missing: none of them may be called. */
+	const char *lacking;
+};
+
+/* NULL: the program has not opened it.  Once it is found, it stays. */
+const struct cuda *cuda_get(void);
+
+/* The sentence about a call that failed, such as "cuCtxPushCurrent()".  The caller's to free; NULL: no
+   memory.  libcuda has been found. */
+char *cuda_why(const char *call, CUresult result);
+
+static inline CUdeviceptr cuda_address(const void *memory)
+{
+	return (CUdeviceptr)(uintptr_t)memory;
+}
+
+#endif
