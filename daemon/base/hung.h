@@ -10,8 +10,8 @@
  *
  * There is one list per process, like the log.  While no call is recorded there is no timer.
  *
- * Lanes call io_submit(2) too often to record each call.  Each lane has a watch, which has the start
- * time of the present call.  While lanes submit, the main thread reads the watches once a second, and
+ * Lanes call io_submit(2), and on tmpfs preadv2(2) and pwritev2(2), too often to record each call.  Each lane
+ * has a watch, which has the start time of the present call or calls; reports name all of them io_submit.  While lanes submit, the main thread reads the watches once a second, and
  * records a call that has lasted for HUNG_LANE_NSEC.  Idle lanes cost nothing.
  *
  * hung_begin(), hung_end(), hung_watch_*(): any thread.  All else: main thread.
@@ -43,9 +43,7 @@ struct hung_who {
 
 /* The description of a call. */
 struct hung_about {
-	const char *
-		what; /* "check", "close", "fallocate", "fsync", "io_submit", "probe", "read", "write", or of a GPU; NULL: cannot
-			     hang */
+	const char *what; /* as dsaio.proto's Stuck lists them; NULL: cannot hang */
 	const char *file; /* its name, copied by hung_begin() */
 	int fd;		  /* with mount_id 0: gives the mount; open when the call begins */
 	dev_t dev;	  /* of its file system; 0: not known */

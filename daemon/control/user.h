@@ -42,8 +42,8 @@ struct user {
 	uint32_t n_refs;
 	struct turn_owner turns;
 	struct quota quota;
-	struct work_queue *slab_work_queue; /* makes and frees slabs: no file system can hang it */
-	struct work_queue *work_queue;	    /* calls file systems */
+	struct work_queue *slab_work_queue; /* slabs of the pool: no call of it can hang */
+	struct work_queue *work_queue;	    /* calls file systems, also for imported memory */
 	struct work_queue *gpu_work_queue;  /* calls the driver of GPUs: its hangs stop no file */
 	unsigned n_closing_fds;		    /* waiting for close(2) on the work queue: closing.h */
 	uint32_t n_leaving;	    /* idle files taken from its clients and not yet closed */

@@ -3,9 +3,8 @@
  * `threads` for what may block.  Only the lane that opened an engine calls it.
  *
  * A block is one read or write of one contiguous range, or a sync, or an allocation.  It names a target
- * and a region, so that lanes need not know their kinds.  The lane fills in the request, and the engine
- * executes it and fills in the result.  The lane owns the blocks; the engine uses a block between
- * submit and reap.
+ * and a region.  The lane fills in the request, and the engine executes it and fills in the result.  The
+ * lane owns the blocks; the engine uses a block between submit and reap.
  *
  * An engine declares what it can do in its struct engine_ops, and lanes decide by that.  A new engine is
  * a file of its own and a line in the table of engine.c.

@@ -14,7 +14,8 @@
  */
 #define STARTS_PER_TURN 4
 /* Small blocks take 2 to 6 us each, and a turn costs time, too: up to STARTS_PER_TURN_SMALL start as long
-   as these are no more bytes. */
+   as the window counts no more bytes of them.  It counts none of host memory at workers, which take no time
+   of the lane's. */
 #define STARTS_PER_TURN_SMALL 16
 #define SMALL_BYTES_PER_TURN (64u << 10)
 

@@ -1,6 +1,7 @@
 /*
  * A region: memory that blocks read into or write from.  An engine declares the kinds that it takes
- * (engine.h).  Lanes name a range of it by an offset, so a new kind touches engines and its owner only.
+ * (engine.h).  Lanes name a range of it by an offset.  They look at its kind only to choose the engine, the
+ * alignment, and the kind of latency that the window measures.
  *
  * The owner embeds it: a slab, or a lane's bounce pages.  The daemon never accesses the bytes.
  */
