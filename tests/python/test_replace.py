@@ -159,6 +159,57 @@ def test_an_exception_removes_the_temporary_file(handle, old, folder, exception)
     assert descriptors() <= n + 1  # the library closes its own a little later
 
 
+def temporary_of(folder):
+    (name,) = [name for name in os.listdir(folder) if name.endswith(".new")]
+    return os.path.join(folder, name)
+
+
+def test_a_failure_frees_the_room_though_the_daemon_keeps_the_file_open(handle, old, folder):
+    with pytest.raises(ValueError):
+        with _replace.new_file(old, handle) as new:
+            new.reserve(MIB)
+            handle.submit_write(bytes(MIB), new.file).wait()
+            kept = os.open(temporary_of(folder), os.O_RDONLY)
+            raise ValueError
+    try:
+        assert os.fstat(kept).st_size == os.fstat(kept).st_blocks == 0
+    finally:
+        os.close(kept)
+
+
+def test_a_failure_keeps_the_bytes_that_have_another_name(handle, old, folder):
+    with pytest.raises(ValueError):
+        with _replace.new_file(old, handle) as new:
+            handle.submit_write(b"new", new.file).wait()
+            os.link(temporary_of(folder), folder + "/other")
+            raise ValueError
+    assert sorted(os.listdir(folder)) == sorted([os.path.basename(old), "other"])
+    assert file_bytes(folder + "/other") == b"new" and file_bytes(old) == b"old"
+
+
+def test_a_signal_just_after_the_rename_leaves_the_new_file_whole(handle, old, folder, monkeypatch):
+    real = os.rename
+
+    def rename(*arguments, **options):
+        real(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(KeyboardInterrupt):
+        write(handle, old, b"new")
+    assert file_bytes(old) == b"new" and os.listdir(folder) == [os.path.basename(old)]
+
+
+def test_a_failure_removes_no_file_of_another_process(handle, old, folder):
+    with pytest.raises(ValueError):
+        with _replace.new_file(old, handle):
+            name = temporary_of(folder)
+            os.unlink(name)
+            make_file(name, b"other")
+            raise ValueError
+    assert file_bytes(name) == b"other" and file_bytes(old) == b"old"
+
+
 def test_an_empty_path_is_refused_with_a_sentence(handle):
     with pytest.raises(FileNotFoundError, match="the path is empty: name a file"):
         _replace.NewFile("")
@@ -435,9 +486,9 @@ def test_a_temporary_name_that_becomes_another_files(handle, old, folder, monkey
     real = dsaio.File._of_descriptor
 
     def replace_the_name(*arguments):
-        (name,) = [name for name in os.listdir(folder) if name.endswith(".new")]
-        os.unlink(os.path.join(folder, name))
-        (os.symlink if is_link else os.link)(other, os.path.join(folder, name))
+        name = temporary_of(folder)
+        os.unlink(name)
+        (os.symlink if is_link else os.link)(other, name)
         return real(*arguments)
 
     monkeypatch.setattr(dsaio.File, "_of_descriptor", replace_the_name)
@@ -450,8 +501,7 @@ def test_a_temporary_name_that_becomes_another_files(handle, old, folder, monkey
 def test_a_temporary_name_that_is_removed(handle, old, folder):
     with pytest.raises(OSError) as e:
         with _replace.new_file(old, handle):
-            (name,) = [name for name in os.listdir(folder) if name.endswith(".new")]
-            os.unlink(os.path.join(folder, name))
+            os.unlink(temporary_of(folder))
     assert e.value.errno == errno.ESTALE and os.listdir(folder) == [os.path.basename(old)]
 
 

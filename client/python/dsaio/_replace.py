@@ -219,15 +219,18 @@ class NewFile:
                     mode &= ~0o070 | (mode & 0o007) << 3
         os.fchmod(self._fd, mode)
 
-    def _check_name(self) -> None:
-        """Raises OSError if the temporary name is not that of our file: it would take the place."""
+    def _has_our_name(self) -> bool:
+        """Whether the temporary name is that of our file."""
         try:
             found = os.stat(self._temporary, dir_fd=self.folder, follow_symlinks=False)
-            if os.path.samestat(found, os.fstat(self._fd)):
-                return
         except FileNotFoundError:
-            pass
-        self._temporary = ""  # not ours to remove
+            return False
+        return os.path.samestat(found, os.fstat(self._fd))
+
+    def _check_name(self) -> None:
+        """Raises OSError if the temporary name is not that of our file: it would take the place."""
+        if self._has_our_name():
+            return
         text = "another process removed or replaced the temporary file beside it: the old file stays"
         raise OSError(errno.ESTALE, text, self._shown)
 
@@ -247,11 +250,15 @@ class NewFile:
         self._remove()
 
     def _remove_temporary(self) -> None:
-        if self._temporary:
+        # Without a descriptor, a signal handler raised before open() returned: nobody else knows the name.
+        if self._temporary and (self._fd < 0 or self._has_our_name()):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._temporary, dir_fd=self.folder)
-            self._temporary = ""
+        self._temporary = ""
         if self._fd >= 0:
+            if _is_removed(self._fd):  # not if a signal handler raised just after the rename
+                with contextlib.suppress(OSError):  # the daemon keeps it open for some seconds, and with it its room
+                    os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = -1
 
