@@ -121,16 +121,21 @@ START_TEST(the_name_may_be_as_long_as_a_name_can_be)
 }
 END_TEST
 
-START_TEST(a_temporary_name_that_became_a_link_is_not_renamed)
+START_TEST(a_temporary_name_of_another_process_is_neither_renamed_nor_removed)
 {
+	char name[NEWFILE_NAME_BYTES];
 	struct newfile file;
+	struct stat st;
 
 	ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
 	ck_assert_int_eq(unlinkat(dir_fd, file.temporary, 0), 0);
 	ck_assert_int_eq(newfile_rename(&file, true), -ESTALE);
 	ck_assert_int_eq(symlinkat("nothing", dir_fd, file.temporary), 0);
 	ck_assert_int_eq(newfile_rename(&file, true), -ESTALE);
+	memcpy(name, file.temporary, sizeof(name));
 	newfile_discard(&file);
+	ck_assert_int_eq(fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW), 0);
+	ck_assert_int_eq(unlinkat(dir_fd, name, 0), 0);
 }
 END_TEST
 
@@ -158,7 +163,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_rename_replaces_only_if_it_is_told_to);
 	tcase_add_test(tcase, the_descriptor_may_be_taken);
 	tcase_add_test(tcase, the_name_may_be_as_long_as_a_name_can_be);
-	tcase_add_test(tcase, a_temporary_name_that_became_a_link_is_not_renamed);
+	tcase_add_test(tcase, a_temporary_name_of_another_process_is_neither_renamed_nor_removed);
 	tcase_add_test(tcase, reserved_blocks_keep_the_size);
 }
 

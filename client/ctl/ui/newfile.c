@@ -42,15 +42,23 @@ int newfile_open(int dir_fd, const char *name, mode_t mode, struct newfile *ret_
 	return -EEXIST;
 }
 
-int newfile_rename(struct newfile *file, bool replaces)
+/* Is the temporary name that of the file?  Returns 0, -ESTALE (no), or another negative errno. */
+static int check_name(const struct newfile *file)
 {
 	struct stat st;
-	int r = -1;
 
 	if (fstatat(file->dir_fd, file->temporary, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? -ESTALE : -errno;
-	if (st.st_dev != file->dev || st.st_ino != file->ino)
-		return -ESTALE;
+	return st.st_dev == file->dev && st.st_ino == file->ino ? 0 : -ESTALE;
+}
+
+int newfile_rename(struct newfile *file, bool replaces)
+{
+	int r = check_name(file);
+
+	if (r < 0)
+		return r;
+	r = -1;
 	if (!replaces) {
 		r = renameat2(file->dir_fd, file->temporary, file->dir_fd, file->name,
 			      RENAME_NOREPLACE);
@@ -77,8 +85,8 @@ int newfile_commit(struct newfile *file)
 
 void newfile_discard(struct newfile *file)
 {
-	if (file->temporary[0])
-		(void)unlinkat(file->dir_fd, file->temporary, 0); /* it may be gone already */
+	if (file->temporary[0] && check_name(file) == 0)
+		(void)unlinkat(file->dir_fd, file->temporary, 0); /* it may just have gone */
 	closep(&file->fd);
 	*file = NEWFILE_NONE;
 }

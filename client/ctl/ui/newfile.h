@@ -47,7 +47,7 @@ int newfile_rename(struct newfile *file, bool replaces);
  */
 int newfile_commit(struct newfile *file);
 
-/* Closes fd and removes the temporary file. */
+/* Closes fd and removes the temporary file, unless another process has removed or replaced it. */
 void newfile_discard(struct newfile *file);
 
 /* write(2) until all of it is written.  Returns 0 or a negative errno. */
