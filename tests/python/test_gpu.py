@@ -206,6 +206,38 @@ def test_strides_without_gaps_and_no_elements_are_taken(handle, path):
     assert file_bytes(path) == b""
 
 
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        (dict(shape=None), "malformed: .*shape a tuple of integers"),
+        (dict(shape=("3",)), "malformed: "),
+        (dict(typestr="f"), "malformed: .*typestr such as"),
+        (dict(typestr=4), "malformed: "),
+        (dict(data=4096), r"malformed: .*data must be \(address, is_read_only\)"),
+        (dict(data=("4096", False)), "malformed: "),
+        (dict(version="3"), "malformed: .*version an integer"),
+        (dict(strides=3), "malformed: "),
+    ],
+)
+def test_a_malformed_interface_is_named(handle, path, wrong, text):
+    with pytest.raises(ValueError, match="the __cuda_array_interface__ of a Array is " + text):
+        handle.sync_pwrite(gpu.Array(b"1", **wrong), path)
+
+
+@pytest.mark.parametrize("missing", ["data", "shape", "typestr", "version"])
+def test_what_an_interface_lacks_is_named(handle, path, missing):
+    array = gpu.Array(b"1")
+
+    class Incomplete:
+        @property
+        def __cuda_array_interface__(self):
+            return {name: value for name, value in array.__cuda_array_interface__.items() if name != missing}
+
+    for call in (lambda: handle.sync_pwrite(Incomplete(), path), lambda: handle.pin_device_tensor(Incomplete())):
+        with pytest.raises(ValueError, match=f"the __cuda_array_interface__ of a Incomplete has no '{missing}'"):
+            call()
+
+
 def test_a_process_without_libcuda_says_so(python):
     output = python(
         """
@@ -352,6 +384,14 @@ def test_pinning_what_is_no_gpu_memory_says_what_to_do(handle):
         handle.pin_device_tensor(gpu.Array(b"1", data=(4096, False)))
     assert e.value.errno == errno.EINVAL
     assert handle.unpin_device_tensor(bytearray(10)) is False
+    with pytest.raises(TypeError, match="for tensors of a GPU, not for a NoneType: "):
+        handle.pin_device_tensor(None)
+    with pytest.raises(TypeError, match="for tensors of a GPU, not for a MetaTensor on the device .*meta"):
+        handle.pin_device_tensor(MetaTensor(gpu.Array()))
+
+
+class MetaTensor(gpu.Tensor):
+    is_cuda, device = False, property(lambda self: gpu.Device("meta", None), lambda self, device: None)
 
 
 # ---- how the bytes go ----

@@ -326,6 +326,19 @@ def test_a_failure_leaves_the_old_file(path, folder, monkeypatch, failure, n):
     assert dsaio.torch.load(path) == "old" and os.listdir(folder) == [os.path.basename(path)]
 
 
+def test_a_file_object_is_refused_with_what_to_do(folder):
+    with pytest.raises(TypeError, match=r"file <_io.BytesIO .*>: must be a path; torch.save\(\) itself writes to file"):
+        dsaio.torch.save("x", io.BytesIO())
+    with open(folder + "/f", "wb") as f:
+        with pytest.raises(TypeError, match=r"BufferedWriter .*: must be a path; torch.save\(\)"):
+            dsaio.torch.save("x", f)
+    with open(folder + "/f", "rb") as f:
+        with pytest.raises(TypeError, match=r"BufferedReader .*: must be a path: pass the path of that file"):
+            dsaio.torch.load(f)
+    with pytest.raises(TypeError, match="file 3: must be a path"):
+        dsaio.torch.save("x", 3)
+
+
 def test_an_object_that_cannot_be_pickled_leaves_the_old_file(path, folder):
     dsaio.torch.save("old", path)
     with pytest.raises((AttributeError, pickle.PicklingError)):

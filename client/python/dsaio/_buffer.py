@@ -78,7 +78,7 @@ def locate(buffer: Any, for_read: bool) -> Place:
     except AttributeError:
         return _locate_other(buffer, for_read)
     except RuntimeError as e:  # a sparse, meta or fake tensor has no memory
-        raise TypeError(f"dsaio: a tensor without memory of its own: {e}") from None
+        raise _no_memory(buffer) from e
     return address, nbytes, memory.find(address, nbytes) or buffer, None  # type: ignore[return-value]
 
 
@@ -124,11 +124,18 @@ def bytes_of(place: Place, start: int, nbytes: int) -> bytes:
     return data.raw
 
 
+def _no_memory(tensor: Any) -> TypeError:
+    return TypeError(
+        f"dsaio: a tensor without memory of its own ({tensor.layout}, {tensor.device}): pass a dense one that is on"
+        " the CPU or a GPU"
+    )
+
+
 def _stage_tensor(tensor: Any, for_read: bool) -> Place:
     import torch
 
     if tensor.is_sparse or tensor.device.type == "meta":
-        raise TypeError(f"dsaio: a tensor without memory of its own ({tensor.layout}, {tensor.device})")
+        raise _no_memory(tensor)
     staged = new_tensor(tensor.numel(), tensor.dtype).view(tensor.shape)
 
     def finish() -> None:

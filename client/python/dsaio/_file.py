@@ -23,7 +23,14 @@ _ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors(
 _IS_UTF_8 = _ENCODING == "utf-8"
 
 
-def path_bytes(path: Path, expected: str = "a path, a descriptor or a dsaio.File") -> bytes:
+_ANY_FILE = "a path, a descriptor or a dsaio.File"
+_HINTS = {  # for file objects
+    _ANY_FILE: ": pass its fileno(), or open its path as a dsaio.File",
+    "a path": ": pass the path of that file",
+}
+
+
+def path_bytes(path: Path, expected: str = _ANY_FILE) -> bytes:
     """The bytes of a path for the library.  Raises TypeError, or ValueError if one of them is 0."""
     try:
         if type(path) is str:
@@ -33,7 +40,7 @@ def path_bytes(path: Path, expected: str = "a path, a descriptor or a dsaio.File
             encoded = os.fsencode(path)
     except TypeError:
         if hasattr(path, "fileno"):
-            expected += ": pass its fileno(), or open its path as a dsaio.File"
+            expected += _HINTS.get(expected, "")
         raise check.wrong_type("file", path, expected) from None
     if b"\0" in encoded:
         raise ValueError(f"dsaio: embedded null byte in path {path!r}")

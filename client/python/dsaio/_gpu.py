@@ -16,6 +16,7 @@ import os
 import sys
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from math import prod
+from operator import index
 
 from . import _library as library
 from . import _memory as memory
@@ -169,16 +170,28 @@ def _of_torch(tensor: Any) -> Range:
 
 
 def _of_interface(buffer: Any, for_read: bool) -> Range:
-    interface = buffer.__cuda_array_interface__
-    address, is_read_only = interface["data"]
+    interface, name = buffer.__cuda_array_interface__, type(buffer).__name__
+    try:
+        address, is_read_only = interface["data"]
+        shape, typestr = interface["shape"], interface["typestr"]
+        itemsize = int(typestr[2:].partition("[")[0])  # a date has its unit in []
+        has_gaps = _has_gaps(shape, interface.get("strides"), itemsize)
+        nbytes = index(prod(shape) * itemsize)
+        # Before version 3 nothing is said of the stream.
+        stream = interface.get("stream") if interface["version"] >= 3 else _LEGACY
+        address = index(address or 0)
+    except KeyError as e:
+        raise ValueError(f"dsaio: the __cuda_array_interface__ of a {name} has no {e}: it must be added") from None
+    except (TypeError, ValueError) as e:
+        raise ValueError(
+            f"dsaio: the __cuda_array_interface__ of a {name} is malformed: {e}: data must be (address, is_read_only),"
+            ' shape a tuple of integers, typestr such as "<f4", version an integer'
+        ) from None
     if for_read and is_read_only:
-        raise ValueError(f"dsaio: cannot read into a read-only {type(buffer).__name__}")
-    shape, itemsize = interface["shape"], int(interface["typestr"][2:].partition("[")[0])  # a date has its unit in []
-    if _has_gaps(shape, interface.get("strides"), itemsize):
+        raise ValueError(f"dsaio: cannot read into a read-only {name}")
+    if has_gaps:
         raise _gaps(buffer)
-    # Before version 3 nothing is said of the stream.
-    stream = interface.get("stream") if interface["version"] >= 3 else _LEGACY
-    return Range(address or 0, prod(shape) * itemsize, buffer, stream)
+    return Range(address, nbytes, buffer, stream)
 
 
 def _of_dlpack(buffer: Any) -> Range:

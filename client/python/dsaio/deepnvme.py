@@ -458,9 +458,10 @@ class gds_handle(aio_handle):
         CUDA, ERANGE if it spans several allocations, EEXIST if another tensor that is pinned has a part of it.
         """
         if not _buffer.is_gpu_tensor(buffer):
+            device = f" on the device {buffer.device}" if hasattr(buffer, "data_ptr") else ""
             raise TypeError(
-                f"dsaio: pin_device_tensor() is for tensors of a GPU, not a {type(buffer).__name__} of the CPU:"
-                " new_cpu_locked_tensor() makes pinned ones"
+                f"dsaio: pin_device_tensor() is for tensors of a GPU, not for a {type(buffer).__name__}{device}:"
+                " new_cpu_locked_tensor() makes pinned ones of the CPU"
             )
         from . import _gpu
 

@@ -15,7 +15,7 @@ import pickle
 
 from .. import _check as check
 from .. import _memory as memory
-from .._file import File, naming, open_regular
+from .._file import File, naming, open_regular, path_bytes
 from .._handle import Handle
 from .._replace import new_file, remove_leftovers_beside
 from .._stream import Writer
@@ -38,10 +38,12 @@ def save(obj: Any, path: Path, *arguments: Any, **options: Any) -> None:
     all; pinned tensors of 1 MiB and more do not, where torch aligns records to 4096 bytes
     (torch.utils.serialization.config.save.storage_alignment).
 
-    Raises OSError, with errno and filename, and what torch.save() raises for the object.
+    Raises OSError, with errno and filename; TypeError for a file object; and what torch.save() raises for the
+    object.
     """
     import torch
 
+    path_bytes(path, "a path; torch.save() itself writes to file objects")
     remove_leftovers_beside(path)  # of saves that were killed
     with Handle() as handle, new_file(path, handle) as new:
         with naming(path):
