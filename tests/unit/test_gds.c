@@ -347,12 +347,14 @@ START_TEST(a_driver_that_hangs_is_waited_for_once)
 	gds_driver_init(cuda_path, cufile_path, 50);
 	(void)snprintf(hang, sizeof(hang), "%s=hang", calls[_i]);
 	words(hang);
-	for (int i = 0; i < 2; i++) {
+	/* Where all is slow, the limit passes in an earlier call, which returns. */
+	do
 		ck_assert_int_eq(gds_import(&handle, &memory, &region, &error), -ETIMEDOUT);
-		ck_assert_msg(strstr(error.text, calls[_i]) &&
-				      strstr(error.text, "has not returned within 0.05 s"),
-			      "%s", error.text);
-	}
+	while (!strstr(error.text, calls[_i]) && usleep(1000) == 0);
+	ck_assert_int_eq(gds_import(&handle, &memory, &region, &error), -ETIMEDOUT);
+	ck_assert_msg(strstr(error.text, calls[_i]) &&
+			      strstr(error.text, "has not returned within 0.05 s"),
+		      "%s", error.text);
 }
 END_TEST
 
