@@ -233,6 +233,44 @@ START_TEST(an_op_knows_its_ragged_ends)
 }
 END_TEST
 
+static const struct {
+	const char *what;
+	bool is_gpu;
+	uint64_t slab_off;
+	bool is_misaligned;
+} addresses[] = {
+	{ "a page", false, 8192, false },
+	{ "less than a sector", false, 64, false },
+	{ "an odd address", false, 3, true },
+	{ "an odd address of GPU memory", true, 3, false },
+};
+
+START_TEST(memory_has_an_alignment_of_its_own_and_gpu_memory_has_none)
+{
+	struct ring_entry entry = {
+		.opcode = W, .off = 4096, .len = 81920, .slab_off = addresses[_i].slab_off
+	};
+	struct op op = { 0 };
+	int r;
+
+	setup();
+	slab.region.kind = addresses[_i].is_gpu ? REGION_DEVICE : REGION_HOST;
+	writable.target.memory_align = 4;
+	entry.file = ids[WRITABLE];
+	entry.slab = slab_id;
+	r = channel_check_entry(&channel, &entry, &op);
+	ck_assert_msg(r == (addresses[_i].is_misaligned ? EOPNOTSUPP : 0), "%s: %s",
+		      addresses[_i].what, strerror(r));
+
+	buffered.target.memory_align = 4;
+	entry.file = ids[BUFFERED];
+	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_msg(op.is_misaligned == addresses[_i].is_misaligned && !op.head && !op.tail,
+		      "%s: %d, %u, %u", addresses[_i].what, op.is_misaligned, (unsigned)op.head,
+		      (unsigned)op.tail);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, an_entry_is_checked_before_it_is_an_op, 0, N_ROWS(entries));
@@ -240,6 +278,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, tmpfs_and_devices_are_not_extended_before);
 	tcase_add_test(tcase, an_id_of_a_removed_object_finds_nothing);
 	tcase_add_test(tcase, an_op_knows_its_ragged_ends);
+	tcase_add_loop_test(tcase, memory_has_an_alignment_of_its_own_and_gpu_memory_has_none, 0,
+			    N_ROWS(addresses));
 	tcase_add_test(tcase, a_block_is_never_smaller_than_a_sector);
 }
 

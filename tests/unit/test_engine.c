@@ -9,10 +9,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libaio.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define N 16
@@ -24,6 +26,22 @@ static struct target target = { .about.who.uid = 77 };
 static struct region region;
 static char *memory;
 static int fd;
+/* A digit for each io_submit(), the number of its blocks; and the blocks of other files. */
+static char calls[N + 1];
+static int n_calls, n_foreign;
+
+/* In place of libaio's. */
+int io_submit(io_context_t context, long n, struct iocb **iocbs)
+{
+	long r;
+
+	for (long i = 0; i < n; i++)
+		n_foreign += iocbs[i]->aio_fildes != fd;
+	if (n_calls < N)
+		calls[n_calls++] = (char)('0' + n);
+	r = syscall(SYS_io_submit, context, n, iocbs);
+	return r < 0 ? -errno : (int)r;
+}
 
 static void setup(void)
 {
@@ -205,20 +223,60 @@ START_TEST(blocks_of_tmpfs_are_done_when_submit_returns)
 }
 END_TEST
 
-START_TEST(blocks_of_tmpfs_among_those_of_a_disk)
+/* Each block is a letter: d of the disk, u of it and another user, s in a call of its own, t of tmpfs. */
+static const struct {
+	const char *what, *blocks;
+	uint32_t len;
+	const char *calls;
+} batches[] = {
+	{ "few where the device waits", "dddd", BYTES, "4" },
+	{ "more beside blocks in flight", "dddddddddddddddd", BYTES, "484" },
+	{ "as many bytes as the most", "dddddddddddd", 8 << 10, "48" },
+	{ "more bytes than that", "dddddddddddddddd", 16 << 10, "4444" },
+	{ "two users", "dduuuudd", BYTES, "242" },
+	{ "two users beside blocks in flight", "dddddduuuudd", BYTES, "4242" },
+	{ "calls of their own", "ddsdds", BYTES, "2121" },
+	{ "disk, then tmpfs", "ddttddtt", BYTES, "22" },
+	{ "tmpfs, then disk", "ttddddtd", BYTES, "41" },
+	{ "tmpfs alone", "tttttttttttttttt", BYTES, "" },
+};
+
+START_TEST(blocks_of_a_call_are_few_and_of_one_user_and_none_is_of_tmpfs)
 {
+	struct target others = { .about.who.uid = 78 };
 	struct target tmpfs = { .is_memory = true, .about.who.uid = 77 };
+	const int n = (int)strlen(batches[_i].blocks);
+	struct block *list[N], *done[N];
+	int n_done = 0;
 
 	setup();
 	run_all(true);
+	others.fd = fd;
 	tmpfs.fd = memfd_create("dsaio-engine", MFD_CLOEXEC);
 	ck_assert_int_ge(tmpfs.fd, 0);
 	ck_assert_int_eq(ftruncate(tmpfs.fd, N * BYTES), 0);
-	for (int i = 0; i < N; i++)
-		blocks[i].target = i % 4 < 2 ? &tmpfs : &target;
-	ck_assert(!is_done_at_once());
-	for (int i = 0; i < N; i++)
-		ck_assert_int_eq(blocks[i].result, BYTES);
+	for (int i = 0; i < n; i++) {
+		const char kind = batches[_i].blocks[i];
+
+		blocks[i] = (struct block){ .operation = BLOCK_READ,
+					    .target = kind == 't'   ? &tmpfs
+						      : kind == 'u' ? &others
+								    : &target,
+					    .region = &region,
+					    .len = batches[_i].len,
+					    .bytes = batches[_i].len,
+					    .is_single = kind == 's' };
+		list[i] = &blocks[i];
+	}
+	n_calls = n_foreign = 0;
+	memset(calls, 0, sizeof(calls));
+	ck_assert_int_eq(engine_libaio.submit(engine, list, n), n);
+	ck_assert_msg(strcmp(calls, batches[_i].calls) == 0 && !n_foreign,
+		      "%s: %s, %d of other files", batches[_i].what, calls, n_foreign);
+	while (n_done < n)
+		n_done += engine_libaio.reap(engine, done, N);
+	for (int i = 0; i < n; i++)
+		ck_assert_int_eq(blocks[i].result, batches[_i].len);
 	(void)close(tmpfs.fd);
 	teardown();
 }
@@ -231,7 +289,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, more_than_fits_is_left);
 	tcase_add_test(tcase, memory_is_known_from_a_device_after_a_while);
 	tcase_add_test(tcase, blocks_of_tmpfs_are_done_when_submit_returns);
-	tcase_add_test(tcase, blocks_of_tmpfs_among_those_of_a_disk);
+	tcase_add_loop_test(tcase, blocks_of_a_call_are_few_and_of_one_user_and_none_is_of_tmpfs, 0,
+			    N_ROWS(batches));
 }
 
 SUITE("engine", add_tests)

@@ -361,16 +361,18 @@ END_TEST
 START_TEST(gpus_are_found_by_uuid)
 {
 	struct gds_handle handle = lend(MEMORY_BYTES);
-	struct gds_memory *memory;
+	struct gds_memory *memory, *first;
 	struct region region;
 	struct error error;
 
+	first = import(&handle, &region);
 	handle.uuid[3] = 1;
 	ck_assert_int_eq(gds_import(&handle, &memory, &region, &error), -ENODEV);
 	for (unsigned i = 0; i < sizeof(handle.uuid); i++)
 		handle.uuid[i] = (char)(0xa1 + i); /* of GPU 1, but it is on GPU 0 */
 	ck_assert_int_eq(gds_import(&handle, &memory, &region, &error), -ENODEV);
 	ck_assert_msg(strstr(error.text, "not on the GPU"), "%s", error.text);
+	gds_release(first);
 	nothing_is_left("another GPU");
 }
 END_TEST
