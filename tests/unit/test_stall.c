@@ -82,20 +82,25 @@ END_TEST
 START_TEST(sleep_and_faults_before_the_call_do_not_count)
 {
 	const struct timespec short_time = { .tv_nsec = 50000 };
+	bool is_stall = true;
 	uint64_t since;
 
 	fault();
 	take_long(false);
 	watch();
-	since = stall_begin();
-	fault();
-	(void)nanosleep(&short_time, NULL);
-	(void)stall_end(since, false); /* on a busy machine it may have been long */
-	fault();
-	(void)nanosleep(&short_time, NULL);
-	since = stall_begin();
-	take_long(false);
-	ck_assert(!stall_end(since, true));
+	/* The call itself may sleep, where the host takes its pages. */
+	for (int i = 0; i < 20 && is_stall; i++) {
+		since = stall_begin();
+		fault();
+		(void)nanosleep(&short_time, NULL);
+		(void)stall_end(since, false); /* on a busy machine it may have been long */
+		fault();
+		(void)nanosleep(&short_time, NULL);
+		since = stall_begin();
+		take_long(false);
+		is_stall = stall_end(since, true);
+	}
+	ck_assert(!is_stall);
 }
 END_TEST
 
