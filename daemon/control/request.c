@@ -170,8 +170,10 @@ struct gds_handle request_gds_handle(const Wire__DeviceImport *import)
 				     .size_bytes = import->size_bytes };
 
 	memcpy(handle.uuid, import->uuid.data, sizeof(handle.uuid));
-	if (handle.is_ipc)
+	if (handle.is_ipc) {
 		memcpy(handle.ipc, import->ipc_handle.data, sizeof(handle.ipc));
+		handle.buffer_id = import->buffer_id;
+	}
 	return handle;
 }
 

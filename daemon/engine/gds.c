@@ -194,7 +194,7 @@ static int memory_map(struct gds_memory *memory, struct error *error)
 static bool is_same(const struct gds_handle *a, const struct gds_handle *b)
 {
 	return memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 &&
-	       memcmp(a->ipc, b->ipc, sizeof(a->ipc)) == 0;
+	       memcmp(a->ipc, b->ipc, sizeof(a->ipc)) == 0 && a->buffer_id == b->buffer_id;
 }
 
 /* Under the lock. */
@@ -252,6 +252,18 @@ static int import_fd(const struct gds_handle *handle, const struct gds_gpu *gpu,
 	return r;
 }
 
+/* Under the lock: an open memory of the same handle has one more import. */
+static int memory_share(struct gds_memory *memory, uint64_t bytes, struct error *error)
+{
+	if (bytes != memory->handle.size_bytes)
+		return error_set_plain(error, -ERANGE,
+				       "GPU memory: %" PRIu64
+				       " bytes: the same handle has been imported with %" PRIu64,
+				       bytes, memory->handle.size_bytes);
+	memory->n_imports++;
+	return 0;
+}
+
 static int import_ipc(const struct gds_handle *handle, const struct gds_gpu *gpu,
 		      struct gds_memory **ret_memory, struct error *error)
 {
@@ -260,15 +272,13 @@ static int import_ipc(const struct gds_handle *handle, const struct gds_gpu *gpu
 
 	(void)pthread_mutex_lock(&gds.lock);
 	r = memory_await(handle, &memory, error);
-	if (r < 0) {
+	if (r == 0 && memory)
+		r = memory_share(memory, handle->size_bytes, error);
+	if (r < 0 || memory) {
 		(void)pthread_mutex_unlock(&gds.lock);
+		if (r == 0)
+			*ret_memory = memory;
 		return r;
-	}
-	if (memory) {
-		memory->n_imports++;
-		(void)pthread_mutex_unlock(&gds.lock);
-		*ret_memory = memory;
-		return 0;
 	}
 	memory = memory_new(handle, gpu);
 	if (memory)

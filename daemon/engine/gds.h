@@ -4,7 +4,9 @@
  * A client lends an allocation by an IPC handle or a descriptor.  The daemon maps it on the GPU that the
  * client names by its UUID, registers it with cuFile once, and never accesses its bytes itself.  The
  * mapping is a region of the kind REGION_DEVICE.  Handles that are lent twice, by one client or
- * by several, are one mapping.  A file is registered with cuFile at its first transfer.
+ * by several, are one mapping.  No documentation says that the driver never gives the bytes of a handle to
+ * another allocation, while the memory of the first one is still mapped here.  So handles are the same only
+ * if the client names the same buffer id, too.  A file is registered with cuFile at its first transfer.
  *
  * libcuda and libcufile are opened at the first import (gds_driver.h).  Any of their calls may hang.  So
  * all calls are for worker threads, hold no lock, and a call that hangs holds its worker only.
@@ -39,6 +41,8 @@ struct gds_handle {
 	char ipc[CU_IPC_HANDLE_SIZE]; /* is_ipc: of cuIpcGetMemHandle() */
 	int fd;			      /* else: of cuMemExportToShareableHandle() */
 	uint64_t size_bytes;	      /* as the client says: checked */
+	uint64_t
+		buffer_id; /* is_ipc: libcuda's in the client's process, as the client says; 0: unknown */
 };
 
 /* Paths of the libraries, borrowed; NULL: the loader finds them.  Call it once, before any thread. */
@@ -54,7 +58,7 @@ void gds_demand_direct(void);
  *   -ENODEV      no GPU has this UUID, or the memory is on another one
  *   -EFAULT      the handle does not open: it is forged, or the memory is no longer there
  *   -EACCES      it may not be opened
- *   -ERANGE      the allocation is shorter, or much longer
+ *   -ERANGE      the allocation is shorter, or much longer, or was imported with another size
  *   -ENOMEM, -EIO
  */
 int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,

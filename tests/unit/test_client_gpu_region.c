@@ -32,7 +32,7 @@ static struct daemon {
 	struct seen {
 		unsigned n_imports, n_freed;
 		uint32_t last_freed;
-		uint64_t size_bytes;
+		uint64_t size_bytes, buffer_id;
 		char uuid;
 		bool has_fd, has_ipc;
 	} seen;
@@ -42,6 +42,7 @@ static void peer_import(const Wire__DeviceImport *import, const struct frame *fr
 			Wire__Reply *reply, Wire__SlabNewReply *slab)
 {
 	peer.seen.size_bytes = import->size_bytes;
+	peer.seen.buffer_id = import->buffer_id;
 	peer.seen.uuid = (char)import->uuid.data[0];
 	peer.seen.has_fd = frame->n_fds;
 	peer.seen.has_ipc = import->ipc_handle.len == CU_IPC_HANDLE_SIZE;
@@ -270,8 +271,12 @@ static void refuse(unsigned import, int error)
 START_TEST(an_allocation_is_imported_once_and_whole)
 {
 	char *memory = gpu_alloc(1);
+	unsigned long long buffer_id = 0;
 	struct buffer_place place;
 
+	ck_assert_int_eq(gpu.copy.cuPointerGetAttribute(&buffer_id, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+							(CUdeviceptr)(uintptr_t)memory),
+			 CUDA_SUCCESS);
 	ck_assert_int_eq(ref(memory + 1000, BYTES - 1000, &place), 1);
 	ck_assert_uint_eq(place.slab->id, 1);
 	ck_assert_uint_eq(place.slab_off, 1000);
@@ -283,6 +288,7 @@ START_TEST(an_allocation_is_imported_once_and_whole)
 	settle();
 	ck_assert_uint_eq(seen().n_imports, 1);
 	ck_assert_uint_eq(seen().size_bytes, BYTES);
+	ck_assert_uint_eq(seen().buffer_id, buffer_id);
 	ck_assert_int_eq(seen().uuid, (char)0xa1); /* GPU 1 */
 	ck_assert(seen().has_ipc && !seen().has_fd);
 	ck_assert_uint_eq(seen().n_freed, 0);

@@ -185,6 +185,49 @@ START_TEST(memory_is_mapped_and_registered_once)
 }
 END_TEST
 
+START_TEST(a_handle_with_another_buffer_id_is_another_allocation)
+{
+	struct gds_handle handle = lend(MEMORY_BYTES);
+	struct gds_memory *first, *second;
+	struct region region;
+	struct error error = { 0 };
+	int r;
+
+	handle.buffer_id = 7;
+	first = import(&handle, &region);
+	second = import(&handle, &region);
+	ck_assert_ptr_eq(first, second);
+	gds_release(second);
+	(void)lender_ask(&lender, 'f');
+	/* The driver is asked for the memory that the handle names now: there is none. */
+	handle.buffer_id = 8;
+	r = gds_import(&handle, &second, &region, &error);
+	ck_assert_msg(r == -EFAULT && strstr(error.text, "cuIpcOpenMemHandle()"), "%d, %s", r,
+		      error.text);
+	gds_release(first);
+	nothing_is_left("after both");
+}
+END_TEST
+
+START_TEST(a_handle_with_another_size_is_refused_while_it_is_imported)
+{
+	struct gds_handle handle = lend(MEMORY_BYTES);
+	struct region region;
+	struct gds_memory *first = import(&handle, &region), *second;
+	struct error error = { 0 };
+	int r;
+
+	handle.size_bytes--; /* which the driver's rounding would explain */
+	r = gds_import(&handle, &second, &region, &error);
+	ck_assert_msg(r == -ERANGE && strstr(error.text, "has been imported with 100000"), "%d, %s",
+		      r, error.text);
+	gds_release(first);
+	nothing_is_left("after the first");
+	gds_release(import(&handle, &region));
+	nothing_is_left("after the second");
+}
+END_TEST
+
 START_TEST(mapped_memory_comes_by_a_descriptor)
 {
 	const size_t bytes = 2 * (size_t)STANDIN_GRANULARITY;
@@ -878,6 +921,8 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, memory_is_mapped_and_registered_once);
+	tcase_add_test(tcase, a_handle_with_another_buffer_id_is_another_allocation);
+	tcase_add_test(tcase, a_handle_with_another_size_is_refused_while_it_is_imported);
 	tcase_add_test(tcase, mapped_memory_comes_by_a_descriptor);
 	tcase_add_loop_test(tcase, an_error_of_an_import_is_an_errno_and_a_sentence, 0,
 			    N_ROWS(failures));

@@ -133,6 +133,7 @@ int allocation_export(const struct allocation *allocation, struct allocation_han
 	if (r == 0 && allocation->is_mapped) {
 		r = export_mapped(allocation, &handle.fd, ret_why);
 	} else if (r == 0) {
+		handle.buffer_id = allocation->id;
 		result = cuda->cuIpcGetMemHandle(&handle.ipc, allocation->base);
 		if (result != CUDA_SUCCESS)
 			r = fail("cuIpcGetMemHandle()", result, ret_why);

@@ -47,7 +47,8 @@ bool allocation_is_current(const struct allocation *allocation, const void *memo
 struct allocation_handle {
 	CUuuid uuid; /* of its GPU */
 	CUipcMemHandle ipc;
-	int fd; /* instead, if it is mapped; else -1 */
+	uint64_t buffer_id; /* beside ipc */
+	int fd;		    /* instead, if it is mapped; else -1 */
 };
 
 /*

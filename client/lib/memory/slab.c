@@ -74,6 +74,7 @@ int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *han
 			sizeof(handle->ipc.reserved), (uint8_t *)(uintptr_t)handle->ipc.reserved
 		};
 	body.size_bytes = bytes;
+	body.buffer_id = handle->buffer_id;
 	request.body_case = WIRE__REQUEST__BODY_DEVICE_IMPORT;
 	request.device_import = &body;
 	r = conn_call(conn, "the daemon", &request, &handle->fd, has_fd, &reply, NULL, NULL);
