@@ -357,6 +357,7 @@ static int serve(const struct config *config)
 	(void)systemd_notify("READY=1\nSTATUS=serving %u store(s)", server_n_stores(server));
 	(void)event_base_dispatch(base); /* server_stop() ends it */
 	server_free(server);
+	gds_end();
 	log_notice("dsaiod: stopped");
 	return STATUS_FINE;
 }

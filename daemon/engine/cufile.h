@@ -117,11 +117,12 @@ typedef struct CUfileDescr_t {
 	FUNCTION(CUfileError_t, cuFileGetVersion, (int *ret_version)) \
 	FUNCTION(CUfileError_t, cuFileDriverGetProperties, (CUfileDrvProps_t * ret_props))
 
-/* Those that move bytes.  A result below -1 is a negative CUfileOpError; of -1 errno says more. */
+/* Those of a process that moves bytes.  A result below -1 is a negative CUfileOpError; of -1 errno says more. */
 #define CUFILE_MOVE_FUNCTIONS(FUNCTION)                                                         \
 	FUNCTION(CUfileError_t, cuFileHandleRegister,                                           \
 		 (CUfileHandle_t * ret_handle, CUfileDescr_t * description))                    \
 	FUNCTION(void, cuFileHandleDeregister, (CUfileHandle_t handle))                         \
+	FUNCTION(CUfileError_t, cuFileDriverClose_v2, (void)) /* as cufile.h renames it */      \
 	FUNCTION(CUfileError_t, cuFileBufRegister, (const void *base, size_t bytes, int flags)) \
 	FUNCTION(CUfileError_t, cuFileBufDeregister, (const void *base))                        \
 	FUNCTION(ssize_t, cuFileRead,                                                           \

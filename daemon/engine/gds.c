@@ -45,6 +45,14 @@ void gds_init(const char *cuda_library, const char *cufile_library)
 	gds_driver_init(cuda_library, cufile_library, GDS_START_MSEC);
 }
 
+void gds_end(void)
+{
+	struct error error;
+
+	if (gds_driver_close(&error) < 0)
+		log_warning("dsaiod: stopping although cuFile is not closed: %s", error.text);
+}
+
 /* Its owner is gone, or cannot help it. */
 static void log_release(const struct error *error)
 {

@@ -16,6 +16,11 @@
  * range.  That would undo what others write there meanwhile.  So such parts are copied from the GPU,
  * and written by pwrite(2): those of a buffered block to the buffered description.
  *
+ * A descriptor that a client sends as GPU memory goes to the driver as it is.  CUDA documents no type of
+ * file for it.  So a check by fstat(2) or by the link of /proc/self/fd could refuse what a driver exports, and
+ * the driver has to refuse what it did not export, which it does by an error.  Its call, and the close,
+ * may hang in a file system of the client's, as calls on files may: on worker threads of its user.
+ *
  * If cuFile does not take a file at all, all of its bytes are copied so, and a line of the log says why;
  * or, after gds_demand_direct(), its blocks fail with -EOPNOTSUPP.
  */
@@ -49,6 +54,9 @@ struct gds_handle {
 void gds_init(const char *cuda_library, const char *cufile_library);
 /* From now on cuFile moves the bytes, or nothing does.  Before any thread. */
 void gds_demand_direct(void);
+
+/* At the daemon's exit, when no import and no transfer is left: closes cuFile, and logs a failure. */
+void gds_end(void);
 
 /*
  * Maps an allocation.  Takes the handle's descriptor, also on error.  Call it only after a probe has

@@ -27,7 +27,8 @@ static const struct function cufile_functions[] = { CUFILE_FUNCTIONS(
 struct once {
 	void (*run)(struct once *once);
 	enum { ONCE_NEW, ONCE_RUNS, ONCE_IS_DONE } state;
-	uint64_t until_nsec; /* workers wait so long */
+	uint32_t limit_msec; /* workers wait so long, */
+	uint64_t until_nsec; /* until then */
 	const char *call;    /* in progress */
 	struct error error;  /* of the work; code 0: it has succeeded */
 };
@@ -39,11 +40,10 @@ struct gpu {
 
 static struct {
 	const char *cuda_library, *cufile_library;
-	uint32_t limit_msec;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	/* under lock */
-	struct once start;
+	struct once start, end;
 	int n_gpus;
 	struct gpu gpus[GPUS_MAX_HERE]; /* uuid and ordinal are constant once start is done */
 } driver = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
@@ -153,7 +153,7 @@ static void *once_main(void *arg)
 {
 	struct once *once = arg;
 
-	(void)pthread_setname_np(pthread_self(), "gpu start"); /* a name is for people only */
+	(void)pthread_setname_np(pthread_self(), "gpu once"); /* a name is for people only */
 	once->run(once);
 	(void)pthread_mutex_lock(&driver.lock);
 	/* Memory may be there later. */
@@ -170,7 +170,7 @@ static int once_start(struct once *once)
 	pthread_t thread;
 	int r;
 
-	once->until_nsec = clock_nsec() + (uint64_t)driver.limit_msec * 1000000u;
+	once->until_nsec = clock_nsec() + (uint64_t)once->limit_msec * 1000000u;
 	once->call = "a new thread";
 	once->error.code = 0;
 	r = pthread_create(&thread, NULL, once_main, once);
@@ -203,7 +203,7 @@ static int once_do(struct once *once, struct error *error)
 			error, -ETIMEDOUT,
 			"GPU memory: %s has not returned within %.3g s: see whether nvidia-smi "
 			"returns, and restart the daemon to try again",
-			once->call, driver.limit_msec / 1000.0);
+			once->call, once->limit_msec / 1000.0);
 	else if ((r = once->error.code) < 0)
 		*error = once->error;
 	(void)pthread_mutex_unlock(&driver.lock);
@@ -285,14 +285,25 @@ static void context_run(struct once *once)
 		(void)CUDA_CALL(once, cuDevicePrimaryCtxRetain, &gpu->gpu.context, device);
 }
 
+static void end_run(struct once *once)
+{
+	call_begins(once, "cuFileDriverClose()");
+	(void)gds_cufile_result("cuFileDriverClose()", gds_cufile.cuFileDriverClose_v2(),
+				&once->error);
+}
+
 void gds_driver_init(const char *cuda_library, const char *cufile_library, uint32_t limit_msec)
 {
 	driver.cuda_library = cuda_library;
 	driver.cufile_library = cufile_library;
-	driver.limit_msec = limit_msec;
 	driver.start.run = start_run;
-	for (int i = 0; i < GPUS_MAX_HERE; i++)
+	driver.start.limit_msec = limit_msec;
+	driver.end.run = end_run;
+	driver.end.limit_msec = GDS_END_MSEC;
+	for (int i = 0; i < GPUS_MAX_HERE; i++) {
 		driver.gpus[i].once.run = context_run;
+		driver.gpus[i].once.limit_msec = limit_msec;
+	}
 	/* Else libcufile writes a file into the working directory. */
 	(void)setenv("CUFILE_LOGFILE_PATH", "/dev/null", 0);
 }
@@ -317,6 +328,16 @@ int gds_driver_gpu(const char uuid[sizeof(CUuuid)], const struct gds_gpu **ret_g
 	if (r == 0)
 		*ret_gpu = &gpu->gpu;
 	return r;
+}
+
+int gds_driver_close(struct error *error)
+{
+	bool is_open;
+
+	(void)pthread_mutex_lock(&driver.lock);
+	is_open = driver.start.state == ONCE_IS_DONE && !driver.start.error.code;
+	(void)pthread_mutex_unlock(&driver.lock);
+	return is_open ? once_do(&driver.end, error) : 0;
 }
 
 /* ---- contexts ---- */

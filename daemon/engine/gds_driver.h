@@ -8,7 +8,7 @@
  *
  * After that the daemon makes no process: the libraries do not survive fork(2).
  *
- * Worker threads, except gds_driver_init().
+ * Worker threads, except gds_driver_init() and gds_driver_close().
  */
 #ifndef DSAIO_DAEMON_ENGINE_GDS_DRIVER_H
 #define DSAIO_DAEMON_ENGINE_GDS_DRIVER_H
@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #define GDS_START_MSEC 30000u /* as of the probe, which has seen that they work */
+#define GDS_END_MSEC 2000u    /* the daemon's exit waits so long: a guess */
 
 struct gds_cuda {
 	CUDA_FUNCTIONS(FUNCTION_POINTER)
@@ -50,6 +51,12 @@ int gds_driver_gpu(const char uuid[sizeof(CUuuid)], const struct gds_gpu **ret_g
 /* Valid after gds_driver_gpu() has succeeded once. */
 extern struct gds_cuda gds_cuda;
 extern struct gds_cufile gds_cufile;
+
+/*
+ * Closes cuFile, if it was opened: memory and files have been released, and no call is under way.  Call it
+ * last, in the main thread.  Returns 0, -ETIMEDOUT (it does not return within GDS_END_MSEC) or the error.
+ */
+int gds_driver_close(struct error *error);
 
 /* Makes the GPU's context that of the thread.  Returns 0 or the error. */
 int gds_enter(const struct gds_gpu *gpu, struct error *error);

@@ -664,6 +664,43 @@ TEST(hung_stop, "a stop waits for a transfer that hangs, and says so")
 	kit_close(&kit);
 }
 
+TEST(closes, "a daemon that has opened cuFile closes it before it ends")
+{
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	kit_check_works(&kit);
+	words_set("cuFileDriverClose_v2=hold");
+	CHECK_SYS(kill(kit.daemon->pid, SIGTERM));
+	raw_wait_closed(&kit.raw);
+	held_wait("cuFileDriverClose_v2", true);
+	words_set("");
+	daemon_wait_end(kit.daemon, 0);
+	CHECK(!daemon_log_has(kit.daemon, "cuFile is not closed"));
+	kit_close(&kit);
+}
+
+static const struct {
+	const char *what, *words, *log;
+} failed_closes[] = {
+	{ "hangs", "cuFileDriverClose_v2=hang", "cuFileDriverClose() has not returned within 2 s" },
+	{ "fails", "cuFileDriverClose_v2=5001", "CU_FILE_DRIVER_NOT_INITIALIZED (5001)" },
+};
+
+TEST_TABLE(closes_not, failed_closes,
+	   "a close of cuFile that does not succeed costs one line, and no exit")
+{
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	words_set(failed_closes[row].words);
+	CHECK_SYS(kill(kit.daemon->pid, SIGTERM));
+	daemon_wait_end(kit.daemon, 0);
+	daemon_log_wait(kit.daemon, failed_closes[row].log);
+	CHECK_EQ(log_count(kit.daemon, "cuFile is not closed"), 1);
+	kit_close(&kit);
+}
+
 TEST(hung_import, "an import that hangs costs one line, and other clients' imports go on")
 {
 	struct device_import import;

@@ -110,6 +110,21 @@ CUfileError_t cuFileDriverOpen(void)
 	return error;
 }
 
+CUfileError_t cuFileDriverClose_v2(void)
+{
+	CUfileError_t error = call("cuFileDriverClose_v2", true);
+
+	(void)pthread_mutex_lock(&lock);
+	if (error.err == CU_FILE_SUCCESS && counts.n_running)
+		error = failed(CU_FILE_DRIVER_CLOSING);
+	if (error.err == CU_FILE_SUCCESS && (counts.n_buffers || counts.n_files))
+		standin_misused("closes the driver while files or memory are registered");
+	if (error.err == CU_FILE_SUCCESS)
+		is_open = false;
+	(void)pthread_mutex_unlock(&lock);
+	return error;
+}
+
 CUfileError_t cuFileGetVersion(int *ret_version)
 {
 	*ret_version = 1170;
