@@ -13,8 +13,8 @@ static const struct {
 	const char *help;
 } kinds[N_QUOTA_KINDS] = {
 	[QUOTA_POOL_BYTES] = { "bytes of slabs", NULL, -ENOMEM, "free buffers" },
-	[QUOTA_DEVICE_BYTES] = { "bytes of GPU memory", "device_max", -EDQUOT,
-				 "free GPU memory that it has used" },
+	[QUOTA_GPU_BYTES] = { "bytes of GPU memory", "device_max", -EDQUOT,
+			      "free GPU memory that it has used" },
 	[QUOTA_SLABS] = { "slabs", "slabs", -EMFILE, "free some first, use fewer and larger ones" },
 	[QUOTA_FILES] = { "open files", "files", -EMFILE, "close some first" },
 	[QUOTA_HANDLES] = { "handles", "handles", -EMFILE, "close some first" },

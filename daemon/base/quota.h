@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 enum quota_kind {
-	QUOTA_POOL_BYTES,   /* of slabs */
-	QUOTA_DEVICE_BYTES, /* of slabs of GPU memory */
+	QUOTA_POOL_BYTES, /* of slabs */
+	QUOTA_GPU_BYTES,  /* of slabs of GPU memory */
 	QUOTA_SLABS,
 	QUOTA_FILES,
 	QUOTA_HANDLES,

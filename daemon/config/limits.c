@@ -150,10 +150,10 @@ static void pool_settle(struct config *config)
 	pair_settle(config, "client_pool_max", "user_pool_max");
 	config->client_limit[QUOTA_POOL_BYTES] = config->client_pool_max;
 	config->user_limit[QUOTA_POOL_BYTES] = config->user_pool_max;
-	config->user_limit[QUOTA_DEVICE_BYTES] = UINT64_MAX;
-	config->client_limit[QUOTA_DEVICE_BYTES] = config->client_device_max
-							   ? config->client_device_max
-							   : UINT64_MAX;
+	config->user_limit[QUOTA_GPU_BYTES] = UINT64_MAX;
+	config->client_limit[QUOTA_GPU_BYTES] = config->client_device_max
+							? config->client_device_max
+							: UINT64_MAX;
 }
 
 void limits_settle(struct config *config)

@@ -75,7 +75,7 @@ static int import_now(struct session *session, const struct gds_handle *handle, 
 	const struct gpu_way way = service_gpu_way(session->service);
 
 	if (way.can_import)
-		return session_slab_import_device(session, handle, call, error);
+		return session_slab_import_gpu(session, handle, call, error);
 	session_close_fds(session, &handle->fd, 1);
 	return error_set_plain(error, -EOPNOTSUPP, "the daemon does not use GPU memory: %s",
 			       way.why);

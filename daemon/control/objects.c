@@ -1,7 +1,7 @@
 #include "daemon/control/objects.h"
 
 #include "daemon/control/session.h"
-#include "daemon/engine/device_slab.h"
+#include "daemon/engine/gpu_slab.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -177,12 +177,12 @@ int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t 
 	return r;
 }
 
-int session_slab_import_device(struct session *session, const struct gds_handle *handle,
-			       struct call *call, struct error *error)
+int session_slab_import_gpu(struct session *session, const struct gds_handle *handle,
+			    struct call *call, struct error *error)
 {
-	int r = slab_import_device(&session->service->pool, &session->quota,
-				   session->user->gpu_work_queue, handle, &session->who,
-				   on_slab_made, call, error);
+	int r = gpu_slab_import(&session->service->pool, &session->quota,
+				session->user->gpu_work_queue, handle, &session->who, on_slab_made,
+				call, error);
 
 	if (r < 0)
 		session_close_fds(session, &handle->fd, 1);

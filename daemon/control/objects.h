@@ -34,8 +34,8 @@ int session_slab_new(struct session *session, uint64_t size_bytes, const struct 
 int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t size_bytes,
 			struct call *call, struct error *error);
 /* The same of GPU memory: takes the handle's descriptor, also on error. */
-int session_slab_import_device(struct session *session, const struct gds_handle *handle,
-			       struct call *call, struct error *error);
+int session_slab_import_gpu(struct session *session, const struct gds_handle *handle,
+			    struct call *call, struct error *error);
 int session_slab_free(struct session *session, uint32_t id, struct call *call, struct error *error);
 
 /* ---- for files.c and idle_files.c ---- */

@@ -164,7 +164,7 @@ static int client_to_wire(const struct session *session, Wire__Client *wire)
 	wire->uid = session->user->uid;
 	wire->pid = (uint32_t)session->peer.pid;
 	wire->pool_bytes = session->quota.used[QUOTA_POOL_BYTES];
-	wire->device_bytes = session->quota.used[QUOTA_DEVICE_BYTES];
+	wire->device_bytes = session->quota.used[QUOTA_GPU_BYTES];
 	wire->slabs = (uint32_t)session->quota.used[QUOTA_SLABS];
 	wire->files = (uint32_t)session->quota.used[QUOTA_FILES];
 	wire->handles = calloc(
@@ -336,7 +336,7 @@ static int users_to_wire(const struct service *service, const struct view *view,
 		}
 		others.clients += (uint32_t)used[QUOTA_SESSIONS];
 		others.pool_bytes += used[QUOTA_POOL_BYTES];
-		others.device_bytes += used[QUOTA_DEVICE_BYTES];
+		others.device_bytes += used[QUOTA_GPU_BYTES];
 		others.slabs += (uint32_t)used[QUOTA_SLABS];
 		others.files += (uint32_t)used[QUOTA_FILES];
 		others.handles += (uint32_t)used[QUOTA_HANDLES];

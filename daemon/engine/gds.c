@@ -339,7 +339,7 @@ int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
 		return r;
 	}
 	*ret_memory = memory;
-	*ret_region = (struct region){ .kind = REGION_DEVICE,
+	*ret_region = (struct region){ .kind = REGION_GPU,
 				       .base = pointer(memory->base),
 				       .owner = memory };
 	return 0;

@@ -140,7 +140,7 @@ void threads_do(struct block *block)
 	switch ((enum block_operation)block->operation) {
 	case BLOCK_READ:
 	case BLOCK_WRITE:
-		if (block->region->kind == REGION_DEVICE)
+		if (block->region->kind == REGION_GPU)
 			gds_transfer(block);
 		else if (block->is_bounced)
 			read_bounced(block);
@@ -250,7 +250,7 @@ static struct hung_about call_of(const struct block *block)
 	struct hung_about about = target_about(block->target, calls[block->operation]);
 
 	if ((block->operation == BLOCK_READ || block->operation == BLOCK_WRITE) &&
-	    block->region->kind == REGION_DEVICE) {
+	    block->region->kind == REGION_GPU) {
 		about.what = block_is_write(block) ? "cuFileWrite" : "cuFileRead";
 		about.is_gpu = true;
 	}
@@ -319,11 +319,11 @@ const struct engine_ops engine_threads = {
 	.operations = 1u << BLOCK_READ | 1u << BLOCK_WRITE | 1u << BLOCK_FSYNC |
 		      1u << BLOCK_FDATASYNC | 1u << BLOCK_EXTEND,
 	.targets = 1u << TARGET_FILE,
-	.regions = 1u << REGION_HOST | 1u << REGION_DEVICE,
+	.regions = 1u << REGION_HOST | 1u << REGION_GPU,
 	.max_bytes = INT_MAX & ~4095, /* of one read(2) or write(2) */
 	.align = 1,
 	.has_unaligned = true,
-	.window_regions = 1u << REGION_DEVICE,
+	.window_regions = 1u << REGION_GPU,
 	.is_awaited_by_exit = true, /* unless a signal interrupts the call (FUSE) */
 	.open = threads_open,
 	.close = threads_close,

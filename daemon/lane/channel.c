@@ -259,9 +259,8 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 			.slab_off = entry->slab_off,
 			.offset_align = file->target.offset_align,
 			/* GPU memory may lie anywhere. */
-			.memory_align = slab->region.kind == REGION_DEVICE
-						? 1
-						: file->target.memory_align,
+			.memory_align = slab->region.kind == REGION_GPU ? 1
+									: file->target.memory_align,
 			.is_write = is_write,
 		});
 		struct split split;

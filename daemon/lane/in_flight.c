@@ -70,7 +70,7 @@ void in_flight_end(struct transfer *transfer, struct block *block)
 
 unsigned in_flight_kind(const struct block *block)
 {
-	const bool is_gpu = block->region && block->region->kind == REGION_DEVICE;
+	const bool is_gpu = block->region && block->region->kind == REGION_GPU;
 
 	return (block_is_write(block) ? WINDOW_WRITE : WINDOW_READ) + (is_gpu ? WINDOW_GPU : 0);
 }

@@ -7,16 +7,16 @@
    the engine take longer than a write(2) that waits. */
 #define EXTEND_SMALL_BYTES (256u << 10)
 
-static bool is_of_device(const struct op *op)
+static bool is_of_gpu(const struct op *op)
 {
-	return op->slab && op->slab->region.kind == REGION_DEVICE;
+	return op->slab && op->slab->region.kind == REGION_GPU;
 }
 
 bool workers_are_engine(const struct lane_store *store, const struct op *op)
 {
 	const struct file *file = op->file;
 
-	if (is_of_device(op))
+	if (is_of_gpu(op))
 		return true;
 	return !file->facts.is_tmpfs &&
 	       (lane_store_is_blocking(store) ||
@@ -41,7 +41,7 @@ static void look_at_extension(struct op *op, const struct split *split, struct n
 	struct extend_step step = next_step(op, split);
 
 	/* Calls at workers extend the file themselves.  Those of GPU memory are direct: see extend.h. */
-	if (next->is_worker && (!is_of_device(op) || op->is_misaligned))
+	if (next->is_worker && (!is_of_gpu(op) || op->is_misaligned))
 		return;
 	if (extension_has(&op->file->extension, &step))
 		op_rare(op)->n_extended = step.n_extended;
@@ -129,7 +129,7 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	if (next.len > rules->engine->max_bytes)
 		next.len = rules->engine->max_bytes;
 	/* Its driver makes requests of it that the device takes, so only admission's limit cuts it. */
-	if (is_of_device(op) && !op->is_misaligned && next.len > rules->cut_bytes)
+	if (is_of_gpu(op) && !op->is_misaligned && next.len > rules->cut_bytes)
 		next.len = rules->cut_bytes;
 	if ((next.is_nowait || rules->must_not_wait) && !op->is_misaligned &&
 	    !next.workers_are_engine) {

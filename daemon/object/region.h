@@ -9,8 +9,8 @@
 #define DSAIO_DAEMON_OBJECT_REGION_H
 
 enum region_kind {
-	REGION_HOST,   /* memory that is mapped in the daemon */
-	REGION_DEVICE, /* of a GPU: engine/gds.h */
+	REGION_HOST, /* memory that is mapped in the daemon */
+	REGION_GPU,  /* of a GPU: engine/gds.h */
 	N_REGION_KINDS
 };
 

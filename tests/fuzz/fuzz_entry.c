@@ -47,7 +47,7 @@ static void setup(void)
 		slabs[i].size_bytes = (uint64_t)4096 << (i * 18);
 		r |= id_table_add(&objects.slabs, &slabs[i], &slab_ids[i]);
 	}
-	slabs[1].region.kind = REGION_DEVICE;
+	slabs[1].region.kind = REGION_GPU;
 	assert(r == 0);
 	(void)id_table_remove(&objects.files, file_ids[5]);
 	(void)id_table_remove(&objects.slabs, slab_ids[2]);
@@ -79,7 +79,7 @@ static void check_cut(const struct op *op)
 		assert((op->off + op->head) % target->offset_align == 0);
 		assert((op->len - unaligned) % target->offset_align == 0);
 		/* GPU memory may lie anywhere. */
-		assert(op->slab->region.kind == REGION_DEVICE ||
+		assert(op->slab->region.kind == REGION_GPU ||
 		       (op->slab_off + op->head) % target->memory_align == 0);
 	}
 	if (op->opcode == RING_OP_WRITE && target_buffered_fd(target) < 0)

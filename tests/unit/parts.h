@@ -147,11 +147,11 @@ static const struct engine_ops parts_workers_ops = {
 	.operations = PARTS_READ_WRITE | 1u << BLOCK_FSYNC | 1u << BLOCK_FDATASYNC |
 		      1u << BLOCK_EXTEND,
 	.targets = 1u << TARGET_FILE,
-	.regions = 1u << REGION_HOST | 1u << REGION_DEVICE,
+	.regions = 1u << REGION_HOST | 1u << REGION_GPU,
 	.max_bytes = 1u << 30,
 	.align = 1,
 	.has_unaligned = true,
-	.window_regions = 1u << REGION_DEVICE,
+	.window_regions = 1u << REGION_GPU,
 	.submit = parts_submit_to_workers,
 	.reap = parts_reap,
 	.is_ready = parts_is_ready,

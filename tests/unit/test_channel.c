@@ -254,7 +254,7 @@ START_TEST(memory_has_an_alignment_of_its_own_and_gpu_memory_has_none)
 	int r;
 
 	setup();
-	slab.region.kind = addresses[_i].is_gpu ? REGION_DEVICE : REGION_HOST;
+	slab.region.kind = addresses[_i].is_gpu ? REGION_GPU : REGION_HOST;
 	writable.target.memory_align = 4;
 	entry.file = ids[WRITABLE];
 	entry.slab = slab_id;

@@ -74,8 +74,8 @@ START_TEST(gpu_memory_has_no_limit_unless_one_is_given)
 	ck_assert_int_eq(read_text("[daemon]\nclient_device_max = 0\n"), 0);
 	ck_assert_int_eq(config_check(&config, &error), 0);
 	ck_assert_int_eq(config.engine, GPU_ENGINE_AUTO);
-	ck_assert_uint_eq(config.client_limit[QUOTA_DEVICE_BYTES], UINT64_MAX);
-	ck_assert_uint_eq(config.user_limit[QUOTA_DEVICE_BYTES], UINT64_MAX);
+	ck_assert_uint_eq(config.client_limit[QUOTA_GPU_BYTES], UINT64_MAX);
+	ck_assert_uint_eq(config.user_limit[QUOTA_GPU_BYTES], UINT64_MAX);
 }
 END_TEST
 
@@ -171,7 +171,7 @@ START_TEST(a_whole_file_is_taken)
 	ck_assert_uint_eq(config.stores[1].spin_usec, CONFIG_SPIN_INHERIT);
 	ck_assert_int_eq(config_check(&config, &error), 0);
 	ck_assert_int_eq(config.engine, GPU_ENGINE_GDS);
-	ck_assert_uint_eq(config.client_limit[QUOTA_DEVICE_BYTES], UINT64_C(24) << 30);
+	ck_assert_uint_eq(config.client_limit[QUOTA_GPU_BYTES], UINT64_C(24) << 30);
 }
 END_TEST
 

@@ -171,7 +171,7 @@ START_TEST(memory_is_mapped_and_registered_once)
 
 	first = import(&handle, &a);
 	second = import(&handle, &b);
-	ck_assert(a.kind == REGION_DEVICE && a.base == b.base && first == second);
+	ck_assert(a.kind == REGION_GPU && a.base == b.base && first == second);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_imported, 1);
 	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_buffers, 1);
 	gds_release(first);

@@ -85,7 +85,7 @@ START_TEST(a_block_of_gpu_memory_counts_in_the_window_until_it_hangs)
 	struct worker_block workers = { .block = setup(RING_OP_READ) };
 	struct block *block = &workers.block;
 
-	p.slab.region.kind = REGION_DEVICE;
+	p.slab.region.kind = REGION_GPU;
 	block->region = &p.slab.region;
 	block->is_for_workers = block->workers_are_engine = true;
 	block->started_nsec = p.turn.now_nsec;

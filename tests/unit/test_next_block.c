@@ -18,7 +18,7 @@ enum {
 	BLOCKING = 16,
 	MULTI_USER = 32,
 	BANNED = 64,
-	DEVICE = 128 /* GPU memory */
+	GPU = 128 /* GPU memory */
 };
 
 static const struct {
@@ -55,15 +55,14 @@ static const struct {
 	{ "the same, alone", BANNED, R, 0, KIB(200), 0, KIB(64), false, false, false, false },
 	{ "a read of tmpfs", SHARED | TMPFS, R, 0, KIB(200), 0, KIB(32), false, false, false,
 	  false },
-	{ "GPU memory is cut as admission says", DEVICE, R, 0, KIB(200), 0, KIB(48), true, false,
+	{ "GPU memory is cut as admission says", GPU, R, 0, KIB(200), 0, KIB(48), true, false,
 	  false, false },
-	{ "the same while others are active", SHARED | DEVICE, W, 0, KIB(200), 0, KIB(48), true,
-	  false, true, false },
-	{ "the same on tmpfs", DEVICE | TMPFS, R, 0, KIB(200), 0, KIB(48), true, false, false,
-	  false },
-	{ "the head of an unaligned read to GPU memory has no page", DEVICE, R, 100, KIB(200), 0,
-	  3996, true, false, false, true },
-	{ "the head of an unaligned write from GPU memory", DEVICE, W, 100, KIB(200), 0, 3996, true,
+	{ "the same while others are active", SHARED | GPU, W, 0, KIB(200), 0, KIB(48), true, false,
+	  true, false },
+	{ "the same on tmpfs", GPU | TMPFS, R, 0, KIB(200), 0, KIB(48), true, false, false, false },
+	{ "the head of an unaligned read to GPU memory has no page", GPU, R, 100, KIB(200), 0, 3996,
+	  true, false, false, true },
+	{ "the head of an unaligned write from GPU memory", GPU, W, 100, KIB(200), 0, 3996, true,
 	  false, false, true },
 };
 
@@ -71,7 +70,7 @@ static struct block_rules rules_of(unsigned how)
 {
 	p.file.facts.is_tmpfs = how & TMPFS;
 	p.file.facts.is_foreign = how & FOREIGN;
-	p.slab.region.kind = how & DEVICE ? REGION_DEVICE : REGION_HOST;
+	p.slab.region.kind = how & GPU ? REGION_GPU : REGION_HOST;
 	p.file.no_nowait = how & NO_NOWAIT;
 	p.store.is_multi_user = how & MULTI_USER;
 	p.worker_user.stalls.banned_until_nsec = p.turn.now_nsec + !!(how & BANNED);
@@ -121,7 +120,7 @@ START_TEST(the_block_is_of_a_size_and_goes_a_way)
 		      "%s: worker %d, bounce %d, nowait %d, unaligned %d", rows[_i].what,
 		      next.is_worker, next.is_bounce, next.is_nowait, next.is_unaligned);
 	ck_assert_msg(next.workers_are_engine == workers_are_engine(&p.store, op) &&
-			      (next.workers_are_engine || !(rows[_i].how & DEVICE)),
+			      (next.workers_are_engine || !(rows[_i].how & GPU)),
 		      "%s: workers are its engine: %d", rows[_i].what, next.workers_are_engine);
 	teardown(op);
 }
@@ -177,8 +176,8 @@ static const struct {
 	{ "a short one extends the file itself", KIB(64), KIB(64), false, true, false, 0 },
 	{ "a short part of a long one", KIB(64), KIB(512), false, false, true, 0 },
 	{ "no fallocate(2)", KIB(512), KIB(512), true, true, false, 0 },
-	{ "a long one from GPU memory", KIB(512), KIB(512), false, true, true, DEVICE },
-	{ "a short one from GPU memory", KIB(64), KIB(64), false, true, false, DEVICE },
+	{ "a long one from GPU memory", KIB(512), KIB(512), false, true, true, GPU },
+	{ "a short one from GPU memory", KIB(64), KIB(64), false, true, false, GPU },
 };
 
 START_TEST(a_write_behind_the_end_of_the_file)
@@ -199,7 +198,7 @@ START_TEST(a_write_behind_the_end_of_the_file)
 	/* Once it is allocated, the block goes to its engine. */
 	op_rare(op)->n_extended = UINT32_MAX;
 	next = next_block_look(&p.channel, &rules);
-	ck_assert(!next.is_step && next.is_worker == (growths[_i].how == DEVICE));
+	ck_assert(!next.is_step && next.is_worker == (growths[_i].how == GPU));
 	teardown(op);
 }
 END_TEST

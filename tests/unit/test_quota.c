@@ -50,7 +50,7 @@ static const struct {
 	{ "one too many for the client", QUOTA_SLABS, 4, 4, 4, 7, -EMFILE, "client 7 has 4" },
 	{ "one too many for the user", QUOTA_FILES, 0, 45, 45, 6, -EMFILE, "user 1000 has 45" },
 	{ "one too many for all", QUOTA_POOL_BYTES, 0, 0, 95, 6, -ENOMEM, "the daemon has 95" },
-	{ "GPU memory", QUOTA_DEVICE_BYTES, 4, 4, 4, 7, -EDQUOT, "raise client_device_max in" },
+	{ "GPU memory", QUOTA_GPU_BYTES, 4, 4, 4, 7, -EDQUOT, "raise client_device_max in" },
 	{ "a sum that passes 2^64", QUOTA_POOL_BYTES, 4, 4, 4, UINT64_MAX, -ENOMEM, "client 7" },
 	{ "a connection too many", QUOTA_SESSIONS, 0, 50, 50, 1, -EUSERS, "user 1000 has 50" },
 	{ "nothing", QUOTA_CALLS, 10, 10, 10, 0, 0, NULL },

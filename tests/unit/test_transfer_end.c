@@ -231,7 +231,7 @@ END_TEST
 START_TEST(the_window_learns_of_gpu_memory_apart)
 {
 	parts_setup();
-	p.slab.region.kind = REGION_DEVICE;
+	p.slab.region.kind = REGION_GPU;
 	parts_set_workers(1);
 	parts_put(1, RING_OP_READ, 0, PARTS_BLOCK);
 	parts_turn();

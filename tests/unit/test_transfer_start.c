@@ -150,7 +150,7 @@ START_TEST(gpu_memory_and_host_memory_do_not_take_each_others_workers)
 
 	parts_setup();
 	atomic_store(&p.file.target.buffered_fd, 99);
-	p.slab.region.kind = REGION_DEVICE;
+	p.slab.region.kind = REGION_GPU;
 	parts_set_workers(PARTS_DEPTH);
 	parts_put(1, RING_OP_READ, 0, 6 * PARTS_BLOCK);
 	parts_turn();
@@ -180,7 +180,7 @@ END_TEST
 START_TEST(the_window_admits_gpu_memory_as_it_does_host_memory)
 {
 	parts_setup();
-	p.slab.region.kind = REGION_DEVICE;
+	p.slab.region.kind = REGION_GPU;
 	parts_set_workers(PARTS_DEPTH);
 	p.admit.shared_until_nsec = UINT64_MAX;
 	window_set_most(&p.admit.window, UINT64_C(4) * PARTS_BLOCK);
@@ -211,7 +211,7 @@ START_TEST(gpu_memory_needs_no_room_in_the_lanes_engine)
 {
 	parts_setup();
 	p.engine.depth = 0;
-	p.slab.region.kind = REGION_DEVICE;
+	p.slab.region.kind = REGION_GPU;
 	parts_set_workers(1);
 	parts_put(1, RING_OP_READ, 0, PARTS_BLOCK);
 	parts_turn();

@@ -4,8 +4,8 @@
  *
  * The driver's calls may hang, so they run on the user's worker threads and are reported if they do.
  */
-#ifndef DSAIO_DAEMON_ENGINE_DEVICE_SLAB_H
-#define DSAIO_DAEMON_ENGINE_DEVICE_SLAB_H
+#ifndef DSAIO_DAEMON_ENGINE_GPU_SLAB_H
+#define DSAIO_DAEMON_ENGINE_GPU_SLAB_H
 
 #include "daemon/base/hung.h"
 #include "daemon/engine/gds.h"
@@ -17,10 +17,10 @@
  * returns -EINVAL (a size of 0 or over 2^46), -EDQUOT, -EMFILE or -ENOMEM, and calls nothing.  If
  * on_made will be called, the handle's descriptor is taken; else it is still the caller's.
  */
-int slab_import_device(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
-		       const struct gds_handle *handle, const struct hung_who *who,
-		       void (*on_made)(struct slab *slab, int result, const struct error *error,
-				       void *arg),
-		       void *arg, struct error *error);
+int gpu_slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
+		    const struct gds_handle *handle, const struct hung_who *who,
+		    void (*on_made)(struct slab *slab, int result, const struct error *error,
+				    void *arg),
+		    void *arg, struct error *error);
 
 #endif

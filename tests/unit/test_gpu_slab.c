@@ -1,7 +1,7 @@
 /*
  * Slabs of GPU memory, on the stand-ins for libcuda and libcufile.  A child lends the memory.
  */
-#include "daemon/engine/device_slab.h"
+#include "daemon/engine/gpu_slab.h"
 
 #include "tests/unit/gpu_lender.h"
 #include "tests/unit/suite.h"
@@ -70,7 +70,7 @@ static void setup(void)
 	client = (struct quota){ .name = "client 1", .parent = &user };
 	for (unsigned i = 0; i < N_QUOTA_KINDS; i++)
 		pool.quota.limit[i] = user.limit[i] = UINT64_MAX;
-	client.limit[QUOTA_DEVICE_BYTES] = 2 * MEMORY_BYTES;
+	client.limit[QUOTA_GPU_BYTES] = 2 * MEMORY_BYTES;
 	client.limit[QUOTA_SLABS] = 2;
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	ck_assert_int_eq(work_queue_new("test", 1, &work_queue), 0);
@@ -99,8 +99,8 @@ static struct gds_handle handle_of(const CUipcMemHandle *ipc, int fd, uint64_t b
 static int import(const struct gds_handle *handle)
 {
 	const struct hung_who who = { .uid = 7 };
-	int r = slab_import_device(&pool, &client, work_queue, handle, &who, on_made, &client,
-				   &made_error);
+	int r = gpu_slab_import(&pool, &client, work_queue, handle, &who, on_made, &client,
+				&made_error);
 
 	if (r < 0)
 		return r;
@@ -124,13 +124,13 @@ START_TEST(an_allocation_is_a_slab_that_costs_nothing_of_the_pool)
 	char *bytes;
 
 	ck_assert_msg(import(&handle) == 0, "%s", made_error.text);
-	ck_assert_int_eq(made->region.kind, REGION_DEVICE);
+	ck_assert_int_eq(made->region.kind, REGION_GPU);
 	ck_assert_uint_eq(made->size_bytes, MEMORY_BYTES);
 	ck_assert_int_eq(made->fd, -1);
 	base = (const CUdeviceptr *)&made->region.base;
 	bytes = gpu.look.standin_bytes(*base);
 	ck_assert(bytes && memcmp(bytes, "abc", 3) == 0);
-	ck_assert_uint_eq(client.used[QUOTA_DEVICE_BYTES], MEMORY_BYTES);
+	ck_assert_uint_eq(client.used[QUOTA_GPU_BYTES], MEMORY_BYTES);
 	ck_assert_uint_eq(client.used[QUOTA_SLABS], 1);
 	ck_assert_uint_eq(client.used[QUOTA_POOL_BYTES], 0);
 	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_buffers, 1);
@@ -149,7 +149,7 @@ START_TEST(it_goes_with_its_last_reference)
 	slab_ref(made); /* as an op does */
 	slab_unref(made);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_imported, 1);
-	ck_assert_uint_eq(client.used[QUOTA_DEVICE_BYTES], MEMORY_BYTES);
+	ck_assert_uint_eq(client.used[QUOTA_GPU_BYTES], MEMORY_BYTES);
 	drop(made);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_imported, 0);
 }
@@ -180,7 +180,7 @@ START_TEST(a_descriptor_is_taken_unless_the_import_is_refused_at_once)
 	handle.size_bytes = 0;
 	ck_assert_int_eq(import(&handle), -EINVAL);
 	ck_assert_int_ge(fcntl(fd, F_GETFD), 0);
-	client.limit[QUOTA_DEVICE_BYTES] = STANDIN_GRANULARITY;
+	client.limit[QUOTA_GPU_BYTES] = STANDIN_GRANULARITY;
 	handle.size_bytes = STANDIN_GRANULARITY;
 	ck_assert_msg(import(&handle) == 0, "%s", made_error.text);
 	ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
@@ -198,4 +198,4 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_descriptor_is_taken_unless_the_import_is_refused_at_once);
 }
 
-SUITE("device_slab", add_tests)
+SUITE("gpu_slab", add_tests)
