@@ -1,0 +1,54 @@
+#include "client/lib/memory/gpu_choice.h"
+
+#include "proto/gpu_rate.h"
+
+bool gpu_choice_next(struct gpu_choice *choice)
+{
+	/* The Thue-Morse sequence. */
+	return choice->is_made ? choice->is_direct : !__builtin_parity(choice->n_begun++);
+}
+
+/* Rates stay sorted. */
+static void rates_add(uint64_t *rates, unsigned n, uint64_t rate)
+{
+	for (; n && rates[n - 1] > rate; n--)
+		rates[n] = rates[n - 1];
+	rates[n] = rate;
+}
+
+static uint64_t median(const uint64_t rates[GPU_CHOICE_TIMES])
+{
+	return (rates[GPU_CHOICE_TIMES / 2 - 1] + rates[GPU_CHOICE_TIMES / 2]) / 2;
+}
+
+static uint64_t rate_of(uint64_t bytes, uint64_t nsec)
+{
+	const double rate = (double)bytes * 1e9 / (double)(nsec ? nsec : 1);
+
+	if (rate < 1)
+		return 1;
+	return rate < (double)GPU_RATE_MAX ? (uint64_t)rate : GPU_RATE_MAX;
+}
+
+bool gpu_choice_add(struct gpu_choice *choice, bool is_direct, uint64_t bytes, uint64_t nsec)
+{
+	if (choice->is_made || !bytes || choice->n[is_direct] == GPU_CHOICE_TIMES)
+		return false;
+	rates_add(choice->rates[is_direct], choice->n[is_direct]++, rate_of(bytes, nsec));
+	if (choice->n[false] < GPU_CHOICE_TIMES || choice->n[true] < GPU_CHOICE_TIMES)
+		return false;
+	choice->rate[false] = median(choice->rates[false]);
+	choice->rate[true] = median(choice->rates[true]);
+	choice->is_direct = choice->rate[true] * 100 >= choice->rate[false] * GPU_CHOICE_PERCENT;
+	choice->is_made = true;
+	return true;
+}
+
+void gpu_choice_set(struct gpu_choice *choice, bool is_direct, uint64_t direct_rate,
+		    uint64_t copied_rate)
+{
+	choice->is_made = true;
+	choice->is_direct = is_direct;
+	choice->rate[true] = direct_rate;
+	choice->rate[false] = copied_rate;
+}

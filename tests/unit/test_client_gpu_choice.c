@@ -1,0 +1,139 @@
+/*
+ * The choice between the two ways of ops on GPU memory, from times alone.
+ */
+#include "client/lib/memory/gpu_choice.h"
+
+#include "proto/gpu_rate.h"
+#include "tests/unit/suite.h"
+
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define SEC UINT64_C(1000000000)
+
+static struct gpu_choice choice;
+
+static void setup(void)
+{
+	memset(&choice, 0, sizeof(choice));
+}
+
+static const struct {
+	uint64_t len;
+	enum gpu_class class;
+} classes[] = {
+	{ 1, GPU_CLASS_1M },
+	{ MIB, GPU_CLASS_1M },
+	{ MIB + 1, GPU_CLASS_16M },
+	{ 16 * MIB, GPU_CLASS_16M },
+	{ 16 * MIB + 1, GPU_CLASS_LONGER },
+	{ UINT64_MAX, GPU_CLASS_LONGER },
+};
+
+START_TEST(lengths_have_classes)
+{
+	ck_assert_int_eq(gpu_class_of(classes[_i].len), classes[_i].class);
+}
+END_TEST
+
+START_TEST(each_way_has_as_many_ops_of_any_pattern)
+{
+	unsigned n[2][4] = { { 0 } };
+
+	for (unsigned i = 0; i < 8; i++)
+		n[gpu_choice_next(&choice)][i % 4]++;
+	for (unsigned i = 0; i < 4; i++)
+		ck_assert(n[false][i] == 1 && n[true][i] == 1);
+	setup();
+	ck_assert(gpu_choice_next(&choice)); /* a program with one op has it go directly */
+	ck_assert(!gpu_choice_next(&choice));
+}
+END_TEST
+
+/* Rates in MiB per second. */
+static const struct {
+	const char *what;
+	uint64_t direct[4], copied[4];
+	bool is_direct;
+	uint64_t direct_median, copied_median;
+} medians[] = {
+	{ "direct is faster", { 10, 12, 14, 16 }, { 7, 7, 7, 7 }, true, 13, 7 },
+	{ "a copy is faster", { 7, 7, 7, 7 }, { 16, 10, 14, 12 }, false, 7, 13 },
+	{ "the same", { 9, 9, 9, 9 }, { 9, 9, 9, 9 }, true, 9, 9 },
+	{ "almost the same", { 95, 95, 95, 95 }, { 100, 100, 100, 100 }, true, 95, 100 },
+	{ "not quite", { 94, 94, 94, 94 }, { 100, 100, 100, 100 }, false, 94, 100 },
+	{ "the first direct op is slow", { 1, 20, 20, 20 }, { 10, 10, 10, 10 }, true, 20, 10 },
+	{ "one copy is fast", { 20, 20, 20, 20 }, { 10, 999, 10, 10 }, true, 20, 10 },
+};
+
+static bool add(bool is_direct, uint64_t mib_per_sec)
+{
+	return gpu_choice_add(&choice, is_direct, mib_per_sec * MIB, SEC);
+}
+
+START_TEST(the_better_median_stays)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		ck_assert(!add(true, medians[_i].direct[i]));
+		ck_assert(add(false, medians[_i].copied[i]) == (i == 3));
+	}
+	ck_assert_msg(choice.is_made && choice.is_direct == medians[_i].is_direct, "%s",
+		      medians[_i].what);
+	ck_assert_uint_eq(choice.rate[true], medians[_i].direct_median * MIB);
+	ck_assert_uint_eq(choice.rate[false], medians[_i].copied_median * MIB);
+	for (unsigned i = 0; i < 9; i++) {
+		ck_assert(gpu_choice_next(&choice) == medians[_i].is_direct);
+		ck_assert(!add(!medians[_i].is_direct, 9999)); /* for good */
+	}
+}
+END_TEST
+
+START_TEST(one_way_alone_decides_nothing)
+{
+	for (unsigned i = 0; i < 20; i++)
+		ck_assert(!add(true, i + 1));
+	ck_assert(!choice.is_made);
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert(!add(false, 1));
+	ck_assert(add(false, 1));
+	ck_assert_uint_eq(choice.rate[true], 5 * MIB / 2); /* the first four count */
+}
+END_TEST
+
+START_TEST(ops_without_bytes_or_time_do_no_harm)
+{
+	for (unsigned i = 0; i < 9; i++)
+		ck_assert(!gpu_choice_add(&choice, i & 1, 0, SEC));
+	for (unsigned i = 0; i < 4; i++) {
+		(void)gpu_choice_add(&choice, true, UINT64_MAX, 0);
+		(void)gpu_choice_add(&choice, false, 1, UINT64_MAX);
+	}
+	ck_assert(choice.is_made && choice.is_direct);
+	ck_assert_uint_eq(choice.rate[true], GPU_RATE_MAX);
+	ck_assert_uint_eq(choice.rate[false], 1);
+}
+END_TEST
+
+START_TEST(the_choice_of_another_client_is_taken)
+{
+	(void)add(true, 100);
+	gpu_choice_set(&choice, false, 3, 4);
+	for (unsigned i = 0; i < 9; i++)
+		ck_assert(!gpu_choice_next(&choice));
+	ck_assert_uint_eq(choice.rate[true], 3);
+	ck_assert_uint_eq(choice.rate[false], 4);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, NULL);
+	tcase_add_loop_test(tcase, lengths_have_classes, 0, N_ROWS(classes));
+	tcase_add_test(tcase, each_way_has_as_many_ops_of_any_pattern);
+	tcase_add_loop_test(tcase, the_better_median_stays, 0, N_ROWS(medians));
+	tcase_add_test(tcase, one_way_alone_decides_nothing);
+	tcase_add_test(tcase, ops_without_bytes_or_time_do_no_harm);
+	tcase_add_test(tcase, the_choice_of_another_client_is_taken);
+}
+
+SUITE("client_gpu_choice", add_tests)
