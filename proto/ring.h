@@ -61,6 +61,9 @@ enum ring_opcode {
 /* Another: DeviceImport makes slabs of GPU memory. */
 #define RING_FEATURE_DEVICE UINT64_C(8)
 
+/* Another: GpuRates keeps what clients have measured. */
+#define RING_FEATURE_GPU_RATES UINT64_C(16)
+
 /* A slot of the submission ring. */
 struct ring_entry {
 	uint64_t id;	/* the client's own; echoed, never an index */

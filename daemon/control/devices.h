@@ -1,5 +1,6 @@
 /*
- * GPU memory of sessions: the way that it takes to and from files, and its imports.
+ * GPU memory of sessions: the way that it takes to and from files, what clients have measured of the
+ * ways, and its imports.
  *
  * The way follows from the configuration (engine) and from what the probe of GPUs has found.  The client
  * follows it: Hello names it.  An import that comes while the probe still runs waits for its end.
@@ -17,6 +18,7 @@
 #include <stdbool.h>
 
 struct call;
+struct gpu_rates_row;
 struct gpu_report;
 struct service;
 struct session;
@@ -30,6 +32,15 @@ struct gpu_way {
 struct gpu_way gpu_way(enum gpu_engine engine, const struct gpu_report *report, bool is_probing);
 /* The way of the service's clients, now. */
 struct gpu_way service_gpu_way(const struct service *service);
+
+/*
+ * GpuRates, which was checked: keeps what a client has measured, if it has.  *ret_row: all that is kept of
+ * its user, until the next call; NULL: nothing.  Errors: those of the message.
+ */
+int session_gpu_rates(struct session *session, const Wire__GpuRates *wire,
+		      const struct gpu_rates_row **ret_row, struct error *error);
+/* Fills in a message's rates, whose number is 0 so far.  Returns 0 or -ENOMEM; the message's to free. */
+int gpu_rates_to_wire(const struct gpu_rates_row *row, size_t *ret_n, Wire__GpuRate ***ret_rates);
 
 /* on_done with call->slab, which has no descriptor.  Takes the handle's descriptor, also on error.
    Further errors: -EOPNOTSUPP (no import is possible here). */

@@ -230,7 +230,9 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 
 	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
 								: REQUEST_VERSION_MAX;
-	ours.features = hello->features & (FEATURES | (way.can_import ? RING_FEATURE_DEVICE : 0));
+	ours.features = hello->features &
+			(FEATURES | (way.can_import ? RING_FEATURE_DEVICE : 0) |
+			 (way.way == WIRE__GPU_WAY__GPU_AUTO ? RING_FEATURE_GPU_RATES : 0));
 	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	ours.pid = (uint32_t)getpid();
 	ours.client_pool_max = service->client_limit[QUOTA_POOL_BYTES];
@@ -244,6 +246,30 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	reply.body_case = WIRE__REPLY__BODY_HELLO;
 	reply.hello = &ours;
 	reply_send(session, &reply, &board_fd, 1);
+	return 0;
+}
+
+static void gpu_rates_freep(Wire__GpuRates **rates)
+{
+	wire__gpu_rates__free_unpacked(*rates, NULL);
+}
+
+static int serve_gpu_rates(struct session *session, uint64_t seq, const Wire__GpuRates *rates,
+			   struct error *error)
+{
+	_cleanup_(gpu_rates_freep) Wire__GpuRates *kept = WIRE_NEW(Wire__GpuRates, wire__gpu_rates);
+	const struct gpu_rates_row *row;
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	int r = session_gpu_rates(session, rates, &row, error);
+
+	if (r < 0)
+		return r;
+	if (!kept || (row && gpu_rates_to_wire(row, &kept->n_rates, &kept->rates) < 0))
+		return error_set(error, -ENOMEM, "gpu_rates");
+	reply.seq = seq;
+	reply.body_case = WIRE__REPLY__BODY_GPU_RATES;
+	reply.gpu_rates = kept;
+	reply_send(session, &reply, NULL, 0);
 	return 0;
 }
 
@@ -369,6 +395,8 @@ static int serve_now(struct session *session, const Wire__Request *request, stru
 		return serve_channel_open(session, request->seq, request->channel_open, error);
 	case WIRE__REQUEST__BODY_STATUS:
 		return serve_status(session, request->seq, request->status, error);
+	case WIRE__REQUEST__BODY_GPU_RATES:
+		return serve_gpu_rates(session, request->seq, request->gpu_rates, error);
 	case WIRE__REQUEST__BODY_FILE_GET:
 		return serve_file_get(session, request->seq, request->file_get, error);
 	default:

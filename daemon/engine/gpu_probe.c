@@ -112,15 +112,14 @@ static bool cuda_is_done(const struct asking *asking, const struct cuda *cuda, C
 	(call_begins((asking), #name "()"), \
 	 cuda_is_done((asking), (cuda), (cuda)->name(__VA_ARGS__)))
 
-/* As nvidia-smi prints it. */
-static void uuid_print(const CUuuid *uuid, char text[GPU_UUID_BYTES])
+void gpu_uuid_print(const void *uuid, char text[GPU_UUID_BYTES])
 {
 	size_t n = (size_t)snprintf(text, GPU_UUID_BYTES, "GPU");
 
-	for (unsigned i = 0; i < sizeof(uuid->bytes); i++)
+	for (unsigned i = 0; i < sizeof(CUuuid); i++)
 		n += (size_t)snprintf(text + n, GPU_UUID_BYTES - n, "%s%02x",
 				      i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-				      (unsigned char)uuid->bytes[i]);
+				      ((const unsigned char *)uuid)[i]);
 }
 
 static bool gpu_ask(const struct asking *asking, const struct cuda *cuda, int ordinal)
@@ -135,7 +134,7 @@ static bool gpu_ask(const struct asking *asking, const struct cuda *cuda, int or
 	    !CUDA_CALL(asking, cuda, cuDeviceGetUuid_v2, &uuid, device) ||
 	    !CUDA_CALL(asking, cuda, cuDeviceTotalMem_v2, &bytes, device))
 		return false;
-	uuid_print(&uuid, gpu->uuid);
+	gpu_uuid_print(&uuid, gpu->uuid);
 	gpu->memory_bytes = bytes;
 	return true;
 }
