@@ -89,7 +89,10 @@
  * the daemon by CUDA's interprocess calls, and from then on its engine moves the bytes, whatever the
  * alignment of the address.  Else, and for an allocation that the driver does not export, ops copy
  * through the pool as for private memory, each piece by the GPU and on streams of the library's own
- * (or they fail with -EOPNOTSUPP, if the daemon is configured so).  dsaio_op_way() and dsaio_op_why() tell.
+ * (or they fail with -EOPNOTSUPP, if the daemon is configured so).  Where both ways work, and the daemon is
+ * not configured to one of them, the first ops of a store, a GPU, a direction and a class of lengths (up to
+ * 1 MiB, up to 16 MiB, longer) go both ways, and later ones the faster way; the order of ops is the same.
+ * dsaio_op_way() and dsaio_op_why() tell.
  * Neither waits for the program's streams: work that writes the memory, or reads what an op is to
  * overwrite, must have ended before the op is submitted.  An error of libcuda is -EIO, a range beyond its
  * allocation -EFAULT, each with a sentence.

@@ -27,12 +27,6 @@ static bool has_obstacle(const struct gpu_report *report, char why[ERROR_TEXT_BY
 	return !report || report->problem[0] || !report->has_cufile;
 }
 
-/* Does cuFile copy through memory of its own? */
-static bool is_in_compatibility_mode(const struct gpu_report *report)
-{
-	return !report->nvfs_major && !report->nvfs_minor && !report->has_p2pdma;
-}
-
 struct gpu_way gpu_way(enum gpu_engine engine, const struct gpu_report *report, bool is_probing)
 {
 	struct gpu_way way = { .way = WIRE__GPU_WAY__GPU_COPY };
@@ -49,8 +43,6 @@ struct gpu_way gpu_way(enum gpu_engine engine, const struct gpu_report *report, 
 		way.way = WIRE__GPU_WAY__GPU_DIRECT;
 		return way;
 	}
-	if (!is_probing && way.can_import && is_in_compatibility_mode(report))
-		way.can_import = false; /* a copy by the client costs less */
 	if (way.can_import)
 		way.way = WIRE__GPU_WAY__GPU_AUTO;
 	return way;

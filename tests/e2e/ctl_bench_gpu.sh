@@ -116,7 +116,7 @@ daemon_has_gpus() {
 }
 
 the_daemon_moves_the_bytes_where_it_can() {
-	daemon_has_gpus
+	daemon_has_gpus "engine = gds"
 	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 1000001 --gpu=1 --gds --validate --json &&
 		says "$dir/out" '"direct"' && says_not "$dir/out" '"copied' &&
 		expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 1000001 --gpu --validate --read || return 1
@@ -125,6 +125,15 @@ the_daemon_moves_the_bytes_where_it_can() {
 		--log_dir "$dir/logs2" && says "$dir/err" "GPU 0 (Stand-in GPU 0): direct" || return 1
 	expect 0 on_gpus "$ctl" bench latency --nvme-path "$store/c" --sizes 4K --iterations 20 --gpu --gds --json &&
 		says "$dir/out" '"direct"' || return 1
+	daemon_has_gpus
+	expect 1 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --gds --loops 20 &&
+		says "$dir/err" "--gds: the bytes are copied" "measure which way is faster" "engine = gds" || return 1
+	# The daemon has what it measured.
+	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --loops 20 &&
+		expect 0 "$ctl" status && says "$dir/out" "STORE  GPU" "GPU memory is used directly or copied, as is faster" \
+		"writes up to 1 MiB" "iB/s, cuFile 1.17 with nvidia-fs 2.24" &&
+		expect 0 "$ctl" status --json && says "$dir/out" '"measured": [' '"direction": "write"' \
+		'"direct_rate": ' '"why": "direct ' || return 1
 	daemon_has_gpus "engine = libaio"
 	expect 1 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --gds &&
 		says "$dir/err" "--gds: the bytes are copied" "engine = libaio"

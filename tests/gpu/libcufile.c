@@ -4,7 +4,8 @@
  * As libcufile 1.20 does, cuFileDriverOpen() never returns where the process has no libcuda.  STANDIN
  * (standin.h) makes calls fail; nvfs=2.24 is the version of nvidia-fs, p2pdma=1 is P2PDMA.  A transfer is
  * pread(2) or pwrite(2) of the memory's bytes.  An error of it is an errno below 5000, and a
- * CUfileOpError from there on.  most=N: a transfer is of at most N bytes.  buf_imported=no: memory that
+ * CUfileOpError from there on.  most=N: a transfer is of at most N bytes.  cufile_nsec_per_kib=N: its time
+ * at least.  buf_imported=no: memory that
  * other processes lend cannot be registered.
  *
  * It checks that the driver is open, that files and memory are registered once and as long as they are
@@ -21,6 +22,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #define FILES_MAX 256
 #define BUFFERS_MAX 256
@@ -403,6 +405,17 @@ static void transfer_count(const struct transfer *transfer)
 		transfer->buffer->n_running++;
 }
 
+/* The simulated time of a transfer, which takes as long at least. */
+static void transfer_last(size_t bytes)
+{
+	const uint64_t nsec = (uint64_t)standin_number("cufile_nsec_per_kib", 0) * bytes / 1024;
+	const struct timespec time = { .tv_sec = (time_t)(nsec / 1000000000),
+				       .tv_nsec = (long)(nsec % 1000000000) };
+
+	if (nsec)
+		(void)nanosleep(&time, NULL); /* a signal shortens it: no test counts on that */
+}
+
 static ssize_t transfer(const char *name, struct transfer transfer, CUfileHandle_t handle,
 			CUdeviceptr base, off_t base_off)
 {
@@ -434,6 +447,7 @@ static ssize_t transfer(const char *name, struct transfer transfer, CUfileHandle
 	transfer.n = transfer.n < most ? transfer.n : most;
 	if (!error && transfer.n && (n = transfer_do(&transfer)) < 0)
 		error = errno;
+	transfer_last(transfer.n);
 	cuda.standin_unpin(memory);
 	(void)pthread_mutex_lock(&lock);
 	counts.n_running--;

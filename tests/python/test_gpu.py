@@ -403,7 +403,7 @@ def engine(request, monkeypatch):
     monkeypatch.setenv("STANDIN", "nvfs=2.24")
     keys = dict(cuda_library=gpu.PATH, cufile_library=os.path.join(os.path.dirname(gpu.PATH), "libcufile.so"), engine=request.param)
     daemon = Daemon(config="[daemon]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items()))
-    yield daemon, "copied" if request.param == "libaio" else "gpu"
+    yield daemon, "gpu" if request.param == "gds" else "copied"  # auto: the second op of a kind
     daemon.stop()
 
 

@@ -185,7 +185,8 @@ int bench_gpu_note(struct bench_process *process, const struct dsaio_op *op)
 		return 0;
 	return bench_process_fail(process,
 				  "--gds: the bytes are copied through memory of the host: %s: "
-				  "measure that, without --gds",
+				  "measure that, without --gds, or have none copied (engine = gds "
+				  "in dsaiod.conf)",
 				  why);
 }
 

@@ -128,10 +128,10 @@ static struct job *job_new(struct dsaio_op *op)
 	return job;
 }
 
-/* The job is filled in, and its op not on its way. */
+/* The job is filled in, and its op not on its way.  One that was to be copied (submit.c) has a reason. */
 static void note_why(const struct job *job, const void *buf)
 {
-	if (job->device >= 0)
+	if (job->device >= 0 && !op_has_why(job->op))
 		op_set_why(job->op, gpu_regions_why(&job->op->handle->client->gpu_regions, buf));
 }
 

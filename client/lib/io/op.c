@@ -88,6 +88,17 @@ void op_set_why(struct dsaio_op *op, char *why)
 	told->why = why;
 }
 
+bool op_has_why(const struct dsaio_op *op)
+{
+	return (whole_of(op) ? whole_of(op) : op)->why;
+}
+
+void op_set_measured(struct dsaio_op *op, struct gpu_choices_row *row)
+{
+	op->measured_in = row;
+	op->began_nsec = clock_nsec();
+}
+
 void op_set_file(struct dsaio_op *op, struct dsaio_file *file)
 {
 	file_add_ref(file);
@@ -193,13 +204,23 @@ static const char *op_verb(const struct dsaio_op *op)
 	}
 }
 
-static void op_report_slow(const struct dsaio_op *op)
+static void op_report_slow(const struct dsaio_op *op, uint64_t nsec)
 {
-	uint64_t nsec = clock_nsec() - op->began_nsec;
-
 	if (nsec >= SLOW_NSEC)
 		debug_log("slow: %s of %" PRIu64 " bytes at %" PRIu64 " of %s took %" PRIu64 " ms",
 			  op_verb(op), op->len, op->off, op->file->name, nsec / 1000000);
+}
+
+/* One that failed or was cancelled tells nothing about its way. */
+static void op_report_rate(const struct dsaio_op *op, uint64_t nsec)
+{
+	const struct gpu_choices_kind kind = { .store = op->file->session.store,
+					       .is_write = op->opcode == RING_OP_WRITE,
+					       .len = op->len };
+
+	if (op->result > 0 && !atomic_load(&op->is_cancelled))
+		gpu_choices_add(&op->handle->client->gpu_choices, op->measured_in, &kind,
+				op->way == DSAIO_WAY_GPU, (uint64_t)op->result, nsec);
 }
 
 static void op_make_text(struct dsaio_op *op)
@@ -229,8 +250,13 @@ void op_settle(struct dsaio_op *op)
 		op->done = op->len;
 	if (op->part_of) /* the rest concerns the whole vectored op */
 		return;
-	if (op->began_nsec)
-		op_report_slow(op);
+	if (op->began_nsec) {
+		uint64_t nsec = clock_nsec() - op->began_nsec;
+
+		op_report_slow(op, nsec);
+		if (op->measured_in)
+			op_report_rate(op, nsec);
+	}
 	if (op->is_in_inode)
 		inode_remove(op->file->inode, op);
 	if (op->buffer.piece && !op->handle->is_abandoned) /* else a device may still write to it */

@@ -35,6 +35,7 @@ struct job_piece;
 struct channel;
 struct dsaio_file;
 struct dsaio_handle;
+struct gpu_choices_row;
 struct op_chunk;
 struct vector;
 
@@ -75,7 +76,9 @@ struct dsaio_op {
 	void *data;		     /* dsaio_op_data() */
 	char *text;		     /* sentence of one that failed; NULL: none */
 	char *why;		     /* of one on GPU memory that was copied; NULL: none */
-	uint64_t began_nsec;	     /* 0: debug.h does not want to know how long it took */
+	uint64_t began_nsec;	     /* 0: nobody wants to know how long it took */
+	struct gpu_choices_row
+		*measured_in; /* its time decides on the way of later ops; NULL: no */
 };
 
 static inline enum op_state op_state(const struct dsaio_op *op)
@@ -111,6 +114,10 @@ void op_set_io(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len,
    also the vectored op's, unless that has a later way already. */
 void op_set_way(struct dsaio_op *op, enum dsaio_way way);
 void op_set_why(struct dsaio_op *op, char *why);
+/* Also of a part whose vectored op has one. */
+bool op_has_why(const struct dsaio_op *op);
+/* It is measured from now on: gpu_choices.h. */
+void op_set_measured(struct dsaio_op *op, struct gpu_choices_row *row);
 /* References the file. */
 void op_set_file(struct dsaio_op *op, struct dsaio_file *file);
 void op_set_grow_end(struct dsaio_op *op, uint64_t grow_end);

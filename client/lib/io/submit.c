@@ -10,9 +10,11 @@
 #include "client/lib/io/inode.h"
 #include "client/lib/io/vector.h"
 #include "client/lib/io/wait.h"
+#include "client/lib/memory/device.h"
 #include "proto/util/cleanup.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -107,32 +109,72 @@ static int cut_at_end(struct op_request *q)
 	return 0;
 }
 
+/* How an op goes, and why. */
+struct route {
+	enum way way;
+	struct buffer_place place;	  /* of one by a ring: its buffer, which is referenced */
+	struct gpu_choices_row *measured; /* its time is measured there; NULL: it is not */
+	char *why; /* of GPU memory that could go by the ring, and is copied */
+};
+
 /*
- * Chooses the way.  For an op by a ring, place references its buffer.  Returns 0, or a negative errno with
- * a sentence: its memory is a GPU's, and there is no way that the daemon allows.
+ * For memory that is no slab's of the pool.  Returns 1: by the ring, 0: copied, or a negative errno with a
+ * sentence.
  */
-static int op_route(const struct op_request *q, struct buffer_place *place, enum way *ret_way)
+static int gpu_route(const struct op_request *q, struct route *route)
 {
 	struct dsaio_client *client = q->handle->client;
-	enum way way = WAY_RING;
+	struct gpu_choices *choices = &client->gpu_choices;
+	const struct gpu_choices_kind kind = { .store = q->file->session.store,
+					       .is_write = q->opcode == RING_OP_WRITE,
+					       .len = q->len };
+	struct gpu_region_gpu gpu;
+	int r;
+
+	if (choices->has_choice) {
+		int number = devices_find(q->buf);
+
+		/* The host's needs neither lock. */
+		if (number < 0 || gpu_choices_is_copied(choices, &kind, number, &route->why))
+			return 0;
+	}
+	r = gpu_regions_ref(&client->gpu_regions, q->function, q->buf, q->len, &route->place);
+	if (r != 1 || !choices->has_choice)
+		return r;
+	gpu = gpu_region_gpu(&route->place);
+	if (gpu_choices_next(choices, &kind, &gpu, &route->measured, &route->why))
+		return 1;
+	buffer_unref(route->place.piece);
+	route->place = (struct buffer_place){ .slab = NULL };
+	return 0;
+}
+
+/*
+ * Chooses the way.  Returns 0, or a negative errno with a sentence: its memory is a GPU's, and there is no
+ * way that the daemon allows.
+ */
+static int op_route(const struct op_request *q, struct route *ret_route)
+{
+	struct dsaio_client *client = q->handle->client;
+	struct route route = { .way = WAY_RING };
+	struct buffer_place *place = &route.place;
 	int r = 0;
 
 	if (is_sync(q->opcode))
-		way = WAY_RING;
+		route.way = WAY_RING;
 	else if (q->iov && q->len)
-		way = WAY_VECTOR;
+		route.way = WAY_VECTOR;
 	else if (!q->len)
-		way = WAY_AT_ONCE;
+		route.way = WAY_AT_ONCE;
 	else if (buffers_ref(&client->buffers, q->buf, q->len, place))
-		way = is_incongruent(q, place) &&
-				      q->len > (q->opcode == RING_OP_READ ? SHORT_READ_MAX
-									  : SHORT_WRITE_MAX)
-			      ? WAY_BOUNCED
-			      : WAY_RING;
-	else if ((r = gpu_regions_ref(&client->gpu_regions, q->function, q->buf, q->len, place)) ==
-		 0)
-		way = WAY_BOUNCED;
-	*ret_way = way;
+		route.way = is_incongruent(q, place) &&
+					    q->len > (q->opcode == RING_OP_READ ? SHORT_READ_MAX
+										: SHORT_WRITE_MAX)
+				    ? WAY_BOUNCED
+				    : WAY_RING;
+	else if ((r = gpu_route(q, &route)) == 0)
+		route.way = WAY_BOUNCED;
+	*ret_route = route;
 	return r < 0 ? r : 0;
 }
 
@@ -308,17 +350,18 @@ static void plan_file(struct op_plan *plan, bool needs_buffered)
 static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool is_callers,
 			const struct op_plan *plans, unsigned n_plans, struct op_plan *plan)
 {
-	struct buffer_place place = { .slab = NULL };
 	struct dsaio_op *op;
 	bool needs_buffered;
+	struct route route;
 	enum way way;
-	int r = op_route(q, &place, &way);
+	int r = op_route(q, &route);
 
 	if (r < 0)
 		return r;
+	way = route.way;
 	*plan = (struct op_plan){ .q = q, .way = way };
 	needs_buffered = q->opcode == RING_OP_WRITE && way != WAY_AT_ONCE && way != WAY_VECTOR &&
-			 (is_unaligned(q) || (way == WAY_RING && is_incongruent(q, &place)));
+			 (is_unaligned(q) || (way == WAY_RING && is_incongruent(q, &route.place)));
 	r = op_prepare(q, way, &plan->means);
 	if (r == 0 && q->is_nowait && !whole && (way == WAY_RING || way == WAY_VECTOR))
 		r = check_room(q, plan->means.channel, plans, n_plans);
@@ -326,18 +369,23 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 		   : handle_op_new(q->handle, q->is_async && !whole, is_callers,
 				   way == WAY_RING ? plan->means.channel : NULL);
 	if (!op) {
-		if (place.piece)
-			buffer_unref(place.piece);
+		if (route.place.piece)
+			buffer_unref(route.place.piece);
+		free(route.why);
 		return r < 0 ? r : error_fail_errno(-ENOMEM, "%s", q->function);
 	}
-	op_set_io(op, q->opcode, q->off, q->len, &place);
+	op_set_io(op, q->opcode, q->off, q->len, &route.place);
 	op_set_timeout(op, q->timeout_msec);
 	op_set_data(op, q->data);
 	op_set_file(op, q->file);
 	plan->op = op;
 	if (whole)
 		vector_add(whole, op);
-	op_set_way(op, way_told(way, &place));
+	op_set_way(op, way_told(way, &route.place));
+	if (route.why)
+		op_set_why(op, route.why);
+	if (route.measured)
+		op_set_measured(op, route.measured);
 	if (way == WAY_VECTOR && vector_open(op, q->n_iov) < 0) {
 		op_set_result(op, -ENOMEM, 0);
 		plan->way = WAY_AT_ONCE;

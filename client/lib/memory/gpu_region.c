@@ -23,6 +23,7 @@ enum region_state { REGION_IMPORTING, REGION_IMPORTED, REGION_REFUSED, REGION_ST
 
 struct gpu_region {
 	struct allocation allocation;
+	CUuuid uuid; /* of its GPU; IMPORTED */
 	enum region_state state;
 	bool has_slab;
 	struct slab slab;	/* what ops name */
@@ -213,6 +214,7 @@ static int import(struct gpu_regions *regions, struct gpu_region *region, char *
 
 	if (r < 0)
 		return r;
+	region->uuid = handle.uuid;
 	r = slab_import_gpu(regions->conn, &handle, region->allocation.bytes, &region->slab.id);
 	if (r < 0)
 		*ret_why = strdup(dsaio_error());
@@ -423,6 +425,14 @@ int gpu_regions_ref_slow(struct gpu_regions *regions, const char *function, cons
 	(void)pthread_mutex_unlock(&regions->lock);
 	give_back(regions, &gone, false);
 	return r;
+}
+
+struct gpu_region_gpu gpu_region_gpu(const struct buffer_place *place)
+{
+	/* An op references it, so it is imported, and these do not change. */
+	const struct gpu_region *region = container_of(place->slab, const struct gpu_region, slab);
+
+	return (struct gpu_region_gpu){ region->allocation.number, region->uuid };
 }
 
 char *gpu_regions_why(struct gpu_regions *regions, const void *memory)

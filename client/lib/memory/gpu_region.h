@@ -82,6 +82,13 @@ static inline int gpu_regions_ref(struct gpu_regions *regions, const char *funct
 	return gpu_regions_ref_slow(regions, function, memory, len, ret_place);
 }
 
+/* The GPU of a region that an op references. */
+struct gpu_region_gpu {
+	int number; /* in this process */
+	CUuuid uuid;
+};
+struct gpu_region_gpu gpu_region_gpu(const struct buffer_place *place);
+
 /*
  * Imports the range's allocation, whose region is then not given up for another one.  Returns 0, also
  * where ops are to copy, or a negative errno with a sentence.  Sleeps for the daemon's answer.

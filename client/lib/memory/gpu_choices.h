@@ -1,0 +1,65 @@
+/*
+ * The choices (gpu_choice.h) of a client between the two ways of ops on GPU memory, and the daemon's memory
+ * of them: it keeps what clients of a user have measured (GpuRates), so that the next one need not.
+ *
+ * They exist if the daemon leaves the way to the library (GPU_AUTO) and imports GPU memory.  A row is of a
+ * store and a GPU.  It is made by the first op on memory that was imported, which also asks the daemon for
+ * what it knows.  Rows live as long as the client, so ops borrow them.
+ *
+ * Any thread.
+ */
+#ifndef DSAIO_CLIENT_LIB_MEMORY_GPU_CHOICES_H
+#define DSAIO_CLIENT_LIB_MEMORY_GPU_CHOICES_H
+
+#include "client/lib/link/conn.h"
+#include "client/lib/memory/gpu_choice.h"
+#include "client/lib/memory/gpu_region.h"
+#include "proto/util/list.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Automatic stores come and go.  Ops on further ones go directly.  A guess. */
+#define GPU_CHOICES_ROWS_MAX 256u
+
+struct gpu_choices_row;
+
+struct gpu_choices {
+	struct dsaio_conn *conn;
+	bool has_choice;      /* the way is the library's to choose */
+	bool is_remembered;   /* the daemon keeps what was measured */
+	pthread_mutex_t lock; /* of all below, and of the rows' choices */
+	struct list rows;     /* a row's key never changes */
+	unsigned n_rows;
+};
+
+/* Ops of one kind. */
+struct gpu_choices_kind {
+	uint32_t store;
+	bool is_write;
+	uint64_t len;
+};
+
+void gpu_choices_init(struct gpu_choices *choices, struct dsaio_conn *conn);
+void gpu_choices_deinit(struct gpu_choices *choices); /* no op borrows a row */
+
+/* Is the kind's way on that GPU known to be copies?  Then its memory need not be imported.  *ret_why: the
+   reason, the caller's to free; NULL: no memory. */
+bool gpu_choices_is_copied(struct gpu_choices *choices, const struct gpu_choices_kind *kind,
+			   int number, char **ret_why);
+
+/*
+ * The way of an op on imported memory: directly?  If it is to be measured, *ret_row is for gpu_choices_add();
+ * else NULL.  *ret_why, if it is copied: as above.  The first call for a row sleeps for the daemon's answer.
+ */
+bool gpu_choices_next(struct gpu_choices *choices, const struct gpu_choices_kind *kind,
+		      const struct gpu_region_gpu *gpu, struct gpu_choices_row **ret_row,
+		      char **ret_why);
+
+/* An op of the row has ended well.  Never sleeps. */
+void gpu_choices_add(struct gpu_choices *choices, struct gpu_choices_row *row,
+		     const struct gpu_choices_kind *kind, bool is_direct, uint64_t bytes,
+		     uint64_t nsec);
+
+#endif
