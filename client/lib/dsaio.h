@@ -89,8 +89,8 @@
  * the daemon by CUDA's interprocess calls, and from then on its engine moves the bytes, whatever the
  * alignment of the address.  Else, and for an allocation that the driver does not export, ops copy
  * through the pool as for private memory, each piece by the GPU and on streams of the library's own
- * (or they fail with -EOPNOTSUPP, if the daemon is configured so).  Where both ways work, and the daemon is
- * not configured to one of them, the first ops of a store, a GPU, a direction and a class of lengths (up to
+ * (or they fail with -EOPNOTSUPP, if the daemon is configured so, or the client asks for it: DSAIO_GPU_DIRECT).
+ * Where both ways work, and neither configuration nor client demands one of them, the first ops of a store, a GPU, a direction and a class of lengths (up to
  * 1 MiB, up to 16 MiB, longer) go both ways, and later ones the faster way; the order of ops is the same.
  * dsaio_op_way() and dsaio_op_why() tell.
  * Neither waits for the program's streams: work that writes the memory, or reads what an op is to
@@ -213,17 +213,21 @@ struct dsaio_connect_options {
 	/* How long ops wait for another daemon when the daemon goes away.  0: they do not, and end
 	   with -ECONNRESET. */
 	int64_t reconnect_timeout_usec;
+	uint64_t flags; /* DSAIO_GPU_DIRECT, or 0 */
 };
-#define DSAIO_CONNECT_OPTIONS_INIT                                  \
-	{                                                           \
-		sizeof(struct dsaio_connect_options), NULL, NULL, 0 \
+#define DSAIO_CONNECT_OPTIONS_INIT                                     \
+	{                                                              \
+		sizeof(struct dsaio_connect_options), NULL, NULL, 0, 0 \
 	}
+
+/* This client's ops on GPU memory are never copied: they fail where copies would be needed. */
+#define DSAIO_GPU_DIRECT UINT64_C(1)
 
 /*
  * dsaio_connect_with - dsaio_connect() with all options (NULL: DSAIO_CONNECT_OPTIONS_INIT)
  *
  * Returns as dsaio_connect(), and
- *   -EINVAL      name is "", or reconnect_timeout_usec is negative
+ *   -EINVAL      name is "", or reconnect_timeout_usec is negative, or flags has an unknown bit
  *   -EOPNOTSUPP  reconnect_timeout_usec is positive: this version cannot reconnect
  *   -E2BIG       a field is set that this version of the library does not know
  */
@@ -480,7 +484,8 @@ struct dsaio_memory {
  *   -EINVAL      DSAIO_MEMORY_CUDA: start is not GPU memory of this process
  *   -ERANGE      the same: the range passes the end of its allocation
  *   -EEXIST      the same: part of it is registered already
- *   -EOPNOTSUPP, and others  the same: the daemon cannot use it, and is configured not to have it copied
+ *   -EOPNOTSUPP, and others  the same: the daemon cannot use it, and it may not be copied (DSAIO_GPU_DIRECT, or
+ *                the daemon's configuration)
  *   -EOPNOTSUPP  this version cannot register that kind.  To register private memory would gain
  *                nothing: an op on it costs the copy of its bytes, and at most 5 us more (measured).
  *                Only memory of dsaio_alloc(), or shared memory, goes without the copy.

@@ -12,12 +12,15 @@ static const struct {
 	int error;
 	const char *words;
 } wrong[] = {
-	{ "no size", { 0, "/nowhere", NULL, 0 }, -EINVAL, "struct dsaio_connect_options" },
-	{ "an empty name", { 32, "/nowhere", "", 0 }, -EINVAL, "name" },
-	{ "a negative time", { 32, "/nowhere", NULL, -1 }, -EINVAL, "-1" },
-	{ "a time to reconnect", { 32, "/nowhere", NULL, 1 }, -EOPNOTSUPP, DSAIO_VERSION },
-	{ "an empty path", { 32, "", NULL, 0 }, -EINVAL, "connect" },
-	{ "all defaults", { 32, "/nowhere", "name", 0 }, -ENOENT, "/nowhere" },
+	{ "no size", { 0, "/nowhere", NULL, 0, 0 }, -EINVAL, "struct dsaio_connect_options" },
+	{ "an empty name", { 32, "/nowhere", "", 0, 0 }, -EINVAL, "name" },
+	{ "a negative time", { 32, "/nowhere", NULL, -1, 0 }, -EINVAL, "-1" },
+	{ "a time to reconnect", { 32, "/nowhere", NULL, 1, 0 }, -EOPNOTSUPP, DSAIO_VERSION },
+	{ "an empty path", { 32, "", NULL, 0, 0 }, -EINVAL, "connect" },
+	{ "all defaults", { 32, "/nowhere", "name", 0, 0 }, -ENOENT, "/nowhere" },
+	{ "an unknown flag", { 40, "/nowhere", NULL, 0, 2 }, -EINVAL, "0x2" },
+	{ "a known flag", { 40, "/nowhere", NULL, 0, 1 }, -ENOENT, "/nowhere" },
+	{ "an older program's struct", { 32, "/nowhere", NULL, 0, 2 }, -ENOENT, "/nowhere" },
 };
 
 START_TEST(options_are_checked_first)

@@ -171,14 +171,19 @@ static char *gpu_reserve(void)
 static struct dsaio_conn conn;
 static struct gpu_regions regions;
 
-static void client_begin(uint64_t features, Wire__GpuWay way)
+static void client_begin_with(uint64_t features, Wire__GpuWay way, bool is_direct_only)
 {
 	conn.facts.features = features;
 	conn.facts.gpu_way = way;
 	gpu_regions_deinit(&regions);
-	gpu_regions_init(&regions, &conn);
+	gpu_regions_init(&regions, &conn, is_direct_only);
 	regions.pause_nsec = NEVER_NSEC;
 	regions.n_max = N_MAX;
+}
+
+static void client_begin(uint64_t features, Wire__GpuWay way)
+{
+	client_begin_with(features, way, false);
 }
 
 static void setup(void)
@@ -319,6 +324,24 @@ START_TEST(a_range_that_passes_its_allocation_is_copied)
 	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_DIRECT);
 	ck_assert_int_eq(ref(memory + 1, BYTES, &place), -EFAULT);
 	ck_assert_msg(strstr(dsaio_error(), "within one allocation"), "%s", dsaio_error());
+}
+END_TEST
+
+START_TEST(a_program_may_demand_that_nothing_is_copied)
+{
+	char *memory = gpu_alloc(0), buf[16];
+
+	client_begin_with(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_COPY, true);
+	ck_assert_int_eq(use(memory), -EOPNOTSUPP);
+	ck_assert_msg(strstr(dsaio_error(), "as the test wants it") &&
+			      strstr(dsaio_error(), "DSAIO_GPU_DIRECT"),
+		      "%s", dsaio_error());
+	ck_assert_int_eq(use(buf), 0);
+	client_begin_with(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_AUTO, true);
+	refuse(0, -ENODEV);
+	ck_assert_int_eq(use(memory), -ENODEV);
+	ck_assert_msg(strstr(dsaio_error(), "DSAIO_GPU_DIRECT"), "%s", dsaio_error());
+	ck_assert_int_eq(use(gpu_alloc(0)), 1);
 }
 END_TEST
 
@@ -605,6 +628,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, an_allocation_is_imported_once_and_whole);
 	tcase_add_test(tcase, other_memory_is_copied);
 	tcase_add_test(tcase, a_range_that_passes_its_allocation_is_copied);
+	tcase_add_test(tcase, a_program_may_demand_that_nothing_is_copied);
 	tcase_add_test(tcase, an_address_that_comes_again_is_other_memory);
 	tcase_add_test(tcase, memory_that_is_mapped_anew_is_other_memory);
 	tcase_add_test(tcase, a_region_stays_while_an_op_uses_it);

@@ -164,9 +164,12 @@ int bench_process_barrier(struct bench_process *process)
 
 static int process_prepare(struct bench_process *process, const struct bench_crew_options *options)
 {
+	struct dsaio_connect_options connect = DSAIO_CONNECT_OPTIONS_INIT;
 	int r = 0;
 
-	if (dsaio_connect(process->socket_path, &process->client) < 0)
+	connect.socket_path = process->socket_path;
+	connect.flags = options->is_gpu_direct_only ? DSAIO_GPU_DIRECT : 0;
+	if (dsaio_connect_with(&connect, &process->client) < 0)
 		return bench_process_fail(process, "%s", dsaio_error());
 	if (!process->buffer_bytes)
 		return 0;

@@ -13,7 +13,6 @@
 struct bench_gpu {
 	CUDA_MEMORY_FUNCTIONS(FUNCTION_POINTER)
 	char name[BENCH_GPU_NAME_BYTES], way[BENCH_GPU_WAY_BYTES];
-	bool is_direct_only;
 };
 
 #define GPU_FUNCTION(result, name, parameters) { #name, offsetof(struct bench_gpu, name) },
@@ -128,6 +127,22 @@ static int take_device(struct bench_process *process, struct bench_gpu *gpu, int
 	return 0;
 }
 
+/* Fails if ops cannot go directly, before anything is measured.  So does each op: DSAIO_GPU_DIRECT. */
+static int demand_direct(struct bench_process *process)
+{
+	struct dsaio_memory memory = DSAIO_MEMORY_INIT;
+
+	memory.kind = DSAIO_MEMORY_CUDA;
+	memory.start = process->buffer;
+	memory.bytes = process->buffer_bytes;
+	if (dsaio_memory_register(process->client, &memory) == 0)
+		return 0;
+	return bench_process_fail(process,
+				  "--gds: the bytes would be copied through memory of the host: "
+				  "%s: measure that, without --gds",
+				  dsaio_error());
+}
+
 int bench_gpu_open(struct bench_process *process, int number, bool is_direct_only)
 {
 	_cleanup_(freep) struct bench_gpu *gpu = calloc(1, sizeof(*gpu));
@@ -161,9 +176,8 @@ int bench_gpu_open(struct bench_process *process, int number, bool is_direct_onl
 	if (result != CUDA_SUCCESS)
 		return fail(process, gpu, "cuMemAlloc()", result);
 	process->buffer = (void *)(uintptr_t)memory;
-	gpu->is_direct_only = is_direct_only;
 	process->gpu = TAKE_PTR(gpu);
-	return 0;
+	return is_direct_only ? demand_direct(process) : 0;
 }
 
 const char *bench_gpu_way(const struct bench_gpu *gpu)
@@ -171,23 +185,14 @@ const char *bench_gpu_way(const struct bench_gpu *gpu)
 	return gpu->way;
 }
 
-int bench_gpu_note(struct bench_process *process, const struct dsaio_op *op)
+void bench_gpu_note(struct bench_process *process, const struct dsaio_op *op)
 {
 	struct bench_gpu *gpu = process->gpu;
-	const char *why = dsaio_op_why(op);
 
-	if (dsaio_op_way(op) != DSAIO_WAY_COPIED) {
+	if (dsaio_op_way(op) == DSAIO_WAY_COPIED)
+		(void)snprintf(gpu->way, sizeof(gpu->way), "copied: %s", dsaio_op_why(op));
+	else
 		(void)snprintf(gpu->way, sizeof(gpu->way), "direct");
-		return 0;
-	}
-	(void)snprintf(gpu->way, sizeof(gpu->way), "copied: %s", why);
-	if (!gpu->is_direct_only)
-		return 0;
-	return bench_process_fail(process,
-				  "--gds: the bytes are copied through memory of the host: %s: "
-				  "measure that, without --gds, or have none copied (engine = gds "
-				  "in dsaiod.conf)",
-				  why);
 }
 
 /* A copy to the GPU may return before its end.  Ops wait for no stream. */

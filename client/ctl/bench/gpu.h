@@ -60,15 +60,12 @@ const char *bench_gpu_list(struct json_object *array, char *text);
 
 /*
  * Takes memory of the GPU with that number as the process's buffer.  The process keeps it to its end.
- * is_direct_only: as of --gds.  Returns 0 or bench_process_fail()'s value.
+ * is_direct_only: as of --gds, and so is the process's connection.  Returns 0 or bench_process_fail()'s value.
  */
 int bench_gpu_open(struct bench_process *process, int number, bool is_direct_only);
 
-/*
- * An op on the buffer has ended well: notes how its bytes went.  Returns 0, or bench_process_fail()'s
- * value: they were copied, and may not be.
- */
-int bench_gpu_note(struct bench_process *process, const struct dsaio_op *op);
+/* An op on the buffer has ended well: notes how its bytes went. */
+void bench_gpu_note(struct bench_process *process, const struct dsaio_op *op);
 
 /* How the bytes of the last op went: "direct", or "copied: ", and why; "": there was none. */
 const char *bench_gpu_way(const struct bench_gpu *gpu);

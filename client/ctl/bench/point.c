@@ -93,7 +93,7 @@ int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
 				       "%s: became shorter: ends at byte %" PRId64 " of %" PRIu64,
 				       path, done, len);
 	if (r == 0 && process->gpu)
-		r = bench_gpu_note(process, running);
+		bench_gpu_note(process, running);
 	dsaio_op_free(running);
 	return r;
 }

@@ -168,7 +168,7 @@ static int finish_one(struct bench_process *process, const struct latency_job *j
 				       "a transfer of %" PRIu64 " bytes ended after %" PRId64,
 				       job->size, done);
 	if (r == 0 && process->gpu)
-		r = bench_gpu_note(process, op);
+		bench_gpu_note(process, op);
 	dsaio_op_free(op);
 	return r;
 }

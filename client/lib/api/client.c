@@ -77,6 +77,10 @@ static int check_connect_options(const struct dsaio_connect_options *o)
 				  "connect: reconnect_timeout_usec %" PRId64
 				  ": this library (version %s) cannot reconnect: set it to 0",
 				  o->reconnect_timeout_usec, dsaio_version());
+	if (o->flags & ~DSAIO_GPU_DIRECT)
+		return error_fail(-EINVAL,
+				  "connect: flags %#" PRIx64 ": only DSAIO_GPU_DIRECT is possible",
+				  o->flags);
 	return 0;
 }
 
@@ -110,8 +114,8 @@ int dsaio_connect_with(const struct dsaio_connect_options *options,
 		return r;
 	buffers_init(&client->buffers, client->conn, trim_bounce);
 	gpu_memory_init(&client->gpu);
-	gpu_regions_init(&client->gpu_regions, client->conn);
-	gpu_choices_init(&client->gpu_choices, client->conn);
+	gpu_regions_init(&client->gpu_regions, client->conn, o.flags & DSAIO_GPU_DIRECT);
+	gpu_choices_init(&client->gpu_choices, client->conn, o.flags & DSAIO_GPU_DIRECT);
 	client->spin_usec = conn_facts(client->conn).spin_usec;
 	if (client->spin_usec > SPIN_USEC_MAX)
 		client->spin_usec = SPIN_USEC_MAX;

@@ -17,12 +17,12 @@ struct gpu_choices_row {
 	struct gpu_choice choices[N_DIRECTIONS][N_GPU_CLASSES]; /* [is_write][class] */
 };
 
-void gpu_choices_init(struct gpu_choices *choices, struct dsaio_conn *conn)
+void gpu_choices_init(struct gpu_choices *choices, struct dsaio_conn *conn, bool is_direct_only)
 {
 	const struct conn_facts facts = conn_facts(conn);
 
 	*choices = (struct gpu_choices){ .conn = conn };
-	choices->has_choice = (facts.features & RING_FEATURE_DEVICE) &&
+	choices->has_choice = !is_direct_only && (facts.features & RING_FEATURE_DEVICE) &&
 			      facts.gpu_way == WIRE__GPU_WAY__GPU_AUTO;
 	choices->is_remembered = facts.features & RING_FEATURE_GPU_RATES;
 	(void)pthread_mutex_init(&choices->lock, NULL); /* default attributes: cannot fail */

@@ -2,7 +2,7 @@
  * The choices (gpu_choice.h) of a client between the two ways of ops on GPU memory, and the daemon's memory
  * of them: it keeps what clients of a user have measured (GpuRates), so that the next one need not.
  *
- * They exist if the daemon leaves the way to the library (GPU_AUTO) and imports GPU memory.  A row is of a
+ * They exist if daemon and program leave the way to the library (GPU_AUTO) and the daemon imports GPU memory.  A row is of a
  * store and a GPU.  It is made by the first op on memory that was imported, which also asks the daemon for
  * what it knows.  Rows live as long as the client, so ops borrow them.
  *
@@ -41,7 +41,8 @@ struct gpu_choices_kind {
 	uint64_t len;
 };
 
-void gpu_choices_init(struct gpu_choices *choices, struct dsaio_conn *conn);
+/* is_direct_only: as of DSAIO_GPU_DIRECT. */
+void gpu_choices_init(struct gpu_choices *choices, struct dsaio_conn *conn, bool is_direct_only);
 void gpu_choices_deinit(struct gpu_choices *choices); /* no op borrows a row */
 
 /* Is the kind's way on that GPU known to be copies?  Then its memory need not be imported.  *ret_why: the

@@ -36,7 +36,7 @@ struct gpu_region {
 	struct list_node node;
 };
 
-void gpu_regions_init(struct gpu_regions *regions, struct dsaio_conn *conn)
+void gpu_regions_init(struct gpu_regions *regions, struct dsaio_conn *conn, bool is_direct_only)
 {
 	const struct conn_facts facts = conn_facts(conn);
 
@@ -45,7 +45,8 @@ void gpu_regions_init(struct gpu_regions *regions, struct dsaio_conn *conn)
 					 .pause_nsec = GPU_REGIONS_PAUSE_NSEC };
 	regions->can_import = (facts.features & RING_FEATURE_DEVICE) &&
 			      facts.gpu_way != WIRE__GPU_WAY__GPU_COPY;
-	regions->must_import = facts.gpu_way == WIRE__GPU_WAY__GPU_DIRECT;
+	regions->must_import = facts.gpu_way == WIRE__GPU_WAY__GPU_DIRECT || is_direct_only;
+	regions->is_programs_wish = facts.gpu_way != WIRE__GPU_WAY__GPU_DIRECT;
 	(void)snprintf(regions->why, sizeof(regions->why), "%s",
 		       *facts.gpu_why
 			       ? facts.gpu_why
@@ -281,10 +282,12 @@ static int refuse(const struct gpu_regions *regions, const char *function, const
 {
 	if (!regions->must_import)
 		return 0;
-	return error_fail(error,
-			  "%s: GPU memory at %p: %s; the daemon is configured not to have it "
-			  "copied (engine = gds)",
-			  function, memory, why ? why : strerrordesc_np(-error));
+	return error_fail(
+		error, "%s: GPU memory at %p: %s; %s", function, memory,
+		why ? why : strerrordesc_np(-error),
+		regions->is_programs_wish
+			? "the program does not allow copies (DSAIO_GPU_DIRECT)"
+			: "the daemon is configured not to have it copied (engine = gds)");
 }
 
 /*

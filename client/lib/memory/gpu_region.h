@@ -16,7 +16,7 @@
  *
  * If libcuda does not export an allocation, or the daemon refuses it, then the library remembers that until
  * the allocation is gone, or for a second if the cause may end sooner.  Ops on it are copied, or fail if
- * the daemon demands that (GPU_DIRECT).
+ * the daemon or the program demands that (GPU_DIRECT, DSAIO_GPU_DIRECT).
  *
  * Any thread.  A thread that finds an allocation whose import is under way waits for that.
  */
@@ -48,6 +48,7 @@ struct gpu_regions {
 	struct dsaio_conn *conn;
 	bool can_import;	     /* the daemon may take some; else none */
 	bool must_import;	     /* ops fail rather than be copied */
+	bool is_programs_wish;	     /* that, and the daemon would allow copies */
 	char why[256];		     /* the daemon's reason for both */
 	size_t n_max;		     /* GPU_REGIONS_MAX; tests have fewer */
 	uint64_t pause_nsec;	     /* GPU_REGIONS_PAUSE_NSEC; tests have no patience */
@@ -59,7 +60,8 @@ struct gpu_regions {
 	uint64_t looked_nsec; /* for freed memory */
 };
 
-void gpu_regions_init(struct gpu_regions *regions, struct dsaio_conn *conn);
+/* is_direct_only: as of DSAIO_GPU_DIRECT. */
+void gpu_regions_init(struct gpu_regions *regions, struct dsaio_conn *conn, bool is_direct_only);
 /* The daemon's part is the session's, whose end frees it. */
 void gpu_regions_deinit(struct gpu_regions *regions);
 
