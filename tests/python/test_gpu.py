@@ -401,7 +401,8 @@ class MetaTensor(gpu.Tensor):
 def engine(request, monkeypatch):
     """A daemon with a GPU and nvidia-fs, and how it moves the bytes of GPU memory."""
     monkeypatch.setenv("STANDIN", "nvfs=2.24")
-    keys = dict(cuda_library=gpu.PATH, cufile_library=os.path.join(os.path.dirname(gpu.PATH), "libcufile.so"), engine=request.param)
+    cufile = os.path.join(os.path.dirname(gpu.PATH), "libcufile.so")
+    keys = dict(cuda_library=gpu.PATH, cufile_library=cufile, engine=request.param)
     daemon = Daemon(config="[daemon]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items()))
     yield daemon, "gpu" if request.param == "gds" else "copied"  # auto: the second op of a kind
     daemon.stop()

@@ -14,7 +14,7 @@ import ctypes
 import errno
 import os
 import sys
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from math import prod
 from operator import index
 
@@ -43,8 +43,6 @@ else:
     Range = namedtuple("Range", "address nbytes owner stream")
 
 _LIBRARY = "libcuda.so.1"
-_MEMORY_TYPE, _DEVICE_ORDINAL = 2, 9  # CUpointer_attribute
-_DEVICE = 2  # CUmemorytype
 _LEGACY = 1  # CUstream: the default one, which all of the context's blocking streams wait for
 
 
@@ -52,7 +50,6 @@ _LEGACY = 1  # CUstream: the default one, which all of the context's blocking st
 
 _FUNCTIONS: Dict[str, Sequence[Any]] = {
     "cuGetErrorName": (c_int, POINTER(c_char_p)),
-    "cuPointerGetAttribute": (c_void_p, c_int, c_uint64),
     "cuDevicePrimaryCtxRetain": (POINTER(c_void_p), c_int),
     "cuDevicePrimaryCtxRelease_v2": (c_int,),
     "cuCtxPushCurrent_v2": (c_void_p,),
@@ -88,21 +85,22 @@ def _call(name: str, *arguments: Any) -> None:
         raise OSError(errno.EIO, f"dsaio: GPU memory: {name}(): {shown} ({result})")
 
 
-def _attribute(attribute: int, address: int, value: Any) -> bool:
-    return bool(address and _libcuda() and not _libcuda().cuPointerGetAttribute(byref(value), attribute, address))
+def _number(address: int) -> int:
+    """The number of the GPU whose memory it is.  Negative: it is no GPU's.  Raises OSError: no connection."""
+    current = existing() or connection()
+    number: int = library.memory_gpu(current.pointer, address)
+    return number
 
 
 def is_known(address: int) -> bool:
-    """Is it memory of a GPU of the program's libcuda?  Only the library moves that."""
-    kind = c_uint()
-    return _attribute(_MEMORY_TYPE, address, kind) and kind.value == _DEVICE
+    """Is it memory of a GPU of the program's libcuda?  Only the library moves that.  Raises OSError as _number()."""
+    return _number(address) >= 0
 
 
 @contextlib.contextmanager
 def _context_of(address: int) -> Iterator[None]:
     """The primary context of the memory's GPU is current meanwhile.  Raises OSError."""
-    device, context = c_int(), c_void_p()
-    _attribute(_DEVICE_ORDINAL, address, device)
+    device, context = _number(address), c_void_p()
     _call("cuDevicePrimaryCtxRetain", byref(context), device)
     try:
         _call("cuCtxPushCurrent_v2", context)

@@ -151,6 +151,7 @@ free = _function(blocking, "free", c_int, c_void_p, c_void_p)
 memory_register = _function(blocking, "memory_register", c_int, c_void_p, _out)
 memory_unregister = _function(blocking, "memory_unregister", c_int, c_void_p, c_void_p)
 memory_kind = _function(quick, "memory_kind", c_int, c_void_p, c_void_p, c_size_t)
+memory_gpu = _function(blocking, "memory_gpu", c_int, c_void_p, c_void_p)  # may wait for the loader of libraries
 
 file_open = _function(blocking, "file_open", c_int, c_void_p, c_char_p, c_int, _out)
 file_from_fd = _function(blocking, "file_from_fd", c_int, c_void_p, c_int, _out)
