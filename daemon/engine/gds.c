@@ -1,7 +1,6 @@
 #include "daemon/engine/gds.h"
 
 #include "daemon/base/log.h"
-#include "daemon/engine/engine.h"
 #include "daemon/engine/gds_driver.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"

@@ -38,7 +38,6 @@ typedef enum CUpointer_attribute_enum {
 	CU_POINTER_ATTRIBUTE_BUFFER_ID = 7, /* unsigned long long, unique in the process */
 	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
 	CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10, /* bool */
-	CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,	      /* unsigned long long: their bits */
 	/* unsigned long long, unique in the process: of the physical memory */
 	CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID = 20,
 } CUpointer_attribute;

@@ -22,11 +22,6 @@ static struct {
 	unsigned long long id;
 } handles[HANDLES_MAX + 1]; /* by number, from 1 on; under the lock */
 
-bool cuda_may_export(const struct allocation *allocation)
-{
-	return allocation->kind == RESERVED && handles[allocation->handle].may_export;
-}
-
 unsigned long long cuda_block_id(const struct allocation *allocation)
 {
 	return allocation->kind == RESERVED ? handles[allocation->handle].id : allocation->id;

@@ -251,9 +251,6 @@ CUresult cuPointerGetAttribute(void *ret_value, CUpointer_attribute attribute, C
 		*(unsigned long long *)ret_value = allocation->id;
 	else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE)
 		*(bool *)ret_value = allocation->kind == ALLOCATED;
-	else if (attribute == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES)
-		*(unsigned long long *)ret_value =
-			cuda_may_export(allocation) ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
 	else if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID)
 		*(unsigned long long *)ret_value = cuda_block_id(allocation);
 	else

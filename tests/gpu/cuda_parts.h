@@ -61,8 +61,6 @@ struct allocation *cuda_allocation_add(const struct allocation *wanted);
 void cuda_allocation_remove(struct allocation *allocation);
 /* Else the process ends. */
 void cuda_must_be_unused(const struct allocation *allocation);
-/* Whether a descriptor can be had of it. */
-bool cuda_may_export(const struct allocation *allocation);
 /* As of CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID. */
 unsigned long long cuda_block_id(const struct allocation *allocation);
 
