@@ -124,7 +124,7 @@ struct engine {
 	uint32_t depth; /* blocks that fit */
 	uint32_t n_in_flight;
 	struct hung_watch *watch; /* of its lane: around each call that may hang; NULL: none */
-	bool is_at_once; /* lately blocks were complete when submit returned: copies in memory */
+	bool is_at_once; /* lately blocks were complete when submit returned, as those of a disk in memory */
 };
 
 const struct engine_ops *engine_ops_get(enum engine_kind kind);

@@ -217,9 +217,9 @@ static uid_t uid_of(const struct block *block)
 static int count_batch(const struct engine *engine, struct block *const *blocks, int n)
 {
 	const struct block *first = blocks[0];
-	const bool is_memory = first->target->is_memory;
+	const bool is_tmpfs = first->target->is_tmpfs;
 	const uint32_t room = engine->depth - engine->n_in_flight;
-	const bool no_device_waits = is_memory || engine->is_at_once ||
+	const bool no_device_waits = is_tmpfs || engine->is_at_once ||
 				     engine->n_in_flight >= SUBMIT_BUSY;
 	const int most = no_device_waits ? SUBMIT_BATCH_LARGE : SUBMIT_BATCH;
 	uint64_t bytes = first->len;
@@ -236,7 +236,7 @@ static int count_batch(const struct engine *engine, struct block *const *blocks,
 			return i;
 		/* A call that hangs or stalls is reported as one user's. */
 		if (blocks[i]->is_single || uid_of(blocks[i]) != uid_of(first) ||
-		    blocks[i]->target->is_memory != is_memory)
+		    blocks[i]->target->is_tmpfs != is_tmpfs)
 			return i;
 	}
 	return n;
@@ -260,13 +260,13 @@ static int submit_batch(struct engine_libaio *e, struct block **blocks, int n, b
 {
 	/* The kernel has copied them when io_submit returns. */
 	struct iocb iocbs[SUBMIT_BATCH_LARGE], *pointers[SUBMIT_BATCH_LARGE];
-	const bool is_memory = blocks[0]->target->is_memory;
+	const bool is_tmpfs = blocks[0]->target->is_tmpfs;
 
 	int r = n;
 
 	*ret_has_failed = false;
 	for (int i = 0; i < n; i++) {
-		if (is_memory) {
+		if (is_tmpfs) {
 			threads_do(blocks[i]);
 			*ret_has_failed |= blocks[i]->result < 0;
 			end(e, blocks[i]);
@@ -275,7 +275,7 @@ static int submit_batch(struct engine_libaio *e, struct block **blocks, int n, b
 			pointers[i] = &iocbs[i];
 		}
 	}
-	if (!is_memory) {
+	if (!is_tmpfs) {
 		r = io_submit(e->context, n, pointers);
 		*ret_has_failed = r != n;
 	}

@@ -299,7 +299,7 @@ static void file_check_run(struct job *job)
 		closep(&target->fd);
 		return;
 	}
-	target->is_memory = file->facts.is_tmpfs;
+	target->is_tmpfs = file->facts.is_tmpfs;
 	target->offset_align = file->facts.offset_align;
 	target->memory_align = file->facts.memory_align;
 	target->about.dev = file->facts.dev;

@@ -21,7 +21,7 @@ enum target_kind {
 
 struct target {
 	enum target_kind kind;
-	bool is_memory;			     /* of tmpfs: a transfer is a copy within the call */
+	bool is_tmpfs;			     /* a transfer is a copy within the call */
 	uint32_t offset_align, memory_align; /* of direct transfers; powers of two */
 	int fd;				     /* the description for direct transfers */
 	_Atomic int

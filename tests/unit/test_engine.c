@@ -198,8 +198,8 @@ END_TEST
 
 START_TEST(blocks_of_tmpfs_are_done_when_submit_returns)
 {
-	const struct target closed = { .fd = -1, .is_memory = true, .about.who.uid = 77 };
-	struct target tmpfs = { .is_memory = true, .about.who.uid = 77 };
+	const struct target closed = { .fd = -1, .is_tmpfs = true, .about.who.uid = 77 };
+	struct target tmpfs = { .is_tmpfs = true, .about.who.uid = 77 };
 	uint64_t n_events;
 	int turns = 0;
 
@@ -244,7 +244,7 @@ static const struct {
 START_TEST(blocks_of_a_call_are_few_and_of_one_user_and_none_is_of_tmpfs)
 {
 	struct target others = { .about.who.uid = 78 };
-	struct target tmpfs = { .is_memory = true, .about.who.uid = 77 };
+	struct target tmpfs = { .is_tmpfs = true, .about.who.uid = 77 };
 	const int n = (int)strlen(batches[_i].blocks);
 	struct block *list[N], *done[N];
 	int n_done = 0;
