@@ -11,8 +11,9 @@
  * There is one list per process, like the log.  While no call is recorded there is no timer.
  *
  * Lanes call io_submit(2), and on tmpfs preadv2(2) and pwritev2(2), too often to record each call.  Each lane
- * has a watch, which has the start time of the present call or calls; reports name all of them io_submit.  While lanes submit, the main thread reads the watches once a second, and
- * records a call that has lasted for HUNG_LANE_NSEC.  Idle lanes cost nothing.
+ * has a watch, which has the start time of the present call, or of the batch of calls on tmpfs.  Reports name
+ * all of them io_submit.  While lanes submit, the main thread reads the watches once a second, and records a
+ * call that has lasted for HUNG_LANE_NSEC.  Idle lanes cost nothing.
  *
  * hung_begin(), hung_end(), hung_watch_*(): any thread.  All else: main thread.
  */
@@ -60,8 +61,8 @@ struct hung {
 	uint64_t since_nsec, number;
 	uint64_t limit_nsec; /* the call is reported when it has lasted so long */
 	bool is_told;	     /* it has been reported */
-	bool is_quiet; /* without a line, because one of another call of the driver stands for it */
-	bool has_place; /* place is set; it does not change while the call lasts */
+	bool is_quiet;	     /* it has no line: that of another call of the driver stands for it */
+	bool has_place;	     /* place is set; it does not change while the call lasts */
 	struct hung_place {
 		char mount[320]; /* mount point, type and device */
 		char text[256];	 /* the command or event that frees the call */

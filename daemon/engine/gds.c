@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Drivers round allocations up to this: as much may be there behind the bytes that a client names. */
+/* Drivers round allocations up to a multiple of this.  So an allocation may be longer than a client says, by
+   less than this. */
 #define ROUNDED_BYTES (UINT64_C(2) << 20)
 
 /*
@@ -32,7 +33,7 @@ struct gds_memory {
 };
 
 static struct {
-	pthread_mutex_t lock; /* held for no call */
+	pthread_mutex_t lock; /* not held during calls of the libraries */
 	pthread_cond_t changed;
 	/* under lock */
 	struct list memories; /* by IPC handles */
@@ -52,7 +53,7 @@ void gds_end(void)
 		log_warning("dsaiod: stopping although cuFile is not closed: %s", error.text);
 }
 
-/* Its owner is gone, or cannot help it. */
+/* Only the log has it: the client is gone, or can do nothing about it. */
 static void log_release(const struct error *error)
 {
 	(void)pthread_mutex_lock(&gds.lock);
@@ -112,7 +113,7 @@ static int open_fd(struct gds_memory *memory, struct error *error)
 	return r;
 }
 
-/* The memory is on the GPU that the client names.  Sets bytes, which the driver knows. */
+/* Checks that the memory is on the GPU that the client names.  Sets bytes to what the driver says. */
 static int memory_check(struct gds_memory *memory, struct error *error)
 {
 	CUmemorytype type = (CUmemorytype)0;
@@ -144,7 +145,7 @@ static int memory_check(struct gds_memory *memory, struct error *error)
 	return 0;
 }
 
-/* Memory that cuFile has no room to pin works unregistered, through memory of cuFile's own. */
+/* Memory that cuFile cannot pin for want of room works unregistered: cuFile then copies through its own. */
 static int memory_register(struct gds_memory *memory, struct error *error)
 {
 	int r = gds_cufile_result(

@@ -60,7 +60,8 @@ struct aio_ring {
 #define SUBMIT_BATCH_LARGE 8
 #define SUBMIT_BATCH_BYTES (64u << 10)
 #define SUBMIT_BUSY 4
-/* So many io_submits in a row tell that it is so; one that is not ends it.  A guess. */
+/* After so many calls in a row that left nothing in flight, calls are taken to do the work, until one does not.
+   A guess. */
 #define AT_ONCE_COUNTS 16
 
 struct engine_libaio {

@@ -122,7 +122,7 @@ void in_flight_give_up_hung(struct transfer *transfer)
 {
 	LIST_EACH(struct worker_block, w, &transfer->windowed_at_workers, window_node) {
 		if (hung_nsec(w) > transfer->turn->now_nsec)
-			return; /* the others are younger still */
+			return; /* the list is in the order of their start */
 		admit_engine_give_up(transfer->admit, &w->block.op->channel->admit,
 				     w->block.counted_bytes, w->block.is_guarded);
 		w->block.is_in_window = false;

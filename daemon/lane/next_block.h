@@ -37,7 +37,7 @@ struct block_rules {
 	uint64_t now_nsec;
 	bool must_not_wait; /* no block may wait in io_submit */
 	uint32_t max_bytes; /* of a block that may not wait there */
-	uint32_t cut_bytes; /* of a block of GPU memory */
+	uint32_t cut_bytes; /* of a block of GPU memory, which the driver cuts for the device */
 	uint32_t n_lanes;
 };
 

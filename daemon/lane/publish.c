@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 /*
- * Channels whose threads a run wakes: so many, or a part of those that wait for it.  Each takes 3 to 11 us.
- * The first ones bring their next ops soon, and these should reach the device before all others are awake.
- * The part bounds the runs, and so the time, until the last one is awake.
+ * Channels whose threads a run wakes: WAKES_PER_RUN, or one in WAKES_PART of those to wake if that is more.
+ * Each takes 3 to 11 us.  The first ones submit their next ops soon, and these should reach the device before
+ * all others are awake.  The part bounds the number of runs until the last one is awake.
  */
 #define WAKES_PER_RUN 4u
 #define WAKES_PART 8u
@@ -63,8 +63,8 @@ static bool wake_client(struct channel *channel)
 	return true;
 }
 
-/* After the fence.  A client that is woken by a later run may have gone to sleep since: it has seen the
-   completions, and is woken in vain. */
+/* After the fence.  A client that a later run wakes may have seen the completions, and sleep for others: that
+   wake-up is in vain. */
 static void must_wake(struct publish *publish, struct channel *channel)
 {
 	struct sched_client *client = channel->client;

@@ -1,8 +1,10 @@
 /*
  * Publish ends ops.  publish_end() writes an op's completion.  The next publish_run() counts the
  * ops, publishes the completions, wakes clients that sleep, and frees the ops, so that ops that waited for
- * them may start.  It wakes a few sleepers: with many the device would get nothing to do meanwhile, so the
- * next runs wake the others, those of each client in turn.  A client that has seen a completion finds the op in the counters.
+ * them may start.  A client that has seen a completion finds the op in the counters.
+ *
+ * A run wakes a few sleepers only, and the next runs the others; clients take turns.  Waking many takes so
+ * long that the device would run out of work.
  *
  * Home lane only.
  */
@@ -20,8 +22,8 @@ struct publish {
 	void (*may_start)(struct op *op, void *arg);
 	void *arg;
 	struct channel *first_ended; /* channels with ended ops */
-	struct list to_wake;	     /* clients with published channels whose threads may sleep */
-	uint32_t n_to_wake;	     /* these channels */
+	struct list to_wake;	     /* clients with channels whose threads may sleep */
+	uint32_t n_to_wake;	     /* number of these channels */
 };
 
 /* Writes the completion.  The op must have nothing in flight and nothing left to start. */

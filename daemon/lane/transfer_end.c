@@ -109,8 +109,8 @@ static void give_back(struct transfer *transfer, struct block *block)
 }
 
 /*
- * Does its time say something of the device?  The end of a file and holes are read without one.  A block
- * that the first look after the start finds done was such, or took less than a turn can tell.
+ * Is its latency the device's?  The end of a file and holes are read without a request to it.  A block that
+ * is done in the turn after its start was such a read, or took less than a turn can measure.
  */
 static bool is_of_device(const struct transfer *transfer, const struct block *block)
 {
