@@ -1,7 +1,7 @@
 #include "daemon/control/serve.h"
 
 #include "daemon/base/log.h"
-#include "daemon/control/devices.h"
+#include "daemon/control/gpus.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
 #include "proto/util/cleanup.h"
@@ -379,7 +379,7 @@ static int serve_device_import(struct session *session, const Wire__DeviceImport
 
 	if (frame->n_fds)
 		handle.fd = TAKE_FD(frame->fds[0]);
-	return session_device_import(session, &handle, call, error);
+	return session_gpu_import(session, &handle, call, error);
 }
 
 /* Answers requests that need no call.  Returns 0 if it did, 1 if the request needs a call. */

@@ -2,7 +2,7 @@
 
 #include "daemon/account/metrics.h"
 #include "daemon/base/hung.h"
-#include "daemon/control/devices.h"
+#include "daemon/control/gpus.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/gpu_probe.h"
 #include "proto/util/cleanup.h"

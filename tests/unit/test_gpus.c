@@ -1,7 +1,7 @@
 /*
  * The way of GPU memory, and imports that wait for the probe of GPUs, on a stand-in for libcuda.
  */
-#include "daemon/control/devices.h"
+#include "daemon/control/gpus.h"
 
 #include "daemon/engine/gpu_probe.h"
 #include "tests/unit/control_parts.h"
@@ -101,14 +101,14 @@ static void probe_start(uint32_t limit_msec)
 	ck_assert_int_eq(setenv("STANDIN", "cuInit=hang", 1), 0);
 	c.service.gpus = gpu_probe_new(&options, c.base);
 	ck_assert_ptr_nonnull(c.service.gpus);
-	gpu_probe_on_end(c.service.gpus, devices_on_probe_end, &c.service);
+	gpu_probe_on_end(c.service.gpus, gpus_on_probe_end, &c.service);
 }
 
 static int import(unsigned seq, int memory_fd)
 {
 	const struct gds_handle handle = { .fd = memory_fd, .size_bytes = 4096 };
 	struct call *call = control_call(session, seq, 's');
-	int r = session_device_import(session, &handle, call, &c.error);
+	int r = session_gpu_import(session, &handle, call, &c.error);
 
 	if (r < 0)
 		call_free(call);
@@ -163,9 +163,9 @@ START_TEST(the_end_of_a_session_ends_its_imports_that_wait)
 	ck_assert_int_eq(answers[1].result, -ECANCELED);
 	CONTROL_UNTIL(c.n_gone);
 	ck_assert(!control_is_open(memory));
-	ck_assert(c.service.device_waits.first); /* the other's */
+	ck_assert(c.service.gpu_waits.first); /* the other's */
 	session_end(other, false);
-	ck_assert(answers[2].is_done && !c.service.device_waits.first);
+	ck_assert(answers[2].is_done && !c.service.gpu_waits.first);
 	(void)close(other_fd);
 }
 END_TEST
@@ -181,4 +181,4 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, the_end_of_a_session_ends_its_imports_that_wait);
 }
 
-SUITE("devices", add_tests)
+SUITE("gpus", add_tests)

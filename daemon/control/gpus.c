@@ -1,4 +1,4 @@
-#include "daemon/control/devices.h"
+#include "daemon/control/gpus.h"
 
 #include "daemon/control/session.h"
 #include "daemon/engine/gpu_probe.h"
@@ -141,7 +141,7 @@ int gpu_rates_to_wire(const struct gpu_rates_row *row, size_t *ret_n, Wire__GpuR
 /* ---- imports ---- */
 
 /* An import that waits for the end of the probe. */
-struct device_wait {
+struct gpu_wait {
 	struct list_node node; /* in the service's list */
 	struct call *call;
 	struct gds_handle handle; /* its descriptor is owned */
@@ -160,11 +160,11 @@ static int import_now(struct session *session, const struct gds_handle *handle, 
 			       way.why);
 }
 
-int session_device_import(struct session *session, const struct gds_handle *handle,
-			  struct call *call, struct error *error)
+int session_gpu_import(struct session *session, const struct gds_handle *handle, struct call *call,
+		       struct error *error)
 {
 	struct service *service = session->service;
-	struct device_wait *wait;
+	struct gpu_wait *wait;
 
 	if (service->registry.config->engine == GPU_ENGINE_LIBAIO ||
 	    !gpu_probe_is_running(service->gpus))
@@ -176,13 +176,13 @@ int session_device_import(struct session *session, const struct gds_handle *hand
 	}
 	wait->call = call;
 	wait->handle = *handle;
-	list_push(&service->device_waits, &wait->node);
+	list_push(&service->gpu_waits, &wait->node);
 	return 0;
 }
 
-static void wait_free(struct service *service, struct device_wait *wait)
+static void wait_free(struct service *service, struct gpu_wait *wait)
 {
-	list_remove(&service->device_waits, &wait->node);
+	list_remove(&service->gpu_waits, &wait->node);
 	free(wait);
 }
 
@@ -190,7 +190,7 @@ void session_stop_imports(struct session *session)
 {
 	struct service *service = session->service;
 
-	LIST_EACH(struct device_wait, wait, &service->device_waits, node) {
+	LIST_EACH(struct gpu_wait, wait, &service->gpu_waits, node) {
 		struct call *call = wait->call;
 		struct error error;
 
@@ -203,13 +203,13 @@ void session_stop_imports(struct session *session)
 	}
 }
 
-void devices_on_probe_end(void *arg)
+void gpus_on_probe_end(void *arg)
 {
 	struct service *service = arg;
-	struct device_wait *wait;
+	struct gpu_wait *wait;
 
 	/* An answer may end its session, and with it other waits. */
-	while ((wait = list_entry(service->device_waits.first, struct device_wait, node))) {
+	while ((wait = list_entry(service->gpu_waits.first, struct gpu_wait, node))) {
 		const struct gds_handle handle = wait->handle;
 		struct call *call = wait->call;
 		struct error error;

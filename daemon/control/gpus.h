@@ -7,8 +7,8 @@
  *
  * Main thread.
  */
-#ifndef DSAIO_DAEMON_CONTROL_DEVICES_H
-#define DSAIO_DAEMON_CONTROL_DEVICES_H
+#ifndef DSAIO_DAEMON_CONTROL_GPUS_H
+#define DSAIO_DAEMON_CONTROL_GPUS_H
 
 #include "daemon/base/error.h"
 #include "daemon/config/config.h"
@@ -44,12 +44,12 @@ int gpu_rates_to_wire(const struct gpu_rates_row *row, size_t *ret_n, Wire__GpuR
 
 /* on_done with call->slab, which has no descriptor.  Takes the handle's descriptor, also on error.
    Further errors: -EOPNOTSUPP (no import is possible here). */
-int session_device_import(struct session *session, const struct gds_handle *handle,
-			  struct call *call, struct error *error);
+int session_gpu_import(struct session *session, const struct gds_handle *handle, struct call *call,
+		       struct error *error);
 /* The session ends: imports that wait for the probe end with -ECANCELED. */
 void session_stop_imports(struct session *session);
 
 /* The probe has ended: imports that waited go on.  arg: the service. */
-void devices_on_probe_end(void *arg);
+void gpus_on_probe_end(void *arg);
 
 #endif
