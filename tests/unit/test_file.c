@@ -1,10 +1,9 @@
 #include "daemon/object/file.h"
 
-#include "tests/unit/suite.h"
+#include "tests/unit/main_mailbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -163,7 +162,6 @@ END_TEST
 static struct quota client;
 static const struct hung_who who = { .uid = 1, .client = 1 };
 static struct work_queue *work_queue;
-static struct mailbox mailbox;
 static struct inodes inodes;
 static struct file *checked;
 static int checked_result, n_checked, n_freed;
@@ -181,18 +179,6 @@ static void on_freed(void *arg)
 {
 	(void)arg;
 	n_freed++;
-}
-
-static void run_until(const int *count)
-{
-	int before = *count;
-
-	while (*count == before) {
-		struct pollfd fd = { .fd = mailbox.event_fd, .events = POLLIN };
-
-		ck_assert_int_eq(poll(&fd, 1, 10000), 1);
-		(void)mailbox_run(&mailbox);
-	}
 }
 
 static void setup(void)

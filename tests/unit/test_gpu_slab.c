@@ -4,54 +4,16 @@
 #include "daemon/engine/gpu_slab.h"
 
 #include "tests/unit/gpu_lender.h"
-#include "tests/unit/suite.h"
+#include "tests/unit/slab_reports.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 
 #define MEMORY_BYTES 100000u
 
 static struct standins gpu;
 static struct lender lender;
 static char cuda_path[PATH_MAX], cufile_path[PATH_MAX];
-static struct pool pool;
-static struct quota user, client;
-static struct work_queue *work_queue;
-static struct mailbox mailbox;
-
-static struct slab *made;
-static struct error made_error;
-static int made_result, n_made, n_freed;
-
-static void on_made(struct slab *slab, int result, const struct error *error, void *arg)
-{
-	ck_assert_ptr_eq(arg, &client);
-	made = slab;
-	made_result = result;
-	if (error)
-		made_error = *error;
-	n_made++;
-}
-
-static void on_freed(void *arg)
-{
-	ck_assert_ptr_eq(arg, &client);
-	ck_assert(quota_is_zero(&client));
-	n_freed++;
-}
-
-static void run_until(const int *count)
-{
-	int before = *count;
-
-	while (*count == before) {
-		struct pollfd fd = { .fd = mailbox.event_fd, .events = POLLIN };
-
-		ck_assert_int_eq(poll(&fd, 1, 10000), 1);
-		(void)mailbox_run(&mailbox);
-	}
-}
 
 static void setup(void)
 {

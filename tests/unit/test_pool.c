@@ -1,13 +1,12 @@
 #include "daemon/object/pool.h"
 
 #include "tests/huge_pages.h"
-#include "tests/unit/suite.h"
+#include "tests/unit/slab_reports.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/capability.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,44 +19,6 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
-
-static struct pool pool;
-static struct quota user, client;
-static struct work_queue *work_queue;
-static struct mailbox mailbox;
-
-static struct slab *made;
-static struct error made_error;
-static int made_result, n_made, n_freed;
-
-static void on_made(struct slab *slab, int result, const struct error *error, void *arg)
-{
-	ck_assert_ptr_eq(arg, &client);
-	made = slab;
-	made_result = result;
-	if (error)
-		made_error = *error;
-	n_made++;
-}
-
-static void on_freed(void *arg)
-{
-	ck_assert_ptr_eq(arg, &client);
-	ck_assert(quota_is_zero(&client)); /* quota is discharged before the report */
-	n_freed++;
-}
-
-static void run_until(const int *count)
-{
-	int before = *count;
-
-	while (*count == before) {
-		struct pollfd fd = { .fd = mailbox.event_fd, .events = POLLIN };
-
-		ck_assert_int_eq(poll(&fd, 1, 10000), 1);
-		(void)mailbox_run(&mailbox);
-	}
-}
 
 static void setup(void)
 {
