@@ -80,7 +80,7 @@ static void call_check(const struct call *call, const char *path, uint64_t seed)
 	if (call->way->is_write)
 		file_check_pattern(path, 0, OP_BYTES, seed, 0);
 	else
-		pattern_check(bytes_of(call->memory), OP_BYTES, seed, 0, "GPU memory");
+		pattern_check(program_bytes(call->memory), OP_BYTES, seed, 0, "GPU memory");
 }
 
 /* A file of pattern 1, memory of pattern 2 to write, and no copy that may end. */
@@ -92,8 +92,8 @@ static const char *rig_held(struct rig *rig, struct call *call, const char *stan
 	path = daemon_path(rig->daemon, "f");
 	file_make_pattern(path, OP_BYTES, 1);
 	(void)rig_file(rig, "f", O_RDWR);
-	call->memory = gpu_alloc(0, OP_BYTES);
-	pattern_fill(bytes_of(call->memory), OP_BYTES, 2, 0);
+	call->memory = program_alloc(0, OP_BYTES);
+	pattern_fill(program_bytes(call->memory), OP_BYTES, 2, 0);
 	gpu.look.standin_let(0);
 	return path;
 }
@@ -110,12 +110,12 @@ static void await_copies(uint64_t n)
 static void check_after(struct rig *rig, const char *path, char *memory)
 {
 	gpu.look.standin_let(UINT64_MAX);
-	pattern_fill(bytes_of(memory), OP_BYTES, 3, 0);
+	pattern_fill(program_bytes(memory), OP_BYTES, 3, 0);
 	CHECK_EQ(dsaio_pwrite(rig->handle, rig->files[0], memory, OP_BYTES, 0), OP_BYTES);
 	file_check_pattern(path, 0, OP_BYTES, 3, 0);
-	memset(bytes_of(memory), 0, OP_BYTES);
+	memset(program_bytes(memory), 0, OP_BYTES);
 	CHECK_EQ(dsaio_pread(rig->handle, rig->files[0], memory, OP_BYTES, 0), OP_BYTES);
-	pattern_check(bytes_of(memory), OP_BYTES, 3, 0, "GPU memory");
+	pattern_check(program_bytes(memory), OP_BYTES, 3, 0, "GPU memory");
 }
 
 /* ---- ahead ---- */
@@ -146,7 +146,7 @@ TEST(beside, "ops on other memory go on while copies by a GPU do not end")
 	struct dsaio_op *op;
 
 	(void)rig_held(&rig, &call, "");
-	gpu1 = gpu_alloc(0, 4096);
+	gpu1 = program_alloc(0, 4096);
 	call_start(&call, &rig, 2);
 	await_copies(PIECES_MAX);
 	CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[0], host, sizeof(host), 0, &op));
@@ -173,8 +173,8 @@ TEST(full_ring, "more copies are over than the ring has room for")
 	char *memory;
 
 	rig_gpu(&rig, "");
-	memory = gpu_alloc(0, N * 64 * KIB);
-	pattern_fill(bytes_of(memory), N * 64 * KIB, 2, 0);
+	memory = program_alloc(0, N * 64 * KIB);
+	pattern_fill(program_bytes(memory), N * 64 * KIB, 2, 0);
 	(void)rig_file(&rig, "f", O_RDWR | O_CREAT);
 	options.entries = 4;
 	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &handle));

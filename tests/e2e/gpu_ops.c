@@ -34,8 +34,8 @@ TEST_TABLE(reads, ranges, "a read fills GPU memory, and nothing around it")
 	rig_gpu(&rig, "");
 	file_make_pattern(daemon_path(rig.daemon, "f"), off + len + 100, 1);
 	file = rig_file(&rig, "f", O_RDONLY);
-	memory = gpu_alloc(0, len + 64) + ranges[row].misalign;
-	host = bytes_of(memory);
+	memory = program_alloc(0, len + 64) + ranges[row].misalign;
+	host = program_bytes(memory);
 	for (int is_async = 0; is_async < 2; is_async++) {
 		memset(host, 0xee, len + 16);
 		if (is_async) {
@@ -66,9 +66,9 @@ TEST_TABLE(writes, ranges, "a write takes the bytes of GPU memory, and changes n
 	path = daemon_path(rig.daemon, "f");
 	file_make_pattern(path, off + len + 100, 1);
 	file = rig_file(&rig, "f", O_RDWR);
-	memory = gpu_alloc(0, len + 64) + ranges[row].misalign;
+	memory = program_alloc(0, len + 64) + ranges[row].misalign;
 	for (uint64_t seed = 2; seed < 4; seed++) {
-		pattern_fill(bytes_of(memory), len, seed, off);
+		pattern_fill(program_bytes(memory), len, seed, off);
 		if (seed == 3) {
 			CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, len, off, &op));
 			CHECK_EQ(op_wait(op, -1), len);
@@ -91,8 +91,8 @@ TEST(at_end, "a read that passes the end of the file ends there")
 
 	rig_gpu(&rig, "");
 	file_make_pattern(daemon_path(rig.daemon, "f"), 5000, 1);
-	memory = gpu_alloc(0, MIB);
-	host = bytes_of(memory);
+	memory = program_alloc(0, MIB);
+	host = program_bytes(memory);
 	memset(host, 0xee, MIB);
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), memory, MIB, 1000), 4000);
 	pattern_check(host, 4000, 1, 1000, "GPU memory");
@@ -113,8 +113,8 @@ TEST(many, "many ops at a time, on two GPUs and on the host's memory")
 	file_make_pattern(daemon_path(rig.daemon, "f"), N * len, 1);
 	file = rig_file(&rig, "f", O_RDONLY);
 	for (int i = 0; i < N; i++) {
-		memory[i] = i % 3 == 2 ? malloc(len) : gpu_alloc(i % 3, len);
-		host[i] = i % 3 == 2 ? memory[i] : bytes_of(memory[i]);
+		memory[i] = i % 3 == 2 ? malloc(len) : program_alloc(i % 3, len);
+		host[i] = i % 3 == 2 ? memory[i] : program_bytes(memory[i]);
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory[i], len, (uint64_t)i * len,
 					     &ops[i]));
 	}
@@ -139,7 +139,7 @@ TEST(vector, "a vectored op takes GPU memory and the host's")
 
 	rig_gpu(&rig, "");
 	file_make_pattern(daemon_path(rig.daemon, "f"), 5000, 1);
-	memory = gpu_alloc(0, 4000);
+	memory = program_alloc(0, 4000);
 	iov[0] = (struct iovec){ memory, 4000 };
 	iov[1] = (struct iovec){ buf, sizeof(buf) };
 	io.file = rig_file(&rig, "f", O_RDONLY);
@@ -147,7 +147,7 @@ TEST(vector, "a vectored op takes GPU memory and the host's")
 	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
 	CHECK_EQ(op_wait(op, -1), 5000);
 	dsaio_op_free(op);
-	pattern_check(bytes_of(memory), 4000, 1, 0, "GPU memory");
+	pattern_check(program_bytes(memory), 4000, 1, 0, "GPU memory");
 	pattern_check(buf, 1000, 1, 4000, "host memory");
 	rig_gone(&rig);
 }
@@ -164,11 +164,11 @@ TEST(opened_later, "libcuda is opened after the first ops")
 	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, 1);
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_EQ(dsaio_pread(rig.handle, file, buf, 4096, 0), 4096);
-	gpu_open("");
+	gpu_open_as("");
 	start_counts = gpu.look.standin_counts();
-	memory = gpu_alloc(0, 4096);
+	memory = program_alloc(0, 4096);
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 4096, 0), 4096);
-	pattern_check(bytes_of(memory), 4096, 1, 0, "GPU memory");
+	pattern_check(program_bytes(memory), 4096, 1, 0, "GPU memory");
 	rig_gone(&rig);
 }
 
@@ -190,7 +190,7 @@ TEST(context, "the program's context is current before and after")
 	CUcontext mine, now;
 	char *memory;
 
-	gpu_open("gpus=2");
+	gpu_open_as("gpus=2");
 	CHECK_EQ(gpu.copy.cuDevicePrimaryCtxRetain(&mine, 1), CUDA_SUCCESS);
 	n_own++;
 	CHECK_EQ(gpu.copy.cuCtxPushCurrent_v2(mine), CUDA_SUCCESS);
@@ -198,7 +198,7 @@ TEST(context, "the program's context is current before and after")
 	start_counts = gpu.look.standin_counts();
 	CHECK_EQ(start_counts.n_current, 1);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, 1);
-	memory = gpu_alloc(0, 4096);
+	memory = program_alloc(0, 4096);
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), memory, 4096, 0), 4096);
 	rig_gone(&rig);
 	CHECK_EQ(gpu.copy.cuCtxPopCurrent_v2(&now), CUDA_SUCCESS);
@@ -219,15 +219,15 @@ TEST(trimmed, "dsaio_alloc() gets the memory that copies went through, which lib
 	rig_gpu(&rig, "");
 	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, 1);
 	from = rig_file(&rig, "f", O_RDONLY);
-	memory = gpu_alloc(0, MIB);
+	memory = program_alloc(0, MIB);
 	CHECK_EQ(dsaio_pread(rig.handle, from, memory, MIB, 0), MIB);
 	CHECK_EQ(gpu.look.standin_counts().n_registered, 1);
 	CHECK_CALL(dsaio_alloc(rig.client, 6 * MIB, &pinned));
 	CHECK_EQ(gpu.look.standin_counts().n_registered, 0);
 	CHECK_CALL(dsaio_free(rig.client, pinned));
-	memset(bytes_of(memory), 0, MIB);
+	memset(program_bytes(memory), 0, MIB);
 	CHECK_EQ(dsaio_pread(rig.handle, from, memory, MIB, 0), MIB);
-	pattern_check(bytes_of(memory), MIB, 1, 0, "GPU memory");
+	pattern_check(program_bytes(memory), MIB, 1, 0, "GPU memory");
 	CHECK_EQ(gpu.look.standin_counts().n_pageable, 0);
 	rig_gone(&rig);
 }
@@ -262,7 +262,7 @@ TEST_TABLE(error, errors, "an error of libcuda is the op's, with a sentence")
 	rig_gpu(&rig, "");
 	file_make_pattern(daemon_path(rig.daemon, "f"), 3 * MIB, 1);
 	file = rig_file(&rig, "f", O_RDWR);
-	memory = gpu_alloc(0, 3 * MIB);
+	memory = program_alloc(0, 3 * MIB);
 	CHECK_SYS(setenv("STANDIN", errors[row].standin, 1));
 	CHECK_FAILS(dsaio_pread(rig.handle, file, memory, 3 * MIB, 0), errors[row].error,
 		    errors[row].words);
@@ -275,7 +275,7 @@ TEST_TABLE(error, errors, "an error of libcuda is the op's, with a sentence")
 	CHECK_SYS(setenv("STANDIN", "", 1));
 	file_check_pattern(daemon_path(rig.daemon, "f"), 0, 3 * MIB, 1, 0);
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 3 * MIB, 0), 3 * MIB);
-	pattern_check(bytes_of(memory), 3 * MIB, 1, 0, "GPU memory");
+	pattern_check(program_bytes(memory), 3 * MIB, 1, 0, "GPU memory");
 	rig_gone(&rig);
 }
 
@@ -286,9 +286,9 @@ TEST(unregistered, "memory that libcuda does not register: copies work")
 
 	rig_gpu(&rig, "cuMemHostRegister_v2=2");
 	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, 1);
-	memory = gpu_alloc(0, MIB);
+	memory = program_alloc(0, MIB);
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), memory, MIB, 0), MIB);
-	pattern_check(bytes_of(memory), MIB, 1, 0, "GPU memory");
+	pattern_check(program_bytes(memory), MIB, 1, 0, "GPU memory");
 	CHECK(gpu.look.standin_counts().n_pageable > 0);
 	rig_gone(&rig);
 }
@@ -302,7 +302,7 @@ TEST(beyond, "a range that passes the end of its allocation is -EFAULT")
 	rig_gpu(&rig, "");
 	file_make_pattern(daemon_path(rig.daemon, "f"), 8192, 1);
 	file = rig_file(&rig, "f", O_RDWR);
-	memory = gpu_alloc(0, 4096);
+	memory = program_alloc(0, 4096);
 	CHECK_FAILS(dsaio_pread(rig.handle, file, memory + 1, 4096, 0), -EFAULT,
 		    "pread of 4096 bytes at 0;GPU memory;within one allocation");
 	CHECK_FAILS(dsaio_pwrite(rig.handle, file, memory + 1, 4096, 0), -EFAULT,
@@ -320,9 +320,9 @@ TEST(freed, "memory that was freed is -EFAULT")
 	rig_gpu(&rig, "");
 	file_make_pattern(daemon_path(rig.daemon, "f"), 8192, 1);
 	file = rig_file(&rig, "f", O_RDWR);
-	memory = gpu_alloc(0, 8192);
+	memory = program_alloc(0, 8192);
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 8192, 0), 8192);
-	gpu_free(0, memory);
+	program_free(0, memory);
 	CHECK_FAILS(dsaio_pread(rig.handle, file, memory, 8192, 0), -EFAULT, "");
 	CHECK_FAILS(dsaio_pwrite(rig.handle, file, memory, 8192, 0), -EFAULT, "");
 	rig_gone(&rig);

@@ -5,10 +5,8 @@
 #ifndef DSAIO_TESTS_GPU_HOST_H
 #define DSAIO_TESTS_GPU_HOST_H
 
-#include "tests/gpu/load.h"
+#include "tests/gpu/program_gpu.h"
 #include "tests/places.h"
-
-static struct standins gpu;
 
 /* ---- words of the stand-ins ---- */
 
@@ -76,29 +74,6 @@ static inline struct daemon *gpu_daemon_start(const char *standin, const char *k
 	places_write(config, test_text("[daemon]\ncuda_library = %s\ncufile_library = %s\n%s", cuda,
 				       cufile, keys));
 	return daemon_start(DAEMON_ARGS("--config", config));
-}
-
-/* Loads the stand-ins, as PyTorch does with the vendor's libcuda. */
-static inline void gpu_open(void)
-{
-	const char *missing = standins_load(&gpu);
-
-	CHECK_MSG(!missing, "%s", missing);
-	CHECK_EQ(gpu.find.cuInit(0), CUDA_SUCCESS);
-}
-
-/* The primary context of that GPU becomes current, until gpu_leave(). */
-static inline void gpu_enter(int number)
-{
-	CUcontext context;
-
-	CHECK_EQ(gpu.copy.cuDevicePrimaryCtxRetain(&context, number), CUDA_SUCCESS);
-	CHECK_EQ(gpu.copy.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
-}
-
-static inline void gpu_leave(void)
-{
-	CHECK_EQ(gpu.copy.cuCtxPopCurrent_v2(&(CUcontext){ NULL }), CUDA_SUCCESS);
 }
 
 /* Both, with a context of GPU 0 current. */

@@ -72,4 +72,54 @@ static inline const char *standins_load(struct standins *ret_standins)
 	return missing;
 }
 
+/* ---- what a program does with them: the first error ---- */
+
+/* The primary context of that GPU becomes current, until standins_leave(). */
+static inline CUresult standins_enter(const struct standins *gpu, int number)
+{
+	CUcontext context;
+	CUresult result = gpu->copy.cuDevicePrimaryCtxRetain(&context, number);
+
+	return result != CUDA_SUCCESS ? result : gpu->copy.cuCtxPushCurrent_v2(context);
+}
+
+static inline CUresult standins_leave(const struct standins *gpu)
+{
+	return gpu->copy.cuCtxPopCurrent_v2(&(CUcontext){ NULL });
+}
+
+/* Memory of the GPU whose context is current. */
+static inline CUresult standins_alloc(const struct standins *gpu, size_t bytes, char **ret_memory)
+{
+	CUdeviceptr memory = 0;
+	CUresult result = gpu->own.cuMemAlloc_v2(&memory, bytes);
+
+	*ret_memory = (char *)(uintptr_t)memory;
+	return result;
+}
+
+/* Maps new memory of GPU 0 there; what was mapped there before goes. */
+static inline CUresult standins_map(const struct standins *gpu, const char *memory, size_t bytes,
+				    bool may_export)
+{
+	const CUdeviceptr at = (CUdeviceptr)(uintptr_t)memory;
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = may_export ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+						   : (CUmemAllocationHandleType)0,
+		.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+	};
+	const CUmemAccessDesc access = { properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle handle;
+	CUresult result;
+
+	(void)gpu->map.cuMemUnmap(at, bytes); /* fails the first time */
+	result = gpu->own.cuMemCreate(&handle, bytes, &properties, 0);
+	if (result == CUDA_SUCCESS)
+		result = gpu->map.cuMemMap(at, bytes, 0, handle, 0);
+	if (result == CUDA_SUCCESS)
+		result = gpu->map.cuMemSetAccess(at, bytes, &access, 1);
+	return result != CUDA_SUCCESS ? result : gpu->map.cuMemRelease(handle);
+}
+
 #endif

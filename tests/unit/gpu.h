@@ -9,20 +9,32 @@
 
 static struct standins gpu;
 
-/* Memory of that GPU, in a program that has opened libcuda just now. */
-static inline void *gpu_alloc(int number, size_t bytes)
+/* As PyTorch does: on a host as standin says. */
+static inline void cuda_open(const char *standin)
 {
-	CUdeviceptr memory;
-	CUcontext context;
+	const char *missing;
 
-	ck_assert_int_eq(setenv("STANDIN", "gpus=100", 1), 0);
-	ck_assert_ptr_null(standins_load(&gpu));
+	ck_assert_int_eq(setenv("STANDIN", standin, 1), 0);
+	missing = standins_load(&gpu);
+	ck_assert_msg(!missing, "%s", missing);
 	ck_assert_int_eq(gpu.find.cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.copy.cuDevicePrimaryCtxRetain(&context, number), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.copy.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.own.cuMemAlloc_v2(&memory, bytes), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.copy.cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
-	return (void *)(uintptr_t)memory;
+}
+
+static inline char *gpu_memory_new(int number, size_t bytes)
+{
+	char *memory;
+
+	ck_assert_int_eq(standins_enter(&gpu, number), CUDA_SUCCESS);
+	ck_assert_int_eq(standins_alloc(&gpu, bytes, &memory), CUDA_SUCCESS);
+	ck_assert_int_eq(standins_leave(&gpu), CUDA_SUCCESS);
+	return memory;
+}
+
+static inline void gpu_memory_free(int number, const char *memory)
+{
+	ck_assert_int_eq(standins_enter(&gpu, number), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.own.cuMemFree_v2((CUdeviceptr)(uintptr_t)memory), CUDA_SUCCESS);
+	ck_assert_int_eq(standins_leave(&gpu), CUDA_SUCCESS);
 }
 
 #endif

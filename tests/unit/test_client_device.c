@@ -20,8 +20,10 @@ static const struct {
 
 START_TEST(memory_of_a_gpu_has_its_number) /* _i: the row */
 {
-	char *memory = gpu_alloc(gpus[_i].number, 4096);
+	char *memory;
 
+	cuda_open("gpus=100");
+	memory = gpu_memory_new(gpus[_i].number, 4096);
 	ck_assert_int_eq(devices_find(memory), gpus[_i].found);
 	ck_assert_int_eq(devices_find(memory + 4095), gpus[_i].found);
 	ck_assert_int_eq(devices_find(&memory), -1);
@@ -36,7 +38,8 @@ START_TEST(libcuda_is_seen_whenever_the_program_opens_it)
 	ck_assert_ptr_nonnull(
 		dlopen(standins_path("libcufile", (char[PATH_MAX]){ 0 }), RTLD_NOW | RTLD_LOCAL));
 	ck_assert_int_eq(devices_find(&memory), -1);
-	memory = gpu_alloc(1, 4096);
+	cuda_open("gpus=2");
+	memory = gpu_memory_new(1, 4096);
 	ck_assert_int_eq(devices_find(memory), 1);
 	ck_assert_int_eq(devices_find(&memory), -1);
 }
@@ -59,7 +62,8 @@ static void on_unmap(struct slots *s, void *map)
 
 static void copies_setup(void)
 {
-	memory = gpu_alloc(0, 4096);
+	cuda_open("");
+	memory = gpu_memory_new(0, 4096);
 	ck_assert_int_eq(devices_find(memory), 0); /* as for each op */
 	slab = (struct slots_slab){ .fd = memfd_create("slab", MFD_CLOEXEC), .n_units = 1 };
 	ck_assert_int_eq(ftruncate(slab.fd, SLOT_UNIT), 0);
@@ -78,7 +82,7 @@ static void copies_teardown(void)
 	ck_assert_uint_eq(gpu.look.standin_counts().n_events, 0);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_streams, 0);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_registered, 0);
-	ck_assert_uint_eq(gpu.look.standin_counts().n_contexts, 1); /* gpu_alloc()'s */
+	ck_assert_uint_eq(gpu.look.standin_counts().n_contexts, 1); /* gpu_memory_new()'s */
 }
 
 START_TEST(a_copy_is_over_when_the_gpu_has_made_it)

@@ -6,7 +6,7 @@
 #include "client/lib/base/error.h"
 #include "client/lib/dsaio.h"
 #include "proto/util/cleanup.h"
-#include "tests/gpu/load.h"
+#include "tests/unit/gpu.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
@@ -105,57 +105,20 @@ static void *peer_main(void *arg)
 
 /* ---- a program with GPUs ---- */
 
-static struct standins gpu;
-
-static void enter(int number)
-{
-	CUcontext context;
-
-	ck_assert_int_eq(gpu.copy.cuDevicePrimaryCtxRetain(&context, number), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.copy.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
-}
-
-static void leave(void)
-{
-	ck_assert_int_eq(gpu.copy.cuCtxPopCurrent_v2(&(CUcontext){ NULL }), CUDA_SUCCESS);
-}
-
 static char *gpu_alloc(int number)
 {
-	CUdeviceptr memory = 0;
-
-	enter(number);
-	ck_assert_int_eq(gpu.own.cuMemAlloc_v2(&memory, BYTES), CUDA_SUCCESS);
-	leave();
-	return (char *)(uintptr_t)memory;
+	return gpu_memory_new(number, BYTES);
 }
 
 static void gpu_free(const char *memory)
 {
-	enter(0);
-	ck_assert_int_eq(gpu.own.cuMemFree_v2((CUdeviceptr)(uintptr_t)memory), CUDA_SUCCESS);
-	leave();
+	gpu_memory_free(0, memory);
 }
 
 /* Maps new memory there, in place of what is. */
 static void gpu_map(const char *memory, bool may_export)
 {
-	const CUdeviceptr at = (CUdeviceptr)(uintptr_t)memory;
-	const CUmemAllocationProp properties = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.requestedHandleTypes = may_export ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-						   : (CUmemAllocationHandleType)0,
-		.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-	};
-	const CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-					 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-	CUmemGenericAllocationHandle handle;
-
-	(void)gpu.map.cuMemUnmap(at, MAPPED_BYTES); /* fails the first time */
-	ck_assert_int_eq(gpu.own.cuMemCreate(&handle, MAPPED_BYTES, &properties, 0), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.map.cuMemMap(at, MAPPED_BYTES, 0, handle, 0), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.map.cuMemSetAccess(at, MAPPED_BYTES, &access, 1), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.map.cuMemRelease(handle), CUDA_SUCCESS);
+	ck_assert_int_eq(standins_map(&gpu, memory, MAPPED_BYTES, may_export), CUDA_SUCCESS);
 }
 
 static char *gpu_reserve(void)
@@ -188,13 +151,9 @@ static void client_begin(uint64_t features, Wire__GpuWay way)
 
 static void setup(void)
 {
-	const char *missing;
 	int fds[2];
 
-	ck_assert_int_eq(setenv("STANDIN", "gpus=2 reuse=1", 1), 0);
-	missing = standins_load(&gpu);
-	ck_assert_msg(!missing, "%s", missing);
-	ck_assert_int_eq(gpu.find.cuInit(0), CUDA_SUCCESS);
+	cuda_open("gpus=2 reuse=1");
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	memset(&conn, 0, sizeof(conn)); /* without a fork for each test they follow one another */
 	memset(&peer, 0, sizeof(peer));
@@ -381,6 +340,14 @@ START_TEST(memory_that_is_mapped_anew_is_other_memory)
 }
 END_TEST
 
+/* The daemon has freed the first region, and no other, when it has served all. */
+static void first_is_freed(void)
+{
+	settle();
+	ck_assert_uint_eq(seen().n_freed, 1);
+	ck_assert_uint_eq(seen().last_freed, 1);
+}
+
 START_TEST(a_region_stays_while_an_op_uses_it)
 {
 	char *memory = gpu_alloc(0);
@@ -394,9 +361,7 @@ START_TEST(a_region_stays_while_an_op_uses_it)
 	ck_assert_uint_eq(place.slab->id, 1);
 	buffer_unref(place.piece);
 	ck_assert_int_eq(use(memory), 2);
-	settle();
-	ck_assert_uint_eq(seen().n_freed, 1);
-	ck_assert_uint_eq(seen().last_freed, 1);
+	first_is_freed();
 }
 END_TEST
 
@@ -412,9 +377,7 @@ START_TEST(freed_memory_is_given_back_by_later_ops)
 	regions.pause_nsec = 0;
 	ck_assert_int_eq(use(other), 2);
 	ck_assert_uint_eq(regions.n, 1);
-	settle();
-	ck_assert_uint_eq(seen().n_freed, 1);
-	ck_assert_uint_eq(seen().last_freed, 1);
+	first_is_freed();
 }
 END_TEST
 

@@ -208,7 +208,8 @@ static char *gpu_open(void)
 {
 	devices_init(&devices);
 	slots.on_unmap = forget_map;
-	return gpu_alloc(0, 1024 * KIB);
+	cuda_open("");
+	return gpu_memory_new(0, 1024 * KIB);
 }
 
 static void gpu_close(void)
