@@ -150,7 +150,8 @@ static int engine_set(void *field, const struct key *key, const char *text, stru
 	static const char *const words[] = { "libaio", NULL };
 
 	(void)key;
-	return word_set(field, words, "libaio", text, error);
+	return word_set(field, words, "libaio; the engine for GPU memory is set in [daemon]", text,
+			error);
 }
 
 /* Absolute: nobody knows in which directory the daemon will be started. */
