@@ -42,6 +42,14 @@ each_process_has_a_gpu() {
 }
 
 a_gpu_that_is_not_there_is_named() {
+	local command
+	for command in "io --folder $store --io_size 64K" "latency --nvme-path $store" "sweep --nvme_dir $store" \
+		"tune --nvme_dir $store"; do
+		# shellcheck disable=SC2086 # words
+		expect 2 on_gpus "$ctl" bench $command --gpu 1 && says "$dir/err" "--gpu 1: " "write --gpu=1" &&
+			expect 2 on_gpus "$ctl" bench $command --gpu=x && says "$dir/err" "--gpu=x: is no number" ||
+			return 1
+	done
 	expect 1 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu=2 &&
 		says "$dir/err" "--gpu: there is no GPU 2: this machine has 2" || return 1
 	expect 1 on_gpus env STANDIN="cuInit=100" "$ctl" bench io --folder "$store" --io_size 64K --gpu &&
@@ -67,8 +75,10 @@ without_the_driver_one_sentence_says_so_before_anything_is_made() {
 }
 
 gds_goes_with_a_gpu() {
-	expect 2 "$ctl" bench io --folder "$store" --io_size 64K --use_gds && says "$dir/err" "give --gpu, too" &&
-		expect 2 "$ctl" bench latency --nvme-path "$store" --gds && says "$dir/err" "give --gpu, too" &&
+	expect 2 "$ctl" bench io --folder "$store" --io_size 64K --use_gds &&
+		says "$dir/err" "--use_gds: moves" "give --gpu, too" &&
+		expect 2 "$ctl" bench io --folder "$store" --io_size 64K --gds && says "$dir/err" "--gds: moves" || return 1
+	expect 2 "$ctl" bench latency --nvme-path "$store" --gds && says "$dir/err" "give --gpu, too" &&
 		expect 2 on_gpus "$ctl" bench io --folder_to_device_mapping "$store:0" --io_size 64K --gpu=1 &&
 		says "$dir/err" "--gpu=N goes with --folder" &&
 		expect 2 on_gpus "$ctl" bench io --folder_to_device_mapping "$store:x" --io_size 64K --gpu &&
@@ -85,7 +95,8 @@ sweep_tune_and_latency_measure_gpu_memory() {
 	expect 2 on_gpus "$ctl" bench sweep --nvme_dir "$store/c" "$store/d" --sweep_config "$dir/space" --io_size 1M \
 		--log_dir "$dir/logs" --resume && says "$dir/err" "was made with gpu" || return 1
 	expect 0 "$ctl" bench report "$dir/logs" -o "$dir/report.html" &&
-		says "$dir/report.html" "none: a GPU's, of 2 MiB" || return 1
+		says "$dir/report.html" "none: a GPU's, of 2 MiB" "<th>memory of GPUs</th>" \
+		"<td>GPU 0 (Stand-in GPU 0), GPU 1 (Stand-in GPU 1): copied: " || return 1
 	expect 0 on_gpus "$ctl" bench tune --nvme_dir "$store/c" --sweep_config "$dir/space" --io_size 1M --gpu=1 \
 		--log_dir "$dir/logs" && says "$dir/logs/tune.json" '"gpu": 1' '"GPU 1 (Stand-in GPU 1)"' || return 1
 	expect 0 on_gpus "$ctl" bench latency --nvme-path "$store/c" --sizes 4K 64K --iterations 20 --gpu --json &&
@@ -94,6 +105,9 @@ sweep_tune_and_latency_measure_gpu_memory() {
 
 a_copy_is_told_and_gds_refuses_it() {
 	local command
+	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu &&
+		says "$dir/err" "buffers: in the memory of GPU 0 (Stand-in GPU 0): copied: " &&
+		expect 0 "$ctl" bench io --folder "$store" --io_size 64K && says_not "$dir/err" "GPU" || return 1
 	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --json && says "$dir/out" '"copied: ' &&
 		expect 1 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --use_gds || return 1
 	says "$dir/err" "--gds: the bytes would be copied through memory of the host: " "without --gds" || return 1
@@ -119,10 +133,13 @@ the_daemon_moves_the_bytes_where_it_can() {
 	daemon_has_gpus "engine = gds"
 	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 1000001 --gpu=1 --gds --validate --json &&
 		says "$dir/out" '"direct"' && says_not "$dir/out" '"copied' &&
-		expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 1000001 --gpu --validate --read || return 1
+		expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 1000001 --gpu --validate --read &&
+		says "$dir/err" "GPU 0 (Stand-in GPU 0): direct (cuFile 1.17 with nvidia-fs 2.24)" || return 1
 	echo '{"block_size": ["64K"], "queue_depth": [2, 4]}' >"$dir/space"
 	expect 0 on_gpus "$ctl" bench sweep --nvme_dir "$store/c" --sweep_config "$dir/space" --io_size 1M --gpu --gds \
-		--log_dir "$dir/logs2" && says "$dir/err" "GPU 0 (Stand-in GPU 0): direct" || return 1
+		--log_dir "$dir/logs2" && says "$dir/err" "GPU 0 (Stand-in GPU 0): direct" &&
+		expect 0 "$ctl" bench report "$dir/logs2" -o "$dir/report.html" && says "$dir/report.html" \
+		"<td>GPU 0 (Stand-in GPU 0): direct (cuFile 1.17 with nvidia-fs 2.24)</td>" || return 1
 	expect 0 on_gpus "$ctl" bench latency --nvme-path "$store/c" --sizes 4K --iterations 20 --gpu --gds --json &&
 		says "$dir/out" '"direct"' || return 1
 	daemon_has_gpus

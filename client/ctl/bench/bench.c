@@ -249,8 +249,9 @@ static void files_progress(void *data, uint64_t done_bytes)
 
 /* The buffer of a process: whose memory it is, and the share of huge pages. */
 struct memory {
-	uint64_t bytes, huge_bytes;				      /* UINT64_MAX: not known */
-	char gpu[BENCH_GPU_NAME_BYTES], gpu_way[BENCH_GPU_WAY_BYTES]; /* "": none */
+	uint64_t bytes, huge_bytes;	/* UINT64_MAX: not known */
+	char gpu[BENCH_GPU_NAME_BYTES]; /* "": none */
+	struct bench_gpu_ways gpu_ways;
 };
 
 static size_t larger(size_t a, size_t b)
@@ -307,8 +308,7 @@ static int look_at_buffer(struct bench_process *process, const void *arg)
 	if (process->gpu) {
 		(void)snprintf(memory->gpu, sizeof(memory->gpu), "%s",
 			       bench_gpu_name(process->gpu));
-		(void)snprintf(memory->gpu_way, sizeof(memory->gpu_way), "%s",
-			       bench_gpu_way(process->gpu));
+		memory->gpu_ways = *bench_gpu_ways(process->gpu);
 	} else if (process->buffer) {
 		memory->huge_bytes = huge_pages_bytes(process->buffer, process->buffer_bytes);
 	}
@@ -334,7 +334,7 @@ static int look_at_memory(struct bench *bench)
 
 		bench->buffer_bytes += memory->bytes;
 		bench_gpu_add(gpus, memory->gpu);
-		bench_gpu_add(ways, memory->gpu_way);
+		bench_gpu_add_ways(ways, &memory->gpu_ways);
 		if (memory->huge_bytes == UINT64_MAX)
 			bench->huge_bytes = UINT64_MAX;
 		else if (bench->huge_bytes != UINT64_MAX)
@@ -593,6 +593,35 @@ static void note_all(struct bench *bench)
 		note_memory(bench);
 }
 
+static int tell_ways(struct bench_process *process, const void *arg)
+{
+	(void)arg; /* there is none */
+	*(struct bench_gpu_ways *)process->shared = *bench_gpu_ways(process->gpu);
+	return 0;
+}
+
+/* The ops of all points: they may have gone both ways, and the first one's shows only one of them. */
+static void add_gpu_ways(struct bench *bench)
+{
+	struct json_object *array = bench_results_get(&bench->results, "gpu_ways");
+	char text[BENCH_TEXT_BYTES], ways_text[BENCH_GPU_WAYS_BYTES];
+	struct bench_gpu_ways ways = { 0 };
+
+	if (!bench->gpus || !bench->crew || stop_signal() ||
+	    bench_crew_call(bench->crew, tell_ways, NULL, 0, text) < 0)
+		return;
+	for (unsigned i = 0; i < bench->n_places; i++)
+		bench_gpu_sum_ways(&ways, bench_crew_shared(bench->crew, i));
+	(void)bench_gpu_ways_text(&ways, bench_guest_cufile(bench->guest), ways_text);
+	if (!array) {
+		array = json_object_new_array();
+		bench_results_set(&bench->results, "gpu_ways", array);
+	}
+	bench_gpu_add(array, ways_text);
+	if (ways.n_direct && ways.n_copied)
+		ctl_note(bench->ctl, "memory of GPUs: %s", ways_text);
+}
+
 static void add_overhead(struct bench *bench)
 {
 	struct json_object *object = json_object_new_object();
@@ -624,6 +653,8 @@ int bench_close(struct bench *bench, int status)
 	progress_points_stop(&bench->progress);
 	if (bench->results.root && bench->n_measured)
 		add_overhead(bench);
+	if (bench->results.root && bench->n_measured)
+		add_gpu_ways(bench);
 	bench_crew_free(bench->crew);
 	bench->crew = NULL;
 	bench_files_free(bench->ctl, bench->files, bench->options->keep);

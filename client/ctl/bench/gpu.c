@@ -4,19 +4,37 @@
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/cuda.h"
+#include "proto/util/size.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 struct bench_gpu {
 	CUDA_MEMORY_FUNCTIONS(FUNCTION_POINTER)
-	char name[BENCH_GPU_NAME_BYTES], way[BENCH_GPU_WAY_BYTES];
+	char name[BENCH_GPU_NAME_BYTES];
+	struct bench_gpu_ways ways;
 };
 
 #define GPU_FUNCTION(result, name, parameters) { #name, offsetof(struct bench_gpu, name) },
 static const struct function functions[] = { CUDA_MEMORY_FUNCTIONS(GPU_FUNCTION) };
+
+int bench_gpu_check_args(const struct ctl *ctl, const struct bench_gpu_options *options)
+{
+	uint64_t number;
+
+	if (ctl->n_args == 0)
+		return CTL_OK;
+	if (options->gpu.is_given && !options->gpu.has_number &&
+	    size_parse(ctl->args[0], &number) == 0)
+		return ctl_usage(ctl,
+				 "--gpu %s: the number goes with an equals sign: write --gpu=%s",
+				 ctl->args[0], ctl->args[0]);
+	return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl %s --help", ctl->args[0],
+			 ctl->command);
+}
 
 int bench_gpu_check(const struct ctl *ctl, const struct bench_gpu_options *options,
 		    const char *gds_flag)
@@ -59,6 +77,45 @@ void bench_gpu_add(struct json_object *array, const char *text)
 		if (strcmp(json_object_get_string(json_object_array_get_idx(array, i)), text) == 0)
 			return;
 	(void)json_object_array_add(array, json_object_new_string(text));
+}
+
+void bench_gpu_add_ways(struct json_object *array, const struct bench_gpu_ways *ways)
+{
+	char text[BENCH_GPU_WAYS_BYTES];
+
+	if (ways->n_direct)
+		bench_gpu_add(array, "direct");
+	(void)snprintf(text, sizeof(text), "copied: %s", ways->why);
+	if (ways->n_copied)
+		bench_gpu_add(array, text);
+}
+
+void bench_gpu_sum_ways(struct bench_gpu_ways *sum, const struct bench_gpu_ways *ways)
+{
+	sum->n_direct += ways->n_direct;
+	sum->n_copied += ways->n_copied;
+	if (ways->n_copied)
+		memcpy(sum->why, ways->why, sizeof(sum->why));
+}
+
+const char *bench_gpu_ways_text(const struct bench_gpu_ways *ways, const char *cufile, char *text)
+{
+	const uint64_t n = ways->n_direct + ways->n_copied;
+	char direct[BENCH_GPU_WHY_BYTES];
+
+	(void)snprintf(direct, sizeof(direct), "direct%s%.200s%s", cufile[0] ? " (" : "", cufile,
+		       cufile[0] ? ")" : "");
+	if (!n)
+		(void)snprintf(text, BENCH_GPU_WAYS_BYTES, "no op has ended");
+	else if (!ways->n_copied)
+		(void)snprintf(text, BENCH_GPU_WAYS_BYTES, "%s", direct);
+	else if (!ways->n_direct)
+		(void)snprintf(text, BENCH_GPU_WAYS_BYTES, "copied: %s", ways->why);
+	else
+		(void)snprintf(text, BENCH_GPU_WAYS_BYTES,
+			       "%" PRIu64 " of %" PRIu64 " ops %s, %" PRIu64 " copied: %s",
+			       ways->n_direct, n, direct, ways->n_copied, ways->why);
+	return text;
 }
 
 const char *bench_gpu_list(struct json_object *array, char *text)
@@ -180,19 +237,21 @@ int bench_gpu_open(struct bench_process *process, int number, bool is_direct_onl
 	return is_direct_only ? demand_direct(process) : 0;
 }
 
-const char *bench_gpu_way(const struct bench_gpu *gpu)
+const struct bench_gpu_ways *bench_gpu_ways(const struct bench_gpu *gpu)
 {
-	return gpu->way;
+	return &gpu->ways;
 }
 
 void bench_gpu_note(struct bench_process *process, const struct dsaio_op *op)
 {
 	struct bench_gpu *gpu = process->gpu;
 
-	if (dsaio_op_way(op) == DSAIO_WAY_COPIED)
-		(void)snprintf(gpu->way, sizeof(gpu->way), "copied: %s", dsaio_op_why(op));
-	else
-		(void)snprintf(gpu->way, sizeof(gpu->way), "direct");
+	if (dsaio_op_way(op) != DSAIO_WAY_COPIED) {
+		gpu->ways.n_direct++;
+		return;
+	}
+	gpu->ways.n_copied++;
+	(void)snprintf(gpu->ways.why, sizeof(gpu->ways.why), "%s", dsaio_op_why(op));
 }
 
 /* A copy to the GPU may return before its end.  Ops wait for no stream. */

@@ -15,11 +15,18 @@
 
 #define BENCH_GPU_MAX 1023u /* a guess: more is a mistake */
 #define BENCH_GPU_NAME_BYTES 96u
-#define BENCH_GPU_WAY_BYTES 256u
+#define BENCH_GPU_WHY_BYTES 256u
+#define BENCH_GPU_WAYS_BYTES 700u /* of a text: both ways, each with its reason */
 #define BENCH_GPU_SPREAD (-1) /* process i takes GPU i, and the first one again behind the last */
 
 struct bench_process;
 struct bench_gpu; /* of a process */
+
+/* How the bytes of ops went. */
+struct bench_gpu_ways {
+	uint64_t n_direct, n_copied;   /* ops */
+	char why[BENCH_GPU_WHY_BYTES]; /* the last copied one's reason */
+};
 
 /* The options, which ds_io has, too. */
 struct bench_gpu_options {
@@ -39,6 +46,12 @@ struct bench_gpu_options {
 	"                           memory of the host\n"
 
 /*
+ * Refuses arguments that are no options: these benches have none, and a number behind --gpu is one.
+ * Returns CTL_OK or CTL_USAGE (reported).
+ */
+int bench_gpu_check_args(const struct ctl *ctl, const struct bench_gpu_options *options);
+
+/*
  * Are they possible here?  Returns CTL_OK, CTL_USAGE or CTL_FAILED (reported): there is no libcuda.
  * gds_flag: its name, for messages.
  */
@@ -53,6 +66,15 @@ struct json_object *bench_gpu_json(const struct bench_gpu_options *options);
 
 /* Adds a text of a process, as the name of its GPU, to an array that has each once; "": it has none. */
 void bench_gpu_add(struct json_object *array, const char *text);
+/* Likewise "direct", and "copied: " with the reason, where there were such ops. */
+void bench_gpu_add_ways(struct json_object *array, const struct bench_gpu_ways *ways);
+/* Adds the ops of a process to those of all. */
+void bench_gpu_sum_ways(struct bench_gpu_ways *sum, const struct bench_gpu_ways *ways);
+/*
+ * "direct (cuFile 1.17 with nvidia-fs 2.24)", "copied: " with the reason, or both with the number of
+ * ops.  cufile: how cuFile moves bytes; "": not known.  Returns text, of BENCH_GPU_WAYS_BYTES.
+ */
+const char *bench_gpu_ways_text(const struct bench_gpu_ways *ways, const char *cufile, char *text);
 /* All of them, as text of BENCH_TEXT_BYTES.  Returns text. */
 const char *bench_gpu_list(struct json_object *array, char *text);
 
@@ -67,8 +89,8 @@ int bench_gpu_open(struct bench_process *process, int number, bool is_direct_onl
 /* An op on the buffer has ended well: notes how its bytes went. */
 void bench_gpu_note(struct bench_process *process, const struct dsaio_op *op);
 
-/* How the bytes of the last op went: "direct", or "copied: ", and why; "": there was none. */
-const char *bench_gpu_way(const struct bench_gpu *gpu);
+/* How the bytes of all ops so far went. */
+const struct bench_gpu_ways *bench_gpu_ways(const struct bench_gpu *gpu);
 
 /* The GPU, as in "GPU 0 (NVIDIA H100)". */
 const char *bench_gpu_name(const struct bench_gpu *gpu);

@@ -41,12 +41,17 @@ struct bench_guest {
 	struct seen *seen;
 	size_t n_seen;
 	bool is_admin;
-	char daemon_version[64];
+	char daemon_version[64], cufile[128];
 };
 
 const char *bench_guest_daemon_version(const struct bench_guest *guest)
 {
 	return guest->daemon_version;
+}
+
+const char *bench_guest_cufile(const struct bench_guest *guest)
+{
+	return guest->cufile;
 }
 
 bool bench_guest_is_admin(const struct bench_guest *guest)
@@ -259,6 +264,8 @@ int bench_guest_look(struct bench_guest *guest, const struct bench_own *own,
 	if (guest->sums.n_clients > own->n_processes)
 		ret_others->n_clients = guest->sums.n_clients - own->n_processes;
 	guest->is_admin = reply->status->is_admin;
+	(void)snprintf(guest->cufile, sizeof(guest->cufile), "%s",
+		       reply->status->gpus ? reply->status->gpus->cufile : "");
 	r = name_others(guest, reply->status, ret_others->bytes > 0 || !ret_others->n_clients,
 			ret_others->names, sizeof(ret_others->names));
 	if (r != CTL_OK)

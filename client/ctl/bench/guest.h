@@ -97,6 +97,9 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 /* "0.1.0" */
 const char *bench_guest_daemon_version(const struct bench_guest *guest);
 
+/* How the daemon's cuFile moves bytes: "cuFile 1.17 with nvidia-fs 2.24".  As of the last look; "": not known. */
+const char *bench_guest_cufile(const struct bench_guest *guest);
+
 /* May the user set profiles there?  As of the last look. */
 bool bench_guest_is_admin(const struct bench_guest *guest);
 

@@ -7,9 +7,8 @@ int bench_options_check(const struct ctl *ctl, const struct bench_options *optio
 {
 	char text[BENCH_TEXT_BYTES];
 
-	if (ctl->n_args > 0)
-		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl %s --help",
-				 ctl->args[0], ctl->command);
+	if (bench_gpu_check_args(ctl, &options->gpu) != CTL_OK)
+		return CTL_USAGE;
 	if (options->nvme_dir.n_items == 0)
 		return ctl_usage(ctl, "where to? give --nvme_dir DIR, or several");
 	if (options->nvme_dir.n_items > BENCH_FOLDERS_MAX)

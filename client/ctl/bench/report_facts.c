@@ -28,12 +28,15 @@ void report_cell(FILE *out, const char *text)
 	(void)fputs("</td>", out);
 }
 
+static size_t n_elements(struct json_object *array)
+{
+	return json_object_is_type(array, json_type_array) ? json_object_array_length(array) : 0;
+}
+
 static void command_cell(FILE *out, const struct bench_results *results)
 {
 	struct json_object *command = bench_results_get(results, "command");
-	const size_t n = json_object_is_type(command, json_type_array)
-				 ? json_object_array_length(command)
-				 : 0;
+	const size_t n = n_elements(command);
 
 	(void)fputs("<td><code>", out);
 	for (size_t i = 0; i < n; i++) {
@@ -52,9 +55,7 @@ static void folders_cell(FILE *out, const struct bench_results *results, const c
 			 size_t n_keys)
 {
 	struct json_object *folders = bench_results_get(results, "folders");
-	const size_t n = json_object_is_type(folders, json_type_array)
-				 ? json_object_array_length(folders)
-				 : 0;
+	const size_t n = n_elements(folders);
 
 	(void)fputs("<td>", out);
 	for (size_t i = 0; i < n; i++) {
@@ -80,9 +81,7 @@ static void folders_cell(FILE *out, const struct bench_results *results, const c
 static void buffers_cell(FILE *out, const struct bench_results *results)
 {
 	struct json_object *buffers = bench_results_get(results, "buffers");
-	const size_t n = json_object_is_type(buffers, json_type_array)
-				 ? json_object_array_length(buffers)
-				 : 0;
+	const size_t n = n_elements(buffers);
 
 	(void)fputs(n ? "<td>" : "<td>not known", out);
 	for (size_t i = 0; i < n; i++) {
@@ -93,7 +92,7 @@ static void buffers_cell(FILE *out, const struct bench_results *results)
 		(void)fputs(i ? "<br/>" : "", out);
 		huge = json_object_object_get(one, "huge_page_bytes");
 		gpus = json_object_object_get(one, "gpus");
-		if (json_object_is_type(gpus, json_type_array) && json_object_array_length(gpus))
+		if (n_elements(gpus))
 			(void)fputs("none: a GPU's,", out);
 		else if (!huge)
 			(void)fputs("not known", out);
@@ -105,6 +104,37 @@ static void buffers_cell(FILE *out, const struct bench_results *results)
 			svg_text(out, units_format_size(text, json_object_get_uint64(huge)));
 		(void)fprintf(out, " of %s", units_format_size(text, bytes));
 	}
+	(void)fputs("</td>", out);
+}
+
+/* A run that is resumed has the same ones again. */
+static struct json_object *gpus_of(const struct bench_results *results)
+{
+	struct json_object *buffers = bench_results_get(results, "buffers");
+
+	return n_elements(buffers)
+		       ? json_object_object_get(json_object_array_get_idx(buffers, 0), "gpus")
+		       : NULL;
+}
+
+static void write_list(FILE *out, struct json_object *array)
+{
+	for (size_t i = 0; i < n_elements(array); i++) {
+		const char *text = json_object_get_string(json_object_array_get_idx(array, i));
+
+		(void)fputs(i ? ", " : "", out);
+		svg_text(out, text ? text : "");
+	}
+}
+
+static void gpus_cell(FILE *out, const struct bench_results *results)
+{
+	struct json_object *gpus = gpus_of(results), *ways = bench_results_get(results, "gpu_ways");
+
+	(void)fputs(n_elements(gpus) ? "<td>" : "<td>-", out);
+	write_list(out, gpus);
+	(void)fputs(n_elements(gpus) && n_elements(ways) ? ": " : "", out);
+	write_list(out, ways);
 	(void)fputs("</td>", out);
 }
 
@@ -120,6 +150,7 @@ void report_write_facts(FILE *out, const struct report_run *runs, size_t n_runs)
 	static const char *const device_keys[] = { "device", "model" };
 	static const char *const folder_keys[] = { "folder", "fs_type" };
 	char text[UNITS_TEXT_BYTES];
+	bool has_gpus = false;
 
 	(void)fputs("<h2>What was measured, where, and how to do it again</h2>\n<div "
 		    "class=\"wide\"><table>\n<tr><th>run</th>",
@@ -168,6 +199,11 @@ void report_write_facts(FILE *out, const struct report_run *runs, size_t n_runs)
 	(void)fputs("</tr>\n<tr><th>buffers in huge pages</th>", out);
 	for (size_t i = 0; i < n_runs; i++)
 		buffers_cell(out, runs[i].results);
+	for (size_t i = 0; i < n_runs && !has_gpus; i++)
+		has_gpus = n_elements(gpus_of(runs[i].results)) > 0;
+	(void)fputs(has_gpus ? "</tr>\n<tr><th>memory of GPUs</th>" : "", out);
+	for (size_t i = 0; i < n_runs && has_gpus; i++)
+		gpus_cell(out, runs[i].results);
 	(void)fputs("</tr>\n<tr><th>command</th>", out);
 	for (size_t i = 0; i < n_runs; i++)
 		command_cell(out, runs[i].results);

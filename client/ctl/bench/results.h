@@ -17,6 +17,7 @@
  *						begun; gpus: whose memory they are, [] for the host's
  *   "folders": [{"folder", "device", "model", "fs_type", "store", "profile", ...}],
  *   "parameters": {...},		what a resumed run must have in common
+ *   "gpu_ways": ["copied: ..."],	of all ops, at the end; a run that was resumed may have several
  *   "points": [{
  *     "op": "read", "block_size": 1048576, "queue_depth": 32, "single_submit": false,
  *     "sequential_requests": true, "io_parallel": 1, "processes": 1, "io_size": 419430400,

@@ -47,7 +47,7 @@ static struct {
 		different_files, exclusive;
 	/* Options of ds_io that need a GPU or torch. */
 	struct bench_gpu_options gpu;
-	bool legacy_save, accelerator_memory, slow_bounce;
+	bool use_gds, legacy_save, accelerator_memory, slow_bounce;
 	const char *fast_io_size;
 } options = {
 	.engine = "aio_handle",
@@ -78,7 +78,7 @@ static const struct flag flags[] = {
 	{ "different_file_each_iteration", FLAG_BOOL, &options.different_files, 0, 0 },
 	{ "exclusive", FLAG_BOOL, &options.exclusive, 0, 0 },
 	BENCH_GPU_FLAGS(options.gpu),
-	{ "use_gds", FLAG_BOOL, &options.gpu.gds, 0, 0 },
+	{ "use_gds", FLAG_BOOL, &options.use_gds, 0, 0 },
 	{ "torch_legacy_save", FLAG_BOOL, &options.legacy_save, 0, 0 },
 	{ "fast_io_size", FLAG_STRING, &options.fast_io_size, 0, 0 },
 	{ "use_accelerator_pin_memory", FLAG_BOOL, &options.accelerator_memory, 0, 0 },
@@ -134,7 +134,7 @@ struct result {
 	uint64_t moved_bytes, moved_ops; /* also those that do not count */
 	uint64_t validated_bytes;	 /* read without the daemon */
 	char gpu[BENCH_GPU_NAME_BYTES];	 /* whose memory the buffer is; "": the host's */
-	char gpu_way[BENCH_GPU_WAY_BYTES];
+	struct bench_gpu_ways gpu_ways;
 };
 
 /* The state of a process, beside the crew's. */
@@ -274,8 +274,7 @@ static int run_task(struct bench_process *process, const void *arg)
 	if (process->gpu) {
 		(void)snprintf(result->gpu, sizeof(result->gpu), "%s",
 			       bench_gpu_name(process->gpu));
-		(void)snprintf(result->gpu_way, sizeof(result->gpu_way), "%s",
-			       bench_gpu_way(process->gpu));
+		result->gpu_ways = *bench_gpu_ways(process->gpu);
 	}
 	return r;
 }
@@ -335,6 +334,24 @@ static int report_others(struct ctl *ctl, struct bench_guest *guest, struct benc
 	return CTL_OK;
 }
 
+/* Where the buffers are, and how their bytes went.  stdout has ds_io's lines alone. */
+static void note_gpus(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
+		      unsigned n)
+{
+	_cleanup_(json_putp) struct json_object *gpus = json_object_new_array();
+	char names[BENCH_TEXT_BYTES], text[BENCH_GPU_WAYS_BYTES];
+	struct bench_gpu_ways ways = { 0 };
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct result *result = bench_crew_shared(crew, i);
+
+		bench_gpu_add(gpus, result->gpu);
+		bench_gpu_sum_ways(&ways, &result->gpu_ways);
+	}
+	ctl_note(ctl, "buffers: in the memory of %s: %s", bench_gpu_list(gpus, names),
+		 bench_gpu_ways_text(&ways, bench_guest_cufile(guest), text));
+}
+
 static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
 			unsigned n)
 {
@@ -355,6 +372,8 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	r = report_others(ctl, guest, crew, n, &others);
 	if (r != CTL_OK)
 		return r;
+	if (options.gpu.gpu.is_given)
+		note_gpus(ctl, guest, crew, n);
 	if (!ctl->is_json) {
 		measure_print(&m, options.is_read, stdout);
 		return ctl_flush(ctl);
@@ -367,7 +386,7 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 		const struct result *result = bench_crew_shared(crew, i);
 
 		bench_gpu_add(gpus, result->gpu);
-		bench_gpu_add(ways, result->gpu_way);
+		bench_gpu_add_ways(ways, &result->gpu_ways);
 	}
 	object = json_object_new_object();
 	json_add_text(object, "op", options.is_read ? "read" : "write");
@@ -423,9 +442,8 @@ static int check_usage(const struct ctl *ctl)
 	struct profile profile = make_profile();
 	char text[256];
 
-	if (ctl->n_args > 0)
-		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl bench io --help",
-				 ctl->args[0]);
+	if (bench_gpu_check_args(ctl, &options.gpu) != CTL_OK)
+		return CTL_USAGE;
 	if (refuse_what_is_not_there(ctl) != CTL_OK)
 		return CTL_USAGE;
 	if (options.folder && options.mapping.n_items)
@@ -444,7 +462,8 @@ static int check_usage(const struct ctl *ctl)
 				      "folder: give --gpu alone");
 	if (profile_check(&profile, text, sizeof(text)) < 0)
 		return ctl_usage(ctl, "%s", text);
-	return bench_gpu_check(ctl, &options.gpu, "use_gds");
+	options.gpu.gds |= options.use_gds;
+	return bench_gpu_check(ctl, &options.gpu, options.use_gds ? "use_gds" : "gds");
 }
 
 static bool read_gpu(const char *text, int *ret_gpu)

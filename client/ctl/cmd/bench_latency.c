@@ -445,8 +445,8 @@ static int latency_run(struct ctl *ctl)
 					 .intra_op_parallelism = chosen.threads };
 	int r;
 
-	if (ctl->n_args)
-		return ctl_usage(ctl, "%s: not understood: all is said by options", ctl->args[0]);
+	if (bench_gpu_check_args(ctl, &options.gpu) != CTL_OK)
+		return CTL_USAGE;
 	if (!chosen.path)
 		return ctl_usage(ctl, "--nvme-path: say where the test file may lie");
 	if (profile_check(&profile, text, sizeof(text)) < 0)

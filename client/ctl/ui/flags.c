@@ -44,8 +44,17 @@ static const char *dashes_of(const struct flag *flag)
 
 static int parse_number(const struct flag *flag, const char *arg, char *text, size_t size)
 {
+	const char *sign = flag->kind == FLAG_OPTIONAL ? "=" : " ";
 	uint64_t number = 0;
 	int r = size_parse(arg, &number);
+
+	if (r == -EINVAL && flag->kind == FLAG_OPTIONAL) {
+		(void)snprintf(text, size,
+			       "%s%s=%s: is no number: write for example %s%s=0, or %s%s alone",
+			       dashes_of(flag), flag->name, arg, dashes_of(flag), flag->name,
+			       dashes_of(flag), flag->name);
+		return -EINVAL;
+	}
 
 	if (r == -EINVAL) {
 		(void)snprintf(text, size, "%s%s %s: is no number: write %s", dashes_of(flag),
@@ -56,8 +65,8 @@ static int parse_number(const struct flag *flag, const char *arg, char *text, si
 	}
 	if (r < 0 || number < flag->min || number > flag->max) {
 		(void)snprintf(text, size,
-			       "%s%s %s: out of range: must be from %" PRIu64 " to %" PRIu64,
-			       dashes_of(flag), flag->name, arg, flag->min, flag->max);
+			       "%s%s%s%s: out of range: must be from %" PRIu64 " to %" PRIu64,
+			       dashes_of(flag), flag->name, sign, arg, flag->min, flag->max);
 		return -EINVAL;
 	}
 	if (flag->kind == FLAG_SIZE)

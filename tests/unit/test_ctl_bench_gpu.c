@@ -1,0 +1,69 @@
+/* bench/gpu: how the bytes of GPU memory went, as text. */
+#include "client/ctl/bench/gpu.h"
+#include "tests/unit/suite.h"
+
+#include <json-c/json.h>
+#include <string.h>
+
+#define CUFILE "cuFile 1.17 with nvidia-fs 2.24"
+
+static const struct {
+	struct bench_gpu_ways ways;
+	const char *cufile, *text, *json;
+} rows[] = {
+	{ { 0, 0, "" }, CUFILE, "no op has ended", "[ ]" },
+	{ { 7, 0, "" }, CUFILE, "direct (" CUFILE ")", "[ \"direct\" ]" },
+	{ { 7, 0, "" }, "", "direct", "[ \"direct\" ]" },
+	{ { 0, 7, "no GPU" }, CUFILE, "copied: no GPU", "[ \"copied: no GPU\" ]" },
+	{ { 30, 10, "it is faster" },
+	  CUFILE,
+	  "30 of 40 ops direct (" CUFILE "), 10 copied: it is faster",
+	  "[ \"direct\", \"copied: it is faster\" ]" },
+};
+
+START_TEST(both_ways_are_told_with_the_number_of_their_ops) /* _i: the row */
+{
+	struct json_object *array = json_object_new_array();
+	char text[BENCH_GPU_WAYS_BYTES];
+
+	ck_assert_str_eq(bench_gpu_ways_text(&rows[_i].ways, rows[_i].cufile, text), rows[_i].text);
+	for (int i = 0; i < 2; i++) /* each stands there once */
+		bench_gpu_add_ways(array, &rows[_i].ways);
+	ck_assert_str_eq(json_object_to_json_string(array), rows[_i].json);
+	(void)json_object_put(array);
+}
+END_TEST
+
+START_TEST(the_ops_of_all_processes_are_summed)
+{
+	struct bench_gpu_ways sum = { 0 };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		bench_gpu_sum_ways(&sum, &rows[i].ways);
+	ck_assert_uint_eq(sum.n_direct, 44);
+	ck_assert_uint_eq(sum.n_copied, 17);
+	ck_assert_str_eq(sum.why, "it is faster");
+}
+END_TEST
+
+START_TEST(the_longest_reasons_fit)
+{
+	char text[BENCH_GPU_WAYS_BYTES], cufile[BENCH_GPU_WHY_BYTES];
+	struct bench_gpu_ways ways = { UINT64_MAX / 2, UINT64_MAX / 2, "" };
+
+	memset(ways.why, 'w', sizeof(ways.why) - 1);
+	memset(cufile, 'c', sizeof(cufile) - 1);
+	cufile[sizeof(cufile) - 1] = '\0';
+	ck_assert_str_eq(strchr(bench_gpu_ways_text(&ways, cufile, text), 'w'), ways.why);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_loop_test(tcase, both_ways_are_told_with_the_number_of_their_ops, 0,
+			    (int)(sizeof(rows) / sizeof(*rows)));
+	tcase_add_test(tcase, the_ops_of_all_processes_are_summed);
+	tcase_add_test(tcase, the_longest_reasons_fit);
+}
+
+SUITE("bench gpu", add_tests)
