@@ -22,22 +22,12 @@
 
 #define ROUNDS 9
 
-/* LIST(a list of functions, the field that has them, library) */
-#define CHECK_LISTS(LIST)                          \
-	LIST(CUDA_FUNCTIONS, find, cuda)           \
-	LIST(CUDA_COPY_FUNCTIONS, copy, cuda)      \
-	LIST(CUDA_EXPORT_FUNCTIONS, lend, cuda)    \
-	LIST(CUDA_IMPORT_FUNCTIONS, map, cuda)     \
-	LIST(STANDIN_PROGRAM_FUNCTIONS, own, cuda) \
-	LIST(CUFILE_FUNCTIONS, driver, cufile)     \
-	LIST(CUFILE_MOVE_FUNCTIONS, move, cufile)
-
 static struct {
 #define FIELD(list, field, library)    \
 	struct check_##field {         \
 		list(FUNCTION_POINTER) \
 	} field;
-	CHECK_LISTS(FIELD)
+	GPU_LISTS(FIELD)
 } gpu;
 
 /* ---- the libraries ---- */
@@ -79,7 +69,7 @@ static const char *load(bool is_cuda)
 		void *library = from;                      \
 		list(FIND)                                 \
 	}
-	CHECK_LISTS(FIND_ALL)
+	GPU_LISTS(FIND_ALL)
 	return missing;
 }
 

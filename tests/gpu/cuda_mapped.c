@@ -179,21 +179,28 @@ CUresult cuMemAddressReserve(CUdeviceptr *ret_memory, size_t bytes, size_t align
 	return allocation ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuMemAddressFree(CUdeviceptr memory, size_t bytes)
+/* Ends a whole range that is reserved, or what is mapped there. */
+static CUresult range_end(const char *call, CUdeviceptr memory, size_t bytes, bool is_mapped,
+			  void (*end)(struct allocation *allocation))
 {
-	CUresult result = cuda_call("cuMemAddressFree");
+	CUresult result = cuda_call(call);
 	struct allocation *allocation;
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	(void)pthread_mutex_lock(&cuda_lock);
 	allocation = cuda_find_start(memory, RESERVED);
-	if (!allocation || allocation->bytes || allocation->size != bytes)
+	if (!allocation || !allocation->bytes != !is_mapped || allocation->size != bytes)
 		result = CUDA_ERROR_INVALID_VALUE;
 	else
-		cuda_allocation_remove(allocation);
+		end(allocation);
 	(void)pthread_mutex_unlock(&cuda_lock);
 	return result;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr memory, size_t bytes)
+{
+	return range_end("cuMemAddressFree", memory, bytes, false, cuda_allocation_remove);
 }
 
 CUresult cuMemMap(CUdeviceptr memory, size_t bytes, size_t off, CUmemGenericAllocationHandle handle,
@@ -227,25 +234,17 @@ CUresult cuMemMap(CUdeviceptr memory, size_t bytes, size_t off, CUmemGenericAllo
 	return result;
 }
 
+static void unmap(struct allocation *allocation)
+{
+	cuda_must_be_unused(allocation);
+	(void)munmap(allocation->bytes, allocation->size + PAGE);
+	allocation->bytes = NULL;
+	handle_unref(allocation->handle);
+}
+
 CUresult cuMemUnmap(CUdeviceptr memory, size_t bytes)
 {
-	CUresult result = cuda_call("cuMemUnmap");
-	struct allocation *allocation;
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	(void)pthread_mutex_lock(&cuda_lock);
-	allocation = cuda_find_start(memory, RESERVED);
-	if (!allocation || !allocation->bytes || allocation->size != bytes) {
-		result = CUDA_ERROR_INVALID_VALUE;
-	} else {
-		cuda_must_be_unused(allocation);
-		(void)munmap(allocation->bytes, bytes + PAGE);
-		allocation->bytes = NULL;
-		handle_unref(allocation->handle);
-	}
-	(void)pthread_mutex_unlock(&cuda_lock);
-	return result;
+	return range_end("cuMemUnmap", memory, bytes, true, unmap);
 }
 
 CUresult cuMemSetAccess(CUdeviceptr memory, size_t bytes, const CUmemAccessDesc *access, size_t n)

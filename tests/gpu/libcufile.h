@@ -17,4 +17,14 @@ struct standin_cufile {
 };
 STANDIN_EXPORT struct standin_cufile standin_cufile_counts(void);
 
+/* The vendor's functions: LIST(a list of them, the field that has them, library). */
+#define GPU_LISTS(LIST)                            \
+	LIST(CUDA_FUNCTIONS, find, cuda)           \
+	LIST(CUDA_COPY_FUNCTIONS, copy, cuda)      \
+	LIST(CUDA_EXPORT_FUNCTIONS, lend, cuda)    \
+	LIST(CUDA_IMPORT_FUNCTIONS, map, cuda)     \
+	LIST(STANDIN_PROGRAM_FUNCTIONS, own, cuda) \
+	LIST(CUFILE_FUNCTIONS, driver, cufile)     \
+	LIST(CUFILE_MOVE_FUNCTIONS, move, cufile)
+
 #endif

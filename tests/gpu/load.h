@@ -17,16 +17,9 @@
 #define STANDIN_CUFILE_LOOK_FUNCTIONS(FUNCTION) \
 	FUNCTION(struct standin_cufile, standin_cufile_counts, (void))
 
-/* LIST(a list of functions, the field that has them, library) */
 #define STANDIN_LISTS(LIST)                           \
-	LIST(CUDA_FUNCTIONS, find, cuda)              \
-	LIST(CUDA_COPY_FUNCTIONS, copy, cuda)         \
-	LIST(CUDA_EXPORT_FUNCTIONS, lend, cuda)       \
-	LIST(CUDA_IMPORT_FUNCTIONS, map, cuda)        \
-	LIST(STANDIN_PROGRAM_FUNCTIONS, own, cuda)    \
+	GPU_LISTS(LIST)                               \
 	LIST(STANDIN_CUDA_LOOK_FUNCTIONS, look, cuda) \
-	LIST(CUFILE_FUNCTIONS, driver, cufile)        \
-	LIST(CUFILE_MOVE_FUNCTIONS, move, cufile)     \
 	LIST(STANDIN_CUFILE_LOOK_FUNCTIONS, see, cufile)
 
 #define STANDIN_FIELD(list, field, library) \
