@@ -506,7 +506,7 @@ static bool is_wanted(const char *name, int argc, char **argv)
 
 int tests_main(int argc, char **argv)
 {
-	int n_failed = 0;
+	int n_failed = 0, n_wanted = 0;
 
 	if (argc == 2 && !strcmp(argv[1], "-l")) {
 		for (int i = 0; i < n_tests; i++)
@@ -524,9 +524,16 @@ int tests_main(int argc, char **argv)
 	huge_pages_fd = huge_pages_open();
 	(void)signal(SIGPIPE, SIG_IGN); /* cannot fail; the peer of a raw client may close */
 
-	for (int i = 0; i < n_tests; i++)
-		if (is_wanted(tests[i].name, argc, argv) && !test_run(&tests[i]))
-			n_failed++;
+	for (int i = 0; i < n_tests; i++) {
+		if (!is_wanted(tests[i].name, argc, argv))
+			continue;
+		n_wanted++;
+		n_failed += !test_run(&tests[i]);
+	}
+	if (!n_wanted) {
+		fprintf(stderr, "no test's name has \"%s\": -l lists them\n", argv[1]);
+		n_failed = 1;
+	}
 	(void)munmap(report, sizeof(*report));
 	for (int i = 0; i < n_texts; i++)
 		free(texts[i]);

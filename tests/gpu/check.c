@@ -11,9 +11,11 @@
 #include "tests/harness.h"
 #include "tests/places.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,6 +23,8 @@
 #include <unistd.h>
 
 #define ROUNDS 9
+#define PCI_VENDOR_NVIDIA 0x10de
+#define PCI_CLASS_DISPLAY 0x03
 
 static struct {
 #define FIELD(list, field, library)    \
@@ -37,6 +41,14 @@ static const char *env_path(const char *name, const char *usual)
 	const char *path = getenv(name);
 
 	return path && *path ? path : usual;
+}
+
+/* A library that the caller has named must open; without a name, a host may lack it. */
+static void missing_library(const char *variable, const char *library, const char *why)
+{
+	if (getenv(variable))
+		test_fail("%s=%s: %s", variable, getenv(variable), why);
+	test_skip("no %s: %s", library, why);
 }
 
 /* Before a fork: no call of libcuda's. */
@@ -83,7 +95,7 @@ static void gpu_open(void)
 	needs_gpu();
 	missing = load(true);
 	if (missing)
-		test_skip("no libcuda: %s", missing);
+		missing_library("CUDA_LIBRARY", "libcuda", missing);
 	if (gpu.find.cuInit(0) != CUDA_SUCCESS || gpu.find.cuDeviceGetCount(&n) != CUDA_SUCCESS ||
 	    n == 0)
 		test_skip("libcuda finds no GPU");
@@ -97,7 +109,7 @@ static void cufile_open(void)
 	const char *missing = load(false);
 
 	if (missing)
-		test_skip("no libcufile: %s", missing);
+		missing_library("CUFILE_LIBRARY", "libcufile", missing);
 	CHECK_EQ(gpu.driver.cuFileDriverOpen().err, CU_FILE_SUCCESS);
 }
 
@@ -152,9 +164,25 @@ static const char *config_make(const char *engine)
 	return config;
 }
 
+/* Until then the client does not know how the bytes will go. */
+static void wait_probe(const struct daemon *daemon)
+{
+	for (bool is_probing = true; is_probing;) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+		const Wire__Gpus *gpus;
+
+		daemon_status(daemon, &answer);
+		gpus = answer.reply->status->gpus;
+		is_probing = gpus && (*gpus->call || strstr(gpus->why, "has not answered yet"));
+		if (is_probing)
+			(void)usleep(10000); /* only leaves the processor to the probe */
+	}
+}
+
 static void rig_engine(struct rig *rig, const char *engine)
 {
 	rig->daemon = daemon_start(DAEMON_ARGS("--config", config_make(engine)));
+	wait_probe(rig->daemon);
 	rig_open(rig, NULL);
 }
 
@@ -168,8 +196,68 @@ static void check_op(int64_t result, uint64_t len, const char *engine)
 
 /* ---- facts ---- */
 
+/* P2PDMA of some libcufile needs it. */
+static void note_capability(const char *who, pid_t pid)
+{
+	_cleanup_(fclosep) FILE *file = fopen(test_text("/proc/%d/status", (int)pid), "re");
+	unsigned long long effective = 0;
+	char line[256];
+
+	CHECK(file);
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "CapEff: %llx", &effective) == 1)
+			break;
+	test_note("%s: %s CAP_SYS_RAWIO", who, effective >> CAP_SYS_RAWIO & 1 ? "has" : "lacks");
+}
+
+static unsigned long file_number(const char *path)
+{
+	_cleanup_(fclosep) FILE *file = fopen(path, "re");
+	unsigned long number = 0;
+
+	return file && fscanf(file, "%lx", &number) == 1 ? number : 0;
+}
+
+/* The window to the memory of a GPU is its largest one on the bus. */
+static void note_bars(void)
+{
+	DIR *dir = opendir("/sys/bus/pci/devices");
+
+	for (struct dirent *entry; dir && (entry = readdir(dir));) {
+		const char *base = test_text("/sys/bus/pci/devices/%s", entry->d_name);
+		_cleanup_(fclosep) FILE *file = NULL;
+		unsigned long long from, to, flags, largest = 0;
+
+		if (file_number(test_text("%s/vendor", base)) != PCI_VENDOR_NVIDIA ||
+		    file_number(test_text("%s/class", base)) >> 16 != PCI_CLASS_DISPLAY)
+			continue;
+		file = fopen(test_text("%s/resource", base), "re");
+		while (file && fscanf(file, "%llx %llx %llx", &from, &to, &flags) == 3)
+			if (to > from && to - from >= largest)
+				largest = to - from + 1;
+		test_note("PCI %s: BAR1 has %llu MiB", entry->d_name, largest / MIB);
+	}
+	if (dir)
+		(void)closedir(dir); /* it was only read */
+}
+
+/* The daemon does not call it: its header calls it experimental. */
+static void note_batches(void)
+{
+	static const char *const names[] = { "cuFileBatchIOSetUp", "cuFileBatchIOSubmit",
+					     "cuFileBatchIOGetStatus", "cuFileBatchIODestroy" };
+	void *cufile = dlopen(env_path("CUFILE_LIBRARY", CUFILE_LIBRARY), RTLD_NOW);
+	const char *missing = NULL;
+
+	CHECK(cufile);
+	for (unsigned i = 0; i < ARRAY_SIZE(names) && !missing; i++)
+		missing = dlsym(cufile, names[i]) ? NULL : names[i];
+	test_note("libcufile's batch API: %s%s", missing ? "no " : "there", missing ? missing : "");
+}
+
 TEST(facts, "the GPUs of this host")
 {
+	struct daemon *daemon;
 	CUfileDrvProps_t props = { .fflags = 0 };
 	char name[256];
 	size_t bytes;
@@ -190,6 +278,11 @@ TEST(facts, "the GPUs of this host")
 	test_note("libcufile %d.%d, nvidia-fs %u.%u, status flags %#x, feature flags %#x",
 		  version / 1000, version % 1000 / 10, props.nvfs.major_version,
 		  props.nvfs.minor_version, props.nvfs.dstatusflags, props.fflags);
+	note_batches();
+	note_bars();
+	daemon = daemon_start(DAEMON_ARGS("--config", config_make("auto")));
+	note_capability("this program", getpid());
+	note_capability("the daemon", daemon->pid);
 }
 
 /* ---- bytes ---- */
@@ -468,7 +561,7 @@ static void speed_open(struct speed *s, unsigned i)
 {
 	static const char *const ways[] = { "none", "shared memory", "GPU memory", "copied" };
 	struct rig *rig = &s->rigs[i];
-	struct dsaio_op *op;
+	struct dsaio_op *op = NULL;
 	int64_t result;
 
 	if (i == 0)
@@ -478,16 +571,19 @@ static void speed_open(struct speed *s, unsigned i)
 			.args = DAEMON_ARGS("--config", config_make(engines[i].what)),
 			.socket_path = test_text("%s/%u.sock", test_dir(), i),
 			.store_dir = s->rigs[0].daemon->store_dir });
+	wait_probe(rig->daemon);
 	rig_open(rig, NULL);
 	if (i == 0)
 		file_make_pattern(daemon_path(rig->daemon, "f"), s->len, 1);
 	(void)rig_file(rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_pread_async(rig->handle, rig->files[0], s->memory, MIB, 0, &op));
-	result = op_wait(op, -1);
+	result = dsaio_pread_async(rig->handle, rig->files[0], s->memory, MIB, 0, &op);
+	if (result == 0)
+		result = op_wait(op, -1);
 	sides[i].is_missing = result < 0;
 	CHECK(i == 2 || result == (int64_t)MIB);
 	test_note("engine = %s: %s %s", engines[i].what,
-		  result < 0 ? dsaio_error() : ways[dsaio_op_way(op)], dsaio_op_why(op));
+		  result < 0 ? dsaio_error() : ways[dsaio_op_way(op)],
+		  result < 0 ? "" : dsaio_op_why(op));
 	dsaio_op_free(op);
 }
 
@@ -497,9 +593,13 @@ TEST(speed, "speed beside cuFile in the process, and beside pread and a copy")
 	const uint64_t len = volume() < 400 * MIB ? 16 * MIB : 400 * MIB;
 	struct speed s = { .len = len };
 	CUfileDescr_t description = { .type = CU_FILE_HANDLE_TYPE_OPAQUE_FD };
+	const char *missing;
 
 	test_time_limit(1200);
 	gpu_open();
+	missing = load(false);
+	if (missing && getenv("CUFILE_LIBRARY"))
+		missing_library("CUFILE_LIBRARY", "libcufile", missing);
 	s.memory = gpu_alloc(len);
 	for (unsigned i = 0; i < ARRAY_SIZE(engines); i++)
 		speed_open(&s, i);
@@ -509,7 +609,7 @@ TEST(speed, "speed beside cuFile in the process, and beside pread and a copy")
 	CHECK_EQ(gpu.copy.cuMemHostRegister_v2(s.host, len, CU_MEMHOSTREGISTER_PORTABLE),
 		 CUDA_SUCCESS);
 	description.handle.fd = s.fd;
-	if (!load(false) && gpu.driver.cuFileDriverOpen().err == CU_FILE_SUCCESS &&
+	if (!missing && gpu.driver.cuFileDriverOpen().err == CU_FILE_SUCCESS &&
 	    gpu.move.cuFileHandleRegister(&s.handle, &description).err == CU_FILE_SUCCESS)
 		CHECK_EQ(gpu.move.cuFileBufRegister(s.memory, len, 0).err, CU_FILE_SUCCESS);
 	sides[3].is_missing = !s.handle;

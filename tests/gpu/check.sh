@@ -1,7 +1,19 @@
 #!/bin/bash
 # Runs build/tests/gpu/check on this machine's GPU, and keeps the results in tests/bench/results/gpu.txt.
 # Without a GPU each test is skipped, with the reason, and nothing is kept.
+#
+#     tests/gpu/check.sh [PART OF A NAME]...	only those tests; -l lists them
+#     tests/gpu/check.sh --help
+#     CUDA_LIBRARY=FILE, CUFILE_LIBRARY=FILE	which libraries; one that does not open is a failure
+#     CHECK_GPU_MIB=N				bytes of the large test (16384)
+#     BUILD=DIR					where it was built (build)
 set -u
+case ${1:-} in
+-h | --help)
+	sed -n '2,/^set -u/{/^set -u/d;s/^#\( \|$\)//;p}' "$0"
+	exit
+	;;
+esac
 cd "$(dirname "$0")/../.." || exit 1
 out=$(mktemp) || exit 1
 trap 'rm -f "$out"' EXIT
