@@ -27,7 +27,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
 sys.path[:0] = [os.path.join(TESTS, "python"), os.path.join(TESTS, "deepspeed")]
 from conftest import BUILD, PACKAGE, Daemon  # noqa: E402
-from python import HEADER, Row, venv_of_deepspeed  # noqa: E402
+from python_sides import HEADER, Row, venv_of_deepspeed  # noqa: E402
 
 FIRST = 2  # steps that do not count
 LAYERS, WIDTH = 18, 512  # 18.9 M parameters
