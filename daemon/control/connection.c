@@ -87,13 +87,32 @@ void connection_resume(struct connection *connection)
 	if (connection->is_reading || !connection->ops->may_read(connection))
 		return;
 	connection->is_reading = true;
-	(void)event_add(connection->read_event,
-			NULL); /* cannot fail: epoll knew the descriptor before */
+	(void)event_add(connection->read_event, NULL); /* cannot fail: epoll knows the descriptor */
+	(void)event_del(connection->hangup_event);     /* fine if it is not added */
 	turns_add(connection->turns, &connection->turn); /* frames may wait in the reader */
+}
+
+/* Requests wait in the socket, where the peer's end shows only to those who look for it. */
+static void connection_wait(struct connection *connection)
+{
+	if (!connection->is_reading)
+		return;
+	connection->is_reading = false;
+	(void)event_add(connection->hangup_event, NULL); /* cannot fail, like the read event */
+	(void)event_del(connection->read_event);	 /* it was added */
+}
+
+static void on_hangup(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	connection_lost(arg);
 }
 
 void connection_pause(struct connection *connection)
 {
+	if (connection->hangup_event)
+		(void)event_del(connection->hangup_event); /* fine if it is not added */
 	if (!connection->is_reading)
 		return;
 	connection->is_reading = false;
@@ -124,7 +143,7 @@ bool connection_serve(struct connection *connection)
 		if (clock_nsec() >= end_nsec)
 			return true;
 	}
-	connection_pause(connection);
+	connection_wait(connection);
 	return false;
 }
 
@@ -235,7 +254,9 @@ int connection_start(struct connection *connection, int fd, struct event_base *b
 	connection->read_event = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, connection);
 	connection->write_event = event_new(base, fd, EV_WRITE, on_writable, connection);
 	connection->retry_event = evtimer_new(base, on_writable, connection);
-	if (!connection->read_event || !connection->write_event || !connection->retry_event)
+	connection->hangup_event = event_new(base, fd, EV_CLOSED, on_hangup, connection);
+	if (!connection->read_event || !connection->write_event || !connection->retry_event ||
+	    !connection->hangup_event)
 		return error_set(error, -ENOMEM, "connection: events");
 	/* Fails before Linux 6.5.  The client may send a pidfd instead. */
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0 &&
@@ -252,7 +273,8 @@ int connection_start(struct connection *connection, int fd, struct event_base *b
 void connection_deinit(struct connection *connection)
 {
 	struct event **events[] = { &connection->read_event, &connection->write_event,
-				    &connection->retry_event, &connection->pid_event };
+				    &connection->retry_event, &connection->hangup_event,
+				    &connection->pid_event };
 
 	for (unsigned i = 0; i < sizeof(events) / sizeof(*events); i++) {
 		if (*events[i])

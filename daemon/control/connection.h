@@ -2,7 +2,7 @@
  * A connection: the socket side of one client.  It reads requests by turns (turns.h), sends replies
  * and watches for the client's death.
  *
- *   reading -> paused    may_read() returned false: requests stay in the client's socket
+ *   reading -> paused    may_read() returned false: requests stay in the client's socket, whose end is watched
  *   paused  -> reading   connection_resume(), when the reason for the pause may be over
  *   mute                 nothing can reach the client any more; replies are dropped
  *
@@ -47,7 +47,8 @@ struct connection {
 	bool is_reading, is_mute;
 	int pidfd; /* -1: there is none */
 	struct event *read_event, *write_event, *pid_event;
-	struct event *retry_event; /* a timer: replies that could not be sent */
+	struct event *retry_event;  /* a timer: replies that could not be sent */
+	struct event *hangup_event; /* while it is paused */
 	struct frame_reader reader;
 	struct frame_writer writer;
 };

@@ -144,6 +144,37 @@ START_TEST(while_its_owner_may_not_read_requests_stay_in_the_socket)
 }
 END_TEST
 
+START_TEST(the_end_of_the_peer_is_a_loss_while_its_owner_may_not_read)
+{
+	may_read = false;
+	send_frame(NULL, 0);
+	run();
+	ck_assert(!connection.is_reading);
+	ck_assert_uint_eq(n_lost, 0);
+	(void)close(peer_fd);
+	peer_fd = -1;
+	run();
+	ck_assert_uint_eq(n_lost, 1);
+	ck_assert_uint_eq(n_frames, 0);
+}
+END_TEST
+
+START_TEST(a_pause_that_is_over_watches_no_end)
+{
+	may_read = false;
+	send_frame(NULL, 0);
+	run();
+	may_read = true;
+	connection_resume(&connection);
+	connection_pause(&connection); /* as its owner does when it ends */
+	(void)close(peer_fd);
+	peer_fd = -1;
+	ck_assert(!event_pending(connection.hangup_event, EV_CLOSED, NULL));
+	run();
+	ck_assert_uint_eq(n_lost, 1); /* by the turn that the resumption has begun */
+}
+END_TEST
+
 START_TEST(bytes_that_are_no_frame_are_reported_once)
 {
 	ck_assert_int_eq(write(peer_fd, "GET / HTTP/1.0\r\n\r\n", 18), 18);
@@ -271,6 +302,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, each_frame_is_served_and_descriptors_that_are_left_are_closed);
 	tcase_add_test(tcase, while_its_owner_may_not_read_requests_stay_in_the_socket);
+	tcase_add_test(tcase, the_end_of_the_peer_is_a_loss_while_its_owner_may_not_read);
+	tcase_add_test(tcase, a_pause_that_is_over_watches_no_end);
 	tcase_add_test(tcase, bytes_that_are_no_frame_are_reported_once);
 	tcase_add_test(tcase, the_end_of_the_peer_is_a_loss_and_makes_it_mute);
 	tcase_add_test(tcase, a_full_socket_keeps_replies_until_the_peer_reads);
