@@ -28,6 +28,9 @@ static struct daemon {
 	pthread_t thread;
 	pthread_mutex_t lock; /* of all below */
 	int refusals[8];      /* results of the imports that come; 0: granted */
+	unsigned n_most; /* not 0: slabs that it grants; each free is done at the next refusal */
+	unsigned n_slabs;
+	uint64_t free_seq; /* of a free that is not done; 0: none */
 	uint32_t last_slab;
 	struct seen {
 		unsigned n_imports, n_freed;
@@ -46,15 +49,40 @@ static void peer_import(const Wire__DeviceImport *import, const struct frame *fr
 	peer.seen.uuid = (char)import->uuid.data[0];
 	peer.seen.has_fd = frame->n_fds;
 	peer.seen.has_ipc = import->ipc_handle.len == CU_IPC_HANDLE_SIZE;
-	reply->error = peer.refusals[peer.seen.n_imports % 8];
+	reply->error = peer.n_most && peer.n_slabs == peer.n_most
+			       ? -EDQUOT
+			       : peer.refusals[peer.seen.n_imports % 8];
 	peer.seen.n_imports++;
 	if (reply->error) {
 		reply->text = (char *)(uintptr_t) "no such luck"; /* only read */
 		return;
 	}
+	peer.n_slabs++;
 	slab->slab = ++peer.last_slab;
 	reply->body_case = WIRE__REPLY__BODY_DEVICE_IMPORT;
 	reply->device_import = slab;
+}
+
+static void peer_send(const Wire__Reply *reply)
+{
+	struct frame_writer writer = { 0 };
+	uint8_t body[256];
+	size_t len = wire__reply__pack(reply, body);
+
+	ck_assert_int_eq(frame_queue(&writer, body, len, NULL, 0), 0);
+	(void)frame_flush(&writer, peer.fd); /* the client may have gone */
+	frame_writer_deinit(&writer);
+}
+
+/* Under the lock. */
+static void peer_free_done(void)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+
+	reply.seq = peer.free_seq;
+	peer.free_seq = 0;
+	peer.n_slabs--;
+	peer_send(&reply);
 }
 
 /* false: the connection has ended. */
@@ -62,12 +90,10 @@ static bool peer_serve(struct frame_reader *reader)
 {
 	Wire__SlabNewReply slab = WIRE__SLAB_NEW_REPLY__INIT;
 	Wire__Reply reply = WIRE__REPLY__INIT;
-	struct frame_writer writer = { 0 };
 	Wire__Request *request;
 	struct frame frame;
-	uint8_t body[256];
+	bool is_done = true;
 	char text[160];
-	size_t len;
 
 	if (frame_read(reader, peer.fd, &frame, text, sizeof(text)) != 1)
 		return false;
@@ -77,18 +103,20 @@ static bool peer_serve(struct frame_reader *reader)
 	(void)pthread_mutex_lock(&peer.lock);
 	if (request->body_case == WIRE__REQUEST__BODY_DEVICE_IMPORT) {
 		peer_import(request->device_import, &frame, &reply, &slab);
+		peer_send(&reply);
+		is_done = reply.error == -EDQUOT;
 	} else {
 		ck_assert_int_eq(request->body_case, WIRE__REQUEST__BODY_SLAB_FREE);
 		peer.seen.n_freed++;
 		peer.seen.last_freed = request->slab_free->slab;
+		peer.free_seq = request->seq;
+		is_done = !peer.n_most;
 	}
+	if (peer.free_seq && is_done)
+		peer_free_done();
 	(void)pthread_mutex_unlock(&peer.lock);
 	wire__request__free_unpacked(request, NULL);
 	frame_deinit(&frame);
-	len = wire__reply__pack(&reply, body);
-	ck_assert_int_eq(frame_queue(&writer, body, len, NULL, 0), 0);
-	(void)frame_flush(&writer, peer.fd); /* the client may have gone */
-	frame_writer_deinit(&writer);
 	return true;
 }
 
@@ -433,6 +461,22 @@ START_TEST(a_refusal_for_now_is_forgotten)
 }
 END_TEST
 
+START_TEST(imports_that_the_daemon_does_not_take_yet_are_tried_again_where_nothing_may_be_copied)
+{
+	char *memory = gpu_alloc(0);
+
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_DIRECT);
+	refuse(0, -EAGAIN);
+	refuse(1, -EAGAIN);
+	ck_assert_int_eq(use(memory), 1);
+	ck_assert_uint_eq(seen().n_imports, 3);
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_AUTO);
+	refuse(3, -EAGAIN);
+	ck_assert_int_eq(use(memory), 0);
+	ck_assert_uint_eq(seen().n_imports, 4);
+}
+END_TEST
+
 START_TEST(a_refusal_is_an_error_where_nothing_may_be_copied)
 {
 	char *memory = gpu_alloc(0), buf[16];
@@ -506,6 +550,60 @@ START_TEST(too_much_memory_is_mended_by_less)
 	refuse(3, -ENOMEM);
 	refuse(4, -ENOMEM); /* of a sole region of its own */
 	ck_assert_int_eq(use(gpu_alloc(0)), 0);
+}
+END_TEST
+
+/* The daemon grants so many slabs, and takes its time to free one. */
+static void limit(unsigned n_most)
+{
+	(void)pthread_mutex_lock(&peer.lock);
+	peer.n_most = n_most;
+	(void)pthread_mutex_unlock(&peer.lock);
+}
+
+START_TEST(memory_that_is_being_given_back_is_no_reason_to_refuse_other_memory)
+{
+	char *first = gpu_alloc(0), *memory = gpu_alloc(0);
+	struct buffer_place place;
+
+	limit(2);
+	regions.pause_nsec = 0;
+	ck_assert_int_eq(use(first), 1);
+	ck_assert_int_eq(ref(memory, 1, &place), 1); /* it stays */
+	gpu_free(first);
+	ck_assert_int_eq(use(memory), 2); /* posts that it gives the first back */
+	ck_assert_int_eq(use(gpu_alloc(0)), 3);
+	ck_assert_uint_eq(seen().n_imports, 4);
+	ck_assert_uint_eq(seen().last_freed, 1);
+	buffer_unref(place.piece);
+	limit(0);
+}
+END_TEST
+
+static void *unregister_main(void *arg)
+{
+	gpu_regions_unregister(&regions, arg);
+	return NULL;
+}
+
+START_TEST(memory_that_another_thread_gives_back_is_no_reason_to_refuse_other_memory)
+{
+	char *first = gpu_alloc(0), *memory = gpu_alloc(0), *why;
+	struct allocation allocation;
+	struct buffer_place place;
+	pthread_t thread;
+
+	limit(2);
+	ck_assert_int_eq(gpu_regions_register(&regions, "test", first, BYTES), 0);
+	ck_assert_int_eq(allocation_find(first, &allocation, &why), 0);
+	ck_assert_int_eq(ref(memory, 1, &place), 1);
+	ck_assert_int_eq(pthread_create(&thread, NULL, unregister_main, &allocation), 0);
+	while (!seen().n_freed)
+		(void)usleep(1000);
+	ck_assert_int_eq(use(gpu_alloc(0)), 3);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	buffer_unref(place.piece);
+	limit(0);
 }
 END_TEST
 
@@ -599,12 +697,18 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, freed_memory_is_given_back_before_an_import);
 	tcase_add_loop_test(tcase, a_refusal_is_remembered, 0, N_ROWS(refusals));
 	tcase_add_loop_test(tcase, a_refusal_for_now_is_forgotten, 0, N_ROWS(refusals));
+	tcase_add_test(
+		tcase,
+		imports_that_the_daemon_does_not_take_yet_are_tried_again_where_nothing_may_be_copied);
 	tcase_add_loop_test(tcase, a_refusal_is_an_error_where_nothing_may_be_copied, 0,
 			    N_ROWS(refusals));
 	tcase_add_test(tcase, without_the_feature_nothing_is_asked);
 	tcase_add_test(tcase, regions_are_bounded);
 	tcase_add_test(tcase, where_nothing_may_be_copied_a_region_goes_at_once);
 	tcase_add_test(tcase, too_much_memory_is_mended_by_less);
+	tcase_add_test(tcase, memory_that_is_being_given_back_is_no_reason_to_refuse_other_memory);
+	tcase_add_test(tcase,
+		       memory_that_another_thread_gives_back_is_no_reason_to_refuse_other_memory);
 	tcase_add_test(tcase, registered_memory_stays);
 	tcase_add_test(tcase, ranges_that_were_registered_during_a_refusal_count);
 	tcase_add_test(tcase, a_connection_that_is_lost_is_an_error);

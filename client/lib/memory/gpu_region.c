@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /*
  * The states, and those that may follow:
@@ -52,7 +53,7 @@ void gpu_regions_init(struct gpu_regions *regions, struct dsaio_conn *conn, bool
 			       ? facts.gpu_why
 			       : "the daemon is of an older version, which uses no GPU memory");
 	(void)pthread_mutex_init(&regions->lock, NULL); /* default attributes: cannot fail */
-	(void)pthread_cond_init(&regions->imported, NULL);
+	(void)pthread_cond_init(&regions->changed, NULL);
 }
 
 static void region_free(struct gpu_region *region)
@@ -68,7 +69,7 @@ void gpu_regions_deinit(struct gpu_regions *regions)
 	LIST_EACH(struct gpu_region, region, &regions->stale, node)
 		region_free(region);
 	free(regions->regions);
-	(void)pthread_cond_destroy(&regions->imported);
+	(void)pthread_cond_destroy(&regions->changed);
 	(void)pthread_mutex_destroy(&regions->lock);
 }
 
@@ -179,8 +180,8 @@ static bool regions_spare(struct gpu_regions *regions)
 	return true;
 }
 
-/* Moves those that no op uses any more to the list. */
-static void stale_take(struct gpu_regions *regions, struct list *gone)
+/* Moves those that no op uses any more to the list, for give_back().  Returns whether there is one. */
+static bool stale_take(struct gpu_regions *regions, struct list *gone)
 {
 	LIST_EACH(struct gpu_region, region, &regions->stale, node) {
 		if (region_is_used(region))
@@ -188,11 +189,15 @@ static void stale_take(struct gpu_regions *regions, struct list *gone)
 		list_remove(&regions->stale, &region->node);
 		list_push(gone, &region->node);
 	}
+	regions->n_giving += gone->first != NULL;
+	return gone->first;
 }
 
 /* Gives them back, without the lock. */
 static void give_back(struct gpu_regions *regions, struct list *gone, bool waits)
 {
+	if (!gone->first)
+		return;
 	LIST_EACH(struct gpu_region, region, gone, node) {
 		if (region->has_slab) {
 			debug_log("GPU memory: slab %u is given back", region->slab.id);
@@ -203,6 +208,11 @@ static void give_back(struct gpu_regions *regions, struct list *gone, bool waits
 		}
 		region_free(region);
 	}
+	(void)pthread_mutex_lock(&regions->lock);
+	regions->n_giving--;
+	regions->n_given++;
+	(void)pthread_cond_broadcast(&regions->changed);
+	(void)pthread_mutex_unlock(&regions->lock);
 }
 
 /* ---- import ---- */
@@ -235,6 +245,56 @@ static bool is_for_now(int error)
 }
 
 /*
+ * The daemon takes no further import while too many wait for the GPU driver.  Ops that may be copied do not
+ * wait for that.  Under the lock, which is released meanwhile.
+ */
+static bool regions_await_driver(struct gpu_regions *regions)
+{
+	static const struct timespec pause = { .tv_nsec = 10000000 }; /* a guess */
+
+	if (!regions->must_import)
+		return false;
+	(void)pthread_mutex_unlock(&regions->lock);
+	(void)nanosleep(&pause, NULL); /* a signal only makes it shorter */
+	(void)pthread_mutex_lock(&regions->lock);
+	return true;
+}
+
+/* The releases that had ended before an import. */
+struct given {
+	uint64_t n_given, n_answered;
+};
+
+/*
+ * After an import that was refused for now: whether less counts towards what this client may have than when
+ * it was asked for.  Memory counts until the daemon has released it, so this waits for a release under way.
+ * Under the lock, which is released meanwhile.
+ */
+static bool regions_await_less(struct gpu_regions *regions, const struct given *given)
+{
+	const size_t n = regions->n;
+	bool is_answered;
+
+	regions_look(regions, clock_nsec());
+	while (regions->n_giving && regions->n_given == given->n_given)
+		(void)pthread_cond_wait(&regions->changed, &regions->lock);
+	if (regions->n < n || regions->n_given != given->n_given)
+		return true;
+	(void)pthread_mutex_unlock(&regions->lock);
+	is_answered = conn_await_post(regions->conn, given->n_answered);
+	(void)pthread_mutex_lock(&regions->lock);
+	return is_answered;
+}
+
+/* After an import that was refused: whether to ask again. */
+static bool regions_may_retry(struct gpu_regions *regions, int error, const struct given *given)
+{
+	if (error == -EAGAIN)
+		return regions_await_driver(regions);
+	return is_for_now(error) && (regions_await_less(regions, given) || regions_spare(regions));
+}
+
+/*
  * Imports a region that is IMPORTING by this thread's doing.  Under the lock, which is released meanwhile.
  * Regions that go are given back first, since they count towards what this client may have.
  */
@@ -246,14 +306,16 @@ static void region_import(struct gpu_regions *regions, struct gpu_region *region
 	regions_look(regions, clock_nsec());
 	do {
 		struct list gone = { .first = NULL };
+		struct given given;
 
 		why = NULL;
-		stale_take(regions, &gone);
+		given.n_given = regions->n_given + stale_take(regions, &gone);
 		(void)pthread_mutex_unlock(&regions->lock);
 		give_back(regions, &gone, true);
+		given.n_answered = conn_posts_answered(regions->conn);
 		r = import(regions, region, &why);
 		(void)pthread_mutex_lock(&regions->lock);
-		if (!is_for_now(r) || !regions_spare(regions))
+		if (!regions_may_retry(regions, r, &given))
 			break;
 		free(why);
 	} while (true);
@@ -264,7 +326,7 @@ static void region_import(struct gpu_regions *regions, struct gpu_region *region
 	region->why = why;
 	region->used_nsec = clock_nsec();
 	region->retry_nsec = is_for_now(r) ? region->used_nsec + regions->pause_nsec : UINT64_MAX;
-	(void)pthread_cond_broadcast(&regions->imported);
+	(void)pthread_cond_broadcast(&regions->changed);
 	if (r == 0)
 		debug_log("GPU memory: slab %u: %" PRIu64 " bytes of GPU %d at %#" PRIxPTR,
 			  region->slab.id, region->allocation.bytes, region->allocation.number,
@@ -367,7 +429,7 @@ static int region_get(struct gpu_regions *regions, const char *function, const v
 			r = region_new(regions, function, memory, &region);
 		}
 		if (r == -EAGAIN) {
-			(void)pthread_cond_wait(&regions->imported, &regions->lock);
+			(void)pthread_cond_wait(&regions->changed, &regions->lock);
 		} else if (r == 1) {
 			region_import(regions, region);
 			*ret_region = region;
@@ -424,7 +486,7 @@ int gpu_regions_ref_slow(struct gpu_regions *regions, const char *function, cons
 			regions_look(regions, now_nsec);
 	}
 	if (regions->stale.first)
-		stale_take(regions, &gone);
+		(void)stale_take(regions, &gone); /* none is fine */
 	(void)pthread_mutex_unlock(&regions->lock);
 	give_back(regions, &gone, false);
 	return r;
@@ -488,7 +550,7 @@ void gpu_regions_unregister(struct gpu_regions *regions, const struct allocation
 	if (region && region->allocation.id == allocation->id && region->n_registered &&
 	    !--region->n_registered && region->state == REGION_IMPORTED && !region_is_used(region))
 		regions_retire(regions, regions_from(regions, allocation->base));
-	stale_take(regions, &gone);
+	(void)stale_take(regions, &gone); /* none is fine */
 	(void)pthread_mutex_unlock(&regions->lock);
 	give_back(regions, &gone, true);
 }

@@ -53,10 +53,12 @@ struct gpu_regions {
 	size_t n_max;		     /* GPU_REGIONS_MAX; tests have fewer */
 	uint64_t pause_nsec;	     /* GPU_REGIONS_PAUSE_NSEC; tests have no patience */
 	pthread_mutex_t lock;	     /* of all below */
-	pthread_cond_t imported;     /* or refused: an import has ended */
+	pthread_cond_t changed;	     /* an import has ended, or a thread has given regions back */
 	struct gpu_region **regions; /* by address */
 	size_t n, n_allocated;
 	struct list stale;    /* regions of memory that was freed while ops used it */
+	unsigned n_giving;    /* threads that give regions back */
+	uint64_t n_given;     /* times that one has done so */
 	uint64_t looked_nsec; /* for freed memory */
 };
 
