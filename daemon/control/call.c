@@ -37,6 +37,8 @@ void call_free(struct call *call)
 	session = call->session;
 	was_full = user_is_full(session->user);
 	quota_discharge(&call->charge);
+	session->n_imports -= call->is_import;
+	session->user->n_imports -= call->is_import;
 	for (unsigned i = 0; i < call->n_reply_fds; i++)
 		closep(&call->reply_fds[i]);
 	free(call);

@@ -11,6 +11,7 @@
 #include "daemon/lane/lane.h"
 #include "proto/frame.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct batch;
@@ -22,7 +23,8 @@ struct slab;
 struct call {
 	struct session *session;
 	uint64_t seq;
-	int what; /* the request's body_case */
+	int what;	/* the request's body_case */
+	bool is_import; /* of GPU memory: counted in n_imports */
 	void (*on_done)(struct call *call, int result, const struct error *error);
 	struct charge charge;
 	union { /* the result, or what the call waits for */

@@ -160,12 +160,37 @@ static int import_now(struct session *session, const struct gds_handle *handle, 
 			       way.why);
 }
 
+/* The driver may not return: then its imports would be all of the requests that a user may have. */
+static int import_count(struct session *session, struct call *call, struct error *error)
+{
+	const uint64_t most = (session->quota.limit[QUOTA_CALLS] + 1) / 2,
+		       user_most = (session->user->quota.limit[QUOTA_CALLS] + 1) / 2;
+
+	if (session->n_imports >= most || session->user->n_imports >= user_most)
+		return error_set_plain(
+			error, -EAGAIN,
+			"GPU memory: %" PRIu32 " imports of this client and %" PRIu32
+			" of its user wait for the GPU driver, of at most %" PRIu64 " and %" PRIu64
+			" (half of client_requests and user_requests in "
+			"dsaiod.conf): see whether nvidia-smi returns",
+			session->n_imports, session->user->n_imports, most, user_most);
+	call->is_import = true;
+	session->n_imports++;
+	session->user->n_imports++;
+	return 0;
+}
+
 int session_gpu_import(struct session *session, const struct gds_handle *handle, struct call *call,
 		       struct error *error)
 {
 	struct service *service = session->service;
 	struct gpu_wait *wait;
+	int r = import_count(session, call, error);
 
+	if (r < 0) {
+		session_close_fds(session, &handle->fd, 1);
+		return r;
+	}
 	if (service->registry.config->engine == GPU_ENGINE_LIBAIO ||
 	    !gpu_probe_is_running(service->gpus))
 		return import_now(session, handle, call, error);

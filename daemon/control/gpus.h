@@ -42,8 +42,11 @@ int session_gpu_rates(struct session *session, const Wire__GpuRates *wire,
 /* Fills in a message's rates, whose number is 0 so far.  Returns 0 or -ENOMEM; the message's to free. */
 int gpu_rates_to_wire(const struct gpu_rates_row *row, size_t *ret_n, Wire__GpuRate ***ret_rates);
 
-/* on_done with call->slab, which has no descriptor.  Takes the handle's descriptor, also on error.
-   Further errors: -EOPNOTSUPP (no import is possible here). */
+/*
+ * on_done with call->slab, which has no descriptor.  Takes the handle's descriptor, also on error.  Further
+ * errors: -EOPNOTSUPP (no import is possible here), -EAGAIN (half of the client's or user's requests are imports
+ * that wait for the driver: the other half is for requests that do not).
+ */
 int session_gpu_import(struct session *session, const struct gds_handle *handle, struct call *call,
 		       struct error *error);
 /* The session ends: imports that wait for the probe end with -ECANCELED. */

@@ -594,7 +594,7 @@ TEST(hung_user, "transfers of one user that hang do not delay ops of another use
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
 	struct kit kit, theirs;
 	struct raw_slab slab;
-	struct raw others[2] = { RAW_NONE, RAW_NONE };
+	struct raw others[3] = { RAW_NONE, RAW_NONE, RAW_NONE };
 	struct ring_entry entry;
 	const char *path;
 	pid_t pid;
@@ -1013,6 +1013,68 @@ TEST(probing, "an import that comes while the driver is asked waits for its answ
 	words_set("");
 	raw_receive(&raw, &answer);
 	CHECK_MSG(answer.reply && !answer.reply->error, "%s", answer.reply->text);
+}
+
+/* A daemon whose driver is asked without end, and a client of it. */
+static struct daemon *probing_start(const char *keys, struct raw *raw)
+{
+	struct daemon *daemon = gpu_start("", keys);
+
+	daemon_stop(daemon);
+	words_set("cuFileDriverOpen=hold");
+	daemon = daemon_start(DAEMON_ARGS("--config", test_text("%s/gpus.conf", test_dir())));
+	held_wait("cuFileDriverOpen", true);
+	raw_open(raw, daemon);
+	return daemon;
+}
+
+TEST(probing_others, "imports that wait for the driver leave room for other requests")
+{
+	enum { N = 8, N_WAIT = N / 2 };
+	struct raw raw = RAW_NONE, other = RAW_NONE;
+	struct device_import import;
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
+	struct daemon *daemon = probing_start(
+		"engine = gds\nclient_requests = 8\nuser_requests = 8\n", &raw);
+	struct raw_slab slab;
+
+	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	for (unsigned i = 0; i < N_WAIT; i++)
+		raw_send(&raw, &request, NULL, 0);
+	raw_call_fails(&raw, &request, NULL, 0, -EAGAIN, "4 imports of this client;nvidia-smi");
+	raw_slab(&raw, MIB, &slab);
+	raw_slab_unmap(&slab);
+	raw_open(&other, daemon);
+	raw_call_fails(&other, &request, NULL, 0, -EAGAIN, "4 of its user");
+	raw_slab(&other, MIB, &slab);
+	raw_slab_unmap(&slab);
+	words_set("");
+	for (unsigned i = 0; i < N_WAIT; i++) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+		raw_receive(&raw, &answer);
+		CHECK_MSG(answer.reply && !answer.reply->error, "%s", answer.reply->text);
+	}
+	(void)import_call(&other, &import);
+	raw_close(&raw);
+	raw_close(&other);
+}
+
+TEST(probing_gone, "a client that closes its connection while its requests wait is noticed")
+{
+	struct raw raw = RAW_NONE, next = RAW_NONE;
+	struct device_import import;
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
+	struct daemon *daemon = probing_start("engine = gds\nclient_requests = 1\n", &raw);
+
+	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	raw_send(&raw, &request, NULL, 0);
+	raw_send(&raw, &request, NULL, 0); /* stays in the socket */
+	raw_open(&next, daemon);	   /* the first is taken by now, or soon */
+	raw_close(&next);
+	raw_close(&raw); /* this process lives on */
+	CHECK(daemon_wait_clients(daemon, 0, UINT64_MAX));
+	words_set("");
 }
 
 TEST_MAIN
