@@ -85,18 +85,19 @@
  * several threads a child may only call what signal-safety(7) allows, and so nothing of the library.
  *
  * GPUs.  Ops take CUDA device pointers where they take any other; the library uses the libcuda that the
- * program has opened.  Where the daemon can use GPU memory itself, the first op on an allocation lends it to
- * the daemon by CUDA's interprocess calls, and from then on its engine moves the bytes, whatever the
+ * program has opened.  Where the daemon can use GPU memory itself, it imports an allocation at the first op
+ * on it, by CUDA's interprocess calls, and from then on its engine moves the bytes, whatever the
  * alignment of the address.  Else, and for an allocation that the driver does not export, ops copy
  * through the pool as for private memory, each piece by the GPU and on streams of the library's own
  * (or they fail with -EOPNOTSUPP, if the daemon is configured so, or the client asks for it: DSAIO_GPU_DIRECT).
- * Where both ways work, and neither configuration nor client demands one of them, the first ops of a store, a GPU, a direction and a class of lengths (up to
- * 1 MiB, up to 16 MiB, longer) go both ways, and later ones the faster way; the order of ops is the same.
+ * Where both ways work, and neither configuration nor client demands one of them, the first ops of a
+ * store, a GPU, a direction and a class of lengths (up to 1 MiB, up to 16 MiB, longer) go both ways, and
+ * later ones the faster way; the order of ops is the same.
  * dsaio_op_way() and dsaio_op_why() tell.
  * Neither waits for the program's streams: work that writes the memory, or reads what an op is to
  * overwrite, must have ended before the op is submitted.  An error of libcuda is -EIO, a range beyond its
  * allocation -EFAULT, each with a sentence.
- * Memory that was lent may be freed when no op uses it.  A later op notices, within a second or with the
+ * GPU memory that was imported so may be freed when no op uses it.  A later op notices, within a second or with the
  * next allocation; until then the GPU keeps the memory.  dsaio_memory_unregister() gives registered
  * memory back at once.  CUDA's documentation calls it undefined to free memory while another process has
  * it mapped by an IPC handle, and this version has not run on a GPU: a program that must be sure registers
@@ -478,7 +479,7 @@ struct dsaio_memory {
  * dsaio_memory_register - let ops use memory of the caller's without a copy
  *
  * DSAIO_MEMORY_CUDA: the range lies within one allocation of a GPU.  Ops take GPU memory also without
- * that, but this lends it to the daemon at once, where they would, and for longer than other GPU memory:
+ * that, but this has the daemon import it at once, where they would, and for longer than other GPU memory:
  * that is given up for memory that is used more often.
  * Returns as dsaio_import(), which does it for DSAIO_MEMORY_FD, and
  *   -EINVAL      DSAIO_MEMORY_CUDA: start is not GPU memory of this process

@@ -1,9 +1,9 @@
 /*
  * Transfers between files and GPU memory by cuFile (GPUDirect Storage).
  *
- * A client lends an allocation by an IPC handle or a descriptor.  The daemon maps it on the GPU that the
+ * A client exports an allocation by an IPC handle or a descriptor.  The daemon maps it on the GPU that the
  * client names by its UUID, registers it with cuFile once, and never accesses its bytes itself.  The
- * mapping is a region of the kind REGION_GPU.  Handles that are lent twice, by one client or
+ * mapping is a region of the kind REGION_GPU.  Handles that are sent twice, by one client or
  * by several, are one mapping.  No documentation says that the driver never gives the bytes of a handle to
  * another allocation, while the memory of the first one is still mapped here.  So handles are the same only
  * if the client names the same buffer id, too.  A file is registered with cuFile at its first transfer.

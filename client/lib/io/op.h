@@ -76,7 +76,7 @@ struct dsaio_op {
 	void *data;		     /* dsaio_op_data() */
 	char *text;		     /* sentence of one that failed; NULL: none */
 	char *why;		     /* of one on GPU memory that was copied; NULL: none */
-	uint64_t began_nsec;	     /* 0: nobody wants to know how long it took */
+	uint64_t began_nsec;	     /* 0: its time is not measured */
 	struct gpu_choices_row
 		*measured_in; /* its time decides on the way of later ops; NULL: no */
 };

@@ -52,7 +52,7 @@ struct allocation_handle {
 };
 
 /*
- * Exports an allocation.  Returns 0 or -EOPNOTSUPP: libcuda does not lend it; *ret_why as above.
+ * Exports an allocation.  Returns 0 or -EOPNOTSUPP: libcuda does not export it; *ret_why as above.
  * Ownership: ret_handle->fd is the caller's.
  */
 int allocation_export(const struct allocation *allocation, struct allocation_handle *ret_handle,

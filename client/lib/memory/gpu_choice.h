@@ -3,11 +3,11 @@
  * lengths): directly, by the daemon's cuFile, or copied through pinned memory.
  *
  * The program's own ops are measured.  The first ones alternate, and when GPU_CHOICE_TIMES of each way have
- * ended, the way with the higher median of bytes per second is chosen for good.  Directly costs less of the
- * processors, so it is chosen too if it is almost as fast.
+ * ended, the way with the higher median of bytes per second is chosen for good.  Direct ops cost less
+ * processor time, so that way is chosen too if it is almost as fast.
  *
- * Ops may come in a pattern, as a short and a long one in turns.  So the ways do not simply take turns: each
- * has 4 of the first 8 ops, one that is the first of 2 or 4 as often as one that is the second, and so on.
+ * Ops may come in a pattern, such as a short and a long one in turns.  So the ways do not simply alternate:
+ * each has 4 of the first 8 ops, and of these as many at odd as at even places, and in each half.
  *
  * A pure module: times in, way out.  The owner locks.
  */

@@ -2,9 +2,9 @@
  * The choices (gpu_choice.h) of a client between the two ways of ops on GPU memory, and the daemon's memory
  * of them: it keeps what clients of a user have measured (GpuRates), so that the next one need not.
  *
- * They exist if daemon and program leave the way to the library (GPU_AUTO) and the daemon imports GPU memory.  A row is of a
- * store and a GPU.  It is made by the first op on memory that was imported, which also asks the daemon for
- * what it knows.  Rows live as long as the client, so ops borrow them.
+ * They exist if daemon and program leave the way to the library (GPU_AUTO) and the daemon imports GPU
+ * memory.  A row is of a store and a GPU.  It is made by the first op on memory that was imported, which also
+ * asks the daemon for what it knows.  Rows live as long as the client, so ops borrow them.
  *
  * Any thread.
  */

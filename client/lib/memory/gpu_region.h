@@ -8,11 +8,10 @@
  * freed the one and got another at its place, and the region is given back.  Nothing else tells: a
  * region that was found by its address alone would be other memory than the program's.
  *
- * Memory that the program frees is to stay the GPU's while the daemon has it mapped.  (Memory that is lent
- * by descriptor does, by CUDA's documentation.  It calls the same undefined for IPC handles: to be
- * tried on a GPU, by make check-gpu.)  So an op looks, at most
- * once a second, which allocations are gone, and each import does.  Regions are bounded, and the one
- * that was not used for the longest time goes first.
+ * Memory that the program frees stays taken on the GPU while the daemon has it mapped.  (CUDA's documentation
+ * says so of memory that is exported by descriptor, and calls the same undefined for IPC handles: to be tried
+ * on a GPU, by make check-gpu.)  So an op looks, at most once a second, which allocations are gone, and each
+ * import does.  Regions are bounded, and the one that was not used for the longest time goes first.
  *
  * If libcuda does not export an allocation, or the daemon refuses it, then the library remembers that until
  * the allocation is gone, or for a second if the cause may end sooner.  Ops on it are copied, or fail if
