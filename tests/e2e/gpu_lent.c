@@ -3,6 +3,7 @@
  * ops then take.  (gpu_direct.c has more on the bytes.)
  */
 #include "tests/gpu/owner.h"
+#include "tests/gpu/ranges.h"
 
 #include <pthread.h>
 
@@ -15,6 +16,16 @@ static void rig_gpu(struct rig *rig, const char *standin, const char *keys)
 	rig->daemon = gpu_daemon_start(standin, keys);
 	gpu_open();
 	rig_open(rig, NULL);
+}
+
+/* The same, with a file of 1 MiB that can be read.  Returns as much memory of GPU 0. */
+static char *rig_gpu_memory(struct rig *rig, const char *standin, const char *keys,
+			    struct dsaio_file **ret_file)
+{
+	rig_gpu(rig, standin, keys);
+	file_make_pattern(daemon_path(rig->daemon, "f"), MIB, 1);
+	*ret_file = rig_file(rig, "f", O_RDONLY);
+	return program_alloc(0, MIB);
 }
 
 /* The client copied nothing, and the daemon has nothing of it when it is gone. */
@@ -51,18 +62,6 @@ static void check_read(struct rig *rig, struct dsaio_file *file, char *memory, u
 }
 
 /* ---- bytes ---- */
-
-static const struct {
-	const char *what;
-	uint64_t off, len, misalign;
-} ranges[] = {
-	{ "a byte", 0, 1, 0 },
-	{ "an aligned block", 4096, 4096, 0 },
-	{ "an aligned block at an odd address", 8192, 65536, 7 },
-	{ "odd offset, length and address", 12345, 54321, 7 },
-	{ "1 MiB", 0, MIB, 0 },
-	{ "many blocks, odd", 511, 40 * MIB + 13, 3 },
-};
 
 TEST_TABLE(reads, ranges, "a read fills GPU memory, and nothing around it")
 {
@@ -224,10 +223,7 @@ TEST(freed, "the daemon lets go of memory that was freed, with the next allocati
 	char *memory, *other;
 	struct dsaio_file *file;
 
-	rig_gpu(&rig, "", DIRECT);
-	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, 1);
-	file = rig_file(&rig, "f", O_RDONLY);
-	memory = program_alloc(0, MIB);
+	memory = rig_gpu_memory(&rig, "", DIRECT, &file);
 	other = program_alloc(0, MIB);
 	check_read(&rig, file, memory, 4096, 0, DSAIO_WAY_GPU, "");
 	program_free(0, memory);
@@ -245,10 +241,7 @@ TEST(freed_in_use, "memory that is freed during an op: the op ends, and the next
 	struct dsaio_op *op;
 	char *memory;
 
-	rig_gpu(&rig, "reuse=1", DIRECT);
-	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, 1);
-	file = rig_file(&rig, "f", O_RDONLY);
-	memory = program_alloc(0, MIB);
+	memory = rig_gpu_memory(&rig, "reuse=1", DIRECT, &file);
 	words_set("cuFileRead=hold");
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 4096, 0, &op));
 	held_wait("cuFileRead", true);
@@ -372,10 +365,7 @@ TEST_TABLE(refused, copied, "memory that the daemon refuses is copied")
 	struct dsaio_file *file;
 	char *memory;
 
-	rig_gpu(&rig, copied[row].standin, copied[row].keys);
-	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, 1);
-	file = rig_file(&rig, "f", O_RDONLY);
-	memory = program_alloc(0, MIB);
+	memory = rig_gpu_memory(&rig, copied[row].standin, copied[row].keys, &file);
 	check_read(&rig, file, memory, MIB, 0, DSAIO_WAY_COPIED, copied[row].why);
 	check_read(&rig, file, memory + 7, 5000, 11, DSAIO_WAY_COPIED, copied[row].why);
 	imported_wait(rig.daemon, 0);
@@ -432,10 +422,7 @@ TEST(daemon_killed,
 	struct dsaio_file *file;
 	char *memory;
 
-	rig_gpu(&rig, "", DIRECT);
-	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, 1);
-	file = rig_file(&rig, "f", O_RDONLY);
-	memory = program_alloc(0, MIB);
+	memory = rig_gpu_memory(&rig, "", DIRECT, &file);
 	words_set("cuFileRead=hold");
 	for (int i = 0; i < 8; i++)
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + i * 4096, 4096,
@@ -460,10 +447,7 @@ TEST(forked, "a child of a fork has nothing of it, and the parent goes on")
 	char *memory;
 	pid_t pid;
 
-	rig_gpu(&rig, "", DIRECT);
-	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, 1);
-	file = rig_file(&rig, "f", O_RDONLY);
-	memory = program_alloc(0, MIB);
+	memory = rig_gpu_memory(&rig, "", DIRECT, &file);
 	check_read(&rig, file, memory, 4096, 0, DSAIO_WAY_GPU, "");
 	CHECK_CALL(program_register(&rig, memory, MIB));
 	pid = (pid_t)CHECK_SYS(fork());

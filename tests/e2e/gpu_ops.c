@@ -3,6 +3,7 @@
  * place of the driver's.
  */
 #include "tests/gpu/program.h"
+#include "tests/gpu/ranges.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,17 +12,6 @@
 #include <sys/uio.h>
 
 /* ---- bytes ---- */
-
-static const struct {
-	const char *what;
-	uint64_t off, len, misalign;
-} ranges[] = {
-	{ "a byte", 0, 1, 0 },
-	{ "an aligned block", 4096, 4096, 0 },
-	{ "odd offset, length and address", 12345, 54321, 7 },
-	{ "1 MiB", 0, MIB, 0 },
-	{ "more than all slots, odd", 511, 40 * MIB + 13, 3 },
-};
 
 TEST_TABLE(reads, ranges, "a read fills GPU memory, and nothing around it")
 {
