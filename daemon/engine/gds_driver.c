@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define GPUS_MAX_HERE 64
-
 struct gds_cuda gds_cuda;
 struct gds_cufile gds_cufile;
 
@@ -33,7 +31,7 @@ struct once {
 	struct error error;  /* of the work; code 0: it has succeeded */
 };
 
-struct gpu {
+struct driver_gpu {
 	struct gds_gpu gpu;
 	struct once once; /* its context */
 };
@@ -45,7 +43,7 @@ static struct {
 	/* under lock */
 	struct once start, end;
 	int n_gpus;
-	struct gpu gpus[GPUS_MAX_HERE]; /* uuid and ordinal are constant once start is done */
+	struct driver_gpu gpus[GPUS_MAX]; /* uuid and ordinal are constant once start is done */
 } driver = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
 /* ---- errors ---- */
@@ -78,14 +76,10 @@ static int cuda_errno(CUresult result)
 
 int gds_cuda_result(const char *call, CUresult result, struct error *error)
 {
-	const char *name = NULL;
-
 	if (result == CUDA_SUCCESS)
 		return 0;
-	if (gds_cuda.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
-		name = "unknown error";
-	return error_set_plain(error, cuda_errno(result), "GPU memory: %s: %s (%d)", call, name,
-			       (int)result);
+	return error_set_plain(error, cuda_errno(result), "GPU memory: %s: %s (%d)", call,
+			       cuda_error_name(gds_cuda.cuGetErrorName, result), (int)result);
 }
 
 int gds_cufile_errno(CUfileOpError result)
@@ -242,8 +236,8 @@ static int gpus_find(struct once *once)
 	if (r == 0)
 		r = CUDA_CALL(once, cuDeviceGetCount, &n);
 	driver.n_gpus = 0;
-	for (int i = 0; r == 0 && i < n && i < GPUS_MAX_HERE; i++) {
-		struct gpu *gpu = &driver.gpus[i];
+	for (int i = 0; r == 0 && i < n && i < GPUS_MAX; i++) {
+		struct driver_gpu *gpu = &driver.gpus[i];
 		CUdevice device;
 
 		gpu->gpu.ordinal = i;
@@ -277,7 +271,7 @@ static void start_run(struct once *once)
 /* Whatever the call's errno is, the memory of this GPU cannot be used. */
 static void context_run(struct once *once)
 {
-	struct gpu *gpu = container_of(once, struct gpu, once);
+	struct driver_gpu *gpu = container_of(once, struct driver_gpu, once);
 	CUdevice device;
 	int r = CUDA_CALL(once, cuDeviceGet, &device, gpu->gpu.ordinal);
 
@@ -300,7 +294,7 @@ void gds_driver_init(const char *cuda_library, const char *cufile_library, uint3
 	driver.start.limit_msec = limit_msec;
 	driver.end.run = end_run;
 	driver.end.limit_msec = GDS_END_MSEC;
-	for (int i = 0; i < GPUS_MAX_HERE; i++) {
+	for (int i = 0; i < GPUS_MAX; i++) {
 		driver.gpus[i].once.run = context_run;
 		driver.gpus[i].once.limit_msec = limit_msec;
 	}
@@ -311,7 +305,7 @@ void gds_driver_init(const char *cuda_library, const char *cufile_library, uint3
 int gds_driver_gpu(const char uuid[sizeof(CUuuid)], const struct gds_gpu **ret_gpu,
 		   struct error *error)
 {
-	struct gpu *gpu = NULL;
+	struct driver_gpu *gpu = NULL;
 	int r = once_do(&driver.start, error);
 
 	if (r < 0)

@@ -98,13 +98,10 @@ static bool library_open(const struct asking *asking, const struct function *fun
 
 static bool cuda_is_done(const struct asking *asking, const struct cuda *cuda, CUresult result)
 {
-	const char *name = NULL;
-
 	if (result == CUDA_SUCCESS)
 		return true;
-	if (cuda->cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
-		name = "unknown error";
-	text_set(asking->problem, "%s: %s (%d)", asking->report->call, name, (int)result);
+	text_set(asking->problem, "%s: %s (%d)", asking->report->call,
+		 cuda_error_name(cuda->cuGetErrorName, result), (int)result);
 	return false;
 }
 
@@ -157,7 +154,7 @@ static bool cuda_ask(const struct asking *asking)
 	    !CUDA_CALL(asking, &cuda, cuDriverGetVersion, &report->cuda_version) ||
 	    !CUDA_CALL(asking, &cuda, cuDeviceGetCount, &n))
 		return false;
-	for (int i = 0; i < n && i < (int)GPUS_MAX; i++) {
+	for (int i = 0; i < n && i < GPUS_MAX; i++) {
 		if (!gpu_ask(asking, &cuda, i))
 			return false;
 		report->n_gpus++;
@@ -260,7 +257,7 @@ static void report_copy(struct gpu_probe *probe)
 	*report = *probe->shared;
 	if (report->n_gpus > GPUS_MAX)
 		report->n_gpus = GPUS_MAX;
-	for (unsigned i = 0; i < GPUS_MAX; i++)
+	for (int i = 0; i < GPUS_MAX; i++)
 		report->gpus[i].uuid[GPU_UUID_BYTES - 1] =
 			report->gpus[i].name[GPU_NAME_BYTES - 1] = 0;
 	report->call[GPU_TEXT_BYTES - 1] = report->problem[GPU_TEXT_BYTES - 1] =

@@ -18,10 +18,11 @@
 #ifndef DSAIO_DAEMON_ENGINE_GPU_PROBE_H
 #define DSAIO_DAEMON_ENGINE_GPU_PROBE_H
 
+#include "proto/util/cuda.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GPUS_MAX 64u	      /* that are reported: more than the largest hosts have */
 #define GPU_UUID_BYTES 41u    /* "GPU-" and 36 letters, as nvidia-smi prints it */
 #define GPU_NAME_BYTES 96u    /* a longer one is cut */
 #define GPU_TEXT_BYTES 480u   /* of a sentence */

@@ -84,6 +84,7 @@ typedef struct CUmemAccessDesc_st {
 #endif
 
 #define CUDA_LIBRARY "libcuda.so.1" /* as the driver's packages install it */
+#define GPUS_MAX 64		    /* that are used: more than the largest hosts have */
 
 /* FUNCTION(result, name, parameters): those that find GPUs.  A driver before CUDA 11.4 lacks
    cuDeviceGetUuid_v2, which names a part of a GPU (MIG) by an id of its own. */
@@ -196,6 +197,16 @@ static inline const char *functions_find(void *library, const struct function *f
 		memcpy((char *)ret_functions + functions[i].offset, &address, sizeof(address));
 	}
 	return NULL;
+}
+
+/* The name of an error, for people. */
+static inline const char *cuda_error_name(CUresult (*cuGetErrorName)(CUresult error,
+								     const char **ret_name),
+					  CUresult error)
+{
+	const char *name = NULL;
+
+	return cuGetErrorName(error, &name) == CUDA_SUCCESS && name ? name : "unknown error";
 }
 
 #endif

@@ -632,13 +632,9 @@ TEST(speed, "speed beside cuFile in the process, and beside pread and a copy")
 
 static const char *cuda_name(CUresult result)
 {
-	const char *name = NULL;
-
-	(void)gpu.find.cuGetErrorName(result, &name); /* it stays NULL */
 	return test_text("%s (%d)",
 			 result == CUDA_SUCCESS ? "yes"
-			 : name			? name
-						: "error",
+						: cuda_error_name(gpu.find.cuGetErrorName, result),
 			 (int)result);
 }
 

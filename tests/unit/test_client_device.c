@@ -15,7 +15,7 @@
 static const struct {
 	int number, found;
 } gpus[] = {
-	{ 0, 0 }, { DEVICES_MAX - 1, DEVICES_MAX - 1 }, { DEVICES_MAX, -1 }, /* one too many */
+	{ 0, 0 }, { GPUS_MAX - 1, GPUS_MAX - 1 }, { GPUS_MAX, -1 }, /* one too many */
 };
 
 START_TEST(memory_of_a_gpu_has_its_number) /* _i: the row */

@@ -139,11 +139,8 @@ const char *bench_gpu_name(const struct bench_gpu *gpu)
 static int fail(struct bench_process *process, const struct bench_gpu *gpu, const char *call,
 		CUresult result)
 {
-	const char *name = NULL;
-
-	if (gpu->cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
-		name = "unknown error";
-	return bench_process_fail(process, "--gpu: %s: %s (%d)", call, name, (int)result);
+	return bench_process_fail(process, "--gpu: %s: %s (%d)", call,
+				  cuda_error_name(gpu->cuGetErrorName, result), (int)result);
 }
 
 /* The GPU's primary context is current from here on. */

@@ -89,10 +89,8 @@ const struct cuda *cuda_get(void)
 
 char *cuda_why(const char *call, CUresult result)
 {
-	const char *name = NULL;
+	const char *name = cuda_error_name(cuda_get()->cuGetErrorName, result);
 	char *why;
 
-	if (cuda_get()->cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
-		name = "unknown error";
 	return asprintf(&why, "%s: %s (%d)", call, name, (int)result) < 0 ? NULL : why;
 }

@@ -26,7 +26,7 @@ int devices_find(const void *memory)
 	    cuda->cuPointerGetAttribute(&number, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
 					cuda_address(memory)) != CUDA_SUCCESS)
 		return -1;
-	return number < DEVICES_MAX ? number : -1;
+	return number < GPUS_MAX ? number : -1;
 }
 
 /* ---- one GPU.  libcuda has been found, here and below. ---- */
@@ -277,7 +277,7 @@ static void device_close(struct device *device)
 
 void devices_deinit(struct devices *devices)
 {
-	for (int i = 0; i < DEVICES_MAX; i++)
+	for (int i = 0; i < GPUS_MAX; i++)
 		if (devices->devices[i])
 			device_close(devices->devices[i]);
 	(void)pthread_mutex_destroy(&devices->lock);
@@ -286,7 +286,7 @@ void devices_deinit(struct devices *devices)
 void devices_forget(struct devices *devices, void *map)
 {
 	(void)pthread_mutex_lock(&devices->lock);
-	for (int i = 0; i < DEVICES_MAX; i++) {
+	for (int i = 0; i < GPUS_MAX; i++) {
 		const struct device *device = devices->devices[i];
 
 		if (!device || cuda_get()->cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)

@@ -24,8 +24,6 @@
 #include "client/lib/memory/slots.h"
 #include "proto/util/cuda.h"
 
-#define DEVICES_MAX 64 /* GPUs of a process: more than the largest hosts have */
-
 /* As many as one op has pieces, for both directions and some threads.  Others are made anew. */
 #define DEVICE_EVENTS_MAX 64
 
@@ -46,8 +44,8 @@ struct device {
 };
 
 struct devices {
-	pthread_mutex_t lock;		     /* of opening one */
-	struct device *devices[DEVICES_MAX]; /* NULL: not open */
+	pthread_mutex_t lock;		  /* of opening one */
+	struct device *devices[GPUS_MAX]; /* NULL: not open */
 };
 
 /* A queued copy. */
