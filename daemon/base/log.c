@@ -93,7 +93,8 @@ static void log_line(const char *priority, bool has_time, const char *format, va
 
 	if (vsnprintf(text, sizeof(text), format, args) < 0)
 		return;
-	/* Names come from clients: replaces control characters, which could end a line or control a terminal. */
+	/* Names come from clients: replaces control characters, which could end a line or control a
+	   terminal. */
 	(void)escape_text(line + start, sizeof(line) - 1 - (size_t)start, text);
 	end = strlen(line);
 	line[end] = '\n';

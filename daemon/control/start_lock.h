@@ -2,9 +2,9 @@
  * The start lock: SOCKET.lock, beside the socket, with the holder's pid and start time in it.  It is
  * taken before anything else and given up last, by a close.
  *
- * A daemon that dies holds the lock until its last block is back from the device (proto/README.md "Death of a daemon").
- * A new daemon waits for that, as long as the device takes.  If the holder lives, the new one refuses
- * to start.
+ * A daemon that dies holds the lock until its last block is back from the device (proto/README.md "Death of
+ * a daemon").  A new daemon waits for that, as long as the device takes.  If the holder lives, the new
+ * one refuses to start.
  *
  * Main thread, at start.
  */

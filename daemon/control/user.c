@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Worker threads of one user for slabs, as many for its descriptors, and as many for its GPU memory: a guess. */
+/* Worker threads of one user for slabs, as many for its descriptors, and as many for its GPU memory: a
+   guess. */
 #define USER_THREADS 4u
 /* Further threads for descriptors.  A call that hangs in a dead mount keeps its thread, and each unanswered
    request and each close of a user may hang: a guess. */

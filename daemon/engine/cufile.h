@@ -117,7 +117,7 @@ typedef struct CUfileDescr_t {
 	FUNCTION(CUfileError_t, cuFileGetVersion, (int *ret_version)) \
 	FUNCTION(CUfileError_t, cuFileDriverGetProperties, (CUfileDrvProps_t * ret_props))
 
-/* Those of a process that moves bytes.  A result below -1 is a negative CUfileOpError; of -1 errno says more. */
+/* Those of a process that moves bytes.  A result below -1 is a negative CUfileOpError; -1 sets errno. */
 #define CUFILE_MOVE_FUNCTIONS(FUNCTION)                                                         \
 	FUNCTION(CUfileError_t, cuFileHandleRegister,                                           \
 		 (CUfileHandle_t * ret_handle, CUfileDescr_t * description))                    \

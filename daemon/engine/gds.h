@@ -45,9 +45,9 @@ struct gds_handle {
 	bool is_ipc;
 	char ipc[CU_IPC_HANDLE_SIZE]; /* is_ipc: of cuIpcGetMemHandle() */
 	int fd;			      /* else: of cuMemExportToShareableHandle() */
-	uint64_t size_bytes;	      /* as the client says: checked */
-	uint64_t
-		buffer_id; /* is_ipc: libcuda's in the client's process, as the client says; 0: unknown */
+	uint64_t size_bytes;	      /* as the client says; checked against the allocation */
+	/* is_ipc: libcuda's number of it in the client's process, as the client says; 0: not known */
+	uint64_t buffer_id;
 };
 
 /* Paths of the libraries, borrowed; NULL: the loader finds them.  Call it once, before any thread. */
@@ -73,7 +73,7 @@ int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
 	       struct region *ret_region, struct error *error);
 /* No block uses it any more.  The last one of several imports unmaps it.  Worker threads. */
 void gds_release(struct gds_memory *memory);
-/* Whose context has it mapped. */
+/* The GPU that the memory is on, and whose context has it mapped. */
 const struct gds_gpu *gds_memory_gpu(const struct gds_memory *memory);
 
 /* Carries out a read or write of the block, whose region is a REGION_GPU.  Worker threads. */

@@ -1,10 +1,10 @@
 /*
  * libcuda and libcufile in the daemon, which the engine's calls on GPU memory use (gds.h).
  *
- * They are opened at the first use, once, by a thread of their own with a large stack.  Workers wait for
- * it for GDS_START_MSEC.  A library that fails or does not return is not tried again, except for want of
- * memory: each caller gets the same sentence at once.  The same holds for the context of each GPU, which takes some of the GPU's
- * memory and is made when its first memory is imported.
+ * They are opened once, at the first use, by a thread of their own with a large stack.  Workers wait for
+ * that thread, at most GDS_START_MSEC.  If a library fails or does not return, each later caller gets the
+ * same sentence at once.  Only after -ENOMEM is it tried again.  The same holds for the context of each
+ * GPU, which takes some of the GPU's memory and is made when its first memory is imported.
  *
  * After that the daemon makes no process: the libraries do not survive fork(2).
  *
@@ -31,7 +31,7 @@ struct gds_cufile {
 	CUFILE_MOVE_FUNCTIONS(FUNCTION_POINTER)
 };
 
-/* A GPU whose context is there. */
+/* A GPU.  Its context exists once gds_driver_gpu() has returned it. */
 struct gds_gpu {
 	CUuuid uuid;
 	int ordinal;

@@ -203,9 +203,7 @@ static void descriptors_close(void)
 	int fd = open("/dev/null", O_RDWR); /* not O_CLOEXEC: standard descriptors */
 
 	for (int to = STDIN_FILENO; fd >= 0 && to <= STDERR_FILENO; to++)
-		(void)dup2(
-			fd,
-			to); /* on failure the old one stays, which is no descriptor of a client's */
+		(void)dup2(fd, to); /* else the old one stays, which is no client's */
 	(void)close_range(STDERR_FILENO + 1, ~0u, 0); /* cannot fail with these arguments */
 	(void)setenv("CUFILE_LOGFILE_PATH", "/dev/null", 1);
 }
@@ -234,8 +232,8 @@ static void child_run(const struct gpu_probe *probe, pid_t daemon)
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of rights, which ends it */
 	if (getppid() != daemon)
 		return;
-	(void)setrlimit(RLIMIT_CORE,
-			&none); /* the crash of a library is reported, and is not ours */
+	/* The crash of a library is reported, and is not ours. */
+	(void)setrlimit(RLIMIT_CORE, &none);
 	if (cuda_ask(&cuda))
 		cufile_ask(&cufile);
 	report->call[0] = 0;

@@ -12,8 +12,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Further threads, for files where worker threads are the engine: for two channels at full depth, so that a channel
-   whose blocks hang does not block the user's other channels. */
+/* Further threads, for files where worker threads are the engine: for two channels at full depth, so that
+   a channel whose blocks hang does not block the user's other channels. */
 #define THREADS_FURTHER (2 * WORKERS_DEPTH - WORKERS_THREADS)
 
 /* ---- users ---- */

@@ -20,7 +20,8 @@
    between two (proto/README.md "Sleep and wake-up"). */
 #define LANE_PARK_NSEC UINT64_C(10000000)
 
-/* A doorbell that rings idly more often than this in a second leaves epoll (proto/README.md "Hostile input"). */
+/* A doorbell that rings idly more often than this in a second leaves epoll (proto/README.md "Hostile
+   input"). */
 #define LANE_IDLE_DOORBELLS_MAX 10000u
 
 struct lane;

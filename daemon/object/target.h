@@ -27,8 +27,8 @@ struct target {
 	_Atomic int
 		buffered_fd; /* -1: none; set once by the work queue (release), others acquire */
 	struct hung_about about; /* of the calls on it: everything except their name */
-	/* The handle of the engine for GPU memory (gds.c), which frees it in on_close(): on the work queue for GPUs,
-	   before the descriptors are closed.  NULL: none. */
+	/* The handle of the engine for GPU memory (gds.c), which frees it in on_close(): on the work queue
+	   for GPUs, before the descriptors are closed.  NULL: none. */
 	_Atomic(void *) cufile;
 	void (*on_close)(struct target *target);
 };

@@ -103,7 +103,8 @@ int registry_get(struct registry *registry, const struct registry_question *ques
 /*
  * Finds the store like registry_get(), then sets the profile of channels that are opened from now on.
  * profile: fields that are not given stay.  NULL: the configured profile, or the default.  The profile
- * is saved; if that fails, the note says so.  Other errors: -EPERM: the peer is no administrator; -EINVAL: the profile is invalid.
+ * is saved; if that fails, the note says so.  Other errors: -EPERM: the peer is no administrator; -EINVAL:
+ * the profile is invalid.
  */
 int registry_set_profile(struct registry *registry, const struct registry_question *question,
 			 const struct partial_profile *profile, struct error *error);

@@ -1,10 +1,10 @@
 /*
  * Bouncing: ops on memory that the daemon cannot reach, or not at a place where a device can use it.
  *
- * GPU memory is such memory, too.  Their bytes are copied through slots, piece by piece (job.h).  A blocking op is run by its caller's
- * thread, on the caller's handle.  Async ops are jobs of one thread for each client
- * (bounce_thread.h).  It is started with the first of them, with all signals blocked, and ends with
- * dsaio_disconnect().
+ * GPU memory whose ops do not go direct (gpu_region.h) is such memory, too.  The bytes of all these ops
+ * are copied through slots, piece by piece (job.h).  A blocking op is run by its caller's thread, on the
+ * caller's handle.  Async ops are jobs of one thread for each client (bounce_thread.h).  It is started
+ * with the first of them, with all signals blocked, and ends with dsaio_disconnect().
  *
  * Order.  The daemon does not know an op whose pieces are in other rings, or are not all there yet.  So
  * an op waits for the end of each earlier open op of its handle that conflicts with it and is off the

@@ -2,9 +2,10 @@
  * The table of the file cache: files by the name that opens them, and the order of the idle ones.
  *
  * A key is a path, or the number of a descriptor of the program's, with the access mode.  The table has
- * at most one entry for a key.  A search may also take an entry that is open for more than it needs.  The file's identity is kept beside it: the kernel's answer to
- * statx(2).  The caller compares it at each use, since the same path may name another file by then,
- * and the same number another descriptor.
+ * at most one entry for a key.  A search may also take an entry whose file is open for more than the
+ * search needs.  An entry has the file's identity: the kernel's answer to statx(2).  The caller compares
+ * it at each use, since the same path may name another file by then, and the same number another
+ * descriptor.
  *
  * An idle entry is not open.  Idle entries are listed in the order in which they became idle.
  *

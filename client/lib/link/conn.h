@@ -96,7 +96,7 @@ struct dsaio_conn {
 	/* Descriptors that keep places free for those that replies bring, as many as n_places_wanted. */
 	int *places;
 	unsigned n_places, n_places_wanted, n_places_allocated;
-	struct silence silence; /* limit: CONN_SILENT_MSEC; tests have no patience */
+	struct silence silence; /* limit: CONN_SILENT_MSEC; shorter in tests */
 	bool is_ended;		/* nothing is read any more, for this reason: */
 	char end_text[CONN_TEXT_BYTES];
 	struct conn_watch *watches;

@@ -40,10 +40,10 @@ static inline bool allocation_has(const struct allocation *allocation, const voi
  */
 int allocation_find(const void *memory, struct allocation *ret_allocation, char **ret_why);
 
-/* Is the byte still in that allocation?  It was once. */
+/* Is the byte, which was in that allocation, still in it? */
 bool allocation_is_current(const struct allocation *allocation, const void *memory);
 
-/* How another process opens it. */
+/* The facts with which another process opens an allocation. */
 struct allocation_handle {
 	CUuuid uuid; /* of its GPU */
 	CUipcMemHandle ipc;

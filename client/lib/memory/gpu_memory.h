@@ -3,7 +3,7 @@
  *
  * A registered range lies within one allocation (allocation.h).  If the program frees that without
  * unregistering the range, the range stays until it is unregistered, or until memory at its place is
- * registered; but it is not there for those that ask.
+ * registered.  gpu_memory_has() does not find it meanwhile.
  *
  * Knows neither client nor ops.  Any thread.
  */

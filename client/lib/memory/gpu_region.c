@@ -155,9 +155,9 @@ static void regions_look(struct gpu_regions *regions, uint64_t now_nsec)
 }
 
 /*
- * Retires the region that was not used for the longest time, if it is to be spared.  Returns whether there
- * was one.  Where ops may be copied as well, regions in use are not given up for others: all would be
- * imported in turns.
+ * Makes room for a region: retires the one that was not used for the longest time, if it may be given up.
+ * Returns whether there was one.  Where ops may be copied as well, regions in use are not given up for
+ * others: all would be imported in turns.
  */
 static bool regions_spare(struct gpu_regions *regions)
 {

@@ -49,8 +49,8 @@ struct gpu_regions {
 	bool must_import;	     /* ops fail rather than be copied */
 	bool is_programs_wish;	     /* that, and the daemon would allow copies */
 	char why[256];		     /* the daemon's reason for both */
-	size_t n_max;		     /* GPU_REGIONS_MAX; tests have fewer */
-	uint64_t pause_nsec;	     /* GPU_REGIONS_PAUSE_NSEC; tests have no patience */
+	size_t n_max;		     /* GPU_REGIONS_MAX; fewer in tests */
+	uint64_t pause_nsec;	     /* GPU_REGIONS_PAUSE_NSEC; shorter in tests */
 	pthread_mutex_t lock;	     /* of all below */
 	pthread_cond_t changed;	     /* an import has ended, or a thread has given regions back */
 	struct gpu_region **regions; /* by address */
