@@ -196,7 +196,7 @@ static void check_op(int64_t result, uint64_t len, const char *engine)
 
 /* ---- facts ---- */
 
-/* P2PDMA of some libcufile needs it. */
+/* No document says whether cuFile moves bytes without it: so the results tell who had it. */
 static void note_capability(const char *who, pid_t pid)
 {
 	_cleanup_(fclosep) FILE *file = fopen(test_text("/proc/%d/status", (int)pid), "re");
