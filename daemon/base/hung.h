@@ -10,7 +10,7 @@
  *
  * There is one list per process, like the log.  While no call is recorded there is no timer.
  *
- * Lanes call io_submit(2), and on tmpfs preadv2(2) and pwritev2(2), too often to record each call.  Each lane
+ * Lanes call io_submit(2), and on tmpfs pread(2) and pwrite(2), too often to record each call.  Each lane
  * has a watch, which has the start time of the present call, or of the batch of calls on tmpfs.  Reports name
  * all of them io_submit.  While lanes submit, the main thread reads the watches once a second, and records a
  * call that has lasted for HUNG_LANE_NSEC.  Idle lanes cost nothing.

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <sys/uio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Further threads, for files where worker threads are the engine: for two channels at full depth, so that
@@ -90,14 +90,13 @@ static int64_t transfer_once(const struct block *block)
 {
 	const struct target *target = block->target;
 	const int fd = block->is_buffered ? target_buffered_fd(target) : target->fd;
+	char *memory = block->region->base + block->region_off;
 	/*
-	 * Vectors of one, since a race detector looks at the memory of pread(2); a client may well
-	 * let two of its ops use the same.
+	 * Not pread(2): a race detector looks at its memory, and a client may well let two of its ops use the
+	 * same.  Nor preadv2(2): its vector takes a lane 80 ns, of 1.8 us for 4 KiB of tmpfs.
 	 */
-	const struct iovec range = { .iov_base = block->region->base + block->region_off,
-				     .iov_len = block->len };
-	ssize_t n = block_is_write(block) ? pwritev2(fd, &range, 1, (off_t)block->off, 0)
-					  : preadv2(fd, &range, 1, (off_t)block->off, 0);
+	const long n = syscall(block_is_write(block) ? SYS_pwrite64 : SYS_pread64, fd, memory,
+			       (size_t)block->len, (off_t)block->off);
 
 	return n < 0 ? -errno : n;
 }

@@ -11,17 +11,18 @@
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,23 +103,27 @@ static void call_wait(void)
 	(void)atomic_fetch_sub(&n_held, 1);
 }
 
-/* In place of the C library's: the linker takes the first. */
-ssize_t preadv2(int fd, const struct iovec *ranges, int n, off_t off, int flags)
+/* Instead of the C library's: the linker takes the first. */
+long syscall(long number, ...)
 {
-	call_wait();
-	return syscall(SYS_preadv2, fd, ranges, n, off, 0, flags);
-}
+	long (*next)(long, ...) = (long (*)(long, ...))(uintptr_t)dlsym(RTLD_NEXT, "syscall");
+	long args[6], r;
+	bool is_buffered;
+	va_list list;
 
-ssize_t pwritev2(int fd, const struct iovec *ranges, int n, off_t off, int flags)
-{
-	ssize_t r;
-
-	call_wait();
-	(void)atomic_fetch_add(&seen.n_buffered_writes, fd == target_buffered_fd(&t.file.target));
-	if (atomic_load(&seen.n_buffered_writes) && atomic_load(&seen.n_direct_writes))
+	va_start(list, number);
+	for (unsigned i = 0; i < 6; i++)
+		args[i] = va_arg(list, long);
+	va_end(list);
+	if (number == SYS_pread64 || number == SYS_pwrite64)
+		call_wait();
+	is_buffered = number == SYS_pwrite64 && args[0] == target_buffered_fd(&t.file.target);
+	(void)atomic_fetch_add(&seen.n_buffered_writes, is_buffered);
+	if (number == SYS_pwrite64 && atomic_load(&seen.n_buffered_writes) &&
+	    atomic_load(&seen.n_direct_writes))
 		(void)atomic_fetch_add(&seen.n_mixed, 1);
-	r = syscall(SYS_pwritev2, fd, ranges, n, off, 0, flags);
-	(void)atomic_fetch_sub(&seen.n_buffered_writes, fd == target_buffered_fd(&t.file.target));
+	r = next(number, args[0], args[1], args[2], args[3], args[4], args[5]);
+	(void)atomic_fetch_sub(&seen.n_buffered_writes, is_buffered);
 	return r;
 }
 
@@ -1251,7 +1256,7 @@ END_TEST
 /* While it is set, the lane's next report to the main thread waits for this channel's report of room. */
 static struct channel *_Atomic awaits_room;
 
-/* In place of the C library's, as preadv2() above: reports are announced by an eventfd. */
+/* In place of the C library's, as syscall() above: reports are announced by an eventfd. */
 ssize_t write(int fd, const void *bytes, size_t n)
 {
 	struct channel *channel;
