@@ -61,7 +61,7 @@ void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
 {
 	struct sched_client *client = channel->queue.client;
 
-	assert(!channel->waits_for_page);
+	assert(!channel->waits_for_page && !channel->waits_for_gpu);
 	sched_remove(&admit->sched, &channel->queue);
 	if (--admit->n_channels == 0)
 		admit->profile_bytes = 0;
@@ -121,6 +121,35 @@ void admit_give_page(struct admit *admit, struct admit_channel *channel)
 	admit->n_free_pages++;
 	channel->queue.client->n_pages--;
 	admit->is_page_back = true;
+}
+
+/* ---- the part of GPU memory ---- */
+
+static void wait_for_gpu(struct admit *admit, struct admit_channel *channel)
+{
+	sched_set_aside(&admit->sched, &channel->queue);
+	if (channel->waits_for_gpu)
+		return; /* it keeps its place */
+	channel->waits_for_gpu = true;
+	list_push(&admit->gpu_waiters, &channel->gpu_node);
+}
+
+static void stop_waiting_for_gpu(struct admit *admit, struct admit_channel *channel)
+{
+	if (!channel->waits_for_gpu)
+		return;
+	channel->waits_for_gpu = false;
+	list_remove(&admit->gpu_waiters, &channel->gpu_node);
+}
+
+/* Once in a turn, as for pages. */
+static void offer_gpu(struct admit *admit, uint64_t now_nsec)
+{
+	if (!admit->is_gpu_back)
+		return;
+	admit->is_gpu_back = false;
+	LIST_EACH(struct admit_channel, c, &admit->gpu_waiters, gpu_node)
+		sched_add(&admit->sched, &c->queue, now_nsec);
 }
 
 /* ---- active clients ---- */
@@ -184,6 +213,7 @@ void admit_set_ready(struct admit *admit, struct admit_channel *channel, bool is
 	}
 	sched_remove(&admit->sched, &channel->queue);
 	stop_waiting_for_page(admit, channel);
+	stop_waiting_for_gpu(admit, channel);
 }
 
 /* ---- the decision ---- */
@@ -203,6 +233,11 @@ struct search {
 };
 
 /* One small block of each client with nothing in flight may exceed the limit. */
+static bool is_small_and_first(const struct sched_queue *queue, uint32_t bytes)
+{
+	return !queue->client->blocks_in_flight && bytes <= WINDOW_SMALL_BYTES;
+}
+
 static bool may_pass_limit(const struct sched_queue *queue, void *arg)
 {
 	struct search *search = arg;
@@ -214,7 +249,7 @@ static bool may_pass_limit(const struct sched_queue *queue, void *arg)
 	if (queue->client->blocks_in_flight)
 		return false;
 	*head = admit->look(channel, admit->arg);
-	return head->bytes <= WINDOW_SMALL_BYTES && !head->must_defer &&
+	return is_small_and_first(queue, head->bytes) && !head->must_defer &&
 	       depth_allows(channel, head) && (!head->needs_page || has_page_for(admit, channel));
 }
 
@@ -239,21 +274,42 @@ static uint64_t limit_bytes(const struct admit *admit, const struct sched_queue 
 
 /* A block fits if at least half of it does, so that a large one starts beside a few small ones even at
    the lowest limit. */
-static bool fits(const struct admit *admit, uint32_t bytes, uint64_t limit)
+static bool fits(uint64_t bytes_in_flight, uint32_t bytes, uint64_t limit)
 {
-	return admit->bytes_in_flight + (bytes < limit ? bytes : limit) / 2 <= limit;
+	return bytes_in_flight + (bytes < limit ? bytes : limit) / 2 <= limit;
+}
+
+/* Is the part of GPU memory full? */
+static bool gpu_is_full(const struct admit *admit, const struct sched_queue *queue, uint32_t bytes)
+{
+	return admit->is_shared && admit->gpu_bytes &&
+	       !fits(admit->gpu_bytes, bytes, limit_bytes(admit, queue) / 2);
+}
+
+/* The bytes that count when the block is to start. */
+static uint64_t counted_bytes(const struct admit *admit, const struct admit_head *head,
+			      uint64_t limit)
+{
+	if (head->is_gpu || !admit->is_shared || admit->gpu_bytes <= limit / 2)
+		return admit->bytes_in_flight;
+	return admit->bytes_in_flight - admit->gpu_bytes + limit / 2;
 }
 
 /* May the block whose turn it is start? */
-static bool is_admitted(struct admit *admit, const struct sched_queue *queue, uint32_t bytes,
-			uint64_t now_nsec)
+static bool is_admitted(struct admit *admit, const struct sched_queue *queue,
+			const struct admit_head *head, uint64_t now_nsec)
 {
-	if (bytes > WINDOW_SMALL_BYTES) {
+	const uint64_t limit = limit_bytes(admit, queue);
+
+	if (head->bytes > WINDOW_SMALL_BYTES) {
 		admit->guard_end_nsec = window_guard(&admit->window, now_nsec);
 		if (admit->guard_end_nsec)
 			return false;
 	}
-	if (fits(admit, bytes, limit_bytes(admit, queue)))
+	if (head->is_gpu && now_nsec - admit->host_nsec < ADMIT_ACTIVE_NSEC &&
+	    gpu_is_full(admit, queue, head->bytes))
+		return false;
+	if (fits(counted_bytes(admit, head, limit), head->bytes, limit))
 		return true;
 	window_note_full(&admit->window);
 	return false;
@@ -264,6 +320,7 @@ void admit_begin_turn(struct admit *admit, uint64_t now_nsec)
 	update_sharing(admit, now_nsec);
 	admit->guard_end_nsec = 0;
 	offer_pages(admit, now_nsec);
+	offer_gpu(admit, now_nsec);
 }
 
 /* The block that may exceed the limit, if any. */
@@ -298,8 +355,16 @@ struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec)
 		}
 		if (head.is_unlimited)
 			return (struct admit_decision){ ADMIT_START, channel, 0 };
-		if (!is_admitted(admit, queue, head.bytes, now_nsec))
-			return pass_limit(admit);
+		if (!head.is_gpu)
+			admit->host_nsec = now_nsec;
+		if (!is_admitted(admit, queue, &head, now_nsec)) {
+			if (!head.is_gpu || admit->guard_end_nsec ||
+			    is_small_and_first(queue, head.bytes) ||
+			    !gpu_is_full(admit, queue, head.bytes))
+				return pass_limit(admit);
+			wait_for_gpu(admit, channel); /* others need not wait for that */
+			continue;
+		}
 		if (!head.has_room)
 			break;
 		return (struct admit_decision){ ADMIT_START, channel, 0 };
@@ -313,6 +378,7 @@ void admit_start(struct admit *admit, struct admit_channel *channel, uint32_t la
 		 uint64_t now_nsec)
 {
 	stop_waiting_for_page(admit, channel);
+	stop_waiting_for_gpu(admit, channel);
 	channel->lanes[lane].n_in_flight++;
 	channel->lanes[lane].n_started++;
 	sched_charge(&admit->sched, &channel->queue, bytes, now_nsec);
@@ -344,21 +410,27 @@ void admit_engine_start(struct admit *admit, struct admit_channel *channel, unsi
 	client->blocks_in_flight++;
 	admit->n_in_flight++;
 	admit->bytes_in_flight += bytes;
+	if (kind & WINDOW_GPU)
+		admit->gpu_bytes += bytes;
 }
 
-void admit_engine_give_up(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
-			  bool is_guarded)
+void admit_engine_give_up(struct admit *admit, struct admit_channel *channel, unsigned kind,
+			  uint32_t bytes, bool is_guarded)
 {
 	if (is_guarded)
 		window_small_end(&admit->window, &channel->queue.client->small);
 	admit->n_in_flight--;
 	admit->bytes_in_flight -= bytes;
+	if (kind & WINDOW_GPU) {
+		admit->gpu_bytes -= bytes;
+		admit->is_gpu_back = true;
+	}
 }
 
-void admit_engine_end(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
-		      bool is_guarded, uint64_t now_nsec)
+void admit_engine_end(struct admit *admit, struct admit_channel *channel, unsigned kind,
+		      uint32_t bytes, bool is_guarded, uint64_t now_nsec)
 {
-	admit_engine_give_up(admit, channel, bytes, is_guarded);
+	admit_engine_give_up(admit, channel, kind, bytes, is_guarded);
 	admit_worker_end(channel, now_nsec);
 }
 

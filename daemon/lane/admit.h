@@ -8,6 +8,9 @@
  * reserved for clients that are away (sched.h).  One block of at most 64 KiB of each client with nothing
  * in flight may exceed the limit.
  *
+ * Blocks of GPU memory may take as long as the driver likes, up to 1 s.  So beside blocks of host memory they
+ * get at most half of the window, and never count for more than that half when a block of host memory is to start.
+ *
  * The latency guard (window.h) stops larger blocks for a short time, whatever the limit.
  *
  * Admission knows a channel as an admit_channel, and its next block as an admit_head, which look()
@@ -47,7 +50,9 @@ struct admit_channel {
 		uint32_t n_started; /* since none was in flight */
 	} * lanes;
 	struct list_node page_node; /* in the list of channels that wait for a page */
-	bool waits_for_page;
+	struct list_node
+		gpu_node; /* in the list of those that wait for the end of a block of GPU memory */
+	bool waits_for_page, waits_for_gpu;
 };
 
 /* The next block of a channel's head op. */
@@ -57,6 +62,7 @@ struct admit_head {
 	bool is_unlimited; /* outside the limit of bytes in flight, and of the engine's room */
 	bool must_defer;   /* its op has to wait outside of the channel first */
 	bool needs_page;   /* a bounce page */
+	bool is_gpu;	   /* of GPU memory */
 	bool has_room;	   /* its lane's engine takes another block */
 	bool is_counted;   /* it was started before, so it is in the depth already */
 };
@@ -85,6 +91,10 @@ struct admit {
 
 	uint32_t n_in_flight; /* blocks in the engines */
 	uint64_t bytes_in_flight;
+	uint64_t gpu_bytes;	 /* of them: of GPU memory */
+	uint64_t host_nsec;	 /* when a block of host memory was last to start */
+	struct list gpu_waiters; /* struct admit_channel, in order */
+	bool is_gpu_back; /* a block of GPU memory has ended, and they have not been offered its room */
 	uint64_t window_max_bytes; /* the administrator's limit; 0: none */
 	uint64_t profile_bytes;	   /* the most that one of the profiles allows in flight */
 	uint64_t guard_end_nsec;   /* large blocks wait until then; 0: they do not */
@@ -149,14 +159,14 @@ void admit_end(struct admit *admit, struct admit_channel *channel, uint32_t lane
 	       uint64_t now_nsec);
 
 /* An engine gets a block of a kind (WINDOW_READ...), or returns it; pass *ret_is_guarded to
-   admit_engine_end(). */
+   admit_engine_end(), and the same kind. */
 void admit_engine_start(struct admit *admit, struct admit_channel *channel, unsigned kind,
 			uint32_t bytes, uint64_t now_nsec, bool *ret_is_guarded);
-void admit_engine_end(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
-		      bool is_guarded, uint64_t now_nsec);
+void admit_engine_end(struct admit *admit, struct admit_channel *channel, unsigned kind,
+		      uint32_t bytes, bool is_guarded, uint64_t now_nsec);
 /* The block does not return.  From now on it counts only for its client, and ends by admit_worker_end(). */
-void admit_engine_give_up(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
-			  bool is_guarded);
+void admit_engine_give_up(struct admit *admit, struct admit_channel *channel, unsigned kind,
+			  uint32_t bytes, bool is_guarded);
 /* Worker threads as the file's engine get a block, or return it.  It counts only for its client. */
 void admit_worker_start(struct admit_channel *channel);
 void admit_worker_end(struct admit_channel *channel, uint64_t now_nsec);

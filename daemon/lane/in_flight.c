@@ -102,8 +102,8 @@ void in_flight_leave(struct transfer *transfer, struct block *block)
 	struct admit_channel *admit = &block->op->channel->admit;
 
 	if (block->is_in_window) {
-		admit_engine_end(transfer->admit, admit, block->counted_bytes, block->is_guarded,
-				 transfer->turn->now_nsec);
+		admit_engine_end(transfer->admit, admit, in_flight_kind(block),
+				 block->counted_bytes, block->is_guarded, transfer->turn->now_nsec);
 		if (block->is_for_workers)
 			list_remove(&transfer->windowed_at_workers, window_node(block));
 		block->is_in_window = false;
@@ -124,7 +124,8 @@ void in_flight_give_up_hung(struct transfer *transfer)
 		if (hung_nsec(w) > transfer->turn->now_nsec)
 			return; /* the list is in the order of their start */
 		admit_engine_give_up(transfer->admit, &w->block.op->channel->admit,
-				     w->block.counted_bytes, w->block.is_guarded);
+				     in_flight_kind(&w->block), w->block.counted_bytes,
+				     w->block.is_guarded);
 		w->block.is_in_window = false;
 		list_remove(&transfer->windowed_at_workers, &w->window_node);
 	}

@@ -191,13 +191,23 @@ void sched_add(struct sched *sched, struct sched_queue *queue, uint64_t now_nsec
 	enter(sched, queue);
 }
 
-void sched_pause(struct sched *sched, struct sched_queue *queue)
+static void pause_queue(struct sched *sched, struct sched_queue *queue, bool may_return)
 {
 	assert(queue->is_active && sched->n_queues > 0);
-	leave(sched, queue, true);
+	leave(sched, queue, may_return);
 	queue->is_active = false;
 	queue->is_paused = true;
 	sched->n_queues--;
+}
+
+void sched_pause(struct sched *sched, struct sched_queue *queue)
+{
+	pause_queue(sched, queue, true);
+}
+
+void sched_set_aside(struct sched *sched, struct sched_queue *queue)
+{
+	pause_queue(sched, queue, false);
 }
 
 void sched_remove(struct sched *sched, struct sched_queue *queue)

@@ -103,6 +103,9 @@ void sched_remove(struct sched *sched, struct sched_queue *queue);
    again, its head block keeps its age and class. */
 void sched_pause(struct sched *sched, struct sched_queue *queue);
 
+/* Likewise, but nothing is owed to its client meanwhile. */
+void sched_set_aside(struct sched *sched, struct sched_queue *queue);
+
 /* The queue whose turn it is, or NULL.  The caller starts its head block and calls sched_charge(), or
    calls sched_remove(), or does not ask again until something changes. */
 struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec);

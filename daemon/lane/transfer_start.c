@@ -259,6 +259,7 @@ struct admit_head transfer_look(struct admit_channel *admit, void *arg)
 				!engine_has_window(transfer->threads->ops, region),
 		.must_defer = next->needs != NEXT_NEEDS_NOTHING,
 		.needs_page = next->is_bounce,
+		.is_gpu = region && region->kind == REGION_GPU,
 		.has_room = next->is_worker || lane_has_room(transfer, next->lane),
 		.is_counted = next->returned,
 	};

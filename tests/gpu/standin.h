@@ -3,7 +3,7 @@
  *
  *     STANDIN="gpus=2 cuInit=100 cuFileDriverOpen=hang cuDeviceGetName=crash nvfs=2.24"
  *
- * CALL=NUMBER: the call fails with that error.  CALL=hang: it never returns.  CALL=crash, CALL=exit: the
+ * CALL=NUMBER: the call fails with that error.  CALL=NUMBERms: it takes that time.  CALL=hang: it never returns.  CALL=crash, CALL=exit: the
  * process ends in it.  CALL=hold: it goes on when the word is no longer there.
  *
  * file=PATH: a file with further words, which each call reads anew.  While a call is held, there is a
@@ -100,8 +100,12 @@ static inline int standin_call(const char *name)
 	if (standin_holds(name))
 		standin_hold(name);
 	value = standin_word(name);
-	if (!value || isdigit((unsigned char)*value))
-		return value ? atoi(value) : 0;
+	if (!value || isdigit((unsigned char)*value)) {
+		if (!value || strncmp(value + strspn(value, "0123456789"), "ms", 2) != 0)
+			return value ? atoi(value) : 0;
+		(void)usleep((unsigned)atoi(value) * 1000);
+		return 0;
+	}
 	if (strncmp(value, "crash", 5) == 0)
 		(void)raise(SIGKILL); /* as a crash, without the report of a sanitizer */
 	if (strncmp(value, "exit", 4) == 0)

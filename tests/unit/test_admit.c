@@ -88,7 +88,7 @@ static void start(int i, uint32_t lane, uint64_t bytes, uint64_t now)
 
 static void end(int i, uint32_t lane, uint64_t bytes, uint64_t now)
 {
-	admit_engine_end(&admit, &sides[i].channel, (uint32_t)bytes, false, now);
+	admit_engine_end(&admit, &sides[i].channel, WINDOW_READ, (uint32_t)bytes, false, now);
 	admit_end(&admit, &sides[i].channel, lane, now);
 }
 
@@ -565,11 +565,106 @@ START_TEST(larger_blocks_wait_while_a_small_one_is_late)
 	ck_assert_int_eq(next_is(0, 22 * MSEC + 1), ADMIT_START); /* it rests as long */
 	ck_assert_int_eq(next_is(0, 42 * MSEC), ADMIT_START);
 	ck_assert_int_eq(next_is(0, 42 * MSEC + 1), ADMIT_NOTHING);
-	admit_engine_end(&admit, &sides[1].channel, 4096, is_guarded, 42 * MSEC + 1);
+	admit_engine_end(&admit, &sides[1].channel, WINDOW_READ, 4096, is_guarded, 42 * MSEC + 1);
 	ck_assert_int_eq(next_is(0, 42 * MSEC + 1), ADMIT_START);
 	close_op(0);
 	close_op(1);
 	teardown();
+}
+END_TEST
+
+/* The window is of 2 MiB.  The first client's blocks are of GPU memory, and its turns come first. */
+static void gpu_start(uint64_t now)
+{
+	bool is_guarded;
+
+	admit_start(&admit, &sides[0].channel, 0, KIB(512), now);
+	admit_engine_start(&admit, &sides[0].channel, WINDOW_READ + WINDOW_GPU, KIB(512), now,
+			   &is_guarded);
+}
+
+static void setup_gpu(int n_blocks, uint64_t now)
+{
+	setup();
+	sides[0].head.is_gpu = true;
+	sides[0].head.bytes = sides[1].head.bytes = KIB(512);
+	open_op(0, now);
+	open_op(1, now);
+	start(1, 0, MIB(32), now);
+	end(1, 0, MIB(32), now);
+	for (int i = 0; i < n_blocks; i++)
+		gpu_start(now);
+	admit.window.is_closed = false;
+	ck_assert_uint_eq(window_bytes(&admit.window), MIB(2));
+}
+
+static void gpu_end(int n_blocks, uint64_t now)
+{
+	for (int i = 0; i < n_blocks; i++) {
+		admit_engine_end(&admit, &sides[0].channel, WINDOW_READ + WINDOW_GPU, KIB(512),
+				 false, now);
+		admit_end(&admit, &sides[0].channel, 0, now);
+	}
+}
+
+static void teardown_gpu(void)
+{
+	ck_assert_uint_eq(admit.gpu_bytes, 0);
+	close_op(0);
+	close_op(1);
+	ck_assert_ptr_null(admit.gpu_waiters.first);
+	teardown();
+}
+
+START_TEST(beside_host_memory_gpu_memory_has_half_of_the_window)
+{
+	const uint64_t now = 10 * SEC;
+
+	setup_gpu(8, now); /* twice the window, from a time when the client was alone */
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(next_is(1, now), ADMIT_START);
+		start(1, 0, KIB(512), now);
+	}
+	ck_assert_int_eq(next_is(1, now), ADMIT_NOTHING); /* its half is full */
+	sides[2].head = (struct admit_head){ HEAD(.bytes = 4096, .is_gpu = true) };
+	open_op(2, now);
+	ck_assert_int_eq(next_is(2, now), ADMIT_START);
+	close_op(2);
+	end(1, 0, KIB(512), now);
+	gpu_end(6, now);
+	ck_assert_int_eq(next_is(1, now), ADMIT_START); /* the other half still is */
+	start(1, 0, KIB(512), now);
+	ck_assert_int_eq(next_is(1, now), ADMIT_NOTHING);
+	end(1, 0, KIB(512), now);
+	end(1, 0, KIB(512), now);
+	admit_set_ready(&admit, &sides[1].channel, false, now);
+	ck_assert_int_eq(next_is(0, now + 2 * MSEC), ADMIT_NOTHING);
+	gpu_end(1, now + 2 * MSEC);
+	ck_assert_int_eq(next_is(0, now + 2 * MSEC), ADMIT_START);
+	gpu_end(1, now + 2 * MSEC);
+	teardown_gpu();
+}
+END_TEST
+
+START_TEST(without_host_memory_gpu_memory_has_all_of_the_window)
+{
+	const uint64_t now = 10 * SEC;
+
+	setup_gpu(2, now);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(next_is(0, now), ADMIT_START);
+		gpu_start(now);
+	}
+	ck_assert_int_eq(next_is(1, now), ADMIT_START); /* from now on there is host memory */
+	admit_set_ready(&admit, &sides[1].channel, false, now);
+	gpu_end(2, now + 2 * MSEC);
+	ck_assert_int_eq(next_is(0, now + 2 * MSEC), ADMIT_NOTHING);
+	gpu_end(1, now + ADMIT_ACTIVE_NSEC);
+	ck_assert_int_eq(next_is(0, now + ADMIT_ACTIVE_NSEC), ADMIT_START);
+	gpu_start(now + ADMIT_ACTIVE_NSEC);
+	ck_assert_int_eq(next_is(0, now + ADMIT_ACTIVE_NSEC), ADMIT_START);
+	gpu_end(2, now + ADMIT_ACTIVE_NSEC);
+	teardown_gpu();
 }
 END_TEST
 
@@ -588,8 +683,8 @@ START_TEST(a_block_that_is_given_up_counts_for_its_client_only)
 	start(1, 0, MIB(2), 0);
 	admit_set_ready(&admit, &sides[1].channel, false, 0);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING); /* the window is full */
-	admit_engine_give_up(&admit, &sides[1].channel, MIB(2), false);
-	admit_engine_give_up(&admit, &sides[1].channel, 4096, is_guarded);
+	admit_engine_give_up(&admit, &sides[1].channel, WINDOW_READ, MIB(2), false);
+	admit_engine_give_up(&admit, &sides[1].channel, WINDOW_READ + WINDOW_GPU, 4096, is_guarded);
 	ck_assert_ptr_null(admit.window.smalls.first);
 	ck_assert_uint_eq(admit.bytes_in_flight, 0);
 	ck_assert_uint_eq(admit.n_in_flight, 0);
@@ -781,6 +876,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_client_is_away_while_workers_do_its_blocks);
 	tcase_add_test(tcase, the_lowest_limit_is_not_reserved);
 	tcase_add_test(tcase, a_client_that_goes_is_owed_nothing);
+	tcase_add_test(tcase, beside_host_memory_gpu_memory_has_half_of_the_window);
+	tcase_add_test(tcase, without_host_memory_gpu_memory_has_all_of_the_window);
 	tcase_add_test(tcase, a_block_that_is_given_up_counts_for_its_client_only);
 	tcase_add_test(tcase, the_limit_goes_as_far_as_the_largest_profile);
 }

@@ -179,8 +179,8 @@ static void sim_end(const struct flight *flight)
 
 	admit_note_done(&admit, false, (uint32_t)flight->bytes, sim.now - flight->started_nsec,
 			sim.now);
-	admit_engine_end(&admit, &party->channel, (uint32_t)flight->bytes, flight->is_guarded,
-			 sim.now);
+	admit_engine_end(&admit, &party->channel, WINDOW_READ, (uint32_t)flight->bytes,
+			 flight->is_guarded, sim.now);
 	admit_end(&admit, &party->channel, 0, sim.now);
 	admit_set_ready(&admit, &party->channel, party->first, sim.now);
 	if (sim.is_measured)

@@ -330,6 +330,33 @@ START_TEST(returned_blocks_go_before_ops_that_need_their_depth)
 }
 END_TEST
 
+/* _i: its memory is a GPU's. */
+START_TEST(admission_knows_the_memory_of_a_block)
+{
+	struct admit_head head;
+	struct op *op;
+
+	parts_setup();
+	p.slab.region.kind = _i ? REGION_GPU : REGION_HOST;
+	parts_put(1, RING_OP_READ, 0, PARTS_DEPTH * PARTS_BLOCK);
+	parts_set_workers(PARTS_DEPTH);
+	parts_turn();
+	op = &p.channel.ops[0];
+	ck_assert_uint_eq(op->state, OP_READY); /* a turn starts some of its blocks */
+	head = transfer_look(&p.channel.admit, &p.transfer);
+	ck_assert_ptr_eq(p.transfer.next.op, op);
+	ck_assert(head.is_gpu == (_i != 0));
+	transfer_cancel(&p.transfer, op, ECANCELED);
+	while (p.fake.n_done < (int)p.fake.engine.n_in_flight)
+		parts_end_block(-EIO);
+	while (p.workers.n_done < (int)p.workers.engine.n_in_flight)
+		parts_end_worker(0, -EIO);
+	parts_turn();
+	(void)parts_get(); /* either error */
+	parts_teardown();
+}
+END_TEST
+
 START_TEST(a_side_lane_gets_blocks_of_its_part)
 {
 	static struct side_lane side;
@@ -375,6 +402,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, the_engine_is_asked_what_it_can_do);
 	tcase_add_test(tcase, a_file_is_extended_before_its_end_is_written);
 	tcase_add_test(tcase, returned_blocks_go_before_ops_that_need_their_depth);
+	tcase_add_loop_test(tcase, admission_knows_the_memory_of_a_block, 0, 2);
 	tcase_add_test(tcase, a_side_lane_gets_blocks_of_its_part);
 }
 
