@@ -22,7 +22,8 @@
  * may hang in a file system of the client's, as calls on files may: on worker threads of its user.
  *
  * If cuFile does not take a file at all, all of its bytes are copied so, and a line of the log says why;
- * or, after gds_demand_direct(), its blocks fail with -EOPNOTSUPP.
+ * or, after gds_demand_direct(), its blocks fail with -EOPNOTSUPP.  It is registered before any part of it is
+ * copied, so that a write which fails so has written nothing.
  */
 #ifndef DSAIO_DAEMON_ENGINE_GDS_H
 #define DSAIO_DAEMON_ENGINE_GDS_H

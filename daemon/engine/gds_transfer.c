@@ -213,14 +213,15 @@ static int64_t write_once(const struct block *block, struct error *error)
 	ssize_t n;
 	int r;
 
+	/* Before anything is written: a write to a file that cuFile refuses changes none of its bytes. */
+	r = file_register(block, &handle, error);
+	if (r < 0)
+		return r;
 	if (block->is_buffered)
 		return write_copied(block, target_buffered_fd(block->target), piece_of(block),
 				    error);
 	if (lead || block->len < CUFILE_UNIT)
 		return write_copied(block, block->target->fd, head, error);
-	r = file_register(block, &handle, error);
-	if (r < 0)
-		return r;
 	if (!handle)
 		return write_copied(block, block->target->fd, piece_of(block), error);
 	errno = 0;

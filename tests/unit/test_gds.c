@@ -686,6 +686,7 @@ START_TEST(a_file_that_cufile_refuses_fails_if_the_way_is_demanded)
 	struct region region;
 	struct gds_memory *memory = import(&handle, &region);
 	struct block block = make(BLOCK_READ, &region, 4096, 8192, 0);
+	const uint64_t n_copies = gpu.look.standin_counts().n_copies;
 
 	gds_demand_direct();
 	words("cuFileHandleRegister=5008");
@@ -694,6 +695,14 @@ START_TEST(a_file_that_cufile_refuses_fails_if_the_way_is_demanded)
 		ck_assert(block.result == -EOPNOTSUPP && !block.best);
 		ck_assert(!target.on_close);
 	}
+	for (int i = 0; i < 3; i++) { /* a head, a tail, and a part of the buffered description */
+		struct block end = make(BLOCK_WRITE, &region, i == 1 ? 4096 : 4097, 5, 0);
+
+		end.is_buffered = i == 2;
+		gds_transfer(&end);
+		ck_assert_msg(end.result == -EOPNOTSUPP && !end.best, "%d: %d", i, (int)end.result);
+	}
+	ck_assert_uint_eq(gpu.look.standin_counts().n_copies, n_copies);
 	gds_release(memory);
 	file_end();
 }
