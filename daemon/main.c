@@ -325,7 +325,9 @@ static int serve(const struct config *config)
 	const struct gpu_probe_options gpu_options = { .cuda_library = config->cuda_library,
 						       .cufile_library = config->cufile_library,
 						       .is_user = config->is_user,
-						       .limit_msec = GPU_PROBE_MSEC };
+						       .limit_msec = GPU_PROBE_MSEC,
+						       .is_needed = config->engine ==
+								    GPU_ENGINE_GDS };
 	struct server *server;
 	struct error error;
 

@@ -832,7 +832,8 @@ const char *dsaio_op_error(struct dsaio_op *op);
 enum dsaio_way {
 	DSAIO_WAY_NONE = 0,   /* there are none: a sync, or a read behind the end of the file */
 	DSAIO_WAY_SHARED = 1, /* between device and memory that the daemon shares */
-	DSAIO_WAY_GPU = 2,    /* between device and GPU memory, which the daemon has mapped */
+	DSAIO_WAY_GPU = 2,    /* by the daemon's cuFile to or from GPU memory, which it has mapped;
+				 in its compatibility mode (dsaioctl status) cuFile copies */
 	DSAIO_WAY_COPIED = 3, /* through the pool, from or to which the library or the GPU copies */
 };
 

@@ -40,6 +40,11 @@ struct gpu_way gpu_way(enum gpu_engine engine, const struct gpu_report *report, 
 		return way;
 	way.can_import = is_probing || !has_obstacle(report, way.why);
 	if (engine == GPU_ENGINE_GDS) {
+		if (!is_probing && !report)
+			(void)snprintf(way.why, sizeof(way.why),
+				       "the daemon has found no GPU on this host: see whether "
+				       "nvidia-smi finds one and restart the daemon, or set "
+				       "engine = auto");
 		way.way = WIRE__GPU_WAY__GPU_DIRECT;
 		return way;
 	}

@@ -429,11 +429,14 @@ static int gpus_to_wire(const struct service *service, const struct view *view,
 {
 	const struct gpu_way way = service_gpu_way(service);
 	struct gpu_probe *probe = service->gpus;
+	static const struct gpu_report none;
 	const struct gpu_report *report = gpu_probe_report(probe);
 	char cufile[GPU_TEXT_BYTES] = "";
 
-	if (!report)
+	if (!report && way.way != WIRE__GPU_WAY__GPU_DIRECT)
 		return 0;
+	if (!report) /* the configuration demands GPUs: it says that there are none */
+		report = &none;
 	wire->gpus = WIRE_NEW(Wire__Gpus, wire__gpus);
 	if (!wire->gpus)
 		return -ENOMEM;

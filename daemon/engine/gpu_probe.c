@@ -269,7 +269,16 @@ static void report_end(struct gpu_report *report, const char *sentence)
 		 report->call, sentence);
 }
 
-static void report_log(const struct gpu_report *report)
+static void none_log(const struct gpu_probe_options *options)
+{
+	if (options->is_needed)
+		log_warning(
+			"dsaiod: engine = gds, and this host has no GPU that CUDA finds: ops on "
+			"GPU memory will fail: see whether nvidia-smi finds one and restart the "
+			"daemon, or set engine = auto");
+}
+
+static void report_log(const struct gpu_report *report, const struct gpu_probe_options *options)
 {
 	char text[GPU_TEXT_BYTES];
 
@@ -279,12 +288,14 @@ static void report_log(const struct gpu_report *report)
 		log_notice("dsaiod: %" PRIu32 " GPU%s, CUDA %d.%d, %s", report->n_gpus,
 			   report->n_gpus == 1 ? "" : "s", report->cuda_version / 1000,
 			   report->cuda_version % 1000 / 10, gpu_report_cufile_text(report, text));
+	else
+		none_log(options);
 }
 
 /* The report does not change any more. */
 static void probe_end(struct gpu_probe *probe)
 {
-	report_log(&probe->report);
+	report_log(&probe->report, &probe->options);
 	if (probe->on_end)
 		probe->on_end(probe->on_end_arg);
 }
@@ -384,8 +395,10 @@ struct gpu_probe *gpu_probe_new(const struct gpu_probe_options *options, struct 
 	_cleanup_(gpu_probe_freep) struct gpu_probe *probe = NULL;
 	int r;
 
-	if (!options->cuda_library && !has_driver())
+	if (!options->cuda_library && !has_driver()) {
+		none_log(options);
 		return NULL;
+	}
 	probe = calloc(1, sizeof(*probe));
 	if (probe) {
 		probe->options = *options;
@@ -458,6 +471,7 @@ const char *gpu_report_cufile_text(const struct gpu_report *report, char text[GP
 			 report->nvfs_major, report->nvfs_minor);
 	else
 		text_set(text, "cuFile %d.%d %s", major, minor,
-			 report->has_p2pdma ? "with P2PDMA" : "in compatibility mode");
+			 report->has_p2pdma ? "with P2PDMA"
+					    : "in compatibility mode, which copies in the daemon");
 	return text;
 }

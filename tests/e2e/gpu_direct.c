@@ -221,6 +221,23 @@ TEST_TABLE(refused, refusals, "engine = gds: the op fails with the sentence")
 	kit_close(&kit);
 }
 
+TEST(refused_file,
+     "engine = gds: an op on a file that cuFile refuses names the log, which has the reason")
+{
+	struct kit kit;
+
+	kit_open(&kit, gpu_start("", DIRECT), "f");
+	words_set("cuFileHandleRegister=5008");
+	CHECK_FAILS(dsaio_pread(kit.rig.handle, kit.file, buffer(kit.memory), 4096, 0), -EOPNOTSUPP,
+		    "see the daemon's log (journalctl -u dsaiod)");
+	CHECK_FAILS(dsaio_pwrite(kit.rig.handle, kit.file, buffer(kit.memory), 5, 1), -EOPNOTSUPP,
+		    "see the daemon's log (journalctl -u dsaiod)");
+	daemon_log_wait(kit.rig.daemon, "CU_FILE_IO_NOT_SUPPORTED (5008)");
+	words_set("");
+	check_read(&kit, kit.memory, 0, 4096);
+	kit_close(&kit);
+}
+
 TEST_TABLE(copied, refusals, "engine = auto: the bytes are copied")
 {
 	struct kit kit;

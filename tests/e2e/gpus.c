@@ -13,15 +13,26 @@ static const char *library(const char *name)
 	return test_text("%s", path);
 }
 
-/* Starts a daemon whose configuration names both. */
-static struct daemon *start(const char *standin)
+/* Starts a daemon with such lines in its configuration. */
+static struct daemon *start_with(const char *standin, const char *keys)
 {
 	const char *config = test_text("%s/gpus.conf", test_dir());
 
-	places_write(config, test_text("[daemon]\ncuda_library = %s\ncufile_library = %s\n",
-				       library("libcuda.so"), library("libcufile.so")));
+	places_write(config, test_text("[daemon]\n%s", keys));
 	CHECK_SYS(setenv("STANDIN", standin, 1));
 	return daemon_start(DAEMON_ARGS("--config", config));
+}
+
+static const char *libraries(void)
+{
+	return test_text("cuda_library = %s\ncufile_library = %s\n", library("libcuda.so"),
+			 library("libcufile.so"));
+}
+
+/* Starts a daemon whose configuration names both. */
+static struct daemon *start(const char *standin)
+{
+	return start_with(standin, libraries());
 }
 
 /* The daemon's only child; 0: none. */
@@ -84,6 +95,33 @@ TEST(none, "a host without a driver: nothing in status and log, and no process")
 	CHECK(!answer.reply->status->gpus);
 	CHECK_EQ(child_of(daemon), 0);
 	CHECK(!daemon_log_has(daemon, "GPU"));
+}
+
+static const struct {
+	const char *what, *words;
+	bool has_library;
+} demanded[] = {
+	{ "CUDA finds none", "cuInit=100", true },
+	{ "there is no driver", "", false },
+};
+
+TEST_TABLE(none_demanded, demanded,
+	   "engine = gds on a host without a GPU: a line of the log and of status")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	struct daemon *daemon;
+
+	if (!demanded[row].has_library &&
+	    (access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0))
+		test_skip("this host has a driver");
+	daemon = start_with(
+		demanded[row].words,
+		test_text("engine = gds\n%s", demanded[row].has_library ? libraries() : ""));
+	daemon_log_wait(daemon, "engine = gds, and this host has no GPU");
+	daemon_status(daemon, &answer);
+	CHECK(answer.reply->status->gpus);
+	CHECK_EQ(answer.reply->status->gpus->n_gpus, 0);
+	CHECK(strstr(answer.reply->status->gpus->why, "set engine = auto"));
 }
 
 TEST(hang, "a driver that hangs: the daemon serves, and stops in order")

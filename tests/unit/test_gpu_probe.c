@@ -40,7 +40,8 @@ static const struct gpu_report *probe_run(const char *standin, const char *cuda_
 					  const char *cufile_path, uint32_t limit_msec)
 {
 	/* The process of a test goes on as user: it drops no right that the next test needs. */
-	const struct gpu_probe_options options = { cuda_path, cufile_path, true, limit_msec };
+	const struct gpu_probe_options options = { cuda_path, cufile_path, true, limit_msec,
+						   false };
 
 	ck_assert_int_eq(setenv("STANDIN", standin, 1), 0);
 	probe = gpu_probe_new(&options, base);
@@ -82,7 +83,7 @@ static const struct {
 	{ "nvfs=2.24", "cuFile 1.17 with nvidia-fs 2.24" },
 	{ "nvfs=2.24 p2pdma=1", "cuFile 1.17 with nvidia-fs 2.24" },
 	{ "p2pdma=1", "cuFile 1.17 with P2PDMA" },
-	{ "", "cuFile 1.17 in compatibility mode" },
+	{ "", "cuFile 1.17 in compatibility mode, which copies in the daemon" },
 	{ "cuFileDriverOpen=5001", "libcufile.so: CU_FILE_DRIVER_NOT_INITIALIZED (5001)" },
 	{ "cuFileDriverOpen=5011", "libcufile.so: CUDA error 999" },
 	{ "cuFileDriverOpen=4711", "libcufile.so: unknown error (4711)" },
@@ -204,7 +205,7 @@ END_TEST
 
 START_TEST(one_that_runs_says_where_it_is)
 {
-	const struct gpu_probe_options options = { cuda, cufile, true, GPU_PROBE_MSEC };
+	const struct gpu_probe_options options = { cuda, cufile, true, GPU_PROBE_MSEC, false };
 	const struct gpu_report *report;
 
 	ck_assert_int_eq(setenv("STANDIN", "gpus=3 cuFileDriverOpen=hang", 1), 0);

@@ -24,7 +24,8 @@ static const struct {
 	{ "a host without a GPU", GPU_ENGINE_AUTO, NO_REPORT, WIRE__GPU_WAY__GPU_COPY, false,
 	  "no GPU" },
 	{ "the same, and copies are forbidden", GPU_ENGINE_GDS, NO_REPORT,
-	  WIRE__GPU_WAY__GPU_DIRECT, false, "no GPU" },
+	  WIRE__GPU_WAY__GPU_DIRECT, false,
+	  "no GPU on this host: see whether nvidia-smi finds one and restart the daemon" },
 	{ "the driver fails", GPU_ENGINE_AUTO, PROBLEM, WIRE__GPU_WAY__GPU_COPY, false,
 	  "cannot be used: cuInit" },
 	{ "the same, and copies are forbidden", GPU_ENGINE_GDS, PROBLEM, WIRE__GPU_WAY__GPU_DIRECT,
@@ -40,7 +41,8 @@ static const struct {
 	{ "compatibility mode", GPU_ENGINE_AUTO, 0, WIRE__GPU_WAY__GPU_AUTO, true,
 	  "cuFile 1.17 in compatibility mode" },
 	{ "compatibility mode, and copies are forbidden", GPU_ENGINE_GDS, 0,
-	  WIRE__GPU_WAY__GPU_DIRECT, true, "cuFile 1.17 in compatibility mode" },
+	  WIRE__GPU_WAY__GPU_DIRECT, true,
+	  "cuFile 1.17 in compatibility mode, which copies in the daemon" },
 	{ "the probe runs", GPU_ENGINE_AUTO, PROBING, WIRE__GPU_WAY__GPU_AUTO, true,
 	  "not answered yet" },
 	{ "the probe runs, and copies are forbidden", GPU_ENGINE_GDS, PROBING,
@@ -95,7 +97,7 @@ static void probe_start(uint32_t limit_msec)
 {
 	const char *build = getenv("BUILD");
 	char cuda[PATH_MAX];
-	const struct gpu_probe_options options = { cuda, NULL, true, limit_msec };
+	const struct gpu_probe_options options = { cuda, NULL, true, limit_msec, false };
 
 	(void)snprintf(cuda, sizeof(cuda), "%s/tests/gpu/libcuda.so", build ? build : "build");
 	ck_assert_int_eq(setenv("STANDIN", "cuInit=hang", 1), 0);

@@ -152,7 +152,7 @@ static const char *way_text(Wire__GpuWay way)
 	case WIRE__GPU_WAY__GPU_AUTO:
 		return "GPU memory is used directly or copied, as is faster";
 	case WIRE__GPU_WAY__GPU_DIRECT:
-		return "GPU memory is used directly, or the op fails";
+		return "GPU memory goes through cuFile, or the op fails";
 	default:
 		return "GPU memory is copied through pinned memory";
 	}

@@ -69,16 +69,19 @@ int error_fail_errno(int error, const char *format, ...)
 static const struct {
 	int error;
 	const char *advice;
+	bool is_of_host; /* it is no advice for what cuFile reports */
 } advices[] = {
-	{ ENOSPC, "free some space on that file system, then write again" },
-	{ EDQUOT, "free some of the user's quota there, then write again" },
-	{ EFBIG, "the file may not grow that large: see ulimit -f and the file system's limit" },
-	{ EIO, "the device or file system reports an error: see the kernel's log (dmesg)" },
-	{ EROFS, "the file system is mounted read-only" },
-	{ EFAULT, "the buffer is not memory that this process may use so" },
-	{ ECANCELED, "it was cancelled; what the range holds is undefined" },
-	{ ETIMEDOUT, "the handle's op_timeout_usec is over; what the range holds is undefined" },
-	{ ECONNRESET, "the daemon went away: start it again, then connect again" },
+	{ ENOSPC, "free some space on that file system, then write again", false },
+	{ EDQUOT, "free some of the user's quota there, then write again", false },
+	{ EFBIG, "the file may not grow that large: see ulimit -f and the file system's limit",
+	  false },
+	{ EIO, "the device or file system reports an error: see the kernel's log (dmesg)", true },
+	{ EROFS, "the file system is mounted read-only", false },
+	{ EFAULT, "the buffer is not memory that this process may use so", true },
+	{ ECANCELED, "it was cancelled; what the range holds is undefined", false },
+	{ ETIMEDOUT, "the handle's op_timeout_usec is over; what the range holds is undefined",
+	  false },
+	{ ECONNRESET, "the daemon went away: start it again, then connect again", false },
 };
 
 void error_op_text(const struct error_op *op, char *text, size_t size)
@@ -89,8 +92,10 @@ void error_op_text(const struct error_op *op, char *text, size_t size)
 	const char *to_or_from = strcmp(op->verb, "pread") == 0 ? "from" : "to";
 
 	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]) && !op->because; i++)
-		if (advices[i].error == op->error)
+		if (advices[i].error == op->error && !(advices[i].is_of_host && op->is_by_cufile))
 			advice = advices[i].advice;
+	if (!advice && op->is_by_cufile)
+		advice = "see the daemon's log (journalctl -u dsaiod)";
 	if (op->because)
 		advice = op->because;
 	if (op->file_size >= 0)

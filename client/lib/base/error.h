@@ -26,6 +26,7 @@ struct error_op {
 	int error;	     /* positive errno */
 	const char *because; /* why, if errno's text does not say it; or NULL */
 	int64_t file_size;   /* a write that extends: how long the file is now; -1: not said */
+	bool is_by_cufile; /* the daemon's cuFile moved its bytes, so the daemon's log has the cause */
 };
 
 /* Writes an op's sentence to text. */

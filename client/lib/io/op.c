@@ -233,6 +233,7 @@ static void op_make_text(struct dsaio_op *op)
 		.done = op->done,
 		.error = (int)-op->result,
 		.file_size = op->grow_end ? file_size_seen(op->file) : -1,
+		.is_by_cufile = op->way == DSAIO_WAY_GPU,
 	};
 
 	op->text = malloc(ERROR_TEXT_BYTES);
