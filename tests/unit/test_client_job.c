@@ -15,7 +15,7 @@ static struct dsaio_handle handle;
 static struct dsaio_file file;
 static struct job job;
 static struct dsaio_op *op;
-static struct devices devices;
+static struct gpus gpus;
 static struct list copies;
 static char memory[512 * KIB];
 
@@ -60,7 +60,7 @@ static void job_teardown(void)
 	op_pool_deinit(&handle.pool);
 	slots_deinit(&slots);
 	if (slots.on_unmap)
-		devices_deinit(&devices);
+		gpus_deinit(&gpus);
 	buffers_deinit(&buffers);
 	channel_teardown();
 }
@@ -72,7 +72,7 @@ static void start_on(char *buf, uint8_t opcode, uint64_t len)
 	op_set_io(op, opcode, 100, len, &(struct buffer_place){ .slab = NULL });
 	op_set_file(op, &file);
 	op_change_state(op, OP_BOUNCED);
-	job_init(&job, op, &handle, &channel, &slots, NULL, &devices, buf);
+	job_init(&job, op, &handle, &channel, &slots, NULL, &gpus, buf);
 	job.copies = &copies;
 	ck_assert_ptr_nonnull(job.share);
 	while (job.n < 4 && job_has_more(&job))
@@ -200,13 +200,13 @@ END_TEST
 static void forget_map(struct slots *s, void *slab)
 {
 	(void)s;
-	devices_forget(&devices, slab);
+	gpus_forget(&gpus, slab);
 }
 
 /* The slots are given to it until gpu_close(). */
 static char *gpu_open(void)
 {
-	devices_init(&devices);
+	gpus_init(&gpus);
 	slots.on_unmap = forget_map;
 	cuda_open("");
 	return gpu_memory_new(0, 1024 * KIB);

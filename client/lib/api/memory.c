@@ -9,7 +9,7 @@
 #include "client/lib/base/fd.h"
 #include "client/lib/base/sized.h"
 #include "client/lib/io/client.h"
-#include "client/lib/memory/device.h"
+#include "client/lib/memory/gpu_copy.h"
 #include "client/lib/memory/import.h"
 #include "client/lib/memory/slab.h"
 #include "proto/util/cleanup.h"
@@ -175,7 +175,7 @@ int dsaio_memory_gpu(struct dsaio_client *client, const void *memory)
 
 	if (r < 0)
 		return r;
-	number = devices_find(memory);
+	number = gpus_find(memory);
 	if (number < 0)
 		return error_fail(-ENOENT,
 				  "memory_gpu: %p is not GPU memory that the program's CUDA has "

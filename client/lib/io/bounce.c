@@ -16,7 +16,7 @@ static void bounce_free(struct client_bounce *bounce)
 {
 	copiers_deinit(&bounce->copiers);
 	slots_deinit(&bounce->slots);
-	devices_deinit(&bounce->devices);
+	gpus_deinit(&bounce->gpus);
 	closep(&bounce->wake_fd);
 	(void)pthread_cond_destroy(&bounce->jobs_ended);
 	(void)pthread_mutex_destroy(&bounce->lock);
@@ -48,7 +48,7 @@ static void wake_for_room(struct slots *slots)
 
 static void forget_map(struct slots *slots, void *map)
 {
-	devices_forget(&container_of(slots, struct client_bounce, slots)->devices, map);
+	gpus_forget(&container_of(slots, struct client_bounce, slots)->gpus, map);
 }
 
 /* The client's, made at the first use; NULL: no memory. */
@@ -68,7 +68,7 @@ static struct client_bounce *bounce_get(struct dsaio_client *client)
 	fresh->object.on_disconnect = bounce_on_disconnect;
 	slots_init(&fresh->slots, &client->buffers, wake_for_room);
 	fresh->slots.on_unmap = forget_map;
-	devices_init(&fresh->devices);
+	gpus_init(&fresh->gpus);
 	copiers_init(&fresh->copiers, copiers_wanted(), COPIERS_IDLE_NSEC);
 	(void)pthread_mutex_init(&fresh->lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_cond_init(&fresh->jobs_ended, NULL);
@@ -131,7 +131,7 @@ static struct job *job_new(struct dsaio_op *op)
 /* The job is filled in, and its op not on its way.  One that was to be copied (submit.c) has a reason. */
 static void note_why(const struct job *job, const void *buf)
 {
-	if (job->device >= 0 && !op_has_why(job->op))
+	if (job->gpu >= 0 && !op_has_why(job->op))
 		op_set_why(job->op, gpu_regions_why(&job->op->handle->client->gpu_regions, buf));
 }
 
@@ -144,8 +144,7 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 
 	if (!job)
 		return;
-	job_init(job, op, companion, channel, &bounce->slots, &bounce->copiers, &bounce->devices,
-		 buf);
+	job_init(job, op, companion, channel, &bounce->slots, &bounce->copiers, &bounce->gpus, buf);
 	note_why(job, buf);
 	job->copies = &bounce->copies;
 	if (!job->share) {
@@ -188,7 +187,7 @@ void bounce_run(struct dsaio_op *op, struct channel *channel, void *buf)
 	struct job job = { .n = 0 };
 
 	job_init(&job, op, op->handle, channel, bounce ? &bounce->slots : NULL,
-		 bounce ? &bounce->copiers : NULL, bounce ? &bounce->devices : NULL, buf);
+		 bounce ? &bounce->copiers : NULL, bounce ? &bounce->gpus : NULL, buf);
 	note_why(&job, buf);
 	/* Its pieces go by the handle's ring, after the ops that are in it. */
 	job.stop = job.share ? bounce_await_earlier(op, true, job.deadline_nsec) : -ENOMEM;

@@ -316,7 +316,7 @@ static bool look_at_copies(struct client_bounce *bounce)
 	bool did = false;
 
 	LIST_EACH(struct job_piece, piece, &bounce->copies, copy_node) {
-		struct device_stream *stream = piece->device_copy.stream;
+		struct gpu_stream *stream = piece->gpu_copy.stream;
 		struct job *job = piece->job;
 		bool is_write = job->op->opcode == RING_OP_WRITE;
 

@@ -32,7 +32,7 @@ struct client_bounce {
 	struct dsaio_client *client;
 	struct slots slots;
 	struct copiers copiers;
-	struct devices devices;
+	struct gpus gpus;
 	int wake_fd; /* client->poke_fd */
 	pthread_t thread;
 

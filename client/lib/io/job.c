@@ -17,15 +17,15 @@
 
 void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
 	      struct channel *channel, struct slots *slots, struct copiers *copiers,
-	      struct devices *devices, void *buf)
+	      struct gpus *gpus, void *buf)
 {
 	job->op = op;
 	job->via = via;
 	job->channel = channel;
 	job->share = slots ? slots_share_get(slots, channel->store) : NULL;
-	job->devices = devices;
-	job->device = slots ? devices_find(buf) : -1;
-	if (job->device < 0 && op->opcode == RING_OP_READ && op->len >= SHARE_BYTES_MIN)
+	job->gpus = gpus;
+	job->gpu = slots ? gpus_find(buf) : -1;
+	if (job->gpu < 0 && op->opcode == RING_OP_READ && op->len >= SHARE_BYTES_MIN)
 		job->copiers = copiers;
 	job->buf = buf;
 	job->next = op->off;
@@ -73,8 +73,8 @@ static int piece_start_fill(struct job_piece *piece, const char *from)
 	const struct slice *slice = &piece->slice;
 	struct job *job = piece->job;
 	char *why = NULL;
-	int r = devices_fill(job->devices, job->device, &piece->slot, slice->slot_off, from,
-			     slice->len, &piece->device_copy, &why);
+	int r = gpus_fill(job->gpus, job->gpu, &piece->slot, slice->slot_off, from, slice->len,
+			  &piece->gpu_copy, &why);
 
 	if (r < 0)
 		return job_has_no_copy(job, r, from, slice->len, why);
@@ -127,7 +127,7 @@ int job_start_piece(struct job *job, bool is_blocking, bool is_further)
 	struct dsaio_op *op = job->op;
 	struct slice_align align = { op->file->session.offset_align,
 				     op->file->session.memory_align };
-	bool is_write = op->opcode == RING_OP_WRITE, is_queued = job->device >= 0;
+	bool is_write = op->opcode == RING_OP_WRITE, is_queued = job->gpu >= 0;
 	struct job_piece *piece = &job->pieces[(job->first + job->n) % JOB_PIECES_MAX];
 	uint64_t bytes = slice_bytes(job->next, job->end, align);
 	uint64_t wish = is_queued ? slice_wish_queued(op->len)
@@ -251,9 +251,9 @@ static void piece_start_empty(struct job_piece *piece)
 	char *to = piece_buf(piece), *why = NULL;
 
 	if (!job->is_over && done) {
-		piece->copy_error = devices_empty(job->devices, job->device, &piece->slot,
-						  piece->slice.slot_off, to, done,
-						  &piece->device_copy, &why);
+		piece->copy_error = gpus_empty(job->gpus, job->gpu, &piece->slot,
+					       piece->slice.slot_off, to, done, &piece->gpu_copy,
+					       &why);
 		(void)job_has_no_copy(job, piece->copy_error, to, done, why);
 		if (piece->copy_error == 0) {
 			piece->n_copied = done;
@@ -269,7 +269,7 @@ bool job_queue_copies(struct job *job)
 {
 	bool did = false;
 
-	while (job->device >= 0 && job->op->opcode == RING_OP_READ && job->n_copying < job->n &&
+	while (job->gpu >= 0 && job->op->opcode == RING_OP_READ && job->n_copying < job->n &&
 	       piece_has_ended(job_piece(job, job->n_copying))) {
 		piece_start_empty(job_piece(job, job->n_copying++));
 		did = true;
@@ -294,7 +294,7 @@ bool job_copy_is_over(struct job_piece *piece)
 
 	if (piece->is_copied)
 		return true;
-	r = device_copy_look(&piece->device_copy, &why);
+	r = gpu_copy_look(&piece->gpu_copy, &why);
 	if (r == -EAGAIN)
 		return false;
 	piece_copied(piece, r, why);
@@ -324,7 +324,7 @@ bool job_may_finish(struct job *job)
 
 	if (!job->n)
 		return false;
-	if (job->device >= 0 && job->op->opcode == RING_OP_READ)
+	if (job->gpu >= 0 && job->op->opcode == RING_OP_READ)
 		return job->n_copying && first->is_copied;
 	return piece_has_ended(first);
 }
@@ -342,7 +342,7 @@ void job_finish_piece(struct job *job)
 		job_await_copy(job);
 	if (!job->error && !job->is_at_end) {
 		if (op->opcode == RING_OP_READ && done) {
-			if (job->device < 0 && !piece->is_posted)
+			if (job->gpu < 0 && !piece->is_posted)
 				piece_copy(&piece->copy);
 			done = piece->n_copied;
 			job->is_slow = piece->is_slow;
@@ -358,7 +358,7 @@ void job_finish_piece(struct job *job)
 			job->error = -EIO; /* a write is whole, or fails */
 		job->is_over |= job->error || job->is_at_end;
 	}
-	if (job->device >= 0 && op->opcode == RING_OP_READ)
+	if (job->gpu >= 0 && op->opcode == RING_OP_READ)
 		job->n_copying--;
 	slots_give(&piece->slot);
 	if (piece->op)
@@ -424,7 +424,7 @@ static void job_await(struct job *job, uint64_t *pause_nsec)
 	int r;
 
 	if (job->n == job->n_copying) {
-		r = device_copy_await(&copy->device_copy, &why);
+		r = gpu_copy_await(&copy->gpu_copy, &why);
 		piece_copied(copy, r, why);
 	} else if (!copy || (is_read && !job_has_more(job))) {
 		piece_await(job_piece(job, is_read ? job->n_copying : 0), DEADLINE_NEVER);
@@ -436,7 +436,7 @@ static void job_await(struct job *job, uint64_t *pause_nsec)
 	}
 }
 
-static void job_run_device(struct job *job)
+static void job_run_gpu(struct job *job)
 {
 	struct list copies = { NULL, NULL };
 	uint64_t pause_nsec = JOB_LOOK_MIN_NSEC;
@@ -472,9 +472,9 @@ static void job_run_host(struct job *job)
 
 void job_run(struct job *job)
 {
-	if (job->device < 0)
+	if (job->gpu < 0)
 		job_run_host(job);
 	else
-		job_run_device(job);
+		job_run_gpu(job);
 	job_end_op(job);
 }

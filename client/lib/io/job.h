@@ -15,7 +15,7 @@
  * runs the job finishes the pieces in the order of the file.  Writes have no copiers: the kernel lets
  * one thread at a time write to a memfd.
  *
- * Memory of a GPU is copied by the GPU (device.h), whose copies are queued ahead, so that it never waits
+ * Memory of a GPU is copied by the GPU (gpu_copy.h), whose copies are queued ahead, so that it never waits
  * for this thread:
  *
  *     read    in flight -> ended -> copied          copies of ended pieces, in the order of the file
@@ -31,7 +31,7 @@
 #include "client/lib/io/handle.h"
 #include "client/lib/io/slice.h"
 #include "client/lib/memory/copiers.h"
-#include "client/lib/memory/device.h"
+#include "client/lib/memory/gpu_copy.h"
 #include "client/lib/memory/slots.h"
 
 /* GPU memory: some are in flight, some queued for a copy.  They fill less than a store may use of the slots. */
@@ -57,9 +57,9 @@ struct job_piece {
 	int copy_error;
 	bool is_slow; /* the copy was */
 
-	struct device_copy device_copy; /* by the GPU */
-	bool is_copied;			/* it is over, or there was nothing to copy */
-	struct list_node copy_node;	/* of job->copies, until a look finds that */
+	struct gpu_copy gpu_copy;   /* by the GPU */
+	bool is_copied;		    /* it is over, or there was nothing to copy */
+	struct list_node copy_node; /* of job->copies, until a look finds that */
 };
 
 struct job {
@@ -68,8 +68,8 @@ struct job {
 	struct channel *channel;
 	struct slots_share *share; /* of the file's store; NULL: for the ring, or no memory */
 	struct copiers *copiers;   /* NULL: none */
-	struct devices *devices;   /* of the client */
-	int device;		   /* the GPU whose memory buf is; -1: the host's */
+	struct gpus *gpus;	   /* of the client */
+	int gpu;		   /* the GPU whose memory buf is; -1: the host's */
 	struct list *copies; /* of GPU memory: pieces whose copies are queued, in that order */
 	unsigned n_copying;  /* the first pieces of a read, the last ones of a write */
 	bool is_slow;	     /* the last copy was: copiers shall help */
@@ -101,10 +101,10 @@ struct job {
 	struct list_node starting_node; /* JOB_STARTING: of its channel's list */
 };
 
-/* slots: NULL: a job for the ring.  copiers: NULL: none.  devices: not NULL, unless slots is. */
+/* slots: NULL: a job for the ring.  copiers: NULL: none.  gpus: not NULL, unless slots is. */
 void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
 	      struct channel *channel, struct slots *slots, struct copiers *copiers,
-	      struct devices *devices, void *buf);
+	      struct gpus *gpus, void *buf);
 
 /* May it start another piece, now or later? */
 static inline bool job_has_more(const struct job *job)
@@ -115,8 +115,7 @@ static inline bool job_has_more(const struct job *job)
 /* May it start one before another is finished? */
 static inline bool job_may_start(const struct job *job)
 {
-	return job->n < (job->device < 0 ? JOB_HOST_PIECES_MAX : JOB_PIECES_MAX) &&
-	       job_has_more(job);
+	return job->n < (job->gpu < 0 ? JOB_HOST_PIECES_MAX : JOB_PIECES_MAX) && job_has_more(job);
 }
 
 static inline struct job_piece *job_piece(struct job *job, unsigned n)

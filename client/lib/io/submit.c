@@ -10,7 +10,7 @@
 #include "client/lib/io/inode.h"
 #include "client/lib/io/vector.h"
 #include "client/lib/io/wait.h"
-#include "client/lib/memory/device.h"
+#include "client/lib/memory/gpu_copy.h"
 #include "proto/util/cleanup.h"
 
 #include <inttypes.h>
@@ -132,7 +132,7 @@ static int gpu_route(const struct op_request *q, struct route *route)
 	int r;
 
 	if (choices->has_choice) {
-		int number = devices_find(q->buf);
+		int number = gpus_find(q->buf);
 
 		/* The host's needs neither lock. */
 		if (number < 0 || gpu_choices_is_copied(choices, &kind, number, &route->why))

@@ -1,7 +1,7 @@
 #include "client/lib/memory/allocation.h"
 
 #include "client/lib/memory/cuda.h"
-#include "client/lib/memory/device.h"
+#include "client/lib/memory/gpu_copy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static CUresult get_id(const struct cuda *cuda, const void *memory, bool is_mapp
 
 int allocation_find(const void *memory, struct allocation *ret_allocation, char **ret_why)
 {
-	struct allocation allocation = { .number = devices_find(memory) };
+	struct allocation allocation = { .number = gpus_find(memory) };
 	unsigned long long is_legacy = 0; /* a truth value; its size is not documented */
 	const struct cuda *cuda;
 	CUdeviceptr base = 0;
@@ -63,7 +63,7 @@ int allocation_find(const void *memory, struct allocation *ret_allocation, char 
 	*ret_why = NULL;
 	if (allocation.number < 0)
 		return -ENOENT;
-	cuda = cuda_get(); /* devices_find() has found it */
+	cuda = cuda_get(); /* gpus_find() has found it */
 	if (cuda->lacking) {
 		if (asprintf(ret_why, "the program's libcuda has no %s(): install a newer driver",
 			     cuda->lacking) < 0)

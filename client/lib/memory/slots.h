@@ -10,7 +10,7 @@
  * half the time of process_vm_readv() and writev() where this was measured, those of 1 MiB 0.6 to
  * 0.9 of it.)  Where pwrite(2) would exceed the program's RLIMIT_FSIZE, and so raise a signal, and
  * on hugetlbfs, which has no write(2), the slab is mapped for that copy, and the slot is filled by
- * process_vm_readv().  A slab through which GPU memory was copied stays mapped (device.h).
+ * process_vm_readv().  A slab through which GPU memory was copied stays mapped (gpu_copy.h).
  *
  * Shares.  The slots in use are counted for each store.  With an op's further pieces a store may use as
  * much as remains free, with an op's first piece twice as much.  A store that uses nothing gets the

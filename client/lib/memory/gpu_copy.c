@@ -1,4 +1,4 @@
-#include "client/lib/memory/device.h"
+#include "client/lib/memory/gpu_copy.h"
 
 #include "client/lib/base/debug.h"
 #include "client/lib/memory/cuda.h"
@@ -12,7 +12,7 @@
 /* A wait begins with as much looking: a guess.  A GPU copies 512 KiB meanwhile, and a wake-up takes as long. */
 #define SPIN_NSEC 20000u
 
-int devices_find(const void *memory)
+int gpus_find(const void *memory)
 {
 	const struct cuda *cuda = cuda_get();
 	unsigned type = 0;
@@ -39,55 +39,54 @@ static int fail(const char *call, CUresult result, char **ret_why)
 	return result == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -EIO;
 }
 
-static CUresult streams_create(struct device *device)
+static CUresult streams_create(struct gpu *gpu)
 {
-	CUresult result = cuda_get()->cuCtxPushCurrent_v2(device->context);
+	CUresult result = cuda_get()->cuCtxPushCurrent_v2(gpu->context);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = cuda_get()->cuStreamCreate(&device->fill.stream, CU_STREAM_NON_BLOCKING);
+	result = cuda_get()->cuStreamCreate(&gpu->fill.stream, CU_STREAM_NON_BLOCKING);
 	if (result == CUDA_SUCCESS) {
-		result = cuda_get()->cuStreamCreate(&device->empty.stream, CU_STREAM_NON_BLOCKING);
+		result = cuda_get()->cuStreamCreate(&gpu->empty.stream, CU_STREAM_NON_BLOCKING);
 		if (result != CUDA_SUCCESS) /* just made */
-			(void)cuda_get()->cuStreamDestroy_v2(device->fill.stream);
+			(void)cuda_get()->cuStreamDestroy_v2(gpu->fill.stream);
 	}
 	(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one pushed above */
 	return result;
 }
 
-static int device_open(int number, struct device **ret_device, char **ret_why)
+static int gpu_open(int number, struct gpu **ret_gpu, char **ret_why)
 {
-	_cleanup_(freep) struct device *device = calloc(1, sizeof(*device));
+	_cleanup_(freep) struct gpu *gpu = calloc(1, sizeof(*gpu));
 	CUresult result;
 
-	if (!device)
+	if (!gpu)
 		return -ENOMEM;
-	result = cuda_get()->cuDeviceGet(&device->device, number);
+	result = cuda_get()->cuDeviceGet(&gpu->device, number);
 	if (result != CUDA_SUCCESS)
 		return fail("cuDeviceGet()", result, ret_why);
-	result = cuda_get()->cuDevicePrimaryCtxRetain(&device->context, device->device);
+	result = cuda_get()->cuDevicePrimaryCtxRetain(&gpu->context, gpu->device);
 	if (result != CUDA_SUCCESS)
 		return fail("cuDevicePrimaryCtxRetain()", result, ret_why);
-	result = streams_create(device);
+	result = streams_create(gpu);
 	if (result != CUDA_SUCCESS) {
-		(void)cuda_get()->cuDevicePrimaryCtxRelease_v2(device->device); /* just retained */
+		(void)cuda_get()->cuDevicePrimaryCtxRelease_v2(gpu->device); /* just retained */
 		return fail("cuStreamCreate()", result, ret_why);
 	}
-	(void)pthread_mutex_init(&device->lock, NULL); /* default attributes: cannot fail */
-	*ret_device = TAKE_PTR(device);
+	(void)pthread_mutex_init(&gpu->lock, NULL); /* default attributes: cannot fail */
+	*ret_gpu = TAKE_PTR(gpu);
 	return 0;
 }
 
-static int device_get(struct devices *devices, int number, struct device **ret_device,
-		      char **ret_why)
+static int gpu_get(struct gpus *gpus, int number, struct gpu **ret_gpu, char **ret_why)
 {
 	int r = 0;
 
-	(void)pthread_mutex_lock(&devices->lock);
-	if (!devices->devices[number])
-		r = device_open(number, &devices->devices[number], ret_why);
-	*ret_device = devices->devices[number];
-	(void)pthread_mutex_unlock(&devices->lock);
+	(void)pthread_mutex_lock(&gpus->lock);
+	if (!gpus->all[number])
+		r = gpu_open(number, &gpus->all[number], ret_why);
+	*ret_gpu = gpus->all[number];
+	(void)pthread_mutex_unlock(&gpus->lock);
 	return r;
 }
 
@@ -112,14 +111,14 @@ static char *place_of(const struct slot *slot, uint64_t off)
 
 /* ---- a copy.  Its GPU's context is current. ---- */
 
-static CUresult event_take(struct device *device, CUevent *ret_event)
+static CUresult event_take(struct gpu *gpu, CUevent *ret_event)
 {
 	CUevent event = NULL;
 
-	(void)pthread_mutex_lock(&device->lock); /* a plain mutex: cannot fail */
-	if (device->n_events)
-		event = device->events[--device->n_events];
-	(void)pthread_mutex_unlock(&device->lock);
+	(void)pthread_mutex_lock(&gpu->lock); /* a plain mutex: cannot fail */
+	if (gpu->n_events)
+		event = gpu->events[--gpu->n_events];
+	(void)pthread_mutex_unlock(&gpu->lock);
 	*ret_event = event;
 	if (event)
 		return CUDA_SUCCESS;
@@ -128,23 +127,23 @@ static CUresult event_take(struct device *device, CUevent *ret_event)
 }
 
 /* No copy before it is queued. */
-static void event_give(struct device *device, CUevent event)
+static void event_give(struct gpu *gpu, CUevent event)
 {
 	bool is_kept;
 
-	(void)pthread_mutex_lock(&device->lock);
-	is_kept = device->n_events < DEVICE_EVENTS_MAX;
+	(void)pthread_mutex_lock(&gpu->lock);
+	is_kept = gpu->n_events < GPU_EVENTS_MAX;
 	if (is_kept)
-		device->events[device->n_events++] = event;
-	(void)pthread_mutex_unlock(&device->lock);
+		gpu->events[gpu->n_events++] = event;
+	(void)pthread_mutex_unlock(&gpu->lock);
 	if (!is_kept)
 		(void)cuda_get()->cuEventDestroy_v2(event); /* ours */
 }
 
-static int queue(const struct device_copy *copy, const struct slot *slot, uint64_t off,
+static int queue(const struct gpu_copy *copy, const struct slot *slot, uint64_t off,
 		 CUdeviceptr memory, uint64_t len, char **ret_why)
 {
-	const bool is_fill = copy->stream == &copy->device->fill;
+	const bool is_fill = copy->stream == &copy->gpu->fill;
 	CUstream stream = copy->stream->stream;
 	char *place = place_of(slot, off);
 	CUresult result;
@@ -167,26 +166,25 @@ static int queue(const struct device_copy *copy, const struct slot *slot, uint64
 	return fail("cuEventRecord()", result, ret_why);
 }
 
-static int copy_start(struct devices *devices, int number, bool is_fill, const struct slot *slot,
-		      uint64_t off, CUdeviceptr memory, uint64_t len, struct device_copy *ret_copy,
+static int copy_start(struct gpus *gpus, int number, bool is_fill, const struct slot *slot,
+		      uint64_t off, CUdeviceptr memory, uint64_t len, struct gpu_copy *ret_copy,
 		      char **ret_why)
 {
-	struct device *device;
+	struct gpu *gpu;
 	CUresult result;
-	int r = device_get(devices, number, &device, ret_why);
+	int r = gpu_get(gpus, number, &gpu, ret_why);
 
 	if (r < 0)
 		return r;
-	*ret_copy = (struct device_copy){ .device = device,
-					  .stream = is_fill ? &device->fill : &device->empty };
-	result = cuda_get()->cuCtxPushCurrent_v2(device->context);
+	*ret_copy = (struct gpu_copy){ .gpu = gpu, .stream = is_fill ? &gpu->fill : &gpu->empty };
+	result = cuda_get()->cuCtxPushCurrent_v2(gpu->context);
 	if (result != CUDA_SUCCESS)
 		return fail("cuCtxPushCurrent()", result, ret_why);
-	result = event_take(device, &ret_copy->event);
+	result = event_take(gpu, &ret_copy->event);
 	if (result == CUDA_SUCCESS) {
 		r = queue(ret_copy, slot, off, memory, len, ret_why);
 		if (r < 0)
-			event_give(device, ret_copy->event);
+			event_give(gpu, ret_copy->event);
 	} else {
 		r = fail("cuEventCreate()", result, ret_why);
 	}
@@ -194,18 +192,17 @@ static int copy_start(struct devices *devices, int number, bool is_fill, const s
 	return r;
 }
 
-int devices_fill(struct devices *devices, int number, const struct slot *slot, uint64_t off,
-		 const void *from, uint64_t len, struct device_copy *ret_copy, char **ret_why)
+int gpus_fill(struct gpus *gpus, int number, const struct slot *slot, uint64_t off,
+	      const void *from, uint64_t len, struct gpu_copy *ret_copy, char **ret_why)
 {
-	return copy_start(devices, number, true, slot, off, cuda_address(from), len, ret_copy,
+	return copy_start(gpus, number, true, slot, off, cuda_address(from), len, ret_copy,
 			  ret_why);
 }
 
-int devices_empty(struct devices *devices, int number, const struct slot *slot, uint64_t off,
-		  void *to, uint64_t len, struct device_copy *ret_copy, char **ret_why)
+int gpus_empty(struct gpus *gpus, int number, const struct slot *slot, uint64_t off, void *to,
+	       uint64_t len, struct gpu_copy *ret_copy, char **ret_why)
 {
-	return copy_start(devices, number, false, slot, off, cuda_address(to), len, ret_copy,
-			  ret_why);
+	return copy_start(gpus, number, false, slot, off, cuda_address(to), len, ret_copy, ret_why);
 }
 
 /* The result of the event; with must_wait never CUDA_ERROR_NOT_READY. */
@@ -225,16 +222,16 @@ static CUresult event_look(CUevent event, bool must_wait, const char **ret_call)
 	return result;
 }
 
-static int look(struct device_copy *copy, bool must_wait, char **ret_why)
+static int look(struct gpu_copy *copy, bool must_wait, char **ret_why)
 {
-	CUresult pushed = cuda_get()->cuCtxPushCurrent_v2(copy->device->context), result;
+	CUresult pushed = cuda_get()->cuCtxPushCurrent_v2(copy->gpu->context), result;
 	const char *call;
 
 	result = event_look(copy->event, must_wait || pushed != CUDA_SUCCESS, &call);
 	if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) /* as for cuEventRecord() */
 		(void)cuda_get()->cuStreamSynchronize(copy->stream->stream);
 	if (result != CUDA_ERROR_NOT_READY)
-		event_give(copy->device, copy->event);
+		event_give(copy->gpu, copy->event);
 	if (pushed == CUDA_SUCCESS)
 		(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL });
 	if (result == CUDA_ERROR_NOT_READY)
@@ -242,59 +239,59 @@ static int look(struct device_copy *copy, bool must_wait, char **ret_why)
 	return result == CUDA_SUCCESS ? 0 : fail(call, result, ret_why);
 }
 
-int device_copy_look(struct device_copy *copy, char **ret_why)
+int gpu_copy_look(struct gpu_copy *copy, char **ret_why)
 {
 	return look(copy, false, ret_why);
 }
 
-int device_copy_await(struct device_copy *copy, char **ret_why)
+int gpu_copy_await(struct gpu_copy *copy, char **ret_why)
 {
 	return look(copy, true, ret_why);
 }
 
 /* ---- all of a client ---- */
 
-void devices_init(struct devices *devices)
+void gpus_init(struct gpus *gpus)
 {
-	*devices = (struct devices){ .devices = { NULL } };
-	(void)pthread_mutex_init(&devices->lock, NULL); /* default attributes: cannot fail */
+	*gpus = (struct gpus){ .all = { NULL } };
+	(void)pthread_mutex_init(&gpus->lock, NULL); /* default attributes: cannot fail */
 }
 
 /* At the program's end libcuda may have gone before: all calls then fail, and nothing is left to do. */
-static void device_close(struct device *device)
+static void gpu_close(struct gpu *gpu)
 {
-	if (cuda_get()->cuCtxPushCurrent_v2(device->context) == CUDA_SUCCESS) {
-		while (device->n_events)
-			(void)cuda_get()->cuEventDestroy_v2(device->events[--device->n_events]);
-		(void)cuda_get()->cuStreamDestroy_v2(device->fill.stream);
-		(void)cuda_get()->cuStreamDestroy_v2(device->empty.stream);
+	if (cuda_get()->cuCtxPushCurrent_v2(gpu->context) == CUDA_SUCCESS) {
+		while (gpu->n_events)
+			(void)cuda_get()->cuEventDestroy_v2(gpu->events[--gpu->n_events]);
+		(void)cuda_get()->cuStreamDestroy_v2(gpu->fill.stream);
+		(void)cuda_get()->cuStreamDestroy_v2(gpu->empty.stream);
 		(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL });
-		(void)cuda_get()->cuDevicePrimaryCtxRelease_v2(device->device);
+		(void)cuda_get()->cuDevicePrimaryCtxRelease_v2(gpu->device);
 	}
-	(void)pthread_mutex_destroy(&device->lock);
-	free(device);
+	(void)pthread_mutex_destroy(&gpu->lock);
+	free(gpu);
 }
 
-void devices_deinit(struct devices *devices)
+void gpus_deinit(struct gpus *gpus)
 {
 	for (int i = 0; i < GPUS_MAX; i++)
-		if (devices->devices[i])
-			device_close(devices->devices[i]);
-	(void)pthread_mutex_destroy(&devices->lock);
+		if (gpus->all[i])
+			gpu_close(gpus->all[i]);
+	(void)pthread_mutex_destroy(&gpus->lock);
 }
 
-void devices_forget(struct devices *devices, void *map)
+void gpus_forget(struct gpus *gpus, void *map)
 {
-	(void)pthread_mutex_lock(&devices->lock);
+	(void)pthread_mutex_lock(&gpus->lock);
 	for (int i = 0; i < GPUS_MAX; i++) {
-		const struct device *device = devices->devices[i];
+		const struct gpu *gpu = gpus->all[i];
 
-		if (!device || cuda_get()->cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)
+		if (!gpu || cuda_get()->cuCtxPushCurrent_v2(gpu->context) != CUDA_SUCCESS)
 			continue;
 		/* Fails if it could not be registered. */
 		(void)cuda_get()->cuMemHostUnregister(map);
 		(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL });
 		break; /* it is registered for all GPUs */
 	}
-	(void)pthread_mutex_unlock(&devices->lock);
+	(void)pthread_mutex_unlock(&gpus->lock);
 }

@@ -1,7 +1,7 @@
 /*
  * Which memory is a GPU's, and copies of it, on the stand-in for libcuda.
  */
-#include "client/lib/memory/device.h"
+#include "client/lib/memory/gpu_copy.h"
 
 #include "tests/unit/gpu.h"
 #include "tests/unit/suite.h"
@@ -24,9 +24,9 @@ START_TEST(memory_of_a_gpu_has_its_number) /* _i: the row */
 
 	cuda_open("gpus=100");
 	memory = gpu_memory_new(gpus[_i].number, 4096);
-	ck_assert_int_eq(devices_find(memory), gpus[_i].found);
-	ck_assert_int_eq(devices_find(memory + 4095), gpus[_i].found);
-	ck_assert_int_eq(devices_find(&memory), -1);
+	ck_assert_int_eq(gpus_find(memory), gpus[_i].found);
+	ck_assert_int_eq(gpus_find(memory + 4095), gpus[_i].found);
+	ck_assert_int_eq(gpus_find(&memory), -1);
 }
 END_TEST
 
@@ -34,14 +34,14 @@ START_TEST(libcuda_is_seen_whenever_the_program_opens_it)
 {
 	char *memory = NULL;
 
-	ck_assert_int_eq(devices_find(&memory), -1);
+	ck_assert_int_eq(gpus_find(&memory), -1);
 	ck_assert_ptr_nonnull(
 		dlopen(standins_path("libcufile", (char[PATH_MAX]){ 0 }), RTLD_NOW | RTLD_LOCAL));
-	ck_assert_int_eq(devices_find(&memory), -1);
+	ck_assert_int_eq(gpus_find(&memory), -1);
 	cuda_open("gpus=2");
 	memory = gpu_memory_new(1, 4096);
-	ck_assert_int_eq(devices_find(memory), 1);
-	ck_assert_int_eq(devices_find(&memory), -1);
+	ck_assert_int_eq(gpus_find(memory), 1);
+	ck_assert_int_eq(gpus_find(&memory), -1);
 }
 END_TEST
 
@@ -51,34 +51,34 @@ static struct slots slots;
 static struct slots_share share;
 static struct slots_slab slab;
 static struct slot slot;
-static struct devices devices;
+static struct gpus all_gpus;
 static char *memory;
 
 static void on_unmap(struct slots *s, void *map)
 {
 	(void)s;
-	devices_forget(&devices, map);
+	gpus_forget(&all_gpus, map);
 }
 
 static void copies_setup(void)
 {
 	cuda_open("");
 	memory = gpu_memory_new(0, 4096);
-	ck_assert_int_eq(devices_find(memory), 0); /* as for each op */
+	ck_assert_int_eq(gpus_find(memory), 0); /* as for each op */
 	slab = (struct slots_slab){ .fd = memfd_create("slab", MFD_CLOEXEC), .n_units = 1 };
 	ck_assert_int_eq(ftruncate(slab.fd, SLOT_UNIT), 0);
 	slots_init(&slots, NULL, NULL);
 	slots.on_unmap = on_unmap;
 	share.slots = &slots;
 	slot = (struct slot){ &share, &slab, 0, 1 };
-	devices_init(&devices);
+	gpus_init(&all_gpus);
 }
 
 static void copies_teardown(void)
 {
 	slots.slabs[0] = slab;
 	slots_deinit(&slots);
-	devices_deinit(&devices);
+	gpus_deinit(&all_gpus);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_events, 0);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_streams, 0);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_registered, 0);
@@ -88,24 +88,24 @@ static void copies_teardown(void)
 START_TEST(a_copy_is_over_when_the_gpu_has_made_it)
 {
 	char *bytes, *why = NULL;
-	struct device_copy fill, empty;
+	struct gpu_copy fill, empty;
 
 	copies_setup();
 	bytes = gpu.look.standin_bytes((uintptr_t)memory);
 	gpu.look.standin_let(0);
 	memset(bytes, 'a', 4096);
-	ck_assert_int_eq(devices_fill(&devices, 0, &slot, 10, memory, 100, &fill, &why), 0);
-	ck_assert_int_eq(device_copy_look(&fill, &why), -EAGAIN);
+	ck_assert_int_eq(gpus_fill(&all_gpus, 0, &slot, 10, memory, 100, &fill, &why), 0);
+	ck_assert_int_eq(gpu_copy_look(&fill, &why), -EAGAIN);
 	gpu.look.standin_let(1);
-	ck_assert_int_eq(device_copy_look(&fill, &why), 0);
+	ck_assert_int_eq(gpu_copy_look(&fill, &why), 0);
 	ck_assert_int_eq(slab.map[9], 0);
 	ck_assert_int_eq(slab.map[10], 'a');
 	ck_assert_int_eq(slab.map[109], 'a');
 	ck_assert_int_eq(slab.map[110], 0);
 	memset(bytes, 'b', 4096);
 	gpu.look.standin_let(2);
-	ck_assert_int_eq(devices_empty(&devices, 0, &slot, 10, memory + 5, 50, &empty, &why), 0);
-	ck_assert_int_eq(device_copy_await(&empty, &why), 0);
+	ck_assert_int_eq(gpus_empty(&all_gpus, 0, &slot, 10, memory + 5, 50, &empty, &why), 0);
+	ck_assert_int_eq(gpu_copy_await(&empty, &why), 0);
 	ck_assert_int_eq(memcmp(bytes, "bbbbba", 6), 0);
 	ck_assert_int_eq(memcmp(bytes + 54, "abb", 3), 0);
 	ck_assert_ptr_null(why);
@@ -115,25 +115,25 @@ END_TEST
 
 START_TEST(events_are_used_again)
 {
-	enum { N = DEVICE_EVENTS_MAX + 3 };
-	struct device_copy copies[N];
+	enum { N = GPU_EVENTS_MAX + 3 };
+	struct gpu_copy copies[N];
 	char *why = NULL;
 
 	copies_setup();
 	gpu.look.standin_let(0);
 	for (int i = 0; i < N; i++)
 		ck_assert_int_eq(
-			devices_fill(&devices, 0, &slot, (uint64_t)i, memory, 1, &copies[i], &why),
+			gpus_fill(&all_gpus, 0, &slot, (uint64_t)i, memory, 1, &copies[i], &why),
 			0);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_ahead, N);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_events, N);
 	gpu.look.standin_let(UINT64_MAX);
 	for (int i = 0; i < N; i++)
-		ck_assert_int_eq(device_copy_await(&copies[i], &why), 0);
-	ck_assert_uint_eq(gpu.look.standin_counts().n_events, DEVICE_EVENTS_MAX);
-	ck_assert_int_eq(devices_fill(&devices, 0, &slot, 0, memory, 1, &copies[0], &why), 0);
-	ck_assert_int_eq(device_copy_await(&copies[0], &why), 0);
-	ck_assert_uint_eq(gpu.look.standin_counts().n_events, DEVICE_EVENTS_MAX);
+		ck_assert_int_eq(gpu_copy_await(&copies[i], &why), 0);
+	ck_assert_uint_eq(gpu.look.standin_counts().n_events, GPU_EVENTS_MAX);
+	ck_assert_int_eq(gpus_fill(&all_gpus, 0, &slot, 0, memory, 1, &copies[0], &why), 0);
+	ck_assert_int_eq(gpu_copy_await(&copies[0], &why), 0);
+	ck_assert_uint_eq(gpu.look.standin_counts().n_events, GPU_EVENTS_MAX);
 	copies_teardown();
 }
 END_TEST
@@ -153,14 +153,14 @@ static const struct {
 
 START_TEST(an_error_says_which_call_it_was_and_leaves_no_copy) /* _i: the row */
 {
-	struct device_copy copy;
+	struct gpu_copy copy;
 	char *why = NULL;
 
 	copies_setup();
 	ck_assert_int_eq(setenv("STANDIN", errors[_i].standin, 1), 0);
-	ck_assert_int_eq(devices_fill(&devices, 0, &slot, 0, memory, 1, &copy, &why), errors[_i].r);
+	ck_assert_int_eq(gpus_fill(&all_gpus, 0, &slot, 0, memory, 1, &copy, &why), errors[_i].r);
 	if (!errors[_i].r)
-		ck_assert_int_eq(device_copy_await(&copy, &why), errors[_i].error);
+		ck_assert_int_eq(gpu_copy_await(&copy, &why), errors[_i].error);
 	ck_assert_msg(why && strstr(why, errors[_i].words), "%s", why);
 	free(why);
 	ck_assert_int_eq(setenv("STANDIN", "", 1), 0);
@@ -178,4 +178,4 @@ static void add_tests(TCase *tcase)
 			    N_ROWS(errors));
 }
 
-SUITE("client_device", add_tests)
+SUITE("client_gpu_copy", add_tests)

@@ -1,7 +1,7 @@
 /*
  * GPU memory: which addresses are a GPU's, and copies between it and slots.
  *
- *     devices_fill(), _empty() -> queued -> device_copy_look(), _await() -> over
+ *     gpus_fill(), _empty() -> queued -> gpu_copy_look(), _await() -> over
  *
  * Copies are calls of the program's libcuda (cuda.h).  They run on the primary context of the memory's
  * GPU, as those of PyTorch and CuPy do, and on streams of the library's own, which do not wait for the
@@ -18,66 +18,66 @@
  *
  * Any thread.
  */
-#ifndef DSAIO_CLIENT_LIB_MEMORY_DEVICE_H
-#define DSAIO_CLIENT_LIB_MEMORY_DEVICE_H
+#ifndef DSAIO_CLIENT_LIB_MEMORY_GPU_COPY_H
+#define DSAIO_CLIENT_LIB_MEMORY_GPU_COPY_H
 
 #include "client/lib/memory/slots.h"
 #include "proto/util/cuda.h"
 
 /* As many as one op has pieces, for both directions and some threads.  Others are made anew. */
-#define DEVICE_EVENTS_MAX 64
+#define GPU_EVENTS_MAX 64
 
-struct device_stream {
+struct gpu_stream {
 	CUstream stream;
 	uint64_t looked; /* the library's thread's: the turn in which its first copy was not over */
 };
 
 /* A GPU that memory was copied to or from. */
-struct device {
+struct gpu {
 	CUdevice device;
-	CUcontext context;		  /* the primary one, retained */
-	struct device_stream fill, empty; /* of slots: one direction does not wait for the other */
+	CUcontext context;	       /* the primary one, retained */
+	struct gpu_stream fill, empty; /* of slots: one direction does not wait for the other */
 
 	pthread_mutex_t lock; /* of the unused events */
-	CUevent events[DEVICE_EVENTS_MAX];
+	CUevent events[GPU_EVENTS_MAX];
 	unsigned n_events;
 };
 
-struct devices {
-	pthread_mutex_t lock;		  /* of opening one */
-	struct device *devices[GPUS_MAX]; /* NULL: not open */
+struct gpus {
+	pthread_mutex_t lock;	   /* of opening one */
+	struct gpu *all[GPUS_MAX]; /* NULL: not open */
 };
 
 /* A queued copy. */
-struct device_copy {
-	struct device *device;
-	struct device_stream *stream;
+struct gpu_copy {
+	struct gpu *gpu;
+	struct gpu_stream *stream;
 	CUevent event;
 };
 
-void devices_init(struct devices *devices);
+void gpus_init(struct gpus *gpus);
 /* No copy is queued. */
-void devices_deinit(struct devices *devices);
+void gpus_deinit(struct gpus *gpus);
 
 /* The number of the GPU whose memory this is, or -1: the host's. */
-int devices_find(const void *memory);
+int gpus_find(const void *memory);
 
 /*
  * Queues a copy of len bytes between the GPU's memory and off of the slot.  Returns 0; or -EFAULT (the
  * range is not within an allocation), -ENOMEM or -EIO, and the failed call in *ret_why, which is the
  * caller's to free; NULL: no memory.  After an error nothing is queued.
  */
-int devices_fill(struct devices *devices, int number, const struct slot *slot, uint64_t off,
-		 const void *from, uint64_t len, struct device_copy *ret_copy, char **ret_why);
-int devices_empty(struct devices *devices, int number, const struct slot *slot, uint64_t off,
-		  void *to, uint64_t len, struct device_copy *ret_copy, char **ret_why);
+int gpus_fill(struct gpus *gpus, int number, const struct slot *slot, uint64_t off,
+	      const void *from, uint64_t len, struct gpu_copy *ret_copy, char **ret_why);
+int gpus_empty(struct gpus *gpus, int number, const struct slot *slot, uint64_t off, void *to,
+	       uint64_t len, struct gpu_copy *ret_copy, char **ret_why);
 
 /* Looks at a queued copy.  Returns -EAGAIN: it goes on.  Else it is over: 0, or an error as above. */
-int device_copy_look(struct device_copy *copy, char **ret_why);
+int gpu_copy_look(struct gpu_copy *copy, char **ret_why);
 /* Sleeps until it is over. */
-int device_copy_await(struct device_copy *copy, char **ret_why);
+int gpu_copy_await(struct gpu_copy *copy, char **ret_why);
 
 /* Before a slab is unmapped. */
-void devices_forget(struct devices *devices, void *map);
+void gpus_forget(struct gpus *gpus, void *map);
 
 #endif
