@@ -44,37 +44,16 @@ void publish_end(struct publish *publish, struct op *op)
 	ended_note(publish, channel);
 }
 
-/* Not private: the sleeper is another process.  No error possible: our mapping. */
-static void wake_on_futex(const struct channel *channel)
-{
-	(void)syscall(SYS_futex, &channel->ring.shared->cq_bell, FUTEX_WAKE, INT_MAX, NULL, NULL,
-		      0);
-}
-
-/*
- * The same for two, in one call: the sleepers take the core from the lane once instead of twice.  The call
- * leaves the second word as it is, and wakes that sleeper if the word is not what it cannot be.  A client
- * that writes to its word is not woken, but no other.
- */
-static void wake_two_on_futex(const struct channel *first, const struct channel *second)
-{
-	const int other_bell = second->ring.bell == 0;
-
-	(void)syscall(SYS_futex, &first->ring.shared->cq_bell, FUTEX_WAKE_OP, INT_MAX,
-		      (long)INT_MAX, &second->ring.shared->cq_bell,
-		      FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_NE, other_bell));
-}
-
-/* False: it does not sleep.  *held: a client that sleeps on its futex and waits for a second one; or NULL. */
-static bool wake_client(struct channel *channel, const struct channel **held)
+/* False: it does not sleep. */
+static bool wake_client(struct channel *channel)
 {
 	switch (ring_lane_wake(&channel->ring)) {
 	case RING_WAKE_NONE:
 		return false;
 	case RING_WAKE_FUTEX:
-		if (*held)
-			wake_two_on_futex(*held, channel);
-		*held = *held ? NULL : channel;
+		/* Not private: the waiter is another process.  No error possible: our mapping. */
+		(void)syscall(SYS_futex, &channel->ring.shared->cq_bell, FUTEX_WAKE, INT_MAX, NULL,
+			      NULL, 0);
 		break;
 	case RING_WAKE_SOCKET:
 		/* Full: it has bytes to wake up for.  Gone: its session ends. */
@@ -115,15 +94,12 @@ static struct channel *next_to_wake(struct publish *publish)
 
 static void wake_some(struct publish *publish)
 {
-	const struct channel *held = NULL;
 	uint32_t n = publish->n_to_wake / WAKES_PART;
 
 	if (n < WAKES_PER_RUN)
 		n = WAKES_PER_RUN;
 	while (n && publish->n_to_wake)
-		n -= wake_client(next_to_wake(publish), &held);
-	if (held)
-		wake_on_futex(held);
+		n -= wake_client(next_to_wake(publish));
 }
 
 static void count_op(struct metrics *metrics, const struct op *op, uint64_t nsec)

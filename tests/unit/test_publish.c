@@ -3,15 +3,8 @@
  */
 #include "tests/unit/parts.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <linux/futex.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdarg.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /* Ops that are refused end when they are taken. */
 static void put_refused(uint64_t id)
@@ -198,84 +191,6 @@ START_TEST(a_client_with_many_sleepers_does_not_delay_another)
 }
 END_TEST
 
-static _Atomic int n_futex_wakes;
-
-/* Instead of the C library's: counts the calls that wake. */
-long syscall(long number, ...)
-{
-	long (*next)(long, ...) = (long (*)(long, ...))(uintptr_t)dlsym(RTLD_NEXT, "syscall");
-	long args[6];
-	va_list list;
-
-	va_start(list, number);
-	for (unsigned i = 0; i < 6; i++)
-		args[i] = va_arg(list, long);
-	va_end(list);
-	n_futex_wakes += number == SYS_futex &&
-			 ((int)args[1] == FUTEX_WAKE || (int)args[1] == FUTEX_WAKE_OP);
-	return next(number, args[0], args[1], args[2], args[3], args[4], args[5]);
-}
-
-/* A client that sleeps on its futex. */
-struct sleeper {
-	pthread_t thread;
-	_Atomic uint32_t *word;
-	uint32_t bell;
-	long result;
-};
-
-static void *sleeper_main(void *arg)
-{
-	struct sleeper *s = arg;
-	const struct timespec limit = { .tv_sec = 60 };
-
-	s->result = syscall(SYS_futex, s->word, FUTEX_WAIT, s->bell, &limit, NULL, 0);
-	return NULL;
-}
-
-static void sleeper_start(struct sleeper *s, struct ring_client *ring)
-{
-	*s = (struct sleeper){ .word = &ring->shared->cq_bell, .bell = ring_client_bell(ring) };
-	ck_assert(ring_client_arm(ring, false));
-	ck_assert_int_eq(pthread_create(&s->thread, NULL, sleeper_main, s), 0);
-	/* To move it from its word to the same word tells that it is there. */
-	while (syscall(SYS_futex, s->word, FUTEX_CMP_REQUEUE, 0, 1L, s->word, s->bell) != 1)
-		(void)sched_yield();
-}
-
-START_TEST(one_call_wakes_two_that_sleep_on_futexes)
-{
-	enum { N = 5 };
-	struct channel channels[N];
-	struct ring_client rings[N];
-	struct sleeper sleepers[N];
-
-	parts_setup();
-	for (unsigned i = 0; i < N; i++) {
-		parts_open(&channels[i], &rings[i]);
-		/* One whose count of wake-ups has come to 0 again. */
-		if (i < 2)
-			channels[i].ring.bell = UINT32_MAX;
-		ring_client_put(&rings[i], &(struct ring_entry){ .id = i, .opcode = 99 });
-		(void)ring_client_submit(&rings[i]);
-		sleeper_start(&sleepers[i], &rings[i]);
-	}
-	ck_assert_int_eq(intake_take(&p.intake), N);
-	n_futex_wakes = 0;
-	ck_assert_int_gt(publish_run(&p.publish), 0); /* four */
-	ck_assert_int_eq(n_futex_wakes, 2);
-	(void)publish_run(&p.publish);
-	ck_assert_int_eq(n_futex_wakes, 3);
-	for (unsigned i = 0; i < N; i++) {
-		ck_assert_int_eq(pthread_join(sleepers[i].thread, NULL), 0);
-		ck_assert_int_eq(sleepers[i].result, 0);
-		ck_assert_uint_eq(*sleepers[i].word, i < 2 ? 0 : 1);
-		parts_close(&channels[i]);
-	}
-	parts_teardown();
-}
-END_TEST
-
 START_TEST(a_batch_is_reported_once_all_its_ops_have_ended)
 {
 	struct batch *batch;
@@ -309,7 +224,6 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, ops_are_counted_before_their_completions_are_published);
 	tcase_add_test(tcase, all_completions_are_shown_before_the_last_client_is_woken);
 	tcase_add_test(tcase, a_client_with_many_sleepers_does_not_delay_another);
-	tcase_add_test(tcase, one_call_wakes_two_that_sleep_on_futexes);
 	tcase_add_test(tcase, a_batch_is_reported_once_all_its_ops_have_ended);
 }
 
