@@ -2,6 +2,7 @@
  * The library lends GPU memory to the daemon: which memory, from when on and for how long, and the way that
  * ops then take.  (gpu_direct.c has more on the bytes.)
  */
+#include "proto/util/clock.h"
 #include "tests/gpu/owner.h"
 #include "tests/gpu/ranges.h"
 
@@ -232,6 +233,32 @@ TEST(freed, "the daemon lets go of memory that was freed, with the next allocati
 	check_read(&rig, file, other, 4096, 0, DSAIO_WAY_GPU, "");
 	CHECK_EQ(n_imported(rig.daemon), 1);
 	rig_gone(&rig);
+}
+
+TEST(freed_copied, "memory that was freed is given back by ops that are copied, too")
+{
+	enum { N = 16, LEN_COPIED = 4 * KIB };
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	uint64_t end = clock_nsec() + 60 * UINT64_C(1000000000);
+	struct dsaio_file *file;
+	char *memory[N], *other;
+
+	other = rig_gpu_memory(&rig, "nvfs=2.24", "", &file);
+	/* Direct ops take 0.1 s, so copies are chosen, after some ops that measure. */
+	words_set("cufile_nsec_per_kib=25000000");
+	for (unsigned i = 0; i < N; i++) {
+		memory[i] = program_alloc(0, MIB);
+		CHECK_EQ(dsaio_pread(rig.handle, file, memory[i], LEN_COPIED, 0), LEN_COPIED);
+	}
+	words_set("");
+	CHECK(n_imported(rig.daemon) > 0);
+	for (unsigned i = 0; i < N; i++)
+		program_free(0, memory[i]);
+	do {
+		check_read(&rig, file, other, LEN_COPIED, 0, DSAIO_WAY_COPIED, "copies are faster");
+		(void)usleep(10000);
+	} while (n_imported(rig.daemon) && clock_nsec() < end);
+	CHECK_EQ(n_imported(rig.daemon), 0);
 }
 
 TEST(freed_in_use, "memory that is freed during an op: the op ends, and the next one has its own")

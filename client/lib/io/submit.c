@@ -134,9 +134,12 @@ static int gpu_route(const struct op_request *q, struct route *route)
 	if (choices->has_choice) {
 		int number = gpus_find(q->buf);
 
-		/* The host's needs neither lock. */
-		if (number < 0 || gpu_choices_is_copied(choices, &kind, number, &route->why))
+		if (number < 0)
+			return 0; /* the host's needs no lock */
+		if (gpu_choices_is_copied(choices, &kind, number, &route->why)) {
+			gpu_regions_tend(&client->gpu_regions);
 			return 0;
+		}
 	}
 	r = gpu_regions_ref(&client->gpu_regions, q->function, q->buf, q->len, &route->place);
 	if (r != 1 || !choices->has_choice)

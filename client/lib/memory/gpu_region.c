@@ -464,12 +464,20 @@ static int region_ref(struct gpu_regions *regions, const char *function, const v
 	return r == 1 ? region_check(regions, function, *ret_region, memory, len) : r;
 }
 
+/* Looks for freed memory if that was not done for a while; *gone gets the regions to give back. */
+static void regions_tend(struct gpu_regions *regions, uint64_t now_nsec, struct list *gone)
+{
+	if (now_nsec - regions->looked_nsec >= regions->pause_nsec)
+		regions_look(regions, now_nsec);
+	if (regions->stale.first)
+		(void)stale_take(regions, gone); /* none is fine */
+}
+
 int gpu_regions_ref_slow(struct gpu_regions *regions, const char *function, const void *memory,
 			 uint64_t len, struct buffer_place *ret_place)
 {
 	struct list gone = { .first = NULL };
 	struct gpu_region *region;
-	uint64_t now_nsec;
 	int r;
 
 	(void)pthread_mutex_lock(&regions->lock); /* a plain mutex: cannot fail */
@@ -480,16 +488,22 @@ int gpu_regions_ref_slow(struct gpu_regions *regions, const char *function, cons
 		*ret_place = (struct buffer_place){ &region->slab,
 						    (uintptr_t)memory - region->allocation.base,
 						    &region->piece };
-		now_nsec = clock_nsec();
-		region->used_nsec = now_nsec;
-		if (now_nsec - regions->looked_nsec >= regions->pause_nsec)
-			regions_look(regions, now_nsec);
+		region->used_nsec = clock_nsec();
 	}
-	if (regions->stale.first)
-		(void)stale_take(regions, &gone); /* none is fine */
+	regions_tend(regions, clock_nsec(), &gone);
 	(void)pthread_mutex_unlock(&regions->lock);
 	give_back(regions, &gone, false);
 	return r;
+}
+
+void gpu_regions_tend(struct gpu_regions *regions)
+{
+	struct list gone = { .first = NULL };
+
+	(void)pthread_mutex_lock(&regions->lock);
+	regions_tend(regions, clock_nsec(), &gone);
+	(void)pthread_mutex_unlock(&regions->lock);
+	give_back(regions, &gone, false);
 }
 
 struct gpu_region_gpu gpu_region_gpu(const struct buffer_place *place)

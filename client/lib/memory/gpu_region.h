@@ -85,6 +85,10 @@ static inline int gpu_regions_ref(struct gpu_regions *regions, const char *funct
 	return gpu_regions_ref_slow(regions, function, memory, len, ret_place);
 }
 
+/* For ops that reference no region although there may be some: gives back what the program has freed, at most
+   once a second, and does not wait for the answer. */
+void gpu_regions_tend(struct gpu_regions *regions);
+
 /* The GPU of a region that an op references. */
 struct gpu_region_gpu {
 	int number; /* in this process */
