@@ -51,7 +51,8 @@ static bool wake_client(struct channel *channel)
 	case RING_WAKE_NONE:
 		return false;
 	case RING_WAKE_FUTEX:
-		/* Not private: the waiter is another process.  No error possible: our mapping. */
+		/* Not private: the waiter is another process.  It fails only if the client punches the word meanwhile,
+		   and then stays asleep by its own doing. */
 		(void)syscall(SYS_futex, &channel->ring.shared->cq_bell, FUTEX_WAKE, INT_MAX, NULL,
 			      NULL, 0);
 		break;
