@@ -3,6 +3,7 @@
 #include "proto/util/cleanup.h"
 
 #include <link.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +18,28 @@ static struct cuda *_Atomic found;
 /* How many libraries the process had opened when none of them was libcuda.  Relaxed, because nothing goes
    with it: a thread that reads an older count looks again. */
 static _Atomic unsigned long long looked_adds;
+
+/*
+ * dl_iterate_phdr(3) takes a lock of glibc's that stays taken in a child which is forked meanwhile.  Threads
+ * of this library take this one first, and so does fork.
+ */
+static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+
+static void fork_begin(void)
+{
+	(void)pthread_mutex_lock(&looking); /* a plain mutex: cannot fail */
+}
+
+static void fork_end(void)
+{
+	(void)pthread_mutex_unlock(&looking);
+}
+
+/* No memory for it, as a program begins: then children have what glibc gives them. */
+__attribute__((constructor)) static void fork_handlers_set(void)
+{
+	(void)pthread_atfork(fork_begin, fork_end, fork_end);
+}
 
 struct look {
 	bool is_new; /* a library has been opened since the last look */
@@ -56,8 +79,8 @@ static bool cuda_find(struct cuda *ret_cuda)
 /*
  * dlopen(3) and dlsym(3) wait for the loader's lock, which a thread that opens a library holds while that
  * library's constructors run.  dl_iterate_phdr(3) does not wait for it, so it looks whether libcuda is
- * there, and only then the others are called.  There is no lock here: a child of fork(2) would inherit
- * it from a thread that waits in them.
+ * there, and only then the others are called.  They are called without a lock, because fork(2) would wait
+ * for a thread that waits in them.
  */
 const struct cuda *cuda_get(void)
 {
@@ -67,7 +90,9 @@ const struct cuda *cuda_get(void)
 
 	if (others)
 		return others;
+	(void)pthread_mutex_lock(&looking);
 	(void)dl_iterate_phdr(look_at, &look); /* returns what look_at() does */
+	(void)pthread_mutex_unlock(&looking);
 	if (!look.is_new)
 		return NULL;
 	if (look.has_cuda) {
