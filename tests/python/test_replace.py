@@ -187,6 +187,28 @@ def test_a_failure_keeps_the_bytes_that_have_another_name(handle, old, folder):
     assert file_bytes(folder + "/other") == b"new" and file_bytes(old) == b"old"
 
 
+@pytest.mark.parametrize("is_replaced", (True, False), ids=("replaced", "removed"))
+def test_a_reader_of_a_new_file_keeps_its_bytes_when_that_goes_before_the_save_has_ended(
+    handle, old, folder, monkeypatch, is_replaced
+):
+    readers = []
+
+    def sync_folder(path, fd=None):
+        readers.append(os.open(old, os.O_RDONLY))
+        if is_replaced:
+            make_file(folder + "/later", b"later")
+            os.replace(folder + "/later", old)
+        else:
+            os.unlink(old)
+
+    monkeypatch.setattr(_replace, "sync_folder", sync_folder)
+    write(handle, old, b"new")
+    try:
+        assert os.read(readers[0], 10) == b"new"
+    finally:
+        os.close(readers[0])
+
+
 def test_a_signal_just_after_the_rename_leaves_the_new_file_whole(handle, old, folder, monkeypatch):
     real = os.rename
 

@@ -254,11 +254,12 @@ class NewFile:
         if self._temporary and (self._fd < 0 or self._has_our_name()):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._temporary, dir_fd=self.folder)
-        self._temporary = ""
-        if self._fd >= 0:
-            if _is_removed(self._fd):  # not if a signal handler raised just after the rename
+            # Never one that was renamed: where a later save has replaced that, readers have it open.
+            if self._fd >= 0 and _is_removed(self._fd):
                 with contextlib.suppress(OSError):  # the daemon keeps it open for some seconds, and with it its room
                     os.ftruncate(self._fd, 0)
+        self._temporary = ""
+        if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
