@@ -137,7 +137,7 @@ typedef struct CUmemAccessDesc_st {
 	FUNCTION(CUresult, cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes))    \
 	FUNCTION(CUresult, cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes))
 
-/* Those by which a process lends its memory, beside cuPointerGetAttribute() and cuDeviceGetUuid_v2(). */
+/* Those by which a process exports its memory, beside cuPointerGetAttribute() and cuDeviceGetUuid_v2(). */
 #define CUDA_EXPORT_FUNCTIONS(FUNCTION)                                                        \
 	FUNCTION(CUresult, cuMemGetAddressRange_v2,                                            \
 		 (CUdeviceptr * ret_base, size_t * ret_bytes, CUdeviceptr memory))             \

@@ -1,6 +1,6 @@
 /*
- * The library lends GPU memory to the daemon: which memory, from when on and for how long, and the way that
- * ops then take.  (gpu_direct.c has more on the bytes.)
+ * The library has the daemon import GPU memory: which memory, from when on and for how long, and the way
+ * that ops then take.  (gpu_direct.c has more on the bytes.)
  */
 #include "proto/util/clock.h"
 #include "tests/gpu/owner.h"

@@ -11,7 +11,7 @@
 
 #define CUDA_FUNCTION(result, name, parameters) { #name, offsetof(struct cuda, name) },
 static const struct function copy_functions[] = { CUDA_COPY_FUNCTIONS(CUDA_FUNCTION) };
-static const struct function lender_functions[] = { CUDA_LENDER_FUNCTIONS(CUDA_FUNCTION) };
+static const struct function exporter_functions[] = { CUDA_EXPORTER_FUNCTIONS(CUDA_FUNCTION) };
 
 /* Made once and never freed.  Release; others acquire. */
 static struct cuda *_Atomic found;
@@ -70,8 +70,8 @@ static bool cuda_find(struct cuda *ret_cuda)
 	if (!library || functions_find(library, copy_functions,
 				       sizeof(copy_functions) / sizeof(*copy_functions), ret_cuda))
 		return false;
-	ret_cuda->lacking = functions_find(library, lender_functions,
-					   sizeof(lender_functions) / sizeof(*lender_functions),
+	ret_cuda->lacking = functions_find(library, exporter_functions,
+					   sizeof(exporter_functions) / sizeof(*exporter_functions),
 					   ret_cuda);
 	return true;
 }

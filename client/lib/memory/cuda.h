@@ -13,15 +13,15 @@
 
 #include <stdint.h>
 
-/* Those of a lender, which exports allocations.  Older drivers lack some. */
-#define CUDA_LENDER_FUNCTIONS(FUNCTION) \
-	CUDA_EXPORT_FUNCTIONS(FUNCTION) \
+/* Those that export allocations.  Older drivers lack some. */
+#define CUDA_EXPORTER_FUNCTIONS(FUNCTION) \
+	CUDA_EXPORT_FUNCTIONS(FUNCTION)   \
 	FUNCTION(CUresult, cuDeviceGetUuid_v2, (CUuuid * ret_uuid, CUdevice device))
 
 struct cuda {
 	CUDA_COPY_FUNCTIONS(FUNCTION_POINTER)
-	CUDA_LENDER_FUNCTIONS(FUNCTION_POINTER)
-	/* NULL, or the name of a lender's function that is missing: none of them may be called. */
+	CUDA_EXPORTER_FUNCTIONS(FUNCTION_POINTER)
+	/* NULL, or the name of one of these that is missing: none of them may be called. */
 	const char *lacking;
 };
 

@@ -5,9 +5,9 @@
  *
  * Copies are calls of the program's libcuda (cuda.h).  They run on the primary context of the memory's
  * GPU, as those of PyTorch and CuPy do, and on streams of the library's own, which do not wait for the
- * program's streams.  The program's work on the memory
- * must have ended before it submits an op, as it must for any other memory.  The context is current only
- * during a call, so the program's is the same before and after.
+ * program's streams.  The program's work on the memory must have ended before it submits an op, as it
+ * must for any other memory.  The context is current only during a call, so the program's is the same
+ * before and after.
  *
  * A copy is queued on its direction's stream, with an event behind it.  The stream makes its copies in
  * their order, one after the other without a pause as long as there is one.  So callers queue several
