@@ -201,7 +201,7 @@ START_TEST(what_is_stuck_stands_there_with_what_frees_it)
 	ck_assert_int_eq(show_stuck(&status, out), 0);
 	ck_assert_int_eq(fclose(out), 0);
 	ck_assert_str_eq(text,
-			 "STUCK: file systems that do not answer:\n"
+			 "STUCK: calls that were not answered:\n"
 			 " UID     FOR  WHAT   FILE           MOUNT           WHAT FREES IT\n"
 			 "1000  35.0 s  close  /mnt/a\\x1b[2J  /mnt fuse.slow  echo 1 >abort\n"
 			 "\n");

@@ -93,7 +93,7 @@ int show_stuck(const Wire__StatusReply *status, FILE *out)
 		table_add(&table, "%s", stuck->mount);
 		table_add(&table, "%s", stuck->text);
 	}
-	(void)fputs("STUCK: file systems that do not answer:\n", out);
+	(void)fputs("STUCK: calls that were not answered:\n", out);
 	r = table_print(&table, out);
 	(void)fputc('\n', out);
 	return r;

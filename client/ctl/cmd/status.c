@@ -23,7 +23,7 @@ static const char help[] =
 	"    dsaioctl status --socket /run/user/1000/dsaiod/dsaiod.sock\n"
 	"    dsaioctl status --json | jq '.stores[].counters.latency_p99_nsec'\n"
 	"\n"
-	"File systems that do not answer stand first, with what frees them.  A row of the last\n"
+	"Calls that were not answered stand first, with what frees them.  A row of the last\n"
 	"table is a handle's part on one store.  BLOCK SIZE is what one request to the device has:\n"
 	"the profile's block size, or less where the device takes less at once.  OPEN are ops taken\n"
 	"and not ended, P50 and P99 the times from then to the end that half and 99% of them did\n"
