@@ -987,6 +987,18 @@ void daemon_usage_back(const struct daemon *daemon, const struct usage *before)
 		  now.locked_kib);
 }
 
+int64_t daemon_cpu_msec(const struct daemon *daemon)
+{
+	_cleanup_(fclosep) FILE *file = fopen(test_text("/proc/%d/stat", daemon->pid), "re");
+	unsigned long user, system; /* clock ticks */
+
+	CHECK(file);
+	CHECK_EQ(fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+			&user, &system),
+		 2);
+	return (int64_t)(user + system) * 1000 / sysconf(_SC_CLK_TCK);
+}
+
 /* ---- clients by the library ---- */
 
 struct dsaio_client *client_open(const struct daemon *daemon)

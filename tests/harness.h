@@ -205,6 +205,8 @@ struct usage daemon_usage_settled(const struct daemon *daemon);
 /* Waits until fds, memfds and locked memory are no more than that; worker threads may stay. */
 void daemon_usage_back(const struct daemon *daemon, const struct usage *before);
 
+int64_t daemon_cpu_msec(const struct daemon *daemon); /* the CPU time that it has used so far */
+
 /* ---- clients by the library ---- */
 
 struct rig {

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -87,36 +88,32 @@ void connection_resume(struct connection *connection)
 	if (connection->is_reading || !connection->ops->may_read(connection))
 		return;
 	connection->is_reading = true;
-	(void)event_add(connection->read_event, NULL); /* cannot fail: epoll knows the descriptor */
-	(void)event_del(connection->hangup_event);     /* fine if it is not added */
-	turns_add(connection->turns, &connection->turn); /* frames may wait in the reader */
+	turns_add(connection->turns, &connection->turn); /* requests may wait: no event repeats */
 }
 
-/* Requests wait in the socket, where the peer's end shows only to those who look for it. */
-static void connection_wait(struct connection *connection)
+/* A socket with unread requests shows the peer's end only to those who ask for it. */
+static bool peer_has_ended(const struct connection *connection)
+{
+	struct pollfd end = { .fd = connection->fd, .events = POLLRDHUP };
+
+	return poll(&end, 1, 0) > 0; /* POLLERR and POLLHUP are always asked for */
+}
+
+/* Requests wait in the socket. */
+static void connection_pause(struct connection *connection)
 {
 	if (!connection->is_reading)
 		return;
 	connection->is_reading = false;
-	(void)event_add(connection->hangup_event, NULL); /* cannot fail, like the read event */
-	(void)event_del(connection->read_event);	 /* it was added */
+	if (peer_has_ended(connection)) /* its event may have come before the pause */
+		connection_lost(connection);
 }
 
-static void on_hangup(evutil_socket_t fd, short what, void *arg)
+void connection_stop(struct connection *connection)
 {
-	(void)fd;
-	(void)what;
-	connection_lost(arg);
-}
-
-void connection_pause(struct connection *connection)
-{
-	if (connection->hangup_event)
-		(void)event_del(connection->hangup_event); /* fine if it is not added */
-	if (!connection->is_reading)
-		return;
 	connection->is_reading = false;
-	(void)event_del(connection->read_event); /* it was added */
+	if (connection->read_event)
+		(void)event_del(connection->read_event); /* fine if it is not added */
 }
 
 bool connection_serve(struct connection *connection)
@@ -143,7 +140,7 @@ bool connection_serve(struct connection *connection)
 		if (clock_nsec() >= end_nsec)
 			return true;
 	}
-	connection_wait(connection);
+	connection_pause(connection);
 	return false;
 }
 
@@ -153,7 +150,10 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	turns_add(connection->turns, &connection->turn);
+	if (connection->is_reading)
+		turns_add(connection->turns, &connection->turn);
+	else if (peer_has_ended(connection))
+		connection_lost(connection);
 }
 
 bool connection_has_unread_fds(int fd)
@@ -251,12 +251,15 @@ int connection_start(struct connection *connection, int fd, struct event_base *b
 		return error_set(error, -errno, "connection: SO_OOBINLINE");
 	connection->turns = turns;
 	connection->turn.owner = owner;
-	connection->read_event = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, connection);
-	connection->write_event = event_new(base, fd, EV_WRITE, on_writable, connection);
+	/*
+	 * Edge-triggered: what no callback consumes, such as requests in a pause or the error of a peer
+	 * that left replies unread, must not wake this thread again and again.
+	 */
+	connection->read_event = event_new(base, fd, EV_READ | EV_PERSIST | EV_ET, on_readable,
+					   connection);
+	connection->write_event = event_new(base, fd, EV_WRITE | EV_ET, on_writable, connection);
 	connection->retry_event = evtimer_new(base, on_writable, connection);
-	connection->hangup_event = event_new(base, fd, EV_CLOSED, on_hangup, connection);
-	if (!connection->read_event || !connection->write_event || !connection->retry_event ||
-	    !connection->hangup_event)
+	if (!connection->read_event || !connection->write_event || !connection->retry_event)
 		return error_set(error, -ENOMEM, "connection: events");
 	/* Fails before Linux 6.5.  The client may send a pidfd instead. */
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0 &&
@@ -273,8 +276,7 @@ int connection_start(struct connection *connection, int fd, struct event_base *b
 void connection_deinit(struct connection *connection)
 {
 	struct event **events[] = { &connection->read_event, &connection->write_event,
-				    &connection->retry_event, &connection->hangup_event,
-				    &connection->pid_event };
+				    &connection->retry_event, &connection->pid_event };
 
 	for (unsigned i = 0; i < sizeof(events) / sizeof(*events); i++) {
 		if (*events[i])

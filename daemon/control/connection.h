@@ -4,6 +4,7 @@
  *
  *   reading -> paused    may_read() returned false: requests stay in the client's socket, whose end is watched
  *   paused  -> reading   connection_resume(), when the reason for the pause may be over
+ *   any     -> stopped   connection_stop(): no requests are read any more, and the socket's end is not watched
  *   mute                 nothing can reach the client any more; replies are dropped
  *
  * A death shows on the socket and on a pidfd: a forked child may keep the socket open.
@@ -47,8 +48,7 @@ struct connection {
 	bool is_reading, is_mute;
 	int pidfd; /* -1: there is none */
 	struct event *read_event, *write_event, *pid_event;
-	struct event *retry_event;  /* a timer: replies that could not be sent */
-	struct event *hangup_event; /* while it is paused */
+	struct event *retry_event; /* a timer: replies that could not be sent */
 	struct frame_reader reader;
 	struct frame_writer writer;
 };
@@ -73,7 +73,8 @@ int connection_watch_pidfd(struct connection *connection, int pidfd);
 bool connection_serve(struct connection *connection);
 
 void connection_resume(struct connection *connection);
-void connection_pause(struct connection *connection);
+/* Reads no more requests and watches the socket no more, for good. */
+void connection_stop(struct connection *connection);
 
 /* Ends the watch of the process: a dead client's pidfd stays readable. */
 void connection_unwatch(struct connection *connection);

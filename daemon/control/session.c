@@ -232,7 +232,7 @@ void session_end(struct session *session, bool drain)
 		return;
 	}
 	session->state = SESSION_ENDING;
-	connection_pause(connection);
+	connection_stop(connection);
 	session_stop_adds(session);
 	session_stop_imports(session);
 	session_close_fds(session, connection->reader.fds, connection->reader.n_fds);

@@ -9,10 +9,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -65,6 +67,9 @@ static double others_ratio(struct others *others, const char *when)
 }
 
 /* ---- E4 ---- */
+
+#define CLIENT_REQUESTS 64u /* by default; further requests wait in the client's socket */
+#define CPU_WALL_MSEC 2000  /* a main thread that never sleeps takes most of it */
 
 static void send_file_add(struct raw *raw, int fd, const char *name)
 {
@@ -248,6 +253,60 @@ TEST(e4_descriptors,
 		raw_receive(&raw, &answer);
 		answer_check_fails(&answer, -EINVAL, "4 descriptors");
 	}
+	daemon_usage_back(rig.daemon, &before);
+}
+
+static const struct {
+	const char *what;
+	bool is_half; /* shutdown(2), and the socket stays */
+} ends[] = {
+	{ "closed", false },
+	{ "shut down for writing", true },
+};
+
+TEST_TABLE(end_unread, ends,
+	   "a client ended with a reply unread, its requests hung: the main thread never slept")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(closep) int fd = -1;
+	struct usage before;
+	struct raw_slab slab;
+	struct fuse fs;
+	int64_t cpu_msec;
+	Wire__Status status = WIRE__STATUS__INIT;
+	Wire__Request request = RAW_REQUEST(STATUS, status, &status);
+
+	test_needs_root();
+	test_time_limit(100);
+	rig.daemon = daemon_start(DAEMON_ARGS("--user"));
+	fuse_start(&fs, 0);
+	before = daemon_usage_settled(rig.daemon);
+	raw_open(&raw, rig.daemon);
+	raw_slab(&raw, 65536, &slab);
+	fd = open_direct(fuse_path(&fs, 'a'), O_RDWR);
+	atomic_store(&fs.control->is_hung, true);
+	raw_send(&raw, &request, NULL, 0);
+	CHECK(wait_readable(raw.fd, 20000000)); /* its reply stays unread: the close is a reset */
+	for (unsigned i = 0; i < CLIENT_REQUESTS + 20; i++)
+		send_file_add(&raw, fd, fuse_path(&fs, 'a'));
+	daemon_log_wait(rig.daemon, ": check has not come back for");
+	if (ends[row].is_half)
+		CHECK_SYS(shutdown(raw.fd, SHUT_WR));
+	else
+		raw_close(&raw);
+
+	/* Its memory is free at once: the session has ended.  Its requests still hang. */
+	CHECK(daemon_wait_clients(rig.daemon, 1, 0));
+	cpu_msec = daemon_cpu_msec(rig.daemon);
+	(void)poll(NULL, 0, CPU_WALL_MSEC);
+	cpu_msec = daemon_cpu_msec(rig.daemon) - cpu_msec;
+	test_note("%" PRId64 " ms of CPU time in %d ms", cpu_msec, CPU_WALL_MSEC);
+	CHECK(cpu_msec < CPU_WALL_MSEC / 10);
+
+	fuse_free_as_told(rig.daemon);
+	raw_slab_unmap(&slab);
+	raw_close(&raw);
 	daemon_usage_back(rig.daemon, &before);
 }
 

@@ -39,13 +39,13 @@ static void on_garbage(struct connection *c, const char *why)
 {
 	(void)why;
 	n_garbage++;
-	connection_pause(c);
+	connection_stop(c);
 }
 
 static void on_lost(struct connection *c)
 {
 	n_lost++;
-	connection_pause(c);
+	connection_stop(c);
 }
 
 static void close_all(struct connection *c, const int *fds, unsigned n_fds)
@@ -144,34 +144,137 @@ START_TEST(while_its_owner_may_not_read_requests_stay_in_the_socket)
 }
 END_TEST
 
-START_TEST(the_end_of_the_peer_is_a_loss_while_its_owner_may_not_read)
+/* The epoll descriptor of base: readable if the next wait would return at once. */
+static int epoll_fd(void)
 {
-	may_read = false;
-	send_frame(NULL, 0);
-	run();
-	ck_assert(!connection.is_reading);
-	ck_assert_uint_eq(n_lost, 0);
+	char path[32], target[32];
+
+	for (int fd = 0; fd < 1024; fd++) {
+		ssize_t n;
+
+		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, target, sizeof(target) - 1);
+		if (n < 0)
+			continue;
+		target[n] = 0;
+		if (strcmp(target, "anon_inode:[eventpoll]") == 0)
+			return fd;
+	}
+	ck_abort_msg("libevent has no epoll descriptor");
+	return -1;
+}
+
+static void check_sleeps(void)
+{
+	struct pollfd pollfd = { .fd = epoll_fd(), .events = POLLIN };
+
+	ck_assert_int_eq(poll(&pollfd, 1, 0), 0);
+}
+
+static const struct {
+	const char *what;
+	bool has_unread; /* a reply */
+	bool has_unsent; /* replies, too: the socket is full */
+	bool is_half;	 /* shutdown(2) for writing only */
+	bool is_early;	 /* before the pause */
+} peer_ends[] = {
+	{ "closed", false, false, false, false },
+	{ "closed before the pause", false, false, false, true },
+	{ "closed, a reply is unread", true, false, false, false },
+	{ "closed before the pause, a reply is unread", true, false, false, true },
+	{ "closed, the socket is full", true, true, false, false },
+	{ "closed before the pause, the socket is full", true, true, false, true },
+	{ "half-closed", false, false, true, false },
+	{ "half-closed before the pause", false, false, true, true },
+	{ "half-closed, a reply is unread", true, false, true, false },
+	{ "half-closed, the socket is full", true, true, true, false },
+};
+
+static void end_peer(bool is_half)
+{
+	if (is_half) {
+		ck_assert_int_eq(shutdown(peer_fd, SHUT_WR), 0);
+		return;
+	}
 	(void)close(peer_fd);
 	peer_fd = -1;
+}
+
+START_TEST(the_end_of_the_peer_is_a_loss_while_its_owner_may_not_read)
+{
+	static char body[65536];
+
+	may_read = false;
+	send_frame(NULL, 0);
+	if (peer_ends[_i].has_unread)
+		ck_assert_int_eq(connection_send(&connection, "x", 1, NULL, 0), 0);
+	for (int i = 0; peer_ends[_i].has_unsent && i < 16; i++)
+		ck_assert_int_eq(connection_send(&connection, body, sizeof(body), NULL, 0), 0);
+	if (!peer_ends[_i].is_early) {
+		run();
+		ck_assert_msg(!connection.is_reading, "%s", peer_ends[_i].what);
+		ck_assert_uint_eq(n_lost, 0);
+		check_sleeps();
+	}
+	end_peer(peer_ends[_i].is_half);
 	run();
-	ck_assert_uint_eq(n_lost, 1);
+	ck_assert_msg(n_lost == 1, "%s: %u losses", peer_ends[_i].what, n_lost);
 	ck_assert_uint_eq(n_frames, 0);
+	check_sleeps();
 }
 END_TEST
 
-START_TEST(a_pause_that_is_over_watches_no_end)
+START_TEST(requests_that_wait_do_not_keep_the_loop_awake)
+{
+	static char body[65536], sink[65536];
+
+	may_read = false;
+	send_frame(NULL, 0);
+	for (int i = 0; i < 16; i++)
+		ck_assert_int_eq(connection_send(&connection, body, sizeof(body), NULL, 0), 0);
+	run();
+	check_sleeps();
+	while (read(peer_fd, sink, sizeof(sink)) > 0)
+		run();
+	ck_assert_uint_eq(connection.writer.queued_bytes, 0); /* no event waits for room any more */
+	send_frame(NULL, 0);
+	run();
+	check_sleeps();
+	ck_assert_uint_eq(n_frames, 0);
+	may_read = true;
+	connection_resume(&connection);
+	run();
+	ck_assert_uint_eq(n_frames, 2);
+	check_sleeps();
+}
+END_TEST
+
+START_TEST(a_connection_that_its_owner_stops_watches_no_end)
+{
+	may_read = false;
+	send_frame(NULL, 0);
+	ck_assert_int_eq(connection_send(&connection, "x", 1, NULL, 0), 0);
+	run();
+	connection_stop(&connection); /* as when a session ends */
+	end_peer(false);
+	run();
+	ck_assert_uint_eq(n_lost, 0);
+	check_sleeps();
+}
+END_TEST
+
+START_TEST(a_pause_that_is_over_reads_to_the_end_of_the_peer)
 {
 	may_read = false;
 	send_frame(NULL, 0);
 	run();
 	may_read = true;
 	connection_resume(&connection);
-	connection_pause(&connection); /* as its owner does when it ends */
-	(void)close(peer_fd);
-	peer_fd = -1;
-	ck_assert(!event_pending(connection.hangup_event, EV_CLOSED, NULL));
+	end_peer(false);
 	run();
-	ck_assert_uint_eq(n_lost, 1); /* by the turn that the resumption has begun */
+	ck_assert_uint_eq(n_frames, 1);
+	ck_assert_uint_eq(n_lost, 1);
+	check_sleeps();
 }
 END_TEST
 
@@ -302,8 +405,11 @@ static void add_tests(TCase *tcase)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, each_frame_is_served_and_descriptors_that_are_left_are_closed);
 	tcase_add_test(tcase, while_its_owner_may_not_read_requests_stay_in_the_socket);
-	tcase_add_test(tcase, the_end_of_the_peer_is_a_loss_while_its_owner_may_not_read);
-	tcase_add_test(tcase, a_pause_that_is_over_watches_no_end);
+	tcase_add_loop_test(tcase, the_end_of_the_peer_is_a_loss_while_its_owner_may_not_read, 0,
+			    N_ROWS(peer_ends));
+	tcase_add_test(tcase, requests_that_wait_do_not_keep_the_loop_awake);
+	tcase_add_test(tcase, a_connection_that_its_owner_stops_watches_no_end);
+	tcase_add_test(tcase, a_pause_that_is_over_reads_to_the_end_of_the_peer);
 	tcase_add_test(tcase, bytes_that_are_no_frame_are_reported_once);
 	tcase_add_test(tcase, the_end_of_the_peer_is_a_loss_and_makes_it_mute);
 	tcase_add_test(tcase, a_full_socket_keeps_replies_until_the_peer_reads);
