@@ -13,13 +13,14 @@
 static char path[PATH_MAX];
 static struct bench_process process = { .id = 3, .folder = dir };
 static int fd;
-static bool is_partial;
+static struct bench_io_made made;
 
 static void setup(void)
 {
 	make_dir();
 	bench_io_path(&process, true, 5000, 7, path);
 	fd = -1;
+	made = (struct bench_io_made){ 0 };
 }
 
 static void teardown(void)
@@ -42,12 +43,12 @@ START_TEST(a_file_to_read_is_made_once)
 {
 	struct stat before, after;
 
-	ck_assert_int_eq(bench_io_open_read(&process, path, 5000, &fd, &is_partial), 0);
+	ck_assert_int_eq(bench_io_open_read(&process, path, 5000, &fd, &made), 0);
 	ck_assert_int_eq(fstat(fd, &before), 0);
 	ck_assert_int_eq(before.st_size, 5000);
-	ck_assert(!is_partial);
+	ck_assert(!made.is_partial);
 	(void)close(fd);
-	ck_assert_int_eq(bench_io_open_read(&process, path, 5000, &fd, &is_partial), 0);
+	ck_assert_int_eq(bench_io_open_read(&process, path, 5000, &fd, &made), 0);
 	ck_assert_int_eq(fstat(fd, &after), 0);
 	ck_assert_int_eq(memcmp(&before.st_mtim, &after.st_mtim, sizeof(before.st_mtim)), 0);
 }
@@ -55,10 +56,9 @@ END_TEST
 
 START_TEST(a_file_that_does_not_fit_is_partial)
 {
-	ck_assert_int_lt(bench_io_open_read(&process, path, (uint64_t)1 << 60, &fd, &is_partial),
-			 0);
+	ck_assert_int_lt(bench_io_open_read(&process, path, (uint64_t)1 << 60, &fd, &made), 0);
 	ck_assert_ptr_nonnull(strstr(process.text, "cannot make the file to read"));
-	ck_assert(is_partial);
+	ck_assert(made.is_partial);
 }
 END_TEST
 
@@ -68,7 +68,7 @@ START_TEST(a_link_is_not_followed)
 
 	(void)snprintf(target, sizeof(target), "%s.victim", path);
 	ck_assert_int_eq(symlink(target, path), 0);
-	ck_assert_int_lt(bench_io_open_read(&process, path, 5000, &fd, &is_partial), 0);
+	ck_assert_int_lt(bench_io_open_read(&process, path, 5000, &fd, &made), 0);
 	ck_assert_ptr_nonnull(strstr(process.text, "is a symbolic link"));
 	ck_assert_int_eq(access(target, F_OK), -1);
 }
@@ -78,18 +78,44 @@ START_TEST(a_file_with_another_name_is_not_written)
 {
 	char other[PATH_MAX + 8];
 
-	ck_assert_int_eq(bench_io_open_write(&process, path, &fd, &is_partial), 0);
-	ck_assert(is_partial);
+	ck_assert_int_eq(bench_io_open_write(&process, path, &fd, &made), 0);
+	ck_assert(made.is_partial);
 	(void)close(fd);
-	is_partial = false;
-	ck_assert_int_eq(bench_io_open_write(&process, path, &fd, &is_partial), 0);
-	ck_assert(!is_partial);
+	made.is_partial = false;
+	ck_assert_int_eq(bench_io_open_write(&process, path, &fd, &made), 0);
+	ck_assert(!made.is_partial);
 	(void)close(fd);
 	fd = -1;
 	(void)snprintf(other, sizeof(other), "%s.2", path);
 	ck_assert_int_eq(link(path, other), 0);
-	ck_assert_int_lt(bench_io_open_write(&process, path, &fd, &is_partial), 0);
+	ck_assert_int_lt(bench_io_open_write(&process, path, &fd, &made), 0);
 	ck_assert_ptr_nonnull(strstr(process.text, "belongs to another user, or has another name"));
+}
+END_TEST
+
+START_TEST(only_the_file_that_was_made_is_removed)
+{
+	char other[PATH_MAX + 8];
+
+	ck_assert_int_eq(bench_io_open_write(&process, path, &fd, &made), 0);
+	(void)snprintf(other, sizeof(other), "%s.2", path);
+	ck_assert_int_eq(rename(path, other), 0);
+	ck_assert(!bench_io_remove(path, &made)); /* nothing is there */
+	(void)close(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+	ck_assert(!bench_io_remove(path, &made)); /* another file */
+	ck_assert_int_eq(access(path, F_OK), 0);
+	ck_assert_int_eq(rename(other, path), 0);
+	ck_assert(bench_io_remove(path, &made));
+	ck_assert_int_eq(access(path, F_OK), -1);
+}
+END_TEST
+
+START_TEST(a_file_that_was_there_is_not_removed)
+{
+	(void)close(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+	ck_assert_int_eq(bench_io_open_write(&process, path, &fd, &made), 0);
+	ck_assert(!bench_io_remove(path, &made));
+	ck_assert_int_eq(access(path, F_OK), 0);
 }
 END_TEST
 
@@ -98,7 +124,7 @@ START_TEST(a_comparison_names_the_byte_that_differs)
 	static char expected[5000];
 
 	process.buffer = expected;
-	ck_assert_int_eq(bench_io_open_read(&process, path, 5000, &fd, &is_partial), 0);
+	ck_assert_int_eq(bench_io_open_read(&process, path, 5000, &fd, &made), 0);
 	ck_assert_int_eq(pread(fd, expected, 5000, 0), 5000);
 	ck_assert_int_eq(bench_io_validate(&process, path, 5000, true), 0);
 	expected[4321] ^= 1;
@@ -116,6 +142,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_file_that_does_not_fit_is_partial);
 	tcase_add_test(tcase, a_link_is_not_followed);
 	tcase_add_test(tcase, a_file_with_another_name_is_not_written);
+	tcase_add_test(tcase, only_the_file_that_was_made_is_removed);
+	tcase_add_test(tcase, a_file_that_was_there_is_not_removed);
 	tcase_add_test(tcase, a_comparison_names_the_byte_that_differs);
 }
 

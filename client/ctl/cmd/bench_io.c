@@ -144,11 +144,8 @@ struct task {
 	struct dsaio_file **files; /* n_files() */
 };
 
-/*
- * Shared by all processes: for each file of each of them, whether this run made it and it is removed
- * if the run fails.
- */
-static bool *are_partial;
+/* Shared by all processes: what this run made, for each file of each of them. */
+static struct bench_io_made *made;
 
 static struct profile make_profile(void)
 {
@@ -184,13 +181,12 @@ static int task_prepare(struct task *task)
 		return bench_process_fail(process, "out of memory");
 	for (unsigned i = 0; i < n_files(); i++) {
 		_cleanup_(closep) int fd = -1;
-		bool *is_partial = &are_partial[process->id * n_files() + i];
+		struct bench_io_made *file = &made[process->id * n_files() + i];
 		char path[PATH_MAX];
 
 		bench_io_path(process, options.is_read, options.io_size, i, path);
-		r = options.is_read
-			    ? bench_io_open_read(process, path, options.io_size, &fd, is_partial)
-			    : bench_io_open_write(process, path, &fd, is_partial);
+		r = options.is_read ? bench_io_open_read(process, path, options.io_size, &fd, file)
+				    : bench_io_open_write(process, path, &fd, file);
 		if (r < 0)
 			return r;
 		if (dsaio_file_from_fd(process->client, fd, &task->files[i]) < 0)
@@ -288,12 +284,10 @@ static void remove_partial(const struct ctl *ctl, const char *const *folders, un
 	for (unsigned i = 0; i < n * n_files(); i++) {
 		struct bench_process process;
 
-		if (!are_partial[i])
-			continue;
 		process = (struct bench_process){ .id = i / n_files(),
 						  .folder = folders[i / n_files()] };
 		bench_io_path(&process, options.is_read, options.io_size, i % n_files(), path);
-		n_removed += unlink(path) == 0; /* the first failure is reported already */
+		n_removed += bench_io_remove(path, &made[i]);
 	}
 	if (stop_signal())
 		(void)ctl_fail(
@@ -567,9 +561,9 @@ static int io_run(struct ctl *ctl)
 		_cleanup_(freep) struct bench_place *places = calloc(n, sizeof(*places));
 		_cleanup_(freep) int *gpus = calloc(n, sizeof(*gpus));
 
-		are_partial = mmap(NULL, n * n_files(), PROT_READ | PROT_WRITE,
-				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		if (!folders || !places || !gpus || are_partial == MAP_FAILED)
+		made = mmap(NULL, n * n_files() * sizeof(*made), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		if (!folders || !places || !gpus || made == MAP_FAILED)
 			return ctl_fail(ctl, "out of memory");
 		r = list_folders(ctl, folders, places, gpus, n);
 		if (r == CTL_OK)

@@ -49,6 +49,19 @@ static int open_file(struct bench_process *process, const char *path, int open_f
 	return 0;
 }
 
+static void keep_made(struct bench_io_made *made, const struct stat *st)
+{
+	*made = (struct bench_io_made){ true, st->st_dev, st->st_ino };
+}
+
+bool bench_io_remove(const char *path, const struct bench_io_made *made)
+{
+	struct stat st;
+
+	return made->is_partial && lstat(path, &st) == 0 && st.st_dev == made->dev &&
+	       st.st_ino == made->ino && unlink(path) == 0;
+}
+
 /* Fills the file with random bytes; returns 0 or a negative errno, *ret_done bytes were written. */
 static int fill_file(int fd, bool is_new, uint64_t bytes, uint64_t *ret_done)
 {
@@ -83,7 +96,7 @@ static int fill_file(int fd, bool is_new, uint64_t bytes, uint64_t *ret_done)
 
 /* Makes the file of random bytes, unless it is there in that size. */
 static int make_read_file(struct bench_process *process, const char *path, uint64_t bytes,
-			  bool *is_partial)
+			  struct bench_io_made *made)
 {
 	_cleanup_(closep) int fd = -1;
 	uint64_t done = 0;
@@ -97,10 +110,11 @@ static int make_read_file(struct bench_process *process, const char *path, uint6
 	r = open_file(process, path, O_WRONLY | (is_ours ? O_CREAT | O_EXCL : 0), &fd, &st);
 	if (r < 0)
 		return r;
-	*is_partial = is_ours;
+	if (is_ours)
+		keep_made(made, &st);
 	r = fill_file(fd, is_ours, bytes, &done);
 	if (r == 0) {
-		*is_partial = false;
+		made->is_partial = false;
 		return 0;
 	}
 	return bench_process_fail(
@@ -110,23 +124,23 @@ static int make_read_file(struct bench_process *process, const char *path, uint6
 }
 
 int bench_io_open_read(struct bench_process *process, const char *path, uint64_t bytes, int *ret_fd,
-		       bool *is_partial)
+		       struct bench_io_made *made)
 {
 	struct stat st;
-	int r = make_read_file(process, path, bytes, is_partial);
+	int r = make_read_file(process, path, bytes, made);
 
 	return r == 0 ? open_file(process, path, O_RDONLY, ret_fd, &st) : r;
 }
 
 int bench_io_open_write(struct bench_process *process, const char *path, int *ret_fd,
-			bool *is_partial)
+			struct bench_io_made *made)
 {
 	struct stat st;
 	bool is_made = faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 	int r = open_file(process, path, O_WRONLY | (is_made ? O_CREAT | O_EXCL : 0), ret_fd, &st);
 
-	if (r == 0)
-		*is_partial = is_made;
+	if (r == 0 && is_made)
+		keep_made(made, &st);
 	return r;
 }
 
