@@ -90,9 +90,10 @@
  * alignment of the address.  Else, and for an allocation that the driver does not export, ops copy
  * through the pool as for private memory, each piece by the GPU and on streams of the library's own
  * (or they fail with -EOPNOTSUPP, if the daemon is configured so, or the client asks for it: DSAIO_GPU_DIRECT).
- * Where both ways work, and neither configuration nor client demands one of them, the first ops of a
- * store, a GPU, a direction and a class of lengths (up to 1 MiB, up to 16 MiB, longer) go both ways, and
- * later ones the faster way; the order of ops is the same.
+ * Where both ways work, and neither configuration nor client demands one of them, some of the first ops of a
+ * store, a GPU, a direction and a class of lengths (up to 1 MiB, up to 16 MiB, longer) try the other way, one
+ * at a time, and later ones take the faster way; the order of ops is the same.  dsaiod.conf(5) has the rules.
+ * An op that fails one way is not repeated the other way; after two such ops in a row the other way is taken.
  * dsaio_op_way() and dsaio_op_why() tell.
  * Neither waits for the program's streams: work that writes the memory, or reads what an op is to
  * overwrite, must have ended before the op is submitted.  An error of libcuda is -EIO, a range beyond its

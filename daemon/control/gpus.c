@@ -119,6 +119,13 @@ int session_gpu_rates(struct session *session, const Wire__GpuRates *wire,
 	return 0;
 }
 
+bool service_gpu_copies(const struct service *service)
+{
+	const struct gpu_report *report = gpu_probe_report(service->gpus);
+
+	return report && !report->nvfs_major && !report->nvfs_minor && !report->has_p2pdma;
+}
+
 int gpu_rates_to_wire(const struct gpu_rates_row *row, size_t *ret_n, Wire__GpuRate ***ret_rates)
 {
 	*ret_rates = calloc((size_t)2 * N_GPU_CLASSES, sizeof(Wire__GpuRate *));

@@ -39,6 +39,8 @@ struct gpu_way service_gpu_way(const struct service *service);
  */
 int session_gpu_rates(struct session *session, const Wire__GpuRates *wire,
 		      const struct gpu_rates_row **ret_row, struct error *error);
+/* Does cuFile itself copy, so that the client's copies are the usual way? */
+bool service_gpu_copies(const struct service *service);
 /* Fills in a message's rates, whose number is 0 so far.  Returns 0 or -ENOMEM; the message's to free. */
 int gpu_rates_to_wire(const struct gpu_rates_row *row, size_t *ret_n, Wire__GpuRate ***ret_rates);
 

@@ -266,6 +266,7 @@ static int serve_gpu_rates(struct session *session, uint64_t seq, const Wire__Gp
 		return r;
 	if (!kept || (row && gpu_rates_to_wire(row, &kept->n_rates, &kept->rates) < 0))
 		return error_set(error, -ENOMEM, "gpu_rates");
+	kept->are_copies_usual = service_gpu_copies(session->service);
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_GPU_RATES;
 	reply.gpu_rates = kept;

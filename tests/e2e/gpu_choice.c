@@ -10,7 +10,7 @@
 #define SLOW_COPIES "nsec_per_kib=6000000"
 #define LEN (64 * KIB)
 #define FILE_BYTES (4 * MIB)
-#define N_MEASURED 8
+#define N_MEASURED 9 /* at most: 4 of each way, and a copied one before that */
 
 static struct dsaio_file *client_begin(struct rig *rig, struct daemon *daemon)
 {
@@ -41,19 +41,19 @@ static enum dsaio_way way_of(struct rig *rig, struct dsaio_file *file, char *mem
 	return (enum dsaio_way)way;
 }
 
-/* Ops that measure.  Each way has half of them. */
+/* Blocking ops, one at a time: all of them count. */
+static void blocking(struct rig *rig, struct dsaio_file *file, char *memory, bool is_write,
+		     unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		CHECK_EQ(is_write ? dsaio_pwrite(rig->handle, file, memory, LEN, 0)
+				  : dsaio_pread(rig->handle, file, memory, LEN, 0),
+			 LEN);
+}
+
 static void measure(struct rig *rig, struct dsaio_file *file, char *memory, bool is_write)
 {
-	unsigned n_copied = 0;
-	char why[256];
-
-	for (unsigned i = 0; i < N_MEASURED; i++) {
-		bool is_copied = way_of(rig, file, memory, is_write, why) == DSAIO_WAY_COPIED;
-
-		CHECK_MSG(is_copied ? strstr(why, "measure which way") != NULL : !*why, "%s", why);
-		n_copied += is_copied;
-	}
-	CHECK_EQ(n_copied, N_MEASURED / 2);
+	blocking(rig, file, memory, is_write, N_MEASURED);
 }
 
 static const struct {
@@ -90,7 +90,7 @@ static bool status_has(const struct daemon *daemon, bool is_write, enum dsaio_wa
 TEST_TABLE(faster, speeds, "the faster way stays, for this client and the next")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE, next = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("", "");
+	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	const enum dsaio_way way = speeds[row].way;
 	struct dsaio_file *file;
 	char *memory, why[256];
@@ -121,7 +121,7 @@ TEST_TABLE(faster, speeds, "the faster way stays, for this client and the next")
 TEST(forgotten, "a daemon that is started again, maybe with another driver, has it measured anew")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE, next = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("", "");
+	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	struct dsaio_file *file;
 	char *memory;
 
@@ -152,7 +152,7 @@ static const struct {
 TEST_TABLE(engine, engines, "an engine that the configuration names is not measured")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("", engines[row].keys);
+	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", engines[row].keys);
 	struct dsaio_file *file;
 	char *memory;
 
@@ -163,10 +163,10 @@ TEST_TABLE(engine, engines, "an engine that the configuration names is not measu
 		CHECK_EQ(way_of(&rig, file, memory, false, NULL), engines[row].way);
 }
 
-TEST(failed, "ops that fail are not measured")
+TEST(failed, "failures of both ways tell nothing")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("", "");
+	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	struct dsaio_file *file;
 	char *memory;
 
@@ -174,7 +174,7 @@ TEST(failed, "ops that fail are not measured")
 	memory = program_alloc(0, MIB);
 	file = client_begin(&rig, daemon);
 	words_set("cuFileRead=5008 cuMemcpyHtoDAsync_v2=1");
-	for (unsigned i = 0; i < N_MEASURED; i++)
+	for (unsigned i = 0; i < 8; i++)
 		CHECK(dsaio_pread(rig.handle, file, memory, LEN, 0) < 0);
 	words_set(SLOW_DIRECT);
 	measure(&rig, file, memory, false);
@@ -193,7 +193,7 @@ TEST(cancelled, "ops that are cancelled are not measured, also if they are done"
 {
 	static const char *const calls[] = { "cuFileRead", "cuMemcpyHtoDAsync_v2" };
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("", "");
+	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	struct dsaio_file *file;
 	struct dsaio_op *op;
 	char *memory;
@@ -215,12 +215,12 @@ TEST(cancelled, "ops that are cancelled are not measured, also if they are done"
 	measure(&rig, file, memory, false);
 }
 
-/* Their ways alternate, and the slower way is the earlier one's half of the time. */
-TEST_TABLE(order, speeds, "ops that overlap keep their order while their ways alternate")
+/* The first write is alone, and so copied: direct ones of its kind have counted. */
+TEST_TABLE(order, speeds, "ops that overlap keep their order if their ways differ")
 {
 	enum { N = 12 };
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("", "");
+	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	struct dsaio_op *ops[N], *reads[N];
 	struct dsaio_file *file;
 	char *memory, *into;
@@ -229,6 +229,7 @@ TEST_TABLE(order, speeds, "ops that overlap keep their order while their ways al
 	memory = program_alloc(0, N * LEN);
 	into = program_alloc(0, N * LEN);
 	file = client_begin(&rig, daemon);
+	blocking(&rig, file, memory, true, 4);
 	words_set(row ? "cufile_nsec_per_kib=100000" : "nsec_per_kib=100000");
 	for (unsigned i = 0; i < N; i++) {
 		pattern_fill(program_bytes(memory + i * LEN), LEN, 100 + i, 0);
@@ -237,12 +238,129 @@ TEST_TABLE(order, speeds, "ops that overlap keep their order while their ways al
 	}
 	for (unsigned i = 0; i < N; i++) {
 		CHECK_EQ(op_wait(ops[i], -1), LEN);
+		CHECK_EQ(dsaio_op_way(ops[i]), i ? DSAIO_WAY_GPU : DSAIO_WAY_COPIED);
 		CHECK_EQ(op_wait(reads[i], -1), LEN);
 		pattern_check(program_bytes(into + i * LEN), LEN, 100 + i, 0, "GPU memory");
 		dsaio_op_free(ops[i]);
 		dsaio_op_free(reads[i]);
 	}
 	file_check_pattern(daemon_path(daemon, "f"), 0, LEN, 100 + N - 1, 0);
+}
+
+/* A direct op ends when the program looks, a copied one by itself. */
+TEST_TABLE(computing, speeds, "a program that computes before it waits has the faster way")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
+	enum dsaio_way way = DSAIO_WAY_NONE;
+	struct dsaio_file *file;
+	struct dsaio_op *op;
+	char *memory;
+
+	gpu_open();
+	memory = program_alloc(0, MIB);
+	file = client_begin(&rig, daemon);
+	words_set(speeds[row].words);
+	for (unsigned i = 0; i < 32 && (row == 0 || way != DSAIO_WAY_COPIED || i < N_MEASURED);
+	     i++) {
+		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, LEN, 0, &op));
+		(void)usleep(20000); /* it computes: the outcome does not depend on the time */
+		CHECK_EQ(op_wait(op, -1), LEN);
+		way = (enum dsaio_way)dsaio_op_way(op);
+		dsaio_op_free(op);
+	}
+	CHECK_EQ(way, speeds[row].way);
+}
+
+TEST_TABLE(burst, speeds, "ops that overlap all go the usual way, and do not count")
+{
+	enum { N = 32 };
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
+	struct dsaio_op *ops[N];
+	struct dsaio_file *file;
+	char *memory;
+
+	gpu_open();
+	memory = program_alloc(0, N * LEN);
+	file = client_begin(&rig, daemon);
+	for (unsigned i = 0; i < N; i++)
+		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + i * LEN, LEN, 0, &ops[i]));
+	for (unsigned i = 0; i < N; i++) {
+		CHECK_EQ(op_wait(ops[i], -1), LEN);
+		CHECK_EQ(dsaio_op_way(ops[i]), DSAIO_WAY_GPU);
+		dsaio_op_free(ops[i]);
+	}
+	words_set(speeds[row].words);
+	measure(&rig, file, memory, false);
+	CHECK_EQ(way_of(&rig, file, memory, false, NULL), speeds[row].way);
+}
+
+TEST(full, "with a full pool no op is copied, whether copies are measured or chosen")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE, full = RIG_NONE, next = RIG_NONE;
+	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "client_pool_max = 4M\n");
+	struct dsaio_file *file;
+	char *memory;
+	void *rest;
+
+	gpu_open();
+	memory = program_alloc(0, MIB);
+	file = client_begin(&full, daemon);
+	CHECK_CALL(dsaio_alloc(full.client, 4 * MIB, &rest));
+	blocking(&full, file, memory, false, 4 * N_MEASURED);
+	CHECK_EQ(way_of(&full, file, memory, false, NULL), DSAIO_WAY_GPU);
+
+	file = client_begin(&rig, daemon);
+	words_set(SLOW_DIRECT);
+	measure(&rig, file, memory, false);
+	CHECK_EQ(way_of(&rig, file, memory, false, NULL), DSAIO_WAY_COPIED);
+	words_set("");
+	file = client_begin(&next, daemon);
+	CHECK_EQ(way_of(&next, file, memory, false, NULL), DSAIO_WAY_COPIED);
+	CHECK_CALL(dsaio_alloc(next.client, 4 * MIB, &rest)); /* takes what the copies had */
+	for (unsigned i = 0; i < N_MEASURED; i++)
+		CHECK_EQ(way_of(&next, file, memory, false, NULL), DSAIO_WAY_GPU);
+}
+
+static const struct {
+	const char *what, *words;
+	unsigned n_well; /* ops before that */
+	enum dsaio_way way;
+} failures[] = {
+	{ "cuFile fails", "cuFileRead=5008", 0, DSAIO_WAY_COPIED },
+	{ "copies fail", "cuMemcpyHtoDAsync_v2=1", 4, DSAIO_WAY_GPU },
+};
+
+TEST_TABLE(failing, failures, "a way that fails is left after two ops")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
+	struct dsaio_file *file;
+	char *memory;
+
+	gpu_open();
+	memory = program_alloc(0, MIB);
+	file = client_begin(&rig, daemon);
+	words_set(failures[row].words);
+	blocking(&rig, file, memory, false, failures[row].n_well);
+	for (unsigned i = 0; i < 2; i++)
+		CHECK(dsaio_pread(rig.handle, file, memory, LEN, 0) < 0);
+	for (unsigned i = 0; i < 2 * N_MEASURED; i++)
+		CHECK_EQ(way_of(&rig, file, memory, false, NULL), failures[row].way);
+}
+
+TEST(compatibility, "where cuFile itself copies, the library's copies are the usual way")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct daemon *daemon = gpu_daemon_start("", "");
+	struct dsaio_file *file;
+	char *memory;
+
+	gpu_open();
+	memory = program_alloc(0, MIB);
+	file = client_begin(&rig, daemon);
+	CHECK_EQ(way_of(&rig, file, memory, false, NULL), DSAIO_WAY_COPIED);
 }
 
 TEST_MAIN

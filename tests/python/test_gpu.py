@@ -404,7 +404,7 @@ def engine(request, monkeypatch):
     cufile = os.path.join(os.path.dirname(gpu.PATH), "libcufile.so")
     keys = dict(cuda_library=gpu.PATH, cufile_library=cufile, engine=request.param)
     daemon = Daemon(config="[daemon]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items()))
-    yield daemon, "gpu" if request.param == "gds" else "copied"  # auto: the second op of a kind
+    yield daemon, "copied" if request.param == "libaio" else "gpu"  # auto: the first ops go the usual way
     daemon.stop()
 
 

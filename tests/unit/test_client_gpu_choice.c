@@ -36,20 +36,6 @@ START_TEST(lengths_have_classes)
 }
 END_TEST
 
-START_TEST(each_way_has_as_many_ops_of_any_pattern)
-{
-	unsigned n[2][4] = { { 0 } };
-
-	for (unsigned i = 0; i < 8; i++)
-		n[gpu_choice_next(&choice)][i % 4]++;
-	for (unsigned i = 0; i < 4; i++)
-		ck_assert(n[false][i] == 1 && n[true][i] == 1);
-	setup();
-	ck_assert(gpu_choice_next(&choice)); /* a program with one op has it go directly */
-	ck_assert(!gpu_choice_next(&choice));
-}
-END_TEST
-
 /* Rates in MiB per second. */
 static const struct {
 	const char *what;
@@ -71,6 +57,63 @@ static bool add(bool is_direct, uint64_t mib_per_sec)
 	return gpu_choice_add(&choice, is_direct, mib_per_sec * MIB, SEC);
 }
 
+START_TEST(the_other_way_is_tried_when_the_usual_one_has_counted)
+{
+	const bool usual = _i;
+
+	for (unsigned i = 0; i < 4; i++) {
+		for (unsigned n = 0; n < 50; n++)
+			ck_assert(gpu_choice_next(&choice, usual, n & 1) == usual);
+		(void)add(usual, 1);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		ck_assert(gpu_choice_next(&choice, usual, false) == usual);
+		ck_assert(gpu_choice_next(&choice, usual, true) != usual);
+		ck_assert(add(!usual, 1) == (i == 3));
+	}
+	ck_assert(choice.is_made);
+}
+END_TEST
+
+START_TEST(a_way_whose_ops_do_not_count_is_given_up)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < 4; i++)
+		(void)add(true, 1);
+	for (unsigned i = 0; i < 100; i++)
+		n += !gpu_choice_next(&choice, true, true);
+	ck_assert_uint_eq(n, GPU_CHOICE_TRIES);
+}
+END_TEST
+
+START_TEST(a_way_that_fails_twice_is_the_slower_one)
+{
+	const bool failing = _i;
+
+	(void)add(failing, 9999);
+	ck_assert(!gpu_choice_fail(&choice, failing));
+	(void)add(failing, 9999); /* it works again */
+	ck_assert(!gpu_choice_fail(&choice, failing));
+	ck_assert(!gpu_choice_fail(&choice, failing));
+	ck_assert(gpu_choice_next(&choice, failing, false) != failing);
+	for (unsigned i = 0; i < 4; i++)
+		ck_assert(add(!failing, 1) == (i == 3));
+	ck_assert(choice.is_made && choice.is_direct != failing);
+}
+END_TEST
+
+START_TEST(two_ways_that_fail_tell_nothing)
+{
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert(!gpu_choice_fail(&choice, true));
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert(!gpu_choice_fail(&choice, false));
+	ck_assert(!choice.is_made && !choice.n[true] && !choice.n[false]);
+	ck_assert(gpu_choice_next(&choice, true, true));
+}
+END_TEST
+
 START_TEST(the_better_median_stays)
 {
 	for (unsigned i = 0; i < 4; i++) {
@@ -82,7 +125,7 @@ START_TEST(the_better_median_stays)
 	ck_assert_uint_eq(choice.rate[true], medians[_i].direct_median * MIB);
 	ck_assert_uint_eq(choice.rate[false], medians[_i].copied_median * MIB);
 	for (unsigned i = 0; i < 9; i++) {
-		ck_assert(gpu_choice_next(&choice) == medians[_i].is_direct);
+		ck_assert(gpu_choice_next(&choice, true, true) == medians[_i].is_direct);
 		ck_assert(!add(!medians[_i].is_direct, 9999)); /* for good */
 	}
 }
@@ -119,7 +162,7 @@ START_TEST(the_choice_of_another_client_is_taken)
 	(void)add(true, 100);
 	gpu_choice_set(&choice, false, 3, 4);
 	for (unsigned i = 0; i < 9; i++)
-		ck_assert(!gpu_choice_next(&choice));
+		ck_assert(!gpu_choice_next(&choice, true, true));
 	ck_assert_uint_eq(choice.rate[true], 3);
 	ck_assert_uint_eq(choice.rate[false], 4);
 }
@@ -129,7 +172,10 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_loop_test(tcase, lengths_have_classes, 0, N_ROWS(classes));
-	tcase_add_test(tcase, each_way_has_as_many_ops_of_any_pattern);
+	tcase_add_loop_test(tcase, the_other_way_is_tried_when_the_usual_one_has_counted, 0, 2);
+	tcase_add_test(tcase, a_way_whose_ops_do_not_count_is_given_up);
+	tcase_add_loop_test(tcase, a_way_that_fails_twice_is_the_slower_one, 0, 2);
+	tcase_add_test(tcase, two_ways_that_fail_tell_nothing);
 	tcase_add_loop_test(tcase, the_better_median_stays, 0, N_ROWS(medians));
 	tcase_add_test(tcase, one_way_alone_decides_nothing);
 	tcase_add_test(tcase, ops_without_bytes_or_time_do_no_harm);

@@ -104,6 +104,22 @@ int bounce_start(struct dsaio_client *client)
 	return r < 0 ? error_fail_errno(r, "a thread that copies private memory") : 0;
 }
 
+bool bounce_has_room(struct dsaio_client *client, uint32_t store)
+{
+	struct client_bounce *bounce = bounce_get(client);
+	struct slots_share *share;
+	bool has_room;
+
+	if (!bounce || bounce_start(client) < 0)
+		return false;
+	share = slots_share_get(&bounce->slots, store);
+	if (!share)
+		return false;
+	has_room = slots_has_room(share);
+	slots_share_drop(share);
+	return has_room;
+}
+
 static void job_post(struct dsaio_client *client, struct job *job)
 {
 	struct client_bounce *bounce = bounce_get(client); /* it is there */

@@ -23,6 +23,9 @@ void bounce_run(struct dsaio_op *op, struct channel *channel, void *buf);
 /* Makes sure that the thread runs.  Returns 0 or a negative errno, with a sentence. */
 int bounce_start(struct dsaio_client *client);
 
+/* Can an op that might go otherwise be copied: does the thread run, and has the pool memory for that? */
+bool bounce_has_room(struct dsaio_client *client, uint32_t store);
+
 /* Gives an async BOUNCED op to the thread, which runs; channel: of its handle's companion. */
 void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct channel *channel,
 		   void *buf);

@@ -93,10 +93,9 @@ bool op_has_why(const struct dsaio_op *op)
 	return (whole_of(op) ? whole_of(op) : op)->why;
 }
 
-void op_set_measured(struct dsaio_op *op, struct gpu_choices_row *row)
+void op_begin_gpu(struct dsaio_op *op, struct gpu_choices_row *row)
 {
-	op->measured_in = row;
-	op->began_nsec = clock_nsec();
+	gpu_choices_begin(&op->handle->client->gpu_choices, row, whole_of(op) != NULL, &op->gpu);
 }
 
 void op_set_file(struct dsaio_op *op, struct dsaio_file *file)
@@ -171,6 +170,11 @@ void op_set_cancelled(struct dsaio_op *op)
 	atomic_store(&op->is_cancelled, true); /* seq_cst, as ring_id: one side sees the other's */
 }
 
+void op_set_timely(struct dsaio_op *op)
+{
+	op->is_timely = true;
+}
+
 void op_set_awaited(struct dsaio_op *op)
 {
 	op->is_awaited = true;
@@ -211,16 +215,21 @@ static void op_report_slow(const struct dsaio_op *op, uint64_t nsec)
 			  op_verb(op), op->len, op->off, op->file->name, nsec / 1000000);
 }
 
-/* One that failed or was cancelled tells nothing about its way. */
-static void op_report_rate(const struct dsaio_op *op, uint64_t nsec)
+/*
+ * A direct op ends when a thread of the program's looks, so its time is its own if that thread was waiting.
+ * A blocking op's thread is; and the library's own thread ends async copied ones.
+ */
+static void op_end_gpu(const struct dsaio_op *op)
 {
 	const struct gpu_choices_kind kind = { .store = op->file->session.store,
 					       .is_write = op->opcode == RING_OP_WRITE,
 					       .len = op->len };
 
-	if (op->result > 0 && !atomic_load(&op->is_cancelled))
-		gpu_choices_add(&op->handle->client->gpu_choices, op->measured_in, &kind,
-				op->way == DSAIO_WAY_GPU, (uint64_t)op->result, nsec);
+	const bool is_direct = op->way == DSAIO_WAY_GPU;
+
+	gpu_choices_end(&op->handle->client->gpu_choices, &op->gpu, &kind, is_direct,
+			!op->is_async || !is_direct || op->is_timely,
+			atomic_load(&op->is_cancelled) ? 0 : op->result);
 }
 
 static void op_make_text(struct dsaio_op *op)
@@ -251,13 +260,10 @@ void op_settle(struct dsaio_op *op)
 		op->done = op->len;
 	if (op->part_of) /* the rest concerns the whole vectored op */
 		return;
-	if (op->began_nsec) {
-		uint64_t nsec = clock_nsec() - op->began_nsec;
-
-		op_report_slow(op, nsec);
-		if (op->measured_in)
-			op_report_rate(op, nsec);
-	}
+	if (op->began_nsec)
+		op_report_slow(op, clock_nsec() - op->began_nsec);
+	if (op->gpu.number)
+		op_end_gpu(op);
 	if (op->is_in_inode)
 		inode_remove(op->file->inode, op);
 	if (op->buffer.piece && !op->handle->is_abandoned) /* else a device may still write to it */

@@ -23,6 +23,7 @@
 
 #include "client/lib/dsaio.h"
 #include "client/lib/memory/buffer.h"
+#include "client/lib/memory/gpu_choices.h"
 #include "proto/ring.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/list.h"
@@ -35,7 +36,6 @@ struct job_piece;
 struct channel;
 struct dsaio_file;
 struct dsaio_handle;
-struct gpu_choices_row;
 struct op_chunk;
 struct vector;
 
@@ -77,8 +77,8 @@ struct dsaio_op {
 	char *text;		     /* sentence of one that failed; NULL: none */
 	char *why;		     /* of one on GPU memory that was copied; NULL: none */
 	uint64_t began_nsec;	     /* 0: its time is not measured */
-	struct gpu_choices_row
-		*measured_in; /* its time decides on the way of later ops; NULL: no */
+	struct gpu_choices_op gpu;   /* of one on GPU memory */
+	bool is_timely;		     /* it is consumed by a thread that waited for completions */
 };
 
 static inline enum op_state op_state(const struct dsaio_op *op)
@@ -116,8 +116,8 @@ void op_set_way(struct dsaio_op *op, enum dsaio_way way);
 void op_set_why(struct dsaio_op *op, char *why);
 /* Also of a part whose vectored op has one. */
 bool op_has_why(const struct dsaio_op *op);
-/* It is measured from now on: gpu_choices.h. */
-void op_set_measured(struct dsaio_op *op, struct gpu_choices_row *row);
+/* It is one on GPU memory, and begins: gpu_choices.h. */
+void op_begin_gpu(struct dsaio_op *op, struct gpu_choices_row *row);
 /* References the file. */
 void op_set_file(struct dsaio_op *op, struct dsaio_file *file);
 void op_set_grow_end(struct dsaio_op *op, uint64_t grow_end);
@@ -143,6 +143,9 @@ void op_submitted(struct dsaio_op *op, uint64_t ring_id);
 
 /* Whoever puts it into a ring later looks at is_cancelled after. */
 void op_set_cancelled(struct dsaio_op *op);
+
+/* A thread was waiting for completions when its own came.  The consumer's. */
+void op_set_timely(struct dsaio_op *op);
 
 /* Its end shall wake the client's thread.  Under handle->lock. */
 void op_set_awaited(struct dsaio_op *op);

@@ -113,7 +113,8 @@ static int cut_at_end(struct op_request *q)
 struct route {
 	enum way way;
 	struct buffer_place place;	  /* of one by a ring: its buffer, which is referenced */
-	struct gpu_choices_row *measured; /* its time is measured there; NULL: it is not */
+	bool is_on_gpu;			  /* gpu_choices_begin() */
+	struct gpu_choices_row *measured; /* for that */
 	char *why; /* of GPU memory that could go by the ring, and is copied */
 };
 
@@ -129,24 +130,34 @@ static int gpu_route(const struct op_request *q, struct route *route)
 					       .is_write = q->opcode == RING_OP_WRITE,
 					       .len = q->len };
 	struct gpu_region_gpu gpu;
+	bool must_be_direct = false; /* copies would be faster, and have no memory */
 	int r;
 
 	if (choices->has_choice) {
 		int number = gpus_find(q->buf);
 
-		if (number < 0)
-			return 0; /* the host's needs no lock */
-		if (gpu_choices_is_copied(choices, &kind, number, &route->why)) {
-			gpu_regions_tend(&client->gpu_regions);
+		if (number < 0) /* the host's needs no lock */
 			return 0;
+		route->is_on_gpu = true;
+		if (gpu_choices_is_copied(choices, &kind, number, &route->why)) {
+			if (bounce_has_room(client, kind.store)) {
+				gpu_regions_tend(&client->gpu_regions);
+				return 0;
+			}
+			free(TAKE_PTR(route->why));
+			must_be_direct = true;
 		}
 	}
 	r = gpu_regions_ref(&client->gpu_regions, q->function, q->buf, q->len, &route->place);
-	if (r != 1 || !choices->has_choice)
+	if (r != 1 || !choices->has_choice || must_be_direct)
 		return r;
 	gpu = gpu_region_gpu(&route->place);
 	if (gpu_choices_next(choices, &kind, &gpu, &route->measured, &route->why))
 		return 1;
+	if (!bounce_has_room(client, kind.store)) {
+		free(TAKE_PTR(route->why));
+		return 1;
+	}
 	buffer_unref(route->place.piece);
 	route->place = (struct buffer_place){ .slab = NULL };
 	return 0;
@@ -387,8 +398,8 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	op_set_way(op, way_told(way, &route.place));
 	if (route.why)
 		op_set_why(op, route.why);
-	if (route.measured)
-		op_set_measured(op, route.measured);
+	if (route.is_on_gpu)
+		op_begin_gpu(op, route.measured);
 	if (way == WAY_VECTOR && vector_open(op, q->n_iov) < 0) {
 		op_set_result(op, -ENOMEM, 0);
 		plan->way = WAY_AT_ONCE;

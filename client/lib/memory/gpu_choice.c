@@ -2,10 +2,19 @@
 
 #include "proto/gpu_rate.h"
 
-bool gpu_choice_next(struct gpu_choice *choice)
+bool gpu_choice_next(struct gpu_choice *choice, bool is_usual_direct, bool is_alone)
 {
-	/* The Thue-Morse sequence. */
-	return choice->is_made ? choice->is_direct : !__builtin_parity(choice->n_begun++);
+	const bool usual = is_usual_direct, other = !usual;
+
+	if (choice->is_made)
+		return choice->is_direct;
+	if (choice->n_failed[usual] >= GPU_CHOICE_FAILURES)
+		return other;
+	if (!is_alone || choice->n[usual] < GPU_CHOICE_TIMES ||
+	    choice->n[other] == GPU_CHOICE_TIMES || choice->n_tries == GPU_CHOICE_TRIES)
+		return usual;
+	choice->n_tries++;
+	return other;
 }
 
 /* Rates stay sorted. */
@@ -30,18 +39,40 @@ static uint64_t rate_of(uint64_t bytes, uint64_t nsec)
 	return rate < (double)GPU_RATE_MAX ? (uint64_t)rate : GPU_RATE_MAX;
 }
 
-bool gpu_choice_add(struct gpu_choice *choice, bool is_direct, uint64_t bytes, uint64_t nsec)
+/* Makes the choice if both ways have been measured. */
+static bool make(struct gpu_choice *choice)
 {
-	if (choice->is_made || !bytes || choice->n[is_direct] == GPU_CHOICE_TIMES)
-		return false;
-	rates_add(choice->rates[is_direct], choice->n[is_direct]++, rate_of(bytes, nsec));
 	if (choice->n[false] < GPU_CHOICE_TIMES || choice->n[true] < GPU_CHOICE_TIMES)
 		return false;
+	if (choice->n_failed[false] >= GPU_CHOICE_FAILURES &&
+	    choice->n_failed[true] >= GPU_CHOICE_FAILURES) {
+		*choice = (struct gpu_choice){ .is_made = false };
+		return false;
+	}
 	choice->rate[false] = median(choice->rates[false]);
 	choice->rate[true] = median(choice->rates[true]);
 	choice->is_direct = choice->rate[true] * 100 >= choice->rate[false] * GPU_CHOICE_PERCENT;
 	choice->is_made = true;
 	return true;
+}
+
+bool gpu_choice_fail(struct gpu_choice *choice, bool is_direct)
+{
+	if (choice->is_made || ++choice->n_failed[is_direct] < GPU_CHOICE_FAILURES)
+		return false;
+	for (unsigned i = 0; i < GPU_CHOICE_TIMES; i++)
+		choice->rates[is_direct][i] = 1;
+	choice->n[is_direct] = GPU_CHOICE_TIMES;
+	return make(choice);
+}
+
+bool gpu_choice_add(struct gpu_choice *choice, bool is_direct, uint64_t bytes, uint64_t nsec)
+{
+	if (choice->is_made || !bytes || choice->n[is_direct] == GPU_CHOICE_TIMES)
+		return false;
+	choice->n_failed[is_direct] = 0;
+	rates_add(choice->rates[is_direct], choice->n[is_direct]++, rate_of(bytes, nsec));
+	return make(choice);
 }
 
 void gpu_choice_set(struct gpu_choice *choice, bool is_direct, uint64_t direct_rate,

@@ -3,7 +3,9 @@
 #include "client/lib/base/debug.h"
 #include "proto/gpu_rate.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +16,8 @@ struct gpu_choices_row {
 	struct list_node node;
 	uint32_t store;
 	struct gpu_region_gpu gpu;
+	bool are_copies_usual; /* as the daemon says */
+	bool has_copied;
 	struct gpu_choice choices[N_DIRECTIONS][N_GPU_CLASSES]; /* [is_write][class] */
 };
 
@@ -83,7 +87,7 @@ static char *copied_why(const struct gpu_choice *choice)
 			     "such a length",
 			     (double)choice->rate[false] / gib, (double)choice->rate[true] / gib);
 	else
-		r = asprintf(&why, "this op is one of those that measure which way is faster");
+		r = asprintf(&why, "which way is faster is not measured yet");
 	return r < 0 ? NULL : why;
 }
 
@@ -113,6 +117,7 @@ static void ask(struct gpu_choices *choices, struct gpu_choices_row *row)
 	if (conn_call(choices->conn, "GPU memory", &request, NULL, 0, &reply, NULL, NULL) < 0)
 		return;
 	(void)pthread_mutex_lock(&choices->lock);
+	row->are_copies_usual = reply->gpu_rates->are_copies_usual;
 	for (size_t i = 0; i < reply->gpu_rates->n_rates; i++) {
 		const Wire__GpuRate *rate = reply->gpu_rates->rates[i];
 
@@ -192,7 +197,7 @@ bool gpu_choices_next(struct gpu_choices *choices, const struct gpu_choices_kind
 	if (row) {
 		struct gpu_choice *choice = choice_of(row, kind);
 
-		is_direct = gpu_choice_next(choice);
+		is_direct = gpu_choice_next(choice, !row->are_copies_usual, !choices->n_open);
 		if (!choice->is_made)
 			*ret_row = row;
 		if (!is_direct)
@@ -202,16 +207,44 @@ bool gpu_choices_next(struct gpu_choices *choices, const struct gpu_choices_kind
 	return is_direct;
 }
 
-void gpu_choices_add(struct gpu_choices *choices, struct gpu_choices_row *row,
-		     const struct gpu_choices_kind *kind, bool is_direct, uint64_t bytes,
-		     uint64_t nsec)
+void gpu_choices_begin(struct gpu_choices *choices, struct gpu_choices_row *row, bool is_part,
+		       struct gpu_choices_op *ret_op)
 {
-	struct gpu_choice *choice = choice_of(row, kind), made;
-	bool is_made;
+	*ret_op = (struct gpu_choices_op){ .row = row, .began_nsec = clock_nsec() };
+	(void)pthread_mutex_lock(&choices->lock);
+	ret_op->number = ++choices->n_begun;
+	ret_op->is_alone = !choices->n_open++ && !is_part;
+	(void)pthread_mutex_unlock(&choices->lock);
+}
+
+/* The other way would have failed, too, or might have. */
+static bool is_no_ways_fault(int64_t error)
+{
+	return error == -ECONNRESET || error == -ENOTCONN || error == -ETIMEDOUT ||
+	       error == -ECANCELED || error == -ENOSPC || error == -EDQUOT || error == -EFBIG;
+}
+
+void gpu_choices_end(struct gpu_choices *choices, const struct gpu_choices_op *op,
+		     const struct gpu_choices_kind *kind, bool is_direct, bool is_timely,
+		     int64_t result)
+{
+	const uint64_t nsec = clock_nsec() - op->began_nsec;
+	struct gpu_choices_row *row = op->row;
+	struct gpu_choice *choice = row ? choice_of(row, kind) : NULL, made;
+	bool is_made = false, counts;
 
 	(void)pthread_mutex_lock(&choices->lock);
-	is_made = gpu_choice_add(choice, is_direct, bytes, nsec);
-	made = *choice;
+	choices->n_open--;
+	counts = is_timely && op->is_alone && choices->n_begun == op->number && result > 0 &&
+		 (is_direct || (row && row->has_copied));
+	if (row && !is_direct)
+		row->has_copied = true;
+	if (choice && counts)
+		is_made = gpu_choice_add(choice, is_direct, (uint64_t)result, nsec);
+	else if (choice && result < 0 && !is_no_ways_fault(result))
+		is_made = gpu_choice_fail(choice, is_direct);
+	if (is_made)
+		made = *choice;
 	(void)pthread_mutex_unlock(&choices->lock);
 	if (is_made)
 		report(choices, row, kind, &made);

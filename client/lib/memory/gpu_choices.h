@@ -6,6 +6,10 @@
  * memory.  A row is of a store and a GPU.  It is made by the first op on memory that was imported, which also
  * asks the daemon for what it knows.  Rows live as long as the client, so ops borrow them.
  *
+ * A time counts only if it is the op's own: no other op on GPU memory of this client overlapped it, and it
+ * was noticed at once that it ended (is_timely).  The first copied op of a row, which sets copies up, counts
+ * for nothing.  A failure counts in any case.
+ *
  * Any thread.
  */
 #ifndef DSAIO_CLIENT_LIB_MEMORY_GPU_CHOICES_H
@@ -32,6 +36,15 @@ struct gpu_choices {
 	pthread_mutex_t lock; /* of all below, and of the rows' choices */
 	struct list rows;     /* a row's key never changes */
 	unsigned n_rows;
+	uint64_t n_begun, n_open; /* ops on GPU memory */
+};
+
+/* An op on GPU memory, from its begin to its end. */
+struct gpu_choices_op {
+	struct gpu_choices_row *row; /* measures it; NULL: none does */
+	uint64_t number;	     /* among n_begun; 0: has not begun */
+	uint64_t began_nsec;
+	bool is_alone; /* no other was open when it began, and it is no part of one */
 };
 
 /* Ops of one kind. */
@@ -51,16 +64,19 @@ bool gpu_choices_is_copied(struct gpu_choices *choices, const struct gpu_choices
 			   int number, char **ret_why);
 
 /*
- * The way of an op on imported memory: directly?  If it is to be measured, *ret_row is for gpu_choices_add();
- * else NULL.  *ret_why, if it is copied: as above.  The first call for a row sleeps for the daemon's answer.
+ * The way of an op on imported memory: directly?  *ret_row is for gpu_choices_begin(); NULL: the choice is
+ * made.  *ret_why, if it is copied: as above.  The first call for a row sleeps for the daemon's answer.
  */
 bool gpu_choices_next(struct gpu_choices *choices, const struct gpu_choices_kind *kind,
 		      const struct gpu_region_gpu *gpu, struct gpu_choices_row **ret_row,
 		      char **ret_why);
 
-/* An op of the row has ended well.  Never sleeps. */
-void gpu_choices_add(struct gpu_choices *choices, struct gpu_choices_row *row,
-		     const struct gpu_choices_kind *kind, bool is_direct, uint64_t bytes,
-		     uint64_t nsec);
+/* An op on GPU memory, imported or not, begins. */
+void gpu_choices_begin(struct gpu_choices *choices, struct gpu_choices_row *row, bool is_part,
+		       struct gpu_choices_op *ret_op);
+/* It has ended.  result: 0 for one that tells nothing about its way, as it was cancelled.  Never sleeps. */
+void gpu_choices_end(struct gpu_choices *choices, const struct gpu_choices_op *op,
+		     const struct gpu_choices_kind *kind, bool is_direct, bool is_timely,
+		     int64_t result);
 
 #endif

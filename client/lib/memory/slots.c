@@ -252,6 +252,22 @@ int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struc
 	return r;
 }
 
+bool slots_has_room(struct slots_share *share)
+{
+	struct slots *slots = share->slots;
+	struct slot slot;
+	bool has_room;
+	int r;
+
+	(void)pthread_mutex_lock(&slots->lock);
+	r = take(share, SLOT_UNIT, false, &slot);
+	has_room = r == 0 || (r == -EAGAIN && slots->n_slabs);
+	(void)pthread_mutex_unlock(&slots->lock);
+	if (r == 0)
+		slots_give(&slot);
+	return has_room;
+}
+
 static void queue_add(struct slots_share *share, struct slots_waiter *waiter)
 {
 	pthread_condattr_t attr;
