@@ -126,7 +126,7 @@ daemon_has_gpus() {
 	stop_daemon
 	printf '%s\n' '[daemon]' "cuda_library = $BUILD/tests/gpu/libcuda.so" \
 		"cufile_library = $BUILD/tests/gpu/libcufile.so" "$@" >"$dir/dsaiod.conf"
-	STANDIN="gpus=2 nvfs=2.24" start_daemon
+	STANDIN="gpus=2 nvfs=2.24 ${words-}" start_daemon
 }
 
 the_daemon_moves_the_bytes_where_it_can() {
@@ -153,6 +153,19 @@ the_daemon_moves_the_bytes_where_it_can() {
 		"writes up to 1 MiB" "iB/s, cuFile 1.17 with nvidia-fs 2.24" &&
 		expect 0 "$ctl" status --json && says "$dir/out" '"measured": [' '"direction": "write"' \
 		'"direct_rate": ' '"why": "direct ' || return 1
+	# All points are of one way, in a sweep with a daemon that knows nothing yet.
+	local words way
+	echo '{"block_size": ["16K"], "queue_depth": [2, 4]}' >"$dir/space"
+	for way in copied direct; do
+		words=cufile_nsec_per_kib=1000000
+		[ $way = copied ] || words=nsec_per_kib=1000000
+		daemon_has_gpus
+		expect 0 on_gpus env STANDIN="gpus=2 $words" "$ctl" bench sweep --nvme_dir "$store/c" \
+			--sweep_config "$dir/space" --io_size 64K --gpu --log_dir "$dir/logs-$way" || return 1
+		why="$way is faster: $(grep -o '"gpu_way": *"[a-z]*"' "$dir/logs-$way/results.json" | sort | uniq -c)"
+		[ "$(grep -c "\"gpu_way\": *\"$way\"" "$dir/logs-$way/results.json")" = 4 ] || return 1
+	done
+	words=
 	daemon_has_gpus "engine = libaio"
 	expect 1 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --gds &&
 		says "$dir/err" "--gds: the bytes would be copied" "engine = libaio"

@@ -278,11 +278,11 @@ static int start_crew(struct bench *bench)
 	return bench_crew_status(bench->ctl, bench_crew_start(&options, &bench->crew, text), text);
 }
 
-/* The way of a GPU's memory shows in its first op. */
+/* The way of a GPU's memory shows in an op, after those that choose it. */
 static int try_gpu(struct bench_process *process, enum bench_op op)
 {
-	static const struct profile profile = { .block_size = PAGE_BYTES,
-						.queue_depth = 1,
+	static const struct profile profile = { .block_size = 1 << 20,
+						.queue_depth = 32,
 						.intra_op_parallelism = 1 };
 	const uint64_t len = process->buffer_bytes < PAGE_BYTES ? process->buffer_bytes
 								: PAGE_BYTES;
@@ -293,15 +293,21 @@ static int try_gpu(struct bench_process *process, enum bench_op op)
 
 	if (r == 0)
 		r = bench_open_file(process, op, &file, path);
+	if (r == 0)
+		r = bench_settle(process, handle, file, path, op, process->buffer_bytes);
 	return r == 0 ? bench_transfer(process, handle, file, path, op, len) : r;
 }
 
 static int look_at_buffer(struct bench_process *process, const void *arg)
 {
 	struct memory *memory = process->shared;
-	const enum bench_op *op = arg;
-	int r = process->gpu ? try_gpu(process, *op) : 0;
+	const struct bench_needs *needs = arg;
+	int r = 0;
 
+	if (process->gpu && needs->writes)
+		r = try_gpu(process, BENCH_WRITE);
+	if (r == 0 && process->gpu && needs->reads)
+		r = try_gpu(process, BENCH_READ);
 	if (r < 0)
 		return r;
 	*memory = (struct memory){ .bytes = process->buffer_bytes };
@@ -318,12 +324,12 @@ static int look_at_buffer(struct bench_process *process, const void *arg)
 /* Where the buffers lie, and the share of huge pages, decide the speed, so the results have it. */
 static int look_at_memory(struct bench *bench)
 {
-	const enum bench_op op = bench->needs.reads ? BENCH_READ : BENCH_WRITE;
 	struct json_object *object, *gpus, *ways;
 	char text[BENCH_TEXT_BYTES], names[BENCH_TEXT_BYTES];
-	int r = bench_crew_status(
-		bench->ctl, bench_crew_call(bench->crew, look_at_buffer, &op, sizeof(op), text),
-		text);
+	int r = bench_crew_status(bench->ctl,
+				  bench_crew_call(bench->crew, look_at_buffer, &bench->needs,
+						  sizeof(bench->needs), text),
+				  text);
 
 	if (r != CTL_OK)
 		return r;
@@ -504,6 +510,10 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 						 (double)moved->nsec;
 		}
 	}
+	row->gpu_way = moved->n_direct && moved->n_copied ? "both"
+		       : moved->n_direct		  ? "direct"
+		       : moved->n_copied		  ? "copied"
+							  : "";
 	row->is_disturbed = bench->options->exclusive && bench_others_disturb(&row->others);
 	count(bench, row, moved);
 	return CTL_OK;

@@ -11,6 +11,12 @@
 #include <string.h>
 #include <time.h>
 
+/*
+ * 4 ops of each way, and a copied one before that: dsaiod.conf(5).  Lengths of the library's classes, so that
+ * no more bytes than needed are moved.
+ */
+#define SETTLE_OPS 9u
+static const uint64_t settle_bytes[] = { 1u << 20, 2u << 20, 17u << 20 };
 #define OPENING_BYTES 4096u /* of the op that opens the channel, which is not measured */
 
 /* A process's results, in its shared memory. */
@@ -98,6 +104,38 @@ int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
 	return r;
 }
 
+static int settle_class(struct bench_process *process, struct dsaio_handle *handle,
+			struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len)
+{
+	int64_t done = 0;
+
+	for (unsigned i = 0; done >= 0 && i < SETTLE_OPS; i++)
+		done = op == BENCH_READ ? dsaio_pread(handle, file, process->buffer, len, 0)
+					: dsaio_pwrite(handle, file, process->buffer, len, 0);
+	return done < 0 ? bench_process_fail(process, "%s: %s", path, dsaio_error()) : 0;
+}
+
+int bench_settle(struct bench_process *process, struct dsaio_handle *handle,
+		 struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len)
+{
+	const size_t n_classes = sizeof(settle_bytes) / sizeof(settle_bytes[0]);
+	int r = 0;
+
+	for (unsigned turn = 0; r == 0 && process->gpu && turn < process->n_processes; turn++) {
+		uint64_t least = 0;
+
+		for (size_t i = 0; r == 0 && turn == process->id && i < n_classes; i++) {
+			if (len > least)
+				r = settle_class(process, handle, file, path, op,
+						 len < settle_bytes[i] ? len : settle_bytes[i]);
+			least = i == 0 ? 1u << 20 : 16u << 20;
+		}
+		if (r == 0)
+			r = bench_process_barrier(process);
+	}
+	return r;
+}
+
 static double seconds_since_1970(void)
 {
 	struct timespec ts;
@@ -138,6 +176,7 @@ static int measure(struct bench_process *process, const void *arg)
 	const struct bench_task *task = arg;
 	struct result *result = process->shared;
 	uint64_t opening = task->io_size < OPENING_BYTES ? task->io_size : OPENING_BYTES;
+	struct bench_gpu_ways before = { 0 };
 	char path[PATH_MAX];
 	uint64_t start;
 	int r;
@@ -153,11 +192,17 @@ static int measure(struct bench_process *process, const void *arg)
 		return r;
 	result->moved.bytes += opening;
 	result->moved.ops++;
+	if (process->gpu)
+		before = *bench_gpu_ways(process->gpu);
 	r = bench_process_barrier(process);
 	start = clock_nsec();
 	for (unsigned loop = 0; r == 0 && loop < task->warmup_loops + task->loops; loop++)
 		r = measure_loop(process, task, handle, file, path, loop);
 	result->moved.nsec = clock_nsec() - start;
+	if (process->gpu) {
+		result->moved.n_direct = bench_gpu_ways(process->gpu)->n_direct - before.n_direct;
+		result->moved.n_copied = bench_gpu_ways(process->gpu)->n_copied - before.n_copied;
+	}
 	return r;
 }
 
@@ -184,6 +229,8 @@ int bench_point_run(struct bench_crew *crew, unsigned n_processes, const struct 
 
 		ret_moved->bytes += result->moved.bytes;
 		ret_moved->ops += result->moved.ops;
+		ret_moved->n_direct += result->moved.n_direct;
+		ret_moved->n_copied += result->moved.n_copied;
 		if (result->moved.nsec > ret_moved->nsec)
 			ret_moved->nsec = result->moved.nsec;
 	}

@@ -42,6 +42,7 @@ struct bench_task {
 struct bench_moved {
 	uint64_t bytes, ops;
 	uint64_t nsec; /* of the slowest, from its first transfer to the end of its last */
+	uint64_t n_direct, n_copied; /* measured ops on memory of GPUs */
 };
 
 /* The shared_bytes that the crew's options need for so many measured loops. */
@@ -65,6 +66,14 @@ int bench_open_handle(struct bench_process *process, const struct profile *profi
 /* The process's test file (files.h).  path: of PATH_MAX, for messages. */
 int bench_open_file(struct bench_process *process, enum bench_op op, struct dsaio_file **ret_file,
 		    char *path);
+
+/*
+ * With --gpu: the library measures both ways of GPU memory by the first ops.  Runs as many, one at a time,
+ * for ops of up to that length, so that the ops that the bench measures go one way.  Processes take turns:
+ * the next ones hear what the first has found.
+ */
+int bench_settle(struct bench_process *process, struct dsaio_handle *handle,
+		 struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len);
 
 /* Moves len bytes at the file's start from or to the process's buffer, and waits. */
 int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,

@@ -26,6 +26,7 @@
  *     "task_sec", "task_speed_gb_per_sec", "e2e_sec", "e2e_speed_gb_per_sec", "bytes",
  *     "device_bytes": 419430400 | null,
  *     "source": "device" | "cache" | "partly cache" | "memory" | "unknown",
+ *     "gpu_way": "direct" | "copied" | "both" | null,	of memory of GPUs
  *     "others": {"bytes", "ops", "share", "names", "is_device_shared": false,
  *       "device_excess": {"read_bytes", "write_bytes"} | null}, "is_disturbed": false,
  *     "error": null | "sentence", "log": "_aio_bench_read_logs/....txt" | null

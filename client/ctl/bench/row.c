@@ -109,6 +109,7 @@ struct json_object *bench_row_json(const struct bench_row *row)
 		object, "device_bytes",
 		row->device_bytes == UINT64_MAX ? NULL : json_object_new_uint64(row->device_bytes));
 	json_add_text(object, "source", bench_source_name(row->source));
+	json_add_text(object, "gpu_way", row->gpu_way ? row->gpu_way : "");
 	json_object_object_add(object, "others", others_json(row));
 	json_add_bool(object, "is_disturbed", row->is_disturbed);
 	json_add_text(object, "error", row->error);
@@ -139,6 +140,18 @@ static uint32_t u32_of(struct json_object *object, const char *key)
 	uint64_t value = int_of(object, key);
 
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+/* One that bench_end() knows; "": none. */
+static const char *gpu_way_of(struct json_object *object)
+{
+	static const char *const ways[] = { "direct", "copied", "both" };
+	const char *text = json_text(object, "gpu_way");
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+		if (strcmp(text, ways[i]) == 0)
+			return ways[i];
+	return "";
 }
 
 static int read_repetitions(struct json_object *array, struct bench_row *row)
@@ -221,6 +234,7 @@ int bench_row_read(struct json_object *object, struct bench_row *ret_row)
 	row.others.is_shared = bool_of(others, "is_device_shared");
 	row.is_disturbed = bool_of(object, "is_disturbed");
 	(void)snprintf(row.error, sizeof(row.error), "%s", json_text(object, "error"));
+	row.gpu_way = gpu_way_of(object);
 	(void)snprintf(row.log, sizeof(row.log), "%s", json_text(object, "log"));
 	r = read_repetitions(json_object_object_get(object, "repetitions"), &row);
 	if (r < 0)

@@ -31,6 +31,7 @@ struct bench_row {
 	struct measure total;
 	uint64_t device_bytes; /* UINT64_MAX: not known */
 	enum bench_source source;
+	const char *gpu_way; /* of memory of GPUs: "direct", "copied", "both" */
 	struct bench_others others;
 	bool is_disturbed; /* --exclusive, and another client came */
 	char error[BENCH_TEXT_BYTES];

@@ -171,6 +171,7 @@ static unsigned n_files(void)
 static int task_prepare(struct task *task)
 {
 	struct bench_process *process = task->process;
+	char path[PATH_MAX];
 	struct profile profile = make_profile();
 	int r = bench_open_handle(process, &profile, &task->handle);
 
@@ -182,7 +183,6 @@ static int task_prepare(struct task *task)
 	for (unsigned i = 0; i < n_files(); i++) {
 		_cleanup_(closep) int fd = -1;
 		struct bench_io_made *file = &made[process->id * n_files() + i];
-		char path[PATH_MAX];
 
 		bench_io_path(process, options.is_read, options.io_size, i, path);
 		r = options.is_read ? bench_io_open_read(process, path, options.io_size, &fd, file)
@@ -192,7 +192,9 @@ static int task_prepare(struct task *task)
 		if (dsaio_file_from_fd(process->client, fd, &task->files[i]) < 0)
 			return bench_process_fail(process, "%s: %s", path, dsaio_error());
 	}
-	return 0;
+	bench_io_path(process, options.is_read, options.io_size, 0, path);
+	return bench_settle(process, task->handle, task->files[0], path,
+			    options.is_read ? BENCH_READ : BENCH_WRITE, options.io_size);
 }
 
 static double seconds(uint64_t from_nsec, uint64_t to_nsec)

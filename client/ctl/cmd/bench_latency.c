@@ -278,6 +278,7 @@ static int measure(struct bench_process *process, const void *arg)
 	_cleanup_(file_closep) struct dsaio_file *file = NULL;
 	const struct latency_job *job = arg;
 	struct latency_record *record = process->shared;
+	struct bench_gpu_ways before = { 0 };
 	char path[PATH_MAX];
 	uint64_t start;
 	int r;
@@ -292,10 +293,16 @@ static int measure(struct bench_process *process, const void *arg)
 	r = bench_transfer(process, handle, file, path, job->op, job->size);
 	if (r < 0)
 		return r;
+	if (process->gpu)
+		before = *bench_gpu_ways(process->gpu);
 	start = clock_nsec();
 	r = job->interval_nsec ? open_loop(process, handle, file, job, record)
 			       : closed_loop(process, handle, file, job, record);
 	record->took_nsec = clock_nsec() - start;
+	if (process->gpu) {
+		record->n_direct = bench_gpu_ways(process->gpu)->n_direct - before.n_direct;
+		record->n_copied = bench_gpu_ways(process->gpu)->n_copied - before.n_copied;
+	}
 	return r;
 }
 
@@ -341,7 +348,9 @@ static int measure_size(struct latency *latency, enum bench_op op, uint64_t size
 	record = bench_crew_shared(bench->crew, 0);
 	moved = (struct bench_moved){ .bytes = record->bytes + size,
 				      .ops = record->histogram.n + 1,
-				      .nsec = record->took_nsec };
+				      .nsec = record->took_nsec,
+				      .n_direct = record->n_direct,
+				      .n_copied = record->n_copied };
 	if (called == 0) {
 		const struct measure_part part = { .task_sec = (double)record->took_nsec / 1e9,
 						   .e2e_sec = (double)record->took_nsec / 1e9,

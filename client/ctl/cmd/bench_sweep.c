@@ -75,7 +75,8 @@ static void add_cells(struct table *table, const struct bench_row *row)
 			  row->served.mean_depth);
 	else
 		table_add(table, "-");
-	table_add(table, "%s", row->error[0] ? "-" : bench_source_name(row->source));
+	table_add(table, "%s%s%s", row->error[0] ? "-" : bench_source_name(row->source),
+		  row->gpu_way && row->gpu_way[0] ? ", " : "", row->gpu_way ? row->gpu_way : "");
 	table_add(table, "%s%s", row->is_disturbed ? "disturbed: " : "",
 		  row->error[0] ? row->error
 		  : row->others.bytes || row->others.is_shared || row->is_disturbed
