@@ -131,6 +131,61 @@ START_TEST(the_better_median_stays)
 }
 END_TEST
 
+/* Runs an op as the owner does: the way, and the time that it takes on a store where direct ops are twice as fast. */
+static bool run(uint64_t len)
+{
+	bool is_direct = gpu_choice_next(&choice, true, gpu_choice_is_like(&choice, len));
+	const uint64_t nsec = (100000 + len / 2) * (is_direct ? 1 : 2);
+
+	if (gpu_choice_take_len(&choice, len))
+		(void)gpu_choice_add(&choice, is_direct, len, nsec);
+	return is_direct;
+}
+
+START_TEST(lengths_of_ops_do_not_decide)
+{
+	uint32_t random = 1;
+
+	for (unsigned i = 0; i < 10000; i++) {
+		random = random * 1664525u + 1013904223u;
+		(void)run(MIB >> (random >> 29)); /* 8 KiB to 1 MiB */
+	}
+	ck_assert(!choice.is_made || choice.is_direct);
+	/* Where direct ops are the short ones, and copied ones long. */
+	setup();
+	for (unsigned i = 0; i < 1000; i++)
+		(void)run(choice.n[true] < 4 ? 4096 : MIB);
+	ck_assert(!choice.is_made);
+	ck_assert_uint_eq(choice.len, MIB); /* which became the usual length */
+}
+END_TEST
+
+START_TEST(ops_of_one_length_decide_whatever_came_before)
+{
+	(void)run(8);
+	(void)run(77);
+	(void)run(4096);
+	for (unsigned i = 0; i < 4; i++)
+		ck_assert(run(MIB));
+	for (unsigned i = 0; i < 4; i++) {
+		ck_assert(!run(i & 1 ? MIB - MIB / 5 : MIB));
+		ck_assert(run(4096)); /* unlike: the usual way, and counts no more */
+	}
+	ck_assert(choice.is_made && choice.is_direct);
+}
+END_TEST
+
+START_TEST(a_way_that_fails_is_left_whatever_the_lengths)
+{
+	ck_assert(run(4096));
+	ck_assert(!gpu_choice_fail(&choice, true));
+	ck_assert(!gpu_choice_fail(&choice, true));
+	for (unsigned i = 0; i < 4; i++)
+		ck_assert(!run(MIB));
+	ck_assert(choice.is_made && !choice.is_direct);
+}
+END_TEST
+
 START_TEST(one_way_alone_decides_nothing)
 {
 	for (unsigned i = 0; i < 20; i++)
@@ -177,6 +232,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, a_way_that_fails_twice_is_the_slower_one, 0, 2);
 	tcase_add_test(tcase, two_ways_that_fail_tell_nothing);
 	tcase_add_loop_test(tcase, the_better_median_stays, 0, N_ROWS(medians));
+	tcase_add_test(tcase, lengths_of_ops_do_not_decide);
+	tcase_add_test(tcase, ops_of_one_length_decide_whatever_came_before);
+	tcase_add_test(tcase, a_way_that_fails_is_left_whatever_the_lengths);
 	tcase_add_test(tcase, one_way_alone_decides_nothing);
 	tcase_add_test(tcase, ops_without_bytes_or_time_do_no_harm);
 	tcase_add_test(tcase, the_choice_of_another_client_is_taken);

@@ -17,6 +17,27 @@ bool gpu_choice_next(struct gpu_choice *choice, bool is_usual_direct, bool is_al
 	return other;
 }
 
+bool gpu_choice_is_like(const struct gpu_choice *choice, uint64_t len)
+{
+	return !choice->len ||
+	       (len - len / 4 <= choice->len && choice->len - choice->len / 4 <= len);
+}
+
+bool gpu_choice_take_len(struct gpu_choice *choice, uint64_t len)
+{
+	if (!gpu_choice_is_like(choice, len)) {
+		if (choice->n_tries)
+			return false;
+		for (unsigned way = 0; way < 2; way++)
+			if (choice->n_failed[way] < GPU_CHOICE_FAILURES)
+				choice->n[way] = 0;
+		choice->len = 0;
+	}
+	if (!choice->len)
+		choice->len = len;
+	return true;
+}
+
 /* Rates stay sorted. */
 static void rates_add(uint64_t *rates, unsigned n, uint64_t rate)
 {

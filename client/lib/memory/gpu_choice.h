@@ -8,6 +8,9 @@
  * second is chosen for good.  Direct ops cost less processor time, so that way is chosen too if it is almost
  * as fast.
  *
+ * Rates of long ops are far above those of short ones.  So only ops of like lengths count: four of the usual way one
+ * after the other, and those of the other way that are as long.
+ *
  * A way that fails twice in a row is the slower one.  If both do, the ways are not the cause.
  *
  * A pure module: times in, way out.  The owner locks.
@@ -27,6 +30,7 @@
 
 struct gpu_choice {
 	bool is_made;
+	uint64_t len;	      /* of the first op that counted; 0: none has */
 	bool is_direct;	      /* it is made: the way */
 	unsigned n_tries;     /* while it is not: ops that were given the other way, ... */
 	unsigned n_failed[2]; /* ... and [is_direct] failures in a row */
@@ -37,6 +41,13 @@ struct gpu_choice {
 
 /* The way of the next op: directly?  is_usual_direct: so is the usual way.  is_alone: it may be measured. */
 bool gpu_choice_next(struct gpu_choice *choice, bool is_usual_direct, bool is_alone);
+
+/* May ops of that length be compared with those that counted? */
+bool gpu_choice_is_like(const struct gpu_choice *choice, uint64_t len);
+
+/* Before gpu_choice_add(): whether an op of that length counts.  While no op has tried the other way, an op that
+   is unlike the others is the first of new ones. */
+bool gpu_choice_take_len(struct gpu_choice *choice, uint64_t len);
 
 /* An op that has ended well, as many bytes in that time.  Returns whether the choice is made by that. */
 bool gpu_choice_add(struct gpu_choice *choice, bool is_direct, uint64_t bytes, uint64_t nsec);

@@ -197,7 +197,9 @@ bool gpu_choices_next(struct gpu_choices *choices, const struct gpu_choices_kind
 	if (row) {
 		struct gpu_choice *choice = choice_of(row, kind);
 
-		is_direct = gpu_choice_next(choice, !row->are_copies_usual, !choices->n_open);
+		is_direct = gpu_choice_next(choice, !row->are_copies_usual,
+					    !choices->n_open &&
+						    gpu_choice_is_like(choice, kind->len));
 		if (!choice->is_made)
 			*ret_row = row;
 		if (!is_direct)
@@ -239,7 +241,7 @@ void gpu_choices_end(struct gpu_choices *choices, const struct gpu_choices_op *o
 		 (is_direct || (row && row->has_copied));
 	if (row && !is_direct)
 		row->has_copied = true;
-	if (choice && counts)
+	if (choice && counts && gpu_choice_take_len(choice, kind->len))
 		is_made = gpu_choice_add(choice, is_direct, (uint64_t)result, nsec);
 	else if (choice && result < 0 && !is_no_ways_fault(result))
 		is_made = gpu_choice_fail(choice, is_direct);
