@@ -30,7 +30,7 @@ static inline void rig_gone(struct rig *rig)
 	rig_close(rig);
 	*rig = (struct rig)RIG_NONE;
 	now = gpu.look.standin_counts();
-	CHECK_EQ(now.n_contexts, n_own);
+	CHECK_EQ(now.n_contexts, atomic_load(&n_own));
 	CHECK_EQ(now.n_streams, 0);
 	CHECK_EQ(now.n_events, 0);
 	CHECK_EQ(now.n_races, 0);

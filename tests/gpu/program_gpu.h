@@ -8,8 +8,10 @@
 #include "tests/gpu/load.h"
 #include "tests/harness.h"
 
+#include <stdatomic.h>
+
 static struct standins gpu;
-static unsigned n_own; /* contexts that the program has retained */
+static _Atomic unsigned n_own; /* contexts that the program has retained, in any thread */
 
 /* Loads the stand-ins, as PyTorch does with the vendor's libcuda. */
 static inline void gpu_open(void)
@@ -24,7 +26,7 @@ static inline void gpu_open(void)
 static inline void gpu_enter(int number)
 {
 	CHECK_EQ(standins_enter(&gpu, number), CUDA_SUCCESS);
-	n_own++;
+	(void)atomic_fetch_add(&n_own, 1);
 }
 
 static inline void gpu_leave(void)
