@@ -312,7 +312,7 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 	(void)arg;
 	log_notice(
 		"dsaiod: SIGHUP has no effect: the configuration is read only at start: restart the "
-		"daemon (systemctl reload dsaiod checks the configuration first)");
+		"daemon (dsaiod --check-config finds mistakes in it first)");
 }
 
 static int serve(const struct config *config)

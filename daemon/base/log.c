@@ -21,10 +21,26 @@
 #define WARNING "<4>"
 #define NOTICE "<5>"
 
-static bool is_journal; /* written once, before any other thread */
+/* Written once, before any other thread. */
+static bool is_journal;
+static char place[256];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what is written, and of: */
 static unsigned n_lost;					 /* dropped lines */
+
+/* Looked up once: after a change of uid the daemon may not read its own links in /proc. */
+static void place_init(void)
+{
+	char link[sizeof(place)];
+	ssize_t n = readlink("/proc/self/fd/2", link, sizeof(link));
+
+	if (is_journal)
+		(void)snprintf(place, sizeof(place), "journalctl _PID=%d", (int)getpid());
+	else if (n > 0 && (size_t)n < sizeof(link) && *link == '/') /* else a pipe, or cut */
+		(void)snprintf(place, sizeof(place), "%.*s", (int)n, link);
+	else
+		(void)snprintf(place, sizeof(place), "standard error of process %d", (int)getpid());
+}
 
 void log_init(void)
 {
@@ -35,6 +51,12 @@ void log_init(void)
 	/* After a redirection of stderr, the inherited variable names another stream. */
 	is_journal = stream && sscanf(stream, "%ju:%ju", &dev, &ino) == 2 &&
 		     fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
+	place_init();
+}
+
+const char *log_place(void)
+{
+	return place;
 }
 
 /* The prefix of a line: a priority for the journal, else the time (has_time). */

@@ -8,7 +8,9 @@
 #ifndef DSAIO_DAEMON_BASE_LOG_H
 #define DSAIO_DAEMON_BASE_LOG_H
 
-void log_init(void); /* looks at $JOURNAL_STREAM once */
+void log_init(void); /* looks at $JOURNAL_STREAM and stderr once */
+/* Where the lines can be read, for a message: a path, or a command. */
+const char *log_place(void);
 
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));

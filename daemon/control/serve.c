@@ -241,6 +241,7 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.max_files = session_max_files(session);
 	ours.gpu_way = way.way;
 	ours.gpu_why = way.why;
+	ours.log_place = (char *)(uintptr_t)log_place(); /* only read */
 	ours.is_admin = config_is_admin(service->registry.config, &session->peer);
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_HELLO;

@@ -11,30 +11,30 @@ static const struct {
 	struct error_op op;
 	const char *text;
 } sentences[] = {
-	{ { "pwrite", "/x/y", 0, 16777216, 13631488, ENOSPC, NULL, -1, false },
+	{ { "pwrite", "/x/y", 0, 16777216, 13631488, ENOSPC, NULL, -1, NULL },
 	  "pwrite of 16777216 bytes at 0 to /x/y failed after 13631488 bytes: No space left on "
 	  "device: free some space on that file system, then write again" },
-	{ { "pread", "/x/y", 4096, 512, 0, EBADMSG, NULL, -1, false },
+	{ { "pread", "/x/y", 4096, 512, 0, EBADMSG, NULL, -1, NULL },
 	  "pread of 512 bytes at 4096 from /x/y failed after 0 bytes: Bad message" },
-	{ { "pwrite", "/x/y", 1, 2, 0, EACCES, "because it is so", -1, false },
+	{ { "pwrite", "/x/y", 1, 2, 0, EACCES, "because it is so", -1, NULL },
 	  "pwrite of 2 bytes at 1 to /x/y failed after 0 bytes: Permission denied: because it is "
 	  "so" },
-	{ { "pwrite", "/x/y", 0, 8192, 4096, ENOSPC, NULL, 6144, false },
+	{ { "pwrite", "/x/y", 0, 8192, 4096, ENOSPC, NULL, 6144, NULL },
 	  "pwrite of 8192 bytes at 0 to /x/y failed after 4096 bytes: No space left on device; the "
 	  "file's size is now 6144 bytes: free some space on that file system, then write again" },
-	{ { "pwrite", "/x/y", 0, 8192, 0, EBADMSG, NULL, 0, false },
+	{ { "pwrite", "/x/y", 0, 8192, 0, EBADMSG, NULL, 0, NULL },
 	  "pwrite of 8192 bytes at 0 to /x/y failed after 0 bytes: Bad message; the file's size is "
 	  "now 0 bytes" },
-	{ { "fsync", "/x/y", 0, 0, 0, EIO, NULL, -1, false },
+	{ { "fsync", "/x/y", 0, 0, 0, EIO, NULL, -1, NULL },
 	  "fsync of /x/y failed: Input/output error: the device or file system reports an error: "
 	  "see the kernel's log (dmesg)" },
-	{ { "pread", "/x/y", 0, 4096, 0, EIO, NULL, -1, true },
+	{ { "pread", "/x/y", 0, 4096, 0, EIO, NULL, -1, "/run/d.log" },
 	  "pread of 4096 bytes at 0 from /x/y failed after 0 bytes: Input/output error: see the "
-	  "daemon's log (journalctl -u dsaiod)" },
-	{ { "pwrite", "/x/y", 0, 4096, 0, EOPNOTSUPP, NULL, -1, true },
+	  "daemon's log (/run/d.log)" },
+	{ { "pwrite", "/x/y", 0, 4096, 0, EOPNOTSUPP, NULL, -1, "" },
 	  "pwrite of 4096 bytes at 0 to /x/y failed after 0 bytes: Operation not supported: see the "
-	  "daemon's log (journalctl -u dsaiod)" },
-	{ { "pwrite", "/x/y", 0, 4096, 0, EROFS, NULL, -1, true },
+	  "daemon's log" },
+	{ { "pwrite", "/x/y", 0, 4096, 0, EROFS, NULL, -1, "/run/d.log" },
 	  "pwrite of 4096 bytes at 0 to /x/y failed after 0 bytes: Read-only file system: the file "
 	  "system is mounted read-only" },
 };

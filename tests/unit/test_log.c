@@ -4,7 +4,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int reader;
@@ -84,11 +88,39 @@ START_TEST(clients_cause_few_lines_then_a_count)
 }
 END_TEST
 
+START_TEST(the_place_is_where_a_reader_finds_the_lines)
+{
+	char name[] = "/tmp/dsaio-test-log-XXXXXX", stream[64], wanted[64];
+	struct stat st;
+	int fd;
+
+	setup();
+	(void)snprintf(wanted, sizeof(wanted), "standard error of process %d", (int)getpid());
+	ck_assert_str_eq(log_place(), wanted);
+
+	fd = mkstemp(name);
+	ck_assert_int_eq(dup2(fd, STDERR_FILENO), STDERR_FILENO);
+	(void)close(fd);
+	log_init();
+	ck_assert_str_eq(log_place(), name);
+
+	ck_assert_int_eq(fstat(STDERR_FILENO, &st), 0);
+	(void)snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)st.st_dev,
+		       (uintmax_t)st.st_ino);
+	ck_assert_int_eq(setenv("JOURNAL_STREAM", stream, 1), 0);
+	log_init();
+	(void)snprintf(wanted, sizeof(wanted), "journalctl _PID=%d", (int)getpid());
+	ck_assert_str_eq(log_place(), wanted);
+	ck_assert_int_eq(unlink(name), 0);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_line_is_whole_and_has_no_control_characters);
 	tcase_add_test(tcase, nobody_is_waited_for_who_does_not_read);
 	tcase_add_test(tcase, clients_cause_few_lines_then_a_count);
+	tcase_add_test(tcase, the_place_is_where_a_reader_finds_the_lines);
 }
 
 SUITE("log", add_tests)

@@ -87,15 +87,19 @@ static const struct {
 void error_op_text(const struct error_op *op, char *text, size_t size)
 {
 	bool is_sync = !op->len;
-	char reason[128], size_now[64] = "";
+	char reason[128], size_now[64] = "", log[320];
 	const char *advice = NULL;
 	const char *to_or_from = strcmp(op->verb, "pread") == 0 ? "from" : "to";
 
 	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]) && !op->because; i++)
-		if (advices[i].error == op->error && !(advices[i].is_of_host && op->is_by_cufile))
+		if (advices[i].error == op->error && !(advices[i].is_of_host && op->log_place))
 			advice = advices[i].advice;
-	if (!advice && op->is_by_cufile)
-		advice = "see the daemon's log (journalctl -u dsaiod)";
+	if (!advice && op->log_place) {
+		(void)snprintf(log, sizeof(log), "see the daemon's log%s%s%s",
+			       *op->log_place ? " (" : "", op->log_place,
+			       *op->log_place ? ")" : "");
+		advice = log;
+	}
 	if (op->because)
 		advice = op->because;
 	if (op->file_size >= 0)

@@ -26,7 +26,9 @@ struct error_op {
 	int error;	     /* positive errno */
 	const char *because; /* why, if errno's text does not say it; or NULL */
 	int64_t file_size;   /* a write that extends: how long the file is now; -1: not said */
-	bool is_by_cufile; /* the daemon's cuFile moved its bytes, so the daemon's log has the cause */
+	/* The daemon's cuFile moved its bytes, so the daemon's log has the cause: where that is, or ""
+	   if the daemon did not say.  NULL: all others. */
+	const char *log_place;
 };
 
 /* Writes an op's sentence to text. */

@@ -242,8 +242,13 @@ static void op_make_text(struct dsaio_op *op)
 		.done = op->done,
 		.error = (int)-op->result,
 		.file_size = op->grow_end ? file_size_seen(op->file) : -1,
-		.is_by_cufile = op->way == DSAIO_WAY_GPU,
 	};
+	struct conn_facts facts;
+
+	if (op->way == DSAIO_WAY_GPU) {
+		facts = conn_facts(op->handle->client->conn);
+		text.log_place = facts.log_place;
+	}
 
 	op->text = malloc(ERROR_TEXT_BYTES);
 	if (op->text) /* else the errno has to do */

@@ -220,6 +220,8 @@ static int conn_hello(struct dsaio_conn *conn, const char *name)
 	conn->facts.gpu_way = reply->hello->gpu_way;
 	(void)snprintf(conn->facts.gpu_why, sizeof(conn->facts.gpu_why), "%s",
 		       reply->hello->gpu_why); /* cut is fine */
+	(void)snprintf(conn->facts.log_place, sizeof(conn->facts.log_place), "%s",
+		       reply->hello->log_place); /* the daemon's has the same size */
 	return 0;
 }
 
