@@ -376,4 +376,23 @@ TEST(compatibility, "where cuFile itself copies, the library's copies are the us
 	CHECK_EQ(way_of(&rig, file, memory, false, NULL), DSAIO_WAY_COPIED);
 }
 
+TEST(asked, "an op asks libcuda once whose memory it is")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct daemon *daemon = gpu_daemon_start("", "");
+	struct dsaio_file *file;
+	uint64_t n_asked;
+	char *memory;
+
+	gpu_open();
+	memory = program_alloc(0, MIB);
+	file = client_begin(&rig, daemon);
+	blocking(&rig, file, memory, false, 1);
+	n_asked = gpu.look.standin_counts().n_asked;
+	blocking(&rig, file, memory, false, 1);
+	n_asked = gpu.look.standin_counts().n_asked - n_asked;
+	/* Type and GPU, whether the allocation is the same, and once a second whether it is gone. */
+	CHECK_MSG(n_asked >= 3 && n_asked <= 4, "%" PRIu64, n_asked);
+}
+
 TEST_MAIN

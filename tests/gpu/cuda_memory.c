@@ -240,6 +240,7 @@ CUresult cuPointerGetAttribute(void *ret_value, CUpointer_attribute attribute, C
 	if (result != CUDA_SUCCESS)
 		return result;
 	(void)pthread_mutex_lock(&cuda_lock);
+	cuda_counts.n_asked++;
 	allocation = cuda_find_memory(memory, 1);
 	if (!allocation)
 		result = CUDA_ERROR_INVALID_VALUE;

@@ -45,6 +45,7 @@ struct standin_cuda {
 	unsigned n_current;			    /* contexts on this thread's stack */
 	unsigned n_allocations;			    /* now; own ones, and those of others */
 	unsigned n_imported, n_handles, n_reserved; /* now */
+	uint64_t n_asked;			    /* attributes of addresses */
 	uint64_t n_copies, copied_bytes;
 	uint64_t n_pageable; /* copies whose host memory was not registered */
 	uint64_t n_ahead;    /* most copies that were in a stream at a time */

@@ -42,7 +42,7 @@ static void thread_setup(void)
 	file.inode = inode;
 	earlier = open_op(NULL, OP_BOUNCED);
 	deferred = open_op(&channel, OP_WAITING);
-	job_init(job, deferred, NULL, NULL, NULL, NULL, NULL, NULL);
+	job_init(job, deferred, NULL, NULL, NULL, NULL, NULL);
 	job->is_for_ring = true;
 	handle.n_jobs = 1;
 	list_push(&bounce.inbox, &job->node);

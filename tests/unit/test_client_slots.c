@@ -164,6 +164,25 @@ START_TEST(who_waits_for_a_slot_of_a_store_holds_up_no_other_store)
 }
 END_TEST
 
+START_TEST(the_last_slab_stays_while_an_op_may_want_a_slot)
+{
+	struct slot slot;
+
+	ck_assert(slots_has_room(share));
+	ck_assert(!slots_trim(&slots));
+	ck_assert_int_eq(slots_take(share, SLOT_UNIT, false, &slot), 0);
+	slots_give(&slot);
+
+	slots_share_drop(share);
+	atomic_store(&conn.is_broken, true); /* no daemon is asked */
+	ck_assert(slots_trim(&slots));
+	ck_assert_uint_eq(slots.n_slabs, 0);
+	share = slots_share_get(&slots, 0);
+	ck_assert_ptr_nonnull(share);
+	ck_assert(!slots_has_room(share));
+}
+END_TEST
+
 START_TEST(copies_end_at_memory_that_is_not_there)
 {
 	char *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -238,6 +257,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, further_slots_of_a_store_leave_room_for_first_ones);
 	tcase_add_test(tcase, a_store_without_a_slot_gets_one_while_others_give_none_back);
 	tcase_add_test(tcase, who_waits_for_a_slot_of_a_store_holds_up_no_other_store);
+	tcase_add_test(tcase, the_last_slab_stays_while_an_op_may_want_a_slot);
 	tcase_add_test(tcase, copies_end_at_memory_that_is_not_there);
 	tcase_add_loop_test(tcase, imported_memory_has_to_be_that_mapping, 0, N_ROWS(mappings));
 }

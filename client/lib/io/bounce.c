@@ -104,20 +104,20 @@ int bounce_start(struct dsaio_client *client)
 	return r < 0 ? error_fail_errno(r, "a thread that copies private memory") : 0;
 }
 
-bool bounce_has_room(struct dsaio_client *client, uint32_t store)
+struct slots_share *bounce_share(struct dsaio_client *client, uint32_t store)
 {
 	struct client_bounce *bounce = bounce_get(client);
-	struct slots_share *share;
-	bool has_room;
 
-	if (!bounce || bounce_start(client) < 0)
-		return false;
-	share = slots_share_get(&bounce->slots, store);
-	if (!share)
-		return false;
-	has_room = slots_has_room(share);
-	slots_share_drop(share);
-	return has_room;
+	return bounce ? slots_share_get(&bounce->slots, store) : NULL;
+}
+
+struct slots_share *bounce_share_with_room(struct dsaio_client *client, uint32_t store)
+{
+	struct slots_share *share = bounce_start(client) < 0 ? NULL : bounce_share(client, store);
+
+	if (share && !slots_has_room(share))
+		slots_share_drop(TAKE_PTR(share));
+	return share;
 }
 
 static void job_post(struct dsaio_client *client, struct job *job)
@@ -134,51 +134,41 @@ static void job_post(struct dsaio_client *client, struct job *job)
 		client_poke(client);
 }
 
-static struct job *job_new(struct dsaio_op *op)
-{
-	struct job *job = calloc(1, sizeof(*job));
-
-	if (!job) {
-		end_op(op, -ENOMEM, 0);
-	}
-	return job;
-}
-
 /* The job is filled in, and its op not on its way.  One that was to be copied (submit.c) has a reason. */
-static void note_why(const struct job *job, const void *buf)
+static void note_why(const struct job *job)
 {
 	if (job->gpu >= 0 && !op_has_why(job->op))
-		op_set_why(job->op, gpu_regions_why(&job->op->handle->client->gpu_regions, buf));
+		op_take_why(job->op,
+			    gpu_regions_why(&job->op->handle->client->gpu_regions, job->buf));
 }
 
 void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct channel *channel,
-		   void *buf)
+		   const struct job_memory *memory)
 {
 	struct dsaio_client *client = op->handle->client;
-	struct client_bounce *bounce = bounce_get(client);
-	struct job *job = job_new(op);
+	struct client_bounce *bounce = bounce_get(client); /* it is there */
+	struct job *job = memory->share ? calloc(1, sizeof(*job)) : NULL;
 
-	if (!job)
-		return;
-	job_init(job, op, companion, channel, &bounce->slots, &bounce->copiers, &bounce->gpus, buf);
-	note_why(job, buf);
-	job->copies = &bounce->copies;
-	if (!job->share) {
-		job->stop = -ENOMEM;
-		job_end_op(job);
-		free(job);
+	if (!job) {
+		slots_share_drop(memory->share);
+		end_op(op, -ENOMEM, 0);
 		return;
 	}
+	job_init(job, op, companion, channel, memory, &bounce->copiers, &bounce->gpus);
+	note_why(job);
+	job->copies = &bounce->copies;
 	job_post(client, job);
 }
 
 void bounce_defer(struct dsaio_op *op)
 {
-	struct job *job = job_new(op);
+	struct job *job = calloc(1, sizeof(*job));
 
-	if (!job)
+	if (!job) {
+		end_op(op, -ENOMEM, 0);
 		return;
-	job_init(job, op, NULL, NULL, NULL, NULL, NULL, NULL);
+	}
+	job_init(job, op, NULL, NULL, NULL, NULL, NULL);
 	job->is_for_ring = true;
 	job_post(op->handle->client, job);
 }
@@ -197,14 +187,14 @@ int bounce_await_earlier(struct dsaio_op *op, bool is_in_ring, uint64_t deadline
 	return r;
 }
 
-void bounce_run(struct dsaio_op *op, struct channel *channel, void *buf)
+void bounce_run(struct dsaio_op *op, struct channel *channel, const struct job_memory *memory)
 {
 	struct client_bounce *bounce = bounce_get(op->handle->client);
 	struct job job = { .n = 0 };
 
-	job_init(&job, op, op->handle, channel, bounce ? &bounce->slots : NULL,
-		 bounce ? &bounce->copiers : NULL, bounce ? &bounce->gpus : NULL, buf);
-	note_why(&job, buf);
+	job_init(&job, op, op->handle, channel, memory, bounce ? &bounce->copiers : NULL,
+		 bounce ? &bounce->gpus : NULL);
+	note_why(&job);
 	/* Its pieces go by the handle's ring, after the ops that are in it. */
 	job.stop = job.share ? bounce_await_earlier(op, true, job.deadline_nsec) : -ENOMEM;
 	job_run(&job);

@@ -15,20 +15,24 @@
 #ifndef DSAIO_CLIENT_LIB_IO_BOUNCE_H
 #define DSAIO_CLIENT_LIB_IO_BOUNCE_H
 
-#include "client/lib/io/handle.h"
-
-/* Runs and ends a blocking BOUNCED op, which is in its inode's list; channel: of its file's store. */
-void bounce_run(struct dsaio_op *op, struct channel *channel, void *buf);
+#include "client/lib/io/job.h"
 
 /* Makes sure that the thread runs.  Returns 0 or a negative errno, with a sentence. */
 int bounce_start(struct dsaio_client *client);
 
-/* Can an op that might go otherwise be copied: does the thread run, and has the pool memory for that? */
-bool bounce_has_room(struct dsaio_client *client, uint32_t store);
+/*
+ * The store's share of the slots, for struct job_memory; NULL: no memory.  For an op that might go otherwise: NULL
+ * also if the thread does not run, or the pool has no memory for copies.
+ */
+struct slots_share *bounce_share(struct dsaio_client *client, uint32_t store);
+struct slots_share *bounce_share_with_room(struct dsaio_client *client, uint32_t store);
+
+/* Runs and ends a blocking BOUNCED op, which is in its inode's list; channel: of its file's store. */
+void bounce_run(struct dsaio_op *op, struct channel *channel, const struct job_memory *memory);
 
 /* Gives an async BOUNCED op to the thread, which runs; channel: of its handle's companion. */
 void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct channel *channel,
-		   void *buf);
+		   const struct job_memory *memory);
 
 /* Gives a WAITING op to the thread, which runs. */
 void bounce_defer(struct dsaio_op *op);

@@ -16,18 +16,18 @@
 #define SHARE_BYTES_MIN (16u << 20)
 
 void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
-	      struct channel *channel, struct slots *slots, struct copiers *copiers,
-	      struct gpus *gpus, void *buf)
+	      struct channel *channel, const struct job_memory *memory, struct copiers *copiers,
+	      struct gpus *gpus)
 {
 	job->op = op;
 	job->via = via;
 	job->channel = channel;
-	job->share = slots ? slots_share_get(slots, channel->store) : NULL;
+	job->share = memory ? memory->share : NULL;
 	job->gpus = gpus;
-	job->gpu = slots ? gpus_find(buf) : -1;
+	job->gpu = memory ? memory->gpu : -1;
 	if (job->gpu < 0 && op->opcode == RING_OP_READ && op->len >= SHARE_BYTES_MIN)
 		job->copiers = copiers;
-	job->buf = buf;
+	job->buf = memory ? memory->buf : NULL;
 	job->next = op->off;
 	job->end = op->off + op->len;
 	job->deadline_nsec = deadline_in_msec(op->timeout_msec);

@@ -101,10 +101,17 @@ struct job {
 	struct list_node starting_node; /* JOB_STARTING: of its channel's list */
 };
 
-/* slots: NULL: a job for the ring.  copiers: NULL: none.  gpus: not NULL, unless slots is. */
+/* The memory of a bounced op. */
+struct job_memory {
+	void *buf;
+	int gpu;		   /* the GPU whose memory it is; -1: the host's */
+	struct slots_share *share; /* bounce_share(); NULL: none so far */
+};
+
+/* memory: its share becomes the job's; NULL: a job for the ring.  copiers: NULL: none.  gpus: of GPU memory. */
 void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
-	      struct channel *channel, struct slots *slots, struct copiers *copiers,
-	      struct gpus *gpus, void *buf);
+	      struct channel *channel, const struct job_memory *memory, struct copiers *copiers,
+	      struct gpus *gpus);
 
 /* May it start another piece, now or later? */
 static inline bool job_has_more(const struct job *job)

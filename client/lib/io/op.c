@@ -80,17 +80,28 @@ void op_set_way(struct dsaio_op *op, enum dsaio_way way)
 		whole->way = op->way;
 }
 
-void op_set_why(struct dsaio_op *op, char *why)
+/* The op that has the reason. */
+static struct dsaio_op *op_told(struct dsaio_op *op)
 {
-	struct dsaio_op *told = whole_of(op) ? whole_of(op) : op;
-
-	free(told->why);
-	told->why = why;
+	return whole_of(op) ? whole_of(op) : op;
 }
 
-bool op_has_why(const struct dsaio_op *op)
+void op_set_why(struct dsaio_op *op, const char *why)
 {
-	return (whole_of(op) ? whole_of(op) : op)->why;
+	op_told(op)->why = why;
+}
+
+void op_take_why(struct dsaio_op *op, char *why)
+{
+	struct dsaio_op *told = op_told(op);
+
+	free(told->own_why);
+	told->why = told->own_why = why;
+}
+
+bool op_has_why(struct dsaio_op *op)
+{
+	return op_told(op)->why;
 }
 
 void op_begin_gpu(struct dsaio_op *op, struct gpu_choices_row *row)
@@ -334,8 +345,9 @@ struct dsaio_op *op_pool_take(struct op_pool *pool)
 static void op_clear(struct dsaio_op *op)
 {
 	free(op->text);
-	free(op->why);
-	op->text = op->why = NULL;
+	free(op->own_why);
+	op->text = op->own_why = NULL;
+	op->why = NULL;
 	if (op->is_vector)
 		free(op->vector);
 	op->vector = NULL;

@@ -115,8 +115,18 @@ struct route {
 	struct buffer_place place;	  /* of one by a ring: its buffer, which is referenced */
 	bool is_on_gpu;			  /* gpu_choices_begin() */
 	struct gpu_choices_row *measured; /* for that */
-	char *why; /* of GPU memory that could go by the ring, and is copied */
+	const char *why;	  /* of GPU memory that could go by the ring, and is copied */
+	struct job_memory memory; /* of one that is copied */
 };
+
+/* Makes an op copied that might go directly.  false: there is no memory for copies. */
+static bool route_copies(const struct op_request *q, const char *why, struct route *route)
+{
+	route->memory.share = bounce_share_with_room(q->handle->client, q->file->session.store);
+	if (route->memory.share)
+		route->why = why;
+	return route->memory.share;
+}
 
 /*
  * For memory that is no slab's of the pool.  Returns 1: by the ring, 0: copied, or a negative errno with a
@@ -130,34 +140,32 @@ static int gpu_route(const struct op_request *q, struct route *route)
 					       .is_write = q->opcode == RING_OP_WRITE,
 					       .len = q->len };
 	struct gpu_region_gpu gpu;
+	const char *why;
 	bool must_be_direct = false; /* copies would be faster, and have no memory */
 	int r;
 
 	if (choices->has_choice) {
-		int number = gpus_find(q->buf);
-
-		if (number < 0) /* the host's needs no lock */
+		route->memory.gpu = gpus_find(q->buf);
+		if (route->memory.gpu < 0) /* the host's needs no lock */
 			return 0;
 		route->is_on_gpu = true;
-		if (gpu_choices_is_copied(choices, &kind, number, &route->why)) {
-			if (bounce_has_room(client, kind.store)) {
+		if (gpu_choices_is_copied(choices, &kind, route->memory.gpu, &why)) {
+			if (route_copies(q, why, route)) {
 				gpu_regions_tend(&client->gpu_regions);
 				return 0;
 			}
-			free(TAKE_PTR(route->why));
 			must_be_direct = true;
 		}
 	}
 	r = gpu_regions_ref(&client->gpu_regions, q->function, q->buf, q->len, &route->place);
+	if (r == 0 && !choices->has_choice)
+		route->memory.gpu = gpus_find(q->buf);
 	if (r != 1 || !choices->has_choice || must_be_direct)
 		return r;
 	gpu = gpu_region_gpu(&route->place);
-	if (gpu_choices_next(choices, &kind, &gpu, &route->measured, &route->why))
+	if (gpu_choices_next(choices, &kind, &gpu, &route->measured, &why) ||
+	    !route_copies(q, why, route))
 		return 1;
-	if (!bounce_has_room(client, kind.store)) {
-		free(TAKE_PTR(route->why));
-		return 1;
-	}
 	buffer_unref(route->place.piece);
 	route->place = (struct buffer_place){ .slab = NULL };
 	return 0;
@@ -170,7 +178,7 @@ static int gpu_route(const struct op_request *q, struct route *route)
 static int op_route(const struct op_request *q, struct route *ret_route)
 {
 	struct dsaio_client *client = q->handle->client;
-	struct route route = { .way = WAY_RING };
+	struct route route = { .way = WAY_RING, .memory = { .buf = q->buf, .gpu = -1 } };
 	struct buffer_place *place = &route.place;
 	int r = 0;
 
@@ -188,6 +196,8 @@ static int op_route(const struct op_request *q, struct route *ret_route)
 				    : WAY_RING;
 	else if ((r = gpu_route(q, &route)) == 0)
 		route.way = WAY_BOUNCED;
+	if (route.way == WAY_BOUNCED && !route.memory.share)
+		route.memory.share = bounce_share(client, q->file->session.store);
 	*ret_route = route;
 	return r < 0 ? r : 0;
 }
@@ -214,6 +224,7 @@ struct op_plan {
 	const struct op_request *q;
 	enum way way;
 	struct op_means means;
+	struct job_memory memory; /* of one that is copied */
 };
 
 /* ---- into the ring ---- */
@@ -352,6 +363,7 @@ static void plan_file(struct op_plan *plan, bool needs_buffered)
 		}
 	}
 	if (r < 0) {
+		slots_share_drop(plan->memory.share);
 		op_set_result(op, r, 0);
 		plan->way = WAY_AT_ONCE;
 	}
@@ -373,7 +385,7 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	if (r < 0)
 		return r;
 	way = route.way;
-	*plan = (struct op_plan){ .q = q, .way = way };
+	*plan = (struct op_plan){ .q = q, .way = way, .memory = route.memory };
 	needs_buffered = q->opcode == RING_OP_WRITE && way != WAY_AT_ONCE && way != WAY_VECTOR &&
 			 (is_unaligned(q) || (way == WAY_RING && is_incongruent(q, &route.place)));
 	r = op_prepare(q, way, &plan->means);
@@ -385,7 +397,7 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	if (!op) {
 		if (route.place.piece)
 			buffer_unref(route.place.piece);
-		free(route.why);
+		slots_share_drop(route.memory.share);
 		return r < 0 ? r : error_fail_errno(-ENOMEM, "%s", q->function);
 	}
 	op_set_io(op, q->opcode, q->off, q->len, &route.place);
@@ -433,9 +445,9 @@ static void plan_go(const struct op_plan *plan, bool is_batched)
 	else if (plan->way == WAY_VECTOR)
 		go_parts(plan);
 	else if (plan->q->is_async)
-		bounce_submit(op, plan->means.companion, plan->means.channel, plan->q->buf);
+		bounce_submit(op, plan->means.companion, plan->means.channel, &plan->memory);
 	else
-		bounce_run(op, plan->means.channel, plan->q->buf);
+		bounce_run(op, plan->means.channel, &plan->memory);
 }
 
 /* Parts are planned here one by one, because up to IOV_MAX plans do not fit on the stack. */

@@ -19,6 +19,8 @@ struct gpu_choices_row {
 	bool are_copies_usual; /* as the daemon says */
 	bool has_copied;
 	struct gpu_choice choices[N_DIRECTIONS][N_GPU_CLASSES]; /* [is_write][class] */
+	/* [is_write][class] of a choice that is made: the reason that ops borrow; NULL: none has needed it */
+	char *whys[N_DIRECTIONS][N_GPU_CLASSES];
 };
 
 void gpu_choices_init(struct gpu_choices *choices, struct dsaio_conn *conn, bool is_direct_only)
@@ -34,8 +36,11 @@ void gpu_choices_init(struct gpu_choices *choices, struct dsaio_conn *conn, bool
 
 void gpu_choices_deinit(struct gpu_choices *choices)
 {
-	LIST_EACH(struct gpu_choices_row, row, &choices->rows, node)
+	LIST_EACH(struct gpu_choices_row, row, &choices->rows, node) {
+		for (unsigned i = 0; i < N_DIRECTIONS * N_GPU_CLASSES; i++)
+			free(row->whys[i / N_GPU_CLASSES][i % N_GPU_CLASSES]);
 		free(row);
+	}
 	(void)pthread_mutex_destroy(&choices->lock);
 }
 
@@ -74,21 +79,22 @@ static struct gpu_choices_row *row_new(struct gpu_choices *choices, uint32_t sto
 	return row;
 }
 
-/* Why ops of that choice are copied.  Under the lock. */
-static char *copied_why(const struct gpu_choice *choice)
+/* Why ops of that kind are copied.  Under the lock. */
+static const char *copied_why(struct gpu_choices_row *row, const struct gpu_choices_kind *kind)
 {
+	const struct gpu_choice *choice = choice_of(row, kind);
+	char **why = &row->whys[kind->is_write][gpu_class_of(kind->len)];
 	const double gib = 1 << 30;
-	char *why = NULL;
-	int r;
 
-	if (choice->is_made)
-		r = asprintf(&why,
-			     "copies are faster: %.2f GiB/s, and %.2f GiB/s directly, for ops of "
-			     "such a length",
-			     (double)choice->rate[false] / gib, (double)choice->rate[true] / gib);
-	else
-		r = asprintf(&why, "which way is faster is not measured yet");
-	return r < 0 ? NULL : why;
+	if (!choice->is_made)
+		return "which way is faster is not measured yet";
+	if (!*why &&
+	    asprintf(why,
+		     "copies are faster: %.2f GiB/s, and %.2f GiB/s directly, for ops of "
+		     "such a length",
+		     (double)choice->rate[false] / gib, (double)choice->rate[true] / gib) < 0)
+		*why = NULL;
+	return *why ? *why : "copies are faster";
 }
 
 /* ---- the daemon's memory ---- */
@@ -157,7 +163,7 @@ static void report(struct gpu_choices *choices, const struct gpu_choices_row *ro
 /* ---- ops ---- */
 
 bool gpu_choices_is_copied(struct gpu_choices *choices, const struct gpu_choices_kind *kind,
-			   int number, char **ret_why)
+			   int number, const char **ret_why)
 {
 	const struct gpu_choice *choice;
 	struct gpu_choices_row *row;
@@ -169,7 +175,7 @@ bool gpu_choices_is_copied(struct gpu_choices *choices, const struct gpu_choices
 		choice = choice_of(row, kind);
 		is_copied = choice->is_made && !choice->is_direct;
 		if (is_copied)
-			*ret_why = copied_why(choice);
+			*ret_why = copied_why(row, kind);
 	}
 	(void)pthread_mutex_unlock(&choices->lock);
 	return is_copied;
@@ -177,7 +183,7 @@ bool gpu_choices_is_copied(struct gpu_choices *choices, const struct gpu_choices
 
 bool gpu_choices_next(struct gpu_choices *choices, const struct gpu_choices_kind *kind,
 		      const struct gpu_region_gpu *gpu, struct gpu_choices_row **ret_row,
-		      char **ret_why)
+		      const char **ret_why)
 {
 	bool is_new = false, is_direct = true;
 	struct gpu_choices_row *row;
@@ -203,7 +209,7 @@ bool gpu_choices_next(struct gpu_choices *choices, const struct gpu_choices_kind
 		if (!choice->is_made)
 			*ret_row = row;
 		if (!is_direct)
-			*ret_why = copied_why(choice);
+			*ret_why = copied_why(row, kind);
 	}
 	(void)pthread_mutex_unlock(&choices->lock);
 	return is_direct;

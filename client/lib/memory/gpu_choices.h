@@ -59,9 +59,9 @@ void gpu_choices_init(struct gpu_choices *choices, struct dsaio_conn *conn, bool
 void gpu_choices_deinit(struct gpu_choices *choices); /* no op borrows a row */
 
 /* Is the kind's way on that GPU known to be copies?  Then its memory need not be imported.  *ret_why: the
-   reason, the caller's to free; NULL: no memory. */
+   reason, which lives as long as the client. */
 bool gpu_choices_is_copied(struct gpu_choices *choices, const struct gpu_choices_kind *kind,
-			   int number, char **ret_why);
+			   int number, const char **ret_why);
 
 /*
  * The way of an op on imported memory: directly?  *ret_row is for gpu_choices_begin(); NULL: the choice is
@@ -69,7 +69,7 @@ bool gpu_choices_is_copied(struct gpu_choices *choices, const struct gpu_choices
  */
 bool gpu_choices_next(struct gpu_choices *choices, const struct gpu_choices_kind *kind,
 		      const struct gpu_region_gpu *gpu, struct gpu_choices_row **ret_row,
-		      char **ret_why);
+		      const char **ret_why);
 
 /* An op on GPU memory, imported or not, begins. */
 void gpu_choices_begin(struct gpu_choices *choices, struct gpu_choices_row *row, bool is_part,

@@ -255,16 +255,15 @@ int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struc
 bool slots_has_room(struct slots_share *share)
 {
 	struct slots *slots = share->slots;
-	struct slot slot;
 	bool has_room;
-	int r;
 
 	(void)pthread_mutex_lock(&slots->lock);
-	r = take(share, SLOT_UNIT, false, &slot);
-	has_room = r == 0 || (r == -EAGAIN && slots->n_slabs);
+	if (!slots->n_slabs && may_grow(slots)) {
+		(void)grow(slots, true); /* none is fine */
+		wake_next(slots);
+	}
+	has_room = slots->n_slabs;
 	(void)pthread_mutex_unlock(&slots->lock);
-	if (r == 0)
-		slots_give(&slot);
 	return has_room;
 }
 
@@ -350,6 +349,8 @@ bool slots_trim(struct slots *slots)
 
 		if (!slab->n_units || slab->used != none)
 			continue;
+		if (slots->n_slabs == 1 && slots->shares)
+			break;
 		slots->n_units -= slab->n_units;
 		slots->n_free -= slab->n_units;
 		slots->n_slabs--;
