@@ -1003,9 +1003,15 @@ int64_t daemon_cpu_msec(const struct daemon *daemon)
 
 struct dsaio_client *client_open(const struct daemon *daemon)
 {
+	int64_t deadline = deadline_after(ANSWER_USEC);
 	struct dsaio_client *client = NULL;
+	int r;
 
-	CHECK_CALL(dsaio_connect(daemon->socket_path, &client));
+	/* The library's own limit, 30 s, is not stretched. */
+	do
+		r = dsaio_connect(daemon->socket_path, &client);
+	while (r == -ETIMEDOUT && now_usec() < deadline);
+	CHECK_CALL(r);
 	return client;
 }
 
