@@ -54,6 +54,7 @@ class Memory:
         with current():
             assert _cuda.cuMemAlloc_v2(byref(address), max(1, nbytes)) == 0
         self.address, self.nbytes = address.value, nbytes
+        self.sources = []  # of the copies to it
 
     def __del__(self):
         with current():
@@ -78,12 +79,11 @@ class Stream:
             with current():
                 assert _cuda.cuStreamCreate(byref(created), 1) == 0
             self.handle = created.value
-        self.sources = []
 
     def fill(self, memory, data):
-        """Queues a copy of the bytes to the memory."""
+        """Queues a copy of the bytes to the memory, which keeps them: this object may go before they are copied."""
         source = ctypes.create_string_buffer(data, len(data))
-        self.sources.append(source)
+        memory.sources.append(source)
         with current():
             assert _cuda.cuMemcpyHtoDAsync_v2(memory.address, source, len(data), self.handle) == 0
 
