@@ -4,9 +4,30 @@
 #ifndef DSAIO_TESTS_UNIT_DAEMON_END_H
 #define DSAIO_TESTS_UNIT_DAEMON_END_H
 
+#include "client/lib/link/conn.h"
 #include "proto/dsaio.pb-c.h"
 #include "proto/frame.h"
 #include "tests/unit/suite.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* Makes conn the client's end of a connection, without Hello.  Returns the daemon's. */
+static inline int daemon_end_connect(struct dsaio_conn *conn)
+{
+	int fds[2];
+
+	memset(conn, 0, sizeof(*conn)); /* without a fork for each test they follow one another */
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	ck_assert_int_eq(fcntl(fds[0], F_SETFL, O_RDWR | O_NONBLOCK), 0);
+	conn->fd = fds[0];
+	conn->silence.limit_msec = CONN_SILENT_MSEC;
+	conn->path = (char *)(uintptr_t) "test"; /* only read */
+	conn_calls_init(conn);
+	(void)pthread_mutex_init(&conn->lock, NULL); /* default attributes: cannot fail */
+	return fds[1];
+}
 
 /* The next request, whose descriptors are in *ret_frame; NULL: the connection has ended. */
 static inline Wire__Request *daemon_end_read(struct frame_reader *reader, int fd,

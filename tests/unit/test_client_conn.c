@@ -25,18 +25,8 @@ static int daemon_fd;
 
 static void conn_setup(void)
 {
-	int fds[2];
-
-	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-	memset(&conn, 0, sizeof(conn)); /* without a fork for each test they follow one another */
-	memset(&reader, 0, sizeof(reader));
-	conn.fd = fds[0];
-	conn.silence.limit_msec = CONN_SILENT_MSEC;
-	conn.path = (char *)(uintptr_t) "test"; /* only read */
-	conn_calls_init(&conn);
-	(void)pthread_mutex_init(&conn.lock, NULL);
-	ck_assert_int_eq(fcntl(conn.fd, F_SETFL, O_RDWR | O_NONBLOCK), 0);
-	daemon_fd = fds[1];
+	memset(&reader, 0, sizeof(reader)); /* as daemon_end_connect() does with conn */
+	daemon_fd = daemon_end_connect(&conn);
 }
 
 static void conn_teardown(void)

@@ -76,25 +76,16 @@ static void *daemon_main(void *arg)
 
 static void open_setup(void)
 {
-	int fds[2];
-
 	make_dir();
 	(void)snprintf(path, sizeof(path), "%s/file", dir);
 	memset(&client, 0, sizeof(client));
-	memset(&conn, 0, sizeof(conn));
 	memset(&d, 0, sizeof(d));
-	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-	ck_assert_int_eq(fcntl(fds[0], F_SETFL, O_RDWR | O_NONBLOCK), 0);
-	conn_calls_init(&conn);
-	conn.fd = fds[0];
-	conn.path = (char *)(uintptr_t) "test"; /* only read */
-	conn.silence.limit_msec = CONN_SILENT_MSEC;
+	d.fd = daemon_end_connect(&conn);
 	conn.facts.max_files = 1000;
 	conn.file_board = board;
 	client.guard = &guard;
 	client.conn = &conn;
 	client.state_fd = -1;
-	d.fd = fds[1];
 	d.file_fd = -1;
 	d.offset_align = 512;
 	ck_assert_int_eq(pthread_create(&d.thread, NULL, daemon_main, NULL), 0);
