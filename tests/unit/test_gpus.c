@@ -174,6 +174,42 @@ START_TEST(the_end_of_a_session_ends_its_imports_that_wait)
 }
 END_TEST
 
+static void check_refused(unsigned seq, const char *text)
+{
+	int memory = memfd_create("test", MFD_CLOEXEC);
+
+	ck_assert_int_eq(import(seq, memory), -EAGAIN);
+	ck_assert_msg(strstr(c.error.text, text), "%s", c.error.text);
+	CONTROL_UNTIL(!session->n_closings);
+	ck_assert(!control_is_open(memory));
+}
+
+START_TEST(imports_that_wait_are_at_most_half_of_the_requests_of_a_client_and_of_a_user)
+{
+	struct session *first = session;
+	int other_fd;
+
+	probe_start(GPU_PROBE_MSEC);
+	session->quota.limit[QUOTA_CALLS] = 3;
+	session->user->quota.limit[QUOTA_CALLS] = 6;
+	ck_assert_int_eq(import(1, -1), 0);
+	ck_assert_int_eq(import(2, -1), 0);
+	check_refused(3, "2 imports of this client and 2 of its user wait");
+
+	session = control_client(&other_fd);
+	session->quota.limit[QUOTA_CALLS] = 100;
+	ck_assert_int_eq(import(4, -1), 0);
+	check_refused(5, "1 imports of this client and 3 of its user wait");
+	session_end(first, false);
+	CONTROL_UNTIL(c.n_gone);
+	ck_assert_int_eq(import(6, -1), 0); /* the first's are over */
+	ck_assert_int_eq(import(7, -1), 0);
+	check_refused(8, "3 imports of this client and 3 of its user wait");
+	session_end(session, false);
+	(void)close(other_fd);
+}
+END_TEST
+
 /* ---- what was measured ---- */
 
 #define STRANGER 4321 /* neither root nor the daemon's own user */
@@ -243,6 +279,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, an_import_waits_for_the_end_of_the_probe);
 	tcase_add_test(tcase, no_import_waits_where_copies_are_wanted);
 	tcase_add_test(tcase, the_end_of_a_session_ends_its_imports_that_wait);
+	tcase_add_test(
+		tcase,
+		imports_that_wait_are_at_most_half_of_the_requests_of_a_client_and_of_a_user);
 	tcase_add_test(tcase, a_user_sees_what_this_user_measured_and_an_administrator_all);
 	tcase_add_test(tcase, rates_of_a_store_are_for_those_whom_it_serves);
 }
