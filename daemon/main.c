@@ -5,7 +5,8 @@
  * privileges before the first thread starts.  Then main reports that the daemon is ready.
  *
  * Stop (SIGTERM or SIGINT): the server completes the ops that it has read.  A second signal cancels ops
- * that have not started.  The stop always waits for blocks in flight.
+ * that have not started.  The stop always waits for blocks in flight.  It does not wait long for other calls of
+ * the GPU's driver (driver_wait.h).
  */
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
@@ -330,6 +331,7 @@ static int serve(const struct config *config)
 								    GPU_ENGINE_GDS };
 	struct server *server;
 	struct error error;
+	bool is_over;
 
 	if (!base) {
 		log_error("dsaiod: cannot start: no event loop: %s", strerrordesc_np(errno));
@@ -358,9 +360,10 @@ static int serve(const struct config *config)
 		   server_n_stores(server), server_n_stores(server) == 1 ? "" : "s");
 	(void)systemd_notify("READY=1\nSTATUS=serving %u store(s)", server_n_stores(server));
 	(void)event_base_dispatch(base); /* server_stop() ends it */
-	server_free(server);
-	gds_end();
+	is_over = server_end(server) && gds_end();
 	log_notice("dsaiod: stopped");
+	if (!is_over)
+		_exit(STATUS_FINE); /* exit(3) runs code of the driver's, which may wait for what hangs */
 	return STATUS_FINE;
 }
 

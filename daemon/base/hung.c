@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define WHO_BYTES 40 /* two numbers of 32 bits, and words */
@@ -29,7 +30,7 @@ static struct {
 	/* under lock */
 	struct list calls; /* struct hung, newest first */
 	uint64_t last_number;
-	unsigned n_gpu_told;	 /* calls of a GPU's driver that have been reported */
+	unsigned n_gpu_told[2]; /* calls of a GPU's driver, by has_bytes, that have been reported */
 	struct mailbox *mailbox; /* NULL: before hung_init() */
 	bool is_watching;
 	bool is_stopping;
@@ -41,6 +42,9 @@ static struct {
 	/* the main thread's */
 	struct event *event, *watch_event;
 } stuck = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* The call of this thread that was recorded last; NULL: it has ended. */
+static _Thread_local struct hung *here;
 
 /* ---- any thread ---- */
 
@@ -65,6 +69,7 @@ static void hung_init_call(struct hung *s, const struct hung_about *about, uint6
 	s->about = *about;
 	s->since_nsec = since_nsec;
 	s->limit_nsec = limit_nsec;
+	s->has_bytes = about->is_block;
 	s->is_told = s->is_quiet = s->has_place = false;
 	(void)snprintf(s->file, sizeof(s->file), "%s", about->file); /* cut is fine */
 	s->about.file = s->file;
@@ -89,6 +94,7 @@ void hung_begin(struct hung *s, const struct hung_about *about)
 	(void)pthread_mutex_lock(&stuck.lock); /* of the default kind: cannot fail */
 	hung_push(s);
 	(void)pthread_mutex_unlock(&stuck.lock);
+	here = s;
 }
 
 /* "user 7: client 3", or without the client if there is no session. */
@@ -107,7 +113,7 @@ static void hung_pop(struct hung *s)
 	char who[WHO_BYTES];
 
 	list_remove(&stuck.calls, &s->node);
-	if (s->is_told && s->about.is_gpu && --stuck.n_gpu_told)
+	if (s->is_told && s->about.is_gpu && --stuck.n_gpu_told[s->has_bytes])
 		return;
 	if (s->is_told)
 		log_client(&stuck.log_limit, "%s: %s: %s came back after %" PRIu64 " s",
@@ -120,6 +126,25 @@ void hung_end(struct hung *s)
 	(void)pthread_mutex_lock(&stuck.lock);
 	hung_pop(s);
 	(void)pthread_mutex_unlock(&stuck.lock);
+	here = NULL;
+}
+
+const char *hung_next(const char *what, bool has_bytes)
+{
+	const char *was;
+
+	if (!here)
+		return NULL;
+	was = here->about.what;
+	(void)pthread_mutex_lock(&stuck.lock);
+	hung_pop(here);
+	here->about.what = what;
+	here->has_bytes = has_bytes;
+	here->since_nsec = clock_nsec();
+	here->is_told = here->is_quiet = here->has_place = false;
+	hung_push(here);
+	(void)pthread_mutex_unlock(&stuck.lock);
+	return was;
 }
 
 /* ---- watches ---- */
@@ -194,18 +219,23 @@ static void tell_way_out(const struct mount *mount, uid_t uid, char *text, size_
 			uid);
 }
 
+/* A stop of the daemon waits for the bytes of an op, so only the end of the process ends its call. */
+static void driver_place(bool has_bytes, struct hung_place *place)
+{
+	char end[64];
+
+	(void)snprintf(end, sizeof(end), "the end of the daemon: kill -9 %d", getpid());
+	(void)snprintf(place->mount, sizeof(place->mount), "the GPU's driver");
+	(void)snprintf(place->text, sizeof(place->text),
+		       "an answer of the driver (see whether nvidia-smi returns), or %s",
+		       has_bytes ? end : "a restart of the daemon");
+}
+
 static void place_find(const struct hung_about *about, struct hung_place *place)
 {
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	int r;
 
-	if (about->is_gpu) {
-		(void)snprintf(place->mount, sizeof(place->mount), "the GPU's driver");
-		(void)snprintf(place->text, sizeof(place->text),
-			       "an answer of the driver (see whether nvidia-smi returns), or a "
-			       "restart of the daemon");
-		return;
-	}
 	r = mount_find(0, about->mount_id, about->dev, &mount);
 	if (r < 0 && about->who.pid) /* a namespace of the client's own */
 		r = mount_find(about->who.pid, about->mount_id, about->dev, &mount);
@@ -246,10 +276,16 @@ static void place_keep(uint64_t number, const struct hung_place *place)
 static void tell(struct hung *s, uint64_t now_nsec, struct hung_told *told)
 {
 	if (!s->has_place) {
-		place_find(&s->about, &s->place);
+		if (s->about.is_gpu)
+			driver_place(s->has_bytes, &s->place);
+		else
+			place_find(&s->about, &s->place);
 		place_keep(s->number, &s->place);
 	}
-	*told = (struct hung_told){ .who = s->about.who, .what = s->about.what };
+	*told = (struct hung_told){ .who = s->about.who,
+				    .what = s->about.what,
+				    .is_gpu = s->about.is_gpu,
+				    .has_bytes = s->has_bytes };
 	(void)snprintf(told->file, sizeof(told->file), "%s", s->file);
 	told->usec = (now_nsec - s->since_nsec) / 1000;
 	told->place = s->place;
@@ -277,7 +313,7 @@ static int list_copy(uint64_t now_nsec, bool only_untold, struct hung **ret_list
 		bool is_due = now_nsec >= due_nsec;
 
 		if (is_due && only_untold && !s->is_told && s->about.is_gpu)
-			s->is_quiet = stuck.n_gpu_told++ > 0;
+			s->is_quiet = stuck.n_gpu_told[s->has_bytes]++ > 0;
 		if (is_due && !(only_untold && s->is_told))
 			list[n++] = *s;
 		if (is_due && only_untold)
@@ -317,6 +353,15 @@ int hung_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, siz
 
 /* ---- the main thread ---- */
 
+/* How long the exit waits. */
+static const char *told_delay(const struct hung_told *told)
+{
+	if (!told->is_gpu)
+		return ", and delays the daemon's exit";
+	return told->has_bytes ? ", and delays the daemon's exit until it returns"
+			       : ", and delays the daemon's exit by some seconds";
+}
+
 static void log_told(const struct hung_told *told, bool is_stopping)
 {
 	char who[WHO_BYTES];
@@ -325,8 +370,7 @@ static void log_told(const struct hung_told *told, bool is_stopping)
 	log_client(&stuck.log_limit,
 		   "%s: %s: %s has not come back for %" PRIu64 " s%s: on %s; what frees it: %s",
 		   who_title(&told->who, who), told->file, told->what, told->usec / 1000000,
-		   is_stopping ? ", and delays the daemon's exit" : "", told->place.mount,
-		   told->place.text);
+		   is_stopping ? told_delay(told) : "", told->place.mount, told->place.text);
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
@@ -454,6 +498,23 @@ void hung_stopping(void)
 		return;
 	for (size_t i = 0; i < n; i++)
 		log_told(&list[i], true);
+}
+
+void hung_count(struct hung_counts *ret_counts)
+{
+	struct hung_counts counts = { 0 };
+
+	(void)pthread_mutex_lock(&stuck.lock);
+	counts.last_number = stuck.last_number;
+	LIST_EACH(const struct hung, s, &stuck.calls, node) {
+		const bool is_driver = s->about.is_gpu && !s->has_bytes;
+
+		counts.n_driver += is_driver;
+		counts.n_blocks += is_driver && s->about.is_block;
+		counts.n_others += !is_driver;
+	}
+	(void)pthread_mutex_unlock(&stuck.lock);
+	*ret_counts = counts;
 }
 
 int hung_init(struct event_base *base, struct mailbox *main_mailbox)

@@ -5,7 +5,7 @@
  * syncs, blocking I/O.  Worker threads make these calls, and each call is recorded here while it lasts.
  * After HUNG_NSEC one log line names the user, the file, its mount, and the command that frees it.
  * Another line reports the return of the call.  Calls of a GPU's driver, which hang together, share these
- * lines.  hung_list() is for status.  This module never calls
+ * lines: those that move bytes of an op, and the others.  hung_list() is for status.  This module never calls
  * the file system itself: it finds mounts in /proc.
  *
  * There is one list per process, like the log.  While no call is recorded there is no timer.
@@ -15,7 +15,7 @@
  * all of them io_submit.  While lanes submit, the main thread reads the watches once a second, and records a
  * call that has lasted for HUNG_LANE_NSEC.  Idle lanes cost nothing.
  *
- * hung_begin(), hung_end(), hung_watch_*(): any thread.  All else: main thread.
+ * hung_begin(), hung_next(), hung_end(), hung_watch_*(): any thread.  All else: main thread.
  */
 #ifndef DSAIO_DAEMON_BASE_HUNG_H
 #define DSAIO_DAEMON_BASE_HUNG_H
@@ -49,7 +49,8 @@ struct hung_about {
 	int fd;		  /* with mount_id 0: gives the mount; open when the call begins */
 	dev_t dev;	  /* of its file system; 0: not known */
 	uint64_t mount_id;
-	bool is_gpu; /* a call of the GPU's driver: the driver has to answer, not a file system */
+	bool is_gpu;   /* a call of the GPU's driver: the driver has to answer, not a file system */
+	bool is_block; /* is_gpu: of a block in flight */
 	struct hung_who who;
 };
 
@@ -60,6 +61,7 @@ struct hung {
 	char file[128];
 	uint64_t since_nsec, number;
 	uint64_t limit_nsec; /* the call is reported when it has lasted so long */
+	bool has_bytes;	     /* is_gpu: bytes of an op may arrive until it returns */
 	bool is_told;	     /* it has been reported */
 	bool is_quiet;	     /* it has no line: that of another call of the driver stands for it */
 	bool has_place;	     /* place is set; it does not change while the call lasts */
@@ -76,6 +78,12 @@ void hung_deinit(void);
 
 void hung_begin(struct hung *stuck, const struct hung_about *about);
 void hung_end(struct hung *stuck);
+/*
+ * This thread, between its hung_begin() and hung_end(), is about to make another call for the same purpose.
+ * Returns the name of the call until now, for the way back.  NULL: nothing is recorded here, and nothing
+ * happens.
+ */
+const char *hung_next(const char *what, bool has_bytes);
 
 /* The watch of a thread that makes many short calls, one at a time. */
 struct hung_watch {
@@ -98,12 +106,23 @@ void hung_leave(struct hung_watch *watch);
 /* The daemon stops: from now on reports say that a hung call delays its exit.  Reports open ones again. */
 void hung_stopping(void);
 
+/* The recorded calls, also those that have just begun.  Equal counts at two times: none has begun or ended
+   in between. */
+struct hung_counts {
+	uint64_t last_number; /* grows with each call */
+	unsigned n_driver;    /* of the GPU's driver, without bytes of an op */
+	unsigned n_blocks;    /* those among them that are made for a block in flight */
+	unsigned n_others;
+};
+void hung_count(struct hung_counts *ret_counts);
+
 /* A hung call as status reports it. */
 struct hung_told {
 	struct hung_who who;
 	const char *what;
 	char file[128];
 	uint64_t usec; /* for how long */
+	bool is_gpu, has_bytes;
 	struct hung_place place;
 };
 

@@ -3,6 +3,7 @@
 #include "daemon/base/hung.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
+#include "daemon/control/driver_wait.h"
 #include "daemon/control/gpus.h"
 #include "daemon/control/listen_socket.h"
 #include "daemon/control/serve.h"
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 /* Clients accepted before the event loop runs again: takes about as long as TURNS_NSEC. */
 #define ACCEPTS_PER_TURN 16u
@@ -31,13 +33,16 @@ struct server {
 	struct event *mailbox_event, *listen_event, *resume_event;
 	struct event
 		*idle_event; /* armed when the last session is freed, if the daemon then exits */
-	struct event *leave_event; /* armed when only hanging closes delay the exit */
+	struct event *leave_event;  /* armed when only hanging closes delay the exit */
+	struct event *driver_event; /* each second of the stop */
+	struct driver_wait driver_wait;
 	int listen_fd, lock_fd;
 	bool has_socket_file; /* made by or for this daemon, which removes it */
 	bool is_handed_over;  /* the library made the socket, and no other process listens on it */
 	bool is_paused;	      /* accepts nobody until a session ends, or for a second */
 	bool is_logged;	      /* the reason for the pause has been logged */
 	bool is_stopping;
+	bool is_left; /* sessions remain, which wait for the GPU's driver */
 };
 
 /* ---- clients ---- */
@@ -162,6 +167,26 @@ static void on_leave(evutil_socket_t fd, short what, void *arg)
 	(void)event_base_loopbreak(server->service.base); /* fails without a base only */
 }
 
+/* The stop goes on by itself when the driver returns. */
+static void on_driver_due(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *server = arg;
+
+	(void)fd;
+	(void)what;
+	if (!driver_wait_is_over(&server->driver_wait, &server->service.registry))
+		return;
+	log_warning("dsaiod: stopping although %u call%s of the GPU's driver, without bytes of an "
+		    "op, ha%s not returned, and nothing else has gone on for %u s: see whether "
+		    "nvidia-smi returns; if the process stays, kill -9 %d",
+		    server->driver_wait.counts.n_driver,
+		    server->driver_wait.counts.n_driver == 1 ? "" : "s",
+		    server->driver_wait.counts.n_driver == 1 ? "s" : "ve", DRIVER_WAIT_SEC,
+		    getpid());
+	server->is_left = true;
+	(void)event_base_loopbreak(server->service.base); /* fails without a base only */
+}
+
 static void on_gone(struct service *service)
 {
 	struct server *server = container_of(service, struct server, service);
@@ -243,8 +268,11 @@ static int server_listen(struct server *server, struct error *error)
 	server->resume_event = evtimer_new(server->service.base, on_resume, server);
 	server->idle_event = evtimer_new(server->service.base, on_idle, server);
 	server->leave_event = evtimer_new(server->service.base, on_leave, server);
+	server->driver_event = event_new(server->service.base, -1, EV_PERSIST, on_driver_due,
+					 server);
 	if (!server->listen_event || !server->resume_event || !server->idle_event ||
-	    !server->leave_event || event_add(server->listen_event, NULL) < 0)
+	    !server->leave_event || !server->driver_event ||
+	    event_add(server->listen_event, NULL) < 0)
 		return error_set(error, -ENOMEM, "socket: event");
 	server_idle(server);
 	return 0;
@@ -314,6 +342,8 @@ static void server_close_listening(struct server *server)
 
 void server_stop(struct server *server)
 {
+	const struct timeval second = { .tv_sec = 1 };
+
 	if (server->is_stopping) { /* second call: ops that have not started are cancelled */
 		LIST_EACH(struct session, s, &server->service.sessions, node)
 			session_end(s, false);
@@ -327,7 +357,18 @@ void server_stop(struct server *server)
 	server_close_listening(server);
 	LIST_EACH(struct session, s, &server->service.sessions, node)
 		session_end(s, true);
+	(void)evtimer_add(server->driver_event,
+			  &second); /* without memory the stop waits for the driver */
 	server_leave_if_empty(server);
+}
+
+static void server_remove_socket(struct server *server)
+{
+	if (!server->has_socket_file)
+		return;
+	privileges_own_files();
+	(void)unlink(server->config->socket_path); /* if it fails, the next daemon takes the stale
+						      one over */
 }
 
 void server_free(struct server *server)
@@ -346,6 +387,8 @@ void server_free(struct server *server)
 		event_free(server->idle_event);
 	if (server->leave_event)
 		event_free(server->leave_event);
+	if (server->driver_event)
+		event_free(server->driver_event);
 	closep(&server->listen_fd);
 	registry_deinit(&server->service.registry);
 	if (server->mailbox.event_fd >= 0)
@@ -356,15 +399,20 @@ void server_free(struct server *server)
 		event_free(server->mailbox_event);
 	if (server->mailbox.event_fd >= 0 && !is_hanging)
 		mailbox_deinit(&server->mailbox);
-	if (server->has_socket_file) {
-		privileges_own_files();
-		(void)unlink(
-			server->config
-				->socket_path); /* if it fails, the next daemon takes the stale one over */
-	}
+	server_remove_socket(server);
 	closep(&server->lock_fd); /* last, because then another daemon may start */
 	if (!is_hanging)
 		free(server);
+}
+
+bool server_end(struct server *server)
+{
+	if (server->is_left) {
+		server_remove_socket(server);
+		return false;
+	}
+	server_free(server);
+	return true;
 }
 
 const char *server_socket_path(const struct server *server)

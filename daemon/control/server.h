@@ -29,12 +29,18 @@ int server_new(const struct config *config, struct event_base *base, struct gpu_
 
 /*
  * Begins the orderly stop: ops that were read complete.  A second call cancels ops that have not
- * started.  The event loop ends when the last session is freed.
+ * started.  The event loop ends when the last session is freed, or waits for nothing but a GPU's driver that
+ * hangs (driver_wait.h).
  */
 void server_stop(struct server *server);
 
-/* After the stop, or after a failed start.  Removes the socket.  NULL is fine. */
+/* After a failed start, or server_end().  Removes the socket.  NULL is fine. */
 void server_free(struct server *server);
+/*
+ * After the event loop: frees the server.  Returns false if calls of the GPU's driver have not returned: their
+ * sessions remain, and so does the server, without its socket.  The process has to end then.
+ */
+bool server_end(struct server *server);
 
 const char *server_socket_path(const struct server *server);
 unsigned server_n_stores(const struct server *server);

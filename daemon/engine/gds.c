@@ -45,12 +45,14 @@ void gds_init(const char *cuda_library, const char *cufile_library)
 	gds_driver_init(cuda_library, cufile_library, GDS_START_MSEC);
 }
 
-void gds_end(void)
+bool gds_end(void)
 {
 	struct error error;
+	int r = gds_driver_close(&error);
 
-	if (gds_driver_close(&error) < 0)
+	if (r < 0)
 		log_warning("dsaiod: stopping although cuFile is not closed: %s", error.text);
+	return r != -ETIMEDOUT;
 }
 
 /* Only the log has it: the client is gone, or can do nothing about it. */

@@ -56,8 +56,9 @@ void gds_init(const char *cuda_library, const char *cufile_library);
 /* From now on cuFile moves the bytes, or nothing does.  Before any thread. */
 void gds_demand_direct(void);
 
-/* At the daemon's exit, when no import and no transfer is left: closes cuFile, and logs a failure. */
-void gds_end(void);
+/* At the daemon's exit, when no import and no transfer is left: closes cuFile, and logs a failure.  Returns
+   false if that hangs. */
+bool gds_end(void);
 
 /*
  * Maps an allocation.  Takes the handle's descriptor, also on error.  Call it only after a probe has

@@ -1,5 +1,6 @@
 #include "daemon/engine/gds.h"
 
+#include "daemon/base/hung.h"
 #include "daemon/base/log.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/gds_driver.h"
@@ -48,15 +49,17 @@ static void file_deregister(struct target *target)
 
 /*
  * The handle, or NULL if the caller has to register the file.  Waits while another thread does; that
- * is of the same client.
+ * is of the same client.  *ret_was: set if it has been registered meanwhile, which moves no bytes: the name of
+ * the call that goes on now, for hung_next().
  */
-static CUfileHandle_t file_handle(struct target *target)
+static CUfileHandle_t file_handle(struct target *target, const char **ret_was)
 {
 	/* acquire: pairs with the release in file_set() */
 	void *handle = atomic_load_explicit(&target->cufile, memory_order_acquire);
 
 	if (handle && handle != &is_registering)
 		return handle;
+	*ret_was = hung_next("cuFileHandleRegister", false);
 	(void)pthread_mutex_lock(&files.lock);
 	/* relaxed, as all below: it changes under the lock */
 	while ((handle = atomic_load_explicit(&target->cufile, memory_order_relaxed)) ==
@@ -96,7 +99,8 @@ static int file_register(const struct block *block, CUfileHandle_t *ret_handle, 
 	struct target *target = (struct target *)(uintptr_t)block->target; /* gets its handle */
 	CUfileDescr_t description = { .type = CU_FILE_HANDLE_TYPE_OPAQUE_FD,
 				      .handle = { .fd = target->fd } };
-	CUfileHandle_t handle = file_handle(target);
+	const char *was = NULL;
+	CUfileHandle_t handle = file_handle(target, &was);
 	int r = 0;
 
 	*ret_handle = NULL;
@@ -110,6 +114,8 @@ static int file_register(const struct block *block, CUfileHandle_t *ret_handle, 
 			target->on_close = file_deregister;
 		file_set(target, handle);
 	}
+	if (was)
+		(void)hung_next(was, true);
 	if (!handle)
 		return r;
 	*ret_handle = handle == &is_refused ? NULL : handle;

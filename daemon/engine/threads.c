@@ -251,7 +251,7 @@ static struct hung_about call_of(const struct block *block)
 	if ((block->operation == BLOCK_READ || block->operation == BLOCK_WRITE) &&
 	    block->region->kind == REGION_GPU) {
 		about.what = block_is_write(block) ? "cuFileWrite" : "cuFileRead";
-		about.is_gpu = true;
+		about.is_gpu = about.is_block = true;
 	}
 	return about;
 }

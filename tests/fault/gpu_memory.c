@@ -648,19 +648,72 @@ TEST(hung_user, "transfers of one user that hang do not delay ops of another use
 	kit_close(&kit);
 }
 
-TEST(hung_stop, "a stop waits for a transfer that hangs, and says so")
+TEST(hung_stop,
+     "a stop waits for a transfer that hangs, says so, and then for no import that hangs")
 {
+	struct device_import import;
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
 	struct kit kit;
 
 	kit_open(&kit, "", "engine = gds\n");
-	words_set("cuFileRead=hold");
+	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	words_set("cuFileRead=hold cuIpcOpenMemHandle_v2=hold");
+	raw_send(&kit.raw, &request, NULL, 0);
+	held_wait("cuIpcOpenMemHandle_v2", true);
 	kit_start(&kit, RING_OP_READ, 0);
 	daemon_log_wait(kit.daemon, "cuFileRead has not come back");
 	CHECK_SYS(kill(kit.daemon->pid, SIGTERM));
-	daemon_log_wait(kit.daemon, "and delays the daemon's exit");
-	words_set("");
+	daemon_log_wait(kit.daemon, "and delays the daemon's exit until it returns");
+	CHECK(daemon_log_has(kit.daemon, test_text("kill -9 %d", kit.daemon->pid)));
+	CHECK(daemon_log_has(kit.daemon, "and delays the daemon's exit by some seconds"));
+	words_set("cuIpcOpenMemHandle_v2=hold");
 	CHECK_EQ(kit_result(&kit), 64 * KIB);
 	daemon_wait_end(kit.daemon, 0);
+	words_set("");
+	kit_close(&kit);
+}
+
+static const struct {
+	const char *what, *words, *held;
+	enum { HANG_AT_STOP, HANG_IN_IMPORT, HANG_IN_OPS } when;
+	unsigned n_calls;
+} stops[] = {
+	{ "an import", "cuIpcOpenMemHandle_v2=hold", "cuIpcOpenMemHandle_v2", HANG_IN_IMPORT, 1 },
+	{ "the registration of memory", "cuFileBufRegister=hold", "cuFileBufRegister",
+	  HANG_IN_IMPORT, 1 },
+	{ "the registration of a file", "cuFileHandleRegister=hold", "cuFileHandleRegister",
+	  HANG_IN_OPS, 3 },
+	{ "the release of memory", "cuFileBufDeregister=hold", NULL, HANG_AT_STOP, 1 },
+	{ "the close of a handle", "cuIpcCloseMemHandle=hold", NULL, HANG_AT_STOP, 1 },
+	{ "the release of a file", "cuFileHandleDeregister=hold", NULL, HANG_AT_STOP, 1 },
+};
+
+TEST_TABLE(hung_stops, stops, "a stop gives up a call of the driver that moves no bytes")
+{
+	struct device_import import;
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	if (stops[row].when == HANG_AT_STOP)
+		kit_check_works(&kit);
+	words_set(stops[row].words);
+	if (stops[row].when == HANG_IN_IMPORT)
+		raw_send(&kit.raw, &request, NULL, 0);
+	for (unsigned i = 0; stops[row].when == HANG_IN_OPS && i < stops[row].n_calls; i++)
+		kit_start(&kit, RING_OP_READ, i);
+	if (stops[row].held)
+		held_wait(stops[row].held, true);
+	CHECK_SYS(kill(kit.daemon->pid, SIGTERM));
+	daemon_wait_end(kit.daemon, 0); /* the driver never returns */
+	CHECK(daemon_log_has(kit.daemon,
+			     test_text("although %u call%s of the GPU's driver, without bytes",
+				       stops[row].n_calls, stops[row].n_calls == 1 ? "" : "s")));
+	CHECK(daemon_log_has(kit.daemon, "stopped"));
+	CHECK_EQ(access(kit.daemon->socket_path, F_OK), -1);
+	raw_wait_closed(&kit.raw);
+	words_set("");
 	kit_close(&kit);
 }
 

@@ -171,6 +171,7 @@ START_TEST(a_call_of_a_gpus_driver_has_no_mount)
 	ck_assert_uint_eq(n, 1);
 	ck_assert_str_eq(list[0].place.mount, "the GPU's driver");
 	ck_assert_msg(strstr(list[0].place.text, "nvidia-smi"), "%s", list[0].place.text);
+	ck_assert_msg(strstr(list[0].place.text, "restart"), "%s", list[0].place.text);
 	hung_begin(&next, &about);
 	next.since_nsec -= 6 * SECOND;
 	look();
@@ -185,6 +186,37 @@ START_TEST(a_call_of_a_gpus_driver_has_no_mount)
 	(void)mailbox_run(&mailbox);
 	ck_assert(next.is_told && !next.is_quiet); /* another hang */
 	hung_end(&next);
+}
+END_TEST
+
+START_TEST(a_call_that_moves_bytes_has_a_line_of_its_own_that_names_the_process)
+{
+	const struct hung_about about = {
+		.what = "cuFileRead", .file = "f", .is_gpu = true, .is_block = true
+	};
+	struct hung before, stuck;
+	char command[32];
+
+	(void)snprintf(command, sizeof(command), "kill -9 %d", getpid());
+	ck_assert_ptr_null(hung_next("none", true));
+	hung_begin(&before, &about);
+	ck_assert_str_eq(hung_next("cuFileHandleRegister", false), "cuFileRead");
+	before.since_nsec -= 7 * SECOND;
+	hung_begin(&stuck, &about);
+	stuck.since_nsec -= 6 * SECOND;
+	(void)mailbox_run(&mailbox);
+	ck_assert(before.is_told && stuck.is_told && !before.is_quiet && !stuck.is_quiet);
+	look();
+	ck_assert_uint_eq(n, 2);
+	ck_assert_str_eq(list[0].what, "cuFileHandleRegister");
+	ck_assert(!strstr(list[0].place.text, "kill"));
+	ck_assert_str_eq(list[1].what, "cuFileRead");
+	ck_assert_msg(strstr(list[1].place.text, command), "%s", list[1].place.text);
+	ck_assert_str_eq(hung_next("cuFileHandleRegister", false), "cuFileRead");
+	ck_assert(!stuck.is_told); /* another call, which has just begun */
+	hung_end(&stuck);
+	hung_end(&before);
+	(void)mailbox_run(&mailbox);
 }
 END_TEST
 
@@ -288,6 +320,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, a_call_of_a_gpus_driver_has_no_mount);
+	tcase_add_test(tcase, a_call_that_moves_bytes_has_a_line_of_its_own_that_names_the_process);
 	tcase_add_test(tcase, what_lasts_is_listed_until_it_ends);
 	tcase_add_test(tcase, only_those_asked_for_are_listed_and_the_oldest_first);
 	tcase_add_test(tcase, a_mount_is_looked_up_once);
