@@ -1,5 +1,6 @@
 /*
- * Classes of ops on GPU memory by length, and the limit on their bytes per second: for GpuRate (dsaio.proto).
+ * Classes of ops on GPU memory by length, and the limits on their bytes per second and errnos: for GpuRate
+ * (dsaio.proto).
  */
 #ifndef DSAIO_PROTO_GPU_RATE_H
 #define DSAIO_PROTO_GPU_RATE_H
@@ -18,5 +19,6 @@ static inline enum gpu_class gpu_class_of(uint64_t len)
 
 /* A rate above it is nonsense: no memory is that fast. */
 #define GPU_RATE_MAX (UINT64_C(1) << 50)
+#define GPU_RATE_ERROR_MAX 4095u /* the kernel's errnos */
 
 #endif

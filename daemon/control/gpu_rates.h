@@ -26,6 +26,7 @@
 struct gpu_rate {
 	uint64_t direct_rate, copied_rate; /* bytes per second; 0: nothing was measured */
 	bool is_direct;
+	uint32_t error; /* errno of the other way's ops; 0: they did not fail */
 };
 
 struct gpu_rates_row {

@@ -75,7 +75,7 @@ static void rates_keep(struct gpu_rates_row *row, const Wire__GpuRates *wire)
 		const Wire__GpuRate *rate = wire->rates[i];
 
 		row->rates[!!rate->is_write][rate->len_class] = (struct gpu_rate){
-			rate->direct_rate, rate->copied_rate, rate->is_direct
+			rate->direct_rate, rate->copied_rate, rate->is_direct, rate->error
 		};
 	}
 }
@@ -146,6 +146,7 @@ int gpu_rates_to_wire(const struct gpu_rates_row *row, size_t *ret_n, Wire__GpuR
 		one->direct_rate = rate->direct_rate;
 		one->copied_rate = rate->copied_rate;
 		one->is_direct = rate->is_direct;
+		one->error = rate->error;
 	}
 	return 0;
 }

@@ -205,6 +205,10 @@ static int gpu_rates_check(const Wire__GpuRates *rates, struct error *error)
 					       "gpu_rates: %" PRIu64 " and %" PRIu64
 					       " bytes per second: must be from 1 to 2^50",
 					       rate->direct_rate, rate->copied_rate);
+		if (rate->error > GPU_RATE_ERROR_MAX)
+			return error_set_plain(error, -EINVAL,
+					       "gpu_rates: errno %" PRIu32 ": at most %u",
+					       rate->error, GPU_RATE_ERROR_MAX);
 	}
 	return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -31,4 +32,19 @@ int size_parse(const char *text, uint64_t *ret_bytes)
 		return -ERANGE;
 	*ret_bytes = (uint64_t)number << shift;
 	return 0;
+}
+
+const char *size_format(char *text, double bytes, const char *behind)
+{
+	static const char *const names[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	unsigned i = 0;
+
+	while (i < 4 && bytes >= 1023.5) {
+		bytes /= 1024;
+		i++;
+	}
+	(void)snprintf(text, SIZE_TEXT_BYTES, "%.*f %s%s",
+		       bytes == (double)(uint64_t)bytes && bytes < 1024 ? 0 : size_decimals(bytes),
+		       bytes, names[i], behind);
+	return text;
 }

@@ -340,9 +340,11 @@ static const struct {
 	const char *what, *words;
 	unsigned n_well; /* ops before that */
 	enum dsaio_way way;
+	const char *why;
 } failures[] = {
-	{ "cuFile fails", "cuFileRead=5008", 0, DSAIO_WAY_COPIED },
-	{ "copies fail", "cuMemcpyHtoDAsync_v2=1", 4, DSAIO_WAY_GPU },
+	{ "cuFile fails", "cuFileRead=5008", 0, DSAIO_WAY_COPIED,
+	  "two ops failed directly: Operation not supported" },
+	{ "copies fail", "cuMemcpyHtoDAsync_v2=1", 4, DSAIO_WAY_GPU, "" },
 };
 
 TEST_TABLE(failing, failures, "a way that fails is left after two ops")
@@ -350,7 +352,7 @@ TEST_TABLE(failing, failures, "a way that fails is left after two ops")
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	struct dsaio_file *file;
-	char *memory;
+	char *memory, why[256];
 
 	gpu_open();
 	memory = program_alloc(0, MIB);
@@ -360,7 +362,8 @@ TEST_TABLE(failing, failures, "a way that fails is left after two ops")
 	for (unsigned i = 0; i < 2; i++)
 		CHECK(dsaio_pread(rig.handle, file, memory, LEN, 0) < 0);
 	for (unsigned i = 0; i < 2 * N_MEASURED; i++)
-		CHECK_EQ(way_of(&rig, file, memory, false, NULL), failures[row].way);
+		CHECK_EQ(way_of(&rig, file, memory, false, why), failures[row].way);
+	CHECK_MSG(strcmp(why, failures[row].why) == 0, "%s", why);
 }
 
 TEST(compatibility, "where cuFile itself copies, the library's copies are the usual way")

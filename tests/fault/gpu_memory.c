@@ -1020,6 +1020,7 @@ TEST(rates, "the user's next client gets the rates that one has measured; lies a
 		rates.rate.is_write = true;
 		rates.rate.len_class = 2;
 		rates.rate.direct_rate = 7 + i; /* the last one is kept */
+		rates.rate.error = i;
 		rates_call(&kit.raw, &rates, &answer);
 	}
 	raw_open(&next, kit.daemon);
@@ -1031,6 +1032,9 @@ TEST(rates, "the user's next client gets the rates that one has measured; lies a
 	CHECK_EQ(rate->len_class, 2);
 	CHECK_EQ(rate->direct_rate, 9);
 	CHECK_EQ(rate->copied_rate, 5);
+	CHECK_EQ(rate->error, 2);
+	ctl_says(kit.daemon, "status", "direct 9 B/s, copy failed (No such file or directory)");
+	ctl_says(kit.daemon, "status --json", "\"copied_rate\": null");
 	raw_close(&next);
 	kit_close(&kit);
 }

@@ -6,6 +6,7 @@
 #include "proto/gpu_rate.h"
 #include "tests/unit/suite.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define MIB (UINT64_C(1) << 20)
@@ -92,24 +93,26 @@ START_TEST(a_way_that_fails_twice_is_the_slower_one)
 	const bool failing = _i;
 
 	(void)add(failing, 9999);
-	ck_assert(!gpu_choice_fail(&choice, failing));
+	ck_assert(!gpu_choice_fail(&choice, failing, EIO));
 	(void)add(failing, 9999); /* it works again */
-	ck_assert(!gpu_choice_fail(&choice, failing));
-	ck_assert(!gpu_choice_fail(&choice, failing));
+	ck_assert(!gpu_choice_fail(&choice, failing, EIO));
+	ck_assert_int_eq(choice.error, 0);
+	ck_assert(!gpu_choice_fail(&choice, failing, EPERM));
 	ck_assert(gpu_choice_next(&choice, failing, false) != failing);
 	for (unsigned i = 0; i < 4; i++)
 		ck_assert(add(!failing, 1) == (i == 3));
 	ck_assert(choice.is_made && choice.is_direct != failing);
+	ck_assert_int_eq(choice.error, EPERM);
 }
 END_TEST
 
 START_TEST(two_ways_that_fail_tell_nothing)
 {
 	for (unsigned i = 0; i < 2; i++)
-		ck_assert(!gpu_choice_fail(&choice, true));
+		ck_assert(!gpu_choice_fail(&choice, true, EIO));
 	for (unsigned i = 0; i < 2; i++)
-		ck_assert(!gpu_choice_fail(&choice, false));
-	ck_assert(!choice.is_made && !choice.n[true] && !choice.n[false]);
+		ck_assert(!gpu_choice_fail(&choice, false, EIO));
+	ck_assert(!choice.is_made && !choice.n[true] && !choice.n[false] && !choice.error);
 	ck_assert(gpu_choice_next(&choice, true, true));
 }
 END_TEST
@@ -178,8 +181,8 @@ END_TEST
 START_TEST(a_way_that_fails_is_left_whatever_the_lengths)
 {
 	ck_assert(run(4096));
-	ck_assert(!gpu_choice_fail(&choice, true));
-	ck_assert(!gpu_choice_fail(&choice, true));
+	ck_assert(!gpu_choice_fail(&choice, true, EIO));
+	ck_assert(!gpu_choice_fail(&choice, true, EIO));
 	for (unsigned i = 0; i < 4; i++)
 		ck_assert(!run(MIB));
 	ck_assert(choice.is_made && !choice.is_direct);
@@ -215,11 +218,12 @@ END_TEST
 START_TEST(the_choice_of_another_client_is_taken)
 {
 	(void)add(true, 100);
-	gpu_choice_set(&choice, false, 3, 4);
+	gpu_choice_set(&choice, false, 3, 4, EPERM);
 	for (unsigned i = 0; i < 9; i++)
 		ck_assert(!gpu_choice_next(&choice, true, true));
 	ck_assert_uint_eq(choice.rate[true], 3);
 	ck_assert_uint_eq(choice.rate[false], 4);
+	ck_assert_int_eq(choice.error, EPERM);
 }
 END_TEST
 

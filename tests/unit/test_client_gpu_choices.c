@@ -26,7 +26,7 @@ struct seen {
 	uint32_t store;
 	char uuid[16];
 	bool is_write, is_direct;
-	uint32_t len_class;
+	uint32_t len_class, error;
 	uint64_t direct_rate, copied_rate;
 };
 
@@ -59,6 +59,7 @@ static void daemon_see(const Wire__GpuRates *rates)
 	seen->is_direct = rates->rates[0]->is_direct;
 	seen->direct_rate = rates->rates[0]->direct_rate;
 	seen->copied_rate = rates->rates[0]->copied_rate;
+	seen->error = rates->rates[0]->error;
 }
 
 static void *daemon_main(void *arg)
@@ -178,7 +179,8 @@ static bool is_copied(const struct op_kind *k)
 	const char *why = NULL;
 	bool is = gpu_choices_is_copied(&choices, &k->kind, k->gpu, &why);
 
-	ck_assert(is == (why && strstr(why, "copies are faster")));
+	ck_assert(is == (why && (strstr(why, "copies are faster: ") ||
+				 strstr(why, "two ops failed directly: "))));
 	return is;
 }
 
@@ -356,7 +358,7 @@ START_TEST(a_choice_of_the_daemons_is_taken_for_its_kind_alone)
 		const struct op_kind k = kind_of(i);
 
 		if (i == _i)
-			check_copied(i, "copies are faster: 4.00 GiB/s, and 3.00 GiB/s directly");
+			check_copied(i, "copies are faster: 4 GiB/s, and 3 GiB/s directly");
 		else
 			check_unknown(&k);
 	}
@@ -370,7 +372,7 @@ START_TEST(each_kind_of_op_has_a_reason_of_its_own)
 	for (int i = 0; i < N_KINDS; i++)
 		know(i, false, 1, (uint64_t)i + 2);
 	for (int i = 0; i < 2 * N_KINDS; i++) {
-		(void)snprintf(text, sizeof(text), "copies are faster: %d.00", i % N_KINDS + 2);
+		(void)snprintf(text, sizeof(text), "copies are faster: %d GiB/s", i % N_KINDS + 2);
 		check_copied(i % N_KINDS, text);
 	}
 }
@@ -597,6 +599,7 @@ START_TEST(a_failure_counts_beside_other_ops_and_if_noticed_late)
 {
 	struct gpu_choices_op op, other;
 	struct gpu_choices_row *row;
+	bool has_why;
 
 	ck_assert(next(&usual, &row));
 	for (unsigned i = 0; i < GPU_CHOICE_FAILURES; i++) {
@@ -605,14 +608,16 @@ START_TEST(a_failure_counts_beside_other_ops_and_if_noticed_late)
 		gpu_choices_end(&choices, &op, &usual.kind, true, false, -EIO);
 		gpu_choices_end(&choices, &other, &usual.kind, true, true, 1);
 	}
-	ck_assert(!next(&usual, &row));
+	ck_assert(!next_why(&usual, &row, "two ops failed directly", &has_why) && has_why);
 	ck_assert_ptr_nonnull(row);
 	for (unsigned i = 0; i < GPU_CHOICE_TIMES + 1; i++)
 		run(&usual, row, false, SLOW);
-	ck_assert(is_copied(&usual));
+	ck_assert(!next_why(&usual, &row, "two ops failed directly: Input/output error", &has_why));
+	ck_assert(has_why && is_copied(&usual));
 	settle();
 	ck_assert_uint_eq(d.n_seen, 2);
 	ck_assert(!d.seen[1].is_direct);
+	ck_assert_uint_eq(d.seen[1].error, EIO);
 }
 END_TEST
 

@@ -41,7 +41,7 @@ START_TEST(a_row_is_of_one_user_store_and_gpu)
 {
 	struct gpu_rates_row *row = get(1000, 0);
 
-	row->rates[1][GPU_CLASS_16M] = (struct gpu_rate){ 5, 6, true };
+	row->rates[1][GPU_CLASS_16M] = (struct gpu_rate){ 5, 6, true, 0 };
 	ck_assert_ptr_eq(get(1000, 0), row);
 	ck_assert_uint_eq(row->rates[1][GPU_CLASS_16M].copied_rate, 6);
 	ck_assert_ptr_ne(get(1001, 0), row);

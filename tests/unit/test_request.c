@@ -273,21 +273,24 @@ static const struct {
 	size_t uuid_bytes, n;
 	uint32_t class;
 	uint64_t direct, copied;
+	uint32_t error;
 	unsigned n_fds;
 	const char *why; /* NULL: fine */
 } rates[] = {
-	{ "a question", 16, 0, 0, 0, 0, 0, NULL },
-	{ "an answer", 16, 1, 2, 1, UINT64_C(1) << 50, 0, NULL },
-	{ "all that there are", 16, 6, 0, 1, 1, 0, NULL },
-	{ "more than there are", 16, 7, 0, 1, 1, 0, "7 rates: at most 6" },
-	{ "no UUID", 0, 1, 0, 1, 1, 0, "a UUID of 0 bytes: must have 16" },
-	{ "a long UUID", 17, 1, 0, 1, 1, 0, "17 bytes" },
-	{ "a class that is none", 16, 1, 3, 1, 1, 0, "class 3: must be below 3" },
-	{ "a large class", 16, 1, UINT32_MAX, 1, 1, 0, "class 4294967295" },
-	{ "no time", 16, 1, 0, 0, 1, 0, "0 and 1 bytes per second: must be from 1 to 2^50" },
-	{ "2^64", 16, 1, 0, 1, UINT64_MAX, 0, "18446744073709551615 bytes per second" },
-	{ "above the limit", 16, 1, 0, (UINT64_C(1) << 50) + 1, 1, 0, "to 2^50" },
-	{ "a descriptor", 16, 1, 0, 1, 1, 1, "1 descriptors" },
+	{ "a question", 16, 0, 0, 0, 0, 0, 0, NULL },
+	{ "an answer", 16, 1, 2, 1, UINT64_C(1) << 50, 0, 0, NULL },
+	{ "all that there are", 16, 6, 0, 1, 1, 0, 0, NULL },
+	{ "more than there are", 16, 7, 0, 1, 1, 0, 0, "7 rates: at most 6" },
+	{ "no UUID", 0, 1, 0, 1, 1, 0, 0, "a UUID of 0 bytes: must have 16" },
+	{ "a long UUID", 17, 1, 0, 1, 1, 0, 0, "17 bytes" },
+	{ "a class that is none", 16, 1, 3, 1, 1, 0, 0, "class 3: must be below 3" },
+	{ "a large class", 16, 1, UINT32_MAX, 1, 1, 0, 0, "class 4294967295" },
+	{ "no time", 16, 1, 0, 0, 1, 0, 0, "0 and 1 bytes per second: must be from 1 to 2^50" },
+	{ "2^64", 16, 1, 0, 1, UINT64_MAX, 0, 0, "18446744073709551615 bytes per second" },
+	{ "above the limit", 16, 1, 0, (UINT64_C(1) << 50) + 1, 1, 0, 0, "to 2^50" },
+	{ "a way that failed", 16, 1, 0, 1, 1, 4095, 0, NULL },
+	{ "no errno", 16, 1, 0, 1, 1, 4096, 0, "errno 4096: at most 4095" },
+	{ "a descriptor", 16, 1, 0, 1, 1, 0, 1, "1 descriptors" },
 };
 
 START_TEST(measured_rates_are_numbers_that_can_be)
@@ -301,6 +304,7 @@ START_TEST(measured_rates_are_numbers_that_can_be)
 	last.len_class = rates[_i].class;
 	last.direct_rate = rates[_i].direct;
 	last.copied_rate = rates[_i].copied;
+	last.error = rates[_i].error;
 	gpu_rates.uuid = (ProtobufCBinaryData){ rates[_i].uuid_bytes, zeroes };
 	gpu_rates.n_rates = rates[_i].n;
 	gpu_rates.rates = all;

@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char help[] =
 	"dsaioctl status - the daemon's stores, clients and speed\n"
@@ -143,6 +144,7 @@ static int print_clients(const Wire__StatusReply *status)
 
 /* Room for both rates, and for how cuFile moves bytes. */
 #define RATE_TEXT_BYTES 600
+#define RATE_BYTES 128 /* of one of the two */
 #define NSEC_PER_SEC UINT64_C(1000000000)
 
 /* How GPU memory reaches files. */
@@ -173,17 +175,37 @@ static const char *rate_way(const Wire__GpuRate *rate)
 	return rate->is_direct ? "direct" : "copy";
 }
 
+/* Only the way that ops do not take can have failed. */
+static const char *rate_text(const Wire__GpuRate *rate, bool is_direct, char text[RATE_BYTES])
+{
+	if (rate->error && rate->is_direct != is_direct)
+		(void)snprintf(text, RATE_BYTES, "failed (%s)", strerror((int)rate->error));
+	else
+		(void)units_format_rate(text, is_direct ? rate->direct_rate : rate->copied_rate,
+					NSEC_PER_SEC);
+	return text;
+}
+
 /* Why ops go that way. */
 static const char *rate_why(const Wire__Gpus *gpus, const Wire__GpuRate *rate,
 			    char text[RATE_TEXT_BYTES])
 {
-	char direct[UNITS_TEXT_BYTES], copied[UNITS_TEXT_BYTES];
+	char direct[RATE_BYTES], copied[RATE_BYTES];
 
 	(void)snprintf(text, RATE_TEXT_BYTES, "direct %s, copy %s%s%s",
-		       units_format_rate(direct, rate->direct_rate, NSEC_PER_SEC),
-		       units_format_rate(copied, rate->copied_rate, NSEC_PER_SEC),
+		       rate_text(rate, true, direct), rate_text(rate, false, copied),
 		       gpus->cufile[0] ? ", " : "", gpus->cufile);
 	return text;
+}
+
+/* null: that way failed. */
+static void json_add_rate(struct json_object *object, const char *name, const Wire__GpuRate *rate,
+			  bool is_direct)
+{
+	if (rate->error && rate->is_direct != is_direct)
+		(void)json_object_object_add(object, name, NULL);
+	else
+		json_add_number(object, name, is_direct ? rate->direct_rate : rate->copied_rate);
 }
 
 /* The rates of both ways, as clients have measured them. */
@@ -298,8 +320,8 @@ static struct json_object *measured_json(const Wire__Gpus *gpus)
 			json_add_text(one, "direction", rate->is_write ? "write" : "read");
 			json_add_text(one, "ops", rate_kind(rate));
 			json_add_text(one, "way", rate_way(rate));
-			json_add_number(one, "direct_rate", rate->direct_rate);
-			json_add_number(one, "copied_rate", rate->copied_rate);
+			json_add_rate(one, "direct_rate", rate, true);
+			json_add_rate(one, "copied_rate", rate, false);
 			json_add_text(one, "why", rate_why(gpus, rate, text));
 			(void)json_object_array_add(array, one);
 		}

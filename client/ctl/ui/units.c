@@ -1,48 +1,27 @@
 #include "client/ctl/ui/units.h"
 
+#include "proto/util/size.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Three digits that count: 1.23, 12.3, 123. */
 static void format_scaled(char *text, double value, const char *unit)
 {
-	int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-
-	(void)snprintf(text, UNITS_TEXT_BYTES, "%.*f %s", decimals, value, unit);
-}
-
-static void format_bytes(char *text, double bytes, const char *const names[5])
-{
-	unsigned i = 0;
-
-	while (i < 4 && bytes >= 1023.5) {
-		bytes /= 1024;
-		i++;
-	}
-	if (bytes == (double)(uint64_t)bytes && bytes < 1024)
-		(void)snprintf(text, UNITS_TEXT_BYTES, "%.0f %s", bytes, names[i]);
-	else
-		format_scaled(text, bytes, names[i]);
+	(void)snprintf(text, UNITS_TEXT_BYTES, "%.*f %s", size_decimals(value), value, unit);
 }
 
 const char *units_format_size(char *text, uint64_t bytes)
 {
-	static const char *const names[5] = { "B", "KiB", "MiB", "GiB", "TiB" };
-
-	format_bytes(text, (double)bytes, names);
-	return text;
+	return size_format(text, (double)bytes, "");
 }
 
 const char *units_format_rate(char *text, uint64_t bytes, uint64_t nsec)
 {
-	static const char *const names[5] = { "B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s" };
-
-	if (nsec == 0)
-		(void)snprintf(text, UNITS_TEXT_BYTES, "-");
-	else
-		format_bytes(text, (double)bytes * 1e9 / (double)nsec, names);
+	if (nsec)
+		return size_format(text, (double)bytes * 1e9 / (double)nsec, "/s");
+	(void)snprintf(text, UNITS_TEXT_BYTES, "-");
 	return text;
 }
 

@@ -1,14 +1,15 @@
 /*
- * Numbers for people.  Pure functions.  proto/util/size.h reads the sizes that are written here without
- * the blank.
+ * Numbers for people.  Pure functions.
  */
 #ifndef DSAIO_CLIENT_CTL_UI_UNITS_H
 #define DSAIO_CLIENT_CTL_UI_UNITS_H
 
+#include "proto/util/size.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
-#define UNITS_TEXT_BYTES 32 /* room for any text made here */
+#define UNITS_TEXT_BYTES SIZE_TEXT_BYTES /* room for any text made here */
 
 /* Each writes into text, of UNITS_TEXT_BYTES, and returns it. */
 const char *units_format_size(char *text, uint64_t bytes);		  /* "512 B", "1.50 GiB" */

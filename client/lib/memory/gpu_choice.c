@@ -77,10 +77,11 @@ static bool make(struct gpu_choice *choice)
 	return true;
 }
 
-bool gpu_choice_fail(struct gpu_choice *choice, bool is_direct)
+bool gpu_choice_fail(struct gpu_choice *choice, bool is_direct, int error)
 {
 	if (choice->is_made || ++choice->n_failed[is_direct] < GPU_CHOICE_FAILURES)
 		return false;
+	choice->error = error;
 	for (unsigned i = 0; i < GPU_CHOICE_TIMES; i++)
 		choice->rates[is_direct][i] = 1;
 	choice->n[is_direct] = GPU_CHOICE_TIMES;
@@ -97,10 +98,11 @@ bool gpu_choice_add(struct gpu_choice *choice, bool is_direct, uint64_t bytes, u
 }
 
 void gpu_choice_set(struct gpu_choice *choice, bool is_direct, uint64_t direct_rate,
-		    uint64_t copied_rate)
+		    uint64_t copied_rate, int error)
 {
 	choice->is_made = true;
 	choice->is_direct = is_direct;
 	choice->rate[true] = direct_rate;
 	choice->rate[false] = copied_rate;
+	choice->error = error;
 }

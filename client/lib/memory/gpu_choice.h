@@ -11,7 +11,7 @@
  * Rates of long ops are far above those of short ones.  So only ops of like lengths count: four of the usual way one
  * after the other, and those of the other way that are as long.
  *
- * A way that fails twice in a row is the slower one.  If both do, the ways are not the cause.
+ * A way that fails twice in a row is the slower one, with a rate of 1.  If both do, the ways are not the cause.
  *
  * A pure module: times in, way out.  The owner locks.
  */
@@ -36,6 +36,7 @@ struct gpu_choice {
 	unsigned n_failed[2]; /* ... and [is_direct] failures in a row */
 	unsigned n[2];	      /* [is_direct] ops that were measured, ... */
 	uint64_t rates[2][GPU_CHOICE_TIMES]; /* ... and their bytes per second, from 1 */
+	int error;			     /* errno of the way that failed; 0: neither has */
 	uint64_t rate[2];		     /* it is made: the medians */
 };
 
@@ -52,11 +53,11 @@ bool gpu_choice_take_len(struct gpu_choice *choice, uint64_t len);
 /* An op that has ended well, as many bytes in that time.  Returns whether the choice is made by that. */
 bool gpu_choice_add(struct gpu_choice *choice, bool is_direct, uint64_t bytes, uint64_t nsec);
 
-/* An op has failed.  Returns the same. */
-bool gpu_choice_fail(struct gpu_choice *choice, bool is_direct);
+/* An op has failed with that errno.  Returns the same. */
+bool gpu_choice_fail(struct gpu_choice *choice, bool is_direct, int error);
 
 /* Another client has made it. */
 void gpu_choice_set(struct gpu_choice *choice, bool is_direct, uint64_t direct_rate,
-		    uint64_t copied_rate);
+		    uint64_t copied_rate, int error);
 
 #endif

@@ -4,11 +4,13 @@
 #include "proto/gpu_rate.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
+#include "proto/util/size.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define N_DIRECTIONS 2
 
@@ -84,17 +86,23 @@ static const char *copied_why(struct gpu_choices_row *row, const struct gpu_choi
 {
 	const struct gpu_choice *choice = choice_of(row, kind);
 	char **why = &row->whys[kind->is_write][gpu_class_of(kind->len)];
-	const double gib = 1 << 30;
+	char copied[SIZE_TEXT_BYTES], direct[SIZE_TEXT_BYTES], reason[128];
+	int r = 0;
 
 	if (!choice->is_made)
-		return "which way is faster is not measured yet";
-	if (!*why &&
-	    asprintf(why,
-		     "copies are faster: %.2f GiB/s, and %.2f GiB/s directly, for ops of "
-		     "such a length",
-		     (double)choice->rate[false] / gib, (double)choice->rate[true] / gib) < 0)
+		return choice->error ? "two ops failed directly"
+				     : "which way is faster is not measured yet";
+	if (!*why && choice->error)
+		r = asprintf(why, "two ops failed directly: %s",
+			     strerror_r(choice->error, reason, sizeof(reason)));
+	else if (!*why)
+		r = asprintf(why,
+			     "copies are faster: %s, and %s directly, for ops of such a length",
+			     size_format(copied, (double)choice->rate[false], "/s"),
+			     size_format(direct, (double)choice->rate[true], "/s"));
+	if (r < 0)
 		*why = NULL;
-	return *why ? *why : "copies are faster";
+	return *why ? *why : choice->error ? "two ops failed directly" : "copies are faster";
 }
 
 /* ---- the daemon's memory ---- */
@@ -129,7 +137,8 @@ static void ask(struct gpu_choices *choices, struct gpu_choices_row *row)
 
 		if (rate->len_class < N_GPU_CLASSES)
 			gpu_choice_set(&row->choices[!!rate->is_write][rate->len_class],
-				       rate->is_direct, rate->direct_rate, rate->copied_rate);
+				       rate->is_direct, rate->direct_rate, rate->copied_rate,
+				       (int)rate->error);
 	}
 	(void)pthread_mutex_unlock(&choices->lock);
 }
@@ -155,6 +164,7 @@ static void report(struct gpu_choices *choices, const struct gpu_choices_row *ro
 	rate.is_direct = choice->is_direct;
 	rate.direct_rate = choice->rate[true];
 	rate.copied_rate = choice->rate[false];
+	rate.error = (uint32_t)choice->error;
 	body.rates = &all;
 	body.n_rates = 1;
 	conn_post(choices->conn, &request);
@@ -250,7 +260,7 @@ void gpu_choices_end(struct gpu_choices *choices, const struct gpu_choices_op *o
 	if (choice && counts && gpu_choice_take_len(choice, kind->len))
 		is_made = gpu_choice_add(choice, is_direct, (uint64_t)result, nsec);
 	else if (choice && result < 0 && !is_no_ways_fault(result))
-		is_made = gpu_choice_fail(choice, is_direct);
+		is_made = gpu_choice_fail(choice, is_direct, (int)-result);
 	if (is_made)
 		made = *choice;
 	(void)pthread_mutex_unlock(&choices->lock);
