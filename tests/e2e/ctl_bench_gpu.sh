@@ -34,7 +34,7 @@ each_process_has_a_gpu() {
 	mkdir -p "$store/a" "$store/b"
 	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --multi_process 3 --json &&
 		says "$dir/out" '"GPU 0 (Stand-in GPU 0)"' '"GPU 1 (Stand-in GPU 1)"' || return 1
-	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu=1 --multi_process 3 --json &&
+	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu=cuda:1 --multi_process 3 --json &&
 		says "$dir/out" '"GPU 1 (Stand-in GPU 1)"' && says_not "$dir/out" "GPU 0" || return 1
 	expect 0 on_gpus "$ctl" bench io --folder_to_device_mapping "$store/a:1" "$store/b:1" --io_size 64K --gpu --json &&
 		says "$dir/out" '"GPU 1 (Stand-in GPU 1)"' && says_not "$dir/out" "GPU 0" || return 1
@@ -47,6 +47,7 @@ a_gpu_that_is_not_there_is_named() {
 		"tune --nvme_dir $store"; do
 		# shellcheck disable=SC2086 # words
 		expect 2 on_gpus "$ctl" bench $command --gpu 1 && says "$dir/err" "--gpu 1: " "write --gpu=1" &&
+			expect 2 on_gpus "$ctl" bench $command --gpu cuda:1 && says "$dir/err" "write --gpu=cuda:1" &&
 			expect 2 on_gpus "$ctl" bench $command --gpu=x && says "$dir/err" "--gpu=x: is no number" ||
 			return 1
 	done

@@ -90,6 +90,8 @@ START_TEST(a_number_may_follow_an_option_that_needs_none)
 	ck_assert_int_eq(parse("--gpu=3 --read"), 0);
 	ck_assert(gpu.is_given && gpu.has_number && is_read);
 	ck_assert_uint_eq(gpu.number, 3);
+	ck_assert_int_eq(parse("--gpu=cuda:2"), 0);
+	ck_assert(gpu.has_number && gpu.number == 2);
 }
 END_TEST
 
@@ -118,6 +120,8 @@ static const struct {
 	{ "--queue_depth 5000", "--queue_depth 5000: out of range: must be from 1 to 4096" },
 	{ "--gpu=8", "--gpu=8: out of range: must be from 0 to 7" },
 	{ "--gpu=x", "--gpu=x: is no number: write for example --gpu=0, or --gpu alone" },
+	{ "--gpu=cuda:8", "--gpu=cuda:8: out of range: must be from 0 to 7" },
+	{ "--gpu=cuda:", "--gpu=cuda:: is no number: write for example --gpu=0, or --gpu alone" },
 	{ "--gpu=", "--gpu=: is no number: write for example --gpu=0, or --gpu alone" },
 	{ "--queue_depth -1", "--queue_depth -1: is no number: write for example 8" },
 };

@@ -28,7 +28,7 @@ int bench_gpu_check_args(const struct ctl *ctl, const struct bench_gpu_options *
 	if (ctl->n_args == 0)
 		return CTL_OK;
 	if (options->gpu.is_given && !options->gpu.has_number &&
-	    size_parse(ctl->args[0], &number) == 0)
+	    size_parse(flags_gpu_number(ctl->args[0]), &number) == 0)
 		return ctl_usage(ctl,
 				 "--gpu %s: the number goes with an equals sign: write --gpu=%s",
 				 ctl->args[0], ctl->args[0]);

@@ -42,11 +42,18 @@ static const char *dashes_of(const struct flag *flag)
 	return flag->name[1] ? "--" : "-";
 }
 
+const char *flags_gpu_number(const char *arg)
+{
+	static const char torch[] = "cuda:";
+
+	return strncmp(arg, torch, sizeof(torch) - 1) == 0 ? arg + sizeof(torch) - 1 : arg;
+}
+
 static int parse_number(const struct flag *flag, const char *arg, char *text, size_t size)
 {
 	const char *sign = flag->kind == FLAG_OPTIONAL ? "=" : " ";
 	uint64_t number = 0;
-	int r = size_parse(arg, &number);
+	int r = size_parse(flag->kind == FLAG_OPTIONAL ? flags_gpu_number(arg) : arg, &number);
 
 	if (r == -EINVAL && flag->kind == FLAG_OPTIONAL) {
 		(void)snprintf(text, size,

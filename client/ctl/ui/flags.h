@@ -13,11 +13,12 @@
 #include <stdint.h>
 
 enum flag_kind {
-	FLAG_BOOL,     /* value: bool *, set to true; takes no argument */
-	FLAG_STRING,   /* value: const char **, into argv; never empty */
-	FLAG_SIZE,     /* value: uint64_t *, with K, M, G, T */
-	FLAG_COUNT,    /* value: uint32_t * */
-	FLAG_OPTIONAL, /* value: struct flag_optional *: a number may follow "=" */
+	FLAG_BOOL,   /* value: bool *, set to true; takes no argument */
+	FLAG_STRING, /* value: const char **, into argv; never empty */
+	FLAG_SIZE,   /* value: uint64_t *, with K, M, G, T */
+	FLAG_COUNT,  /* value: uint32_t * */
+	/* value: struct flag_optional *: a GPU's number may follow "=", also as torch writes it: cuda:1 */
+	FLAG_OPTIONAL,
 	FLAG_LIST, /* value: struct flag_list *: all arguments up to the next option; may repeat */
 };
 
@@ -56,6 +57,9 @@ bool flags_is_option(const char *arg);
  */
 const struct flag *flags_find(const struct flag_table *tables, size_t n_tables, const char *arg,
 			      size_t len);
+
+/* The number in "1" or "cuda:1", as text. */
+const char *flags_gpu_number(const char *arg);
 
 /*
  * Reads argv[1..argc-1] into the flags' values; what is no option is moved to the front of argv,
