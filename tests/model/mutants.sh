@@ -1,6 +1,6 @@
 #!/bin/bash
 # Drops each of the five fences of proto/ring.h in turn.  The model, with store buffers, must
-# fail each time; the stress test of tests/unit/test_ring.c, built without that fence, tells
+# fail each time; the tests of tests/unit/test_ring_stress.c, built without that fence, tell
 # whether this machine's hardware loses a wake-up for it, too (it need not: a store buffer drains
 # fast, and a compiler may order by chance).  Parking is tried in the lane itself, too, by
 # tests/unit/test_park.c.  Ends with "N of N caught": by the model.
@@ -21,8 +21,8 @@ for fence in SUBMIT SLEEP PARK COMPLETE WAIT; do
 		model="THE MODEL HOLDS"
 	fi
 
-	sources=(tests/unit/test_ring.c)
-	run_case=stress
+	sources=(tests/unit/test_ring_stress.c)
+	run_case=ring_stress
 	if [ "$fence" = PARK ]; then # what is compiled here comes before what the archive has
 		sources=(tests/unit/test_park.c daemon/lane/intake.c "$BUILD/daemon.a" "$BUILD/libdsaio-client.a"
 			-levent_core -laio -lprotobuf-c -lsystemd)
