@@ -1,0 +1,199 @@
+/*
+ * Imports of GPU memory that the daemon or libcuda refuses: what is copied, what fails, and when it is tried again.
+ */
+#include "tests/unit/client_regions.h"
+
+#include "client/lib/dsaio.h"
+
+static const struct {
+	const char *what;
+	int error;
+	bool is_for_now;
+} refusals[] = {
+	{ "the daemon cannot", -EOPNOTSUPP, false },
+	{ "the handle does not open", -EFAULT, false },
+	{ "no such GPU", -ENODEV, false },
+	{ "no memory", -ENOMEM, true },
+	{ "too many", -EMFILE, true },
+};
+
+START_TEST(a_refusal_is_remembered)
+{
+	char *memory = gpu_alloc(0), *why;
+
+	refuse(0, refusals[_i].error);
+	ck_assert_int_eq(use(memory), 0);
+	ck_assert_int_eq(use(memory + 9), 0);
+	ck_assert_msg(seen().n_imports == 1, "%s", refusals[_i].what);
+	why = gpu_regions_why(&regions, memory);
+	ck_assert_msg(strstr(why, "no such luck"), "%s", why);
+	free(why);
+	gpu_free(memory); /* other memory is another question */
+	ck_assert_ptr_eq(gpu_alloc(0), memory);
+	ck_assert_int_eq(use(memory), 1);
+}
+END_TEST
+
+START_TEST(a_refusal_for_now_is_forgotten)
+{
+	char *memory = gpu_alloc(0);
+
+	regions.pause_nsec = 0;
+	refuse(0, refusals[_i].error);
+	ck_assert_int_eq(use(memory), 0);
+	ck_assert_msg(use(memory) == refusals[_i].is_for_now, "%s", refusals[_i].what);
+}
+END_TEST
+
+START_TEST(imports_that_the_daemon_does_not_take_yet_are_tried_again_where_nothing_may_be_copied)
+{
+	char *memory = gpu_alloc(0);
+
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_DIRECT);
+	refuse(0, -EAGAIN);
+	refuse(1, -EAGAIN);
+	ck_assert_int_eq(use(memory), 1);
+	ck_assert_uint_eq(seen().n_imports, 3);
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_AUTO);
+	refuse(3, -EAGAIN);
+	ck_assert_int_eq(use(memory), 0);
+	ck_assert_uint_eq(seen().n_imports, 4);
+}
+END_TEST
+
+START_TEST(a_refusal_is_an_error_where_nothing_may_be_copied)
+{
+	char *memory = gpu_alloc(0), buf[16];
+
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_DIRECT);
+	refuse(0, refusals[_i].error);
+	refuse(1, refusals[_i].error);
+	ck_assert_int_eq(use(memory), refusals[_i].error);
+	ck_assert_msg(strstr(dsaio_error(), "test: GPU memory at 0x") &&
+			      strstr(dsaio_error(), "no such luck") &&
+			      strstr(dsaio_error(), "engine = gds"),
+		      "%s", dsaio_error());
+	ck_assert_int_eq(use(buf), 0);
+}
+END_TEST
+
+START_TEST(without_the_feature_nothing_is_asked)
+{
+	char *memory = gpu_alloc(0), buf[16];
+
+	client_begin(0, WIRE__GPU_WAY__GPU_DIRECT);
+	ck_assert_int_eq(use(buf), 0);
+	ck_assert_int_eq(use(memory), -EOPNOTSUPP);
+	ck_assert_msg(strstr(dsaio_error(), "as the test wants it"), "%s", dsaio_error());
+	ck_assert_uint_eq(seen().n_imports, 0);
+}
+END_TEST
+
+START_TEST(too_much_memory_is_mended_by_less)
+{
+	char *memory = gpu_alloc(0);
+
+	regions.pause_nsec = 0;
+	ck_assert_int_eq(use(memory), 1);
+	refuse(1, -ENOMEM);
+	ck_assert_int_eq(use(gpu_alloc(0)), 2);
+	ck_assert_uint_eq(seen().last_freed, 1);
+	ck_assert_uint_eq(seen().n_imports, 3);
+	refuse(3, -ENOMEM);
+	refuse(4, -ENOMEM); /* of a sole region of its own */
+	ck_assert_int_eq(use(gpu_alloc(0)), 0);
+}
+END_TEST
+
+/* The daemon grants so many slabs, and takes its time to free one. */
+static void limit(unsigned n_most)
+{
+	(void)pthread_mutex_lock(&peer.lock);
+	peer.n_most = n_most;
+	(void)pthread_mutex_unlock(&peer.lock);
+}
+
+START_TEST(memory_that_is_being_given_back_is_no_reason_to_refuse_other_memory)
+{
+	char *first = gpu_alloc(0), *memory = gpu_alloc(0);
+	struct buffer_place place;
+
+	limit(2);
+	regions.pause_nsec = 0;
+	ck_assert_int_eq(use(first), 1);
+	ck_assert_int_eq(ref(memory, 1, &place), 1); /* it stays */
+	gpu_free(first);
+	ck_assert_int_eq(use(memory), 2); /* posts that it gives the first back */
+	ck_assert_int_eq(use(gpu_alloc(0)), 3);
+	ck_assert_uint_eq(seen().n_imports, 4);
+	ck_assert_uint_eq(seen().last_freed, 1);
+	buffer_unref(place.piece);
+	limit(0);
+}
+END_TEST
+
+static void *unregister_main(void *arg)
+{
+	gpu_regions_unregister(&regions, arg);
+	return NULL;
+}
+
+START_TEST(memory_that_another_thread_gives_back_is_no_reason_to_refuse_other_memory)
+{
+	char *first = gpu_alloc(0), *memory = gpu_alloc(0), *why;
+	struct allocation allocation;
+	struct buffer_place place;
+	pthread_t thread;
+
+	limit(2);
+	ck_assert_int_eq(gpu_regions_register(&regions, "test", first, BYTES), 0);
+	ck_assert_int_eq(allocation_find(first, &allocation, &why), 0);
+	ck_assert_int_eq(ref(memory, 1, &place), 1);
+	ck_assert_int_eq(pthread_create(&thread, NULL, unregister_main, &allocation), 0);
+	while (!seen().n_freed)
+		(void)usleep(1000);
+	ck_assert_int_eq(use(gpu_alloc(0)), 3);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	buffer_unref(place.piece);
+	limit(0);
+}
+END_TEST
+
+/* The region was given back with the first range, though the second one was registered still. */
+START_TEST(ranges_that_were_registered_during_a_refusal_count)
+{
+	struct allocation allocation;
+	char *memory = gpu_alloc(0), *why;
+
+	regions.pause_nsec = 0;
+	refuse(0, -ENOMEM);
+	ck_assert_int_eq(gpu_regions_register(&regions, "test", memory, 1), 0);
+	ck_assert_int_eq(gpu_regions_register(&regions, "test", memory + 1, 1), 0);
+	ck_assert_int_eq(allocation_find(memory, &allocation, &why), 0);
+	ck_assert_int_eq(use(memory), 1);
+	gpu_regions_unregister(&regions, &allocation);
+	ck_assert_int_eq(use(memory), 1);
+	gpu_regions_unregister(&regions, &allocation);
+	ck_assert_uint_eq(seen().last_freed, 1);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_loop_test(tcase, a_refusal_is_remembered, 0, N_ROWS(refusals));
+	tcase_add_loop_test(tcase, a_refusal_for_now_is_forgotten, 0, N_ROWS(refusals));
+	tcase_add_test(
+		tcase,
+		imports_that_the_daemon_does_not_take_yet_are_tried_again_where_nothing_may_be_copied);
+	tcase_add_loop_test(tcase, a_refusal_is_an_error_where_nothing_may_be_copied, 0,
+			    N_ROWS(refusals));
+	tcase_add_test(tcase, without_the_feature_nothing_is_asked);
+	tcase_add_test(tcase, too_much_memory_is_mended_by_less);
+	tcase_add_test(tcase, memory_that_is_being_given_back_is_no_reason_to_refuse_other_memory);
+	tcase_add_test(tcase,
+		       memory_that_another_thread_gives_back_is_no_reason_to_refuse_other_memory);
+	tcase_add_test(tcase, ranges_that_were_registered_during_a_refusal_count);
+}
+
+SUITE("client_gpu_region_refusal", add_tests)
