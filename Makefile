@@ -41,7 +41,7 @@ PROTO_SRC   = $(sort $(wildcard proto/*.c proto/util/*.c))
 DAEMON_SRC  = $(sort $(wildcard daemon/*.c daemon/*/*.c))
 LIB_SRC     = $(sort $(wildcard client/lib/*.c client/lib/*/*.c))
 CTL_SRC     = $(sort $(wildcard client/ctl/*.c client/ctl/*/*.c))
-HARNESS_SRC = tests/harness.c tests/stores.c tests/fuse.c tests/victim.c
+HARNESS_SRC = $(sort $(wildcard tests/harness*.c)) tests/stores.c tests/fuse.c tests/victim.c
 # Each file is a separate program.
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
 PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c tests/gpu/check.c
