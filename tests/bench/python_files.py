@@ -1,6 +1,7 @@
 """How long the Python package saves and loads, beside safetensors and torch: files, and folders of checkpoints."""
 
 import ctypes
+import inspect
 import os
 import shutil
 import time
@@ -62,10 +63,15 @@ def measure_safetensors(bench):
             read_pages(tensors)
         return nbytes / (time.perf_counter() - began) / 1e6
 
+    backends = {}  # arguments
+    if genuine and "backend" in inspect.signature(genuine.load_file).parameters:
+        backends = {"mmap": {"backend": "mmap"}, "pread": {"backend": "pread"}}
+    elif genuine:
+        backends = {"mmap": {}}  # the one that older versions have
+
     # New tensors first: the memory of the others would leave less of the pool.
-    backends = ("mmap", "pread") if genuine else ()
     if genuine:
-        sides = {name: lambda name=name: rate(lambda: genuine.load_file(path, backend=name)) for name in backends}
+        sides = {name: lambda name=name: rate(lambda: genuine.load_file(path, **backends[name])) for name in backends}
         sides["ours"] = lambda: rate(safetensors.load_file, path)
         for results in bench.turns(sides):
             new.add(results["ours"], max(results[name] for name in backends))
@@ -73,7 +79,7 @@ def measure_safetensors(bench):
     tensors = safetensors.load_file(path)
 
     def copy(backend):
-        with genuine.safe_open(path, "pt", backend=backend) as file:
+        with genuine.safe_open(path, "pt", **backends[backend]) as file:
             for name, tensor in tensors.items():
                 tensor.copy_(file.get_tensor(name))
         return tensors
