@@ -492,13 +492,15 @@ def test_awaited_ops_end_when_the_daemon_dies(python, own_daemon):
 def test_new_objects_find_a_new_daemon(python, own_daemon):
     python(
         f"""
-        import errno, subprocess
+        import errno, select, subprocess
         old = dsaio.aio_handle()
         memory = dsaio.alloc(1 << 20)
         memory[:] = b"m" * (1 << 20)
         old_handle = dsaio.Handle()
         old_file = dsaio.File(folder + "/old", os.O_RDWR | os.O_CREAT)
+        process = os.pidfd_open(daemon)
         os.kill(daemon, signal.SIGKILL)
+        select.select([process], [], [])  # the connection is lost, which may come after the lock of its socket is free
         # Its socket stays until the next daemon takes the place.
         command = [{BUILD!r} + "/dsaiod", "--config", "/dev/null", "--socket", os.environ["DSAIO_SOCKET"]]
         new_daemon = subprocess.Popen(command + ["--store", "t=" + folder], stderr=subprocess.PIPE)

@@ -964,7 +964,7 @@ def test_the_bytes_of_a_file(path):
     )
 
 
-def test_files_are_those_of_the_reference(path, reference):
+def test_files_are_those_of_the_reference(path, same_reference):
     torch = pytest.importorskip("torch")
     import numpy
     import safetensors.numpy
