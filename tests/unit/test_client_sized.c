@@ -1,4 +1,4 @@
-#include "client/lib/base/sized.h"
+#include "client/lib/api/sized.h"
 
 #include "client/lib/dsaio.h"
 #include "tests/unit/suite.h"

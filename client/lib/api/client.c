@@ -1,9 +1,9 @@
 #include "client/lib/api/client.h"
 
+#include "client/lib/api/sized.h"
 #include "client/lib/base/cancel.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
-#include "client/lib/base/sized.h"
 #include "client/lib/io/bounce.h"
 #include "client/lib/io/client.h"
 #include "proto/util/cleanup.h"
@@ -76,7 +76,7 @@ static int check_connect_options(const struct dsaio_connect_options *o)
 		return error_fail(-EOPNOTSUPP,
 				  "connect: reconnect_timeout_usec %" PRId64
 				  ": this library (version %s) cannot reconnect: set it to 0",
-				  o->reconnect_timeout_usec, dsaio_version());
+				  o->reconnect_timeout_usec, DSAIO_VERSION);
 	if (o->flags & ~DSAIO_GPU_DIRECT)
 		return error_fail(-EINVAL,
 				  "connect: flags %#" PRIx64 ": only DSAIO_GPU_DIRECT is possible",

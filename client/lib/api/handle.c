@@ -3,8 +3,8 @@
  */
 #include "client/lib/io/handle.h"
 #include "client/lib/api/profile.h"
+#include "client/lib/api/sized.h"
 #include "client/lib/base/cancel.h"
-#include "client/lib/base/sized.h"
 
 #include <inttypes.h>
 

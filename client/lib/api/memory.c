@@ -3,11 +3,11 @@
  *
  * They check the arguments and make the sentences; memory/ does the work.
  */
+#include "client/lib/api/sized.h"
 #include "client/lib/base/cancel.h"
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
-#include "client/lib/base/sized.h"
 #include "client/lib/io/client.h"
 #include "client/lib/memory/gpu_copy.h"
 #include "client/lib/memory/import.h"

@@ -1,8 +1,8 @@
 /*
  * dsaio_open(): checks the options and finds the path in a name; file.c opens it.
  */
+#include "client/lib/api/sized.h"
 #include "client/lib/base/cancel.h"
-#include "client/lib/base/sized.h"
 #include "client/lib/base/uri.h"
 #include "client/lib/io/file_open.h"
 #include "proto/util/cleanup.h"

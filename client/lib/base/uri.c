@@ -74,7 +74,7 @@ int uri_path(const char *name, char **ret_path)
 			return error_fail(-EPROTONOSUPPORT,
 					  "open %s: this library (version %s) does not know the "
 					  "scheme %.*s: only file:// and paths are possible",
-					  name, dsaio_version(), n, name);
+					  name, DSAIO_VERSION, n, name);
 		rest = name + n + 3;
 		if (strncasecmp(rest, "localhost/", 10) == 0)
 			rest += 9;

@@ -9,8 +9,8 @@
  *     larger   the program is newer: if the fields that the library does not know are zero, it needs
  *              none of them; else -E2BIG.
  */
-#ifndef DSAIO_CLIENT_LIB_BASE_SIZED_H
-#define DSAIO_CLIENT_LIB_BASE_SIZED_H
+#ifndef DSAIO_CLIENT_LIB_API_SIZED_H
+#define DSAIO_CLIENT_LIB_API_SIZED_H
 
 #include <stddef.h>
 

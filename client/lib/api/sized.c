@@ -1,4 +1,4 @@
-#include "client/lib/base/sized.h"
+#include "client/lib/api/sized.h"
 
 #include "client/lib/base/error.h"
 #include "client/lib/dsaio.h"
@@ -88,7 +88,7 @@ int sized_read(const char *function, const struct sized *kind, const void *given
 				  "%s: the %s has %zu bytes, and fields behind the %zu bytes that "
 				  "this library (version %s) knows are set: leave them zero, or "
 				  "install a newer library",
-				  function, kind->name, size, kind->size_bytes, dsaio_version());
+				  function, kind->name, size, kind->size_bytes, DSAIO_VERSION);
 	memcpy(ret, given, size < kind->size_bytes ? size : kind->size_bytes);
 	memcpy(ret, &kind->size_bytes, sizeof(kind->size_bytes));
 	return 0;
