@@ -15,33 +15,16 @@
 #ifndef DSAIO_CLIENT_CTL_BENCH_CREW_H
 #define DSAIO_CLIENT_CTL_BENCH_CREW_H
 
+#include "client/ctl/bench/process.h"
 #include "client/ctl/ui/ctl.h"
-#include "client/lib/dsaio.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define BENCH_TEXT_BYTES 1024u	   /* of a sentence */
 #define BENCH_CREW_ARG_BYTES 1024u /* of a call's argument */
 
 struct bench_crew;
-struct bench_board;
-struct bench_gpu;
-
-/* The state of a process, kept between calls. */
-struct bench_process {
-	unsigned id, n_processes;
-	const char *folder, *socket_path;
-	struct dsaio_client *client;
-	void *buffer; /* buffer_bytes of dsaio_alloc() or of a GPU's memory, filled with random bytes */
-	uint64_t buffer_bytes;
-	struct bench_gpu *gpu; /* whose memory the buffer is; NULL: the host's */
-	void *shared;	       /* shared_bytes that the parent sees too: results */
-	void *state;	       /* the functions' own; NULL at first */
-	struct bench_board *board;
-	char text[BENCH_TEXT_BYTES];
-};
 
 struct bench_crew_options {
 	const char *socket_path;    /* NULL: the library's default */
@@ -84,27 +67,7 @@ void bench_crew_free(struct bench_crew *crew);
 
 /* ---- in a process ---- */
 
-/* Saves the sentence for the parent.  Returns -EIO. */
-int bench_process_fail(struct bench_process *process, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
 /* Waits for all processes.  Returns 0, or -ECANCELED: another one failed, so return at once. */
 int bench_process_barrier(struct bench_process *process);
-
-/* Fills memory with bytes that no layer can compress or share. */
-void bench_fill_random(void *memory, size_t len);
-
-/* The same of the process's buffer.  Returns 0 or bench_process_fail()'s value. */
-int bench_process_fill(struct bench_process *process, size_t len);
-
-/* Sets all bytes of the process's buffer.  Returns likewise. */
-int bench_process_set(struct bench_process *process, char value, size_t len);
-
-/*
- * Bytes of the process's buffer: where they lie or, from a GPU, in room, of len bytes.  NULL:
- * bench_process_fail() has been called.
- */
-const uint8_t *bench_process_look(struct bench_process *process, uint64_t off, void *room,
-				  size_t len);
 
 #endif

@@ -1,6 +1,6 @@
 #include "client/ctl/bench/files.h"
 
-#include "client/ctl/bench/crew.h"
+#include "client/ctl/bench/buffer.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"

@@ -1,6 +1,6 @@
 #include "client/ctl/bench/gpu.h"
 
-#include "client/ctl/bench/crew.h"
+#include "client/ctl/bench/process.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/cuda.h"

@@ -6,6 +6,7 @@
  * two.  Unlike the other benches, this one leaves its files in the folder, under ds_io's names, and
  * uses files that it finds there.
  */
+#include "client/ctl/bench/buffer.h"
 #include "client/ctl/bench/crew.h"
 #include "client/ctl/bench/gpu.h"
 #include "client/ctl/bench/guest.h"

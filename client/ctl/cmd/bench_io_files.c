@@ -1,5 +1,6 @@
 #include "client/ctl/cmd/bench_io_files.h"
 
+#include "client/ctl/bench/buffer.h"
 #include "client/ctl/ui/newfile.h"
 #include "proto/util/cleanup.h"
 

@@ -1,0 +1,34 @@
+/*
+ * A process of a bench's crew (crew.h), as the functions that run in it see it.
+ */
+#ifndef DSAIO_CLIENT_CTL_BENCH_PROCESS_H
+#define DSAIO_CLIENT_CTL_BENCH_PROCESS_H
+
+#include "client/lib/dsaio.h"
+
+#include <stdint.h>
+
+#define BENCH_TEXT_BYTES 1024u /* of a sentence */
+
+struct bench_board;
+struct bench_gpu;
+
+/* The state of a process, kept between calls. */
+struct bench_process {
+	unsigned id, n_processes;
+	const char *folder, *socket_path;
+	struct dsaio_client *client;
+	void *buffer; /* buffer_bytes of dsaio_alloc() or of a GPU's memory, filled with random bytes */
+	uint64_t buffer_bytes;
+	struct bench_gpu *gpu; /* whose memory the buffer is; NULL: the host's */
+	void *shared;	       /* shared_bytes that the parent sees too: results */
+	void *state;	       /* the functions' own; NULL at first */
+	struct bench_board *board;
+	char text[BENCH_TEXT_BYTES];
+};
+
+/* Saves the sentence for the parent.  Returns -EIO. */
+int bench_process_fail(struct bench_process *process, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+#endif
