@@ -1,22 +1,7 @@
 /*
  * Files of a session: from the descriptor that came with a request to the close.
  */
-#include "tests/unit/control_parts.h"
-
-static struct session *session;
-static int fd;
-
-static void setup(void)
-{
-	control_setup();
-	session = control_client(&fd);
-}
-
-static void teardown(void)
-{
-	control_teardown();
-	(void)close(fd);
-}
+#include "tests/unit/control_session.h"
 
 START_TEST(a_file_gets_an_id_a_store_and_its_word_on_the_board)
 {
@@ -135,7 +120,7 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_checked_fixture(tcase, session_setup, session_teardown);
 	tcase_add_test(tcase, a_file_gets_an_id_a_store_and_its_word_on_the_board);
 	tcase_add_test(tcase, a_file_that_is_removed_is_closed_and_its_share_of_the_store_goes);
 	tcase_add_test(tcase, what_is_no_file_is_refused_by_name_and_closed);

@@ -6,7 +6,7 @@
 
 #include "daemon/control/status.h"
 #include "daemon/engine/gpu_probe.h"
-#include "tests/unit/control_parts.h"
+#include "tests/unit/control_session.h"
 
 #include <limits.h>
 #include <sys/mman.h>
@@ -78,20 +78,10 @@ END_TEST
 
 /* ---- imports ---- */
 
-static struct session *session;
-static int fd;
-
-static void setup(void)
-{
-	control_setup();
-	session = control_client(&fd);
-}
-
 static void teardown(void)
 {
-	control_teardown();
+	session_teardown();
 	gpu_probe_free(c.service.gpus);
-	(void)close(fd);
 }
 
 /* A probe of a driver that hangs, and is given up after so long. */
@@ -272,7 +262,7 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_checked_fixture(tcase, session_setup, teardown);
 	tcase_add_loop_test(tcase, the_way_follows_from_the_configuration_and_the_probe, 0,
 			    N_ROWS(ways));
 	tcase_add_test(tcase, without_a_gpu_an_import_is_refused_and_its_descriptor_is_closed);

@@ -1,28 +1,19 @@
 /*
  * Handles of a session, their channels, and the session's shares of stores.
  */
-#include "tests/unit/control_parts.h"
+#include "tests/unit/control_session.h"
 
 #include "proto/ring.h"
 
 #define ENTRIES 8u
 
-static struct session *session;
-static int fd;
 static uint32_t file, store;
 
 static void setup(void)
 {
-	control_setup();
-	session = control_client(&fd);
+	session_setup();
 	file = control_file(session, 0, "f");
 	store = control_store(session, file);
-}
-
-static void teardown(void)
-{
-	control_teardown();
-	(void)close(fd);
 }
 
 static struct channel *open_channel(uint32_t handle, bool has_rings)
@@ -210,7 +201,7 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_checked_fixture(tcase, setup, session_teardown);
 	tcase_add_test(tcase, a_handle_is_charged_until_it_is_closed);
 	tcase_add_test(tcase, the_daemon_reads_nothing_from_a_doorbell_socket);
 	tcase_add_test(tcase, a_handle_is_closed_when_the_lanes_have_returned_its_channels);

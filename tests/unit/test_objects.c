@@ -1,24 +1,9 @@
 /*
  * Slabs of a session, and how an object leaves the tables where lanes look.
  */
-#include "tests/unit/control_parts.h"
+#include "tests/unit/control_session.h"
 
 #include <sys/mman.h>
-
-static struct session *session;
-static int fd;
-
-static void setup(void)
-{
-	control_setup();
-	session = control_client(&fd);
-}
-
-static void teardown(void)
-{
-	control_teardown();
-	(void)close(fd);
-}
 
 static const struct slab_place anywhere = { .pages = SLAB_PAGES_ANY };
 
@@ -145,7 +130,7 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_checked_fixture(tcase, session_setup, session_teardown);
 	tcase_add_test(tcase, a_slab_has_an_id_and_a_descriptor_until_it_is_freed);
 	tcase_add_test(tcase,
 		       a_slab_is_freed_with_its_last_reference_and_the_answer_waits_for_that);
