@@ -265,8 +265,12 @@ static bool has_several_classes(const struct sched *sched)
 
 static bool is_gone(const struct sched_turn *turn, uint64_t now_nsec)
 {
-	return !turn->client->blocks_in_flight &&
-	       now_nsec - turn->client->done_nsec >= SCHED_AWAY_NSEC;
+	const struct sched_client *client = turn->client;
+
+	/* A call that hangs, of a GPU's driver for example, must not reserve room forever. */
+	if (client->blocks_in_flight)
+		return now_nsec - client->started_nsec >= WINDOW_HUNG_NSEC;
+	return now_nsec - client->done_nsec >= SCHED_AWAY_NSEC;
 }
 
 /* The class's turn that has it now: one with something to do, of which there is at least one. */
@@ -363,6 +367,7 @@ void sched_charge(struct sched *sched, struct sched_queue *queue, uint64_t bytes
 	owe(&queue->deficit_bytes, bytes);
 	owe(&turn->deficit_bytes, bytes);
 	turn->stay_bytes += (int64_t)bytes;
+	queue->client->started_nsec = now_nsec;
 	queue->head_since_nsec = now_nsec;
 	if (queue->now_class != queue->io_class)
 		lift(sched, queue, queue->io_class); /* it was lifted for one block */

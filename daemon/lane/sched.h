@@ -31,8 +31,9 @@ enum sched_class { SCHED_DEMAND, SCHED_NORMAL, SCHED_BACKGROUND, N_SCHED_CLASSES
    takes minutes to pay. */
 #define SCHED_DEBT_MAX (INT64_C(64) << 20)
 #define SCHED_WEIGHT_MAX 16u
-/* A client is away while it has blocks in flight, and for this time after.  To wake up, process the data
-   and submit takes tens of microseconds, some hundreds on a busy host.  A guess. */
+/* A client is away while it has blocks in flight, unless they hang (WINDOW_HUNG_NSEC), and for this time
+   after.  To wake up, process the data and submit takes tens of microseconds, some hundreds on a busy host.
+   A guess. */
 #define SCHED_AWAY_NSEC 1000000u
 /* The maximum that a client is owed when it is back. */
 #define SCHED_OWED_MAX (INT64_C(16) << 20)
@@ -54,6 +55,7 @@ struct sched_turn {
 
 struct sched_client {
 	struct sched_turn turns[N_SCHED_CLASSES];
+	uint64_t started_nsec; /* when its last block started */
 	/* Maintained by the lane, which has no other struct for a client.  The scheduler reads only
 	   blocks_in_flight and done_nsec. */
 	uint32_t n_channels, n_awake, blocks_in_flight;

@@ -31,7 +31,8 @@
 #define WINDOW_SMALL_BYTES (64u << 10)
 #define WINDOW_LATE_NSEC 2000000u
 #define WINDOW_GUARD_NSEC 20000000u
-/* GPU memory: a block that takes longer leaves the window.  A guess: far above what a working driver needs. */
+/* A block of GPU memory that takes longer leaves the window, and no room is reserved for a client whose last
+   block does.  A guess: far above what a working driver needs. */
 #define WINDOW_HUNG_NSEC UINT64_C(1000000000)
 
 /* Latencies are compared within a kind of blocks, a sum of these: those of GPU memory take longer. */

@@ -169,6 +169,31 @@ START_TEST(who_does_not_come_back_is_owed_nothing)
 }
 END_TEST
 
+START_TEST(who_has_a_block_that_hangs_was_owed_as_long_as_it_hung)
+{
+	const uint64_t start = 77 * WINDOW_HUNG_NSEC;
+	struct sched_queue queues[2];
+	uint64_t sizes[2] = { KIB(256), KIB(256) }, bytes[2] = { 0 };
+
+	setup();
+	for (int i = 0; i < 2; i++) {
+		sched_queue_init(&queues[i], &clients[i], SCHED_NORMAL, 1);
+		sched_add(&sched, &queues[i], 0);
+	}
+	run(queues, sizes, bytes, 8, start, 0);
+	clients[1].blocks_in_flight = 1;
+	sched_remove(&sched, &queues[1]);
+	run(queues, sizes, bytes, 8, start + WINDOW_HUNG_NSEC - 1, 0);
+	ck_assert_uint_gt(sched_owed_bytes(&sched, &queues[0]), 0);
+	run(queues, sizes, bytes, 2, start + WINDOW_HUNG_NSEC, 0);
+	ck_assert_uint_eq(sched_owed_bytes(&sched, &queues[0]), 0);
+	bytes[0] = bytes[1] = 0;
+	sched_add(&sched, &queues[1], start + WINDOW_HUNG_NSEC); /* back, as others */
+	run(queues, sizes, bytes, 100, start + WINDOW_HUNG_NSEC, 0);
+	ck_assert_uint_eq(bytes[0], bytes[1]);
+}
+END_TEST
+
 static bool is_second(const struct sched_queue *queue, void *arg)
 {
 	return queue == arg;
@@ -196,6 +221,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, more_queues_gain_a_client_nothing);
 	tcase_add_test(tcase, classes_go_in_order);
 	tcase_add_test(tcase, a_head_block_that_waits_is_lifted_and_falls_back);
+	tcase_add_test(tcase, who_has_a_block_that_hangs_was_owed_as_long_as_it_hung);
 	tcase_add_test(tcase, a_queue_can_be_found_out_of_turn);
 	tcase_add_test(tcase, who_does_not_come_back_is_owed_nothing);
 }
