@@ -30,6 +30,7 @@ int admit_channel_init(struct admit_channel *channel, const struct admit_channel
 {
 	memset(channel, 0, sizeof(*channel));
 	sched_queue_init(&channel->queue, config->client, config->io_class, config->weight);
+	channel->page_wait.queue = channel->gpu_wait.queue = &channel->queue;
 	channel->depth = config->depth;
 	channel->overlap = config->overlap;
 	channel->lanes = calloc(config->n_lanes, sizeof(*channel->lanes));
@@ -61,7 +62,7 @@ void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
 {
 	struct sched_client *client = channel->queue.client;
 
-	assert(!channel->waits_for_page && !channel->waits_for_gpu);
+	assert(!channel->page_wait.is_waiting && !channel->gpu_wait.is_waiting);
 	sched_remove(&admit->sched, &channel->queue);
 	if (--admit->n_channels == 0)
 		admit->profile_bytes = 0;
@@ -69,6 +70,41 @@ void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
 		sched_client_gone(&admit->sched, client);
 	if (admit->recent_client == client)
 		admit->recent_client = NULL;
+}
+
+/* ---- waiters ---- */
+
+/* A channel that waits already keeps its place. */
+static void wait_start(struct admit_waiters *waiters, struct admit_wait *wait)
+{
+	if (wait->is_waiting)
+		return;
+	wait->is_waiting = true;
+	list_push(&waiters->list, &wait->node);
+}
+
+static void wait_stop(struct admit_waiters *waiters, struct admit_wait *wait)
+{
+	if (!wait->is_waiting)
+		return;
+	wait->is_waiting = false;
+	list_remove(&waiters->list, &wait->node);
+}
+
+/* Once in a turn all channels that wait may try again, so class, weight and turns decide. */
+static void waiters_offer(struct admit *admit, struct admit_waiters *waiters, uint64_t now_nsec)
+{
+	if (!waiters->is_back)
+		return;
+	waiters->is_back = false;
+	LIST_EACH(struct admit_wait, wait, &waiters->list, node)
+		sched_add(&admit->sched, wait->queue, now_nsec);
+}
+
+static void waits_stop(struct admit *admit, struct admit_channel *channel)
+{
+	wait_stop(&admit->page_waiters, &channel->page_wait);
+	wait_stop(&admit->gpu_waiters, &channel->gpu_wait);
 }
 
 /* ---- bounce pages ---- */
@@ -82,33 +118,6 @@ static bool has_page_for(const struct admit *admit, const struct admit_channel *
 	return channel->queue.client->n_pages < admit->n_free_pages;
 }
 
-static void wait_for_page(struct admit *admit, struct admit_channel *channel)
-{
-	sched_pause(&admit->sched, &channel->queue);
-	if (channel->waits_for_page)
-		return; /* it keeps its place */
-	channel->waits_for_page = true;
-	list_push(&admit->page_waiters, &channel->page_node);
-}
-
-static void stop_waiting_for_page(struct admit *admit, struct admit_channel *channel)
-{
-	if (!channel->waits_for_page)
-		return;
-	channel->waits_for_page = false;
-	list_remove(&admit->page_waiters, &channel->page_node);
-}
-
-/* Once in a turn all channels that wait may try again, so class, weight and turns decide. */
-static void offer_pages(struct admit *admit, uint64_t now_nsec)
-{
-	if (!admit->is_page_back)
-		return;
-	admit->is_page_back = false;
-	LIST_EACH(struct admit_channel, c, &admit->page_waiters, page_node)
-		sched_add(&admit->sched, &c->queue, now_nsec);
-}
-
 void admit_take_page(struct admit *admit, struct admit_channel *channel)
 {
 	assert(admit->n_free_pages > 0);
@@ -120,36 +129,7 @@ void admit_give_page(struct admit *admit, struct admit_channel *channel)
 {
 	admit->n_free_pages++;
 	channel->queue.client->n_pages--;
-	admit->is_page_back = true;
-}
-
-/* ---- the part of GPU memory ---- */
-
-static void wait_for_gpu(struct admit *admit, struct admit_channel *channel)
-{
-	sched_set_aside(&admit->sched, &channel->queue);
-	if (channel->waits_for_gpu)
-		return; /* it keeps its place */
-	channel->waits_for_gpu = true;
-	list_push(&admit->gpu_waiters, &channel->gpu_node);
-}
-
-static void stop_waiting_for_gpu(struct admit *admit, struct admit_channel *channel)
-{
-	if (!channel->waits_for_gpu)
-		return;
-	channel->waits_for_gpu = false;
-	list_remove(&admit->gpu_waiters, &channel->gpu_node);
-}
-
-/* Once in a turn, as for pages. */
-static void offer_gpu(struct admit *admit, uint64_t now_nsec)
-{
-	if (!admit->is_gpu_back)
-		return;
-	admit->is_gpu_back = false;
-	LIST_EACH(struct admit_channel, c, &admit->gpu_waiters, gpu_node)
-		sched_add(&admit->sched, &c->queue, now_nsec);
+	admit->page_waiters.is_back = true;
 }
 
 /* ---- active clients ---- */
@@ -212,8 +192,7 @@ void admit_set_ready(struct admit *admit, struct admit_channel *channel, bool is
 		return;
 	}
 	sched_remove(&admit->sched, &channel->queue);
-	stop_waiting_for_page(admit, channel);
-	stop_waiting_for_gpu(admit, channel);
+	waits_stop(admit, channel);
 }
 
 /* ---- the decision ---- */
@@ -319,8 +298,8 @@ void admit_begin_turn(struct admit *admit, uint64_t now_nsec)
 {
 	update_sharing(admit, now_nsec);
 	admit->guard_end_nsec = 0;
-	offer_pages(admit, now_nsec);
-	offer_gpu(admit, now_nsec);
+	waiters_offer(admit, &admit->page_waiters, now_nsec);
+	waiters_offer(admit, &admit->gpu_waiters, now_nsec);
 }
 
 /* The block that may exceed the limit, if any. */
@@ -350,7 +329,8 @@ struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec)
 		if (head.must_defer)
 			return (struct admit_decision){ ADMIT_DEFER, channel, 0 };
 		if (head.needs_page && !has_page_for(admit, channel)) {
-			wait_for_page(admit, channel);
+			sched_pause(&admit->sched, queue);
+			wait_start(&admit->page_waiters, &channel->page_wait);
 			continue;
 		}
 		if (head.is_unlimited)
@@ -362,7 +342,8 @@ struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec)
 			    is_small_and_first(queue, head.bytes) ||
 			    !gpu_is_full(admit, queue, head.bytes))
 				return pass_limit(admit);
-			wait_for_gpu(admit, channel); /* others need not wait for that */
+			sched_set_aside(&admit->sched, queue); /* others need not wait for that */
+			wait_start(&admit->gpu_waiters, &channel->gpu_wait);
 			continue;
 		}
 		if (!head.has_room)
@@ -377,8 +358,7 @@ struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec)
 void admit_start(struct admit *admit, struct admit_channel *channel, uint32_t lane, uint32_t bytes,
 		 uint64_t now_nsec)
 {
-	stop_waiting_for_page(admit, channel);
-	stop_waiting_for_gpu(admit, channel);
+	waits_stop(admit, channel);
 	channel->lanes[lane].n_in_flight++;
 	channel->lanes[lane].n_started++;
 	sched_charge(&admit->sched, &channel->queue, bytes, now_nsec);
@@ -386,7 +366,7 @@ void admit_start(struct admit *admit, struct admit_channel *channel, uint32_t la
 
 void admit_start_again(struct admit *admit, struct admit_channel *channel, uint64_t now_nsec)
 {
-	stop_waiting_for_page(admit, channel);
+	wait_stop(&admit->page_waiters, &channel->page_wait);
 	sched_charge(&admit->sched, &channel->queue, 0, now_nsec);
 }
 
@@ -423,7 +403,7 @@ void admit_engine_give_up(struct admit *admit, struct admit_channel *channel, un
 	admit->bytes_in_flight -= bytes;
 	if (kind & WINDOW_GPU) {
 		admit->gpu_bytes -= bytes;
-		admit->is_gpu_back = true;
+		admit->gpu_waiters.is_back = true;
 	}
 }
 

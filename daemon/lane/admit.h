@@ -40,6 +40,13 @@
    first block waits behind them. */
 #define ADMIT_ALONE_BYTES (UINT64_C(64) << 20)
 
+/* A channel's place in a list of waiters. */
+struct admit_wait {
+	struct list_node node;
+	struct sched_queue *queue; /* of the channel */
+	bool is_waiting;
+};
+
 /* The part of a channel that admission needs. */
 struct admit_channel {
 	struct sched_queue queue;
@@ -49,10 +56,8 @@ struct admit_channel {
 		uint32_t n_in_flight;
 		uint32_t n_started; /* since none was in flight */
 	} * lanes;
-	struct list_node page_node; /* in the list of channels that wait for a page */
-	struct list_node
-		gpu_node; /* in the list of those that wait for the end of a block of GPU memory */
-	bool waits_for_page, waits_for_gpu;
+	struct admit_wait page_wait; /* for a bounce page */
+	struct admit_wait gpu_wait;  /* for the end of a block of GPU memory */
 };
 
 /* The next block of a channel's head op. */
@@ -80,6 +85,12 @@ struct admit_decision {
 	uint64_t until_nsec;
 };
 
+/* Channels whose head block waits for something that comes back, and are out of the scheduler meanwhile. */
+struct admit_waiters {
+	struct list list; /* struct admit_wait, in order */
+	bool is_back;	  /* something came back, and was not yet offered to them */
+};
+
 /* Describes the head block of a channel that is ready. */
 typedef struct admit_head admit_look(struct admit_channel *channel, void *arg);
 
@@ -91,17 +102,15 @@ struct admit {
 
 	uint32_t n_in_flight; /* blocks in the engines */
 	uint64_t bytes_in_flight;
-	uint64_t gpu_bytes;	 /* of them: of GPU memory */
-	uint64_t host_nsec;	 /* when a block of host memory was last to start */
-	struct list gpu_waiters; /* struct admit_channel, in order */
-	bool is_gpu_back; /* a block of GPU memory has ended, and they have not been offered its room */
-	uint64_t window_max_bytes; /* the administrator's limit; 0: none */
-	uint64_t profile_bytes;	   /* the most that one of the profiles allows in flight */
-	uint64_t guard_end_nsec;   /* large blocks wait until then; 0: they do not */
+	uint64_t gpu_bytes;		  /* of them: of GPU memory */
+	uint64_t host_nsec;		  /* when a block of host memory was last to start */
+	struct admit_waiters gpu_waiters; /* for the end of a block of GPU memory */
+	uint64_t window_max_bytes;	  /* the administrator's limit; 0: none */
+	uint64_t profile_bytes;		  /* the most that one of the profiles allows in flight */
+	uint64_t guard_end_nsec;	  /* large blocks wait until then; 0: they do not */
 
 	uint32_t n_free_pages;
-	struct list page_waiters; /* struct admit_channel, in order */
-	bool is_page_back;	  /* a page was returned and not yet offered to them */
+	struct admit_waiters page_waiters;
 
 	uint32_t n_channels;
 	uint32_t n_busy;			  /* clients with an op open */

@@ -244,23 +244,23 @@ START_TEST(half_of_the_pages_are_for_one_client_and_waiters_keep_their_order)
 			admit_take_page(&admit, &sides[i].channel);
 		}
 		ck_assert_int_eq(next_is(i, 0), ADMIT_NOTHING); /* waits */
-		ck_assert(sides[i].channel.waits_for_page);
+		ck_assert(sides[i].channel.page_wait.is_waiting);
 		if (i == 0)
 			admit_set_ready(&admit, &sides[0].channel, false, 0);
-		ck_assert(i == 1 || !sides[0].channel.waits_for_page);
+		ck_assert(i == 1 || !sides[0].channel.page_wait.is_waiting);
 	}
 	admit_set_ready(&admit, &sides[0].channel, true, 0);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
 	admit_set_ready(&admit, &sides[1].channel, true, 0); /* another op: it tries again */
 	ck_assert_int_eq(next_is(1, 0), ADMIT_NOTHING);
-	ck_assert_ptr_eq(admit.page_waiters.first, &sides[1].channel.page_node);
-	ck_assert_ptr_eq(admit.page_waiters.last, &sides[0].channel.page_node);
+	ck_assert_ptr_eq(admit.page_waiters.list.first, &sides[1].channel.page_wait.node);
+	ck_assert_ptr_eq(admit.page_waiters.list.last, &sides[0].channel.page_wait.node);
 
 	admit_give_page(&admit, &sides[0].channel);
 	ck_assert_int_eq(next_is(1, 0), ADMIT_START);
 	admit_take_page(&admit, &sides[1].channel);
 	admit_start(&admit, &sides[1].channel, 0, 4096, 0);
-	ck_assert(!sides[1].channel.waits_for_page);
+	ck_assert(!sides[1].channel.page_wait.is_waiting);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
 	admit_end(&admit, &sides[1].channel, 0, 0);
 	for (int i = 0; i < 3; i++) {
@@ -285,16 +285,16 @@ START_TEST(a_channel_that_waits_for_a_page_keeps_the_age_of_its_head_block)
 	for (int turn = 0; turn < 2; turn++) { /* no page is back: it is not looked at again */
 		ck_assert_int_eq(next_is(0, 2 * MSEC), ADMIT_NOTHING);
 		admit_begin_turn(&admit, 2 * MSEC);
-		ck_assert(sides[0].channel.waits_for_page && !queue->is_active);
+		ck_assert(sides[0].channel.page_wait.is_waiting && !queue->is_active);
 		admit_give_page(&admit, &sides[2].channel);
 		admit_take_page(&admit, &sides[2].channel); /* it is gone before the turn */
 	}
 	admit_give_page(&admit, &sides[2].channel);
 	ck_assert_int_eq(next_is(0, 3 * MSEC), ADMIT_START);
 	ck_assert_uint_eq(queue->head_since_nsec, MSEC);
-	ck_assert(sides[0].channel.waits_for_page);
+	ck_assert(sides[0].channel.page_wait.is_waiting);
 	admit_start_again(&admit, &sides[0].channel, 4 * MSEC);
-	ck_assert(!sides[0].channel.waits_for_page);
+	ck_assert(!sides[0].channel.page_wait.is_waiting);
 	ck_assert_uint_eq(queue->head_since_nsec, 4 * MSEC);
 	while (admit.n_free_pages < N_PAGES)
 		admit_give_page(&admit, &sides[2].channel);

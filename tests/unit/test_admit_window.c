@@ -151,7 +151,7 @@ static void teardown_gpu(void)
 	ck_assert_uint_eq(admit.gpu_bytes, 0);
 	close_op(0);
 	close_op(1);
-	ck_assert_ptr_null(admit.gpu_waiters.first);
+	ck_assert_ptr_null(admit.gpu_waiters.list.first);
 	teardown();
 }
 
