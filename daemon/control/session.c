@@ -232,6 +232,8 @@ void session_end(struct session *session, bool drain)
 		return;
 	}
 	session->state = SESSION_ENDING;
+	/* Nothing of the end waits for the client's socket: ops that drain end by themselves, and replies that
+	   it does not read are dropped.  If the process dies, its pidfd still reports it: then none drains. */
 	connection_stop(connection);
 	session_stop_adds(session);
 	session_stop_imports(session);
