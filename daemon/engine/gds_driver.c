@@ -11,15 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-struct gds_cuda gds_cuda;
-struct gds_cufile gds_cufile;
-
-#define CUDA_FUNCTION(result, name, parameters) { #name, offsetof(struct gds_cuda, name) },
-static const struct function cuda_functions[] = { CUDA_FUNCTIONS(CUDA_FUNCTION)
-							  CUDA_IMPORT_FUNCTIONS(CUDA_FUNCTION) };
-#define CUFILE_FUNCTION(result, name, parameters) { #name, offsetof(struct gds_cufile, name) },
-static const struct function cufile_functions[] = { CUFILE_FUNCTIONS(
-	CUFILE_FUNCTION) CUFILE_MOVE_FUNCTIONS(CUFILE_FUNCTION) };
+struct gpu_cuda gds_cuda;
+struct gpu_cufile gds_cufile;
 
 /* Work that a thread does once, and that may not return. */
 struct once {
@@ -206,25 +199,6 @@ static int once_do(struct once *once, struct error *error)
 
 /* ---- the libraries ---- */
 
-/* RTLD_GLOBAL: libcufile looks for libcuda by itself.  They are never closed: they have threads. */
-static int library_open(struct once *once, const char *path, const char *call,
-			const struct function *functions, size_t n, void *ret_functions)
-{
-	const char *missing;
-	void *library;
-
-	call_begins(once, call);
-	library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-	if (!library)
-		return error_set_plain(&once->error, -EOPNOTSUPP, "GPU memory: %s", dlerror());
-	missing = functions_find(library, functions, n, ret_functions);
-	if (missing)
-		return error_set_plain(&once->error, -EOPNOTSUPP,
-				       "GPU memory: %.200s has no %s: it is too old", path,
-				       missing);
-	return 0;
-}
-
 #define CUDA_CALL(once, name, ...)      \
 	(call_begins(once, #name "()"), \
 	 gds_cuda_result(#name "()", gds_cuda.name(__VA_ARGS__), &(once)->error))
@@ -252,18 +226,21 @@ static int gpus_find(struct once *once)
 
 static void start_run(struct once *once)
 {
-	const char *cuda = driver.cuda_library ? driver.cuda_library : CUDA_LIBRARY;
-	const char *cufile = driver.cufile_library ? driver.cufile_library : CUFILE_LIBRARY;
-	int r = library_open(once, cuda, "dlopen() of libcuda", cuda_functions,
-			     sizeof(cuda_functions) / sizeof(*cuda_functions), &gds_cuda);
+	struct error error;
+	int r;
 
-	if (r == 0)
-		r = gpus_find(once);
-	if (r == 0)
-		r = library_open(once, cufile, "dlopen() of libcufile", cufile_functions,
-				 sizeof(cufile_functions) / sizeof(*cufile_functions), &gds_cufile);
-	if (r < 0)
+	call_begins(once, "dlopen() of libcuda");
+	r = gpu_library_cuda(driver.cuda_library, &gds_cuda, &error);
+	if (r == 0 && gpus_find(once) < 0)
 		return;
+	if (r == 0) {
+		call_begins(once, "dlopen() of libcufile");
+		r = gpu_library_cufile(driver.cufile_library, &gds_cufile, &error);
+	}
+	if (r < 0) {
+		(void)error_set_plain(&once->error, r, "GPU memory: %s", error.text);
+		return;
+	}
 	call_begins(once, "cuFileDriverOpen()");
 	(void)gds_cufile_result("cuFileDriverOpen()", gds_cufile.cuFileDriverOpen(), &once->error);
 }

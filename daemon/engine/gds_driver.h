@@ -14,22 +14,12 @@
 #define DSAIO_DAEMON_ENGINE_GDS_DRIVER_H
 
 #include "daemon/base/error.h"
-#include "daemon/engine/cufile.h"
-#include "proto/util/cuda.h"
+#include "daemon/engine/gpu_library.h"
 
 #include <stdint.h>
 
 #define GDS_START_MSEC 30000u /* as of the probe, which has seen that they work */
 #define GDS_END_MSEC 2000u    /* the daemon's exit waits so long: a guess */
-
-struct gds_cuda {
-	CUDA_FUNCTIONS(FUNCTION_POINTER)
-	CUDA_IMPORT_FUNCTIONS(FUNCTION_POINTER)
-};
-struct gds_cufile {
-	CUFILE_FUNCTIONS(FUNCTION_POINTER)
-	CUFILE_MOVE_FUNCTIONS(FUNCTION_POINTER)
-};
 
 /* A GPU.  Its context exists once gds_driver_gpu() has returned it. */
 struct gds_gpu {
@@ -49,8 +39,8 @@ int gds_driver_gpu(const char uuid[sizeof(CUuuid)], const struct gds_gpu **ret_g
 		   struct error *error);
 
 /* Valid after gds_driver_gpu() has succeeded once. */
-extern struct gds_cuda gds_cuda;
-extern struct gds_cufile gds_cufile;
+extern struct gpu_cuda gds_cuda;
+extern struct gpu_cufile gds_cufile;
 
 /*
  * Closes cuFile, if it was opened: memory and files have been released, and no call is under way.  Call it

@@ -5,7 +5,6 @@
 #include "daemon/engine/gds_driver.h"
 #include "proto/util/cleanup.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
@@ -51,18 +50,6 @@ __attribute__((format(printf, 2, 3))) static void text_set(char text[GPU_TEXT_BY
 
 /* ---- in the child ---- */
 
-struct cuda {
-	CUDA_FUNCTIONS(FUNCTION_POINTER)
-};
-struct cufile {
-	CUFILE_FUNCTIONS(FUNCTION_POINTER)
-};
-
-#define CUDA_FUNCTION(result, name, parameters) { #name, offsetof(struct cuda, name) },
-static const struct function cuda_functions[] = { CUDA_FUNCTIONS(CUDA_FUNCTION) };
-#define CUFILE_FUNCTION(result, name, parameters) { #name, offsetof(struct cufile, name) },
-static const struct function cufile_functions[] = { CUFILE_FUNCTIONS(CUFILE_FUNCTION) };
-
 struct asking {
 	struct gpu_report *report;
 	const char *path; /* of the library */
@@ -75,28 +62,7 @@ static void call_begins(const struct asking *asking, const char *call)
 	text_set(asking->report->call, "%s of %.200s", call, asking->path);
 }
 
-/* Opens a library and finds its functions.  RTLD_GLOBAL: libcufile looks for libcuda by itself. */
-static bool library_open(const struct asking *asking, const struct function *functions, size_t n,
-			 void *ret_functions)
-{
-	const char *missing;
-	void *library;
-
-	call_begins(asking, "dlopen()");
-	library = dlopen(asking->path, RTLD_NOW | RTLD_GLOBAL);
-	if (!library) {
-		text_set(asking->problem, "%s", dlerror());
-		return false;
-	}
-	missing = functions_find(library, functions, n, ret_functions);
-	if (missing)
-		text_set(asking->problem,
-			 "%.200s has no %s: it is no library of that kind, or too old",
-			 asking->path, missing);
-	return !missing;
-}
-
-static bool cuda_is_done(const struct asking *asking, const struct cuda *cuda, CUresult result)
+static bool cuda_is_done(const struct asking *asking, const struct gpu_cuda *cuda, CUresult result)
 {
 	if (result == CUDA_SUCCESS)
 		return true;
@@ -119,9 +85,9 @@ void gpu_uuid_print(const void *uuid, char text[GPU_UUID_BYTES])
 				      ((const unsigned char *)uuid)[i]);
 }
 
-static bool gpu_ask(const struct asking *asking, const struct cuda *cuda, int ordinal)
+static bool gpu_ask(const struct asking *asking, const struct gpu_cuda *cuda, int ordinal)
 {
-	struct gpu *gpu = &asking->report->gpus[ordinal];
+	struct gpu_facts *gpu = &asking->report->gpus[ordinal];
 	CUdevice device;
 	CUuuid uuid;
 	size_t bytes;
@@ -139,13 +105,16 @@ static bool gpu_ask(const struct asking *asking, const struct cuda *cuda, int or
 static bool cuda_ask(const struct asking *asking)
 {
 	struct gpu_report *report = asking->report;
-	struct cuda cuda;
+	struct error error;
+	struct gpu_cuda cuda;
 	CUresult result;
 	int n;
 
-	if (!library_open(asking, cuda_functions, sizeof(cuda_functions) / sizeof(*cuda_functions),
-			  &cuda))
+	call_begins(asking, "dlopen()");
+	if (gpu_library_cuda(asking->path, &cuda, &error) < 0) {
+		text_set(asking->problem, "%s", error.text);
 		return false;
+	}
 	call_begins(asking, "cuInit()");
 	result = cuda.cuInit(0);
 	if (result == CUDA_ERROR_NO_DEVICE) /* as a count of 0 */
@@ -182,12 +151,16 @@ static void cufile_ask(const struct asking *asking)
 {
 	struct gpu_report *report = asking->report;
 	CUfileDrvProps_t props = { 0 };
-	struct cufile cufile;
+	struct error error;
+	struct gpu_cufile cufile;
 
 	report->is_at_cufile = true;
-	if (!library_open(asking, cufile_functions,
-			  sizeof(cufile_functions) / sizeof(*cufile_functions), &cufile) ||
-	    !CUFILE_CALL(asking, &cufile, cuFileGetVersion, &report->cufile_version) ||
+	call_begins(asking, "dlopen()");
+	if (gpu_library_cufile(asking->path, &cufile, &error) < 0) {
+		text_set(asking->problem, "%s", error.text);
+		return;
+	}
+	if (!CUFILE_CALL(asking, &cufile, cuFileGetVersion, &report->cufile_version) ||
 	    !CUFILE_CALL(asking, &cufile, cuFileDriverOpen) ||
 	    !CUFILE_CALL(asking, &cufile, cuFileDriverGetProperties, &props))
 		return;

@@ -31,7 +31,8 @@
 struct event_base;
 struct gpu_probe;
 
-struct gpu {
+/* A GPU that was found. */
+struct gpu_facts {
 	char uuid[GPU_UUID_BYTES], name[GPU_NAME_BYTES];
 	uint64_t memory_bytes;
 };
@@ -41,7 +42,7 @@ struct gpu_report {
 	char call[GPU_TEXT_BYTES]; /* in progress: "cuInit() of libcuda.so.1" */
 	int cuda_version;	   /* 13020: 13.2; 0: not known */
 	uint32_t n_gpus;
-	struct gpu gpus[GPUS_MAX];
+	struct gpu_facts gpus[GPUS_MAX];
 	char problem[GPU_TEXT_BYTES]; /* why GPUs cannot be used */
 	bool is_at_cufile;	      /* the call in progress is one of libcufile */
 	bool has_cufile;
