@@ -21,6 +21,17 @@ static struct dsaio_file *client_begin(struct rig *rig, struct daemon *daemon)
 	return rig_file(rig, "f", O_RDWR);
 }
 
+/* The first client of a new daemon, with GPU memory. */
+static struct dsaio_file *gpu_begin(struct rig *rig, const char *standin, const char *keys,
+				    size_t bytes, char **ret_memory)
+{
+	struct daemon *daemon = gpu_daemon_start(standin, keys);
+
+	gpu_open();
+	*ret_memory = program_alloc(0, bytes);
+	return client_begin(rig, daemon);
+}
+
 /* Runs an op, which must go well.  Returns its way. */
 static enum dsaio_way way_of(struct rig *rig, struct dsaio_file *file, char *memory, bool is_write,
 			     char *ret_why)
@@ -90,14 +101,11 @@ static bool status_has(const struct daemon *daemon, bool is_write, enum dsaio_wa
 TEST_TABLE(faster, speeds, "the faster way stays, for this client and the next")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE, next = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	const enum dsaio_way way = speeds[row].way;
 	struct dsaio_file *file;
 	char *memory, why[256];
 
-	gpu_open();
-	memory = program_alloc(0, MIB);
-	file = client_begin(&rig, daemon);
+	file = gpu_begin(&rig, "nvfs=2.24", "", MIB, &memory);
 	words_set(speeds[row].words);
 	measure(&rig, file, memory, false);
 	words_set("");
@@ -106,28 +114,27 @@ TEST_TABLE(faster, speeds, "the faster way stays, for this client and the next")
 		CHECK_MSG(*speeds[row].why ? strstr(why, speeds[row].why) != NULL : !*why, "%s",
 			  why);
 	}
-	CHECK(status_has(daemon, false, way));
-	CHECK(!status_has(daemon, true, way));
+	CHECK(status_has(rig.daemon, false, way));
+	CHECK(!status_has(rig.daemon, true, way));
 
-	file = client_begin(&next, daemon);
+	file = client_begin(&next, rig.daemon);
 	for (unsigned i = 0; i < N_MEASURED; i++)
 		CHECK_EQ(way_of(&next, file, memory, false, NULL), way);
 	words_set(speeds[row].words); /* writes are another matter */
 	measure(&next, file, memory, true);
 	CHECK_EQ(way_of(&next, file, memory, true, NULL), way);
-	CHECK(status_has(daemon, true, way));
+	CHECK(status_has(rig.daemon, true, way));
 }
 
 TEST(forgotten, "a daemon that is started again, maybe with another driver, has it measured anew")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE, next = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	struct dsaio_file *file;
+	struct daemon *daemon;
 	char *memory;
 
-	gpu_open();
-	memory = program_alloc(0, MIB);
-	file = client_begin(&rig, daemon);
+	file = gpu_begin(&rig, "nvfs=2.24", "", MIB, &memory);
+	daemon = rig.daemon;
 	words_set(SLOW_DIRECT);
 	measure(&rig, file, memory, false);
 	CHECK_EQ(way_of(&rig, file, memory, false, NULL), DSAIO_WAY_COPIED);
@@ -152,13 +159,10 @@ static const struct {
 TEST_TABLE(engine, engines, "an engine that the configuration names is not measured")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", engines[row].keys);
 	struct dsaio_file *file;
 	char *memory;
 
-	gpu_open();
-	memory = program_alloc(0, MIB);
-	file = client_begin(&rig, daemon);
+	file = gpu_begin(&rig, "nvfs=2.24", engines[row].keys, MIB, &memory);
 	for (unsigned i = 0; i < 2 * N_MEASURED; i++)
 		CHECK_EQ(way_of(&rig, file, memory, false, NULL), engines[row].way);
 }
@@ -166,13 +170,10 @@ TEST_TABLE(engine, engines, "an engine that the configuration names is not measu
 TEST(failed, "failures of both ways tell nothing")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	struct dsaio_file *file;
 	char *memory;
 
-	gpu_open();
-	memory = program_alloc(0, MIB);
-	file = client_begin(&rig, daemon);
+	file = gpu_begin(&rig, "nvfs=2.24", "", MIB, &memory);
 	words_set("cuFileRead=5008 cuMemcpyHtoDAsync_v2=1");
 	for (unsigned i = 0; i < 8; i++)
 		CHECK(dsaio_pread(rig.handle, file, memory, LEN, 0) < 0);
@@ -193,14 +194,11 @@ TEST(cancelled, "ops that are cancelled are not measured, also if they are done"
 {
 	static const char *const calls[] = { "cuFileRead", "cuMemcpyHtoDAsync_v2" };
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	struct dsaio_file *file;
 	struct dsaio_op *op;
 	char *memory;
 
-	gpu_open();
-	memory = program_alloc(0, MIB);
-	file = client_begin(&rig, daemon);
+	file = gpu_begin(&rig, "nvfs=2.24", "", MIB, &memory);
 	for (unsigned i = 0; i < N_MEASURED; i++) {
 		words_set(test_text("%s=hold %s=hold", calls[0], calls[1]));
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, LEN, 0, &op));
@@ -220,15 +218,12 @@ TEST_TABLE(order, speeds, "ops that overlap keep their order if their ways diffe
 {
 	enum { N = 12 };
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	struct dsaio_op *ops[N], *reads[N];
 	struct dsaio_file *file;
 	char *memory, *into;
 
-	gpu_open();
-	memory = program_alloc(0, N * LEN);
+	file = gpu_begin(&rig, "nvfs=2.24", "", N * LEN, &memory);
 	into = program_alloc(0, N * LEN);
-	file = client_begin(&rig, daemon);
 	blocking(&rig, file, memory, true, 4);
 	words_set(row ? "cufile_nsec_per_kib=100000" : "nsec_per_kib=100000");
 	for (unsigned i = 0; i < N; i++) {
@@ -244,7 +239,7 @@ TEST_TABLE(order, speeds, "ops that overlap keep their order if their ways diffe
 		dsaio_op_free(ops[i]);
 		dsaio_op_free(reads[i]);
 	}
-	file_check_pattern(daemon_path(daemon, "f"), 0, LEN, 100 + N - 1, 0);
+	file_check_pattern(daemon_path(rig.daemon, "f"), 0, LEN, 100 + N - 1, 0);
 }
 
 /*
@@ -263,15 +258,12 @@ static const struct {
 TEST_TABLE(computing, patterns, "a program that computes before it waits has the faster way")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	enum dsaio_way way = DSAIO_WAY_NONE;
 	struct dsaio_file *file;
 	struct dsaio_op *op;
 	char *memory;
 
-	gpu_open();
-	memory = program_alloc(0, MIB);
-	file = client_begin(&rig, daemon);
+	file = gpu_begin(&rig, "nvfs=2.24", "", MIB, &memory);
 	words_set(patterns[row].words);
 	for (unsigned i = 0; i < N_MEASURED + 3; i++) {
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, LEN, 0, &op));
@@ -287,14 +279,11 @@ TEST_TABLE(burst, speeds, "ops that overlap all go the usual way, and do not cou
 {
 	enum { N = 32 };
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	struct dsaio_op *ops[N];
 	struct dsaio_file *file;
 	char *memory;
 
-	gpu_open();
-	memory = program_alloc(0, N * LEN);
-	file = client_begin(&rig, daemon);
+	file = gpu_begin(&rig, "nvfs=2.24", "", N * LEN, &memory);
 	words_set("cufile_nsec_per_kib=100000"); /* so that the program waits for them */
 	for (unsigned i = 0; i < N; i++)
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + i * LEN, LEN, 0, &ops[i]));
@@ -312,24 +301,21 @@ TEST_TABLE(burst, speeds, "ops that overlap all go the usual way, and do not cou
 TEST(full, "with a full pool no op is copied, whether copies are measured or chosen")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE, full = RIG_NONE, next = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "client_pool_max = 4M\n");
 	struct dsaio_file *file;
 	char *memory;
 	void *rest;
 
-	gpu_open();
-	memory = program_alloc(0, MIB);
-	file = client_begin(&full, daemon);
+	file = gpu_begin(&full, "nvfs=2.24", "client_pool_max = 4M\n", MIB, &memory);
 	CHECK_CALL(dsaio_alloc(full.client, 4 * MIB, &rest));
 	blocking(&full, file, memory, false, 4 * N_MEASURED);
 	CHECK_EQ(way_of(&full, file, memory, false, NULL), DSAIO_WAY_GPU);
 
-	file = client_begin(&rig, daemon);
+	file = client_begin(&rig, full.daemon);
 	words_set(SLOW_DIRECT);
 	measure(&rig, file, memory, false);
 	CHECK_EQ(way_of(&rig, file, memory, false, NULL), DSAIO_WAY_COPIED);
 	words_set("");
-	file = client_begin(&next, daemon);
+	file = client_begin(&next, full.daemon);
 	CHECK_EQ(way_of(&next, file, memory, false, NULL), DSAIO_WAY_COPIED);
 	CHECK_CALL(dsaio_alloc(next.client, 4 * MIB, &rest)); /* takes what the copies had */
 	for (unsigned i = 0; i < N_MEASURED; i++)
@@ -350,13 +336,10 @@ static const struct {
 TEST_TABLE(failing, failures, "a way that fails is left after two ops")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("nvfs=2.24", "");
 	struct dsaio_file *file;
 	char *memory, why[256];
 
-	gpu_open();
-	memory = program_alloc(0, MIB);
-	file = client_begin(&rig, daemon);
+	file = gpu_begin(&rig, "nvfs=2.24", "", MIB, &memory);
 	words_set(failures[row].words);
 	blocking(&rig, file, memory, false, failures[row].n_well);
 	for (unsigned i = 0; i < 2; i++)
@@ -369,27 +352,21 @@ TEST_TABLE(failing, failures, "a way that fails is left after two ops")
 TEST(compatibility, "where cuFile itself copies, the library's copies are the usual way")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("", "");
 	struct dsaio_file *file;
 	char *memory;
 
-	gpu_open();
-	memory = program_alloc(0, MIB);
-	file = client_begin(&rig, daemon);
+	file = gpu_begin(&rig, "", "", MIB, &memory);
 	CHECK_EQ(way_of(&rig, file, memory, false, NULL), DSAIO_WAY_COPIED);
 }
 
 TEST(asked, "an op asks libcuda once whose memory it is")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct daemon *daemon = gpu_daemon_start("", "");
 	struct dsaio_file *file;
 	uint64_t n_asked;
 	char *memory;
 
-	gpu_open();
-	memory = program_alloc(0, MIB);
-	file = client_begin(&rig, daemon);
+	file = gpu_begin(&rig, "", "", MIB, &memory);
 	blocking(&rig, file, memory, false, 1);
 	n_asked = gpu.look.standin_counts().n_asked;
 	blocking(&rig, file, memory, false, 1);
