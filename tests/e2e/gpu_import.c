@@ -285,7 +285,7 @@ TEST(freed_in_use, "memory that is freed during an op: the op ends, and the next
 }
 
 TEST(mapped,
-     "memory that the program maps by itself is lent as well, and anew when it is mapped anew")
+     "memory that the program maps by itself is imported as well, and anew when it is mapped anew")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_file *file;
@@ -324,7 +324,7 @@ TEST(registered, "registered memory is the daemon's at once, until it is unregis
 	rig_gone(&rig);
 }
 
-/* ---- what cannot be lent ---- */
+/* ---- what cannot be imported ---- */
 
 TEST(not_exported, "memory that the driver does not export is copied")
 {

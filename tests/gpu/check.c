@@ -189,29 +189,29 @@ TEST(two, "two clients use one GPU at a time")
 
 /* ---- another process's memory ---- */
 
-#define LENT_BYTES ((size_t)(2 * MIB))
+#define EXPORTED_BYTES ((size_t)(2 * MIB))
 
-struct lender {
+struct exporter {
 	pid_t pid;
 	int ask, answer; /* a byte each: go on; done */
 };
 
-/* A process that lends memory with pattern 4; asked once, it frees it; then it ends. */
-static struct lender lender_start(CUipcMemHandle *ret_handle)
+/* A process that exports memory with pattern 4; asked once, it frees it; then it ends. */
+static struct exporter exporter_start(CUipcMemHandle *ret_handle)
 {
 	int ask[2], answer[2];
-	struct lender lender;
+	struct exporter exporter;
 	char byte = 0;
 
 	CHECK_SYS(pipe(ask));
 	CHECK_SYS(pipe(answer));
-	lender = (struct lender){ (pid_t)CHECK_SYS(fork()), ask[1], answer[0] };
-	if (lender.pid == 0) {
+	exporter = (struct exporter){ (pid_t)CHECK_SYS(fork()), ask[1], answer[0] };
+	if (exporter.pid == 0) {
 		char *memory;
 
 		gpu_open();
-		memory = gpu_alloc(LENT_BYTES);
-		gpu_fill(memory, LENT_BYTES, 4, 0);
+		memory = gpu_alloc(EXPORTED_BYTES);
+		gpu_fill(memory, EXPORTED_BYTES, 4, 0);
 		CHECK_EQ(gpu.lend.cuIpcGetMemHandle(ret_handle, address(memory)), CUDA_SUCCESS);
 		CHECK_EQ(write(answer[1], ret_handle, sizeof(*ret_handle)), sizeof(*ret_handle));
 		CHECK_EQ(read(ask[0], &byte, 1), 1);
@@ -221,19 +221,19 @@ static struct lender lender_start(CUipcMemHandle *ret_handle)
 		_exit(0);
 	}
 	CHECK_EQ(read(answer[0], ret_handle, sizeof(*ret_handle)), sizeof(*ret_handle));
-	return lender;
+	return exporter;
 }
 
-static void lender_go_on(const struct lender *lender, bool has_answer)
+static void exporter_go_on(const struct exporter *exporter, bool has_answer)
 {
 	char byte = 0;
 
-	CHECK_EQ(write(lender->ask, &byte, 1), 1);
+	CHECK_EQ(write(exporter->ask, &byte, 1), 1);
 	if (has_answer)
-		CHECK_EQ(read(lender->answer, &byte, 1), 1);
+		CHECK_EQ(read(exporter->answer, &byte, 1), 1);
 }
 
-static char *lent_open(CUipcMemHandle handle)
+static char *import_open(CUipcMemHandle handle)
 {
 	CUdeviceptr memory = 0;
 
@@ -246,26 +246,26 @@ TEST(ipc, "ops on the memory of another process")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_file *file;
-	struct lender lender;
+	struct exporter exporter;
 	CUipcMemHandle handle;
 	char *memory;
 
 	needs_gpu();
-	lender = lender_start(&handle);
+	exporter = exporter_start(&handle);
 	gpu_open();
 	rig_engine(&rig, "auto");
 	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
-	memory = lent_open(handle);
+	memory = import_open(handle);
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory + 77, MIB, 5), MIB);
 	file_check_pattern(daemon_path(rig.daemon, "f"), 5, MIB, 4, 77);
-	gpu_fill(memory, LENT_BYTES, 0, 0);
+	gpu_fill(memory, EXPORTED_BYTES, 0, 0);
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory + 77, MIB, 5), MIB);
 	gpu_check(memory + 77, MIB, 4, 77);
 	rig_close(&rig);
 	CHECK_EQ(gpu.map.cuIpcCloseMemHandle(address(memory)), CUDA_SUCCESS);
-	lender_go_on(&lender, true);
-	lender_go_on(&lender, false);
-	child_wait_ok(lender.pid);
+	exporter_go_on(&exporter, true);
+	exporter_go_on(&exporter, false);
+	child_wait_ok(exporter.pid);
 }
 
 /* ---- many bytes ---- */
@@ -507,27 +507,27 @@ TEST(cuda_questions, "what libcuda does")
 							   address(memory))));
 }
 
-TEST(import_questions, "what libcufile does with memory that another process lends")
+TEST(import_questions, "what libcufile does with memory that another process exports")
 {
 	CUfileDescr_t description = { .type = CU_FILE_HANDLE_TYPE_OPAQUE_FD };
 	const char *path = test_text("%s/f", test_dir());
-	struct lender lender;
+	struct exporter exporter;
 	CUipcMemHandle handle;
 	CUfileHandle_t file;
 	CUfileError_t result;
 	char byte, *memory;
 
 	needs_gpu();
-	lender = lender_start(&handle);
+	exporter = exporter_start(&handle);
 	gpu_open();
-	memory = lent_open(handle);
+	memory = import_open(handle);
 	cufile_open();
-	file_make_pattern(path, LENT_BYTES, 1);
+	file_make_pattern(path, EXPORTED_BYTES, 1);
 	description.handle.fd = open_direct(path, O_RDWR);
 	CHECK_EQ(gpu.move.cuFileHandleRegister(&file, &description).err, CU_FILE_SUCCESS);
 	test_note("cuFileRead into unregistered memory of cuIpcOpenMemHandle: %zd",
 		  gpu.move.cuFileRead(file, memory, MIB, 0, 0));
-	result = gpu.move.cuFileBufRegister(memory, LENT_BYTES, 0);
+	result = gpu.move.cuFileBufRegister(memory, EXPORTED_BYTES, 0);
 	test_note("cuFileBufRegister of memory of cuIpcOpenMemHandle: error %d, of CUDA's %d",
 		  (int)result.err, (int)result.cu_err);
 	if (result.err == CU_FILE_SUCCESS) {
@@ -538,13 +538,13 @@ TEST(import_questions, "what libcufile does with memory that another process len
 		CHECK_EQ(gpu.move.cuFileBufDeregister(memory).err, CU_FILE_SUCCESS);
 	}
 	gpu.move.cuFileHandleDeregister(file);
-	lender_go_on(&lender, true);
+	exporter_go_on(&exporter, true);
 	test_note("cuMemcpyDtoH of memory that its process has freed: %s",
 		  cuda_name(gpu.map.cuMemcpyDtoH_v2(&byte, address(memory), 1)));
 	test_note("cuIpcCloseMemHandle of it: %s",
 		  cuda_name(gpu.map.cuIpcCloseMemHandle(address(memory))));
-	lender_go_on(&lender, false);
-	child_wait_ok(lender.pid);
+	exporter_go_on(&exporter, false);
+	child_wait_ok(exporter.pid);
 }
 
 TEST_MAIN
