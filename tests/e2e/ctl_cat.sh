@@ -288,6 +288,28 @@ a_terminated_put_leaves_the_file_as_it_was() {
 	[ "$rc" = 143 ] && says "$dir/err" "interrupted" "b is as it was" && says_not "$dir/err" "were copied" && same "$dir/before" "$store/b" && no_temporary "$store"
 }
 
+# The daemon has the temporary file open for a while, as the test has here.
+a_failed_put_gives_its_room_back_at_once() {
+	local pid in held blocks
+	rm -f "$dir/fifo" "$store/new"
+	mkfifo "$dir/fifo"
+	"$ctl" put --size 20M "$store/new" <"$dir/fifo" >"$dir/out" 2>"$dir/err" &
+	pid=$!
+	exec {in}>"$dir/fifo"
+	until exec {held}<"$(find "$store" -maxdepth 1 -name '.dsaio-*.tmp')"; do
+		kill -0 "$pid" || break
+		sleep 0.01
+	done 2>/dev/null
+	exec {in}>&-
+	wait "$pid"
+	why="exit status $?: $(cat "$dir/err")"
+	blocks=$(stat -L -c %b "/proc/self/fd/$held")
+	exec {held}<&-
+	says "$dir/err" "ended after 0 of the 20971520 bytes" "nothing was copied" || return 1
+	why="$blocks blocks of the removed file are still in use"
+	[ "$blocks" = 0 ] && no_temporary "$store"
+}
+
 # A bar comes after two seconds: the reader takes that long.
 a_terminal_that_gets_no_output_sees_a_bar() {
 	why="needs script(1)"
@@ -313,6 +335,7 @@ for t in sizes_of_all_kinds_go_round_through_pipes cat_and_put_in_one_pipe files
 	a_file_that_grows_is_read_to_its_end a_file_that_becomes_shorter_is_an_error \
 	put_replaces_a_file_or_writes_in_place_and_cuts put_tells_json an_announced_size_must_come a_failed_put_in_place_cuts_nothing put_refuses_what_is_no_file \
 	a_full_disk_is_reported_and_leaves_nothing a_terminated_put_leaves_the_file_as_it_was \
+	a_failed_put_gives_its_room_back_at_once \
 	a_terminal_that_gets_no_output_sees_a_bar without_a_daemon_a_private_one_serves; do
 	run_test $t
 done

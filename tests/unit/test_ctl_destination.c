@@ -159,12 +159,16 @@ START_TEST(in_place_a_new_file_without_a_byte_is_removed) /* _i: bytes written *
 {
 	struct destination d = DESTINATION_INIT;
 	struct side side = { .fd = -1 };
+	struct stat st;
 
 	d.is_in_place = true;
 	begin(&d, &side);
 	ck_assert(d.is_made);
 	destination_deinit(&d, (uint64_t)_i);
 	ck_assert_int_eq(size_of_file(), _i ? 3 : -1);
+	ck_assert_int_eq(fstat(side.fd, &st), 0);
+	ck_assert_int_eq(st.st_size,
+			 _i ? 3 : 0); /* gives back the room of a part of the first chunk */
 	(void)close(side.fd);
 }
 END_TEST

@@ -63,6 +63,36 @@ START_TEST(a_discarded_file_leaves_nothing)
 }
 END_TEST
 
+/* As the daemon does for a while. */
+START_TEST(a_discarded_file_gives_its_room_back_while_another_process_has_it_open)
+{
+	struct newfile file;
+	struct stat st;
+	int other;
+
+	ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
+	ck_assert_int_eq(newfile_reserve(file.fd, 1 << 20), 0);
+	write_text(file.fd, "lost");
+	other = openat(dir_fd, file.temporary, O_RDONLY | O_CLOEXEC);
+	newfile_discard(&file);
+	ck_assert_int_eq(fstat(other, &st), 0);
+	ck_assert_int_eq(st.st_blocks, 0);
+	(void)close(other);
+}
+END_TEST
+
+START_TEST(a_discarded_file_that_has_another_name_keeps_its_bytes)
+{
+	struct newfile file;
+
+	ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
+	write_text(file.fd, "kept");
+	ck_assert_int_eq(linkat(dir_fd, file.temporary, dir_fd, "a", 0), 0);
+	newfile_discard(&file);
+	ck_assert_str_eq(read_text("a"), "kept");
+}
+END_TEST
+
 START_TEST(a_commit_that_fails_leaves_nothing)
 {
 	struct newfile file;
@@ -159,6 +189,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_checked_fixture(tcase, make_dir, teardown);
 	tcase_add_test(tcase, a_commit_replaces_the_file_of_that_name);
 	tcase_add_test(tcase, a_discarded_file_leaves_nothing);
+	tcase_add_test(tcase,
+		       a_discarded_file_gives_its_room_back_while_another_process_has_it_open);
+	tcase_add_test(tcase, a_discarded_file_that_has_another_name_keeps_its_bytes);
 	tcase_add_test(tcase, a_commit_that_fails_leaves_nothing);
 	tcase_add_test(tcase, a_rename_replaces_only_if_it_is_told_to);
 	tcase_add_test(tcase, the_descriptor_may_be_taken);

@@ -279,9 +279,12 @@ int destination_place(struct destination *d, bool is_synced, char *text)
 
 void destination_deinit(struct destination *d, uint64_t n_bytes)
 {
+	if (destination_has_temp(d))
+		d->temp.fd = TAKE_FD(d->side->fd);
 	newfile_discard(&d->temp);
-	if (d->is_made && !d->is_complete && n_bytes == 0)
-		(void)unlink(d->side->path); /* the failure was reported already */
+	/* The failure was reported already. */
+	if (d->is_made && !d->is_complete && n_bytes == 0 && unlink(d->side->path) == 0)
+		newfile_free_room(d->side->fd);
 	free(d->place);
 	d->place = NULL;
 	closep(&d->dir_fd);

@@ -26,7 +26,7 @@ struct destination {
 	struct stat old;     /* if it was there */
 	char *place;	     /* owned; the path that the temporary file gets */
 	int dir_fd;	     /* its directory; -1: written in place */
-	struct newfile temp; /* without fd, which is the side's */
+	struct newfile temp; /* its fd is the side's, until destination_deinit() */
 	bool is_made;	     /* it was not there, and is written in place */
 	bool is_changed;     /* a write began, or it was cut: it may differ from the old file */
 	bool is_complete;    /* all bytes are there under its name; only a comparison may follow */
@@ -77,7 +77,10 @@ int destination_sync(struct destination *destination, struct dsaio_handle *handl
 /* Renames the temporary file.  is_synced: its name is synced too. */
 int destination_place(struct destination *destination, bool is_synced, char *text);
 
-/* Removes the temporary file, or a new file without a byte (n_bytes: how many were written). */
+/*
+ * Removes the temporary file, which the side has open no more, or a new file without a byte (n_bytes: how
+ * many were written).
+ */
 void destination_deinit(struct destination *destination, uint64_t n_bytes);
 
 #endif

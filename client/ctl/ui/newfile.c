@@ -10,6 +10,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #define TRIES 100 /* a guess: names of 64 random bits hardly collide */
 
@@ -83,10 +84,20 @@ int newfile_commit(struct newfile *file)
 	return r;
 }
 
+void newfile_free_room(int fd)
+{
+	struct stat st;
+
+	/* Where it fails, the room is free when the last descriptor is closed. */
+	if (fstat(fd, &st) == 0 && st.st_nlink == 0)
+		(void)!ftruncate(fd, 0);
+}
+
 void newfile_discard(struct newfile *file)
 {
-	if (file->temporary[0] && check_name(file) == 0)
-		(void)unlinkat(file->dir_fd, file->temporary, 0); /* it may just have gone */
+	if (file->temporary[0] && check_name(file) == 0 &&
+	    unlinkat(file->dir_fd, file->temporary, 0) == 0)
+		newfile_free_room(file->fd);
 	closep(&file->fd);
 	*file = NEWFILE_NONE;
 }

@@ -47,8 +47,14 @@ int newfile_rename(struct newfile *file, bool replaces);
  */
 int newfile_commit(struct newfile *file);
 
-/* Closes fd and removes the temporary file, unless another process has removed or replaced it. */
+/*
+ * Closes fd and removes the temporary file, unless another process has removed or replaced it.  Its room
+ * is free when this returns, also while the daemon still has it open.
+ */
 void newfile_discard(struct newfile *file);
+
+/* Frees the blocks of a file that no name has any more.  Does nothing if it has one. */
+void newfile_free_room(int fd);
 
 /* write(2) until all of it is written.  Returns 0 or a negative errno. */
 int write_all(int fd, const char *bytes, size_t len);
