@@ -139,7 +139,7 @@ const char *hung_next(const char *what, bool has_bytes)
 	(void)pthread_mutex_lock(&stuck.lock);
 	hung_pop(here);
 	here->about.what = what;
-	here->has_bytes = has_bytes;
+	here->has_bytes = has_bytes && here->about.is_block;
 	here->since_nsec = clock_nsec();
 	here->is_told = here->is_quiet = here->has_place = false;
 	hung_push(here);

@@ -80,8 +80,8 @@ void hung_begin(struct hung *stuck, const struct hung_about *about);
 void hung_end(struct hung *stuck);
 /*
  * This thread, between its hung_begin() and hung_end(), is about to make another call for the same purpose.
- * Returns the name of the call until now, for the way back.  NULL: nothing is recorded here, and nothing
- * happens.
+ * has_bytes: of a block.  A call that is made for no block has none.  Returns the name of the call until now,
+ * for the way back.  NULL: nothing is recorded here, and nothing happens.
  */
 const char *hung_next(const char *what, bool has_bytes);
 

@@ -46,6 +46,9 @@ START_TEST(an_import_that_hangs_is_given_up)
 	ck_assert_uint_eq(looks_until_over(), 0); /* there is nothing to wait for */
 	hung_begin(&call, &import);
 	ck_assert_uint_eq(looks_until_over(), 1 + DRIVER_WAIT_SEC);
+	(void)hung_next("cuFileHandleRegister", false); /* and on the way back, as in a transfer */
+	(void)hung_next("GPU import", true);
+	ck_assert_uint_eq(looks_until_over(), 1 + DRIVER_WAIT_SEC);
 	hung_end(&call);
 }
 END_TEST
