@@ -332,11 +332,27 @@ def test_a_file_object_is_refused_with_what_to_do(folder):
     with open(folder + "/f", "wb") as f:
         with pytest.raises(TypeError, match=r"BufferedWriter .*: must be a path; torch.save\(\)"):
             dsaio.torch.save("x", f)
-    with open(folder + "/f", "rb") as f:
-        with pytest.raises(TypeError, match=r"BufferedReader .*: must be a path: pass the path of that file"):
-            dsaio.torch.load(f)
-    with pytest.raises(TypeError, match="file 3: must be a path"):
-        dsaio.torch.save("x", 3)
+    for function in (lambda: dsaio.torch.save("x", 3), lambda: dsaio.torch.load(3)):
+        with pytest.raises(TypeError, match="file 3: must be a path"):
+            function()
+
+
+def test_torch_itself_loads_from_a_file_object(path):
+    saved = {"a": torch.arange(5), "b": [1, "x"]}
+    dsaio.torch.save(saved, path)
+    with open(path, "rb") as f:
+        assert_same(saved, dsaio.torch.load(f))
+        f.seek(0)
+        for pinned in (True, False):
+            loaded = dsaio.torch.load(io.BytesIO(f.read()), "cpu", pinned=pinned)
+            f.seek(0)
+            assert_same(saved, loaded)
+            assert not dsaio.is_pinned(loaded["a"])
+    with pytest.raises(Exception) as ours:
+        dsaio.torch.load(io.BytesIO(b"no file of torch.save()"))
+    with pytest.raises(Exception) as torchs:
+        torch.load(io.BytesIO(b"no file of torch.save()"), weights_only=True)
+    assert type(ours.value) is type(torchs.value) and str(ours.value) == str(torchs.value)
 
 
 def test_an_object_that_cannot_be_pickled_leaves_the_old_file(path, folder):

@@ -23,7 +23,7 @@ from ._archive import MAGIC, Archive, Damaged, Unsupported, unpickle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Optional
+    from typing import IO, Any, Optional, Union
 
     from .._file import Path
 
@@ -53,7 +53,7 @@ def save(obj: Any, path: Path, *arguments: Any, **options: Any) -> None:
 
 
 def load(
-    path: Path,
+    path: Union[Path, IO[bytes]],
     map_location: Any = None,
     weights_only: bool = True,
     *,
@@ -66,7 +66,7 @@ def load(
     The whole file is read into one range of pinned memory, which the tensors lie in, and which returns to
     the pool when the last of them is gone.  pinned: False for ordinary memory, where the pool has too little
     room.  Files of the format before torch 1.6, TorchScript archives and compressed ones are loaded by
-    torch itself, and so are all with mmap=True.  Some damaged archives load that torch refuses.
+    torch itself, and so are all with mmap=True, and file objects.  Some damaged archives load that torch refuses.
 
     Raises OSError, with errno and filename: ENOMEM if the pool has no room; and what torch.load() raises.
     """
@@ -76,16 +76,19 @@ def load(
         weights_only = True
 
     def by_torch() -> Any:
-        named = os.fsdecode(path)
+        named: Any = path if is_object else os.fsdecode(path)  # type: ignore[arg-type]
         return torch.load(named, map_location, pickle_module, weights_only=weights_only, **pickle_load_args)
 
+    is_object = hasattr(path, "read")
     pinned = check.boolean("pinned", pinned)
+    if is_object:
+        return by_torch()
     if pickle_module is not None and weights_only:
         return by_torch()  # which refuses that
     if pickle_load_args.get("mmap"):
         return by_torch()
     pickle_load_args.pop("mmap", None)
-    archive = _read(path, pinned)
+    archive = _read(path, pinned)  # type: ignore[arg-type]
     if archive is None:
         return by_torch()
     if not weights_only:
