@@ -54,7 +54,7 @@ class Connection:
 
 def _connect_error(e: OSError) -> OSError:
     if e.errno == errno.ENOENT:
-        # A FileNotFoundError would mean to most programs that the file is missing which they are about to read.
+        # Most programs take a FileNotFoundError for the file that they are about to read.
         e = ConnectionRefusedError(e.errno, e.strerror)
     e.is_of_connect = True  # type: ignore[attr-defined]
     return e

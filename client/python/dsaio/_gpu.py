@@ -1,8 +1,8 @@
 """GPU memory of the program: where it lies, its stream, and its registration.
 
 A tensor of a GPU is one of torch, or an object with `__cuda_array_interface__` (CuPy, Numba, JAX) or DLPack.  The
-library moves its bytes, by itself.  The order is the task here: the library does not wait for the
-program's streams, so the work on the tensor's stream must have ended before an op is submitted.
+library moves its bytes.  It does not wait for the program's streams, so this module waits until the work on
+the tensor's stream has ended, before an op is submitted.
 
 The program has opened libcuda, or it would have no such tensor.  Neither torch nor libcuda is loaded here.
 """

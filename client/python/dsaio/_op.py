@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     # it has ended, and the handle, which is kept open
     Pending = Tuple[int, int, FileArgument, int, Place, bool, "CHandle"]
 
-# A wait returns to the interpreter so often, for Ctrl-C and other signal handlers.
+# How often a wait returns to the interpreter, which runs the handlers of Ctrl-C and other signals.
 SLICE_USEC = 100_000
 _MAX = check.MAX
 _SWEEP_MIN = 64  # open ops, before the start of one more looks at all of them

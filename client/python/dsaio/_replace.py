@@ -161,7 +161,7 @@ class NewFile:
     def _create(self, mode: int) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         while True:
-            # Known before it is made: a signal handler may raise at any point.
+            # Set before the file is made: a signal handler may raise at any point.
             self._temporary = _PREFIX + os.urandom(8).hex() + _SUFFIX
             try:
                 return os.open(self._temporary, flags, mode, dir_fd=self.folder)

@@ -516,9 +516,8 @@ def aio_write(
         return handle.write(buffer, filename, validate)
 
 
-# The share of a thread at least: 2 ms, of which starting the thread takes 0.1.  And threads of one copy: a guess.
-_COPY_BYTES = 32 << 20
-_COPIERS_MAX = 8
+_COPY_BYTES = 32 << 20  # of a thread at least: they take 2 ms, and the start of a thread 0.1 ms
+_COPIERS_MAX = 8  # threads of one copy: a guess
 
 
 def _copy(to: Place, source: Place) -> None:

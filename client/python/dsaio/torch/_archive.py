@@ -93,7 +93,9 @@ class Archive:
     # ---- what torch calls ----
 
     def has_record(self, name: str) -> bool:
-        return name in self._records and name != ".format_version"  # offsets are those of get_record_offset()
+        # With this one, torch computes offsets as its own writer lays records out.  Without it, torch asks
+        # get_record_offset().
+        return name in self._records and name != ".format_version"
 
     def get_all_records(self) -> list[str]:
         return list(self._records)
