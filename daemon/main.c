@@ -340,8 +340,6 @@ static int serve(const struct config *config)
 	/* Its process is made before the start lock, the socket and threads. */
 	gpus = gpu_probe_new(&gpu_options, base);
 	gds_init(config->cuda_library, config->cufile_library);
-	if (config->engine == GPU_ENGINE_GDS)
-		gds_demand_direct();
 	if (server_new(config, base, gpus, &server, &error) < 0) {
 		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;

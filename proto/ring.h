@@ -64,6 +64,9 @@ enum ring_opcode {
 /* Another: GpuRates keeps what clients have measured. */
 #define RING_FEATURE_GPU_RATES UINT64_C(16)
 
+/* Another: FileGpu says whether a file's ops can name GPU memory. */
+#define RING_FEATURE_GPU_FILE UINT64_C(32)
+
 /* A slot of the submission ring. */
 struct ring_entry {
 	uint64_t id;	/* the client's own; echoed, never an index */

@@ -55,7 +55,8 @@
  *                           last buffer of a slab; the first op of a handle on a store, or
  *                           dsaio_handle_profile_on() before it; the first write of a file that is
  *                           not aligned; dsaio_file_size() and dsaio_truncate() of a file whose
- *                           descriptor is not kept here; the first op on an allocation of GPU memory.
+ *                           descriptor is not kept here; the first op on an allocation of GPU memory, and
+ *                           the first of a file on GPU memory that the daemon uses.
  *                           A daemon that is stopped (SIGSTOP) answers when it goes on.
  *   room in the pool        dsaio_alloc_with(), up to its wait_usec
  *   the file system         dsaio_open(), _file_open(), _file_from_fd(), _file_size(), _truncate(), the
@@ -87,8 +88,9 @@
  * GPUs.  Ops take CUDA device pointers where they take any other; the library uses the libcuda that the
  * program has opened.  Where the daemon can use GPU memory itself, it imports an allocation at the first op
  * on it, by CUDA's interprocess calls, and from then on its engine moves the bytes, whatever the
- * alignment of the address.  Else, and for an allocation that the driver does not export, ops copy
- * through the pool as for private memory, each piece by the GPU and on streams of the library's own
+ * alignment of the address.  The first such op of an open file asks the daemon whether cuFile takes the
+ * file.  Else, and for an allocation that the driver does not export or a file that cuFile does not take,
+ * ops copy through the pool as for private memory, each piece by the GPU and on streams of the library's own
  * (or they fail with -EOPNOTSUPP, if the daemon is configured so, or the client asks for it: DSAIO_GPU_DIRECT).
  * Where both ways work, and neither configuration nor client demands one of them, some of the first ops of a
  * store, a GPU, a direction and a class of lengths (up to 1 MiB, up to 16 MiB, longer) try the other way, one
@@ -849,6 +851,7 @@ int dsaio_op_way(const struct dsaio_op *op);
 /*
  * dsaio_op_why - why an op that has ended copied GPU memory; "" for others
  *
+ * The reason of the daemon or the driver, for the memory or the file, or the rates that were measured.
  * Valid until dsaio_op_free().
  */
 const char *dsaio_op_why(const struct dsaio_op *op);

@@ -1,6 +1,7 @@
 #include "daemon/control/gpus.h"
 
 #include "daemon/control/session.h"
+#include "daemon/engine/gpu_file.h"
 #include "daemon/engine/gpu_probe.h"
 #include "proto/util/cleanup.h"
 #include "proto/wire.h"
@@ -173,7 +174,7 @@ static int import_now(struct session *session, const struct gds_handle *handle, 
 			       way.why);
 }
 
-/* The driver may not return: then its imports would be all of the requests that a user may have. */
+/* The driver may not return: then calls for it would be all of the requests that a user may have. */
 static int import_count(struct session *session, struct call *call, struct error *error)
 {
 	const uint64_t most = (session->quota.limit[QUOTA_CALLS] + 1) / 2,
@@ -182,7 +183,7 @@ static int import_count(struct session *session, struct call *call, struct error
 	if (session->n_imports >= most || session->user->n_imports >= user_most)
 		return error_set_plain(
 			error, -EAGAIN,
-			"GPU memory: %" PRIu32 " imports of this client and %" PRIu32
+			"GPU memory: %" PRIu32 " requests of this client and %" PRIu32
 			" of its user wait for the GPU driver, of at most %" PRIu64 " and %" PRIu64
 			" (half of client_requests and user_requests in "
 			"dsaiod.conf): see whether nvidia-smi returns",
@@ -216,6 +217,36 @@ int session_gpu_import(struct session *session, const struct gds_handle *handle,
 	wait->handle = *handle;
 	list_push(&service->gpu_waits, &wait->node);
 	return 0;
+}
+
+static void on_registered(struct file *file, int result, const struct error *failed, void *arg)
+{
+	struct call *call = arg;
+
+	(void)file;
+	call->on_done(call, result, failed);
+}
+
+int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeof(CUuuid)],
+		     struct call *call, struct error *error)
+{
+	const struct service *service = session->service;
+	const struct gpu_way way = service_gpu_way(service);
+	struct file *file = id_table_get(&session->objects.files, id);
+	int r;
+
+	if (!file)
+		return session_no_such(error, "file", id);
+	if (!way.can_import)
+		return error_set_plain(error, -EOPNOTSUPP,
+				       "file %s: the daemon does not use GPU memory: %s",
+				       file->name, way.why);
+	/* A client asks when it has imported memory, whose reply came after the probe. */
+	if (gpu_probe_is_running(service->gpus))
+		return error_set_plain(error, -EAGAIN,
+				       "file %s: the GPU driver has not answered yet", file->name);
+	r = import_count(session, call, error);
+	return r < 0 ? r : gpu_file_register(file, uuid, on_registered, call, error);
 }
 
 static void wait_free(struct service *service, struct gpu_wait *wait)

@@ -1,6 +1,6 @@
 /*
  * GPU memory of sessions: the way that it takes to and from files, what clients have measured of the
- * ways, and its imports.
+ * ways, its imports, and the files that cuFile takes.
  *
  * The way follows from the configuration (engine) and from what the probe of GPUs has found.  The client
  * follows it: Hello names it.  An import that comes while the probe still runs waits for its end.
@@ -51,6 +51,13 @@ int gpu_rates_to_wire(const struct gpu_rates_row *row, size_t *ret_n, Wire__GpuR
  */
 int session_gpu_import(struct session *session, const struct gds_handle *handle, struct call *call,
 		       struct error *error);
+/*
+ * FileGpu: registers the file with cuFile.  on_done without a result.  Further errors: -EBADF (no such file),
+ * -EOPNOTSUPP (the daemon uses no GPU memory), -EAGAIN (as above, or the probe of GPUs has not ended).
+ */
+int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeof(CUuuid)],
+		     struct call *call, struct error *error);
+
 /* The session ends: imports that wait for the probe end with -ECANCELED. */
 void session_stop_imports(struct session *session);
 

@@ -35,6 +35,7 @@ static const struct {
 	[WIRE__REQUEST__BODY_PROFILE_SET] = { "profile_set", 0, 1 },
 	[WIRE__REQUEST__BODY_DEVICE_IMPORT] = { "device_import", 0, 1 },
 	[WIRE__REQUEST__BODY_GPU_RATES] = { "gpu_rates", 0, 0 },
+	[WIRE__REQUEST__BODY_FILE_GPU] = { "file_gpu", 0, 0 },
 };
 
 int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,
@@ -213,6 +214,15 @@ static int gpu_rates_check(const Wire__GpuRates *rates, struct error *error)
 	return 0;
 }
 
+static int file_gpu_check(const Wire__FileGpu *file_gpu, struct error *error)
+{
+	if (file_gpu->uuid.len != UUID_BYTES)
+		return error_set_plain(error, -EINVAL,
+				       "file_gpu: a UUID of %zu bytes: must have %zu",
+				       file_gpu->uuid.len, UUID_BYTES);
+	return 0;
+}
+
 static int submit_check(const Wire__Submit *submit, struct error *error)
 {
 	if (submit->n_entries > RING_ENTRIES_MAX)
@@ -257,6 +267,8 @@ int request_check(const Wire__Request *request, unsigned n_fds, struct error *er
 		return device_import_check(request->device_import, n_fds, error);
 	case WIRE__REQUEST__BODY_GPU_RATES:
 		return gpu_rates_check(request->gpu_rates, error);
+	case WIRE__REQUEST__BODY_FILE_GPU:
+		return file_gpu_check(request->file_gpu, error);
 	case WIRE__REQUEST__BODY_SUBMIT:
 		return submit_check(request->submit, error);
 	default:

@@ -212,6 +212,18 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 
 /* ---- one request ---- */
 
+/* A client that does not ask whether cuFile takes a file would have ops fail: it copies. */
+static uint64_t hello_features(const Wire__Hello *hello, const struct gpu_way *way)
+{
+	uint64_t features = FEATURES;
+
+	if (way->can_import && (hello->features & RING_FEATURE_GPU_FILE))
+		features |= RING_FEATURE_DEVICE | RING_FEATURE_GPU_FILE;
+	if (way->way == WIRE__GPU_WAY__GPU_AUTO)
+		features |= RING_FEATURE_GPU_RATES;
+	return features;
+}
+
 static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello *hello,
 		       struct frame *frame, struct error *error)
 {
@@ -230,9 +242,7 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 
 	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
 								: REQUEST_VERSION_MAX;
-	ours.features = hello->features &
-			(FEATURES | (way.can_import ? RING_FEATURE_DEVICE : 0) |
-			 (way.way == WIRE__GPU_WAY__GPU_AUTO ? RING_FEATURE_GPU_RATES : 0));
+	ours.features = hello->features & hello_features(hello, &way);
 	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	ours.pid = (uint32_t)getpid();
 	ours.client_pool_max = service->client_limit[QUOTA_POOL_BYTES];
@@ -440,6 +450,9 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 				   call, error);
 	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
 		return serve_device_import(session, request->device_import, frame, call, error);
+	case WIRE__REQUEST__BODY_FILE_GPU:
+		return session_file_gpu(session, request->file_gpu->file,
+					(const char *)request->file_gpu->uuid.data, call, error);
 	default:
 		return error_set_plain(error, -EOPNOTSUPP, "request %d is not served",
 				       request->body_case);

@@ -47,7 +47,7 @@ struct user {
 	struct work_queue *gpu_work_queue;  /* calls the driver of GPUs: its hangs stop no file */
 	unsigned n_closing_fds;		    /* waiting for close(2) on the work queue: closing.h */
 	uint32_t n_leaving;	    /* idle files taken from its clients and not yet closed */
-	uint32_t n_imports;	    /* of GPU memory: unanswered requests of its clients */
+	uint32_t n_imports;	    /* as in struct session: unanswered requests of its clients */
 	struct list adds;	    /* struct file_add: files that wait for that */
 	uint32_t fruitless_id;	    /* the last client for which too few were found, */
 	uint64_t fruitless_nsec;    /* and when */

@@ -6,7 +6,8 @@
  * mapping is a region of the kind REGION_GPU.  Handles that are sent twice, by one client or
  * by several, are one mapping.  No documentation says that the driver never gives the bytes of a handle to
  * another allocation, while the memory of the first one is still mapped here.  So handles are the same only
- * if the client names the same buffer id, too.  A file is registered with cuFile at its first transfer.
+ * if the client names the same buffer id, too.  A file is registered with cuFile once, at its first transfer or
+ * before.
  *
  * libcuda and libcufile are opened at the first import (gds_driver.h).  Any of their calls may hang.  So
  * all calls are for worker threads, hold no lock, and a call that hangs holds its worker only.
@@ -21,9 +22,9 @@
  * the driver has to refuse what it did not export, which it does by an error.  Its call, and the close,
  * may hang in a file system of the client's, as calls on files may: on worker threads of its user.
  *
- * If cuFile does not take a file at all, all of its bytes are copied so, and a line of the log says why;
- * or, after gds_demand_direct(), its blocks fail with -EOPNOTSUPP.  It is registered before any part of it is
- * copied, so that a write which fails so has written nothing.
+ * If cuFile does not take a file, its blocks fail.  A client asks before (gds_register()), and copies by
+ * itself.  The file is registered before any part of it is copied, so that a write which fails so has written
+ * nothing.
  */
 #ifndef DSAIO_DAEMON_ENGINE_GDS_H
 #define DSAIO_DAEMON_ENGINE_GDS_H
@@ -53,8 +54,6 @@ struct gds_handle {
 
 /* Paths of the libraries, borrowed; NULL: the loader finds them.  Call it once, before any thread. */
 void gds_init(const char *cuda_library, const char *cufile_library);
-/* From now on cuFile moves the bytes, or nothing does.  Before any thread. */
-void gds_demand_direct(void);
 
 /* At the daemon's exit, when no import and no transfer is left: closes cuFile, and logs a failure.  Returns
    false if that hangs. */
@@ -77,6 +76,14 @@ int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
 void gds_release(struct gds_memory *memory);
 /* The GPU that the memory is on, and whose context has it mapped. */
 const struct gds_gpu *gds_memory_gpu(const struct gds_memory *memory);
+
+/*
+ * Registers a file with cuFile, until it is closed (target->on_close).  Fine if it is registered already.
+ * uuid: of any GPU: the call needs a context.  As gds_import(), only after a probe.  Worker threads.
+ * Returns 0, -EOPNOTSUPP (cuFile does not take the file, or the libraries do not work), -ETIMEDOUT, -ENODEV,
+ * -ENOMEM or -EIO.
+ */
+int gds_register(struct target *target, const char uuid[sizeof(CUuuid)], struct error *error);
 
 /* Carries out a read or write of the block, whose region is a REGION_GPU.  Worker threads. */
 void gds_transfer(struct block *block);

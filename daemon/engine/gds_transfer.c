@@ -4,7 +4,6 @@
 #include "daemon/base/log.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/gds_driver.h"
-#include "daemon/object/unaligned.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -22,17 +21,10 @@ static struct {
 	pthread_mutex_t lock; /* held for no call */
 	pthread_cond_t registered;
 	struct log_limit log_limit; /* under lock */
-	bool must_be_direct;	    /* constant */
 } files = { .lock = PTHREAD_MUTEX_INITIALIZER, .registered = PTHREAD_COND_INITIALIZER };
 
-/* target->cufile is the address of the first while a thread registers the file, and that of the second if
-   cuFile does not take it. */
-static char is_registering, is_refused;
-
-void gds_demand_direct(void)
-{
-	files.must_be_direct = true;
-}
+/* target->cufile is its address while a thread registers the file. */
+static char is_registering;
 
 /* ---- files ---- */
 
@@ -43,23 +35,29 @@ static void file_deregister(struct target *target)
 	CUfileHandle_t handle = atomic_exchange_explicit(&target->cufile, NULL,
 							 memory_order_relaxed);
 
-	if (handle && handle != &is_refused)
+	if (handle)
 		gds_cufile.cuFileHandleDeregister(handle);
 }
 
-/*
- * The handle, or NULL if the caller has to register the file.  Waits while another thread does; that
- * is of the same client.  *ret_was: set if it has been registered meanwhile, which moves no bytes: the name of
- * the call that goes on now, for hung_next().
- */
-static CUfileHandle_t file_handle(struct target *target, const char **ret_was)
+/* The handle; NULL: the file is not registered. */
+static CUfileHandle_t file_registered(const struct target *target)
 {
 	/* acquire: pairs with the release in file_set() */
 	void *handle = atomic_load_explicit(&target->cufile, memory_order_acquire);
 
-	if (handle && handle != &is_registering)
+	return handle == &is_registering ? NULL : handle;
+}
+
+/*
+ * The handle, or NULL if the caller has to register the file.  Waits while another thread does; that
+ * is of the same client.
+ */
+static CUfileHandle_t file_handle(struct target *target)
+{
+	void *handle = file_registered(target);
+
+	if (handle)
 		return handle;
-	*ret_was = hung_next("cuFileHandleRegister", false);
 	(void)pthread_mutex_lock(&files.lock);
 	/* relaxed, as all below: it changes under the lock */
 	while ((handle = atomic_load_explicit(&target->cufile, memory_order_relaxed)) ==
@@ -75,51 +73,48 @@ static CUfileHandle_t file_handle(struct target *target, const char **ret_was)
 static void file_set(struct target *target, CUfileHandle_t handle)
 {
 	(void)pthread_mutex_lock(&files.lock);
-	/* release: pairs with the acquire in file_handle(): a thread that sees the handle may use it */
+	/* release: pairs with the acquire in file_registered(): a thread that sees the handle may use it */
 	atomic_store_explicit(&target->cufile, handle, memory_order_release);
 	(void)pthread_cond_broadcast(&files.registered);
 	(void)pthread_mutex_unlock(&files.lock);
 }
 
-/* Its bytes are copied, unless the configuration demands that they go direct. */
-static bool may_refuse(struct target *target, const struct error *error)
+/* In a GPU's context. */
+static int file_register(struct target *target, CUfileHandle_t *ret_handle, struct error *error)
 {
-	if (error->code != -EOPNOTSUPP || files.must_be_direct)
-		return false;
-	(void)pthread_mutex_lock(&files.lock);
-	log_client(&files.log_limit, "file %s: %s: its bytes are copied to and from GPU memory",
-		   target->about.file, error->text);
-	(void)pthread_mutex_unlock(&files.lock);
-	return true;
-}
-
-/* *ret_handle is NULL if bytes of the file are copied. */
-static int file_register(const struct block *block, CUfileHandle_t *ret_handle, struct error *error)
-{
-	struct target *target = (struct target *)(uintptr_t)block->target; /* gets its handle */
 	CUfileDescr_t description = { .type = CU_FILE_HANDLE_TYPE_OPAQUE_FD,
 				      .handle = { .fd = target->fd } };
-	const char *was = NULL;
-	CUfileHandle_t handle = file_handle(target, &was);
+	CUfileHandle_t handle = file_handle(target);
 	int r = 0;
 
-	*ret_handle = NULL;
 	if (!handle) {
 		r = gds_cufile_result("cuFileHandleRegister()",
 				      gds_cufile.cuFileHandleRegister(&handle, &description),
 				      error);
 		if (r < 0)
-			handle = may_refuse(target, error) ? &is_refused : NULL;
+			handle = NULL;
 		else
 			target->on_close = file_deregister;
 		file_set(target, handle);
 	}
-	if (was)
-		(void)hung_next(was, true);
-	if (!handle)
+	*ret_handle = handle;
+	return r;
+}
+
+int gds_register(struct target *target, const char uuid[sizeof(CUuuid)], struct error *error)
+{
+	const struct gds_gpu *gpu;
+	CUfileHandle_t handle;
+	int r = gds_driver_gpu(uuid, &gpu, error);
+
+	if (r == 0)
+		r = gds_enter(gpu, error);
+	if (r < 0)
 		return r;
-	*ret_handle = handle == &is_refused ? NULL : handle;
-	return 0;
+	r = file_register(target, &handle, error);
+	gds_leave();
+	/* Whatever the call's errno is, this file cannot be used. */
+	return r == 0 || r == -ENOMEM ? r : (error->code = -EOPNOTSUPP);
 }
 
 /* ---- transfers, in the GPU's context ---- */
@@ -149,44 +144,32 @@ static uint32_t piece_of(const struct block *block)
 	return block->len < COPY_BYTES ? block->len : COPY_BYTES;
 }
 
-/* Reads whole units around a piece of the block, as direct I/O needs it, and copies the piece. */
-static int64_t read_copied(const struct block *block, struct error *error)
+/* A registration within a transfer moves no bytes: it is another call for reports. */
+static int block_register(const struct block *block, CUfileHandle_t *ret_handle,
+			  struct error *error)
 {
-	const struct target *target = block->target;
-	const uint32_t unit = unaligned_unit(target->offset_align), len = piece_of(block);
-	const struct unaligned_cover cover = unaligned_cover(block->off, len, unit);
-	const size_t lead = block->off - cover.off;
-	_cleanup_(freep) void *memory = NULL;
-	size_t valid;
-	ssize_t n;
+	struct target *target = (struct target *)(uintptr_t)block->target; /* gets its handle */
+	const char *was;
 	int r;
 
-	if (posix_memalign(&memory, target->memory_align > unit ? target->memory_align : unit,
-			   cover.len))
-		return error_set(error, -ENOMEM, "a copy of %" PRIu32 " bytes", len);
-	n = pread(target->fd, memory, cover.len, (off_t)cover.off);
-	if (n < 0)
-		return error_set(error, -errno, "pread()");
-	valid = (size_t)n > lead ? (size_t)n - lead : 0;
-	valid = valid < len ? valid : len;
-	if (!valid)
+	*ret_handle = file_registered(target);
+	if (*ret_handle)
 		return 0;
-	r = gds_cuda_result(
-		"cuMemcpyHtoD()",
-		gds_cuda.cuMemcpyHtoD_v2(memory_of(block), (char *)memory + lead, valid), error);
-	return r < 0 ? r : (int64_t)valid;
+	was = hung_next("cuFileHandleRegister", false);
+	r = file_register(target, ret_handle, error);
+	if (was)
+		(void)hung_next(was, true);
+	return r;
 }
 
 static int64_t read_once(const struct block *block, struct error *error)
 {
 	CUfileHandle_t handle;
 	ssize_t n;
-	int r = file_register(block, &handle, error);
+	int r = block_register(block, &handle, error);
 
 	if (r < 0)
 		return r;
-	if (!handle)
-		return read_copied(block, error);
 	errno = 0;
 	n = gds_cufile.cuFileRead(handle, block->region->base, block->len, (off_t)block->off,
 				  (off_t)block->region_off);
@@ -220,7 +203,7 @@ static int64_t write_once(const struct block *block, struct error *error)
 	int r;
 
 	/* Before anything is written: a write to a file that cuFile refuses changes none of its bytes. */
-	r = file_register(block, &handle, error);
+	r = block_register(block, &handle, error);
 	if (r < 0)
 		return r;
 	if (block->is_buffered)
@@ -228,8 +211,6 @@ static int64_t write_once(const struct block *block, struct error *error)
 				    error);
 	if (lead || block->len < CUFILE_UNIT)
 		return write_copied(block, block->target->fd, head, error);
-	if (!handle)
-		return write_copied(block, block->target->fd, piece_of(block), error);
 	errno = 0;
 	n = gds_cufile.cuFileWrite(handle, block->region->base, block->len & ~(CUFILE_UNIT - 1),
 				   (off_t)block->off, (off_t)block->region_off);

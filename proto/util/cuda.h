@@ -175,7 +175,6 @@ typedef struct CUmemAccessDesc_st {
 	FUNCTION(CUresult, cuMemUnmap, (CUdeviceptr memory, size_t bytes))                       \
 	FUNCTION(CUresult, cuMemSetAccess,                                                       \
 		 (CUdeviceptr memory, size_t bytes, const CUmemAccessDesc *access, size_t n))    \
-	FUNCTION(CUresult, cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes))    \
 	FUNCTION(CUresult, cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes))
 
 /* A function of a library, and where a struct of pointers has it. */

@@ -221,22 +221,149 @@ TEST_TABLE(refused, refusals, "engine = gds: the op fails with the sentence")
 	kit_close(&kit);
 }
 
-TEST(refused_file,
-     "engine = gds: an op on a file that cuFile refuses names the log, which has the reason")
+TEST(refused_transfer, "an op that cuFile refuses names the log, which has the reason")
 {
 	char place[PATH_MAX + 32];
 	struct kit kit;
 
 	kit_open(&kit, gpu_start("", DIRECT), "f");
 	(void)snprintf(place, sizeof(place), "see the daemon's log (%s)", kit.rig.daemon->log_path);
-	words_set("cuFileHandleRegister=5008");
+	words_set("cuFileRead=5008");
 	CHECK_FAILS(dsaio_pread(kit.rig.handle, kit.file, buffer(kit.memory), 4096, 0), -EOPNOTSUPP,
-		    place);
-	CHECK_FAILS(dsaio_pwrite(kit.rig.handle, kit.file, buffer(kit.memory), 5, 1), -EOPNOTSUPP,
 		    place);
 	daemon_log_wait(kit.rig.daemon, "CU_FILE_IO_NOT_SUPPORTED (5008)");
 	words_set("");
 	check_read(&kit, kit.memory, 0, 4096);
+	kit_close(&kit);
+}
+
+/* ---- files that cuFile does not take ---- */
+
+#define REFUSED "cuFileHandleRegister=5008"
+#define REFUSED_WHY "CU_FILE_IO_NOT_SUPPORTED (5008)"
+
+/* The file of a path that is not in the cache. */
+static struct dsaio_file *file_fresh(struct kit *kit, const char *name)
+{
+	file_make_pattern(daemon_path(kit->rig.daemon, name), FILE_BYTES, 1);
+	return rig_file(&kit->rig, name, O_RDWR);
+}
+
+TEST(refused_file, "engine = gds: an op on a file that cuFile does not take fails, and says why")
+{
+	struct dsaio_op *op;
+	struct kit kit;
+
+	kit_open(&kit, gpu_start("", DIRECT), "f");
+	words_set(REFUSED);
+	CHECK_FAILS(dsaio_pread(kit.rig.handle, kit.file, buffer(kit.memory), 4096, 0), -EOPNOTSUPP,
+		    "/f: GPU memory: cuFileHandleRegister(): " REFUSED_WHY);
+	CHECK_FAILS(dsaio_pwrite_async(kit.rig.handle, kit.file, buffer(kit.memory), 5, 1, &op),
+		    -EOPNOTSUPP, REFUSED_WHY);
+	words_set("");
+	CHECK_FAILS(dsaio_pread(kit.rig.handle, kit.file, buffer(kit.memory), 4096, 0), -EOPNOTSUPP,
+		    "not to have it copied (engine = gds)");
+	file_check_pattern(daemon_path(kit.rig.daemon, "f"), 0, FILE_BYTES, 1, 0);
+	CHECK_EQ(gpu.look.standin_counts().n_copies, 0);
+	kit.file = file_fresh(&kit, "g");
+	check_read(&kit, kit.memory, 0, 4096);
+	kit_close(&kit);
+}
+
+static void check_copied(const struct kit *kit, struct dsaio_op *op, int64_t result)
+{
+	CHECK_EQ(op_wait(op, -1), result);
+	CHECK_EQ(dsaio_op_way(op), DSAIO_WAY_COPIED);
+	CHECK_MSG(strstr(dsaio_op_why(op), REFUSED_WHY) && strstr(dsaio_op_why(op), "/f: "), "%s",
+		  dsaio_op_why(op));
+	pattern_check(bytes_of(kit->memory), (uint64_t)result, 1, 0, "GPU memory");
+	dsaio_op_free(op);
+}
+
+TEST(copied_file, "engine = auto: ops on a file that cuFile does not take are copied, and say why")
+{
+	struct dsaio_op *op;
+	struct kit kit;
+
+	kit_open(&kit, gpu_start("nvfs=2.24", ""), "f");
+	words_set(REFUSED);
+	CHECK_CALL(dsaio_pread_async(kit.rig.handle, kit.file, buffer(kit.memory), MIB, 0, &op));
+	check_copied(&kit, op, MIB);
+	words_set(""); /* the answer lasts as long as the file */
+	CHECK_CALL(dsaio_pwrite_async(kit.rig.handle, kit.file, buffer(kit.memory), 5000, 0, &op));
+	check_copied(&kit, op, 5000);
+
+	kit.file = file_fresh(&kit, "g"); /* another file goes directly */
+	CHECK_CALL(dsaio_pread_async(kit.rig.handle, kit.file, buffer(kit.memory), MIB, 0, &op));
+	CHECK_EQ(op_wait(op, -1), MIB);
+	CHECK_EQ(dsaio_op_way(op), DSAIO_WAY_GPU);
+	CHECK_EQ(strlen(dsaio_op_why(op)), 0);
+	dsaio_op_free(op);
+	kit_close(&kit);
+}
+
+/* A thread that reads with a handle of its own. */
+struct reader {
+	struct kit *kit;
+	struct dsaio_file *file;
+	uint64_t off;
+	int way;
+	pthread_t thread;
+};
+
+static void *reader_main(void *arg)
+{
+	struct reader *reader = arg;
+	struct dsaio_handle *handle;
+	struct dsaio_op *op;
+
+	CHECK_CALL(dsaio_handle_open(reader->kit->rig.client, NULL, &handle));
+	CHECK_CALL(dsaio_pread_async(handle, reader->file,
+				     buffer(reader->kit->memory + reader->off), 4096, reader->off,
+				     &op));
+	CHECK_EQ(op_wait(op, -1), 4096);
+	reader->way = dsaio_op_way(op);
+	dsaio_op_free(op);
+	dsaio_handle_close(handle);
+	return NULL;
+}
+
+static void reader_start(struct reader *reader, struct kit *kit, struct dsaio_file *file,
+			 uint64_t off)
+{
+	*reader = (struct reader){ .kit = kit, .file = file, .off = off };
+	CHECK_EQ(pthread_create(&reader->thread, NULL, reader_main, reader), 0);
+}
+
+static void reader_end(struct reader *reader)
+{
+	CHECK_EQ(pthread_join(reader->thread, NULL), 0);
+	CHECK_EQ(reader->way, DSAIO_WAY_GPU);
+}
+
+TEST(held_file, "ops on a file wait while it is registered, and no other op does")
+{
+	struct reader first, second, other;
+	struct dsaio_file *held;
+	char *host;
+	struct kit kit;
+
+	kit_open(&kit, gpu_start("nvfs=2.24", DIRECT), "f");
+	check_read(&kit, kit.memory, 0, MIB);
+	CHECK_CALL(dsaio_alloc(kit.rig.client, 4096, (void **)&host));
+	held = file_fresh(&kit, "g");
+	words_set("cuFileHandleRegister=hold");
+	reader_start(&first, &kit, held, 0);
+	held_wait("cuFileHandleRegister", true);
+	reader_start(&second, &kit, held, 4096);
+	reader_start(&other, &kit, kit.file, 8192); /* of a file that is registered */
+	reader_end(&other);
+	CHECK_EQ(dsaio_pread(kit.rig.handle, held, host, 4096, 0), 4096);
+	words_set("");
+	reader_end(&first);
+	reader_end(&second);
+	pattern_check(bytes_of(kit.memory), 3 * 4096, 1, 0, "GPU memory");
+	CHECK_CALL(dsaio_free(kit.rig.client, host));
 	kit_close(&kit);
 }
 

@@ -537,19 +537,6 @@ TEST(killed, "a client that is killed during ops: its memory goes with the last 
 
 /* ---- a driver that hangs ---- */
 
-/* One line of the log, however many calls of this kind hang. */
-static unsigned log_count(const struct daemon *daemon, const char *text)
-{
-	_cleanup_(fclosep) FILE *file = fopen(daemon->log_path, "re");
-	char line[2048];
-	unsigned n = 0;
-
-	CHECK(file);
-	while (fgets(line, sizeof(line), file))
-		n += strstr(line, text) != NULL;
-	return n;
-}
-
 TEST(hung_transfer, "transfers that hang hold workers only: other clients' ops go on")
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
@@ -870,17 +857,6 @@ TEST_TABLE(driver_fails, failures,
 	kit_close(&kit);
 }
 
-TEST(refused_file, "engine = auto: bytes of a file that cuFile does not take are copied")
-{
-	struct kit kit;
-
-	kit_open(&kit, "nvfs=2.24", "");
-	words_set("cuFileHandleRegister=5008");
-	kit_check_works(&kit);
-	daemon_log_wait(kit.daemon, "CU_FILE_IO_NOT_SUPPORTED (5008): its bytes are copied");
-	kit_close(&kit);
-}
-
 TEST(import_fails_here, "cuFile that takes no imported memory refuses the import with the reason")
 {
 	struct device_import import;
@@ -1098,7 +1074,7 @@ TEST(probing_others, "imports that wait for the driver leave room for other requ
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
 	for (unsigned i = 0; i < N_WAIT; i++)
 		raw_send(&raw, &request, NULL, 0);
-	raw_call_fails(&raw, &request, NULL, 0, -EAGAIN, "4 imports of this client;nvidia-smi");
+	raw_call_fails(&raw, &request, NULL, 0, -EAGAIN, "4 requests of this client;nvidia-smi");
 	raw_slab(&raw, MIB, &slab);
 	raw_slab_unmap(&slab);
 	raw_open(&other, daemon);

@@ -41,6 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(handle.is_ipc == (data[0] % 5u == 0) && handle.fd < 0);
 		assert(handle.size_bytes == request->device_import->size_bytes);
 	}
+	if (r == 0 && request->body_case == WIRE__REQUEST__BODY_FILE_GPU)
+		assert(request->file_gpu->uuid.len == sizeof(CUuuid));
 	request_free(request);
 	return 0;
 }

@@ -1,6 +1,10 @@
-/* Files as dsaio_open() and dsaio_file_open() open them, with a daemon of the test's own. */
+/*
+ * Files as dsaio_open() and dsaio_file_open() open them, and what later ops need of them, with a daemon of the
+ * test's own.
+ */
 #include "client/lib/dsaio.h"
 #include "client/lib/io/client.h"
+#include "client/lib/io/file_gpu.h"
 #include "client/lib/io/file_open.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/daemon_end.h"
@@ -28,7 +32,9 @@ static struct {
 	uint32_t offset_align; /* what it tells */
 	int error;
 	int file_fd; /* of the file that was handed over last */
-	_Atomic unsigned n_added, n_buffered, n_removed;
+	_Atomic unsigned n_added, n_buffered, n_removed, n_asked;
+	_Atomic int gpu_error;	/* to FileGpu, ... */
+	pthread_mutex_t answer; /* ... which is answered under this lock */
 } d;
 
 static void daemon_answer(const Wire__Request *request, struct frame *frame)
@@ -51,6 +57,13 @@ static void daemon_answer(const Wire__Request *request, struct frame *frame)
 		d.file_fd = TAKE_FD(frame->fds[0]);
 	} else if (request->body_case == WIRE__REQUEST__BODY_FILE_BUFFERED) {
 		atomic_fetch_add(&d.n_buffered, 1);
+	} else if (request->body_case == WIRE__REQUEST__BODY_FILE_GPU) {
+		ck_assert_uint_eq(request->file_gpu->uuid.len, sizeof(CUuuid));
+		atomic_fetch_add(&d.n_asked, 1);
+		(void)pthread_mutex_lock(&d.answer);
+		(void)pthread_mutex_unlock(&d.answer);
+		reply.error = atomic_load(&d.gpu_error);
+		reply.text = (char *)(uintptr_t) "cuFile says why"; /* only read */
 	} else if (request->body_case == WIRE__REQUEST__BODY_FILE_GET) {
 		fd = dup(d.file_fd);
 	} else if (request->body_case == WIRE__REQUEST__BODY_FILE_REMOVE) {
@@ -82,6 +95,7 @@ static void open_setup(void)
 	memset(&d, 0, sizeof(d));
 	d.fd = daemon_end_connect(&conn);
 	conn.facts.max_files = 1000;
+	conn.facts.features = RING_FEATURE_GPU_FILE;
 	conn.file_board = board;
 	client.guard = &guard;
 	client.conn = &conn;
@@ -219,6 +233,149 @@ START_TEST(the_buffered_description_is_handed_over_once)
 }
 END_TEST
 
+/* ---- cuFile ---- */
+
+static const CUuuid uuid;
+
+static int ask(struct dsaio_file *file, char **ret_why)
+{
+	*ret_why = NULL;
+	return file_gpu_register(file, &uuid, ret_why);
+}
+
+START_TEST(the_daemon_is_asked_once_whether_cufile_takes_a_file)
+{
+	struct dsaio_file *file;
+	char *why;
+
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(ask(file, &why), 0);
+		ck_assert(!why && !file_gpu_is_refused(file, &why));
+	}
+	ck_assert_uint_eq(d.n_asked, 1);
+}
+END_TEST
+
+START_TEST(a_file_that_cufile_does_not_take_stays_refused_until_it_is_freed)
+{
+	struct dsaio_file *file;
+	char *why;
+
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	d.gpu_error = -EOPNOTSUPP;
+	ck_assert(!file_gpu_is_refused(file, &why)); /* nobody has asked */
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(ask(file, &why), -EOPNOTSUPP);
+		ck_assert_str_eq(why, "cuFile says why");
+		free(why);
+		ck_assert(file_gpu_is_refused(file, &why));
+		ck_assert_str_eq(why, "cuFile says why");
+		free(why);
+		d.gpu_error = 0;
+		dsaio_file_close(file); /* it stays, idle */
+		ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR, &file), 0);
+	}
+	ck_assert_uint_eq(d.n_asked, 1);
+}
+END_TEST
+
+static const int for_now[] = { -EAGAIN, -ENOMEM, -ETIMEDOUT };
+
+START_TEST(a_refusal_that_may_end_is_not_kept)
+{
+	struct dsaio_file *file;
+	char *why;
+
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	d.gpu_error = for_now[_i];
+	for (unsigned i = 1; i <= 2; i++) {
+		ck_assert_int_eq(ask(file, &why), for_now[_i]);
+		ck_assert_str_eq(why, "cuFile says why");
+		free(why);
+		ck_assert(!file_gpu_is_refused(file, &why));
+		ck_assert_uint_eq(d.n_asked, i);
+	}
+	d.gpu_error = 0;
+	ck_assert_int_eq(ask(file, &why), 0);
+}
+END_TEST
+
+START_TEST(a_daemon_that_knows_no_such_question_is_not_asked)
+{
+	struct dsaio_file *file;
+	char *why;
+
+	conn.facts.features = 0;
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(ask(file, &why), 0);
+	ck_assert_uint_eq(d.n_asked, 0);
+}
+END_TEST
+
+static void *ask_main(void *arg)
+{
+	char *why;
+	int r = ask(arg, &why);
+
+	ck_assert(r == 0 || strcmp(why, "cuFile says why") == 0);
+	free(why);
+	return (void *)(intptr_t)r;
+}
+
+static const int answers[] = { 0, -EOPNOTSUPP };
+
+START_TEST(threads_share_one_answer)
+{
+	struct dsaio_file *file;
+	pthread_t threads[8];
+	void *result;
+
+	d.gpu_error = answers[_i];
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	(void)pthread_mutex_lock(&d.answer);
+	for (int i = 0; i < N_ROWS(threads); i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, ask_main, file), 0);
+	while (!d.n_asked)
+		(void)usleep(1000);
+	(void)pthread_mutex_unlock(&d.answer);
+	for (int i = 0; i < N_ROWS(threads); i++) {
+		ck_assert_int_eq(pthread_join(threads[i], &result), 0);
+		ck_assert_int_eq((int)(intptr_t)result, answers[_i]);
+	}
+	ck_assert_uint_eq(d.n_asked, 1);
+}
+END_TEST
+
+/* More files than the daemon is asked for at a time. */
+START_TEST(many_files_are_asked_for_a_few_at_a_time)
+{
+	struct dsaio_file *files[3 * FILES_GPU_ASKED_MAX];
+	pthread_t threads[N_ROWS(files)];
+	void *result;
+
+	for (int i = 0; i < N_ROWS(files); i++) {
+		(void)snprintf(path, sizeof(path), "%s/file%d", dir, i);
+		ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &files[i]), 0);
+	}
+	(void)pthread_mutex_lock(&d.answer);
+	for (int i = 0; i < N_ROWS(files); i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, ask_main, files[i]), 0);
+	while (!d.n_asked)
+		(void)usleep(1000);
+	(void)pthread_mutex_lock(&client.files.lock);
+	ck_assert_uint_le(client.files.n_asked, FILES_GPU_ASKED_MAX);
+	(void)pthread_mutex_unlock(&client.files.lock);
+	(void)pthread_mutex_unlock(&d.answer);
+	for (int i = 0; i < N_ROWS(files); i++) {
+		ck_assert_int_eq(pthread_join(threads[i], &result), 0);
+		ck_assert_ptr_null(result);
+	}
+	ck_assert_uint_eq(d.n_asked, N_ROWS(files));
+	ck_assert_uint_eq(client.files.n_asked, 0);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, open_setup, open_teardown);
@@ -230,6 +387,12 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, the_daemons_refusal_is_the_callers_error);
 	tcase_add_test(tcase, an_alignment_that_cannot_be_ends_the_session);
 	tcase_add_test(tcase, the_buffered_description_is_handed_over_once);
+	tcase_add_test(tcase, the_daemon_is_asked_once_whether_cufile_takes_a_file);
+	tcase_add_test(tcase, a_file_that_cufile_does_not_take_stays_refused_until_it_is_freed);
+	tcase_add_loop_test(tcase, a_refusal_that_may_end_is_not_kept, 0, N_ROWS(for_now));
+	tcase_add_test(tcase, a_daemon_that_knows_no_such_question_is_not_asked);
+	tcase_add_loop_test(tcase, threads_share_one_answer, 0, N_ROWS(answers));
+	tcase_add_test(tcase, many_files_are_asked_for_a_few_at_a_time);
 }
 
 SUITE("client_file_open", add_tests)

@@ -121,6 +121,32 @@ START_TEST(without_a_gpu_an_import_is_refused_and_its_descriptor_is_closed)
 }
 END_TEST
 
+static int ask(uint32_t file)
+{
+	static const char uuid[sizeof(CUuuid)];
+	struct call *call = control_call(session, 1, 0);
+	int r = session_file_gpu(session, file, uuid, call, &c.error);
+
+	if (r < 0)
+		call_free(call);
+	return r;
+}
+
+START_TEST(without_a_gpu_no_file_is_registered)
+{
+	uint32_t id = control_file(session, 2, "f");
+
+	ck_assert_int_eq(ask(id + 1), -EBADF);
+	ck_assert_int_eq(ask(id), -EOPNOTSUPP);
+	ck_assert_msg(strstr(c.error.text, "file f: ") && strstr(c.error.text, "no GPU"), "%s",
+		      c.error.text);
+	probe_start(60000);
+	ck_assert_int_eq(ask(id), -EAGAIN);
+	ck_assert_uint_eq(session->n_imports, 0);
+	ck_assert_uint_eq(session->user->n_imports, 0);
+}
+END_TEST
+
 START_TEST(an_import_waits_for_the_end_of_the_probe)
 {
 	probe_start(200);
@@ -184,17 +210,17 @@ START_TEST(imports_that_wait_are_at_most_half_of_the_requests_of_a_client_and_of
 	session->user->quota.limit[QUOTA_CALLS] = 6;
 	ck_assert_int_eq(import(1, -1), 0);
 	ck_assert_int_eq(import(2, -1), 0);
-	check_refused(3, "2 imports of this client and 2 of its user wait");
+	check_refused(3, "2 requests of this client and 2 of its user wait");
 
 	session = control_client(&other_fd);
 	session->quota.limit[QUOTA_CALLS] = 100;
 	ck_assert_int_eq(import(4, -1), 0);
-	check_refused(5, "1 imports of this client and 3 of its user wait");
+	check_refused(5, "1 requests of this client and 3 of its user wait");
 	session_end(first, false);
 	CONTROL_UNTIL(c.n_gone);
 	ck_assert_int_eq(import(6, -1), 0); /* the first's are over */
 	ck_assert_int_eq(import(7, -1), 0);
-	check_refused(8, "3 imports of this client and 3 of its user wait");
+	check_refused(8, "3 requests of this client and 3 of its user wait");
 	session_end(session, false);
 	(void)close(other_fd);
 }
@@ -266,6 +292,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, the_way_follows_from_the_configuration_and_the_probe, 0,
 			    N_ROWS(ways));
 	tcase_add_test(tcase, without_a_gpu_an_import_is_refused_and_its_descriptor_is_closed);
+	tcase_add_test(tcase, without_a_gpu_no_file_is_registered);
 	tcase_add_test(tcase, an_import_waits_for_the_end_of_the_probe);
 	tcase_add_test(tcase, no_import_waits_where_copies_are_wanted);
 	tcase_add_test(tcase, the_end_of_a_session_ends_its_imports_that_wait);

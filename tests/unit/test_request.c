@@ -318,6 +318,21 @@ START_TEST(measured_rates_are_numbers_that_can_be)
 }
 END_TEST
 
+START_TEST(a_question_about_a_file_has_a_uuid)
+{
+	static Wire__FileGpu file_gpu = WIRE__FILE_GPU__INIT;
+
+	for (size_t bytes = 0; bytes <= 17; bytes++) {
+		file_gpu.uuid = (ProtobufCBinaryData){ bytes, zeroes };
+		ck_assert_int_eq(check(WIRE__REQUEST__BODY_FILE_GPU, &file_gpu, 0),
+				 bytes == 16 ? 0 : -EINVAL);
+	}
+	ck_assert_msg(strstr(error.text, "file_gpu: a UUID of 17 bytes: must have 16"), "%s",
+		      error.text);
+	ck_assert_int_eq(check(WIRE__REQUEST__BODY_FILE_GPU, &file_gpu, 1), -EINVAL);
+}
+END_TEST
+
 START_TEST(a_submit_has_no_more_entries_than_a_ring)
 {
 	submit.n_entries = RING_ENTRIES_MAX;
@@ -386,6 +401,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, gpu_memory_is_named_by_a_uuid_and_one_handle, 0,
 			    N_ROWS(imports));
 	tcase_add_loop_test(tcase, measured_rates_are_numbers_that_can_be, 0, N_ROWS(rates));
+	tcase_add_test(tcase, a_question_about_a_file_has_a_uuid);
 	tcase_add_test(tcase, a_submit_has_no_more_entries_than_a_ring);
 	tcase_add_test(tcase, entries_are_those_of_a_ring);
 	tcase_add_test(tcase, an_opcode_beyond_a_byte_is_no_other_opcode);

@@ -106,6 +106,7 @@ int dsaio_connect_with(const struct dsaio_connect_options *options,
 	client->state_fd = -1;
 	(void)pthread_mutex_init(&client->lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_mutex_init(&client->files.lock, NULL);
+	(void)pthread_cond_init(&client->files.answered, NULL);
 	r = guard_new(&client->guard);
 	if (r < 0)
 		return error_fail_errno(r, "connect: a page that fork wipes");

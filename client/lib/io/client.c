@@ -88,6 +88,7 @@ void client_free(struct dsaio_client *client)
 	if (client->guard) /* our own mapping: cannot fail */
 		(void)munmap((void *)(uintptr_t)client->guard, (size_t)sysconf(_SC_PAGESIZE));
 	cache_deinit(&client->files.cache);
+	(void)pthread_cond_destroy(&client->files.answered);
 	(void)pthread_mutex_destroy(&client->files.lock);
 	(void)pthread_mutex_destroy(&client->lock);
 	free(client);

@@ -71,9 +71,11 @@ struct client_object {
 struct client_files {
 	pthread_mutex_t lock; /* protects this struct and the fields of files marked so */
 	struct cache cache;
-	uint32_t n;	       /* descriptions that the daemon has: one or two per file */
-	uint32_t n_fds;	       /* descriptors of files kept open here */
-	uint32_t n_fds_wanted; /* limit on n_fds */
+	uint32_t n;		 /* descriptions that the daemon has: one or two per file */
+	uint32_t n_fds;		 /* descriptors of files kept open here */
+	uint32_t n_fds_wanted;	 /* limit on n_fds */
+	uint32_t n_asked;	 /* for which the daemon is asked by FileGpu: file_gpu.h */
+	pthread_cond_t answered; /* one of these */
 };
 
 struct dsaio_client {

@@ -33,6 +33,7 @@ static void file_free(struct dsaio_file *file)
 		return;
 	inode_drop(file->client, file->inode);
 	closep(&file->fd);
+	free(file->session.gpu_why);
 	free(file->name);
 	free(file);
 }

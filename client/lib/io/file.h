@@ -32,11 +32,16 @@
 
 struct inode;
 
+/* Whether ops between the file and GPU memory are possible: file_gpu.h. */
+enum file_gpu { FILE_GPU_NOT_ASKED, FILE_GPU_ASKED, FILE_GPU_TAKEN, FILE_GPU_REFUSED };
+
 /* The state of the present session; a new one makes it anew. */
 struct file_session {
 	uint32_t id, store;		     /* the daemon's numbers */
 	uint32_t offset_align, memory_align; /* powers of two */
 	_Atomic bool has_buffered;	     /* the daemon has the buffered description, too */
+	_Atomic int gpu;		     /* enum file_gpu; changes under files.lock */
+	char *gpu_why;			     /* FILE_GPU_REFUSED: a sentence; NULL: no memory */
 };
 
 struct dsaio_file {

@@ -6,6 +6,7 @@
 #include "client/lib/io/end.h"
 #include "client/lib/io/file.h"
 #include "client/lib/io/file_fd.h"
+#include "client/lib/io/file_gpu.h"
 #include "client/lib/io/file_open.h"
 #include "client/lib/io/inode.h"
 #include "client/lib/io/vector.h"
@@ -116,8 +117,16 @@ struct route {
 	bool is_on_gpu;			  /* gpu_choices_begin() */
 	struct gpu_choices_row *measured; /* for that */
 	const char *why;	  /* of GPU memory that could go by the ring, and is copied */
+	char *own_why;		  /* in its place: the route's */
 	struct job_memory memory; /* of one that is copied */
 };
+
+static void route_unref(struct route *route)
+{
+	if (route->place.piece)
+		buffer_unref(route->place.piece);
+	route->place = (struct buffer_place){ .slab = NULL };
+}
 
 /* Makes an op copied that might go directly.  false: there is no memory for copies. */
 static bool route_copies(const struct op_request *q, const char *why, struct route *route)
@@ -126,6 +135,24 @@ static bool route_copies(const struct op_request *q, const char *why, struct rou
 	if (route->memory.share)
 		route->why = why;
 	return route->memory.share;
+}
+
+/* An op whose memory may go directly.  Does its file?  Returns as gpu_route(). */
+static int file_route(const struct op_request *q, struct route *route)
+{
+	const struct gpu_region_gpu gpu = gpu_region_gpu(&route->place);
+	_cleanup_(freep) char *why = NULL;
+	int r = file_gpu_register(q->file, &gpu.uuid, &why);
+
+	if (r == 0)
+		return 1;
+	route_unref(route);
+	if (r == -ENOTCONN)
+		return error_fail(r, "%s: %s", q->function, why ? why : strerrordesc_np(-r));
+	r = gpu_regions_refuse(&q->handle->client->gpu_regions, q->function, q->buf, r, why);
+	if (r == 0)
+		route->own_why = TAKE_PTR(why);
+	return r;
 }
 
 /*
@@ -149,6 +176,10 @@ static int gpu_route(const struct op_request *q, struct route *route)
 		if (route->memory.gpu < 0) /* the host's needs no lock */
 			return 0;
 		route->is_on_gpu = true;
+		if (file_gpu_is_refused(q->file, &route->own_why)) {
+			gpu_regions_tend(&client->gpu_regions);
+			return 0;
+		}
 		if (gpu_choices_is_copied(choices, &kind, route->memory.gpu, &why)) {
 			if (route_copies(q, why, route)) {
 				gpu_regions_tend(&client->gpu_regions);
@@ -160,14 +191,15 @@ static int gpu_route(const struct op_request *q, struct route *route)
 	r = gpu_regions_ref(&client->gpu_regions, q->function, q->buf, q->len, &route->place);
 	if (r == 0 && !choices->has_choice)
 		route->memory.gpu = gpus_find(q->buf);
+	if (r == 1)
+		r = file_route(q, route);
 	if (r != 1 || !choices->has_choice || must_be_direct)
 		return r;
 	gpu = gpu_region_gpu(&route->place);
 	if (gpu_choices_next(choices, &kind, &gpu, &route->measured, &why) ||
 	    !route_copies(q, why, route))
 		return 1;
-	buffer_unref(route->place.piece);
-	route->place = (struct buffer_place){ .slab = NULL };
+	route_unref(route);
 	return 0;
 }
 
@@ -395,8 +427,8 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 		   : handle_op_new(q->handle, q->is_async && !whole, is_callers,
 				   way == WAY_RING ? plan->means.channel : NULL);
 	if (!op) {
-		if (route.place.piece)
-			buffer_unref(route.place.piece);
+		route_unref(&route);
+		free(route.own_why);
 		slots_share_drop(route.memory.share);
 		return r < 0 ? r : error_fail_errno(-ENOMEM, "%s", q->function);
 	}
@@ -408,7 +440,9 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	if (whole)
 		vector_add(whole, op);
 	op_set_way(op, way_told(way, &route.place));
-	if (route.why)
+	if (route.own_why)
+		op_take_why(op, route.own_why);
+	else if (route.why)
 		op_set_why(op, route.why);
 	if (route.is_on_gpu)
 		op_begin_gpu(op, route.measured);

@@ -338,9 +338,8 @@ static void region_import(struct gpu_regions *regions, struct gpu_region *region
 			  region->allocation.base, reason(region));
 }
 
-/* An allocation that cannot be a region's.  Returns 0: copy it; or error, with a sentence. */
-static int refuse(const struct gpu_regions *regions, const char *function, const void *memory,
-		  int error, const char *why)
+int gpu_regions_refuse(const struct gpu_regions *regions, const char *function, const void *memory,
+		       int error, const char *why)
 {
 	if (!regions->must_import)
 		return 0;
@@ -383,24 +382,25 @@ static int region_new(struct gpu_regions *regions, const char *function, const v
 	int r = allocation_find(memory, &allocation, &why);
 
 	if (r < 0)
-		return r == -ENOENT ? 0 : refuse(regions, function, memory, r, why);
+		return r == -ENOENT ? 0 : gpu_regions_refuse(regions, function, memory, r, why);
 	if (!regions->can_import)
-		return refuse(regions, function, memory, -EOPNOTSUPP, regions->why);
+		return gpu_regions_refuse(regions, function, memory, -EOPNOTSUPP, regions->why);
 	if (!regions_make_way(regions, &allocation))
 		return -EAGAIN;
 	if (regions->n >= regions->n_max && !regions_spare(regions))
-		return refuse(regions, function, memory, -EMFILE,
-			      "ops use as many allocations as can be imported at a time");
+		return gpu_regions_refuse(
+			regions, function, memory, -EMFILE,
+			"ops use as many allocations as can be imported at a time");
 	region = calloc(1, sizeof(*region));
 	if (!region)
-		return refuse(regions, function, memory, -ENOMEM, NULL);
+		return gpu_regions_refuse(regions, function, memory, -ENOMEM, NULL);
 	region->allocation = allocation;
 	region->state = REGION_IMPORTING;
 	region->slab.is_imported = region->slab.is_gpu = true;
 	atomic_init(&region->piece.n_ops, 0);
 	r = regions_add(regions, region);
 	if (r < 0)
-		return refuse(regions, function, memory, r, NULL);
+		return gpu_regions_refuse(regions, function, memory, r, NULL);
 	*ret_region = TAKE_PTR(region);
 	return 1;
 }
@@ -449,10 +449,10 @@ static int region_check(const struct gpu_regions *regions, const char *function,
 	if (region->error == -ENOTCONN)
 		return error_fail(region->error, "%s: %s", function, reason(region));
 	if (region->state == REGION_REFUSED)
-		return refuse(regions, function, memory, region->error, region->why);
+		return gpu_regions_refuse(regions, function, memory, region->error, region->why);
 	if (!allocation_has(&region->allocation, memory, len))
-		return refuse(regions, function, memory, -EFAULT,
-			      "the range must lie within one allocation");
+		return gpu_regions_refuse(regions, function, memory, -EFAULT,
+					  "the range must lie within one allocation");
 	return 1;
 }
 

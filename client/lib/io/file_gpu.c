@@ -1,0 +1,93 @@
+#include "client/lib/io/file_gpu.h"
+
+#include "client/lib/base/debug.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Returns 0 or a negative errno, with a sentence. */
+static int ask(const struct dsaio_file *file, const CUuuid *uuid)
+{
+	struct dsaio_conn *conn = file->client->conn;
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__FileGpu body = WIRE__FILE_GPU__INIT;
+
+	/* An older daemon copies the bytes of such files itself. */
+	if (!(conn_facts(conn).features & RING_FEATURE_GPU_FILE))
+		return 0;
+	body.file = file->session.id;
+	body.uuid = (ProtobufCBinaryData){ sizeof(uuid->bytes), /* only read */
+					   (uint8_t *)(uintptr_t)uuid->bytes };
+	request.body_case = WIRE__REQUEST__BODY_FILE_GPU;
+	request.file_gpu = &body;
+	return conn_call(conn, "GPU memory", &request, NULL, 0, NULL, NULL, NULL);
+}
+
+/* Under files.lock. */
+static enum file_gpu state(const struct dsaio_file *file)
+{
+	/* relaxed: it changes under the lock */
+	return (enum file_gpu)atomic_load_explicit(&file->session.gpu, memory_order_relaxed);
+}
+
+/* Under files.lock.  Takes why. */
+static void set_state(struct dsaio_file *file, enum file_gpu new, char *why)
+{
+	file->session.gpu_why = why;
+	/* release: pairs with file_gpu_is_refused(); the reason is there */
+	atomic_store_explicit(&file->session.gpu, (int)new, memory_order_release);
+}
+
+/* Asks, in the place of all threads.  Under files.lock, which is released meanwhile. */
+static int answer(struct dsaio_file *file, const CUuuid *uuid, char **ret_why)
+{
+	struct client_files *files = &file->client->files;
+	char *why = NULL;
+	int r;
+
+	set_state(file, FILE_GPU_ASKED, NULL);
+	files->n_asked++;
+	(void)pthread_mutex_unlock(&files->lock);
+	r = ask(file, uuid);
+	if (r < 0) {
+		*ret_why = strdup(dsaio_error());
+		why = r == -EOPNOTSUPP ? strdup(dsaio_error()) : NULL;
+		debug_log("GPU memory: %s is copied: %s", file->name, dsaio_error());
+	}
+	(void)pthread_mutex_lock(&files->lock);
+	files->n_asked--;
+	if (r == -EOPNOTSUPP)
+		set_state(file, FILE_GPU_REFUSED, why);
+	else
+		set_state(file, r == 0 ? FILE_GPU_TAKEN : FILE_GPU_NOT_ASKED, NULL);
+	(void)pthread_cond_broadcast(&files->answered);
+	return r;
+}
+
+int file_gpu_register_slow(struct dsaio_file *file, const CUuuid *uuid, char **ret_why)
+{
+	struct client_files *files = &file->client->files;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&files->lock); /* a plain mutex: cannot fail */
+	while (state(file) == FILE_GPU_ASKED ||
+	       (state(file) == FILE_GPU_NOT_ASKED && files->n_asked >= FILES_GPU_ASKED_MAX))
+		(void)pthread_cond_wait(&files->answered, &files->lock);
+	if (state(file) == FILE_GPU_NOT_ASKED)
+		r = answer(file, uuid, ret_why);
+	else if (state(file) == FILE_GPU_REFUSED)
+		r = -EOPNOTSUPP;
+	(void)pthread_mutex_unlock(&files->lock);
+	if (r == -EOPNOTSUPP && !*ret_why)
+		(void)file_gpu_is_refused(file, ret_why);
+	return r;
+}
+
+bool file_gpu_is_refused(struct dsaio_file *file, char **ret_why)
+{
+	/* acquire: pairs with set_state(); the reason does not change from then on */
+	if (atomic_load_explicit(&file->session.gpu, memory_order_acquire) != FILE_GPU_REFUSED)
+		return false;
+	*ret_why = file->session.gpu_why ? strdup(file->session.gpu_why) : NULL;
+	return true;
+}

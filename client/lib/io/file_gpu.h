@@ -1,0 +1,42 @@
+/*
+ * Does cuFile take a file?
+ *
+ * Before the first op between an open file and GPU memory the daemon is asked (FileGpu), which registers the
+ * file with cuFile.  The answer lasts as long as the file is open or in the cache, for all threads.  If cuFile does
+ * not take the file, the library copies, or the op fails where that is demanded.  So no op fails for this cause
+ * when it is on its way already.
+ *
+ *     not asked -> asked -> taken, refused          or not asked, if the cause may end soon
+ *
+ * A thread that finds the file asked for waits for that answer, as for that of an import (gpu_region.h).  A few
+ * files at a time are asked for, because the daemon takes a limited number of requests that wait for the driver.
+ *
+ * Any thread.
+ */
+#ifndef DSAIO_CLIENT_LIB_IO_FILE_GPU_H
+#define DSAIO_CLIENT_LIB_IO_FILE_GPU_H
+
+#include "client/lib/io/file.h"
+
+/* A guess: a quarter of those that the daemon takes of a client, with its default client_requests. */
+#define FILES_GPU_ASKED_MAX 8u
+
+/*
+ * uuid: of the memory's GPU.  Returns 0: ops go directly; or a negative errno, and a sentence in *ret_why, which is
+ * the caller's (NULL: no memory): -EOPNOTSUPP (cuFile does not take the file), -ENOTCONN, or errors that a later
+ * op may not have.  Sleeps for the daemon's answer.
+ */
+int file_gpu_register_slow(struct dsaio_file *file, const CUuuid *uuid, char **ret_why);
+
+static inline int file_gpu_register(struct dsaio_file *file, const CUuuid *uuid, char **ret_why)
+{
+	/* relaxed: nothing else is read */
+	if (atomic_load_explicit(&file->session.gpu, memory_order_relaxed) == FILE_GPU_TAKEN)
+		return 0;
+	return file_gpu_register_slow(file, uuid, ret_why);
+}
+
+/* Is it known that cuFile does not take the file?  Then memory need not be imported.  *ret_why as above. */
+bool file_gpu_is_refused(struct dsaio_file *file, char **ret_why);
+
+#endif

@@ -1,0 +1,267 @@
+/*
+ * Files that clients have registered with cuFile, by hand: ids that lie, floods, clients that die, and a
+ * driver that refuses or hangs.  Stand-ins for libcuda and libcufile take the place of the vendor's.
+ */
+#include "tests/gpu/host.h"
+
+/* The message has its own copy of the UUID. */
+struct question {
+	CUuuid uuid;
+	Wire__FileGpu message;
+};
+
+static void question_init(struct question *question, uint32_t file)
+{
+	*question = (struct question){ .message = WIRE__FILE_GPU__INIT };
+	CHECK_EQ(gpu.find.cuDeviceGetUuid_v2(&question->uuid, 0), CUDA_SUCCESS);
+	question->message.file = file;
+	question->message.uuid = (ProtobufCBinaryData){ sizeof(question->uuid.bytes),
+							(uint8_t *)question->uuid.bytes };
+}
+
+static void ask_ok(struct raw *raw, uint32_t file)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	struct question question;
+	Wire__Request request = RAW_REQUEST(FILE_GPU, file_gpu, &question.message);
+
+	question_init(&question, file);
+	raw_call_ok(raw, &request, NULL, 0, &answer);
+	CHECK_EQ(answer.reply->body_case, WIRE__REPLY__BODY__NOT_SET);
+	CHECK_EQ(answer.n_fds, 0);
+}
+
+static void ask_fails(struct raw *raw, uint32_t file, int error, const char *words)
+{
+	struct question question;
+	Wire__Request request = RAW_REQUEST(FILE_GPU, file_gpu, &question.message);
+
+	question_init(&question, file);
+	raw_call_fails(raw, &request, NULL, 0, error, words);
+}
+
+static void ask_send(struct raw *raw, uint32_t file)
+{
+	struct question question;
+	Wire__Request request = RAW_REQUEST(FILE_GPU, file_gpu, &question.message);
+
+	question_init(&question, file);
+	raw_send(raw, &request, NULL, 0);
+}
+
+static void remove_send(struct raw *raw, uint32_t file)
+{
+	Wire__FileRemove message = WIRE__FILE_REMOVE__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_REMOVE, file_remove, &message);
+
+	message.file = file;
+	raw_send(raw, &request, NULL, 0);
+}
+
+static void receive_ok(struct raw *raw)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+	raw_receive(raw, &answer);
+	CHECK_MSG(answer.reply && !answer.reply->error, "%s",
+		  answer.reply ? answer.reply->text : "closed");
+}
+
+/* A daemon, a client of it, and its file. */
+struct kit {
+	struct daemon *daemon;
+	struct raw raw;
+	struct raw_file file;
+};
+
+/* A question is refused while the GPUs are probed. */
+static void probe_wait(const struct daemon *daemon)
+{
+	for (bool is_probing = true; is_probing;) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+		daemon_status(daemon, &answer);
+		is_probing = strstr(answer.reply->status->gpus->why, "not answered yet");
+	}
+}
+
+static void kit_open(struct kit *kit, const char *standin, const char *keys)
+{
+	*kit = (struct kit){ .daemon = gpu_start(standin, keys), .raw = RAW_NONE };
+	probe_wait(kit->daemon);
+	raw_open(&kit->raw, kit->daemon);
+	file_make_pattern(daemon_path(kit->daemon, "f"), MIB, 1);
+	raw_file(&kit->raw, daemon_path(kit->daemon, "f"), O_RDWR, &kit->file);
+}
+
+TEST(ids, "ids and UUIDs that lie are refused, and the session lives")
+{
+	struct raw other = RAW_NONE;
+	struct raw_file others;
+	struct question question;
+	Wire__Request request = RAW_REQUEST(FILE_GPU, file_gpu, &question.message);
+	struct kit kit;
+
+	kit_open(&kit, "gpus=2", "");
+	raw_open(&other, kit.daemon);
+	for (unsigned i = 0; i < 3;
+	     i++) /* its last one has an index that the first client has not */
+		raw_file(&other, daemon_path(kit.daemon, "f"), O_RDWR, &others);
+	ask_fails(&kit.raw, others.id, -EBADF, "file");
+	ask_fails(&kit.raw, 0, -EBADF, "file");
+	ask_fails(&kit.raw, UINT32_MAX, -EBADF, "file");
+	question_init(&question, kit.file.id);
+	question.message.uuid.len--;
+	raw_call_fails(&kit.raw, &request, NULL, 0, -EINVAL, "a UUID of 15 bytes");
+	question_init(&question, kit.file.id);
+	question.uuid.bytes[3] ^= 0x55;
+	raw_call_fails(&kit.raw, &request, NULL, 0, -ENODEV, "UUID");
+
+	ask_ok(&kit.raw, kit.file.id);
+	ask_ok(&kit.raw, kit.file.id);
+	remove_send(&kit.raw, kit.file.id);
+	receive_ok(&kit.raw);
+	ask_fails(&kit.raw, kit.file.id, -EBADF, "file");
+	ask_ok(&other, others.id);
+	raw_close(&other);
+	raw_close(&kit.raw);
+}
+
+static const struct {
+	const char *what, *words;
+	int error;
+	const char *text;
+} refusals[] = {
+	{ "it cannot do I/O there", "cuFileHandleRegister=5008", -EOPNOTSUPP,
+	  "/f;CU_FILE_IO_NOT_SUPPORTED (5008)" },
+	{ "an internal error", "cuFileHandleRegister=5030", -EOPNOTSUPP,
+	  "/f;CU_FILE_INTERNAL_ERROR (5030)" },
+	{ "permission", "cuFileHandleRegister=5025", -EOPNOTSUPP, "CU_FILE_PERMISSION_DENIED" },
+	{ "no memory", "cuFileHandleRegister=5036", -ENOMEM, "CU_FILE_GPU_MEMORY_PINNING_FAILED" },
+	{ "no context", "cuCtxPushCurrent_v2=709", -EIO, "cuCtxPushCurrent()" },
+};
+
+TEST_TABLE(refused, refusals,
+	   "a refusal of cuFile's is an errno and a sentence, and the next try counts")
+{
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	words_set(refusals[row].words);
+	for (unsigned i = 0; i < 2; i++)
+		ask_fails(&kit.raw, kit.file.id, refusals[row].error, refusals[row].text);
+	words_set("");
+	ask_ok(&kit.raw, kit.file.id);
+	raw_close(&kit.raw);
+}
+
+TEST(unused, "a daemon that uses no GPU memory says why")
+{
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = libaio\n");
+	ask_fails(&kit.raw, kit.file.id, -EOPNOTSUPP, "/f;engine = libaio");
+	raw_close(&kit.raw);
+}
+
+TEST(older, "a client that cannot ask gets no GPU memory imported")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	Wire__Hello hello = WIRE__HELLO__INIT;
+	Wire__Request request = RAW_REQUEST(HELLO, hello, &hello);
+
+	raw_connect(&raw, gpu_start("nvfs=2.24", ""));
+	hello.version_min = hello.version_max = 1;
+	hello.features = RING_FEATURE_DEVICE;
+	raw_call_ok(&raw, &request, NULL, 0, &answer);
+	CHECK_EQ(answer.reply->hello->features, 0);
+}
+
+TEST(hung, "questions that hang cost one line, leave room for other requests, and stop nobody else")
+{
+	enum { N = 8, N_WAIT = N / 2 };
+	struct raw other = RAW_NONE;
+	struct raw_file others;
+	struct raw_slab slab;
+	struct kit kit;
+
+	kit_open(&kit, "", "client_requests = 8\nuser_requests = 8\n");
+	words_set("cuFileHandleRegister=hold");
+	for (unsigned i = 0; i < N_WAIT; i++)
+		ask_send(&kit.raw, kit.file.id);
+	held_wait("cuFileHandleRegister", true);
+	ask_fails(&kit.raw, kit.file.id, -EAGAIN, "4 requests of this client;nvidia-smi");
+	raw_slab(&kit.raw, MIB, &slab);
+	raw_slab_unmap(&slab);
+	raw_open(&other, kit.daemon);
+	raw_file(&other, daemon_path(kit.daemon, "f"), O_RDWR, &others);
+	ask_fails(&other, others.id, -EAGAIN, "4 of its user");
+	daemon_log_wait(kit.daemon, "cuFileHandleRegister has not come back");
+	CHECK_EQ(log_count(kit.daemon, "has not come back"), 1);
+	words_set("");
+	for (unsigned i = 0; i < N_WAIT; i++)
+		receive_ok(&kit.raw);
+	ask_ok(&other, others.id);
+	raw_close(&other);
+	raw_close(&kit.raw);
+}
+
+TEST(removed, "a file that is removed while it is registered stays until then")
+{
+	struct kit kit;
+
+	kit_open(&kit, "", "");
+	words_set("cuFileHandleRegister=hold");
+	ask_send(&kit.raw, kit.file.id);
+	held_wait("cuFileHandleRegister", true);
+	remove_send(&kit.raw, kit.file.id);
+	CHECK(!wait_readable(kit.raw.fd, 300000)); /* no answer can come */
+	words_set("");
+	receive_ok(&kit.raw);
+	receive_ok(&kit.raw);
+	raw_close(&kit.raw);
+}
+
+TEST(killed, "a client that dies while its file is registered: the file goes after that")
+{
+	struct usage before;
+	struct raw raw = RAW_NONE;
+	struct raw_file file;
+	struct kit kit;
+
+	kit_open(&kit, "", "");
+	ask_ok(&kit.raw, kit.file.id); /* what the driver opens once */
+	before = daemon_usage_settled(kit.daemon);
+	raw_open(&raw, kit.daemon);
+	raw_file(&raw, daemon_path(kit.daemon, "f"), O_RDWR, &file);
+	words_set("cuFileHandleRegister=hold");
+	ask_send(&raw, file.id);
+	held_wait("cuFileHandleRegister", true);
+	raw_close(&raw);
+	ask_ok(&kit.raw, kit.file.id);
+	words_set("");
+	CHECK(daemon_wait_clients(kit.daemon, 1, UINT64_MAX));
+	daemon_usage_back(kit.daemon, &before);
+	raw_close(&kit.raw);
+}
+
+TEST(probing, "a question while the GPUs are probed is refused, and one after that is not")
+{
+	struct kit kit;
+
+	kit_open(&kit, "", "");
+	raw_close(&kit.raw);
+	daemon_stop(kit.daemon);
+	words_set("cuFileDriverOpen=hold");
+	kit.daemon = daemon_start(DAEMON_ARGS("--config", test_text("%s/gpus.conf", test_dir())));
+	held_wait("cuFileDriverOpen", true);
+	kit.raw = (struct raw)RAW_NONE;
+	raw_open(&kit.raw, kit.daemon);
+	raw_file(&kit.raw, daemon_path(kit.daemon, "f"), O_RDWR, &kit.file);
+	ask_fails(&kit.raw, kit.file.id, -EAGAIN, "/f;has not answered yet");
+	raw_close(&kit.raw);
+	words_set("");
+}
+
+TEST_MAIN
