@@ -110,8 +110,8 @@ TEST(descriptor, "memory that a client maps by itself comes as a descriptor")
 	CHECK_EQ(gpu.map.cuMemAddressReserve(&kit.memory, MEMORY_BYTES, 0, 0, 0), CUDA_SUCCESS);
 	CHECK_EQ(gpu.map.cuMemMap(kit.memory, MEMORY_BYTES, 0, handle, 0), CUDA_SUCCESS);
 	CHECK_EQ(gpu.map.cuMemSetAccess(kit.memory, MEMORY_BYTES, &access, 1), CUDA_SUCCESS);
-	CHECK_EQ(gpu.lend.cuMemExportToShareableHandle(&fd, handle,
-						       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+	CHECK_EQ(gpu.export.cuMemExportToShareableHandle(
+			 &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
 		 CUDA_SUCCESS);
 	import_init(&import, (CUipcMemHandle){ 0 }, MEMORY_BYTES);
 	import.message.ipc_handle.len = 0;

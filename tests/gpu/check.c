@@ -212,7 +212,7 @@ static struct exporter exporter_start(CUipcMemHandle *ret_handle)
 		gpu_open();
 		memory = gpu_alloc(EXPORTED_BYTES);
 		gpu_fill(memory, EXPORTED_BYTES, 4, 0);
-		CHECK_EQ(gpu.lend.cuIpcGetMemHandle(ret_handle, address(memory)), CUDA_SUCCESS);
+		CHECK_EQ(gpu.export.cuIpcGetMemHandle(ret_handle, address(memory)), CUDA_SUCCESS);
 		CHECK_EQ(write(answer[1], ret_handle, sizeof(*ret_handle)), sizeof(*ret_handle));
 		CHECK_EQ(read(ask[0], &byte, 1), 1);
 		CHECK_EQ(gpu.own.cuMemFree_v2(address(memory)), CUDA_SUCCESS);
@@ -497,7 +497,7 @@ TEST(cuda_questions, "what libcuda does")
 	memory = gpu_alloc(2 * MIB);
 	test_note("cuMemHostRegister of a memfd, PORTABLE: %s", register_memfd(0));
 	test_note("cuMemHostRegister of a memfd of huge pages: %s", register_memfd(MFD_HUGETLB));
-	CHECK_EQ(gpu.lend.cuIpcGetMemHandle(&handle, address(memory)), CUDA_SUCCESS);
+	CHECK_EQ(gpu.export.cuIpcGetMemHandle(&handle, address(memory)), CUDA_SUCCESS);
 	test_note("cuIpcOpenMemHandle in the process that exports: %s",
 		  cuda_name(gpu.map.cuIpcOpenMemHandle_v2(&again, handle,
 							  CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)));

@@ -1,5 +1,5 @@
 /*
- * The memory of the stand-in for libcuda, and how processes lend it to each other.
+ * The memory of the stand-in for libcuda, and how processes export it to each other.
  *
  * The address of GPU memory is a range that nobody can access, so a wrong access of the host's is -EFAULT
  * or a signal, as with a real one.  The bytes are shared memory with a page at the end that says what it is.

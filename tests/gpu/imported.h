@@ -13,7 +13,7 @@ static inline CUipcMemHandle handle_of(CUdeviceptr memory)
 {
 	CUipcMemHandle handle;
 
-	CHECK_EQ(gpu.lend.cuIpcGetMemHandle(&handle, memory), CUDA_SUCCESS);
+	CHECK_EQ(gpu.export.cuIpcGetMemHandle(&handle, memory), CUDA_SUCCESS);
 	return handle;
 }
 

@@ -6,7 +6,7 @@
  * pread(2) or pwrite(2) of the memory's bytes.  An error of it is an errno below 5000, and a
  * CUfileOpError from there on.  most=N: a transfer is of at most N bytes.  cufile_nsec_per_kib=N: its time
  * at least.  buf_imported=no: memory that
- * other processes lend cannot be registered.
+ * other processes export cannot be registered.
  *
  * It checks that the driver is open, that files and memory are registered once and as long as they are
  * used, that ranges lie in an allocation, and that a context of its GPU is current.  Misuse that no error reports

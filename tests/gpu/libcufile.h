@@ -21,7 +21,7 @@ STANDIN_EXPORT struct standin_cufile standin_cufile_counts(void);
 #define GPU_LISTS(LIST)                            \
 	LIST(CUDA_FUNCTIONS, find, cuda)           \
 	LIST(CUDA_COPY_FUNCTIONS, copy, cuda)      \
-	LIST(CUDA_EXPORT_FUNCTIONS, lend, cuda)    \
+	LIST(CUDA_EXPORT_FUNCTIONS, export, cuda)  \
 	LIST(CUDA_IMPORT_FUNCTIONS, map, cuda)     \
 	LIST(STANDIN_PROGRAM_FUNCTIONS, own, cuda) \
 	LIST(CUFILE_FUNCTIONS, driver, cufile)     \

@@ -8,7 +8,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/engine/gds.h"
 #include "daemon/engine/gds_driver.h"
-#include "tests/unit/gpu_lender.h"
+#include "tests/unit/gpu_exporter.h"
 #include "tests/unit/suite.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #define LIMIT_MSEC 600000u /* never, as far as a test can see */
 
 static struct standins gpu;
-static struct lender lender;
+static struct exporter exporter;
 static char path[100], cuda_path[PATH_MAX], cufile_path[PATH_MAX];
 static struct target target;
 static int buffered_fd;
@@ -88,7 +88,7 @@ static inline void setup(void)
 	ck_assert_int_eq(setenv("STANDIN", standin, 1), 0);
 	missing = standins_load(&gpu);
 	ck_assert_msg(!missing, "%s", missing);
-	lender = lender_start(&gpu);
+	exporter = exporter_start(&gpu);
 	gds_driver_init(standins_path("libcuda", cuda_path),
 			standins_path("libcufile", cufile_path), LIMIT_MSEC);
 	file_make();
@@ -98,7 +98,7 @@ static inline void teardown(void)
 {
 	/* This thread has left all contexts, and no memory is left where the test has released it. */
 	ck_assert_uint_eq(gpu.look.standin_counts().n_current, 0);
-	lender_end(&lender);
+	exporter_end(&exporter);
 	(void)unlink(path);
 }
 
@@ -112,20 +112,20 @@ static inline struct gds_handle ipc_handle(const CUipcMemHandle *ipc, uint64_t b
 	return handle;
 }
 
-static inline struct gds_handle lend(uint64_t bytes)
+static inline struct gds_handle exported(uint64_t bytes)
 {
-	const CUipcMemHandle ipc = lender_lend(&lender, bytes);
+	const CUipcMemHandle ipc = exporter_export(&exporter, bytes);
 
 	return ipc_handle(&ipc, bytes);
 }
 
-static inline struct gds_handle lend_mapped(uint64_t bytes, uint64_t said_bytes)
+static inline struct gds_handle exported_mapped(uint64_t bytes, uint64_t said_bytes)
 {
 	const CUipcMemHandle none = { 0 };
 	struct gds_handle handle = ipc_handle(&none, said_bytes);
 
 	handle.is_ipc = false;
-	handle.fd = lender_lend_mapped(&lender, bytes);
+	handle.fd = exporter_export_mapped(&exporter, bytes);
 	return handle;
 }
 

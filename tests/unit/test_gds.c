@@ -8,7 +8,7 @@
 
 START_TEST(memory_is_mapped_and_registered_once)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct gds_memory *first, *second;
 	struct region a, b;
 
@@ -30,7 +30,7 @@ END_TEST
 
 START_TEST(a_handle_with_another_buffer_id_is_another_allocation)
 {
-	struct gds_handle handle = lend(MEMORY_BYTES);
+	struct gds_handle handle = exported(MEMORY_BYTES);
 	struct gds_memory *first, *second;
 	struct region region;
 	struct error error = { 0 };
@@ -41,7 +41,7 @@ START_TEST(a_handle_with_another_buffer_id_is_another_allocation)
 	second = import(&handle, &region);
 	ck_assert_ptr_eq(first, second);
 	gds_release(second);
-	(void)lender_ask(&lender, 'f');
+	(void)exporter_ask(&exporter, 'f');
 	/* The driver is asked for the memory that the handle names now: there is none. */
 	handle.buffer_id = 8;
 	r = gds_import(&handle, &second, &region, &error);
@@ -54,7 +54,7 @@ END_TEST
 
 START_TEST(a_handle_with_another_size_is_refused_while_it_is_imported)
 {
-	struct gds_handle handle = lend(MEMORY_BYTES);
+	struct gds_handle handle = exported(MEMORY_BYTES);
 	struct region region;
 	struct gds_memory *first = import(&handle, &region), *second;
 	struct error error = { 0 };
@@ -74,7 +74,7 @@ END_TEST
 START_TEST(mapped_memory_comes_by_a_descriptor)
 {
 	const size_t bytes = 2 * (size_t)STANDIN_GRANULARITY;
-	struct gds_handle handle = lend_mapped(bytes, bytes);
+	struct gds_handle handle = exported_mapped(bytes, bytes);
 	struct gds_memory *memory;
 	struct region region;
 
@@ -116,8 +116,8 @@ static const struct {
 
 START_TEST(an_error_of_an_import_is_an_errno_and_a_sentence)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
-	const struct gds_handle mapped = lend_mapped(STANDIN_GRANULARITY, STANDIN_GRANULARITY);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
+	const struct gds_handle mapped = exported_mapped(STANDIN_GRANULARITY, STANDIN_GRANULARITY);
 	struct gds_memory *memory;
 	struct region region;
 	struct error error = { 0 };
@@ -148,7 +148,7 @@ END_TEST
 
 START_TEST(an_error_of_a_release_leaves_the_rest)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct region region;
 	struct gds_memory *memory = import(&handle, &region);
 
@@ -180,7 +180,7 @@ static const struct {
 
 START_TEST(a_driver_that_fails_is_not_asked_again)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct gds_memory *memory;
 	struct region region;
 	struct error error = { 0 };
@@ -206,7 +206,7 @@ END_TEST
 
 START_TEST(libraries_that_are_not_there)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct gds_memory *memory;
 	struct region region;
 	struct error error;
@@ -224,7 +224,7 @@ START_TEST(a_driver_that_hangs_is_waited_for_once)
 {
 	static const char *const calls[] = { "cuInit", "cuFileDriverOpen",
 					     "cuDevicePrimaryCtxRetain" };
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct gds_memory *memory;
 	struct region region;
 	struct error error;
@@ -246,7 +246,7 @@ END_TEST
 
 START_TEST(gpus_are_found_by_uuid)
 {
-	struct gds_handle handle = lend(MEMORY_BYTES);
+	struct gds_handle handle = exported(MEMORY_BYTES);
 	struct gds_memory *memory, *first;
 	struct region region;
 	struct error error;
@@ -276,7 +276,7 @@ static void is_refused(const struct gds_handle *handle, int result, const char *
 
 START_TEST(wrong_handles_are_refused)
 {
-	struct gds_handle handle = lend(MEMORY_BYTES), wrong = handle;
+	struct gds_handle handle = exported(MEMORY_BYTES), wrong = handle;
 	const CUipcMemHandle none = { 0 };
 
 	for (unsigned i = 0; i < 32; i++) {
@@ -291,25 +291,25 @@ START_TEST(wrong_handles_are_refused)
 	is_refused(&wrong, -ERANGE, "too long");
 	wrong.size_bytes = UINT64_MAX;
 	is_refused(&wrong, -ERANGE, "much too long");
-	wrong = lend(3u << 20);
+	wrong = exported(3u << 20);
 	wrong.size_bytes = 1;
 	is_refused(&wrong, -ERANGE, "much too short: the client would be charged with a byte");
-	handle = lend(MEMORY_BYTES);
-	(void)lender_ask(&lender, 'f');
+	handle = exported(MEMORY_BYTES);
+	(void)exporter_ask(&exporter, 'f');
 	is_refused(&handle, -EFAULT, "freed");
-	handle = lend(MEMORY_BYTES);
-	lender_end(&lender);
+	handle = exported(MEMORY_BYTES);
+	exporter_end(&exporter);
 	is_refused(&handle, -EFAULT, "of a process that has ended");
 }
 END_TEST
 
 START_TEST(wrong_descriptors_are_refused)
 {
-	struct gds_handle handle = lend_mapped(STANDIN_GRANULARITY, 2 * STANDIN_GRANULARITY);
+	struct gds_handle handle = exported_mapped(STANDIN_GRANULARITY, 2 * STANDIN_GRANULARITY);
 
 	is_refused(&handle, -EFAULT, "too long");
 	ck_assert_int_lt(fcntl(handle.fd, F_GETFD), 0);
-	handle = lend_mapped(STANDIN_GRANULARITY, STANDIN_GRANULARITY - 1);
+	handle = exported_mapped(STANDIN_GRANULARITY, STANDIN_GRANULARITY - 1);
 	is_refused(&handle, -EFAULT, "no whole pages");
 	handle.size_bytes = STANDIN_GRANULARITY;
 	handle.fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -320,7 +320,7 @@ END_TEST
 
 START_TEST(memory_that_its_owner_frees_stays_until_the_release)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct region region;
 	struct gds_memory *memory = import(&handle, &region);
 	struct block block = { .operation = BLOCK_WRITE,
@@ -330,7 +330,7 @@ START_TEST(memory_that_its_owner_frees_stays_until_the_release)
 			       .bytes = 4096 };
 	char byte;
 
-	(void)lender_ask(&lender, 'f');
+	(void)exporter_ask(&exporter, 'f');
 	gds_transfer(&block);
 	ck_assert(block.result >= 0 && block.best == 4096);
 	ck_assert_int_eq(pread(buffered_fd, &byte, 1, 3), 1);

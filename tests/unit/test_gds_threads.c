@@ -63,7 +63,7 @@ static void task_end(struct task *task)
 
 START_TEST(imports_of_a_handle_wait_for_the_first)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES), other = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES), other = exported(MEMORY_BYTES);
 	struct task tasks[3] = { { .handle = handle }, { .handle = handle }, { .handle = handle } };
 	struct region region;
 
@@ -87,7 +87,8 @@ END_TEST
 
 START_TEST(an_import_waits_for_the_release_of_its_handle)
 {
-	struct task release = { .handle = lend(MEMORY_BYTES) }, next = { .handle = release.handle };
+	struct task release = { .handle = exported(MEMORY_BYTES) },
+		    next = { .handle = release.handle };
 
 	release.memory = import(&release.handle, &release.region);
 	words("cuFileBufDeregister=hold");
@@ -107,7 +108,7 @@ END_TEST
 
 START_TEST(a_file_is_registered_once)
 {
-	struct task tasks[3] = { { .handle = lend(MEMORY_BYTES) } };
+	struct task tasks[3] = { { .handle = exported(MEMORY_BYTES) } };
 	struct gds_memory *memory = import(&tasks[0].handle, &tasks[0].region);
 
 	words("cuFileHandleRegister=hold");
@@ -143,7 +144,7 @@ static const struct {
 
 START_TEST(a_file_is_registered_before_its_first_transfer)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct error error;
 	struct gds_memory *memory;
 	struct region region;
@@ -190,7 +191,7 @@ static void hang(struct task *task, void *(*run)(void *arg), const char *call)
 
 START_TEST(a_call_that_hangs_holds_its_thread_only)
 {
-	const struct gds_handle a = lend(MEMORY_BYTES), b = lend(MEMORY_BYTES);
+	const struct gds_handle a = exported(MEMORY_BYTES), b = exported(MEMORY_BYTES);
 	struct target hung_target = target;
 	struct task task = { .handle = a }, other = { .handle = b };
 	struct gds_memory *memory;

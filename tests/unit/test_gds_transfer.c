@@ -23,7 +23,7 @@ static const struct {
 	{ "up to the end of the memory", 0, 50000, 50000, MEMORY_BYTES - 50000 },
 };
 
-/* The memory's bytes outside of a range are as they were lent. */
+/* The memory's bytes outside of a range are as they were exported. */
 static void only_has_changed(const char *bytes, uint64_t off, uint64_t len, const char *what)
 {
 	for (uint64_t i = 0; i < MEMORY_BYTES; i++)
@@ -33,7 +33,7 @@ static void only_has_changed(const char *bytes, uint64_t off, uint64_t len, cons
 
 START_TEST(reads_of_any_range)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct region region;
 	struct gds_memory *memory = import(&handle, &region);
 	const char *bytes = gpu.look.standin_bytes((uintptr_t)region.base);
@@ -43,7 +43,7 @@ START_TEST(reads_of_any_range)
 					  reads[row].region_off);
 
 		block.is_bounced = reads[row].off % 512 || reads[row].len % 512;
-		lender_fill((char *)(uintptr_t)bytes, MEMORY_BYTES);
+		exporter_fill((char *)(uintptr_t)bytes, MEMORY_BYTES);
 		words(manners[_i]);
 		gds_transfer(&block);
 		ck_assert_msg(block.result >= 0 && block.best == reads[row].done, "%s: %u, %d",
@@ -82,7 +82,7 @@ static const struct {
 
 START_TEST(writes_change_their_range_only)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct region region;
 	struct gds_memory *memory = import(&handle, &region);
 	static char bytes[FILE_BYTES], now[FILE_BYTES];
@@ -149,7 +149,7 @@ static const struct {
 
 START_TEST(an_error_of_a_transfer_is_an_errno)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct region region;
 	struct gds_memory *memory = import(&handle, &region);
 	struct block block = make(errors[_i].is_write ? BLOCK_WRITE : BLOCK_READ, &region, 4096,
@@ -173,7 +173,7 @@ END_TEST
 
 START_TEST(of_a_file_that_cufile_refuses_no_byte_is_copied)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct region region;
 	struct gds_memory *memory = import(&handle, &region);
 	struct block block = make(BLOCK_READ, &region, 4096, 8192, 0);
@@ -200,7 +200,7 @@ END_TEST
 
 START_TEST(a_transfer_that_makes_no_progress_ends)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct region region;
 	struct gds_memory *memory = import(&handle, &region);
 	struct block block = make(_i ? BLOCK_WRITE : BLOCK_READ, &region, 4096, 8192, 0);
@@ -215,7 +215,7 @@ END_TEST
 
 START_TEST(memory_that_cannot_be_pinned_works_unregistered)
 {
-	const struct gds_handle handle = lend(MEMORY_BYTES);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct region region;
 	struct gds_memory *memory;
 	struct block block = make(BLOCK_READ, &region, 4096, 8192, 100);

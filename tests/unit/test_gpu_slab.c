@@ -1,9 +1,9 @@
 /*
- * Slabs of GPU memory, on the stand-ins for libcuda and libcufile.  A child lends the memory.
+ * Slabs of GPU memory, on the stand-ins for libcuda and libcufile.  A child exports the memory.
  */
 #include "daemon/engine/gpu_slab.h"
 
-#include "tests/unit/gpu_lender.h"
+#include "tests/unit/gpu_exporter.h"
 #include "tests/unit/slab_reports.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #define MEMORY_BYTES 100000u
 
 static struct standins gpu;
-static struct lender lender;
+static struct exporter exporter;
 static char cuda_path[PATH_MAX], cufile_path[PATH_MAX];
 
 static void setup(void)
@@ -22,7 +22,7 @@ static void setup(void)
 	ck_assert_int_eq(setenv("STANDIN", "", 1), 0);
 	missing = standins_load(&gpu);
 	ck_assert_msg(!missing, "%s", missing);
-	lender = lender_start(&gpu);
+	exporter = exporter_start(&gpu);
 	gds_init(standins_path("libcuda", cuda_path), standins_path("libcufile", cufile_path));
 	pool = (struct pool){ .quota = { .name = "the daemon" },
 			      .lock = POOL_LOCK_YES,
@@ -44,7 +44,7 @@ static void teardown(void)
 	ck_assert(pool.is_locked);
 	work_queue_free(work_queue);
 	mailbox_deinit(&mailbox);
-	lender_end(&lender);
+	exporter_end(&exporter);
 }
 
 static struct gds_handle handle_of(const CUipcMemHandle *ipc, int fd, uint64_t bytes)
@@ -80,7 +80,7 @@ static void drop(struct slab *slab)
 
 START_TEST(an_allocation_is_a_slab_that_costs_nothing_of_the_pool)
 {
-	const CUipcMemHandle ipc = lender_lend(&lender, MEMORY_BYTES);
+	const CUipcMemHandle ipc = exporter_export(&exporter, MEMORY_BYTES);
 	const struct gds_handle handle = handle_of(&ipc, -1, MEMORY_BYTES);
 	const CUdeviceptr *base;
 	char *bytes;
@@ -104,7 +104,7 @@ END_TEST
 
 START_TEST(it_goes_with_its_last_reference)
 {
-	const CUipcMemHandle ipc = lender_lend(&lender, MEMORY_BYTES);
+	const CUipcMemHandle ipc = exporter_export(&exporter, MEMORY_BYTES);
 	const struct gds_handle handle = handle_of(&ipc, -1, MEMORY_BYTES);
 
 	ck_assert_msg(import(&handle) == 0, "%s", made_error.text);
@@ -119,7 +119,7 @@ END_TEST
 
 START_TEST(a_handle_that_does_not_open_gives_its_charges_back)
 {
-	CUipcMemHandle ipc = lender_lend(&lender, MEMORY_BYTES);
+	CUipcMemHandle ipc = exporter_export(&exporter, MEMORY_BYTES);
 	struct gds_handle handle;
 
 	ipc.reserved[9] ^= 1;
@@ -133,7 +133,7 @@ END_TEST
 
 START_TEST(a_descriptor_is_taken_unless_the_import_is_refused_at_once)
 {
-	int fd = lender_lend_mapped(&lender, STANDIN_GRANULARITY);
+	int fd = exporter_export_mapped(&exporter, STANDIN_GRANULARITY);
 	struct gds_handle handle = handle_of(NULL, fd, STANDIN_GRANULARITY);
 
 	ck_assert_int_eq(import(&handle), -EDQUOT);

@@ -1,9 +1,9 @@
 /*
  * The stand-ins for libcuda and libcufile refuse what the vendor's libraries refuse.
  *
- * A child lends memory to the test by the handles of IPC, or by a descriptor.
+ * A child exports memory to the test by the handles of IPC, or by a descriptor.
  */
-#include "tests/unit/gpu_lender.h"
+#include "tests/unit/gpu_exporter.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #define MEMORY_BYTES 10000u
 
 static struct standins gpu;
-static struct lender lender;
+static struct exporter exporter;
 
 static void setup(void)
 {
@@ -31,7 +31,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	lender_end(&lender);
+	exporter_end(&exporter);
 }
 
 static void words(const char *standin)
@@ -47,19 +47,19 @@ static CUresult handle_open(const CUipcMemHandle *handle, CUdeviceptr *ret_memor
 					     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 }
 
-START_TEST(lent_memory_is_the_same_bytes)
+START_TEST(exported_memory_is_the_same_bytes)
 {
 	CUipcMemHandle handle;
 	CUdeviceptr memory, again, base;
 	size_t bytes;
 	int device;
 
-	lender = lender_start(&gpu);
-	handle = lender_lend(&lender, MEMORY_BYTES);
+	exporter = exporter_start(&gpu);
+	handle = exporter_export(&exporter, MEMORY_BYTES);
 	ck_assert_int_eq(handle_open(&handle, &memory), CUDA_SUCCESS);
 	ck_assert_int_eq(gpu.look.standin_bytes(memory)[27], 'b');
 	*gpu.look.standin_bytes(memory) = 'x';
-	ck_assert_int_eq(lender_ask(&lender, 'b'), 'x');
+	ck_assert_int_eq(exporter_ask(&exporter, 'b'), 'x');
 	ck_assert_int_eq(gpu.map.cuMemGetAddressRange_v2(&base, &bytes, memory + 5), CUDA_SUCCESS);
 	ck_assert(base == memory && bytes == MEMORY_BYTES);
 	ck_assert_int_eq(
@@ -84,10 +84,11 @@ START_TEST(a_handle_of_freed_memory_does_not_open)
 	CUipcMemHandle handle, other;
 	CUdeviceptr memory;
 
-	lender = lender_start(&gpu);
-	handle = lender_lend(&lender, MEMORY_BYTES);
-	(void)lender_ask(&lender, 'f');
-	other = lender_lend(&lender, MEMORY_BYTES); /* perhaps of the same address and number */
+	exporter = exporter_start(&gpu);
+	handle = exporter_export(&exporter, MEMORY_BYTES);
+	(void)exporter_ask(&exporter, 'f');
+	other = exporter_export(&exporter,
+				MEMORY_BYTES); /* perhaps of the same address and number */
 	ck_assert_int_eq(handle_open(&handle, &memory), CUDA_ERROR_INVALID_HANDLE);
 	ck_assert_int_eq(handle_open(&other, &memory), CUDA_SUCCESS);
 }
@@ -98,10 +99,10 @@ START_TEST(memory_stays_with_those_who_have_it_open)
 	CUipcMemHandle handle;
 	CUdeviceptr memory, again;
 
-	lender = lender_start(&gpu);
-	handle = lender_lend(&lender, MEMORY_BYTES);
+	exporter = exporter_start(&gpu);
+	handle = exporter_export(&exporter, MEMORY_BYTES);
 	ck_assert_int_eq(handle_open(&handle, &memory), CUDA_SUCCESS);
-	(void)lender_ask(&lender, 'f');
+	(void)exporter_ask(&exporter, 'f');
 	ck_assert_int_eq(*gpu.look.standin_bytes(memory), 'a');
 	ck_assert_int_eq(handle_open(&handle, &again), CUDA_ERROR_INVALID_HANDLE);
 }
@@ -112,9 +113,9 @@ START_TEST(a_handle_of_a_process_that_has_ended_does_not_open)
 	CUipcMemHandle handle;
 	CUdeviceptr memory;
 
-	lender = lender_start(&gpu);
-	handle = lender_lend(&lender, MEMORY_BYTES);
-	lender_end(&lender);
+	exporter = exporter_start(&gpu);
+	handle = exporter_export(&exporter, MEMORY_BYTES);
+	exporter_end(&exporter);
 	ck_assert_int_eq(handle_open(&handle, &memory), CUDA_ERROR_INVALID_HANDLE);
 }
 END_TEST
@@ -125,8 +126,8 @@ START_TEST(forged_handles_do_not_open)
 	CUdeviceptr memory;
 
 	ck_assert_int_eq(handle_open(&forged, &memory), CUDA_ERROR_INVALID_HANDLE);
-	lender = lender_start(&gpu);
-	handle = lender_lend(&lender, MEMORY_BYTES);
+	exporter = exporter_start(&gpu);
+	handle = exporter_export(&exporter, MEMORY_BYTES);
 	for (unsigned i = 0; i < 32; i++) { /* each byte of what the handle says */
 		forged = handle;
 		forged.reserved[i] = (char)(forged.reserved[i] ^ 1);
@@ -144,8 +145,9 @@ START_TEST(a_handle_does_not_open_in_its_own_process)
 	CUdeviceptr memory, again;
 
 	ck_assert_int_eq(gpu.own.cuMemAlloc_v2(&memory, MEMORY_BYTES), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.lend.cuIpcGetMemHandle(&handle, memory + 1), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(gpu.lend.cuIpcGetMemHandle(&handle, memory), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.export.cuIpcGetMemHandle(&handle, memory + 1),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(gpu.export.cuIpcGetMemHandle(&handle, memory), CUDA_SUCCESS);
 	ck_assert_int_eq(handle_open(&handle, &again), CUDA_ERROR_INVALID_CONTEXT);
 }
 END_TEST
@@ -215,9 +217,9 @@ START_TEST(mapped_memory_is_lent_by_a_descriptor)
 
 	ck_assert_int_eq(gpu.map.cuMemRelease(handle), CUDA_SUCCESS);
 	ck_assert_int_eq(
-		gpu.lend.cuMemRetainAllocationHandle(&other, (void *)(uintptr_t)(first + 7)),
+		gpu.export.cuMemRetainAllocationHandle(&other, (void *)(uintptr_t)(first + 7)),
 		CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.lend.cuMemExportToShareableHandle(
+	ck_assert_int_eq(gpu.export.cuMemExportToShareableHandle(
 				 &fd, other, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
 			 CUDA_SUCCESS);
 	ck_assert_int_eq(gpu.map.cuMemRelease(other), CUDA_SUCCESS);
@@ -260,7 +262,7 @@ START_TEST(other_descriptors_are_no_memory)
 					 &imported, (void *)(intptr_t)fds[i],
 					 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
 				 CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(gpu.lend.cuMemExportToShareableHandle(
+	ck_assert_int_eq(gpu.export.cuMemExportToShareableHandle(
 				 &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
 			 CUDA_ERROR_INVALID_VALUE);
 }
@@ -337,13 +339,13 @@ START_TEST(bytes_move_between_file_and_memory)
 }
 END_TEST
 
-START_TEST(lent_memory_can_be_refused)
+START_TEST(exported_memory_can_be_refused)
 {
 	CUipcMemHandle handle;
 	CUdeviceptr memory;
 
-	lender = lender_start(&gpu);
-	handle = lender_lend(&lender, MEMORY_BYTES);
+	exporter = exporter_start(&gpu);
+	handle = exporter_export(&exporter, MEMORY_BYTES);
 	ck_assert_int_eq(gpu.driver.cuFileDriverOpen().err, CU_FILE_SUCCESS);
 	ck_assert_int_eq(handle_open(&handle, &memory), CUDA_SUCCESS);
 	words("buf_imported=no");
@@ -428,7 +430,7 @@ END_TEST
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, lent_memory_is_the_same_bytes);
+	tcase_add_test(tcase, exported_memory_is_the_same_bytes);
 	tcase_add_test(tcase, a_handle_of_freed_memory_does_not_open);
 	tcase_add_test(tcase, memory_stays_with_those_who_have_it_open);
 	tcase_add_test(tcase, a_handle_of_a_process_that_has_ended_does_not_open);
@@ -438,7 +440,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, mapped_memory_is_lent_by_a_descriptor);
 	tcase_add_test(tcase, other_descriptors_are_no_memory);
 	tcase_add_test(tcase, bytes_move_between_file_and_memory);
-	tcase_add_test(tcase, lent_memory_can_be_refused);
+	tcase_add_test(tcase, exported_memory_can_be_refused);
 	tcase_add_loop_test(tcase, misuse_ends_the_process, 0, 3);
 	tcase_add_test(tcase, words_of_a_file_are_read_anew);
 }
