@@ -192,7 +192,7 @@ static int reset_run(struct ctl *ctl)
 		return r;
 	return print_changed(
 		ctl, reply,
-		"the saved profile is forgotten; holds for handles that open a channel "
+		"the profile that was set is forgotten; holds for handles that open a channel "
 		"from now on");
 }
 
