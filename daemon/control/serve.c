@@ -1,7 +1,9 @@
 #include "daemon/control/serve.h"
 
 #include "daemon/base/log.h"
-#include "daemon/control/gpus.h"
+#include "daemon/control/gpu_rates_wire.h"
+#include "daemon/control/gpu_requests.h"
+#include "daemon/control/gpu_way.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
 #include "proto/util/cleanup.h"

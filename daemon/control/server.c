@@ -4,7 +4,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
 #include "daemon/control/driver_wait.h"
-#include "daemon/control/gpus.h"
+#include "daemon/control/gpu_requests.h"
 #include "daemon/control/listen_socket.h"
 #include "daemon/control/serve.h"
 #include "daemon/control/start_lock.h"
@@ -299,7 +299,7 @@ int server_new(const struct config *config, struct event_base *base, struct gpu_
 		return error_set(error, r, "dsaiod: event");
 	server->service.gpus = gpus;
 	if (gpus)
-		gpu_probe_on_end(gpus, gpus_on_probe_end, &server->service);
+		gpu_probe_on_end(gpus, gpu_requests_on_probe_end, &server->service);
 	r = mailbox_init(&server->mailbox);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: eventfd");

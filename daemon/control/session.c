@@ -2,7 +2,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/control/closing.h"
-#include "daemon/control/gpus.h"
+#include "daemon/control/gpu_requests.h"
 #include "daemon/control/idle_files.h"
 #include "proto/util/cleanup.h"
 

@@ -2,7 +2,8 @@
 
 #include "daemon/account/metrics.h"
 #include "daemon/base/hung.h"
-#include "daemon/control/gpus.h"
+#include "daemon/control/gpu_rates_wire.h"
+#include "daemon/control/gpu_way.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/gpu_probe.h"
 #include "proto/util/cleanup.h"

@@ -1,0 +1,149 @@
+#include "daemon/control/gpu_requests.h"
+
+#include "daemon/control/gpu_way.h"
+#include "daemon/control/session.h"
+#include "daemon/engine/gpu_file.h"
+#include "daemon/engine/gpu_probe.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An import that waits for the end of the probe. */
+struct gpu_wait {
+	struct list_node node; /* in the service's list */
+	struct call *call;
+	struct gds_handle handle; /* its descriptor is owned */
+};
+
+/* The probe has ended.  Takes the handle's descriptor. */
+static int import_now(struct session *session, const struct gds_handle *handle, struct call *call,
+		      struct error *error)
+{
+	const struct gpu_way way = service_gpu_way(session->service);
+
+	if (way.can_import)
+		return session_slab_import_gpu(session, handle, call, error);
+	session_close_fds(session, &handle->fd, 1);
+	return error_set_plain(error, -EOPNOTSUPP, "the daemon does not use GPU memory: %s",
+			       way.why);
+}
+
+/* The driver may not return: then calls for it would be all of the requests that a user may have. */
+static int import_count(struct session *session, struct call *call, struct error *error)
+{
+	const uint64_t most = (session->quota.limit[QUOTA_CALLS] + 1) / 2,
+		       user_most = (session->user->quota.limit[QUOTA_CALLS] + 1) / 2;
+
+	if (session->n_imports >= most || session->user->n_imports >= user_most)
+		return error_set_plain(
+			error, -EAGAIN,
+			"GPU memory: %" PRIu32 " requests of this client and %" PRIu32
+			" of its user wait for the GPU driver, of at most %" PRIu64 " and %" PRIu64
+			" (half of client_requests and user_requests in "
+			"dsaiod.conf): see whether nvidia-smi returns",
+			session->n_imports, session->user->n_imports, most, user_most);
+	call->is_import = true;
+	session->n_imports++;
+	session->user->n_imports++;
+	return 0;
+}
+
+int session_gpu_import(struct session *session, const struct gds_handle *handle, struct call *call,
+		       struct error *error)
+{
+	struct service *service = session->service;
+	struct gpu_wait *wait;
+	int r = import_count(session, call, error);
+
+	if (r < 0) {
+		session_close_fds(session, &handle->fd, 1);
+		return r;
+	}
+	if (service->registry.config->engine == GPU_ENGINE_LIBAIO ||
+	    !gpu_probe_is_running(service->gpus))
+		return import_now(session, handle, call, error);
+	wait = calloc(1, sizeof(*wait));
+	if (!wait) {
+		session_close_fds(session, &handle->fd, 1);
+		return error_set(error, -ENOMEM, "GPU memory");
+	}
+	wait->call = call;
+	wait->handle = *handle;
+	list_push(&service->gpu_waits, &wait->node);
+	return 0;
+}
+
+static void on_registered(struct file *file, int result, const struct error *failed, void *arg)
+{
+	struct call *call = arg;
+
+	(void)file;
+	call->on_done(call, result, failed);
+}
+
+int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeof(CUuuid)],
+		     struct call *call, struct error *error)
+{
+	const struct service *service = session->service;
+	const struct gpu_way way = service_gpu_way(service);
+	struct file *file = id_table_get(&session->objects.files, id);
+	int r;
+
+	if (!file)
+		return session_no_such(error, "file", id);
+	if (!way.can_import)
+		return error_set_plain(error, -EOPNOTSUPP,
+				       "file %s: the daemon does not use GPU memory: %s",
+				       file->name, way.why);
+	/* A client asks when it has imported memory, whose reply came after the probe. */
+	if (gpu_probe_is_running(service->gpus))
+		return error_set_plain(error, -EAGAIN,
+				       "file %s: the GPU driver has not answered yet", file->name);
+	r = import_count(session, call, error);
+	return r < 0 ? r : gpu_file_register(file, uuid, on_registered, call, error);
+}
+
+static void wait_free(struct service *service, struct gpu_wait *wait)
+{
+	list_remove(&service->gpu_waits, &wait->node);
+	free(wait);
+}
+
+void session_stop_imports(struct session *session)
+{
+	struct service *service = session->service;
+
+	LIST_EACH(struct gpu_wait, wait, &service->gpu_waits, node) {
+		struct call *call = wait->call;
+		struct error error;
+
+		if (call->session != session)
+			continue;
+		session_close_fds(session, &wait->handle.fd, 1);
+		wait_free(service, wait);
+		(void)error_set(&error, -ECANCELED, "GPU memory: the connection ends");
+		call->on_done(call, error.code, &error);
+	}
+}
+
+void gpu_requests_on_probe_end(void *arg)
+{
+	struct service *service = arg;
+	struct gpu_wait *wait;
+
+	/* An answer may end its session, and with it other waits. */
+	while ((wait = list_entry(service->gpu_waits.first, struct gpu_wait, node))) {
+		const struct gds_handle handle = wait->handle;
+		struct call *call = wait->call;
+		struct error error;
+		int r;
+
+		wait_free(service, wait);
+		r = import_now(call->session, &handle, call, &error);
+		if (r < 0)
+			call->on_done(call, r, &error);
+	}
+}

@@ -1,0 +1,33 @@
+/*
+ * For tests of GPU memory in the control folder: a session, and a probe of GPUs whose driver, a stand-in, hangs.
+ */
+#ifndef DSAIO_TESTS_UNIT_CONTROL_PROBE_H
+#define DSAIO_TESTS_UNIT_CONTROL_PROBE_H
+
+#include "daemon/control/gpu_requests.h"
+#include "daemon/engine/gpu_probe.h"
+#include "tests/unit/control_session.h"
+
+#include <limits.h>
+
+static inline void probe_teardown(void)
+{
+	session_teardown();
+	gpu_probe_free(c.service.gpus);
+}
+
+/* A probe of a driver that hangs, and is given up after so long. */
+static inline void probe_start(uint32_t limit_msec)
+{
+	const char *build = getenv("BUILD");
+	char cuda[PATH_MAX];
+	const struct gpu_probe_options options = { cuda, NULL, true, limit_msec, false };
+
+	(void)snprintf(cuda, sizeof(cuda), "%s/tests/gpu/libcuda.so", build ? build : "build");
+	ck_assert_int_eq(setenv("STANDIN", "cuInit=hang", 1), 0);
+	c.service.gpus = gpu_probe_new(&options, c.base);
+	ck_assert_ptr_nonnull(c.service.gpus);
+	gpu_probe_on_end(c.service.gpus, gpu_requests_on_probe_end, &c.service);
+}
+
+#endif

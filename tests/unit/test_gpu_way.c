@@ -1,0 +1,80 @@
+/*
+ * The way of GPU memory, by the configuration and the report of a probe.
+ */
+#include "daemon/control/gpu_way.h"
+
+#include "daemon/engine/gpu_probe.h"
+#include "tests/unit/suite.h"
+
+#include <string.h>
+
+enum { NO_REPORT = 1, PROBLEM = 2, NO_CUFILE = 4, NVFS = 8, P2PDMA = 16, PROBING = 32 };
+
+static const struct {
+	const char *what;
+	enum gpu_engine engine;
+	unsigned how;
+	Wire__GpuWay way;
+	bool can_import;
+	const char *why;
+} ways[] = {
+	{ "a host without a GPU", GPU_ENGINE_AUTO, NO_REPORT, WIRE__GPU_WAY__GPU_COPY, false,
+	  "no GPU" },
+	{ "the same, and copies are forbidden", GPU_ENGINE_GDS, NO_REPORT,
+	  WIRE__GPU_WAY__GPU_DIRECT, false,
+	  "no GPU on this host: see whether nvidia-smi finds one and restart the daemon" },
+	{ "the driver fails", GPU_ENGINE_AUTO, PROBLEM, WIRE__GPU_WAY__GPU_COPY, false,
+	  "cannot be used: cuInit" },
+	{ "the same, and copies are forbidden", GPU_ENGINE_GDS, PROBLEM, WIRE__GPU_WAY__GPU_DIRECT,
+	  false, "cannot be used: cuInit" },
+	{ "no cuFile", GPU_ENGINE_AUTO, NO_CUFILE, WIRE__GPU_WAY__GPU_COPY, false,
+	  "without cuFile: not there" },
+	{ "no cuFile, and copies are forbidden", GPU_ENGINE_GDS, NO_CUFILE,
+	  WIRE__GPU_WAY__GPU_DIRECT, false, "without cuFile: not there" },
+	{ "nvidia-fs", GPU_ENGINE_AUTO, NVFS, WIRE__GPU_WAY__GPU_AUTO, true,
+	  "cuFile 1.17 with nvidia-fs 2.24" },
+	{ "P2PDMA", GPU_ENGINE_AUTO, P2PDMA, WIRE__GPU_WAY__GPU_AUTO, true,
+	  "cuFile 1.17 with P2PDMA" },
+	{ "compatibility mode", GPU_ENGINE_AUTO, 0, WIRE__GPU_WAY__GPU_AUTO, true,
+	  "cuFile 1.17 in compatibility mode" },
+	{ "compatibility mode, and copies are forbidden", GPU_ENGINE_GDS, 0,
+	  WIRE__GPU_WAY__GPU_DIRECT, true,
+	  "cuFile 1.17 in compatibility mode, which copies in the daemon" },
+	{ "the probe runs", GPU_ENGINE_AUTO, PROBING, WIRE__GPU_WAY__GPU_AUTO, true,
+	  "not answered yet" },
+	{ "the probe runs, and copies are forbidden", GPU_ENGINE_GDS, PROBING,
+	  WIRE__GPU_WAY__GPU_DIRECT, true, "not answered yet" },
+	{ "copies are wanted", GPU_ENGINE_LIBAIO, NVFS, WIRE__GPU_WAY__GPU_COPY, false,
+	  "engine = libaio" },
+	{ "the same while the probe runs", GPU_ENGINE_LIBAIO, PROBING, WIRE__GPU_WAY__GPU_COPY,
+	  false, "engine = libaio" },
+};
+
+START_TEST(the_way_follows_from_the_configuration_and_the_probe)
+{
+	const unsigned how = ways[_i].how;
+	struct gpu_report report = { .n_gpus = 1,
+				     .has_cufile = !(how & NO_CUFILE),
+				     .cufile_version = 1170,
+				     .nvfs_major = how & NVFS ? 2 : 0,
+				     .nvfs_minor = how & NVFS ? 24 : 0,
+				     .has_p2pdma = how & P2PDMA,
+				     .cufile_problem = "not there" };
+	struct gpu_way way;
+
+	if (how & PROBLEM)
+		(void)strcpy(report.problem, "cuInit() of libcuda.so.1: unknown error");
+	way = gpu_way(ways[_i].engine, how & NO_REPORT ? NULL : &report, how & PROBING);
+	ck_assert_msg(way.way == ways[_i].way && way.can_import == ways[_i].can_import &&
+			      strstr(way.why, ways[_i].why),
+		      "%s: %d, %d: %s", ways[_i].what, way.way, way.can_import, way.why);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_loop_test(tcase, the_way_follows_from_the_configuration_and_the_probe, 0,
+			    N_ROWS(ways));
+}
+
+SUITE("gpu_way", add_tests)
