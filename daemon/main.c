@@ -322,7 +322,7 @@ static int serve(const struct config *config)
 	_cleanup_(event_freep) struct event *term = NULL;
 	_cleanup_(event_freep) struct event *interrupt = NULL;
 	_cleanup_(event_freep) struct event *hangup = NULL;
-	_cleanup_(gpu_probe_freep) struct gpu_probe *gpus = NULL;
+	_cleanup_(gpu_probe_freep) struct gpu_probe *gpu_probe = NULL;
 	const struct gpu_probe_options gpu_options = { .cuda_library = config->cuda_library,
 						       .cufile_library = config->cufile_library,
 						       .is_user = config->is_user,
@@ -338,9 +338,9 @@ static int serve(const struct config *config)
 		return STATUS_FAILED;
 	}
 	/* Its process is made before the start lock, the socket and threads. */
-	gpus = gpu_probe_new(&gpu_options, base);
+	gpu_probe = gpu_probe_new(&gpu_options, base);
 	gds_init(config->cuda_library, config->cufile_library);
-	if (server_new(config, base, gpus, &server, &error) < 0) {
+	if (server_new(config, base, gpu_probe, &server, &error) < 0) {
 		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;
 	}

@@ -52,7 +52,7 @@ int session_gpu_rates(struct session *session, const Wire__GpuRates *wire,
 	if (r < 0)
 		return r;
 	gpu_uuid_print(wire->uuid.data, uuid);
-	if (!has_gpu(gpu_probe_report(service->gpus), uuid))
+	if (!has_gpu(gpu_probe_report(service->gpu_probe), uuid))
 		return error_set_plain(error, -ENODEV, "gpu_rates: the daemon has found no %s",
 				       uuid);
 	if (wire->n_rates) {

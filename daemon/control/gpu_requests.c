@@ -63,7 +63,7 @@ int session_gpu_import(struct session *session, const struct gds_handle *handle,
 		return r;
 	}
 	if (service->registry.config->engine == GPU_ENGINE_LIBAIO ||
-	    !gpu_probe_is_running(service->gpus))
+	    !gpu_probe_is_running(service->gpu_probe))
 		return import_now(session, handle, call, error);
 	wait = calloc(1, sizeof(*wait));
 	if (!wait) {
@@ -99,7 +99,7 @@ int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeo
 				       "file %s: the daemon does not use GPU memory: %s",
 				       file->name, way.why);
 	/* A client asks when it has imported memory, whose reply came after the probe. */
-	if (gpu_probe_is_running(service->gpus))
+	if (gpu_probe_is_running(service->gpu_probe))
 		return error_set_plain(error, -EAGAIN,
 				       "file %s: the GPU driver has not answered yet", file->name);
 	r = import_count(session, call, error);

@@ -283,7 +283,7 @@ static void server_freep(struct server **server)
 	server_free(*server);
 }
 
-int server_new(const struct config *config, struct event_base *base, struct gpu_probe *gpus,
+int server_new(const struct config *config, struct event_base *base, struct gpu_probe *gpu_probe,
 	       struct server **ret_server, struct error *error)
 {
 	_cleanup_(server_freep) struct server *server = calloc(1, sizeof(*server));
@@ -297,9 +297,9 @@ int server_new(const struct config *config, struct event_base *base, struct gpu_
 	r = server_init_service(server, base);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: event");
-	server->service.gpus = gpus;
-	if (gpus)
-		gpu_probe_on_end(gpus, gpu_requests_on_probe_end, &server->service);
+	server->service.gpu_probe = gpu_probe;
+	if (gpu_probe)
+		gpu_probe_on_end(gpu_probe, gpu_requests_on_probe_end, &server->service);
 	r = mailbox_init(&server->mailbox);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: eventfd");

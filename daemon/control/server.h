@@ -24,7 +24,7 @@ struct server;
  * with a sentence: -ENAMETOOLONG, -ENOENT (no such directory), -EADDRINUSE (a daemon serves it),
  * -EEXIST (another kind of file is there), or an error of a store or the kernel.
  */
-int server_new(const struct config *config, struct event_base *base, struct gpu_probe *gpus,
+int server_new(const struct config *config, struct event_base *base, struct gpu_probe *gpu_probe,
 	       struct server **ret_server, struct error *error);
 
 /*

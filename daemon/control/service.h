@@ -47,9 +47,9 @@ struct service {
 	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];
 	uint64_t max_closing_sockets; /* see service_may_accept() */
 	uint32_t spin_usec;
-	uint64_t started_nsec;	/* CLOCK_MONOTONIC */
-	struct gpu_probe *gpus; /* NULL: none */
-	struct list gpu_waits;	/* imports of GPU memory that wait for its end */
+	uint64_t started_nsec;	     /* CLOCK_MONOTONIC */
+	struct gpu_probe *gpu_probe; /* NULL: none */
+	struct list gpu_waits;	     /* imports of GPU memory that wait for its end */
 	/* Serves one frame of a session: the layer above.  It takes descriptors with TAKE_FD; the
 	   rest is closed on the user's worker threads. */
 	void (*on_frame)(struct session *session, struct frame *frame);

@@ -429,7 +429,7 @@ static int gpus_to_wire(const struct service *service, const struct view *view,
 			Wire__StatusReply *wire)
 {
 	const struct gpu_way way = service_gpu_way(service);
-	struct gpu_probe *probe = service->gpus;
+	struct gpu_probe *probe = service->gpu_probe;
 	static const struct gpu_report none;
 	const struct gpu_report *report = gpu_probe_report(probe);
 	char cufile[GPU_TEXT_BYTES] = "";

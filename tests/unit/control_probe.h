@@ -13,7 +13,7 @@
 static inline void probe_teardown(void)
 {
 	session_teardown();
-	gpu_probe_free(c.service.gpus);
+	gpu_probe_free(c.service.gpu_probe);
 }
 
 /* A probe of a driver that hangs, and is given up after so long. */
@@ -25,9 +25,9 @@ static inline void probe_start(uint32_t limit_msec)
 
 	(void)snprintf(cuda, sizeof(cuda), "%s/tests/gpu/libcuda.so", build ? build : "build");
 	ck_assert_int_eq(setenv("STANDIN", "cuInit=hang", 1), 0);
-	c.service.gpus = gpu_probe_new(&options, c.base);
-	ck_assert_ptr_nonnull(c.service.gpus);
-	gpu_probe_on_end(c.service.gpus, gpu_requests_on_probe_end, &c.service);
+	c.service.gpu_probe = gpu_probe_new(&options, c.base);
+	ck_assert_ptr_nonnull(c.service.gpu_probe);
+	gpu_probe_on_end(c.service.gpu_probe, gpu_requests_on_probe_end, &c.service);
 }
 
 #endif
