@@ -42,12 +42,17 @@ static off_t size_of_file(void)
 	return stat(path, &st) < 0 ? -1 : st.st_size;
 }
 
-/* Opens the destination and writes three bytes to it. */
-static void begin(struct destination *d, struct side *side)
+static void open_new(struct destination *d, struct side *side)
 {
 	side->path = path;
 	ck_assert_int_eq(destination_check(d, side, "source", &no_source, text), 0);
 	ck_assert_int_eq(destination_open(d, O_WRONLY, 0666, text), 0);
+}
+
+/* Opens the destination and writes three bytes to it. */
+static void begin(struct destination *d, struct side *side)
+{
+	open_new(d, side);
 	ck_assert_int_eq(write(side->fd, "new", 3), 3);
 }
 
@@ -155,20 +160,69 @@ START_TEST(in_place_the_file_itself_is_written_and_cut)
 }
 END_TEST
 
-START_TEST(in_place_a_new_file_without_a_byte_is_removed) /* _i: bytes written */
+START_TEST(in_place_a_new_file_without_a_byte_is_removed)
 {
 	struct destination d = DESTINATION_INIT;
 	struct side side = { .fd = -1 };
-	struct stat st;
+
+	d.is_in_place = true;
+	open_new(&d, &side);
+	ck_assert(d.is_made && destination_is_empty(&d));
+	destination_deinit(&d, 0);
+	ck_assert_int_eq(size_of_file(), -1);
+	(void)close(side.fd);
+}
+END_TEST
+
+/* They are a part of the first chunk, or of another process.  They were removed and cut. */
+START_TEST(in_place_a_new_file_keeps_bytes_that_were_not_counted)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .fd = -1 };
 
 	d.is_in_place = true;
 	begin(&d, &side);
-	ck_assert(d.is_made);
-	destination_deinit(&d, (uint64_t)_i);
-	ck_assert_int_eq(size_of_file(), _i ? 3 : -1);
-	ck_assert_int_eq(fstat(side.fd, &st), 0);
-	ck_assert_int_eq(st.st_size,
-			 _i ? 3 : 0); /* gives back the room of a part of the first chunk */
+	ck_assert(!destination_is_empty(&d));
+	destination_deinit(&d, 0);
+	ck_assert_int_eq(size_of_file(), 3);
+	(void)close(side.fd);
+}
+END_TEST
+
+/* It was removed. */
+START_TEST(in_place_the_file_that_another_process_put_under_the_name_stays)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .fd = -1 };
+
+	d.is_in_place = true;
+	open_new(&d, &side);
+	ck_assert_int_eq(unlink(path), 0);
+	make_old(0600);
+	destination_deinit(&d, 0);
+	ck_assert_int_eq(size_of_file(), 11);
+	(void)close(side.fd);
+}
+END_TEST
+
+/* It was cut to the size of the copy.  _i: whether there was an old file. */
+START_TEST(in_place_what_another_process_appended_stays)
+{
+	struct destination d = DESTINATION_INIT;
+	struct side side = { .fd = -1 };
+	int fd;
+
+	if (_i)
+		make_old(0600);
+	d.is_in_place = true;
+	begin(&d, &side);
+	fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+	ck_assert_int_eq(write(fd, "of another process", 18), 18);
+	(void)close(fd);
+	ck_assert_int_eq(destination_cut(&d, 3, text), -ESTALE);
+	ck_assert_ptr_nonnull(strstr(text, "another process made it longer"));
+	destination_deinit(&d, 3);
+	ck_assert_int_eq(size_of_file(), _i ? 11 + 18 : 3 + 18);
 	(void)close(side.fd);
 }
 END_TEST
@@ -267,7 +321,10 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase,
 		       a_temporary_file_that_is_removed_meanwhile_is_an_error_with_a_sentence);
 	tcase_add_test(tcase, in_place_the_file_itself_is_written_and_cut);
-	tcase_add_loop_test(tcase, in_place_a_new_file_without_a_byte_is_removed, 0, 2);
+	tcase_add_test(tcase, in_place_a_new_file_without_a_byte_is_removed);
+	tcase_add_test(tcase, in_place_a_new_file_keeps_bytes_that_were_not_counted);
+	tcase_add_test(tcase, in_place_the_file_that_another_process_put_under_the_name_stays);
+	tcase_add_loop_test(tcase, in_place_what_another_process_appended_stays, 0, 2);
 	tcase_add_test(tcase, paths_that_are_no_destination_are_refused_unchanged);
 	tcase_add_test(tcase, a_link_stays_and_its_file_is_replaced);
 	tcase_add_test(tcase, a_file_of_several_names_is_refused);

@@ -57,10 +57,8 @@ static void keep_made(struct bench_io_made *made, const struct stat *st)
 
 bool bench_io_remove(const char *path, const struct bench_io_made *made)
 {
-	struct stat st;
-
-	return made->is_partial && lstat(path, &st) == 0 && st.st_dev == made->dev &&
-	       st.st_ino == made->ino && unlink(path) == 0;
+	return made->is_partial && newfile_check_name(AT_FDCWD, path, made->dev, made->ino) == 0 &&
+	       unlink(path) == 0;
 }
 
 /* Fills the file with random bytes; returns 0 or a negative errno, *ret_done bytes were written. */

@@ -68,12 +68,10 @@ static const char *last_name(const char *path)
  */
 static int check_old(const struct destination *d, const char *name)
 {
-	struct stat st;
+	int r = newfile_check_name(d->dir_fd, name, d->old.st_dev, d->old.st_ino);
 
-	if (fstatat(d->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? -ESTALE : -errno;
-	if (st.st_dev != d->old.st_dev || st.st_ino != d->old.st_ino)
-		return -ESTALE;
+	if (r < 0)
+		return r;
 	return faccessat(d->dir_fd, name, W_OK, AT_EACCESS) < 0 ? -errno : 0;
 }
 
@@ -188,6 +186,11 @@ int destination_cut(struct destination *d, uint64_t size, char *text)
 		return refuse(text, -errno, "%s: %s", side->path, strerror(errno));
 	if ((uint64_t)st.st_size <= size)
 		return 0;
+	/* We wrote nothing behind size, and the old file had nothing there. */
+	if (st.st_size > (d->was_there ? d->old.st_size : 0))
+		return refuse(text, -ESTALE,
+			      "%s: another process made it longer meanwhile: what it wrote stays",
+			      side->path);
 	d->is_changed = true;
 	if (side->file)
 		r = dsaio_truncate(side->file, size);
@@ -277,14 +280,31 @@ int destination_place(struct destination *d, bool is_synced, char *text)
 	return is_synced ? sync_directory(d, d->dir_fd, ".", text) : 0;
 }
 
+bool destination_is_empty(const struct destination *d)
+{
+	struct stat st;
+
+	return fstat(d->side->fd, &st) == 0 && st.st_size == 0;
+}
+
+/* Its bytes may be those of another process, and its name that of another file. */
+static void remove_empty(const struct destination *d)
+{
+	struct stat st;
+
+	if (fstat(d->side->fd, &st) == 0 &&
+	    newfile_check_name(AT_FDCWD, d->side->path, st.st_dev, st.st_ino) == 0 &&
+	    destination_is_empty(d))
+		(void)unlink(d->side->path); /* the failure was reported already */
+}
+
 void destination_deinit(struct destination *d, uint64_t n_bytes)
 {
 	if (destination_has_temp(d))
 		d->temp.fd = TAKE_FD(d->side->fd);
 	newfile_discard(&d->temp);
-	/* The failure was reported already. */
-	if (d->is_made && !d->is_complete && n_bytes == 0 && unlink(d->side->path) == 0)
-		newfile_free_room(d->side->fd);
+	if (d->is_made && !d->is_complete && n_bytes == 0)
+		remove_empty(d);
 	free(d->place);
 	d->place = NULL;
 	closep(&d->dir_fd);

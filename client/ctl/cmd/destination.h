@@ -62,7 +62,10 @@ int destination_open(struct destination *destination, int access_mode, mode_t mo
  */
 int destination_reserve(struct destination *destination, uint64_t bytes, char *text);
 
-/* Cuts the file to that size, if it is longer. */
+/*
+ * Cuts off what the old file had behind that size.  -ESTALE: the file is longer than the old one was, so
+ * another process has written to it.  Then it keeps all.
+ */
 int destination_cut(struct destination *destination, uint64_t size, char *text);
 
 /*
@@ -77,9 +80,12 @@ int destination_sync(struct destination *destination, struct dsaio_handle *handl
 /* Renames the temporary file.  is_synced: its name is synced too. */
 int destination_place(struct destination *destination, bool is_synced, char *text);
 
+/* Whether the file that the side has open has no byte, of whatever process. */
+bool destination_is_empty(const struct destination *destination);
+
 /*
- * Removes the temporary file, which the side has open no more, or a new file without a byte (n_bytes: how
- * many were written).
+ * Removes the temporary file, which the side has open no more, or an empty file that was made in place
+ * (n_bytes: how many were written), if the path still names it.
  */
 void destination_deinit(struct destination *destination, uint64_t n_bytes);
 

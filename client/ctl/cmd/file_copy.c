@@ -60,9 +60,10 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
 				copy->to.path);
 	if (copy->to.is_stream)
 		return ctl_fail(copy->ctl, copy->done_bytes ? "%s: after %s" : "%s", why, done);
+	/* A part of a chunk that failed may have been written. */
 	if (copy->done_bytes == 0 &&
-	    (copy->destination.is_made || destination_has_temp(&copy->destination) ||
-	     !copy->destination.is_changed))
+	    (destination_has_temp(&copy->destination) || !copy->destination.is_changed ||
+	     (copy->destination.is_made && destination_is_empty(&copy->destination))))
 		return ctl_fail(copy->ctl, "%s: nothing was copied", why);
 	/* The temporary file is removed, so its size is of no use. */
 	if (destination_has_temp(&copy->destination))

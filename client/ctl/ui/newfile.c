@@ -43,19 +43,23 @@ int newfile_open(int dir_fd, const char *name, mode_t mode, struct newfile *ret_
 	return -EEXIST;
 }
 
-/* Is the temporary name that of the file?  Returns 0, -ESTALE (no), or another negative errno. */
-static int check_name(const struct newfile *file)
+int newfile_check_name(int dir_fd, const char *name, dev_t dev, ino_t ino)
 {
 	struct stat st;
 
-	if (fstatat(file->dir_fd, file->temporary, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? -ESTALE : -errno;
-	return st.st_dev == file->dev && st.st_ino == file->ino ? 0 : -ESTALE;
+	return st.st_dev == dev && st.st_ino == ino ? 0 : -ESTALE;
+}
+
+static int check_temporary(const struct newfile *file)
+{
+	return newfile_check_name(file->dir_fd, file->temporary, file->dev, file->ino);
 }
 
 int newfile_rename(struct newfile *file, bool replaces)
 {
-	int r = check_name(file);
+	int r = check_temporary(file);
 
 	if (r < 0)
 		return r;
@@ -84,7 +88,8 @@ int newfile_commit(struct newfile *file)
 	return r;
 }
 
-void newfile_free_room(int fd)
+/* Frees the blocks of a file that no name has any more.  Does nothing if it has one. */
+static void free_room(int fd)
 {
 	struct stat st;
 
@@ -95,9 +100,9 @@ void newfile_free_room(int fd)
 
 void newfile_discard(struct newfile *file)
 {
-	if (file->temporary[0] && check_name(file) == 0 &&
+	if (file->temporary[0] && check_temporary(file) == 0 &&
 	    unlinkat(file->dir_fd, file->temporary, 0) == 0)
-		newfile_free_room(file->fd);
+		free_room(file->fd);
 	closep(&file->fd);
 	*file = NEWFILE_NONE;
 }

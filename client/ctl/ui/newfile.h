@@ -53,8 +53,11 @@ int newfile_commit(struct newfile *file);
  */
 void newfile_discard(struct newfile *file);
 
-/* Frees the blocks of a file that no name has any more.  Does nothing if it has one. */
-void newfile_free_room(int fd);
+/*
+ * Is the name that of this file?  Nobody else's file may be removed or renamed.
+ * Returns 0, -ESTALE (no), or another negative errno.
+ */
+int newfile_check_name(int dir_fd, const char *name, dev_t dev, ino_t ino);
 
 /* write(2) until all of it is written.  Returns 0 or a negative errno. */
 int write_all(int fd, const char *bytes, size_t len);
