@@ -590,6 +590,22 @@ def test_what_is_no_leftover_is_neither_opened_nor_removed(folder, monkeypatch):
     assert set(os.listdir(folder)) == kept and opened == [folder, f".dsaio-{number}0.new"]
 
 
+def test_a_file_that_takes_the_name_of_a_leftover_before_it_is_locked_stays(folder, monkeypatch):
+    path = os.path.join(folder, ".dsaio-0123456789abcdef.new")
+    make_file(path, b"")
+    real = fcntl.flock
+
+    def flock(fd, how):
+        os.rename(path, folder + "/f")  # as the process that wrote it does
+        make_file(path, b"of another process")
+        real(fd, how)
+
+    with monkeypatch.context() as m:
+        m.setattr(fcntl, "flock", flock)
+        _replace.remove_leftovers(folder)
+    assert file_bytes(path) == b"of another process"
+
+
 def test_a_leftover_that_becomes_another_file_while_it_is_looked_at(folder, monkeypatch):
     name = ".dsaio-0123456789abcdef.new"
     path = os.path.join(folder, name)

@@ -9,7 +9,19 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+static bool has_noreplace = true; /* else as NFS, which knows no flags */
+
+int renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags)
+{
+	if (flags && !has_noreplace) {
+		errno = EINVAL;
+		return -1;
+	}
+	return (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, flags);
+}
 
 static void teardown(void)
 {
@@ -105,11 +117,12 @@ START_TEST(a_commit_that_fails_leaves_nothing)
 }
 END_TEST
 
-START_TEST(a_rename_replaces_only_if_it_is_told_to)
+START_TEST(a_rename_replaces_only_if_it_is_told_to) /* _i: has_noreplace */
 {
 	struct newfile file;
 	int fd = openat(dir_fd, "a", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 
+	has_noreplace = _i;
 	ck_assert_int_ge(fd, 0);
 	write_text(fd, "of another process");
 	(void)close(fd);
@@ -120,6 +133,19 @@ START_TEST(a_rename_replaces_only_if_it_is_told_to)
 	ck_assert_int_eq(newfile_rename(&file, true), 0);
 	ck_assert_str_eq(read_text("a"), "ours");
 	newfile_discard(&file); /* closes it, and removes nothing */
+	ck_assert_str_eq(read_text("a"), "ours");
+}
+END_TEST
+
+START_TEST(a_rename_takes_a_free_name) /* _i: has_noreplace */
+{
+	struct newfile file;
+
+	has_noreplace = _i;
+	ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
+	write_text(file.fd, "ours");
+	ck_assert_int_eq(newfile_rename(&file, false), 0);
+	newfile_discard(&file);
 	ck_assert_str_eq(read_text("a"), "ours");
 }
 END_TEST
@@ -193,7 +219,8 @@ static void add_tests(TCase *tcase)
 		       a_discarded_file_gives_its_room_back_while_another_process_has_it_open);
 	tcase_add_test(tcase, a_discarded_file_that_has_another_name_keeps_its_bytes);
 	tcase_add_test(tcase, a_commit_that_fails_leaves_nothing);
-	tcase_add_test(tcase, a_rename_replaces_only_if_it_is_told_to);
+	tcase_add_loop_test(tcase, a_rename_replaces_only_if_it_is_told_to, 0, 2);
+	tcase_add_loop_test(tcase, a_rename_takes_a_free_name, 0, 2);
 	tcase_add_test(tcase, the_descriptor_may_be_taken);
 	tcase_add_test(tcase, the_name_may_be_as_long_as_a_name_can_be);
 	tcase_add_test(tcase, a_temporary_name_of_another_process_is_neither_renamed_nor_removed);

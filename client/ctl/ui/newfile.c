@@ -57,21 +57,34 @@ static int check_temporary(const struct newfile *file)
 	return newfile_check_name(file->dir_fd, file->temporary, file->dev, file->ino);
 }
 
+static int rename_over(const struct newfile *file)
+{
+	return renameat(file->dir_fd, file->temporary, file->dir_fd, file->name) < 0 ? -errno : 0;
+}
+
+static int rename_to_free_name(const struct newfile *file)
+{
+	struct stat st;
+
+	if (renameat2(file->dir_fd, file->temporary, file->dir_fd, file->name, RENAME_NOREPLACE) ==
+	    0)
+		return 0;
+	if (errno != EINVAL)
+		return -errno;
+	/* The file system, such as NFS, cannot do that in one call. */
+	if (fstatat(file->dir_fd, file->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return -EEXIST;
+	return errno == ENOENT ? rename_over(file) : -errno;
+}
+
 int newfile_rename(struct newfile *file, bool replaces)
 {
 	int r = check_temporary(file);
 
+	if (r == 0)
+		r = replaces ? rename_over(file) : rename_to_free_name(file);
 	if (r < 0)
 		return r;
-	r = -1;
-	if (!replaces) {
-		r = renameat2(file->dir_fd, file->temporary, file->dir_fd, file->name,
-			      RENAME_NOREPLACE);
-		if (r < 0 && errno != EINVAL) /* EINVAL: the file system does not know the flag */
-			return -errno;
-	}
-	if (r < 0 && renameat(file->dir_fd, file->temporary, file->dir_fd, file->name) < 0)
-		return -errno;
 	file->temporary[0] = '\0';
 	return 0;
 }

@@ -68,6 +68,15 @@ def _is_removed(fd: int) -> bool:
     return os.fstat(fd).st_nlink == 0
 
 
+def _is_named(fd: int, name: str, folder: int) -> bool:
+    """Whether the name in the folder is that of the file."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(found, os.fstat(fd))
+
+
 def _open_folder(path: str, folder: Optional[int]) -> int:
     return os.open(path or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
 
@@ -219,17 +228,9 @@ class NewFile:
                     mode &= ~0o070 | (mode & 0o007) << 3
         os.fchmod(self._fd, mode)
 
-    def _has_our_name(self) -> bool:
-        """Whether the temporary name is that of our file."""
-        try:
-            found = os.stat(self._temporary, dir_fd=self.folder, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return os.path.samestat(found, os.fstat(self._fd))
-
     def _check_name(self) -> None:
         """Raises OSError if the temporary name is not that of our file: it would take the place."""
-        if self._has_our_name():
+        if _is_named(self._fd, self._temporary, self.folder):
             return
         text = "another process removed or replaced the temporary file beside it: the old file stays"
         raise OSError(errno.ESTALE, text, self._shown)
@@ -251,7 +252,7 @@ class NewFile:
 
     def _remove_temporary(self) -> None:
         # Without a descriptor, a signal handler raised before open() returned: nobody else knows the name.
-        if self._temporary and (self._fd < 0 or self._has_our_name()):
+        if self._temporary and (self._fd < 0 or _is_named(self._fd, self._temporary, self.folder)):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._temporary, dir_fd=self.folder)
             # Never one that was renamed: where a later save has replaced that, readers have it open.
@@ -319,7 +320,8 @@ def _remove_leftover(name: str, folder: int) -> None:
     try:
         if is_ours(os.fstat(fd)):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.unlink(name, dir_fd=folder)
+            if _is_named(fd, name, folder):  # else it was just renamed into place
+                os.unlink(name, dir_fd=folder)
     finally:
         os.close(fd)
 
