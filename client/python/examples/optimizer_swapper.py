@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 import time
 from typing import Any, Dict, Iterable, List, Optional
 
@@ -145,15 +146,12 @@ def main() -> None:
     seconds = train(in_memory, torch.optim.Adam(in_memory.parameters()), options.width, options.steps)
     print(f"in memory: {seconds / options.steps * 1e3:.1f} ms a step")
 
-    path = os.path.join(options.folder, "adam.states")
     swapped = model(options.width, options.depth)
-    try:
-        with SwappedAdam(swapped.parameters(), path) as optimizer:
+    # A folder of its own: the states may not take the place of a file that is there.
+    with tempfile.TemporaryDirectory(prefix="adam-", dir=options.folder) as folder:
+        with SwappedAdam(swapped.parameters(), os.path.join(folder, "states")) as optimizer:
             seconds = train(swapped, optimizer, options.width, options.steps)
             stats = optimizer.handle.stats()
-    finally:
-        if os.path.exists(path):
-            os.unlink(path)
     megabytes = (stats.bytes_read + stats.bytes_written) / options.steps / 1e6
     waited = stats.wait_seconds / options.steps * 1e3
     print(f"swapped: {seconds / options.steps * 1e3:.1f} ms a step for {megabytes:.1f} MB, {waited:.1f} ms of it waits")
