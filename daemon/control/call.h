@@ -24,7 +24,7 @@ struct call {
 	struct session *session;
 	uint64_t seq;
 	int what;	/* the request's body_case */
-	bool is_import; /* of GPU memory, or of a file by cuFile: counted in n_imports */
+	bool is_import; /* of GPU memory: counted in n_imports */
 	void (*on_done)(struct call *call, int result, const struct error *error);
 	struct charge charge;
 	union { /* the result, or what the call waits for */

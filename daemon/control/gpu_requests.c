@@ -40,7 +40,7 @@ static int import_count(struct session *session, struct call *call, struct error
 	if (session->n_imports >= most || session->user->n_imports >= user_most)
 		return error_set_plain(
 			error, -EAGAIN,
-			"GPU memory: %" PRIu32 " requests of this client and %" PRIu32
+			"%" PRIu32 " requests of this client and %" PRIu32
 			" of its user wait for the GPU driver, of at most %" PRIu64 " and %" PRIu64
 			" (half of client_requests and user_requests in "
 			"dsaiod.conf): see whether nvidia-smi returns",
@@ -76,11 +76,80 @@ int session_gpu_import(struct session *session, const struct gds_handle *handle,
 	return 0;
 }
 
+/* ---- files ---- */
+
+/* A file that a worker thread registers. */
+struct registering {
+	struct list_node node; /* in the user's list */
+	struct call *call;
+	const struct store *store; /* the file's */
+};
+
+/* How many files are registered now, and how many may be. */
+struct registering_count {
+	uint64_t n, n_store;	   /* of all stores, and of the store */
+	uint64_t most, store_most; /* likewise */
+};
+
+static bool count_is_full(const struct registering_count *count)
+{
+	return count->n >= count->most || count->n_store >= count->store_most;
+}
+
+/* n_calls: the limit on requests. */
+static void count_limit(struct registering_count *count, uint64_t n_calls)
+{
+	count->most = (n_calls + 3) / 4;
+	count->store_most = (count->most + 1) / 2;
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * cuFile calls the file's file system, and a dead one does not return.  So files have their own share of the
+ * requests, beside that of imports, and a store has half of that.  The threads are those for all calls into
+ * the user's file systems: half of them are left to other calls.
+ */
+static int registering_check(const struct session *session, const struct file *file,
+			     struct error *error)
+{
+	const struct user *user = session->user;
+	struct registering_count own = { .n = 0 }, all = { .n = 0 };
+
+	LIST_EACH(const struct registering, other, &user->registering, node) {
+		const bool is_own = other->call->session == session,
+			   is_store = other->store == file->store;
+
+		all.n++;
+		all.n_store += is_store;
+		own.n += is_own;
+		own.n_store += is_own && is_store;
+	}
+	count_limit(&own, session->quota.limit[QUOTA_CALLS]);
+	count_limit(&all, min_u64(user->quota.limit[QUOTA_CALLS], 4 * USER_REGISTERING_MAX));
+	if (!count_is_full(&own) && !count_is_full(&all))
+		return 0;
+	return error_set_plain(error, -EAGAIN,
+			       "file %s: cuFile registers %" PRIu64
+			       " files of this client and %" PRIu64
+			       " of its user, of at most %" PRIu64 " and %" PRIu64 " (%" PRIu64
+			       " and %" PRIu64 " of its store, of at most %" PRIu64 " and %" PRIu64
+			       "; see client_requests and user_requests in dsaiod.conf)",
+			       file->name, own.n, all.n, own.most, all.most, own.n_store,
+			       all.n_store, own.store_most, all.store_most);
+}
+
 static void on_registered(struct file *file, int result, const struct error *failed, void *arg)
 {
-	struct call *call = arg;
+	struct registering *registering = arg;
+	struct call *call = registering->call;
 
 	(void)file;
+	list_remove(&call->session->user->registering, &registering->node);
+	free(registering);
 	call->on_done(call, result, failed);
 }
 
@@ -90,6 +159,7 @@ int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeo
 	const struct service *service = session->service;
 	const struct gpu_way way = service_gpu_way(service);
 	struct file *file = id_table_get(&session->objects.files, id);
+	struct registering *registering;
 	int r;
 
 	if (!file)
@@ -102,9 +172,24 @@ int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeo
 	if (gpu_probe_is_running(service->gpu_probe))
 		return error_set_plain(error, -EAGAIN,
 				       "file %s: the GPU driver has not answered yet", file->name);
-	r = import_count(session, call, error);
-	return r < 0 ? r : gpu_file_register(file, uuid, on_registered, call, error);
+	r = registering_check(session, file, error);
+	if (r < 0)
+		return r;
+	registering = calloc(1, sizeof(*registering));
+	if (!registering)
+		return error_set(error, -ENOMEM, "file %s", file->name);
+	registering->call = call;
+	registering->store = file->store;
+	r = gpu_file_register(file, uuid, on_registered, registering, error);
+	if (r < 0) {
+		free(registering);
+		return r;
+	}
+	list_push(&session->user->registering, &registering->node);
+	return 0;
 }
+
+/* ---- ends ---- */
 
 static void wait_free(struct service *service, struct gpu_wait *wait)
 {

@@ -1,6 +1,6 @@
 /*
  * Requests of sessions that wait for the GPU's driver: imports of GPU memory, and registrations of files at
- * cuFile.
+ * cuFile.  These wait for the file system, too, so neither takes the place of the other.
  *
  * An import that comes while the probe of GPUs still runs waits for its end.
  *
@@ -18,13 +18,14 @@ struct session;
 /*
  * on_done with call->slab, which has no descriptor.  Takes the handle's descriptor, also on error.  Further
  * errors: -EOPNOTSUPP (no import is possible here), -EAGAIN (half of the client's or user's requests are imports
- * that wait for the driver: the other half is for requests that do not).
+ * that wait for the driver: the other half is for other requests).
  */
 int session_gpu_import(struct session *session, const struct gds_handle *handle, struct call *call,
 		       struct error *error);
 /*
  * FileGpu: registers the file with cuFile.  on_done without a result.  Further errors: -EBADF (no such file),
- * -EOPNOTSUPP (the daemon uses no GPU memory), -EAGAIN (as above, or the probe of GPUs has not ended).
+ * -EOPNOTSUPP (the daemon uses no GPU memory), -EAGAIN (too many files of the client, the user, or of
+ * the store for one of them, are registered now, or the probe of GPUs has not ended).
  */
 int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeof(CUuuid)],
 		     struct call *call, struct error *error);

@@ -226,6 +226,15 @@ static uint64_t hello_features(const Wire__Hello *hello, const struct gpu_way *w
 	return features;
 }
 
+/* Why ops on GPU memory go as they do. */
+static const char *hello_gpu_why(const Wire__Hello *hello, const struct gpu_way *way)
+{
+	if (way->can_import && !(hello->features & RING_FEATURE_GPU_FILE))
+		return "this program's dsaio library is older than the daemon (" DSAIO_VERSION
+		       "), and cannot ask whether cuFile takes a file: install the daemon's";
+	return way->why;
+}
+
 static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello *hello,
 		       struct frame *frame, struct error *error)
 {
@@ -252,8 +261,8 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.spin_usec = service->spin_usec;
 	ours.max_files = session_max_files(session);
 	ours.gpu_way = way.way;
-	ours.gpu_why = way.why;
-	ours.log_place = (char *)(uintptr_t)log_place(); /* only read */
+	ours.gpu_why = (char *)(uintptr_t)hello_gpu_why(hello, &way); /* only read */
+	ours.log_place = (char *)(uintptr_t)log_place();	      /* only read */
 	ours.is_admin = config_is_admin(service->registry.config, &session->peer);
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_HELLO;

@@ -2,7 +2,7 @@
  * A user: all sessions of one uid.  They share a quota, a place in the turns of the main thread, and
  * worker threads on which the daemon checks and closes the user's descriptors.  So a hung file system
  * of one user hangs only that user.  Others import and release its GPU memory, so a hung driver hangs
- * only that.
+ * only that, and files that are registered with cuFile.
  *
  * A user exists from its first reference (a session, or a control socket that waits for its close)
  * to its last.
@@ -25,6 +25,9 @@
 
 struct user;
 
+/* Files of one user that cuFile registers at a time: half of the worker threads for its descriptors. */
+#define USER_REGISTERING_MAX 32u
+
 struct users {
 	struct list all;	 /* struct user */
 	struct quota *quota;	 /* the daemon's: the parent of each user's */
@@ -43,11 +46,12 @@ struct user {
 	struct turn_owner turns;
 	struct quota quota;
 	struct work_queue *slab_work_queue; /* slabs of the pool: no call of it can hang */
-	struct work_queue *work_queue;	    /* calls file systems, also for imported memory */
-	struct work_queue *gpu_work_queue;  /* calls the driver of GPUs: its hangs stop no file */
-	unsigned n_closing_fds;		    /* waiting for close(2) on the work queue: closing.h */
+	struct work_queue *work_queue; /* calls file systems, also for imported memory and cuFile */
+	struct work_queue *gpu_work_queue; /* calls the driver of GPUs: its hangs stop no file */
+	unsigned n_closing_fds;		   /* waiting for close(2) on the work queue: closing.h */
 	uint32_t n_leaving;	    /* idle files taken from its clients and not yet closed */
 	uint32_t n_imports;	    /* as in struct session: unanswered requests of its clients */
+	struct list registering;    /* struct registering: gpu_requests.c */
 	struct list adds;	    /* struct file_add: files that wait for that */
 	uint32_t fruitless_id;	    /* the last client for which too few were found, */
 	uint64_t fruitless_nsec;    /* and when */

@@ -62,7 +62,8 @@ int gpu_file_register(struct file *file, const char uuid[sizeof(CUuuid)],
 	registration->job.done = registration_main;
 	registration->job.mailbox = file->job.mailbox;
 	registration->job.work.about = target_about(&file->target, "cuFileHandleRegister");
-	registration->job.work.about.is_gpu = true;
-	job_submit(file->gpu_work_queue, &registration->job);
+	/* cuFile looks at the file, so a call that hangs may hang there: the report names what can end it. */
+	registration->job.work.about.is_gpu = !file->facts.is_foreign;
+	job_submit(file->work_queue, &registration->job);
 	return 0;
 }

@@ -2,7 +2,8 @@
  * Asks cuFile whether it takes a file, before the first op between the file and GPU memory: the file is
  * registered with it (gds.h) until it is closed.
  *
- * The driver's calls may hang, so they run on the user's worker threads for GPUs and are reported if they do.
+ * The call may hang, in the file's file system or in the driver, so it runs on the user's worker threads for
+ * calls into file systems, and is reported if it does.  Imports do not wait behind it.
  *
  * Main thread.
  */

@@ -176,27 +176,30 @@ TEST(older, "a client that cannot ask gets no GPU memory imported")
 	hello.features = RING_FEATURE_DEVICE;
 	raw_call_ok(&raw, &request, NULL, 0, &answer);
 	CHECK_EQ(answer.reply->hello->features, 0);
+	CHECK_MSG(strstr(answer.reply->hello->gpu_why, "library is older than the daemon"), "%s",
+		  answer.reply->hello->gpu_why);
 }
 
 TEST(hung, "questions that hang cost one line, leave room for other requests, and stop nobody else")
 {
-	enum { N = 8, N_WAIT = N / 2 };
+	enum { N = 16, N_WAIT = N / 4 / 2 }; /* all of them are for one store */
 	struct raw other = RAW_NONE;
 	struct raw_file others;
 	struct raw_slab slab;
 	struct kit kit;
 
-	kit_open(&kit, "", "client_requests = 8\nuser_requests = 8\n");
+	kit_open(&kit, "",
+		 test_text("client_requests = %u\nuser_requests = %u\n", (unsigned)N, (unsigned)N));
 	words_set("cuFileHandleRegister=hold");
 	for (unsigned i = 0; i < N_WAIT; i++)
 		ask_send(&kit.raw, kit.file.id);
 	held_wait("cuFileHandleRegister", true);
-	ask_fails(&kit.raw, kit.file.id, -EAGAIN, "4 requests of this client;nvidia-smi");
+	ask_fails(&kit.raw, kit.file.id, -EAGAIN, "/f;2 files of this client;2 of its store");
 	raw_slab(&kit.raw, MIB, &slab);
 	raw_slab_unmap(&slab);
 	raw_open(&other, kit.daemon);
 	raw_file(&other, daemon_path(kit.daemon, "f"), O_RDWR, &others);
-	ask_fails(&other, others.id, -EAGAIN, "4 of its user");
+	ask_fails(&other, others.id, -EAGAIN, "0 files of this client and 2 of its user");
 	daemon_log_wait(kit.daemon, "cuFileHandleRegister has not come back");
 	CHECK_EQ(log_count(kit.daemon, "has not come back"), 1);
 	words_set("");

@@ -325,13 +325,14 @@ static void *ask_main(void *arg)
 
 static const int answers[] = { 0, -EOPNOTSUPP };
 
-START_TEST(threads_share_one_answer)
+START_TEST(threads_share_one_answer_where_nothing_is_copied)
 {
 	struct dsaio_file *file;
 	pthread_t threads[8];
 	void *result;
 
 	d.gpu_error = answers[_i];
+	client.gpu_regions.must_import = true;
 	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
 	(void)pthread_mutex_lock(&d.answer);
 	for (int i = 0; i < N_ROWS(threads); i++)
@@ -347,32 +348,53 @@ START_TEST(threads_share_one_answer)
 }
 END_TEST
 
-/* More files than the daemon is asked for at a time. */
-START_TEST(many_files_are_asked_for_a_few_at_a_time)
+START_TEST(threads_copy_until_another_one_has_the_answer)
 {
-	struct dsaio_file *files[3 * FILES_GPU_ASKED_MAX];
-	pthread_t threads[N_ROWS(files)];
+	struct dsaio_file *file;
+	pthread_t thread;
 	void *result;
+	char *why;
 
-	for (int i = 0; i < N_ROWS(files); i++) {
-		(void)snprintf(path, sizeof(path), "%s/file%d", dir, i);
-		ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &files[i]), 0);
-	}
+	d.gpu_error = answers[_i];
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
 	(void)pthread_mutex_lock(&d.answer);
-	for (int i = 0; i < N_ROWS(files); i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, ask_main, files[i]), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, ask_main, file), 0);
 	while (!d.n_asked)
 		(void)usleep(1000);
-	(void)pthread_mutex_lock(&client.files.lock);
-	ck_assert_uint_le(client.files.n_asked, FILES_GPU_ASKED_MAX);
-	(void)pthread_mutex_unlock(&client.files.lock);
+	ck_assert_int_eq(ask(file, &why), -EAGAIN);
+	ck_assert_msg(strstr(why, "not yet answered"), "%s", why);
+	free(why);
 	(void)pthread_mutex_unlock(&d.answer);
-	for (int i = 0; i < N_ROWS(files); i++) {
-		ck_assert_int_eq(pthread_join(threads[i], &result), 0);
-		ck_assert_ptr_null(result);
-	}
-	ck_assert_uint_eq(d.n_asked, N_ROWS(files));
-	ck_assert_uint_eq(client.files.n_asked, 0);
+	ck_assert_int_eq(pthread_join(thread, &result), 0);
+	ck_assert_int_eq((int)(intptr_t)result, answers[_i]);
+	ck_assert_int_eq(ask(file, &why), answers[_i]);
+	free(why);
+	ck_assert_uint_eq(d.n_asked, 1);
+}
+END_TEST
+
+static void *make_room(void *arg)
+{
+	while (d.n_asked < 3)
+		(void)usleep(1000);
+	atomic_store(&d.gpu_error, 0);
+	return arg;
+}
+
+START_TEST(where_nothing_is_copied_the_daemon_is_asked_until_it_has_room)
+{
+	struct dsaio_file *file;
+	pthread_t thread;
+	char *why;
+
+	d.gpu_error = -EAGAIN;
+	client.gpu_regions.must_import = true;
+	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, make_room, NULL), 0);
+	ck_assert_int_eq(ask(file, &why), 0);
+	ck_assert_ptr_null(why);
+	ck_assert_uint_ge(d.n_asked, 3);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 END_TEST
 
@@ -391,8 +413,11 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_file_that_cufile_does_not_take_stays_refused_until_it_is_freed);
 	tcase_add_loop_test(tcase, a_refusal_that_may_end_is_not_kept, 0, N_ROWS(for_now));
 	tcase_add_test(tcase, a_daemon_that_knows_no_such_question_is_not_asked);
-	tcase_add_loop_test(tcase, threads_share_one_answer, 0, N_ROWS(answers));
-	tcase_add_test(tcase, many_files_are_asked_for_a_few_at_a_time);
+	tcase_add_loop_test(tcase, threads_share_one_answer_where_nothing_is_copied, 0,
+			    N_ROWS(answers));
+	tcase_add_loop_test(tcase, threads_copy_until_another_one_has_the_answer, 0,
+			    N_ROWS(answers));
+	tcase_add_test(tcase, where_nothing_is_copied_the_daemon_is_asked_until_it_has_room);
 }
 
 SUITE("client_file_open", add_tests)

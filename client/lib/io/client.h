@@ -74,8 +74,7 @@ struct client_files {
 	uint32_t n;		 /* descriptions that the daemon has: one or two per file */
 	uint32_t n_fds;		 /* descriptors of files kept open here */
 	uint32_t n_fds_wanted;	 /* limit on n_fds */
-	uint32_t n_asked;	 /* for which the daemon is asked by FileGpu: file_gpu.h */
-	pthread_cond_t answered; /* one of these */
+	pthread_cond_t answered; /* FileGpu, for any of them: file_gpu.h */
 };
 
 struct dsaio_client {

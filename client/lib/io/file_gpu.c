@@ -2,8 +2,11 @@
 
 #include "client/lib/base/debug.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Returns 0 or a negative errno, with a sentence. */
 static int ask(const struct dsaio_file *file, const CUuuid *uuid)
@@ -21,6 +24,12 @@ static int ask(const struct dsaio_file *file, const CUuuid *uuid)
 	request.body_case = WIRE__REQUEST__BODY_FILE_GPU;
 	request.file_gpu = &body;
 	return conn_call(conn, "GPU memory", &request, NULL, 0, NULL, NULL, NULL);
+}
+
+/* Ops wait for the daemon's yes, as long as it takes.  Else they copy meanwhile. */
+static bool must_be_taken(const struct dsaio_file *file)
+{
+	return file->client->gpu_regions.must_import;
 }
 
 /* Under files.lock. */
@@ -41,21 +50,26 @@ static void set_state(struct dsaio_file *file, enum file_gpu new, char *why)
 /* Asks, in the place of all threads.  Under files.lock, which is released meanwhile. */
 static int answer(struct dsaio_file *file, const CUuuid *uuid, char **ret_why)
 {
+	/* a guess; as for imports, in gpu_region.c */
+	static const struct timespec pause = { .tv_nsec = 10000000 };
 	struct client_files *files = &file->client->files;
 	char *why = NULL;
 	int r;
 
 	set_state(file, FILE_GPU_ASKED, NULL);
-	files->n_asked++;
 	(void)pthread_mutex_unlock(&files->lock);
 	r = ask(file, uuid);
+	/* The daemon is busy with others' files. */
+	while (r == -EAGAIN && must_be_taken(file)) {
+		(void)nanosleep(&pause, NULL); /* a signal only makes it shorter */
+		r = ask(file, uuid);
+	}
 	if (r < 0) {
 		*ret_why = strdup(dsaio_error());
 		why = r == -EOPNOTSUPP ? strdup(dsaio_error()) : NULL;
 		debug_log("GPU memory: %s is copied: %s", file->name, dsaio_error());
 	}
 	(void)pthread_mutex_lock(&files->lock);
-	files->n_asked--;
 	if (r == -EOPNOTSUPP)
 		set_state(file, FILE_GPU_REFUSED, why);
 	else
@@ -70,13 +84,16 @@ int file_gpu_register_slow(struct dsaio_file *file, const CUuuid *uuid, char **r
 	int r = 0;
 
 	(void)pthread_mutex_lock(&files->lock); /* a plain mutex: cannot fail */
-	while (state(file) == FILE_GPU_ASKED ||
-	       (state(file) == FILE_GPU_NOT_ASKED && files->n_asked >= FILES_GPU_ASKED_MAX))
+	while (state(file) == FILE_GPU_ASKED && must_be_taken(file))
 		(void)pthread_cond_wait(&files->answered, &files->lock);
-	if (state(file) == FILE_GPU_NOT_ASKED)
+	if (state(file) == FILE_GPU_NOT_ASKED) {
 		r = answer(file, uuid, ret_why);
-	else if (state(file) == FILE_GPU_REFUSED)
+	} else if (state(file) == FILE_GPU_REFUSED) {
 		r = -EOPNOTSUPP;
+	} else if (state(file) == FILE_GPU_ASKED) {
+		r = -EAGAIN;
+		*ret_why = strdup("the daemon has not yet answered whether cuFile takes the file");
+	}
 	(void)pthread_mutex_unlock(&files->lock);
 	if (r == -EOPNOTSUPP && !*ret_why)
 		(void)file_gpu_is_refused(file, ret_why);

@@ -8,8 +8,10 @@
  *
  *     not asked -> asked -> taken, refused          or not asked, if the cause may end soon
  *
- * A thread that finds the file asked for waits for that answer, as for that of an import (gpu_region.h).  A few
- * files at a time are asked for, because the daemon takes a limited number of requests that wait for the driver.
+ * The thread that asks waits for the answer, which may never come if the file system is dead.  Others that find
+ * the file asked for copy meanwhile.  Where copies are not allowed (GPU_DIRECT, DSAIO_GPU_DIRECT), they wait, too,
+ * and the thread that asks repeats the question while the daemon has no room for more files.  No thread waits for
+ * the answer about another file.
  *
  * Any thread.
  */
@@ -18,13 +20,10 @@
 
 #include "client/lib/io/file.h"
 
-/* A guess: a quarter of those that the daemon takes of a client, with its default client_requests. */
-#define FILES_GPU_ASKED_MAX 8u
-
 /*
  * uuid: of the memory's GPU.  Returns 0: ops go directly; or a negative errno, and a sentence in *ret_why, which is
  * the caller's (NULL: no memory): -EOPNOTSUPP (cuFile does not take the file), -ENOTCONN, or errors that a later
- * op may not have.  Sleeps for the daemon's answer.
+ * op may not have: -EAGAIN (there is no answer yet) and others.  Sleeps for the daemon's answer.
  */
 int file_gpu_register_slow(struct dsaio_file *file, const CUuuid *uuid, char **ret_why);
 
