@@ -23,7 +23,7 @@
 
 /* Written once, before any other thread. */
 static bool is_journal;
-static char place[256];
+static char place[256], process[64]; /* place: "": no file, nor the journal */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what is written, and of: */
 static unsigned n_lost;					 /* dropped lines */
@@ -34,12 +34,13 @@ static void place_init(void)
 	char link[sizeof(place)];
 	ssize_t n = readlink("/proc/self/fd/2", link, sizeof(link));
 
+	(void)snprintf(process, sizeof(process), "standard error of process %d", (int)getpid());
 	if (is_journal)
 		(void)snprintf(place, sizeof(place), "journalctl _PID=%d", (int)getpid());
 	else if (n > 0 && (size_t)n < sizeof(link) && *link == '/') /* else a pipe, or cut */
 		(void)snprintf(place, sizeof(place), "%.*s", (int)n, link);
 	else
-		(void)snprintf(place, sizeof(place), "standard error of process %d", (int)getpid());
+		*place = 0;
 }
 
 void log_init(void)
@@ -56,6 +57,14 @@ void log_init(void)
 
 const char *log_place(void)
 {
+	struct stat st;
+
+	if (is_journal)
+		return place;
+	/* Nobody finds the lines in a terminal's or /dev/null's path, nor in that of a file that was removed
+	   since. */
+	if (!*place || fstat(STDERR_FILENO, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0)
+		return process;
 	return place;
 }
 

@@ -9,7 +9,7 @@
 #define DSAIO_DAEMON_BASE_LOG_H
 
 void log_init(void); /* looks at $JOURNAL_STREAM and stderr once */
-/* Where the lines can be read, for a message: a path, or a command. */
+/* Where the lines can be read, for a message: a path, a command, or whose standard error. */
 const char *log_place(void);
 
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -115,12 +115,38 @@ START_TEST(the_place_is_where_a_reader_finds_the_lines)
 }
 END_TEST
 
+START_TEST(no_path_is_named_in_which_nobody_finds_the_lines)
+{
+	char name[] = "/tmp/dsaio-test-log-XXXXXX", wanted[64];
+	int fd;
+
+	setup();
+	(void)snprintf(wanted, sizeof(wanted), "standard error of process %d", (int)getpid());
+	fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	ck_assert_int_eq(dup2(fd, STDERR_FILENO), STDERR_FILENO);
+	(void)close(fd);
+	log_init();
+	ck_assert_str_eq(log_place(), wanted);
+
+	fd = mkstemp(name);
+	ck_assert_int_eq(dup2(fd, STDERR_FILENO), STDERR_FILENO);
+	(void)close(fd);
+	log_init();
+	ck_assert_str_eq(log_place(), name);
+	ck_assert_int_eq(unlink(name), 0);
+	ck_assert_str_eq(log_place(), wanted);
+	log_init();
+	ck_assert_str_eq(log_place(), wanted);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_line_is_whole_and_has_no_control_characters);
 	tcase_add_test(tcase, nobody_is_waited_for_who_does_not_read);
 	tcase_add_test(tcase, clients_cause_few_lines_then_a_count);
 	tcase_add_test(tcase, the_place_is_where_a_reader_finds_the_lines);
+	tcase_add_test(tcase, no_path_is_named_in_which_nobody_finds_the_lines);
 }
 
 SUITE("log", add_tests)
