@@ -113,8 +113,8 @@ int gds_register(struct target *target, const char uuid[sizeof(CUuuid)], struct 
 		return r;
 	r = file_register(target, &handle, error);
 	gds_leave();
-	/* Whatever the call's errno is, this file cannot be used. */
-	return r == 0 || r == -ENOMEM ? r : (error->code = -EOPNOTSUPP);
+	/* Errors of the driver and lack of memory may pass.  All others are the file's. */
+	return r == 0 || r == -ENOMEM || r == -EIO ? r : (error->code = -EOPNOTSUPP);
 }
 
 /* ---- transfers, in the GPU's context ---- */

@@ -134,7 +134,7 @@ static const struct {
 } refusals[] = {
 	{ "it cannot do I/O there", "cuFileHandleRegister=5008", -EOPNOTSUPP,
 	  "/f;CU_FILE_IO_NOT_SUPPORTED (5008)" },
-	{ "an internal error", "cuFileHandleRegister=5030", -EOPNOTSUPP,
+	{ "an internal error", "cuFileHandleRegister=5030", -EIO,
 	  "/f;CU_FILE_INTERNAL_ERROR (5030)" },
 	{ "permission", "cuFileHandleRegister=5025", -EOPNOTSUPP, "CU_FILE_PERMISSION_DENIED" },
 	{ "no memory", "cuFileHandleRegister=5036", -ENOMEM, "CU_FILE_GPU_MEMORY_PINNING_FAILED" },

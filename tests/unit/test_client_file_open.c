@@ -280,23 +280,29 @@ START_TEST(a_file_that_cufile_does_not_take_stays_refused_until_it_is_freed)
 }
 END_TEST
 
-static const int for_now[] = { -EAGAIN, -ENOMEM, -ETIMEDOUT };
+static const struct {
+	int error;
+	bool has_pause;
+} for_now[] = { { -EAGAIN, false }, { -ENOMEM, true }, { -ETIMEDOUT, true }, { -EIO, true } };
 
-START_TEST(a_refusal_that_may_end_is_not_kept)
+START_TEST(a_refusal_that_may_end_is_kept_for_a_pause_at_most)
 {
 	struct dsaio_file *file;
 	char *why;
 
 	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
-	d.gpu_error = for_now[_i];
-	for (unsigned i = 1; i <= 2; i++) {
-		ck_assert_int_eq(ask(file, &why), for_now[_i]);
+	d.gpu_error = for_now[_i].error;
+	client.gpu_regions.pause_nsec = 3600 * UINT64_C(1000000000);
+	for (unsigned i = 1; i <= 3; i++) {
+		ck_assert_int_eq(ask(file, &why), for_now[_i].error);
 		ck_assert_str_eq(why, "cuFile says why");
 		free(why);
 		ck_assert(!file_gpu_is_refused(file, &why));
-		ck_assert_uint_eq(d.n_asked, i);
+		ck_assert_uint_eq(d.n_asked, for_now[_i].has_pause ? 1 : i);
 	}
+	file->session.gpu_retry_nsec = 0; /* the pause is over */
 	d.gpu_error = 0;
+	ck_assert_int_eq(ask(file, &why), 0);
 	ck_assert_int_eq(ask(file, &why), 0);
 }
 END_TEST
@@ -411,7 +417,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, the_buffered_description_is_handed_over_once);
 	tcase_add_test(tcase, the_daemon_is_asked_once_whether_cufile_takes_a_file);
 	tcase_add_test(tcase, a_file_that_cufile_does_not_take_stays_refused_until_it_is_freed);
-	tcase_add_loop_test(tcase, a_refusal_that_may_end_is_not_kept, 0, N_ROWS(for_now));
+	tcase_add_loop_test(tcase, a_refusal_that_may_end_is_kept_for_a_pause_at_most, 0,
+			    N_ROWS(for_now));
 	tcase_add_test(tcase, a_daemon_that_knows_no_such_question_is_not_asked);
 	tcase_add_loop_test(tcase, threads_share_one_answer_where_nothing_is_copied, 0,
 			    N_ROWS(answers));

@@ -137,7 +137,8 @@ static const struct {
 } registrations[] = {
 	{ "", 0 },
 	{ "cuFileHandleRegister=5008", -EOPNOTSUPP },
-	{ "cuFileHandleRegister=5030", -EOPNOTSUPP }, /* whatever it is, the file cannot be used */
+	{ "cuFileHandleRegister=5025", -EOPNOTSUPP }, /* whatever it is, the file cannot be used */
+	{ "cuFileHandleRegister=5030", -EIO },	      /* the next time may be better */
 	{ "cuFileHandleRegister=5036", -ENOMEM },
 	{ "cuCtxPushCurrent_v2=709", -EIO },
 };

@@ -1,6 +1,7 @@
 #include "client/lib/io/file_gpu.h"
 
 #include "client/lib/base/debug.h"
+#include "proto/util/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -42,9 +43,16 @@ static enum file_gpu state(const struct dsaio_file *file)
 /* Under files.lock.  Takes why. */
 static void set_state(struct dsaio_file *file, enum file_gpu new, char *why)
 {
+	free(file->session.gpu_why); /* that of an error which may pass: read under the lock only */
 	file->session.gpu_why = why;
 	/* release: pairs with file_gpu_is_refused(); the reason is there */
 	atomic_store_explicit(&file->session.gpu, (int)new, memory_order_release);
+}
+
+/* An error that may pass: ops need not ask again at once.  Not of -EAGAIN: the daemon has room soon. */
+static bool has_pause(int error)
+{
+	return error < 0 && error != -EAGAIN && error != -ENOTCONN;
 }
 
 /* Asks, in the place of all threads.  Under files.lock, which is released meanwhile. */
@@ -53,6 +61,7 @@ static int answer(struct dsaio_file *file, const CUuuid *uuid, char **ret_why)
 	/* a guess; as for imports, in gpu_region.c */
 	static const struct timespec pause = { .tv_nsec = 10000000 };
 	struct client_files *files = &file->client->files;
+	struct file_session *session = &file->session;
 	char *why = NULL;
 	int r;
 
@@ -66,14 +75,17 @@ static int answer(struct dsaio_file *file, const CUuuid *uuid, char **ret_why)
 	}
 	if (r < 0) {
 		*ret_why = strdup(dsaio_error());
-		why = r == -EOPNOTSUPP ? strdup(dsaio_error()) : NULL;
+		why = has_pause(r) ? strdup(dsaio_error()) : NULL;
 		debug_log("GPU memory: %s is copied: %s", file->name, dsaio_error());
 	}
 	(void)pthread_mutex_lock(&files->lock);
-	if (r == -EOPNOTSUPP)
-		set_state(file, FILE_GPU_REFUSED, why);
-	else
-		set_state(file, r == 0 ? FILE_GPU_TAKEN : FILE_GPU_NOT_ASKED, NULL);
+	session->gpu_error = has_pause(r) ? r : 0;
+	session->gpu_retry_nsec = clock_nsec() + file->client->gpu_regions.pause_nsec;
+	set_state(file,
+		  r == 0	     ? FILE_GPU_TAKEN
+		  : r == -EOPNOTSUPP ? FILE_GPU_REFUSED
+				     : FILE_GPU_NOT_ASKED,
+		  why);
 	(void)pthread_cond_broadcast(&files->answered);
 	return r;
 }
@@ -81,18 +93,30 @@ static int answer(struct dsaio_file *file, const CUuuid *uuid, char **ret_why)
 int file_gpu_register_slow(struct dsaio_file *file, const CUuuid *uuid, char **ret_why)
 {
 	struct client_files *files = &file->client->files;
+	const struct file_session *session = &file->session;
 	int r = 0;
 
 	(void)pthread_mutex_lock(&files->lock); /* a plain mutex: cannot fail */
 	while (state(file) == FILE_GPU_ASKED && must_be_taken(file))
 		(void)pthread_cond_wait(&files->answered, &files->lock);
-	if (state(file) == FILE_GPU_NOT_ASKED) {
-		r = answer(file, uuid, ret_why);
-	} else if (state(file) == FILE_GPU_REFUSED) {
-		r = -EOPNOTSUPP;
-	} else if (state(file) == FILE_GPU_ASKED) {
+	switch (state(file)) {
+	case FILE_GPU_NOT_ASKED:
+		if (!session->gpu_error || clock_nsec() >= session->gpu_retry_nsec) {
+			r = answer(file, uuid, ret_why);
+			break;
+		}
+		r = session->gpu_error;
+		*ret_why = session->gpu_why ? strdup(session->gpu_why) : NULL;
+		break;
+	case FILE_GPU_ASKED:
 		r = -EAGAIN;
 		*ret_why = strdup("the daemon has not yet answered whether cuFile takes the file");
+		break;
+	case FILE_GPU_REFUSED:
+		r = -EOPNOTSUPP;
+		break;
+	case FILE_GPU_TAKEN:
+		break;
 	}
 	(void)pthread_mutex_unlock(&files->lock);
 	if (r == -EOPNOTSUPP && !*ret_why)

@@ -6,7 +6,8 @@
  * not take the file, the library copies, or the op fails where that is demanded.  So no op fails for this cause
  * when it is on its way already.
  *
- *     not asked -> asked -> taken, refused          or not asked, if the cause may end soon
+ *     not asked -> asked -> taken, refused          or not asked, if the cause may end soon: it is asked
+ *                                                   again after a second
  *
  * The thread that asks waits for the answer, which may never come if the file system is dead.  Others that find
  * the file asked for copy meanwhile.  Where copies are not allowed (GPU_DIRECT, DSAIO_GPU_DIRECT), they wait, too,
