@@ -5,8 +5,8 @@
  * privileges before the first thread starts.  Then main reports that the daemon is ready.
  *
  * Stop (SIGTERM or SIGINT): the server completes the ops that it has read.  A second signal cancels ops
- * that have not started.  The stop always waits for blocks in flight.  It does not wait long for other calls of
- * the GPU's driver (driver_wait.h).
+ * that have not started.  The stop always waits for blocks in flight.  It does not wait long for calls that
+ * move no bytes (stop_wait.h).
  */
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"

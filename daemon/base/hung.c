@@ -353,13 +353,12 @@ int hung_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, siz
 
 /* ---- the main thread ---- */
 
-/* How long the exit waits. */
+/* How long the exit waits (stop_wait.h). */
 static const char *told_delay(const struct hung_told *told)
 {
-	if (!told->is_gpu)
-		return ", and delays the daemon's exit";
 	return told->has_bytes ? ", and delays the daemon's exit until it returns"
-			       : ", and delays the daemon's exit by some seconds";
+			       : ", and delays the daemon's exit by some seconds, or until it "
+				 "returns if the kernel cannot interrupt it";
 }
 
 static void log_told(const struct hung_told *told, bool is_stopping)
@@ -507,11 +506,9 @@ void hung_count(struct hung_counts *ret_counts)
 	(void)pthread_mutex_lock(&stuck.lock);
 	counts.last_number = stuck.last_number;
 	LIST_EACH(const struct hung, s, &stuck.calls, node) {
-		const bool is_driver = s->about.is_gpu && !s->has_bytes;
-
-		counts.n_driver += is_driver;
-		counts.n_blocks += is_driver && s->about.is_block;
-		counts.n_others += !is_driver;
+		counts.n_with_bytes += s->has_bytes;
+		counts.n_without_bytes += !s->has_bytes;
+		counts.n_blocks += !s->has_bytes && s->about.is_block;
 	}
 	(void)pthread_mutex_unlock(&stuck.lock);
 	*ret_counts = counts;

@@ -50,7 +50,7 @@ struct hung_about {
 	dev_t dev;	  /* of its file system; 0: not known */
 	uint64_t mount_id;
 	bool is_gpu;   /* a call of the GPU's driver: the driver has to answer, not a file system */
-	bool is_block; /* is_gpu: of a block in flight */
+	bool is_block; /* of blocks in flight */
 	struct hung_who who;
 };
 
@@ -61,7 +61,7 @@ struct hung {
 	char file[128];
 	uint64_t since_nsec, number;
 	uint64_t limit_nsec; /* the call is reported when it has lasted so long */
-	bool has_bytes;	     /* is_gpu: bytes of an op may arrive until it returns */
+	bool has_bytes;	     /* bytes of an op may arrive until it returns */
 	bool is_told;	     /* it has been reported */
 	bool is_quiet;	     /* it has no line: that of another call of the driver stands for it */
 	bool has_place;	     /* place is set; it does not change while the call lasts */
@@ -109,10 +109,10 @@ void hung_stopping(void);
 /* The recorded calls, also those that have just begun.  Equal counts at two times: none has begun or ended
    in between. */
 struct hung_counts {
-	uint64_t last_number; /* grows with each call */
-	unsigned n_driver;    /* of the GPU's driver, without bytes of an op */
-	unsigned n_blocks;    /* those among them that are made for a block in flight */
-	unsigned n_others;
+	uint64_t last_number;	  /* grows with each call */
+	unsigned n_without_bytes; /* of an op */
+	unsigned n_blocks;	  /* those among them that are made for a block in flight */
+	unsigned n_with_bytes;
 };
 void hung_count(struct hung_counts *ret_counts);
 

@@ -3,11 +3,11 @@
 #include "daemon/base/hung.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
-#include "daemon/control/driver_wait.h"
 #include "daemon/control/gpu_requests.h"
 #include "daemon/control/listen_socket.h"
 #include "daemon/control/serve.h"
 #include "daemon/control/start_lock.h"
+#include "daemon/control/stop_wait.h"
 #include "daemon/engine/gpu_probe.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -33,16 +33,16 @@ struct server {
 	struct event *mailbox_event, *listen_event, *resume_event;
 	struct event
 		*idle_event; /* armed when the last session is freed, if the daemon then exits */
-	struct event *leave_event;  /* armed when only hanging closes delay the exit */
-	struct event *driver_event; /* each second of the stop */
-	struct driver_wait driver_wait;
+	struct event *leave_event;     /* armed when only hanging closes delay the exit */
+	struct event *stop_wait_event; /* each second of the stop */
+	struct stop_wait stop_wait;
 	int listen_fd, lock_fd;
 	bool has_socket_file; /* made by or for this daemon, which removes it */
 	bool is_handed_over;  /* the library made the socket, and no other process listens on it */
 	bool is_paused;	      /* accepts nobody until a session ends, or for a second */
 	bool is_logged;	      /* the reason for the pause has been logged */
 	bool is_stopping;
-	bool is_left; /* sessions remain, which wait for the GPU's driver */
+	bool is_left; /* calls without bytes of an op have not returned */
 };
 
 /* ---- clients ---- */
@@ -167,22 +167,22 @@ static void on_leave(evutil_socket_t fd, short what, void *arg)
 	(void)event_base_loopbreak(server->service.base); /* fails without a base only */
 }
 
-/* The stop goes on by itself when the driver returns. */
-static void on_driver_due(evutil_socket_t fd, short what, void *arg)
+/* The stop goes on by itself when the calls return. */
+static void on_stop_wait_due(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *server = arg;
+	unsigned n;
 
 	(void)fd;
 	(void)what;
-	if (!driver_wait_is_over(&server->driver_wait, &server->service.registry))
+	if (!stop_wait_is_over(&server->stop_wait, &server->service.registry))
 		return;
-	log_warning("dsaiod: stopping although %u call%s of the GPU's driver, without bytes of an "
-		    "op, ha%s not returned, and nothing else has gone on for %u s: see whether "
-		    "nvidia-smi returns; if the process stays, kill -9 %d",
-		    server->driver_wait.counts.n_driver,
-		    server->driver_wait.counts.n_driver == 1 ? "" : "s",
-		    server->driver_wait.counts.n_driver == 1 ? "s" : "ve", DRIVER_WAIT_SEC,
-		    getpid());
+	n = server->stop_wait.counts.n_without_bytes;
+	log_warning("dsaiod: stopping although %u call%s without bytes of an op ha%s not returned, "
+		    "and nothing else has gone on for %u s: if the process stays, do what frees "
+		    "%s, see the lines before, or kill -9 %d",
+		    n, n == 1 ? "" : "s", n == 1 ? "s" : "ve", STOP_WAIT_SEC,
+		    n == 1 ? "it" : "them", getpid());
 	server->is_left = true;
 	(void)event_base_loopbreak(server->service.base); /* fails without a base only */
 }
@@ -268,10 +268,10 @@ static int server_listen(struct server *server, struct error *error)
 	server->resume_event = evtimer_new(server->service.base, on_resume, server);
 	server->idle_event = evtimer_new(server->service.base, on_idle, server);
 	server->leave_event = evtimer_new(server->service.base, on_leave, server);
-	server->driver_event = event_new(server->service.base, -1, EV_PERSIST, on_driver_due,
-					 server);
+	server->stop_wait_event = event_new(server->service.base, -1, EV_PERSIST, on_stop_wait_due,
+					    server);
 	if (!server->listen_event || !server->resume_event || !server->idle_event ||
-	    !server->leave_event || !server->driver_event ||
+	    !server->leave_event || !server->stop_wait_event ||
 	    event_add(server->listen_event, NULL) < 0)
 		return error_set(error, -ENOMEM, "socket: event");
 	server_idle(server);
@@ -357,8 +357,8 @@ void server_stop(struct server *server)
 	server_close_listening(server);
 	LIST_EACH(struct session, s, &server->service.sessions, node)
 		session_end(s, true);
-	(void)evtimer_add(server->driver_event,
-			  &second); /* without memory the stop waits for the driver */
+	(void)evtimer_add(server->stop_wait_event,
+			  &second); /* without memory the stop waits for every call */
 	server_leave_if_empty(server);
 }
 
@@ -387,8 +387,8 @@ void server_free(struct server *server)
 		event_free(server->idle_event);
 	if (server->leave_event)
 		event_free(server->leave_event);
-	if (server->driver_event)
-		event_free(server->driver_event);
+	if (server->stop_wait_event)
+		event_free(server->stop_wait_event);
 	closep(&server->listen_fd);
 	registry_deinit(&server->service.registry);
 	if (server->mailbox.event_fd >= 0)

@@ -29,15 +29,15 @@ int server_new(const struct config *config, struct event_base *base, struct gpu_
 
 /*
  * Begins the orderly stop: ops that were read complete.  A second call cancels ops that have not
- * started.  The event loop ends when the last session is freed, or waits for nothing but a GPU's driver that
- * hangs (driver_wait.h).
+ * started.  The event loop ends when the last session is freed, or waits for nothing but calls that hang
+ * and move no bytes (stop_wait.h).
  */
 void server_stop(struct server *server);
 
 /* After a failed start, or server_end().  Removes the socket.  NULL is fine. */
 void server_free(struct server *server);
 /*
- * After the event loop: frees the server.  Returns false if calls of the GPU's driver have not returned: their
+ * After the event loop: frees the server.  Returns false if calls that move no bytes have not returned: their
  * sessions remain, and so does the server, without its socket.  The process has to end then.
  */
 bool server_end(struct server *server);

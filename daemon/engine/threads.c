@@ -248,10 +248,11 @@ static struct hung_about call_of(const struct block *block)
 	};
 	struct hung_about about = target_about(block->target, calls[block->operation]);
 
+	about.is_block = true;
 	if ((block->operation == BLOCK_READ || block->operation == BLOCK_WRITE) &&
 	    block->region->kind == REGION_GPU) {
 		about.what = block_is_write(block) ? "cuFileWrite" : "cuFileRead";
-		about.is_gpu = about.is_block = true;
+		about.is_gpu = true;
 	}
 	return about;
 }

@@ -347,7 +347,8 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 		       lane->store->name, lane->index);
 	hung_watch_add(&lane->watch, &(struct hung_about){ .what = "io_submit",
 							   .file = lane->watch_name,
-							   .dev = lane->store->dev });
+							   .dev = lane->store->dev,
+							   .is_block = true });
 	if (!lane->home)
 		lane->store->home = lane;
 	*ret_lane = TAKE_PTR(lane);

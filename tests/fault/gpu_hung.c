@@ -1,6 +1,7 @@
 /*
  * A GPU driver that hangs in any of its calls: other clients and ops go on, and the daemon ends.
  */
+#include "tests/fuse.h"
 #include "tests/gpu/imported.h"
 
 #include <poll.h>
@@ -164,13 +165,46 @@ TEST_TABLE(hung_stops, stops, "a stop gives up a call of the driver that moves n
 	CHECK_SYS(kill(kit.daemon->pid, SIGTERM));
 	daemon_wait_end(kit.daemon, 0); /* the driver never returns */
 	CHECK(daemon_log_has(kit.daemon,
-			     test_text("although %u call%s of the GPU's driver, without bytes",
+			     test_text("although %u call%s without bytes of an op",
 				       stops[row].n_calls, stops[row].n_calls == 1 ? "" : "s")));
 	CHECK(daemon_log_has(kit.daemon, "stopped"));
 	CHECK_EQ(access(kit.daemon->socket_path, F_OK), -1);
 	raw_wait_closed(&kit.raw);
 	words_set("");
 	kit_close(&kit);
+}
+
+TEST(hung_stop_close, "a stop gives up an import and the close of a file that hang together")
+{
+	struct device_import import;
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
+	struct raw raw = RAW_NONE, other = RAW_NONE;
+	struct daemon *daemon;
+	struct raw_file file;
+	struct fuse fs;
+
+	test_needs_root();
+	daemon_stop(gpu_start("nvfs=2.24", "engine = gds\n")); /* its configuration is there now */
+	daemon = daemon_start(
+		DAEMON_ARGS("--user", "--config", test_text("%s/gpus.conf", test_dir())));
+	fuse_start(&fs, 0);
+	raw_open(&raw, daemon);
+	raw_file(&raw, fuse_path(&fs, 'a'), O_RDWR, &file);
+	raw_open(&other, daemon);
+	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	words_set("cuIpcOpenMemHandle_v2=hold");
+	raw_send(&other, &request, NULL, 0);
+	held_wait("cuIpcOpenMemHandle_v2", true);
+	atomic_store(&fs.control->is_flush_hung, true);
+	raw_close(&raw);
+	CHECK_SYS(kill(daemon->pid, SIGTERM));
+	daemon_log_wait(daemon, "although 2 calls without bytes of an op");
+	daemon_log_wait(daemon, "stopped");
+	/* The kernel waits for the close at the end of the process, too. */
+	fuse_free_as_told(daemon);
+	daemon_wait_end(daemon, 0); /* the driver never returns */
+	raw_close(&other);
+	words_set("");
 }
 
 TEST(closes, "a daemon that has opened cuFile closes it before it ends")

@@ -207,7 +207,8 @@ TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is nam
 	raw_slab_unmap(&slab);
 }
 
-TEST(e4_stop, "E4 a close that never returns delays the daemon's exit: the log names the cure")
+TEST(e4_stop,
+     "E4 a stop gives up a close that never returns: the log names what ends the process then")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct raw raw = RAW_NONE;
@@ -223,10 +224,46 @@ TEST(e4_stop, "E4 a close that never returns delays the daemon's exit: the log n
 	atomic_store(&fs.control->is_hung, true);
 	raw_close(&raw);
 	CHECK_SYS(kill(rig.daemon->pid, SIGTERM));
-	daemon_log_wait(rig.daemon, "delays the daemon's exit");
-	CHECK(daemon_is_alive(rig.daemon));
+	daemon_log_wait(rig.daemon,
+			"delays the daemon's exit by some seconds, or until it returns");
+	daemon_log_wait(rig.daemon, "although 1 call without bytes");
+	daemon_log_wait(rig.daemon, "stopped");
+	CHECK_EQ(access(rig.daemon->socket_path, F_OK), -1);
+	/* The kernel waits for the close at the end of the process, too. */
 	fuse_free_as_told(rig.daemon);
 	daemon_wait_end(rig.daemon, 0);
+}
+
+TEST(e4_stop_read, "E4 a stop waits for a read that never returns: the log names what frees it")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	struct raw_file file;
+	struct raw_channel channel;
+	struct raw_slab slab;
+	struct fuse fs;
+
+	test_needs_root();
+	test_time_limit(100);
+	rig.daemon = daemon_start(DAEMON_ARGS("--user"));
+	fuse_start(&fs, 0);
+	raw_open(&raw, rig.daemon);
+	raw_slab(&raw, 65536, &slab);
+	raw_file(&raw, fuse_path(&fs, 'a'), O_RDWR, &file);
+	raw_channel(&raw, raw_handle(&raw), file.store, 4, true, &channel);
+	atomic_store(&fs.control->is_io_hung, true);
+	raw_put(&channel,
+		&(struct ring_entry){
+			.opcode = RING_OP_READ, .file = file.id, .slab = slab.id, .len = 4096 });
+	raw_ring(&channel);
+	daemon_log_wait(rig.daemon, ": read has not come back for");
+	CHECK_SYS(kill(rig.daemon->pid, SIGTERM));
+	daemon_log_wait(rig.daemon, "delays the daemon's exit until it returns");
+	fuse_free_as_told(rig.daemon);
+	daemon_wait_end(rig.daemon, 0);
+	CHECK(!daemon_log_has(rig.daemon, "although"));
+	raw_channel_unmap(&channel);
+	raw_slab_unmap(&slab);
 }
 
 TEST(e4_descriptors,

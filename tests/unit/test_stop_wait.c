@@ -1,26 +1,30 @@
 /*
- * How long a stop waits for the GPU's driver: a store with counts, and calls that are recorded.
+ * How long a stop waits for calls that hang: a store with counts, and calls that are recorded.
  */
-#include "daemon/control/driver_wait.h"
+#include "daemon/control/stop_wait.h"
 
 #include "daemon/store/store.h"
 #include "tests/unit/suite.h"
 
 static struct store store;
 static struct registry registry;
-static struct driver_wait driver_wait;
+static struct stop_wait stop_wait;
 static struct hung call;
 
 static const struct hung_about import = { .what = "GPU import", .file = "f", .is_gpu = true };
 static const struct hung_about transfer = {
 	.what = "cuFileRead", .file = "f", .is_gpu = true, .is_block = true
 };
+static const struct hung_about close_call = { .what = "close", .file = "f", .fd = -1 };
+static const struct hung_about fsync_call = {
+	.what = "fsync", .file = "f", .fd = -1, .is_block = true
+};
 
 static void setup(void)
 {
 	store = (struct store){ .id = 0 };
 	registry = (struct registry){ .config = NULL };
-	driver_wait = (struct driver_wait){ .n_sec = 0 };
+	stop_wait = (struct stop_wait){ .n_sec = 0 };
 	list_push(&registry.stores, &store.node);
 }
 
@@ -29,14 +33,14 @@ static void teardown(void)
 	struct hung_counts counts;
 
 	hung_count(&counts);
-	ck_assert_uint_eq(counts.n_driver + counts.n_others, 0);
+	ck_assert_uint_eq(counts.n_without_bytes + counts.n_with_bytes, 0);
 }
 
 /* The look that was the last one; 0: there were enough of them, and none was. */
 static unsigned looks_until_over(void)
 {
-	for (unsigned n = 1; n <= 3 * DRIVER_WAIT_SEC; n++)
-		if (driver_wait_is_over(&driver_wait, &registry))
+	for (unsigned n = 1; n <= 3 * STOP_WAIT_SEC; n++)
+		if (stop_wait_is_over(&stop_wait, &registry))
 			return n;
 	return 0;
 }
@@ -45,10 +49,10 @@ START_TEST(an_import_that_hangs_is_given_up)
 {
 	ck_assert_uint_eq(looks_until_over(), 0); /* there is nothing to wait for */
 	hung_begin(&call, &import);
-	ck_assert_uint_eq(looks_until_over(), 1 + DRIVER_WAIT_SEC);
+	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	(void)hung_next("cuFileHandleRegister", false); /* and on the way back, as in a transfer */
 	(void)hung_next("GPU import", true);
-	ck_assert_uint_eq(looks_until_over(), 1 + DRIVER_WAIT_SEC);
+	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	hung_end(&call);
 }
 END_TEST
@@ -64,7 +68,7 @@ START_TEST(a_transfer_that_hangs_is_not_given_up)
 	ck_assert_uint_eq(looks_until_over(), 0);
 	hung_end(&call);
 	store.lane_store.metrics.blocks_in_flight = 0;
-	ck_assert_uint_eq(looks_until_over(), 1 + DRIVER_WAIT_SEC);
+	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	hung_end(&other);
 }
 END_TEST
@@ -74,7 +78,7 @@ START_TEST(a_transfer_that_hangs_before_any_byte_moves_is_given_up)
 	store.lane_store.metrics.blocks_in_flight = 1;
 	hung_begin(&call, &transfer);
 	ck_assert_str_eq(hung_next("cuFileHandleRegister", false), "cuFileRead");
-	ck_assert_uint_eq(looks_until_over(), 1 + DRIVER_WAIT_SEC);
+	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	ck_assert_str_eq(hung_next("cuFileRead", true), "cuFileHandleRegister");
 	ck_assert_uint_eq(looks_until_over(), 0);
 	(void)hung_next("cuFileHandleRegister", false);
@@ -85,16 +89,30 @@ START_TEST(a_transfer_that_hangs_before_any_byte_moves_is_given_up)
 }
 END_TEST
 
-START_TEST(calls_of_file_systems_are_waited_for)
+START_TEST(a_close_that_hangs_is_given_up_alone_and_beside_an_import)
 {
-	static const struct hung_about close_call = { .what = "close", .file = "f", .fd = -1 };
 	struct hung file;
 
-	hung_begin(&call, &import);
 	hung_begin(&file, &close_call);
+	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
+	hung_begin(&call, &import);
+	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
+	hung_end(&call);
+	hung_end(&file);
+}
+END_TEST
+
+START_TEST(a_call_of_a_file_system_that_moves_bytes_is_not_given_up)
+{
+	struct hung file;
+
+	store.lane_store.metrics.blocks_in_flight = 1;
+	hung_begin(&call, &close_call);
+	hung_begin(&file, &fsync_call);
 	ck_assert_uint_eq(looks_until_over(), 0);
 	hung_end(&file);
-	ck_assert_uint_eq(looks_until_over(), 1 + DRIVER_WAIT_SEC);
+	store.lane_store.metrics.blocks_in_flight = 0;
+	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	hung_end(&call);
 }
 END_TEST
@@ -106,8 +124,8 @@ START_TEST(whatever_goes_on_begins_the_wait_anew)
 	hung_begin(&call, &import);
 	hung_begin(&other, &import);
 	for (int i = 0; i < 3; i++) {
-		for (unsigned n = 0; n < DRIVER_WAIT_SEC; n++)
-			ck_assert(!driver_wait_is_over(&driver_wait, &registry));
+		for (unsigned n = 0; n < STOP_WAIT_SEC; n++)
+			ck_assert(!stop_wait_is_over(&stop_wait, &registry));
 		if (i == 0) { /* the number is the same */
 			hung_end(&call);
 			hung_begin(&call, &import);
@@ -117,7 +135,7 @@ START_TEST(whatever_goes_on_begins_the_wait_anew)
 			store.lane_store.metrics.blocks++;
 		}
 	}
-	ck_assert_uint_eq(looks_until_over(), 1 + DRIVER_WAIT_SEC);
+	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	hung_end(&call);
 }
 END_TEST
@@ -128,8 +146,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, an_import_that_hangs_is_given_up);
 	tcase_add_test(tcase, a_transfer_that_hangs_is_not_given_up);
 	tcase_add_test(tcase, a_transfer_that_hangs_before_any_byte_moves_is_given_up);
-	tcase_add_test(tcase, calls_of_file_systems_are_waited_for);
+	tcase_add_test(tcase, a_close_that_hangs_is_given_up_alone_and_beside_an_import);
+	tcase_add_test(tcase, a_call_of_a_file_system_that_moves_bytes_is_not_given_up);
 	tcase_add_test(tcase, whatever_goes_on_begins_the_wait_anew);
 }
 
-SUITE("driver_wait", add_tests)
+SUITE("stop_wait", add_tests)

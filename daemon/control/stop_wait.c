@@ -1,14 +1,14 @@
-#include "daemon/control/driver_wait.h"
+#include "daemon/control/stop_wait.h"
 
 #include "daemon/store/store.h"
 #include "proto/util/cleanup.h"
 
-bool driver_wait_is_over(struct driver_wait *wait, const struct registry *registry)
+bool stop_wait_is_over(struct stop_wait *wait, const struct registry *registry)
 {
-	const struct driver_wait last = *wait;
+	const struct stop_wait last = *wait;
 	uint64_t n_in_flight = 0;
 
-	*wait = (struct driver_wait){ .n_started = 0 };
+	*wait = (struct stop_wait){ .n_started = 0 };
 	hung_count(&wait->counts);
 	LIST_EACH(const struct store, store, &registry->stores, node) {
 		const struct metrics *metrics = &store->lane_store.metrics;
@@ -16,11 +16,12 @@ bool driver_wait_is_over(struct driver_wait *wait, const struct registry *regist
 		n_in_flight += metrics_get(&metrics->blocks_in_flight);
 		wait->n_started += metrics_get(&metrics->blocks);
 	}
-	wait->is_alone = wait->counts.n_driver && !wait->counts.n_others &&
+	wait->is_alone = wait->counts.n_without_bytes && !wait->counts.n_with_bytes &&
 			 n_in_flight == wait->counts.n_blocks;
 	if (wait->is_alone && last.is_alone &&
 	    wait->counts.last_number == last.counts.last_number &&
-	    wait->counts.n_driver == last.counts.n_driver && wait->n_started == last.n_started)
+	    wait->counts.n_without_bytes == last.counts.n_without_bytes &&
+	    wait->n_started == last.n_started)
 		wait->n_sec = last.n_sec + 1;
-	return wait->n_sec >= DRIVER_WAIT_SEC;
+	return wait->n_sec >= STOP_WAIT_SEC;
 }
