@@ -143,6 +143,55 @@ TEST_TABLE(dead_files, dead,
 	rig_close(&rig);
 }
 
+/* A thread that submits two ops at once. */
+struct batch {
+	struct dsaio_handle *handle;
+	struct dsaio_io ios[2];
+	struct dsaio_op *ops[2];
+	int n;
+};
+
+static void *batch_main(void *arg)
+{
+	struct batch *batch = arg;
+
+	batch->n = dsaio_submit(batch->handle, batch->ios, 2, 0, batch->ops);
+	return NULL;
+}
+
+TEST(batch, "ops of a batch start although a later one asks about a file, and has no answer")
+{
+	struct batch batch = { .n = 0 };
+	struct rig rig = RIG_NONE;
+	pthread_t thread;
+	void *memory;
+
+	rig.daemon = gpu_start("nvfs=2.24", "engine = gds\n");
+	probe_wait(rig.daemon);
+	rig_open(&rig, NULL);
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
+	batch.handle = rig.handle;
+	for (unsigned i = 0; i < 2; i++)
+		batch.ios[i] = (struct dsaio_io){ .opcode = DSAIO_READ,
+						  .file = file_new(&rig, test_text("f%u", i)),
+						  .len = 4096,
+						  .buf = memory };
+	batch.ios[1].buf = (void *)(uintptr_t)gpu_alloc(MIB);
+	memset(memory, 0, 4096);
+	words_set("cuFileHandleRegister=hold");
+	CHECK_EQ(pthread_create(&thread, NULL, batch_main, &batch), 0);
+	held_wait("cuFileHandleRegister", true);
+	while (!*(volatile uint64_t *)memory)
+		(void)usleep(1000); /* nobody tells; the test's time limit ends it */
+	words_set("");
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(batch.n, 2);
+	for (unsigned i = 0; i < 2; i++)
+		CHECK_EQ(op_wait(batch.ops[i], -1), 4096);
+	pattern_check(memory, 4096, 1, 0, "host memory");
+	rig_close(&rig);
+}
+
 static const struct {
 	const char *what, *keys;
 	bool is_direct;

@@ -36,6 +36,15 @@ static inline int file_gpu_register(struct dsaio_file *file, const CUuuid *uuid,
 	return file_gpu_register_slow(file, uuid, ret_why);
 }
 
+/* Is nothing to be asked any more? */
+static inline bool file_gpu_is_known(const struct dsaio_file *file)
+{
+	/* relaxed: nothing else is read */
+	const int state = atomic_load_explicit(&file->session.gpu, memory_order_relaxed);
+
+	return state == FILE_GPU_TAKEN || state == FILE_GPU_REFUSED;
+}
+
 /* Is it known that cuFile does not take the file?  Then memory need not be imported.  *ret_why as above. */
 bool file_gpu_is_refused(struct dsaio_file *file, char **ret_why);
 

@@ -573,23 +573,36 @@ int submit_op(struct op_request *q, struct dsaio_op **ret_op)
 	return 0;
 }
 
+/* Does the plan of the op ask the daemon about its file, whose file system may be dead? */
+static bool asks_about_file(const struct op_request *q)
+{
+	return q->handle->client->gpu_regions.can_import && !q->iov && q->len &&
+	       !file_gpu_is_known(q->file) && gpus_find(q->buf) >= 0;
+}
+
 int submit_ops(struct op_request *requests, unsigned n, struct dsaio_op **ret_ops)
 {
 	CANCEL_DISABLE();
 	struct op_plan plans[SUBMIT_MAX];
-	unsigned n_plans;
+	unsigned n_plans, n_gone = 0;
 	int r = 0;
 
 	for (n_plans = 0; n_plans < n; n_plans++) {
 		struct op_plan *plan = &plans[n_plans];
 
-		r = plan_op(&requests[n_plans], ret_ops, plans, n_plans, plan);
+		/* Ops on other files do not wait for the answer. */
+		if (n_gone < n_plans && asks_about_file(&requests[n_plans])) {
+			for (; n_gone < n_plans; n_gone++)
+				plan_go(&plans[n_gone], true);
+			publish_all(requests[0].handle);
+		}
+		r = plan_op(&requests[n_plans], ret_ops, &plans[n_gone], n_plans - n_gone, plan);
 		if (r < 0)
 			break;
 		if (ret_ops)
 			give_op(plan->op, &ret_ops[n_plans]);
 	}
-	for (unsigned i = 0; i < n_plans; i++)
+	for (unsigned i = n_gone; i < n_plans; i++)
 		plan_go(&plans[i], n_plans > 1);
 	if (n_plans > 1)
 		publish_all(requests[0].handle);
