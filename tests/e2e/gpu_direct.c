@@ -262,7 +262,10 @@ TEST(refused_file, "engine = gds: an op on a file that cuFile does not take fail
 		    -EOPNOTSUPP, REFUSED_WHY);
 	words_set("");
 	CHECK_FAILS(dsaio_pread(kit.rig.handle, kit.file, buffer(kit.memory), 4096, 0), -EOPNOTSUPP,
-		    "not to have it copied (engine = gds)");
+		    "pread: file ;/f: GPU memory: cuFileHandleRegister(): " REFUSED_WHY
+		    "; the daemon is configured not to have it copied (engine = gds): move the "
+		    "file to ext4 or XFS, or set engine = auto");
+	CHECK_MSG(!strstr(dsaio_error(), "GPU memory at"), "%s", dsaio_error());
 	file_check_pattern(daemon_path(kit.rig.daemon, "f"), 0, FILE_BYTES, 1, 0);
 	CHECK_EQ(gpu.look.standin_counts().n_copies, 0);
 	kit.file = file_fresh(&kit, "g");

@@ -149,7 +149,7 @@ static int file_route(const struct op_request *q, struct route *route)
 	route_unref(route);
 	if (r == -ENOTCONN)
 		return error_fail(r, "%s: %s", q->function, why ? why : strerrordesc_np(-r));
-	r = gpu_regions_refuse(&q->handle->client->gpu_regions, q->function, q->buf, r, why);
+	r = gpu_regions_refuse_file(&q->handle->client->gpu_regions, q->function, r, why);
 	if (r == 0)
 		route->own_why = TAKE_PTR(why);
 	return r;

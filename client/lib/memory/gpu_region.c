@@ -338,17 +338,41 @@ static void region_import(struct gpu_regions *regions, struct gpu_region *region
 			  region->allocation.base, reason(region));
 }
 
-int gpu_regions_refuse(const struct gpu_regions *regions, const char *function, const void *memory,
-		       int error, const char *why)
+/* Why ops may not be copied. */
+static const char *no_copies(const struct gpu_regions *regions)
+{
+	return regions->is_programs_wish
+		       ? "the program does not allow copies (DSAIO_GPU_DIRECT)"
+		       : "the daemon is configured not to have it copied (engine = gds)";
+}
+
+/*
+ * The daemon cannot use the memory, for that error and reason (NULL: the errno has to do).  Returns 0: the op is
+ * to copy; or the error, with a sentence: it may not be copied.
+ */
+static int regions_refuse(const struct gpu_regions *regions, const char *function,
+			  const void *memory, int error, const char *why)
 {
 	if (!regions->must_import)
 		return 0;
-	return error_fail(
-		error, "%s: GPU memory at %p: %s; %s", function, memory,
-		why ? why : strerrordesc_np(-error),
-		regions->is_programs_wish
-			? "the program does not allow copies (DSAIO_GPU_DIRECT)"
-			: "the daemon is configured not to have it copied (engine = gds)");
+	return error_fail(error, "%s: GPU memory at %p: %s; %s", function, memory,
+			  why ? why : strerrordesc_np(-error), no_copies(regions));
+}
+
+int gpu_regions_refuse_file(const struct gpu_regions *regions, const char *function, int error,
+			    const char *why)
+{
+	const char *advice = ""; /* another file would have the same error */
+
+	if (!regions->must_import)
+		return 0;
+	if (error == -EOPNOTSUPP)
+		advice =
+			regions->is_programs_wish
+				? ": move the file to ext4 or XFS, or open the client without that flag"
+				: ": move the file to ext4 or XFS, or set engine = auto";
+	return error_fail(error, "%s: %s; %s%s", function, why ? why : strerrordesc_np(-error),
+			  no_copies(regions), advice);
 }
 
 /*
@@ -382,25 +406,24 @@ static int region_new(struct gpu_regions *regions, const char *function, const v
 	int r = allocation_find(memory, &allocation, &why);
 
 	if (r < 0)
-		return r == -ENOENT ? 0 : gpu_regions_refuse(regions, function, memory, r, why);
+		return r == -ENOENT ? 0 : regions_refuse(regions, function, memory, r, why);
 	if (!regions->can_import)
-		return gpu_regions_refuse(regions, function, memory, -EOPNOTSUPP, regions->why);
+		return regions_refuse(regions, function, memory, -EOPNOTSUPP, regions->why);
 	if (!regions_make_way(regions, &allocation))
 		return -EAGAIN;
 	if (regions->n >= regions->n_max && !regions_spare(regions))
-		return gpu_regions_refuse(
-			regions, function, memory, -EMFILE,
-			"ops use as many allocations as can be imported at a time");
+		return regions_refuse(regions, function, memory, -EMFILE,
+				      "ops use as many allocations as can be imported at a time");
 	region = calloc(1, sizeof(*region));
 	if (!region)
-		return gpu_regions_refuse(regions, function, memory, -ENOMEM, NULL);
+		return regions_refuse(regions, function, memory, -ENOMEM, NULL);
 	region->allocation = allocation;
 	region->state = REGION_IMPORTING;
 	region->slab.is_imported = region->slab.is_gpu = true;
 	atomic_init(&region->piece.n_ops, 0);
 	r = regions_add(regions, region);
 	if (r < 0)
-		return gpu_regions_refuse(regions, function, memory, r, NULL);
+		return regions_refuse(regions, function, memory, r, NULL);
 	*ret_region = TAKE_PTR(region);
 	return 1;
 }
@@ -449,10 +472,10 @@ static int region_check(const struct gpu_regions *regions, const char *function,
 	if (region->error == -ENOTCONN)
 		return error_fail(region->error, "%s: %s", function, reason(region));
 	if (region->state == REGION_REFUSED)
-		return gpu_regions_refuse(regions, function, memory, region->error, region->why);
+		return regions_refuse(regions, function, memory, region->error, region->why);
 	if (!allocation_has(&region->allocation, memory, len))
-		return gpu_regions_refuse(regions, function, memory, -EFAULT,
-					  "the range must lie within one allocation");
+		return regions_refuse(regions, function, memory, -EFAULT,
+				      "the range must lie within one allocation");
 	return 1;
 }
 

@@ -106,11 +106,11 @@ int gpu_regions_register(struct gpu_regions *regions, const char *function, cons
 void gpu_regions_unregister(struct gpu_regions *regions, const struct allocation *allocation);
 
 /*
- * The daemon cannot move the bytes of an op itself, for that error and reason (NULL: the errno has to do).
- * Returns 0: the op is to copy; or the error, with a sentence: it may not be copied.
+ * An op's memory would do, and its file does not, for that error and reason, which names the file (NULL: the
+ * errno has to do).  Returns 0: the op is to copy; or the error, with a sentence: it may not be copied.
  */
-int gpu_regions_refuse(const struct gpu_regions *regions, const char *function, const void *memory,
-		       int error, const char *why);
+int gpu_regions_refuse_file(const struct gpu_regions *regions, const char *function, int error,
+			    const char *why);
 
 /* Why ops on that memory of a GPU are copied; the caller's to free.  NULL: no memory. */
 char *gpu_regions_why(struct gpu_regions *regions, const void *memory);
