@@ -251,6 +251,7 @@ static struct dsaio_file *file_fresh(struct kit *kit, const char *name)
 
 TEST(refused_file, "engine = gds: an op on a file that cuFile does not take fails, and says why")
 {
+	CUdeviceptr other;
 	struct dsaio_op *op;
 	struct kit kit;
 
@@ -270,6 +271,14 @@ TEST(refused_file, "engine = gds: an op on a file that cuFile does not take fail
 	CHECK_EQ(gpu.look.standin_counts().n_copies, 0);
 	kit.file = file_fresh(&kit, "g");
 	check_read(&kit, kit.memory, 0, 4096);
+
+	other = gpu_alloc(MIB);
+	gpu_free(kit.memory);
+	kit.memory = other;
+	do { /* the ops that failed have no reference left, so others give it back */
+		check_read(&kit, kit.memory, 0, 4096);
+		(void)usleep(10000);
+	} while (n_imported(kit.rig.daemon) != 1);
 	kit_close(&kit);
 }
 
@@ -285,6 +294,7 @@ static void check_copied(const struct kit *kit, struct dsaio_op *op, int64_t res
 
 TEST(copied_file, "engine = auto: ops on a file that cuFile does not take are copied, and say why")
 {
+	CUdeviceptr other;
 	struct dsaio_op *op;
 	struct kit kit;
 
@@ -295,6 +305,13 @@ TEST(copied_file, "engine = auto: ops on a file that cuFile does not take are co
 	words_set(""); /* the answer lasts as long as the file */
 	CHECK_CALL(dsaio_pwrite_async(kit.rig.handle, kit.file, buffer(kit.memory), 5000, 0, &op));
 	check_copied(&kit, op, 5000);
+	CHECK_EQ(n_imported(kit.rig.daemon), 1);
+	other = gpu_alloc(MIB); /* no op on this file is worth an import */
+	memcpy(bytes_of(other), bytes_of(kit.memory), 5000);
+	CHECK_CALL(dsaio_pwrite_async(kit.rig.handle, kit.file, buffer(other), 5000, 0, &op));
+	check_copied(&kit, op, 5000);
+	CHECK_EQ(n_imported(kit.rig.daemon), 1);
+	gpu_free(other);
 
 	kit.file = file_fresh(&kit, "g"); /* another file goes directly */
 	CHECK_CALL(dsaio_pread_async(kit.rig.handle, kit.file, buffer(kit.memory), MIB, 0, &op));
