@@ -288,13 +288,14 @@ static int try_gpu(struct bench_process *process, enum bench_op op)
 								: PAGE_BYTES;
 	_cleanup_(handle_closep) struct dsaio_handle *handle = NULL;
 	_cleanup_(file_closep) struct dsaio_file *file = NULL;
+	struct bench_moved moved = { 0 }; /* before the guest's first look */
 	char path[PATH_MAX];
 	int r = bench_open_handle(process, &profile, &handle);
 
 	if (r == 0)
 		r = bench_open_file(process, op, &file, path);
 	if (r == 0)
-		r = bench_settle(process, handle, file, path, op, process->buffer_bytes);
+		r = bench_settle(process, handle, file, path, op, process->buffer_bytes, &moved);
 	return r == 0 ? bench_transfer(process, handle, file, path, op, len) : r;
 }
 

@@ -105,18 +105,24 @@ int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
 }
 
 static int settle_class(struct bench_process *process, struct dsaio_handle *handle,
-			struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len)
+			struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len,
+			struct bench_moved *moved)
 {
 	int64_t done = 0;
 
-	for (unsigned i = 0; done >= 0 && i < SETTLE_OPS; i++)
+	for (unsigned i = 0; done >= 0 && i < SETTLE_OPS; i++) {
 		done = op == BENCH_READ ? dsaio_pread(handle, file, process->buffer, len, 0)
 					: dsaio_pwrite(handle, file, process->buffer, len, 0);
+		if (done > 0)
+			moved->bytes += (uint64_t)done;
+		moved->ops++;
+	}
 	return done < 0 ? bench_process_fail(process, "%s: %s", path, dsaio_error()) : 0;
 }
 
 int bench_settle(struct bench_process *process, struct dsaio_handle *handle,
-		 struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len)
+		 struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len,
+		 struct bench_moved *moved)
 {
 	const size_t n_classes = sizeof(settle_bytes) / sizeof(settle_bytes[0]);
 	int r = 0;
@@ -127,7 +133,8 @@ int bench_settle(struct bench_process *process, struct dsaio_handle *handle,
 		for (size_t i = 0; r == 0 && turn == process->id && i < n_classes; i++) {
 			if (len > least)
 				r = settle_class(process, handle, file, path, op,
-						 len < settle_bytes[i] ? len : settle_bytes[i]);
+						 len < settle_bytes[i] ? len : settle_bytes[i],
+						 moved);
 			least = i == 0 ? 1u << 20 : 16u << 20;
 		}
 		if (r == 0)

@@ -132,9 +132,9 @@ static const char help[] =
 /* A process's result, in its shared memory. */
 struct result {
 	struct measure_part part;
-	uint64_t moved_bytes, moved_ops; /* also those that do not count */
-	uint64_t validated_bytes;	 /* read without the daemon */
-	char gpu[BENCH_GPU_NAME_BYTES];	 /* whose memory the buffer is; "": the host's */
+	struct bench_moved moved;	/* also what does not count */
+	uint64_t validated_bytes;	/* read without the daemon */
+	char gpu[BENCH_GPU_NAME_BYTES]; /* whose memory the buffer is; "": the host's */
 	struct bench_gpu_ways gpu_ways;
 };
 
@@ -143,6 +143,7 @@ struct task {
 	struct bench_process *process;
 	struct dsaio_handle *handle;
 	struct dsaio_file **files; /* n_files() */
+	struct bench_moved moved;  /* before the loops */
 };
 
 /* Shared by all processes: what this run made, for each file of each of them. */
@@ -195,7 +196,8 @@ static int task_prepare(struct task *task)
 	}
 	bench_io_path(process, options.is_read, options.io_size, 0, path);
 	return bench_settle(process, task->handle, task->files[0], path,
-			    options.is_read ? BENCH_READ : BENCH_WRITE, options.io_size);
+			    options.is_read ? BENCH_READ : BENCH_WRITE, options.io_size,
+			    &task->moved);
 }
 
 static double seconds(uint64_t from_nsec, uint64_t to_nsec)
@@ -234,8 +236,8 @@ static int task_loop(struct task *task, unsigned loop)
 	end = clock_nsec();
 	if (r < 0)
 		return r;
-	result->moved_bytes += options.io_size;
-	result->moved_ops++;
+	result->moved.bytes += options.io_size;
+	result->moved.ops++;
 	if (is_counted) {
 		result->part.task_sec += seconds(start, done);
 		result->part.e2e_sec += seconds(start, end);
@@ -264,10 +266,12 @@ static int prepare_task(struct bench_process *process, const void *arg)
 /* The second one. */
 static int run_task(struct bench_process *process, const void *arg)
 {
+	const struct task *task = process->state;
 	struct result *result = process->shared;
 	int r = bench_process_barrier(process);
 
 	(void)arg; /* there is none */
+	result->moved = task->moved;
 	for (unsigned loop = 0; r == 0 && loop < total_loops(); loop++)
 		r = task_loop(process->state, loop);
 	if (process->gpu) {
@@ -317,8 +321,8 @@ static int report_others(struct ctl *ctl, struct bench_guest *guest, struct benc
 	for (unsigned i = 0; i < n; i++) {
 		const struct result *result = bench_crew_shared(crew, i);
 
-		own.bytes += result->moved_bytes;
-		own.ops += result->moved_ops;
+		own.bytes += result->moved.bytes;
+		own.ops += result->moved.ops;
 		own.past_bytes += result->validated_bytes;
 	}
 	r = bench_guest_look(guest, &own, ret_others);
