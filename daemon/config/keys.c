@@ -140,8 +140,8 @@ static int gpu_engine_set(void *field, const struct key *key, const char *text, 
 	(void)key;
 	return word_set(
 		field, words,
-		"auto (cuFile, where it moves GPU memory without a copy), libaio (GPU memory "
-		"is copied) or gds (cuFile, or the op fails)",
+		"auto (cuFile or copies, whichever is faster), libaio (GPU memory is copied) or gds "
+		"(cuFile, or the op fails)",
 		text, error);
 }
 
