@@ -73,8 +73,10 @@ static struct activity activity_of(pid_t pid)
 			continue; /* ended meanwhile */
 		sum.n_threads++;
 		sum.n_helpers += is_helper(status, entry->d_name, pid);
-		sum.switches += number_after(status, "\nvoluntary_ctxt_switches:") +
-				number_after(status, "\nnonvoluntary_ctxt_switches:");
+		sum.switches += number_after(status, "\nvoluntary_ctxt_switches:");
+		/* Instrumented code runs long enough for others to interrupt it, which wakes nothing. */
+		if (!test_is_slow())
+			sum.switches += number_after(status, "\nnonvoluntary_ctxt_switches:");
 	}
 	closedir(dir);
 	text = text_of(test_text("/proc/%d/stat", pid));
@@ -109,9 +111,9 @@ static void check_rest(const struct daemon *daemon)
 		test_note("at rest for 10 s: %" PRIu64 " ticks, %" PRIu64 " context switches",
 			  after.ticks - before.ticks, after.switches - before.switches);
 		/* A wake-up that lies across a tick counts as one whole; a lane that spins has a
-		   thousand. */
+		   thousand.  One that looks at 512 sessions takes some ticks with a sanitizer. */
 		is_at_rest = after.n_threads == before.n_threads &&
-			     after.ticks - before.ticks <= 1 &&
+			     (double)(after.ticks - before.ticks) <= test_time_factor() &&
 			     after.switches - before.switches <= 10;
 	}
 	CHECK(is_at_rest);
