@@ -188,10 +188,9 @@ static struct victim *victim_fork(const struct daemon *daemon, const char *what)
 /* For how long the call under way has lasted; 0: there is none. */
 static int64_t lasts_usec(const struct victim *victim, int *ret_call)
 {
-	int64_t since = atomic_load(&victim->since_usec);
-
+	/* In call_begin()'s reverse order: the time is that call's, or a later one's. */
 	*ret_call = atomic_load(&victim->call);
-	return *ret_call == NONE ? 0 : now_usec() - since;
+	return *ret_call == NONE ? 0 : now_usec() - atomic_load(&victim->since_usec);
 }
 
 static void check_lasts(const struct victim *victim)
