@@ -3,6 +3,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/systemd.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,29 +30,10 @@ struct holder {
 
 enum holder_state { HOLDER_UNKNOWN, HOLDER_LIVES, HOLDER_DIES };
 
-/* State, flags and start time of a process; false if there is none. */
-static bool process_look(pid_t pid, char *ret_state, unsigned long *ret_flags,
-			 unsigned long long *ret_started)
-{
-	_cleanup_(fclosep) FILE *file = NULL;
-	char path[32], line[1024], *end;
-
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	file = fopen(path, "re");
-	if (!file || !fgets(line, sizeof(line), file))
-		return false;
-	end = strrchr(line, ')'); /* the name in parentheses may contain anything */
-	return end && sscanf(end + 1,
-			     " %c %*d %*d %*d %*d %*d %lu %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-			     "%*d %*d %llu",
-			     ret_state, ret_flags, ret_started) == 3;
-}
-
 static enum holder_state holder_look(int lock_fd, struct holder *ret_holder)
 {
-	unsigned long long started;
-	unsigned long flags;
-	char text[64], state;
+	struct process process;
+	char text[64];
 	ssize_t n = pread(lock_fd, text, sizeof(text) - 1, 0);
 
 	if (n <= 0)
@@ -59,22 +41,20 @@ static enum holder_state holder_look(int lock_fd, struct holder *ret_holder)
 	text[n] = 0;
 	if (sscanf(text, "%d %llu", &ret_holder->pid, &ret_holder->started) != 2)
 		return HOLDER_UNKNOWN;
-	if (!process_look(ret_holder->pid, &state, &flags, &started) ||
-	    started != ret_holder->started)
+	if (!process_look(ret_holder->pid, &process) || process.started != ret_holder->started)
 		return HOLDER_UNKNOWN; /* the previous holder: this one has not yet written */
-	return state == 'Z' || (flags & PF_EXITING) ? HOLDER_DIES : HOLDER_LIVES;
+	return process.state == 'Z' || (process.flags & PF_EXITING) ? HOLDER_DIES : HOLDER_LIVES;
 }
 
 static int holder_write(int lock_fd)
 {
-	unsigned long long started = 0;
-	unsigned long flags;
-	char text[64], state;
+	struct process process;
+	char text[64];
 	int n;
 
-	if (!process_look(getpid(), &state, &flags, &started))
+	if (!process_look(getpid(), &process))
 		return -ESRCH; /* without /proc no other daemon could check whether this one lives */
-	n = snprintf(text, sizeof(text), "%d %llu\n", getpid(), started);
+	n = snprintf(text, sizeof(text), "%d %llu\n", getpid(), process.started);
 	if (ftruncate(lock_fd, 0) < 0 || pwrite(lock_fd, text, (size_t)n, 0) != n)
 		return -errno;
 	return 0;
