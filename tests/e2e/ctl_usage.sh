@@ -98,6 +98,30 @@ looking_starts_no_daemon() {
 	[ -z "$(ls "$dir/runtime")" ]
 }
 
+# A daemon in its stop listens no more, and holds the lock.  Here the test holds it, under its own name.
+a_daemon_in_its_stop_is_named() {
+	local lock=$dir/stopping/dsaiod/dsaiod.sock.lock fd rest command
+	why="this host has a daemon"
+	[ ! -e /run/dsaiod/dsaiod.sock ] || return 2
+	mkdir -m 700 "$dir/stopping" "$dir/stopping/dsaiod"
+	rest=$(cat "/proc/$$/stat")
+	rest=${rest##*) }
+	echo "$$ $(cut -d ' ' -f 20 <<<"$rest")" >"$lock"
+	exec {fd}<"$lock"
+	flock "$fd" || return 1
+	for command in status stores clients pool "profile show"; do
+		# shellcheck disable=SC2086 # command and what follows
+		expect 1 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/stopping" "$ctl" $command &&
+			says "$dir/err" "$dir/stopping/dsaiod/dsaiod.sock (pid $$) is stopping" "--private" &&
+			says_not "$dir/err" "no daemon runs" || return 1
+	done
+	exec {fd}<&-
+	expect 1 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/stopping" "$ctl" status &&
+		says "$dir/err" "no daemon runs, and this command starts none" || return 1
+	why="something was started: $(ls "$dir/stopping/dsaiod")"
+	[ "$(ls "$dir/stopping/dsaiod")" = dsaiod.sock.lock ]
+}
+
 a_full_standard_output_is_an_error() {
 	"$ctl" --help >/dev/full 2>"$dir/err"
 	[ $? = 1 ] && says "$dir/err" "standard output"
@@ -132,7 +156,8 @@ bench_checks_its_options() {
 }
 
 for t in help_teaches_by_example the_synopsis_names_all_commands tune_explains_loops_once version_is_told wrong_usage_ends_with_2 \
-	a_list_option_before_the_command_takes_no_command without_a_daemon_it_says_what_to_do looking_starts_no_daemon a_full_standard_output_is_an_error \
+	a_list_option_before_the_command_takes_no_command without_a_daemon_it_says_what_to_do looking_starts_no_daemon \
+	a_daemon_in_its_stop_is_named a_full_standard_output_is_an_error \
 	torch_only_flags_end_with_2_and_one_sentence bench_checks_its_options; do
 	run_test $t
 done

@@ -241,7 +241,9 @@ TEST(e4_stop_read, "E4 a stop waits for a read that never returns: the log names
 	struct raw_file file;
 	struct raw_channel channel;
 	struct raw_slab slab;
+	struct dsaio_client *client;
 	struct fuse fs;
+	int r;
 
 	test_needs_root();
 	test_time_limit(100);
@@ -259,6 +261,14 @@ TEST(e4_stop_read, "E4 a stop waits for a read that never returns: the log names
 	daemon_log_wait(rig.daemon, ": read has not come back for");
 	CHECK_SYS(kill(rig.daemon->pid, SIGTERM));
 	daemon_log_wait(rig.daemon, "delays the daemon's exit until it returns");
+	/* The line comes a moment before the socket is closed. */
+	while ((r = dsaio_connect(rig.daemon->socket_path, &client)) != -ECONNREFUSED)
+		if (r == 0)
+			dsaio_disconnect(client);
+	/* Once it said that no daemon is there, and to start one. */
+	CHECK_FAILS(r, -ECONNREFUSED,
+		    test_text("%s;pid %d) is stopping;its log", rig.daemon->socket_path,
+			      rig.daemon->pid));
 	fuse_free_as_told(rig.daemon);
 	daemon_wait_end(rig.daemon, 0);
 	CHECK(!daemon_log_has(rig.daemon, "although"));

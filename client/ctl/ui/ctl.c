@@ -4,6 +4,7 @@
 #include "client/lib/api/client.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/link/conn.h"
+#include "client/lib/link/discover.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/escape.h"
 
@@ -110,7 +111,7 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 	stop_wait_end();
 	named = getenv("DSAIO_SOCKET");
 	if ((r == -ENOENT || r == -ECONNREFUSED) && ctl->only_looks && !ctl->socket_path &&
-	    !(named && *named))
+	    !(named && *named) && !discover_is_stopping())
 		return ctl_fail(ctl,
 				"no daemon runs, and this command starts none: start one with: "
 				"systemctl start dsaiod, or: dsaiod --user; or add --private "

@@ -4,6 +4,7 @@
 #include "client/lib/base/error.h"
 #include "client/lib/base/fd.h"
 #include "client/lib/dsaio.h"
+#include "client/lib/link/holder.h"
 #include "client/lib/link/spawn.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -66,10 +67,27 @@ static int socket_connect(const char *path, int *ret_fd)
 	return r;
 }
 
+/*
+ * The sentence for a path where nobody listens, but a daemon holds the start lock.  It takes the lock a
+ * moment before it listens, so it may also be one that starts.
+ */
+static int holder_fail(const char *path, int error, pid_t pid)
+{
+	return error_fail(error,
+			  "connect: the daemon on %s (pid %d) is stopping, or has just begun to "
+			  "start: it takes no connection; its log names calls that it waits for, "
+			  "and what frees them: try again when it has ended",
+			  path, pid);
+}
+
 /* The sentence for what socket_connect() said of a path. */
 static int socket_fail(const char *path, int error)
 {
 	bool is_system = strcmp(path, SOCKET_SYSTEM) == 0;
+	pid_t holder = error == -ENOENT || error == -ECONNREFUSED ? holder_find(path) : 0;
+
+	if (holder)
+		return holder_fail(path, error, holder);
 
 	switch (error) {
 	case -ENAMETOOLONG:
@@ -344,6 +362,7 @@ static int discover_own(struct found *found)
 	const char *why = NULL;
 	char text[512];
 	int r, may_start = autostart_look(&why);
+	pid_t holder;
 
 	if (may_start < 0)
 		return may_start;
@@ -364,6 +383,9 @@ static int discover_own(struct found *found)
 	}
 	if (may_start || (r != -ENOENT && r != -ECONNREFUSED))
 		return r;
+	holder = dir_fd >= 0 ? holder_find(dir.path) : 0;
+	if (holder)
+		return holder_fail(dir.path, r, holder);
 	return error_fail(r,
 			  "connect: no daemon runs: there is no %s, and nobody listens on %s; and "
 			  "%s: start one with: systemctl start dsaiod, or: dsaiod --user",
@@ -391,6 +413,21 @@ int discover(const char *path, struct found *found)
 		return socket_fail(SOCKET_SYSTEM, r);
 	found->path = strdup(SOCKET_SYSTEM);
 	return found->path ? 0 : error_fail_errno(-ENOMEM, "connect");
+}
+
+bool discover_is_stopping(void)
+{
+	struct socket_dir dir = { .fd = -1 };
+	char text[512];
+	bool is_held;
+
+	if (access(SOCKET_SYSTEM, F_OK) == 0)
+		return holder_find(SOCKET_SYSTEM) > 0;
+	if (socket_dir_open(false, &dir, text, sizeof(text)) < 0)
+		return false;
+	is_held = holder_find(dir.path) > 0;
+	closep(&dir.fd);
+	return is_held;
 }
 
 void found_deinit(struct found *found)

@@ -42,6 +42,12 @@ struct found {
 int discover(const char *path, struct found *found);
 void found_deinit(struct found *found);
 
+/*
+ * After discover(NULL) without $DSAIO_SOCKET found nobody: whether the daemon that was there is still
+ * in its stop, which the sentence said.
+ */
+bool discover_is_stopping(void);
+
 /* The daemon that we started ended before it answered: returns -ECHILD, with a sentence. */
 int discover_explain(const struct found *found);
 
