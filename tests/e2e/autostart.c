@@ -238,6 +238,31 @@ TEST(start_is_silent, "a program that ends without a word instead of the daemon"
 	CHECK_FAILS(dsaio_connect(NULL, &client), -ECHILD, "said nothing");
 }
 
+TEST(start_no_room, "no room for the daemon's lock and log: the error names the directory")
+{
+	_cleanup_(closep) int fd = -1;
+	struct dsaio_client *client;
+	char bytes[4096] = "";
+
+	places_private(false);
+	places_newcomer(30);
+	CHECK_SYS(mount("tmpfs", getenv("XDG_RUNTIME_DIR"), "tmpfs", 0,
+			test_text("size=64k,mode=700,uid=%u", geteuid())));
+	fd = (int)CHECK_SYS(open(test_text("%s/filler", getenv("XDG_RUNTIME_DIR")),
+				 O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	while (write(fd, bytes, sizeof(bytes)) > 0)
+		;
+	CHECK_EQ(errno, ENOSPC);
+	for (int i = 0; i < 2; i++)
+		CHECK_FAILS(dsaio_connect(NULL, &client), -ECHILD,
+			    test_text("in %s/dsaiod: No space left;free some space;"
+				      "XDG_RUNTIME_DIR",
+				      getenv("XDG_RUNTIME_DIR")));
+	CHECK_SYS(ftruncate(fd, 0));
+	dsaio_disconnect(own_open());
+	places_stop();
+}
+
 TEST(log_bounded, "the log is appended to, and begun anew when it has more than 1 MiB")
 {
 	struct stat st;

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -439,10 +440,46 @@ void found_deinit(struct found *found)
 	*found = (struct found)FOUND_NONE;
 }
 
+/*
+ * Tries whether a line of the daemon could have come into the log, by an empty one.
+ * Returns 0 (yes, or not tried) or -errno.
+ */
+static int log_try(const struct found *found, off_t size)
+{
+	struct rlimit limit;
+
+	/* The limit is the program's: a write beyond it is a signal. */
+	if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || (rlim_t)size >= limit.rlim_cur)
+		return 0;
+	return write(found->log_fd, "\n", 1) < 0 ? -errno : 0;
+}
+
+static int explain_silence(const struct found *found, off_t size)
+{
+	int r = log_try(found, size),
+	    n_dir = (int)(strlen(found->log_path) - strlen("/" SOCKET_LOG));
+
+	if (r == 0)
+		return error_fail(-ECHILD,
+				  "connect: the daemon that was started for %s ended at once: it "
+				  "said nothing (its log: %s)",
+				  found->path, found->log_path);
+	if (r != -ENOSPC && r != -EDQUOT)
+		return error_fail(-ECHILD,
+				  "connect: the daemon that was started for %s ended at once, and "
+				  "its log %s cannot be written: %s",
+				  found->path, found->log_path, strerrordesc_np(-r));
+	return error_fail(-ECHILD,
+			  "connect: the daemon that was started for %s ended at once, and "
+			  "nothing can be written to its log in %.*s: %s: free some space there, "
+			  "or set XDG_RUNTIME_DIR to a directory of another file system",
+			  found->path, n_dir, found->log_path, strerrordesc_np(-r));
+}
+
 int discover_explain(const struct found *found)
 {
 	char text[4 * LINE_BYTES], *line;
-	struct stat st;
+	struct stat st = { 0 };
 	ssize_t n = -1;
 	off_t from;
 
@@ -457,9 +494,10 @@ int discover_explain(const struct found *found)
 	text[n > 0 ? n : 0] = '\0';
 	line = strrchr(text, '\n');
 	line = line ? line + 1 : text;
+	if (!*line)
+		return explain_silence(found, st.st_size);
 	return error_fail(-ECHILD,
 			  "connect: the daemon that was started for %s ended at once: %.*s (all of "
 			  "its log: %s)",
-			  found->path, (int)LINE_BYTES, *line ? line : "it said nothing",
-			  found->log_path);
+			  found->path, (int)LINE_BYTES, line, found->log_path);
 }
