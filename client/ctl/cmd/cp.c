@@ -155,6 +155,8 @@ static int attach_sides(struct file_copy *copy)
 				"neither file can go through the daemon: %s; nor can %s: "
 				"use cp(1), or --private",
 				texts[0], copy->to.path);
+	if (copy->to.file)
+		destination_attached(&copy->destination);
 	for (unsigned i = 0; i < 2; i++)
 		if (!sides[i]->file)
 			ctl_note(copy->ctl, "%s: %s without the daemon: %s", sides[i]->path,

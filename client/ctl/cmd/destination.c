@@ -2,6 +2,7 @@
 
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
+#include "client/lib/io/file.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -153,6 +154,12 @@ int destination_open(struct destination *d, int access_mode, mode_t mode, char *
 	if (d->is_in_place || is_device_path(d->side->path))
 		return open_in_place(d, access_mode, mode, text);
 	return open_temporary(d, mode, text);
+}
+
+void destination_attached(struct destination *d)
+{
+	if (destination_has_temp(d))
+		file_set_temporary(d->side->file);
 }
 
 int destination_reserve(struct destination *d, uint64_t bytes, char *text)

@@ -56,6 +56,9 @@ int destination_check(struct destination *destination, struct side *side, const 
  */
 int destination_open(struct destination *destination, int access_mode, mode_t mode, char *text);
 
+/* Its side goes through the daemon from now on: side->file is set. */
+void destination_attached(struct destination *destination);
+
 /*
  * Call it before the first write, so that a full disk changes nothing.  Reserves blocks for the
  * temporary file; in place, only checks that there is room.

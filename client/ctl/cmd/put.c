@@ -59,7 +59,10 @@ static int attach(struct file_copy *copy)
 
 	if (r == -ENXIO || r == -EOPNOTSUPP)
 		return file_copy_fail(copy, "%s: use cp(1) or dd(1), or --private", dsaio_error());
-	return r < 0 ? file_copy_fail(copy, "%s", dsaio_error()) : CTL_OK;
+	if (r < 0)
+		return file_copy_fail(copy, "%s", dsaio_error());
+	destination_attached(&copy->destination);
+	return CTL_OK;
 }
 
 static int check_size(struct file_copy *copy)

@@ -54,6 +54,7 @@ struct dsaio_file {
 	struct file_session session;
 	bool is_shared;
 	bool can_read, can_write, is_block_device;
+	bool is_temporary; /* removed after a failure: sentences of ops do not tell its size */
 	struct inode *inode;
 	struct cache_identity identity;
 	char *name; /* for people; the path, if it was opened by one */
@@ -73,6 +74,12 @@ static inline void file_add_ref(struct dsaio_file *file)
 }
 /* The last one leaves the file on the client's garbage list.  Any thread, any lock held. */
 void file_drop_ref(struct dsaio_file *file);
+
+/* The caller removes the file after a failure.  Before its first op. */
+static inline void file_set_temporary(struct dsaio_file *file)
+{
+	file->is_temporary = true;
+}
 
 /* ---- for file_open.c ---- */
 

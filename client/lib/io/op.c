@@ -252,7 +252,8 @@ static void op_make_text(struct dsaio_op *op)
 		.len = op->len,
 		.done = op->done,
 		.error = (int)-op->result,
-		.file_size = op->grow_end ? file_size_seen(op->file) : -1,
+		.file_size = op->grow_end && !op->file->is_temporary ? file_size_seen(op->file)
+								     : -1,
 	};
 	struct conn_facts facts;
 
