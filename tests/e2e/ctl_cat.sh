@@ -265,8 +265,23 @@ a_full_disk_is_reported_and_leaves_nothing() {
 		false
 	fi
 	rc=$?
+	[ $rc = 0 ] && { full_disk_in_place "$small"; rc=$?; }
 	umount "$small"
 	return "$rc"
+}
+
+# Half of a file stays: the sentence says how to go on.
+full_disk_in_place() {
+	local small=$1 old text="f is not complete"
+	for old in "" "an old file"; do
+		[ -z "$old" ] || { echo "$old" >"$small/f"; text="f is not complete, and its old content"; }
+		head -c 40000000 /dev/zero | "$ctl" put --private --in-place "$small/f" >"$dir/out" 2>"$dir/err"
+		why="exit status ${PIPESTATUS[1]}"
+		[ "$why" = "exit status 1" ] && says "$dir/err" "No space left on device" "were copied" "$text" \
+			": run the command again, or remove the file" || return 1
+		why="$small/f has $(stat -c %s "$small/f") bytes"
+		[ "$(stat -c %s "$small/f")" -gt 8000000 ] || return 1
+	done
 }
 
 a_terminated_put_leaves_the_file_as_it_was() {

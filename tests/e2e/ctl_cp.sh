@@ -267,6 +267,23 @@ a_terminated_copy_leaves_the_destination_as_it_was() {
 	rm -f "$dir/huge" "$store/dst"
 }
 
+# Half of a copy stays: the sentence says how to go on.
+a_terminated_copy_in_place_says_how_to_go_on() {
+	local pid rc
+	half_is_in_place() { [ "$(stat -c %s "$store/dst" 2>/dev/null || echo 0)" -ge 16777216 ]; }
+	truncate -s 1G "$dir/huge"
+	rm -f "$store/dst"
+	"$ctl" cp --in-place "$dir/huge" "$store/dst" >"$dir/out" 2>"$dir/err" &
+	pid=$!
+	await "$pid" half_is_in_place
+	kill -TERM "$pid" 2>/dev/null
+	wait "$pid"
+	rc=$?
+	why="exit status $rc: $(cat "$dir/err")"
+	[ "$rc" = 143 ] && says "$dir/err" "interrupted" "of 1 GiB were copied; $store/dst is not complete: run the command again, or remove the file" &&
+		says_not "$dir/err" "old content" && rm -f "$dir/huge" "$store/dst"
+}
+
 # bash leaves a loop only if the command itself died of SIGINT.
 ctrl_c_ends_a_loop_around_cp() {
 	local pid
@@ -321,7 +338,8 @@ for t in sizes_of_all_kinds_arrive_byte_by_byte a_longer_copy_is_cut_and_a_short
 	one_side_may_lie_on_no_store a_file_of_proc_is_refused a_full_disk_changes_nothing \
 	an_old_file_keeps_its_mode_and_owner an_owner_that_cannot_be_kept_is_reported a_link_leads_to_the_new_file \
 	a_directory_that_takes_no_file_is_reported_with_in_place \
-	a_terminated_copy_leaves_the_destination_as_it_was ctrl_c_ends_a_loop_around_cp \
+	a_terminated_copy_leaves_the_destination_as_it_was a_terminated_copy_in_place_says_how_to_go_on \
+	ctrl_c_ends_a_loop_around_cp \
 	one_ctrl_c_is_enough_while_the_daemon_is_stopped; do
 	run_test $t
 done

@@ -40,6 +40,15 @@ static void await_writes(struct file_copy *copy)
 	}
 }
 
+/* Of a destination that is written in place. */
+#define GO_ON ": run the command again, or remove the file"
+
+static const char *old_text(const struct file_copy *copy)
+{
+	return copy->destination.was_there ? ", and its old content may be overwritten in part"
+					   : "";
+}
+
 int file_copy_fail(struct file_copy *copy, const char *format, ...)
 {
 	char done[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES] = "";
@@ -71,8 +80,11 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
 				copy->destination.was_there ? "is as it was" : "was not made");
 	if (copy->end != UINT64_MAX)
 		(void)units_format_size(size, copy->end - copy->start);
-	return ctl_fail(copy->ctl, "%s: %s%s%s were copied; %s is not complete", why, done,
-			size[0] ? " of " : "", size, copy->to.path);
+	if (copy->done_bytes == 0)
+		return ctl_fail(copy->ctl, "%s: %s is not complete%s" GO_ON, why, copy->to.path,
+				old_text(copy));
+	return ctl_fail(copy->ctl, "%s: %s%s%s were copied; %s is not complete%s" GO_ON, why, done,
+			size[0] ? " of " : "", size, copy->to.path, old_text(copy));
 }
 
 /* ---- chunks ---- */
