@@ -78,7 +78,7 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 		return;
 	}
 	if (session_is_ending(session))
-		result = error_set(&error, -ECANCELED, "file %s: the connection ends", file->name);
+		result = session_end_error(session, "file ", file->name, &error);
 	else
 		result = registry_for_file(&session->service->registry, &file->facts, file->name,
 					   &session->peer, &store, &error);
@@ -191,7 +191,7 @@ void session_stop_adds(struct session *session)
 			continue;
 		list_remove(&user->adds, &add->node);
 		session_close_fds(session, &add->fd, 1);
-		(void)error_set(&error, -ECANCELED, "file %s: the connection ends", add->name);
+		(void)session_end_error(session, "file ", add->name, &error);
 		add->call->on_done(add->call, error.code, &error);
 		free(add);
 	}

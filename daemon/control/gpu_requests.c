@@ -209,7 +209,7 @@ void session_stop_imports(struct session *session)
 			continue;
 		session_close_fds(session, &wait->handle.fd, 1);
 		wait_free(service, wait);
-		(void)error_set(&error, -ECANCELED, "GPU memory: the connection ends");
+		(void)session_end_error(session, "GPU memory", "", &error);
 		call->on_done(call, error.code, &error);
 	}
 }

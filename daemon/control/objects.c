@@ -135,7 +135,7 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 	}
 	if (session_is_ending(session)) {
 		slab_unref_for(slab, session_object_gone, session);
-		(void)error_set(&error, -ECANCELED, "slab: the connection ends");
+		(void)session_end_error(session, "slab", "", &error);
 		call->on_done(call, error.code, &error);
 		return;
 	}

@@ -232,6 +232,7 @@ void session_end(struct session *session, bool drain)
 		return;
 	}
 	session->state = SESSION_ENDING;
+	session->is_stopped = drain;
 	/* Nothing of the end waits for the client's socket: ops that drain end by themselves, and replies that
 	   it does not read are dropped.  If the process dies, its pidfd still reports it: then none drains. */
 	connection_stop(connection);
@@ -241,6 +242,17 @@ void session_end(struct session *session, bool drain)
 	connection->reader.n_fds = 0;
 	handles_close_all(session, drain);
 	session_touch(session);
+}
+
+int session_end_error(const struct session *session, const char *kind, const char *name,
+		      struct error *error)
+{
+	if (!session->is_stopped)
+		return error_set(error, -ECANCELED, "%s%s: the connection ends", kind, name);
+	return error_set_plain(error, -ECANCELED,
+			       "%s%s: the daemon is stopping: repeat this when it has been started "
+			       "again, with a new connection",
+			       kind, name);
 }
 
 static void session_freep(struct session **session)

@@ -57,6 +57,7 @@ struct session {
 	struct hung_who who; /* the same, for reports of calls that hang */
 	char name[64];	     /* the program's, printable ASCII; "" before Hello */
 	enum session_state state;
+	bool is_stopped; /* the daemon's stop began its end */
 	struct quota quota;
 	struct charge session_charge; /* on the user's quota */
 
@@ -93,6 +94,12 @@ static inline bool session_is_ending(const struct session *session)
 {
 	return session->state >= SESSION_ENDING;
 }
+/*
+ * The error of a request that the session's end comes before: -ECANCELED.  Its client may read it only
+ * if the daemon stops.  kind, name: the object, "file " and its name; "" if it has none.
+ */
+int session_end_error(const struct session *session, const char *kind, const char *name,
+		      struct error *error);
 /* Checks whether the session's end can go on. */
 void session_touch(struct session *session);
 

@@ -227,6 +227,29 @@ TEST(probing_others, "imports that wait for the driver leave room for other requ
 	raw_close(&other);
 }
 
+TEST(probing_stop,
+     "a stop while imports wait for the driver: the answer says that the daemon stops")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	struct raw raw = RAW_NONE;
+	struct raw_slab slab;
+	struct device_import import;
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
+	struct daemon *daemon = probing_start("engine = gds\n", &raw);
+
+	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	raw_send(&raw, &request, NULL, 0);
+	raw_slab(&raw, MIB, &slab); /* so the import was read */
+	raw_slab_unmap(&slab);
+	CHECK_SYS(kill(daemon->pid, SIGTERM));
+	raw_receive(&raw, &answer);
+	answer_check_fails(&answer, -ECANCELED,
+			   "GPU memory: the daemon is stopping;started again;new connection");
+	words_set("");
+	daemon_wait_end(daemon, 0);
+	raw_close(&raw);
+}
+
 TEST(probing_gone, "a client that closes its connection while its requests wait is noticed")
 {
 	struct raw raw = RAW_NONE, next = RAW_NONE;

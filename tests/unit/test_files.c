@@ -55,15 +55,19 @@ START_TEST(what_is_no_file_is_refused_by_name_and_closed)
 }
 END_TEST
 
+/* _i: the daemon stops */
 START_TEST(a_file_that_is_checked_after_the_end_of_its_session_is_closed)
 {
 	int file = control_open("f");
 
 	ck_assert_int_eq(
 		session_file_add(session, file, "f", control_call(session, 1, 'f'), &c.error), 0);
-	session_end(session, false);
+	session_end(session, _i);
 	CONTROL_UNTIL(c.n_gone);
 	ck_assert_int_eq(answers[1].result, -ECANCELED);
+	ck_assert_msg(strstr(answers[1].text,
+			     _i ? "file f: the daemon is stopping" : "file f: the connection ends"),
+		      "%s", answers[1].text);
 	ck_assert(!control_is_open(file));
 }
 END_TEST
@@ -124,7 +128,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_file_gets_an_id_a_store_and_its_word_on_the_board);
 	tcase_add_test(tcase, a_file_that_is_removed_is_closed_and_its_share_of_the_store_goes);
 	tcase_add_test(tcase, what_is_no_file_is_refused_by_name_and_closed);
-	tcase_add_test(tcase, a_file_that_is_checked_after_the_end_of_its_session_is_closed);
+	tcase_add_loop_test(tcase, a_file_that_is_checked_after_the_end_of_its_session_is_closed, 0,
+			    2);
 	tcase_add_test(tcase, a_file_too_many_is_refused_at_once_if_none_leaves);
 	tcase_add_test(tcase, a_copy_of_a_files_descriptor_is_for_the_reply);
 	tcase_add_test(tcase, a_buffered_description_belongs_to_a_file_of_the_session);

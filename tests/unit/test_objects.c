@@ -75,15 +75,19 @@ START_TEST(while_a_lane_may_look_an_object_keeps_its_reference_and_its_slot)
 }
 END_TEST
 
+/* _i: the daemon stops */
 START_TEST(a_slab_that_is_ready_after_the_end_of_its_session_is_freed)
 {
 	ck_assert_int_eq(
 		session_slab_new(session, 4096, &anywhere, control_call(session, 1, 's'), &c.error),
 		0);
-	session_end(session, false);
+	session_end(session, _i);
 	CONTROL_UNTIL(c.n_gone);
 	ck_assert(answers[1].is_done);
 	ck_assert_int_eq(answers[1].result, -ECANCELED);
+	ck_assert_msg(strstr(answers[1].text,
+			     _i ? "slab: the daemon is stopping" : "slab: the connection ends"),
+		      "%s", answers[1].text);
 }
 END_TEST
 
@@ -135,7 +139,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase,
 		       a_slab_is_freed_with_its_last_reference_and_the_answer_waits_for_that);
 	tcase_add_test(tcase, while_a_lane_may_look_an_object_keeps_its_reference_and_its_slot);
-	tcase_add_test(tcase, a_slab_that_is_ready_after_the_end_of_its_session_is_freed);
+	tcase_add_loop_test(tcase, a_slab_that_is_ready_after_the_end_of_its_session_is_freed, 0,
+			    2);
 	tcase_add_test(tcase,
 		       memory_that_cannot_be_imported_is_an_answer_and_its_descriptor_is_closed);
 	tcase_add_test(tcase, imported_memory_has_an_id_and_no_descriptor_in_the_reply);
