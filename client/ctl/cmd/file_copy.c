@@ -40,7 +40,7 @@ static void await_writes(struct file_copy *copy)
 	}
 }
 
-/* Of a destination that is written in place. */
+/* For a destination that is written in place. */
 #define GO_ON ": run the command again, or remove the file"
 
 static const char *old_text(const struct file_copy *copy)
