@@ -23,7 +23,9 @@
 
 /* Written once, before any other thread. */
 static bool is_journal;
-static char place[256], process[64]; /* place: "": no file, nor the journal */
+static uid_t owner;		       /* who started the daemon */
+static char place[256], process[64];   /* place: "": no file, nor the journal */
+static char place_sudo[sizeof(place)]; /* with the journal: for others */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what is written, and of: */
 static unsigned n_lost;					 /* dropped lines */
@@ -35,12 +37,15 @@ static void place_init(void)
 	ssize_t n = readlink("/proc/self/fd/2", link, sizeof(link));
 
 	(void)snprintf(process, sizeof(process), "standard error of process %d", (int)getpid());
-	if (is_journal)
+	if (is_journal) {
 		(void)snprintf(place, sizeof(place), "journalctl _PID=%d", (int)getpid());
-	else if (n > 0 && (size_t)n < sizeof(link) && *link == '/') /* else a pipe, or cut */
+		(void)snprintf(place_sudo, sizeof(place_sudo), "sudo journalctl _PID=%d",
+			       (int)getpid());
+	} else if (n > 0 && (size_t)n < sizeof(link) && *link == '/') { /* else a pipe, or cut */
 		(void)snprintf(place, sizeof(place), "%.*s", (int)n, link);
-	else
+	} else {
 		*place = 0;
+	}
 }
 
 void log_init(void)
@@ -52,15 +57,21 @@ void log_init(void)
 	/* After a redirection of stderr, the inherited variable names another stream. */
 	is_journal = stream && sscanf(stream, "%ju:%ju", &dev, &ino) == 2 &&
 		     fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
+	owner = getuid();
 	place_init();
 }
 
-const char *log_place(void)
+const char *log_sudo(uid_t reader)
+{
+	return reader == 0 || reader == owner ? "" : "sudo ";
+}
+
+const char *log_place(uid_t reader)
 {
 	struct stat st;
 
 	if (is_journal)
-		return place;
+		return *log_sudo(reader) ? place_sudo : place;
 	/* Nobody finds the lines in a terminal's or /dev/null's path, nor in that of a file that was removed
 	   since. */
 	if (!*place || fstat(STDERR_FILENO, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0)

@@ -8,9 +8,16 @@
 #ifndef DSAIO_DAEMON_BASE_LOG_H
 #define DSAIO_DAEMON_BASE_LOG_H
 
-void log_init(void); /* looks at $JOURNAL_STREAM and stderr once */
-/* Where the lines can be read, for a message: a path, a command, or whose standard error. */
-const char *log_place(void);
+#include <sys/types.h>
+
+void log_init(void); /* looks at $JOURNAL_STREAM and stderr once, before a change of uid */
+/*
+ * The prefix of journalctl in a message for that user: "sudo " or "".  The journal shows a service's
+ * lines to root, and those of a user's own daemon to that user.
+ */
+const char *log_sudo(uid_t reader);
+/* Where that user can read the lines, for a message: a path, a command, or whose standard error. */
+const char *log_place(uid_t reader);
 
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,5 +1,6 @@
 #include "daemon/control/refusal.h"
 
+#include "daemon/base/log.h"
 #include "daemon/base/systemd.h"
 #include "daemon/control/serve.h"
 #include "proto/util/cleanup.h"
@@ -14,14 +15,6 @@
 /* A client writes its Hello after connect(2).  If the daemon has closed the socket by then, the client gets
    an error of write(2) instead of the reason. */
 #define HELLO_WAIT_NSEC UINT64_C(1000000000)
-
-/* The text names no value of the configuration, because not every user may read it. */
-static const struct error refused = {
-	.code = -ECHILD,
-	.text = "the service cannot start: its log has the cause (journalctl -u dsaiod), and "
-		"dsaiod --check-config finds mistakes in the configuration; the next client starts "
-		"it again",
-};
 
 int refusal_prepare(void)
 {
@@ -40,7 +33,18 @@ int refusal_prepare(void)
 static void refuse(int fd, uint64_t deadline_nsec)
 {
 	struct pollfd hello = { .fd = fd, .events = POLLIN };
+	struct ucred client = { .uid = (uid_t)-1 }; /* not known: as one without rights */
+	socklen_t len = sizeof(client);
 	uint64_t now_nsec = clock_nsec();
+	struct error refused;
+
+	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &client, &len);
+	/* The text names no value of the configuration, because not every user may read it. */
+	(void)error_set_plain(&refused, -ECHILD,
+			      "the service cannot start: its log has the cause (%sjournalctl -u "
+			      "dsaiod), and dsaiod --check-config finds mistakes in the "
+			      "configuration; the next client starts it again",
+			      log_sudo(client.uid));
 
 	if (now_nsec < deadline_nsec)
 		(void)poll(&hello, 1, (int)((deadline_nsec - now_nsec) / 1000000));

@@ -261,8 +261,8 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.spin_usec = service->spin_usec;
 	ours.max_files = session_max_files(session);
 	ours.gpu_way = way.way;
-	ours.gpu_why = (char *)(uintptr_t)hello_gpu_why(hello, &way); /* only read */
-	ours.log_place = (char *)(uintptr_t)log_place();	      /* only read */
+	ours.gpu_why = (char *)(uintptr_t)hello_gpu_why(hello, &way);	  /* only read */
+	ours.log_place = (char *)(uintptr_t)log_place(session->peer.uid); /* only read */
 	ours.is_admin = config_is_admin(service->registry.config, &session->peer);
 	reply.seq = seq;
 	reply.body_case = WIRE__REPLY__BODY_HELLO;

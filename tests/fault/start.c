@@ -212,6 +212,8 @@ TEST(c18_no_directory, "C18 no directory for the socket: the sentence names it")
 
 /* ---- a service that cannot start ---- */
 
+#define OTHER 65534u /* a uid that is not ours */
+
 static int listen_fd;
 
 /* As systemd hands over a socket. */
@@ -222,13 +224,17 @@ static void hand_over(void)
 	CHECK_SYS(setenv("LISTEN_PID", test_text("%d", getpid()), 1));
 }
 
-static void check_refused(const char *path)
+/* Another user cannot read the service's journal without sudo. */
+static void check_refused(const char *path, bool is_other)
 {
 	struct dsaio_client *client;
 
-	CHECK_FAILS(
-		dsaio_connect(path, &client), -ECHILD,
-		"the service cannot start;journalctl -u dsaiod;--check-config;next client starts it again");
+	if (is_other)
+		CHECK_SYS(seteuid(OTHER)); /* as SO_PEERCRED tells it */
+	CHECK_FAILS(dsaio_connect(path, &client), -ECHILD,
+		    test_text("the service cannot start;(%sjournalctl -u "
+			      "dsaiod);--check-config;next client starts it again",
+			      is_other ? "sudo " : ""));
 }
 
 TEST(refused, "a client that waits for a service that cannot start is refused, not left waiting")
@@ -248,11 +254,13 @@ TEST(refused, "a client that waits for a service that cannot start is refused, n
 	listen_fd = (int)CHECK_SYS(socket(AF_UNIX, SOCK_STREAM, 0)); /* this process ends with it */
 	CHECK_SYS(bind(listen_fd, (struct sockaddr *)&address, sizeof(address)));
 	CHECK_SYS(listen(listen_fd, 5));
+	CHECK_SYS(chmod(path, 0666));
+	CHECK_SYS(chmod(test_dir(), 0755));
 	for (unsigned i = 0; i < 3; i++) {
 		pid_t client = (pid_t)CHECK_SYS(fork());
 
 		if (client == 0) {
-			check_refused(path);
+			check_refused(path, i == 2 && geteuid() == 0);
 			_exit(0);
 		}
 		CHECK(wait_readable(listen_fd, 10000000));

@@ -96,13 +96,13 @@ START_TEST(the_place_is_where_a_reader_finds_the_lines)
 
 	setup();
 	(void)snprintf(wanted, sizeof(wanted), "standard error of process %d", (int)getpid());
-	ck_assert_str_eq(log_place(), wanted);
+	ck_assert_str_eq(log_place(getuid()), wanted);
 
 	fd = mkstemp(name);
 	ck_assert_int_eq(dup2(fd, STDERR_FILENO), STDERR_FILENO);
 	(void)close(fd);
 	log_init();
-	ck_assert_str_eq(log_place(), name);
+	ck_assert_str_eq(log_place(getuid()), name);
 
 	ck_assert_int_eq(fstat(STDERR_FILENO, &st), 0);
 	(void)snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)st.st_dev,
@@ -110,7 +110,10 @@ START_TEST(the_place_is_where_a_reader_finds_the_lines)
 	ck_assert_int_eq(setenv("JOURNAL_STREAM", stream, 1), 0);
 	log_init();
 	(void)snprintf(wanted, sizeof(wanted), "journalctl _PID=%d", (int)getpid());
-	ck_assert_str_eq(log_place(), wanted);
+	ck_assert_str_eq(log_place(getuid()), wanted);
+	ck_assert_str_eq(log_place(0), wanted);
+	(void)snprintf(wanted, sizeof(wanted), "sudo journalctl _PID=%d", (int)getpid());
+	ck_assert_str_eq(log_place(getuid() + 1), wanted);
 	ck_assert_int_eq(unlink(name), 0);
 }
 END_TEST
@@ -126,17 +129,17 @@ START_TEST(no_path_is_named_in_which_nobody_finds_the_lines)
 	ck_assert_int_eq(dup2(fd, STDERR_FILENO), STDERR_FILENO);
 	(void)close(fd);
 	log_init();
-	ck_assert_str_eq(log_place(), wanted);
+	ck_assert_str_eq(log_place(getuid()), wanted);
 
 	fd = mkstemp(name);
 	ck_assert_int_eq(dup2(fd, STDERR_FILENO), STDERR_FILENO);
 	(void)close(fd);
 	log_init();
-	ck_assert_str_eq(log_place(), name);
+	ck_assert_str_eq(log_place(getuid()), name);
 	ck_assert_int_eq(unlink(name), 0);
-	ck_assert_str_eq(log_place(), wanted);
+	ck_assert_str_eq(log_place(getuid()), wanted);
 	log_init();
-	ck_assert_str_eq(log_place(), wanted);
+	ck_assert_str_eq(log_place(getuid()), wanted);
 }
 END_TEST
 
