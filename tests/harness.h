@@ -303,6 +303,8 @@ void raw_send_bytes(struct raw *raw, const void *bytes, size_t len, const int *f
 /* The frame of a request; the next seq. */
 void raw_send(struct raw *raw, Wire__Request *request, const int *fds, unsigned n_fds);
 void raw_receive(struct raw *raw, struct answer *ret_answer);
+/* Receives an answer, which must have no error. */
+void raw_receive_ok(struct raw *raw);
 /* Sends and waits for its answer. */
 void raw_call(struct raw *raw, Wire__Request *request, const int *fds, unsigned n_fds,
 	      struct answer *ret_answer);

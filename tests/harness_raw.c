@@ -126,6 +126,15 @@ void raw_receive(struct raw *raw, struct answer *ret_answer)
 	frame_deinit(&frame);
 }
 
+void raw_receive_ok(struct raw *raw)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+	raw_receive(raw, &answer);
+	CHECK_MSG(answer.reply && !answer.reply->error, "%s",
+		  answer.reply ? answer.reply->text : "closed");
+}
+
 void raw_call(struct raw *raw, Wire__Request *request, const int *fds, unsigned n_fds,
 	      struct answer *ret_answer)
 {

@@ -58,15 +58,6 @@ static void remove_send(struct raw *raw, uint32_t file)
 	raw_send(raw, &request, NULL, 0);
 }
 
-static void receive_ok(struct raw *raw)
-{
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-
-	raw_receive(raw, &answer);
-	CHECK_MSG(answer.reply && !answer.reply->error, "%s",
-		  answer.reply ? answer.reply->text : "closed");
-}
-
 /* A daemon, a client of it, and its file. */
 struct kit {
 	struct daemon *daemon;
@@ -120,7 +111,7 @@ TEST(ids, "ids and UUIDs that lie are refused, and the session lives")
 	ask_ok(&kit.raw, kit.file.id);
 	ask_ok(&kit.raw, kit.file.id);
 	remove_send(&kit.raw, kit.file.id);
-	receive_ok(&kit.raw);
+	raw_receive_ok(&kit.raw);
 	ask_fails(&kit.raw, kit.file.id, -EBADF, "file");
 	ask_ok(&other, others.id);
 	raw_close(&other);
@@ -204,7 +195,7 @@ TEST(hung, "questions that hang cost one line, leave room for other requests, an
 	CHECK_EQ(log_count(kit.daemon, "has not come back"), 1);
 	words_set("");
 	for (unsigned i = 0; i < N_WAIT; i++)
-		receive_ok(&kit.raw);
+		raw_receive_ok(&kit.raw);
 	ask_ok(&other, others.id);
 	raw_close(&other);
 	raw_close(&kit.raw);
@@ -221,8 +212,8 @@ TEST(removed, "a file that is removed while it is registered stays until then")
 	remove_send(&kit.raw, kit.file.id);
 	CHECK(!wait_readable(kit.raw.fd, 300000)); /* no answer can come */
 	words_set("");
-	receive_ok(&kit.raw);
-	receive_ok(&kit.raw);
+	raw_receive_ok(&kit.raw);
+	raw_receive_ok(&kit.raw);
 	raw_close(&kit.raw);
 }
 

@@ -94,12 +94,8 @@ TEST(hung_user, "transfers of one user that hang do not delay ops of another use
 	words_set("");
 	for (unsigned i = 0; i < 32; i++)
 		CHECK_EQ(kit_result(&kit), 64 * KIB);
-	for (unsigned i = 0; i < N_IMPORTS; i++) {
-		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-
-		raw_receive(&others[i % ARRAY_SIZE(others)], &answer);
-		CHECK_MSG(answer.reply && !answer.reply->error, "%s", answer.reply->text);
-	}
+	for (unsigned i = 0; i < N_IMPORTS; i++)
+		raw_receive_ok(&others[i % ARRAY_SIZE(others)]);
 	for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
 		raw_close(&others[i]);
 	kit_close(&kit);
@@ -248,7 +244,6 @@ TEST(hung_import, "an import that hangs costs one line, and other clients' impor
 {
 	struct device_import import;
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	struct kit kit;
 
 	kit_open(&kit, "", "engine = gds\n");
@@ -263,8 +258,7 @@ TEST(hung_import, "an import that hangs costs one line, and other clients' impor
 	CHECK(daemon_log_has(kit.daemon, "nvidia-smi"));
 	beside_ok();
 	words_set("");
-	raw_receive(&kit.raw, &answer);
-	CHECK(answer.reply && !answer.reply->error);
+	raw_receive_ok(&kit.raw);
 	daemon_log_wait(kit.daemon, "GPU import came back");
 	kit_close(&kit);
 	beside_stop();

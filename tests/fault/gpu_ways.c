@@ -162,7 +162,6 @@ TEST(rates_unwanted, "a daemon whose engine is configured keeps no rates")
 
 TEST(probing, "an import that comes while the driver is asked waits for its answer")
 {
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
 	struct device_import import;
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
@@ -178,8 +177,7 @@ TEST(probing, "an import that comes while the driver is asked waits for its answ
 	raw_send(&raw, &request, NULL, 0);
 	CHECK(!wait_readable(raw.fd, 300000)); /* no answer can come */
 	words_set("");
-	raw_receive(&raw, &answer);
-	CHECK_MSG(answer.reply && !answer.reply->error, "%s", answer.reply->text);
+	raw_receive_ok(&raw);
 }
 
 /* A daemon whose driver is asked without end, and a client of it. */
@@ -216,12 +214,8 @@ TEST(probing_others, "imports that wait for the driver leave room for other requ
 	raw_slab(&other, MIB, &slab);
 	raw_slab_unmap(&slab);
 	words_set("");
-	for (unsigned i = 0; i < N_WAIT; i++) {
-		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-
-		raw_receive(&raw, &answer);
-		CHECK_MSG(answer.reply && !answer.reply->error, "%s", answer.reply->text);
-	}
+	for (unsigned i = 0; i < N_WAIT; i++)
+		raw_receive_ok(&raw);
 	(void)import_call(&other, &import);
 	raw_close(&raw);
 	raw_close(&other);
