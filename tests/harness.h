@@ -182,6 +182,11 @@ struct daemon_options {
 struct daemon *daemon_start(const char *const *args);
 #define DAEMON_ARGS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 struct daemon *daemon_start_with(const struct daemon_options *options);
+/*
+ * Starts one with this text as its configuration.  It and the test may have 20000 descriptors; skips where
+ * that is above the hard limit.
+ */
+struct daemon *daemon_start_for_many(const char *config);
 /* Starts one that cannot run; returns its exit status and its output in ret_said. */
 int daemon_start_fails(const struct daemon_options *options, char **ret_said);
 void daemon_stop(struct daemon *daemon);			/* SIGTERM; has to exit with 0 */

@@ -13,9 +13,12 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+
+#define MANY_DESCRIPTORS 20000u /* of a daemon for many, and of its test */
 
 static struct daemon daemons[DAEMONS_MAX];
 static bool daemon_just_killed[DAEMONS_MAX];
@@ -162,6 +165,23 @@ struct daemon *daemon_start_with(const struct daemon_options *options)
 struct daemon *daemon_start(const char *const *args)
 {
 	return daemon_start_with(&(struct daemon_options){ .args = args });
+}
+
+struct daemon *daemon_start_for_many(const char *config)
+{
+	const char *path = test_text("%s/dsaiod.conf", test_dir());
+	_cleanup_(fclosep) FILE *file = fopen(path, "we");
+	struct rlimit limit;
+
+	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
+	if (limit.rlim_max < MANY_DESCRIPTORS)
+		test_skip("needs a hard RLIMIT_NOFILE of %u", MANY_DESCRIPTORS);
+	limit.rlim_cur = MANY_DESCRIPTORS;
+	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
+	CHECK(file);
+	CHECK(fputs(config, file) >= 0);
+	CHECK(fflush(file) == 0);
+	return daemon_start(DAEMON_ARGS("--config", path));
 }
 
 /* Waits for its end; returns its wait status. */

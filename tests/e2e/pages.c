@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define CLIENTS 700u
@@ -21,23 +20,6 @@ static const char config[] = "[daemon]\n"
 			     "user_entries = 100000\n"
 			     "client_handles = 500\n"
 			     "client_channels = 500\n";
-
-static struct daemon *daemon_for_many(void)
-{
-	char *path = test_text("%s/dsaiod.conf", test_dir());
-	_cleanup_(fclosep) FILE *file = fopen(path, "we");
-	struct rlimit limit;
-
-	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
-	if (limit.rlim_max < 20000)
-		test_skip("needs a hard RLIMIT_NOFILE of 20000");
-	limit.rlim_cur = 20000;
-	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
-	CHECK(file);
-	CHECK(fputs(config, file) >= 0);
-	CHECK(fflush(file) == 0);
-	return daemon_start(DAEMON_ARGS("--config", path));
-}
 
 /* Their connections stay until the test ends. */
 static void clients_start(const struct daemon *daemon)
@@ -86,7 +68,7 @@ static char *ctl_text(const struct daemon *daemon, const char *command)
 TEST(all_shown, "status, clients and pool left out clients, and did not say so")
 {
 	static const char *const commands[] = { "status", "clients", "pool" };
-	struct daemon *daemon = daemon_for_many();
+	struct daemon *daemon = daemon_start_for_many(config);
 	unsigned n_names;
 
 	clients_start(daemon);
@@ -111,7 +93,7 @@ TEST(all_shown, "status, clients and pool left out clients, and did not say so")
 
 TEST(small_pages, "one Status request packed all clients into one reply")
 {
-	struct daemon *daemon = daemon_for_many();
+	struct daemon *daemon = daemon_start_for_many(config);
 	Wire__Status status = WIRE__STATUS__INIT;
 	Wire__StatusPage page = WIRE__STATUS_PAGE__INIT;
 	Wire__Request request = RAW_REQUEST(STATUS, status, &status);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define REST_MSEC 10000
@@ -156,25 +155,6 @@ static void idle_open(struct idle *idle, const struct daemon *daemon)
 	CHECK_EQ(dsaio_fsync(idle->handle, idle->file), 0);
 }
 
-/* By default one user may have fewer connections. */
-static struct daemon *daemon_for_many(void)
-{
-	const char *path = test_text("%s/dsaiod.conf", test_dir());
-	_cleanup_(fclosep) FILE *file = fopen(path, "we");
-	struct rlimit limit;
-
-	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
-	if (limit.rlim_max < 20000)
-		test_skip("needs a hard RLIMIT_NOFILE of 20000");
-	limit.rlim_cur = 20000;
-	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
-	CHECK(file);
-	CHECK(fprintf(file, "[daemon]\nuser_clients = %u\nuser_entries = %u\n", N_CLIENTS,
-		      N_CLIENTS * ENTRIES) > 0);
-	CHECK(fflush(file) == 0);
-	return daemon_start(DAEMON_ARGS("--config", path));
-}
-
 TEST(rest_of_many,
      "at rest with 512 clients connected: at most 1 tick and 10 context switches in 10 s")
 {
@@ -182,7 +162,9 @@ TEST(rest_of_many,
 	struct daemon *daemon;
 
 	test_time_limit(110);
-	daemon = daemon_for_many();
+	/* By default one user may have fewer connections. */
+	daemon = daemon_start_for_many(test_text("[daemon]\nuser_clients = %u\nuser_entries = %u\n",
+						 N_CLIENTS, N_CLIENTS * ENTRIES));
 	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
 	for (unsigned i = 0; i < N_CLIENTS; i++)
 		idle_open(&idles[i], daemon);
