@@ -189,10 +189,10 @@ static int gpu_route(const struct op_request *q, struct route *route)
 		}
 	}
 	r = gpu_regions_ref(&client->gpu_regions, q->function, q->buf, q->len, &route->place);
-	if (r == 0 && !choices->has_choice)
-		route->memory.gpu = gpus_find(q->buf);
 	if (r == 1)
 		r = file_route(q, route);
+	if (r == 0 && !choices->has_choice)
+		route->memory.gpu = gpus_find(q->buf);
 	if (r != 1 || !choices->has_choice || must_be_direct)
 		return r;
 	gpu = gpu_region_gpu(&route->place);
