@@ -1,5 +1,5 @@
 /*
- * Whose rates a client may see and keep.
+ * A user sees the rates that this user measured, of stores that serve this user; an administrator sees all.
  */
 #include "daemon/control/gpu_rates_wire.h"
 
