@@ -103,11 +103,6 @@ static void count_limit(struct registering_count *count, uint64_t n_calls)
 	count->store_most = (count->most + 1) / 2;
 }
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /*
  * cuFile calls the file's file system, and a dead one does not return.  So files have their own share of the
  * requests, beside that of imports, and a store has half of that.  The threads are those for all calls into
@@ -117,6 +112,7 @@ static int registering_check(const struct session *session, const struct file *f
 			     struct error *error)
 {
 	const struct user *user = session->user;
+	const uint64_t n_calls = user->quota.limit[QUOTA_CALLS];
 	struct registering_count own = { .n = 0 }, all = { .n = 0 };
 
 	LIST_EACH(const struct registering, other, &user->registering, node) {
@@ -129,7 +125,7 @@ static int registering_check(const struct session *session, const struct file *f
 		own.n_store += is_own && is_store;
 	}
 	count_limit(&own, session->quota.limit[QUOTA_CALLS]);
-	count_limit(&all, min_u64(user->quota.limit[QUOTA_CALLS], 4 * USER_REGISTERING_MAX));
+	count_limit(&all, n_calls < 4 * USER_REGISTERING_MAX ? n_calls : 4 * USER_REGISTERING_MAX);
 	if (!count_is_full(&own) && !count_is_full(&all))
 		return 0;
 	return error_set_plain(error, -EAGAIN,
