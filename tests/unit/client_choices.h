@@ -197,6 +197,14 @@ static inline void run(const struct op_kind *k, struct gpu_choices_row *row, boo
 	gpu_choices_end(&choices, &op, &k->kind, is_direct, true, result);
 }
 
+/* As many like ops as a way needs to have counted. */
+static inline void run_all(const struct op_kind *k, struct gpu_choices_row *row, bool is_direct,
+			   int64_t result)
+{
+	for (unsigned i = 0; i < GPU_CHOICE_TIMES; i++)
+		run(k, row, is_direct, result);
+}
+
 /* Ops until the choice is made. */
 static inline void decide(const struct op_kind *k, bool is_direct_faster)
 {

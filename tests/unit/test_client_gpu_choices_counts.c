@@ -48,8 +48,7 @@ START_TEST(only_an_op_whose_time_is_its_own_counts)
 			gpu_choices_end(&choices, &other, &usual.kind, true, true, 1);
 	}
 	ck_assert_msg(usual_has_counted() == (how == COUNTS), "%s", ops[_i].what);
-	for (unsigned i = 0; i < GPU_CHOICE_TIMES; i++) /* none is open any more */
-		run(&usual, row, true, FAST);
+	run_all(&usual, row, true, FAST); /* none is open any more */
 	ck_assert(usual_has_counted());
 }
 END_TEST
@@ -59,10 +58,8 @@ START_TEST(the_first_copied_op_of_a_row_does_not_count)
 	struct gpu_choices_row *row;
 
 	ck_assert(next(&usual, &row));
-	for (unsigned i = 0; i < GPU_CHOICE_TIMES; i++)
-		run(&usual, row, true, FAST);
-	for (unsigned i = 0; i < GPU_CHOICE_TIMES; i++)
-		run(&usual, row, false, SLOW);
+	run_all(&usual, row, true, FAST);
+	run_all(&usual, row, false, SLOW);
 	ck_assert(!next(&usual, &row) && row);
 	run(&usual, row, false, SLOW);
 	ck_assert(next(&usual, &row) && !row);
@@ -83,16 +80,14 @@ START_TEST(an_unlike_op_goes_the_usual_way_while_the_other_is_tried)
 
 	longer.kind.len = 2 * usual.kind.len;
 	ck_assert(next(&usual, &row));
-	for (unsigned i = 0; i < GPU_CHOICE_TIMES; i++)
-		run(&usual, row, true, FAST);
+	run_all(&usual, row, true, FAST);
 	ck_assert(next(&longer, &row));
 	ck_assert(!next(&usual, &row));
 	run(&usual, row, false, SLOW);
 	for (unsigned i = 0; i < 2 * GPU_CHOICE_TIMES; i++)
 		run(&longer, row, false, FAST);
 	ck_assert(next(&longer, &row) && row); /* they have not counted */
-	for (unsigned i = 0; i < GPU_CHOICE_TIMES; i++)
-		run(&usual, row, false, SLOW);
+	run_all(&usual, row, false, SLOW);
 	ck_assert(next(&usual, &row) && !row);
 }
 END_TEST
@@ -103,8 +98,7 @@ START_TEST(an_op_beside_another_goes_the_usual_way)
 	struct gpu_choices_row *row;
 
 	ck_assert(next(&usual, &row));
-	for (unsigned i = 0; i < GPU_CHOICE_TIMES; i++)
-		run(&usual, row, true, FAST);
+	run_all(&usual, row, true, FAST);
 	gpu_choices_begin(&choices, NULL, false, &other);
 	ck_assert(next(&usual, &row));
 	gpu_choices_end(&choices, &other, &usual.kind, true, true, 1);
@@ -164,8 +158,7 @@ START_TEST(a_choice_that_a_failure_makes_is_told_to_the_daemon)
 	struct gpu_choices_row *row;
 
 	ck_assert(next(&usual, &row));
-	for (unsigned i = 0; i < GPU_CHOICE_TIMES; i++)
-		run(&usual, row, true, SLOW);
+	run_all(&usual, row, true, SLOW);
 	for (unsigned i = 0; i < GPU_CHOICE_FAILURES; i++)
 		run(&usual, row, false, -EIO);
 	ck_assert(next(&usual, &row) && !row);
@@ -183,8 +176,7 @@ START_TEST(a_cancelled_op_of_another_length_changes_nothing)
 
 	longer.kind.len = 2 * usual.kind.len;
 	ck_assert(next(&usual, &row));
-	for (unsigned i = 0; i < GPU_CHOICE_TIMES; i++)
-		run(&usual, row, true, FAST);
+	run_all(&usual, row, true, FAST);
 	run(&longer, row, true, 0);
 	ck_assert(usual_has_counted());
 }
