@@ -263,15 +263,32 @@ static void limit_raise(__rlimit_resource_t resource)
 	(void)setrlimit(resource, &limit); /* on failure the limits follow the lower value */
 }
 
+/* A stop by signals. */
+struct stop {
+	struct server *server;
+	unsigned n_signals;
+};
+
+/* The third signal and further ones change nothing, so they are not logged. */
 static void on_stop(evutil_socket_t number, short what, void *arg)
 {
+	struct stop *stop = arg;
+
 	(void)what;
-	log_notice(
-		"dsaiod: stopping on %s: ops that were read complete first; another signal cancels them",
-		strsignal(number));
-	/* fails if systemd did not start the daemon */
-	(void)systemd_notify("STOPPING=1\nSTATUS=completing the ops that were read");
-	server_stop(arg);
+	stop->n_signals++;
+	/* systemd_notify() fails if systemd did not start the daemon */
+	if (stop->n_signals == 1) {
+		log_notice(
+			"dsaiod: stopping on %s: ops that were read complete first; another signal cancels them",
+			strsignal(number));
+		(void)systemd_notify("STOPPING=1\nSTATUS=completing the ops that were read");
+	} else if (stop->n_signals == 2) {
+		log_notice(
+			"dsaiod: %s during the stop: blocks that have not started are dropped; blocks in flight complete first",
+			strsignal(number));
+		(void)systemd_notify("STATUS=completing the blocks in flight");
+	}
+	server_stop(stop->server);
 }
 
 static void base_freep(struct event_base **base)
@@ -330,6 +347,7 @@ static int serve(const struct config *config)
 						       .is_needed = config->engine ==
 								    GPU_ENGINE_GDS };
 	struct server *server;
+	struct stop stop;
 	struct error error;
 	bool is_over;
 
@@ -344,8 +362,9 @@ static int serve(const struct config *config)
 		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;
 	}
-	term = evsignal_new(base, SIGTERM, on_stop, server);
-	interrupt = evsignal_new(base, SIGINT, on_stop, server);
+	stop = (struct stop){ .server = server };
+	term = evsignal_new(base, SIGTERM, on_stop, &stop);
+	interrupt = evsignal_new(base, SIGINT, on_stop, &stop);
 	hangup = evsignal_new(base, SIGHUP, on_hangup, NULL);
 	if (!term || !interrupt || !hangup || event_add(term, NULL) < 0 ||
 	    event_add(interrupt, NULL) < 0 || event_add(hangup, NULL) < 0) {

@@ -195,6 +195,23 @@ TEST_TABLE(stop, signals, "stop with ops in flight: the daemon drains and exits 
 	job_end(&job);
 }
 
+TEST(stop_twice, "a second signal logged once more that ops complete, although it cancels them")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+
+	rig_open(&rig, NULL);
+	process_stop(rig.daemon->pid); /* so the second signal comes before the stop is over */
+	CHECK_SYS(kill(rig.daemon->pid, SIGTERM));
+	CHECK_SYS(kill(rig.daemon->pid, SIGINT));
+	CHECK_SYS(kill(rig.daemon->pid, SIGCONT));
+	daemon_wait_end(rig.daemon, 0);
+	/* Which of the two the kernel delivers first does not matter. */
+	CHECK(daemon_log_has(rig.daemon, "stopping on Terminated") !=
+	      daemon_log_has(rig.daemon, "stopping on Interrupt"));
+	CHECK(daemon_log_has(rig.daemon, "Terminated during the stop") !=
+	      daemon_log_has(rig.daemon, "Interrupt during the stop"));
+}
+
 TEST(stop_idle, "stop with an idle client: it hears of it at its next call")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
