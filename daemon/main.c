@@ -346,6 +346,8 @@ static int serve(const struct config *config)
 						       .limit_msec = GPU_PROBE_MSEC,
 						       .is_needed = config->engine ==
 								    GPU_ENGINE_GDS };
+	/* Whoever handed over the socket reads the log when no descriptor of it is left: then it has the cause. */
+	_cleanup_(closep) int held_fd = -1;
 	struct server *server;
 	struct stop stop;
 	struct error error;
@@ -358,10 +360,14 @@ static int serve(const struct config *config)
 	/* Its process is made before the start lock, the socket and threads. */
 	gpu_probe = gpu_probe_new(&gpu_options, base);
 	gds_init(config->cuda_library, config->cufile_library);
+	if (systemd_listen_fds() == 1)
+		held_fd = fcntl(SYSTEMD_LISTEN_FD, F_DUPFD_CLOEXEC, SYSTEMD_LISTEN_FD);
 	if (server_new(config, base, gpu_probe, &server, &error) < 0) {
 		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;
 	}
+	closep(&held_fd);
+	held_fd = -1;
 	stop = (struct stop){ .server = server };
 	term = evsignal_new(base, SIGTERM, on_stop, &stop);
 	interrupt = evsignal_new(base, SIGINT, on_stop, &stop);

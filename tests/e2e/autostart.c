@@ -263,6 +263,34 @@ TEST(start_no_room, "no room for the daemon's lock and log: the error names the 
 	places_stop();
 }
 
+TEST(start_no_lock,
+     "a start that fails: the error has the cause of the log, however soon the daemon ends")
+{
+	_cleanup_(closep) int fd = -1;
+	struct dsaio_client *client;
+	char bytes[4096] = "";
+	const char *dir;
+
+	places_private(false);
+	places_newcomer(30);
+	dir = getenv("XDG_RUNTIME_DIR");
+	CHECK_SYS(
+		mount("tmpfs", dir, "tmpfs", 0, test_text("size=64k,mode=700,uid=%u", geteuid())));
+	CHECK_SYS(mkdir(test_text("%s/dsaiod", dir), 0700));
+	/* The log has room in its page, and the lock has none. */
+	fd = (int)CHECK_SYS(
+		open(test_text("%s/dsaiod/dsaiod.log", dir), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	CHECK_EQ(write(fd, "x\n", 2), 2);
+	closep(&fd);
+	fd = (int)CHECK_SYS(
+		open(test_text("%s/filler", dir), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	while (write(fd, bytes, sizeof(bytes)) > 0)
+		;
+	CHECK_EQ(errno, ENOSPC);
+	for (int i = 0; i < 10; i++)
+		CHECK_FAILS(dsaio_connect(NULL, &client), -ECHILD, "cannot start;No space left");
+}
+
 TEST(log_bounded, "the log is appended to, and begun anew when it has more than 1 MiB")
 {
 	struct stat st;

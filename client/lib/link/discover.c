@@ -75,10 +75,11 @@ static int socket_connect(const char *path, int *ret_fd)
 static int holder_fail(const char *path, int error, pid_t pid)
 {
 	return error_fail(error,
-			  "connect: the daemon on %s (pid %d) is stopping, or has just begun to "
-			  "start: it takes no connection; its log names calls that it waits for, "
-			  "and what frees them: try again when it has ended",
-			  path, pid);
+			  "connect: the daemon with pid %d holds %s.lock, but nobody listens on "
+			  "%s: it is stopping (its log names calls that it waits for, and what "
+			  "frees them), or has just begun to start: try again; if it stays so, its "
+			  "socket was removed: stop it (kill %d)",
+			  pid, path, path, pid);
 }
 
 /* The sentence for what socket_connect() said of a path. */
@@ -454,16 +455,11 @@ static int log_try(const struct found *found, off_t size)
 	return write(found->log_fd, "\n", 1) < 0 ? -errno : 0;
 }
 
-static int explain_silence(const struct found *found, off_t size)
+/* r: what log_try() said. */
+static int no_log_fail(const struct found *found, int r)
 {
-	int r = log_try(found, size),
-	    n_dir = (int)(strlen(found->log_path) - strlen("/" SOCKET_LOG));
+	const int n_dir = (int)(strlen(found->log_path) - strlen("/" SOCKET_LOG));
 
-	if (r == 0)
-		return error_fail(-ECHILD,
-				  "connect: the daemon that was started for %s ended at once: it "
-				  "said nothing (its log: %s)",
-				  found->path, found->log_path);
 	if (r != -ENOSPC && r != -EDQUOT)
 		return error_fail(-ECHILD,
 				  "connect: the daemon that was started for %s ended at once, and "
@@ -478,10 +474,12 @@ static int explain_silence(const struct found *found, off_t size)
 
 int discover_explain(const struct found *found)
 {
-	char text[4 * LINE_BYTES], *line;
+	char text[4 * LINE_BYTES] = "", *line;
 	struct stat st = { 0 };
 	ssize_t n = -1;
+	bool is_whole;
 	off_t from;
+	int r;
 
 	if (fstat(found->log_fd, &st) == 0) {
 		from = st.st_size - (off_t)sizeof(text) + 1;
@@ -489,15 +487,18 @@ int discover_explain(const struct found *found)
 			from = found->log_from;
 		n = pread(found->log_fd, text, sizeof(text) - 1, from);
 	}
+	is_whole = n > 0 && text[n - 1] == '\n';
 	while (n > 0 && text[n - 1] == '\n')
 		n--;
 	text[n > 0 ? n : 0] = '\0';
 	line = strrchr(text, '\n');
 	line = line ? line + 1 : text;
-	if (!*line)
-		return explain_silence(found, st.st_size);
+	r = is_whole ? 0 : log_try(found, st.st_size);
+	if (r < 0)
+		return no_log_fail(found, r);
 	return error_fail(-ECHILD,
 			  "connect: the daemon that was started for %s ended at once: %.*s (all of "
 			  "its log: %s)",
-			  found->path, (int)LINE_BYTES, line, found->log_path);
+			  found->path, (int)LINE_BYTES, *line ? line : "it said nothing",
+			  found->log_path);
 }
