@@ -189,7 +189,8 @@ const char *dsaio_error(void);
  * Returns 0, or
  *   -EINVAL                  socket_path is "", or DSAIO_AUTOSTART is none of 0, no, false, 1, yes,
  *                            true
- *   -ENOENT, -ECONNREFUSED   no daemon there, or no dsaiod to start; the sentence says what to do
+ *   -ENOENT, -ECONNREFUSED   no daemon there, or one that is stopping, or no dsaiod to start; the
+ *                            sentence says what to do
  *   -ENOTSOCK                something else than a socket is there
  *   -EACCES                  the socket does not let this user in
  *   -EPERM, -ENOTDIR         the user's own directory is not safe to use: another user's, open to

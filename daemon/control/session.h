@@ -95,8 +95,8 @@ static inline bool session_is_ending(const struct session *session)
 	return session->state >= SESSION_ENDING;
 }
 /*
- * The error of a request that the session's end comes before: -ECANCELED.  Its client may read it only
- * if the daemon stops.  kind, name: the object, "file " and its name; "" if it has none.
+ * The error of a request that has no answer yet when the session ends: -ECANCELED.  Only if the daemon
+ * stops may the client still read it.  kind, name: the object, "file " and its name; "" if it has none.
  */
 int session_end_error(const struct session *session, const char *kind, const char *name,
 		      struct error *error);

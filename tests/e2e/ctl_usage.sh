@@ -112,7 +112,7 @@ a_daemon_in_its_stop_is_named() {
 	for command in status stores clients pool "profile show"; do
 		# shellcheck disable=SC2086 # command and what follows
 		expect 1 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/stopping" "$ctl" $command &&
-			says "$dir/err" "$dir/stopping/dsaiod/dsaiod.sock (pid $$) is stopping" "--private" &&
+			says "$dir/err" "pid $$ holds $dir/stopping/dsaiod/dsaiod.sock.lock" "is stopping" "--private" &&
 			says_not "$dir/err" "no daemon runs" || return 1
 	done
 	exec {fd}<&-

@@ -267,8 +267,8 @@ TEST(e4_stop_read, "E4 a stop waits for a read that never returns: the log names
 			dsaio_disconnect(client);
 	/* Once it said that no daemon is there, and to start one. */
 	CHECK_FAILS(r, -ECONNREFUSED,
-		    test_text("%s;pid %d) is stopping;its log", rig.daemon->socket_path,
-			      rig.daemon->pid));
+		    test_text("pid %d holds %s.lock;is stopping;its log", rig.daemon->pid,
+			      rig.daemon->socket_path));
 	fuse_free_as_told(rig.daemon);
 	daemon_wait_end(rig.daemon, 0);
 	CHECK(!daemon_log_has(rig.daemon, "although"));

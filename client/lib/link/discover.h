@@ -43,8 +43,8 @@ int discover(const char *path, struct found *found);
 void found_deinit(struct found *found);
 
 /*
- * After discover(NULL) without $DSAIO_SOCKET found nobody: whether the daemon that was there is still
- * in its stop, which the sentence said.
+ * After discover(NULL) without $DSAIO_SOCKET found nobody: whether a daemon is stopping there, as the
+ * sentence said.
  */
 bool discover_is_stopping(void);
 

@@ -10,7 +10,19 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+/* Whoever makes the file could name any process in it, but a daemon's is its own, or root's. */
+static bool is_own_lock(int lock_fd, pid_t pid)
+{
+	struct stat file, process;
+	char path[32];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d", pid);
+	return fstat(lock_fd, &file) == 0 && stat(path, &process) == 0 &&
+	       (file.st_uid == 0 || file.st_uid == process.st_uid);
+}
 
 /* The process that wrote its name last, if it lives. */
 static pid_t holder_read(int lock_fd)
@@ -25,7 +37,7 @@ static pid_t holder_read(int lock_fd)
 		return 0;
 	text[n] = '\0';
 	if (sscanf(text, "%d %llu", &pid, &started) != 2 || !process_look(pid, &process) ||
-	    process.started != started)
+	    process.started != started || !is_own_lock(lock_fd, pid))
 		return 0;
 	return pid;
 }

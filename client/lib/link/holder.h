@@ -1,8 +1,8 @@
 /*
  * The daemon that holds the start lock of a socket path (SOCKET.lock has its pid and start time).
  *
- * A daemon in its stop has closed its socket, but keeps the lock until its last call has returned.
- * So where nobody listens, a holder is the daemon that was there.
+ * A daemon that stops has closed its socket, but keeps the lock until its last call has returned.  So
+ * where nobody listens, a holder is the daemon that was there, or one that is starting.
  *
  * Any thread.
  */
