@@ -272,16 +272,41 @@ a_full_disk_is_reported_and_leaves_nothing() {
 
 # Half of a file stays: the sentence says how to go on.
 full_disk_in_place() {
-	local small=$1 old text="f is not complete"
+	local small=$1 old text="f is not complete: run the command again, or remove the file"
 	for old in "" "an old file"; do
-		[ -z "$old" ] || { echo "$old" >"$small/f"; text="f is not complete, and its old content"; }
+		[ -z "$old" ] || { echo "$old" >"$small/f"; text="f is not complete, and its old content may be overwritten in part: run the command again"; }
 		head -c 40000000 /dev/zero | "$ctl" put --private --in-place "$small/f" >"$dir/out" 2>"$dir/err"
 		why="exit status ${PIPESTATUS[1]}"
-		[ "$why" = "exit status 1" ] && says "$dir/err" "No space left on device" "were copied" "$text" \
-			": run the command again, or remove the file" || return 1
+		[ "$why" = "exit status 1" ] && says "$dir/err" "No space left on device" "were copied" "$text" || return 1
 		why="$small/f has $(stat -c %s "$small/f") bytes"
 		[ "$(stat -c %s "$small/f")" -gt 8000000 ] || return 1
 	done
+}
+
+what_another_process_appends_meanwhile_stays_and_no_advice_removes_it() {
+	local fd pid rc
+	rm -f "$dir/fifo"
+	mkfifo "$dir/fifo"
+	random_file "$store/dst" 5000001
+	"$ctl" put --in-place "$store/dst" <"$dir/fifo" >"$dir/out" 2>"$dir/err" &
+	pid=$!
+	exec {fd}>"$dir/fifo"
+	head -c 1000000 /dev/zero >&"$fd"
+	for _ in $(seq 500); do
+		readlink "/proc/$pid/fd/"* | grep -qxF "$store/dst" && break
+		sleep 0.02
+	done
+	echo "of another process" >>"$store/dst"
+	exec {fd}>&-
+	wait "$pid"
+	rc=$?
+	why="exit status $rc; $(cat "$dir/err")"
+	[ "$rc" = 1 ] && says "$dir/err" "another process made it longer" "what it wrote stays: all 977 KiB were copied" \
+		"dst is not synced" || return 1
+	why="the sentence advises to remove bytes of another process: $(cat "$dir/err")"
+	! grep -q "run the command again\|remove the file\|not complete" "$dir/err" || return 1
+	why="the bytes of the other process are gone"
+	[ "$(tail -n 1 "$store/dst" | tail -c 19)" = "of another process" ]
 }
 
 a_terminated_put_leaves_the_file_as_it_was() {
@@ -349,7 +374,8 @@ for t in sizes_of_all_kinds_go_round_through_pipes cat_and_put_in_one_pipe files
 	a_reader_that_goes_away_ends_it_quietly output_that_is_the_file_itself_is_refused \
 	a_file_that_grows_is_read_to_its_end a_file_that_becomes_shorter_is_an_error \
 	put_replaces_a_file_or_writes_in_place_and_cuts put_tells_json an_announced_size_must_come a_failed_put_in_place_cuts_nothing put_refuses_what_is_no_file \
-	a_full_disk_is_reported_and_leaves_nothing a_terminated_put_leaves_the_file_as_it_was \
+	a_full_disk_is_reported_and_leaves_nothing what_another_process_appends_meanwhile_stays_and_no_advice_removes_it \
+	a_terminated_put_leaves_the_file_as_it_was \
 	a_failed_put_gives_its_room_back_at_once \
 	a_terminal_that_gets_no_output_sees_a_bar without_a_daemon_a_private_one_serves; do
 	run_test $t

@@ -31,6 +31,11 @@ static bool is_device_path(const char *path)
 	       (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0);
 }
 
+bool destination_is_device(const struct destination *d)
+{
+	return is_device_path(d->side->path);
+}
+
 static int open_in_place(struct destination *d, int access_mode, mode_t mode, char *text)
 {
 	struct side *side = d->side;
@@ -189,6 +194,7 @@ int destination_cut(struct destination *d, uint64_t size, char *text)
 	struct stat st;
 	int r;
 
+	d->is_written = true;
 	if (fstat(side->fd, &st) < 0)
 		return refuse(text, -errno, "%s: %s", side->path, strerror(errno));
 	if ((uint64_t)st.st_size <= size)

@@ -29,6 +29,7 @@ struct destination {
 	struct newfile temp; /* its fd is the side's, until destination_deinit() */
 	bool is_made;	     /* it was not there, and is written in place */
 	bool is_changed;     /* a write began, or it was cut: it may differ from the old file */
+	bool is_written;     /* all bytes are there; it may be longer, and is not synced */
 	bool is_complete;    /* all bytes are there under its name; only a comparison may follow */
 };
 
@@ -55,6 +56,9 @@ int destination_check(struct destination *destination, struct side *side, const 
  * or O_RDWR.  Unless it is written in place, this makes the temporary file.
  */
 int destination_open(struct destination *destination, int access_mode, mode_t mode, char *text);
+
+/* Its path names an open file (/dev/stdout, /dev/fd/N, /proc/...), or a device: not a file to remove. */
+bool destination_is_device(const struct destination *destination);
 
 /* Its side goes through the daemon from now on: side->file is set. */
 void destination_attached(struct destination *destination);

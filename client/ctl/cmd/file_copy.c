@@ -40,13 +40,17 @@ static void await_writes(struct file_copy *copy)
 	}
 }
 
-/* For a destination that is written in place. */
-#define GO_ON ": run the command again, or remove the file"
-
-static const char *old_text(const struct file_copy *copy)
+/* The advice about a destination that was written in place, and only in part.  Only a file that this copy made
+   may be removed. */
+static const char *advice_text(const struct destination *d)
 {
-	return copy->destination.was_there ? ", and its old content may be overwritten in part"
-					   : "";
+	if (destination_is_device(d))
+		return "";
+	if (!d->was_there)
+		return ": run the command again, or remove the file";
+	return d->old.st_size
+		       ? ", and its old content may be overwritten in part: run the command again"
+		       : ": run the command again";
 }
 
 int file_copy_fail(struct file_copy *copy, const char *format, ...)
@@ -78,13 +82,18 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
 	if (destination_has_temp(&copy->destination))
 		return ctl_fail(copy->ctl, "%s: %s %s", why, copy->to.path,
 				copy->destination.was_there ? "is as it was" : "was not made");
+	/* The bytes behind them may be of another process: there is nothing to repeat or remove. */
+	if (copy->destination.is_written)
+		return ctl_fail(copy->ctl, "%s: all %s were copied; %s is not synced", why, done,
+				copy->to.path);
 	if (copy->end != UINT64_MAX)
 		(void)units_format_size(size, copy->end - copy->start);
 	if (copy->done_bytes == 0)
-		return ctl_fail(copy->ctl, "%s: %s is not complete%s" GO_ON, why, copy->to.path,
-				old_text(copy));
-	return ctl_fail(copy->ctl, "%s: %s%s%s were copied; %s is not complete%s" GO_ON, why, done,
-			size[0] ? " of " : "", size, copy->to.path, old_text(copy));
+		return ctl_fail(copy->ctl, "%s: %s is not complete%s", why, copy->to.path,
+				advice_text(&copy->destination));
+	return ctl_fail(copy->ctl, "%s: %s%s%s were copied; %s is not complete%s", why, done,
+			size[0] ? " of " : "", size, copy->to.path,
+			advice_text(&copy->destination));
 }
 
 /* ---- chunks ---- */
