@@ -253,7 +253,9 @@ a_full_disk_is_reported_and_leaves_nothing() {
 	head -c 40000000 /dev/zero | "$ctl" put --private "$small/f" >"$dir/out" 2>"$dir/err"
 	rc=${PIPESTATUS[1]}
 	why="exit status $rc"
-	if [ "$rc" = 1 ] && says "$dir/err" "No space left on device" "was not made" &&
+	# The chunk that fails may be the first one.
+	if [ "$rc" = 1 ] && says "$dir/err" "No space left on device" &&
+		{ says "$dir/err" "was not made" || says "$dir/err" "nothing was copied"; } &&
 		says_not "$dir/err" "were copied" && says_not "$dir/err" "size is now" && no_temporary "$small" &&
 		[ ! -e "$small/f" ]; then
 		head -c 40000000 /dev/zero | "$ctl" put --private --size 40000000 "$small/f" >"$dir/out" 2>"$dir/err"
@@ -277,9 +279,9 @@ full_disk_in_place() {
 		[ -z "$old" ] || { echo "$old" >"$small/f"; text="f is not complete, and its old content may be overwritten in part: run the command again"; }
 		head -c 40000000 /dev/zero | "$ctl" put --private --in-place "$small/f" >"$dir/out" 2>"$dir/err"
 		why="exit status ${PIPESTATUS[1]}"
-		[ "$why" = "exit status 1" ] && says "$dir/err" "No space left on device" "were copied" "$text" || return 1
+		[ "$why" = "exit status 1" ] && says "$dir/err" "No space left on device" "$text" || return 1
 		why="$small/f has $(stat -c %s "$small/f") bytes"
-		[ "$(stat -c %s "$small/f")" -gt 8000000 ] || return 1
+		[ "$(stat -c %s "$small/f")" -gt 7000000 ] || return 1
 	done
 }
 
