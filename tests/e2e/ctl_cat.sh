@@ -281,7 +281,7 @@ full_disk_in_place() {
 		why="exit status ${PIPESTATUS[1]}"
 		[ "$why" = "exit status 1" ] && says "$dir/err" "No space left on device" "$text" || return 1
 		why="$small/f has $(stat -c %s "$small/f") bytes"
-		[ "$(stat -c %s "$small/f")" -gt 7000000 ] || return 1
+		[ "$(stat -c %s "$small/f")" -gt 8000000 ] || return 1
 	done
 }
 
