@@ -238,26 +238,44 @@ TEST(start_is_silent, "a program that ends without a word instead of the daemon"
 	CHECK_FAILS(dsaio_connect(NULL, &client), -ECHILD, "said nothing");
 }
 
+/* The directory of the user's own socket lies on a small file system. */
+static const char *run_dir_mount(void)
+{
+	const char *dir = getenv("XDG_RUNTIME_DIR");
+
+	CHECK_SYS(
+		mount("tmpfs", dir, "tmpfs", 0, test_text("size=64k,mode=700,uid=%u", geteuid())));
+	return dir;
+}
+
+/* A file there that leaves no room; the caller's. */
+static int run_dir_fill(const char *dir)
+{
+	char bytes[4096] = "";
+	int fd = (int)CHECK_SYS(
+		open(test_text("%s/filler", dir), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+
+	while (write(fd, bytes, sizeof(bytes)) > 0)
+		;
+	CHECK_EQ(errno, ENOSPC);
+	return fd;
+}
+
 TEST(start_no_room, "no room for the daemon's lock and log: the error names the directory")
 {
 	_cleanup_(closep) int fd = -1;
 	struct dsaio_client *client;
-	char bytes[4096] = "";
+	const char *dir;
 
 	places_private(false);
 	places_newcomer(30);
-	CHECK_SYS(mount("tmpfs", getenv("XDG_RUNTIME_DIR"), "tmpfs", 0,
-			test_text("size=64k,mode=700,uid=%u", geteuid())));
-	fd = (int)CHECK_SYS(open(test_text("%s/filler", getenv("XDG_RUNTIME_DIR")),
-				 O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-	while (write(fd, bytes, sizeof(bytes)) > 0)
-		;
-	CHECK_EQ(errno, ENOSPC);
+	dir = run_dir_mount();
+	fd = run_dir_fill(dir);
 	for (int i = 0; i < 2; i++)
 		CHECK_FAILS(dsaio_connect(NULL, &client), -ECHILD,
 			    test_text("in %s/dsaiod: No space left;free some space;"
 				      "XDG_RUNTIME_DIR",
-				      getenv("XDG_RUNTIME_DIR")));
+				      dir));
 	CHECK_SYS(ftruncate(fd, 0));
 	dsaio_disconnect(own_open());
 	places_stop();
@@ -266,27 +284,19 @@ TEST(start_no_room, "no room for the daemon's lock and log: the error names the 
 TEST(start_no_lock,
      "a start that fails: the error has the cause of the log, however soon the daemon ends")
 {
-	_cleanup_(closep) int fd = -1;
+	_cleanup_(closep) int log_fd = -1, fd = -1;
 	struct dsaio_client *client;
-	char bytes[4096] = "";
 	const char *dir;
 
 	places_private(false);
 	places_newcomer(30);
-	dir = getenv("XDG_RUNTIME_DIR");
-	CHECK_SYS(
-		mount("tmpfs", dir, "tmpfs", 0, test_text("size=64k,mode=700,uid=%u", geteuid())));
+	dir = run_dir_mount();
 	CHECK_SYS(mkdir(test_text("%s/dsaiod", dir), 0700));
 	/* The log has room in its page, and the lock has none. */
-	fd = (int)CHECK_SYS(
+	log_fd = (int)CHECK_SYS(
 		open(test_text("%s/dsaiod/dsaiod.log", dir), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-	CHECK_EQ(write(fd, "x\n", 2), 2);
-	closep(&fd);
-	fd = (int)CHECK_SYS(
-		open(test_text("%s/filler", dir), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-	while (write(fd, bytes, sizeof(bytes)) > 0)
-		;
-	CHECK_EQ(errno, ENOSPC);
+	CHECK_EQ(write(log_fd, "x\n", 2), 2);
+	fd = run_dir_fill(dir);
 	for (int i = 0; i < 10; i++)
 		CHECK_FAILS(dsaio_connect(NULL, &client), -ECHILD, "cannot start;No space left");
 }
