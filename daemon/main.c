@@ -333,6 +333,22 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 		"daemon (dsaiod --check-config finds mistakes in it first)");
 }
 
+/* False: the log has the cause. */
+static bool start_server(const struct config *config, struct event_base *base,
+			 struct gpu_probe *gpu_probe, struct server **ret_server)
+{
+	/* Whoever handed over the socket reads the log when no descriptor of it is left: then it has the cause. */
+	_cleanup_(closep) int held_fd = -1;
+	struct error error;
+
+	if (systemd_listen_fds() == 1)
+		held_fd = fcntl(SYSTEMD_LISTEN_FD, F_DUPFD_CLOEXEC, SYSTEMD_LISTEN_FD);
+	if (server_new(config, base, gpu_probe, ret_server, &error) == 0)
+		return true;
+	log_error("dsaiod: cannot start: %s", error.text);
+	return false;
+}
+
 static int serve(const struct config *config)
 {
 	_cleanup_(base_freep) struct event_base *base = base_new();
@@ -346,11 +362,8 @@ static int serve(const struct config *config)
 						       .limit_msec = GPU_PROBE_MSEC,
 						       .is_needed = config->engine ==
 								    GPU_ENGINE_GDS };
-	/* Whoever handed over the socket reads the log when no descriptor of it is left: then it has the cause. */
-	_cleanup_(closep) int held_fd = -1;
 	struct server *server;
 	struct stop stop;
-	struct error error;
 	bool is_over;
 
 	if (!base) {
@@ -360,14 +373,8 @@ static int serve(const struct config *config)
 	/* Its process is made before the start lock, the socket and threads. */
 	gpu_probe = gpu_probe_new(&gpu_options, base);
 	gds_init(config->cuda_library, config->cufile_library);
-	if (systemd_listen_fds() == 1)
-		held_fd = fcntl(SYSTEMD_LISTEN_FD, F_DUPFD_CLOEXEC, SYSTEMD_LISTEN_FD);
-	if (server_new(config, base, gpu_probe, &server, &error) < 0) {
-		log_error("dsaiod: cannot start: %s", error.text);
+	if (!start_server(config, base, gpu_probe, &server))
 		return STATUS_FAILED;
-	}
-	closep(&held_fd);
-	held_fd = -1;
 	stop = (struct stop){ .server = server };
 	term = evsignal_new(base, SIGTERM, on_stop, &stop);
 	interrupt = evsignal_new(base, SIGINT, on_stop, &stop);
