@@ -61,11 +61,8 @@ enum ring_opcode {
 /* Another: DeviceImport makes slabs of GPU memory. */
 #define RING_FEATURE_DEVICE UINT64_C(8)
 
-/* Another: GpuRates keeps what clients have measured. */
-#define RING_FEATURE_GPU_RATES UINT64_C(16)
-
 /* Another: FileGpu says whether a file's ops can name GPU memory. */
-#define RING_FEATURE_GPU_FILE UINT64_C(32)
+#define RING_FEATURE_GPU_FILE UINT64_C(16)
 
 /* A slot of the submission ring. */
 struct ring_entry {

@@ -852,7 +852,7 @@ int dsaio_op_way(const struct dsaio_op *op);
 /*
  * dsaio_op_why - why an op that has ended copied GPU memory; "" for others
  *
- * The reason of the daemon or the driver, for the memory or the file, or the rates that were measured.
+ * The reason of the daemon or the driver, for the memory or the file.
  * Valid until dsaio_op_free().
  */
 const char *dsaio_op_why(const struct dsaio_op *op);

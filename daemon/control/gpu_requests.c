@@ -16,15 +16,16 @@ struct gpu_wait {
 	struct list_node node; /* in the service's list */
 	struct call *call;
 	struct gds_handle handle; /* its descriptor is owned */
+	bool must_import;
 };
 
 /* The probe has ended.  Takes the handle's descriptor. */
-static int import_now(struct session *session, const struct gds_handle *handle, struct call *call,
-		      struct error *error)
+static int import_now(struct session *session, const struct gds_handle *handle, bool must_import,
+		      struct call *call, struct error *error)
 {
 	const struct gpu_way way = service_gpu_way(session->service);
 
-	if (way.can_import)
+	if (way.can_import && (must_import || way.way != WIRE__GPU_WAY__GPU_COPY))
 		return session_slab_import_gpu(session, handle, call, error);
 	session_close_fds(session, &handle->fd, 1);
 	return error_set_plain(error, -EOPNOTSUPP, "the daemon does not use GPU memory: %s",
@@ -51,8 +52,8 @@ static int import_count(struct session *session, struct call *call, struct error
 	return 0;
 }
 
-int session_gpu_import(struct session *session, const struct gds_handle *handle, struct call *call,
-		       struct error *error)
+int session_gpu_import(struct session *session, const struct gds_handle *handle, bool must_import,
+		       struct call *call, struct error *error)
 {
 	struct service *service = session->service;
 	struct gpu_wait *wait;
@@ -64,7 +65,7 @@ int session_gpu_import(struct session *session, const struct gds_handle *handle,
 	}
 	if (service->registry.config->engine == GPU_ENGINE_LIBAIO ||
 	    !gpu_probe_is_running(service->gpu_probe))
-		return import_now(session, handle, call, error);
+		return import_now(session, handle, must_import, call, error);
 	wait = calloc(1, sizeof(*wait));
 	if (!wait) {
 		session_close_fds(session, &handle->fd, 1);
@@ -72,6 +73,7 @@ int session_gpu_import(struct session *session, const struct gds_handle *handle,
 	}
 	wait->call = call;
 	wait->handle = *handle;
+	wait->must_import = must_import;
 	list_push(&service->gpu_waits, &wait->node);
 	return 0;
 }
@@ -218,12 +220,13 @@ void gpu_requests_on_probe_end(void *arg)
 	/* An answer may end its session, and with it other waits. */
 	while ((wait = list_entry(service->gpu_waits.first, struct gpu_wait, node))) {
 		const struct gds_handle handle = wait->handle;
+		const bool must_import = wait->must_import;
 		struct call *call = wait->call;
 		struct error error;
 		int r;
 
 		wait_free(service, wait);
-		r = import_now(call->session, &handle, call, &error);
+		r = import_now(call->session, &handle, must_import, call, &error);
 		if (r < 0)
 			call->on_done(call, r, &error);
 	}

@@ -20,8 +20,8 @@ struct session;
  * errors: -EOPNOTSUPP (no import is possible here), -EAGAIN (half of the client's or user's requests are imports
  * that wait for the driver: the other half is for other requests).
  */
-int session_gpu_import(struct session *session, const struct gds_handle *handle, struct call *call,
-		       struct error *error);
+int session_gpu_import(struct session *session, const struct gds_handle *handle, bool must_import,
+		       struct call *call, struct error *error);
 /*
  * FileGpu: registers the file with cuFile.  on_done without a result.  Further errors: -EBADF (no such file),
  * -EOPNOTSUPP (the daemon uses no GPU memory), -EAGAIN (too many files of the client, the user, or of

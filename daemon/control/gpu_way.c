@@ -41,7 +41,7 @@ struct gpu_way gpu_way(enum gpu_engine engine, const struct gpu_report *report, 
 		way.way = WIRE__GPU_WAY__GPU_DIRECT;
 		return way;
 	}
-	if (way.can_import)
+	if (is_probing || (way.can_import && !gpu_report_copies(report)))
 		way.way = WIRE__GPU_WAY__GPU_AUTO;
 	return way;
 }
@@ -50,11 +50,4 @@ struct gpu_way service_gpu_way(const struct service *service)
 {
 	return gpu_way(service->registry.config->engine, gpu_probe_report(service->gpu_probe),
 		       gpu_probe_is_running(service->gpu_probe));
-}
-
-bool service_gpu_copies(const struct service *service)
-{
-	const struct gpu_report *report = gpu_probe_report(service->gpu_probe);
-
-	return report && !report->nvfs_major && !report->nvfs_minor && !report->has_p2pdma;
 }

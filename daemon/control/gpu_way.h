@@ -20,15 +20,12 @@ struct service;
 
 struct gpu_way {
 	Wire__GpuWay way;
-	bool can_import;	    /* as far as is known: the probe may still run */
+	bool can_import; /* where a client demands it; as far as is known: the probe may still run */
 	char why[ERROR_TEXT_BYTES]; /* the reason, for people */
 };
 /* report: NULL: the probe has found nothing.  is_probing: it has not ended. */
 struct gpu_way gpu_way(enum gpu_engine engine, const struct gpu_report *report, bool is_probing);
 /* The way of the service's clients, now. */
 struct gpu_way service_gpu_way(const struct service *service);
-
-/* Does cuFile itself copy, so that the client's copies are the usual way? */
-bool service_gpu_copies(const struct service *service);
 
 #endif

@@ -1,6 +1,5 @@
 #include "daemon/control/request.h"
 
-#include "proto/gpu_rate.h"
 #include "proto/version.h" /* the version is the project's */
 #include "proto/wire.h"
 
@@ -34,7 +33,6 @@ static const struct {
 	[WIRE__REQUEST__BODY_STORE_GET] = { "store_get", 0, 1 },
 	[WIRE__REQUEST__BODY_PROFILE_SET] = { "profile_set", 0, 1 },
 	[WIRE__REQUEST__BODY_DEVICE_IMPORT] = { "device_import", 0, 1 },
-	[WIRE__REQUEST__BODY_GPU_RATES] = { "gpu_rates", 0, 0 },
 	[WIRE__REQUEST__BODY_FILE_GPU] = { "file_gpu", 0, 0 },
 };
 
@@ -180,40 +178,6 @@ struct gds_handle request_gds_handle(const Wire__DeviceImport *import)
 	return handle;
 }
 
-static bool is_rate(uint64_t rate)
-{
-	return rate && rate <= GPU_RATE_MAX;
-}
-
-static int gpu_rates_check(const Wire__GpuRates *rates, struct error *error)
-{
-	if (rates->uuid.len != UUID_BYTES)
-		return error_set_plain(error, -EINVAL,
-				       "gpu_rates: a UUID of %zu bytes: must have %zu",
-				       rates->uuid.len, UUID_BYTES);
-	if (rates->n_rates > 2 * N_GPU_CLASSES)
-		return error_set_plain(error, -EINVAL, "gpu_rates: %zu rates: at most %d",
-				       rates->n_rates, 2 * N_GPU_CLASSES);
-	for (size_t i = 0; i < rates->n_rates; i++) {
-		const Wire__GpuRate *rate = rates->rates[i];
-
-		if (rate->len_class >= N_GPU_CLASSES)
-			return error_set_plain(error, -EINVAL,
-					       "gpu_rates: class %" PRIu32 ": must be below %d",
-					       rate->len_class, N_GPU_CLASSES);
-		if (!is_rate(rate->direct_rate) || !is_rate(rate->copied_rate))
-			return error_set_plain(error, -EINVAL,
-					       "gpu_rates: %" PRIu64 " and %" PRIu64
-					       " bytes per second: must be from 1 to 2^50",
-					       rate->direct_rate, rate->copied_rate);
-		if (rate->error > GPU_RATE_ERROR_MAX)
-			return error_set_plain(error, -EINVAL,
-					       "gpu_rates: errno %" PRIu32 ": at most %u",
-					       rate->error, GPU_RATE_ERROR_MAX);
-	}
-	return 0;
-}
-
 static int file_gpu_check(const Wire__FileGpu *file_gpu, struct error *error)
 {
 	if (file_gpu->uuid.len != UUID_BYTES)
@@ -265,8 +229,6 @@ int request_check(const Wire__Request *request, unsigned n_fds, struct error *er
 		return handle_open_check(request->handle_open, error);
 	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
 		return device_import_check(request->device_import, n_fds, error);
-	case WIRE__REQUEST__BODY_GPU_RATES:
-		return gpu_rates_check(request->gpu_rates, error);
 	case WIRE__REQUEST__BODY_FILE_GPU:
 		return file_gpu_check(request->file_gpu, error);
 	case WIRE__REQUEST__BODY_SUBMIT:

@@ -1,7 +1,6 @@
 #include "daemon/control/serve.h"
 
 #include "daemon/base/log.h"
-#include "daemon/control/gpu_rates_wire.h"
 #include "daemon/control/gpu_requests.h"
 #include "daemon/control/gpu_way.h"
 #include "daemon/control/request.h"
@@ -221,8 +220,6 @@ static uint64_t hello_features(const Wire__Hello *hello, const struct gpu_way *w
 
 	if (way->can_import && (hello->features & RING_FEATURE_GPU_FILE))
 		features |= RING_FEATURE_DEVICE | RING_FEATURE_GPU_FILE;
-	if (way->way == WIRE__GPU_WAY__GPU_AUTO)
-		features |= RING_FEATURE_GPU_RATES;
 	return features;
 }
 
@@ -268,31 +265,6 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	reply.body_case = WIRE__REPLY__BODY_HELLO;
 	reply.hello = &ours;
 	reply_send(session, &reply, &board_fd, 1);
-	return 0;
-}
-
-static void gpu_rates_freep(Wire__GpuRates **rates)
-{
-	wire__gpu_rates__free_unpacked(*rates, NULL);
-}
-
-static int serve_gpu_rates(struct session *session, uint64_t seq, const Wire__GpuRates *rates,
-			   struct error *error)
-{
-	_cleanup_(gpu_rates_freep) Wire__GpuRates *kept = WIRE_NEW(Wire__GpuRates, wire__gpu_rates);
-	const struct gpu_rates_row *row;
-	Wire__Reply reply = WIRE__REPLY__INIT;
-	int r = session_gpu_rates(session, rates, &row, error);
-
-	if (r < 0)
-		return r;
-	if (!kept || (row && gpu_rates_to_wire(row, &kept->n_rates, &kept->rates) < 0))
-		return error_set(error, -ENOMEM, "gpu_rates");
-	kept->are_copies_usual = service_gpu_copies(session->service);
-	reply.seq = seq;
-	reply.body_case = WIRE__REPLY__BODY_GPU_RATES;
-	reply.gpu_rates = kept;
-	reply_send(session, &reply, NULL, 0);
 	return 0;
 }
 
@@ -402,7 +374,7 @@ static int serve_device_import(struct session *session, const Wire__DeviceImport
 
 	if (frame->n_fds)
 		handle.fd = TAKE_FD(frame->fds[0]);
-	return session_gpu_import(session, &handle, call, error);
+	return session_gpu_import(session, &handle, import->must_import, call, error);
 }
 
 /* Answers requests that need no call.  Returns 0 if it did, 1 if the request needs a call. */
@@ -418,8 +390,6 @@ static int serve_now(struct session *session, const Wire__Request *request, stru
 		return serve_channel_open(session, request->seq, request->channel_open, error);
 	case WIRE__REQUEST__BODY_STATUS:
 		return serve_status(session, request->seq, request->status, error);
-	case WIRE__REQUEST__BODY_GPU_RATES:
-		return serve_gpu_rates(session, request->seq, request->gpu_rates, error);
 	case WIRE__REQUEST__BODY_FILE_GET:
 		return serve_file_get(session, request->seq, request->file_get, error);
 	default:

@@ -107,5 +107,4 @@ void service_deinit(struct service *service)
 {
 	assert(!service->n_sessions);
 	turns_deinit(&service->turns);
-	gpu_rates_deinit(&service->gpu_rates);
 }

@@ -19,7 +19,6 @@
 #include "daemon/base/hung.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/base/quota.h"
-#include "daemon/control/gpu_rates.h"
 #include "daemon/control/turns.h"
 #include "daemon/control/user.h"
 #include "daemon/object/pool.h"
@@ -61,7 +60,6 @@ struct service {
 	struct turns turns; /* of sessions with requests to read; set by service_init() */
 	struct users users;
 	struct list sessions; /* struct session, oldest first */
-	struct gpu_rates gpu_rates;
 	uint32_t n_sessions;
 	uint32_t n_closing_sockets; /* with unread descriptors, not yet closed by a worker thread */
 	uint32_t last_id;

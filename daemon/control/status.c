@@ -2,7 +2,6 @@
 
 #include "daemon/account/metrics.h"
 #include "daemon/base/hung.h"
-#include "daemon/control/gpu_rates_wire.h"
 #include "daemon/control/gpu_way.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/gpu_probe.h"
@@ -17,8 +16,6 @@
 
 /* Hung calls that status reports, the oldest first: a client can make one per worker thread. */
 #define HUNG_MAX 64u
-/* Stores and GPUs with measured ways that status reports, the newest: a quarter of a page. */
-#define MEASURED_MAX 16u
 /* Stores and clients of one page, packed: takes about 100 us (a guess).  One object may be larger;
    a handle, the largest, has at most one channel for each store. */
 #define PAGE_BYTES (16u << 10)
@@ -392,41 +389,7 @@ static int hung_to_wire(const struct view *view, Wire__StatusReply *wire)
 	return 0;
 }
 
-static int measured_one_to_wire(const struct gpu_rates_row *row, Wire__GpuMeasured *wire)
-{
-	wire->uid = row->uid;
-	if (text_to_wire(row->store, &wire->store) < 0 || text_to_wire(row->gpu, &wire->uuid) < 0)
-		return -ENOMEM;
-	return gpu_rates_to_wire(row, &wire->n_rates, &wire->rates);
-}
-
-/* The newest first. */
-static int measured_to_wire(const struct gpu_rates *rates, const struct view *view,
-			    Wire__Gpus *wire)
-{
-	wire->measured = calloc(MEASURED_MAX, sizeof(Wire__GpuMeasured *));
-	if (!wire->measured)
-		return -ENOMEM;
-	for (const struct list_node *node = rates->rows.last;
-	     node && wire->n_measured < MEASURED_MAX; node = node->prev) {
-		const struct gpu_rates_row *row = container_of(node, const struct gpu_rates_row,
-							       node);
-		Wire__GpuMeasured *one;
-
-		if (!may_see(view, row->uid))
-			continue;
-		one = WIRE_NEW(Wire__GpuMeasured, wire__gpu_measured);
-		if (!one)
-			return -ENOMEM;
-		wire->measured[wire->n_measured++] = one;
-		if (measured_one_to_wire(row, one) < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-static int gpus_to_wire(const struct service *service, const struct view *view,
-			Wire__StatusReply *wire)
+static int gpus_to_wire(const struct service *service, Wire__StatusReply *wire)
 {
 	const struct gpu_way way = service_gpu_way(service);
 	struct gpu_probe *probe = service->gpu_probe;
@@ -449,8 +412,6 @@ static int gpus_to_wire(const struct service *service, const struct view *view,
 	    text_to_wire(way.why, &wire->gpus->why) < 0 ||
 	    text_to_wire(report->problem, &wire->gpus->problem) < 0 ||
 	    text_to_wire(gpu_probe_is_running(probe) ? report->call : "", &wire->gpus->call) < 0)
-		return -ENOMEM;
-	if (measured_to_wire(&service->gpu_rates, view, wire->gpus) < 0)
 		return -ENOMEM;
 	wire->gpus->gpus = calloc(report->n_gpus + 1, sizeof(Wire__Gpu *));
 	if (!wire->gpus->gpus)
@@ -489,7 +450,7 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 	    users_to_wire(service, &view, wire) < 0)
 		return -ENOMEM;
 	if (!from->store && !from->client) {
-		if (hung_to_wire(&view, wire) < 0 || gpus_to_wire(service, &view, wire) < 0)
+		if (hung_to_wire(&view, wire) < 0 || gpus_to_wire(service, wire) < 0)
 			return -ENOMEM;
 		page.used = wire__status_reply__get_packed_size(wire);
 	}

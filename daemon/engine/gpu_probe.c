@@ -433,18 +433,24 @@ const struct gpu_report *gpu_probe_report(struct gpu_probe *probe)
 		       : NULL;
 }
 
+bool gpu_report_copies(const struct gpu_report *report)
+{
+	return !report->nvfs_major && !report->nvfs_minor && !report->has_p2pdma;
+}
+
 const char *gpu_report_cufile_text(const struct gpu_report *report, char text[GPU_TEXT_BYTES])
 {
 	int major = report->cufile_version / 1000, minor = report->cufile_version % 1000 / 10;
 
 	if (!report->has_cufile)
 		text_set(text, "without cuFile: %s", report->cufile_problem);
-	else if (report->nvfs_major || report->nvfs_minor)
+	else if (gpu_report_copies(report))
+		text_set(text, "cuFile %d.%d in compatibility mode, which copies in the daemon",
+			 major, minor);
+	else if (report->has_p2pdma && !report->nvfs_major && !report->nvfs_minor)
+		text_set(text, "cuFile %d.%d with P2PDMA", major, minor);
+	else
 		text_set(text, "cuFile %d.%d with nvidia-fs %" PRIu32 ".%" PRIu32, major, minor,
 			 report->nvfs_major, report->nvfs_minor);
-	else
-		text_set(text, "cuFile %d.%d %s", major, minor,
-			 report->has_p2pdma ? "with P2PDMA"
-					    : "in compatibility mode, which copies in the daemon");
 	return text;
 }

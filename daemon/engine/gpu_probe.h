@@ -73,6 +73,8 @@ const struct gpu_report *gpu_probe_report(struct gpu_probe *probe);
 void gpu_uuid_print(const void *uuid, char text[GPU_UUID_BYTES]);
 /* Whether the child is still at it. */
 bool gpu_probe_is_running(const struct gpu_probe *probe);
+/* Is cuFile in its compatibility mode, in which it copies? */
+bool gpu_report_copies(const struct gpu_report *report);
 /* How cuFile moves bytes, for people: "cuFile 1.17 with nvidia-fs 2.24".  Returns text. */
 const char *gpu_report_cufile_text(const struct gpu_report *report, char text[GPU_TEXT_BYTES]);
 

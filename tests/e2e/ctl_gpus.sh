@@ -31,9 +31,9 @@ gpus_are_a_table() {
 
 the_way_of_GPU_memory_is_told() {
 	gpus_are ""
-	status_says "GPU memory is used directly or copied, as is faster: cuFile 1.17 in compatibility mode" || return 1
+	status_says "GPU memory is copied through pinned memory: cuFile 1.17 in compatibility mode" || return 1
 	gpus_are "nvfs=2.24"
-	status_says "GPU memory is used directly or copied, as is faster: cuFile 1.17 with nvidia-fs" || return 1
+	status_says "GPU memory is used directly where cuFile takes the file, else copied: cuFile 1.17 with nvidia-fs" || return 1
 	gpus_are "nvfs=2.24" "engine = libaio"
 	status_says "GPU memory is copied through pinned memory: the daemon's configuration says engine = libaio" ||
 		return 1

@@ -1,5 +1,5 @@
 /*
- * The way of GPU memory that the daemon names, what clients have measured, and imports while the probe runs.
+ * The way of GPU memory that the daemon names, and imports while the probe runs.
  */
 #include "tests/gpu/imported.h"
 
@@ -12,7 +12,7 @@ static const struct {
 	const char *why;
 } ways[] = {
 	{ "auto with nvidia-fs", "nvfs=2.24", "", WIRE__GPU_WAY__GPU_AUTO, true, "nvidia-fs 2.24" },
-	{ "auto in compatibility mode", "", "", WIRE__GPU_WAY__GPU_AUTO, true,
+	{ "auto in compatibility mode", "", "", WIRE__GPU_WAY__GPU_COPY, true,
 	  "compatibility mode" },
 	{ "gds in compatibility mode", "", "engine = gds\n", WIRE__GPU_WAY__GPU_DIRECT, true,
 	  "compatibility mode" },
@@ -52,112 +52,14 @@ TEST_TABLE(way, ways, "Hello names the way of GPU memory, and an import follows 
 	CHECK_EQ((features(&raw, daemon, ways[row].way, ways[row].why) & RING_FEATURE_DEVICE) != 0,
 		 ways[row].has_feature);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	if (ways[row].has_feature && ways[row].way == WIRE__GPU_WAY__GPU_COPY) {
+		import_fails(&raw, &import, -EOPNOTSUPP, ways[row].why);
+		import.message.must_import = true;
+	}
 	if (ways[row].has_feature)
 		(void)import_call(&raw, &import);
 	else
 		import_fails(&raw, &import, -EOPNOTSUPP, ways[row].why);
-}
-
-/* ---- what clients have measured ---- */
-
-struct rates {
-	CUuuid uuid;
-	Wire__GpuRate rate, *all;
-	Wire__GpuRates message;
-};
-
-/* A report, or a question if n is 0. */
-static void rates_init(struct rates *rates, uint32_t store, size_t n)
-{
-	*rates = (struct rates){ .rate = WIRE__GPU_RATE__INIT,
-				 .all = &rates->rate,
-				 .message = WIRE__GPU_RATES__INIT };
-	CHECK_EQ(gpu.find.cuDeviceGetUuid_v2(&rates->uuid, 0), CUDA_SUCCESS);
-	rates->rate.direct_rate = 7;
-	rates->rate.copied_rate = 5;
-	rates->rate.is_direct = true;
-	rates->message.store = store;
-	rates->message.uuid = (ProtobufCBinaryData){ sizeof(rates->uuid.bytes),
-						     (uint8_t *)rates->uuid.bytes };
-	rates->message.n_rates = n;
-	rates->message.rates = &rates->all;
-}
-
-static void rates_call(struct raw *raw, struct rates *rates, struct answer *answer)
-{
-	Wire__Request request = RAW_REQUEST(GPU_RATES, gpu_rates, &rates->message);
-
-	raw_call_ok(raw, &request, NULL, 0, answer);
-	CHECK_EQ(answer->reply->body_case, WIRE__REPLY__BODY_GPU_RATES);
-}
-
-static void rates_fail(struct raw *raw, struct rates *rates, int error, const char *words)
-{
-	Wire__Request request = RAW_REQUEST(GPU_RATES, gpu_rates, &rates->message);
-
-	raw_call_fails(raw, &request, NULL, 0, error, words);
-}
-
-TEST(rates, "the user's next client gets the rates that one has measured; lies are refused")
-{
-	_cleanup_(answer_free) struct answer none = ANSWER_NONE, kept = ANSWER_NONE;
-	const Wire__GpuRate *rate;
-	struct rates rates;
-	struct raw next = RAW_NONE;
-	struct kit kit;
-
-	kit_open(&kit, "", "");
-	rates_init(&rates, kit.file.store, 0);
-	rates_call(&kit.raw, &rates, &none);
-	CHECK_EQ(none.reply->gpu_rates->n_rates, 0);
-
-	rates_init(&rates, kit.file.store + 1000, 1);
-	rates_fail(&kit.raw, &rates, -ENXIO, "store;none with this id");
-	rates_init(&rates, kit.file.store, 1);
-	rates.rate.copied_rate = UINT64_MAX;
-	rates_fail(&kit.raw, &rates, -EINVAL, "18446744073709551615;2^50");
-	rates_init(&rates, kit.file.store, 1);
-	for (unsigned i = 0; i < 300; i++) { /* GPUs that the host does not have cost nothing */
-		rates.uuid.bytes[0] = (char)(rates.uuid.bytes[0] + 1);
-		rates.uuid.bytes[1] = (char)i;
-		rates_fail(&kit.raw, &rates, -ENODEV, "no GPU-");
-	}
-
-	for (unsigned i = 0; i < 3; i++) {
-		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-
-		rates_init(&rates, kit.file.store, 1);
-		rates.rate.is_write = true;
-		rates.rate.len_class = 2;
-		rates.rate.direct_rate = 7 + i; /* the last one is kept */
-		rates.rate.error = i;
-		rates_call(&kit.raw, &rates, &answer);
-	}
-	raw_open(&next, kit.daemon);
-	rates_init(&rates, kit.file.store, 0);
-	rates_call(&next, &rates, &kept);
-	CHECK_EQ(kept.reply->gpu_rates->n_rates, 1);
-	rate = kept.reply->gpu_rates->rates[0];
-	CHECK(rate->is_write && rate->is_direct);
-	CHECK_EQ(rate->len_class, 2);
-	CHECK_EQ(rate->direct_rate, 9);
-	CHECK_EQ(rate->copied_rate, 5);
-	CHECK_EQ(rate->error, 2);
-	ctl_says(kit.daemon, "status", "direct 9 B/s, copy failed (No such file or directory)");
-	ctl_says(kit.daemon, "status --json", "\"copied_rate\": null");
-	raw_close(&next);
-	kit_close(&kit);
-}
-
-TEST(rates_unwanted, "a daemon whose engine is configured keeps no rates")
-{
-	struct rates rates;
-	struct kit kit;
-
-	kit_open(&kit, "", "engine = gds\n");
-	rates_init(&rates, kit.file.store, 1);
-	rates_fail(&kit.raw, &rates, -EOPNOTSUPP, "does not choose by them");
-	kit_close(&kit);
 }
 
 TEST(probing, "an import that comes while the driver is asked waits for its answer")

@@ -63,7 +63,7 @@ START_TEST(a_program_may_demand_that_nothing_is_copied)
 {
 	char *memory = gpu_alloc(0), buf[16];
 
-	client_begin_with(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_COPY, true);
+	client_begin_with(0, WIRE__GPU_WAY__GPU_COPY, true);
 	ck_assert_int_eq(use(memory), -EOPNOTSUPP);
 	ck_assert_msg(strstr(dsaio_error(), "as the test wants it") &&
 			      strstr(dsaio_error(), "DSAIO_GPU_DIRECT"),
@@ -74,6 +74,11 @@ START_TEST(a_program_may_demand_that_nothing_is_copied)
 	ck_assert_int_eq(use(memory), -ENODEV);
 	ck_assert_msg(strstr(dsaio_error(), "DSAIO_GPU_DIRECT"), "%s", dsaio_error());
 	ck_assert_int_eq(use(gpu_alloc(0)), 1);
+	/* the daemon would copy, but need not */
+	client_begin_with(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_COPY, true);
+	ck_assert_int_gt(use(gpu_alloc(0)), 0);
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_COPY);
+	ck_assert_int_eq(use(gpu_alloc(0)), 0);
 }
 END_TEST
 

@@ -11,7 +11,7 @@ static int import(unsigned seq, int memory_fd)
 {
 	const struct gds_handle handle = { .fd = memory_fd, .size_bytes = 4096 };
 	struct call *call = control_call(session, seq, 's');
-	int r = session_gpu_import(session, &handle, call, &c.error);
+	int r = session_gpu_import(session, &handle, false, call, &c.error);
 
 	if (r < 0)
 		call_free(call);

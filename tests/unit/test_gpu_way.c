@@ -35,7 +35,7 @@ static const struct {
 	  "cuFile 1.17 with nvidia-fs 2.24" },
 	{ "P2PDMA", GPU_ENGINE_AUTO, P2PDMA, WIRE__GPU_WAY__GPU_AUTO, true,
 	  "cuFile 1.17 with P2PDMA" },
-	{ "compatibility mode", GPU_ENGINE_AUTO, 0, WIRE__GPU_WAY__GPU_AUTO, true,
+	{ "compatibility mode", GPU_ENGINE_AUTO, 0, WIRE__GPU_WAY__GPU_COPY, true,
 	  "cuFile 1.17 in compatibility mode" },
 	{ "compatibility mode, and copies are forbidden", GPU_ENGINE_GDS, 0,
 	  WIRE__GPU_WAY__GPU_DIRECT, true,

@@ -268,56 +268,6 @@ START_TEST(gpu_memory_is_named_by_a_uuid_and_one_handle)
 }
 END_TEST
 
-static const struct {
-	const char *what;
-	size_t uuid_bytes, n;
-	uint32_t class;
-	uint64_t direct, copied;
-	uint32_t error;
-	unsigned n_fds;
-	const char *why; /* NULL: fine */
-} rates[] = {
-	{ "a question", 16, 0, 0, 0, 0, 0, 0, NULL },
-	{ "an answer", 16, 1, 2, 1, UINT64_C(1) << 50, 0, 0, NULL },
-	{ "all that there are", 16, 6, 0, 1, 1, 0, 0, NULL },
-	{ "more than there are", 16, 7, 0, 1, 1, 0, 0, "7 rates: at most 6" },
-	{ "no UUID", 0, 1, 0, 1, 1, 0, 0, "a UUID of 0 bytes: must have 16" },
-	{ "a long UUID", 17, 1, 0, 1, 1, 0, 0, "17 bytes" },
-	{ "a class that is none", 16, 1, 3, 1, 1, 0, 0, "class 3: must be below 3" },
-	{ "a large class", 16, 1, UINT32_MAX, 1, 1, 0, 0, "class 4294967295" },
-	{ "no time", 16, 1, 0, 0, 1, 0, 0, "0 and 1 bytes per second: must be from 1 to 2^50" },
-	{ "2^64", 16, 1, 0, 1, UINT64_MAX, 0, 0, "18446744073709551615 bytes per second" },
-	{ "above the limit", 16, 1, 0, (UINT64_C(1) << 50) + 1, 1, 0, 0, "to 2^50" },
-	{ "a way that failed", 16, 1, 0, 1, 1, 4095, 0, NULL },
-	{ "no errno", 16, 1, 0, 1, 1, 4096, 0, "errno 4096: at most 4095" },
-	{ "a descriptor", 16, 1, 0, 1, 1, 0, 1, "1 descriptors" },
-};
-
-START_TEST(measured_rates_are_numbers_that_can_be)
-{
-	static Wire__GpuRate good = WIRE__GPU_RATE__INIT, last = WIRE__GPU_RATE__INIT;
-	static Wire__GpuRates gpu_rates = WIRE__GPU_RATES__INIT;
-	Wire__GpuRate *all[] = { &good, &good, &good, &good, &good, &good, &good };
-	int r;
-
-	good.direct_rate = good.copied_rate = 1;
-	last.len_class = rates[_i].class;
-	last.direct_rate = rates[_i].direct;
-	last.copied_rate = rates[_i].copied;
-	last.error = rates[_i].error;
-	gpu_rates.uuid = (ProtobufCBinaryData){ rates[_i].uuid_bytes, zeroes };
-	gpu_rates.n_rates = rates[_i].n;
-	gpu_rates.rates = all;
-	if (rates[_i].n)
-		all[rates[_i].n - 1] = &last;
-	r = check(WIRE__REQUEST__BODY_GPU_RATES, &gpu_rates, rates[_i].n_fds);
-	ck_assert_msg(r == (rates[_i].why ? -EINVAL : 0), "%s", rates[_i].what);
-	if (r < 0)
-		ck_assert_msg(strstr(error.text, rates[_i].why), "%s: %s", rates[_i].what,
-			      error.text);
-}
-END_TEST
-
 START_TEST(a_question_about_a_file_has_a_uuid)
 {
 	static Wire__FileGpu file_gpu = WIRE__FILE_GPU__INIT;
@@ -400,7 +350,6 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, the_pages_of_a_slab_are_a_kind_that_there_is, 0, N_ROWS(slabs));
 	tcase_add_loop_test(tcase, gpu_memory_is_named_by_a_uuid_and_one_handle, 0,
 			    N_ROWS(imports));
-	tcase_add_loop_test(tcase, measured_rates_are_numbers_that_can_be, 0, N_ROWS(rates));
 	tcase_add_test(tcase, a_question_about_a_file_has_a_uuid);
 	tcase_add_test(tcase, a_submit_has_no_more_entries_than_a_ring);
 	tcase_add_test(tcase, entries_are_those_of_a_ring);

@@ -278,7 +278,7 @@ static int start_crew(struct bench *bench)
 	return bench_crew_status(bench->ctl, bench_crew_start(&options, &bench->crew, text), text);
 }
 
-/* The way of a GPU's memory shows in an op, after those that choose it. */
+/* The way of a GPU's memory shows in an op. */
 static int try_gpu(struct bench_process *process, enum bench_op op)
 {
 	static const struct profile profile = { .block_size = 1 << 20,
@@ -288,14 +288,11 @@ static int try_gpu(struct bench_process *process, enum bench_op op)
 								: PAGE_BYTES;
 	_cleanup_(handle_closep) struct dsaio_handle *handle = NULL;
 	_cleanup_(file_closep) struct dsaio_file *file = NULL;
-	struct bench_moved moved = { 0 }; /* before the guest's first look */
 	char path[PATH_MAX];
 	int r = bench_open_handle(process, &profile, &handle);
 
 	if (r == 0)
 		r = bench_open_file(process, op, &file, path);
-	if (r == 0)
-		r = bench_settle(process, handle, file, path, op, process->buffer_bytes, &moved);
 	return r == 0 ? bench_transfer(process, handle, file, path, op, len) : r;
 }
 

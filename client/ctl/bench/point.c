@@ -11,12 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-/*
- * 4 ops of each way, and a copied one before that: dsaiod.conf(5).  Lengths of the library's classes, so that
- * no more bytes than needed are moved.
- */
-#define SETTLE_OPS 9u
-static const uint64_t settle_bytes[] = { 1u << 20, 2u << 20, 17u << 20 };
 #define OPENING_BYTES 4096u /* of the op that opens the channel, which is not measured */
 
 /* A process's results, in its shared memory. */
@@ -101,45 +95,6 @@ int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
 	if (r == 0 && process->gpu)
 		bench_gpu_note(process, running);
 	dsaio_op_free(running);
-	return r;
-}
-
-static int settle_class(struct bench_process *process, struct dsaio_handle *handle,
-			struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len,
-			struct bench_moved *moved)
-{
-	int64_t done = 0;
-
-	for (unsigned i = 0; done >= 0 && i < SETTLE_OPS; i++) {
-		done = op == BENCH_READ ? dsaio_pread(handle, file, process->buffer, len, 0)
-					: dsaio_pwrite(handle, file, process->buffer, len, 0);
-		if (done > 0)
-			moved->bytes += (uint64_t)done;
-		moved->ops++;
-	}
-	return done < 0 ? bench_process_fail(process, "%s: %s", path, dsaio_error()) : 0;
-}
-
-int bench_settle(struct bench_process *process, struct dsaio_handle *handle,
-		 struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len,
-		 struct bench_moved *moved)
-{
-	const size_t n_classes = sizeof(settle_bytes) / sizeof(settle_bytes[0]);
-	int r = 0;
-
-	for (unsigned turn = 0; r == 0 && process->gpu && turn < process->n_processes; turn++) {
-		uint64_t least = 0;
-
-		for (size_t i = 0; r == 0 && turn == process->id && i < n_classes; i++) {
-			if (len > least)
-				r = settle_class(process, handle, file, path, op,
-						 len < settle_bytes[i] ? len : settle_bytes[i],
-						 moved);
-			least = i == 0 ? 1u << 20 : 16u << 20;
-		}
-		if (r == 0)
-			r = bench_process_barrier(process);
-	}
 	return r;
 }
 

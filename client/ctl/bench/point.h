@@ -67,15 +67,6 @@ int bench_open_handle(struct bench_process *process, const struct profile *profi
 int bench_open_file(struct bench_process *process, enum bench_op op, struct dsaio_file **ret_file,
 		    char *path);
 
-/*
- * With --gpu: the library measures both ways of GPU memory by the first ops.  Runs as many, one at a time,
- * for ops of up to that length, so that the ops that the bench measures go one way.  Processes take turns:
- * the next ones hear what the first has found.  moved: their bytes and ops are added.
- */
-int bench_settle(struct bench_process *process, struct dsaio_handle *handle,
-		 struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len,
-		 struct bench_moved *moved);
-
 /* Moves len bytes at the file's start from or to the process's buffer, and waits. */
 int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
 		   struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len);

@@ -143,7 +143,6 @@ struct task {
 	struct bench_process *process;
 	struct dsaio_handle *handle;
 	struct dsaio_file **files; /* n_files() */
-	struct bench_moved moved;  /* before the loops */
 };
 
 /* Shared by all processes: what this run made, for each file of each of them. */
@@ -194,10 +193,7 @@ static int task_prepare(struct task *task)
 		if (dsaio_file_from_fd(process->client, fd, &task->files[i]) < 0)
 			return bench_process_fail(process, "%s: %s", path, dsaio_error());
 	}
-	bench_io_path(process, options.is_read, options.io_size, 0, path);
-	return bench_settle(process, task->handle, task->files[0], path,
-			    options.is_read ? BENCH_READ : BENCH_WRITE, options.io_size,
-			    &task->moved);
+	return 0;
 }
 
 static double seconds(uint64_t from_nsec, uint64_t to_nsec)
@@ -266,12 +262,10 @@ static int prepare_task(struct bench_process *process, const void *arg)
 /* The second one. */
 static int run_task(struct bench_process *process, const void *arg)
 {
-	const struct task *task = process->state;
 	struct result *result = process->shared;
 	int r = bench_process_barrier(process);
 
 	(void)arg; /* there is none */
-	result->moved = task->moved;
 	for (unsigned loop = 0; r == 0 && loop < total_loops(); loop++)
 		r = task_loop(process->state, loop);
 	if (process->gpu) {

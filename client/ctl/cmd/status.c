@@ -8,7 +8,6 @@
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
-#include "proto/gpu_rate.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -142,99 +141,17 @@ static int print_clients(const Wire__StatusReply *status)
 	return table_print(&handles, stdout);
 }
 
-/* Room for both rates, and for how cuFile moves bytes. */
-#define RATE_TEXT_BYTES 600
-#define RATE_BYTES 128 /* of one of the two */
-#define NSEC_PER_SEC UINT64_C(1000000000)
-
 /* How GPU memory reaches files. */
 static const char *way_text(Wire__GpuWay way)
 {
 	switch (way) {
 	case WIRE__GPU_WAY__GPU_AUTO:
-		return "GPU memory is used directly or copied, as is faster";
+		return "GPU memory is used directly where cuFile takes the file, else copied";
 	case WIRE__GPU_WAY__GPU_DIRECT:
 		return "GPU memory goes through cuFile, or the op fails";
 	default:
 		return "GPU memory is copied through pinned memory";
 	}
-}
-
-static const char *rate_kind(const Wire__GpuRate *rate)
-{
-	static const char *const kinds[2][N_GPU_CLASSES] = {
-		{ "reads up to 1 MiB", "reads up to 16 MiB", "longer reads" },
-		{ "writes up to 1 MiB", "writes up to 16 MiB", "longer writes" },
-	};
-
-	return rate->len_class < N_GPU_CLASSES ? kinds[!!rate->is_write][rate->len_class] : "";
-}
-
-static const char *rate_way(const Wire__GpuRate *rate)
-{
-	return rate->is_direct ? "direct" : "copy";
-}
-
-/* Only the way that ops do not take can have failed. */
-static const char *rate_text(const Wire__GpuRate *rate, bool is_direct, char text[RATE_BYTES])
-{
-	if (rate->error && rate->is_direct != is_direct)
-		(void)snprintf(text, RATE_BYTES, "failed (%s)", strerror((int)rate->error));
-	else
-		(void)units_format_rate(text, is_direct ? rate->direct_rate : rate->copied_rate,
-					NSEC_PER_SEC);
-	return text;
-}
-
-/* Why ops go that way. */
-static const char *rate_why(const Wire__Gpus *gpus, const Wire__GpuRate *rate,
-			    char text[RATE_TEXT_BYTES])
-{
-	char direct[RATE_BYTES], copied[RATE_BYTES];
-
-	(void)snprintf(text, RATE_TEXT_BYTES, "direct %s, copy %s%s%s",
-		       rate_text(rate, true, direct), rate_text(rate, false, copied),
-		       gpus->cufile[0] ? ", " : "", gpus->cufile);
-	return text;
-}
-
-/* null: that way failed. */
-static void json_add_rate(struct json_object *object, const char *name, const Wire__GpuRate *rate,
-			  bool is_direct)
-{
-	if (rate->error && rate->is_direct != is_direct)
-		(void)json_object_object_add(object, name, NULL);
-	else
-		json_add_number(object, name, is_direct ? rate->direct_rate : rate->copied_rate);
-}
-
-/* The rates of both ways, as clients have measured them. */
-static int print_measured(const Wire__Gpus *gpus)
-{
-	static const struct table_column columns[] = { { "STORE", false }, { "GPU", false },
-						       { "UID", true },	   { "OPS", false },
-						       { "WAY", false },   { "WHY", false } };
-	_cleanup_(table_deinit) struct table table = { .n_cells = 0 };
-	char text[RATE_TEXT_BYTES];
-
-	if (!gpus->n_measured)
-		return 0;
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < gpus->n_measured; i++) {
-		const Wire__GpuMeasured *measured = gpus->measured[i];
-
-		for (size_t j = 0; j < measured->n_rates; j++) {
-			const Wire__GpuRate *rate = measured->rates[j];
-
-			table_add(&table, "%s", measured->store);
-			table_add(&table, "%s", measured->uuid);
-			table_add(&table, "%" PRIu32, measured->uid);
-			table_add(&table, "%s", rate_kind(rate));
-			table_add(&table, "%s", rate_way(rate));
-			table_add(&table, "%s", rate_why(gpus, rate, text));
-		}
-	}
-	return table_print(&table, stdout);
 }
 
 static int print_gpus(const Wire__Gpus *gpus)
@@ -268,9 +185,8 @@ static int print_gpus(const Wire__Gpus *gpus)
 			     gpus->cufile);
 	}
 	(void)printf("%s: %s\n", way_text(gpus->way), gpus->why);
-	r = print_measured(gpus);
 	(void)putchar('\n');
-	return r;
+	return 0;
 }
 
 static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
@@ -302,33 +218,6 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 	return ctl_flush(ctl);
 }
 
-static struct json_object *measured_json(const Wire__Gpus *gpus)
-{
-	struct json_object *array = json_object_new_array();
-	char text[RATE_TEXT_BYTES];
-
-	for (size_t i = 0; i < gpus->n_measured; i++) {
-		const Wire__GpuMeasured *measured = gpus->measured[i];
-
-		for (size_t j = 0; j < measured->n_rates; j++) {
-			const Wire__GpuRate *rate = measured->rates[j];
-			struct json_object *one = json_object_new_object();
-
-			json_add_text(one, "store", measured->store);
-			json_add_text(one, "uuid", measured->uuid);
-			json_add_number(one, "uid", measured->uid);
-			json_add_text(one, "direction", rate->is_write ? "write" : "read");
-			json_add_text(one, "ops", rate_kind(rate));
-			json_add_text(one, "way", rate_way(rate));
-			json_add_rate(one, "direct_rate", rate, true);
-			json_add_rate(one, "copied_rate", rate, false);
-			json_add_text(one, "why", rate_why(gpus, rate, text));
-			(void)json_object_array_add(array, one);
-		}
-	}
-	return array;
-}
-
 /* null: the host has none. */
 static struct json_object *gpus_json(const Wire__Gpus *gpus)
 {
@@ -356,7 +245,6 @@ static struct json_object *gpus_json(const Wire__Gpus *gpus)
 		(void)json_object_array_add(array, one);
 	}
 	json_object_object_add(object, "gpus", array);
-	json_object_object_add(object, "measured", measured_json(gpus));
 	return object;
 }
 

@@ -116,7 +116,6 @@ int dsaio_connect_with(const struct dsaio_connect_options *options,
 	buffers_init(&client->buffers, client->conn, trim_bounce);
 	gpu_memory_init(&client->gpu);
 	gpu_regions_init(&client->gpu_regions, client->conn, o.flags & DSAIO_GPU_DIRECT);
-	gpu_choices_init(&client->gpu_choices, client->conn, o.flags & DSAIO_GPU_DIRECT);
 	client->spin_usec = conn_facts(client->conn).spin_usec;
 	if (client->spin_usec > SPIN_USEC_MAX)
 		client->spin_usec = SPIN_USEC_MAX;

@@ -111,15 +111,6 @@ struct slots_share *bounce_share(struct dsaio_client *client, uint32_t store)
 	return bounce ? slots_share_get(&bounce->slots, store) : NULL;
 }
 
-struct slots_share *bounce_share_with_room(struct dsaio_client *client, uint32_t store)
-{
-	struct slots_share *share = bounce_start(client) < 0 ? NULL : bounce_share(client, store);
-
-	if (share && !slots_has_room(share))
-		slots_share_drop(TAKE_PTR(share));
-	return share;
-}
-
 static void job_post(struct dsaio_client *client, struct job *job)
 {
 	struct client_bounce *bounce = bounce_get(client); /* it is there */

@@ -82,7 +82,6 @@ void client_free(struct dsaio_client *client)
 	buffers_deinit(&client->buffers);
 	gpu_memory_deinit(&client->gpu);
 	gpu_regions_deinit(&client->gpu_regions);
-	gpu_choices_deinit(&client->gpu_choices);
 	conn_close(client->conn);
 	closep(&client->state_fd);
 	if (client->guard) /* our own mapping: cannot fail */

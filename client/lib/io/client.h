@@ -21,7 +21,6 @@
  *   buffers.lock        slabs and pieces
  *   gpu.lock            registered GPU memory
  *   gpu_regions.lock    imported GPU memory
- *   gpu_choices.lock    the choices between its ways
  *   files.lock          the file cache, descriptors of files
  *   client.lock         the lists here
  *   conn.lock           calls in progress; not held while a thread waits for its reply
@@ -35,7 +34,6 @@
 #include "client/lib/io/cache.h"
 #include "client/lib/link/conn.h"
 #include "client/lib/memory/buffer.h"
-#include "client/lib/memory/gpu_choices.h"
 #include "client/lib/memory/gpu_memory.h"
 #include "client/lib/memory/gpu_region.h"
 #include "proto/util/cleanup.h"
@@ -89,7 +87,6 @@ struct dsaio_client {
 	struct buffers buffers;
 	struct gpu_memory gpu;
 	struct gpu_regions gpu_regions;
-	struct gpu_choices gpu_choices;
 	struct client_bounce *_Atomic bounce; /* bounce.c; NULL before the first use */
 	_Atomic int poke_fd; /* an eventfd that wakes bounce.c's thread; 0: no thread */
 	struct client_files files;

@@ -86,27 +86,17 @@ static struct dsaio_op *op_told(struct dsaio_op *op)
 	return whole_of(op) ? whole_of(op) : op;
 }
 
-void op_set_why(struct dsaio_op *op, const char *why)
-{
-	op_told(op)->why = why;
-}
-
 void op_take_why(struct dsaio_op *op, char *why)
 {
 	struct dsaio_op *told = op_told(op);
 
-	free(told->own_why);
-	told->why = told->own_why = why;
+	free(told->why);
+	told->why = why;
 }
 
 bool op_has_why(struct dsaio_op *op)
 {
 	return op_told(op)->why;
-}
-
-void op_begin_gpu(struct dsaio_op *op, struct gpu_choices_row *row)
-{
-	gpu_choices_begin(&op->handle->client->gpu_choices, row, whole_of(op) != NULL, &op->gpu);
 }
 
 void op_set_file(struct dsaio_op *op, struct dsaio_file *file)
@@ -181,11 +171,6 @@ void op_set_cancelled(struct dsaio_op *op)
 	atomic_store(&op->is_cancelled, true); /* seq_cst, as ring_id: one side sees the other's */
 }
 
-void op_set_timely(struct dsaio_op *op)
-{
-	op->is_timely = true;
-}
-
 void op_set_awaited(struct dsaio_op *op)
 {
 	op->is_awaited = true;
@@ -226,23 +211,6 @@ static void op_report_slow(const struct dsaio_op *op, uint64_t nsec)
 			  op_verb(op), op->len, op->off, op->file->name, nsec / 1000000);
 }
 
-/*
- * A direct op ends when a thread of the program's looks, so its time is its own if that thread was waiting.
- * A blocking op's thread is; and the library's own thread ends async copied ones.
- */
-static void op_end_gpu(const struct dsaio_op *op)
-{
-	const struct gpu_choices_kind kind = { .store = op->file->session.store,
-					       .is_write = op->opcode == RING_OP_WRITE,
-					       .len = op->len };
-
-	const bool is_direct = op->way == DSAIO_WAY_GPU;
-
-	gpu_choices_end(&op->handle->client->gpu_choices, &op->gpu, &kind, is_direct,
-			!op->is_async || !is_direct || op->is_timely,
-			atomic_load(&op->is_cancelled) ? 0 : op->result);
-}
-
 static void op_make_text(struct dsaio_op *op)
 {
 	struct error_op text = {
@@ -279,8 +247,6 @@ void op_settle(struct dsaio_op *op)
 		return;
 	if (op->began_nsec)
 		op_report_slow(op, clock_nsec() - op->began_nsec);
-	if (op->gpu.number)
-		op_end_gpu(op);
 	if (op->is_in_inode)
 		inode_remove(op->file->inode, op);
 	if (op->buffer.piece && !op->handle->is_abandoned) /* else a device may still write to it */
@@ -346,8 +312,8 @@ struct dsaio_op *op_pool_take(struct op_pool *pool)
 static void op_clear(struct dsaio_op *op)
 {
 	free(op->text);
-	free(op->own_why);
-	op->text = op->own_why = NULL;
+	free(op->why);
+	op->text = op->why = NULL;
 	op->why = NULL;
 	if (op->is_vector)
 		free(op->vector);

@@ -23,7 +23,6 @@
 
 #include "client/lib/dsaio.h"
 #include "client/lib/memory/buffer.h"
-#include "client/lib/memory/gpu_choices.h"
 #include "proto/ring.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/list.h"
@@ -75,11 +74,8 @@ struct dsaio_op {
 	uint64_t end_number;	     /* handle->lock; numbers the ends of a handle */
 	void *data;		     /* dsaio_op_data() */
 	char *text;		     /* sentence of one that failed; NULL: none */
-	const char *why;	     /* of one on GPU memory that was copied; NULL: none */
-	char *own_why;		     /* the same, if it is the op's own */
+	char *why;		     /* of one on GPU memory that was copied; NULL: none */
 	uint64_t began_nsec;	     /* 0: its time is not measured */
-	struct gpu_choices_op gpu;   /* of one on GPU memory */
-	bool is_timely;		     /* it is consumed by a thread that waited for completions */
 };
 
 static inline enum op_state op_state(const struct dsaio_op *op)
@@ -111,15 +107,12 @@ void op_init(struct dsaio_op *op, struct dsaio_handle *handle, struct channel *c
 /* Sets the op's request.  Takes the reference in `buffer`. */
 void op_set_io(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len,
 	       const struct buffer_place *buffer);
-/* How its bytes go; and for copied GPU memory why, which lives as long as the client, or which the op takes
-   (NULL: no memory).  Those of a part are also the vectored op's, unless that has a later way already. */
+/* How its bytes go; and for copied GPU memory why, which the op takes (NULL: no memory).  Those of a part are
+   also the vectored op's, unless that has a later way already. */
 void op_set_way(struct dsaio_op *op, enum dsaio_way way);
-void op_set_why(struct dsaio_op *op, const char *why);
 void op_take_why(struct dsaio_op *op, char *why);
 /* Also of a part whose vectored op has one. */
 bool op_has_why(struct dsaio_op *op);
-/* It is one on GPU memory, and begins: gpu_choices.h. */
-void op_begin_gpu(struct dsaio_op *op, struct gpu_choices_row *row);
 /* References the file. */
 void op_set_file(struct dsaio_op *op, struct dsaio_file *file);
 void op_set_grow_end(struct dsaio_op *op, uint64_t grow_end);
@@ -145,9 +138,6 @@ void op_submitted(struct dsaio_op *op, uint64_t ring_id);
 
 /* Whoever puts it into a ring later looks at is_cancelled after. */
 void op_set_cancelled(struct dsaio_op *op);
-
-/* A thread was waiting for completions when its own came.  The consumer's. */
-void op_set_timely(struct dsaio_op *op);
 
 /* Its end shall wake the client's thread.  Under handle->lock. */
 void op_set_awaited(struct dsaio_op *op);

@@ -113,11 +113,8 @@ static int cut_at_end(struct op_request *q)
 /* How an op goes, and why. */
 struct route {
 	enum way way;
-	struct buffer_place place;	  /* of one by a ring: its buffer, which is referenced */
-	bool is_on_gpu;			  /* gpu_choices_begin() */
-	struct gpu_choices_row *measured; /* for that */
-	const char *why;	  /* of GPU memory that could go by the ring, and is copied */
-	char *own_why;		  /* in its place: the route's */
+	struct buffer_place place; /* of one by a ring: its buffer, which is referenced */
+	char *why; /* of GPU memory that could go by the ring, and is copied; the route's */
 	struct job_memory memory; /* of one that is copied */
 };
 
@@ -128,21 +125,11 @@ static void route_unref(struct route *route)
 	route->place = (struct buffer_place){ .slab = NULL };
 }
 
-/* Makes an op copied that might go directly.  false: there is no memory for copies. */
-static bool route_copies(const struct op_request *q, const char *why, struct route *route)
-{
-	route->memory.share = bounce_share_with_room(q->handle->client, q->file->session.store);
-	if (route->memory.share)
-		route->why = why;
-	return route->memory.share;
-}
-
 /* An op whose memory may go directly.  Does its file?  Returns as gpu_route(). */
 static int file_route(const struct op_request *q, struct route *route)
 {
-	const struct gpu_region_gpu gpu = gpu_region_gpu(&route->place);
 	_cleanup_(freep) char *why = NULL;
-	int r = file_gpu_register(q->file, &gpu.uuid, &why);
+	int r = file_gpu_register(q->file, gpu_region_uuid(&route->place), &why);
 
 	if (r == 0)
 		return 1;
@@ -151,7 +138,7 @@ static int file_route(const struct op_request *q, struct route *route)
 		return error_fail(r, "%s: %s", q->function, why ? why : strerrordesc_np(-r));
 	r = gpu_regions_refuse_file(&q->handle->client->gpu_regions, q->function, r, why);
 	if (r == 0)
-		route->own_why = TAKE_PTR(why);
+		route->why = TAKE_PTR(why);
 	return r;
 }
 
@@ -161,46 +148,19 @@ static int file_route(const struct op_request *q, struct route *route)
  */
 static int gpu_route(const struct op_request *q, struct route *route)
 {
-	struct dsaio_client *client = q->handle->client;
-	struct gpu_choices *choices = &client->gpu_choices;
-	const struct gpu_choices_kind kind = { .store = q->file->session.store,
-					       .is_write = q->opcode == RING_OP_WRITE,
-					       .len = q->len };
-	struct gpu_region_gpu gpu;
-	const char *why;
-	bool must_be_direct = false; /* copies would be faster, and have no memory */
+	struct gpu_regions *regions = &q->handle->client->gpu_regions;
 	int r;
 
-	if (choices->has_choice) {
-		route->memory.gpu = gpus_find(q->buf);
-		if (route->memory.gpu < 0) /* the host's needs no lock */
-			return 0;
-		route->is_on_gpu = true;
-		if (file_gpu_is_refused(q->file, &route->own_why)) {
-			gpu_regions_tend(&client->gpu_regions);
-			return 0;
-		}
-		if (gpu_choices_is_copied(choices, &kind, route->memory.gpu, &why)) {
-			if (route_copies(q, why, route)) {
-				gpu_regions_tend(&client->gpu_regions);
-				return 0;
-			}
-			must_be_direct = true;
-		}
+	route->memory.gpu = gpus_find(q->buf);
+	if (route->memory.gpu < 0)
+		return 0;
+	if (regions->can_import && !regions->must_import &&
+	    file_gpu_is_refused(q->file, &route->why)) {
+		gpu_regions_tend(regions);
+		return 0;
 	}
-	r = gpu_regions_ref(&client->gpu_regions, q->function, q->buf, q->len, &route->place);
-	if (r == 1)
-		r = file_route(q, route);
-	if (r == 0 && !choices->has_choice)
-		route->memory.gpu = gpus_find(q->buf);
-	if (r != 1 || !choices->has_choice || must_be_direct)
-		return r;
-	gpu = gpu_region_gpu(&route->place);
-	if (gpu_choices_next(choices, &kind, &gpu, &route->measured, &why) ||
-	    !route_copies(q, why, route))
-		return 1;
-	route_unref(route);
-	return 0;
+	r = gpu_regions_ref(regions, q->function, q->buf, q->len, &route->place);
+	return r == 1 ? file_route(q, route) : r;
 }
 
 /*
@@ -428,7 +388,7 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 				   way == WAY_RING ? plan->means.channel : NULL);
 	if (!op) {
 		route_unref(&route);
-		free(route.own_why);
+		free(route.why);
 		slots_share_drop(route.memory.share);
 		return r < 0 ? r : error_fail_errno(-ENOMEM, "%s", q->function);
 	}
@@ -440,12 +400,8 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	if (whole)
 		vector_add(whole, op);
 	op_set_way(op, way_told(way, &route.place));
-	if (route.own_why)
-		op_take_why(op, route.own_why);
-	else if (route.why)
-		op_set_why(op, route.why);
-	if (route.is_on_gpu)
-		op_begin_gpu(op, route.measured);
+	if (route.why)
+		op_take_why(op, route.why);
 	if (way == WAY_VECTOR && vector_open(op, q->n_iov) < 0) {
 		op_set_result(op, -ENOMEM, 0);
 		plan->way = WAY_AT_ONCE;

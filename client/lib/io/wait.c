@@ -179,8 +179,7 @@ int wait_reap(struct dsaio_handle *handle, struct dsaio_op **ret_ops, int n)
 
 /* ---- the consumer ---- */
 
-/* has_waited: this thread has found the rings empty, and then waited. */
-static bool consume_all(struct dsaio_handle *handle, bool has_waited)
+static bool consume_all(struct dsaio_handle *handle)
 {
 	struct op_list list = { NULL, NULL };
 
@@ -188,8 +187,6 @@ static bool consume_all(struct dsaio_handle *handle, bool has_waited)
 		channel_consume(c, &list);
 	if (!list.first)
 		return false;
-	for (struct dsaio_op *op = list.first; op && has_waited; op = op_next(op))
-		op_set_timely(op);
 	handle->has_small_ops = list.first->len <= SPIN_BYTES_MAX;
 	end_ops(handle, list.first, true);
 	return true;
@@ -292,7 +289,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 	struct dsaio_conn *conn = handle->client->conn;
 	uint64_t now, nsec;
 
-	if (consume_all(handle, false))
+	if (consume_all(handle))
 		return;
 	now = clock_nsec();
 	if (conn_was_gone(conn)) {
@@ -304,7 +301,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 	if (now < deadline_nsec && wait_may_spin(handle, n_open, now)) {
 		if (spin(handle, now, deadline_nsec)) {
 			note_wait(handle);
-			(void)consume_all(handle, true);
+			(void)consume_all(handle);
 			return;
 		}
 		now = clock_nsec();
@@ -317,7 +314,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 			sleep_on_socket(handle, nsec);
 		else
 			sleep_on_futex(channel, nsec);
-		if (consume_all(handle, true)) {
+		if (consume_all(handle)) {
 			note_wait(handle);
 			return;
 		}

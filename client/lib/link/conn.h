@@ -49,7 +49,7 @@
 #define CONN_VERSION_MAX 1u
 #define CONN_FEATURES                                                                          \
 	(RING_FEATURE_GROW | RING_FEATURE_INHERIT | RING_FEATURE_PLACE | RING_FEATURE_DEVICE | \
-	 RING_FEATURE_GPU_RATES | RING_FEATURE_GPU_FILE)
+	 RING_FEATURE_GPU_FILE)
 
 /* A daemon that was asked and has said nothing for so long is taken for stopped. */
 #define CONN_SILENT_MSEC 30000u

@@ -61,7 +61,6 @@ static const struct reply_kind {
 	[WIRE__REQUEST__BODY_STORE_GET] = { WIRE__REPLY__BODY_STORE_GET, 0 },
 	[WIRE__REQUEST__BODY_PROFILE_SET] = { WIRE__REPLY__BODY_STORE_GET, 0 },
 	[WIRE__REQUEST__BODY_DEVICE_IMPORT] = { WIRE__REPLY__BODY_DEVICE_IMPORT, 0 },
-	[WIRE__REQUEST__BODY_GPU_RATES] = { WIRE__REPLY__BODY_GPU_RATES, 0 },
 };
 
 static struct reply_kind reply_to(const Wire__Request *request)

@@ -45,7 +45,7 @@ void gpu_regions_init(struct gpu_regions *regions, struct dsaio_conn *conn, bool
 					 .n_max = GPU_REGIONS_MAX,
 					 .pause_nsec = GPU_REGIONS_PAUSE_NSEC };
 	regions->can_import = (facts.features & RING_FEATURE_DEVICE) &&
-			      facts.gpu_way != WIRE__GPU_WAY__GPU_COPY;
+			      (facts.gpu_way != WIRE__GPU_WAY__GPU_COPY || is_direct_only);
 	regions->must_import = facts.gpu_way == WIRE__GPU_WAY__GPU_DIRECT || is_direct_only;
 	regions->is_programs_wish = facts.gpu_way != WIRE__GPU_WAY__GPU_DIRECT;
 	(void)snprintf(regions->why, sizeof(regions->why), "%s",
@@ -226,7 +226,8 @@ static int import(struct gpu_regions *regions, struct gpu_region *region, char *
 	if (r < 0)
 		return r;
 	region->uuid = handle.uuid;
-	r = slab_import_gpu(regions->conn, &handle, region->allocation.bytes, &region->slab.id);
+	r = slab_import_gpu(regions->conn, &handle, region->allocation.bytes, regions->must_import,
+			    &region->slab.id);
 	if (r < 0)
 		*ret_why = strdup(dsaio_error());
 	return r;
@@ -529,12 +530,10 @@ void gpu_regions_tend(struct gpu_regions *regions)
 	give_back(regions, &gone, false);
 }
 
-struct gpu_region_gpu gpu_region_gpu(const struct buffer_place *place)
+const CUuuid *gpu_region_uuid(const struct buffer_place *place)
 {
-	/* An op references it, so it is imported, and these do not change. */
-	const struct gpu_region *region = container_of(place->slab, const struct gpu_region, slab);
-
-	return (struct gpu_region_gpu){ region->allocation.number, region->uuid };
+	/* An op references it, so it is imported, and this does not change. */
+	return &container_of(place->slab, const struct gpu_region, slab)->uuid;
 }
 
 char *gpu_regions_why(struct gpu_regions *regions, const void *memory)

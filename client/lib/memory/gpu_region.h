@@ -90,11 +90,7 @@ static inline int gpu_regions_ref(struct gpu_regions *regions, const char *funct
 void gpu_regions_tend(struct gpu_regions *regions);
 
 /* The GPU of a region that an op references. */
-struct gpu_region_gpu {
-	int number; /* in this process */
-	CUuuid uuid;
-};
-struct gpu_region_gpu gpu_region_gpu(const struct buffer_place *place);
+const CUuuid *gpu_region_uuid(const struct buffer_place *place);
 
 /*
  * Imports the range's allocation, whose region is then not given up for another one.  Returns 0, also

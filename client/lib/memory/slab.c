@@ -58,7 +58,7 @@ int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes
 }
 
 int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *handle, uint64_t bytes,
-		    uint32_t *ret_id)
+		    bool must_import, uint32_t *ret_id)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
@@ -75,6 +75,7 @@ int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *han
 		};
 	body.size_bytes = bytes;
 	body.buffer_id = handle->buffer_id;
+	body.must_import = must_import;
 	request.body_case = WIRE__REQUEST__BODY_DEVICE_IMPORT;
 	request.device_import = &body;
 	r = conn_call(conn, "the daemon", &request, &handle->fd, has_fd, &reply, NULL, NULL);

@@ -48,9 +48,9 @@ int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
  */
 int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id);
 
-/* The same with an allocation of a GPU.  Takes handle->fd, also on error. */
+/* The same with an allocation of a GPU.  Takes handle->fd, also on error.  must_import: also where cuFile copies. */
 int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *handle, uint64_t bytes,
-		    uint32_t *ret_id);
+		    bool must_import, uint32_t *ret_id);
 
 /* The same as below, but does not wait until it is done. */
 void slab_leave(struct dsaio_conn *conn, uint32_t id);

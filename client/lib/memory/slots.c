@@ -252,21 +252,6 @@ int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struc
 	return r;
 }
 
-bool slots_has_room(struct slots_share *share)
-{
-	struct slots *slots = share->slots;
-	bool has_room;
-
-	(void)pthread_mutex_lock(&slots->lock);
-	if (!slots->n_slabs && may_grow(slots)) {
-		(void)grow(slots, true); /* none is fine */
-		wake_next(slots);
-	}
-	has_room = slots->n_slabs;
-	(void)pthread_mutex_unlock(&slots->lock);
-	return has_room;
-}
-
 static void queue_add(struct slots_share *share, struct slots_waiter *waiter)
 {
 	pthread_condattr_t attr;

@@ -108,8 +108,6 @@ int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struc
 int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nsec,
 		struct slot *ret_slot);
 void slots_give(struct slot *slot);
-/* Would slots_take() give a slot, now or when others are given back?  It then does until the share is dropped. */
-bool slots_has_room(struct slots_share *share);
 
 /* Gives slabs back that nobody uses, but not the last one while a share exists.  Returns whether there was one. */
 bool slots_trim(struct slots *slots);
