@@ -9,6 +9,7 @@
 #define LUSTRE_MAGIC 0x0bd00bd0
 #define BCACHEFS_MAGIC 0xca451a4e
 #define HFS_MAGIC 0x4244
+#define CONFIGFS_MAGIC 0x62656570
 
 static const struct fs_type types[] = {
 	/* also ext2 and ext3 */
@@ -44,7 +45,10 @@ static const struct fs_type types[] = {
 	  .is_trusted = true,
 	  .is_tmpfs = true,
 	  .is_memory = true },
-	{ .magic = OVERLAYFS_SUPER_MAGIC, .name = "overlayfs", .is_local = true },
+	{ .magic = OVERLAYFS_SUPER_MAGIC,
+	  .name = "overlayfs",
+	  .is_local = true,
+	  .has_layers = true },
 	{ .magic = FUSE_SUPER_MAGIC, .name = "fuse", .may_wait = true, .is_fuse = true },
 	{ .magic = NFS_SUPER_MAGIC, .name = "nfs", .may_wait = true, .is_network = true },
 	{ .magic = CIFS_SUPER_MAGIC, .name = "cifs", .may_wait = true, .is_network = true },
@@ -58,6 +62,21 @@ static const struct fs_type types[] = {
 	{ .magic = HFS_MAGIC, .name = "hfs" },
 	{ .magic = MSDOS_SUPER_MAGIC, .name = "vfat" },
 	{ .magic = EXFAT_SUPER_MAGIC, .name = "exfat" },
+	{ .magic = PROC_SUPER_MAGIC, .name = "proc", .may_wait = true, .is_pseudo = true },
+	{ .magic = SYSFS_MAGIC, .name = "sysfs", .may_wait = true, .is_pseudo = true },
+	{ .magic = CGROUP_SUPER_MAGIC, .name = "cgroup", .may_wait = true, .is_pseudo = true },
+	{ .magic = CGROUP2_SUPER_MAGIC, .name = "cgroup2", .may_wait = true, .is_pseudo = true },
+	{ .magic = DEBUGFS_MAGIC, .name = "debugfs", .may_wait = true, .is_pseudo = true },
+	{ .magic = TRACEFS_MAGIC, .name = "tracefs", .may_wait = true, .is_pseudo = true },
+	{ .magic = SECURITYFS_MAGIC, .name = "securityfs", .may_wait = true, .is_pseudo = true },
+	{ .magic = SELINUX_MAGIC, .name = "selinuxfs", .may_wait = true, .is_pseudo = true },
+	{ .magic = CONFIGFS_MAGIC, .name = "configfs", .may_wait = true, .is_pseudo = true },
+	{ .magic = BPF_FS_MAGIC, .name = "bpf", .may_wait = true, .is_pseudo = true },
+	{ .magic = PSTOREFS_MAGIC, .name = "pstore", .may_wait = true, .is_pseudo = true },
+	{ .magic = EFIVARFS_MAGIC, .name = "efivarfs", .may_wait = true, .is_pseudo = true },
+	{ .magic = BINFMTFS_MAGIC, .name = "binfmt_misc", .may_wait = true, .is_pseudo = true },
+	{ .magic = DEVPTS_SUPER_MAGIC, .name = "devpts", .may_wait = true, .is_pseudo = true },
+	{ .magic = NSFS_MAGIC, .name = "nsfs", .may_wait = true, .is_pseudo = true },
 };
 #define N_TYPES (sizeof(types) / sizeof(*types))
 

@@ -21,6 +21,9 @@ struct fs_type {
 	bool is_tmpfs;	/* I/O is a copy in memory */
 	bool is_memory; /* its files' pages are memory that ops may name */
 	bool is_device; /* not a file system: a raw block device */
+	bool is_pseudo; /* its files are the kernel's answers, not stored bytes */
+	/* The st_dev of a file may be its layer's, and not that of the file system's directories. */
+	bool has_layers;
 	/* A hung call ends when the connection is aborted, or the mount unmounted by force. */
 	bool is_fuse, is_network;
 };

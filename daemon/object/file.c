@@ -94,6 +94,7 @@ static void uuid_ask(int fd, struct file_facts *facts)
 static int place_look(int fd, const char *name, struct file_facts *facts, mode_t *ret_mode,
 		      struct error *error)
 {
+	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	struct statfs fs;
 	struct stat st;
 
@@ -107,9 +108,12 @@ static int place_look(int fd, const char *name, struct file_facts *facts, mode_t
 						: fs_type_of((uint64_t)fs.f_type);
 	facts->is_tmpfs = facts->fs_type->is_tmpfs;
 	facts->is_foreign = !facts->fs_type->is_local;
-	facts->dev = facts->is_block_device ? st.st_rdev : st.st_dev;
+	facts->dev = facts->ino_dev = facts->is_block_device ? st.st_rdev : st.st_dev;
 	facts->ino = facts->is_block_device ? 0 : st.st_ino; /* any node of a device */
 	facts->mount_id = mount_id(fd);
+	/* A mount that only other namespaces have is not found: the file then has its layer's device. */
+	if (facts->fs_type->has_layers && mount_find(0, facts->mount_id, facts->dev, &mount) == 0)
+		facts->dev = mount.dev;
 	if (facts->fs_type->has_uuid)
 		uuid_ask(fd, facts);
 	*ret_mode = st.st_mode;
@@ -343,7 +347,7 @@ int file_make(struct quota *quota, struct work_queue *work_queue, struct work_qu
 int file_attach(struct file *file, struct store *store, struct inodes *inodes, uint32_t align)
 {
 	struct target *target = &file->target;
-	int r = inodes_take(inodes, file->facts.dev, file->facts.ino, &file->inode);
+	int r = inodes_take(inodes, file->facts.ino_dev, file->facts.ino, &file->inode);
 
 	if (r < 0)
 		return r;
@@ -448,7 +452,8 @@ static int buffered_check(int fd, const struct file *file, struct error *error)
 	if (facts->is_block_device)
 		is_same = S_ISBLK(st.st_mode) && st.st_rdev == facts->dev;
 	else
-		is_same = S_ISREG(st.st_mode) && st.st_dev == facts->dev && st.st_ino == facts->ino;
+		is_same = S_ISREG(st.st_mode) && st.st_dev == facts->ino_dev &&
+			  st.st_ino == facts->ino;
 	if (!is_same)
 		return error_set_plain(error, -EINVAL,
 				       "file %s: the buffered description is of another file: "

@@ -45,7 +45,8 @@ void inodes_deinit(struct inodes *inodes); /* asserts that it is empty */
 
 /* The result of the check. */
 struct file_facts {
-	dev_t dev; /* of the store: st_rdev for a block device, else st_dev */
+	dev_t dev;     /* of the store: st_rdev for a block device, else that of the file system */
+	dev_t ino_dev; /* ino is unique on it: st_dev, which is a layer's on overlayfs, or st_rdev */
 	ino_t ino;
 	bool can_read, can_write, is_direct, is_tmpfs, is_block_device;
 	bool is_foreign; /* FUSE, network, unknown: its server can block its I/O forever */

@@ -181,6 +181,46 @@ TEST(overlay, "a file system that may lie on one that hangs has to be named; a u
 	}
 }
 
+/* Its files then have the device numbers of the layers: the store could not be found, however it was named. */
+TEST(overlay_layers,
+     "a file is on the store of its overlayfs, whose layers are on two file systems")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const char *lower = test_text("%s/low", test_dir()),
+		   *dir = test_text("%s/over", test_dir());
+	struct stat on_lower, itself;
+	struct store upper;
+	char buf[4096];
+
+	store_make(&upper, STORE_EXT4, 32 * MIB);
+	CHECK_SYS(mkdir(lower, 0755));
+	CHECK_SYS(mkdir(dir, 0755));
+	CHECK_SYS(mkdir(store_path(&upper, "up"), 0755));
+	CHECK_SYS(mkdir(store_path(&upper, "work"), 0755));
+	file_make_pattern(test_text("%s/f", lower), 4096, 1);
+	if (mount("none", dir, "overlay", 0,
+		  test_text("xino=off,lowerdir=%s,upperdir=%s/up,workdir=%s/work", lower,
+			    upper.path, upper.path)) < 0)
+		test_skip("overlayfs on two file systems: %s", strerror(errno));
+	CHECK_SYS(stat(dir, &itself));
+	CHECK_SYS(stat(test_text("%s/f", dir), &on_lower));
+	if (on_lower.st_dev == itself.st_dev)
+		test_skip("this kernel gives files the device number of the overlayfs");
+
+	rig.daemon = daemon_start_with(&(struct daemon_options){
+		.store_dir = "", .args = DAEMON_ARGS("--store", test_text("o=%s", dir)) });
+	rig_open(&rig, NULL);
+	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, test_text("%s/f", dir), O_RDONLY), buf,
+			     sizeof(buf), 0),
+		 (int64_t)sizeof(buf));
+	pattern_check(buf, sizeof(buf), 1, 0, "f");
+	write_and_read(&rig, test_text("%s/g", dir));
+	write_and_read(&rig, test_text("%s/f", dir)); /* copied to the upper layer */
+	CHECK_EQ(store_at(rig.daemon, dir, &answer)->clients, 1);
+	CHECK_EQ(answer.reply->status->n_stores, 1);
+}
+
 /* ---- profiles ---- */
 
 static void profile_set(const struct daemon *daemon, const char *name, int fd,
