@@ -189,6 +189,11 @@ int automatic_make_for(struct registry *registry, const struct file_facts *facts
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	const char *where;
 
+	if (facts->fs_type->is_pseudo)
+		return error_set_plain(error, -ENXIO,
+				       "file %s: is on %s, a pseudo file system without stored "
+				       "bytes, which no store serves",
+				       name, facts->fs_type->name);
 	if (!facts->is_block_device)
 		(void)mount_find(0, facts->mount_id, facts->dev,
 				 &mount); /* without it the message has no path */

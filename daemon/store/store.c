@@ -99,6 +99,7 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
 int store_new(uint32_t id, const struct store_config *config, struct mailbox *main_mailbox,
 	      struct store **ret_store, struct error *error)
 {
+	const struct fs_type *fs_type;
 	struct stat st;
 	struct statfs fs;
 
@@ -116,8 +117,14 @@ int store_new(uint32_t id, const struct store_config *config, struct mailbox *ma
 				 config->name, config->path);
 	if (statfs(config->path, &fs) < 0)
 		return error_set(error, -errno, "store %s: %s: statfs", config->name, config->path);
-	return store_new_on(id, config, st.st_dev, fs_type_of((uint64_t)fs.f_type), main_mailbox,
-			    ret_store, error);
+	fs_type = fs_type_of((uint64_t)fs.f_type);
+	if (fs_type->is_pseudo)
+		return error_set_plain(
+			error, -EOPNOTSUPP,
+			"store %s: %s: is on %s, a pseudo file system without stored "
+			"bytes: name a directory on another file system",
+			config->name, config->path, fs_type->name);
+	return store_new_on(id, config, st.st_dev, fs_type, main_mailbox, ret_store, error);
 }
 
 /* On a worker thread. */

@@ -369,6 +369,11 @@ without_a_daemon_a_private_one_serves() {
 	[ ! -s "$dir/out" ] && piped_is "$store/a" "$ctl" cat --private "$store/a"
 }
 
+# The advice was --private again.
+private_does_not_advise_itself() {
+	expect 1 "$ctl" cat --private /proc/cpuinfo && says "$dir/err" "/proc" && says_not "$dir/err" "or --private"
+}
+
 start_daemon
 for t in sizes_of_all_kinds_go_round_through_pipes cat_and_put_in_one_pipe files_follow_one_another \
 	ranges_are_cut_at_any_byte what_can_not_be_read_is_told_and_the_rest_is_written \
@@ -379,7 +384,8 @@ for t in sizes_of_all_kinds_go_round_through_pipes cat_and_put_in_one_pipe files
 	a_full_disk_is_reported_and_leaves_nothing what_another_process_appends_meanwhile_stays_and_no_advice_removes_it \
 	a_terminated_put_leaves_the_file_as_it_was \
 	a_failed_put_gives_its_room_back_at_once \
-	a_terminal_that_gets_no_output_sees_a_bar without_a_daemon_a_private_one_serves; do
+	a_terminal_that_gets_no_output_sees_a_bar without_a_daemon_a_private_one_serves \
+	private_does_not_advise_itself; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

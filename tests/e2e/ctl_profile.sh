@@ -43,6 +43,12 @@ a_handle_opened_now_has_it() {
 	same "$dir/src" "$store/f" && expect 0 "$ctl" cat "$store/f" && same "$dir/src" "$dir/out"
 }
 
+# One was saved for /proc once.
+a_pseudo_file_system_has_no_profile() {
+	expect 1 "$ctl" profile set /proc queue_depth=3 && says "$dir/err" "/proc" "on proc, a pseudo file system" &&
+		says_not "$dir/err" "--store"
+}
+
 it_is_saved_over_a_restart() {
 	expect 0 "$ctl" profile set t queue_depth=77 block_size=512K single_submit=no overlap_events=yes \
 		intra_op_parallelism=2 || return 1
@@ -123,7 +129,7 @@ start_daemon
 for t in the_default_is_shown a_path_inside_names_its_store named_values_change_and_the_others_stay \
 	a_handle_opened_now_has_it it_is_saved_over_a_restart it_is_saved_over_a_kill reset_forgets_it \
 	reset_goes_back_to_the_configuration a_profile_that_cannot_be_saved_is_reported wrong_values_are_refused wrong_usage_is_reported \
-	unknown_stores_are_told others_may_look_and_not_set; do
+	unknown_stores_are_told a_pseudo_file_system_has_no_profile others_may_look_and_not_set; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

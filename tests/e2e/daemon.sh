@@ -79,6 +79,11 @@ check "--check-config of a socket leaves nothing" 0 "" --socket "$socket" --chec
 printf '%s\n' "[daemon]" "state_dir = $dir/file" >"$dir/conf"
 check "--check-config of a state_dir that is a file" 2 "conf:2;state_dir = $dir/file;Not a directory" \
 	--config "$dir/conf" --socket "$socket" --check-config
+# It was accepted once.
+check "a store on a pseudo file system is refused by its name" 1 "store x: /proc: is on proc, a pseudo" \
+	--socket "$socket" --store x=/proc
+check "--check-config of a store on a pseudo file system" 2 "store x: /proc: is on proc, a pseudo" \
+	--socket "$socket" --store x=/proc --check-config
 export XDG_CONFIG_HOME="$dir/none"
 check "--check-config without a configuration file" 0 "there is no configuration file" \
 	--user --socket "$socket" --check-config

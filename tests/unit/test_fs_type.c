@@ -8,18 +8,20 @@
 static const struct {
 	uint64_t magic;
 	const char *name;
-	bool is_local, is_trusted, has_uuid, may_wait, is_memory;
+	bool is_local, is_trusted, has_uuid, may_wait, is_memory, is_pseudo;
 } rows[] = {
-	{ EXT4_SUPER_MAGIC, "ext4", true, true, true, false, false },
-	{ XFS_SUPER_MAGIC, "xfs", true, true, true, false, false },
-	{ 0x2fc12fc1, "zfs", true, true, true, true, false },
-	{ TMPFS_MAGIC, "tmpfs", true, true, false, false, true },
-	{ OVERLAYFS_SUPER_MAGIC, "overlayfs", true, false, false, false, false },
-	{ FUSE_SUPER_MAGIC, "fuse", false, false, false, true, false },
-	{ NFS_SUPER_MAGIC, "nfs", false, false, false, true, false },
-	{ HUGETLBFS_MAGIC, "hugetlbfs", false, false, false, false, true },
-	{ MSDOS_SUPER_MAGIC, "vfat", false, false, false, false, false },
-	{ 0x12345, "other", false, false, false, true, false },
+	{ EXT4_SUPER_MAGIC, "ext4", true, true, true, false, false, false },
+	{ XFS_SUPER_MAGIC, "xfs", true, true, true, false, false, false },
+	{ 0x2fc12fc1, "zfs", true, true, true, true, false, false },
+	{ TMPFS_MAGIC, "tmpfs", true, true, false, false, true, false },
+	{ OVERLAYFS_SUPER_MAGIC, "overlayfs", true, false, false, false, false, false },
+	{ FUSE_SUPER_MAGIC, "fuse", false, false, false, true, false, false },
+	{ NFS_SUPER_MAGIC, "nfs", false, false, false, true, false, false },
+	{ HUGETLBFS_MAGIC, "hugetlbfs", false, false, false, false, true, false },
+	{ MSDOS_SUPER_MAGIC, "vfat", false, false, false, false, false, false },
+	{ PROC_SUPER_MAGIC, "proc", false, false, false, true, false, true },
+	{ CGROUP2_SUPER_MAGIC, "cgroup2", false, false, false, true, false, true },
+	{ 0x12345, "other", false, false, false, true, false, false },
 };
 
 START_TEST(a_file_system_is_known_by_its_number)
@@ -32,6 +34,7 @@ START_TEST(a_file_system_is_known_by_its_number)
 	ck_assert_uint_eq(type->has_uuid, rows[_i].has_uuid);
 	ck_assert_uint_eq(type->may_wait, rows[_i].may_wait);
 	ck_assert_uint_eq(type->is_memory, rows[_i].is_memory);
+	ck_assert_uint_eq(type->is_pseudo, rows[_i].is_pseudo);
 	ck_assert(!type->is_trusted || type->is_local);
 	ck_assert(!type->is_device);
 }

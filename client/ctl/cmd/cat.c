@@ -72,7 +72,8 @@ static int attach(struct file_copy *copy)
 	int r = dsaio_file_from_fd(copy->client, copy->from.fd, &copy->from.file);
 
 	if (r == -ENXIO || r == -EOPNOTSUPP)
-		return ctl_fail(copy->ctl, "%s: use cat(1), or --private", dsaio_error());
+		return ctl_fail(copy->ctl, "%s: use cat(1)%s", dsaio_error(),
+				ctl_or_private(copy->ctl, r));
 	return r < 0 ? ctl_fail(copy->ctl, "%s", dsaio_error()) : CTL_OK;
 }
 

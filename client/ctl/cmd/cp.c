@@ -141,9 +141,10 @@ static int attach_sides(struct file_copy *copy)
 {
 	struct side *sides[] = { &copy->from, &copy->to };
 	char texts[2][512];
+	int r = 0;
 
 	for (unsigned i = 0; i < 2; i++) {
-		int r = dsaio_file_from_fd(copy->client, sides[i]->fd, &sides[i]->file);
+		r = dsaio_file_from_fd(copy->client, sides[i]->fd, &sides[i]->file);
 
 		if (r < 0 && r != -ENXIO && r != -EOPNOTSUPP)
 			return ctl_fail(copy->ctl, "%s: %s", sides[i]->path, dsaio_error());
@@ -153,8 +154,8 @@ static int attach_sides(struct file_copy *copy)
 	if (!copy->from.file && !copy->to.file)
 		return ctl_fail(copy->ctl,
 				"neither file can go through the daemon: %s; nor can %s: "
-				"use cp(1), or --private",
-				texts[0], copy->to.path);
+				"use cp(1)%s",
+				texts[0], copy->to.path, ctl_or_private(copy->ctl, r));
 	if (copy->to.file)
 		destination_attached(&copy->destination);
 	for (unsigned i = 0; i < 2; i++)

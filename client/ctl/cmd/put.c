@@ -58,7 +58,8 @@ static int attach(struct file_copy *copy)
 	int r = dsaio_file_from_fd(copy->client, copy->to.fd, &copy->to.file);
 
 	if (r == -ENXIO || r == -EOPNOTSUPP)
-		return file_copy_fail(copy, "%s: use cp(1) or dd(1), or --private", dsaio_error());
+		return file_copy_fail(copy, "%s: use cp(1) or dd(1)%s", dsaio_error(),
+				      ctl_or_private(copy->ctl, r));
 	if (r < 0)
 		return file_copy_fail(copy, "%s", dsaio_error());
 	destination_attached(&copy->destination);

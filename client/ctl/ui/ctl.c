@@ -116,7 +116,7 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 				"no daemon runs, and this command starts none: start one with: "
 				"systemctl start dsaiod, or: dsaiod --user; or add --private "
 				"for a daemon of this command's own");
-	if (r == -ENOENT || r == -ECONNREFUSED)
+	if ((r == -ENOENT || r == -ECONNREFUSED) && !ctl->is_private)
 		return ctl_fail(ctl, "%s; or add --private for a daemon of this command's own",
 				dsaio_error());
 	if (r < 0)

@@ -13,6 +13,7 @@
 #include "client/ctl/ui/private.h"
 #include "client/lib/dsaio.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -50,6 +51,12 @@ int ctl_start_private(struct ctl *ctl, const char *const *dirs, size_t n_dirs);
 /* The same, then connects to that daemon or the chosen one. */
 int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 		struct dsaio_client **ret_client);
+
+/* The advice behind "use cat(1)" where a file could not go through the daemon because of error. */
+static inline const char *ctl_or_private(const struct ctl *ctl, int error)
+{
+	return error == -ENXIO && !ctl->is_private ? ", or --private" : "";
+}
 
 /* Prints the object and frees it.  Returns CTL_OK or CTL_FAILED. */
 int ctl_print_json(const struct ctl *ctl, struct json_object *object);
