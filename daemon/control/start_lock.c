@@ -52,8 +52,9 @@ static int holder_write(int lock_fd)
 	char text[64];
 	int n;
 
+	/* Without /proc no other daemon could check whether this one lives. */
 	if (!process_look(getpid(), &process))
-		return -ESRCH; /* without /proc no other daemon could check whether this one lives */
+		return errno == EMFILE || errno == ENFILE ? -errno : -ESRCH;
 	n = snprintf(text, sizeof(text), "%d %llu\n", getpid(), process.started);
 	if (ftruncate(lock_fd, 0) < 0 || pwrite(lock_fd, text, (size_t)n, 0) != n)
 		return -errno;

@@ -65,6 +65,16 @@ a_daemon_that_does_not_start_is_told() {
 		says "$dir/err" "$dir/nowhere" "DSAIOD" && nothing_is_left
 }
 
+# The private daemon once "said nothing", or did not answer for 30 s.
+a_limit_of_descriptors_is_named() {
+	local n
+	for n in 8 9 16; do
+		expect 1 bash -c "ulimit -n $n && exec \"\$@\"" - "$ctl" stores --private "$store" &&
+			says "$dir/err" "64 descriptors" "limit is $n" "ulimit -n" || return 1
+	done
+	expect 0 bash -c 'ulimit -Sn 8 && exec "$@"' - "$ctl" stores --private "$store" && nothing_is_left
+}
+
 a_daemon_in_the_path_is_not_used() {
 	mkdir -p "$dir/alone" "$dir/bin"
 	cp "$ctl" "$dir/alone/"
@@ -94,7 +104,7 @@ sigkill_cleans_up() { ends_by KILL; }
 set -m
 for t in copies_without_a_running_daemon two_file_systems_get_two_stores \
 	status_serves_the_current_directory measures_in_several_processes an_error_cleans_up \
-	a_daemon_that_does_not_start_is_told a_daemon_in_the_path_is_not_used ctrl_c_cleans_up \
+	a_daemon_that_does_not_start_is_told a_limit_of_descriptors_is_named a_daemon_in_the_path_is_not_used ctrl_c_cleans_up \
 	sigterm_cleans_up sigkill_cleans_up; do
 	run_test $t
 done

@@ -10,9 +10,11 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -20,6 +22,7 @@
 #define STOP_WAIT_MSEC 10000 /* for an orderly stop; then SIGKILL */
 #define DIR_BYTES 100u	     /* a socket path has at most 107 */
 #define READY "ready:"
+#define FILES_MIN 64u /* descriptors of the daemon: some 20 for one file, the rest is a guess */
 
 /* The keeper's state. */
 struct keeper {
@@ -206,18 +209,19 @@ static void run_keeper(struct keeper *keeper, char *const *argv, const char *dir
 	char lock_path[PATH_MAX];
 	int log_fds[2];
 
-	/* Ctrl-C is for dsaioctl, which we outlive to clean up. */
-	if (setsid() < 0 || pipe2(log_fds, O_CLOEXEC) < 0)
-		_exit(1);
 	(void)signal(SIGPIPE, SIG_IGN);
 	self = getpid();
-	keeper->log_fd = log_fds[0];
-	keeper->daemon = fork();
+	/* Ctrl-C is for dsaioctl, which we outlive to clean up. */
+	keeper->daemon = setsid() < 0 || pipe2(log_fds, O_CLOEXEC) < 0 ? -1 : fork();
 	if (keeper->daemon == 0)
 		run_daemon(argv, log_fds[1], self);
-	(void)close(log_fds[1]);
-	if (keeper->daemon > 0)
+	if (keeper->daemon > 0) {
+		keeper->log_fd = log_fds[0];
+		(void)close(log_fds[1]);
 		keeper_run(keeper);
+	} else {
+		(void)dprintf(keeper->answer_fd, "%s", strerror(errno));
+	}
 
 	(void)snprintf(lock_path, sizeof(lock_path), "%s.lock", socket_path);
 	(void)unlink(socket_path); /* the daemon removed it, unless it was killed */
@@ -247,6 +251,24 @@ static int read_answer(int fd, char *text, size_t size)
 	return -ECHILD;
 }
 
+/* The daemon raises its soft limit itself; the hard one it has from us. */
+static int raise_files_limit(char *text, size_t size)
+{
+	struct rlimit limit;
+
+	(void)getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail */
+	if (limit.rlim_max < FILES_MIN) {
+		(void)snprintf(text, size,
+			       "a private daemon needs %u descriptors, and the limit is %ju "
+			       "(RLIMIT_NOFILE): raise it (ulimit -n)",
+			       FILES_MIN, (uintmax_t)limit.rlim_max);
+		return -EMFILE;
+	}
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit); /* up to the hard limit: cannot fail */
+	return 0;
+}
+
 int private_start(const char *const *dirs, size_t n_dirs, struct private_daemon *ret_daemon,
 		  char *text, size_t size)
 {
@@ -257,6 +279,9 @@ int private_start(const char *const *dirs, size_t n_dirs, struct private_daemon 
 	_cleanup_(arguments_freep) char **argv = NULL;
 	pid_t keeper;
 
+	r = raise_files_limit(text, size);
+	if (r < 0)
+		return r;
 	r = spawn_find(daemon_path, sizeof(daemon_path));
 	if (r < 0) {
 		(void)snprintf(text, size, "%s", dsaio_error());
