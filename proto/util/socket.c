@@ -112,13 +112,17 @@ int socket_dir_open(bool make, struct socket_dir *ret_dir, char *text, size_t si
 			    "%s/%s is a symbolic link, or no directory: find out which user made "
 			    "it, then remove it",
 			    path, name);
-	if (fd < 0 || fstat(fd, &st) < 0)
+	/* Without the right to open it, its owner can be seen nevertheless. */
+	if (fd >= 0 ? fstat(fd, &st) < 0
+		    : errno != EACCES || fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return fail(-errno, text, size, "%s/%s: %s", path, name, strerrordesc_np(errno));
 	if (st.st_uid != geteuid())
 		return fail(-EPERM, text, size,
 			    "%s/%s belongs to uid %u and is not used; have it removed, or set "
 			    "XDG_RUNTIME_DIR to a directory of your own",
 			    path, name, st.st_uid);
+	if (fd < 0)
+		return fail(-EACCES, text, size, "%s/%s: %s", path, name, strerrordesc_np(EACCES));
 	if (st.st_mode & 077)
 		return fail(-EPERM, text, size,
 			    "%s/%s is open to others (mode %04o) and is not used; check its "

@@ -218,6 +218,37 @@ TEST_TABLE(e7, places, "E7 the user's own directory")
 	beside_check(daemon);
 }
 
+static void connect_fails_as_stranger(int error, const char *words)
+{
+	pid_t pid = (pid_t)CHECK_SYS(fork());
+
+	if (pid == 0) {
+		struct dsaio_client *client;
+
+		CHECK_SYS(setresuid(STRANGER, STRANGER, STRANGER));
+		CHECK_FAILS(dsaio_connect(NULL, &client), error, words);
+		_exit(0);
+	}
+	child_wait_ok(pid);
+}
+
+/* The message was "Permission denied", and named neither the owner nor a way out. */
+TEST(e7_closed,
+     "E7 another user has made the user's own directory in /tmp, and closed it: the owner is named")
+{
+	const char *dir = test_text("/tmp/dsaiod-%u", STRANGER);
+
+	test_needs_root();
+	places_private(true);
+	places_newcomer(5);
+	CHECK_SYS(unsetenv("XDG_RUNTIME_DIR"));
+	CHECK_SYS(mkdir(dir, 0700));
+	connect_fails_as_stranger(-EPERM, "/tmp/dsaiod-65534;belongs to uid 0;XDG_RUNTIME_DIR");
+	CHECK_SYS(chown(dir, STRANGER, STRANGER));
+	CHECK_SYS(chmod(dir, 0));
+	connect_fails_as_stranger(-EACCES, "/tmp/dsaiod-65534: Permission denied");
+}
+
 /* Binds in the own directory, and listens as another user. */
 static int listen_as_stranger(const char *path)
 {
