@@ -28,6 +28,7 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
 #include <signal.h>
@@ -269,23 +270,32 @@ struct stop {
 	unsigned n_signals;
 };
 
+static const char *plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 /* The third signal and further ones change nothing, so they are not logged. */
 static void on_stop(evutil_socket_t number, short what, void *arg)
 {
 	struct stop *stop = arg;
+	const uint32_t n_clients = server_n_clients(stop->server);
+	const uint64_t n_ops = server_n_open_ops(stop->server);
 
 	(void)what;
 	stop->n_signals++;
 	/* systemd_notify() fails if systemd did not start the daemon */
 	if (stop->n_signals == 1) {
 		log_notice(
-			"dsaiod: stopping on %s: ops that were read complete first; another signal cancels them",
-			strsignal(number));
+			"dsaiod: stopping on %s: disconnects %" PRIu32 " client%s with %" PRIu64
+			" open op%s: ops that were read complete first; another signal cancels them",
+			strsignal(number), n_clients, plural(n_clients), n_ops, plural(n_ops));
 		(void)systemd_notify("STOPPING=1\nSTATUS=completing the ops that were read");
 	} else if (stop->n_signals == 2) {
 		log_notice(
-			"dsaiod: %s during the stop: blocks that have not started are dropped; blocks in flight complete first",
-			strsignal(number));
+			"dsaiod: %s during the stop: cancels %" PRIu64
+			" open op%s: blocks that have not started are dropped; blocks in flight complete first",
+			strsignal(number), n_ops, plural(n_ops));
 		(void)systemd_notify("STATUS=completing the blocks in flight");
 	}
 	server_stop(stop->server);
@@ -386,9 +396,9 @@ static int serve(const struct config *config)
 		return STATUS_FAILED;
 	}
 
-	log_notice("dsaiod: ready: %s: %u store%s", server_socket_path(server),
-		   server_n_stores(server), server_n_stores(server) == 1 ? "" : "s");
-	(void)systemd_notify("READY=1\nSTATUS=serving %u store(s)", server_n_stores(server));
+	log_notice("dsaiod: ready: %s: %u configured store%s", config->socket_path,
+		   config->n_stores, plural(config->n_stores));
+	(void)systemd_notify("READY=1\nSTATUS=serving on %s", config->socket_path);
 	(void)event_base_dispatch(base); /* server_stop() ends it */
 	is_over = server_end(server) && gds_end();
 	log_notice("dsaiod: stopped");
@@ -426,7 +436,7 @@ static int run(int argc, char **argv)
 		if (check_host(&config) < 0)
 			return STATUS_USAGE;
 		(void)printf("dsaiod: the configuration is right: %u store%s%s\n", config.n_stores,
-			     config.n_stores == 1 ? "" : "s",
+			     plural(config.n_stores),
 			     config.path ? "" : "; there is no configuration file");
 		return STATUS_FINE;
 	}

@@ -7,6 +7,7 @@
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/stop.h"
+#include "client/lib/base/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -192,6 +193,7 @@ int main(int argc, char **argv)
 	char text[512];
 	int n_args, r;
 
+	error_reconnect = "run the command again";
 	if (open_standard_fds() != CTL_OK)
 		return CTL_FAILED;
 	if ((!name || (has_parts && !second)) && i < argc)

@@ -9,6 +9,7 @@
 #include "daemon/control/start_lock.h"
 #include "daemon/control/stop_wait.h"
 #include "daemon/engine/gpu_probe.h"
+#include "daemon/store/store.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
@@ -400,7 +401,7 @@ void server_free(struct server *server)
 	if (server->mailbox.event_fd >= 0 && !is_hanging)
 		mailbox_deinit(&server->mailbox);
 	server_remove_socket(server);
-	closep(&server->lock_fd); /* last, because then another daemon may start */
+	start_lock_release(&server->lock_fd); /* last, because then another daemon may start */
 	if (!is_hanging)
 		free(server);
 }
@@ -415,12 +416,16 @@ bool server_end(struct server *server)
 	return true;
 }
 
-const char *server_socket_path(const struct server *server)
+uint32_t server_n_clients(const struct server *server)
 {
-	return server->config->socket_path;
+	return server->service.n_sessions;
 }
 
-unsigned server_n_stores(const struct server *server)
+uint64_t server_n_open_ops(const struct server *server)
 {
-	return server->config->n_stores;
+	uint64_t n = 0;
+
+	LIST_EACH(const struct store, store, &server->service.registry.stores, node)
+		n += metrics_get(&store->lane_store.metrics.open_ops);
+	return n;
 }

@@ -42,7 +42,8 @@ void server_free(struct server *server);
  */
 bool server_end(struct server *server);
 
-const char *server_socket_path(const struct server *server);
-unsigned server_n_stores(const struct server *server);
+uint32_t server_n_clients(const struct server *server);
+/* Ops of all clients that were read and have not ended. */
+uint64_t server_n_open_ops(const struct server *server);
 
 #endif

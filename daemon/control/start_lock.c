@@ -21,7 +21,8 @@
 /* The period of requests to systemd for more start time, and the time of each. */
 #define LOCK_NOTIFY_TRIES 500u
 #define LOCK_EXTEND "EXTEND_TIMEOUT_USEC=30000000\n"
-#define PF_EXITING 0x4ul /* include/linux/sched.h; field 9 of /proc/PID/stat */
+#define SERVING " serving" /* behind pid and start time, until an orderly stop */
+#define PF_EXITING 0x4ul   /* include/linux/sched.h; field 9 of /proc/PID/stat */
 
 struct holder {
 	pid_t pid;
@@ -55,7 +56,7 @@ static int holder_write(int lock_fd)
 	/* Without /proc no other daemon could check whether this one lives. */
 	if (!process_look(getpid(), &process))
 		return errno == EMFILE || errno == ENFILE ? -errno : -ESRCH;
-	n = snprintf(text, sizeof(text), "%d %llu\n", getpid(), process.started);
+	n = snprintf(text, sizeof(text), "%d %llu" SERVING "\n", getpid(), process.started);
 	if (ftruncate(lock_fd, 0) < 0 || pwrite(lock_fd, text, (size_t)n, 0) != n)
 		return -errno;
 	return 0;
@@ -106,6 +107,29 @@ static int lock_wait(const char *path, bool may_find_starting, int lock_fd, stru
 	}
 }
 
+/* Where the word stands in the file; -1: nowhere. */
+static off_t serving_find(int lock_fd, pid_t *ret_pid)
+{
+	char text[64] = "";
+	const char *serving;
+
+	if (pread(lock_fd, text, sizeof(text) - 1, 0) <= 0)
+		return -1;
+	serving = strstr(text, SERVING);
+	return serving && sscanf(text, "%d", ret_pid) == 1 ? serving - text : -1;
+}
+
+/* The lock is ours, and the file still has what its last holder wrote. */
+static void log_predecessor(const char *path, int lock_fd)
+{
+	pid_t pid;
+
+	if (serving_find(lock_fd, &pid) >= 0)
+		log_warning("dsaiod: the last dsaiod on %s, with pid %d, did not stop in order: it "
+			    "crashed or was killed, and cut off its clients and their open ops",
+			    path, pid);
+}
+
 int start_lock_take(const char *path, bool may_find_starting, int *ret_fd, struct error *error)
 {
 	_cleanup_(closep) int fd = -1;
@@ -125,9 +149,20 @@ int start_lock_take(const char *path, bool may_find_starting, int *ret_fd, struc
 	r = lock_wait(path, may_find_starting, fd, error);
 	if (r < 0)
 		return r;
+	log_predecessor(path, fd);
 	r = holder_write(fd);
 	if (r < 0)
 		return error_set(error, r, "start lock %s: writing pid and start time", lock_path);
 	*ret_fd = TAKE_FD(fd);
 	return 0;
+}
+
+void start_lock_release(int *fd)
+{
+	pid_t pid;
+	off_t at = *fd >= 0 ? serving_find(*fd, &pid) : -1;
+
+	if (at >= 0)
+		(void)!ftruncate(*fd, at); /* on failure the next daemon logs a crash */
+	closep(fd);
 }

@@ -4,7 +4,8 @@
  *
  * A daemon that dies holds the lock until its last block is back from the device (proto/README.md "Death of
  * a daemon").  A new daemon waits for that, as long as the device takes.  If the holder lives, the new
- * one refuses to start.
+ * one refuses to start.  An orderly stop removes the word "serving" from the file, so a new daemon logs that
+ * its predecessor crashed or was killed.
  *
  * Main thread, at start.
  */
@@ -21,5 +22,8 @@
  * or a process that is none, holds it; -ENOENT: the directory is missing; or -errno.
  */
 int start_lock_take(const char *path, bool may_find_starting, int *ret_fd, struct error *error);
+
+/* At the end of an orderly stop.  -1 is fine. */
+void start_lock_release(int *fd);
 
 #endif

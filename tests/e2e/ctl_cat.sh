@@ -369,6 +369,26 @@ without_a_daemon_a_private_one_serves() {
 	[ ! -s "$dir/out" ] && piped_is "$store/a" "$ctl" cat --private "$store/a"
 }
 
+# It was "start it again", of a daemon that may run again by now.
+after_a_restart_the_command_is_to_be_run_again() {
+	local pid fd rc
+	mkfifo "$dir/fifo"
+	"$ctl" put "$store/f" <"$dir/fifo" >"$dir/out" 2>"$dir/err" &
+	pid=$!
+	exec {fd}>"$dir/fifo"
+	head -c 40000000 /dev/zero >&"$fd"
+	await_half_copy "$pid" "$store"
+	stop_daemon
+	start_daemon
+	head -c 40000000 /dev/zero >&"$fd"
+	exec {fd}>&-
+	wait "$pid"
+	rc=$?
+	why="exit status $rc"
+	[ "$rc" = 1 ] && says "$dir/err" "run the command again" && says_not "$dir/err" "start it" &&
+		says_not "$dir/err" "connect again"
+}
+
 # The advice was --private again.
 private_does_not_advise_itself() {
 	expect 1 "$ctl" cat --private /proc/cpuinfo && says "$dir/err" "/proc" && says_not "$dir/err" "or --private"
@@ -385,7 +405,7 @@ for t in sizes_of_all_kinds_go_round_through_pipes cat_and_put_in_one_pipe files
 	a_terminated_put_leaves_the_file_as_it_was \
 	a_failed_put_gives_its_room_back_at_once \
 	a_terminal_that_gets_no_output_sees_a_bar without_a_daemon_a_private_one_serves \
-	private_does_not_advise_itself; do
+	private_does_not_advise_itself after_a_restart_the_command_is_to_be_run_again; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

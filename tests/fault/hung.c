@@ -6,6 +6,7 @@
 #include "tests/fuse.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -174,6 +175,22 @@ TEST(flush_hangs, "a close that hangs in the client blocked all calls of its cli
 	hung_free(&hung);
 	CHECK_EQ(pthread_join(opener.thread, NULL), 0);
 	rig_close(&hung.rig);
+}
+
+TEST(stop, "a stop logs how many clients and open ops it cuts off")
+{
+	struct hung hung;
+	struct daemon *daemon;
+
+	hung_open(&hung);
+	daemon = hung.rig.daemon;
+	await_hung(&hung, 1);
+	CHECK_SYS(kill(daemon->pid, SIGTERM));
+	daemon_log_wait(daemon, "stopping on Terminated: disconnects 1 client with 1 open op:");
+	CHECK_SYS(kill(daemon->pid, SIGTERM));
+	daemon_log_wait(daemon, "Terminated during the stop: cancels 1 open op:");
+	hung_free(&hung);
+	daemon_wait_end(daemon, 0);
 }
 
 TEST_MAIN

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+const char *error_reconnect = "connect again (dsaio_connect(); in Python a new Handle)";
+
 static _Thread_local char error_text[ERROR_TEXT_BYTES];
 
 const char *dsaio_error(void)
@@ -81,7 +83,6 @@ static const struct {
 	{ ECANCELED, "it was cancelled; what the range holds is undefined", false },
 	{ ETIMEDOUT, "the handle's op_timeout_usec is over; what the range holds is undefined",
 	  false },
-	{ ECONNRESET, "the daemon went away: start it again, then connect again", false },
 };
 
 void error_op_text(const struct error_op *op, char *text, size_t size)
@@ -98,6 +99,10 @@ void error_op_text(const struct error_op *op, char *text, size_t size)
 		(void)snprintf(log, sizeof(log), "see the daemon's log%s%s%s",
 			       *op->log_place ? " (" : "", op->log_place,
 			       *op->log_place ? ")" : "");
+		advice = log;
+	}
+	if (op->error == ECONNRESET) {
+		(void)snprintf(log, sizeof(log), "the daemon went away: %s", error_reconnect);
 		advice = log;
 	}
 	if (op->because)

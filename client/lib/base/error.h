@@ -12,6 +12,9 @@
 
 #define ERROR_TEXT_BYTES 1024
 
+/* Advice for a program whose daemon went away.  dsaioctl sets its own when it starts. */
+extern const char *error_reconnect;
+
 /* Sets the sentence of this thread; returns error, a negative errno. */
 int error_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -25,11 +25,8 @@ int client_check(const struct dsaio_client *client, const char *function)
 int client_check_alive(const struct dsaio_client *client, const char *function)
 {
 	if (conn_was_gone(client->conn))
-		return error_fail(
-			-ENOTCONN,
-			"%s: the daemon on %s has gone away: start it again, then connect "
-			"again",
-			function, client->conn->path);
+		return error_fail(-ENOTCONN, "%s: the daemon on %s has gone away: %s", function,
+				  client->conn->path, error_reconnect);
 	return 0;
 }
 

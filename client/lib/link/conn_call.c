@@ -349,8 +349,7 @@ static int lost(struct dsaio_conn *conn, const char *what, const char *why)
 {
 	if (conn_is_gone(conn))
 		why = "the daemon has gone away";
-	return error_fail(-ENOTCONN, "%s: %s (%s): start it again if need be, then connect again",
-			  what, why, conn->path);
+	return error_fail(-ENOTCONN, "%s: %s (%s): %s", what, why, conn->path, error_reconnect);
 }
 
 /* Such a reply ends the session. */
