@@ -7,6 +7,8 @@ BUILD    = build
 CFLAGS   = -O2 -g
 SANITIZE =		# address, undefined or thread; the targets asan, ubsan, tsan set it
 V        =		# 1 shows whole commands
+# Shown by --version and dsaioctl status, so that builds of one version differ.
+BUILD_ID = $(if $(wildcard .git),$(shell git -c safe.directory='*' describe --always --dirty --abbrev=12 2>/dev/null))
 
 prefix      = /usr/local
 exec_prefix = $(prefix)
@@ -178,7 +180,8 @@ $(BUILD)/python/dsaio: $(PYTHON_SRC) | $(BUILD)/$(SONAME)
 		ln -s $(abspath $(BUILD)/$(SONAME)) $@/
 	@$(foreach file,$(PYTHON_SRC),ln -s $(abspath $(file)) $(file:client/%=$(BUILD)/%) &&) :
 
-$(BUILD)/%.o: %.c | $(BUILD)/proto/dsaio.pb-c.h $(BUILD)/proto/dirs.h $(BUILD)/proto/version.h
+$(BUILD)/%.o: %.c | $(BUILD)/proto/dsaio.pb-c.h $(BUILD)/proto/dirs.h $(BUILD)/proto/version.h \
+		   $(BUILD)/proto/build.h
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(COMPILE) -c -o $@ $<
 
@@ -195,6 +198,11 @@ $(BUILD)/proto:
 $(BUILD)/proto/dirs.h: force | $(BUILD)/proto
 	@printf '#define DSAIO_%s "%s"\n' SBINDIR '$(sbindir)' SYSCONFDIR '$(sysconfdir)' \
 		LOCALSTATEDIR '$(localstatedir)' >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+# The build id.  Only daemon/main.c and client/ctl/main.c may include it: no other file is compiled, and no
+# test is linked, because it has changed.
+$(BUILD)/proto/build.h: force | $(BUILD)/proto
+	@printf '#define DSAIO_BUILD "%s"\n' '$(or $(BUILD_ID),unknown)' >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 .PHONY: force
 # The daemon gets the library's version without the library's header.

@@ -19,6 +19,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/engine/gds.h"
 #include "daemon/engine/gpu_probe.h"
+#include "proto/build.h"
 #include "proto/dirs.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/socket.h"
@@ -150,7 +151,7 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 			options->is_done = true;
 			return stdout_flush();
 		case 'V':
-			(void)printf("dsaiod %s\n", DSAIO_VERSION);
+			(void)printf("dsaiod %s (build %s)\n", DSAIO_VERSION, DSAIO_BUILD);
 			options->is_done = true;
 			return stdout_flush();
 		case ':':
@@ -428,6 +429,7 @@ static int run(int argc, char **argv)
 		log_error("dsaiod: %s", strerrordesc_np(ENOMEM));
 		return STATUS_FAILED;
 	}
+	config.build = DSAIO_BUILD;
 	if (options_read(argc, argv, &config, &options) < 0)
 		return STATUS_USAGE;
 	if (options.is_done)

@@ -8,6 +8,7 @@
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/stop.h"
 #include "client/lib/base/error.h"
+#include "proto/build.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@ static const struct command *const commands[] = {
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
-static struct ctl ctl;
+static struct ctl ctl = { .build = DSAIO_BUILD };
 static bool is_help, is_version;
 
 static const struct flag common_flags[] = {
@@ -93,10 +94,11 @@ static int print_version(void)
 		struct json_object *object = json_object_new_object();
 
 		json_object_object_add(object, "dsaioctl", json_object_new_string(DSAIO_VERSION));
+		json_object_object_add(object, "build", json_object_new_string(DSAIO_BUILD));
 		json_object_object_add(object, "library", json_object_new_string(dsaio_version()));
 		return ctl_print_json(&ctl, object);
 	}
-	(void)printf("dsaioctl %s\n", dsaio_version());
+	(void)printf("dsaioctl %s (build %s)\n", dsaio_version(), DSAIO_BUILD);
 	return ctl_flush(&ctl);
 }
 

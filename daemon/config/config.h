@@ -78,6 +78,7 @@ struct store_config {
 
 /* keys.c has the meaning and the default of the fields that a key sets. */
 struct config {
+	const char *build; /* no setting: the program's build id, by main(); NULL: of no program */
 	bool is_user;	   /* --user: one user's own daemon; config_set_user() */
 	char *socket_path; /* NULL: a user's own daemon, on its default socket */
 	uint64_t pool_size, client_pool_max, user_pool_max; /* bytes */

@@ -11,8 +11,10 @@
 #include "proto/wire.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Hung calls that status reports, the oldest first: a client can make one per worker thread. */
 #define HUNG_MAX 64u
@@ -430,6 +432,17 @@ static int gpus_to_wire(const struct service *service, Wire__StatusReply *wire)
 	return 0;
 }
 
+/* As an upgrade does: the kernel marks the name of a file that was removed or renamed over. */
+static bool program_is_replaced(void)
+{
+	static const char mark[] = " (deleted)";
+	char path[PATH_MAX + sizeof(mark)];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path)); /* calls no file system */
+	const ssize_t n_mark = sizeof(mark) - 1;
+
+	return n > n_mark && memcmp(path + n - n_mark, mark, (size_t)n_mark) == 0;
+}
+
 int status_to_wire(const struct session *session, const Wire__Status *asked,
 		   Wire__StatusReply *wire)
 {
@@ -439,14 +452,17 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 	const struct view view = { .uid = session->peer.uid,
 				   .is_admin = config_is_admin(service->registry.config,
 							       &session->peer) };
+	const char *build = service->registry.config->build;
 	struct page page = { .wire = wire };
 
 	wire->pid = (uint32_t)getpid();
 	wire->uptime_usec = (clock_nsec() - service->started_nsec) / 1000;
 	wire->is_admin = view.is_admin;
+	wire->is_replaced = program_is_replaced();
 	wire->pool = WIRE_NEW(Wire__Pool, wire__pool);
 	if (!wire->pool || pool_to_wire(&service->pool, wire->pool) < 0 ||
 	    text_to_wire(DSAIO_VERSION, &wire->daemon_version) < 0 ||
+	    text_to_wire(build ? build : "", &wire->daemon_build) < 0 ||
 	    users_to_wire(service, &view, wire) < 0)
 		return -ENOMEM;
 	if (!from->store && !from->client) {

@@ -122,6 +122,28 @@ a_private_daemon_serves_this_directory() {
 		expect 0 env -u DSAIO_SOCKET "$ctl" stores --private "$store" && says "$dir/out" "$store"
 }
 
+# Every build was 0.1.0, and an upgrade left the old daemon running without a word.
+an_upgrade_that_left_the_old_daemon_is_reported() {
+	local build other
+	expect 0 "$ctl" --version --json || return 1
+	build=$(sed -n 's/.*"build": "\(.*\)".*/\1/p' "$dir/out")
+	why="there is no build id"
+	[ -n "$build" ] || return 1
+	other=$(tr 0-9a-z 1-9a-z0 <<<"$build") # as long
+	expect 0 "$ctl" status && says "$dir/out" "(build $build)" && says_not "$dir/out" "upgrade" || return 1
+	stop_daemon
+	mkdir "$dir/new"
+	sed "s/$build/$other/g" "$BUILD/dsaiod" >"$dir/new/dsaiod"
+	chmod 755 "$dir/new/dsaiod"
+	BUILD=$dir/new start_daemon
+	expect 0 "$dir/new/dsaiod" --version && says "$dir/out" "(build $other)" && expect 0 "$ctl" status &&
+		says "$dir/out" "(build $other)" "dsaioctl is of another build" "(build $build)" "restart the daemon" ||
+		return 1
+	cp "$BUILD/dsaiod" "$dir/new/next" && mv "$dir/new/next" "$dir/new/dsaiod"
+	expect 0 "$ctl" status && says "$dir/out" "program was replaced after its start" "restart the daemon" &&
+		expect 0 "$ctl" status --json && says "$dir/out" '"is_replaced": true' "\"daemon_build\": \"$other\""
+}
+
 start_daemon
 client=
 start_client || { echo "not ok ctl: a client starts: $why"; failed=1; }
@@ -132,5 +154,6 @@ for t in status_shows_store_pool_and_counters clients_show_where_time_went handl
 	run_test $t
 done
 stop_client
+run_test an_upgrade_that_left_the_old_daemon_is_reported
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }
 exit $failed

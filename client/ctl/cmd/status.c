@@ -189,14 +189,35 @@ static int print_gpus(const Wire__Gpus *gpus)
 	return 0;
 }
 
+/* An upgrade leaves the daemon running.  One without a build id is older than this program. */
+static void print_program(const struct ctl *ctl, const Wire__StatusReply *status)
+{
+	char up[UNITS_TEXT_BYTES];
+
+	(void)printf("dsaiod %s", status->daemon_version);
+	if (status->daemon_build[0])
+		(void)printf(" (build %s)", status->daemon_build);
+	(void)printf(", pid %" PRIu32 ", up %s\n", status->pid,
+		     units_format_nsec(up, status->uptime_usec * 1000));
+	if (status->is_replaced)
+		(void)printf("its program was replaced after its start");
+	else if (strcmp(status->daemon_build, ctl->build) != 0)
+		(void)printf("dsaioctl is of another build, %s (build %s)", DSAIO_VERSION,
+			     ctl->build);
+	else
+		return;
+	(void)printf(": after an upgrade restart the daemon: systemctl restart dsaiod, or kill "
+		     "%" PRIu32 " of a user's own\n",
+		     status->pid);
+}
+
 static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 {
-	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES], up[UNITS_TEXT_BYTES];
+	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES];
 	const Wire__Pool *pool = status->pool;
 	int r;
 
-	(void)printf("dsaiod %s, pid %" PRIu32 ", up %s\n", status->daemon_version, status->pid,
-		     units_format_nsec(up, status->uptime_usec * 1000));
+	print_program(ctl, status);
 	if (pool) {
 		(void)printf("pool: %s of %s used, %s", units_format_size(used, pool->used_bytes),
 			     units_format_size(size, pool->size_bytes),
@@ -253,6 +274,8 @@ static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
 	struct json_object *object = json_object_new_object();
 
 	json_add_text(object, "daemon_version", status->daemon_version);
+	json_add_text(object, "daemon_build", status->daemon_build);
+	json_add_bool(object, "is_replaced", status->is_replaced);
 	json_add_number(object, "pid", status->pid);
 	json_add_number(object, "uptime_usec", status->uptime_usec);
 	json_add_bool(object, "is_admin", status->is_admin);

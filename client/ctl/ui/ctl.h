@@ -24,6 +24,7 @@ enum { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2 };
 struct ctl {
 	const char *command;	 /* its name, for messages; NULL: none yet */
 	const char *socket_path; /* NULL: the library's default */
+	const char *build;	 /* the program's build id */
 	bool is_json, is_private;
 	bool only_looks; /* does not let the library start a daemon */
 	char **args;	 /* after the command's name, without options */
