@@ -248,6 +248,15 @@ next_client_is_served() {
 	config && client_works "$1" && ctl is-active --quiet dsaiod.socket
 }
 
+# As a package does: the file is another one, and the daemon goes on with the old one.
+upgrade_is_reported() {
+	local program=$root/usr/local/sbin/dsaiod
+	cp "$program" "$program.new" && mv "$program.new" "$program" &&
+		says "program was replaced after its start" as_nobody dsaioctl status &&
+		ctl restart dsaiod && says "(build " as_nobody dsaioctl status &&
+		fails says "restart the daemon" as_nobody dsaioctl status
+}
+
 disabled_leaves_no_socket() {
 	ctl enable --now dsaiod.socket && client_works /srv/store/enabled &&
 		ctl disable --now dsaiod.socket && ! inside test -e /run/dsaiod/dsaiod.sock &&
@@ -277,13 +286,14 @@ check "LimitMEMLOCK=infinity" says infinity ctl show -P LimitMEMLOCK dsaiod
 check "start" ctl start dsaiod
 check "active" ctl is-active --quiet dsaiod
 check "runs as dsaiod" runs_as_dsaiod
-check "the status says that it serves" says serving ctl show -P StatusText dsaiod
+check "the status says that it serves" says "serving on /run/dsaiod/dsaiod.sock" ctl show -P StatusText dsaiod
 check "a client as another user" client_works /srv/store/user
 check "a client as another user, on a store that nobody has configured" client_works /dev/shm/user
 check "another user may not set a profile" \
 	says administrator fails as_nobody dsaioctl profile set check queue_depth=17
 check "root may" inside dsaioctl profile set check queue_depth=17
 check "stop" ctl stop dsaiod.service
+check "the journal says how many clients it cut off" wait_journal "stopping on Terminated: disconnects 0 clients"
 check "no more active, and the end was orderly" \
 	says $'Result=success\nActiveState=inactive' ctl show -p Result -p ActiveState dsaiod
 check "started again by a client through the socket" client_works /srv/store/socket
@@ -296,6 +306,8 @@ check "a bind mount of /run/dsaiod works over a stop and start of the socket" \
 ctl reset-failed dsaiod # five starts within ten seconds would be one too many
 check "SIGKILL" ctl kill -s KILL dsaiod
 check "served again after SIGKILL" client_works /srv/store/killed
+check "the journal says that the daemon before was killed" wait_journal "did not stop in order"
+check "status reports a daemon that an upgrade left" upgrade_is_reported
 
 check "without CAP_IPC_LOCK, lock = yes: starts" with_config 'lock = yes' LimitMEMLOCK=64K
 check "without CAP_IPC_LOCK, lock = yes: refused, and the sentence says why" lock_refused
