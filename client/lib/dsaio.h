@@ -80,10 +80,15 @@
  *
  * fork.  In a child of the process that connected, every call returns -EPERM (dsaio_disconnect
  * and the free functions do nothing); the parent is undisturbed.  A child may connect for itself.
- * A child inherits memory of dsaio_alloc() as shared memory: parent and child see each other's
- * writes, so workers can read tensors there that the parent has read.  The content is gone (zeros)
- * when the parent frees the memory, disconnects or ends.  Between fork() and exec() of a process with
- * several threads a child may only call what signal-safety(7) allows, and so nothing of the library.
+ * A child inherits memory of dsaio_alloc() as shared memory: each sees what the other writes, so
+ * workers can read tensors there that the parent has read, and what they write there the parent has, too.
+ * After the parent has freed it, the child sees the old content or zeros.  No later dsaio_alloc() of the
+ * parent returns that memory, except one that would fail with -ENOMEM otherwise: then both share the new
+ * content.  So keep memory that a child still uses.  The zeros come when the parent has freed all buffers
+ * of the same slab, disconnects or ends, and the daemon has taken the memory back.  (The library does not
+ * see forks by clone(2) or _Fork(3), which call no handlers of pthread_atfork(3).)  Between fork() and
+ * exec() of a process with several threads a child may only call what signal-safety(7) allows, and so
+ * nothing of the library.
  *
  * GPUs.  Ops take CUDA device pointers where they take any other; the library uses the libcuda that the
  * program has opened.  Where the daemon can use GPU memory itself, it imports an allocation at the first op

@@ -5,6 +5,7 @@
 #include "tests/harness.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -81,6 +82,7 @@ TEST(own, "a forked child connects for itself, beside its parent")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	uint8_t buf[4096];
+	void *kept, *memory, *again;
 	pid_t pid;
 
 	rig_open(&rig, NULL);
@@ -100,6 +102,11 @@ TEST(own, "a forked child connects for itself, beside its parent")
 					 4096);
 				pattern_check(buf, 4096, SEED, i * 4096, "the child's read");
 			}
+			CHECK_CALL(dsaio_alloc(mine.client, 4096, &kept));
+			CHECK_CALL(dsaio_alloc(mine.client, 4096, &memory));
+			CHECK_EQ(dsaio_free(mine.client, memory), 0);
+			CHECK_CALL(dsaio_alloc(mine.client, 4096, &again));
+			CHECK(again == memory); /* it has not forked itself */
 			rig_close(&mine);
 			_exit(0);
 		}
@@ -142,6 +149,77 @@ TEST(child_lives, "memory stayed charged after dsaio_disconnect() while a forked
 	close(to_child[0]);
 	close(from_child[0]);
 	close(from_child[1]);
+}
+
+TEST(freed, "a forked child saw and changed the parent's new data where it had freed the old")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	int to_child[2], from_child[2];
+	void *memory, *kept, *next[6];
+	pid_t pid;
+	char byte;
+
+	rig_open(&rig, NULL);
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, &kept)); /* of the same slab */
+	pattern_fill(memory, MIB, SEED, 0);
+	CHECK_SYS(pipe(to_child));
+	CHECK_SYS(pipe(from_child));
+	pid = (pid_t)CHECK_SYS(fork());
+	if (pid == 0) {
+		CHECK_EQ(read(to_child[0], &byte, 1), 1);
+		pattern_check(memory, MIB, SEED, 0, "memory that the parent has freed");
+		memset(memory, 0xff, MIB);
+		CHECK_EQ(write(from_child[1], "x", 1), 1);
+		CHECK_EQ(read(to_child[0], &byte, 1), 1);
+		for (size_t i = 0; i < MIB; i++)
+			CHECK_EQ(((uint8_t *)memory)[i], 0);
+		_exit(0);
+	}
+	CHECK_EQ(dsaio_free(rig.client, memory), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(next); i++) { /* more than the slab has */
+		CHECK_CALL(dsaio_alloc(rig.client, MIB, &next[i]));
+		pattern_fill(next[i], MIB, SEED + 1 + i, 0);
+	}
+	CHECK_EQ(write(to_child[1], "x", 1), 1);
+	CHECK_EQ(read(from_child[0], &byte, 1), 1);
+	for (unsigned i = 0; i < ARRAY_SIZE(next); i++) {
+		pattern_check(next[i], MIB, SEED + 1 + i, 0, "the parent's new data");
+		CHECK_EQ(dsaio_free(rig.client, next[i]), 0);
+	}
+	CHECK_EQ(dsaio_free(rig.client, kept), 0);
+	/* Also the small slab goes back, which is kept otherwise. */
+	CHECK(daemon_wait_clients(rig.daemon, 1, 0));
+	CHECK_EQ(write(to_child[1], "x", 1), 1);
+	child_wait_ok(pid);
+	for (unsigned i = 0; i < 2; i++) {
+		close(to_child[i]);
+		close(from_child[i]);
+	}
+}
+
+TEST(forked_often, "a parent whose pool is full gets memory again that it had at a fork")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	char *path = test_text("%s/dsaiod.conf", test_dir());
+	FILE *file = fopen(path, "we");
+	void *memory, *kept;
+
+	CHECK(file && fputs("[daemon]\nclient_pool_max = 16M\n", file) >= 0);
+	CHECK_EQ(fclose(file), 0);
+	rig.daemon = daemon_start(DAEMON_ARGS("--config", path));
+	rig_open(&rig, NULL);
+	for (unsigned i = 0; i < 40; i++) {
+		pid_t pid;
+
+		CHECK_CALL(dsaio_alloc(rig.client, MIB, &memory));
+		CHECK_CALL(dsaio_alloc(rig.client, MIB / 4, &kept)); /* its slab does not go back */
+		pid = (pid_t)CHECK_SYS(fork());
+		if (pid == 0)
+			_exit(0);
+		child_wait_ok(pid);
+		CHECK_EQ(dsaio_free(rig.client, memory), 0);
+	}
 }
 
 TEST(exec, "no descriptor of the library reaches a program that is executed")

@@ -199,6 +199,68 @@ def test_a_child_has_a_connection_of_its_own(python):
     )
 
 
+def test_a_child_never_sees_the_parents_new_data_in_memory_that_was_freed(python):
+    python(
+        """
+        handle = dsaio.aio_handle()
+        memory, kept = dsaio.alloc(1 << 20), dsaio.alloc(1 << 20)
+        memory[:] = b"p" * (1 << 20)
+        to_child, from_child = os.pipe(), os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                memory[:1] = b"c"
+                os.write(from_child[1], b"x")
+                os.read(to_child[0], 1)
+                assert memory == b"c" + b"p" * ((1 << 20) - 1)
+                memory[:] = b"c" * (1 << 20)
+                os._exit(0)
+            except BaseException:
+                import traceback
+                traceback.print_exc()
+                os._exit(1)
+        os.read(from_child[0], 1)
+        assert memory[:2] == b"cp"  # it is shared
+        del memory
+        new = [dsaio.alloc(1 << 20) for _ in range(8)]
+        for memory in new:
+            memory[:] = b"n" * (1 << 20)
+        os.write(to_child[1], b"x")
+        assert os.waitpid(pid, 0)[1] == 0
+        for memory in new:
+            assert memory == b"n" * (1 << 20)
+        """
+    )
+
+
+def test_workers_of_a_data_loader_read_pinned_tensors_of_their_parent(python):
+    pytest.importorskip("torch", reason="torch is not installed: make deps-python")
+    python(
+        """
+        import torch
+        import torch.utils.data
+        handle = dsaio.aio_handle()
+        tensor = torch.frombuffer(dsaio.alloc(1 << 20), dtype=torch.float32)
+        tensor.copy_(torch.arange(1 << 18))
+        assert handle.sync_pwrite(tensor, folder + "/f") == 1
+        class Data(torch.utils.data.Dataset):
+            def __len__(self):
+                return 16
+            def __getitem__(self, i):
+                own = torch.empty(1 << 18)
+                assert handle.sync_pread(own, folder + "/f") == 1 and own.equal(tensor)
+                return tensor[i * 1000 : i * 1000 + 4]
+        for epoch in range(3):
+            unrelated = dsaio.alloc(1 << 20)  # it is there at the fork
+            loader = torch.utils.data.DataLoader(Data(), batch_size=4, num_workers=2)
+            rows = torch.cat([batch for batch in loader])
+            assert rows[:, 0].tolist() == [i * 1000 for i in range(16)]
+            del unrelated
+            assert handle.sync_pread(tensor, folder + "/f") == 1
+        """
+    )
+
+
 def test_children_of_a_pool_read(python):
     python(
         """

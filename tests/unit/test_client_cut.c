@@ -30,24 +30,32 @@ static struct cut_piece *take(size_t len)
 
 static void give(const struct cut_piece *piece)
 {
-	cut_give(&cut, cut_find(&cut, piece->off));
+	cut_give(&cut, cut_find(&cut, piece->off), false);
 }
 
-/* The pieces fill the slab without a gap, no two free ones touch, the sum is right. */
+static void retire(const struct cut_piece *piece)
+{
+	cut_give(&cut, cut_find(&cut, piece->off), true);
+}
+
+/* The pieces fill the slab without a gap, no two free ones of a kind touch, the sums are right. */
 static void check_pieces(void)
 {
-	size_t off = 0, used = 0;
+	size_t off = 0, used = 0, retired = 0;
 
 	for (size_t i = 0; i < cut.n; i++) {
 		ck_assert_uint_eq(cut.pieces[i]->off, off);
 		ck_assert_uint_gt(cut.pieces[i]->len, 0);
 		ck_assert_uint_eq(cut.pieces[i]->len % CUT_PAGE, 0);
-		ck_assert(i == 0 || !cut.pieces[i]->is_free || !cut.pieces[i - 1]->is_free);
+		ck_assert(i == 0 || !cut.pieces[i]->is_free || !cut.pieces[i - 1]->is_free ||
+			  cut.pieces[i]->is_retired != cut.pieces[i - 1]->is_retired);
 		off += cut.pieces[i]->len;
 		used += cut.pieces[i]->is_free ? 0 : cut.pieces[i]->len;
+		retired += cut.pieces[i]->is_retired ? cut.pieces[i]->len : 0;
 	}
 	ck_assert_uint_eq(off, cut.bytes);
 	ck_assert_uint_eq(used, cut.used_bytes);
+	ck_assert_uint_eq(retired, cut.retired_bytes);
 }
 
 START_TEST(pieces_are_whole_pages_one_after_the_other)
@@ -105,6 +113,27 @@ START_TEST(only_what_was_used_before_is_dirty)
 }
 END_TEST
 
+START_TEST(retired_pieces_are_taken_only_after_their_revival)
+{
+	struct cut_piece *a = take(CUT_PAGE), *b = take(CUT_PAGE), *c = take(CUT_PAGE),
+			 *none = NULL;
+
+	retire(a);
+	retire(b); /* grows together with a, but not with what is free */
+	give(c);
+	check_pieces();
+	ck_assert_uint_eq(cut.n, 2);
+	ck_assert_uint_eq(cut.used_bytes, 0);
+	ck_assert_int_eq(cut_take(&cut, (PAGES - 1) * CUT_PAGE, &none), -ENOSPC);
+	ck_assert_uint_eq(take(CUT_PAGE)->off, 2 * CUT_PAGE);
+	ck_assert(cut_revive(&cut));
+	check_pieces();
+	ck_assert(!cut_revive(&cut));
+	ck_assert_uint_eq(take(CUT_PAGE)->off, 0);
+	check_pieces();
+}
+END_TEST
+
 START_TEST(the_piece_of_each_byte_is_found)
 {
 	struct cut_piece *a = take(3 * CUT_PAGE), *b = take(CUT_PAGE);
@@ -136,13 +165,19 @@ START_TEST(any_order_of_taking_and_giving_keeps_the_pieces_whole)
 		} else if (n) {
 			size_t which = random % n;
 
-			give(taken[which]);
+			if (random & 2)
+				retire(taken[which]);
+			else
+				give(taken[which]);
+			if (random % 64 == 0)
+				(void)cut_revive(&cut);
 			taken[which] = taken[--n];
 		}
 		check_pieces();
 	}
 	while (n)
 		give(taken[--n]);
+	(void)cut_revive(&cut);
 	check_pieces();
 	ck_assert_uint_eq(cut.n, 1);
 }
@@ -176,6 +211,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_full_slab_says_so);
 	tcase_add_test(tcase, what_is_given_back_grows_together_with_both_neighbours);
 	tcase_add_test(tcase, only_what_was_used_before_is_dirty);
+	tcase_add_test(tcase, retired_pieces_are_taken_only_after_their_revival);
 	tcase_add_test(tcase, the_piece_of_each_byte_is_found);
 	tcase_add_test(tcase, any_order_of_taking_and_giving_keeps_the_pieces_whole);
 	tcase_add_loop_test(tcase, a_new_slab_is_twice_the_last_or_as_large_as_need_be, 0,

@@ -23,6 +23,34 @@ struct mapped_slab {
 	struct cut cut;
 };
 
+/*
+ * Forks of this process.  A buffer that exists while one begins may be used in the child.  Relaxed: a call
+ * that runs while another thread forks is in no order with the fork.
+ */
+static _Atomic uint32_t n_forks_begun, n_forks_ended;
+
+static void fork_begin(void)
+{
+	(void)atomic_fetch_add_explicit(&n_forks_begun, 1, memory_order_relaxed);
+}
+
+static void fork_end(void)
+{
+	(void)atomic_fetch_add_explicit(&n_forks_ended, 1, memory_order_relaxed);
+}
+
+/* Forks that other threads of the parent have begun end only there. */
+static void fork_end_in_child(void)
+{
+	atomic_store_explicit(&n_forks_ended, n_forks_begun, memory_order_relaxed);
+}
+
+/* No memory for it, as a program begins: then a child may see what the parent's next buffer holds. */
+__attribute__((constructor)) static void fork_handlers_set(void)
+{
+	(void)pthread_atfork(fork_begin, fork_end, fork_end_in_child);
+}
+
 size_t buffer_slab_bytes(size_t bytes, size_t last)
 {
 	size_t size = 2 * last;
@@ -163,6 +191,20 @@ static void buffers_remove(struct buffers *buffers, size_t i)
 		(buffers->n - i) * sizeof(buffers->slabs[0]));
 }
 
+/* cut_take() of a buffer. */
+static int slab_take(struct mapped_slab *slab, size_t bytes, char **ret_memory, bool *ret_is_dirty)
+{
+	struct cut_piece *piece;
+	int r = cut_take(&slab->cut, bytes, &piece);
+
+	if (r < 0)
+		return r;
+	piece->n_forks = atomic_load_explicit(&n_forks_ended, memory_order_relaxed);
+	*ret_memory = slab->memory + piece->off;
+	*ret_is_dirty = piece->is_dirty;
+	return 0;
+}
+
 /* A piece of a slab there; -ENOSPC if none has room.  *ret_last: bytes of the largest such slab. */
 static int buffers_take(struct buffers *buffers, size_t bytes, const struct slab_place *place,
 			char **ret_memory, bool *ret_is_dirty, size_t *ret_last)
@@ -173,17 +215,12 @@ static int buffers_take(struct buffers *buffers, size_t bytes, const struct slab
 	*ret_last = 0;
 	for (size_t i = 0; i < buffers->n && r == -ENOSPC; i++) {
 		struct mapped_slab *slab = buffers->slabs[i];
-		struct cut_piece *piece;
 
 		if (slab->slab.is_imported || !slab_place_is(&slab->place, place))
 			continue;
 		if (slab->bytes > *ret_last)
 			*ret_last = slab->bytes;
-		r = cut_take(&slab->cut, bytes, &piece);
-		if (r == 0) {
-			*ret_memory = slab->memory + piece->off;
-			*ret_is_dirty = piece->is_dirty;
-		}
+		r = slab_take(slab, bytes, ret_memory, ret_is_dirty);
 	}
 	(void)pthread_rwlock_unlock(&buffers->lock);
 	return r;
@@ -195,8 +232,8 @@ static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab
 {
 	struct dsaio_conn *conn = buffers->conn;
 	_cleanup_(slab_freep) struct mapped_slab *slab = NULL;
-	struct cut_piece *piece;
 	uint32_t id;
+	bool is_dirty;
 	size_t want = buffer_slab_bytes(bytes, last);
 	size_t page = place->pages == WIRE__PAGES__PAGES_HUGE ? MAP_HUGE_BYTES : CUT_PAGE;
 	size_t least = (bytes + page - 1) / page * page;
@@ -209,9 +246,8 @@ static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab
 	if (r < 0)
 		return r;
 	id = slab->slab.id;
-	r = cut_take(&slab->cut, bytes, &piece);
+	r = slab_take(slab, bytes, ret_memory, &is_dirty); /* it is not */
 	if (r == 0) {
-		*ret_memory = slab->memory + piece->off;
 		(void)pthread_rwlock_wrlock(&buffers->lock);
 		r = buffers_add(buffers, slab);
 		(void)pthread_rwlock_unlock(&buffers->lock);
@@ -223,6 +259,18 @@ static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab
 	debug_log("alloc: slab %u of %zu bytes", id, slab->bytes);
 	(void)TAKE_PTR(slab); /* the list has it */
 	return 0;
+}
+
+/* Retired memory of all slabs is free.  Returns whether there was any. */
+static bool buffers_revive(struct buffers *buffers)
+{
+	bool has_retired = false;
+
+	(void)pthread_rwlock_wrlock(&buffers->lock);
+	for (size_t i = 0; i < buffers->n; i++)
+		has_retired |= cut_revive(&buffers->slabs[i]->cut);
+	(void)pthread_rwlock_unlock(&buffers->lock);
+	return has_retired;
 }
 
 int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_place *place,
@@ -249,6 +297,10 @@ int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_place
 		r = buffers_grow(buffers, bytes, place, last, &memory);
 	else if (r < 0)
 		r = error_fail_errno(r, "alloc of %zu bytes", bytes);
+	/* Children may see their parent's data rather than the parent fail. */
+	if (r == -ENOMEM && buffers_revive(buffers) &&
+	    buffers_take(buffers, bytes, place, &memory, &is_dirty, &last) == 0)
+		r = 0;
 	if (r < 0)
 		return r;
 	if (is_dirty && wants_zeroes)
@@ -263,6 +315,7 @@ static bool buffers_spare(const struct buffers *buffers, size_t index)
 	if (buffers->is_left)
 		return true;
 	if (buffers->slabs[index]->bytes > BUFFER_SLAB_FIRST ||
+	    buffers->slabs[index]->cut.retired_bytes ||
 	    !slab_place_is(&buffers->slabs[index]->place, &SLAB_ANYWHERE))
 		return true;
 	for (size_t i = 0; i < buffers->n; i++)
@@ -312,7 +365,9 @@ int buffers_free(struct buffers *buffers, void *memory, bool *ret_is_last)
 			 atomic_load_explicit(&piece->n_ops, memory_order_acquire)) /* unref */
 			r = -EBUSY;
 		else
-			cut_give(&slab->cut, p);
+			cut_give(&slab->cut, p,
+				 piece->n_forks != atomic_load_explicit(&n_forks_begun,
+									memory_order_relaxed));
 		if (r == 0 && !slab->cut.used_bytes && buffers_spare(buffers, i)) {
 			spare = slab;
 			buffers_remove(buffers, i);

@@ -6,6 +6,11 @@
  * allocates and frees one buffer at a time does not ask the daemon each time.  Buffers whose memory has
  * to be somewhere (huge pages, a node) lie in slabs of their own.
  *
+ * Children of a fork map the slabs, too.  Memory of a buffer that existed at a fork is retired when it is
+ * freed: no other buffer gets it, so that no child sees another buffer's data where it knows this one,
+ * nor writes there.  It returns to the pool with its slab.  Only where an allocation would fail it is
+ * used again: nothing tells whether such children live.
+ *
  * Imported memory is a slab, too.  Its mapping is the program's, and it is one piece.
  *
  * An op has a reference on the piece that its memory lies in, from its start to its end.  Such a

@@ -14,6 +14,7 @@ static struct cut_piece *piece_new(size_t off, size_t len)
 	piece->len = len;
 	piece->is_free = true;
 	piece->is_dirty = false;
+	piece->is_retired = false;
 	atomic_init(&piece->n_ops, 0);
 	return piece;
 }
@@ -70,10 +71,11 @@ int cut_take(struct cut *cut, size_t len, struct cut_piece **ret_piece)
 	size_t i;
 
 	len = (len + CUT_PAGE - 1) & ~(size_t)(CUT_PAGE - 1);
-	if (len > cut->bytes - cut->used_bytes)
+	if (len > cut->bytes - cut->used_bytes - cut->retired_bytes)
 		return -ENOSPC;
 	for (i = 0; i < cut->n; i++)
-		if (cut->pieces[i]->is_free && cut->pieces[i]->len >= len)
+		if (cut->pieces[i]->is_free && !cut->pieces[i]->is_retired &&
+		    cut->pieces[i]->len >= len)
 			break;
 	if (i == cut->n)
 		return -ENOSPC;
@@ -112,20 +114,44 @@ size_t cut_find(const struct cut *cut, size_t off)
 	return low;
 }
 
-void cut_give(struct cut *cut, size_t index)
+/* The free piece at that index takes in the one after it, if that is free, too, and of its kind. */
+static void cut_merge(struct cut *cut, size_t index)
+{
+	struct cut_piece *piece = cut->pieces[index], *next;
+
+	if (index + 1 == cut->n)
+		return;
+	next = cut->pieces[index + 1];
+	if (!next->is_free || next->is_retired != piece->is_retired)
+		return;
+	piece->len += next->len;
+	piece->is_dirty |= next->is_dirty;
+	cut_remove(cut, index + 1);
+}
+
+void cut_give(struct cut *cut, size_t index, bool is_retired)
 {
 	struct cut_piece *piece = cut->pieces[index];
 
 	cut->used_bytes -= piece->len;
+	cut->retired_bytes += is_retired ? piece->len : 0;
 	piece->is_free = true;
 	piece->is_dirty = true;
-	if (index + 1 < cut->n && cut->pieces[index + 1]->is_free) {
-		piece->len += cut->pieces[index + 1]->len;
-		cut_remove(cut, index + 1);
-	}
-	if (index > 0 && cut->pieces[index - 1]->is_free) {
-		cut->pieces[index - 1]->len += piece->len;
-		cut->pieces[index - 1]->is_dirty = true;
-		cut_remove(cut, index);
-	}
+	piece->is_retired = is_retired;
+	cut_merge(cut, index);
+	if (index > 0 && cut->pieces[index - 1]->is_free)
+		cut_merge(cut, index - 1);
+}
+
+bool cut_revive(struct cut *cut)
+{
+	if (!cut->retired_bytes)
+		return false;
+	cut->retired_bytes = 0;
+	for (size_t i = 0; i < cut->n; i++)
+		cut->pieces[i]->is_retired = false;
+	for (size_t i = cut->n; i > 0; i--)
+		if (cut->pieces[i - 1]->is_free)
+			cut_merge(cut, i - 1);
+	return true;
 }
