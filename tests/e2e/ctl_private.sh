@@ -76,12 +76,15 @@ a_limit_of_descriptors_is_named() {
 }
 
 a_daemon_in_the_path_is_not_used() {
+	local sbindir
 	mkdir -p "$dir/alone" "$dir/bin"
 	cp "$ctl" "$dir/alone/"
 	cp "$dir/broken" "$dir/bin/dsaiod"
-	[ ! -x /usr/local/sbin/dsaiod ] || return 0 # it is rightly found there
-	expect 1 env PATH="$dir/bin:$PATH" "$dir/alone/dsaioctl" status --private &&
-		says "$dir/err" "no dsaiod in $dir/alone"
+	# Whether another one is found is a matter of what is installed on this host.
+	sbindir=$(sed -n 's/^#define DSAIO_SBINDIR "\(.*\)"$/\1/p' "$BUILD/proto/dirs.h")
+	env PATH="$dir/bin:$PATH" "$dir/alone/dsaioctl" status --private >/dev/null 2>"$dir/err" </dev/null
+	says_not "$dir/err" "no luck today" && nothing_is_left || return 1
+	[ -e "$sbindir/dsaiod" ] || says "$dir/err" "no dsaiod in $dir/alone nor $sbindir:"
 }
 
 # ends_by SIGNAL: a command that was ended by it leaves nothing.
