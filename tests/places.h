@@ -37,7 +37,7 @@ static inline void places_write(const char *path, const char *text)
 static inline void places_private(bool is_tmp)
 {
 	const char *build = getenv("BUILD"), *program = test_text("%s/dsaiod", test_dir());
-	_cleanup_(closep) int dir = (int)CHECK_SYS(open(test_dir(), O_PATH | O_CLOEXEC));
+	_cleanup_(closep) int dir = -1;
 	unsigned uid = geteuid(), gid = getegid();
 
 	if (unshare(CLONE_NEWNS) < 0) {
@@ -58,11 +58,18 @@ static inline void places_private(bool is_tmp)
 	CHECK_SYS(mount("tmpfs", "/run", "tmpfs", 0, "mode=755"));
 	if (!is_tmp)
 		return;
+	dir = (int)CHECK_SYS(open(test_dir(), O_PATH | O_CLOEXEC)); /* of this namespace */
 	CHECK_SYS(mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777"));
 	if (strncmp(test_dir(), "/tmp/", 5) == 0) { /* TMPDIR=/tmp: it stays where it is */
-		CHECK_SYS(mkdir(test_dir(), 0755));
-		CHECK_SYS(
-			mount(test_text("/proc/self/fd/%d", dir), test_dir(), NULL, MS_BIND, NULL));
+		char *path = test_text("%s", test_dir());
+
+		for (char *end = path + 5; (end = strchr(end, '/')); *end++ = '/') {
+			*end = '\0';
+			CHECK_SYS(mkdir(path, 0755));
+		}
+		CHECK_SYS(mkdir(path, 0755));
+		CHECK_SYS(mount(test_text("/proc/self/fd/%d", dir), test_dir(), NULL,
+				MS_BIND | MS_REC, NULL));
 	}
 }
 
