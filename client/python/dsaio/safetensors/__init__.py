@@ -30,23 +30,23 @@ import weakref
 from math import prod
 from operator import index
 
-from . import _buffer
-from . import _check as check
-from . import _memory as memory
-from ._connection import at_fork
-from ._file import naming, open_regular, path_bytes
-from ._handle import Handle
-from ._op import wait_all
-from ._replace import new_file, remove_leftovers_beside
-from ._safetensors import CODES, DTYPES, METADATA, Info, SafetensorError, make_header, read_header
-from ._stream import Writer
+from .. import _buffer
+from .. import _check as check
+from .. import _memory as memory
+from .._connection import at_fork
+from .._file import naming, open_regular, path_bytes
+from .._handle import Handle
+from .._op import wait_all
+from .._replace import new_file, remove_leftovers_beside
+from .._safetensors import CODES, DTYPES, METADATA, Info, SafetensorError, make_header, read_header
+from .._stream import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
-    from ._file import Path
-    from ._op import Op
+    from .._file import Path
+    from .._op import Op
 
     Device = Union[None, str, int, Any]  # Any: a torch.device
     _Framework = Union["_Torch", "_Numpy"]
