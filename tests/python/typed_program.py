@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Dict, List, Optional, Sequence
 
 import dsaio
+import dsaio.safetensors.numpy
 from dsaio import safetensors
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ def files_of_safetensors(folder: str) -> None:
     path = os.path.join(folder, "safetensors")
     safetensors.save_file({}, path, {"key": "value"})
     safetensors.load_into(path, {})
-    with safetensors.safe_open(path, framework="np", pinned=False) as file:
+    assert_type(safetensors.save({}), bytes)
+    assert_type(dsaio.safetensors.numpy.save({}), bytes)
+    with safetensors.safe_open(path, framework="np", backend="pread", pinned=False) as file:
         assert_type(file, safetensors.safe_open)
         assert_type(file.keys(), List[str])
         assert_type(file.offset_keys(), List[str])

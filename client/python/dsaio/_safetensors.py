@@ -26,7 +26,9 @@ from math import isinf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+    from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+    _Theirs = Exception
 
     class Dtype(NamedTuple):
         bits: int  # of an element
@@ -46,6 +48,10 @@ if TYPE_CHECKING:
         metadata: Optional[Dict[str, str]]
 
 else:
+    try:
+        from safetensors import SafetensorError as _Theirs  # loads neither torch nor numpy
+    except ImportError:
+        _Theirs = Exception
     Dtype = namedtuple("Dtype", "bits name")
     Info = namedtuple("Info", "name dtype shape start end")
     Header = namedtuple("Header", "tensors metadata")
@@ -87,8 +93,11 @@ _ARRAYS_MAX = 100_000  # arrays and objects in a header, or
 _ARRAY_BYTES = 12  # one in so many bytes: an empty one takes 3 bytes in a file, and 64 or more here
 
 
-class SafetensorError(ValueError):
-    """A file is no safetensors file, or does not have what was asked for.  The text names the file."""
+class SafetensorError(ValueError, _Theirs):
+    """A file is no safetensors file, or does not have what was asked for.  The text names the file.
+
+    Where the package safetensors is installed, it is a subclass of its SafetensorError, too.
+    """
 
 
 # ---- JSON ----
@@ -294,7 +303,8 @@ def _parse(text: bytes, data_bytes: int) -> Header:
     return Header(tensors, metadata)
 
 
-def _pread(fd: int, nbytes: int, offset: int) -> bytes:
+def pread(fd: int, nbytes: int, offset: int) -> bytes:
+    """Those bytes of a file.  Raises OSError; what read_header() makes a SafetensorError if there are fewer."""
     parts = []
     while nbytes:
         part = os.pread(fd, nbytes, offset)
@@ -306,17 +316,20 @@ def _pread(fd: int, nbytes: int, offset: int) -> bytes:
     return b"".join(parts)
 
 
-def read_header(fd: int, file_bytes: int, shown: str) -> Header:
-    """The header of an open file of that size.  Raises SafetensorError, which names `shown`; OSError."""
+def read_header(read: Callable[[int, int], bytes], file_bytes: int, shown: str) -> Header:
+    """The header of a file of that size.  read: returns that many bytes from an offset on.
+
+    Raises SafetensorError, which names `shown`, and what read() raises.
+    """
     try:
         if file_bytes < LENGTH.size:
             raise _Refused(f"has {file_bytes} bytes, and the length of the header alone takes {LENGTH.size}")
-        (n,) = LENGTH.unpack(_pread(fd, LENGTH.size, 0))
+        (n,) = LENGTH.unpack(read(LENGTH.size, 0))
         if n > HEADER_MAX:
             raise _Refused(f"byte 0: a header of {n} bytes: at most {HEADER_MAX} are allowed")
         if n > file_bytes - LENGTH.size:
             raise _Refused(f"byte 0: a header of {n} bytes, and the file has {file_bytes}")
-        return _parse(_pread(fd, n, LENGTH.size), file_bytes - LENGTH.size - n)
+        return _parse(read(n, LENGTH.size), file_bytes - LENGTH.size - n)
     except _Refused as e:
         raise SafetensorError(f"{shown}: no safetensors file: {e}") from None
 

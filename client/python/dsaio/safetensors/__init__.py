@@ -2,16 +2,16 @@
 
     from dsaio.safetensors import load_file, load_into, safe_open, save_file
 
+    save_file({"embedding": torch.zeros(512, 1024)}, "model.safetensors")
     tensors = load_file("model.safetensors")          # {name: torch tensor}
-    load_into("newer.safetensors", tensors)           # again, without new memory
-    save_file(tensors, "copy.safetensors")
+    load_into("model.safetensors", tensors)           # again, without new memory
     with safe_open("model.safetensors", framework="np") as file:
         array = file.get_slice("embedding")[:100]
 
-Names and arguments are those of the packages safetensors.torch and safetensors.numpy, which
-`framework` selects: "pt" or "np".  Files that they accept are accepted, and files are written with their bytes.
-A file that is refused raises SafetensorError (a ValueError) with what is wrong, and where; what else fails
-raises OSError.
+Names and arguments are those of safetensors.torch; `framework="np"` makes arrays of numpy.
+dsaio.safetensors.torch and dsaio.safetensors.numpy take the places of safetensors.torch and safetensors.numpy.
+Files that these accept are accepted, and files are written with their bytes.  A file that is refused raises
+SafetensorError (a ValueError) with what is wrong, and where; what else fails raises OSError.
 
 Tensors are views of pinned memory, which lives as long as one of them does.  In the file they lie at multiples
 of 8 at best.  One that is not aligned to its elements is copied.
@@ -24,9 +24,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import io
 import os
 import threading
 import weakref
+from functools import partial
 from math import prod
 from operator import index
 
@@ -38,7 +40,7 @@ from .._file import naming, open_regular, path_bytes
 from .._handle import Handle
 from .._op import wait_all
 from .._replace import new_file, remove_leftovers_beside
-from .._safetensors import CODES, DTYPES, METADATA, Info, SafetensorError, make_header, read_header
+from .._safetensors import CODES, DTYPES, METADATA, Info, SafetensorError, make_header, pread, read_header
 from .._stream import Writer
 
 TYPE_CHECKING = False
@@ -51,10 +53,21 @@ if TYPE_CHECKING:
     Device = Union[None, str, int, Any]  # Any: a torch.device
     _Framework = Union["_Torch", "_Numpy"]
 
-__all__ = ["SafetensorError", "load_file", "load_into", "safe_open", "save_file"]
+__all__ = [
+    "SafetensorError",
+    "load",
+    "load_file",
+    "load_into",
+    "load_model",
+    "safe_open",
+    "save",
+    "save_file",
+    "save_model",
+]
 
 _PAGE = 4096  # memory starts at a multiple of it, and direct I/O needs no larger one
 _PIECE = 64 << 20  # bytes of tensors that share their memory
+_BACKENDS = ("mmap", "pread")
 
 # ---- the handle, ops ----
 
@@ -93,7 +106,8 @@ class _Source:
         self.path = path
         self.fd, self.stat = open_regular(path, "safetensors file")
         with naming(path):
-            self.header = read_header(self.fd, self.stat.st_size, os.fsdecode(path))
+            self.header = read_header(partial(pread, self.fd), self.stat.st_size, os.fsdecode(path))
+        self.nbytes = self.stat.st_size
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self.fd >= 0:
@@ -140,7 +154,7 @@ class _Source:
             for piece in _pieces(infos):
                 # Whole pages, so that nothing goes through another page on its way.
                 start = piece[0].start & -_PAGE
-                end = min(-(-piece[-1].end // _PAGE) * _PAGE, self.stat.st_size)
+                end = min(-(-piece[-1].end // _PAGE) * _PAGE, self.nbytes)
                 if piece[0].start == piece[-1].end:
                     pieces.append((piece, None, start))
                     continue
@@ -156,6 +170,25 @@ class _Source:
                 except SafetensorError as e:
                     raise SafetensorError(f"{os.fsdecode(self.path)}: tensor {info.name!r}: {e}") from None
         return tensors
+
+
+class _Content(_Source):
+    """The same of a file's content in memory, which is copied."""
+
+    def __init__(self, data: Any) -> None:
+        self.fd = -1
+        self.path = "the data"
+        self.place = _buffer.locate(data, False)
+        self.nbytes = self.place[1]
+        self.header = read_header(self._bytes, self.nbytes, self.path)
+
+    def _bytes(self, nbytes: int, offset: int) -> bytes:
+        return _buffer.bytes_of(self.place, offset, nbytes)
+
+    def read(self, batches: Iterable[Iterable[Tuple[Any, int]]]) -> None:
+        for batch in batches:
+            for array, offset in batch:
+                ctypes.memmove(array, self.place[0] + offset, len(array))
 
 
 def _pieces(infos: Iterable[Info]) -> Iterator[List[Info]]:
@@ -277,11 +310,19 @@ def _framework(name: str, device: Device, pinned: bool) -> _Framework:
         raise ImportError(text, name=e.name) from None
 
 
+def _check_backend(backend: str) -> None:
+    if not isinstance(backend, str):
+        raise check.wrong_type("backend", backend, '"mmap" or "pread"')
+    if backend not in _BACKENDS:
+        raise SafetensorError(f'dsaio: backend {backend!r}: must be "mmap" or "pread" (the daemon reads with either)')
+
+
 class safe_open:
     """A safetensors file whose tensors are read one by one, when they are asked for.
 
     filename: a path.  framework: "pt" (or "torch") or "np" (or "numpy").  device: where tensors of torch are
-    put, "cpu" by default.  pinned: False for ordinary memory, where the pool has too little room.
+    put, "cpu" by default.  backend: "mmap" or "pread", as of the package safetensors; the daemon reads with
+    either.  pinned: False for ordinary memory.
 
     Raises OSError, and SafetensorError for a file that the format does not allow.  The file that was opened is
     read, also after another one has taken its place; one that is changed where it lies is refused with
@@ -289,7 +330,10 @@ class safe_open:
     and a child of fork() may go on with it.
     """
 
-    def __init__(self, filename: Path, framework: str, device: Device = "cpu", *, pinned: bool = True) -> None:
+    def __init__(
+        self, filename: Path, framework: str, device: Device = "cpu", *, backend: str = "mmap", pinned: bool = True
+    ) -> None:
+        _check_backend(backend)
         self._framework = _framework(framework, device, pinned)
         self._opened: Optional[_Source] = _Source(filename)
 
@@ -394,14 +438,23 @@ def _rows(info: Info, key: Tuple[Any, ...]) -> Tuple[Info, Tuple[Any, ...]]:
 
 
 def load_file(
-    filename: Path, device: Device = "cpu", *, framework: str = "pt", pinned: bool = True
+    filename: Path, device: Device = "cpu", *, backend: str = "mmap", framework: str = "pt", pinned: bool = True
 ) -> Dict[str, Any]:
     """Reads all tensors of a file, into pinned memory.  Returns them by name.
 
     Arguments and errors are as of safe_open().  The dict has the order of the tensors in the file.
     """
-    with safe_open(filename, framework, device, pinned=pinned) as file:
+    with safe_open(filename, framework, device, backend=backend, pinned=pinned) as file:
         return file.get_tensors()
+
+
+def load(data: Any, *, framework: str = "pt", pinned: bool = True) -> Dict[str, Any]:
+    """Copies all tensors of a file's content, such as bytes, into pinned memory.  Returns them by name.
+
+    Arguments and errors are as of load_file().
+    """
+    source = _Content(data)
+    return source.load(source.header.tensors.values(), _framework(framework, "cpu", pinned))
 
 
 # ---- into existing memory ----
@@ -524,26 +577,45 @@ def _check_tensors(tensors: Dict[str, Any]) -> None:
             is_contiguous = tensor.flags.c_contiguous
         if not is_contiguous:
             raise ValueError(f"dsaio: tensor {name!r} is not contiguous: pass a contiguous copy")
-    _check_shared({name: tensor for name, tensor in tensors.items() if hasattr(tensor, "data_ptr")})
+    _check_shared(tensors)
 
 
-def _check_shared(tensors: Dict[str, Any]) -> None:
+def _storage(tensor: Any) -> Tuple[int, int]:
+    """The address and the bytes of the memory that a torch tensor is a view of."""
+    storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+    return storage.data_ptr(), storage.nbytes()
+
+
+def sharing(tensors: Dict[str, Any]) -> Iterator[List[str]]:
+    """Groups of two or more names: their torch tensors share memory."""
     by_storage: Dict[Any, List[Tuple[int, int, str]]] = {}
     for name, tensor in tensors.items():
-        storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+        if not hasattr(tensor, "data_ptr") or str(tensor.layout) != "torch.strided" or tensor.device.type == "meta":
+            continue
         start = tensor.data_ptr()
         end = start + tensor.numel() * tensor.element_size()
         if end > start:
-            key = (tensor.device, storage.data_ptr(), storage.nbytes())
-            by_storage.setdefault(key, []).append((start, end, name))
+            by_storage.setdefault((tensor.device, _storage(tensor)), []).append((start, end, name))
     for ranges in by_storage.values():
-        ranges.sort()
-        for (_, end, name), (start, _, other) in zip(ranges, ranges[1:]):
-            if start < end:
-                raise RuntimeError(
-                    f"dsaio: tensors {name!r} and {other!r} share memory, which a file cannot express:"
-                    " leave one of them out, or pass a clone()"
-                )
+        group: List[str] = []
+        group_end = 0
+        for start, end, name in sorted(ranges):
+            if start >= group_end:
+                if len(group) > 1:
+                    yield group
+                group = []
+            group.append(name)
+            group_end = max(group_end, end)
+        if len(group) > 1:
+            yield group
+
+
+def _check_shared(tensors: Dict[str, Any]) -> None:
+    for name, other, *_ in sharing(tensors):
+        raise RuntimeError(
+            f"dsaio: tensors {name!r} and {other!r} share memory, which a file cannot express:"
+            " leave one of them out, pass a clone(), or save_model() the model that has them"
+        )
 
 
 def _metadata(metadata: Any) -> Optional[Dict[str, str]]:
@@ -557,6 +629,25 @@ def _metadata(metadata: Any) -> Optional[Dict[str, str]]:
     return dict(metadata)
 
 
+def _header(tensors: Dict[str, Any], metadata: Any) -> Tuple[bytes, List[str], int]:
+    """A file's header, the names of the tensors in the order of their bytes, and the size of the file."""
+    _check_tensors(_mapping(tensors))
+    described = [(name, *_description(name, tensor)) for name, tensor in tensors.items()]
+    sizes = [(name, dtype, shape, prod(shape) * DTYPES[dtype].bits // 8) for name, dtype, shape in described]
+    header, names = make_header(sizes, _metadata(metadata))
+    return header, names, len(header) + sum(size[3] for size in sizes)
+
+
+def _write_tensors(writer: Any, tensors: Dict[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        tensor = tensors[name]
+        if _buffer._is_array(tensor) and tensor.dtype.byteorder == ">":
+            tensor = tensor.byteswap()
+        place = _buffer.locate_on_host(tensor, False)
+        if place[1]:
+            writer.write(_buffer_of(*place[:3]))
+
+
 def save_file(tensors: Dict[str, Any], filename: Path, metadata: Optional[Dict[str, str]] = None) -> None:
     """Writes tensors to a file, which replaces one of that name when it is on the device.
 
@@ -568,18 +659,22 @@ def save_file(tensors: Dict[str, Any], filename: Path, metadata: Optional[Dict[s
     RuntimeError for tensors of torch that share memory.
     """
     path_bytes(filename, "a path")
-    _check_tensors(_mapping(tensors))
-    described = [(name, *_description(name, tensor)) for name, tensor in tensors.items()]
-    sizes = [(name, dtype, shape, prod(shape) * DTYPES[dtype].bits // 8) for name, dtype, shape in described]
-    header, names = make_header(sizes, _metadata(metadata))
+    header, names, nbytes = _header(tensors, metadata)
     remove_leftovers_beside(filename)
     with naming(filename), Handle() as handle, new_file(filename, handle) as new:
-        with Writer(new, handle, len(header) + sum(size[3] for size in sizes)) as writer:
+        with Writer(new, handle, nbytes) as writer:
             writer.write(header)
-            for name in names:
-                tensor = tensors[name]
-                if _buffer._is_array(tensor) and tensor.dtype.byteorder == ">":
-                    tensor = tensor.byteswap()
-                place = _buffer.locate_on_host(tensor, False)
-                if place[1]:
-                    writer.write(_buffer_of(*place[:3]))
+            _write_tensors(writer, tensors, names)
+
+
+def save(tensors: Dict[str, Any], metadata: Optional[Dict[str, str]] = None) -> bytes:
+    """The content of the file that save_file() writes, without the daemon.  Arguments and errors are the same."""
+    header, names, _ = _header(tensors, metadata)
+    content = io.BytesIO()
+    content.write(header)
+    _write_tensors(content, tensors, names)
+    return content.getvalue()
+
+
+# At the end, since it imports what is above.
+from .torch import load_model, save_model  # noqa: E402
