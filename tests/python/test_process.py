@@ -514,7 +514,6 @@ def test_a_daemon_that_dies(python, own_daemon):
                 raise AssertionError("it has not failed")
             except ConnectionResetError as e:
                 assert e.filename == path
-        assert handle.wait() == 0
         assert handle.async_pwrite(memory, path) == -1
         for call in (lambda: handle.submit_write(memory, path), lambda: dsaio.alloc(4096), dsaio.aio_handle):
             try:
@@ -523,6 +522,46 @@ def test_a_daemon_that_dies(python, own_daemon):
             except OSError as e:
                 assert e.errno in (errno.ENOTCONN, errno.ECONNREFUSED), repr(e)
         assert memory[5] == ord("m")  # still there
+        handle.close()
+        """,
+        daemon=own_daemon,
+    )
+
+
+def test_wait_returned_0_after_the_daemon_was_killed(python, own_daemon):
+    """The caller does not look at what async_pread() returns, as DeepSpeed's examples."""
+    python(
+        """
+        import errno
+        handle = dsaio.aio_handle()
+        path = folder + "/f"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT)
+        assert handle.sync_pwrite(b"x" * 5000, path) == 1
+        assert handle.submit_read(bytearray(5000), path).wait() == 5000
+        assert handle.wait() == 0
+        freeze()
+        op = handle.submit_read(bytearray(5000), path)
+        assert handle.async_pread(bytearray(5000), path) == 0
+        os.kill(daemon, signal.SIGKILL)
+        advice = "make a new dsaio.Handle, which connects to the next daemon, or starts one"
+        def fails(call, code, text=advice):
+            try:
+                call()
+                raise AssertionError("it has not failed")
+            except OSError as e:
+                assert e.errno == code and e.strerror.endswith(text), repr(e)
+                assert "start it again" not in e.strerror, repr(e)
+        fails(op.wait, errno.ECONNRESET)
+        fails(handle.wait, errno.ECONNRESET)
+        for file in (path, fd):
+            assert handle.async_pread(bytearray(5000), file) == -1
+            fails(handle.wait, errno.ENOTCONN, advice.replace("Handle", "aio_handle"))
+            fails(lambda: handle.submit_read(bytearray(5000), file), errno.ENOTCONN)
+            fails(lambda: handle.submit_reads([(bytearray(5000), file)]), errno.ENOTCONN)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(handle.wait())  # its own handle has no ops, and has lost nothing
+        assert os.waitpid(pid, 0)[1] == 0
         handle.close()
         """,
         daemon=own_daemon,

@@ -250,9 +250,10 @@ class Handle:
         offsets: Sequence[int],
         timeout_usec: int = 0,
     ) -> List[Op]:
+        timeout = _op.OP_TIMEOUT if timeout_usec else _op.HANDLE_TIMEOUT
         pointers, failure, slot = _op.start_many(c, opcode, files, places, offsets, timeout_usec)
         ops = [
-            Op(c, pointer, opcode, file, offset, place, self._counters)
+            Op(c, pointer, opcode, file, offset, place, self._counters, timeout)
             for pointer, file, offset, place in zip(pointers, files, offsets, places)
         ]
         _op.release(slot)

@@ -96,11 +96,28 @@ def lose(pending: List[Pending]) -> None:
     Slot().kept = pending
 
 
+def _lost_advice(kind: str) -> str:
+    return f"make a new {kind}, which connects to the next daemon, or starts one"
+
+
+def lost_error(kind: str = "dsaio.Handle", filename: Any = None) -> OSError:
+    """The OSError of a handle or file whose daemon has gone away.  kind: its class."""
+    text = f"the daemon of this {kind} has gone away: {_lost_advice(kind)}"
+    return library.os_error(-errno.ENOTCONN, text, filename)
+
+
+def _start_error(code: int, file: FileArgument) -> OSError:
+    """Why the library has just refused to start an op."""
+    return lost_error(filename=file_name(file)) if code == -errno.ENOTCONN else library.error(code, file_name(file))
+
+
 def _opened_fd(handle: CHandle, fd: int) -> int:
     """The file of the caller's descriptor, to be closed."""
     pointer = ctypes.c_void_p()
     fd = check.integer("descriptor", fd, 0, (1 << 31) - 1, errno.EBADF)
-    library.check(library.file_from_fd(handle.connection.pointer, fd, ctypes.byref(pointer)))
+    r = library.file_from_fd(handle.connection.pointer, fd, ctypes.byref(pointer))
+    if r < 0:
+        raise _start_error(r, fd)
     return pointer.value or 0
 
 
@@ -108,9 +125,7 @@ def _opened_file(handle: CHandle, file: File) -> Any:
     """What keeps the file open until the call has returned."""
     opened = file.opened()
     if opened.connection is not handle.connection:
-        old = "dsaio.Handle" if handle.connection.is_lost() else "dsaio.File"
-        text = f"the daemon that it was made for has gone away: make a new {old}"
-        raise OSError(errno.ENOTCONN, text, file.name)
+        raise lost_error("dsaio.Handle" if handle.connection.is_lost() else "dsaio.File", file.name)
     return opened
 
 
@@ -155,7 +170,7 @@ def start(
     code = function(handle.argument, target, place[0], place[1], offset, slot.reference)
     if code < 0:
         release(slot)
-        e = library.error(code, file_name(file))
+        e = _start_error(code, file)
         if fd_file:
             library.file_close(fd_file)
         raise e
@@ -223,7 +238,7 @@ def start_many(
             at = ctypes.sizeof(library.Io) * done
             r = library.submit(handle.pointer, ctypes.byref(ios, at), n - done, 0, ctypes.byref(out, 8 * done))
             if r < 0:
-                failure = library.error(r, file_name(files[done]))
+                failure = _start_error(r, files[done])
             else:
                 done += r
     finally:
@@ -277,13 +292,24 @@ def free_all(pointers: List[int]) -> None:
     library.op_free_many(ops.buffer_info()[0], len(ops))
 
 
+def _advised(text: str, code: int, advice: str) -> str:
+    """The library's text for an errno, with an advice for programs in Python in the place of its own."""
+    before, reason, rest = text.partition(os.strerror(code))
+    return f"{before}{reason}{rest.partition(': ')[0]}: {advice}" if reason else text
+
+
 def _end_error(
-    pointer: int, result: int, opcode: int, file: FileArgument, nbytes: int, offset: int
+    pointer: int, result: int, opcode: int, file: FileArgument, nbytes: int, offset: int, timeout: str
 ) -> Optional[OSError]:
     """The OSError of an op that has ended, or None if it did all that it was asked for."""
     name = file_name(file)
     if result < 0:
-        return library.os_error(result, library.op_error(pointer).decode(errors="replace"), name)
+        text = library.op_error(pointer).decode(errors="replace")
+        if result == -errno.ETIMEDOUT:
+            text = _advised(text, errno.ETIMEDOUT, f"{timeout} is over; what the range holds is undefined")
+        elif result == -errno.ECONNRESET:
+            text = _advised(text, errno.ECONNRESET, f"the daemon went away: {_lost_advice('dsaio.Handle')}")
+        return library.os_error(result, text, name)
     if opcode == library.READ and result < nbytes:
         shown = f"descriptor {name}" if isinstance(name, int) else os.fsdecode(name)
         text = f"pread of {nbytes} bytes at {offset} of {shown}: the file ends after {result} of them"
@@ -291,14 +317,24 @@ def _end_error(
     return None
 
 
+HANDLE_TIMEOUT, OP_TIMEOUT = "op_timeout= of the handle", "timeout= of the op"
+
+
 def finish(
-    pointer: int, result: int, opcode: int, file: FileArgument, offset: int, place: Place
+    pointer: int,
+    result: int,
+    opcode: int,
+    file: FileArgument,
+    offset: int,
+    place: Place,
+    timeout: str = HANDLE_TIMEOUT,
 ) -> Optional[Exception]:
     """An op has ended with that result: fills the buffer of a read that went through a pinned copy.
 
-    Returns why the op failed, or None if it did all that it was asked for.
+    timeout: the argument that it would end by.  Returns why the op failed, or None if it did all that it was
+    asked for.
     """
-    failure = _end_error(pointer, result, opcode, file, place[1], offset) if result != place[1] else None
+    failure = _end_error(pointer, result, opcode, file, place[1], offset, timeout) if result != place[1] else None
     if failure is None and place[3] is not None:
         try:
             place[3]()
@@ -323,6 +359,7 @@ class Op:
         "_nbytes",
         "_offset",
         "_place",
+        "_timeout",
         "_counters",
         "_lock",
         "_result",
@@ -339,6 +376,7 @@ class Op:
         offset: int,
         place: Place,
         counters: Counters,
+        timeout: str = HANDLE_TIMEOUT,
     ) -> None:
         self._handle = handle
         self._pointer = pointer
@@ -347,6 +385,7 @@ class Op:
         self._offset = offset
         self._nbytes = place[1]
         self._place: Optional[Place] = place
+        self._timeout = timeout
         self._counters = counters
         self._lock = threading.Lock()
         self._result: Optional[int] = None
@@ -444,7 +483,7 @@ class Op:
             if self._result is not None:
                 return
             place: Place = self._place  # type: ignore[assignment]
-            failure = finish(self._pointer, result, self._opcode, self._file, self._offset, place)
+            failure = finish(self._pointer, result, self._opcode, self._file, self._offset, place, self._timeout)
             self._error = failure
             self._place = None
             self._counters.add(self._opcode, 1, max(result, 0), failure is not None)

@@ -192,9 +192,14 @@ class aio_handle(Handle, _Pinned):
         """Waits until every op of async_pread(), async_pwrite() and the like has ended.
 
         Returns how many there were, 0 if there was none.  Raises the OSError of the first that failed, after
-        all have ended.
+        all have ended; ENOTCONN if there was none because the daemon has gone away.  An op that failed to start
+        is none of them: async_pread() and async_pwrite() return -1 for it.
         """
-        return self._wait(None)
+        n = self._wait(None)
+        c = self._async_c
+        if not n and c is not None and c.connection.is_lost():
+            raise _op.lost_error("dsaio.aio_handle")
+        return n
 
     def sync_pread(self, buffer: Any, filename: FileArgument, file_offset: int = 0) -> int:
         """Reads into the buffer, and waits as wait() does.
