@@ -452,6 +452,23 @@ int dsaio_alloc_with(struct dsaio_client *client, size_t bytes,
 		     const struct dsaio_alloc_options *options, void **ret_memory);
 
 /*
+ * dsaio_client_pool_max - how much memory of the pool this client may have
+ *
+ * Other clients may have so much of the pool that there is less.
+ * Returns bytes, or INT64_MAX if the daemon did not say.  Threads: any.
+ */
+int64_t dsaio_client_pool_max(struct dsaio_client *client);
+
+/*
+ * dsaio_client_is_locked - is all memory that this client has got from the pool locked in RAM?
+ *
+ * Returns 1, or 0: the daemon could not lock some of it, which may be swapped out, so that ops on it are
+ * slower.  Raise the daemon's RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=); dsaioctl pool has the reason.
+ * Threads: any.  Never sleeps.
+ */
+int dsaio_client_is_locked(struct dsaio_client *client);
+
+/*
  * dsaio_free - give memory of dsaio_alloc() back
  *
  * Returns 0, or

@@ -77,7 +77,10 @@ TEST(room, "dsaio_alloc_with waits for room in the pool")
 	CHECK_EQ(fclose(file), 0);
 	rig.daemon = daemon_start(DAEMON_ARGS("--config", path));
 	rig_open(&rig, NULL);
+	CHECK_EQ(dsaio_client_pool_max(rig.client), 64 * MIB);
+	CHECK_EQ(dsaio_client_pool_max(NULL), -EINVAL);
 	CHECK_CALL(dsaio_alloc(rig.client, 48 * MIB, &freer.memory));
+	CHECK_EQ(dsaio_client_is_locked(rig.client), 1);
 	CHECK_EQ(dsaio_alloc(rig.client, 32 * MIB, &second), -ENOMEM);
 	start = now_usec();
 	CHECK_EQ(alloc_with(&rig, 32 * MIB, 0, 50000, &second), -ENOMEM);

@@ -510,7 +510,9 @@ TEST(c13_auto, "C13 RLIMIT_MEMLOCK too low, lock = auto: served unlocked, and st
 	rig.daemon = poor_daemon("[daemon]\nlock = auto\n");
 	beside_start(rig.daemon);
 	rig_open(&rig, NULL);
+	CHECK_EQ(dsaio_client_is_locked(rig.client), 1);
 	CHECK_CALL(dsaio_alloc(rig.client, 16 * MIB, &memory));
+	CHECK_EQ(dsaio_client_is_locked(rig.client), 0);
 	pattern_fill(memory, 16 * MIB, 1, 0);
 	CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory, 16 * MIB,
 			      0),

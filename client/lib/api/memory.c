@@ -127,6 +127,27 @@ int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory)
 	return dsaio_alloc_with(client, bytes, NULL, ret_memory);
 }
 
+int64_t dsaio_client_pool_max(struct dsaio_client *client)
+{
+	CANCEL_DISABLE();
+	uint64_t max;
+	int r = client_check(client, "client_pool_max");
+
+	if (r < 0)
+		return r;
+	max = conn_facts(client->conn).client_pool_max;
+	return max && max < INT64_MAX ? (int64_t)max : INT64_MAX;
+}
+
+int dsaio_client_is_locked(struct dsaio_client *client)
+{
+	CANCEL_DISABLE();
+	int r = client_check(client, "client_is_locked");
+
+	/* relaxed: of a slab that this thread has got, it was set before */
+	return r < 0 ? r : !atomic_load_explicit(&client->conn->has_unlocked, memory_order_relaxed);
+}
+
 int dsaio_free(struct dsaio_client *client, void *memory)
 {
 	CANCEL_DISABLE();

@@ -103,6 +103,7 @@ struct dsaio_conn {
 	struct conn_watch *watches;
 	unsigned n_watches;
 	struct conn_facts facts;
+	_Atomic bool has_unlocked; /* the daemon could not lock some slab; relaxed: a fact alone */
 	_Atomic uint32_t *file_board; /* words for max_files: proto/file_board.h */
 };
 

@@ -35,6 +35,8 @@ int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
 				  "%s: the daemon sent %u descriptors, not a slab's: it is broken",
 				  what, n_fds);
 	}
+	if (!reply->slab_new->is_locked)
+		atomic_store_explicit(&conn->has_unlocked, true, memory_order_relaxed);
 	*ret_id = reply->slab_new->slab;
 	*ret_fd = fds[0];
 	return 0;
