@@ -149,6 +149,25 @@ def test_memory_that_cannot_be_locked_is_an_error(python):
         daemon.stop()
 
 
+def test_memory_that_is_not_locked_was_served_without_a_word(python):
+    daemon = Daemon(prepare=refuse_locking, config="[daemon]\nlock = auto\nhuge_pages = no\n")
+    try:
+        python(
+            """
+            import warnings
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                memory = [dsaio.alloc(1 << 20) for _ in range(3)]
+            (warning,) = seen
+            assert warning.category is ResourceWarning, warning
+            assert "raise RLIMIT_MEMLOCK of the daemon (ulimit -l" in str(warning.message), warning
+            """,
+            daemon=daemon,
+        )
+    finally:
+        daemon.stop()
+
+
 # ---- "pinned" views with gaps ----
 
 

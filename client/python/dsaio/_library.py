@@ -140,6 +140,8 @@ _out = c_void_p  # the address of a result: ctypes.byref() of what it is
 
 connect = _function(blocking, "connect", c_int, c_char_p, _out)
 client_state = _function(quick, "client_state", c_int, c_void_p)
+client_pool_max = _function(blocking, "client_pool_max", c_int64, c_void_p)
+client_is_locked = _function(quick, "client_is_locked", c_int, c_void_p)
 disconnect = _function(blocking, "disconnect", None, c_void_p)
 
 handle_open_with = _function(blocking, "handle_open_with", c_int, c_void_p, _out, _out)

@@ -14,7 +14,7 @@ and find() checks that the address lies in the Allocation that it returns.
 from __future__ import annotations
 
 import ctypes
-import errno
+import warnings
 import weakref
 from bisect import bisect_right, insort
 
@@ -51,6 +51,8 @@ class Allocation:
         self.address = memory.value or 0
         _table[self.address] = weakref.ref(self)
         insort(_starts, self.address)
+        if not library.client_is_locked(self.connection.pointer):
+            _warn_unlocked()
 
     def __del__(self, is_ending: Callable[[], bool] = library.is_ending, free: Any = library.free) -> None:
         if not self.address or self.connection.is_of_parent or is_ending():
@@ -59,6 +61,30 @@ class Allocation:
         del _table[self.address]
         # EBUSY: the daemon was given up with an op open, which may still write there.  It stays.
         free(self.connection.pointer, self.address)
+
+
+_has_warned = False
+
+
+def _warn_unlocked() -> None:
+    global _has_warned
+    if _has_warned:
+        return
+    _has_warned = True
+    text = (
+        "pinned memory of dsaio is served unlocked, and may be swapped out: raise RLIMIT_MEMLOCK of the daemon"
+        " (ulimit -l before the program that starts it, or LimitMEMLOCK= of its service); dsaioctl pool shows the reason"
+    )
+    warnings.warn(text, ResourceWarning, stacklevel=2)
+
+
+def room() -> int:
+    """Bytes of the pool that this process may have beside those that it has.  Raises OSError.
+
+    Other programs may leave it less.
+    """
+    most: int = library.client_pool_max(connection().pointer)
+    return most - sum(allocation.nbytes for allocation in map(find_start, _starts[:]) if allocation is not None)
 
 
 def find(address: int, nbytes: int) -> Optional[Allocation]:
@@ -102,12 +128,7 @@ def new(nbytes: int, pinned: bool) -> ctypes.Array[ctypes.c_char]:
 
         pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         return (ctypes.c_char * nbytes).from_buffer(pages)
-    try:
-        return array(nbytes)
-    except OSError as e:
-        if e.errno == errno.ENOMEM:
-            e.strerror = f"pass pinned=False for ordinary memory: {e.strerror}"
-        raise
+    return array(nbytes)
 
 
 def alloc(nbytes: int, *, wait: float = 0) -> memoryview:

@@ -27,6 +27,7 @@ import errno
 import io
 import os
 import threading
+import warnings
 import weakref
 from functools import partial
 from math import prod
@@ -102,6 +103,7 @@ class _Source:
 
     def __init__(self, path: Path) -> None:
         self.fd = -1
+        self.has_warned = False  # that tensors are in ordinary memory
         self.handle: Optional[Handle] = None  # kept open between reads
         self.path = path
         self.fd, self.stat = open_regular(path, "safetensors file")
@@ -146,7 +148,40 @@ class _Source:
         self.check()
 
     def load(self, infos: Iterable[Info], framework: _Framework) -> Dict[str, Any]:
-        """The tensors, in new memory.  infos: in the order of their bytes."""
+        """The tensors, in new memory: ordinary one where the pool has too little room.
+
+        infos: in the order of their bytes.
+        """
+        infos = list(infos)
+        if not framework.pinned:
+            return self._load(infos, framework, False)
+        need = sum(info.end - info.start for info in infos)
+        try:
+            if need > _PIECE:
+                self._check_room(need)
+            return self._load(infos, framework, True)
+        except OSError as e:
+            if e.errno != errno.ENOMEM:
+                raise
+            why = e.strerror
+        # What was taken of the pool is free again, since the exception is gone.
+        self._warn(need, why)
+        return self._load(infos, framework, False)
+
+    def _check_room(self, need: int) -> None:
+        """Refuses what cannot fit, before anything is taken and read."""
+        room = memory.room()
+        if need > room:
+            raise OSError(errno.ENOMEM, f"this process may have {room} bytes more of the pool (client_pool_max)")
+
+    def _warn(self, need: int, why: str) -> None:
+        if self.has_warned:
+            return
+        self.has_warned = True
+        text = f"{os.fsdecode(self.path)}: {need} bytes of tensors are read into ordinary memory, not pinned: {why}"
+        warnings.warn(text, RuntimeWarning, stacklevel=5)
+
+    def _load(self, infos: List[Info], framework: _Framework, pinned: bool) -> Dict[str, Any]:
         tensors: Dict[str, Any] = {}
         pieces: List[Tuple[List[Info], Any, int]] = []
 
@@ -158,7 +193,7 @@ class _Source:
                 if piece[0].start == piece[-1].end:
                     pieces.append((piece, None, start))
                     continue
-                array = memory.new(end - start, framework.pinned)
+                array = memory.new(end - start, pinned)
                 pieces.append((piece, array, start))
                 yield [(array, start)]
 
@@ -166,7 +201,7 @@ class _Source:
         for piece, array, start in pieces:
             for info in piece:
                 try:
-                    tensors[info.name] = framework.tensor(info, array, info.start - start)
+                    tensors[info.name] = framework.tensor(info, array, info.start - start, pinned)
                 except SafetensorError as e:
                     raise SafetensorError(f"{os.fsdecode(self.path)}: tensor {info.name!r}: {e}") from None
         return tensors
@@ -177,6 +212,7 @@ class _Content(_Source):
 
     def __init__(self, data: Any) -> None:
         self.fd = -1
+        self.has_warned = False
         self.path = "the data"
         self.place = _buffer.locate(data, False)
         self.nbytes = self.place[1]
@@ -222,7 +258,7 @@ class _Torch:
         self.device = None if place.type == "cpu" else place
         torch.empty(0, device=place)  # raises if there is none
 
-    def tensor(self, info: Info, array: Any, offset: int) -> Any:
+    def tensor(self, info: Info, array: Any, offset: int, pinned: bool) -> Any:
         """A tensor of the bytes from `offset` on.  Raises SafetensorError, which does not name the tensor."""
         torch = self.torch
         bits, name = DTYPES[info.dtype]
@@ -236,7 +272,7 @@ class _Torch:
             if nbytes == 0:
                 tensor = torch.empty(shape, dtype=dtype)
             elif (ctypes.addressof(array) + offset) % itemsize:
-                own = memory.new(nbytes, self.pinned)
+                own = memory.new(nbytes, pinned)
                 ctypes.memmove(own, ctypes.addressof(array) + offset, nbytes)
                 tensor = torch.frombuffer(own, dtype=dtype, count=nbytes // itemsize)
             else:
@@ -268,7 +304,7 @@ class _Numpy:
         if device is not None and str(device) != "cpu":
             raise ValueError(f"dsaio: device {device!r}: numpy has only 'cpu'")
 
-    def tensor(self, info: Info, array: Any, offset: int) -> Any:
+    def tensor(self, info: Info, array: Any, offset: int, pinned: bool) -> Any:
         """As of _Torch."""
         numpy = self.numpy
         name = DTYPES[info.dtype].name
@@ -283,7 +319,7 @@ class _Numpy:
             if nbytes == 0:
                 return numpy.empty(info.shape, dtype)
             if (ctypes.addressof(array) + offset) % dtype.itemsize:
-                own = memory.new(nbytes, self.pinned)
+                own = memory.new(nbytes, pinned)
                 ctypes.memmove(own, ctypes.addressof(array) + offset, nbytes)
                 array, offset = own, 0
             return numpy.ndarray(info.shape, dtype, array, offset)
@@ -322,7 +358,8 @@ class safe_open:
 
     filename: a path.  framework: "pt" (or "torch") or "np" (or "numpy").  device: where tensors of torch are
     put, "cpu" by default.  backend: "mmap" or "pread", as of the package safetensors; the daemon reads with
-    either.  pinned: False for ordinary memory.
+    either.  pinned: False for ordinary memory, which is taken, with a RuntimeWarning, also where the pool has too
+    little room.
 
     Raises OSError, and SafetensorError for a file that the format does not allow.  The file that was opened is
     read, also after another one has taken its place; one that is changed where it lies is refused with

@@ -10,6 +10,7 @@ The files are torch's own: each side loads what the other one saves.
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 
@@ -108,7 +109,12 @@ def _read(path: Path, pinned: bool) -> Optional[Archive]:
         if os.pread(fd, len(MAGIC), 0) != MAGIC:
             return None
         with naming(path), Handle() as handle, File._of_descriptor(fd, path) as file:
-            data = memoryview(memory.new(found.st_size, pinned)).cast("B")
+            try:
+                data = memoryview(memory.new(found.st_size, pinned)).cast("B")
+            except OSError as e:
+                if e.errno == errno.ENOMEM and pinned:
+                    e.strerror = f"pass pinned=False for ordinary memory: {e.strerror}"
+                raise
             handle.submit_read(data, file).wait()
     finally:
         os.close(fd)
