@@ -276,6 +276,63 @@ def test_children_of_a_pool_read(python):
     )
 
 
+def test_handles_could_not_be_pickled(python):
+    """As spawn does it, which DataLoader can use for its workers."""
+    output = python(
+        """
+        import copy, multiprocessing, pickle
+        from operator import methodcaller
+        class Own(dsaio.aio_handle):
+            def __init__(self, name):
+                super().__init__(block_size=8192)
+                self.name = name
+        path = folder + "/f"
+        profile = dsaio.Profile(queue_depth=16)
+        handles = [dsaio.Handle(profile, io_class="demand", weight=3, op_timeout=60), dsaio.aio_handle(4096, 8),
+                   dsaio.gds_handle(), Own("x")]
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            for i, handle in enumerate(handles[:3]):  # the children have no class Own
+                if i:
+                    assert handle.async_pwrite(b"%d" % i * 5000, path) == 0  # is the parent's
+                    assert pool.apply(methodcaller("sync_pwrite", b"c" * 5000, path, 5000), (handle,)) == 1
+                    assert handle.wait() == 1
+                    assert open(path, "rb").read() == b"%d" % i * 5000 + b"c" * 5000
+                assert pool.apply(methodcaller("stats"), (handle,)) == dsaio.Stats(0, 0, 0, 0, 0, 0, 0, 0.0)
+            file = dsaio.File(path, os.O_RDWR | os.O_TRUNC)
+            handles[0].submit_write(b"f" * 5000, file).wait()
+            assert pool.apply(methodcaller("size"), (file,)) == 5000  # not truncated again
+            pool.apply(methodcaller("truncate", 4000), (file,))
+            assert file.size() == 4000
+        for handle in handles:
+            for other in (pickle.loads(pickle.dumps(handle)), copy.copy(handle), copy.deepcopy(handle)):
+                assert type(other) is type(handle)
+                assert other.submit_read(bytearray(4000), path).wait() == 4000
+                assert other.stats().reads == 1 and handle.stats().reads == 0
+                other.close()
+        assert pickle.loads(pickle.dumps(handles[1])).get_block_size() == 4096
+        assert pickle.loads(pickle.dumps(handles[3])).name == "x"
+        again = pickle.loads(pickle.dumps(handles[0]))
+        assert again._options.weight == 3 and again._options.profile.contents.queue_depth == 16
+        assert handles[0].submit_read(bytearray(4000), path).wait() == 4000
+        handles[0].close()
+        closed = pickle.loads(pickle.dumps(handles[0]))
+        op = handles[1].submit_read(bytearray(4000), path)
+        file.close()
+        for error, call, text in (
+            (ValueError, lambda: closed.submit_read(bytearray(1), path), "the handle is closed"),
+            (TypeError, lambda: pickle.dumps(op), "an op cannot be pickled"),
+            (TypeError, lambda: pickle.dumps(file), "cannot be pickled: pickle the path"),
+        ):
+            try:
+                call()
+                raise AssertionError("it has not failed")
+            except error as e:
+                assert text in str(e), e
+        """
+    )
+    assert output == ""
+
+
 def test_fork_while_other_threads_submit(python):
     python(
         """

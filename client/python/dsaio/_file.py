@@ -110,14 +110,16 @@ class File:
     O_CREAT (mode 0666 less the umask), O_EXCL, O_TRUNC.  Raises OSError.
 
     Every method of a handle that takes a path takes a File, too, and is faster with it.  Use it
-    as a context manager, or close() it; ops on it go on after that.
+    as a context manager, or close() it; ops on it go on after that.  Where it is pickled, the other process opens
+    the path again.
     """
 
-    __slots__ = ("name", "_opened")
+    __slots__ = ("name", "_flags", "_opened")
 
     def __init__(self, path: Path, flags: int = os.O_RDONLY) -> None:
         self._opened: Optional[_OpenFile] = None
         self.name = path
+        self._flags: Optional[int] = flags
         self._opened = _OpenFile(path, flags)
 
     @classmethod
@@ -125,8 +127,14 @@ class File:
         """The file of a descriptor, which stays the caller's.  path: for errors.  Raises OSError."""
         self = cls.__new__(cls)
         self.name = path
+        self._flags = None
         self._opened = _OpenFile(path, 0, fd)
         return self
+
+    def __reduce__(self) -> Any:
+        if self._opened is None or self._flags is None:
+            raise TypeError(f"dsaio: {self!r} cannot be pickled: pickle the path of an open dsaio.File")
+        return File, (self.name, self._flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
 
     def opened(self) -> _OpenFile:
         """What calls of the library need; ValueError after close(), EPERM in a child of fork()."""

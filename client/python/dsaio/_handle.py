@@ -71,6 +71,7 @@ wait_seconds: time that threads spent in wait(), of ops and of the handle
 """
 
 _NO_BUFFER: Any = (0, 0, None, None)
+_OF_PROCESS = ("_options", "_c", "_open_lock", "_counters", "_async_c", "_wait_lock", "_pending", "_failures")
 _RANGES = {"block_size": (512, 64 << 20), "queue_depth": (1, 4096), "intra_op_parallelism": (1, 64)}
 _WEIGHT_MAX = 16
 
@@ -126,8 +127,8 @@ class Handle:
     file fails with ENODATA.  A write creates the file if there is none, and never shortens it.
 
     Threads may share a handle.  Ops that touch the same bytes of a file, one of them writing, take effect in
-    the order in which they were submitted to the handle.  A child of fork() may go on with the handle: it
-    then has a connection of its own, and none of the parent's ops.
+    the order in which they were submitted to the handle.  A child of fork() may go on with the handle, and so
+    may a process that it is pickled for: it then has a connection of its own, and none of the parent's ops.
     """
 
     def __init__(
@@ -142,7 +143,8 @@ class Handle:
         self._c: Optional[_op.CHandle] = None
         self._counters = _op.Counters()
         self._open_lock = threading.Lock()
-        self._options = _c_options(profile, io_class, weight, op_timeout)
+        self._arguments = (profile, io_class, weight, op_timeout)
+        self._options = _c_options(*self._arguments)
         self._connect()
         _handles.add(self)
 
@@ -296,8 +298,18 @@ class Handle:
     def __exit__(self, *exception: Any) -> None:
         self.close()
 
+    def __getstate__(self) -> Any:
+        """What another process needs, whose handle is opened at its first use."""
+        return {name: value for name, value in self.__dict__.items() if name not in _OF_PROCESS}
+
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update(state)
+        self._options = _c_options(*self._arguments)
+        self._forget()
+        _handles.add(self)
+
     def _forget(self) -> None:
-        """In a child of fork()."""
+        """In a child of fork(), and in a handle that was pickled."""
         self._c = None
         self._open_lock = threading.Lock()
         self._counters = _op.Counters()

@@ -73,7 +73,7 @@ def _warn_unlocked() -> None:
     _has_warned = True
     text = (
         "pinned memory of dsaio is served unlocked, and may be swapped out: raise RLIMIT_MEMLOCK of the daemon"
-        " (ulimit -l before the program that starts it, or LimitMEMLOCK= of its service); dsaioctl pool shows the reason"
+        " (ulimit -l before the program that starts it, or LimitMEMLOCK= of its service); see dsaioctl pool"
     )
     warnings.warn(text, ResourceWarning, stacklevel=2)
 

@@ -494,6 +494,9 @@ class Op:
 
             _asyncio.wake(self)
 
+    def __reduce__(self) -> Any:
+        raise TypeError("dsaio: an op cannot be pickled: it is for the process that started it to wait for")
+
     def __del__(self, is_ending: Callable[[], bool] = library.is_ending, free: Any = library.op_free) -> None:
         if not is_ending() and not self._handle.connection.is_of_parent:
             free(self._pointer)
