@@ -65,6 +65,10 @@ example_runs() {
 		[ "$(readlink "/proc/$(daemon_pid)/exe")" = "$work/.local/sbin/dsaiod" ]
 }
 
+example_fails() {
+	truncate -s 1M "$work/model.bin" && ! "$work/a.out" && "$work/a.out" 2>&1 | grep -F "the file ends after 1048576 bytes"
+}
+
 # libdir is the loader's own: nothing to say.
 no_rpath_for() {
 	make install prefix="$1" DESTDIR="$work/dest" "${@:2}" &&
@@ -87,6 +91,7 @@ check "everybody may run the programs" programs_may_run
 check "dsaioctl runs" "$work/.local/bin/dsaioctl" --version
 check "the README's example builds with the README's line" example_builds
 check "the example runs, and starts the daemon beside its library" example_runs
+check "the example fails after a short read" example_fails
 check "uninstall leaves nothing" uninstalled
 check "no rpath for /usr/local" no_rpath_for /usr/local
 check "no rpath for a multiarch libdir" no_rpath_for /usr libdir="/usr/lib/$(gcc -print-multiarch)"

@@ -2,12 +2,12 @@
 
     import dsaio, torch
 
-    handle = dsaio.aio_handle()
-    tensor = handle.new_cpu_locked_tensor(1 << 20, torch.empty(0))
-    handle.async_pread(tensor, "/nvme/weights.bin")
-    handle.wait()
+    tensor = torch.frombuffer(dsaio.alloc(4 << 20), dtype=torch.float32)
+    with dsaio.Handle() as handle:
+        handle.submit_read(tensor, "/nvme/weights.bin").wait()
 
-`aio_handle` is DeepNVMe's interface.  `Handle` is the one beneath, with ops to wait for, await and cancel.
+`Handle` has ops to wait for, await and cancel.  `aio_handle` is DeepNVMe's interface over it: a call whose op does
+not start returns -1 there.
 dsaio-python(7) is the manual.  Everything is loaded at its first use.
 """
 

@@ -2,7 +2,7 @@
 """A model and its optimizer, saved and loaded: in a file of torch.save(), and in a folder of
 torch.distributed.checkpoint.
 
-    python3 checkpoint.py /nvme/folder
+    python3 checkpoint.py /var/tmp/examples
 
 trains a model, saves it, goes on, and trains a loaded copy in the same way: both end with the same
 parameters, bit by bit.  A save that is interrupted leaves the one before it loadable.
@@ -81,8 +81,9 @@ def load_folder(training: Training, path: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", help="on the disk to be used")
+    parser.add_argument("folder", help="on the disk to be used; made if it is missing")
     folder = parser.parse_args().folder
+    os.makedirs(folder, exist_ok=True)
 
     ways = [("file", save_file, load_file)]
     try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Adam whose states lie in a file: training needs the memory of three parameters' states, not of all.
 
-    python3 optimizer_swapper.py /nvme/folder
+    python3 optimizer_swapper.py /var/tmp/examples
 
 trains the same model twice, with torch.optim.Adam in memory and with SwappedAdam, and compares the
 parameters bit by bit.
@@ -136,11 +136,12 @@ def train(network: torch.nn.Module, optimizer: Any, width: int, steps: int) -> f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Trains with Adam's states in memory, and in a file.")
-    parser.add_argument("folder", help="where the file with the states is made, and removed")
+    parser.add_argument("folder", help="where the file with the states is made, and removed; made if it is missing")
     parser.add_argument("--width", type=int, default=1024, help="of a layer (%(default)s)")
     parser.add_argument("--depth", type=int, default=8, help="layers (%(default)s)")
     parser.add_argument("--steps", type=int, default=5, help="(%(default)s)")
     options = parser.parse_args()
+    os.makedirs(options.folder, exist_ok=True)
 
     in_memory = model(options.width, options.depth)
     seconds = train(in_memory, torch.optim.Adam(in_memory.parameters()), options.width, options.steps)

@@ -164,7 +164,7 @@ class _Source:
             if e.errno != errno.ENOMEM:
                 raise
             why = e.strerror
-        # What was taken of the pool is free again, since the exception is gone.
+        # All that was taken of the pool is free again, since the exception is gone.
         self._warn(need, why)
         return self._load(infos, framework, False)
 
