@@ -826,6 +826,33 @@ def test_a_file_for_which_other_programs_leave_no_room_is_read_into_ordinary_mem
         daemon.stop()
 
 
+def test_tensors_that_fill_the_pool_could_not_be_saved(python):
+    daemon = Daemon(config=SMALL_POOL)
+    try:
+        python(
+            """
+            import numpy, warnings
+            from dsaio import safetensors
+            path = folder + "/f"
+            wanted = {f"{i:02}": numpy.arange(i, i + (2 << 20), dtype="u4") for i in range(20)}  # 160 MiB
+            safetensors.save_file(wanted, path)
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                with safetensors.safe_open(path, "np") as file:
+                    tensors = {name: file.get_tensor(name) for name in file.keys()}  # one by one
+            assert len(seen) == 1, seen
+            assert [dsaio.is_pinned(tensor) for tensor in tensors.values()][:: len(tensors) - 1] == [True, False]
+            safetensors.save_file(tensors, path + "2")
+            tensors = None
+            loaded = safetensors.load_file(path + "2", framework="np", pinned=False)
+            assert all((loaded[name] == wanted[name]).all() for name in wanted)
+            """,
+            daemon=daemon,
+        )
+    finally:
+        daemon.stop()
+
+
 def test_an_index_that_is_text_is_refused_before_anything_is_read(kind, path, reads):
     make_file(path, one())
     with safe_open(path, framework(kind)) as file:

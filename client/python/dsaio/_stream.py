@@ -1,4 +1,4 @@
-"""The bytes of a file in sequence, through pinned pieces of which several are in flight.
+"""The bytes of a file in sequence, through pieces of which several are in flight, pinned where the pool has room.
 
 Writer is what torch.save() and dsaio.safetensors write to: each piece is one aligned direct write.
 read_jobs() is the reverse: ranges of files are read into pieces ahead, and handed out in their order.
@@ -49,7 +49,12 @@ class Piece:
 
 
 def new_pieces() -> List[Piece]:
-    owner = memory.array(N_PIECES * PIECE)
+    try:
+        owner = memory.array(N_PIECES * PIECE)
+    except OSError as e:
+        if e.errno != errno.ENOMEM:
+            raise
+        owner = memory.new(N_PIECES * PIECE, pinned=False)  # the tensors to be saved may fill the pool
     return [Piece(owner, i * PIECE) for i in range(N_PIECES)]
 
 
