@@ -98,7 +98,7 @@ help: ## print this
 PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libprotobuf-c-dev \
 	      protobuf-c-compiler check libjson-c-dev
 # The tests make file systems, look at system calls and compare with fio.
-PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 procps
+PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 python3-matplotlib procps
 PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin \
 	      man-db mandoc systemd-container abigail-tools mypy
 

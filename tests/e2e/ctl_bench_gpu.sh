@@ -95,9 +95,9 @@ sweep_tune_and_latency_measure_gpu_memory() {
 		says "$dir/logs/results.json" '"gpu": "each"' '"GPU 1 (Stand-in GPU 1)"' '"huge_page_bytes": null' || return 1
 	expect 2 on_gpus "$ctl" bench sweep --nvme_dir "$store/c" "$store/d" --sweep_config "$dir/space" --io_size 1M \
 		--log_dir "$dir/logs" --resume && says "$dir/err" "was made with gpu" || return 1
-	expect 0 "$ctl" bench report "$dir/logs" -o "$dir/report.html" &&
-		says "$dir/report.html" "none: a GPU's, of 2 MiB" "<th>memory of GPUs</th>" \
-		"<td>GPU 0 (Stand-in GPU 0), GPU 1 (Stand-in GPU 1): copied: " || return 1
+	! has_matplotlib || { expect 0 "$ctl" bench report "$dir/logs" -o "$dir/report.html" &&
+		says "$dir/report.html" "none: a GPU&#x27;s, of 2 MiB" "<th>memory of GPUs</th>" \
+		"<td>GPU 0 (Stand-in GPU 0), GPU 1 (Stand-in GPU 1): copied: "; } || return 1
 	# A depth that each transfer reaches, however slow the machine is: tune ranks only such points.
 	echo '{"block_size": ["64K"], "queue_depth": [1, 2]}' >"$dir/space"
 	expect 0 on_gpus "$ctl" bench tune --nvme_dir "$store/c" --sweep_config "$dir/space" --io_size 1M --gpu=1 \
@@ -142,8 +142,8 @@ the_daemon_moves_the_bytes_where_it_can() {
 	echo '{"block_size": ["64K"], "queue_depth": [2, 4]}' >"$dir/space"
 	expect 0 on_gpus "$ctl" bench sweep --nvme_dir "$store/c" --sweep_config "$dir/space" --io_size 1M --gpu --gds \
 		--log_dir "$dir/logs2" && says "$dir/err" "GPU 0 (Stand-in GPU 0): direct" &&
-		expect 0 "$ctl" bench report "$dir/logs2" -o "$dir/report.html" && says "$dir/report.html" \
-		"<td>GPU 0 (Stand-in GPU 0): direct (cuFile 1.17 with nvidia-fs 2.24)</td>" || return 1
+		{ ! has_matplotlib || { expect 0 "$ctl" bench report "$dir/logs2" -o "$dir/report.html" && says "$dir/report.html" \
+		"<td>GPU 0 (Stand-in GPU 0): direct (cuFile 1.17 with nvidia-fs 2.24)</td>"; }; } || return 1
 	expect 0 on_gpus "$ctl" bench latency --nvme-path "$store/c" --sizes 4K --iterations 20 --gpu --gds --json &&
 		says "$dir/out" '"direct"' || return 1
 	daemon_has_gpus

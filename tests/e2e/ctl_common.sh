@@ -188,3 +188,9 @@ same() {
 	why="$1 and $2 differ: $(cmp "$1" "$2" 2>&1)"
 	return 1
 }
+
+# bench report draws with it.  A test returns 2, which skips it.
+has_matplotlib() {
+	why="needs python3-matplotlib"
+	/usr/bin/python3 -c "import matplotlib" 2>/dev/null
+}

@@ -526,17 +526,3 @@ void bench_logs_close(struct bench_logs *logs)
 	closep(&logs->fd);
 	free(logs);
 }
-
-bool bench_logs_find_unfinished(int dir_fd, const char *kind, char *name)
-{
-	uint64_t run = UINT64_MAX;
-
-	while ((run = last_run(dir_fd, kind, run))) {
-		_cleanup_(closep) int fd = openat(dir_fd, run_name(name, kind, run),
-						  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-		if (fd >= 0 && is_there(fd, bench_results_name(kind)))
-			return true;
-	}
-	return false;
-}

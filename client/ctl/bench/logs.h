@@ -64,10 +64,4 @@ const char *bench_logs_path(const struct bench_logs *logs, char *path);
 
 void bench_logs_close(struct bench_logs *logs); /* NULL is fine */
 
-/*
- * The directory in dir_fd of the last run of that kind that has not been published.
- * name: of NAME_MAX + 1.  Returns whether there is one.
- */
-bool bench_logs_find_unfinished(int dir_fd, const char *kind, char *name);
-
 #endif
