@@ -1,5 +1,6 @@
 #include "daemon/config/config.h"
 
+#include "daemon/base/memory_limit.h"
 #include "daemon/config/keys.h"
 #include "daemon/config/limits.h"
 #include "daemon/config/parser.h"
@@ -424,12 +425,14 @@ static char *state_dir_usual(bool is_user)
 
 int config_init(struct config *config)
 {
+	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	bool is_service = geteuid() == 0 || getenv("NOTIFY_SOCKET");
+	struct memory_limit memory_limit;
 	struct rlimit limit;
 
+	memory_limit_get("", &memory_limit);
 	*config = (struct config){
-		.pool_size = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) /
-			     2,
+		.pool_size = (memory < memory_limit.bytes ? memory : memory_limit.bytes) / 2,
 		.lock = is_service ? POOL_LOCK_YES : POOL_LOCK_AUTO,
 		.n_descriptors = 1024, /* the usual limit */
 	};

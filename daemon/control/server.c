@@ -221,6 +221,7 @@ static int server_init_service(struct server *server, struct event_base *base)
 		.pool = { .quota = { .name = "the daemon" },
 			  .lock = config->lock,
 			  .pages = config->huge_pages,
+			  .follows_limit = !config_key_line(config, "pool_size"),
 			  .is_locked = true,
 			  .main_mailbox = &server->mailbox },
 		.spin_usec = config->spin_usec,

@@ -4,6 +4,7 @@
 
 #include "daemon/base/fs_type.h"
 #include "daemon/base/memfd.h"
+#include "daemon/base/memory_limit.h"
 #include "daemon/object/numa.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -357,11 +358,31 @@ static void slab_made_main(struct job *job)
 	slab->on_made(slab, 0, NULL, slab->made_arg);
 }
 
+/* The memory limit may have become smaller since the start, and beyond it the kernel kills. */
+static int slab_check_limit(struct slab *slab)
+{
+	struct memory_limit limit;
+
+	if (!slab->pool->follows_limit || slab->kind->quota != QUOTA_POOL_BYTES)
+		return 0;
+	memory_limit_get("", &limit);
+	if (slab->pool_bytes <= limit.bytes / 2)
+		return 0;
+	return error_set_plain(&slab->error, -ENOMEM,
+			       "slab of %" PRIu64 " bytes: the pool would have %" PRIu64
+			       " bytes, more than half of the daemon's memory limit, %" PRIu64
+			       " (%s): free buffers, raise the limit, or set pool_size in "
+			       "dsaiod.conf",
+			       slab->size_bytes, slab->pool_bytes, limit.bytes, limit.path);
+}
+
 static void slab_make_run(struct job *job)
 {
 	struct slab *slab = container_of(job, struct slab, job);
 
-	slab->result = slab->kind->make(slab);
+	slab->result = slab_check_limit(slab);
+	if (slab->result == 0)
+		slab->result = slab->kind->make(slab);
 	if (slab->result < 0)
 		slab->kind->unmake(slab);
 }
@@ -409,6 +430,7 @@ int slab_new_of(const struct slab_kind *kind, struct pool *pool, struct quota *q
 		free(slab);
 		return r;
 	}
+	slab->pool_bytes = pool->quota.used[QUOTA_POOL_BYTES];
 	*ret_slab = slab;
 	return 0;
 }

@@ -39,6 +39,7 @@ struct pool {
 	struct quota quota; /* the daemon's: parent of all users' */
 	enum pool_lock lock;
 	enum pool_pages pages;
+	bool follows_limit;  /* pool_size is not configured: at most half of the memory limit */
 	uint64_t huge_bytes; /* bytes of slabs in reserved huge pages */
 	bool is_locked;	     /* false: a slab is served unlocked (lock = auto) */
 	char why_unlocked[ERROR_TEXT_BYTES];
@@ -79,6 +80,7 @@ struct slab {
 	uint64_t size_bytes, map_bytes; /* what ops may use; whole pages, that and more */
 	struct slab_place place;
 	uint64_t import_off; /* imported: in the client's file */
+	uint64_t pool_bytes; /* charged to the pool when this one was, it included */
 	bool is_locked;
 	bool is_huge;	     /* in huge pages that the host has reserved */
 	bool is_transparent; /* all of it was in transparent huge pages when it was made */

@@ -524,4 +524,85 @@ TEST(c13_auto, "C13 RLIMIT_MEMLOCK too low, lock = auto: served unlocked, and st
 	beside_ok();
 }
 
+/* ---- the memory limit of a container ---- */
+
+#define GROUP_BYTES (96 * MIB)
+
+static const char *group_dir;
+
+static bool group_write(const char *name, const char *text)
+{
+	_cleanup_(fclosep) FILE *file = fopen(test_text("%s/%s", group_dir, name), "we");
+
+	return file && fputs(text, file) >= 0 && fflush(file) == 0;
+}
+
+/* It is removed at the test's end. */
+static void group_make(void)
+{
+	const char *bytes = test_text("%zu", GROUP_BYTES);
+
+	test_needs_root();
+	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0)
+		group_dir = test_dir_in("/sys/fs/cgroup");
+	else if (access("/sys/fs/cgroup/memory/cgroup.procs", W_OK) == 0)
+		group_dir = test_dir_in("/sys/fs/cgroup/memory");
+	else
+		test_skip("needs a control group that may be written to");
+	if (!group_write("memory.max", bytes) && !group_write("memory.limit_in_bytes", bytes))
+		test_skip("needs a control group that limits memory");
+	CHECK_SYS(chmod(group_dir, 0755)); /* as all groups; the daemon reads it as nobody */
+}
+
+static void group_join(void)
+{
+	if (!group_write("cgroup.procs", "0"))
+		_exit(125);
+}
+
+TEST(group_start, "the pool of a daemon under a memory limit is at most half of it")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	void *memory;
+
+	group_make();
+	rig.daemon = daemon_start_with(&(struct daemon_options){
+		.args = DAEMON_ARGS("--config", config_make("[daemon]\n"
+							    "client_pool_max = 48M\n"
+							    "user_pool_max = 48M\n")),
+		.before_exec = group_join });
+	daemon_status(rig.daemon, &answer);
+	CHECK_EQ(answer.reply->status->pool->size_bytes, GROUP_BYTES / 2);
+	rig_open(&rig, NULL);
+	CHECK_FAILS(dsaio_alloc(rig.client, GROUP_BYTES, &memory), -ENOMEM, "");
+	CHECK_CALL(dsaio_alloc(rig.client, GROUP_BYTES / 4, &memory));
+}
+
+static const struct {
+	const char *what;
+	const char *config;
+	int64_t result; /* of more than half of the limit */
+} later[] = {
+	{ "the default pool_size", "[daemon]\nlock = auto\n", -ENOMEM },
+	{ "a pool_size that is configured", "[daemon]\npool_size = 160M\n", 0 },
+};
+
+TEST_TABLE(group_later, later, "a memory limit that comes after the start bounds new slabs")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	void *memory;
+
+	group_make();
+	rig.daemon = daemon_with_config(later[row].config);
+	rig_open(&rig, NULL);
+	CHECK(group_write("cgroup.procs", test_text("%d", rig.daemon->pid)));
+	CHECK_CALL(dsaio_alloc(rig.client, GROUP_BYTES / 4, &memory));
+	if (later[row].result < 0)
+		CHECK_FAILS(dsaio_alloc(rig.client, GROUP_BYTES / 3, &memory), -ENOMEM,
+			    test_text("%zu;%s;pool_size", GROUP_BYTES, group_dir));
+	else
+		CHECK_CALL(dsaio_alloc(rig.client, GROUP_BYTES / 3, &memory));
+}
+
 TEST_MAIN

@@ -1,3 +1,4 @@
+#include "daemon/base/memory_limit.h"
 #include "daemon/config/config.h"
 #include "proto/util/cleanup.h"
 
@@ -40,7 +41,11 @@ static int read_text(const char *text)
 START_TEST(the_defaults_are_those_of_the_manual)
 {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	struct memory_limit limit;
 
+	memory_limit_get("", &limit);
+	if (limit.bytes < memory)
+		memory = limit.bytes;
 	ck_assert_int_eq(config_check(&config, &error), 0);
 	ck_assert_str_eq(config.socket_path, "/run/dsaiod/dsaiod.sock");
 	ck_assert_uint_eq(config.pool_size, memory / 2);
