@@ -1,5 +1,6 @@
 #include "daemon/object/pool.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
 #include "proto/util/map.h"
 
 #include "daemon/base/fs_type.h"
@@ -29,7 +30,13 @@
 
 /* The bytes of one MADV_COLLAPSE call.  Each call flushes the per-CPU page lists of all processors, so a
    call for each page is too slow; and a call cannot be interrupted. */
-#define COLLAPSE_BYTES (UINT64_C(64) << 20)
+#define COLLAPSE_BYTES (UINT64_C(8) << 20)
+/* The processor time that huge pages may take: 1.5 s a GiB.  Those that the kernel has take 0.1 s, small pages
+   0.7 s.  Where a hypervisor has to find the memory first, huge pages take 1 to 1.5 s and small ones 4 s.  Where
+   the kernel has to make room for each, they may take 3 s or longer. */
+#define HUGE_NSEC_PER_MIB UINT64_C(1500000)
+#define HUGE_NSEC \
+	UINT64_C(10000000) /* for each slab: a small one must not depend on one slow call */
 #define SLAB_BYTES_MAX (UINT64_C(1) << 46) /* a quarter of what a process can map */
 /* The bytes of a mapping that one call fills or unmaps.  Meanwhile no other thread can change the
    process's mappings (nor, behind such a thread, copy to them): 0.5 ms, or a few ms if a hypervisor has
@@ -56,27 +63,44 @@ static bool can_be_huge(const struct slab *slab)
 }
 
 /*
- * Has the kernel fill it with transparent huge pages.  MADV_COLLAPSE (Linux 6.1) does so although
- * shmem_enabled is never, as it is unless an administrator has set it; it wants something to be
- * there in each.  Where that is not known, or there are none, the pages become small ones, or what
- * shmem_enabled says.
+ * Fills a part with transparent huge pages.  Touching one byte of each is enough if shmem_enabled allows
+ * huge pages.  MADV_COLLAPSE (Linux 6.1) makes them although it is never, which is the kernel's default;
+ * it needs that byte.  Returns 0, or -errno: -EINVAL if the kernel has no MADV_COLLAPSE, or denies it.
+ */
+static int collapse(char *memory, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += MAP_HUGE_BYTES)
+		if (madvise(memory + at, 1, MADV_POPULATE_WRITE) < 0)
+			return -errno;
+	return madvise(memory, bytes, MADV_COLLAPSE) < 0 ? -errno : 0;
+}
+
+/*
+ * Fills it with huge pages.  If that takes longer than small pages do, and the client takes any, or if the
+ * kernel has no more, the rest is for small pages: page faults must not look for huge ones again.
  */
 static void fill_huge(struct slab *slab)
 {
+	uint64_t start_nsec = clock_thread_nsec(), bytes = slab->map_bytes, at, n;
 	char *memory = slab->region.base;
+	bool all = true;
 
-	(void)madvise(memory, slab->map_bytes, MADV_HUGEPAGE);
-	for (uint64_t at = 0; at < slab->map_bytes; at += MAP_HUGE_BYTES)
-		if (madvise(memory + at, 1, MADV_POPULATE_WRITE) < 0)
-			return;
-	for (uint64_t at = 0; at < slab->map_bytes; at += COLLAPSE_BYTES) {
-		uint64_t left = slab->map_bytes - at;
+	(void)madvise(memory, bytes, MADV_HUGEPAGE);
+	for (at = 0; at < bytes; at += n) {
+		uint64_t limit_nsec = HUGE_NSEC + (at >> 20) * HUGE_NSEC_PER_MIB;
+		int r;
 
-		if (madvise(memory + at, left < COLLAPSE_BYTES ? left : COLLAPSE_BYTES,
-			    MADV_COLLAPSE) < 0)
-			return; /* none is left: looking for one takes long */
+		n = bytes - at < COLLAPSE_BYTES ? bytes - at : COLLAPSE_BYTES;
+		if (slab->place.pages != SLAB_PAGES_HUGE &&
+		    clock_thread_nsec() - start_nsec > limit_nsec)
+			break;
+		r = collapse(memory + at, n);
+		if (r < 0 && r != -EINVAL)
+			break;
+		all &= r == 0;
 	}
-	slab->is_transparent = true;
+	slab->is_transparent = all && at == bytes;
+	(void)madvise(memory + at, bytes - at, MADV_NOHUGEPAGE); /* of no bytes it is fine */
 }
 
 /* It was to be on huge pages, and the kernel has none for it. */

@@ -18,7 +18,7 @@
  *
  * Other kinds of memory are slabs, too: struct slab_kind says how they are made and freed.
  *
- * Making and freeing take 0.1 to 0.3 s a GiB.  They run on the user's worker thread, in steps, because
+ * Making takes 0.1 to 1.5 s a GiB, freeing 0.1 to 0.3 s.  They run on the user's worker thread, in steps, because
  * a call that fills or unmaps memory blocks all other threads from changing mappings.
  *
  * Main thread.  slab_ref() and slab_unref(): lanes too.

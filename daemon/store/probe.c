@@ -88,14 +88,6 @@ static int file_lay_out(int fd, char *memory)
 
 /* ---- blocks ---- */
 
-static uint64_t thread_cpu_nsec(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); /* fails only for other threads' */
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* How often the thread slept.  When another thread took the processor from it, that does not count. */
 static long thread_n_sleeps(void)
 {
@@ -110,12 +102,12 @@ static int measure_block(io_context_t context, struct iocb *iocb, struct probe_b
 	struct timespec none = { 0 };
 	struct iocb *iocbs[] = { iocb };
 	long n_sleeps = thread_n_sleeps();
-	uint64_t nsec = thread_cpu_nsec();
+	uint64_t nsec = clock_thread_nsec();
 	struct io_event event;
 	int r;
 
 	r = io_submit(context, 1, iocbs);
-	nsec = thread_cpu_nsec() - nsec;
+	nsec = clock_thread_nsec() - nsec;
 	n_sleeps = thread_n_sleeps() - n_sleeps;
 	if (r != 1)
 		return r < 0 ? r : -EIO;

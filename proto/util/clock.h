@@ -1,5 +1,5 @@
 /*
- * The monotonic clock, by which waits are measured.
+ * The monotonic clock, by which waits are measured, and the processor time of the calling thread.
  */
 #ifndef DSAIO_PROTO_UTIL_CLOCK_H
 #define DSAIO_PROTO_UTIL_CLOCK_H
@@ -7,12 +7,23 @@
 #include <stdint.h>
 #include <time.h>
 
-static inline uint64_t clock_nsec(void)
+static inline uint64_t clock_nsec_of(clockid_t clock)
 {
 	struct timespec ts;
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* Linux always has this clock */
+	(void)clock_gettime(clock, &ts); /* Linux always has these clocks */
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static inline uint64_t clock_nsec(void)
+{
+	return clock_nsec_of(CLOCK_MONOTONIC);
+}
+
+/* When another thread takes the processor, this one stands still. */
+static inline uint64_t clock_thread_nsec(void)
+{
+	return clock_nsec_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 #endif

@@ -1,5 +1,6 @@
 #include "daemon/object/pool.h"
 
+#include "proto/util/clock.h"
 #include "tests/huge_pages.h"
 #include "tests/unit/slab_reports.h"
 
@@ -441,7 +442,8 @@ START_TEST(huge_pages_are_whole_or_refused)
 END_TEST
 
 /* In place of the C library's: the linker takes the first. */
-static bool has_no_huge_pages;
+static bool has_no_huge_pages, has_slow_huge_pages;
+static size_t collapsed_bytes;
 static unsigned n_fills; /* steps that were filled and locked */
 
 int madvise(void *memory, size_t bytes, int advice)
@@ -450,6 +452,12 @@ int madvise(void *memory, size_t bytes, int advice)
 		errno = ENOMEM;
 		return -1;
 	}
+	if (advice == MADV_COLLAPSE)
+		collapsed_bytes += bytes;
+	/* As a kernel that has to make room for each: 5 s a GiB. */
+	for (uint64_t end = clock_thread_nsec() + bytes * 5;
+	     has_slow_huge_pages && advice == MADV_COLLAPSE && clock_thread_nsec() < end;)
+		;
 	return (int)syscall(SYS_madvise, memory, bytes, advice);
 }
 
@@ -470,6 +478,24 @@ START_TEST(what_lacks_huge_pages_is_refused_before_it_is_filled)
 	place = (struct slab_place){ 0 };
 	ck_assert_int_eq(make(8 * MIB), 0);
 	ck_assert_uint_gt(n_fills, 0);
+	drop();
+	run_until(&n_freed);
+}
+END_TEST
+
+START_TEST(huge_pages_that_take_longer_than_small_ones_are_not_waited_for)
+{
+	has_slow_huge_pages = true;
+	ck_assert_int_eq(make(56 * MIB), 0);
+	ck_assert(!made->is_transparent);
+	ck_assert_uint_le(collapsed_bytes, 16 * MIB);
+	drop();
+	run_until(&n_freed);
+	collapsed_bytes = 0;
+	place.pages = SLAB_PAGES_HUGE; /* who asks for them waits */
+	if (make(56 * MIB) < 0)
+		return; /* this kernel has none now */
+	ck_assert_uint_eq(collapsed_bytes, 56 * MIB);
 	drop();
 	run_until(&n_freed);
 }
@@ -611,6 +637,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, small_pages_are_small);
 	tcase_add_test(tcase, huge_pages_are_whole_or_refused);
 	tcase_add_test(tcase, what_lacks_huge_pages_is_refused_before_it_is_filled);
+	tcase_add_test(tcase, huge_pages_that_take_longer_than_small_ones_are_not_waited_for);
 	tcase_add_test(tcase, huge_pages_that_the_configuration_forbids_are_refused_at_once);
 	tcase_add_test(tcase, a_node_that_is_not_there_leaves_nothing);
 	tcase_add_test(tcase, huge_pages_are_imported_whole);
