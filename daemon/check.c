@@ -1,6 +1,7 @@
 #include "daemon/check.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/memory_limit.h"
 #include "daemon/store/store.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/socket.h"
@@ -179,6 +180,19 @@ static int library_check(const struct config *config, const char *name, const ch
 	return -EINVAL;
 }
 
+/* ---- memory ---- */
+
+/* Warnings: the daemon starts with it, and serves what it can. */
+static void memory_check(const struct config *config)
+{
+	struct error why;
+
+	if (memory_limit_check(config->pool_size, &why) < 0)
+		log_warning("dsaiod: %s", why.text);
+	if (config->lock == POOL_LOCK_YES && memory_lock_check(config->pool_size, &why) < 0)
+		log_warning("dsaiod: %s", why.text);
+}
+
 int check_host(const struct config *config)
 {
 	const int checks[] = {
@@ -189,6 +203,7 @@ int check_host(const struct config *config)
 		library_check(config, "cufile_library", config->cufile_library),
 	};
 
+	memory_check(config);
 	for (unsigned i = 0; i < sizeof(checks) / sizeof(*checks); i++)
 		if (checks[i] < 0)
 			return checks[i];

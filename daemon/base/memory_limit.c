@@ -2,11 +2,14 @@
 
 #include "proto/util/cleanup.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 /* Without a limit a file has "max", or a number beyond all memory; the root group of v2 has no file. */
 static void file_read(const char *dir, const char *name, struct memory_limit *limit)
@@ -84,4 +87,55 @@ void memory_limit_get(const char *root, struct memory_limit *ret_limit)
 		else if (list_has_memory(controllers))
 			groups_read(root, "/sys/fs/cgroup/memory", group, ret_limit);
 	}
+}
+
+int memory_limit_check(uint64_t pool_bytes, struct error *error)
+{
+	struct memory_limit limit;
+
+	memory_limit_get("", &limit);
+	if (pool_bytes <= limit.bytes)
+		return 0;
+	return error_set_plain(
+		error, -ENOMEM,
+		"pool_size, %" PRIu64 " bytes, is above the daemon's memory limit, %" PRIu64
+		" (%s): the kernel may kill the daemon: configure half of the limit, or "
+		"raise it",
+		pool_bytes, limit.bytes, limit.path);
+}
+
+void memory_lock_limit(char *text, size_t size)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
+		(void)snprintf(text, size, "unknown");
+	else if (limit.rlim_cur == RLIM_INFINITY)
+		(void)snprintf(text, size, "unlimited");
+	else
+		(void)snprintf(text, size, "%ju bytes", (uintmax_t)limit.rlim_cur);
+}
+
+/* By trial: a capability that a user namespace gives does not count. */
+int memory_lock_check(uint64_t pool_bytes, struct error *error)
+{
+	void *memory = mmap(NULL, pool_bytes, PROT_NONE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char limit[32];
+	int r;
+
+	if (memory == MAP_FAILED)
+		return 0; /* not known: slabs say */
+	r = mlock2(memory, pool_bytes, MLOCK_ONFAULT) < 0 ? -errno
+							  : 0; /* nothing is there to lock */
+	(void)munmap(memory, pool_bytes); /* our own mapping, whole: cannot fail */
+	if (r != -ENOMEM && r != -EPERM)
+		return 0;
+	memory_lock_limit(limit, sizeof(limit));
+	return error_set_plain(
+		error, -ENOMEM,
+		"pool_size, %" PRIu64 " bytes, is more than may be locked in memory: "
+		"RLIMIT_MEMLOCK is %s, and CAP_IPC_LOCK is missing: " MEMORY_LOCK_CURE
+		", or configure lock = auto",
+		pool_bytes, limit);
 }

@@ -2,6 +2,7 @@
 
 #include "daemon/base/hung.h"
 #include "daemon/base/log.h"
+#include "daemon/base/memory_limit.h"
 #include "daemon/base/privileges.h"
 #include "daemon/control/gpu_requests.h"
 #include "daemon/control/listen_socket.h"
@@ -242,6 +243,21 @@ static int server_init_service(struct server *server, struct event_base *base)
 	return service_init(service, base);
 }
 
+/* After the change of user and capabilities.  A client that is refused memory is not the first to learn it. */
+static void server_check_memory(struct server *server)
+{
+	struct pool *pool = &server->service.pool;
+	struct error why;
+
+	if (memory_limit_check(server->config->pool_size, &why) < 0)
+		log_warning("dsaiod: %s", why.text);
+	if (pool->lock != POOL_LOCK_YES || memory_lock_check(server->config->pool_size, &why) == 0)
+		return;
+	log_warning("dsaiod: %s", why.text);
+	pool->is_locked = false;
+	memcpy(pool->why_unlocked, why.text, sizeof(pool->why_unlocked));
+}
+
 static int server_listen(struct server *server, struct error *error)
 {
 	const char *path = server->config->socket_path;
@@ -320,6 +336,7 @@ int server_new(const struct config *config, struct event_base *base, struct gpu_
 	r = privileges_drop(config->is_user, error);
 	if (r < 0)
 		return r;
+	server_check_memory(server);
 	r = registry_start(&server->service.registry, error);
 	if (r < 0)
 		return r;

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -109,18 +108,6 @@ static bool lacks_huge(const struct slab *slab)
 	return slab->place.pages == SLAB_PAGES_HUGE && !slab->is_huge && !slab->is_transparent;
 }
 
-static void memlock_limit(char *text, size_t size)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
-		(void)snprintf(text, size, "unknown");
-	else if (limit.rlim_cur == RLIM_INFINITY)
-		(void)snprintf(text, size, "unlimited");
-	else
-		(void)snprintf(text, size, "%ju bytes", (uintmax_t)limit.rlim_cur);
-}
-
 /*
  * Not mlock(), which the sanitizers ignore.  One call checks the limit for all of the memory, then
  * steps fill in the pages.  Huge pages are used also without the right to lock: a user's own daemon
@@ -170,11 +157,10 @@ static int slab_lock(struct slab *slab)
 		slab->is_locked = true;
 		return 0;
 	}
-	memlock_limit(limit, sizeof(limit));
+	memory_lock_limit(limit, sizeof(limit));
 	(void)error_set_plain(&slab->error, -ENOMEM,
 			      "slab of %" PRIu64 " bytes: cannot be locked in memory (%s; "
-			      "RLIMIT_MEMLOCK is %s): start the daemon with LimitMEMLOCK=infinity "
-			      "(ulimit -l unlimited)%s",
+			      "RLIMIT_MEMLOCK is %s): " MEMORY_LOCK_CURE "%s",
 			      slab->size_bytes, strerrordesc_np(-code), limit,
 			      slab->pool->lock == POOL_LOCK_YES ? ", or configure lock = auto"
 								: "");

@@ -41,7 +41,8 @@ struct pool {
 	enum pool_pages pages;
 	bool follows_limit;  /* pool_size is not configured: at most half of the memory limit */
 	uint64_t huge_bytes; /* bytes of slabs in reserved huge pages */
-	bool is_locked;	     /* false: a slab is served unlocked (lock = auto) */
+	/* False: a slab is served unlocked (lock = auto), or what cannot be locked is refused. */
+	bool is_locked;
 	char why_unlocked[ERROR_TEXT_BYTES];
 	struct mailbox *main_mailbox; /* where slabs report */
 };

@@ -501,6 +501,29 @@ TEST(c13_yes, "C13 RLIMIT_MEMLOCK too low, lock = yes: refused, the sentence say
 	pattern_check(buf, 4095, 1, 3, "read");
 }
 
+TEST(c13_silence,
+     "C13 RLIMIT_MEMLOCK too low, lock = yes: the daemon says so before a client asks for memory")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	struct daemon *daemon = poor_daemon("[daemon]\nlock = yes\n");
+	char *said;
+
+	CHECK(daemon_log_has(daemon, "RLIMIT_MEMLOCK is 65536 bytes, and CAP_IPC_LOCK is missing"));
+	daemon_status(daemon, &answer);
+	CHECK(!answer.reply->status->pool->is_locked);
+	CHECK(strstr(answer.reply->status->pool->why_unlocked, "CAP_IPC_LOCK"));
+	CHECK_EQ(daemon_start_fails(
+			 &(struct daemon_options){
+				 .args = DAEMON_ARGS("--config",
+						     config_make("[daemon]\nlock = yes\n"),
+						     "--check-config"),
+				 .socket_path = test_text("%s/check.sock", test_dir()),
+				 .before_exec = become_poor },
+			 &said),
+		 0);
+	CHECK_MSG(strstr(said, "CAP_IPC_LOCK"), "%s", said);
+}
+
 TEST(c13_auto, "C13 RLIMIT_MEMLOCK too low, lock = auto: served unlocked, and status says so")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
