@@ -26,6 +26,7 @@ localstatedir = $(if $(filter /usr /usr/local,$(prefix)),,$(prefix))/var
 # systemd finds units there for both usual prefixes.
 unitdir     = $(prefix)/lib/systemd/system
 sysusersdir = $(prefix)/lib/sysusers.d
+tmpfilesdir = $(prefix)/lib/tmpfiles.d
 DESTDIR     =
 
 ifneq ($(origin CC),command line)
@@ -360,7 +361,7 @@ man_dir = $(mandir)/man$(patsubst .%,%,$(suffix $1))
 .PHONY: install uninstall
 install: all ## install to $(DESTDIR)$(prefix)
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(sbindir) $(bindir) $(libdir)/pkgconfig \
-		$(includedir) $(unitdir) $(sysusersdir) $(sysconfdir)/dsaiod \
+		$(includedir) $(unitdir) $(sysusersdir) $(tmpfilesdir) $(sysconfdir)/dsaiod \
 		$(pythondir)/dsaio $(foreach page,$(MAN),$(call man_dir,$(page))))
 	$(INSTALL) $(BUILD)/dsaiod $(DESTDIR)$(sbindir)/
 	$(INSTALL) $(BUILD)/dsaioctl $(DESTDIR)$(bindir)/
@@ -376,6 +377,7 @@ install: all ## install to $(DESTDIR)$(prefix)
 	chmod 644 $(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc $(DESTDIR)$(unitdir)/dsaiod.service
 	$(INSTALL) -m 644 systemd/dsaiod.socket $(DESTDIR)$(unitdir)/
 	$(INSTALL) -m 644 systemd/dsaiod.sysusers $(DESTDIR)$(sysusersdir)/dsaiod.conf
+	$(INSTALL) -m 644 systemd/dsaiod.tmpfiles $(DESTDIR)$(tmpfilesdir)/dsaiod.conf
 	$(foreach page,$(MAN),$(INSTALL) -m 644 $(page) $(DESTDIR)$(call man_dir,$(page))/ &&) :
 	[ -e $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf ] || \
 		$(INSTALL) -m 644 systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/
@@ -387,7 +389,7 @@ uninstall: ## remove the installed files, except a changed configuration
 	rm -f $(addprefix $(DESTDIR),$(sbindir)/dsaiod $(bindir)/dsaioctl $(libdir)/$(SONAME) \
 		$(libdir)/libdsaio-client.so $(libdir)/pkgconfig/libdsaio-client.pc \
 		$(includedir)/dsaio.h $(unitdir)/dsaiod.service $(unitdir)/dsaiod.socket \
-		$(sysusersdir)/dsaiod.conf \
+		$(sysusersdir)/dsaiod.conf $(tmpfilesdir)/dsaiod.conf \
 		$(foreach page,$(MAN),$(call man_dir,$(page))/$(notdir $(page))))
 	rm -rf $(DESTDIR)$(pythondir)/dsaio
 	! cmp -s systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf || \

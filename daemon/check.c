@@ -4,6 +4,7 @@
 #include "daemon/base/memory_limit.h"
 #include "daemon/store/store.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/map.h"
 #include "proto/util/socket.h"
 
 #include <errno.h>
@@ -186,7 +187,15 @@ static int library_check(const struct config *config, const char *name, const ch
 static void memory_check(const struct config *config)
 {
 	struct error why;
+	char word[8];
 
+	if (config->huge_pages != POOL_PAGES_SMALL && map_lacks_huge(word))
+		log_notice(
+			"dsaiod: huge_pages: " MAP_SHMEM_PATH
+			" is %s: with advise pinned memory has huge pages sooner, and also before "
+			"Linux 6.1; large reads into them are up to 1.8 times as fast: echo advise "
+			">" MAP_SHMEM_PATH,
+			word);
 	if (memory_limit_check(config->pool_size, &why) < 0)
 		log_warning("dsaiod: %s", why.text);
 	if (config->lock == POOL_LOCK_YES && memory_lock_check(config->pool_size, &why) < 0)

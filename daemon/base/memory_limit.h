@@ -27,7 +27,7 @@ void memory_limit_get(const char *root, struct memory_limit *ret_limit);
 /* RLIMIT_MEMLOCK, for messages. */
 void memory_lock_limit(char *text, size_t size);
 
-/* What lets it lock more, for messages. */
+/* Lets it lock more, for messages. */
 #define MEMORY_LOCK_CURE                                                                            \
 	"start the daemon with LimitMEMLOCK=infinity (ulimit -l unlimited), or, where that has no " \
 	"effect, with AmbientCapabilities=CAP_IPC_LOCK"

@@ -1,6 +1,10 @@
 #include "proto/util/map.h"
 
+#include "proto/util/cleanup.h"
+
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 void *map_aligned(int fd, size_t bytes)
@@ -20,4 +24,13 @@ void *map_aligned(int fd, size_t bytes)
 	if (memory == MAP_FAILED)
 		memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	return memory;
+}
+
+/* All words, that which holds in brackets. */
+bool map_lacks_huge(char ret_word[8])
+{
+	_cleanup_(fclosep) FILE *file = fopen(MAP_SHMEM_PATH, "re");
+
+	return file && fscanf(file, "%*[^[][%7[a-z]", ret_word) == 1 &&
+	       (strcmp(ret_word, "never") == 0 || strcmp(ret_word, "deny") == 0);
 }

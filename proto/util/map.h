@@ -4,6 +4,7 @@
 #ifndef DSAIO_PROTO_UTIL_MAP_H
 #define DSAIO_PROTO_UTIL_MAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The size that x86-64 and arm64 have beside their base page. */
@@ -14,5 +15,9 @@
  * or anywhere, if another thread takes that address meanwhile.  MAP_FAILED: see errno.
  */
 void *map_aligned(int fd, size_t bytes);
+
+#define MAP_SHMEM_PATH "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+/* True: shared memory has huge pages only by MADV_COLLAPSE ("never"), or none ("deny"); sets ret_word. */
+bool map_lacks_huge(char ret_word[8]);
 
 #endif

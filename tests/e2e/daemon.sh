@@ -68,6 +68,9 @@ cp /dev/null "$dir/file"
 check "a socket path that is a file" 1 "$dir/file;no socket" --socket "$dir/file" --store "t=$dir/store"
 [ ! -e "$dir/file.lock" ] || { echo "not ok a refused start leaves no lock beside a file"; failed=1; }
 check "--check-config of stores" 0 "" --socket "$socket" --store "t=$dir/store" --check-config
+! grep -qE '\[(never|deny)\]' /sys/kernel/mm/transparent_hugepage/shmem_enabled ||
+	check "--check-config where huge pages come late" 0 "shmem_enabled is ;advise" --socket "$socket" \
+		--check-config
 check "--check-config of a socket in no directory" 2 \
 	"--socket $dir/none/s.sock;directory $dir/none;No such file;make the directory" \
 	--socket "$dir/none/s.sock" --check-config

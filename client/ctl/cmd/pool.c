@@ -6,6 +6,7 @@
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/map.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -51,7 +52,7 @@ static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 		{ "CLIENT", true }, { "NAME", false }, { "PID", true },	  { "UID", true },
 		{ "POOL", true },   { "SLABS", true }, { "SHARE", true }, { "OF THE POOL", false },
 	};
-	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES], bar[BAR_WIDTH + 1];
+	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES], bar[BAR_WIDTH + 1], word[8];
 	const Wire__Pool *pool = status->pool;
 	_cleanup_(table_deinit) struct table table;
 	int r;
@@ -66,6 +67,10 @@ static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 		(void)printf("huge pages: %s of it in reserved ones, else transparent ones where "
 			     "there are any\n",
 			     units_format_size(used, pool->huge_bytes));
+	if (pool->wants_huge && map_lacks_huge(word))
+		(void)printf("huge pages: " MAP_SHMEM_PATH
+			     " is %s: with advise there are more, sooner\n",
+			     word);
 	(void)printf("[%s] %.1f%%\n\n",
 		     units_format_bar(bar, BAR_WIDTH, share_of(pool->used_bytes, pool->size_bytes)),
 		     100 * share_of(pool->used_bytes, pool->size_bytes));
