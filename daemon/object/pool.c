@@ -28,9 +28,11 @@
 #define MFD_HUGE_2MB (21U << 26)
 #endif
 
-/* The bytes of one MADV_COLLAPSE call.  Each call flushes the per-CPU page lists of all processors, so a
-   call for each page is too slow; and a call cannot be interrupted. */
-#define COLLAPSE_BYTES (UINT64_C(8) << 20)
+/* The bytes of the first MADV_COLLAPSE call, and of the largest: a call is as large as all before it, so that
+   a slow one costs at most as much again.  Each call flushes the page lists of all processors, waits for
+   these, and holds the lock on the process's mappings meanwhile. */
+#define COLLAPSE_MIN_BYTES (UINT64_C(8) << 20)
+#define COLLAPSE_MAX_BYTES (UINT64_C(64) << 20)
 /* The processor time that huge pages may take: 1.5 s a GiB.  Those that the kernel has take 0.1 s, small pages
    0.7 s.  Where a hypervisor has to find the memory first, huge pages take 1 to 1.5 s and small ones 4 s.  Where
    the kernel has to make room for each, they may take 3 s or longer. */
@@ -69,12 +71,12 @@ static bool can_be_huge(const struct slab *slab)
  * huge pages.  MADV_COLLAPSE (Linux 6.1) makes them although it is never, which is the kernel's default;
  * it needs that byte.  Returns 0, or -errno: -EINVAL if the kernel has no MADV_COLLAPSE, or denies it.
  */
-static int collapse(char *memory, size_t bytes)
+static int fill_huge_part(char *memory, size_t bytes, bool must_collapse)
 {
 	for (size_t at = 0; at < bytes; at += MAP_HUGE_BYTES)
 		if (madvise(memory + at, 1, MADV_POPULATE_WRITE) < 0)
 			return -errno;
-	return madvise(memory, bytes, MADV_COLLAPSE) < 0 ? -errno : 0;
+	return must_collapse && madvise(memory, bytes, MADV_COLLAPSE) < 0 ? -errno : 0;
 }
 
 /*
@@ -85,24 +87,26 @@ static int collapse(char *memory, size_t bytes)
 static uint64_t fill_huge(struct slab *slab)
 {
 	uint64_t start_nsec = clock_thread_nsec(), bytes = slab->map_bytes, at, n;
-	char *memory = slab->region.base;
-	bool all = true;
+	bool is_needed = slab->place.pages == SLAB_PAGES_HUGE, must_collapse, all = true;
+	char *memory = slab->region.base, word[8];
 
+	must_collapse = is_needed || map_lacks_huge(word);
 	(void)madvise(memory, bytes, MADV_HUGEPAGE);
 	for (at = 0; at < bytes; at += n) {
 		uint64_t limit_nsec = HUGE_NSEC + (at >> 20) * HUGE_NSEC_PER_MIB;
 		int r;
 
-		n = bytes - at < COLLAPSE_BYTES ? bytes - at : COLLAPSE_BYTES;
-		if (slab->place.pages != SLAB_PAGES_HUGE &&
-		    clock_thread_nsec() - start_nsec > limit_nsec)
+		n = at < COLLAPSE_MIN_BYTES ? COLLAPSE_MIN_BYTES : at;
+		n = n < COLLAPSE_MAX_BYTES ? n : COLLAPSE_MAX_BYTES;
+		n = n < bytes - at ? n : bytes - at;
+		if (!is_needed && clock_thread_nsec() - start_nsec > limit_nsec)
 			break;
-		r = collapse(memory + at, n);
+		r = fill_huge_part(memory + at, n, must_collapse);
 		if (r < 0 && r != -EINVAL)
 			break;
 		all &= r == 0;
 	}
-	slab->is_transparent = all && at == bytes;
+	slab->is_transparent = must_collapse && all && at == bytes;
 	(void)madvise(memory + at, bytes - at, MADV_NOHUGEPAGE); /* of no bytes it is fine */
 	return at;
 }

@@ -84,7 +84,7 @@ struct slab {
 	uint64_t pool_bytes; /* charged to the pool when this one was, it included */
 	bool is_locked;
 	bool is_huge;	     /* in huge pages that the host has reserved */
-	bool is_transparent; /* all of it was in transparent huge pages when it was made */
+	bool is_transparent; /* all of it is known to have been in transparent huge pages when made */
 	struct charge bytes_charge, slab_charge;
 	_Atomic uint32_t n_refs; /* lanes: +1 relaxed (the caller holds one),
 				     -1 acq_rel (the last sees all use before) */
