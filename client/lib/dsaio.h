@@ -664,7 +664,10 @@ void dsaio_file_close(struct dsaio_file *file);
 /*
  * dsaio_alignment - offsets, lengths and addresses that are multiples of it go without a copy
  *
- * Returns bytes, a power of two.  DeepNVMe: get_alignment().
+ * Returns bytes, a power of two.  At least 4096 for a file that can be written, but on tmpfs and where the
+ *   file came as a descriptor that cannot be opened anew: a direct write of less than a page would make fsync
+ *   fail for programs that write the rest of the page.  Reads need the device's sectors alone, as the same file
+ *   opened for reading tells.  DeepNVMe: get_alignment().
  */
 size_t dsaio_alignment(const struct dsaio_file *file);
 

@@ -205,6 +205,20 @@ static bool is_zero(const struct ring_entry *entry)
 	return !(entry->zero0[0] | entry->zero0[1] | entry->zero0[2] | entry->zero1);
 }
 
+/*
+ * The alignment of the offset and length of a direct transfer.  The kernel cannot invalidate a page that another
+ * program has made dirty (mode_lock.h), so a direct write fills whole pages if the rest can go by a buffered
+ * description.
+ */
+static uint32_t direct_align(const struct file *file, bool is_write)
+{
+	const struct target *target = &file->target;
+
+	return is_write && !file->facts.is_tmpfs && target_buffered_fd(target) >= 0
+		       ? unaligned_unit(target->offset_align)
+		       : target->offset_align;
+}
+
 int channel_check_entry(const struct channel *channel, const struct ring_entry *entry,
 			struct op *op)
 {
@@ -257,7 +271,7 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
 			.off = entry->off,
 			.len = entry->len,
 			.slab_off = entry->slab_off,
-			.offset_align = file->target.offset_align,
+			.offset_align = direct_align(file, is_write),
 			/* GPU memory may lie anywhere. */
 			.memory_align = slab->region.kind == REGION_GPU ? 1
 									: file->target.memory_align,

@@ -9,8 +9,8 @@
  * The middle is transferred direct.  For the unaligned head and tail, a read fetches whole units into
  * a page of the lane (struct bounces) and copies the wanted bytes with process_vm_writev to the daemon
  * itself, so that only the kernel touches a client's memory.  A write sends them through the file's
- * buffered description, on a worker thread.  A unit is at least a page, so that within an op the
- * page cache and a direct write never have the same page.
+ * buffered description, on a worker thread.  A unit is at least a page, so that the page cache and a
+ * direct write of the op never have the same page.
  *
  * A short range has only a head and no middle: a read whose units all fit into a bounce page, or a write
  * without any aligned unit.  A long range whose memory is not aligned like its offset is misaligned:

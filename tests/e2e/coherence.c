@@ -454,4 +454,72 @@ TEST_TABLE(neighbours, places, "neighbours in one file, and a buffered reader")
 		  (unsigned)shop.n_done, (uint64_t)atomic_load(&shop.n_passes));
 }
 
+/* ---- a program without the daemon ---- */
+
+/* Its bytes lie at the start of every STEP-th part of the file.  Ops of the daemon's client end before them, or begin
+   behind.  Ops this long take long enough that the program often writes meanwhile. */
+#define STEP MIB
+#define N_STEPS 16u
+#define PLAIN_OFF 1024
+#define PLAIN_LEN 512u
+
+/* Writes through the page cache until stop_fd is readable.  Then its fsync reports any error since the open. */
+static void plain_writer(int fd, int stop_fd)
+{
+	char bytes[PLAIN_LEN] = { 0 };
+
+	for (unsigned i = 0; !wait_readable(stop_fd, 100); i++)
+		CHECK_EQ(pwrite(fd, bytes, sizeof(bytes), (off_t)(i % N_STEPS * STEP) + PLAIN_OFF),
+			 PLAIN_LEN);
+	CHECK_SYS(fsync(fd));
+}
+
+static const struct {
+	const char *what;
+	struct range range;
+} sectors[] = {
+	{ "the head", { .len = STEP - 1536, .off = 1536, .misalign = 1536, .is_pinned = true } },
+	{ "the tail", { .len = STEP - 3072, .off = 4096, .is_pinned = true, .is_async = true } },
+	{ "both, of private memory", { .len = STEP - 512, .off = 1536 } },
+};
+
+TEST_TABLE(plain_fsync, sectors, "a plain program's fsync succeeds beside writes of whole sectors")
+{
+	struct range range = sectors[row].range;
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(guarded_free) struct guarded g = { 0 };
+	_cleanup_(closep) int fd = -1;
+	struct dsaio_file *file;
+	const char *path;
+	int stop[2];
+	pid_t pid;
+
+	CHECK_SYS(pipe2(stop, O_CLOEXEC));
+	rig_open(&rig, NULL);
+	path = daemon_path(rig.daemon, "f");
+	file_make_pattern(path, (N_STEPS + 1) * STEP, 2);
+	fd = (int)CHECK_SYS(open(path, O_RDWR | O_CLOEXEC));
+	CHECK_SYS(fsync(fd)); /* allocates the blocks of the file */
+	/* Large folios would have pages of both: see mode_lock.h. */
+	CHECK_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+	pid = (pid_t)CHECK_SYS(fork());
+	if (!pid) {
+		plain_writer(fd, stop[0]);
+		_exit(0);
+	}
+	file = rig_file(&rig, "f", O_RDWR);
+	guarded_new(&g, range.is_pinned ? rig.client : NULL, range.len, range.misalign);
+	for (unsigned i = 0; i < 20 * N_STEPS; i++) {
+		range.off = sectors[row].range.off + i % N_STEPS * STEP;
+		pattern_fill(g.memory, range.len, 1, range.off);
+		CHECK_EQ(range_write(&rig, file, g.memory, &range), range.len);
+	}
+	CHECK_EQ(write(stop[1], "", 1), 1);
+	child_wait_ok(pid);
+	for (unsigned i = 0; i < N_STEPS; i++) {
+		range.off = sectors[row].range.off + i * STEP;
+		file_check_pattern(path, range.off, range.len, 1, range.off);
+	}
+}
+
 TEST_MAIN

@@ -4,6 +4,7 @@
 #include "tests/harness.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 
 #define SEED 8
 #define BLOCK ((size_t)4096)
+#define NOBODY 65534
 
 static int open_with(struct rig *rig, const char *name, uint32_t flags, uint32_t mode,
 		     struct dsaio_file **ret_file)
@@ -203,6 +205,44 @@ TEST(several_replaced, "a file that was replaced stays what it was for those tha
 	CHECK_EQ(dsaio_pread(rig.handle, before, buf, BLOCK, 0), BLOCK);
 	pattern_check(buf, BLOCK, SEED, 0, "before, again");
 	dsaio_file_close(before);
+}
+
+/* ---- descriptors ---- */
+
+TEST(foreign, "a descriptor that this user cannot open anew takes writes of whole sectors")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(closep) int fd = -1;
+	struct dsaio_file *file;
+	const char *path;
+	void *memory;
+	size_t align;
+
+	test_needs_root();
+	rig_open(&rig, NULL);
+	path = daemon_path(rig.daemon, "f");
+	file_make_pattern(path, 2 * BLOCK, SEED);
+	fd = (int)CHECK_SYS(open(path, O_RDWR | O_DIRECT | O_CLOEXEC));
+	CHECK_SYS(chmod(path, 0));
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	CHECK_SYS(seteuid(NOBODY));
+	CHECK_CALL(dsaio_file_from_fd(rig.client, fd, &file));
+	CHECK_SYS(seteuid(0));
+	align = dsaio_alignment(file);
+	pattern_fill(memory, align, SEED + 1, align);
+	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, align, align), align);
+	CHECK_FAILS(dsaio_pwrite(rig.handle, file, memory, 1, 0), -EACCES,
+		    "cannot be reopened;dsaio_alignment()");
+	dsaio_file_close(file);
+	file_check_pattern(path, 0, align, SEED, 0);
+	file_check_pattern(path, align, align, SEED + 1, align);
+	CHECK_CALL(dsaio_file_open(rig.client, path, O_RDONLY, &file));
+	CHECK_EQ(dsaio_alignment(file), align); /* the device's, as of all reads */
+	dsaio_file_close(file);
+	CHECK_CALL(dsaio_file_open(rig.client, path, O_RDWR, &file));
+	CHECK_EQ(dsaio_alignment(file), 4096);
+	dsaio_file_close(file);
+	CHECK_CALL(dsaio_free(rig.client, memory));
 }
 
 TEST_MAIN

@@ -215,6 +215,39 @@ def test_async_pwrite_by_descriptor(handle, kind, path, by_name):
     assert file_bytes(path) == data + b"tail"
 
 
+def test_fsync_of_a_plain_writer_beside_a_growing_file(handle, path):
+    """As DeepSpeed's FastFileWriter: multiples of 512 at growing offsets, and a tail that is appended plainly."""
+    n = MIB + 512
+    data = os.urandom(2 * n)
+    memory = dsaio.alloc(2 * n)
+    memory[:] = data
+    make_file(path, bytes(512 + n))
+    with open(path, "rb+", buffering=0) as plain:
+        os.fsync(plain.fileno())  # allocates its blocks, so that writes need not wait for one another
+        os.posix_fadvise(plain.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_DIRECT)
+        stop = threading.Event()
+
+        def write_head():
+            while not stop.wait(0.0001):
+                os.pwrite(plain.fileno(), b"head", 0)
+
+        writer = threading.Thread(target=write_head)
+        writer.start()
+        try:
+            for offset in [0] * 500 + [n]:  # the first is beside the head
+                assert handle.async_pwrite(memory[offset : offset + n], fd, 512 + offset) == 0
+                assert handle.wait() == 1
+        finally:
+            stop.set()
+            writer.join()
+            os.close(fd)
+        os.fsync(plain.fileno())
+    with open(path, "ab") as f:
+        f.write(b"tail")
+    assert file_bytes(path) == b"head" + bytes(508) + data + b"tail"
+
+
 def test_pread_and_pwrite_by_position_and_name(handle, kind, path):
     data = os.urandom(4096)
     assert handle.pwrite(kind.of(data), path, False, False) == 1

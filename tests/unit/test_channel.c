@@ -235,6 +235,54 @@ END_TEST
 
 static const struct {
 	const char *what;
+	uint8_t opcode;
+	int file;
+	uint64_t off, len;
+	uint32_t head, tail;
+} whole_sectors[] = {
+	{ "a read", R, BUFFERED, 512, 81920, 0, 0 },
+	{ "a write", W, BUFFERED, 512, 81920, 3584, 512 },
+	{ "a write of whole pages", W, BUFFERED, 4096, 81920, 0, 0 },
+	{ "a write of one sector", W, BUFFERED, 512, 512, 512, 0 },
+	{ "a write without a buffered description", W, WRITABLE, 512, 81920, 0, 0 },
+};
+
+START_TEST(a_direct_write_ends_in_no_page_that_others_may_write)
+{
+	struct ring_entry entry = { .opcode = whole_sectors[_i].opcode,
+				    .off = whole_sectors[_i].off,
+				    .len = whole_sectors[_i].len,
+				    .slab_off = whole_sectors[_i].off };
+	struct op op = { 0 };
+
+	setup();
+	entry.file = ids[whole_sectors[_i].file];
+	entry.slab = slab_id;
+	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_msg(op.head == whole_sectors[_i].head && op.tail == whole_sectors[_i].tail &&
+			      !op.is_misaligned,
+		      "%s: head %u, tail %u", whole_sectors[_i].what, (unsigned)op.head,
+		      (unsigned)op.tail);
+}
+END_TEST
+
+START_TEST(tmpfs_has_no_unit_of_writes)
+{
+	struct ring_entry entry = { .opcode = W, .off = 1, .len = 80000 };
+	struct op op = { 0 };
+
+	setup();
+	buffered.facts.is_tmpfs = true;
+	buffered.target.offset_align = buffered.target.memory_align = 1;
+	entry.file = ids[BUFFERED];
+	entry.slab = slab_id;
+	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert(!op.head && !op.tail && !op.is_misaligned);
+}
+END_TEST
+
+static const struct {
+	const char *what;
 	bool is_gpu;
 	uint64_t slab_off;
 	bool is_misaligned;
@@ -278,6 +326,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, tmpfs_and_devices_are_not_extended_before);
 	tcase_add_test(tcase, an_id_of_a_removed_object_finds_nothing);
 	tcase_add_test(tcase, an_op_knows_its_ragged_ends);
+	tcase_add_loop_test(tcase, a_direct_write_ends_in_no_page_that_others_may_write, 0,
+			    N_ROWS(whole_sectors));
+	tcase_add_test(tcase, tmpfs_has_no_unit_of_writes);
 	tcase_add_loop_test(tcase, memory_has_an_alignment_of_its_own_and_gpu_memory_has_none, 0,
 			    N_ROWS(addresses));
 	tcase_add_test(tcase, a_block_is_never_smaller_than_a_sector);

@@ -174,7 +174,7 @@ START_TEST(a_file_is_made_handed_over_once_and_found_in_the_cache)
 	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
 	ck_assert_int_eq(stat(path, &st), 0);
 	ck_assert_uint_eq(file->session.store, 3);
-	ck_assert_uint_eq(dsaio_alignment(file), 512);
+	ck_assert_uint_eq(dsaio_alignment(file), 4096);
 	ck_assert_int_eq(dsaio_truncate(file, 4096), 0);
 	ck_assert_int_eq(dsaio_file_size(file), 4096);
 	dsaio_file_close(file); /* it stays, idle */

@@ -55,10 +55,12 @@ void dsaio_file_close(struct dsaio_file *file)
 
 size_t dsaio_alignment(const struct dsaio_file *file)
 {
+	uint32_t align;
+
 	if (!file)
 		return 0;
-	return file->session.offset_align > file->session.memory_align ? file->session.offset_align
-								       : file->session.memory_align;
+	align = file->can_write ? file_write_align(file) : file->session.offset_align;
+	return align > file->session.memory_align ? align : file->session.memory_align;
 }
 
 int64_t dsaio_file_size(const struct dsaio_file *file)

@@ -72,6 +72,16 @@ static inline void file_add_ref(struct dsaio_file *file)
 	/* relaxed: the caller holds one */
 	(void)atomic_fetch_add_explicit(&file->n_refs, 1, memory_order_relaxed);
 }
+/*
+ * Writes whose offset and length are multiples of it need no buffered description.  A direct write of less than a page
+ * makes fsync fail for a program that writes the rest of the page through the page cache.  1 is the alignment of tmpfs.
+ */
+static inline uint32_t file_write_align(const struct dsaio_file *file)
+{
+	const uint32_t align = file->session.offset_align;
+
+	return file->is_shared || align == 1 || align > 4096 ? align : 4096;
+}
 /* The last one leaves the file on the client's garbage list.  Any thread, any lock held. */
 void file_drop_ref(struct dsaio_file *file);
 

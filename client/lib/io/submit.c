@@ -67,10 +67,9 @@ static int op_check(const struct op_request *q)
 
 enum way { WAY_AT_ONCE, WAY_RING, WAY_BOUNCED, WAY_VECTOR };
 
-/* Offset or length is not aligned.  A write then needs the buffered description. */
-static bool is_unaligned(const struct op_request *q)
+static bool is_unaligned(const struct op_request *q, uint32_t align)
 {
-	return (q->off | q->len) & (q->file->session.offset_align - 1);
+	return (q->off | q->len) & (align - 1);
 }
 
 /*
@@ -334,15 +333,21 @@ static int check_room(const struct op_request *q, struct channel *channel,
 			  q->function, channel->ring.entries);
 }
 
-/* Adds the op, which is filled in, to the open ops of its inode; or sets its error. */
+/*
+ * Adds the op, which is filled in, to the open ops of its inode; or sets its error.  needs_buffered: it is a write that
+ * cannot go direct.  Another write of less than whole pages goes direct if there is no buffered description.
+ */
 static void plan_file(struct op_plan *plan, bool needs_buffered)
 {
 	struct dsaio_op *op = plan->op;
 	uint64_t grow_end;
 	int r = 0;
 
-	if (needs_buffered)
+	if (needs_buffered ||
+	    (op->opcode == RING_OP_WRITE && is_unaligned(plan->q, file_write_align(op->file))))
 		r = file_need_buffered(op->file);
+	if (!needs_buffered)
+		r = 0;
 	if (r < 0)
 		op_set_text(op, strdup(dsaio_error())); /* NULL: the errno has to do */
 	if (r == 0) {
@@ -379,7 +384,8 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	way = route.way;
 	*plan = (struct op_plan){ .q = q, .way = way, .memory = route.memory };
 	needs_buffered = q->opcode == RING_OP_WRITE && way != WAY_AT_ONCE && way != WAY_VECTOR &&
-			 (is_unaligned(q) || (way == WAY_RING && is_incongruent(q, &route.place)));
+			 (is_unaligned(q, q->file->session.offset_align) ||
+			  (way == WAY_RING && is_incongruent(q, &route.place)));
 	r = op_prepare(q, way, &plan->means);
 	if (r == 0 && q->is_nowait && !whole && (way == WAY_RING || way == WAY_VECTOR))
 		r = check_room(q, plan->means.channel, plans, n_plans);
