@@ -235,7 +235,8 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 			   .on_broken = on_channel_broken,
 			   .arg = session_channel },
 	};
-	r = store_start_lanes(store, &config.profile, error);
+	r = store_start_lanes(store, &config.profile,
+			      registry_room_left(&session->service->registry, store), error);
 	if (r < 0)
 		return r;
 	r = channel_new(&config, &channel, error);

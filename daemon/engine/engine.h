@@ -95,9 +95,15 @@ struct engine_ops {
 
 	void (*init)(void); /* once, before any open; NULL: nothing to do */
 
-	/* depth: wanted, at least depth_min; the engine's ->depth is what it got. */
-	int (*open)(uint32_t depth, uint32_t depth_min, struct engine **ret_engine,
-		    struct error *error);
+	/* depth: of the queue; room: as of grow(), 0: no block needs any. */
+	int (*open)(uint32_t depth, uint32_t room, struct engine **ret_engine, struct error *error);
+	/*
+	 * Makes room in the kernel for so many of the blocks, or for fewer.  Not in the engine's lane: it waits for the
+	 * lock of the process's memory map.  The lane may use the engine meanwhile.  NULL: no block needs any.  An error
+	 * if there is no room for any more.
+	 */
+	int (*grow)(struct engine *engine, uint32_t room, struct error *error);
+	uint64_t (*user_room)(void); /* of all automatic stores of a user; where there is grow() */
 	void (*close)(struct engine *engine); /* nothing in flight; NULL is fine */
 
 	/*
@@ -122,6 +128,7 @@ struct engine_ops {
 struct engine {
 	const struct engine_ops *ops;
 	uint32_t depth; /* blocks that fit */
+	uint32_t room;	/* of them: in the kernel.  Whose thread calls grow() */
 	uint32_t n_in_flight;
 	struct hung_watch *watch; /* of its lane: around each call that may hang; NULL: none */
 	bool is_at_once; /* lately blocks were complete when submit returned, as those of a disk in memory */

@@ -1,5 +1,9 @@
 /*
- * The libaio engine: one kernel context for each lane.
+ * The libaio engine: kernel contexts of one lane.
+ *
+ * The kernel has few events for the whole host (fs.aio-max-nr), and takes those of a context at once.  So a lane begins
+ * with a small context, and gets further ones as channels open that can use them.  A context is never given back
+ * before the engine's end: io_destroy(2) takes 30 ms.
  *
  * Completions are read from the ring that the kernel maps into this process (as fio and QEMU
  * do); where its layout is not the known one, by io_getevents with a zero time-out.  Every
@@ -66,10 +70,20 @@ struct aio_ring {
    A guess. */
 #define AT_ONCE_COUNTS 16
 
+/* Each as large as those before it: from 32 blocks to 4096. */
+#define CONTEXTS_MAX 8
+
+struct context {
+	io_context_t id;
+	struct aio_ring *ring; /* NULL: io_getevents */
+	uint32_t n_blocks;     /* that fit */
+	uint32_t n_in_flight;  /* the lane's */
+};
+
 struct engine_libaio {
 	struct engine engine;
-	io_context_t context;
-	struct aio_ring *ring; /* NULL: io_getevents */
+	struct context contexts[CONTEXTS_MAX];
+	_Atomic uint32_t n_contexts; /* grow(): release; the lane: acquire: those before it */
 	int event_fd;
 	struct block *ended, **ended_next; /* not started, or copied: to be reaped */
 	uint32_t n_ended;		   /* of them */
@@ -81,6 +95,9 @@ struct engine_libaio {
  * at most a quarter of what was free at start and is not yet ours, so that many stores fit.
  */
 static _Atomic uint64_t budget; /* the main thread takes; who frees a store gives back */
+static uint64_t budget_start;
+/* A shallower queue would not keep a device busy. */
+#define CONTEXT_BLOCKS_MIN 32u
 
 static uint64_t read_number(const char *path)
 {
@@ -102,12 +119,23 @@ static uint64_t budget_free(void)
 
 static void libaio_init(void)
 {
-	atomic_store(&budget, budget_free());
+	budget_start = budget_free();
+	atomic_store(&budget, budget_start);
+}
+
+static uint64_t libaio_user_room(void)
+{
+	return budget_start / 4;
 }
 
 static struct engine_libaio *libaio(struct engine *engine)
 {
 	return container_of(engine, struct engine_libaio, engine);
+}
+
+static uint32_t n_contexts(const struct engine_libaio *e)
+{
+	return atomic_load_explicit(&e->n_contexts, memory_order_acquire);
 }
 
 static void libaio_close(struct engine *engine)
@@ -118,66 +146,84 @@ static void libaio_close(struct engine *engine)
 		return;
 	assert(engine->n_in_flight == 0);
 	e = libaio(engine);
-	if (e->context) {
-		(void)io_destroy(e->context); /* only fails for what is no context */
-		(void)atomic_fetch_add(&budget, engine->depth);
-	}
+	for (uint32_t i = 0; i < n_contexts(e); i++)
+		(void)io_destroy(e->contexts[i].id); /* only fails for what is no context */
+	(void)atomic_fetch_add(&budget, engine->room);
 	closep(&e->event_fd);
 	free(e);
 }
 
-static int libaio_open(uint32_t depth, uint32_t depth_min, struct engine **ret_engine,
+static int no_context(uint32_t n_blocks, int r, struct error *error)
+{
+	if (r != -EAGAIN)
+		return error_set(error, r, "libaio: io_setup(%" PRIu32 ")", n_blocks);
+	return error_set(error, -EAGAIN,
+			 "libaio: no context for %" PRIu32 " blocks: fs.aio-nr is %" PRIu64
+			 " of fs.aio-max-nr %" PRIu64
+			 ": raise it (sysctl fs.aio-max-nr=1048576) or end other users of libaio",
+			 n_blocks, read_number("/proc/sys/fs/aio-nr"),
+			 read_number("/proc/sys/fs/aio-max-nr"));
+}
+
+static int libaio_grow(struct engine *engine, uint32_t room, struct error *error)
+{
+	struct engine_libaio *e = libaio(engine);
+	const uint32_t n = n_contexts(e);
+	struct context *context = &e->contexts[n];
+	uint32_t want = room - engine->room;
+	const uint32_t min = want < CONTEXT_BLOCKS_MIN ? want : CONTEXT_BLOCKS_MIN;
+	uint64_t free_now;
+	int r;
+
+	if (room <= engine->room || n == CONTEXTS_MAX)
+		return 0;
+	while (want > min && want > atomic_load(&budget) / 4)
+		want /= 2;
+	for (;;) {
+		if (want < min)
+			want = min;
+		r = io_setup((int)want, &context->id);
+		if (r != -EAGAIN || want == min)
+			break;
+		want /= 2; /* somebody else took some since we counted */
+	}
+	if (r < 0) {
+		context->id = NULL;
+		return no_context(want, r, error);
+	}
+	free_now = atomic_load(&budget); /* may only grow meanwhile */
+	(void)atomic_fetch_sub(&budget, want < free_now ? want : free_now);
+	engine->room += want;
+	context->n_blocks = want;
+	context->ring = (struct aio_ring *)context->id;
+	if (context->ring->magic != AIO_RING_MAGIC || context->ring->incompat_features != 0 ||
+	    context->ring->header_length != sizeof(struct aio_ring))
+		context->ring = NULL;
+	/* release: pairs with n_contexts() of the lane */
+	atomic_store_explicit(&e->n_contexts, n + 1, memory_order_release);
+	return 0;
+}
+
+static int libaio_open(uint32_t depth, uint32_t room, struct engine **ret_engine,
 		       struct error *error)
 {
 	struct engine_libaio *e = calloc(1, sizeof(*e));
-	uint32_t want = depth;
-	uint64_t free_now;
-	int r;
+	int r = 0;
 
 	if (!e)
 		return error_set(error, -ENOMEM, "libaio: context");
 	e->engine.ops = &engine_libaio;
+	e->engine.depth = depth;
 	e->ended_next = &e->ended;
 	e->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (e->event_fd < 0) {
+	if (e->event_fd < 0)
 		r = error_set(error, -errno, "libaio: eventfd");
-		libaio_close(&e->engine);
-		return r;
-	}
-	while (want > depth_min && want > atomic_load(&budget) / 4)
-		want /= 2;
-	if (want < depth_min)
-		want = depth_min;
-	for (;;) {
-		r = io_setup((int)want, &e->context);
-		if (r != -EAGAIN || want <= depth_min)
-			break;
-		want /= 2; /* somebody else took some since we counted */
-		if (want < depth_min)
-			want = depth_min;
-	}
+	else if (room)
+		r = libaio_grow(&e->engine, room, error);
 	if (r < 0) {
-		e->context = NULL;
-		if (r == -EAGAIN)
-			r = error_set(
-				error, -EAGAIN,
-				"libaio: no context for %" PRIu32 " blocks: fs.aio-nr is %" PRIu64
-				" of fs.aio-max-nr %" PRIu64
-				": raise it (sysctl fs.aio-max-nr=1048576) or end other users of libaio",
-				want, read_number("/proc/sys/fs/aio-nr"),
-				read_number("/proc/sys/fs/aio-max-nr"));
-		else
-			r = error_set(error, r, "libaio: io_setup(%" PRIu32 ")", want);
 		libaio_close(&e->engine);
 		return r;
 	}
-	free_now = atomic_load(&budget); /* may only grow meanwhile */
-	(void)atomic_fetch_sub(&budget, want < free_now ? want : free_now);
-	e->engine.depth = want;
-	e->ring = (struct aio_ring *)e->context;
-	if (e->ring->magic != AIO_RING_MAGIC || e->ring->incompat_features != 0 ||
-	    e->ring->header_length != sizeof(struct aio_ring))
-		e->ring = NULL;
 	*ret_engine = &e->engine;
 	return 0;
 }
@@ -192,19 +238,24 @@ static void end(struct engine_libaio *e, struct block *block)
 }
 
 /* Completions that wait in the ring. */
-static uint32_t ring_count(const struct engine_libaio *e)
+static uint32_t ring_count(const struct aio_ring *ring)
 {
-	uint32_t head = atomic_load_explicit(&e->ring->head, memory_order_relaxed);
-	uint32_t tail = atomic_load_explicit(&e->ring->tail,
-					     memory_order_relaxed); /* only counted */
+	uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+	uint32_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed); /* only counted */
 
-	return tail >= head ? tail - head : tail + e->ring->nr - head;
+	return tail >= head ? tail - head : tail + ring->nr - head;
 }
 
 /* Learns whether what was submitted is done when io_submit returns. */
 static void note_submitted(struct engine_libaio *e)
 {
-	if (!e->ring || ring_count(e) + e->n_ended < e->engine.n_in_flight)
+	const uint32_t n = n_contexts(e);
+	uint32_t n_done = e->n_ended;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (e->contexts[i].ring)
+			n_done += ring_count(e->contexts[i].ring);
+	if (n_done < e->engine.n_in_flight)
 		e->n_at_once = 0;
 	else if (e->n_at_once < AT_ONCE_COUNTS)
 		e->n_at_once++;
@@ -216,17 +267,33 @@ static uid_t uid_of(const struct block *block)
 	return block->target->about.who.uid;
 }
 
-/* How many of the first blocks go into one call. */
-static int count_batch(const struct engine *engine, struct block *const *blocks, int n)
+/* A context with room, or NULL. */
+static struct context *context_find(struct engine_libaio *e)
+{
+	const uint32_t n = n_contexts(e);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (e->contexts[i].n_in_flight < e->contexts[i].n_blocks)
+			return &e->contexts[i];
+	return NULL;
+}
+
+/* How many of the first blocks go into one call.  context: NULL: none has room. */
+static int count_batch(const struct engine *engine, const struct context *context,
+		       struct block *const *blocks, int n)
 {
 	const struct block *first = blocks[0];
 	const bool is_tmpfs = first->target->is_tmpfs;
-	const uint32_t room = engine->depth - engine->n_in_flight;
+	uint32_t room = engine->depth - engine->n_in_flight;
 	const bool no_device_waits = is_tmpfs || engine->is_at_once ||
 				     engine->n_in_flight >= SUBMIT_BUSY;
 	const int most = no_device_waits ? SUBMIT_BATCH_LARGE : SUBMIT_BATCH;
 	uint64_t bytes = first->len;
 
+	if (!is_tmpfs && !context)
+		return 0;
+	if (!is_tmpfs && room > context->n_blocks - context->n_in_flight)
+		room = context->n_blocks - context->n_in_flight;
 	if (n > most)
 		n = most;
 	if ((uint32_t)n > room)
@@ -259,7 +326,8 @@ static void prepare(const struct engine_libaio *e, struct block *block, struct i
 }
 
 /* A batch.  Returns what io_submit(2) does.  *ret_has_failed: perhaps with EFAULT. */
-static int submit_batch(struct engine_libaio *e, struct block **blocks, int n, bool *ret_has_failed)
+static int submit_batch(struct engine_libaio *e, struct context *context, struct block **blocks,
+			int n, bool *ret_has_failed)
 {
 	/* The kernel has copied them when io_submit returns. */
 	struct iocb iocbs[SUBMIT_BATCH_LARGE], *pointers[SUBMIT_BATCH_LARGE];
@@ -279,8 +347,9 @@ static int submit_batch(struct engine_libaio *e, struct block **blocks, int n, b
 		}
 	}
 	if (!is_tmpfs) {
-		r = io_submit(e->context, n, pointers);
+		r = io_submit(context->id, n, pointers);
 		*ret_has_failed = r != n;
+		context->n_in_flight += r > 0 ? (uint32_t)r : 0;
 	}
 	return r;
 }
@@ -291,7 +360,8 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 	int done = 0;
 
 	while (done < n) {
-		const int batch = count_batch(engine, &blocks[done], n - done);
+		struct context *context = context_find(e);
+		const int batch = count_batch(engine, context, &blocks[done], n - done);
 		struct block *first = blocks[done];
 		uint64_t since_nsec;
 		bool has_failed;
@@ -302,7 +372,7 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 		since_nsec = stall_begin();
 		if (engine->watch)
 			hung_enter(engine->watch, &first->target->about.who, since_nsec);
-		r = submit_batch(e, &blocks[done], batch, &has_failed);
+		r = submit_batch(e, context, &blocks[done], batch, &has_failed);
 		first->has_stalled |= stall_end(since_nsec, has_failed);
 		if (engine->watch)
 			hung_leave(engine->watch);
@@ -323,9 +393,48 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 	return done;
 }
 
+/* Takes at most n blocks that the context has done. */
+static int context_reap(struct context *context, struct block **blocks, int n)
+{
+	struct aio_ring *ring = context->ring;
+	int done = 0;
+
+	if (ring) {
+		uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+		/* pairs with the kernel's smp_wmb before it moves the tail */
+		uint32_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+
+		while (done < n && head != tail) {
+			const struct io_event *event = &ring->events[head];
+			struct block *block = event->data;
+
+			block->result = (int64_t)event->res; /* declared unsigned */
+			blocks[done++] = block;
+			head = head + 1 == ring->nr ? 0 : head + 1;
+		}
+		/* release: the events were read before the kernel may write there again */
+		atomic_store_explicit(&ring->head, head, memory_order_release);
+	} else {
+		struct io_event events[64];
+		struct timespec zero = { 0, 0 };
+		int want = n < 64 ? n : 64;
+		int r = want ? io_getevents(context->id, 0, want, events, &zero) : 0;
+
+		for (int i = 0; i < r; i++) {
+			struct block *block = events[i].data;
+
+			block->result = (int64_t)events[i].res; /* declared unsigned */
+			blocks[done++] = block;
+		}
+	}
+	context->n_in_flight -= (uint32_t)done;
+	return done;
+}
+
 static int libaio_reap(struct engine *engine, struct block **blocks, int n)
 {
 	struct engine_libaio *e = libaio(engine);
+	const uint32_t n_all = n_contexts(e);
 	int done = 0;
 
 	while (done < n && e->ended) {
@@ -335,34 +444,9 @@ static int libaio_reap(struct engine *engine, struct block **blocks, int n)
 		if (!e->ended)
 			e->ended_next = &e->ended;
 	}
-	if (e->ring) {
-		uint32_t head = atomic_load_explicit(&e->ring->head, memory_order_relaxed);
-		/* pairs with the kernel's smp_wmb before it moves the tail */
-		uint32_t tail = atomic_load_explicit(&e->ring->tail, memory_order_acquire);
-
-		while (done < n && head != tail) {
-			const struct io_event *event = &e->ring->events[head];
-			struct block *block = event->data;
-
-			block->result = (int64_t)event->res; /* declared unsigned */
-			blocks[done++] = block;
-			head = head + 1 == e->ring->nr ? 0 : head + 1;
-		}
-		/* release: the events were read before the kernel may write there again */
-		atomic_store_explicit(&e->ring->head, head, memory_order_release);
-	} else {
-		struct io_event events[64];
-		struct timespec zero = { 0, 0 };
-		int want = n - done < 64 ? n - done : 64;
-		int r = want ? io_getevents(e->context, 0, want, events, &zero) : 0;
-
-		for (int i = 0; i < r; i++) {
-			struct block *block = events[i].data;
-
-			block->result = (int64_t)events[i].res; /* declared unsigned */
-			blocks[done++] = block;
-		}
-	}
+	for (uint32_t i = 0; i < n_all; i++)
+		if (e->contexts[i].n_in_flight)
+			done += context_reap(&e->contexts[i], &blocks[done], n - done);
 	assert(engine->n_in_flight >= (uint32_t)done);
 	engine->n_in_flight -= (uint32_t)done;
 	return done;
@@ -372,13 +456,18 @@ static bool libaio_is_ready(const struct engine *engine)
 {
 	const struct engine_libaio *e = container_of((struct engine *)(uintptr_t)engine,
 						     struct engine_libaio, engine);
+	const uint32_t n = n_contexts(e);
 
 	if (e->ended)
 		return true;
-	if (!e->ring)
-		return false; /* the eventfd tells */
-	return atomic_load_explicit(&e->ring->head, memory_order_relaxed) !=
-	       atomic_load_explicit(&e->ring->tail, memory_order_acquire);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct aio_ring *ring = e->contexts[i].ring;
+
+		if (ring && atomic_load_explicit(&ring->head, memory_order_relaxed) !=
+				    atomic_load_explicit(&ring->tail, memory_order_acquire))
+			return true;
+	}
+	return false; /* without a ring, the eventfd reports it */
 }
 
 static int libaio_event_fd(const struct engine *engine)
@@ -399,6 +488,8 @@ const struct engine_ops engine_libaio = {
 	.is_awaited_by_exit = true,
 	.init = libaio_init,
 	.open = libaio_open,
+	.grow = libaio_grow,
+	.user_room = libaio_user_room,
 	.close = libaio_close,
 	.submit = libaio_submit,
 	.reap = libaio_reap,

@@ -183,13 +183,13 @@ static void threads_close(struct engine *engine)
 }
 
 /* Blocks in flight are not limited here: work queues limit them. */
-static int threads_open(uint32_t depth, uint32_t depth_min, struct engine **ret_engine,
+static int threads_open(uint32_t depth, uint32_t room, struct engine **ret_engine,
 			struct error *error)
 {
 	struct engine_threads *e = calloc(1, sizeof(*e));
 	int r;
 
-	(void)depth_min;
+	(void)room;
 	if (!e)
 		return error_set(error, -ENOMEM, "threads: engine");
 	r = mailbox_init(&e->mailbox);

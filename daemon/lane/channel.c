@@ -55,6 +55,7 @@ void channel_free(struct channel *channel)
 	if (!channel)
 		return;
 	assert(channel->n_open == 0);
+	channel->lane_store->channels_depth -= channel->counted_depth;
 	if (channel->ring.shared)
 		(void)munmap(channel->ring.shared,
 			     channel->map_bytes); /* our own mapping: cannot fail */
@@ -78,14 +79,10 @@ static void channel_freep(struct channel **channel)
 	channel_free(*channel);
 }
 
-/* Blocks in flight in a lane.  Where the store's blocks are smaller than the profile's they are more,
-   so that as many bytes are in flight. */
 static uint32_t block_depth(const struct lane_store *store, const struct profile *profile)
 {
-	const uint32_t bytes = lane_store_block_bytes(store, profile);
 	const uint32_t most = lane_depth(store->home);
-	const uint64_t depth = profile->queue_depth *
-			       (((uint64_t)profile->block_size + bytes - 1) / bytes);
+	const uint64_t depth = lane_store_blocks(store, profile);
 
 	return depth < most ? (uint32_t)depth : most;
 }
@@ -157,6 +154,8 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 	r = op_ids_init(&channel->ids, channel->ops, channel->entries);
 	if (r < 0)
 		return error_set(error, r, "channel: table of %" PRIu32 " ops", channel->entries);
+	channel->counted_depth = channel->admit.depth;
+	channel->lane_store->channels_depth += channel->counted_depth;
 	*ret_channel = TAKE_PTR(channel);
 	return 0;
 }

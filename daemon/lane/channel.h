@@ -56,6 +56,7 @@ struct channel {
 	struct objects *objects; /* the session's */
 	struct sched_client *client;
 	uid_t uid;
+	uint32_t counted_depth; /* in the store's channels_depth */
 	struct profile profile; /* as served: queue_depth fits the engine's queue */
 	uint32_t entries;
 	bool has_rings;

@@ -3,9 +3,9 @@
 #include <string.h>
 
 int engine_queue_open(struct engine_queue *queue, const struct engine_ops *ops, uint32_t depth,
-		      uint32_t depth_min, struct hung_watch *watch, struct error *error)
+		      uint32_t room, struct hung_watch *watch, struct error *error)
 {
-	int r = ops->open(depth, depth_min, &queue->engine, error);
+	int r = ops->open(depth, room, &queue->engine, error);
 
 	if (r < 0)
 		return r;

@@ -307,7 +307,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	if (r < 0)
 		return error_set(error, r, "store %s: lane %" PRIu32 ": mailbox",
 				 config->store->name, config->index);
-	r = engine_queue_open(&lane->engine, config->engine, config->depth, config->depth_min,
+	r = engine_queue_open(&lane->engine, config->engine, config->depth, config->room,
 			      &lane->watch, error);
 	if (r < 0)
 		return r;
@@ -324,7 +324,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 
 		r = side_lane_init(&lane->side, lane->engine.depth, &home);
 	} else {
-		r = engine_ops_get(ENGINE_THREADS)->open(UINT32_MAX, 1, &lane->threads, error);
+		r = engine_ops_get(ENGINE_THREADS)->open(UINT32_MAX, 0, &lane->threads, error);
 		if (r < 0)
 			return r;
 		r = init_home(lane, config);
@@ -367,6 +367,16 @@ void lane_stop(struct lane *lane)
 uint32_t lane_depth(const struct lane *lane)
 {
 	return lane->engine.depth;
+}
+
+uint32_t lane_room(const struct lane *lane)
+{
+	return lane->engine.engine->room;
+}
+
+int lane_grow(struct lane *lane, uint32_t room, struct error *error)
+{
+	return lane->engine.ops->grow(lane->engine.engine, room, error);
 }
 
 int lane_board_fd(const struct lane *lane)

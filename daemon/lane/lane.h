@@ -31,7 +31,8 @@ struct lane_config {
 	uint32_t index;	   /* 0: home */
 	struct lane *home; /* NULL for home itself */
 	const struct engine_ops *engine;
-	uint32_t depth, depth_min;   /* of its engine queue: wanted, and what it must have */
+	uint32_t depth;		     /* of its engine queue */
+	uint32_t room;		     /* its first room in the kernel: lane_grow() */
 	uint64_t park_nsec;	     /* home: a channel that was quiet for so long is parked */
 	uint32_t idle_doorbells_max; /* home: LANE_IDLE_DOORBELLS_MAX */
 };
@@ -43,6 +44,10 @@ void lane_stop(struct lane *lane);
 void lane_free(struct lane *lane);
 
 uint32_t lane_depth(const struct lane *lane);
+/* Blocks that its engine has room for in the kernel; 0: no block needs any. */
+uint32_t lane_room(const struct lane *lane);
+/* Makes room for more, up to its depth.  Returns 0, also for fewer than that, or an error. */
+int lane_grow(struct lane *lane, uint32_t room, struct error *error);
 int lane_board_fd(const struct lane *lane); /* borrowed; home only */
 
 /* Home: a further lane of the store, no deeper than home, may be given blocks.  0 or -ENOMEM. */

@@ -32,10 +32,14 @@ struct lane_store {
 	 * not even while one client is alone, because the next client could not be served.
 	 */
 	bool is_multi_user;
+	/* No block of its files needs room in the kernel, so its lanes have none.  Workers do the blocks of another
+	   file system that gets its device number. */
+	bool is_tmpfs;
 	/* Whether worker threads are its engine, because io_submit would block.  The main thread and
 	   then the probe's thread write it.  Lanes read it; relaxed, because both ways are correct. */
 	_Atomic bool is_blocking;
-	struct lane *home;		    /* main thread; NULL before the first channel */
+	struct lane *home;	 /* main thread; NULL before the first channel */
+	uint64_t channels_depth; /* main thread: blocks in flight in a lane, of all channels */
 	struct worker_queues worker_queues; /* its users'; main thread */
 	struct metrics metrics;		    /* of all its channels so far; home lane writes */
 	_Atomic uint64_t now_window_bytes;  /* the present window; home lane writes, relaxed */
@@ -54,6 +58,16 @@ static inline uint32_t lane_store_block_bytes(const struct lane_store *store,
 	    profile->block_size < store->whole_bytes)
 		return profile->block_size;
 	return store->whole_bytes;
+}
+
+/* Blocks in flight in a lane, of one channel.  Where the store's blocks are smaller than the profile's they are more,
+   so that as many bytes are in flight. */
+static inline uint64_t lane_store_blocks(const struct lane_store *store,
+					 const struct profile *profile)
+{
+	const uint32_t bytes = lane_store_block_bytes(store, profile);
+
+	return profile->queue_depth * (((uint64_t)profile->block_size + bytes - 1) / bytes);
 }
 
 #endif

@@ -19,7 +19,7 @@ bool workers_are_engine(const struct lane_store *store, const struct op *op)
 	if (is_of_gpu(op))
 		return true;
 	return !file->facts.is_tmpfs &&
-	       (lane_store_is_blocking(store) ||
+	       (lane_store_is_blocking(store) || store->is_tmpfs ||
 		(file->no_nowait && (file->facts.is_foreign || store->is_multi_user)));
 }
 

@@ -1,6 +1,7 @@
 #include "daemon/store/registry_parts.h"
 
 #include "daemon/base/work_queue.h"
+#include "daemon/engine/engine.h"
 #include "proto/util/cleanup.h"
 
 #include <assert.h>
@@ -56,6 +57,24 @@ static void name_make(const struct registry *registry, dev_t dev, const char *fs
 	(void)strcpy(name, base);
 	for (unsigned n = 2; registry_named(registry, name); n++)
 		(void)snprintf(name, NAME_BYTES, "%.24s-%u", base, n);
+}
+
+/* ---- room in the kernel ---- */
+
+uint64_t registry_room_left(const struct registry *registry, const struct store *store)
+{
+	uint64_t left;
+
+	if (!store->is_automatic || !store->engine->grow)
+		return INT64_MAX;
+	left = store->engine->user_room();
+	LIST_EACH(const struct store, other, &registry->stores, node) {
+		const bool is_users = other->is_automatic && other->made_for == store->made_for;
+		const uint64_t room = is_users ? store_room(other) : 0;
+
+		left = left > room ? left - room : 0;
+	}
+	return left;
 }
 
 /* ---- the end of a store ---- */

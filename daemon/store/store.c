@@ -19,10 +19,10 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* The deepest profile fits one lane, if fs.aio-max-nr allows. */
+/* The deepest profile fits one lane. */
 #define LANE_DEPTH 4096u
-/* A shallower queue would not keep a device busy. */
-#define LANE_DEPTH_MIN 32u
+/* A lane with less room would not keep a device busy. */
+#define LANE_ROOM_MIN 32u
 
 /* A larger block of a raw block device becomes several requests, and RWF_NOWAIT refuses it. */
 #define RAW_NOWAIT_BYTES (1u << 20)
@@ -88,7 +88,8 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
 						 .spin_usec = config->spin_usec,
 						 .window_bytes = config->window_bytes,
 						 .whole_bytes = whole_bytes(dev, fs_type),
-						 .is_multi_user = config->is_multi_user };
+						 .is_multi_user = config->is_multi_user,
+						 .is_tmpfs = fs_type->is_tmpfs };
 	atomic_init(&store->lane_store.is_blocking,
 		    probe_judge(NULL, fs_type, store->probe.text_before));
 	atomic_init(&store->probe.is_done, false);
@@ -197,26 +198,119 @@ static uint32_t max_lanes(const struct store *store)
 	return n < (long)STORE_LANES_MAX ? (uint32_t)n : STORE_LANES_MAX;
 }
 
-int store_start_lanes(struct store *store, const struct profile *profile, struct error *error)
+/*
+ * Whether the lanes need room in the kernel: not if worker threads are the engine.  Only the probe of a configured store
+ * may still change that.
+ */
+static bool needs_room(const struct store *store)
 {
+	return store->engine->grow && !store->fs_type->is_tmpfs &&
+	       (!store_is_blocking(store) ||
+		(!store->is_automatic &&
+		 !atomic_load_explicit(&store->probe.is_done, memory_order_acquire)));
+}
+
+/* The room for a lane that has `have` and shall have depth, of which the store may take so much more. */
+static uint32_t room_for(uint64_t depth, uint32_t have, uint64_t room_left)
+{
+	uint64_t room = depth > LANE_ROOM_MIN ? depth : LANE_ROOM_MIN;
+
+	if (room > have && room < 2 * (uint64_t)have)
+		room = 2 * (uint64_t)have; /* few contexts */
+	if (room > LANE_DEPTH)
+		room = LANE_DEPTH;
+	return room > have && room - have > room_left ? have + (uint32_t)room_left : (uint32_t)room;
+}
+
+uint64_t store_room(const struct store *store)
+{
+	uint64_t room = 0;
+
+	for (uint32_t i = 0; i < store->n_lanes; i++)
+		room += lane_room(store->lanes[i]);
+	return room;
+}
+
+/* More room for more channels.  Without it their blocks wait for one another: slower, not wrong. */
+static void grow_lanes(struct store *store, uint32_t n_lanes, uint64_t depth, uint64_t most)
+{
+	struct error error;
+
+	for (uint32_t i = 0; i < n_lanes && i < store->n_lanes; i++) {
+		const uint32_t have = lane_room(store->lanes[i]);
+		const uint32_t room = room_for(depth, have, most - store_room(store));
+
+		if (room > have)
+			(void)lane_grow(store->lanes[i], room, &error);
+	}
+}
+
+/* The next lane.  needs: its room has to be LANE_ROOM_MIN at least. */
+static int lane_add(struct store *store, bool needs, uint32_t room, struct error *error)
+{
+	struct lane_config config = {
+		.store = &store->lane_store,
+		.index = store->n_lanes,
+		.home = store->n_lanes ? store->lanes[0] : NULL,
+		.engine = store->engine,
+		.depth = LANE_DEPTH,
+		.room = needs ? room : 0,
+		.park_nsec = LANE_PARK_NSEC,
+		.idle_doorbells_max = LANE_IDLE_DOORBELLS_MAX,
+	};
+	struct lane *lane;
+	int r;
+
+	if (needs && room < LANE_ROOM_MIN)
+		return error_set_plain(error, -EAGAIN,
+				       "libaio: no context: the automatic stores of user %u have "
+				       "all that one user's may, a quarter of fs.aio-max-nr: raise "
+				       "it, or name the store in dsaiod.conf",
+				       (unsigned)store->made_for);
+	r = lane_start(&config, &lane, error);
+	if (r < 0)
+		return r;
+	if (config.home && lane_add_side_lane(config.home, lane) < 0) {
+		lane_stop(lane);
+		lane_free(lane);
+		return error_set(error, -ENOMEM, "store %s: lane", store->name);
+	}
+	store->lanes[store->n_lanes++] = lane;
+	return 0;
+}
+
+/* There is no context for an automatic store: until the store is freed, worker threads are its engine. */
+static void leave_to_workers(struct store *store, const struct error *error)
+{
+	static struct log_limit log_limit;
+
+	(void)snprintf(store->probe.text_before, sizeof(store->probe.text_before),
+		       "fs.aio-max-nr leaves no context for it");
+	atomic_store_explicit(&store->lane_store.is_blocking, true, memory_order_relaxed);
+	log_client(&log_limit, "store %s: worker threads are its engine: %s", store->name,
+		   error->text);
+}
+
+int store_start_lanes(struct store *store, const struct profile *profile, uint64_t room_left,
+		      struct error *error)
+{
+	const uint64_t depth = store->lane_store.channels_depth +
+			       lane_store_blocks(&store->lane_store, profile);
+	const uint64_t most = store_room(store) + room_left;
 	uint32_t want = profile->intra_op_parallelism;
 
 	if (want > max_lanes(store))
 		want = max_lanes(store);
+	if (needs_room(store))
+		grow_lanes(store, want, depth, most);
 	while (store->n_lanes < want) {
-		struct lane_config config = {
-			.store = &store->lane_store,
-			.index = store->n_lanes,
-			.home = store->n_lanes ? store->lanes[0] : NULL,
-			.engine = store->engine,
-			.depth = store->n_lanes ? store_lane_depth(store) : LANE_DEPTH,
-			.depth_min = LANE_DEPTH_MIN,
-			.park_nsec = LANE_PARK_NSEC,
-			.idle_doorbells_max = LANE_IDLE_DOORBELLS_MAX,
-		};
-		struct lane *lane;
-		int r = lane_start(&config, &lane, error);
+		const bool needs = needs_room(store);
+		int r = lane_add(store, needs, room_for(depth, 0, most - store_room(store)), error);
 
+		if (r == -EAGAIN && needs && store->is_automatic && store->n_lanes == 0) {
+			leave_to_workers(store, error);
+			continue;
+		}
 		if (r < 0 && store->n_lanes == 0)
 			return r;
 		if (r < 0) {
@@ -224,12 +318,6 @@ int store_start_lanes(struct store *store, const struct profile *profile, struct
 				    want, error->text);
 			return 0;
 		}
-		if (config.home && lane_add_side_lane(config.home, lane) < 0) {
-			lane_stop(lane);
-			lane_free(lane);
-			return 0; /* slower, not wrong */
-		}
-		store->lanes[store->n_lanes++] = lane;
 	}
 	return 0;
 }

@@ -105,12 +105,16 @@ static inline void store_unref(struct store *store)
 }
 
 /*
- * Starts the lanes that this profile needs and that do not run: up to intra_op_parallelism, but no
- * more than the configuration allows.
- * Returns 0 if at least the home lane runs, else -EAGAIN (fs.aio-max-nr is exhausted) or the error of
- * pthread_create(3).
+ * Starts the lanes that a further channel of this profile needs and that do not run: up to intra_op_parallelism, but
+ * no more than the configuration allows.  Makes room in the kernel for its blocks and those of all open channels, at
+ * most room_left more than there is.
+ * Returns 0 if at least the home lane runs, else -EAGAIN (fs.aio-max-nr is exhausted; worker threads then serve an
+ * automatic store) or the error of pthread_create(3).
  */
-int store_start_lanes(struct store *store, const struct profile *profile, struct error *error);
+int store_start_lanes(struct store *store, const struct profile *profile, uint64_t room_left,
+		      struct error *error);
+/* The room in the kernel of all its lanes, in blocks. */
+uint64_t store_room(const struct store *store);
 
 static inline struct lane *store_home(const struct store *store)
 {

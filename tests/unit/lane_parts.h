@@ -231,7 +231,7 @@ static struct engine_ops watched;
 static inline void start_watched_lane(void)
 {
 	struct lane_config config = {
-		.store = &t.store->lane_store, .engine = &watched, .depth = 128, .depth_min = 32
+		.store = &t.store->lane_store, .engine = &watched, .depth = 128, .room = 128
 	};
 	struct error error;
 
@@ -274,7 +274,8 @@ static inline void setup_engine(struct profile profile, uint32_t spin_usec, bool
 		      error.text);
 	if (is_watched)
 		start_watched_lane();
-	ck_assert_msg(store_start_lanes(t.store, &profile, &error) == 0, "%s", error.text);
+	ck_assert_msg(store_start_lanes(t.store, &profile, INT64_MAX, &error) == 0, "%s",
+		      error.text);
 	sched_client_init(&t.client);
 	inodes_init(&t.inodes);
 	memset(&t.objects.files, 0, sizeof(t.objects.files));

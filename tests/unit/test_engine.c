@@ -57,7 +57,7 @@ static void setup(void)
 	target.fd = fd;
 	region.base = memory;
 	engine_init();
-	ck_assert_int_eq(engine_libaio.open(N, 4, &engine, &error), 0);
+	ck_assert_int_eq(engine_libaio.open(N, N, &engine, &error), 0);
 	ck_assert_uint_ge(engine->depth, 4);
 	for (int i = 0; i < N; i++)
 		blocks[i] = (struct block){ .off = (uint64_t)i * BYTES,
@@ -129,6 +129,36 @@ START_TEST(an_error_is_a_negative_number_and_hits_no_neighbour)
 						   : i == 5 ? -EBADF
 						   : i == 7 ? 0
 							    : BYTES);
+	teardown();
+}
+END_TEST
+
+START_TEST(contexts_are_added_while_blocks_are_in_flight)
+{
+	struct block *list[N], *done[N];
+	struct error error;
+	struct engine *grown;
+	int n = 0;
+
+	setup();
+	run_all(true);
+	ck_assert_int_eq(engine_libaio.open(N, 4, &grown, &error), 0);
+	ck_assert_uint_eq(grown->room, 4);
+	for (int i = 0; i < N; i++) {
+		blocks[i].operation = BLOCK_READ;
+		list[i] = &blocks[i];
+	}
+	ck_assert_int_eq(engine_libaio.submit(grown, list, N), 4);
+	ck_assert_int_eq(engine_libaio.grow(grown, 12, &error), 0);
+	ck_assert_int_eq(engine_libaio.grow(grown, 8, &error), 0); /* it has more */
+	ck_assert_uint_eq(grown->room, 12);
+	ck_assert_int_eq(engine_libaio.submit(grown, list + 4, N - 4), 8);
+	while (n < 12)
+		n += engine_libaio.reap(grown, done + n, 12 - n);
+	ck_assert_uint_eq(grown->n_in_flight, 0);
+	for (int i = 0; i < 12; i++)
+		ck_assert_int_eq(blocks[i].result, BYTES);
+	engine_libaio.close(grown);
 	teardown();
 }
 END_TEST
@@ -286,6 +316,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, what_was_written_is_read, 0, 2);
 	tcase_add_test(tcase, an_error_is_a_negative_number_and_hits_no_neighbour);
+	tcase_add_test(tcase, contexts_are_added_while_blocks_are_in_flight);
 	tcase_add_test(tcase, more_than_fits_is_left);
 	tcase_add_test(tcase, memory_is_known_from_a_device_after_a_while);
 	tcase_add_test(tcase, blocks_of_tmpfs_are_done_when_submit_returns);

@@ -108,7 +108,7 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 					     .window_bytes = 4u << 20 };
 	struct lane_config config = { .engine = engine_ops_get(ENGINE_LIBAIO),
 				      .depth = 32,
-				      .depth_min = 4,
+				      .room = 4,
 				      .park_nsec = park_nsec,
 				      .idle_doorbells_max = IDLE_BELLS_MAX };
 	struct error error = { 0 };

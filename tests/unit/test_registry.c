@@ -1,6 +1,7 @@
 #include "daemon/store/registry.h"
 
 #include "daemon/base/work_queue.h"
+#include "daemon/engine/engine.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/temp_dir.h"
@@ -487,9 +488,45 @@ START_TEST(the_text_of_many_stores_is_cut)
 }
 END_TEST
 
+START_TEST(one_user_s_stores_leave_room_in_the_kernel_for_another_s)
+{
+	const struct peer other = stranger();
+	const struct profile deepest = { .block_size = 4096,
+					 .queue_depth = PROFILE_QUEUE_DEPTH_MAX,
+					 .intra_op_parallelism = 1 };
+	uint64_t room = 0;
+	struct store *store = NULL;
+
+	start();
+	engine_init();
+	for (unsigned i = 0; i < REGISTRY_AUTOMATIC_USER_MAX; i++) {
+		store = store_of(EXT4_SUPER_MAGIC, 100 + i, &alice);
+		store_ref(store);
+		ck_assert_int_eq(store_start_lanes(store, &deepest,
+						   registry_room_left(&stores, store), &error),
+				 0);
+		room += store_room(store);
+	}
+	ck_assert_uint_gt(room, 0);
+	ck_assert_uint_le(room, store->engine->user_room());
+	ck_assert(store_is_blocking(store) == (store_room(store) == 0));
+	ck_assert_uint_lt(registry_room_left(&stores, store), room);
+
+	store = store_of(EXT4_SUPER_MAGIC, 99, &other);
+	ck_assert_uint_eq(registry_room_left(&stores, store), store->engine->user_room());
+	store = store_of(TMPFS_MAGIC, 98, &other);
+	ck_assert_int_eq(store_start_lanes(store, &deepest, 0, &error), 0);
+	ck_assert_uint_eq(store_room(store), 0);
+	LIST_EACH(struct store, each, &stores.stores, node)
+		if (each->n_refs)
+			store_unref(each);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, one_user_s_stores_leave_room_in_the_kernel_for_another_s);
 	tcase_add_test(tcase, the_text_of_many_stores_is_cut);
 	tcase_add_loop_test(tcase, automatic_stores_are_for_what_nobody_can_hold, 0, N_ROWS(kinds));
 	tcase_add_test(tcase, a_memfd_lies_on_no_store);

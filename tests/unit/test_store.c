@@ -77,11 +77,11 @@ START_TEST(lanes_start_as_parallelism_asks_and_cores_allow)
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	ck_assert_int_eq(make(directory(), &mailbox, &store, &error), 0);
 	engine_init();
-	ck_assert_int_eq(store_start_lanes(store, &profile, &error), 0);
+	ck_assert_int_eq(store_start_lanes(store, &profile, INT64_MAX, &error), 0);
 	ck_assert_uint_eq(store->n_lanes, 1);
 	ck_assert_uint_ge(store_lane_depth(store), 32);
 	profile.intra_op_parallelism = 64;
-	ck_assert_int_eq(store_start_lanes(store, &profile, &error), 0);
+	ck_assert_int_eq(store_start_lanes(store, &profile, INT64_MAX, &error), 0);
 	ck_assert_uint_ge(store->n_lanes, 1);
 	ck_assert_int_le((long)store->n_lanes, cores > 1 ? cores - 1 : 1);
 	store_free(store);
@@ -103,7 +103,7 @@ START_TEST(lanes_start_as_the_configuration_allows)
 	ck_assert_int_eq(store_new(1, &config, &mailbox, &store, &error), 0);
 	engine_init();
 	profile.intra_op_parallelism = 64;
-	ck_assert_int_eq(store_start_lanes(store, &profile, &error), 0);
+	ck_assert_int_eq(store_start_lanes(store, &profile, INT64_MAX, &error), 0);
 	ck_assert_uint_ge(store->n_lanes, 1);
 	ck_assert_uint_le(store->n_lanes, 2); /* whatever the cores */
 	store_free(store);
