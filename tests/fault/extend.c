@@ -385,4 +385,73 @@ TEST_STORES(steps, STORE_OVERLAY, whole,
 	file_check_pattern(path, whole[row].off, whole[row].len, SEED_OURS, whole[row].off);
 }
 
+/* ---- room ahead ---- */
+
+/* A write of OWN_BYTES at 0 that says how long the file may become. */
+#define OWN_BYTES MIB
+
+struct kit {
+	struct raw raw;
+	struct raw_slab slab;
+	struct raw_file file;
+	struct raw_channel channel;
+};
+
+static void kit_open(struct kit *kit, const struct daemon *daemon, const char *path)
+{
+	*kit = (struct kit){ .raw = RAW_NONE };
+	file_make_sparse(path, 0);
+	raw_open(&kit->raw, daemon);
+	raw_slab(&kit->raw, OWN_BYTES, &kit->slab);
+	raw_file(&kit->raw, path, O_RDWR, &kit->file);
+	raw_channel(&kit->raw, raw_handle(&kit->raw), kit->file.store, 64, true, &kit->channel);
+}
+
+static int64_t kit_grow(struct kit *kit, uint64_t grow_end)
+{
+	return raw_run_one(&kit->channel, (struct ring_entry){ .opcode = RING_OP_WRITE,
+							       .file = kit->file.id,
+							       .slab = kit->slab.id,
+							       .len = OWN_BYTES,
+							       .grow_end = grow_end });
+}
+
+static void kit_close(struct kit *kit)
+{
+	raw_slab_unmap(&kit->slab);
+	raw_channel_unmap(&kit->channel);
+	raw_close(&kit->raw);
+}
+
+TEST(no_room_ahead, "a write that fits is whole where there is no room for those behind it")
+{
+	struct store store;
+	struct daemon *daemon;
+	struct kit kit;
+
+	store_make(&store, STORE_EXT4, 32 * MIB);
+	daemon = daemon_start_with(&(struct daemon_options){ .store_dir = store.path });
+	kit_open(&kit, daemon, daemon_path(daemon, "f"));
+	CHECK_EQ(kit_grow(&kit, 64 * MIB), OWN_BYTES);
+	kit_close(&kit);
+}
+
+TEST(forgotten, "the room that was made ahead is forgotten with the last op of a file")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	const char *path = daemon_path(daemon, "f");
+	uint64_t size;
+	struct kit kit;
+
+	kit_open(&kit, daemon, path);
+	CHECK_EQ(kit_grow(&kit, 8 * MIB), OWN_BYTES);
+	size = file_size(path);
+	if (size == OWN_BYTES)
+		test_skip("no room is made ahead on this file system");
+	CHECK_SYS(truncate(path, 0)); /* unnoticed by the daemon */
+	CHECK_EQ(kit_grow(&kit, 8 * MIB), OWN_BYTES);
+	CHECK_EQ(file_size(path), size);
+	kit_close(&kit);
+}
+
 TEST_MAIN
