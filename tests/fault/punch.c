@@ -10,9 +10,12 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -131,4 +134,81 @@ TEST_TABLE(punch, rows, "a client that punches its memory makes a lane wait a fe
 	CHECK_SYS(kill(pid, SIGKILL));
 	CHECK_SYS(waitpid(pid, NULL, 0));
 }
+
+/* ---- whose call it was ---- */
+
+/* A lane sees how long a call takes, so that it is one user's: see stall.h. */
+
+#define CLIENT 12345 /* another user */
+#define N_CALLS 1000u
+
+/* Lines that have both texts. */
+static unsigned lines_count(const char *path, const char *text, const char *other)
+{
+	_cleanup_(fclosep) FILE *file = fopen(path, "re");
+	char line[16384];
+	unsigned n = 0;
+
+	while (file && fgets(line, sizeof(line), file))
+		n += strstr(line, text) && strstr(line, other);
+	return n;
+}
+
+static pid_t strace_start(const struct daemon *daemon, const char *out)
+{
+	pid_t pid = (pid_t)CHECK_SYS(fork());
+
+	if (pid)
+		return pid;
+	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL));
+	CHECK(freopen("/dev/null", "w", stderr));
+	execlp("strace", "strace", "-f", "-y", "-e", "trace=io_submit", "-o", out, "-p",
+	       test_text("%d", (int)daemon->pid), NULL);
+	_exit(127);
+}
+
+TEST(one_user, "blocks of two users never go to the kernel in one call")
+{
+	static const char *const names[] = { "first-user", "second-user" };
+	_cleanup_(rig_close) struct rig own = RIG_NONE, other = RIG_NONE;
+	struct rig *rigs[] = { &own, &other };
+	const char *out = test_text("%s/strace", test_dir());
+	void *memory[2];
+	pid_t pid;
+
+	test_needs_root();
+	other.daemon = own.daemon = daemon_start(NULL);
+	file_make_pattern(daemon_path(own.daemon, "f"), FILE_BYTES, 1);
+	needs_lanes(own.daemon); /* though its probe may find otherwise later */
+	CHECK_SYS(chmod(own.daemon->socket_path, 0666));
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK_SYS(seteuid(i ? CLIENT : 0)); /* as SO_PEERCRED tells it */
+		rigs[i]->client = client_open(own.daemon);
+		CHECK_SYS(seteuid(0));
+		file_make_pattern(daemon_path(own.daemon, names[i]), FILE_BYTES, 1);
+		CHECK_CALL(dsaio_handle_open(rigs[i]->client, NULL, &rigs[i]->handle));
+		CHECK_CALL(dsaio_alloc(rigs[i]->client, N_OPS * 4096, &memory[i]));
+		(void)rig_file(rigs[i], names[i], O_RDONLY);
+	}
+	pid = strace_start(own.daemon, out);
+	for (unsigned round = 0; round % 16 || lines_count(out, "io_submit", names[0]) < N_CALLS ||
+				 lines_count(out, "io_submit", names[1]) < N_CALLS;
+	     round++) {
+		if (waitpid(pid, NULL, WNOHANG) == pid)
+			test_skip("strace is not installed, or cannot trace here");
+		if (round == N_CALLS)
+			test_skip("io_submit blocks on this file system");
+		for (unsigned n = 0; n < N_OPS; n++)
+			for (unsigned i = 0; i < 2; i++)
+				CHECK_CALL(dsaio_pread_async(rigs[i]->handle, rigs[i]->files[0],
+							     (char *)memory[i] + n * 4096, 4096,
+							     n * 4096, NULL));
+		for (unsigned i = 0; i < 2; i++)
+			CHECK_EQ(handle_wait(rigs[i]->handle, -1), N_OPS);
+	}
+	CHECK_SYS(kill(pid, SIGINT)); /* it detaches */
+	CHECK_SYS(waitpid(pid, NULL, 0));
+	CHECK_EQ(lines_count(out, names[0], names[1]), 0);
+}
+
 TEST_MAIN
