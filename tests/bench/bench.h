@@ -76,6 +76,16 @@ enum {
 	ROW_WRITES_BESIDE,
 	ROW_SHARES_WRITE,
 	ROW_SHARES_WEIGHTED_WRITE,
+	ROW_NEWCOMER_LARGE,
+	ROW_NEWCOMER,
+	ROW_GUEST_READ,
+	ROW_GUEST_READ_SMALL,
+	ROW_GUEST_READ_P99,
+	ROW_GUEST_READ_BACK,
+	ROW_GUEST_WRITE,
+	ROW_GUEST_WRITE_SMALL,
+	ROW_GUEST_WRITE_P99,
+	ROW_GUEST_WRITE_BACK,
 	ROW_READ_LOCAL,
 	ROW_WRITE_LOCAL,
 	ROW_NOWAIT_LATENCY,
@@ -169,5 +179,7 @@ int measure_neighbour(struct bench *b);
 int measure_neighbour_write(struct bench *b);
 int measure_shares(struct bench *b);
 int measure_shares_write(struct bench *b);
+int measure_guest(struct bench *b);
+int measure_newcomer(struct bench *b);
 
 #endif

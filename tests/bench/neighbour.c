@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/lib/dsaio.h"
 #include "proto/util/cleanup.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/files.h"
@@ -84,6 +83,8 @@ static int client_open(struct work *w)
 	void *memory;
 
 	options.weight = w->job->weight;
+	options.io_class = w->job->io_class;
+	options.profile = w->job->profile;
 	if (dsaio_connect(w->job->socket_path, &w->client) < 0 ||
 	    dsaio_handle_open_with(w->client, &options, &w->handle) < 0 ||
 	    dsaio_file_open(w->client, w->job->path, O_RDWR, &w->file) < 0 ||
@@ -220,6 +221,7 @@ _Noreturn static void child(const struct neighbour *neighbour, int fd, pid_t par
 {
 	const struct neighbour_job *job = &neighbour->job;
 	struct work w = { .job = job, .log = neighbour->log, .seed = random_seed() };
+	const struct timespec late = { .tv_nsec = job->late_nsec };
 	int64_t end;
 	char done = 0;
 	int r;
@@ -231,6 +233,8 @@ _Noreturn static void child(const struct neighbour *neighbour, int fd, pid_t par
 	w.next = (uint64_t)getpid(); /* those side by side read different parts */
 	r = job->socket_path ? client_open(&w) : arrival_open(&w);
 	while (r == 0 && write(fd, &done, 1) == 1 && read(fd, &end, sizeof(end)) == sizeof(end)) {
+		end -= job->early_nsec;
+		(void)nanosleep(&late, NULL); /* none of its signals returns */
 		w.log->n = 0;
 		w.log->start = now_nsec();
 		r = job->socket_path ? client_run(&w, end) : arrival_run(&w, end);

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "client/lib/dsaio.h"
+
 struct neighbour_job {
 	const char *path;
 	uint64_t file_bytes; /* of its start, a multiple of op_bytes */
@@ -21,6 +23,10 @@ struct neighbour_job {
 	uint64_t op_bytes; /* under 1 MiB at random offsets, else one after the other */
 	unsigned n_queued; /* ops in flight or waiting, NEIGHBOUR_QUEUED_MAX at most */
 	uint32_t weight;
+	enum dsaio_class io_class;
+	const struct dsaio_profile *profile; /* NULL: the store's */
+	int64_t late_nsec;		     /* it starts so long after a slice's start */
+	int64_t early_nsec;		     /* and stops so long before its end */
 };
 #define NEIGHBOUR_QUEUED_MAX 16
 

@@ -179,3 +179,186 @@ int measure_shares_write(struct bench *b)
 	return measure_shares_of(b, true, &rows[ROW_SHARES_WRITE],
 				 &rows[ROW_SHARES_WEIGHTED_WRITE]);
 }
+
+/* ---- beside the class background ---- */
+
+#define GUEST SMALL /* of the class background; the program beside it is BIG */
+/* The program is quiet for so long at the end of a slice; the device is the guest's by the last part. */
+#define QUIET_NSEC INT64_C(300000000)
+#define WHOLE_NSEC INT64_C(150000000)
+#define STEP_NSEC INT64_C(1000000)
+#define LOOK_NSEC INT64_C(10000000)
+
+static double guest_p99_usec[2]; /* of the last slices: alone, beside */
+
+static int program_slice(unsigned two, double *ret_rate)
+{
+	int64_t from, to;
+	const int r = slice(BIG, two, WINDOW_NSEC, &from, &to);
+
+	*ret_rate = neighbour_bandwidth(&neighbours[BIG], from, to);
+	guest_p99_usec[two == GUEST] = neighbour_latency_usec(&neighbours[BIG], from, to, 0.99);
+	return r;
+}
+
+static int program_alone(struct bench *b, double *ret_rate)
+{
+	(void)b;
+	return program_slice(N_NEIGHBOURS, ret_rate);
+}
+
+static int program_beside(struct bench *b, double *ret_rate)
+{
+	(void)b;
+	return program_slice(GUEST, ret_rate);
+}
+
+/* p99: NULL or its row. */
+static int measure_program(struct bench *b, const struct neighbour_job *program, struct row *row,
+			   double unit, struct row *p99)
+{
+	static int (*const sides[])(struct bench *, double *) = { program_beside, program_alone };
+	const struct neighbour_job guest = { .op_bytes = READ_BYTES,
+					     .n_queued = 1,
+					     .weight = 1,
+					     .is_write = program->is_write,
+					     .io_class = DSAIO_CLASS_BACKGROUND };
+	double values[ARRAY_SIZE(sides)];
+	int r = private_daemon_start(&b->daemon, b->program, b->dir, "d", "");
+
+	if (r == 0)
+		r = start(b, BIG, program);
+	if (r == 0)
+		r = start(b, GUEST, &guest);
+	for (unsigned i = 0; r == 0 && i <= ROUNDS_MIN; i++) {
+		r = round_run(b, row, i, sides, ARRAY_SIZE(sides), values);
+		if (r < 0 || i == 0)
+			continue;
+		row_add(row, values[0] / unit, values[1] / unit);
+		if (p99)
+			row_add(p99, guest_p99_usec[1], guest_p99_usec[0]);
+	}
+	stop_all();
+	private_daemon_stop(&b->daemon);
+	return r;
+}
+
+/* From the program's last op on, until the guest moves nine tenths of what it does at the end. */
+static double msec_until_back(int64_t to)
+{
+	const struct neighbour_log *log = neighbours[BIG].log;
+	const int64_t quiet = log->n ? log->ends[log->n - 1] : log->start;
+	const double whole = neighbour_bandwidth(&neighbours[GUEST], to - WHOLE_NSEC, to);
+	int64_t at = quiet;
+
+	while (at < to - LOOK_NSEC &&
+	       neighbour_bandwidth(&neighbours[GUEST], at, at + LOOK_NSEC) < 0.9 * whole)
+		at += STEP_NSEC;
+	return (double)(at - quiet) / 1e6;
+}
+
+static int measure_back(struct bench *b, bool is_write, struct row *row)
+{
+	const struct neighbour_job program = { .op_bytes = LARGE_BYTES,
+					       .n_queued = 1,
+					       .weight = 1,
+					       .is_write = is_write,
+					       .early_nsec = QUIET_NSEC };
+	const struct neighbour_job guest = { .op_bytes = LARGE_BYTES,
+					     .n_queued = NEIGHBOUR_QUEUED_MAX,
+					     .weight = 1,
+					     .is_write = is_write,
+					     .io_class = DSAIO_CLASS_BACKGROUND };
+	int r = private_daemon_start(&b->daemon, b->program, b->dir, "d", "");
+
+	if (r == 0)
+		r = start(b, BIG, &program);
+	if (r == 0)
+		r = start(b, GUEST, &guest);
+	for (unsigned i = 0; r == 0 && i <= ROUNDS_MIN; i++) {
+		int64_t from, to;
+
+		r = round_begin(row, i);
+		if (r == 0)
+			r = slice(BIG, GUEST, WINDOW_NSEC, &from, &to);
+		if (r == 0 && i > 0)
+			row_add(row, msec_until_back(to), 1);
+	}
+	stop_all();
+	private_daemon_stop(&b->daemon);
+	return r;
+}
+
+static int measure_guest_of(struct bench *b, bool is_write, struct row *all)
+{
+	const struct neighbour_job large = {
+		.op_bytes = LARGE_BYTES, .n_queued = 1, .weight = 1, .is_write = is_write
+	};
+	struct neighbour_job small = large;
+	int r;
+
+	small.op_bytes = SMALL_BYTES;
+	r = measure_program(b, &large, &all[0], 1e6, NULL);
+	if (r == 0)
+		r = measure_program(b, &small, &all[1], (double)SMALL_BYTES, &all[2]);
+	if (r == 0)
+		r = measure_back(b, is_write, &all[3]);
+	return r;
+}
+
+int measure_guest(struct bench *b)
+{
+	int r = measure_guest_of(b, false, &rows[ROW_GUEST_READ]);
+
+	if (r == 0)
+		r = measure_guest_of(b, true, &rows[ROW_GUEST_WRITE]);
+	return r;
+}
+
+/* ---- a newcomer ---- */
+
+/* It comes when the other client is alone, and not within 100 ms of the last slice. */
+#define NEWCOMER_NSEC INT64_C(400000000)
+
+/* profile: of the client that was alone; NULL: the store's. */
+static int measure_newcomer_of(struct bench *b, const struct dsaio_profile *profile,
+			       struct row *row)
+{
+	const struct neighbour_job big = {
+		.op_bytes = READ_BYTES, .n_queued = 4, .weight = 1, .profile = profile
+	};
+	const struct neighbour_job small = {
+		.op_bytes = SMALL_BYTES, .n_queued = 1, .weight = 1, .late_nsec = NEWCOMER_NSEC
+	};
+	int r = private_daemon_start(&b->daemon, b->program, b->dir, "d", "");
+
+	if (r == 0)
+		r = start(b, BIG, &big);
+	if (r == 0)
+		r = start(b, SMALL, &small);
+	for (unsigned i = 0; r == 0 && i <= ROUNDS_MAX; i++) {
+		const struct neighbour_log *log = neighbours[SMALL].log;
+		int64_t from, to;
+
+		r = round_begin(row, i);
+		if (r == 0)
+			r = slice(BIG, SMALL, NEWCOMER_NSEC - SETTLE_NSEC + 1, &from, &to);
+		if (r == 0 && i > 0)
+			row_add(row, (double)(log->ends[0] - log->begins[0]) / 1e6, 1);
+	}
+	stop_all();
+	private_daemon_stop(&b->daemon);
+	return r;
+}
+
+int measure_newcomer(struct bench *b)
+{
+	struct dsaio_profile large = point_profile(4096);
+	int r;
+
+	large.block_size = 64u << 20;
+	r = measure_newcomer_of(b, &large, &rows[ROW_NEWCOMER_LARGE]);
+	if (r == 0)
+		r = measure_newcomer_of(b, NULL, &rows[ROW_NEWCOMER]);
+	return r;
+}
