@@ -307,7 +307,7 @@ struct dsaio_profile {
 		sizeof(struct dsaio_profile), 0, 0, DSAIO_INHERIT, DSAIO_INHERIT, 0, 0 \
 	}
 
-/* Demand takes precedence over normal, normal over background; none starves. */
+/* Demand takes precedence over normal, normal over background; none starves: see dsaio(3). */
 enum dsaio_class { DSAIO_CLASS_NORMAL = 0, DSAIO_CLASS_DEMAND = 1, DSAIO_CLASS_BACKGROUND = 2 };
 
 /* How a handle is opened. */

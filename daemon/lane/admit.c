@@ -18,9 +18,10 @@ void admit_init(struct admit *admit, uint64_t window_max_bytes, uint32_t n_pages
 	memset(admit, 0, sizeof(*admit));
 	sched_init(&admit->sched);
 	window_init(&admit->window);
+	if (window_max_bytes)
+		window_set_most(&admit->window, window_max_bytes);
 	admit->look = look;
 	admit->arg = arg;
-	admit->window_max_bytes = window_max_bytes;
 	admit->n_free_pages = n_pages;
 }
 
@@ -43,19 +44,9 @@ void admit_channel_deinit(struct admit_channel *channel)
 	channel->lanes = NULL;
 }
 
-void admit_add_channel(struct admit *admit, struct admit_channel *channel, uint64_t bytes)
+void admit_add_channel(struct admit_channel *channel)
 {
-	uint64_t most;
-
-	admit->n_channels++;
 	channel->queue.client->n_channels++;
-	if (admit->profile_bytes < bytes)
-		admit->profile_bytes = bytes;
-	most = admit->profile_bytes > WINDOW_LEAST_BYTES ? admit->profile_bytes
-							 : WINDOW_LEAST_BYTES;
-	if (admit->window_max_bytes && admit->window_max_bytes < most)
-		most = admit->window_max_bytes;
-	window_set_most(&admit->window, most);
 }
 
 void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
@@ -64,8 +55,6 @@ void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
 
 	assert(!channel->page_wait.is_waiting && !channel->gpu_wait.is_waiting);
 	sched_remove(&admit->sched, &channel->queue);
-	if (--admit->n_channels == 0)
-		admit->profile_bytes = 0;
 	if (--client->n_channels == 0)
 		sched_client_gone(&admit->sched, client);
 	if (admit->recent_client == client)
@@ -92,13 +81,13 @@ static void wait_stop(struct admit_waiters *waiters, struct admit_wait *wait)
 }
 
 /* Once in a turn all channels that wait may try again, so class, weight and turns decide. */
-static void waiters_offer(struct admit *admit, struct admit_waiters *waiters, uint64_t now_nsec)
+static void waiters_offer(struct admit *admit, struct admit_waiters *waiters)
 {
 	if (!waiters->is_back)
 		return;
 	waiters->is_back = false;
 	LIST_EACH(struct admit_wait, wait, &waiters->list, node)
-		sched_add(&admit->sched, wait->queue, now_nsec);
+		sched_add(&admit->sched, wait->queue);
 }
 
 static void waits_stop(struct admit *admit, struct admit_channel *channel)
@@ -148,32 +137,35 @@ static void note_active(struct admit *admit, const struct admit_channel *channel
 	}
 	admit->recent_client = client;
 	admit->recent_nsec = now_nsec;
-	admit->class_nsec[channel->queue.io_class] = now_nsec;
+	admit->sched.active_nsec[channel->queue.io_class] = now_nsec;
 }
 
-/* Blocks are cut only where that makes a wait shorter.  If all clients that share the store move large
-   ops of one class, each has blocks of its own size. */
+/* Blocks are cut only where that makes a wait shorter: those of large ops beside small ones, and those of a
+   lower class beside a higher one, but no blocks for the sake of a lower class. */
 static void update_sharing(struct admit *admit, uint64_t now_nsec)
 {
-	unsigned n_classes = 0;
+	bool is_cut = false;
 
 	admit->is_shared = now_nsec < admit->shared_until_nsec;
-	admit->is_cut = false;
-	if (!admit->is_shared)
-		return;
-	for (unsigned c = 0; c < N_SCHED_CLASSES; c++)
-		n_classes += now_nsec - admit->class_nsec[c] < ADMIT_ACTIVE_NSEC;
-	admit->is_cut = n_classes > 1 || now_nsec - admit->small_op_nsec < ADMIT_ACTIVE_NSEC;
+	for (unsigned c = 0; c < N_SCHED_CLASSES; c++) {
+		is_cut |= now_nsec - admit->small_op_nsec[c] < ADMIT_ACTIVE_NSEC;
+		admit->block_bytes[c] = admit->is_shared && is_cut ? ADMIT_CUT_BYTES : UINT32_MAX;
+		is_cut |= now_nsec - admit->sched.active_nsec[c] < ADMIT_ACTIVE_NSEC;
+	}
+	if (sched_is_throttled(&admit->sched, SCHED_BACKGROUND, now_nsec))
+		admit->block_bytes[SCHED_BACKGROUND] = SCHED_SHARE_BYTES;
 }
 
 void admit_open_op(struct admit *admit, struct admit_channel *channel)
 {
 	admit->n_busy += channel->queue.client->n_open++ == 0;
+	admit->sched.n_open[channel->queue.io_class]++;
 }
 
 void admit_close_op(struct admit *admit, struct admit_channel *channel)
 {
 	admit->n_busy -= --channel->queue.client->n_open == 0;
+	admit->sched.n_open[channel->queue.io_class]--;
 }
 
 void admit_note_op(struct admit *admit, struct admit_channel *channel, uint64_t bytes, bool is_sync,
@@ -181,14 +173,13 @@ void admit_note_op(struct admit *admit, struct admit_channel *channel, uint64_t 
 {
 	note_active(admit, channel, now_nsec);
 	if (bytes < ADMIT_CUT_BYTES && !is_sync)
-		admit->small_op_nsec = now_nsec;
+		admit->small_op_nsec[channel->queue.io_class] = now_nsec;
 }
 
-void admit_set_ready(struct admit *admit, struct admit_channel *channel, bool is_ready,
-		     uint64_t now_nsec)
+void admit_set_ready(struct admit *admit, struct admit_channel *channel, bool is_ready)
 {
 	if (is_ready) {
-		sched_add(&admit->sched, &channel->queue, now_nsec);
+		sched_add(&admit->sched, &channel->queue);
 		return;
 	}
 	sched_remove(&admit->sched, &channel->queue);
@@ -244,8 +235,7 @@ static uint64_t limit_bytes(const struct admit *admit, const struct sched_queue 
 	uint64_t bytes, reserved;
 
 	if (!admit->is_shared)
-		return admit->profile_bytes > ADMIT_ALONE_BYTES ? admit->profile_bytes
-								: ADMIT_ALONE_BYTES;
+		return window_alone_bytes(&admit->window);
 	bytes = window_bytes(&admit->window);
 	reserved = RESERVED_PER_OWED * sched_owed_bytes(&admit->sched, queue);
 	return bytes > least + reserved ? bytes - reserved : least;
@@ -298,15 +288,15 @@ void admit_begin_turn(struct admit *admit, uint64_t now_nsec)
 {
 	update_sharing(admit, now_nsec);
 	admit->guard_end_nsec = 0;
-	waiters_offer(admit, &admit->page_waiters, now_nsec);
-	waiters_offer(admit, &admit->gpu_waiters, now_nsec);
+	waiters_offer(admit, &admit->page_waiters);
+	waiters_offer(admit, &admit->gpu_waiters);
 }
 
 /* The block that may exceed the limit, if any. */
-static struct admit_decision pass_limit(struct admit *admit)
+static struct admit_decision pass_limit(struct admit *admit, uint64_t now_nsec)
 {
 	struct search search = { .admit = admit };
-	struct sched_queue *queue = sched_find(&admit->sched, may_pass_limit, &search);
+	struct sched_queue *queue = sched_find(&admit->sched, now_nsec, may_pass_limit, &search);
 
 	if (!queue || (!search.head.is_unlimited && !search.head.has_room))
 		return (struct admit_decision){ ADMIT_NOTHING, NULL, admit->guard_end_nsec };
@@ -329,7 +319,7 @@ struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec)
 		if (head.must_defer)
 			return (struct admit_decision){ ADMIT_DEFER, channel, 0 };
 		if (head.needs_page && !has_page_for(admit, channel)) {
-			sched_pause(&admit->sched, queue);
+			sched_remove(&admit->sched, queue);
 			wait_start(&admit->page_waiters, &channel->page_wait);
 			continue;
 		}
@@ -341,16 +331,16 @@ struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec)
 			if (!head.is_gpu || admit->guard_end_nsec ||
 			    is_small_and_first(queue, head.bytes) ||
 			    !gpu_is_full(admit, queue, head.bytes))
-				return pass_limit(admit);
+				return pass_limit(admit, now_nsec);
 			sched_set_aside(&admit->sched, queue); /* others need not wait for that */
 			wait_start(&admit->gpu_waiters, &channel->gpu_wait);
 			continue;
 		}
 		if (!head.has_room)
-			break;
+			return (struct admit_decision){ ADMIT_NOTHING, NULL, 0 };
 		return (struct admit_decision){ ADMIT_START, channel, 0 };
 	}
-	return (struct admit_decision){ ADMIT_NOTHING, NULL, 0 };
+	return (struct admit_decision){ ADMIT_NOTHING, NULL, sched_until_nsec(&admit->sched) };
 }
 
 /* ---- in flight ---- */
@@ -383,8 +373,10 @@ void admit_engine_start(struct admit *admit, struct admit_channel *channel, unsi
 {
 	struct sched_client *client = channel->queue.client;
 
+	/* A higher class does not wait for the class background. */
 	*ret_is_guarded = admit->is_shared && !client->blocks_in_flight &&
-			  bytes <= WINDOW_SMALL_BYTES;
+			  bytes <= WINDOW_SMALL_BYTES &&
+			  !sched_is_throttled(&admit->sched, channel->queue.io_class, now_nsec);
 	if (*ret_is_guarded)
 		window_small_start(&admit->window, &client->small, kind, bytes, now_nsec);
 	client->blocks_in_flight++;
@@ -399,7 +391,8 @@ void admit_engine_give_up(struct admit *admit, struct admit_channel *channel, un
 {
 	if (is_guarded)
 		window_small_end(&admit->window, &channel->queue.client->small);
-	admit->n_in_flight--;
+	if (--admit->n_in_flight == 0)
+		window_note_idle(&admit->window);
 	admit->bytes_in_flight -= bytes;
 	if (kind & WINDOW_GPU) {
 		admit->gpu_bytes -= bytes;

@@ -3,8 +3,8 @@
  *
  * The scheduler decides the order.  A channel whose turn it is may be at its depth in a lane, or wait
  * for a bounce page.  Then the next channel has its turn.  A block for the device must also fit into the
- * limit of bytes in flight.  For a client that is alone on the store the limit is that of its profile,
- * but at least 64 MiB.  For clients that share the store it is the window (window.h) less what is
+ * limit of bytes in flight.  For a client that is alone on the store the limit is what the device moves
+ * in 10 ms (window_alone_bytes()).  For clients that share the store it is the window (window.h) less what is
  * reserved for clients that are away (sched.h).  One block of at most 64 KiB of each client with nothing
  * in flight may exceed the limit.
  *
@@ -33,12 +33,9 @@
 
 /* A client counts as active for so long after its last op (proto/README.md "Fair shares"). */
 #define ADMIT_ACTIVE_NSEC 100000000u
-/* Blocks are at most so large while clients with smaller ops, or of several classes, share the
+/* Blocks are at most so large while clients with smaller ops, or of a higher class, share the
    store, so that a small block need not wait long behind a large one. */
 #define ADMIT_CUT_BYTES (512u << 10)
-/* Bytes in flight of a client that is alone, if its profile does not ask for more.  A newcomer's
-   first block waits behind them. */
-#define ADMIT_ALONE_BYTES (UINT64_C(64) << 20)
 
 /* A channel's place in a list of waiters. */
 struct admit_wait {
@@ -105,23 +102,22 @@ struct admit {
 	uint64_t gpu_bytes;		  /* of them: of GPU memory */
 	uint64_t host_nsec;		  /* when a block of host memory was last to start */
 	struct admit_waiters gpu_waiters; /* for the end of a block of GPU memory */
-	uint64_t window_max_bytes;	  /* the administrator's limit; 0: none */
-	uint64_t profile_bytes;		  /* the most that one of the profiles allows in flight */
 	uint64_t guard_end_nsec;	  /* large blocks wait until then; 0: they do not */
 
 	uint32_t n_free_pages;
 	struct admit_waiters page_waiters;
 
-	uint32_t n_channels;
 	uint32_t n_busy;			  /* clients with an op open */
 	const struct sched_client *recent_client; /* the last client with an op or a block */
 	uint64_t recent_nsec, shared_until_nsec;
-	uint64_t small_op_nsec;		      /* the last op smaller than ADMIT_CUT_BYTES */
-	uint64_t class_nsec[N_SCHED_CLASSES]; /* the last op of each class */
-	bool is_shared, is_cut;		      /* as of admit_begin_turn() */
+	uint64_t small_op_nsec[N_SCHED_CLASSES]; /* the last op smaller than ADMIT_CUT_BYTES */
+	/* As of admit_begin_turn(). */
+	bool is_shared;
+	uint32_t block_bytes[N_SCHED_CLASSES]; /* the largest block that may start */
 };
 
-/* n_pages: bounce pages that blocks may take.  look() is called with arg, by admit_next() only. */
+/* window_max_bytes: the administrator's limit; 0: none.  n_pages: bounce pages that blocks may take.  look() is
+   called with arg, by admit_next() only. */
 void admit_init(struct admit *admit, uint64_t window_max_bytes, uint32_t n_pages, admit_look *look,
 		void *arg);
 
@@ -136,8 +132,7 @@ struct admit_channel_config {
 int admit_channel_init(struct admit_channel *channel, const struct admit_channel_config *config);
 void admit_channel_deinit(struct admit_channel *channel); /* zeroes are fine */
 
-/* bytes: what the channel may have in flight by its profile. */
-void admit_add_channel(struct admit *admit, struct admit_channel *channel, uint64_t bytes);
+void admit_add_channel(struct admit_channel *channel);
 /* The channel has no op open. */
 void admit_remove_channel(struct admit *admit, struct admit_channel *channel);
 
@@ -148,8 +143,7 @@ void admit_close_op(struct admit *admit, struct admit_channel *channel);
 void admit_note_op(struct admit *admit, struct admit_channel *channel, uint64_t bytes, bool is_sync,
 		   uint64_t now_nsec);
 /* The channel has a block to start, or none.  Its head may have changed. */
-void admit_set_ready(struct admit *admit, struct admit_channel *channel, bool is_ready,
-		     uint64_t now_nsec);
+void admit_set_ready(struct admit *admit, struct admit_channel *channel, bool is_ready);
 
 /* Call it before the first admit_next() of a turn.  It updates what depends on time. */
 void admit_begin_turn(struct admit *admit, uint64_t now_nsec);
@@ -186,10 +180,11 @@ void admit_give_page(struct admit *admit, struct admit_channel *channel);
 void admit_note_done(struct admit *admit, unsigned kind, uint32_t bytes, uint64_t nsec,
 		     uint64_t now_nsec);
 
-/* The largest block that may start in this turn. */
-static inline uint32_t admit_block_bytes(const struct admit *admit)
+/* The largest block of the channel that may start in this turn. */
+static inline uint32_t admit_block_bytes(const struct admit *admit,
+					 const struct admit_channel *channel)
 {
-	return admit->is_cut ? ADMIT_CUT_BYTES : UINT32_MAX;
+	return admit->block_bytes[channel->queue.io_class];
 }
 
 #endif

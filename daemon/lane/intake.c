@@ -361,10 +361,7 @@ void intake_add_channel(struct intake *intake, struct channel *channel)
 	intake->n_channels++;
 	transfer_add_channel(intake->transfer, channel);
 	intake_wake(intake, channel);
-	/* Lanes that a channel is the first to need are added before it. */
-	admit_add_channel(intake->admit, &channel->admit,
-			  (uint64_t)channel->profile.block_size * channel->profile.queue_depth *
-				  (1 + intake->transfer->n_sides));
+	admit_add_channel(&channel->admit);
 	if (channel->has_rings && poller_add_channel(intake->poller, channel) < 0)
 		channel_broke(channel, "its doorbell cannot be added to epoll (epoll_ctl)");
 }

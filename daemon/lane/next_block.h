@@ -30,7 +30,7 @@ struct next_block {
 	enum next_needs needs; /* transfer_start.c: depends on other ops, too */
 };
 
-/* The rules for all blocks of a turn. */
+/* The rules for all blocks of a channel in a turn. */
 struct block_rules {
 	const struct lane_store *store;
 	const struct engine_ops *engine; /* of the lanes */
@@ -38,6 +38,7 @@ struct block_rules {
 	bool must_not_wait; /* no block may wait in io_submit */
 	uint32_t max_bytes; /* of a block that may not wait there */
 	uint32_t cut_bytes; /* of a block of GPU memory, which the driver cuts for the device */
+	bool is_throttled;  /* by a higher class (sched.h): cut_bytes is for any block */
 	uint32_t n_lanes;
 };
 

@@ -4,7 +4,7 @@
 
 void ready_update(struct ready *ready, struct channel *channel)
 {
-	admit_set_ready(ready->admit, &channel->admit, channel->ready.first, ready->turn->now_nsec);
+	admit_set_ready(ready->admit, &channel->admit, channel->ready.first);
 }
 
 void ready_add(struct ready *ready, struct op *op)
@@ -91,7 +91,7 @@ bool ready_defer(struct ready *ready, struct op *op, struct list *list)
 	if (!op->is_gated && channel->n_gated >= MODE_LOCK_OPS_MAX) {
 		/* The channel waits: its gated ops are before its other ops.  It goes on when the mode
 		   lock admits one of them. */
-		admit_set_ready(ready->admit, &channel->admit, false, ready->turn->now_nsec);
+		admit_set_ready(ready->admit, &channel->admit, false);
 		return false;
 	}
 	channel->n_gated += !op->is_gated;

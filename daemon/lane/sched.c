@@ -59,7 +59,7 @@ void sched_queue_init(struct sched_queue *queue, struct sched_client *client,
 {
 	memset(queue, 0, sizeof(*queue));
 	queue->client = client;
-	queue->io_class = queue->now_class = io_class;
+	queue->io_class = io_class;
 	queue->weight = weight;
 }
 
@@ -105,15 +105,6 @@ static void turn_enter(struct sched *sched, unsigned c, struct sched_turn *turn)
 	turn->is_charged = true;
 }
 
-static void enter(struct sched *sched, struct sched_queue *queue)
-{
-	struct sched_turn *turn = &queue->client->turns[queue->now_class];
-
-	if (!turn->queues)
-		turn_enter(sched, queue->now_class, turn);
-	RING_INSERT_BEFORE(turn->queues, queue);
-}
-
 /* A debt is kept; credit is not saved up by being idle. */
 static void turn_drop(struct sched *sched, unsigned c, struct sched_turn *turn)
 {
@@ -151,25 +142,6 @@ static void turn_go_away(struct sched *sched, unsigned c, struct sched_turn *tur
 	turn_credit(sched, c, turn, 0);
 }
 
-/* may_return: it has nothing to start; else it goes to another class. */
-static void leave(struct sched *sched, struct sched_queue *queue, bool may_return)
-{
-	struct sched_turn *turn = &queue->client->turns[queue->now_class];
-
-	if (turn->queues == queue)
-		queue->is_charged = false; /* a new turn, when it comes back */
-	RING_REMOVE(turn->queues, queue);
-	if (queue->deficit_bytes > 0)
-		queue->deficit_bytes = 0;
-	if (turn->queues)
-		return;
-	sched->n_active[queue->now_class]--;
-	if (may_return)
-		turn_go_away(sched, queue->now_class, turn, quantum(queue->weight));
-	else
-		turn_drop(sched, queue->now_class, turn);
-}
-
 void sched_client_gone(struct sched *sched, struct sched_client *client)
 {
 	for (unsigned c = 0; c < N_SCHED_CLASSES; c++)
@@ -177,90 +149,109 @@ void sched_client_gone(struct sched *sched, struct sched_client *client)
 			turn_drop(sched, c, &client->turns[c]);
 }
 
-void sched_add(struct sched *sched, struct sched_queue *queue, uint64_t now_nsec)
+void sched_add(struct sched *sched, struct sched_queue *queue)
 {
+	struct sched_turn *turn = &queue->client->turns[queue->io_class];
+
 	if (queue->is_active)
 		return;
 	queue->is_active = true;
-	if (!queue->is_paused) {
-		queue->now_class = queue->io_class;
-		queue->head_since_nsec = now_nsec;
-	}
-	queue->is_paused = false;
-	sched->n_queues++;
-	enter(sched, queue);
+	if (!turn->queues)
+		turn_enter(sched, queue->io_class, turn);
+	RING_INSERT_BEFORE(turn->queues, queue);
 }
 
-static void pause_queue(struct sched *sched, struct sched_queue *queue, bool may_return)
+static void leave(struct sched *sched, struct sched_queue *queue, bool may_return)
 {
-	assert(queue->is_active && sched->n_queues > 0);
-	leave(sched, queue, may_return);
+	struct sched_turn *turn = &queue->client->turns[queue->io_class];
+
+	assert(queue->is_active);
 	queue->is_active = false;
-	queue->is_paused = true;
-	sched->n_queues--;
-}
-
-void sched_pause(struct sched *sched, struct sched_queue *queue)
-{
-	pause_queue(sched, queue, true);
-}
-
-void sched_set_aside(struct sched *sched, struct sched_queue *queue)
-{
-	pause_queue(sched, queue, false);
+	if (turn->queues == queue)
+		queue->is_charged = false; /* a new turn, when it comes back */
+	RING_REMOVE(turn->queues, queue);
+	if (queue->deficit_bytes > 0)
+		queue->deficit_bytes = 0;
+	if (turn->queues)
+		return;
+	sched->n_active[queue->io_class]--;
+	if (may_return)
+		turn_go_away(sched, queue->io_class, turn, quantum(queue->weight));
+	else
+		turn_drop(sched, queue->io_class, turn);
 }
 
 void sched_remove(struct sched *sched, struct sched_queue *queue)
 {
 	if (queue->is_active)
-		sched_pause(sched, queue);
-	queue->is_paused = false;
+		leave(sched, queue, true);
 }
 
-static void lift(struct sched *sched, struct sched_queue *queue, enum sched_class to)
+void sched_set_aside(struct sched *sched, struct sched_queue *queue)
 {
 	leave(sched, queue, false);
-	queue->now_class = to;
-	enter(sched, queue);
 }
 
-/* Queues whose head block has waited too long go up a class for that block. */
-static void age(struct sched *sched, uint64_t now_nsec)
-{
-	for (unsigned c = SCHED_NORMAL; c < N_SCHED_CLASSES; c++) {
-		/* Collected first: lifting changes the rings that are walked. */
-		struct sched_queue *old[32];
-		unsigned n_old = 0;
-		struct sched_turn *turn = sched->turns[c];
+/* ---- classes ---- */
 
+/* When the class is active no more, if nothing happens. */
+static uint64_t active_until(const struct sched *sched, unsigned c)
+{
+	return sched->active_nsec[c] + (sched->n_open[c] ? WINDOW_HUNG_NSEC : SCHED_ACTIVE_NSEC);
+}
+
+bool sched_is_throttled(const struct sched *sched, enum sched_class io_class, uint64_t now_nsec)
+{
+	if (io_class != SCHED_BACKGROUND)
+		return io_class == SCHED_NORMAL && sched->n_active[SCHED_DEMAND];
+	return now_nsec < active_until(sched, SCHED_DEMAND) ||
+	       now_nsec < active_until(sched, SCHED_NORMAL);
+}
+
+static void share_add(struct sched_share *share, uint64_t bytes)
+{
+	share->bytes += (int64_t)bytes;
+	if (share->bytes > (int64_t)SCHED_SHARE_BYTES)
+		share->bytes = SCHED_SHARE_BYTES;
+}
+
+static bool has_credit(struct sched_share *share, uint64_t now_nsec)
+{
+	uint64_t bytes = (now_nsec - share->since_nsec) / SCHED_SHARE_NSEC;
+
+	share->since_nsec += bytes * SCHED_SHARE_NSEC;
+	share_add(share, bytes);
+	return share->bytes > 0;
+}
+
+/* The class whose turn it is, or N_SCHED_CLASSES. */
+static unsigned next_class(struct sched *sched, uint64_t now_nsec)
+{
+	unsigned first = N_SCHED_CLASSES;
+
+	for (unsigned c = 0; c < N_SCHED_CLASSES; c++) {
 		if (!sched->n_active[c])
 			continue;
-		do {
-			struct sched_queue *queue = turn->queues;
-
-			while (queue) {
-				if (now_nsec - queue->head_since_nsec >= SCHED_AGEING_NSEC &&
-				    n_old < sizeof(old) / sizeof(*old))
-					old[n_old++] = queue;
-				queue = queue->next != turn->queues ? queue->next : NULL;
-			}
-			turn = turn->next;
-		} while (turn != sched->turns[c]);
-		for (unsigned i = 0; i < n_old; i++) {
-			old[i]->head_since_nsec = now_nsec; /* 10 ms more for the next class */
-			lift(sched, old[i], (enum sched_class)(c - 1));
-		}
+		if (!sched_is_throttled(sched, c, now_nsec))
+			first = c < first ? c : first;
+		else if (has_credit(&sched->shares[c], now_nsec))
+			return c; /* its share goes first */
 	}
-	sched->next_ageing_nsec = now_nsec + SCHED_AGEING_NSEC / 4;
+	return first;
 }
 
-static bool has_several_classes(const struct sched *sched)
+uint64_t sched_until_nsec(const struct sched *sched)
 {
-	unsigned n = 0;
+	/* Beside a class with a block to start, which would have been the answer, no other waits. */
+	const struct sched_share *share = &sched->shares[SCHED_BACKGROUND];
+	uint64_t demand = active_until(sched, SCHED_DEMAND);
+	uint64_t normal = active_until(sched, SCHED_NORMAL);
+	uint64_t quiet = demand > normal ? demand : normal;
+	uint64_t credit = share->since_nsec + (uint64_t)(1 - share->bytes) * SCHED_SHARE_NSEC;
 
-	for (unsigned c = 0; c < N_SCHED_CLASSES; c++)
-		n += sched->n_active[c] > 0;
-	return n > 1;
+	if (!sched->n_active[SCHED_BACKGROUND])
+		return 0;
+	return credit < quiet ? credit : quiet;
 }
 
 static bool is_gone(const struct sched_turn *turn, uint64_t now_nsec)
@@ -302,15 +293,11 @@ static struct sched_turn *next_turn(struct sched *sched, unsigned c, uint64_t no
 
 struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec)
 {
+	const unsigned c = next_class(sched, now_nsec);
 	struct sched_turn *turn;
-	unsigned c = 0;
 
-	if (!sched->n_queues)
+	if (c == N_SCHED_CLASSES)
 		return NULL;
-	if (now_nsec >= sched->next_ageing_nsec && has_several_classes(sched))
-		age(sched, now_nsec);
-	while (!sched->n_active[c])
-		c++;
 	turn = next_turn(sched, c, now_nsec);
 	for (;;) {
 		struct sched_queue *queue = turn->queues;
@@ -326,13 +313,14 @@ struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec)
 	}
 }
 
-struct sched_queue *sched_find(struct sched *sched,
+struct sched_queue *sched_find(struct sched *sched, uint64_t now_nsec,
 			       bool (*may)(const struct sched_queue *queue, void *arg), void *arg)
 {
 	for (unsigned c = 0; c < N_SCHED_CLASSES; c++) {
 		struct sched_turn *turn = sched->turns[c];
 
-		if (!sched->n_active[c])
+		if (!sched->n_active[c] || (sched_is_throttled(sched, c, now_nsec) &&
+					    !has_credit(&sched->shares[c], now_nsec)))
 			continue;
 		do {
 			struct sched_queue *queue = turn->queues;
@@ -350,7 +338,7 @@ struct sched_queue *sched_find(struct sched *sched,
 
 uint64_t sched_owed_bytes(const struct sched *sched, const struct sched_queue *queue)
 {
-	return (uint64_t)sched->owed_bytes[queue->now_class];
+	return (uint64_t)sched->owed_bytes[queue->io_class];
 }
 
 static void owe(int64_t *deficit_bytes, uint64_t bytes)
@@ -362,13 +350,14 @@ static void owe(int64_t *deficit_bytes, uint64_t bytes)
 
 void sched_charge(struct sched *sched, struct sched_queue *queue, uint64_t bytes, uint64_t now_nsec)
 {
-	struct sched_turn *turn = &queue->client->turns[queue->now_class];
+	struct sched_turn *turn = &queue->client->turns[queue->io_class];
 
 	owe(&queue->deficit_bytes, bytes);
 	owe(&turn->deficit_bytes, bytes);
 	turn->stay_bytes += (int64_t)bytes;
 	queue->client->started_nsec = now_nsec;
-	queue->head_since_nsec = now_nsec;
-	if (queue->now_class != queue->io_class)
-		lift(sched, queue, queue->io_class); /* it was lifted for one block */
+	if (sched_is_throttled(sched, queue->io_class, now_nsec))
+		owe(&sched->shares[queue->io_class].bytes, bytes);
+	for (unsigned c = queue->io_class + 1; c < N_SCHED_CLASSES; c++)
+		share_add(&sched->shares[c], bytes / SCHED_SHARE_PART);
 }

@@ -3,8 +3,13 @@
  * ops.
  *
  * Classes are served in order.  Within a class it is deficit round robin by bytes: over clients, then
- * over a client's queues, with a quantum of 256 KiB x weight.  A queue whose head block has waited
- * 10 ms is lifted by one class for that block, so nothing starves.
+ * over a client's queues, with a quantum of 256 KiB x weight.
+ *
+ * A lower class is throttled to its share: a twentieth of the bytes that higher classes start, and 64 KiB each
+ * 10 ms.  The share goes first, so nothing starves.  The class normal is throttled only while the class demand
+ * has a block to start, because every client may choose demand, and few small ops of it must not slow
+ * down all others.  The class background is throttled while a higher class is active, and for 30 ms after,
+ * so that a program with one op open seldom finds a block of it at the device.
  *
  * A client with one op open has no block to start while its last block is in flight, and until it
  * submits the next op.  In that time it is "away": it keeps its place and gets its quantum when its
@@ -26,7 +31,15 @@
 enum sched_class { SCHED_DEMAND, SCHED_NORMAL, SCHED_BACKGROUND, N_SCHED_CLASSES };
 
 #define SCHED_QUANTUM_BYTES (256u << 10)
-#define SCHED_AGEING_NSEC 10000000u
+/* The share of a class: one byte for so many of higher classes, and one in so long beside higher classes that
+   move few: 64 KiB in 10 ms.  Guesses. */
+#define SCHED_SHARE_PART 20u
+#define SCHED_SHARE_NSEC 150u
+/* The largest credit, and the largest block of the class background while it is throttled. */
+#define SCHED_SHARE_BYTES (64u << 10)
+/* A higher class is active for so long after its last block or op.  It is also while it has an op open, unless
+   that hangs (WINDOW_HUNG_NSEC). */
+#define SCHED_ACTIVE_NSEC 30000000u
 /* The largest block, and the largest debt.  Else a client with blocks out of turn could get a debt that
    takes minutes to pay. */
 #define SCHED_DEBT_MAX (INT64_C(64) << 20)
@@ -71,22 +84,27 @@ struct sched_client {
 
 struct sched_queue {
 	struct sched_client *client;
-	enum sched_class io_class;  /* as opened */
-	enum sched_class now_class; /* lifted while its head block is old */
+	enum sched_class io_class;
 	uint32_t weight;
 	struct sched_queue *next, *prev; /* in its client's ring */
 	int64_t deficit_bytes;
-	uint64_t head_since_nsec; /* when its head block came to the head */
 	bool is_active, is_charged;
-	bool is_paused;
+};
+
+/* The bytes that a throttled class may start; a block may leave it a debt. */
+struct sched_share {
+	int64_t bytes;
+	uint64_t since_nsec; /* up to when it has had its bytes for time */
 };
 
 struct sched {
 	struct sched_turn *turns[N_SCHED_CLASSES]; /* ring; the present turn */
 	uint32_t n_active[N_SCHED_CLASSES];	   /* turns with a block to start */
 	int64_t owed_bytes[N_SCHED_CLASSES];	   /* to those that are away */
-	uint32_t n_queues;
-	uint64_t next_ageing_nsec;
+	struct sched_share shares[N_SCHED_CLASSES];
+	/* Maintained by admission: open ops, and the last op or end of a block. */
+	uint32_t n_open[N_SCHED_CLASSES];
+	uint64_t active_nsec[N_SCHED_CLASSES];
 };
 
 void sched_init(struct sched *sched);
@@ -97,23 +115,23 @@ void sched_queue_init(struct sched_queue *queue, struct sched_client *client,
 /* The client's queues will not be added any more. */
 void sched_client_gone(struct sched *sched, struct sched_client *client);
 
-/* The queue has a block to start. */
-void sched_add(struct sched *sched, struct sched_queue *queue, uint64_t now_nsec);
+/* The queue has a block to start.  Fine if it was added. */
+void sched_add(struct sched *sched, struct sched_queue *queue);
 /* The queue has no block, or may not start it now.  Fine if it was not added. */
 void sched_remove(struct sched *sched, struct sched_queue *queue);
-/* The head block of an active queue may not start now.  Like sched_remove(), but when the queue is added
-   again, its head block keeps its age and class. */
-void sched_pause(struct sched *sched, struct sched_queue *queue);
-
-/* Likewise, but nothing is owed to its client meanwhile. */
+/* Likewise, of an active queue, but nothing is owed to its client meanwhile. */
 void sched_set_aside(struct sched *sched, struct sched_queue *queue);
 
+/* Whether the class may start no more than its share. */
+bool sched_is_throttled(const struct sched *sched, enum sched_class io_class, uint64_t now_nsec);
 /* The queue whose turn it is, or NULL.  The caller starts its head block and calls sched_charge(), or
    calls sched_remove(), or does not ask again until something changes. */
 struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec);
+/* After sched_next() returned NULL: when to ask again although nothing changes; 0: never. */
+uint64_t sched_until_nsec(const struct sched *sched);
 /* The first queue, in the order of turns, for which may() is true: for a block that need not
-   wait for its turn. */
-struct sched_queue *sched_find(struct sched *sched,
+   wait for its turn.  A throttled class has credit, or is left out. */
+struct sched_queue *sched_find(struct sched *sched, uint64_t now_nsec,
 			       bool (*may)(const struct sched_queue *queue, void *arg), void *arg);
 /* The bytes owed to clients of the queue's class that are away. */
 uint64_t sched_owed_bytes(const struct sched *sched, const struct sched_queue *queue);

@@ -209,10 +209,10 @@ static bool must_not_wait(const struct transfer *transfer)
 	return transfer->admit->is_shared || transfer->store->is_multi_user;
 }
 
-static struct block_rules rules(const struct transfer *transfer)
+static struct block_rules rules(const struct transfer *transfer, const struct channel *channel)
 {
 	const uint32_t whole = transfer->store->whole_bytes;
-	const uint32_t most = admit_block_bytes(transfer->admit);
+	const uint32_t most = admit_block_bytes(transfer->admit, &channel->admit);
 
 	return (struct block_rules){ .store = transfer->store,
 				     .engine = transfer->engine->ops,
@@ -220,6 +220,7 @@ static struct block_rules rules(const struct transfer *transfer)
 				     .must_not_wait = must_not_wait(transfer),
 				     .max_bytes = whole < most ? whole : most,
 				     .cut_bytes = most,
+				     .is_throttled = most <= SCHED_SHARE_BYTES,
 				     .n_lanes = 1 + transfer->n_sides };
 }
 
@@ -245,7 +246,7 @@ struct admit_head transfer_look(struct admit_channel *admit, void *arg)
 {
 	struct transfer *transfer = arg;
 	struct channel *channel = container_of(admit, struct channel, admit);
-	const struct block_rules block_rules = rules(transfer);
+	const struct block_rules block_rules = rules(transfer, channel);
 	const struct next_block *next = &transfer->next;
 	const struct region *region;
 

@@ -42,7 +42,7 @@ static void begin_interval(struct window *window, uint64_t now_nsec)
 	window->since_nsec = now_nsec;
 	window->done_bytes = window->own_nsec = 0;
 	window->n_done = 0;
-	window->was_full = false;
+	window->was_full = window->was_idle = false;
 }
 
 void window_open(struct window *window, uint64_t now_nsec)
@@ -55,6 +55,13 @@ void window_open(struct window *window, uint64_t now_nsec)
 uint64_t window_bytes(const struct window *window)
 {
 	return window->is_closed ? window->least_bytes : window->bytes;
+}
+
+uint64_t window_alone_bytes(const struct window *window)
+{
+	uint64_t in_time = (uint64_t)(window->bytes_per_sec / 1e9 * WINDOW_ALONE_NSEC);
+
+	return in_time > WINDOW_ALONE_BYTES ? in_time : WINDOW_ALONE_BYTES;
 }
 
 /* ---- latencies ---- */
@@ -104,13 +111,11 @@ static void note_rate(struct window *window, uint64_t nsec)
 }
 
 /* At the end of an interval. */
-static void adapt(struct window *window, uint64_t now_nsec)
+static void adapt(struct window *window)
 {
 	uint64_t queued = window->bytes - window->bytes * RATIO_ONE / median_ratio(window);
 	uint64_t in_time;
 
-	if (window->was_full)
-		note_rate(window, now_nsec - window->since_nsec);
 	if (queued > QUEUED_MOST_BYTES)
 		window->bytes -= window->bytes / 8;
 	else if (queued < QUEUED_LEAST_BYTES && window->was_full)
@@ -142,8 +147,6 @@ void window_note_done(struct window *window, unsigned kind, uint32_t bytes, uint
 		*lowest = nsec;
 	if (now_nsec - window->era_nsec >= WINDOW_ERA_NSEC)
 		begin_era(window, is_shared, now_nsec);
-	if (!is_shared)
-		return;
 	own = window_lowest_nsec(window, kind, bytes);
 	ratio = nsec * RATIO_ONE / own;
 	window->own_nsec += own;
@@ -153,8 +156,11 @@ void window_note_done(struct window *window, unsigned kind, uint32_t bytes, uint
 	if (now_nsec - window->since_nsec < WINDOW_INTERVAL_NSEC ||
 	    window->n_done < WINDOW_INTERVAL_BLOCKS)
 		return;
-	if (!window->is_closed)
-		adapt(window, now_nsec);
+	/* A client that is alone may pause: that is no rate of the device's. */
+	if (window->was_full && !window->is_closed && (is_shared || !window->was_idle))
+		note_rate(window, now_nsec - window->since_nsec);
+	if (is_shared && !window->is_closed)
+		adapt(window);
 	window->is_closed = false;
 	begin_interval(window, now_nsec);
 }

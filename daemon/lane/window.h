@@ -8,6 +8,9 @@
  * full.  For 10 ms of every 5 s it closes to its minimum, so that the lowest latency is measured with an
  * almost empty queue.
  *
+ * A client that is alone has the bytes in flight that the device moves in 10 ms, but at least 16 MiB.  That is
+ * enough for any device to be busy that answers within 10 ms, and what a newcomer's first block waits for.
+ *
  * The guard: devices and kernels may also delay a small block behind many large blocks.  While a small
  * block is late, no large block starts.  This has a time limit, because the block may be late for
  * another reason; after it the guard rests for as long as it was active.
@@ -24,6 +27,8 @@
 
 #define WINDOW_START_BYTES (2u << 20)
 #define WINDOW_LEAST_BYTES (512u << 10)
+#define WINDOW_ALONE_BYTES (16u << 20)
+#define WINDOW_ALONE_NSEC 10000000u
 #define WINDOW_INTERVAL_NSEC 10000000u
 #define WINDOW_INTERVAL_BLOCKS 16u /* an interval is longer, if it has fewer */
 #define WINDOW_ERA_NSEC UINT64_C(5000000000)
@@ -59,7 +64,7 @@ struct window {
 	uint64_t since_nsec, done_bytes;
 	uint64_t own_nsec; /* sum of the lowest latencies of its blocks */
 	uint32_t n_done;
-	bool was_full;
+	bool was_full, was_idle;
 	uint16_t ratios[WINDOW_SAMPLES]; /* in 1/256 */
 
 	double bytes_per_sec; /* mean of some intervals in which it was full; 0: none yet */
@@ -81,10 +86,17 @@ void window_open(struct window *window, uint64_t now_nsec);
 
 /* Bytes that may be in flight now. */
 uint64_t window_bytes(const struct window *window);
+/* The same for a client that is alone. */
+uint64_t window_alone_bytes(const struct window *window);
 /* A block did not start because the window is full. */
 static inline void window_note_full(struct window *window)
 {
 	window->was_full = true;
+}
+/* No block is in flight. */
+static inline void window_note_idle(struct window *window)
+{
+	window->was_idle = true;
 }
 /* A complete block of a device has ended.  Reads at the end of a file do not count: they end at once, and
    compared with them all others would seem to have queued.  is_shared: several clients are active. */

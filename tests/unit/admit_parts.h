@@ -46,7 +46,7 @@ static inline void setup(void)
 							    .overlap = true,
 						    }),
 				 0);
-		admit_add_channel(&admit, &side->channel, MIB(16));
+		admit_add_channel(&side->channel);
 		side->head = (struct admit_head){ .bytes = MIB(1), .has_room = true };
 	}
 }
@@ -54,7 +54,7 @@ static inline void setup(void)
 static inline void teardown(void)
 {
 	for (int i = 0; i < N_ROWS(sides); i++) {
-		admit_set_ready(&admit, &sides[i].channel, false, 0);
+		admit_set_ready(&admit, &sides[i].channel, false);
 		admit_remove_channel(&admit, &sides[i].channel);
 		admit_channel_deinit(&sides[i].channel);
 	}
@@ -68,12 +68,12 @@ static inline void open_op(int i, uint64_t now)
 {
 	admit_open_op(&admit, &sides[i].channel);
 	admit_note_op(&admit, &sides[i].channel, MIB(1), false, now);
-	admit_set_ready(&admit, &sides[i].channel, true, now);
+	admit_set_ready(&admit, &sides[i].channel, true);
 }
 
 static inline void close_op(int i)
 {
-	admit_set_ready(&admit, &sides[i].channel, false, 0);
+	admit_set_ready(&admit, &sides[i].channel, false);
 	admit_close_op(&admit, &sides[i].channel);
 }
 

@@ -195,7 +195,7 @@ static void parts_open(struct channel *channel, struct ring_client *ring)
 	ring_lane_init(&channel->ring, map, PARTS_ENTRIES);
 	ck_assert_int_eq(ring_client_init(ring, map, &p.board, PARTS_ENTRIES), 0);
 	transfer_add_channel(&p.transfer, channel);
-	admit_add_channel(&p.admit, &channel->admit, PARTS_BLOCK * PARTS_DEPTH);
+	admit_add_channel(&channel->admit);
 	intake_wake(&p.intake, channel);
 }
 

@@ -8,7 +8,6 @@ START_TEST(the_window_opens_when_clients_begin_to_share)
 {
 	setup();
 	admit_note_done(&admit, false, 4096, 1000, 0); /* alone: nothing is learnt for the window */
-	ck_assert_uint_eq(admit.window.n_done, 0);
 	open_op(0, SEC);
 	open_op(1, SEC);
 	ck_assert(admit.window.is_closed);
@@ -36,7 +35,9 @@ static const struct {
 	{ "ops just not small", ADMIT_CUT_BYTES, false, SCHED_NORMAL, true, UINT32_MAX },
 	{ "a small op", ADMIT_CUT_BYTES - 1, false, SCHED_NORMAL, true, ADMIT_CUT_BYTES },
 	{ "a sync is no small op", 0, true, SCHED_NORMAL, true, UINT32_MAX },
-	{ "another class", MIB(1), false, SCHED_DEMAND, true, ADMIT_CUT_BYTES },
+	{ "a higher class", MIB(1), false, SCHED_DEMAND, true, ADMIT_CUT_BYTES },
+	{ "a lower class", MIB(1), false, SCHED_BACKGROUND, true, UINT32_MAX },
+	{ "small ops of a lower class", 4096, false, SCHED_BACKGROUND, true, UINT32_MAX },
 	{ "nobody else", 4096, false, SCHED_NORMAL, false, UINT32_MAX },
 };
 
@@ -50,14 +51,14 @@ START_TEST(blocks_are_cut_where_that_spares_a_wait)
 		open_op(0, SEC);
 	admit_note_op(&admit, &sides[1].channel, cut_rows[_i].op_bytes, cut_rows[_i].is_sync, SEC);
 	admit_begin_turn(&admit, SEC);
-	ck_assert_msg(admit_block_bytes(&admit) == cut_rows[_i].block_bytes, "%s",
-		      cut_rows[_i].name);
+	ck_assert_msg(admit_block_bytes(&admit, &sides[0].channel) == cut_rows[_i].block_bytes,
+		      "%s", cut_rows[_i].name);
 	/* That is forgotten, also while clients go on to share. */
 	if (cut_rows[_i].is_shared)
 		admit_note_op(&admit, &sides[0].channel, MIB(1), false, SEC + ADMIT_ACTIVE_NSEC);
 	admit_begin_turn(&admit, SEC + ADMIT_ACTIVE_NSEC);
 	ck_assert(admit.is_shared == cut_rows[_i].is_shared);
-	ck_assert_uint_eq(admit_block_bytes(&admit), UINT32_MAX);
+	ck_assert_uint_eq(admit_block_bytes(&admit, &sides[0].channel), UINT32_MAX);
 	if (cut_rows[_i].is_shared)
 		close_op(0);
 	admit_close_op(&admit, &sides[1].channel);
@@ -80,7 +81,7 @@ START_TEST(larger_blocks_wait_while_a_small_one_is_late)
 	start(1, 0, 4096, 0); /* one of each client's is guarded */
 	end(1, 0, 4096, 0);
 	ck_assert_uint_eq(admit.n_in_flight, 1);
-	admit_set_ready(&admit, &sides[1].channel, false, 0);
+	admit_set_ready(&admit, &sides[1].channel, false);
 	ck_assert_int_eq(next_is(0, 2 * MSEC), ADMIT_START);
 
 	admit_begin_turn(&admit, 2 * MSEC + 1);
@@ -176,7 +177,7 @@ START_TEST(beside_host_memory_gpu_memory_has_half_of_the_window)
 	ck_assert_int_eq(next_is(1, now), ADMIT_NOTHING);
 	end(1, 0, KIB(512), now);
 	end(1, 0, KIB(512), now);
-	admit_set_ready(&admit, &sides[1].channel, false, now);
+	admit_set_ready(&admit, &sides[1].channel, false);
 	ck_assert_int_eq(next_is(0, now + 2 * MSEC), ADMIT_NOTHING);
 	gpu_end(1, now + 2 * MSEC);
 	ck_assert_int_eq(next_is(0, now + 2 * MSEC), ADMIT_START);
@@ -195,7 +196,7 @@ START_TEST(without_host_memory_gpu_memory_has_all_of_the_window)
 		gpu_start(now);
 	}
 	ck_assert_int_eq(next_is(1, now), ADMIT_START); /* from now on there is host memory */
-	admit_set_ready(&admit, &sides[1].channel, false, now);
+	admit_set_ready(&admit, &sides[1].channel, false);
 	gpu_end(2, now + 2 * MSEC);
 	ck_assert_int_eq(next_is(0, now + 2 * MSEC), ADMIT_NOTHING);
 	gpu_end(1, now + ADMIT_ACTIVE_NSEC);
@@ -207,38 +208,40 @@ START_TEST(without_host_memory_gpu_memory_has_all_of_the_window)
 }
 END_TEST
 
-START_TEST(the_limit_goes_as_far_as_the_largest_profile)
+START_TEST(the_window_keeps_to_the_administrators_limit)
 {
-	setup();
-	ck_assert_uint_eq(admit.window.most_bytes, MIB(16));
-	admit_add_channel(&admit, &sides[0].channel, MIB(256));
-	ck_assert_uint_eq(admit.window.most_bytes, MIB(256));
-	admit_add_channel(&admit, &sides[0].channel, MIB(16));
-	ck_assert_uint_eq(admit.window.most_bytes, MIB(256));
-	admit_remove_channel(&admit, &sides[0].channel);
-	open_op(0, 0);
-	for (int i = 0; i < 4; i++)
-		start(0, 1, MIB(64), 0);
-	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
-	end(0, 1, MIB(64), 0);
-	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
-	for (int i = 0; i < 3; i++)
-		end(0, 1, MIB(64), 0);
-	close_op(0);
-	admit_remove_channel(&admit, &sides[0].channel);
-	teardown();
-
-	admit_add_channel(&admit, &sides[0].channel, MIB(8)); /* the first one again */
-	ck_assert_uint_eq(admit.window.most_bytes, MIB(8));
-	admit_remove_channel(&admit, &sides[0].channel);
-	admit_init(&admit, MIB(1), N_PAGES, look, NULL); /* the administrator's limit */
-	admit_add_channel(&admit, &sides[0].channel, 4096);
-	ck_assert_uint_eq(admit.window.most_bytes, WINDOW_LEAST_BYTES);
-	admit_add_channel(&admit, &sides[0].channel, MIB(256));
+	admit_init(&admit, MIB(1), N_PAGES, look, NULL);
 	ck_assert_uint_eq(admit.window.most_bytes, MIB(1));
-	admit_remove_channel(&admit, &sides[0].channel);
-	admit_remove_channel(&admit, &sides[0].channel);
-	ck_assert_uint_eq(admit.n_channels, 0);
+	admit_init(&admit, 0, N_PAGES, look, NULL);
+	ck_assert_uint_eq(admit.window.most_bytes, UINT64_MAX);
+}
+END_TEST
+
+/* A block of the class background is small while a higher class is active, and nobody waits for one that is late. */
+START_TEST(background_has_small_blocks_and_is_not_guarded_beside_a_higher_class)
+{
+	struct admit_channel *channel = &sides[1].channel;
+	bool is_guarded;
+
+	setup();
+	channel->queue.io_class = SCHED_BACKGROUND;
+	open_op(1, SEC);
+	admit_begin_turn(&admit, SEC);
+	ck_assert_uint_eq(admit_block_bytes(&admit, channel), UINT32_MAX);
+	open_op(0, SEC);
+	admit_begin_turn(&admit, SEC);
+	ck_assert_uint_eq(admit_block_bytes(&admit, channel), SCHED_SHARE_BYTES);
+	ck_assert_uint_eq(admit_block_bytes(&admit, &sides[0].channel), UINT32_MAX);
+	admit_engine_start(&admit, channel, WINDOW_READ, 4096, SEC, &is_guarded);
+	ck_assert(!is_guarded);
+	admit_engine_end(&admit, channel, WINDOW_READ, 4096, is_guarded, SEC);
+	close_op(0);
+	admit_begin_turn(&admit, SEC + SCHED_ACTIVE_NSEC);
+	ck_assert_uint_eq(admit_block_bytes(&admit, channel), ADMIT_CUT_BYTES);
+	admit_begin_turn(&admit, SEC + ADMIT_ACTIVE_NSEC);
+	ck_assert_uint_eq(admit_block_bytes(&admit, channel), UINT32_MAX);
+	close_op(1);
+	teardown();
 }
 END_TEST
 
@@ -256,7 +259,7 @@ static void setup_away(uint64_t window_bytes)
 	start(0, 0, KIB(256), 0);
 	ck_assert_int_eq(next_is(1, 0), ADMIT_START);
 	start(1, 0, KIB(512), 0);
-	admit_set_ready(&admit, &sides[1].channel, false, 0);
+	admit_set_ready(&admit, &sides[1].channel, false);
 	for (int i = 0; i < 3; i++)
 		start(0, 0, KIB(256), 0);
 }
@@ -326,7 +329,7 @@ START_TEST(a_client_that_goes_is_owed_nothing)
 	admit_close_op(&admit, &sides[1].channel);
 	admit_remove_channel(&admit, &sides[1].channel);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
-	admit_add_channel(&admit, &sides[1].channel, MIB(16));
+	admit_add_channel(&sides[1].channel);
 	admit_open_op(&admit, &sides[1].channel);
 	teardown_away(4);
 }
@@ -344,7 +347,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_client_that_goes_is_owed_nothing);
 	tcase_add_test(tcase, beside_host_memory_gpu_memory_has_half_of_the_window);
 	tcase_add_test(tcase, without_host_memory_gpu_memory_has_all_of_the_window);
-	tcase_add_test(tcase, the_limit_goes_as_far_as_the_largest_profile);
+	tcase_add_test(tcase, the_window_keeps_to_the_administrators_limit);
+	tcase_add_test(tcase, background_has_small_blocks_and_is_not_guarded_beside_a_higher_class);
 }
 
 SUITE("admit_window", add_tests)

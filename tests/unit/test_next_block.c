@@ -18,7 +18,8 @@ enum {
 	BLOCKING = 16,
 	MULTI_USER = 32,
 	BANNED = 64,
-	GPU = 128 /* GPU memory */
+	GPU = 128, /* GPU memory */
+	THROTTLED = 256
 };
 
 static const struct {
@@ -55,6 +56,10 @@ static const struct {
 	{ "the same, alone", BANNED, R, 0, KIB(200), 0, KIB(64), false, false, false, false },
 	{ "a read of tmpfs", SHARED | TMPFS, R, 0, KIB(200), 0, KIB(32), false, false, false,
 	  false },
+	{ "beside a higher class", THROTTLED, R, 0, KIB(200), 0, KIB(48), false, false, false,
+	  false },
+	{ "the same where workers are the engine", THROTTLED | BLOCKING, R, 0, KIB(200), 0, KIB(48),
+	  true, false, false, false },
 	{ "GPU memory is cut as admission says", GPU, R, 0, KIB(200), 0, KIB(48), true, false,
 	  false, false },
 	{ "the same while others are active", SHARED | GPU, W, 0, KIB(200), 0, KIB(48), true, false,
@@ -82,6 +87,7 @@ static struct block_rules rules_of(unsigned how)
 		.must_not_wait = how & SHARED,
 		.max_bytes = KIB(32),
 		.cut_bytes = KIB(48),
+		.is_throttled = how & THROTTLED,
 		.n_lanes = 1,
 	};
 }

@@ -6,6 +6,7 @@
 #include "tests/unit/suite.h"
 
 #define KIB(n) ((uint64_t)(n) << 10)
+#define MIB(n) ((uint64_t)(n) << 20)
 
 static struct sched sched;
 static struct sched_client clients[4];
@@ -31,6 +32,11 @@ static void run(struct sched_queue *queues, const uint64_t *sizes, uint64_t *sta
 	}
 }
 
+static bool is_queue(const struct sched_queue *queue, void *arg)
+{
+	return queue == arg;
+}
+
 START_TEST(nothing_to_do_is_nobodys_turn)
 {
 	struct sched_queue queue;
@@ -39,8 +45,8 @@ START_TEST(nothing_to_do_is_nobodys_turn)
 	ck_assert_ptr_null(sched_next(&sched, 0));
 	sched_queue_init(&queue, &clients[0], SCHED_NORMAL, 1);
 	sched_remove(&sched, &queue); /* not added: fine */
-	sched_add(&sched, &queue, 0);
-	sched_add(&sched, &queue, 0); /* twice: fine */
+	sched_add(&sched, &queue);
+	sched_add(&sched, &queue); /* twice: fine */
 	ck_assert_ptr_eq(sched_next(&sched, 0), &queue);
 	sched_remove(&sched, &queue);
 	ck_assert_ptr_null(sched_next(&sched, 0));
@@ -69,7 +75,7 @@ START_TEST(clients_share_by_bytes_and_weight)
 	setup();
 	for (int i = 0; i < 2; i++) {
 		sched_queue_init(&queues[i], &clients[i], SCHED_NORMAL, shares[_i].weight[i]);
-		sched_add(&sched, &queues[i], 0);
+		sched_add(&sched, &queues[i]);
 		sizes[i] = KIB(shares[_i].kib[i]);
 	}
 	run(queues, sizes, bytes, 400000, 0, 0);
@@ -88,7 +94,7 @@ START_TEST(more_queues_gain_a_client_nothing)
 	setup();
 	for (int i = 0; i < 4; i++) { /* three of the first client, one of the second */
 		sched_queue_init(&queues[i], &clients[i == 3], SCHED_NORMAL, 1);
-		sched_add(&sched, &queues[i], 0);
+		sched_add(&sched, &queues[i]);
 	}
 	run(queues, sizes, bytes, 60000, 0, 0);
 	got = (double)(bytes[0] + bytes[1] + bytes[2]) / (double)bytes[3];
@@ -97,39 +103,125 @@ START_TEST(more_queues_gain_a_client_nothing)
 }
 END_TEST
 
-START_TEST(classes_go_in_order)
+static const struct {
+	const char *what;
+	enum sched_class io_class[2];
+	uint64_t kib[2];
+	uint64_t step;		  /* nsec of a block */
+	double at_least, at_most; /* bytes of the second for one of the first */
+} classes[] = {
+	{ "normal beside demand",
+	  { SCHED_DEMAND, SCHED_NORMAL },
+	  { 256, 256 },
+	  1000,
+	  0.045,
+	  0.055 },
+	{ "larger blocks", { SCHED_DEMAND, SCHED_NORMAL }, { 4, 1024 }, 0, 0.045, 0.055 },
+	{ "background beside normal",
+	  { SCHED_NORMAL, SCHED_BACKGROUND },
+	  { 1024, 64 },
+	  1000,
+	  0.045,
+	  0.055 },
+	{ "background beside demand",
+	  { SCHED_DEMAND, SCHED_BACKGROUND },
+	  { 256, 64 },
+	  1000,
+	  0.045,
+	  0.055 },
+	/* 64 KiB in 10 ms, and a twentieth of 4 KiB in 1 ms. */
+	{ "beside small blocks",
+	  { SCHED_NORMAL, SCHED_BACKGROUND },
+	  { 4, 64 },
+	  1000000,
+	  1.8,
+	  1.95 },
+};
+
+START_TEST(a_lower_class_has_its_share_of_the_bytes)
 {
-	struct sched_queue queues[3];
-	uint64_t sizes[3] = { KIB(256), KIB(256), KIB(256) }, bytes[3] = { 0 };
+	struct sched_queue queues[2];
+	uint64_t sizes[2], bytes[2] = { 0 };
+	double got;
 
 	setup();
-	sched_queue_init(&queues[0], &clients[0], SCHED_BACKGROUND, 16);
-	sched_queue_init(&queues[1], &clients[1], SCHED_NORMAL, 1);
-	sched_queue_init(&queues[2], &clients[2], SCHED_DEMAND, 1);
-	for (int i = 0; i < 3; i++)
-		sched_add(&sched, &queues[i], 0);
-	run(queues, sizes, bytes, 100, 0, 1000);
-	ck_assert_uint_eq(bytes[0] + bytes[1], 0);
-	sched_remove(&sched, &queues[2]);
-	run(queues, sizes, bytes, 100, 100000, 1000);
-	ck_assert_uint_eq(bytes[0], 0);
+	for (int i = 0; i < 2; i++) {
+		sched_queue_init(&queues[i], &clients[i], classes[_i].io_class[i], i ? 16 : 1);
+		sched_add(&sched, &queues[i]);
+		sizes[i] = KIB(classes[_i].kib[i]);
+	}
+	sched.n_open[classes[_i].io_class[0]] = 1;
+	sched.active_nsec[classes[_i].io_class[0]] = UINT64_C(1) << 60; /* always */
+	run(queues, sizes, bytes, 100000, 0, classes[_i].step);
+	got = (double)bytes[1] / (double)bytes[0];
+	ck_assert_msg(got > classes[_i].at_least && got < classes[_i].at_most, "%s: %f",
+		      classes[_i].what, got);
 }
 END_TEST
 
-START_TEST(a_head_block_that_waits_is_lifted_and_falls_back)
+/* Every client may choose demand, so one op of it a while takes nothing from the class normal. */
+START_TEST(normal_has_all_that_demand_leaves)
 {
 	struct sched_queue queues[2];
-	uint64_t sizes[2] = { KIB(256), KIB(256) }, bytes[2] = { 0 };
+	uint64_t sizes[2] = { KIB(4), MIB(1) }, bytes[2] = { 0 };
 
 	setup();
-	sched_queue_init(&queues[0], &clients[0], SCHED_BACKGROUND, 1);
-	sched_queue_init(&queues[1], &clients[1], SCHED_DEMAND, 1);
 	for (int i = 0; i < 2; i++)
-		sched_add(&sched, &queues[i], 0);
-	/* 100 us a block for 2 seconds: two classes up take 20 ms, then it is one among two. */
-	run(queues, sizes, bytes, 20000, 0, 100000);
-	ck_assert_uint_ge(bytes[0] / sizes[0], 2000 / 30);
-	ck_assert_uint_le(bytes[0] / sizes[0], 2000 / 18);
+		sched_queue_init(&queues[i], &clients[i], i ? SCHED_NORMAL : SCHED_DEMAND, 1);
+	sched_add(&sched, &queues[1]);
+	for (int i = 0; i < 100; i++) {
+		sched.active_nsec[SCHED_DEMAND] = (uint64_t)i;
+		sched_add(&sched, &queues[0]);
+		run(queues, sizes, bytes, 1, (uint64_t)i, 0);
+		sched_remove(&sched, &queues[0]);
+		run(queues, sizes, bytes, 100, (uint64_t)i, 0);
+	}
+	ck_assert_uint_le(bytes[0], 100 * sizes[0]);
+	ck_assert_uint_ge(bytes[0], 99 * sizes[0]);
+	ck_assert_uint_ge(bytes[1], 10000 * sizes[1]);
+}
+END_TEST
+
+/* It had nearly all of the device whenever a program with one op open was about to submit the next. */
+START_TEST(background_keeps_to_its_share_while_a_higher_class_is_active)
+{
+	const enum sched_class higher[] = { SCHED_DEMAND, SCHED_NORMAL };
+	const uint64_t start = 7 * WINDOW_HUNG_NSEC;
+	struct sched_queue queue;
+	uint64_t until;
+
+	setup();
+	sched_queue_init(&queue, &clients[0], SCHED_BACKGROUND, 1);
+	sched.active_nsec[higher[_i]] = start;
+	sched_add(&sched, &queue);
+	ck_assert_ptr_eq(sched_next(&sched, start), &queue); /* its first block */
+	sched_charge(&sched, &queue, SCHED_SHARE_BYTES, start);
+	ck_assert_ptr_null(sched_next(&sched, start));
+	ck_assert_ptr_null(sched_find(&sched, start, is_queue, &queue));
+	until = sched_until_nsec(&sched);
+	ck_assert_uint_gt(until, start);
+	ck_assert_ptr_null(sched_next(&sched, until - 1));
+	ck_assert_ptr_eq(sched_next(&sched, until), &queue);
+	ck_assert_ptr_eq(sched_find(&sched, until, is_queue, &queue), &queue);
+	sched_charge(&sched, &queue, MIB(1), until); /* a block may be larger: it is paid */
+	ck_assert_uint_eq(sched_until_nsec(&sched), start + SCHED_ACTIVE_NSEC);
+
+	/* While an op is open the class is active, unless the op hangs. */
+	sched.n_open[higher[_i]] = 1;
+	ck_assert_uint_gt(sched_until_nsec(&sched), start + SCHED_ACTIVE_NSEC);
+	ck_assert_ptr_null(sched_next(&sched, start + SCHED_ACTIVE_NSEC));
+	ck_assert(sched_is_throttled(&sched, SCHED_BACKGROUND, start + WINDOW_HUNG_NSEC - 1));
+	ck_assert(!sched_is_throttled(&sched, SCHED_BACKGROUND, start + WINDOW_HUNG_NSEC));
+	sched.n_open[higher[_i]] = 0;
+
+	/* Then it has all. */
+	ck_assert_ptr_null(sched_next(&sched, start + SCHED_ACTIVE_NSEC - 1));
+	for (int i = 0; i < 100; i++) {
+		ck_assert_ptr_eq(sched_next(&sched, start + SCHED_ACTIVE_NSEC), &queue);
+		sched_charge(&sched, &queue, MIB(1), start + SCHED_ACTIVE_NSEC);
+	}
+	sched_remove(&sched, &queue);
+	ck_assert_uint_eq(sched_until_nsec(&sched), 0);
 }
 END_TEST
 
@@ -141,7 +233,7 @@ START_TEST(who_does_not_come_back_is_owed_nothing)
 	setup();
 	for (int i = 0; i < 2; i++) {
 		sched_queue_init(&queues[i], &clients[i], SCHED_NORMAL, 1);
-		sched_add(&sched, &queues[i], 0);
+		sched_add(&sched, &queues[i]);
 	}
 	run(queues, sizes, bytes, 8, 0, 0);
 	ck_assert_uint_eq(bytes[0], bytes[1]);
@@ -153,7 +245,7 @@ START_TEST(who_does_not_come_back_is_owed_nothing)
 	run(queues, sizes, bytes, 4, SCHED_AWAY_NSEC, 0);
 	ck_assert_uint_eq(sched_owed_bytes(&sched, &queues[0]), 0);
 	bytes[0] = bytes[1] = 0;
-	sched_add(&sched, &queues[1], SCHED_AWAY_NSEC);
+	sched_add(&sched, &queues[1]);
 	run(queues, sizes, bytes, 100, SCHED_AWAY_NSEC, 0);
 	ck_assert_uint_eq(bytes[0], bytes[1]);
 
@@ -178,7 +270,7 @@ START_TEST(who_has_a_block_that_hangs_was_owed_as_long_as_it_hung)
 	setup();
 	for (int i = 0; i < 2; i++) {
 		sched_queue_init(&queues[i], &clients[i], SCHED_NORMAL, 1);
-		sched_add(&sched, &queues[i], 0);
+		sched_add(&sched, &queues[i]);
 	}
 	run(queues, sizes, bytes, 8, start, 0);
 	clients[1].blocks_in_flight = 1;
@@ -188,16 +280,11 @@ START_TEST(who_has_a_block_that_hangs_was_owed_as_long_as_it_hung)
 	run(queues, sizes, bytes, 2, start + WINDOW_HUNG_NSEC, 0);
 	ck_assert_uint_eq(sched_owed_bytes(&sched, &queues[0]), 0);
 	bytes[0] = bytes[1] = 0;
-	sched_add(&sched, &queues[1], start + WINDOW_HUNG_NSEC); /* back, as others */
+	sched_add(&sched, &queues[1]); /* back, as others */
 	run(queues, sizes, bytes, 100, start + WINDOW_HUNG_NSEC, 0);
 	ck_assert_uint_eq(bytes[0], bytes[1]);
 }
 END_TEST
-
-static bool is_second(const struct sched_queue *queue, void *arg)
-{
-	return queue == arg;
-}
 
 START_TEST(a_queue_can_be_found_out_of_turn)
 {
@@ -206,10 +293,10 @@ START_TEST(a_queue_can_be_found_out_of_turn)
 	setup();
 	for (int i = 0; i < 2; i++) {
 		sched_queue_init(&queues[i], &clients[i], SCHED_NORMAL, 1);
-		sched_add(&sched, &queues[i], 0);
+		sched_add(&sched, &queues[i]);
 	}
-	ck_assert_ptr_eq(sched_find(&sched, is_second, &queues[1]), &queues[1]);
-	ck_assert_ptr_null(sched_find(&sched, is_second, NULL));
+	ck_assert_ptr_eq(sched_find(&sched, 0, is_queue, &queues[1]), &queues[1]);
+	ck_assert_ptr_null(sched_find(&sched, 0, is_queue, NULL));
 	sched_charge(&sched, &queues[1], KIB(4), 0);
 }
 END_TEST
@@ -219,8 +306,10 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, nothing_to_do_is_nobodys_turn);
 	tcase_add_loop_test(tcase, clients_share_by_bytes_and_weight, 0, N_ROWS(shares));
 	tcase_add_test(tcase, more_queues_gain_a_client_nothing);
-	tcase_add_test(tcase, classes_go_in_order);
-	tcase_add_test(tcase, a_head_block_that_waits_is_lifted_and_falls_back);
+	tcase_add_loop_test(tcase, a_lower_class_has_its_share_of_the_bytes, 0, N_ROWS(classes));
+	tcase_add_test(tcase, normal_has_all_that_demand_leaves);
+	tcase_add_loop_test(tcase, background_keeps_to_its_share_while_a_higher_class_is_active, 0,
+			    2);
 	tcase_add_test(tcase, who_has_a_block_that_hangs_was_owed_as_long_as_it_hung);
 	tcase_add_test(tcase, a_queue_can_be_found_out_of_turn);
 	tcase_add_test(tcase, who_does_not_come_back_is_owed_nothing);
